@@ -1,0 +1,99 @@
+// Package fn describes the service's functions: what triggers one, what it may
+// touch, its size, and how it is built from the platform's ports. The catalog
+// lists them; the bootstrap, the embedded server and the deployment derive
+// everything else from these specs.
+package fn
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"time"
+
+	"millrace/shared/blob"
+	"millrace/shared/bus"
+	"millrace/shared/clock"
+	"millrace/shared/httpapi"
+	"millrace/shared/queue"
+	"millrace/shared/sandbox"
+	"millrace/shared/signal"
+	"millrace/shared/table"
+)
+
+// Deps is the platform a function is built on. A deployed function gets only
+// what its Spec needs; the rest is nil.
+type Deps struct {
+	Table   table.Table
+	Queues  queue.Queues
+	Blob    blob.Store
+	Bus     bus.Bus
+	Sandbox sandbox.Sandbox
+	Clock   clock.Clock
+	Log     *slog.Logger
+	Finish  *signal.Hub // tells waiters in this process that a run ended
+	Config  Config
+}
+
+// Config is what an operator sets.
+type Config struct {
+	Version       string        // of the service, reported by health
+	Region        string        // of the tenant's deployment
+	AllowLoopback bool          // outbound calls made for users may reach this machine
+	AllowRanges   []string      // CIDR ranges that such calls may reach besides public ones
+	LookInterval  time.Duration // first repair look at a live run; 0: a minute
+}
+
+// Handler takes one event as JSON (an AWS event shape, or the function's own)
+// and answers what its caller gets: a value to be marshalled.
+type Handler func(ctx context.Context, payload json.RawMessage) (any, error)
+
+// Trigger is what makes a function run.
+type Trigger struct {
+	// HTTP: the operations it registers are routed to it.
+	HTTP bool
+	// Queues feed it SQS events.
+	Queues []QueueTrigger
+	// DetailTypes are the bus events it gets, through a queue of its own.
+	DetailTypes []string
+	// EveryMinute: a rule invokes it with a scheduler tick.
+	EveryMinute bool
+}
+
+// QueueTrigger is an event source mapping.
+type QueueTrigger struct {
+	Queue string
+	Batch int // messages per invocation, 1 to 10
+}
+
+// Needs is what a function may touch: the source of its role.
+type Needs struct {
+	Table   Access   // the table and its indexes
+	Blob    Access   // the artifact bucket
+	Send    []string // queues it sends to
+	Publish bool     // the event bus
+	Sandbox bool     // the sandbox functions
+}
+
+// Access is how a function may touch a store.
+type Access int
+
+// The accesses; each includes the one before.
+const (
+	NoAccess Access = iota
+	Reads
+	Writes
+)
+
+// Spec is one function.
+type Spec struct {
+	Name     string // folder and deployment name, e.g. "runs"
+	Doc      string // one sentence
+	Trigger  Trigger
+	Needs    Needs
+	MemoryMB int
+	Timeout  time.Duration
+	// Routes registers the operations of an HTTP function.
+	Routes func(api *httpapi.API, d Deps)
+	// Handle builds an event function.
+	Handle func(d Deps) Handler
+}
