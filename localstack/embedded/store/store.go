@@ -1,0 +1,195 @@
+// Package store is the embedded server's one SQLite file: one writer that
+// commits whatever waits as one group, a pool of readers that see everything
+// committed, and a lock that keeps a second process out. The embedded table and
+// queue both live in it, each with tables of its own.
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"zombiezen.com/go/sqlite"
+)
+
+// The store's errors.
+var (
+	// ErrClosed: the store has been closed.
+	ErrClosed = errors.New("store: closed")
+	// ErrInUse: another process (or another Open) holds the file.
+	ErrInUse = errors.New("store: data directory is in use by another server")
+	// ErrNewer: the file was written by a newer version of this program.
+	ErrNewer = errors.New("store: file is of a newer version")
+)
+
+// layout is the file's own version, kept as its user_version; the tables of
+// each owner are versioned by [DB.Migrate].
+const layout = 1
+
+// applicationID marks the file as this program's ("Mlrc").
+const applicationID = 0x4d6c7263
+
+// Options are the settings of Open; the zero Options are the defaults.
+type Options struct {
+	// FullSync makes a commit wait for the disk (synchronous FULL). Without it
+	// an acknowledged write survives the death of the process but the last ones
+	// may be lost, never torn, in a power cut.
+	FullSync bool
+	// Readers is how many reads run at once; 0 is 4.
+	Readers int
+	// Linger is how long asynchronous writes wait for a group to join before
+	// they make one of their own; 0 is 2 ms.
+	Linger time.Duration
+	// Log receives failures nobody waits for; nil is slog.Default.
+	Log *slog.Logger
+}
+
+// DB is the open file. Its methods are safe for concurrent use.
+type DB struct {
+	path    string
+	opts    Options
+	lock    *os.File
+	writer  *sqlite.Conn      // used by the writer goroutine alone
+	readers chan *sqlite.Conn // idle read connections; nil for one not yet opened
+	wake    chan struct{}     // says that pending is not empty, or that closed is set
+	stopped chan struct{}     // closed when the writer has gone
+
+	mu         sync.Mutex
+	pending    []*job
+	spare      []*job // the slice pending will use next
+	linger     *time.Timer
+	lingering  bool
+	closed     bool
+	onRollback []func()
+
+	groups, writes, rollbacks atomic.Int64
+}
+
+// Open opens the file at path, making it and its directory if need be, and
+// takes the lock beside it (path + ".lock"): ErrInUse if another process has it.
+func Open(path string, opts Options) (*DB, error) {
+	if opts.Readers <= 0 {
+		opts.Readers = 4
+	}
+	if opts.Linger <= 0 {
+		opts.Linger = 2 * time.Millisecond
+	}
+	if opts.Log == nil {
+		opts.Log = slog.Default()
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return nil, fmt.Errorf("store: %w", err)
+	}
+	lock, err := acquire(path + ".lock")
+	if err != nil {
+		return nil, err
+	}
+	writer, err := openWriter(path, opts.FullSync)
+	if err != nil {
+		lock.Close()
+		return nil, err
+	}
+	db := &DB{
+		path:    path,
+		opts:    opts,
+		lock:    lock,
+		writer:  writer,
+		readers: make(chan *sqlite.Conn, opts.Readers),
+		wake:    make(chan struct{}, 1),
+		stopped: make(chan struct{}),
+	}
+	for range opts.Readers {
+		db.readers <- nil
+	}
+	go db.write()
+	return db, nil
+}
+
+// Path returns the path of the file.
+func (db *DB) Path() string { return db.path }
+
+// Read runs fn with a read connection. Each statement sees everything committed
+// when it begins; statements that must see one moment need a transaction of
+// their own (BEGIN … COMMIT). fn must not keep the connection. ctx bounds the
+// wait for a connection; a statement once begun is not interrupted.
+func (db *DB) Read(ctx context.Context, fn func(*sqlite.Conn) error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	var conn *sqlite.Conn
+	var open bool
+	select {
+	case conn, open = <-db.readers:
+	default:
+		select {
+		case conn, open = <-db.readers:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	if !open {
+		return ErrClosed
+	}
+	defer func() { db.readers <- conn }()
+	if conn == nil {
+		var err error
+		if conn, err = openReader(db.path); err != nil {
+			return err
+		}
+	}
+	return fn(conn)
+}
+
+// OnRollback registers a function the writer calls, between groups, when a
+// group has been rolled back: whoever keeps state derived from writes (a cache)
+// must drop it then.
+func (db *DB) OnRollback(fn func()) {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	db.onRollback = append(db.onRollback, fn)
+}
+
+// Stats counts what the writer did since Open.
+type Stats struct {
+	Groups    int64 // commits
+	Writes    int64 // writes in them
+	Rollbacks int64 // groups rolled back; more than a few is a bug of a writer
+}
+
+// Stats returns the counts so far.
+func (db *DB) Stats() Stats {
+	return Stats{Groups: db.groups.Load(), Writes: db.writes.Load(), Rollbacks: db.rollbacks.Load()}
+}
+
+// Close commits what waits, asynchronous writes included, waits for reads under
+// way, and closes the file. Later calls fail with ErrClosed; a second Close
+// does nothing.
+func (db *DB) Close() error {
+	db.mu.Lock()
+	if db.closed {
+		db.mu.Unlock()
+		<-db.stopped
+		return nil
+	}
+	db.closed = true
+	db.mu.Unlock()
+	db.signal()
+	<-db.stopped
+
+	var errs []error
+	for range db.opts.Readers {
+		if conn := <-db.readers; conn != nil {
+			errs = append(errs, conn.Close())
+		}
+	}
+	close(db.readers)
+	// The last connection to close folds the log into the file.
+	errs = append(errs, db.writer.Close(), db.lock.Close())
+	return errors.Join(errs...)
+}
