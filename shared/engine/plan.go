@@ -1,0 +1,275 @@
+package engine
+
+import "fmt"
+
+// The sizes that keep every item and every message small.
+const (
+	JoinWidth = 64     // dependencies noted on one item
+	FanWidth  = 100    // dependents handled for one message
+	MaxTasks  = 10_000 // tasks of a flow
+	MaxWidth  = 10_000 // elements of a map
+
+	// block is how many numbers a map owns: instances first, then its joins.
+	block = MaxWidth + 200
+)
+
+// Node numbers a node of a plan. Numbers depend on the flow alone, so a plan
+// can be computed again anywhere.
+//
+//	0 … T-1        tasks, in the order of the flow
+//	T              END, which all sinks lead to
+//	T+1            the on_failure task
+//	T+2 … M-1      joins of wide fan-ins
+//	M + k*block …  map k: instance i at +i, its joins from +MaxWidth on
+type Node int
+
+// NodeKind tells what a node is.
+type NodeKind int
+
+// The kinds of nodes.
+const (
+	KindTask NodeKind = iota
+	KindEnd
+	KindOnFailure
+	KindJoin
+	KindInstance
+)
+
+// TaskDef is what the plan needs to know of a task.
+type TaskDef struct {
+	Deps   []int // indexes of the tasks it depends on
+	Rule   Rule
+	Mapped bool
+}
+
+// Target is a node to be told that another one has finished. It is ready to be
+// decided when Need nodes have told it; a target that needs one is ready at once.
+type Target struct {
+	Node Node
+	Need int
+}
+
+// join is a static join: the tree above a wide fan-in.
+type join struct {
+	parent Target
+}
+
+// Plan is the plan of a flow: immutable, shared by all its runs.
+type Plan struct {
+	tasks    []TaskDef
+	targets  [][]Target // by task
+	joins    []join     // by number - (T+2)
+	roots    []Node
+	sinks    int
+	maps     []int // tasks that are mapped
+	mapIndex []int // by task: its place in maps
+	mapBase  int   // number of the first map block
+}
+
+// NewPlan computes the plan of a flow whose graph has no cycle.
+func NewPlan(tasks []TaskDef) *Plan {
+	p := &Plan{tasks: tasks, targets: make([][]Target, len(tasks)), mapIndex: make([]int, len(tasks))}
+	dependents := make([]bool, len(tasks))
+	for i, t := range tasks {
+		if len(t.Deps) == 0 {
+			p.roots = append(p.roots, Node(i))
+		}
+		if t.Mapped {
+			p.mapIndex[i] = len(p.maps)
+			p.maps = append(p.maps, i)
+		}
+		for _, d := range t.Deps {
+			dependents[d] = true
+		}
+	}
+	for i, t := range tasks {
+		p.lead(t.Deps, Node(i))
+	}
+	var sinks []int
+	for i := range tasks {
+		if !dependents[i] {
+			sinks = append(sinks, i)
+		}
+	}
+	p.sinks = len(sinks)
+	p.lead(sinks, p.End())
+	p.mapBase = len(tasks) + 2 + len(p.joins)
+	return p
+}
+
+// lead makes the tasks lead to a node, through a tree of joins if they are many.
+func (p *Plan) lead(from []int, to Node) {
+	leaves := p.tree(len(from), Target{Node: to, Need: len(from)})
+	for i, f := range from {
+		p.targets[f] = append(p.targets[f], leaves[i])
+	}
+}
+
+// tree returns, for each of n children of a node, the target it leads to.
+func (p *Plan) tree(n int, to Target) []Target {
+	leaves := make([]Target, n)
+	if n <= JoinWidth {
+		for i := range leaves {
+			leaves[i] = Target{Node: to.Node, Need: n}
+		}
+		return leaves
+	}
+	groups := (n + JoinWidth - 1) / JoinWidth
+	parents := p.tree(groups, to)
+	for g := range groups {
+		number := Node(len(p.tasks) + 2 + len(p.joins))
+		p.joins = append(p.joins, join{parent: parents[g]})
+		for i := g * JoinWidth; i < min((g+1)*JoinWidth, n); i++ {
+			leaves[i] = Target{Node: number, Need: min(JoinWidth, n-g*JoinWidth)}
+		}
+	}
+	return leaves
+}
+
+// Len returns the number of tasks.
+func (p *Plan) Len() int { return len(p.tasks) }
+
+// End returns the END node.
+func (p *Plan) End() Node { return Node(len(p.tasks)) }
+
+// OnFailure returns the node of the flow's on_failure task.
+func (p *Plan) OnFailure() Node { return Node(len(p.tasks) + 1) }
+
+// Roots returns the tasks without dependencies.
+func (p *Plan) Roots() []Node { return p.roots }
+
+// Sinks returns how many tasks nothing depends on.
+func (p *Plan) Sinks() int { return p.sinks }
+
+// Maps returns the indexes of the mapped tasks.
+func (p *Plan) Maps() []int { return p.maps }
+
+// Static returns how many numbers come before the first map block.
+func (p *Plan) Static() int { return p.mapBase }
+
+// Def returns a task's definition.
+func (p *Plan) Def(task int) TaskDef { return p.tasks[task] }
+
+// Instance returns the node of a mapped task's instance.
+func (p *Plan) Instance(task, index int) Node {
+	return Node(p.mapBase + p.mapIndex[task]*block + index)
+}
+
+// MapNodes returns the first number of a mapped task's block and, given its
+// width, the number past its last instance, its first join and the number past
+// its last join.
+func (p *Plan) MapNodes(task, width int) (first, end, firstJoin, endJoin Node) {
+	first = p.Instance(task, 0)
+	return first, first + Node(width), first + MaxWidth, first + MaxWidth + Node(joinCount(width))
+}
+
+// Ref tells what a node is, and of which task.
+type Ref struct {
+	Kind  NodeKind
+	Task  int // KindTask, KindInstance, and joins of a map; -1 otherwise
+	Index int // of an instance or of a map's join
+}
+
+// Ref resolves a number; an unknown one is an error.
+func (p *Plan) Ref(n Node) (Ref, error) {
+	t := len(p.tasks)
+	switch i := int(n); {
+	case i < 0:
+	case i < t:
+		return Ref{Kind: KindTask, Task: i}, nil
+	case i == t:
+		return Ref{Kind: KindEnd, Task: -1}, nil
+	case i == t+1:
+		return Ref{Kind: KindOnFailure, Task: -1}, nil
+	case i < p.mapBase:
+		return Ref{Kind: KindJoin, Task: -1, Index: i - t - 2}, nil
+	default:
+		m, at := (i-p.mapBase)/block, (i-p.mapBase)%block
+		if m >= len(p.maps) {
+			break
+		}
+		if at < MaxWidth {
+			return Ref{Kind: KindInstance, Task: p.maps[m], Index: at}, nil
+		}
+		return Ref{Kind: KindJoin, Task: p.maps[m], Index: at - MaxWidth}, nil
+	}
+	return Ref{}, fmt.Errorf("engine: no node %d in this plan", n)
+}
+
+// Targets returns the nodes to tell that n has finished. The width of a map is
+// needed for its instances and joins. A map's last join leads to the mapped
+// task itself, which is then finished with the worst outcome of its instances.
+func (p *Plan) Targets(n Node, width int) []Target {
+	ref, err := p.Ref(n)
+	if err != nil {
+		return nil
+	}
+	switch ref.Kind {
+	case KindTask:
+		return p.targets[ref.Task]
+	case KindInstance:
+		return []Target{p.mapTarget(ref.Task, 0, ref.Index, width)}
+	case KindJoin:
+		if ref.Task < 0 {
+			return []Target{p.joins[ref.Index].parent}
+		}
+		level, at := joinLevel(ref.Index, width)
+		if level == topLevel(width) {
+			return []Target{{Node: Node(ref.Task), Need: 1}}
+		}
+		return []Target{p.mapTarget(ref.Task, level, at, width)}
+	}
+	return nil
+}
+
+// mapTarget is the join above child i of a level of a map's join tree; level 0
+// are the instances.
+func (p *Plan) mapTarget(task, level, i, width int) Target {
+	children := levelSize(level, width)
+	group := i / JoinWidth
+	number := p.Instance(task, 0) + MaxWidth + Node(levelStart(level+1, width)+group)
+	return Target{Node: number, Need: min(JoinWidth, children-group*JoinWidth)}
+}
+
+// levelSize is how many nodes a level of a map's tree has: width at level 0,
+// then a 64th each time, down to one.
+func levelSize(level, width int) int {
+	n := width
+	for range level {
+		n = (n + JoinWidth - 1) / JoinWidth
+	}
+	return n
+}
+
+func topLevel(width int) int {
+	level := 1
+	for levelSize(level, width) > 1 {
+		level++
+	}
+	return level
+}
+
+// levelStart is the index of a level's first join, level 1 being the first.
+func levelStart(level, width int) int {
+	start := 0
+	for l := 1; l < level; l++ {
+		start += levelSize(l, width)
+	}
+	return start
+}
+
+func joinLevel(index, width int) (level, at int) {
+	level = 1
+	for index >= levelSize(level, width) {
+		index -= levelSize(level, width)
+		level++
+	}
+	return level, index
+}
+
+func joinCount(width int) int {
+	if width == 0 {
+		return 0
+	}
+	return levelStart(topLevel(width)+1, width)
+}

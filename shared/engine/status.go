@@ -1,0 +1,201 @@
+// Package engine is the run state machine: statuses and their transitions, the
+// plan of a run with its joins, trigger rules, outcomes, and what a retry from
+// failed reuses. It is pure: no clock, no I/O, no AWS.
+package engine
+
+import "slices"
+
+// Status is the status of a task attempt, or of a run.
+type Status string
+
+// The statuses of tasks; a run uses those that RunTransitions lists.
+const (
+	Pending               Status = "PENDING"
+	Queued                Status = "QUEUED"
+	Running               Status = "RUNNING"
+	Retrying              Status = "RETRYING"
+	AwaitingApproval      Status = "AWAITING_APPROVAL"
+	Succeeded             Status = "SUCCEEDED"
+	Reused                Status = "REUSED"
+	Skipped               Status = "SKIPPED"
+	Failed                Status = "FAILED"
+	TimedOut              Status = "TIMED_OUT"
+	UpstreamFailed        Status = "UPSTREAM_FAILED"
+	Cancelled             Status = "CANCELLED"
+	CancellationRequested Status = "CANCELLATION_REQUESTED"
+)
+
+// RunTransitions are the transitions a run may make; anything else is an error.
+// The empty status is a run that does not exist yet.
+var RunTransitions = map[Status][]Status{
+	"":                    {Queued},
+	Queued:                {Running, Cancelled},
+	Running:               {Succeeded, Failed, TimedOut, CancellationRequested},
+	CancellationRequested: {Cancelled},
+}
+
+// TaskTransitions are the transitions a task's item may make. An item is made
+// lazily, so the empty status covers PENDING and QUEUED; RUNNING to RUNNING is
+// a new lease after a lost one.
+var TaskTransitions = map[Status][]Status{
+	"":               {Running, AwaitingApproval, Reused, Skipped, UpstreamFailed, Cancelled},
+	Running:          {Running, Retrying, AwaitingApproval, Succeeded, Skipped, Failed, TimedOut, Cancelled},
+	Retrying:         {Running, Cancelled},
+	AwaitingApproval: {Running, Succeeded, Failed, TimedOut, Cancelled},
+}
+
+// Terminal reports whether a task with this status is finished.
+func (s Status) Terminal() bool {
+	switch s {
+	case Succeeded, Reused, Skipped, Failed, TimedOut, UpstreamFailed, Cancelled:
+		return true
+	}
+	return false
+}
+
+// RunEnded reports whether a run with this status never changes again.
+func (s Status) RunEnded() bool {
+	switch s {
+	case Succeeded, Failed, TimedOut, Cancelled:
+		return true
+	}
+	return false
+}
+
+// Before lists the statuses from which a run may turn into to: the condition of
+// the write that does it.
+func Before(to Status) []Status {
+	var from []Status
+	for f, tos := range RunTransitions {
+		if f != "" && slices.Contains(tos, to) {
+			from = append(from, f)
+		}
+	}
+	slices.Sort(from)
+	return from
+}
+
+// Outcome is what a finished node means to its dependents, from best to worst.
+type Outcome int
+
+// The outcomes. Failed stands for FAILED and UPSTREAM_FAILED; an
+// UPSTREAM_FAILED whose only cause is a time-out carries OutcomeTimedOut, so
+// that the run ends TIMED_OUT and not FAILED.
+const (
+	OutcomeOK Outcome = iota
+	OutcomeSkipped
+	OutcomeTimedOut
+	OutcomeFailed
+)
+
+// Outcome returns what a terminal status means to dependents.
+func (s Status) Outcome() Outcome {
+	switch s {
+	case Succeeded, Reused:
+		return OutcomeOK
+	case Skipped:
+		return OutcomeSkipped
+	case TimedOut:
+		return OutcomeTimedOut
+	default:
+		return OutcomeFailed
+	}
+}
+
+// Sets counts the finished dependencies of a node by outcome.
+type Sets struct{ OK, Skipped, TimedOut, Failed int }
+
+// Count returns how many dependencies are finished.
+func (s Sets) Count() int { return s.OK + s.Skipped + s.TimedOut + s.Failed }
+
+// Add counts one more.
+func (s *Sets) Add(o Outcome) {
+	switch o {
+	case OutcomeOK:
+		s.OK++
+	case OutcomeSkipped:
+		s.Skipped++
+	case OutcomeTimedOut:
+		s.TimedOut++
+	default:
+		s.Failed++
+	}
+}
+
+// Worst returns the worst outcome counted.
+func (s Sets) Worst() Outcome {
+	switch {
+	case s.Failed > 0:
+		return OutcomeFailed
+	case s.TimedOut > 0:
+		return OutcomeTimedOut
+	case s.Skipped > 0:
+		return OutcomeSkipped
+	}
+	return OutcomeOK
+}
+
+// One makes Sets of a single outcome.
+func One(o Outcome) Sets {
+	var s Sets
+	s.Add(o)
+	return s
+}
+
+// Rule is a trigger rule.
+type Rule string
+
+// The trigger rules.
+const (
+	AllSuccess Rule = "all_success"
+	AllDone    Rule = "all_done"
+	OneFailed  Rule = "one_failed"
+	NoneFailed Rule = "none_failed"
+)
+
+// Decide applies a trigger rule to the outcomes of a node's dependencies, all
+// finished. It returns Running if the node is to run, else Skipped or
+// UpstreamFailed, with the outcome that the node then carries.
+func (r Rule) Decide(s Sets) (Status, Outcome) {
+	failed := s.Failed+s.TimedOut > 0
+	upstream := OutcomeFailed
+	if s.Failed == 0 {
+		upstream = OutcomeTimedOut
+	}
+	switch r {
+	case AllDone:
+		return Running, OutcomeOK
+	case OneFailed:
+		if failed {
+			return Running, OutcomeOK
+		}
+		return Skipped, OutcomeSkipped
+	case NoneFailed:
+		if failed {
+			return UpstreamFailed, upstream
+		}
+		return Running, OutcomeOK
+	default: // all_success
+		if failed {
+			return UpstreamFailed, upstream
+		}
+		if s.Skipped > 0 {
+			return Skipped, OutcomeSkipped
+		}
+		return Running, OutcomeOK
+	}
+}
+
+// RunStatus is the status a run ends with, given the worst outcome of its sinks.
+func RunStatus(worst Outcome) Status {
+	switch worst {
+	case OutcomeFailed:
+		return Failed
+	case OutcomeTimedOut:
+		return TimedOut
+	}
+	return Succeeded
+}
+
+// MapStatus is the status of a mapped task, given the worst of its instances.
+func MapStatus(worst Outcome) Status { return RunStatus(worst) }
