@@ -1,0 +1,96 @@
+// Package sandbox is the port through which user code runs: one task attempt at
+// a time, shut off from the service and from other workspaces. It also guards
+// the door by which that code comes in: the uploaded artifact.
+package sandbox
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+)
+
+// DefaultTimeout is the time of a task that sets no timeout_secs.
+const DefaultTimeout = 600 * time.Second
+
+// InlineBytes is the largest output that stays in the answer when the request
+// names an OutputURL.
+const InlineBytes = 32 << 10
+
+// MaxOutputBytes is the largest output a task may return, as JSON.
+const MaxOutputBytes = 256 << 20
+
+// The error types a Failure carries, as task records show them.
+const (
+	TaskFailedError            = "TaskFailedError"
+	TaskTimeoutError           = "TaskTimeoutError"
+	ArtifactSerializationError = "ArtifactSerializationError"
+)
+
+// Artifact is the uploaded zip a task's code comes from.
+type Artifact struct {
+	Hash string // names the content: the same hash is the same code
+	URL  string // presigned GET, good for the length of the call
+}
+
+// Input is the output of an upstream task: a value, or where to fetch it.
+type Input struct {
+	Value json.RawMessage `json:"value,omitempty"`
+	URL   string          `json:"url,omitempty"` // presigned GET of the JSON; fetched only if the task takes the argument
+}
+
+// Request is one attempt of one task.
+type Request struct {
+	Workspace   string // org_id: code of two workspaces never shares an interpreter
+	Tier        string // execution mode: nano … xlarge; sets the memory
+	RunID       string
+	FlowName    string
+	FlowVersion string
+	TaskName    string
+	TaskRunID   string
+	Attempt     int             // 1 for the first
+	MapIndex    *int            // set for an instance of a map
+	Item        json.RawMessage // the instance's element
+	Artifact    Artifact
+	Entrypoint  string                     // module:function
+	Inputs      map[string]Input           // by upstream task name
+	Params      map[string]json.RawMessage // the run's parameters
+	Secrets     map[string]string          // what ctx.secret may read
+	Timeout     time.Duration              // 0 means DefaultTimeout
+	OutputURL   string                     // presigned PUT for outputs over InlineBytes; without it they come inline
+}
+
+// Failure is a fault of the task itself.
+type Failure struct {
+	Type    string `json:"type"` // TaskFailedError, TaskTimeoutError or ArtifactSerializationError
+	Message string `json:"message"`
+}
+
+// Result is how the attempt ended: with an output, inline or uploaded to
+// OutputURL, or with a Failure.
+type Result struct {
+	Output      json.RawMessage // valid JSON; nil when Uploaded or failed
+	OutputBytes int64           // size of the output, wherever it is
+	Uploaded    bool
+	Failure     *Failure
+}
+
+// LogEvent is a line the task wrote or logged.
+type LogEvent struct {
+	Time    time.Time
+	Level   string // debug, info, warning, error, critical
+	Logger  string // stdout, stderr, task (ctx.log), traceback, or the name of a logging logger
+	Message string
+}
+
+// Sandbox runs tasks.
+type Sandbox interface {
+	// Run runs one attempt and returns when it is over. Every log event is
+	// handed to log before Run returns, live and one at a time; log must not
+	// block for long. A done ctx kills the task and everything it started, and
+	// Run returns ctx's cause. Any other error means that the infrastructure
+	// failed (the interpreter died, the artifact could not be fetched), never
+	// that the task did: that is Result.Failure.
+	Run(ctx context.Context, req Request, log func(LogEvent)) (Result, error)
+	// Close kills what runs and frees everything.
+	Close() error
+}
