@@ -19,6 +19,7 @@ const (
 	MaxWait     = 20 * time.Second // of a Receive
 	MaxExtend   = 12 * time.Hour   // of a visibility time-out
 	MaxReceives = 10               // deliveries before redrive to the dead-letter queue
+	MaxGroup    = 128              // characters of a group, printable ASCII without spaces
 )
 
 // The errors of every driver.
@@ -45,9 +46,9 @@ type Message struct {
 type Delivery struct {
 	ID       string // the message's, the same at every delivery
 	Receipt  string // this delivery's, for Delete and Extend
-	Body     []byte
+	Body     []byte // read only
 	Group    string
-	Receives int       // 1 at the first delivery
+	Receives int       // 1 at the first delivery, or more after a restart of the driver's server
 	Sent     time.Time // when the message was sent
 }
 

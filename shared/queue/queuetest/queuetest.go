@@ -1,0 +1,83 @@
+// Package queuetest is the conformance suite of the port package queue. Every
+// driver passes it unchanged, with a factory of its own. It takes real time, a
+// second or two, and expects no more than SQS promises: at least once, in no
+// order, counts that are right in the end.
+package queuetest
+
+import (
+	"reflect"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"millrace/shared/queue"
+)
+
+// NewQueues makes the port with empty queues as defined, and their dead-letter
+// queues, that nobody else uses until the end of the test.
+type NewQueues func(t *testing.T, defs ...queue.Definition) queue.Queues
+
+const (
+	// short is the shortest time-out of every driver.
+	short = time.Second
+	// long outlasts any case.
+	long = 5 * time.Minute
+	// patience is how long a case waits for what must happen.
+	patience = 30 * time.Second
+	// settle is how long a case watches for what must not happen.
+	settle = 300 * time.Millisecond
+)
+
+var cases = []struct {
+	name string
+	run  func(t *testing.T, newQueues NewQueues)
+}{
+	{"Send/OneMessage", sendOne},
+	{"Send/Nothing", sendNothing},
+	{"Send/ManyBatches", sendManyBatches},
+	{"Send/LargeBodies", sendLargeBodies},
+	{"Send/Delay", sendDelay},
+	{"Receive/EmptyQueue", receiveEmpty},
+	{"Receive/WaitsForMessage", receiveWaits},
+	{"Receive/EndsWithContext", receiveEndsWithContext},
+	{"Delete/Removes", deleteRemoves},
+	{"Delete/Twice", deleteTwice},
+	{"Visibility/Expires", visibilityExpires},
+	{"Visibility/ExtendHolds", extendHolds},
+	{"Visibility/ExtendZeroReturns", extendZero},
+	{"Visibility/ExtendAfterDelete", extendAfterDelete},
+	{"Visibility/ExtendForeignReceipt", extendForeign},
+	{"Redrive/AfterMaxReceives", redrive},
+	{"Redrive/DeletedInTime", redriveNot},
+	{"Groups/Share", groupsShare},
+	{"Limits/Refused", limitsRefused},
+	{"Limits/UnknownQueue", unknownQueue},
+	{"Stats/Counts", statsCounts},
+	{"Queues/AreApart", queuesApart},
+	{"Concurrency/EachOnce", concurrency},
+}
+
+// Exercise runs the suite.
+func Exercise(t *testing.T, newQueues NewQueues) {
+	var calls recorded
+	var ran atomic.Int64
+	t.Run("Cases", func(t *testing.T) {
+		for _, c := range cases {
+			t.Run(c.name, func(t *testing.T) {
+				t.Parallel()
+				ran.Add(1)
+				c.run(t, func(t *testing.T, defs ...queue.Definition) queue.Queues {
+					return &recorder{calls: &calls, next: newQueues(t, defs...)}
+				})
+			})
+		}
+	})
+	if int(ran.Load()) < len(cases) {
+		return // a -run pattern left cases out
+	}
+	for method := range reflect.TypeFor[queue.Queues]().Methods() {
+		require.True(t, calls.has(method.Name), "the suite never calls %s", method.Name)
+	}
+}
