@@ -1,0 +1,65 @@
+package objectstore
+
+import (
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/gofiber/fiber/v3"
+)
+
+// gate counts requests under way, so that closing waits for them and not, as the
+// front does, for clients to hang up idle connections.
+type gate struct {
+	mu      sync.Mutex
+	open    int
+	closing bool
+	empty   chan struct{} // closed when closing and nothing is open
+}
+
+func newGate() *gate { return &gate{empty: make(chan struct{})} }
+
+// pass is middleware: it lets requests through until the gate closes.
+func (g *gate) pass(ctx fiber.Ctx) error {
+	if !g.enter() {
+		ctx.Set(fiber.HeaderConnection, "close")
+		return ctx.SendStatus(http.StatusServiceUnavailable)
+	}
+	defer g.leave()
+	return ctx.Next()
+}
+
+func (g *gate) enter() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closing {
+		return false
+	}
+	g.open++
+	return true
+}
+
+func (g *gate) leave() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.open--; g.closing && g.open == 0 {
+		close(g.empty)
+	}
+}
+
+// close refuses further requests and reports whether those under way ended
+// within patience. It is called once.
+func (g *gate) close(patience time.Duration) bool {
+	g.mu.Lock()
+	g.closing = true
+	if g.open == 0 {
+		close(g.empty)
+	}
+	g.mu.Unlock()
+	select {
+	case <-g.empty:
+		return true
+	case <-time.After(patience):
+		return false
+	}
+}
