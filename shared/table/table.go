@@ -25,6 +25,10 @@ var (
 	// ErrLimit: the request breaks a limit of the table (item size, transaction
 	// size, key size, empty key); wrapped with what and by how much.
 	ErrLimit = errors.New("table: limit exceeded")
+	// ErrInvalid: the request makes no sense, or not for the item it meets (adding
+	// to a text, an attribute in two actions, a change of a key attribute); wrapped
+	// with what. A mistake of the program.
+	ErrInvalid = errors.New("table: invalid request")
 	// ErrBadCursor: a cursor that this query did not give.
 	ErrBadCursor = errors.New("table: bad cursor")
 	// ErrNotConfigured: no table is configured (reported by Check).
@@ -49,7 +53,7 @@ type TransactionError struct {
 
 // Reason is one operation's part in a failed transaction.
 type Reason struct {
-	Err error // nil, ErrConditionFailed, ErrConflict or ErrThrottled
+	Err error // nil, ErrConditionFailed, ErrConflict, ErrThrottled, ErrInvalid or ErrLimit
 	Old Item  // the item that failed the condition, nil if there was none
 }
 

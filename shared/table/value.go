@@ -1,7 +1,9 @@
 package table
 
 import (
-	"fmt"
+	"cmp"
+	"maps"
+	"reflect"
 	"slices"
 	"strconv"
 )
@@ -23,11 +25,26 @@ const (
 	NumberSet             // NS, sorted, never empty
 )
 
-// Value is one attribute value.
+// String names the kind.
+func (k Kind) String() string {
+	names := [...]string{"nothing", "string", "number", "binary", "boolean", "null", "list", "map", "string set", "number set"}
+	if int(k) < len(names) {
+		return names[k]
+	}
+	return "kind " + strconv.Itoa(int(k))
+}
+
+// Value is one attribute value. Values are never changed once made; what their
+// methods return must not be changed either.
 type Value struct {
 	kind Kind
 	bool bool
-	str  string           // String, Number (canonical decimal), Binary (bytes)
+	str  string    // String, Number (canonical decimal), Binary (bytes)
+	many *compound // lists, maps and sets; nil for the others
+}
+
+// compound keeps what few values have out of Value, which items hold by the dozen.
+type compound struct {
 	list []Value          // ListKind
 	m    map[string]Value // MapKind
 	set  []string         // StringSet, NumberSet
@@ -58,22 +75,64 @@ func (v Value) Float() float64 {
 func (v Value) Bool() bool { return v.bool }
 
 // List returns the members of a list.
-func (v Value) List() []Value { return v.list }
+func (v Value) List() []Value {
+	if v.many == nil {
+		return nil
+	}
+	return v.many.list
+}
 
 // Map returns the members of a map.
-func (v Value) Map() map[string]Value { return v.m }
+func (v Value) Map() map[string]Value {
+	if v.many == nil {
+		return nil
+	}
+	return v.many.m
+}
 
-// Members returns the members of a set, sorted; numbers as decimals.
-func (v Value) Members() []string { return v.set }
+// Members returns the members of a set, sorted; numbers as decimals, in the
+// order of their worth.
+func (v Value) Members() []string {
+	if v.many == nil {
+		return nil
+	}
+	return v.many.set
+}
 
 // Len returns how many members a set, list or map has.
-func (v Value) Len() int { return len(v.list) + len(v.m) + len(v.set) }
+func (v Value) Len() int {
+	if v.many == nil {
+		return 0
+	}
+	return len(v.many.list) + len(v.many.m) + len(v.many.set)
+}
 
 // Has reports whether a number set has the member.
-func (v Value) Has(n int) bool { return slices.Contains(v.set, strconv.Itoa(n)) }
+func (v Value) Has(n int) bool {
+	return v.kind == NumberSet && slices.Contains(v.many.set, strconv.Itoa(n))
+}
+
+// Equal reports whether two values are the same in kind and content.
+func (v Value) Equal(w Value) bool {
+	if v.kind != w.kind || v.bool != w.bool || v.str != w.str || v.Len() != w.Len() {
+		return false
+	}
+	switch v.kind {
+	case ListKind:
+		return slices.EqualFunc(v.List(), w.List(), Value.Equal)
+	case MapKind:
+		return maps.EqualFunc(v.Map(), w.Map(), Value.Equal)
+	case StringSet, NumberSet:
+		return slices.Equal(v.Members(), w.Members())
+	}
+	return true
+}
 
 // List makes a list value.
-func List(vs ...Value) Value { return Value{kind: ListKind, list: vs} }
+func List(vs ...Value) Value { return Value{kind: ListKind, many: &compound{list: vs}} }
+
+// Map makes a map value.
+func Map(m map[string]Value) Value { return Value{kind: MapKind, many: &compound{m: m}} }
 
 // SetOf makes a set of numbers or strings: sorted, duplicates removed. It
 // panics on no members, because a set is never empty.
@@ -84,17 +143,55 @@ func SetOf[T ~int | ~int64 | ~string](members ...T) Value {
 	sorted := slices.Clone(members)
 	slices.Sort(sorted)
 	sorted = slices.Compact(sorted)
-	out := Value{kind: NumberSet, set: make([]string, len(sorted))}
+	// T is a type parameter, so what it is made of shows by reflection only.
+	isString := reflect.TypeFor[T]().Kind() == reflect.String
+	set := make([]string, len(sorted))
 	for i, m := range sorted {
-		switch x := any(m).(type) {
-		case string:
-			out.kind, out.set[i] = StringSet, x
-		default:
-			out.set[i] = fmt.Sprint(x)
-			if _, err := strconv.ParseInt(out.set[i], 10, 64); err != nil {
-				out.kind = StringSet
-			}
+		if rv := reflect.ValueOf(m); isString {
+			set[i] = rv.String()
+		} else {
+			set[i] = strconv.FormatInt(rv.Int(), 10)
 		}
 	}
-	return out
+	if isString {
+		return newSet(StringSet, set)
+	}
+	return newSet(NumberSet, set)
+}
+
+// Strings makes a string set of members; the zero Value (no attribute) if
+// there are none.
+func Strings(members []string) Value {
+	return newSet(StringSet, slices.Compact(slices.Sorted(slices.Values(members))))
+}
+
+// Numbers makes a number set of decimals, in any form; the zero Value (no
+// attribute) if there are none, ErrInvalid if one is no decimal.
+func Numbers(decimals []string) (Value, error) {
+	set := make([]string, len(decimals))
+	for i, d := range decimals {
+		n, err := Decimal(d)
+		if err != nil {
+			return Value{}, err
+		}
+		set[i] = n.str
+	}
+	slices.SortFunc(set, compareDecimals)
+	return newSet(NumberSet, slices.Compact(set)), nil
+}
+
+// newSet makes a set value of sorted, distinct members.
+func newSet(kind Kind, sorted []string) Value {
+	if len(sorted) == 0 {
+		return Value{}
+	}
+	return Value{kind: kind, many: &compound{set: sorted}}
+}
+
+// compareMembers is the order of the members of a set of that kind.
+func compareMembers(kind Kind) func(a, b string) int {
+	if kind == NumberSet {
+		return compareDecimals
+	}
+	return cmp.Compare[string]
 }

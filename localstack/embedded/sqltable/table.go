@@ -1,0 +1,161 @@
+// Package sqltable is the table port's driver on the embedded server's SQLite
+// file. It enforces DynamoDB's limits and counts the capacity DynamoDB would
+// charge, so that what would fail or cost there shows here.
+package sqltable
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"millrace/localstack/embedded/store"
+	"millrace/shared/clock"
+	"millrace/shared/table"
+
+	"zombiezen.com/go/sqlite"
+)
+
+// schema is the tables' history; a step is never changed, only added.
+//
+// An item's keys are columns and the rest of its attributes one blob, see
+// table.AppendBinary. entries holds the places of items in indexes, and under
+// the name of the TTL attribute when they expire.
+var schema = []string{`
+CREATE TABLE items (
+	pk   TEXT NOT NULL,
+	sk   TEXT NOT NULL,
+	data BLOB NOT NULL,
+	PRIMARY KEY (pk, sk)
+) WITHOUT ROWID;
+CREATE TABLE entries (
+	idx TEXT NOT NULL,
+	ipk TEXT NOT NULL,
+	isk TEXT NOT NULL,
+	pk  TEXT NOT NULL,
+	sk  TEXT NOT NULL,
+	PRIMARY KEY (idx, ipk, isk, pk, sk)
+) WITHOUT ROWID;
+`}
+
+// Table is the driver. Reads see everything committed, consistent or not, and
+// indexes are up to date at once; both count as they would on DynamoDB.
+type Table struct {
+	db    *store.DB
+	clock clock.Clock
+}
+
+var _ table.Table = (*Table)(nil)
+
+// New makes the driver's tables in the store, or brings them up to date.
+func New(db *store.DB, now clock.Clock) (*Table, error) {
+	if err := db.Migrate("table", schema...); err != nil {
+		return nil, err
+	}
+	return &Table{db: db, clock: now}, nil
+}
+
+// Check reads the table's state.
+func (t *Table) Check(ctx context.Context) error {
+	return t.db.Read(ctx, func(conn *sqlite.Conn) error {
+		_, err := load(conn, table.Key{PK: "-", SK: "-"})
+		return err
+	})
+}
+
+// Get returns the item, or table.ErrNotFound.
+func (t *Table) Get(ctx context.Context, key table.Key, opts ...table.ReadOption) (table.Item, error) {
+	if err := table.CheckKey(key); err != nil {
+		return nil, err
+	}
+	var item table.Item
+	err := t.db.Read(ctx, func(conn *sqlite.Conn) (err error) {
+		item, err = load(conn, key)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if m := table.MeterFrom(ctx); m != nil {
+		m.Add(table.OpGet, table.Units{Read: table.ReadUnits(item.Size(), consistent(opts))})
+	}
+	if item == nil {
+		return nil, table.ErrNotFound
+	}
+	return item, nil
+}
+
+// BatchGet returns those items that exist, in the order of keys.
+func (t *Table) BatchGet(ctx context.Context, keys []table.Key, opts ...table.ReadOption) ([]table.Item, error) {
+	if err := table.CheckKeys(keys); err != nil {
+		return nil, err
+	}
+	var items []table.Item
+	meter := table.MeterFrom(ctx)
+	for len(keys) > 0 {
+		batch := keys[:min(len(keys), table.MaxBatchGet)]
+		keys = keys[len(batch):]
+		units := 0.0
+		err := t.db.Read(ctx, func(conn *sqlite.Conn) error {
+			for _, key := range batch {
+				item, err := load(conn, key)
+				if err != nil {
+					return err
+				}
+				if meter != nil {
+					units += table.ReadUnits(item.Size(), consistent(opts))
+				}
+				if item != nil {
+					items = append(items, item)
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+		meter.Add(table.OpBatchGet, table.Units{Read: units})
+	}
+	return items, nil
+}
+
+func consistent(opts []table.ReadOption) bool {
+	var o table.ReadOptions
+	for _, opt := range opts {
+		opt(&o)
+	}
+	return o.Consistent
+}
+
+// load reads an item by its key, nil if there is none.
+func load(conn *sqlite.Conn, key table.Key) (table.Item, error) {
+	stmt, err := conn.Prepare("SELECT data FROM items WHERE pk = ? AND sk = ?")
+	if err != nil {
+		return nil, fmt.Errorf("sqltable: %w", err)
+	}
+	stmt.BindText(1, key.PK)
+	stmt.BindText(2, key.SK)
+	row, err := stmt.Step()
+	if err != nil {
+		return nil, fmt.Errorf("sqltable: %w", err)
+	}
+	if !row {
+		return nil, nil
+	}
+	item, err := decode(key, stmt.ColumnText(0))
+	return item, errors.Join(err, stmt.Reset())
+}
+
+// decode makes an item of its key and its other attributes' encoding.
+func decode(key table.Key, data string) (table.Item, error) {
+	item, err := table.DecodeBinary(data, 2)
+	if err != nil {
+		return nil, fmt.Errorf("sqltable: item (%s, %s): %w", key.PK, key.SK, err)
+	}
+	item["pk"], item["sk"] = table.V(key.PK), table.V(key.SK)
+	return item, nil
+}
+
+// encode is the form in which an item's attributes other than the key are kept.
+func encode(item table.Item) []byte {
+	return table.AppendBinary(make([]byte, 0, 512), item, "pk", "sk")
+}

@@ -1,0 +1,57 @@
+package table
+
+import (
+	"encoding/base64"
+	"encoding/binary"
+	"fmt"
+)
+
+// Position is the last key a page read: where the query goes on after it.
+type Position struct {
+	Key   Key // of the item
+	Entry Key // of its place in the index; zero for a query of the table
+}
+
+const cursorVersion = 1
+
+// EncodeCursor makes the cursor of a position in a query.
+func EncodeCursor(q Query, p Position) Cursor {
+	b := []byte{cursorVersion}
+	for _, s := range []string{string(q.Index), p.Key.PK, p.Key.SK, p.Entry.PK, p.Entry.SK} {
+		b = binary.AppendUvarint(b, uint64(len(s)))
+		b = append(b, s...)
+	}
+	return Cursor(base64.RawURLEncoding.EncodeToString(b))
+}
+
+// DecodeCursor reads the query's cursor back. ErrBadCursor if it is none, or
+// one of another index, partition or range.
+func DecodeCursor(q Query) (Position, error) {
+	b, err := base64.RawURLEncoding.DecodeString(string(q.Start))
+	if err != nil || len(b) == 0 || b[0] != cursorVersion {
+		return Position{}, fmt.Errorf("%w: unreadable", ErrBadCursor)
+	}
+	var index string
+	var p Position
+	b = b[1:]
+	for _, s := range []*string{&index, &p.Key.PK, &p.Key.SK, &p.Entry.PK, &p.Entry.SK} {
+		n, size := binary.Uvarint(b)
+		if size <= 0 || n > uint64(len(b)-size) {
+			return Position{}, fmt.Errorf("%w: unreadable", ErrBadCursor)
+		}
+		*s = string(b[size : size+int(n)])
+		b = b[size+int(n):]
+	}
+	place := p.Key
+	if q.Index != "" {
+		place = p.Entry
+	}
+	switch {
+	case len(b) > 0 || CheckKey(p.Key) != nil || CheckKey(place) != nil:
+		return Position{}, fmt.Errorf("%w: unreadable", ErrBadCursor)
+	case index != string(q.Index) || place.PK != q.PK || !q.Range.Contains(place.SK),
+		q.Index == "" && p.Entry != Key{}:
+		return Position{}, fmt.Errorf("%w: of another query", ErrBadCursor)
+	}
+	return p, nil
+}

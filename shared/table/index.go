@@ -1,0 +1,63 @@
+package table
+
+// indexPair names the key attributes of an index.
+type indexPair struct {
+	index  Index
+	pk, sk string
+}
+
+// indexAttributes are those of Indexes, in their order.
+var indexAttributes = func() []indexPair {
+	pairs := make([]indexPair, len(Indexes))
+	for i, x := range Indexes {
+		pairs[i].index = x
+		pairs[i].pk, pairs[i].sk = string(x)+"_pk", string(x)+"_sk"
+	}
+	return pairs
+}()
+
+// Attributes names the attributes that are the index's key; for the empty Index
+// those of the table.
+func (x Index) Attributes() (pk, sk string) {
+	for i := range indexAttributes {
+		if indexAttributes[i].index == x {
+			return indexAttributes[i].pk, indexAttributes[i].sk
+		}
+	}
+	if x == "" {
+		return "pk", "sk"
+	}
+	return string(x) + "_pk", string(x) + "_sk"
+}
+
+func (x Index) known() bool {
+	for i := range indexAttributes {
+		if indexAttributes[i].index == x {
+			return true
+		}
+	}
+	return false
+}
+
+// Entry returns the item's place in an index, and whether it stands there: it
+// does if it has both attributes.
+func (i Item) Entry(x Index) (Key, bool) {
+	pk, sk := x.Attributes()
+	k := Key{PK: i[pk].str, SK: i[sk].str}
+	return k, k.PK != "" && k.SK != ""
+}
+
+// EntryItem is the item an index holds: its keys and the index's, nothing else.
+func EntryItem(x Index, entry, key Key) Item {
+	pk, sk := x.Attributes()
+	return Item{
+		"pk": {kind: String, str: key.PK}, "sk": {kind: String, str: key.SK},
+		pk: {kind: String, str: entry.PK}, sk: {kind: String, str: entry.SK},
+	}
+}
+
+// entrySize is the size of an index's item in bytes.
+func entrySize(x Index, entry, key Key) int {
+	pk, sk := x.Attributes()
+	return len("pksk") + len(key.PK) + len(key.SK) + len(pk) + len(sk) + len(entry.PK) + len(entry.SK)
+}
