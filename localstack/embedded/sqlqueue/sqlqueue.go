@@ -47,6 +47,7 @@ type Queues struct {
 	seq    atomic.Int64 // the last message's number
 	budget int64
 	bodies atomic.Int64 // bytes of bodies in memory
+	closed atomic.Bool
 
 	mu    sync.Mutex
 	later *changes // the changes that wait for the writer, nil for none
@@ -112,6 +113,9 @@ func (s *Queues) Send(ctx context.Context, name string, msgs ...queue.Message) e
 		if err := msgs[i].Check(); err != nil {
 			return err
 		}
+	}
+	if s.closed.Load() {
+		return ErrClosed
 	}
 	now := s.clock.Now()
 	seq := s.seq.Add(int64(len(msgs))) - int64(len(msgs))
@@ -232,6 +236,7 @@ func (s *Queues) Stats(ctx context.Context, name string) (queue.Stats, error) {
 // Close ends waiting receivers with ErrClosed and writes what Delete has not
 // yet. Later calls fail with ErrClosed.
 func (s *Queues) Close() error {
+	s.closed.Store(true)
 	for _, l := range s.lanes {
 		l.close()
 	}

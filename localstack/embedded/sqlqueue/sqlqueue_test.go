@@ -1,8 +1,11 @@
 package sqlqueue
 
 import (
+	"fmt"
 	"path/filepath"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -32,12 +35,80 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// TestConformanceFromDisk runs the suite with no body in memory.
-func TestConformanceFromDisk(t *testing.T) {
+func TestNewRefusesDefinitions(t *testing.T) {
 	t.Parallel()
-	queuetest.Exercise(t, func(t *testing.T, defs ...queue.Definition) queue.Queues {
-		qs := open(t, filepath.Join(t.TempDir(), "queue.db"), defs...)
-		qs.budget = 0
-		return qs
+	db, err := store.Open(filepath.Join(t.TempDir(), "queue.db"), store.Options{})
+	require.NoError(t, err)
+	defer db.Close()
+	def := queue.Definition{Name: "a", Visibility: time.Second}
+	_, err = New(t.Context(), db, clock.System{}, []queue.Definition{def, def})
+	require.ErrorContains(t, err, "twice")
+	_, err = New(t.Context(), db, clock.System{}, []queue.Definition{{Name: "a-dead", Visibility: time.Second}})
+	require.ErrorIs(t, err, queue.ErrLimit)
+}
+
+// TestBacklogBeyondBudget checks that bodies beyond the budget stay on disk and
+// come back from it, and that the account of those in memory ends at nothing.
+func TestBacklogBeyondBudget(t *testing.T) {
+	t.Parallel()
+	qs := open(t, filepath.Join(t.TempDir(), "queue.db"), queue.Definition{Name: "q", Visibility: time.Minute})
+	qs.budget = 100
+	msgs := make([]queue.Message, 50)
+	for i := range msgs {
+		msgs[i].Body = fmt.Appendf(nil, `{"n":%03d}`, i) // 9 bytes
+	}
+	require.NoError(t, qs.Send(t.Context(), "q", msgs...))
+	assert.EqualValues(t, 99, qs.bodies.Load())
+	for i := 0; i < len(msgs); {
+		ds, err := qs.Receive(t.Context(), "q", 7, 0)
+		require.NoError(t, err)
+		require.NotEmpty(t, ds)
+		for _, d := range ds {
+			require.Equal(t, string(msgs[i].Body), string(d.Body))
+			require.NoError(t, qs.Delete(t.Context(), "q", d.Receipt))
+			i++
+		}
+	}
+	assert.Zero(t, qs.bodies.Load())
+}
+
+func TestCloseEndsReceivers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		qs := open(t, filepath.Join(t.TempDir(), "queue.db"), queue.Definition{Name: "q", Visibility: time.Minute})
+		errs := make(chan error, 3)
+		for range cap(errs) {
+			go func() {
+				_, err := qs.Receive(t.Context(), "q", 1, queue.MaxWait)
+				errs <- err
+			}()
+		}
+		synctest.Wait()
+		require.NoError(t, qs.Close())
+		for range cap(errs) {
+			require.ErrorIs(t, <-errs, ErrClosed)
+		}
+		_, err := qs.Receive(t.Context(), "q", 1, 0)
+		require.ErrorIs(t, err, ErrClosed)
+		require.ErrorIs(t, qs.Delete(t.Context(), "q", "q/1.1"), ErrClosed)
+		require.ErrorIs(t, qs.Send(t.Context(), "q", queue.Message{Body: []byte("1")}), ErrClosed)
+	})
+}
+
+func FuzzParseReceipt(f *testing.F) {
+	for _, s := range []string{"q/1.1", "q/zz9.10", "q", "q/", "q/.", "q/-1.1", "q/1.-1", "qq/1.1", "q/1.1.1", ""} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		seq, receives, ok := parseReceipt("q", s)
+		if !ok {
+			return
+		}
+		b, from, to := appendReceipt(nil, "q", seq, receives)
+		seq2, receives2, ok := parseReceipt("q", string(b))
+		require.True(t, ok)
+		require.Equal(t, seq, seq2)
+		require.Equal(t, receives, receives2)
+		require.NotEmpty(t, b[from:to])
 	})
 }

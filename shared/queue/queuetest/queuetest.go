@@ -27,7 +27,7 @@ const (
 	// patience is how long a case waits for what must happen.
 	patience = 30 * time.Second
 	// settle is how long a case watches for what must not happen.
-	settle = 300 * time.Millisecond
+	settle = 100 * time.Millisecond
 )
 
 var cases = []struct {
