@@ -34,8 +34,8 @@ const (
 	maxParts       = 10_000  // of one upload, as S3
 	copyLimit      = 5 << 30 // bytes, as S3
 
-	requestPatience = 10 * time.Second // for requests under way when closing
-	connPatience    = time.Second      // for idle connections after them
+	requestPatience = 10 * time.Second       // for requests under way when closing
+	connPatience    = 200 * time.Millisecond // for idle connections after them
 	bindAttempts    = 16
 )
 

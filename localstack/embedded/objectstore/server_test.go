@@ -28,78 +28,98 @@ const (
 	secretKey = "test-secret-of-some-length"
 )
 
-// The process can have one server, so all tests share it.
-var (
-	server  *objectstore.Server
-	dataDir string
-	created recorder
-)
-
-func TestMain(m *testing.M) { os.Exit(run(m)) }
-
-func run(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "objectstore-*")
-	if err != nil {
-		panic(err)
-	}
-	defer os.RemoveAll(dir)
-	dataDir = dir
-	if server, err = objectstore.Start(context.Background(), config(dir)); err != nil {
-		panic(err)
-	}
-	defer func() {
-		if err := server.Close(); err != nil {
-			panic(err)
-		}
-	}()
-	return m.Run()
-}
-
 func config(dir string) objectstore.Config {
-	return objectstore.Config{
-		Dir: dir, AccessKey: accessKey, SecretKey: secretKey, Bucket: bucket, OnCreated: created.add,
+	return objectstore.Config{Dir: dir, AccessKey: accessKey, SecretKey: secretKey, Bucket: bucket}
+}
+
+func newStore(endpoint, secret string) *s3.Store {
+	return s3.New(s3.Config{Bucket: bucket, Endpoint: endpoint, AccessKey: accessKey, SecretKey: secret, PathStyle: true})
+}
+
+// fixture is a running server. As a process can have one, tests that start one
+// are not parallel; those below TestServer share theirs.
+type fixture struct {
+	dir     string
+	server  *objectstore.Server
+	store   *s3.Store
+	created *recorder
+}
+
+func start(tb testing.TB, cfg objectstore.Config) *fixture {
+	tb.Helper()
+	f := &fixture{dir: cfg.Dir, created: &recorder{}}
+	cfg.OnCreated = f.created.add
+	var err error
+	f.server, err = objectstore.Start(context.Background(), cfg)
+	require.NoError(tb, err)
+	tb.Cleanup(func() { require.NoError(tb, f.server.Close()) })
+	f.store = newStore(f.server.Endpoint(), secretKey)
+	return f
+}
+
+// sendPart uploads part 1 by a presigned URL.
+func (f *fixture) sendPart(t *testing.T, key, id, content string) blob.Part {
+	t.Helper()
+	link, err := f.store.PresignPart(t.Context(), key, id, 1, time.Minute)
+	require.NoError(t, err)
+	req, err := http.NewRequestWithContext(t.Context(), "PUT", link, strings.NewReader(content))
+	require.NoError(t, err)
+	res, err := http.DefaultClient.Do(req)
+	require.NoError(t, err)
+	res.Body.Close()
+	require.Equal(t, 200, res.StatusCode)
+	return blob.Part{Number: 1, ETag: res.Header.Get("ETag")}
+}
+
+// TestServer runs everything with metadata in extended attributes (where the
+// file system has them) and in sidecars.
+func TestServer(t *testing.T) {
+	for _, metadata := range []string{"attributes", "sidecar"} {
+		t.Run(metadata, func(t *testing.T) {
+			dir := t.TempDir()
+			if metadata == "sidecar" { // a directory that has them keeps them
+				require.NoError(t, os.MkdirAll(filepath.Join(dir, "objects", "sidecar"), 0o700))
+			}
+			f := start(t, config(dir))
+			if metadata == "sidecar" {
+				require.DirExists(t, filepath.Join(dir, "objects", "sidecar", bucket, "meta"))
+			}
+			t.Run("Conformance", func(t *testing.T) {
+				t.Parallel()
+				blobtest.Exercise(t, func(*testing.T) blob.Store { return f.store })
+			})
+			for name, test := range map[string]func(*testing.T, *fixture){
+				"Credentials": testCredentials, "Anonymous": testAnonymous, "FilesArePrivate": testFilesArePrivate,
+				"ListensOnLoopback": testListensOnLoopback, "OnCreated": testOnCreated,
+			} {
+				t.Run(name, func(t *testing.T) {
+					t.Parallel()
+					test(t, f)
+				})
+			}
+		})
 	}
 }
 
-func newStore(secret string) *s3.Store {
-	return s3.New(s3.Config{
-		Bucket: bucket, Endpoint: server.Endpoint(), AccessKey: accessKey, SecretKey: secret, PathStyle: true,
-	})
-}
-
-func TestConformance(t *testing.T) {
-	t.Parallel()
-	blobtest.Exercise(t, func(*testing.T) blob.Store { return newStore(secretKey) })
-}
-
-func TestStartTwice(t *testing.T) {
-	t.Parallel()
-	_, err := objectstore.Start(t.Context(), config(t.TempDir()))
-	assert.ErrorIs(t, err, objectstore.ErrRunning)
-	assert.NoError(t, newStore(secretKey).Check(t.Context()), "the running one is unharmed")
-}
-
-func TestCredentials(t *testing.T) {
-	t.Parallel()
-	wrong := newStore("not the secret")
+func testCredentials(t *testing.T, f *fixture) {
+	wrong := newStore(f.server.Endpoint(), "not the secret")
 	_, err := blob.PutBytes(t.Context(), wrong, "org/credentials", []byte("x"), blob.PutOptions{})
 	require.Error(t, err)
 	assert.ErrorContains(t, err, "403")
 	assert.Error(t, wrong.Check(t.Context()))
-	_, err = newStore(secretKey).Head(t.Context(), "org/credentials")
+	_, err = f.store.Head(t.Context(), "org/credentials")
 	assert.ErrorIs(t, err, blob.ErrNotFound)
 }
 
-func TestAnonymous(t *testing.T) {
-	t.Parallel()
-	_, err := blob.PutBytes(t.Context(), newStore(secretKey), "org/anonymous/a", []byte("x"), blob.PutOptions{})
+func testAnonymous(t *testing.T, f *fixture) {
+	_, err := blob.PutBytes(t.Context(), f.store, "org/anonymous/a", []byte("x"), blob.PutOptions{})
 	require.NoError(t, err)
 	for _, tt := range []struct{ method, path string }{
 		{"GET", "/"}, {"GET", "/" + bucket}, {"GET", "/" + bucket + "/org/anonymous/a"}, {"PUT", "/" + bucket + "/org/anonymous/b"},
 		{"DELETE", "/" + bucket + "/org/anonymous/a"}, {"PUT", "/another-bucket"}, {"POST", "/" + bucket + "/org/anonymous/a?uploads"},
 		{"GET", "/" + bucket + "/../../../etc/passwd"}, {"PATCH", "/create-user"}, {"PATCH", "/list-users"},
 	} {
-		req, err := http.NewRequestWithContext(t.Context(), tt.method, server.Endpoint()+tt.path, strings.NewReader(""))
+		req, err := http.NewRequestWithContext(t.Context(), tt.method, f.server.Endpoint()+tt.path, strings.NewReader(""))
 		require.NoError(t, err)
 		res, err := http.DefaultClient.Do(req)
 		require.NoError(t, err)
@@ -109,49 +129,31 @@ func TestAnonymous(t *testing.T) {
 			assert.Equal(t, 403, res.StatusCode, "%+v", tt)
 		}
 	}
-	_, err = newStore(secretKey).Head(t.Context(), "org/anonymous/a")
+	_, err = f.store.Head(t.Context(), "org/anonymous/a")
 	assert.NoError(t, err)
 }
 
-func TestFilesArePrivate(t *testing.T) {
-	t.Parallel()
-	_, err := blob.PutBytes(t.Context(), newStore(secretKey), "org/private/a", []byte("x"), blob.PutOptions{})
+func testFilesArePrivate(t *testing.T, f *fixture) {
+	_, err := blob.PutBytes(t.Context(), f.store, "org/private/a", []byte("x"), blob.PutOptions{})
 	require.NoError(t, err)
-	info, err := os.Stat(filepath.Join(dataDir, "objects", "buckets", bucket, "org", "private", "a"))
+	info, err := os.Stat(filepath.Join(f.dir, "objects", "buckets", bucket, "org", "private", "a"))
 	require.NoError(t, err)
 	assert.Equal(t, os.FileMode(0o600), info.Mode().Perm())
-	info, err = os.Stat(filepath.Join(dataDir, "objects"))
+	info, err = os.Stat(filepath.Join(f.dir, "objects"))
 	require.NoError(t, err)
 	assert.Equal(t, os.FileMode(0o700), info.Mode().Perm())
 }
 
-func TestListensOnLoopback(t *testing.T) {
-	t.Parallel()
-	u, err := url.Parse(server.Endpoint())
+func testListensOnLoopback(t *testing.T, f *fixture) {
+	u, err := url.Parse(f.server.Endpoint())
 	require.NoError(t, err)
 	assert.Equal(t, "http", u.Scheme)
 	assert.True(t, net.ParseIP(u.Hostname()).IsLoopback())
 	assert.NotEqual(t, "0", u.Port())
 }
 
-func TestStartArguments(t *testing.T) {
-	t.Parallel()
-	for _, clear := range []func(*objectstore.Config){
-		func(c *objectstore.Config) { c.Dir = "" },
-		func(c *objectstore.Config) { c.Bucket = "" },
-		func(c *objectstore.Config) { c.AccessKey = "" },
-		func(c *objectstore.Config) { c.SecretKey = "" },
-	} {
-		cfg := config(t.TempDir())
-		clear(&cfg)
-		_, err := objectstore.Start(t.Context(), cfg)
-		assert.ErrorContains(t, err, "required")
-	}
-}
-
-func TestOnCreated(t *testing.T) {
-	t.Parallel()
-	ctx, store := t.Context(), newStore(secretKey)
+func testOnCreated(t *testing.T, f *fixture) {
+	ctx, store := t.Context(), f.store
 	put, err := blob.PutBytes(ctx, store, "org/created/a b%ü", []byte("12345"), blob.PutOptions{})
 	require.NoError(t, err)
 	_, err = store.Put(ctx, "org/created/streamed", struct{ *strings.Reader }{strings.NewReader("123")}, 3, blob.PutOptions{})
@@ -159,14 +161,8 @@ func TestOnCreated(t *testing.T) {
 	require.NoError(t, store.Copy(ctx, put.Key, "org/created/copy"))
 	id, err := store.CreateMultipart(ctx, "org/created/parts", "")
 	require.NoError(t, err)
-	link, err := store.PresignPart(ctx, "org/created/parts", id, 1, time.Minute)
-	require.NoError(t, err)
-	req, err := http.NewRequestWithContext(ctx, "PUT", link, strings.NewReader("one part"))
-	require.NoError(t, err)
-	res, err := http.DefaultClient.Do(req)
-	require.NoError(t, err)
-	res.Body.Close()
-	whole, err := store.CompleteMultipart(ctx, "org/created/parts", id, []blob.Part{{Number: 1, ETag: res.Header.Get("ETag")}})
+	part := f.sendPart(t, "org/created/parts", id, "one part")
+	whole, err := store.CompleteMultipart(ctx, "org/created/parts", id, []blob.Part{part})
 	require.NoError(t, err)
 	_, err = blob.PutBytes(ctx, store, put.Key, nil, blob.PutOptions{IfAbsent: true})
 	require.ErrorIs(t, err, blob.ErrExists, "a refused put is no event")
@@ -179,7 +175,7 @@ func TestOnCreated(t *testing.T) {
 		fmt.Sprintf("%s org/created/streamed 3 %s", bucket, streamed.ETag),
 		fmt.Sprintf("%s org/created/copy 5 %s", bucket, put.ETag),
 		fmt.Sprintf("%s org/created/parts 8 %s", bucket, whole.ETag),
-	}, created.under("org/created/"))
+	}, f.created.under("org/created/"))
 }
 
 // recorder collects OnCreated calls.

@@ -39,9 +39,12 @@ func (s *Store) Put(ctx context.Context, key string, body io.Reader, size int64,
 		in.IfNoneMatch = aws.String("*")
 	}
 	var tune []func(*s3.Options)
-	if _, seekable := body.(io.Seeker); !seekable && !s.checksums() {
-		// Signing the payload would read a stream twice.
-		tune = append(tune, s3.WithAPIOptions(v4.SwapComputePayloadSHA256ForUnsignedPayloadMiddleware))
+	if _, seekable := body.(io.Seeker); !seekable {
+		// A stream cannot be sent again, so waiting for another attempt is vain.
+		tune = append(tune, func(o *s3.Options) { o.Retryer = aws.NopRetryer{} })
+		if !s.checksums() { // signing the payload would read it twice
+			tune = append(tune, s3.WithAPIOptions(v4.SwapComputePayloadSHA256ForUnsignedPayloadMiddleware))
+		}
 	}
 	out, err := client.PutObject(ctx, in, tune...)
 	if err != nil {

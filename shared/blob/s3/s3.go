@@ -40,8 +40,9 @@ type Config struct {
 
 // Store is the driver. Make it with New.
 type Store struct {
-	cfg    Config
-	bucket *string
+	cfg     Config
+	bucket  *string
+	backoff time.Duration // longest pause between attempts
 
 	mu      sync.Mutex // guards the lazy clients
 	client  *s3.Client
@@ -53,7 +54,7 @@ var _ blob.Store = (*Store)(nil)
 // New returns a store. It contacts nothing: the client is built at first use,
 // so that a function which never touches objects does not pay for it.
 func New(cfg Config) *Store {
-	return &Store{cfg: cfg, bucket: aws.String(cfg.Bucket)}
+	return &Store{cfg: cfg, bucket: aws.String(cfg.Bucket), backoff: maxBackoff}
 }
 
 // clients returns the client and its presigner. A failure, e.g. to load the
@@ -107,7 +108,7 @@ func (s *Store) options(endpoint string) func(*s3.Options) {
 		o.UsePathStyle = s.cfg.PathStyle
 		o.Retryer = retry.AddWithErrorCodes(retry.NewStandard(func(o *retry.StandardOptions) {
 			o.MaxAttempts = maxAttempts
-			o.MaxBackoff = maxBackoff
+			o.MaxBackoff = s.backoff
 		}), "ConditionalRequestConflict")
 		if endpoint != "" {
 			o.BaseEndpoint = aws.String(strings.TrimSuffix(endpoint, "/"))
