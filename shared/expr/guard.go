@@ -146,3 +146,26 @@ func (b *boundedCall) Exec(frame *interpreter.ExecutionFrame) ref.Val {
 	}
 	return v
 }
+
+// The library reaches some steps, the branches of a ?: among them, by Eval: each
+// guard must answer there too, or the step it wraps would run unguarded.
+
+// Eval implements interpreter.Interpretable.
+func (c *countedAttribute) Eval(a interpreter.Activation) ref.Val {
+	return c.Exec(interpreter.AsFrame(a))
+}
+
+// Eval implements interpreter.Interpretable.
+func (w *weighedCall) Eval(a interpreter.Activation) ref.Val {
+	return w.Exec(interpreter.AsFrame(a))
+}
+
+// Eval implements interpreter.Interpretable.
+func (b *boundedCall) Eval(a interpreter.Activation) ref.Val {
+	return b.Exec(interpreter.AsFrame(a))
+}
+
+// Eval implements interpreter.Interpretable.
+func (w *weighedConstructor) Eval(a interpreter.Activation) ref.Val {
+	return w.Exec(interpreter.AsFrame(a))
+}

@@ -64,7 +64,7 @@ func (m *match) Exec(frame *interpreter.ExecutionFrame) ref.Val {
 			return types.WrapErr(err)
 		}
 	}
-	charge(frame, 1+len(s)/64*(1+len(re.String())/8))
+	charge(frame, 1+len(s)/2*(1+len(re.String())/32)) // up to 250 ns a byte
 	return types.Bool(re.MatchString(string(s)))
 }
 
