@@ -1,0 +1,173 @@
+package identity
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/coreos/go-oidc/v3/oidc"
+	"github.com/go-jose/go-jose/v4"
+)
+
+const (
+	fetchTimeout  = 5 * time.Second
+	fetchInterval = time.Minute // least time between two fetches
+	maxDocument   = 1 << 20     // bytes of a key set or discovery document
+)
+
+// unreachableKey is the context key of an *error that is set when the
+// provider's keys could not be fetched.
+type unreachableKey struct{}
+
+// remoteKeys is a key set fetched when it is first needed and again when a
+// token names a key that is not in it, but not more than once a minute: tokens
+// made up by strangers must not become requests to the provider.
+type remoteKeys struct {
+	c SignInConfig
+
+	mu  sync.RWMutex
+	set jose.JSONWebKeySet
+
+	fetching sync.Mutex // held while fetching; what follows belongs to its holder
+	fetched  time.Time
+	err      error // of the last fetch
+}
+
+func newRemoteKeys(c SignInConfig) *remoteKeys {
+	if c.Client == nil {
+		c.Client = &http.Client{Timeout: fetchTimeout}
+	}
+	return &remoteKeys{c: c}
+}
+
+// VerifySignature implements oidc.KeySet.
+func (r *remoteKeys) VerifySignature(ctx context.Context, token string) ([]byte, error) {
+	algs := make([]jose.SignatureAlgorithm, len(algorithms))
+	for i, a := range algorithms {
+		algs[i] = jose.SignatureAlgorithm(a)
+	}
+	jws, err := jose.ParseSigned(token, algs)
+	if err != nil {
+		return nil, err
+	}
+	if len(jws.Signatures) != 1 {
+		return nil, errors.New("token needs exactly one signature")
+	}
+	kid := jws.Signatures[0].Header.KeyID
+	keys, err := r.keys(ctx, kid)
+	if err != nil {
+		return nil, err
+	}
+	for _, key := range keys {
+		if payload, err := jws.Verify(key); err == nil {
+			return payload, nil
+		}
+	}
+	return nil, errors.New("no key of the provider verifies the signature")
+}
+
+// keys returns the keys a token of that key id may be signed with; all if it
+// names none.
+func (r *remoteKeys) keys(ctx context.Context, kid string) ([]jose.JSONWebKey, error) {
+	if found := r.known(kid); len(found) > 0 {
+		return found, nil
+	}
+	r.fetching.Lock()
+	defer r.fetching.Unlock()
+	if found := r.known(kid); len(found) > 0 { // fetched while this call waited
+		return found, nil
+	}
+	if now := r.c.Clock.Now(); r.fetched.IsZero() || now.Sub(r.fetched) >= fetchInterval {
+		set, err := r.fetch(ctx)
+		if ctx.Err() != nil { // the caller went away: that says nothing about the provider
+			return nil, ctx.Err()
+		}
+		r.fetched, r.err = now, err
+		if err == nil {
+			r.mu.Lock()
+			r.set = set
+			r.mu.Unlock()
+		}
+	}
+	found := r.known(kid)
+	if len(found) == 0 && r.err != nil {
+		if unreachable, ok := ctx.Value(unreachableKey{}).(*error); ok {
+			*unreachable = r.err
+		}
+		return nil, r.err
+	}
+	return found, nil
+}
+
+// known returns the fetched keys of that id.
+func (r *remoteKeys) known(kid string) []jose.JSONWebKey {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	if kid == "" {
+		return r.set.Keys
+	}
+	return r.set.Key(kid)
+}
+
+// fetch reads the key set from where it is published.
+func (r *remoteKeys) fetch(ctx context.Context) (jose.JSONWebKeySet, error) {
+	url := r.c.JWKSURL
+	if url == "" {
+		var discovery struct {
+			Issuer  string `json:"issuer"`
+			JWKSURI string `json:"jwks_uri"`
+		}
+		at := strings.TrimSuffix(r.c.Issuer, "/") + "/.well-known/openid-configuration"
+		if err := r.get(ctx, at, &discovery); err != nil {
+			return jose.JSONWebKeySet{}, err
+		}
+		if discovery.Issuer != r.c.Issuer || discovery.JWKSURI == "" {
+			return jose.JSONWebKeySet{}, fmt.Errorf("%s is not of issuer %q or has no jwks_uri", at, r.c.Issuer)
+		}
+		url = discovery.JWKSURI
+	}
+	var raw struct {
+		Keys []json.RawMessage `json:"keys"`
+	}
+	if err := r.get(ctx, url, &raw); err != nil {
+		return jose.JSONWebKeySet{}, err
+	}
+	var set jose.JSONWebKeySet
+	for _, data := range raw.Keys {
+		var key jose.JSONWebKey
+		// Keys of a kind not known here are for others; private and shared
+		// ones have no place in a published set.
+		if key.UnmarshalJSON(data) == nil && key.Valid() && key.IsPublic() && (key.Use == "" || key.Use == "sig") {
+			set.Keys = append(set.Keys, key)
+		}
+	}
+	return set, nil
+}
+
+func (r *remoteKeys) get(ctx context.Context, url string, into any) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	resp, err := r.c.Client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s answered %s", url, resp.Status)
+	}
+	data, err := io.ReadAll(io.LimitReader(resp.Body, maxDocument))
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(data, into)
+}
+
+var _ oidc.KeySet = (*remoteKeys)(nil)

@@ -1,0 +1,62 @@
+package identity
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"hash/crc32"
+	"math/big"
+	"strings"
+)
+
+// KeyPrefix begins every API key; other kinds of credential begin otherwise.
+const KeyPrefix = "svc_"
+
+// An API key is KeyPrefix, 256 random bits and a checksum, both in base 62 so
+// that a double click selects the whole of it.
+const (
+	randomDigits   = 43
+	checksumDigits = 6
+	shownLen       = 12 // characters of a key that lists show
+
+	base62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+)
+
+// newSecret makes an API key.
+func newSecret() string {
+	var random [32]byte
+	_, _ = rand.Read(random[:]) // never fails (crypto/rand)
+	body := KeyPrefix + encode(new(big.Int).SetBytes(random[:]), randomDigits)
+	return body + checksum(body)
+}
+
+// validSecret reports whether s has the form and the checksum of an API key, so
+// that a mistyped or made-up one costs no read.
+func validSecret(s string) bool {
+	if len(s) != len(KeyPrefix)+randomDigits+checksumDigits || !strings.HasPrefix(s, KeyPrefix) {
+		return false
+	}
+	body, sum := s[:len(s)-checksumDigits], s[len(s)-checksumDigits:]
+	return checksum(body) == sum
+}
+
+// hashSecret is the form in which an API key is stored.
+func hashSecret(s string) string {
+	sum := sha256.Sum256([]byte(s))
+	return hex.EncodeToString(sum[:])
+}
+
+func checksum(body string) string {
+	return encode(new(big.Int).SetUint64(uint64(crc32.ChecksumIEEE([]byte(body)))), checksumDigits)
+}
+
+// encode writes n in base 62, padded to a fixed number of digits.
+func encode(n *big.Int, digits int) string {
+	out := make([]byte, digits)
+	base, digit := big.NewInt(int64(len(base62))), new(big.Int)
+	for i := digits - 1; i >= 0; i-- {
+		n.DivMod(n, base, digit)
+		out[i] = base62[digit.Int64()]
+	}
+	return string(out)
+}
