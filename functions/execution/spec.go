@@ -1,0 +1,22 @@
+// Package execution serves what tasks can run on.
+package execution
+
+import (
+	"time"
+
+	"millrace/shared/fn"
+)
+
+// name is the function's.
+const name = "execution"
+
+// Spec is the execution function.
+var Spec = fn.Spec{
+	Name:     name,
+	Doc:      "The executors that this deployment offers.",
+	Trigger:  fn.Trigger{HTTP: true},
+	Needs:    fn.Needs{Sandbox: true},
+	MemoryMB: 256,
+	Timeout:  29 * time.Second,
+	Routes:   routes,
+}

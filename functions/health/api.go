@@ -1,0 +1,53 @@
+package health
+
+import (
+	"context"
+	"net/http"
+
+	"millrace/shared/fn"
+	"millrace/shared/httpapi"
+	"millrace/shared/tenant"
+)
+
+// status is the state of a component, or of all.
+type status string
+
+// The statuses, best first.
+const (
+	healthy   status = "healthy"
+	degraded  status = "degraded"
+	unhealthy status = "unhealthy"
+)
+
+type component struct {
+	Name    string `json:"name" enum:"key_value_table,object_store,message_queue"`
+	Status  status `json:"status" enum:"healthy,degraded,unhealthy"`
+	Message string `json:"message" doc:"What was found, in words"`
+}
+
+type report struct {
+	Status     status      `json:"status" enum:"healthy,degraded,unhealthy" doc:"The worst of the components'"`
+	Version    string      `json:"version" doc:"Of the service"`
+	Components []component `json:"components" doc:"Always the three, in this order: key_value_table, object_store, message_queue"`
+	Timestamp  string      `json:"timestamp" doc:"RFC 3339, UTC"`
+}
+
+type (
+	none      struct{}
+	reportOut struct{ Body report }
+)
+
+func routes(api *httpapi.API, d fn.Deps) {
+	s := newService(d)
+	httpapi.Register(api, httpapi.Operation{
+		ID: "health", Method: http.MethodGet, Path: "/health", Domain: name,
+		Summary: "Health of the service",
+		Description: "Asks the table, the object store and the message queues at the time of the call, each for at most " +
+			"two seconds. healthy: operational; degraded: not configured; unhealthy: not reachable, or failing. " +
+			"The message of message_queue tells how long the oldest queued task has waited. " +
+			"The answer is 200 whatever the status is, and needs no credential.",
+		Access: tenant.Public,
+	}, func(ctx context.Context, _ *none) (*reportOut, error) {
+		return &reportOut{Body: s.report(ctx)}, nil
+	})
+}

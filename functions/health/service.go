@@ -1,0 +1,184 @@
+package health
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"millrace/events"
+	"millrace/shared/blob"
+	"millrace/shared/clock"
+	"millrace/shared/fn"
+	"millrace/shared/queue"
+	"millrace/shared/table"
+)
+
+// patience is how long one component may take to answer.
+const patience = 2 * time.Second
+
+// service makes the report.
+type service struct {
+	version string
+	clock   clock.Clock
+	log     *slog.Logger
+	checks  []check
+}
+
+// check is one component: probe returns the message of a component that works.
+type check struct {
+	name  string
+	probe func(context.Context) (string, error)
+}
+
+// errNotConfigured is what a probe answers with when there is nothing to ask.
+var errNotConfigured = errors.New("not configured")
+
+func newService(d fn.Deps) service {
+	s := service{version: cmp.Or(d.Config.Version, "dev"), clock: d.Clock, log: d.Log}
+	if s.log == nil {
+		s.log = slog.Default()
+	}
+	s.checks = []check{
+		{"key_value_table", func(ctx context.Context) (string, error) {
+			if d.Table == nil {
+				return "", errNotConfigured
+			}
+			return "operational", d.Table.Check(ctx)
+		}},
+		{"object_store", func(ctx context.Context) (string, error) {
+			if d.Blob == nil {
+				return "", errNotConfigured
+			}
+			return "operational", d.Blob.Check(ctx)
+		}},
+		{"message_queue", func(ctx context.Context) (string, error) {
+			if d.Queues == nil {
+				return "", errNotConfigured
+			}
+			return queues(ctx, d.Queues)
+		}},
+	}
+	return s
+}
+
+// report asks all components at once.
+func (s service) report(ctx context.Context) report {
+	r := report{
+		Status: healthy, Version: s.version,
+		Components: make([]component, len(s.checks)), Timestamp: clock.Format(s.clock.Now()),
+	}
+	var wg sync.WaitGroup
+	for i, c := range s.checks {
+		wg.Go(func() { r.Components[i] = s.ask(ctx, c) })
+	}
+	wg.Wait()
+	for _, c := range r.Components {
+		r.Status = worse(r.Status, c.Status)
+	}
+	return r
+}
+
+func worse(a, b status) status {
+	rank := map[status]int{healthy: 0, degraded: 1, unhealthy: 2}
+	if rank[b] > rank[a] {
+		return b
+	}
+	return a
+}
+
+// ask asks one component and gives up after patience, even on a driver that
+// does not heed its context. The report is public, so why a component fails
+// goes to the log only.
+func (s service) ask(ctx context.Context, c check) component {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	type answer struct {
+		message string
+		err     error
+	}
+	answers := make(chan answer, 1)
+	go func() {
+		message, err := c.probe(ctx)
+		answers <- answer{message, err}
+	}()
+	var a answer
+	select {
+	case a = <-answers:
+	case <-ctx.Done():
+		a.err = ctx.Err()
+	}
+	out := component{Name: c.name, Status: healthy, Message: a.message}
+	switch {
+	case a.err == nil:
+		return out
+	case isNotConfigured(a.err):
+		out.Status, out.Message = degraded, "not configured"
+	case errors.Is(a.err, context.DeadlineExceeded):
+		out.Status, out.Message = unhealthy, fmt.Sprintf("no answer within %v", patience)
+	default:
+		out.Status, out.Message = unhealthy, "not reachable or failing"
+	}
+	s.log.WarnContext(ctx, "health check", "component", c.name, "status", string(out.Status), "error", a.err)
+	return out
+}
+
+func isNotConfigured(err error) bool {
+	for _, target := range []error{
+		errNotConfigured, table.ErrNotConfigured, blob.ErrNotConfigured, queue.ErrNotConfigured, queue.ErrUnknownQueue,
+	} {
+		if errors.Is(err, target) {
+			return true
+		}
+	}
+	return false
+}
+
+// queues asks every queue, and says how long tasks wait.
+func queues(ctx context.Context, q queue.Queues) (string, error) {
+	if _, err := q.Stats(ctx, events.Runs); err != nil {
+		return "", fmt.Errorf("queue %s: %w", events.Runs, err)
+	}
+	names := events.TaskQueues()
+	stats, failures := make([]queue.Stats, len(names)), make([]error, len(names))
+	var wg sync.WaitGroup
+	for i, name := range names {
+		wg.Go(func() {
+			var err error
+			if stats[i], err = q.Stats(ctx, name); err != nil {
+				failures[i] = fmt.Errorf("queue %s: %w", name, err)
+			}
+		})
+	}
+	wg.Wait()
+	if err := worst(failures); err != nil {
+		return "", err
+	}
+	var waiting int
+	var oldest time.Duration
+	for _, s := range stats {
+		waiting += s.Visible
+		oldest = max(oldest, s.Oldest)
+	}
+	switch {
+	case waiting == 0:
+		return "operational; no task is waiting", nil
+	case oldest == 0: // the driver can't tell
+		return fmt.Sprintf("operational; %d tasks are waiting", waiting), nil
+	}
+	return fmt.Sprintf("operational; %d tasks are waiting, the oldest for %v", waiting, oldest.Round(time.Second)), nil
+}
+
+// worst picks a failure over a queue that is merely not configured.
+func worst(failures []error) error {
+	var found error
+	for _, err := range failures {
+		if err != nil && (found == nil || isNotConfigured(found)) {
+			found = err
+		}
+	}
+	return found
+}

@@ -1,0 +1,22 @@
+// Package health serves the report on the service's own state.
+package health
+
+import (
+	"time"
+
+	"millrace/shared/fn"
+)
+
+// name is the function's.
+const name = "health"
+
+// Spec is the health function.
+var Spec = fn.Spec{
+	Name:     name,
+	Doc:      "The state of the table, the object store and the queues.",
+	Trigger:  fn.Trigger{HTTP: true},
+	Needs:    fn.Needs{Table: fn.Reads, Blob: fn.Reads},
+	MemoryMB: 256,
+	Timeout:  10 * time.Second,
+	Routes:   routes,
+}

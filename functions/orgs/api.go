@@ -1,0 +1,65 @@
+package orgs
+
+import (
+	"context"
+	"net/http"
+
+	"millrace/shared/fn"
+	"millrace/shared/httpapi"
+	"millrace/shared/tenant"
+)
+
+// orgCreate is the body of POST /orgs.
+type orgCreate struct {
+	Name string `json:"name" minLength:"1" maxLength:"100" doc:"Display name; need not be unique"`
+}
+
+// org is a workspace as the caller sees it.
+type org struct {
+	OrgID     string `json:"org_id"`
+	Name      string `json:"name"`
+	Role      string `json:"role" doc:"The caller's role in it; empty for an API key"`
+	Suspended bool   `json:"suspended" doc:"The workspace, or the caller's access to it, is suspended"`
+	CreatedAt string `json:"created_at" doc:"RFC 3339, UTC"`
+}
+
+type (
+	none     struct{}
+	createIn struct{ Body orgCreate }
+	orgOut   struct{ Body org }
+	listOut  struct{ Body httpapi.Items[org] }
+)
+
+func routes(api *httpapi.API, d fn.Deps) {
+	s := service{table: d.Table, clock: d.Clock}
+	access := tenant.Authenticated.Keys(tenant.ScopeAdmin)
+
+	httpapi.Register(api, httpapi.Operation{
+		ID: "orgs-list", Method: http.MethodGet, Path: "/orgs", Domain: name,
+		Summary: "List the caller's workspaces",
+		Description: "For a user, the workspaces they are a member of, the earliest joined first; any of them can be " +
+			"named in X-Org-Id. For an API key, which needs the scope `admin`, its own workspace.",
+		Access: access,
+	}, func(ctx context.Context, _ *none) (*listOut, error) {
+		orgs, err := s.list(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return &listOut{Body: httpapi.Items[org]{Items: orgs}}, nil
+	})
+
+	httpapi.Register(api, httpapi.Operation{
+		ID: "orgs-create", Method: http.MethodPost, Path: "/orgs", Domain: name,
+		Summary: "Create a workspace",
+		Description: "The caller becomes its owner; the owner of a workspace made with an API key, which needs the " +
+			"scope `admin`, is the user who made the key. The key itself keeps to its own workspace.",
+		Status: http.StatusOK,
+		Access: access,
+	}, func(ctx context.Context, in *createIn) (*orgOut, error) {
+		made, err := s.create(ctx, in.Body.Name)
+		if err != nil {
+			return nil, err
+		}
+		return &orgOut{Body: made}, nil
+	})
+}

@@ -1,0 +1,67 @@
+package orgs
+
+import (
+	"context"
+	"strings"
+
+	"millrace/shared/clock"
+	"millrace/shared/errs"
+	"millrace/shared/identity"
+	"millrace/shared/table"
+	"millrace/shared/tenant"
+)
+
+// service holds the rules of workspaces.
+type service struct {
+	table table.Table
+	clock clock.Clock
+}
+
+func (s service) list(ctx context.Context) ([]org, error) {
+	p := tenant.From(ctx)
+	if p.IsKey() {
+		w, err := identity.GetWorkspace(ctx, s.table, p.OrgID)
+		if err != nil {
+			return nil, err
+		}
+		return []org{view(w, "")}, nil
+	}
+	memberships, err := identity.Memberships(ctx, s.table, p.Email)
+	if err != nil {
+		return nil, err
+	}
+	workspaces, err := identity.GetWorkspaces(ctx, s.table, memberships)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]org, 0, len(memberships))
+	for _, m := range memberships {
+		w, ok := workspaces[m.OrgID]
+		if !ok {
+			continue
+		}
+		o := view(w, m.Role)
+		o.Suspended = o.Suspended || m.Suspended
+		out = append(out, o)
+	}
+	return out, nil
+}
+
+func (s service) create(ctx context.Context, name string) (org, error) {
+	trimmed := strings.TrimSpace(name)
+	if trimmed == "" {
+		return org{}, errs.Field(errs.Body("name"), name, "name must not be blank")
+	}
+	p := tenant.From(ctx)
+	w, err := identity.CreateWorkspace(ctx, s.table, s.clock.Now(), trimmed, p.Email)
+	if err != nil {
+		return org{}, err
+	}
+	return view(w, tenant.Owner), nil
+}
+
+func view(w identity.Workspace, role tenant.Role) org {
+	return org{
+		OrgID: w.OrgID, Name: w.Name, Role: string(role), Suspended: w.Suspended, CreatedAt: w.CreatedAt.String(),
+	}
+}

@@ -1,0 +1,22 @@
+// Package orgs serves workspaces.
+package orgs
+
+import (
+	"time"
+
+	"millrace/shared/fn"
+)
+
+// name is the function's.
+const name = "orgs"
+
+// Spec is the orgs function.
+var Spec = fn.Spec{
+	Name:     name,
+	Doc:      "Workspaces of the caller.",
+	Trigger:  fn.Trigger{HTTP: true},
+	Needs:    fn.Needs{Table: fn.Writes},
+	MemoryMB: 256,
+	Timeout:  29 * time.Second,
+	Routes:   routes,
+}
