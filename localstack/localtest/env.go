@@ -1,0 +1,149 @@
+// Package localtest is the test kit of the domains: the real router over the
+// embedded drivers, with two workspaces, their keys and users, and a clock that
+// a test can move.
+//
+// Everything but the object store works inside a testing/synctest bubble if the
+// Env is opened there.
+package localtest
+
+import (
+	"context"
+	"log/slog"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"millrace/events"
+	"millrace/localstack/embedded/signin"
+	"millrace/localstack/embedded/sqlqueue"
+	"millrace/localstack/embedded/sqltable"
+	"millrace/localstack/embedded/store"
+	"millrace/shared/blob"
+	"millrace/shared/fn"
+	"millrace/shared/httpapi"
+	"millrace/shared/identity"
+	"millrace/shared/queue"
+	"millrace/shared/sandbox"
+	"millrace/shared/signal"
+	"millrace/shared/table"
+	"millrace/shared/tenant"
+)
+
+// BaseURL is the service's address as tokens and links name it.
+const BaseURL = "http://millrace.test"
+
+// SuperAdmin is the email of the Env's platform administrator.
+const SuperAdmin = "root@platform.test"
+
+// Visibility is the visibility time-out of the Env's queues.
+const Visibility = 30 * time.Second
+
+// Options change what an Env is made of; the zero Options are the defaults.
+type Options struct {
+	Blob    blob.Store      // nil: a real object store, started when it is first used
+	Sandbox sandbox.Sandbox // nil: none
+	Config  fn.Config
+	Log     *slog.Logger // nil: the test's output
+	// Wrap may stand something before the table (faults, counts). The Env's own
+	// set-up goes through it too. Nil: nothing.
+	Wrap func(table.Table) table.Table
+}
+
+// Workspace is a workspace of an Env.
+type Workspace struct {
+	OrgID string
+	Name  string
+	Owner string // email
+	Key   string // API key with full access
+}
+
+// Env is the service as one test sees it: its own table, queues and bus, and
+// the operations of the specs it was opened with.
+type Env struct {
+	API    *httpapi.API
+	Deps   fn.Deps // what the specs were built on; Table, Queues, Blob … to look behind the API
+	Clock  *Clock
+	Bus    *Bus // every event published
+	Issuer *signin.Issuer
+	A, B   Workspace // strangers to each other
+}
+
+// New opens an Env with the operations of the specs.
+func New(t testing.TB, specs ...fn.Spec) *Env {
+	t.Helper()
+	return Open(t, Options{}, specs...)
+}
+
+// Open is New with options.
+func Open(t testing.TB, o Options, specs ...fn.Spec) *Env {
+	t.Helper()
+	dir := t.TempDir()
+	env := &Env{Clock: &Clock{}, Bus: &Bus{}}
+	if o.Log == nil {
+		o.Log = slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
+	}
+	if o.Blob == nil {
+		o.Blob = newObjects(t)
+	}
+
+	db, err := store.Open(filepath.Join(dir, "millrace.db"), store.Options{Log: o.Log})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	var tbl table.Table
+	tbl, err = sqltable.New(db, env.Clock)
+	require.NoError(t, err)
+	if o.Wrap != nil {
+		tbl = o.Wrap(tbl)
+	}
+	queues, err := sqlqueue.New(context.Background(), db, env.Clock, definitions())
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, queues.Close()) })
+
+	env.Issuer, err = signin.Open(dir, BaseURL, env.Clock)
+	require.NoError(t, err)
+	verifier, err := env.Issuer.Verifier()
+	require.NoError(t, err)
+	auth, err := identity.NewAuthenticator(identity.Config{
+		Table: tbl, Clock: env.Clock, SignIn: verifier, SuperAdmins: []string{SuperAdmin}, Log: o.Log,
+	})
+	require.NoError(t, err)
+
+	env.Deps = fn.Deps{
+		Table: tbl, Queues: queues, Blob: o.Blob, Bus: env.Bus, Sandbox: o.Sandbox,
+		Clock: env.Clock, Log: o.Log, Finish: &signal.Hub{}, Config: o.Config,
+	}
+	env.API = httpapi.New(httpapi.Config{
+		Title: "Millrace", Version: "test", Authenticator: auth, Clock: env.Clock,
+		CursorKey: []byte("a key that signs the cursors of tests"), Traces: o.Blob, Log: o.Log,
+	})
+	for _, spec := range specs {
+		if spec.Routes != nil {
+			spec.Routes(env.API, env.Deps)
+		}
+	}
+	env.A = env.Workspace(t, "Workspace A", "owner@a.test")
+	env.B = env.Workspace(t, "Workspace B", "owner@b.test")
+	return env
+}
+
+// definitions are the service's queues.
+func definitions() []queue.Definition {
+	var defs []queue.Definition
+	for _, name := range events.AllQueues() {
+		defs = append(defs, queue.Definition{Name: name, Visibility: Visibility})
+	}
+	return defs
+}
+
+// Workspace makes a workspace with an owner and a full-access key.
+func (env *Env) Workspace(t testing.TB, name, owner string) Workspace {
+	t.Helper()
+	ctx := tenant.With(context.Background(), tenant.Principal{Email: owner, Role: tenant.Owner})
+	w, err := identity.CreateWorkspace(ctx, env.Deps.Table, env.Clock.Now(), name, owner)
+	require.NoError(t, err)
+	out := Workspace{OrgID: w.OrgID, Name: name, Owner: owner}
+	out.Key = env.Key(t, out)
+	return out
+}

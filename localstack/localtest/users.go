@@ -1,0 +1,99 @@
+package localtest
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"millrace/shared/audit"
+	"millrace/shared/errs"
+	"millrace/shared/identity"
+	"millrace/shared/table"
+	"millrace/shared/tenant"
+)
+
+// SignIn returns a sign-in token of a user, who need not be known yet.
+func (env *Env) SignIn(t testing.TB, email string) string {
+	t.Helper()
+	token, err := env.Issuer.Token(email)
+	require.NoError(t, err)
+	return token
+}
+
+// User returns a sign-in token of the workspace's user of a role, e.g.
+// "viewer@<org>.test", making them a member at first use.
+func (env *Env) User(t testing.TB, w Workspace, role tenant.Role) string {
+	t.Helper()
+	email := UserEmail(w, role)
+	_, err := identity.AddMember(env.as(w), env.Deps.Table, env.Clock.Now(), w.OrgID, email, role)
+	if errs.CodeOf(err) != errs.Conflict {
+		require.NoError(t, err)
+	}
+	return env.SignIn(t, email)
+}
+
+// UserEmail is the email of the user whom [Env.User] signs in.
+func UserEmail(w Workspace, role tenant.Role) string {
+	return fmt.Sprintf("%s@%s.test", role, strings.ToLower(strings.ReplaceAll(w.OrgID, "_", "-")))
+}
+
+// Key makes an API key with these scopes; with none it has full access.
+func (env *Env) Key(t testing.TB, w Workspace, scopes ...string) string {
+	t.Helper()
+	_, secret := env.key(t, w, time.Time{}, scopes)
+	return secret
+}
+
+// ExpiredKey makes a full-access API key that has expired.
+func (env *Env) ExpiredKey(t testing.TB, w Workspace) string {
+	t.Helper()
+	_, secret := env.key(t, w, env.Clock.Now().Add(-time.Second), nil)
+	return secret
+}
+
+// RevokedKey makes a full-access API key and deletes it.
+func (env *Env) RevokedKey(t testing.TB, w Workspace) string {
+	t.Helper()
+	key, secret := env.key(t, w, time.Time{}, nil)
+	require.NoError(t, identity.DeleteKey(env.as(w), env.Deps.Table, env.Clock.Now(), w.OrgID, key.KeyID))
+	return secret
+}
+
+func (env *Env) key(t testing.TB, w Workspace, expires time.Time, scopes []string) (identity.APIKey, string) {
+	t.Helper()
+	key, secret, err := identity.CreateKey(env.as(w), env.Deps.Table, env.Clock.Now(), identity.KeyRequest{
+		OrgID: w.OrgID, Name: "test", Scopes: scopes, ExpiresAt: expires,
+	})
+	require.NoError(t, err)
+	return key, secret
+}
+
+// as is a context of the workspace's owner.
+func (env *Env) as(w Workspace) context.Context {
+	return tenant.With(context.Background(), tenant.Principal{
+		OrgID: w.OrgID, OrgName: w.Name, Email: w.Owner, Role: tenant.Owner,
+	})
+}
+
+// Audit returns a workspace's audit entries, the oldest first.
+func (env *Env) Audit(t testing.TB, org string) []audit.Record {
+	t.Helper()
+	var out []audit.Record
+	for item, err := range table.All(context.Background(), env.Deps.Table, table.Query{PK: audit.Partition(org), Consistent: true}) {
+		require.NoError(t, err)
+		var r audit.Record
+		require.NoError(t, table.Unmarshal(item, &r))
+		out = append(out, r)
+	}
+	return out
+}
+
+// AuditCount returns how many audit entries a workspace has.
+func (env *Env) AuditCount(t testing.TB, org string) int {
+	t.Helper()
+	return len(env.Audit(t, org))
+}
