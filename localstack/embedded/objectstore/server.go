@@ -117,7 +117,9 @@ func start(ctx context.Context, cfg Config) (_ *Server, err error) {
 	if err != nil {
 		return nil, err
 	}
-	opts := posix.PosixOpts{CopyObjectThreshold: copyLimit}
+	// The lock file serves several processes on one directory, which the data
+	// directory's owner rules out; without it a small put takes a quarter less.
+	opts := posix.PosixOpts{CopyObjectThreshold: copyLimit, ForceNoObjLockFile: true}
 	opts.SetNewDirPerm(0o700)
 	opts.SetNewFilePerm(0o600)
 	if s.backend.Posix, err = posix.New(buckets, metadata, opts); err != nil {
