@@ -1,0 +1,41 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+
+	"millrace/shared/errs"
+	"millrace/shared/tenant"
+)
+
+// call is what the frame knows about one request; it travels in the context.
+type call struct {
+	request   tenant.Request
+	principal tenant.Principal
+	op        *Operation // nil until a route matched
+	rawPath   string
+	details   []errs.Detail // what is wrong with the body
+	data      []byte        // the body
+	missing   []absent      // fields of it that take their defaults
+	failure   error         // what was answered with a 500 or 503
+	reported  bool
+	http      *http.Request
+}
+
+type callKey struct{}
+
+// callFrom returns the context's call, an empty one outside of a request.
+func callFrom(ctx context.Context) *call {
+	if c, ok := ctx.Value(callKey{}).(*call); ok {
+		return c
+	}
+	return &call{}
+}
+
+// faults is the body's validation error, nil if there is none.
+func (c *call) faults() error {
+	if len(c.details) == 0 {
+		return nil
+	}
+	return errs.Validation(c.details...)
+}

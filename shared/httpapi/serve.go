@@ -1,0 +1,182 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"runtime/debug"
+	"strings"
+
+	"github.com/go-chi/chi/v5"
+
+	"millrace/shared/errs"
+	"millrace/shared/ids"
+)
+
+// frame is what surrounds every request: id, headers, panics, access log.
+func (a *API) frame(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		start := a.config.Clock.Now()
+		c := &call{rawPath: r.URL.Path}
+		c.request = Request{
+			ID: ids.New(start), IP: a.clientIP(r), Method: r.Method,
+			UserAgent: clip(strings.ToValidUTF8(r.UserAgent(), "")), Start: start,
+		}
+		rec := &recorder{ResponseWriter: w}
+		header := rec.Header()
+		header["X-Request-Id"] = []string{c.request.ID}
+		header["X-Content-Type-Options"] = []string{"nosniff"}
+		header["Cache-Control"] = []string{"no-store"}
+		r = r.WithContext(context.WithValue(r.Context(), callKey{}, c))
+		c.http = r
+		defer a.finishCall(rec, r, c)
+		next.ServeHTTP(rec, r)
+	})
+}
+
+// finishCall answers a panic and logs the request.
+func (a *API) finishCall(rec *recorder, r *http.Request, c *call) {
+	cause := recover()
+	if cause != nil && cause != http.ErrAbortHandler {
+		err := &panicError{value: cause, stack: debug.Stack()}
+		c.failure = err
+		a.report(r.Context(), c, err)
+		if !rec.wrote {
+			rec.status = 0
+			toAnswer(errs.New(errs.Internal, "")).write(rec)
+			cause = nil
+		}
+	}
+	rec.flushHeader()
+	a.log(r, c, rec.status)
+	if cause != nil {
+		panic(http.ErrAbortHandler) // the answer has begun: cut it off, so that it is not taken for whole
+	}
+}
+
+func (a *API) log(r *http.Request, c *call, status int) {
+	level := slog.LevelInfo
+	if status >= http.StatusInternalServerError {
+		level = slog.LevelError
+	}
+	ctx := r.Context()
+	if !a.config.Log.Enabled(ctx, level) {
+		return
+	}
+	attrs := []slog.Attr{
+		slog.String("request_id", c.request.ID),
+		slog.String("org_id", c.principal.OrgID),
+		slog.String("method", c.request.Method),
+		slog.String("route", c.request.Path),
+		slog.Int("status", status),
+		slog.Duration("duration", a.config.Clock.Now().Sub(c.request.Start)),
+	}
+	if ctx.Err() != nil {
+		attrs = append(attrs, slog.Bool("client_gone", true))
+	}
+	a.config.Log.LogAttrs(ctx, level, "request", attrs...)
+}
+
+// clientIP is the client's address without port: the connection's, or what the
+// proxy before us appended to X-Forwarded-For.
+func (a *API) clientIP(r *http.Request) string {
+	addr := r.RemoteAddr
+	if a.config.TrustForwarded {
+		if values := r.Header.Values("X-Forwarded-For"); len(values) > 0 {
+			last := values[len(values)-1]
+			if _, tail, ok := cutLast(last, ","); ok {
+				last = tail
+			}
+			if forwarded := strings.TrimSpace(last); net.ParseIP(forwarded) != nil {
+				addr = forwarded
+			}
+		}
+	}
+	if host, _, err := net.SplitHostPort(addr); err == nil {
+		addr = host
+	}
+	return strings.Trim(addr, "[]")
+}
+
+func cutLast(s, sep string) (before, after string, found bool) {
+	if i := strings.LastIndex(s, sep); i >= 0 {
+		return s[:i], s[i+len(sep):], true
+	}
+	return s, "", false
+}
+
+func (a *API) notFound(w http.ResponseWriter, _ *http.Request) {
+	toAnswer(errs.New(errs.NotFound, "Not Found")).write(w)
+}
+
+func (a *API) methodNotAllowed(w http.ResponseWriter, r *http.Request) {
+	path := r.URL.RawPath
+	if path == "" {
+		path = r.URL.Path
+	}
+	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
+		if a.router.Match(chi.NewRouteContext(), method, path) {
+			w.Header().Add("Allow", method)
+		}
+	}
+	(&answered{Detail: "Method Not Allowed", status: http.StatusMethodNotAllowed}).write(w)
+}
+
+// panicError is a panic as an error.
+type panicError struct {
+	value any
+	stack []byte
+}
+
+func (e *panicError) Error() string { return fmt.Sprint(e.value) }
+
+func (e *panicError) Unwrap() error {
+	err, _ := e.value.(error)
+	return err
+}
+
+// recorder notes what is answered. It holds the status back until the first
+// byte, so that an answer that cannot be written can still become a 500.
+type recorder struct {
+	http.ResponseWriter
+	status int
+	wrote  bool
+}
+
+// WriteHeader notes the status.
+func (r *recorder) WriteHeader(status int) {
+	if r.status == 0 {
+		r.status = status
+	}
+}
+
+// Write sends the status, then the bytes.
+func (r *recorder) Write(b []byte) (int, error) {
+	r.flushHeader()
+	return r.ResponseWriter.Write(b)
+}
+
+// Flush sends what was written so far.
+func (r *recorder) Flush() {
+	r.flushHeader()
+	if err := http.NewResponseController(r.ResponseWriter).Flush(); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		slog.Debug("flush", "error", err)
+	}
+}
+
+// Unwrap is for http.ResponseController.
+func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
+
+func (r *recorder) flushHeader() {
+	if r.wrote {
+		return
+	}
+	r.wrote = true
+	if r.status == 0 {
+		r.status = http.StatusOK
+	}
+	r.ResponseWriter.WriteHeader(r.status)
+}
