@@ -21,7 +21,8 @@ const (
 	MaxEntry = 256 << 10 // bytes of one event, and of one request
 )
 
-// ErrLimit: an event breaks a limit; wrapped with which.
+// ErrLimit: an event breaks a limit, or its detail is no JSON object; wrapped
+// with which.
 var ErrLimit = errors.New("bus: limit exceeded")
 
 // Event is one event to publish.
@@ -29,7 +30,7 @@ type Event struct {
 	DetailType string          // e.g. "run.finished"
 	Detail     json.RawMessage // a JSON object
 	Workspace  string          // carried as a resource, and as the message group where a rule feeds a queue
-	Time       time.Time
+	Time       time.Time       // the time of publishing if zero
 }
 
 // Bus is the port.

@@ -1,0 +1,120 @@
+// Package localbus is the embedded driver of the port package bus: each rule
+// feeds a queue, from which the runtime hands the events to a function. So an
+// event that Publish acknowledged is as durable as a message, and tried again
+// as often.
+package localbus
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"millrace/shared/bus"
+	"millrace/shared/clock"
+	"millrace/shared/ids"
+	"millrace/shared/queue"
+)
+
+// What an envelope says of where it comes from.
+const (
+	Account = "000000000000"
+	Region  = "local"
+)
+
+// Rule puts the events of some detail types on a queue.
+type Rule struct {
+	DetailTypes []string // exact; at least one
+	Queue       string
+}
+
+// Bus is the embedded bus.
+type Bus struct {
+	queues queue.Queues
+	clock  clock.Clock
+	routes map[string][]string // queues by detail type
+}
+
+var _ bus.Bus = (*Bus)(nil)
+
+// New makes a bus of rules. Rules that name one queue for one detail type
+// twice put its events there once.
+func New(queues queue.Queues, rules []Rule) *Bus {
+	b := &Bus{queues: queues, clock: clock.System{}, routes: make(map[string][]string)}
+	for _, rule := range rules {
+		for _, detailType := range rule.DetailTypes {
+			if !slices.Contains(b.routes[detailType], rule.Queue) {
+				b.routes[detailType] = append(b.routes[detailType], rule.Queue)
+			}
+		}
+	}
+	return b
+}
+
+// Publish checks all events before it keeps any. One that no rule matches costs
+// no more than the check.
+func (b *Bus) Publish(ctx context.Context, events ...bus.Event) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	for i := range events {
+		if err := events[i].Check(); err != nil {
+			return err
+		}
+	}
+	var order []string // queues, in the order they are first met
+	batches := make(map[string][]queue.Message)
+	for _, event := range events {
+		queues := b.routes[event.DetailType]
+		if len(queues) == 0 {
+			continue
+		}
+		body, err := b.envelope(event)
+		if err != nil {
+			return err
+		}
+		for _, name := range queues {
+			if batches[name] == nil {
+				order = append(order, name)
+			}
+			batches[name] = append(batches[name], queue.Message{Body: body, Group: event.Workspace})
+		}
+	}
+	for _, name := range order {
+		if err := b.queues.Send(ctx, name, batches[name]...); err != nil {
+			return fmt.Errorf("localbus: publish to queue %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// envelope writes an event as EventBridge does, its time in whole seconds.
+func (b *Bus) envelope(event bus.Event) ([]byte, error) {
+	now := b.clock.Now()
+	at := event.Time
+	if at.IsZero() {
+		at = now
+	}
+	// Not json.Marshal, whose escapes for HTML could make a detail six times as
+	// long.
+	var body bytes.Buffer
+	encoder := json.NewEncoder(&body)
+	encoder.SetEscapeHTML(false)
+	err := encoder.Encode(bus.Envelope{
+		Version:    "0",
+		ID:         ids.New(now),
+		DetailType: event.DetailType,
+		Source:     bus.Source,
+		Account:    Account,
+		Time:       at.UTC().Truncate(time.Second),
+		Region:     Region,
+		Resources:  event.Resources(),
+		Detail:     event.Detail,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("localbus: event %s: %w", event.DetailType, err)
+	}
+	return bytes.TrimSuffix(body.Bytes(), []byte("\n")), nil
+}

@@ -1,0 +1,99 @@
+package bus
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Envelope is an event as a function receives it: EventBridge's own JSON, the
+// same as events.EventBridgeEvent of aws-lambda-go.
+type Envelope struct {
+	Version    string          `json:"version"` // "0"
+	ID         string          `json:"id"`      // the same for every rule and every delivery
+	DetailType string          `json:"detail-type"`
+	Source     string          `json:"source"`
+	Account    string          `json:"account"`
+	Time       time.Time       `json:"time"` // whole seconds
+	Region     string          `json:"region"`
+	Resources  []string        `json:"resources"`
+	Detail     json.RawMessage `json:"detail"`
+}
+
+// ErrMalformed: the bytes are no envelope of an event; wrapped with why.
+var ErrMalformed = errors.New("bus: malformed envelope")
+
+// resourcePrefix marks the workspace among an event's resources.
+const resourcePrefix = "workspace/"
+
+// DecodeEnvelope reads the JSON a function receives. It accepts fields it does
+// not know, as AWS may add some.
+func DecodeEnvelope(data []byte) (Envelope, error) {
+	var e Envelope
+	if err := json.Unmarshal(data, &e); err != nil {
+		return Envelope{}, fmt.Errorf("%w: %w", ErrMalformed, err)
+	}
+	switch {
+	case e.DetailType == "":
+		return Envelope{}, fmt.Errorf("%w: no detail-type", ErrMalformed)
+	case e.ID == "":
+		return Envelope{}, fmt.Errorf("%w: no id", ErrMalformed)
+	case !isObject(e.Detail):
+		return Envelope{}, fmt.Errorf("%w: detail is no object", ErrMalformed)
+	}
+	return e, nil
+}
+
+// Workspace returns the workspace of the event, "" if it has none.
+func (e Envelope) Workspace() string {
+	for _, resource := range e.Resources {
+		if workspace, ok := strings.CutPrefix(resource, resourcePrefix); ok {
+			return workspace
+		}
+	}
+	return ""
+}
+
+// Resources returns what an event carries as its resources: its workspace.
+func (e Event) Resources() []string {
+	if e.Workspace == "" {
+		return []string{}
+	}
+	return []string{resourcePrefix + e.Workspace}
+}
+
+// Size returns the bytes that EventBridge counts for the event.
+func (e Event) Size() int {
+	n := len(Source) + len(e.DetailType) + len(e.Detail)
+	if !e.Time.IsZero() {
+		n += 14
+	}
+	for _, resource := range e.Resources() {
+		n += len(resource)
+	}
+	return n
+}
+
+// maxDetailType is EventBridge's limit of a detail type, in characters.
+const maxDetailType = 128
+
+// Check returns ErrLimit, wrapped with which, if the event could not be
+// published on every driver.
+func (e Event) Check() error {
+	switch {
+	case e.DetailType == "" || len(e.DetailType) > maxDetailType:
+		return fmt.Errorf("%w: detail type of %d characters, 1 to %d allowed", ErrLimit, len(e.DetailType), maxDetailType)
+	case e.Size() > MaxEntry:
+		return fmt.Errorf("%w: event %s of %d bytes, %d allowed", ErrLimit, e.DetailType, e.Size(), MaxEntry)
+	case !isObject(e.Detail) || !json.Valid(e.Detail):
+		return fmt.Errorf("%w: detail of %s is no JSON object", ErrLimit, e.DetailType)
+	}
+	return nil
+}
+
+func isObject(detail []byte) bool {
+	return bytes.HasPrefix(bytes.TrimLeft(detail, " \t\r\n"), []byte("{"))
+}
