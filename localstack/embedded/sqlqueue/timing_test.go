@@ -137,12 +137,15 @@ func TestRedriveNeedsNoReceiver(t *testing.T) {
 	t.Parallel()
 	timed(t, 5*time.Second, func(t *testing.T, qs *Queues) {
 		send(t, qs, text("a"))
+		var last queue.Delivery
 		for range queue.MaxReceives {
-			receive(t, qs, "q")
+			last, _ = receive(t, qs, "q")
 		}
 		d, took := receive(t, qs, queue.Dead("q"))
 		assert.Equal(t, 5*time.Second, took)
 		assert.Equal(t, 1, d.Receives)
+		assert.Empty(t, qs.lanes["q"].byID)
+		require.NoError(t, qs.Delete(t.Context(), "q", last.Receipt), "too late, and without effect")
 		for range 2 * queue.MaxReceives { // it stays, however often it is looked at
 			require.NoError(t, qs.Extend(t.Context(), queue.Dead("q"), 0, d.Receipt))
 			d, _ = receive(t, qs, queue.Dead("q"))
