@@ -18,6 +18,7 @@ type Deploy struct {
 	// Chosen: the flow version was chosen earlier, so that its absence is a
 	// conflict (409) and not a 404.
 	Chosen bool
+	Always bool // a change that changes nothing is a deployment_version too
 }
 
 const deploymentKind = "deployment"
@@ -47,7 +48,7 @@ func (p *plan) deploy(d *Deploy) error {
 	if err := p.checkParameters(next.Parameters); err != nil {
 		return err
 	}
-	if found && old.Same(&next) {
+	if found && !d.Always && old.Same(&next) {
 		p.out.Deployment = &old
 		return nil
 	}

@@ -80,11 +80,11 @@ func (d *Deployment) entries() table.ListEntries {
 // GetDeployment returns a deployment, consistently. Errors: errs.NotFound.
 func GetDeployment(ctx context.Context, t table.Table, org, name string) (Deployment, error) {
 	if !ValidName(name) {
-		return Deployment{}, noDeployment(name)
+		return Deployment{}, NoDeployment(name)
 	}
 	d, found, err := load[Deployment](ctx, t, deploymentKey(org, name))
 	if err == nil && !found {
-		err = noDeployment(name)
+		err = NoDeployment(name)
 	}
 	return d, err
 }

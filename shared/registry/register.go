@@ -2,6 +2,7 @@ package registry
 
 import (
 	"context"
+	"encoding/json"
 	"maps"
 	"slices"
 
@@ -12,11 +13,10 @@ import (
 	"millrace/shared/table"
 )
 
-// Registration is a version to be registered; all of it has been checked.
+// Registration is a version to be registered. [Registration.Parse] checks it.
 type Registration struct {
 	FlowName, FlowVersion string
-	Flow                  *flowspec.Flow // parsed
-	Spec                  []byte         // Flow as it was sent: JSON
+	Flow                  *flowspec.Flow // set by Parse
 	ArtifactKey           string
 	CodeHash              string
 	Description           string
@@ -29,9 +29,38 @@ type Registration struct {
 	CodeOnly bool
 }
 
+// Parse reads the flow_spec and lists every fault of it and of the other fields
+// as an errs.Unprocessable. A flow with a Python task needs an artifact.
+func (r *Registration) Parse(spec json.RawMessage) error {
+	var faults []errs.Detail
+	if ReservedVersion(r.FlowVersion) {
+		faults = append(faults, fault(errs.Body("flow_version"), r.FlowVersion, "this word is reserved: paths give it a meaning of its own"))
+	}
+	faults = append(faults, CheckTags(errs.Body("tags"), r.Tags)...)
+	faults = append(faults, CheckSlugs(errs.Body("dep_package_slugs"), r.DepPackageSlugs)...)
+	flow, invalid := flowspec.Parse(spec, flowspec.Builtin())
+	faults = append(faults, invalid...)
+	if r.Flow = flow; flow != nil && r.ArtifactKey == "" && needsCode(flow) {
+		faults = append(faults, errs.Detail{
+			Type: "missing", Loc: errs.Body("artifact_store_uri"),
+			Msg: "a flow with Python tasks needs an uploaded artifact: initiate and complete an upload, or name one",
+		})
+	}
+	if len(faults) > 0 {
+		return errs.Validation(faults...)
+	}
+	return nil
+}
+
+// needsCode reports whether a task's function comes from an artifact.
+func needsCode(flow *flowspec.Flow) bool {
+	return flow.OnFailure != nil && flow.OnFailure.Entrypoint != "" ||
+		slices.ContainsFunc(flow.Tasks, func(t flowspec.Task) bool { return t.Entrypoint != "" })
+}
+
 // store puts the spec before the version that names it.
 func (r *Registration) store(ctx context.Context, s Store) error {
-	return putSpec(ctx, s.Table, s.Blob, tenantOf(ctx), r.Flow.Hash(), r.Spec)
+	return putSpec(ctx, s.Table, s.Blob, tenantOf(ctx), r.Flow.Hash(), r.Flow.Canonical())
 }
 
 // matches reports whether a registered version has the registration's content.
@@ -67,7 +96,8 @@ func (p *plan) register(r *Registration) error {
 	if head == nil {
 		p.head = &Head{
 			Key: headKey(p.org, r.FlowName), OrgID: p.org, FlowName: r.FlowName, LatestVersion: r.FlowVersion,
-			Seq: 1, Rev: 1, Incarnation: ids.New(p.now), Versions: 1, CreatedAt: now, UpdatedAt: now,
+			Seq: 1, Rev: 1, Incarnation: ids.New(p.now), Versions: 1,
+			Description: r.Description, Tags: r.Tags, CreatedAt: now, UpdatedAt: now,
 		}
 		p.add(table.Put{Item: *p.head, If: table.IsNew()})
 	} else {
@@ -77,6 +107,7 @@ func (p *plan) register(r *Registration) error {
 			Key: head.Key,
 			Do: []table.Action{
 				table.Set("latest", r.FlowVersion), table.Set("seq", p.head.Seq), table.Set("updated_at", now),
+				table.Set("description", r.Description), table.Set("tags", orEmpty(r.Tags)),
 				table.Add("versions", 1), table.Add("rev", 1),
 			},
 			If: table.And(table.Eq("incarnation", head.Incarnation), table.Eq("seq", head.Seq)),

@@ -48,6 +48,9 @@ const (
 // DefaultEnvironment is the environment of a deployment that names none.
 const DefaultEnvironment = "default"
 
+// ReservedParameter begins the parameters that only the service sets.
+const ReservedParameter = "__svc_"
+
 var namePattern = regexp.MustCompile(NamePattern)
 
 // ValidName reports whether name matches [NamePattern].
@@ -60,9 +63,9 @@ var reserved = []string{"latest", "versions", "draft", "backfill"}
 // because a path gives the word another meaning.
 func ReservedVersion(version string) bool { return slices.Contains(reserved, version) }
 
-// Executors lists the runtimes that default_executor may name. All tasks run
-// in the sandbox; "python" is another name for it.
-func Executors() []string { return []string{"sandbox", "python"} }
+// Executors lists the runtimes that default_executor may name, the default
+// first: the names of the backends.
+func Executors() []string { return []string{"python", "http", "transform", "wait"} }
 
 // ParseExecutor checks a default_executor; the empty one is the first of
 // [Executors]. Errors: errs.Invalid for an unsupported runtime.
@@ -99,7 +102,8 @@ func ArtifactKey(org, uri string) (string, error) {
 	return key, nil
 }
 
-// noFlow and noDeployment are the 404s that reads and writes share.
+// The 404s that reads and writes share.
+
 func noFlow(flow string) error {
 	return errs.New(errs.NotFound, "Flow '%s' not found", flow)
 }
@@ -108,7 +112,8 @@ func noVersion(flow, version string) error {
 	return errs.New(errs.NotFound, "Flow '%s' has no version '%s'", flow, version)
 }
 
-func noDeployment(name string) error {
+// NoDeployment is the errs.NotFound of a deployment that is not there.
+func NoDeployment(name string) error {
 	return errs.New(errs.NotFound, "Deployment '%s' not found", name)
 }
 

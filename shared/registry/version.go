@@ -14,15 +14,17 @@ import (
 // Head is a flow: what is latest, and how it came to be.
 type Head struct {
 	table.Key
-	OrgID         string       `table:"org_id"`
-	FlowName      string       `table:"flow_name"`
-	LatestVersion string       `table:"latest"`
-	Seq           int          `table:"seq"`         // of the newest registration, counts from 1
-	Rev           int64        `table:"rev"`         // raised by whatever a deletion must not overlook
-	Incarnation   string       `table:"incarnation"` // ULID of the flow's first registration
-	Versions      int          `table:"versions"`    // how many are registered
-	CreatedAt     clock.Millis `table:"created_at"`
-	UpdatedAt     clock.Millis `table:"updated_at"`
+	OrgID         string            `table:"org_id"`
+	FlowName      string            `table:"flow_name"`
+	LatestVersion string            `table:"latest"`
+	Seq           int               `table:"seq"`                   // of the newest registration, counts from 1
+	Rev           int64             `table:"rev"`                   // raised by whatever a deletion must not overlook
+	Incarnation   string            `table:"incarnation"`           // ULID of the flow's first registration
+	Versions      int               `table:"versions"`              // how many are registered
+	Description   string            `table:"description,omitempty"` // of the latest version
+	Tags          map[string]string `table:"tags,omitempty"`        // of the latest version
+	CreatedAt     clock.Millis      `table:"created_at"`
+	UpdatedAt     clock.Millis      `table:"updated_at"`
 }
 
 // Version is one registered version of a flow. It never changes.

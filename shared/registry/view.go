@@ -4,17 +4,20 @@ import "encoding/json"
 
 // FlowView is a flow as answers and audit entries show it.
 type FlowView struct {
-	FlowName      string `json:"flow_name"`
-	LatestVersion string `json:"latest_version" doc:"The version registered last"`
-	VersionCount  int    `json:"version_count"`
-	CreatedAt     string `json:"created_at" format:"date-time"`
-	UpdatedAt     string `json:"updated_at" format:"date-time" doc:"When a version was last registered"`
+	FlowName      string            `json:"flow_name"`
+	LatestVersion string            `json:"latest_version" doc:"The version registered last"`
+	VersionCount  int               `json:"version_count"`
+	Description   *string           `json:"description" doc:"Of the latest version"`
+	Tags          map[string]string `json:"tags" doc:"Of the latest version"`
+	CreatedAt     string            `json:"created_at" format:"date-time"`
+	UpdatedAt     string            `json:"updated_at" format:"date-time" doc:"When a version was last registered"`
 }
 
 // View shows a flow.
 func (h *Head) View() FlowView {
 	return FlowView{
 		FlowName: h.FlowName, LatestVersion: h.LatestVersion, VersionCount: h.Versions,
+		Description: orNull(h.Description), Tags: orEmpty(h.Tags),
 		CreatedAt: h.CreatedAt.String(), UpdatedAt: h.UpdatedAt.String(),
 	}
 }

@@ -1,0 +1,148 @@
+package deployments
+
+import (
+	"context"
+
+	"millrace/shared/audit"
+	"millrace/shared/errs"
+	"millrace/shared/registry"
+	"millrace/shared/tenant"
+)
+
+// service holds the rules of deployments.
+type service struct{ store registry.Store }
+
+// put makes a deployment or changes the one of that name.
+func (s *service) put(ctx context.Context, in *DeploymentRequest) (registry.DeploymentView, error) {
+	if err := in.check(); err != nil {
+		return registry.DeploymentView{}, err
+	}
+	v, err := registry.GetVersion(ctx, s.store.Table, tenant.From(ctx).OrgID, in.FlowName, in.FlowVersion)
+	if err != nil {
+		return registry.DeploymentView{}, err
+	}
+	return s.change(ctx, in.DeploymentName, "", registry.Deploy{Next: func(now *registry.Deployment) (registry.Deployment, error) {
+		next := registry.Deployment{
+			Environment: registry.DefaultEnvironment, Status: registry.Active,
+			ExecutionMode: v.ExecutionMode, DefaultExecutor: v.DefaultExecutor, DepPackageSlugs: v.DepPackageSlugs,
+		}
+		if now != nil {
+			next = *now
+		}
+		next.FlowName, next.FlowVersion = in.FlowName, in.FlowVersion
+		in.apply(&next)
+		return next, nil
+	}})
+}
+
+// changeVersion points the deployment at another version of its flow.
+func (s *service) changeVersion(ctx context.Context, name, version string) (registry.DeploymentView, error) {
+	return s.edit(ctx, name, registry.Deploy{}, "change_version", func(next *registry.Deployment) error {
+		next.FlowVersion = version
+		return nil
+	})
+}
+
+// configure changes settings.
+func (s *service) configure(ctx context.Context, name string, in *Settings) (registry.DeploymentView, error) {
+	if err := in.check(); err != nil {
+		return registry.DeploymentView{}, err
+	}
+	return s.edit(ctx, name, registry.Deploy{Chosen: true}, "update_settings", func(next *registry.Deployment) error {
+		in.apply(next)
+		return nil
+	})
+}
+
+// rollback gives the deployment what it had at an earlier deployment_version.
+func (s *service) rollback(ctx context.Context, name string, in *RollbackRequest) (RollbackResponse, error) {
+	var out RollbackResponse
+	view, err := s.edit(ctx, name, registry.Deploy{Chosen: true, Always: true}, "rollback", func(next *registry.Deployment) error {
+		now := *next
+		out.RolledBackFrom, out.RolledBackTo = now.DeploymentVersion, now.DeploymentVersion-1
+		if in != nil && in.DeploymentVersion != nil {
+			out.RolledBackTo = *in.DeploymentVersion
+		}
+		switch out.RolledBackTo {
+		case 0:
+			return errs.New(errs.Conflict, "Deployment '%s' has no earlier deployment_version to roll back to", name)
+		case now.DeploymentVersion:
+			return errs.New(errs.Conflict, "Deployment '%s' is at deployment_version %d already", name, now.DeploymentVersion)
+		}
+		then, err := registry.DeploymentAt(ctx, s.store.Table, now, out.RolledBackTo)
+		if err != nil {
+			return err
+		}
+		*next = then
+		next.Status = now.Status
+		return nil
+	})
+	out.DeploymentView = view
+	return out, err
+}
+
+// edit changes a deployment that must be there.
+func (s *service) edit(
+	ctx context.Context, name string, d registry.Deploy, action string, do func(*registry.Deployment) error,
+) (registry.DeploymentView, error) {
+	d.Next = func(now *registry.Deployment) (registry.Deployment, error) {
+		if now == nil {
+			return registry.Deployment{}, registry.NoDeployment(name)
+		}
+		next := *now
+		err := do(&next)
+		return next, err
+	}
+	return s.change(ctx, name, action, d)
+}
+
+// change commits one change of one deployment; the empty action stands for
+// create or update.
+func (s *service) change(ctx context.Context, name, action string, d registry.Deploy) (registry.DeploymentView, error) {
+	d.Name = name
+	out, err := s.store.Commit(ctx, registry.Change{Deploy: &d, Audit: func(o registry.Outcome) audit.Change {
+		c := audit.Change{Action: action, ResourceType: "deployment", ResourceID: name, After: o.Deployment.View()}
+		if o.Before != nil {
+			c.Before = o.Before.View()
+		}
+		switch {
+		case action != "":
+		case o.Before == nil:
+			c.Action = "create"
+		default:
+			c.Action = "update"
+		}
+		return c
+	}})
+	if err != nil {
+		return registry.DeploymentView{}, err
+	}
+	return out.Deployment.View(), nil
+}
+
+// list lists deployments by name.
+func (s *service) list(ctx context.Context, in *listQuery) (DeploymentListResponse, error) {
+	all, err := registry.ListDeployments(ctx, s.store.Table, tenant.From(ctx).OrgID, in.Environment, in.Limit)
+	if err != nil {
+		return DeploymentListResponse{}, err
+	}
+	out := DeploymentListResponse{Items: make([]DeploymentListItem, len(all))}
+	for i := range all {
+		out.Items[i] = DeploymentListItem{all[i].View()}
+	}
+	return out, nil
+}
+
+// get shows one deployment. Errors: errs.NotFound.
+func (s *service) get(ctx context.Context, name string) (registry.DeploymentView, error) {
+	d, err := registry.GetDeployment(ctx, s.store.Table, tenant.From(ctx).OrgID, name)
+	return d.View(), err
+}
+
+// remove deletes one deployment. Errors: errs.NotFound.
+func (s *service) remove(ctx context.Context, name string) (map[string]string, error) {
+	if _, err := s.store.DeleteDeployment(ctx, name); err != nil {
+		return nil, err
+	}
+	return map[string]string{"status": "deleted", "deployment_name": name}, nil
+}

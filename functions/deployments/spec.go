@@ -1,0 +1,30 @@
+// Package deployments is the function that keeps deployments: names that select
+// a flow version, an environment and a runtime tier for runs.
+package deployments
+
+import (
+	"time"
+
+	"millrace/shared/fn"
+	"millrace/shared/httpapi"
+	"millrace/shared/registry"
+)
+
+// name is the function's.
+const name = "deployments"
+
+// Spec describes the function.
+var Spec = fn.Spec{
+	Name:     name,
+	Doc:      "Makes, changes, rolls back and deletes deployments.",
+	Trigger:  fn.Trigger{HTTP: true},
+	Needs:    fn.Needs{Table: fn.Writes, Blob: fn.Reads},
+	MemoryMB: 512,
+	Timeout:  29 * time.Second,
+	Routes:   routes,
+}
+
+func routes(api *httpapi.API, d fn.Deps) {
+	s := &service{store: registry.Store{Table: d.Table, Blob: d.Blob, Clock: d.Clock, Log: d.Log}}
+	s.operations(api)
+}

@@ -1,0 +1,198 @@
+package flows
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"millrace/shared/audit"
+	"millrace/shared/blob"
+	"millrace/shared/clock"
+	"millrace/shared/errs"
+	"millrace/shared/registry"
+	"millrace/shared/table"
+	"millrace/shared/tenant"
+)
+
+// content is what is edited.
+type content struct {
+	FlowSpec json.RawMessage   `json:"flow_spec"` // an object, or null
+	Source   map[string]string `json:"source"`    // text by file name
+}
+
+// openDraft makes the flow's draft, or returns the one that has been edited.
+func (s *service) openDraft(ctx context.Context, flow string) (DraftResponse, error) {
+	old, found, err := s.loadDraft(ctx, flow)
+	if err != nil {
+		return DraftResponse{}, err
+	}
+	if found && old.ETag != old.BaseETag {
+		return s.show(ctx, old)
+	}
+	fresh, next, err := s.fromLatest(ctx, flow)
+	if err != nil {
+		return DraftResponse{}, err
+	}
+	if found && old.ETag == next.ETag && old.BaseVersion == next.BaseVersion {
+		return s.show(ctx, old)
+	}
+	next.BaseETag = next.ETag
+	return s.saveDraft(ctx, old, found, next, fresh)
+}
+
+// fromLatest copies the latest version; without one the draft is empty.
+func (s *service) fromLatest(ctx context.Context, flow string) (content, draft, error) {
+	org := tenant.From(ctx).OrgID
+	next := draft{FlowName: flow}
+	fresh := content{FlowSpec: json.RawMessage("null"), Source: map[string]string{}}
+	v, err := registry.Latest(ctx, s.store.Table, org, flow)
+	switch {
+	case errs.CodeOf(err) == errs.NotFound:
+	case err != nil:
+		return fresh, next, err
+	default:
+		next.BaseVersion = v.FlowVersion
+		if fresh.FlowSpec, err = registry.LoadSpec(ctx, s.store.Table, s.store.Blob, org, v.SpecHash); err != nil {
+			return fresh, next, err
+		}
+		if fresh.Source, next.Omitted, err = s.sourceOf(ctx, v.ArtifactKey); err != nil {
+			return fresh, next, err
+		}
+	}
+	next.ETag, next.Size, err = fresh.seal()
+	return fresh, next, err
+}
+
+// readDraft shows the draft. Errors: errs.NotFound.
+func (s *service) readDraft(ctx context.Context, flow string) (DraftResponse, error) {
+	d, found, err := s.loadDraft(ctx, flow)
+	if err != nil {
+		return DraftResponse{}, err
+	}
+	if !found {
+		return DraftResponse{}, noDraft(flow)
+	}
+	return s.show(ctx, d)
+}
+
+// writeDraft changes the draft; what the body leaves out stays. Errors:
+// errs.NotFound; errs.Conflict if the body's etag is not the draft's;
+// errs.Unprocessable for a source that no artifact could hold.
+func (s *service) writeDraft(ctx context.Context, flow string, in *DraftSourceRequest) (DraftResponse, error) {
+	if err := in.check(); err != nil {
+		return DraftResponse{}, err
+	}
+	old, found, err := s.loadDraft(ctx, flow)
+	if err != nil {
+		return DraftResponse{}, err
+	}
+	if !found {
+		return DraftResponse{}, noDraft(flow)
+	}
+	if in.ETag != nil && *in.ETag != old.ETag {
+		return DraftResponse{}, changedDraft(flow)
+	}
+	now, err := s.contentOf(ctx, old)
+	if err != nil {
+		return DraftResponse{}, err
+	}
+	if len(in.FlowSpec) > 0 {
+		now.FlowSpec = in.FlowSpec
+	}
+	if in.Source != nil {
+		now.Source = in.Source
+	}
+	next := old
+	if next.ETag, next.Size, err = now.seal(); err != nil {
+		return DraftResponse{}, err
+	}
+	if next.Size > MaxDraftBytes {
+		return DraftResponse{}, errs.Field(errs.Body(), next.Size, "a draft has at most %d bytes", MaxDraftBytes)
+	}
+	if next.ETag == old.ETag {
+		return s.show(ctx, old)
+	}
+	return s.saveDraft(ctx, old, true, next, now)
+}
+
+// saveDraft writes the draft over old. A large one goes to the object store
+// under a name of its own first, so that a crash leaves the old one whole.
+func (s *service) saveDraft(ctx context.Context, old draft, replace bool, next draft, c content) (DraftResponse, error) {
+	p, now := tenant.From(ctx), s.store.Clock.Now()
+	data, err := json.Marshal(c)
+	if err != nil {
+		return DraftResponse{}, fmt.Errorf("write draft: %w", err)
+	}
+	next.Key, next.UpdatedAt, next.UpdatedBy = registry.DraftKey(p.OrgID, next.FlowName), clock.ToMillis(now), p.Actor()
+	next.Content, next.ObjectKey, next.CreatedAt, next.Files = string(data), "", old.CreatedAt, len(c.Source)
+	change := audit.Change{Action: "update", ResourceType: "flow_draft", ResourceID: next.FlowName, After: next.summary()}
+	cond := table.IsNew()
+	if replace {
+		cond, change.Before = table.Eq("revision", old.Revision), old.summary()
+	} else {
+		next.CreatedAt, change.Action = next.UpdatedAt, "create"
+	}
+	if next.Revision, err = s.putObject(ctx, &next, data); err != nil {
+		return DraftResponse{}, err
+	}
+	err = s.store.Table.Transact(ctx, table.Put{Item: next, If: cond}, audit.Entry(ctx, now, change))
+	if err != nil {
+		s.dropObject(ctx, next.ObjectKey)
+		if errors.Is(err, table.ErrConditionFailed) || errors.Is(err, table.ErrConflict) {
+			return DraftResponse{}, changedDraft(next.FlowName)
+		}
+		return DraftResponse{}, fmt.Errorf("write draft: %w", err)
+	}
+	s.dropObject(ctx, old.ObjectKey)
+	return next.response(c), nil
+}
+
+// show reads the draft's content.
+func (s *service) show(ctx context.Context, d draft) (DraftResponse, error) {
+	c, err := s.contentOf(ctx, d)
+	return d.response(c), err
+}
+
+// seal returns the content's etag and its size in bytes.
+func (c *content) seal() (string, int, error) {
+	data, err := json.Marshal(c)
+	if err != nil {
+		return "", 0, errs.Field(errs.Body("flow_spec"), nil, "flow_spec is not JSON")
+	}
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:16]), len(data), nil
+}
+
+// isObject reports whether JSON is an object or null.
+func isObject(raw json.RawMessage) bool {
+	raw = bytes.TrimSpace(raw)
+	return len(raw) > 0 && (raw[0] == '{' || string(raw) == "null")
+}
+
+func noDraft(flow string) error {
+	return errs.New(errs.NotFound, "Flow '%s' has no draft; POST /flows/%s/draft makes one", flow, flow)
+}
+
+func changedDraft(flow string) error {
+	return errs.New(errs.Conflict, "The draft of flow '%s' was changed meanwhile; read it again", flow)
+}
+
+// contentOf reads what the draft holds.
+func (s *service) contentOf(ctx context.Context, d draft) (content, error) {
+	data := []byte(d.Content)
+	if d.ObjectKey != "" {
+		var err error
+		if data, _, err = blob.GetBytes(ctx, s.store.Blob, d.ObjectKey, 2*MaxDraftBytes); err != nil {
+			return content{}, fmt.Errorf("read draft: %w", err)
+		}
+	}
+	var c content
+	if err := json.Unmarshal(data, &c); err != nil {
+		return content{}, fmt.Errorf("read draft: %w", err)
+	}
+	return c, nil
+}

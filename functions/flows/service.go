@@ -1,0 +1,177 @@
+package flows
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"millrace/shared/audit"
+	"millrace/shared/blob"
+	"millrace/shared/errs"
+	"millrace/shared/httpapi"
+	"millrace/shared/registry"
+	"millrace/shared/sandbox"
+	"millrace/shared/table"
+	"millrace/shared/tenant"
+	"millrace/shared/tier"
+)
+
+// service holds the rules of flows.
+type service struct {
+	store   registry.Store
+	cursors httpapi.Cursors
+}
+
+// register registers a version. Errors: errs.Forbidden for an artifact of
+// another workspace, errs.Unprocessable with an entry per fault, errs.Invalid
+// for an unsupported runtime, errs.Conflict for other content.
+func (s *service) register(ctx context.Context, in *FlowRegisterRequest) (FlowRegisterResponse, error) {
+	reg := &registry.Registration{
+		FlowName: in.FlowName, FlowVersion: in.FlowVersion, CodeHash: orEmpty(in.CodeHash),
+		Description: orEmpty(in.Description), Tags: in.Tags,
+	}
+	org := tenant.From(ctx).OrgID
+	if uri := orEmpty(in.ArtifactStoreURI); uri != "" {
+		key, err := registry.ArtifactKey(org, uri)
+		if err != nil {
+			return FlowRegisterResponse{}, err
+		}
+		reg.ArtifactKey = key
+	}
+	if err := reg.Parse(in.FlowSpec); err != nil {
+		return FlowRegisterResponse{}, err
+	}
+	if err := s.runtime(reg, in); err != nil {
+		return FlowRegisterResponse{}, err
+	}
+	if err := s.artifact(ctx, reg.ArtifactKey); err != nil {
+		return FlowRegisterResponse{}, err
+	}
+	out, err := s.store.Commit(ctx, registry.Change{Register: reg, Audit: func(o registry.Outcome) audit.Change {
+		return audit.Change{
+			Action: "register", ResourceType: "flow", ResourceID: o.Version.FlowName, After: o.Version.View(),
+			Metadata: map[string]any{"flow_version": o.Version.FlowVersion},
+		}
+	}})
+	return FlowRegisterResponse{out.Version.View()}, err
+}
+
+// runtime sets executor and tier.
+func (s *service) runtime(reg *registry.Registration, in *FlowRegisterRequest) error {
+	executor, err := registry.ParseExecutor(orEmpty(in.DefaultExecutor))
+	if err != nil {
+		return err
+	}
+	size, err := tier.Parse(orEmpty(in.ExecutionMode))
+	if err != nil {
+		return err
+	}
+	reg.DefaultExecutor, reg.ExecutionMode = executor, string(size)
+	return nil
+}
+
+// artifact makes sure that the code is there and is a fit zip.
+func (s *service) artifact(ctx context.Context, key string) error {
+	if key == "" {
+		return nil
+	}
+	obj, err := s.store.Blob.Head(ctx, key)
+	if errors.Is(err, blob.ErrNotFound) || errors.Is(err, blob.ErrKey) {
+		return errs.Field(errs.Body("artifact_store_uri"), registry.ArtifactURI(key), "nothing has been uploaded there")
+	}
+	if err != nil {
+		return fmt.Errorf("look up artifact: %w", err)
+	}
+	return sandbox.Check(blob.NewReaderAt(ctx, s.store.Blob, key, obj.Size), obj.Size)
+}
+
+// list pages through flows. Errors: errs.Invalid for a bad cursor.
+func (s *service) list(ctx context.Context, in *listQuery) (FlowListResponse, error) {
+	org := tenant.From(ctx).OrgID
+	scope := listID + "?environment=" + in.Environment
+	after, err := s.cursors.Open(org, scope, in.NextToken)
+	if err != nil {
+		return FlowListResponse{}, err
+	}
+	var heads []registry.Head
+	var next string
+	if in.Environment == "" {
+		heads, next, err = registry.ListFlows(ctx, s.store.Table, org, string(after), in.Limit)
+	} else {
+		heads, next, err = registry.ListFlowsIn(ctx, s.store.Table, org, in.Environment, string(after), in.Limit)
+	}
+	if err != nil {
+		return FlowListResponse{}, err
+	}
+	out := FlowListResponse{
+		Items:     make([]registry.FlowView, len(heads)),
+		NextToken: s.cursors.Seal(org, scope, table.Cursor(next)),
+	}
+	for i := range heads {
+		out.Items[i] = heads[i].View()
+	}
+	return out, nil
+}
+
+// detail shows a version, the latest if none is named. Errors: errs.NotFound.
+func (s *service) detail(ctx context.Context, flow, version string) (FlowDetailResponse, error) {
+	org := tenant.From(ctx).OrgID
+	head, err := registry.GetFlow(ctx, s.store.Table, org, flow)
+	if err != nil {
+		return FlowDetailResponse{}, err
+	}
+	if version == "" {
+		version = head.LatestVersion
+	}
+	v, err := registry.GetVersion(ctx, s.store.Table, org, flow, version)
+	if err != nil {
+		return FlowDetailResponse{}, err
+	}
+	spec, err := registry.LoadSpec(ctx, s.store.Table, s.store.Blob, org, v.SpecHash)
+	if err != nil {
+		return FlowDetailResponse{}, err
+	}
+	parsed, err := registry.LoadFlow(ctx, s.store.Table, s.store.Blob, org, v.SpecHash)
+	if err != nil {
+		return FlowDetailResponse{}, err
+	}
+	return FlowDetailResponse{
+		VersionView: v.View(), IsLatest: v.FlowVersion == head.LatestVersion, FlowSpec: spec, Tasks: summaries(parsed),
+	}, nil
+}
+
+// versions lists all versions. Errors: errs.NotFound.
+func (s *service) versions(ctx context.Context, flow string) (FlowVersionListResponse, error) {
+	head, all, err := registry.Versions(ctx, s.store.Table, tenant.From(ctx).OrgID, flow)
+	if err != nil {
+		return FlowVersionListResponse{}, err
+	}
+	out := FlowVersionListResponse{Items: make([]FlowVersionItem, len(all))}
+	for i := range all {
+		out.Items[i] = FlowVersionItem{all[i].View(), all[i].FlowVersion == head.LatestVersion}
+	}
+	return out, nil
+}
+
+// remove deletes a flow with its draft. Errors: errs.NotFound; errs.Conflict
+// while something depends on it.
+func (s *service) remove(ctx context.Context, flow string) (DeletedFlow, error) {
+	org := tenant.From(ctx).OrgID
+	old, _, err := s.loadDraft(ctx, flow)
+	if err != nil {
+		return DeletedFlow{}, err
+	}
+	head, err := s.store.DeleteFlow(ctx, flow, table.Delete{Key: registry.DraftKey(org, flow)})
+	if err != nil {
+		return DeletedFlow{}, err
+	}
+	s.dropObject(ctx, old.ObjectKey)
+	return DeletedFlow{Status: "deleted", FlowName: flow, DeletedVersions: head.Versions}, nil
+}
+
+func orEmpty(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}

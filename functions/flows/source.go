@@ -1,0 +1,101 @@
+package flows
+
+import (
+	"archive/zip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"unicode/utf8"
+
+	"millrace/shared/blob"
+	"millrace/shared/flowspec"
+	"millrace/shared/sandbox"
+)
+
+// What of an artifact comes into a draft: text files up to a size, until
+// together they are half of what a draft may have, so that there is room to edit.
+const (
+	maxSourceFile = 256 << 10
+	maxSource     = MaxDraftBytes / 2
+	maxOmitted    = 100 // names of files left out
+)
+
+// sourceOf reads the text files of an artifact by name; the names of the others
+// are omitted. Without an artifact there is no source.
+func (s *service) sourceOf(ctx context.Context, key string) (source map[string]string, omitted []string, err error) {
+	source = map[string]string{}
+	if key == "" {
+		return source, nil, nil
+	}
+	obj, err := s.store.Blob.Head(ctx, key)
+	if errors.Is(err, blob.ErrNotFound) {
+		return source, nil, nil // removed by hand: the spec can still be edited
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("read artifact: %w", err)
+	}
+	r := blob.NewReaderAt(ctx, s.store.Blob, key, obj.Size)
+	if err := sandbox.Check(r, obj.Size); err != nil {
+		return nil, nil, err
+	}
+	archive, err := zip.NewReader(r, obj.Size)
+	if err != nil {
+		return nil, nil, fmt.Errorf("read artifact: %w", err)
+	}
+	left := maxSource
+	for _, f := range archive.File {
+		if f.FileInfo().IsDir() {
+			continue
+		}
+		text, err := textOf(f, min(left, maxSourceFile))
+		if err != nil {
+			return nil, nil, err
+		}
+		name := strings.TrimPrefix(f.Name, "./")
+		if text == nil || len(source) == maxDraftFiles {
+			if len(omitted) < maxOmitted {
+				omitted = append(omitted, name)
+			}
+			continue
+		}
+		source[name] = string(text)
+		left -= len(text)
+	}
+	return source, omitted, nil
+}
+
+// textOf reads a file of up to limit bytes; nil if it is larger or not text.
+func textOf(f *zip.File, limit int) ([]byte, error) {
+	if f.UncompressedSize64 > uint64(limit) {
+		return nil, nil
+	}
+	r, err := f.Open()
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", f.Name, err)
+	}
+	defer r.Close()
+	text, err := io.ReadAll(io.LimitReader(r, int64(limit)+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("read %s: %w", f.Name, err)
+	case len(text) > limit || !utf8.Valid(text) || strings.ContainsRune(string(text), 0):
+		return nil, nil
+	case text == nil:
+		text = []byte{}
+	}
+	return text, nil
+}
+
+// summaries lists a flow's tasks in the order of the spec.
+func summaries(flow *flowspec.Flow) []TaskSummary {
+	out := make([]TaskSummary, len(flow.Tasks))
+	for i, t := range flow.Tasks {
+		out[i] = TaskSummary{
+			Name: t.Name, Type: t.Type, DependsOn: append([]string{}, t.DependsOn...),
+			TriggerRule: t.TriggerRule, Mapped: t.MapOver != "",
+		}
+	}
+	return out
+}

@@ -1,0 +1,34 @@
+// Package flows is the function that registers flows, shows their versions,
+// deletes them, and keeps the draft under edit of each.
+package flows
+
+import (
+	"time"
+
+	"millrace/shared/fn"
+	"millrace/shared/httpapi"
+	"millrace/shared/registry"
+)
+
+// name is the function's.
+const name = "flows"
+
+// Spec describes the function.
+var Spec = fn.Spec{
+	Name:     name,
+	Doc:      "Registers flows, lists and deletes them, and keeps their drafts.",
+	Trigger:  fn.Trigger{HTTP: true},
+	Needs:    fn.Needs{Table: fn.Writes, Blob: fn.Writes},
+	MemoryMB: 512,
+	Timeout:  29 * time.Second,
+	Routes:   routes,
+}
+
+func routes(api *httpapi.API, d fn.Deps) {
+	s := &service{
+		store:   registry.Store{Table: d.Table, Blob: d.Blob, Clock: d.Clock, Log: d.Log},
+		cursors: api.Cursors(),
+	}
+	s.registerOperations(api)
+	s.draftOperations(api)
+}
