@@ -139,10 +139,7 @@ func isNotConfigured(err error) bool {
 
 // queues asks every queue, and says how long tasks wait.
 func queues(ctx context.Context, q queue.Queues) (string, error) {
-	if _, err := q.Stats(ctx, events.Runs); err != nil {
-		return "", fmt.Errorf("queue %s: %w", events.Runs, err)
-	}
-	names := events.TaskQueues()
+	names := events.AllQueues()
 	stats, failures := make([]queue.Stats, len(names)), make([]error, len(names))
 	var wg sync.WaitGroup
 	for i, name := range names {
@@ -159,7 +156,10 @@ func queues(ctx context.Context, q queue.Queues) (string, error) {
 	}
 	var waiting int
 	var oldest time.Duration
-	for _, s := range stats {
+	for i, s := range stats {
+		if names[i] == events.Runs { // its messages are no tasks
+			continue
+		}
 		waiting += s.Visible
 		oldest = max(oldest, s.Oldest)
 	}
@@ -167,9 +167,9 @@ func queues(ctx context.Context, q queue.Queues) (string, error) {
 	case waiting == 0:
 		return "operational; no task is waiting", nil
 	case oldest == 0: // the driver can't tell
-		return fmt.Sprintf("operational; %d tasks are waiting", waiting), nil
+		return fmt.Sprintf("operational; tasks waiting: %d", waiting), nil
 	}
-	return fmt.Sprintf("operational; %d tasks are waiting, the oldest for %v", waiting, oldest.Round(time.Second)), nil
+	return fmt.Sprintf("operational; tasks waiting: %d, the oldest for %v", waiting, oldest.Round(time.Second)), nil
 }
 
 // worst picks a failure over a queue that is merely not configured.

@@ -1,0 +1,59 @@
+package execution_test
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"millrace/functions/execution"
+	"millrace/localstack/localtest"
+	"millrace/shared/sandbox"
+	"millrace/shared/tenant"
+)
+
+// present is a sandbox that is there and is not asked.
+type present struct{ sandbox.Sandbox }
+
+func TestAccess(t *testing.T) {
+	t.Parallel()
+	env := localtest.New(t, execution.Spec)
+	env.CheckAccess(t, "backends-list", "/backends", nil)
+	env.Do(t, env.User(t, env.A, tenant.Viewer), "GET", "/backends", nil).Require(t, 200)
+}
+
+func TestBackendsSayWhatIsConfigured(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		sandbox   sandbox.Sandbox
+		available bool
+	}{{nil, false}, {present{}, true}} {
+		env := localtest.Open(t, localtest.Options{Sandbox: c.sandbox}, execution.Spec)
+		res := env.Do(t, env.A.Key, "GET", "/backends", nil).Require(t, 200)
+		names := []string{}
+		for i := range res.Items(t) {
+			names = append(names, res.String(t, "items", i, "name"))
+			want := c.available || i > 0
+			assert.Equal(t, want, res.Get(t, "items", i, "available"), "%s", res.Body)
+			assert.NotEmpty(t, res.String(t, "items", i, "message"))
+		}
+		assert.Equal(t, []string{"python", "http", "transform", "wait"}, names)
+	}
+}
+
+func TestBackendsOfferTheTiers(t *testing.T) {
+	t.Parallel()
+	env := localtest.New(t, execution.Spec)
+	res := env.Do(t, env.Key(t, env.A, "runs.read"), "GET", "/backends", nil).Require(t, 200)
+	memory := map[string]any{}
+	for _, m := range res.Get(t, "items", 0, "execution_modes").([]any) {
+		mode := m.(map[string]any)
+		memory[mode["name"].(string)] = mode["memory_mb"]
+		assert.Equal(t, mode["name"] == "nano", mode["default"])
+	}
+	assert.Equal(t, map[string]any{
+		"nano": json.Number("256"), "micro": json.Number("512"), "small": json.Number("1024"),
+		"medium": json.Number("2048"), "large": json.Number("4096"), "xlarge": json.Number("8192"),
+	}, memory)
+	assert.Equal(t, json.Number("840"), res.Get(t, "items", 0, "max_timeout_secs"))
+}
