@@ -1,0 +1,10 @@
+"""The Lambda function of the sandbox: its handler is lambda_handler.handler."""
+
+from runner.cloud import Cloud
+
+_cloud = Cloud()
+
+
+def handler(event, _context):
+    """Run one task request; runner/cloud.py describes event and answer."""
+    return _cloud.run(event)

@@ -1,0 +1,107 @@
+"""How a task's arguments are filled: by their names."""
+
+from .errors import TaskFailedError
+
+POSITIONAL_ONLY, NORMAL, KEYWORD_ONLY = "positional", "normal", "keyword"
+
+
+def plain(function):
+    """Return the function behind a decorated task, or function itself."""
+    return getattr(function, "__millrace_function__", function)
+
+
+def parameters(function):
+    """Return [(name, kind, has_default)] of a function, without *args and **kwargs."""
+    code = getattr(function, "__code__", None)
+    if code is None or hasattr(function, "__wrapped__") or hasattr(function, "__signature__"):
+        return _inspected(function)
+    count = code.co_argcount
+    names = code.co_varnames[: count + code.co_kwonlyargcount]
+    first_default = count - len(function.__defaults__ or ())
+    keyword_defaults = function.__kwdefaults__ or {}
+    result = []
+    for i, name in enumerate(names):
+        if i < code.co_posonlyargcount:
+            result.append((name, POSITIONAL_ONLY, i >= first_default))
+        elif i < count:
+            result.append((name, NORMAL, i >= first_default))
+        else:
+            result.append((name, KEYWORD_ONLY, name in keyword_defaults))
+    return result
+
+
+def _inspected(function):
+    # Only wrapped functions and callables need it, and it is slow to import.
+    import inspect
+
+    kinds = {
+        inspect.Parameter.POSITIONAL_ONLY: POSITIONAL_ONLY,
+        inspect.Parameter.POSITIONAL_OR_KEYWORD: NORMAL,
+        inspect.Parameter.KEYWORD_ONLY: KEYWORD_ONLY,
+    }
+    return [
+        (p.name, kinds[p.kind], p.default is not p.empty)
+        for p in inspect.signature(function).parameters.values()
+        if p.kind in kinds
+    ]
+
+
+def fill(wanted, sources, task_name):
+    """Return (args, kwargs) for the parameters ``wanted``.
+
+    ``sources`` are functions name -> (found, value), asked in order. A parameter
+    that none of them knows keeps its default; without one, TaskFailedError.
+    """
+    args, kwargs = [], {}
+    skipped = None
+    for name, kind, has_default in wanted:
+        for source in sources:
+            found, value = source(name)
+            if found:
+                break
+        else:
+            if not has_default:
+                raise TaskFailedError(
+                    f"task {task_name!r} needs the argument {name!r}, but no upstream task and no run parameter has that name"
+                )
+            skipped = skipped or name
+            continue
+        if kind == POSITIONAL_ONLY:
+            if skipped:
+                raise TaskFailedError(
+                    f"task {task_name!r}: the positional-only argument {name!r} is given while {skipped!r} before it is not"
+                )
+            args.append(value)
+        else:
+            kwargs[name] = value
+    return args, kwargs
+
+
+def from_mapping(values):
+    """Return a source that answers from a dict."""
+
+    def source(name):
+        return (True, values[name]) if name in values else (False, None)
+
+    return source
+
+
+def from_tasks(outputs, load):
+    """Return a source over outputs by task name; '-' in a task's name is '_' in an argument's."""
+    renamed = {name.replace("-", "_"): name for name in outputs if "-" in name}
+
+    def source(name):
+        task = name if name in outputs else renamed.get(name)
+        return (False, None) if task is None else (True, load(outputs[task]))
+
+    return source
+
+
+def call(function, args, kwargs):
+    """Call function; a coroutine is run to its end."""
+    result = function(*args, **kwargs)
+    if type(result).__name__ == "coroutine" and hasattr(result, "cr_frame"):
+        import asyncio
+
+        result = asyncio.run(result)
+    return result

@@ -1,0 +1,275 @@
+"""The common part of CEL, for local runs. What is not here needs the service.
+
+Field access, indexing, arithmetic, comparisons, &&, ||, !, ?:, in, list and map
+literals, size, has, string, int, double, bool, matches, contains, startsWith,
+endsWith and the macros all, exists, exists_one, filter and map. Nothing is ever
+handed to Python's own eval.
+"""
+
+import re
+
+from . import _celvalues as _v
+from .errors import ExpressionError
+
+_TOKEN = re.compile(
+    r"""\s+|//[^\n]*|(?P<float>\d+\.\d+(?:[eE][+-]?\d+)?|\d+[eE][+-]?\d+|\.\d+(?:[eE][+-]?\d+)?)|(?P<int>0[xX][0-9a-fA-F]+[uU]?|\d+[uU]?)
+    |(?P<string>[rR]?(?:'''(?:\\.|[^\\])*?'''|\"\"\"(?:\\.|[^\\])*?\"\"\"|'(?:\\.|[^'\\\n])*'|"(?:\\.|[^"\\\n])*"))
+    |(?P<name>[A-Za-z_]\w*)|(?P<op>&&|\|\||==|!=|<=|>=|[-+*/%<>!?:.,()\[\]{}])""",
+    re.VERBOSE | re.DOTALL,
+)
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
+_ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|([0-7]{3})|(.))", re.DOTALL)
+_MACROS = {"all", "exists", "exists_one", "filter", "map"}
+_MAX_DEPTH = 40
+
+
+def evaluate(text, names):
+    """Return the value of an expression over a dict of names; ExpressionError if it has none."""
+    return compile_expression(text)(names)
+
+
+def compile_expression(text):
+    """Return the expression as a function of a dict of names."""
+    parser = _Parser(text)
+    node = parser.ternary()
+    if parser.kind != "end":
+        raise parser.error()
+
+    def run(names):
+        try:
+            return node(names)
+        except ExpressionError as error:
+            raise ExpressionError(f"{error} in {text!r}") from None
+        except RecursionError:
+            raise ExpressionError(f"{text!r} is nested too deeply") from None
+
+    return run
+
+
+class _Parser:
+    def __init__(self, text):
+        self.text = text
+        self.tokens = []
+        at = 0
+        while at < len(text):
+            match = _TOKEN.match(text, at)
+            if match is None:
+                raise ExpressionError(f"unexpected {text[at]!r} at {at} in {text!r}; this expression needs the service")
+            if match.lastgroup:
+                self.tokens.append((match.lastgroup, match.group(match.lastgroup), at))
+            at = match.end()
+        self.tokens.append(("end", "", len(text)))
+        self.index = 0
+        self.depth = 0
+
+    @property
+    def kind(self):
+        return self.tokens[self.index][0]
+
+    @property
+    def value(self):
+        return self.tokens[self.index][1]
+
+    def error(self):
+        what = "its end" if self.kind == "end" else repr(self.value)
+        return ExpressionError(f"unexpected {what} in {self.text!r}; this expression needs the service")
+
+    def next(self):
+        token = self.tokens[self.index]
+        self.index += 1
+        return token[1]
+
+    def accept(self, *ops):
+        if (self.kind == "op" or self.value == "in") and self.value in ops:
+            return self.next()
+        return None
+
+    def expect(self, op):
+        if self.kind != "op" or self.value != op:
+            raise self.error()
+        self.next()
+
+    def ternary(self):
+        self.depth += 1
+        if self.depth > _MAX_DEPTH:
+            raise ExpressionError(f"{self.text!r} is nested too deeply")
+        condition = self.disjunction()
+        if self.accept("?"):
+            yes = self.disjunction()
+            self.expect(":")
+            no = self.ternary()
+            test = condition
+            condition = lambda names: yes(names) if _v.boolean(test(names)) else no(names)
+        self.depth -= 1
+        return condition
+
+    def disjunction(self):
+        left = self.conjunction()
+        while self.accept("||"):
+            left = _v.logic(left, self.conjunction(), True)
+        return left
+
+    def conjunction(self):
+        left = self.relation()
+        while self.accept("&&"):
+            left = _v.logic(left, self.relation(), False)
+        return left
+
+    def relation(self):
+        return self.binary(self.sum, "==", "!=", "<", "<=", ">", ">=", "in")
+
+    def sum(self):
+        return self.binary(self.product, "+", "-")
+
+    def product(self):
+        return self.binary(self.unary, "*", "/", "%")
+
+    def binary(self, operand, *ops):
+        left = operand()
+        while op := self.accept(*ops):
+            left = _v.binary(_v.OPERATORS[op], left, operand())
+        return left
+
+    def unary(self):
+        if self.accept("!"):
+            operand = self.unary()
+            return lambda names: not _v.boolean(operand(names))
+        if self.accept("-"):
+            operand = self.unary()
+            return lambda names: -_v.number(operand(names))
+        return self.member()
+
+    def member(self):
+        node = self.primary()
+        while True:
+            if self.accept("."):
+                if self.kind != "name":
+                    raise self.error()
+                name = self.next()
+                if self.accept("("):
+                    node = self.method(node, name)
+                else:
+                    node = _v.field(node, name)
+            elif self.accept("["):
+                index = self.ternary()
+                self.expect("]")
+                node = _v.index(node, index)
+            else:
+                return node
+
+    def method(self, target, name):
+        if name in _MACROS:
+            if self.kind != "name" or self.tokens[self.index + 1][1] != ",":
+                raise self.error()
+            variable = self.next()
+            self.next()
+            bodies = self.arguments(")")
+            if len(bodies) != 1 and not (name == "map" and len(bodies) == 2):
+                raise self.error()
+            return _v.macro(name, target, variable, bodies)
+        arguments = self.arguments(")")
+        if name not in _v.METHODS:
+            raise ExpressionError(f"the function {name!r} needs the service")
+        return _v.call(_v.METHODS[name], [target, *arguments], name)
+
+    def arguments(self, end):
+        found = []
+        while not self.accept(end):
+            if found:
+                self.expect(",")
+            found.append(self.ternary())
+        return found
+
+    def primary(self):
+        kind, value = self.kind, self.value
+        if kind == "end":
+            raise self.error()
+        self.next()
+        if kind in ("int", "float", "string"):
+            constant = {"int": _integer, "float": float, "string": _string}[kind](value)
+            return lambda names: constant
+        if kind == "name":
+            return self.name(value)
+        if value == "(":
+            node = self.ternary()
+            self.expect(")")
+            return node
+        if value == "[":
+            items = self.arguments("]")
+            return lambda names: [item(names) for item in items]
+        if value == "{":
+            return self.object()
+        self.index -= 1
+        raise self.error()
+
+    def object(self):
+        pairs = []
+        while not self.accept("}"):
+            if pairs:
+                self.expect(",")
+            key = self.ternary()
+            self.expect(":")
+            pairs.append((key, self.ternary()))
+        return lambda names: {key(names): value(names) for key, value in pairs}
+
+    def name(self, name):
+        if name in ("true", "false", "null"):
+            constant = {"true": True, "false": False, "null": None}[name]
+            return lambda names: constant
+        if not self.accept("("):
+            return lambda names: _v.lookup(names, name)
+        if name == "has":
+            node = self.ternary()
+            self.expect(")")
+            return lambda names: _v.has(node, names)
+        arguments = self.arguments(")")
+        if name not in _v.FUNCTIONS:
+            raise ExpressionError(f"the function {name!r} needs the service")
+        return _v.call(_v.FUNCTIONS[name], arguments, name)
+
+
+def _integer(text):
+    return int(text.rstrip("uU"), 0 if text[:2].lower() == "0x" else 10)
+
+
+def _string(text):
+    raw = text[0] in "rR"
+    text = text[1:] if raw else text
+    text = text[3:-3] if text[:3] in ("'''", '"""') else text[1:-1]
+    if raw:
+        return text
+
+    def replace(match):
+        code = match.group(1) or match.group(2) or match.group(3)
+        if code:
+            return chr(int(code, 16))
+        if match.group(4):
+            return chr(int(match.group(4), 8))
+        return _ESCAPES.get(match.group(5), match.group(5))
+
+    return _ESCAPE.sub(replace, text)
+
+
+_TEMPLATE = re.compile(r"\$\{\{(.*?)\}\}", re.DOTALL)
+
+
+def render(value, names):
+    """Replace each ${{ … }} in the strings of a JSON value; one that is the whole string keeps its type."""
+    if isinstance(value, dict):
+        return {key: render(item, names) for key, item in value.items()}
+    if isinstance(value, list):
+        return [render(item, names) for item in value]
+    if not isinstance(value, str):
+        return value
+    whole = _TEMPLATE.fullmatch(value.strip())
+    if whole and whole.group(1).count("}}") == 0:
+        return evaluate(whole.group(1).strip(), names)
+    return _TEMPLATE.sub(lambda match: _interpolated(evaluate(match.group(1).strip(), names)), value)
+
+
+def _interpolated(value):
+    if isinstance(value, (str, bool, int, float)):
+        return _v.text(value)
+    import json
+
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

@@ -1,0 +1,48 @@
+"""The ``ctx`` argument of a task."""
+
+from .errors import TaskFailedError
+
+LEVELS = ("debug", "info", "warning", "error", "critical")
+
+
+class Context:
+    """What a task may know about its run.
+
+    run_id, flow_name, task_name: strings; attempt: 1 for the first; params: the
+    run's parameters.
+    """
+
+    __slots__ = ("run_id", "flow_name", "flow_version", "task_name", "task_run_id", "attempt", "params", "_secrets", "_emit")
+
+    def __init__(self, request, emit):
+        self.run_id = request.get("run_id", "")
+        self.flow_name = request.get("flow_name", "")
+        self.flow_version = request.get("flow_version", "")
+        self.task_name = request.get("task_name", "")
+        self.task_run_id = request.get("task_run_id", "")
+        self.attempt = request.get("attempt", 1)
+        self.params = request.get("params") or {}
+        self._secrets = request.get("secrets") or {}
+        self._emit = emit
+
+    def log(self, message, level="info", **fields):
+        """Write a log event. Fields are appended to the message as key=value."""
+        level = str(level).lower()
+        if level == "warn":
+            level = "warning"
+        if level not in LEVELS:
+            raise ValueError(f"level is one of {', '.join(LEVELS)}, not {level!r}")
+        text = str(message)
+        for key, value in fields.items():
+            text += f" {key}={value!r}" if isinstance(value, str) and " " in value else f" {key}={value}"
+        self._emit(level, "task", text)
+
+    def secret(self, name):
+        """Return the value of a secret of the run's environment; TaskFailedError if there is none."""
+        try:
+            return self._secrets[name]
+        except KeyError:
+            raise TaskFailedError(f"there is no secret {name!r} in this run's environment") from None
+
+    def __repr__(self):
+        return f"<ctx {self.flow_name}/{self.task_name} run {self.run_id} attempt {self.attempt}>"

@@ -1,0 +1,304 @@
+"""The Lambda transport: a request in, its answer out, logs posted on the way.
+
+The event is a request as core.Executor takes it, and
+    artifact  {"hash", "url"}: what names the code, and a presigned GET of it
+    log_url   the internal route that takes log batches and tells the cancel fence
+    token     the bearer token of this attempt for that route
+The answer is {"output", "output_bytes"}, {"output_ref": true, "output_bytes"},
+{"failure": {"type", "message"}}, or {"error"} when the sandbox itself failed.
+
+To the route it posts {"events": [{"timestamp", "level", "logger", "message"}]},
+every 500 ms while there are any and at least every 5 s; {"cancelled": true} in
+the answer ends the task.
+
+The task runs in a child of the local transport, kept warm for one artifact: one
+version of a flow never meets the modules of another, a task that does not stop
+is killed, and the function's own environment stays out of its reach.
+"""
+
+import fcntl
+import hashlib
+import json
+import os
+import selectors
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+import time
+import urllib.request
+
+from . import artifact
+from .core import DEFAULT_TIMEOUT_SECS
+
+_BOOT = "import sys; sys.path.insert(0, sys.argv[1]); from runner.local import main; main()"
+_GRACE_SECS = 1.0
+_UPLOAD_SECS = 600.0
+_MAX_LINE = 64 << 10
+
+
+class Cloud:
+    """Runs events one after another in this function's environment."""
+
+    def __init__(self, root=None):
+        self._root = root or os.path.join(tempfile.gettempdir(), "millrace")
+        self._child = None
+        self._hash = None
+
+    def run(self, event):
+        reporter = Reporter(event.get("log_url"), event.get("token"))
+        try:
+            return self._run(event, reporter)
+        finally:
+            reporter.close()
+
+    def _run(self, event, reporter):
+        try:
+            directory = self._artifact(event["artifact"])
+        except artifact.RefusedError as error:
+            return {"failure": {"type": "TaskFailedError", "message": str(error)}}
+        except OSError as error:
+            return {"error": f"the artifact could not be fetched: {type(error).__name__} {getattr(error, 'code', '')}".rstrip()}
+        if self._child is None or self._hash != event["artifact"]["hash"]:
+            self.close()
+            self._child, self._hash = Child(directory, os.path.join(self._root, "scratch")), event["artifact"]["hash"]
+        request = {k: v for k, v in event.items() if k not in ("artifact", "log_url", "token")}
+        answer = self._child.call(request, reporter)
+        if self._child.spent:
+            self.close()
+        return answer
+
+    def close(self):
+        """End the child, if there is one."""
+        if self._child is not None:
+            self._child.kill()
+        self._child = None
+
+    def _artifact(self, named):
+        directory = os.path.join(self._root, "artifacts", hashlib.sha256(named["hash"].encode()).hexdigest())
+        if os.path.isdir(directory):
+            return directory
+        # One artifact at a time: the disk of a function is small.
+        self.close()
+        shutil.rmtree(os.path.dirname(directory), ignore_errors=True)
+        os.makedirs(os.path.dirname(directory))
+        path, part = directory + ".zip", directory + ".part"
+        with urllib.request.urlopen(named["url"], timeout=60) as source, open(path, "wb") as file:
+            shutil.copyfileobj(source, file, 1 << 20)
+        os.makedirs(part)
+        artifact.extract(path, part)
+        os.unlink(path)
+        os.rename(part, directory)
+        return directory
+
+
+class Reporter:
+    """Posts log events in batches from a thread of its own, and watches the cancel fence."""
+
+    def __init__(self, url, token):
+        self.cancelled = threading.Event()
+        self._url, self._token = url, token
+        self._events, self._lock, self._wake = [], threading.Lock(), threading.Event()
+        self._closing = False
+        self._thread = threading.Thread(target=self._work, daemon=True)
+        if url:
+            self._thread.start()
+
+    def add(self, seconds, level, logger, message):
+        with self._lock:
+            self._events.append({"timestamp": _stamp(seconds), "level": level, "logger": logger, "message": message})
+        self._wake.set()
+
+    def close(self):
+        """Send what is left."""
+        self._closing = True
+        self._wake.set()
+        if self._url:
+            self._thread.join(timeout=10)
+
+    def _work(self):
+        while True:
+            closing = self._closing
+            self._wake.clear()
+            self._send()
+            if closing:
+                return
+            if self._wake.wait(5) and not self._closing:
+                time.sleep(0.1)  # let a batch gather
+
+    def _send(self):
+        while True:
+            with self._lock:
+                batch, self._events = self._events[:1000], self._events[1000:]
+                more = bool(self._events)
+            body = json.dumps({"events": batch}).encode()
+            headers = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"}
+            for delay in (0.2, 0.5, 0):
+                try:
+                    request = urllib.request.Request(self._url, data=body, headers=headers)
+                    with urllib.request.urlopen(request, timeout=5) as answer:
+                        if json.loads(answer.read() or b"{}").get("cancelled"):
+                            self.cancelled.set()
+                    break
+                except (OSError, ValueError):
+                    time.sleep(delay)
+            if not more:
+                return
+
+
+class Child:
+    """A warm interpreter; see runner/local.py for its protocol."""
+
+    def __init__(self, directory, scratch):
+        self.spent = False
+        shutil.rmtree(scratch, ignore_errors=True)
+        os.makedirs(scratch)
+        library = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+        pipes = [os.pipe() for _ in range(4)]
+        # Above the numbers they become in the child, so that none overwrites another.
+        theirs = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 16) for fd in (pipes[0][0], pipes[1][1], pipes[2][1], pipes[3][1])]
+        actions = [(os.POSIX_SPAWN_DUP2, fd, number) for fd, number in zip(theirs, (3, 4, 1, 2))]
+        env = {k: os.environ[k] for k in ("LD_LIBRARY_PATH",) if k in os.environ}
+        env["LANG"] = "C.UTF-8"
+        argv = [sys.executable, "-I", "-S", "-B", "-c", _BOOT, library]
+        self._pid = os.posix_spawn(sys.executable, argv, env, file_actions=actions, setpgroup=0)
+        for fd in (*theirs, pipes[0][0], pipes[1][1], pipes[2][1], pipes[3][1]):
+            os.close(fd)
+        self._requests, self._answers = pipes[0][1], pipes[1][0]
+        self._outputs = {pipes[2][0]: ["info", "stdout", b""], pipes[3][0]: ["warning", "stderr", b""]}
+        for fd in (self._answers, *self._outputs):
+            os.set_blocking(fd, False)
+        self._buffer = bytearray()
+        self._send(b"S", {"mode": "plain", "artifact": directory, "scratch": scratch, "hide": [], "limits": {"CORE": 0}})
+
+    def call(self, request, reporter):
+        """Run one request; return its answer."""
+        timeout = float(request.get("timeout_secs") or DEFAULT_TIMEOUT_SECS)
+        deadline = time.monotonic() + timeout + _GRACE_SECS
+        output = None
+        try:
+            self._send(b"Q", request)
+            with selectors.DefaultSelector() as selector:
+                for fd in (self._answers, *self._outputs):
+                    selector.register(fd, selectors.EVENT_READ)
+                while True:
+                    if reporter.cancelled.is_set():
+                        return self._end({"failure": {"type": "Cancelled", "message": "the task was cancelled"}})
+                    if time.monotonic() > deadline:
+                        message = f"the task ran past its timeout_secs ({timeout:g}) and was killed"
+                        return self._end({"failure": {"type": "TaskTimeoutError", "message": message}})
+                    for key, _ in selector.select(0.25):
+                        if key.fd in self._outputs and not self._lines(key.fd, reporter):
+                            selector.unregister(key.fd)
+                    for kind, body in self._frames():
+                        if kind == b"E":
+                            reporter.add(*json.loads(body))
+                        elif kind == b"U":
+                            deadline = time.monotonic() + _UPLOAD_SECS
+                        elif kind == b"O":
+                            output = body
+                        elif kind == b"R":
+                            return self._answer(json.loads(body), output)
+                        elif kind == b"Y" and "error" in (ready := json.loads(body)):
+                            return self._end({"error": "starting the interpreter: " + ready["error"]})
+        except (EOFError, OSError):
+            return self._end({"error": f"the interpreter died: {self._fate()}"})
+        finally:
+            self._rest(reporter)
+
+    def _answer(self, answer, output):
+        self.spent = bool(answer.pop("recycle", False)) or "error" in answer
+        if output is not None:
+            return {"output": json.loads(output), "output_bytes": len(output)}
+        return answer
+
+    def _end(self, answer):
+        self.spent = True
+        self.kill()
+        return answer
+
+    def _send(self, kind, value):
+        body = json.dumps(value).encode()
+        data = memoryview((len(body) + 1).to_bytes(4, "big") + kind + body)
+        while data:
+            data = data[os.write(self._requests, data) :]
+
+    def _frames(self):
+        ended = False
+        try:
+            while chunk := os.read(self._answers, 1 << 20):
+                self._buffer += chunk
+            ended = True
+        except BlockingIOError:
+            pass
+        while len(self._buffer) >= 5:
+            size = int.from_bytes(self._buffer[:4], "big")
+            if len(self._buffer) < size + 4:
+                break
+            frame = bytes(self._buffer[4 : size + 4])
+            del self._buffer[: size + 4]
+            yield frame[:1], frame[1:]
+        if ended:
+            raise EOFError
+
+    def _lines(self, fd, reporter):
+        """Report the lines that wait on a descriptor; false at its end."""
+        level, logger, rest = self._outputs[fd]
+        alive = True
+        try:
+            while chunk := os.read(fd, 1 << 16):
+                *lines, rest = (rest + chunk).split(b"\n")
+                if len(rest) > _MAX_LINE:
+                    lines, rest = [*lines, rest], b""
+                for line in lines:
+                    reporter.add(time.time(), level, logger, line.decode("utf-8", "replace"))
+            alive = False
+        except BlockingIOError:
+            pass
+        self._outputs[fd][2] = rest
+        return alive
+
+    def _rest(self, reporter):
+        for fd in list(self._outputs):
+            self._lines(fd, reporter)
+            level, logger, rest = self._outputs[fd]
+            self._outputs[fd][2] = b""
+            if rest:
+                reporter.add(time.time(), level, logger, rest.decode("utf-8", "replace"))
+        if self.spent:
+            for fd in (self._requests, self._answers, *self._outputs):
+                os.close(fd)
+            self._outputs = {}
+
+    def _fate(self):
+        """Reap a child that has closed its end, and say how it ended."""
+        deadline = time.monotonic() + 1
+        while self._pid and time.monotonic() < deadline:
+            pid, status = os.waitpid(self._pid, os.WNOHANG)
+            if pid:
+                self._killpg()
+                self._pid = 0
+                code = os.waitstatus_to_exitcode(status)
+                if code == -signal.SIGKILL:
+                    return "killed by signal 9 (SIGKILL), probably out of memory"
+                return f"killed by signal {-code}" if code < 0 else f"exit status {code}"
+            time.sleep(0.01)
+        return "it closed its descriptors"
+
+    def _killpg(self):
+        try:
+            os.killpg(self._pid, signal.SIGKILL)
+        except OSError:
+            pass
+
+    def kill(self):
+        """End the child and its process group."""
+        if self._pid:
+            self._killpg()
+            os.waitpid(self._pid, 0)
+            self._pid = 0
+
+
+def _stamp(seconds):
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds)) + f".{int(seconds % 1 * 1000):03d}Z"

@@ -1,0 +1,213 @@
+"""Runs one task request, for the embedded server and for Lambda alike."""
+
+import json
+import os
+import signal
+import sys
+import time
+
+from millrace import _arguments, _values
+from millrace._context import Context
+from millrace.errors import ArtifactSerializationError, MillraceError, TaskFailedError, TaskTimeoutError
+
+from . import hygiene, streams
+
+INLINE_BYTES = 32 << 10
+DEFAULT_TIMEOUT_SECS = 600.0
+# A task that swallows the first interruption gets another one this often.
+_AGAIN_SECS = 0.25
+
+
+class Interrupted(BaseException):
+    """Raised in the task by the alarm: it is past its time."""
+
+
+class Executor:
+    """Runs requests one after another against one artifact directory.
+
+    ``emit(level, logger, message)`` takes log events from any thread.
+    ``writing()`` tells whether the main thread is inside emit: the alarm must
+    not tear a half-written event apart. ``over()`` is called when the task's own
+    time is over and a large output is left to hand on.
+    """
+
+    def __init__(self, artifact, emit, writing=lambda: False, over=lambda: None):
+        self._emit = emit
+        self._writing = writing
+        self._over = over
+        self._entrypoints = {}
+        self._armed = False
+        self._handler = self._alarm
+        signal.signal(signal.SIGALRM, self._handler)
+        if artifact and artifact not in sys.path:
+            sys.path.insert(0, artifact)
+        streams.install_logging(emit)
+
+    def execute(self, request):
+        """Run one request; return (answer, output): a dict and the output's JSON bytes or None.
+
+        The answer has either ``failure`` {type, message} or, when the output was
+        put to ``output_url``, ``output_ref`` and ``output_bytes``. ``recycle`` is
+        true when the task left threads or processes behind, so that this
+        interpreter must not run another.
+        """
+        before = hygiene.Snapshot()
+        out, err = streams.replace(self._emit)
+        answer, output = {}, None
+        timeout = float(request.get("timeout_secs") or DEFAULT_TIMEOUT_SECS)
+        try:
+            try:
+                self._arm(timeout)
+                output = self._run(request)
+            finally:
+                self._disarm()
+            if len(output) > INLINE_BYTES:
+                self._over()
+            if len(output) > INLINE_BYTES and request.get("output_url"):
+                _put(request["output_url"], output)
+                answer, output = {"output_ref": True, "output_bytes": len(output)}, None
+        except Interrupted:
+            self._disarm()
+            answer = _failure("TaskTimeoutError", f"the task ran past its timeout_secs ({timeout:g})")
+        except (ArtifactSerializationError, TaskTimeoutError) as error:
+            answer = _failure(type(error).__name__, str(error))
+        except TransferError:
+            raise
+        except BaseException as error:  # noqa: B036: SystemExit and KeyboardInterrupt end the task, not the interpreter
+            answer = self._failed(error)
+        if "failure" in answer:
+            output = None
+        out.finish()
+        err.finish()
+        if before.restore():
+            answer["recycle"] = True
+        return answer, output
+
+    def _run(self, request):
+        function, wanted = self._function(request["entrypoint"])
+        args, kwargs = _arguments.fill(wanted, self._sources(request), request.get("task_name", ""))
+        result = _arguments.call(function, args, kwargs)
+        return _values.encode(result)
+
+    def _sources(self, request):
+        special = {"ctx": Context(request, self._emit)}
+        if request.get("map_index") is not None:
+            special["item"] = request.get("item")
+            special["index"] = request["map_index"]
+        return (
+            _arguments.from_mapping(special),
+            _arguments.from_tasks(request.get("inputs") or {}, _load),
+            _arguments.from_mapping(request.get("params") or {}),
+        )
+
+    def _function(self, entrypoint):
+        if entrypoint in self._entrypoints:
+            return self._entrypoints[entrypoint]
+        module_name, _, path = entrypoint.partition(":")
+        if not module_name or not path:
+            raise TaskFailedError(f"the entrypoint {entrypoint!r} is not of the form module:function")
+        __import__(module_name)
+        target = sys.modules[module_name]
+        for name in path.split("."):
+            try:
+                target = getattr(target, name)
+            except AttributeError:
+                raise TaskFailedError(f"the artifact's module {module_name!r} has no {path!r}") from None
+        function = _arguments.plain(target)
+        if not callable(function):
+            raise TaskFailedError(f"{entrypoint!r} is not a function")
+        self._entrypoints[entrypoint] = function, _arguments.parameters(function)
+        return self._entrypoints[entrypoint]
+
+    def _arm(self, seconds):
+        self._armed = True
+        signal.setitimer(signal.ITIMER_REAL, max(seconds, 0.001), _AGAIN_SECS)
+
+    def _disarm(self):
+        self._armed = False
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+    def _alarm(self, _number, _frame):
+        if self._armed and not self._writing():
+            raise Interrupted
+
+    def _failed(self, error):
+        if isinstance(error, MillraceError) and error.__traceback__ is not None and _raised_here(error):
+            return _failure("TaskFailedError", str(error))
+        self._emit("error", "traceback", _traceback(error))
+        if isinstance(error, SystemExit):
+            message = f"SystemExit: the task called exit with {error.code!r}"
+        else:
+            text = _text(error)
+            message = f"{type(error).__name__}: {text}" if text else type(error).__name__
+        if isinstance(error, MemoryError):
+            message += " (the task went over its memory)"
+        return _failure("TaskFailedError", message[:2000])
+
+
+class TransferError(Exception):
+    """An input could not be fetched or the output not stored: not the task's fault."""
+
+
+def _failure(kind, message):
+    return {"failure": {"type": kind, "message": message}}
+
+
+def _raised_here(error):
+    # The runner's own refusals (a missing argument, a bad entrypoint) are clear
+    # without a traceback of the runner.
+    trace = error.__traceback__
+    while trace.tb_next is not None:
+        trace = trace.tb_next
+    home = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    return os.path.abspath(trace.tb_frame.f_code.co_filename).startswith(home + os.sep)
+
+
+def _traceback(error):
+    import traceback
+
+    trace = error.__traceback__
+    # The runner's own frames say nothing to the author of a task.
+    while trace is not None and trace.tb_frame.f_globals.get("__name__") in (__name__, _arguments.__name__):
+        trace = trace.tb_next
+    try:
+        return "".join(traceback.format_exception(type(error), error, trace)).rstrip()
+    except Exception:
+        return type(error).__name__
+
+
+def _text(error):
+    try:
+        return str(error)
+    except Exception:
+        return ""
+
+
+def _load(given):
+    if "url" not in given:
+        return given.get("value")
+    import urllib.request
+
+    for attempt in range(3):
+        try:
+            with urllib.request.urlopen(given["url"], timeout=60) as answer:
+                return json.loads(answer.read())
+        except OSError as error:
+            if attempt == 2 or getattr(error, "code", 500) < 500:
+                # The URL is a credential: it never appears in a message.
+                raise TransferError(f"an input could not be fetched: {type(error).__name__} {getattr(error, 'code', '')}") from None
+            time.sleep(0.2 * 2**attempt)
+
+
+def _put(url, data):
+    import urllib.request
+
+    for attempt in range(3):
+        try:
+            request = urllib.request.Request(url, data=data, method="PUT", headers={"Content-Type": "application/json"})
+            with urllib.request.urlopen(request, timeout=300):
+                return
+        except OSError as error:
+            if attempt == 2 or getattr(error, "code", 500) < 500:
+                raise TransferError(f"the output could not be stored: {type(error).__name__} {getattr(error, 'code', '')}") from None
+            time.sleep(0.2 * 2**attempt)

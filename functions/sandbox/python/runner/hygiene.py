@@ -1,0 +1,128 @@
+"""What one task changes must not reach the next one."""
+
+import os
+import signal
+import sys
+
+_SIGNALS = tuple(
+    getattr(signal, name)
+    for name in ("SIGINT", "SIGTERM", "SIGALRM", "SIGCHLD", "SIGHUP", "SIGPIPE", "SIGUSR1", "SIGUSR2", "SIGQUIT", "SIGPROF", "SIGVTALRM")
+    if hasattr(signal, name)
+)
+# Directory entries of the sandbox itself, never a task's.
+KEEP = ".millrace"
+
+# Set by the local runner: the task's own directory, emptied after each task.
+scratch = None
+# Set by the local runner when this interpreter is the first process of a PID
+# namespace: every process left over is then a descendant of the task.
+first_process = False
+
+
+class Snapshot:
+    """The process state before a task; restore() puts it back."""
+
+    def __init__(self):
+        self.cwd = os.getcwd()
+        self.env = dict(os.environ)
+        self.argv = list(sys.argv)
+        self.path = list(sys.path)
+        self.umask = _umask()
+        self.std = sys.stdin, sys.stdout, sys.stderr
+        self.hooks = sys.excepthook, sys.displayhook
+        self.limit = sys.getrecursionlimit()
+        self.signals = [signal.getsignal(s) for s in _SIGNALS]
+        self.logging = _logging_state()
+        self.threads = _thread_count()
+
+    def restore(self):
+        """Put the state back; true when threads or processes remain that cannot be removed."""
+        sys.stdin, sys.stdout, sys.stderr = self.std
+        sys.excepthook, sys.displayhook = self.hooks
+        sys.settrace(None)
+        sys.setprofile(None)
+        if sys.getrecursionlimit() != self.limit:
+            sys.setrecursionlimit(self.limit)
+        sys.argv[:] = self.argv
+        sys.path[:] = self.path
+        os.umask(self.umask)
+        if os.environ != self.env:
+            os.environ.clear()
+            os.environ.update(self.env)
+        for number, handler in zip(_SIGNALS, self.signals):
+            if signal.getsignal(number) is not handler and handler is not None:
+                signal.signal(number, handler)
+        _restore_logging(self.logging)
+        try:
+            os.chdir(self.cwd)
+        except OSError:
+            return True
+        left = _end_children()
+        if scratch is not None:
+            left = not _empty(scratch) or left
+        return left or _thread_count() > self.threads
+
+
+def _umask():
+    mask = os.umask(0o022)
+    os.umask(mask)
+    return mask
+
+
+def _thread_count():
+    threading = sys.modules.get("threading")
+    if threading is None:
+        return 1
+    return threading.active_count()
+
+
+def _logging_state():
+    logging = sys.modules.get("logging")
+    if logging is None:
+        return None
+    root = logging.root
+    return root.level, list(root.handlers), list(root.filters), root.disabled, root.manager.disable
+
+
+def _restore_logging(state):
+    if state is None:
+        return
+    root = sys.modules["logging"].root
+    root.level, root.handlers[:], root.filters[:], root.disabled, root.manager.disable = state
+    root.manager._clear_cache()
+
+
+def _end_children():
+    """End what the task started and did not wait for; true if something may remain."""
+    try:
+        while True:
+            pid, _ = os.waitpid(-1, os.WNOHANG)
+            if pid == 0:
+                break
+    except ChildProcessError:
+        return False
+    if not first_process:
+        return True
+    try:
+        os.kill(-1, signal.SIGKILL)
+        while True:
+            os.waitpid(-1, 0)
+    except (ChildProcessError, ProcessLookupError):
+        return False
+
+
+def _empty(directory):
+    try:
+        names = [name for name in os.listdir(directory) if name != KEEP]
+        if names:
+            import shutil
+
+            for name in names:
+                path = os.path.join(directory, name)
+                if os.path.isdir(path) and not os.path.islink(path):
+                    shutil.rmtree(path)
+                else:
+                    os.unlink(path)
+    except OSError:
+        return False
+    return True

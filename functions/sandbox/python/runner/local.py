@@ -1,0 +1,124 @@
+"""The local transport: frames over two descriptors of the embedded server.
+
+A frame is a length (4 bytes, big endian, of what follows), a kind (1 byte) and a
+body. Requests arrive on descriptor 3; everything else leaves on descriptor 4.
+
+    S  setup     JSON   server to runner, once: confine yourself
+    Y  ready     JSON   the answer: {"pid", "python"}, or {"error"}
+    Q  request   JSON   one task
+    E  event     JSON   [seconds, level, logger, message]
+    U  over             the task's own time is over, its output is being handed on
+    O  output    bytes  the task's output, JSON
+    R  result    JSON   the answer of core.Executor.execute, or {"error"}: the runner's own trouble
+"""
+
+import json
+import os
+import sys
+import threading
+import time
+
+from . import confine, core, hygiene
+
+REQUESTS, ANSWERS = 3, 4
+_MAX_MESSAGE = 256 << 10
+
+
+class Channel:
+    """Frames in both directions."""
+
+    def __init__(self):
+        self._lock = threading.Lock()
+        self._main_thread = threading.get_ident()
+        self._main_writing = False
+        self._forked = False
+        os.set_inheritable(REQUESTS, False)
+        os.set_inheritable(ANSWERS, False)
+        os.register_at_fork(after_in_child=self._in_child)
+
+    def _in_child(self):
+        # A process the task forks writes plain lines: frames of two writers would mix.
+        self._forked = True
+
+    def read(self):
+        """Return (kind, body) of the next frame; exit when the server is gone."""
+        size = int.from_bytes(self._exactly(4), "big")
+        data = self._exactly(size)
+        return data[:1], data[1:]
+
+    def _exactly(self, count):
+        data = os.read(REQUESTS, count)
+        if len(data) == count:
+            return data
+        parts = [data]
+        while data and (count := count - len(data)):
+            data = os.read(REQUESTS, min(count, 1 << 20))
+            parts.append(data)
+        if not data:
+            os._exit(0)
+        return b"".join(parts)
+
+    def write(self, *frames):
+        """Write (kind, body) frames in one piece."""
+        data = b"".join((len(body) + 1).to_bytes(4, "big") + kind + body for kind, body in frames)
+        main = threading.get_ident() == self._main_thread
+        if main:
+            self._main_writing = True
+        try:
+            with self._lock:
+                done = os.write(ANSWERS, data)
+                if done < len(data):
+                    rest = memoryview(data)
+                    while done < len(data):
+                        done += os.write(ANSWERS, rest[done:])
+        finally:
+            if main:
+                self._main_writing = False
+
+    def writing(self):
+        return self._main_writing
+
+    def emit(self, level, logger, message):
+        if self._forked:
+            os.write(1 if logger == "stdout" else 2, (message + "\n").encode("utf-8", "replace"))
+            return
+        if len(message) > _MAX_MESSAGE:
+            message = message[:_MAX_MESSAGE] + " …"
+        event = json.dumps((time.time(), level, logger, message))
+        self.write((b"E", event.encode()))
+
+
+def main():
+    """Serve requests until the server closes its end."""
+    channel = Channel()
+    kind, body = channel.read()
+    if kind != b"S":
+        os._exit(2)
+    setup = json.loads(body)
+    try:
+        places = confine.confine(setup)
+    except Exception as error:
+        channel.write((b"Y", json.dumps({"error": f"{type(error).__name__}: {error}"}).encode()))
+        os._exit(3)
+    confine.line_buffered()
+    hygiene.scratch = places.scratch
+    hygiene.first_process = os.getpid() == 1
+    sys.argv[:] = ["millrace"]
+    executor = core.Executor(places.artifact, channel.emit, channel.writing, lambda: channel.write((b"U", b"")))
+    ready = {"pid": os.getpid(), "python": ".".join(map(str, sys.version_info[:3]))}
+    channel.write((b"Y", json.dumps(ready).encode()))
+    while True:
+        kind, body = channel.read()
+        if kind != b"Q":
+            os._exit(2)
+        try:
+            answer, output = executor.execute(json.loads(body))
+        except core.TransferError as error:
+            answer, output = {"error": str(error), "recycle": True}, None
+        del body
+        result = (b"R", json.dumps(answer).encode())
+        if output is None:
+            channel.write(result)
+        else:
+            channel.write((b"O", output), result)
+        del output

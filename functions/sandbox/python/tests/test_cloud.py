@@ -1,0 +1,116 @@
+import http.server
+import io
+import json
+import os
+import tempfile
+import threading
+import unittest
+import zipfile
+
+from runner.cloud import Cloud
+
+SOURCE = """
+import os, time
+VERSION = %r
+def version(): return VERSION
+def talk(ctx): print("printed"); ctx.log("logged"); os.write(2, b"written\\n"); return ctx.secret("token")
+def big(): return "x" * 40000
+def boom(): return {}["no"]
+def slow(): print("started"); time.sleep(60)
+def stubborn():
+    while True:
+        try: time.sleep(60)
+        except BaseException: pass
+def dies(): os._exit(4)
+def env(): return sorted(os.environ)
+"""
+
+
+class Store(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.answer(self.server.blobs[self.path])
+
+    def do_PUT(self):
+        self.server.blobs[self.path] = self.body()
+        self.answer(b"")
+
+    def do_POST(self):
+        events = json.loads(self.body())["events"]
+        self.server.tokens.add(self.headers["Authorization"])
+        self.server.events += events
+        cancelled = self.server.cancel_at is not None and any(e["message"] == self.server.cancel_at for e in self.server.events)
+        self.answer(json.dumps({"cancelled": cancelled}).encode())
+
+    def body(self):
+        return self.rfile.read(int(self.headers["Content-Length"]))
+
+    def answer(self, data):
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *_):
+        pass
+
+
+class CloudTest(unittest.TestCase):
+    def setUp(self):
+        root = tempfile.TemporaryDirectory()
+        self.addCleanup(root.cleanup)
+        os.chmod(root.name, 0o755)
+        self.store = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Store)
+        self.store.blobs, self.store.events, self.store.tokens, self.store.cancel_at = {}, [], set(), None
+        threading.Thread(target=self.store.serve_forever, daemon=True).start()
+        self.addCleanup(self.store.server_close)
+        self.addCleanup(self.store.shutdown)
+        self.url = f"http://127.0.0.1:{self.store.server_port}"
+        self.cloud = Cloud(root.name)
+        self.addCleanup(self.cloud.close)
+
+    def call(self, function, version=1, **more):
+        data = io.BytesIO()
+        with zipfile.ZipFile(data, "w") as archive:
+            archive.writestr("flow.py", SOURCE % version)
+        self.store.blobs[f"/{version}"] = data.getvalue()
+        return self.cloud.run(
+            {"artifact": {"hash": f"v{version}", "url": f"{self.url}/{version}"}, "log_url": self.url + "/logs", "token": "t0ken", "run_id": "r",
+             "task_name": "t", "attempt": 1, "entrypoint": f"flow:{function}", "timeout_secs": 20, "secrets": {"token": "s"}, **more}
+        )
+
+    def test_versions_never_mix(self):
+        for version in (1, 2, 1):
+            self.assertEqual(self.call("version", version), {"output": version, "output_bytes": 1})
+
+    def test_logs_are_posted(self):
+        self.assertEqual(self.call("talk")["output"], "s")
+        seen = {(e["level"], e["logger"], e["message"]) for e in self.store.events}
+        self.assertEqual(seen, {("info", "stdout", "printed"), ("info", "task", "logged"), ("warning", "stderr", "written")})
+        self.assertEqual(self.store.tokens, {"Bearer t0ken"})
+
+    def test_large_output_is_uploaded(self):
+        self.assertEqual(self.call("big", output_url=self.url + "/out"), {"output_ref": True, "output_bytes": 40002})
+        self.assertEqual(len(self.store.blobs["/out"]), 40002)
+
+    def test_failures(self):
+        self.assertEqual(self.call("boom")["failure"], {"type": "TaskFailedError", "message": "KeyError: 'no'"})
+        for function in ("slow", "stubborn"):
+            self.assertEqual(self.call(function, timeout_secs=0.2)["failure"]["type"], "TaskTimeoutError")
+        self.assertEqual(self.call("dies"), {"error": "the interpreter died: exit status 4"})
+        self.assertEqual(self.call("version")["output"], 1)
+
+    def test_cancel(self):
+        self.store.cancel_at = "started"
+        self.assertEqual(self.call("slow")["failure"]["type"], "Cancelled")
+
+    def test_environment_is_clean(self):
+        os.environ["AWS_SECRET_ACCESS_KEY"] = "verysecret"
+        self.addCleanup(os.environ.pop, "AWS_SECRET_ACCESS_KEY")
+        self.assertEqual(self.call("env")["output"], ["HOME", "LANG", "MILLRACE_SANDBOX", "PATH", "TMPDIR", "TZ"])
+
+    def test_hostile_artifact_is_refused(self):
+        data = io.BytesIO()
+        with zipfile.ZipFile(data, "w") as archive:
+            archive.writestr("../evil.py", "")
+        self.store.blobs["/evil"] = data.getvalue()
+        answer = self.call("version", artifact={"hash": "evil", "url": self.url + "/evil"})
+        self.assertIn("leads out", answer["failure"]["message"])

@@ -1,0 +1,181 @@
+import typing
+import unittest
+
+import millrace
+from millrace import DependencyCycleError, FlowDefinitionError, flow, task
+
+
+@task(retries=2, retry_backoff={"delay_secs": 5, "factor": 2}, timeout_secs=60)
+def extract(ctx, day):
+    return []
+
+
+@task
+def each(item, index, extract=None):
+    return item
+
+
+@task(condition="size(tasks.each.output) > 0", trigger_rule="none_failed")
+def load(each, day, limit=5):
+    return None
+
+
+@task(name="on-fail")
+def on_fail(ctx):
+    pass
+
+
+@task
+def bare():
+    return 1
+
+
+@task(depends_on=[bare])
+def after_bare():
+    return 2
+
+
+class Spec(unittest.TestCase):
+    def test_whole(self):
+        @flow(name="daily", version="2", timeout_secs=3600, on_failure=on_fail)
+        def daily(day: str, limit: int = 3, mode: typing.Optional[str] = None):
+            rows = extract(day)
+            good = millrace.transform("good", "tasks.extract.output.filter(r, r.ok)")
+            done = load(each.map(good), day)
+            pause = millrace.wait("pause", 5, depends_on=done)
+            millrace.http("tell", f"https://example.com/{day}", method="POST", json={"rows": rows}).after(pause)
+
+        module = __name__
+        self.assertEqual(
+            daily.spec(),
+            {
+                "parameters": {
+                    "type": "object",
+                    "properties": {
+                        "day": {"type": "string"},
+                        "limit": {"type": "integer", "default": 3},
+                        "mode": {"type": ["string", "null"], "default": None},
+                    },
+                    "required": ["day"],
+                },
+                "timeout_secs": 3600,
+                "tasks": [
+                    {"name": "extract", "type": "python", "entrypoint": f"{module}:extract", "retries": 2,
+                     "retry_backoff": {"delay_secs": 5, "factor": 2}, "timeout_secs": 60},
+                    {"name": "good", "type": "transform", "depends_on": ["extract"],
+                     "config": {"expression": "tasks.extract.output.filter(r, r.ok)"}},
+                    {"name": "each", "type": "python", "entrypoint": f"{module}:each", "depends_on": ["good"], "map_over": "tasks.good.output"},
+                    {"name": "load", "type": "python", "entrypoint": f"{module}:load", "depends_on": ["each"],
+                     "trigger_rule": "none_failed", "condition": "size(tasks.each.output) > 0"},
+                    {"name": "pause", "type": "wait", "depends_on": ["load"], "config": {"seconds": 5}},
+                    {"name": "tell", "type": "http", "depends_on": ["pause", "extract"],
+                     "config": {"method": "POST", "url": "https://example.com/${{ params.day }}", "json": {"rows": "${{ tasks.extract.output }}"}}},
+                ],
+                "on_failure": {"name": "on-fail", "type": "python", "entrypoint": f"{module}:on_fail"},
+            },
+        )
+        self.assertIn('"tasks"', daily.to_json())
+
+    def test_task_named_by_a_decorator_alone_is_part_of_the_flow(self):
+        @flow
+        def two():
+            after_bare()
+
+        self.assertEqual([t["name"] for t in two.spec()["tasks"]], ["after_bare", "bare"])
+        self.assertEqual(two.spec()["tasks"][0]["depends_on"], ["bare"])
+
+    def test_plain_calls_stay_plain(self):
+        self.assertEqual(bare(), 1)
+
+    def test_map_over_a_list(self):
+        @flow
+        def listed():
+            each.map([1, "two"])
+
+        self.assertEqual(listed.spec()["tasks"][0]["map_over"], '[1, "two"]')
+
+    def refused(self, body, want, error=FlowDefinitionError):
+        with self.assertRaisesRegex(error, want):
+            flow(body).build()
+
+    def test_refusals(self):
+        def other_name(day):
+            load(extract(day), day)
+
+        def fixed(day):
+            extract("monday")
+
+        def twice(day):
+            extract(day)
+            extract(day)
+
+        def missing():
+            extract()
+
+        def unmapped():
+            each()
+
+        def unwired(day):
+            extract(day)
+            each()
+            load(day=day)
+
+        def value(day):
+            if extract(day):
+                bare()
+
+        def unknown():
+            bare.with_options(depends_on=["nobody"])()
+
+        def nested():
+            @task
+            def inside():
+                pass
+
+            inside()
+
+        self.refused(other_name, "rename the argument to 'extract'")
+        self.refused(fixed, "fixed value")
+        self.refused(twice, "two tasks named 'extract'")
+        self.refused(missing, "needs the argument 'day'")
+        self.refused(unmapped, r"use each\.map")
+        self.refused(unwired, "needs the argument")
+        self.refused(value, "has no value while")
+        self.refused(unknown, "'nobody', which is no task")
+        self.refused(lambda: None, "has no task")
+        with self.assertRaisesRegex(FlowDefinitionError, "inside a function"):
+            flow(nested).spec()
+        for options in ({"retries": -1}, {"timeout_secs": 841}, {"trigger_rule": "sometimes"}, {"name": "1st"}, {"retry_backoff": {"delay": 1}}):
+            with self.subTest(options), self.assertRaises(FlowDefinitionError):
+                task(**options)(lambda: None)
+
+    def test_cycle_is_named(self):
+        @task(depends_on="c")
+        def a():
+            pass
+
+        @task(depends_on="a")
+        def b():
+            pass
+
+        @task(depends_on="b")
+        def c():
+            pass
+
+        def circle():
+            a(), b(), c()
+
+        with self.assertRaises(DependencyCycleError) as caught:
+            flow(circle).build()
+        cycle = caught.exception.cycle
+        self.assertEqual(cycle[0], cycle[-1])
+        self.assertEqual(set(cycle), {"a", "b", "c"})
+        self.assertIn(" -> ", str(caught.exception))
+
+    def test_long_chains(self):
+        def chain():
+            last = None
+            for i in range(3000):
+                last = bare.with_options(name=f"t{i}", depends_on=[] if last is None else [last])()
+
+        self.assertEqual(len(flow(chain).build().entries), 3000)

@@ -1,0 +1,37 @@
+package interpreters_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+
+	"millrace/shared/sandbox"
+)
+
+// BenchmarkWarmCall is the overhead of a task that does nothing.
+func BenchmarkWarmCall(b *testing.B) {
+	r := newRig(b)
+	req := r.request(b, "def f(day): return 1\n", "f")
+	req.Params = map[string]json.RawMessage{"day": raw(`"monday"`)}
+	r.run(b, req)
+	for b.Loop() {
+		if _, err := r.Run(b.Context(), req, func(sandbox.LogEvent) {}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkColdCall is the first task of an artifact that is on disk already.
+func BenchmarkColdCall(b *testing.B) {
+	r := newRig(b)
+	req := r.request(b, "def f(): return 1\n", "f")
+	r.run(b, req)
+	n := 0
+	for b.Loop() {
+		n++
+		req.Tier = fmt.Sprint(n) // no warm interpreter fits
+		if _, err := r.Run(b.Context(), req, func(sandbox.LogEvent) {}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,369 @@
+package interpreters
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"millrace/shared/sandbox"
+)
+
+// errNotDelivered says that an interpreter never got its request.
+var errNotDelivered = errors.New("the interpreter did not take the request")
+
+// interpreter is one child process; it runs one task at a time.
+type interpreter struct {
+	pool    *Pool
+	key     key
+	python  string // version
+	cmd     *exec.Cmd
+	scratch string
+	warm    bool // it has run a task before
+	spent   bool // it must not run another
+
+	requests *os.File
+	answers  *os.File
+	reader   *bufio.Reader
+	buf      bytes.Buffer // of frames, in both directions
+	out, err *descriptor
+
+	killing sync.Mutex
+	reaped  bool
+	forked  chan struct{} // closed when the process runs, or never will
+	running bool          // valid once forked is closed
+	ended   chan struct{} // closed when the process is reaped
+	once    sync.Once     // discard
+	logging sync.Mutex    // one event at a time
+}
+
+// start makes a new interpreter for a key and waits until it is ready.
+func (p *Pool) start(ctx context.Context, in *installation, k key, artifact string) (*interpreter, error) {
+	c := &interpreter{pool: p, key: k, forked: make(chan struct{}), ended: make(chan struct{})}
+	p.mu.Lock()
+	closed := p.isClosed()
+	if !closed {
+		p.all[c] = true
+	}
+	p.mu.Unlock()
+	if closed {
+		return nil, ErrClosed
+	}
+	err := c.launch(in)
+	c.running = err == nil
+	close(c.forked)
+	if err != nil {
+		c.discard()
+		return nil, fmt.Errorf("starting the interpreter: %w", err)
+	}
+	if err := c.prepare(ctx, in, artifact); err != nil {
+		c.discard()
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		return nil, fmt.Errorf("starting the interpreter: %w", err)
+	}
+	return c, nil
+}
+
+func (c *interpreter) launch(in *installation) (err error) {
+	parent := filepath.Join(in.root, "scratch")
+	if err := os.MkdirAll(parent, 0o711); err != nil {
+		return err
+	}
+	if c.scratch, err = os.MkdirTemp(parent, "t"); err != nil {
+		return err
+	}
+	for _, name := range []string{".millrace", ".millrace/artifact", ".millrace/library"} {
+		err = errors.Join(err, os.Mkdir(filepath.Join(c.scratch, name), 0o755))
+	}
+	// The task's user alone writes there; the mount points stay the server's.
+	if err == nil && in.mode.uid != nil {
+		err = os.Chown(c.scratch, *in.mode.uid, *in.mode.uid)
+	}
+	var theirs, ours [4]*os.File // requests, answers, stdout, stderr
+	for i := range theirs {
+		read, write, e := os.Pipe()
+		theirs[i], ours[i] = write, read
+		if i == 0 {
+			theirs[i], ours[i] = read, write
+		}
+		err = errors.Join(err, e)
+	}
+	defer func() {
+		for i := range theirs {
+			_ = theirs[i].Close()
+			if err != nil {
+				_ = ours[i].Close()
+			}
+		}
+		if err != nil {
+			_ = os.RemoveAll(c.scratch)
+		}
+	}()
+	if err != nil {
+		return err
+	}
+	c.requests, c.answers = ours[0], ours[1]
+	c.reader = bufio.NewReaderSize(c.answers, 32<<10)
+	if c.out, err = newDescriptor("stdout", "info", ours[2], c.pool.config.Clock); err != nil {
+		return err
+	}
+	if c.err, err = newDescriptor("stderr", "warning", ours[3], c.pool.config.Clock); err != nil {
+		return err
+	}
+	c.cmd = &exec.Cmd{
+		Path: in.python, Args: slices.Concat([]string{in.python}, flags, []string{"-c", bootCode, in.library}),
+		Env: environment, Dir: "/", Stdout: theirs[2], Stderr: theirs[3],
+		ExtraFiles: theirs[:2], SysProcAttr: in.mode.attributes(),
+	}
+	if err = c.fork(); err != nil {
+		return err
+	}
+	go c.out.follow()
+	go c.err.follow()
+	go c.reap()
+	return nil
+}
+
+// fork starts the process on the pool's thread.
+func (c *interpreter) fork() error {
+	started := make(chan error, 1)
+	select {
+	case c.pool.starts <- func() { started <- c.cmd.Start() }:
+		return <-started
+	case <-c.pool.closed:
+		return ErrClosed
+	}
+}
+
+// prepare sends the setup and waits for the answer.
+func (c *interpreter) prepare(ctx context.Context, in *installation, artifact string) error {
+	stop := context.AfterFunc(ctx, c.kill)
+	defer stop()
+	timer := time.AfterFunc(startTimeout, c.kill)
+	defer timer.Stop()
+	s := setup{
+		Mode: in.mode.name, UID: in.mode.uid, GID: in.mode.uid,
+		Artifact: artifact, Scratch: c.scratch, Hide: c.pool.config.Hide,
+		Limits: map[string]int64{
+			"AS": c.pool.config.memory(c.key.tier) + mappedBytes, "CORE": 0, "NOFILE": 1024, "FSIZE": 4 << 30,
+		},
+	}
+	if in.mode.uid != nil || in.mode.userNamespace {
+		s.Limits["NPROC"] = 2048 // of all tasks together; the user has nothing else running
+	}
+	var words []sandbox.LogEvent
+	c.out.start(func(sandbox.LogEvent) {})
+	c.err.start(func(e sandbox.LogEvent) { words = append(words, e) })
+	if err := appendFrame(&c.buf, frameSetup, s); err != nil {
+		return err
+	}
+	_, err := c.requests.Write(c.buf.Bytes())
+	var kind byte
+	var body []byte
+	if err == nil {
+		kind, body, err = readFrame(c.reader, &c.buf)
+	}
+	c.out.finish()
+	c.err.finish()
+	if err != nil {
+		err = c.died(err)
+		if len(words) > 0 {
+			err = fmt.Errorf("%w: %s", err, words[len(words)-1].Message)
+		}
+		return err
+	}
+	var r ready
+	if err := json.Unmarshal(body, &r); kind != frameReady || err != nil {
+		return errProtocol
+	}
+	if r.Error != "" {
+		return errors.New(r.Error)
+	}
+	c.python = r.Python
+	return nil
+}
+
+// call runs one request. Its errors are those of sandbox.Sandbox.Run.
+func (c *interpreter) call(ctx context.Context, req *sandbox.Request, log func(sandbox.LogEvent)) (sandbox.Result, error) {
+	timeout := req.Timeout
+	if timeout <= 0 {
+		timeout = sandbox.DefaultTimeout
+	}
+	c.buf.Reset()
+	if err := encodeRequest(&c.buf, req, timeout); err != nil {
+		return sandbox.Result{}, fmt.Errorf("encoding the request: %w", err)
+	}
+	sink := func(e sandbox.LogEvent) {
+		c.logging.Lock()
+		defer c.logging.Unlock()
+		log(e)
+	}
+	c.out.start(sink)
+	c.err.start(sink)
+	var late atomic.Bool
+	timer := time.AfterFunc(timeout+grace, func() { late.Store(true); c.kill() })
+	defer timer.Stop()
+	stop := context.AfterFunc(ctx, c.kill)
+	result, err := c.exchange(sink, timer)
+	if !stop() {
+		c.spent = true // killed, or about to be
+	}
+	c.out.finish()
+	c.err.finish()
+	c.shrink()
+	switch {
+	case err == nil:
+		return result, nil
+	case ctx.Err() != nil:
+		return sandbox.Result{}, context.Cause(ctx)
+	case late.Load():
+		c.spent = true
+		return failed(sandbox.TaskTimeoutError, "the task ran past its timeout_secs (%g) and was killed", timeout.Seconds()), nil
+	case errors.Is(err, errRunner):
+		return sandbox.Result{}, err
+	case errors.Is(err, errNotDelivered):
+		return sandbox.Result{}, errors.Join(err, c.died(err))
+	}
+	return sandbox.Result{}, c.died(err)
+}
+
+// errRunner marks a failure that the runner reported and survived.
+var errRunner = errors.New("the sandbox failed")
+
+func (c *interpreter) exchange(sink func(sandbox.LogEvent), timer *time.Timer) (sandbox.Result, error) {
+	if _, err := c.requests.Write(c.buf.Bytes()); err != nil {
+		return sandbox.Result{}, errors.Join(errNotDelivered, err)
+	}
+	var output []byte
+	for {
+		kind, body, err := readFrame(c.reader, &c.buf)
+		if err != nil {
+			return sandbox.Result{}, err
+		}
+		switch kind {
+		case frameEvent:
+			event, err := decodeEvent(body)
+			if err != nil {
+				return sandbox.Result{}, err
+			}
+			sink(event)
+		case frameOver:
+			timer.Reset(uploadTime)
+		case frameOutput:
+			output = body
+		case frameResult:
+			return c.result(body, output)
+		default:
+			return sandbox.Result{}, errProtocol
+		}
+	}
+}
+
+func (c *interpreter) result(body, output []byte) (sandbox.Result, error) {
+	var a answer
+	if err := json.Unmarshal(body, &a); err != nil {
+		return sandbox.Result{}, fmt.Errorf("%w: %v", errProtocol, err)
+	}
+	c.spent = a.Recycle
+	switch {
+	case a.Error != "":
+		return sandbox.Result{}, fmt.Errorf("%w: %s", errRunner, a.Error)
+	case a.Failure != nil:
+		if !slices.Contains(failureTypes, a.Failure.Type) {
+			a.Failure.Type = sandbox.TaskFailedError
+		}
+		return sandbox.Result{Failure: a.Failure}, nil
+	case a.OutputRef:
+		return sandbox.Result{OutputBytes: a.OutputBytes, Uploaded: true}, nil
+	case !json.Valid(output):
+		return sandbox.Result{}, fmt.Errorf("%w: the output is not JSON", errProtocol)
+	}
+	return sandbox.Result{Output: output, OutputBytes: int64(len(output))}, nil
+}
+
+var failureTypes = []string{sandbox.TaskFailedError, sandbox.TaskTimeoutError, sandbox.ArtifactSerializationError}
+
+// shrink gives back the memory of a large frame.
+func (c *interpreter) shrink() {
+	if c.buf.Cap() > 256<<10 {
+		c.buf = bytes.Buffer{}
+	}
+}
+
+// reap waits for the process, ends its group and makes a read that waits for it
+// return.
+func (c *interpreter) reap() {
+	c.wait()
+	// What it wrote last is still read; a process that escaped the group may hold
+	// the other end open for ever.
+	_ = c.answers.SetReadDeadline(time.Now().Add(100 * time.Millisecond))
+	close(c.ended)
+}
+
+// kill ends the process and its group at once.
+func (c *interpreter) kill() {
+	c.killing.Lock()
+	defer c.killing.Unlock()
+	if !c.reaped {
+		_ = syscall.Kill(-c.cmd.Process.Pid, syscall.SIGKILL)
+		_ = c.cmd.Process.Kill()
+	}
+}
+
+// discard ends the interpreter and removes what belonged to it.
+func (c *interpreter) discard() {
+	c.once.Do(func() {
+		<-c.forked
+		if c.running {
+			c.kill()
+			<-c.ended
+			for _, f := range []*os.File{c.requests, c.answers, c.out.file, c.err.file} {
+				_ = f.Close()
+			}
+			_ = os.RemoveAll(c.scratch)
+		}
+		c.pool.mu.Lock()
+		delete(c.pool.all, c)
+		c.pool.mu.Unlock()
+	})
+}
+
+// died ends the interpreter and says how it came to its end.
+func (c *interpreter) died(err error) error {
+	exited := !errors.Is(err, errProtocol)
+	if exited {
+		// Reading failed since it ended or closed its descriptor; give the end a moment.
+		select {
+		case <-c.ended:
+		case <-time.After(time.Second):
+			exited = false
+		}
+	}
+	c.kill()
+	<-c.ended
+	if !exited {
+		return fmt.Errorf("the interpreter stopped answering: %w", err)
+	}
+	status, _ := c.cmd.ProcessState.Sys().(syscall.WaitStatus)
+	switch {
+	case c.pool.isClosed():
+		return ErrClosed
+	case status.Signaled() && status.Signal() == syscall.SIGKILL:
+		return errors.New("the interpreter died: killed by signal 9 (SIGKILL), probably out of memory")
+	case status.Signaled():
+		return fmt.Errorf("the interpreter died: killed by signal %d (%s)", status.Signal(), status.Signal())
+	}
+	return fmt.Errorf("the interpreter died: exit status %d", status.ExitStatus())
+}

@@ -1,0 +1,435 @@
+package interpreters_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"millrace/localstack/embedded/interpreters"
+	"millrace/shared/sandbox"
+)
+
+// hold is a task that connects to ADDR from itself and from a grandchild in a
+// session of its own, and then waits: the connections live as long as they do.
+const hold = `
+import os, socket, subprocess, sys, time
+def hold(host, port, detach):
+    code = "import socket,time; s=socket.create_connection((%r,%d)); s.sendall(b'grandchild\\n'); time.sleep(600)" % (host, port)
+    subprocess.Popen([sys.executable, "-I", "-S", "-c", code], start_new_session=detach)
+    s = socket.create_connection((host, port)); s.sendall(b"task\n")
+    time.sleep(600)
+`
+
+// listener accepts the two connections of hold and returns them.
+func accept(t *testing.T, l net.Listener) []net.Conn {
+	t.Helper()
+	var conns []net.Conn
+	for range 2 {
+		conn, err := l.Accept()
+		require.NoError(t, err)
+		line, err := bufio.NewReader(conn).ReadString('\n')
+		require.NoError(t, err)
+		assert.Contains(t, []string{"task\n", "grandchild\n"}, line)
+		conns = append(conns, conn)
+	}
+	return conns
+}
+
+// gone returns when the other ends have closed, which their death does.
+func gone(t *testing.T, conns []net.Conn) {
+	t.Helper()
+	for _, conn := range conns {
+		require.NoError(t, conn.SetReadDeadline(time.Now().Add(10*time.Second)))
+		_, err := conn.Read(make([]byte, 1))
+		assert.False(t, errors.Is(err, os.ErrDeadlineExceeded), "it still lives")
+		assert.Error(t, err)
+	}
+}
+
+func listen(t *testing.T) (net.Listener, map[string]json.RawMessage) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { l.Close() })
+	port := l.Addr().(*net.TCPAddr).Port
+	return l, map[string]json.RawMessage{"host": raw(`"127.0.0.1"`), "port": raw(fmt.Sprint(port)), "detach": raw("false")}
+}
+
+func namespaces(t *testing.T, r *rig) bool {
+	t.Helper()
+	mode, python, err := r.Mode(t.Context())
+	require.NoError(t, err)
+	t.Log(mode, python)
+	return strings.Contains(mode, "namespaces")
+}
+
+func TestCancelKillsTheTaskAndItsDescendants(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	l, params := listen(t)
+	if namespaces(t, r) {
+		params["detach"] = raw("true") // setsid is no way out
+	}
+	req := r.request(t, hold+"\ndef next(): return 'fine'\n", "hold")
+	req.Params = params
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cause := errors.New("cancelled by the fence")
+	done := make(chan error, 1)
+	go func() {
+		_, err := r.Run(ctx, req, func(sandbox.LogEvent) {})
+		done <- err
+	}()
+	conns := accept(t, l)
+	cancel(cause)
+	require.ErrorIs(t, <-done, cause)
+	gone(t, conns)
+	req.Entrypoint = "flow:next"
+	result, _ := r.run(t, req)
+	assert.Equal(t, `"fine"`, output(t, result))
+}
+
+func TestTimeoutKillsDescendants(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	l, params := listen(t)
+	req := r.request(t, hold, "hold")
+	req.Params = params
+	req.Timeout = 3 * time.Second
+	done := make(chan sandbox.Result, 1)
+	go func() {
+		result, err := r.Run(t.Context(), req, func(sandbox.LogEvent) {})
+		assert.NoError(t, err)
+		done <- result
+	}()
+	conns := accept(t, l)
+	result := <-done
+	require.NotNil(t, result.Failure)
+	assert.Equal(t, sandbox.TaskTimeoutError, result.Failure.Type)
+	gone(t, conns)
+}
+
+func TestCrashesAreInfrastructure(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	const source = `
+import ctypes, os, sys
+def exits(): print("last words", flush=True); os._exit(7)
+def faults(): ctypes.string_at(0)
+def babbles(): os.write(4, b"\x00\x00\x00\x05Zabcd")
+def floods(): os.write(4, b"\xff\xff\xff\xffR")
+def lies(): os.write(4, b"\x00\x00\x00\x03R{}")
+def closes(): os.close(4)
+def next(): return os.getpid()
+`
+	for function, want := range map[string]string{
+		"exits": "exit status 7", "faults": "signal 11", "babbles": "protocol", "floods": "protocol", "lies": "protocol", "closes": "",
+	} {
+		t.Run(function, func(t *testing.T) {
+			t.Parallel()
+			var log events
+			req := r.request(t, source, function)
+			req.Tier = function // an interpreter of its own
+			_, err := r.Run(t.Context(), req, log.add)
+			require.Error(t, err)
+			assert.ErrorContains(t, err, want)
+			if function == "exits" {
+				assert.Contains(t, log.text(), "last words")
+			}
+			req.Entrypoint = "flow:next"
+			result, _ := r.run(t, req)
+			assert.Nil(t, result.Failure)
+		})
+	}
+}
+
+// A kill from outside, as the kernel's when memory runs out, is told as one.
+func TestSIGKILLIsInfrastructure(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	req := r.request(t, "import time\ndef waits(marker): print(marker); time.sleep(600)\ndef next(): return 1\n", "waits")
+	req.Params = map[string]json.RawMessage{"marker": raw(`"ready"`)}
+	ready := make(chan struct{})
+	done := make(chan error, 1)
+	go func() {
+		_, err := r.Run(t.Context(), req, func(sandbox.LogEvent) { close(ready) })
+		done <- err
+	}()
+	<-ready
+	for _, pid := range children(t, filepath.Join(r.dir, "data")) {
+		require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
+	}
+	require.ErrorContains(t, <-done, "killed by signal 9")
+	req.Entrypoint = "flow:next"
+	result, _ := r.run(t, req)
+	assert.Equal(t, "1", output(t, result))
+}
+
+// An interpreter that dies between two tasks costs neither of them.
+func TestDeathWhileIdle(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	req := r.request(t, "def f(): return 1\n", "f")
+	r.run(t, req)
+	for range 5 {
+		for _, pid := range children(t, filepath.Join(r.dir, "data")) {
+			require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
+			require.Eventually(t, func() bool { // reaped, not only dead
+				_, err := os.Stat(fmt.Sprintf("/proc/%d", pid))
+				return errors.Is(err, os.ErrNotExist)
+			}, 5*time.Second, time.Millisecond)
+		}
+		result, _ := r.run(t, req)
+		assert.Equal(t, "1", output(t, result))
+	}
+}
+
+// children returns the processes whose command line names a directory.
+func children(t *testing.T, dir string) (pids []int) {
+	t.Helper()
+	paths, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	require.NoError(t, err)
+	for _, path := range paths {
+		line, _ := os.ReadFile(path)
+		var pid int
+		if strings.Contains(string(line), dir) && strings.Contains(string(line), "runner.local") {
+			_, err := fmt.Sscanf(path, "/proc/%d/", &pid)
+			require.NoError(t, err)
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+func TestCleanSurroundings(t *testing.T) {
+	require.NoError(t, os.Setenv("MILLRACE_TEST_SECRET", "verysecret"))
+	t.Cleanup(func() { os.Unsetenv("MILLRACE_TEST_SECRET") })
+	r := newRig(t)
+	secret := filepath.Join(r.dir, "data", "credentials.json")
+	req := r.request(t, `
+import os, sys
+def look(secret):
+    def read(path):
+        try: return open(path, "rb").read().decode("latin-1")
+        except OSError as e: return type(e).__name__
+    fds = []
+    for n in range(5, 256):
+        try: os.fstat(n); fds.append(n)
+        except OSError: pass
+    processes = [p for p in os.listdir("/proc") if p.isdigit()]
+    open("mine.txt", "w").write("x")
+    try: open(os.path.join(os.path.dirname(__file__), "flow.py"), "a"); writable = True
+    except OSError: writable = False
+    return {"env": dict(os.environ), "fds": fds, "uid": os.getuid(), "groups": os.getgroups(), "parent": read("/proc/%d/environ" % os.getppid()),
+            "secret": read(secret), "processes": len(processes), "writable": writable, "packages": [p for p in sys.path if "site-packages" in p],
+            "caps": [l for l in open("/proc/self/status").read().splitlines() if l.startswith(("CapEff", "CapBnd", "NoNewPrivs"))]}
+def ls(): return sorted(n for n in os.listdir(".") if n != ".millrace")
+`, "look")
+	isolated := namespaces(t, r)
+	require.NoError(t, os.WriteFile(secret, []byte("verysecret"), 0o600))
+	req.Params = map[string]json.RawMessage{"secret": raw(`"` + secret + `"`)}
+	result, _ := r.run(t, req)
+	text := output(t, result)
+	assert.NotContains(t, text, "verysecret")
+	var seen struct {
+		Env       map[string]string
+		FDs       []int
+		UID       int
+		Groups    []int
+		Processes int
+		Writable  bool
+		Packages  []string
+		Caps      []string
+	}
+	require.NoError(t, json.Unmarshal(result.Output, &seen))
+	assert.Empty(t, seen.FDs, "no inherited descriptor")
+	assert.Empty(t, seen.Packages)
+	assert.Contains(t, seen.Caps, "NoNewPrivs:\t1")
+	assert.Contains(t, seen.Caps, "CapEff:\t0000000000000000")
+	for name := range seen.Env {
+		assert.Contains(t, []string{"PATH", "LANG", "TZ", "HOME", "TMPDIR", "MILLRACE_SANDBOX", "LC_CTYPE"}, name)
+	}
+	if os.Geteuid() == 0 {
+		assert.Equal(t, 65534, seen.UID)
+		assert.Empty(t, seen.Groups)
+		assert.False(t, seen.Writable, "the artifact is not the task's to change")
+	}
+	if isolated {
+		assert.Equal(t, 1, seen.Processes, "it sees itself alone")
+		assert.False(t, seen.Writable, "the artifact is not the task's to change")
+	}
+	req.Entrypoint = "flow:ls"
+	result, _ = r.run(t, req)
+	assert.Equal(t, "[]", output(t, result), "files of one task do not reach the next")
+}
+
+func TestStateDoesNotLeak(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	req := r.request(t, `
+import logging, os, signal, sys, threading
+count = 0
+def dirty():
+    global count; count += 1
+    os.chdir("/"); os.environ["LEFT"] = "over"; sys.argv.append("x"); os.umask(0o777); sys.stdout = None
+    signal.signal(signal.SIGTERM, signal.SIG_IGN); logging.root.handlers.clear(); logging.root.setLevel(50); sys.path.insert(0, "/left")
+def threads():
+    threading.Thread(target=threading.Event().wait).start()
+def look():
+    logging.info("heard"); print("printed")
+    return [count, os.getcwd() == os.environ["TMPDIR"], "LEFT" in os.environ, len(sys.argv), signal.getsignal(signal.SIGTERM) == signal.SIG_DFL,
+            "/left" in sys.path]
+`, "dirty")
+	look := func(count string) {
+		req.Entrypoint = "flow:look"
+		result, log := r.run(t, req)
+		assert.JSONEq(t, `[`+count+`, true, false, 1, true, false]`, output(t, result))
+		assert.Equal(t, "info root heard\ninfo stdout printed\n", log.text())
+	}
+	r.run(t, req)
+	look("1") // module globals live as long as the interpreter
+	req.Entrypoint = "flow:threads"
+	r.run(t, req)
+	look("0") // a task that leaves a thread behind takes its interpreter along
+}
+
+func TestWorkspacesNeverShareAnInterpreter(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	req := r.request(t, "seen = []\ndef f(name):\n    seen.append(name)\n    return seen\n", "f")
+	for i, want := range []string{`["a"]`, `["b"]`, `["a", "a"]`, `["b", "b"]`} {
+		req.Workspace = string("ab"[i%2])
+		req.Params = map[string]json.RawMessage{"name": raw(`"` + req.Workspace + `"`)}
+		result, _ := r.run(t, req)
+		assert.JSONEq(t, want, output(t, result))
+	}
+	assert.EqualValues(t, 2, r.gets.Load(), "one download for each workspace")
+}
+
+func TestSlotsAreReusedByTheLeastRecentlyUsed(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, func(c *interpreters.Config) { c.Slots = 2 })
+	req := r.request(t, "n = 0\ndef f():\n    global n\n    n += 1\n    return n\n", "f")
+	for _, step := range []struct{ workspace, want string }{
+		{"a", "1"}, {"b", "1"}, {"a", "2"}, {"c", "1"}, {"a", "3"}, {"b", "1"}, {"c", "1"},
+	} {
+		req.Workspace = step.workspace
+		result, _ := r.run(t, req)
+		assert.Equal(t, step.want, output(t, result), step)
+		assert.LessOrEqual(t, len(children(t, filepath.Join(r.dir, "data"))), 2)
+	}
+}
+
+// Sixteen tasks meet at a barrier that opens when all of them have arrived.
+func TestSixteenInParallel(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	l, params := listen(t)
+	req := r.request(t, `
+import socket
+def meet(host, port):
+    s = socket.create_connection((host, port)); return s.recv(2).decode()
+`, "meet")
+	req.Params = params
+	var tasks sync.WaitGroup
+	for range 16 {
+		tasks.Go(func() {
+			result, err := r.Run(t.Context(), req, func(sandbox.LogEvent) {})
+			if assert.NoError(t, err) {
+				assert.Equal(t, `"go"`, string(result.Output))
+			}
+		})
+	}
+	var conns []net.Conn
+	for range 16 {
+		conn, err := l.Accept()
+		require.NoError(t, err)
+		conns = append(conns, conn)
+	}
+	for _, conn := range conns {
+		_, err := conn.Write([]byte("go"))
+		require.NoError(t, err)
+	}
+	tasks.Wait()
+	assert.EqualValues(t, 1, r.gets.Load(), "one download")
+}
+
+func TestClose(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	l, params := listen(t)
+	req := r.request(t, hold, "hold")
+	req.Params = params
+	done := make(chan error, 1)
+	go func() {
+		_, err := r.Run(t.Context(), req, func(sandbox.LogEvent) {})
+		done <- err
+	}()
+	conns := accept(t, l)
+	require.NoError(t, r.Close())
+	require.ErrorIs(t, <-done, interpreters.ErrClosed)
+	gone(t, conns)
+	_, err := r.Run(t.Context(), req, func(sandbox.LogEvent) {})
+	require.ErrorIs(t, err, interpreters.ErrClosed)
+	left, err := os.ReadDir(filepath.Join(r.dir, "data", "python", "scratch"))
+	require.NoError(t, err)
+	assert.Empty(t, left)
+}
+
+// serveAndWait is a server in a process of its own: it runs one task for ever.
+func serveAndWait() {
+	pool, err := interpreters.New(interpreters.Config{Dir: os.Args[2]})
+	if err == nil {
+		err = interpreters.Undumpable()
+	}
+	if err == nil {
+		var req sandbox.Request
+		if err = json.NewDecoder(os.Stdin).Decode(&req); err == nil {
+			_, err = pool.Run(context.Background(), req, func(sandbox.LogEvent) {})
+		}
+	}
+	fmt.Fprintln(os.Stderr, err)
+	os.Exit(1)
+}
+
+func TestChildrenDieWithTheServer(t *testing.T) {
+	t.Parallel()
+	store := &rig{blobs: map[string][]byte{}}
+	server := httptest.NewServer(store)
+	defer server.Close()
+	store.url = server.URL
+	l, params := listen(t)
+	req := store.request(t, hold, "hold")
+	req.Params = params
+	body, err := json.Marshal(req)
+	require.NoError(t, err)
+	executable, err := os.Executable()
+	require.NoError(t, err)
+	cmd := exec.Command(executable, "serve-and-wait", filepath.Join(t.TempDir(), "python"))
+	cmd.Stdin = io.MultiReader(strings.NewReader(string(body)))
+	cmd.Stderr = os.Stderr
+	require.NoError(t, cmd.Start())
+	conns := accept(t, l)
+	require.NoError(t, cmd.Process.Kill())
+	_ = cmd.Wait()
+	if os.Geteuid() == 0 {
+		gone(t, conns)
+	} else {
+		gone(t, conns[:1])
+	}
+}

@@ -1,0 +1,56 @@
+package interpreters
+
+import (
+	"fmt"
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// modes returns the ways to confine a child, the strictest first.
+func modes() []mode {
+	if os.Geteuid() == 0 {
+		id := nobody
+		return []mode{{name: "namespaces", uid: &id}, {name: "plain", uid: &id}}
+	}
+	return []mode{{name: "namespaces", userNamespace: true}, {name: "plain"}}
+}
+
+// attributes returns how a child of the mode is forked.
+func (m mode) attributes() *syscall.SysProcAttr {
+	attr := &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	if m.name == "namespaces" {
+		attr.Cloneflags = syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWIPC
+	}
+	if m.userNamespace {
+		attr.Cloneflags |= syscall.CLONE_NEWUSER
+		attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Geteuid(), Size: 1}}
+		attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getegid(), Size: 1}}
+	}
+	return attr
+}
+
+// wait reaps the process when it has ended and kills what is left of its group.
+// It looks before it reaps: until then the process's number, and that of its
+// group, belong to nobody else.
+func (c *interpreter) wait() {
+	pid := c.cmd.Process.Pid
+	for unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil) == unix.EINTR {
+	}
+	c.killing.Lock()
+	defer c.killing.Unlock()
+	_ = syscall.Kill(-pid, syscall.SIGKILL)
+	_ = c.cmd.Wait() // what counts is the state
+	c.reaped = true
+}
+
+// Undumpable keeps other processes of the same user from reading this process's
+// memory and environment, and the kernel from writing core dumps of it. The
+// server calls it once at its start, before any task runs.
+func Undumpable() error {
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+		return fmt.Errorf("prctl PR_SET_DUMPABLE: %w", err)
+	}
+	return nil
+}

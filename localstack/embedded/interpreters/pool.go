@@ -1,0 +1,233 @@
+package interpreters
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"sync"
+
+	"golang.org/x/sync/semaphore"
+
+	"millrace/shared/errs"
+	"millrace/shared/sandbox"
+)
+
+var _ sandbox.Sandbox = (*Pool)(nil)
+
+// ErrClosed is returned by Run on a closed Pool.
+var ErrClosed = errors.New("the interpreters are closed")
+
+// key says which tasks may share an interpreter.
+type key struct{ workspace, hash, tier string }
+
+// Pool is a sandbox.Sandbox of child processes on this machine. Its methods may
+// be called from any goroutine.
+type Pool struct {
+	config    Config
+	artifacts *artifacts
+	busy      *semaphore.Weighted // at most Slots tasks at once
+	starts    chan func()         // run on the one thread whose end would kill the children
+	closed    chan struct{}
+
+	installing sync.Mutex // held by the first Run while it looks for Python
+	installed  *installation
+	temporary  string
+
+	mu   sync.Mutex
+	idle []*interpreter        // least recently used first
+	all  map[*interpreter]bool // idle and busy
+}
+
+// New makes a Pool. Nothing is started and no Python is needed until the first
+// Run.
+func New(config Config) (*Pool, error) {
+	if err := config.complete(); err != nil {
+		return nil, err
+	}
+	// Others may pass through the directory, not list it: children of the plain
+	// mode must reach what is theirs.
+	if err := os.MkdirAll(config.Dir, 0o711); err != nil {
+		return nil, err
+	}
+	p := &Pool{
+		config: config,
+		busy:   semaphore.NewWeighted(int64(config.Slots)),
+		starts: make(chan func()),
+		closed: make(chan struct{}),
+		all:    make(map[*interpreter]bool),
+	}
+	if err := p.sweep(); err != nil {
+		return nil, err
+	}
+	go p.starter()
+	return p, nil
+}
+
+// sweep removes what an earlier server left half done.
+func (p *Pool) sweep() error {
+	if err := os.RemoveAll(filepath.Join(p.config.Dir, "scratch")); err != nil {
+		return err
+	}
+	for _, pattern := range []string{".library-*", "artifacts/*/.fetch-*"} {
+		left, _ := filepath.Glob(filepath.Join(p.config.Dir, pattern))
+		for _, path := range left {
+			if err := os.RemoveAll(path); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// starter forks on one thread that lives as long as the pool: the kernel sends
+// the death signal when the forking thread ends, not the process.
+func (p *Pool) starter() {
+	runtime.LockOSThread()
+	for {
+		select {
+		case f := <-p.starts:
+			f()
+		case <-p.closed:
+			return
+		}
+	}
+}
+
+// Mode tells how tasks are confined on this machine, see the package's
+// description, and with which Python. It starts an interpreter if none was
+// started before.
+func (p *Pool) Mode(ctx context.Context) (mode, python string, err error) {
+	in, err := p.installation(ctx)
+	if err != nil {
+		return "", "", err
+	}
+	return in.mode.String(), in.python + " " + in.version, nil
+}
+
+func (p *Pool) installation(ctx context.Context) (*installation, error) {
+	p.installing.Lock()
+	defer p.installing.Unlock()
+	if p.installed == nil {
+		in, err := p.install(ctx)
+		if err != nil {
+			return nil, err
+		}
+		p.installed = in
+		p.artifacts = &artifacts{root: filepath.Join(in.root, "artifacts"), client: p.config.HTTPClient}
+	}
+	return p.installed, nil
+}
+
+// Run implements sandbox.Sandbox.
+func (p *Pool) Run(ctx context.Context, req sandbox.Request, log func(sandbox.LogEvent)) (sandbox.Result, error) {
+	if req.Artifact.Hash == "" {
+		return failed(sandbox.TaskFailedError, "the flow has no artifact: upload its code to run Python tasks"), nil
+	}
+	in, err := p.installation(ctx)
+	if err != nil {
+		return sandbox.Result{}, err
+	}
+	dir, err := p.artifacts.get(ctx, req.Workspace, req.Artifact)
+	if refusal, ok := errors.AsType[*errs.Error](err); ok && refusal.Code == errs.Unprocessable {
+		return failed(sandbox.TaskFailedError, "%s", refusal.Details[0].Msg), nil
+	}
+	if err != nil {
+		return sandbox.Result{}, err
+	}
+	if err := p.busy.Acquire(ctx, 1); err != nil {
+		return sandbox.Result{}, context.Cause(ctx)
+	}
+	defer p.busy.Release(1)
+	k := key{req.Workspace, req.Artifact.Hash, req.Tier}
+	child, err := p.take(ctx, in, k, dir)
+	if err != nil {
+		return sandbox.Result{}, err
+	}
+	result, err := child.call(ctx, &req, log)
+	if errors.Is(err, errNotDelivered) && child.warm && ctx.Err() == nil {
+		// It had died since its last task; nothing of this one was begun.
+		child.discard()
+		if child, err = p.start(ctx, in, k, dir); err != nil {
+			return sandbox.Result{}, err
+		}
+		result, err = child.call(ctx, &req, log)
+	}
+	if err != nil || child.spent {
+		child.discard()
+		return result, err
+	}
+	p.give(child)
+	return result, nil
+}
+
+// take returns a warm interpreter or starts one, ending the least recently used
+// idle one if all slots are taken.
+func (p *Pool) take(ctx context.Context, in *installation, k key, dir string) (*interpreter, error) {
+	p.mu.Lock()
+	for i, child := range slices.Backward(p.idle) {
+		if child.key == k {
+			p.idle = slices.Delete(p.idle, i, i+1)
+			p.mu.Unlock()
+			child.warm = true
+			return child, nil
+		}
+	}
+	var oldest *interpreter
+	// The caller holds a slot, so with all of them alive one is idle.
+	if len(p.all) >= p.config.Slots && len(p.idle) > 0 {
+		oldest = p.idle[0]
+		p.idle = slices.Delete(p.idle, 0, 1)
+	}
+	p.mu.Unlock()
+	if oldest != nil {
+		oldest.discard()
+	}
+	return p.start(ctx, in, k, dir)
+}
+
+func (p *Pool) give(child *interpreter) {
+	p.mu.Lock()
+	closed := p.isClosed()
+	if !closed {
+		p.idle = append(p.idle, child)
+	}
+	p.mu.Unlock()
+	if closed {
+		child.discard()
+	}
+}
+
+func (p *Pool) isClosed() bool {
+	select {
+	case <-p.closed:
+		return true
+	default:
+		return false
+	}
+}
+
+// Close implements sandbox.Sandbox. Calls that run end with an error.
+func (p *Pool) Close() error {
+	p.mu.Lock()
+	if !p.isClosed() {
+		close(p.closed)
+	}
+	p.idle = nil
+	children := make([]*interpreter, 0, len(p.all))
+	for child := range p.all {
+		children = append(children, child)
+	}
+	p.mu.Unlock()
+	for _, child := range children {
+		child.discard()
+	}
+	p.installing.Lock()
+	defer p.installing.Unlock()
+	if p.temporary != "" {
+		return os.RemoveAll(p.temporary)
+	}
+	return nil
+}

@@ -1,0 +1,198 @@
+package interpreters
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	python "millrace/functions/sandbox"
+)
+
+// nobody is the user and group of tasks when the server is root.
+const nobody = 65534
+
+// mode is a way to confine a child.
+type mode struct {
+	name          string // namespaces or plain
+	uid           *int   // changed to this user and group; nil: the server's
+	userNamespace bool
+}
+
+// String tells the mode as Pool.Mode does.
+func (m mode) String() string {
+	switch {
+	case m.userNamespace:
+		return "user " + m.name
+	case m.uid != nil:
+		return m.name + " as nobody"
+	}
+	return m.name
+}
+
+// environment is what a child starts with; the runner adds HOME and TMPDIR. One
+// malloc arena: each would reserve address space that counts against the limit.
+var environment = []string{"PATH=/usr/local/bin:/usr/bin:/bin", "LANG=C.UTF-8", "TZ=UTC", "MALLOC_ARENA_MAX=1"}
+
+var flags = []string{"-I", "-S", "-B"}
+
+const bootCode = "import sys; sys.path.insert(0, sys.argv[1]); from runner.local import main; main()"
+
+// installation is how children are started on this machine.
+type installation struct {
+	python  string // the executable itself, no shim
+	version string
+	library string // directory of the Python tree
+	mode    mode
+	root    string // directory of artifacts and scratch
+}
+
+// candidates returns the interpreters to try: each python3 on PATH, shims
+// resolved.
+func candidates(ctx context.Context, configured string) ([]string, error) {
+	names := []string{configured}
+	if configured == "" {
+		names = nil
+		for _, dir := range filepath.SplitList(os.Getenv("PATH")) {
+			name := filepath.Join(dir, "python3")
+			if info, err := os.Stat(name); err == nil && filepath.IsAbs(dir) && !info.IsDir() && info.Mode()&0o111 != 0 {
+				names = append(names, name)
+			}
+		}
+	}
+	var found []string
+	for _, name := range names {
+		ctx, cancel := context.WithTimeout(ctx, startTimeout)
+		out, err := exec.CommandContext(ctx, name, "-I", "-S", "-c",
+			"import sys; print(sys.version_info >= (3, 10), sys.executable)").Output()
+		cancel()
+		fit, executable, _ := strings.Cut(strings.TrimSpace(string(out)), " ")
+		if err == nil && fit == "True" && !slices.Contains(found, executable) {
+			found = append(found, executable)
+		}
+	}
+	if len(found) == 0 {
+		return nil, errors.New("Python tasks need python3, version 3.10 or newer, and none was found")
+	}
+	return found, nil
+}
+
+// writeLibrary writes the embedded Python tree below dir, once for each content,
+// and returns where.
+func writeLibrary(dir string) (string, error) {
+	tree := python.Python()
+	sum := sha256.New()
+	err := fs.WalkDir(tree, ".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		content, err := fs.ReadFile(tree, path)
+		fmt.Fprintf(sum, "%s %d\n%s", path, len(content), content)
+		return err
+	})
+	if err != nil {
+		return "", err
+	}
+	library := filepath.Join(dir, "library-"+hex.EncodeToString(sum.Sum(nil)[:8]))
+	if _, err := os.Stat(library); err == nil {
+		return library, nil
+	}
+	temp, err := os.MkdirTemp(dir, ".library-")
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(temp)
+	if err := os.CopyFS(temp, tree); err != nil {
+		return "", err
+	}
+	if err := readable(temp); err != nil {
+		return "", err
+	}
+	return library, os.Rename(temp, library)
+}
+
+// compile makes the bytecode of the library, which children may not write. It
+// only speeds up their start: a failure is none.
+func compile(ctx context.Context, executable, library string) {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, executable, "-I", "-S", "-m", "compileall", "-q", library)
+	cmd.Env = environment
+	if cmd.Run() == nil {
+		_ = readable(library)
+	}
+}
+
+// install finds the strictest mode that works here, by starting a child in it.
+func (p *Pool) install(ctx context.Context) (*installation, error) {
+	pythons, err := candidates(ctx, p.config.Python)
+	if err != nil {
+		return nil, err
+	}
+	var refusals []error
+	for _, m := range modes() {
+		root, err := p.rootFor(m)
+		if err != nil {
+			return nil, err
+		}
+		library, err := writeLibrary(root)
+		if err != nil {
+			return nil, fmt.Errorf("writing the Python library: %w", err)
+		}
+		for _, executable := range pythons {
+			in := &installation{python: executable, library: library, mode: m, root: root}
+			compile(ctx, executable, library)
+			child, err := p.start(ctx, in, key{}, library)
+			if err != nil {
+				if ctx.Err() != nil {
+					return nil, context.Cause(ctx)
+				}
+				refusals = append(refusals, fmt.Errorf("%s, %s: %w", executable, m, err))
+				continue
+			}
+			in.version = child.python
+			child.discard()
+			return in, nil
+		}
+	}
+	return nil, fmt.Errorf("no Python interpreter can be started: %w", errors.Join(refusals...))
+}
+
+// rootFor returns the directory for a mode's artifacts and scratch: Dir, or one
+// in the system's temporary directory when a plain child of another user could
+// not get to Dir.
+func (p *Pool) rootFor(m mode) (string, error) {
+	if m.uid != nil && m.name == "plain" && !traversable(p.config.Dir) {
+		if p.temporary == "" {
+			dir, err := os.MkdirTemp("", "millrace-python-")
+			if err != nil {
+				return "", err
+			}
+			p.temporary = dir
+		}
+		return p.temporary, os.Chmod(p.temporary, 0o711)
+	}
+	return p.config.Dir, nil
+}
+
+func traversable(dir string) bool {
+	for {
+		info, err := os.Stat(dir)
+		if err != nil || info.Mode()&0o001 == 0 {
+			return false
+		}
+		parent := filepath.Dir(dir)
+		if parent == dir {
+			return true
+		}
+		dir = parent
+	}
+}
