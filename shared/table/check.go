@@ -112,15 +112,22 @@ func checkCond(c Cond, operators *int) error {
 		if c.Value.kind == None || c.Op > OpNe && !ordered {
 			return fmt.Errorf("%w: attribute %s compared with a %s", ErrInvalid, c.Attr, c.Value.kind)
 		}
+		return checkValue(c.Value, 0)
 	case CondIn:
 		if len(c.Values) == 0 || len(c.Values) > MaxIn {
 			return fmt.Errorf("%w: In of %d values, 1 to %d", ErrLimit, len(c.Values), MaxIn)
+		}
+		for _, v := range c.Values {
+			if err := checkValue(v, 0); err != nil {
+				return err
+			}
 		}
 	case CondPrefix:
 	case CondContains:
 		if k := c.Value.kind; k != String && k != Number && k != Binary {
 			return fmt.Errorf("%w: Contains with a %s", ErrInvalid, k)
 		}
+		return checkValue(c.Value, 0)
 	case CondAll:
 		return checkConds(c, operators)
 	case CondAny:

@@ -151,12 +151,20 @@ func decodeUint(v Value, rv reflect.Value) error {
 	return nil
 }
 
+// encodeFloat never fails, because the float may be a user's: what is no number
+// or too large is kept as it is for [CheckItem] and [CheckCond] to refuse, and
+// what is too small for DynamoDB is zero.
 func encodeFloat(rv reflect.Value) (Value, error) {
 	f := rv.Float()
-	if math.IsNaN(f) || math.IsInf(f, 0) {
-		return Value{}, fmt.Errorf("%w: %v is not a number", ErrInvalid, f)
+	if math.Abs(f) < 1e-129 {
+		f = 0
 	}
-	return Decimal(strconv.FormatFloat(f, 'g', -1, rv.Type().Bits()))
+	text := strconv.FormatFloat(f, 'g', -1, rv.Type().Bits())
+	v, err := Decimal(text)
+	if err != nil {
+		return Value{kind: Number, str: text}, nil
+	}
+	return v, nil
 }
 
 func decodeFloat(v Value, rv reflect.Value) error {

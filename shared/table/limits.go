@@ -2,6 +2,7 @@ package table
 
 import (
 	"fmt"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -74,6 +75,10 @@ func (v Value) Size() int {
 }
 
 func numberSize(s string) int {
+	if isSmallInt(s) {
+		digits := strings.TrimRight(strings.TrimPrefix(s, "-"), "0")
+		return (len(digits)+1)/2 + 1 + len(s) - len(strings.TrimPrefix(s, "-"))
+	}
 	negative, digits, _, ok := parseDecimal(s)
 	if !ok || digits == "" {
 		return 1

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 
 	"millrace/shared/table"
 
@@ -38,6 +39,10 @@ func plan(w table.Write) (*write, error) {
 		item, err := table.Marshal(w.Item)
 		if err != nil {
 			return nil, err
+		}
+		if _, given := w.Item.(table.Item); given {
+			// A caller who gave up waiting may change it while it is written.
+			item = maps.Clone(item)
 		}
 		out := &write{key: item.Key(), cond: w.If, new: item, data: encode(item)}
 		out.newSize, err = table.CheckItem(item)
