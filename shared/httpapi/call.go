@@ -17,8 +17,8 @@ type call struct {
 	details   []errs.Detail // what is wrong with the body
 	data      []byte        // the body
 	missing   []absent      // fields of it that take their defaults
-	failure   error         // what was answered with a 500 or 503
-	reported  bool
+	failure   error         // why a 503 was answered
+	reported  bool          // a 500 is logged and its trace stored
 	http      *http.Request
 }
 

@@ -35,8 +35,8 @@ type absent struct {
 // check validates data, which is one JSON document, against the shape. The
 // error is for a document that is no JSON.
 func (s *shape) check(data []byte) ([]errs.Detail, []absent, error) {
-	if tooDeep(data) {
-		return nil, nil, errDepth
+	if err := scan(data); err != nil {
+		return nil, nil, err
 	}
 	c := checker{dec: jsontext.NewDecoder(bytes.NewBuffer(data)), loc: errs.Body()}
 	if err := c.value(s); err != nil {

@@ -52,7 +52,6 @@ func (a *API) answer(ctx context.Context, err error) *answered {
 	case ctx.Err() != nil && errors.Is(err, context.Canceled):
 		// The client is gone; nobody reads the answer, and nothing failed.
 	case e.Code == errs.Internal:
-		c.failure = err
 		a.report(ctx, c, err)
 	case e.Code == errs.Unavailable:
 		c.failure = err
@@ -114,5 +113,5 @@ func (e *answered) write(w http.ResponseWriter) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(e.status)
-	_ = writeJSON(w, e) // the client may be gone
+	_ = writeAnswer(w, e) // always writable
 }

@@ -34,9 +34,10 @@ var writing = json.JoinOptions(
 
 var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
-// writeJSON writes v in one piece, so that nothing is sent of a value that
-// cannot be written.
-func writeJSON(w io.Writer, v any) error {
+// writeAnswer writes a handler's output in one piece. It panics on a value that
+// cannot be JSON, before anything is sent: the frame answers with a 500, where
+// huma would send a text. That the client is gone is no error.
+func writeAnswer(w io.Writer, v any) error {
 	buf := buffers.Get().(*bytes.Buffer)
 	defer func() {
 		if buf.Cap() <= 1<<20 {
@@ -45,12 +46,11 @@ func writeJSON(w io.Writer, v any) error {
 		}
 	}()
 	if err := json.MarshalWrite(buf, v, writing); err != nil {
-		buf.Reset()
-		return err
+		panic(fmt.Errorf("answer cannot be written as JSON: %w", err))
 	}
 	buf.WriteByte('\n')
-	_, err := w.Write(buf.Bytes())
-	return err
+	_, _ = w.Write(buf.Bytes())
+	return nil
 }
 
 // decodeInto reads strict JSON into v: names match with case, duplicate names,
@@ -64,7 +64,7 @@ func malformed(err error) errs.Detail {
 	switch {
 	case errors.Is(err, jsontext.ErrDuplicateName) && errors.As(err, &syntax):
 		msg = fmt.Sprintf("JSON decode error: duplicate key %s", strconv.Quote(clip(syntax.JSONPointer.LastToken())))
-	case errors.Is(err, errTrailing), errors.Is(err, errDepth):
+	case errors.Is(err, errTrailing), errors.Is(err, errDepth), errors.Is(err, errNumber):
 		msg = "JSON decode error: " + err.Error()
 	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
 		msg = "JSON decode error: unexpected end of the document"
@@ -77,10 +77,12 @@ func malformed(err error) errs.Detail {
 var (
 	errTrailing = errors.New("data after the document")
 	errDepth    = fmt.Errorf("nested deeper than %d", MaxDepth)
+	errNumber   = errors.New("a number is out of range")
 )
 
-// tooDeep scans for nesting over MaxDepth without decoding.
-func tooDeep(data []byte) bool {
+// scan looks through a document, without decoding, for what no part of the
+// service could take: nesting over MaxDepth, numbers that no float64 holds.
+func scan(data []byte) error {
 	depth, inString := 0, false
 	for i := 0; i < len(data); i++ {
 		switch c := data[i]; {
@@ -95,13 +97,27 @@ func tooDeep(data []byte) bool {
 			inString = true
 		case c == '{' || c == '[':
 			if depth++; depth > MaxDepth {
-				return true
+				return errDepth
 			}
 		case c == '}' || c == ']':
 			depth--
+		case '0' <= c && c <= '9':
+			start := i
+			for i+1 < len(data) && inNumber(data[i+1]) {
+				i++
+			}
+			if text := data[start : i+1]; len(text) > 300 || bytes.ContainsAny(text, "eE") {
+				if _, err := strconv.ParseFloat(string(text), 64); errors.Is(err, strconv.ErrRange) {
+					return errNumber
+				}
+			}
 		}
 	}
-	return false
+	return nil
+}
+
+func inNumber(c byte) bool {
+	return '0' <= c && c <= '9' || c == '.' || c == 'e' || c == 'E' || c == '+' || c == '-'
 }
 
 // clip shortens a text that is repeated to whoever sent it.

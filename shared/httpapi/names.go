@@ -40,7 +40,7 @@ func (n *namer) name(t reflect.Type, hint string) string {
 	first := own
 	switch {
 	case t.Name() == "":
-		qualified = camel(n.op) + own
+		qualified = camel(n.op) + camel(strings.TrimPrefix(hint, n.op))
 		first = qualified
 	case !token.IsExported(t.Name()):
 		first = qualified

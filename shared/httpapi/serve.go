@@ -40,9 +40,12 @@ func (a *API) frame(next http.Handler) http.Handler {
 // finishCall answers a panic and logs the request.
 func (a *API) finishCall(rec *recorder, r *http.Request, c *call) {
 	cause := recover()
-	if cause != nil && cause != http.ErrAbortHandler {
+	aborted := false
+	if err, ok := cause.(error); ok {
+		aborted = errors.Is(err, http.ErrAbortHandler)
+	}
+	if cause != nil && !aborted {
 		err := &panicError{value: cause, stack: debug.Stack()}
-		c.failure = err
 		a.report(r.Context(), c, err)
 		if !rec.wrote {
 			rec.status = 0
@@ -58,11 +61,12 @@ func (a *API) finishCall(rec *recorder, r *http.Request, c *call) {
 }
 
 func (a *API) log(r *http.Request, c *call, status int) {
+	ctx := r.Context()
+	gone := ctx.Err() != nil
 	level := slog.LevelInfo
-	if status >= http.StatusInternalServerError {
+	if status >= http.StatusInternalServerError && (c.reported || !gone) {
 		level = slog.LevelError
 	}
-	ctx := r.Context()
 	if !a.config.Log.Enabled(ctx, level) {
 		return
 	}
@@ -74,8 +78,11 @@ func (a *API) log(r *http.Request, c *call, status int) {
 		slog.Int("status", status),
 		slog.Duration("duration", a.config.Clock.Now().Sub(c.request.Start)),
 	}
-	if ctx.Err() != nil {
+	if gone {
 		attrs = append(attrs, slog.Bool("client_gone", true))
+	}
+	if c.failure != nil && !c.reported {
+		attrs = append(attrs, slog.String("error", c.failure.Error()))
 	}
 	a.config.Log.LogAttrs(ctx, level, "request", attrs...)
 }

@@ -22,7 +22,7 @@ var setupHuma = sync.OnceFunc(func() {
 // humaConfig leaves huma the routing, the parameters and the description; the
 // frame itself validates bodies and serves the documents.
 func (a *API) humaConfig() huma.Config {
-	json := huma.Format{Marshal: writeJSON, Unmarshal: decodeInto}
+	json := huma.Format{Marshal: writeAnswer, Unmarshal: decodeInto}
 	return huma.Config{
 		OpenAPI: &huma.OpenAPI{
 			OpenAPI: "3.1.0",
