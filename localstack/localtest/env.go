@@ -25,6 +25,7 @@ import (
 	"millrace/shared/httpapi"
 	"millrace/shared/identity"
 	"millrace/shared/queue"
+	"millrace/shared/runlog"
 	"millrace/shared/sandbox"
 	"millrace/shared/signal"
 	"millrace/shared/table"
@@ -112,8 +113,10 @@ func Open(t testing.TB, o Options, specs ...fn.Spec) *Env {
 
 	env.Deps = fn.Deps{
 		Table: tbl, Queues: queues, Blob: o.Blob, Bus: env.Bus, Sandbox: o.Sandbox,
-		Clock: env.Clock, Log: o.Log, Finish: &signal.Hub{}, Config: o.Config,
+		Clock: env.Clock, Log: o.Log, Hub: &signal.Hub{}, Config: o.Config,
+		Logs: &runlog.Store{Table: tbl, Blob: o.Blob, Clock: env.Clock, Log: o.Log},
 	}
+	t.Cleanup(func() { require.NoError(t, env.Deps.Logs.Close(context.Background())) })
 	env.API = httpapi.New(httpapi.Config{
 		Title: "Millrace", Version: "test", Authenticator: auth, Clock: env.Clock,
 		CursorKey: []byte("a key that signs the cursors of tests"), Traces: o.Blob, Log: o.Log,

@@ -52,6 +52,7 @@ type Target struct {
 // join is a static join: the tree above a wide fan-in.
 type join struct {
 	parent Target
+	need   int
 }
 
 // Plan is the plan of a flow: immutable, shared by all its runs.
@@ -118,7 +119,7 @@ func (p *Plan) tree(n int, to Target) []Target {
 	parents := p.tree(groups, to)
 	for g := range groups {
 		number := Node(len(p.tasks) + 2 + len(p.joins))
-		p.joins = append(p.joins, join{parent: parents[g]})
+		p.joins = append(p.joins, join{parent: parents[g], need: min(JoinWidth, n-g*JoinWidth)})
 		for i := g * JoinWidth; i < min((g+1)*JoinWidth, n); i++ {
 			leaves[i] = Target{Node: number, Need: min(JoinWidth, n-g*JoinWidth)}
 		}
@@ -272,4 +273,18 @@ func joinCount(width int) int {
 		return 0
 	}
 	return levelStart(topLevel(width)+1, width)
+}
+
+// JoinNeed is how many children a join has; width is that of the map it
+// belongs to, if it does.
+func (p *Plan) JoinNeed(n Node, width int) int {
+	ref, err := p.Ref(n)
+	if err != nil || ref.Kind != KindJoin {
+		return 0
+	}
+	if ref.Task < 0 {
+		return p.joins[ref.Index].need
+	}
+	level, at := joinLevel(ref.Index, width)
+	return min(JoinWidth, levelSize(level-1, width)-at*JoinWidth)
 }

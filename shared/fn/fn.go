@@ -10,11 +10,14 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/aws/aws-lambda-go/events"
+
 	"millrace/shared/blob"
 	"millrace/shared/bus"
 	"millrace/shared/clock"
 	"millrace/shared/httpapi"
 	"millrace/shared/queue"
+	"millrace/shared/runlog"
 	"millrace/shared/sandbox"
 	"millrace/shared/signal"
 	"millrace/shared/table"
@@ -30,22 +33,28 @@ type Deps struct {
 	Sandbox sandbox.Sandbox
 	Clock   clock.Clock
 	Log     *slog.Logger
-	Finish  *signal.Hub // tells waiters in this process that a run ended
+	Hub     *signal.Hub   // wakes waiters within this process
+	Logs    *runlog.Store // logs of runs, shared within this process
 	Config  Config
 }
 
 // Config is what an operator sets.
 type Config struct {
-	Version       string        // of the service, reported by health
-	Region        string        // of the tenant's deployment
-	AllowLoopback bool          // outbound calls made for users may reach this machine
-	AllowRanges   []string      // CIDR ranges that such calls may reach besides public ones
-	LookInterval  time.Duration // first repair look at a live run; 0: a minute
+	Version       string   // of the service, reported by health
+	Region        string   // of the tenant's deployment
+	AllowLoopback bool     // outbound calls made for users may reach this machine
+	AllowRanges   []string // CIDR ranges that such calls may reach besides public ones
+	Boot          string   // names this process in the leases it takes
+	Sole          bool     // no other process works on these runs: leases of earlier ones are void
+	Resident      bool     // the process lives on between events
 }
 
 // Handler takes one event as JSON (an AWS event shape, or the function's own)
 // and answers what its caller gets: a value to be marshalled.
 type Handler func(ctx context.Context, payload json.RawMessage) (any, error)
+
+// MessageHandler takes a batch of queue messages, in the shape Lambda gives them.
+type MessageHandler func(ctx context.Context, batch events.SQSEvent) (events.SQSEventResponse, error)
 
 // Trigger is what makes a function run.
 type Trigger struct {
@@ -94,6 +103,9 @@ type Spec struct {
 	Timeout  time.Duration
 	// Routes registers the operations of an HTTP function.
 	Routes func(api *httpapi.API, d Deps)
-	// Handle builds an event function.
+	// Messages builds a function fed by queues; it answers which messages are
+	// to be delivered again.
+	Messages func(d Deps) MessageHandler
+	// Handle builds any other event function.
 	Handle func(d Deps) Handler
 }

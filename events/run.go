@@ -1,0 +1,46 @@
+package events
+
+// The kinds of [Run] messages.
+const (
+	RunStart  = "start"  // begin the run
+	RunTask   = "task"   // try attempt Attempt of node Node
+	RunWalk   = "walk"   // go on from the finished node Node: part Part of what it leads to
+	RunExpand = "expand" // begin part Part of the instances of the mapped task Node
+	RunLook   = "look"   // look at the run and repair what was lost
+)
+
+// Start is the node before all others: what a walk from it leads to are the
+// tasks without dependencies.
+const Start = -1
+
+// Run is a message about a run: a start, a task or a part of a walk to the
+// queue of the run's tier, a look to the queue [Runs]. Its group is the workspace.
+type Run struct {
+	Kind    string `json:"kind"`
+	Org     string `json:"org_id"`
+	Run     string `json:"run_id"`
+	Node    int    `json:"node,omitempty"`
+	Attempt int    `json:"attempt,omitempty"`
+	Part    int    `json:"part,omitempty"`
+	Trace   string `json:"traceparent,omitempty"` // W3C Trace Context of the request that began it
+}
+
+// DetailRunFinished is the detail type of [RunFinished] on the bus.
+const DetailRunFinished = "run.finished"
+
+// RunFinished says that a run is over. Published at least once for each run.
+type RunFinished struct {
+	Org         string `json:"org_id"`
+	Run         string `json:"run_id"`
+	Flow        string `json:"flow_name"`
+	Version     string `json:"flow_version"`
+	Deployment  string `json:"deployment,omitempty"`
+	Environment string `json:"environment"`
+	Status      string `json:"status"`
+	Trigger     string `json:"trigger_source"`
+	CreatedAt   string `json:"created_at"`
+	StartedAt   string `json:"started_at,omitempty"`
+	EndedAt     string `json:"ended_at"`
+	DurationMS  int64  `json:"duration_ms"`
+	Error       string `json:"error_message,omitempty"`
+}

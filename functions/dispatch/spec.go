@@ -1,0 +1,30 @@
+// Package dispatch looks at runs: it takes look messages from the run control
+// queue, mends what was lost, and ends runs that were stopped.
+package dispatch
+
+import (
+	"time"
+
+	"millrace/events"
+	"millrace/shared/conductor"
+	"millrace/shared/fn"
+)
+
+// Spec is the dispatch function.
+var Spec = fn.Spec{
+	Name:     "dispatch",
+	Doc:      "Looks at runs that are due, repairs and ends them.",
+	Trigger:  fn.Trigger{Queues: []fn.QueueTrigger{{Queue: events.Runs, Batch: 10}}},
+	Needs:    fn.Needs{Table: fn.Writes, Blob: fn.Writes, Send: events.AllQueues(), Publish: true},
+	MemoryMB: 512,
+	Timeout:  2 * time.Minute,
+	Messages: func(d fn.Deps) fn.MessageHandler { return Conductor(d).Messages },
+}
+
+// Conductor builds a conductor that looks at runs and executes nothing.
+func Conductor(d fn.Deps) *conductor.Conductor {
+	return conductor.New(conductor.Config{
+		Table: d.Table, Queues: d.Queues, Blob: d.Blob, Bus: d.Bus, Clock: d.Clock, Log: d.Log,
+		Logs: d.Logs, Hub: d.Hub, Boot: d.Config.Boot, Sole: d.Config.Sole, Resident: d.Config.Resident,
+	})
+}

@@ -1,0 +1,27 @@
+package taskworker
+
+import (
+	"millrace/shared/conductor"
+	"millrace/shared/executor"
+	"millrace/shared/fn"
+	"millrace/shared/outbound"
+)
+
+// worker builds the conductor with everything that runs tasks.
+func worker(d fn.Deps) fn.MessageHandler {
+	client, err := outbound.NewClient(outbound.Policy{Loopback: d.Config.AllowLoopback, Ranges: d.Config.AllowRanges})
+	if err != nil {
+		panic(err) // the operator's ranges are checked when they are set
+	}
+	c := conductor.New(conductor.Config{
+		Table: d.Table, Queues: d.Queues, Blob: d.Blob, Bus: d.Bus, Clock: d.Clock, Log: d.Log,
+		Logs: d.Logs, Hub: d.Hub, Boot: d.Config.Boot, Sole: d.Config.Sole, Resident: d.Config.Resident,
+		Executors: executor.Set{
+			"python":    executor.Python{Sandbox: d.Sandbox, Blob: d.Blob},
+			"http":      executor.HTTP{Client: client},
+			"transform": executor.Transform{},
+			"wait":      executor.Wait{Now: d.Clock.Now},
+		},
+	})
+	return c.Messages
+}

@@ -1,0 +1,29 @@
+// Package taskworker runs the tasks of runs: it takes start and task messages
+// from the queues of the tiers and hands them to the conductor.
+package taskworker
+
+import (
+	"time"
+
+	"millrace/events"
+	"millrace/shared/fn"
+)
+
+// Spec is the taskworker function.
+var Spec = fn.Spec{
+	Name:     "taskworker",
+	Doc:      "Starts runs and executes their tasks.",
+	Trigger:  fn.Trigger{Queues: triggers()},
+	Needs:    fn.Needs{Table: fn.Writes, Blob: fn.Writes, Send: events.AllQueues(), Publish: true, Sandbox: true},
+	MemoryMB: 512,
+	Timeout:  15 * time.Minute,
+	Messages: worker,
+}
+
+func triggers() []fn.QueueTrigger {
+	var out []fn.QueueTrigger
+	for _, q := range events.TaskQueues() {
+		out = append(out, fn.QueueTrigger{Queue: q, Batch: 10})
+	}
+	return out
+}

@@ -1,0 +1,230 @@
+// Package runtime stands in for what invokes functions in the cloud: it feeds
+// functions from their queues in the shape of SQS events, ticks every minute,
+// and invokes any function by its name.
+package runtime
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"strconv"
+	"sync"
+	"time"
+
+	lambda "github.com/aws/aws-lambda-go/events"
+
+	"millrace/events"
+	"millrace/shared/fn"
+	"millrace/shared/queue"
+)
+
+// Region is the region in the names of embedded queues.
+const Region = "local"
+
+// DefaultWorkers is how many messages of one queue are handled at a time.
+const DefaultWorkers = 64
+
+// ErrUnknownFunction: no function of that name can be invoked.
+var ErrUnknownFunction = errors.New("runtime: unknown function")
+
+// Config is what a Runtime runs.
+type Config struct {
+	Specs   []fn.Spec
+	Deps    fn.Deps
+	Workers int // per queue, 0: DefaultWorkers
+}
+
+// Runtime runs the event functions of a catalog.
+type Runtime struct {
+	queues   queue.Queues
+	log      *slog.Logger
+	workers  int
+	messages map[string]fn.MessageHandler // by function
+	handlers map[string]fn.Handler
+	feeds    map[string]string // queue to function
+
+	stop     context.CancelFunc // ends receiving
+	kill     context.CancelFunc // ends handling
+	handling context.Context
+	pollers  sync.WaitGroup
+	running  sync.WaitGroup
+}
+
+// New builds the event functions of the catalog. Nothing runs before Start.
+func New(cfg Config) (*Runtime, error) {
+	r := &Runtime{
+		queues: cfg.Deps.Queues, log: cfg.Deps.Log, workers: cfg.Workers,
+		messages: map[string]fn.MessageHandler{}, handlers: map[string]fn.Handler{}, feeds: map[string]string{},
+	}
+	if r.workers == 0 {
+		r.workers = DefaultWorkers
+	}
+	for _, spec := range cfg.Specs {
+		switch {
+		case spec.Messages != nil:
+			r.messages[spec.Name] = spec.Messages(cfg.Deps)
+		case spec.Handle != nil:
+			r.handlers[spec.Name] = spec.Handle(cfg.Deps)
+		}
+		for _, t := range spec.Trigger.Queues {
+			if other, taken := r.feeds[t.Queue]; taken {
+				return nil, fmt.Errorf("runtime: queue %s feeds %s and %s", t.Queue, other, spec.Name)
+			}
+			r.feeds[t.Queue] = spec.Name
+		}
+	}
+	return r, nil
+}
+
+// Start begins to receive from the queues; with tick set, functions that run
+// every minute are invoked at each full minute.
+func (r *Runtime) Start(specs []fn.Spec, tick bool) {
+	receive, stop := context.WithCancel(context.Background())
+	r.handling, r.kill = context.WithCancel(context.Background())
+	r.stop = stop
+	for name, function := range r.feeds {
+		r.pollers.Go(func() { r.poll(receive, name, r.messages[function]) })
+	}
+	for _, spec := range specs {
+		if tick && spec.Trigger.EveryMinute {
+			r.pollers.Go(func() { r.everyMinute(receive, spec.Name) })
+		}
+	}
+}
+
+// Stop receives no more, waits for what is being handled until ctx ends, and
+// then ends that too. What was not finished is delivered again at the next start.
+func (r *Runtime) Stop(ctx context.Context) {
+	r.stop()
+	r.pollers.Wait()
+	done := make(chan struct{})
+	go func() { r.running.Wait(); close(done) }()
+	select {
+	case <-done:
+	case <-ctx.Done():
+		r.kill()
+		<-done
+	}
+	r.kill()
+}
+
+// poll hands messages of a queue to their function, each to a goroutine of its
+// own, so that a long task holds up no other.
+func (r *Runtime) poll(ctx context.Context, name string, handle fn.MessageHandler) {
+	slots := make(chan struct{}, r.workers)
+	for {
+		select {
+		case slots <- struct{}{}:
+		case <-ctx.Done():
+			return
+		}
+		free := 1
+		for free < queue.MaxBatch {
+			select {
+			case slots <- struct{}{}:
+				free++
+				continue
+			default:
+			}
+			break
+		}
+		got, err := r.queues.Receive(ctx, name, free, queue.MaxWait)
+		if err != nil && ctx.Err() == nil {
+			r.log.Error("receive failed", "queue", name, "error", err)
+			if !pause(ctx, time.Second) {
+				return
+			}
+		}
+		for range free - len(got) {
+			<-slots
+		}
+		for _, m := range got {
+			r.running.Go(func() {
+				defer func() { <-slots }()
+				r.handle(name, m, handle)
+			})
+		}
+		if ctx.Err() != nil {
+			return
+		}
+	}
+}
+
+// handle gives one message to its function and deletes it if that succeeds.
+func (r *Runtime) handle(name string, m queue.Delivery, handle fn.MessageHandler) {
+	defer func() {
+		if p := recover(); p != nil {
+			r.log.Error("function panicked", "queue", name, "panic", p, "stack", string(debug.Stack()))
+		}
+	}()
+	out, err := handle(r.handling, lambda.SQSEvent{Records: []lambda.SQSMessage{{
+		MessageId: m.ID, ReceiptHandle: m.Receipt, Body: string(m.Body),
+		Attributes: map[string]string{
+			"ApproximateReceiveCount": strconv.Itoa(m.Receives),
+			"SentTimestamp":           strconv.FormatInt(m.Sent.UnixMilli(), 10),
+			"MessageGroupId":          m.Group,
+		},
+		EventSource: "aws:sqs", EventSourceARN: "arn:aws:sqs:" + Region + ":000000000000:" + name, AWSRegion: Region,
+	}}})
+	if err != nil {
+		r.log.Error("function failed", "queue", name, "error", err)
+		return
+	}
+	if len(out.BatchItemFailures) > 0 {
+		return
+	}
+	if err := r.queues.Delete(context.WithoutCancel(r.handling), name, m.Receipt); err != nil {
+		r.log.Error("message not deleted", "queue", name, "error", err)
+	}
+}
+
+// everyMinute invokes a function at each full minute.
+func (r *Runtime) everyMinute(ctx context.Context, name string) {
+	payload, _ := json.Marshal(events.SchedulerTick{EventType: events.TickType, MaxDue: events.DefaultMaxDue})
+	for {
+		now := time.Now()
+		if !pause(ctx, now.Truncate(time.Minute).Add(time.Minute).Sub(now)) {
+			return
+		}
+		if _, err := r.Invoke(ctx, name, payload); err != nil && ctx.Err() == nil {
+			r.log.Error("tick failed", "function", name, "error", err)
+		}
+	}
+}
+
+// Invoke runs a function on an event, as the Lambda Invoke API does, and
+// returns its answer as JSON. Errors: ErrUnknownFunction, and what the function
+// returns.
+func (r *Runtime) Invoke(ctx context.Context, name string, payload json.RawMessage) (json.RawMessage, error) {
+	var answer any
+	var err error
+	if handle, ok := r.handlers[name]; ok {
+		answer, err = handle(ctx, payload)
+	} else if handle, ok := r.messages[name]; ok {
+		var batch lambda.SQSEvent
+		if err := json.Unmarshal(payload, &batch); err != nil {
+			return nil, fmt.Errorf("the payload is not an SQS event: %w", err)
+		}
+		answer, err = handle(ctx, batch)
+	} else {
+		return nil, fmt.Errorf("%w: %s", ErrUnknownFunction, name)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(answer)
+}
+
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -1,0 +1,316 @@
+package conductor
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"millrace/events"
+	"millrace/shared/blob"
+	"millrace/shared/engine"
+	"millrace/shared/executor"
+	"millrace/shared/expr"
+	"millrace/shared/runlog"
+	"millrace/shared/runstate"
+	"millrace/shared/table"
+)
+
+// expand evaluates a mapped task's list and writes its width, once, before any
+// instance; then it begins the instances.
+func (s *session) expand(ctx context.Context, w *work) (*done, error) {
+	list, err := s.evaluateList(ctx, w)
+	var bad *expr.EvalError
+	switch {
+	case errors.As(err, &bad):
+		return s.finish(ctx, w, executor.Final(executor.Expression, "map_over: %s", bad.Msg))
+	case err != nil:
+		return nil, err
+	case len(list) > engine.MaxWidth:
+		return s.finish(ctx, w, executor.Final(executor.Expression, "map_over: the list has %d elements, at most %d are allowed", len(list), engine.MaxWidth))
+	case len(list) == 0:
+		return s.finish(ctx, w, executor.Result{Output: executor.Value{JSON: json.RawMessage("[]")}})
+	}
+	encoded := make([]json.RawMessage, len(list))
+	for i, v := range list {
+		if encoded[i], err = encodeJSON(v); err != nil {
+			return s.finish(ctx, w, executor.Final(executor.Serialization, "map_over: element %d: %v", i, err))
+		}
+	}
+	raw, err := json.Marshal(encoded)
+	if err != nil {
+		return nil, err
+	}
+	sum := sha256.Sum256(raw)
+	hash := hex.EncodeToString(sum[:16])
+	do := []table.Action{
+		table.Set(runstate.NodeWidth, len(list)),
+		table.Set(runstate.NodeListHash, hash),
+		table.Remove(runstate.NodeNonce), table.Remove(runstate.NodeLease),
+	}
+	if len(raw) <= runstate.MaxInline {
+		do = append(do, table.Set(runstate.NodeList, string(raw)))
+	} else {
+		key := runstate.Object(s.org, s.id, fmt.Sprintf("list/%d-%d.json", w.node, w.item.Attempt))
+		if _, err := blob.PutBytes(ctx, s.Blob, key, raw, blob.PutOptions{ContentType: "application/json"}); err != nil {
+			return nil, fmt.Errorf("store list: %w", err)
+		}
+		do = append(do, table.Set(runstate.NodeListRef, key))
+	}
+	same, err := s.sameList(ctx, w, hash)
+	if err != nil {
+		return nil, err
+	}
+	if same {
+		do = append(do, table.Set(runstate.NodeReuse, true))
+	}
+	item, err := s.conclude(ctx, w, do, func(item *runstate.Node) bool { return item.Width != nil })
+	if err != nil || item == nil {
+		return nil, err
+	}
+	s.cache.lists.Add(outputID{s.id, w.node}, encoded)
+	s.remember(w.node, item)
+	return nil, s.begunParts(ctx, w.node, len(list))
+}
+
+func (s *session) evaluateList(ctx context.Context, w *work) ([]any, error) {
+	program, err := expr.Compile(w.task.MapOver)
+	if err != nil {
+		return nil, fmt.Errorf("map_over of %s: %w", w.task.Name, err)
+	}
+	scope, err := s.scope(ctx, program.Tasks())
+	if err != nil {
+		return nil, err
+	}
+	return program.EvalList(ctx, scope)
+}
+
+// sameList reports whether the run that is retried mapped over the same list.
+func (s *session) sameList(ctx context.Context, w *work, hash string) (bool, error) {
+	in, err := s.inputs(ctx)
+	if err != nil || in.Reuse == nil {
+		return false, err
+	}
+	src, err := runstate.LoadNode(ctx, s.Table, s.org, in.Reuse.Run, w.node)
+	return err == nil && src != nil && src.ListHash == hash, err
+}
+
+// remember keeps a map's item for its instances: its width and list never change.
+func (s *session) remember(n engine.Node, item *runstate.Node) {
+	if s.items == nil {
+		s.items = map[engine.Node]*runstate.Node{}
+	}
+	s.items[n] = item
+}
+
+// mapItem is the item of a mapped task whose list was evaluated.
+func (s *session) mapItem(ctx context.Context, task int) (*runstate.Node, error) {
+	n := engine.Node(task)
+	if item := s.items[n]; item != nil && item.Width != nil {
+		return item, nil
+	}
+	item, err := runstate.LoadNode(ctx, s.Table, s.org, s.id, n)
+	if err != nil {
+		return nil, err
+	}
+	if item == nil || item.Width == nil {
+		return nil, fmt.Errorf("conductor: run %s has instances of task %d but no list", s.id, task)
+	}
+	s.remember(n, item)
+	return item, nil
+}
+
+// list is the evaluated list of a mapped task.
+func (s *session) list(ctx context.Context, task int, item *runstate.Node) ([]json.RawMessage, error) {
+	id := outputID{s.id, engine.Node(task)}
+	if list, ok := s.cache.lists.Get(id); ok {
+		return list, nil
+	}
+	raw := json.RawMessage(item.List)
+	if item.ListRef != "" {
+		var err error
+		if raw, err = s.object(ctx, item.ListRef); err != nil {
+			return nil, err
+		}
+	}
+	var list []json.RawMessage
+	if err := json.Unmarshal(raw, &list); err != nil {
+		return nil, fmt.Errorf("read list of task %d: %w", task, err)
+	}
+	s.cache.lists.Add(id, list)
+	return list, nil
+}
+
+// begunParts begins the first instances and leaves this worker one of them.
+func (s *session) begunParts(ctx context.Context, n engine.Node, width int) error {
+	if err := s.expandParts(ctx, n, width); err != nil {
+		return err
+	}
+	return s.goOn(ctx)
+}
+
+// expandParts begins a map's instances: a hundred here, a message for each
+// further hundred.
+func (s *session) expandParts(ctx context.Context, n engine.Node, width int) error {
+	var parts []events.Run
+	for p := 1; p*engine.FanWidth < width; p++ {
+		parts = append(parts, events.Run{Kind: events.RunExpand, Node: int(n), Part: p})
+	}
+	if len(parts) > 0 {
+		if err := s.sendAll(ctx, events.Tasks(s.run.Mode), parts, 0); err != nil {
+			return err
+		}
+	}
+	return s.expandPart(ctx, n, width, 0)
+}
+
+// expandPart makes one hundred instances ready. An instance whose result is
+// reused is finished at once.
+func (s *session) expandPart(ctx context.Context, n engine.Node, width, part int) error {
+	ref, err := s.flow.plan.Ref(n)
+	if err != nil {
+		return err
+	}
+	item, err := s.mapItem(ctx, ref.Task)
+	if err != nil {
+		return err
+	}
+	in, err := s.inputs(ctx)
+	if err != nil {
+		return err
+	}
+	for i := part * engine.FanWidth; i < min((part+1)*engine.FanWidth, width); i++ {
+		instance := s.flow.plan.Instance(ref.Task, i)
+		if item.Reuse && in.Reuse != nil && in.Reuse.Instance(ref.Task, i) {
+			finished, err := s.reuse(ctx, instance, engine.Ref{Kind: engine.KindInstance, Task: ref.Task, Index: i}, in.Reuse.Run)
+			if err != nil {
+				return err
+			}
+			if finished != nil {
+				if err := s.walk(ctx, *finished); err != nil {
+					return err
+				}
+			}
+			continue
+		}
+		s.ready = append(s.ready, ready{instance, 1})
+	}
+	return nil
+}
+
+// collect ends a mapped task whose instances are all finished.
+func (s *session) collect(ctx context.Context, n engine.Node, last done) (*done, error) {
+	ref, err := s.flow.plan.Ref(n)
+	if err != nil {
+		return nil, err
+	}
+	status := engine.MapStatus(last.outcome)
+	do := []table.Action{
+		table.Set(runstate.NodeStatus, string(status)),
+		table.Set(runstate.NodeEnded, int64(millis(s.Clock.Now()))),
+	}
+	if s.flow.used[ref.Task] {
+		out, err := s.gather(ctx, ref.Task, last.width)
+		if err != nil {
+			return nil, err
+		}
+		do = append(do, out...)
+	}
+	text := fmt.Sprintf("Task %s: all %d instances are finished, not all succeeded", s.flow.Tasks[ref.Task].Name, last.width)
+	if status != engine.Succeeded {
+		do = append(do, table.Set(runstate.NodeErrorType, executor.TaskFailed), table.Set(runstate.NodeError, text))
+	}
+	stored, err := s.Table.Update(ctx, table.Update{
+		Key: runstate.NodeKey(s.org, s.id, n), Do: do,
+		If: table.And(table.Eq(runstate.NodeStatus, string(engine.Running)), table.Exists(runstate.NodeWidth)),
+	})
+	if failed, ok := errors.AsType[*table.ConditionError](err); ok {
+		stored = failed.Old // ended before, by another walk from the last join
+	} else if err != nil {
+		return nil, fmt.Errorf("end map %d: %w", n, err)
+	} else if status == engine.Succeeded {
+		s.mapEvent(ref.Task, runlog.TypeTaskSucceeded, "info", fmt.Sprintf("Task %s: all %d instances succeeded", s.flow.Tasks[ref.Task].Name, last.width))
+	} else {
+		s.mapEvent(ref.Task, runlog.TypeTaskFailed, "error", text)
+	}
+	item := &runstate.Node{}
+	if err := table.Unmarshal(stored, item); err != nil {
+		return nil, err
+	}
+	if !item.Status.Terminal() {
+		return nil, nil // stopped meanwhile
+	}
+	return s.finished(ctx, n, item)
+}
+
+func (s *session) mapEvent(task int, kind, level, text string) {
+	s.Logs.Append(s.org, s.id, runlog.Event{
+		EventType: kind, Level: level, Logger: "millrace", RunID: s.id, TaskName: s.flow.Tasks[task].Name,
+		Message: text, Timestamp: millis(s.Clock.Now()),
+	})
+}
+
+// gather makes the list of the instances' outputs, in order, null where one did
+// not succeed.
+func (s *session) gather(ctx context.Context, task, width int) ([]table.Action, error) {
+	items := map[engine.Node]*runstate.Node{}
+	first, end, _, _ := s.flow.plan.MapNodes(task, width)
+	if err := runstate.LoadSpan(ctx, s.Table, s.org, s.id, runstate.Span{From: first, To: end}, items); err != nil {
+		return nil, err
+	}
+	total := int64(width) + 1
+	for _, item := range items {
+		total += max(item.OutputSize, int64(len(item.Output)), 4)
+	}
+	if total > MaxOutput {
+		return nil, fmt.Errorf("conductor: outputs of map %d have %d bytes, at most %d", task, total, MaxOutput)
+	}
+	pr, pw := io.Pipe()
+	go func() { pw.CloseWithError(s.writeList(ctx, pw, items, first, end)) }()
+	defer pr.Close()
+	if total > runstate.MaxInline {
+		key := runstate.Object(s.org, s.id, fmt.Sprintf("out/%d-list.json", task))
+		obj, err := s.Blob.Put(ctx, key, pr, -1, blob.PutOptions{ContentType: "application/json"})
+		if err != nil {
+			return nil, fmt.Errorf("store outputs of map: %w", err)
+		}
+		return s.refActions(engine.Node(task), executor.Value{Ref: key, Size: obj.Size}), nil
+	}
+	raw, err := io.ReadAll(pr)
+	if err != nil {
+		return nil, err
+	}
+	return s.keepOutput(ctx, engine.Node(task), 1, executor.Value{JSON: raw})
+}
+
+func (s *session) writeList(ctx context.Context, to io.Writer, items map[engine.Node]*runstate.Node, first, end engine.Node) error {
+	w := bufio.NewWriterSize(to, 64<<10)
+	sep := byte('[')
+	for n := first; n < end; n++ {
+		_ = w.WriteByte(sep)
+		sep = ','
+		item := items[n]
+		switch {
+		case item == nil || item.Outcome() != engine.OutcomeOK:
+			_, _ = w.WriteString("null")
+		case item.OutputRef != "":
+			body, _, err := s.Blob.Get(ctx, item.OutputRef, nil)
+			if err != nil {
+				return fmt.Errorf("read output of node %d: %w", n, err)
+			}
+			_, err = io.Copy(w, body)
+			body.Close()
+			if err != nil {
+				return fmt.Errorf("read output of node %d: %w", n, err)
+			}
+		default:
+			_, _ = w.WriteString(item.Output)
+		}
+	}
+	_ = w.WriteByte(']')
+	return w.Flush()
+}

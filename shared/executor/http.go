@@ -1,0 +1,173 @@
+package executor
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"millrace/shared/expr"
+	"millrace/shared/outbound"
+)
+
+// MaxAnswer is the largest body an http task takes.
+const MaxAnswer = 32 << 20
+
+// HTTP calls config.url and hands on {status, headers, body, json}.
+type HTTP struct {
+	Client *http.Client // from package outbound
+}
+
+// Instant reports false.
+func (HTTP) Instant() bool { return false }
+
+// Execute makes the call. An answer that is not 2xx fails the attempt unless
+// config.expected_status names it.
+func (h HTTP) Execute(ctx context.Context, a *Attempt) Result {
+	config, fail := a.config(ctx)
+	if fail != nil {
+		return *fail
+	}
+	ctx, cancel := context.WithTimeout(ctx, a.Timeout)
+	defer cancel()
+	req, err := request(ctx, config)
+	if err != nil {
+		return Final(HTTPFailed, "%v", err)
+	}
+	res, err := h.Client.Do(req)
+	if err != nil {
+		return callFailed(ctx, a, err)
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(res.Body, MaxAnswer+1))
+	if err != nil {
+		return callFailed(ctx, a, err)
+	}
+	if len(body) > MaxAnswer {
+		return Failed(HTTPFailed, "the answer has more than %d bytes", MaxAnswer)
+	}
+	a.Log(time.Time{}, "info", "http", fmt.Sprintf("%s %s answered %d, %d bytes", req.Method, redact(req.URL), res.StatusCode, len(body)))
+	if !expected(config["expected_status"], res.StatusCode) {
+		return Failed(HTTPFailed, "%s %s answered %d: %s", req.Method, redact(req.URL), res.StatusCode, excerpt(body))
+	}
+	out, err := answer(res, body)
+	if err != nil {
+		return Final(Serialization, "%v", err)
+	}
+	return Result{Output: Value{JSON: out, Size: int64(len(out))}}
+}
+
+func request(ctx context.Context, config map[string]any) (*http.Request, error) {
+	method, _ := config["method"].(string)
+	if method == "" {
+		method = http.MethodGet
+	}
+	raw, _ := config["url"].(string)
+	u, err := url.Parse(raw)
+	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
+		return nil, errors.New("config.url is not an absolute http or https URL")
+	}
+	var body io.Reader
+	kind := ""
+	if v, ok := config["json"]; ok {
+		encoded, err := expr.Encode(v)
+		if err != nil {
+			return nil, fmt.Errorf("config.json: %w", err)
+		}
+		body, kind = bytes.NewReader(encoded), "application/json"
+	} else if v, ok := config["body"]; ok && v != nil {
+		text, isText := v.(string)
+		if !isText {
+			return nil, errors.New("config.body must be a string")
+		}
+		body = strings.NewReader(text)
+	}
+	req, err := http.NewRequestWithContext(ctx, strings.ToUpper(method), u.String(), body)
+	if err != nil {
+		return nil, fmt.Errorf("config: %w", err)
+	}
+	req.Header.Set("User-Agent", "millrace")
+	if kind != "" {
+		req.Header.Set("Content-Type", kind)
+	}
+	headers, _ := config["headers"].(map[string]any)
+	for name, v := range headers {
+		text, ok := v.(string)
+		if !ok {
+			encoded, err := expr.Encode(v)
+			if err != nil {
+				return nil, fmt.Errorf("config.headers.%s: %w", name, err)
+			}
+			text = string(encoded)
+		}
+		if http.CanonicalHeaderKey(name) == "Host" {
+			req.Host = text
+			continue
+		}
+		req.Header.Set(name, text)
+	}
+	return req, nil
+}
+
+func callFailed(ctx context.Context, a *Attempt, err error) Result {
+	if outbound.Denied(err) {
+		return Final(HTTPFailed, "config.url leads to an address that flows may not reach")
+	}
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		r := Failed(TaskTimeout, "task %s exceeded timeout_secs=%d", a.Task.Name, a.Task.TimeoutSecs)
+		r.Failure.TimedOut = true
+		return r
+	}
+	if e, ok := errors.AsType[*url.Error](err); ok {
+		err = e.Err // without the URL, which may hold a credential
+	}
+	return Failed(HTTPFailed, "the call failed: %v", err)
+}
+
+func expected(want any, got int) bool {
+	switch w := want.(type) {
+	case nil:
+		return got >= 200 && got <= 299
+	case []any:
+		return slices.ContainsFunc(w, func(v any) bool { return expected(v, got) })
+	}
+	n, ok := number(want)
+	return ok && int(n) == got
+}
+
+func answer(res *http.Response, body []byte) (json.RawMessage, error) {
+	headers := make(map[string]any, len(res.Header))
+	for name, values := range res.Header {
+		if name == "Set-Cookie" {
+			continue // a credential of the session, not a result
+		}
+		headers[strings.ToLower(name)] = strings.ToValidUTF8(strings.Join(values, ", "), "\ufffd")
+	}
+	out := map[string]any{"status": int64(res.StatusCode), "headers": headers, "json": nil, "body": strings.ToValidUTF8(string(body), "\ufffd")}
+	if strings.Contains(res.Header.Get("Content-Type"), "json") && utf8.Valid(body) {
+		if v, err := expr.Decode(body); err == nil {
+			out["json"] = v
+		}
+	}
+	return expr.Encode(out)
+}
+
+// redact leaves out what a URL may hold of credentials.
+func redact(u *url.URL) string { return u.Scheme + "://" + u.Host + u.EscapedPath() }
+
+func excerpt(body []byte) string {
+	const most = 300
+	text := strings.ToValidUTF8(string(body[:min(len(body), most)]), "\ufffd")
+	if len(body) > most {
+		text += "…"
+	}
+	return text
+}

@@ -1,0 +1,107 @@
+package executor
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"millrace/shared/blob"
+	"millrace/shared/sandbox"
+)
+
+// Python runs a function of the flow's artifact in the sandbox.
+type Python struct {
+	Sandbox sandbox.Sandbox
+	Blob    blob.Store
+}
+
+// linkLife is how long the links handed to the sandbox are good.
+const linkLife = 20 * time.Minute
+
+// Instant reports false.
+func (Python) Instant() bool { return false }
+
+// Execute runs the task's entrypoint. Large values travel by presigned links,
+// so the sandbox needs no permission of its own.
+func (p Python) Execute(ctx context.Context, a *Attempt) Result {
+	if p.Sandbox == nil {
+		return Final(SandboxFailed, "this deployment runs no Python tasks")
+	}
+	if a.Artifact == "" {
+		return Final(TaskFailed, "the flow version has no artifact to run %s from", a.Task.Entrypoint)
+	}
+	req, err := p.request(ctx, a)
+	if err != nil {
+		return Failed(SandboxFailed, "%v", err)
+	}
+	result, err := p.Sandbox.Run(ctx, req, func(e sandbox.LogEvent) { a.Log(e.Time, e.Level, e.Logger, e.Message) })
+	if err != nil {
+		if ctx.Err() != nil {
+			return Failed(Cancelled, "%v", context.Cause(ctx))
+		}
+		return Failed(SandboxFailed, "%v", err)
+	}
+	if f := result.Failure; f != nil {
+		return Result{Failure: &Failure{Type: f.Type, Message: f.Message, TimedOut: f.Type == sandbox.TaskTimeoutError}}
+	}
+	if result.Uploaded {
+		return Result{Output: Value{Ref: a.OutputKey, Size: result.OutputBytes}}
+	}
+	return Result{Output: Value{JSON: result.Output, Size: int64(len(result.Output))}}
+}
+
+func (p Python) request(ctx context.Context, a *Attempt) (sandbox.Request, error) {
+	req := sandbox.Request{
+		Workspace: a.Org, Tier: a.Mode, RunID: a.RunID, FlowName: a.Flow, FlowVersion: a.Version,
+		TaskName: a.Task.Name, TaskRunID: a.TaskRunID, Attempt: a.Number, MapIndex: a.MapIndex, Item: a.Item,
+		Artifact: sandbox.Artifact{Hash: artifactName(a)}, Entrypoint: a.Task.Entrypoint,
+		Params: a.Params, Timeout: a.Timeout, Inputs: make(map[string]sandbox.Input, len(a.Task.DependsOn)),
+	}
+	var err error
+	if req.Artifact.URL, err = p.Blob.PresignGet(ctx, a.Artifact, linkLife, ""); err != nil {
+		return req, fmt.Errorf("link to the artifact: %w", err)
+	}
+	if req.OutputURL, err = p.Blob.PresignPut(ctx, a.OutputKey, linkLife); err != nil {
+		return req, fmt.Errorf("link for the output: %w", err)
+	}
+	for _, name := range a.Task.DependsOn {
+		v, err := a.Output(ctx, name)
+		if err != nil {
+			return req, fmt.Errorf("output of %s: %w", name, err)
+		}
+		in := sandbox.Input{Value: v.JSON}
+		if v.JSON == nil {
+			if in.URL, err = p.Blob.PresignGet(ctx, v.Ref, linkLife, ""); err != nil {
+				return req, fmt.Errorf("link to the output of %s: %w", name, err)
+			}
+		}
+		req.Inputs[name] = in
+	}
+	return req, a.secrets(&req)
+}
+
+// artifactName names the code's content. Keys of artifacts are made once and
+// never written again, so a key will do where no hash is known.
+func artifactName(a *Attempt) string {
+	return strings.NewReplacer("/", "-", "#", "-").Replace(a.Artifact)
+}
+
+// secrets resolves the secrets that the task's config names.
+func (a *Attempt) secrets(req *sandbox.Request) error {
+	template, err := a.Task.Template()
+	if err != nil {
+		return err
+	}
+	for _, name := range template.Secrets() {
+		v, err := a.Secret(name)
+		if err != nil {
+			return fmt.Errorf("secret %s that the task names: %w", name, err)
+		}
+		if req.Secrets == nil {
+			req.Secrets = map[string]string{}
+		}
+		req.Secrets[name] = v
+	}
+	return nil
+}

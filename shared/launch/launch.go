@@ -1,0 +1,272 @@
+// Package launch is the one door by which runs come into being and are stopped:
+// by hand, schedule, sensor, retry or backfill. It resolves what is to run,
+// checks it, freezes what the run will see, and writes run and audit entry in
+// one transaction before it hands the run to the workers.
+package launch
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"millrace/events"
+	"millrace/shared/audit"
+	"millrace/shared/blob"
+	"millrace/shared/clock"
+	"millrace/shared/engine"
+	"millrace/shared/errs"
+	"millrace/shared/ids"
+	"millrace/shared/queue"
+	"millrace/shared/registry"
+	"millrace/shared/runstate"
+	"millrace/shared/signal"
+	"millrace/shared/table"
+	"millrace/shared/tenant"
+)
+
+// The sources of runs.
+const (
+	Manual   = "manual"
+	Schedule = "schedule"
+	Sensor   = "sensor"
+	Retry    = "retry"
+	Backfill = "backfill"
+	SubFlow  = "flow"
+)
+
+// The limits of a submission.
+const (
+	MaxParameters  = 256 << 10 // bytes of all parameters as JSON
+	ReservedPrefix = "__svc_"
+	KeyLife        = 24 * time.Hour // of an idempotency key
+	MaxKey         = 255
+)
+
+// firstLook is how long a run may stay unnoticed if its message is lost.
+const firstLook = time.Minute
+
+// Launcher accepts and stops runs.
+type Launcher struct {
+	Table  table.Table
+	Queues queue.Queues
+	Blob   blob.Store
+	Clock  clock.Clock
+	Log    *slog.Logger
+	Hub    *signal.Hub
+}
+
+// Request is a run to be accepted. Deployment decides over Flow and Version.
+type Request struct {
+	Deployment    string
+	Flow, Version string
+	Environment   string                     // "" inherits the deployment's, else default
+	Mode          string                     // "" inherits the deployment's, else the flow version's
+	Parameters    map[string]json.RawMessage // as the caller gave them
+	Injected      map[string]json.RawMessage // set by the service where the caller did not
+	Trigger       string
+	LogicalDate   string // RFC 3339, of the occurrence
+	Key           string // idempotency key, "" for none
+	Fingerprint   string // of the request that carries Key
+}
+
+// plan is a run that was resolved and checked, ready to be written.
+type plan struct {
+	run   runstate.Run
+	input runstate.Input
+	audit audit.Change
+	idem  *idempotency
+}
+
+// Accept makes a run. Errors: errs.Invalid without anything to run,
+// errs.NotFound for an unknown deployment or flow version, errs.Unprocessable
+// for parameters, or an idempotency key used for another request, errs.Conflict
+// for an inactive deployment.
+func (l *Launcher) Accept(ctx context.Context, org string, req Request) (runstate.Run, error) {
+	if err := checkParameters(req.Parameters); err != nil {
+		return runstate.Run{}, err
+	}
+	p, err := l.resolve(ctx, org, req)
+	if err != nil {
+		return runstate.Run{}, err
+	}
+	if req.Key != "" {
+		if p.idem, err = newIdempotency(org, p.run.Flow, req.Key, req.Fingerprint, p.run.ID, l.Clock.Now()); err != nil {
+			return runstate.Run{}, err
+		}
+		if first, err := l.replay(ctx, org, p.idem); err != nil || first != nil {
+			return deref(first), err
+		}
+	}
+	return l.write(ctx, p)
+}
+
+func deref(r *runstate.Run) runstate.Run {
+	if r == nil {
+		return runstate.Run{}
+	}
+	return *r
+}
+
+// resolve finds what is to run and checks the parameters against it.
+func (l *Launcher) resolve(ctx context.Context, org string, req Request) (*plan, error) {
+	params := req.Parameters
+	if req.Deployment != "" {
+		d, err := registry.GetDeployment(ctx, l.Table, org, req.Deployment)
+		if err != nil {
+			return nil, err
+		}
+		if d.Status != registry.Active {
+			return nil, errs.New(errs.Conflict, "Deployment %s is %s and starts no runs", d.Name, d.Status)
+		}
+		req.Flow, req.Version = d.FlowName, d.FlowVersion
+		if req.Environment == "" {
+			req.Environment = d.Environment
+		}
+		if req.Mode == "" {
+			req.Mode = d.ExecutionMode
+		}
+		params = merge(d.Parameters, params)
+	}
+	if req.Flow == "" || req.Version == "" {
+		return nil, errs.New(errs.Invalid, "Either deployment, or both flow_name and flow_version, must be given")
+	}
+	v, err := registry.GetVersion(ctx, l.Table, org, req.Flow, req.Version)
+	if err != nil {
+		return nil, err
+	}
+	if req.Mode == "" {
+		req.Mode = v.ExecutionMode
+	}
+	if req.Environment == "" {
+		req.Environment = registry.DefaultEnvironment
+	}
+	flow, err := registry.LoadFlow(ctx, l.Table, l.Blob, org, v.SpecHash)
+	if err != nil {
+		return nil, fmt.Errorf("load flow %s %s: %w", v.FlowName, v.FlowVersion, err)
+	}
+	injected := func(key string) bool { _, ok := req.Injected[key]; return ok }
+	params, faults := flow.CheckParams(merge(req.Injected, params), injected)
+	if len(faults) > 0 {
+		return nil, errs.Validation(faults...)
+	}
+	run := l.record(ctx, org, v, req.Environment, req.Mode, req.Trigger)
+	run.Deployment, run.Timeout = req.Deployment, flow.TimeoutSecs
+	if req.LogicalDate == "" {
+		req.LogicalDate = run.CreatedAt.String()
+	}
+	return &plan{
+		run:   run,
+		input: runstate.Input{Parameters: params, LogicalDate: req.LogicalDate},
+		audit: audit.Change{Action: "run.create"},
+	}, nil
+}
+
+// record is the record of a new run of a flow version.
+func (l *Launcher) record(ctx context.Context, org string, v registry.Version, env, mode, trigger string) runstate.Run {
+	now := l.Clock.Now()
+	id := ids.New(now)
+	return runstate.Run{
+		Key: runstate.RunKey(org, id), DueEntry: runstate.DueAt(org, id, now.Add(firstLook)),
+		ListEntries: runstate.Lists(org, v.FlowName, env, id),
+		Org:         org, ID: id, Slug: ids.Slug(), Flow: v.FlowName, Version: v.FlowVersion,
+		SpecHash: v.SpecHash, Artifact: v.ArtifactKey, CodeHash: v.CodeHash,
+		Environment: env, Mode: mode, Trigger: trigger, By: actor(ctx),
+		Status: engine.Queued, CreatedAt: clock.ToMillis(now),
+	}
+}
+
+// actor names who acts: a user by email, a key by its id.
+func actor(ctx context.Context) string {
+	p := tenant.From(ctx)
+	if p.KeyID != "" {
+		return "key:" + p.KeyID
+	}
+	return p.Email
+}
+
+// write stores the run and hands it to the workers.
+func (l *Launcher) write(ctx context.Context, p *plan) (runstate.Run, error) {
+	input, err := runstate.StoreInput(ctx, l.Blob, p.run.Org, p.run.ID, &p.input)
+	if err != nil {
+		return runstate.Run{}, err
+	}
+	p.audit.ResourceType, p.audit.ResourceID, p.audit.After = "run", p.run.ID, snapshot(&p.run)
+	writes := []table.Write{
+		table.Put{Item: p.run, If: table.IsNew()},
+		table.Put{Item: input, If: table.IsNew()},
+		audit.EntryFor(ctx, p.run.Org, l.Clock.Now(), p.audit),
+	}
+	if p.idem != nil {
+		writes = append(writes, p.idem.put(l.Clock.Now()))
+	}
+	err = l.Table.Transact(ctx, writes...)
+	if tx, ok := errors.AsType[*table.TransactionError](err); ok && p.idem != nil {
+		if _, failed := tx.Failed(len(writes) - 1); failed { // the same request was a moment faster
+			first, err := l.replay(ctx, p.run.Org, p.idem)
+			if err == nil && first == nil {
+				err = errs.New(errs.Conflict, "A request with this Idempotency-Key is being accepted")
+			}
+			return deref(first), err
+		}
+	}
+	if p.idem != nil && errors.Is(err, table.ErrConflict) {
+		return runstate.Run{}, errs.Wrap(errs.Conflict, err, "A request with this Idempotency-Key is being accepted")
+	}
+	if err != nil {
+		return runstate.Run{}, fmt.Errorf("accept run: %w", err)
+	}
+	l.dispatch(ctx, &p.run)
+	return p.run, nil
+}
+
+// dispatch sends the run to the workers. If that fails the run is accepted all
+// the same: the due index brings it up.
+func (l *Launcher) dispatch(ctx context.Context, run *runstate.Run) {
+	l.send(ctx, events.Tasks(run.Mode), events.Run{Kind: events.RunStart, Org: run.Org, Run: run.ID})
+}
+
+func (l *Launcher) send(ctx context.Context, to string, m events.Run) {
+	body, err := json.Marshal(m)
+	if err == nil {
+		err = l.Queues.Send(ctx, to, queue.Message{Body: body, Group: m.Org})
+	}
+	if err != nil {
+		l.Log.Error("message of a run not sent, a look will make up for it", "run", m.Run, "kind", m.Kind, "error", err)
+	}
+}
+
+// snapshot is a run as audit entries show it.
+func snapshot(r *runstate.Run) map[string]any {
+	out := map[string]any{
+		"run_id": r.ID, "run_slug": r.Slug, "flow_name": r.Flow, "flow_version": r.Version, "status": r.Status,
+		"environment": r.Environment, "execution_mode": r.Mode, "trigger_source": r.Trigger,
+	}
+	if r.Deployment != "" {
+		out["deployment"] = r.Deployment
+	}
+	if r.Parent != "" {
+		out["parent_run_id"] = r.Parent
+	}
+	return out
+}
+
+// merge lays over onto under.
+func merge(under, over map[string]json.RawMessage) map[string]json.RawMessage {
+	out := make(map[string]json.RawMessage, len(under)+len(over))
+	for _, m := range []map[string]json.RawMessage{under, over} {
+		for k, v := range m {
+			out[k] = v
+		}
+	}
+	return out
+}
+
+func digest(s string) string {
+	sum := sha256.Sum256([]byte(s))
+	return hex.EncodeToString(sum[:])
+}

@@ -1,0 +1,109 @@
+package launch
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"millrace/shared/audit"
+	"millrace/shared/engine"
+	"millrace/shared/errs"
+	"millrace/shared/flowspec"
+	"millrace/shared/registry"
+	"millrace/shared/runstate"
+)
+
+// Retried is a retry, and what it takes over.
+type Retried struct {
+	Run   runstate.Run
+	Names []string // tasks reused, in the order of the flow
+}
+
+// Retry makes a new run of an ended run's flow version with its parameters,
+// environment and tier. With partial set it reuses what succeeded; if nothing
+// did, or what it needs is gone, it is a full retry. Errors: errs.NotFound,
+// errs.Conflict while the run has not ended or if its flow version was
+// registered anew with other content.
+func (l *Launcher) Retry(ctx context.Context, org, id string, partial bool) (Retried, error) {
+	source, err := runstate.GetRun(ctx, l.Table, org, id)
+	if err != nil {
+		return Retried{}, err
+	}
+	if !source.Status.RunEnded() {
+		return Retried{}, errs.New(errs.Conflict, "Run %s is %s: only a run that has ended can be retried", id, source.Status)
+	}
+	v, err := registry.GetVersion(ctx, l.Table, org, source.Flow, source.Version)
+	if err != nil {
+		return Retried{}, err
+	}
+	if v.SpecHash != source.SpecHash {
+		return Retried{}, errs.New(errs.Conflict, "Flow %s %s was registered anew since run %s", source.Flow, source.Version, id)
+	}
+	flow, err := registry.LoadFlow(ctx, l.Table, l.Blob, org, source.SpecHash)
+	if err != nil {
+		return Retried{}, fmt.Errorf("load flow: %w", err)
+	}
+	input, err := runstate.LoadInput(ctx, l.Table, l.Blob, org, id)
+	if err != nil {
+		return Retried{}, err
+	}
+	p := &plan{
+		run:   l.record(ctx, org, v, source.Environment, source.Mode, Retry),
+		input: runstate.Input{Parameters: input.Parameters, LogicalDate: input.LogicalDate},
+		audit: audit.Change{Action: "run.retry", Metadata: map[string]any{"parent_run_id": id, "from_failed": partial}},
+	}
+	p.run.Deployment, p.run.Timeout, p.run.Parent = source.Deployment, flow.TimeoutSecs, id
+	var names []string
+	if partial {
+		if names, err = l.reuse(ctx, &source, flow, p); err != nil {
+			return Retried{}, err
+		}
+	}
+	run, err := l.write(ctx, p)
+	return Retried{Run: run, Names: names}, err
+}
+
+// reuse plans what the new run takes from the source.
+func (l *Launcher) reuse(ctx context.Context, source *runstate.Run, flow *flowspec.Flow, p *plan) ([]string, error) {
+	graph := engine.NewPlan(engine.Defs(flow))
+	items, err := runstate.LoadNodes(ctx, l.Table, source, graph, false)
+	if err != nil {
+		return nil, err
+	}
+	status := func(n engine.Node) engine.Status {
+		if item := items[n]; item != nil && item.Status != "" {
+			return item.Status
+		}
+		return engine.Pending
+	}
+	reused := graph.Reuse(flow.Order(), engine.Source{
+		Task:     func(task int) engine.Status { return status(engine.Node(task)) },
+		Instance: func(task, index int) engine.Status { return status(graph.Instance(task, index)) },
+		Width: func(task int) (int, bool) {
+			item := items[engine.Node(task)]
+			if item == nil || item.Width == nil {
+				return 0, false
+			}
+			return *item.Width, true
+		},
+	})
+	if len(reused.Reused) == 0 && len(reused.Instances) == 0 {
+		return nil, nil
+	}
+	slices.Sort(reused.Tasks)
+	slices.Sort(reused.Reused)
+	names := make([]string, len(reused.Reused))
+	for i, t := range reused.Reused {
+		names[i] = flow.Tasks[t].Name
+	}
+	instances := map[string][]int{}
+	count := len(names)
+	for task, list := range reused.Instances {
+		instances[strconv.Itoa(task)] = list
+		count += len(list)
+	}
+	p.input.Reuse = &runstate.Reuse{Run: source.ID, Tasks: reused.Tasks, Instances: instances, Names: names}
+	p.run.Partial, p.run.Reused = true, count
+	return names, nil
+}
