@@ -18,6 +18,8 @@ const (
 	varVars    = "vars"
 	varTasks   = "tasks"
 	varSecrets = "secrets"
+	varItem    = "item"
+	varIndex   = "index"
 )
 
 // environment is made at the first compilation: it costs about a millisecond,
@@ -31,6 +33,8 @@ var environment = sync.OnceValues(func() (*cel.Env, error) {
 		cel.Variable(varVars, object),
 		cel.Variable(varTasks, object),
 		cel.Variable(varSecrets, object),
+		cel.Variable(varItem, cel.DynType),
+		cel.Variable(varIndex, cel.IntType),
 		cel.OptionalTypes(),
 		ext.Strings(),
 		ext.Lists(ext.ListsMaxRangeSize(100_000)),

@@ -15,6 +15,7 @@ const (
 	maxString = 16 << 20  // bytes of a string made by replace, join or json.encode
 	maxDepth  = 200       // nesting of a value
 	maxRegex  = 1_000     // bytes of a regular expression
+	maxMacros = 24        // map, filter, exists … in one expression: the type checker is cubic in their chain
 )
 
 // Scope is what an expression sees. Values are plain JSON as [Decode] gives
@@ -24,12 +25,19 @@ type Scope struct {
 	Run    map[string]any      // run_id, flow_name, flow_version, environment, logical_date
 	Vars   map[string]any      // environment variables as they were when the run was accepted
 	Tasks  map[string]TaskView // tasks that have finished, by name
+	Item   *Item               // what the instance of a mapped task works on, nil otherwise
 }
 
 // TaskView is what an expression sees of one task.
 type TaskView struct {
 	Output any    // plain JSON; a list of instance outputs for a mapped task
 	Status string // the task's terminal state, e.g. SUCCEEDED
+}
+
+// Item is an element of a mapped list: item and index in an expression.
+type Item struct {
+	Value any
+	Index int
 }
 
 // SyntaxError says why an expression cannot be compiled.

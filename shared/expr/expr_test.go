@@ -126,6 +126,7 @@ func TestCompileErrors(t *testing.T) {
 		`tasks.?x.output`:          "tasks must be followed by",
 		`[1].map(tasks, tasks)`:    "a variable of a comprehension cannot be called tasks",
 		`tasks.my-task.output`:     `undeclared reference to 'task'; a name with a dash is written tasks["my-task"]`,
+		"[1]" + strings.Repeat(".map(x, [x, x])", 1000): "at most 24 of map, filter",
 		`secrets.token`:            "secrets may be used only inside a task's config",
 		`secrets[params.n]`:        "secrets must be followed by a secret's name",
 		`"a".matches("(")`:         "invalid matches argument",
@@ -200,6 +201,29 @@ func TestReferences(t *testing.T) {
 	assert.Empty(t, p.Secrets())
 }
 
+func TestItemOfAMappedTask(t *testing.T) {
+	t.Parallel()
+	s := scope(t)
+	s.Item = &expr.Item{Value: decode(t, `{"id":7}`), Index: 2}
+	p, err := expr.Compile(`[item.id, index] + [5].map(item, item + 1)`)
+	require.NoError(t, err)
+	assert.True(t, p.UsesItem())
+	v, err := p.Eval(t.Context(), s)
+	require.NoError(t, err)
+	assert.Equal(t, []any{int64(7), int64(2), int64(6)}, v)
+	_, err = p.Eval(t.Context(), scope(t))
+	assert.ErrorContains(t, err, "item")
+
+	p, err = expr.Compile(`[5].map(item, [6].map(index, item + index))`)
+	require.NoError(t, err)
+	assert.False(t, p.UsesItem())
+
+	tpl, err := expr.CompileTemplate(json.RawMessage(`{"a":"${{ index }} ${{ tasks.x.output }}"}`))
+	require.NoError(t, err)
+	assert.Equal(t, []expr.Ref{{Path: []any{"a"}}, {Path: []any{"a"}, Task: "x"}}, tpl.Refs())
+	assert.Equal(t, []string{"x"}, tpl.Tasks())
+}
+
 // What would take hours or all memory ends at once with a clear error.
 func TestRunawayExpressionsAreStopped(t *testing.T) {
 	t.Parallel()
@@ -217,22 +241,22 @@ func TestRunawayExpressionsAreStopped(t *testing.T) {
 	}
 	for name, src := range map[string]string{
 		"nested loops":        loops + " == []",
-		"doubling list":       nest(60, ".map(x, [x, x])") + " == dyn([1])",
-		"doubling sum":        "cel.bind(a, lists.range(1000), " + nest(0, "") + ".map(y, a)" + strings.Repeat(".map(x, x + x)", 40) + ")",
-		"in a branch":         nest(60, ".map(x, params.n > 0 ? [x, x] : [x])") + " == dyn([1])",
+		"doubling list":       nest(24, ".map(x, [x, x])") + " == dyn([1])",
+		"doubling sum":        "cel.bind(a, lists.range(1000), " + nest(0, "") + ".map(y, a)" + strings.Repeat(".map(x, x + x)", 20) + ")",
+		"in a branch":         nest(24, ".map(x, params.n > 0 ? [x, x] : [x])") + " == dyn([1])",
 		"replace in a branch": `["aaaaaaaaaaaaaaaa"]` + strings.Repeat(".map(x, params.n > 0 ? x.replace('', x) : x)", 12),
 		"matches":             `cel.bind(s, lists.range(100000).map(i, "aaaaaaaaaa").join(), lists.range(100000).all(i, !s.matches("(a|b)*c")))`,
 		"contains":            `cel.bind(s, lists.range(100000).map(i, "aaaaaaaaaa").join(), lists.range(100000).all(i, !s.contains("b")))`,
-		"doubling map":        nest(60, `.map(x, {"a": x, "b": x})`) + " == dyn([1])",
-		"doubling text":       `["aaaaaaaaaaaaaaaa"]` + strings.Repeat(".map(x, x + x)", 60),
+		"doubling map":        nest(24, `.map(x, {"a": x, "b": x})`) + " == dyn([1])",
+		"doubling text":       `["aaaaaaaaaaaaaaaa"]` + strings.Repeat(".map(x, x + x)", 24),
 		"replace":             `["aaaaaaaaaaaaaaaa"]` + strings.Repeat(".map(x, x.replace('', x))", 12),
 		"join separator":      `cel.bind(s, lists.range(10000).map(i, "aaaaaaaaaa").join(), lists.range(10000).map(i, "a").join(s))`,
 		"distinct lists":      `lists.range(100000).map(i, [i]).distinct()`,
 		"sets":                `sets.contains(lists.range(100000), lists.range(100000))`,
 		"in":                  `tasks.big.output.all(x, x in tasks.big.output)`,
 		"compare":             `tasks.big.output.all(x, tasks.big.output == tasks.big.output)`,
-		"json":                nest(60, ".map(x, [x, x])") + ".map(x, json.encode(x))",
-		"format":              nest(60, ".map(x, [x, x])") + `.map(x, "%s".format([x]))`,
+		"json":                nest(24, ".map(x, [x, x])") + ".map(x, json.encode(x))",
+		"format":              nest(24, ".map(x, [x, x])") + `.map(x, "%s".format([x]))`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -2,6 +2,7 @@ package expr
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -18,6 +19,7 @@ type Program struct {
 	kind    types.Kind
 	tasks   []string
 	secrets []string
+	item    bool
 }
 
 // programs keeps what was compiled: the same few expressions run for every task
@@ -66,7 +68,14 @@ func compileNew(src string) (*Program, error) {
 	if err != nil {
 		return nil, err
 	}
-	checked, issues := env.Compile(src)
+	parsed, issues := env.Parse(src)
+	if issues.Err() != nil {
+		return nil, issueError(src, issues)
+	}
+	if n := macros(parsed.NativeRep()); n > maxMacros {
+		return nil, &SyntaxError{Msg: fmt.Sprintf("an expression may have at most %d of map, filter, all, exists and the like, this one has %d", maxMacros, n)}
+	}
+	checked, issues := env.Check(parsed)
 	if issues.Err() != nil {
 		return nil, issueError(src, issues)
 	}
@@ -88,6 +97,7 @@ func compileNew(src string) (*Program, error) {
 		kind:    checked.OutputType().Kind(),
 		tasks:   refs.tasks,
 		secrets: refs.secrets,
+		item:    refs.item,
 	}, nil
 }
 
@@ -99,6 +109,10 @@ func (p *Program) Tasks() []string { return slices.Clone(p.tasks) }
 
 // Secrets returns the names of the secrets it refers to, sorted.
 func (p *Program) Secrets() []string { return slices.Clone(p.secrets) }
+
+// UsesItem tells whether it reads item or index, which only the instances of a
+// mapped task have.
+func (p *Program) UsesItem() bool { return p.item }
 
 // MayBeBool tells whether the expression's type allows true or false.
 func (p *Program) MayBeBool() bool { return p.kind == types.DynKind || p.kind == types.BoolKind }
@@ -191,6 +205,14 @@ func (a *activation) ResolveName(name string) (any, bool) {
 			a.view = adapter{}.NativeToValue(view)
 		}
 		return a.view, true
+	case varItem:
+		if a.scope.Item != nil {
+			return a.scope.Item.Value, true
+		}
+	case varIndex:
+		if a.scope.Item != nil {
+			return a.scope.Item.Index, true
+		}
 	case budgetVar:
 		return a, true
 	}

@@ -11,7 +11,10 @@ import (
 )
 
 // refs are the names an expression refers to, sorted.
-type refs struct{ tasks, secrets []string }
+type refs struct {
+	tasks, secrets []string
+	item           bool // item or index
+}
 
 // references finds the tasks and secrets of a checked expression. They must be
 // named in the text: what a task depends on is known before anything runs.
@@ -24,12 +27,15 @@ func references(tree *ast.AST) (refs, error) {
 	return refs{
 		tasks:   slices.Sorted(maps.Keys(w.tasks)),
 		secrets: slices.Sorted(maps.Keys(w.secrets)),
+		item:    w.item,
 	}, nil
 }
 
 type walker struct {
 	info           *ast.SourceInfo
 	tasks, secrets map[string]bool
+	item           bool
+	local          []string // variables of the comprehensions around
 	err            error
 }
 
@@ -49,7 +55,9 @@ func (w *walker) walk(e ast.Expr) {
 	}
 	switch e.Kind() {
 	case ast.IdentKind:
-		switch e.AsIdent() {
+		switch name := e.AsIdent(); name {
+		case varItem, varIndex:
+			w.item = w.item || !slices.Contains(w.local, name)
 		case varTasks:
 			w.fail(e, "tasks must be followed by a task's name and .output or .status, e.g. tasks.extract.output; the name cannot be computed")
 		case varSecrets:
@@ -94,9 +102,15 @@ func (w *walker) comprehension(e ast.Expr) {
 			return
 		}
 	}
-	for _, part := range []ast.Expr{c.IterRange(), c.AccuInit(), c.LoopCondition(), c.LoopStep(), c.Result()} {
-		w.walk(part)
-	}
+	w.walk(c.IterRange())
+	w.walk(c.AccuInit())
+	outer := w.local
+	w.local = append(slices.Clip(outer), c.AccuVar())
+	w.walk(c.Result())
+	w.local = append(w.local, c.IterVar(), c.IterVar2())
+	w.walk(c.LoopCondition())
+	w.walk(c.LoopStep())
+	w.local = outer
 }
 
 // taskField records tasks.<name>.output or .status.
@@ -146,4 +160,15 @@ func member(e ast.Expr) (operand ast.Expr, name string, ok bool) {
 
 func isIdent(e ast.Expr, name string) bool {
 	return e.Kind() == ast.IdentKind && e.AsIdent() == name
+}
+
+// macros counts the comprehensions of a tree.
+func macros(tree *ast.AST) int {
+	n := 0
+	ast.PreOrderVisit(tree.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
+		if e.Kind() == ast.ComprehensionKind {
+			n++
+		}
+	}))
+	return n
 }

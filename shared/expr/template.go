@@ -17,10 +17,11 @@ type Template struct {
 	secrets []string
 }
 
-// Ref is a task referred to from a place inside a template.
+// Ref is a task, or the item of a mapped task, that a place inside a template
+// refers to.
 type Ref struct {
-	Path []any // object keys and array indexes, empty for the whole value
-	Task string
+	Path []any  // object keys and array indexes, empty for the whole value
+	Task string // empty for item and index
 }
 
 // TemplateError is one fault of a template.
@@ -72,14 +73,16 @@ func TemplateErrors(err error) []*TemplateError {
 	return out
 }
 
-// Refs returns each reference to a task with its place, in document order.
+// Refs returns each reference with its place, in document order.
 func (t *Template) Refs() []Ref { return slices.Clone(t.refs) }
 
 // Tasks returns the names of the tasks the template refers to, sorted.
 func (t *Template) Tasks() []string {
-	names := make([]string, len(t.refs))
-	for i, r := range t.refs {
-		names[i] = r.Task
+	var names []string
+	for _, r := range t.refs {
+		if r.Task != "" {
+			names = append(names, r.Task)
+		}
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
@@ -156,6 +159,9 @@ func (b *builder) text(s string, path []any) node {
 		}
 		for _, name := range p.tasks {
 			b.refs = append(b.refs, Ref{Path: slices.Clone(path), Task: name})
+		}
+		if p.item {
+			b.refs = append(b.refs, Ref{Path: slices.Clone(path)})
 		}
 		b.secrets = append(b.secrets, p.secrets...)
 		parts = append(parts, exprNode{p})

@@ -23,12 +23,18 @@ func (p *parser) expression(o *Object, task int, name string, fits func(*expr.Pr
 	case !fits(program):
 		p.faults.add("expression_error", loc, src, "%s", misfit)
 	}
-	p.reading(task, loc, program.Tasks())
+	for _, name := range program.Tasks() {
+		p.refs = append(p.refs, ref{task, loc, name})
+	}
+	if program.UsesItem() {
+		p.item(o, loc)
+	}
 }
 
-func (p *parser) reading(task int, loc []any, names []string) {
-	for _, name := range names {
-		p.refs = append(p.refs, ref{task, loc, name})
+// item reports the use of item or index where there is none.
+func (p *parser) item(o *Object, loc []any) {
+	if !o.mapped {
+		p.faults.add("expression_error", loc, nil, "item and index exist only in the config of a task with map_over")
 	}
 }
 
@@ -44,6 +50,7 @@ func (p *parser) config(o *Object, task int, kind Kind) {
 	if c == nil {
 		return
 	}
+	c.mapped = o.Has("map_over")
 	rest := c.fields
 	for _, name := range kind.Expressions {
 		p.expression(c, task, name, func(*expr.Program) bool { return true }, "")
@@ -77,7 +84,12 @@ func (p *parser) template(c *Object, task int, fields map[string]any) {
 		return
 	}
 	for _, r := range template.Refs() {
-		p.refs = append(p.refs, ref{task, at(c.loc, r.Path...), r.Task})
+		loc := at(c.loc, r.Path...)
+		if r.Task == "" {
+			p.item(c, loc)
+			continue
+		}
+		p.refs = append(p.refs, ref{task, loc, r.Task})
 	}
 }
 

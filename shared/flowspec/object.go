@@ -17,6 +17,7 @@ type Object struct {
 	fields    map[string]any
 	faults    *faults
 	templated bool // strings with ${{ may stand for any type
+	mapped    bool // the config of a task with map_over
 }
 
 // faults collects what is wrong, up to a limit.
