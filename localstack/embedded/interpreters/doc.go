@@ -20,7 +20,8 @@
 //     may read are readable, another workspace's artifact among them if its
 //     names are known; children of the same user cannot read each other's
 //     memory (PR_SET_DUMPABLE 0), but what they start can be seen. A process
-//     that calls setsid outlives its task.
+//     that calls setsid outlives its task, and what a task started outlives a
+//     server that is killed.
 //   - plain, server is not root: as before, and the child runs as the server's
 //     user: it may read and write what that user may, the data directory
 //     included. Fit for one's own code only.

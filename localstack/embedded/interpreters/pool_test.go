@@ -37,6 +37,8 @@ type rig struct {
 func newRig(t testing.TB, change ...func(*interpreters.Config)) *rig {
 	t.Helper()
 	r := &rig{dir: t.TempDir(), blobs: map[string][]byte{}}
+	// Tasks that run as another user must get to their directories.
+	require.NoError(t, os.Chmod(filepath.Dir(r.dir), 0o711))
 	store := httptest.NewServer(r)
 	t.Cleanup(store.Close)
 	r.url = store.URL

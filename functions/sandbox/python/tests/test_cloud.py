@@ -60,7 +60,7 @@ class CloudTest(unittest.TestCase):
         os.chmod(root.name, 0o755)
         self.store = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Store)
         self.store.blobs, self.store.events, self.store.tokens, self.store.cancel_at = {}, [], set(), None
-        threading.Thread(target=self.store.serve_forever, daemon=True).start()
+        threading.Thread(target=self.store.serve_forever, args=(0.01,), daemon=True).start()
         self.addCleanup(self.store.server_close)
         self.addCleanup(self.store.shutdown)
         self.url = f"http://127.0.0.1:{self.store.server_port}"

@@ -207,7 +207,7 @@ class Local(unittest.TestCase):
 
         def chain():
             last = boom()
-            for i in range(2000):
+            for i in range(600):
                 last = boom.with_options(name=f"t{i}", depends_on=[last])()
 
         with self.assertRaises(TaskFailedError):
@@ -225,7 +225,7 @@ class Local(unittest.TestCase):
                 pass
 
         server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         self.addCleanup(server.server_close)
         self.addCleanup(server.shutdown)
         os.environ["MILLRACE_SECRET_TOKEN"] = "s3cret"
