@@ -2,6 +2,7 @@ package flows
 
 import (
 	"archive/zip"
+	"compress/flate"
 	"context"
 	"errors"
 	"fmt"
@@ -66,7 +67,13 @@ func (s *service) sourceOf(ctx context.Context, key string) (source map[string]s
 	return source, omitted, nil
 }
 
-// textOf reads a file of up to limit bytes; nil if it is larger or not text.
+// damaged tells a fault of the zip from one of the store behind it.
+func damaged(err error) bool {
+	_, corrupt := errors.AsType[flate.CorruptInputError](err)
+	return corrupt || errors.Is(err, zip.ErrChecksum) || errors.Is(err, zip.ErrFormat) || errors.Is(err, io.ErrUnexpectedEOF)
+}
+
+// textOf reads a file of up to limit bytes; nil if it is larger, damaged or not text.
 func textOf(f *zip.File, limit int) ([]byte, error) {
 	if f.UncompressedSize64 > uint64(limit) {
 		return nil, nil
@@ -78,6 +85,8 @@ func textOf(f *zip.File, limit int) ([]byte, error) {
 	defer r.Close()
 	text, err := io.ReadAll(io.LimitReader(r, int64(limit)+1))
 	switch {
+	case damaged(err):
+		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("read %s: %w", f.Name, err)
 	case len(text) > limit || !utf8.Valid(text) || strings.ContainsRune(string(text), 0):

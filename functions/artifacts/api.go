@@ -1,0 +1,117 @@
+package artifacts
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+
+	"millrace/shared/httpapi"
+	"millrace/shared/tenant"
+)
+
+// InitiateUploadRequest is the body of POST /artifacts/initiate.
+type InitiateUploadRequest struct {
+	FlowName    string  `json:"flow_name" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$"`
+	FlowVersion string  `json:"flow_version" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$"`
+	SizeBytes   int64   `json:"size_bytes" minimum:"1" maximum:"262144000" doc:"Of the whole zip; at most 250 MB"`
+	FileName    *string `json:"file_name,omitempty" maxLength:"255" doc:"Kept for the audit log"`
+	ContentType *string `json:"content_type,omitempty" maxLength:"128" doc:"application/zip by default"`
+}
+
+// InitiateUploadResponse says where to send the parts.
+type InitiateUploadResponse struct {
+	UploadID    string       `json:"upload_id"`
+	ArtifactKey string       `json:"artifact_key"`
+	PartSize    int64        `json:"part_size" doc:"Bytes of every part but the last"`
+	Parts       []UploadPart `json:"parts"`
+	ExpiresAt   string       `json:"expires_at" format:"date-time" doc:"Until when the URLs are valid"`
+}
+
+// UploadPart is where one part goes.
+type UploadPart struct {
+	PartNumber int    `json:"part_number"`
+	UploadURL  string `json:"upload_url" doc:"PUT the part's bytes here, without credentials; the answer's ETag belongs to the completion"`
+}
+
+// CompletedPart is a part as the object store answered it.
+type CompletedPart struct {
+	PartNumber int    `json:"part_number" minimum:"1" maximum:"10000"`
+	ETag       string `json:"etag" minLength:"1" maxLength:"256" doc:"The ETag header of the part's answer, with or without quotes"`
+}
+
+// CompleteUploadRequest is the body of POST /artifacts/complete.
+type CompleteUploadRequest struct {
+	UploadID        string            `json:"upload_id" minLength:"1" maxLength:"1024"`
+	ArtifactKey     string            `json:"artifact_key" minLength:"1" maxLength:"1024"`
+	Parts           []CompletedPart   `json:"parts" minItems:"1" maxItems:"10000"`
+	DeploymentName  string            `json:"deployment_name" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$"`
+	FlowName        string            `json:"flow_name" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$"`
+	FlowVersion     string            `json:"flow_version" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$"`
+	CodeHash        *string           `json:"code_hash,omitempty" maxLength:"128" doc:"Identifies the code; by default the SHA-256 of the zip"`
+	DefaultExecutor *string           `json:"default_executor,omitempty" maxLength:"64" doc:"One of GET /backends; another is 400"`
+	DepPackageSlugs []string          `json:"dep_package_slugs,omitempty" doc:"Up to 50"`
+	Environment     *string           `json:"environment,omitempty" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$" doc:"default, unless it is named"`
+	FlowSpec        json.RawMessage   `json:"flow_spec,omitempty" doc:"The DAG; without it flow_spec.json at the root of the zip is read"`
+	Namespace       *string           `json:"namespace,omitempty" maxLength:"128"`
+	Schedule        *string           `json:"schedule,omitempty" maxLength:"256" doc:"Must be null: schedules are resources of their own"`
+	Timezone        *string           `json:"timezone,omitempty" maxLength:"64" doc:"Kept and shown"`
+	ExecutionMode   *string           `json:"execution_mode,omitempty" maxLength:"64" doc:"nano (default), micro, small, medium, large or xlarge; another is 400"`
+	Status          *string           `json:"status,omitempty" enum:"ACTIVE,INACTIVE" doc:"ACTIVE by default"`
+	Tags            map[string]string `json:"tags,omitempty" doc:"Up to 50"`
+}
+
+// CompleteUploadResponse is what was registered and deployed.
+type CompleteUploadResponse struct {
+	ArtifactStoreURI  string `json:"artifact_store_uri"`
+	FlowName          string `json:"flow_name"`
+	FlowVersion       string `json:"flow_version"`
+	DeploymentName    string `json:"deployment_name"`
+	CodeHash          string `json:"code_hash"`
+	DeploymentVersion int    `json:"deployment_version"`
+	Environment       string `json:"environment"`
+}
+
+// AbortUploadRequest is the body of POST /artifacts/abort.
+type AbortUploadRequest struct {
+	UploadID    string `json:"upload_id" minLength:"1" maxLength:"1024"`
+	ArtifactKey string `json:"artifact_key" minLength:"1" maxLength:"1024"`
+}
+
+type output[T any] struct{ Body T }
+
+func (s *service) operations(api *httpapi.API) {
+	writes := tenant.Needs(tenant.FlowsWrite)
+	httpapi.Register(api, httpapi.Operation{
+		ID: "artifacts-initiate", Method: http.MethodPost, Path: "/artifacts/initiate", Domain: name, Access: writes,
+		Summary: "Begin or resume an upload",
+		Description: "Cut the zip into parts of part_size bytes, PUT each to its URL and complete the upload. " +
+			"While an upload of the same flow version and size is open and its URLs are valid, the same identifiers come back with fresh URLs: parts that were sent need not be sent again. " +
+			"Otherwise an upload of the version that is still open is aborted first.",
+		Errors: []int{409},
+	}, func(ctx context.Context, in *struct{ Body InitiateUploadRequest }) (*output[InitiateUploadResponse], error) {
+		out, err := s.initiate(ctx, &in.Body)
+		return &output[InitiateUploadResponse]{Body: out}, err
+	})
+	httpapi.Register(api, httpapi.Operation{
+		ID: "artifacts-complete", Method: http.MethodPost, Path: "/artifacts/complete", Domain: name, Access: writes,
+		Summary: "Complete an upload",
+		Description: "Puts the parts together, checks the zip, registers the flow version and makes or changes the deployment, all or nothing. " +
+			"Of a deployment that is there already, what the request leaves out stays. " +
+			"Repeating it gives the same answer; with another request for a completed upload it is 409. " +
+			"A version that is registered already is deployed as it is if its spec and code are the same, else 409. " +
+			"A zip with unsafe names, links or an expansion over 1 GB or 100 times is 422 and is removed, as is one whose size is not what was announced. " +
+			"An upload of another workspace is 403, an unsupported runtime 400.",
+		Errors: []int{400, 404, 409},
+	}, func(ctx context.Context, in *struct{ Body CompleteUploadRequest }) (*output[CompleteUploadResponse], error) {
+		out, err := s.complete(ctx, &in.Body)
+		return &output[CompleteUploadResponse]{Body: out}, err
+	})
+	httpapi.Register(api, httpapi.Operation{
+		ID: "artifacts-abort", Method: http.MethodPost, Path: "/artifacts/abort", Domain: name, Access: writes,
+		Status: http.StatusNoContent, Summary: "Abort an upload",
+		Description: "Drops the upload and its parts; again is fine. A completed upload is 409, one of another workspace 403.",
+		Errors:      []int{404, 409},
+	}, func(ctx context.Context, in *struct{ Body AbortUploadRequest }) (*struct{}, error) {
+		return nil, s.abort(ctx, in.Body.UploadID, in.Body.ArtifactKey)
+	})
+}

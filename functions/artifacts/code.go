@@ -1,0 +1,108 @@
+package artifacts
+
+import (
+	"archive/zip"
+	"bytes"
+	"compress/flate"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"millrace/shared/errs"
+	"millrace/shared/registry"
+)
+
+// specFile is where a zip brings its own flow_spec.
+const specFile = "flow_spec.json"
+
+// hasSpec reports whether the request brings a flow_spec.
+func (in *CompleteUploadRequest) hasSpec() bool {
+	raw := bytes.TrimSpace(in.FlowSpec)
+	return len(raw) > 0 && string(raw) != "null"
+}
+
+// specIn reads flow_spec.json of a zip that passed its check. Errors:
+// errs.Unprocessable without a readable one.
+func specIn(r io.ReaderAt, size int64) (json.RawMessage, error) {
+	archive, err := zip.NewReader(r, size)
+	if err != nil {
+		return nil, fmt.Errorf("read artifact: %w", err)
+	}
+	file, err := archive.Open(specFile)
+	if err != nil {
+		return nil, errs.Validation(errs.Detail{
+			Type: "missing", Loc: errs.Body("flow_spec"), Msg: "neither the request nor the artifact (" + specFile + ") has a flow_spec",
+		})
+	}
+	defer file.Close()
+	spec, err := io.ReadAll(io.LimitReader(file, registry.MaxSpecBytes+1))
+	switch {
+	case damaged(err):
+		return nil, errs.Field(errs.Body("flow_spec"), nil, "%s is damaged in the artifact", specFile)
+	case err != nil:
+		return nil, fmt.Errorf("read artifact: %w", err)
+	case len(spec) > registry.MaxSpecBytes:
+		return nil, errs.Field(errs.Body("flow_spec"), nil, "%s has more than 4 MB", specFile)
+	}
+	return spec, nil
+}
+
+// damaged tells a fault of the zip from one of the store behind it.
+func damaged(err error) bool {
+	_, corrupt := errors.AsType[flate.CorruptInputError](err)
+	return corrupt || errors.Is(err, zip.ErrChecksum) || errors.Is(err, zip.ErrFormat) || errors.Is(err, io.ErrUnexpectedEOF)
+}
+
+// hash returns the hex SHA-256 of an artifact.
+func (s *service) hash(ctx context.Context, key string) (string, error) {
+	body, _, err := s.store.Blob.Get(ctx, key, nil)
+	if err != nil {
+		return "", fmt.Errorf("hash artifact: %w", err)
+	}
+	defer body.Close()
+	sum := sha256.New()
+	if _, err := io.Copy(sum, body); err != nil {
+		return "", fmt.Errorf("hash artifact: %w", err)
+	}
+	return hex.EncodeToString(sum.Sum(nil)), nil
+}
+
+// deployment returns what the completion makes of a deployment: a new one has
+// the registration's runtime and the defaults, of an old one what the request
+// leaves out stays.
+func (in *CompleteUploadRequest) deployment(reg *registry.Registration) func(*registry.Deployment) (registry.Deployment, error) {
+	return func(now *registry.Deployment) (registry.Deployment, error) {
+		next := registry.Deployment{
+			Environment: registry.DefaultEnvironment, Status: registry.Active,
+			ExecutionMode: reg.ExecutionMode, DefaultExecutor: reg.DefaultExecutor,
+		}
+		if now != nil {
+			next = *now
+		}
+		next.FlowName, next.FlowVersion = reg.FlowName, reg.FlowVersion
+		if in.ExecutionMode != nil {
+			next.ExecutionMode = reg.ExecutionMode
+		}
+		if in.DefaultExecutor != nil {
+			next.DefaultExecutor = reg.DefaultExecutor
+		}
+		for field, value := range map[*string]*string{
+			&next.Environment: in.Environment, &next.Namespace: in.Namespace, &next.Timezone: in.Timezone, &next.Status: in.Status,
+		} {
+			if value != nil {
+				*field = *value
+			}
+		}
+		if in.Tags != nil {
+			next.Tags = in.Tags
+		}
+		if in.DepPackageSlugs != nil {
+			next.DepPackageSlugs = in.DepPackageSlugs
+		}
+		return next, nil
+	}
+}

@@ -1,0 +1,241 @@
+package artifacts
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"millrace/shared/audit"
+	"millrace/shared/blob"
+	"millrace/shared/errs"
+	"millrace/shared/registry"
+	"millrace/shared/sandbox"
+	"millrace/shared/table"
+	"millrace/shared/tenant"
+	"millrace/shared/tier"
+)
+
+// complete puts the parts together, registers and deploys. Whatever cuts it
+// short, the same request again takes it to its end: putting together is
+// repeatable, and all the rest is one transaction.
+func (s *service) complete(ctx context.Context, in *CompleteUploadRequest) (CompleteUploadResponse, error) {
+	if _, err := registry.ArtifactKey(tenant.From(ctx).OrgID, in.ArtifactKey); err != nil {
+		return CompleteUploadResponse{}, err
+	}
+	if err := in.check(); err != nil {
+		return CompleteUploadResponse{}, err
+	}
+	digest, err := in.digest()
+	if err != nil {
+		return CompleteUploadResponse{}, err
+	}
+	for {
+		u, err := s.owned(ctx, in.UploadID, in.ArtifactKey)
+		if err != nil {
+			return CompleteUploadResponse{}, err
+		}
+		switch u.State {
+		case completed:
+			return s.answered(ctx, u, digest)
+		case aborted:
+			// Perhaps this call put the object together after the abort removed it.
+			if err := s.store.Blob.Delete(ctx, u.ArtifactKey); err != nil {
+				return CompleteUploadResponse{}, fmt.Errorf("remove aborted artifact: %w", err)
+			}
+			return CompleteUploadResponse{}, errs.New(errs.Conflict, "The upload was aborted; initiate a new one")
+		case refused:
+			return CompleteUploadResponse{}, s.refuse(ctx, u, u.Reason)
+		}
+		out, err := s.publish(ctx, u, in, digest)
+		if !errors.Is(err, registry.ErrStale) { // else its state is final now
+			return out, err
+		}
+	}
+}
+
+// check lists what is wrong with the request itself. Errors:
+// errs.Unprocessable, errs.Invalid for an unsupported runtime.
+func (in *CompleteUploadRequest) check() error {
+	var faults []errs.Detail
+	if in.Schedule != nil {
+		faults = append(faults, errs.Detail{
+			Type: "value_error", Loc: errs.Body("schedule"), Input: *in.Schedule,
+			Msg: "a deployment has no schedule of its own: make a schedule that names the deployment",
+		})
+	}
+	slices.SortFunc(in.Parts, func(a, b CompletedPart) int { return cmp.Compare(a.PartNumber, b.PartNumber) })
+	for i := range in.Parts {
+		in.Parts[i].ETag = strings.Trim(in.Parts[i].ETag, `"`)
+		if i > 0 && in.Parts[i].PartNumber == in.Parts[i-1].PartNumber {
+			faults = append(faults, errs.Detail{
+				Type: "value_error", Loc: errs.Body("parts"), Input: in.Parts[i].PartNumber, Msg: "a part is named twice",
+			})
+		}
+	}
+	faults = append(faults, registry.CheckTags(errs.Body("tags"), in.Tags)...)
+	faults = append(faults, registry.CheckSlugs(errs.Body("dep_package_slugs"), in.DepPackageSlugs)...)
+	if len(faults) > 0 {
+		return errs.Validation(faults...)
+	}
+	if _, err := tier.Parse(deref(in.ExecutionMode)); err != nil {
+		return err
+	}
+	_, err := registry.ParseExecutor(deref(in.DefaultExecutor))
+	return err
+}
+
+// digest tells requests apart.
+func (in *CompleteUploadRequest) digest() (string, error) {
+	data, err := json.Marshal(in)
+	if err != nil {
+		return "", fmt.Errorf("digest completion: %w", err)
+	}
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:]), nil
+}
+
+// answered gives a completed upload's answer again, to the same request.
+func (s *service) answered(ctx context.Context, u upload, digest string) (CompleteUploadResponse, error) {
+	var out CompleteUploadResponse
+	if u.Request != digest {
+		return out, errs.New(errs.Conflict, "The upload was completed by another request; to change the deployment, use its own operations")
+	}
+	if err := json.Unmarshal([]byte(u.Answer), &out); err != nil {
+		return out, fmt.Errorf("read completion: %w", err)
+	}
+	return out, s.dropUnused(ctx, u, out)
+}
+
+// dropUnused removes an artifact whose version was registered before with the
+// same code.
+func (s *service) dropUnused(ctx context.Context, u upload, out CompleteUploadResponse) error {
+	if out.ArtifactStoreURI == registry.ArtifactURI(u.ArtifactKey) {
+		return nil
+	}
+	if err := s.store.Blob.Delete(ctx, u.ArtifactKey); err != nil {
+		return fmt.Errorf("remove unused artifact: %w", err)
+	}
+	return nil
+}
+
+// publish does the work of a completion. Errors: registry.ErrStale if the
+// upload was ended meanwhile.
+func (s *service) publish(ctx context.Context, u upload, in *CompleteUploadRequest, digest string) (CompleteUploadResponse, error) {
+	var out CompleteUploadResponse
+	if in.FlowName != u.FlowName || in.FlowVersion != u.FlowVersion {
+		return out, errs.Field(errs.Body("flow_version"), in.FlowVersion, "the upload was initiated for flow '%s' version '%s'", u.FlowName, u.FlowVersion)
+	}
+	reg := &registry.Registration{
+		FlowName: u.FlowName, FlowVersion: u.FlowVersion, ArtifactKey: u.ArtifactKey, CodeHash: deref(in.CodeHash),
+		Tags: in.Tags, DepPackageSlugs: in.DepPackageSlugs, CodeOnly: true,
+	}
+	size, _ := tier.Parse(deref(in.ExecutionMode)) // checked, as is the next
+	reg.ExecutionMode = string(size)
+	reg.DefaultExecutor, _ = registry.ParseExecutor(deref(in.DefaultExecutor))
+	if in.hasSpec() { // its faults are told while parts can still be sent
+		if err := reg.Parse(in.FlowSpec); err != nil {
+			return out, err
+		}
+	}
+	if err := s.assemble(ctx, u, in, reg); err != nil {
+		return out, err
+	}
+	_, err := s.store.Commit(ctx, registry.Change{
+		Register: reg,
+		Deploy:   &registry.Deploy{Name: in.DeploymentName, Next: in.deployment(reg)},
+		Also: func(o registry.Outcome) []table.Write {
+			out = response(o)
+			answer, _ := json.Marshal(out) // strings and a number
+			return []table.Write{u.to(completed, s.store.Clock.Now(), table.Set("request", digest), table.Set("answer", string(answer)))}
+		},
+		Audit: func(o registry.Outcome) audit.Change {
+			c := audit.Change{
+				Action: "deploy", ResourceType: "deployment", ResourceID: in.DeploymentName, After: o.Deployment.View(),
+				Metadata: map[string]any{"artifact_key": u.ArtifactKey, "registered": o.Registered, "version": o.Version.View()},
+			}
+			if o.Before != nil {
+				c.Before = o.Before.View()
+			}
+			return c
+		},
+	})
+	if err != nil {
+		return CompleteUploadResponse{}, err
+	}
+	return out, s.dropUnused(ctx, u, out)
+}
+
+// assemble puts the parts together, checks the zip, and takes from it what the
+// request leaves out: flow_spec and code hash.
+func (s *service) assemble(ctx context.Context, u upload, in *CompleteUploadRequest, reg *registry.Registration) error {
+	parts := make([]blob.Part, len(in.Parts))
+	for i, p := range in.Parts {
+		parts[i] = blob.Part{Number: p.PartNumber, ETag: p.ETag}
+	}
+	obj, err := s.store.Blob.CompleteMultipart(ctx, u.ArtifactKey, u.UploadID, parts)
+	switch {
+	case errors.Is(err, blob.ErrBadPart):
+		return errs.Field(errs.Body("parts"), nil, "a part was not uploaded, has another ETag, or is smaller than 5 MiB and not the last")
+	case errors.Is(err, blob.ErrNoUpload):
+		return errs.New(errs.Conflict, "The upload no longer exists, or was put together of other parts; abort it and initiate a new one")
+	case err != nil:
+		return fmt.Errorf("complete upload: %w", err)
+	}
+	if obj, err = s.store.Blob.Head(ctx, u.ArtifactKey); err != nil {
+		return fmt.Errorf("complete upload: %w", err)
+	}
+	if obj.Size != u.SizeBytes {
+		return s.refuse(ctx, u, fmt.Sprintf("the parts have %d bytes together, %d were announced", obj.Size, u.SizeBytes))
+	}
+	zip := blob.NewReaderAt(ctx, s.store.Blob, u.ArtifactKey, obj.Size)
+	if err := sandbox.Check(zip, obj.Size); err != nil {
+		if invalid, ok := errors.AsType[*errs.Error](err); ok && len(invalid.Details) > 0 {
+			return s.refuse(ctx, u, invalid.Details[0].Msg)
+		}
+		return fmt.Errorf("check artifact: %w", err)
+	}
+	if reg.Flow == nil {
+		spec, err := specIn(zip, obj.Size)
+		if err != nil {
+			return err
+		}
+		if err := reg.Parse(spec); err != nil {
+			return err
+		}
+	}
+	if reg.CodeHash == "" {
+		reg.CodeHash, err = s.hash(ctx, u.ArtifactKey)
+	}
+	return err
+}
+
+// refuse ends an upload whose artifact is unfit, removes it and returns the 422.
+func (s *service) refuse(ctx context.Context, u upload, reason string) error {
+	if u.State == open {
+		_, err := s.store.Table.Update(ctx, u.to(refused, s.store.Clock.Now(), table.Set("reason", reason)))
+		if errors.Is(err, table.ErrConditionFailed) {
+			return registry.ErrStale
+		}
+		if err != nil {
+			return fmt.Errorf("refuse artifact: %w", err)
+		}
+	}
+	if err := s.store.Blob.Delete(ctx, u.ArtifactKey); err != nil {
+		return fmt.Errorf("remove refused artifact: %w", err)
+	}
+	return errs.Field(errs.Body("artifact_key"), u.ArtifactKey, "%s", reason)
+}
+
+func response(o registry.Outcome) CompleteUploadResponse {
+	return CompleteUploadResponse{
+		ArtifactStoreURI: registry.ArtifactURI(o.Version.ArtifactKey), FlowName: o.Version.FlowName, FlowVersion: o.Version.FlowVersion,
+		DeploymentName: o.Deployment.Name, CodeHash: o.Version.CodeHash,
+		DeploymentVersion: o.Deployment.DeploymentVersion, Environment: o.Deployment.Environment,
+	}
+}

@@ -1,0 +1,161 @@
+package artifacts
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"millrace/shared/audit"
+	"millrace/shared/blob"
+	"millrace/shared/clock"
+	"millrace/shared/errs"
+	"millrace/shared/ids"
+	"millrace/shared/registry"
+	"millrace/shared/table"
+	"millrace/shared/tenant"
+)
+
+const (
+	partSize = 8 << 20       // bytes; the object store's least is 5 MiB
+	validity = 6 * time.Hour // of the parts' URLs
+	attempts = 10            // of beginning an upload that others begin too
+)
+
+// service holds the rules of uploads.
+type service struct{ store registry.Store }
+
+// initiate resumes the open upload of the flow version or begins one.
+func (s *service) initiate(ctx context.Context, in *InitiateUploadRequest) (InitiateUploadResponse, error) {
+	if registry.ReservedVersion(in.FlowVersion) {
+		return InitiateUploadResponse{}, errs.Field(errs.Body("flow_version"), in.FlowVersion, "this word is reserved: paths give it a meaning of its own")
+	}
+	for range attempts {
+		u, named, err := s.newest(ctx, in.FlowName, in.FlowVersion)
+		if err != nil {
+			return InitiateUploadResponse{}, err
+		}
+		switch {
+		case u.State == open && u.SizeBytes == in.SizeBytes && s.store.Clock.Now().Before(u.Expires.Time()):
+			return s.resume(ctx, u)
+		case u.State == open, u.State == aborted: // the latter again, in case it was cut short
+			err = s.drop(ctx, u)
+		}
+		if err == nil {
+			u, err = s.begin(ctx, in, named)
+		}
+		switch {
+		case err == nil:
+			return s.resume(ctx, u)
+		case errors.Is(err, table.ErrConditionFailed), errors.Is(err, table.ErrConflict):
+			// Another caller began, completed or aborted one: look again.
+		default:
+			return InitiateUploadResponse{}, err
+		}
+	}
+	return InitiateUploadResponse{}, errs.New(errs.Conflict, "Others are uploading flow '%s' version '%s'; try again", in.FlowName, in.FlowVersion)
+}
+
+// begin makes a new upload in place of the one that was named before.
+func (s *service) begin(ctx context.Context, in *InitiateUploadRequest, named string) (upload, error) {
+	p, now := tenant.From(ctx), s.store.Clock.Now()
+	key, err := blob.Key(p.OrgID, "artifacts", in.FlowName, in.FlowVersion, ids.New(now)+".zip")
+	if err != nil {
+		return upload{}, fmt.Errorf("begin upload: %w", err)
+	}
+	id, err := s.store.Blob.CreateMultipart(ctx, key, cmp.Or(deref(in.ContentType), "application/zip"))
+	if err != nil {
+		return upload{}, fmt.Errorf("begin upload: %w", err)
+	}
+	ttl := now.Add(remembered).Unix()
+	u := upload{
+		Key: uploadKey(p.OrgID, key), UploadID: id, ArtifactKey: key, FlowName: in.FlowName, FlowVersion: in.FlowVersion,
+		SizeBytes: in.SizeBytes, FileName: deref(in.FileName), State: open, Expires: clock.ToMillis(now.Add(validity)),
+		CreatedAt: clock.ToMillis(now), CreatedBy: p.Actor(), TTL: ttl,
+	}
+	pointer := table.Put{
+		Item: current{Key: currentKey(p.OrgID, in.FlowName, in.FlowVersion), ArtifactKey: key, TTL: ttl},
+		If:   table.IsNew(),
+	}
+	if named != "" {
+		pointer.If = table.Or(table.IsNew(), table.Eq("artifact_key", named))
+	}
+	err = s.store.Table.Transact(ctx, table.Put{Item: u, If: table.IsNew()}, pointer, audit.Entry(ctx, now, audit.Change{
+		Action: "initiate", ResourceType: "artifact", ResourceID: key, After: u.summary(),
+	}))
+	if err != nil {
+		if dropErr := s.store.Blob.AbortMultipart(ctx, key, id); dropErr != nil {
+			err = errors.Join(err, dropErr)
+		}
+		return upload{}, fmt.Errorf("begin upload: %w", err)
+	}
+	return u, nil
+}
+
+// resume answers with URLs for all parts, valid as long as the upload is.
+func (s *service) resume(ctx context.Context, u upload) (InitiateUploadResponse, error) {
+	out := InitiateUploadResponse{
+		UploadID: u.UploadID, ArtifactKey: u.ArtifactKey, PartSize: partSize, ExpiresAt: u.Expires.String(),
+	}
+	left := max(u.Expires.Time().Sub(s.store.Clock.Now()), time.Second)
+	for n := 1; int64(n-1)*partSize < u.SizeBytes; n++ {
+		url, err := s.store.Blob.PresignPart(ctx, u.ArtifactKey, u.UploadID, n, left)
+		if err != nil {
+			return InitiateUploadResponse{}, fmt.Errorf("presign part %d: %w", n, err)
+		}
+		out.Parts = append(out.Parts, UploadPart{PartNumber: n, UploadURL: url})
+	}
+	return out, nil
+}
+
+// abort drops an upload. Errors: those of owned; errs.Conflict once completed.
+func (s *service) abort(ctx context.Context, uploadID, artifactKey string) error {
+	for range attempts {
+		u, err := s.owned(ctx, uploadID, artifactKey)
+		if err != nil {
+			return err
+		}
+		switch u.State {
+		case completed:
+			return errs.New(errs.Conflict, "The upload is completed; it can no longer be aborted")
+		case refused:
+			return nil
+		}
+		err = s.drop(ctx, u)
+		if !errors.Is(err, table.ErrConditionFailed) && !errors.Is(err, table.ErrConflict) {
+			return err
+		}
+	}
+	return errs.New(errs.Conflict, "The upload is being changed by others; try again")
+}
+
+// drop marks an upload as aborted, which shuts out a completion, and then
+// removes what was stored of it. Again is fine.
+func (s *service) drop(ctx context.Context, u upload) error {
+	if u.State == open {
+		now := s.store.Clock.Now()
+		before := u.summary()
+		u.State = aborted
+		err := s.store.Table.Transact(ctx, u.to(aborted, now), audit.Entry(ctx, now, audit.Change{
+			Action: "abort", ResourceType: "artifact", ResourceID: u.ArtifactKey, Before: before, After: u.summary(),
+		}))
+		if err != nil {
+			return fmt.Errorf("abort upload: %w", err)
+		}
+	}
+	if err := s.store.Blob.AbortMultipart(ctx, u.ArtifactKey, u.UploadID); err != nil {
+		return fmt.Errorf("abort upload: %w", err)
+	}
+	if err := s.store.Blob.Delete(ctx, u.ArtifactKey); err != nil { // put together, but never registered
+		return fmt.Errorf("abort upload: %w", err)
+	}
+	return nil
+}
+
+func deref(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}

@@ -1,0 +1,31 @@
+// Package artifacts is the function that takes in code: an upload in parts,
+// straight to the object store, whose completion checks the zip, registers the
+// flow version and deploys it.
+package artifacts
+
+import (
+	"time"
+
+	"millrace/shared/fn"
+	"millrace/shared/httpapi"
+	"millrace/shared/registry"
+)
+
+// name is the function's.
+const name = "artifacts"
+
+// Spec describes the function.
+var Spec = fn.Spec{
+	Name:     name,
+	Doc:      "Takes in artifacts in parts, registers their flow version and deploys it.",
+	Trigger:  fn.Trigger{HTTP: true},
+	Needs:    fn.Needs{Table: fn.Writes, Blob: fn.Writes},
+	MemoryMB: 1024, // hashing an artifact is bound by CPU, which comes with memory
+	Timeout:  29 * time.Second,
+	Routes:   routes,
+}
+
+func routes(api *httpapi.API, d fn.Deps) {
+	s := &service{store: registry.Store{Table: d.Table, Blob: d.Blob, Clock: d.Clock, Log: d.Log}}
+	s.operations(api)
+}

@@ -1,0 +1,127 @@
+package artifacts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"millrace/shared/clock"
+	"millrace/shared/errs"
+	"millrace/shared/registry"
+	"millrace/shared/table"
+	"millrace/shared/tenant"
+)
+
+// The states of an upload; all but open are final.
+const (
+	open      = "OPEN"
+	completed = "COMPLETED"
+	aborted   = "ABORTED"
+	refused   = "REFUSED"
+)
+
+// remembered is how long an upload's record is kept after its last change.
+const remembered = 30 * 24 * time.Hour
+
+// upload is one upload, at <org>#uploads, k#<ulid of the artifact's key>.
+type upload struct {
+	table.Key
+	UploadID    string       `table:"upload_id"` // the object store's
+	ArtifactKey string       `table:"artifact_key"`
+	FlowName    string       `table:"flow_name"`
+	FlowVersion string       `table:"flow_version"`
+	SizeBytes   int64        `table:"size_bytes"`
+	FileName    string       `table:"file_name,omitempty"`
+	State       string       `table:"state"`
+	Expires     clock.Millis `table:"expires"`           // of the URLs
+	Request     string       `table:"request,omitempty"` // digest of the request that completed it
+	Answer      string       `table:"answer,omitempty"`  // JSON of the completion's answer
+	Reason      string       `table:"reason,omitempty"`  // why it was refused
+	CreatedAt   clock.Millis `table:"created_at"`
+	CreatedBy   string       `table:"created_by"`
+	TTL         int64        `table:"ttl"`
+}
+
+// current names the newest upload of a flow version, at <org>#uploads,
+// v#<flow>#<version>.
+type current struct {
+	table.Key
+	ArtifactKey string `table:"artifact_key"`
+	TTL         int64  `table:"ttl"`
+}
+
+// summary is what audit entries show.
+func (u *upload) summary() map[string]any {
+	return map[string]any{
+		"artifact_key": u.ArtifactKey, "flow_name": u.FlowName, "flow_version": u.FlowVersion,
+		"size_bytes": u.SizeBytes, "file_name": u.FileName, "state": u.State,
+	}
+}
+
+func uploadKey(org, artifactKey string) table.Key {
+	id := artifactKey[strings.LastIndexByte(artifactKey, '/')+1:]
+	return table.Key{PK: org + "#uploads", SK: "k#" + strings.TrimSuffix(id, ".zip")}
+}
+
+func currentKey(org, flow, version string) table.Key {
+	return table.Key{PK: org + "#uploads", SK: "v#" + flow + "#" + version}
+}
+
+// is is the condition that the upload is in a state.
+func is(state string) table.Cond { return table.Eq("state", state) }
+
+// to is the write that ends an open upload.
+func (u *upload) to(state string, now time.Time, also ...table.Action) table.Update {
+	return table.Update{
+		Key: u.Key, If: is(open),
+		Do: append([]table.Action{table.Set("state", state), table.Set(table.TTLAttribute, now.Add(remembered).Unix())}, also...),
+	}
+}
+
+// owned reads the upload that a caller names. Errors: errs.Forbidden if the
+// artifact is another workspace's or the identifiers do not belong together,
+// errs.NotFound if there is no such upload.
+func (s *service) owned(ctx context.Context, uploadID, artifactKey string) (upload, error) {
+	key, err := registry.ArtifactKey(tenant.From(ctx).OrgID, artifactKey)
+	if err != nil {
+		return upload{}, err
+	}
+	u, found, err := s.load(ctx, key)
+	switch {
+	case err != nil:
+		return upload{}, err
+	case !found || u.ArtifactKey != key:
+		return upload{}, errs.New(errs.NotFound, "There is no upload of this artifact")
+	case u.UploadID != uploadID:
+		return upload{}, errs.New(errs.Forbidden, "Artifact ownership mismatch: the upload_id is not that of the artifact")
+	}
+	return u, nil
+}
+
+// load reads an upload by its artifact.
+func (s *service) load(ctx context.Context, artifactKey string) (upload, bool, error) {
+	u, err := table.Load[upload](ctx, s.store.Table, uploadKey(tenant.From(ctx).OrgID, artifactKey), table.Consistent)
+	if errors.Is(err, table.ErrNotFound) {
+		return upload{}, false, nil
+	}
+	if err != nil {
+		return upload{}, false, fmt.Errorf("read upload: %w", err)
+	}
+	return u, true, nil
+}
+
+// newest returns the newest upload of a flow version, whatever its state, and
+// what names it.
+func (s *service) newest(ctx context.Context, flow, version string) (u upload, named string, err error) {
+	c, err := table.Load[current](ctx, s.store.Table, currentKey(tenant.From(ctx).OrgID, flow, version), table.Consistent)
+	if errors.Is(err, table.ErrNotFound) {
+		return upload{}, "", nil
+	}
+	if err != nil {
+		return upload{}, "", fmt.Errorf("read upload: %w", err)
+	}
+	u, _, err = s.load(ctx, c.ArtifactKey)
+	return u, c.ArtifactKey, err
+}
