@@ -74,32 +74,35 @@ func AddMember(ctx context.Context, t table.Table, now time.Time, org, email str
 	return m, err
 }
 
-// SuspendMember suspends a user's access to a workspace, or restores it.
-// Errors: errs.NotFound.
+// SuspendMember suspends a user's access to a workspace, or restores it;
+// nothing happens if it is so already. Errors: errs.NotFound.
 func SuspendMember(ctx context.Context, t table.Table, now time.Time, org, email string, suspended bool) error {
+	m, err := table.Load[Membership](ctx, t, memberKey(org, email), table.Consistent)
+	if errors.Is(err, table.ErrNotFound) {
+		return errs.New(errs.NotFound, "member not found")
+	}
+	if err != nil || m.Suspended == suspended {
+		return err
+	}
 	do := []table.Action{table.Set("suspended", suspended)}
-	err := t.Transact(ctx,
+	return t.Transact(ctx,
 		table.Update{Key: memberKey(org, email), Do: do, If: table.IsStored()},
 		table.Update{Key: membershipKey(email, org), Do: do, If: table.IsStored()},
 		suspension(ctx, now, org, "member", email, suspended),
 	)
-	if errors.Is(err, table.ErrConditionFailed) {
-		return errs.New(errs.NotFound, "member not found")
-	}
-	return err
 }
 
-// SuspendWorkspace suspends all access to a workspace, or restores it. Errors:
-// errs.NotFound.
+// SuspendWorkspace suspends all access to a workspace, or restores it; nothing
+// happens if it is so already. Errors: errs.NotFound.
 func SuspendWorkspace(ctx context.Context, t table.Table, now time.Time, org string, suspended bool) error {
-	err := t.Transact(ctx,
-		table.Update{Key: workspaceKey(org), Do: []table.Action{table.Set("suspended", suspended)}, If: table.IsStored()},
+	w, err := GetWorkspace(ctx, t, org)
+	if err != nil || w.Suspended == suspended {
+		return err
+	}
+	return t.Transact(ctx,
+		table.Update{Key: w.Key, Do: []table.Action{table.Set("suspended", suspended)}, If: table.IsStored()},
 		suspension(ctx, now, org, "org", org, suspended),
 	)
-	if errors.Is(err, table.ErrConditionFailed) {
-		return errs.New(errs.NotFound, "workspace not found")
-	}
-	return err
 }
 
 func suspension(ctx context.Context, now time.Time, org, kind, id string, suspended bool) table.Put {
