@@ -26,15 +26,14 @@ func snapshot(v any) string {
 	if plain == nil {
 		return ""
 	}
-	if _, isObject := plain.(map[string]any); !isObject {
-		plain = map[string]any{"value": plain}
-	}
 	data, err := json.Marshal(plain)
 	switch {
 	case err != nil:
 		// An audit entry must not fail the change it tells of.
 		return `{"unrepresentable":true}`
-	case string(data[:1]) != "{":
+	case string(data) == "null":
+		return ""
+	case data[0] != '{':
 		data, _ = json.Marshal(map[string]any{"value": json.RawMessage(data)})
 	}
 	if len(data) <= MaxSnapshot {

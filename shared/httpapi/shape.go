@@ -194,6 +194,7 @@ func (c *shaper) fields(t reflect.Type, path []int, s *huma.Schema, out *shape) 
 			field.shape.secret = f.Tag.Get("secret") == "true" || f.Tag.Get("format") == "password"
 			if def, ok := f.Tag.Lookup("default"); ok {
 				field.def, field.required = defaultOf(f.Type, def), false
+				s.Required = slices.DeleteFunc(s.Required, func(r string) bool { return r == name })
 			}
 			out.fields = append(out.fields, field)
 		}

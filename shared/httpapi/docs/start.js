@@ -7,7 +7,6 @@ Scalar.createApiReference('#reference', {
   proxyUrl: '',
   hideClientButton: true,
   showDeveloperTools: 'never',
-  showToolbar: 'never',
   mcp: { disabled: true },
   agent: { disabled: true },
   persistAuth: false,
