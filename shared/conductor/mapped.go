@@ -262,9 +262,9 @@ func (s *session) gather(ctx context.Context, task, width int) ([]table.Action, 
 	if err := runstate.LoadSpan(ctx, s.Table, s.org, s.id, runstate.Span{From: first, To: end}, items); err != nil {
 		return nil, err
 	}
-	total := int64(width) + 1
-	for _, item := range items {
-		total += max(item.OutputSize, int64(len(item.Output)), 4)
+	total := int64(width) + 1 // the brackets and commas
+	for n := first; n < end; n++ {
+		total += gathered(items[n])
 	}
 	if total > MaxOutput {
 		return nil, fmt.Errorf("conductor: outputs of map %d have %d bytes, at most %d", task, total, MaxOutput)
@@ -274,17 +274,28 @@ func (s *session) gather(ctx context.Context, task, width int) ([]table.Action, 
 	defer pr.Close()
 	if total > runstate.MaxInline {
 		key := runstate.Object(s.org, s.id, fmt.Sprintf("out/%d-list.json", task))
-		obj, err := s.Blob.Put(ctx, key, pr, -1, blob.PutOptions{ContentType: "application/json"})
+		_, err := s.Blob.Put(ctx, key, pr, total, blob.PutOptions{ContentType: "application/json"})
 		if err != nil {
 			return nil, fmt.Errorf("store outputs of map: %w", err)
 		}
-		return s.refActions(engine.Node(task), executor.Value{Ref: key, Size: obj.Size}), nil
+		return s.refActions(engine.Node(task), executor.Value{Ref: key, Size: total}), nil
 	}
 	raw, err := io.ReadAll(pr)
 	if err != nil {
 		return nil, err
 	}
 	return s.keepOutput(ctx, engine.Node(task), 1, executor.Value{JSON: raw})
+}
+
+// gathered is how many bytes an instance takes in the list.
+func gathered(item *runstate.Node) int64 {
+	switch {
+	case item == nil || item.Outcome() != engine.OutcomeOK:
+		return int64(len("null"))
+	case item.OutputRef != "":
+		return item.OutputSize
+	}
+	return int64(len(item.Output))
 }
 
 func (s *session) writeList(ctx context.Context, to io.Writer, items map[engine.Node]*runstate.Node, first, end engine.Node) error {

@@ -1,0 +1,234 @@
+package conductor_test
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"millrace/events"
+	"millrace/localstack/embedded/localbus"
+	"millrace/localstack/embedded/runtime"
+	"millrace/localstack/embedded/sqlqueue"
+	"millrace/localstack/embedded/sqltable"
+	"millrace/localstack/embedded/store"
+	"millrace/shared/audit"
+	"millrace/shared/blob"
+	"millrace/shared/blob/blobtest"
+	"millrace/shared/clock"
+	"millrace/shared/conductor"
+	"millrace/shared/engine"
+	"millrace/shared/executor"
+	"millrace/shared/fn"
+	"millrace/shared/launch"
+	"millrace/shared/queue"
+	"millrace/shared/registry"
+	"millrace/shared/runlog"
+	"millrace/shared/runstate"
+	"millrace/shared/signal"
+	"millrace/shared/table"
+	"millrace/shared/tenant"
+)
+
+const org = "org_test"
+
+// world is a whole engine inside one synctest bubble: the embedded drivers,
+// workers, and executors that a test scripts.
+type world struct {
+	t      *testing.T
+	ctx    context.Context
+	table  table.Table
+	queues queue.Queues
+	blob   blob.Store
+	logs   *runlog.Store
+	launch *launch.Launcher
+	hub    *signal.Hub
+	c      *conductor.Conductor
+	rt     *runtime.Runtime
+	specs  []fn.Spec
+	boot   string
+	wrap   func(table.Table) table.Table
+
+	mu    sync.Mutex
+	ran   []string                                                            // task names in the order they began
+	tasks map[string]func(context.Context, *executor.Attempt) executor.Result // by name
+}
+
+type option func(*world)
+
+func newWorld(t *testing.T, opts ...option) *world {
+	w := &world{t: t, hub: &signal.Hub{}, blob: &blobtest.Memory{}, boot: "boot1", tasks: map[string]func(context.Context, *executor.Attempt) executor.Result{}}
+	w.ctx = tenant.With(t.Context(), tenant.Principal{OrgID: org, Email: "owner@test", Role: tenant.Owner})
+	for _, o := range opts {
+		o(w)
+	}
+	db, err := store.Open(filepath.Join(t.TempDir(), "millrace.db"), store.Options{})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	w.table, err = sqltable.New(db, clock.System{})
+	require.NoError(t, err)
+	if w.wrap != nil {
+		w.table = w.wrap(w.table)
+	}
+	var defs []queue.Definition
+	for _, name := range events.AllQueues() {
+		defs = append(defs, queue.Definition{Name: name, Visibility: 2 * time.Minute})
+	}
+	queues, err := sqlqueue.New(context.Background(), db, clock.System{}, defs)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, queues.Close()) })
+	w.queues = queues
+	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	w.logs = &runlog.Store{Table: w.table, Blob: w.blob, Clock: clock.System{}, Log: log}
+	w.launch = &launch.Launcher{Table: w.table, Queues: queues, Blob: w.blob, Clock: clock.System{}, Log: log, Hub: w.hub}
+	w.start(log)
+	return w
+}
+
+// start begins the workers, of a process of its own.
+func (w *world) start(log *slog.Logger) {
+	w.c = conductor.New(conductor.Config{
+		Table: w.table, Queues: w.queues, Blob: w.blob, Bus: localbus.New(w.queues, nil), Clock: clock.System{},
+		Log: log, Logs: w.logs, Hub: w.hub, Boot: w.boot, Sole: true, Resident: true,
+		Executors: executor.Set{
+			"python": scripted{w}, "http": scripted{w},
+			"transform": executor.Transform{}, "wait": executor.Wait{Now: clock.System{}.Now},
+		},
+	})
+	spec := fn.Spec{Name: "worker", Messages: func(fn.Deps) fn.MessageHandler { return w.c.Messages }}
+	for _, q := range events.AllQueues() {
+		spec.Trigger.Queues = append(spec.Trigger.Queues, fn.QueueTrigger{Queue: q, Batch: 10})
+	}
+	var err error
+	w.specs = []fn.Spec{spec}
+	w.rt, err = runtime.New(runtime.Config{Specs: w.specs, Deps: fn.Deps{Queues: w.queues, Log: log}, Workers: 16})
+	require.NoError(w.t, err)
+	w.rt.Start(w.specs, false)
+	rt := w.rt
+	w.t.Cleanup(func() { rt.Stop(context.Background()) })
+}
+
+// scripted runs what the test says a task does; without a script it succeeds
+// with null.
+type scripted struct{ w *world }
+
+func (scripted) Instant() bool { return false }
+
+func (s scripted) Execute(ctx context.Context, a *executor.Attempt) executor.Result {
+	s.w.mu.Lock()
+	s.w.ran = append(s.w.ran, a.Task.Name)
+	do := s.w.tasks[a.Task.Name]
+	s.w.mu.Unlock()
+	if do == nil {
+		return ok(`null`)
+	}
+	return do(ctx, a)
+}
+
+func ok(raw string) executor.Result {
+	return executor.Result{Output: executor.Value{JSON: json.RawMessage(raw), Size: int64(len(raw))}}
+}
+
+// task scripts a task.
+func (w *world) task(name string, do func(ctx context.Context, a *executor.Attempt) executor.Result) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.tasks[name] = do
+}
+
+// times counts how often a task began.
+func (w *world) times(name string) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n := 0
+	for _, r := range w.ran {
+		if r == name {
+			n++
+		}
+	}
+	return n
+}
+
+// register makes a flow of a flow_spec. Tasks of type work are scripted.
+func (w *world) register(name, spec string) {
+	w.t.Helper()
+	r := &registry.Registration{FlowName: name, FlowVersion: "1", ArtifactKey: org + "/artifacts/x.zip", DefaultExecutor: "python", ExecutionMode: "nano"}
+	require.NoError(w.t, r.Parse(json.RawMessage(spec)))
+	s := registry.Store{Table: w.table, Blob: w.blob, Clock: clock.System{}}
+	_, err := s.Commit(w.ctx, registry.Change{Register: r, Audit: func(registry.Outcome) audit.Change { return audit.Change{Action: "flow.register"} }})
+	require.NoError(w.t, err)
+}
+
+// run accepts a run of a flow.
+func (w *world) run(name string, params ...string) runstate.Run {
+	w.t.Helper()
+	p := map[string]json.RawMessage{}
+	for i := 0; i < len(params); i += 2 {
+		p[params[i]] = json.RawMessage(params[i+1])
+	}
+	run, err := w.launch.Accept(w.ctx, org, launch.Request{Flow: name, Version: "1", Parameters: p, Trigger: launch.Manual})
+	require.NoError(w.t, err)
+	return run
+}
+
+// get reads a run.
+func (w *world) get(id string) runstate.Run {
+	w.t.Helper()
+	run, err := runstate.GetRun(w.ctx, w.table, org, id)
+	require.NoError(w.t, err)
+	return run
+}
+
+// wait waits until the run is over and off the due index.
+func (w *world) wait(id string) runstate.Run {
+	w.t.Helper()
+	for range 100_000 {
+		run := w.get(id)
+		if run.Status.RunEnded() && run.Archived {
+			return run
+		}
+		time.Sleep(100 * time.Millisecond) // of the bubble's time
+	}
+	require.Fail(w.t, "the run did not end", "%+v", w.get(id))
+	return runstate.Run{}
+}
+
+// nodes reads the items of a run's nodes by task name, instances as name[i].
+func (w *world) nodes(id string) map[string]*runstate.Node {
+	w.t.Helper()
+	run := w.get(id)
+	flow, err := registry.LoadFlow(w.ctx, w.table, w.blob, org, run.SpecHash)
+	require.NoError(w.t, err)
+	plan := engine.NewPlan(engine.Defs(flow))
+	items, err := runstate.LoadNodes(w.ctx, w.table, &run, plan, false)
+	require.NoError(w.t, err)
+	out := map[string]*runstate.Node{}
+	for n, item := range items {
+		ref, err := plan.Ref(n)
+		require.NoError(w.t, err)
+		switch ref.Kind {
+		case engine.KindTask:
+			out[flow.Tasks[ref.Task].Name] = item
+		case engine.KindInstance:
+			out[flow.Tasks[ref.Task].Name+"["+itoa(ref.Index)+"]"] = item
+		case engine.KindOnFailure:
+			out[flow.OnFailure.Name] = item
+		}
+	}
+	return out
+}
+
+// status is the status of a task's item, PENDING if it has none.
+func (w *world) status(id, name string) engine.Status {
+	w.t.Helper()
+	if item := w.nodes(id)[name]; item != nil && item.Status != "" {
+		return item.Status
+	}
+	return engine.Pending
+}
