@@ -1,11 +1,14 @@
 """What one task changes must not reach the next one."""
 
+# The C module: signal's own functions turn every number into an enum, which
+# would be most of the time of a warm call.
+import _signal
 import os
 import signal
 import sys
 
 _SIGNALS = tuple(
-    getattr(signal, name)
+    int(getattr(signal, name))
     for name in ("SIGINT", "SIGTERM", "SIGALRM", "SIGCHLD", "SIGHUP", "SIGPIPE", "SIGUSR1", "SIGUSR2", "SIGQUIT", "SIGPROF", "SIGVTALRM")
     if hasattr(signal, name)
 )
@@ -24,14 +27,14 @@ class Snapshot:
 
     def __init__(self):
         self.cwd = os.getcwd()
-        self.env = dict(os.environ)
+        self.env = dict(os.environ._data)
         self.argv = list(sys.argv)
         self.path = list(sys.path)
         self.umask = _umask()
         self.std = sys.stdin, sys.stdout, sys.stderr
         self.hooks = sys.excepthook, sys.displayhook
         self.limit = sys.getrecursionlimit()
-        self.signals = [signal.getsignal(s) for s in _SIGNALS]
+        self.signals = list(map(_signal.getsignal, _SIGNALS))
         self.logging = _logging_state()
         self.threads = _thread_count()
 
@@ -46,12 +49,12 @@ class Snapshot:
         sys.argv[:] = self.argv
         sys.path[:] = self.path
         os.umask(self.umask)
-        if os.environ != self.env:
+        if os.environ._data != self.env:
             os.environ.clear()
-            os.environ.update(self.env)
+            os.environ.update({os.fsdecode(key): os.fsdecode(value) for key, value in self.env.items()})
         for number, handler in zip(_SIGNALS, self.signals):
-            if signal.getsignal(number) is not handler and handler is not None:
-                signal.signal(number, handler)
+            if _signal.getsignal(number) is not handler and handler is not None:
+                _signal.signal(number, handler)
         _restore_logging(self.logging)
         try:
             os.chdir(self.cwd)
