@@ -10,16 +10,16 @@ import (
 	"millrace/shared/tenant"
 )
 
-// keyCreate is the body of POST /api-keys.
-type keyCreate struct {
+// ApiKeyCreateRequest is the body of POST /api-keys.
+type ApiKeyCreateRequest struct {
 	Name string `json:"name" minLength:"1" maxLength:"100" doc:"What the key is for"`
 	// A pointer to a slice: absent, null and empty mean different things.
 	Scopes        *[]string `json:"scopes,omitempty" maxItems:"64" doc:"Permissions the key holds; omitted: flows.read and runs.read; an empty list: everything an owner may do"`
 	ExpiresInDays *int      `json:"expires_in_days,omitempty" minimum:"1" maximum:"3650" doc:"Days until the key expires; null or omitted: never"`
 }
 
-// keyCreated is the answer of POST /api-keys: the only one with the key itself.
-type keyCreated struct {
+// ApiKeyCreateResponse is the answer of POST /api-keys: the only one with the key itself.
+type ApiKeyCreateResponse struct {
 	KeyID     string   `json:"key_id"`
 	Key       string   `json:"key" doc:"The full key, shown this once"`
 	KeyPrefix string   `json:"key_prefix"`
@@ -29,8 +29,8 @@ type keyCreated struct {
 	ExpiresAt *int64   `json:"expires_at" doc:"Unix seconds; null: never"`
 }
 
-// keyItem is a key in a list.
-type keyItem struct {
+// ApiKeyListItem is a key in a list.
+type ApiKeyListItem struct {
 	KeyID      string   `json:"key_id"`
 	KeyPrefix  string   `json:"key_prefix" doc:"The first characters of the key"`
 	Name       string   `json:"name"`
@@ -41,13 +41,20 @@ type keyItem struct {
 	LastUsedAt *string  `json:"last_used_at" doc:"RFC 3339, UTC, to the minute; null: never used"`
 }
 
-type me struct {
+// ApiKeyListResponse is the answer of GET /api-keys.
+type ApiKeyListResponse struct {
+	Items []ApiKeyListItem `json:"items"`
+}
+
+// MeResponse is the answer of GET /me.
+type MeResponse struct {
 	UserEmail string `json:"user_email" doc:"For an API key, who made it"`
 	OrgID     string `json:"org_id" doc:"Empty for a user without a workspace"`
 	Role      string `json:"role" doc:"owner, admin, developer or viewer; empty for an API key"`
 }
 
-type currentUser struct {
+// CurrentUserResponse is the answer of GET /users/me.
+type CurrentUserResponse struct {
 	UserEmail  string `json:"user_email" doc:"For an API key, who made it"`
 	SuperAdmin bool   `json:"super_admin"`
 	OrgID      string `json:"org_id"`
@@ -57,9 +64,9 @@ type currentUser struct {
 
 type (
 	none      struct{}
-	createIn  struct{ Body keyCreate }
-	createOut struct{ Body keyCreated }
-	listOut   struct{ Body httpapi.Items[keyItem] }
+	createIn  struct{ Body ApiKeyCreateRequest }
+	createOut struct{ Body ApiKeyCreateResponse }
+	listOut   struct{ Body ApiKeyListResponse }
 	deleteIn  struct {
 		KeyID string `path:"key_id" maxLength:"64"`
 	}
@@ -68,8 +75,8 @@ type (
 			Status string `json:"status" enum:"deleted"`
 		}
 	}
-	meOut      struct{ Body me }
-	currentOut struct{ Body currentUser }
+	meOut      struct{ Body MeResponse }
+	currentOut struct{ Body CurrentUserResponse }
 )
 
 func routes(api *httpapi.API, d fn.Deps) {
@@ -86,7 +93,7 @@ func routes(api *httpapi.API, d fn.Deps) {
 		if err != nil {
 			return nil, err
 		}
-		out := listOut{Body: httpapi.Items[keyItem]{Items: make([]keyItem, len(keys))}}
+		out := listOut{Body: ApiKeyListResponse{Items: make([]ApiKeyListItem, len(keys))}}
 		for i, k := range keys {
 			out.Body.Items[i] = view(k)
 		}
@@ -109,7 +116,7 @@ func routes(api *httpapi.API, d fn.Deps) {
 			return nil, err
 		}
 		v := view(key)
-		return &createOut{Body: keyCreated{
+		return &createOut{Body: ApiKeyCreateResponse{
 			KeyID: v.KeyID, Key: secret, KeyPrefix: v.KeyPrefix, Name: v.Name, Scopes: v.Scopes,
 			CreatedAt: v.CreatedAt, ExpiresAt: v.ExpiresAt,
 		}}, nil
@@ -137,7 +144,7 @@ func routes(api *httpapi.API, d fn.Deps) {
 		Access:      tenant.Authenticated,
 	}, func(ctx context.Context, _ *none) (*meOut, error) {
 		p := tenant.From(ctx)
-		return &meOut{Body: me{UserEmail: p.Email, OrgID: p.OrgID, Role: string(p.Role)}}, nil
+		return &meOut{Body: MeResponse{UserEmail: p.Email, OrgID: p.OrgID, Role: string(p.Role)}}, nil
 	})
 
 	httpapi.Register(api, httpapi.Operation{
@@ -147,14 +154,14 @@ func routes(api *httpapi.API, d fn.Deps) {
 		Access:      tenant.Authenticated,
 	}, func(ctx context.Context, _ *none) (*currentOut, error) {
 		p := tenant.From(ctx)
-		return &currentOut{Body: currentUser{
+		return &currentOut{Body: CurrentUserResponse{
 			UserEmail: p.Email, SuperAdmin: p.SuperAdmin, OrgID: p.OrgID, OrgName: p.OrgName, Role: string(p.Role),
 		}}, nil
 	})
 }
 
-func view(k identity.APIKey) keyItem {
-	out := keyItem{
+func view(k identity.APIKey) ApiKeyListItem {
+	out := ApiKeyListItem{
 		KeyID: k.KeyID, KeyPrefix: k.Prefix, Name: k.Name, Scopes: k.Scopes, CreatedBy: k.CreatedBy,
 	}
 	if out.Scopes == nil {

@@ -25,7 +25,7 @@ func (s service) list(ctx context.Context) ([]identity.APIKey, error) {
 	return identity.ListKeys(ctx, s.table, tenant.From(ctx).OrgID)
 }
 
-func (s service) create(ctx context.Context, body keyCreate) (identity.APIKey, string, error) {
+func (s service) create(ctx context.Context, body ApiKeyCreateRequest) (identity.APIKey, string, error) {
 	trimmed := strings.TrimSpace(body.Name)
 	if trimmed == "" {
 		return identity.APIKey{}, "", errs.Field(errs.Body("name"), body.Name, "name must not be blank")

@@ -12,20 +12,20 @@ import (
 	"millrace/shared/tier"
 )
 
-// backend is one way in which tasks execute.
-type backend struct {
-	Name           string   `json:"name" doc:"What default_executor names"`
-	Kind           string   `json:"kind" enum:"sandbox,builtin" doc:"sandbox: user code in a process of its own; builtin: the service itself"`
-	TaskTypes      []string `json:"task_types" doc:"The task types it executes"`
-	Available      bool     `json:"available" doc:"Whether tasks of these types can run now in this deployment"`
-	Message        string   `json:"message" doc:"Why it is not available, else what it does"`
-	ExecutionModes []mode   `json:"execution_modes" doc:"The runtime tiers it offers, smallest first; empty where the tier makes no difference"`
-	DefaultTimeout *int     `json:"default_timeout_secs" doc:"Of a task that sets no timeout_secs; null: tasks of this kind have none"`
-	MaxTimeout     *int     `json:"max_timeout_secs" doc:"The most a task may set; null: no such bound"`
+// Backend is one way in which tasks execute.
+type Backend struct {
+	Name           string          `json:"name" doc:"What default_executor names"`
+	Kind           string          `json:"kind" enum:"sandbox,builtin" doc:"sandbox: user code in a process of its own; builtin: the service itself"`
+	TaskTypes      []string        `json:"task_types" doc:"The task types it executes"`
+	Available      bool            `json:"available" doc:"Whether tasks of these types can run now in this deployment"`
+	Message        string          `json:"message" doc:"Why it is not available, else what it does"`
+	ExecutionModes []ExecutionMode `json:"execution_modes" doc:"The runtime tiers it offers, smallest first; empty where the tier makes no difference"`
+	DefaultTimeout *int            `json:"default_timeout_secs" doc:"Of a task that sets no timeout_secs; null: tasks of this kind have none"`
+	MaxTimeout     *int            `json:"max_timeout_secs" doc:"The most a task may set; null: no such bound"`
 }
 
-// mode is a runtime tier.
-type mode struct {
+// ExecutionMode is a runtime tier.
+type ExecutionMode struct {
 	Name     string `json:"name" enum:"nano,micro,small,medium,large,xlarge"`
 	MemoryMB int    `json:"memory_mb" doc:"Memory of one task"`
 	Default  bool   `json:"default" doc:"Taken where a run, deployment or flow names no tier"`
@@ -33,7 +33,7 @@ type mode struct {
 
 type (
 	none    struct{}
-	listOut struct{ Body httpapi.Items[backend] }
+	listOut struct{ Body httpapi.Items[Backend] }
 )
 
 // maxTimeout is the longest a task with a process or a request of its own may
@@ -48,40 +48,40 @@ func routes(api *httpapi.API, d fn.Deps) {
 			"service. An executor that this deployment lacks is listed with available false.",
 		Access: tenant.Needs(tenant.RunsRead),
 	}, func(context.Context, *none) (*listOut, error) {
-		return &listOut{Body: httpapi.Items[backend]{Items: backends(d)}}, nil
+		return &listOut{Body: httpapi.Items[Backend]{Items: backends(d)}}, nil
 	})
 }
 
 // backends lists the executors as far as d has what they need.
-func backends(d fn.Deps) []backend {
-	python := backend{
+func backends(d fn.Deps) []Backend {
+	python := Backend{
 		Name: "python", Kind: "sandbox", TaskTypes: []string{"python"},
 		Available: d.Sandbox != nil, Message: "Runs functions of the uploaded artifact.",
-		ExecutionModes: []mode{},
+		ExecutionModes: []ExecutionMode{},
 		DefaultTimeout: seconds(sandbox.DefaultTimeout), MaxTimeout: seconds(maxTimeout),
 	}
 	if !python.Available {
 		python.Message = "No sandbox is configured in this deployment."
 	}
 	for _, t := range tier.All() {
-		python.ExecutionModes = append(python.ExecutionModes, mode{
+		python.ExecutionModes = append(python.ExecutionModes, ExecutionMode{
 			Name: string(t), MemoryMB: t.MemoryMB(), Default: t == tier.Default,
 		})
 	}
-	return []backend{
+	return []Backend{
 		python,
 		{
 			Name: "http", Kind: "builtin", TaskTypes: []string{"http"}, Available: true,
-			Message: "Makes an HTTP request.", ExecutionModes: []mode{},
+			Message: "Makes an HTTP request.", ExecutionModes: []ExecutionMode{},
 			DefaultTimeout: seconds(sandbox.DefaultTimeout), MaxTimeout: seconds(maxTimeout),
 		},
 		{
 			Name: "transform", Kind: "builtin", TaskTypes: []string{"transform"}, Available: true,
-			Message: "Evaluates a CEL expression.", ExecutionModes: []mode{},
+			Message: "Evaluates a CEL expression.", ExecutionModes: []ExecutionMode{},
 		},
 		{
 			Name: "wait", Kind: "builtin", TaskTypes: []string{"wait"}, Available: true,
-			Message: "Waits without holding a worker.", ExecutionModes: []mode{},
+			Message: "Waits without holding a worker.", ExecutionModes: []ExecutionMode{},
 		},
 	}
 }

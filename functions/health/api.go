@@ -19,22 +19,24 @@ const (
 	unhealthy status = "unhealthy"
 )
 
-type component struct {
+// ComponentHealth is what one component answered.
+type ComponentHealth struct {
 	Name    string `json:"name" enum:"key_value_table,object_store,message_queue"`
 	Status  status `json:"status" enum:"healthy,degraded,unhealthy"`
 	Message string `json:"message" doc:"What was found, in words"`
 }
 
-type report struct {
-	Status     status      `json:"status" enum:"healthy,degraded,unhealthy" doc:"The worst of the components'"`
-	Version    string      `json:"version" doc:"Of the service"`
-	Components []component `json:"components" doc:"Always the three, in this order: key_value_table, object_store, message_queue"`
-	Timestamp  string      `json:"timestamp" doc:"RFC 3339, UTC"`
+// HealthCheckResponse is the answer of GET /health.
+type HealthCheckResponse struct {
+	Status     status            `json:"status" enum:"healthy,degraded,unhealthy" doc:"The worst of the components'"`
+	Version    string            `json:"version" doc:"Of the service"`
+	Components []ComponentHealth `json:"components" doc:"Always the three, in this order: key_value_table, object_store, message_queue"`
+	Timestamp  string            `json:"timestamp" doc:"RFC 3339, UTC"`
 }
 
 type (
 	none      struct{}
-	reportOut struct{ Body report }
+	reportOut struct{ Body HealthCheckResponse }
 )
 
 func routes(api *httpapi.API, d fn.Deps) {

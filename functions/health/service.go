@@ -66,10 +66,10 @@ func newService(d fn.Deps) service {
 }
 
 // report asks all components at once.
-func (s service) report(ctx context.Context) report {
-	r := report{
+func (s service) report(ctx context.Context) HealthCheckResponse {
+	r := HealthCheckResponse{
 		Status: healthy, Version: s.version,
-		Components: make([]component, len(s.checks)), Timestamp: clock.Format(s.clock.Now()),
+		Components: make([]ComponentHealth, len(s.checks)), Timestamp: clock.Format(s.clock.Now()),
 	}
 	var wg sync.WaitGroup
 	for i, c := range s.checks {
@@ -93,7 +93,7 @@ func worse(a, b status) status {
 // ask asks one component and gives up after patience, even on a driver that
 // does not heed its context. The report is public, so why a component fails
 // goes to the log only.
-func (s service) ask(ctx context.Context, c check) component {
+func (s service) ask(ctx context.Context, c check) ComponentHealth {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	type answer struct {
@@ -111,7 +111,7 @@ func (s service) ask(ctx context.Context, c check) component {
 	case <-ctx.Done():
 		a.err = ctx.Err()
 	}
-	out := component{Name: c.name, Status: healthy, Message: a.message}
+	out := ComponentHealth{Name: c.name, Status: healthy, Message: a.message}
 	switch {
 	case a.err == nil:
 		return out

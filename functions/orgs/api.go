@@ -9,13 +9,13 @@ import (
 	"millrace/shared/tenant"
 )
 
-// orgCreate is the body of POST /orgs.
-type orgCreate struct {
+// OrgCreateRequest is the body of POST /orgs.
+type OrgCreateRequest struct {
 	Name string `json:"name" minLength:"1" maxLength:"100" doc:"Display name; need not be unique"`
 }
 
-// org is a workspace as the caller sees it.
-type org struct {
+// OrgResponse is a workspace as the caller sees it.
+type OrgResponse struct {
 	OrgID     string `json:"org_id"`
 	Name      string `json:"name"`
 	Role      string `json:"role" doc:"The caller's role in it; empty for an API key"`
@@ -25,9 +25,9 @@ type org struct {
 
 type (
 	none     struct{}
-	createIn struct{ Body orgCreate }
-	orgOut   struct{ Body org }
-	listOut  struct{ Body httpapi.Items[org] }
+	createIn struct{ Body OrgCreateRequest }
+	orgOut   struct{ Body OrgResponse }
+	listOut  struct{ Body httpapi.Items[OrgResponse] }
 )
 
 func routes(api *httpapi.API, d fn.Deps) {
@@ -45,7 +45,7 @@ func routes(api *httpapi.API, d fn.Deps) {
 		if err != nil {
 			return nil, err
 		}
-		return &listOut{Body: httpapi.Items[org]{Items: orgs}}, nil
+		return &listOut{Body: httpapi.Items[OrgResponse]{Items: orgs}}, nil
 	})
 
 	httpapi.Register(api, httpapi.Operation{

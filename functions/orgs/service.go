@@ -17,14 +17,14 @@ type service struct {
 	clock clock.Clock
 }
 
-func (s service) list(ctx context.Context) ([]org, error) {
+func (s service) list(ctx context.Context) ([]OrgResponse, error) {
 	p := tenant.From(ctx)
 	if p.IsKey() {
 		w, err := identity.GetWorkspace(ctx, s.table, p.OrgID)
 		if err != nil {
 			return nil, err
 		}
-		return []org{view(w, "")}, nil
+		return []OrgResponse{view(w, "")}, nil
 	}
 	memberships, err := identity.Memberships(ctx, s.table, p.Email)
 	if err != nil {
@@ -34,7 +34,7 @@ func (s service) list(ctx context.Context) ([]org, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := make([]org, 0, len(memberships))
+	out := make([]OrgResponse, 0, len(memberships))
 	for _, m := range memberships {
 		w, ok := workspaces[m.OrgID]
 		if !ok {
@@ -47,21 +47,21 @@ func (s service) list(ctx context.Context) ([]org, error) {
 	return out, nil
 }
 
-func (s service) create(ctx context.Context, name string) (org, error) {
+func (s service) create(ctx context.Context, name string) (OrgResponse, error) {
 	trimmed := strings.TrimSpace(name)
 	if trimmed == "" {
-		return org{}, errs.Field(errs.Body("name"), name, "name must not be blank")
+		return OrgResponse{}, errs.Field(errs.Body("name"), name, "name must not be blank")
 	}
 	p := tenant.From(ctx)
 	w, err := identity.CreateWorkspace(ctx, s.table, s.clock.Now(), trimmed, p.Email)
 	if err != nil {
-		return org{}, err
+		return OrgResponse{}, err
 	}
 	return view(w, tenant.Owner), nil
 }
 
-func view(w identity.Workspace, role tenant.Role) org {
-	return org{
+func view(w identity.Workspace, role tenant.Role) OrgResponse {
+	return OrgResponse{
 		OrgID: w.OrgID, Name: w.Name, Role: string(role), Suspended: w.Suspended, CreatedAt: w.CreatedAt.String(),
 	}
 }
