@@ -16,7 +16,7 @@ import (
 
 func scope(t testing.TB) expr.Scope {
 	return expr.Scope{
-		Params: object(t, `{"day":"2026-01-02","n":3,"ratio":0.5,"big":12345678901234567890,"huge":123456789012345678901234567890,"none":null}`),
+		Params: object(t, `{"day":"2026-01-02","n":3,"ratio":0.5,"big":12345678901234567890,"huge":123456789012345678901234567890,"none":null,"plus":"+"}`),
 		Run:    object(t, `{"run_id":"01J","flow_name":"nightly","flow_version":"1","environment":"prod","logical_date":"2026-01-02T00:00:00Z"}`),
 		Vars:   object(t, `{"REGION":"eu"}`),
 		Tasks: map[string]expr.TaskView{
@@ -82,6 +82,7 @@ func TestEval(t *testing.T) {
 		`cel.bind(x, params.n, x + x)`:                       `6`,
 		`lists.range(3)`:                                     `[0,1,2]`,
 		`"ab12".matches("^[a-z]+[0-9]+$")`:                   `true`,
+		`"ab12".matches("^[a-z]" + params.plus)`:             `true`,
 		`2 in tasks.extract.output.map(r, r.id)`:             `true`,
 		`[[1, [2]], [3]].flatten(5)`:                         `[1,2,3]`,
 		`params.n > 2 ? "many" : "few"`:                      `"many"`,
@@ -112,21 +113,21 @@ func TestScopeValuesPassThrough(t *testing.T) {
 func TestCompileErrors(t *testing.T) {
 	t.Parallel()
 	for src, want := range map[string]string{
-		``:                         "the expression is empty",
-		"  ":                       "the expression is empty",
-		`1 +`:                      "column 4: mismatched input end of the expression",
-		`foo.bar`:                  "column 1: undeclared reference to 'foo'",
-		`params.x + nope(1)`:       "column 16: undeclared reference to 'nope'",
-		"1 +\n bar":                "line 2, column 2: undeclared reference to 'bar'",
-		`1 + "a"`:                  "column 3: found no matching overload for '+' applied to '(int, string)'",
-		`tasks`:                    "column 1: tasks must be followed by",
-		`tasks.x`:                  "column 1: tasks must be followed by",
-		`tasks[params.n].output`:   "column 1: tasks must be followed by",
-		`tasks.x.outptu`:           "a task has output and status, not outptu",
-		`tasks.?x.output`:          "tasks must be followed by",
-		`[1].map(tasks, tasks)`:    "a variable of a comprehension cannot be called tasks",
-		`tasks.my-task.output`:     `undeclared reference to 'task'; a name with a dash is written tasks["my-task"]`,
-		"[1]" + strings.Repeat(".map(x, [x, x])", 1000): "at most 24 of map, filter",
+		``:                       "the expression is empty",
+		"  ":                     "the expression is empty",
+		`1 +`:                    "column 4: mismatched input end of the expression",
+		`foo.bar`:                "column 1: undeclared reference to 'foo'",
+		`params.x + nope(1)`:     "column 16: undeclared reference to 'nope'",
+		"1 +\n bar":              "line 2, column 2: undeclared reference to 'bar'",
+		`1 + "a"`:                "column 3: found no matching overload for '+' applied to '(int, string)'",
+		`tasks`:                  "column 1: tasks must be followed by",
+		`tasks.x`:                "column 1: tasks must be followed by",
+		`tasks[params.n].output`: "column 1: tasks must be followed by",
+		`tasks.x.outptu`:         "a task has output and status, not outptu",
+		`tasks.?x.output`:        "tasks must be followed by",
+		`[1].map(tasks, tasks)`:  "a variable of a comprehension cannot be called tasks",
+		`tasks.my-task.output`:   `undeclared reference to 'task'; a name with a dash is written tasks["my-task"]`,
+		"[1]" + strings.Repeat(".map(x, [x, x])", 100): "at most 24 of map, filter",
 		`secrets.token`:            "secrets may be used only inside a task's config",
 		`secrets[params.n]`:        "secrets must be followed by a secret's name",
 		`"a".matches("(")`:         "invalid matches argument",
@@ -149,17 +150,18 @@ func TestCompileErrors(t *testing.T) {
 func TestEvalErrors(t *testing.T) {
 	t.Parallel()
 	for src, want := range map[string]string{
-		`params.missing`:          "no such key: missing",
-		`tasks.gone.output`:       "no such key: gone",
-		`1 / (params.n - 3)`:      "division by zero",
-		`params.n * params.ratio`: "convert with double(…)",
-		`params.n[0]`:             "",
-		`{1: 1, "1": 2}`:          "two keys",
-		`["a", 1].join()`:         "join takes a list of strings",
-		`lists.range(1000000)`:    "",
-		`"x".replace("", dyn(1))`: "no such overload",
-		`tasks.extract.output[9]`: "index out of bounds",
-		`int(params.day)`:         "",
+		`params.missing`:                 "no such key: missing",
+		`tasks.gone.output`:              "no such key: gone",
+		`1 / (params.n - 3)`:             "division by zero",
+		`params.n * params.ratio`:        "convert with double(…)",
+		`params.n[0]`:                    "",
+		`{1: 1, "1": 2}`:                 "two keys",
+		`["a", 1].join()`:                "join takes a list of strings",
+		`lists.range(1000000)`:           "",
+		`"x".replace("", dyn(1))`:        "no such overload",
+		`tasks.extract.output[9]`:        "index out of bounds",
+		`"a".matches("(" + params.plus)`: "missing argument to repetition operator",
+		`int(params.day)`:                "",
 	} {
 		t.Run(src, func(t *testing.T) {
 			t.Parallel()
@@ -241,13 +243,13 @@ func TestRunawayExpressionsAreStopped(t *testing.T) {
 	}
 	for name, src := range map[string]string{
 		"nested loops":        loops + " == []",
-		"doubling list":       nest(24, ".map(x, [x, x])") + " == dyn([1])",
+		"doubling list":       nest(23, ".map(x, [x, x])") + " == dyn([1])",
 		"doubling sum":        "cel.bind(a, lists.range(1000), " + nest(0, "") + ".map(y, a)" + strings.Repeat(".map(x, x + x)", 20) + ")",
-		"in a branch":         nest(24, ".map(x, params.n > 0 ? [x, x] : [x])") + " == dyn([1])",
+		"in a branch":         nest(23, ".map(x, params.n > 0 ? [x, x] : [x])") + " == dyn([1])",
 		"replace in a branch": `["aaaaaaaaaaaaaaaa"]` + strings.Repeat(".map(x, params.n > 0 ? x.replace('', x) : x)", 12),
 		"matches":             `cel.bind(s, lists.range(100000).map(i, "aaaaaaaaaa").join(), lists.range(100000).all(i, !s.matches("(a|b)*c")))`,
 		"contains":            `cel.bind(s, lists.range(100000).map(i, "aaaaaaaaaa").join(), lists.range(100000).all(i, !s.contains("b")))`,
-		"doubling map":        nest(24, `.map(x, {"a": x, "b": x})`) + " == dyn([1])",
+		"doubling map":        nest(23, `.map(x, {"a": x, "b": x})`) + " == dyn([1])",
 		"doubling text":       `["aaaaaaaaaaaaaaaa"]` + strings.Repeat(".map(x, x + x)", 24),
 		"replace":             `["aaaaaaaaaaaaaaaa"]` + strings.Repeat(".map(x, x.replace('', x))", 12),
 		"join separator":      `cel.bind(s, lists.range(10000).map(i, "aaaaaaaaaa").join(), lists.range(10000).map(i, "a").join(s))`,
@@ -255,8 +257,8 @@ func TestRunawayExpressionsAreStopped(t *testing.T) {
 		"sets":                `sets.contains(lists.range(100000), lists.range(100000))`,
 		"in":                  `tasks.big.output.all(x, x in tasks.big.output)`,
 		"compare":             `tasks.big.output.all(x, tasks.big.output == tasks.big.output)`,
-		"json":                nest(24, ".map(x, [x, x])") + ".map(x, json.encode(x))",
-		"format":              nest(24, ".map(x, [x, x])") + `.map(x, "%s".format([x]))`,
+		"json":                nest(23, ".map(x, [x, x])") + ".map(x, json.encode(x))",
+		"format":              nest(23, ".map(x, [x, x])") + `.map(x, "%s".format([x]))`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -1,6 +1,8 @@
 package expr
 
 import (
+	"reflect"
+
 	"cel.dev/cel-go/common/overloads"
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/ref"
@@ -115,13 +117,30 @@ type weighedCall struct{ interpreter.InterpretableCall }
 
 func (w *weighedCall) Exec(frame *interpreter.ExecutionFrame) ref.Val {
 	v := w.InterpretableCall.Exec(frame)
-	switch v.(type) {
+	switch l := v.(type) {
 	case traits.MutableLister, traits.MutableMapper:
 		charge(frame, 1)
+	case traits.Lister:
+		if reflect.TypeOf(l) == concatType() {
+			v = flat(frame, l)
+		}
+		chargeWeight(frame, v)
 	default:
 		chargeWeight(frame, v)
 	}
 	return v
+}
+
+// flat copies a concatenation: the library's is a view over two lists, slower to
+// read with each view over views.
+func flat(frame *interpreter.ExecutionFrame, l traits.Lister) ref.Val {
+	n := int(l.Size().(types.Int))
+	charge(frame, n)
+	out := make([]ref.Val, 0, n)
+	for it := l.Iterator(); it.HasNext() == types.True; {
+		out = append(out, it.Next())
+	}
+	return types.NewRefValList(adapter{}, out)
 }
 
 // boundedCall runs a function of this package in place of the library's.

@@ -3,68 +3,95 @@ package expr
 import (
 	"fmt"
 	"regexp"
+	"regexp/syntax"
 
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/ref"
 	"cel.dev/cel-go/interpreter"
 )
 
-// match is text.matches(pattern), charged by the length of both.
+// match is text.matches(pattern), charged by the length of the text and the size
+// of the compiled pattern. It is not a call to the library's eyes, which would
+// otherwise put its own unguarded one in the place of a constant pattern.
 type match struct {
-	interpreter.InterpretableCall
-	pattern *regexp.Regexp // when it is constant
+	id            int64
+	text, pattern interpreter.InterpretableV2
+	constant      *machine // when the pattern is
+}
+
+// machine is a compiled pattern and its number of instructions.
+type machine struct {
+	*regexp.Regexp
+	size int
 }
 
 func newMatch(call interpreter.InterpretableCall) (interpreter.InterpretableV2, error) {
-	m := &match{InterpretableCall: call}
-	if len(call.Args()) != 2 {
+	args := call.Args()
+	if len(args) != 2 {
 		return call, nil
 	}
-	if c, ok := call.Args()[1].(interpreter.InterpretableConst); ok {
+	m := &match{id: call.ID(), text: args[0], pattern: args[1]}
+	if c, ok := args[1].(interpreter.InterpretableConst); ok {
 		if s, ok := c.Value().(types.String); ok {
-			re, err := pattern(string(s))
-			if err != nil {
+			var err error
+			if m.constant, err = compilePattern(string(s)); err != nil {
 				return nil, err
 			}
-			m.pattern = re
 		}
 	}
 	return m, nil
 }
 
-func pattern(s string) (*regexp.Regexp, error) {
+func compilePattern(s string) (*machine, error) {
 	if len(s) > maxRegex {
 		return nil, fmt.Errorf("a regular expression may have at most %d bytes", maxRegex)
 	}
-	return regexp.Compile(s)
+	tree, err := syntax.Parse(s, syntax.Perl)
+	if err != nil {
+		return nil, err
+	}
+	prog, err := syntax.Compile(tree.Simplify())
+	if err != nil {
+		return nil, err
+	}
+	re, err := regexp.Compile(s)
+	if err != nil {
+		return nil, err
+	}
+	return &machine{re, len(prog.Inst)}, nil
 }
 
+// ID implements interpreter.Interpretable.
+func (m *match) ID() int64 { return m.id }
+
+// Exec implements interpreter.InterpretableV2.
 func (m *match) Exec(frame *interpreter.ExecutionFrame) ref.Val {
-	text := m.Args()[0].Exec(frame)
+	text := m.text.Exec(frame)
 	if types.IsUnknownOrError(text) {
 		return text
 	}
 	s, ok := text.(types.String)
 	if !ok {
-		return types.NewErrWithNodeID(m.ID(), "no such overload: matches")
+		return types.NewErrWithNodeID(m.id, "no such overload: matches")
 	}
-	re := m.pattern
+	re := m.constant
 	if re == nil {
-		p := m.Args()[1].Exec(frame)
+		p := m.pattern.Exec(frame)
 		if types.IsUnknownOrError(p) {
 			return p
 		}
 		source, ok := p.(types.String)
 		if !ok {
-			return types.NewErrWithNodeID(m.ID(), "no such overload: matches")
+			return types.NewErrWithNodeID(m.id, "no such overload: matches")
 		}
 		charge(frame, 50+len(source)) // to compile it
 		var err error
-		if re, err = pattern(string(source)); err != nil {
+		if re, err = compilePattern(string(source)); err != nil {
 			return types.WrapErr(err)
 		}
+		charge(frame, re.size)
 	}
-	charge(frame, 1+len(s)/2*(1+len(re.String())/32)) // up to 250 ns a byte
+	charge(frame, 1+len(s)*re.size/8) // some 30 ns for each byte and instruction
 	return types.Bool(re.MatchString(string(s)))
 }
 

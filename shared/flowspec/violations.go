@@ -1,6 +1,9 @@
 package flowspec
 
 import (
+	"cmp"
+	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -19,6 +22,11 @@ var english = sync.OnceValue(func() *message.Printer { return message.NewPrinter
 func violations(loc []any, e *jsonschema.ValidationError, value any) []errs.Detail {
 	f := &faults{}
 	leaves(f, loc, e, value)
+	// The library walks maps: without an order, the same fault would be told
+	// another way each time.
+	slices.SortStableFunc(f.list, func(a, b errs.Detail) int {
+		return cmp.Or(cmp.Compare(fmt.Sprint(a.Loc...), fmt.Sprint(b.Loc...)), cmp.Compare(a.Msg, b.Msg))
+	})
 	return f.list
 }
 
