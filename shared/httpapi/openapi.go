@@ -42,8 +42,8 @@ func (a *API) JSON30() ([]byte, error) {
 	return stdjson.Marshal(withoutNull(doc))
 }
 
-// withoutNull rewrites references that may be null, which 3.0 writes another
-// way than 3.1.
+// withoutNull rewrites what 3.0 has another way than 3.1, and huma leaves:
+// references that may be null, and media types of binary strings.
 func withoutNull(v any) any {
 	switch v := v.(type) {
 	case []any:
@@ -54,9 +54,12 @@ func withoutNull(v any) any {
 		for k := range v {
 			v[k] = withoutNull(v[k])
 		}
-		if any, ok := v["anyOf"].([]any); ok && len(any) == 2 && isNull(any[1]) {
+		if _, ok := v["contentMediaType"].(string); ok {
+			delete(v, "contentMediaType") // format: binary says it in 3.0
+		}
+		if either, ok := v["anyOf"].([]any); ok && len(either) == 2 && isNull(either[1]) {
 			delete(v, "anyOf")
-			v["allOf"], v["nullable"] = any[:1], true
+			v["allOf"], v["nullable"] = either[:1], true
 		}
 	}
 	return v
