@@ -1,0 +1,61 @@
+// Package catalog is the registry of the service's functions: the one explicit
+// list from which the embedded server, the bootstrap, the deployment and the
+// table of operations are derived. Adding a domain is one folder and one line
+// here.
+package catalog
+
+import (
+	"fmt"
+
+	"millrace/functions/artifacts"
+	"millrace/functions/auth"
+	"millrace/functions/deployments"
+	"millrace/functions/dispatch"
+	"millrace/functions/execution"
+	"millrace/functions/flows"
+	"millrace/functions/health"
+	"millrace/functions/orgs"
+	"millrace/functions/schedulertick"
+	"millrace/functions/taskworker"
+	"millrace/shared/fn"
+)
+
+// All returns the spec of every function, HTTP domains first.
+func All() []fn.Spec {
+	return unique(
+		artifacts.Spec,
+		auth.Spec,
+		deployments.Spec,
+		execution.Spec,
+		flows.Spec,
+		health.Spec,
+		orgs.Spec,
+
+		dispatch.Spec,
+		schedulertick.Spec,
+		taskworker.Spec,
+	)
+}
+
+// Find returns the function of a name, false if there is none.
+func Find(specs []fn.Spec, name string) (fn.Spec, bool) {
+	for _, s := range specs {
+		if s.Name == name {
+			return s, true
+		}
+	}
+	return fn.Spec{}, false
+}
+
+// unique panics on two functions of one name, which would take each other's
+// place in everything derived from the list.
+func unique(specs ...fn.Spec) []fn.Spec {
+	seen := make(map[string]bool, len(specs))
+	for _, s := range specs {
+		if seen[s.Name] {
+			panic(fmt.Sprintf("catalog: two functions are named %q", s.Name))
+		}
+		seen[s.Name] = true
+	}
+	return specs
+}

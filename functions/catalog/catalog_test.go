@@ -1,0 +1,99 @@
+package catalog
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"millrace/events"
+	"millrace/shared/fn"
+)
+
+var update = flag.Bool("update", false, "write the generated files anew")
+
+// The README's table of operations stands between these lines.
+const (
+	begin = "<!-- operations: written by make generate -->\n"
+	end   = "<!-- end of operations -->\n"
+)
+
+func TestOperationsAreThoseOfTheGoldenFile(t *testing.T) {
+	t.Parallel()
+	golden(t, filepath.Join("testdata", "operations.tsv"), func(string) string { return Table(Operations(All())) })
+}
+
+func TestReadmeListsTheOperations(t *testing.T) {
+	t.Parallel()
+	golden(t, filepath.Join("..", "..", "README.md"), func(old string) string {
+		before, rest, found := strings.Cut(old, begin)
+		_, after, ended := strings.Cut(rest, end)
+		require.True(t, found && ended, "the README has lost its marks")
+		return before + begin + Markdown(Operations(All())) + end + after
+	})
+}
+
+func golden(t *testing.T, path string, want func(old string) string) {
+	t.Helper()
+	old, err := os.ReadFile(path)
+	if !*update {
+		require.NoError(t, err)
+		require.Equal(t, want(string(old)), string(old), "%s is out of date: run make generate", path)
+		return
+	}
+	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	require.NoError(t, os.WriteFile(path, []byte(want(string(old))), 0o644))
+}
+
+func TestEverySpecIsWhole(t *testing.T) {
+	t.Parallel()
+	fed := map[string]string{}
+	for _, s := range All() {
+		assert.NotEmpty(t, s.Name)
+		assert.NotEmpty(t, s.Doc, s.Name)
+		assert.GreaterOrEqual(t, s.MemoryMB, 128, s.Name)
+		assert.Greater(t, s.Timeout, time.Duration(0), s.Name)
+		assert.LessOrEqual(t, s.Timeout, 15*time.Minute, s.Name)
+		assert.Equal(t, s.Trigger.HTTP, s.Routes != nil, "%s: HTTP and Routes go together", s.Name)
+		fromQueue := len(s.Trigger.Queues) > 0 || len(s.Trigger.DetailTypes) > 0
+		assert.Equal(t, fromQueue, s.Messages != nil, "%s: queues and Messages go together", s.Name)
+		assert.Equal(t, s.Trigger.EveryMinute, s.Handle != nil, "%s: a tick needs Handle", s.Name)
+		for _, q := range s.Trigger.Queues {
+			assert.Empty(t, fed[q.Queue], "%s feeds two functions", q.Queue)
+			fed[q.Queue] = s.Name
+			assert.Contains(t, events.AllQueues(), q.Queue)
+			assert.True(t, q.Batch >= 1 && q.Batch <= 10, "%s takes batches of %d", s.Name, q.Batch)
+		}
+		for _, q := range s.Needs.Send {
+			assert.Contains(t, events.AllQueues(), q, s.Name)
+		}
+	}
+	for _, q := range events.AllQueues() {
+		assert.NotEmpty(t, fed[q], "no function takes messages of %s", q)
+	}
+}
+
+func TestEveryOperationSaysWhatItIs(t *testing.T) {
+	t.Parallel()
+	ops := Operations(All())
+	require.NotEmpty(t, ops)
+	for _, op := range ops {
+		assert.NotEmpty(t, op.Summary, op.ID)
+		spec, found := Find(All(), op.Function)
+		assert.True(t, found && spec.Trigger.HTTP, "%s is served by %s", op.ID, op.Function)
+	}
+}
+
+func TestNamesAreUnique(t *testing.T) {
+	t.Parallel()
+	assert.PanicsWithValue(t, `catalog: two functions are named "a"`, func() {
+		unique(fn.Spec{Name: "a"}, fn.Spec{Name: "b"}, fn.Spec{Name: "a"})
+	})
+	_, found := Find(All(), "no-such-function")
+	assert.False(t, found)
+}

@@ -1,0 +1,67 @@
+package catalog
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"millrace/shared/fn"
+	"millrace/shared/httpapi"
+)
+
+// Operation is an HTTP operation and the function that serves it.
+type Operation struct {
+	httpapi.Operation
+	Function string // name of the function
+}
+
+// Operations lists the operations of the functions, by path and method. It
+// panics if two claim the same.
+func Operations(specs []fn.Spec) []Operation {
+	api := httpapi.New(httpapi.Config{Title: "Millrace"})
+	var out []Operation
+	for _, s := range specs {
+		if s.Routes == nil {
+			continue
+		}
+		s.Routes(api, fn.Deps{})
+		for _, op := range api.Operations()[len(out):] {
+			out = append(out, Operation{Operation: op, Function: s.Name})
+		}
+	}
+	slices.SortFunc(out, func(a, b Operation) int {
+		return cmp.Or(cmp.Compare(a.Path, b.Path), cmp.Compare(a.Method, b.Method))
+	})
+	return out
+}
+
+// Table writes operations as tab-separated values with a heading: method, path,
+// permission, scopes an API key needs, function.
+func Table(ops []Operation) string {
+	var b strings.Builder
+	b.WriteString("method\tpath\tpermission\tapi_key_scopes\tfunction\n")
+	for _, op := range ops {
+		fmt.Fprintf(&b, "%s\t%s\t%s\t%s\t%s\n", op.Method, op.Path, op.Access, op.Access.Scopes(), op.Function)
+	}
+	return b.String()
+}
+
+// Markdown writes operations as the table of the README.
+func Markdown(ops []Operation) string {
+	var b strings.Builder
+	b.WriteString("| | | what | needs |\n| --- | --- | --- | --- |\n")
+	for _, op := range ops {
+		fmt.Fprintf(&b, "| %s | `%s` | %s | %s |\n", op.Method, op.Path, op.Summary, needs(op))
+	}
+	return b.String()
+}
+
+// needs names what a caller needs, and the scopes of a key where they differ.
+func needs(op Operation) string {
+	access, scopes := op.Access.String(), op.Access.Scopes()
+	if scopes == "" || scopes == access {
+		return access
+	}
+	return access + "; keys: " + strings.ReplaceAll(scopes, "|", " or ")
+}

@@ -1,0 +1,75 @@
+package server
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"path/filepath"
+)
+
+// DefaultListen is where the server listens unless it is told otherwise.
+const DefaultListen = "127.0.0.1:8080"
+
+// Config is what an operator sets.
+type Config struct {
+	Dir           string   // data directory, made if missing; required
+	Listen        string   // host:port of the API; port 0 picks a free one; "" is DefaultListen
+	S3Listen      string   // host:port of the object store; "" is 127.0.0.1 and the port of the last start
+	SuperAdmins   []string // emails of the platform's administrators
+	NoTick        bool     // no per-minute tick
+	AllowLoopback bool     // calls made for users may reach this machine
+	AllowRanges   []string // CIDR ranges that such calls may reach besides public ones
+	FullSync      bool     // a commit waits for the disk
+	Python        string   // interpreter of Python tasks; "": the first fit python3 on PATH
+	PythonSlots   int      // interpreters alive at once; 0: the pool's default
+	Version       string   // of the service
+	Log           *slog.Logger
+}
+
+// complete fills in defaults and refuses what cannot work.
+func (c *Config) complete() error {
+	if c.Dir == "" {
+		return errors.New("a data directory is required")
+	}
+	// The object store changes the working directory of the process.
+	dir, err := filepath.Abs(c.Dir)
+	if err != nil {
+		return fmt.Errorf("data directory: %w", err)
+	}
+	c.Dir = dir
+	c.Listen = cmp.Or(c.Listen, DefaultListen)
+	for _, address := range []string{c.Listen, c.S3Listen} {
+		if _, _, err := net.SplitHostPort(address); address != "" && err != nil {
+			return fmt.Errorf("%q is no host:port", address)
+		}
+	}
+	for _, r := range c.AllowRanges {
+		if _, err := netip.ParsePrefix(r); err != nil {
+			return fmt.Errorf("%q is no CIDR range such as 10.0.0.0/8", r)
+		}
+	}
+	if c.PythonSlots < 0 {
+		return errors.New("the number of Python interpreters is negative")
+	}
+	if c.Python != "" && filepath.Base(c.Python) != c.Python {
+		if c.Python, err = filepath.Abs(c.Python); err != nil {
+			return fmt.Errorf("python: %w", err)
+		}
+	}
+	if c.Log == nil {
+		c.Log = slog.Default()
+	}
+	return nil
+}
+
+// baseURL is the address under which clients on this machine reach a listener.
+func baseURL(address net.Addr) string {
+	host, port, _ := net.SplitHostPort(address.String())
+	if ip, err := netip.ParseAddr(host); err == nil && ip.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	return "http://" + net.JoinHostPort(host, port)
+}

@@ -1,0 +1,209 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"reflect"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/aws/aws-lambda-go/events"
+	"github.com/awslabs/aws-lambda-go-api-proxy/httpadapter"
+
+	"millrace/functions/catalog"
+	"millrace/localstack/embedded/runtime"
+	"millrace/shared/fn"
+	"millrace/shared/httpapi"
+	"millrace/shared/ids"
+)
+
+// The largest payloads that Lambda takes.
+const (
+	maxPayload      = 6 << 20 // of a call that waits for the answer
+	maxAsyncPayload = 1 << 20 // of one that does not
+)
+
+// functions answers the Lambda Invoke API for every function of the catalog.
+type functions struct {
+	server *Server
+	frame  httpapi.Config
+	deps   fn.Deps
+	log    *slog.Logger
+
+	mu   sync.Mutex
+	http map[string]*httpadapter.HandlerAdapter // by function, made when first invoked
+
+	running context.Context // of invocations nobody waits for
+	kill    context.CancelFunc
+	async   sync.WaitGroup
+}
+
+func newFunctions(s *Server, frame httpapi.Config, deps fn.Deps) *functions {
+	f := &functions{server: s, frame: frame, deps: deps, log: s.cfg.Log, http: map[string]*httpadapter.HandlerAdapter{}}
+	f.running, f.kill = context.WithCancel(context.Background())
+	return f
+}
+
+// Stop waits for invocations that nobody waits for until ctx ends, and then
+// ends them.
+func (f *functions) Stop(ctx context.Context) {
+	done := make(chan struct{})
+	go func() { f.async.Wait(); close(done) }()
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
+	f.kill()
+	<-done
+}
+
+// invoke is POST /2015-03-31/functions/{name}/invocations.
+func (f *functions) invoke(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("X-Amzn-Requestid", ids.New(f.deps.Clock.Now()))
+	name := functionName(r.PathValue("name"))
+	spec, found := catalog.Find(f.server.specs, name)
+	if !found {
+		fail(w, http.StatusNotFound, "ResourceNotFoundException", "Function not found: "+name)
+		return
+	}
+	kind, limit := r.Header.Get("X-Amz-Invocation-Type"), int64(maxPayload)
+	if kind == "Event" {
+		limit = maxAsyncPayload
+	}
+	payload, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
+	switch {
+	case err != nil:
+		fail(w, http.StatusRequestEntityTooLarge, "RequestTooLargeException", fmt.Sprintf("The payload is over %d bytes", limit))
+		return
+	case len(payload) == 0:
+		payload = []byte("{}")
+	case !json.Valid(payload):
+		fail(w, http.StatusBadRequest, "InvalidRequestContentException", "Could not parse request body into json")
+		return
+	}
+	switch kind {
+	case "DryRun":
+		w.WriteHeader(http.StatusNoContent)
+	case "Event":
+		f.async.Go(func() {
+			if _, err := f.call(f.running, spec, payload); err != nil {
+				f.log.Error("invocation failed", "function", name, "error", err)
+			}
+		})
+		w.WriteHeader(http.StatusAccepted)
+	case "", "RequestResponse":
+		w.Header().Set("X-Amz-Executed-Version", "$LATEST")
+		w.Header().Set("Content-Type", "application/json")
+		answer, err := f.call(r.Context(), spec, payload)
+		if err != nil {
+			w.Header().Set("X-Amz-Function-Error", "Unhandled")
+			answer = mustMarshal(map[string]string{"errorMessage": err.Error(), "errorType": errorType(err)})
+		}
+		_, _ = w.Write(answer) // the client may be gone
+	default:
+		fail(w, http.StatusBadRequest, "InvalidParameterValueException", "Invocation type is RequestResponse, Event or DryRun")
+	}
+}
+
+// functionName takes a name, name:version or ARN, as Lambda does.
+func functionName(s string) string {
+	if _, after, found := strings.Cut(s, ":function:"); found {
+		s = after
+	}
+	name, _, _ := strings.Cut(s, ":")
+	return name
+}
+
+// call runs a function within its time-out.
+func (f *functions) call(ctx context.Context, spec fn.Spec, payload json.RawMessage) (out json.RawMessage, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			f.log.Error("function panicked", "function", spec.Name, "panic", p, "stack", string(debug.Stack()))
+			err = panicked{p}
+		}
+	}()
+	ctx, cancel := context.WithTimeoutCause(ctx, spec.Timeout, timedOut{spec.Timeout})
+	defer cancel()
+	if spec.Routes != nil {
+		out, err = f.proxy(ctx, spec, payload)
+	} else {
+		out, err = f.server.runtime.Invoke(ctx, spec.Name, payload)
+	}
+	if cause, ok := errors.AsType[timedOut](context.Cause(ctx)); ok && err != nil {
+		err = cause
+	}
+	return out, err
+}
+
+// proxy hands an API Gateway proxy event to an HTTP function.
+func (f *functions) proxy(ctx context.Context, spec fn.Spec, payload json.RawMessage) (json.RawMessage, error) {
+	var event events.APIGatewayProxyRequest
+	if err := json.Unmarshal(payload, &event); err != nil {
+		return nil, fmt.Errorf("the payload is not an API Gateway proxy event: %w", err)
+	}
+	if event.HTTPMethod == "" || event.Path == "" {
+		return nil, errors.New("the payload is not an API Gateway proxy event: httpMethod and path are required")
+	}
+	answer, err := f.adapter(spec).ProxyWithContext(ctx, event)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(answer)
+}
+
+// adapter is the function alone, with no operation but its own.
+func (f *functions) adapter(spec fn.Spec) *httpadapter.HandlerAdapter {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.http[spec.Name] == nil {
+		api := httpapi.New(f.frame)
+		spec.Routes(api, f.deps)
+		f.http[spec.Name] = httpadapter.New(api.Handler())
+	}
+	return f.http[spec.Name]
+}
+
+type timedOut struct{ after time.Duration }
+
+// Error is what Lambda says of it.
+func (t timedOut) Error() string {
+	return fmt.Sprintf("Task timed out after %.2f seconds", t.after.Seconds())
+}
+
+type panicked struct{ value any }
+
+func (p panicked) Error() string { return fmt.Sprint(p.value) }
+
+// errorType names an error as the Lambda runtime does: by its Go type.
+func errorType(err error) string {
+	switch {
+	case errors.Is(err, runtime.ErrUnknownFunction):
+		return "ResourceNotFoundException"
+	case reflect.TypeOf(err).Kind() == reflect.Pointer:
+		return reflect.TypeOf(err).Elem().Name()
+	}
+	return reflect.TypeOf(err).Name()
+}
+
+// fail answers as the Lambda service does when it invokes nothing.
+func fail(w http.ResponseWriter, status int, kind, message string) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("X-Amzn-Errortype", kind)
+	w.WriteHeader(status)
+	_, _ = w.Write(mustMarshal(map[string]string{"Type": "User", "Message": message}))
+}
+
+func mustMarshal(v map[string]string) []byte {
+	data, err := json.Marshal(v)
+	if err != nil {
+		panic(err) // strings always marshal
+	}
+	return data
+}

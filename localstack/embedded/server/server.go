@@ -1,0 +1,257 @@
+// Package server is the whole service in one process: the catalog's functions
+// on the embedded drivers, with the object store, the sign-in and the runtime
+// that stands in for what invokes functions in the cloud.
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"millrace/functions/catalog"
+	"millrace/localstack/embedded/interpreters"
+	"millrace/localstack/embedded/localbus"
+	"millrace/localstack/embedded/objectstore"
+	"millrace/localstack/embedded/runtime"
+	"millrace/localstack/embedded/signin"
+	"millrace/localstack/embedded/sqlqueue"
+	"millrace/localstack/embedded/sqltable"
+	"millrace/localstack/embedded/store"
+	"millrace/shared/clock"
+	"millrace/shared/fn"
+	"millrace/shared/httpapi"
+	"millrace/shared/identity"
+	"millrace/shared/ids"
+	"millrace/shared/runlog"
+	"millrace/shared/signal"
+)
+
+// How long a graceful stop waits.
+const (
+	requestPatience = 5 * time.Second  // for requests in flight
+	runtimePatience = 10 * time.Second // for tasks and messages in flight
+	logPatience     = 5 * time.Second  // for logs to be written
+)
+
+// ErrInUse: another process serves the data directory.
+var ErrInUse = store.ErrInUse
+
+// Server is a server whose parts are all up. Requests are answered from [Server.Serve].
+type Server struct {
+	cfg         Config
+	credentials signin.Credentials
+	listener    net.Listener
+	http        *http.Server
+	runtime     *runtime.Runtime
+	specs       []fn.Spec
+	functions   *functions
+	objects     *objectstore.Server
+
+	// closers undo what was opened, the last one first.
+	closers []func() error
+	serving bool
+	stop    sync.Once
+}
+
+// Open starts everything but the answering of requests: it takes the data
+// directory (ErrInUse if another process has it), opens table, queues and object
+// store, makes the credentials at the first start, and looks at every live run,
+// since the leases of earlier processes are void.
+func Open(ctx context.Context, cfg Config) (_ *Server, err error) {
+	if err := cfg.complete(); err != nil {
+		return nil, err
+	}
+	s := &Server{cfg: cfg, specs: catalog.All()}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.undo())
+		}
+	}()
+	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
+		return nil, fmt.Errorf("data directory: %w", err)
+	}
+	db, err := store.Open(filepath.Join(cfg.Dir, "millrace.db"), store.Options{FullSync: cfg.FullSync, Log: cfg.Log})
+	if err != nil {
+		return nil, err
+	}
+	s.closing(db.Close)
+	if s.listener, err = net.Listen("tcp", cfg.Listen); err != nil {
+		return nil, err
+	}
+	s.closing(func() error { _ = s.listener.Close(); return nil }) // closed by Serve as a rule
+
+	deps, keys, err := s.platform(ctx, db)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.front(ctx, deps, keys); err != nil {
+		return nil, err
+	}
+	if s.runtime, err = runtime.New(runtime.Config{Specs: withBusQueues(s.specs), Deps: deps}); err != nil {
+		return nil, err
+	}
+	if err := lookAtLiveRuns(ctx, deps); err != nil {
+		return nil, fmt.Errorf("look at live runs: %w", err)
+	}
+	return s, nil
+}
+
+// platform opens what the functions are built on.
+func (s *Server) platform(ctx context.Context, db *store.DB) (deps fn.Deps, keys secrets, err error) {
+	now := clock.System{}
+	deps = fn.Deps{
+		Clock: now, Log: s.cfg.Log, Hub: &signal.Hub{},
+		Config: fn.Config{
+			Version: s.cfg.Version, Region: runtime.Region,
+			AllowLoopback: s.cfg.AllowLoopback, AllowRanges: s.cfg.AllowRanges,
+			Boot: ids.Token(6), Sole: true, Resident: true,
+		},
+	}
+	if deps.Table, err = sqltable.New(db, now); err != nil {
+		return deps, keys, err
+	}
+	queues, err := sqlqueue.New(ctx, db, now, definitions(s.specs))
+	if err != nil {
+		return deps, keys, err
+	}
+	s.closing(queues.Close)
+	deps.Queues = queues
+	deps.Bus = localbus.New(queues, rules(s.specs))
+
+	if keys, err = loadSecrets(s.cfg.Dir); err != nil {
+		return deps, keys, err
+	}
+	if deps.Blob, err = s.openObjects(ctx, &keys); err != nil {
+		return deps, keys, err
+	}
+	logs := &runlog.Store{Table: deps.Table, Blob: deps.Blob, Clock: now, Log: s.cfg.Log}
+	s.closing(func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), logPatience)
+		defer cancel()
+		return logs.Close(ctx)
+	})
+	deps.Logs = logs
+	pool, err := s.openInterpreters()
+	if err != nil {
+		return deps, keys, err
+	}
+	s.closing(pool.Close)
+	deps.Sandbox = pool
+	return deps, keys, nil
+}
+
+// openInterpreters makes the pool of Python tasks. Tasks see neither the data
+// directory nor the home where the machine allows to hide them.
+func (s *Server) openInterpreters() (*interpreters.Pool, error) {
+	hide := []string{s.cfg.Dir}
+	if home, err := os.UserHomeDir(); err == nil && filepath.IsAbs(home) {
+		hide = append(hide, home)
+	}
+	return interpreters.New(interpreters.Config{
+		Dir: filepath.Join(s.cfg.Dir, "python"), Python: s.cfg.Python, Slots: s.cfg.PythonSlots, Hide: hide,
+	})
+}
+
+// front builds what answers requests.
+func (s *Server) front(ctx context.Context, deps fn.Deps, keys secrets) error {
+	base := baseURL(s.listener.Addr())
+	issuer, err := signin.Open(s.cfg.Dir, base, deps.Clock)
+	if err != nil {
+		return err
+	}
+	verifier, err := issuer.Verifier()
+	if err != nil {
+		return err
+	}
+	auth, err := identity.NewAuthenticator(identity.Config{
+		Table: deps.Table, Clock: deps.Clock, SignIn: verifier, SuperAdmins: s.cfg.SuperAdmins, Log: s.cfg.Log,
+	})
+	if err != nil {
+		return err
+	}
+	if s.credentials, err = signin.EnsureCredentials(ctx, s.cfg.Dir, base, deps.Table, deps.Clock); err != nil {
+		return fmt.Errorf("credentials: %w", err)
+	}
+	frame := httpapi.Config{
+		Title: "Millrace", Version: s.cfg.Version, Authenticator: auth, Clock: deps.Clock,
+		CursorKey: keys.CursorKey, Traces: deps.Blob, Log: s.cfg.Log,
+	}
+	api := httpapi.New(frame)
+	for _, spec := range s.specs {
+		if spec.Routes != nil {
+			spec.Routes(api, deps)
+		}
+	}
+	s.functions = newFunctions(s, frame, deps)
+	s.http = &http.Server{
+		Handler:           routes(api.Handler(), issuer, s.functions),
+		ReadHeaderTimeout: 10 * time.Second,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    64 << 10,
+	}
+	return nil
+}
+
+// Credentials are what the first start gave, with the current base URL.
+func (s *Server) Credentials() signin.Credentials { return s.credentials }
+
+// Serve feeds the functions and answers requests until ctx ends, then stops:
+// it listens no more, lets requests and tasks in flight finish within their
+// patience, and closes everything. What was not finished goes on at the next
+// start. Errors: a listener or a part that failed.
+func (s *Server) Serve(ctx context.Context) error {
+	s.serving = true
+	s.runtime.Start(s.specs, !s.cfg.NoTick)
+	s.http.BaseContext = func(net.Listener) context.Context { return context.WithoutCancel(ctx) }
+	served := make(chan error, 1)
+	go func() { served <- s.http.Serve(s.listener) }()
+	var err error
+	select {
+	case err = <-served:
+	case <-ctx.Done():
+	}
+	if errors.Is(err, http.ErrServerClosed) {
+		err = nil
+	}
+	return errors.Join(err, s.Close())
+}
+
+// Close stops a server that does not serve; Serve does so by itself. Again it
+// does nothing.
+func (s *Server) Close() (err error) {
+	s.stop.Do(func() {
+		if !s.serving {
+			err = s.undo()
+			return
+		}
+		patient, cancel := context.WithTimeout(context.Background(), requestPatience)
+		defer cancel()
+		if s.http.Shutdown(patient) != nil {
+			_ = s.http.Close() // cuts off what is still in flight
+		}
+		s.functions.Stop(patient)
+		patient, cancel = context.WithTimeout(context.Background(), runtimePatience)
+		defer cancel()
+		s.runtime.Stop(patient)
+		err = s.undo()
+	})
+	return err
+}
+
+// closing notes how to close what was just opened.
+func (s *Server) closing(close func() error) { s.closers = append(s.closers, close) }
+
+func (s *Server) undo() error {
+	var errs []error
+	for i := len(s.closers) - 1; i >= 0; i-- {
+		errs = append(errs, s.closers[i]())
+	}
+	s.closers = nil
+	return errors.Join(errs...)
+}

@@ -1,0 +1,98 @@
+// Command millrace-local is the whole service in one process, for one machine:
+// the API, the workers, the scheduler and the object store on one data
+// directory, without a cloud account.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"millrace/localstack/embedded/server"
+)
+
+// The exit codes beside 0.
+const (
+	exitFailure = 1
+	exitUsage   = 2
+	exitInUse   = 3 // another process serves the data directory
+)
+
+// version is set when a release is built (-ldflags "-X main.version=…").
+var version = ""
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	err := command().ExecuteContext(ctx)
+	if err == nil {
+		return
+	}
+	fmt.Fprintln(os.Stderr, "millrace-local:", err)
+	var wrong usageError
+	switch {
+	case errors.As(err, &wrong):
+		os.Exit(exitUsage)
+	case errors.Is(err, server.ErrInUse):
+		os.Exit(exitInUse)
+	}
+	os.Exit(exitFailure)
+}
+
+// usageError is a command line that cannot be understood.
+type usageError struct{ error }
+
+func command() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "millrace-local",
+		Short:         "Millrace on one machine",
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		return usageError{fmt.Errorf("%w (see %s --help)", err, c.CommandPath())}
+	})
+	root.AddCommand(serveCommand(), versionCommand())
+	return root
+}
+
+func versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the version",
+		Args:  cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			_, err := fmt.Fprintln(c.OutOrStdout(), serviceVersion())
+			return err
+		},
+	}
+}
+
+// serviceVersion is the release, or else the commit that the binary was built of.
+func serviceVersion() string {
+	if version != "" {
+		return version
+	}
+	commit, dirty := "", ""
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range info.Settings {
+			switch {
+			case s.Key == "vcs.revision" && len(s.Value) >= 12:
+				commit = s.Value[:12]
+			case s.Key == "vcs.modified" && s.Value == "true":
+				dirty = "-dirty"
+			}
+		}
+	}
+	if commit == "" {
+		return "dev"
+	}
+	return "dev-" + commit + dirty
+}

@@ -1,0 +1,74 @@
+package main
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"millrace/localstack/embedded/interpreters"
+	"millrace/localstack/embedded/server"
+	"millrace/localstack/embedded/signin"
+)
+
+func serveCommand() *cobra.Command {
+	var cfg server.Config
+	var level string
+	c := &cobra.Command{
+		Use:   "serve --data DIR",
+		Short: "Serve the API, the workers, the scheduler and the object store until SIGTERM",
+		Args: func(c *cobra.Command, args []string) error {
+			if err := cobra.NoArgs(c, args); err != nil {
+				return usageError{err}
+			}
+			return nil
+		},
+		RunE: func(c *cobra.Command, _ []string) error {
+			var minimum slog.Level
+			if err := minimum.UnmarshalText([]byte(level)); err != nil {
+				return usageError{fmt.Errorf("--log-level is debug, info, warn or error, not %q", level)}
+			}
+			if cfg.Dir == "" {
+				return usageError{fmt.Errorf("--data DIR is required (see %s --help)", c.CommandPath())}
+			}
+			cfg.Log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: minimum}))
+			slog.SetDefault(cfg.Log)
+			cfg.Version = serviceVersion()
+			return serve(c, cfg)
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&cfg.Dir, "data", "", "data directory, made if missing; everything is kept there (required)")
+	f.StringVar(&cfg.Listen, "listen", server.DefaultListen, "host:port of the API; port 0 picks a free one")
+	f.StringVar(&cfg.S3Listen, "s3-listen", "", "host:port of the object store (default: 127.0.0.1 and the port of the last start)")
+	f.StringArrayVar(&cfg.SuperAdmins, "super-admin", nil, "email of a platform administrator; repeat for more")
+	f.BoolVar(&cfg.NoTick, "no-tick", false, "no tick every minute; invoke scheduler-tick instead")
+	f.BoolVar(&cfg.AllowLoopback, "allow-loopback", false, "tasks of type http may call this machine")
+	f.StringArrayVar(&cfg.AllowRanges, "allow-range", nil, "CIDR range that tasks of type http may call besides public addresses; repeat for more")
+	f.BoolVar(&cfg.FullSync, "full-sync", false, "a write is acknowledged when it is on the disk: survives a power cut, slower")
+	f.StringVar(&cfg.Python, "python", "", "interpreter of Python tasks (default: the first fit python3 on PATH)")
+	f.IntVar(&cfg.PythonSlots, "python-slots", interpreters.DefaultSlots, "Python tasks that run at once")
+	f.StringVar(&level, "log-level", "warn", "debug, info (with every request), warn or error; logs go to stderr")
+	return c
+}
+
+func serve(c *cobra.Command, cfg server.Config) error {
+	// Before anything secret is read: tasks may run as this process's user.
+	if err := interpreters.Undumpable(); err != nil {
+		return err
+	}
+	s, err := server.Open(c.Context(), cfg)
+	if err != nil {
+		return err
+	}
+	dir, err := filepath.Abs(cfg.Dir)
+	if err != nil {
+		dir = cfg.Dir
+	}
+	base := s.Credentials().BaseURL
+	fmt.Fprintf(c.OutOrStdout(), "millrace-local %s serves %s\n  API          %s\n  description  %s/docs\n  credentials  %s\n",
+		cfg.Version, dir, base, base, filepath.Join(dir, signin.CredentialsFile))
+	return s.Serve(c.Context())
+}
