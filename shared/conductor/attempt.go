@@ -21,7 +21,8 @@ import (
 type done struct {
 	node    engine.Node
 	outcome engine.Outcome
-	width   int // of the map that the node belongs to
+	width   int    // of the map that the node belongs to
+	failure string // how it failed, "" if it did not
 }
 
 // work is a claimed attempt.
@@ -140,7 +141,7 @@ func (s *session) resume(ctx context.Context, n engine.Node, item *runstate.Node
 	case item.Status.Terminal():
 		return s.finished(ctx, n, item)
 	case item.Width != nil && item.Status == engine.Running:
-		return nil, s.expandParts(ctx, n, *item.Width)
+		return nil, s.begunParts(ctx, n, *item.Width)
 	}
 	return nil, nil
 }
@@ -151,6 +152,11 @@ func (s *session) finished(ctx context.Context, n engine.Node, item *runstate.No
 	ref, err := s.flow.plan.Ref(n)
 	if err != nil {
 		return nil, err
+	}
+	if item.Status == engine.Failed || item.Status == engine.TimedOut {
+		if task, err := s.task(n); err == nil {
+			d.failure = clip(fmt.Sprintf("Task %s failed: %s: %s", task.Name, item.ErrorType, item.Error))
+		}
 	}
 	if ref.Kind == engine.KindInstance {
 		parent, err := s.mapItem(ctx, ref.Task)
@@ -303,8 +309,8 @@ func (s *session) finish(ctx context.Context, w *work, result executor.Result) (
 	}
 	if status == engine.Succeeded {
 		s.event(w, runlog.TypeTaskSucceeded, "info", "Task %s succeeded in %s", w.task.Name, took(item))
-	} else if err := s.fail(ctx, w.node, item); err != nil {
-		return nil, err
+	} else {
+		s.event(w, runlog.TypeTaskFailed, "error", "Task %s failed: %s: %s", w.task.Name, item.ErrorType, item.Error)
 	}
 	return s.finished(ctx, w.node, item)
 }
@@ -431,26 +437,21 @@ func reason(why string) string {
 	return "The run is over."
 }
 
-// fail notes the first failure on the run, for its error_message.
-func (s *session) fail(ctx context.Context, n engine.Node, item *runstate.Node) error {
-	if s.run == nil {
-		if err := s.load(ctx); err != nil {
-			return err
-		}
+// noteFailure keeps the first failure on the run, as its error_message. It
+// comes before anything that could end the run.
+func (s *session) noteFailure(ctx context.Context, failure string) error {
+	if s.run.Error != "" {
+		return nil
 	}
-	task, err := s.task(n)
-	if err != nil {
-		return err
-	}
-	s.event(&work{node: n, item: item, task: task}, runlog.TypeTaskFailed, "error", "Task %s failed: %s: %s", task.Name, item.ErrorType, item.Error)
-	_, err = s.Table.Update(ctx, table.Update{
+	_, err := s.Table.Update(ctx, table.Update{
 		Key: runstate.RunKey(s.org, s.id),
-		Do:  []table.Action{table.SetIfAbsent(runstate.RunError, clip(fmt.Sprintf("Task %s failed: %s: %s", task.Name, item.ErrorType, item.Error)))},
+		Do:  []table.Action{table.SetIfAbsent(runstate.RunError, failure)},
 		If:  table.In(runstate.RunStatus, string(engine.Running), string(engine.CancellationRequested)),
 	})
 	if err != nil && !errors.Is(err, table.ErrConditionFailed) {
 		return fmt.Errorf("note failure: %w", err)
 	}
+	s.run.Error = failure
 	return nil
 }
 

@@ -153,7 +153,7 @@ func (s *session) takeOver(ctx context.Context, r ready, old *runstate.Node, now
 		TaskRunID: runstate.TaskRunID(s.id, r.node, old.Attempt), Timestamp: millis(now), Message: lost.Error,
 	})
 	if ends {
-		return nil, got, s.fail(ctx, r.node, got)
+		return nil, got, nil
 	}
 	return got, nil, nil
 }

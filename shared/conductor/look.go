@@ -139,20 +139,23 @@ func (s *session) expandAll(ctx context.Context, n engine.Node, width int) error
 
 // spread is the done of a node's item; false if a join is not complete.
 func (s *session) spread(ctx context.Context, n engine.Node, ref engine.Ref, item *runstate.Node) (done, bool, error) {
-	d := done{node: n, outcome: item.Outcome()}
-	if ref.Task >= 0 && ref.Kind != engine.KindTask {
+	if item.Status.Terminal() {
+		d, err := s.finished(ctx, n, item)
+		if err != nil {
+			return done{}, false, err
+		}
+		return *d, true, nil
+	}
+	d := done{node: n}
+	if ref.Task >= 0 {
 		parent, err := s.mapItem(ctx, ref.Task)
 		if err != nil {
 			return d, false, err
 		}
 		d.width = *parent.Width
 	}
-	if ref.Kind == engine.KindJoin {
-		need := s.flow.plan.JoinNeed(n, d.width)
-		d.outcome = item.Sets().Worst()
-		return d, item.Sets().Count() >= need, nil
-	}
-	return d, true, nil
+	d.outcome = item.Sets().Worst()
+	return d, item.Sets().Count() >= s.flow.plan.JoinNeed(n, d.width), nil
 }
 
 // missed reports whether a finished node does not show in one it leads to. A
@@ -182,7 +185,7 @@ func (s *session) missed(d done, stalled bool) bool {
 			}
 		case ref.Kind == engine.KindJoin:
 			// A join with more children has an item of its own to look at.
-			if t.Need == 1 && s.missed(done{t.Node, d.outcome, d.width}, stalled) {
+			if t.Need == 1 && s.missed(done{node: t.Node, outcome: d.outcome, width: d.width}, stalled) {
 				return true
 			}
 		case from.Kind == engine.KindJoin && from.Task == ref.Task:

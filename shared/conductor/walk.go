@@ -104,6 +104,11 @@ func (s *session) walk(ctx context.Context, from ...done) error {
 	for len(from) > 0 {
 		d := from[len(from)-1]
 		from = from[:len(from)-1]
+		if d.failure != "" {
+			if err := s.noteFailure(ctx, d.failure); err != nil {
+				return err
+			}
+		}
 		if d.node == s.flow.plan.OnFailure() {
 			return s.endOnFailure(ctx)
 		}
