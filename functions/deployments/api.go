@@ -102,7 +102,7 @@ func (s *service) operations(api *httpapi.API) {
 		Summary: "Point a deployment at another version of its flow", Description: "An unknown version is 404." + raises,
 		Errors: []int{404, 409},
 	}, func(ctx context.Context, in *struct {
-		path
+		Name string `path:"deployment_name" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$"`
 		Body ChangeVersionRequest
 	}) (*output[DeploymentListItem], error) {
 		view, err := s.changeVersion(ctx, in.Name, in.Body.FlowVersion)
@@ -116,7 +116,7 @@ func (s *service) operations(api *httpapi.API) {
 			"409 if there is nothing to go back to, or the flow version is no longer registered; 404 for an unknown deployment_version.",
 		Errors: []int{404, 409},
 	}, func(ctx context.Context, in *struct {
-		path
+		Name string `path:"deployment_name" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$"`
 		Body *RollbackRequest
 	}) (*output[RollbackResponse], error) {
 		return answer(s.rollback(ctx, in.Name, in.Body))
@@ -126,7 +126,7 @@ func (s *service) operations(api *httpapi.API) {
 		Summary: "Change a deployment's settings", Description: "What is absent or null stays." + raises,
 		Errors: []int{400, 404, 409},
 	}, func(ctx context.Context, in *struct {
-		path
+		Name string `path:"deployment_name" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$"`
 		Body UpdateDeploymentSettingsRequest
 	}) (*output[DeploymentListItem], error) {
 		view, err := s.configure(ctx, in.Name, &in.Body.Settings)

@@ -72,7 +72,7 @@ type flowPath struct {
 }
 
 type versionPath struct {
-	flowPath
+	FlowName    string `path:"flow_name" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$"`
 	FlowVersion string `path:"flow_version" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$"`
 }
 

@@ -91,8 +91,8 @@ func (s *service) draftOperations(api *httpapi.API) {
 			"Up to 3 MB and 1000 files. With an etag, 409 if the draft is no longer the one that was edited.",
 		Errors: []int{404, 409},
 	}, func(ctx context.Context, in *struct {
-		flowPath
-		Body DraftSourceRequest
+		FlowName string `path:"flow_name" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$"`
+		Body     DraftSourceRequest
 	}) (*output[DraftResponse], error) {
 		return answer(s.writeDraft(ctx, in.FlowName, &in.Body))
 	})

@@ -1,0 +1,384 @@
+package flows_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"millrace/functions/flows"
+	"millrace/localstack/localtest"
+	"millrace/shared/registry"
+	"millrace/shared/registry/registrytest"
+	"millrace/shared/tenant"
+)
+
+type object = map[string]any
+
+func storeOf(env *localtest.Env) registry.Store {
+	return registrytest.Store(env.Deps.Table, env.Deps.Blob, env.Clock)
+}
+
+// registration is a body of POST /flows.
+func registration(flow, version, spec string, more ...object) object {
+	body := object{"flow_name": flow, "flow_version": version, "flow_spec": json.RawMessage(spec)}
+	for _, m := range more {
+		for k, v := range m {
+			body[k] = v
+		}
+	}
+	return body
+}
+
+func register(t *testing.T, env *localtest.Env, flow, version, spec string, more ...object) *localtest.Response {
+	t.Helper()
+	return env.Do(t, env.A.Key, "POST", "/flows", registration(flow, version, spec, more...))
+}
+
+// audited runs do and asserts how many audit entries workspace A got by it.
+func audited(t *testing.T, env *localtest.Env, n int, do func()) {
+	t.Helper()
+	before := env.AuditCount(t, env.A.OrgID)
+	do()
+	assert.Equal(t, n, env.AuditCount(t, env.A.OrgID)-before, "audit entries")
+}
+
+func TestAccess(t *testing.T) {
+	t.Parallel()
+	env := localtest.New(t, flows.Spec)
+	body := registration("etl", "1", registrytest.Spec(1))
+	for id, op := range map[string]struct {
+		path string
+		body any
+	}{
+		"flows-register":     {"/flows", body},
+		"flows-list":         {"/flows", nil},
+		"flows-delete":       {"/flows/etl", nil},
+		"flows-latest":       {"/flows/etl/latest", nil},
+		"flows-versions":     {"/flows/etl/versions", nil},
+		"flows-version":      {"/flows/etl/1", nil},
+		"flows-draft-create": {"/flows/etl/draft", nil},
+		"flows-draft-read":   {"/flows/etl/draft/source", nil},
+		"flows-draft-write":  {"/flows/etl/draft/source", object{"source": object{}}},
+	} {
+		env.CheckAccess(t, id, op.path, op.body)
+	}
+}
+
+func TestFlow4_VersionsAreStringsAndTheNewestRegisteredIsLatest(t *testing.T) {
+	t.Parallel()
+	env := localtest.New(t, flows.Spec)
+	audited(t, env, 3, func() {
+		for i, version := range []string{"2.0.1", "10", "1-rc.1_b"} {
+			res := register(t, env, "etl", version, registrytest.Spec(i), object{"description": "number " + version, "tags": object{"n": version}}).Require(t, 200)
+			assert.Equal(t, version, res.String(t, "flow_version"))
+		}
+	})
+	latest := env.Do(t, env.A.Key, "GET", "/flows/etl/latest", nil).Require(t, 200)
+	assert.Equal(t, "1-rc.1_b", latest.String(t, "flow_version"))
+	assert.Equal(t, true, latest.Get(t, "is_latest"))
+	assert.Equal(t, "transform", latest.String(t, "tasks", 0, "type"))
+	assert.JSONEq(t, registrytest.Spec(2), string(must(json.Marshal(latest.Get(t, "flow_spec")))))
+
+	var versions []string
+	for _, item := range env.Do(t, env.A.Key, "GET", "/flows/etl/versions", nil).Require(t, 200).Items(t) {
+		versions = append(versions, item.(object)["flow_version"].(string))
+	}
+	assert.Equal(t, []string{"1-rc.1_b", "10", "2.0.1"}, versions)
+
+	one := env.Do(t, env.A.Key, "GET", "/flows/etl/10", nil).Require(t, 200)
+	assert.Equal(t, false, one.Get(t, "is_latest"))
+	assert.Equal(t, "number 10", one.String(t, "description"))
+	env.Do(t, env.A.Key, "GET", "/flows/etl/11", nil).Require(t, 404)
+	env.Do(t, env.A.Key, "GET", "/flows/none/latest", nil).Require(t, 404)
+	env.Do(t, env.A.Key, "GET", "/flows/none/versions", nil).Require(t, 404)
+
+	item := env.Do(t, env.A.Key, "GET", "/flows", nil).Require(t, 200)
+	assert.Equal(t, "1-rc.1_b", item.String(t, "items", 0, "latest_version"))
+	assert.Equal(t, json.Number("3"), item.Get(t, "items", 0, "version_count"))
+	assert.Equal(t, "number 1-rc.1_b", item.String(t, "items", 0, "description"))
+}
+
+func TestFlow4_ForeignArtifactIs403(t *testing.T) {
+	t.Parallel()
+	env := localtest.New(t, flows.Spec)
+	foreign := registrytest.PutArtifact(t, env.Deps.Blob, env.B.OrgID, "etl", "1", map[string]string{"flow.py": "x = 1"})
+	own := registrytest.PutArtifact(t, env.Deps.Blob, env.A.OrgID, "etl", "1", map[string]string{"flow.py": "x = 1"})
+	audited(t, env, 0, func() {
+		for _, uri := range []string{
+			foreign, registry.ArtifactURI(foreign), env.A.OrgID + "/../" + foreign, "s3://else/where.zip", env.A.OrgID + "/traces/a/b/c",
+		} {
+			res := register(t, env, "etl", "1", registrytest.PythonSpec, object{"artifact_store_uri": uri})
+			assert.Equal(t, 403, res.Code, "%s: %s", uri, res.Body)
+		}
+		missing := register(t, env, "etl", "1", registrytest.PythonSpec, object{"artifact_store_uri": strings.Replace(own, "01TEST", "01NONE", 1)})
+		missing.Require(t, 422)
+	})
+	res := register(t, env, "etl", "1", registrytest.PythonSpec, object{"artifact_store_uri": registry.ArtifactURI(own)}).Require(t, 200)
+	assert.Equal(t, registry.ArtifactURI(own), res.String(t, "artifact_store_uri"))
+}
+
+func TestRegisteringAgain(t *testing.T) {
+	t.Parallel()
+	env := localtest.New(t, flows.Spec)
+	with := object{"description": "d", "tags": object{"a": "b"}, "execution_mode": "small", "code_hash": "abc"}
+	first := register(t, env, "etl", "1", registrytest.Spec(1), with).Require(t, 200)
+	register(t, env, "etl", "2", registrytest.Spec(2)).Require(t, 200)
+	audited(t, env, 0, func() {
+		again := register(t, env, "etl", "1", " "+registrytest.Spec(1)+"\n", with).Require(t, 200)
+		assert.JSONEq(t, string(first.Body), string(again.Body))
+		for field, other := range map[string]any{
+			"description": "e", "tags": object{"a": "c"}, "execution_mode": "large", "code_hash": "abd",
+			"flow_spec": json.RawMessage(registrytest.Spec(3)), "default_executor": "http",
+		} {
+			res := register(t, env, "etl", "1", registrytest.Spec(1), with, object{field: other})
+			assert.Equal(t, 409, res.Code, "%s: %s", field, res.Body)
+		}
+	})
+	assert.Equal(t, "2", env.Do(t, env.A.Key, "GET", "/flows/etl/latest", nil).String(t, "flow_version"))
+}
+
+func TestRegisterListsEveryFault(t *testing.T) {
+	t.Parallel()
+	env := localtest.New(t, flows.Spec)
+	many := object{}
+	for i := range 51 {
+		many[fmt.Sprint(i)] = ""
+	}
+	long := strings.Repeat("x", 300)
+	for name, c := range map[string]struct {
+		body any
+		locs []string
+	}{
+		"nothing":         {object{}, []string{"[body flow_name]", "[body flow_version]", "[body flow_spec]"}},
+		"names":           {registration("a#b", "../1", registrytest.Spec(1)), []string{"[body flow_name]", "[body flow_version]"}},
+		"long names":      {registration(strings.Repeat("a", 129), "1", registrytest.Spec(1)), []string{"[body flow_name]"}},
+		"reserved":        {registration("etl", "latest", registrytest.Spec(1)), []string{"[body flow_version]"}},
+		"number version":  {object{"flow_name": "etl", "flow_version": 1, "flow_spec": json.RawMessage(registrytest.Spec(1))}, []string{"[body flow_version]"}},
+		"unknown field":   {registration("etl", "1", registrytest.Spec(1), object{"colour": "red"}), []string{"[body colour]"}},
+		"spec is text":    {registration("etl", "1", `"tasks"`), []string{"[body flow_spec]"}},
+		"spec is null":    {registration("etl", "1", `null`), []string{"[body flow_spec]"}},
+		"many tags":       {registration("etl", "1", registrytest.Spec(1), object{"tags": many}), []string{"[body tags]"}},
+		"long tags":       {registration("etl", "1", registrytest.Spec(1), object{"tags": object{"k": long}}), []string{"[body tags k]"}},
+		"tag of a number": {registration("etl", "1", registrytest.Spec(1), object{"tags": object{"k": 1}}), []string{"[body tags k]"}},
+		"no code":         {registration("etl", "1", registrytest.PythonSpec), []string{"[body artifact_store_uri]"}},
+		"tasks": {registration("etl", "1", `{"tasks":[{"name":"a","type":"nonsense"},{"name":"1x","type":"wait","config":{"seconds":1}},{"name":"b","type":"wait","config":{"seconds":1},"depends_on":["zz"]}]}`),
+			[]string{"[body flow_spec tasks 0 type]", "[body flow_spec tasks 1 name]", "[body flow_spec tasks 2 depends_on 0]"}},
+		"cycle": {registration("etl", "1", `{"tasks":[{"name":"a","type":"wait","config":{"seconds":1},"depends_on":["b"]},{"name":"b","type":"wait","config":{"seconds":1},"depends_on":["a"]}]}`),
+			nil},
+		"spec and tags": {registration("etl", "1", `{"tasks":[{"name":"a","type":"nonsense"}]}`, object{"tags": many}),
+			[]string{"[body tags]", "[body flow_spec tasks 0 type]"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			audited(t, env, 0, func() {
+				res := env.Do(t, env.A.Key, "POST", "/flows", c.body).Require(t, 422)
+				var locs []string
+				for _, d := range res.Get(t, "detail").([]any) {
+					detail := d.(object)
+					locs = append(locs, fmt.Sprint(detail["loc"]))
+					assert.NotEmpty(t, detail["msg"])
+					assert.NotEmpty(t, detail["type"])
+					assert.Contains(t, detail, "input")
+				}
+				if c.locs == nil {
+					assert.Contains(t, string(res.Body), "DependencyCycleError")
+				} else {
+					assert.ElementsMatch(t, c.locs, locs)
+				}
+			})
+		})
+	}
+	for _, broken := range []string{"", "{", "[]", `{"flow_name":"a","flow_name":"b"}`, "{}{}", "\xff"} {
+		res := env.Do(t, env.A.Key, "POST", "/flows", broken)
+		assert.Equal(t, 422, res.Code, "%q: %s", broken, res.Body)
+	}
+	env.Do(t, env.A.Key, "POST", "/flows", registration("etl", "1", `{"tasks":[{"name":"a","type":"transform","config":{"expression":"'`+strings.Repeat("y", 5<<20)+`'"}}]}`)).Require(t, 413)
+	assert.Empty(t, env.Do(t, env.A.Key, "GET", "/flows", nil).Items(t))
+}
+
+func TestFlow9_UnsupportedRuntimeIs400(t *testing.T) {
+	t.Parallel()
+	env := localtest.New(t, flows.Spec)
+	audited(t, env, 0, func() {
+		for field, value := range map[string]string{"default_executor": "cobol", "execution_mode": "giant"} {
+			res := register(t, env, "etl", "1", registrytest.Spec(1), object{field: value}).Require(t, 400)
+			assert.Contains(t, res.String(t, "detail"), "Unsupported runtime")
+		}
+	})
+	res := register(t, env, "etl", "1", registrytest.Spec(1)).Require(t, 200)
+	assert.Equal(t, "nano", res.String(t, "execution_mode"))
+	assert.Equal(t, "python", res.String(t, "default_executor"))
+}
+
+func TestFlow6_ListPagesByNameAndFiltersByEnvironment(t *testing.T) {
+	t.Parallel()
+	env := localtest.New(t, flows.Spec)
+	s := storeOf(env)
+	var all, inProd []string
+	for i := range 23 {
+		flow := fmt.Sprintf("flow-%02d", i)
+		registrytest.Register(t, s, env.A.OrgID, flow, "1", registrytest.Spec(i), "")
+		all = append(all, flow)
+		for d := range i % 4 { // none, one, two or three deployments, some elsewhere
+			environment := "prod"
+			if d == 1 {
+				environment = "dev"
+			}
+			registrytest.Deploy(t, s, env.A.OrgID, fmt.Sprintf("d%d-%s", d, flow), flow, "1", environment)
+		}
+		if i%4 > 0 {
+			inProd = append(inProd, flow)
+		}
+	}
+	registrytest.Register(t, s, env.B.OrgID, "flow-05", "1", registrytest.Spec(0), "")
+	registrytest.Deploy(t, s, env.B.OrgID, "d", "flow-05", "1", "prod")
+
+	for query, want := range map[string][]string{
+		"": all, "limit=1": all, "limit=7": all, "limit=23": all, "limit=500": all,
+		"environment=prod": inProd, "environment=prod&limit=1": inProd, "environment=prod&limit=4": inProd,
+		"environment=empty": nil,
+	} {
+		var got []string
+		token, pages := "", 0
+		for {
+			path := "/flows?" + query
+			if token != "" {
+				path += "&next_token=" + url.QueryEscape(token)
+			}
+			res := env.Do(t, env.A.Key, "GET", path, nil).Require(t, 200)
+			for _, item := range res.Items(t) {
+				got = append(got, item.(object)["flow_name"].(string))
+			}
+			next, more := res.Object(t)["next_token"]
+			if !more {
+				break
+			}
+			token = next.(string)
+			require.Less(t, pages, 60)
+			pages++
+		}
+		assert.Equal(t, want, got, query)
+	}
+	for _, limit := range []string{"0", "501", "-1", "x", "1.5"} {
+		env.Do(t, env.A.Key, "GET", "/flows?limit="+limit, nil).Require(t, 422)
+	}
+}
+
+func TestFlow6_BadCursorIs400(t *testing.T) {
+	t.Parallel()
+	env := localtest.New(t, flows.Spec)
+	s := storeOf(env)
+	for _, w := range []localtest.Workspace{env.A, env.B} {
+		for i := range 3 {
+			registrytest.Register(t, s, w.OrgID, fmt.Sprint("f", i), "1", registrytest.Spec(i), "")
+		}
+	}
+	token := env.Do(t, env.A.Key, "GET", "/flows?limit=1", nil).String(t, "next_token")
+	for name, c := range map[string]struct{ key, query string }{
+		"nonsense":          {env.A.Key, "next_token=nonsense"},
+		"changed":           {env.A.Key, "next_token=" + string(token[0]^1) + token[1:]},
+		"other filter":      {env.A.Key, "environment=prod&next_token=" + token},
+		"another workspace": {env.B.Key, "next_token=" + token},
+	} {
+		res := env.Do(t, c.key, "GET", "/flows?"+c.query, nil)
+		assert.Equal(t, 400, res.Code, "%s: %s", name, res.Body)
+	}
+}
+
+func TestFlow5_DeletingNeedsFlowsWriteNotFlowsDelete(t *testing.T) {
+	t.Parallel()
+	env := localtest.New(t, flows.Spec)
+	register(t, env, "etl", "1", registrytest.Spec(1)).Require(t, 200)
+	onlyDelete := env.Key(t, env.A, string(tenant.FlowsDelete), string(tenant.FlowsRead))
+	env.Do(t, onlyDelete, "DELETE", "/flows/etl", nil).Require(t, 403)
+	developer := env.User(t, env.A, tenant.Developer) // may write, may not flows.delete
+	audited(t, env, 1, func() {
+		res := env.Do(t, developer, "DELETE", "/flows/etl", nil).Require(t, 200)
+		assert.Equal(t, "deleted", res.String(t, "status"))
+	})
+	env.Do(t, developer, "DELETE", "/flows/etl", nil).Require(t, 404)
+}
+
+func TestDeletingNamesWhatIsInTheWay(t *testing.T) {
+	t.Parallel()
+	env := localtest.New(t, flows.Spec)
+	s := storeOf(env)
+	for i := range 30 {
+		registrytest.Register(t, s, env.A.OrgID, "etl", fmt.Sprint(i), registrytest.Spec(i), "")
+	}
+	registrytest.Deploy(t, s, env.A.OrgID, "nightly", "etl", "3", "prod")
+	audited(t, env, 0, func() {
+		res := env.Do(t, env.A.Key, "DELETE", "/flows/etl", nil).Require(t, 409)
+		assert.Contains(t, res.String(t, "detail"), "deployment 'nightly'")
+	})
+	_, err := s.DeleteDeployment(registrytest.As(env.A.OrgID), "nightly")
+	require.NoError(t, err)
+	res := env.Do(t, env.A.Key, "DELETE", "/flows/etl", nil).Require(t, 200)
+	assert.Equal(t, json.Number("30"), res.Get(t, "deleted_versions"))
+	env.Do(t, env.A.Key, "GET", "/flows/etl/3", nil).Require(t, 404)
+	env.Do(t, env.A.Key, "GET", "/flows/etl/versions", nil).Require(t, 404)
+
+	// The name is free: version 3 again, with other content.
+	register(t, env, "etl", "3", registrytest.Spec(99)).Require(t, 200)
+	assert.Len(t, env.Do(t, env.A.Key, "GET", "/flows/etl/versions", nil).Items(t), 1)
+	assert.JSONEq(t, registrytest.Spec(99), string(must(json.Marshal(env.Do(t, env.A.Key, "GET", "/flows/etl/3", nil).Get(t, "flow_spec")))))
+}
+
+func TestWorkspacesDoNotSeeEachOther(t *testing.T) {
+	t.Parallel()
+	env := localtest.New(t, flows.Spec)
+	register(t, env, "etl", "1", registrytest.Spec(1)).Require(t, 200)
+	env.Do(t, env.A.Key, "POST", "/flows/etl/draft", nil).Require(t, 200)
+	audited(t, env, 0, func() {
+		for _, r := range []struct {
+			method, path string
+			body         any
+		}{
+			{"GET", "/flows/etl/latest", nil}, {"GET", "/flows/etl/versions", nil}, {"GET", "/flows/etl/1", nil},
+			{"DELETE", "/flows/etl", nil}, {"GET", "/flows/etl/draft/source", nil},
+			{"PUT", "/flows/etl/draft/source", object{"source": object{"a.py": "stolen"}}},
+		} {
+			res := env.Send(t, localtest.Request{Credential: env.B.Key, OrgID: env.A.OrgID, Method: r.method, Path: r.path, Body: r.body})
+			assert.Equal(t, 404, res.Code, "%s %s: %s", r.method, r.path, res.Body)
+		}
+		assert.Empty(t, env.Do(t, env.B.Key, "GET", "/flows", nil).Items(t))
+		draft := env.Do(t, env.B.Key, "POST", "/flows/etl/draft", nil).Require(t, 200)
+		assert.Nil(t, draft.Get(t, "flow_spec"), "the draft of one's own flow of that name is empty")
+		env.Do(t, env.B.Key, "POST", "/flows", registration("etl", "1", registrytest.Spec(2))).Require(t, 200)
+	})
+	assert.JSONEq(t, registrytest.Spec(1), string(must(json.Marshal(env.Do(t, env.A.Key, "GET", "/flows/etl/1", nil).Get(t, "flow_spec")))))
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+// crash repeats a call, breaking the table at each of its writes in turn,
+// before and after it, and hands every survivor to check.
+func crash(t *testing.T, prepare func(*testing.T, *localtest.Env), call func(*testing.T, *localtest.Env) *localtest.Response, check func(*testing.T, *localtest.Env, *localtest.Response)) {
+	t.Helper()
+	for _, fault := range []registrytest.Fault{registrytest.Before, registrytest.After} {
+		for n := 0; ; n++ {
+			var faults *registrytest.Faults
+			env := localtest.Open(t, localtest.Options{Wrap: registrytestWrap(&faults)}, flows.Spec)
+			prepare(t, env)
+			faults.Break(n, fault)
+			first := call(t, env)
+			if !faults.Heal() {
+				first.Require(t, http.StatusOK)
+				require.Positive(t, n, "the call wrote nothing")
+				break
+			}
+			res := call(t, env)
+			check(t, env, res)
+		}
+	}
+}
