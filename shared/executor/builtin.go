@@ -31,7 +31,9 @@ func (Transform) Execute(ctx context.Context, a *Attempt) Result {
 	if err != nil {
 		return trouble(err, "config.expression")
 	}
-	a.item(&scope)
+	if err := a.item(&scope); err != nil {
+		return trouble(err, "config.expression")
+	}
 	v, err := program.Eval(ctx, scope)
 	if err != nil {
 		return trouble(err, "config.expression")
@@ -94,7 +96,10 @@ func (a *Attempt) config(ctx context.Context) (map[string]any, *Result) {
 		r := trouble(err, "config")
 		return nil, &r
 	}
-	a.item(&scope)
+	if err := a.item(&scope); err != nil {
+		r := trouble(err, "config")
+		return nil, &r
+	}
 	v, err := template.Render(ctx, scope, a.Secret)
 	if err != nil {
 		r := trouble(err, "config")
@@ -109,14 +114,16 @@ func (a *Attempt) config(ctx context.Context) (map[string]any, *Result) {
 }
 
 // item lets the expressions of a map's instance see its element.
-func (a *Attempt) item(scope *expr.Scope) {
+func (a *Attempt) item(scope *expr.Scope) error {
 	if a.MapIndex == nil {
-		return
+		return nil
 	}
-	scope.Run["index"] = int64(*a.MapIndex)
-	if v, err := expr.Decode(a.Item); err == nil {
-		scope.Run["item"] = v
+	v, err := expr.Decode(a.Item)
+	if err != nil {
+		return fmt.Errorf("element %d: %w", *a.MapIndex, err)
 	}
+	scope.Item = &expr.Item{Value: v, Index: *a.MapIndex}
+	return nil
 }
 
 // trouble tells an expression that cannot be evaluated, which no retry mends,

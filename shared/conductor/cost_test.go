@@ -1,0 +1,98 @@
+package conductor_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/assert"
+
+	"millrace/shared/engine"
+	"millrace/shared/table"
+)
+
+// metered is a table that reports every call to one meter.
+type metered struct {
+	table.Table
+	meter *table.Meter
+}
+
+func (m metered) ctx(ctx context.Context) context.Context { return table.WithMeter(ctx, m.meter) }
+
+func (m metered) Get(ctx context.Context, k table.Key, o ...table.ReadOption) (table.Item, error) {
+	return m.Table.Get(m.ctx(ctx), k, o...)
+}
+
+func (m metered) Put(ctx context.Context, p table.Put) error { return m.Table.Put(m.ctx(ctx), p) }
+
+func (m metered) Update(ctx context.Context, u table.Update) (table.Item, error) {
+	return m.Table.Update(m.ctx(ctx), u)
+}
+
+func (m metered) BatchGet(ctx context.Context, ks []table.Key, o ...table.ReadOption) ([]table.Item, error) {
+	return m.Table.BatchGet(m.ctx(ctx), ks, o...)
+}
+
+func (m metered) BatchWrite(ctx context.Context, ws []table.Write) error {
+	return m.Table.BatchWrite(m.ctx(ctx), ws)
+}
+
+func (m metered) Transact(ctx context.Context, ws ...table.Write) error {
+	return m.Table.Transact(m.ctx(ctx), ws...)
+}
+
+func (m metered) Query(ctx context.Context, q table.Query) (table.Page, error) {
+	return m.Table.Query(m.ctx(ctx), q)
+}
+
+// cost runs a flow twice, the second time with warm caches, and returns the
+// units of the second run from its acceptance to its end.
+func cost(t *testing.T, flow string) (accept, write, read float64) {
+	synctest.Test(t, func(t *testing.T) {
+		meter := &table.Meter{}
+		w := newWorld(t, func(w *world) { w.wrap = func(inner table.Table) table.Table { return metered{inner, meter} } })
+		w.register("f", flow)
+		w.wait(w.run("f").ID)
+		synctest.Wait()
+		meter.Reset()
+		run := w.run("f")
+		total := meter.Usage().Total()
+		accept = total.Write
+		plain := w.table.(metered).Table
+		w.table = plain // looking on costs nothing
+		assert.Equal(t, engine.Succeeded, w.wait(run.ID).Status)
+		total = meter.Usage().Total()
+		write, read = total.Write, total.Read
+	})
+	return accept, write, read
+}
+
+// TestUnitsOfAChain holds the engine to what a task of a chain may cost: three
+// write units and one read unit, the run's own share included.
+func TestUnitsOfAChain(t *testing.T) {
+	t.Parallel()
+	tasks := []string{"t0"}
+	for i := 1; i < 40; i++ {
+		tasks = append(tasks, fmt.Sprintf("t%d: t%d", i, i-1))
+	}
+	accept, write, read := cost(t, spec(tasks...))
+	t.Logf("accepting %v write units; 40 tasks %v write units, %v read units", accept, write-accept, read)
+	assert.LessOrEqual(t, accept, 16.0)
+	assert.LessOrEqual(t, (write-accept)/40, 3.0)
+	assert.LessOrEqual(t, read/40, 1.5)
+}
+
+// TestUnitsOfAFanOut holds a fan-out and join to six write units a task.
+func TestUnitsOfAFanOut(t *testing.T) {
+	t.Parallel()
+	tasks, deps := []string{"root"}, ""
+	for i := range 100 {
+		tasks = append(tasks, fmt.Sprintf("p%d: root", i))
+		deps += fmt.Sprintf(" p%d", i)
+	}
+	accept, write, read := cost(t, spec(append(tasks, "join:"+deps)...))
+	t.Logf("accepting %v write units; 102 tasks %v write units, %v read units", accept, write-accept, read)
+	assert.LessOrEqual(t, (write-accept)/102, 6.0)
+	assert.LessOrEqual(t, read/102, 1.5)
+}
