@@ -15,6 +15,7 @@ import (
 	"millrace/functions/flows"
 	"millrace/functions/health"
 	"millrace/functions/orgs"
+	"millrace/functions/runs"
 	"millrace/functions/schedulertick"
 	"millrace/functions/taskworker"
 	"millrace/shared/fn"
@@ -30,6 +31,7 @@ func All() []fn.Spec {
 		flows.Spec,
 		health.Spec,
 		orgs.Spec,
+		runs.Spec,
 
 		dispatch.Spec,
 		schedulertick.Spec,

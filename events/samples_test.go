@@ -1,0 +1,65 @@
+package events_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	lambda "github.com/aws/aws-lambda-go/events"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"millrace/events"
+	"millrace/shared/bus"
+)
+
+// TestSamples decodes every sample strictly, so that a field that is renamed
+// cannot be forgotten in them.
+func TestSamples(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob(filepath.Join("samples", "*"))
+	require.NoError(t, err)
+	var kinds []string
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		require.NoError(t, err)
+		name := strings.TrimSuffix(filepath.Base(file), ".json")
+		switch {
+		case name == "scheduler-tick":
+			assert.Equal(t, events.TickType, strict[events.SchedulerTick](t, data).EventType)
+		case name == "run-finished":
+			envelope := strict[bus.Envelope](t, data)
+			assert.Equal(t, events.DetailRunFinished, envelope.DetailType)
+			assert.Equal(t, bus.Source, envelope.Source)
+			assert.Equal(t, strict[events.RunFinished](t, envelope.Detail).Org, envelope.Workspace())
+		case strings.HasPrefix(name, "run-"):
+			for _, record := range strict[lambda.SQSEvent](t, data).Records {
+				message := strict[events.Run](t, []byte(record.Body))
+				assert.Equal(t, strings.TrimPrefix(name, "run-"), message.Kind)
+				assert.Equal(t, record.Attributes["MessageGroupId"], message.Org)
+				queue := record.EventSourceARN[strings.LastIndexByte(record.EventSourceARN, ':')+1:]
+				assert.Contains(t, events.AllQueues(), queue)
+				assert.Equal(t, message.Kind == events.RunLook, queue == events.Runs, "looks, and nothing else, go to %s", events.Runs)
+				kinds = append(kinds, message.Kind)
+			}
+		case strings.HasPrefix(name, "api-"):
+			assert.NotEmpty(t, strict[lambda.APIGatewayProxyRequest](t, data).Path)
+		default:
+			assert.Fail(t, "no event is known for the sample "+file)
+		}
+	}
+	assert.ElementsMatch(t, []string{events.RunStart, events.RunTask, events.RunWalk, events.RunExpand, events.RunLook}, kinds,
+		"a sample of each kind of message")
+}
+
+func strict[T any](t *testing.T, data []byte) T {
+	t.Helper()
+	var v T
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	require.NoError(t, d.Decode(&v), "%s", data)
+	return v
+}

@@ -1,0 +1,138 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"slices"
+	"time"
+)
+
+// Run is a run, with its task records where it was asked for alone.
+type Run struct {
+	RunID           string    `json:"run_id"`
+	Slug            string    `json:"run_slug"`
+	Status          string    `json:"status"`
+	ErrorMessage    string    `json:"error_message"`
+	DurationMS      int64     `json:"duration_ms"`
+	ParentRunID     string    `json:"parent_run_id"`
+	ReusedTaskCount int       `json:"reused_task_count"`
+	SkipTaskIDs     []string  `json:"skip_task_ids"`
+	TaskRuns        []TaskRun `json:"task_runs"`
+}
+
+// Ended reports whether the run is over.
+func (r *Run) Ended() bool {
+	return slices.Contains([]string{"SUCCEEDED", "FAILED", "TIMED_OUT", "CANCELLED"}, r.Status)
+}
+
+// Task returns the records of a task, one for each instance and attempt.
+func (r *Run) Task(name string) []TaskRun {
+	var out []TaskRun
+	for _, t := range r.TaskRuns {
+		if t.TaskName == name {
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
+// TaskRun is the record of one attempt of a task or map instance.
+type TaskRun struct {
+	TaskName     string          `json:"task_name"`
+	TaskRunID    string          `json:"task_run_id"`
+	MapIndex     *int            `json:"map_index"`
+	Attempt      int             `json:"attempt"`
+	Status       string          `json:"status"`
+	DurationMS   *int64          `json:"duration_ms"`
+	ErrorType    string          `json:"error_type"`
+	ErrorMessage string          `json:"error_message"`
+	Output       json.RawMessage `json:"output"`
+}
+
+// RunRequest is the body of POST /runs.
+type RunRequest struct {
+	Deployment  string         `json:"deployment,omitempty"`
+	FlowName    string         `json:"flow_name,omitempty"`
+	FlowVersion string         `json:"flow_version,omitempty"`
+	Parameters  map[string]any `json:"parameters,omitempty"`
+	Execute     bool           `json:"execute,omitempty"`
+}
+
+// Start accepts a run; with Execute set the answer is the finished run.
+func (c *Client) Start(ctx context.Context, in RunRequest) (Run, error) {
+	var run Run
+	return run, c.Do(ctx, http.MethodPost, "/runs", in, &run)
+}
+
+// Run reads a run.
+func (c *Client) Run(ctx context.Context, id string) (Run, error) {
+	var run Run
+	return run, c.Do(ctx, http.MethodGet, "/runs/"+id, nil, &run)
+}
+
+// Watch reads a run until it has ended, and shows each state to seen, which may
+// be nil.
+func (c *Client) Watch(ctx context.Context, id string, every time.Duration, seen func(Run)) (Run, error) {
+	for {
+		run, err := c.Run(ctx, id)
+		if err != nil {
+			return run, err
+		}
+		if seen != nil {
+			seen(run)
+		}
+		if run.Ended() {
+			return run, nil
+		}
+		if !pause(ctx, every) {
+			return run, ctx.Err()
+		}
+	}
+}
+
+// RetryFromFailed starts a retry that reuses what succeeded.
+func (c *Client) RetryFromFailed(ctx context.Context, id string) (Run, error) {
+	var run Run
+	return run, c.Do(ctx, http.MethodPost, "/runs/"+id+"/retry-from-failed", nil, &run)
+}
+
+// LogEvent is an event of a run's log.
+type LogEvent struct {
+	EventType string `json:"event_type"`
+	Message   string `json:"message"`
+	Timestamp string `json:"timestamp"`
+	Level     string `json:"level"`
+	TaskName  string `json:"task_name"`
+	MapIndex  *int   `json:"map_index"`
+	Attempt   int    `json:"attempt"`
+	Logger    string `json:"logger"`
+}
+
+type logPage struct {
+	Events    []LogEvent `json:"events"`
+	NextToken string     `json:"next_token"`
+	Source    string     `json:"source"`
+}
+
+// Log reads the log of a finished run to its end. The live log turns into the
+// archive a moment after the run ended, so that is waited for until ctx ends.
+func (c *Client) Log(ctx context.Context, id string) ([]LogEvent, error) {
+	var out []LogEvent
+	token := ""
+	for {
+		var page logPage
+		if err := c.Do(ctx, http.MethodGet, "/runs/"+id+"/logs?"+url.Values{"next_token": {token}}.Encode(), nil, &page); err != nil {
+			return nil, err
+		}
+		out = append(out, page.Events...)
+		if page.NextToken == "" {
+			return out, nil
+		}
+		if len(page.Events) == 0 && !pause(ctx, 20*time.Millisecond) {
+			return nil, ctx.Err()
+		}
+		token = page.NextToken
+	}
+}
