@@ -60,7 +60,7 @@ func (l *Launcher) stop(ctx context.Context, run *runstate.Run) (bool, error) {
 			If: table.Eq(runstate.RunStatus, string(from)),
 		},
 		audit.EntryFor(ctx, run.Org, now, audit.Change{
-			Action: "run.cancel", ResourceType: "run", ResourceID: run.ID, Before: before, After: snapshot(run),
+			Action: "cancel", ResourceType: "run", ResourceID: run.ID, Before: before, After: snapshot(run),
 		}),
 	)
 	if errors.Is(err, table.ErrConditionFailed) || errors.Is(err, table.ErrConflict) {

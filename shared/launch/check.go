@@ -52,7 +52,7 @@ type idempotency struct {
 func newIdempotency(org, flow, key, fingerprint, run string, now time.Time) (*idempotency, error) {
 	if len(key) > MaxKey {
 		return nil, errs.Validation(errs.Detail{
-			Type: "string_too_long", Loc: []any{"header", "Idempotency-Key"}, Msg: fmt.Sprintf("Idempotency-Key has at most %d characters", MaxKey), Input: key[:32] + "…",
+			Type: "string_too_long", Loc: []any{"header", "Idempotency-Key"}, Msg: fmt.Sprintf("Idempotency-Key has at most %d characters", MaxKey), Input: strings.ToValidUTF8(key[:32], "") + "…",
 		})
 	}
 	return &idempotency{

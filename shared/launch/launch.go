@@ -47,8 +47,12 @@ const (
 	MaxKey         = 255
 )
 
-// firstLook is how long a run may stay unnoticed if its message is lost.
-const firstLook = time.Minute
+const (
+	// firstLook is how long a run may stay unnoticed if its message is lost.
+	firstLook = time.Minute
+	// sendTimeout bounds the send of a message.
+	sendTimeout = 10 * time.Second
+)
 
 // Launcher accepts and stops runs.
 type Launcher struct {
@@ -162,7 +166,7 @@ func (l *Launcher) resolve(ctx context.Context, org string, req Request) (*plan,
 	return &plan{
 		run:   run,
 		input: runstate.Input{Parameters: params, LogicalDate: req.LogicalDate},
-		audit: audit.Change{Action: "run.create"},
+		audit: audit.Change{Action: "create"},
 	}, nil
 }
 
@@ -181,13 +185,7 @@ func (l *Launcher) record(ctx context.Context, org string, v registry.Version, e
 }
 
 // actor names who acts: a user by email, a key by its id.
-func actor(ctx context.Context) string {
-	p := tenant.From(ctx)
-	if p.KeyID != "" {
-		return "key:" + p.KeyID
-	}
-	return p.Email
-}
+func actor(ctx context.Context) string { return tenant.From(ctx).Actor() }
 
 // write stores the run and hands it to the workers.
 func (l *Launcher) write(ctx context.Context, p *plan) (runstate.Run, error) {
@@ -230,9 +228,12 @@ func (l *Launcher) dispatch(ctx context.Context, run *runstate.Run) {
 	l.send(ctx, events.Tasks(run.Mode), events.Run{Kind: events.RunStart, Org: run.Org, Run: run.ID})
 }
 
+// send is not given up when the caller is: what it tells of is written.
 func (l *Launcher) send(ctx context.Context, to string, m events.Run) {
 	body, err := json.Marshal(m)
 	if err == nil {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), sendTimeout)
+		defer cancel()
 		err = l.Queues.Send(ctx, to, queue.Message{Body: body, Group: m.Org})
 	}
 	if err != nil {

@@ -51,7 +51,7 @@ func (l *Launcher) Retry(ctx context.Context, org, id string, partial bool) (Ret
 	p := &plan{
 		run:   l.record(ctx, org, v, source.Environment, source.Mode, Retry),
 		input: runstate.Input{Parameters: input.Parameters, LogicalDate: input.LogicalDate},
-		audit: audit.Change{Action: "run.retry", Metadata: map[string]any{"parent_run_id": id, "from_failed": partial}},
+		audit: audit.Change{Action: "retry", Metadata: map[string]any{"parent_run_id": id, "from_failed": partial}},
 	}
 	p.run.Deployment, p.run.Timeout, p.run.Parent = source.Deployment, flow.TimeoutSecs, id
 	var names []string

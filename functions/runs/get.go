@@ -1,0 +1,51 @@
+package runs
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"millrace/shared/engine"
+	"millrace/shared/registry"
+	"millrace/shared/runstate"
+)
+
+// get shows a run with its task attempts. Errors: errs.NotFound.
+func (s *service) get(ctx context.Context, id string) (*RunDetail, error) {
+	// The record is read before the tasks: of a run that has ended they are final.
+	run, err := s.load(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	input, err := runstate.LoadInput(ctx, s.table, s.blob, run.Org, run.ID)
+	if err != nil {
+		return nil, err
+	}
+	flow, err := registry.LoadFlow(ctx, s.table, s.blob, run.Org, run.SpecHash)
+	if err != nil {
+		return nil, fmt.Errorf("load flow %s %s: %w", run.Flow, run.Version, err)
+	}
+	r := &reader{
+		s: s, run: run, input: input, flow: flow, plan: engine.NewPlan(engine.Defs(flow)),
+		outputs: outputs{store: s.blob, run: run, left: inlineOutputs},
+		text:    inlineText,
+	}
+	tasks, err := r.read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.outputs.close(); err != nil {
+		return nil, err
+	}
+	out := &RunDetail{RunRecord: record(run), LogicalDate: input.LogicalDate, Parameters: input.Parameters, TaskRuns: tasks}
+	if out.Parameters == nil {
+		out.Parameters = map[string]json.RawMessage{}
+	}
+	if run.Parent != "" {
+		out.Partial, out.ReusedTaskCount, out.SkipTaskIDs = &run.Partial, &run.Reused, []string{}
+		if input.Reuse != nil {
+			out.SkipTaskIDs = append(out.SkipTaskIDs, input.Reuse.Names...)
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,245 @@
+package runs
+
+import (
+	"context"
+	"encoding/json"
+
+	"millrace/shared/engine"
+	"millrace/shared/flowspec"
+	"millrace/shared/runstate"
+)
+
+// TaskRun is one attempt of a task, or of an instance of a mapped task.
+type TaskRun struct {
+	TaskName     string          `json:"task_name"`
+	TaskRunID    string          `json:"task_run_id"`
+	MapIndex     *int            `json:"map_index" doc:"Of an instance of a mapped task, from 0"`
+	Attempt      int             `json:"attempt" doc:"From 1"`
+	Status       string          `json:"status" doc:"PENDING, QUEUED, RUNNING, RETRYING, AWAITING_APPROVAL, SUCCEEDED, REUSED, SKIPPED, FAILED, TIMED_OUT, UPSTREAM_FAILED or CANCELLED"`
+	StartedAt    *string         `json:"started_at"`
+	EndedAt      *string         `json:"ended_at"`
+	DurationMS   *int64          `json:"duration_ms"`
+	ErrorType    *string         `json:"error_type"`
+	ErrorMessage *string         `json:"error_message" doc:"Cut short where a run has very many of them"`
+	Output       json.RawMessage `json:"output,omitempty" doc:"What the task returned, unless it is given by output_uri"`
+	OutputURI    *string         `json:"output_uri,omitempty" doc:"Where a large output is kept"`
+	Executor     string          `json:"executor" doc:"The task's type"`
+}
+
+// span is how many nodes are read at a time, so that the outputs of a large
+// run are never all in memory.
+const span = runstate.NodesPerShard
+
+// reader makes the records of a run's task attempts.
+type reader struct {
+	s       *service
+	run     *runstate.Run
+	input   *runstate.Input
+	flow    *flowspec.Flow
+	plan    *engine.Plan
+	outputs outputs
+	text    int // bytes of error messages that may still be shown in full
+
+	status []engine.Status // by task, "" where nothing has reached it
+	width  []int           // by task: of an evaluated list, else -1
+	tasks  [][]TaskRun     // by task
+	last   []TaskRun       // on_failure
+}
+
+func (r *reader) read(ctx context.Context) ([]TaskRun, error) {
+	defer r.outputs.abort()
+	n := r.plan.Len()
+	r.status, r.width, r.tasks = make([]engine.Status, n), make([]int, n), make([][]TaskRun, n)
+	if err := r.readTasks(ctx); err != nil {
+		return nil, err
+	}
+	var out []TaskRun
+	for i := range r.tasks {
+		switch {
+		case r.width[i] > 0:
+			if err := r.readInstances(ctx, i); err != nil {
+				return nil, err
+			}
+		case r.tasks[i] == nil:
+			node := engine.Node(i)
+			r.tasks[i] = []TaskRun{r.bare(&r.flow.Tasks[i], node, nil, r.unreached(r.ready(i)))}
+		}
+		out = append(out, r.tasks[i]...)
+		r.tasks[i] = nil
+	}
+	return append(out, r.last...), nil
+}
+
+// readTasks makes the records of what is no map instance.
+func (r *reader) readTasks(ctx context.Context) error {
+	return r.spans(ctx, 0, r.plan.OnFailure()+1, func(n engine.Node, item *runstate.Node) (err error) {
+		i := int(n)
+		switch {
+		case n == r.plan.OnFailure():
+			if item != nil && r.flow.OnFailure != nil {
+				r.last, err = r.attempts(ctx, r.flow.OnFailure, n, nil, item)
+			}
+		case n == r.plan.End():
+		case item == nil:
+			r.width[i] = -1
+		case item.Width != nil && *item.Width > 0:
+			r.status[i], r.width[i] = item.Status, *item.Width
+		default:
+			r.status[i], r.width[i] = item.Status, -1
+			r.tasks[i], err = r.attempts(ctx, &r.flow.Tasks[i], n, nil, item)
+		}
+		return err
+	})
+}
+
+// spans calls do for each number of a range, with its item if it has one that
+// was decided.
+func (r *reader) spans(ctx context.Context, from, to engine.Node, do func(engine.Node, *runstate.Node) error) error {
+	return r.spansOf(ctx, r.run.ID, from, to, do)
+}
+
+func (r *reader) spansOf(ctx context.Context, run string, from, to engine.Node, do func(engine.Node, *runstate.Node) error) error {
+	for ; from < to; from += span {
+		items := make(map[engine.Node]*runstate.Node, span)
+		end := min(from+span, to)
+		if err := runstate.LoadSpan(ctx, r.s.table, r.run.Org, run, runstate.Span{From: from, To: end}, items); err != nil {
+			return err
+		}
+		for n := from; n < end; n++ {
+			item := items[n]
+			if item != nil && item.Status == "" {
+				item = nil
+			}
+			if err := do(n, item); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// readInstances makes the records of a map's instances. Those of a map that is
+// reused as a whole stand in the run that made them.
+func (r *reader) readInstances(ctx context.Context, task int) error {
+	def := &r.flow.Tasks[task]
+	first, end, _, _ := r.plan.MapNodes(task, r.width[task])
+	source, reused := r.run.ID, r.status[task] == engine.Reused
+	if reused {
+		var err error
+		if source, err = r.origin(ctx, task); err != nil {
+			return err
+		}
+	}
+	return r.spansOf(ctx, source, first, end, func(n engine.Node, item *runstate.Node) error {
+		index := int(n - first)
+		switch {
+		case reused:
+			t := r.bare(def, n, &index, engine.Reused)
+			r.tasks[task] = append(r.tasks[task], t)
+			if item == nil {
+				return nil
+			}
+			return r.outputs.show(ctx, &r.tasks[task][index], item)
+		case item == nil:
+			r.tasks[task] = append(r.tasks[task], r.bare(def, n, &index, r.unreached(r.status[task] == engine.Running)))
+			return nil
+		}
+		made, err := r.attempts(ctx, def, n, &index, item)
+		r.tasks[task] = append(r.tasks[task], made...)
+		return err
+	})
+}
+
+// origin is the run whose instances a reused map stands for: the first, back
+// along the retries, in which it was not itself reused.
+func (r *reader) origin(ctx context.Context, task int) (string, error) {
+	for from := r.input; from.Reuse != nil; {
+		source := from.Reuse.Run
+		item, err := runstate.LoadNode(ctx, r.s.table, r.run.Org, source, engine.Node(task))
+		if err != nil {
+			return "", err
+		}
+		if item == nil || item.Status != engine.Reused {
+			return source, nil
+		}
+		if from, err = runstate.LoadInput(ctx, r.s.table, r.s.blob, r.run.Org, source); err != nil {
+			return "", err
+		}
+	}
+	return r.run.ID, nil
+}
+
+// ready reports whether a task that nothing has reached waits for a worker
+// alone.
+func (r *reader) ready(task int) bool {
+	for _, d := range r.flow.Deps(task) {
+		if !r.status[d].Terminal() {
+			return false
+		}
+	}
+	return true
+}
+
+// unreached is the status of what has no item.
+func (r *reader) unreached(ready bool) engine.Status {
+	switch {
+	case r.run.Status.RunEnded():
+		return engine.Cancelled
+	case r.run.Status == engine.Running && ready:
+		return engine.Queued
+	}
+	return engine.Pending
+}
+
+// bare is a record of an attempt of which nothing is known but its status.
+func (r *reader) bare(task *flowspec.Task, n engine.Node, index *int, status engine.Status) TaskRun {
+	return TaskRun{
+		TaskName: task.Name, TaskRunID: runstate.TaskRunID(r.run.ID, n, 1), MapIndex: index, Attempt: 1,
+		Status: string(status), Executor: task.Type,
+	}
+}
+
+// attempts makes the records of a node: the attempts before, then the current one.
+func (r *reader) attempts(ctx context.Context, task *flowspec.Task, n engine.Node, index *int, item *runstate.Node) ([]TaskRun, error) {
+	out := make([]TaskRun, 0, len(item.History)+1)
+	for _, h := range item.History {
+		t := r.bare(task, n, index, h.Status)
+		t.Attempt, t.TaskRunID = h.Attempt, runstate.TaskRunID(r.run.ID, n, h.Attempt)
+		t.StartedAt, t.EndedAt, t.DurationMS = at(h.StartedAt), at(h.EndedAt), between(h.StartedAt, h.EndedAt)
+		t.ErrorType, t.ErrorMessage = orNull(h.ErrorType), r.message(h.Error)
+		out = append(out, t)
+	}
+	ended := item.EndedAt
+	if r.settled(item) != item.Status && item.StartedAt != 0 {
+		ended = max(r.run.EndedAt, item.StartedAt)
+	}
+	t := r.bare(task, n, index, r.settled(item))
+	t.Attempt = max(item.Attempt, 1)
+	t.TaskRunID = runstate.TaskRunID(r.run.ID, n, t.Attempt)
+	t.StartedAt, t.EndedAt, t.DurationMS = at(item.StartedAt), at(ended), between(item.StartedAt, ended)
+	t.ErrorType, t.ErrorMessage = orNull(item.ErrorType), r.message(item.Error)
+	err := r.outputs.show(ctx, &t, item)
+	return append(out, t), err
+}
+
+// settled is the status of an item: what still ran, or waited, when the run
+// was stopped and its worker was gone, was cancelled with it.
+func (r *reader) settled(item *runstate.Node) engine.Status {
+	if r.run.Status.RunEnded() && !item.Status.Terminal() {
+		return engine.Cancelled
+	}
+	return item.Status
+}
+
+// message is an error message as far as there is room for it.
+func (r *reader) message(s string) *string {
+	if len(s) > shortText && r.text < len(s) {
+		end := shortText
+		for s[end]&0xC0 == 0x80 { // not within a character
+			end--
+		}
+		s = s[:end] + "…"
+	}
+	r.text -= min(r.text, len(s))
+	return orNull(s)
+}

@@ -1,0 +1,136 @@
+package runs
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"millrace/shared/clock"
+	"millrace/shared/engine"
+	"millrace/shared/runstate"
+)
+
+// RunResponse is a run as it was accepted.
+type RunResponse struct {
+	RunID         string  `json:"run_id"`
+	RunSlug       string  `json:"run_slug" doc:"Three words and a number"`
+	FlowName      string  `json:"flow_name"`
+	FlowVersion   string  `json:"flow_version"`
+	Deployment    *string `json:"deployment"`
+	Environment   string  `json:"environment"`
+	ExecutionMode string  `json:"execution_mode"`
+	TriggerSource string  `json:"trigger_source" doc:"manual, schedule, sensor, retry, backfill or flow"`
+	Status        string  `json:"status" doc:"QUEUED, RUNNING, SUCCEEDED, FAILED, TIMED_OUT, CANCELLATION_REQUESTED or CANCELLED"`
+	CreatedAt     string  `json:"created_at"`
+}
+
+// RunRecord is a run in a list.
+type RunRecord struct {
+	RunResponse
+	StartedAt    *string `json:"started_at"`
+	EndedAt      *string `json:"ended_at"`
+	DurationMS   *int64  `json:"duration_ms" doc:"From start to end; null until the run has ended, and if it never started"`
+	TriggeredBy  *string `json:"triggered_by" doc:"Email of the user, or api-key:<key_id>"`
+	ErrorMessage *string `json:"error_message,omitempty" doc:"Of a FAILED or TIMED_OUT run"`
+	Reason       *string `json:"reason" doc:"Why the run has this status, where that needs saying"`
+	CancelledBy  *string `json:"cancelled_by,omitempty"`
+	CancelledAt  *string `json:"cancelled_at,omitempty"`
+	ParentRunID  *string `json:"parent_run_id,omitempty" doc:"Of a retry: the run that it retries"`
+}
+
+// RunDetail is a run with its parameters and task attempts.
+type RunDetail struct {
+	RunRecord
+	Partial         *bool                      `json:"partial,omitempty" doc:"Of a retry: whether it reuses results"`
+	ReusedTaskCount *int                       `json:"reused_task_count,omitempty" doc:"Of a retry: how many tasks and map instances it was planned to reuse"`
+	SkipTaskIDs     []string                   `json:"skip_task_ids,omitzero" doc:"Of a retry: names of the tasks it was planned to reuse"`
+	LogicalDate     string                     `json:"logical_date"`
+	Parameters      map[string]json.RawMessage `json:"parameters"`
+	TaskRuns        []TaskRun                  `json:"task_runs" doc:"One for each attempt of each task or map instance, in the order of the flow_spec, map_index and attempt; on_failure last, if it ran"`
+}
+
+// RetryResponse is a retry as it was accepted.
+type RetryResponse struct {
+	RunResponse
+	ParentRunID     string   `json:"parent_run_id"`
+	Partial         bool     `json:"partial" doc:"Whether it is planned to reuse results; false for a full retry"`
+	ReusedTaskCount int      `json:"reused_task_count" doc:"Tasks and map instances that are planned to be reused"`
+	SkipTaskIDs     []string `json:"skip_task_ids" doc:"Names of the tasks that are planned to be reused"`
+}
+
+// CancelResponse tells that a run is cancelled, or will be.
+type CancelResponse struct {
+	RunID       string `json:"run_id"`
+	Status      string `json:"status" enum:"cancellation_requested,cancelled"`
+	CancelledBy string `json:"cancelled_by"`
+	CancelledAt string `json:"cancelled_at"`
+}
+
+// LogPage is a page of a run's log.
+type LogPage struct {
+	Events    []json.RawMessage `json:"events" doc:"event_type, message, timestamp; and, where they apply, level, run_id, task_name, task_run_id, map_index, attempt, logger, sequence"`
+	NextToken string            `json:"next_token,omitempty" doc:"Follow it while present, even after an empty page; absent at the end of an archive"`
+	Source    string            `json:"source" enum:"live,archive"`
+}
+
+func response(r *runstate.Run) RunResponse {
+	return RunResponse{
+		RunID: r.ID, RunSlug: r.Slug, FlowName: r.Flow, FlowVersion: r.Version, Deployment: orNull(r.Deployment),
+		Environment: r.Environment, ExecutionMode: r.Mode, TriggerSource: r.Trigger,
+		Status: string(r.Status), CreatedAt: r.CreatedAt.String(),
+	}
+}
+
+func record(r *runstate.Run) RunRecord {
+	out := RunRecord{
+		RunResponse: response(r), StartedAt: at(r.StartedAt), EndedAt: at(r.EndedAt),
+		DurationMS: between(r.StartedAt, r.EndedAt), TriggeredBy: orNull(r.By), ParentRunID: orNull(r.Parent),
+	}
+	if r.Status == engine.Failed || r.Status == engine.TimedOut {
+		msg := r.Error
+		if msg == "" {
+			msg = fmt.Sprintf("The run ended with status %s.", r.Status)
+		}
+		out.ErrorMessage, out.Reason = &msg, &msg
+	}
+	if r.Fence == runstate.FenceCancel {
+		out.CancelledBy, out.CancelledAt = orNull(r.FenceBy), at(r.FenceAt)
+	}
+	switch r.Status {
+	case engine.CancellationRequested:
+		out.Reason = ptr("Cancellation was requested by " + r.FenceBy + "; tasks that run are being stopped.")
+	case engine.Cancelled:
+		out.Reason = ptr("Cancelled by " + r.FenceBy + ".")
+	case engine.Running:
+		if r.Fence == runstate.FenceDeadline {
+			out.Reason = ptr("The run passed its timeout_secs; tasks that run are being stopped.")
+		}
+	}
+	return out
+}
+
+func cancelled(r *runstate.Run) CancelResponse {
+	return CancelResponse{
+		RunID: r.ID, Status: strings.ToLower(string(r.Status)), CancelledBy: r.FenceBy, CancelledAt: r.FenceAt.String(),
+	}
+}
+
+func ptr[T any](v T) *T { return &v }
+
+func orNull(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}
+
+// at is a time as answers show it, null for none.
+func at(m clock.Millis) *string { return orNull(m.String()) }
+
+// between is the milliseconds from one time to another, null if one is missing.
+func between(from, to clock.Millis) *int64 {
+	if from == 0 || to == 0 {
+		return nil
+	}
+	return ptr(int64(to - from))
+}
