@@ -35,7 +35,7 @@ func (s *service) complete(ctx context.Context, in *CompleteUploadRequest) (Comp
 	if err != nil {
 		return CompleteUploadResponse{}, err
 	}
-	for {
+	for range attempts {
 		u, err := s.owned(ctx, in.UploadID, in.ArtifactKey)
 		if err != nil {
 			return CompleteUploadResponse{}, err
@@ -53,10 +53,12 @@ func (s *service) complete(ctx context.Context, in *CompleteUploadRequest) (Comp
 			return CompleteUploadResponse{}, s.refuse(ctx, u, u.Reason)
 		}
 		out, err := s.publish(ctx, u, in, digest)
-		if !errors.Is(err, registry.ErrStale) { // else its state is final now
+		if !errors.Is(err, registry.ErrStale) && !errors.Is(err, blob.ErrNotFound) {
 			return out, err
 		}
+		// The upload was ended meanwhile: its state is final now and says how.
 	}
+	return CompleteUploadResponse{}, errs.New(errs.Conflict, "The uploaded artifact is gone; abort the upload and initiate a new one")
 }
 
 // check lists what is wrong with the request itself. Errors:
@@ -179,6 +181,12 @@ func (s *service) assemble(ctx context.Context, u upload, in *CompleteUploadRequ
 		parts[i] = blob.Part{Number: p.PartNumber, ETag: p.ETag}
 	}
 	obj, err := s.store.Blob.CompleteMultipart(ctx, u.ArtifactKey, u.UploadID, parts)
+	if errors.Is(err, blob.ErrBadPart) || errors.Is(err, blob.ErrNoUpload) {
+		// An abort may just be taking the parts away.
+		if now, _, loadErr := s.load(ctx, u.ArtifactKey); loadErr != nil || now.State != open {
+			return cmp.Or(loadErr, registry.ErrStale)
+		}
+	}
 	switch {
 	case errors.Is(err, blob.ErrBadPart):
 		return errs.Field(errs.Body("parts"), nil, "a part was not uploaded, has another ETag, or is smaller than 5 MiB and not the last")

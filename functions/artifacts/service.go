@@ -84,10 +84,12 @@ func (s *service) begin(ctx context.Context, in *InitiateUploadRequest, named st
 	err = s.store.Table.Transact(ctx, table.Put{Item: u, If: table.IsNew()}, pointer, audit.Entry(ctx, now, audit.Change{
 		Action: "initiate", ResourceType: "artifact", ResourceID: key, After: u.summary(),
 	}))
+	if errors.Is(err, table.ErrConditionFailed) || errors.Is(err, table.ErrConflict) {
+		// Surely not written. After any other failure it may have been: then the
+		// upload is resumed, or else the bucket's lifecycle ends it.
+		err = errors.Join(err, s.store.Blob.AbortMultipart(ctx, key, id))
+	}
 	if err != nil {
-		if dropErr := s.store.Blob.AbortMultipart(ctx, key, id); dropErr != nil {
-			err = errors.Join(err, dropErr)
-		}
 		return upload{}, fmt.Errorf("begin upload: %w", err)
 	}
 	return u, nil

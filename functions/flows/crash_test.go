@@ -1,6 +1,7 @@
 package flows_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -61,14 +62,18 @@ func TestDeletingSurvivesACrashAtEveryWrite(t *testing.T) {
 
 func TestDraftSurvivesACrashAtEveryWrite(t *testing.T) {
 	t.Parallel()
-	body := object{"source": object{"flow.py": "print('new')"}}
-	crash(t, func(t *testing.T, env *localtest.Env) {
-		env.Do(t, env.A.Key, "POST", "/flows/etl/draft", nil).Require(t, 200)
-	}, func(t *testing.T, env *localtest.Env) *localtest.Response {
-		return env.Do(t, env.A.Key, "PUT", "/flows/etl/draft/source", body)
-	}, func(t *testing.T, env *localtest.Env, again *localtest.Response) {
-		again.Require(t, 200)
-		assert.Equal(t, "print('new')", env.Do(t, env.A.Key, "GET", "/flows/etl/draft/source", nil).String(t, "source", "flow.py"))
-		assert.Equal(t, 1, actions(t, env, "update", "flow_draft"))
-	})
+	for name, text := range map[string]string{"small": "print('new')", "large": strings.Repeat("# new\n", 10_000)} {
+		t.Run(name, func(t *testing.T) {
+			body := object{"source": object{"flow.py": text}}
+			crash(t, func(t *testing.T, env *localtest.Env) {
+				env.Do(t, env.A.Key, "POST", "/flows/etl/draft", nil).Require(t, 200)
+			}, func(t *testing.T, env *localtest.Env) *localtest.Response {
+				return env.Do(t, env.A.Key, "PUT", "/flows/etl/draft/source", body)
+			}, func(t *testing.T, env *localtest.Env, again *localtest.Response) {
+				again.Require(t, 200)
+				assert.Equal(t, text, env.Do(t, env.A.Key, "GET", "/flows/etl/draft/source", nil).String(t, "source", "flow.py"))
+				assert.Equal(t, 1, actions(t, env, "update", "flow_draft"))
+			})
+		})
+	}
 }

@@ -140,11 +140,11 @@ func (s *service) saveDraft(ctx context.Context, old draft, replace bool, next d
 		return DraftResponse{}, err
 	}
 	err = s.store.Table.Transact(ctx, table.Put{Item: next, If: cond}, audit.Entry(ctx, now, change))
-	if err != nil {
+	if errors.Is(err, table.ErrConditionFailed) || errors.Is(err, table.ErrConflict) {
 		s.dropObject(ctx, next.ObjectKey)
-		if errors.Is(err, table.ErrConditionFailed) || errors.Is(err, table.ErrConflict) {
-			return DraftResponse{}, changedDraft(next.FlowName)
-		}
+		return DraftResponse{}, changedDraft(next.FlowName)
+	}
+	if err != nil { // it may have been written all the same, so its object stays
 		return DraftResponse{}, fmt.Errorf("write draft: %w", err)
 	}
 	s.dropObject(ctx, old.ObjectKey)
