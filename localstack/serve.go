@@ -19,12 +19,7 @@ func serveCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "serve --data DIR",
 		Short: "Serve the API, the workers, the scheduler and the object store until SIGTERM",
-		Args: func(c *cobra.Command, args []string) error {
-			if err := cobra.NoArgs(c, args); err != nil {
-				return usageError{err}
-			}
-			return nil
-		},
+		Args:  noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			var minimum slog.Level
 			if err := minimum.UnmarshalText([]byte(level)); err != nil {

@@ -1,0 +1,42 @@
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/mattn/go-isatty"
+	"github.com/spf13/cobra"
+
+	"millrace/localstack/demo"
+)
+
+func demoCommand() *cobra.Command {
+	var o demo.Options
+	c := &cobra.Command{
+		Use:   "demo",
+		Short: "Show the service at work: start a server, upload the example flows, run them, retry one",
+		Args:  noArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			binary, err := os.Executable()
+			if err != nil {
+				return err
+			}
+			o.Binary, o.Out, o.Live = binary, c.OutOrStdout(), isatty.IsTerminal(os.Stdout.Fd())
+			if err := demo.Run(c.Context(), o); err != nil {
+				return fmt.Errorf("demo: %w", err)
+			}
+			return nil
+		},
+	}
+	c.Flags().StringVar(&o.Dir, "data", "", "data directory to keep, not used before (default: a temporary one)")
+	c.Flags().StringVar(&o.Python, "python", "", "interpreter of Python tasks (default: python3 on PATH)")
+	return c
+}
+
+// noArgs is cobra.NoArgs as an error of usage.
+func noArgs(c *cobra.Command, args []string) error {
+	if err := cobra.NoArgs(c, args); err != nil {
+		return usageError{err}
+	}
+	return nil
+}
