@@ -34,7 +34,7 @@ func (s *service) get(ctx context.Context, id string) (*RunDetail, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := r.outputs.close(); err != nil {
+	if err := r.outputs.flush(ctx); err != nil {
 		return nil, err
 	}
 	out := &RunDetail{RunRecord: record(run), LogicalDate: input.LogicalDate, Parameters: input.Parameters, TaskRuns: tasks}

@@ -47,7 +47,6 @@ type reader struct {
 }
 
 func (r *reader) read(ctx context.Context) ([]TaskRun, error) {
-	defer r.outputs.abort()
 	n := r.plan.Len()
 	r.status, r.width, r.tasks = make([]engine.Status, n), make([]int, n), make([][]TaskRun, n)
 	if err := r.readTasks(ctx); err != nil {

@@ -1,0 +1,254 @@
+package runs_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"millrace/localstack/localtest"
+	"millrace/shared/blob"
+	"millrace/shared/clock"
+	"millrace/shared/engine"
+	"millrace/shared/fn"
+	"millrace/shared/runstate"
+	"millrace/shared/table"
+)
+
+// online is a live world whose http tasks may call the test's own servers.
+func online(t *testing.T) world {
+	t.Helper()
+	w := idle(t, localtest.Options{Config: fn.Config{Resident: true, AllowLoopback: true}})
+	w.work(t)
+	return w
+}
+
+// failing answers 500 to the first n calls, then 200, and counts.
+func failing(t *testing.T, n int32) (url string, calls *atomic.Int32) {
+	t.Helper()
+	calls = new(atomic.Int32)
+	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
+		if calls.Add(1) <= n {
+			rw.WriteHeader(500)
+			return
+		}
+		_, _ = rw.Write([]byte(`{"ok":true}`))
+	}))
+	t.Cleanup(server.Close)
+	return server.URL, calls
+}
+
+func call(name, url string, more ...object) object {
+	task := object{"name": name, "type": "http", "config": object{"method": "GET", "url": url}}
+	for _, m := range more {
+		for k, v := range m {
+			task[k] = v
+		}
+	}
+	return task
+}
+
+func TestRun7_Detail(t *testing.T) {
+	t.Parallel()
+	w := live(t)
+	w.flow(t, "etl", "1", tasks(
+		transform("late", "tasks.each.output", after("each")), // defined before what it waits for
+		transform("each", "item * 10", after("list"), object{"map_over": "tasks.list.output"}),
+		transform("list", "[1, 2, 3]"),
+		transform("none", "1", object{"map_over": "[]"}),
+	))
+	d := w.finish(t, "etl", object{"p": 1})
+	require.Equal(t, "SUCCEEDED", d.Status)
+	assert.Equal(t, map[string]any{"p": json.Number("1")}, d.Parameters)
+	assert.Contains(t, *d.TriggeredBy, "api-key:")
+	assert.Nil(t, d.ErrorMessage)
+	assert.Nil(t, d.Reason)
+	assert.Nil(t, d.ParentRunID)
+	for _, at := range []*string{d.StartedAt, d.EndedAt} {
+		require.NotNil(t, at)
+		assert.Regexp(t, `^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$`, *at)
+	}
+	assert.GreaterOrEqual(t, *d.DurationMS, int64(0))
+	assert.Equal(t, []string{
+		"late#1 SUCCEEDED", "each[0]#1 SUCCEEDED", "each[1]#1 SUCCEEDED", "each[2]#1 SUCCEEDED", "list#1 SUCCEEDED", "none#1 SUCCEEDED",
+	}, brief(d.TaskRuns), "the flow's order; no record of the map as a whole")
+	assert.Equal(t, []any{json.Number("10"), json.Number("20"), json.Number("30")}, d.TaskRuns[0].Output)
+	assert.Equal(t, json.Number("20"), d.TaskRuns[2].Output)
+	assert.Equal(t, []any{}, d.TaskRuns[5].Output, "an empty map has one record")
+	seen := map[string]bool{}
+	for _, task := range d.TaskRuns {
+		assert.False(t, seen[task.TaskRunID])
+		seen[task.TaskRunID] = true
+		assert.True(t, strings.HasPrefix(task.TaskRunID, d.RunID))
+		assert.Equal(t, "transform", task.Executor)
+		assert.NotNil(t, task.StartedAt)
+		assert.NotNil(t, task.EndedAt)
+		assert.NotNil(t, task.DurationMS)
+	}
+}
+
+func TestRun7_Failure(t *testing.T) {
+	t.Parallel()
+	w := online(t)
+	url, calls := failing(t, 9)
+	w.flow(t, "bad", "1", object{
+		"tasks": []object{
+			transform("first", "1"),
+			call("boom", url, object{"retries": 1, "retry_backoff": object{"delay_secs": 0}}, after("first")),
+			transform("never", "2", after("boom")),
+			transform("skipped", "3", object{"condition": "false"}),
+		},
+		"on_failure": transform("sorry", "'sorry'"),
+	})
+	d := w.finish(t, "bad", nil)
+	require.Equal(t, "FAILED", d.Status)
+	assert.Contains(t, *d.ErrorMessage, "boom")
+	assert.Equal(t, d.ErrorMessage, d.Reason)
+	assert.Equal(t, []string{
+		"first#1 SUCCEEDED", "boom#1 FAILED", "boom#2 FAILED", "never#1 UPSTREAM_FAILED", "skipped#1 SKIPPED", "sorry#1 SUCCEEDED",
+	}, brief(d.TaskRuns))
+	assert.EqualValues(t, 2, calls.Load())
+	for _, boom := range d.TaskRuns[1:3] {
+		assert.NotEmpty(t, *boom.ErrorType)
+		assert.Contains(t, *boom.ErrorMessage, "500")
+		assert.NotNil(t, boom.DurationMS)
+		assert.Nil(t, boom.Output)
+	}
+	assert.NotEqual(t, d.TaskRuns[1].TaskRunID, d.TaskRuns[2].TaskRunID)
+	assert.Nil(t, d.TaskRuns[3].StartedAt)
+}
+
+// node puts a node's item, as a worker would leave it.
+func (w world) node(t *testing.T, run string, n int, item runstate.Node) {
+	t.Helper()
+	item.Key = runstate.NodeKey(w.A.OrgID, run, engine.Node(n))
+	require.NoError(t, w.Deps.Table.Put(t.Context(), table.Put{Item: item}))
+}
+
+// become sets a run's status and other attributes.
+func (w world) become(t *testing.T, run string, status engine.Status, more ...table.Action) {
+	t.Helper()
+	_, err := w.Deps.Table.Update(t.Context(), table.Update{
+		Key: runstate.RunKey(w.A.OrgID, run), Do: append(more, table.Set(runstate.RunStatus, string(status))),
+	})
+	require.NoError(t, err)
+}
+
+func TestStatusOfWhatHasNotRun(t *testing.T) {
+	t.Parallel()
+	w := idle(t)
+	w.flow(t, "etl", "1", object{
+		"tasks": []object{
+			transform("root", "1"), transform("waits", "1", after("root")), transform("ready", "1", after("done")),
+			transform("done", "1"), transform("retries", "1", object{"retries": 2}),
+			transform("each", "item", object{"map_over": "[1, 2]"}), transform("half", "1", after("done", "root")),
+		},
+		"on_failure": transform("sorry", "1"),
+	})
+	id := w.run(t, object{"flow_name": "etl", "flow_version": "1"})
+	all := func(each, root, waits, ready, half string) []string {
+		return []string{
+			"root#1 " + root, "waits#1 " + waits, "ready#1 " + ready, "done#1 SUCCEEDED",
+			"retries#1 FAILED", "retries#2 RETRYING", "each[0]#1 REUSED", "each[1]#1 " + each, "half#1 " + half,
+		}
+	}
+	assert.Equal(t, []string{
+		"root#1 PENDING", "waits#1 PENDING", "ready#1 PENDING", "done#1 PENDING", "retries#1 PENDING", "each#1 PENDING", "half#1 PENDING",
+	}, brief(w.get(t, id).TaskRuns), "a queued run's tasks wait for the run")
+
+	width, now := 2, clock.ToMillis(w.Clock.Now())
+	w.node(t, id, 3, runstate.Node{Status: engine.Succeeded, Attempt: 1, StartedAt: now, EndedAt: now, Output: "1"})
+	w.node(t, id, 4, runstate.Node{Status: engine.Retrying, Attempt: 2, Due: now, History: []runstate.Attempt{
+		{Attempt: 1, Status: engine.Failed, StartedAt: now, EndedAt: now + 5, ErrorType: "TaskFailedError", Error: "no"},
+	}})
+	w.node(t, id, 5, runstate.Node{Status: engine.Running, Attempt: 1, StartedAt: now, Width: &width})
+	w.node(t, id, 6, runstate.Node{OK: []int{3}}) // told of one dependency, decided by none
+	w.node(t, id, 7, runstate.Node{OK: []int{3}}) // END: never shown
+	first := engine.NewPlan([]engine.TaskDef{{}, {Deps: []int{0}}, {Deps: []int{3}}, {}, {}, {Mapped: true}, {Deps: []int{3, 0}}}).Instance(5, 0)
+	w.node(t, id, int(first), runstate.Node{Status: engine.Reused, Attempt: 1, EndedAt: now, Output: "1"})
+
+	w.become(t, id, engine.Running)
+	assert.Equal(t, all("QUEUED", "QUEUED", "PENDING", "QUEUED", "PENDING"), brief(w.get(t, id).TaskRuns))
+	w.become(t, id, engine.CancellationRequested, table.Set(runstate.RunFence, runstate.FenceCancel), table.Set(runstate.RunFenceBy, "me"), table.Set(runstate.RunFenceAt, int64(now)))
+	d := w.get(t, id)
+	assert.Equal(t, all("PENDING", "PENDING", "PENDING", "PENDING", "PENDING"), brief(d.TaskRuns))
+	assert.Contains(t, *d.Reason, "me")
+	w.become(t, id, engine.Cancelled, table.Set(runstate.RunEnded, int64(now)+9))
+	ended := all("CANCELLED", "CANCELLED", "CANCELLED", "CANCELLED", "CANCELLED")
+	ended[5] = "retries#2 CANCELLED"
+	d = w.get(t, id)
+	assert.Equal(t, ended, brief(d.TaskRuns))
+	assert.Equal(t, "Cancelled by me.", *d.Reason)
+	assert.Equal(t, "me", *d.CancelledBy)
+
+	w.become(t, id, engine.TimedOut, table.Set(runstate.RunFence, runstate.FenceDeadline), table.Set(runstate.RunError, "The run passed its timeout_secs=1."))
+	d = w.get(t, id)
+	assert.Equal(t, "The run passed its timeout_secs=1.", *d.Reason)
+	assert.Nil(t, d.CancelledBy)
+}
+
+func TestOutputsBeyondTheAnswer(t *testing.T) {
+	w := live(t)
+	w.flow(t, "big", "1", tasks(
+		transform("each", "params.text", object{"map_over": "params.list"}),
+		transform("large", "params.text + params.text"),
+		transform("small", "1"),
+	))
+	list := make([]int, 40)
+	text := strings.Repeat("é", 15_000)
+	d := w.finish(t, "big", object{"text": text, "list": list})
+	require.Equal(t, "SUCCEEDED", d.Status)
+	require.Len(t, d.TaskRuns, 42)
+	raw, _, err := blob.GetBytes(t.Context(), w.Deps.Blob, runstate.Object(w.A.OrgID, d.RunID, "out/spill-0.json"), 8<<20)
+	require.NoError(t, err)
+	var kept map[string]string
+	require.NoError(t, json.Unmarshal(raw, &kept))
+	inline := 0
+	for _, task := range d.TaskRuns[:40] {
+		if task.Output != nil {
+			inline++
+			assert.Equal(t, text, task.Output)
+			assert.Nil(t, task.OutputURI)
+			continue
+		}
+		require.NotNil(t, task.OutputURI, task.TaskRunID)
+		key, id, ok := strings.Cut(*task.OutputURI, "#/")
+		assert.True(t, ok)
+		assert.True(t, strings.HasSuffix(key, runstate.Object(w.A.OrgID, d.RunID, "out/spill-0.json")))
+		assert.Equal(t, task.TaskRunID, id)
+		assert.Equal(t, text, kept[id])
+	}
+	assert.Equal(t, (1<<20)/(len(text)+2), inline)
+	assert.Len(t, kept, 40-inline)
+	large := d.TaskRuns[40]
+	require.NotNil(t, large.OutputURI)
+	assert.Nil(t, large.Output)
+	raw, _, err = blob.GetBytes(t.Context(), w.Deps.Blob, (*large.OutputURI)[strings.Index(*large.OutputURI, w.A.OrgID):], 1<<20)
+	require.NoError(t, err)
+	assert.Len(t, raw, 2*len(text)+2)
+	assert.Equal(t, json.Number("1"), d.TaskRuns[41].Output, "there is room for it")
+}
+
+func TestManyErrorMessagesAreCutShort(t *testing.T) {
+	t.Parallel()
+	w := idle(t)
+	w.flow(t, "etl", "1", tasks(transform("each", "item", object{"map_over": "[1]"})))
+	id := w.run(t, object{"flow_name": "etl", "flow_version": "1"})
+	width := 1500
+	w.node(t, id, 0, runstate.Node{Status: engine.Failed, Attempt: 1, Width: &width})
+	first := int(engine.NewPlan([]engine.TaskDef{{Mapped: true}}).Instance(0, 0))
+	for i := range width {
+		w.node(t, id, first+i, runstate.Node{Status: engine.Failed, Attempt: 1, ErrorType: "E", Error: strings.Repeat("é", 1000)})
+	}
+	res := w.Do(t, w.A.Key, "GET", "/runs/"+id, nil).Require(t, 200)
+	assert.Less(t, len(res.Body), 3<<20)
+	d := w.get(t, id)
+	require.Len(t, d.TaskRuns, width)
+	assert.Len(t, *d.TaskRuns[0].ErrorMessage, 2000)
+	assert.Equal(t, strings.Repeat("é", 100)+"…", *d.TaskRuns[width-1].ErrorMessage)
+}
