@@ -1,0 +1,128 @@
+// Package e2e tests the whole service from outside: the real binary, its data
+// directory, its API.
+package e2e
+
+import (
+	"archive/zip"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"millrace/localstack/client"
+	"millrace/localstack/process"
+)
+
+// binary is millrace-local, built once.
+var binary string
+
+func TestMain(m *testing.M) {
+	os.Exit(func() int {
+		dir, err := os.MkdirTemp("", "millrace-e2e-")
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		defer os.RemoveAll(dir)
+		binary = filepath.Join(dir, "millrace-local")
+		if out, err := exec.Command("go", "build", "-o", binary, "millrace/localstack").CombinedOutput(); err != nil {
+			fmt.Fprintf(os.Stderr, "build: %v\n%s", err, out)
+			return 1
+		}
+		return m.Run()
+	}())
+}
+
+// dataDir is a data directory whose server's children, which are another user
+// for root, can reach.
+func dataDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "millrace-data-")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return filepath.Join(dir, "data")
+}
+
+// start runs a server until the test ends.
+func start(t *testing.T, dir string, flags ...string) *process.Server {
+	t.Helper()
+	log := &bytes.Buffer{}
+	s, err := process.Start(t.Context(), binary, dir, log, flags...)
+	require.NoError(t, err, "%s", log)
+	t.Cleanup(func() {
+		_ = s.Kill()
+		if t.Failed() {
+			t.Logf("the server wrote:\n%s", log)
+		}
+	})
+	return s
+}
+
+// task is one task of a flow_spec.
+type task struct {
+	Name       string         `json:"name"`
+	Type       string         `json:"type"`
+	Entrypoint string         `json:"entrypoint,omitempty"`
+	DependsOn  []string       `json:"depends_on,omitempty"`
+	MapOver    string         `json:"map_over,omitempty"`
+	Config     map[string]any `json:"config,omitempty"`
+}
+
+// transform is a task that takes no time.
+func transform(name, expression string, after ...string) task {
+	return task{Name: name, Type: "transform", DependsOn: after, Config: map[string]any{"expression": expression}}
+}
+
+// deploy uploads a flow with this source of flow.py and deploys it under the
+// flow's name.
+func deploy(t *testing.T, api *client.Client, flow, source string, tasks []task) {
+	t.Helper()
+	var buf bytes.Buffer
+	w := zip.NewWriter(&buf)
+	f, err := w.Create("flow.py")
+	require.NoError(t, err)
+	_, err = f.Write([]byte(source))
+	require.NoError(t, err)
+	require.NoError(t, w.Close())
+	spec, err := json.Marshal(map[string]any{"tasks": tasks})
+	require.NoError(t, err)
+	out, err := api.Upload(t.Context(), client.Upload{FlowName: flow, FlowVersion: "1", DeploymentName: flow, Spec: spec, Zip: buf.Bytes()})
+	require.NoError(t, err)
+	require.Equal(t, flow, out.DeploymentName)
+}
+
+// register registers a flow without code.
+func register(t *testing.T, api *client.Client, flow string, tasks []task) {
+	t.Helper()
+	require.NoError(t, api.Do(t.Context(), "POST", "/flows", map[string]any{
+		"flow_name": flow, "flow_version": "1", "flow_spec": map[string]any{"tasks": tasks},
+	}, nil))
+}
+
+// finish waits until a run has ended and requires that it succeeded.
+func finish(t *testing.T, api *client.Client, id string) client.Run {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second)
+	defer cancel()
+	run, err := api.Watch(ctx, id, 20*time.Millisecond, nil)
+	require.NoError(t, err, "the run is %s: %s", run.Status, states(run))
+	require.Equal(t, "SUCCEEDED", run.Status, "%s: %s", run.ErrorMessage, states(run))
+	return run
+}
+
+// states counts the records of a run by status.
+func states(run client.Run) string {
+	counts := map[string]int{}
+	for _, t := range run.TaskRuns {
+		counts[t.Status]++
+	}
+	return strings.TrimPrefix(fmt.Sprint(counts), "map")
+}

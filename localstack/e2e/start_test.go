@@ -1,0 +1,112 @@
+package e2e
+
+import (
+	"errors"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"millrace/localstack/client"
+)
+
+func TestFirstStartGivesAKeyThatHolds(t *testing.T) {
+	t.Parallel()
+	dir := dataDir(t)
+	s := start(t, dir)
+	t.Logf("healthy after %s", s.Startup)
+	info, err := os.Stat(filepath.Join(dir, "credentials.json"))
+	require.NoError(t, err)
+	assert.Equal(t, os.FileMode(0o600), info.Mode().Perm())
+	require.NotEmpty(t, s.Credentials.OrgID)
+
+	var me struct {
+		UserEmail string `json:"user_email"`
+		OrgID     string `json:"org_id"`
+	}
+	require.NoError(t, s.Client().Do(t.Context(), "GET", "/me", nil, &me))
+	assert.Equal(t, s.Credentials.OrgID, me.OrgID)
+	require.NoError(t, s.Client().Do(t.Context(), "POST", "/api-keys", map[string]any{"name": "all", "scopes": []string{}}, nil),
+		"the key may do what an owner may")
+
+	require.NoError(t, s.Stop(), "SIGTERM ends it with code 0")
+	again := start(t, dir)
+	assert.Equal(t, s.Credentials.APIKey, again.Credentials.APIKey)
+	assert.Equal(t, s.Credentials.OrgID, again.Credentials.OrgID)
+	assert.NotEqual(t, s.Credentials.BaseURL, "")
+	require.NoError(t, again.Client().Do(t.Context(), "GET", "/me", nil, &me))
+}
+
+func TestSignIn(t *testing.T) {
+	t.Parallel()
+	s := start(t, dataDir(t), "--super-admin", "root@example.com")
+	api := &client.Client{BaseURL: s.Credentials.BaseURL}
+	signIn := func(email string) *client.Client {
+		var out struct {
+			IDToken string `json:"id_token"`
+		}
+		require.NoError(t, api.Do(t.Context(), "POST", "/_local/sign-in", map[string]any{"email": email}, &out))
+		return &client.Client{BaseURL: api.BaseURL, Token: out.IDToken}
+	}
+	var me struct {
+		UserEmail  string `json:"user_email"`
+		SuperAdmin bool   `json:"super_admin"`
+		OrgID      string `json:"org_id"`
+		Role       string `json:"role"`
+	}
+	require.NoError(t, signIn(s.Credentials.Email).Do(t.Context(), "GET", "/users/me", nil, &me))
+	assert.Equal(t, s.Credentials.OrgID, me.OrgID)
+	assert.Equal(t, "owner", me.Role)
+	assert.False(t, me.SuperAdmin, "nobody is unless the server was told so")
+	require.NoError(t, signIn("root@example.com").Do(t.Context(), "GET", "/users/me", nil, &me))
+	assert.True(t, me.SuperAdmin)
+
+	err := api.Do(t.Context(), "GET", "/me", nil, nil)
+	var refused *client.Error
+	require.ErrorAs(t, err, &refused)
+	assert.Equal(t, http.StatusUnauthorized, refused.Status)
+}
+
+func TestSecondServerIsRefused(t *testing.T) {
+	t.Parallel()
+	dir := dataDir(t)
+	s := start(t, dir)
+	out, err := exec.CommandContext(t.Context(), binary, "serve", "--data", dir, "--listen", "127.0.0.1:0").CombinedOutput()
+	var exit *exec.ExitError
+	require.True(t, errors.As(err, &exit), "%v", err)
+	assert.Equal(t, 3, exit.ExitCode())
+	assert.Contains(t, string(out), "in use by another server")
+	_, err = s.Client().WaitHealthy(t.Context())
+	require.NoError(t, err, "the first one goes on")
+}
+
+func TestWrongCommandLines(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{
+		{"serve"},
+		{"serve", "--data", dataDir(t), "--no-such-flag"},
+		{"serve", "--data", dataDir(t), "--log-level", "loud"},
+		{"serve", "--data", dataDir(t), "extra"},
+	} {
+		out, err := exec.CommandContext(t.Context(), binary, args...).CombinedOutput()
+		var exit *exec.ExitError
+		require.True(t, errors.As(err, &exit), "%v: %v", args, err)
+		assert.Equal(t, 2, exit.ExitCode(), "%v: %s", args, out)
+	}
+	out, err := exec.CommandContext(t.Context(), binary, "serve", "--data", dataDir(t), "--allow-range", "everything").CombinedOutput()
+	require.Error(t, err)
+	assert.Contains(t, string(out), `"everything" is no CIDR range`)
+}
+
+// TestDemo runs what make demo shows: it checks by itself what it sees.
+func TestDemo(t *testing.T) {
+	t.Parallel()
+	out, err := exec.CommandContext(t.Context(), binary, "demo").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	assert.Contains(t, string(out), "Reused, not run again: prepare, expensive")
+	assert.NotContains(t, string(out), "\x1b", "no terminal, no control characters")
+}
