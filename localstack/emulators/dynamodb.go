@@ -1,0 +1,50 @@
+package emulators
+
+import (
+	"context"
+	"errors"
+	"os/exec"
+	"path/filepath"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+)
+
+// The npm package that carries AWS's own DynamoDB Local. The registry is where
+// it has a version and a checksum; AWS's own download has neither.
+const (
+	simulator         = "amplify-dynamodb-simulator"
+	simulatorVersion  = "2.9.30"
+	simulatorChecksum = "xTeeRLvzEfqyd5lh3bH4c0kHvSHHmmhD5ZDsHFKAQ5g2Zl6JqlFdutaQhCLHzxEp6Ry1o7TB6niIoXuQAnSewQ=="
+)
+
+var dynamoDBLocal = program{
+	name: "DynamoDB Local",
+	command: func(ctx context.Context, port string) (*exec.Cmd, error) {
+		java, err := exec.LookPath("java")
+		if err != nil {
+			return nil, errors.New("no java on the PATH: DynamoDB Local wants a Java runtime of version 17 or later")
+		}
+		dir, err := installed(ctx, "dynamodb-local-"+simulatorVersion, func(ctx context.Context, dir string) error {
+			return npmPackage(ctx, dir, simulator, simulatorVersion, simulatorChecksum)
+		})
+		if err != nil {
+			return nil, err
+		}
+		home := filepath.Join(dir, "package", "emulator")
+		return exec.Command(java,
+			// A process of some seconds gains more by a quick start than by good code.
+			"-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx768m",
+			"-Djava.library.path="+filepath.Join(home, "DynamoDBLocal_lib"),
+			"-jar", filepath.Join(home, "DynamoDBLocal.jar"),
+			"-inMemory", "-sharedDb", "-disableTelemetry", "-port", port), nil
+	},
+	ready: func(ctx context.Context, url string) error {
+		client := dynamodb.NewFromConfig(local(url).Config(), func(o *dynamodb.Options) { o.RetryMaxAttempts = 1 })
+		_, err := client.ListTables(ctx, &dynamodb.ListTablesInput{})
+		return err
+	},
+}
+
+// StartDynamoDB runs AWS's DynamoDB Local, in memory, and installs it the first
+// time. Stop it in the end.
+func StartDynamoDB(ctx context.Context) (*Process, error) { return dynamoDBLocal.start(ctx) }

@@ -1,0 +1,156 @@
+package emulators
+
+import (
+	"archive/tar"
+	"compress/gzip"
+	"context"
+	"crypto/sha512"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+)
+
+// toolsDir is the repository's folder of installed tools: .tools beside go.mod.
+func toolsDir() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return filepath.Join(dir, ".tools"), nil
+		}
+		parent := filepath.Dir(dir)
+		if parent == dir {
+			return "", errors.New("no go.mod above the working directory")
+		}
+		dir = parent
+	}
+}
+
+// installed returns the folder of a tool, which install fills the first time.
+// A file lock makes other processes wait; the folder takes its name only when
+// it is whole, so an installation that was killed is begun anew.
+func installed(ctx context.Context, name string, install func(ctx context.Context, dir string) error) (string, error) {
+	tools, err := toolsDir()
+	if err != nil {
+		return "", err
+	}
+	dir := filepath.Join(tools, name)
+	if isDir(dir) {
+		return dir, nil
+	}
+	if err := os.MkdirAll(tools, 0o755); err != nil {
+		return "", err
+	}
+	lock, err := os.OpenFile(filepath.Join(tools, name+".lock"), os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = lock.Close() }() // which gives the lock back
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
+		return "", fmt.Errorf("lock %s: %w", lock.Name(), err)
+	}
+	if isDir(dir) {
+		return dir, nil
+	}
+	partial := dir + ".partial"
+	if err := os.RemoveAll(partial); err != nil {
+		return "", err
+	}
+	if err := os.Mkdir(partial, 0o755); err != nil {
+		return "", err
+	}
+	if err := install(ctx, partial); err != nil {
+		return "", fmt.Errorf("install %s: %w", name, err)
+	}
+	return dir, os.Rename(partial, dir)
+}
+
+func isDir(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}
+
+// runIn runs a command in a folder; its output is part of the error.
+func runIn(ctx context.Context, dir, name string, args ...string) error {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Dir = dir
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s %s: %w\n%s", name, strings.Join(args, " "), err, out)
+	}
+	return nil
+}
+
+// npmPackage fetches a package of the npm registry through npm, which knows the
+// user's mirrors and proxies, holds it to its checksum (the registry's form:
+// base64 of SHA-512) and unpacks it into dir. Its dependencies and scripts are
+// left alone.
+func npmPackage(ctx context.Context, dir, pkg, version, checksum string) error {
+	if err := runIn(ctx, dir, "npm", "pack", "--silent", pkg+"@"+version); err != nil {
+		return err
+	}
+	archive, err := os.Open(filepath.Join(dir, pkg+"-"+version+".tgz"))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = archive.Close() }()
+	hash := sha512.New()
+	if _, err := io.Copy(hash, archive); err != nil {
+		return err
+	}
+	if got := base64.StdEncoding.EncodeToString(hash.Sum(nil)); got != checksum {
+		return fmt.Errorf("%s@%s has the checksum %s, not %s", pkg, version, got, checksum)
+	}
+	if _, err := archive.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	if err := unpack(archive, dir); err != nil {
+		return err
+	}
+	return os.Remove(archive.Name())
+}
+
+// unpack writes the files of a gzipped tar archive below dir; os.Root keeps
+// names that lead elsewhere from doing so.
+func unpack(archive io.Reader, dir string) error {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = root.Close() }()
+	unzipped, err := gzip.NewReader(archive)
+	if err != nil {
+		return err
+	}
+	files := tar.NewReader(unzipped)
+	for {
+		header, err := files.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if header.Typeflag != tar.TypeReg {
+			continue
+		}
+		if err := root.MkdirAll(filepath.Dir(header.Name), 0o755); err != nil {
+			return err
+		}
+		file, err := root.Create(header.Name)
+		if err != nil {
+			return err
+		}
+		_, err = io.Copy(file, files)
+		if err := errors.Join(err, file.Close()); err != nil {
+			return err
+		}
+	}
+}
