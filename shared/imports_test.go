@@ -1,0 +1,125 @@
+// Package shared_test holds the rules by which packages may import each other.
+package shared_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+const module = "millrace/"
+
+// layers lists the packages of shared from the leaves up: a package imports
+// none of its own line or of a later one, but what stands in its own folder.
+// Drivers and suites stand with their port.
+var layers = [][]string{
+	{"errs", "clock", "ids", "signal", "mask"},
+	{"tier"},
+	{"tenant", "table", "blob", "bus", "vault", "expr", "outbound"},
+	{"queue"}, // large messages go through the object store
+	{"audit", "flowspec", "sandbox"},
+	{"engine", "identity"},
+	{"runstate", "registry"},
+	{"runlog", "httpapi", "executor"},
+	{"launch", "conductor"},
+	{"fn"},
+}
+
+// pure packages do no I/O: of the standard library they may not import these.
+var pure = []string{"shared/engine", "shared/flowspec", "shared/expr", "shared/tenant"}
+
+var inputOutput = []string{"net", "net/http", "os", "os/exec", "database/sql", "log", "log/slog", "syscall"}
+
+// speakAWS are the folders that may import clients of the AWS SDK.
+var speakAWS = []string{
+	"shared/table/dynamo", "shared/queue/sqs", "shared/blob/s3", "shared/bus/eventbridge", "shared/vault/kms",
+	"shared/sandbox/invoke", "localstack/emulators", "localstack/embedded/objectstore", "functions/bootstrap",
+}
+
+type pkg struct {
+	ImportPath string
+	Imports    []string
+}
+
+func packages(t *testing.T) []pkg {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", "list", "-json=ImportPath,Imports", "./...")
+	cmd.Dir = ".."
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	require.NoError(t, err, stderr.String())
+	var list []pkg
+	for dec := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p pkg
+		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
+			break
+		} else {
+			require.NoError(t, err)
+		}
+		p.ImportPath = strings.TrimPrefix(p.ImportPath, module)
+		list = append(list, p)
+	}
+	require.Greater(t, len(list), 30)
+	return list
+}
+
+func layer(name string) int {
+	return slices.IndexFunc(layers, func(l []string) bool { return slices.Contains(l, name) })
+}
+
+// first returns the first two elements of a path, or all of it.
+func first(path string) (top, second string) {
+	parts := strings.SplitN(path, "/", 3)
+	if len(parts) < 2 {
+		return path, ""
+	}
+	return parts[0], parts[1]
+}
+
+func TestImportsRunOneWay(t *testing.T) {
+	t.Parallel()
+	for _, p := range packages(t) {
+		top, name := first(p.ImportPath)
+		if top == "shared" && name != "" {
+			assert.GreaterOrEqual(t, layer(name), 0, "%s has no layer: give it one", p.ImportPath)
+		}
+		for _, imp := range p.Imports {
+			own, isOurs := strings.CutPrefix(imp, module)
+			if strings.HasPrefix(imp, "github.com/aws/aws-sdk-go-v2") {
+				assert.True(t, slices.ContainsFunc(speakAWS, func(dir string) bool { return p.ImportPath == dir || strings.HasPrefix(p.ImportPath, dir+"/") }),
+					"%s speaks to AWS (%s): only drivers do", p.ImportPath, imp)
+			}
+			if slices.Contains(pure, p.ImportPath) {
+				assert.NotContains(t, inputOutput, imp, "%s is pure", p.ImportPath)
+			}
+			if !isOurs {
+				continue
+			}
+			itop, iname := first(own)
+			switch {
+			case top == "shared":
+				assert.Contains(t, []string{"shared", "events"}, itop, "%s imports %s", p.ImportPath, own)
+				if itop == "shared" && iname != name && !strings.HasSuffix(p.ImportPath, "test") {
+					assert.Less(t, layer(iname), layer(name), "%s imports %s", p.ImportPath, own)
+				}
+			case top == "functions":
+				assert.NotEqual(t, "localstack", itop, "%s imports %s", p.ImportPath, own)
+				if itop == "functions" && iname != name {
+					assert.Contains(t, []string{"catalog", "bootstrap"}, name, "%s imports its sibling %s", p.ImportPath, own)
+				}
+			case top == "events":
+				assert.Equal(t, "shared", itop)
+				assert.LessOrEqual(t, layer(iname), layer("tier"), "%s imports %s", p.ImportPath, own)
+			}
+		}
+	}
+}
