@@ -41,6 +41,11 @@ type optional struct {
 	Set   bool
 }
 
+// Schema describes it as an integer.
+func (optional) Schema(r huma.Registry) *huma.Schema {
+	return huma.SchemaFromType(r, reflect.TypeFor[int]())
+}
+
 // Receiver is where huma puts the value.
 func (o *optional) Receiver() reflect.Value { return reflect.ValueOf(o).Elem().Field(0) }
 
@@ -153,5 +158,3 @@ func (s *service) mutations(api *httpapi.API) {
 		})
 	}
 }
-
-var _ huma.ParamWrapper = (*optional)(nil)

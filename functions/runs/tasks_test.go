@@ -37,6 +37,7 @@ func failing(t *testing.T, n int32) (url string, calls *atomic.Int32) {
 			rw.WriteHeader(500)
 			return
 		}
+		rw.Header().Set("Content-Type", "application/json")
 		_, _ = rw.Write([]byte(`{"ok":true}`))
 	}))
 	t.Cleanup(server.Close)
