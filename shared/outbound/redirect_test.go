@@ -1,0 +1,185 @@
+package outbound
+
+import (
+	"context"
+	"encoding/binary"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/net/dns/dnsmessage"
+)
+
+// resolver answers from a table, over pipes.
+func resolver(names map[string][]string) *net.Resolver {
+	return &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
+		ours, theirs := net.Pipe()
+		go func() {
+			defer theirs.Close()
+			for answer(theirs, names) == nil {
+			}
+		}()
+		return ours, nil
+	}}
+}
+
+// answer answers one question, framed as over TCP.
+func answer(c net.Conn, names map[string][]string) error {
+	var size [2]byte
+	if _, err := io.ReadFull(c, size[:]); err != nil {
+		return err
+	}
+	raw := make([]byte, binary.BigEndian.Uint16(size[:]))
+	if _, err := io.ReadFull(c, raw); err != nil {
+		return err
+	}
+	var m dnsmessage.Message
+	if err := m.Unpack(raw); err != nil {
+		return err
+	}
+	m.Response, m.RecursionAvailable, m.Additionals = true, true, nil
+	q := m.Questions[0]
+	addrs, known := names[strings.ToLower(strings.TrimSuffix(q.Name.String(), "."))]
+	if !known {
+		m.RCode = dnsmessage.RCodeNameError
+	}
+	for _, a := range addrs {
+		ip := netip.MustParseAddr(a)
+		head := dnsmessage.ResourceHeader{Name: q.Name, Type: q.Type, Class: q.Class, TTL: 1}
+		switch {
+		case q.Type == dnsmessage.TypeA && ip.Is4():
+			m.Answers = append(m.Answers, dnsmessage.Resource{Header: head, Body: &dnsmessage.AResource{A: ip.As4()}})
+		case q.Type == dnsmessage.TypeAAAA && ip.Is6():
+			m.Answers = append(m.Answers, dnsmessage.Resource{Header: head, Body: &dnsmessage.AAAAResource{AAAA: ip.As16()}})
+		}
+	}
+	packed, err := m.Pack()
+	if err != nil {
+		return err
+	}
+	_, err = c.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(packed))), packed...))
+	return err
+}
+
+// hop is one request of a chain of redirects, as its server saw it.
+type hop struct {
+	host string
+	http.Header
+	body string
+}
+
+// follow makes a call that is redirected along hosts of one server, then
+// answered, and returns what came.
+func follow(t *testing.T, status int, hosts ...string) []hop {
+	t.Helper()
+	var hops []hop
+	var port string
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		hops = append(hops, hop{r.Host, r.Header.Clone(), string(body)})
+		if n := len(hops); n < len(hosts) {
+			http.Redirect(w, r, "http://"+hosts[n]+":"+port+"/"+strconv.Itoa(n)+"?token=hop", status)
+		}
+	}))
+	defer s.Close()
+	_, port, _ = net.SplitHostPort(s.Listener.Addr().String())
+	names := map[string][]string{}
+	for _, h := range hosts {
+		names[strings.ToLower(h)] = []string{"127.0.0.1"}
+	}
+	c := client(t, Policy{Loopback: true}, names)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+hosts[0]+":"+port+"/?token=first", strings.NewReader("payload"))
+	require.NoError(t, err)
+	for _, name := range private {
+		req.Header.Set(name, "private")
+	}
+	req.Header.Set("Accept", "text/plain")
+	req.Header.Set("User-Agent", "test")
+	res, err := c.Do(req)
+	require.NoError(t, err)
+	require.NoError(t, res.Body.Close())
+	require.Len(t, hops, len(hosts))
+	return hops
+}
+
+var private = []string{"Authorization", "Cookie", "Proxy-Authorization", "X-Api-Key", "Www-Authenticate", "Private-Token", "X-Amz-Security-Token"}
+
+func TestRedirectsDropHeaders(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		hosts []string
+		bare  []bool // by hop: nothing private may have come
+	}{
+		"same host":       {[]string{"a.test", "a.test"}, []bool{false, false}},
+		"other host":      {[]string{"a.test", "b.test"}, []bool{false, true}},
+		"subdomain":       {[]string{"a.test", "x.a.test"}, []bool{false, true}},
+		"and back":        {[]string{"a.test", "b.test", "a.test"}, []bool{false, true, true}},
+		"and on at home":  {[]string{"a.test", "b.test", "a.test", "a.test"}, []bool{false, true, true, true}},
+		"on at the other": {[]string{"a.test", "a.test", "b.test", "b.test"}, []bool{false, false, true, true}},
+	} {
+		for _, status := range []int{http.StatusFound, http.StatusTemporaryRedirect} {
+			for i, hop := range follow(t, status, test.hosts...) {
+				assert.Equal(t, "text/plain", hop.Get("Accept"), "%s, hop %d", name, i)
+				assert.Equal(t, "test", hop.Get("User-Agent"), "%s, hop %d", name, i)
+				for _, h := range private {
+					if test.bare[i] {
+						assert.Empty(t, hop.Values(h), "%s, hop %d, %s", name, i, h)
+					} else {
+						assert.Equal(t, "private", hop.Get(h), "%s, hop %d, %s", name, i, h)
+					}
+				}
+				if test.bare[i] {
+					assert.Empty(t, hop.Values("Referer"), "%s, hop %d", name, i)
+				}
+				if status == http.StatusTemporaryRedirect {
+					assert.Equal(t, "payload", hop.body)
+				} else if i > 0 {
+					assert.Empty(t, hop.body)
+				}
+			}
+		}
+	}
+}
+
+func TestRedirectCount(t *testing.T) {
+	t.Parallel()
+	hosts := make([]string, MaxRedirects+1)
+	for i := range hosts {
+		hosts[i] = "a.test"
+	}
+	assert.Len(t, follow(t, http.StatusFound, hosts...), MaxRedirects+1)
+
+	hits := 0
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		hits++
+		http.Redirect(w, r, "/", http.StatusFound)
+	}))
+	defer s.Close()
+	_, err := get(t, client(t, Policy{Loopback: true}, nil), s.URL)
+	assert.ErrorContains(t, err, "stopped after 10 redirects")
+	assert.Equal(t, MaxRedirects+1, hits)
+}
+
+func TestOrigin(t *testing.T) {
+	t.Parallel()
+	for _, same := range [][2]string{{"http://a.test/x", "http://A.test:80/y"}, {"https://a.test", "https://a.test:443"}, {"http://[::1]/", "http://[::1]:80/"}} {
+		assert.Equal(t, originOf(t, same[0]), originOf(t, same[1]))
+	}
+	for _, other := range [][2]string{{"http://a.test", "https://a.test"}, {"http://a.test", "http://a.test:81"}, {"http://a.test", "http://b.test"}, {"http://k.test", "http://\u212a.test"}} {
+		assert.NotEqual(t, originOf(t, other[0]), originOf(t, other[1]))
+	}
+}
+
+func originOf(t *testing.T, raw string) string {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, raw, nil)
+	require.NoError(t, err)
+	return origin(req.URL)
+}
