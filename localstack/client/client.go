@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -95,7 +96,7 @@ func (c *Client) WaitHealthy(ctx context.Context) (Health, error) {
 			return h, nil
 		}
 		if !pause(ctx, 10*time.Millisecond) {
-			return h, fmt.Errorf("not healthy (%q, %v): %w", h.Status, err, ctx.Err())
+			return h, errors.Join(fmt.Errorf("not healthy, status %q: %w", h.Status, ctx.Err()), err)
 		}
 	}
 }

@@ -1,0 +1,76 @@
+GO      ?= go
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+
+GOLANGCI_VERSION := v2.15.0
+GOLANGCI         := .tools/golangci-lint-$(GOLANGCI_VERSION)
+
+# Without cgo builds and tests share their cache, and binaries are static.
+export CGO_ENABLED ?= 0
+
+FUZZTIME ?= 20s
+BENCH    ?= .
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## Show what can be made
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## Build bin/millrace-local, the whole service in one binary
+	$(GO) build -ldflags '-s -w -X main.version=$(VERSION)' -o bin/millrace-local ./localstack
+
+.PHONY: demo
+demo: build ## Show the service at work: start it, upload flows, run them, retry one
+	@rm -rf .demo
+	@bin/millrace-local demo --data .demo
+
+.PHONY: test
+test: ## Run every test, the end-to-end ones included
+	$(GO) test ./...
+
+.PHONY: test-race
+test-race: ## Run every test under the race detector
+	CGO_ENABLED=1 $(GO) test -race ./...
+
+.PHONY: bench
+bench: ## Run the benchmarks (BENCH=regexp)
+	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem ./...
+
+.PHONY: fuzz
+fuzz: ## Fuzz every parser for FUZZTIME (20s) each
+	@set -e; for file in $$(grep -rl --include='*_test.go' '^func Fuzz' functions shared events localstack); do \
+		for name in $$(sed -n 's/^func \(Fuzz[A-Za-z0-9_]*\)(.*/\1/p' $$file); do \
+			$(GO) test ./$$(dirname $$file) -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME); \
+		done; \
+	done
+
+.PHONY: fmt
+fmt: ## Format the Go code
+	gofmt -w $$(git ls-files -co --exclude-standard '*.go')
+
+.PHONY: vet
+vet: ## Run go vet
+	$(GO) vet ./...
+
+.PHONY: lint
+lint: $(GOLANGCI) ## Run the linters
+	$(GOLANGCI) run ./...
+
+$(GOLANGCI):
+	@mkdir -p .tools
+	GOBIN=$(CURDIR)/.tools $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
+	@mv .tools/golangci-lint $@
+
+.PHONY: generate
+generate: ## Write the generated files anew: the tables of operations
+	$(GO) test ./functions/catalog -count=1 -run 'TestOperationsAreThoseOfTheGoldenFile|TestReadmeListsTheOperations' -update
+
+.PHONY: verify
+verify: ## Check that generated files and go.mod are up to date
+	$(GO) test ./functions/catalog -count=1 -run 'TestOperationsAreThoseOfTheGoldenFile|TestReadmeListsTheOperations'
+	$(GO) mod tidy -diff
+
+.PHONY: clean
+clean: ## Remove what was built, the demo's data and the tools
+	rm -rf bin .demo .tools
