@@ -4,6 +4,7 @@ package health
 import (
 	"time"
 
+	"millrace/events"
 	"millrace/shared/fn"
 )
 
@@ -15,7 +16,7 @@ var Spec = fn.Spec{
 	Name:     name,
 	Doc:      "The state of the table, the object store and the queues.",
 	Trigger:  fn.Trigger{HTTP: true},
-	Needs:    fn.Needs{Table: fn.Reads, Blob: fn.Reads},
+	Needs:    fn.Needs{Table: fn.Reads, Blob: fn.Reads, Measure: events.AllQueues()},
 	MemoryMB: 256,
 	Timeout:  10 * time.Second,
 	Routes:   routes,

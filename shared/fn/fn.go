@@ -47,6 +47,7 @@ type Config struct {
 	Boot          string   // names this process in the leases it takes
 	Sole          bool     // no other process works on these runs: leases of earlier ones are void
 	Resident      bool     // the process lives on between events
+	AttemptKey    []byte   // signs the tokens of task attempts; empty: none is accepted
 }
 
 // Handler takes one event as JSON (an AWS event shape, or the function's own)
@@ -79,8 +80,11 @@ type Needs struct {
 	Table   Access   // the table and its indexes
 	Blob    Access   // the artifact bucket
 	Send    []string // queues it sends to
+	Measure []string // queues whose counts it reads
 	Publish bool     // the event bus
 	Sandbox bool     // the sandbox functions
+	// AttemptKey: it checks the tokens of task attempts.
+	AttemptKey bool
 }
 
 // Access is how a function may touch a store.

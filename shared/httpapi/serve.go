@@ -9,11 +9,13 @@ import (
 	"net/http"
 	"runtime/debug"
 	"strings"
+	"time"
 
 	"github.com/go-chi/chi/v5"
 
 	"millrace/shared/errs"
 	"millrace/shared/ids"
+	"millrace/shared/tenant"
 )
 
 // frame is what surrounds every request: id, headers, panics, access log.
@@ -22,7 +24,7 @@ func (a *API) frame(next http.Handler) http.Handler {
 		start := a.config.Clock.Now()
 		c := &call{rawPath: r.URL.Path}
 		c.request = Request{
-			ID: ids.New(start), IP: a.clientIP(r), Method: r.Method,
+			ID: requestID(r, start), IP: a.clientIP(r), Method: r.Method,
 			UserAgent: clip(strings.ToValidUTF8(r.UserAgent(), "")), Start: start,
 		}
 		rec := &recorder{ResponseWriter: w}
@@ -35,6 +37,15 @@ func (a *API) frame(next http.Handler) http.Handler {
 		defer a.finishCall(rec, r, c)
 		next.ServeHTTP(rec, r)
 	})
+}
+
+// requestID is the id by which what received the request knows it, as a gateway
+// puts it into the context; else a new one.
+func requestID(r *http.Request, start time.Time) string {
+	if id := tenant.RequestFrom(r.Context()).ID; id != "" {
+		return id
+	}
+	return ids.New(start)
 }
 
 // finishCall answers a panic and logs the request.
