@@ -16,6 +16,7 @@ import (
 	"millrace/functions/taskworker"
 	"millrace/localstack/embedded/runtime"
 	"millrace/localstack/localtest"
+	"millrace/shared/audit"
 	"millrace/shared/fn"
 )
 
@@ -198,4 +199,17 @@ func (w world) others() []string {
 		}
 	}
 	return out
+}
+
+// audited is the one audit entry of what was done to a run.
+func (w world) audited(t *testing.T, run, action string) audit.Record {
+	t.Helper()
+	var found []audit.Record
+	for _, r := range w.Audit(t, w.A.OrgID) {
+		if r.ResourceType == "run" && r.ResourceID == run && r.Action == action {
+			found = append(found, r)
+		}
+	}
+	require.Len(t, found, 1, "entries of %s %s", action, run)
+	return found[0]
 }
