@@ -54,16 +54,16 @@ func serve(c *cobra.Command, cfg server.Config) error {
 	if err := interpreters.Undumpable(); err != nil {
 		return err
 	}
+	var err error
+	if cfg.Dir, err = filepath.Abs(cfg.Dir); err != nil { // the object store changes the working directory
+		return err
+	}
 	s, err := server.Open(c.Context(), cfg)
 	if err != nil {
 		return err
 	}
-	dir, err := filepath.Abs(cfg.Dir)
-	if err != nil {
-		dir = cfg.Dir
-	}
 	base := s.Credentials().BaseURL
 	fmt.Fprintf(c.OutOrStdout(), "millrace-local %s serves %s\n  API          %s\n  description  %s/docs\n  credentials  %s\n",
-		cfg.Version, dir, base, base, filepath.Join(dir, signin.CredentialsFile))
+		cfg.Version, cfg.Dir, base, base, filepath.Join(cfg.Dir, signin.CredentialsFile))
 	return s.Serve(c.Context())
 }

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"bufio"
 	"errors"
 	"net/http"
 	"os"
@@ -82,6 +83,23 @@ func TestSecondServerIsRefused(t *testing.T) {
 	assert.Contains(t, string(out), "in use by another server")
 	_, err = s.Client().WaitHealthy(t.Context())
 	require.NoError(t, err, "the first one goes on")
+}
+
+func TestRelativeDataDirectory(t *testing.T) {
+	t.Parallel()
+	parent := filepath.Dir(dataDir(t))
+	cmd := exec.CommandContext(t.Context(), binary, "serve", "--data", "data", "--listen", "127.0.0.1:0")
+	cmd.Dir = parent
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	first, err := bufio.NewReader(out).ReadString('\n') // written when it is ready
+	require.NoError(t, err)
+	assert.Contains(t, first, "serves "+filepath.Join(parent, "data"))
+	require.NoError(t, cmd.Process.Signal(os.Interrupt))
+	require.NoError(t, cmd.Wait(), "SIGINT ends it with code 0 as well")
+	assert.FileExists(t, filepath.Join(parent, "data", "credentials.json"))
+	assert.NoDirExists(t, filepath.Join(parent, "data", "objects", "buckets", "data"))
 }
 
 func TestWrongCommandLines(t *testing.T) {
