@@ -275,6 +275,20 @@ func TestRegisterRefuses(t *testing.T) {
 	}
 }
 
+type hiddenPath struct {
+	ID string `path:"id"`
+}
+
+func TestRegisterRefusesHiddenParameters(t *testing.T) {
+	t.Parallel()
+	a := httpapi.New(httpapi.Config{})
+	op := httpapi.Operation{ID: "a", Method: "GET", Path: "/a/{id}", Access: tenant.Public}
+	assert.Panics(t, func() {
+		httpapi.Register(a, op, func(context.Context, *struct{ hiddenPath }) (*struct{}, error) { return nil, nil })
+	})
+	assert.Empty(t, a.Operations())
+}
+
 func TestWithoutAuthenticatorNothingIsOpen(t *testing.T) {
 	t.Parallel()
 	h := fixture(t, func(c *httpapi.Config) { c.Authenticator = nil }).Handler()

@@ -43,12 +43,13 @@ type Operation struct {
 // are checked and described. Unknown fields are refused, except in maps.
 //
 // handler returns *errs.Error; any other error is answered as a 500. Register
-// panics on an operation without Access, with a taken ID, or with a method and
-// path that is taken.
+// panics on an operation without Access, with a taken ID, with a method and path
+// that is taken, or with an input that embeds an unexported struct.
 func Register[I, O any](a *API, op Operation, handler func(ctx context.Context, in *I) (*O, error)) {
 	a.admit(op)
-	h := a.describe(&op)
 	in := reflect.TypeFor[I]()
+	refuseHidden(op, in)
+	h := a.describe(&op)
 	body := bodyOf(in)
 
 	h.Middlewares = huma.Middlewares{a.guard(&op), body.read(&op)}
@@ -82,6 +83,19 @@ func (a *API) admit(op Operation) {
 	for _, other := range a.ops {
 		if other.ID == op.ID || other.Method == op.Method && other.Path == op.Path {
 			panic(fmt.Sprintf("httpapi: operation %s (%s %s) is already registered as %s", op.ID, op.Method, op.Path, other.ID))
+		}
+	}
+}
+
+// refuseHidden panics on an input that embeds an unexported struct: huma would
+// leave the struct's parameters empty without a word.
+func refuseHidden(op Operation, in reflect.Type) {
+	if in.Kind() != reflect.Struct {
+		return
+	}
+	for f := range in.Fields() {
+		if f.Anonymous && !f.IsExported() {
+			panic(fmt.Sprintf("httpapi: operation %s: input %s embeds %s, whose parameters would stay empty", op.ID, in, f.Type))
 		}
 	}
 }

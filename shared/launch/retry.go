@@ -37,7 +37,7 @@ func (l *Launcher) Retry(ctx context.Context, org, id string, partial bool) (Ret
 	if err != nil {
 		return Retried{}, err
 	}
-	if v.SpecHash != source.SpecHash {
+	if v.SpecHash != source.SpecHash || v.ArtifactKey != source.Artifact {
 		return Retried{}, errs.New(errs.Conflict, "Flow %s %s was registered anew since run %s", source.Flow, source.Version, id)
 	}
 	flow, err := registry.LoadFlow(ctx, l.Table, l.Blob, org, source.SpecHash)
