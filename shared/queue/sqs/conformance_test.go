@@ -1,0 +1,68 @@
+package sqs_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	awssqs "github.com/aws/aws-sdk-go-v2/service/sqs"
+	"github.com/stretchr/testify/require"
+
+	"millrace/localstack/emulators"
+	"millrace/shared/ids"
+	"millrace/shared/queue"
+	"millrace/shared/queue/queuetest"
+	"millrace/shared/queue/sqs"
+)
+
+// load gives the driver the emulator's configuration.
+func load(base aws.Config) func(context.Context) (aws.Config, error) {
+	return func(context.Context) (aws.Config, error) { return base, nil }
+}
+
+// newPrefix makes queues under a prefix that nobody else uses.
+func newPrefix(t *testing.T, base aws.Config, defs ...queue.Definition) string {
+	t.Helper()
+	prefix := ids.Token(9) + "-"
+	require.NoError(t, sqs.CreateQueues(t.Context(), awssqs.NewFromConfig(base), prefix, defs))
+	return prefix
+}
+
+// oneReceiver lets one receiver in and tells the others that there is nothing.
+type oneReceiver struct {
+	queue.Queues
+	mu sync.Mutex
+}
+
+func (o *oneReceiver) Receive(ctx context.Context, name string, max int, wait time.Duration) ([]queue.Delivery, error) {
+	if !o.mu.TryLock() {
+		timer := time.NewTimer(min(wait, 10*time.Millisecond))
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+			return nil, nil
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	defer o.mu.Unlock()
+	return o.Queues.Receive(ctx, name, max, wait)
+}
+
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	base := emulators.SQS(t).Config()
+	newQueues := func(t *testing.T, defs ...queue.Definition) queue.Queues {
+		return sqs.New(sqs.Config{Prefix: newPrefix(t, base, defs...), AWS: load(base)})
+	}
+	queuetest.Exercise(t, newQueues,
+		queuetest.Gap{Case: "Groups/Share", Reason: "moto keeps the groups of a standard queue but serves it first in, first out"},
+		queuetest.Gap{
+			Case:   "Concurrency/EachOnce",
+			Reason: "moto takes no lock between finding a message visible and hiding it, and so hands one to two receivers at once",
+			Wrap:   func(next queue.Queues) queue.Queues { return &oneReceiver{Queues: next} },
+		},
+	)
+}
