@@ -2,6 +2,7 @@ package table
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -221,8 +222,9 @@ func CheckKeys(keys []Key) error {
 }
 
 // CheckQuery refuses a query DynamoDB would not take: an empty or overlong key,
-// a consistent read of an index, a filter on the key attributes, an index there
-// is none of. Errors are ErrLimit or ErrInvalid.
+// a consistent read of an index, a filter on the key attributes or on what the
+// index does not hold, an index there is none of. Errors are ErrLimit or
+// ErrInvalid.
 func CheckQuery(q Query) error {
 	pk, sk := q.Index.Attributes()
 	bound := q.Range.From
@@ -244,39 +246,36 @@ func CheckQuery(q Query) error {
 		return fmt.Errorf("%w: an index cannot be read consistently", ErrInvalid)
 	case q.Limit < 0:
 		return fmt.Errorf("%w: limit %d", ErrInvalid, q.Limit)
-	case mentions(q.Filter, pk) || mentions(q.Filter, sk):
+	case mentions(q.Filter, func(attr string) bool { return attr == pk || attr == sk }):
 		return fmt.Errorf("%w: filter on the key attributes %s, %s", ErrInvalid, pk, sk)
+	case q.Index != "" && mentions(q.Filter, func(attr string) bool { return attr != "pk" && attr != "sk" }):
+		return fmt.Errorf("%w: filter on what index %s does not hold", ErrInvalid, q.Index)
 	}
 	return CheckCond(q.Filter)
 }
 
-// mentions reports whether a condition is about an attribute.
-func mentions(c Cond, attr string) bool {
+// mentions reports whether a condition is about an attribute of that kind.
+func mentions(c Cond, is func(attr string) bool) bool {
 	in := func(cs []Cond) bool {
-		for _, m := range cs {
-			if mentions(m, attr) {
-				return true
-			}
-		}
-		return false
+		return slices.ContainsFunc(cs, func(c Cond) bool { return mentions(c, is) })
 	}
 	switch c := c.(type) {
 	case CondExists:
-		return c.Attr == attr
+		return is(c.Attr)
 	case CondCompare:
-		return c.Attr == attr
+		return is(c.Attr)
 	case CondIn:
-		return c.Attr == attr
+		return is(c.Attr)
 	case CondPrefix:
-		return c.Attr == attr
+		return is(c.Attr)
 	case CondContains:
-		return c.Attr == attr
+		return is(c.Attr)
 	case CondAll:
 		return in(c)
 	case CondAny:
 		return in(c)
 	case CondNot:
-		return mentions(c.Cond, attr)
+		return mentions(c.Cond, is)
 	}
 	return false
 }

@@ -3,6 +3,7 @@ package tabletest
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 
 	"millrace/shared/table"
@@ -15,15 +16,21 @@ import (
 // safely within the last one.
 func kb(n int) string { return strings.Repeat("x", n*1024-512) }
 
-// capacityCases is the golden table of what operations cost by DynamoDB's
-// documented rules. The items of given are stored first, under sort keys a, b ….
-var capacityCases = []struct {
+// capacityCase is what an operation costs. The items of given are stored first,
+// under sort keys a, b ….
+type capacityCase struct {
 	name  string
 	given [][]any
 	do    func(ctx context.Context, s *suite) error
 	table table.Units
 	index map[table.Index]table.Units
-}{
+}
+
+// byOperation names the cost of one request of every operation.
+const byOperation = "one of each operation"
+
+// capacityCases is the golden table by DynamoDB's documented rules.
+var capacityCases = []capacityCase{
 	{name: "get, eventually", given: [][]any{{"x", kb(4)}}, do: getA(), table: reads(0.5)},
 	{name: "get, consistently", given: [][]any{{"x", kb(4)}}, do: getA(table.Consistent), table: reads(1)},
 	{name: "get of 5 KB", given: [][]any{{"x", kb(5)}}, do: getA(), table: reads(1)},
@@ -88,6 +95,15 @@ var capacityCases = []struct {
 		do: func(ctx context.Context, s *suite) error {
 			return s.Transact(ctx, table.Put{Item: s.item("new", "x", kb(3))}, table.Delete{Key: s.key("a")})
 		}, table: writes(6 + 4)},
+	{name: "transaction, condition failed", given: [][]any{{"x", kb(3)}},
+		do: func(ctx context.Context, s *suite) error {
+			err := s.Transact(ctx, table.Put{Item: s.item("new", "due_pk", "p", "due_sk", "1")},
+				table.Check{Key: s.key("a"), If: table.IsNew()})
+			if !errors.Is(err, table.ErrConditionFailed) {
+				return errors.New("the condition did not fail")
+			}
+			return nil
+		}, table: writes(2 + 6)},
 }
 
 func reads(n float64) table.Units  { return table.Units{Read: n} }
@@ -158,9 +174,14 @@ var capacity = map[string]func(*suite){
 			meter := &table.Meter{}
 			require.NoError(s, c.do(table.WithMeter(s.ctx, meter), in), c.name)
 			usage := meter.Usage()
-			assert.Equal(s, c.table, usage.Table, c.name)
-			assert.Equal(s, c.index, usage.Indexes, c.name)
+			want := s.deviates.cost(c.name, Cost{c.table, c.index})
+			assert.Equal(s, want, Cost{usage.Table, usage.Indexes}, c.name)
 			assert.Len(s, usage.Requests, 1, c.name)
+		}
+		for name := range s.deviates.Capacity {
+			assert.True(s, name == byOperation || slices.ContainsFunc(capacityCases, func(c capacityCase) bool {
+				return c.name == name
+			}), "there is no case %q to deviate from", name)
 		}
 	},
 	"ByOperation": func(s *suite) {
@@ -183,6 +204,7 @@ var capacity = map[string]func(*suite){
 			table.OpPut: 1, table.OpUpdate: 1, table.OpGet: 1, table.OpBatchGet: 1, table.OpQuery: 1,
 			table.OpTransact: 1, table.OpBatchWrite: 1, table.OpDelete: 1,
 		}, meter.Usage().Requests)
-		assert.Equal(s, table.Units{Read: 1.5, Write: 6}, meter.Usage().Total())
+		want := s.deviates.cost(byOperation, Cost{Table: table.Units{Read: 1.5, Write: 6}})
+		assert.Equal(s, want, Cost{meter.Usage().Table, meter.Usage().Indexes})
 	},
 }

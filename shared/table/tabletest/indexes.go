@@ -108,7 +108,14 @@ var indexes = map[string]func(*suite){
 		pk := s.prefix + "#in"
 		s.given("a", append(place(table.Due, pk, "1"), "n", 1)...)
 		s.settles(table.Query{Index: table.Due, PK: pk}, "a")
-		assert.Empty(s, s.all(table.Query{Index: table.Due, PK: pk, Filter: table.Exists("n")}))
-		assert.Len(s, s.all(table.Query{Index: table.Due, PK: pk, Filter: table.Eq("sk", "a")}), 1)
+		for _, c := range []conditionCase{
+			{"eq", table.Eq("sk", "a"), true},
+			{"eq another", table.Eq("sk", "b"), false},
+			{"and of nothing", table.And(), true},
+			{"or of nothing", table.Or(), false},
+		} {
+			got := s.all(table.Query{Index: table.Due, PK: pk, Filter: c.cond})
+			assert.Equal(s, c.holds, len(got) == 1, c.name)
+		}
 	},
 }

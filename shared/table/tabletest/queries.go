@@ -80,6 +80,22 @@ var queries = map[string]func(*suite){
 		assert.Equal(s, []int{0, 2, 2}, sizes, "an empty page need not be the end")
 		assert.Equal(s, numbered(10)[6:], got)
 	},
+	"ALimitReachedExactlyGivesACursor": func(s *suite) {
+		for _, sk := range numbered(6) {
+			s.given(sk)
+		}
+		for _, reverse := range []bool{false, true} {
+			var sizes []int
+			q := table.Query{PK: s.prefix, Limit: 3, Reverse: reverse, Consistent: true}
+			for done := false; !done; {
+				page, err := s.Query(s.ctx, q)
+				require.NoError(s, err)
+				sizes = append(sizes, len(page.Items))
+				q.Start, done = page.Next, page.Next == ""
+			}
+			assert.Equal(s, []int{3, 3, 0}, sizes, "whether more follows is not looked at")
+		}
+	},
 	"APageHoldsAMegabyteReadNotFiltered": func(s *suite) {
 		var writes []table.Write
 		for i, sk := range numbered(30) {
@@ -100,10 +116,11 @@ var queries = map[string]func(*suite){
 				}
 				q.Start = page.Next
 			}
-			assert.Equal(s, 3, pages)
 			if filter == nil {
+				assert.Equal(s, 3, pages)
 				assert.Equal(s, 30, items)
 			} else {
+				assert.Equal(s, s.deviates.filteredPages(3), pages)
 				assert.Equal(s, 1, items)
 			}
 		}
@@ -132,6 +149,7 @@ var queries = map[string]func(*suite){
 			"consistent index":         {table.Query{PK: s.prefix, Index: table.Due, Consistent: true}, table.ErrInvalid},
 			"filter on the key":        {table.Query{PK: s.prefix, Filter: table.Not(table.HasPrefix("sk", "a"))}, table.ErrInvalid},
 			"filter on the index key":  {table.Query{PK: s.prefix, Index: table.Due, Filter: table.Gt("due_sk", "a")}, table.ErrInvalid},
+			"filter on an unheld word": {table.Query{PK: s.prefix, Index: table.Due, Filter: table.Exists("n")}, table.ErrInvalid},
 			"filter of too many words": {table.Query{PK: s.prefix, Filter: table.In("x", numbered(101)...)}, table.ErrLimit},
 		} {
 			_, err := s.Table.(*recorder).Table.Query(s.ctx, c.q)

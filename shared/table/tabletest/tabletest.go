@@ -21,9 +21,13 @@ import (
 
 // Exercise runs the suite. newTable returns a driver on a table that has every
 // index of table.Indexes; it may be called many times, at the same time, and
-// may return the same one.
-func Exercise(t *testing.T, newTable func(t *testing.T) table.Table) {
+// may return the same one. Deviations are those of the server behind it, if any.
+func Exercise(t *testing.T, newTable func(t *testing.T) table.Table, deviations ...Deviations) {
 	seen := newForms()
+	var deviates Deviations
+	if len(deviations) > 0 {
+		deviates = deviations[0]
+	}
 	t.Run("Suite", func(t *testing.T) {
 		for _, group := range []struct {
 			name  string
@@ -45,7 +49,9 @@ func Exercise(t *testing.T, newTable func(t *testing.T) table.Table) {
 			for name, test := range group.tests {
 				t.Run(group.name+"/"+name, func(t *testing.T) {
 					t.Parallel()
-					test(newSuite(t, &recorder{Table: newTable(t), seen: seen}))
+					s := newSuite(t, &recorder{Table: newTable(t), seen: seen})
+					s.deviates = deviates
+					test(s)
 				})
 			}
 		}
@@ -59,8 +65,9 @@ func Exercise(t *testing.T, newTable func(t *testing.T) table.Table) {
 type suite struct {
 	*testing.T
 	table.Table
-	ctx    context.Context
-	prefix string
+	ctx      context.Context
+	prefix   string
+	deviates Deviations
 }
 
 func newSuite(t *testing.T, tbl table.Table) *suite {

@@ -62,6 +62,15 @@ var transactions = map[string]func(*suite){
 		require.ErrorIs(s, err, table.ErrInvalid)
 		assert.Nil(s, s.stored(s.key("new")))
 	},
+	"AnUpdateWithoutActions": func(s *suite) {
+		old := s.given("a", "n", 1)
+		require.NoError(s, s.transact(
+			table.Update{Key: s.key("a"), If: table.Eq("n", 1)},
+			table.Update{Key: s.key("new"), If: table.IsNew()}))
+		assert.Equal(s, old, s.stored(s.key("a")))
+		assert.Equal(s, s.item("new"), s.stored(s.key("new")))
+		require.ErrorIs(s, s.transact(table.Update{Key: s.key("a"), If: table.Eq("n", 2)}), table.ErrConditionFailed)
+	},
 	"TheSameItemTwiceIsRefused": func(s *suite) {
 		for _, second := range []table.Write{
 			table.Put{Item: s.item("a")},

@@ -1,0 +1,58 @@
+package emulators
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"testing"
+	"time"
+
+	"millrace/shared/table"
+	"millrace/shared/table/dynamo"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+)
+
+// tablePatience is how long AWS may take to make a table with its indexes.
+const tablePatience = 3 * time.Minute
+
+// CreateTable makes the service's table by its one definition and waits until
+// it serves.
+func CreateTable(ctx context.Context, client *dynamodb.Client, name string) error {
+	if _, err := client.CreateTable(ctx, dynamo.Schema(name)); err != nil {
+		return fmt.Errorf("emulators: make table %s: %w", name, err)
+	}
+	waiter := dynamodb.NewTableExistsWaiter(client, func(o *dynamodb.TableExistsWaiterOptions) {
+		o.MinDelay, o.MaxDelay = poll, time.Second
+	})
+	if err := waiter.Wait(ctx, &dynamodb.DescribeTableInput{TableName: &name}, tablePatience); err != nil {
+		return fmt.Errorf("emulators: table %s does not come up: %w", name, err)
+	}
+	if _, err := client.UpdateTimeToLive(ctx, dynamo.TimeToLive(name)); err != nil {
+		return fmt.Errorf("emulators: time to live of table %s: %w", name, err)
+	}
+	return nil
+}
+
+// Table returns a table of the test's own on [DynamoDB], which goes when the
+// test ends.
+func Table(t testing.TB) table.Table {
+	t.Helper()
+	endpoint := DynamoDB(t)
+	client := dynamodb.NewFromConfig(endpoint.Config())
+	name := "test-" + rand.Text()
+	if err := CreateTable(t.Context(), client, name); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx := context.WithoutCancel(t.Context())
+		if _, err := client.DeleteTable(ctx, &dynamodb.DeleteTableInput{TableName: &name}); err != nil {
+			t.Errorf("emulators: drop table %s: %v", name, err)
+		}
+	})
+	return dynamo.New(dynamo.Config{
+		Table: name,
+		AWS:   func(context.Context) (aws.Config, error) { return endpoint.Config(), nil },
+	})
+}
