@@ -21,6 +21,8 @@ import (
 	"millrace/localstack/embedded/sqltable"
 	"millrace/localstack/embedded/store"
 	"millrace/shared/blob"
+	"millrace/shared/bus"
+	"millrace/shared/clock"
 	"millrace/shared/fn"
 	"millrace/shared/httpapi"
 	"millrace/shared/identity"
@@ -43,7 +45,10 @@ const Visibility = 30 * time.Second
 
 // Options change what an Env is made of; the zero Options are the defaults.
 type Options struct {
+	Table   table.Table     // nil: the embedded one, in a directory of its own
+	Queues  queue.Queues    // nil: the embedded ones
 	Blob    blob.Store      // nil: a real object store, started when it is first used
+	Bus     bus.Bus         // nil: a recorder, the Env's Bus
 	Sandbox sandbox.Sandbox // nil: none
 	Config  fn.Config
 	Log     *slog.Logger // nil: the test's output
@@ -89,19 +94,18 @@ func Open(t testing.TB, o Options, specs ...fn.Spec) *Env {
 		o.Blob = newObjects(t)
 	}
 
-	db, err := store.Open(filepath.Join(dir, "millrace.db"), store.Options{Log: o.Log})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, db.Close()) })
-	var tbl table.Table
-	tbl, err = sqltable.New(db, env.Clock)
-	require.NoError(t, err)
+	if o.Table == nil || o.Queues == nil {
+		o.embed(t, dir, env.Clock)
+	}
+	if o.Bus == nil {
+		o.Bus = env.Bus
+	}
+	tbl := o.Table
 	if o.Wrap != nil {
 		tbl = o.Wrap(tbl)
 	}
-	queues, err := sqlqueue.New(context.Background(), db, env.Clock, definitions())
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, queues.Close()) })
 
+	var err error
 	env.Issuer, err = signin.Open(dir, BaseURL, env.Clock)
 	require.NoError(t, err)
 	verifier, err := env.Issuer.Verifier()
@@ -112,7 +116,7 @@ func Open(t testing.TB, o Options, specs ...fn.Spec) *Env {
 	require.NoError(t, err)
 
 	env.Deps = fn.Deps{
-		Table: tbl, Queues: queues, Blob: o.Blob, Bus: env.Bus, Sandbox: o.Sandbox,
+		Table: tbl, Queues: o.Queues, Blob: o.Blob, Bus: o.Bus, Sandbox: o.Sandbox,
 		Clock: env.Clock, Log: o.Log, Hub: &signal.Hub{}, Config: o.Config,
 		Logs: &runlog.Store{Table: tbl, Blob: o.Blob, Clock: env.Clock, Log: o.Log},
 	}
@@ -131,8 +135,26 @@ func Open(t testing.TB, o Options, specs ...fn.Spec) *Env {
 	return env
 }
 
-// definitions are the service's queues.
-func definitions() []queue.Definition {
+// embed opens the embedded table and queues where none are given.
+func (o *Options) embed(t testing.TB, dir string, now clock.Clock) {
+	t.Helper()
+	db, err := store.Open(filepath.Join(dir, "millrace.db"), store.Options{Log: o.Log})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	if o.Table == nil {
+		o.Table, err = sqltable.New(db, now)
+		require.NoError(t, err)
+	}
+	if o.Queues == nil {
+		queues, err := sqlqueue.New(context.Background(), db, now, Queues())
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, queues.Close()) })
+		o.Queues = queues
+	}
+}
+
+// Queues are the service's queues.
+func Queues() []queue.Definition {
 	var defs []queue.Definition
 	for _, name := range events.AllQueues() {
 		defs = append(defs, queue.Definition{Name: name, Visibility: Visibility})

@@ -1,0 +1,66 @@
+// Package substrate runs the whole service, workers included, over any drivers
+// of the ports, and holds them all to the same end-to-end tests: what works on
+// the embedded drivers works on the cloud's.
+package substrate
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"millrace/functions/catalog"
+	"millrace/localstack/client"
+	"millrace/localstack/embedded/interpreters"
+	"millrace/localstack/embedded/runtime"
+	"millrace/localstack/localtest"
+	"millrace/shared/fn"
+	"millrace/shared/ids"
+)
+
+// Drivers opens the ports for one service. What it leaves nil is embedded.
+type Drivers func(t *testing.T) localtest.Options
+
+// Service is the running service.
+type Service struct {
+	*localtest.Env
+	Client   *client.Client // with the key of workspace A
+	Stranger *client.Client // with the key of workspace B
+}
+
+// Open starts the service on the drivers: the API on a listener of its own,
+// every queue function with its queues, and Python interpreters.
+func Open(t *testing.T, drivers Drivers) *Service {
+	t.Helper()
+	o := drivers(t)
+	o.Config = fn.Config{Version: "test", AllowLoopback: true, Boot: ids.Token(6)}
+	// As a deployed function: other processes may work on the same runs, and
+	// nothing waits in memory between messages.
+	o.Config.Sole, o.Config.Resident = false, false
+	pool, err := interpreters.New(interpreters.Config{Dir: filepath.Join(t.TempDir(), "python"), Slots: 8})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, pool.Close()) })
+	o.Sandbox = pool
+	env := localtest.Open(t, o, catalog.All()...)
+	api := httptest.NewServer(env.API.Handler())
+	t.Cleanup(api.Close)
+
+	rt, err := runtime.New(runtime.Config{Specs: catalog.All(), Deps: env.Deps, Workers: 16})
+	require.NoError(t, err)
+	rt.Start(catalog.All(), false)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		defer cancel()
+		rt.Stop(ctx)
+	})
+	web := &http.Client{Timeout: 2 * time.Minute}
+	return &Service{
+		Env:      env,
+		Client:   &client.Client{BaseURL: api.URL, Token: env.A.Key, HTTP: web},
+		Stranger: &client.Client{BaseURL: api.URL, Token: env.B.Key, HTTP: web},
+	}
+}
