@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"millrace/shared/blob"
 	"millrace/shared/ids"
 	"millrace/shared/runstate"
 	"millrace/shared/table"
@@ -30,7 +31,7 @@ const (
 
 // settle is how old a batch is before a page shows it: by then every batch
 // with an earlier id is stored too, so a reader that follows misses none.
-const settle = 300 * time.Millisecond
+const settle = 500 * time.Millisecond
 
 // Page is a page of a run's log. Next is where to go on: always set while the
 // run is live, even on an empty page; empty at the end of an archive.
@@ -44,41 +45,60 @@ type Page struct {
 var ErrBadCursor = errors.New("runlog: bad cursor")
 
 // Page reads up to limit events (1 to MaxLimit) from a position. ended says
-// that the run is over, so that its archive may stand.
+// that the run is over, so that its archive may stand. Errors: ErrBadCursor.
 func (s *Store) Page(ctx context.Context, org, run string, ended bool, from table.Cursor, limit int) (Page, error) {
 	pos, err := parsePosition(from)
 	if err != nil {
 		return Page{}, err
 	}
+	limit = min(max(limit, 1), MaxLimit)
 	if ended {
-		a, err := table.Load[archive](ctx, s.Table, runstate.ArchiveKey(org, run), table.Consistent)
-		if err == nil {
-			return s.archivePage(ctx, a, pos, limit)
-		}
-		if !errors.Is(err, table.ErrNotFound) {
-			return Page{}, fmt.Errorf("runlog: page: %w", err)
+		page, stands, err := s.archivePage(ctx, org, run, pos, limit)
+		if stands || err != nil {
+			return page, err
 		}
 	}
-	return s.livePage(ctx, org, run, pos, limit)
+	page, err := s.livePage(ctx, org, run, pos, limit)
+	if err == nil && len(page.Events) == 0 || err != nil && !errors.Is(err, blob.ErrNotFound) {
+		return page, err
+	}
+	// Batches may have gone into the archive while they were read: a page could
+	// have a hole.
+	archived, stands, failed := s.archivePage(ctx, org, run, pos, limit)
+	if stands || failed != nil {
+		return archived, failed
+	}
+	return page, err
 }
 
 func (s *Store) livePage(ctx context.Context, org, run string, pos position, limit int) (Page, error) {
-	out := collector{limit: limit, page: Page{Source: Live, Events: []json.RawMessage{}}, next: pos}
-	horizon := ids.First(s.Clock.Now().Add(-settle))
-	q := table.Query{PK: runstate.LogPartition(org, run), Range: table.Between(max(pos.batch, " "), horizon), Limit: 100}
+	out := newCollector(Live, pos, limit)
+	// What this process is about to store may have an id of any age.
+	flight := s.flight(runID{org, run})
+	from, until := max(pos.batch, " "), ids.First(s.Clock.Now().Add(-settle))
+	if from > until { // another machine's clock is ahead
+		return out.end(true), nil
+	}
+	q := table.Query{PK: runstate.LogPartition(org, run), Range: table.Between(from, until), Limit: min(limit+1, 100), Consistent: true}
 	for item, err := range table.All(ctx, s.Table, q) {
 		if err != nil {
 			return Page{}, fmt.Errorf("runlog: page: %w", err)
 		}
 		var b batch
 		if err := table.Unmarshal(item, &b); err != nil {
-			return Page{}, err
+			return Page{}, fmt.Errorf("runlog: page: %w", err)
+		}
+		if flight != "" && b.SK >= flight {
+			break
 		}
 		skip := 0
 		if b.SK == pos.batch {
 			if skip = pos.offset; skip >= b.Events {
 				continue
 			}
+		}
+		if out.full() {
+			break
 		}
 		data, err := s.data(ctx, b)
 		if err != nil {
@@ -88,40 +108,63 @@ func (s *Store) livePage(ctx context.Context, org, run string, pos position, lim
 			break
 		}
 	}
-	out.page.Next = out.next.cursor()
-	return out.page, nil
+	return out.end(true), nil
 }
 
-func (s *Store) archivePage(ctx context.Context, a archive, pos position, limit int) (Page, error) {
-	out := collector{limit: limit, page: Page{Source: Archive, Events: []json.RawMessage{}}, next: pos}
-	members, err := s.index(ctx, a)
-	if err != nil {
-		return Page{}, err
+// flight is the id of the batch of a run that is being written here.
+func (s *Store) flight(id runID) string {
+	b := s.buffer(id, false)
+	if b == nil {
+		return ""
 	}
-	for _, m := range members {
-		if last := m.Batches[len(m.Batches)-1]; last.ID < pos.batch || (last.ID == pos.batch && pos.offset >= last.Events) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.flight
+}
+
+// archivePage reads a page of the archive; false if there is none.
+func (s *Store) archivePage(ctx context.Context, org, run string, pos position, limit int) (Page, bool, error) {
+	a, err := table.Load[archive](ctx, s.Table, runstate.ArchiveKey(org, run), table.Consistent)
+	if errors.Is(err, table.ErrNotFound) {
+		return Page{}, false, nil
+	}
+	if err != nil {
+		return Page{}, false, fmt.Errorf("runlog: page: %w", err)
+	}
+	spans, err := s.index(ctx, a)
+	if err != nil {
+		return Page{}, true, err
+	}
+	out := newCollector(Archive, pos, limit)
+	offset := int64(0)
+	for i, span := range spans {
+		at := offset
+		offset += span.Length
+		if i+1 < len(spans) && spans[i+1].First <= pos.batch {
 			continue
 		}
-		data, err := s.lines(ctx, a, m)
-		if err != nil {
-			return Page{}, err
+		if out.full() {
+			return out.end(true), true, nil
 		}
-		for _, b := range m.Batches {
-			own := cutLines(&data, b.Events)
-			if b.ID < pos.batch {
+		data, counts, err := s.member(ctx, a, at, span.Length)
+		if err != nil {
+			return Page{}, true, err
+		}
+		for _, b := range counts {
+			own := cutLines(&data, b.events)
+			if b.id < pos.batch {
 				continue
 			}
 			skip := 0
-			if b.ID == pos.batch {
+			if b.id == pos.batch {
 				skip = pos.offset
 			}
-			if !out.take(b.ID, own, skip) {
-				out.page.Next = out.next.cursor()
-				return out.page, nil
+			if !out.take(b.id, own, skip) {
+				return out.end(true), true, nil
 			}
 		}
 	}
-	return out.page, nil
+	return out.end(false), true, nil
 }
 
 // collector fills a page.
@@ -129,6 +172,21 @@ type collector struct {
 	limit, bytes int
 	page         Page
 	next         position
+}
+
+func newCollector(source string, pos position, limit int) *collector {
+	return &collector{limit: limit, page: Page{Source: source, Events: []json.RawMessage{}}, next: pos}
+}
+
+// full tells that no further event fits for sure.
+func (c *collector) full() bool { return len(c.page.Events) >= c.limit }
+
+// end is the page; more says that there may be more to read.
+func (c *collector) end(more bool) Page {
+	if more {
+		c.page.Next = c.next.cursor()
+	}
+	return c.page
 }
 
 // take adds the lines of a batch from skip on; false when the page is full
@@ -145,7 +203,7 @@ func (c *collector) take(id string, data []byte, skip int) bool {
 			return false
 		}
 		c.bytes += len(line)
-		c.page.Events = append(c.page.Events, bytes.Clone(line))
+		c.page.Events = append(c.page.Events, line[:len(line):len(line)])
 		c.next = position{id, at}
 	}
 	return true
@@ -183,7 +241,8 @@ func parsePosition(c table.Cursor) (position, error) {
 	}
 	id, offset, ok := strings.Cut(string(c), ".")
 	n, err := strconv.Atoi(offset)
-	if !ok || err != nil || n < 0 {
+	_, dated := ids.Time(id)
+	if !ok || err != nil || n < 0 || !dated && (id != "" || n > 0) {
 		return position{}, ErrBadCursor
 	}
 	return position{id, n}, nil

@@ -1,0 +1,137 @@
+package runlog
+
+import (
+	"bytes"
+	"fmt"
+	"sync"
+	"time"
+
+	"millrace/shared/clock"
+)
+
+type runID struct{ org, run string }
+
+// buffer holds a run's events that are not stored yet. It lives as long as it
+// holds some.
+type buffer struct {
+	id runID
+
+	writing chan struct{} // a lock, held while batches are written, so they keep their order
+	queue   []*pending    // taken and not known to be stored; under writing
+
+	mu     sync.Mutex // for what follows
+	lines  bytes.Buffer
+	events int
+	queued int    // bytes in the queue
+	lost   int    // events dropped because the store took none
+	flight string // the id of the batch that is being written
+	timer  *time.Timer
+	asked  bool // a flush of what is held was asked for
+	dead   bool // out of the map: nothing may be added
+}
+
+// pending is a batch on its way into the store.
+type pending struct {
+	data   []byte
+	events int
+	ref    string // the object that holds data, once stored
+	id     string // drawn for an attempt whose outcome is not known
+}
+
+// add takes lines and says how many bytes are held and whether the caller is
+// to ask for a flush; ok is false if the buffer is out of use.
+func (b *buffer) add(lines []byte, events int, flush func()) (held int, ask, ok bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.dead {
+		return 0, false, false
+	}
+	b.lines.Write(lines)
+	b.events += events
+	b.arm(Linger, flush)
+	held = b.lines.Len() + b.queued
+	ask = b.lines.Len() > BatchBytes && !b.asked
+	b.asked = b.asked || ask
+	return held, ask, true
+}
+
+// arm makes sure that flush is called in time. The caller holds mu.
+func (b *buffer) arm(after time.Duration, flush func()) {
+	if b.timer == nil {
+		b.timer = time.AfterFunc(after, flush)
+	}
+}
+
+// disarm notes that a flush began.
+func (b *buffer) disarm() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.timer != nil {
+		b.timer.Stop()
+		b.timer = nil
+	}
+	b.asked = false
+}
+
+// take moves what is held to the queue. The caller holds writing.
+func (b *buffer) take(now time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.lost > 0 {
+		_ = Event{
+			EventType: TypeLog, Level: "warning", Logger: "millrace", RunID: b.id.run, Timestamp: clock.ToMillis(now),
+			Message: fmt.Sprintf("%d events are missing here: they came faster than the log store took them.", b.lost),
+		}.appendLine(&b.lines)
+		b.events++
+		b.lost = 0
+	}
+	data, n := b.lines.Bytes(), b.events
+	b.lines, b.events = bytes.Buffer{}, 0 // the old one's memory goes with the batch
+	b.queue = split(b.queue, data, n)
+	b.queued += len(data)
+}
+
+// stored takes the first batch off the queue.
+func (b *buffer) stored() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.queued -= len(b.queue[0].data)
+	b.queue, b.flight = b.queue[1:], ""
+}
+
+// fly notes the batch that is being written.
+func (b *buffer) fly(id string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.flight = id
+}
+
+// drop makes room after the store took nothing, and says how many events went.
+func (b *buffer) drop() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.lines.Len()+b.queued <= backlog {
+		return 0
+	}
+	n := b.events
+	b.lost += n
+	b.lines, b.events = bytes.Buffer{}, 0
+	return n
+}
+
+// split cuts data into batches of whole lines.
+func split(queue []*pending, data []byte, events int) []*pending {
+	for len(data) > batchMax {
+		n := bytes.LastIndexByte(data[:batchMax], '\n') + 1
+		if n == 0 {
+			n = bytes.IndexByte(data, '\n') + 1
+		}
+		part := bytes.Count(data[:n], []byte{'\n'})
+		queue = append(queue, &pending{data: data[:n], events: part})
+		data, events = data[n:], events-part
+	}
+	if events > 0 {
+		queue = append(queue, &pending{data: data, events: events})
+	}
+	return queue
+}
