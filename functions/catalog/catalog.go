@@ -16,6 +16,7 @@ import (
 	"millrace/functions/health"
 	"millrace/functions/orgs"
 	"millrace/functions/runs"
+	"millrace/functions/sandboxlogs"
 	"millrace/functions/schedulertick"
 	"millrace/functions/taskworker"
 	"millrace/shared/fn"
@@ -32,6 +33,7 @@ func All() []fn.Spec {
 		health.Spec,
 		orgs.Spec,
 		runs.Spec,
+		sandboxlogs.Spec,
 
 		dispatch.Spec,
 		schedulertick.Spec,

@@ -25,7 +25,7 @@ const (
 
 func TestOperationsAreThoseOfTheGoldenFile(t *testing.T) {
 	t.Parallel()
-	golden(t, filepath.Join("testdata", "operations.tsv"), func(string) string { return Table(Operations(All())) })
+	golden(t, filepath.Join("testdata", "operations.tsv"), func(string) string { return Table(Public(Operations(All()))) })
 }
 
 func TestReadmeListsTheOperations(t *testing.T) {
@@ -34,7 +34,7 @@ func TestReadmeListsTheOperations(t *testing.T) {
 		before, rest, found := strings.Cut(old, begin)
 		_, after, ended := strings.Cut(rest, end)
 		require.True(t, found && ended, "the README has lost its marks")
-		return before + begin + Markdown(Operations(All())) + end + after
+		return before + begin + Markdown(Public(Operations(All()))) + end + after
 	})
 }
 

@@ -36,6 +36,11 @@ func Operations(specs []fn.Spec) []Operation {
 	return out
 }
 
+// Public are the operations of the interface: those that are not hidden.
+func Public(ops []Operation) []Operation {
+	return slices.DeleteFunc(slices.Clone(ops), func(op Operation) bool { return op.Hidden })
+}
+
 // Table writes operations as tab-separated values with a heading: method, path,
 // permission, scopes an API key needs, function.
 func Table(ops []Operation) string {

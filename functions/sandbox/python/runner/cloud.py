@@ -7,15 +7,18 @@ The event is a request as core.Executor takes it, and
 The answer is {"output", "output_bytes"}, {"output_ref": true, "output_bytes"},
 {"failure": {"type", "message"}}, or {"error"} when the sandbox itself failed.
 
-To the route it posts {"events": [{"timestamp", "level", "logger", "message"}]},
-every 500 ms while there are any and at least every 5 s; {"cancelled": true} in
-the answer ends the task.
+To the route it posts {"events": [{"timestamp", "level", "logger", "message",
+"sequence"}]}, a few times a second while there are any and at least every 5 s;
+{"cancelled": true} in the answer ends the task. Everything is posted before the
+answer is given. Lines that the route does not take, or that a task writes
+faster than they can be posted, are dropped, and a line of the log says so.
 
 The task runs in a child of the local transport, kept warm for one artifact: one
 version of a flow never meets the modules of another, a task that does not stop
 is killed, and the function's own environment stays out of its reach.
 """
 
+import collections
 import fcntl
 import hashlib
 import json
@@ -36,6 +39,10 @@ _BOOT = "import sys; sys.path.insert(0, sys.argv[1]); from runner.local import m
 _GRACE_SECS = 1.0
 _UPLOAD_SECS = 600.0
 _MAX_LINE = 64 << 10
+_POST_EVENTS, _POST_BYTES = 1000, 256 << 10  # of one post
+_MAX_WAITING = 8 << 20  # bytes of lines that wait to be posted
+_POST_EVERY_SECS = 0.3
+_LEVELS = frozenset(("debug", "info", "warning", "error", "critical"))
 
 
 class Cloud:
@@ -99,7 +106,8 @@ class Reporter:
     def __init__(self, url, token):
         self.cancelled = threading.Event()
         self._url, self._token = url, token
-        self._events, self._lock, self._wake = [], threading.Lock(), threading.Event()
+        self._events, self._lock, self._wake = collections.deque(), threading.Lock(), threading.Event()
+        self._waiting = self._dropped = self._sequence = 0
         self._closing = False
         self._thread = threading.Thread(target=self._work, daemon=True)
         if url:
@@ -107,44 +115,72 @@ class Reporter:
 
     def add(self, seconds, level, logger, message):
         with self._lock:
-            self._events.append({"timestamp": _stamp(seconds), "level": level, "logger": logger, "message": message})
+            if not self._url or self._waiting + len(message) > _MAX_WAITING:
+                self._dropped += 1
+                return
+            self._waiting += len(message)
+            self._events.append(self._event(seconds, level, logger, message))
         self._wake.set()
+
+    def _event(self, seconds, level, logger, message):
+        self._sequence += 1
+        return {
+            "timestamp": _stamp(seconds), "level": level if level in _LEVELS else "info",
+            "logger": logger[:200], "message": message, "sequence": self._sequence,
+        }
 
     def close(self):
         """Send what is left."""
         self._closing = True
         self._wake.set()
         if self._url:
-            self._thread.join(timeout=10)
+            self._thread.join(timeout=20)
 
     def _work(self):
         while True:
             closing = self._closing
             self._wake.clear()
-            self._send()
+            while self._post(self._batch()):
+                pass
             if closing:
                 return
             if self._wake.wait(5) and not self._closing:
-                time.sleep(0.1)  # let a batch gather
+                time.sleep(_POST_EVERY_SECS)  # let a batch gather
 
-    def _send(self):
-        while True:
-            with self._lock:
-                batch, self._events = self._events[:1000], self._events[1000:]
-                more = bool(self._events)
-            body = json.dumps({"events": batch}).encode()
-            headers = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"}
-            for delay in (0.2, 0.5, 0):
-                try:
-                    request = urllib.request.Request(self._url, data=body, headers=headers)
-                    with urllib.request.urlopen(request, timeout=5) as answer:
-                        if json.loads(answer.read() or b"{}").get("cancelled"):
-                            self.cancelled.set()
+    def _batch(self):
+        batch, size = [], 0
+        with self._lock:
+            if self._dropped and not self._events:
+                batch.append(self._event(time.time(), "warning", "millrace", f"{self._dropped} log lines were dropped: too many at once"))
+                self._dropped = 0
+            while self._events and len(batch) < _POST_EVENTS:
+                size += len(self._events[0]["message"])
+                if batch and size > _POST_BYTES:
                     break
-                except (OSError, ValueError):
+                batch.append(self._events.popleft())
+                self._waiting -= len(batch[-1]["message"])
+        return batch
+
+    def _post(self, batch):
+        """Post a batch, perhaps an empty one; true if more waits."""
+        body = json.dumps({"events": batch}, ensure_ascii=False).encode("utf-8", "replace")
+        headers = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"}
+        for delay in (0.2, 0.5, 1, None):
+            try:
+                request = urllib.request.Request(self._url, data=body, headers=headers)
+                with urllib.request.urlopen(request, timeout=5) as answer:
+                    if json.loads(answer.read() or b"{}").get("cancelled"):
+                        self.cancelled.set()
+                break
+            except (OSError, ValueError):
+                if delay is not None:
                     time.sleep(delay)
-            if not more:
-                return
+        else:
+            with self._lock:
+                self._dropped += len(batch)
+            return False
+        with self._lock:
+            return bool(self._events or self._dropped)
 
 
 class Child:

@@ -1,0 +1,68 @@
+package sandboxlogs
+
+import (
+	"context"
+	"net/http"
+	"strings"
+
+	"millrace/shared/errs"
+	"millrace/shared/fn"
+	"millrace/shared/httpapi"
+	"millrace/shared/sandbox/ticket"
+	"millrace/shared/tenant"
+)
+
+// maxBody is the largest batch, in bytes; the runner makes batches a quarter of
+// it, but one line of a log may be long.
+const maxBody = 1 << 20
+
+// Event is a line that a task wrote.
+type Event struct {
+	Timestamp string `json:"timestamp" format:"date-time"`
+	Level     string `json:"level" enum:"debug,info,warning,error,critical"`
+	Logger    string `json:"logger" maxLength:"200"`
+	Message   string `json:"message"`
+	Sequence  int64  `json:"sequence,omitempty" minimum:"1" doc:"Rises within the attempt"`
+}
+
+// Batch is what the runner posts, with no events to ask for the fence alone.
+type Batch struct {
+	Events []Event `json:"events" maxItems:"1000"`
+}
+
+// Fence answers it.
+type Fence struct {
+	Cancelled bool `json:"cancelled" doc:"The attempt is to stop"`
+}
+
+type (
+	postIn struct {
+		Authorization string `header:"Authorization"`
+		Body          Batch
+	}
+	postOut struct{ Body Fence }
+)
+
+func routes(api *httpapi.API, d fn.Deps) {
+	s := &service{table: d.Table, clock: d.Clock, logs: d.Logs, limits: newLimits()}
+	key := d.Config.AttemptKey
+	httpapi.Register(api, httpapi.Operation{
+		ID: "attempt-logs", Method: http.MethodPost, Path: Path, Domain: name, Status: http.StatusOK,
+		Summary: "Hand over a batch of a task's log, and ask whether the task is to stop",
+		Description: "For the sandbox alone: the bearer token is one of the attempt. A batch that is acknowledged is " +
+			"stored. 429 when an attempt hands over more than it may.",
+		Access: tenant.Public, Hidden: true, MaxBody: maxBody,
+	}, func(ctx context.Context, in *postIn) (*postOut, error) {
+		token, bearer := strings.CutPrefix(in.Authorization, "Bearer ")
+		attempt, err := ticket.Check(key, token, d.Clock.Now())
+		if err != nil || !bearer {
+			return nil, errs.Wrap(errs.Unauthenticated, err, "not a token of an attempt")
+		}
+		events, err := s.events(attempt, in.Body)
+		if err != nil {
+			return nil, err
+		}
+		fence, err := s.take(ctx, attempt, events)
+		return &postOut{Body: fence}, err
+	})
+}

@@ -1,0 +1,158 @@
+package sandboxlogs_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"millrace/functions/sandboxlogs"
+	"millrace/localstack/localtest"
+	"millrace/shared/blob/blobtest"
+	"millrace/shared/engine"
+	"millrace/shared/fn"
+	"millrace/shared/runlog"
+	"millrace/shared/runstate"
+	"millrace/shared/sandbox/ticket"
+	"millrace/shared/table"
+)
+
+var key = bytes.Repeat([]byte{9}, ticket.MinKey)
+
+const (
+	run  = "01K5RUN00000000000000000000"
+	node = 4
+)
+
+// world is a workspace with a run whose node's second attempt is under way.
+type world struct {
+	*localtest.Env
+	token string
+}
+
+func open(t *testing.T) *world {
+	t.Helper()
+	w := &world{Env: localtest.Open(t, localtest.Options{Config: fn.Config{AttemptKey: key}, Blob: &blobtest.Memory{}}, sandboxlogs.Spec)}
+	w.put(t, runstate.Run{Key: runstate.RunKey(w.A.OrgID, run), Org: w.A.OrgID, ID: run, Status: engine.Running})
+	w.put(t, runstate.Node{Key: runstate.NodeKey(w.A.OrgID, run, node), Status: engine.Running, Attempt: 2})
+	w.token = ticket.Sign(key, ticket.Attempt{
+		Org: w.A.OrgID, Run: run, Node: node, Number: 2, Task: "load", Expires: w.Clock.Now().Add(time.Minute).Unix(),
+	})
+	return w
+}
+
+func (w *world) put(t *testing.T, item any) {
+	t.Helper()
+	require.NoError(t, w.Deps.Table.Put(t.Context(), table.Put{Item: item}))
+}
+
+func (w *world) post(t *testing.T, token string, events ...map[string]any) *localtest.Response {
+	t.Helper()
+	if events == nil {
+		events = []map[string]any{}
+	}
+	return w.Do(t, token, "POST", sandboxlogs.Path, map[string]any{"events": events})
+}
+
+func line(message string) map[string]any {
+	return map[string]any{"timestamp": "2026-01-31T00:00:00.000Z", "level": "info", "logger": "stdout", "message": message, "sequence": 1}
+}
+
+// log reads what is stored of the run's log, by another process's eyes.
+func (w *world) log(t *testing.T) []runlog.Event {
+	t.Helper()
+	w.Clock.Advance(time.Second)
+	other := &runlog.Store{Table: w.Deps.Table, Blob: w.Deps.Blob, Clock: w.Clock, Log: w.Deps.Log}
+	page, err := other.Page(t.Context(), w.A.OrgID, run, false, "", 100)
+	require.NoError(t, err)
+	out := make([]runlog.Event, len(page.Events))
+	for i, e := range page.Events {
+		require.NoError(t, json.Unmarshal(e, &out[i]))
+	}
+	return out
+}
+
+func TestALogIsStoredWhenItIsAcknowledged(t *testing.T) {
+	w := open(t)
+	res := w.post(t, w.token, line("one"), line("two")).Require(t, 200)
+	assert.JSONEq(t, `{"cancelled": false}`, string(res.Body))
+	got := w.log(t)
+	require.Len(t, got, 2)
+	assert.Equal(t, "two", got[1].Message)
+	assert.Equal(t, "load", got[0].TaskName)
+	assert.Equal(t, run+"-4-2", got[0].TaskRunID)
+	assert.Equal(t, 2, got[0].Attempt)
+	assert.Equal(t, runlog.TypeLog, got[0].EventType)
+}
+
+func TestWhoMayPost(t *testing.T) {
+	w := open(t)
+	other := ticket.Sign(bytes.Repeat([]byte{8}, ticket.MinKey), ticket.Attempt{Org: w.A.OrgID, Run: run, Node: node, Number: 2, Expires: w.Clock.Now().Unix() + 60})
+	for name, token := range map[string]string{"none": "", "an API key": w.A.Key, "another key's": other, "a cut one": w.token[:len(w.token)-1]} {
+		w.post(t, token, line("forged")).Require(t, 401)
+		assert.Empty(t, w.log(t), name)
+	}
+	w.Clock.Advance(2 * time.Minute)
+	w.post(t, w.token, line("late")).Require(t, 401)
+	assert.Empty(t, w.log(t))
+
+	// A token of another workspace reaches nothing of this one's.
+	strange := ticket.Sign(key, ticket.Attempt{Org: w.B.OrgID, Run: run, Node: node, Number: 2, Expires: w.Clock.Now().Unix() + 60})
+	res := w.post(t, strange, line("stray")).Require(t, 200)
+	assert.JSONEq(t, `{"cancelled": true}`, string(res.Body))
+	assert.Empty(t, w.log(t))
+
+	unset := localtest.Open(t, localtest.Options{Blob: &blobtest.Memory{}}, sandboxlogs.Spec)
+	unset.Do(t, w.token, "POST", sandboxlogs.Path, map[string]any{"events": []any{}}).Require(t, 401)
+}
+
+func TestTheFence(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change    func(r *runstate.Run, n *runstate.Node)
+		cancelled bool
+		kept      int
+	}{
+		"running":         {func(*runstate.Run, *runstate.Node) {}, false, 1},
+		"cancelled":       {func(r *runstate.Run, _ *runstate.Node) { r.Fence = runstate.FenceCancel }, true, 1},
+		"past deadline":   {func(r *runstate.Run, _ *runstate.Node) { r.Deadline = 1 }, true, 1},
+		"over":            {func(r *runstate.Run, _ *runstate.Node) { r.Status = engine.Failed }, true, 0},
+		"another attempt": {func(_ *runstate.Run, n *runstate.Node) { n.Attempt = 3 }, true, 1},
+		"finished":        {func(_ *runstate.Run, n *runstate.Node) { n.Status = engine.Succeeded }, true, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := open(t)
+			r := runstate.Run{Key: runstate.RunKey(w.A.OrgID, run), Org: w.A.OrgID, ID: run, Status: engine.Running}
+			n := runstate.Node{Key: runstate.NodeKey(w.A.OrgID, run, node), Status: engine.Running, Attempt: 2}
+			tc.change(&r, &n)
+			w.put(t, r)
+			w.put(t, n)
+			res := w.post(t, w.token, line("one")).Require(t, 200)
+			assert.JSONEq(t, fmt.Sprintf(`{"cancelled": %v}`, tc.cancelled), string(res.Body))
+			assert.Len(t, w.log(t), tc.kept)
+		})
+	}
+}
+
+func TestLimits(t *testing.T) {
+	w := open(t)
+	w.post(t, w.token, line(strings.Repeat("x", 2<<20))).Require(t, 413)
+	many := make([]map[string]any, 1001)
+	for i := range many {
+		many[i] = line("x")
+	}
+	w.post(t, w.token, many...).Require(t, 422)
+	status := 200
+	for range 60 {
+		if status = w.post(t, w.token).Code; status != 200 {
+			break
+		}
+	}
+	assert.Equal(t, 429, status, "an attempt posts no more than it may")
+	w.Clock.Advance(time.Second)
+	w.post(t, w.token).Require(t, 200)
+}

@@ -1,0 +1,78 @@
+package sandboxlogs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"millrace/shared/clock"
+	"millrace/shared/engine"
+	"millrace/shared/errs"
+	"millrace/shared/runlog"
+	"millrace/shared/runstate"
+	"millrace/shared/sandbox/ticket"
+	"millrace/shared/table"
+)
+
+// service holds the rules.
+type service struct {
+	table  table.Table
+	clock  clock.Clock
+	logs   *runlog.Store
+	limits *limits
+}
+
+// events makes the run's log events of a batch, within the attempt's limits.
+// Errors: errs.TooMany.
+func (s *service) events(a ticket.Attempt, b Batch) ([]runlog.Event, error) {
+	now := s.clock.Now()
+	out := make([]runlog.Event, len(b.Events))
+	size := 0
+	for i, e := range b.Events {
+		size += len(e.Message) + len(e.Logger)
+		at, err := time.Parse(time.RFC3339, e.Timestamp)
+		if err != nil || at.After(now) { // the clock of the sandbox is not ours
+			at = now
+		}
+		out[i] = runlog.Event{
+			EventType: runlog.TypeLog, Level: e.Level, Logger: e.Logger, Message: e.Message,
+			Timestamp: clock.ToMillis(at), RunID: a.Run, TaskName: a.Task, MapIndex: a.MapIndex, Attempt: a.Number,
+			TaskRunID: runstate.TaskRunID(a.Run, engine.Node(a.Node), a.Number), Sequence: e.Sequence,
+		}
+	}
+	if wait := s.limits.admit(a, size, now); wait > 0 {
+		return nil, &errs.Error{Code: errs.TooMany, Message: "the task writes more log than is taken", RetryAfter: wait}
+	}
+	return out, nil
+}
+
+// take stores events of an attempt and tells whether it is to stop: when its
+// run was stopped or is over, or when the attempt is no longer the one that
+// runs. The log of a run that is over is closed: its events are dropped.
+func (s *service) take(ctx context.Context, a ticket.Attempt, events []runlog.Event) (Fence, error) {
+	run, err := table.Load[runstate.Run](ctx, s.table, runstate.RunKey(a.Org, a.Run), table.Consistent)
+	if errors.Is(err, table.ErrNotFound) {
+		return Fence{Cancelled: true}, nil
+	}
+	if err != nil {
+		return Fence{}, fmt.Errorf("read run %s: %w", a.Run, err)
+	}
+	if run.Status.RunEnded() {
+		return Fence{Cancelled: true}, nil
+	}
+	node, err := runstate.LoadNode(ctx, s.table, a.Org, a.Run, engine.Node(a.Node))
+	if err != nil {
+		return Fence{}, err
+	}
+	if len(events) > 0 {
+		s.logs.Append(a.Org, a.Run, events...)
+		// The runner answers for its task once this is acknowledged, and the
+		// end of the run closes the log: the events must be stored by then.
+		if err := s.logs.Flush(ctx, a.Org, a.Run); err != nil {
+			return Fence{}, err
+		}
+	}
+	current := node != nil && node.Status == engine.Running && node.Attempt == a.Number
+	return Fence{Cancelled: !current || run.Fenced(s.clock.Now()) != ""}, nil
+}
