@@ -15,11 +15,11 @@ import (
 	"time"
 
 	"github.com/aws/aws-lambda-go/events"
-	"github.com/awslabs/aws-lambda-go-api-proxy/httpadapter"
 
 	"millrace/functions/catalog"
 	"millrace/localstack/embedded/runtime"
 	"millrace/shared/fn"
+	"millrace/shared/fn/gateway"
 	"millrace/shared/httpapi"
 	"millrace/shared/ids"
 )
@@ -38,7 +38,7 @@ type functions struct {
 	log    *slog.Logger
 
 	mu   sync.Mutex
-	http map[string]*httpadapter.HandlerAdapter // by function, made when first invoked
+	http map[string]*gateway.Function // by function, made when first invoked
 
 	running context.Context // of invocations nobody waits for
 	kill    context.CancelFunc
@@ -46,7 +46,7 @@ type functions struct {
 }
 
 func newFunctions(s *Server, frame httpapi.Config, deps fn.Deps) *functions {
-	f := &functions{server: s, frame: frame, deps: deps, log: s.cfg.Log, http: map[string]*httpadapter.HandlerAdapter{}}
+	f := &functions{server: s, frame: frame, deps: deps, log: s.cfg.Log, http: map[string]*gateway.Function{}}
 	f.running, f.kill = context.WithCancel(context.Background())
 	return f
 }
@@ -148,24 +148,19 @@ func (f *functions) proxy(ctx context.Context, spec fn.Spec, payload json.RawMes
 	if err := json.Unmarshal(payload, &event); err != nil {
 		return nil, fmt.Errorf("the payload is not an API Gateway proxy event: %w", err)
 	}
-	if event.HTTPMethod == "" || event.Path == "" {
-		return nil, errors.New("the payload is not an API Gateway proxy event: httpMethod and path are required")
-	}
-	answer, err := f.adapter(spec).ProxyWithContext(ctx, event)
+	answer, err := f.gateway(spec).Answer(ctx, event)
 	if err != nil {
 		return nil, err
 	}
 	return json.Marshal(answer)
 }
 
-// adapter is the function alone, with no operation but its own.
-func (f *functions) adapter(spec fn.Spec) *httpadapter.HandlerAdapter {
+// gateway is the function alone, with no operation but its own.
+func (f *functions) gateway(spec fn.Spec) *gateway.Function {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.http[spec.Name] == nil {
-		api := httpapi.New(f.frame)
-		spec.Routes(api, f.deps)
-		f.http[spec.Name] = httpadapter.New(api.Handler())
+		f.http[spec.Name] = gateway.New(spec, f.frame, f.deps, nil)
 	}
 	return f.http[spec.Name]
 }
