@@ -3,6 +3,7 @@ package emulators
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,6 +12,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"millrace/shared/table"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
@@ -73,6 +76,34 @@ func TestTheEnvironmentLeadsElsewhere(t *testing.T) {
 	keys, err := cfg.Credentials.Retrieve(t.Context())
 	require.NoError(t, err)
 	assert.Equal(t, "AKIDEXAMPLE", keys.AccessKeyID)
+}
+
+func TestATableIsTheTestsOwn(t *testing.T) {
+	t.Parallel()
+	var gone table.Table
+	t.Run("inner", func(t *testing.T) {
+		first, second := Table(t), Table(t)
+		item := table.Item{"pk": table.V("p"), "sk": table.V("s")}
+		require.NoError(t, first.Put(t.Context(), table.Put{Item: item}))
+		_, err := second.Get(t.Context(), item.Key(), table.Consistent)
+		require.ErrorIs(t, err, table.ErrNotFound)
+		gone = first
+	})
+	require.ErrorContains(t, gone.Check(t.Context()), "non-existent table")
+}
+
+func TestATableIsMadeByItsDefinition(t *testing.T) {
+	t.Parallel()
+	client := dynamodb.NewFromConfig(DynamoDB(t).Config())
+	name := "defined-" + rand.Text()
+	require.NoError(t, CreateTable(t.Context(), client, name))
+	require.ErrorContains(t, CreateTable(t.Context(), client, name), "preexisting table")
+	made, err := client.DescribeTable(t.Context(), &dynamodb.DescribeTableInput{TableName: &name})
+	require.NoError(t, err)
+	assert.Len(t, made.Table.GlobalSecondaryIndexes, len(table.Indexes))
+	ttl, err := client.DescribeTimeToLive(t.Context(), &dynamodb.DescribeTimeToLiveInput{TableName: &name})
+	require.NoError(t, err)
+	assert.Equal(t, table.TTLAttribute, *ttl.TimeToLiveDescription.AttributeName)
 }
 
 // shell is a program that runs a script instead of an emulator.

@@ -16,6 +16,7 @@ package dynamo
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"sync"
 	"time"
 
@@ -31,6 +32,10 @@ import (
 // attemptTimeout bounds one attempt of a request, so that a connection gone
 // silent does not cost a caller all the time it has.
 const attemptTimeout = 10 * time.Second
+
+// idleConnections are kept open; with the SDK's ten a busy process would make
+// new ones all the time.
+const idleConnections = 64
 
 // Config says which table to speak to and how.
 type Config struct {
@@ -77,7 +82,8 @@ func (t *Table) open(ctx context.Context) (*dynamodb.Client, error) {
 		t.client = dynamodb.NewFromConfig(cfg, func(o *dynamodb.Options) {
 			o.Retryer = retryer(t.pause, true)
 			if cfg.HTTPClient == nil {
-				o.HTTPClient = awshttp.NewBuildableClient().WithTimeout(attemptTimeout)
+				o.HTTPClient = awshttp.NewBuildableClient().WithTimeout(attemptTimeout).
+					WithTransportOptions(func(tr *http.Transport) { tr.MaxIdleConnsPerHost = idleConnections })
 			}
 		})
 	}

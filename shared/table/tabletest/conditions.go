@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
 )
 
 // conditionCase is a condition on the item of conditionItem.
@@ -153,6 +154,19 @@ var conditions = map[string]func(*suite){
 			assert.Equal(s, c.holds, len(page.Items) == 1, c.name)
 		}
 	},
+	"AnyOfThem": func(s *suite) {
+		item := s.conditionItem("a")
+		require.NoError(s, s.Put(s.ctx, table.Put{Item: item}))
+		rapid.Check(s.T, func(t *rapid.T) {
+			c := someCond(3).Draw(t, "cond")
+			err := s.transact(table.Check{Key: s.key("a"), If: c})
+			if table.Holds(c, item) {
+				require.NoError(t, err)
+			} else {
+				require.ErrorIs(t, err, table.ErrConditionFailed)
+			}
+		})
+	},
 	"OnAnAbsentItem": func(s *suite) {
 		for _, c := range []conditionCase{
 			{"new", table.IsNew(), true},
@@ -209,6 +223,23 @@ var conditions = map[string]func(*suite){
 		}
 		require.ErrorIs(s, s.Transact(s.ctx, table.Check{Key: s.key("a")}), table.ErrInvalid)
 	},
+}
+
+// someCond makes conditions of those of conditionCases, nested as deep as given.
+func someCond(depth int) *rapid.Generator[table.Cond] {
+	return rapid.Custom(func(t *rapid.T) table.Cond {
+		if depth == 0 || rapid.Bool().Draw(t, "leaf") {
+			return rapid.SampledFrom(conditionCases).Draw(t, "case").cond
+		}
+		members := rapid.SliceOfN(someCond(depth-1), 0, 3)
+		switch rapid.IntRange(0, 2).Draw(t, "form") {
+		case 0:
+			return table.And(members.Draw(t, "and")...)
+		case 1:
+			return table.Or(members.Draw(t, "or")...)
+		}
+		return table.Not(someCond(depth-1).Draw(t, "not"))
+	})
 }
 
 func (s *suite) verdict(c conditionCase, err error) {

@@ -145,7 +145,7 @@ func (m *machine) agree(t *rapid.T) {
 		want = append(want, m.items[sk].item(m.suite, sk))
 	}
 	var got []table.Item
-	for item, err := range table.All(m.ctx, m.Table, table.Query{PK: m.prefix, Consistent: true, Limit: 3}) {
+	for item, err := range table.All(m.ctx, m.Table, table.Query{PK: m.prefix, Consistent: true}) {
 		require.NoError(t, err)
 		got = append(got, item)
 	}
