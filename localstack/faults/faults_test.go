@@ -1,0 +1,150 @@
+package faults_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"millrace/localstack/faults"
+	"millrace/localstack/memory"
+	"millrace/shared/clock"
+	"millrace/shared/queue"
+	"millrace/shared/queue/queuetest"
+	"millrace/shared/table"
+	"millrace/shared/table/tabletest"
+)
+
+// TestWithoutFaults: a plan that draws nothing changes nothing.
+func TestWithoutFaults(t *testing.T) {
+	t.Parallel()
+	store := memory.NewTable(clock.System{})
+	plan := faults.NewPlan(1, faults.Rates{}, store, clock.System{})
+	tabletest.Exercise(t, func(*testing.T) table.Table { return plan.Process("p", nil).Table() })
+	queuetest.Exercise(t, func(_ *testing.T, defs ...queue.Definition) queue.Queues {
+		return plan.Process("p", nil).Queues(memory.NewQueues(clock.System{}, defs))
+	})
+}
+
+// play makes the same requests and returns what came of them.
+func play(t *testing.T, seed uint64) (log []string, counts map[string]int) {
+	store := memory.NewTable(clock.System{})
+	rates := faults.Rates{Throttle: .1, Before: .1, After: .1, Conflict: .1, Stale: .5, Lose: .1, Late: .1, Duplicate: .1}
+	plan := faults.NewPlan(seed, rates, store, clock.System{})
+	p := plan.Process("p", nil)
+	tbl := p.Table()
+	queues := p.Queues(memory.NewQueues(clock.System{}, []queue.Definition{{Name: "q", Visibility: time.Minute}}))
+	for i := range 200 {
+		key := table.Key{PK: "p", SK: fmt.Sprint(i)}
+		_, err := tbl.Update(t.Context(), table.Update{Key: key, Do: []table.Action{table.Set("l1_pk", "list"), table.Set("l1_sk", fmt.Sprintf("%03d", i))}})
+		_, missing := store.Get(t.Context(), key)
+		page, stale := tbl.Query(t.Context(), table.Query{Index: table.ByList, PK: "list"})
+		sent := queues.Send(t.Context(), "q", queue.Message{Body: []byte("1")})
+		conflict := tbl.Transact(t.Context(), table.Put{Item: table.Item{"pk": table.V("t"), "sk": table.V(fmt.Sprint(i))}})
+		log = append(log, fmt.Sprint(err, missing, len(page.Items), stale, sent, conflict))
+		if err == faults.ErrInjected || err == nil {
+			continue
+		}
+		assert.ErrorIs(t, missing, table.ErrNotFound, "%v, and the write was done", err)
+	}
+	return log, plan.Counts()
+}
+
+func TestSeedsRepeat(t *testing.T) {
+	t.Parallel()
+	one, counts := play(t, 1)
+	again, _ := play(t, 1)
+	other, _ := play(t, 2)
+	assert.Equal(t, one, again)
+	assert.NotEqual(t, one, other)
+	for _, kind := range []string{"throttle", "before", "after", "conflict", "stale", "lose", "late", "duplicate"} {
+		assert.Positive(t, counts[kind], kind)
+	}
+}
+
+// TestCrash: from its write on everything a process does fails, and another
+// process sees what it did.
+func TestCrash(t *testing.T) {
+	t.Parallel()
+	for _, after := range []bool{false, true} {
+		store := memory.NewTable(clock.System{})
+		plan := faults.NewPlan(1, faults.Rates{}, store, clock.System{})
+		p := plan.Process("p", nil)
+		p.CrashAt(2, after)
+		tbl := p.Table()
+		item := func(sk string) table.Put {
+			return table.Put{Item: table.Item{"pk": table.V("p"), "sk": table.V(sk)}}
+		}
+		require.NoError(t, tbl.Put(t.Context(), item("1")))
+		require.ErrorIs(t, tbl.Put(t.Context(), item("2")), faults.ErrDead)
+		<-p.Died()
+		require.ErrorIs(t, tbl.Put(t.Context(), item("3")), faults.ErrDead)
+		_, err := tbl.Get(t.Context(), table.Key{PK: "p", SK: "1"})
+		require.ErrorIs(t, err, faults.ErrDead)
+		page, err := plan.Process("q", nil).Table().Query(t.Context(), table.Query{PK: "p"})
+		require.NoError(t, err)
+		assert.Len(t, page.Items, map[bool]int{false: 1, true: 2}[after])
+	}
+}
+
+// TestStaleIndexCatchesUp: an index lags by seconds, not for ever.
+func TestStaleIndexCatchesUp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.NewTable(clock.System{})
+		plan := faults.NewPlan(1, faults.Rates{Stale: 1}, store, clock.System{})
+		tbl := plan.Process("p", nil).Table()
+		for i := range 50 {
+			item := table.Item{"pk": table.V("p"), "sk": table.V(fmt.Sprint(i)), "l1_pk": table.V("l"), "l1_sk": table.V(fmt.Sprint(i))}
+			require.NoError(t, tbl.Put(t.Context(), table.Put{Item: item}))
+		}
+		count := func() int {
+			page, err := tbl.Query(t.Context(), table.Query{Index: table.ByList, PK: "l"})
+			require.NoError(t, err)
+			return len(page.Items)
+		}
+		assert.Less(t, count(), 50)
+		time.Sleep(2 * time.Second)
+		assert.Equal(t, 50, count())
+		require.NoError(t, tbl.Delete(t.Context(), table.Delete{Key: table.Key{PK: "p", SK: "7"}}))
+		time.Sleep(2 * time.Second)
+		assert.Equal(t, 49, count())
+	})
+}
+
+// TestSteps: requests pass one by one, in the order that is asked for.
+func TestSteps(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		gate := faults.NewSteps()
+		all := func(string) bool { return true }
+		var passed []string
+		for _, p := range []string{"a", "b", "c"} {
+			go func() {
+				if gate.Enter(t.Context(), faults.Request{Process: p}) == nil {
+					passed = append(passed, p)
+				}
+			}()
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() { assert.ErrorIs(t, gate.Enter(ctx, faults.Request{Process: "d"}), context.Canceled) }()
+		<-gate.Arrived()
+		synctest.Wait()
+		assert.Len(t, gate.Waiting(all), 4)
+		cancel()
+		synctest.Wait()
+		require.True(t, gate.Pass(1, all))
+		synctest.Wait()
+		require.True(t, gate.Pass(0, func(p string) bool { return p == "c" }))
+		synctest.Wait()
+		require.False(t, gate.Pass(1, all))
+		gate.Open()
+		synctest.Wait()
+		assert.Equal(t, []string{"b", "c", "a"}, passed)
+		require.NoError(t, gate.Enter(t.Context(), faults.Request{}))
+	})
+}

@@ -1,0 +1,84 @@
+package faults
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"millrace/localstack/memory"
+	"millrace/shared/clock"
+	"millrace/shared/table"
+)
+
+// replica is the indexes as they were a while ago: it follows the store's
+// writes in their order, late.
+type replica struct {
+	table   *memory.Table
+	pending []change
+}
+
+// change is what a write left of an item: its places in the indexes.
+type change struct {
+	key  table.Key
+	item table.Item // nil: it is gone
+	at   time.Time
+}
+
+func newReplica(now clock.Clock) *replica { return &replica{table: memory.NewTable(now)} }
+
+// noted remembers what became of written items. They are read anew under the
+// lock, so that of two writes at a time the later is remembered last.
+func (p *Plan) noted(keys ...table.Key) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, key := range keys {
+		item, err := p.store.Get(context.Background(), key) // unmetered
+		if err != nil && !errors.Is(err, table.ErrNotFound) {
+			continue
+		}
+		p.replica.pending = append(p.replica.pending, change{key, places(item), p.clock.Now()})
+	}
+}
+
+// places keeps of an item its keys and those of the indexes.
+func places(item table.Item) table.Item {
+	if item == nil {
+		return nil
+	}
+	out := table.Item{"pk": item["pk"], "sk": item["sk"]}
+	for _, x := range table.Indexes {
+		pk, sk := x.Attributes()
+		for _, name := range []string{pk, sk} {
+			if v, ok := item[name]; ok {
+				out[name] = v
+			}
+		}
+	}
+	return out
+}
+
+// lag decides whether a query sees the replica, and brings that forward: past
+// everything older than staleFor, and some of the rest.
+func (p *Plan) lag() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	stale := p.chance("stale", p.rates.Stale)
+	if !stale {
+		return false
+	}
+	r, now := p.replica, p.clock.Now()
+	n := 0
+	for n < len(r.pending) && now.Sub(r.pending[n].at) >= staleFor {
+		n++
+	}
+	n += p.rng.IntN(len(r.pending) - n + 1)
+	for _, c := range r.pending[:n] {
+		if c.item == nil {
+			_ = r.table.Delete(context.Background(), table.Delete{Key: c.key})
+		} else {
+			_ = r.table.Put(context.Background(), table.Put{Item: c.item})
+		}
+	}
+	r.pending = r.pending[n:]
+	return true
+}

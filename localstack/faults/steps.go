@@ -1,0 +1,105 @@
+package faults
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sync"
+)
+
+// Steps is a [Gate] that lets one request pass at a time, when it is told to:
+// a test that waits until all else is blocked (testing/synctest) and then draws
+// which request goes on decides the order of everything.
+type Steps struct {
+	mu      sync.Mutex
+	waiting []*waiting
+	seq     int
+	open    bool
+	arrived chan struct{}
+}
+
+type waiting struct {
+	Request
+	seq  int
+	pass chan struct{}
+}
+
+// NewSteps makes a gate that is shut.
+func NewSteps() *Steps { return &Steps{arrived: make(chan struct{}, 1)} }
+
+// Enter waits until the request is let pass.
+func (s *Steps) Enter(ctx context.Context, r Request) error {
+	s.mu.Lock()
+	if s.open {
+		s.mu.Unlock()
+		return ctx.Err()
+	}
+	s.seq++
+	w := &waiting{r, s.seq, make(chan struct{})}
+	s.waiting = append(s.waiting, w)
+	s.mu.Unlock()
+	select {
+	case s.arrived <- struct{}{}:
+	default:
+	}
+	select {
+	case <-w.pass:
+		return ctx.Err()
+	case <-ctx.Done():
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.waiting = slices.DeleteFunc(s.waiting, func(o *waiting) bool { return o == w })
+		return ctx.Err()
+	}
+}
+
+// Arrived receives when a request has come to wait.
+func (s *Steps) Arrived() <-chan struct{} { return s.arrived }
+
+// Waiting lists the requests of processes that may go on, in an order that does
+// not depend on chance: by process, operation and subject, then as they came.
+func (s *Steps) Waiting(may func(process string) bool) []Request {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	list := s.ordered(may)
+	out := make([]Request, len(list))
+	for i, w := range list {
+		out[i] = w.Request
+	}
+	return out
+}
+
+// Pass lets the i-th of the requests that Waiting lists go on; false if there
+// is none.
+func (s *Steps) Pass(i int, may func(process string) bool) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	list := s.ordered(may)
+	if i >= len(list) {
+		return false
+	}
+	w := list[i]
+	s.waiting = slices.DeleteFunc(s.waiting, func(o *waiting) bool { return o == w })
+	close(w.pass)
+	return true
+}
+
+func (s *Steps) ordered(may func(process string) bool) []*waiting {
+	list := slices.DeleteFunc(slices.Clone(s.waiting), func(w *waiting) bool { return !may(w.Process) })
+	slices.SortFunc(list, func(a, b *waiting) int {
+		return cmp.Or(cmp.Compare(a.Process, b.Process), cmp.Compare(a.Operation, b.Operation),
+			cmp.Compare(a.Subject, b.Subject), cmp.Compare(a.seq, b.seq))
+	})
+	return list
+}
+
+// Open lets everything pass from now on.
+func (s *Steps) Open() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.open = true
+	for _, w := range s.waiting {
+		close(w.pass)
+	}
+	s.waiting = nil
+}
