@@ -27,6 +27,9 @@ const Region = "local"
 // DefaultWorkers is how many messages of one queue are handled at a time.
 const DefaultWorkers = 64
 
+// failedDelay is how long a message waits after its function failed once.
+const failedDelay = 5 * time.Second
+
 // ErrUnknownFunction: no function of that name can be invoked.
 var ErrUnknownFunction = errors.New("runtime: unknown function")
 
@@ -158,6 +161,7 @@ func (r *Runtime) handle(name string, m queue.Delivery, handle fn.MessageHandler
 	defer func() {
 		if p := recover(); p != nil {
 			r.log.Error("function panicked", "queue", name, "panic", p, "stack", string(debug.Stack()))
+			r.again(name, m)
 		}
 	}()
 	out, err := handle(r.handling, lambda.SQSEvent{Records: []lambda.SQSMessage{{
@@ -171,6 +175,7 @@ func (r *Runtime) handle(name string, m queue.Delivery, handle fn.MessageHandler
 	}}})
 	if err != nil {
 		r.log.Error("function failed", "queue", name, "error", err)
+		r.again(name, m)
 		return
 	}
 	if len(out.BatchItemFailures) > 0 {
@@ -178,6 +183,15 @@ func (r *Runtime) handle(name string, m queue.Delivery, handle fn.MessageHandler
 	}
 	if err := r.queues.Delete(context.WithoutCancel(r.handling), name, m.Receipt); err != nil {
 		r.log.Error("message not deleted", "queue", name, "error", err)
+	}
+}
+
+// again makes a message visible soon that its function failed on without a word
+// of when to deliver it again.
+func (r *Runtime) again(name string, m queue.Delivery) {
+	delay := min(time.Duration(m.Receives)*failedDelay, time.Minute)
+	if err := r.queues.Extend(context.WithoutCancel(r.handling), name, delay, m.Receipt); err != nil {
+		r.log.Warn("message not deferred", "queue", name, "error", err)
 	}
 }
 

@@ -10,8 +10,10 @@ import (
 	"millrace/shared/queue"
 )
 
-// visibility is how long a delivered message stays away from others.
-const visibility = 2 * time.Minute
+// visibility is how long a delivered message stays away from others: longer
+// than any task, as in the cloud, for this process alone handles messages, and
+// those of one that died are visible at the next start.
+const visibility = 90 * time.Minute
 
 // busQueue is the queue through which a function gets events of the bus.
 func busQueue(spec fn.Spec) string { return "bus-" + spec.Name }

@@ -1,0 +1,130 @@
+package runtime_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	lambda "github.com/aws/aws-lambda-go/events"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"millrace/localstack/embedded/runtime"
+	"millrace/localstack/embedded/sqlqueue"
+	"millrace/localstack/embedded/store"
+	"millrace/shared/clock"
+	"millrace/shared/fn"
+	"millrace/shared/queue"
+)
+
+// open makes a runtime of one function that a queue feeds.
+func open(t *testing.T, handle fn.MessageHandler, more ...fn.Spec) (*runtime.Runtime, queue.Queues, []fn.Spec) {
+	db, err := store.Open(filepath.Join(t.TempDir(), "millrace.db"), store.Options{})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	queues, err := sqlqueue.New(context.Background(), db, clock.System{}, []queue.Definition{{Name: "q", Visibility: time.Hour}})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, queues.Close()) })
+	specs := append(more, fn.Spec{
+		Name: "eater", Trigger: fn.Trigger{Queues: []fn.QueueTrigger{{Queue: "q", Batch: 10}}},
+		Messages: func(fn.Deps) fn.MessageHandler { return handle },
+	})
+	rt, err := runtime.New(runtime.Config{Specs: specs, Deps: fn.Deps{Queues: queues, Log: slog.New(slog.DiscardHandler)}, Workers: 4})
+	require.NoError(t, err)
+	return rt, queues, specs
+}
+
+func send(t *testing.T, q queue.Queues, bodies ...string) {
+	for _, b := range bodies {
+		require.NoError(t, q.Send(t.Context(), "q", queue.Message{Body: []byte(b), Group: "g"}))
+	}
+}
+
+func TestAMessageThatFailsComesAgainSoon(t *testing.T) {
+	t.Parallel()
+	for name, fail := range map[string]func() error{
+		"error": func() error { return errors.New("no") },
+		"panic": func() error { panic("no") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				deliveries := make(chan int, 10)
+				n := 0
+				rt, queues, specs := open(t, func(_ context.Context, e lambda.SQSEvent) (lambda.SQSEventResponse, error) {
+					n++
+					deliveries <- n
+					if n == 1 {
+						return lambda.SQSEventResponse{}, fail()
+					}
+					assert.Equal(t, "2", e.Records[0].Attributes["ApproximateReceiveCount"])
+					return lambda.SQSEventResponse{}, nil
+				})
+				began := time.Now()
+				rt.Start(specs, false)
+				defer rt.Stop(t.Context())
+				send(t, queues, "{}")
+				<-deliveries
+				<-deliveries
+				assert.Less(t, time.Since(began), time.Minute, "long before its visibility is over")
+				synctest.Wait()
+				stats, err := queues.Stats(t.Context(), "q")
+				require.NoError(t, err)
+				assert.Equal(t, queue.Stats{}, stats, "deleted once it was handled")
+			})
+		})
+	}
+}
+
+func TestALongMessageHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		handled := make(chan string, 10)
+		rt, queues, specs := open(t, func(ctx context.Context, e lambda.SQSEvent) (lambda.SQSEventResponse, error) {
+			if body := e.Records[0].Body; body == `"long"` {
+				<-ctx.Done() // until the runtime stops
+			} else {
+				handled <- body
+			}
+			return lambda.SQSEventResponse{}, nil
+		})
+		rt.Start(specs, false)
+		send(t, queues, `"long"`, `"a"`, `"b"`, `"c"`)
+		for range 3 {
+			<-handled
+		}
+		gone, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		rt.Stop(gone)
+	})
+}
+
+func TestTickEveryMinute(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ticks := make(chan time.Time, 10)
+		tick := fn.Spec{Name: "tick", Trigger: fn.Trigger{EveryMinute: true}, Handle: func(fn.Deps) fn.Handler {
+			return func(_ context.Context, payload json.RawMessage) (any, error) {
+				assert.JSONEq(t, `{"event_type":"scheduler_tick","max_due":10000}`, string(payload))
+				ticks <- time.Now()
+				return "ok", nil
+			}
+		}}
+		rt, _, specs := open(t, nil, tick)
+		rt.Start(specs, true)
+		defer rt.Stop(t.Context())
+		first, second := <-ticks, <-ticks
+		assert.Equal(t, time.Minute, second.Sub(first))
+		assert.Zero(t, first.Second())
+		out, err := rt.Invoke(t.Context(), "tick", json.RawMessage(`{"event_type":"scheduler_tick","max_due":10000}`))
+		require.NoError(t, err)
+		assert.JSONEq(t, `"ok"`, string(out))
+		_, err = rt.Invoke(t.Context(), "nobody", nil)
+		assert.ErrorIs(t, err, runtime.ErrUnknownFunction)
+	})
+}

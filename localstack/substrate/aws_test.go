@@ -1,0 +1,77 @@
+package substrate_test
+
+import (
+	"context"
+	"crypto/rand"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	awss3 "github.com/aws/aws-sdk-go-v2/service/s3"
+	awssqs "github.com/aws/aws-sdk-go-v2/service/sqs"
+	"github.com/stretchr/testify/require"
+
+	"millrace/localstack/emulators"
+	"millrace/localstack/localtest"
+	"millrace/localstack/substrate"
+	"millrace/shared/blob"
+	"millrace/shared/blob/s3"
+	"millrace/shared/ids"
+	"millrace/shared/queue/sqs"
+)
+
+// testdata is absolute: an object store may change the working directory.
+var testdata string
+
+func TestMain(m *testing.M) {
+	dir, err := filepath.Abs("testdata")
+	if err != nil {
+		panic(err)
+	}
+	testdata = dir
+	code := m.Run()
+	emulators.StopAll()
+	os.Exit(code)
+}
+
+// cloud opens the cloud's drivers on DynamoDB Local and moto, with a table,
+// queues and a bucket of their own.
+func cloud(t *testing.T) localtest.Options {
+	t.Helper()
+	base := emulators.SQS(t).Config()
+	prefix := ids.Token(6) + "-"
+	require.NoError(t, sqs.CreateQueues(t.Context(), awssqs.NewFromConfig(base), prefix, localtest.Queues()))
+	objects := bucket(t)
+	return localtest.Options{
+		Table: emulators.Table(t),
+		Blob:  objects,
+		Queues: sqs.New(sqs.Config{
+			Prefix: prefix, Objects: objects,
+			AWS: func(context.Context) (aws.Config, error) { return base, nil },
+		}),
+	}
+}
+
+// bucket makes a bucket of the test's own.
+func bucket(t *testing.T) blob.Store {
+	t.Helper()
+	endpoint := emulators.S3(t)
+	base := endpoint.Config()
+	name := "test-" + strings.ToLower(rand.Text())
+	client := awss3.NewFromConfig(base, func(o *awss3.Options) { o.UsePathStyle = true })
+	_, err := client.CreateBucket(t.Context(), &awss3.CreateBucketInput{Bucket: &name})
+	require.NoError(t, err)
+	keys, err := base.Credentials.Retrieve(t.Context())
+	require.NoError(t, err)
+	return s3.New(s3.Config{
+		Bucket: name, Region: base.Region, Endpoint: endpoint.URL, PathStyle: true,
+		AccessKey: keys.AccessKeyID, SecretKey: keys.SecretAccessKey,
+	})
+}
+
+func TestCloud(t *testing.T) {
+	t.Parallel()
+	substrate.Exercise(t, cloud)
+}

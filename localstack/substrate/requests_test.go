@@ -1,0 +1,244 @@
+package substrate_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	lambda "github.com/aws/aws-lambda-go/events"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"millrace/events"
+	"millrace/functions/catalog"
+	"millrace/functions/dispatch"
+	"millrace/functions/taskworker"
+	"millrace/localstack/localtest"
+	"millrace/shared/blob/blobtest"
+	"millrace/shared/fn"
+	"millrace/shared/queue"
+	"millrace/shared/table"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// meteredTable reports every call to one meter.
+type meteredTable struct {
+	table.Table
+	meter *table.Meter
+}
+
+func (m meteredTable) Get(ctx context.Context, k table.Key, o ...table.ReadOption) (table.Item, error) {
+	return m.Table.Get(table.WithMeter(ctx, m.meter), k, o...)
+}
+
+func (m meteredTable) Put(ctx context.Context, p table.Put) error {
+	return m.Table.Put(table.WithMeter(ctx, m.meter), p)
+}
+
+func (m meteredTable) Update(ctx context.Context, u table.Update) (table.Item, error) {
+	return m.Table.Update(table.WithMeter(ctx, m.meter), u)
+}
+
+func (m meteredTable) Delete(ctx context.Context, d table.Delete) error {
+	return m.Table.Delete(table.WithMeter(ctx, m.meter), d)
+}
+
+func (m meteredTable) BatchGet(ctx context.Context, ks []table.Key, o ...table.ReadOption) ([]table.Item, error) {
+	return m.Table.BatchGet(table.WithMeter(ctx, m.meter), ks, o...)
+}
+
+func (m meteredTable) BatchWrite(ctx context.Context, ws []table.Write) error {
+	return m.Table.BatchWrite(table.WithMeter(ctx, m.meter), ws)
+}
+
+func (m meteredTable) Transact(ctx context.Context, ws ...table.Write) error {
+	return m.Table.Transact(table.WithMeter(ctx, m.meter), ws...)
+}
+
+func (m meteredTable) Query(ctx context.Context, q table.Query) (table.Page, error) {
+	return m.Table.Query(table.WithMeter(ctx, m.meter), q)
+}
+
+// meteredQueues counts requests as SQS takes them: batches of up to ten.
+type meteredQueues struct {
+	queue.Queues
+	requests map[string]int
+}
+
+func (m meteredQueues) Send(ctx context.Context, q string, msgs ...queue.Message) error {
+	m.requests["SendMessageBatch"] += (len(msgs) + queue.MaxBatch - 1) / queue.MaxBatch
+	return m.Queues.Send(ctx, q, msgs...)
+}
+
+func (m meteredQueues) Delete(ctx context.Context, q string, receipts ...string) error {
+	m.requests["DeleteMessageBatch"] += (len(receipts) + queue.MaxBatch - 1) / queue.MaxBatch
+	return m.Queues.Delete(ctx, q, receipts...)
+}
+
+func (m meteredQueues) Extend(ctx context.Context, q string, d time.Duration, receipts ...string) error {
+	m.requests["ChangeMessageVisibility"]++
+	return m.Queues.Extend(ctx, q, d, receipts...)
+}
+
+// bench is a service whose requests are counted. Messages are handled one
+// after the other, as one warm function would.
+type bench struct {
+	*localtest.Env
+	t        *testing.T
+	meter    *table.Meter
+	queues   meteredQueues
+	handlers map[string]fn.MessageHandler
+	rows     []string
+}
+
+func newBench(t *testing.T) *bench {
+	b := &bench{t: t, meter: &table.Meter{}, queues: meteredQueues{requests: map[string]int{}}, handlers: map[string]fn.MessageHandler{}}
+	b.Env = localtest.Open(t, localtest.Options{
+		Blob: &blobtest.Memory{},
+		Wrap: func(inner table.Table) table.Table { return meteredTable{inner, b.meter} },
+	}, catalog.All()...)
+	return b
+}
+
+// count notes what something costs, by request.
+func (b *bench) count(what string, tasks int, do func()) {
+	b.meter.Reset()
+	clear(b.queues.requests)
+	do()
+	usage := b.meter.Usage()
+	var parts []string
+	for _, op := range slices.Sorted(maps.Keys(usage.Requests)) {
+		parts = append(parts, fmt.Sprintf("%s %d", op, usage.Requests[op]))
+	}
+	for _, op := range slices.Sorted(maps.Keys(b.queues.requests)) {
+		parts = append(parts, fmt.Sprintf("%s %d", op, b.queues.requests[op]))
+	}
+	total := usage.Total()
+	row := fmt.Sprintf("%-34s %6g WU %6g RU", what, total.Write, total.Read)
+	if tasks > 0 {
+		row += fmt.Sprintf("  (%.2f WU, %.2f RU a task)", total.Write/float64(tasks), total.Read/float64(tasks))
+	}
+	b.rows = append(b.rows, row, "    "+strings.Join(parts, ", "))
+}
+
+// work handles messages until none is left, in batches as Lambda gets them.
+func (b *bench) work() {
+	for busy := true; busy; {
+		busy = false
+		for name, handle := range b.handlers {
+			got, err := b.queues.Queues.Receive(b.t.Context(), name, queue.MaxBatch, 0)
+			require.NoError(b.t, err)
+			if len(got) == 0 {
+				continue
+			}
+			busy = true
+			b.queues.requests["ReceiveMessage"]++
+			var receipts []string
+			for _, m := range got {
+				out, err := handle(b.t.Context(), lambda.SQSEvent{Records: []lambda.SQSMessage{{
+					MessageId: m.ID, ReceiptHandle: m.Receipt, Body: string(m.Body), EventSourceARN: "arn:aws:sqs:x:0:" + name,
+					Attributes: map[string]string{"ApproximateReceiveCount": strconv.Itoa(m.Receives)},
+				}}})
+				require.NoError(b.t, err)
+				require.Empty(b.t, out.BatchItemFailures)
+				receipts = append(receipts, m.Receipt)
+			}
+			require.NoError(b.t, b.queues.Delete(b.t.Context(), name, receipts...))
+		}
+	}
+}
+
+func (b *bench) post(path string, body any) string {
+	return b.Do(b.t, b.A.Key, http.MethodPost, path, body).Require(b.t, http.StatusOK).String(b.t, "run_id")
+}
+
+// TestRequests holds the requests that the main operations make to the golden
+// table: what an operation costs does not rise by accident.
+func TestRequests(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.queues.Queues = b.Deps.Queues
+		deps := b.Deps
+		deps.Queues = b.queues
+		for _, name := range events.TaskQueues()[:1] {
+			b.handlers[name] = taskworker.Spec.Messages(deps)
+		}
+		b.handlers[events.Runs] = dispatch.Spec.Messages(deps)
+
+		chain := []map[string]any{task("t0")}
+		for i := 1; i < 40; i++ {
+			chain = append(chain, task(fmt.Sprintf("t%d", i), fmt.Sprintf("t%d", i-1)))
+		}
+		wide := []map[string]any{task("root")}
+		var names []string
+		for i := range 100 {
+			names = append(names, fmt.Sprintf("p%d", i))
+			wide = append(wide, task(names[i], "root"))
+		}
+		bad := task("bad", "t19")
+		bad["config"] = map[string]any{"expression": "params.absent"}
+		b.register("chain", chain...)
+		b.register("wide", append(wide, task("join", names...))...)
+		b.register("failing", append(slices.Clone(chain[:20]), bad)...)
+		body := func(flow string) map[string]any { return map[string]any{"flow_name": flow, "flow_version": "1"} }
+		for _, flow := range []string{"chain", "wide", "failing"} { // warm
+			b.post("/runs", body(flow))
+			b.work()
+		}
+
+		var id string
+		b.count("accept a run", 0, func() { id = b.post("/runs", body("chain")) })
+		b.count("40-task chain", 40, b.work)
+		b.count("run page, 40 tasks", 0, func() { b.get("/runs/" + id) })
+		b.count("log page, archived", 0, func() { b.get("/runs/" + id + "/logs") })
+		b.post("/runs", body("wide"))
+		b.count("100-wide fan-out and join", 102, b.work)
+		id = b.post("/runs", body("failing"))
+		b.work()
+		b.count("retry from failed, 20 reused", 0, func() { b.post("/runs/"+id+"/retry-from-failed", nil) })
+		b.count("its run, 20 reused and 1 failing", 21, b.work)
+		id = b.post("/runs", body("chain"))
+		b.count("cancel a queued run", 0, func() { b.post("/runs/"+id+"/cancel", nil) })
+		b.count("its end", 0, b.work)
+		b.count("page of 5 runs", 0, func() { b.get("/runs?limit=5") })
+
+		golden := filepath.Join(testdata, "requests.golden")
+		got := strings.Join(b.rows, "\n") + "\n"
+		if *update {
+			require.NoError(t, os.WriteFile(golden, []byte(got), 0o644))
+		}
+		want, err := os.ReadFile(golden)
+		require.NoError(t, err)
+		assert.Equal(t, string(want), got, "run this test with -update if the change is meant")
+	})
+}
+
+func task(name string, deps ...string) map[string]any {
+	t := map[string]any{"name": name, "type": "transform", "config": map[string]any{"expression": "1"}}
+	if len(deps) > 0 {
+		t["depends_on"] = deps
+	}
+	return t
+}
+
+func (b *bench) register(name string, tasks ...map[string]any) {
+	b.Do(b.t, b.A.Key, http.MethodPost, "/flows", map[string]any{
+		"flow_name": name, "flow_version": "1", "flow_spec": map[string]any{"tasks": tasks},
+	}).Require(b.t, http.StatusOK)
+}
+
+func (b *bench) get(path string) {
+	b.Do(b.t, b.A.Key, http.MethodGet, path, nil).Require(b.t, http.StatusOK)
+}
