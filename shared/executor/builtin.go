@@ -8,6 +8,7 @@ import (
 	"math"
 	"time"
 
+	"millrace/shared/errs"
 	"millrace/shared/expr"
 )
 
@@ -18,7 +19,11 @@ type Transform struct{}
 func (Transform) Instant() bool { return true }
 
 // Execute evaluates the expression.
-func (Transform) Execute(ctx context.Context, a *Attempt) Result {
+func (t Transform) Execute(ctx context.Context, a *Attempt) Result {
+	return Masked(ctx, nil, a, t.execute)
+}
+
+func (Transform) execute(ctx context.Context, a *Attempt) Result {
 	var config struct{ Expression string }
 	if err := json.Unmarshal(a.Task.Config, &config); err != nil {
 		return Final(Expression, "config: %v", err)
@@ -55,6 +60,10 @@ func (Wait) Instant() bool { return true }
 
 // Execute suspends a new attempt and ends a resumed one.
 func (w Wait) Execute(ctx context.Context, a *Attempt) Result {
+	return Masked(ctx, nil, a, w.execute)
+}
+
+func (w Wait) execute(ctx context.Context, a *Attempt) Result {
 	config, fail := a.config(ctx)
 	if fail != nil {
 		return *fail
@@ -126,11 +135,14 @@ func (a *Attempt) item(scope *expr.Scope) error {
 	return nil
 }
 
-// trouble tells an expression that cannot be evaluated, which no retry mends,
-// from a store that cannot be read.
+// trouble tells an expression that cannot be evaluated and a secret that is not
+// there, which no retry mends, from a store that cannot be read.
 func trouble(err error, where string) Result {
 	if bad, ok := errors.AsType[*expr.EvalError](err); ok {
 		return Final(Expression, "%s: %s", where, bad.Msg)
 	}
-	return Failed(Expression, "%s", fmt.Sprintf("%s: %v", where, err))
+	if absent, ok := errors.AsType[*errs.Error](err); ok && absent.Code == errs.NotFound {
+		return Final(Expression, "%s: %s", where, absent.Message)
+	}
+	return Failed(Expression, "%s: %v", where, err)
 }

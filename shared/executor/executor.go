@@ -11,6 +11,7 @@ import (
 
 	"millrace/shared/expr"
 	"millrace/shared/flowspec"
+	"millrace/shared/mask"
 )
 
 // The error types of failures, as task records show them.
@@ -33,7 +34,8 @@ type Value struct {
 	Size int64 // bytes of JSON, in memory or not
 }
 
-// Attempt is one attempt of a task, as an executor sees it.
+// Attempt is one attempt of a task, as an executor sees it. Its functions may be
+// nil where a task needs none of them.
 type Attempt struct {
 	Org, RunID, Flow, Version, Environment, Mode string
 	TaskRunID                                    string
@@ -43,7 +45,7 @@ type Attempt struct {
 	Item                                         json.RawMessage // the element, when mapped
 	Resumed                                      bool            // the attempt was suspended and its time has come
 	Started                                      time.Time
-	Timeout                                      time.Duration // what is left until the task's or the run's end
+	Timeout                                      time.Duration // what is left until the task's or the run's end; 0 is no limit
 	Artifact, CodeHash                           string        // object key of the code, and what names its content
 	Params                                       map[string]json.RawMessage
 	OutputKey                                    string // where a large output goes in the object store
@@ -56,6 +58,8 @@ type Attempt struct {
 	Secret func(name string) (string, error)
 	// Log takes a line the task wrote; at may be zero for now.
 	Log func(at time.Time, level, logger, message string)
+
+	hidden *mask.Masker // of the secrets that were resolved, set by Masked
 }
 
 // Failure is how an attempt failed.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"slices"
@@ -32,17 +33,24 @@ func (HTTP) Instant() bool { return false }
 // Execute makes the call. An answer that is not 2xx fails the attempt unless
 // config.expected_status names it.
 func (h HTTP) Execute(ctx context.Context, a *Attempt) Result {
+	return Masked(ctx, nil, a, h.execute)
+}
+
+func (h HTTP) execute(ctx context.Context, a *Attempt) Result {
 	config, fail := a.config(ctx)
 	if fail != nil {
 		return *fail
 	}
-	ctx, cancel := context.WithTimeout(ctx, a.Timeout)
-	defer cancel()
+	if a.Timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, a.Timeout)
+		defer cancel()
+	}
 	req, err := request(ctx, config)
 	if err != nil {
 		return Final(HTTPFailed, "%v", err)
 	}
-	res, err := h.Client.Do(req)
+	res, err := h.client(config["expected_status"]).Do(req)
 	if err != nil {
 		return callFailed(ctx, a, err)
 	}
@@ -56,13 +64,31 @@ func (h HTTP) Execute(ctx context.Context, a *Attempt) Result {
 	}
 	a.Log(time.Time{}, "info", "http", fmt.Sprintf("%s %s answered %d, %d bytes", req.Method, redact(req.URL), res.StatusCode, len(body)))
 	if !expected(config["expected_status"], res.StatusCode) {
-		return Failed(HTTPFailed, "%s %s answered %d: %s", req.Method, redact(req.URL), res.StatusCode, excerpt(body))
+		return Failed(HTTPFailed, "%s %s answered %d: %s", req.Method, redact(req.URL), res.StatusCode, excerpt(a, body))
 	}
 	out, err := answer(res, body)
 	if err != nil {
 		return Final(Serialization, "%v", err)
 	}
 	return Result{Output: Value{JSON: out, Size: int64(len(out))}}
+}
+
+// client does not follow a redirect whose status the task expects.
+func (h HTTP) client(expects any) *http.Client {
+	if expects == nil {
+		return h.Client
+	}
+	c := *h.Client
+	c.CheckRedirect = func(req *http.Request, via []*http.Request) error {
+		if expected(expects, req.Response.StatusCode) {
+			return http.ErrUseLastResponse
+		}
+		if h.Client.CheckRedirect != nil {
+			return h.Client.CheckRedirect(req, via)
+		}
+		return nil
+	}
+	return &c
 }
 
 func request(ctx context.Context, config map[string]any) (*http.Request, error) {
@@ -100,6 +126,9 @@ func request(ctx context.Context, config map[string]any) (*http.Request, error) 
 	}
 	headers, _ := config["headers"].(map[string]any)
 	for name, v := range headers {
+		if v == nil {
+			continue
+		}
 		text, ok := v.(string)
 		if !ok {
 			encoded, err := expr.Encode(v)
@@ -126,10 +155,25 @@ func callFailed(ctx context.Context, a *Attempt, err error) Result {
 		r.Failure.TimedOut = true
 		return r
 	}
-	if e, ok := errors.AsType[*url.Error](err); ok {
-		err = e.Err // without the URL, which may hold a credential
+	return Failed(HTTPFailed, "the call failed: %s", cause(err))
+}
+
+// cause says why a call failed without its URL, which may hold a credential,
+// and without the addresses of this machine and its name servers.
+func cause(err error) string {
+	if e, ok := errors.AsType[*net.DNSError](err); ok {
+		return fmt.Sprintf("lookup %s: %s", e.Name, e.Err)
 	}
-	return Failed(HTTPFailed, "the call failed: %v", err)
+	if e, ok := errors.AsType[*net.OpError](err); ok {
+		return fmt.Sprintf("%s: %v", e.Op, e.Err)
+	}
+	if e, ok := errors.AsType[*url.Error](err); ok {
+		err = e.Err
+	}
+	if strings.HasPrefix(err.Error(), "failed to parse Location header") {
+		return "the answer redirects to what is not a URL"
+	}
+	return err.Error()
 }
 
 func expected(want any, got int) bool {
@@ -140,7 +184,7 @@ func expected(want any, got int) bool {
 		return slices.ContainsFunc(w, func(v any) bool { return expected(v, got) })
 	}
 	n, ok := number(want)
-	return ok && int(n) == got
+	return ok && n == float64(got)
 }
 
 func answer(res *http.Response, body []byte) (json.RawMessage, error) {
@@ -152,7 +196,7 @@ func answer(res *http.Response, body []byte) (json.RawMessage, error) {
 		headers[strings.ToLower(name)] = strings.ToValidUTF8(strings.Join(values, ", "), "\ufffd")
 	}
 	out := map[string]any{"status": int64(res.StatusCode), "headers": headers, "json": nil, "body": strings.ToValidUTF8(string(body), "\ufffd")}
-	if strings.Contains(res.Header.Get("Content-Type"), "json") && utf8.Valid(body) {
+	if strings.Contains(strings.ToLower(res.Header.Get("Content-Type")), "json") && utf8.Valid(body) {
 		if v, err := expr.Decode(body); err == nil {
 			out["json"] = v
 		}
@@ -163,11 +207,13 @@ func answer(res *http.Response, body []byte) (json.RawMessage, error) {
 // redact leaves out what a URL may hold of credentials.
 func redact(u *url.URL) string { return u.Scheme + "://" + u.Host + u.EscapedPath() }
 
-func excerpt(body []byte) string {
-	const most = 300
-	text := strings.ToValidUTF8(string(body[:min(len(body), most)]), "\ufffd")
-	if len(body) > most {
-		text += "…"
+// excerpt is the beginning of an answer. Secrets are hidden before it is cut, or
+// the part of one could remain.
+func excerpt(a *Attempt, body []byte) string {
+	const most, window = 300, 64 << 10
+	text := a.hidden.String(strings.ToValidUTF8(string(body[:min(len(body), window)]), "\ufffd"))
+	if len(text) > most {
+		return strings.ToValidUTF8(text[:most], "") + "…"
 	}
 	return text
 }

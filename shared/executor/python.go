@@ -25,6 +25,10 @@ func (Python) Instant() bool { return false }
 // Execute runs the task's entrypoint. Large values travel by presigned links,
 // so the sandbox needs no permission of its own.
 func (p Python) Execute(ctx context.Context, a *Attempt) Result {
+	return Masked(ctx, p.Blob, a, p.execute)
+}
+
+func (p Python) execute(ctx context.Context, a *Attempt) Result {
 	if p.Sandbox == nil {
 		return Final(SandboxFailed, "this deployment runs no Python tasks")
 	}
@@ -35,12 +39,15 @@ func (p Python) Execute(ctx context.Context, a *Attempt) Result {
 	if err != nil {
 		return Failed(SandboxFailed, "%v", err)
 	}
+	if req.Secrets, err = a.secrets(); err != nil {
+		return trouble(err, "config")
+	}
 	result, err := p.Sandbox.Run(ctx, req, func(e sandbox.LogEvent) { a.Log(e.Time, e.Level, e.Logger, e.Message) })
 	if err != nil {
 		if ctx.Err() != nil {
 			return Failed(Cancelled, "%v", context.Cause(ctx))
 		}
-		return Failed(SandboxFailed, "%v", err)
+		return Failed(SandboxFailed, "%s", withoutLinks(err.Error(), req))
 	}
 	if f := result.Failure; f != nil {
 		return Result{Failure: &Failure{Type: f.Type, Message: f.Message, TimedOut: f.Type == sandbox.TaskTimeoutError}}
@@ -78,7 +85,7 @@ func (p Python) request(ctx context.Context, a *Attempt) (sandbox.Request, error
 		}
 		req.Inputs[name] = in
 	}
-	return req, a.secrets(&req)
+	return req, nil
 }
 
 // artifactName names the code's content. Keys of artifacts are made once and
@@ -87,21 +94,37 @@ func artifactName(a *Attempt) string {
 	return strings.NewReplacer("/", "-", "#", "-").Replace(a.Artifact)
 }
 
+// withoutLinks takes presigned links out of a message: who has one needs no
+// other credential.
+func withoutLinks(text string, req sandbox.Request) string {
+	links := []string{req.Artifact.URL, req.OutputURL}
+	for _, in := range req.Inputs {
+		links = append(links, in.URL)
+	}
+	for _, link := range links {
+		if link != "" {
+			text = strings.ReplaceAll(text, link, "(link)")
+		}
+	}
+	return text
+}
+
 // secrets resolves the secrets that the task's config names.
-func (a *Attempt) secrets(req *sandbox.Request) error {
+func (a *Attempt) secrets() (map[string]string, error) {
 	template, err := a.Task.Template()
 	if err != nil {
-		return err
+		return nil, err
 	}
+	var found map[string]string
 	for _, name := range template.Secrets() {
 		v, err := a.Secret(name)
 		if err != nil {
-			return fmt.Errorf("secret %s that the task names: %w", name, err)
+			return nil, fmt.Errorf("secret %s: %w", name, err)
 		}
-		if req.Secrets == nil {
-			req.Secrets = map[string]string{}
+		if found == nil {
+			found = map[string]string{}
 		}
-		req.Secrets[name] = v
+		found[name] = v
 	}
-	return nil
+	return found, nil
 }
