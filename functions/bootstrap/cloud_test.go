@@ -1,0 +1,224 @@
+package main
+
+import (
+	"archive/zip"
+	"bytes"
+	"context"
+	"encoding/json"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-lambda-go/events"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"millrace/localstack/client"
+	"millrace/localstack/cloud"
+)
+
+type object = map[string]any
+
+// sample is an event of events/samples.
+func sample(t *testing.T, name string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join("..", "..", "events", "samples", name+".json"))
+	require.NoError(t, err)
+	return data
+}
+
+func transform(name, expression string, after ...string) object {
+	return object{"name": name, "type": "transform", "depends_on": after, "config": object{"expression": expression}}
+}
+
+func register(t *testing.T, c *cloud.Cloud, flow string, tasks ...object) {
+	t.Helper()
+	var out struct {
+		FlowName string `json:"flow_name"`
+	}
+	require.NoError(t, c.Client.Do(t.Context(), "POST", "/flows", object{
+		"flow_name": flow, "flow_version": "1", "flow_spec": object{"tasks": tasks},
+	}, &out))
+	require.Equal(t, flow, out.FlowName)
+}
+
+// finish waits until a run has ended well.
+func finish(t *testing.T, c *cloud.Cloud, id string) client.Run {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second)
+	defer cancel()
+	run, err := c.Client.Watch(ctx, id, 50*time.Millisecond, nil)
+	require.NoError(t, err, "the run is %s: %+v", run.Status, run.TaskRuns)
+	require.Equal(t, "SUCCEEDED", run.Status, "%s: %+v", run.ErrorMessage, run.TaskRuns)
+	return run
+}
+
+// deploy uploads a flow with one file of Python.
+func deploy(t *testing.T, c *cloud.Cloud, flow, source string, tasks ...object) {
+	t.Helper()
+	var buf bytes.Buffer
+	w := zip.NewWriter(&buf)
+	f, err := w.Create("flow.py")
+	require.NoError(t, err)
+	_, err = f.Write([]byte(source))
+	require.NoError(t, err)
+	require.NoError(t, w.Close())
+	spec, err := json.Marshal(object{"tasks": tasks})
+	require.NoError(t, err)
+	_, err = c.Client.Upload(t.Context(), client.Upload{FlowName: flow, FlowVersion: "1", DeploymentName: flow, Spec: spec, Zip: buf.Bytes()})
+	require.NoError(t, err)
+}
+
+// TestAFlowFromRegistrationToItsEnd takes one step after the other, each on the
+// real binary.
+func TestAFlowFromRegistrationToItsEnd(t *testing.T) {
+	t.Parallel()
+	c := cloud.Open(t, binary)
+	var health struct {
+		Status, Version string
+		Components      []struct{ Name, Status, Message string }
+	}
+	require.NoError(t, c.Client.Do(t.Context(), "GET", "/health", nil, &health))
+	assert.Equal(t, "healthy", health.Status, "%+v", health.Components)
+	assert.Equal(t, "1.2.3", health.Version)
+
+	register(t, c, "sums", transform("one", "1"), transform("two", "tasks.one.output + params.more", "one"))
+	run, err := c.Client.Start(t.Context(), client.RunRequest{FlowName: "sums", FlowVersion: "1", Parameters: object{"more": 41}})
+	require.NoError(t, err)
+	n, err := c.Deliver(t.Context(), "tasks-nano", 5)
+	require.NoError(t, err)
+	require.Equal(t, 1, n, "a run is one message in SQS")
+	got := finish(t, c, run.RunID)
+	assert.JSONEq(t, `42`, string(got.Task("two")[0].Output))
+	n, err = c.Deliver(t.Context(), "tasks-nano", 0)
+	require.NoError(t, err)
+	assert.Zero(t, n, "the message was deleted, and the worker stayed warm")
+
+	log, err := c.Client.Log(t.Context(), run.RunID)
+	require.NoError(t, err)
+	var types []string
+	for _, e := range log {
+		types = append(types, e.EventType)
+	}
+	assert.Equal(t, []string{"run_started", "task_started", "task_succeeded", "task_started", "task_succeeded", "run_finished"}, types)
+	var list struct{ Items []client.Run }
+	require.NoError(t, c.Client.Do(t.Context(), "GET", "/runs", nil, &list))
+	assert.Len(t, list.Items, 1)
+}
+
+// TestEveryFunctionTakesItsSamples: what events/samples holds is what the
+// deployed functions take.
+func TestEveryFunctionTakesItsSamples(t *testing.T) {
+	t.Parallel()
+	c := cloud.Open(t, binary)
+	invoke := func(name string, payload []byte) string {
+		answer, err := c.Invoke(t.Context(), name, payload)
+		require.NoError(t, err, name)
+		data, err := answer.Bytes()
+		require.NoError(t, err, name)
+		return string(data)
+	}
+	var res events.APIGatewayProxyResponse
+	require.NoError(t, json.Unmarshal([]byte(invoke("health", sample(t, "api-health"))), &res))
+	assert.Equal(t, 200, res.StatusCode)
+	assert.Contains(t, res.Body, `"status":"healthy"`)
+	assert.Equal(t, []string{"01K5SAMPLE0000000000000002"}, res.MultiValueHeaders["X-Request-Id"], "the gateway's id")
+
+	assert.JSONEq(t, `{"status": "processed", "checked": 0, "triggered": 0, "failures": 0}`, invoke("scheduler-tick", sample(t, "scheduler-tick")))
+	for _, name := range []string{"run-start", "run-task", "run-walk", "run-expand"} {
+		// The samples' run is nobody's: each is to be delivered again.
+		assert.JSONEq(t, `{"batchItemFailures": [{"itemIdentifier": "059f36b4-87a3-44ab-83d2-661975830a7d"}]}`, invoke("taskworker", sample(t, name)), name)
+	}
+	assert.JSONEq(t, `{"batchItemFailures": null}`, invoke("dispatch", sample(t, "run-look")), "there is nothing to look at")
+	_, err := c.Invoke(t.Context(), "scheduler-tick", []byte(`{"event_type": "other"}`))
+	require.ErrorContains(t, err, "event_type")
+	_, err = c.Invoke(t.Context(), "runs", []byte(`{}`))
+	require.ErrorContains(t, err, "not an API Gateway proxy event")
+}
+
+// TestRequestsOfTheGateway asks every HTTP function for something.
+func TestRequestsOfTheGateway(t *testing.T) {
+	t.Parallel()
+	c := cloud.Open(t, binary)
+	register(t, c, "one", transform("one", "1"))
+	for path, want := range map[string]int{
+		"/flows":                         200,
+		"/flows/one/1":                   200,
+		"/flows/one/latest":              200,
+		"/flows/a%20%C3%BC%2F%25/latest": 422,
+		"/deployments":                   200,
+		"/backends":                      200,
+		"/runs?limit=1":                  200,
+		"/runs/nothing":                  404,
+		"/orgs":                          200,
+		"/api-keys":                      200,
+		"/nothing":                       403,
+	} {
+		req, err := http.NewRequestWithContext(t.Context(), "GET", c.URL+path, nil)
+		require.NoError(t, err)
+		req.Header.Set("Authorization", "Bearer "+c.Client.Token)
+		req.Header.Set("X-Forwarded-For", "203.0.113.7")
+		res, err := http.DefaultClient.Do(req)
+		require.NoError(t, err, path)
+		assert.Equal(t, want, res.StatusCode, path)
+		if want != 403 {
+			assert.NotEmpty(t, res.Header.Get("X-Request-Id"), path)
+		}
+		require.NoError(t, res.Body.Close())
+	}
+	res, err := http.Post(c.URL+"/internal/attempts/logs", "application/json", strings.NewReader(`{"events": []}`))
+	require.NoError(t, err)
+	assert.Equal(t, 401, res.StatusCode)
+	require.NoError(t, res.Body.Close())
+}
+
+const source = `
+import os
+def show(word, ctx):
+    print("printed", word)
+    ctx.log("logged " + ctx.task_name)
+    return {"word": word, "env": sorted(os.environ), "values": list(os.environ.values())}
+def each(item):
+    print("item", item)
+    return item * 2
+def large(): return "x" * 100000
+def total(each, large): return [each, len(large)]
+`
+
+// TestPythonRunsInTheSandboxFunctions: from the gateway by queue, worker and
+// Invoke to the handler, and back by answer, links and log route.
+func TestPythonRunsInTheSandboxFunctions(t *testing.T) {
+	t.Parallel()
+	c := cloud.Open(t, binary)
+	c.Feed("tasks-nano", "runs")
+	python := func(name string, after ...string) object {
+		return object{"name": name, "type": "python", "entrypoint": "flow:" + name, "depends_on": after}
+	}
+	each := python("each")
+	each["map_over"] = "[1, 2, 3]"
+	deploy(t, c, "py", source, python("show"), each, python("large"), python("total", "each", "large"))
+	// The answer is streamed until the run has ended.
+	run, err := c.Client.Start(t.Context(), client.RunRequest{Deployment: "py", Parameters: object{"word": "tea"}, Execute: true})
+	require.NoError(t, err)
+	require.Equal(t, "SUCCEEDED", run.Status, "%s: %+v", run.ErrorMessage, run.TaskRuns)
+	run = finish(t, c, run.RunID)
+	assert.JSONEq(t, `[[2, 4, 6], 100000]`, string(run.Task("total")[0].Output))
+	shown := string(run.Task("show")[0].Output)
+	assert.Contains(t, shown, `"word":"tea"`)
+	assert.NotContains(t, shown, cloud.RoleSecret, "a task sees no credential")
+	assert.NotContains(t, shown, "AWS_")
+
+	log, err := c.Client.Log(t.Context(), run.RunID)
+	require.NoError(t, err)
+	at := map[string]int{}
+	for i, e := range log {
+		at[e.TaskName+"/"+e.Message] = i + 1
+	}
+	for _, line := range []string{"show/printed tea", "show/logged show", "each/item 1", "each/item 2", "each/item 3"} {
+		assert.NotZero(t, at[line], "%s is in the archive: %v", line, at)
+	}
+	assert.Equal(t, "run_finished", log[len(log)-1].EventType)
+}

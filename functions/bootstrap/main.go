@@ -1,0 +1,98 @@
+// Command bootstrap is the one program that every Lambda function of a
+// deployment runs (provided.al2023, built with -tags lambda.norpc): it becomes
+// the function of the catalog that _HANDLER names, builds that one alone, on
+// what its spec says it needs, and takes events from the Lambda Runtime API.
+// Its environment is described in settings.go.
+//
+// Nothing is contacted before the first event: clients are made when they are
+// first used, once for the process.
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-lambda-go/lambda"
+
+	"millrace/functions/catalog"
+	"millrace/shared/fn"
+)
+
+// version is set by the linker.
+var version = "dev"
+
+func main() {
+	build, err := start(os.Getenv, catalog.All())
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bootstrap:", err)
+		reportInit(os.Getenv("AWS_LAMBDA_RUNTIME_API"), err)
+		os.Exit(1)
+	}
+	lambda.StartWithOptions(build.handler, build.options...)
+}
+
+// started is a function ready for events.
+type started struct {
+	handler any // as package lambda takes it
+	options []lambda.Option
+}
+
+// errSettings: the environment does not make a function.
+var errSettings = errors.New("settings")
+
+// start builds the function that _HANDLER names. Errors: errSettings, wrapped
+// with what is wrong.
+func start(getenv func(string) string, specs []fn.Spec) (started, error) {
+	name := getenv("_HANDLER")
+	spec, found := catalog.Find(specs, name)
+	if !found {
+		return started{}, fmt.Errorf("%w: _HANDLER is %q, not one of %s", errSettings, name, strings.Join(names(specs), ", "))
+	}
+	cfg, err := readSettings(getenv, spec)
+	if err != nil {
+		return started{}, fmt.Errorf("%w of %s: %w", errSettings, name, err)
+	}
+	return newPlatform(cfg, spec).start()
+}
+
+func names(specs []fn.Spec) []string {
+	out := make([]string, len(specs))
+	for i, s := range specs {
+		out[i] = s.Name
+	}
+	slices.Sort(out)
+	return out
+}
+
+// reportInit tells the Runtime API why there is no function. The process ends
+// either way.
+func reportInit(api string, cause error) {
+	if api == "" {
+		return
+	}
+	kind := "Runtime.InitError"
+	if errors.Is(cause, errSettings) {
+		kind = "Runtime.InvalidSettings"
+	}
+	body, err := json.Marshal(map[string]any{"errorMessage": cause.Error(), "errorType": kind, "stackTrace": []string{}})
+	if err != nil {
+		return
+	}
+	req, err := http.NewRequest(http.MethodPost, "http://"+api+"/2018-06-01/runtime/init/error", bytes.NewReader(body))
+	if err != nil {
+		return
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Lambda-Runtime-Function-Error-Type", kind)
+	client := &http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{}} // no proxy: the API is on this machine
+	if res, err := client.Do(req); err == nil {
+		_ = res.Body.Close()
+	}
+}

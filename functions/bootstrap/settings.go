@@ -1,0 +1,174 @@
+package main
+
+import (
+	"cmp"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+
+	"millrace/shared/fn"
+	"millrace/shared/sandbox/ticket"
+)
+
+// The environment of a function. Which of it is required follows from what the
+// function's spec needs; the rest may be left out, and nothing is kept that the
+// function does not need. Region, credentials and endpoints (AWS_REGION,
+// AWS_ENDPOINT_URL, AWS_ENDPOINT_URL_DYNAMODB …) are the SDK's own variables.
+const (
+	envVersion  = "MILLRACE_VERSION"   // shown by health; default: the build's
+	envLogLevel = "MILLRACE_LOG_LEVEL" // debug, info (default), warn or error
+
+	envTable       = "MILLRACE_TABLE"        // name or ARN of the DynamoDB table
+	envBucket      = "MILLRACE_BUCKET"       // name of the S3 bucket
+	envBus         = "MILLRACE_BUS"          // name or ARN of the EventBridge bus
+	envQueuePrefix = "MILLRACE_QUEUE_PREFIX" // stands before the queues' names; may be empty
+
+	envIssuer      = "MILLRACE_SIGNIN_ISSUER"   // of sign-in tokens; empty: only API keys are accepted
+	envAudience    = "MILLRACE_SIGNIN_AUDIENCE" // the client id in them; goes with the issuer
+	envJWKS        = "MILLRACE_SIGNIN_JWKS_URL" // of the issuer's keys; default: what its discovery document says
+	envSuperAdmins = "MILLRACE_SUPER_ADMINS"    // emails of the platform's administrators, by commas
+	envCursorKey   = "MILLRACE_CURSOR_KEY"      // secret, base64 of 32 bytes or more: signs list cursors
+	envAllowRanges = "MILLRACE_ALLOW_RANGES"    // CIDR ranges that calls made for users may reach besides public ones, by commas
+
+	envSandboxPrefix = "MILLRACE_SANDBOX_PREFIX" // stands before the tier in the names of the sandbox functions
+	envLogURL        = "MILLRACE_LOG_URL"        // where the sandbox hands logs over: the API's POST /internal/attempts/logs
+	envAttemptKey    = "MILLRACE_ATTEMPT_KEY"    // secret, base64 of 32 bytes or more: signs the tokens for it
+)
+
+// minKey is the least length of a secret, in bytes.
+const minKey = ticket.MinKey
+
+// settings are what the environment says.
+type settings struct {
+	Version  string
+	LogLevel slog.Level
+	Region   string
+
+	Table, Bucket, Bus, QueuePrefix string
+	ObjectEndpoint                  string // of a server other than S3
+
+	Issuer, Audience, JWKS string
+	SuperAdmins            []string
+	CursorKey              []byte
+	AllowRanges            []string
+
+	SandboxPrefix, LogURL string
+	AttemptKey            []byte
+}
+
+// readSettings reads and checks what a function needs. The error names every
+// variable that is missing or wrong, and no value of a secret.
+func readSettings(getenv func(string) string, spec fn.Spec) (settings, error) {
+	r := reader{getenv: getenv}
+	needs := spec.Needs
+	cfg := settings{
+		Version: cmp.Or(getenv(envVersion), version), Region: getenv("AWS_REGION"), LogLevel: r.level(),
+	}
+	if needs.Table != fn.NoAccess {
+		cfg.Table = r.required(envTable)
+	}
+	if needs.Blob != fn.NoAccess {
+		cfg.Bucket = r.required(envBucket)
+		cfg.ObjectEndpoint = cmp.Or(getenv("AWS_ENDPOINT_URL_S3"), getenv("AWS_ENDPOINT_URL"))
+	}
+	if usesQueues(spec) {
+		cfg.QueuePrefix = getenv(envQueuePrefix)
+	}
+	if needs.Publish {
+		cfg.Bus = r.required(envBus)
+	}
+	if needs.Sandbox {
+		cfg.SandboxPrefix = r.required(envSandboxPrefix)
+		cfg.LogURL = r.address(envLogURL)
+	}
+	if needs.Sandbox || needs.AttemptKey {
+		cfg.AttemptKey = r.key(envAttemptKey)
+	}
+	if spec.Trigger.HTTP {
+		cfg.CursorKey = r.key(envCursorKey)
+		cfg.Issuer, cfg.Audience, cfg.JWKS = getenv(envIssuer), getenv(envAudience), getenv(envJWKS)
+		if (cfg.Issuer == "") != (cfg.Audience == "") {
+			r.fault("%s and %s go together", envIssuer, envAudience)
+		}
+		cfg.SuperAdmins = r.list(envSuperAdmins)
+	}
+	for _, text := range r.list(envAllowRanges) {
+		if _, err := netip.ParsePrefix(text); err != nil {
+			r.fault("%s: %q is no CIDR range such as 10.0.0.0/8", envAllowRanges, text)
+			continue
+		}
+		cfg.AllowRanges = append(cfg.AllowRanges, text)
+	}
+	return cfg, errors.Join(r.faults...)
+}
+
+// usesQueues reports whether a function speaks to queues itself: it sends to
+// them, reads their counts, or defers the messages it is given.
+func usesQueues(spec fn.Spec) bool {
+	return len(spec.Needs.Send) > 0 || len(spec.Needs.Measure) > 0 || spec.Messages != nil
+}
+
+// reader reads variables and collects their faults.
+type reader struct {
+	getenv func(string) string
+	faults []error
+}
+
+func (r *reader) fault(format string, args ...any) {
+	r.faults = append(r.faults, fmt.Errorf(format, args...))
+}
+
+func (r *reader) required(name string) string {
+	v := r.getenv(name)
+	if v == "" {
+		r.fault("%s is missing", name)
+	}
+	return v
+}
+
+// address reads an absolute URL.
+func (r *reader) address(name string) string {
+	v := r.required(name)
+	if u, err := url.Parse(v); v != "" && (err != nil || u.Host == "" || !slices.Contains([]string{"http", "https"}, u.Scheme)) {
+		r.fault("%s is no http or https URL", name)
+	}
+	return v
+}
+
+// key reads a secret.
+func (r *reader) key(name string) []byte {
+	v := r.required(name)
+	if v == "" {
+		return nil
+	}
+	data, err := base64.StdEncoding.DecodeString(v)
+	if err != nil || len(data) < minKey {
+		r.fault("%s is not the base64 of %d bytes or more", name, minKey)
+		return nil
+	}
+	return data
+}
+
+// list reads values separated by commas.
+func (r *reader) list(name string) []string {
+	var out []string
+	for v := range strings.SplitSeq(r.getenv(name), ",") {
+		if v = strings.TrimSpace(v); v != "" {
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
+func (r *reader) level() slog.Level {
+	var level slog.Level
+	if v := r.getenv(envLogLevel); v != "" && level.UnmarshalText([]byte(v)) != nil {
+		r.fault("%s is %q, not debug, info, warn or error", envLogLevel, v)
+	}
+	return level
+}

@@ -1,0 +1,118 @@
+package main
+
+import (
+	"encoding/base64"
+	"os/exec"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"millrace/functions/catalog"
+	"millrace/localstack/runtimeapi"
+	"millrace/shared/fn"
+)
+
+const secret = "c2VjcmV0LXNlY3JldC1zZWNyZXQtc2VjcmV0LXNlY3JldC0="
+
+// complete is an environment in which every function starts.
+func complete() map[string]string {
+	return map[string]string{
+		"AWS_REGION": "eu-central-1", envTable: "t", envBucket: "b", envBus: "bus", envQueuePrefix: "q-",
+		envCursorKey: secret, envAttemptKey: secret, envSandboxPrefix: "s-", envLogURL: "https://api.test/logs",
+	}
+}
+
+func getenv(env map[string]string) func(string) string {
+	return func(name string) string { return env[name] }
+}
+
+func TestEveryFunctionStartsAndGetsWhatItNeedsAlone(t *testing.T) {
+	t.Parallel()
+	for _, spec := range catalog.All() {
+		cfg, err := readSettings(getenv(complete()), spec)
+		require.NoError(t, err, spec.Name)
+		p := newPlatform(cfg, spec)
+		out, err := p.start()
+		require.NoError(t, err, spec.Name)
+		require.NotNil(t, out.handler, spec.Name)
+		d := p.deps
+		assert.Equal(t, spec.Needs.Table != fn.NoAccess, d.Table != nil, "%s: table", spec.Name)
+		assert.Equal(t, spec.Needs.Blob != fn.NoAccess, d.Blob != nil, "%s: objects", spec.Name)
+		assert.Equal(t, len(spec.Needs.Send)+len(spec.Needs.Measure)+len(spec.Trigger.Queues) > 0, d.Queues != nil, "%s: queues", spec.Name)
+		assert.Equal(t, spec.Needs.Publish, d.Bus != nil, "%s: bus", spec.Name)
+		assert.Equal(t, spec.Needs.Sandbox, d.Sandbox != nil, "%s: sandbox", spec.Name)
+		assert.Equal(t, spec.Needs.AttemptKey, d.Config.AttemptKey != nil, "%s: key of attempts", spec.Name)
+		assert.False(t, d.Config.Sole || d.Config.Resident, spec.Name)
+		assert.NotEmpty(t, d.Config.Boot, spec.Name)
+	}
+}
+
+func TestMissingAndWrongSettingsAreNamedAllAtOnce(t *testing.T) {
+	t.Parallel()
+	worker, _ := catalog.Find(catalog.All(), "taskworker")
+	_, err := readSettings(getenv(nil), worker)
+	for _, name := range []string{envTable, envBucket, envBus, envSandboxPrefix, envLogURL, envAttemptKey} {
+		require.ErrorContains(t, err, name+" is missing")
+	}
+	assert.NotContains(t, err.Error(), envCursorKey, "a worker has no lists")
+
+	runs, _ := catalog.Find(catalog.All(), "runs")
+	for want, change := range map[string]map[string]string{
+		envCursorKey + " is not the base64 of 32": {envCursorKey: base64.StdEncoding.EncodeToString([]byte("hush"))},
+		envCursorKey + " is not the base64":       {envCursorKey: "hush!"},
+		"go together":                             {envIssuer: "https://id.test"},
+		"is no CIDR range":                        {envAllowRanges: "10.0.0.0/8, 10.0.0.1"},
+		"not debug, info, warn or error":          {envLogLevel: "loud"},
+	} {
+		env := complete()
+		for k, v := range change {
+			env[k] = v
+		}
+		_, err := readSettings(getenv(env), runs)
+		require.ErrorContains(t, err, want)
+		assert.NotContains(t, err.Error(), "hush")
+	}
+	env := complete()
+	env[envLogURL] = "api.test/logs"
+	_, err = readSettings(getenv(env), worker)
+	require.ErrorContains(t, err, "no http or https URL")
+	env = complete()
+	env[envSuperAdmins] = "nobody"
+	env["_HANDLER"] = "runs"
+	_, err = start(getenv(env), catalog.All())
+	require.ErrorIs(t, err, errSettings)
+}
+
+func TestAProcessThatCannotStartSaysWhy(t *testing.T) {
+	t.Parallel()
+	for handler, want := range map[string]string{
+		"nothing": `_HANDLER is "nothing", not one of artifacts, auth,`,
+		"runs":    envTable + " is missing",
+		"":        `_HANDLER is ""`,
+	} {
+		api, err := runtimeapi.Start()
+		require.NoError(t, err)
+		cmd := exec.CommandContext(t.Context(), binary)
+		cmd.Env = []string{"AWS_LAMBDA_RUNTIME_API=" + api.Address(), "_HANDLER=" + handler}
+		out, err := cmd.CombinedOutput()
+		var exit *exec.ExitError
+		require.ErrorAs(t, err, &exit)
+		assert.Equal(t, 1, exit.ExitCode())
+		assert.Contains(t, string(out), want)
+		if handler == "nothing" {
+			for _, spec := range catalog.All() {
+				assert.Contains(t, string(out), spec.Name)
+			}
+		}
+		select {
+		case fault := <-api.InitFaults():
+			assert.Equal(t, "Runtime.InvalidSettings", fault.Type)
+			assert.Contains(t, fault.Message, want)
+		case <-time.After(10 * time.Second):
+			assert.Fail(t, "the Runtime API was not told")
+		}
+		require.NoError(t, api.Close())
+	}
+}

@@ -1,0 +1,94 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"millrace/functions/catalog"
+	"millrace/localstack/runtimeapi"
+)
+
+// The budget of a start and of what is deployed.
+const (
+	maxFirstPoll = 20 * time.Millisecond
+	maxBinary    = 20 << 20
+)
+
+// firstPoll is the time from the start of the process to its first request for
+// an event.
+func firstPoll(tb testing.TB, handler string) time.Duration {
+	tb.Helper()
+	api, err := runtimeapi.Start()
+	require.NoError(tb, err)
+	defer api.Close()
+	cmd := exec.Command(binary)
+	cmd.Env = []string{"AWS_LAMBDA_RUNTIME_API=" + api.Address(), "_HANDLER=" + handler}
+	for name, value := range complete() {
+		cmd.Env = append(cmd.Env, name+"="+value)
+	}
+	begin := time.Now()
+	require.NoError(tb, cmd.Start())
+	defer func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait() // it was killed
+	}()
+	select {
+	case <-api.Polled():
+		return time.Since(begin)
+	case <-time.After(20 * time.Second):
+		require.Fail(tb, "no poll", handler)
+		return 0
+	}
+}
+
+// median of the times of n starts.
+func median(tb testing.TB, handler string, n int) time.Duration {
+	tb.Helper()
+	times := make([]time.Duration, n)
+	for i := range times {
+		times[i] = firstPoll(tb, handler)
+	}
+	slices.Sort(times)
+	return times[n/2]
+}
+
+func TestEveryFunctionPolls(t *testing.T) {
+	for _, spec := range catalog.All() {
+		t.Logf("%-16s %v", spec.Name, firstPoll(t, spec.Name).Round(100*time.Microsecond))
+	}
+}
+
+// BenchmarkStart prints the median of 20 starts of functions with few and with many
+// operations, and of one that has none. The budget is for a quiet machine.
+func BenchmarkStart(b *testing.B) {
+	for _, handler := range []string{"health", "runs", "taskworker", "flows"} {
+		b.Run(handler, func(b *testing.B) {
+			var m time.Duration
+			for b.Loop() {
+				m = median(b, handler, 20)
+			}
+			b.ReportMetric(float64(m.Microseconds())/1000, "ms-to-first-poll")
+			b.ReportMetric(float64(maxFirstPoll.Milliseconds()), "ms-budget")
+		})
+	}
+}
+
+// BenchmarkDeployedSize prints the size of what is deployed, and fails if it is
+// over the budget.
+func BenchmarkDeployedSize(b *testing.B) {
+	out := filepath.Join(b.TempDir(), "bootstrap")
+	for b.Loop() {
+		log, err := build(out, []string{"-trimpath"}, "GOOS=linux", "GOARCH=arm64")
+		require.NoError(b, err, "%s", log)
+	}
+	info, err := os.Stat(out)
+	require.NoError(b, err)
+	b.ReportMetric(float64(info.Size())/(1<<20), "MB-arm64-stripped")
+	require.Less(b, info.Size(), int64(maxBinary))
+}

@@ -1,0 +1,28 @@
+package catalog
+
+import (
+	"time"
+
+	"millrace/shared/fn"
+	"millrace/shared/queue"
+)
+
+// BusQueue is the queue through which a function gets events of the bus.
+func BusQueue(spec fn.Spec) string { return "bus-" + spec.Name }
+
+// Queues are the queues of a deployment: those that feed functions, and one for
+// each function that gets events of the bus. A message stays away from others
+// for longer than its function may take, which Lambda asks for.
+func Queues(specs []fn.Spec) []queue.Definition {
+	var defs []queue.Definition
+	for _, spec := range specs {
+		visibility := spec.Timeout + time.Minute
+		for _, q := range spec.Trigger.Queues {
+			defs = append(defs, queue.Definition{Name: q.Queue, Visibility: visibility})
+		}
+		if len(spec.Trigger.DetailTypes) > 0 {
+			defs = append(defs, queue.Definition{Name: BusQueue(spec), Visibility: visibility})
+		}
+	}
+	return defs
+}
