@@ -62,6 +62,9 @@ func checkActions(actions []Action) error {
 	if len(actions) > MaxOperators || bytes > MaxExpressionValues {
 		return fmt.Errorf("%w: update of %d actions and %d bytes", ErrLimit, len(actions), bytes)
 	}
+	if text := updateText(actions); text > MaxExpressionBytes {
+		return fmt.Errorf("%w: update of %d actions, about %d bytes of text, at most %d", ErrLimit, len(actions), text, MaxExpressionBytes)
+	}
 	return nil
 }
 
@@ -91,8 +94,8 @@ func parts(a Action) (attr string, v Value, err error) {
 }
 
 // CheckCond refuses a condition DynamoDB would not take: over 100 values of an
-// In, an order of what has none, more than 300 operators. Errors are ErrLimit
-// or ErrInvalid.
+// In, an order of what has none, more than 300 operators or a longer text than
+// an expression's. Errors are ErrLimit or ErrInvalid.
 func CheckCond(c Cond) error {
 	operators := 0
 	if err := checkCond(c, &operators); err != nil {
@@ -100,6 +103,9 @@ func CheckCond(c Cond) error {
 	}
 	if operators > MaxOperators {
 		return fmt.Errorf("%w: condition of %d operators, at most %d", ErrLimit, operators, MaxOperators)
+	}
+	if text := condText(c); text > MaxExpressionBytes {
+		return fmt.Errorf("%w: condition of about %d bytes of text, at most %d", ErrLimit, text, MaxExpressionBytes)
 	}
 	return nil
 }

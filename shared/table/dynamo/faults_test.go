@@ -151,7 +151,7 @@ func TestErrorsAreThePorts(t *testing.T) {
 		err := calls["Put"](t.Context(), tbl)
 		require.ErrorIs(t, err, c.want, c.code+": "+c.message)
 		for _, other := range []error{table.ErrNotFound, table.ErrConditionFailed, table.ErrConflict, table.ErrThrottled, table.ErrLimit, table.ErrInvalid} {
-			assert.Equal(t, other == c.want, errors.Is(err, other), "%s is %v", c.code, other)
+			assert.Equal(t, errors.Is(c.want, other), errors.Is(err, other), "%s is %v", c.code, other)
 		}
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"slices"
 	"time"
 
 	"millrace/shared/table"
@@ -94,12 +93,15 @@ func throttledTransaction(err error) aws.Ternary {
 	if !ok {
 		return aws.UnknownTernary
 	}
-	throttled := slices.ContainsFunc(cancelled.CancellationReasons, func(r types.CancellationReason) bool {
-		return reasons[aws.ToString(r.Code)] == table.ErrThrottled
-	})
-	other := slices.ContainsFunc(cancelled.CancellationReasons, func(r types.CancellationReason) bool {
-		code := aws.ToString(r.Code)
-		return code != "" && code != noReason && reasons[code] != table.ErrThrottled
-	})
-	return aws.BoolTernary(throttled && !other)
+	throttled := false
+	for _, r := range cancelled.CancellationReasons {
+		switch code := aws.ToString(r.Code); {
+		case code == "" || code == noReason:
+		case errors.Is(reasons[code], table.ErrThrottled):
+			throttled = true
+		default:
+			return aws.FalseTernary
+		}
+	}
+	return aws.BoolTernary(throttled)
 }

@@ -212,6 +212,30 @@ var conditions = map[string]func(*suite){
 		err := s.Delete(s.ctx, table.Delete{Key: s.key("a"), If: table.In("s", append(slices.Clone(names), "x")...)})
 		require.ErrorIs(s, err, table.ErrLimit)
 	},
+	"ALongTextIsRefused": func(s *suite) {
+		s.given("a", "s", "n0099")
+		ins := func(n int) table.Cond {
+			var cs []table.Cond
+			for range n {
+				cs = append(cs, table.In("s", numbered(100)...))
+			}
+			return table.And(cs...)
+		}
+		require.NoError(s, s.Delete(s.ctx, table.Delete{Key: s.key("a"), If: ins(6)}))
+		require.ErrorIs(s, s.Delete(s.ctx, table.Delete{Key: s.key("a"), If: ins(7)}), table.ErrLimit)
+		appends := func(n int) table.Update {
+			u := table.Update{Key: s.key("b")}
+			for _, attr := range numbered(n) {
+				u.Do = append(u.Do, table.Append(attr, 1))
+			}
+			return u
+		}
+		_, err := s.Update(s.ctx, appends(70))
+		require.NoError(s, err)
+		_, err = s.Update(s.ctx, appends(80))
+		require.ErrorIs(s, err, table.ErrLimit)
+		require.ErrorIs(s, s.transact(appends(80)), table.ErrLimit)
+	},
 	"SenselessOnesAreRefused": func(s *suite) {
 		for name, c := range map[string]table.Cond{
 			"order of a boolean": table.Lt("n", true),
