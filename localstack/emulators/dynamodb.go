@@ -31,12 +31,14 @@ var dynamoDBLocal = program{
 			return nil, err
 		}
 		home := filepath.Join(dir, "package", "emulator")
-		return exec.Command(java,
+		cmd := exec.Command(java,
 			// A process of some seconds gains more by a quick start than by good code.
 			"-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx768m",
 			"-Djava.library.path="+filepath.Join(home, "DynamoDBLocal_lib"),
 			"-jar", filepath.Join(home, "DynamoDBLocal.jar"),
-			"-inMemory", "-sharedDb", "-disableTelemetry", "-port", port), nil
+			"-inMemory", "-sharedDb", "-disableTelemetry", "-port", port)
+		cmd.Dir = dir // where it leaves a file of its own
+		return cmd, nil
 	},
 	ready: func(ctx context.Context, url string) error {
 		client := dynamodb.NewFromConfig(local(url).Config(), func(o *dynamodb.Options) { o.RetryMaxAttempts = 1 })
