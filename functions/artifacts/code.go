@@ -38,7 +38,7 @@ func specIn(r io.ReaderAt, size int64) (json.RawMessage, error) {
 			Type: "missing", Loc: errs.Body("flow_spec"), Msg: "neither the request nor the artifact (" + specFile + ") has a flow_spec",
 		})
 	}
-	defer file.Close()
+	defer func() { _ = file.Close() }()
 	spec, err := io.ReadAll(io.LimitReader(file, registry.MaxSpecBytes+1))
 	switch {
 	case damaged(err):

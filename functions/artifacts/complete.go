@@ -180,7 +180,7 @@ func (s *service) assemble(ctx context.Context, u upload, in *CompleteUploadRequ
 	for i, p := range in.Parts {
 		parts[i] = blob.Part{Number: p.PartNumber, ETag: p.ETag}
 	}
-	obj, err := s.store.Blob.CompleteMultipart(ctx, u.ArtifactKey, u.UploadID, parts)
+	_, err := s.store.Blob.CompleteMultipart(ctx, u.ArtifactKey, u.UploadID, parts)
 	if errors.Is(err, blob.ErrBadPart) || errors.Is(err, blob.ErrNoUpload) {
 		// An abort may just be taking the parts away.
 		if now, _, loadErr := s.load(ctx, u.ArtifactKey); loadErr != nil || now.State != open {
@@ -195,7 +195,8 @@ func (s *service) assemble(ctx context.Context, u upload, in *CompleteUploadRequ
 	case err != nil:
 		return fmt.Errorf("complete upload: %w", err)
 	}
-	if obj, err = s.store.Blob.Head(ctx, u.ArtifactKey); err != nil {
+	obj, err := s.store.Blob.Head(ctx, u.ArtifactKey)
+	if err != nil {
 		return fmt.Errorf("complete upload: %w", err)
 	}
 	if obj.Size != u.SizeBytes {

@@ -42,7 +42,7 @@ func (s *shape) check(data []byte) ([]errs.Detail, []absent, error) {
 	if err := c.value(s); err != nil {
 		return nil, nil, err
 	}
-	if _, err := c.dec.ReadToken(); err != io.EOF {
+	if _, err := c.dec.ReadToken(); !errors.Is(err, io.EOF) {
 		if err == nil || errors.As(err, new(*jsontext.SyntacticError)) {
 			err = errTrailing
 		}

@@ -125,14 +125,15 @@ type failInput struct {
 	Kind string `path:"kind"`
 }
 
+func write(m map[string]int) { m["x"] = 1 }
+
 // fail answers each kind of failure.
 func fail(_ context.Context, in *failInput) (*textOutput, error) {
 	switch in.Kind {
 	case "panic":
 		panic("boom")
 	case "nil-map":
-		var m map[string]int
-		m["x"] = 1
+		write(nil)
 	case "unwritable":
 		return nil, errs.Wrap(errs.Internal, errors.New("dial 10.0.0.1: password=hunter2"), "the database at 10.0.0.1 is down")
 	case "unknown":

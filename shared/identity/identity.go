@@ -49,13 +49,6 @@ type Membership struct {
 	Suspended bool         `table:"suspended,omitempty"` // this user may not use this workspace
 }
 
-// user is a user's own record.
-type user struct {
-	table.Key
-	Email     string       `table:"email"`
-	CreatedAt clock.Millis `table:"created_at"`
-}
-
 func workspaceKey(org string) table.Key {
 	return table.Key{PK: org + "#workspace", SK: "workspace"}
 }

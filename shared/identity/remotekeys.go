@@ -52,7 +52,7 @@ func (r *remoteKeys) VerifySignature(ctx context.Context, token string) ([]byte,
 	for i, a := range algorithms {
 		algs[i] = jose.SignatureAlgorithm(a)
 	}
-	jws, err := jose.ParseSigned(token, algs)
+	jws, err := jose.ParseSignedCompact(token, algs)
 	if err != nil {
 		return nil, err
 	}

@@ -70,7 +70,7 @@ func (s *Store) Archive(ctx context.Context, org, run string) error {
 // they are too many.
 func (s *Store) build(ctx context.Context, org, run string) ([]spent, error) {
 	b := builder{}
-	defer b.out.Close()
+	defer func() { _ = b.out.Close() }()
 	left := []spent{}
 	for stored, err := range s.batches(ctx, org, run) {
 		if err != nil {

@@ -161,7 +161,7 @@ func Extract(r io.ReaderAt, size int64, dir string) error {
 	if err != nil {
 		return fmt.Errorf("opening the artifact's directory: %w", err)
 	}
-	defer root.Close()
+	defer func() { _ = root.Close() }()
 	left := int64(limit(size))
 	for _, e := range entries {
 		parent := e.name

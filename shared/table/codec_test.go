@@ -39,7 +39,6 @@ type (
 		Value   Value              `table:"value"`
 		Deep    map[string][]level `table:"deep"`
 		Secret  string             `table:"-"`
-
 	}
 )
 

@@ -58,7 +58,7 @@ func compare(c CondCompare, item Item) bool {
 	if v.kind != c.Value.kind {
 		return false
 	}
-	order := 0
+	var order int
 	switch v.kind {
 	case String, Binary:
 		order = cmp.Compare(v.str, c.Value.str)

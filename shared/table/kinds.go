@@ -161,8 +161,8 @@ func encodeFloat(rv reflect.Value) (Value, error) {
 	}
 	text := strconv.FormatFloat(f, 'g', -1, rv.Type().Bits())
 	v, err := Decimal(text)
-	if err != nil {
-		return Value{kind: Number, str: text}, nil
+	if err != nil { // NaN or infinite: refused where it is stored
+		v = Value{kind: Number, str: text}
 	}
 	return v, nil
 }

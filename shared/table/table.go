@@ -81,7 +81,7 @@ func (e *TransactionError) Is(target error) bool {
 
 // Failed reports whether operation i's condition failed, and the item in its way.
 func (e *TransactionError) Failed(i int) (Item, bool) {
-	if i >= len(e.Reasons) || e.Reasons[i].Err != ErrConditionFailed {
+	if i >= len(e.Reasons) || !errors.Is(e.Reasons[i].Err, ErrConditionFailed) {
 		return nil, false
 	}
 	return e.Reasons[i].Old, true

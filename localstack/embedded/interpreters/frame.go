@@ -118,8 +118,11 @@ func decodeEvent(body []byte) (sandbox.LogEvent, error) {
 	var seconds float64
 	var e sandbox.LogEvent
 	fields := []any{&seconds, &e.Level, &e.Logger, &e.Message}
-	if err := json.Unmarshal(body, &fields); err != nil || len(fields) != 4 {
-		return e, fmt.Errorf("%w: event: %v", errProtocol, err)
+	if err := json.Unmarshal(body, &fields); err != nil {
+		return e, fmt.Errorf("%w: event: %w", errProtocol, err)
+	}
+	if len(fields) != 4 {
+		return e, fmt.Errorf("%w: event of %d fields", errProtocol, len(fields))
 	}
 	e.Time = time.UnixMicro(int64(seconds * 1e6)).UTC()
 	return e, nil

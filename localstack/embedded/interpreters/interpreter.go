@@ -274,7 +274,7 @@ func (c *interpreter) exchange(sink func(sandbox.LogEvent), timer *time.Timer) (
 func (c *interpreter) result(body, output []byte) (sandbox.Result, error) {
 	var a answer
 	if err := json.Unmarshal(body, &a); err != nil {
-		return sandbox.Result{}, fmt.Errorf("%w: %v", errProtocol, err)
+		return sandbox.Result{}, fmt.Errorf("%w: %w", errProtocol, err)
 	}
 	c.spent = a.Recycle
 	switch {

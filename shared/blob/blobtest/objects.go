@@ -111,10 +111,13 @@ func testPutBrokenBody(t *testing.T, s *suite) {
 	link, err := s.store.PresignPut(t.Context(), s.key("a"), time.Minute)
 	require.NoError(t, err)
 	body = stream{io.MultiReader(strings.NewReader(strings.Repeat("x", 100_000)), iotest.ErrReader(broken))}
-	req, err := http.NewRequestWithContext(t.Context(), "PUT", link, body)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPut, link, body)
 	require.NoError(t, err)
 	req.ContentLength = 200_000
-	_, err = http.DefaultClient.Do(req)
+	res, err := http.DefaultClient.Do(req)
+	if err == nil {
+		res.Body.Close()
+	}
 	require.ErrorIs(t, err, broken)
 	assert.Equal(t, "what was there", s.get(t, "a"))
 }

@@ -2,6 +2,7 @@ package s3
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -148,7 +149,7 @@ func sized(body io.Reader, size int64) (io.Reader, error) {
 		if size > 0 {
 			return exact, nil
 		}
-		if _, err := exact.Read(make([]byte, 1)); err != io.EOF {
+		if _, err := exact.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 			return nil, err
 		}
 		return http.NoBody, nil

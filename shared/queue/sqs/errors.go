@@ -48,7 +48,7 @@ func (q *Queues) wrap(op, name string, err error) error {
 	}
 	if api, ok := errors.AsType[smithy.APIError](err); ok {
 		if sentinel := translate(api.ErrorCode(), api.ErrorMessage()); sentinel != nil {
-			if sentinel == queue.ErrUnknownQueue {
+			if errors.Is(sentinel, queue.ErrUnknownQueue) {
 				q.forget(name)
 			}
 			err = fmt.Errorf("%w (%s)", sentinel, api.ErrorCode())

@@ -130,7 +130,8 @@ var queries = map[string]func(*suite){
 			s.given(sk)
 		}
 		meter := &table.Meter{}
-		for range table.All(table.WithMeter(s.ctx, meter), s.Table, table.Query{PK: s.prefix, Limit: 3}) {
+		for _, err := range table.All(table.WithMeter(s.ctx, meter), s.Table, table.Query{PK: s.prefix, Limit: 3}) {
+			require.NoError(s, err)
 			break
 		}
 		assert.Equal(s, 1, meter.Usage().Requests[table.OpQuery])
