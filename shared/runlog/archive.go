@@ -38,37 +38,58 @@ const maxSpent = 10_000
 // Archive turns the run's batches into its archive. It is repeatable: if the
 // archive stands it only clears batches that are left. Nothing may be written
 // to the log of a run that is over; what still is does not show.
+//
+// What is still in memory goes straight into the archive: the log of a short
+// run is written once.
 func (s *Store) Archive(ctx context.Context, org, run string) error {
-	if err := s.Flush(ctx, org, run); err != nil {
+	b := s.buffer(runID{org, run}, false)
+	if b == nil {
+		return s.archive(ctx, org, run, nil)
+	}
+	if err := b.lock(ctx); err != nil {
 		return err
 	}
+	defer b.unlock()
+	b.disarm()
+	err := s.drain(ctx, b) // what failed before may be stored already, under an id of its own
+	if err == nil {
+		b.take(s.Clock.Now())
+		if b.size() > BatchBytes {
+			err = s.drain(ctx, b)
+		}
+	}
+	if err == nil {
+		err = s.archive(ctx, org, run, b.queue)
+	}
+	if err != nil {
+		s.rearm(b)
+		return err
+	}
+	b.queue = nil
+	s.retire(b, true)
+	return nil
+}
+
+func (s *Store) archive(ctx context.Context, org, run string, tail []*pending) error {
 	left := []spent(nil)
 	_, err := s.Table.Get(ctx, runstate.ArchiveKey(org, run), table.Consistent)
 	switch {
 	case errors.Is(err, table.ErrNotFound):
-		if left, err = s.build(ctx, org, run); err != nil {
+		if left, err = s.build(ctx, org, run, tail); err != nil {
 			return err
 		}
 	case err != nil:
 		return fmt.Errorf("runlog: archive: %w", err)
 	}
 	if left != nil {
-		err = s.clear(ctx, org, run, left)
-	} else {
-		err = s.sweep(ctx, org, run)
+		return s.clear(ctx, org, run, left)
 	}
-	if err != nil {
-		return err
-	}
-	if b := s.buffer(runID{org, run}, false); b != nil {
-		s.retire(b, true)
-	}
-	return nil
+	return s.sweep(ctx, org, run)
 }
 
-// build makes the archive of the batches there are, and returns these, nil if
-// they are too many.
-func (s *Store) build(ctx context.Context, org, run string) ([]spent, error) {
+// build makes the archive of the batches there are and of those in memory, and
+// returns the former, nil if they are too many.
+func (s *Store) build(ctx context.Context, org, run string, tail []*pending) ([]spent, error) {
 	b := builder{}
 	defer func() { _ = b.out.Close() }()
 	left := []spent{}
@@ -85,6 +106,11 @@ func (s *Store) build(ctx context.Context, org, run string) ([]spent, error) {
 		}
 		if len(left) < maxSpent {
 			left = append(left, spent{stored.SK, stored.Ref})
+		}
+	}
+	for _, p := range tail {
+		if err := b.add(s.draw(), p.data, p.events); err != nil {
+			return nil, fmt.Errorf("runlog: archive: %w", err)
 		}
 	}
 	if err := b.close(); err != nil {

@@ -2,6 +2,7 @@ package runlog
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"sync"
 	"time"
@@ -36,6 +37,25 @@ type pending struct {
 	events int
 	ref    string // the object that holds data, once stored
 	id     string // drawn for an attempt whose outcome is not known
+}
+
+// lock makes the caller the one who writes batches, until unlock.
+func (b *buffer) lock(ctx context.Context) error {
+	select {
+	case b.writing <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("runlog: store batch: %w", ctx.Err())
+	}
+}
+
+func (b *buffer) unlock() { <-b.writing }
+
+// size is how many bytes are queued.
+func (b *buffer) size() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.queued
 }
 
 // add takes lines and says how many bytes are held and whether the caller is

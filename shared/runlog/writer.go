@@ -157,12 +157,10 @@ func (s *Store) flushLogged(b *buffer) {
 
 // flush writes what is held. What could not be written stays, to be tried again.
 func (s *Store) flush(ctx context.Context, b *buffer) error {
-	select {
-	case b.writing <- struct{}{}:
-		defer func() { <-b.writing }()
-	case <-ctx.Done():
-		return fmt.Errorf("runlog: store batch: %w", ctx.Err())
+	if err := b.lock(ctx); err != nil {
+		return err
 	}
+	defer b.unlock()
 	b.disarm()
 	err := s.drain(ctx, b) // what failed before; until it is stored nothing is added to it
 	if err == nil {
@@ -170,15 +168,20 @@ func (s *Store) flush(ctx context.Context, b *buffer) error {
 		err = s.drain(ctx, b)
 	}
 	if err != nil {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		if !b.dead {
-			b.arm(again, func() { s.flushLogged(b) })
-		}
+		s.rearm(b)
 		return err
 	}
 	s.retire(b, false)
 	return nil
+}
+
+// rearm makes sure that what could not be written is tried again.
+func (s *Store) rearm(b *buffer) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.dead {
+		b.arm(again, func() { s.flushLogged(b) })
+	}
 }
 
 func (s *Store) drain(ctx context.Context, b *buffer) error {
