@@ -44,18 +44,7 @@ func testMultipart(t *testing.T, s *suite) {
 	id, parts := s.begin(t, "a.zip", one, []byte("sent again below"))
 	parts[1] = s.send(t, "a.zip", id, 2, two)
 
-	link, err := s.store.PresignPart(t.Context(), s.key("a.zip"), id, 1, time.Minute)
-	require.NoError(t, err)
-	for name, tampered := range map[string]string{
-		"other part":   strings.Replace(link, "partNumber=1", "partNumber=2", 1),
-		"other upload": strings.Replace(link, "uploadId="+id[:1], "uploadId=z"+id[:1], 1),
-		"other key":    strings.Replace(link, "/a.zip?", "/b.zip?", 1),
-	} {
-		require.NotEqual(t, link, tampered, name)
-		status, _, _ := request(t, "PUT", tampered, []byte("intruder"))
-		assert.Equal(t, 403, status, name)
-	}
-	_, err = s.store.Head(t.Context(), s.key("a.zip"))
+	_, err := s.store.Head(t.Context(), s.key("a.zip"))
 	require.ErrorIs(t, err, blob.ErrNotFound, "visible before it is complete")
 	objects, _, err := s.store.List(t.Context(), s.key(""), "", 0)
 	require.NoError(t, err)
@@ -73,6 +62,24 @@ func testMultipart(t *testing.T, s *suite) {
 	assert.True(t, string(one)+string(two) == s.get(t, "a.zip"), "content differs")
 }
 
+func testMultipartTampered(t *testing.T, s *suite) {
+	id, parts := s.begin(t, "a.zip", bytes.Repeat([]byte("1"), blob.MinPartSize), []byte("two"))
+	link, err := s.store.PresignPart(t.Context(), s.key("a.zip"), id, 1, time.Minute)
+	require.NoError(t, err)
+	for name, tampered := range map[string]string{
+		"other part":   strings.Replace(link, "partNumber=1", "partNumber=2", 1),
+		"other upload": strings.Replace(link, "uploadId="+id[:1], "uploadId=z"+id[:1], 1),
+		"other key":    strings.Replace(link, "/a.zip?", "/b.zip?", 1),
+	} {
+		require.NotEqual(t, link, tampered, name)
+		status, _, _ := request(t, "PUT", tampered, []byte("intruder"))
+		assert.Equal(t, 403, status, name)
+	}
+	obj, err := s.store.CompleteMultipart(t.Context(), s.key("a.zip"), id, parts)
+	require.NoError(t, err)
+	assert.EqualValues(t, blob.MinPartSize+3, obj.Size)
+}
+
 func testMultipartCompleteTwice(t *testing.T, s *suite) {
 	id, parts := s.begin(t, "a", bytes.Repeat([]byte("1"), blob.MinPartSize), []byte("two"))
 	first, err := s.store.CompleteMultipart(t.Context(), s.key("a"), id, parts)
@@ -86,9 +93,6 @@ func testMultipartCompleteTwice(t *testing.T, s *suite) {
 	assert.ErrorIs(t, err, blob.ErrNoUpload, "other parts than it was completed with")
 	require.NoError(t, s.store.AbortMultipart(t.Context(), s.key("a"), id), "aborting a complete upload")
 	assert.Len(t, s.get(t, "a"), blob.MinPartSize+3)
-	require.NoError(t, s.store.Delete(t.Context(), s.key("a")))
-	_, err = s.store.CompleteMultipart(t.Context(), s.key("a"), id, parts)
-	assert.ErrorIs(t, err, blob.ErrNoUpload, "the object is gone")
 }
 
 func testMultipartBadParts(t *testing.T, s *suite) {
@@ -112,26 +116,39 @@ func testMultipartBadParts(t *testing.T, s *suite) {
 	obj, err := s.store.CompleteMultipart(t.Context(), s.key("a"), id, parts[1:])
 	require.NoError(t, err, "the upload survives refusals, and parts may be left out")
 	assert.EqualValues(t, 3, obj.Size)
-
-	for _, unknown := range []string{"", "0d2f2f0e-3c53-4c8f-8f8e-5f8f0a2c1b9d"} {
-		_, err = s.store.CompleteMultipart(t.Context(), s.key("never"), unknown, parts)
-		assert.ErrorIs(t, err, blob.ErrNoUpload, unknown)
-	}
 }
 
 func testMultipartAbort(t *testing.T, s *suite) {
 	s.put(t, "a", "what was there")
-	id, parts := s.begin(t, "a", []byte("dropped"))
-	link, err := s.store.PresignPart(t.Context(), s.key("a"), id, 2, time.Minute)
-	require.NoError(t, err)
+	id, _ := s.begin(t, "a", []byte("dropped"))
 	for range 2 {
 		require.NoError(t, s.store.AbortMultipart(t.Context(), s.key("a"), id))
 	}
 	require.NoError(t, s.store.AbortMultipart(t.Context(), s.key("a"), "0d2f2f0e-3c53-4c8f-8f8e-5f8f0a2c1b9d"))
 	require.NoError(t, s.store.AbortMultipart(t.Context(), s.key("never"), ""))
+	assert.Equal(t, "what was there", s.get(t, "a"))
+}
+
+// testMultipartUnknown is about uploads that never were, or are no more.
+func testMultipartUnknown(t *testing.T, s *suite) {
+	one := bytes.Repeat([]byte("1"), blob.MinPartSize)
+	id, parts := s.begin(t, "a", one)
+	for _, unknown := range []string{"", "0d2f2f0e-3c53-4c8f-8f8e-5f8f0a2c1b9d"} {
+		_, err := s.store.CompleteMultipart(t.Context(), s.key("never"), unknown, parts)
+		assert.ErrorIs(t, err, blob.ErrNoUpload, unknown)
+	}
+	_, err := s.store.CompleteMultipart(t.Context(), s.key("a"), id, parts)
+	require.NoError(t, err)
+	require.NoError(t, s.store.Delete(t.Context(), s.key("a")))
+	_, err = s.store.CompleteMultipart(t.Context(), s.key("a"), id, parts)
+	assert.ErrorIs(t, err, blob.ErrNoUpload, "the object is gone")
+
+	id, parts = s.begin(t, "b", one)
+	link, err := s.store.PresignPart(t.Context(), s.key("b"), id, 2, time.Minute)
+	require.NoError(t, err)
+	require.NoError(t, s.store.AbortMultipart(t.Context(), s.key("b"), id))
 	status, _, _ := request(t, "PUT", link, []byte("too late"))
 	assert.Equal(t, 404, status)
-	_, err = s.store.CompleteMultipart(t.Context(), s.key("a"), id, parts)
-	assert.ErrorIs(t, err, blob.ErrNoUpload)
-	assert.Equal(t, "what was there", s.get(t, "a"))
+	_, err = s.store.CompleteMultipart(t.Context(), s.key("b"), id, parts)
+	assert.ErrorIs(t, err, blob.ErrNoUpload, "aborted")
 }
