@@ -16,7 +16,7 @@ import (
 	"millrace/shared/tenant"
 )
 
-func TestOpenAPI(t *testing.T) {
+func TestVersion1_OpenAPI(t *testing.T) {
 	t.Parallel()
 	a := fixture(t, nil)
 	for file, make := range map[string]func() ([]byte, error){"testdata/openapi31.json": a.JSON, "testdata/openapi30.json": a.JSON30} {

@@ -24,7 +24,7 @@ var holders = map[string]string{
 	"owner": "admin.org billing.read billing.write",
 }
 
-func TestRoles(t *testing.T) {
+func TestRole1_Roles(t *testing.T) {
 	t.Parallel()
 	count := 0
 	for roles, permissions := range holders {
