@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	awsbridge "github.com/aws/aws-sdk-go-v2/service/eventbridge"
 	awss3 "github.com/aws/aws-sdk-go-v2/service/s3"
 	awssqs "github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/stretchr/testify/require"
@@ -18,6 +19,7 @@ import (
 	"millrace/localstack/substrate"
 	"millrace/shared/blob"
 	"millrace/shared/blob/s3"
+	"millrace/shared/bus/eventbridge"
 	"millrace/shared/ids"
 	"millrace/shared/queue/sqs"
 )
@@ -44,9 +46,14 @@ func cloud(t *testing.T) localtest.Options {
 	prefix := ids.Token(6) + "-"
 	require.NoError(t, sqs.CreateQueues(t.Context(), awssqs.NewFromConfig(base), prefix, localtest.Queues()))
 	objects := bucket(t)
+	events := emulators.EventBridge(t).Config()
+	bus := "test-" + rand.Text()
+	_, err := awsbridge.NewFromConfig(events).CreateEventBus(t.Context(), &awsbridge.CreateEventBusInput{Name: &bus})
+	require.NoError(t, err)
 	return localtest.Options{
 		Table: emulators.Table(t),
 		Blob:  objects,
+		Bus:   eventbridge.New(eventbridge.Config{Bus: bus, AWS: func(context.Context) (aws.Config, error) { return events, nil }}),
 		Queues: sqs.New(sqs.Config{
 			Prefix: prefix, Objects: objects,
 			AWS: func(context.Context) (aws.Config, error) { return base, nil },
