@@ -176,7 +176,10 @@ func TestRequestsOfTheGateway(t *testing.T) {
 }
 
 const source = `
-import os
+import os, time
+def slow():
+    print("began")
+    time.sleep(60)
 def show(word, ctx):
     print("printed", word)
     ctx.log("logged " + ctx.task_name)
@@ -221,4 +224,35 @@ func TestPythonRunsInTheSandboxFunctions(t *testing.T) {
 		assert.NotZero(t, at[line], "%s is in the archive: %v", line, at)
 	}
 	assert.Equal(t, "run_finished", log[len(log)-1].EventType)
+}
+
+// TestCancellingReachesTheSandbox: the fence stops the attempt, in the worker
+// and, by the log route's answer, in the sandbox, whose environment is free for
+// the next task at once.
+func TestCancellingReachesTheSandbox(t *testing.T) {
+	t.Parallel()
+	c := cloud.Open(t, binary)
+	c.Feed("tasks-nano", "runs")
+	deploy(t, c, "py", source, object{"name": "slow", "type": "python", "entrypoint": "flow:slow"})
+	run, err := c.Client.Start(t.Context(), client.RunRequest{Deployment: "py"})
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Second)
+	defer cancel()
+	require.Eventually(t, func() bool { return strings.Contains(logOf(t, c, run.RunID), "began") }, 30*time.Second, 100*time.Millisecond,
+		"the log is live")
+	require.NoError(t, c.Client.Do(ctx, "POST", "/runs/"+run.RunID+"/cancel", nil, nil))
+	got, err := c.Client.Watch(ctx, run.RunID, 100*time.Millisecond, nil)
+	require.NoError(t, err)
+	assert.Equal(t, "CANCELLED", got.Status)
+	assert.Equal(t, "CANCELLED", got.Task("slow")[0].Status)
+	require.Eventually(t, func() bool { return c.Idle("sandbox-nano of "+c.OrgID) == 1 }, 15*time.Second, 50*time.Millisecond,
+		"the task was killed in the sandbox too")
+}
+
+// logOf reads a page of a run's log.
+func logOf(t *testing.T, c *cloud.Cloud, id string) string {
+	t.Helper()
+	var page json.RawMessage
+	require.NoError(t, c.Client.Do(t.Context(), "GET", "/runs/"+id+"/logs", nil, &page))
+	return string(page)
 }

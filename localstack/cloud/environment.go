@@ -123,6 +123,14 @@ func (c *Cloud) free(key string, e *environment) {
 	c.idle[key] = append(c.idle[key], e)
 }
 
+// Idle counts the processes of a function that wait for an event; those of a
+// sandbox function are counted by "name of workspace".
+func (c *Cloud) Idle(key string) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.idle[key])
+}
+
 // end kills every idle process; those at work end with the test's context. A
 // failed test shows what they wrote.
 func (c *Cloud) end() {

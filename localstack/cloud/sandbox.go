@@ -34,6 +34,8 @@ func (c *Cloud) invoke(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	name, tenant := r.PathValue("name"), r.Header.Get("X-Amz-Tenant-Id")
+	// Lambda goes on with an event whose caller has left.
+	ctx := c.running
 	var answer *runtimeapi.Answer
 	if tier, sandboxed := strings.CutPrefix(name, sandboxPrefix); sandboxed {
 		if tenant == "" {
@@ -42,9 +44,9 @@ func (c *Cloud) invoke(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		event := runtimeapi.Event{Payload: payload, Timeout: 15 * time.Minute, Tenant: tenant, ARN: arn(name)}
-		answer, err = c.run(r.Context(), name+" of "+tenant, event, func() (*environment, error) { return c.interpreter(tier) })
+		answer, err = c.run(ctx, name+" of "+tenant, event, func() (*environment, error) { return c.interpreter(tier) })
 	} else {
-		answer, err = c.Invoke(r.Context(), name, payload)
+		answer, err = c.Invoke(ctx, name, payload)
 	}
 	w.Header().Set("Content-Type", "application/json")
 	var fault *runtimeapi.Fault

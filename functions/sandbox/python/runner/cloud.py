@@ -8,9 +8,9 @@ The answer is {"output", "output_bytes"}, {"output_ref": true, "output_bytes"},
 {"failure": {"type", "message"}}, or {"error"} when the sandbox itself failed.
 
 To the route it posts {"events": [{"timestamp", "level", "logger", "message",
-"sequence"}]}, a few times a second while there are any and at least every 5 s;
-{"cancelled": true} in the answer ends the task. Everything is posted before the
-answer is given. Lines that the route does not take, or that a task writes
+"sequence"}]}, secrets masked, a few times a second while there are any and at
+least every 5 s; {"cancelled": true} in the answer ends the task. Everything is
+posted before the answer is given. Lines that the route does not take, or that a task writes
 faster than they can be posted, are dropped, and a line of the log says so.
 
 The task runs in a child of the local transport, kept warm for one artifact: one
@@ -34,6 +34,7 @@ import urllib.request
 
 from . import artifact
 from .core import DEFAULT_TIMEOUT_SECS
+from .masking import Masker
 
 _BOOT = "import sys; sys.path.insert(0, sys.argv[1]); from runner.local import main; main()"
 _GRACE_SECS = 1.0
@@ -54,7 +55,7 @@ class Cloud:
         self._hash = None
 
     def run(self, event):
-        reporter = Reporter(event.get("log_url"), event.get("token"))
+        reporter = Reporter(event.get("log_url"), event.get("token"), Masker((event.get("secrets") or {}).values()))
         try:
             return self._run(event, reporter)
         finally:
@@ -103,9 +104,9 @@ class Cloud:
 class Reporter:
     """Posts log events in batches from a thread of its own, and watches the cancel fence."""
 
-    def __init__(self, url, token):
+    def __init__(self, url, token, masker):
         self.cancelled = threading.Event()
-        self._url, self._token = url, token
+        self._url, self._token, self._masker = url, token, masker
         self._events, self._lock, self._wake = collections.deque(), threading.Lock(), threading.Event()
         self._waiting = self._dropped = self._sequence = 0
         self._closing = False
@@ -126,7 +127,7 @@ class Reporter:
         self._sequence += 1
         return {
             "timestamp": _stamp(seconds), "level": level if level in _LEVELS else "info",
-            "logger": logger[:200], "message": message, "sequence": self._sequence,
+            "logger": self._masker.mask(logger)[:200], "message": self._masker.mask(message), "sequence": self._sequence,
         }
 
     def close(self):

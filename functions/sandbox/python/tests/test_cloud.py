@@ -14,6 +14,7 @@ import os, time
 VERSION = %r
 def version(): return VERSION
 def talk(ctx): print("printed"); ctx.log("logged"); os.write(2, b"written\\n"); return ctx.secret("token")
+def leak(ctx): print("it is", ctx.secret("token"))
 def big(): return "x" * 40000
 def boom(): return {}["no"]
 def slow(): print("started"); time.sleep(60)
@@ -86,6 +87,10 @@ class CloudTest(unittest.TestCase):
         seen = {(e["level"], e["logger"], e["message"]) for e in self.store.events}
         self.assertEqual(seen, {("info", "stdout", "printed"), ("info", "task", "logged"), ("warning", "stderr", "written")})
         self.assertEqual(self.store.tokens, {"Bearer t0ken"})
+
+    def test_secrets_are_masked(self):
+        self.call("leak", secrets={"token": "hush-hush"})
+        self.assertEqual([e["message"] for e in self.store.events], ["it is ***"])
 
     def test_large_output_is_uploaded(self):
         self.assertEqual(self.call("big", output_url=self.url + "/out"), {"output_ref": True, "output_bytes": 40002})
