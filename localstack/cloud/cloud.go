@@ -60,8 +60,8 @@ type Cloud struct {
 	env     []string // of every function
 	running context.Context
 
-	mu   sync.Mutex
-	idle map[string][]*environment // by function, and workspace in the sandbox
+	mu            sync.Mutex
+	started, idle map[string][]*environment // by function, and workspace in the sandbox
 }
 
 // Open makes the resources of a deployment, all of them new, and serves it.
@@ -71,7 +71,7 @@ func Open(t testing.TB, binary string) *Cloud {
 	id := strings.ToLower(strings.NewReplacer("_", "", "-", "").Replace(ids.Token(9)))
 	c := &Cloud{
 		t: t, binary: binary, specs: catalog.All(), Prefix: "test-" + id + "-",
-		table: "test-" + id, bucket: "test-" + id, bus: "test-" + id, idle: map[string][]*environment{},
+		table: "test-" + id, bucket: "test-" + id, bus: "test-" + id, started: map[string][]*environment{}, idle: map[string][]*environment{},
 	}
 	running, stop := context.WithCancel(context.Background())
 	c.running = running

@@ -90,6 +90,9 @@ func (c *Cloud) run(ctx context.Context, key string, event runtimeapi.Event, sta
 		if e, err = start(); err != nil {
 			return nil, err
 		}
+		c.mu.Lock()
+		c.started[key] = append(c.started[key], e)
+		c.mu.Unlock()
 	}
 	answer, err := e.call(ctx, event)
 	if fault := (*runtimeapi.Fault)(nil); err != nil && !errors.As(err, &fault) {
@@ -131,12 +134,11 @@ func (c *Cloud) Idle(key string) int {
 	return len(c.idle[key])
 }
 
-// end kills every idle process; those at work end with the test's context. A
-// failed test shows what they wrote.
+// end kills every process. A failed test shows what they wrote.
 func (c *Cloud) end() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for key, list := range c.idle {
+	for key, list := range c.started {
 		for _, e := range list {
 			if out := e.end(); out != "" && c.t.Failed() {
 				c.t.Logf("%s wrote:\n%s", key, out)

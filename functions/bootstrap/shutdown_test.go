@@ -1,0 +1,64 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"millrace/localstack/localtest"
+	"millrace/localstack/runtimeapi"
+	"millrace/shared/blob/blobtest"
+	"millrace/shared/fn"
+	"millrace/shared/runlog"
+)
+
+// TestAProcessAsksForSIGTERM: Lambda sends it only to environments that have an
+// extension.
+func TestAProcessAsksForSIGTERM(t *testing.T) {
+	t.Parallel()
+	for handler, asks := range map[string]bool{"taskworker": true, "runs": true, "scheduler-tick": false} {
+		api, err := runtimeapi.Start()
+		require.NoError(t, err)
+		end := process(t, api, handler)
+		select {
+		case <-api.Polled():
+		case <-time.After(20 * time.Second):
+			require.Fail(t, "no poll", handler)
+		}
+		assert.Equal(t, asks, len(api.Extensions()) == 1, handler)
+		end()
+		require.NoError(t, api.Close())
+	}
+}
+
+// TestLogsAreStoredBeforeAnEnvironmentIsFrozen: after an event, and when the
+// environment is shut down, nothing waits in memory.
+func TestLogsAreStoredBeforeAnEnvironmentIsFrozen(t *testing.T) {
+	t.Parallel()
+	env := localtest.Open(t, localtest.Options{Blob: &blobtest.Memory{}})
+	spec := fn.Spec{Name: "x", Handle: func(d fn.Deps) fn.Handler {
+		return func(context.Context, json.RawMessage) (any, error) {
+			d.Logs.Append(env.A.OrgID, "R", runlog.Event{Message: "in an event"})
+			return nil, errors.New("failed")
+		}
+	}}
+	p := &platform{spec: spec, deps: env.Deps}
+	stored := func() int {
+		env.Clock.Advance(time.Second)
+		other := &runlog.Store{Table: env.Deps.Table, Blob: env.Deps.Blob, Clock: env.Clock, Log: env.Deps.Log}
+		page, err := other.Page(t.Context(), env.A.OrgID, "R", false, "", 10)
+		require.NoError(t, err)
+		return len(page.Events)
+	}
+	_, err := p.handle(spec.Handle(p.deps))(t.Context(), nil)
+	require.Error(t, err)
+	require.Equal(t, 1, stored())
+	p.deps.Logs.Append(env.A.OrgID, "R", runlog.Event{Message: "outside of one"})
+	p.flush()
+	require.Equal(t, 2, stored())
+}
