@@ -114,7 +114,7 @@ func (t *faultyTable) Transact(ctx context.Context, writes ...table.Write) error
 	}
 	keys := targets(writes)
 	err := t.write(ctx, "Transact", keys, func() error { return t.Table.Transact(ctx, writes...) })
-	if err == table.ErrConflict {
+	if errors.Is(err, table.ErrConflict) {
 		reasons := make([]table.Reason, len(writes))
 		reasons[t.p.plan.some(len(writes)-1)].Err = table.ErrConflict
 		return &table.TransactionError{Reasons: reasons}
