@@ -113,9 +113,12 @@ func (s *Server) platform(ctx context.Context, db *store.DB) (deps fn.Deps, keys
 			Boot: ids.Token(6), Sole: true, Resident: true,
 		},
 	}
-	if deps.Table, err = sqltable.New(db, now); err != nil {
+	items, err := sqltable.New(db, now)
+	if err != nil {
 		return deps, keys, err
 	}
+	s.closing(sweep(items.Sweep, s.cfg.Log))
+	deps.Table = items
 	queues, err := sqlqueue.New(ctx, db, now, definitions(s.specs))
 	if err != nil {
 		return deps, keys, err
