@@ -199,6 +199,9 @@ func (s *session) execute(ctx context.Context, w *work) (*done, error) {
 	if a.Timeout <= 0 {
 		return s.finish(ctx, w, timeoutResult(w.task))
 	}
+	if mine, err := s.fresh(ctx, w); err != nil || !mine {
+		return nil, err
+	}
 	if run.Instant() {
 		return s.finish(ctx, w, run.Execute(ctx, a))
 	}
@@ -289,7 +292,7 @@ func (s *session) finish(ctx context.Context, w *work, result executor.Result) (
 			return nil, s.retry(ctx, w, f, used)
 		}
 	}
-	status := engine.Succeeded
+	status, kept := engine.Succeeded, executor.Value{}
 	do := []table.Action{table.Set(runstate.NodeEnded, int64(millis(now))), table.Remove(runstate.NodeLease)}
 	if f := result.Failure; f != nil {
 		if status = engine.Failed; f.TimedOut {
@@ -297,17 +300,18 @@ func (s *session) finish(ctx context.Context, w *work, result executor.Result) (
 		}
 		do = append(do, table.Set(runstate.NodeErrorType, f.Type), table.Set(runstate.NodeError, f.Message))
 	} else {
-		out, err := s.keepOutput(ctx, w.node, w.item.Attempt, result.Output)
+		out, value, err := s.keepOutput(ctx, w.node, w.item.Attempt, result.Output)
 		if err != nil {
 			return nil, err
 		}
-		do = append(do, out...)
+		do, kept = append(do, out...), value
 	}
 	item, err := s.conclude(ctx, w, append(do, table.Set(runstate.NodeStatus, string(status))), ended(w))
 	if err != nil || item == nil {
 		return nil, err
 	}
 	if status == engine.Succeeded {
+		s.cache.keep(s.id, w.node, kept)
 		s.event(w, runlog.TypeTaskSucceeded, "info", "Task %s succeeded in %s", w.task.Name, took(item))
 	} else {
 		s.event(w, runlog.TypeTaskFailed, "error", "Task %s failed: %s: %s", w.task.Name, item.ErrorType, item.Error)
@@ -408,16 +412,9 @@ func (s *session) retry(ctx context.Context, w *work, f *executor.Failure, used 
 
 // release gives up a claimed attempt of a run that was stopped.
 func (s *session) release(ctx context.Context, n engine.Node, item *runstate.Node, why string) error {
-	do := []table.Action{
-		table.Set(runstate.NodeStatus, string(engine.Cancelled)),
-		table.Set(runstate.NodeErrorType, executor.Cancelled),
-		table.Set(runstate.NodeError, reason(why)),
-		table.Set(runstate.NodeEnded, int64(millis(s.Clock.Now()))),
-		table.Remove(runstate.NodeLease),
-	}
 	w := &work{node: n, item: item}
 	w.task, _ = s.task(n)
-	stored, err := s.conclude(ctx, w, do, ended(w))
+	stored, err := s.conclude(ctx, w, s.cancelled(why), ended(w))
 	if err != nil || stored == nil {
 		return err
 	}
@@ -425,6 +422,17 @@ func (s *session) release(ctx context.Context, n engine.Node, item *runstate.Nod
 		s.event(w, runlog.TypeTaskCancelled, "warning", "Task %s stopped: %s", w.task.Name, reason(why))
 	}
 	return nil
+}
+
+// cancelled is what ends an attempt of a run that was stopped.
+func (s *session) cancelled(why string) []table.Action {
+	return []table.Action{
+		table.Set(runstate.NodeStatus, string(engine.Cancelled)),
+		table.Set(runstate.NodeErrorType, executor.Cancelled),
+		table.Set(runstate.NodeError, reason(why)),
+		table.Set(runstate.NodeEnded, int64(millis(s.Clock.Now()))),
+		table.Remove(runstate.NodeLease),
+	}
 }
 
 func reason(why string) string {

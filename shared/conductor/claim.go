@@ -125,7 +125,9 @@ func (s *session) takeOver(ctx context.Context, r ready, old *runstate.Node, now
 	item, err := s.Table.Update(ctx, table.Update{
 		Key: runstate.NodeKey(s.org, s.id, r.node),
 		Do:  do,
-		If:  table.And(table.Eq(runstate.NodeStatus, string(engine.Running)), table.Eq(runstate.NodeNonce, old.Nonce)),
+		// Not if it was renewed meanwhile: then its worker lives.
+		If: table.And(table.Eq(runstate.NodeStatus, string(engine.Running)), table.Eq(runstate.NodeNonce, old.Nonce),
+			table.Eq(runstate.NodeLease, int64(old.LeaseUntil))),
 	})
 	if failed, ok := errors.AsType[*table.ConditionError](err); ok {
 		// Its worker finished it after all, or another took it over.
@@ -177,6 +179,29 @@ func (s *session) renew(ctx context.Context, n engine.Node, nonce string) (strin
 		return "", err
 	}
 	return run.Fenced(s.Clock.Now()), nil
+}
+
+// fresh makes sure that an attempt still has its lease when it begins: a worker
+// may have stood still since it claimed it. If it has not, or the run was
+// stopped meanwhile, nothing may run.
+func (s *session) fresh(ctx context.Context, w *work) (bool, error) {
+	for {
+		now := s.Clock.Now()
+		if w.item.LeaseUntil.Time().Sub(now) > Lease/2 {
+			return true, nil
+		}
+		why, err := s.renew(ctx, w.node, w.item.Nonce)
+		switch {
+		case err != nil:
+			return false, err
+		case why == "lost":
+			s.Log.Warn("lease lost", "run", s.id, "node", w.node)
+			return false, nil
+		case why != "":
+			return false, s.release(ctx, w.node, w.item, why)
+		}
+		w.item.LeaseUntil = millis(now.Add(Lease))
+	}
 }
 
 // hold keeps an attempt's lease while it runs. The context it returns ends when

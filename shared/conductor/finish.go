@@ -150,11 +150,21 @@ func (s *session) settle(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, item := range items {
-		if item.Status == engine.Running && s.held(item, now) {
-			if s.chain != chainLook {
-				return nil
+	for n, item := range items {
+		if item.Status != engine.Running || item.Nonce == "" {
+			continue
+		}
+		runs := s.held(item, now)
+		if !runs {
+			if runs, err = s.takeBack(ctx, n, item, why); err != nil {
+				return err
 			}
+		}
+		switch {
+		case !runs:
+		case s.chain != chainLook:
+			return nil
+		default:
 			return s.lookLater(ctx, CancelPoll)
 		}
 	}
@@ -176,6 +186,29 @@ func (s *session) settle(ctx context.Context) error {
 		return fmt.Errorf("end stopped run: %w", err)
 	}
 	return s.over(ctx, stored)
+}
+
+// takeBack cancels an attempt whose lease ran out, so that its worker, if it
+// lives after all, can end it in no other way once the run is over. It reports
+// whether the attempt still runs.
+func (s *session) takeBack(ctx context.Context, n engine.Node, item *runstate.Node, why string) (bool, error) {
+	_, err := s.Table.Update(ctx, table.Update{
+		Key: runstate.NodeKey(s.org, s.id, n),
+		Do:  s.cancelled(why),
+		If: table.And(table.Eq(runstate.NodeNonce, item.Nonce), table.Eq(runstate.NodeStatus, string(engine.Running)),
+			table.Eq(runstate.NodeLease, int64(item.LeaseUntil))),
+	})
+	if failed, ok := errors.AsType[*table.ConditionError](err); ok {
+		now := &runstate.Node{}
+		if err := table.Unmarshal(failed.Old, now); err != nil {
+			return false, err
+		}
+		return now.Status == engine.Running, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("cancel node %d: %w", n, err)
+	}
+	return false, nil
 }
 
 // fence writes a deadline's fence, so that the run can end in no other way.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"millrace/events"
@@ -80,7 +82,8 @@ func (s *session) repair(ctx context.Context, now time.Time, stalled bool) error
 	if start := (done{node: events.Start}); s.missed(start, stalled) {
 		again = append(again, start)
 	}
-	for n, item := range items {
+	for _, n := range slices.Sorted(maps.Keys(items)) {
+		item := items[n]
 		ref, err := s.flow.plan.Ref(n)
 		if err != nil {
 			return err

@@ -68,7 +68,7 @@ func (s *session) expand(ctx context.Context, w *work) (*done, error) {
 	if same {
 		do = append(do, table.Set(runstate.NodeReuse, true))
 	}
-	item, err := s.conclude(ctx, w, do, func(item *runstate.Node) bool { return item.Width != nil })
+	item, err := s.conclude(ctx, w, do, func(item *runstate.Node) bool { return item.Width != nil && item.ListHash == hash })
 	if err != nil || item == nil {
 		return nil, err
 	}
@@ -271,7 +271,7 @@ func (s *session) gather(ctx context.Context, task, width int) ([]table.Action, 
 	}
 	pr, pw := io.Pipe()
 	go func() { pw.CloseWithError(s.writeList(ctx, pw, items, first, end)) }()
-	defer pr.Close()
+	defer func() { _ = pr.Close() }()
 	if total > runstate.MaxInline {
 		key := runstate.Object(s.org, s.id, fmt.Sprintf("out/%d-list.json", task))
 		_, err := s.Blob.Put(ctx, key, pr, total, blob.PutOptions{ContentType: "application/json"})
@@ -284,7 +284,8 @@ func (s *session) gather(ctx context.Context, task, width int) ([]table.Action, 
 	if err != nil {
 		return nil, err
 	}
-	return s.keepOutput(ctx, engine.Node(task), 1, executor.Value{JSON: raw})
+	do, _, err := s.keepOutput(ctx, engine.Node(task), 1, executor.Value{JSON: raw})
+	return do, err
 }
 
 // gathered is how many bytes an instance takes in the list.

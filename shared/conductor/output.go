@@ -20,25 +20,24 @@ const MaxOutput = 256 << 20
 const maxScope = 16 << 20
 
 // keepOutput stores an output, small ones in the item, and returns the actions
-// that note it there.
-func (s *session) keepOutput(ctx context.Context, n engine.Node, attempt int, v executor.Value) ([]table.Action, error) {
+// that note it there. What it returns as kept is for the cache, once the item is
+// written: an attempt that lost its lease must not pass its output on.
+func (s *session) keepOutput(ctx context.Context, n engine.Node, attempt int, v executor.Value) (do []table.Action, kept executor.Value, err error) {
 	if v.Ref != "" {
-		return s.refActions(n, v), nil
+		return s.refActions(n, v), v, nil
 	}
 	if len(v.JSON) == 0 {
 		v.JSON = json.RawMessage("null")
 	}
 	if len(v.JSON) <= runstate.MaxInline {
-		s.cache.keep(s.id, n, v)
-		return []table.Action{table.Set(runstate.NodeOutput, string(v.JSON))}, nil
+		return []table.Action{table.Set(runstate.NodeOutput, string(v.JSON))}, v, nil
 	}
 	key := runstate.Object(s.org, s.id, fmt.Sprintf("out/%d-%d.json", n, attempt))
 	if _, err := blob.PutBytes(ctx, s.Blob, key, v.JSON, blob.PutOptions{ContentType: "application/json"}); err != nil {
-		return nil, fmt.Errorf("store output: %w", err)
+		return nil, v, fmt.Errorf("store output: %w", err)
 	}
 	stored := executor.Value{JSON: v.JSON, Ref: key, Size: int64(len(v.JSON))}
-	s.cache.keep(s.id, n, stored)
-	return s.refActions(n, stored), nil
+	return s.refActions(n, stored), stored, nil
 }
 
 func (s *session) refActions(_ engine.Node, v executor.Value) []table.Action {
@@ -142,7 +141,7 @@ func (s *session) view(ctx context.Context, name string) (expr.TaskView, error) 
 	if err != nil {
 		return expr.TaskView{}, err
 	}
-	if item != "" {
+	if item != "" && item != engine.Reused { // what is reused succeeded: a retry decides as its source did
 		status = item
 	}
 	return expr.TaskView{Output: out, Status: string(status)}, nil
