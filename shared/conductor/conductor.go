@@ -105,8 +105,9 @@ func (c *Conductor) Handle(ctx context.Context, m events.Run, deliveries int) (V
 	return Verdict{Again: s.busy}, err
 }
 
-// Look looks at a run that may have been left by a process that died: everything
-// that is due is enqueued again, whether or not a message for it is under way.
+// Look looks at a run after a restart of the process that works on it alone:
+// the leases of the process before are void, and the queues have kept its
+// messages.
 func (c *Conductor) Look(ctx context.Context, org, run string) error {
 	return c.session(org, run).look(ctx, true)
 }

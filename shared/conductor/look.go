@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"millrace/events"
-	"millrace/shared/clock"
 	"millrace/shared/engine"
 	"millrace/shared/runstate"
 	"millrace/shared/table"
@@ -22,9 +21,11 @@ const chainLook = "look"
 const grace = 10 * time.Second
 
 // look reads a run's nodes and applies the plan again: it mends whatever a
-// worker that died, or a message that was lost, left undone. force enqueues
-// also what may merely be waiting for a worker.
-func (s *session) look(ctx context.Context, force bool) error {
+// worker that died, or a message that was lost, left undone. Of a run that has
+// stalled it enqueues also what may merely be waiting for a worker; not so
+// after a restart, for then the queues have kept every message, and a server
+// that is restarted again and again would multiply them.
+func (s *session) look(ctx context.Context, restarted bool) error {
 	s.chain, s.again = chainLook, true
 	if err := s.load(ctx); err != nil {
 		if errors.Is(err, table.ErrNotFound) {
@@ -40,38 +41,53 @@ func (s *session) look(ctx context.Context, force bool) error {
 		if err := s.settle(ctx); err != nil || s.run.Status.RunEnded() {
 			return err
 		}
-		return s.postpone(ctx, now, 0)
+		return s.postpone(ctx, now, LookEvery)
 	case s.run.Status == engine.Queued:
-		if force || now.Sub(s.run.CreatedAt.Time()) > LookEvery/2 {
+		idle := now.Sub(s.run.CreatedAt.Time())
+		if !restarted && idle > LookEvery/2 {
 			start := []events.Run{{Kind: events.RunStart}}
 			if err := s.sendAll(ctx, events.Tasks(s.run.Mode), start, 0); err != nil {
 				return err
 			}
 		}
-		return s.postpone(ctx, now, 0)
+		return s.postpone(ctx, now, idle)
 	}
 	var err error
 	if s.items, err = runstate.LoadNodes(ctx, s.Table, s.run, s.flow.plan, true); err != nil {
 		return err
 	}
-	if err := s.repair(ctx, now, force || s.stalled(now)); err != nil {
+	// While there is progress, nodes without an item are waiting for a worker
+	// and not lost, so they are not enqueued twice.
+	nodes, idle, due := len(s.items), s.idle(now), s.nextDue(now)
+	if err := s.repair(ctx, now, !restarted && idle >= LookEvery); err != nil {
 		return err
 	}
 	if s.run.Status.RunEnded() {
 		return nil
 	}
-	return s.postpone(ctx, now, len(s.items))
+	// A look at a large run is dear, because it reads every node.
+	return s.postpone(ctx, now, min(max(idle, time.Duration(nodes)*20*time.Millisecond), due))
 }
 
-// stalled reports whether nothing happened for a whole interval. While there is
-// progress, nodes without an item are waiting for a worker and not lost, so
-// they are not enqueued twice.
-func (s *session) stalled(now time.Time) bool {
-	last := max(s.run.StartedAt, s.run.LookedAt)
+// nextDue is how long it is until a waiting node should have been taken up, if
+// its message is not lost.
+func (s *session) nextDue(now time.Time) time.Duration {
+	next := LookMost
+	for _, item := range s.items {
+		if wait := item.Due.Time().Sub(now); item.Due != 0 && wait > 0 {
+			next = min(next, wait+2*grace)
+		}
+	}
+	return next
+}
+
+// idle is how long nothing of the run has begun or ended.
+func (s *session) idle(now time.Time) time.Duration {
+	last := s.run.StartedAt
 	for _, item := range s.items {
 		last = max(last, item.StartedAt, item.EndedAt)
 	}
-	return now.Sub(last.Time()) >= LookEvery
+	return now.Sub(last.Time())
 }
 
 // repair walks again from each finished node that does not show in what it
@@ -107,7 +123,7 @@ func (s *session) repair(ctx context.Context, now time.Time, stalled bool) error
 			if !s.held(item, now) {
 				s.ready = append(s.ready, ready{n, item.Attempt})
 			}
-		case item.Due != 0 && now.Sub(item.Due.Time()) > grace || item.Due != 0 && stalled:
+		case item.Due != 0 && now.Sub(item.Due.Time()) > grace:
 			s.ready = append(s.ready, ready{n, item.Attempt})
 		}
 	}
@@ -202,21 +218,18 @@ func (s *session) missed(d done, stalled bool) bool {
 	return false
 }
 
-// postpone writes when the run is to be looked at next. Large runs are looked
-// at less often, because a look reads every node.
-func (s *session) postpone(ctx context.Context, now time.Time, nodes int) error {
-	next := now.Add(min(max(LookEvery, time.Duration(nodes)*20*time.Millisecond), LookMost))
+// postpone writes when the run is to be looked at next: after a while within
+// LookEvery and LookMost.
+func (s *session) postpone(ctx context.Context, now time.Time, after time.Duration) error {
+	next := now.Add(min(max(LookEvery, after), LookMost))
 	if s.run.Deadline != 0 && s.run.Deadline.Time().After(now) && s.run.Deadline.Time().Before(next) {
 		next = s.run.Deadline.Time()
 	}
 	due := runstate.DueAt(s.org, s.id, next)
 	_, err := s.Table.Update(ctx, table.Update{
 		Key: runstate.RunKey(s.org, s.id),
-		Do: []table.Action{
-			table.Set(runstate.DuePK, due.DuePK), table.Set(runstate.DueSK, due.DueSK),
-			table.Set(runstate.RunLookedAt, int64(clock.ToMillis(now))),
-		},
-		If: table.In(runstate.RunStatus, string(engine.Queued), string(engine.Running), string(engine.CancellationRequested)),
+		Do:  []table.Action{table.Set(runstate.DuePK, due.DuePK), table.Set(runstate.DueSK, due.DueSK)},
+		If:  table.In(runstate.RunStatus, string(engine.Queued), string(engine.Running), string(engine.CancellationRequested)),
 	})
 	if err != nil && !errors.Is(err, table.ErrConditionFailed) {
 		return fmt.Errorf("postpone look: %w", err)

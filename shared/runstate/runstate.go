@@ -64,7 +64,6 @@ type Run struct {
 	Partial     bool          `table:"part,omitempty"`
 	Reused      int           `table:"reu,omitempty"`
 	Archived    bool          `table:"arc,omitempty"`
-	LookedAt    clock.Millis  `table:"la,omitempty"`
 }
 
 // The attributes of a Run that updates and conditions name.
@@ -79,7 +78,6 @@ const (
 	RunError    = "err"
 	RunWorst    = "wo"
 	RunArchived = "arc"
-	RunLookedAt = "la"
 	DuePK       = "due_pk"
 	DueSK       = "due_sk"
 )

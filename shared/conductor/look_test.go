@@ -1,0 +1,135 @@
+package conductor_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"millrace/events"
+	"millrace/shared/engine"
+	"millrace/shared/executor"
+	"millrace/shared/queue"
+)
+
+// waiting counts the messages on the tier's queue that nobody has taken.
+func (w *world) waiting() int {
+	stats, err := w.queues.Stats(w.ctx, events.Tasks("nano"))
+	require.NoError(w.t, err)
+	return stats.Visible + stats.Delayed
+}
+
+// TestLooksDoNotMultiplyMessages looks again and again at a wide run that waits
+// for workers, as a server does that is restarted again and again.
+func TestLooksDoNotMultiplyMessages(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		release := make(chan struct{})
+		var tasks []string
+		for i := range 90 {
+			name := fmt.Sprintf("p%d", i)
+			tasks = append(tasks, name)
+			w.task(name, func(ctx context.Context, _ *executor.Attempt) executor.Result {
+				select {
+				case <-release:
+				case <-ctx.Done():
+				}
+				return ok("1")
+			})
+		}
+		w.register("wide", spec(tasks...))
+		id := w.run("wide").ID
+		synctest.Wait()
+		waiting := w.waiting()
+		assert.Equal(t, 90-16, waiting, "all but what the workers have")
+		for range 12 {
+			require.NoError(t, w.c.Look(w.ctx, org, id))
+		}
+		assert.Equal(t, waiting, w.waiting())
+		close(release)
+		assert.Equal(t, engine.Succeeded, w.wait(id).Status)
+	})
+}
+
+// TestLooksLeaveAWaitAlone looks for hours at a run that waits: the wait keeps
+// one message, and its run is looked at ever less often.
+func TestLooksLeaveAWaitAlone(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.register("nap", `{"tasks":[{"name":"nap","type":"wait","config":{"seconds":20000}}]}`)
+		id := w.run("nap").ID
+		looks := 0
+		for range 300 { // minutes
+			time.Sleep(time.Minute)
+			if due := w.get(id).DueSK; due < fmt.Sprintf("%013d", time.Now().UnixMilli()) {
+				looks++
+				require.NoError(t, w.queues.Send(w.ctx, events.Runs, queue.Message{
+					Body: fmt.Appendf(nil, `{"kind":"look","org_id":%q,"run_id":%q}`, org, id), Group: org,
+				}))
+				synctest.Wait()
+			}
+		}
+		assert.LessOrEqual(t, w.waiting(), 1)
+		assert.InDelta(t, 32, looks, 6, "one in ten minutes, after a while")
+		assert.Equal(t, engine.Succeeded, w.wait(id).Status)
+	})
+}
+
+// TestALostMessageIsMadeUpFor loses the messages of tasks that were ready.
+func TestALostMessageIsMadeUpFor(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.register("f", spec("a", "b: a", "c: a", "d: b c"))
+		began := make(chan struct{})
+		go1 := make(chan struct{})
+		w.task("a", func(context.Context, *executor.Attempt) executor.Result {
+			close(began)
+			<-go1
+			return ok("1")
+		})
+		hold := make(chan struct{})
+		w.task("b", func(ctx context.Context, _ *executor.Attempt) executor.Result {
+			select {
+			case <-hold:
+			case <-ctx.Done():
+			}
+			return ok("1")
+		})
+		id := w.run("f").ID
+		<-began
+		// The one message that the end of a sends is taken by a thief.
+		w.rt.Stop(stopped(t, go1))
+		got, err := w.queues.Receive(w.ctx, events.Tasks("nano"), 10, 0)
+		require.NoError(t, err)
+		for _, m := range got {
+			require.NoError(t, w.queues.Delete(w.ctx, events.Tasks("nano"), m.Receipt))
+		}
+		close(hold)
+		w.boot = "boot2"
+		w.start(slog.Default())
+		for range 5 {
+			time.Sleep(2 * time.Minute)
+			require.NoError(t, w.queues.Send(w.ctx, events.Runs, queue.Message{
+				Body: fmt.Appendf(nil, `{"kind":"look","org_id":%q,"run_id":%q}`, org, id), Group: org,
+			}))
+			synctest.Wait()
+		}
+		assert.Equal(t, engine.Succeeded, w.wait(id).Status)
+	})
+}
+
+// stopped is a context that ends a moment after the gate opens.
+func stopped(t *testing.T, gate chan struct{}) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	t.Cleanup(cancel)
+	close(gate)
+	return ctx
+}
