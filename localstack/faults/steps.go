@@ -12,7 +12,7 @@ import (
 // which request goes on decides the order of everything.
 type Steps struct {
 	mu      sync.Mutex
-	waiting []*waiting
+	waiting []*waiting // in order
 	seq     int
 	open    bool
 	arrived chan struct{}
@@ -36,7 +36,8 @@ func (s *Steps) Enter(ctx context.Context, r Request) error {
 	}
 	s.seq++
 	w := &waiting{r, s.seq, make(chan struct{})}
-	s.waiting = append(s.waiting, w)
+	at, _ := slices.BinarySearchFunc(s.waiting, w, (*waiting).compare)
+	s.waiting = slices.Insert(s.waiting, at, w)
 	s.mu.Unlock()
 	select {
 	case s.arrived <- struct{}{}:
@@ -85,12 +86,12 @@ func (s *Steps) Pass(i int, may func(process string) bool) bool {
 }
 
 func (s *Steps) ordered(may func(process string) bool) []*waiting {
-	list := slices.DeleteFunc(slices.Clone(s.waiting), func(w *waiting) bool { return !may(w.Process) })
-	slices.SortFunc(list, func(a, b *waiting) int {
-		return cmp.Or(cmp.Compare(a.Process, b.Process), cmp.Compare(a.Operation, b.Operation),
-			cmp.Compare(a.Subject, b.Subject), cmp.Compare(a.seq, b.seq))
-	})
-	return list
+	return slices.DeleteFunc(slices.Clone(s.waiting), func(w *waiting) bool { return !may(w.Process) })
+}
+
+func (w *waiting) compare(o *waiting) int {
+	return cmp.Or(cmp.Compare(w.Process, o.Process), cmp.Compare(w.Operation, o.Operation),
+		cmp.Compare(w.Subject, o.Subject), cmp.Compare(w.seq, o.seq))
 }
 
 // Open lets everything pass from now on.

@@ -148,9 +148,10 @@ func (s *session) view(ctx context.Context, name string) (expr.TaskView, error) 
 }
 
 // status is a finished task's status. A task whose output is in memory
-// succeeded; only of others the item is read.
+// succeeded, unless it is a map, which hands on its list even if it failed; only
+// of others the item is read.
 func (s *session) status(ctx context.Context, n engine.Node) (engine.Status, error) {
-	if v, ok := s.cache.output(s.id, n); ok && v.JSON != nil && string(v.JSON) != "null" {
+	if v, ok := s.cache.output(s.id, n); ok && !s.flow.plan.Def(int(n)).Mapped && v.JSON != nil && string(v.JSON) != "null" {
 		return engine.Succeeded, nil
 	}
 	item, err := runstate.LoadNode(ctx, s.Table, s.org, s.id, n)
