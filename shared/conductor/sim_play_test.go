@@ -36,6 +36,7 @@ func play(t *testing.T, h simHistory) (broke string, s *sim) {
 				s.cancelLater(gen, s.cancel[gen])
 			}
 			s.until(began, func() bool { return s.over(gen) })
+			s.took = max(s.took, time.Since(began))
 			s.quieten(simAfter)
 			if s.failed() || gen > 0 || !s.retry {
 				break
@@ -190,7 +191,7 @@ func (s *sim) step() {
 	case waiting > 0:
 		time.Sleep(time.Duration(s.rng.Int64N(int64(200 * time.Millisecond))))
 	default:
-		idle := time.NewTimer(time.Duration(1 + s.rng.Int64N(int64(2*time.Second))))
+		idle := time.NewTimer(time.Duration(1 + s.rng.Int64N(int64(5*time.Second))))
 		defer idle.Stop()
 		select {
 		case <-s.gate.Arrived():

@@ -20,6 +20,7 @@ type watched struct {
 	mu   sync.Mutex
 	tell func(format string, args ...any)
 	runs []string // the runs accepted, in order
+	plan *engine.Plan
 }
 
 func (w *watched) around(keys []table.Key, do func() error) error {
@@ -135,6 +136,14 @@ func (w *watched) node(k table.Key, before, after table.Item) {
 	}
 	if before[runstate.NodeWidth].Int() != 0 && !same(before, after, runstate.NodeWidth) {
 		w.tell("the width of node %v changed from %v to %v", k, before[runstate.NodeWidth], after[runstate.NodeWidth])
+	}
+	if n := runstate.NodeNumber(k.SK); before == nil && int(n) >= w.plan.Static() {
+		ref, _ := w.plan.Ref(n)
+		task := runstate.NodeKey("", "", engine.Node(ref.Task))
+		parent, err := w.Table.Get(context.Background(), table.Key{PK: k.PK[:strings.LastIndex(k.PK, "#t")] + "#t0", SK: task.SK})
+		if err != nil || parent[runstate.NodeWidth].Int() == 0 {
+			w.tell("node %v came before the width of its map", k)
+		}
 	}
 	if before[runstate.NodeNonce].Str() != "" {
 		w.afterwards(k, from, to)

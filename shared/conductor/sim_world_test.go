@@ -27,6 +27,7 @@ import (
 	"millrace/shared/blob/blobtest"
 	"millrace/shared/clock"
 	"millrace/shared/conductor"
+	"millrace/shared/engine"
 	"millrace/shared/executor"
 	"millrace/shared/fn"
 	"millrace/shared/launch"
@@ -50,7 +51,8 @@ type sim struct {
 	procs  []*proc
 	boots  int
 	steps  int
-	trace  hash.Hash64 // of every request in its order
+	trace  hash.Hash64   // of every request in its order
+	took   time.Duration // the longest run
 
 	mu       sync.Mutex
 	problems []string
@@ -130,9 +132,11 @@ func (s *sim) register() {
 		panic(err)
 	}
 	// Flows are cached over all histories; from now on this one is.
-	if _, err := registry.LoadFlow(s.ctx, s.store, s.blob, org, v.SpecHash); err != nil {
+	flow, err := registry.LoadFlow(s.ctx, s.store, s.blob, org, v.SpecHash)
+	if err != nil {
 		panic(err)
 	}
+	s.store.plan = engine.NewPlan(engine.Defs(flow))
 }
 
 var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
