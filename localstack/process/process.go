@@ -24,32 +24,51 @@ const StartPatience = 30 * time.Second
 
 // Server is a running server.
 type Server struct {
-	Credentials signin.Credentials
+	Credentials signin.Credentials // once it is healthy
 	Command     *exec.Cmd
 	Startup     time.Duration // from its start to healthy
 
-	exited chan struct{}
-	err    error // of the exit, once exited is closed
+	dir, base string
+	begin     time.Time
+	exited    chan struct{}
+	err       error // of the exit, once exited is closed
 }
 
 // Start runs binary serve --data dir on a free port with further flags, and
 // waits until it is healthy. Its output goes to log.
 func Start(ctx context.Context, binary, dir string, log io.Writer, flags ...string) (*Server, error) {
-	begin := time.Now()
+	s, err := Spawn(binary, dir, log, flags...)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.WaitHealthy(ctx); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// Spawn is Start without the wait: [Server.WaitHealthy] follows.
+func Spawn(binary, dir string, log io.Writer, flags ...string) (*Server, error) {
 	address, err := freeAddress()
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.Command(binary, append([]string{"serve", "--data", dir, "--listen", address}, flags...)...)
-	cmd.Stdout, cmd.Stderr = log, log
-	if err := cmd.Start(); err != nil {
+	s := &Server{dir: dir, base: "http://" + address, begin: time.Now(), exited: make(chan struct{})}
+	s.Command = exec.Command(binary, append([]string{"serve", "--data", dir, "--listen", address}, flags...)...)
+	s.Command.Stdout, s.Command.Stderr = log, log
+	if err := s.Command.Start(); err != nil {
 		return nil, err
 	}
-	s := &Server{Command: cmd, exited: make(chan struct{})}
 	go func() {
-		s.err = cmd.Wait()
+		s.err = s.Command.Wait()
 		close(s.exited)
 	}()
+	return s, nil
+}
+
+// WaitHealthy waits until the server is healthy. If it is not in time, or gives
+// up, it is gone afterwards.
+func (s *Server) WaitHealthy(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, StartPatience)
 	defer cancel()
 	go func() { // a server that gives up is waited for no longer
@@ -59,16 +78,16 @@ func Start(ctx context.Context, binary, dir string, log io.Writer, flags ...stri
 		case <-ctx.Done():
 		}
 	}()
-	if err := s.waitHealthy(ctx, dir, "http://"+address); err != nil {
+	if err := s.waitHealthy(ctx, s.dir, s.base); err != nil {
 		select {
 		case <-s.exited:
-			return nil, fmt.Errorf("the server ended: %w", errors.Join(s.err, err))
+			return fmt.Errorf("the server ended: %w", errors.Join(s.err, err))
 		default:
 		}
-		return nil, errors.Join(fmt.Errorf("the server did not become healthy: %w", err), s.Kill())
+		return errors.Join(fmt.Errorf("the server did not become healthy: %w", err), s.Kill())
 	}
-	s.Startup = time.Since(begin)
-	return s, nil
+	s.Startup = time.Since(s.begin)
+	return nil
 }
 
 // freeAddress picks a port that nobody uses, so that the server's is known
