@@ -63,12 +63,14 @@ $(GOLANGCI):
 	@mv .tools/golangci-lint $@
 
 .PHONY: generate
-generate: ## Write the generated files anew: the tables of operations
+generate: ## Write the generated files anew: the tables of operations, the counts and what they cost
 	$(GO) test ./functions/catalog -count=1 -run 'TestOperationsAreThoseOfTheGoldenFile|TestReadmeListsTheOperations' -update
+	$(GO) test ./localstack/bench -count=1 -run 'TestCountsAreThoseOfTheGoldenFile|TestReadmeShowsTheBill' -update
 
 .PHONY: verify
 verify: ## Check that generated files and go.mod are up to date
 	$(GO) test ./functions/catalog -count=1 -run 'TestOperationsAreThoseOfTheGoldenFile|TestReadmeListsTheOperations'
+	$(GO) test ./localstack/bench -count=1 -run 'TestCountsAreThoseOfTheGoldenFile|TestReadmeShowsTheBill'
 	$(GO) mod tidy -diff
 
 .PHONY: clean

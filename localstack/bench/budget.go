@@ -1,0 +1,72 @@
+package bench
+
+import "fmt"
+
+// The budgets of what is counted.
+const (
+	acceptWrites = 16.0 // write units, audit, indexes and idempotency key included
+	chainWrites  = 3.0  // write units a task
+	chainReads   = 1.0  // read units a task
+	wideWrites   = 6.0  // write units a task
+	wideRequests = 3.0  // queue requests a task
+	chainDollars = 2.60 // dollars per million tasks
+	linearSlack  = 1.05 // so much more may a task of the widest run cost than one of the least wide
+)
+
+// Budget is a count and the most it may be.
+type Budget struct {
+	Work      string // as in [Count]
+	What      string
+	Got, Most float64
+}
+
+// Met reports whether the count is within its budget.
+func (b Budget) Met() bool { return b.Got <= b.Most }
+
+// CountBudgets holds counts to their budgets. A task of a chain costs what the
+// chain's next task does; the run's own share is the first's. Errors: a count
+// is missing.
+func CountBudgets(counts []Count) ([]Budget, error) {
+	var missing error
+	of := func(work string) Count {
+		c, found := find(counts, work)
+		if !found {
+			missing = fmt.Errorf("no counts of %q", work)
+		}
+		return c
+	}
+	accept, short, long := of(acceptKeyWork), of(chainWork(chains[0])), of(chainWork(chains[1]))
+	more := float64(long.Tasks - short.Tasks)
+	out := []Budget{
+		{acceptKeyWork, "write units", accept.Write, acceptWrites},
+		{acceptKeyWork, "messages", float64(accept.Messages), 1},
+		{long.Work, "write units a task", (long.Write - short.Write) / more, chainWrites},
+		{long.Work, "read units a task", (long.Read - short.Read) / more, chainReads},
+		{short.Work, "messages a run", float64(1 + short.Messages), 1},
+	}
+	for _, name := range []func(int) string{fanWork, mapWork} {
+		narrow := perTask(of(name(widths[0])))
+		for _, n := range widths {
+			c := of(name(n))
+			each := perTask(c)
+			out = append(out,
+				Budget{c.Work, "write units a task", each.Write, wideWrites},
+				Budget{c.Work, "queue requests a task", float64(c.Requests) / float64(c.Tasks), wideRequests},
+				// A queue that has little to do hands messages over one by one.
+				Budget{c.Work, "queue requests a task, one by one", float64(c.Sends+1+2*(c.Messages+1)) / float64(c.Tasks), wideRequests},
+				Budget{c.Work, "write units a task, against the least wide", each.Write / narrow.Write, linearSlack},
+			)
+		}
+	}
+	cost, _, err := dollars(counts, chainWork(billedChain))
+	if err != nil {
+		return nil, err
+	}
+	out = append(out, Budget{chainWork(billedChain), "dollars per million tasks", cost, chainDollars})
+	return out, missing
+}
+
+func perTask(c Count) Count {
+	n := float64(c.Tasks)
+	return Count{Work: c.Work, Write: c.Write / n, Read: c.Read / n}
+}

@@ -1,0 +1,100 @@
+package bench
+
+import (
+	"fmt"
+	"strings"
+
+	"millrace/functions/runs"
+	"millrace/functions/taskworker"
+)
+
+// line is one line of a bill for a million tasks.
+type line struct {
+	what   string
+	price  float64 // dollars per million
+	amount float64 // per task
+}
+
+// dollars is what the line costs per million tasks.
+func (l line) dollars() float64 { return l.price * l.amount }
+
+// bill is what a million trivial tasks cost that are run as so many runs of
+// this kind, each accepted over the API.
+func bill(accept, run Count) []line {
+	tasks := float64(run.Tasks)
+	total := func(of func(Count) float64) float64 { return (of(accept) + of(run)) / tasks }
+	waits := func(c Count) float64 { return float64(c.Calls+c.Sends+c.Puts+c.Gets+c.Events) * requestTime.Seconds() }
+	gb := func(mb int) float64 { return float64(mb) / 1024 }
+	return []line{
+		{"DynamoDB write units", priceWriteUnit, total(func(c Count) float64 { return c.Write })},
+		{"DynamoDB read units", priceReadUnit, total(func(c Count) float64 { return c.Read })},
+		{"SQS requests", priceQueue, total(func(c Count) float64 { return float64(c.Requests) })},
+		{"Lambda GB-seconds", priceGBSecond, (waits(accept)*gb(runs.Spec.MemoryMB) + waits(run)*gb(taskworker.Spec.MemoryMB)) / tasks},
+		{"Lambda invocations", priceInvocation, (1 + float64(run.Batches)) / tasks},
+		{"API Gateway requests", priceAPI, 1 / tasks},
+		{"EventBridge events", priceEvent, total(func(c Count) float64 { return float64(c.Events) })},
+		{"S3 writes", pricePut, total(func(c Count) float64 { return float64(c.Puts) })},
+		{"S3 reads", priceGet, total(func(c Count) float64 { return float64(c.Gets) })},
+	}
+}
+
+// sum is the total of a bill in dollars.
+func sum(lines []line) float64 {
+	total := 0.0
+	for _, l := range lines {
+		total += l.dollars()
+	}
+	return total
+}
+
+// The two flows of the README's bill.
+const (
+	billedChain = 40
+	billedFan   = 1000
+)
+
+// dollars is the cost of a million tasks of a work.
+func dollars(counts []Count, work string) (float64, []line, error) {
+	accept, ok := find(counts, acceptWork)
+	run, found := find(counts, work)
+	if !ok || !found {
+		return 0, nil, fmt.Errorf("no counts of %q", work)
+	}
+	lines := bill(accept, run)
+	return sum(lines), lines, nil
+}
+
+// Markdown is the README's bill, derived from counts.
+func Markdown(counts []Count) (string, error) {
+	inSequence, left, err := dollars(counts, chainWork(billedChain))
+	if err != nil {
+		return "", err
+	}
+	fannedOut, right, err := dollars(counts, fanWork(billedFan))
+	if err != nil {
+		return "", err
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "| | $ per million | %d in sequence: per task | $ per million tasks | fan-out and join of %d: per task | $ per million tasks |\n", billedChain, billedFan)
+	b.WriteString("| --- | ---: | ---: | ---: | ---: | ---: |\n")
+	for i, l := range left {
+		r := right[i]
+		fmt.Fprintf(&b, "| %s | %s | %.4f | %.2f | %.4f | %.2f |\n", l.what, price(l.price), l.amount, l.dollars(), r.amount, r.dollars())
+	}
+	fmt.Fprintf(&b, "| **Millrace** | | | **%.2f** | | **%.2f** |\n", inSequence, fannedOut)
+	fmt.Fprintf(&b, "| Step Functions Standard, state transitions | %s | 1 | %.2f | 1 | %.2f |\n", price(priceTransition), priceTransition, priceTransition)
+	fmt.Fprintf(&b, "\nList prices of %s in %s, without free tiers. "+
+		"A unit is 1 KB written or 4 KB read; accepting the run is included. "+
+		"Lambda is taken to wait %v for every request, one after the other, in functions of %d MB.\n",
+		pricesOf, pricesIn, requestTime, taskworker.Spec.MemoryMB)
+	return b.String(), nil
+}
+
+// price writes a price without needless zeros, but with cents.
+func price(v float64) string {
+	s := fmt.Sprintf("%.4f", v)
+	for strings.HasSuffix(s, "0") && len(s)-strings.IndexByte(s, '.') > 3 {
+		s = strings.TrimSuffix(s, "0")
+	}
+	return s
+}

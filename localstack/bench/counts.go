@@ -1,0 +1,187 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	"millrace/localstack/meter"
+	"millrace/shared/blob"
+)
+
+// Count is what a piece of work costs: it is the same on every machine. Tables
+// are in memory and messages are handled in batches of ten.
+type Count struct {
+	Work     string
+	Tasks    int     // of the run; 0: it is no run
+	Write    float64 // write units of table and indexes
+	Read     float64 // read units
+	Requests int     // to the queues
+	Sends    int     // of those: that sent messages
+	Batches  int     // of those: that got messages; so often a function is invoked
+	Messages int     // sent
+	Puts     int     // objects written
+	Gets     int     // objects read
+	Events   int     // published
+	Calls    int     // requests to the table
+}
+
+func newCount(work string, tasks int, u meter.Usage) Count {
+	total := u.Table.Total()
+	c := Count{
+		Work: work, Tasks: tasks, Write: total.Write, Read: total.Read,
+		Requests: u.QueueRequests(), Sends: u.Sends, Batches: u.Receives, Messages: u.Messages, Puts: u.Puts, Gets: u.Gets, Events: u.Events,
+	}
+	for _, n := range u.Table.Requests {
+		c.Calls += n
+	}
+	return c
+}
+
+// The works that other figures are made of.
+const (
+	acceptWork    = "accept a run"
+	acceptKeyWork = "accept a run with an idempotency key"
+	singleWork    = "run of one task"
+	getWork       = "GET of a run"
+	logWork       = "GET of a log page"
+	pageWork      = "GET of a page of 50 runs"
+)
+
+func chainWork(n int) string    { return fmt.Sprintf("chain of %d", n) }
+func fanWork(n int) string      { return fmt.Sprintf("fan-out and join, %d tasks", n) }
+func parallelWork(n int) string { return fmt.Sprintf("%d in parallel and a join", n) }
+func mapWork(n int) string      { return fmt.Sprintf("map of %d and its join", n) }
+
+// The sizes that are counted.
+var (
+	chains = []int{40, 200}
+	widths = []int{100, 1000, 10_000}
+)
+
+// Counts runs everything that is counted, once, on the objects store given.
+func Counts(ctx context.Context, objects blob.Store) ([]Count, error) {
+	s, err := openService(ctx, platform{objects: objects})
+	if err != nil {
+		return nil, err
+	}
+	t := &tally{service: s}
+	if err := t.take(ctx); err != nil {
+		return nil, err
+	}
+	return t.counts, nil
+}
+
+type tally struct {
+	*service
+	counts []Count
+}
+
+// note counts what do does.
+func (t *tally) note(work string, tasks int, do func() error) error {
+	t.meter.Reset()
+	if err := do(); err != nil {
+		return fmt.Errorf("%s: %w", work, err)
+	}
+	t.counts = append(t.counts, newCount(work, tasks, t.meter.Reset()))
+	return nil
+}
+
+func (t *tally) take(ctx context.Context) error {
+	one := single()
+	if _, err := t.warm(ctx, one); err != nil {
+		return err
+	}
+	var id string
+	err := t.note(acceptWork, 0, func() (err error) { id, err = t.accept(ctx, one); return err })
+	if err != nil {
+		return err
+	}
+	if err := t.note(singleWork, 1, func() error { return t.work(ctx) }); err != nil {
+		return err
+	}
+	if err := t.finished(ctx, one, id); err != nil {
+		return err
+	}
+	err = t.note(acceptKeyWork, 0, func() error { _, err := t.accept(ctx, one, "Idempotency-Key", "once"); return err })
+	if err != nil {
+		return err
+	}
+	for _, n := range chains {
+		if err := t.run(ctx, chainWork(n), n, chain(n)); err != nil {
+			return err
+		}
+	}
+	if err := t.run(ctx, parallelWork(100), 101, parallel(100)); err != nil {
+		return err
+	}
+	for _, n := range widths {
+		if err := t.run(ctx, fanWork(n), n, fan(n)); err != nil {
+			return err
+		}
+	}
+	for _, n := range widths {
+		if err := t.run(ctx, mapWork(n), n+2, mapped(n)); err != nil {
+			return err
+		}
+	}
+	return t.reads(ctx, id)
+}
+
+// warm runs a flow, so that what is cached from then on is.
+func (t *tally) warm(ctx context.Context, f flow) (string, error) {
+	if err := t.register(ctx, f); err != nil {
+		return "", err
+	}
+	id, err := t.accept(ctx, f)
+	if err != nil {
+		return "", err
+	}
+	if err := t.work(ctx); err != nil {
+		return "", err
+	}
+	return id, t.finished(ctx, f, id)
+}
+
+// run counts a run of a flow from its first message to its end.
+func (t *tally) run(ctx context.Context, work string, tasks int, f flow) error {
+	if _, err := t.warm(ctx, f); err != nil {
+		return fmt.Errorf("%s: %w", work, err)
+	}
+	id, err := t.accept(ctx, f)
+	if err != nil {
+		return fmt.Errorf("%s: %w", work, err)
+	}
+	if err := t.note(work, tasks, func() error { return t.work(ctx) }); err != nil {
+		return err
+	}
+	return t.finished(ctx, f, id)
+}
+
+// reads counts what is read most, of a run of one task.
+func (t *tally) reads(ctx context.Context, id string) error {
+	one := single()
+	for range 50 {
+		if _, err := t.accept(ctx, one); err != nil {
+			return err
+		}
+	}
+	if err := t.work(ctx); err != nil {
+		return err
+	}
+	for _, r := range readings(id) {
+		if err := t.note(r.work, 0, func() error { _, err := t.call(ctx, http.MethodGet, r.path, nil); return err }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// reading is a request that should cost the same however many runs there are.
+type reading struct{ work, path string }
+
+func readings(id string) []reading {
+	return []reading{
+		{getWork, "/runs/" + id}, {logWork, "/runs/" + id + "/logs"}, {pageWork, "/runs?limit=50"},
+	}
+}

@@ -1,0 +1,30 @@
+package bench
+
+import "time"
+
+// pricesOf is the month of the prices below.
+const pricesOf = "June 2026"
+
+// pricesIn is the region of the prices below.
+const pricesIn = "us-east-1"
+
+// Public on-demand prices in dollars per million, without free tiers and
+// discounts.
+const (
+	priceWriteUnit  = 0.625   // DynamoDB, on demand, standard table class
+	priceReadUnit   = 0.125   // DynamoDB, on demand
+	priceQueue      = 0.50    // SQS standard queue, 0.40, and 0.10 for messages with a group (fair queues)
+	pricePut        = 5.00    // S3 standard, PUT
+	priceGet        = 0.40    // S3 standard, GET
+	priceEvent      = 1.00    // EventBridge, custom event
+	priceAPI        = 3.50    // API Gateway, REST
+	priceInvocation = 0.20    // Lambda
+	priceGBSecond   = 13.3334 // Lambda, arm64: 0.0000133334 dollars a GB-second
+	priceTransition = 25.00   // Step Functions Standard, state transition
+)
+
+// requestTime is how long a function is taken to wait for a request to
+// DynamoDB, SQS, S3 or EventBridge. It is an assumption: within a region they
+// answer in single-digit milliseconds. The work of trivial tasks itself is less
+// than 0.1 ms.
+const requestTime = 5 * time.Millisecond

@@ -1,0 +1,205 @@
+package bench
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"time"
+
+	lambda "github.com/aws/aws-lambda-go/events"
+
+	"millrace/functions/catalog"
+	"millrace/localstack/embedded/localbus"
+	"millrace/localstack/memory"
+	"millrace/localstack/meter"
+	"millrace/shared/blob"
+	"millrace/shared/clock"
+	"millrace/shared/fn"
+	"millrace/shared/httpapi"
+	"millrace/shared/identity"
+	"millrace/shared/ids"
+	"millrace/shared/queue"
+	"millrace/shared/runlog"
+	"millrace/shared/signal"
+	"millrace/shared/table"
+)
+
+// service is the whole service in this process, with everything it asks of its
+// platform counted. Requests are answered by the real router; messages are
+// handled one after the other, as one warm function would, so that the counts
+// are the same every time.
+type service struct {
+	meter    meter.Meter
+	api      http.Handler
+	key      string // API key with full access
+	queues   queue.Queues
+	handlers []handler
+	logs     *runlog.Store
+}
+
+type handler struct {
+	queue  string
+	handle fn.MessageHandler
+}
+
+// platform is what a service stands on.
+type platform struct {
+	table   table.Table // nil: in memory, with a workspace of its own
+	objects blob.Store
+	key     string // API key of a workspace that the table has
+	log     *slog.Logger
+}
+
+func openService(ctx context.Context, p platform) (*service, error) {
+	s := &service{key: p.key}
+	now := clock.System{}
+	log := cmp.Or(p.log, slog.New(slog.DiscardHandler))
+	if p.table == nil {
+		p.table = memory.NewTable(now)
+		made, err := identity.Bootstrap(ctx, p.table, now.Now(), "Bench", "owner@bench.test", identity.Credentials{})
+		if err != nil {
+			return nil, fmt.Errorf("make a workspace: %w", err)
+		}
+		s.key = made.APIKey
+	}
+	specs := catalog.All()
+	s.queues = s.meter.Queues(memory.NewQueues(now, catalog.Queues(specs)))
+	// As a deployed function: other processes may work on the same runs, and
+	// nothing waits in memory between messages.
+	deps := fn.Deps{
+		Table: s.meter.Table(p.table), Queues: s.queues, Blob: s.meter.Objects(p.objects), Clock: now, Log: log,
+		Bus: s.meter.Bus(localbus.New(s.queues, nil)), Hub: &signal.Hub{},
+		Config: fn.Config{Version: "bench", Boot: ids.Token(6)},
+	}
+	s.logs = &runlog.Store{Table: deps.Table, Blob: deps.Blob, Clock: now, Log: log}
+	deps.Logs = s.logs
+	auth, err := identity.NewAuthenticator(identity.Config{Table: deps.Table, Clock: now, Log: log})
+	if err != nil {
+		return nil, err
+	}
+	api := httpapi.New(httpapi.Config{
+		Title: "Millrace", Version: "bench", Authenticator: auth, Clock: now,
+		CursorKey: []byte(ids.Token(32)), Traces: deps.Blob, Log: log,
+	})
+	for _, spec := range specs {
+		if spec.Routes != nil {
+			spec.Routes(api, deps)
+		}
+		if spec.Messages == nil {
+			continue
+		}
+		handle := spec.Messages(deps)
+		for _, t := range spec.Trigger.Queues {
+			s.handlers = append(s.handlers, handler{t.Queue, handle})
+		}
+	}
+	s.api = api.Handler()
+	return s, nil
+}
+
+// call sends a request through the router and returns the answer of a 200.
+func (s *service) call(ctx context.Context, method, path string, body any, header ...string) ([]byte, error) {
+	var content io.Reader
+	if body != nil {
+		data, err := json.Marshal(body)
+		if err != nil {
+			return nil, err
+		}
+		content = bytes.NewReader(data)
+	}
+	req := httptest.NewRequestWithContext(ctx, method, path, content)
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Authorization", "Bearer "+s.key)
+	for i := 0; i+1 < len(header); i += 2 {
+		req.Header.Set(header[i], header[i+1])
+	}
+	w := httptest.NewRecorder()
+	s.api.ServeHTTP(w, req)
+	if w.Code != http.StatusOK {
+		return nil, fmt.Errorf("%s %s answered %d: %s", method, path, w.Code, w.Body)
+	}
+	return w.Body.Bytes(), nil
+}
+
+// register registers a flow without code.
+func (s *service) register(ctx context.Context, f flow) error {
+	_, err := s.call(ctx, http.MethodPost, "/flows", f)
+	return err
+}
+
+// accept starts a run and returns its id.
+func (s *service) accept(ctx context.Context, f flow, header ...string) (string, error) {
+	data, err := s.call(ctx, http.MethodPost, "/runs", f.run(), header...)
+	if err != nil {
+		return "", err
+	}
+	var run struct {
+		ID string `json:"run_id"`
+	}
+	return run.ID, json.Unmarshal(data, &run)
+}
+
+// work handles messages until none is left, in batches as Lambda gets them.
+func (s *service) work(ctx context.Context) error {
+	for busy := true; busy; {
+		busy = false
+		for _, h := range s.handlers {
+			got, err := s.queues.Receive(ctx, h.queue, queue.MaxBatch, 0)
+			if err != nil {
+				return err
+			}
+			if len(got) == 0 {
+				continue
+			}
+			busy = true
+			if err := s.handle(ctx, h, got); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (s *service) handle(ctx context.Context, h handler, got []queue.Delivery) error {
+	receipts := make([]string, len(got))
+	for i, m := range got {
+		ctx, cancel := context.WithTimeout(ctx, 15*time.Minute)
+		out, err := h.handle(ctx, lambda.SQSEvent{Records: []lambda.SQSMessage{{
+			MessageId: m.ID, ReceiptHandle: m.Receipt, Body: string(m.Body), EventSourceARN: "arn:aws:sqs:x:0:" + h.queue,
+			Attributes: map[string]string{"ApproximateReceiveCount": strconv.Itoa(m.Receives)},
+		}}})
+		cancel()
+		if err != nil {
+			return fmt.Errorf("message %s: %w", m.Body, err)
+		}
+		if len(out.BatchItemFailures) > 0 {
+			return fmt.Errorf("message %s failed", m.Body)
+		}
+		receipts[i] = m.Receipt
+	}
+	return s.queues.Delete(ctx, h.queue, receipts...)
+}
+
+// finished is an error unless the run has succeeded.
+func (s *service) finished(ctx context.Context, f flow, id string) error {
+	data, err := s.call(ctx, http.MethodGet, "/runs/"+id, nil)
+	if err != nil {
+		return err
+	}
+	var run struct{ Status string }
+	if err := json.Unmarshal(data, &run); err != nil {
+		return err
+	}
+	if run.Status != succeeded {
+		return fmt.Errorf("run %s of %s is %s", id, strings.TrimSpace(f.Name), run.Status)
+	}
+	return nil
+}

@@ -1,0 +1,51 @@
+// Package meter counts what the service asks of its platform: capacity of the
+// table, requests to the queues, the object store and the bus. Each counter
+// stands before a driver of the port and reports to one Meter, whoever calls.
+package meter
+
+import (
+	"sync"
+
+	"millrace/shared/table"
+)
+
+// Usage is what a Meter has counted.
+type Usage struct {
+	Table    table.Usage
+	Sends    int // requests that sent messages, of up to ten
+	Receives int // requests that got messages
+	Deletes  int // requests that deleted messages
+	Extends  int // requests that changed when messages are delivered again
+	Messages int // messages sent
+	Puts     int // objects written
+	Gets     int // objects read
+	Events   int // events published on the bus
+}
+
+// QueueRequests is every request to a queue, as SQS charges them.
+func (u Usage) QueueRequests() int { return u.Sends + u.Receives + u.Deletes + u.Extends }
+
+// Meter adds up what its counters see. The zero Meter is ready. Safe for
+// concurrent use.
+type Meter struct {
+	table table.Meter
+
+	mu    sync.Mutex
+	usage Usage
+}
+
+// Reset returns what has been counted and begins anew.
+func (m *Meter) Reset() Usage {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	u := m.usage
+	m.usage = Usage{}
+	u.Table = m.table.Reset()
+	return u
+}
+
+func (m *Meter) add(count func(*Usage)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	count(&m.usage)
+}
