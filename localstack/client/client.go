@@ -35,6 +35,10 @@ func (e *Error) Error() string {
 // Do sends in as JSON, unless it is nil, and decodes the answer into out, unless
 // that is nil. Errors: *Error for an answer that is not 2xx.
 func (c *Client) Do(ctx context.Context, method, path string, in, out any) error {
+	return c.do(ctx, method, path, nil, in, out)
+}
+
+func (c *Client) do(ctx context.Context, method, path string, header http.Header, in, out any) error {
 	var body io.Reader
 	if in != nil {
 		data, err := json.Marshal(in)
@@ -46,6 +50,9 @@ func (c *Client) Do(ctx context.Context, method, path string, in, out any) error
 	req, err := http.NewRequestWithContext(ctx, method, c.BaseURL+path, body)
 	if err != nil {
 		return err
+	}
+	for k, v := range header {
+		req.Header[k] = v
 	}
 	if in != nil {
 		req.Header.Set("Content-Type", "application/json")

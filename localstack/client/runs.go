@@ -58,12 +58,18 @@ type RunRequest struct {
 	FlowVersion string         `json:"flow_version,omitempty"`
 	Parameters  map[string]any `json:"parameters,omitempty"`
 	Execute     bool           `json:"execute,omitempty"`
+
+	IdempotencyKey string `json:"-"` // empty: none is sent
 }
 
 // Start accepts a run; with Execute set the answer is the finished run.
 func (c *Client) Start(ctx context.Context, in RunRequest) (Run, error) {
 	var run Run
-	return run, c.Do(ctx, http.MethodPost, "/runs", in, &run)
+	var header http.Header
+	if in.IdempotencyKey != "" {
+		header = http.Header{"Idempotency-Key": {in.IdempotencyKey}}
+	}
+	return run, c.do(ctx, http.MethodPost, "/runs", header, in, &run)
 }
 
 // Run reads a run.
