@@ -12,6 +12,7 @@ import (
 	"millrace/shared/executor"
 	"millrace/shared/expr"
 	"millrace/shared/flowspec"
+	"millrace/shared/queue"
 	"millrace/shared/runlog"
 	"millrace/shared/runstate"
 )
@@ -53,6 +54,15 @@ func (s *session) drive(ctx context.Context, r ready) error {
 	}
 }
 
+// The bounds of what hangs on one message, because all of it is walked again if
+// the message is delivered again, by a crash for one.
+const (
+	// MaxInline is how many tasks a worker runs one after the other.
+	MaxInline = 256
+	// maxSiblings is how many ready nodes it keeps one of.
+	maxSiblings = queue.MaxBatch
+)
+
 // pick keeps one ready node for this worker and enqueues the others.
 func (s *session) pick(ctx context.Context) (*ready, error) {
 	nodes := s.ready
@@ -60,9 +70,12 @@ func (s *session) pick(ctx context.Context) (*ready, error) {
 	if len(nodes) == 0 {
 		return nil, nil
 	}
-	if until, ok := ctx.Deadline(); ok && until.Sub(s.Clock.Now()) < s.need(nodes[0].node)+WriteMargin {
+	until, limited := ctx.Deadline()
+	late := limited && until.Sub(s.Clock.Now()) < s.need(nodes[0].node)+WriteMargin
+	if late || len(nodes) > maxSiblings || s.inline >= MaxInline {
 		return nil, s.send(ctx, nodes, 0)
 	}
+	s.inline++
 	if err := s.send(ctx, nodes[1:], 0); err != nil {
 		return nil, err
 	}

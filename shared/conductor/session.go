@@ -24,6 +24,7 @@ type session struct {
 	chain   string // names the message whose walk this is
 	again   bool   // the message was delivered before: look before deciding
 	busy    time.Duration
+	inline  int // tasks gone on with
 
 	run   *runstate.Run // as last read
 	flow  *compiled

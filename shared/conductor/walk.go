@@ -173,9 +173,13 @@ func (s *session) part(ctx context.Context, m events.Run) error {
 }
 
 func (s *session) tellAll(ctx context.Context, d done, targets []engine.Target) ([]done, error) {
+	known, err := s.decided(ctx, targets)
+	if err != nil {
+		return nil, err
+	}
 	var more []done
 	for _, t := range targets {
-		next, err := s.tell(ctx, d, t)
+		next, err := s.tell(ctx, d, t, known)
 		if err != nil {
 			return nil, err
 		}
@@ -186,9 +190,28 @@ func (s *session) tellAll(ctx context.Context, d done, targets []engine.Target) 
 	return more, nil
 }
 
+// decided reads, for a walk that may have been made before, the items of those
+// targets whose item the walk itself does not write.
+func (s *session) decided(ctx context.Context, targets []engine.Target) (map[engine.Node]*runstate.Node, error) {
+	if !s.again {
+		return nil, nil
+	}
+	var nodes []engine.Node
+	for _, t := range targets {
+		if ref, err := s.flow.plan.Ref(t.Node); err == nil && t.Need <= 1 && ref.Kind == engine.KindTask {
+			nodes = append(nodes, t.Node)
+		}
+	}
+	if len(nodes) == 0 {
+		return nil, nil
+	}
+	return runstate.LoadAll(ctx, s.Table, s.org, s.id, nodes)
+}
+
 // tell notes on a node that one of its dependencies has finished. If that was
 // the last, the node is decided; if it is finished by that, it is returned.
-func (s *session) tell(ctx context.Context, d done, t engine.Target) (*done, error) {
+// known are the items that the node may have.
+func (s *session) tell(ctx context.Context, d done, t engine.Target, known map[engine.Node]*runstate.Node) (*done, error) {
 	ref, err := s.flow.plan.Ref(t.Node)
 	if err != nil {
 		return nil, err
@@ -200,11 +223,7 @@ func (s *session) tell(ctx context.Context, d done, t engine.Target) (*done, err
 		sets = engine.Sets{}
 		fallthrough
 	case t.Need == 1:
-		if s.again && ref.Kind == engine.KindTask {
-			if item, err = s.node(ctx, t.Node); err != nil {
-				return nil, err
-			}
-		}
+		item = known[t.Node]
 	default:
 		if !s.Resident { // others may end the run on what this process has only in memory
 			if err := s.Logs.Flush(ctx, s.org, s.id); err != nil {

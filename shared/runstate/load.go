@@ -77,6 +77,28 @@ func LoadNode(ctx context.Context, t table.Table, org, run string, n engine.Node
 	return &item, nil
 }
 
+// LoadAll reads the items of some nodes consistently; those that have none are
+// missing from the answer.
+func LoadAll(ctx context.Context, t table.Table, org, run string, nodes []engine.Node) (map[engine.Node]*Node, error) {
+	keys := make([]table.Key, len(nodes))
+	for i, n := range nodes {
+		keys[i] = NodeKey(org, run, n)
+	}
+	stored, err := t.BatchGet(ctx, keys, table.Consistent)
+	if err != nil {
+		return nil, fmt.Errorf("read %d nodes of run %s: %w", len(nodes), run, err)
+	}
+	items := make(map[engine.Node]*Node, len(stored))
+	for _, item := range stored {
+		var n Node
+		if err := table.Unmarshal(item, &n); err != nil {
+			return nil, err
+		}
+		items[n.Number()] = &n
+	}
+	return items, nil
+}
+
 // Span is a range of node numbers, the end excluded.
 type Span struct{ From, To engine.Node }
 
