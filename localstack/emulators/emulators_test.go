@@ -188,7 +188,7 @@ func TestAnEmulatorDiesWithItsParent(t *testing.T) {
 	if os.Getenv("EMULATORS_TEST_PARENT") != "" {
 		proc, err := shell("exec sleep 600", atOnce).start(t.Context())
 		require.NoError(t, err)
-		_, _ = os.Stderr.WriteString("child " + strconv.Itoa(proc.cmd.Process.Pid) + "\n")
+		_, _ = os.Stderr.WriteString("child " + strconv.Itoa(proc.PID()) + "\n")
 		<-proc.Exited()
 		return
 	}

@@ -143,6 +143,17 @@ func (a *API) Invoke(ctx context.Context, e Event) (*Answer, error) {
 	}
 }
 
+// Ready waits until the process asks for an event: what it was given before is
+// done with. Errors: ctx's.
+func (a *API) Ready(ctx context.Context) error {
+	select {
+	case a.calls <- nil:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
 // claim takes a call that waits for its answer.
 func (a *API) claim(id string) *call {
 	a.mu.Lock()
@@ -154,19 +165,30 @@ func (a *API) claim(id string) *call {
 
 func (a *API) next(w http.ResponseWriter, r *http.Request) {
 	a.pollOnce.Do(func() { close(a.polled) })
-	select {
-	case <-r.Context().Done():
-	case c := <-a.calls:
-		h := w.Header()
-		h.Set("Lambda-Runtime-Aws-Request-Id", c.id)
-		h.Set("Lambda-Runtime-Deadline-Ms", strconv.FormatInt(time.Now().Add(cmp.Or(c.event.Timeout, DefaultTimeout)).UnixMilli(), 10))
-		h.Set("Lambda-Runtime-Invoked-Function-Arn", c.event.ARN)
-		if c.event.Tenant != "" {
-			h.Set("Lambda-Runtime-Aws-Tenant-Id", c.event.Tenant)
+	for {
+		select {
+		case <-r.Context().Done():
+			return
+		case c := <-a.calls:
+			if c != nil { // else it was asked whether the process is ready
+				give(w, c)
+				return
+			}
 		}
-		h.Set("Content-Type", "application/json")
-		_, _ = w.Write(c.event.Payload)
 	}
+}
+
+// give answers a request for an event.
+func give(w http.ResponseWriter, c *call) {
+	h := w.Header()
+	h.Set("Lambda-Runtime-Aws-Request-Id", c.id)
+	h.Set("Lambda-Runtime-Deadline-Ms", strconv.FormatInt(time.Now().Add(cmp.Or(c.event.Timeout, DefaultTimeout)).UnixMilli(), 10))
+	h.Set("Lambda-Runtime-Invoked-Function-Arn", c.event.ARN)
+	if c.event.Tenant != "" {
+		h.Set("Lambda-Runtime-Aws-Tenant-Id", c.event.Tenant)
+	}
+	h.Set("Content-Type", "application/json")
+	_, _ = w.Write(c.event.Payload) // the process may be gone
 }
 
 // response hands an answer on while it arrives.

@@ -1,9 +1,9 @@
 //go:build !linux
 
-package emulators
+package child
 
 import "syscall"
 
 // dieWithParent can do nothing here: only Linux tells a child of its parent's
-// death. Call [StopAll] in TestMain.
+// death. Elsewhere end children by [Process.Kill].
 func dieWithParent(*syscall.SysProcAttr) {}

@@ -1,4 +1,4 @@
-package emulators
+package child
 
 import "syscall"
 
