@@ -1,0 +1,133 @@
+package telemetry
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"hash/fnv"
+)
+
+// The headers of W3C Trace Context: one that a request brings and hands on, and
+// one by which an answer tells the trace it belongs to.
+const (
+	TraceParent   = "Traceparent"
+	TraceResponse = "Traceresponse"
+)
+
+// The flags of a trace that are handed on; others are not defined yet.
+const (
+	flagSampled = 1 // whoever sent it may have recorded its part
+	flagRandom  = 2 // of level 2: the trace id is random
+	knownFlags  = flagSampled | flagRandom
+)
+
+// lenParent is the length of a traceparent of version 00.
+const lenParent = len("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
+
+// Trace is a place in a distributed trace, as W3C Trace Context describes it:
+// the trace, and the span in it that causes what follows. The zero Trace is none.
+type Trace struct {
+	trace [16]byte
+	span  [8]byte
+	flags byte
+}
+
+// NewTrace begins a trace. It is marked as sampled: the logs are a record of it,
+// and what tasks call should keep its part.
+func NewTrace() Trace {
+	t := Trace{flags: flagSampled}
+	_, _ = rand.Read(t.trace[:]) // never fails (crypto/rand)
+	return t.Child()
+}
+
+// ParseTrace reads a traceparent header, and false if it is none: then a new
+// trace is to begin. Of versions after 00 it reads what 00 defines, as the
+// specification asks.
+func ParseTrace(header string) (Trace, bool) {
+	if len(header) < lenParent || header[2] != '-' || header[35] != '-' || header[52] != '-' {
+		return Trace{}, false
+	}
+	var t Trace
+	var version, flags [1]byte
+	if !lowerHex(version[:], header[:2]) || !lowerHex(t.trace[:], header[3:35]) ||
+		!lowerHex(t.span[:], header[36:52]) || !lowerHex(flags[:], header[53:lenParent]) {
+		return Trace{}, false
+	}
+	switch {
+	case version[0] == 0xff || t.trace == [16]byte{} || t.span == [8]byte{}:
+		return Trace{}, false
+	case version[0] == 0 && len(header) > lenParent:
+		return Trace{}, false
+	case len(header) > lenParent && header[lenParent] != '-':
+		return Trace{}, false
+	}
+	t.flags = flags[0] & knownFlags
+	return t, true
+}
+
+// lowerHex decodes hex digits, of which the specification allows lower case only.
+func lowerHex(dst []byte, src string) bool {
+	for i := range dst {
+		high, low := digit(src[2*i]), digit(src[2*i+1])
+		if high > 15 || low > 15 {
+			return false
+		}
+		dst[i] = high<<4 | low
+	}
+	return true
+}
+
+func digit(c byte) byte {
+	switch {
+	case c >= '0' && c <= '9':
+		return c - '0'
+	case c >= 'a' && c <= 'f':
+		return c - 'a' + 10
+	}
+	return 0xff
+}
+
+// IsZero reports that there is no trace.
+func (t Trace) IsZero() bool { return t.trace == [16]byte{} }
+
+// Child is a new span of the trace.
+func (t Trace) Child() Trace {
+	for ok := true; ok; ok = t.span == [8]byte{} {
+		_, _ = rand.Read(t.span[:])
+	}
+	return t
+}
+
+// Span is the span of the trace that a name stands for: the same for each who
+// asks, so that it need not be stored. The zero Trace has none.
+func (t Trace) Span(name string) Trace {
+	if t.IsZero() {
+		return t
+	}
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(name)) // never fails
+	h.Sum(t.span[:0])
+	if t.span == [8]byte{} {
+		t.span[7] = 1
+	}
+	return t
+}
+
+// TraceID is the trace, in 32 hex digits.
+func (t Trace) TraceID() string { return hex.EncodeToString(t.trace[:]) }
+
+// SpanID is the span, in 16 hex digits.
+func (t Trace) SpanID() string { return hex.EncodeToString(t.span[:]) }
+
+// String is the Trace as a traceparent of version 00, "" for the zero Trace.
+func (t Trace) String() string {
+	if t.IsZero() {
+		return ""
+	}
+	b := make([]byte, 0, lenParent)
+	b = append(b, "00-"...)
+	b = hex.AppendEncode(b, t.trace[:])
+	b = append(b, '-')
+	b = hex.AppendEncode(b, t.span[:])
+	b = append(b, "-0"...)
+	return string(append(b, '0'+t.flags))
+}
