@@ -128,13 +128,8 @@ func (s *session) repair(ctx context.Context, now time.Time, stalled bool) error
 		}
 	}
 	s.items = mapsOnly(s.flow.plan, items) // what follows writes: read anew
-	for _, d := range again {
-		if err := s.walk(ctx, d); err != nil {
-			return err
-		}
-		if s.run.Status.RunEnded() {
-			return nil
-		}
+	if err := s.walk(ctx, again...); err != nil || s.run.Status.RunEnded() {
+		return err
 	}
 	return s.send(ctx, distinct(s.ready), 0)
 }

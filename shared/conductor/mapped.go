@@ -168,8 +168,8 @@ func (s *session) expandParts(ctx context.Context, n engine.Node, width int) err
 	return s.expandPart(ctx, n, width, 0)
 }
 
-// expandPart makes one hundred instances ready. An instance whose result is
-// reused is finished at once.
+// expandPart makes one hundred instances ready. Those whose results are reused
+// are finished at once.
 func (s *session) expandPart(ctx context.Context, n engine.Node, width, part int) error {
 	ref, err := s.flow.plan.Ref(n)
 	if err != nil {
@@ -183,23 +183,54 @@ func (s *session) expandPart(ctx context.Context, n engine.Node, width, part int
 	if err != nil {
 		return err
 	}
-	for i := part * engine.FanWidth; i < min((part+1)*engine.FanWidth, width); i++ {
+	var reused []engine.Node
+	first, end := part*engine.FanWidth, min((part+1)*engine.FanWidth, width)
+	for i := first; i < end; i++ {
 		instance := s.flow.plan.Instance(ref.Task, i)
 		if item.Reuse && in.Reuse != nil && in.Reuse.Instance(ref.Task, i) {
-			finished, err := s.reuse(ctx, instance, engine.Ref{Kind: engine.KindInstance, Task: ref.Task, Index: i}, in.Reuse.Run)
-			if err != nil {
-				return err
-			}
-			if finished != nil {
-				if err := s.walk(ctx, *finished); err != nil {
-					return err
-				}
-			}
+			reused = append(reused, instance)
 			continue
 		}
 		s.ready = append(s.ready, ready{instance, 1})
 	}
-	return nil
+	if len(reused) == 0 {
+		return nil
+	}
+	return s.reuseInstances(ctx, in.Reuse.Run, reused)
+}
+
+// reuseInstances finishes instances with what the run that is retried made.
+func (s *session) reuseInstances(ctx context.Context, source string, nodes []engine.Node) error {
+	var before map[engine.Node]*runstate.Node
+	var err error
+	if s.again {
+		if before, err = runstate.LoadAll(ctx, s.Table, s.org, s.id, nodes); err != nil {
+			return err
+		}
+	}
+	if s.sources, err = runstate.LoadAll(ctx, s.Table, s.org, source, nodes); err != nil {
+		return err
+	}
+	var finished []done
+	for _, n := range nodes {
+		ref, err := s.flow.plan.Ref(n)
+		if err != nil {
+			return err
+		}
+		var d *done
+		if item := before[n]; item != nil && item.Status != "" {
+			d, err = s.known(ctx, n, item)
+		} else {
+			d, err = s.reuse(ctx, n, ref, source)
+		}
+		if err != nil {
+			return err
+		}
+		if d != nil {
+			finished = append(finished, *d)
+		}
+	}
+	return s.walk(ctx, finished...)
 }
 
 // collect ends a mapped task whose instances are all finished.

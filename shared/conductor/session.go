@@ -30,7 +30,9 @@ type session struct {
 	flow  *compiled
 	input *runstate.Input
 	ready []ready
-	items map[engine.Node]*runstate.Node // known while a look or a repeated walk needs them
+	// sources are items of the run that is retried, read ahead.
+	sources map[engine.Node]*runstate.Node
+	items   map[engine.Node]*runstate.Node // known while a look or a repeated walk needs them
 }
 
 // ready is a node that may be claimed.

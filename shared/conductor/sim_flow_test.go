@@ -3,7 +3,6 @@ package conductor_test
 import (
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -153,11 +152,6 @@ func drawTask(t *rapid.T, before []simTask, i int) simTask {
 		}
 	}
 	return task
-}
-
-// wide reports whether the flow has a wide fan-out or map.
-func (f *simFlow) wide() bool {
-	return len(f.tasks) > 60 || slices.ContainsFunc(f.tasks, func(t simTask) bool { return max(t.widths[0], t.widths[1]) > 60 })
 }
 
 // list is the length of the list that a task's output carries: that of the

@@ -46,19 +46,13 @@ func calm(t *rapid.T) simHistory {
 
 // stormy adds faults to a simHistory.
 func stormy(t *rapid.T, h simHistory) simHistory {
-	// A wide run makes many requests for one message: it meets as many faults in
-	// all as a narrow one, but is not always stopped before it has made them.
-	part := 1.0
-	if h.flow.wide() {
-		part = .1
-	}
 	rate := func(name string, most float64) float64 {
 		return rapid.SampledFrom([]float64{0, most / 5, most}).Draw(t, name)
 	}
 	h.rates = faults.Rates{
-		Throttle: part * rate("throttle", .05), Before: part * rate("before", .05),
-		After: part * rate("after", .05), Conflict: part * rate("conflict", .05),
-		Stale: rate("stale", .8), Lose: part * rate("lose", .1), Late: rate("late", .5), Duplicate: rate("duplicate", .3),
+		Throttle: rate("throttle", .05), Before: rate("before", .05),
+		After: rate("after", .05), Conflict: rate("conflict", .05),
+		Stale: rate("stale", .8), Lose: rate("lose", .1), Late: rate("late", .5), Duplicate: rate("duplicate", .3),
 	}
 	return h
 }

@@ -1,9 +1,12 @@
 package conductor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"millrace/events"
 	"millrace/shared/engine"
@@ -97,20 +100,45 @@ func (s *session) targets(d done) []engine.Target {
 	return out
 }
 
+// edge is what a walk has to tell: that a node finished, to one it leads to.
+type edge struct {
+	from done
+	to   engine.Target
+}
+
 // walk goes on from finished nodes: it tells each node they lead to, and of
 // those that are complete it finishes joins, skips, and collects in s.ready
 // what is to run. It may be repeated at any time.
 func (s *session) walk(ctx context.Context, from ...done) error {
+	if s.run.Status.RunEnded() { // a walk that was made before, up to the end
+		return s.finalize(ctx)
+	}
 	for len(from) > 0 {
-		d := from[len(from)-1]
-		from = from[:len(from)-1]
+		edges, err := s.edges(ctx, from)
+		if err != nil {
+			return err
+		}
+		if from, err = s.tellAll(ctx, edges); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// edges lists what finished nodes lead to; of a node that leads to more than a
+// hundred the first hundred, with a message for each further hundred.
+func (s *session) edges(ctx context.Context, from []done) ([]edge, error) {
+	for _, d := range from { // before anything that could end the run
 		if d.failure != "" {
 			if err := s.noteFailure(ctx, d.failure); err != nil {
-				return err
+				return nil, err
 			}
 		}
+	}
+	var out []edge
+	for _, d := range from {
 		if d.node == s.flow.plan.OnFailure() {
-			return s.endOnFailure(ctx)
+			return nil, s.endOnFailure(ctx)
 		}
 		targets := s.targets(d)
 		if len(targets) > engine.FanWidth {
@@ -119,17 +147,15 @@ func (s *session) walk(ctx context.Context, from ...done) error {
 				parts = append(parts, events.Run{Kind: events.RunWalk, Node: int(d.node), Part: p})
 			}
 			if err := s.sendAll(ctx, events.Tasks(s.run.Mode), parts, 0); err != nil {
-				return err
+				return nil, err
 			}
 			targets = targets[:engine.FanWidth]
 		}
-		more, err := s.tellAll(ctx, d, targets)
-		if err != nil {
-			return err
+		for _, t := range targets {
+			out = append(out, edge{d, t})
 		}
-		from = append(from, more...)
 	}
-	return nil
+	return out, nil
 }
 
 // part does one part of a wide walk, or of a map's instances.
@@ -162,7 +188,11 @@ func (s *session) part(ctx context.Context, m events.Run) error {
 	}
 	targets := s.targets(*d)
 	first := min(m.Part*engine.FanWidth, len(targets))
-	more, err := s.tellAll(ctx, *d, targets[first:min(first+engine.FanWidth, len(targets))])
+	var edges []edge
+	for _, t := range targets[first:min(first+engine.FanWidth, len(targets))] {
+		edges = append(edges, edge{*d, t})
+	}
+	more, err := s.tellAll(ctx, edges)
 	if err != nil {
 		return err
 	}
@@ -172,46 +202,57 @@ func (s *session) part(ctx context.Context, m events.Run) error {
 	return s.goOn(ctx)
 }
 
-func (s *session) tellAll(ctx context.Context, d done, targets []engine.Target) ([]done, error) {
-	known, err := s.decided(ctx, targets)
+// tellAll tells each node once, of all that finished together before it: a
+// hundred tasks that were skipped take one write to a join, not a hundred. It
+// returns the nodes that are finished by that.
+func (s *session) tellAll(ctx context.Context, edges []edge) ([]done, error) {
+	slices.SortStableFunc(edges, func(a, b edge) int { return cmp.Compare(a.to.Node, b.to.Node) })
+	known, err := s.decided(ctx, edges)
 	if err != nil {
 		return nil, err
 	}
 	var more []done
-	for _, t := range targets {
-		next, err := s.tell(ctx, d, t, known)
-		if err != nil {
+	for len(edges) > 0 {
+		n := 1
+		for n < len(edges) && edges[n].to.Node == edges[0].to.Node {
+			n++
+		}
+		next, err := s.tell(ctx, edges[:n], known)
+		if err != nil || s.run.Status.RunEnded() {
 			return nil, err
 		}
 		if next != nil {
 			more = append(more, *next)
 		}
+		edges = edges[n:]
 	}
 	return more, nil
 }
 
 // decided reads, for a walk that may have been made before, the items of those
 // targets whose item the walk itself does not write.
-func (s *session) decided(ctx context.Context, targets []engine.Target) (map[engine.Node]*runstate.Node, error) {
+func (s *session) decided(ctx context.Context, edges []edge) (map[engine.Node]*runstate.Node, error) {
 	if !s.again {
 		return nil, nil
 	}
 	var nodes []engine.Node
-	for _, t := range targets {
-		if ref, err := s.flow.plan.Ref(t.Node); err == nil && t.Need <= 1 && ref.Kind == engine.KindTask {
-			nodes = append(nodes, t.Node)
+	for _, e := range edges {
+		if ref, err := s.flow.plan.Ref(e.to.Node); err == nil && e.to.Need <= 1 && ref.Kind == engine.KindTask {
+			nodes = append(nodes, e.to.Node)
 		}
 	}
+	nodes = slices.Compact(nodes)
 	if len(nodes) == 0 {
 		return nil, nil
 	}
 	return runstate.LoadAll(ctx, s.Table, s.org, s.id, nodes)
 }
 
-// tell notes on a node that one of its dependencies has finished. If that was
-// the last, the node is decided; if it is finished by that, it is returned.
-// known are the items that the node may have.
-func (s *session) tell(ctx context.Context, d done, t engine.Target, known map[engine.Node]*runstate.Node) (*done, error) {
+// tell notes on a node that some of its dependencies have finished. If they
+// were the last, the node is decided; if it is finished by that, it is
+// returned. known are the items that the node may have.
+func (s *session) tell(ctx context.Context, edges []edge, known map[engine.Node]*runstate.Node) (*done, error) {
+	d, t := edges[0].from, edges[0].to
 	ref, err := s.flow.plan.Ref(t.Node)
 	if err != nil {
 		return nil, err
@@ -221,7 +262,7 @@ func (s *session) tell(ctx context.Context, d done, t engine.Target, known map[e
 	switch {
 	case t.Need == 0: // a task without dependencies
 		sets = engine.Sets{}
-		fallthrough
+		item = known[t.Node]
 	case t.Need == 1:
 		item = known[t.Node]
 	default:
@@ -230,7 +271,7 @@ func (s *session) tell(ctx context.Context, d done, t engine.Target, known map[e
 				return nil, err
 			}
 		}
-		if item, err = s.note(ctx, d, t); err != nil {
+		if item, err = s.note(ctx, edges); err != nil {
 			return nil, err
 		}
 		if sets = item.Sets(); sets.Count() < t.Need {
@@ -259,128 +300,22 @@ func (s *session) refOf(n engine.Node) (engine.Ref, error) {
 	return s.flow.plan.Ref(n)
 }
 
-// note adds a dependency's number to a node's sets.
-func (s *session) note(ctx context.Context, d done, t engine.Target) (*runstate.Node, error) {
-	stored, err := s.Table.Update(ctx, table.Update{
-		Key: runstate.NodeKey(s.org, s.id, t.Node),
-		Do:  []table.Action{table.AddToSet(runstate.SetOf(d.outcome), int(d.node))},
-	})
+// note adds dependencies' numbers to a node's sets.
+func (s *session) note(ctx context.Context, edges []edge) (*runstate.Node, error) {
+	sets := map[string][]int{}
+	for _, e := range edges {
+		set := runstate.SetOf(e.from.outcome)
+		sets[set] = append(sets[set], int(e.from.node))
+	}
+	var do []table.Action
+	for _, set := range slices.Sorted(maps.Keys(sets)) {
+		do = append(do, table.AddToSet(set, sets[set]...))
+	}
+	n := edges[0].to.Node
+	stored, err := s.Table.Update(ctx, table.Update{Key: runstate.NodeKey(s.org, s.id, n), Do: do})
 	if err != nil {
-		return nil, fmt.Errorf("note node %d on %d: %w", d.node, t.Node, err)
+		return nil, fmt.Errorf("note %d nodes on %d: %w", len(edges), n, err)
 	}
 	item := &runstate.Node{}
 	return item, table.Unmarshal(stored, item)
-}
-
-// known goes on with a node that was decided before. Only the walk of the
-// message it belongs to sees to it; every other has a message of its own.
-func (s *session) known(ctx context.Context, n engine.Node, item *runstate.Node) (*done, error) {
-	if item.Chain != s.chain {
-		return nil, nil
-	}
-	if item.Status.Terminal() {
-		return s.finished(ctx, n, item)
-	}
-	s.ready = append(s.ready, ready{n, max(item.Attempt, 1)})
-	return nil, nil
-}
-
-// decide settles what becomes of a task whose dependencies are all finished.
-func (s *session) decide(ctx context.Context, n engine.Node, ref engine.Ref, sets engine.Sets) (*done, error) {
-	in, err := s.inputs(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if in.Reuse != nil && in.Reuse.Has(ref.Task) {
-		return s.reuse(ctx, n, ref, in.Reuse.Run)
-	}
-	status, carried := engine.Running, engine.OutcomeOK
-	if rule := s.flow.plan.Def(ref.Task).Rule; sets.Count() > 0 || rule == engine.OneFailed {
-		status, carried = rule.Decide(sets)
-	}
-	if status == engine.Running {
-		s.ready = append(s.ready, ready{n, 1})
-		return nil, nil
-	}
-	item := &runstate.Node{Status: status, EndedAt: millis(s.Clock.Now()), Chain: s.chain}
-	kind, text := runlog.TypeTaskSkipped, "Task %s skipped: its trigger rule %s does not hold"
-	if status == engine.UpstreamFailed {
-		outcome := int(carried)
-		item.Carried = &outcome
-		item.ErrorType, item.Error = "UpstreamFailedError", "A task it depends on did not succeed."
-		kind, text = runlog.TypeTaskFailed, "Task %s not run: a task it depends on did not succeed (trigger rule %s)"
-	}
-	return s.settleNode(ctx, n, item, kind, text)
-}
-
-// settleNode writes the end of a node that never ran.
-func (s *session) settleNode(ctx context.Context, n engine.Node, item *runstate.Node, kind, text string) (*done, error) {
-	do := []table.Action{
-		table.Set(runstate.NodeStatus, string(item.Status)),
-		table.Set(runstate.NodeEnded, int64(item.EndedAt)),
-		table.Set(runstate.NodeChain, item.Chain),
-	}
-	set := func(attr string, v any, there bool) {
-		if there {
-			do = append(do, table.Set(attr, v))
-		}
-	}
-	set(runstate.NodeAttempt, item.Attempt, item.Attempt > 0)
-	set(runstate.NodeStarted, int64(item.StartedAt), item.StartedAt != 0)
-	set(runstate.NodeErrorType, item.ErrorType, item.ErrorType != "")
-	set(runstate.NodeError, item.Error, item.Error != "")
-	set(runstate.NodeOutput, item.Output, item.Output != "")
-	set(runstate.NodeOutputRef, item.OutputRef, item.OutputRef != "")
-	set(runstate.NodeOutSize, item.OutputSize, item.OutputSize != 0)
-	set(runstate.NodeListHash, item.ListHash, item.ListHash != "")
-	if item.Width != nil {
-		do = append(do, table.Set(runstate.NodeWidth, *item.Width))
-	}
-	if item.Carried != nil {
-		do = append(do, table.Set(runstate.NodeCarried, *item.Carried))
-	}
-	_, err := s.Table.Update(ctx, table.Update{
-		Key: runstate.NodeKey(s.org, s.id, n), Do: do, If: table.Absent(runstate.NodeStatus),
-	})
-	if failed, ok := errors.AsType[*table.ConditionError](err); ok {
-		old := &runstate.Node{}
-		if err := table.Unmarshal(failed.Old, old); err != nil {
-			return nil, err
-		}
-		return s.known(ctx, n, old)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("settle node %d: %w", n, err)
-	}
-	if task, err := s.task(n); err == nil {
-		level := "info"
-		if item.Status == engine.UpstreamFailed {
-			level = "warning"
-		}
-		s.event(&work{node: n, item: item, task: task}, kind, level, text, task.Name, task.TriggerRule)
-	}
-	return s.finished(ctx, n, item)
-}
-
-// reuse hands on what the source run's task made, without running it.
-func (s *session) reuse(ctx context.Context, n engine.Node, ref engine.Ref, source string) (*done, error) {
-	src, err := runstate.LoadNode(ctx, s.Table, s.org, source, n)
-	if err != nil {
-		return nil, err
-	}
-	if src == nil {
-		return nil, fmt.Errorf("conductor: run %s reuses node %d of run %s, which has none", s.id, n, source)
-	}
-	item := &runstate.Node{
-		Status: engine.Reused, EndedAt: millis(s.Clock.Now()), Chain: s.chain, Attempt: 1,
-		Output: src.Output, OutputRef: src.OutputRef, OutputSize: src.OutputSize, ListHash: src.ListHash, Width: src.Width,
-	}
-	if src.Status == engine.Skipped {
-		item.Status, item.Error = engine.Skipped, src.Error
-		return s.settleNode(ctx, n, item, runlog.TypeTaskSkipped, "Task %s skipped, as in the run that is retried (trigger rule %s)")
-	}
-	if ref.Kind == engine.KindTask && s.flow.plan.Def(ref.Task).Mapped && s.flow.used[ref.Task] && item.Output == "" && item.OutputRef == "" {
-		return nil, fmt.Errorf("conductor: the list of task %d in run %s is not kept", ref.Task, source)
-	}
-	return s.settleNode(ctx, n, item, runlog.TypeTaskReused, "Task %s reused from the run that is retried (trigger rule %s)")
 }
