@@ -1,5 +1,5 @@
 // Package httpapi is the frame that every HTTP operation hangs in. It gives
-// each request an id, authenticates the caller, checks the operation's access,
+// each request an id and a place in a trace, authenticates the caller, checks the operation's access,
 // reads and validates path, query and body, turns errors into the interface's
 // {"detail": …}, and describes it all as OpenAPI; so that a handler holds only
 // its domain's rules.
@@ -21,6 +21,7 @@ import (
 
 	"millrace/shared/blob"
 	"millrace/shared/clock"
+	"millrace/shared/telemetry"
 	"millrace/shared/tenant"
 )
 
@@ -36,11 +37,12 @@ type Authenticator interface {
 // needs none of it.
 type Config struct {
 	Title, Version string
-	Authenticator  Authenticator // nil: every operation that is not public answers 401
-	Clock          clock.Clock   // nil: clock.System
-	CursorKey      []byte        // signs list cursors; at least 16 bytes
-	Traces         blob.Store    // where exception traces go; nil: they are only logged
-	Log            *slog.Logger  // nil: slog.Default
+	Authenticator  Authenticator      // nil: every operation that is not public answers 401
+	Clock          clock.Clock        // nil: clock.System
+	CursorKey      []byte             // signs list cursors; at least 16 bytes
+	Traces         blob.Store         // where exception traces go; nil: they are only logged
+	Log            *slog.Logger       // nil: slog.Default
+	Metrics        *telemetry.Metrics // nil: nothing is measured
 	// TrustForwarded takes the client's address from X-Forwarded-For. Set it
 	// only behind a proxy that overwrites or appends to that header.
 	TrustForwarded bool

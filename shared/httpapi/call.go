@@ -5,12 +5,14 @@ import (
 	"net/http"
 
 	"millrace/shared/errs"
+	"millrace/shared/telemetry"
 	"millrace/shared/tenant"
 )
 
 // call is what the frame knows about one request; it travels in the context.
 type call struct {
 	request   tenant.Request
+	subject   telemetry.Subject // of the log lines; also in the context
 	principal tenant.Principal
 	op        *Operation // nil until a route matched
 	rawPath   string

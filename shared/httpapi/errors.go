@@ -27,6 +27,19 @@ var statuses = map[errs.Code]int{
 	errs.Unavailable:     http.StatusServiceUnavailable,
 }
 
+// codeOf names an error status in metrics: by the code that it stands for.
+func codeOf(status int) string {
+	for code, s := range statuses {
+		if s == status {
+			return string(code)
+		}
+	}
+	if status == http.StatusMethodNotAllowed {
+		return "method_not_allowed"
+	}
+	return "other"
+}
+
 // retrySoon is the Retry-After of failures that pass by themselves.
 const retrySoon = time.Second
 

@@ -133,21 +133,6 @@ func TestStoreOfTracesDown(t *testing.T) {
 	assert.Contains(t, log.String(), "bucket is gone")
 }
 
-func TestAccessLog(t *testing.T) {
-	t.Parallel()
-	var log bytes.Buffer
-	h := fixture(t, func(c *httpapi.Config) { c.Log = slog.New(slog.NewJSONHandler(&log, nil)) }).Handler()
-	w := httptest.NewRecorder()
-	h.ServeHTTP(w, request(t, "GET", "/things/secret7?x=secret8", "viewer", ""))
-	var line map[string]any
-	require.NoError(t, json.Unmarshal(log.Bytes(), &line))
-	delete(line, "time")
-	assert.Equal(t, map[string]any{
-		"level": "INFO", "msg": "request", "request_id": w.Header().Get("X-Request-Id"), "org_id": "acme",
-		"method": "GET", "route": "/things/{id}", "status": 200.0, "duration": 0.0,
-	}, line)
-}
-
 func TestClientIP(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {

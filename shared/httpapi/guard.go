@@ -29,11 +29,15 @@ func (a *API) guard(op *Operation) func(huma.Context, func(huma.Context)) {
 		c := callFrom(ctx)
 		c.op = op
 		c.request.Path = op.Path
+		c.subject.Operation = op.ID
+		if c.subject.Function == "" { // one process serves them all
+			c.subject.Function = op.Domain
+		}
 		ctx = tenant.WithRequest(ctx, c.request)
 		if !access.IsPublic() {
 			p, err := a.authenticate(ctx, r, mutation)
 			if err == nil {
-				c.principal = p
+				c.principal, c.subject.Workspace = p, p.OrgID
 				ctx = tenant.With(ctx, p)
 				err = access.Check(p)
 			}

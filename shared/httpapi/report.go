@@ -57,9 +57,7 @@ func (a *API) report(ctx context.Context, c *call, err error) {
 	now := a.config.Clock.Now()
 	kind, traceback := anatomy(err)
 	a.config.Log.LogAttrs(ctx, slog.LevelError, "request failed",
-		slog.String("request_id", c.request.ID), slog.String("org_id", c.principal.OrgID),
-		slog.String("route", c.request.Path), slog.String("exception_type", kind),
-		slog.String("error", err.Error()), slog.String("traceback", traceback))
+		slog.String("exception_type", kind), slog.String("error", err.Error()), slog.String("traceback", traceback))
 	if a.config.Traces == nil {
 		return
 	}
@@ -79,8 +77,7 @@ func (a *API) report(ctx context.Context, c *call, err error) {
 		_, err = blob.PutBytes(stored, a.config.Traces, key, data, blob.PutOptions{ContentType: "application/json"})
 	}
 	if err != nil {
-		a.config.Log.LogAttrs(ctx, slog.LevelError, "exception trace was not stored",
-			slog.String("request_id", c.request.ID), slog.String("error", err.Error()))
+		a.config.Log.LogAttrs(ctx, slog.LevelError, "exception trace was not stored", slog.String("error", err.Error()))
 	}
 }
 

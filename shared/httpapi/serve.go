@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 
 	"millrace/shared/errs"
 	"millrace/shared/ids"
+	"millrace/shared/telemetry"
 	"millrace/shared/tenant"
 )
 
@@ -32,7 +34,10 @@ func (a *API) frame(next http.Handler) http.Handler {
 		header["X-Request-Id"] = []string{c.request.ID}
 		header["X-Content-Type-Options"] = []string{"nosniff"}
 		header["Cache-Control"] = []string{"no-store"}
-		r = r.WithContext(context.WithValue(r.Context(), callKey{}, c))
+		c.subject = telemetry.From(r.Context())
+		c.subject.RequestID, c.subject.Trace = c.request.ID, traceOf(r)
+		header[telemetry.TraceResponse] = []string{c.subject.Trace.String()}
+		r = r.WithContext(telemetry.With(context.WithValue(r.Context(), callKey{}, c), &c.subject))
 		c.http = r
 		defer a.finishCall(rec, r, c)
 		next.ServeHTTP(rec, r)
@@ -48,7 +53,21 @@ func requestID(r *http.Request, start time.Time) string {
 	return ids.New(start)
 }
 
-// finishCall answers a panic and logs the request.
+// noFunction stands in metrics for the function of a request without a route.
+const noFunction = "none"
+
+// traceOf is the span of the request in the trace that it brings, or in a new
+// one if it brings none, or more than one.
+func traceOf(r *http.Request) telemetry.Trace {
+	if sent := r.Header[telemetry.TraceParent]; len(sent) == 1 {
+		if trace, ok := telemetry.ParseTrace(sent[0]); ok {
+			return trace.Child()
+		}
+	}
+	return telemetry.NewTrace()
+}
+
+// finishCall answers a panic, and logs and measures the request.
 func (a *API) finishCall(rec *recorder, r *http.Request, c *call) {
 	cause := recover()
 	aborted := false
@@ -71,25 +90,30 @@ func (a *API) finishCall(rec *recorder, r *http.Request, c *call) {
 	}
 }
 
+// log writes the canonical line of a request, and measures it.
 func (a *API) log(r *http.Request, c *call, status int) {
 	ctx := r.Context()
-	gone := ctx.Err() != nil
+	took := a.config.Clock.Now().Sub(c.request.Start)
+	gone := ctx.Err() != nil && !c.reported
 	level := slog.LevelInfo
-	if status >= http.StatusInternalServerError && (c.reported || !gone) {
+	if status >= http.StatusInternalServerError && !gone {
 		level = slog.LevelError
 	}
+	code := ""
+	if status >= http.StatusBadRequest && !gone {
+		code = codeOf(status)
+	}
+	a.config.Metrics.Call(cmp.Or(c.subject.Function, noFunction), took, code)
 	if !a.config.Log.Enabled(ctx, level) {
 		return
 	}
 	attrs := []slog.Attr{
-		slog.String("request_id", c.request.ID),
-		slog.String("org_id", c.principal.OrgID),
 		slog.String("method", c.request.Method),
 		slog.String("route", c.request.Path),
 		slog.Int("status", status),
-		slog.Duration("duration", a.config.Clock.Now().Sub(c.request.Start)),
+		slog.Float64("duration_ms", telemetry.Milliseconds(took)),
 	}
-	if gone {
+	if ctx.Err() != nil {
 		attrs = append(attrs, slog.Bool("client_gone", true))
 	}
 	if c.failure != nil && !c.reported {
@@ -180,9 +204,7 @@ func (r *recorder) Write(b []byte) (int, error) {
 // Flush sends what was written so far.
 func (r *recorder) Flush() {
 	r.flushHeader()
-	if err := http.NewResponseController(r.ResponseWriter).Flush(); err != nil && !errors.Is(err, http.ErrNotSupported) {
-		slog.Debug("flush", "error", err)
-	}
+	_ = http.NewResponseController(r.ResponseWriter).Flush() // the client may be gone
 }
 
 // Unwrap is for http.ResponseController.

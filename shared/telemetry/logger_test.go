@@ -59,8 +59,8 @@ func TestSubjectIsFilledInAsItBecomesKnown(t *testing.T) {
 	assert.Equal(t, "acme", log.Lines(t)[0]["org_id"])
 
 	copied := telemetry.From(ctx)
-	copied.Workspace = "other"
-	assert.Equal(t, "acme", telemetry.From(ctx).Workspace, "From is a copy")
+	subject.Workspace = "other"
+	assert.Equal(t, "acme", copied.Workspace, "From is a copy")
 	assert.Zero(t, telemetry.From(context.Background()))
 }
 
