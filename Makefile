@@ -37,6 +37,17 @@ test-race: ## Run every test under the race detector
 bench: ## Run the benchmarks (BENCH=regexp)
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem ./...
 
+HISTORIES ?= 100000
+SEED      ?= $(shell date +%s)
+
+.PHONY: simulate
+simulate: ## Simulate random runs under faults: HISTORIES (100000) of them, drawn from SEED
+	$(GO) test -c -o bin/simulate ./shared/conductor
+	@set -e; cd shared/conductor; for kind in Runs Faults Cancels Crashes; do \
+		../../bin/simulate -test.v -test.timeout 0 -test.run "^TestSimulated$$kind\$$" \
+			-rapid.seed=$(SEED) -rapid.checks=$$(($(HISTORIES) / 4)); \
+	done
+
 .PHONY: fuzz
 fuzz: ## Fuzz every parser for FUZZTIME (20s) each
 	@set -e; for file in $$(grep -rl --include='*_test.go' '^func Fuzz' functions shared events localstack); do \
