@@ -49,9 +49,15 @@ func (m metered) Query(ctx context.Context, q table.Query) (table.Page, error) {
 // cost runs a flow twice, the second time with warm caches, and returns the
 // units of the second run from its acceptance to its end.
 func cost(t *testing.T, flow string) (accept, write, read float64) {
+	return costOf(t, engine.Succeeded, func(*world) {}, flow)
+}
+
+// costOf is the cost of a flow whose tasks are scripted, and that ends so.
+func costOf(t *testing.T, end engine.Status, script func(*world), flow string) (accept, write, read float64) {
 	synctest.Test(t, func(t *testing.T) {
 		meter := &table.Meter{}
 		w := newWorld(t, func(w *world) { w.wrap = func(inner table.Table) table.Table { return metered{inner, meter} } })
+		script(w)
 		w.register("f", flow)
 		w.wait(w.run("f").ID)
 		synctest.Wait()
@@ -61,7 +67,7 @@ func cost(t *testing.T, flow string) (accept, write, read float64) {
 		accept = total.Write
 		plain := w.table.(metered).Table
 		w.table = plain // looking on costs nothing
-		assert.Equal(t, engine.Succeeded, w.wait(run.ID).Status)
+		assert.Equal(t, end, w.wait(run.ID).Status)
 		total = meter.Usage().Total()
 		write, read = total.Write, total.Read
 	})
