@@ -144,18 +144,21 @@ func (s *session) retry(ctx context.Context, w *work, f *executor.Failure, used 
 	return s.send(ctx, []ready{{w.node, w.item.Attempt + 1}}, delay)
 }
 
-// release gives up a claimed attempt of a run that was stopped.
+// release gives up a claimed attempt of a run that was stopped. What it tells
+// the log comes first: with the write the run may end, and then its log has.
 func (s *session) release(ctx context.Context, n engine.Node, item *runstate.Node, why string) error {
 	w := &work{node: n, item: item}
 	w.task, _ = s.task(n)
-	stored, err := s.conclude(ctx, w, s.cancelled(why), ended(w))
-	if err != nil || stored == nil {
-		return err
-	}
-	if w.task != nil {
+	if w.task != nil && !s.run.Status.RunEnded() {
 		s.event(w, runlog.TypeTaskCancelled, "warning", "Task %s stopped: %s", w.task.Name, reason(why))
+		if !s.Resident {
+			if err := s.Logs.Flush(ctx, s.org, s.id); err != nil {
+				return err
+			}
+		}
 	}
-	return nil
+	_, err := s.conclude(ctx, w, s.cancelled(why), ended(w))
+	return err
 }
 
 // cancelled is what ends an attempt of a run that was stopped.
