@@ -84,6 +84,29 @@ verify: ## Check that generated files and go.mod are up to date
 	$(GO) test ./localstack/bench -count=1 -run 'TestCountsAreThoseOfTheGoldenFile|TestReadmeShowsTheBill'
 	$(GO) mod tidy -diff
 
+# A deployment: make synth TENANT=acme REGION=eu-west-1 [STAGE=prod], and more of
+# infra/config.go by CONTEXT='-c alarmEmail=ops@example.com'.
+TENANT      ?= acme
+REGION      ?= eu-west-1
+STAGE       ?= prod
+CONTEXT     ?=
+CDK_VERSION := 2.1148.1
+CDK         := .tools/cdk-$(CDK_VERSION)/node_modules/.bin/cdk
+CDK_CONTEXT  = -c tenant=$(TENANT) -c region=$(REGION) -c stage=$(STAGE) -c version=$(VERSION) $(CONTEXT)
+
+export JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION ?= 1
+
+$(CDK):
+	@mkdir -p .tools/cdk-$(CDK_VERSION)
+	npm install --silent --no-audit --no-fund --prefix .tools/cdk-$(CDK_VERSION) aws-cdk@$(CDK_VERSION)
+
+.PHONY: synth
+synth: $(CDK) ## Write the CloudFormation templates of TENANT in REGION (STAGE) to cdk.out
+	@rm -rf cdk.out
+	$(CDK) synth --quiet $(CDK_CONTEXT)
+	@if command -v cfn-lint >/dev/null; then cfn-lint cdk.out/*.template.json; fi
+	@$(GO) run ./infra count cdk.out/*.template.json
+
 .PHONY: clean
 clean: ## Remove what was built, the demo's data and the tools
-	rm -rf bin .demo .tools
+	rm -rf bin .demo .tools cdk.out

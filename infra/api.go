@@ -1,0 +1,124 @@
+package main
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+
+	"github.com/aws/aws-cdk-go/awscdk/v2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsapigateway"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awswafv2"
+	"github.com/aws/jsii-runtime-go"
+)
+
+// stageName is that of the API's one stage; it is the first segment of its paths unless it
+// has a domain of its own.
+const stageName = "v1"
+
+// What the gateway takes in all, in requests a second and at once, so that no
+// flood uses up the account's Lambda environments.
+const (
+	steadyRequests = 1000
+	burstRequests  = 2000
+)
+
+// accessLog names what is logged of a request. It is told by its route: paths
+// hold the names of tenants' flows, and the tokens of webhooks, which are
+// secret.
+var accessLog = map[string]string{
+	"request_id":         "$context.requestId",
+	"time":               "$context.requestTimeEpoch",
+	"method":             "$context.httpMethod",
+	"route":              "$context.resourcePath",
+	"status":             "$context.status",
+	"answer_bytes":       "$context.responseLength",
+	"latency_ms":         "$context.responseLatency",
+	"function_status":    "$context.integration.status",
+	"function_latency":   "$context.integration.latency",
+	"function_error":     "$context.integration.error",
+	"gateway_error":      "$context.error.responseType",
+	"firewall":           "$context.waf.status",
+	"function_requestid": "$context.integration.requestId",
+}
+
+// api is what others need of the API.
+type api struct {
+	url *string // without a slash at its end
+}
+
+func addAPI(stack awscdk.Stack, cfg Config, routes routes) api {
+	body := routes.body(cfg)
+	rest := awsapigateway.NewCfnRestApi(stack, jsii.String("Api"), &awsapigateway.CfnRestApiProps{
+		Name: jsii.String(cfg.name("api")), Body: body, FailOnWarnings: jsii.Bool(false),
+		EndpointConfiguration:     &awsapigateway.CfnRestApi_EndpointConfigurationProperty{Types: jsii.Strings("REGIONAL")},
+		DisableExecuteApiEndpoint: jsii.Bool(cfg.Domain != ""),
+	})
+	// A deployment is a snapshot of the API: another document makes another.
+	deployment := awsapigateway.NewCfnDeployment(stack, jsii.String("Deployment"+fingerprint(stack, body)), &awsapigateway.CfnDeploymentProps{
+		RestApiId: rest.Ref(), Description: jsii.String("Of the document with this id"),
+	})
+	account := addGatewayAccount(stack)
+	logs := addLogGroup(stack, cfg, "AccessLog", "access")
+	format, err := json.Marshal(accessLog)
+	if err != nil {
+		panic(fmt.Sprintf("infra: the form of the access log does not marshal: %v", err)) // it is of strings alone
+	}
+	staged := awsapigateway.NewCfnStage(stack, jsii.String("Stage"), &awsapigateway.CfnStageProps{
+		RestApiId: rest.Ref(), DeploymentId: deployment.Ref(), StageName: jsii.String(stageName),
+		AccessLogSetting: &awsapigateway.CfnStage_AccessLogSettingProperty{DestinationArn: logs.AttrArn(), Format: jsii.String(string(format))},
+		// The gateway's own log would hold paths and bodies.
+		MethodSettings: []any{&awsapigateway.CfnStage_MethodSettingProperty{
+			HttpMethod: jsii.String("*"), ResourcePath: jsii.String("/*"),
+			LoggingLevel: jsii.String("OFF"), DataTraceEnabled: jsii.Bool(false), MetricsEnabled: jsii.Bool(false),
+			ThrottlingRateLimit: jsii.Number(steadyRequests), ThrottlingBurstLimit: jsii.Number(burstRequests),
+		}},
+	})
+	staged.AddDependency(account)
+	acl := addFirewall(stack, cfg)
+	awswafv2.NewCfnWebACLAssociation(stack, jsii.String("FirewallOfStage"), &awswafv2.CfnWebACLAssociationProps{
+		WebAclArn:   acl.AttrArn(),
+		ResourceArn: awscdk.Fn_Sub(jsii.String("arn:${AWS::Partition}:apigateway:${AWS::Region}::/restapis/${Api}/stages/${Stage}"), nil),
+	})
+	if cfg.Domain == "" {
+		return api{url: awscdk.Fn_Sub(jsii.String("https://${Api}.execute-api.${AWS::Region}.${AWS::URLSuffix}/"+stageName), nil)}
+	}
+	domain := awsapigateway.NewCfnDomainName(stack, jsii.String("Domain"), &awsapigateway.CfnDomainNameProps{
+		DomainName: jsii.String(cfg.Domain), RegionalCertificateArn: jsii.String(cfg.Certificate), SecurityPolicy: jsii.String("TLS_1_2"),
+		EndpointConfiguration: &awsapigateway.CfnDomainName_EndpointConfigurationProperty{Types: jsii.Strings("REGIONAL")},
+	})
+	awsapigateway.NewCfnBasePathMapping(stack, jsii.String("DomainOfStage"), &awsapigateway.CfnBasePathMappingProps{
+		DomainName: domain.Ref(), RestApiId: rest.Ref(), Stage: staged.Ref(),
+	})
+	awscdk.NewCfnOutput(stack, jsii.String("DomainTarget"), &awscdk.CfnOutputProps{
+		Value: domain.AttrRegionalDomainName(), Description: jsii.String("What the domain's DNS record points to"),
+	})
+	return api{url: jsii.String("https://" + cfg.Domain)}
+}
+
+// fingerprint tells documents apart.
+func fingerprint(stack awscdk.Stack, body map[string]any) string {
+	data, err := json.Marshal(stack.Resolve(body))
+	if err != nil {
+		panic(fmt.Sprintf("infra: the document of the API does not marshal: %v", err)) // it was made of JSON
+	}
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:4])
+}
+
+// addGatewayAccount lets API Gateway write logs. That is a setting of the
+// account in a region, which all its deployments share, so it stays when one of
+// them goes.
+func addGatewayAccount(stack awscdk.Stack) awsapigateway.CfnAccount {
+	role := awsiam.NewCfnRole(stack, jsii.String("GatewayLogRole"), &awsiam.CfnRoleProps{
+		Description:              jsii.String("Lets API Gateway write access logs"),
+		AssumeRolePolicyDocument: trusts("apigateway"),
+		ManagedPolicyArns: &[]any{awscdk.Fn_Sub(
+			jsii.String("arn:${AWS::Partition}:iam::aws:policy/service-role/AmazonAPIGatewayPushToCloudWatchLogs"), nil)},
+	})
+	role.ApplyRemovalPolicy(awscdk.RemovalPolicy_RETAIN, nil)
+	account := awsapigateway.NewCfnAccount(stack, jsii.String("GatewayAccount"), &awsapigateway.CfnAccountProps{CloudWatchRoleArn: role.AttrArn()})
+	account.ApplyRemovalPolicy(awscdk.RemovalPolicy_RETAIN, nil)
+	return account
+}

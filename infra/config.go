@@ -1,0 +1,130 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/netip"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Config is one deployment: a tenant's service in a region. It is given as CDK
+// context, -c tenant=acme -c region=eu-west-1; config.go lists every key.
+type Config struct {
+	Tenant  string // tenant: names everything; required
+	Region  string // region: required
+	Stage   string // stage: dev, staging or prod (default)
+	Version string // version: of the code, shown by the health operation
+
+	Domain      string // domain: the API's own domain name; default: API Gateway's
+	Certificate string // certificate: ARN of the domain's certificate, in the region
+
+	Issuer      string   // signinIssuer: of sign-in tokens; default: only API keys are accepted
+	Audience    string   // signinAudience: the client id in them
+	JWKS        string   // signinJwks: of the issuer's keys; default: what it discovers
+	SuperAdmins []string // superAdmins: emails of the platform's administrators, by commas
+	AllowRanges []string // allowRanges: CIDR ranges that users' calls may reach besides public ones, by commas
+
+	AlarmEmail string // alarmEmail: who is told of alarms
+}
+
+// stages are the kinds of deployment; those that are kept outlive their stacks.
+var stages = []string{"dev", "staging", "prod"}
+
+// contextKeys are all that may be given for a deployment.
+var contextKeys = []string{
+	"tenant", "region", "stage", "version", "domain", "certificate", "signinIssuer", "signinAudience", "signinJwks",
+	"superAdmins", "allowRanges", "alarmEmail",
+}
+
+var (
+	tenantForm      = regexp.MustCompile(`^[a-z][a-z0-9]*(-[a-z0-9]+)*$`)
+	domainForm      = regexp.MustCompile(`^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z]{2,63}$`)
+	certificateForm = regexp.MustCompile(`^arn:aws[a-z-]*:acm:([a-z0-9-]+):\d{12}:certificate/[0-9a-f-]+$`)
+	emailForm       = regexp.MustCompile(`^[^@\s,]+@[^@\s,]+\.[^@\s,]+$`)
+	versionForm     = regexp.MustCompile(`^[A-Za-z0-9._+-]{1,64}$`)
+)
+
+// maxTenant keeps the longest name made of a tenant, a bucket's, in its bounds.
+const maxTenant = 16
+
+// readConfig reads and checks the context; get gives "" for what is not set,
+// regions are those that there are. The error names every key that is wrong.
+func readConfig(get func(key string) string, regions []string) (Config, error) {
+	c := Config{
+		Tenant: get("tenant"), Region: get("region"), Stage: cmp.Or(get("stage"), "prod"), Version: get("version"),
+		Domain: get("domain"), Certificate: get("certificate"),
+		Issuer: get("signinIssuer"), Audience: get("signinAudience"), JWKS: get("signinJwks"),
+		SuperAdmins: list(get("superAdmins")), AllowRanges: list(get("allowRanges")), AlarmEmail: get("alarmEmail"),
+	}
+	var faults []error
+	check := func(ok bool, format string, args ...any) {
+		if !ok {
+			faults = append(faults, fmt.Errorf(format, args...))
+		}
+	}
+	check(c.Tenant != "", "tenant is missing: -c tenant=acme")
+	check(c.Tenant == "" || len(c.Tenant) <= maxTenant && tenantForm.MatchString(c.Tenant),
+		"tenant %q: 1 to %d small letters and digits, with single hyphens between, beginning with a letter", c.Tenant, maxTenant)
+	check(c.Region != "", "region is missing: -c region=eu-west-1")
+	check(c.Region == "" || slices.Contains(regions, c.Region), "region %q is no region of AWS", c.Region)
+	check(slices.Contains(stages, c.Stage), "stage %q is not one of %s", c.Stage, strings.Join(stages, ", "))
+	check(c.Version == "" || versionForm.MatchString(c.Version), "version %q: up to 64 letters, digits, dots, hyphens, pluses and underscores", c.Version)
+
+	check((c.Domain == "") == (c.Certificate == ""), "domain and certificate go together")
+	check(c.Domain == "" || len(c.Domain) <= 253 && domainForm.MatchString(c.Domain), "domain %q is no domain name", c.Domain)
+	certificate := certificateForm.FindStringSubmatch(c.Certificate)
+	check(c.Certificate == "" || certificate != nil, "certificate %q is no ARN of a certificate", c.Certificate)
+	check(certificate == nil || certificate[1] == c.Region, "certificate is not in the region %s, where a regional API needs it", c.Region)
+
+	check((c.Issuer == "") == (c.Audience == ""), "signinIssuer and signinAudience go together")
+	check(c.JWKS == "" || c.Issuer != "", "signinJwks needs a signinIssuer")
+	check(c.Issuer == "" || secureURL(c.Issuer), "signinIssuer %q is no https URL", c.Issuer)
+	check(c.JWKS == "" || secureURL(c.JWKS), "signinJwks %q is no https URL", c.JWKS)
+	for _, email := range c.SuperAdmins {
+		check(emailForm.MatchString(email), "superAdmins: %q is no email address", email)
+	}
+	check(c.AlarmEmail == "" || emailForm.MatchString(c.AlarmEmail), "alarmEmail %q is no email address", c.AlarmEmail)
+	for _, text := range c.AllowRanges {
+		_, err := netip.ParsePrefix(text)
+		check(err == nil, "allowRanges: %q is no CIDR range such as 10.0.0.0/8", text)
+	}
+	return c, errors.Join(faults...)
+}
+
+// kept reports whether data and stacks are protected: in all stages but dev,
+// whose data goes with its stack.
+func (c Config) kept() bool { return c.Stage != "dev" }
+
+// name is the name of a resource, e.g. "millrace-acme-prod-runs".
+func (c Config) name(part string) string { return c.prefix() + part }
+
+// prefix stands before the name of everything that is named within an account
+// and region.
+func (c Config) prefix() string { return "millrace-" + c.Tenant + "-" + c.Stage + "-" }
+
+// logGroup is the name of a log group, e.g. "/millrace/acme/prod/runs".
+func (c Config) logGroup(part string) string {
+	return "/millrace/" + c.Tenant + "/" + c.Stage + "/" + part
+}
+
+// queue is the name of a queue of the catalog.
+func (c Config) queue(name string) string { return c.prefix() + name }
+
+func secureURL(text string) bool {
+	u, err := url.Parse(text)
+	return err == nil && u.Scheme == "https" && u.Host != "" && u.User == nil
+}
+
+func list(text string) []string {
+	var out []string
+	for v := range strings.SplitSeq(text, ",") {
+		if v = strings.TrimSpace(v); v != "" {
+			out = append(out, v)
+		}
+	}
+	return out
+}

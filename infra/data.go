@@ -1,0 +1,198 @@
+package main
+
+import (
+	"github.com/aws/aws-cdk-go/awscdk/v2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsdynamodb"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsevents"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awskms"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awss3"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awssecretsmanager"
+	"github.com/aws/jsii-runtime-go"
+
+	"millrace/shared/fn"
+	"millrace/shared/table/dynamo"
+)
+
+// What the data stack exports; all else other stacks know by its name.
+const (
+	keyARN       = "key-arn"
+	cursorSecret = "cursor-secret-arn"
+	attemptKey   = "attempt-secret-arn"
+)
+
+// Days that things are kept.
+const (
+	recoveryDays   = 35 // to any second of which the table can be restored: the most there is
+	noncurrentDays = 30 // replaced or deleted versions of objects
+	partsDays      = 2  // parts of uploads that were not completed; their URLs are good for hours
+	pendingDays    = 30 // a key that is to be deleted
+)
+
+func addData(stack awscdk.Stack, cfg Config, specs []fn.Spec) {
+	key := addKey(stack, cfg)
+	addTable(stack, cfg, key)
+	addBucket(stack, cfg, key)
+	addSecret(stack, cfg, key, "CursorSecret", "cursor-secret", cursorSecret, "Signs the cursors of lists.")
+	addSecret(stack, cfg, key, "AttemptSecret", "attempt-secret", attemptKey, "Signs the tokens of task attempts.")
+	bus := awsevents.NewCfnEventBus(stack, jsii.String("Bus"), &awsevents.CfnEventBusProps{Name: jsii.String(cfg.name("bus"))})
+	cfg.keep(bus)
+	addQueues(stack, cfg, specs, key)
+	addBusRules(stack, cfg, specs, bus)
+}
+
+// keep has a resource outlive its stack where data is kept.
+func (c Config) keep(resource awscdk.CfnResource) {
+	policy := awscdk.RemovalPolicy_DESTROY
+	if c.kept() {
+		policy = awscdk.RemovalPolicy_RETAIN
+	}
+	resource.ApplyRemovalPolicy(policy, nil)
+}
+
+func export(stack awscdk.Stack, cfg Config, id, name string, value *string) {
+	awscdk.NewCfnOutput(stack, jsii.String(id), &awscdk.CfnOutputProps{Value: value, ExportName: jsii.String(cfg.name(name))})
+}
+
+// imported is what the data stack exports under a name.
+func (c Config) imported(name string) *string {
+	return awscdk.Fn_ImportValue(jsii.String(c.name(name)))
+}
+
+// addKey makes the key that encrypts everything at rest. The account's policies
+// say who may use it, and roles may only through the services named in them.
+func addKey(stack awscdk.Stack, cfg Config) awskms.CfnKey {
+	all := []*string{jsii.String("*")} // in a key's policy: this key
+	account := awscdk.Fn_Sub(jsii.String("arn:${AWS::Partition}:iam::${AWS::AccountId}:root"), nil)
+	mine := map[string]any{"StringEquals": map[string]any{"aws:SourceAccount": awscdk.Fn_Ref(jsii.String("AWS::AccountId"))}}
+	key := awskms.NewCfnKey(stack, jsii.String("Key"), &awskms.CfnKeyProps{
+		Description:         jsii.String("Encrypts the data of " + cfg.name("data")),
+		EnableKeyRotation:   jsii.Bool(true),
+		PendingWindowInDays: jsii.Number(pendingDays),
+		KeyPolicy: document(
+			statement{id: "Account", principal: map[string]any{"AWS": account}, actions: []string{"kms:*"}, resources: all},
+			statement{
+				id: "Logs", principal: service("logs." + cfg.Region), resources: all,
+				actions: []string{"kms:Encrypt", "kms:Decrypt", "kms:ReEncryptFrom", "kms:ReEncryptTo", "kms:GenerateDataKey", "kms:DescribeKey"},
+				when: map[string]any{"ArnLike": map[string]any{
+					"kms:EncryptionContext:aws:logs:arn": arn("logs", "log-group:"+cfg.logGroup("*")),
+				}},
+			},
+			statement{
+				id: "EventsToQueues", principal: service("events"), resources: all, when: mine,
+				actions: []string{"kms:Decrypt", "kms:GenerateDataKey"},
+			},
+			statement{
+				id: "AlarmsToTopic", principal: service("cloudwatch"), resources: all, when: mine,
+				actions: []string{"kms:Decrypt", "kms:GenerateDataKey"},
+			},
+		),
+	})
+	cfg.keep(key)
+	awskms.NewCfnAlias(stack, jsii.String("KeyAlias"), &awskms.CfnAliasProps{
+		AliasName: jsii.String("alias/" + cfg.name("data")), TargetKeyId: key.AttrArn(),
+	})
+	export(stack, cfg, "KeyArn", keyARN, key.AttrArn())
+	return key
+}
+
+// addTable makes the table by the service's own definition of it.
+func addTable(stack awscdk.Stack, cfg Config, key awskms.CfnKey) {
+	schema := dynamo.Schema(cfg.name("table"))
+	ttl := dynamo.TimeToLive(cfg.name("table")).TimeToLiveSpecification
+	var attributes, indexes []any
+	for _, a := range schema.AttributeDefinitions {
+		attributes = append(attributes, &awsdynamodb.CfnTable_AttributeDefinitionProperty{
+			AttributeName: a.AttributeName, AttributeType: jsii.String(string(a.AttributeType)),
+		})
+	}
+	var keys []any
+	for _, k := range schema.KeySchema {
+		keys = append(keys, &awsdynamodb.CfnTable_KeySchemaProperty{AttributeName: k.AttributeName, KeyType: jsii.String(string(k.KeyType))})
+	}
+	for _, x := range schema.GlobalSecondaryIndexes {
+		var keys []any
+		for _, k := range x.KeySchema {
+			keys = append(keys, &awsdynamodb.CfnTable_KeySchemaProperty{AttributeName: k.AttributeName, KeyType: jsii.String(string(k.KeyType))})
+		}
+		indexes = append(indexes, &awsdynamodb.CfnTable_GlobalSecondaryIndexProperty{
+			IndexName: x.IndexName, KeySchema: keys,
+			Projection: &awsdynamodb.CfnTable_ProjectionProperty{ProjectionType: jsii.String(string(x.Projection.ProjectionType))},
+		})
+	}
+	table := awsdynamodb.NewCfnTable(stack, jsii.String("Table"), &awsdynamodb.CfnTableProps{
+		TableName:                 schema.TableName,
+		BillingMode:               jsii.String(string(schema.BillingMode)),
+		AttributeDefinitions:      attributes,
+		KeySchema:                 keys,
+		GlobalSecondaryIndexes:    indexes,
+		DeletionProtectionEnabled: jsii.Bool(cfg.kept()),
+		PointInTimeRecoverySpecification: &awsdynamodb.CfnTable_PointInTimeRecoverySpecificationProperty{
+			PointInTimeRecoveryEnabled: jsii.Bool(true), RecoveryPeriodInDays: jsii.Number(recoveryDays),
+		},
+		SseSpecification: &awsdynamodb.CfnTable_SSESpecificationProperty{
+			SseEnabled: jsii.Bool(true), SseType: jsii.String("KMS"), KmsMasterKeyId: key.AttrArn(),
+		},
+		TimeToLiveSpecification: &awsdynamodb.CfnTable_TimeToLiveSpecificationProperty{AttributeName: ttl.AttributeName, Enabled: ttl.Enabled},
+	})
+	cfg.keep(table)
+}
+
+// addBucket makes the bucket of artifacts, outputs and logs. Its objects are
+// immutable or rewritten whole, so versions are there for accidents alone.
+func addBucket(stack awscdk.Stack, cfg Config, key awskms.CfnKey) {
+	bucket := awss3.NewCfnBucket(stack, jsii.String("Bucket"), &awss3.CfnBucketProps{
+		BucketName: cfg.bucketName(),
+		BucketEncryption: &awss3.CfnBucket_BucketEncryptionProperty{ServerSideEncryptionConfiguration: []any{
+			&awss3.CfnBucket_ServerSideEncryptionRuleProperty{
+				BucketKeyEnabled: jsii.Bool(true),
+				ServerSideEncryptionByDefault: &awss3.CfnBucket_ServerSideEncryptionByDefaultProperty{
+					SseAlgorithm: jsii.String("aws:kms"), KmsMasterKeyId: key.AttrArn(),
+				},
+			},
+		}},
+		VersioningConfiguration: &awss3.CfnBucket_VersioningConfigurationProperty{Status: jsii.String("Enabled")},
+		OwnershipControls: &awss3.CfnBucket_OwnershipControlsProperty{Rules: []any{
+			&awss3.CfnBucket_OwnershipControlsRuleProperty{ObjectOwnership: jsii.String("BucketOwnerEnforced")},
+		}},
+		PublicAccessBlockConfiguration: &awss3.CfnBucket_PublicAccessBlockConfigurationProperty{
+			BlockPublicAcls: jsii.Bool(true), BlockPublicPolicy: jsii.Bool(true),
+			IgnorePublicAcls: jsii.Bool(true), RestrictPublicBuckets: jsii.Bool(true),
+		},
+		LifecycleConfiguration: &awss3.CfnBucket_LifecycleConfigurationProperty{Rules: []any{
+			&awss3.CfnBucket_RuleProperty{
+				Id: jsii.String("abandoned-uploads"), Status: jsii.String("Enabled"),
+				AbortIncompleteMultipartUpload: &awss3.CfnBucket_AbortIncompleteMultipartUploadProperty{DaysAfterInitiation: jsii.Number(partsDays)},
+			},
+			&awss3.CfnBucket_RuleProperty{
+				Id: jsii.String("old-versions"), Status: jsii.String("Enabled"), ExpiredObjectDeleteMarker: jsii.Bool(true),
+				NoncurrentVersionExpiration: &awss3.CfnBucket_NoncurrentVersionExpirationProperty{NoncurrentDays: jsii.Number(noncurrentDays)},
+			},
+		}},
+	})
+	cfg.keep(bucket)
+	awss3.NewCfnBucketPolicy(stack, jsii.String("BucketPolicy"), &awss3.CfnBucketPolicyProps{
+		Bucket:         bucket.Ref(),
+		PolicyDocument: document(onlyTLS("s3:*", cfg.bucketARN(), cfg.bucketARN("*"))),
+	})
+}
+
+// onlyTLS refuses everybody everything that comes without TLS.
+func onlyTLS(actions string, resources ...*string) statement {
+	return statement{
+		id: "OnlyTLS", deny: true, principal: map[string]any{"AWS": "*"}, actions: []string{actions}, resources: resources,
+		when: map[string]any{"Bool": map[string]any{"aws:SecureTransport": "false"}},
+	}
+}
+
+// addSecret makes a secret that nobody has seen: 64 letters and digits, which
+// are the base64 of 48 bytes. Functions read it when they start.
+func addSecret(stack awscdk.Stack, cfg Config, key awskms.CfnKey, id, name, exported, doc string) {
+	secret := awssecretsmanager.NewCfnSecret(stack, jsii.String(id), &awssecretsmanager.CfnSecretProps{
+		Name: jsii.String(cfg.name(name)), Description: jsii.String(doc), KmsKeyId: key.AttrArn(),
+		GenerateSecretString: &awssecretsmanager.CfnSecret_GenerateSecretStringProperty{
+			PasswordLength: jsii.Number(64), ExcludePunctuation: jsii.Bool(true),
+		},
+	})
+	cfg.keep(secret)
+	export(stack, cfg, id+"Arn", exported, secret.Ref())
+}

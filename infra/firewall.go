@@ -1,0 +1,108 @@
+package main
+
+import (
+	"github.com/aws/aws-cdk-go/awscdk/v2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awswafv2"
+	"github.com/aws/jsii-runtime-go"
+
+	"millrace/functions/sandboxlogs"
+)
+
+// The most requests in five minutes. Sandboxes leave through addresses that
+// they share with each other, so their route has a bound of its own.
+const (
+	perAddress        = 6_000
+	perCredential     = 12_000
+	perSandboxAddress = 200_000
+)
+
+// addFirewall makes the web ACL before the API. It keeps no samples of requests
+// and no log: both would hold whole paths and credentials.
+func addFirewall(stack awscdk.Stack, cfg Config) awswafv2.CfnWebACL {
+	priority := 0.0
+	rule := func(name string, statement *awswafv2.CfnWebACL_StatementProperty) *awswafv2.CfnWebACL_RuleProperty {
+		priority++
+		return &awswafv2.CfnWebACL_RuleProperty{
+			Name: jsii.String(name), Priority: jsii.Number(priority), Statement: statement, VisibilityConfig: unsampled(cfg, name),
+		}
+	}
+	block := func(r *awswafv2.CfnWebACL_RuleProperty) *awswafv2.CfnWebACL_RuleProperty {
+		r.Action = &awswafv2.CfnWebACL_RuleActionProperty{Block: &awswafv2.CfnWebACL_BlockActionProperty{
+			CustomResponse: &awswafv2.CfnWebACL_CustomResponseProperty{
+				ResponseCode: jsii.Number(429), CustomResponseBodyKey: jsii.String("slower"),
+				ResponseHeaders: []any{&awswafv2.CfnWebACL_CustomHTTPHeaderProperty{Name: jsii.String("Retry-After"), Value: jsii.String("60")}},
+			},
+		}}
+		return r
+	}
+	managed := func(group string, counted ...string) *awswafv2.CfnWebACL_RuleProperty {
+		overrides := []any{}
+		for _, name := range counted {
+			overrides = append(overrides, &awswafv2.CfnWebACL_RuleActionOverrideProperty{
+				Name: jsii.String(name), ActionToUse: &awswafv2.CfnWebACL_RuleActionProperty{Count: map[string]any{}},
+			})
+		}
+		r := rule(group, &awswafv2.CfnWebACL_StatementProperty{ManagedRuleGroupStatement: &awswafv2.CfnWebACL_ManagedRuleGroupStatementProperty{
+			VendorName: jsii.String("AWS"), Name: jsii.String(group), RuleActionOverrides: overrides,
+		}})
+		r.OverrideAction = &awswafv2.CfnWebACL_OverrideActionProperty{None: map[string]any{}}
+		return r
+	}
+	return awswafv2.NewCfnWebACL(stack, jsii.String("Firewall"), &awswafv2.CfnWebACLProps{
+		Name: jsii.String(cfg.name("api")), Scope: jsii.String("REGIONAL"), VisibilityConfig: unsampled(cfg, "all"),
+		DefaultAction: &awswafv2.CfnWebACL_DefaultActionProperty{Allow: map[string]any{}},
+		CustomResponseBodies: map[string]any{"slower": &awswafv2.CfnWebACL_CustomResponseBodyProperty{
+			ContentType: jsii.String("APPLICATION_JSON"), Content: jsii.String(`{"detail": "Too many requests"}`),
+		}},
+		Rules: []any{
+			block(rule("requests-of-an-address", rate(perAddress, "IP", nil, not(ofSandbox())))),
+			block(rule("requests-of-a-credential", rate(perCredential, "CUSTOM_KEYS", authorization(), not(ofSandbox())))),
+			block(rule("logs-of-sandboxes", rate(perSandboxAddress, "IP", nil, ofSandbox()))),
+			managed("AWSManagedRulesAmazonIpReputationList"),
+			// Flows are code, with addresses, paths and markup in it: rules that
+			// look for such in bodies count only. Bodies are as large as the
+			// operation says, cursors and filters are long.
+			managed("AWSManagedRulesCommonRuleSet",
+				"SizeRestrictions_BODY", "SizeRestrictions_QUERYSTRING", "CrossSiteScripting_BODY", "GenericLFI_BODY", "GenericRFI_BODY",
+				"EC2MetaDataSSRF_BODY", "GenericRFI_QUERYARGUMENTS", "NoUserAgent_HEADER"),
+			managed("AWSManagedRulesKnownBadInputsRuleSet", "JavaDeserializationRCE_BODY", "Log4JRCE_BODY"),
+		},
+	})
+}
+
+// unsampled has a rule counted and its requests not kept.
+func unsampled(cfg Config, name string) *awswafv2.CfnWebACL_VisibilityConfigProperty {
+	return &awswafv2.CfnWebACL_VisibilityConfigProperty{
+		CloudWatchMetricsEnabled: jsii.Bool(true), SampledRequestsEnabled: jsii.Bool(false), MetricName: jsii.String(cfg.name(name)),
+	}
+}
+
+func rate(limit int, by string, keys any, among *awswafv2.CfnWebACL_StatementProperty) *awswafv2.CfnWebACL_StatementProperty {
+	return &awswafv2.CfnWebACL_StatementProperty{RateBasedStatement: &awswafv2.CfnWebACL_RateBasedStatementProperty{
+		Limit: jsii.Number(limit), AggregateKeyType: jsii.String(by), CustomKeys: keys, EvaluationWindowSec: jsii.Number(300), ScopeDownStatement: among,
+	}}
+}
+
+// authorization tells callers apart by their credential.
+func authorization() []any {
+	return []any{&awswafv2.CfnWebACL_RateBasedStatementCustomKeyProperty{
+		Header: &awswafv2.CfnWebACL_RateLimitHeaderProperty{Name: jsii.String("authorization"), TextTransformations: verbatim()},
+	}}
+}
+
+// ofSandbox matches the route by which sandboxes hand over logs, with the stage
+// before it or not.
+func ofSandbox() *awswafv2.CfnWebACL_StatementProperty {
+	return &awswafv2.CfnWebACL_StatementProperty{ByteMatchStatement: &awswafv2.CfnWebACL_ByteMatchStatementProperty{
+		SearchString: jsii.String(sandboxlogs.Path), PositionalConstraint: jsii.String("ENDS_WITH"),
+		FieldToMatch: &awswafv2.CfnWebACL_FieldToMatchProperty{UriPath: map[string]any{}}, TextTransformations: verbatim(),
+	}}
+}
+
+func not(s *awswafv2.CfnWebACL_StatementProperty) *awswafv2.CfnWebACL_StatementProperty {
+	return &awswafv2.CfnWebACL_StatementProperty{NotStatement: &awswafv2.CfnWebACL_NotStatementProperty{Statement: s}}
+}
+
+func verbatim() []any {
+	return []any{&awswafv2.CfnWebACL_TextTransformationProperty{Priority: jsii.Number(0), Type: jsii.String("NONE")}}
+}

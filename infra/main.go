@@ -1,0 +1,121 @@
+// Command infra is the CDK app: it derives a deployment of the service, for one
+// tenant in one region, from the catalog of functions. What is deployed and how
+// it is operated is told in README.md; config.go lists what can be set.
+//
+// There are three stacks. Data outlives every deployment: the table, the
+// bucket, the queues, the bus, the key, the secrets. Service is the code: the
+// functions, their roles, the API before them. Operations watches both: alarms
+// and the dashboard.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"slices"
+
+	"github.com/aws/aws-cdk-go/awscdk/v2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/regioninfo"
+	"github.com/aws/jsii-runtime-go"
+
+	"millrace/functions/catalog"
+	"millrace/shared/fn"
+)
+
+func main() {
+	err := error(nil)
+	if len(os.Args) > 1 && os.Args[1] == "count" { // count TEMPLATE...
+		err = count(os.Stdout, os.Args[2:])
+	} else {
+		err = run()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "infra:", err)
+		os.Exit(1)
+	}
+}
+
+func run() error {
+	defer jsii.Close()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	app := awscdk.NewApp(nil)
+	cfg, err := readConfig(fromContext(app), regions())
+	if err != nil {
+		return err
+	}
+	code, err := buildCode(ctx)
+	if err != nil {
+		return err
+	}
+	defer code.remove()
+	if _, err := newStacks(app, cfg, catalog.All(), code); err != nil {
+		return err
+	}
+	app.Synth(nil)
+	return nil
+}
+
+// fromContext reads context values; those that are no strings do not count.
+func fromContext(app awscdk.App) func(string) string {
+	return func(key string) string {
+		text, _ := app.Node().TryGetContext(jsii.String(key)).(string)
+		return text
+	}
+}
+
+// regions are the regions that the CDK's library knows.
+func regions() []string {
+	var names []string
+	for _, r := range *regioninfo.RegionInfo_Regions() {
+		names = append(names, *r.Name())
+	}
+	slices.Sort(names)
+	return names
+}
+
+// stacks are the stacks of a deployment.
+type stacks struct {
+	data, service, operations awscdk.Stack
+}
+
+// newStacks adds the stacks of a deployment to the app.
+func newStacks(app awscdk.App, cfg Config, specs []fn.Spec, code code) (stacks, error) {
+	routes, err := newRoutes(specs)
+	if err != nil {
+		return stacks{}, err
+	}
+	if len(specs) == 0 {
+		return stacks{}, errors.New("the catalog is empty")
+	}
+	s := stacks{
+		data:       newStack(app, cfg, "data", "What outlives deployments: table, bucket, queues, bus, key, secrets."),
+		service:    newStack(app, cfg, "service", "The code: functions, their roles, and the API."),
+		operations: newStack(app, cfg, "operations", "Alarms and the dashboard."),
+	}
+	addData(s.data, cfg, specs)
+	addService(s.service, cfg, specs, routes, code)
+	addOperations(s.operations, cfg, specs)
+	s.service.AddDependency(s.data, jsii.String("the service uses the data"))
+	s.operations.AddDependency(s.service, jsii.String("alarms watch the service"))
+	return s, nil
+}
+
+func newStack(app awscdk.App, cfg Config, part, description string) awscdk.Stack {
+	stack := awscdk.NewStack(app, jsii.String(cfg.name(part)), &awscdk.StackProps{
+		Description:           jsii.String(fmt.Sprintf("Millrace for %s in %s (%s): %s", cfg.Tenant, cfg.Region, cfg.Stage, description)),
+		Env:                   &awscdk.Environment{Region: jsii.String(cfg.Region)},
+		TerminationProtection: jsii.Bool(cfg.kept()),
+		AnalyticsReporting:    jsii.Bool(false),
+		// The CLI compares the version of the bootstrap stack by itself.
+		Synthesizer: awscdk.NewDefaultStackSynthesizer(&awscdk.DefaultStackSynthesizerProps{GenerateBootstrapVersionRule: jsii.Bool(false)}),
+	})
+	for key, value := range map[string]string{"millrace:tenant": cfg.Tenant, "millrace:stage": cfg.Stage, "millrace:stack": part} {
+		awscdk.Tags_Of(stack).Add(jsii.String(key), jsii.String(value), &awscdk.TagProps{
+			ExcludeResourceTypes: jsii.Strings("AWS::CloudWatch::Dashboard"), // does not take any
+		})
+	}
+	return stack
+}

@@ -1,0 +1,192 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-cdk-go/awscdk/v2"
+	"github.com/aws/jsii-runtime-go"
+
+	"millrace/functions/catalog"
+	"millrace/shared/fn"
+	"millrace/shared/fn/gateway"
+	"millrace/shared/httpapi"
+)
+
+// API Gateway's bounds of how long a function may take to answer.
+const (
+	bufferedLimit = 29 * time.Second
+	streamedLimit = 15 * time.Minute
+)
+
+// route is an operation of the API as the gateway takes it.
+type route struct {
+	catalog.Operation
+	timeout  time.Duration  // of its function
+	streams  bool           // the function answers as a stream
+	document map[string]any // the operation in OpenAPI; empty for one that is not described
+}
+
+// routes are all operations of the catalog.
+type routes struct {
+	info map[string]any
+	list []route
+}
+
+// newRoutes reads the operations from the generated description. Errors: it
+// cannot be made.
+func newRoutes(specs []fn.Spec) (routes, error) {
+	frame := httpapi.New(httpapi.Config{Title: "Millrace"})
+	for _, s := range specs {
+		if s.Routes != nil {
+			s.Routes(frame, fn.Deps{})
+		}
+	}
+	data, err := frame.JSON30()
+	if err != nil {
+		return routes{}, fmt.Errorf("describe the API: %w", err)
+	}
+	var doc struct {
+		Info  map[string]any                       `json:"info"`
+		Paths map[string]map[string]map[string]any `json:"paths"`
+	}
+	if err := json.Unmarshal(data, &doc); err != nil {
+		return routes{}, fmt.Errorf("read the description of the API: %w", err)
+	}
+	out := routes{info: doc.Info}
+	operations := catalog.Operations(specs)
+	of := map[string][]httpapi.Operation{}
+	for _, op := range operations {
+		of[op.Function] = append(of[op.Function], op.Operation)
+	}
+	for _, op := range operations {
+		spec, _ := catalog.Find(specs, op.Function)
+		out.list = append(out.list, route{
+			Operation: op, timeout: spec.Timeout, streams: gateway.Streams(of[op.Function]),
+			document: doc.Paths[op.Path][strings.ToLower(op.Method)],
+		})
+	}
+	return out, nil
+}
+
+// body is the document of which API Gateway makes the API: each operation as it
+// is described, less what the frame alone sees to and the gateway would make
+// models and authorizers of (schemas, bodies, security), and with the function
+// that answers it.
+func (r routes) body(cfg Config) map[string]any {
+	paths := map[string]any{}
+	for _, route := range r.list {
+		item, found := paths[route.Path].(map[string]any)
+		if !found {
+			item = map[string]any{}
+			paths[route.Path] = item
+		}
+		item[strings.ToLower(route.Method)] = route.operation(cfg)
+	}
+	info := maps.Clone(r.info)
+	info["title"], info["version"] = cfg.name("api"), "1"
+	return map[string]any{
+		"openapi": "3.0.3", "info": info, "paths": paths,
+		"x-amazon-apigateway-gateway-responses": gatewayResponses,
+	}
+}
+
+// operation is an operation of the document.
+func (r route) operation(cfg Config) map[string]any {
+	out := map[string]any{"operationId": r.ID, "x-amazon-apigateway-integration": r.integration(cfg)}
+	for _, key := range []string{"summary", "description", "tags"} {
+		if value, found := r.document[key]; found {
+			out[key] = value
+		}
+	}
+	parameters := []any{}
+	for _, p := range r.parameters() {
+		parameters = append(parameters, p)
+	}
+	if len(parameters) > 0 {
+		out["parameters"] = parameters
+	}
+	responses := map[string]any{}
+	documented, _ := r.document["responses"].(map[string]any)
+	for status, response := range documented {
+		described, _ := response.(map[string]any)
+		responses[status] = map[string]any{"description": described["description"]}
+	}
+	if len(responses) == 0 {
+		responses["default"] = map[string]any{"description": "Answer"}
+	}
+	out["responses"] = responses
+	return out
+}
+
+// parameters are those of the path, which the gateway wants named; that others
+// are right is the frame's to say.
+func (r route) parameters() []map[string]any {
+	var out []map[string]any
+	for segment := range strings.SplitSeq(r.Path, "/") {
+		if name, isParameter := strings.CutPrefix(segment, "{"); isParameter {
+			out = append(out, map[string]any{
+				"name": strings.TrimSuffix(name, "}"), "in": "path", "required": true, "schema": map[string]any{"type": "string"},
+			})
+		}
+	}
+	return out
+}
+
+// integration hands a request to its function, as package gateway takes it. The
+// function is named, not referred to, as functions refer to the API.
+func (r route) integration(cfg Config) map[string]any {
+	version, call, limit := "2015-03-31", "invocations", bufferedLimit
+	if r.streams {
+		version, call, limit = "2021-11-15", "response-streaming-invocations", streamedLimit
+	}
+	out := map[string]any{
+		"type": "aws_proxy", "httpMethod": "POST", "passthroughBehavior": "when_no_match",
+		"timeoutInMillis": int(min(r.timeout, limit).Milliseconds()),
+		"uri": awscdk.Fn_Sub(jsii.String("arn:${AWS::Partition}:apigateway:${AWS::Region}:lambda:path/"+version+
+			"/functions/arn:${AWS::Partition}:lambda:${AWS::Region}:${AWS::AccountId}:function:"+cfg.name(r.Function)+"/"+call), nil),
+	}
+	if r.streams {
+		out["responseTransferMode"] = "STREAM"
+	}
+	return out
+}
+
+// gatewayResponses give the gateway's own errors the shape of the service's.
+var gatewayResponses = func() map[string]any {
+	out := map[string]any{}
+	say := func(kind string, status int, detail string) {
+		response := map[string]any{
+			"responseTemplates":  map[string]any{"application/json": `{"detail": ` + detail + `}`},
+			"responseParameters": map[string]any{"gatewayresponse.header.X-Request-Id": "context.requestId"},
+		}
+		if status != 0 {
+			response["statusCode"] = status
+		}
+		out[kind] = response
+	}
+	say("DEFAULT_4XX", 0, "$context.error.messageString")
+	say("DEFAULT_5XX", 0, `"Internal Server Error"`)
+	// What the gateway answers where nothing matches; it has no word for 405.
+	say("MISSING_AUTHENTICATION_TOKEN", 404, `"Not Found"`)
+	say("REQUEST_TOO_LARGE", 413, `"The request body is too large"`)
+	say("THROTTLED", 429, `"Too many requests"`)
+	say("WAF_FILTERED", 403, `"The request was refused"`)
+	say("INTEGRATION_FAILURE", 503, `"The service is temporarily unavailable"`)
+	say("INTEGRATION_TIMEOUT", 504, `"The service did not answer in time"`)
+	return out
+}()
+
+// functions are the names of the functions that answer operations.
+func (r routes) functions() []string {
+	var names []string
+	for _, route := range r.list {
+		names = append(names, route.Function)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}

@@ -1,0 +1,82 @@
+package main
+
+import (
+	"strings"
+
+	"github.com/aws/aws-cdk-go/awscdk/v2"
+	"github.com/aws/jsii-runtime-go"
+)
+
+// statement is one statement of a policy.
+type statement struct {
+	id        string
+	deny      bool
+	principal map[string]any // in policies of resources; nil in those of roles
+	actions   []string
+	resources []*string
+	when      map[string]any // conditions
+}
+
+// document makes a policy of statements; those that name no resource, because
+// there is none to name, are left out.
+func document(statements ...statement) map[string]any {
+	list := []any{}
+	for _, s := range statements {
+		if len(s.resources) == 0 || len(s.actions) == 0 {
+			continue
+		}
+		one := map[string]any{"Sid": s.id, "Effect": "Allow", "Action": s.actions, "Resource": pointers(s.resources)}
+		if s.deny {
+			one["Effect"] = "Deny"
+		}
+		if s.principal != nil {
+			one["Principal"] = s.principal
+		}
+		if s.when != nil {
+			one["Condition"] = s.when
+		}
+		list = append(list, one)
+	}
+	return map[string]any{"Version": "2012-10-17", "Statement": list}
+}
+
+func pointers(list []*string) []any {
+	out := make([]any, len(list))
+	for i, s := range list {
+		out[i] = s
+	}
+	return out
+}
+
+// service is the principal of a service of AWS.
+func service(name string) map[string]any { return map[string]any{"Service": name + ".amazonaws.com"} }
+
+// trusts is the policy of a role that a service of AWS takes on.
+func trusts(name string) map[string]any {
+	return map[string]any{"Version": "2012-10-17", "Statement": []any{
+		map[string]any{"Effect": "Allow", "Action": "sts:AssumeRole", "Principal": service(name)},
+	}}
+}
+
+// arn is the ARN of something in the deployment's account and region.
+func arn(service, resource string) *string {
+	return awscdk.Fn_Sub(jsii.String("arn:${AWS::Partition}:"+service+":${AWS::Region}:${AWS::AccountId}:"+resource), nil)
+}
+
+// The ARNs of what the data stack names; other stacks need no export for them.
+func (c Config) tableARN() *string            { return arn("dynamodb", "table/"+c.name("table")) }
+func (c Config) queueARN(name string) *string { return arn("sqs", c.queue(name)) }
+func (c Config) busARN() *string              { return arn("events", "event-bus/"+c.name("bus")) }
+func (c Config) functionARN(name string) *string {
+	return arn("lambda", "function:"+c.name(name))
+}
+
+// bucketName is unique among everybody's buckets by the account's number.
+func (c Config) bucketName() *string {
+	return awscdk.Fn_Sub(jsii.String(c.prefix()+"${AWS::AccountId}-${AWS::Region}"), nil)
+}
+
+// bucketARN is the ARN of the bucket, or of the objects of a pattern of keys.
+func (c Config) bucketARN(keys ...string) *string {
+	return awscdk.Fn_Sub(jsii.String(strings.Join(append([]string{"arn:${AWS::Partition}:s3:::" + c.prefix() + "${AWS::AccountId}-${AWS::Region}"}, keys...), "/")), nil)
+}

@@ -1,0 +1,118 @@
+package main
+
+import (
+	"strings"
+	"time"
+
+	"github.com/aws/aws-cdk-go/awscdk/v2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsevents"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awskms"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awssqs"
+	"github.com/aws/jsii-runtime-go"
+
+	"millrace/functions/catalog"
+	"millrace/shared/bus"
+	"millrace/shared/fn"
+	"millrace/shared/queue"
+)
+
+// How long queues keep messages: four days for work, SQS's longest for what
+// waits for a person.
+const (
+	retention     = 4 * 24 * time.Hour
+	deadRetention = 14 * 24 * time.Hour
+	dataKeyReuse  = time.Hour // of one key of KMS, which is billed by request
+)
+
+// patience is how many time-outs of its function a message stays away from
+// others: Lambda asks for six, as it may wait with a message it has received
+// for as long as the function is throttled.
+const patience = 6
+
+// feeds returns which function each queue feeds.
+func feeds(specs []fn.Spec) map[string]fn.Spec {
+	out := map[string]fn.Spec{}
+	for _, s := range specs {
+		for _, q := range s.Trigger.Queues {
+			out[q.Queue] = s
+		}
+		if len(s.Trigger.DetailTypes) > 0 {
+			out[catalog.BusQueue(s)] = s
+		}
+	}
+	return out
+}
+
+// visibility is how long a message of a queue stays away from others.
+func visibility(def queue.Definition, fed fn.Spec) time.Duration {
+	return min(max(def.Visibility, patience*fed.Timeout), queue.MaxExtend)
+}
+
+// addQueues makes the catalog's queues, each with its dead-letter queue.
+func addQueues(stack awscdk.Stack, cfg Config, specs []fn.Spec, key awskms.CfnKey) {
+	fed := feeds(specs)
+	for _, def := range catalog.Queues(specs) {
+		props := func(name string, kept time.Duration) *awssqs.CfnQueueProps {
+			return &awssqs.CfnQueueProps{
+				QueueName:                    jsii.String(cfg.queue(name)),
+				MaximumMessageSize:           jsii.Number(queue.MaxBody),
+				MessageRetentionPeriod:       jsii.Number(kept.Seconds()),
+				VisibilityTimeout:            jsii.Number(visibility(def, fed[def.Name]).Seconds()),
+				KmsMasterKeyId:               key.AttrArn(),
+				KmsDataKeyReusePeriodSeconds: jsii.Number(dataKeyReuse.Seconds()),
+			}
+		}
+		id := camel(def.Name) + "Queue"
+		deadProps := props(queue.Dead(def.Name), deadRetention)
+		deadProps.RedriveAllowPolicy = map[string]any{
+			"redrivePermission": "byQueue", "sourceQueueArns": []any{cfg.queueARN(def.Name)},
+		}
+		dead := awssqs.NewCfnQueue(stack, jsii.String("Dead"+id), deadProps)
+		cfg.keep(dead)
+		mainProps := props(def.Name, retention)
+		mainProps.RedrivePolicy = map[string]any{"deadLetterTargetArn": dead.AttrArn(), "maxReceiveCount": queue.MaxReceives}
+		q := awssqs.NewCfnQueue(stack, jsii.String(id), mainProps)
+		cfg.keep(q)
+		addQueuePolicy(stack, dead, "Dead"+id, onlyTLS("sqs:*", dead.AttrArn()))
+		statements := []statement{onlyTLS("sqs:*", q.AttrArn())}
+		if spec := fed[def.Name]; len(spec.Trigger.DetailTypes) > 0 && def.Name == catalog.BusQueue(spec) {
+			statements = append(statements, statement{
+				id: "BusRule", principal: service("events"), actions: []string{"sqs:SendMessage"}, resources: []*string{q.AttrArn()},
+				when: map[string]any{"ArnEquals": map[string]any{"aws:SourceArn": arn("events", "rule/"+cfg.name("bus")+"/"+cfg.name(spec.Name))}},
+			})
+		}
+		addQueuePolicy(stack, q, id, statements...)
+	}
+}
+
+func addQueuePolicy(stack awscdk.Stack, q awssqs.CfnQueue, id string, statements ...statement) {
+	awssqs.NewCfnQueuePolicy(stack, jsii.String(id+"Policy"), &awssqs.CfnQueuePolicyProps{
+		Queues: &[]*string{q.Ref()}, PolicyDocument: document(statements...),
+	})
+}
+
+// addBusRules hands the events that functions ask for to their queues.
+func addBusRules(stack awscdk.Stack, cfg Config, specs []fn.Spec, events awsevents.CfnEventBus) {
+	for _, s := range specs {
+		if len(s.Trigger.DetailTypes) == 0 {
+			continue
+		}
+		queue := catalog.BusQueue(s)
+		rule := awsevents.NewCfnRule(stack, jsii.String(camel(s.Name)+"Rule"), &awsevents.CfnRuleProps{
+			Name: jsii.String(cfg.name(s.Name)), EventBusName: events.Ref(), Description: jsii.String(s.Doc),
+			EventPattern: map[string]any{"source": []string{bus.Source}, "detail-type": s.Trigger.DetailTypes},
+			Targets:      []any{&awsevents.CfnRule_TargetProperty{Id: jsii.String("queue"), Arn: cfg.queueARN(queue)}},
+		})
+		rule.AddDependency(stack.Node().FindChild(jsii.String(camel(queue) + "QueuePolicy")).(awssqs.CfnQueuePolicy))
+	}
+}
+
+// camel makes the name of a function or queue part of a logical id: "tasks-nano"
+// is TasksNano. Such ids never change while the name does not.
+func camel(name string) string {
+	var b strings.Builder
+	for part := range strings.FieldsFuncSeq(name, func(r rune) bool { return r == '-' || r == '_' }) {
+		b.WriteString(strings.ToUpper(part[:1]) + part[1:])
+	}
+	return b.String()
+}

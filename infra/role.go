@@ -1,0 +1,217 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/aws/jsii-runtime-go"
+
+	"millrace/functions/catalog"
+	"millrace/shared/bus"
+	"millrace/shared/fn"
+	"millrace/shared/table"
+	"millrace/shared/table/dynamo"
+	"millrace/shared/tier"
+)
+
+// permissions are what a function's role allows: what its spec needs, on what
+// the spec names, and the writing of its own log.
+func permissions(cfg Config, spec fn.Spec) []statement {
+	out := []statement{{
+		id: "Log", actions: []string{"logs:CreateLogStream", "logs:PutLogEvents"},
+		resources: []*string{arn("logs", "log-group:"+cfg.logGroup(spec.Name)+":log-stream:*")},
+	}}
+	out = append(out, tablePermissions(cfg, spec)...)
+	out = append(out, bucketPermissions(cfg, spec)...)
+	out = append(out, queuePermissions(cfg, spec)...)
+	if spec.Needs.Publish {
+		out = append(out, statement{
+			id: "Bus", actions: []string{"events:PutEvents"}, resources: []*string{cfg.busARN()},
+			when: map[string]any{"StringEquals": map[string]any{"events:source": bus.Source}},
+		})
+	}
+	if spec.Needs.Sandbox {
+		var functions []*string
+		for _, t := range tier.All() {
+			functions = append(functions, cfg.functionARN(sandboxName(t)))
+		}
+		out = append(out, statement{id: "Sandbox", actions: []string{"lambda:InvokeFunction"}, resources: functions})
+	}
+	var secrets []*string
+	for _, s := range secretsOf(spec) {
+		secrets = append(secrets, cfg.imported(s.export))
+	}
+	out = append(out, statement{id: "Secrets", actions: []string{"secretsmanager:GetSecretValue"}, resources: secrets})
+	return append(out, keyPermissions(cfg, spec)...)
+}
+
+func tablePermissions(cfg Config, spec fn.Spec) []statement {
+	if spec.Needs.Table == fn.NoAccess {
+		return nil
+	}
+	indexes := make([]*string, len(table.Indexes))
+	for i, x := range table.Indexes {
+		indexes[i] = arn("dynamodb", "table/"+cfg.name("table")+"/index/"+dynamo.IndexName(x))
+	}
+	out := []statement{
+		{
+			id: "ReadTable", resources: []*string{cfg.tableARN()},
+			actions: []string{"dynamodb:BatchGetItem", "dynamodb:DescribeTable", "dynamodb:GetItem", "dynamodb:Query"},
+		},
+		{id: "ReadIndexes", actions: []string{"dynamodb:Query"}, resources: indexes},
+	}
+	if spec.Needs.Table == fn.Writes {
+		out = append(out, statement{
+			id: "WriteTable", resources: []*string{cfg.tableARN()},
+			actions: []string{"dynamodb:BatchWriteItem", "dynamodb:ConditionCheckItem", "dynamodb:DeleteItem", "dynamodb:PutItem", "dynamodb:UpdateItem"},
+		})
+	}
+	return out
+}
+
+func bucketPermissions(cfg Config, spec fn.Spec) []statement {
+	if spec.Needs.Blob == fn.NoAccess {
+		return nil
+	}
+	objects := []*string{cfg.bucketARN("*")}
+	out := []statement{
+		{id: "ListBucket", actions: []string{"s3:ListBucket"}, resources: []*string{cfg.bucketARN()}},
+		{id: "ReadObjects", actions: []string{"s3:GetObject"}, resources: objects},
+	}
+	if spec.Needs.Blob == fn.Writes {
+		out = append(out, statement{
+			id: "WriteObjects", resources: objects,
+			actions: []string{"s3:AbortMultipartUpload", "s3:DeleteObject", "s3:ListMultipartUploadParts", "s3:PutObject"},
+		})
+	}
+	return out
+}
+
+func queuePermissions(cfg Config, spec fn.Spec) []statement {
+	arns := func(names []string) []*string {
+		out := make([]*string, len(names))
+		for i, name := range names {
+			out[i] = cfg.queueARN(name)
+		}
+		return out
+	}
+	return []statement{
+		{id: "Send", actions: []string{"sqs:GetQueueUrl", "sqs:SendMessage"}, resources: arns(spec.Needs.Send)},
+		{id: "Measure", actions: []string{"sqs:GetQueueAttributes", "sqs:GetQueueUrl"}, resources: arns(spec.Needs.Measure)},
+		{
+			id: "Receive", resources: arns(queuesOf(spec)),
+			actions: []string{"sqs:ChangeMessageVisibility", "sqs:DeleteMessage", "sqs:GetQueueAttributes", "sqs:GetQueueUrl", "sqs:ReceiveMessage"},
+		},
+	}
+}
+
+// queuesOf are the queues that feed a function.
+func queuesOf(spec fn.Spec) []string {
+	var names []string
+	for _, def := range catalog.Queues([]fn.Spec{spec}) {
+		names = append(names, def.Name)
+	}
+	return names
+}
+
+// keyPermissions let a function use the key through the services it uses, and
+// no other way.
+func keyPermissions(cfg Config, spec fn.Spec) []statement {
+	var reads, writes, table []string
+	needs := spec.Needs
+	if needs.Table != fn.NoAccess {
+		reads = append(reads, "dynamodb")
+	}
+	if needs.Table == fn.Writes {
+		table = append(table, "dynamodb")
+	}
+	if needs.Blob != fn.NoAccess {
+		reads = append(reads, "s3")
+	}
+	if needs.Blob == fn.Writes {
+		writes = append(writes, "s3")
+	}
+	if len(needs.Send) > 0 || len(queuesOf(spec)) > 0 {
+		reads = append(reads, "sqs")
+	}
+	if len(needs.Send) > 0 {
+		writes = append(writes, "sqs")
+	}
+	if len(secretsOf(spec)) > 0 {
+		reads = append(reads, "secretsmanager")
+	}
+	by := func(id string, services []string, actions ...string) statement {
+		if len(services) == 0 {
+			return statement{}
+		}
+		hosts := make([]string, len(services))
+		for i, s := range services {
+			hosts[i] = fmt.Sprintf("%s.%s.amazonaws.com", s, cfg.Region)
+		}
+		slices.Sort(hosts)
+		return statement{
+			id: id, actions: actions, resources: []*string{cfg.imported(keyARN)},
+			when: map[string]any{"StringEquals": map[string]any{"kms:ViaService": hosts}},
+		}
+	}
+	return []statement{
+		by("Decrypt", reads, "kms:Decrypt", "kms:DescribeKey"),
+		by("Encrypt", writes, "kms:GenerateDataKey"),
+		// What DynamoDB's manual names for those who write, less the making of tables.
+		by("EncryptTable", table, "kms:Encrypt", "kms:GenerateDataKey", "kms:ReEncryptFrom", "kms:ReEncryptTo"),
+	}
+}
+
+// secretOf is a secret of the data stack and the variable that a function finds
+// its ARN in.
+type secretOf struct{ variable, export string }
+
+// secretsOf are the secrets that a function reads when it starts.
+func secretsOf(spec fn.Spec) []secretOf {
+	var out []secretOf
+	if spec.Trigger.HTTP {
+		out = append(out, secretOf{"MILLRACE_CURSOR_KEY", cursorSecret})
+	}
+	if spec.Needs.Sandbox || spec.Needs.AttemptKey {
+		out = append(out, secretOf{"MILLRACE_ATTEMPT_KEY", attemptKey})
+	}
+	return out
+}
+
+// environment is what settings.go of the bootstrap reads.
+func environment(cfg Config, spec fn.Spec, logURL *string) map[string]*string {
+	env := map[string]*string{}
+	set := func(name, value string) {
+		if value != "" {
+			env[name] = jsii.String(value)
+		}
+	}
+	set("MILLRACE_VERSION", cfg.Version)
+	if spec.Needs.Table != fn.NoAccess {
+		set("MILLRACE_TABLE", cfg.name("table"))
+	}
+	if spec.Needs.Blob != fn.NoAccess {
+		env["MILLRACE_BUCKET"] = cfg.bucketName()
+	}
+	if len(spec.Needs.Send) > 0 || len(spec.Needs.Measure) > 0 || spec.Messages != nil {
+		set("MILLRACE_QUEUE_PREFIX", cfg.prefix())
+	}
+	if spec.Needs.Publish {
+		set("MILLRACE_BUS", cfg.name("bus"))
+	}
+	if spec.Needs.Sandbox {
+		set("MILLRACE_SANDBOX_PREFIX", cfg.name(sandboxName("")))
+		env["MILLRACE_LOG_URL"] = logURL
+	}
+	if spec.Trigger.HTTP {
+		set("MILLRACE_SIGNIN_ISSUER", cfg.Issuer)
+		set("MILLRACE_SIGNIN_AUDIENCE", cfg.Audience)
+		set("MILLRACE_SIGNIN_JWKS_URL", cfg.JWKS)
+		set("MILLRACE_SUPER_ADMINS", join(cfg.SuperAdmins))
+	}
+	set("MILLRACE_ALLOW_RANGES", join(cfg.AllowRanges))
+	for _, s := range secretsOf(spec) {
+		env[s.variable] = cfg.imported(s.export)
+	}
+	return env
+}

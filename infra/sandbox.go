@@ -1,0 +1,57 @@
+package main
+
+import (
+	"github.com/aws/aws-cdk-go/awscdk/v2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
+	"github.com/aws/jsii-runtime-go"
+
+	python "millrace/functions/sandbox"
+	"millrace/shared/tier"
+)
+
+// The sandbox functions run users' code.
+const (
+	pythonRuntime  = "python3.13"
+	sandboxTimeout = 900  // seconds: Lambda's longest
+	sandboxDisk    = 2048 // MB of /tmp: the artifact packed and unpacked, and what the task writes
+)
+
+// sandboxName is the name of a tier's function, within the deployment.
+func sandboxName(t tier.Tier) string { return "sandbox-" + string(t) }
+
+// addSandbox makes a function for each tier. Lambda gives each workspace
+// execution environments of its own, and never one to two.
+//
+// Whoever writes a task can read the credentials of the function it runs in, so
+// their role permits nothing and denies everything, lest somebody attach a
+// policy to it: not even the writing of logs, into which a task could then
+// write what it likes beside the masking of secrets. Logs take the internal
+// route of the API, code and data come and go by presigned links, and how a
+// sandbox ended is what its invocation answers. For want of the permission
+// there is no log group either.
+func addSandbox(stack awscdk.Stack, cfg Config, code *awslambda.CfnFunction_CodeProperty) {
+	role := awsiam.NewCfnRole(stack, jsii.String("SandboxRole"), &awsiam.CfnRoleProps{
+		Description:              jsii.String("Nothing: the sandbox functions run users' code"),
+		AssumeRolePolicyDocument: trusts("lambda"),
+		Policies: []any{&awsiam.CfnRole_PolicyProperty{PolicyName: jsii.String("nothing"), PolicyDocument: document(
+			statement{id: "Nothing", deny: true, actions: []string{"*"}, resources: []*string{jsii.String("*")}},
+		)}},
+	})
+	for _, t := range tier.All() {
+		name := sandboxName(t)
+		awslambda.NewCfnFunction(stack, jsii.String(camel(name)+"Function"), &awslambda.CfnFunctionProps{
+			FunctionName:     jsii.String(cfg.name(name)),
+			Description:      jsii.String("Runs the tasks of tier " + string(t) + ", each workspace's apart."),
+			Runtime:          jsii.String(pythonRuntime),
+			Architectures:    jsii.Strings("arm64"),
+			Handler:          jsii.String(python.Handler),
+			Code:             code,
+			Role:             role.AttrArn(),
+			MemorySize:       jsii.Number(t.MemoryMB()),
+			Timeout:          jsii.Number(sandboxTimeout),
+			EphemeralStorage: &awslambda.CfnFunction_EphemeralStorageProperty{Size: jsii.Number(sandboxDisk)},
+			TenancyConfig:    &awslambda.CfnFunction_TenancyConfigProperty{TenantIsolationMode: jsii.String("PER_TENANT")},
+		})
+	}
+}

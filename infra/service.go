@@ -1,0 +1,147 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-cdk-go/awscdk/v2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsevents"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awslogs"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awss3assets"
+	"github.com/aws/jsii-runtime-go"
+
+	"millrace/events"
+	"millrace/functions/catalog"
+	"millrace/functions/sandboxlogs"
+	"millrace/shared/fn"
+)
+
+// logDays is how long logs of functions and requests are kept.
+const logDays = 90
+
+// asyncAge is how old an event may get that waits for a throttled function: a
+// tick is stale when the next is due.
+const asyncAge = time.Minute
+
+func addService(stack awscdk.Stack, cfg Config, specs []fn.Spec, routes routes, code code) {
+	api := addAPI(stack, cfg, routes)
+	logURL := awscdk.Fn_Join(jsii.String(""), &[]*string{api.url, jsii.String(sandboxlogs.Path)})
+	bootstrap := newAsset(stack, "Bootstrap", code.bootstrap)
+	for _, spec := range specs {
+		addFunction(stack, cfg, spec, bootstrap, logURL, api)
+	}
+	addSandbox(stack, cfg, newAsset(stack, "SandboxCode", code.sandbox))
+	awscdk.NewCfnOutput(stack, jsii.String("Url"), &awscdk.CfnOutputProps{Value: api.url, Description: jsii.String("Where the API is")})
+}
+
+func newAsset(stack awscdk.Stack, id, path string) *awslambda.CfnFunction_CodeProperty {
+	asset := awss3assets.NewAsset(stack, jsii.String(id), &awss3assets.AssetProps{Path: jsii.String(path)})
+	return &awslambda.CfnFunction_CodeProperty{S3Bucket: asset.S3BucketName(), S3Key: asset.S3ObjectKey()}
+}
+
+// addFunction makes a function of the catalog, and what triggers it.
+func addFunction(stack awscdk.Stack, cfg Config, spec fn.Spec, code *awslambda.CfnFunction_CodeProperty, logURL *string, api api) {
+	id := camel(spec.Name)
+	logs := addLogGroup(stack, cfg, id+"Log", spec.Name)
+	role := awsiam.NewCfnRole(stack, jsii.String(id+"Role"), &awsiam.CfnRoleProps{
+		Description:              jsii.String("What " + cfg.name(spec.Name) + " may touch"),
+		AssumeRolePolicyDocument: trusts("lambda"),
+		Policies: []any{&awsiam.CfnRole_PolicyProperty{
+			PolicyName: jsii.String("needs"), PolicyDocument: document(permissions(cfg, spec)...),
+		}},
+	})
+	function := awslambda.NewCfnFunction(stack, jsii.String(id+"Function"), &awslambda.CfnFunctionProps{
+		FunctionName:  jsii.String(cfg.name(spec.Name)),
+		Description:   jsii.String(spec.Doc),
+		Runtime:       jsii.String("provided.al2023"),
+		Architectures: jsii.Strings("arm64"),
+		Handler:       jsii.String(spec.Name),
+		Code:          code,
+		Role:          role.AttrArn(),
+		MemorySize:    jsii.Number(spec.MemoryMB),
+		Timeout:       jsii.Number(spec.Timeout.Seconds()),
+		Environment:   &awslambda.CfnFunction_EnvironmentProperty{Variables: environment(cfg, spec, logURL)},
+		LoggingConfig: &awslambda.CfnFunction_LoggingConfigProperty{LogFormat: jsii.String("JSON"), LogGroup: logs.Ref()},
+		RecursiveLoop: recursive(spec),
+	})
+	for _, q := range spec.Trigger.Queues {
+		addMapping(stack, cfg, spec, function, q.Queue, q.Batch)
+	}
+	if len(spec.Trigger.DetailTypes) > 0 {
+		addMapping(stack, cfg, spec, function, catalog.BusQueue(spec), busBatch)
+	}
+	if spec.Trigger.EveryMinute {
+		addTick(stack, cfg, spec, function)
+	}
+	if spec.Trigger.HTTP {
+		awslambda.NewCfnPermission(stack, jsii.String(id+"FromApi"), &awslambda.CfnPermissionProps{
+			Action: jsii.String("lambda:InvokeFunction"), FunctionName: function.AttrArn(), Principal: jsii.String("apigateway.amazonaws.com"),
+			SourceArn: awscdk.Fn_Sub(jsii.String("arn:${AWS::Partition}:execute-api:${AWS::Region}:${AWS::AccountId}:${Api}/"+stageName+"/*"), nil),
+		})
+	}
+}
+
+// busBatch is how many events of the bus a function gets at once.
+const busBatch = 10
+
+// recursive lets a function be invoked by what it sent. The work of a run goes
+// from queue to queue, so a long chain of tasks would be taken for a runaway
+// loop, of which Lambda ends the sixteenth turn. What bounds the chain is the
+// run's own record.
+func recursive(spec fn.Spec) *string {
+	if len(spec.Needs.Send) == 0 && !spec.Needs.Publish {
+		return nil // Lambda's default: Terminate
+	}
+	return jsii.String("Allow")
+}
+
+func addLogGroup(stack awscdk.Stack, cfg Config, id, name string) awslogs.CfnLogGroup {
+	group := awslogs.NewCfnLogGroup(stack, jsii.String(id), &awslogs.CfnLogGroupProps{
+		LogGroupName: jsii.String(cfg.logGroup(name)), RetentionInDays: jsii.Number(logDays), KmsKeyId: cfg.imported(keyARN),
+	})
+	group.ApplyRemovalPolicy(awscdk.RemovalPolicy_DESTROY, nil)
+	return group
+}
+
+// addMapping feeds a function by a queue. What fails comes again alone.
+func addMapping(stack awscdk.Stack, cfg Config, spec fn.Spec, function awslambda.CfnFunction, queue string, batch int) {
+	awslambda.NewCfnEventSourceMapping(stack, jsii.String(camel(spec.Name)+"From"+camel(queue)), &awslambda.CfnEventSourceMappingProps{
+		FunctionName: function.Ref(), EventSourceArn: cfg.queueARN(queue), BatchSize: jsii.Number(batch),
+		FunctionResponseTypes: jsii.Strings("ReportBatchItemFailures"),
+	})
+}
+
+// addTick invokes a function every minute.
+func addTick(stack awscdk.Stack, cfg Config, spec fn.Spec, function awslambda.CfnFunction) {
+	id := camel(spec.Name)
+	input, err := json.Marshal(events.SchedulerTick{EventType: events.TickType, MaxDue: events.DefaultMaxDue})
+	if err != nil {
+		panic(fmt.Sprintf("infra: a tick does not marshal: %v", err)) // it has strings and numbers alone
+	}
+	rule := awsevents.NewCfnRule(stack, jsii.String(id+"EveryMinute"), &awsevents.CfnRuleProps{
+		Name: jsii.String(cfg.name(spec.Name)), Description: jsii.String(spec.Doc), ScheduleExpression: jsii.String("rate(1 minute)"),
+		Targets: []any{&awsevents.CfnRule_TargetProperty{
+			Id: jsii.String("function"), Arn: function.AttrArn(), Input: jsii.String(string(input)),
+			RetryPolicy: &awsevents.CfnRule_RetryPolicyProperty{
+				MaximumEventAgeInSeconds: jsii.Number(asyncAge.Seconds()), MaximumRetryAttempts: jsii.Number(1),
+			},
+		}},
+	})
+	awslambda.NewCfnPermission(stack, jsii.String(id+"FromRule"), &awslambda.CfnPermissionProps{
+		Action: jsii.String("lambda:InvokeFunction"), FunctionName: function.AttrArn(), Principal: jsii.String("events.amazonaws.com"),
+		SourceArn: rule.AttrArn(),
+	})
+	// A tick that fails is not tried again: the next comes within the minute,
+	// and sees to what is still due.
+	awslambda.NewCfnEventInvokeConfig(stack, jsii.String(id+"Invoke"), &awslambda.CfnEventInvokeConfigProps{
+		FunctionName: function.Ref(), Qualifier: jsii.String("$LATEST"),
+		MaximumEventAgeInSeconds: jsii.Number(asyncAge.Seconds()), MaximumRetryAttempts: jsii.Number(0),
+	})
+}
+
+func join(list []string) string { return strings.Join(slices.Sorted(slices.Values(list)), ",") }
