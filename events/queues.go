@@ -2,13 +2,20 @@
 // queues they travel on.
 package events
 
-import "millrace/shared/tier"
+import (
+	"strings"
+
+	"millrace/shared/tier"
+)
 
 // Runs is the queue of run control: a message asks for one look at one run.
 const Runs = "runs"
 
 // Tasks returns the name of a tier's task queue, e.g. "tasks-nano".
 func Tasks(tier string) string { return "tasks-" + tier }
+
+// TierOf returns the tier of a task queue, and false for another queue.
+func TierOf(queue string) (tier string, ok bool) { return strings.CutPrefix(queue, Tasks("")) }
 
 // TaskQueues returns the names of all task queues, smallest tier first.
 func TaskQueues() []string {

@@ -22,7 +22,8 @@ type Run struct {
 	Node    int    `json:"node,omitempty"`
 	Attempt int    `json:"attempt,omitempty"`
 	Part    int    `json:"part,omitempty"`
-	Trace   string `json:"traceparent,omitempty"` // W3C Trace Context of the request that began it
+	Delay   int64  `json:"delay_ms,omitempty"`    // for which the queue was to hold it back
+	Trace   string `json:"traceparent,omitempty"` // W3C Trace Context of the request that began the run
 }
 
 // DetailRunFinished is the detail type of [RunFinished] on the bus.

@@ -24,7 +24,7 @@ var Spec = fn.Spec{
 // Conductor builds a conductor that looks at runs and executes nothing.
 func Conductor(d fn.Deps) *conductor.Conductor {
 	return conductor.New(conductor.Config{
-		Table: d.Table, Queues: d.Queues, Blob: d.Blob, Bus: d.Bus, Clock: d.Clock, Log: d.Log,
+		Table: d.Table, Queues: d.Queues, Blob: d.Blob, Bus: d.Bus, Clock: d.Clock, Log: d.Log, Metrics: d.Metrics,
 		Logs: d.Logs, Hub: d.Hub, Boot: d.Config.Boot, Sole: d.Config.Sole, Resident: d.Config.Resident,
 	})
 }

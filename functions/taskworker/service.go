@@ -14,7 +14,7 @@ func worker(d fn.Deps) fn.MessageHandler {
 		panic(err) // the operator's ranges are checked when they are set
 	}
 	c := conductor.New(conductor.Config{
-		Table: d.Table, Queues: d.Queues, Blob: d.Blob, Bus: d.Bus, Clock: d.Clock, Log: d.Log,
+		Table: d.Table, Queues: d.Queues, Blob: d.Blob, Bus: d.Bus, Clock: d.Clock, Log: d.Log, Metrics: d.Metrics,
 		Logs: d.Logs, Hub: d.Hub, Boot: d.Config.Boot, Sole: d.Config.Sole, Resident: d.Config.Resident,
 		Executors: executor.Set{
 			"python":    executor.Python{Sandbox: d.Sandbox, Blob: d.Blob},

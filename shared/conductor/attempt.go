@@ -132,6 +132,7 @@ func (s *session) attempt(ctx context.Context, r ready, own bool) (*done, error)
 	if w.task, err = s.task(r.node); err != nil {
 		return nil, err
 	}
+	s.working(w)
 	if w.ref.Kind == engine.KindInstance {
 		if w.parent, err = s.mapItem(ctx, w.ref.Task); err != nil {
 			return nil, err
@@ -225,7 +226,7 @@ func (s *session) execute(ctx context.Context, w *work) (*done, error) {
 	why := stopped()
 	switch {
 	case why == "lost":
-		s.Log.Warn("lease lost", "run", s.id, "node", w.node)
+		s.Log.WarnContext(ctx, "lease lost", "node", w.node)
 		return nil, nil
 	case why != "":
 		if err := s.release(ctx, w.node, w.item, why); err != nil {
@@ -265,6 +266,7 @@ func (s *session) prepare(ctx context.Context, w *work) (*executor.Attempt, erro
 		TaskRunID: runstate.TaskRunID(s.id, w.node, w.item.Attempt), Task: w.task, Number: w.item.Attempt,
 		Resumed: w.item.Suspended, Started: w.item.StartedAt.Time(), Artifact: s.run.Artifact, CodeHash: s.run.CodeHash,
 		Params:    in.Parameters,
+		Trace:     s.span(w),
 		Timeout:   time.Duration(w.task.TimeoutSecs) * time.Second,
 		OutputKey: runstate.Object(s.org, s.id, fmt.Sprintf("out/%d-%d.json", w.node, w.item.Attempt)),
 		Scope:     s.scope,
@@ -293,7 +295,7 @@ func (s *session) prepare(ctx context.Context, w *work) (*executor.Attempt, erro
 
 // event logs something that happened to an attempt.
 func (s *session) event(w *work, kind, level, format string, args ...any) {
-	e := s.about(w)
+	e := s.attemptEvent(w)
 	e.EventType, e.Level, e.Logger = kind, level, "millrace"
 	e.Message, e.Timestamp = fmt.Sprintf(format, args...), millis(s.Clock.Now())
 	s.Logs.Append(s.org, s.id, e)
@@ -301,7 +303,7 @@ func (s *session) event(w *work, kind, level, format string, args ...any) {
 
 // line logs a line that a task wrote.
 func (s *session) line(w *work, at time.Time, level, logger, message string) {
-	e := s.about(w)
+	e := s.attemptEvent(w)
 	e.EventType, e.Level, e.Logger, e.Message = runlog.TypeLog, level, logger, message
 	if at.IsZero() {
 		at = s.Clock.Now()
@@ -310,7 +312,7 @@ func (s *session) line(w *work, at time.Time, level, logger, message string) {
 	s.Logs.Append(s.org, s.id, e)
 }
 
-func (s *session) about(w *work) runlog.Event {
+func (s *session) attemptEvent(w *work) runlog.Event {
 	e := runlog.Event{RunID: s.id, Attempt: w.item.Attempt, TaskRunID: runstate.TaskRunID(s.id, w.node, w.item.Attempt)}
 	if w.task != nil {
 		e.TaskName = w.task.Name

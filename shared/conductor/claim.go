@@ -14,6 +14,7 @@ import (
 	"millrace/shared/runlog"
 	"millrace/shared/runstate"
 	"millrace/shared/table"
+	"millrace/shared/telemetry"
 )
 
 func millis(t time.Time) clock.Millis { return clock.ToMillis(t) }
@@ -150,6 +151,10 @@ func (s *session) takeOver(ctx context.Context, r ready, old *runstate.Node, now
 	if err := table.Unmarshal(item, got); err != nil {
 		return nil, nil, err
 	}
+	s.Metrics.Count(telemetry.LeasesLost, s.tier())
+	if ends {
+		s.countTask(got.Status)
+	}
 	s.Logs.Append(s.org, s.id, runlog.Event{
 		EventType: runlog.TypeTaskLost, Level: "warning", Logger: "millrace", RunID: s.id, Attempt: old.Attempt,
 		TaskRunID: runstate.TaskRunID(s.id, r.node, old.Attempt), Timestamp: millis(now), Message: lost.Error,
@@ -195,7 +200,7 @@ func (s *session) fresh(ctx context.Context, w *work) (bool, error) {
 		case err != nil:
 			return false, err
 		case why == "lost":
-			s.Log.Warn("lease lost", "run", s.id, "node", w.node)
+			s.Log.WarnContext(ctx, "lease lost", "node", w.node)
 			return false, nil
 		case why != "":
 			return false, s.release(ctx, w.node, w.item, why)

@@ -75,14 +75,20 @@ func (s *session) conclude(ctx context.Context, w *work, do []table.Action, land
 		if landed(item) {
 			return item, nil
 		}
-		s.Log.Warn("result not taken: the lease was lost", "run", s.id, "node", w.node)
+		s.Log.WarnContext(ctx, "result not taken: the lease was lost", "node", w.node)
 		return nil, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("finish node %d: %w", w.node, err)
 	}
 	item := &runstate.Node{}
-	return item, table.Unmarshal(stored, item)
+	if err := table.Unmarshal(stored, item); err != nil {
+		return nil, err
+	}
+	if item.Status.Terminal() {
+		s.countTask(item.Status)
+	}
+	return item, nil
 }
 
 // skip ends a claimed task whose condition does not hold.

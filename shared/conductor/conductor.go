@@ -22,6 +22,7 @@ import (
 	"millrace/shared/runlog"
 	"millrace/shared/signal"
 	"millrace/shared/table"
+	"millrace/shared/telemetry"
 )
 
 // The times of the engine.
@@ -43,6 +44,7 @@ type Config struct {
 	Bus       bus.Bus
 	Clock     clock.Clock
 	Log       *slog.Logger
+	Metrics   *telemetry.Metrics // nil: nothing is measured
 	Logs      *runlog.Store
 	Hub       *signal.Hub
 	Executors executor.Set
@@ -83,6 +85,10 @@ type Verdict struct {
 // again: every step is repeatable.
 func (c *Conductor) Handle(ctx context.Context, m events.Run, deliveries int) (Verdict, error) {
 	s := c.session(m.Org, m.Run)
+	return s.handle(s.about(ctx, m.Trace), m, deliveries)
+}
+
+func (s *session) handle(ctx context.Context, m events.Run, deliveries int) (Verdict, error) {
 	s.again = deliveries > 1
 	var err error
 	switch m.Kind {
@@ -99,8 +105,8 @@ func (c *Conductor) Handle(ctx context.Context, m events.Run, deliveries int) (V
 	default:
 		return Verdict{}, fmt.Errorf("conductor: unknown message kind %q", m.Kind)
 	}
-	if err == nil && !c.Resident {
-		err = c.Logs.Flush(ctx, m.Org, m.Run)
+	if err == nil && !s.Resident {
+		err = s.Logs.Flush(ctx, m.Org, m.Run)
 	}
 	return Verdict{Again: s.busy}, err
 }
@@ -109,5 +115,6 @@ func (c *Conductor) Handle(ctx context.Context, m events.Run, deliveries int) (V
 // the leases of the process before are void, and the queues have kept its
 // messages.
 func (c *Conductor) Look(ctx context.Context, org, run string) error {
-	return c.session(org, run).look(ctx, true)
+	s := c.session(org, run)
+	return s.look(s.about(ctx, ""), true)
 }

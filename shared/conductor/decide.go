@@ -91,6 +91,7 @@ func (s *session) settleNode(ctx context.Context, n engine.Node, item *runstate.
 	if err != nil {
 		return nil, fmt.Errorf("settle node %d: %w", n, err)
 	}
+	s.countTask(item.Status)
 	if task, err := s.task(n); err == nil {
 		level := "info"
 		if item.Status == engine.UpstreamFailed {

@@ -14,6 +14,7 @@ import (
 	"millrace/shared/runlog"
 	"millrace/shared/runstate"
 	"millrace/shared/table"
+	"millrace/shared/telemetry"
 )
 
 // end is END: all sinks are finished. A run that failed runs its on_failure
@@ -85,6 +86,7 @@ func (s *session) over(ctx context.Context, stored table.Item) error {
 		return err
 	}
 	s.run = run
+	s.Metrics.Count(telemetry.RunsFinished, telemetry.Dimensions{Tier: run.Mode, Outcome: string(run.Status)})
 	level := "info"
 	if run.Status != engine.Succeeded {
 		level = "error"
@@ -208,6 +210,7 @@ func (s *session) takeBack(ctx context.Context, n engine.Node, item *runstate.No
 	if err != nil {
 		return false, fmt.Errorf("cancel node %d: %w", n, err)
 	}
+	s.countTask(engine.Cancelled)
 	return false, nil
 }
 

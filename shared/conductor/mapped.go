@@ -268,6 +268,9 @@ func (s *session) collect(ctx context.Context, n engine.Node, last done) (*done,
 	} else {
 		s.mapEvent(ref.Task, runlog.TypeTaskFailed, "error", text)
 	}
+	if err == nil {
+		s.countTask(status)
+	}
 	item := &runstate.Node{}
 	if err := table.Unmarshal(stored, item); err != nil {
 		return nil, err

@@ -50,25 +50,30 @@ func (c *Conductor) Messages(ctx context.Context, batch lambda.SQSEvent) (lambda
 func (c *Conductor) message(ctx context.Context, m lambda.SQSMessage) bool {
 	var run events.Run
 	if err := json.Unmarshal([]byte(m.Body), &run); err != nil {
-		c.Log.Error("message is not readable", "message", m.MessageId, "error", err)
+		c.Log.ErrorContext(ctx, "message is not readable", "message", m.MessageId, "error", err)
 		return false
 	}
 	receives, _ := strconv.Atoi(m.Attributes["ApproximateReceiveCount"])
-	verdict, err := c.Handle(ctx, run, receives)
+	queue := m.EventSourceARN[strings.LastIndexByte(m.EventSourceARN, ':')+1:]
+	began := c.Clock.Now()
+	s := c.session(run.Org, run.Run)
+	s.queue = queue
+	s.waited(m, run, receives, began)
+	ctx = s.about(ctx, run.Trace)
+	verdict, err := s.handle(ctx, run, receives)
+	if ctx.Err() == nil {
+		s.handled(ctx, run, receives, c.Clock.Now().Sub(began), err)
+	}
 	switch {
 	case err != nil:
-		if ctx.Err() == nil {
-			c.Log.Error("message failed", "run", run.Run, "kind", run.Kind, "node", run.Node, "deliveries", receives, "error", err)
-		}
 		verdict.Again = min(firstRetry<<max(receives-1, 0), mostRetry)
 	case verdict.Again == 0:
 		return true
 	}
-	queue := m.EventSourceARN[strings.LastIndexByte(m.EventSourceARN, ':')+1:]
 	extend, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
 	if err := c.Queues.Extend(extend, queue, verdict.Again, m.ReceiptHandle); err != nil {
-		c.Log.Warn("message not deferred", "run", run.Run, "error", err)
+		c.Log.WarnContext(ctx, "message not deferred", "error", err)
 	}
 	return false
 }

@@ -15,6 +15,7 @@ import (
 	"millrace/shared/runlog"
 	"millrace/shared/runstate"
 	"millrace/shared/table"
+	"millrace/shared/telemetry"
 )
 
 // session is the work on one message of one run.
@@ -24,7 +25,10 @@ type session struct {
 	chain   string // names the message whose walk this is
 	again   bool   // the message was delivered before: look before deciding
 	busy    time.Duration
-	inline  int // tasks gone on with
+	queue   string            // that the message came from
+	trace   telemetry.Trace   // that the run belongs to, once known
+	subject telemetry.Subject // of what is logged; in the context
+	inline  int               // tasks gone on with
 
 	run   *runstate.Run // as last read
 	flow  *compiled
@@ -94,6 +98,7 @@ func (s *session) inputs(ctx context.Context) (*runstate.Input, error) {
 		return s.input, nil
 	}
 	if in, ok := s.cache.inputs.Get(s.id); ok {
+		s.traced(in.Trace)
 		s.input = in
 		return in, nil
 	}
@@ -101,6 +106,7 @@ func (s *session) inputs(ctx context.Context) (*runstate.Input, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.traced(in.Trace)
 	s.cache.inputs.Add(s.id, in)
 	s.input = in
 	return in, nil
@@ -128,21 +134,25 @@ func (s *session) send(ctx context.Context, nodes []ready, delay time.Duration) 
 
 // mode is the run's tier; before the run is read, the message's queue is as good.
 func (s *session) mode() string {
-	if s.run == nil {
-		return "nano"
+	if s.run != nil {
+		return s.run.Mode
 	}
-	return s.run.Mode
+	if tier, ok := events.TierOf(s.queue); ok {
+		return tier
+	}
+	return "nano"
 }
 
 func (s *session) sendAll(ctx context.Context, to string, msgs []events.Run, delay time.Duration) error {
 	out := make([]queue.Message, len(msgs))
+	delay, trace := min(max(delay, 0), queue.MaxDelay), s.trace.String()
 	for i, m := range msgs {
-		m.Org, m.Run = s.org, s.id
+		m.Org, m.Run, m.Trace, m.Delay = s.org, s.id, trace, delay.Milliseconds()
 		body, err := json.Marshal(m)
 		if err != nil {
 			return err
 		}
-		out[i] = queue.Message{Body: body, Group: s.org, Delay: min(max(delay, 0), queue.MaxDelay)}
+		out[i] = queue.Message{Body: body, Group: s.org, Delay: delay}
 	}
 	if err := s.Queues.Send(ctx, to, out...); err != nil {
 		return fmt.Errorf("send to %s: %w", to, err)

@@ -13,6 +13,7 @@ import (
 	"millrace/shared/runlog"
 	"millrace/shared/runstate"
 	"millrace/shared/table"
+	"millrace/shared/telemetry"
 )
 
 // start begins a run: QUEUED turns to RUNNING before any task is claimed.
@@ -45,6 +46,7 @@ func (s *session) start(ctx context.Context) error {
 		if err := table.Unmarshal(item, s.run); err != nil {
 			return err
 		}
+		s.Metrics.Time(telemetry.StartDelay, s.tier(), max(now.Sub(s.run.CreatedAt.Time()), 0))
 		s.log(runlog.TypeRunStarted, "info", "Run %s of %s %s started", s.run.Slug, s.run.Flow, s.run.Version)
 		if err := s.watchDeadline(ctx, now); err != nil {
 			return err

@@ -12,6 +12,7 @@ import (
 	"millrace/shared/expr"
 	"millrace/shared/flowspec"
 	"millrace/shared/mask"
+	"millrace/shared/telemetry"
 )
 
 // The error types of failures, as task records show them.
@@ -48,7 +49,8 @@ type Attempt struct {
 	Timeout                                      time.Duration // what is left until the task's or the run's end; 0 is no limit
 	Artifact, CodeHash                           string        // object key of the code, and what names its content
 	Params                                       map[string]json.RawMessage
-	OutputKey                                    string // where a large output goes in the object store
+	OutputKey                                    string          // where a large output goes in the object store
+	Trace                                        telemetry.Trace // what the attempt does belongs to this span; zero: to none
 
 	// Scope is what expressions see; outputs of the named tasks are loaded.
 	Scope func(ctx context.Context, tasks []string) (expr.Scope, error)

@@ -17,6 +17,7 @@ import (
 
 	"millrace/shared/expr"
 	"millrace/shared/outbound"
+	"millrace/shared/telemetry"
 )
 
 // MaxAnswer is the largest body an http task takes.
@@ -49,6 +50,9 @@ func (h HTTP) execute(ctx context.Context, a *Attempt) Result {
 	req, err := request(ctx, config)
 	if err != nil {
 		return Final(HTTPFailed, "%v", err)
+	}
+	if !a.Trace.IsZero() && req.Header.Get(telemetry.TraceParent) == "" {
+		req.Header.Set(telemetry.TraceParent, a.Trace.String())
 	}
 	res, err := h.client(config["expected_status"]).Do(req)
 	if err != nil {

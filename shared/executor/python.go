@@ -63,7 +63,7 @@ func (p Python) request(ctx context.Context, a *Attempt) (sandbox.Request, error
 		Workspace: a.Org, Tier: a.Mode, RunID: a.RunID, FlowName: a.Flow, FlowVersion: a.Version,
 		TaskName: a.Task.Name, TaskRunID: a.TaskRunID, Attempt: a.Number, MapIndex: a.MapIndex, Item: a.Item,
 		Artifact: sandbox.Artifact{Hash: artifactName(a)}, Entrypoint: a.Task.Entrypoint,
-		Params: a.Params, Timeout: a.Timeout, Inputs: make(map[string]sandbox.Input, len(a.Task.DependsOn)),
+		Params: a.Params, TraceParent: a.Trace.String(), Timeout: a.Timeout, Inputs: make(map[string]sandbox.Input, len(a.Task.DependsOn)),
 	}
 	var err error
 	if req.Artifact.URL, err = p.Blob.PresignGet(ctx, a.Artifact, linkLife, ""); err != nil {

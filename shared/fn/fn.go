@@ -21,6 +21,7 @@ import (
 	"millrace/shared/sandbox"
 	"millrace/shared/signal"
 	"millrace/shared/table"
+	"millrace/shared/telemetry"
 )
 
 // Deps is the platform a function is built on. A deployed function gets only
@@ -33,8 +34,9 @@ type Deps struct {
 	Sandbox sandbox.Sandbox
 	Clock   clock.Clock
 	Log     *slog.Logger
-	Hub     *signal.Hub   // wakes waiters within this process
-	Logs    *runlog.Store // logs of runs, shared within this process
+	Metrics *telemetry.Metrics // nil: nothing is measured
+	Hub     *signal.Hub        // wakes waiters within this process
+	Logs    *runlog.Store      // logs of runs, shared within this process
 	Config  Config
 }
 

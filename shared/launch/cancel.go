@@ -12,6 +12,7 @@ import (
 	"millrace/shared/errs"
 	"millrace/shared/runstate"
 	"millrace/shared/table"
+	"millrace/shared/telemetry"
 )
 
 // cancelTries bounds how often a cancel meets a run that moves on meanwhile.
@@ -72,9 +73,10 @@ func (l *Launcher) stop(ctx context.Context, run *runstate.Run) (bool, error) {
 	l.Hub.Signal(runstate.FenceSignal(run.ID))
 	if run.Status == engine.Cancelled {
 		l.Hub.Signal(runstate.RunSignal(run.ID))
+		l.Metrics.Count(telemetry.RunsFinished, telemetry.Dimensions{Tier: run.Mode, Outcome: string(run.Status)})
 	}
 	// The look ends the run once nothing of it runs; tasks see the fence by
 	// themselves.
-	l.send(ctx, events.Runs, events.Run{Kind: events.RunLook, Org: run.Org, Run: run.ID})
+	l.send(ctx, events.Runs, events.Run{Kind: events.RunLook, Org: run.Org, Run: run.ID, Trace: telemetry.From(ctx).Trace.String()})
 	return true, nil
 }

@@ -26,6 +26,7 @@ import (
 	"millrace/shared/runstate"
 	"millrace/shared/signal"
 	"millrace/shared/table"
+	"millrace/shared/telemetry"
 	"millrace/shared/tenant"
 )
 
@@ -62,6 +63,8 @@ type Launcher struct {
 	Clock  clock.Clock
 	Log    *slog.Logger
 	Hub    *signal.Hub
+	// Metrics counts the runs; nil: nothing is measured.
+	Metrics *telemetry.Metrics
 }
 
 // Request is a run to be accepted. Deployment decides over Flow and Version.
@@ -189,6 +192,7 @@ func actor(ctx context.Context) string { return tenant.From(ctx).Actor() }
 
 // write stores the run and hands it to the workers.
 func (l *Launcher) write(ctx context.Context, p *plan) (runstate.Run, error) {
+	p.input.Trace = traceOf(ctx)
 	input, err := runstate.StoreInput(ctx, l.Blob, p.run.Org, p.run.ID, &p.input)
 	if err != nil {
 		return runstate.Run{}, err
@@ -218,14 +222,25 @@ func (l *Launcher) write(ctx context.Context, p *plan) (runstate.Run, error) {
 	if err != nil {
 		return runstate.Run{}, fmt.Errorf("accept run: %w", err)
 	}
-	l.dispatch(ctx, &p.run)
+	l.Metrics.Count(telemetry.RunsAccepted, telemetry.Dimensions{Tier: p.run.Mode})
+	l.dispatch(ctx, &p.run, p.input.Trace)
 	return p.run, nil
+}
+
+// traceOf is the trace that a new run belongs to: of what asks for it, or one of
+// its own. It stands in the run's input: the record is written often, and near a
+// kilobyte.
+func traceOf(ctx context.Context) string {
+	if trace := telemetry.From(ctx).Trace; !trace.IsZero() {
+		return trace.String()
+	}
+	return telemetry.NewTrace().String()
 }
 
 // dispatch sends the run to the workers. If that fails the run is accepted all
 // the same: the due index brings it up.
-func (l *Launcher) dispatch(ctx context.Context, run *runstate.Run) {
-	l.send(ctx, events.Tasks(run.Mode), events.Run{Kind: events.RunStart, Org: run.Org, Run: run.ID})
+func (l *Launcher) dispatch(ctx context.Context, run *runstate.Run, trace string) {
+	l.send(ctx, events.Tasks(run.Mode), events.Run{Kind: events.RunStart, Org: run.Org, Run: run.ID, Trace: trace})
 }
 
 // send is not given up when the caller is: what it tells of is written.
@@ -237,7 +252,7 @@ func (l *Launcher) send(ctx context.Context, to string, m events.Run) {
 		err = l.Queues.Send(ctx, to, queue.Message{Body: body, Group: m.Org})
 	}
 	if err != nil {
-		l.Log.Error("message of a run not sent, a look will make up for it", "run", m.Run, "kind", m.Kind, "error", err)
+		l.Log.ErrorContext(ctx, "message of a run not sent, a look will make up for it", "run_id", m.Run, "kind", m.Kind, "error", err)
 	}
 }
 

@@ -132,6 +132,7 @@ type Input struct {
 	Vars        map[string]string          `json:"vars,omitempty"`
 	LogicalDate string                     `json:"logical_date,omitempty"`
 	Reuse       *Reuse                     `json:"reuse,omitempty"`
+	Trace       string                     `json:"traceparent,omitempty"` // W3C Trace Context of what began the run
 }
 
 // Reuse is the plan of a retry from failed.

@@ -55,6 +55,7 @@ type Request struct {
 	Inputs      map[string]Input           // by upstream task name
 	Params      map[string]json.RawMessage // the run's parameters
 	Secrets     map[string]string          // what ctx.secret may read
+	TraceParent string                     // W3C Trace Context of the attempt: ctx.traceparent and $TRACEPARENT; may be empty
 	Timeout     time.Duration              // 0 means DefaultTimeout
 	OutputURL   string                     // presigned PUT for outputs over InlineBytes; without it they come inline
 }

@@ -92,6 +92,7 @@ type request struct {
 	Secrets     map[string]string          `json:"secrets,omitempty"`
 	TimeoutSecs float64                    `json:"timeout_secs"`
 	OutputURL   string                     `json:"output_url,omitempty"`
+	TraceParent string                     `json:"traceparent,omitempty"`
 }
 
 func encodeRequest(buf *bytes.Buffer, req *sandbox.Request, timeout time.Duration) error {
@@ -100,7 +101,7 @@ func encodeRequest(buf *bytes.Buffer, req *sandbox.Request, timeout time.Duratio
 		TaskName: req.TaskName, TaskRunID: req.TaskRunID, Attempt: req.Attempt,
 		MapIndex: req.MapIndex, Item: req.Item, Entrypoint: req.Entrypoint,
 		Inputs: req.Inputs, Params: req.Params, Secrets: req.Secrets,
-		TimeoutSecs: timeout.Seconds(), OutputURL: req.OutputURL,
+		TimeoutSecs: timeout.Seconds(), OutputURL: req.OutputURL, TraceParent: req.TraceParent,
 	})
 }
 

@@ -179,6 +179,7 @@ type event struct {
 	Secrets     map[string]string          `json:"secrets,omitempty"`
 	TimeoutSecs float64                    `json:"timeout_secs"`
 	OutputURL   string                     `json:"output_url,omitempty"`
+	TraceParent string                     `json:"traceparent,omitempty"`
 	Artifact    artifact                   `json:"artifact"`
 	LogURL      string                     `json:"log_url"`
 	Token       string                     `json:"token"`
@@ -202,7 +203,7 @@ func (s *Sandbox) payload(req *sandbox.Request) ([]byte, error) {
 		RunID: req.RunID, FlowName: req.FlowName, FlowVersion: req.FlowVersion, TaskName: req.TaskName,
 		TaskRunID: req.TaskRunID, Attempt: req.Attempt, MapIndex: req.MapIndex, Item: req.Item,
 		Entrypoint: req.Entrypoint, Inputs: req.Inputs, Params: req.Params, Secrets: req.Secrets,
-		TimeoutSecs: timeout.Seconds(), OutputURL: req.OutputURL,
+		TimeoutSecs: timeout.Seconds(), OutputURL: req.OutputURL, TraceParent: req.TraceParent,
 		Artifact: artifact(req.Artifact), LogURL: s.cfg.LogURL,
 		Token: ticket.Sign(s.cfg.Key, ticket.Attempt{
 			Org: req.Workspace, Run: req.RunID, Node: node, Number: req.Attempt, Task: req.TaskName,
