@@ -43,6 +43,7 @@ const org = "org_test"
 type world struct {
 	t      *testing.T
 	ctx    context.Context
+	db     *store.DB
 	table  table.Table
 	queues queue.Queues
 	blob   blob.Store
@@ -76,19 +77,25 @@ func newWorld(t *testing.T, opts ...option) *world {
 	if w.wrap != nil {
 		w.table = w.wrap(w.table)
 	}
+	w.db = db
+	w.openQueues()
+	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	w.logs = &runlog.Store{Table: w.table, Blob: w.blob, Clock: clock.System{}, Log: log}
+	w.launch = &launch.Launcher{Table: w.table, Queues: w.queues, Blob: w.blob, Clock: clock.System{}, Log: log, Hub: w.hub}
+	w.start(log)
+	return w
+}
+
+// openQueues opens the queues, as a process does that starts.
+func (w *world) openQueues() {
 	var defs []queue.Definition
 	for _, name := range events.AllQueues() {
 		defs = append(defs, queue.Definition{Name: name, Visibility: 2 * time.Minute})
 	}
-	queues, err := sqlqueue.New(context.Background(), db, clock.System{}, defs)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, queues.Close()) })
+	queues, err := sqlqueue.New(context.Background(), w.db, clock.System{}, defs)
+	require.NoError(w.t, err)
+	w.t.Cleanup(func() { require.NoError(w.t, queues.Close()) })
 	w.queues = queues
-	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	w.logs = &runlog.Store{Table: w.table, Blob: w.blob, Clock: clock.System{}, Log: log}
-	w.launch = &launch.Launcher{Table: w.table, Queues: queues, Blob: w.blob, Clock: clock.System{}, Log: log, Hub: w.hub}
-	w.start(log)
-	return w
 }
 
 // start begins the workers, of a process of its own.
