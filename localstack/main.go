@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"millrace/localstack/daemon"
 	"millrace/localstack/embedded/server"
 )
 
@@ -40,7 +41,7 @@ func main() {
 	switch {
 	case errors.As(err, &wrong):
 		os.Exit(exitUsage)
-	case errors.Is(err, server.ErrInUse):
+	case errors.Is(err, server.ErrInUse), errors.Is(err, daemon.ErrRunning):
 		os.Exit(exitInUse)
 	}
 	os.Exit(exitFailure)
@@ -59,7 +60,7 @@ func command() *cobra.Command {
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return usageError{fmt.Errorf("%w (see %s --help)", err, c.CommandPath())}
 	})
-	root.AddCommand(serveCommand(), demoCommand(), versionCommand())
+	root.AddCommand(serveCommand(), demoCommand(), benchCommand(), cloudCommand(), versionCommand())
 	return root
 }
 

@@ -13,6 +13,11 @@ const (
 	linearSlack  = 1.05 // so much more may a task of the widest run cost than one of the least wide
 )
 
+const (
+	writesEach = "write units a task"
+	readsEach  = "read units a task"
+)
+
 // Budget is a count and the most it may be.
 type Budget struct {
 	Work      string // as in [Count]
@@ -40,8 +45,8 @@ func CountBudgets(counts []Count) ([]Budget, error) {
 	out := []Budget{
 		{acceptKeyWork, "write units", accept.Write, acceptWrites},
 		{acceptKeyWork, "messages", float64(accept.Messages), 1},
-		{long.Work, "write units a task", (long.Write - short.Write) / more, chainWrites},
-		{long.Work, "read units a task", (long.Read - short.Read) / more, chainReads},
+		{long.Work, writesEach, (long.Write - short.Write) / more, chainWrites},
+		{long.Work, readsEach, (long.Read - short.Read) / more, chainReads},
 		{short.Work, "messages a run", float64(1 + short.Messages), 1},
 	}
 	for _, name := range []func(int) string{fanWork, mapWork} {
@@ -50,7 +55,7 @@ func CountBudgets(counts []Count) ([]Budget, error) {
 			c := of(name(n))
 			each := perTask(c)
 			out = append(out,
-				Budget{c.Work, "write units a task", each.Write, wideWrites},
+				Budget{c.Work, writesEach, each.Write, wideWrites},
 				Budget{c.Work, "queue requests a task", float64(c.Requests) / float64(c.Tasks), wideRequests},
 				// A queue that has little to do hands messages over one by one.
 				Budget{c.Work, "queue requests a task, one by one", float64(c.Sends+1+2*(c.Messages+1)) / float64(c.Tasks), wideRequests},

@@ -1,0 +1,199 @@
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"millrace/localstack/embedded/sqltable"
+	"millrace/localstack/embedded/store"
+	"millrace/shared/blob"
+	"millrace/shared/clock"
+)
+
+// flatFactor and flatSlack bound what a read may take longer at a history than
+// at the smallest to be called flat.
+const (
+	flatFactor = 1.5
+	flatSlack  = 200 * time.Microsecond
+)
+
+// asked is how often each read is timed.
+const asked = 300
+
+func historyRow(work string, runs int) string { return fmt.Sprintf("%s, of %s", work, thousands(runs)) }
+
+func thousands(n int) string {
+	if n < 1000 {
+		return fmt.Sprint(n)
+	}
+	return fmt.Sprintf("%s,%03d", thousands(n/1000), n%1000)
+}
+
+func historyGroup(sizes []int) group {
+	sizes = slices.Sorted(slices.Values(sizes))
+	var rows []string
+	for _, n := range sizes {
+		for _, r := range readings("") {
+			rows = append(rows, historyRow(r.work, n))
+		}
+	}
+	return group{rows, func(ctx context.Context, b *bench) error { return b.history(ctx, slices.Compact(sizes)) }}
+}
+
+// history lets the store grow to each size in turn, and times reads over HTTP
+// and counts what they read there.
+func (b *bench) history(ctx context.Context, sizes []int) error {
+	parent, err := os.MkdirTemp(b.dir, "history-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(parent)
+	dir := filepath.Join(parent, "data")
+	first, key, err := b.firstRun(ctx, dir)
+	if err != nil {
+		return fmt.Errorf("first run: %w", err)
+	}
+	h := &history{dir: dir, first: first, key: key, ids: []string{first.run}}
+	smallest := map[string]time.Duration{}
+	for _, n := range sizes {
+		begin := time.Now()
+		if err := h.fill(ctx, n); err != nil {
+			return fmt.Errorf("fill to %d runs: %w", n, err)
+		}
+		took := time.Since(begin)
+		times, err := b.readTimes(ctx, h)
+		if err != nil {
+			return err
+		}
+		counts, err := b.readCounts(ctx, h)
+		if err != nil {
+			return err
+		}
+		b.compare(counts)
+		for i, r := range readings("") {
+			median := times[r.work].median()
+			base, other := smallest[r.work]
+			if !other {
+				smallest[r.work] = median
+			}
+			line := timed(historyRow(r.work, n), times[r.work]).of(&counts[i])
+			line.budget = "flat"
+			if other {
+				line = line.in("flat", float64(median) <= flatFactor*float64(base)+float64(flatSlack))
+			}
+			b.show(line)
+		}
+		if took > 30*time.Second {
+			fmt.Fprintf(b.Out, "filled to %s runs in %v\n", thousands(n), took.Round(time.Second))
+		}
+	}
+	return nil
+}
+
+// firstRun makes a run over the API on a new data directory, and waits until
+// nothing of it is left to do.
+func (b *bench) firstRun(ctx context.Context, dir string) (template, string, error) {
+	s, err := b.serveOn(ctx, dir)
+	if err != nil {
+		return template{}, "", err
+	}
+	f := single()
+	var id string
+	err = func() error {
+		if err := s.register(ctx, f); err != nil {
+			return err
+		}
+		if id, _, err = s.execute(ctx, f.execute()); err != nil {
+			return err
+		}
+		for {
+			data, _, err := s.call(ctx, http.MethodGet, "/runs/"+id+"/logs", nil)
+			if err != nil {
+				return err
+			}
+			var page struct{ Source string }
+			if err := json.Unmarshal(data, &page); err != nil {
+				return err
+			}
+			if page.Source == "archive" {
+				return nil
+			}
+			if err := pause(ctx, rest); err != nil {
+				return err
+			}
+		}
+	}()
+	org, key := s.Credentials.OrgID, s.Credentials.APIKey
+	if ended := s.end(ctx); err == nil {
+		err = ended // what was under way is done
+	}
+	return template{org: org, run: id}, key, err
+}
+
+// readTimes times reads of a server on the history, of runs drawn from all of it.
+func (b *bench) readTimes(ctx context.Context, h *history) (out map[string]samples, err error) {
+	s, err := b.serveOn(ctx, h.dir)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if ended := s.end(ctx); err == nil {
+			err = ended
+		}
+	}()
+	out = map[string]samples{}
+	for i := range asked + asked/3 {
+		for _, r := range readings(h.draw()) {
+			_, took, err := s.call(ctx, http.MethodGet, r.path, nil)
+			if err != nil {
+				return nil, err
+			}
+			if i >= asked/3 {
+				out[r.work] = append(out[r.work], took)
+			}
+		}
+	}
+	return out, nil
+}
+
+// readCounts counts what the same reads cost on the history's store.
+func (b *bench) readCounts(ctx context.Context, h *history) (counts []Count, err error) {
+	db, err := store.Open(filepath.Join(h.dir, databaseFile), store.Options{Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if closed := db.Close(); err == nil {
+			err = closed
+		}
+	}()
+	items, err := sqltable.New(db, clock.System{})
+	if err != nil {
+		return nil, err
+	}
+	err = b.withObjects(ctx, func(objects blob.Store) error {
+		s, err := openService(ctx, platform{table: items, objects: objects, key: h.key})
+		if err != nil {
+			return err
+		}
+		t := &tally{service: s}
+		for range 2 { // the first time for what is cached
+			t.counts = nil
+			for _, r := range readings(h.draw()) {
+				if err := t.note(r.work, 0, func() error { _, err := t.call(ctx, http.MethodGet, r.path, nil); return err }); err != nil {
+					return err
+				}
+			}
+		}
+		counts = t.counts
+		return nil
+	})
+	return counts, err
+}

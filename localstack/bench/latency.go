@@ -1,0 +1,169 @@
+package bench
+
+import (
+	"archive/zip"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"millrace/localstack/client"
+)
+
+// The budgets of times, on two quiet cores.
+const (
+	sequenceTime = 5 * time.Millisecond
+	pythonTime   = 20 * time.Millisecond
+	parallelTime = 15 * time.Millisecond
+	startMedian  = 600 * time.Microsecond
+	startP95     = 1200 * time.Microsecond
+)
+
+const (
+	sequenceRow = "40 trivial tasks in sequence"
+	pythonRow   = "40 Python tasks in sequence, warm"
+	parallelRow = "100 parallel trivial tasks and a join"
+	startRow    = "submit to first task start, idle"
+)
+
+func latencyGroups() []group {
+	return []group{
+		{[]string{sequenceRow}, sequence},
+		{[]string{pythonRow}, python},
+		{[]string{parallelRow}, parallels},
+		{[]string{startRow}, firstStart},
+	}
+}
+
+func sequence(ctx context.Context, b *bench) error {
+	return b.latency(ctx, sequenceRow, chain(40), chainWork(40), 100, sequenceTime)
+}
+
+func parallels(ctx context.Context, b *bench) error {
+	return b.latency(ctx, parallelRow, parallel(100), parallelWork(100), 100, parallelTime)
+}
+
+// latency times n runs of a flow, one after the other.
+func (b *bench) latency(ctx context.Context, name string, f flow, work string, n int, budget time.Duration) error {
+	return b.with(ctx, func(s *server) error {
+		if err := s.register(ctx, f); err != nil {
+			return err
+		}
+		times, bytes, err := s.sample(ctx, f.execute(), n/2, n)
+		if err != nil {
+			return err
+		}
+		r := timed(name, times).of(b.count(acceptWork), b.count(work))
+		r.bytes = bytes
+		b.show(r.in(span(budget), times.median() <= budget))
+		return nil
+	})
+}
+
+// code is a module with a task that does nothing.
+const code = "def step(ctx):\n    return 1\n"
+
+func python(ctx context.Context, b *bench) error {
+	f := chain(40)
+	for i := range f.Spec.Tasks {
+		f.Spec.Tasks[i].Type, f.Spec.Tasks[i].Entrypoint, f.Spec.Tasks[i].Config = "python", "tasks:step", nil
+	}
+	spec, err := json.Marshal(f.Spec)
+	if err != nil {
+		return err
+	}
+	var archive bytes.Buffer
+	w := zip.NewWriter(&archive)
+	file, err := w.Create("tasks.py")
+	if err != nil {
+		return err
+	}
+	if _, err := file.Write([]byte(code)); err != nil {
+		return err
+	}
+	if err := w.Close(); err != nil {
+		return err
+	}
+	var flags []string
+	if b.Python != "" {
+		flags = []string{"--python", b.Python}
+	}
+	return b.with(ctx, func(s *server) error {
+		_, err := s.Client().Upload(ctx, client.Upload{FlowName: f.Name, FlowVersion: f.Version, DeploymentName: f.Name, Spec: spec, Zip: archive.Bytes()})
+		if err != nil {
+			return err
+		}
+		times, bytes, err := s.sample(ctx, f.execute(), 20, 50)
+		if err != nil {
+			return err
+		}
+		r := timed(pythonRow, times).of(b.count(acceptWork), b.count(chainWork(40)))
+		r.bytes = bytes
+		b.show(r.in(span(pythonTime), times.median() <= pythonTime))
+		return nil
+	}, flags...)
+}
+
+// rest is how long the server is left alone before a run that finds it idle.
+const rest = 20 * time.Millisecond
+
+// firstStart times from before the request that submits a run until its first
+// task calls a page of ours: what the call itself takes is part of it.
+func firstStart(ctx context.Context, b *bench) error {
+	called := make(chan time.Time, 1)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	page := &http.Server{ReadHeaderTimeout: time.Second, Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		called <- time.Now()
+	})}
+	go func() { _ = page.Serve(listener) }() // ends with Close
+	defer page.Close()
+	f := newFlow("calls", task{Name: "call", Type: "http", Config: map[string]any{"url": "http://" + listener.Addr().String()}})
+	body, err := json.Marshal(f.run())
+	if err != nil {
+		return err
+	}
+	return b.with(ctx, func(s *server) error {
+		if err := s.register(ctx, f); err != nil {
+			return err
+		}
+		const warm, n = 30, 200
+		var times samples
+		for i := range warm + n {
+			if err := pause(ctx, rest); err != nil {
+				return err
+			}
+			begin := time.Now()
+			if _, _, err := s.call(ctx, http.MethodPost, "/runs", body); err != nil {
+				return err
+			}
+			select {
+			case at := <-called:
+				if i >= warm {
+					times = append(times, at.Sub(begin))
+				}
+			case <-time.After(10 * time.Second):
+				return fmt.Errorf("the task did not start within 10 s\n%s", s.log)
+			}
+		}
+		met := times.median() <= startMedian && times.at(0.95) <= startP95
+		b.show(timed(startRow, times).in(span(startMedian)+", p95 "+span(startP95), met))
+		return nil
+	}, "--allow-loopback")
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,164 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	"millrace/localstack/process"
+)
+
+// clients is how many requests the bench makes at a time, at most.
+const clients = 16
+
+// server is a running server and how it is called.
+type server struct {
+	*process.Server
+	dir  string
+	log  *bytes.Buffer
+	http *http.Client
+}
+
+// serve starts a server on a new data directory, as operators do.
+func (b *bench) serve(ctx context.Context, flags ...string) (*server, error) {
+	dir, err := os.MkdirTemp(b.dir, "data-")
+	if err != nil {
+		return nil, err
+	}
+	// Children of a server that runs as root are another user.
+	for _, path := range []string{b.dir, dir} {
+		if err := os.Chmod(path, 0o711); err != nil {
+			return nil, err
+		}
+	}
+	return b.serveOn(ctx, filepath.Join(dir, "data"), flags...)
+}
+
+// serveOn starts a server on a data directory.
+func (b *bench) serveOn(ctx context.Context, dir string, flags ...string) (*server, error) {
+	s := &server{dir: dir, log: &bytes.Buffer{}, http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: clients, DisableCompression: true}}}
+	var err error
+	if s.Server, err = process.Start(ctx, b.Binary, dir, s.log, append(flags, "--log-level", "error")...); err != nil {
+		return nil, fmt.Errorf("%w\n%s", err, s.log)
+	}
+	return s, nil
+}
+
+// end stops the server, at once if ctx has ended.
+func (s *server) end(ctx context.Context) error {
+	s.http.CloseIdleConnections()
+	if ctx.Err() != nil {
+		return s.Kill()
+	}
+	if err := s.Stop(); err != nil {
+		return fmt.Errorf("the server did not stop well: %w\n%s", err, s.log)
+	}
+	return nil
+}
+
+// with runs do on a server of its own.
+func (b *bench) with(ctx context.Context, do func(*server) error, flags ...string) (err error) {
+	s, err := b.serve(ctx, flags...)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if ended := s.end(ctx); err == nil {
+			err = ended
+		}
+		_ = os.RemoveAll(filepath.Dir(s.dir)) // all of it goes in the end
+	}()
+	return do(s)
+}
+
+// call makes a request with a JSON body and returns the answer of a 200 and how
+// long it took until it was read.
+func (s *server) call(ctx context.Context, method, path string, body []byte) ([]byte, time.Duration, error) {
+	req, err := http.NewRequestWithContext(ctx, method, s.Credentials.BaseURL+path, bytes.NewReader(body))
+	if err != nil {
+		return nil, 0, err
+	}
+	req.Header.Set("Authorization", "Bearer "+s.Credentials.APIKey)
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	begin := time.Now()
+	res, err := s.http.Do(req)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer res.Body.Close()
+	data, err := io.ReadAll(res.Body)
+	took := time.Since(begin)
+	if err == nil && res.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s %s answered %d: %s", method, path, res.StatusCode, data)
+	}
+	return data, took, err
+}
+
+func (s *server) register(ctx context.Context, f flow) error {
+	body, err := json.Marshal(f)
+	if err != nil {
+		return err
+	}
+	_, _, err = s.call(ctx, http.MethodPost, "/flows", body)
+	return err
+}
+
+// execute is the body of POST /runs that waits for the end.
+func (f flow) execute() []byte {
+	body := f.run()
+	body["execute"] = true
+	data, err := json.Marshal(body)
+	if err != nil {
+		panic(err) // texts
+	}
+	return data
+}
+
+// execute runs a flow to its end and returns how long that took as the client
+// saw it. The run must succeed.
+func (s *server) execute(ctx context.Context, body []byte) (id string, took time.Duration, err error) {
+	data, took, err := s.call(ctx, http.MethodPost, "/runs", body)
+	if err != nil {
+		return "", 0, err
+	}
+	var run struct {
+		ID     string `json:"run_id"`
+		Status string `json:"status"`
+		Error  string `json:"error_message"`
+	}
+	if err := json.Unmarshal(data, &run); err != nil {
+		return "", 0, err
+	}
+	if run.Status != succeeded {
+		return "", 0, fmt.Errorf("run %s is %s: %s", run.ID, run.Status, run.Error)
+	}
+	return run.ID, took, nil
+}
+
+// sample times n runs after some that warm up, and returns what the server
+// wrote to the disk for one of them, 0 if that cannot be told.
+func (s *server) sample(ctx context.Context, body []byte, warm, n int) (samples, int64, error) {
+	for range warm {
+		if _, _, err := s.execute(ctx, body); err != nil {
+			return nil, 0, err
+		}
+	}
+	before := written(s.Command.Process.Pid)
+	var out samples
+	for range n {
+		_, took, err := s.execute(ctx, body)
+		if err != nil {
+			return nil, 0, err
+		}
+		out = append(out, took)
+	}
+	return out, (written(s.Command.Process.Pid) - before) / int64(n), nil
+}

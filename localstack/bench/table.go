@@ -1,0 +1,114 @@
+package bench
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// row is a line of the table.
+type row struct {
+	name          string
+	median, p95   string
+	write, read   float64 // units, 0: not counted
+	requests      float64 // to queues, 0: not counted
+	bytes         int64   // written to the disk, 0: not measured
+	budget        string
+	met, hasScore bool // hasScore: met says whether the budget is
+}
+
+// in holds the row to its budget.
+func (r row) in(budget string, met bool) row {
+	r.budget, r.met, r.hasScore = budget, met, true
+	return r
+}
+
+// of adds what the row's work is counted to cost, accepting the run included
+// where it is given.
+func (r row) of(counts ...*Count) row {
+	for _, c := range counts {
+		if c != nil {
+			r.write, r.read, r.requests = r.write+c.Write, r.read+c.Read, r.requests+float64(c.Requests)
+		}
+	}
+	return r
+}
+
+// printer writes rows as they come.
+type printer struct {
+	out  io.Writer
+	rows int
+}
+
+const layout = "%-46s %10s %10s %9s %9s %9s %9s  %-34s %s\n"
+
+func (p *printer) print(r row) {
+	if p.rows++; p.rows == 1 {
+		fmt.Fprintf(p.out, layout, "", "median", "p95", "write u.", "read u.", "queue r.", "written", "budget", "")
+	}
+	score := ""
+	switch {
+	case r.hasScore && r.met:
+		score = "met"
+	case r.hasScore:
+		score = "NOT MET"
+	}
+	fmt.Fprintf(p.out, layout, r.name, r.median, r.p95, units(r.write), units(r.read), units(r.requests), size(r.bytes), r.budget, score)
+}
+
+// units writes a count, nothing for none.
+func units(v float64) string {
+	if v == 0 {
+		return ""
+	}
+	return strconv.FormatFloat(float64(int64(v*1000+0.5))/1000, 'f', -1, 64)
+}
+
+// size writes bytes, nothing for none.
+func size(n int64) string {
+	switch {
+	case n <= 0:
+		return ""
+	case n < 10<<10:
+		return fmt.Sprintf("%d B", n)
+	case n < 10<<20:
+		return fmt.Sprintf("%d KB", n>>10)
+	}
+	return fmt.Sprintf("%d MB", n>>20)
+}
+
+// span writes a duration with three digits.
+func span(d time.Duration) string {
+	switch {
+	case d >= 10*time.Second:
+		return fmt.Sprintf("%.1f s", d.Seconds())
+	case d >= time.Second:
+		return fmt.Sprintf("%.2f s", d.Seconds())
+	case d >= 100*time.Millisecond:
+		return fmt.Sprintf("%.0f ms", d.Seconds()*1e3)
+	case d >= 10*time.Millisecond:
+		return fmt.Sprintf("%.1f ms", d.Seconds()*1e3)
+	}
+	return fmt.Sprintf("%.2f ms", d.Seconds()*1e3)
+}
+
+// samples are the times of one work.
+type samples []time.Duration
+
+// at is the time that a share q of the samples does not exceed.
+func (s samples) at(q float64) time.Duration {
+	if len(s) == 0 {
+		return 0
+	}
+	sorted := slices.Sorted(slices.Values(s))
+	return sorted[min(int(q*float64(len(sorted))), len(sorted)-1)]
+}
+
+func (s samples) median() time.Duration { return s.at(0.5) }
+
+// timed is a row of times.
+func timed(name string, s samples) row {
+	return row{name: name, median: span(s.median()), p95: span(s.at(0.95))}
+}
