@@ -9,6 +9,8 @@ export CGO_ENABLED ?= 0
 
 FUZZTIME ?= 20s
 BENCH    ?= .
+CRASHES  ?= 200
+SEED     ?= $(shell date +%s)
 
 .DEFAULT_GOAL := help
 
@@ -55,6 +57,10 @@ fuzz: ## Fuzz every parser for FUZZTIME (20s) each
 			$(GO) test ./$$(dirname $$file) -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME); \
 		done; \
 	done
+
+.PHONY: crash
+crash: ## Kill the server at CRASHES (200) random writes and check its store (SEED=n)
+	$(GO) test ./localstack/crash -count=1 -v -run TestCrashes -timeout 0 -crashes $(CRASHES) -seed $(SEED)
 
 .PHONY: fmt
 fmt: ## Format the Go code

@@ -1,0 +1,339 @@
+// Package crash kills a server at random writes, again and again over one data
+// directory, while clients submit all kinds of work, cancel it, retry it, and
+// ask twice for the same. After each death the store is held to what is true at
+// any moment and to what it was at the death before, in the end to what was
+// asked and answered and to what the flows make of it.
+package crash
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"millrace/localstack/client"
+	"millrace/localstack/fsck"
+	"millrace/localstack/process"
+	"millrace/shared/blob"
+	"millrace/shared/conductor"
+)
+
+// The times of a loop.
+const (
+	idleLife = 1500 * time.Millisecond // a server that writes too little is killed after this
+	settling = 5 * time.Minute         // for all runs to end when nobody kills any more
+)
+
+// Config says what to kill.
+type Config struct {
+	Binary  string // millrace-local
+	Dir     string // data directory
+	Crashes int
+	Seed    uint64
+	Runs    int // submissions for each crash; 0: 12
+	// Objects opens the object store of a data directory whose server has ended,
+	// so that what is there is looked at in the end; nil: it is not.
+	Objects func(ctx context.Context, dir string) (blob.Store, error)
+	Logf    func(format string, args ...any)
+}
+
+// Report tells what came of it.
+type Report struct {
+	Problems []string
+	Crashes  int            // kills
+	Starting int            // of these, before the server was healthy
+	Idle     int            // of these, of a server with nothing more to write
+	Stops    int            // orderly stops in between
+	Commits  int            // seen before kills
+	Items    int            // in the store in the end
+	Runs     map[string]int // in the end, by status
+	Requests map[string]int
+	Lost     int           // attempts that died with their server
+	GivenUp  int           // tasks that failed because ten of their attempts were
+	Dead     int           // messages given up: ten servers died with them
+	Startup  time.Duration // the longest
+	Settled  time.Duration // from the last start until all runs were over
+}
+
+// String is the report on a few lines.
+func (r Report) String() string {
+	return fmt.Sprintf("%d kills (%d while starting, %d idle) and %d stops after %d commits; %d items, runs %v, %d lost attempts, %d tasks and %d messages given up; requests %v; longest start %s, settled in %s; %d problems",
+		r.Crashes, r.Starting, r.Idle, r.Stops, r.Commits, r.Items, r.Runs, r.Lost, r.GivenUp, r.Dead, r.Requests,
+		r.Startup.Round(time.Millisecond), r.Settled.Round(time.Millisecond), len(r.Problems))
+}
+
+type loop struct {
+	Report
+	cfg     Config
+	history *History
+	rng     *rand.Rand
+	log     *bytes.Buffer // of the server that runs
+	last    *fsck.Snapshot
+}
+
+// Run runs a loop. Its error is one of the loop itself: what is wrong with the
+// store is among the report's problems.
+func Run(ctx context.Context, cfg Config) (Report, error) {
+	if cfg.Runs == 0 {
+		cfg.Runs = 12
+	}
+	h, err := NewHistory(cfg.Seed)
+	if err != nil {
+		return Report{}, err
+	}
+	defer h.Close()
+	l := &loop{cfg: cfg, history: h, rng: rand.New(rand.NewPCG(cfg.Seed, 1<<32))}
+	err = l.run(ctx)
+	return l.Report, err
+}
+
+func (l *loop) run(ctx context.Context) error {
+	s, err := l.start(ctx, nil)
+	if err != nil {
+		return err
+	}
+	if err := l.history.Register(ctx, s.Client()); err != nil {
+		return errors.Join(err, s.Kill())
+	}
+	if err := s.Stop(); err != nil {
+		return err
+	}
+	driving, stop := context.WithCancel(ctx)
+	var clients sync.WaitGroup
+	clients.Go(func() { l.history.Drive(driving) })
+	defer func() { stop(); clients.Wait() }()
+	for l.Crashes < l.cfg.Crashes && ctx.Err() == nil && len(l.Problems) == 0 {
+		if err := l.life(ctx); err != nil {
+			return err
+		}
+	}
+	stop()
+	clients.Wait()
+	if len(l.Problems) > 0 {
+		return nil
+	}
+	return l.end(ctx)
+}
+
+// spawn starts a server.
+func (l *loop) spawn() (*process.Server, error) {
+	l.log = &bytes.Buffer{}
+	return process.Spawn(l.cfg.Binary, l.cfg.Dir, l.log, "--allow-loopback", "--python-slots", "4")
+}
+
+// start waits for a server, a new one unless there is one.
+func (l *loop) start(ctx context.Context, s *process.Server) (*process.Server, error) {
+	if s == nil {
+		var err error
+		if s, err = l.spawn(); err != nil {
+			return nil, err
+		}
+	}
+	if err := s.WaitHealthy(ctx); err != nil {
+		return nil, fmt.Errorf("%w; the server wrote:\n%s", err, l.log)
+	}
+	l.Startup = max(l.Startup, s.Startup)
+	return s, nil
+}
+
+// life is the life of one server, from its start to its death.
+func (l *loop) life(ctx context.Context) error {
+	l.history.Allow(l.cfg.Runs)
+	wire := newTripwire(filepath.Join(l.cfg.Dir, "millrace.db-shm"))
+	s, err := l.spawn()
+	if err != nil {
+		return err
+	}
+	switch draw := l.rng.IntN(20); {
+	case draw < 4:
+		err = l.startAndDie(ctx, s, wire)
+	case draw < 5:
+		err = l.workAndStop(ctx, s)
+	default:
+		err = l.workAndDie(ctx, s, wire)
+	}
+	l.history.Serve(nil)
+	if err != nil {
+		return errors.Join(err, s.Kill())
+	}
+	l.complain()
+	return l.check(ctx)
+}
+
+// startAndDie kills a server while it starts or soon after.
+func (l *loop) startAndDie(ctx context.Context, s *process.Server, wire *tripwire) error {
+	ctx, cancel := context.WithTimeout(ctx, idleLife)
+	defer cancel()
+	healthy := make(chan error, 1)
+	go func() { healthy <- s.WaitHealthy(ctx) }()
+	wire.wait(ctx, l.rng.IntN(40))
+	if err := l.kill(s, wire); err != nil {
+		return err
+	}
+	if <-healthy != nil {
+		l.Starting++
+	}
+	return nil
+}
+
+// workAndDie kills a server that works.
+func (l *loop) workAndDie(ctx context.Context, s *process.Server, wire *tripwire) error {
+	if _, err := l.start(ctx, s); err != nil {
+		return err
+	}
+	l.history.Serve(s.Client())
+	ctx, cancel := context.WithTimeout(ctx, idleLife)
+	defer cancel()
+	wire.wait(ctx, 1)
+	wire.wait(ctx, wire.seen+1+l.rng.IntN(700))
+	if ctx.Err() != nil {
+		l.Idle++
+	}
+	return l.kill(s, wire)
+}
+
+// workAndStop stops a server in order.
+func (l *loop) workAndStop(ctx context.Context, s *process.Server) error {
+	if _, err := l.start(ctx, s); err != nil {
+		return err
+	}
+	l.history.Serve(s.Client())
+	pause(ctx, time.Duration(l.rng.Int64N(int64(500*time.Millisecond))))
+	l.Stops++
+	return s.Stop()
+}
+
+// kill kills a server some microseconds later: within the next commit, or
+// between two.
+func (l *loop) kill(s *process.Server, wire *tripwire) error {
+	for until := time.Now().Add(time.Duration(l.rng.Int64N(int64(150 * time.Microsecond)))); time.Now().Before(until); {
+		continue
+	}
+	select {
+	case <-s.Exited():
+		return fmt.Errorf("the server ended by itself; it wrote:\n%s", l.log)
+	default:
+	}
+	l.Crashes++
+	l.Commits += wire.seen
+	return s.Kill()
+}
+
+// complain takes errors that a server logged for problems.
+func (l *loop) complain() {
+	for line := range strings.Lines(l.log.String()) {
+		if strings.Contains(line, "panic") || strings.Contains(line, "level=ERROR") {
+			l.tell("life %d: the server wrote: %s", l.Crashes+l.Stops, strings.TrimSpace(line))
+		}
+	}
+}
+
+func (l *loop) tell(format string, args ...any) {
+	l.Problems = append(l.Problems, fmt.Sprintf(format, args...))
+}
+
+// check holds the store that a server left to what is true at any moment, and
+// to what was there before.
+func (l *loop) check(ctx context.Context) error {
+	now, err := fsck.Read(ctx, filepath.Join(l.cfg.Dir, "millrace.db"), nil)
+	if err != nil {
+		return err
+	}
+	found := now.Check(ctx)
+	if l.last != nil {
+		found = append(found, fsck.Changes(l.last, now)...)
+	}
+	for _, p := range found {
+		l.tell("after life %d: %s", l.Crashes+l.Stops, p)
+	}
+	l.last = now
+	if n := l.Crashes; n%20 == 0 && l.cfg.Logf != nil {
+		l.cfg.Logf("%d kills, %d items, %d runs", n, now.Len(), len(now.Runs()))
+	}
+	return nil
+}
+
+// end lets all runs end, and checks everything.
+func (l *loop) end(ctx context.Context) error {
+	begun := time.Now()
+	s, err := l.start(ctx, nil)
+	if err != nil {
+		return err
+	}
+	settle, cancel := context.WithTimeout(ctx, settling)
+	defer cancel()
+	if err := l.settle(settle, s.Client()); err != nil {
+		l.tell("%v", err)
+	}
+	l.Settled = time.Since(begun)
+	if err := s.Stop(); err != nil {
+		return fmt.Errorf("%w; the server wrote:\n%s", err, l.log)
+	}
+	l.complain()
+	var objects blob.Store
+	if l.cfg.Objects != nil {
+		if objects, err = l.cfg.Objects(ctx, l.cfg.Dir); err != nil {
+			return err
+		}
+	}
+	now, err := fsck.Read(ctx, filepath.Join(l.cfg.Dir, "millrace.db"), objects)
+	if err != nil {
+		return err
+	}
+	l.Problems = append(l.Problems, now.Check(ctx)...)
+	l.Problems = append(l.Problems, now.CheckIdle(ctx)...)
+	l.Problems = append(l.Problems, fsck.Changes(l.last, now)...)
+	l.Problems = append(l.Problems, l.history.Judge(now)...)
+	l.count(now)
+	return nil
+}
+
+// settle waits until every run is over, those among them that nobody was told of.
+func (l *loop) settle(ctx context.Context, api *client.Client) error {
+	if err := l.history.Settle(ctx, api); err != nil {
+		return err
+	}
+	for {
+		var page struct {
+			Items []client.Run `json:"items"`
+		}
+		if err := api.Do(ctx, "GET", "/runs", nil, &page); err != nil {
+			return err
+		}
+		left := 0
+		for _, run := range page.Items {
+			if !run.Ended() {
+				left++
+			}
+		}
+		if left == 0 {
+			return nil
+		}
+		if !pause(ctx, 100*time.Millisecond) {
+			return fmt.Errorf("%d runs are not over: %w", left, ctx.Err())
+		}
+	}
+}
+
+func (l *loop) count(s *fsck.Snapshot) {
+	l.Items, l.Runs, l.Requests = s.Len(), map[string]int{}, l.history.counts
+	for _, m := range s.Messages {
+		if m.Dead() {
+			l.Dead++
+		}
+	}
+	for _, run := range s.Runs() {
+		l.Runs[string(run.Status)]++
+		for _, item := range run.Nodes {
+			l.Lost += item.Lost
+			if item.Lost >= conductor.MaxLost {
+				l.GivenUp++
+			}
+		}
+	}
+}

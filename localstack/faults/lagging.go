@@ -1,0 +1,140 @@
+package faults
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"sync"
+
+	"millrace/shared/table"
+)
+
+// Lagging makes of a table one whose reads see what was before an item's last
+// write, for ever, unless they ask for consistency. Queries of indexes do not
+// lag; for that see [Rates].
+func Lagging(t table.Table) table.Table {
+	return &lagging{Table: t, before: map[table.Key]table.Item{}}
+}
+
+type lagging struct {
+	table.Table
+	mu     sync.Mutex
+	before map[table.Key]table.Item // nil: the item was not there
+}
+
+// write remembers what the items were, if the write is done.
+func (l *lagging) write(ctx context.Context, keys []table.Key, do func() error) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	old := map[table.Key]table.Item{}
+	for _, key := range keys {
+		item, err := l.Table.Get(ctx, key, table.Consistent)
+		if err != nil && !errors.Is(err, table.ErrNotFound) {
+			return err
+		}
+		old[key] = item
+	}
+	err := do()
+	if err == nil {
+		maps.Copy(l.before, old)
+	}
+	return err
+}
+
+// Put stores an item.
+func (l *lagging) Put(ctx context.Context, p table.Put) error {
+	item, err := table.Marshal(p.Item)
+	if err != nil {
+		return err
+	}
+	return l.write(ctx, []table.Key{item.Key()}, func() error { return l.Table.Put(ctx, p) })
+}
+
+// Update changes an item.
+func (l *lagging) Update(ctx context.Context, u table.Update) (item table.Item, err error) {
+	err = l.write(ctx, []table.Key{u.Key}, func() (err error) {
+		item, err = l.Table.Update(ctx, u)
+		return err
+	})
+	return item, err
+}
+
+// Delete removes an item.
+func (l *lagging) Delete(ctx context.Context, d table.Delete) error {
+	return l.write(ctx, []table.Key{d.Key}, func() error { return l.Table.Delete(ctx, d) })
+}
+
+// BatchWrite applies the writes.
+func (l *lagging) BatchWrite(ctx context.Context, writes []table.Write) error {
+	return l.write(ctx, targets(writes), func() error { return l.Table.BatchWrite(ctx, writes) })
+}
+
+// Transact applies the writes.
+func (l *lagging) Transact(ctx context.Context, writes ...table.Write) error {
+	return l.write(ctx, targets(writes), func() error { return l.Table.Transact(ctx, writes...) })
+}
+
+// lags returns what an item was.
+func (l *lagging) lags(key table.Key) (item table.Item, written bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	item, written = l.before[key]
+	return maps.Clone(item), written
+}
+
+// Get reads an item.
+func (l *lagging) Get(ctx context.Context, key table.Key, opts ...table.ReadOption) (table.Item, error) {
+	item, written := l.lags(key)
+	switch {
+	case !written || consistent(opts):
+		return l.Table.Get(ctx, key, opts...)
+	case item == nil:
+		return nil, table.ErrNotFound
+	}
+	return item, nil
+}
+
+// BatchGet reads items.
+func (l *lagging) BatchGet(ctx context.Context, keys []table.Key, opts ...table.ReadOption) ([]table.Item, error) {
+	if consistent(opts) {
+		return l.Table.BatchGet(ctx, keys, opts...)
+	}
+	var items []table.Item
+	for _, key := range keys {
+		item, err := l.Get(ctx, key)
+		switch {
+		case err == nil:
+			items = append(items, item)
+		case !errors.Is(err, table.ErrNotFound):
+			return nil, err
+		}
+	}
+	return items, nil
+}
+
+// Query reads a page.
+func (l *lagging) Query(ctx context.Context, q table.Query) (table.Page, error) {
+	page, err := l.Table.Query(ctx, q)
+	if err != nil || q.Consistent || q.Index != "" {
+		return page, err
+	}
+	now := page.Items
+	page.Items = nil
+	for _, item := range now {
+		if old, written := l.lags(item.Key()); written {
+			item = old
+		}
+		if item != nil && table.Holds(q.Filter, item) {
+			page.Items = append(page.Items, item)
+		}
+	}
+	return page, nil
+}
+
+func consistent(opts []table.ReadOption) bool {
+	var o table.ReadOptions
+	for _, opt := range opts {
+		opt(&o)
+	}
+	return o.Consistent
+}

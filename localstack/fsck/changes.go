@@ -1,0 +1,128 @@
+package fsck
+
+import (
+	"slices"
+	"strings"
+
+	"millrace/shared/engine"
+	"millrace/shared/runstate"
+	"millrace/shared/table"
+)
+
+// settled are the attributes of a task's item that never change once it is
+// finished. What it was told of its dependencies may still be noted again.
+var settled = []string{
+	runstate.NodeStatus, runstate.NodeAttempt, runstate.NodeOutput, runstate.NodeOutputRef, runstate.NodeError, runstate.NodeErrorType,
+	runstate.NodeStarted, runstate.NodeEnded, runstate.NodeWidth, runstate.NodeListHash, runstate.NodeHistory, runstate.NodeCarried, runstate.NodeLease,
+}
+
+// leaving are the attributes by which a run that is over is done with.
+var leaving = []string{runstate.RunArchived, runstate.DuePK, runstate.DueSK}
+
+// Changes tells what must not have come of an earlier snapshot: a run or a task
+// that was over and is another, a transition that there is not, a history, an
+// audit entry or an idempotency key that was changed or is gone.
+func Changes(before, after *Snapshot) []string {
+	for key, was := range before.items {
+		is := after.items[key]
+		_, rest, ofRun := strings.Cut(key.PK, "#run#")
+		switch {
+		case strings.HasSuffix(key.PK, "#audit"), strings.Contains(key.PK, "#spec#"), strings.Contains(key.PK, "#idempotency#"),
+			ofRun && key.SK == "input", ofRun && key.SK == "archive":
+			if !same(was, is, nil) {
+				after.tell("%v changed from %v to %v", key, was, is)
+			}
+		case ofRun && key.SK == "run":
+			after.run(key, was, is)
+		case ofRun && strings.Contains(rest, "#t"):
+			after.node(key, was, is)
+		}
+	}
+	return after.report()
+}
+
+// same compares all attributes but some.
+func same(a, b table.Item, but []string) bool {
+	for _, pair := range [][2]table.Item{{a, b}, {b, a}} {
+		for attr, v := range pair[0] {
+			w, ok := pair[1][attr]
+			if (!ok || !v.Equal(w)) && !slices.Contains(but, attr) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func (s *Snapshot) run(key table.Key, was, is table.Item) {
+	from, to := status(was), status(is)
+	switch {
+	case is == nil:
+		s.tell("%v is gone", key)
+	case from.RunEnded() && !same(was, is, leaving):
+		s.tell("%v was %s and changed from %v to %v", key, from, was, is)
+	case was[runstate.RunArchived].Bool() && !same(was, is, nil):
+		s.tell("%v was done with and changed from %v to %v", key, was, is)
+	case !reaches(engine.RunTransitions, from, to):
+		s.tell("%v went from %s to %s", key, from, to)
+	case was[runstate.RunFence].Str() != "" && was[runstate.RunFence].Str() != is[runstate.RunFence].Str():
+		s.tell("%v lost its fence %s", key, was[runstate.RunFence].Str())
+	}
+}
+
+func (s *Snapshot) node(key table.Key, was, is table.Item) {
+	from, to := status(was), status(is)
+	switch {
+	case is == nil:
+		s.tell("%v is gone", key)
+		return
+	case !reaches(engine.TaskTransitions, from, to):
+		s.tell("%v went from %q to %q", key, from, to)
+	case is[runstate.NodeAttempt].Int() < was[runstate.NodeAttempt].Int():
+		s.tell("%v went from attempt %d to %d", key, was[runstate.NodeAttempt].Int(), is[runstate.NodeAttempt].Int())
+	}
+	if from.Terminal() {
+		for _, attr := range settled {
+			v, had := was[attr]
+			w, has := is[attr]
+			if had != has || had && !v.Equal(w) {
+				s.tell("%v was %s and its %s changed from %v to %v", key, from, attr, v, w)
+			}
+		}
+	}
+	if v, had := was[runstate.NodeWidth]; had && !v.Equal(is[runstate.NodeWidth]) {
+		s.tell("%v had the width %v and has %v", key, v, is[runstate.NodeWidth])
+	}
+	history := is[runstate.NodeHistory].List()
+	for i, v := range was[runstate.NodeHistory].List() {
+		if i >= len(history) || !v.Equal(history[i]) {
+			s.tell("%v had another history: %v, now %v", key, was[runstate.NodeHistory], is[runstate.NodeHistory])
+			break
+		}
+	}
+	for _, set := range []string{runstate.NodeOK, runstate.NodeSkipped, runstate.NodeTimedOut, runstate.NodeFailed} {
+		for _, m := range was[set].Members() {
+			if !slices.Contains(is[set].Members(), m) {
+				s.tell("%v had been told of node %s in %s and no longer is", key, m, set)
+			}
+		}
+	}
+}
+
+func status(i table.Item) engine.Status { return engine.Status(i["st"].Str()) }
+
+// reaches reports whether transitions lead from one status to another.
+func reaches(steps map[engine.Status][]engine.Status, from, to engine.Status) bool {
+	seen := []engine.Status{from}
+	for i := 0; i < len(seen); i++ {
+		if seen[i] == to {
+			return true
+		}
+		for _, next := range steps[seen[i]] {
+			if !slices.Contains(seen, next) {
+				seen = append(seen, next)
+			}
+		}
+	}
+	return false
+}

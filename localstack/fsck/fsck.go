@@ -1,0 +1,195 @@
+// Package fsck checks what a deployment keeps against the engine's invariants,
+// item by item, from outside: it reads a [Snapshot] and tells what is wrong.
+//
+// What [Snapshot.Check] holds is true after every single write, so also of a
+// store whose server was killed in the middle of its work. [Snapshot.CheckIdle]
+// holds what is true besides once nothing is left to do, and [Changes] what may
+// become of a store from one moment to a later one.
+package fsck
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"millrace/localstack/memory"
+	"millrace/shared/blob"
+	"millrace/shared/clock"
+	"millrace/shared/engine"
+	"millrace/shared/flowspec"
+	"millrace/shared/queue"
+	"millrace/shared/registry"
+	"millrace/shared/runlog"
+	"millrace/shared/runstate"
+	"millrace/shared/table"
+)
+
+// Snapshot is all that a deployment keeps at one moment.
+type Snapshot struct {
+	At       time.Time
+	Messages []Message
+	// Entries are the index entries as they are stored, by index, entry key and
+	// item key; nil if the store makes them of the items by itself.
+	Entries map[Entry]bool
+
+	objects  blob.Store // nil: what is there is not looked at
+	items    map[table.Key]table.Item
+	parts    map[string][]table.Item // by partition, sorted
+	runs     map[RunID]*Run
+	view     *memory.Table // of the items that readers of the service are given
+	problems []string
+}
+
+// Entry is an item's place in an index.
+type Entry struct {
+	Index    string
+	At, Item table.Key
+}
+
+// Message is a message of a queue.
+type Message struct {
+	Queue, Group string
+	Due          time.Time // not delivered before
+	Body         []byte
+}
+
+// Dead reports whether the message was given up: it was delivered too often.
+func (m Message) Dead() bool { return strings.HasSuffix(m.Queue, queue.Dead("")) }
+
+// RunID names a run.
+type RunID struct{ Org, ID string }
+
+// Run is a run with all that is known of it.
+type Run struct {
+	runstate.Run
+	Flow  *flowspec.Flow
+	Plan  *engine.Plan
+	Input runstate.InputItem
+	Nodes map[engine.Node]*runstate.Node
+	Log   []string // keys of batches that are left
+}
+
+// New makes a snapshot of items, read at a moment. objects is the object store;
+// nil: what is there is not looked at, and flows that are kept there are unknown.
+func New(ctx context.Context, at time.Time, items []table.Item, objects blob.Store) (*Snapshot, error) {
+	s := &Snapshot{
+		At: at, objects: objects, items: make(map[table.Key]table.Item, len(items)), parts: map[string][]table.Item{}, runs: map[RunID]*Run{},
+		view: memory.NewTable(clock.Func(func() time.Time { return at })),
+	}
+	for _, item := range items {
+		key := item.Key()
+		s.items[key] = item
+		s.parts[key.PK] = append(s.parts[key.PK], item)
+		if strings.HasSuffix(key.SK, "spec") || key.SK == "archive" {
+			if err := s.view.Put(ctx, table.Put{Item: item}); err != nil {
+				return nil, fmt.Errorf("fsck: item %v: %w", key, err)
+			}
+		}
+	}
+	for _, part := range s.parts {
+		slices.SortFunc(part, func(a, b table.Item) int { return strings.Compare(a.Key().SK, b.Key().SK) })
+	}
+	for key := range s.items {
+		if key.SK != "run" {
+			continue
+		}
+		if org, id, ok := runstate.ParseRunKey(key.PK); ok {
+			s.load(ctx, RunID{org, id})
+		}
+	}
+	return s, nil
+}
+
+// Runs are the runs, the oldest first.
+func (s *Snapshot) Runs() []*Run {
+	ids := slices.SortedFunc(maps.Keys(s.runs), func(a, b RunID) int { return strings.Compare(a.ID+a.Org, b.ID+b.Org) })
+	out := make([]*Run, len(ids))
+	for i, id := range ids {
+		out[i] = s.runs[id]
+	}
+	return out
+}
+
+// Run is one run; nil if there is none of that name.
+func (s *Snapshot) Run(id RunID) *Run { return s.runs[id] }
+
+// Items are the items of a partition, by sort key.
+func (s *Snapshot) Items(pk string) []table.Item { return s.parts[pk] }
+
+// Len counts the items.
+func (s *Snapshot) Len() int { return len(s.items) }
+
+func (s *Snapshot) tell(format string, args ...any) {
+	s.problems = append(s.problems, fmt.Sprintf(format, args...))
+}
+
+// report returns what was told since the last report, the same once.
+func (s *Snapshot) report() []string {
+	out := s.problems
+	s.problems = nil
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// load reads a run with its nodes.
+func (s *Snapshot) load(ctx context.Context, id RunID) {
+	run := &Run{Nodes: map[engine.Node]*runstate.Node{}}
+	if err := table.Unmarshal(s.items[runstate.RunKey(id.Org, id.ID)], &run.Run); err != nil {
+		s.tell("run %s cannot be read: %v", id.ID, err)
+		return
+	}
+	s.runs[id] = run
+	if input, ok := s.items[runstate.InputKey(id.Org, id.ID)]; !ok {
+		s.tell("run %s has no input", id.ID)
+	} else if err := table.Unmarshal(input, &run.Input); err != nil {
+		s.tell("input of run %s cannot be read: %v", id.ID, err)
+	}
+	from := s.objects
+	if from == nil {
+		from = absent{}
+	}
+	flow, err := registry.LoadFlow(ctx, s.view, from, id.Org, run.SpecHash)
+	if errors.Is(err, errAbsent) {
+		return
+	}
+	if err != nil {
+		s.tell("flow of run %s: %v", id.ID, err)
+		return
+	}
+	run.Flow, run.Plan = flow, engine.NewPlan(engine.Defs(flow))
+	last := run.Plan.Static() + len(run.Plan.Maps())*(engine.MaxWidth+engine.MaxWidth/2)
+	for shard := 0; shard*runstate.NodesPerShard < last; shard++ {
+		for _, item := range s.parts[runstate.NodePartition(id.Org, id.ID, shard)] {
+			n := &runstate.Node{}
+			if err := table.Unmarshal(item, n); err != nil {
+				s.tell("run %s: %v cannot be read: %v", id.ID, item.Key(), err)
+				continue
+			}
+			run.Nodes[n.Number()] = n
+		}
+	}
+	for _, item := range s.parts[runstate.LogPartition(id.Org, id.ID)] {
+		run.Log = append(run.Log, item.Key().SK)
+	}
+}
+
+// absent is an object store that is not looked at.
+type absent struct{ blob.Store }
+
+var errAbsent = errors.New("fsck: the object store is not looked at")
+
+// Get refuses.
+func (absent) Get(context.Context, string, *blob.Range) (io.ReadCloser, blob.Object, error) {
+	return nil, blob.Object{}, errAbsent
+}
+
+// logs reads logs of the snapshot.
+func (s *Snapshot) logs() *runlog.Store {
+	return &runlog.Store{Table: s.view, Blob: s.objects, Clock: clock.Func(func() time.Time { return s.At }), Log: slog.New(slog.DiscardHandler)}
+}
