@@ -51,7 +51,7 @@ func (h HTTP) execute(ctx context.Context, a *Attempt) Result {
 	if err != nil {
 		return Final(HTTPFailed, "%v", err)
 	}
-	if !a.Trace.IsZero() && req.Header.Get(telemetry.TraceParent) == "" {
+	if _, own := req.Header[telemetry.TraceParent]; !own && !a.Trace.IsZero() {
 		req.Header.Set(telemetry.TraceParent, a.Trace.String())
 	}
 	res, err := h.client(config["expected_status"]).Do(req)

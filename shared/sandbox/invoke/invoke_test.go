@@ -85,6 +85,7 @@ func request() sandbox.Request {
 		Inputs:  map[string]sandbox.Input{"up": {Value: json.RawMessage(`[1]`)}, "far": {URL: "https://s3.test/o"}},
 		Params:  map[string]json.RawMessage{"p": json.RawMessage(`12345678901234567890`)},
 		Secrets: map[string]string{"token": "hush-hush"}, Timeout: 90 * time.Second, OutputURL: "https://s3.test/out",
+		TraceParent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
 	}
 }
 
@@ -112,6 +113,7 @@ func TestItInvokesTheTierForTheWorkspace(t *testing.T) {
 		"attempt": 3, "map_index": 2, "item": {"a": 1}, "entrypoint": "m:f", "timeout_secs": 90,
 		"inputs": {"up": {"value": [1]}, "far": {"url": "https://s3.test/o"}}, "params": {"p": 12345678901234567890},
 		"secrets": {"token": "hush-hush"}, "output_url": "https://s3.test/out",
+		"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
 		"artifact": {"hash": "h", "url": "https://s3.test/a"}, "log_url": "https://api.test/logs", "token": "`+event.Token+`"}`,
 		string(lambda.bodies[0]))
 }

@@ -9,10 +9,11 @@ class Context:
     """What a task may know about its run.
 
     run_id, flow_name, task_name: strings; attempt: 1 for the first; params: the
-    run's parameters.
+    run's parameters; traceparent: the attempt's place in its run's trace, by W3C
+    Trace Context, "" in a local run.
     """
 
-    __slots__ = ("run_id", "flow_name", "flow_version", "task_name", "task_run_id", "attempt", "params", "_secrets", "_emit")
+    __slots__ = ("run_id", "flow_name", "flow_version", "task_name", "task_run_id", "attempt", "params", "traceparent", "_secrets", "_emit")
 
     def __init__(self, request, emit):
         self.run_id = request.get("run_id", "")
@@ -22,6 +23,7 @@ class Context:
         self.task_run_id = request.get("task_run_id", "")
         self.attempt = request.get("attempt", 1)
         self.params = request.get("params") or {}
+        self.traceparent = request.get("traceparent", "")
         self._secrets = request.get("secrets") or {}
         self._emit = emit
 

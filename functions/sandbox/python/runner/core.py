@@ -51,6 +51,11 @@ class Executor:
         true when the task left threads or processes behind, so that this
         interpreter must not run another.
         """
+        # Before the snapshot, so that it is nothing to put back; the next request sets its own.
+        if trace := request.get("traceparent"):
+            os.environ["TRACEPARENT"] = trace
+        else:
+            os.environ.pop("TRACEPARENT", None)
         before = hygiene.Snapshot()
         out, err = streams.replace(self._emit)
         answer, output = {}, None

@@ -24,6 +24,8 @@ def stubborn():
         except BaseException: pass
 def dies(): os._exit(4)
 def env(): return sorted(os.environ)
+def trace(ctx): return [ctx.traceparent, os.environ.get("TRACEPARENT"), os.popen("echo $TRACEPARENT").read().strip()]
+def forge(): os.environ["TRACEPARENT"] = "forged"
 """
 
 
@@ -106,6 +108,13 @@ class CloudTest(unittest.TestCase):
     def test_cancel(self):
         self.store.cancel_at = "started"
         self.assertEqual(self.call("slow")["failure"]["type"], "Cancelled")
+
+    def test_task_sees_its_place_in_the_trace(self):
+        one, two = (f"00-0af7651916cd43dd8448eb211c80319c-b7ad6b716920333{n}-01" for n in (1, 2))
+        self.assertEqual(self.call("trace", traceparent=one)["output"], [one] * 3)
+        self.call("forge", traceparent=one)
+        self.assertEqual(self.call("trace", traceparent=two)["output"], [two] * 3)
+        self.assertEqual(self.call("trace")["output"], ["", None, ""])
 
     def test_environment_is_clean(self):
         os.environ["AWS_SECRET_ACCESS_KEY"] = "verysecret"
