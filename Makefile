@@ -11,6 +11,7 @@ FUZZTIME ?= 20s
 BENCH    ?= .
 CRASHES  ?= 200
 SEED     ?= $(shell date +%s)
+ROWS     ?=
 
 .DEFAULT_GOAL := help
 
@@ -36,7 +37,13 @@ test-race: ## Run every test under the race detector
 	CGO_ENABLED=1 $(GO) test -race ./...
 
 .PHONY: bench
-bench: ## Run the benchmarks (BENCH=regexp)
+bench: build ## Measure what has a budget, 3 minutes (ROWS=regexp, BENCHFLAGS="--history 1000,1000000 --idle 5m")
+	$(GO) build -tags lambda.norpc -trimpath -ldflags '-s -w' -o bin/bootstrap ./functions/bootstrap
+	GOOS=linux GOARCH=arm64 $(GO) build -tags lambda.norpc -trimpath -ldflags '-s -w' -o bin/bootstrap-arm64 ./functions/bootstrap
+	bin/millrace-local bench --bootstrap bin/bootstrap --deployed bin/bootstrap-arm64 --rows '$(ROWS)' $(BENCHFLAGS)
+
+.PHONY: microbench
+microbench: ## Run the Go benchmarks of the parts (BENCH=regexp)
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem ./...
 
 HISTORIES ?= 100000
@@ -100,7 +107,7 @@ CDK_VERSION := 2.1148.1
 CDK         := .tools/cdk-$(CDK_VERSION)/node_modules/.bin/cdk
 CDK_CONTEXT  = -c tenant=$(TENANT) -c region=$(REGION) -c stage=$(STAGE) -c version=$(VERSION) $(CONTEXT)
 
-export JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION ?= 1
+export JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION ?= 20
 
 $(CDK):
 	@mkdir -p .tools/cdk-$(CDK_VERSION)

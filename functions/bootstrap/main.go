@@ -4,8 +4,9 @@
 // what its spec says it needs, and takes events from the Lambda Runtime API.
 // Its environment is described in settings.go.
 //
-// Nothing is contacted before the first event: clients are made when they are
-// first used, once for the process.
+// Nothing but Secrets Manager, for a function that needs a secret, is contacted
+// before the first event: clients are made when they are first used, once for
+// the process.
 package main
 
 import (
@@ -55,9 +56,10 @@ func start(getenv func(string) string, specs []fn.Spec) (started, error) {
 	if !found {
 		return started{}, fmt.Errorf("%w: _HANDLER is %q, not one of %s", errSettings, name, strings.Join(names(specs), ", "))
 	}
-	cfg, err := readSettings(getenv, spec)
+	env := secrets{getenv: getenv, read: readSecret}
+	cfg, err := readSettings(env.get, spec)
 	if err != nil {
-		return started{}, fmt.Errorf("%w of %s: %w", errSettings, name, err)
+		return started{}, fmt.Errorf("%w of %s: %w", errSettings, name, errors.Join(append(env.faults, err)...))
 	}
 	return newPlatform(cfg, spec).start()
 }

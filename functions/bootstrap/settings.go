@@ -18,7 +18,8 @@ import (
 // The environment of a function. Which of it is required follows from what the
 // function's spec needs; the rest may be left out, and nothing is kept that the
 // function does not need. Region, credentials and endpoints (AWS_REGION,
-// AWS_ENDPOINT_URL, AWS_ENDPOINT_URL_DYNAMODB …) are the SDK's own variables.
+// AWS_ENDPOINT_URL, AWS_ENDPOINT_URL_DYNAMODB …) are the SDK's own variables. In
+// place of a secret its ARN in Secrets Manager may stand.
 const (
 	envVersion  = "MILLRACE_VERSION"   // shown by health; default: the build's
 	envLogLevel = "MILLRACE_LOG_LEVEL" // debug, info (default), warn or error

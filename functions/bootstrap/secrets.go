@@ -1,0 +1,64 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/aws-sdk-go-v2/service/secretsmanager"
+	"github.com/aws/smithy-go"
+)
+
+// secretsPatience is how long the reading of a secret may take; Lambda gives a
+// function 10 s to start.
+const secretsPatience = 5 * time.Second
+
+// secretVariables may hold the ARN of a secret of Secrets Manager in place of
+// their value, so that it stands neither in the deployment's template nor in
+// the function's settings.
+var secretVariables = []string{envCursorKey, envAttemptKey}
+
+// secrets is an environment in which such ARNs have become values.
+type secrets struct {
+	getenv func(string) string
+	read   func(ctx context.Context, arn string) (string, error)
+	faults []error
+}
+
+// get is like getenv. A secret is read when it is asked for; one that cannot be
+// is noted, and empty.
+func (s *secrets) get(name string) string {
+	value := s.getenv(name)
+	if !slices.Contains(secretVariables, name) || !strings.HasPrefix(value, "arn:") {
+		return value
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), secretsPatience)
+	defer cancel()
+	value, err := s.read(ctx, value)
+	if err != nil {
+		s.faults = append(s.faults, fmt.Errorf("the secret of %s could not be read: %w", name, err))
+		return ""
+	}
+	return value
+}
+
+// readSecret reads a secret by its ARN. The error holds no value.
+func readSecret(ctx context.Context, arn string) (string, error) {
+	base, err := config.LoadDefaultConfig(ctx)
+	if err != nil {
+		return "", err
+	}
+	out, err := secretsmanager.NewFromConfig(base).GetSecretValue(ctx, &secretsmanager.GetSecretValueInput{SecretId: &arn})
+	if err, refused := errors.AsType[smithy.APIError](err); refused {
+		return "", fmt.Errorf("%s: %s", err.ErrorCode(), err.ErrorMessage())
+	}
+	if err != nil {
+		return "", err
+	}
+	return aws.ToString(out.SecretString), nil
+}
