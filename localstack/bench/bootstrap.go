@@ -72,7 +72,7 @@ func (b *bench) poll(ctx context.Context, function string) (time.Duration, error
 	if err != nil {
 		return 0, err
 	}
-	defer api.Close()
+	defer func() { _ = api.Close() }() // its process is gone
 	cmd := exec.CommandContext(ctx, b.Bootstrap)
 	cmd.Env = settings(api.Address(), function)
 	cmd.Dir = b.dir

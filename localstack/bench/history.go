@@ -27,7 +27,9 @@ const (
 // asked is how often each read is timed.
 const asked = 300
 
-func historyRow(work string, runs int) string { return fmt.Sprintf("%s, of %s", work, thousands(runs)) }
+func historyRow(work string, runs int) string {
+	return fmt.Sprintf("%s, %s runs", work, thousands(runs))
+}
 
 func thousands(n int) string {
 	if n < 1000 {
