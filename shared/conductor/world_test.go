@@ -108,6 +108,11 @@ func (w *world) start(log *slog.Logger) {
 			"transform": executor.Transform{}, "wait": executor.Wait{Now: clock.System{}.Now},
 		},
 	})
+	w.serve(log)
+}
+
+// serve has workers hand messages to the conductor.
+func (w *world) serve(log *slog.Logger) {
 	spec := fn.Spec{Name: "worker", Messages: func(fn.Deps) fn.MessageHandler { return w.c.Messages }}
 	for _, q := range events.AllQueues() {
 		spec.Trigger.Queues = append(spec.Trigger.Queues, fn.QueueTrigger{Queue: q, Batch: 10})

@@ -1,0 +1,113 @@
+package conductor
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"millrace/localstack/memory"
+	"millrace/shared/blob/blobtest"
+	"millrace/shared/clock"
+	"millrace/shared/engine"
+	"millrace/shared/runlog"
+	"millrace/shared/runstate"
+	"millrace/shared/table"
+)
+
+// sentAgain is a table that is asked for every update twice, as by a client that
+// got no answer to the first.
+type sentAgain struct{ table.Table }
+
+func (s sentAgain) Update(ctx context.Context, u table.Update) (table.Item, error) {
+	_, _ = s.Table.Update(ctx, u)
+	return s.Table.Update(ctx, u)
+}
+
+// contender makes a session of a process of its own over a table.
+func contender(tbl table.Table, boot string, now time.Time) *session {
+	fixed := clock.Func(func() time.Time { return now })
+	log := slog.New(slog.NewTextHandler(io.Discard, nil))
+	logs := &runlog.Store{Table: tbl, Blob: &blobtest.Memory{}, Clock: fixed, Log: log}
+	return New(Config{Table: tbl, Clock: fixed, Log: log, Logs: logs, Boot: boot, Sole: true}).session("org", "run")
+}
+
+// left stores the item of a task whose worker is gone, and returns it.
+func left(t *testing.T, tbl table.Table, until time.Time) *runstate.Node {
+	item := runstate.Node{
+		Key: runstate.NodeKey("org", "run", 0), Status: engine.Running, Attempt: 1, Nonce: "gone.1", LeaseUntil: millis(until),
+	}
+	require.NoError(t, tbl.Put(t.Context(), table.Put{Item: item}))
+	return &item
+}
+
+func stored(t *testing.T, tbl table.Table) *runstate.Node {
+	item, err := runstate.LoadNode(t.Context(), tbl, "org", "run", 0)
+	require.NoError(t, err)
+	return item
+}
+
+// TestOneTakesOver: of two workers that have seen the same void lease one takes
+// it over, even if they do so at the moment at which it was taken.
+func TestOneTakesOver(t *testing.T) {
+	t.Parallel()
+	now := time.UnixMilli(1_000_000)
+	tbl := memory.NewTable(clock.System{})
+	old := left(t, tbl, now.Add(Lease))
+	mine, _, err := contender(tbl, "new", now).takeOver(t.Context(), ready{attempt: 1}, old, now)
+	require.NoError(t, err)
+	require.NotNil(t, mine)
+	assert.Equal(t, 2, mine.Attempt)
+	late := contender(tbl, "new", now)
+	none, other, err := late.takeOver(t.Context(), ready{attempt: 1}, old, now)
+	require.NoError(t, err)
+	assert.Nil(t, none, "the lease is another's")
+	assert.Equal(t, mine.Nonce, other.Nonce)
+	assert.Positive(t, late.busy, "the message comes back")
+	assert.Equal(t, 1, stored(t, tbl).Lost)
+
+	// One whose write was sent again has it all the same.
+	tbl = memory.NewTable(clock.System{})
+	old = left(t, tbl, now)
+	mine, _, err = contender(sentAgain{tbl}, "new", now).takeOver(t.Context(), ready{attempt: 1}, old, now)
+	require.NoError(t, err)
+	require.NotNil(t, mine)
+	assert.Equal(t, mine.Nonce, stored(t, tbl).Nonce)
+	assert.Equal(t, 1, stored(t, tbl).Lost)
+}
+
+// TestTakingBackHeedsTheWorker: a stopped run takes back no attempt whose lease
+// was renewed, or taken over, since it was seen.
+func TestTakingBackHeedsTheWorker(t *testing.T) {
+	t.Parallel()
+	now := time.UnixMilli(1_000_000)
+	tbl := memory.NewTable(clock.System{})
+	s := contender(tbl, "new", now)
+	for name, c := range map[string]struct {
+		change []table.Action
+		runs   bool
+	}{
+		"gone":       {[]table.Action{table.Set(runstate.NodeLost, 0)}, false},
+		"renewed":    {[]table.Action{table.Set(runstate.NodeLease, int64(millis(now.Add(Lease))))}, true},
+		"taken over": {[]table.Action{table.Set(runstate.NodeNonce, "new.1")}, true},
+		"finished":   {[]table.Action{table.Set(runstate.NodeStatus, string(engine.Succeeded)), table.Remove(runstate.NodeLease)}, false},
+	} {
+		old := left(t, tbl, now)
+		_, err := tbl.Update(t.Context(), table.Update{Key: old.Key, Do: c.change})
+		require.NoError(t, err)
+		before := stored(t, tbl)
+		runs, err := s.takeBack(t.Context(), 0, old, runstate.FenceCancel)
+		require.NoError(t, err, name)
+		assert.Equal(t, c.runs, runs, name)
+		if name != "gone" {
+			assert.Equal(t, before, stored(t, tbl), name)
+			continue
+		}
+		assert.Equal(t, engine.Cancelled, stored(t, tbl).Status)
+		assert.Empty(t, stored(t, tbl).LeaseUntil)
+	}
+}

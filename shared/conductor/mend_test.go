@@ -1,0 +1,311 @@
+package conductor_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"millrace/events"
+	"millrace/localstack/memory"
+	"millrace/shared/bus"
+	"millrace/shared/clock"
+	"millrace/shared/conductor"
+	"millrace/shared/engine"
+	"millrace/shared/queue"
+	"millrace/shared/runlog"
+	"millrace/shared/runstate"
+	"millrace/shared/table"
+)
+
+// reborn begins a process that knows nothing of the messages of the one before.
+func (w *world) reborn() {
+	var defs []queue.Definition
+	for _, name := range events.AllQueues() {
+		defs = append(defs, queue.Definition{Name: name, Visibility: 2 * time.Minute})
+	}
+	w.queues = memory.NewQueues(clock.System{}, defs)
+	w.boot = "boot2"
+	w.start(slog.Default())
+}
+
+// TestLooksMendWhatIsLost kills the worker after each write in turn, and loses
+// every message there is: looks alone bring the run to its end, and nothing that
+// had finished runs again.
+func TestLooksMendWhatIsLost(t *testing.T) {
+	t.Parallel()
+	flow := strings.Replace(history, `{"tasks":[`, `{"tasks":[
+ {"name":"z","type":"python","entrypoint":"m:f"},
+ {"name":"one","type":"python","entrypoint":"m:f","depends_on":["a"],"map_over":"[7]"},`, 1)
+	play := func(t *testing.T, last int) (writes int) {
+		synctest.Test(t, func(t *testing.T) {
+			f := &faulty{}
+			died := make(chan struct{})
+			w := newWorld(t, func(w *world) { w.wrap = func(inner table.Table) table.Table { f.Table = inner; return f } })
+			w.playHistory()
+			w.register("lost", flow)
+			var once sync.Once
+			f.arm(func(i int) (bool, bool) {
+				if i >= last {
+					once.Do(func() { close(died) })
+				}
+				return i > last, i == last
+			})
+			id := w.run("lost").ID
+			if last == never {
+				w.checkHistory(id, true)
+				writes = f.disarm()
+				return
+			}
+			select {
+			case <-died:
+			case <-time.After(time.Hour):
+			}
+			w.rt.Stop(t.Context())
+			f.disarm()
+			finished := map[string]int{}
+			for name, item := range w.nodes(id) {
+				if item.Status == engine.Succeeded {
+					finished[name] = w.times(name)
+				}
+			}
+			w.reborn()
+			w.waitLooking(id)
+			w.checkHistory(id, false)
+			for name, n := range finished {
+				assert.Equal(t, n, w.times(name), "%s had finished and ran again", name)
+			}
+			for _, name := range []string{"z", "one[0]"} {
+				assert.Equal(t, engine.Succeeded, w.status(id, name), name)
+			}
+		})
+		return writes
+	}
+	for n := range play(t, never) {
+		t.Run(itoa(n), func(t *testing.T) { // 0: the first message is all that is lost
+			t.Parallel()
+			play(t, n)
+		})
+	}
+}
+
+const never = 1 << 30
+
+// mortal is a table whose user dies with the update that a test names: all that
+// comes after it fails.
+type mortal struct {
+	table.Table
+	mu    sync.Mutex
+	fatal func(u table.Update, item table.Item) bool
+	died  chan struct{}
+}
+
+func (m *mortal) dead() bool {
+	select {
+	case <-m.died:
+		return true
+	default:
+		return false
+	}
+}
+
+func (m *mortal) Update(ctx context.Context, u table.Update) (table.Item, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.fatal != nil && m.dead() {
+		return nil, errFault
+	}
+	item, err := m.Table.Update(ctx, u)
+	if m.fatal != nil && err == nil && m.fatal(u, item) {
+		close(m.died)
+		return nil, errFault
+	}
+	return item, err
+}
+
+// TestLooksGoOnFromJoins kills the worker of a wide run when a join of it is told
+// of its first task, and when it is told of its last, and loses every message:
+// looks go on from the join when it is complete, and not before.
+func TestLooksGoOnFromJoins(t *testing.T) {
+	t.Parallel()
+	const width = engine.JoinWidth + 2
+	tasks, deps := []string{"root"}, ""
+	for i := range width {
+		tasks = append(tasks, fmt.Sprintf("p%d: root", i))
+		deps += fmt.Sprintf(" p%d", i)
+	}
+	tasks = append(tasks, "join:"+deps)
+	first := fmt.Sprintf("%09d", len(tasks)+2) // the first join's sort key: it comes after END and on_failure
+	for _, told := range []int{1, engine.JoinWidth} {
+		t.Run(itoa(told), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				m := &mortal{died: make(chan struct{})}
+				w := newWorld(t, func(w *world) { w.wrap = func(inner table.Table) table.Table { m.Table = inner; return m } })
+				w.register("wide", spec(tasks...))
+				m.fatal = func(u table.Update, item table.Item) bool {
+					var n runstate.Node
+					return u.Key.SK == first && assert.NoError(t, table.Unmarshal(item, &n)) && len(n.OK) == told
+				}
+				id := w.run("wide").ID
+				<-m.died
+				w.rt.Stop(t.Context())
+				m.mu.Lock()
+				m.fatal = nil
+				m.mu.Unlock()
+				w.reborn()
+				assert.Equal(t, engine.Succeeded, w.waitLooking(id).Status)
+				assert.Equal(t, len(tasks)-1, slices.Index(w.ran, "join"), "it began last, and nothing ran twice")
+				assert.Len(t, w.ran, len(tasks))
+			})
+		})
+	}
+}
+
+// gatedBus keeps events, unless it is down.
+type gatedBus struct {
+	down bool
+	kept []bus.Event
+}
+
+var errDown = errors.New("down")
+
+func (b *gatedBus) Publish(_ context.Context, evs ...bus.Event) error {
+	if b.down {
+		return errDown
+	}
+	b.kept = append(b.kept, evs...)
+	return nil
+}
+
+// TestTheEndOfARunIsToldAndArchived: a run that has ended stays due until its end
+// is published and its log archived, whichever fails first.
+func TestTheEndOfARunIsToldAndArchived(t *testing.T) {
+	t.Parallel()
+	for _, what := range []string{"bus", "archive"} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				w := still(t)
+				b, f := &gatedBus{down: what == "bus"}, &faulty{Table: w.table}
+				logs := &runlog.Store{Table: f, Blob: w.blob, Clock: clock.System{}, Log: w.logs.Log}
+				c := w.hand("h", func(cfg *conductor.Config) { cfg.Bus, cfg.Logs = b, logs })
+				if what == "archive" {
+					f.arm(func(int) (bool, bool) { return true, false })
+				}
+				w.register("f", spec("a"))
+				id := w.run("f").ID
+				_, err := c.Handle(w.ctx, message(events.RunStart, id, 0), 1)
+				require.Error(t, err)
+				run := w.get(id)
+				assert.Equal(t, engine.Succeeded, run.Status)
+				assert.False(t, run.Archived)
+				assert.NotEmpty(t, run.DueSK)
+				b.down = false
+				f.disarm()
+				_, err = c.Handle(w.ctx, message(events.RunLook, id, 0), 1)
+				require.NoError(t, err)
+				run = w.get(id)
+				assert.True(t, run.Archived)
+				assert.Empty(t, run.DueSK)
+				require.Len(t, b.kept, 1)
+				assert.Equal(t, events.DetailRunFinished, b.kept[0].DetailType)
+				page, err := w.logs.Page(w.ctx, org, id, true, "", runlog.MaxLimit)
+				require.NoError(t, err)
+				assert.Equal(t, runlog.Archive, page.Source)
+				assert.Contains(t, kinds(t, page), "a "+runlog.TypeTaskSucceeded)
+			})
+		})
+	}
+}
+
+// kinds are the events of a page, as task and type.
+func kinds(t *testing.T, page runlog.Page) []string {
+	var out []string
+	for _, raw := range page.Events {
+		var e runlog.Event
+		require.NoError(t, json.Unmarshal(raw, &e))
+		out = append(out, e.TaskName+" "+e.EventType)
+	}
+	return out
+}
+
+// hooked is a table that calls a hook after the first update of an item.
+type hooked struct {
+	table.Table
+	key  table.Key
+	once sync.Once
+	hook func()
+}
+
+func (h *hooked) Update(ctx context.Context, u table.Update) (table.Item, error) {
+	item, err := h.Table.Update(ctx, u)
+	if err == nil && u.Key == h.key {
+		h.once.Do(h.hook)
+	}
+	return item, err
+}
+
+// TestNoLogIsLost: of workers that keep nothing between messages one ends the run
+// right after another told of its task, or after it passed the next one on: the
+// log has what both wrote.
+func TestNoLogIsLost(t *testing.T) {
+	t.Parallel()
+	// worker has a log of its own: what it holds in memory no other sees.
+	worker := func(w *world, boot string, tbl table.Table) *conductor.Conductor {
+		return w.hand(boot, func(cfg *conductor.Config) {
+			cfg.Table, cfg.Resident = tbl, false
+			cfg.Logs = &runlog.Store{Table: w.table, Blob: w.blob, Clock: clock.System{}, Log: w.logs.Log}
+		})
+	}
+	check := func(w *world, id string, tasks ...string) {
+		assert.Equal(w.t, engine.Succeeded, w.get(id).Status)
+		page, err := w.logs.Page(w.ctx, org, id, true, "", runlog.MaxLimit)
+		require.NoError(w.t, err)
+		assert.Equal(w.t, runlog.Archive, page.Source)
+		for _, name := range tasks {
+			assert.Contains(w.t, kinds(w.t, page), name+" "+runlog.TypeTaskSucceeded)
+		}
+	}
+	t.Run("told", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			w := still(t)
+			w.register("f", spec("a", "b", "join: a b"))
+			id := w.run("f").ID
+			other := worker(w, "other", w.table)
+			h := &hooked{Table: w.table, key: runstate.NodeKey(org, id, 2), hook: func() {
+				_, err := other.Handle(w.ctx, message(events.RunTask, id, 1), 1)
+				assert.NoError(t, err)
+			}}
+			_, err := worker(w, "one", h).Handle(w.ctx, message(events.RunStart, id, 0), 1)
+			require.NoError(t, err)
+			check(w, id, "a", "b", "join")
+		})
+	})
+	t.Run("passed on", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			w := still(t)
+			w.register("f", with(spec("a", "b: a"), map[string]map[string]any{"a": {"timeout_secs": 5}, "b": {"timeout_secs": 600}}))
+			id := w.run("f").ID
+			ctx, cancel := context.WithTimeout(w.ctx, time.Minute)
+			defer cancel()
+			_, err := worker(w, "one", w.table).Handle(ctx, message(events.RunStart, id, 0), 1)
+			require.NoError(t, err)
+			_, err = worker(w, "other", w.table).Handle(w.ctx, message(events.RunTask, id, 1), 1)
+			require.NoError(t, err)
+			check(w, id, "a", "b")
+		})
+	})
+}
