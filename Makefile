@@ -42,6 +42,10 @@ bench: build ## Measure what has a budget, 3 minutes (ROWS=regexp, BENCHFLAGS="-
 	GOOS=linux GOARCH=arm64 $(GO) build -tags lambda.norpc -trimpath -ldflags '-s -w' -o bin/bootstrap-arm64 ./functions/bootstrap
 	bin/millrace-local bench --bootstrap bin/bootstrap --deployed bin/bootstrap-arm64 --rows '$(ROWS)' $(BENCHFLAGS)
 
+.PHONY: mutants
+mutants: ## Break each guard of the engine in turn, some test must fail, 15 minutes (GUARDS=regexp)
+	nice -n 10 $(GO) run ./localstack/mutants -run '$(GUARDS)'
+
 .PHONY: microbench
 microbench: ## Run the Go benchmarks of the parts (BENCH=regexp)
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem ./...

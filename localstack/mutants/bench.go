@@ -1,0 +1,203 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// suites are the packages whose tests a mutant must not survive, the quickest
+// first.
+var suites = []string{
+	"shared/engine", "shared/runstate", "shared/audit", "shared/launch", "localstack/memory", "localstack/embedded/sqltable",
+	"shared/conductor", "functions/runs",
+}
+
+// limit bounds one run of tests: a mutant that hangs is caught as well.
+const limit = 2 * time.Minute
+
+// bench builds and runs tests.
+type bench struct {
+	root   string
+	suites []string
+	dir    string          // of its own, for overlays and test binaries
+	rapid  map[string]bool // by package: its tests take rapid's flags
+}
+
+// verdict is what became of a mutant.
+type verdict struct {
+	caught   bool
+	by       string // the test, with its package
+	expected bool   // it is among those that the guard names
+	took     time.Duration
+}
+
+func (v verdict) line(g Guard, good bool) string {
+	word := map[bool]string{true: "caught", false: "survived"}[v.caught]
+	if !good {
+		word = strings.ToUpper(word)
+	}
+	line := fmt.Sprintf("%-8s  %-44s %5.1fs  %s", word, g.Name, v.took.Seconds(), v.by)
+	if v.caught && !v.expected {
+		line += " (expected: " + g.Tests.Run + ")"
+	}
+	if !v.caught && !good {
+		line += "\n          " + g.Holds + "\n          " + g.In + ": " + g.Text
+	}
+	return line
+}
+
+// moduleRoot is the folder of go.mod.
+func moduleRoot() (string, error) {
+	out, err := exec.Command("go", "env", "GOMOD").Output()
+	if err != nil {
+		return "", fmt.Errorf("find the module: %w", err)
+	}
+	mod := strings.TrimSpace(string(out))
+	if filepath.Base(mod) != "go.mod" {
+		return "", errors.New("not within the module")
+	}
+	return filepath.Dir(mod), nil
+}
+
+func newBench(root string, suites []string) (*bench, error) {
+	dir, err := os.MkdirTemp("", "mutants")
+	return &bench{root: root, suites: suites, dir: dir, rapid: map[string]bool{}}, err
+}
+
+func (b *bench) close() { os.RemoveAll(b.dir) }
+
+// whole makes sure that the tests pass while nothing is broken: of a tree whose
+// tests fail every mutant would count as caught.
+func (b *bench) whole(ctx context.Context, guards []Guard) error {
+	used := slices.Clone(b.suites)
+	for _, g := range guards {
+		if !slices.Contains(used, g.Tests.Package) {
+			used = append(used, g.Tests.Package)
+		}
+	}
+	for _, pkg := range used {
+		binary, err := b.build(ctx, pkg, "")
+		if err != nil {
+			return err
+		}
+		help, _ := exec.CommandContext(ctx, binary, "-help").CombinedOutput()
+		b.rapid[pkg] = bytes.Contains(help, []byte("-rapid.seed"))
+		began := time.Now()
+		failed, err := b.test(ctx, pkg, binary, ".")
+		if err != nil {
+			return err
+		}
+		if failed != "" {
+			return fmt.Errorf("nothing is broken, and %s fails in %s", failed, pkg)
+		}
+		fmt.Printf("whole     %-44s %5.1fs\n", pkg, time.Since(began).Seconds())
+	}
+	return nil
+}
+
+// judge breaks a guard and runs first the tests that should notice, then all.
+func (b *bench) judge(ctx context.Context, g Guard) (v verdict, err error) {
+	began := time.Now()
+	defer func() { v.took = time.Since(began) }()
+	overlay, err := b.overlay(g)
+	if err != nil {
+		return v, err
+	}
+	binary, err := b.build(ctx, g.Tests.Package, overlay)
+	if err != nil {
+		return v, err
+	}
+	failed, err := b.test(ctx, g.Tests.Package, binary, "^("+g.Tests.Run+")$")
+	if err != nil || failed != "" {
+		return verdict{caught: failed != "", by: name(g.Tests.Package, failed), expected: true}, err
+	}
+	for _, pkg := range b.suites {
+		if binary, err = b.build(ctx, pkg, overlay); err != nil {
+			return v, err
+		}
+		failed, err := b.test(ctx, pkg, binary, ".")
+		if err != nil || failed != "" {
+			return verdict{caught: failed != "", by: name(pkg, failed)}, err
+		}
+	}
+	return v, nil
+}
+
+func name(pkg, test string) string { return pkg[strings.LastIndexByte(pkg, '/')+1:] + "." + test }
+
+// overlay writes the broken source beside the tree, and the file that has the
+// compiler read it in place of the whole one.
+func (b *bench) overlay(g Guard) (string, error) {
+	file, broken, err := g.apply(b.root)
+	if err != nil {
+		return "", err
+	}
+	to := filepath.Join(b.dir, "broken.go")
+	if err := os.WriteFile(to, broken, 0o600); err != nil {
+		return "", err
+	}
+	raw, err := json.Marshal(map[string]any{"Replace": map[string]string{file: to}})
+	if err != nil {
+		return "", err
+	}
+	overlay := filepath.Join(b.dir, "overlay.json")
+	return overlay, os.WriteFile(overlay, raw, 0o600)
+}
+
+// build compiles a package's tests. An error is one of this list, not a catch:
+// source that does not compile proves nothing.
+func (b *bench) build(ctx context.Context, pkg, overlay string) (string, error) {
+	to := filepath.Join(b.dir, strings.ReplaceAll(pkg, "/", "-")+".test")
+	args := []string{"test", "-c", "-o", to}
+	if overlay != "" {
+		args = append(args, "-overlay", overlay)
+	}
+	cmd := exec.CommandContext(ctx, "go", append(args, "./"+pkg)...)
+	cmd.Dir = b.root
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build %s: %w\n%s", pkg, err, out)
+	}
+	if _, err := os.Stat(to); err != nil {
+		return "", fmt.Errorf("package %s has no tests", pkg)
+	}
+	return to, nil
+}
+
+// failure finds the first test that failed in the output of tests; of one that
+// panicked or hung only the panic is there.
+var failure = regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+)|^(panic: .*|fatal error: .*)$`)
+
+// test runs tests and returns which failed, "" if none did.
+func (b *bench) test(ctx context.Context, pkg, binary, run string) (string, error) {
+	args := []string{"-test.run", run, "-test.failfast", "-test.timeout", limit.String(), "-test.paniconexit0"}
+	if b.rapid[pkg] {
+		args = append(args, "-rapid.seed=1", "-rapid.nofailfile", "-rapid.shrinktime=1ms")
+	}
+	cmd := exec.CommandContext(ctx, binary, args...)
+	cmd.Dir = filepath.Join(b.root, pkg)
+	out, err := cmd.CombinedOutput()
+	if err == nil {
+		return "", nil
+	}
+	if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() < 0 {
+		return "", fmt.Errorf("run the tests of %s: %w", pkg, err)
+	}
+	found := failure.FindSubmatch(out)
+	switch {
+	case found == nil:
+		return "", fmt.Errorf("the tests of %s failed, and none of them did:\n%s", pkg, out)
+	case len(found[1]) > 0:
+		return string(found[1]), nil
+	}
+	return string(found[2]), nil
+}
