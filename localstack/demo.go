@@ -29,7 +29,9 @@ func demoCommand() *cobra.Command {
 		},
 	}
 	c.Flags().StringVar(&o.Dir, "data", "", "data directory to keep, not used before (default: a temporary one)")
+	c.Flags().StringVar(&o.Credentials, "credentials", "", "credentials.json of a server that runs with --allow-loopback, to use in place of one of its own")
 	c.Flags().StringVar(&o.Python, "python", "", "interpreter of Python tasks (default: python3 on PATH)")
+	c.MarkFlagsMutuallyExclusive("data", "credentials")
 	return c
 }
 

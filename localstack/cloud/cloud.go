@@ -1,135 +1,214 @@
-// Package cloud is a deployment on one machine, for tests: every function is a
-// process of the real bootstrap binary behind a stand-in for the Lambda Runtime
-// API, over DynamoDB Local and moto; the gateway, Lambda's Invoke, SQS's event
-// source mappings and the sandbox functions are played by the test. As on
-// Lambda a process handles one event at a time, is frozen by nobody, and another
-// is started when all are busy.
+// Package cloud is a deployment on one machine: the resources of the synthesized
+// templates in services that stand in for AWS's, every function a process of the
+// real bootstrap with the environment that its template gives it, the API routed
+// by its document, and what Lambda and EventBridge do between them played by this
+// process. So what runs here is what is deployed, but for what [resources] says
+// has no counterpart.
 package cloud
 
 import (
-	"bytes"
+	"cmp"
 	"context"
-	"encoding/base64"
+	"errors"
 	"fmt"
+	"io"
+	"log/slog"
+	"net"
 	"net/http"
-	"net/http/httptest"
-	"strings"
-	"sync"
-	"testing"
+	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
-	"github.com/aws/aws-sdk-go-v2/service/eventbridge"
-	"github.com/aws/aws-sdk-go-v2/service/s3"
-	"github.com/aws/aws-sdk-go-v2/service/sqs"
-	"github.com/stretchr/testify/require"
 
-	"millrace/functions/catalog"
-	"millrace/functions/sandboxlogs"
-	"millrace/localstack/client"
+	"millrace/localstack/cloud/fleet"
+	"millrace/localstack/cloud/gateway"
+	"millrace/localstack/cloud/resources"
+	"millrace/localstack/cloud/template"
+	"millrace/localstack/cloud/triggers"
+	"millrace/localstack/embedded/signin"
 	"millrace/localstack/emulators"
-	"millrace/shared/fn"
-	"millrace/shared/identity"
-	"millrace/shared/ids"
-	queues "millrace/shared/queue/sqs"
-	"millrace/shared/sandbox/ticket"
+	"millrace/localstack/localhost"
+	"millrace/localstack/runtimeapi"
+	"millrace/shared/clock"
 	"millrace/shared/table"
 	"millrace/shared/table/dynamo"
 )
 
-// sandboxPrefix stands before the tier in the names of the sandbox functions.
-const sandboxPrefix = "sandbox-"
+// closePatience is how long requests in flight may take at the end.
+const closePatience = 2 * time.Second
 
-// Cloud is one deployment with a workspace. It ends with its test.
+// Config is a deployment.
+type Config struct {
+	Assembly  *template.Assembly
+	Services  *emulators.Services // stay the caller's
+	Bootstrap string              // the program of the catalog's functions, for this machine
+	Python    string              // interpreter of the sandbox functions; "": python3
+
+	Dir    string // for keys, credentials and processes; made if missing
+	Listen string // host:port of the API; port 0 picks a free one
+
+	Version     string            // of the service; "": the template's, else the bootstrap's
+	Parameters  map[string]string // of the templates
+	SuperAdmins []string          // emails of the platform's administrators
+	AllowRanges []string          // CIDR ranges that calls made for users may reach besides public ones
+	LogLevel    string            // of functions; "": the template's
+
+	Output func(function string) io.Writer // gets what functions write; may be nil
+	Log    *slog.Logger                    // nil: none
+}
+
+// Cloud is a running deployment.
 type Cloud struct {
-	URL    string // of the gateway, and of Lambda's Invoke
-	OrgID  string // of the workspace
-	Client *client.Client
-	Table  table.Table
-	Prefix string // of the queues' names
+	URL         string // of the API
+	Credentials signin.Credentials
+	Table       table.Table
+	Deployment  *resources.Deployment
+	Services    resources.Services
+	Fleet       *fleet.Fleet
+	Triggers    *triggers.Triggers
 
-	SQS *sqs.Client
-
-	t       testing.TB
-	binary  string
-	specs   []fn.Spec
-	bus     string
-	bucket  string
-	table   string
-	env     []string // of every function
-	running context.Context
-
-	mu            sync.Mutex
-	started, idle map[string][]*environment // by function, and workspace in the sandbox
+	cfg     Config
+	servers []*http.Server
+	invoke  string // URL of Lambda's Invoke
 }
 
-// Open makes the resources of a deployment, all of them new, and serves it.
-// binary is the bootstrap.
-func Open(t testing.TB, binary string) *Cloud {
-	t.Helper()
-	id := strings.ToLower(strings.NewReplacer("_", "", "-", "").Replace(ids.Token(9)))
-	c := &Cloud{
-		t: t, binary: binary, specs: catalog.All(), Prefix: "test-" + id + "-",
-		table: "test-" + id, bucket: "test-" + id, bus: "test-" + id, started: map[string][]*environment{}, idle: map[string][]*environment{},
+// Open makes the resources and serves the API, with a first workspace and its
+// key. Functions answer requests, but nothing triggers them before Start.
+func Open(ctx context.Context, cfg Config) (_ *Cloud, err error) {
+	c := &Cloud{cfg: cfg}
+	if cfg.Log == nil {
+		c.cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	running, stop := context.WithCancel(context.Background())
-	c.running = running
-	db, objects, messages, bus := emulators.DynamoDB(t), emulators.S3(t), emulators.SQS(t), emulators.EventBridge(t)
-	c.create(t, db, objects, messages, bus)
-
-	routes := http.NewServeMux()
-	routes.HandleFunc("POST /2015-03-31/functions/{name}/invocations", c.invoke)
-	routes.Handle("/", c.gateway())
-	server := httptest.NewServer(routes)
-	t.Cleanup(func() {
-		stop()
-		c.end()
-		server.CloseClientConnections()
-		server.Close()
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, c.Close())
+		}
+	}()
+	if c.cfg.Dir, err = filepath.Abs(cfg.Dir); err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(c.cfg.Dir, 0o700); err != nil {
+		return nil, err
+	}
+	on := cfg.Services
+	c.Services = resources.NewServices(on)
+	c.Deployment, err = resources.Make(ctx, cfg.Assembly, resources.Where{
+		Services: c.Services, Region: on.SQS.Config().Region, AccountID: on.AccountID, Parameters: cfg.Parameters,
 	})
-	c.URL = server.URL
-
-	secret := func(b byte) string { return base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{b}, ticket.MinKey)) }
-	credentials, err := db.Config().Credentials.Retrieve(t.Context())
-	require.NoError(t, err)
-	c.env = []string{
-		"AWS_REGION=" + emulators.Region,
-		"AWS_ACCESS_KEY_ID=" + credentials.AccessKeyID, "AWS_SECRET_ACCESS_KEY=" + credentials.SecretAccessKey,
-		"AWS_ENDPOINT_URL_DYNAMODB=" + db.URL, "AWS_ENDPOINT_URL_S3=" + objects.URL,
-		"AWS_ENDPOINT_URL_SQS=" + messages.URL, "AWS_ENDPOINT_URL_EVENTBRIDGE=" + bus.URL, "AWS_ENDPOINT_URL_LAMBDA=" + c.URL,
-		"MILLRACE_VERSION=1.2.3", "MILLRACE_LOG_LEVEL=warn",
-		"MILLRACE_TABLE=" + c.table, "MILLRACE_BUCKET=" + c.bucket, "MILLRACE_BUS=" + c.bus, "MILLRACE_QUEUE_PREFIX=" + c.Prefix,
-		"MILLRACE_CURSOR_KEY=" + secret(1), "MILLRACE_ATTEMPT_KEY=" + secret(2),
-		"MILLRACE_SANDBOX_PREFIX=" + sandboxPrefix, "MILLRACE_LOG_URL=" + c.URL + sandboxlogs.Path,
+	if err != nil {
+		return nil, fmt.Errorf("cloud: %w", err)
 	}
-	made, err := identity.Bootstrap(t.Context(), c.Table, time.Now(), "Cloud", "owner@cloud.test", identity.Credentials{})
-	require.NoError(t, err)
-	c.OrgID = made.OrgID
-	c.Client = &client.Client{BaseURL: c.URL, Token: made.APIKey}
-	return c
+	return c, c.serve(ctx)
 }
 
-// create makes table, bucket, queues and bus by the service's own definitions.
-func (c *Cloud) create(t testing.TB, db, objects, messages, bus emulators.Endpoint) {
-	t.Helper()
-	ctx := t.Context()
-	require.NoError(t, emulators.CreateTable(ctx, dynamodb.NewFromConfig(db.Config()), c.table))
-	c.Table = dynamo.New(dynamo.Config{Table: c.table, AWS: func(context.Context) (aws.Config, error) { return db.Config(), nil }})
-	_, err := s3.NewFromConfig(objects.Config(), func(o *s3.Options) { o.UsePathStyle = true }).
-		CreateBucket(ctx, &s3.CreateBucketInput{Bucket: &c.bucket})
-	require.NoError(t, err)
-	c.SQS = sqs.NewFromConfig(messages.Config())
-	require.NoError(t, queues.CreateQueues(ctx, c.SQS, c.Prefix, catalog.Queues(c.specs)))
-	_, err = eventbridge.NewFromConfig(bus.Config()).CreateEventBus(ctx, &eventbridge.CreateEventBusInput{Name: &c.bus})
-	require.NoError(t, err)
+// serve runs the functions behind their API.
+func (c *Cloud) serve(ctx context.Context) error {
+	api, err := net.Listen("tcp", cmp.Or(c.cfg.Listen, "127.0.0.1:0"))
+	if err != nil {
+		return fmt.Errorf("cloud: %w", err)
+	}
+	invoke, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return errors.Join(fmt.Errorf("cloud: %w", err), api.Close())
+	}
+	c.URL, c.invoke = "http://"+api.Addr().String(), "http://"+invoke.Addr().String()
+
+	issuer, err := signin.Open(c.cfg.Dir, c.URL, clock.System{})
+	var functions []fleet.Function
+	if err == nil {
+		functions, err = c.functions(ctx)
+	}
+	if err != nil {
+		return errors.Join(err, api.Close(), invoke.Close())
+	}
+	c.Fleet = fleet.New(filepath.Join(c.cfg.Dir, "functions"), c.cfg.Output, functions...)
+	c.Triggers = triggers.New(triggers.Config{
+		SQS: c.Services.SQS, Region: c.cfg.Services.SQS.Config().Region, AccountID: c.cfg.Services.AccountID, Log: c.cfg.Log,
+		Invoke: func(ctx context.Context, function string, payload []byte) ([]byte, error) {
+			answer, err := c.Fleet.Invoke(ctx, function, "", payload)
+			if err != nil {
+				return nil, err
+			}
+			return answer.Bytes()
+		},
+	})
+	calls := http.NewServeMux()
+	calls.Handle(fleet.InvokePattern, c.Fleet)
+	c.run(invoke, localhost.Only(calls))
+	c.run(api, c.routes(issuer))
+
+	if c.Table, err = c.openTable(); err != nil {
+		return err
+	}
+	c.Credentials, err = signin.EnsureCredentials(ctx, c.cfg.Dir, c.URL, c.Table, clock.System{})
+	return err
 }
 
-// spec is a function of the catalog.
-func (c *Cloud) spec(name string) (fn.Spec, error) {
-	spec, found := catalog.Find(c.specs, name)
-	if !found {
-		return fn.Spec{}, fmt.Errorf("no function is named %s", name)
+func (c *Cloud) run(on net.Listener, handler http.Handler) {
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second, ErrorLog: slog.NewLogLogger(c.cfg.Log.Handler(), slog.LevelWarn)}
+	c.servers = append(c.servers, server)
+	go func() { _ = server.Serve(on) }() // ends with Close
+}
+
+// routes puts the API and the stand-in for the sign-in side by side.
+func (c *Cloud) routes(issuer *signin.Issuer) http.Handler {
+	api := gateway.New(gateway.Config{
+		Stage: c.Deployment.API.Stage, Routes: c.Deployment.API.Routes, Responses: c.Deployment.API.Responses, Log: c.cfg.Log,
+		Invoke: func(ctx context.Context, function string, payload []byte) (*runtimeapi.Answer, error) {
+			return c.Fleet.Invoke(ctx, function, "", payload)
+		},
+	})
+	local := http.NewServeMux()
+	issuer.Mount(local)
+	guarded := localhost.Only(local)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case signin.DiscoveryPath, signin.KeysPath, signin.SignInPath:
+			guarded.ServeHTTP(w, r)
+		default:
+			api.ServeHTTP(w, r)
+		}
+	})
+}
+
+// openTable opens the deployment's table as functions do.
+func (c *Cloud) openTable() (table.Table, error) {
+	if len(c.Deployment.Tables) != 1 {
+		return nil, fmt.Errorf("cloud: the templates have %d tables, not one", len(c.Deployment.Tables))
 	}
-	return spec, nil
+	return dynamo.New(dynamo.Config{
+		Table: c.Deployment.Tables[0], AWS: func(context.Context) (aws.Config, error) { return c.cfg.Services.DynamoDB.Config(), nil },
+	}), nil
+}
+
+// Start begins to feed and to fire functions as the templates say.
+func (c *Cloud) Start() {
+	for _, m := range c.Deployment.Mappings {
+		c.Triggers.Feed(m)
+	}
+	for _, s := range c.Deployment.Schedules {
+		c.Triggers.Fire(s)
+	}
+}
+
+// Close ends everything, whatever it is at, and waits until no process is left.
+// The resources stay in their services.
+func (c *Cloud) Close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), closePatience)
+	defer cancel()
+	if c.Fleet != nil {
+		go c.Triggers.Stop()
+	}
+	var errs []error
+	for i := len(c.servers) - 1; i >= 0; i-- { // the API first
+		if c.servers[i].Shutdown(ctx) != nil {
+			errs = append(errs, c.servers[i].Close())
+		}
+	}
+	if c.Fleet != nil {
+		errs = append(errs, c.Fleet.Close())
+		c.Triggers.Stop()
+	}
+	return errors.Join(errs...)
 }

@@ -16,12 +16,16 @@ import (
 	"time"
 
 	"millrace/localstack/client"
+	"millrace/localstack/embedded/signin"
 	"millrace/localstack/process"
 )
 
 // Options say how to show it.
 type Options struct {
 	Binary string // the server, millrace-local
+	// Credentials is a file of those of a server that runs already and may call
+	// this machine; "": the demo starts one of its own.
+	Credentials string
 	Dir    string // data directory; "": a temporary one, removed at the end
 	Python string // interpreter; "": python3 on PATH
 	Out    io.Writer
@@ -43,35 +47,11 @@ func Run(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	defer os.RemoveAll(work)
-	kept := d.Dir != ""
-	if !kept {
-		d.Dir = filepath.Join(work, "data")
-	}
-	log, err := os.Create(filepath.Join(work, "server.log"))
+	end, err := d.connect(ctx, work)
 	if err != nil {
 		return err
 	}
-	defer log.Close()
-
-	d.step("Start a server on %s", d.Dir)
-	server, err := process.Start(ctx, d.Binary, d.Dir, log, "--allow-loopback", "--python", d.Python)
-	if err != nil {
-		return withLog(err, log.Name())
-	}
-	defer func() {
-		if stopped := server.Stop(); stopped != nil {
-			err = errors.Join(err, fmt.Errorf("the server did not stop well: %w", stopped))
-		}
-		if err != nil {
-			err = withLog(err, log.Name())
-			return
-		}
-		if kept {
-			d.goOn()
-		}
-	}()
-	d.api = server.Client()
-	d.say("%s is healthy after %d ms", d.api.BaseURL, server.Startup.Milliseconds())
+	defer func() { err = end(err) }()
 	if d.page, err = openPage(); err != nil {
 		return err
 	}
@@ -85,6 +65,52 @@ func Run(ctx context.Context, o Options) (err error) {
 		return fmt.Errorf("flaky: %w", err)
 	}
 	return nil
+}
+
+// connect finds the server that runs, or starts one. end ends that; it takes and
+// returns the demo's error.
+func (d *demo) connect(ctx context.Context, work string) (end func(error) error, err error) {
+	if d.Credentials != "" {
+		data, err := os.ReadFile(d.Credentials)
+		if err != nil {
+			return nil, err
+		}
+		var known signin.Credentials
+		if err := json.Unmarshal(data, &known); err != nil {
+			return nil, fmt.Errorf("%s: %w", d.Credentials, err)
+		}
+		d.api = &client.Client{BaseURL: known.BaseURL, Token: known.APIKey}
+		d.step("Use the server at %s", known.BaseURL)
+		return func(err error) error { return err }, nil
+	}
+	kept := d.Dir != ""
+	if !kept {
+		d.Dir = filepath.Join(work, "data")
+	}
+	log, err := os.Create(filepath.Join(work, "server.log"))
+	if err != nil {
+		return nil, err
+	}
+	d.step("Start a server on %s", d.Dir)
+	server, err := process.Start(ctx, d.Binary, d.Dir, log, "--allow-loopback", "--python", d.Python)
+	if err != nil {
+		return nil, errors.Join(withLog(err, log.Name()), log.Close())
+	}
+	d.api = server.Client()
+	d.say("%s is healthy after %d ms", d.api.BaseURL, server.Startup.Milliseconds())
+	return func(err error) error {
+		defer log.Close()
+		if stopped := server.Stop(); stopped != nil {
+			err = errors.Join(err, fmt.Errorf("the server did not stop well: %w", stopped))
+		}
+		if err != nil {
+			return withLog(err, log.Name())
+		}
+		if kept {
+			d.goOn()
+		}
+		return nil
+	}, nil
 }
 
 // etl deploys and runs the larger example.

@@ -1,8 +1,8 @@
 // Package emulators starts and stops the programs that speak AWS's protocols on
 // one machine, without Docker: AWS's DynamoDB Local, and moto for SQS, S3,
-// EventBridge and KMS. Tests of drivers ask for an [Endpoint]; a test process
-// runs one of each at most, on a free port and in memory, and it dies with the
-// process. The SDK's own variables (AWS_ENDPOINT_URL, AWS_ENDPOINT_URL_SQS …)
+// EventBridge, KMS and Secrets Manager. Tests of drivers ask for an [Endpoint]; a
+// test process runs one of each at most, on a free port and in memory, and it
+// dies with the process. The SDK's own variables (AWS_ENDPOINT_URL, AWS_ENDPOINT_URL_SQS …)
 // lead to somewhere else instead, LocalStack (see compose.yaml) or AWS: then
 // nothing is started. What cannot be reached fails the test.
 package emulators
@@ -64,6 +64,13 @@ func EventBridge(t testing.TB) Endpoint { t.Helper(); return endpoint(t, "EVENTB
 
 // KMS returns an endpoint of KMS: AWS_ENDPOINT_URL_KMS, else moto.
 func KMS(t testing.TB) Endpoint { t.Helper(); return endpoint(t, "KMS", sharedMoto) }
+
+// SecretsManager returns an endpoint of Secrets Manager:
+// AWS_ENDPOINT_URL_SECRETS_MANAGER, else moto.
+func SecretsManager(t testing.TB) Endpoint {
+	t.Helper()
+	return endpoint(t, "SECRETS_MANAGER", sharedMoto)
+}
 
 // Moto returns an endpoint of every service but DynamoDB: AWS_ENDPOINT_URL, else
 // moto.

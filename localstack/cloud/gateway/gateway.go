@@ -1,94 +1,75 @@
-package cloud
+// Package gateway stands in for API Gateway's REST API: it routes requests to
+// functions by the integrations of its definition, hands them over as proxy
+// events, and answers with what the functions say, whole or as a stream.
+package gateway
 
 import (
-	"bufio"
-	"bytes"
-	"encoding/base64"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net"
+	"log/slog"
 	"net/http"
+	"strings"
 	"time"
-	"unicode/utf8"
 
-	"github.com/aws/aws-lambda-go/events"
 	"github.com/go-chi/chi/v5"
 
-	"millrace/functions/catalog"
 	"millrace/localstack/runtimeapi"
-	"millrace/shared/fn/gateway"
-	"millrace/shared/httpapi"
-	"millrace/shared/ids"
 )
 
-// Stage is the stage of the gateway.
-const Stage = "v1"
+// MaxBody is the largest request that API Gateway takes, in bytes.
+const MaxBody = 10 << 20
 
-// streamType is the content type by which a function says that it answers in
-// the streaming form.
-const streamType = "application/vnd.awslambda.http-integration-response"
+// Route is one operation with its integration.
+type Route struct {
+	Method   string // GET …
+	Path     string // as OpenAPI writes it: /runs/{run_id}
+	Function string // name
+	Stream   bool   // the function answers as a stream
+	Timeout  time.Duration
+}
 
-// gateway routes each operation to its function, and answers 403 for the rest
-// as API Gateway does.
-func (c *Cloud) gateway() http.Handler {
-	ops := catalog.Operations(c.specs)
-	byFunction := map[string][]httpapi.Operation{}
-	for _, op := range ops {
-		byFunction[op.Function] = append(byFunction[op.Function], op.Operation)
-	}
+// Config is an API.
+type Config struct {
+	Stage  string
+	Routes []Route
+	// Responses replace the gateway's own answers, by kind.
+	Responses map[string]Response
+	// Invoke runs an event. A *runtimeapi.Fault is the function's.
+	Invoke func(ctx context.Context, function string, payload []byte) (*runtimeapi.Answer, error)
+	Log    *slog.Logger
+}
+
+// New returns the API at the root of its paths, without the stage. What has no
+// route is answered with 403, as API Gateway does.
+func New(cfg Config) http.Handler {
 	router := chi.NewMux()
-	for _, op := range ops {
-		streams := gateway.Streams(byFunction[op.Function])
-		router.Method(op.Method, op.Path, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if err := c.proxy(w, r, op, streams); err != nil {
-				c.t.Logf("%s %s: %v", r.Method, r.URL.Path, err)
+	for _, route := range cfg.Routes {
+		router.Method(route.Method, strings.ReplaceAll(route.Path, "{proxy+}", "*"), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			r.Body = http.MaxBytesReader(w, r.Body, MaxBody)
+			if err := cfg.answer(w, r, route); err != nil {
+				cfg.Log.Error("no answer", "method", r.Method, "path", r.URL.Path, "error", err)
 				panic(http.ErrAbortHandler)
 			}
 		}))
 	}
-	router.NotFound(func(w http.ResponseWriter, _ *http.Request) {
-		http.Error(w, `{"message":"Missing Authentication Token"}`, http.StatusForbidden)
-	})
+	none := func(w http.ResponseWriter, _ *http.Request) {
+		cfg.refuse(w, missing)
+	}
+	router.NotFound(none)
+	router.MethodNotAllowed(none)
 	return router
 }
 
-// ProxyEvent is the event that API Gateway makes of a request with a resource.
-func ProxyEvent(r *http.Request, resource string) (events.APIGatewayProxyRequest, error) {
-	body, err := io.ReadAll(r.Body)
-	if err != nil {
-		return events.APIGatewayProxyRequest{}, err
+// answer answers a request by its function. An error means that the answer
+// cannot be completed.
+func (cfg *Config) answer(w http.ResponseWriter, r *http.Request, route Route) error {
+	event, err := proxyEvent(r, cfg.Stage, route.Path)
+	if _, over := errors.AsType[*http.MaxBytesError](err); over {
+		cfg.refuse(w, tooLarge)
+		return nil
 	}
-	host, _, err := net.SplitHostPort(r.RemoteAddr)
-	if err != nil {
-		return events.APIGatewayProxyRequest{}, err
-	}
-	e := events.APIGatewayProxyRequest{
-		Resource: resource, Path: r.URL.EscapedPath(), HTTPMethod: r.Method,
-		Headers: map[string]string{}, MultiValueHeaders: r.Header,
-		QueryStringParameters: map[string]string{}, MultiValueQueryStringParameters: r.URL.Query(),
-		RequestContext: events.APIGatewayProxyRequestContext{
-			AccountID: "000000000000", APIID: "test", Stage: Stage, ResourcePath: resource, HTTPMethod: r.Method,
-			Path: "/" + Stage + r.URL.EscapedPath(), RequestID: ids.New(time.Now()), DomainName: "api.test",
-			Identity: events.APIGatewayRequestIdentity{SourceIP: host, UserAgent: r.UserAgent()},
-		},
-	}
-	for name := range r.Header {
-		e.Headers[name] = r.Header.Get(name)
-	}
-	for name, values := range e.MultiValueQueryStringParameters {
-		e.QueryStringParameters[name] = values[len(values)-1]
-	}
-	if e.Body = string(body); !utf8.Valid(body) {
-		e.Body, e.IsBase64Encoded = base64.StdEncoding.EncodeToString(body), true
-	}
-	return e, nil
-}
-
-// proxy answers a request by its function.
-func (c *Cloud) proxy(w http.ResponseWriter, r *http.Request, op catalog.Operation, streams bool) error {
-	event, err := ProxyEvent(r, op.Path)
 	if err != nil {
 		return err
 	}
@@ -96,83 +77,30 @@ func (c *Cloud) proxy(w http.ResponseWriter, r *http.Request, op catalog.Operati
 	if err != nil {
 		return err
 	}
-	answer, err := c.Invoke(r.Context(), op.Function, payload)
-	if err != nil {
-		var fault *runtimeapi.Fault
-		if errors.As(err, &fault) {
-			http.Error(w, `{"message":"Internal server error"}`, http.StatusBadGateway)
-			return nil
-		}
-		return err
+	ctx := r.Context()
+	if route.Timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, route.Timeout)
+		defer cancel()
+	}
+	answer, err := cfg.Invoke(ctx, route.Function, payload)
+	switch {
+	case err != nil && r.Context().Err() != nil:
+		return nil // the client is gone
+	case errors.Is(err, context.DeadlineExceeded):
+		cfg.refuse(w, timedOut)
+		return nil
+	case err != nil:
+		cfg.Log.Error("function failed", "function", route.Function, "method", r.Method, "path", r.URL.Path, "error", err)
+		cfg.refuse(w, failed)
+		return nil
 	}
 	defer answer.Body.Close()
-	if streamed := answer.ContentType == streamType; streamed != streams {
-		return fmt.Errorf("%s answers as a stream: %v, its operations say %v", op.Function, streamed, streams)
+	if streamed := answer.ContentType == streamType; streamed != route.Stream {
+		return fmt.Errorf("%s answers as a stream: %v, its integration says %v", route.Function, streamed, route.Stream)
 	}
-	if streams {
+	if route.Stream {
 		return stream(w, answer.Body)
 	}
 	return whole(w, answer.Body)
-}
-
-// whole answers with a function's proxy response.
-func whole(w http.ResponseWriter, answer io.Reader) error {
-	var res events.APIGatewayProxyResponse
-	if err := json.NewDecoder(answer).Decode(&res); err != nil {
-		return fmt.Errorf("proxy response: %w", err)
-	}
-	body := []byte(res.Body)
-	if res.IsBase64Encoded {
-		var err error
-		if body, err = base64.StdEncoding.DecodeString(res.Body); err != nil {
-			return err
-		}
-	}
-	head(w, res.StatusCode, res.MultiValueHeaders)
-	_, _ = w.Write(body) // the client may be gone
-	return nil
-}
-
-// delimiter stands between the prelude of a streamed answer and its body.
-var delimiter = make([]byte, 8)
-
-// stream hands a streamed answer on as it comes.
-func stream(w http.ResponseWriter, answer io.Reader) error {
-	in := bufio.NewReader(answer)
-	var prelude []byte
-	for !bytes.HasSuffix(prelude, delimiter) {
-		b, err := in.ReadByte()
-		if err != nil {
-			return fmt.Errorf("prelude %q: %w", prelude, err)
-		}
-		prelude = append(prelude, b)
-	}
-	var res events.APIGatewayProxyResponse
-	if err := json.Unmarshal(bytes.TrimSuffix(prelude, delimiter), &res); err != nil {
-		return fmt.Errorf("prelude: %w", err)
-	}
-	head(w, res.StatusCode, res.MultiValueHeaders)
-	buf := make([]byte, 32<<10)
-	for {
-		n, err := in.Read(buf)
-		if n > 0 {
-			if _, err := w.Write(buf[:n]); err != nil {
-				return err
-			}
-			_ = http.NewResponseController(w).Flush() // the server's writer can
-		}
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-	}
-}
-
-func head(w http.ResponseWriter, status int, header map[string][]string) {
-	for name, values := range header {
-		w.Header()[http.CanonicalHeaderKey(name)] = values
-	}
-	w.WriteHeader(status)
 }

@@ -1,0 +1,180 @@
+// Package cloudtest opens deployments for tests: of the templates that the
+// repository holds, under names of their own, on DynamoDB Local and moto.
+package cloudtest
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/fstest"
+
+	"github.com/stretchr/testify/require"
+
+	"millrace/localstack/client"
+	"millrace/localstack/cloud"
+	"millrace/localstack/cloud/resources"
+	"millrace/localstack/cloud/template"
+	"millrace/localstack/emulators"
+	"millrace/localstack/runtimeapi"
+	"millrace/shared/ids"
+)
+
+// deployed stands before the names of everything in the repository's templates.
+const deployed = "millrace-acme-prod"
+
+// Version is the service's in these deployments.
+const Version = "1.2.3"
+
+// Cloud is one deployment with a workspace. It ends with its test.
+type Cloud struct {
+	*cloud.Cloud
+	OrgID  string         // of the workspace
+	Client *client.Client // with its key
+	Prefix string         // stands before the names of functions, queues and all else
+}
+
+// Open makes a deployment, all of its resources new, and serves it. No message is
+// delivered before Feed or Deliver. binary is the bootstrap.
+func Open(t testing.TB, binary string) *Cloud {
+	t.Helper()
+	id := "test-" + strings.ToLower(strings.NewReplacer("_", "", "-", "").Replace(ids.Token(9)))
+	said := &output{}
+	c, err := cloud.Open(t.Context(), cloud.Config{
+		Assembly: Assembly(t, id), Services: emulators.Shared(t), Bootstrap: binary, Dir: t.TempDir(), Version: Version,
+		AllowRanges: []string{"127.0.0.0/8"}, LogLevel: "warn", Output: said.of,
+		Log: slog.New(slog.NewTextHandler(said, nil)),
+	})
+	require.NoError(t, err, "%s", said)
+	t.Cleanup(func() {
+		require.NoError(t, c.Close())
+		if t.Failed() {
+			t.Logf("the deployment wrote:\n%s", said)
+		}
+	})
+	return &Cloud{
+		Cloud: c, OrgID: c.Credentials.OrgID, Prefix: id + "-",
+		Client: &client.Client{BaseURL: c.URL, Token: c.Credentials.APIKey},
+	}
+}
+
+// Templates returns the repository's templates with another prefix before every
+// name.
+func Templates(t testing.TB, prefix string) fs.FS {
+	t.Helper()
+	dir := filepath.Join(root(t), "infra", "testdata")
+	names, err := filepath.Glob(filepath.Join(dir, "*.template.json"))
+	require.NoError(t, err)
+	require.NotEmpty(t, names, "templates in %s", dir)
+	out := fstest.MapFS{}
+	for _, name := range names {
+		data, err := os.ReadFile(name)
+		require.NoError(t, err)
+		require.Contains(t, string(data), deployed)
+		out[filepath.Base(name)] = &fstest.MapFile{Data: bytes.ReplaceAll(data, []byte(deployed), []byte(prefix))}
+	}
+	return out
+}
+
+// Assembly loads the templates of Templates.
+func Assembly(t testing.TB, prefix string) *template.Assembly {
+	t.Helper()
+	a, err := template.Load(Templates(t, prefix))
+	require.NoError(t, err)
+	return a
+}
+
+// root is the folder of the module.
+func root(t testing.TB) string {
+	t.Helper()
+	dir, err := os.Getwd()
+	require.NoError(t, err)
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir
+		}
+		require.NotEqual(t, dir, filepath.Dir(dir), "no go.mod above the working directory")
+		dir = filepath.Dir(dir)
+	}
+}
+
+// Invoke runs an event on a function of the catalog. Errors: *runtimeapi.Fault.
+func (c *Cloud) Invoke(ctx context.Context, name string, payload []byte) (*runtimeapi.Answer, error) {
+	return c.Fleet.Invoke(ctx, c.Prefix+name, "", payload)
+}
+
+// Idle counts the processes of a function, and a workspace if it is a sandbox's,
+// that wait for an event.
+func (c *Cloud) Idle(name, workspace string) int { return c.Fleet.Idle(c.Prefix+name, workspace) }
+
+// Feed delivers the messages of these queues from now on.
+func (c *Cloud) Feed(t testing.TB, queues ...string) {
+	t.Helper()
+	for _, name := range queues {
+		m, err := c.mapping(name)
+		require.NoError(t, err)
+		c.Triggers.Feed(m)
+	}
+}
+
+// Deliver waits up to some seconds for messages of a queue and hands them to its
+// function as one event. It returns how many it handed over.
+func (c *Cloud) Deliver(ctx context.Context, queue string, wait int32) (int, error) {
+	m, err := c.mapping(queue)
+	if err != nil {
+		return 0, err
+	}
+	return c.Triggers.Deliver(ctx, m, wait)
+}
+
+func (c *Cloud) mapping(queue string) (resources.Mapping, error) {
+	for _, m := range c.Deployment.Mappings {
+		if m.Queue == c.Prefix+queue {
+			return m, nil
+		}
+	}
+	return resources.Mapping{}, fmt.Errorf("no function takes messages of %s", queue)
+}
+
+// output keeps what everything wrote. Safe for concurrent use.
+type output struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+// Write keeps b.
+func (o *output) Write(b []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.buf.Write(b)
+}
+
+// String returns all.
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.buf.String()
+}
+
+// of marks what a function writes.
+func (o *output) of(function string) io.Writer { return marked{o, function} }
+
+type marked struct {
+	out      *output
+	function string
+}
+
+// Write keeps b under the function's name.
+func (m marked) Write(b []byte) (int, error) {
+	if _, err := fmt.Fprintf(m.out, "%s: %s", m.function, b); err != nil {
+		return 0, err
+	}
+	return len(b), nil
+}

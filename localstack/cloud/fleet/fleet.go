@@ -1,0 +1,248 @@
+// Package fleet runs functions as Lambda does, each in processes that take their
+// events from a stand-in for the Lambda Runtime API: one event at a time, another
+// process when all are busy, processes of one tenant each where the function
+// asks for it, and none that outlives its time-out.
+package fleet
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"millrace/localstack/runtimeapi"
+)
+
+// startPatience is how long a process may take to ask for its first event.
+// Lambda gives it 10 s, but does not run on a busy laptop.
+const startPatience = 30 * time.Second
+
+// warm is how many idle processes of a function are kept.
+const warm = 4
+
+// The errors of an invocation that was not begun.
+var (
+	ErrUnknown   = errors.New("no such function")
+	ErrNoTenant  = errors.New("the function is isolated by tenant and the invocation names none")
+	ErrThrottled = errors.New("the function's reserved concurrency is used up")
+	ErrClosed    = errors.New("the functions have been stopped")
+)
+
+// Function is one function.
+type Function struct {
+	Name    string
+	ARN     string
+	Command []string               // the program, which speaks the Runtime API
+	Code    func(dir string) error // lays out the code in an empty folder; nil: there is none but the program
+	Env     map[string]string      // all that its processes see, but for what Lambda adds
+	Timeout time.Duration          // of an event
+	Tenants bool                   // a process takes events of one tenant only
+	Most    int                    // events at once; 0: no bound
+}
+
+// Fleet runs functions. Make it with New; it is safe for concurrent use.
+type Fleet struct {
+	functions map[string]Function
+	dir       string
+	log       func(function string) io.Writer
+	running   context.Context
+	stop      context.CancelCauseFunc
+
+	mu      sync.Mutex
+	all     map[*environment]bool
+	idle    map[string][]*environment // by key
+	busy    map[string]int            // events by function
+	pending sync.WaitGroup            // events in flight
+}
+
+// New returns a fleet of these functions. Their folders are made in dir, and
+// what they write goes to log, which may be nil. Nothing is started before the
+// first event.
+func New(dir string, log func(function string) io.Writer, functions ...Function) *Fleet {
+	f := &Fleet{
+		functions: map[string]Function{}, dir: dir, log: log,
+		all: map[*environment]bool{}, idle: map[string][]*environment{}, busy: map[string]int{},
+	}
+	for _, function := range functions {
+		f.functions[function.Name] = function
+	}
+	f.running, f.stop = context.WithCancelCause(context.Background())
+	return f
+}
+
+// Names lists the functions.
+func (f *Fleet) Names() []string { return slices.Sorted(maps.Keys(f.functions)) }
+
+// Find returns the function of a name.
+func (f *Fleet) Find(name string) (Function, bool) {
+	function, found := f.functions[name]
+	return function, found
+}
+
+// Invoke runs an event. tenant is "" unless the function is isolated by it. The
+// function goes on when ctx ends, as on Lambda; only the answer is lost. Errors:
+// ErrUnknown, ErrNoTenant, ErrThrottled, ErrClosed; *runtimeapi.Fault of the
+// function; ctx's.
+func (f *Fleet) Invoke(ctx context.Context, name, tenant string, payload []byte) (*runtimeapi.Answer, error) {
+	function, found := f.functions[name]
+	if !found {
+		return nil, fmt.Errorf("%w: %s", ErrUnknown, name)
+	}
+	if function.Tenants && tenant == "" {
+		return nil, fmt.Errorf("%w: %s", ErrNoTenant, name)
+	}
+	if err := f.admit(function); err != nil {
+		return nil, err
+	}
+	type result struct {
+		answer *runtimeapi.Answer
+		err    error
+	}
+	results := make(chan result)
+	go func() {
+		answer, err := f.run(function, tenant, payload)
+		select {
+		case results <- result{answer, err}:
+		case <-ctx.Done():
+			if err == nil {
+				_ = answer.Body.Close() // nobody reads it
+			}
+		}
+	}()
+	select {
+	case r := <-results:
+		return r.answer, r.err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// admit counts an event in.
+func (f *Fleet) admit(function Function) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.running.Err() != nil {
+		return ErrClosed
+	}
+	if function.Most > 0 && f.busy[function.Name] >= function.Most {
+		return fmt.Errorf("%w: %s", ErrThrottled, function.Name)
+	}
+	f.busy[function.Name]++
+	f.pending.Add(1)
+	return nil
+}
+
+// run has an environment take the event. The environment is busy until it asks
+// for another, which may be after its answer.
+func (f *Fleet) run(function Function, tenant string, payload []byte) (*runtimeapi.Answer, error) {
+	done := func() {
+		f.mu.Lock()
+		f.busy[function.Name]--
+		f.mu.Unlock()
+		f.pending.Done()
+	}
+	e, err := f.take(function, tenant)
+	if err != nil {
+		done()
+		return nil, err
+	}
+	event := runtimeapi.Event{Payload: payload, Timeout: cmp.Or(function.Timeout, runtimeapi.DefaultTimeout), Tenant: tenant, ARN: function.ARN}
+	alive, cancel := context.WithTimeoutCause(e.alive, event.Timeout, timedOut(event.Timeout))
+	answer, err := e.api.Invoke(alive, event)
+	go func() {
+		defer done()
+		defer cancel()
+		if e.api.Ready(alive) != nil {
+			f.drop(e) // it is dead, or late
+			return
+		}
+		f.free(e)
+	}()
+	return answer, err
+}
+
+func timedOut(after time.Duration) *runtimeapi.Fault {
+	return &runtimeapi.Fault{Type: "Sandbox.Timedout", Message: fmt.Sprintf("Task timed out after %.2f seconds", after.Seconds())}
+}
+
+// take returns an idle environment, or a new one.
+func (f *Fleet) take(function Function, tenant string) (*environment, error) {
+	k := key(function.Name, tenant)
+	f.mu.Lock()
+	if list := f.idle[k]; len(list) > 0 {
+		e := list[len(list)-1]
+		f.idle[k] = list[:len(list)-1]
+		f.mu.Unlock()
+		return e, nil
+	}
+	f.mu.Unlock()
+	e, err := f.start(function, tenant)
+	if err != nil {
+		return nil, err
+	}
+	f.mu.Lock()
+	closed := f.running.Err() != nil
+	f.all[e] = true
+	f.mu.Unlock()
+	if closed {
+		f.drop(e)
+		return nil, ErrClosed
+	}
+	ctx, cancel := context.WithTimeoutCause(e.alive, startPatience, errors.New("the process asked for no event in time"))
+	defer cancel()
+	if err := e.api.Ready(ctx); err != nil {
+		f.drop(e)
+		return nil, err
+	}
+	return e, nil
+}
+
+func key(function, tenant string) string { return function + " " + tenant }
+
+// free makes an environment idle, or ends it if enough are.
+func (f *Fleet) free(e *environment) {
+	f.mu.Lock()
+	if f.running.Err() == nil && len(f.idle[e.key]) < warm && e.alive.Err() == nil {
+		f.idle[e.key] = append(f.idle[e.key], e)
+		f.mu.Unlock()
+		return
+	}
+	f.mu.Unlock()
+	f.drop(e)
+}
+
+// drop ends an environment.
+func (f *Fleet) drop(e *environment) {
+	f.mu.Lock()
+	delete(f.all, e)
+	f.idle[e.key] = slices.DeleteFunc(f.idle[e.key], func(o *environment) bool { return o == e })
+	f.mu.Unlock()
+	e.end()
+}
+
+// Idle counts the processes of a function, and a tenant, that wait for an event.
+func (f *Fleet) Idle(function, tenant string) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.idle[key(function, tenant)])
+}
+
+// Close ends every process, whatever it is at, and waits until all are gone. The
+// folders go too.
+func (f *Fleet) Close() error {
+	f.stop(ErrClosed)
+	f.mu.Lock()
+	all := slices.Collect(maps.Keys(f.all))
+	f.mu.Unlock()
+	for _, e := range all {
+		f.drop(e)
+	}
+	f.pending.Wait()
+	return os.RemoveAll(f.dir)
+}

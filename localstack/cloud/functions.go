@@ -1,0 +1,108 @@
+package cloud
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"strings"
+
+	python "millrace/functions/sandbox"
+	"millrace/localstack/cloud/fleet"
+	"millrace/localstack/cloud/resources"
+	"millrace/localstack/embedded/signin"
+)
+
+// RoleSecret is the credential that a sandbox function's environment holds, as
+// Lambda gives one to every function. No task may see it.
+const RoleSecret = "secret-of-the-sandboxes-role"
+
+// The variables that are this machine's to say, whatever the template does.
+const (
+	envVersion     = "MILLRACE_VERSION"
+	envLogLevel    = "MILLRACE_LOG_LEVEL"
+	envIssuer      = "MILLRACE_SIGNIN_ISSUER"
+	envAudience    = "MILLRACE_SIGNIN_AUDIENCE"
+	envJWKS        = "MILLRACE_SIGNIN_JWKS_URL"
+	envSuperAdmins = "MILLRACE_SUPER_ADMINS"
+	envAllowRanges = "MILLRACE_ALLOW_RANGES"
+)
+
+// functions are the template's functions with programs of this machine.
+func (c *Cloud) functions(ctx context.Context) ([]fleet.Function, error) {
+	if _, err := os.Stat(c.cfg.Bootstrap); err != nil {
+		return nil, fmt.Errorf("cloud: the program of the functions: %w", err)
+	}
+	services, err := c.services(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var out []fleet.Function
+	for _, f := range c.Deployment.Functions {
+		function := fleet.Function{Name: f.Name, ARN: f.ARN, Timeout: f.Timeout, Tenants: f.Tenants, Most: f.Most}
+		switch {
+		case strings.HasPrefix(f.Runtime, "provided"):
+			function.Command = []string{c.cfg.Bootstrap}
+			function.Env = c.environment(f, services)
+		case strings.HasPrefix(f.Runtime, "python"):
+			function.Command, function.Code, err = fleet.Python(cmp.Or(c.cfg.Python, "python3"), python.Python())
+			if err != nil {
+				return nil, err
+			}
+			function.Env = maps.Clone(f.Environment)
+			if function.Env == nil {
+				function.Env = map[string]string{}
+			}
+			maps.Copy(function.Env, map[string]string{
+				"PATH": os.Getenv("PATH"), "AWS_ACCESS_KEY_ID": "role", "AWS_SECRET_ACCESS_KEY": RoleSecret, "AWS_SESSION_TOKEN": RoleSecret,
+			})
+		default:
+			return nil, fmt.Errorf("cloud: %s: the runtime %q is not known here", f.Name, f.Runtime)
+		}
+		function.Env["_HANDLER"] = f.Handler
+		out = append(out, function)
+	}
+	return out, nil
+}
+
+// services are the variables by which the SDK finds what stands in for AWS.
+func (c *Cloud) services(ctx context.Context) (map[string]string, error) {
+	on := c.cfg.Services
+	cfg := on.DynamoDB.Config()
+	keys, err := cfg.Credentials.Retrieve(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("cloud: %w", err)
+	}
+	out := map[string]string{
+		"AWS_REGION": cfg.Region, "AWS_ACCESS_KEY_ID": keys.AccessKeyID, "AWS_SECRET_ACCESS_KEY": keys.SecretAccessKey,
+		"AWS_ENDPOINT_URL_DYNAMODB": on.DynamoDB.URL, "AWS_ENDPOINT_URL_S3": on.S3.URL, "AWS_ENDPOINT_URL_SQS": on.SQS.URL,
+		"AWS_ENDPOINT_URL_EVENTBRIDGE": on.EventBridge.URL, "AWS_ENDPOINT_URL_KMS": on.KMS.URL, "AWS_ENDPOINT_URL_SECRETS_MANAGER": on.SecretsManager.URL,
+		"AWS_ENDPOINT_URL_LAMBDA": c.invoke,
+	}
+	if keys.SessionToken != "" {
+		out["AWS_SESSION_TOKEN"] = keys.SessionToken
+	}
+	return out, nil
+}
+
+// environment is what the template gives a function, with the API where
+// it is here, and with this machine's own sign-in.
+func (c *Cloud) environment(f resources.Function, services map[string]string) map[string]string {
+	env := maps.Clone(services)
+	deployed := c.Deployment.API.Address(services["AWS_REGION"])
+	for name, value := range f.Environment {
+		env[name] = strings.ReplaceAll(value, deployed, c.URL)
+	}
+	set := func(name, value string) {
+		if value != "" {
+			env[name] = value
+		}
+	}
+	set(envVersion, c.cfg.Version)
+	set(envLogLevel, c.cfg.LogLevel)
+	set(envSuperAdmins, strings.Join(c.cfg.SuperAdmins, ","))
+	set(envAllowRanges, strings.Join(c.cfg.AllowRanges, ","))
+	maps.Copy(env, map[string]string{envIssuer: c.URL, envAudience: signin.Audience, envJWKS: c.URL + signin.KeysPath})
+	return env
+}

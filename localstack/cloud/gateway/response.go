@@ -1,0 +1,56 @@
+package gateway
+
+import (
+	"cmp"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"time"
+
+	"millrace/shared/ids"
+)
+
+// Response is an answer in the gateway's own name.
+type Response struct {
+	Status   int               // 0: the kind's own
+	Template string            // of the body; "" is the gateway's
+	Headers  map[string]string // "gatewayresponse.header.NAME" to what fills it
+}
+
+// kind is what the gateway answers by itself.
+type kind struct {
+	name, class string
+	status      int
+	message     string
+}
+
+var (
+	missing  = kind{"MISSING_AUTHENTICATION_TOKEN", "DEFAULT_4XX", http.StatusForbidden, "Missing Authentication Token"}
+	tooLarge = kind{"REQUEST_TOO_LARGE", "DEFAULT_4XX", http.StatusRequestEntityTooLarge, "Request Too Long"}
+	failed   = kind{"INTEGRATION_FAILURE", "DEFAULT_5XX", http.StatusBadGateway, "Internal server error"}
+	timedOut = kind{"INTEGRATION_TIMEOUT", "DEFAULT_5XX", http.StatusGatewayTimeout, "Endpoint request timed out"}
+)
+
+// plain is the gateway's own template.
+const plain = `{"message":$context.error.messageString}`
+
+// refuse answers in the gateway's own name.
+func (cfg *Config) refuse(w http.ResponseWriter, k kind) {
+	r, found := cfg.Responses[k.name]
+	if !found {
+		r = cfg.Responses[k.class]
+	}
+	quoted, err := json.Marshal(k.message)
+	if err != nil {
+		panic(err) // texts always marshal
+	}
+	known := strings.NewReplacer("$context.error.messageString", string(quoted), "$context.error.message", k.message, "context.requestId", ids.New(time.Now()))
+	w.Header().Set("Content-Type", "application/json")
+	for name, value := range r.Headers {
+		if header, is := strings.CutPrefix(name, "gatewayresponse.header."); is {
+			w.Header().Set(header, strings.Trim(known.Replace(value), "'"))
+		}
+	}
+	w.WriteHeader(cmp.Or(r.Status, k.status))
+	_, _ = w.Write([]byte(known.Replace(cmp.Or(r.Template, plain)))) // the client may be gone
+}

@@ -1,0 +1,130 @@
+package triggers
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/aws/aws-lambda-go/events"
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
+	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
+
+	"millrace/localstack/cloud/resources"
+)
+
+// deletePatience is how long messages that were handled may take to be deleted,
+// also when the triggers are being stopped.
+const deletePatience = 5 * time.Second
+
+// Deliver waits up to some seconds for messages of a queue and hands them to the
+// function as one event. It returns how many it handed over.
+func (t *Triggers) Deliver(ctx context.Context, m resources.Mapping, wait int32) (int, error) {
+	batch, err := t.receive(ctx, m, wait)
+	if err != nil || len(batch) == 0 {
+		return 0, err
+	}
+	return len(batch), t.handle(ctx, m, batch)
+}
+
+func (t *Triggers) receive(ctx context.Context, m resources.Mapping, wait int32) ([]types.Message, error) {
+	url, err := t.url(ctx, m.Queue)
+	if err != nil {
+		return nil, err
+	}
+	got, err := t.SQS.ReceiveMessage(ctx, &sqs.ReceiveMessageInput{
+		QueueUrl: url, MaxNumberOfMessages: int32(m.Batch), WaitTimeSeconds: wait,
+		MessageSystemAttributeNames: []types.MessageSystemAttributeName{types.MessageSystemAttributeNameAll},
+		MessageAttributeNames:       []string{"All"},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return got.Messages, nil
+}
+
+func (t *Triggers) url(ctx context.Context, queue string) (*string, error) {
+	out, err := t.SQS.GetQueueUrl(ctx, &sqs.GetQueueUrlInput{QueueName: &queue})
+	if err != nil {
+		return nil, err
+	}
+	return out.QueueUrl, nil
+}
+
+// handle hands messages over and deletes those that the function does not report
+// as failed.
+func (t *Triggers) handle(ctx context.Context, m resources.Mapping, batch []types.Message) error {
+	payload, err := t.event(m, batch)
+	if err != nil {
+		return err
+	}
+	answer, err := t.Invoke(ctx, m.Function, payload)
+	if err != nil {
+		return err
+	}
+	failed := map[string]bool{}
+	if m.Partial {
+		var res events.SQSEventResponse
+		if err := json.Unmarshal(answer, &res); err != nil {
+			return fmt.Errorf("%s answered %q: %w", m.Function, answer, err)
+		}
+		for _, f := range res.BatchItemFailures {
+			failed[f.ItemIdentifier] = true
+		}
+	}
+	return t.remove(ctx, m, batch, failed)
+}
+
+// remove deletes messages but those that failed.
+func (t *Triggers) remove(ctx context.Context, m resources.Mapping, batch []types.Message, failed map[string]bool) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deletePatience)
+	defer cancel()
+	url, err := t.url(ctx, m.Queue)
+	if err != nil {
+		return err
+	}
+	in := &sqs.DeleteMessageBatchInput{QueueUrl: url}
+	for _, message := range batch {
+		if !failed[*message.MessageId] {
+			in.Entries = append(in.Entries, types.DeleteMessageBatchRequestEntry{Id: message.MessageId, ReceiptHandle: message.ReceiptHandle})
+		}
+	}
+	if len(in.Entries) == 0 {
+		return nil
+	}
+	out, err := t.SQS.DeleteMessageBatch(ctx, in)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, f := range out.Failed {
+		errs = append(errs, fmt.Errorf("message %s was not deleted: %s", aws.ToString(f.Id), aws.ToString(f.Message)))
+	}
+	return errors.Join(errs...)
+}
+
+// event is what Lambda makes of messages; of an event of a bus it is that event,
+// or what the rule puts in its place.
+func (t *Triggers) event(m resources.Mapping, batch []types.Message) ([]byte, error) {
+	switch {
+	case m.Rule && m.Input != nil:
+		return m.Input, nil
+	case m.Rule:
+		return []byte(*batch[0].Body), nil
+	}
+	var e events.SQSEvent
+	for _, message := range batch {
+		record := events.SQSMessage{
+			MessageId: *message.MessageId, ReceiptHandle: *message.ReceiptHandle, Body: *message.Body, Md5OfBody: aws.ToString(message.MD5OfBody),
+			Attributes: message.Attributes, MessageAttributes: map[string]events.SQSMessageAttribute{},
+			EventSource: "aws:sqs", EventSourceARN: "arn:aws:sqs:" + t.Region + ":" + t.AccountID + ":" + m.Queue, AWSRegion: t.Region,
+		}
+		for key, a := range message.MessageAttributes {
+			record.MessageAttributes[key] = events.SQSMessageAttribute{StringValue: a.StringValue, BinaryValue: a.BinaryValue, DataType: aws.ToString(a.DataType)}
+		}
+		e.Records = append(e.Records, record)
+	}
+	return json.Marshal(e)
+}

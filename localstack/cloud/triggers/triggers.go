@@ -1,0 +1,133 @@
+// Package triggers makes functions run: by the messages of their queues, as
+// Lambda's event source mappings do, and by the clock, as EventBridge's rules do.
+package triggers
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
+
+	"millrace/localstack/cloud/resources"
+	"millrace/shared/ids"
+)
+
+// atOnce is how many batches of a queue are handled at once if its mapping sets
+// no bound. Lambda goes on to a thousand; this is one machine.
+const atOnce = 10
+
+// poll is how long a request for messages waits, in seconds.
+const poll = 10
+
+// pause is how long a queue is left alone after an error.
+const pause = time.Second
+
+// Config is what triggers what.
+type Config struct {
+	SQS               *sqs.Client
+	Region, AccountID string
+	// Invoke runs a function and returns its answer.
+	Invoke func(ctx context.Context, function string, payload []byte) ([]byte, error)
+	Log    *slog.Logger
+}
+
+// Triggers are the triggers of a deployment.
+type Triggers struct {
+	Config
+	running context.Context
+	stop    context.CancelFunc
+	work    sync.WaitGroup
+}
+
+// New returns triggers that do nothing yet.
+func New(cfg Config) *Triggers {
+	t := &Triggers{Config: cfg}
+	t.running, t.stop = context.WithCancel(context.Background())
+	return t
+}
+
+// Feed begins to hand the messages of a queue to its function.
+func (t *Triggers) Feed(m resources.Mapping) {
+	most := m.Most
+	if most == 0 {
+		most = atOnce
+	}
+	slots := make(chan struct{}, most)
+	t.work.Go(func() {
+		for t.running.Err() == nil {
+			select {
+			case slots <- struct{}{}:
+			case <-t.running.Done():
+				return
+			}
+			batch, err := t.receive(t.running, m, poll)
+			if err != nil || len(batch) == 0 {
+				<-slots
+				if err != nil && t.running.Err() == nil {
+					t.Log.Error("no messages received", "queue", m.Queue, "error", err)
+					t.wait(time.Now().Add(pause))
+				}
+				continue
+			}
+			t.work.Go(func() {
+				defer func() { <-slots }()
+				if err := t.handle(t.running, m, batch); err != nil && t.running.Err() == nil {
+					t.Log.Error("messages not handled: they come again", "queue", m.Queue, "function", m.Function, "messages", len(batch), "error", err)
+				}
+			})
+		}
+	})
+}
+
+// Fire begins to fire a rule by the clock, at full intervals.
+func (t *Triggers) Fire(s resources.Schedule) {
+	t.work.Go(func() {
+		for {
+			next := time.Now().Truncate(s.Every).Add(s.Every)
+			if !t.wait(next) {
+				return
+			}
+			payload, err := t.scheduled(s, next)
+			if err == nil {
+				_, err = t.Invoke(t.running, s.Function, payload)
+			}
+			if err != nil && t.running.Err() == nil {
+				t.Log.Error("rule not fired", "rule", s.Name, "function", s.Function, "error", err)
+			}
+		}
+	})
+}
+
+// scheduled is the event of a rule that fires at a time.
+func (t *Triggers) scheduled(s resources.Schedule, at time.Time) ([]byte, error) {
+	if s.Input != nil {
+		return s.Input, nil
+	}
+	return json.Marshal(map[string]any{
+		"version": "0", "id": ids.New(at), "detail-type": "Scheduled Event", "source": "aws.events", "account": t.AccountID,
+		"time": at.UTC().Format(time.RFC3339), "region": t.Region, "detail": map[string]any{},
+		"resources": []string{"arn:aws:events:" + t.Region + ":" + t.AccountID + ":rule/" + s.Name},
+	})
+}
+
+// wait waits until a time, false if the triggers are stopped before.
+func (t *Triggers) wait(until time.Time) bool {
+	timer := time.NewTimer(time.Until(until))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-t.running.Done():
+		return false
+	}
+}
+
+// Stop ends the triggers, and waits for what they were at. Messages that were
+// not handled come again.
+func (t *Triggers) Stop() {
+	t.stop()
+	t.work.Wait()
+}
