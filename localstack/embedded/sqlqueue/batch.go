@@ -45,19 +45,16 @@ func (s *Queues) deliver(ctx context.Context, b *batch, err error) ([]queue.Deli
 	}
 	ctx = context.WithoutCancel(ctx) // what is taken is handed out
 	if b.again {
-		err = s.db.Write(ctx, func(conn *sqlite.Conn) error {
-			for i, d := range b.out {
-				if d.Receives > 1 {
-					if err := setReceives(conn, b.seqs[i], d.Receives); err != nil {
-						return err
-					}
-				}
+		var changes []change
+		for i, d := range b.out {
+			if d.Receives > 1 {
+				changes = append(changes, change{kind: received, seq: b.seqs[i], receives: int64(d.Receives)})
 			}
-			return nil
-		})
+		}
+		err = s.commit(ctx, changes...)
 	}
 	if err == nil && b.missing {
-		err = s.db.Read(ctx, b.loadBodies)
+		err = s.db.Read(ctx, func(conn *sqlite.Conn) error { return s.loadBodies(conn, b) })
 	}
 	if err != nil {
 		b.lane.undo(b.out)
@@ -68,13 +65,17 @@ func (s *Queues) deliver(ctx context.Context, b *batch, err error) ([]queue.Deli
 
 // loadBodies reads the bodies that are missing. A message without one was
 // deleted meanwhile, by the receipt of an earlier delivery: it is left out.
-func (b *batch) loadBodies(conn *sqlite.Conn) error {
+func (s *Queues) loadBodies(conn *sqlite.Conn, b *batch) error {
 	loaded := b.out[:0:len(b.out)]
 	for i, d := range b.out {
 		if d.Body == nil {
-			body, err := readBody(conn, b.seqs[i])
-			if err != nil {
-				return err
+			// Looked for first where it leaves from when it is folded.
+			body := s.unfolded.body(b.seqs[i])
+			if body == nil {
+				var err error
+				if body, err = readBody(conn, b.seqs[i]); err != nil {
+					return err
+				}
 			}
 			if body == nil {
 				continue

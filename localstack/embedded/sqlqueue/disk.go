@@ -2,6 +2,8 @@ package sqlqueue
 
 import (
 	"context"
+	"encoding/binary"
+	"errors"
 	"time"
 
 	"zombiezen.com/go/sqlite"
@@ -65,31 +67,126 @@ func (s *Queues) load(ctx context.Context) error {
 	return nil
 }
 
-func insert(conn *sqlite.Conn, queue string, m *message, body []byte, due time.Time) error {
-	stmt, err := conn.Prepare("INSERT INTO queue_messages (seq, queue, grp, sent, due, body) VALUES (?, ?, ?, ?, ?, ?)")
+// kind is what a change does to a message; it is the first byte of its record.
+type kind byte
+
+const (
+	sent     kind = 's' // the message, whole
+	deleted  kind = 'd'
+	received kind = 'r' // its receives
+	moved    kind = 'm' // its queue; the receives begin anew
+	// movedAndReceived is both, where they meet before a fold.
+	movedAndReceived kind = 'b'
+)
+
+// change is one change of one message.
+type change struct {
+	kind     kind
+	seq      int64
+	queue    string
+	group    string
+	sent     int64
+	due      int64
+	receives int64
+	body     []byte
+}
+
+var errRecord = errors.New("sqlqueue: the journal's record is damaged")
+
+func (c *change) append(b []byte) []byte {
+	b = append(b, byte(c.kind))
+	for _, n := range []int64{c.seq, c.sent, c.due, c.receives} {
+		b = binary.AppendVarint(b, n)
+	}
+	for _, s := range []string{c.queue, c.group} {
+		b = append(binary.AppendUvarint(b, uint64(len(s))), s...)
+	}
+	return append(binary.AppendUvarint(b, uint64(len(c.body))), c.body...)
+}
+
+// parse reads a change and returns the rest.
+func (c *change) parse(b []byte) ([]byte, error) {
+	if len(b) == 0 {
+		return nil, errRecord
+	}
+	c.kind, b = kind(b[0]), b[1:]
+	for _, n := range []*int64{&c.seq, &c.sent, &c.due, &c.receives} {
+		v, used := binary.Varint(b)
+		if used <= 0 {
+			return nil, errRecord
+		}
+		*n, b = v, b[used:]
+	}
+	var texts [3][]byte
+	for i := range texts {
+		n, used := binary.Uvarint(b)
+		if used <= 0 || n > uint64(len(b)-used) {
+			return nil, errRecord
+		}
+		texts[i], b = b[used:used+int(n)], b[used+int(n):]
+	}
+	c.queue, c.group, c.body = string(texts[0]), string(texts[1]), texts[2]
+	return b, nil
+}
+
+// replay makes a record's changes in the database.
+func replay(conn *sqlite.Conn, record []byte) error {
+	for len(record) > 0 {
+		var c change
+		var err error
+		if record, err = c.parse(record); err != nil {
+			return err
+		}
+		if err := c.write(conn); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// write makes a change in the database; of a message that is not there any more
+// it changes nothing.
+func (c *change) write(conn *sqlite.Conn) error {
+	switch c.kind {
+	case sent:
+		return run(conn, "INSERT INTO queue_messages (seq, queue, grp, sent, due, receives, body) VALUES (?, ?, ?, ?, ?, ?, ?)", func(stmt *sqlite.Stmt) {
+			stmt.BindInt64(1, c.seq)
+			stmt.BindText(2, c.queue)
+			stmt.BindText(3, c.group)
+			stmt.BindInt64(4, c.sent)
+			stmt.BindInt64(5, c.due)
+			stmt.BindInt64(6, c.receives)
+			stmt.BindBytes(7, c.body)
+		})
+	case deleted:
+		return run(conn, "DELETE FROM queue_messages WHERE seq = ?", func(stmt *sqlite.Stmt) { stmt.BindInt64(1, c.seq) })
+	case received:
+		return run(conn, "UPDATE queue_messages SET receives = ? WHERE seq = ?", func(stmt *sqlite.Stmt) {
+			stmt.BindInt64(1, c.receives)
+			stmt.BindInt64(2, c.seq)
+		})
+	case moved, movedAndReceived:
+		return run(conn, "UPDATE queue_messages SET queue = ?, receives = ? WHERE seq = ?", func(stmt *sqlite.Stmt) {
+			stmt.BindText(1, c.queue)
+			stmt.BindInt64(2, c.receives) // none after a move alone
+			stmt.BindInt64(3, c.seq)
+		})
+	}
+	return errRecord
+}
+
+// run runs a statement that returns no rows.
+func run(conn *sqlite.Conn, sql string, bind func(*sqlite.Stmt)) error {
+	stmt, err := conn.Prepare(sql)
 	if err != nil {
 		return err
 	}
-	stmt.BindInt64(1, m.seq)
-	stmt.BindText(2, queue)
-	stmt.BindText(3, m.group)
-	stmt.BindInt64(4, m.sent)
-	stmt.BindInt64(5, due.UnixMilli())
-	stmt.BindBytes(6, body)
-	return finish(stmt)
+	bind(stmt)
+	_, err = stmt.Step()
+	return err
 }
 
-func setReceives(conn *sqlite.Conn, seq int64, receives int) error {
-	stmt, err := conn.Prepare("UPDATE queue_messages SET receives = ? WHERE seq = ?")
-	if err != nil {
-		return err
-	}
-	stmt.BindInt64(1, int64(receives))
-	stmt.BindInt64(2, seq)
-	return finish(stmt)
-}
-
-// readBody returns a message's body, nil if the message is gone.
+// readBody returns a message's body from the database, nil if it is not there.
 func readBody(conn *sqlite.Conn, seq int64) ([]byte, error) {
 	stmt, err := conn.Prepare("SELECT body FROM queue_messages WHERE seq = ?")
 	if err != nil {
@@ -103,87 +200,4 @@ func readBody(conn *sqlite.Conn, seq int64) ([]byte, error) {
 	body := make([]byte, stmt.ColumnLen(0))
 	stmt.ColumnBytes(0, body)
 	return body, stmt.Reset()
-}
-
-// finish runs a statement that returns no rows.
-func finish(stmt *sqlite.Stmt) error {
-	_, err := stmt.Step()
-	return err
-}
-
-// changes are writes that nobody waits for.
-type changes struct {
-	deleted []int64
-	moved   []move
-}
-
-type move struct {
-	seq int64
-	to  string // queue
-}
-
-// change adds to the changes that wait for the writer.
-func (s *Queues) change(add func(*changes)) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.later == nil {
-		c := new(changes)
-		err := s.db.WriteAsync(func(conn *sqlite.Conn) error {
-			s.detach(c)
-			return c.write(conn)
-		})
-		if err != nil {
-			return err
-		}
-		s.later = c
-	}
-	add(s.later)
-	return nil
-}
-
-// detach ends adding to c, which is about to be written.
-func (s *Queues) detach(c *changes) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.later == c {
-		s.later = nil
-	}
-}
-
-// moved notes that a message went to a dead-letter queue. Should that be lost
-// the message has its count still, and moves again at the next start.
-func (s *Queues) moved(seq int64, to string) {
-	_ = s.change(func(c *changes) { c.moved = append(c.moved, move{seq, to}) })
-}
-
-// flush waits until all changes so far are written.
-func (s *Queues) flush() error {
-	return s.db.Write(context.Background(), func(*sqlite.Conn) error { return nil })
-}
-
-// write does the changes; more than once does no harm. Moves come first, as a
-// message is moved before it is deleted from where it went.
-func (c *changes) write(conn *sqlite.Conn) error {
-	for _, m := range c.moved {
-		stmt, err := conn.Prepare("UPDATE queue_messages SET queue = ?, receives = 0 WHERE seq = ?")
-		if err != nil {
-			return err
-		}
-		stmt.BindText(1, m.to)
-		stmt.BindInt64(2, m.seq)
-		if err := finish(stmt); err != nil {
-			return err
-		}
-	}
-	for _, seq := range c.deleted {
-		stmt, err := conn.Prepare("DELETE FROM queue_messages WHERE seq = ?")
-		if err != nil {
-			return err
-		}
-		stmt.BindInt64(1, seq)
-		if err := finish(stmt); err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -204,6 +204,7 @@ func TestModel(t *testing.T) {
 		m.open(t)
 		defer func() {
 			require.NoError(t, m.qs.Close())
+			require.NoError(t, db.Sync())
 			require.NoError(t, db.Write(context.Background(), func(conn *sqlite.Conn) error {
 				return sqlitex.Execute(conn, "DELETE FROM queue_messages", nil)
 			}))

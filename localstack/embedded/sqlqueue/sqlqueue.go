@@ -2,9 +2,12 @@
 // messages are in the server's one SQLite file and, but for the bodies of a
 // long backlog, in memory as well, so that Receive reads no disk.
 //
+// Changes go to the store's journal, and a moment later into the table; what was
+// sent and deleted meanwhile never gets there.
+//
 // What survives the death of the process: every message that Send
 // acknowledged, until its Delete. A delete is written with the next group of
-// writes and may be lost, so the message may be delivered again. Time-outs live
+// commits and may be lost, so the message may be delivered again. Time-outs live
 // in memory: what was in flight is ready again at the next start. A first
 // delivery is not written down; instead a message that is left over from an
 // earlier process counts one delivery, and each later delivery is on disk
@@ -17,14 +20,13 @@
 package sqlqueue
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"zombiezen.com/go/sqlite"
 
 	"millrace/localstack/embedded/store"
 	"millrace/shared/clock"
@@ -41,6 +43,7 @@ const bodyBudget = 32 << 20
 // Queues are the embedded server's queues.
 type Queues struct {
 	db     *store.DB
+	log    *store.Owner
 	clock  clock.Clock
 	base   time.Time // deadlines are kept as the time since
 	lanes  map[string]*lane
@@ -49,8 +52,10 @@ type Queues struct {
 	bodies atomic.Int64 // bytes of bodies in memory
 	closed atomic.Bool
 
+	unfolded unfolded
+
 	mu    sync.Mutex
-	later *changes // the changes that wait for the writer, nil for none
+	later *later // the changes that wait for the next group, nil for none
 }
 
 var _ queue.Queues = (*Queues)(nil)
@@ -70,7 +75,8 @@ func New(ctx context.Context, db *store.DB, now clock.Clock, defs []queue.Defini
 		dead := s.newLane(queue.Dead(def.Name), def.Visibility, nil)
 		s.newLane(def.Name, def.Visibility, dead)
 	}
-	if err := db.Migrate("queue", schema); err != nil {
+	var err error
+	if s.log, err = db.Attach("queue", s, replay, schema); err != nil {
 		return nil, fmt.Errorf("sqlqueue: %w", err)
 	}
 	if err := s.load(ctx); err != nil {
@@ -128,32 +134,31 @@ func (s *Queues) Send(ctx context.Context, name string, msgs ...queue.Message) e
 		}
 		kept[i] = m
 	}
-	err = s.db.Write(context.WithoutCancel(ctx), func(conn *sqlite.Conn) error {
-		for i, m := range kept {
-			if err := insert(conn, name, m, msgs[i].Body, now.Add(msgs[i].Delay)); err != nil {
-				return err
-			}
+	changes := make([]change, len(msgs))
+	for i, m := range kept {
+		changes[i] = change{
+			kind: sent, seq: m.seq, queue: name, group: m.group, sent: m.sent,
+			due: now.Add(msgs[i].Delay).UnixMilli(), body: bytes.Clone(msgs[i].Body),
 		}
-		return nil
-	})
-	if err != nil {
+	}
+	if err := s.commit(context.WithoutCancel(ctx), changes...); err != nil {
 		return fmt.Errorf("sqlqueue: send to %s: %w", name, err)
 	}
 	for i, m := range kept {
-		m.body = s.hold(msgs[i].Body)
+		m.body = s.hold(changes[i].body)
 	}
 	l.add(kept...)
 	return nil
 }
 
-// hold returns a copy of a body to keep in memory, nil if the budget is spent.
+// hold returns a body to keep in memory, nil if the budget is spent.
 func (s *Queues) hold(body []byte) []byte {
 	n := int64(len(body))
 	if s.bodies.Add(n) > s.budget {
 		s.bodies.Add(-n)
 		return nil
 	}
-	return append(make([]byte, 0, n), body...)
+	return body
 }
 
 // Receive gives the groups with ready messages their turns. It waits by signal,
@@ -196,17 +201,16 @@ func (s *Queues) Delete(ctx context.Context, name string, receipts ...string) er
 	if err != nil || len(receipts) == 0 {
 		return err
 	}
-	var few [queue.MaxBatch]int64
-	seqs := few[:0]
+	var gone []change
 	bad := l.remove(receipts, func(m *message) {
-		seqs = append(seqs, m.seq)
+		gone = append(gone, change{kind: deleted, seq: m.seq})
 		s.bodies.Add(-int64(len(m.body)))
 		m.body = nil
 	})
-	if len(seqs) == 0 {
+	if len(gone) == 0 {
 		return bad
 	}
-	if err := s.change(func(c *changes) { c.deleted = append(c.deleted, seqs...) }); err != nil {
+	if err := s.change(gone...); err != nil {
 		return fmt.Errorf("sqlqueue: delete from %s: %w", name, err)
 	}
 	return bad
@@ -240,5 +244,9 @@ func (s *Queues) Close() error {
 	for _, l := range s.lanes {
 		l.close()
 	}
-	return s.flush()
+	err := s.commit(context.Background()) // takes along what waits
+	if errors.Is(err, store.ErrClosed) || errors.Is(err, store.ErrDetached) {
+		return nil
+	}
+	return err
 }

@@ -28,41 +28,60 @@ func expirySecond(n int64) string { return fmt.Sprintf("%019d", n) }
 func (t *Table) Sweep(ctx context.Context) (int, error) {
 	now := expirySecond(t.clock.Now().Unix())
 	for removed := 0; ; {
+		if err := t.db.Sync(); err != nil { // what is in the journal has no entry yet
+			return removed, err
+		}
+		keys, err := t.expired(ctx, now)
+		if err != nil {
+			return removed, err
+		}
 		n := 0
-		err := t.db.Write(ctx, func(conn *sqlite.Conn) (err error) {
-			n, err = sweep(conn, now)
-			return err
+		err = t.log.Commit(ctx, func(record []byte) ([]byte, error) {
+			n = 0
+			var dead []*write
+			for _, key := range keys {
+				w := &write{key: key}
+				if err := w.prepare(t); err != nil {
+					return record, err
+				}
+				// It may have been prolonged since its entry was read.
+				if at, ok := expiry(w.old); ok && at.SK < now {
+					dead = append(dead, w)
+				}
+			}
+			for _, w := range dead {
+				record = w.stage(t, record)
+			}
+			n = len(dead)
+			return record, nil
 		})
 		removed += n
-		if err != nil || n < sweepBatch {
+		if err != nil || len(keys) < sweepBatch {
 			return removed, err
 		}
 	}
 }
 
-func sweep(conn *sqlite.Conn, now string) (int, error) {
-	stmt, err := conn.Prepare("SELECT pk, sk FROM entries WHERE idx = ? AND ipk = '' AND isk < ? LIMIT ?")
-	if err != nil {
-		return 0, fmt.Errorf("sqltable: %w", err)
-	}
-	stmt.BindText(1, table.TTLAttribute)
-	stmt.BindText(2, now)
-	stmt.BindInt64(3, sweepBatch)
-	var dead []*write
-	for {
-		row, err := stmt.Step()
+// expired lists items whose time has passed, up to sweepBatch.
+func (t *Table) expired(ctx context.Context, now string) (keys []table.Key, err error) {
+	err = t.db.Read(ctx, func(conn *sqlite.Conn) error {
+		stmt, err := conn.Prepare("SELECT pk, sk FROM entries WHERE idx = ? AND ipk = '' AND isk < ? LIMIT ?")
 		if err != nil {
-			return 0, fmt.Errorf("sqltable: %w", err)
+			return fmt.Errorf("sqltable: %w", err)
 		}
-		if !row {
-			break
+		stmt.BindText(1, table.TTLAttribute)
+		stmt.BindText(2, now)
+		stmt.BindInt64(3, sweepBatch)
+		for {
+			row, err := stmt.Step()
+			if err != nil {
+				return fmt.Errorf("sqltable: %w", err)
+			}
+			if !row {
+				return nil
+			}
+			keys = append(keys, table.Key{PK: stmt.ColumnText(0), SK: stmt.ColumnText(1)})
 		}
-		dead = append(dead, &write{key: table.Key{PK: stmt.ColumnText(0), SK: stmt.ColumnText(1)}})
-	}
-	for _, w := range dead {
-		if err := w.prepare(conn); err != nil {
-			return 0, err
-		}
-	}
-	return len(dead), applyAll(conn, dead)
+	})
+	return keys, err
 }

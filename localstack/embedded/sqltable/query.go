@@ -3,6 +3,7 @@ package sqltable
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strings"
 
 	"millrace/shared/table"
@@ -25,11 +26,8 @@ func (t *Table) Query(ctx context.Context, q table.Query) (table.Page, error) {
 	if q.Range.Empty() {
 		return table.Page{}, nil
 	}
-	r := reader{query: q}
-	err := t.db.Read(ctx, func(conn *sqlite.Conn) error {
-		return r.read(conn, start)
-	})
-	if err != nil {
+	r := reader{table: t, query: q, start: start}
+	if err := r.read(ctx); err != nil {
 		return table.Page{}, err
 	}
 	if m := table.MeterFrom(ctx); m != nil {
@@ -44,50 +42,144 @@ func (t *Table) Query(ctx context.Context, q table.Query) (table.Page, error) {
 	return r.page, nil
 }
 
-// reader reads one page.
+// reader reads one page: rows of the memory and of the database, in one order.
 type reader struct {
+	table *Table
 	query table.Query
+	start table.Position
 	page  table.Page
 	bytes int
 	count int
 	last  table.Position
 }
 
-func (r *reader) read(conn *sqlite.Conn, start table.Position) error {
-	sql, args := statement(r.query, start)
+// retries is how often a page is read anew because rows moved from the memory
+// into the database between the looks at the two.
+const retries = 10
+
+func (r *reader) read(ctx context.Context) error {
+	seen := r.table.memory.view(r.query, r.start)
+	if seen.whole {
+		return r.merge(seen, nil)
+	}
+	return r.table.db.Read(ctx, func(conn *sqlite.Conn) error {
+		if r.query.Index == "" && !r.table.memory.large(r.query.PK) {
+			if _, err := r.table.probe(conn, r.query.PK, seen.lost); err != nil {
+				return err
+			}
+		}
+		for n := 0; ; n++ {
+			seen = r.table.memory.view(r.query, r.start)
+			if seen.whole {
+				return r.merge(seen, nil)
+			}
+			again, err := r.try(conn, seen, n < retries)
+			if err != nil || !again {
+				return err
+			}
+		}
+	})
+}
+
+// try merges what was seen of the memory with the database, unless that has
+// changed meanwhile.
+func (r *reader) try(conn *sqlite.Conn, seen view, mayRetry bool) (again bool, err error) {
+	sql, args := statement(r.query, r.start)
 	stmt, err := conn.Prepare(sql)
 	if err != nil {
-		return fmt.Errorf("sqltable: %w", err)
+		return false, fmt.Errorf("sqltable: %w", err)
 	}
 	for i, s := range args {
 		stmt.BindText(i+1, s)
 	}
+	d := &rows{stmt: stmt, query: r.query}
+	err = d.next() // the database as it is now is what all steps see
+	if err == nil && mayRetry && r.table.memory.moved(seen) {
+		again = true
+	} else if err == nil {
+		err = r.merge(seen, d)
+	}
+	if !d.done {
+		_ = stmt.Reset() // it reports an error of Step again, and there was none
+	}
+	return again, err
+}
+
+// merge makes the page of two sorted lists; d is nil if the memory has all.
+func (r *reader) merge(seen view, d *rows) error {
 	for {
-		row, err := stmt.Step()
-		if err != nil {
-			return fmt.Errorf("sqltable: %w", err)
+		stored := d != nil && !d.done
+		if stored && seen.hides(d.at) {
+			if err := d.next(); err != nil {
+				return err
+			}
+			continue
 		}
-		if !row {
+		var more bool
+		switch {
+		case len(seen.rows) > 0 && (!stored || before(r.query.Reverse, seen.rows[0].at, d.at)):
+			more = r.take(seen.rows[0].at, maps.Clone(seen.rows[0].item))
+			seen.rows = seen.rows[1:]
+		case stored:
+			item, err := d.item()
+			if err != nil {
+				return err
+			}
+			if more = r.take(d.at, item); more {
+				if err := d.next(); err != nil {
+					return err
+				}
+			}
+		default:
 			return nil
 		}
-		more, err := r.take(stmt)
-		if err != nil || !more {
-			_ = stmt.Reset() // it reports an error of Step again, and there was none
-			return err
+		if !more {
+			return nil
 		}
 	}
 }
 
-// take adds a row to the page; false if the page ends before or with it.
-func (r *reader) take(stmt *sqlite.Stmt) (more bool, err error) {
-	at, item, err := r.row(stmt)
+// rows steps through the database's part.
+type rows struct {
+	stmt  *sqlite.Stmt
+	query table.Query
+	at    table.Position
+	done  bool
+}
+
+func (d *rows) next() error {
+	row, err := d.stmt.Step()
 	if err != nil {
-		return false, err
+		d.done = true
+		return fmt.Errorf("sqltable: %w", err)
 	}
+	switch {
+	case !row:
+		d.done = true
+	case d.query.Index == "":
+		d.at = table.Position{Key: table.Key{PK: d.query.PK, SK: d.stmt.ColumnText(0)}}
+	default:
+		d.at = table.Position{
+			Entry: table.Key{PK: d.query.PK, SK: d.stmt.ColumnText(0)},
+			Key:   table.Key{PK: d.stmt.ColumnText(1), SK: d.stmt.ColumnText(2)},
+		}
+	}
+	return nil
+}
+
+func (d *rows) item() (table.Item, error) {
+	if d.query.Index == "" {
+		return decode(d.at.Key, d.stmt.ColumnText(1))
+	}
+	return table.EntryItem(d.query.Index, d.at.Entry, d.at.Key), nil
+}
+
+// take adds a row to the page; false if the page ends before or with it.
+func (r *reader) take(at table.Position, item table.Item) (more bool) {
 	size := item.Size()
 	if r.count > 0 && r.bytes+size > table.MaxPageBytes {
 		r.page.Next = table.EncodeCursor(r.query, r.last)
-		return false, nil
+		return false
 	}
 	r.bytes += size
 	r.count++
@@ -98,22 +190,9 @@ func (r *reader) take(stmt *sqlite.Stmt) (more bool, err error) {
 	if r.count == r.query.Limit {
 		// As DynamoDB does it, even if nothing should follow.
 		r.page.Next = table.EncodeCursor(r.query, r.last)
-		return false, nil
+		return false
 	}
-	return true, nil
-}
-
-func (r *reader) row(stmt *sqlite.Stmt) (table.Position, table.Item, error) {
-	if r.query.Index == "" {
-		at := table.Position{Key: table.Key{PK: r.query.PK, SK: stmt.ColumnText(0)}}
-		item, err := decode(at.Key, stmt.ColumnText(1))
-		return at, item, err
-	}
-	at := table.Position{
-		Entry: table.Key{PK: r.query.PK, SK: stmt.ColumnText(0)},
-		Key:   table.Key{PK: stmt.ColumnText(1), SK: stmt.ColumnText(2)},
-	}
-	return at, table.EntryItem(r.query.Index, at.Entry, at.Key), nil
+	return true
 }
 
 // statement writes the SQL of a query from a position on, and its parameters.

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 
 	"millrace/localstack/embedded/store"
 	"millrace/shared/clock"
@@ -39,19 +40,27 @@ CREATE TABLE entries (
 
 // Table is the driver. Reads see everything committed, consistent or not, and
 // indexes are up to date at once; both count as they would on DynamoDB.
+//
+// What is written goes to the store's journal and into memory, from where it is
+// folded into the tables a moment later; a read looks into both, the memory
+// first. The memory's items are never changed, so callers get copies.
 type Table struct {
-	db    *store.DB
-	clock clock.Clock
+	db     *store.DB
+	clock  clock.Clock
+	memory *memory
+	log    *store.Owner
+	staged map[table.Key]*staged // what the group that is made has changed
 }
 
 var _ table.Table = (*Table)(nil)
 
-// New makes the driver's tables in the store, or brings them up to date.
+// New makes the driver's tables in the store, or brings them up to date. A
+// Table made before on the same store can be written no longer.
 func New(db *store.DB, now clock.Clock) (*Table, error) {
-	if err := db.Migrate("table", schema...); err != nil {
-		return nil, err
-	}
-	return &Table{db: db, clock: now}, nil
+	t := &Table{db: db, clock: now, memory: newMemory(), staged: map[table.Key]*staged{}}
+	var err error
+	t.log, err = db.Attach("table", t, replay, schema...)
+	return t, err
 }
 
 // Check reads the table's state.
@@ -67,21 +76,17 @@ func (t *Table) Get(ctx context.Context, key table.Key, opts ...table.ReadOption
 	if err := table.CheckKey(key); err != nil {
 		return nil, err
 	}
-	var item table.Item
-	err := t.db.Read(ctx, func(conn *sqlite.Conn) (err error) {
-		item, err = load(conn, key)
-		return err
-	})
+	l, err := t.lookup(ctx, key)
 	if err != nil {
 		return nil, err
 	}
 	if m := table.MeterFrom(ctx); m != nil {
-		m.Add(table.OpGet, table.Units{Read: table.ReadUnits(item.Size(), consistent(opts))})
+		m.Add(table.OpGet, table.Units{Read: table.ReadUnits(l.size, consistent(opts))})
 	}
-	if item == nil {
+	if l.item == nil {
 		return nil, table.ErrNotFound
 	}
-	return item, nil
+	return maps.Clone(l.item), nil
 }
 
 // BatchGet returns those items that exist, in the order of keys.
@@ -95,23 +100,15 @@ func (t *Table) BatchGet(ctx context.Context, keys []table.Key, opts ...table.Re
 		batch := keys[:min(len(keys), table.MaxBatchGet)]
 		keys = keys[len(batch):]
 		units := 0.0
-		err := t.db.Read(ctx, func(conn *sqlite.Conn) error {
-			for _, key := range batch {
-				item, err := load(conn, key)
-				if err != nil {
-					return err
-				}
-				if meter != nil {
-					units += table.ReadUnits(item.Size(), consistent(opts))
-				}
-				if item != nil {
-					items = append(items, item)
-				}
+		for _, key := range batch {
+			l, err := t.lookup(ctx, key)
+			if err != nil {
+				return nil, err
 			}
-			return nil
-		})
-		if err != nil {
-			return nil, err
+			units += table.ReadUnits(l.size, consistent(opts))
+			if l.item != nil {
+				items = append(items, maps.Clone(l.item))
+			}
 		}
 		meter.Add(table.OpBatchGet, table.Units{Read: units})
 	}

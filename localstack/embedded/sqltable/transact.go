@@ -4,10 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 
 	"millrace/shared/table"
-
-	"zombiezen.com/go/sqlite"
 )
 
 // Transact applies all of the writes or none. One writer runs one transaction
@@ -23,12 +22,7 @@ func (t *Table) Transact(ctx context.Context, writes ...table.Write) error {
 			return fmt.Errorf("write %d: %w", i, err)
 		}
 	}
-	err := t.db.Write(ctx, func(conn *sqlite.Conn) error {
-		if err := prepareAll(conn, plans); err != nil {
-			return err
-		}
-		return applyAll(conn, plans)
-	})
+	err := t.commit(ctx, func() error { return t.prepareAll(plans) }, plans...)
 	if err == nil || errors.As(err, new(*table.TransactionError)) {
 		chargeAll(table.MeterFrom(ctx), table.OpTransact, plans, table.TransactionFactor)
 	}
@@ -36,18 +30,18 @@ func (t *Table) Transact(ctx context.Context, writes ...table.Write) error {
 }
 
 // prepareAll prepares every write, so that nothing is written if one is unfit.
-func prepareAll(conn *sqlite.Conn, plans []*write) error {
+func (t *Table) prepareAll(plans []*write) error {
 	cancelled := false
 	size := 0
 	reasons := make([]table.Reason, len(plans))
 	for i, p := range plans {
-		err := p.prepare(conn)
+		err := p.prepare(t)
 		switch {
 		case err == nil:
 			size += max(p.oldSize, p.newSize)
 			continue
 		case errors.Is(err, table.ErrConditionFailed):
-			reasons[i] = table.Reason{Err: table.ErrConditionFailed, Old: p.old}
+			reasons[i] = table.Reason{Err: table.ErrConditionFailed, Old: maps.Clone(p.old)}
 		case errors.Is(err, table.ErrInvalid):
 			reasons[i].Err = table.ErrInvalid
 		case errors.Is(err, table.ErrLimit):

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 
+	"millrace/localstack/embedded/store"
 	"millrace/shared/table"
 
 	"zombiezen.com/go/sqlite"
@@ -57,14 +58,30 @@ func plan(w table.Write) (*write, error) {
 	return nil, fmt.Errorf("%w: unknown write %T", table.ErrInvalid, w)
 }
 
+// staged is a row's change in the group that is made.
+type staged struct {
+	before table.Item // before the group
+	item   table.Item // nil: deleted
+	size   int
+}
+
+// find is an item as the next write of the group meets it.
+func (t *Table) find(key table.Key) (look, error) {
+	if s := t.staged[key]; s != nil {
+		return look{item: s.item, size: s.size, known: true}, nil
+	}
+	return t.lookup(context.Background(), key)
+}
+
 // prepare loads the stored item, checks the condition and works an Update out.
 // It may run more than once.
-func (w *write) prepare(conn *sqlite.Conn) (err error) {
+func (w *write) prepare(t *Table) error {
 	w.voided = false
-	if w.old, err = load(conn, w.key); err != nil {
+	l, err := t.find(w.key)
+	if err != nil {
 		return err
 	}
-	w.oldSize = w.old.Size()
+	w.old, w.oldSize = l.item, l.size
 	if !table.Holds(w.cond, w.old) {
 		return table.ErrConditionFailed
 	}
@@ -77,79 +94,68 @@ func (w *write) prepare(conn *sqlite.Conn) (err error) {
 	if w.newSize, err = table.CheckItem(w.new); err != nil {
 		return err
 	}
-	w.data = encode(w.new)
+	w.data = nil // encoded into the journal
 	return nil
 }
 
-// apply writes what prepare found fit.
-func (w *write) apply(conn *sqlite.Conn) error {
+// stage has the group make the change, and appends it to the journal's record.
+func (w *write) stage(t *Table, record []byte) []byte {
 	if w.check || w.old == nil && w.new == nil {
-		return nil
+		return record
 	}
-	var err error
-	switch {
-	case w.old == nil:
-		err = run(conn, "INSERT INTO items (pk, sk, data) VALUES (?, ?, ?)", w.data, w.key.PK, w.key.SK)
-	case w.new == nil:
-		err = run(conn, "DELETE FROM items WHERE pk = ? AND sk = ?", nil, w.key.PK, w.key.SK)
-	default:
-		err = run(conn, "UPDATE items SET data = ?3 WHERE pk = ?1 AND sk = ?2", w.data, w.key.PK, w.key.SK)
+	s := t.staged[w.key]
+	if s == nil {
+		s = &staged{before: w.old}
+		t.staged[w.key] = s
 	}
-	if err != nil {
-		return err
-	}
-	return w.reindex(conn)
+	s.item, s.size = w.new, w.newSize
+	return appendChange(record, w.key, w.new, w.data)
 }
 
-// reindex brings the indexes up to date where the item's place has changed.
-func (w *write) reindex(conn *sqlite.Conn) error {
-	for _, x := range table.Indexes {
-		before, stood := w.old.Entry(x)
-		after, stands := w.new.Entry(x)
-		if err := w.move(conn, string(x), before, stood, after, stands); err != nil {
+// Publish lets everybody see what the group changed.
+func (t *Table) Publish() {
+	t.memory.mu.Lock()
+	for key, s := range t.staged {
+		t.memory.write(key, s)
+	}
+	t.memory.mu.Unlock()
+	clear(t.staged)
+}
+
+// Discard forgets what the group changed.
+func (t *Table) Discard() { clear(t.staged) }
+
+// Freeze lists what the database does not have yet.
+func (t *Table) Freeze() (store.Fold, func()) {
+	folds := t.memory.freeze()
+	write := func(conn *sqlite.Conn) error {
+		for i := range folds {
+			if err := folds[i].write(conn); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return write, func() { t.memory.folded(folds) }
+}
+
+// commit checks and makes writes, all or none, as one change of the journal.
+func (t *Table) commit(ctx context.Context, prepare func() error, writes ...*write) error {
+	// What is not in memory is read before the group is made, beside others.
+	for _, w := range writes {
+		if _, err := t.lookup(ctx, w.key); err != nil {
 			return err
 		}
 	}
-	before, expired := expiry(w.old)
-	after, expires := expiry(w.new)
-	return w.move(conn, table.TTLAttribute, before, expired, after, expires)
-}
-
-func (w *write) move(conn *sqlite.Conn, idx string, before table.Key, stood bool, after table.Key, stands bool) error {
-	if stood == stands && before == after {
-		return nil
-	}
-	if stood {
-		err := run(conn, "DELETE FROM entries WHERE idx = ? AND ipk = ? AND isk = ? AND pk = ? AND sk = ?",
-			nil, idx, before.PK, before.SK, w.key.PK, w.key.SK)
-		if err != nil {
-			return err
+	return t.log.Commit(ctx, func(record []byte) ([]byte, error) {
+		if err := prepare(); err != nil {
+			return record, err
 		}
-	}
-	if !stands {
-		return nil
-	}
-	return run(conn, "INSERT INTO entries (idx, ipk, isk, pk, sk) VALUES (?, ?, ?, ?, ?)",
-		nil, idx, after.PK, after.SK, w.key.PK, w.key.SK)
-}
-
-// run executes a statement with texts as its first parameters and data, unless
-// nil, as the last.
-func run(conn *sqlite.Conn, sql string, data []byte, texts ...string) error {
-	stmt, err := conn.Prepare(sql)
-	if err != nil {
-		return fmt.Errorf("sqltable: %w", err)
-	}
-	for i, s := range texts {
-		stmt.BindText(i+1, s)
-	}
-	if data != nil {
-		stmt.BindBytes(len(texts)+1, data)
-	}
-	if _, err := stmt.Step(); err != nil {
-		return fmt.Errorf("sqltable: %w", err)
-	}
-	return nil
+		for _, w := range writes {
+			record = w.stage(t, record)
+		}
+		return record, nil
+	})
 }
 
 // single runs one write and reports it as op.
@@ -158,19 +164,14 @@ func (t *Table) single(ctx context.Context, op table.Operation, w table.Write) (
 	if err != nil {
 		return nil, err
 	}
-	err = t.db.Write(ctx, func(conn *sqlite.Conn) error {
-		if err := p.prepare(conn); err != nil {
-			return err
-		}
-		return p.apply(conn)
-	})
+	err = t.commit(ctx, func() error { return p.prepare(t) }, p)
 	switch {
 	case err == nil:
 		p.charge(table.MeterFrom(ctx), op)
 		return p, nil
 	case errors.Is(err, table.ErrConditionFailed):
 		meterFailed(ctx, op, p)
-		return nil, &table.ConditionError{Old: p.old}
+		return nil, &table.ConditionError{Old: maps.Clone(p.old)}
 	}
 	return nil, err
 }
@@ -187,7 +188,7 @@ func (t *Table) Update(ctx context.Context, update table.Update) (table.Item, er
 	if err != nil {
 		return nil, err
 	}
-	return p.new, nil
+	return maps.Clone(p.new), nil
 }
 
 // Delete removes an item.
@@ -211,27 +212,18 @@ func (t *Table) BatchWrite(ctx context.Context, writes []table.Write) error {
 	for len(plans) > 0 {
 		batch := plans[:min(len(plans), table.MaxBatchWrite)]
 		plans = plans[len(batch):]
-		err := t.db.Write(ctx, func(conn *sqlite.Conn) error {
+		err := t.commit(ctx, func() error {
 			for _, p := range batch {
-				if err := p.prepare(conn); err != nil {
+				if err := p.prepare(t); err != nil {
 					return err
 				}
 			}
-			return applyAll(conn, batch)
-		})
+			return nil
+		}, batch...)
 		if err != nil {
 			return err
 		}
 		chargeAll(table.MeterFrom(ctx), table.OpBatchWrite, batch, 1)
-	}
-	return nil
-}
-
-func applyAll(conn *sqlite.Conn, batch []*write) error {
-	for _, p := range batch {
-		if err := p.apply(conn); err != nil {
-			return err
-		}
 	}
 	return nil
 }

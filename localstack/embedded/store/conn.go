@@ -44,6 +44,7 @@ func prepareFile(conn *sqlite.Conn, full bool) error {
 		"PRAGMA temp_store = MEMORY",
 		fmt.Sprintf("PRAGMA application_id = %d", applicationID),
 		"CREATE TABLE IF NOT EXISTS migrations (owner TEXT PRIMARY KEY, version INTEGER NOT NULL) WITHOUT ROWID",
+		"CREATE TABLE IF NOT EXISTS folded (owner TEXT PRIMARY KEY, grp INTEGER NOT NULL) WITHOUT ROWID",
 		fmt.Sprintf("PRAGMA user_version = %d", layout),
 	} {
 		if err := exec(conn, sql); err != nil {

@@ -1,7 +1,13 @@
-// Package store is the embedded server's one SQLite file: one writer that
-// commits whatever waits as one group, a pool of readers that see everything
-// committed, and a lock that keeps a second process out. The embedded table and
-// queue both live in it, each with tables of its own.
+// Package store is the embedded server's one SQLite file, with a journal in
+// front of it, and a lock that keeps a second process out. The embedded table
+// and queue both live in it, each with tables of its own.
+//
+// Owners commit to the journal (see [Owner.Commit]): whatever waits is one
+// group, written to a file by one system call. What they committed they keep in
+// memory until, a moment later, it is folded into the database, where a row that
+// was written many times is written once, and one that came and went not at all.
+// After the death of the process the next Open finds in the journal what was not
+// folded.
 package store
 
 import (
@@ -30,7 +36,7 @@ var (
 
 // layout is the file's own version, kept as its user_version; the tables of
 // each owner are versioned by [DB.Migrate].
-const layout = 1
+const layout = 2
 
 // applicationID marks the file as this program's ("Mlrc").
 const applicationID = 0x4d6c7263
@@ -46,6 +52,9 @@ type Options struct {
 	// Linger is how long asynchronous writes wait for a group to join before
 	// they make one of their own; 0 is 2 ms.
 	Linger time.Duration
+	// FoldAfter is how long what is committed waits in the journal before it is
+	// folded into the database; 0 is 50 ms.
+	FoldAfter time.Duration
 	// Log receives failures nobody waits for; nil is slog.Default.
 	Log *slog.Logger
 }
@@ -60,15 +69,28 @@ type DB struct {
 	wake    chan struct{}     // says that pending is not empty, or that closed is set
 	stopped chan struct{}     // closed when the writer has gone
 
-	mu         sync.Mutex
-	pending    []*job
-	spare      []*job // the slice pending will use next
-	linger     *time.Timer
-	lingering  bool
-	closed     bool
-	onRollback []func()
+	mu      sync.Mutex
+	pending []*job
+	spare   []*job // the slice pending will use next
+	closing bool   // Close was called
+	closed  bool   // nothing more is written
 
 	groups, writes, rollbacks atomic.Int64
+
+	commits    committer
+	dirty      chan struct{} // says that the journal is not empty
+	hurry      chan struct{} // says that it has grown large
+	stopping   chan struct{} // closed when no more is committed
+	folderDone chan struct{}
+	journaled  atomic.Int64 // bytes of the journal
+
+	folds      sync.Mutex        // for what follows
+	owners     map[string]*Owner // changed under commits.group as well
+	left       recovered         // what owners not attached yet will replay
+	foldedUpTo map[string]int64  // group, by owner
+	unfolded   *folding          // a fold that failed
+
+	commitGroups, commitChanges, foldCount atomic.Int64
 }
 
 // Open opens the file at path, making it and its directory if need be, and
@@ -79,6 +101,9 @@ func Open(path string, opts Options) (*DB, error) {
 	}
 	if opts.Linger <= 0 {
 		opts.Linger = 2 * time.Millisecond
+	}
+	if opts.FoldAfter <= 0 {
+		opts.FoldAfter = 50 * time.Millisecond
 	}
 	if opts.Log == nil {
 		opts.Log = slog.Default()
@@ -107,8 +132,29 @@ func Open(path string, opts Options) (*DB, error) {
 	for range opts.Readers {
 		db.readers <- nil
 	}
+	if err := db.openJournal(); err != nil {
+		return nil, errors.Join(err, writer.Close(), lock.Close())
+	}
 	go db.write()
+	go db.folder()
 	return db, nil
+}
+
+// openJournal takes up what an earlier process left.
+func (db *DB) openJournal() (err error) {
+	db.dirty, db.hurry = make(chan struct{}, 1), make(chan struct{}, 1)
+	db.stopping, db.folderDone = make(chan struct{}), make(chan struct{})
+	db.owners = map[string]*Owner{}
+	if db.foldedUpTo, err = readFolded(db.writer); err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
+	path := db.path + ".redo."
+	if db.left, err = recoverJournal(path, db.foldedUpTo, db.opts.Log); err != nil {
+		return err
+	}
+	db.commits.last = db.left.last
+	db.commits.journal = journal{path: path, sync: db.opts.FullSync, number: db.left.next}
+	return db.dropJournals()
 }
 
 // Path returns the path of the file.
@@ -146,43 +192,42 @@ func (db *DB) Read(ctx context.Context, fn func(*sqlite.Conn) error) error {
 	return fn(conn)
 }
 
-// OnRollback registers a function the writer calls, between groups, when a
-// group has been rolled back: whoever keeps state derived from writes (a cache)
-// must drop it then.
-func (db *DB) OnRollback(fn func()) {
-	db.mu.Lock()
-	defer db.mu.Unlock()
-	db.onRollback = append(db.onRollback, fn)
-}
-
 // Stats counts what the writer did since Open.
 type Stats struct {
-	Groups    int64 // commits
+	Groups    int64 // transactions of the database
 	Writes    int64 // writes in them
 	Rollbacks int64 // groups rolled back; more than a few is a bug of a writer
+	Commits   int64 // groups of commits: frames of the journal
+	Changes   int64 // commits in them
+	Folds     int64 // of the journal into the database
 }
 
 // Stats returns the counts so far.
 func (db *DB) Stats() Stats {
-	return Stats{Groups: db.groups.Load(), Writes: db.writes.Load(), Rollbacks: db.rollbacks.Load()}
+	return Stats{
+		Groups: db.groups.Load(), Writes: db.writes.Load(), Rollbacks: db.rollbacks.Load(),
+		Commits: db.commitGroups.Load(), Changes: db.commitChanges.Load(), Folds: db.foldCount.Load(),
+	}
 }
 
-// Close commits what waits, asynchronous writes included, waits for reads under
-// way, and closes the file. Later calls fail with ErrClosed; a second Close
+// Close commits and folds what waits, what is asynchronous included, waits for
+// reads under way, and closes the file. Later calls fail with ErrClosed; a second Close
 // does nothing.
 func (db *DB) Close() error {
 	db.mu.Lock()
-	if db.closed {
+	if db.closing {
 		db.mu.Unlock()
 		<-db.stopped
 		return nil
 	}
+	db.closing = true
+	db.mu.Unlock()
+	errs := []error{db.closeJournal()}
+	db.mu.Lock()
 	db.closed = true
 	db.mu.Unlock()
 	db.signal()
 	<-db.stopped
-
-	var errs []error
 	for range db.opts.Readers {
 		if conn := <-db.readers; conn != nil {
 			errs = append(errs, conn.Close())

@@ -7,8 +7,6 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -118,15 +116,12 @@ func TestErrorAfterAWriteRollsBackOnlyItself(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			db := open(t)
-			dropped := 0
-			db.OnRollback(func() { dropped++ })
 			errs := together(t, db, insert(1), bad, insert(2))
 			require.NoError(t, errs[0])
 			require.Error(t, errs[1])
 			require.NoError(t, errs[2])
 			assert.EqualValues(t, 2, count(t, db), "the bad write must leave nothing, the others all")
 			assert.EqualValues(t, 2, db.Stats().Rollbacks, "the group, then the bad one alone")
-			assert.Equal(t, 2, dropped)
 		})
 	}
 }
@@ -153,37 +148,16 @@ func TestReadsSeeWhatIsCommitted(t *testing.T) {
 	assert.Error(t, err, "a read connection must not write")
 }
 
-func TestAsyncWriteCommitsByItselfInABubble(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		db := open(t)
-		require.NoError(t, db.WriteAsync(insert(1)))
-		require.NoError(t, db.WriteAsync(insert(2)))
-		synctest.Wait()
-		assert.Zero(t, count(t, db), "it lingers for a group to join")
-		begun := time.Now()
-		time.Sleep(db.opts.Linger)
-		synctest.Wait()
-		assert.EqualValues(t, 2, count(t, db))
-		assert.Equal(t, db.opts.Linger, time.Since(begun))
-
-		require.NoError(t, db.WriteAsync(insert(3)))
-		require.NoError(t, db.Write(t.Context(), insert(4)))
-		assert.EqualValues(t, 4, count(t, db), "a waiting write takes it along")
-	})
-}
-
-func TestCloseCommitsWhatWaits(t *testing.T) {
+func TestCloseWritesWhatWaits(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "store.db")
-	db, err := Open(path, Options{Linger: time.Hour})
+	db, err := Open(path, Options{})
 	require.NoError(t, err)
 	require.NoError(t, db.Migrate("test", "CREATE TABLE notes (id INTEGER PRIMARY KEY, body TEXT NOT NULL)"))
-	require.NoError(t, db.WriteAsync(insert(1)))
+	require.NoError(t, db.Write(t.Context(), insert(1)))
 	require.NoError(t, db.Close())
 	require.NoError(t, db.Close(), "a second close does nothing")
 	require.ErrorIs(t, db.Write(t.Context(), insert(2)), ErrClosed)
-	require.ErrorIs(t, db.WriteAsync(insert(2)), ErrClosed)
 	require.ErrorIs(t, db.Read(t.Context(), func(*sqlite.Conn) error { return nil }), ErrClosed)
 	assert.NoFileExists(t, path+"-wal", "a graceful close folds the log in")
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"runtime/debug"
-	"time"
 
 	"zombiezen.com/go/sqlite"
 )
@@ -12,7 +11,7 @@ import (
 // job is one write on its way to a commit.
 type job struct {
 	fn       func(*sqlite.Conn) error
-	done     chan struct{} // nil if nobody waits
+	done     chan struct{}
 	err      error
 	panicked any
 }
@@ -46,13 +45,6 @@ func (db *DB) Write(ctx context.Context, fn func(*sqlite.Conn) error) error {
 	return j.err
 }
 
-// WriteAsync hands fn to the writer and returns at once: it joins the next
-// group, or after Options.Linger makes one of its own. Its error is logged. fn
-// keeps the contract of [DB.Write]. A kill before the group's commit loses it.
-func (db *DB) WriteAsync(fn func(*sqlite.Conn) error) error {
-	return db.submit(&job{fn: fn})
-}
-
 func (db *DB) submit(j *job) error {
 	db.mu.Lock()
 	if db.closed {
@@ -60,19 +52,8 @@ func (db *DB) submit(j *job) error {
 		return ErrClosed
 	}
 	db.pending = append(db.pending, j)
-	wait := j.done == nil
-	if wait && !db.lingering {
-		db.lingering = true
-		if db.linger == nil {
-			db.linger = time.AfterFunc(db.opts.Linger, db.signal)
-		} else {
-			db.linger.Reset(db.opts.Linger)
-		}
-	}
 	db.mu.Unlock()
-	if !wait {
-		db.signal()
-	}
+	db.signal()
 	return nil
 }
 
@@ -104,10 +85,6 @@ func (db *DB) take() (jobs []*job, closed bool) {
 	defer db.mu.Unlock()
 	jobs = db.pending
 	db.pending, db.spare = db.spare[:0], jobs
-	if db.lingering {
-		db.linger.Stop()
-		db.lingering = false
-	}
 	return jobs, db.closed
 }
 
@@ -119,16 +96,7 @@ func (db *DB) commit(jobs []*job) {
 		}
 	}
 	for _, j := range jobs {
-		if j.done != nil {
-			close(j.done)
-			continue
-		}
-		if j.panicked != nil {
-			j.err = fmt.Errorf("store: panic in write: %v", j.panicked)
-		}
-		if j.err != nil {
-			db.opts.Log.Error("asynchronous write failed", "error", j.err)
-		}
+		close(j.done)
 	}
 }
 
@@ -193,11 +161,5 @@ func (db *DB) rollback() {
 		if err := exec(db.writer, "ROLLBACK"); err != nil {
 			db.opts.Log.Error("rollback failed", "error", err)
 		}
-	}
-	db.mu.Lock()
-	hooks := db.onRollback
-	db.mu.Unlock()
-	for _, hook := range hooks {
-		hook()
 	}
 }
