@@ -82,7 +82,7 @@ func leases() []Guard {
 			In:     conductorDir,
 			Text:   `(s.Sole && !strings.HasPrefix(n.Nonce, s.Boot+"."))`,
 			Broken: `(s.Sole && strings.HasPrefix(n.Nonce, "never"))`,
-			Tests:  conductor("TestLostLeasesEndTheTask"),
+			Tests:  conductor("TestLeasesOfAnEarlierProcess"),
 		},
 		{
 			Name: "take over/renewed", Holds: "a lease that was renewed meanwhile is not taken over",

@@ -111,3 +111,23 @@ func TestTakingBackHeedsTheWorker(t *testing.T) {
 		assert.Empty(t, stored(t, tbl).LeaseUntil)
 	}
 }
+
+// TestLeasesOfAnEarlierProcess: a process that is alone takes over at once what
+// an earlier one left; one of several waits for the lease to end.
+func TestLeasesOfAnEarlierProcess(t *testing.T) {
+	t.Parallel()
+	now := time.UnixMilli(1_000_000)
+	tbl := memory.NewTable(clock.System{})
+	left(t, tbl, now.Add(Lease))
+	several := contender(tbl, "new", now)
+	several.Sole = false
+	mine, other, err := several.claim(t.Context(), ready{attempt: 1})
+	require.NoError(t, err)
+	assert.Nil(t, mine)
+	assert.Equal(t, "gone.1", other.Nonce)
+	assert.Greater(t, several.busy, Lease)
+	mine, _, err = contender(tbl, "new", now).claim(t.Context(), ready{attempt: 1})
+	require.NoError(t, err)
+	require.NotNil(t, mine)
+	assert.Equal(t, 2, mine.Attempt)
+}
