@@ -91,14 +91,16 @@ $(GOLANGCI):
 	@mv .tools/golangci-lint $@
 
 .PHONY: generate
-generate: ## Write the generated files anew: the tables of operations, the counts and what they cost
+generate: ## Write the generated files anew: the tables of operations, the templates, the counts and what they cost
 	$(GO) test ./functions/catalog -count=1 -run 'TestOperationsAreThoseOfTheGoldenFile|TestReadmeListsTheOperations' -update
+	$(GO) test ./infra -count=1 -run TestTemplatesAreThoseOfTheGoldenFiles -update
 	$(GO) test ./localstack/bench -count=1 -run 'TestCountsAreThoseOfTheGoldenFile|TestReadmeShowsTheBill' -update
 
 .PHONY: verify
 verify: ## Check that generated files and go.mod are up to date
 	$(GO) test ./functions/catalog -count=1 -run 'TestOperationsAreThoseOfTheGoldenFile|TestReadmeListsTheOperations'
 	$(GO) test ./localstack/bench -count=1 -run 'TestCountsAreThoseOfTheGoldenFile|TestReadmeShowsTheBill'
+	$(GO) test ./infra -count=1 -run TestTemplatesAreThoseOfTheGoldenFiles
 	$(GO) mod tidy -diff
 
 # A deployment: make synth TENANT=acme REGION=eu-west-1 [STAGE=prod], and more of
@@ -123,6 +125,23 @@ synth: $(CDK) ## Write the CloudFormation templates of TENANT in REGION (STAGE) 
 	$(CDK) synth --quiet $(CDK_CONTEXT)
 	@if command -v cfn-lint >/dev/null; then cfn-lint cdk.out/*.template.json; fi
 	@$(GO) run ./infra count cdk.out/*.template.json
+
+# What deployed templates are compared with, without an account: a folder of
+# data, service and operations.template.json, saved from an earlier cdk.out.
+AGAINST ?= infra/testdata
+
+.PHONY: diff
+diff: synth ## Show what synth would change against the templates in AGAINST, offline
+	@for part in data service operations; do \
+		$(CDK) diff --app cdk.out --exclusively --template $(AGAINST)/$$part.template.json millrace-$(TENANT)-$(STAGE)-$$part || exit 1; \
+	done
+
+.PHONY: deploy
+deploy: synth ## Deploy TENANT to REGION: bootstrap, show the changes, ask, deploy
+	$(CDK) bootstrap --app cdk.out
+	$(CDK) diff --app cdk.out
+	@printf 'Deploy %s to %s (%s)? Type the tenant to go on: ' $(TENANT) $(REGION) $(STAGE); read answer; [ "$$answer" = $(TENANT) ]
+	$(CDK) deploy --app cdk.out --all --require-approval never --rollback
 
 .PHONY: clean
 clean: ## Remove what was built, the demo's data and the tools

@@ -40,11 +40,25 @@ var contextKeys = []string{
 	"superAdmins", "allowRanges", "alarmEmail",
 }
 
+// refuseUnknown returns an error that names the keys that mean nothing: a
+// mistyped stage must not deploy to prod. The CDK's own keys, with signs in
+// them, are not looked at.
+func refuseUnknown(keys []string) error {
+	var faults []error
+	for _, key := range keys {
+		if plainKey.MatchString(key) && !slices.Contains(contextKeys, key) {
+			faults = append(faults, fmt.Errorf("%s is not one of %s", key, strings.Join(contextKeys, ", ")))
+		}
+	}
+	return errors.Join(faults...)
+}
+
 var (
 	tenantForm      = regexp.MustCompile(`^[a-z][a-z0-9]*(-[a-z0-9]+)*$`)
 	domainForm      = regexp.MustCompile(`^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z]{2,63}$`)
 	certificateForm = regexp.MustCompile(`^arn:aws[a-z-]*:acm:([a-z0-9-]+):\d{12}:certificate/[0-9a-f-]+$`)
 	emailForm       = regexp.MustCompile(`^[^@\s,]+@[^@\s,]+\.[^@\s,]+$`)
+	plainKey        = regexp.MustCompile(`^[A-Za-z0-9_]+$`)
 	versionForm     = regexp.MustCompile(`^[A-Za-z0-9._+-]{1,64}$`)
 )
 

@@ -12,6 +12,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/signal"
 	"slices"
@@ -25,13 +26,11 @@ import (
 )
 
 func main() {
-	err := error(nil)
+	do := run
 	if len(os.Args) > 1 && os.Args[1] == "count" { // count TEMPLATE...
-		err = count(os.Stdout, os.Args[2:])
-	} else {
-		err = run()
+		do = func() error { return count(os.Stdout, os.Args[2:]) }
 	}
-	if err != nil {
+	if err := do(); err != nil {
 		fmt.Fprintln(os.Stderr, "infra:", err)
 		os.Exit(1)
 	}
@@ -43,7 +42,7 @@ func run() error {
 	defer stop()
 	app := awscdk.NewApp(nil)
 	cfg, err := readConfig(fromContext(app), regions())
-	if err != nil {
+	if err := errors.Join(refuseUnknown(contextNames(app)), err); err != nil {
 		return err
 	}
 	code, err := buildCode(ctx)
@@ -64,6 +63,12 @@ func fromContext(app awscdk.App) func(string) string {
 		text, _ := app.Node().TryGetContext(jsii.String(key)).(string)
 		return text
 	}
+}
+
+// contextNames are the keys of all context values.
+func contextNames(app awscdk.App) []string {
+	all, _ := app.Node().GetAllContext(nil).(map[string]any)
+	return slices.Sorted(maps.Keys(all))
 }
 
 // regions are the regions that the CDK's library knows.

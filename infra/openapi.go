@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"slices"
 	"strings"
 	"time"
 
@@ -180,13 +179,3 @@ var gatewayResponses = func() map[string]any {
 	say("INTEGRATION_TIMEOUT", 504, `"The service did not answer in time"`)
 	return out
 }()
-
-// functions are the names of the functions that answer operations.
-func (r routes) functions() []string {
-	var names []string
-	for _, route := range r.list {
-		names = append(names, route.Function)
-	}
-	slices.Sort(names)
-	return slices.Compact(names)
-}

@@ -1,0 +1,117 @@
+package main
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"maps"
+	"slices"
+	"strconv"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+var someRegions = []string{"eu-west-1", "us-east-1"}
+
+func given(pairs map[string]string) func(string) string {
+	all := map[string]string{"tenant": "acme", "region": "eu-west-1"}
+	maps.Copy(all, pairs)
+	return func(key string) string { return all[key] }
+}
+
+const certificate = "arn:aws:acm:eu-west-1:123456789012:certificate/01234567-89ab-cdef-0123-456789abcdef"
+
+func TestContext(t *testing.T) {
+	t.Parallel()
+	got, err := readConfig(given(nil), someRegions)
+	require.NoError(t, err)
+	assert.Equal(t, Config{Tenant: "acme", Region: "eu-west-1", Stage: "prod"}, got)
+	assert.True(t, got.kept())
+
+	got, err = readConfig(given(map[string]string{
+		"tenant": "big-customer-7", "stage": "dev", "version": "v1.2.3-4-gabc", "domain": "api.acme.example", "certificate": certificate,
+		"signinIssuer": "https://id.acme.example", "signinAudience": "app", "signinJwks": "https://id.acme.example/keys",
+		"superAdmins": "a@b.example, c@d.example", "allowRanges": "10.0.0.0/8", "alarmEmail": "ops@acme.example",
+	}), someRegions)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"a@b.example", "c@d.example"}, got.SuperAdmins)
+	assert.False(t, got.kept())
+	assert.Equal(t, "millrace-big-customer-7-dev-runs", got.name("runs"))
+}
+
+func TestBadContextIsRefused(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		given map[string]string
+		want  string
+	}{
+		"no tenant":              {map[string]string{"tenant": ""}, "tenant is missing"},
+		"capitals":               {map[string]string{"tenant": "Acme"}, `tenant "Acme"`},
+		"long tenant":            {map[string]string{"tenant": "a2345678901234567"}, "1 to 16 small letters"},
+		"hyphen at the end":      {map[string]string{"tenant": "acme-"}, "single hyphens between"},
+		"two hyphens":            {map[string]string{"tenant": "ac--me"}, "single hyphens between"},
+		"digit first":            {map[string]string{"tenant": "7acme"}, "beginning with a letter"},
+		"injection":              {map[string]string{"tenant": "a${x}"}, "small letters"},
+		"no region":              {map[string]string{"region": ""}, "region is missing"},
+		"unknown region":         {map[string]string{"region": "eu-west-9"}, `"eu-west-9" is no region`},
+		"unknown stage":          {map[string]string{"stage": "production"}, "not one of dev, staging, prod"},
+		"version":                {map[string]string{"version": "1 2"}, `version "1 2"`},
+		"domain alone":           {map[string]string{"domain": "api.acme.example"}, "go together"},
+		"certificate alone":      {map[string]string{"certificate": certificate}, "go together"},
+		"no domain name":         {map[string]string{"domain": "https://api.acme.example", "certificate": certificate}, "no domain name"},
+		"no certificate":         {map[string]string{"domain": "api.acme.example", "certificate": "cert"}, "no ARN of a certificate"},
+		"certificate elsewhere":  {map[string]string{"domain": "api.acme.example", "certificate": certificate, "region": "us-east-1"}, "not in the region us-east-1"},
+		"issuer alone":           {map[string]string{"signinIssuer": "https://id.example"}, "go together"},
+		"issuer without TLS":     {map[string]string{"signinIssuer": "http://id.example", "signinAudience": "a"}, "no https URL"},
+		"keys without an issuer": {map[string]string{"signinJwks": "https://id.example/keys"}, "needs a signinIssuer"},
+		"administrator":          {map[string]string{"superAdmins": "root"}, "no email address"},
+		"alarms":                 {map[string]string{"alarmEmail": "ops"}, "no email address"},
+		"ranges":                 {map[string]string{"allowRanges": "10.0.0.1"}, "no CIDR range"},
+	} {
+		_, err := readConfig(given(c.given), someRegions)
+		require.ErrorContains(t, err, c.want, name)
+	}
+	_, err := readConfig(func(string) string { return "" }, someRegions)
+	require.ErrorContains(t, err, "tenant is missing")
+	require.ErrorContains(t, err, "region is missing", "all faults are named at once")
+}
+
+func TestAMistypedKeyIsRefused(t *testing.T) {
+	t.Parallel()
+	require.NoError(t, refuseUnknown([]string{"tenant", "stage", "aws:cdk:version-reporting", "@aws-cdk/core:flag"}))
+	require.ErrorContains(t, refuseUnknown([]string{"tenant", "stag"}), "stag is not one of tenant, region, stage")
+}
+
+func TestRegionsAreAWSs(t *testing.T) {
+	t.Parallel()
+	one.Lock()
+	defer one.Unlock()
+	got := regions()
+	assert.Contains(t, got, "eu-west-1")
+	assert.Contains(t, got, "ap-southeast-2")
+	assert.NotContains(t, got, "eu-west-9")
+}
+
+// TestEveryKeyIsDescribed holds the list of context keys to what is read.
+func TestEveryKeyIsDescribed(t *testing.T) {
+	t.Parallel()
+	file, err := parser.ParseFile(token.NewFileSet(), "config.go", nil, 0)
+	require.NoError(t, err)
+	var read []string
+	ast.Inspect(file, func(n ast.Node) bool {
+		if call, ok := n.(*ast.CallExpr); ok && len(call.Args) == 1 {
+			name, isName := call.Fun.(*ast.Ident)
+			literal, isLiteral := call.Args[0].(*ast.BasicLit)
+			if isName && isLiteral && name.Name == "get" {
+				key, err := strconv.Unquote(literal.Value)
+				assert.NoError(t, err)
+				read = append(read, key)
+			}
+		}
+		return true
+	})
+	assert.ElementsMatch(t, contextKeys, read)
+	assert.True(t, slices.Contains(read, "tenant"))
+}
