@@ -14,19 +14,21 @@ import (
 	"millrace/shared/queue"
 	"millrace/shared/runstate"
 	"millrace/shared/table"
+	"millrace/shared/telemetry"
 )
 
 // service holds the rules of a tick.
 type service struct {
-	table  table.Table
-	queues queue.Queues
-	clock  clock.Clock
-	log    *slog.Logger
-	local  bool // the embedded server: a tick may bring its own time
+	table   table.Table
+	queues  queue.Queues
+	clock   clock.Clock
+	log     *slog.Logger
+	metrics *telemetry.Metrics
+	local   bool // the embedded server: a tick may bring its own time
 }
 
 func handler(d fn.Deps) fn.Handler {
-	s := service{table: d.Table, queues: d.Queues, clock: d.Clock, log: d.Log, local: d.Config.Sole}
+	s := service{table: d.Table, queues: d.Queues, clock: d.Clock, log: d.Log, metrics: d.Metrics, local: d.Config.Sole}
 	return func(ctx context.Context, payload json.RawMessage) (any, error) {
 		var tick events.SchedulerTick
 		if err := json.Unmarshal(payload, &tick); err != nil {
@@ -50,7 +52,9 @@ func (s service) tick(ctx context.Context, tick events.SchedulerTick) (events.Sc
 	if limit <= 0 {
 		limit = events.DefaultMaxDue
 	}
-	due := table.Query{Index: table.Due, Range: runstate.DueUntil(s.clock.Now()), Limit: 100}
+	now, lag := s.clock.Now(), time.Duration(0)
+	defer func() { s.tell(ctx, result, lag) }()
+	due := table.Query{Index: table.Due, Range: runstate.DueUntil(now), Limit: 100}
 	for shard := range runstate.DueShards {
 		due.PK = runstate.DuePartition(shard)
 		for item, err := range table.All(ctx, s.table, due) {
@@ -61,8 +65,12 @@ func (s service) tick(ctx context.Context, tick events.SchedulerTick) (events.Sc
 				return result, nil
 			}
 			result.Checked++
+			entry, _ := item.Entry(table.Due)
+			if due, ok := runstate.DueTime(entry.SK); ok {
+				lag = max(lag, now.Sub(due))
+			}
 			if err := s.look(ctx, item.Key()); err != nil {
-				s.log.Error("due entry failed", "pk", item.Key().PK, "error", err)
+				s.log.ErrorContext(ctx, "due entry failed", "entry", item.Key().PK, "error", err)
 				result.Failures++
 				continue
 			}
@@ -70,6 +78,17 @@ func (s service) tick(ctx context.Context, tick events.SchedulerTick) (events.Sc
 		}
 	}
 	return result, nil
+}
+
+// tell logs and measures a tick. lag is how long what was most overdue had been.
+func (s service) tell(ctx context.Context, result events.SchedulerTickResult, lag time.Duration) {
+	s.metrics.Time(telemetry.TickLag, telemetry.Dimensions{Function: telemetry.From(ctx).Function}, lag)
+	level := slog.LevelDebug
+	if result.Checked > 0 {
+		level = slog.LevelInfo
+	}
+	s.log.LogAttrs(ctx, level, "tick", slog.Int("checked", result.Checked), slog.Int("triggered", result.Triggered),
+		slog.Int("failures", result.Failures), slog.Float64("lag_ms", telemetry.Milliseconds(lag)))
 }
 
 // look asks for a look at a run.

@@ -65,7 +65,7 @@ func (s *Store) Append(org, run string, events ...Event) {
 	n := 0
 	for _, e := range events {
 		if err := e.appendLine(&lines); err != nil {
-			s.Log.Error("log event lost", "run", run, "error", err)
+			s.Log.Error("log event lost", "org_id", org, "run_id", run, "error", err)
 			continue
 		}
 		n++
@@ -82,7 +82,7 @@ func (s *Store) Append(org, run string, events ...Event) {
 		case held > backlog:
 			s.flushLogged(b)
 			if n := b.drop(); n > 0 {
-				s.Log.Error("log events lost", "run", run, "events", n)
+				s.Log.Error("log events lost", "org_id", org, "run_id", run, "events", n)
 			}
 		case ask:
 			go s.flushLogged(b)
@@ -151,7 +151,7 @@ func (s *Store) flushLogged(b *buffer) {
 	ctx, cancel := context.WithTimeout(context.Background(), flushTime)
 	defer cancel()
 	if err := s.flush(ctx, b); err != nil {
-		s.Log.Error("log batch not stored yet", "run", b.id.run, "error", err)
+		s.Log.Error("log batch not stored yet", "org_id", b.id.org, "run_id", b.id.run, "error", err)
 	}
 }
 

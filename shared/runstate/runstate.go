@@ -142,6 +142,14 @@ func DueAt(org, run string, at time.Time) table.DueEntry {
 	}
 }
 
+// DueTime is when the entry of the due index with that sort key is due, and
+// false if it says none.
+func DueTime(sk string) (time.Time, bool) {
+	ms, _, _ := strings.Cut(sk, "#")
+	at, err := strconv.ParseInt(ms, 10, 64)
+	return time.UnixMilli(at), err == nil
+}
+
 // DuePartition is one shard of the due index.
 func DuePartition(shard int) string { return "due#" + strconv.Itoa(shard) }
 

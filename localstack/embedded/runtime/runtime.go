@@ -17,8 +17,11 @@ import (
 	lambda "github.com/aws/aws-lambda-go/events"
 
 	"millrace/events"
+	"millrace/shared/clock"
+	"millrace/shared/errs"
 	"millrace/shared/fn"
 	"millrace/shared/queue"
+	"millrace/shared/telemetry"
 )
 
 // Region is the region in the names of embedded queues.
@@ -43,7 +46,9 @@ type Config struct {
 // Runtime runs the event functions of a catalog.
 type Runtime struct {
 	queues   queue.Queues
+	clock    clock.Clock
 	log      *slog.Logger
+	metrics  *telemetry.Metrics
 	workers  int
 	messages map[string]fn.MessageHandler // by function
 	handlers map[string]fn.Handler
@@ -59,8 +64,11 @@ type Runtime struct {
 // New builds the event functions of the catalog. Nothing runs before Start.
 func New(cfg Config) (*Runtime, error) {
 	r := &Runtime{
-		queues: cfg.Deps.Queues, log: cfg.Deps.Log, workers: cfg.Workers,
+		queues: cfg.Deps.Queues, clock: cfg.Deps.Clock, log: cfg.Deps.Log, metrics: cfg.Deps.Metrics, workers: cfg.Workers,
 		messages: map[string]fn.MessageHandler{}, handlers: map[string]fn.Handler{}, feeds: map[string]string{},
+	}
+	if r.clock == nil {
+		r.clock = clock.System{}
 	}
 	if r.workers == 0 {
 		r.workers = DefaultWorkers
@@ -89,7 +97,7 @@ func (r *Runtime) Start(specs []fn.Spec, tick bool) {
 	r.handling, r.kill = context.WithCancel(context.Background())
 	r.stop = stop
 	for name, function := range r.feeds {
-		r.pollers.Go(func() { r.poll(receive, name, r.messages[function]) })
+		r.pollers.Go(func() { r.poll(receive, name, function) })
 	}
 	for _, spec := range specs {
 		if tick && spec.Trigger.EveryMinute {
@@ -114,9 +122,15 @@ func (r *Runtime) Stop(ctx context.Context) {
 	r.kill()
 }
 
+// about makes ctx one in which a function works.
+func about(ctx context.Context, function string) context.Context {
+	return telemetry.With(ctx, &telemetry.Subject{Function: function})
+}
+
 // poll hands messages of a queue to their function, each to a goroutine of its
 // own, so that a long task holds up no other.
-func (r *Runtime) poll(ctx context.Context, name string, handle fn.MessageHandler) {
+func (r *Runtime) poll(ctx context.Context, name, function string) {
+	handling, handle := about(r.handling, function), r.messages[function]
 	slots := make(chan struct{}, r.workers)
 	for {
 		select {
@@ -136,7 +150,7 @@ func (r *Runtime) poll(ctx context.Context, name string, handle fn.MessageHandle
 		}
 		got, err := r.queues.Receive(ctx, name, free, queue.MaxWait)
 		if err != nil && ctx.Err() == nil {
-			r.log.Error("receive failed", "queue", name, "error", err)
+			r.log.ErrorContext(handling, "receive failed", "queue", name, "error", err)
 			if !pause(ctx, time.Second) {
 				return
 			}
@@ -147,7 +161,7 @@ func (r *Runtime) poll(ctx context.Context, name string, handle fn.MessageHandle
 		for _, m := range got {
 			r.running.Go(func() {
 				defer func() { <-slots }()
-				r.handle(name, m, handle)
+				r.handle(handling, name, m, handle)
 			})
 		}
 		if ctx.Err() != nil {
@@ -157,14 +171,14 @@ func (r *Runtime) poll(ctx context.Context, name string, handle fn.MessageHandle
 }
 
 // handle gives one message to its function and deletes it if that succeeds.
-func (r *Runtime) handle(name string, m queue.Delivery, handle fn.MessageHandler) {
+func (r *Runtime) handle(ctx context.Context, name string, m queue.Delivery, handle fn.MessageHandler) {
 	defer func() {
 		if p := recover(); p != nil {
-			r.log.Error("function panicked", "queue", name, "panic", p, "stack", string(debug.Stack()))
-			r.again(name, m)
+			r.log.ErrorContext(ctx, "function panicked", "queue", name, "error", fmt.Sprint(p), "traceback", string(debug.Stack()))
+			r.again(ctx, name, m)
 		}
 	}()
-	out, err := handle(r.handling, lambda.SQSEvent{Records: []lambda.SQSMessage{{
+	out, err := handle(ctx, lambda.SQSEvent{Records: []lambda.SQSMessage{{
 		MessageId: m.ID, ReceiptHandle: m.Receipt, Body: string(m.Body),
 		Attributes: map[string]string{
 			"ApproximateReceiveCount": strconv.Itoa(m.Receives),
@@ -174,24 +188,24 @@ func (r *Runtime) handle(name string, m queue.Delivery, handle fn.MessageHandler
 		EventSource: "aws:sqs", EventSourceARN: "arn:aws:sqs:" + Region + ":000000000000:" + name, AWSRegion: Region,
 	}}})
 	if err != nil {
-		r.log.Error("function failed", "queue", name, "error", err)
-		r.again(name, m)
+		r.log.ErrorContext(ctx, "function failed", "queue", name, "error", err)
+		r.again(ctx, name, m)
 		return
 	}
 	if len(out.BatchItemFailures) > 0 {
 		return
 	}
-	if err := r.queues.Delete(context.WithoutCancel(r.handling), name, m.Receipt); err != nil {
-		r.log.Error("message not deleted", "queue", name, "error", err)
+	if err := r.queues.Delete(context.WithoutCancel(ctx), name, m.Receipt); err != nil {
+		r.log.ErrorContext(ctx, "message not deleted", "queue", name, "error", err)
 	}
 }
 
 // again makes a message visible soon that its function failed on without a word
 // of when to deliver it again.
-func (r *Runtime) again(name string, m queue.Delivery) {
+func (r *Runtime) again(ctx context.Context, name string, m queue.Delivery) {
 	delay := min(time.Duration(m.Receives)*failedDelay, time.Minute)
-	if err := r.queues.Extend(context.WithoutCancel(r.handling), name, delay, m.Receipt); err != nil {
-		r.log.Warn("message not deferred", "queue", name, "error", err)
+	if err := r.queues.Extend(context.WithoutCancel(ctx), name, delay, m.Receipt); err != nil {
+		r.log.WarnContext(ctx, "message not deferred", "queue", name, "error", err)
 	}
 }
 
@@ -204,7 +218,7 @@ func (r *Runtime) everyMinute(ctx context.Context, name string) {
 			return
 		}
 		if _, err := r.Invoke(ctx, name, payload); err != nil && ctx.Err() == nil {
-			r.log.Error("tick failed", "function", name, "error", err)
+			r.log.ErrorContext(about(ctx, name), "tick failed", "error", err)
 		}
 	}
 }
@@ -215,8 +229,11 @@ func (r *Runtime) everyMinute(ctx context.Context, name string) {
 func (r *Runtime) Invoke(ctx context.Context, name string, payload json.RawMessage) (json.RawMessage, error) {
 	var answer any
 	var err error
+	ctx = about(ctx, name)
 	if handle, ok := r.handlers[name]; ok {
+		began := r.clock.Now()
 		answer, err = handle(ctx, payload)
+		r.metrics.Call(name, r.clock.Now().Sub(began), string(errs.CodeOf(err)))
 	} else if handle, ok := r.messages[name]; ok {
 		var batch lambda.SQSEvent
 		if err := json.Unmarshal(payload, &batch); err != nil {

@@ -32,7 +32,7 @@ func lookAtLiveRuns(ctx context.Context, deps fn.Deps) error {
 		for _, key := range keys {
 			looks.Go(func() error {
 				if err := conductor.Look(ctx, key.org, key.run); err != nil {
-					deps.Log.Error("run not looked at", "org", key.org, "run", key.run, "error", err)
+					deps.Log.Error("run not looked at", "org_id", key.org, "run_id", key.run, "error", err)
 				}
 				return ctx.Err()
 			})

@@ -103,7 +103,7 @@ func (q *Queues) discard(ctx context.Context, keys ...string) {
 		return
 	}
 	if err := q.cfg.Objects.Delete(context.WithoutCancel(ctx), keys...); err != nil {
-		q.cfg.Log.Warn("bodies of messages were not removed", "error", err)
+		q.cfg.Log.WarnContext(ctx, "bodies of messages were not removed", "error", err)
 	}
 }
 
@@ -148,7 +148,7 @@ func (q *Queues) Messages(next Handler) Handler {
 			case gone(err):
 				delete(keys, records[i].MessageId)
 			default:
-				q.cfg.Log.Warn("the body of a message could not be fetched", "message", records[i].MessageId, "error", err)
+				q.cfg.Log.WarnContext(ctx, "the body of a message could not be fetched", "message", records[i].MessageId, "error", err)
 				failed = append(failed, events.SQSBatchItemFailure{ItemIdentifier: records[i].MessageId})
 			}
 		}

@@ -74,7 +74,7 @@ func (q *Queues) giveBack(ctx context.Context, name string, messages []types.Mes
 		receipts[i] = aws.ToString(m.ReceiptHandle)
 	}
 	if err := q.Extend(ctx, name, 0, receipts...); err != nil {
-		q.cfg.Log.Warn("messages received too late were not returned", "queue", name, "error", err)
+		q.cfg.Log.WarnContext(ctx, "messages received too late were not returned", "queue", name, "error", err)
 	}
 }
 
@@ -119,11 +119,13 @@ func (q *Queues) deliveries(ctx context.Context, name string, messages []types.M
 			}
 		default:
 			failed = q.wrap("fetch a body of", name, err)
-			q.cfg.Log.Warn("the body of a message could not be fetched", "queue", name, "error", err)
 		}
 	}
 	if len(kept) == 0 {
 		return nil, failed
+	}
+	if failed != nil { // nobody else tells of it
+		q.cfg.Log.WarnContext(ctx, "messages were held back", "queue", name, "error", failed)
 	}
 	return kept, nil
 }
