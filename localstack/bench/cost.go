@@ -55,9 +55,12 @@ const (
 
 // dollars is the cost of a million tasks of a work.
 func dollars(counts []Count, work string) (float64, []line, error) {
-	accept, ok := find(counts, acceptWork)
+	accept, found := find(counts, acceptWork)
+	if !found {
+		return 0, nil, fmt.Errorf("no counts of %q", acceptWork)
+	}
 	run, found := find(counts, work)
-	if !ok || !found {
+	if !found {
 		return 0, nil, fmt.Errorf("no counts of %q", work)
 	}
 	lines := bill(accept, run)

@@ -24,6 +24,12 @@ const (
 	flatSlack  = 200 * time.Microsecond
 )
 
+// What else is told of a server on a history.
+const (
+	startupWork = "server's start"
+	memoryWork  = "server's memory"
+)
+
 // asked is how often each read is timed.
 const asked = 300
 
@@ -45,6 +51,7 @@ func historyGroup(sizes []int) group {
 		for _, r := range readings("") {
 			rows = append(rows, historyRow(r.work, n))
 		}
+		rows = append(rows, historyRow(startupWork, n), historyRow(memoryWork, n))
 	}
 	return group{rows, func(ctx context.Context, b *bench) error { return b.history(ctx, slices.Compact(sizes)) }}
 }
@@ -70,7 +77,7 @@ func (b *bench) history(ctx context.Context, sizes []int) error {
 			return fmt.Errorf("fill to %d runs: %w", n, err)
 		}
 		took := time.Since(begin)
-		times, err := b.readTimes(ctx, h)
+		times, more, err := b.readTimes(ctx, h, n)
 		if err != nil {
 			return err
 		}
@@ -91,6 +98,9 @@ func (b *bench) history(ctx context.Context, sizes []int) error {
 				line = line.in("flat", float64(median) <= flatFactor*float64(base)+float64(flatSlack))
 			}
 			b.show(line)
+		}
+		for _, r := range more {
+			b.show(r)
 		}
 		if took > 30*time.Second {
 			fmt.Fprintf(b.Out, "filled to %s runs in %v\n", thousands(n), took.Round(time.Second))
@@ -139,11 +149,12 @@ func (b *bench) firstRun(ctx context.Context, dir string) (template, string, err
 	return template{org: org, run: id}, key, err
 }
 
-// readTimes times reads of a server on the history, of runs drawn from all of it.
-func (b *bench) readTimes(ctx context.Context, h *history) (out map[string]samples, err error) {
+// readTimes times reads of a server on the history of n runs, of runs drawn
+// from all of it; more is what else there is to tell of the server.
+func (b *bench) readTimes(ctx context.Context, h *history, n int) (out map[string]samples, more []row, err error) {
 	s, err := b.serveOn(ctx, h.dir)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer func() {
 		if ended := s.end(ctx); err == nil {
@@ -155,14 +166,21 @@ func (b *bench) readTimes(ctx context.Context, h *history) (out map[string]sampl
 		for _, r := range readings(h.draw()) {
 			_, took, err := s.call(ctx, http.MethodGet, r.path, nil)
 			if err != nil {
-				return nil, err
+				return nil, nil, err
 			}
 			if i >= asked/3 {
 				out[r.work] = append(out[r.work], took)
 			}
 		}
 	}
-	return out, nil
+	resident, err := procMemory(s.Command.Process.Pid, "VmRSS")
+	if err != nil {
+		return nil, nil, err
+	}
+	return out, []row{
+		{name: historyRow(startupWork, n), median: span(s.Startup)},
+		{name: historyRow(memoryWork, n), median: size(resident)},
+	}, nil
 }
 
 // readCounts counts what the same reads cost on the history's store.

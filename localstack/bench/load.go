@@ -22,7 +22,8 @@ const (
 
 var (
 	loadRow      = fmt.Sprintf("one-task runs, %d submitters", clients)
-	loadTimeRow  = loadRow + ", time of a run"
+	loadTimeRow  = loadRow + ", a run"
+	loadCPURow   = loadRow + ", server's CPU"
 	wideRow      = "10,000-task fan-out and join"
 	widePeakRow  = wideRow + ", server's peak memory"
 	mapRow       = "map of 10,000 and its join"
@@ -31,10 +32,11 @@ var (
 	idleShareRow = "idle server, share of a core"
 )
 
-func loadGroups() []group { return []group{{[]string{loadRow, loadTimeRow}, load}} }
+func loadGroups() []group { return []group{{[]string{loadRow, loadTimeRow, loadCPURow}, load}} }
 
 // load lets clients submit runs and wait for their ends for a while, and then
-// looks whether the server knows each of them as succeeded.
+// looks whether the server knows each of them as succeeded. What the server's
+// processor time for a run is depends less on what else the machine does.
 func load(ctx context.Context, b *bench) error {
 	f := single()
 	return b.with(ctx, func(s *server) error {
@@ -45,12 +47,21 @@ func load(ctx context.Context, b *bench) error {
 		if err != nil {
 			return err
 		}
-		before := written(s.Command.Process.Pid)
+		pid := s.Command.Process.Pid
+		before := written(pid)
+		busy, err := processor(pid)
+		if err != nil {
+			return err
+		}
 		runs, times, took, err := s.submit(ctx, f.execute(), b.Load)
 		if err != nil {
 			return err
 		}
-		bytes := (written(s.Command.Process.Pid) - before) / int64(max(runs, 1))
+		bytes := (written(pid) - before) / int64(max(runs, 1))
+		used, err := processor(pid)
+		if err != nil {
+			return err
+		}
 		if err := s.allSucceeded(ctx, warm+runs); err != nil {
 			return err
 		}
@@ -58,6 +69,7 @@ func load(ctx context.Context, b *bench) error {
 		r := row{name: loadRow, median: fmt.Sprintf("%.0f/s", rate), bytes: bytes}.of(b.count(acceptWork), b.count(singleWork))
 		b.show(r.in(fmt.Sprintf("%d/s, none lost", loadRate), rate >= loadRate))
 		b.show(timed(loadTimeRow, times))
+		b.show(row{name: loadCPURow, median: span((used - busy) / time.Duration(max(runs, 1)))})
 		return nil
 	})
 }

@@ -42,7 +42,7 @@ type printer struct {
 	rows int
 }
 
-const layout = "%-46s %10s %10s %9s %9s %9s %9s  %-34s %s\n"
+const layout = "%-52s %10s %10s %9s %9s %9s %9s  %-39s %s\n"
 
 func (p *printer) print(r row) {
 	if p.rows++; p.rows == 1 {
