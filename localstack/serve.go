@@ -11,11 +11,12 @@ import (
 	"millrace/localstack/embedded/interpreters"
 	"millrace/localstack/embedded/server"
 	"millrace/localstack/embedded/signin"
+	"millrace/shared/telemetry"
 )
 
 func serveCommand() *cobra.Command {
 	var cfg server.Config
-	var level string
+	var level, format string
 	c := &cobra.Command{
 		Use:   "serve --data DIR",
 		Short: "Serve the API, the workers, the scheduler and the object store until SIGTERM",
@@ -25,10 +26,13 @@ func serveCommand() *cobra.Command {
 			if err := minimum.UnmarshalText([]byte(level)); err != nil {
 				return usageError{fmt.Errorf("--log-level is debug, info, warn or error, not %q", level)}
 			}
+			if format != telemetry.Text && format != telemetry.JSON {
+				return usageError{fmt.Errorf("--log-format is text or json, not %q", format)}
+			}
 			if cfg.Dir == "" {
 				return usageError{fmt.Errorf("--data DIR is required (see %s --help)", c.CommandPath())}
 			}
-			cfg.Log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: minimum}))
+			cfg.Log = telemetry.NewLogger(os.Stderr, format, minimum)
 			slog.SetDefault(cfg.Log)
 			cfg.Version = serviceVersion()
 			return serve(c, cfg)
@@ -46,6 +50,7 @@ func serveCommand() *cobra.Command {
 	f.StringVar(&cfg.Python, "python", "", "interpreter of Python tasks (default: the first fit python3 on PATH)")
 	f.IntVar(&cfg.PythonSlots, "python-slots", interpreters.DefaultSlots, "Python tasks that run at once")
 	f.StringVar(&level, "log-level", "warn", "debug, info (with every request), warn or error; logs go to stderr")
+	f.StringVar(&format, "log-format", telemetry.Text, "text or json, a JSON object a line")
 	return c
 }
 

@@ -31,6 +31,7 @@ import (
 	"millrace/shared/sandbox"
 	"millrace/shared/signal"
 	"millrace/shared/table"
+	"millrace/shared/telemetry"
 	"millrace/shared/tenant"
 )
 
@@ -88,7 +89,7 @@ func Open(t testing.TB, o Options, specs ...fn.Spec) *Env {
 	dir := t.TempDir()
 	env := &Env{Clock: &Clock{}, Bus: &Bus{}}
 	if o.Log == nil {
-		o.Log = slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
+		o.Log = telemetry.NewLogger(t.Output(), telemetry.Text, slog.LevelWarn)
 	}
 	if o.Blob == nil {
 		o.Blob = newObjects(t)

@@ -22,6 +22,7 @@ import (
 	"millrace/shared/fn/gateway"
 	"millrace/shared/httpapi"
 	"millrace/shared/ids"
+	"millrace/shared/telemetry"
 )
 
 // The largest payloads that Lambda takes.
@@ -94,7 +95,7 @@ func (f *functions) invoke(w http.ResponseWriter, r *http.Request) {
 	case "Event":
 		f.async.Go(func() {
 			if _, err := f.call(f.running, spec, payload); err != nil {
-				f.log.Error("invocation failed", "function", name, "error", err)
+				f.log.ErrorContext(about(f.running, name), "invocation failed", "error", err)
 			}
 		})
 		w.WriteHeader(http.StatusAccepted)
@@ -125,14 +126,14 @@ func functionName(s string) string {
 func (f *functions) call(ctx context.Context, spec fn.Spec, payload json.RawMessage) (out json.RawMessage, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			f.log.Error("function panicked", "function", spec.Name, "panic", p, "stack", string(debug.Stack()))
+			f.log.ErrorContext(about(ctx, spec.Name), "function panicked", "error", fmt.Sprint(p), "traceback", string(debug.Stack()))
 			err = panicked{p}
 		}
 	}()
 	ctx, cancel := context.WithTimeoutCause(ctx, spec.Timeout, timedOut{spec.Timeout})
 	defer cancel()
 	if spec.Routes != nil {
-		out, err = f.proxy(ctx, spec, payload)
+		out, err = f.proxy(about(ctx, spec.Name), spec, payload)
 	} else {
 		out, err = f.server.runtime.Invoke(ctx, spec.Name, payload)
 	}
@@ -163,6 +164,17 @@ func (f *functions) gateway(spec fn.Spec) *gateway.Function {
 		f.http[spec.Name] = gateway.New(spec, f.frame, f.deps, nil)
 	}
 	return f.http[spec.Name]
+}
+
+// about makes ctx one in which a function works.
+func about(ctx context.Context, function string) context.Context {
+	return telemetry.With(ctx, &telemetry.Subject{Function: function})
+}
+
+// totals answers with what was measured since the start.
+func (f *functions) totals(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", telemetry.TotalsType)
+	_ = f.deps.Metrics.WriteTotals(w) // the client may be gone
 }
 
 type timedOut struct{ after time.Duration }

@@ -19,6 +19,7 @@ func routes(api http.Handler, issuer *signin.Issuer, functions *functions) http.
 	mux := http.NewServeMux()
 	issuer.Mount(mux)
 	mux.HandleFunc("POST "+invokePrefix+"{name}/invocations", functions.invoke)
+	mux.HandleFunc("GET "+localPrefix+"metrics", functions.totals)
 	guarded := localhost.Only(mux)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch path := r.URL.Path; {

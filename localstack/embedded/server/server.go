@@ -30,6 +30,7 @@ import (
 	"millrace/shared/ids"
 	"millrace/shared/runlog"
 	"millrace/shared/signal"
+	"millrace/shared/telemetry"
 )
 
 // How long a graceful stop waits.
@@ -106,7 +107,7 @@ func Open(ctx context.Context, cfg Config) (_ *Server, err error) {
 func (s *Server) platform(ctx context.Context, db *store.DB) (deps fn.Deps, keys secrets, err error) {
 	now := clock.System{}
 	deps = fn.Deps{
-		Clock: now, Log: s.cfg.Log, Hub: &signal.Hub{},
+		Clock: now, Log: s.cfg.Log, Metrics: telemetry.NewTotals(), Hub: &signal.Hub{},
 		Config: fn.Config{
 			Version: s.cfg.Version, Region: runtime.Region,
 			AllowLoopback: s.cfg.AllowLoopback, AllowRanges: s.cfg.AllowRanges,
@@ -183,7 +184,7 @@ func (s *Server) front(ctx context.Context, deps fn.Deps, keys secrets) error {
 	}
 	frame := httpapi.Config{
 		Title: "Millrace", Version: s.cfg.Version, Authenticator: auth, Clock: deps.Clock,
-		CursorKey: keys.CursorKey, Traces: deps.Blob, Log: s.cfg.Log,
+		CursorKey: keys.CursorKey, Traces: deps.Blob, Log: s.cfg.Log, Metrics: deps.Metrics,
 	}
 	api := httpapi.New(frame)
 	for _, spec := range s.specs {
