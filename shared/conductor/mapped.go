@@ -244,16 +244,22 @@ func (s *session) collect(ctx context.Context, n engine.Node, last done) (*done,
 		table.Set(runstate.NodeStatus, string(status)),
 		table.Set(runstate.NodeEnded, int64(millis(s.Clock.Now()))),
 	}
+	kind, reason := executor.TaskFailed, fmt.Sprintf("not all of its %d instances succeeded", last.width)
 	if s.flow.used[ref.Task] {
 		out, err := s.gather(ctx, ref.Task, last.width)
-		if err != nil {
+		var large tooLarge
+		switch {
+		case errors.As(err, &large):
+			status, kind, reason = engine.Failed, executor.Serialization, large.Error()
+			do[0] = table.Set(runstate.NodeStatus, string(status))
+		case err != nil:
 			return nil, err
 		}
 		do = append(do, out...)
 	}
-	text := fmt.Sprintf("Task %s: all %d instances are finished, not all succeeded", s.flow.Tasks[ref.Task].Name, last.width)
+	text := fmt.Sprintf("Task %s: all instances are finished; %s", s.flow.Tasks[ref.Task].Name, reason)
 	if status != engine.Succeeded {
-		do = append(do, table.Set(runstate.NodeErrorType, executor.TaskFailed), table.Set(runstate.NodeError, text))
+		do = append(do, table.Set(runstate.NodeErrorType, kind), table.Set(runstate.NodeError, reason))
 	}
 	stored, err := s.Table.Update(ctx, table.Update{
 		Key: runstate.NodeKey(s.org, s.id, n), Do: do,
@@ -288,6 +294,14 @@ func (s *session) mapEvent(task int, kind, level, text string) {
 	})
 }
 
+// tooLarge is a list of outputs, by its bytes, that no task may be handed.
+type tooLarge int64
+
+// Error says what is wrong.
+func (n tooLarge) Error() string {
+	return fmt.Sprintf("its outputs have %d bytes as a list, at most %d are handed on", int64(n), MaxOutput)
+}
+
 // gather makes the list of the instances' outputs, in order, null where one did
 // not succeed.
 func (s *session) gather(ctx context.Context, task, width int) ([]table.Action, error) {
@@ -301,7 +315,7 @@ func (s *session) gather(ctx context.Context, task, width int) ([]table.Action, 
 		total += gathered(items[n])
 	}
 	if total > MaxOutput {
-		return nil, fmt.Errorf("conductor: outputs of map %d have %d bytes, at most %d", task, total, MaxOutput)
+		return nil, tooLarge(total)
 	}
 	pr, pw := io.Pipe()
 	go func() { pw.CloseWithError(s.writeList(ctx, pw, items, first, end)) }()
