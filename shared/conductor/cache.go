@@ -18,6 +18,8 @@ const (
 	cachedLists   = 64
 	cachedOutputs = 16384
 	cachedBytes   = 32 << 20 // of outputs
+	cachedParams  = 64
+	paramBytes    = 2 << 20 // of decoded parameters, as JSON
 )
 
 // caches keep what never changes: flows, inputs, evaluated lists and outputs of
@@ -30,6 +32,16 @@ type caches struct {
 	mu      sync.Mutex
 	outputs *lru.Cache[outputID, executor.Value]
 	bytes   int
+
+	paramsMu   sync.Mutex
+	params     *lru.Cache[string, decoded]
+	paramBytes int
+}
+
+// decoded is a run's parameters as expressions see them.
+type decoded struct {
+	values map[string]any
+	size   int // as JSON
 }
 
 type outputID struct {
@@ -43,6 +55,7 @@ func newCaches() *caches {
 	c.inputs = must(lru.New[string, *runstate.Input](cachedInputs))
 	c.lists = must(lru.New[outputID, []json.RawMessage](cachedLists))
 	c.outputs = must(lru.NewWithEvict(cachedOutputs, func(_ outputID, v executor.Value) { c.bytes -= len(v.JSON) }))
+	c.params = must(lru.NewWithEvict(cachedParams, func(_ string, d decoded) { c.paramBytes -= d.size }))
 	return c
 }
 
@@ -72,5 +85,31 @@ func (c *caches) keep(run string, n engine.Node, v executor.Value) {
 	c.outputs.Add(outputID{run, n}, v)
 	for c.bytes > cachedBytes {
 		c.outputs.RemoveOldest()
+	}
+}
+
+// parameters returns a run's decoded parameters.
+func (c *caches) parameters(run string) (map[string]any, bool) {
+	c.paramsMu.Lock()
+	defer c.paramsMu.Unlock()
+	d, ok := c.params.Get(run)
+	return d.values, ok
+}
+
+// keepParameters keeps those that take time to decode: the many tasks of a wide
+// map share them.
+func (c *caches) keepParameters(run string, values map[string]any, size int) {
+	if size < 1<<10 {
+		return
+	}
+	c.paramsMu.Lock()
+	defer c.paramsMu.Unlock()
+	if c.params.Contains(run) {
+		return
+	}
+	c.paramBytes += size
+	c.params.Add(run, decoded{values, size})
+	for c.paramBytes > paramBytes {
+		c.params.RemoveOldest()
 	}
 }

@@ -92,28 +92,45 @@ func (s *session) scope(ctx context.Context, tasks []string) (expr.Scope, error)
 	if err != nil {
 		return expr.Scope{}, err
 	}
-	scope := expr.Scope{
-		Params: make(map[string]any, len(in.Parameters)),
-		Run: map[string]any{
-			"run_id": s.id, "flow_name": s.run.Flow, "flow_version": s.run.Version,
-			"environment": s.run.Environment, "logical_date": in.LogicalDate,
-		},
-		Vars:  make(map[string]any, len(in.Vars)),
-		Tasks: make(map[string]expr.TaskView, len(tasks)),
-	}
-	for k, raw := range in.Parameters {
-		if scope.Params[k], err = expr.Decode(raw); err != nil {
-			return expr.Scope{}, fmt.Errorf("parameter %s: %w", k, err)
+	if s.base.Run == nil {
+		if s.base, err = s.fixed(in); err != nil {
+			return expr.Scope{}, err
 		}
 	}
-	for k, v := range in.Vars {
-		scope.Vars[k] = v
-	}
+	scope := s.base
+	scope.Tasks = make(map[string]expr.TaskView, len(tasks))
 	for _, name := range tasks {
 		if scope.Tasks[name], err = s.view(ctx, name); err != nil {
 			return expr.Scope{}, err
 		}
 	}
+	return scope, nil
+}
+
+// fixed is the part of the scope that is the same for all tasks of the run.
+// Expressions change none of it.
+func (s *session) fixed(in *runstate.Input) (scope expr.Scope, err error) {
+	scope.Run = map[string]any{
+		"run_id": s.id, "flow_name": s.run.Flow, "flow_version": s.run.Version,
+		"environment": s.run.Environment, "logical_date": in.LogicalDate,
+	}
+	scope.Vars = make(map[string]any, len(in.Vars))
+	for k, v := range in.Vars {
+		scope.Vars[k] = v
+	}
+	if params, ok := s.cache.parameters(s.id); ok {
+		scope.Params = params
+		return scope, nil
+	}
+	scope.Params = make(map[string]any, len(in.Parameters))
+	size := 0
+	for k, raw := range in.Parameters {
+		if scope.Params[k], err = expr.Decode(raw); err != nil {
+			return expr.Scope{}, fmt.Errorf("parameter %s: %w", k, err)
+		}
+		size += len(raw)
+	}
+	s.cache.keepParameters(s.id, scope.Params, size)
 	return scope, nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"millrace/events"
 	"millrace/shared/blob"
 	"millrace/shared/engine"
+	"millrace/shared/expr"
 	"millrace/shared/flowspec"
 	"millrace/shared/queue"
 	"millrace/shared/registry"
@@ -33,6 +34,7 @@ type session struct {
 	run   *runstate.Run // as last read
 	flow  *compiled
 	input *runstate.Input
+	base  expr.Scope // without tasks; made when it is first needed
 	ready []ready
 	// sources are items of the run that is retried, read ahead.
 	sources map[engine.Node]*runstate.Node
