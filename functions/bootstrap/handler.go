@@ -20,7 +20,7 @@ func (p *platform) start() (started, error) {
 	if p.err != nil {
 		return started{}, p.err
 	}
-	var out started
+	out := started{speak: p.speak}
 	if p.deps.Logs != nil {
 		// With this Lambda sends SIGTERM before it ends an environment, also one
 		// whose event took too long.
@@ -33,14 +33,14 @@ func (p *platform) start() (started, error) {
 			return started{}, fmt.Errorf("%w of %s: %w", errSettings, p.spec.Name, err)
 		}
 		if f := gateway.New(p.spec, frame, p.deps, p.flush); f.Streams() {
-			out.handler = f.Stream
+			out.handler = observed(&p.observer, f.Stream)
 		} else {
-			out.handler = f.Answer
+			out.handler = observed(&p.observer, f.Answer)
 		}
 	case p.spec.Messages != nil:
-		out.handler = p.messages()
+		out.handler = observed(&p.observer, p.messages())
 	case p.spec.Handle != nil:
-		out.handler = p.handle(p.spec.Handle(p.deps))
+		out.handler = observed(&p.observer, p.handle(p.spec.Handle(p.deps)))
 	default:
 		return started{}, fmt.Errorf("%s takes no event", p.spec.Name)
 	}
@@ -50,7 +50,7 @@ func (p *platform) start() (started, error) {
 // frame is the API frame of an HTTP function.
 func (p *platform) frame() (httpapi.Config, error) {
 	frame := httpapi.Config{
-		Title: "Millrace", Version: p.cfg.Version, Clock: p.deps.Clock, CursorKey: p.cfg.CursorKey, Log: p.deps.Log,
+		Title: "Millrace", Version: p.cfg.Version, Clock: p.deps.Clock, CursorKey: p.cfg.CursorKey, Log: p.deps.Log, Metrics: p.deps.Metrics,
 	}
 	if p.spec.Needs.Blob == fn.Writes {
 		frame.Traces = p.deps.Blob
@@ -95,6 +95,6 @@ func (p *platform) named(arn string) string {
 func (p *platform) handle(next fn.Handler) fn.Handler {
 	return func(ctx context.Context, payload json.RawMessage) (any, error) {
 		defer p.flush()
-		return next(ctx, payload)
+		return p.measured(next)(ctx, payload)
 	}
 }

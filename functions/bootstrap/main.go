@@ -32,10 +32,11 @@ var version = "dev"
 func main() {
 	build, err := start(os.Getenv, catalog.All())
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "bootstrap:", err)
+		refuse(os.Getenv("_HANDLER"), err)
 		reportInit(os.Getenv("AWS_LAMBDA_RUNTIME_API"), err)
 		os.Exit(1)
 	}
+	build.speak()
 	lambda.StartWithOptions(build.handler, build.options...)
 }
 
@@ -43,6 +44,7 @@ func main() {
 type started struct {
 	handler any // as package lambda takes it
 	options []lambda.Option
+	speak   func() // makes the process's default loggers the function's
 }
 
 // errSettings: the environment does not make a function.

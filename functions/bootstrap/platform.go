@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"log/slog"
 	"os"
 	"sync"
 	"time"
@@ -19,7 +18,9 @@ import (
 	"millrace/shared/runlog"
 	"millrace/shared/sandbox/invoke"
 	"millrace/shared/signal"
+	"millrace/shared/table"
 	"millrace/shared/table/dynamo"
+	"millrace/shared/telemetry"
 )
 
 // flushPatience is how long the logs of runs may take to be stored after an
@@ -28,21 +29,24 @@ const flushPatience = 5 * time.Second
 
 // platform is what one function is built on.
 type platform struct {
-	cfg    settings
-	spec   fn.Spec
-	deps   fn.Deps
-	queues *sqs.Queues // the driver behind deps.Queues
-	err    error       // of making deps
+	cfg      settings
+	spec     fn.Spec
+	deps     fn.Deps
+	queues   *sqs.Queues // the driver behind deps.Queues
+	err      error       // of making deps
+	observer observer
 }
 
 // newPlatform makes the drivers of what the spec needs; all else stays nil. It
 // contacts nothing.
 func newPlatform(cfg settings, spec fn.Spec) *platform {
-	p := &platform{cfg: cfg, spec: spec}
 	now, needs := clock.System{}, spec.Needs
+	p := &platform{cfg: cfg, spec: spec, observer: observer{
+		function: spec.Name, clock: now, metrics: telemetry.NewMetrics(cfg.Metrics, os.Stdout),
+	}}
 	p.deps = fn.Deps{
 		Clock: now, Hub: &signal.Hub{},
-		Log: slog.New(slog.NewJSONHandler(os.Stdout, &slog.HandlerOptions{Level: cfg.LogLevel})).With("function", spec.Name),
+		Log: telemetry.NewLogger(os.Stdout, telemetry.JSON, cfg.LogLevel), Metrics: p.observer.metrics,
 		Config: fn.Config{
 			Version: cfg.Version, Region: cfg.Region, AllowRanges: cfg.AllowRanges, Boot: ids.Token(6),
 		},
@@ -50,7 +54,7 @@ func newPlatform(cfg settings, spec fn.Spec) *platform {
 	load := sync.OnceValues(func() (aws.Config, error) { return config.LoadDefaultConfig(context.Background()) })
 	aws := func(context.Context) (aws.Config, error) { return load() }
 	if needs.Table != fn.NoAccess {
-		p.deps.Table = dynamo.New(dynamo.Config{Table: cfg.Table, AWS: aws})
+		p.deps.Table = table.Metered(dynamo.New(dynamo.Config{Table: cfg.Table, AWS: aws}), &p.observer.units)
 	}
 	if needs.Blob != fn.NoAccess {
 		p.deps.Blob = s3.New(s3.Config{
@@ -82,15 +86,22 @@ func newPlatform(cfg settings, spec fn.Spec) *platform {
 	return p
 }
 
-// flush stores the logs of runs that wait in memory: between two events an
-// environment is frozen, and it may never wake again.
+// flush stores the logs of runs that wait in memory, and writes the metrics:
+// between two events an environment is frozen, and it may never wake again.
 func (p *platform) flush() {
-	if p.deps.Logs == nil {
-		return
+	if p.deps.Logs != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), flushPatience)
+		defer cancel()
+		if err := p.deps.Logs.Close(ctx); err != nil {
+			p.complain("logs of runs were not stored", err)
+		}
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), flushPatience)
-	defer cancel()
-	if err := p.deps.Logs.Close(ctx); err != nil {
-		p.deps.Log.Error("logs of runs were not stored", "error", err)
+	if err := p.observer.flush(); err != nil {
+		p.complain("metrics were not written", err)
 	}
+}
+
+func (p *platform) complain(what string, err error) {
+	s := p.observer.subject()
+	p.deps.Log.ErrorContext(telemetry.With(context.Background(), &s), what, "error", err)
 }

@@ -23,6 +23,7 @@ import (
 const (
 	envVersion  = "MILLRACE_VERSION"   // shown by health; default: the build's
 	envLogLevel = "MILLRACE_LOG_LEVEL" // debug, info (default), warn or error
+	envMetrics  = "MILLRACE_METRICS"   // CloudWatch namespace of the metrics; default Millrace
 
 	envTable       = "MILLRACE_TABLE"        // name or ARN of the DynamoDB table
 	envBucket      = "MILLRACE_BUCKET"       // name of the S3 bucket
@@ -48,6 +49,7 @@ const minKey = ticket.MinKey
 type settings struct {
 	Version  string
 	LogLevel slog.Level
+	Metrics  string // namespace
 	Region   string
 
 	Table, Bucket, Bus, QueuePrefix string
@@ -68,7 +70,7 @@ func readSettings(getenv func(string) string, spec fn.Spec) (settings, error) {
 	r := reader{getenv: getenv}
 	needs := spec.Needs
 	cfg := settings{
-		Version: cmp.Or(getenv(envVersion), version), Region: getenv("AWS_REGION"), LogLevel: r.level(),
+		Version: cmp.Or(getenv(envVersion), version), Region: getenv("AWS_REGION"), LogLevel: r.level(), Metrics: r.namespace(),
 	}
 	if needs.Table != fn.NoAccess {
 		cfg.Table = r.required(envTable)
@@ -164,6 +166,18 @@ func (r *reader) list(name string) []string {
 		}
 	}
 	return out
+}
+
+// namespace reads a name as CloudWatch takes it.
+func (r *reader) namespace() string {
+	name := cmp.Or(r.getenv(envMetrics), "Millrace")
+	strange := func(c rune) bool {
+		return !strings.ContainsRune("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789.-_/#:", c)
+	}
+	if len(name) > 255 || strings.HasPrefix(name, "AWS/") || strings.ContainsFunc(name, strange) {
+		r.fault("%s is %q, no namespace of CloudWatch", envMetrics, name)
+	}
+	return name
 }
 
 func (r *reader) level() slog.Level {

@@ -12,6 +12,7 @@ import (
 	"millrace/functions/catalog"
 	"millrace/localstack/runtimeapi"
 	"millrace/shared/fn"
+	"millrace/shared/telemetry/telemetrytest"
 )
 
 const secret = "c2VjcmV0LXNlY3JldC1zZWNyZXQtc2VjcmV0LXNlY3JldC0="
@@ -100,10 +101,13 @@ func TestAProcessThatCannotStartSaysWhy(t *testing.T) {
 		var exit *exec.ExitError
 		require.ErrorAs(t, err, &exit)
 		assert.Equal(t, 1, exit.ExitCode())
-		assert.Contains(t, string(out), want)
+		said := telemetrytest.Lines(t, string(out))
+		require.Len(t, said, 1)
+		assert.Equal(t, "ERROR", said[0]["level"])
+		assert.Contains(t, said[0]["error"], want)
 		if handler == "nothing" {
 			for _, spec := range catalog.All() {
-				assert.Contains(t, string(out), spec.Name)
+				assert.Contains(t, said[0]["error"], spec.Name)
 			}
 		}
 		select {

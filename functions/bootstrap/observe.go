@@ -1,0 +1,122 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"log"
+	"log/slog"
+	"os"
+	"sync/atomic"
+
+	"github.com/aws/aws-lambda-go/lambdacontext"
+
+	"millrace/shared/clock"
+	"millrace/shared/errs"
+	"millrace/shared/fn"
+	"millrace/shared/table"
+	"millrace/shared/telemetry"
+)
+
+// observer is how a function tells what it does: JSON lines on standard output,
+// those of a metric included, which are written once an invocation.
+type observer struct {
+	function string
+	clock    clock.Clock
+	metrics  *telemetry.Metrics
+	units    table.Meter
+	warm     atomic.Bool                       // there was an invocation
+	current  atomic.Pointer[telemetry.Subject] // the invocation at hand, or the last one
+}
+
+// begin makes the context of an invocation.
+func (o *observer) begin(ctx context.Context) context.Context {
+	s := &telemetry.Subject{Function: o.function, ColdStart: !o.warm.Swap(true)}
+	if lc, ok := lambdacontext.FromContext(ctx); ok {
+		s.Invocation = lc.AwsRequestID
+	}
+	o.current.Store(s)
+	return telemetry.With(ctx, s)
+}
+
+// subject is the invocation at hand, or merely the function before the first.
+func (o *observer) subject() telemetry.Subject {
+	if s := o.current.Load(); s != nil {
+		return *s
+	}
+	return telemetry.Subject{Function: o.function}
+}
+
+// flush writes the metrics.
+func (o *observer) flush() error {
+	if o.metrics == nil {
+		return nil
+	}
+	used := o.units.Reset().Total()
+	for metric, units := range map[telemetry.Metric]float64{telemetry.ReadUnits: used.Read, telemetry.WriteUnits: used.Write} {
+		if units > 0 {
+			o.metrics.Add(metric, telemetry.Dimensions{Function: o.function}, units)
+		}
+	}
+	return o.metrics.Flush(o.clock.Now(), o.subject())
+}
+
+// observed makes invocations of next known to its logs.
+func observed[In, Out any](o *observer, next func(context.Context, In) (Out, error)) func(context.Context, In) (Out, error) {
+	return func(ctx context.Context, in In) (Out, error) {
+		return next(o.begin(ctx), in)
+	}
+}
+
+// measured counts the invocations of a function that nothing else counts.
+func (p *platform) measured(next fn.Handler) fn.Handler {
+	return func(ctx context.Context, payload json.RawMessage) (any, error) {
+		began := p.deps.Clock.Now()
+		out, err := next(ctx, payload)
+		p.deps.Metrics.Call(p.spec.Name, p.deps.Clock.Now().Sub(began), string(errs.CodeOf(err)))
+		return out, err
+	}
+}
+
+// runtimeLog takes what package lambda logs: what an invocation failed with, a
+// panic included, as it reports it to Lambda, and trouble with the Runtime API.
+// It is the one place that logs the former.
+type runtimeLog struct {
+	log *slog.Logger
+	of  *observer
+}
+
+// Write logs one message.
+func (r runtimeLog) Write(data []byte) (int, error) {
+	s := r.of.subject()
+	ctx := telemetry.With(context.Background(), &s)
+	var failure struct {
+		Message string          `json:"errorMessage"`
+		Type    string          `json:"errorType"`
+		Stack   json.RawMessage `json:"stackTrace"`
+	}
+	if json.Unmarshal(data, &failure) != nil || failure.Type == "" {
+		r.log.WarnContext(ctx, string(bytes.TrimSpace(data)))
+		return len(data), nil
+	}
+	attrs := []slog.Attr{slog.String("error", failure.Message), slog.String("exception_type", failure.Type)}
+	if len(failure.Stack) > 0 {
+		attrs = append(attrs, slog.String("traceback", string(failure.Stack)))
+	}
+	r.log.LogAttrs(ctx, slog.LevelError, "invocation failed", attrs...)
+	return len(data), nil
+}
+
+// speak makes the process's default loggers the function's.
+func (p *platform) speak() {
+	slog.SetDefault(p.deps.Log)
+	log.SetFlags(0)
+	log.SetOutput(runtimeLog{p.deps.Log, &p.observer})
+}
+
+// refuse tells why there is no function, as the function would have told it.
+func refuse(name string, err error) {
+	s := telemetry.Subject{Function: name, ColdStart: true}
+	telemetry.NewLogger(os.Stdout, telemetry.JSON, slog.LevelInfo).
+		ErrorContext(telemetry.With(context.Background(), &s), "the function does not start", "error", err)
+}
