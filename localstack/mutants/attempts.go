@@ -4,7 +4,6 @@ package main
 // in a run that was stopped, writes the result of none that it lost, counts each
 // once, and leaves nothing undone before its message is deleted.
 func attempts() []Guard {
-	sim := conductor("TestSimulatedRuns|TestSimulatedFaults|TestSimulatedCancels|TestSimulatedCrashes")
 	return []Guard{
 		{
 			Name: "fence/read", Holds: "no task begins in a run that was stopped",
@@ -135,7 +134,7 @@ func attempts() []Guard {
 			In:     conductorDir,
 			Text:   `If:  table.In(runstate.RunStatus, string(engine.Running), string(engine.CancellationRequested)),`,
 			Broken: `If:  nil,`,
-			Tests:  sim,
+			Tests:  conductor("TestAFailureThatComesTooLate"),
 		},
 		{
 			Name: "failure/first", Holds: "a run keeps its first failure",

@@ -162,17 +162,16 @@ func leases() []Guard {
 		},
 		{
 			Name: "heartbeat/woken", Holds: "within a process a running task sees a cancel at once",
-			In: conductorDir,
-			Text: `			case <-woken:
-			case <-tick.C:`,
-			Broken: `			case <-tick.C:`,
+			In:     conductorDir,
+			Text:   `s.Hub.Wait(runstate.FenceSignal(s.id))`,
+			Broken: `s.Hub.Wait(runstate.FenceSignal("nobody"))`,
 			Tests:  conductor("TestCancelStopsARunningTask"),
 		},
 		{
 			Name: "heartbeat/fails", Holds: "an attempt whose heartbeats fail stops before its lease is over",
 			In:     conductorDir,
 			Text:   `case err != nil && s.Clock.Now().Sub(renewed) < Lease-Heartbeat:`,
-			Broken: `case err != nil:`,
+			Broken: `case err != nil && s.Clock.Now().Sub(renewed) < 1000*Lease:`,
 			Tests:  conductor("TestAnAttemptDoesNotOutliveItsLease"),
 		},
 		{
@@ -180,7 +179,7 @@ func leases() []Guard {
 			In:     conductorDir,
 			Text:   `if w.item.LeaseUntil.Time().Sub(now) > Lease/2 {`,
 			Broken: `if w.item != nil {`,
-			Tests:  conductor("TestSimulatedFaults|TestSimulatedCancels"),
+			Tests:  conductor("TestAWorkerThatStoodStill"),
 		},
 		{
 			Name: "begin/stopped", Holds: "a worker that stood still does not begin in a run that was stopped meanwhile",
@@ -189,7 +188,7 @@ func leases() []Guard {
 			return false, s.release(ctx, w.node, w.item, why)
 		}`,
 			Broken: `		}`,
-			Tests:  conductor("TestSimulatedCancels"),
+			Tests:  conductor("TestAWorkerThatStoodStill"),
 		},
 	}
 }

@@ -218,6 +218,13 @@ func runs() []Guard {
 			Tests:  conductor("TestNoLogIsLost"),
 		},
 		{
+			Name: "log/after the end", Holds: "nothing is logged of a run that is over",
+			In:     conductorDir,
+			Text:   `if w.task != nil && !s.run.Status.RunEnded() {`,
+			Broken: `if w.task != nil {`,
+			Tests:  conductor("TestNothingIsLoggedAfterTheEnd"),
+		},
+		{
 			Name: "log/before the message is deleted", Holds: "what a worker that keeps nothing logged is stored when it is done",
 			In:     conductorDir,
 			Text:   `if err == nil && !s.Resident {`,

@@ -14,6 +14,7 @@ import (
 	"millrace/shared/blob/blobtest"
 	"millrace/shared/clock"
 	"millrace/shared/engine"
+	"millrace/shared/flowspec"
 	"millrace/shared/runlog"
 	"millrace/shared/runstate"
 	"millrace/shared/table"
@@ -130,4 +131,61 @@ func TestLeasesOfAnEarlierProcess(t *testing.T) {
 	require.NoError(t, err)
 	require.NotNil(t, mine)
 	assert.Equal(t, 2, mine.Attempt)
+}
+
+// TestAWorkerThatStoodStill: what it claimed does not begin if the run was stopped
+// meanwhile, and not if its lease is lost; otherwise it renews the lease.
+func TestAWorkerThatStoodStill(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change []table.Action // of the run
+		item   []table.Action
+		begins bool
+		status engine.Status
+	}{
+		"on time":    {nil, nil, true, engine.Running},
+		"stopped":    {[]table.Action{table.Set(runstate.RunFence, runstate.FenceCancel)}, nil, false, engine.Cancelled},
+		"taken over": {nil, []table.Action{table.Set(runstate.NodeNonce, "new.1")}, false, engine.Running},
+	} {
+		now := time.UnixMilli(1_000_000)
+		tbl := memory.NewTable(clock.System{})
+		run := runstate.Run{Key: runstate.RunKey("org", "run"), Org: "org", ID: "run", Status: engine.Running}
+		require.NoError(t, tbl.Put(t.Context(), table.Put{Item: run}))
+		old := left(t, tbl, now.Add(Lease))
+		for key, do := range map[table.Key][]table.Action{run.Key: c.change, old.Key: c.item} {
+			if do != nil {
+				_, err := tbl.Update(t.Context(), table.Update{Key: key, Do: do})
+				require.NoError(t, err)
+			}
+		}
+		now = now.Add(Lease/2 + time.Second)
+		s := contender(tbl, "gone", now)
+		flow := &flowspec.Flow{Spec: flowspec.Spec{Tasks: []flowspec.Task{{Name: "a"}}}}
+		s.flow = &compiled{Flow: flow, plan: engine.NewPlan(make([]engine.TaskDef, 1))}
+		s.run = &run
+		begins, err := s.fresh(t.Context(), &work{item: old, task: &flow.Tasks[0]})
+		require.NoError(t, err, name)
+		assert.Equal(t, c.begins, begins, name)
+		assert.Equal(t, c.status, stored(t, tbl).Status, name)
+		if begins {
+			assert.Equal(t, millis(now.Add(Lease)), stored(t, tbl).LeaseUntil)
+		}
+	}
+}
+
+// TestAFailureThatComesTooLate: a walk that is made again after the run's end
+// writes no error on it.
+func TestAFailureThatComesTooLate(t *testing.T) {
+	t.Parallel()
+	for status, noted := range map[engine.Status]bool{engine.Running: true, engine.CancellationRequested: true, engine.Cancelled: false, engine.TimedOut: false} {
+		tbl := memory.NewTable(clock.System{})
+		run := runstate.Run{Key: runstate.RunKey("org", "run"), Org: "org", ID: "run", Status: status}
+		require.NoError(t, tbl.Put(t.Context(), table.Put{Item: run}))
+		s := contender(tbl, "new", time.UnixMilli(1))
+		s.run = &run
+		require.NoError(t, s.noteFailure(t.Context(), "no"))
+		now, err := runstate.GetRun(t.Context(), tbl, "org", "run")
+		require.NoError(t, err)
+		assert.Equal(t, noted, now.Error == "no", status)
+	}
 }

@@ -14,6 +14,8 @@ import (
 
 	"millrace/events"
 	"millrace/localstack/faults"
+	"millrace/localstack/memory"
+	"millrace/shared/clock"
 	"millrace/shared/conductor"
 	"millrace/shared/engine"
 	"millrace/shared/executor"
@@ -133,8 +135,10 @@ func TestReadsAreConsistent(t *testing.T) {
 		w.register("f", spec("slow"))
 		id := w.run("f").ID
 		<-began
-		// Another process is asked, so that nothing but the store tells of it.
-		other := launch.Launcher{Table: w.table, Queues: w.queues, Blob: w.blob, Clock: w.launch.Clock, Log: w.launch.Log, Hub: &signal.Hub{}}
+		// Another process is asked, and the look that it asks for does not come:
+		// nothing but the store tells of it.
+		nowhere := memory.NewQueues(clock.System{}, []queue.Definition{{Name: events.Runs, Visibility: time.Minute}})
+		other := launch.Launcher{Table: w.table, Queues: nowhere, Blob: w.blob, Clock: w.launch.Clock, Log: w.launch.Log, Hub: &signal.Hub{}}
 		asked := time.Now()
 		_, err := other.Cancel(w.ctx, org, id)
 		require.NoError(t, err)

@@ -165,8 +165,10 @@ func TestLooksGoOnFromJoins(t *testing.T) {
 				m.mu.Unlock()
 				w.reborn()
 				assert.Equal(t, engine.Succeeded, w.waitLooking(id).Status)
-				assert.Equal(t, len(tasks)-1, slices.Index(w.ran, "join"), "it began last, and nothing ran twice")
-				assert.Len(t, w.ran, len(tasks))
+				assert.Equal(t, len(w.ran)-1, slices.Index(w.ran, "join"), "it began last, once")
+				for _, name := range strings.Fields(deps) {
+					assert.Contains(t, w.ran, name)
+				}
 			})
 		})
 	}
