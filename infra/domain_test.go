@@ -63,6 +63,7 @@ func TestADomainIsOneLineOfTheCatalog(t *testing.T) {
 
 	allowed := map[string][]string{}
 	for _, s := range after.service.policyStatements()["WeatherRole"] {
+		assert.Equal(t, "Allow", s["Effect"])
 		for _, action := range texts(s["Action"]) {
 			allowed[action] = append(allowed[action], texts(s["Resource"])...)
 		}

@@ -29,7 +29,6 @@ var scratch string
 func TestMain(m *testing.M) {
 	flag.Parse()
 	os.Exit(func() int {
-		_ = os.Setenv("JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION", "20") // what it warns of is no test's business
 		var err error
 		if scratch, err = os.MkdirTemp("", "millrace-infra-"); err != nil {
 			fmt.Fprintln(os.Stderr, err)

@@ -3,12 +3,17 @@ package main
 import (
 	"fmt"
 	"slices"
+	"strings"
+	"time"
 
 	"github.com/aws/jsii-runtime-go"
 
 	"millrace/functions/catalog"
+	"millrace/shared/audit"
 	"millrace/shared/bus"
 	"millrace/shared/fn"
+	"millrace/shared/identity"
+	"millrace/shared/ids"
 	"millrace/shared/table"
 	"millrace/shared/table/dynamo"
 	"millrace/shared/tier"
@@ -65,6 +70,37 @@ func tablePermissions(cfg Config, spec fn.Spec) []statement {
 			id: "WriteTable", resources: []*string{cfg.tableARN()},
 			actions: []string{"dynamodb:BatchWriteItem", "dynamodb:ConditionCheckItem", "dynamodb:DeleteItem", "dynamodb:PutItem", "dynamodb:UpdateItem"},
 		})
+	}
+	return append(out, partitionsKept(cfg, spec)...)
+}
+
+// anyOrg is the pattern of a workspace's id. It has the id's length, so that no
+// other partition of a workspace, named by its users, is taken for these.
+var anyOrg = "org_" + strings.Repeat("?", len(ids.First(time.Time{})))
+
+// partitionsKept keep a function that writes the table from what is not its own:
+// the audit log, to which everybody adds and which nobody changes, and
+// identities.
+func partitionsKept(cfg Config, spec fn.Spec) []statement {
+	deny := func(id string, partitions []string, actions ...string) statement {
+		return statement{
+			id: id, deny: true, actions: actions, resources: []*string{cfg.tableARN()},
+			when: map[string]any{"ForAnyValue:StringLike": map[string]any{"dynamodb:LeadingKeys": partitions}},
+		}
+	}
+	identities := identity.Partitions(anyOrg)
+	writes := spec.Needs.Table == fn.Writes
+	var out []statement
+	if writes {
+		out = append(out, deny("AuditIsKept", []string{audit.Partition(anyOrg)}, "dynamodb:BatchWriteItem", "dynamodb:DeleteItem", "dynamodb:UpdateItem"))
+	}
+	switch {
+	case spec.Needs.Identity:
+	case !spec.Trigger.HTTP:
+		out = append(out, deny("IdentitiesAreUnseen", identities, "dynamodb:BatchGetItem", "dynamodb:BatchWriteItem", "dynamodb:ConditionCheckItem",
+			"dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:Query", "dynamodb:UpdateItem"))
+	case writes: // by updates it notes when a key was used
+		out = append(out, deny("IdentitiesAreRead", identities, "dynamodb:BatchWriteItem", "dynamodb:DeleteItem", "dynamodb:PutItem"))
 	}
 	return out
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"maps"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -12,7 +13,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"millrace/functions/catalog"
+	"millrace/shared/audit"
 	"millrace/shared/fn"
+	"millrace/shared/identity"
+	"millrace/shared/ids"
 	"millrace/shared/queue"
 	"millrace/shared/tier"
 )
@@ -189,7 +193,9 @@ func TestFunctionsAreWhatTheirSpecsSay(t *testing.T) {
 		role := strings.TrimSuffix(strings.TrimPrefix(text(p["Role"]), "${"), ".Arn}")
 		var allowed []string
 		for _, statement := range d.service.policyStatements()[role] {
-			allowed = append(allowed, texts(statement["Action"])...)
+			if statement["Effect"] == "Allow" {
+				allowed = append(allowed, texts(statement["Action"])...)
+			}
 		}
 		may := func(action string) bool { return slices.Contains(allowed, action) }
 		assert.Equal(t, s.Needs.Table != fn.NoAccess, may("dynamodb:GetItem"), s.Name)
@@ -202,6 +208,49 @@ func TestFunctionsAreWhatTheirSpecsSay(t *testing.T) {
 		assert.Equal(t, s.Needs.Sandbox, may("lambda:InvokeFunction"), s.Name)
 		assert.Equal(t, s.Trigger.HTTP || s.Needs.Sandbox || s.Needs.AttemptKey, may("secretsmanager:GetSecretValue"), s.Name)
 		assert.False(t, may("dynamodb:Scan"), s.Name)
+	}
+}
+
+// TestNoFunctionTouchesWhatIsNotItsOwn looks at the conditions on partitions by
+// example: DynamoDB compares the partition of each item with the patterns.
+func TestNoFunctionTouchesWhatIsNotItsOwn(t *testing.T) {
+	t.Parallel()
+	d := deployed(t)
+	org := "org_" + ids.New(time.Now())
+	audits := []string{audit.Partition(org)}
+	identities := identity.Partitions(org)
+	for i, partition := range identities {
+		identities[i] = strings.ReplaceAll(partition, "*", "somebody@acme.example")
+	}
+	denied := func(function, action, partition string) bool {
+		return slices.ContainsFunc(d.service.policyStatements()[camel(function)+"Role"], func(s object) bool {
+			condition, _ := s["Condition"].(object)
+			like, _ := condition["ForAnyValue:StringLike"].(object)
+			return s["Effect"] == "Deny" && slices.Contains(texts(s["Action"]), action) &&
+				slices.ContainsFunc(texts(like["dynamodb:LeadingKeys"]), func(pattern string) bool {
+					matched, err := path.Match(strings.ReplaceAll(pattern, "/", "_"), strings.ReplaceAll(partition, "/", "_"))
+					return err == nil && matched
+				})
+		})
+	}
+	for _, s := range d.specs {
+		if s.Needs.Table == fn.NoAccess {
+			continue
+		}
+		for _, partition := range audits {
+			assert.Equal(t, s.Needs.Table == fn.Writes, denied(s.Name, "dynamodb:DeleteItem", partition), "%s deletes of %s", s.Name, partition)
+			assert.False(t, denied(s.Name, "dynamodb:PutItem", partition), "%s adds to %s", s.Name, partition)
+		}
+		for _, partition := range identities {
+			assert.Equal(t, !s.Needs.Identity && s.Needs.Table == fn.Writes, denied(s.Name, "dynamodb:PutItem", partition), "%s makes %s", s.Name, partition)
+			assert.Equal(t, !s.Trigger.HTTP, denied(s.Name, "dynamodb:GetItem", partition), "%s reads %s", s.Name, partition)
+			assert.Equal(t, !s.Trigger.HTTP, denied(s.Name, "dynamodb:UpdateItem", partition), "%s updates %s", s.Name, partition)
+		}
+		for _, own := range []string{org + "#flow#audit", org + "#flow#keys", org + "#run#" + ids.New(time.Now()), org + "#flows", "due#7"} {
+			for _, action := range []string{"dynamodb:PutItem", "dynamodb:DeleteItem", "dynamodb:GetItem"} {
+				assert.False(t, denied(s.Name, action, own), "%s: %s of %s", s.Name, action, own)
+			}
+		}
 	}
 }
 

@@ -15,7 +15,7 @@ var Spec = fn.Spec{
 	Name:     name,
 	Doc:      "Workspaces of the caller.",
 	Trigger:  fn.Trigger{HTTP: true},
-	Needs:    fn.Needs{Table: fn.Writes},
+	Needs:    fn.Needs{Table: fn.Writes, Identity: true},
 	MemoryMB: 256,
 	Timeout:  29 * time.Second,
 	Routes:   routes,

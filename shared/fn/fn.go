@@ -79,12 +79,16 @@ type QueueTrigger struct {
 
 // Needs is what a function may touch: the source of its role.
 type Needs struct {
-	Table   Access   // the table and its indexes
-	Blob    Access   // the artifact bucket
-	Send    []string // queues it sends to
-	Measure []string // queues whose counts it reads
-	Publish bool     // the event bus
-	Sandbox bool     // the sandbox functions
+	Table Access // the table and its indexes
+	// Identity: it makes and ends workspaces, memberships and API keys. Other
+	// HTTP functions read them, and note when a key was used; the rest of the
+	// functions see none of it.
+	Identity bool
+	Blob     Access   // the artifact bucket
+	Send     []string // queues it sends to
+	Measure  []string // queues whose counts it reads
+	Publish  bool     // the event bus
+	Sandbox  bool     // the sandbox functions
 	// AttemptKey: it checks the tokens of task attempts.
 	AttemptKey bool
 }

@@ -63,6 +63,16 @@ func membershipKey(email, org string) table.Key {
 	return table.Key{PK: "user#" + email, SK: "org#" + org}
 }
 
+// Partitions are the partitions that hold identities, those of a workspace for
+// org. With "*" for what varies they are patterns; org is then to be a pattern
+// of fixed length, as a workspace's other partitions may end alike.
+func Partitions(org string) []string {
+	return []string{
+		workspaceKey(org).PK, memberKey(org, "").PK, listKey(org, "").PK,
+		userKey("*").PK, lookupKey("*").PK, bootstrapKey.PK,
+	}
+}
+
 // GetWorkspace reads a workspace. Errors: errs.NotFound.
 func GetWorkspace(ctx context.Context, t table.Table, org string) (Workspace, error) {
 	w, err := table.Load[Workspace](ctx, t, workspaceKey(org), table.Consistent)
