@@ -95,7 +95,7 @@ func (r runtimeLog) Write(data []byte) (int, error) {
 		Type    string          `json:"errorType"`
 		Stack   json.RawMessage `json:"stackTrace"`
 	}
-	if json.Unmarshal(data, &failure) != nil || failure.Type == "" {
+	if reported := json.Unmarshal(data, &failure) == nil; !reported || failure.Type == "" {
 		r.log.WarnContext(ctx, string(bytes.TrimSpace(data)))
 		return len(data), nil
 	}
