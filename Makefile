@@ -73,6 +73,10 @@ fuzz: ## Fuzz every parser for FUZZTIME (20s) each
 crash: ## Kill the server at CRASHES (200) random writes and check its store (SEED=n)
 	$(GO) test ./localstack/crash -count=1 -v -run TestCrashes -timeout 0 -crashes $(CRASHES) -seed $(SEED)
 
+.PHONY: limits
+limits: ## Hold the server to its limits: 10,000 tasks, 256 MB outputs, 1,000,000 log lines
+	$(GO) test ./localstack/limits -count=1 -v -timeout 0 -full
+
 .PHONY: fmt
 fmt: ## Format the Go code
 	gofmt -w $$(git ls-files -co --exclude-standard '*.go')

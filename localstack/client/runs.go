@@ -49,6 +49,7 @@ type TaskRun struct {
 	ErrorType    string          `json:"error_type"`
 	ErrorMessage string          `json:"error_message"`
 	Output       json.RawMessage `json:"output"`
+	OutputURI    string          `json:"output_uri"`
 }
 
 // RunRequest is the body of POST /runs.
@@ -59,6 +60,7 @@ type RunRequest struct {
 	Parameters  map[string]any `json:"parameters,omitempty"`
 	Execute     bool           `json:"execute,omitempty"`
 
+	ExecutionMode  string `json:"execution_mode,omitempty"`
 	IdempotencyKey string `json:"-"` // empty: none is sent
 }
 

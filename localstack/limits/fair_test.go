@@ -1,0 +1,92 @@
+package limits
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"millrace/localstack/client"
+)
+
+// running lists the processes whose command line holds a text; none where that
+// cannot be told.
+func running(t *testing.T, text string) (found []string) {
+	t.Helper()
+	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	require.NoError(t, err)
+	for _, file := range files {
+		if data, err := os.ReadFile(file); err == nil && strings.Contains(string(data), text) {
+			found = append(found, file)
+		}
+	}
+	return found
+}
+
+// workspace signs somebody in who makes a workspace, and returns a client of it.
+func (s *service) workspace(email string) *service {
+	s.t.Helper()
+	web := &client.Client{BaseURL: s.BaseURL}
+	var signed struct {
+		IDToken string `json:"id_token"`
+	}
+	ctx := s.t.Context()
+	require.NoError(s.t, web.Do(ctx, http.MethodPost, "/_local/sign-in", object{"email": email}, &signed))
+	web.Token = signed.IDToken
+	require.NoError(s.t, web.Do(ctx, http.MethodPost, "/orgs", object{"name": email}, nil))
+	return &service{s.Server, web, s.t}
+}
+
+// TestOthersWait floods the service from one workspace: runs of another start
+// and end all the same, and do not wait for the flood.
+func TestOthersWait(t *testing.T) {
+	s := start(t)
+	other := s.workspace("other@example.com")
+	n := size(2000, 10_000)
+	each := transform("each", "item")
+	each["map_over"] = fmt.Sprintf("lists.range(%d)", n)
+	s.register("flood", each)
+	s.upload("slow", "import time\n\ndef nap(ctx, index):\n    time.sleep(0.05)\n", object{
+		"name": "nap", "type": "python", "entrypoint": "flow:nap", "map_over": fmt.Sprintf("lists.range(%d)", size(500, 3000)),
+	})
+	other.register("one", transform("one", "1"))
+	other.upload("code", "def one():\n    return 1\n", python("one"))
+	one := func(in client.RunRequest) time.Duration {
+		began := time.Now()
+		in.Execute = true
+		run := other.begin(in)
+		require.Equal(t, "SUCCEEDED", run.Status)
+		return time.Since(began)
+	}
+	instant, code := client.RunRequest{FlowName: "one"}, client.RunRequest{Deployment: "code"}
+	alone, aloneCode := one(instant), one(code)
+	flood, slow := s.begin(client.RunRequest{FlowName: "flood"}).RunID, s.begin(client.RunRequest{Deployment: "slow"}).RunID
+	var worst, worstCode time.Duration
+	asked := 0
+	for {
+		floods, slows := s.summary(flood), s.summary(slow)
+		if floods.Ended() && slows.Ended() {
+			break
+		}
+		if !floods.Ended() {
+			worst = max(worst, one(instant))
+		}
+		if !slows.Ended() && asked < 20 {
+			worstCode = max(worstCode, one(code))
+			asked++
+		}
+	}
+	t.Logf("alone %s, python %s; beside %d tasks and %d naps at worst %s, python %s (%d asked)", alone.Round(time.Millisecond), aloneCode.Round(time.Millisecond),
+		n, size(500, 3000), worst.Round(time.Millisecond), worstCode.Round(time.Millisecond), asked)
+	assert.Positive(t, asked)
+	slack := time.Duration(size(4, 1)) // other tests run beside a part
+	assert.Less(t, worst, slack*time.Second)
+	assert.Less(t, worstCode, slack*3*time.Second)
+	assert.Less(t, s.peak(), int64(mostMemory))
+}

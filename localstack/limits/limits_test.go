@@ -1,0 +1,182 @@
+// Package limits holds the service to the sizes it promises, from outside: the
+// real binary, its API, its memory. A test run takes a part of each; -full takes
+// all of it.
+package limits
+
+import (
+	"archive/zip"
+	"bytes"
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"millrace/localstack/client"
+	"millrace/localstack/embedded/server"
+	"millrace/localstack/process"
+)
+
+var full = flag.Bool("full", false, "the limits themselves, not a part of them")
+
+// size chooses between the limit and a part of it.
+func size(part, limit int) int {
+	if *full {
+		return limit
+	}
+	return part
+}
+
+// mostMemory is what the server may have in memory at any time.
+const mostMemory = 300 << 20
+
+// binary is millrace-local, built once.
+var binary string
+
+// What the binary is made of: see package e2e.
+var _ = server.Open
+
+func TestMain(m *testing.M) {
+	os.Exit(func() int {
+		flag.Parse()
+		dir, err := os.MkdirTemp("", "millrace-limits-")
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		defer os.RemoveAll(dir)
+		binary = filepath.Join(dir, "millrace-local")
+		if out, err := exec.Command("go", "build", "-o", binary, "millrace/localstack").CombinedOutput(); err != nil {
+			fmt.Fprintf(os.Stderr, "build: %v\n%s", err, out)
+			return 1
+		}
+		return m.Run()
+	}())
+}
+
+// service is a running server.
+type service struct {
+	*process.Server
+	*client.Client
+	t *testing.T
+}
+
+// start runs a server until the test ends.
+func start(t *testing.T, flags ...string) *service {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "millrace-data-") // its children are another user for root
+	require.NoError(t, err)
+	log := &bytes.Buffer{}
+	s, err := process.Start(t.Context(), binary, filepath.Join(dir, "data"), log, flags...)
+	require.NoError(t, err, "%s", log)
+	t.Cleanup(func() {
+		assert.NoError(t, s.Kill())
+		assert.NotContains(t, log.String(), "level=ERROR")
+		_ = os.RemoveAll(dir)
+	})
+	return &service{s, s.Client(), t}
+}
+
+// peak is the most memory the server has had; 0 where that cannot be told.
+func (s *service) peak() int64 {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.Command.Process.Pid))
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(data)) {
+		if rest, found := strings.CutPrefix(line, "VmHWM:"); found {
+			kb, err := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
+			require.NoError(s.t, err)
+			return kb << 10
+		}
+	}
+	return 0
+}
+
+type object = map[string]any
+
+// transform is a task that takes no time.
+func transform(name, expression string, after ...string) object {
+	return object{"name": name, "type": "transform", "depends_on": after, "config": object{"expression": expression}}
+}
+
+// python is a task of flow.py.
+func python(name string, after ...string) object {
+	return object{"name": name, "type": "python", "entrypoint": "flow:" + name, "depends_on": after}
+}
+
+// register registers a flow without code.
+func (s *service) register(name string, tasks ...object) {
+	s.t.Helper()
+	body := object{"flow_name": name, "flow_version": "1", "flow_spec": object{"tasks": tasks}}
+	require.NoError(s.t, s.Do(s.t.Context(), "POST", "/flows", body, nil))
+}
+
+// upload deploys a flow with its flow.py.
+func (s *service) upload(name, source string, tasks ...object) {
+	s.t.Helper()
+	var buf bytes.Buffer
+	w := zip.NewWriter(&buf)
+	f, err := w.Create("flow.py")
+	require.NoError(s.t, err)
+	_, err = f.Write([]byte(source))
+	require.NoError(s.t, err)
+	require.NoError(s.t, w.Close())
+	spec, err := json.Marshal(object{"tasks": tasks})
+	require.NoError(s.t, err)
+	_, err = s.Upload(s.t.Context(), client.Upload{FlowName: name, FlowVersion: "1", DeploymentName: name, Spec: spec, Zip: buf.Bytes()})
+	require.NoError(s.t, err)
+}
+
+// begin accepts a run.
+func (s *service) begin(in client.RunRequest) client.Run {
+	s.t.Helper()
+	if in.Deployment == "" {
+		in.FlowVersion = "1"
+	}
+	run, err := s.Start(s.t.Context(), in)
+	require.NoError(s.t, err)
+	return run
+}
+
+// summary is a run in the list of runs, which is read faster than a wide one alone.
+func (s *service) summary(id string) client.Run {
+	s.t.Helper()
+	var page struct {
+		Items []client.Run `json:"items"`
+	}
+	require.NoError(s.t, s.Do(s.t.Context(), "GET", "/runs?limit=50", nil, &page))
+	for _, run := range page.Items {
+		if run.RunID == id {
+			return run
+		}
+	}
+	require.Fail(s.t, "the run is not listed")
+	return client.Run{}
+}
+
+// end waits until a run is over.
+func (s *service) end(id string, patience time.Duration) client.Run {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
+	defer cancel()
+	for {
+		if run := s.summary(id); run.Ended() {
+			return run
+		}
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-ctx.Done():
+			require.Fail(s.t, "the run is not over", "%+v", s.summary(id))
+		}
+	}
+}
