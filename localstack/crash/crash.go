@@ -16,7 +16,6 @@ import (
 	"sync"
 	"time"
 
-	"millrace/localstack/client"
 	"millrace/localstack/fsck"
 	"millrace/localstack/process"
 	"millrace/shared/blob"
@@ -44,18 +43,15 @@ type Config struct {
 
 // Report tells what came of it.
 type Report struct {
+	Tally
 	Problems []string
-	Crashes  int            // kills
-	Starting int            // of these, before the server was healthy
-	Idle     int            // of these, of a server with nothing more to write
-	Stops    int            // orderly stops in between
-	Commits  int            // seen before kills
-	Items    int            // in the store in the end
-	Runs     map[string]int // in the end, by status
+	Crashes  int // kills
+	Starting int // of these, before the server was healthy
+	Idle     int // of these, of a server with nothing more to write
+	Stops    int // orderly stops in between
+	Commits  int // seen before kills
+	Items    int // in the store in the end
 	Requests map[string]int
-	Lost     int           // attempts that died with their server
-	GivenUp  int           // tasks that failed because ten of their attempts were
-	Dead     int           // messages given up: ten servers died with them
 	Startup  time.Duration // the longest
 	Settled  time.Duration // from the last start until all runs were over
 }
@@ -267,7 +263,7 @@ func (l *loop) end(ctx context.Context) error {
 	}
 	settle, cancel := context.WithTimeout(ctx, settling)
 	defer cancel()
-	if err := l.settle(settle, s.Client()); err != nil {
+	if err := l.history.Settle(settle, s.Client()); err != nil {
 		l.tell("%v", err)
 	}
 	l.Settled = time.Since(begun)
@@ -293,47 +289,35 @@ func (l *loop) end(ctx context.Context) error {
 	return nil
 }
 
-// settle waits until every run is over, those among them that nobody was told of.
-func (l *loop) settle(ctx context.Context, api *client.Client) error {
-	if err := l.history.Settle(ctx, api); err != nil {
-		return err
-	}
-	for {
-		var page struct {
-			Items []client.Run `json:"items"`
-		}
-		if err := api.Do(ctx, "GET", "/runs", nil, &page); err != nil {
-			return err
-		}
-		left := 0
-		for _, run := range page.Items {
-			if !run.Ended() {
-				left++
-			}
-		}
-		if left == 0 {
-			return nil
-		}
-		if !pause(ctx, 100*time.Millisecond) {
-			return fmt.Errorf("%d runs are not over: %w", left, ctx.Err())
-		}
-	}
+func (l *loop) count(s *fsck.Snapshot) {
+	l.Items, l.Requests = s.Len(), l.history.counts
+	l.Tally = Count(s)
 }
 
-func (l *loop) count(s *fsck.Snapshot) {
-	l.Items, l.Runs, l.Requests = s.Len(), map[string]int{}, l.history.counts
+// Tally counts what a store keeps in the end.
+type Tally struct {
+	Runs    map[string]int // by status
+	Lost    int            // attempts that died with their server
+	GivenUp int            // tasks that failed because ten of their attempts were
+	Dead    int            // messages given up: ten servers died with them
+}
+
+// Count makes a tally.
+func Count(s *fsck.Snapshot) Tally {
+	t := Tally{Runs: map[string]int{}}
 	for _, m := range s.Messages {
 		if m.Dead() {
-			l.Dead++
+			t.Dead++
 		}
 	}
 	for _, run := range s.Runs() {
-		l.Runs[string(run.Status)]++
+		t.Runs[string(run.Status)]++
 		for _, item := range run.Nodes {
-			l.Lost += item.Lost
+			t.Lost += item.Lost
 			if item.Lost >= conductor.MaxLost {
-				l.GivenUp++
+				t.GivenUp++
 			}
 		}
 	}
+	return t
 }

@@ -31,6 +31,7 @@ var _ = server.Open
 
 // TestCrashes kills a server at random writes.
 func TestCrashes(t *testing.T) {
+	t.Parallel()
 	parent, err := os.MkdirTemp("", "millrace-crash-")
 	require.NoError(t, err)
 	binary := filepath.Join(parent, "millrace-local")

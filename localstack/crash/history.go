@@ -269,11 +269,11 @@ func (h *History) draw(rng *rand.Rand, fit func(*record) bool) *record {
 }
 
 func (h *History) cancel(ctx context.Context, api *client.Client, rng *rand.Rand) {
-	if rng.IntN(4) > 0 {
-		return
-	}
+	h.mu.Lock()
+	enough := h.counts["cancel"] > len(h.runs)/8
+	h.mu.Unlock()
 	r := h.draw(rng, func(r *record) bool { return r.ended == "" })
-	if r == nil {
+	if r == nil || enough {
 		return
 	}
 	err := api.Do(ctx, http.MethodPost, "/runs/"+r.id+"/cancel", nil, nil)
@@ -337,33 +337,38 @@ func (h *History) look(ctx context.Context, api *client.Client, rng *rand.Rand) 
 	}
 }
 
-// Settle waits until every run that was accepted is over.
+// Settle waits until every run is over, those among them of which nobody was
+// told.
 func (h *History) Settle(ctx context.Context, api *client.Client) error {
 	for {
+		var page struct {
+			Items []client.Run `json:"items"`
+		}
+		if err := api.Do(ctx, http.MethodGet, "/runs", nil, &page); err != nil {
+			return fmt.Errorf("list runs: %w", err)
+		}
+		left := ""
 		h.mu.Lock()
-		var left []*record
-		for _, r := range h.runs {
-			if r.ended == "" {
-				left = append(left, r)
+		for _, run := range page.Items {
+			if !run.Ended() {
+				left += " " + run.RunID
+			} else if r := h.runs[run.RunID]; r != nil {
+				r.ended = run.Status
 			}
 		}
 		h.mu.Unlock()
-		if len(left) == 0 {
+		if left == "" {
 			return nil
 		}
-		for _, r := range left {
-			run, err := api.Run(ctx, r.id)
-			if err != nil {
-				return fmt.Errorf("%d runs are not over: %w", len(left), err)
-			}
-			if run.Ended() {
-				h.mu.Lock()
-				r.ended = run.Status
-				h.mu.Unlock()
-			}
-		}
-		if !pause(ctx, 100*time.Millisecond) {
-			return fmt.Errorf("%d runs are not over, %s among them: %w", len(left), left[0].id, ctx.Err())
+		if !pause(ctx, 200*time.Millisecond) {
+			return fmt.Errorf("runs are not over: %.300s: %w", left, ctx.Err())
 		}
 	}
+}
+
+// Requests counts the clients' requests by what they were.
+func (h *History) Requests() map[string]int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return maps.Clone(h.counts)
 }
