@@ -33,7 +33,7 @@ func countRows(ctx context.Context, b *bench) error {
 	var counts []Count
 	for range tries {
 		err := b.withObjects(ctx, func(objects blob.Store) (err error) {
-			counts, err = Counts(ctx, objects)
+			counts, err = Counts(ctx, objects, Widest)
 			return err
 		})
 		if err != nil {

@@ -56,16 +56,20 @@ func mapWork(n int) string      { return fmt.Sprintf("map of %d and its join", n
 // The sizes that are counted.
 var (
 	chains = []int{40, 200}
-	widths = []int{100, 1000, 10_000}
+	widths = []int{100, 1000, Widest}
 )
 
-// Counts runs everything that is counted, once, on the objects store given.
-func Counts(ctx context.Context, objects blob.Store) ([]Count, error) {
+// Widest is the most tasks, or instances of a map, that are counted.
+const Widest = 10_000
+
+// Counts runs everything that is counted, with runs up to so wide, on the
+// object store given.
+func Counts(ctx context.Context, objects blob.Store, widest int) ([]Count, error) {
 	s, err := openService(ctx, platform{objects: objects})
 	if err != nil {
 		return nil, err
 	}
-	t := &tally{service: s}
+	t := &tally{service: s, widest: widest}
 	if err := t.take(ctx); err != nil {
 		return nil, err
 	}
@@ -74,6 +78,7 @@ func Counts(ctx context.Context, objects blob.Store) ([]Count, error) {
 
 type tally struct {
 	*service
+	widest int
 	counts []Count
 }
 
@@ -116,11 +121,17 @@ func (t *tally) take(ctx context.Context) error {
 		return err
 	}
 	for _, n := range widths {
+		if n > t.widest {
+			continue
+		}
 		if err := t.run(ctx, fanWork(n), n, fan(n)); err != nil {
 			return err
 		}
 	}
 	for _, n := range widths {
+		if n > t.widest {
+			continue
+		}
 		if err := t.run(ctx, mapWork(n), n+2, mapped(n)); err != nil {
 			return err
 		}

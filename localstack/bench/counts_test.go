@@ -36,12 +36,30 @@ func counts(t *testing.T) []bench.Count {
 	taken.once.Do(func() {
 		synctest.Test(t, func(t *testing.T) {
 			var err error
-			taken.counts, err = bench.Counts(t.Context(), &blobtest.Memory{})
+			taken.counts, err = bench.Counts(t.Context(), &blobtest.Memory{}, widest)
 			require.NoError(t, err)
 		})
+		if widest < bench.Widest {
+			taken.counts = completed(t, taken.counts)
+		}
 	})
 	require.NotEmpty(t, taken.counts)
 	return taken.counts
+}
+
+// completed are the golden counts with those that were taken in their places.
+func completed(t *testing.T, taken []bench.Count) []bench.Count {
+	t.Helper()
+	out, err := bench.Golden()
+	require.NoError(t, err)
+	for i := range out {
+		for _, c := range taken {
+			if c.Work == out[i].Work {
+				out[i] = c
+			}
+		}
+	}
+	return out
 }
 
 // TestCountsAreThoseOfTheGoldenFile: what work costs changes on purpose only.

@@ -1,0 +1,8 @@
+//go:build !race
+
+package bench_test
+
+import "millrace/localstack/bench"
+
+// widest is how wide the runs are that are counted.
+const widest = bench.Widest
