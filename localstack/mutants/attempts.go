@@ -25,7 +25,7 @@ func attempts() []Guard {
 		}
 	}
 	if why := s.run.Fenced(`,
-			Tests: conductor("TestSimulatedCancels"),
+			Tests: conductor("TestAWorkerThatGoesOnSeesTheFence"),
 		},
 		{
 			Name: "fence/consistent", Holds: "the fence that is read is no old one",
