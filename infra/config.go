@@ -125,6 +125,9 @@ func (c Config) logGroup(part string) string {
 	return "/millrace/" + c.Tenant + "/" + c.Stage + "/" + part
 }
 
+// namespace is where CloudWatch keeps what functions measure themselves.
+func (c Config) namespace() string { return "Millrace/" + c.Tenant + "/" + c.Stage }
+
 // queue is the name of a queue of the catalog.
 func (c Config) queue(name string) string { return c.prefix() + name }
 

@@ -11,6 +11,7 @@ import (
 	"millrace/functions/catalog"
 	"millrace/shared/fn"
 	"millrace/shared/queue"
+	"millrace/shared/telemetry"
 	"millrace/shared/tier"
 )
 
@@ -21,10 +22,18 @@ const (
 	graphHeight = 6
 )
 
-// graph is one graph of the dashboard, of lines.
+// graph is one graph of the dashboard: of lines, or of those that a search
+// finds.
 type graph struct {
-	title string
-	lines []metric
+	title  string
+	lines  []metric
+	search string
+}
+
+// search finds all lines of a metric of the functions' own, told apart by these
+// dimensions.
+func search(cfg Config, m telemetry.Metric, statistic, by string) string {
+	return fmt.Sprintf(`SEARCH('{%s,%s} MetricName="%s"', '%s', 60)`, cfg.namespace(), by, m, statistic)
 }
 
 func addDashboard(stack awscdk.Stack, cfg Config, specs []fn.Spec) {
@@ -33,7 +42,7 @@ func addDashboard(stack awscdk.Stack, cfg Config, specs []fn.Spec) {
 		perRow := gridWidth / graphWidth
 		widgets = append(widgets, map[string]any{
 			"type": "metric", "width": graphWidth, "height": graphHeight, "x": i % perRow * graphWidth, "y": i / perRow * graphHeight,
-			"properties": map[string]any{"title": g.title, "region": cfg.Region, "period": 60, "view": "timeSeries", "metrics": lines(g.lines)},
+			"properties": map[string]any{"title": g.title, "region": cfg.Region, "period": 60, "view": "timeSeries", "metrics": g.metrics()},
 		})
 	}
 	body, err := json.Marshal(map[string]any{"widgets": widgets})
@@ -45,10 +54,13 @@ func addDashboard(stack awscdk.Stack, cfg Config, specs []fn.Spec) {
 	})
 }
 
-// lines are metrics as a dashboard takes them.
-func lines(metrics []metric) [][]any {
-	out := make([][]any, len(metrics))
-	for i, m := range metrics {
+// metrics are what a graph shows, as a dashboard takes it.
+func (g graph) metrics() [][]any {
+	if g.search != "" {
+		return [][]any{{map[string]any{"expression": g.search, "id": "found"}}}
+	}
+	out := make([][]any, len(g.lines))
+	for i, m := range g.lines {
 		out[i] = []any{m.namespace, m.name}
 		for _, d := range m.dimensions {
 			out[i] = append(out[i], d[0], d[1])
@@ -87,8 +99,15 @@ func graphs(cfg Config, specs []fn.Spec) []graph {
 	}
 	own := func(name string) string { return name }
 	return []graph{
-		{"Requests", []metric{gatewayMetric(cfg, "Count", "Sum"), gatewayMetric(cfg, "4XXError", "Sum"), gatewayMetric(cfg, "5XXError", "Sum")}},
-		{"Time to answer, ms", []metric{gatewayMetric(cfg, "Latency", "p50"), gatewayMetric(cfg, "Latency", "p99")}},
+		{title: "Requests", lines: []metric{gatewayMetric(cfg, "Count", "Sum"), gatewayMetric(cfg, "4XXError", "Sum"), gatewayMetric(cfg, "5XXError", "Sum")}},
+		{title: "Time to answer, ms", lines: []metric{gatewayMetric(cfg, "Latency", "p50"), gatewayMetric(cfg, "Latency", "p99")}},
+		{title: "Runs accepted", search: search(cfg, telemetry.RunsAccepted, "Sum", "Tier")},
+		{title: "Runs finished", search: search(cfg, telemetry.RunsFinished, "Sum", "Tier,Outcome")},
+		{title: "Acceptance to start p95, ms", search: search(cfg, telemetry.StartDelay, "p95", "Tier")},
+		{title: "Tasks finished", search: search(cfg, telemetry.TasksFinished, "Sum", "Tier,Outcome")},
+		{title: "Wait for a worker p95, ms", search: search(cfg, telemetry.QueueDelay, "p95", "Tier")},
+		{title: "Workers gone silent", search: search(cfg, telemetry.LeasesLost, "Sum", "Tier")},
+		{title: "Errors", search: search(cfg, telemetry.Errors, "Sum", "Function,Code")},
 		ofFunctions("Invocations", "Invocations", "Sum"),
 		ofFunctions("Failed invocations", "Errors", "Sum"),
 		ofFunctions("Duration p95, ms", "Duration", "p95"),
@@ -99,8 +118,8 @@ func graphs(cfg Config, specs []fn.Spec) []graph {
 		ofQueues("Messages waiting", "ApproximateNumberOfMessagesVisible", "Maximum", own),
 		ofQueues("Oldest message, s", "ApproximateAgeOfOldestMessage", "Maximum", own),
 		ofQueues("Dead letters", "ApproximateNumberOfMessagesVisible", "Maximum", queue.Dead),
-		{"Table, units consumed", []metric{tableMetric(cfg, "ConsumedReadCapacityUnits"), tableMetric(cfg, "ConsumedWriteCapacityUnits")}},
-		{"Table, throttled", []metric{tableMetric(cfg, "ReadThrottleEvents"), tableMetric(cfg, "WriteThrottleEvents")}},
-		{"Table, conflicts of transactions", []metric{tableMetric(cfg, "TransactionConflict")}},
+		{title: "Table, units consumed", lines: []metric{tableMetric(cfg, "ConsumedReadCapacityUnits"), tableMetric(cfg, "ConsumedWriteCapacityUnits")}},
+		{title: "Table, throttled", lines: []metric{tableMetric(cfg, "ReadThrottleEvents"), tableMetric(cfg, "WriteThrottleEvents")}},
+		{title: "Table, conflicts of transactions", lines: []metric{tableMetric(cfg, "TransactionConflict")}},
 	}
 }

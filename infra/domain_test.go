@@ -76,7 +76,7 @@ func TestADomainIsOneLineOfTheCatalog(t *testing.T) {
 		assert.NotContains(t, allowed, action)
 	}
 	variables := after.function(t, "weather").properties["Environment"].(object)["Variables"].(object)
-	assert.ElementsMatch(t, []string{"MILLRACE_TABLE", "MILLRACE_BUCKET", "MILLRACE_QUEUE_PREFIX", "MILLRACE_CURSOR_KEY"}, slices.Collect(maps.Keys(variables)))
+	assert.ElementsMatch(t, []string{"MILLRACE_METRICS", "MILLRACE_TABLE", "MILLRACE_BUCKET", "MILLRACE_QUEUE_PREFIX", "MILLRACE_CURSOR_KEY"}, slices.Collect(maps.Keys(variables)))
 
 	queue, found := after.data.named("SQS::Queue", "QueueName", "millrace-acme-prod-umbrellas")
 	require.True(t, found)

@@ -11,6 +11,7 @@ import (
 	"millrace/functions/catalog"
 	"millrace/shared/fn"
 	"millrace/shared/queue"
+	"millrace/shared/telemetry"
 	"millrace/shared/tier"
 )
 
@@ -20,6 +21,7 @@ const (
 	functionFails = 5               // invocations that failed, in five minutes
 	gatewayFails  = 5               // requests answered by 5xx, in five minutes
 	tickMissing   = 3               // minutes without a tick
+	tickLag       = 5 * time.Minute // between what fell due and the tick that saw to it
 )
 
 // metric names what CloudWatch counts.
@@ -42,6 +44,11 @@ func gatewayMetric(cfg Config, name, statistic string) metric {
 
 func tableMetric(cfg Config, name string) metric {
 	return metric{"AWS/DynamoDB", name, "Sum", [][2]string{{"TableName", cfg.name("table")}}}
+}
+
+// ownMetric is one that functions measure themselves.
+func ownMetric(cfg Config, m telemetry.Metric, statistic, function string) metric {
+	return metric{cfg.namespace(), m.String(), statistic, [][2]string{{"Function", function}}}
 }
 
 // alarm rings when a metric is at its threshold or over it.
@@ -98,6 +105,9 @@ func alarms(cfg Config, specs []fn.Spec) []alarm {
 			alarm{id: id + "Throttles", doc: s.Name + " is throttled: the account's environments are used up.", metric: lambdaMetric(cfg, "Throttles", s.Name), threshold: 1, periods: 3})
 		if s.Trigger.EveryMinute {
 			list = append(list, alarm{
+				id: id + "Lags", doc: s.Name + " does not keep up: what falls due waits for minutes.",
+				metric: ownMetric(cfg, telemetry.TickLag, "Maximum", s.Name), threshold: float64(tickLag.Milliseconds()), periods: 2,
+			}, alarm{
 				id: id + "Missed", doc: s.Name + " was not invoked for minutes: nothing that falls due is seen to.",
 				metric: lambdaMetric(cfg, "Invocations", s.Name), threshold: 1, period: time.Minute, periods: tickMissing, missing: true,
 			})
@@ -113,7 +123,7 @@ func alarms(cfg Config, specs []fn.Spec) []alarm {
 	for _, def := range catalog.Queues(specs) {
 		id := camel(def.Name)
 		list = append(list,
-			alarm{id: id + "Dead", doc: "Messages of " + def.Name + " failed " + "until they were given up.", metric: queueMetric(cfg, "ApproximateNumberOfMessagesVisible", "Maximum", queue.Dead(def.Name)), threshold: 1},
+			alarm{id: id + "Dead", doc: "Messages of " + def.Name + " failed until they were given up.", metric: queueMetric(cfg, "ApproximateNumberOfMessagesVisible", "Maximum", queue.Dead(def.Name)), threshold: 1},
 			alarm{id: id + "Oldest", doc: "Messages of " + def.Name + " wait: its function is too slow, throttled, or stopped.", metric: queueMetric(cfg, "ApproximateAgeOfOldestMessage", "Maximum", def.Name), threshold: oldestMessage.Seconds()})
 	}
 	return list

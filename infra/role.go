@@ -223,6 +223,7 @@ func environment(cfg Config, spec fn.Spec, logURL *string) map[string]*string {
 		}
 	}
 	set("MILLRACE_VERSION", cfg.Version)
+	set("MILLRACE_METRICS", cfg.namespace())
 	if spec.Needs.Table != fn.NoAccess {
 		set("MILLRACE_TABLE", cfg.name("table"))
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"maps"
 	"path"
 	"regexp"
@@ -251,6 +252,25 @@ func TestNoFunctionTouchesWhatIsNotItsOwn(t *testing.T) {
 				assert.False(t, denied(s.Name, action, own), "%s: %s of %s", s.Name, action, own)
 			}
 		}
+	}
+}
+
+// TestPoliciesFitTheirRoles holds the length of IAM's inline policies, 10,240
+// characters a role, in the longest names there are.
+func TestPoliciesFitTheirRoles(t *testing.T) {
+	t.Parallel()
+	cfg := example()
+	cfg.Tenant, cfg.Region, cfg.Stage = "a234567890123456", "ap-southeast-2", "staging"
+	d := synth(t, cfg, catalog.All(), "code")
+	for _, r := range d.service.of("IAM::Role") {
+		data, err := json.Marshal(r.properties["Policies"])
+		require.NoError(t, err)
+		grown := strings.NewReplacer("${AWS::AccountId}", "123456789012", "${AWS::Region}", cfg.Region).Replace(string(data))
+		assert.Less(t, len(grown), 10_240, r.id)
+	}
+	for _, b := range d.data.of("S3::Bucket") {
+		name := strings.NewReplacer("${AWS::AccountId}", "123456789012", "${AWS::Region}", cfg.Region).Replace(text(b.properties["BucketName"]))
+		assert.LessOrEqual(t, len(name), 63, name)
 	}
 }
 
