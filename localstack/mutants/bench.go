@@ -86,7 +86,7 @@ func (b *bench) whole(ctx context.Context, guards []Guard) error {
 		}
 	}
 	for _, pkg := range used {
-		binary, err := b.build(ctx, pkg, "")
+		binary, err := b.build(ctx, b.dir, pkg, "")
 		if err != nil {
 			return err
 		}
@@ -109,11 +109,16 @@ func (b *bench) whole(ctx context.Context, guards []Guard) error {
 func (b *bench) judge(ctx context.Context, g Guard) (v verdict, err error) {
 	began := time.Now()
 	defer func() { v.took = time.Since(began) }()
-	overlay, err := b.overlay(g)
+	dir, err := os.MkdirTemp(b.dir, "guard")
 	if err != nil {
 		return v, err
 	}
-	binary, err := b.build(ctx, g.Tests.Package, overlay)
+	defer os.RemoveAll(dir)
+	overlay, err := b.overlay(dir, g)
+	if err != nil {
+		return v, err
+	}
+	binary, err := b.build(ctx, dir, g.Tests.Package, overlay)
 	if err != nil {
 		return v, err
 	}
@@ -122,7 +127,7 @@ func (b *bench) judge(ctx context.Context, g Guard) (v verdict, err error) {
 		return verdict{caught: failed != "", by: name(g.Tests.Package, failed), expected: true}, err
 	}
 	for _, pkg := range b.suites {
-		if binary, err = b.build(ctx, pkg, overlay); err != nil {
+		if binary, err = b.build(ctx, dir, pkg, overlay); err != nil {
 			return v, err
 		}
 		failed, err := b.test(ctx, pkg, binary, ".")
@@ -137,12 +142,12 @@ func name(pkg, test string) string { return pkg[strings.LastIndexByte(pkg, '/')+
 
 // overlay writes the broken source beside the tree, and the file that has the
 // compiler read it in place of the whole one.
-func (b *bench) overlay(g Guard) (string, error) {
+func (b *bench) overlay(dir string, g Guard) (string, error) {
 	file, broken, err := g.apply(b.root)
 	if err != nil {
 		return "", err
 	}
-	to := filepath.Join(b.dir, "broken.go")
+	to := filepath.Join(dir, "broken.go")
 	if err := os.WriteFile(to, broken, 0o600); err != nil {
 		return "", err
 	}
@@ -150,14 +155,14 @@ func (b *bench) overlay(g Guard) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	overlay := filepath.Join(b.dir, "overlay.json")
+	overlay := filepath.Join(dir, "overlay.json")
 	return overlay, os.WriteFile(overlay, raw, 0o600)
 }
 
 // build compiles a package's tests. An error is one of this list, not a catch:
 // source that does not compile proves nothing.
-func (b *bench) build(ctx context.Context, pkg, overlay string) (string, error) {
-	to := filepath.Join(b.dir, strings.ReplaceAll(pkg, "/", "-")+".test")
+func (b *bench) build(ctx context.Context, dir, pkg, overlay string) (string, error) {
+	to := filepath.Join(dir, strings.ReplaceAll(pkg, "/", "-")+".test")
 	args := []string{"test", "-c", "-o", to}
 	if overlay != "" {
 		args = append(args, "-overlay", overlay)

@@ -12,6 +12,7 @@ import (
 	"os/signal"
 	"regexp"
 	"slices"
+	"sync"
 	"text/tabwriter"
 	"time"
 )
@@ -20,16 +21,17 @@ func main() {
 	only := flag.String("run", "", "break only the guards whose names match this regular expression")
 	list := flag.Bool("list", false, "list the guards and break none")
 	spare := flag.Bool("redundant", false, "break the redundant guards instead, which must all survive")
+	jobs := flag.Int("j", 2, "guards broken at a time")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, *only, *list, *spare); err != nil {
+	if err := run(ctx, *only, *jobs, *list, *spare); err != nil {
 		fmt.Fprintln(os.Stderr, "mutants:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, only string, list, spare bool) error {
+func run(ctx context.Context, only string, jobs int, list, spare bool) error {
 	match, err := regexp.Compile(only)
 	if err != nil {
 		return err
@@ -56,21 +58,14 @@ func run(ctx context.Context, only string, list, spare bool) error {
 		return err
 	}
 	wrong := 0
-	for _, g := range guards {
-		v, err := b.judge(ctx, g)
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		if err != nil { // it proves nothing, one way or the other
-			wrong++
-			fmt.Printf("ERROR     %s: %v\n", g.Name, err)
-			continue
-		}
-		good := v.caught != spare
-		if !good {
+	for l := range b.judgeAll(ctx, guards, jobs, spare) {
+		fmt.Println(l.text)
+		if !l.good {
 			wrong++
 		}
-		fmt.Println(v.line(g, good))
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
 	}
 	fmt.Printf("%d guards, %s\n", len(guards), time.Since(began).Round(time.Second))
 	switch {
@@ -80,6 +75,45 @@ func run(ctx context.Context, only string, list, spare bool) error {
 		return fmt.Errorf("no test fails for want of %d of them", wrong)
 	}
 	return nil
+}
+
+// line is what is told of a guard.
+type line struct {
+	text string
+	good bool
+}
+
+// judgeAll breaks the guards, some at a time, and tells of each as soon as it is
+// judged.
+func (b *bench) judgeAll(ctx context.Context, guards []Guard, jobs int, spare bool) <-chan line {
+	lines := make(chan line)
+	work := make(chan Guard)
+	var wg sync.WaitGroup
+	for range max(jobs, 1) {
+		wg.Go(func() {
+			for g := range work {
+				v, err := b.judge(ctx, g)
+				if err != nil { // it proves nothing, one way or the other
+					lines <- line{fmt.Sprintf("ERROR     %s: %v", g.Name, err), false}
+					continue
+				}
+				good := v.caught != spare
+				lines <- line{v.line(g, good), good}
+			}
+		})
+	}
+	go func() {
+		defer close(lines)
+		for _, g := range guards {
+			if ctx.Err() != nil {
+				break
+			}
+			work <- g
+		}
+		close(work)
+		wg.Wait()
+	}()
+	return lines
 }
 
 // print lists guards with what they see to.

@@ -200,12 +200,13 @@ func (w *world) get(id string) runstate.Run {
 // wait waits until the run is over and off the due index.
 func (w *world) wait(id string) runstate.Run {
 	w.t.Helper()
-	for range 100_000 {
+	began := time.Now()
+	for time.Since(began) < 3*time.Hour {
 		run := w.get(id)
 		if run.Status.RunEnded() && run.Archived {
 			return run
 		}
-		time.Sleep(100 * time.Millisecond) // of the bubble's time
+		time.Sleep(max(100*time.Millisecond, time.Since(began)/2000)) // of the bubble's time
 	}
 	require.Fail(w.t, "the run did not end", "%+v", w.get(id))
 	return runstate.Run{}
