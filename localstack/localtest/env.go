@@ -52,7 +52,8 @@ type Options struct {
 	Bus     bus.Bus         // nil: a recorder, the Env's Bus
 	Sandbox sandbox.Sandbox // nil: none
 	Config  fn.Config
-	Log     *slog.Logger // nil: the test's output
+	Log     *slog.Logger       // nil: the test's output
+	Metrics *telemetry.Metrics // nil: nothing is measured
 	// Wrap may stand something before the table (faults, counts). The Env's own
 	// set-up goes through it too. Nil: nothing.
 	Wrap func(table.Table) table.Table
@@ -118,13 +119,13 @@ func Open(t testing.TB, o Options, specs ...fn.Spec) *Env {
 
 	env.Deps = fn.Deps{
 		Table: tbl, Queues: o.Queues, Blob: o.Blob, Bus: o.Bus, Sandbox: o.Sandbox,
-		Clock: env.Clock, Log: o.Log, Hub: &signal.Hub{}, Config: o.Config,
+		Clock: env.Clock, Log: o.Log, Metrics: o.Metrics, Hub: &signal.Hub{}, Config: o.Config,
 		Logs: &runlog.Store{Table: tbl, Blob: o.Blob, Clock: env.Clock, Log: o.Log},
 	}
 	t.Cleanup(func() { require.NoError(t, env.Deps.Logs.Close(context.Background())) })
 	env.API = httpapi.New(httpapi.Config{
 		Title: "Millrace", Version: "test", Authenticator: auth, Clock: env.Clock,
-		CursorKey: []byte("a key that signs the cursors of tests"), Traces: o.Blob, Log: o.Log,
+		CursorKey: []byte("a key that signs the cursors of tests"), Traces: o.Blob, Log: o.Log, Metrics: o.Metrics,
 	})
 	for _, spec := range specs {
 		if spec.Routes != nil {
