@@ -48,6 +48,7 @@ type Report struct {
 	Crashes  int // kills
 	Starting int // of these, before the server was healthy
 	Idle     int // of these, of a server with nothing more to write
+	Torn     int // kills after which the journal ended in half a frame
 	Stops    int // orderly stops in between
 	Commits  int // seen before kills
 	Items    int // in the store in the end
@@ -58,8 +59,8 @@ type Report struct {
 
 // String is the report on a few lines.
 func (r Report) String() string {
-	return fmt.Sprintf("%d kills (%d while starting, %d idle) and %d stops after %d commits; %d items, runs %v, %d lost attempts, %d tasks and %d messages given up; requests %v; longest start %s, settled in %s; %d problems",
-		r.Crashes, r.Starting, r.Idle, r.Stops, r.Commits, r.Items, r.Runs, r.Lost, r.GivenUp, r.Dead, r.Requests,
+	return fmt.Sprintf("%d kills (%d while starting, %d idle, %d in a write) and %d stops after %d commits; %d items, runs %v, %d lost attempts, %d tasks and %d messages given up; requests %v; longest start %s, settled in %s; %d problems",
+		r.Crashes, r.Starting, r.Idle, r.Torn, r.Stops, r.Commits, r.Items, r.Runs, r.Lost, r.GivenUp, r.Dead, r.Requests,
 		r.Startup.Round(time.Millisecond), r.Settled.Round(time.Millisecond), len(r.Problems))
 }
 
@@ -140,7 +141,8 @@ func (l *loop) start(ctx context.Context, s *process.Server) (*process.Server, e
 // life is the life of one server, from its start to its death.
 func (l *loop) life(ctx context.Context) error {
 	l.history.Allow(l.cfg.Runs)
-	wire := newTripwire(filepath.Join(l.cfg.Dir, "millrace.db-shm"))
+	wire := newTripwire(filepath.Join(l.cfg.Dir, "millrace.db"))
+	defer wire.close()
 	s, err := l.spawn()
 	if err != nil {
 		return err
@@ -186,7 +188,7 @@ func (l *loop) workAndDie(ctx context.Context, s *process.Server, wire *tripwire
 	ctx, cancel := context.WithTimeout(ctx, idleLife)
 	defer cancel()
 	wire.wait(ctx, 1)
-	wire.wait(ctx, wire.seen+1+l.rng.IntN(700))
+	wire.wait(ctx, wire.seen+1+l.rng.IntN(300))
 	if ctx.Err() != nil {
 		l.Idle++
 	}
@@ -217,7 +219,18 @@ func (l *loop) kill(s *process.Server, wire *tripwire) error {
 	}
 	l.Crashes++
 	l.Commits += wire.seen
-	return s.Kill()
+	if err := s.Kill(); err != nil || l.rng.IntN(4) > 0 {
+		return err
+	}
+	body := make([]byte, l.rng.IntN(200))
+	for i := range body {
+		body[i] = byte(l.rng.Uint32())
+	}
+	torn, err := wire.tear(body, len(body)+l.rng.IntN(100))
+	if torn {
+		l.Torn++
+	}
+	return err
 }
 
 // complain takes errors that a server logged for problems.

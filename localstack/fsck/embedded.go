@@ -5,32 +5,47 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
 
+	"millrace/localstack/embedded/sqlqueue"
+	"millrace/localstack/embedded/sqltable"
+	"millrace/localstack/embedded/store"
 	"millrace/shared/blob"
+	"millrace/shared/clock"
 	"millrace/shared/table"
 )
 
 // Read takes a snapshot of an embedded server's file; objects as for [New]. The
-// server must not run. The file is left as it is, with the log of a server that
-// was killed: a copy is read.
+// server must not run. What it left is left as it is, also by one that was
+// killed: a copy is brought up to date and read.
 func Read(ctx context.Context, file string, objects blob.Store) (_ *Snapshot, err error) {
 	dir, err := os.MkdirTemp("", "millrace-fsck-")
 	if err != nil {
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
-	path := filepath.Join(dir, "copy.db")
-	for _, suffix := range []string{"", "-wal"} {
-		if err := clone(file+suffix, path+suffix); err != nil && (suffix == "" || !errors.Is(err, fs.ErrNotExist)) {
+	path := filepath.Join(dir, filepath.Base(file))
+	files, err := filepath.Glob(file + "*")
+	if err != nil {
+		return nil, err
+	}
+	for _, from := range files {
+		if strings.HasSuffix(from, "-shm") || strings.HasSuffix(from, ".lock") {
+			continue // belongs to those who have the file open
+		}
+		if err := clone(from, filepath.Join(dir, filepath.Base(from))); err != nil {
 			return nil, fmt.Errorf("fsck: %w", err)
 		}
+	}
+	if err := fold(ctx, path); err != nil {
+		return nil, fmt.Errorf("fsck: %w", err)
 	}
 	conn, err := sqlite.OpenConn(path, sqlite.OpenReadWrite, sqlite.OpenWAL)
 	if err != nil {
@@ -38,6 +53,23 @@ func Read(ctx context.Context, file string, objects blob.Store) (_ *Snapshot, er
 	}
 	defer func() { err = errors.Join(err, conn.Close()) }()
 	return read(ctx, conn, objects)
+}
+
+// fold brings what a server left in its journal into the database.
+func fold(ctx context.Context, path string) (err error) {
+	db, err := store.Open(path, store.Options{Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	if _, err := sqltable.New(db, clock.System{}); err != nil {
+		return err
+	}
+	queues, err := sqlqueue.New(ctx, db, clock.System{}, nil) // none is defined, so no message is touched
+	if err != nil {
+		return err
+	}
+	return queues.Close()
 }
 
 func clone(from, to string) error {
