@@ -29,6 +29,8 @@ type Config struct {
 	AllowRanges []string // allowRanges: CIDR ranges that users' calls may reach besides public ones, by commas
 
 	AlarmEmail string // alarmEmail: who is told of alarms
+
+	Restored string // table: name of a restored table that functions use in place of the data stack's
 }
 
 // stages are the kinds of deployment; those that are kept outlive their stacks.
@@ -37,7 +39,7 @@ var stages = []string{"dev", "staging", "prod"}
 // contextKeys are all that may be given for a deployment.
 var contextKeys = []string{
 	"tenant", "region", "stage", "version", "domain", "certificate", "signinIssuer", "signinAudience", "signinJwks",
-	"superAdmins", "allowRanges", "alarmEmail",
+	"superAdmins", "allowRanges", "alarmEmail", "table",
 }
 
 // refuseUnknown returns an error that names the keys that mean nothing: a
@@ -58,6 +60,7 @@ var (
 	domainForm      = regexp.MustCompile(`^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z]{2,63}$`)
 	certificateForm = regexp.MustCompile(`^arn:aws[a-z-]*:acm:([a-z0-9-]+):\d{12}:certificate/[0-9a-f-]+$`)
 	emailForm       = regexp.MustCompile(`^[^@\s,]+@[^@\s,]+\.[^@\s,]+$`)
+	tableForm       = regexp.MustCompile(`^[A-Za-z0-9_.-]{3,255}$`)
 	plainKey        = regexp.MustCompile(`^[A-Za-z0-9_]+$`)
 	versionForm     = regexp.MustCompile(`^[A-Za-z0-9._+-]{1,64}$`)
 )
@@ -73,6 +76,7 @@ func readConfig(get func(key string) string, regions []string) (Config, error) {
 		Domain: get("domain"), Certificate: get("certificate"),
 		Issuer: get("signinIssuer"), Audience: get("signinAudience"), JWKS: get("signinJwks"),
 		SuperAdmins: list(get("superAdmins")), AllowRanges: list(get("allowRanges")), AlarmEmail: get("alarmEmail"),
+		Restored: get("table"),
 	}
 	var faults []error
 	check := func(ok bool, format string, args ...any) {
@@ -102,6 +106,7 @@ func readConfig(get func(key string) string, regions []string) (Config, error) {
 		check(emailForm.MatchString(email), "superAdmins: %q is no email address", email)
 	}
 	check(c.AlarmEmail == "" || emailForm.MatchString(c.AlarmEmail), "alarmEmail %q is no email address", c.AlarmEmail)
+	check(c.Restored == "" || tableForm.MatchString(c.Restored), "table %q is no name of a table", c.Restored)
 	for _, text := range c.AllowRanges {
 		_, err := netip.ParsePrefix(text)
 		check(err == nil, "allowRanges: %q is no CIDR range such as 10.0.0.0/8", text)
@@ -124,6 +129,9 @@ func (c Config) prefix() string { return "millrace-" + c.Tenant + "-" + c.Stage 
 func (c Config) logGroup(part string) string {
 	return "/millrace/" + c.Tenant + "/" + c.Stage + "/" + part
 }
+
+// table is the name of the table that functions use.
+func (c Config) table() string { return cmp.Or(c.Restored, c.name("table")) }
 
 // namespace is where CloudWatch keeps what functions measure themselves.
 func (c Config) namespace() string { return "Millrace/" + c.Tenant + "/" + c.Stage }

@@ -68,6 +68,7 @@ func TestBadContextIsRefused(t *testing.T) {
 		"keys without an issuer": {map[string]string{"signinJwks": "https://id.example/keys"}, "needs a signinIssuer"},
 		"administrator":          {map[string]string{"superAdmins": "root"}, "no email address"},
 		"alarms":                 {map[string]string{"alarmEmail": "ops"}, "no email address"},
+		"table":                  {map[string]string{"table": "a b"}, "no name of a table"},
 		"ranges":                 {map[string]string{"allowRanges": "10.0.0.1"}, "no CIDR range"},
 	} {
 		_, err := readConfig(given(c.given), someRegions)

@@ -43,7 +43,7 @@ func gatewayMetric(cfg Config, name, statistic string) metric {
 }
 
 func tableMetric(cfg Config, name string) metric {
-	return metric{"AWS/DynamoDB", name, "Sum", [][2]string{{"TableName", cfg.name("table")}}}
+	return metric{"AWS/DynamoDB", name, "Sum", [][2]string{{"TableName", cfg.table()}}}
 }
 
 // ownMetric is one that functions measure themselves.

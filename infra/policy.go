@@ -64,7 +64,7 @@ func arn(service, resource string) *string {
 }
 
 // The ARNs of what the data stack names; other stacks need no export for them.
-func (c Config) tableARN() *string            { return arn("dynamodb", "table/"+c.name("table")) }
+func (c Config) tableARN() *string            { return arn("dynamodb", "table/"+c.table()) }
 func (c Config) queueARN(name string) *string { return arn("sqs", c.queue(name)) }
 func (c Config) busARN() *string              { return arn("events", "event-bus/"+c.name("bus")) }
 func (c Config) functionARN(name string) *string {

@@ -56,7 +56,7 @@ func tablePermissions(cfg Config, spec fn.Spec) []statement {
 	}
 	indexes := make([]*string, len(table.Indexes))
 	for i, x := range table.Indexes {
-		indexes[i] = arn("dynamodb", "table/"+cfg.name("table")+"/index/"+dynamo.IndexName(x))
+		indexes[i] = arn("dynamodb", "table/"+cfg.table()+"/index/"+dynamo.IndexName(x))
 	}
 	out := []statement{
 		{
@@ -225,7 +225,7 @@ func environment(cfg Config, spec fn.Spec, logURL *string) map[string]*string {
 	set("MILLRACE_VERSION", cfg.Version)
 	set("MILLRACE_METRICS", cfg.namespace())
 	if spec.Needs.Table != fn.NoAccess {
-		set("MILLRACE_TABLE", cfg.name("table"))
+		set("MILLRACE_TABLE", cfg.table())
 	}
 	if spec.Needs.Blob != fn.NoAccess {
 		env["MILLRACE_BUCKET"] = cfg.bucketName()

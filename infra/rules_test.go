@@ -337,6 +337,18 @@ func TestDataIsEncryptedKeptAndRecoverable(t *testing.T) {
 	}
 }
 
+func TestFunctionsUseARestoredTable(t *testing.T) {
+	t.Parallel()
+	cfg := example()
+	cfg.Restored = "millrace-acme-prod-table-2"
+	d := synth(t, cfg, catalog.All(), "code")
+	assert.Equal(t, deployed(t).data.json, d.data.json, "the old table stays, and everything beside it")
+	for name, template := range map[string]template{"service": d.service, "operations": d.operations} {
+		assert.Contains(t, template.golden(t), "millrace-acme-prod-table-2", name)
+		assert.NotRegexp(t, `millrace-acme-prod-table["/]`, template.golden(t), name)
+	}
+}
+
 func TestStagesAreProtectedButDev(t *testing.T) {
 	t.Parallel()
 	stateful := []string{"DynamoDB::Table", "S3::Bucket", "KMS::Key", "SQS::Queue", "SecretsManager::Secret", "Events::EventBus"}
