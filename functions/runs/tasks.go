@@ -99,8 +99,8 @@ func (r *reader) spans(ctx context.Context, from, to engine.Node, do func(engine
 
 func (r *reader) spansOf(ctx context.Context, run string, from, to engine.Node, do func(engine.Node, *runstate.Node) error) error {
 	for ; from < to; from += span {
-		items := make(map[engine.Node]*runstate.Node, span)
 		end := min(from+span, to)
+		items := make(map[engine.Node]*runstate.Node, end-from)
 		if err := runstate.LoadSpan(ctx, r.s.table, r.run.Org, run, runstate.Span{From: from, To: end}, items); err != nil {
 			return err
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"millrace/shared/table"
 
@@ -17,6 +18,14 @@ const (
 	probeBytes = 64 << 10
 )
 
+// The statements have their limits in them: SQLite plans anew for each value of
+// a parameter there.
+var (
+	familySQL = fmt.Sprintf("SELECT pk, sk, data FROM items WHERE pk >= ? AND pk < ? LIMIT %d", probeRows+1)
+	wholeSQL  = fmt.Sprintf("SELECT pk, sk, data FROM items WHERE pk = ? LIMIT %d", probeRows+1)
+	lastSQL   = "SELECT sk FROM items WHERE pk = ? ORDER BY sk DESC LIMIT 1"
+)
+
 // lookup finds an item in the memory or in the database.
 func (t *Table) lookup(ctx context.Context, key table.Key) (look, error) {
 	l := t.memory.get(key)
@@ -24,61 +33,107 @@ func (t *Table) lookup(ctx context.Context, key table.Key) (look, error) {
 		return l, ctx.Err()
 	}
 	err := t.db.Read(ctx, func(conn *sqlite.Conn) error {
-		if !t.memory.large(key.PK) {
-			whole, err := t.probe(conn, key.PK, l.lost)
-			if err != nil {
-				return err
-			}
-			if now := t.memory.get(key); now.known {
-				l = now
-				return nil
-			}
-			if whole != nil { // it was not kept: rows were forgotten meanwhile
-				l.item = whole[key.SK]
-				l.size = l.item.Size()
-				return nil
-			}
+		read, err := t.learn(conn, key.PK, l.lost)
+		if err != nil {
+			return err
+		}
+		if now := t.memory.get(key); now.known {
+			l = now
+			return nil
+		}
+		if read.whole { // it was not kept: rows were forgotten meanwhile
+			l.item = read.rows[key]
+			l.size = l.item.Size()
+			return nil
 		}
 		item, err := load(conn, key)
 		if err != nil {
 			return err
 		}
 		l.item, l.size = item, item.Size()
-		t.memory.remember(key.PK, l.lost, false, map[string]table.Item{key.SK: item})
+		t.memory.remember(reading{pk: key.PK, lost: l.lost, rows: map[table.Key]table.Item{key: item}})
 		return nil
 	})
 	return l, err
 }
 
-// probe reads a partition of the database as a whole, if it is small, and has
-// the memory keep it; nil if it is not small.
-func (t *Table) probe(conn *sqlite.Conn, pk string, lost uint64) (map[string]table.Item, error) {
-	stmt, err := conn.Prepare("SELECT sk, data FROM items WHERE pk = ? LIMIT ?")
-	if err != nil {
-		return nil, fmt.Errorf("sqltable: %w", err)
+// learn reads a partition of the database as a whole, and the partitions whose
+// keys begin with its own and #, if they are small, and has the memory keep
+// them. Of one that is large it learns that.
+func (t *Table) learn(conn *sqlite.Conn, pk string, lost uint64) (reading, error) {
+	r := reading{pk: pk, lost: lost}
+	large, bounded := t.memory.size(pk)
+	if large && bounded {
+		return r, nil
 	}
-	stmt.BindText(1, pk)
-	stmt.BindInt64(2, probeRows+1)
-	read, size := map[string]table.Item{}, 0
+	var err error
+	if !large {
+		// $ is the character behind #.
+		if r.family, err = r.rowsOf(conn, familySQL, pk, pk+"$"); err != nil {
+			return r, err
+		}
+		r.whole = r.family
+		if !r.whole {
+			if r.whole, err = r.rowsOf(conn, wholeSQL, pk); err != nil {
+				return r, err
+			}
+		}
+	}
+	if !r.whole {
+		r.large = true
+		if r.last, err = lastOf(conn, pk); err != nil {
+			return r, err
+		}
+	}
+	t.memory.remember(r)
+	return r, nil
+}
+
+// rowsOf reads the rows of a statement; false, and none, if they are too many.
+func (r *reading) rowsOf(conn *sqlite.Conn, sql string, args ...string) (all bool, err error) {
+	r.rows = nil
+	stmt, err := conn.Prepare(sql)
+	if err != nil {
+		return false, fmt.Errorf("sqltable: %w", err)
+	}
+	for i, text := range args {
+		stmt.BindText(i+1, text)
+	}
+	rows, size := map[table.Key]table.Item{}, 0
 	for {
 		more, err := stmt.Step()
 		if err != nil {
-			return nil, fmt.Errorf("sqltable: %w", err)
+			return false, fmt.Errorf("sqltable: %w", err)
 		}
 		if !more {
-			t.memory.remember(pk, lost, true, read)
-			return read, nil
+			r.rows = rows
+			return true, nil
 		}
-		size += stmt.ColumnLen(1)
-		if len(read) == probeRows || size > probeBytes {
-			t.memory.remember(pk, lost, false, nil)
-			return nil, stmt.Reset()
+		size += stmt.ColumnLen(2)
+		if len(rows) == probeRows || size > probeBytes {
+			return false, stmt.Reset()
 		}
-		key := table.Key{PK: pk, SK: stmt.ColumnText(0)}
-		item, err := decode(key, stmt.ColumnText(1))
+		key := table.Key{PK: stmt.ColumnText(0), SK: stmt.ColumnText(1)}
+		item, err := decode(key, stmt.ColumnText(2))
 		if err != nil {
-			return nil, errors.Join(err, stmt.Reset())
+			return false, errors.Join(err, stmt.Reset())
 		}
-		read[key.SK] = item
+		if key.PK == r.pk || strings.HasPrefix(key.PK, r.pk+"#") {
+			rows[key] = item
+		}
 	}
+}
+
+// lastOf reads the last sort key of a partition, "" if it has none.
+func lastOf(conn *sqlite.Conn, pk string) (string, error) {
+	stmt, err := conn.Prepare(lastSQL)
+	if err != nil {
+		return "", fmt.Errorf("sqltable: %w", err)
+	}
+	stmt.BindText(1, pk)
+	row, err := stmt.Step()
+	if err != nil || !row {
+		return "", err
+	}
+	return stmt.ColumnText(0), stmt.Reset()
 }

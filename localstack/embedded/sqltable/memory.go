@@ -39,9 +39,16 @@ type part struct {
 	rows  map[string]*row
 	whole bool // it has all rows there are
 	large bool // never to be whole: clean rows are forgotten at once
-	dirty int
-	bytes int
-	used  atomic.Int64
+	// family says that every partition of the memory whose key begins with this
+	// one's and # is whole, or was, and that the others have no rows.
+	family bool
+	// last is behind which the database has no rows, if bounded is set: what is
+	// only ever added to at its end need not be looked for there.
+	last    string
+	bounded bool
+	dirty   int
+	bytes   int
+	used    atomic.Int64
 }
 
 // row is an item, or the knowledge that there is none.
@@ -82,44 +89,92 @@ func (m *memory) get(key table.Key) look {
 func (m *memory) find(key table.Key) look {
 	p := m.parts[key.PK]
 	if p == nil {
-		return look{lost: m.lost}
+		return look{known: m.related(key.PK), lost: m.lost}
 	}
 	p.used.Store(m.clock.Add(1))
 	if r := p.rows[key.SK]; r != nil {
 		return look{item: r.item, size: r.size, known: true}
 	}
-	return look{known: p.whole, lost: m.lost}
+	return look{known: p.whole || p.bounded && key.SK > p.last, lost: m.lost}
 }
 
-// large reports whether a partition is known not to fit.
-func (m *memory) large(pk string) bool {
+// heads calls yield with the partitions of the memory of whose family pk is.
+func (m *memory) heads(pk string) func(yield func(*part) bool) {
+	return func(yield func(*part) bool) {
+		for i := range len(pk) {
+			if pk[i] != '#' {
+				continue
+			}
+			if p := m.parts[pk[:i]]; p != nil && !yield(p) {
+				return
+			}
+		}
+	}
+}
+
+// related reports whether pk, which the memory has not, is of a family that it
+// has: then it is empty.
+func (m *memory) related(pk string) bool {
+	for p := range m.heads(pk) {
+		if p.family {
+			p.used.Store(m.clock.Add(1))
+			return true
+		}
+	}
+	return false
+}
+
+// size tells whether a partition is known not to fit, and whether its end is
+// known then.
+func (m *memory) size(pk string) (large, bounded bool) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	p := m.parts[pk]
-	return p != nil && p.large
+	if p == nil {
+		return false, false
+	}
+	return p.large, p.bounded
 }
 
-// remember notes what was read from the database: rows of one partition, all of
-// them if whole is set. seen is what the memory said before the read; if rows
-// were forgotten since, what was read may be old, and is not kept.
-func (m *memory) remember(pk string, seen uint64, whole bool, read map[string]table.Item) {
+// reading is what was read of a partition of the database.
+type reading struct {
+	pk     string
+	lost   uint64 // what the memory said before
+	family bool   // rows has all of the family's
+	whole  bool   // rows has all of the partition's
+	large  bool   // it does not fit; last is its last sort key
+	last   string
+	rows   map[table.Key]table.Item // nil: there is none
+}
+
+// remember notes what was read. If rows were forgotten since, what was read may
+// be old, and is not kept.
+func (m *memory) remember(r reading) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.lost != seen {
+	if m.lost != r.lost {
 		return
 	}
 	held := m.bytes
-	p := m.part(pk)
-	p.whole = p.whole || whole && !p.large
-	if !whole && len(read) == 0 {
-		p.large = true
-		return
-	}
-	for sk, item := range read {
-		if p.rows[sk] == nil {
-			m.add(p, sk, item, item.Size())
+	p := m.part(r.pk)
+	if r.large {
+		p.large, p.whole = true, false
+		if !p.bounded {
+			p.last, p.bounded = max(p.last, r.last), true
 		}
 	}
+	for key, item := range r.rows {
+		of := p
+		if key.PK != r.pk {
+			of = m.part(key.PK)
+			of.whole = !of.large
+		}
+		if of.rows[key.SK] == nil {
+			m.add(of, key.SK, item, item.Size())
+		}
+	}
+	p.whole = p.whole || r.whole && !p.large
+	p.family = p.family || r.family
 	// As a rule memory is freed after a fold.
 	if m.read += m.bytes - held; m.read > m.budget/2 && m.bytes > m.budget && m.evict() {
 		m.lost++
@@ -130,7 +185,7 @@ func (m *memory) remember(pk string, seen uint64, whole bool, read map[string]ta
 func (m *memory) part(pk string) *part {
 	p := m.parts[pk]
 	if p == nil {
-		p = &part{pk: pk, rows: map[string]*row{}}
+		p = &part{pk: pk, rows: map[string]*row{}, whole: m.related(pk)}
 		m.parts[pk] = p
 		m.bytes += 200 + len(pk)
 	}
@@ -145,6 +200,12 @@ func (m *memory) add(p *part, sk string, item table.Item, size int) *row {
 	n := cost(sk, nil, 0)
 	m.bytes, p.bytes = m.bytes+n, p.bytes+n
 	if len(p.rows) > wholeRows || p.bytes > wholeBytes {
+		if p.whole { // so the database has no row that is not here
+			p.bounded = true
+			for sk := range p.rows {
+				p.last = max(p.last, sk)
+			}
+		}
 		p.large, p.whole = true, false
 	}
 	return r
@@ -221,6 +282,9 @@ func (m *memory) folded(folds []fold) {
 		r.dirty, r.base = false, nil
 		delete(m.dirty, r)
 		r.part.dirty--
+		if r.item != nil {
+			r.part.last = max(r.part.last, r.sk)
+		}
 		if r.part.large {
 			m.forget(r)
 			forgot = true
@@ -251,6 +315,9 @@ func (m *memory) evict() (forgot bool) {
 		}
 		m.bytes -= p.bytes + 200 + len(p.pk)
 		delete(m.parts, p.pk)
+		for head := range m.heads(p.pk) {
+			head.family = false
+		}
 		forgot = true
 	}
 	if m.bytes <= m.budget {

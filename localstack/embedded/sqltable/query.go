@@ -3,7 +3,6 @@ package sqltable
 import (
 	"context"
 	"fmt"
-	"maps"
 	"strings"
 
 	"millrace/shared/table"
@@ -63,8 +62,8 @@ func (r *reader) read(ctx context.Context) error {
 		return r.merge(seen, nil)
 	}
 	return r.table.db.Read(ctx, func(conn *sqlite.Conn) error {
-		if r.query.Index == "" && !r.table.memory.large(r.query.PK) {
-			if _, err := r.table.probe(conn, r.query.PK, seen.lost); err != nil {
+		if r.query.Index == "" {
+			if _, err := r.table.learn(conn, r.query.PK, seen.lost); err != nil {
 				return err
 			}
 		}
@@ -118,7 +117,7 @@ func (r *reader) merge(seen view, d *rows) error {
 		var more bool
 		switch {
 		case len(seen.rows) > 0 && (!stored || before(r.query.Reverse, seen.rows[0].at, d.at)):
-			more = r.take(seen.rows[0].at, maps.Clone(seen.rows[0].item))
+			more = r.take(seen.rows[0].at, r.table.own(seen.rows[0].item))
 			seen.rows = seen.rows[1:]
 		case stored:
 			item, err := d.item()

@@ -43,24 +43,44 @@ CREATE TABLE entries (
 //
 // What is written goes to the store's journal and into memory, from where it is
 // folded into the tables a moment later; a read looks into both, the memory
-// first. The memory's items are never changed, so callers get copies.
+// first. The memory's items are never changed, so callers get
+// copies, unless they ask for the table without.
 type Table struct {
 	db     *store.DB
 	clock  clock.Clock
 	memory *memory
 	log    *store.Owner
 	staged map[table.Key]*staged // what the group that is made has changed
+	shared *Table                // the same without copies; itself, if it is that
 }
 
-var _ table.Table = (*Table)(nil)
+var (
+	_ table.Table  = (*Table)(nil)
+	_ table.Sharer = (*Table)(nil)
+)
 
 // New makes the driver's tables in the store, or brings them up to date. A
 // Table made before on the same store can be written no longer.
 func New(db *store.DB, now clock.Clock) (*Table, error) {
 	t := &Table{db: db, clock: now, memory: newMemory(), staged: map[table.Key]*staged{}}
 	var err error
-	t.log, err = db.Attach("table", t, replay, schema...)
-	return t, err
+	if t.log, err = db.Attach("table", t, replay, schema...); err != nil {
+		return nil, err
+	}
+	shared := *t
+	t.shared, shared.shared = &shared, &shared
+	return t, nil
+}
+
+// Shared is the table without the copies.
+func (t *Table) Shared() table.Table { return t.shared }
+
+// own is an item as a caller gets it.
+func (t *Table) own(item table.Item) table.Item {
+	if t.shared == t {
+		return item
+	}
+	return maps.Clone(item)
 }
 
 // Check reads the table's state.
@@ -86,7 +106,7 @@ func (t *Table) Get(ctx context.Context, key table.Key, opts ...table.ReadOption
 	if l.item == nil {
 		return nil, table.ErrNotFound
 	}
-	return maps.Clone(l.item), nil
+	return t.own(l.item), nil
 }
 
 // BatchGet returns those items that exist, in the order of keys.
@@ -107,7 +127,7 @@ func (t *Table) BatchGet(ctx context.Context, keys []table.Key, opts ...table.Re
 			}
 			units += table.ReadUnits(l.size, consistent(opts))
 			if l.item != nil {
-				items = append(items, maps.Clone(l.item))
+				items = append(items, t.own(l.item))
 			}
 		}
 		meter.Add(table.OpBatchGet, table.Units{Read: units})

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 
 	"millrace/shared/table"
 )
@@ -41,7 +40,7 @@ func (t *Table) prepareAll(plans []*write) error {
 			size += max(p.oldSize, p.newSize)
 			continue
 		case errors.Is(err, table.ErrConditionFailed):
-			reasons[i] = table.Reason{Err: table.ErrConditionFailed, Old: maps.Clone(p.old)}
+			reasons[i] = table.Reason{Err: table.ErrConditionFailed, Old: t.own(p.old)}
 		case errors.Is(err, table.ErrInvalid):
 			reasons[i].Err = table.ErrInvalid
 		case errors.Is(err, table.ErrLimit):

@@ -171,7 +171,7 @@ func (t *Table) single(ctx context.Context, op table.Operation, w table.Write) (
 		return p, nil
 	case errors.Is(err, table.ErrConditionFailed):
 		meterFailed(ctx, op, p)
-		return nil, &table.ConditionError{Old: maps.Clone(p.old)}
+		return nil, &table.ConditionError{Old: t.own(p.old)}
 	}
 	return nil, err
 }
@@ -188,7 +188,7 @@ func (t *Table) Update(ctx context.Context, update table.Update) (table.Item, er
 	if err != nil {
 		return nil, err
 	}
-	return maps.Clone(p.new), nil
+	return t.own(p.new), nil
 }
 
 // Delete removes an item.

@@ -40,7 +40,7 @@ func prepareFile(conn *sqlite.Conn, full bool) error {
 	for _, sql := range []string{
 		"PRAGMA synchronous = " + synchronous,
 		"PRAGMA wal_autocheckpoint = 1000",
-		"PRAGMA cache_size = -32768", // KiB
+		"PRAGMA cache_size = -16384", // KiB
 		"PRAGMA temp_store = MEMORY",
 		fmt.Sprintf("PRAGMA application_id = %d", applicationID),
 		"CREATE TABLE IF NOT EXISTS migrations (owner TEXT PRIMARY KEY, version INTEGER NOT NULL) WITHOUT ROWID",
@@ -60,7 +60,7 @@ func openReader(path string) (*sqlite.Conn, error) {
 		return nil, fmt.Errorf("store: %w", err)
 	}
 	conn.SetBusyTimeout(busyTimeout)
-	if err := exec(conn, "PRAGMA cache_size = -8192"); err != nil {
+	if err := exec(conn, "PRAGMA cache_size = -4096"); err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
 	return conn, nil
