@@ -276,6 +276,12 @@ func TestCloudCrashes(t *testing.T) {
 	took, began := time.Since(began), time.Now()
 	w := d.start(0, false)
 	require.NotNil(t, w.api, "%s", w.output)
+	defer func() {
+		if t.Failed() {
+			w.line.kill()
+			t.Logf("the last worker wrote:\n%.8000s", w.output)
+		}
+	}()
 	settle, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
 	defer cancel()
 	require.NoError(t, h.Settle(settle, w.api))
