@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	"millrace/localstack/client"
 	"millrace/localstack/embedded/interpreters"
 	"millrace/localstack/embedded/runtime"
+	"millrace/localstack/embedded/signin"
 	"millrace/localstack/localtest"
 	"millrace/shared/fn"
 	"millrace/shared/ids"
@@ -30,6 +32,26 @@ type Service struct {
 	*localtest.Env
 	Client   *client.Client // with the key of workspace A
 	Stranger *client.Client // with the key of workspace B
+
+	mark string // of the flows of one run of the suite
+}
+
+// At returns a service that runs elsewhere on this machine, for [Suite]: client
+// has the key of a workspace; the stranger's is made through the stand-in for the
+// sign-in. Env is nil.
+func At(t *testing.T, known *client.Client) *Service {
+	t.Helper()
+	var signedIn struct {
+		IDToken string `json:"id_token"`
+	}
+	visitor := &client.Client{BaseURL: known.BaseURL}
+	email := strings.ToLower(ids.Slug()) + "@stranger.test"
+	require.NoError(t, visitor.Do(t.Context(), http.MethodPost, signin.SignInPath, object{"email": email}, &signedIn))
+	visitor.Token = signedIn.IDToken
+	require.NoError(t, visitor.Do(t.Context(), http.MethodPost, "/orgs", object{"name": "Stranger"}, nil))
+	var made struct{ Key string }
+	require.NoError(t, visitor.Do(t.Context(), http.MethodPost, "/api-keys", object{"name": "suite", "scopes": []string{}}, &made))
+	return &Service{Client: known, Stranger: &client.Client{BaseURL: known.BaseURL, Token: made.Key}}
 }
 
 // Open starts the service on the drivers: the API on a listener of its own,

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -95,27 +96,31 @@ func (m *maker) table(ctx context.Context, r *template.Resource, properties map[
 	return template.Attributes{Ref: name, Att: map[string]string{"Arn": m.arn("dynamodb", "table/"+name)}}, nil
 }
 
-// queue makes a queue. Its properties are SQS's attributes, by name and value.
+// queueAttributes are the properties of queues that are attributes of SQS, by the
+// same names.
+var queueAttributes = []string{
+	"DelaySeconds", "KmsDataKeyReusePeriodSeconds", "KmsMasterKeyId", "MaximumMessageSize", "MessageRetentionPeriod",
+	"ReceiveMessageWaitTimeSeconds", "RedriveAllowPolicy", "RedrivePolicy", "SqsManagedSseEnabled", "VisibilityTimeout",
+}
+
+// queue makes a queue.
 func (m *maker) queue(ctx context.Context, r *template.Resource, properties map[string]any) (template.Attributes, error) {
-	attributes := map[string]string{}
-	name := r.PhysicalName()
+	attributes, name := map[string]string{}, r.PhysicalName()
 	for key, value := range properties {
-		switch value := value.(type) {
-		case map[string]any: // RedrivePolicy and its like
-			data, err := json.Marshal(value)
-			if err != nil {
-				return template.Attributes{}, err
-			}
-			attributes[key] = string(data)
-		case string, bool, json.Number:
-			if key == "QueueName" {
-				name = fmt.Sprint(value)
-				continue
-			}
+		switch {
+		case key == "QueueName":
+			name = fmt.Sprint(value)
+		case key == "Tags":
+		case !slices.Contains(queueAttributes, key):
+			return template.Attributes{}, fmt.Errorf("the property %s is not known here", key)
+		default:
 			attributes[key] = fmt.Sprint(value)
-		case []any:
-			if key != "Tags" {
-				return template.Attributes{}, fmt.Errorf("the property %s is not known here", key)
+			if policy, is := value.(map[string]any); is {
+				data, err := json.Marshal(policy)
+				if err != nil {
+					return template.Attributes{}, err
+				}
+				attributes[key] = string(data)
 			}
 		}
 	}

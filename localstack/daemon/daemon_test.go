@@ -1,0 +1,137 @@
+package daemon_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"millrace/localstack/daemon"
+)
+
+// TestMain is the program in the background too.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 2 && os.Args[1] == "daemon" {
+		os.Exit(background(os.Args[2], os.Args[3:]...))
+	}
+	os.Exit(m.Run())
+}
+
+func background(dir string, how ...string) int {
+	notice := daemon.Notice(true, os.Stdout)
+	lock, err := daemon.Take(dir)
+	if err != nil {
+		fmt.Println(err)
+		return 7
+	}
+	ended := make(chan os.Signal, 1)
+	signal.Notify(ended, syscall.SIGTERM)
+	mode := append(how, "")[0]
+	switch mode {
+	case "stubborn":
+		signal.Ignore(syscall.SIGTERM)
+	case "silent":
+		<-ended
+		return 0
+	case "begets": // a child must not keep the caller waiting
+		if err := exec.Command("/bin/sleep", "5").Start(); err != nil {
+			return 1
+		}
+	}
+	_, _ = io.WriteString(notice, "up\n")
+	_ = notice.Close()
+	<-ended
+	_ = lock.Release()
+	return 0
+}
+
+func spawn(t *testing.T, dir string, how ...string) (string, error) {
+	t.Helper()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	message, err := daemon.Spawn(ctx, dir, self, append([]string{"daemon", dir}, how...)...)
+	if err == nil {
+		t.Cleanup(func() {
+			_, err := daemon.Stop(context.Background(), dir, time.Millisecond)
+			assert.NoError(t, err)
+		})
+	}
+	return message, err
+}
+
+func TestOneProgramToADirectory(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "data")
+	was, err := daemon.Stop(t.Context(), dir, time.Second)
+	require.NoError(t, err)
+	assert.False(t, was)
+
+	began := time.Now()
+	message, err := spawn(t, dir, "begets")
+	require.NoError(t, err)
+	assert.Equal(t, "up\n", message)
+	assert.Less(t, time.Since(began), 4*time.Second, "its child is not waited for")
+	_, err = spawn(t, dir)
+	require.ErrorContains(t, err, "exit status 7; it wrote:\nit is up already in "+dir)
+	_, err = daemon.Take(dir)
+	require.ErrorIs(t, err, daemon.ErrRunning)
+
+	was, err = daemon.Stop(t.Context(), dir, 20*time.Second)
+	require.NoError(t, err)
+	assert.True(t, was)
+	lock, err := daemon.Take(dir)
+	require.NoError(t, err, "it is gone")
+	require.NoError(t, lock.Release())
+	was, err = daemon.Stop(t.Context(), dir, time.Second)
+	require.NoError(t, err)
+	assert.False(t, was)
+}
+
+func TestAStubbornProgramIsKilled(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	_, err := spawn(t, dir, "stubborn")
+	require.NoError(t, err)
+	was, err := daemon.Stop(t.Context(), dir, 10*time.Millisecond)
+	require.NoError(t, err)
+	assert.True(t, was)
+}
+
+func TestAProgramThatSaysNothingFailed(t *testing.T) {
+	t.Parallel()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	_, err = daemon.Spawn(ctx, t.TempDir(), self, "daemon", t.TempDir(), "silent")
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	_, err = daemon.Spawn(t.Context(), t.TempDir(), "/no/such/program")
+	require.ErrorIs(t, err, os.ErrNotExist)
+}
+
+func TestWithoutACallerTheNoticeIsShown(t *testing.T) {
+	t.Parallel()
+	in, out, err := os.Pipe()
+	require.NoError(t, err)
+	notice := daemon.Notice(false, out)
+	_, err = io.WriteString(notice, "up")
+	require.NoError(t, err)
+	require.NoError(t, notice.Close())
+	_, err = out.WriteString(" and on")
+	require.NoError(t, err, "stdout stays open")
+	require.NoError(t, out.Close())
+	data, err := io.ReadAll(in)
+	require.NoError(t, err)
+	assert.Equal(t, "up and on", string(data))
+}
