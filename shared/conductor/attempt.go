@@ -33,6 +33,7 @@ type work struct {
 	task   *flowspec.Task
 	parent *runstate.Node // the mapped task's item, of an instance
 	lines  atomic.Int64   // log lines so far
+	id     string         // of the attempt; see attemptID
 }
 
 // drive runs an attempt and goes on with what it makes ready, one task after
@@ -263,7 +264,7 @@ func (s *session) prepare(ctx context.Context, w *work) (*executor.Attempt, erro
 	now := s.Clock.Now()
 	a := &executor.Attempt{
 		Org: s.org, RunID: s.id, Flow: s.run.Flow, Version: s.run.Version, Environment: s.run.Environment, Mode: s.run.Mode,
-		TaskRunID: runstate.TaskRunID(s.id, w.node, w.item.Attempt), Task: w.task, Number: w.item.Attempt,
+		TaskRunID: s.attemptID(w), Task: w.task, Number: w.item.Attempt,
 		Resumed: w.item.Suspended, Started: w.item.StartedAt.Time(), Artifact: s.run.Artifact, CodeHash: s.run.CodeHash,
 		Params:    in.Parameters,
 		Trace:     s.span(w),
@@ -312,8 +313,16 @@ func (s *session) line(w *work, at time.Time, level, logger, message string) {
 	s.Logs.Append(s.org, s.id, e)
 }
 
+// attemptID is the id of an attempt's record.
+func (s *session) attemptID(w *work) string {
+	if w.id == "" {
+		w.id = runstate.TaskRunID(s.id, w.node, w.item.Attempt)
+	}
+	return w.id
+}
+
 func (s *session) attemptEvent(w *work) runlog.Event {
-	e := runlog.Event{RunID: s.id, Attempt: w.item.Attempt, TaskRunID: runstate.TaskRunID(s.id, w.node, w.item.Attempt)}
+	e := runlog.Event{RunID: s.id, Attempt: w.item.Attempt, TaskRunID: s.attemptID(w)}
 	if w.task != nil {
 		e.TaskName = w.task.Name
 	}

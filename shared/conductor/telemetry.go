@@ -11,7 +11,6 @@ import (
 	"millrace/events"
 	"millrace/shared/engine"
 	"millrace/shared/errs"
-	"millrace/shared/runstate"
 	"millrace/shared/telemetry"
 )
 
@@ -43,7 +42,7 @@ func (s *session) working(w *work) {
 
 // span is an attempt's span in the run's trace.
 func (s *session) span(w *work) telemetry.Trace {
-	return s.trace.Span(runstate.TaskRunID(s.id, w.node, w.item.Attempt))
+	return s.trace.Span(s.attemptID(w))
 }
 
 // tier is what metrics are told apart by.

@@ -2,8 +2,8 @@ package telemetry
 
 import (
 	"crypto/rand"
+	"encoding/binary"
 	"encoding/hex"
-	"hash/fnv"
 )
 
 // The headers of W3C Trace Context: one that a request brings and hands on, and
@@ -103,12 +103,11 @@ func (t Trace) Span(name string) Trace {
 	if t.IsZero() {
 		return t
 	}
-	h := fnv.New64a()
-	_, _ = h.Write([]byte(name)) // never fails
-	h.Sum(t.span[:0])
-	if t.span == [8]byte{} {
-		t.span[7] = 1
+	h := uint64(14695981039346656037) // FNV-1a, without the allocations of hash/fnv
+	for i := range len(name) {
+		h = (h ^ uint64(name[i])) * 1099511628211
 	}
+	binary.BigEndian.PutUint64(t.span[:], max(h, 1))
 	return t
 }
 
