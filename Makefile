@@ -17,7 +17,7 @@ ROWS     ?=
 
 .PHONY: help
 help: ## Show what can be made
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: build
 build: ## Build bin/millrace-local, the whole service in one binary
@@ -147,6 +147,30 @@ deploy: synth ## Deploy TENANT to REGION: bootstrap, show the changes, ask, depl
 	@printf 'Deploy %s to %s (%s)? Type the tenant to go on: ' $(TENANT) $(REGION) $(STAGE); read answer; [ "$$answer" = $(TENANT) ]
 	$(CDK) deploy --app cdk.out --all --require-approval never --rollback
 
+# What is deployed, on this machine. TEMPLATE=infra/testdata takes the templates
+# of the golden tests, which need no Node; ON=localstack or ON=emulators overrules
+# the choice between them.
+TEMPLATE ?= cdk.out
+ON       ?= auto
+
+.PHONY: bootstrap
+bootstrap: ## Build bin/bootstrap, the program of the deployed functions, for this machine
+	$(GO) build -tags lambda.norpc -ldflags '-s -w -X main.version=$(VERSION)' -o bin/bootstrap ./functions/bootstrap
+
+.PHONY: local-up
+local-up: build bootstrap $(if $(filter cdk.out,$(TEMPLATE)),synth) ## Run the synthesized templates here: LocalStack, or DynamoDB Local and moto
+	bin/millrace-local cloud up --template $(TEMPLATE) --on $(ON) --allow-loopback --detach
+
+.PHONY: local-down
+local-down: ## End what local-up started
+	bin/millrace-local cloud down
+
+.PHONY: e2e-aws
+e2e-aws: local-up ## Run the end-to-end tests over the synthesized templates, started and ended for them
+	@$(GO) test ./localstack/cloud -count=1 -run TestSuite -v -credentials $(CURDIR)/.local/credentials.json; \
+		status=$$?; bin/millrace-local demo --credentials .local/credentials.json || status=1; \
+		bin/millrace-local cloud down; exit $$status
+
 .PHONY: clean
 clean: ## Remove what was built, the demo's data and the tools
-	rm -rf bin .demo .tools cdk.out
+	rm -rf bin .demo .local .tools cdk.out
