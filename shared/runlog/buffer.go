@@ -31,6 +31,10 @@ type buffer struct {
 	dead   bool // out of the map: nothing may be added
 }
 
+// firstBytes is the room made at once for what follows a run's first events:
+// those of a run of one task.
+const firstBytes = 1 << 10
+
 // pending is a batch on its way into the store.
 type pending struct {
 	data   []byte
@@ -65,6 +69,9 @@ func (b *buffer) add(lines []byte, events int, flush func()) (held int, ask, ok 
 	defer b.mu.Unlock()
 	if b.dead {
 		return 0, false, false
+	}
+	if b.lines.Cap() == 0 {
+		b.lines.Grow(len(lines) + firstBytes)
 	}
 	b.lines.Write(lines)
 	b.events += events

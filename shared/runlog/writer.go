@@ -56,15 +56,24 @@ type Store struct {
 	last    uint64 // milliseconds of the last id
 }
 
+// scratch is buffers in which events become lines.
+var scratch = sync.Pool{New: func() any { return new(bytes.Buffer) }}
+
 // Append takes events of a run. They are written within [Linger], or by the
 // next Flush. It waits only when the run writes faster than the store takes it;
 // when the store takes nothing for long, events are dropped, and an event in
 // the log says how many.
 func (s *Store) Append(org, run string, events ...Event) {
-	var lines bytes.Buffer
+	lines := scratch.Get().(*bytes.Buffer)
+	defer func() {
+		if lines.Cap() <= 4*MaxLine {
+			lines.Reset()
+			scratch.Put(lines)
+		}
+	}()
 	n := 0
 	for _, e := range events {
-		if err := e.appendLine(&lines); err != nil {
+		if err := e.appendLine(lines); err != nil {
 			s.Log.Error("log event lost", "org_id", org, "run_id", run, "error", err)
 			continue
 		}

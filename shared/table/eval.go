@@ -95,9 +95,9 @@ func contains(v, part Value) bool {
 // fit the attribute it meets. [CheckItem] is the caller's part, as is
 // [CheckWrite], which refuses what is wrong whatever the item.
 func Apply(key Key, item Item, actions []Action) (Item, error) {
-	out := make(Item, len(item)+len(actions)+2)
-	maps.Copy(out, item)
+	out := maps.Clone(item)
 	if item == nil {
+		out = make(Item, len(actions)+2)
 		out["pk"] = Value{kind: String, str: key.PK}
 		out["sk"] = Value{kind: String, str: key.SK}
 	}

@@ -54,6 +54,8 @@ type Server struct {
 	functions   *functions
 	objects     *objectstore.Server
 
+	commits func() int64
+
 	// closers undo what was opened, the last one first.
 	closers []func() error
 	serving bool
@@ -82,6 +84,7 @@ func Open(ctx context.Context, cfg Config) (_ *Server, err error) {
 		return nil, err
 	}
 	s.closing(db.Close)
+	s.commits = func() int64 { return db.Stats().Changes }
 	if s.listener, err = net.Listen("tcp", cfg.Listen); err != nil {
 		return nil, err
 	}
@@ -204,6 +207,9 @@ func (s *Server) front(ctx context.Context, deps fn.Deps, keys secrets) error {
 
 // Credentials are what the first start gave, with the current base URL.
 func (s *Server) Credentials() signin.Credentials { return s.credentials }
+
+// Commits is how many changes of table and queues were committed.
+func (s *Server) Commits() int64 { return s.commits() }
 
 // Serve feeds the functions and answers requests until ctx ends, then stops:
 // it listens no more, lets requests and tasks in flight finish within their
