@@ -1,9 +1,9 @@
 package telemetry
 
 import (
-	"crypto/rand"
 	"encoding/binary"
 	"encoding/hex"
+	"math/rand/v2" // a trace's id is no secret, and each request makes one
 )
 
 // The headers of W3C Trace Context: one that a request brings and hands on, and
@@ -35,7 +35,8 @@ type Trace struct {
 // and what tasks call should keep its part.
 func NewTrace() Trace {
 	t := Trace{flags: flagSampled}
-	_, _ = rand.Read(t.trace[:]) // never fails (crypto/rand)
+	binary.BigEndian.PutUint64(t.trace[:8], rand.Uint64())
+	binary.BigEndian.PutUint64(t.trace[8:], max(rand.Uint64(), 1))
 	return t.Child()
 }
 
@@ -91,9 +92,7 @@ func (t Trace) IsZero() bool { return t.trace == [16]byte{} }
 
 // Child is a new span of the trace.
 func (t Trace) Child() Trace {
-	for ok := true; ok; ok = t.span == [8]byte{} {
-		_, _ = rand.Read(t.span[:])
-	}
+	binary.BigEndian.PutUint64(t.span[:], max(rand.Uint64(), 1))
 	return t
 }
 
