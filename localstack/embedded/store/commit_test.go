@@ -289,6 +289,31 @@ func TestRecordsWaitForTheirOwner(t *testing.T) {
 	assert.Empty(t, redo(t, path))
 }
 
+// TestKillsWhileStarting kills a server in the middle of a write, and the next
+// one after the first of its owners has committed: that is kept.
+func TestKillsWhileStarting(t *testing.T) {
+	t.Parallel()
+	quiet := Options{FoldAfter: time.Hour, Log: slog.New(slog.DiscardHandler)}
+	db := openAt(t, filepath.Join(t.TempDir(), "store.db"), quiet)
+	first, second := attach(t, db, "first"), attach(t, db, "second")
+	require.NoError(t, first.count("of-first"))
+	require.NoError(t, second.count("of-second"))
+
+	path := killed(t, db.Path())
+	journal, err := os.OpenFile(redo(t, path)[0], os.O_WRONLY|os.O_APPEND, 0)
+	require.NoError(t, err)
+	_, err = journal.Write([]byte{0, 0, 1, 0, 1, 2, 3, 4, 5})
+	require.NoError(t, errors.Join(err, journal.Close()))
+	w := attach(t, openAt(t, path, quiet), "first")
+	require.NoError(t, w.count("more"))
+
+	again := openAt(t, killed(t, path), quiet)
+	attach(t, again, "first")
+	attach(t, again, "second")
+	assert.Equal(t, map[string]int{"of-first": 1, "more": 1, "of-second": 1}, stored(t, again))
+	assert.Empty(t, redo(t, again.Path()))
+}
+
 func TestOwnerAttachedAnew(t *testing.T) {
 	t.Parallel()
 	db := openAt(t, filepath.Join(t.TempDir(), "store.db"), slow)

@@ -182,8 +182,8 @@ type recovered struct {
 }
 
 // recoverJournal reads the journals beside a database whose owners have folded
-// up to the given groups. A frame that is not whole ends what can be read, and
-// so does a gap in the numbers, as a power cut may leave.
+// up to the given groups. A frame that is not whole ends what can be read of its
+// file, and a gap in the numbers, as a power cut may leave, ends all.
 func recoverJournal(path string, folded map[string]int64, log *slog.Logger) (recovered, error) {
 	var r recovered
 	for _, n := range folded {
@@ -205,9 +205,10 @@ func recoverJournal(path string, folded map[string]int64, log *slog.Logger) (rec
 		for whole && len(data) > 0 {
 			group, records, rest, err := parseFrame(data)
 			if err != nil || group > r.last+1 {
-				// Of a kill it is the last frame, and nobody was told it is kept.
+				// Of a kill it is the last frame, and nobody was told it is kept: the
+				// next process went on from the number before it.
 				log.Warn("journal ends early", "file", name, "bytes", len(data), "group", group, "expected", r.last+1)
-				whole = false
+				whole = err != nil
 				break
 			}
 			r.last = max(r.last, group)
