@@ -86,7 +86,7 @@ func acceptance() []Guard {
 			Text: `			If: table.Eq(runstate.RunStatus, string(from)),
 `,
 			Broken: "",
-			Tests:  conductor("TestSimulatedCancels"),
+			Tests:  conductor("TestACancelMeetsAnEnd"),
 		},
 		{
 			Name: "cancel/fence", Holds: "a cancel writes the fence",

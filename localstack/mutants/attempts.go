@@ -134,7 +134,7 @@ func attempts() []Guard {
 			In:     conductorDir,
 			Text:   `If:  table.In(runstate.RunStatus, string(engine.Running), string(engine.CancellationRequested)),`,
 			Broken: `If:  nil,`,
-			Tests:  conductor("TestAFailureThatComesTooLate"),
+			Tests:  conductor("TestWhatComesTooLate"),
 		},
 		{
 			Name: "failure/first", Holds: "a run keeps its first failure",
@@ -169,7 +169,7 @@ func attempts() []Guard {
 			In:     conductorDir,
 			Text:   `if !own && other.Chain != s.chain {`,
 			Broken: `if !own {`,
-			Tests:  conductor("TestEveryWriteMayFail"),
+			Tests:  conductor("TestAMapThatAWorkerWentOnWith"),
 		},
 		{
 			Name: "inline/marked", Holds: "a task says whose message's walk it belongs to",
@@ -192,15 +192,6 @@ func attempts() []Guard {
 			Text:   `< s.need(nodes[0].node)+WriteMargin`,
 			Broken: `< 0`,
 			Tests:  conductor("TestAWorkerMindsItsTime"),
-		},
-		{
-			Name: "attempt/stopped", Holds: "a worker that is stopped writes no result",
-			In: conductorDir,
-			Text: `	case ctx.Err() != nil:
-		return nil, ctx.Err() // the worker stops: its lease runs out
-`,
-			Broken: "",
-			Tests:  conductor("TestLostLeasesEndTheTask"),
 		},
 		{
 			Name: "attempt/time", Holds: "an attempt that passes its timeout_secs is TIMED_OUT",

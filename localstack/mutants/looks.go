@@ -151,7 +151,7 @@ func looks() []Guard {
 			Text: `		If:  table.In(runstate.RunStatus, string(engine.Queued), string(engine.Running), string(engine.CancellationRequested)),
 `,
 			Broken: "",
-			Tests:  conductor("TestSimulatedFaults|TestSimulatedCrashes"),
+			Tests:  conductor("TestWhatComesTooLate"),
 		},
 		{
 			Name: "look/next", Holds: "a look puts a live run where the next tick finds it",

@@ -60,6 +60,15 @@ func redundant() []Guard {
 			Tests:  launch("TestKeysAreLinear"),
 		},
 		{
+			Name: "attempt/stopped", Holds: "a worker that is stopped has a context that is over, with which no driver writes: it says so sooner",
+			In: conductorDir,
+			Text: `	case ctx.Err() != nil:
+		return nil, ctx.Err() // the worker stops: its lease runs out
+`,
+			Broken: "",
+			Tests:  conductor("TestLostLeasesEndTheTask"),
+		},
+		{
 			Name: "walk/chain", Holds: "a walk that goes on from a node of another message's repeats what that does, and each of its writes " +
 				"may be repeated: the check saves work",
 			In: conductorDir,

@@ -172,20 +172,3 @@ func TestAWorkerThatStoodStill(t *testing.T) {
 		}
 	}
 }
-
-// TestAFailureThatComesTooLate: a walk that is made again after the run's end
-// writes no error on it.
-func TestAFailureThatComesTooLate(t *testing.T) {
-	t.Parallel()
-	for status, noted := range map[engine.Status]bool{engine.Running: true, engine.CancellationRequested: true, engine.Cancelled: false, engine.TimedOut: false} {
-		tbl := memory.NewTable(clock.System{})
-		run := runstate.Run{Key: runstate.RunKey("org", "run"), Org: "org", ID: "run", Status: status}
-		require.NoError(t, tbl.Put(t.Context(), table.Put{Item: run}))
-		s := contender(tbl, "new", time.UnixMilli(1))
-		s.run = &run
-		require.NoError(t, s.noteFailure(t.Context(), "no"))
-		now, err := runstate.GetRun(t.Context(), tbl, "org", "run")
-		require.NoError(t, err)
-		assert.Equal(t, noted, now.Error == "no", status)
-	}
-}

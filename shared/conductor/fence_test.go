@@ -2,15 +2,23 @@ package conductor_test
 
 import (
 	"context"
+	"log/slog"
+	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"millrace/events"
+	"millrace/shared/conductor"
 	"millrace/shared/engine"
 	"millrace/shared/executor"
+	"millrace/shared/runstate"
 	"millrace/shared/signal"
+	"millrace/shared/table"
 )
 
 // TestAWorkerThatGoesOnSeesTheFence cancels a run while a worker is between two
@@ -32,5 +40,91 @@ func TestAWorkerThatGoesOnSeesTheFence(t *testing.T) {
 		assert.Equal(t, engine.Succeeded, w.status(run.ID, "a"))
 		assert.Zero(t, w.times("b"))
 		assert.Zero(t, w.times("c"))
+	})
+}
+
+// readOnce is a table that calls a hook after an item was first read.
+type readOnce struct {
+	table.Table
+	key  table.Key
+	once sync.Once
+	hook func()
+}
+
+func (r *readOnce) Get(ctx context.Context, key table.Key, opts ...table.ReadOption) (table.Item, error) {
+	item, err := r.Table.Get(ctx, key, opts...)
+	if key == r.key {
+		r.once.Do(r.hook)
+	}
+	return item, err
+}
+
+// TestAStartMeetsACancel cancels a run when a worker has read that it is to be
+// started: it does not start.
+func TestAStartMeetsACancel(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := still(t)
+		w.register("f", spec("a"))
+		id := w.run("f").ID
+		r := &readOnce{Table: w.table, key: runstate.RunKey(org, id), hook: func() {
+			_, err := w.launch.Cancel(w.ctx, org, id)
+			require.NoError(t, err)
+		}}
+		_, err := w.hand("h", func(cfg *conductor.Config) { cfg.Table = r }).Handle(w.ctx, message(events.RunStart, id, 0), 1)
+		require.NoError(t, err)
+		run := w.get(id)
+		assert.Equal(t, engine.Cancelled, run.Status)
+		assert.Zero(t, run.StartedAt)
+		assert.Zero(t, w.times("a"))
+	})
+}
+
+// TestACancelMeetsAnEnd lets a run end when a cancel has read that it runs: it
+// stays as it ended, and the cancel leaves no audit entry.
+func TestACancelMeetsAnEnd(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := still(t)
+		w.register("f", spec("a"))
+		id := w.run("f").ID
+		canceller := *w.launch
+		canceller.Table = &readOnce{Table: w.table, key: runstate.RunKey(org, id), hook: func() {
+			_, err := w.hand("h").Handle(w.ctx, message(events.RunStart, id, 0), 1)
+			require.NoError(t, err)
+		}}
+		_, err := canceller.Cancel(w.ctx, org, id)
+		require.Error(t, err)
+		run := w.get(id)
+		assert.Equal(t, engine.Succeeded, run.Status)
+		assert.Empty(t, run.Fence)
+	})
+}
+
+// TestADeadlineIsFinal: a run of which a look has found that it passed its
+// deadline is TIMED_OUT, even if its last task succeeds before it sees that.
+func TestADeadlineIsFinal(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := still(t)
+		for name, takes := range map[string]time.Duration{"a": 2 * time.Second, "b": 59500 * time.Millisecond} {
+			w.task(name, func(context.Context, *executor.Attempt) executor.Result {
+				time.Sleep(takes)
+				return ok("1")
+			})
+		}
+		w.register("f", strings.TrimSuffix(spec("a", "b: a"), "}")+`,"timeout_secs":60}`)
+		id := w.run("f").ID
+		worked := make(chan error)
+		go func() {
+			_, err := w.hand("worker").Handle(w.ctx, message(events.RunStart, id, 0), 1)
+			worked <- err
+		}()
+		synctest.Wait()
+		w.c = w.hand("other") // looks, and tells the worker nothing
+		w.serve(slog.Default())
+		require.NoError(t, <-worked)
+		assert.Equal(t, engine.TimedOut, w.wait(id).Status)
+		assert.Equal(t, engine.Succeeded, w.status(id, "b"), "it was not stopped")
 	})
 }

@@ -311,3 +311,31 @@ func TestNoLogIsLost(t *testing.T) {
 		})
 	})
 }
+
+// TestAMapThatAWorkerWentOnWith lets each write of a map fail that no message of
+// its own brought.
+func TestAMapThatAWorkerWentOnWith(t *testing.T) {
+	t.Parallel()
+	flow := with(spec("a", "each: a", "sum: each"), map[string]map[string]any{"each": {"map_over": "[1, 2]"}})
+	play := func(t *testing.T, n int, after bool) (writes int) {
+		synctest.Test(t, func(t *testing.T) {
+			f := &faulty{}
+			w := newWorld(t, func(w *world) { w.wrap = func(inner table.Table) table.Table { f.Table = inner; return f } })
+			w.register("f", flow)
+			id := w.run("f").ID
+			f.arm(func(i int) (bool, bool) { return i == n && !after, i == n && after })
+			assert.Equal(t, engine.Succeeded, w.wait(id).Status)
+			assert.GreaterOrEqual(t, w.times("each"), 2)
+			writes = f.disarm()
+		})
+		return writes
+	}
+	for n := range play(t, never, false) {
+		for _, after := range []bool{false, true} {
+			t.Run(fmt.Sprint(n+1, after), func(t *testing.T) {
+				t.Parallel()
+				play(t, n+1, after)
+			})
+		}
+	}
+}

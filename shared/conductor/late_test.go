@@ -1,0 +1,60 @@
+package conductor
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"millrace/localstack/memory"
+	"millrace/shared/clock"
+	"millrace/shared/engine"
+	"millrace/shared/flowspec"
+	"millrace/shared/runstate"
+	"millrace/shared/table"
+)
+
+// TestWhatComesTooLate has a worker write to a run that has changed since it was
+// read: nothing that has ended or was stopped is written over.
+func TestWhatComesTooLate(t *testing.T) {
+	t.Parallel()
+	now := time.UnixMilli(1_000_000)
+	steps := map[string]func(s *session) error{
+		"failure":        func(s *session) error { return s.noteFailure(t.Context(), "no") },
+		"end":            func(s *session) error { return s.end(t.Context(), engine.OutcomeOK) },
+		"failed end":     func(s *session) error { return s.end(t.Context(), engine.OutcomeFailed) },
+		"deadline":       func(s *session) error { return s.fence(t.Context(), now) },
+		"look postponed": func(s *session) error { return s.postpone(t.Context(), now, LookEvery) },
+	}
+	cancelled := runstate.Run{Status: engine.Cancelled, Fence: runstate.FenceCancel, EndedAt: 5, Archived: true}
+	for _, c := range []struct {
+		name string
+		run  runstate.Run
+		step string
+	}{
+		{"a cancelled run keeps its error", cancelled, "failure"},
+		{"so does one that timed out", runstate.Run{Status: engine.TimedOut, EndedAt: 5, Archived: true, Error: "late"}, "failure"},
+		{"a cancelled run stays cancelled", cancelled, "end"},
+		{"a cancelled run does not fail", cancelled, "failed end"},
+		{"a run ends once", runstate.Run{Status: engine.Succeeded, EndedAt: 5, Archived: true}, "end"},
+		{"a deadline is no cancel", runstate.Run{Status: engine.CancellationRequested, Fence: runstate.FenceCancel}, "deadline"},
+		{"a run that is over passes no deadline", runstate.Run{Status: engine.Succeeded, EndedAt: 5, Archived: true}, "deadline"},
+		{"a run that is over is not due", cancelled, "look postponed"},
+	} {
+		tbl := memory.NewTable(clock.System{})
+		c.run.Key, c.run.Org, c.run.ID = runstate.RunKey("org", "run"), "org", "run"
+		require.NoError(t, tbl.Put(t.Context(), table.Put{Item: c.run}))
+		before, err := tbl.Get(t.Context(), c.run.Key)
+		require.NoError(t, err)
+		s := contender(tbl, "late", now)
+		s.run = &runstate.Run{Org: "org", ID: "run", Status: engine.Running} // as it was read
+		flow := &flowspec.Flow{Spec: flowspec.Spec{Tasks: []flowspec.Task{{Name: "a"}}, OnFailure: &flowspec.Task{Name: "page"}}}
+		s.flow = &compiled{Flow: flow, plan: engine.NewPlan(make([]engine.TaskDef, 1))}
+		require.NoError(t, steps[c.step](s), c.name)
+		after, err := tbl.Get(t.Context(), c.run.Key)
+		require.NoError(t, err)
+		assert.Equal(t, before, after, c.name)
+		assert.Empty(t, s.ready, c.name)
+	}
+}
