@@ -25,7 +25,7 @@ func specNamed(name string) func(fn.Spec) bool {
 // sends to one queue.
 var weather = fn.Spec{
 	Name: "weather", Doc: "Tells the weather.", Trigger: fn.Trigger{HTTP: true},
-	Needs:    fn.Needs{Table: fn.Reads, Blob: fn.Writes, Send: []string{"umbrellas"}},
+	Needs:    fn.Needs{Table: fn.Reads, Blob: fn.Writes, Folders: []string{"forecasts"}, Send: []string{"umbrellas"}},
 	MemoryMB: 384, Timeout: 7 * time.Second,
 	Routes: func(api *httpapi.API, _ fn.Deps) {
 		httpapi.Register(api, httpapi.Operation{
@@ -71,7 +71,8 @@ func TestADomainIsOneLineOfTheCatalog(t *testing.T) {
 	const account = ":${AWS::Region}:${AWS::AccountId}:"
 	assert.Equal(t, []string{"arn:${AWS::Partition}:sqs" + account + "millrace-acme-prod-umbrellas"}, allowed["sqs:SendMessage"])
 	assert.Equal(t, []string{"arn:${AWS::Partition}:dynamodb" + account + "table/millrace-acme-prod-table"}, allowed["dynamodb:GetItem"])
-	assert.Contains(t, allowed, "s3:PutObject")
+	bucket := "arn:${AWS::Partition}:s3:::millrace-acme-prod-${AWS::AccountId}-${AWS::Region}/*/"
+	assert.Equal(t, []string{bucket + "forecasts/*", bucket + "exceptions/*", bucket + "messages/*"}, allowed["s3:PutObject"])
 	for _, action := range []string{"dynamodb:PutItem", "events:PutEvents", "lambda:InvokeFunction", "sqs:ReceiveMessage"} {
 		assert.NotContains(t, allowed, action)
 	}

@@ -109,14 +109,17 @@ func bucketPermissions(cfg Config, spec fn.Spec) []statement {
 	if spec.Needs.Blob == fn.NoAccess {
 		return nil
 	}
-	objects := []*string{cfg.bucketARN("*")}
+	written := []*string{}
+	for _, folder := range spec.WriteFolders() {
+		written = append(written, cfg.bucketARN("*", folder, "*")) // of any workspace
+	}
 	out := []statement{
 		{id: "ListBucket", actions: []string{"s3:ListBucket"}, resources: []*string{cfg.bucketARN()}},
-		{id: "ReadObjects", actions: []string{"s3:GetObject"}, resources: objects},
+		{id: "ReadObjects", actions: []string{"s3:GetObject"}, resources: []*string{cfg.bucketARN("*")}},
 	}
 	if spec.Needs.Blob == fn.Writes {
 		out = append(out, statement{
-			id: "WriteObjects", resources: objects,
+			id: "WriteObjects", resources: written,
 			actions: []string{"s3:AbortMultipartUpload", "s3:DeleteObject", "s3:ListMultipartUploadParts", "s3:PutObject"},
 		})
 	}

@@ -28,7 +28,8 @@ var reviewed = []struct{ where, action, resource, why string }{
 	{`^Key$`, `^kms:\*$`, `^\*$`, "the account's own policies decide about its key, or nobody could change this one"},
 	{`^Key$`, `^kms:[A-Za-z]+$`, `^\*$`, "in a key's policy this is the key itself"},
 	{`^[A-Za-z]+Role$`, `^logs:(CreateLogStream|PutLogEvents)$`, `:log-group:/millrace/[^*]+:log-stream:\*$`, "Lambda names the streams of the function's group"},
-	{`^[A-Za-z]+Role$`, `^s3:(GetObject|PutObject|DeleteObject|AbortMultipartUpload|ListMultipartUploadParts)$`, `:s3:::millrace-[^*]+/\*$`, "keys begin with the workspace, and workspaces are made at run time"},
+	{`^[A-Za-z]+Role$`, `^s3:GetObject$`, `:s3:::millrace-[^*]+/\*$`, "objects refer to each other over folders; keys begin with the workspace, and those are made at run time"},
+	{`^[A-Za-z]+Role$`, `^s3:(PutObject|DeleteObject|AbortMultipartUpload|ListMultipartUploadParts)$`, `:s3:::millrace-[^*]+/\*/[a-z]+/\*$`, "one folder of every workspace"},
 }
 
 func TestNoPolicyAllowsMoreThanItNames(t *testing.T) {
@@ -209,6 +210,17 @@ func TestFunctionsAreWhatTheirSpecsSay(t *testing.T) {
 		assert.Equal(t, s.Needs.Sandbox, may("lambda:InvokeFunction"), s.Name)
 		assert.Equal(t, s.Trigger.HTTP || s.Needs.Sandbox || s.Needs.AttemptKey, may("secretsmanager:GetSecretValue"), s.Name)
 		assert.False(t, may("dynamodb:Scan"), s.Name)
+		var written []string
+		for _, statement := range d.service.policyStatements()[role] {
+			if slices.Contains(texts(statement["Action"]), "s3:PutObject") {
+				written = texts(statement["Resource"])
+			}
+		}
+		folders := s.WriteFolders()
+		require.Len(t, written, len(folders), s.Name)
+		for i, folder := range folders {
+			assert.True(t, strings.HasSuffix(written[i], "/*/"+folder+"/*"), "%s writes %s", s.Name, written[i])
+		}
 	}
 }
 

@@ -19,7 +19,7 @@ var Spec = fn.Spec{
 	Name:     name,
 	Doc:      "Takes in artifacts in parts, registers their flow version and deploys it.",
 	Trigger:  fn.Trigger{HTTP: true},
-	Needs:    fn.Needs{Table: fn.Writes, Blob: fn.Writes},
+	Needs:    fn.Needs{Table: fn.Writes, Blob: fn.Writes, Folders: []string{"artifacts", "specs"}},
 	MemoryMB: 1024, // hashing an artifact is bound by CPU, which comes with memory
 	Timeout:  29 * time.Second,
 	Routes:   routes,

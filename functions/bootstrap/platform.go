@@ -9,6 +9,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/config"
 
+	"millrace/shared/blob"
 	"millrace/shared/blob/s3"
 	"millrace/shared/bus/eventbridge"
 	"millrace/shared/clock"
@@ -57,10 +58,11 @@ func newPlatform(cfg settings, spec fn.Spec) *platform {
 		p.deps.Table = table.Metered(dynamo.New(dynamo.Config{Table: cfg.Table, AWS: aws}), &p.observer.units)
 	}
 	if needs.Blob != fn.NoAccess {
-		p.deps.Blob = s3.New(s3.Config{
+		// What its role refuses in the cloud is refused on every machine.
+		p.deps.Blob = blob.Within(s3.New(s3.Config{
 			Bucket: cfg.Bucket, Region: cfg.Region,
 			Endpoint: cfg.ObjectEndpoint, PathStyle: cfg.ObjectEndpoint != "",
-		})
+		}), spec.WriteFolders()...)
 	}
 	if usesQueues(spec) {
 		p.queues = sqs.New(sqs.Config{Prefix: cfg.QueuePrefix, AWS: aws, Objects: p.deps.Blob, Clock: now, Log: p.deps.Log})

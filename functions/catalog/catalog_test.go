@@ -69,6 +69,7 @@ func TestEverySpecIsWhole(t *testing.T) {
 			assert.Contains(t, events.AllQueues(), q.Queue)
 			assert.True(t, q.Batch >= 1 && q.Batch <= 10, "%s takes batches of %d", s.Name, q.Batch)
 		}
+		assert.Equal(t, s.Needs.Blob == fn.Writes, len(s.Needs.Folders) > 0, "%s: Folders go with Blob: Writes", s.Name)
 		for _, q := range s.Needs.Send {
 			assert.Contains(t, events.AllQueues(), q, s.Name)
 		}

@@ -18,7 +18,7 @@ var Spec = fn.Spec{
 	Name:     name,
 	Doc:      "Registers flows, lists and deletes them, and keeps their drafts.",
 	Trigger:  fn.Trigger{HTTP: true},
-	Needs:    fn.Needs{Table: fn.Writes, Blob: fn.Writes},
+	Needs:    fn.Needs{Table: fn.Writes, Blob: fn.Writes, Folders: []string{"drafts", "specs"}},
 	MemoryMB: 512,
 	Timeout:  29 * time.Second,
 	Routes:   routes,

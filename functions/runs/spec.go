@@ -25,7 +25,7 @@ var Spec = fn.Spec{
 	Name:     name,
 	Doc:      "Accepts runs, shows, lists, compares, cancels and retries them, and pages through their logs.",
 	Trigger:  fn.Trigger{HTTP: true},
-	Needs:    fn.Needs{Table: fn.Writes, Blob: fn.Writes, Send: events.AllQueues()},
+	Needs:    fn.Needs{Table: fn.Writes, Blob: fn.Writes, Folders: []string{"runs"}, Send: events.AllQueues()},
 	MemoryMB: 512,
 	Timeout:  15 * time.Minute,
 	Routes:   routes,

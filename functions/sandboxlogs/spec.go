@@ -20,7 +20,7 @@ var Spec = fn.Spec{
 	Name:     name,
 	Doc:      "Takes the logs of running tasks from the sandbox and tells it which are to stop.",
 	Trigger:  fn.Trigger{HTTP: true},
-	Needs:    fn.Needs{Table: fn.Writes, Blob: fn.Writes, AttemptKey: true},
+	Needs:    fn.Needs{Table: fn.Writes, Blob: fn.Writes, Folders: []string{"runs"}, AttemptKey: true},
 	MemoryMB: 256,
 	Timeout:  20 * time.Second,
 	Routes:   routes,

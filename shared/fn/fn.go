@@ -8,6 +8,7 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/aws/aws-lambda-go/events"
@@ -85,12 +86,30 @@ type Needs struct {
 	// functions see none of it.
 	Identity bool
 	Blob     Access   // the artifact bucket
+	Folders  []string // of the bucket, in each workspace, that it writes to; goes with Blob: Writes
 	Send     []string // queues it sends to
 	Measure  []string // queues whose counts it reads
 	Publish  bool     // the event bus
 	Sandbox  bool     // the sandbox functions
 	// AttemptKey: it checks the tokens of task attempts.
 	AttemptKey bool
+}
+
+// WriteFolders are the folders of the bucket, in each workspace, that a function
+// writes to: those that it names, and those that what it stands on needs for
+// the traces of failed requests and the bodies of large messages.
+func (s Spec) WriteFolders() []string {
+	if s.Needs.Blob != Writes {
+		return nil
+	}
+	folders := slices.Clone(s.Needs.Folders)
+	if s.Trigger.HTTP {
+		folders = append(folders, httpapi.TraceFolder)
+	}
+	if len(s.Needs.Send) > 0 || s.Messages != nil {
+		folders = append(folders, queue.BodyFolder)
+	}
+	return folders
 }
 
 // Access is how a function may touch a store.

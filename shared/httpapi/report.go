@@ -39,12 +39,15 @@ type Trace struct {
 	Event            map[string]any `json:"event"` // the request without credentials and body
 }
 
+// TraceFolder is the folder of the object store, in each workspace, for traces.
+const TraceFolder = "exceptions"
+
 // TracePrefix is what the keys of a workspace's traces begin with.
 func TracePrefix(org string) string {
 	if org == "" {
 		org = noOrg
 	}
-	return org + "/exceptions/"
+	return org + "/" + TraceFolder + "/"
 }
 
 // report logs a failure of the service, once for a request, and stores its

@@ -22,6 +22,10 @@ const (
 	MaxGroup    = 128              // characters of a group, printable ASCII without spaces
 )
 
+// BodyFolder is the folder of the object store, in each workspace, where a
+// driver keeps bodies that its messages do not hold.
+const BodyFolder = "messages"
+
 // The errors of every driver.
 var (
 	// ErrUnknownQueue: no queue has that name.

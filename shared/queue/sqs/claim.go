@@ -22,7 +22,6 @@ const (
 	// claimAttribute is the message attribute that names the object of a body.
 	// An attribute, as a body could be made to look like a pointer.
 	claimAttribute = "millrace-claim"
-	claimFolder    = "messages"
 	// ownerless stands for the workspace in the keys of messages without group.
 	ownerless = "_"
 	// receiptSeparator stands between SQS's receipt and the key; neither has it.
@@ -73,7 +72,7 @@ func owner(group string) string {
 
 // keep stores the body.
 func (q *Queues) keep(ctx context.Context, msg queue.Message) (key string, err error) {
-	key, err = blob.Key(owner(msg.Group), claimFolder, ids.New(q.cfg.Clock.Now()))
+	key, err = blob.Key(owner(msg.Group), queue.BodyFolder, ids.New(q.cfg.Clock.Now()))
 	if err != nil {
 		return "", fmt.Errorf("%w: body of %d bytes in a group that cannot be a folder: %w", queue.ErrLimit, len(msg.Body), err)
 	}
@@ -84,7 +83,7 @@ func (q *Queues) keep(ctx context.Context, msg queue.Message) (key string, err e
 // fetch reads a kept body. The key must be in the group's own folder, so that
 // no message reaches into another workspace.
 func (q *Queues) fetch(ctx context.Context, group, key string) ([]byte, error) {
-	if !strings.HasPrefix(key, owner(group)+"/"+claimFolder+"/") {
+	if !strings.HasPrefix(key, owner(group)+"/"+queue.BodyFolder+"/") {
 		return nil, fmt.Errorf("body of group %q is said to be in %q", group, key)
 	}
 	if q.cfg.Objects == nil {
