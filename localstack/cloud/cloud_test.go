@@ -16,6 +16,7 @@ import (
 	"millrace/functions/catalog"
 	"millrace/localstack/client"
 	"millrace/localstack/cloud/cloudtest"
+	"millrace/localstack/daemon"
 	"millrace/localstack/embedded/signin"
 	"millrace/localstack/emulators"
 	"millrace/localstack/substrate"
@@ -25,12 +26,15 @@ import (
 // of one in the test's process.
 var credentialsFile = flag.String("credentials", "", "credentials.json of a stack that is up and may call this machine")
 
-// binary is the bootstrap for this machine, built once.
-var binary string
+// The bootstrap for this machine and millrace-local, built once.
+var binary, program string
 
-// What the binary is made of: go test keeps results until an import changes, and
-// would not know that the binary did.
-var _ = catalog.All
+// What the programs are made of: go test keeps results until an import changes,
+// and would not know that a program did.
+var (
+	_ = catalog.All
+	_ = daemon.Stop
+)
 
 func TestMain(m *testing.M) {
 	flag.Parse()
@@ -42,11 +46,13 @@ func TestMain(m *testing.M) {
 			return 1
 		}
 		defer os.RemoveAll(dir)
-		binary = filepath.Join(dir, "bootstrap")
-		build := exec.Command("go", "build", "-tags", "lambda.norpc", "-ldflags", "-s -w", "-o", binary, "millrace/functions/bootstrap")
-		if out, err := build.CombinedOutput(); err != nil {
-			fmt.Fprintf(os.Stderr, "build: %v\n%s", err, out)
-			return 1
+		binary, program = filepath.Join(dir, "bootstrap"), filepath.Join(dir, "millrace-local")
+		for path, source := range map[string]string{binary: "millrace/functions/bootstrap", program: "millrace/localstack"} {
+			build := exec.Command("go", "build", "-tags", "lambda.norpc", "-ldflags", "-s -w", "-o", path, source)
+			if out, err := build.CombinedOutput(); err != nil {
+				fmt.Fprintf(os.Stderr, "build %s: %v\n%s", source, err, out)
+				return 1
+			}
 		}
 		return m.Run()
 	}())

@@ -26,10 +26,10 @@ type Options struct {
 	// Credentials is a file of those of a server that runs already and may call
 	// this machine; "": the demo starts one of its own.
 	Credentials string
-	Dir    string // data directory; "": a temporary one, removed at the end
-	Python string // interpreter; "": python3 on PATH
-	Out    io.Writer
-	Live   bool // Out is a terminal: the table is drawn over
+	Dir         string // data directory; "": a temporary one, removed at the end
+	Python      string // interpreter; "": python3 on PATH
+	Out         io.Writer
+	Live        bool // Out is a terminal: the table is drawn over
 }
 
 // demo is one showing.
