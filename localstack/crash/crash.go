@@ -16,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	"millrace/localstack/client"
 	"millrace/localstack/fsck"
 	"millrace/localstack/process"
 	"millrace/shared/blob"
@@ -24,8 +25,10 @@ import (
 
 // The times of a loop.
 const (
-	idleLife = 1500 * time.Millisecond // a server that writes too little is killed after this
-	settling = 5 * time.Minute         // for all runs to end when nobody kills any more
+	idleLife  = 1500 * time.Millisecond // a server that writes too little is killed after this
+	settling  = 5 * time.Minute         // for all runs to end when nobody kills any more
+	drains    = 5                       // servers after that, for what is left in the queues
+	drainLife = 300 * time.Millisecond  // of each
 )
 
 // Config says what to kill.
@@ -188,7 +191,7 @@ func (l *loop) workAndDie(ctx context.Context, s *process.Server, wire *tripwire
 	ctx, cancel := context.WithTimeout(ctx, idleLife)
 	defer cancel()
 	wire.wait(ctx, 1)
-	wire.wait(ctx, wire.seen+1+l.rng.IntN(300))
+	wire.wait(ctx, wire.seen+1+l.rng.IntN(120))
 	if ctx.Err() != nil {
 		l.Idle++
 	}
@@ -249,7 +252,7 @@ func (l *loop) tell(format string, args ...any) {
 // check holds the store that a server left to what is true at any moment, and
 // to what was there before.
 func (l *loop) check(ctx context.Context) error {
-	now, err := fsck.Read(ctx, filepath.Join(l.cfg.Dir, "millrace.db"), nil)
+	now, err := l.read(ctx, nil)
 	if err != nil {
 		return err
 	}
@@ -270,27 +273,23 @@ func (l *loop) check(ctx context.Context) error {
 // end lets all runs end, and checks everything.
 func (l *loop) end(ctx context.Context) error {
 	begun := time.Now()
-	s, err := l.start(ctx, nil)
-	if err != nil {
+	if err := l.serve(ctx, func(ctx context.Context, api *client.Client) error {
+		defer func() { l.Settled = time.Since(begun) }()
+		return l.history.Settle(ctx, api)
+	}); err != nil {
 		return err
 	}
-	settle, cancel := context.WithTimeout(ctx, settling)
-	defer cancel()
-	if err := l.history.Settle(settle, s.Client()); err != nil {
-		l.tell("%v", err)
+	if err := l.drain(ctx); err != nil {
+		return err
 	}
-	l.Settled = time.Since(begun)
-	if err := s.Stop(); err != nil {
-		return fmt.Errorf("%w; the server wrote:\n%s", err, l.log)
-	}
-	l.complain()
 	var objects blob.Store
 	if l.cfg.Objects != nil {
+		var err error
 		if objects, err = l.cfg.Objects(ctx, l.cfg.Dir); err != nil {
 			return err
 		}
 	}
-	now, err := fsck.Read(ctx, filepath.Join(l.cfg.Dir, "millrace.db"), objects)
+	now, err := l.read(ctx, objects)
 	if err != nil {
 		return err
 	}
@@ -300,6 +299,48 @@ func (l *loop) end(ctx context.Context) error {
 	l.Problems = append(l.Problems, l.history.Judge(now)...)
 	l.count(now)
 	return nil
+}
+
+// drain starts servers until one leaves its queues idle. A message that came
+// twice and was in flight comes to the next server at once, which finds its run
+// over; and the one that is stopped may not have come to all of them yet.
+func (l *loop) drain(ctx context.Context) error {
+	for range drains {
+		now, err := l.read(ctx, nil)
+		if err != nil || len(now.CheckQueues()) == 0 {
+			return err
+		}
+		if err := l.serve(ctx, func(ctx context.Context, api *client.Client) error {
+			pause(ctx, drainLife)
+			return nil
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// serve has a server live for as long as do takes, whose error is a problem of
+// the store.
+func (l *loop) serve(ctx context.Context, do func(context.Context, *client.Client) error) error {
+	s, err := l.start(ctx, nil)
+	if err != nil {
+		return err
+	}
+	bounded, cancel := context.WithTimeout(ctx, settling)
+	defer cancel()
+	if err := do(bounded, s.Client()); err != nil {
+		l.tell("%v", err)
+	}
+	if err := s.Stop(); err != nil {
+		return fmt.Errorf("%w; the server wrote:\n%s", err, l.log)
+	}
+	l.complain()
+	return nil
+}
+
+func (l *loop) read(ctx context.Context, objects blob.Store) (*fsck.Snapshot, error) {
+	return fsck.Read(ctx, filepath.Join(l.cfg.Dir, "millrace.db"), objects)
 }
 
 func (l *loop) count(s *fsck.Snapshot) {

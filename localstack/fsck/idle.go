@@ -12,8 +12,8 @@ import (
 
 // CheckIdle tells what is left to do in a store in which all should be done:
 // every run is over and done with, no lease lives, nothing of a run is due, the
-// queues hold nothing but what is delayed or was given up of runs that are over,
-// and every log can be read to its end.
+// queues are idle as in [Snapshot.CheckQueues], and every log can be read to its
+// end.
 func (s *Snapshot) CheckIdle(ctx context.Context) []string {
 	for _, run := range s.Runs() {
 		c := subject{s, run}
@@ -32,6 +32,14 @@ func (s *Snapshot) CheckIdle(ctx context.Context) []string {
 		}
 		c.log(ctx)
 	}
+	return append(s.report(), s.CheckQueues()...)
+}
+
+// CheckQueues tells which messages should not be there in a store in which all
+// should be done: all but those of runs that are over that are delayed or were
+// given up. A message that is in flight counts: while somebody else has a task's
+// lease it is not deleted but comes again.
+func (s *Snapshot) CheckQueues() []string {
 	for _, m := range s.Messages {
 		var body events.Run
 		err := json.Unmarshal(m.Body, &body)
