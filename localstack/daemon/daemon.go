@@ -32,6 +32,9 @@ const poll = 20 * time.Millisecond
 // ErrRunning: a program runs in the directory already.
 var ErrRunning = errors.New("it is up already")
 
+// errEnded: a program ended, and well, without having said that it is up.
+var errEnded = errors.New("it ended before it was up")
+
 // Lock is a program's hold of its directory.
 type Lock struct{ file *os.File }
 
@@ -123,7 +126,9 @@ func Spawn(ctx context.Context, dir, program string, args ...string) (message st
 	case <-ctx.Done():
 		_ = cmd.Process.Signal(syscall.SIGTERM) // it may have ended
 	}
-	err = errors.Join(context.Cause(ctx), cmd.Wait())
+	if err = errors.Join(context.Cause(ctx), cmd.Wait()); err == nil {
+		err = errEnded
+	}
 	if text, readErr := os.ReadFile(path); readErr == nil {
 		err = fmt.Errorf("%w; it wrote:\n%s", err, bytes.TrimSpace(text))
 	}
@@ -133,15 +138,13 @@ func Spawn(ctx context.Context, dir, program string, args ...string) (message st
 // Stop tells the program of a directory to end and waits until it has, at most
 // for patience: then it is killed. false means that there was none.
 func Stop(ctx context.Context, dir string, patience time.Duration) (bool, error) {
-	data, err := os.ReadFile(filepath.Join(dir, pidFile))
-	if errors.Is(err, os.ErrNotExist) {
-		return false, nil
-	}
-	if err != nil {
-		return false, err
-	}
+	// The lock first: what stands in the file is its holder's only then.
 	free, err := unlocked(dir)
 	if err != nil || free {
+		return false, err
+	}
+	data, err := os.ReadFile(filepath.Join(dir, pidFile))
+	if err != nil {
 		return false, err
 	}
 	pid, err := strconv.Atoi(strings.TrimSpace(string(data)))
@@ -179,8 +182,11 @@ func Stop(ctx context.Context, dir string, patience time.Duration) (bool, error)
 // unlocked reports whether no program holds the directory.
 func unlocked(dir string) (bool, error) {
 	file, err := os.Open(filepath.Join(dir, pidFile))
+	if errors.Is(err, os.ErrNotExist) {
+		return true, nil
+	}
 	if err != nil {
-		return errors.Is(err, os.ErrNotExist), nil
+		return false, err
 	}
 	defer file.Close()
 	err = syscall.Flock(int(file.Fd()), syscall.LOCK_SH|syscall.LOCK_NB)

@@ -42,6 +42,9 @@ func background(dir string, how ...string) int {
 	case "silent":
 		<-ended
 		return 0
+	case "done":
+		fmt.Println("nothing to do")
+		return 0
 	case "begets": // a child must not keep the caller waiting
 		if err := exec.Command("/bin/sleep", "5").Start(); err != nil {
 			return 1
@@ -116,6 +119,8 @@ func TestAProgramThatSaysNothingFailed(t *testing.T) {
 	defer cancel()
 	_, err = daemon.Spawn(ctx, t.TempDir(), self, "daemon", t.TempDir(), "silent")
 	require.ErrorIs(t, err, context.DeadlineExceeded)
+	_, err = daemon.Spawn(t.Context(), t.TempDir(), self, "daemon", t.TempDir(), "done")
+	require.EqualError(t, err, "it ended before it was up; it wrote:\nnothing to do")
 	_, err = daemon.Spawn(t.Context(), t.TempDir(), "/no/such/program")
 	require.ErrorIs(t, err, os.ErrNotExist)
 }
