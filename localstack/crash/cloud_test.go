@@ -84,6 +84,13 @@ func (l *line) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	l.Handler.ServeHTTP(w, r)
 }
 
+// seen is how many writes the worker has made.
+func (l *line) seen() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.writes
+}
+
 // deployment is the service on DynamoDB Local and moto.
 type deployment struct {
 	t        *testing.T
@@ -254,7 +261,7 @@ func TestCloudCrashes(t *testing.T) {
 				w.line.kill()
 			}
 			deaths++
-			writes += w.line.writes
+			writes += w.line.seen()
 			if out := w.output.String(); out != "" {
 				t.Logf("a worker wrote:\n%.4000s", out)
 				assert.NotContains(t, out, "panic")

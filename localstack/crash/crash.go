@@ -168,11 +168,12 @@ func (l *loop) life(ctx context.Context) error {
 
 // startAndDie kills a server while it starts or soon after.
 func (l *loop) startAndDie(ctx context.Context, s *process.Server, wire *tripwire) error {
-	ctx, cancel := context.WithTimeout(ctx, idleLife)
-	defer cancel()
 	healthy := make(chan error, 1)
+	// Not for idleLife only: the end of its own wait would kill the server first.
 	go func() { healthy <- s.WaitHealthy(ctx) }()
-	wire.wait(ctx, l.rng.IntN(40))
+	bounded, cancel := context.WithTimeout(ctx, idleLife)
+	defer cancel()
+	wire.wait(bounded, l.rng.IntN(40))
 	if err := l.kill(s, wire); err != nil {
 		return err
 	}

@@ -78,7 +78,7 @@ func (s *Server) WaitHealthy(ctx context.Context) error {
 		case <-ctx.Done():
 		}
 	}()
-	if err := s.waitHealthy(ctx, s.dir, s.base); err != nil {
+	if err := s.waitHealthy(ctx); err != nil {
 		select {
 		case <-s.exited:
 			return fmt.Errorf("the server ended: %w", errors.Join(s.err, err))
@@ -100,11 +100,11 @@ func freeAddress() (string, error) {
 	return l.Addr().String(), l.Close()
 }
 
-func (s *Server) waitHealthy(ctx context.Context, dir, base string) error {
-	if _, err := (&client.Client{BaseURL: base}).WaitHealthy(ctx); err != nil {
+func (s *Server) waitHealthy(ctx context.Context) error {
+	if _, err := (&client.Client{BaseURL: s.base}).WaitHealthy(ctx); err != nil {
 		return err
 	}
-	data, err := os.ReadFile(filepath.Join(dir, signin.CredentialsFile))
+	data, err := os.ReadFile(filepath.Join(s.dir, signin.CredentialsFile))
 	if err != nil {
 		return err
 	}
