@@ -24,7 +24,7 @@ import (
 
 // All returns the spec of every function, HTTP domains first.
 func All() []fn.Spec {
-	return unique(
+	return checked(
 		artifacts.Spec,
 		auth.Spec,
 		deployments.Spec,
@@ -51,15 +51,23 @@ func Find(specs []fn.Spec, name string) (fn.Spec, bool) {
 	return fn.Spec{}, false
 }
 
-// unique panics on two functions of one name, which would take each other's
-// place in everything derived from the list.
-func unique(specs ...fn.Spec) []fn.Spec {
+// checked panics on functions that would take each other's place in everything
+// derived from the list: two of one name, and two that get events of the bucket,
+// for S3 tells one queue of each.
+func checked(specs ...fn.Spec) []fn.Spec {
 	seen := make(map[string]bool, len(specs))
+	objectsTo := ""
 	for _, s := range specs {
 		if seen[s.Name] {
 			panic(fmt.Sprintf("catalog: two functions are named %q", s.Name))
 		}
 		seen[s.Name] = true
+		if len(s.Trigger.Objects.Events) > 0 {
+			if objectsTo != "" {
+				panic(fmt.Sprintf("catalog: %q and %q both get events of objects", objectsTo, s.Name))
+			}
+			objectsTo = s.Name
+		}
 	}
 	return specs
 }

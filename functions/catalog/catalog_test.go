@@ -13,6 +13,7 @@ import (
 
 	"millrace/events"
 	"millrace/shared/fn"
+	"millrace/shared/queue"
 )
 
 var update = flag.Bool("update", false, "write the generated files anew")
@@ -60,9 +61,10 @@ func TestEverySpecIsWhole(t *testing.T) {
 		assert.Greater(t, s.Timeout, time.Duration(0), s.Name)
 		assert.LessOrEqual(t, s.Timeout, 15*time.Minute, s.Name)
 		assert.Equal(t, s.Trigger.HTTP, s.Routes != nil, "%s: HTTP and Routes go together", s.Name)
-		fromQueue := len(s.Trigger.Queues) > 0 || len(s.Trigger.DetailTypes) > 0
+		fromQueue := len(s.Trigger.Queues) > 0 || len(s.Trigger.DetailTypes) > 0 || len(s.Trigger.Objects.Events) > 0
 		assert.Equal(t, fromQueue, s.Messages != nil, "%s: queues and Messages go together", s.Name)
 		assert.Equal(t, s.Trigger.EveryMinute, s.Handle != nil, "%s: a tick needs Handle", s.Name)
+		assert.NoError(t, s.Trigger.Objects.Check(), s.Name)
 		for _, q := range s.Trigger.Queues {
 			assert.Empty(t, fed[q.Queue], "%s feeds two functions", q.Queue)
 			fed[q.Queue] = s.Name
@@ -93,8 +95,28 @@ func TestEveryOperationSaysWhatItIs(t *testing.T) {
 func TestNamesAreUnique(t *testing.T) {
 	t.Parallel()
 	assert.PanicsWithValue(t, `catalog: two functions are named "a"`, func() {
-		unique(fn.Spec{Name: "a"}, fn.Spec{Name: "b"}, fn.Spec{Name: "a"})
+		checked(fn.Spec{Name: "a"}, fn.Spec{Name: "b"}, fn.Spec{Name: "a"})
 	})
 	_, found := Find(All(), "no-such-function")
+	assert.False(t, found)
+}
+
+// taker is a function that there is not. It gets events of the bucket.
+func taker(name string) fn.Spec {
+	objects := fn.ObjectTrigger{Events: []fn.ObjectEvent{fn.ObjectCreated}}
+	return fn.Spec{Name: name, Trigger: fn.Trigger{Objects: objects}, Timeout: time.Minute}
+}
+
+func TestOneFunctionGetsEventsOfObjects(t *testing.T) {
+	t.Parallel()
+	assert.PanicsWithValue(t, `catalog: "a" and "c" both get events of objects`, func() {
+		checked(taker("a"), fn.Spec{Name: "b"}, taker("c"))
+	})
+	specs := checked(fn.Spec{Name: "b"}, taker("a"))
+	to, found := ObjectsTo(specs)
+	assert.True(t, found)
+	assert.Equal(t, "a", to.Name)
+	assert.Equal(t, []queue.Definition{{Name: events.ObjectQueue, Visibility: 2 * time.Minute}}, Queues(specs))
+	_, found = ObjectsTo(specs[:1])
 	assert.False(t, found)
 }

@@ -3,6 +3,7 @@ package catalog
 import (
 	"time"
 
+	"millrace/events"
 	"millrace/shared/fn"
 	"millrace/shared/queue"
 )
@@ -10,8 +11,19 @@ import (
 // BusQueue is the queue through which a function gets events of the bus.
 func BusQueue(spec fn.Spec) string { return "bus-" + spec.Name }
 
-// Queues are the queues of a deployment: those that feed functions, and one for
-// each function that gets events of the bus. A message stays away from others
+// ObjectsTo returns the function that gets events of the bucket, false if none
+// does.
+func ObjectsTo(specs []fn.Spec) (fn.Spec, bool) {
+	for _, s := range specs {
+		if len(s.Trigger.Objects.Events) > 0 {
+			return s, true
+		}
+	}
+	return fn.Spec{}, false
+}
+
+// Queues are the queues of a deployment: those that feed functions, one for each
+// function that gets events of the bus, and one for events of the bucket. A message stays away from others
 // for longer than its function may take, which Lambda asks for.
 func Queues(specs []fn.Spec) []queue.Definition {
 	var defs []queue.Definition
@@ -22,6 +34,9 @@ func Queues(specs []fn.Spec) []queue.Definition {
 		}
 		if len(spec.Trigger.DetailTypes) > 0 {
 			defs = append(defs, queue.Definition{Name: BusQueue(spec), Visibility: visibility})
+		}
+		if len(spec.Trigger.Objects.Events) > 0 {
+			defs = append(defs, queue.Definition{Name: events.ObjectQueue, Visibility: visibility})
 		}
 	}
 	return defs

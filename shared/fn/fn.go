@@ -68,6 +68,9 @@ type Trigger struct {
 	Queues []QueueTrigger
 	// DetailTypes are the bus events it gets, through a queue of its own.
 	DetailTypes []string
+	// Objects are the events of the artifact bucket that it gets, through their
+	// queue: messages for events.ReadObjects. One function alone can have them.
+	Objects ObjectTrigger
 	// EveryMinute: a rule invokes it with a scheduler tick.
 	EveryMinute bool
 }
