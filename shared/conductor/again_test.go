@@ -30,22 +30,7 @@ func TestRestartsDoNotMultiplyMessages(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		release := make(chan struct{})
-		var tasks []string
-		for i := range 90 {
-			name := fmt.Sprintf("p%d", i)
-			tasks = append(tasks, name)
-			w.task(name, func(ctx context.Context, _ *executor.Attempt) executor.Result {
-				select {
-				case <-release:
-				case <-ctx.Done():
-				}
-				return ok("1")
-			})
-		}
-		w.register("wide", spec(tasks...))
-		id := w.run("wide").ID
-		synctest.Wait()
+		id, release := w.wide(90)
 		for i := range 4 {
 			killed, cancel := context.WithCancel(w.ctx)
 			cancel()

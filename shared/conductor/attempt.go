@@ -2,7 +2,6 @@ package conductor
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -343,6 +342,3 @@ func clip(s string) string {
 	}
 	return string([]rune(s[:runstate.MaxMessage])) + "…"
 }
-
-// encodeJSON is JSON as outputs and lists are kept.
-func encodeJSON(v any) (json.RawMessage, error) { return expr.Encode(v) }

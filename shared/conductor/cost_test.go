@@ -1,7 +1,6 @@
 package conductor_test
 
 import (
-	"context"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -11,40 +10,6 @@ import (
 	"millrace/shared/engine"
 	"millrace/shared/table"
 )
-
-// metered is a table that reports every call to one meter.
-type metered struct {
-	table.Table
-	meter *table.Meter
-}
-
-func (m metered) ctx(ctx context.Context) context.Context { return table.WithMeter(ctx, m.meter) }
-
-func (m metered) Get(ctx context.Context, k table.Key, o ...table.ReadOption) (table.Item, error) {
-	return m.Table.Get(m.ctx(ctx), k, o...)
-}
-
-func (m metered) Put(ctx context.Context, p table.Put) error { return m.Table.Put(m.ctx(ctx), p) }
-
-func (m metered) Update(ctx context.Context, u table.Update) (table.Item, error) {
-	return m.Table.Update(m.ctx(ctx), u)
-}
-
-func (m metered) BatchGet(ctx context.Context, ks []table.Key, o ...table.ReadOption) ([]table.Item, error) {
-	return m.Table.BatchGet(m.ctx(ctx), ks, o...)
-}
-
-func (m metered) BatchWrite(ctx context.Context, ws []table.Write) error {
-	return m.Table.BatchWrite(m.ctx(ctx), ws)
-}
-
-func (m metered) Transact(ctx context.Context, ws ...table.Write) error {
-	return m.Table.Transact(m.ctx(ctx), ws...)
-}
-
-func (m metered) Query(ctx context.Context, q table.Query) (table.Page, error) {
-	return m.Table.Query(m.ctx(ctx), q)
-}
 
 // cost runs a flow twice, the second time with warm caches, and returns the
 // units of the second run from its acceptance to its end.
@@ -56,7 +21,10 @@ func cost(t *testing.T, flow string) (accept, write, read float64) {
 func costOf(t *testing.T, end engine.Status, script func(*world), flow string) (accept, write, read float64) {
 	synctest.Test(t, func(t *testing.T) {
 		meter := &table.Meter{}
-		w := newWorld(t, func(w *world) { w.wrap = func(inner table.Table) table.Table { return metered{inner, meter} } })
+		var plain table.Table
+		w := newWorld(t, func(w *world) {
+			w.wrap = func(inner table.Table) table.Table { plain = inner; return table.Metered(inner, meter) }
+		})
 		script(w)
 		w.register("f", flow)
 		w.wait(w.run("f").ID)
@@ -65,7 +33,6 @@ func costOf(t *testing.T, end engine.Status, script func(*world), flow string) (
 		run := w.run("f")
 		total := meter.Usage().Total()
 		accept = total.Write
-		plain := w.table.(metered).Table
 		w.table = plain // looking on costs nothing
 		assert.Equal(t, end, w.wait(run.ID).Status)
 		total = meter.Usage().Total()

@@ -24,28 +24,35 @@ func (w *world) waiting() int {
 	return stats.Visible + stats.Delayed
 }
 
+// wide starts a run of n tasks side by side, which end when release is closed,
+// and lets the workers take what they can.
+func (w *world) wide(n int) (id string, release chan struct{}) {
+	release = make(chan struct{})
+	var tasks []string
+	for i := range n {
+		name := fmt.Sprintf("p%d", i)
+		tasks = append(tasks, name)
+		w.task(name, func(ctx context.Context, _ *executor.Attempt) executor.Result {
+			select {
+			case <-release:
+			case <-ctx.Done():
+			}
+			return ok("1")
+		})
+	}
+	w.register("wide", spec(tasks...))
+	id = w.run("wide").ID
+	synctest.Wait()
+	return id, release
+}
+
 // TestLooksDoNotMultiplyMessages looks again and again at a wide run that waits
 // for workers, as a server does that is restarted again and again.
 func TestLooksDoNotMultiplyMessages(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		release := make(chan struct{})
-		var tasks []string
-		for i := range 90 {
-			name := fmt.Sprintf("p%d", i)
-			tasks = append(tasks, name)
-			w.task(name, func(ctx context.Context, _ *executor.Attempt) executor.Result {
-				select {
-				case <-release:
-				case <-ctx.Done():
-				}
-				return ok("1")
-			})
-		}
-		w.register("wide", spec(tasks...))
-		id := w.run("wide").ID
-		synctest.Wait()
+		id, release := w.wide(90)
 		waiting := w.waiting()
 		assert.Equal(t, 90-16, waiting, "all but what the workers have")
 		for range 12 {

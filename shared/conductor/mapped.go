@@ -37,7 +37,7 @@ func (s *session) expand(ctx context.Context, w *work) (*done, error) {
 	}
 	encoded := make([]json.RawMessage, len(list))
 	for i, v := range list {
-		if encoded[i], err = encodeJSON(v); err != nil {
+		if encoded[i], err = expr.Encode(v); err != nil {
 			return s.finish(ctx, w, executor.Final(executor.Serialization, "map_over: element %d: %v", i, err))
 		}
 	}
@@ -326,7 +326,7 @@ func (s *session) gather(ctx context.Context, task, width int) ([]table.Action, 
 		if err != nil {
 			return nil, fmt.Errorf("store outputs of map: %w", err)
 		}
-		return s.refActions(engine.Node(task), executor.Value{Ref: key, Size: total}), nil
+		return refActions(executor.Value{Ref: key, Size: total}), nil
 	}
 	raw, err := io.ReadAll(pr)
 	if err != nil {

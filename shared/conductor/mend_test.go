@@ -22,7 +22,6 @@ import (
 	"millrace/shared/clock"
 	"millrace/shared/conductor"
 	"millrace/shared/engine"
-	"millrace/shared/queue"
 	"millrace/shared/runlog"
 	"millrace/shared/runstate"
 	"millrace/shared/table"
@@ -30,11 +29,7 @@ import (
 
 // reborn begins a process that knows nothing of the messages of the one before.
 func (w *world) reborn() {
-	var defs []queue.Definition
-	for _, name := range events.AllQueues() {
-		defs = append(defs, queue.Definition{Name: name, Visibility: 2 * time.Minute})
-	}
-	w.queues = memory.NewQueues(clock.System{}, defs)
+	w.queues = memory.NewQueues(clock.System{}, definitions())
 	w.boot = "boot2"
 	w.start(slog.Default())
 }

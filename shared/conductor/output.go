@@ -24,7 +24,7 @@ const maxScope = 16 << 20
 // written: an attempt that lost its lease must not pass its output on.
 func (s *session) keepOutput(ctx context.Context, n engine.Node, attempt int, v executor.Value) (do []table.Action, kept executor.Value, err error) {
 	if v.Ref != "" {
-		return s.refActions(n, v), v, nil
+		return refActions(v), v, nil
 	}
 	if len(v.JSON) == 0 {
 		v.JSON = json.RawMessage("null")
@@ -37,10 +37,11 @@ func (s *session) keepOutput(ctx context.Context, n engine.Node, attempt int, v 
 		return nil, v, fmt.Errorf("store output: %w", err)
 	}
 	stored := executor.Value{JSON: v.JSON, Ref: key, Size: int64(len(v.JSON))}
-	return s.refActions(n, stored), stored, nil
+	return refActions(stored), stored, nil
 }
 
-func (s *session) refActions(_ engine.Node, v executor.Value) []table.Action {
+// refActions note an output that stands in the object store.
+func refActions(v executor.Value) []table.Action {
 	return []table.Action{table.Set(runstate.NodeOutputRef, v.Ref), table.Set(runstate.NodeOutSize, v.Size)}
 }
 

@@ -29,6 +29,7 @@ type session struct {
 	queue   string            // that the message came from
 	trace   telemetry.Trace   // that the run belongs to, once known
 	subject telemetry.Subject // of what is logged; in the context
+	work    *work             // the attempt under way, or the last one; nil before the first
 	inline  int               // tasks gone on with
 
 	run   *runstate.Run // as last read
@@ -175,11 +176,11 @@ func (s *session) log(kind, level, format string, args ...any) {
 	})
 }
 
-// value reads an output that a node keeps.
+// object reads a JSON object of the store: an output, or a list.
 func (s *session) object(ctx context.Context, key string) (json.RawMessage, error) {
 	data, _, err := blob.GetBytes(ctx, s.Blob, key, MaxOutput)
 	if err != nil {
-		return nil, fmt.Errorf("read output: %w", err)
+		return nil, fmt.Errorf("read object: %w", err)
 	}
 	return data, nil
 }

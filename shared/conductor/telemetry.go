@@ -24,11 +24,15 @@ func (s *session) about(ctx context.Context, trace string) context.Context {
 	return telemetry.With(ctx, &s.subject)
 }
 
-// traced notes the run's trace, unless it is known.
+// traced notes the run's trace, unless it is known. An attempt may be under way:
+// a message of a look that found a worker lost need not bring it.
 func (s *session) traced(trace string) {
 	if s.trace.IsZero() && trace != "" {
 		s.trace, _ = telemetry.ParseTrace(trace)
 		s.subject.Trace = s.trace
+		if s.work != nil {
+			s.subject.Trace = s.span(s.work)
+		}
 	}
 }
 
@@ -36,6 +40,7 @@ func (s *session) traced(trace string) {
 // on is about it, in the span that the task itself gets as its parent. Attempts
 // of a session come one after the other, so nobody reads the subject meanwhile.
 func (s *session) working(w *work) {
+	s.work = w
 	s.subject.Task, s.subject.Attempt = w.task.Name, w.item.Attempt
 	s.subject.Trace = s.span(w)
 }

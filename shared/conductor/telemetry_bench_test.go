@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"strconv"
 	"testing"
-	"time"
 
 	lambda "github.com/aws/aws-lambda-go/events"
 	"github.com/stretchr/testify/require"
@@ -21,7 +20,6 @@ import (
 	"millrace/shared/conductor"
 	"millrace/shared/executor"
 	"millrace/shared/launch"
-	"millrace/shared/queue"
 	"millrace/shared/registry"
 	"millrace/shared/runlog"
 	"millrace/shared/signal"
@@ -35,11 +33,7 @@ func BenchmarkRun(b *testing.B) {
 	ctx := tenant.With(b.Context(), tenant.Principal{OrgID: org, Email: "owner@test", Role: tenant.Owner})
 	now, objects, hub, log := clock.System{}, &blobtest.Memory{}, &signal.Hub{}, slog.New(slog.DiscardHandler)
 	store := memory.NewTable(now)
-	var defs []queue.Definition
-	for _, name := range events.AllQueues() {
-		defs = append(defs, queue.Definition{Name: name, Visibility: time.Minute})
-	}
-	queues := memory.NewQueues(now, defs)
+	queues := memory.NewQueues(now, definitions())
 	c := conductor.New(conductor.Config{
 		Table: store, Queues: queues, Blob: objects, Bus: localbus.New(queues, nil), Clock: now, Log: log, Hub: hub, Resident: true,
 		Logs:      &runlog.Store{Table: store, Blob: objects, Clock: now, Log: log},

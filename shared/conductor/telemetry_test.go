@@ -16,6 +16,7 @@ import (
 	"millrace/shared/blob/blobtest"
 	"millrace/shared/clock"
 	"millrace/shared/engine"
+	"millrace/shared/flowspec"
 	"millrace/shared/queue"
 	"millrace/shared/runlog"
 	"millrace/shared/runstate"
@@ -174,4 +175,12 @@ func TestMessagesCarryTheTraceAndTheirDelay(t *testing.T) {
 	s.traced(parent) // as the run's input says
 	s.traced("00-ffffffffffffffffffffffffffffffff-b7ad6b7169203331-01")
 	assert.Equal(t, parent, s.trace.String(), "the first that is known stays")
+
+	s = w.session("org", "run")
+	ctx = s.about(t.Context(), "")
+	attempt := &work{item: &runstate.Node{Attempt: 1}, task: &flowspec.Task{Name: "a"}}
+	s.working(attempt)
+	assert.True(t, telemetry.From(ctx).Trace.IsZero())
+	s.traced(parent)
+	assert.Equal(t, s.span(attempt), telemetry.From(ctx).Trace, "an attempt under way keeps its span")
 }

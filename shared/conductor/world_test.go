@@ -88,14 +88,19 @@ func newWorld(t *testing.T, opts ...option) *world {
 
 // openQueues opens the queues, as a process does that starts.
 func (w *world) openQueues() {
+	queues, err := sqlqueue.New(context.Background(), w.db, clock.System{}, definitions())
+	require.NoError(w.t, err)
+	w.t.Cleanup(func() { require.NoError(w.t, queues.Close()) })
+	w.queues = queues
+}
+
+// definitions are those of all queues.
+func definitions() []queue.Definition {
 	var defs []queue.Definition
 	for _, name := range events.AllQueues() {
 		defs = append(defs, queue.Definition{Name: name, Visibility: 2 * time.Minute})
 	}
-	queues, err := sqlqueue.New(context.Background(), w.db, clock.System{}, defs)
-	require.NoError(w.t, err)
-	w.t.Cleanup(func() { require.NoError(w.t, queues.Close()) })
-	w.queues = queues
+	return defs
 }
 
 // start begins the workers, of a process of its own.
