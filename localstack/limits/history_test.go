@@ -1,7 +1,6 @@
 package limits
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -24,24 +23,6 @@ import (
 	"millrace/shared/table"
 )
 
-// metered counts what is read of a table.
-type metered struct {
-	table.Table
-	meter *table.Meter
-}
-
-func (m metered) Get(ctx context.Context, k table.Key, o ...table.ReadOption) (table.Item, error) {
-	return m.Table.Get(table.WithMeter(ctx, m.meter), k, o...)
-}
-
-func (m metered) BatchGet(ctx context.Context, ks []table.Key, o ...table.ReadOption) ([]table.Item, error) {
-	return m.Table.BatchGet(table.WithMeter(ctx, m.meter), ks, o...)
-}
-
-func (m metered) Query(ctx context.Context, q table.Query) (table.Page, error) {
-	return m.Table.Query(table.WithMeter(ctx, m.meter), q)
-}
-
 // TestHistoryCostsNothing lets the history of runs grow: a tick, a page of runs
 // and one run read as much as before, to the unit.
 func TestHistoryCostsNothing(t *testing.T) {
@@ -51,7 +32,7 @@ func TestHistoryCostsNothing(t *testing.T) {
 		Blob: &blobtest.Memory{},
 		Wrap: func(inner table.Table) table.Table {
 			store = inner
-			return metered{inner, &meter}
+			return table.Metered(inner, &meter)
 		},
 	}, runs.Spec)
 	registrytest.Register(t, registrytest.Store(store, env.Deps.Blob, env.Clock), env.A.OrgID, "f", "1", `{"tasks":[{"name":"t","type":"transform","config":{"expression":"1"}}]}`, "")

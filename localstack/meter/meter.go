@@ -34,6 +34,9 @@ type Meter struct {
 	usage Usage
 }
 
+// Table counts the capacity that calls to a table consume.
+func (m *Meter) Table(next table.Table) table.Table { return table.Metered(next, &m.table) }
+
 // Reset returns what has been counted and begins anew.
 func (m *Meter) Reset() Usage {
 	m.mu.Lock()
