@@ -9,6 +9,7 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2/awssecretsmanager"
 	"github.com/aws/jsii-runtime-go"
 
+	"millrace/functions/catalog"
 	"millrace/shared/fn"
 	"millrace/shared/table/dynamo"
 )
@@ -29,15 +30,16 @@ const (
 )
 
 func addData(stack awscdk.Stack, cfg Config, specs []fn.Spec) {
-	key := addKey(stack, cfg)
+	key := addKey(stack, cfg, specs)
 	addTable(stack, cfg, key)
-	addBucket(stack, cfg, key)
+	bucket := addBucket(stack, cfg, key)
 	addSecret(stack, cfg, key, "CursorSecret", "cursor-secret", cursorSecret, "Signs the cursors of lists.")
 	addSecret(stack, cfg, key, "AttemptSecret", "attempt-secret", attemptKey, "Signs the tokens of task attempts.")
 	bus := awsevents.NewCfnEventBus(stack, jsii.String("Bus"), &awsevents.CfnEventBusProps{Name: jsii.String(cfg.name("bus"))})
 	cfg.keep(bus)
 	addQueues(stack, cfg, specs, key)
 	addBusRules(stack, cfg, specs, bus)
+	notify(stack, cfg, specs, bucket)
 }
 
 // keep has a resource outlive its stack where data is kept.
@@ -60,32 +62,33 @@ func (c Config) imported(name string) *string {
 
 // addKey makes the key that encrypts everything at rest. The account's policies
 // say who may use it, and roles may only through the services named in them.
-func addKey(stack awscdk.Stack, cfg Config) awskms.CfnKey {
+func addKey(stack awscdk.Stack, cfg Config, specs []fn.Spec) awskms.CfnKey {
 	all := []*string{jsii.String("*")} // in a key's policy: this key
 	account := awscdk.Fn_Sub(jsii.String("arn:${AWS::Partition}:iam::${AWS::AccountId}:root"), nil)
 	mine := map[string]any{"StringEquals": map[string]any{"aws:SourceAccount": awscdk.Fn_Ref(jsii.String("AWS::AccountId"))}}
+	sends := func(id, from string) statement {
+		return statement{id: id, principal: service(from), resources: all, when: mine, actions: []string{"kms:Decrypt", "kms:GenerateDataKey"}}
+	}
+	statements := []statement{
+		{id: "Account", principal: map[string]any{"AWS": account}, actions: []string{"kms:*"}, resources: all},
+		{
+			id: "Logs", principal: service("logs." + cfg.Region), resources: all,
+			actions: []string{"kms:Encrypt", "kms:Decrypt", "kms:ReEncryptFrom", "kms:ReEncryptTo", "kms:GenerateDataKey", "kms:DescribeKey"},
+			when: map[string]any{"ArnLike": map[string]any{
+				"kms:EncryptionContext:aws:logs:arn": arn("logs", "log-group:"+cfg.logGroup("*")),
+			}},
+		},
+		sends("EventsToQueues", "events"),
+		sends("AlarmsToTopic", "cloudwatch"),
+	}
+	if _, notified := catalog.ObjectsTo(specs); notified {
+		statements = append(statements, sends("BucketToQueue", "s3"))
+	}
 	key := awskms.NewCfnKey(stack, jsii.String("Key"), &awskms.CfnKeyProps{
 		Description:         jsii.String("Encrypts the data of " + cfg.name("data")),
 		EnableKeyRotation:   jsii.Bool(true),
 		PendingWindowInDays: jsii.Number(pendingDays),
-		KeyPolicy: document(
-			statement{id: "Account", principal: map[string]any{"AWS": account}, actions: []string{"kms:*"}, resources: all},
-			statement{
-				id: "Logs", principal: service("logs." + cfg.Region), resources: all,
-				actions: []string{"kms:Encrypt", "kms:Decrypt", "kms:ReEncryptFrom", "kms:ReEncryptTo", "kms:GenerateDataKey", "kms:DescribeKey"},
-				when: map[string]any{"ArnLike": map[string]any{
-					"kms:EncryptionContext:aws:logs:arn": arn("logs", "log-group:"+cfg.logGroup("*")),
-				}},
-			},
-			statement{
-				id: "EventsToQueues", principal: service("events"), resources: all, when: mine,
-				actions: []string{"kms:Decrypt", "kms:GenerateDataKey"},
-			},
-			statement{
-				id: "AlarmsToTopic", principal: service("cloudwatch"), resources: all, when: mine,
-				actions: []string{"kms:Decrypt", "kms:GenerateDataKey"},
-			},
-		),
+		KeyPolicy:           document(statements...),
 	})
 	cfg.keep(key)
 	awskms.NewCfnAlias(stack, jsii.String("KeyAlias"), &awskms.CfnAliasProps{
@@ -139,7 +142,7 @@ func addTable(stack awscdk.Stack, cfg Config, key awskms.CfnKey) {
 
 // addBucket makes the bucket of artifacts, outputs and logs. Its objects are
 // immutable or rewritten whole, so versions are there for accidents alone.
-func addBucket(stack awscdk.Stack, cfg Config, key awskms.CfnKey) {
+func addBucket(stack awscdk.Stack, cfg Config, key awskms.CfnKey) awss3.CfnBucket {
 	bucket := awss3.NewCfnBucket(stack, jsii.String("Bucket"), &awss3.CfnBucketProps{
 		BucketName: cfg.bucketName(),
 		BucketEncryption: &awss3.CfnBucket_BucketEncryptionProperty{ServerSideEncryptionConfiguration: []any{
@@ -174,6 +177,7 @@ func addBucket(stack awscdk.Stack, cfg Config, key awskms.CfnKey) {
 		Bucket:         bucket.Ref(),
 		PolicyDocument: document(onlyTLS("s3:*", cfg.bucketARN(), cfg.bucketARN("*"))),
 	})
+	return bucket
 }
 
 // onlyTLS refuses everybody everything that comes without TLS.

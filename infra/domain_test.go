@@ -3,7 +3,10 @@ package main
 import (
 	"context"
 	"maps"
+	"reflect"
 	"slices"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -50,10 +53,44 @@ var umbrellas = fn.Spec{
 	},
 }
 
+// parcels is a function that there is not. It gets events of the bucket.
+var parcels = fn.Spec{
+	Name: "parcel-counter", Doc: "Counts parcels.",
+	Trigger: fn.Trigger{Objects: fn.ObjectTrigger{
+		Events: []fn.ObjectEvent{fn.ObjectCreated, fn.ObjectRemoved}, Prefix: "org_", Suffix: ".parcel",
+	}},
+	MemoryMB: 256, Timeout: 30 * time.Second, Messages: umbrellas.Messages,
+}
+
+// more is the deployment of a catalog with domains that there are not. It is
+// synthesized once.
+var more = sync.OnceValues(func() (deployment, error) {
+	return synthesize(example(), append(catalog.All(), weather, umbrellas, parcels), "code")
+})
+
+// withParcels is the deployment of the catalog and a function that gets events of
+// the bucket.
+var withParcels = sync.OnceValues(func() (deployment, error) {
+	return synthesize(example(), append(catalog.All(), parcels), "code")
+})
+
+func deployedWithParcels(t *testing.T) deployment {
+	t.Helper()
+	d, err := withParcels()
+	require.NoError(t, err)
+	return d
+}
+
+func deployedWithMore(t *testing.T) deployment {
+	t.Helper()
+	d, err := more()
+	require.NoError(t, err)
+	return d
+}
+
 func TestADomainIsOneLineOfTheCatalog(t *testing.T) {
 	t.Parallel()
-	before := deployed(t)
-	after := synth(t, before.cfg, append(catalog.All(), weather, umbrellas), "code")
+	before, after := deployed(t), deployedWithMore(t)
 
 	route := after.paths(t)["/weather/{place}"].(object)["get"].(object)
 	assert.Equal(t, []any{"weather-get", "Get the weather"}, []any{route["operationId"], route["summary"]})
@@ -100,13 +137,112 @@ func TestADomainIsOneLineOfTheCatalog(t *testing.T) {
 	assert.True(t, after.watched("AWS/SQS", "ApproximateNumberOfMessagesVisible", "QueueName", "millrace-acme-prod-bus-umbrella-stand-dead"))
 	assert.Contains(t, text(after.operations.of("CloudWatch::Dashboard")[0].properties["DashboardBody"]), "millrace-acme-prod-weather")
 
-	for _, r := range before.service.resources {
-		if r.kind != "AWS::ApiGateway::RestApi" && r.kind != "AWS::ApiGateway::Deployment" && r.kind != "AWS::ApiGateway::Stage" {
-			same := slices.IndexFunc(after.service.resources, func(other resource) bool { return other.id == r.id })
-			require.GreaterOrEqual(t, same, 0, r.id)
-			assert.Equal(t, r.all, after.service.resources[same].all, "%s is as it was", r.id)
+	_, changed := difference(before.service, after.service)
+	for _, r := range changed {
+		assert.Contains(t, []string{"AWS::ApiGateway::RestApi", "AWS::ApiGateway::Deployment", "AWS::ApiGateway::Stage"}, r.kind, "%s is as it was", r.id)
+	}
+}
+
+// difference are the resources of a template that an earlier one has not, or
+// otherwise.
+func difference(before, after template) (added, changed []resource) {
+	for _, r := range after.resources {
+		i := slices.IndexFunc(before.resources, func(other resource) bool { return other.id == r.id })
+		switch {
+		case i < 0:
+			added = append(added, r)
+		case !reflect.DeepEqual(before.resources[i].all, r.all):
+			changed = append(changed, r)
 		}
 	}
+	return added, changed
+}
+
+// TestTheBucketTellsAFunctionThatAsks: all that it takes for a function to get
+// events of the bucket follows from its spec.
+func TestTheBucketTellsAFunctionThatAsks(t *testing.T) {
+	t.Parallel()
+	before, after := deployed(t), deployedWithParcels(t)
+	const queue, bucket = "millrace-acme-prod-object-events", "arn:${AWS::Partition}:s3:::millrace-acme-prod-${AWS::AccountId}-${AWS::Region}"
+	const queueARN = "arn:${AWS::Partition}:sqs:${AWS::Region}:${AWS::AccountId}:" + queue
+	ids := func(list []resource) (out []string) {
+		for _, r := range list {
+			out = append(out, r.id)
+		}
+		return out
+	}
+	added, changed := difference(before.data, after.data)
+	assert.Equal(t, []string{"Bucket", "Key"}, ids(changed))
+	assert.Equal(t, []string{"DeadObjectEventsQueue", "DeadObjectEventsQueuePolicy", "ObjectEventsQueue", "ObjectEventsQueuePolicy"}, ids(added))
+
+	told := changed[0]
+	filter := object{"S3Key": object{"Rules": []any{object{"Name": "prefix", "Value": "org_"}, object{"Name": "suffix", "Value": ".parcel"}}}}
+	arn := object{"Fn::Sub": queueARN}
+	assert.Equal(t, object{"QueueConfigurations": []any{
+		object{"Event": "s3:ObjectCreated:*", "Queue": arn, "Filter": filter},
+		object{"Event": "s3:ObjectRemoved:*", "Queue": arn, "Filter": filter},
+	}}, told.properties["NotificationConfiguration"])
+	assert.Equal(t, []any{"ObjectEventsQueuePolicy"}, told.all["DependsOn"], "S3 tries the queue")
+	rest := maps.Clone(told.properties)
+	delete(rest, "NotificationConfiguration")
+	assert.Equal(t, before.data.of("S3::Bucket")[0].properties, rest, "all else of the bucket is as it was")
+
+	q, found := after.data.named("SQS::Queue", "QueueName", queue)
+	require.True(t, found)
+	assert.EqualValues(t, 6*30, q.properties["VisibilityTimeout"])
+	account := object{"Ref": "AWS::AccountId"}
+	sends := after.data.policyStatements()["ObjectEventsQueuePolicy"]
+	require.Len(t, sends, 2)
+	assert.Equal(t, object{
+		"Sid": "Bucket", "Effect": "Allow", "Principal": object{"Service": "s3.amazonaws.com"}, "Action": []any{"sqs:SendMessage"},
+		"Resource": []any{object{"Fn::GetAtt": []any{"ObjectEventsQueue", "Arn"}}},
+		"Condition": object{
+			"ArnEquals": object{"aws:SourceArn": object{"Fn::Sub": bucket}}, "StringEquals": object{"aws:SourceAccount": account},
+		},
+	}, sends[1])
+	keys := after.data.policyStatements()["Key"]
+	assert.Equal(t, before.data.policyStatements()["Key"], keys[:len(keys)-1])
+	assert.Equal(t, object{
+		"Sid": "BucketToQueue", "Effect": "Allow", "Principal": object{"Service": "s3.amazonaws.com"},
+		"Action": []any{"kms:Decrypt", "kms:GenerateDataKey"}, "Resource": []any{"*"},
+		"Condition": object{"StringEquals": object{"aws:SourceAccount": account}},
+	}, keys[len(keys)-1])
+
+	added, changed = difference(before.service, after.service)
+	assert.Empty(t, changed)
+	assert.Equal(t, []string{"ParcelCounterFromObjectEvents", "ParcelCounterFunction", "ParcelCounterLog", "ParcelCounterRole"}, ids(added))
+	mapping := added[0].properties
+	assert.Equal(t, []any{arn, object{"Ref": "ParcelCounterFunction"}, 10.0, []any{"ReportBatchItemFailures"}},
+		[]any{mapping["EventSourceArn"], mapping["FunctionName"], mapping["BatchSize"], mapping["FunctionResponseTypes"]})
+	allowed := map[string][]string{}
+	for _, s := range after.service.policyStatements()["ParcelCounterRole"] {
+		for _, action := range texts(s["Action"]) {
+			allowed[action] = texts(s["Resource"])
+		}
+	}
+	for _, action := range []string{"sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:ChangeMessageVisibility"} {
+		assert.Equal(t, []string{queueARN}, allowed[action], action)
+	}
+	assert.NotContains(t, allowed, "s3:GetObject", "what it does with an object it has to ask for")
+	assert.Contains(t, allowed, "kms:Decrypt", "of its messages")
+
+	added, _ = difference(before.operations, after.operations)
+	assert.Equal(t, []string{"ObjectEventsDead", "ObjectEventsOldest", "ParcelCounterErrors", "ParcelCounterThrottles"}, ids(added))
+	assert.True(t, after.watched("AWS/SQS", "ApproximateNumberOfMessagesVisible", "QueueName", queue+"-dead"))
+	assert.True(t, after.watched("AWS/SQS", "ApproximateAgeOfOldestMessage", "QueueName", queue))
+}
+
+// objectEvents is what makes a bucket tell a function, as a template: what the
+// local cloud is tried with.
+func (d deployment) objectEvents() template {
+	wanted := object{}
+	for _, r := range slices.Concat(d.data.resources, d.service.resources) {
+		switch {
+		case r.id == "Bucket", r.id == "Key", strings.Contains(r.id, "ObjectEvents"):
+			wanted[r.id] = r.all
+		}
+	}
+	return template{json: object{"Resources": wanted}}
 }
 
 func TestAnEmptyCatalogIsRefused(t *testing.T) {

@@ -11,8 +11,12 @@ import (
 
 func TestTemplatesAreThoseOfTheGoldenFiles(t *testing.T) {
 	t.Parallel()
+	files := map[string]template{"object-events.json": deployedWithParcels(t).objectEvents()}
 	for name, template := range deployed(t).templates() {
-		path := filepath.Join("testdata", name+".template.json")
+		files[name+".template.json"] = template
+	}
+	for name, template := range files {
+		path := filepath.Join("testdata", name)
 		if *update {
 			require.NoError(t, os.MkdirAll("testdata", 0o755))
 			require.NoError(t, os.WriteFile(path, []byte(template.golden(t)), 0o644))

@@ -10,6 +10,7 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2/awssqs"
 	"github.com/aws/jsii-runtime-go"
 
+	"millrace/events"
 	"millrace/functions/catalog"
 	"millrace/shared/bus"
 	"millrace/shared/fn"
@@ -38,6 +39,9 @@ func feeds(specs []fn.Spec) map[string]fn.Spec {
 		}
 		if len(s.Trigger.DetailTypes) > 0 {
 			out[catalog.BusQueue(s)] = s
+		}
+		if len(s.Trigger.Objects.Events) > 0 {
+			out[events.ObjectQueue] = s
 		}
 	}
 	return out
@@ -81,6 +85,9 @@ func addQueues(stack awscdk.Stack, cfg Config, specs []fn.Spec, key awskms.CfnKe
 				when: map[string]any{"ArnEquals": map[string]any{"aws:SourceArn": arn("events", "rule/"+cfg.name("bus")+"/"+cfg.name(spec.Name))}},
 			})
 		}
+		if def.Name == events.ObjectQueue {
+			statements = append(statements, fromBucket(cfg, q))
+		}
 		addQueuePolicy(stack, q, id, statements...)
 	}
 }
@@ -91,19 +98,24 @@ func addQueuePolicy(stack awscdk.Stack, q awssqs.CfnQueue, id string, statements
 	})
 }
 
+// queuePolicy is the policy of a queue. What sends to the queue is made after it.
+func queuePolicy(stack awscdk.Stack, queue string) awssqs.CfnQueuePolicy {
+	return stack.Node().FindChild(jsii.String(camel(queue) + "QueuePolicy")).(awssqs.CfnQueuePolicy)
+}
+
 // addBusRules hands the events that functions ask for to their queues.
-func addBusRules(stack awscdk.Stack, cfg Config, specs []fn.Spec, events awsevents.CfnEventBus) {
+func addBusRules(stack awscdk.Stack, cfg Config, specs []fn.Spec, from awsevents.CfnEventBus) {
 	for _, s := range specs {
 		if len(s.Trigger.DetailTypes) == 0 {
 			continue
 		}
 		queue := catalog.BusQueue(s)
 		rule := awsevents.NewCfnRule(stack, jsii.String(camel(s.Name)+"Rule"), &awsevents.CfnRuleProps{
-			Name: jsii.String(cfg.name(s.Name)), EventBusName: events.Ref(), Description: jsii.String(s.Doc),
+			Name: jsii.String(cfg.name(s.Name)), EventBusName: from.Ref(), Description: jsii.String(s.Doc),
 			EventPattern: map[string]any{"source": []string{bus.Source}, "detail-type": s.Trigger.DetailTypes},
 			Targets:      []any{&awsevents.CfnRule_TargetProperty{Id: jsii.String("queue"), Arn: cfg.queueARN(queue)}},
 		})
-		rule.AddDependency(stack.Node().FindChild(jsii.String(camel(queue) + "QueuePolicy")).(awssqs.CfnQueuePolicy))
+		rule.AddDependency(queuePolicy(stack, queue))
 	}
 }
 

@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"maps"
 	"path"
 	"regexp"
 	"slices"
@@ -32,29 +31,39 @@ var reviewed = []struct{ where, action, resource, why string }{
 	{`^[A-Za-z]+Role$`, `^s3:(PutObject|DeleteObject|AbortMultipartUpload|ListMultipartUploadParts)$`, `:s3:::millrace-[^*]+/\*/[a-z]+/\*$`, "one folder of every workspace"},
 }
 
+// each holds a rule of the catalog, and of one with domains that there are not.
+func each(t *testing.T, rule func(t *testing.T, d deployment)) {
+	t.Helper()
+	for name, d := range map[string]deployment{"catalog": deployed(t), "more domains": deployedWithMore(t)} {
+		t.Run(name, func(t *testing.T) { rule(t, d) })
+	}
+}
+
 func TestNoPolicyAllowsMoreThanItNames(t *testing.T) {
 	t.Parallel()
-	for _, template := range deployed(t).templates() {
-		for where, statements := range template.policyStatements() {
-			for _, s := range statements {
-				if s["Effect"] == "Deny" {
-					continue
-				}
-				assert.NotContains(t, s, "NotAction", where)
-				assert.NotContains(t, s, "NotResource", where)
-				for _, action := range texts(s["Action"]) {
-					for _, res := range texts(s["Resource"]) {
-						if !strings.Contains(action+res, "*") {
-							continue
+	each(t, func(t *testing.T, d deployment) {
+		for _, template := range d.templates() {
+			for where, statements := range template.policyStatements() {
+				for _, s := range statements {
+					if s["Effect"] == "Deny" {
+						continue
+					}
+					assert.NotContains(t, s, "NotAction", where)
+					assert.NotContains(t, s, "NotResource", where)
+					for _, action := range texts(s["Action"]) {
+						for _, res := range texts(s["Resource"]) {
+							if !strings.Contains(action+res, "*") {
+								continue
+							}
+							assert.True(t, slices.ContainsFunc(reviewed, func(r struct{ where, action, resource, why string }) bool {
+								return matches(r.where, where) && matches(r.action, action) && matches(r.resource, res)
+							}), "%s allows %s on %s", where, action, res)
 						}
-						assert.True(t, slices.ContainsFunc(reviewed, func(r struct{ where, action, resource, why string }) bool {
-							return matches(r.where, where) && matches(r.action, action) && matches(r.resource, res)
-						}), "%s allows %s on %s", where, action, res)
 					}
 				}
 			}
 		}
-	}
+	})
 }
 
 func matches(pattern, text string) bool { return regexp.MustCompile(pattern).MatchString(text) }
@@ -63,24 +72,26 @@ func matches(pattern, text string) bool { return regexp.MustCompile(pattern).Mat
 // service from reaching ours through it.
 func TestPoliciesOfServicesAreBoundToThisAccount(t *testing.T) {
 	t.Parallel()
-	found := 0
-	for _, template := range deployed(t).templates() {
-		for where, statements := range template.policyStatements() {
-			for _, s := range statements {
-				principal, _ := s["Principal"].(object)
-				if principal["Service"] == nil || s["Effect"] == "Deny" {
-					continue
+	each(t, func(t *testing.T, d deployment) {
+		found := 0
+		for _, template := range d.templates() {
+			for where, statements := range template.policyStatements() {
+				for _, s := range statements {
+					principal, _ := s["Principal"].(object)
+					if principal["Service"] == nil || s["Effect"] == "Deny" {
+						continue
+					}
+					found++
+					assert.NotEmpty(t, s["Condition"], "%s: anybody's %s", where, principal["Service"])
 				}
+			}
+			for _, p := range template.of("Lambda::Permission") {
 				found++
-				assert.NotEmpty(t, s["Condition"], "%s: anybody's %s", where, principal["Service"])
+				assert.NotEmpty(t, p.properties["SourceArn"], p.id)
 			}
 		}
-		for _, p := range template.of("Lambda::Permission") {
-			found++
-			assert.NotEmpty(t, p.properties["SourceArn"], p.id)
-		}
-	}
-	assert.Greater(t, found, 10)
+		assert.Greater(t, found, 10)
+	})
 }
 
 func TestTheSandboxMayDoNothing(t *testing.T) {
@@ -105,29 +116,30 @@ func TestTheSandboxMayDoNothing(t *testing.T) {
 
 func TestEveryQueueHasADeadLetterQueueThatIsWatched(t *testing.T) {
 	t.Parallel()
-	d := deployed(t)
-	dead := map[string]bool{}
-	queues := 0
-	for _, q := range d.data.of("SQS::Queue") {
-		policy, redrives := q.properties["RedrivePolicy"].(object)
-		if !redrives {
-			dead[q.id] = true
-			continue
+	each(t, func(t *testing.T, d deployment) {
+		dead := map[string]bool{}
+		queues := 0
+		for _, q := range d.data.of("SQS::Queue") {
+			policy, redrives := q.properties["RedrivePolicy"].(object)
+			if !redrives {
+				dead[q.id] = true
+				continue
+			}
+			queues++
+			name := strings.TrimPrefix(text(q.properties["QueueName"]), d.cfg.prefix())
+			target, _, _ := strings.Cut(strings.TrimPrefix(text(policy["deadLetterTargetArn"]), "${"), ".")
+			to := slices.IndexFunc(d.data.resources, func(r resource) bool { return r.id == target })
+			require.GreaterOrEqual(t, to, 0, "%s redrives to nothing", q.id)
+			assert.Equal(t, d.cfg.queue(queue.Dead(name)), d.data.resources[to].properties["QueueName"])
+			assert.EqualValues(t, queue.MaxReceives, policy["maxReceiveCount"])
+			for metric, of := range map[string]string{"ApproximateNumberOfMessagesVisible": queue.Dead(name), "ApproximateAgeOfOldestMessage": name} {
+				assert.True(t, d.watched("AWS/SQS", metric, "QueueName", d.cfg.queue(of)), "nothing watches %s of %s", metric, of)
+			}
+			delete(dead, target)
 		}
-		queues++
-		name := strings.TrimPrefix(text(q.properties["QueueName"]), d.cfg.prefix())
-		target, _, _ := strings.Cut(strings.TrimPrefix(text(policy["deadLetterTargetArn"]), "${"), ".")
-		to := slices.IndexFunc(d.data.resources, func(r resource) bool { return r.id == target })
-		require.GreaterOrEqual(t, to, 0, "%s redrives to nothing", q.id)
-		assert.Equal(t, d.cfg.queue(queue.Dead(name)), d.data.resources[to].properties["QueueName"])
-		assert.EqualValues(t, queue.MaxReceives, policy["maxReceiveCount"])
-		for metric, of := range map[string]string{"ApproximateNumberOfMessagesVisible": queue.Dead(name), "ApproximateAgeOfOldestMessage": name} {
-			assert.True(t, d.watched("AWS/SQS", metric, "QueueName", d.cfg.queue(of)), "nothing watches %s of %s", metric, of)
-		}
-		delete(dead, target)
-	}
-	assert.Len(t, catalog.Queues(d.specs), queues)
-	assert.Len(t, d.data.of("SQS::Queue"), 2*queues)
+		assert.Len(t, catalog.Queues(d.specs), queues)
+		assert.Len(t, d.data.of("SQS::Queue"), 2*queues)
+	})
 }
 
 // watched reports whether an alarm rings for a metric.
@@ -142,86 +154,89 @@ func (d deployment) watched(namespace, metric, dimension, value string) bool {
 
 func TestEveryFunctionHasAlarms(t *testing.T) {
 	t.Parallel()
-	d := deployed(t)
-	functions := d.service.of("Lambda::Function")
-	assert.Len(t, functions, len(d.specs)+len(tier.All()))
-	for _, f := range functions {
-		for _, metric := range []string{"Errors", "Throttles"} {
-			assert.True(t, d.watched("AWS/Lambda", metric, "FunctionName", text(f.properties["FunctionName"])), "%s of %s", metric, f.id)
+	each(t, func(t *testing.T, d deployment) {
+		functions := d.service.of("Lambda::Function")
+		assert.Len(t, functions, len(d.specs)+len(tier.All()))
+		for _, f := range functions {
+			for _, metric := range []string{"Errors", "Throttles"} {
+				assert.True(t, d.watched("AWS/Lambda", metric, "FunctionName", text(f.properties["FunctionName"])), "%s of %s", metric, f.id)
+			}
 		}
-	}
-	for _, s := range d.specs {
-		if s.Trigger.EveryMinute {
-			a, found := d.operations.named("CloudWatch::Alarm", "AlarmName", d.cfg.name(camel(s.Name)+"Missed"))
-			require.True(t, found)
-			assert.Equal(t, "breaching", a.properties["TreatMissingData"], "no ticks are no data")
+		for _, s := range d.specs {
+			if s.Trigger.EveryMinute {
+				a, found := d.operations.named("CloudWatch::Alarm", "AlarmName", d.cfg.name(camel(s.Name)+"Missed"))
+				require.True(t, found)
+				assert.Equal(t, "breaching", a.properties["TreatMissingData"], "no ticks are no data")
+			}
 		}
-	}
-	assert.True(t, d.watched("AWS/ApiGateway", "5XXError", "ApiName", d.cfg.name("api")))
+		assert.True(t, d.watched("AWS/ApiGateway", "5XXError", "ApiName", d.cfg.name("api")))
+	})
 }
 
 func TestMessagesStayAwayForSixTimeouts(t *testing.T) {
 	t.Parallel()
-	d := deployed(t)
-	mappings := d.service.of("Lambda::EventSourceMapping")
-	require.NotEmpty(t, mappings)
-	for _, m := range mappings {
-		assert.Equal(t, []any{"ReportBatchItemFailures"}, m.properties["FunctionResponseTypes"], m.id)
-		arn := text(m.properties["EventSourceArn"])
-		q, found := d.data.named("SQS::Queue", "QueueName", arn[strings.LastIndexByte(arn, ':')+1:])
-		require.True(t, found, "%s is fed by %s", m.id, arn)
-		of := strings.Trim(text(m.properties["FunctionName"]), "${}")
-		at := slices.IndexFunc(d.service.resources, func(r resource) bool { return r.id == of })
-		require.GreaterOrEqual(t, at, 0)
-		timeout := number(d.service.resources[at].properties["Timeout"])
-		assert.GreaterOrEqual(t, number(q.properties["VisibilityTimeout"]), 6*timeout, m.id)
-		assert.LessOrEqual(t, number(q.properties["VisibilityTimeout"]), (12 * time.Hour).Seconds(), m.id)
-	}
-	assert.Len(t, mappings, len(catalog.Queues(d.specs)))
+	each(t, func(t *testing.T, d deployment) {
+		mappings := d.service.of("Lambda::EventSourceMapping")
+		require.NotEmpty(t, mappings)
+		for _, m := range mappings {
+			assert.Equal(t, []any{"ReportBatchItemFailures"}, m.properties["FunctionResponseTypes"], m.id)
+			arn := text(m.properties["EventSourceArn"])
+			q, found := d.data.named("SQS::Queue", "QueueName", arn[strings.LastIndexByte(arn, ':')+1:])
+			require.True(t, found, "%s is fed by %s", m.id, arn)
+			of := strings.Trim(text(m.properties["FunctionName"]), "${}")
+			at := slices.IndexFunc(d.service.resources, func(r resource) bool { return r.id == of })
+			require.GreaterOrEqual(t, at, 0)
+			timeout := number(d.service.resources[at].properties["Timeout"])
+			assert.GreaterOrEqual(t, number(q.properties["VisibilityTimeout"]), 6*timeout, m.id)
+			assert.LessOrEqual(t, number(q.properties["VisibilityTimeout"]), (12 * time.Hour).Seconds(), m.id)
+		}
+		assert.Len(t, mappings, len(catalog.Queues(d.specs)))
+	})
 }
 
 func TestFunctionsAreWhatTheirSpecsSay(t *testing.T) {
 	t.Parallel()
-	d := deployed(t)
-	for _, s := range d.specs {
-		p := d.function(t, s.Name).properties
-		assert.Equal(t, s.Name, p["Handler"])
-		assert.Equal(t, []any{"provided.al2023", []any{"arm64"}}, []any{p["Runtime"], p["Architectures"]})
-		assert.EqualValues(t, s.MemoryMB, p["MemorySize"], s.Name)
-		assert.EqualValues(t, s.Timeout.Seconds(), p["Timeout"], s.Name)
-		if len(s.Needs.Send) > 0 {
-			assert.Equal(t, "Allow", p["RecursiveLoop"], "%s: Lambda would end a chain of tasks as a loop", s.Name)
-		}
-		role := strings.TrimSuffix(strings.TrimPrefix(text(p["Role"]), "${"), ".Arn}")
-		var allowed []string
-		for _, statement := range d.service.policyStatements()[role] {
-			if statement["Effect"] == "Allow" {
-				allowed = append(allowed, texts(statement["Action"])...)
+	each(t, func(t *testing.T, d deployment) {
+		for _, s := range d.specs {
+			p := d.function(t, s.Name).properties
+			assert.Equal(t, s.Name, p["Handler"])
+			assert.Equal(t, []any{"provided.al2023", []any{"arm64"}}, []any{p["Runtime"], p["Architectures"]})
+			assert.EqualValues(t, s.MemoryMB, p["MemorySize"], s.Name)
+			assert.EqualValues(t, s.Timeout.Seconds(), p["Timeout"], s.Name)
+			if len(s.Needs.Send) > 0 {
+				assert.Equal(t, "Allow", p["RecursiveLoop"], "%s: Lambda would end a chain of tasks as a loop", s.Name)
+			}
+			role := strings.TrimSuffix(strings.TrimPrefix(text(p["Role"]), "${"), ".Arn}")
+			var allowed []string
+			for _, statement := range d.service.policyStatements()[role] {
+				if statement["Effect"] == "Allow" {
+					allowed = append(allowed, texts(statement["Action"])...)
+				}
+			}
+			may := func(action string) bool { return slices.Contains(allowed, action) }
+			assert.Equal(t, s.Needs.Table != fn.NoAccess, may("dynamodb:GetItem"), s.Name)
+			assert.Equal(t, s.Needs.Table == fn.Writes, may("dynamodb:PutItem"), s.Name)
+			assert.Equal(t, s.Needs.Blob != fn.NoAccess, may("s3:GetObject"), s.Name)
+			assert.Equal(t, s.Needs.Blob == fn.Writes, may("s3:PutObject"), s.Name)
+			assert.Equal(t, len(s.Needs.Send) > 0, may("sqs:SendMessage"), s.Name)
+			assert.Equal(t, s.Messages != nil, may("sqs:ReceiveMessage"), s.Name)
+			assert.Equal(t, s.Needs.Publish, may("events:PutEvents"), s.Name)
+			assert.Equal(t, s.Needs.Sandbox, may("lambda:InvokeFunction"), s.Name)
+			assert.Equal(t, s.Trigger.HTTP || s.Needs.Sandbox || s.Needs.AttemptKey, may("secretsmanager:GetSecretValue"), s.Name)
+			assert.False(t, may("dynamodb:Scan"), s.Name)
+			var written []string
+			for _, statement := range d.service.policyStatements()[role] {
+				if slices.Contains(texts(statement["Action"]), "s3:PutObject") {
+					written = texts(statement["Resource"])
+				}
+			}
+			folders := s.WriteFolders()
+			require.Len(t, written, len(folders), s.Name)
+			for i, folder := range folders {
+				assert.True(t, strings.HasSuffix(written[i], "/*/"+folder+"/*"), "%s writes %s", s.Name, written[i])
 			}
 		}
-		may := func(action string) bool { return slices.Contains(allowed, action) }
-		assert.Equal(t, s.Needs.Table != fn.NoAccess, may("dynamodb:GetItem"), s.Name)
-		assert.Equal(t, s.Needs.Table == fn.Writes, may("dynamodb:PutItem"), s.Name)
-		assert.Equal(t, s.Needs.Blob != fn.NoAccess, may("s3:GetObject"), s.Name)
-		assert.Equal(t, s.Needs.Blob == fn.Writes, may("s3:PutObject"), s.Name)
-		assert.Equal(t, len(s.Needs.Send) > 0, may("sqs:SendMessage"), s.Name)
-		assert.Equal(t, s.Messages != nil, may("sqs:ReceiveMessage"), s.Name)
-		assert.Equal(t, s.Needs.Publish, may("events:PutEvents"), s.Name)
-		assert.Equal(t, s.Needs.Sandbox, may("lambda:InvokeFunction"), s.Name)
-		assert.Equal(t, s.Trigger.HTTP || s.Needs.Sandbox || s.Needs.AttemptKey, may("secretsmanager:GetSecretValue"), s.Name)
-		assert.False(t, may("dynamodb:Scan"), s.Name)
-		var written []string
-		for _, statement := range d.service.policyStatements()[role] {
-			if slices.Contains(texts(statement["Action"]), "s3:PutObject") {
-				written = texts(statement["Resource"])
-			}
-		}
-		folders := s.WriteFolders()
-		require.Len(t, written, len(folders), s.Name)
-		for i, folder := range folders {
-			assert.True(t, strings.HasSuffix(written[i], "/*/"+folder+"/*"), "%s writes %s", s.Name, written[i])
-		}
-	}
+	})
 }
 
 // TestNoFunctionTouchesWhatIsNotItsOwn looks at the conditions on partitions by
@@ -305,101 +320,4 @@ func TestSecretsStandNowhere(t *testing.T) {
 		assert.NotContains(t, s.properties, "SecretString")
 		assert.EqualValues(t, 64, s.properties["GenerateSecretString"].(object)["PasswordLength"])
 	}
-}
-
-func TestDataIsEncryptedKeptAndRecoverable(t *testing.T) {
-	t.Parallel()
-	d := deployed(t)
-	key := "${Key.Arn}"
-	table := d.data.of("DynamoDB::Table")[0].properties
-	assert.Equal(t, object{"SSEEnabled": true, "SSEType": "KMS", "KMSMasterKeyId": object{"Fn::GetAtt": []any{"Key", "Arn"}}}, table["SSESpecification"])
-	assert.Equal(t, object{"PointInTimeRecoveryEnabled": true, "RecoveryPeriodInDays": 35.0}, table["PointInTimeRecoverySpecification"])
-	assert.Equal(t, []any{true, "PAY_PER_REQUEST"}, []any{table["DeletionProtectionEnabled"], table["BillingMode"]})
-	assert.Equal(t, object{"AttributeName": "ttl", "Enabled": true}, table["TimeToLiveSpecification"])
-	assert.Len(t, table["GlobalSecondaryIndexes"], 5)
-	assert.Equal(t, true, d.data.of("KMS::Key")[0].properties["EnableKeyRotation"])
-
-	bucket := d.data.of("S3::Bucket")[0].properties
-	assert.Equal(t, object{"Status": "Enabled"}, bucket["VersioningConfiguration"])
-	assert.Equal(t, object{"BlockPublicAcls": true, "BlockPublicPolicy": true, "IgnorePublicAcls": true, "RestrictPublicBuckets": true}, bucket["PublicAccessBlockConfiguration"])
-	assert.Contains(t, text(bucket["BucketEncryption"]), `"SSEAlgorithm":"aws:kms"`)
-	assert.Contains(t, text(bucket["LifecycleConfiguration"]), `AbortIncompleteMultipartUpload`)
-	tls := 0
-	for _, template := range d.templates() {
-		for _, statements := range template.policyStatements() {
-			for _, s := range statements {
-				if s["Sid"] == "OnlyTLS" {
-					tls++
-					assert.Equal(t, object{"Bool": object{"aws:SecureTransport": "false"}}, s["Condition"])
-				}
-			}
-		}
-	}
-	assert.Equal(t, len(d.data.of("SQS::Queue"))+2, tls, "of queues, bucket and topic")
-
-	for _, q := range d.data.of("SQS::Queue") {
-		assert.Equal(t, key, text(q.properties["KmsMasterKeyId"]), q.id)
-	}
-	for _, s := range d.data.of("SecretsManager::Secret") {
-		assert.Equal(t, key, text(s.properties["KmsKeyId"]), s.id)
-	}
-	for _, g := range d.service.of("Logs::LogGroup") {
-		assert.Equal(t, "${import millrace-acme-prod-key-arn}", text(g.properties["KmsKeyId"]), g.id)
-		assert.NotZero(t, g.properties["RetentionInDays"], g.id)
-	}
-}
-
-func TestFunctionsUseARestoredTable(t *testing.T) {
-	t.Parallel()
-	cfg := example()
-	cfg.Restored = "millrace-acme-prod-table-2"
-	d := synth(t, cfg, catalog.All(), "code")
-	assert.Equal(t, deployed(t).data.json, d.data.json, "the old table stays, and everything beside it")
-	for name, template := range map[string]template{"service": d.service, "operations": d.operations} {
-		assert.Contains(t, template.golden(t), "millrace-acme-prod-table-2", name)
-		assert.NotRegexp(t, `millrace-acme-prod-table["/]`, template.golden(t), name)
-	}
-}
-
-func TestStagesAreProtectedButDev(t *testing.T) {
-	t.Parallel()
-	stateful := []string{"DynamoDB::Table", "S3::Bucket", "KMS::Key", "SQS::Queue", "SecretsManager::Secret", "Events::EventBus"}
-	for stage, want := range map[string]string{"prod": "Retain", "staging": "Retain", "dev": "Delete"} {
-		cfg := example()
-		cfg.Stage = stage
-		d := synth(t, cfg, catalog.All(), "code")
-		for name, template := range d.templates() {
-			assert.Equal(t, stage != "dev", template.protected, "%s of %s", name, stage)
-		}
-		for _, kind := range stateful {
-			require.NotEmpty(t, d.data.of(kind))
-			for _, r := range d.data.of(kind) {
-				assert.Equal(t, []any{want, want}, []any{r.all["DeletionPolicy"], r.all["UpdateReplacePolicy"]}, "%s of %s", r.id, stage)
-			}
-		}
-		assert.Equal(t, stage != "dev", d.data.of("DynamoDB::Table")[0].properties["DeletionProtectionEnabled"])
-	}
-}
-
-func TestEveryResourceIsTaggedAndNamedAfterItsDeployment(t *testing.T) {
-	t.Parallel()
-	cfg := example()
-	cfg.Tenant, cfg.Region, cfg.Stage = "globex", "us-east-1", "staging"
-	d := synth(t, cfg, catalog.All(), "code")
-	for name, template := range d.templates() {
-		assert.NotContains(t, template.golden(t), "acme", name)
-		assert.NotContains(t, template.golden(t), "eu-west-1", name)
-		for _, r := range template.resources {
-			if tags, tagged := r.properties["Tags"].([]any); tagged {
-				assert.Contains(t, tags, object{"Key": "millrace:tenant", "Value": "globex"}, r.id)
-			}
-		}
-	}
-	names := map[string]bool{}
-	for _, f := range d.service.of("Lambda::Function") {
-		name := text(f.properties["FunctionName"])
-		assert.True(t, strings.HasPrefix(name, "millrace-globex-staging-") && len(name) <= 64, name)
-		names[name] = true
-	}
-	assert.Len(t, slices.Collect(maps.Keys(names)), len(d.specs)+len(tier.All()))
 }

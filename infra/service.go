@@ -73,7 +73,10 @@ func addFunction(stack awscdk.Stack, cfg Config, spec fn.Spec, code *awslambda.C
 		addMapping(stack, cfg, spec, function, q.Queue, q.Batch)
 	}
 	if len(spec.Trigger.DetailTypes) > 0 {
-		addMapping(stack, cfg, spec, function, catalog.BusQueue(spec), busBatch)
+		addMapping(stack, cfg, spec, function, catalog.BusQueue(spec), eventBatch)
+	}
+	if len(spec.Trigger.Objects.Events) > 0 {
+		addMapping(stack, cfg, spec, function, events.ObjectQueue, eventBatch)
 	}
 	if spec.Trigger.EveryMinute {
 		addTick(stack, cfg, spec, function)
@@ -86,8 +89,8 @@ func addFunction(stack awscdk.Stack, cfg Config, spec fn.Spec, code *awslambda.C
 	}
 }
 
-// busBatch is how many events of the bus a function gets at once.
-const busBatch = 10
+// eventBatch is how many events of the bus or the bucket a function gets at once.
+const eventBatch = 10
 
 // recursive lets a function be invoked by what it sent. The work of a run goes
 // from queue to queue, so a long chain of tasks would be taken for a runaway
