@@ -2,6 +2,7 @@ package telemetry
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"log/slog"
 )
@@ -69,8 +70,8 @@ func clean(a slog.Attr) slog.Attr {
 	case slog.KindString:
 		a.Value = slog.StringValue(redact(a.Value.String()))
 	case slog.KindAny:
-		if err, ok := a.Value.Any().(error); ok && err != nil {
-			a.Value = slog.StringValue(redact(err.Error()))
+		if err, ok := a.Value.Any().(error); ok {
+			a.Value = slog.StringValue(redact(fmt.Sprint(err))) // which forgives an error that panics
 		}
 	case slog.KindGroup:
 		group := a.Value.Group()

@@ -129,6 +129,21 @@ func TestCredentialsAreTakenOut(t *testing.T) {
 	}
 }
 
+type fault struct{ why string }
+
+// Error names the reason, of which a nil fault has none.
+func (f *fault) Error() string { return f.why }
+
+// TestAnErrorThatCannotSpeakIsLogged: a log line is no place to fall over.
+func TestAnErrorThatCannotSpeakIsLogged(t *testing.T) {
+	t.Parallel()
+	var log telemetrytest.Log
+	log.Logger().Error("m", "error", (*fault)(nil), "run_id", "run-1")
+	lines := log.Lines(t)
+	require.Len(t, lines, 1)
+	assert.Equal(t, []any{"<nil>", "run-1"}, []any{lines[0]["error"], lines[0]["run_id"]})
+}
+
 // BenchmarkLine is what the canonical line of a request costs, and one below the
 // level.
 func BenchmarkLine(b *testing.B) {

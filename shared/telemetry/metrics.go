@@ -70,6 +70,14 @@ var described = [metrics]struct {
 	TickLag:       {"TickLag", milliseconds, true, "tick_lag_seconds"},
 }
 
+// String is the metric's name in CloudWatch.
+func (m Metric) String() string {
+	if int(m) >= metrics {
+		return "unknown"
+	}
+	return described[m].name
+}
+
 // Dimensions are what a metric is told apart by; what is empty is none. Each
 // takes few values: CloudWatch charges for every combination, so workspaces and
 // runs are never among them.

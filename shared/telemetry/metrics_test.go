@@ -99,6 +99,7 @@ func TestNothingIsMeasuredWithoutMetrics(t *testing.T) {
 	m.Count(telemetry.Requests, telemetry.Dimensions{})
 	m.Time(telemetry.QueueDelay, telemetry.Dimensions{}, time.Second)
 	require.NoError(t, m.Flush(at, telemetry.Subject{}))
+	require.NoError(t, m.WriteTotals(broken{}))
 }
 
 // TestMeasuringAllocatesNothing, after the first of its kind.

@@ -18,6 +18,9 @@ const TotalsType = "text/plain; version=0.0.4; charset=utf-8"
 // format: counters, and of times the sum in seconds and the count. Errors: the
 // writer's.
 func (m *Metrics) WriteTotals(w io.Writer) error {
+	if m == nil {
+		return nil
+	}
 	var out bytes.Buffer
 	m.mu.Lock()
 	keys := slices.SortedFunc(maps.Keys(m.series), func(a, b series) int {
