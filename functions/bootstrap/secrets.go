@@ -14,9 +14,9 @@ import (
 	"github.com/aws/smithy-go"
 )
 
-// secretsPatience is how long the reading of a secret may take; Lambda gives a
-// function 10 s to start.
-const secretsPatience = 5 * time.Second
+// secretsPatience is how long the reading of a secret may take. A function needs
+// two at most, and Lambda gives it 10 s to start.
+const secretsPatience = 4 * time.Second
 
 // secretVariables may hold the ARN of a secret of Secrets Manager in place of
 // their value, so that it stands neither in the deployment's template nor in
