@@ -3,6 +3,7 @@ package resources
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -22,8 +23,18 @@ type bucketProperties struct {
 			MaxAge                                                         *int32
 		}
 	}
-	NotificationConfiguration struct {
-		EventBridgeConfiguration *struct{ EventBridgeEnabled bool }
+	NotificationConfiguration notifications
+}
+
+type notifications struct {
+	EventBridgeConfiguration *struct{ EventBridgeEnabled bool }
+	QueueConfigurations      []struct {
+		Event, Queue string
+		Filter       struct {
+			S3Key struct {
+				Rules []struct{ Name, Value string }
+			}
+		}
 	}
 }
 
@@ -113,13 +124,28 @@ func (m *maker) cors(ctx context.Context, name string, p bucketProperties) error
 	return err
 }
 
-// notifications has the bucket tell the default bus of its objects.
+// notifications has the bucket tell the default bus and queues of its objects.
 func (m *maker) notifications(ctx context.Context, name string, p bucketProperties) error {
-	if e := p.NotificationConfiguration.EventBridgeConfiguration; e == nil || !e.EventBridgeEnabled {
+	var out types.NotificationConfiguration
+	if e := p.NotificationConfiguration.EventBridgeConfiguration; e != nil && e.EventBridgeEnabled {
+		out.EventBridgeConfiguration = &types.EventBridgeConfiguration{}
+	}
+	for _, q := range p.NotificationConfiguration.QueueConfigurations {
+		if !strings.HasPrefix(q.Queue, m.arn("sqs", "")) {
+			return fmt.Errorf("the bucket tells %s, which is no queue of this deployment", q.Queue)
+		}
+		to := types.QueueConfiguration{QueueArn: aws.String(q.Queue), Events: []types.Event{types.Event(q.Event)}}
+		if rules := q.Filter.S3Key.Rules; len(rules) > 0 {
+			to.Filter = &types.NotificationConfigurationFilter{Key: &types.S3KeyFilter{}}
+			for _, r := range rules {
+				to.Filter.Key.FilterRules = append(to.Filter.Key.FilterRules, types.FilterRule{Name: types.FilterRuleName(r.Name), Value: aws.String(r.Value)})
+			}
+		}
+		out.QueueConfigurations = append(out.QueueConfigurations, to)
+	}
+	if out.EventBridgeConfiguration == nil && out.QueueConfigurations == nil {
 		return nil
 	}
-	_, err := m.S3.PutBucketNotificationConfiguration(ctx, &s3.PutBucketNotificationConfigurationInput{
-		Bucket: &name, NotificationConfiguration: &types.NotificationConfiguration{EventBridgeConfiguration: &types.EventBridgeConfiguration{}},
-	})
+	_, err := m.S3.PutBucketNotificationConfiguration(ctx, &s3.PutBucketNotificationConfigurationInput{Bucket: &name, NotificationConfiguration: &out})
 	return err
 }

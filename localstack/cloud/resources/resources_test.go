@@ -218,6 +218,8 @@ func TestWhatNobodyDecidedAboutIsRefused(t *testing.T) {
 		{resource("AWS::DynamoDB::Table", `"BillingMode": "PROVISIONED"`), `billing mode "PROVISIONED"`},
 		{resource("AWS::DynamoDB::Table", `"StreamSpecification": {}`), "StreamSpecification"},
 		{resource("AWS::S3::Bucket", `"WebsiteConfiguration": {}`), "WebsiteConfiguration"},
+		{resource("AWS::S3::Bucket", `"NotificationConfiguration": {"TopicConfigurations": []}`), "TopicConfigurations"},
+		{resource("AWS::S3::Bucket", `"NotificationConfiguration": {"QueueConfigurations": [{"Event": "s3:ObjectCreated:*", "Queue": "arn:aws:sqs:x"}]}`), "is no queue of this deployment"},
 		{resource("AWS::SQS::Queue", `"NewThing": [1]`), "NewThing"},
 		{resource("AWS::SQS::Queue", `"NoSuchAttribute": 1`), "NoSuchAttribute"},
 		{resource("AWS::SecretsManager::Secret", `"GenerateSecretString": {"RequireEachIncludedType": true}`), "RequireEachIncludedType"},
