@@ -190,6 +190,22 @@ func TestEveryWriteMayFail(t *testing.T) {
 	}
 }
 
+// finished notes which tasks of a run have succeeded, and returns what makes sure
+// later that none of them ran again.
+func (w *world) finished(id string) (noneAgain func()) {
+	before := map[string]int{}
+	for name, item := range w.nodes(id) {
+		if item.Status == engine.Succeeded {
+			before[name] = w.times(name)
+		}
+	}
+	return func() {
+		for name, n := range before {
+			assert.Equal(w.t, n, w.times(name), "%s had finished and ran again", name)
+		}
+	}
+}
+
 // TestEveryWriteMayBeTheLast kills the worker at each write in turn: everything
 // it does from then on fails. A new process looks at the run, and it ends; no
 // task that had finished runs again.
@@ -223,19 +239,12 @@ func TestEveryWriteMayBeTheLast(t *testing.T) {
 					}
 					w.rt.Stop(t.Context())
 					f.disarm()
-					finished := map[string]int{}
-					for name, item := range w.nodes(id) {
-						if item.Status == engine.Succeeded {
-							finished[name] = w.times(name)
-						}
-					}
+					noneAgain := w.finished(id)
 					w.boot = "boot2"
 					w.start(slog.Default())
 					require.NoError(t, w.c.Look(w.ctx, org, id))
 					w.checkHistory(id, false)
-					for name, n := range finished {
-						assert.Equal(t, n, w.times(name), "%s had finished and ran again", name)
-					}
+					noneAgain()
 				})
 			})
 		}
