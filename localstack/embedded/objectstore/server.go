@@ -23,6 +23,8 @@ import (
 	"github.com/versity/versitygw/backend/posix"
 	"github.com/versity/versitygw/s3api"
 	"github.com/versity/versitygw/s3api/middlewares"
+
+	"millrace/events"
 )
 
 // Region is what clients sign for.
@@ -53,11 +55,13 @@ type Config struct {
 	AccessKey, SecretKey string
 	Bucket               string // created when it does not exist
 
-	// OnCreated is called after an object was stored by a put, a copy or a
-	// completed upload, before the client has its answer and in its request's
-	// goroutine: it must be quick and safe for concurrent use. May be nil. A
-	// process killed in between has stored the object without a call.
-	OnCreated func(bucket, key string, size int64, etag string)
+	// OnEvent is called after an object was stored by a put, a copy or a completed
+	// upload, or was deleted: before the client has its answer and in its request's
+	// goroutine, so it must be quick and safe for concurrent use. May be nil. A
+	// process killed in between has done it without a call.
+	OnEvent func(events.Object)
+	// Wants tells which events of which keys OnEvent is to be called for; nil: all.
+	Wants func(event, key string) bool
 }
 
 // running guards what the backend makes process-wide: the working directory.

@@ -13,9 +13,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	aws3 "github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"millrace/events"
 	"millrace/localstack/embedded/objectstore"
 	"millrace/shared/blob"
 	"millrace/shared/blob/blobtest"
@@ -39,16 +43,17 @@ func newStore(endpoint, secret string) *s3.Store {
 // fixture is a running server. As a process can have one, tests that start one
 // are not parallel; those below TestServer share theirs.
 type fixture struct {
-	dir     string
-	server  *objectstore.Server
-	store   *s3.Store
-	created *recorder
+	dir    string
+	server *objectstore.Server
+	store  *s3.Store
+	events *recorder
 }
 
 func start(tb testing.TB, cfg objectstore.Config) *fixture {
 	tb.Helper()
-	f := &fixture{dir: cfg.Dir, created: &recorder{}}
-	cfg.OnCreated = f.created.add
+	f := &fixture{dir: cfg.Dir, events: &recorder{}}
+	cfg.OnEvent = f.events.add
+	cfg.Wants = func(_, key string) bool { return !strings.HasPrefix(key, "org/unwanted/") }
 	var err error
 	f.server, err = objectstore.Start(context.Background(), cfg)
 	require.NoError(tb, err)
@@ -90,7 +95,7 @@ func TestServer(t *testing.T) {
 			})
 			for name, test := range map[string]func(*testing.T, *fixture){
 				"Credentials": testCredentials, "Anonymous": testAnonymous, "FilesArePrivate": testFilesArePrivate,
-				"ListensOnLoopback": testListensOnLoopback, "OnCreated": testOnCreated,
+				"ListensOnLoopback": testListensOnLoopback, "OnEvent": testOnEvent,
 			} {
 				t.Run(name, func(t *testing.T) {
 					t.Parallel()
@@ -152,52 +157,73 @@ func testListensOnLoopback(t *testing.T, f *fixture) {
 	assert.NotEqual(t, "0", u.Port())
 }
 
-func testOnCreated(t *testing.T, f *fixture) {
+func testOnEvent(t *testing.T, f *fixture) {
 	ctx, store := t.Context(), f.store
-	put, err := blob.PutBytes(ctx, store, "org/created/a b%ü", []byte("12345"), blob.PutOptions{})
+	put, err := blob.PutBytes(ctx, store, "org/events/a b%ü", []byte("12345"), blob.PutOptions{})
 	require.NoError(t, err)
-	_, err = store.Put(ctx, "org/created/streamed", struct{ *strings.Reader }{strings.NewReader("123")}, 3, blob.PutOptions{})
+	_, err = store.Put(ctx, "org/events/streamed", struct{ *strings.Reader }{strings.NewReader("123")}, 3, blob.PutOptions{})
 	require.NoError(t, err)
-	require.NoError(t, store.Copy(ctx, put.Key, "org/created/copy"))
-	id, err := store.CreateMultipart(ctx, "org/created/parts", "")
+	require.NoError(t, store.Copy(ctx, put.Key, "org/events/copy"))
+	id, err := store.CreateMultipart(ctx, "org/events/parts", "")
 	require.NoError(t, err)
-	part := f.sendPart(t, "org/created/parts", id, "one part")
-	whole, err := store.CompleteMultipart(ctx, "org/created/parts", id, []blob.Part{part})
+	part := f.sendPart(t, "org/events/parts", id, "one part")
+	whole, err := store.CompleteMultipart(ctx, "org/events/parts", id, []blob.Part{part})
 	require.NoError(t, err)
 	_, err = blob.PutBytes(ctx, store, put.Key, nil, blob.PutOptions{IfAbsent: true})
 	require.ErrorIs(t, err, blob.ErrExists, "a refused put is no event")
-	require.NoError(t, store.Delete(ctx, "org/created/copy"))
+	client := aws3.New(aws3.Options{
+		Region: objectstore.Region, BaseEndpoint: aws.String(f.server.Endpoint()), UsePathStyle: true,
+		Credentials: credentials.NewStaticCredentialsProvider(accessKey, secretKey, ""),
+	})
+	_, err = client.DeleteObject(ctx, &aws3.DeleteObjectInput{Bucket: aws.String(bucket), Key: aws.String("org/events/copy")})
+	require.NoError(t, err)
+	require.NoError(t, store.Delete(ctx, put.Key, "org/events/parts"), "many at once")
 
-	streamed, err := store.Head(ctx, "org/created/streamed")
+	streamed, err := store.Head(ctx, "org/events/streamed")
 	require.NoError(t, err)
 	assert.Equal(t, []string{
-		fmt.Sprintf("%s %s 5 %s", bucket, put.Key, put.ETag),
-		fmt.Sprintf("%s org/created/streamed 3 %s", bucket, streamed.ETag),
-		fmt.Sprintf("%s org/created/copy 5 %s", bucket, put.ETag),
-		fmt.Sprintf("%s org/created/parts 8 %s", bucket, whole.ETag),
-	}, f.created.under("org/created/"))
+		fmt.Sprintf("ObjectCreated:Put %s %s 5 %s", bucket, put.Key, put.ETag),
+		fmt.Sprintf("ObjectCreated:Put %s org/events/streamed 3 %s", bucket, streamed.ETag),
+		fmt.Sprintf("ObjectCreated:Copy %s org/events/copy 5 %s", bucket, put.ETag),
+		fmt.Sprintf("ObjectCreated:CompleteMultipartUpload %s org/events/parts 8 %s", bucket, whole.ETag),
+		fmt.Sprintf("ObjectRemoved:Delete %s org/events/copy 0 ", bucket),
+		fmt.Sprintf("ObjectRemoved:Delete %s %s 0 ", bucket, put.Key),
+		fmt.Sprintf("ObjectRemoved:Delete %s org/events/parts 0 ", bucket),
+	}, f.events.under("org/events/"))
+	_, err = blob.PutBytes(ctx, store, "org/unwanted/a", nil, blob.PutOptions{})
+	require.NoError(t, err)
+	require.NoError(t, store.Delete(ctx, "org/unwanted/a"))
+	assert.Empty(t, f.events.under("org/unwanted/"))
 }
 
-// recorder collects OnCreated calls.
+// recorder collects OnEvent calls.
 type recorder struct {
 	mu    sync.Mutex
-	calls []string
+	calls []events.Object
 }
 
-func (r *recorder) add(bucket, key string, size int64, etag string) {
+func (r *recorder) add(o events.Object) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.calls = append(r.calls, fmt.Sprintf("%s %s %d %s", bucket, key, size, etag))
+	r.calls = append(r.calls, o)
 }
 
+// under lists the events of keys with a prefix, whose sequencers tell the order
+// in which they came.
 func (r *recorder) under(prefix string) []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var calls []string
-	for _, call := range r.calls {
-		if strings.HasPrefix(call, bucket+" "+prefix) {
-			calls = append(calls, call)
+	var last events.Object
+	for _, o := range r.calls {
+		if !strings.HasPrefix(o.Key, prefix) {
+			continue
 		}
+		if !o.After(last) || o.Time.Before(last.Time) {
+			calls = append(calls, "out of order:")
+		}
+		last = o
+		calls = append(calls, fmt.Sprintf("%s %s %s %d %s", o.Event, o.Bucket, o.Key, o.Size, o.ETag))
 	}
 	return calls
 }

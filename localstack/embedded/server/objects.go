@@ -7,9 +7,13 @@ import (
 	"strings"
 	"syscall"
 
+	"millrace/events"
+	"millrace/functions/catalog"
 	"millrace/localstack/embedded/objectstore"
+	"millrace/localstack/embedded/runtime"
 	"millrace/shared/blob"
 	"millrace/shared/blob/s3"
+	"millrace/shared/queue"
 )
 
 // bucket is the one bucket of the object store.
@@ -17,10 +21,13 @@ const bucket = "artifacts"
 
 // openObjects starts the object store: where it was told to listen, else where
 // it listened last, else on any free port.
-func (s *Server) openObjects(ctx context.Context, keys *secrets) (blob.Store, error) {
+func (s *Server) openObjects(ctx context.Context, keys *secrets, queues queue.Queues) (blob.Store, error) {
 	cfg := objectstore.Config{
 		Dir: s.cfg.Dir, AccessKey: keys.S3AccessKey, SecretKey: keys.S3SecretKey, Bucket: bucket,
 		Listen: cmp.Or(s.cfg.S3Listen, keys.S3Address),
+	}
+	if to, found := catalog.ObjectsTo(s.specs); found {
+		cfg.Wants, cfg.OnEvent = to.Trigger.Objects.Matches, s.tell(queues)
 	}
 	var err error
 	s.objects, err = objectstore.Start(ctx, cfg)
@@ -42,4 +49,15 @@ func (s *Server) openObjects(ctx context.Context, keys *secrets) (blob.Store, er
 		Bucket: bucket, Region: objectstore.Region, Endpoint: s.objects.Endpoint(),
 		AccessKey: keys.S3AccessKey, SecretKey: keys.S3SecretKey, PathStyle: true,
 	}), nil
+}
+
+// tell puts an event of the bucket on its queue, as S3 does. The event is lost
+// if that fails: what was done with the object stays done.
+func (s *Server) tell(queues queue.Queues) func(events.Object) {
+	return func(o events.Object) {
+		err := queues.Send(context.Background(), events.ObjectQueue, queue.Message{Body: events.WriteObject(runtime.Region, o)})
+		if err != nil {
+			s.cfg.Log.Error("event of an object lost", "event", o.Event, "key", o.Key, "error", err)
+		}
+	}
 }

@@ -18,8 +18,8 @@ const visibility = 90 * time.Minute
 // busQueue is the queue through which a function gets events of the bus.
 func busQueue(spec fn.Spec) string { return "bus-" + spec.Name }
 
-// definitions are the service's queues, and one for each function that gets
-// events of the bus.
+// definitions are the service's queues, one for each function that gets events of
+// the bus, and one for events of the bucket if a function gets them.
 func definitions(specs []fn.Spec) []queue.Definition {
 	var defs []queue.Definition
 	for _, name := range events.AllQueues() {
@@ -28,6 +28,9 @@ func definitions(specs []fn.Spec) []queue.Definition {
 	for _, spec := range specs {
 		if len(spec.Trigger.DetailTypes) > 0 {
 			defs = append(defs, queue.Definition{Name: busQueue(spec), Visibility: visibility})
+		}
+		if len(spec.Trigger.Objects.Events) > 0 {
+			defs = append(defs, queue.Definition{Name: events.ObjectQueue, Visibility: visibility})
 		}
 	}
 	return defs
@@ -44,13 +47,18 @@ func rules(specs []fn.Spec) []localbus.Rule {
 	return out
 }
 
-// withBusQueues adds these queues to the triggers of their functions.
-func withBusQueues(specs []fn.Spec) []fn.Spec {
+// withEventQueues adds the queues of events to the triggers of their functions.
+func withEventQueues(specs []fn.Spec) []fn.Spec {
 	out := slices.Clone(specs)
 	for i, spec := range out {
+		var queues []fn.QueueTrigger
 		if len(spec.Trigger.DetailTypes) > 0 {
-			out[i].Trigger.Queues = append(slices.Clone(spec.Trigger.Queues), fn.QueueTrigger{Queue: busQueue(spec), Batch: queue.MaxBatch})
+			queues = append(queues, fn.QueueTrigger{Queue: busQueue(spec), Batch: queue.MaxBatch})
 		}
+		if len(spec.Trigger.Objects.Events) > 0 {
+			queues = append(queues, fn.QueueTrigger{Queue: events.ObjectQueue, Batch: queue.MaxBatch})
+		}
+		out[i].Trigger.Queues = slices.Concat(spec.Trigger.Queues, queues)
 	}
 	return out
 }

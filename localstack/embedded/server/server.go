@@ -66,11 +66,13 @@ type Server struct {
 // directory (ErrInUse if another process has it), opens table, queues and object
 // store, makes the credentials at the first start, and looks at every live run,
 // since the leases of earlier processes are void.
-func Open(ctx context.Context, cfg Config) (_ *Server, err error) {
+func Open(ctx context.Context, cfg Config) (*Server, error) { return open(ctx, cfg, catalog.All()) }
+
+func open(ctx context.Context, cfg Config, specs []fn.Spec) (_ *Server, err error) {
 	if err := cfg.complete(); err != nil {
 		return nil, err
 	}
-	s := &Server{cfg: cfg, specs: catalog.All()}
+	s := &Server{cfg: cfg, specs: specs}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.undo())
@@ -97,7 +99,7 @@ func Open(ctx context.Context, cfg Config) (_ *Server, err error) {
 	if err := s.front(ctx, deps, keys); err != nil {
 		return nil, err
 	}
-	if s.runtime, err = runtime.New(runtime.Config{Specs: withBusQueues(s.specs), Deps: deps}); err != nil {
+	if s.runtime, err = runtime.New(runtime.Config{Specs: withEventQueues(s.specs), Deps: deps}); err != nil {
 		return nil, err
 	}
 	if err := lookAtLiveRuns(ctx, deps); err != nil {
@@ -134,7 +136,7 @@ func (s *Server) platform(ctx context.Context, db *store.DB) (deps fn.Deps, keys
 	if keys, err = loadSecrets(s.cfg.Dir); err != nil {
 		return deps, keys, err
 	}
-	if deps.Blob, err = s.openObjects(ctx, &keys); err != nil {
+	if deps.Blob, err = s.openObjects(ctx, &keys, queues); err != nil {
 		return deps, keys, err
 	}
 	logs := &runlog.Store{Table: deps.Table, Blob: deps.Blob, Clock: now, Log: s.cfg.Log}
