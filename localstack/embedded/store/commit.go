@@ -234,13 +234,8 @@ func (db *DB) makeGroup(batch []*change) {
 		err := m.journal.write(m.frame)
 		if err != nil {
 			m.discard()
-			if m.journal.broken != nil {
-				poke(db.hurry) // a fold begins another
-			}
-			for _, c := range batch {
-				if c.staged {
-					c.err = err
-				}
+			for _, c := range batch { // those that staged nothing have seen what is lost
+				c.err = err
 			}
 		} else {
 			m.last++
@@ -249,7 +244,7 @@ func (db *DB) makeGroup(batch []*change) {
 			}
 			db.commitGroups.Add(1)
 			db.commitChanges.Add(int64(len(batch)))
-			db.written(m.journal.size, int64(len(m.frame)))
+			db.written(m.journal.bytes(), int64(len(m.frame)))
 		}
 	}
 	if cap(m.frame) > keepFrame {

@@ -23,7 +23,7 @@ type folding struct {
 	names  []string // of owners
 	folds  []Fold
 	folded []func()
-	file   string
+	files  []string // that hold what is folded
 }
 
 // Attach makes an owner's tables, or brings them up to date (see [DB.Migrate]),
@@ -34,6 +34,7 @@ func (db *DB) Attach(name string, keeper Keeper, replay func(conn *sqlite.Conn, 
 	if err := db.Migrate(name, schema...); err != nil {
 		return nil, err
 	}
+	db.detach(name)
 	if err := db.Sync(); err != nil {
 		return nil, err
 	}
@@ -43,11 +44,17 @@ func (db *DB) Attach(name string, keeper Keeper, replay func(conn *sqlite.Conn, 
 	o := &Owner{db: db, name: name, keeper: keeper}
 	db.commits.group.Lock()
 	defer db.commits.group.Unlock()
-	if before := db.owners[name]; before != nil {
-		before.detached.Store(true)
-	}
 	db.owners[name] = o
 	return o, nil
+}
+
+// detach ends an owner's commits: what it has committed is folded still.
+func (db *DB) detach(name string) {
+	db.commits.group.Lock()
+	defer db.commits.group.Unlock()
+	if o := db.owners[name]; o != nil {
+		o.detached.Store(true)
+	}
 }
 
 // replay folds what an earlier process left of an owner.
@@ -78,7 +85,6 @@ func (db *DB) replay(name string, replay func(*sqlite.Conn, []byte) error) error
 		if err != nil {
 			return err
 		}
-		db.foldedUpTo[name] = db.left.last
 	}
 	db.left.records = rest
 	return db.dropJournals()
@@ -192,17 +198,20 @@ func (db *DB) folder() {
 func (db *DB) Sync() error {
 	db.folds.Lock()
 	defer db.folds.Unlock()
-	if db.unfolded == nil {
-		f, err := db.freeze()
-		if err != nil {
+	if db.unfolded != nil {
+		if err := db.fold(); err != nil {
 			return err
 		}
-		db.unfolded = f
 	}
-	f := db.unfolded
-	if f == nil {
+	if db.unfolded = db.freeze(); db.unfolded == nil {
 		return nil
 	}
+	return db.fold()
+}
+
+// fold folds what is frozen, and removes its journal. The caller holds folds.
+func (db *DB) fold() error {
+	f := db.unfolded
 	err := db.Write(context.Background(), func(conn *sqlite.Conn) error {
 		for i, name := range f.names {
 			if err := setFolded(conn, name, f.group); err != nil {
@@ -218,38 +227,39 @@ func (db *DB) Sync() error {
 		return err
 	}
 	db.unfolded = nil
-	for i, name := range f.names {
-		db.foldedUpTo[name] = f.group
-		f.folded[i]()
+	for _, folded := range f.folded {
+		folded()
 	}
 	db.foldCount.Add(1)
-	if f.file == "" {
-		return nil
+	for _, file := range f.files {
+		if err := os.Remove(file); err != nil { // the next process does it
+			db.opts.Log.Warn("journal not removed", "error", err)
+		}
 	}
-	return os.Remove(f.file)
+	return nil
 }
 
 // freeze takes what is committed and begins a new journal; nil if there is
 // nothing.
-func (db *DB) freeze() (*folding, error) {
+func (db *DB) freeze() *folding {
 	m := &db.commits
 	m.group.Lock()
 	defer m.group.Unlock()
-	file, err := m.journal.rotate()
-	if file == "" {
-		return nil, nil
-	}
+	files, err := m.journal.rotate()
 	if err != nil {
 		db.opts.Log.Warn("journal not closed", "error", err)
 	}
-	f := &folding{group: m.last, file: file}
+	if len(files) == 0 {
+		return nil
+	}
+	f := &folding{group: m.last, files: files}
 	for name, o := range db.owners {
 		fold, folded := o.keeper.Freeze()
 		f.names, f.folds, f.folded = append(f.names, name), append(f.folds, fold), append(f.folded, folded)
 	}
 	db.journaled.Store(0)
 	db.madeRoom()
-	return f, nil
+	return f
 }
 
 func setFolded(conn *sqlite.Conn, owner string, group int64) error {
@@ -281,6 +291,9 @@ func (db *DB) closeJournal() error {
 	db.lead() // for what nobody waits for
 	close(db.stopping)
 	<-db.folderDone
-	err := db.Sync() // what a fold has frozen that failed
-	return errors.Join(err, db.Sync())
+	err := db.Sync()
+	m.group.Lock()
+	defer m.group.Unlock()
+	_, closed := m.journal.rotate() // of a fold that fails
+	return errors.Join(err, closed)
 }

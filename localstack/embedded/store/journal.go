@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"io"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -24,7 +25,9 @@ import (
 //	          and the record, each after its length in 4 bytes
 //
 // Groups are numbered without a gap. The table folded holds, for each owner, the
-// last group whose records of this owner are in the database.
+// last group whose records of this owner are in the database. A group that could
+// not be written whole is refused, and its number is the next one's: should both
+// be found, in two files, the second is what counts.
 const (
 	frameHeader = 8
 	maxFrame    = 1 << 30
@@ -37,76 +40,99 @@ var errDamaged = errors.New("store: journal frame is not whole")
 
 // journal is the file that is being written; the committer alone uses it.
 type journal struct {
-	path   string // without the number
-	sync   bool
-	number int      // of the file
-	file   *os.File // nil until something is written
+	path   string               // without the number
+	sync   func(*os.File) error // nil: nothing waits for the disk
+	number int                  // of the file
+	file   *os.File             // nil until something is written
 	size   int64
-	broken error // the file may hold what was refused: nothing more is taken
+	given  []string // files given up, which hold groups all the same
+	before int64    // bytes of those
 }
 
 // write appends a frame whose header is still empty.
 func (j *journal) write(frame []byte) error {
-	if j.broken != nil {
-		return j.broken
-	}
 	body := frame[frameHeader:]
 	if len(body) > maxFrame {
 		return fmt.Errorf("store: group of %d bytes", len(body))
 	}
 	binary.BigEndian.PutUint32(frame, uint32(len(body)))
 	binary.BigEndian.PutUint32(frame[4:], crc32.Checksum(body, castagnoli))
-	if j.file == nil {
-		f, err := os.OpenFile(j.name(), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
-		if err != nil {
-			return fmt.Errorf("store: journal: %w", err)
-		}
-		j.file = f
-		if j.sync {
-			if err := syncDir(filepath.Dir(j.path)); err != nil {
-				return err
-			}
-		}
+	if err := j.open(); err != nil {
+		return fmt.Errorf("store: journal: %w", err)
 	}
 	_, err := j.file.WriteAt(frame, j.size)
-	if err == nil && j.sync {
-		err = j.file.Sync()
+	var unsure error
+	if err == nil && j.sync != nil {
+		unsure = j.sync(j.file)
 	}
+	if err == nil && unsure == nil {
+		j.size += int64(len(frame))
+		return nil
+	}
+	// What is refused must not be found again. A file that cannot be cut, or of
+	// which a sync has failed, is never trusted again.
+	if cut := j.file.Truncate(j.size); cut != nil || unsure != nil {
+		unsure = errors.Join(unsure, cut, j.giveUp())
+	}
+	return fmt.Errorf("store: journal: %w", errors.Join(err, unsure))
+}
+
+// open begins a file if there is none.
+func (j *journal) open() error {
+	if j.file != nil {
+		return nil
+	}
+	f, err := os.OpenFile(j.name(), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
-		err = fmt.Errorf("store: journal: %w", err)
-		if cut := j.file.Truncate(j.size); cut != nil {
-			j.broken = errors.Join(err, cut)
+		if errors.Is(err, fs.ErrExist) {
+			j.number++
 		}
 		return err
 	}
-	j.size += int64(len(frame))
+	j.file = f
+	if j.sync != nil {
+		if err := syncDir(filepath.Dir(j.path), j.sync); err != nil {
+			return errors.Join(err, j.giveUp())
+		}
+	}
 	return nil
 }
 
-// syncDir makes a new file's name survive a power cut.
-func syncDir(dir string) error {
+// giveUp has the next write begin another file.
+func (j *journal) giveUp() error {
+	name, err := j.name(), j.file.Close()
+	if j.size > 0 {
+		j.given = append(j.given, name)
+		j.before += j.size
+	} else {
+		err = errors.Join(err, os.Remove(name))
+	}
+	j.file, j.size = nil, 0
+	j.number++
+	return err
+}
+
+// syncDir makes the names of its files survive a power cut.
+func syncDir(dir string, sync func(*os.File) error) error {
 	d, err := os.Open(dir)
 	if err != nil {
-		return fmt.Errorf("store: journal: %w", err)
+		return err
 	}
-	defer d.Close()
-	if err := d.Sync(); err != nil {
-		return fmt.Errorf("store: journal: %w", err)
-	}
-	return nil
+	return errors.Join(sync(d), d.Close())
 }
 
 func (j *journal) name() string { return j.path + strconv.Itoa(j.number) }
 
-// rotate ends the file and returns its name, "" if there is none.
-func (j *journal) rotate() (string, error) {
-	if j.file == nil {
-		return "", nil
+// bytes is how much there is to fold.
+func (j *journal) bytes() int64 { return j.before + j.size }
+
+// rotate ends the file and returns the names of what there is to fold.
+func (j *journal) rotate() (names []string, err error) {
+	if j.file != nil {
+		err = j.giveUp()
 	}
-	name, err := j.name(), j.file.Close()
-	j.file, j.size, j.broken = nil, 0, nil
-	j.number++
-	return name, err
+	names, j.given, j.before = j.given, nil, 0
+	return names, err
 }
 
 // appendRecord appends what stage makes, after the owner's name; nothing if it
@@ -183,7 +209,9 @@ type recovered struct {
 
 // recoverJournal reads the journals beside a database whose owners have folded
 // up to the given groups. A frame that is not whole ends what can be read of its
-// file, and a gap in the numbers, as a power cut may leave, ends all.
+// file, and a gap in the numbers, as a power cut may leave, ends all. What is
+// behind is removed, for the numbers are used anew; what is read is on the disk
+// before anything is built upon it.
 func recoverJournal(path string, folded map[string]int64, log *slog.Logger) (recovered, error) {
 	var r recovered
 	for _, n := range folded {
@@ -197,30 +225,54 @@ func recoverJournal(path string, folded map[string]int64, log *slog.Logger) (rec
 	for _, number := range numbers {
 		r.next = number + 1
 		name := path + strconv.Itoa(number)
-		r.files = append(r.files, name)
-		data, err := os.ReadFile(name)
+		if whole {
+			r.files = append(r.files, name)
+			whole, err = r.read(name, folded, log)
+		} else {
+			err = os.Remove(name)
+		}
 		if err != nil {
 			return r, fmt.Errorf("store: journal: %w", err)
 		}
-		for whole && len(data) > 0 {
-			group, records, rest, err := parseFrame(data)
-			if err != nil || group > r.last+1 {
-				// Of a kill it is the last frame, and nobody was told it is kept: the
-				// next process went on from the number before it.
-				log.Warn("journal ends early", "file", name, "bytes", len(data), "group", group, "expected", r.last+1)
-				whole = err != nil
-				break
-			}
-			r.last = max(r.last, group)
-			for _, rec := range records {
-				if rec.group > folded[rec.owner] {
-					r.records = append(r.records, rec)
-				}
-			}
-			data = rest
-		}
 	}
-	return r, nil
+	if !whole {
+		err = syncDir(filepath.Dir(path), (*os.File).Sync)
+	}
+	return r, err
+}
+
+// read reads one file; false if there is a gap in the numbers.
+func (r *recovered) read(name string, folded map[string]int64, log *slog.Logger) (whole bool, err error) {
+	f, err := os.OpenFile(name, os.O_RDWR, 0)
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(f)
+	if err != nil {
+		return false, err
+	}
+	for rest := data; len(rest) > 0; {
+		group, records, behind, err := parseFrame(rest)
+		if err != nil || group > r.last+1 {
+			// Of a kill it is the last frame, and nobody was told it is kept: the
+			// next process goes on from the number before it.
+			log.Warn("journal ends early", "file", name, "bytes", len(rest), "group", group, "expected", r.last+1)
+			cut := f.Truncate(int64(len(data) - len(rest)))
+			return err != nil, errors.Join(cut, f.Sync())
+		}
+		r.last = max(r.last, group)
+		for n := len(r.records); n > 0 && r.records[n-1].group >= group; n-- {
+			r.records = r.records[:n-1] // it was refused
+		}
+		for _, rec := range records {
+			if rec.group > folded[rec.owner] {
+				r.records = append(r.records, rec)
+			}
+		}
+		rest = behind
+	}
+	return true, f.Sync()
 }
 
 func journals(path string) ([]int, error) {

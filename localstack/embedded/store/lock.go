@@ -29,3 +29,9 @@ func acquire(path string) (*os.File, error) {
 	_, _ = fmt.Fprint(f, os.Getpid())
 	return f, nil
 }
+
+// release gives the lock up at once: a child that is being started has the file
+// open until it runs its program.
+func release(f *os.File) error {
+	return errors.Join(syscall.Flock(int(f.Fd()), syscall.LOCK_UN), f.Close())
+}

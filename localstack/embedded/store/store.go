@@ -14,6 +14,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -84,11 +85,10 @@ type DB struct {
 	folderDone chan struct{}
 	journaled  atomic.Int64 // bytes of the journal
 
-	folds      sync.Mutex        // for what follows
-	owners     map[string]*Owner // changed under commits.group as well
-	left       recovered         // what owners not attached yet will replay
-	foldedUpTo map[string]int64  // group, by owner
-	unfolded   *folding          // a fold that failed
+	folds    sync.Mutex        // for what follows
+	owners   map[string]*Owner // changed under commits.group as well
+	left     recovered         // what owners not attached yet will replay
+	unfolded *folding          // a fold that is not done
 
 	commitGroups, commitChanges, foldCount atomic.Int64
 }
@@ -108,7 +108,7 @@ func Open(path string, opts Options) (*DB, error) {
 	if opts.Log == nil {
 		opts.Log = slog.Default()
 	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+	if err := makeDir(filepath.Dir(path), opts.FullSync); err != nil {
 		return nil, fmt.Errorf("store: %w", err)
 	}
 	lock, err := acquire(path + ".lock")
@@ -117,8 +117,7 @@ func Open(path string, opts Options) (*DB, error) {
 	}
 	writer, err := openWriter(path, opts.FullSync)
 	if err != nil {
-		lock.Close()
-		return nil, err
+		return nil, errors.Join(err, release(lock))
 	}
 	db := &DB{
 		path:    path,
@@ -133,11 +132,31 @@ func Open(path string, opts Options) (*DB, error) {
 		db.readers <- nil
 	}
 	if err := db.openJournal(); err != nil {
-		return nil, errors.Join(err, writer.Close(), lock.Close())
+		return nil, errors.Join(err, writer.Close(), release(lock))
 	}
 	go db.write()
 	go db.folder()
 	return db, nil
+}
+
+// makeDir makes a directory and those it is in, and their names durable.
+func makeDir(dir string, durable bool) error {
+	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	parent := filepath.Dir(dir)
+	if parent != dir {
+		if err := makeDir(parent, durable); err != nil {
+			return err
+		}
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	if !durable {
+		return nil
+	}
+	return syncDir(parent, (*os.File).Sync)
 }
 
 // openJournal takes up what an earlier process left.
@@ -145,15 +164,26 @@ func (db *DB) openJournal() (err error) {
 	db.dirty, db.hurry = make(chan struct{}, 1), make(chan struct{}, 1)
 	db.stopping, db.folderDone = make(chan struct{}), make(chan struct{})
 	db.owners = map[string]*Owner{}
-	if db.foldedUpTo, err = readFolded(db.writer); err != nil {
+	folded, err := readFolded(db.writer)
+	if err != nil {
 		return fmt.Errorf("store: %w", err)
 	}
 	path := db.path + ".redo."
-	if db.left, err = recoverJournal(path, db.foldedUpTo, db.opts.Log); err != nil {
+	if db.left, err = recoverJournal(path, folded, db.opts.Log); err != nil {
 		return err
 	}
+	if db.opts.FullSync && len(db.left.files) > 0 {
+		// A kill in the middle of a fold leaves what is committed to the database,
+		// but not on the disk as the journal is.
+		if err := exec(db.writer, "PRAGMA wal_checkpoint"); err != nil {
+			return fmt.Errorf("store: %w", err)
+		}
+	}
 	db.commits.last = db.left.last
-	db.commits.journal = journal{path: path, sync: db.opts.FullSync, number: db.left.next}
+	db.commits.journal = journal{path: path, number: db.left.next}
+	if db.opts.FullSync {
+		db.commits.journal.sync = (*os.File).Sync
+	}
 	return db.dropJournals()
 }
 
@@ -235,6 +265,6 @@ func (db *DB) Close() error {
 	}
 	close(db.readers)
 	// The last connection to close folds the log into the file.
-	errs = append(errs, db.writer.Close(), db.lock.Close())
+	errs = append(errs, db.writer.Close(), release(db.lock))
 	return errors.Join(errs...)
 }
