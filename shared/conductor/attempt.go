@@ -11,18 +11,9 @@ import (
 	"millrace/shared/executor"
 	"millrace/shared/expr"
 	"millrace/shared/flowspec"
-	"millrace/shared/queue"
 	"millrace/shared/runlog"
 	"millrace/shared/runstate"
 )
-
-// done is a finished node, as a walk goes on from it.
-type done struct {
-	node    engine.Node
-	outcome engine.Outcome
-	width   int    // of the map that the node belongs to
-	failure string // how it failed, "" if it did not
-}
 
 // work is a claimed attempt.
 type work struct {
@@ -33,77 +24,6 @@ type work struct {
 	parent *runstate.Node // the mapped task's item, of an instance
 	lines  atomic.Int64   // log lines so far
 	id     string         // of the attempt; see attemptID
-}
-
-// drive runs an attempt and goes on with what it makes ready, one task after
-// the other, as long as there is one and time for it. The rest is enqueued.
-func (s *session) drive(ctx context.Context, r ready) error {
-	for own := true; ; own = false {
-		finished, err := s.attempt(ctx, r, own)
-		if err != nil || finished == nil {
-			return err
-		}
-		if err := s.walk(ctx, *finished); err != nil {
-			return err
-		}
-		next, err := s.pick(ctx)
-		if err != nil || next == nil {
-			return err
-		}
-		r = *next
-	}
-}
-
-// The bounds of what hangs on one message, because all of it is walked again if
-// the message is delivered again, by a crash for one.
-const (
-	// MaxInline is how many tasks a worker runs one after the other.
-	MaxInline = 256
-	// maxSiblings is how many ready nodes it keeps one of.
-	maxSiblings = queue.MaxBatch
-)
-
-// pick keeps one ready node for this worker and enqueues the others.
-func (s *session) pick(ctx context.Context) (*ready, error) {
-	nodes := s.ready
-	s.ready = nil
-	if len(nodes) == 0 {
-		return nil, nil
-	}
-	until, limited := ctx.Deadline()
-	late := limited && until.Sub(s.Clock.Now()) < s.need(nodes[0].node)+WriteMargin
-	if late || len(nodes) > maxSiblings || s.inline >= MaxInline {
-		return nil, s.send(ctx, nodes, 0)
-	}
-	s.inline++
-	if err := s.send(ctx, nodes[1:], 0); err != nil {
-		return nil, err
-	}
-	return &nodes[0], nil
-}
-
-// need is how long a node may take.
-func (s *session) need(n engine.Node) time.Duration {
-	task, err := s.task(n)
-	if err != nil {
-		return 0
-	}
-	return time.Duration(task.TimeoutSecs) * time.Second
-}
-
-// task is the definition of the task that a node runs.
-func (s *session) task(n engine.Node) (*flowspec.Task, error) {
-	ref, err := s.flow.plan.Ref(n)
-	if err != nil {
-		return nil, err
-	}
-	switch {
-	case ref.Kind == engine.KindOnFailure && s.flow.OnFailure != nil:
-		return s.flow.OnFailure, nil
-	case ref.Kind == engine.KindTask || ref.Kind == engine.KindInstance:
-		return &s.flow.Tasks[ref.Task], nil
-	}
-	return nil, fmt.Errorf("conductor: node %d of run %s runs no task", n, s.id)
 }
 
 // attempt claims a node and runs it. It returns the finished node if the walk
@@ -291,54 +211,4 @@ func (s *session) prepare(ctx context.Context, w *work) (*executor.Attempt, erro
 		a.Item = list[w.ref.Index]
 	}
 	return a, nil
-}
-
-// event logs something that happened to an attempt.
-func (s *session) event(w *work, kind, level, format string, args ...any) {
-	e := s.attemptEvent(w)
-	e.EventType, e.Level, e.Logger = kind, level, "millrace"
-	e.Message, e.Timestamp = fmt.Sprintf(format, args...), millis(s.Clock.Now())
-	s.Logs.Append(s.org, s.id, e)
-}
-
-// line logs a line that a task wrote.
-func (s *session) line(w *work, at time.Time, level, logger, message string) {
-	e := s.attemptEvent(w)
-	e.EventType, e.Level, e.Logger, e.Message = runlog.TypeLog, level, logger, message
-	if at.IsZero() {
-		at = s.Clock.Now()
-	}
-	e.Timestamp, e.Sequence = millis(at), w.lines.Add(1)
-	s.Logs.Append(s.org, s.id, e)
-}
-
-// attemptID is the id of an attempt's record.
-func (s *session) attemptID(w *work) string {
-	if w.id == "" {
-		w.id = runstate.TaskRunID(s.id, w.node, w.item.Attempt)
-	}
-	return w.id
-}
-
-func (s *session) attemptEvent(w *work) runlog.Event {
-	e := runlog.Event{RunID: s.id, Attempt: w.item.Attempt, TaskRunID: s.attemptID(w)}
-	if w.task != nil {
-		e.TaskName = w.task.Name
-	}
-	if w.ref.Kind == engine.KindInstance {
-		e.MapIndex = &w.ref.Index
-	}
-	return e
-}
-
-func took(item *runstate.Node) time.Duration {
-	return item.EndedAt.Time().Sub(item.StartedAt.Time())
-}
-
-// clip cuts a message to what a record keeps.
-func clip(s string) string {
-	if len(s) <= runstate.MaxMessage {
-		return s
-	}
-	return string([]rune(s[:runstate.MaxMessage])) + "…"
 }

@@ -13,7 +13,6 @@ import (
 	"millrace/shared/flowspec"
 	"millrace/shared/queue"
 	"millrace/shared/registry"
-	"millrace/shared/runlog"
 	"millrace/shared/runstate"
 	"millrace/shared/table"
 	"millrace/shared/telemetry"
@@ -166,14 +165,6 @@ func (s *session) sendAll(ctx context.Context, to string, msgs []events.Run, del
 // lookLater asks for a look at the run after a while.
 func (s *session) lookLater(ctx context.Context, delay time.Duration) error {
 	return s.sendAll(ctx, events.Runs, []events.Run{{Kind: events.RunLook}}, delay)
-}
-
-// log writes an event about the run as a whole.
-func (s *session) log(kind, level, format string, args ...any) {
-	s.Logs.Append(s.org, s.id, runlog.Event{
-		EventType: kind, Level: level, RunID: s.id, Logger: "millrace",
-		Message: fmt.Sprintf(format, args...), Timestamp: millis(s.Clock.Now()),
-	})
 }
 
 // object reads a JSON object of the store: an output, or a list.
