@@ -173,7 +173,7 @@ func (b *bench) readTimes(ctx context.Context, h *history, n int) (out map[strin
 			}
 		}
 	}
-	resident, err := procMemory(s.Command.Process.Pid, "VmRSS")
+	resident, err := s.Resident()
 	if err != nil {
 		return nil, nil, err
 	}

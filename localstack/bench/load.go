@@ -47,9 +47,8 @@ func load(ctx context.Context, b *bench) error {
 		if err != nil {
 			return err
 		}
-		pid := s.Command.Process.Pid
-		before := written(pid)
-		busy, err := processor(pid)
+		before := s.written()
+		busy, err := s.Processor()
 		if err != nil {
 			return err
 		}
@@ -57,8 +56,8 @@ func load(ctx context.Context, b *bench) error {
 		if err != nil {
 			return err
 		}
-		bytes := (written(pid) - before) / int64(max(runs, 1))
-		used, err := processor(pid)
+		bytes := (s.written() - before) / int64(max(runs, 1))
+		used, err := s.Processor()
 		if err != nil {
 			return err
 		}
@@ -156,7 +155,7 @@ func (b *bench) wide(ctx context.Context, f flow, work, name, peakName string) e
 		r := timed(name, times).of(b.count(acceptWork), b.count(work))
 		r.bytes = bytes
 		b.show(r.in(span(wideTime), times.median() <= wideTime))
-		peak, err := procMemory(s.Command.Process.Pid, "VmHWM")
+		peak, err := s.Peak()
 		if err != nil {
 			return err
 		}
@@ -183,20 +182,20 @@ func idle(ctx context.Context, b *bench) error {
 		if err := pause(ctx, settled); err != nil {
 			return err
 		}
-		pid, begin := s.Command.Process.Pid, time.Now()
-		before, err := processor(pid)
+		begin := time.Now()
+		before, err := s.Processor()
 		if err != nil {
 			return err
 		}
 		if err := pause(ctx, b.Idle); err != nil {
 			return err
 		}
-		after, err := processor(pid)
+		after, err := s.Processor()
 		if err != nil {
 			return err
 		}
 		share := (after - before).Seconds() / time.Since(begin).Seconds()
-		resident, err := procMemory(pid, "VmRSS")
+		resident, err := s.Resident()
 		if err != nil {
 			return err
 		}

@@ -151,7 +151,7 @@ func (s *server) sample(ctx context.Context, body []byte, warm, n int) (samples,
 			return nil, 0, err
 		}
 	}
-	before := written(s.Command.Process.Pid)
+	before := s.written()
 	var out samples
 	for range n {
 		_, took, err := s.execute(ctx, body)
@@ -160,5 +160,15 @@ func (s *server) sample(ctx context.Context, body []byte, warm, n int) (samples,
 		}
 		out = append(out, took)
 	}
-	return out, (written(s.Command.Process.Pid) - before) / int64(n), nil
+	return out, (s.written() - before) / int64(n), nil
+}
+
+// written is what the server has made the disk write, in bytes; 0 where that
+// cannot be told.
+func (s *server) written() int64 {
+	n, err := s.Written()
+	if err != nil {
+		return 0
+	}
+	return n
 }

@@ -8,13 +8,12 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -88,18 +87,12 @@ func start(t *testing.T, flags ...string) *service {
 
 // peak is the most memory the server has had; 0 where that cannot be told.
 func (s *service) peak() int64 {
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.Command.Process.Pid))
-	if err != nil {
+	most, err := s.Peak()
+	if errors.Is(err, os.ErrNotExist) {
 		return 0
 	}
-	for line := range strings.Lines(string(data)) {
-		if rest, found := strings.CutPrefix(line, "VmHWM:"); found {
-			kb, err := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
-			require.NoError(s.t, err)
-			return kb << 10
-		}
-	}
-	return 0
+	require.NoError(s.t, err)
+	return most
 }
 
 type object = map[string]any

@@ -1,0 +1,72 @@
+package process
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// What Linux tells of the server, in /proc. Where there is none every figure is
+// an error.
+
+// tick is the unit of processor time, the same on every Linux.
+const tick = 10 * time.Millisecond
+
+// Resident is the memory that the server has now, in bytes.
+func (s *Server) Resident() (int64, error) {
+	kb, err := s.figure("status", "VmRSS")
+	return kb << 10, err
+}
+
+// Peak is the most memory that the server has had, in bytes.
+func (s *Server) Peak() (int64, error) {
+	kb, err := s.figure("status", "VmHWM")
+	return kb << 10, err
+}
+
+// Written is what the server has made the disk write, in bytes.
+func (s *Server) Written() (int64, error) { return s.figure("io", "write_bytes") }
+
+// Processor is the processor time that the server has used.
+func (s *Server) Processor() (time.Duration, error) {
+	path := s.proc("stat")
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return 0, err
+	}
+	// The second field is the name in parentheses, and may hold anything.
+	text := string(data)
+	fields := strings.Fields(text[strings.LastIndexByte(text, ')')+1:])
+	if len(fields) < 13 {
+		return 0, fmt.Errorf("unreadable %s", path)
+	}
+	user, err := strconv.ParseInt(fields[11], 10, 64)
+	if err != nil {
+		return 0, err
+	}
+	system, err := strconv.ParseInt(fields[12], 10, 64)
+	return time.Duration(user+system) * tick, err
+}
+
+// figure reads the number behind "name:" in a file.
+func (s *Server) figure(file, name string) (int64, error) {
+	path := s.proc(file)
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(data)) {
+		if rest, found := strings.CutPrefix(line, name+":"); found {
+			if fields := strings.Fields(rest); len(fields) > 0 {
+				return strconv.ParseInt(fields[0], 10, 64)
+			}
+		}
+	}
+	return 0, fmt.Errorf("no %s in %s", name, path)
+}
+
+func (s *Server) proc(file string) string {
+	return fmt.Sprintf("/proc/%d/%s", s.Command.Process.Pid, file)
+}
