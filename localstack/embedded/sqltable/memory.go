@@ -164,13 +164,13 @@ func (m *memory) remember(r reading) {
 		}
 	}
 	for key, item := range r.rows {
-		of := p
-		if key.PK != r.pk {
-			of = m.part(key.PK)
-			of.whole = !of.large
-		}
-		if of.rows[key.SK] == nil {
+		if of := m.part(key.PK); of.rows[key.SK] == nil {
 			m.add(of, key.SK, item, item.Size())
+		}
+	}
+	for key := range r.rows { // only now: a whole partition that grows large knows its end
+		if of := m.part(key.PK); of != p {
+			of.whole = !of.large
 		}
 	}
 	p.whole = p.whole || r.whole && !p.large

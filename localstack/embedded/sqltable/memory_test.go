@@ -155,8 +155,10 @@ func TestMemoryAgainstAModel(t *testing.T) {
 				}
 				require.Equal(t, want.query(q), got)
 			},
-			"fold":  func(t *rapid.T) { require.NoError(t, db.Sync()) },
-			"evict": func(t *rapid.T) { tbl.memory.budget = rapid.SampledFrom([]int{1, memoryBudget}).Draw(t, "budget") },
+			"fold": func(t *rapid.T) { require.NoError(t, db.Sync()) },
+			"evict": func(t *rapid.T) {
+				tbl.memory.budget = rapid.SampledFrom([]int{1, 3000, memoryBudget}).Draw(t, "budget")
+			},
 			"restart": func(t *rapid.T) {
 				require.NoError(t, db.Close())
 				open()
