@@ -33,7 +33,7 @@ func TestWhatFailedOnTheWayIsRepeated(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			tbl, srv := serving(t, broken, broken, ok(`{}`))
+			tbl, srv := serving(t, broken, cut, ok(`{}`))
 			require.NoError(t, call(t.Context(), tbl))
 			assert.Len(t, srv.requests, 3)
 		})
@@ -48,6 +48,7 @@ func TestWhatWouldDoMoreTheSecondTimeIsNotRepeatedBlindly(t *testing.T) {
 		want  int // requests
 	}{
 		"adding, lost":         {[]table.Action{table.Set("s", 1), table.Add("n", 1)}, broken, 1},
+		"adding, cut short":    {[]table.Action{table.Add("n", 1)}, cut, 1},
 		"appending, lost":      {[]table.Action{table.Append("l", 1)}, broken, 1},
 		"adding, refused":      {[]table.Action{table.Add("n", 1)}, refusal("ThrottlingException", ""), 2},
 		"adding, conflict":     {[]table.Action{table.Add("n", 1)}, refusal("TransactionConflictException", ""), 2},

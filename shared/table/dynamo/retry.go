@@ -3,6 +3,7 @@ package dynamo
 import (
 	"context"
 	"errors"
+	"io"
 	"math/rand/v2"
 	"time"
 
@@ -78,11 +79,20 @@ func retryer(pause backoff, repeatable bool) aws.Retryer {
 			retry.IsErrorRetryableFunc(throttledTransaction),
 		}
 		if repeatable {
-			o.Retryables = append(o.Retryables, refused...)
+			o.Retryables = append(append(o.Retryables, refused...), retry.IsErrorRetryableFunc(cutShort))
 		} else {
 			o.Retryables = append([]retry.IsErrorRetryable{retry.NoRetryCanceledError{}}, refused...)
 		}
 	})
+}
+
+// cutShort tells an answer that ended before its time, which the SDK does not
+// count among the failures of a connection.
+func cutShort(err error) aws.Ternary {
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		return aws.TrueTernary
+	}
+	return aws.UnknownTernary
 }
 
 // throttledTransaction tells a transaction that failed by nothing but the

@@ -34,6 +34,9 @@ func refusal(code, message string) answer {
 
 var broken = answer{http.StatusInternalServerError, `{"__type":"com.amazonaws.dynamodb.v20120810#InternalServerError"}`}
 
+// cut is the beginning of an answer, after which the connection is closed.
+var cut = answer{http.StatusOK, `{"Attri`}
+
 // request is what a server was asked.
 type request struct {
 	operation string
@@ -68,6 +71,10 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/x-amz-json-1.0")
 	w.WriteHeader(say.status)
 	_, _ = io.WriteString(w, say.body)
+	if say == cut {
+		_ = http.NewResponseController(w).Flush()
+		panic(http.ErrAbortHandler)
+	}
 }
 
 // serving returns a driver on a server with that script. Its pauses are short.
