@@ -75,8 +75,6 @@ const (
 	deleted  kind = 'd'
 	received kind = 'r' // its receives
 	moved    kind = 'm' // its queue; the receives begin anew
-	// movedAndReceived is both, where they meet before a fold.
-	movedAndReceived kind = 'b'
 )
 
 // change is one change of one message.
@@ -165,10 +163,10 @@ func (c *change) write(conn *sqlite.Conn) error {
 			stmt.BindInt64(1, c.receives)
 			stmt.BindInt64(2, c.seq)
 		})
-	case moved, movedAndReceived:
+	case moved:
 		return run(conn, "UPDATE queue_messages SET queue = ?, receives = ? WHERE seq = ?", func(stmt *sqlite.Stmt) {
 			stmt.BindText(1, c.queue)
-			stmt.BindInt64(2, c.receives) // none after a move alone
+			stmt.BindInt64(2, c.receives) // since the move, if they meet before a fold
 			stmt.BindInt64(3, c.seq)
 		})
 	}

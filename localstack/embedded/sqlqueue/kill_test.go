@@ -3,6 +3,7 @@ package sqlqueue
 import (
 	"bufio"
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -26,6 +27,14 @@ func TestMain(m *testing.M) {
 	if path := os.Getenv(childEnv); path != "" {
 		fmt.Fprintln(os.Stderr, child(path))
 		os.Exit(1)
+	}
+	flag.Parse()
+	// The same histories at every run, unless -rapid.seed says otherwise.
+	if f := flag.Lookup("rapid.seed"); f != nil && f.Value.String() == "0" {
+		if err := f.Value.Set("1"); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
 	}
 	os.Exit(m.Run())
 }

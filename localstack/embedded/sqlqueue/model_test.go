@@ -212,6 +212,7 @@ func TestModel(t *testing.T) {
 		t.Repeat(map[string]func(*rapid.T){
 			"send": m.send, "receive": m.receive, "receive more": m.receive, "delete": m.delete,
 			"extend": m.extend, "advance": m.advance, "restart": m.restart, "": m.check,
+			"fold": func(*rapid.T) { require.NoError(t, db.Sync()) },
 		})
 	})
 }

@@ -65,9 +65,6 @@ func (u *unfolded) add(c change) {
 		}
 	case c.kind == received:
 		before.receives = c.receives
-		if before.kind == moved {
-			before.kind = movedAndReceived
-		}
 	}
 }
 

@@ -72,7 +72,7 @@ type committer struct {
 // The sizes of a journal.
 const (
 	urgent    = 4 << 20  // bytes after which a fold is begun at once
-	full      = 64 << 20 // bytes after which commits wait for a fold
+	full      = 16 << 20 // bytes after which commits wait for a fold: small rows take ten times as much memory
 	keepFrame = 1 << 20  // a larger frame's memory is given back
 )
 
