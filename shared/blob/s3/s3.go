@@ -110,6 +110,7 @@ func (s *Store) options(endpoint string) func(*s3.Options) {
 		o.Retryer = retry.AddWithErrorCodes(retry.NewStandard(func(o *retry.StandardOptions) {
 			o.MaxAttempts = maxAttempts
 			o.MaxBackoff = s.backoff
+			o.Retryables = append(o.Retryables, retry.IsErrorRetryableFunc(cutShort))
 		}), "ConditionalRequestConflict")
 		if endpoint != "" {
 			o.BaseEndpoint = aws.String(strings.TrimSuffix(endpoint, "/"))

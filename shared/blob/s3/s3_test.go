@@ -79,6 +79,24 @@ func TestRetriesAreBounded(t *testing.T) {
 	assert.EqualValues(t, -99, calls.Load(), "a stream is sent once")
 }
 
+// TestAnAnswerCutShortIsAskedForAgain, of a request whose answer has a body.
+func TestAnAnswerCutShortIsAskedForAgain(t *testing.T) {
+	t.Parallel()
+	var calls atomic.Int32
+	s := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, `<ListBucketResult><Contents><Key>org/a</Key></Contents>`)
+		if calls.Add(1) == 1 {
+			_ = http.NewResponseController(w).Flush()
+			panic(http.ErrAbortHandler)
+		}
+		fmt.Fprint(w, `</ListBucketResult>`)
+	})
+	objects, _, err := s.List(t.Context(), "org/", "", 0)
+	require.NoError(t, err)
+	assert.Len(t, objects, 1)
+	assert.EqualValues(t, 2, calls.Load())
+}
+
 func TestConflictIsRetried(t *testing.T) {
 	t.Parallel()
 	var calls atomic.Int32
