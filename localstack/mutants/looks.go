@@ -79,7 +79,7 @@ func looks() []Guard {
 	}
 `,
 			Broken: "",
-			Tests:  last,
+			Tests:  conductor("TestALookEndsARunWhoseOnFailureIsOver"),
 		},
 		{
 			Name: "look/map", Holds: "a map whose instances are all finished is ended",

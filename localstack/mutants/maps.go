@@ -82,7 +82,7 @@ func maps() []Guard {
 			In:     conductorDir,
 			Text:   `src.ListHash == hash, err`,
 			Broken: `src.ListHash != "", err`,
-			Tests:  conductor("TestSimulatedRuns"),
+			Tests:  conductor("TestRetryOfAnotherListReusesNoInstance"),
 		},
 		{
 			Name: "map/instances", Holds: "an instance that succeeded is reused by itself",

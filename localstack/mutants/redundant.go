@@ -69,6 +69,27 @@ func redundant() []Guard {
 			Tests:  conductor("TestLostLeasesEndTheTask"),
 		},
 		{
+			Name: "walk/again", Holds: "a node of this walk that is finished and is taken for ready is not claimed, and the worker goes on from it: " +
+				"the check saves that write",
+			In: conductorDir,
+			Text: `	if item.Status.Terminal() {
+		return s.finished(ctx, n, item)
+	}
+	s.ready = append(s.ready, ready{n, max(item.Attempt, 1)})`,
+			Broken: `	s.ready = append(s.ready, ready{n, max(item.Attempt, 1)})`,
+			Tests:  whole,
+		},
+		{
+			Name: "end/on_failure again", Holds: "an on_failure that is over and is taken for ready is not claimed, and the worker ends the run, or the message " +
+				"whose it was does: the check saves that write",
+			In: conductorDir,
+			Text: `		if item != nil && item.Status.Terminal() {
+			return s.endRun(ctx, status)`,
+			Broken: `		if item != nil && item.Status == "" {
+			return s.endRun(ctx, status)`,
+			Tests: whole,
+		},
+		{
 			Name: "walk/chain", Holds: "a walk that goes on from a node of another message's repeats what that does, and each of its writes " +
 				"may be repeated: the check saves work",
 			In: conductorDir,

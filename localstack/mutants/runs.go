@@ -78,15 +78,6 @@ func runs() []Guard {
 			Tests: conductor("TestWhatComesTooLate"),
 		},
 		{
-			Name: "end/on_failure again", Holds: "a run whose on_failure is over ends, whoever finds it",
-			In: conductorDir,
-			Text: `		if item != nil && item.Status.Terminal() {
-			return s.endRun(ctx, status)`,
-			Broken: `		if item != nil && item.Status == "" {
-			return s.endRun(ctx, status)`,
-			Tests: conductor("TestEveryWriteMayBeTheLast"),
-		},
-		{
 			Name: "stop/live leases", Holds: "a stopped run ends when no lease on its tasks lives",
 			In:     conductorDir,
 			Text:   `runs := s.held(item, now)`,

@@ -62,16 +62,6 @@ func walks() []Guard {
 			Tests:  conductor("TestEveryWriteMayFail"),
 		},
 		{
-			Name: "walk/again", Holds: "a walk that is made again goes on from what it had decided",
-			In: conductorDir,
-			Text: `	if item.Status.Terminal() {
-		return s.finished(ctx, n, item)
-	}
-	s.ready = append(s.ready, ready{n, max(item.Attempt, 1)})`,
-			Broken: `	s.ready = append(s.ready, ready{n, max(item.Attempt, 1)})`,
-			Tests:  conductor("TestEveryWriteMayFail"),
-		},
-		{
 			Name: "walk/again, unfinished", Holds: "and takes up what had not begun",
 			In: conductorDir,
 			Text: `	s.ready = append(s.ready, ready{n, max(item.Attempt, 1)})

@@ -321,6 +321,34 @@ func TestRetryFromFailedReuses(t *testing.T) {
 	})
 }
 
+// TestRetryOfAnotherListReusesNoInstance retries a map whose list depends on the
+// run.
+func TestRetryOfAnotherListReusesNoInstance(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		broken := true
+		w.task("each", func(_ context.Context, a *executor.Attempt) executor.Result {
+			if broken && *a.MapIndex == 1 {
+				return executor.Failed(executor.TaskFailed, "no")
+			}
+			return ok(string(a.Item))
+		})
+		w.register("f", with(spec("a", "each: a"), map[string]map[string]any{"each": {"map_over": `[run.run_id, "last"]`}}))
+		run := w.wait(w.run("f").ID)
+		require.Equal(t, engine.Failed, run.Status)
+		require.Equal(t, engine.Succeeded, w.status(run.ID, "each[0]"))
+		broken = false
+		again, err := w.launch.Retry(w.ctx, org, run.ID, true)
+		require.NoError(t, err)
+		next := w.wait(again.Run.ID)
+		assert.Equal(t, engine.Succeeded, next.Status)
+		assert.Equal(t, engine.Succeeded, w.status(next.ID, "each[0]"), "its item is another")
+		assert.Equal(t, strconv.Quote(next.ID), w.nodes(next.ID)["each[0]"].Output)
+		assert.Equal(t, 1, w.times("a"), "reused")
+	})
+}
+
 func TestLogsFollowTheRun(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -15,6 +15,7 @@ import (
 	"millrace/shared/engine"
 	"millrace/shared/executor"
 	"millrace/shared/queue"
+	"millrace/shared/table"
 )
 
 // waiting counts the messages on the tier's queue that nobody has taken.
@@ -114,11 +115,7 @@ func TestALostMessageIsMadeUpFor(t *testing.T) {
 		<-began
 		// The one message that the end of a sends is taken by a thief.
 		w.rt.Stop(stopped(t, go1))
-		got, err := w.queues.Receive(w.ctx, events.Tasks("nano"), 10, 0)
-		require.NoError(t, err)
-		for _, m := range got {
-			require.NoError(t, w.queues.Delete(w.ctx, events.Tasks("nano"), m.Receipt))
-		}
+		w.steal()
 		close(hold)
 		w.boot = "boot2"
 		w.start(slog.Default())
@@ -130,6 +127,60 @@ func TestALostMessageIsMadeUpFor(t *testing.T) {
 			synctest.Wait()
 		}
 		assert.Equal(t, engine.Succeeded, w.wait(id).Status)
+	})
+}
+
+// steal takes the messages that wait on the tier's queue for good.
+func (w *world) steal() {
+	got, err := w.queues.Receive(w.ctx, events.Tasks("nano"), 10, 0)
+	require.NoError(w.t, err)
+	for _, m := range got {
+		require.NoError(w.t, w.queues.Delete(w.ctx, events.Tasks("nano"), m.Receipt))
+	}
+}
+
+// TestALookEndsARunWhoseOnFailureIsOver loses the message whose worker died
+// between the end of the on_failure task and that of the run.
+func TestALookEndsARunWhoseOnFailureIsOver(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := &faulty{}
+		w := newWorld(t, func(w *world) { w.wrap = func(inner table.Table) table.Table { f.Table = inner; return f } })
+		w.task("a", func(context.Context, *executor.Attempt) executor.Result {
+			return executor.Final(executor.TaskFailed, "as written")
+		})
+		paged, died := make(chan struct{}), make(chan struct{})
+		w.task("page", func(context.Context, *executor.Attempt) executor.Result {
+			close(paged)
+			return ok("1")
+		})
+		w.register("f", `{"tasks":[{"name":"a","type":"python","entrypoint":"m:f"}],"on_failure":{"name":"page","type":"python","entrypoint":"m:f"}}`)
+		since := 0
+		f.arm(func(int) (before, after bool) {
+			select {
+			case <-paged:
+				if since++; since == 2 { // the first notes that the task is over
+					close(died)
+				}
+				return since >= 2, false
+			default:
+				return false, false
+			}
+		})
+		id := w.run("f").ID
+		<-died
+		w.rt.Stop(t.Context())
+		f.disarm()
+		w.openQueues() // what was in flight is visible
+		w.steal()
+		require.Equal(t, engine.Succeeded, w.status(id, "page"))
+		require.Equal(t, engine.Running, w.get(id).Status)
+		w.boot = "boot2"
+		w.start(slog.Default())
+		require.NoError(t, w.c.Look(w.ctx, org, id))
+		synctest.Wait()
+		assert.Equal(t, engine.Failed, w.get(id).Status)
+		assert.Equal(t, 1, w.times("page"))
 	})
 }
 

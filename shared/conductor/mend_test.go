@@ -304,7 +304,8 @@ func TestNoLogIsLost(t *testing.T) {
 // its own brought.
 func TestAMapThatAWorkerWentOnWith(t *testing.T) {
 	t.Parallel()
-	flow := with(spec("a", "each: a", "sum: each"), map[string]map[string]any{"each": {"map_over": "[1, 2]"}})
+	// The worker that starts the run goes on with the first root; a has a message.
+	flow := with(spec("first", "a", "each: a", "sum: each"), map[string]map[string]any{"each": {"map_over": "[1, 2]"}})
 	play := func(t *testing.T, n int, after bool) (writes int) {
 		synctest.Test(t, func(t *testing.T) {
 			f := &faulty{}
@@ -312,7 +313,9 @@ func TestAMapThatAWorkerWentOnWith(t *testing.T) {
 			w.register("f", flow)
 			id := w.run("f").ID
 			f.arm(func(i int) (bool, bool) { return i == n && !after, i == n && after })
-			assert.Equal(t, engine.Succeeded, w.wait(id).Status)
+			run := w.wait(id)
+			assert.Equal(t, engine.Succeeded, run.Status)
+			assert.Less(t, run.Duration(), conductor.LookEvery.Milliseconds(), "its message came again: no look had to mend it")
 			assert.GreaterOrEqual(t, w.times("each"), 2)
 			writes = f.disarm()
 		})
