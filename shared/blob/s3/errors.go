@@ -3,9 +3,7 @@ package s3
 import (
 	"errors"
 	"fmt"
-	"io"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/smithy-go"
 
 	"millrace/shared/blob"
@@ -36,15 +34,6 @@ func translate(err error) error {
 		}
 	}
 	return err
-}
-
-// cutShort tells an answer that ended before its time, which the SDK does not
-// count among the failures of a connection.
-func cutShort(err error) aws.Ternary {
-	if errors.Is(err, io.ErrUnexpectedEOF) {
-		return aws.TrueTernary
-	}
-	return aws.UnknownTernary
 }
 
 // wrap translates err and adds what was being done to which key.

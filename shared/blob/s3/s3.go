@@ -16,6 +16,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
+	"millrace/shared/awsretry"
 	"millrace/shared/blob"
 )
 
@@ -107,11 +108,7 @@ func (s *Store) awsConfig(ctx context.Context) (aws.Config, error) {
 func (s *Store) options(endpoint string) func(*s3.Options) {
 	return func(o *s3.Options) {
 		o.UsePathStyle = s.cfg.PathStyle
-		o.Retryer = retry.AddWithErrorCodes(retry.NewStandard(func(o *retry.StandardOptions) {
-			o.MaxAttempts = maxAttempts
-			o.MaxBackoff = s.backoff
-			o.Retryables = append(o.Retryables, retry.IsErrorRetryableFunc(cutShort))
-		}), "ConditionalRequestConflict")
+		o.Retryer = retry.AddWithErrorCodes(awsretry.New(maxAttempts, s.backoff), "ConditionalRequestConflict")
 		if endpoint != "" {
 			o.BaseEndpoint = aws.String(strings.TrimSuffix(endpoint, "/"))
 		}

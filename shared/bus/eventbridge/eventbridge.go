@@ -14,13 +14,13 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/aws/retry"
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/eventbridge"
 	"github.com/aws/aws-sdk-go-v2/service/eventbridge/types"
 	"github.com/aws/smithy-go"
 	"github.com/cenkalti/backoff/v5"
 
+	"millrace/shared/awsretry"
 	"millrace/shared/bus"
 )
 
@@ -78,10 +78,7 @@ func (b *Bus) connect(ctx context.Context) (*eventbridge.Client, error) {
 			return nil, fmt.Errorf("eventbridge: %w", err)
 		}
 		b.client = eventbridge.NewFromConfig(base, func(o *eventbridge.Options) {
-			o.Retryer = retry.NewStandard(func(o *retry.StandardOptions) {
-				o.MaxAttempts = maxAttempts
-				o.MaxBackoff = b.backoff
-			})
+			o.Retryer = awsretry.New(maxAttempts, b.backoff)
 		})
 	}
 	return b.client, nil

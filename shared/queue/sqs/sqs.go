@@ -20,10 +20,10 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/aws/retry"
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 
+	"millrace/shared/awsretry"
 	"millrace/shared/blob"
 	"millrace/shared/clock"
 	"millrace/shared/queue"
@@ -128,10 +128,7 @@ func (q *Queues) connect(ctx context.Context) (*sqs.Client, error) {
 			return nil, fmt.Errorf("sqs: %w", err)
 		}
 		q.client = sqs.NewFromConfig(base, func(o *sqs.Options) {
-			o.Retryer = retry.NewStandard(func(o *retry.StandardOptions) {
-				o.MaxAttempts = maxAttempts
-				o.MaxBackoff = q.backoff
-			})
+			o.Retryer = awsretry.New(maxAttempts, q.backoff)
 		})
 	}
 	return q.client, nil

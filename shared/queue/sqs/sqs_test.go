@@ -50,6 +50,9 @@ func (s *server) count(operation string) int {
 	return n
 }
 
+// cut is the status of an answer that ends in the middle.
+const cut = 0
+
 // serve starts a server; handle gets the operation's number, from 1, of those
 // other than GetQueueUrl and answers a status and a JSON body.
 func serve(t *testing.T, handle func(r request, n int) (int, string)) (*Queues, *server) {
@@ -67,8 +70,12 @@ func serve(t *testing.T, handle func(r request, n int) (int, string)) (*Queues, 
 			status, body = handle(r, s.count(r.Operation))
 		}
 		w.Header().Set("Content-Type", "application/x-amz-json-1.0")
-		w.WriteHeader(status)
+		w.WriteHeader(max(status, 200))
 		fmt.Fprint(w, body)
+		if status == cut {
+			_ = http.NewResponseController(w).Flush()
+			panic(http.ErrAbortHandler)
+		}
 	}))
 	t.Cleanup(web.Close)
 	q := New(Config{Prefix: "p-", AWS: func(context.Context) (aws.Config, error) {
@@ -175,6 +182,19 @@ func TestSendGivesUp(t *testing.T) {
 
 	q, _ = serve(t, func(request, int) (int, string) { return 200, failed("InternalError", false, "7") })
 	require.ErrorContains(t, q.Send(t.Context(), "work", messages(2)...), "was not sent")
+}
+
+// TestAnAnswerCutShortIsAskedForAgain: messages may come twice, but not get lost.
+func TestAnAnswerCutShortIsAskedForAgain(t *testing.T) {
+	t.Parallel()
+	q, s := serve(t, func(_ request, n int) (int, string) {
+		if n == 1 {
+			return cut, `{"Successful":[`
+		}
+		return 200, `{}`
+	})
+	require.NoError(t, q.Send(t.Context(), "work", messages(2)...))
+	assert.Equal(t, 2, s.count("SendMessageBatch"))
 }
 
 func TestExtendTranslates(t *testing.T) {

@@ -3,10 +3,10 @@ package dynamo
 import (
 	"context"
 	"errors"
-	"io"
 	"math/rand/v2"
 	"time"
 
+	"millrace/shared/awsretry"
 	"millrace/shared/table"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -79,20 +79,11 @@ func retryer(pause backoff, repeatable bool) aws.Retryer {
 			retry.IsErrorRetryableFunc(throttledTransaction),
 		}
 		if repeatable {
-			o.Retryables = append(append(o.Retryables, refused...), retry.IsErrorRetryableFunc(cutShort))
+			o.Retryables = append(append(o.Retryables, refused...), awsretry.CutShort)
 		} else {
 			o.Retryables = append([]retry.IsErrorRetryable{retry.NoRetryCanceledError{}}, refused...)
 		}
 	})
-}
-
-// cutShort tells an answer that ended before its time, which the SDK does not
-// count among the failures of a connection.
-func cutShort(err error) aws.Ternary {
-	if errors.Is(err, io.ErrUnexpectedEOF) {
-		return aws.TrueTernary
-	}
-	return aws.UnknownTernary
 }
 
 // throttledTransaction tells a transaction that failed by nothing but the

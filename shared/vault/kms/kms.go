@@ -19,7 +19,6 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/aws/retry"
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/kms"
 	"github.com/aws/aws-sdk-go-v2/service/kms/types"
@@ -27,6 +26,7 @@ import (
 	"github.com/tink-crypto/tink-go-awskms/v3/integration/awskms"
 	"github.com/tink-crypto/tink-go/v2/tink"
 
+	"millrace/shared/awsretry"
 	"millrace/shared/clock"
 	"millrace/shared/vault"
 )
@@ -139,10 +139,7 @@ func (v *Vault) kek(ctx context.Context, id fingerprint) (tink.AEADWithContext, 
 			return nil, fmt.Errorf("%w: %w", vault.ErrUnavailable, err)
 		}
 		v.client = kms.NewFromConfig(base, func(o *kms.Options) {
-			o.Retryer = retry.NewStandard(func(o *retry.StandardOptions) {
-				o.MaxAttempts = maxAttempts
-				o.MaxBackoff = v.backoff
-			})
+			o.Retryer = awsretry.New(maxAttempts, v.backoff)
 		})
 	}
 	if key.aead == nil {
