@@ -32,44 +32,6 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// meteredTable reports every call to one meter.
-type meteredTable struct {
-	table.Table
-	meter *table.Meter
-}
-
-func (m meteredTable) Get(ctx context.Context, k table.Key, o ...table.ReadOption) (table.Item, error) {
-	return m.Table.Get(table.WithMeter(ctx, m.meter), k, o...)
-}
-
-func (m meteredTable) Put(ctx context.Context, p table.Put) error {
-	return m.Table.Put(table.WithMeter(ctx, m.meter), p)
-}
-
-func (m meteredTable) Update(ctx context.Context, u table.Update) (table.Item, error) {
-	return m.Table.Update(table.WithMeter(ctx, m.meter), u)
-}
-
-func (m meteredTable) Delete(ctx context.Context, d table.Delete) error {
-	return m.Table.Delete(table.WithMeter(ctx, m.meter), d)
-}
-
-func (m meteredTable) BatchGet(ctx context.Context, ks []table.Key, o ...table.ReadOption) ([]table.Item, error) {
-	return m.Table.BatchGet(table.WithMeter(ctx, m.meter), ks, o...)
-}
-
-func (m meteredTable) BatchWrite(ctx context.Context, ws []table.Write) error {
-	return m.Table.BatchWrite(table.WithMeter(ctx, m.meter), ws)
-}
-
-func (m meteredTable) Transact(ctx context.Context, ws ...table.Write) error {
-	return m.Table.Transact(table.WithMeter(ctx, m.meter), ws...)
-}
-
-func (m meteredTable) Query(ctx context.Context, q table.Query) (table.Page, error) {
-	return m.Table.Query(table.WithMeter(ctx, m.meter), q)
-}
-
 // meteredQueues counts requests as SQS takes them: batches of up to ten.
 type meteredQueues struct {
 	queue.Queues
@@ -106,7 +68,7 @@ func newBench(t *testing.T) *bench {
 	b := &bench{t: t, meter: &table.Meter{}, queues: meteredQueues{requests: map[string]int{}}, handlers: map[string]fn.MessageHandler{}}
 	b.Env = localtest.Open(t, localtest.Options{
 		Blob: &blobtest.Memory{},
-		Wrap: func(inner table.Table) table.Table { return meteredTable{inner, b.meter} },
+		Wrap: func(inner table.Table) table.Table { return table.Metered(inner, b.meter) },
 	}, catalog.All()...)
 	return b
 }
