@@ -23,6 +23,7 @@ const (
 var (
 	familySQL = fmt.Sprintf("SELECT pk, sk, data FROM items WHERE pk >= ? AND pk < ? LIMIT %d", probeRows+1)
 	wholeSQL  = fmt.Sprintf("SELECT pk, sk, data FROM items WHERE pk = ? LIMIT %d", probeRows+1)
+	endSQL    = "SELECT pk FROM items WHERE pk >= ? AND pk < ? ORDER BY pk DESC LIMIT 1"
 	lastSQL   = "SELECT sk FROM items WHERE pk = ? ORDER BY sk DESC LIMIT 1"
 )
 
@@ -79,9 +80,16 @@ func (t *Table) learn(conn *sqlite.Conn, pk string, lost uint64) (reading, error
 			}
 		}
 	}
+	if r.family && len(r.rows) == 0 {
+		if r.begin = t.memory.unknownEnd(pk); r.begin != "" {
+			if r.end, err = lastOf(conn, endSQL, r.begin, r.begin[:len(r.begin)-1]+"$"); err != nil {
+				return r, err
+			}
+		}
+	}
 	if !r.whole {
 		r.large = true
-		if r.last, err = lastOf(conn, pk); err != nil {
+		if r.last, err = lastOf(conn, lastSQL, pk); err != nil {
 			return r, err
 		}
 	}
@@ -124,13 +132,15 @@ func (r *reading) rowsOf(conn *sqlite.Conn, sql string, args ...string) (all boo
 	}
 }
 
-// lastOf reads the last sort key of a partition, "" if it has none.
-func lastOf(conn *sqlite.Conn, pk string) (string, error) {
-	stmt, err := conn.Prepare(lastSQL)
+// lastOf reads a statement's one key, "" if it has none.
+func lastOf(conn *sqlite.Conn, sql string, args ...string) (string, error) {
+	stmt, err := conn.Prepare(sql)
 	if err != nil {
 		return "", fmt.Errorf("sqltable: %w", err)
 	}
-	stmt.BindText(1, pk)
+	for i, text := range args {
+		stmt.BindText(i+1, text)
+	}
 	row, err := stmt.Step()
 	if err != nil || !row {
 		return "", err

@@ -31,6 +31,7 @@ type memory struct {
 	lost   uint64            // how often rows that the database has were forgotten
 	frozen uint64            // how often the dirty rows were taken to be folded
 	clock  atomic.Int64      // counts uses, to tell which partitions are used least
+	ends   ends
 }
 
 // part is the rows of one partition.
@@ -67,7 +68,7 @@ type row struct {
 func cost(sk string, item table.Item, size int) int { return 160 + len(sk) + 96*len(item) + size }
 
 func newMemory() *memory {
-	return &memory{parts: map[string]*part{}, dirty: map[*row]struct{}{}, budget: memoryBudget}
+	return &memory{parts: map[string]*part{}, ends: ends{}, dirty: map[*row]struct{}{}, budget: memoryBudget}
 }
 
 // look is what the memory knows of a key.
@@ -89,7 +90,7 @@ func (m *memory) get(key table.Key) look {
 func (m *memory) find(key table.Key) look {
 	p := m.parts[key.PK]
 	if p == nil {
-		return look{known: m.related(key.PK), lost: m.lost}
+		return look{known: m.absent(key.PK), lost: m.lost}
 	}
 	p.used.Store(m.clock.Add(1))
 	if r := p.rows[key.SK]; r != nil {
@@ -124,6 +125,10 @@ func (m *memory) related(pk string) bool {
 	return false
 }
 
+// absent reports whether the database is known to have nothing of pk, which the
+// memory has not.
+func (m *memory) absent(pk string) bool { return m.related(pk) || m.ends.behind(pk) }
+
 // size tells whether a partition is known not to fit, and whether its end is
 // known then.
 func (m *memory) size(pk string) (large, bounded bool) {
@@ -145,6 +150,8 @@ type reading struct {
 	large  bool   // it does not fit; last is its last sort key
 	last   string
 	rows   map[table.Key]table.Item // nil: there is none
+	begin  string                   // of partition keys, "" for none; end is their last
+	end    string
 }
 
 // remember notes what was read. If rows were forgotten since, what was read may
@@ -173,6 +180,9 @@ func (m *memory) remember(r reading) {
 			of.whole = !of.large
 		}
 	}
+	if r.begin != "" {
+		m.ended(r.begin, r.end)
+	}
 	p.whole = p.whole || r.whole && !p.large
 	p.family = p.family || r.family
 	// As a rule memory is freed after a fold.
@@ -185,7 +195,8 @@ func (m *memory) remember(r reading) {
 func (m *memory) part(pk string) *part {
 	p := m.parts[pk]
 	if p == nil {
-		p = &part{pk: pk, rows: map[string]*row{}, whole: m.related(pk)}
+		behind := m.ends.behind(pk)
+		p = &part{pk: pk, rows: map[string]*row{}, whole: behind || m.related(pk), family: behind}
 		m.parts[pk] = p
 		m.bytes += 200 + len(pk)
 	}
@@ -271,10 +282,14 @@ func (m *memory) freeze() []fold {
 func (m *memory) folded(folds []fold) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	forgot := false
+	forgot, grown := false, ""
 	for _, f := range folds {
 		r := f.row
 		r.next = nil
+		if f.item != nil && f.pk != grown {
+			grown = f.pk
+			m.ends.grow(grown)
+		}
 		if r.turn != f.turn {
 			r.base = f.item
 			continue

@@ -140,6 +140,82 @@ func TestFamilyIsLearnedAtOnce(t *testing.T) {
 	}
 }
 
+// TestNewestPartitionIsNotLookedFor adds partitions with ever larger keys, and
+// children: of the first one it is read that there are none behind it.
+func TestNewestPartitionIsNotLookedFor(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "store.db")
+	first, tbl := openWith(t, path, store.Options{FoldAfter: time.Hour})
+	put(t, tbl, table.Key{PK: "o#run#1", SK: "s"}, 1)
+	put(t, tbl, table.Key{PK: "o#run#1#child", SK: "s"}, 1)
+	put(t, tbl, table.Key{PK: "o#see", SK: "s"}, 1)
+	require.NoError(t, first.Close())
+	db, tbl := openWith(t, path, store.Options{FoldAfter: time.Hour})
+	known := func(pk string) bool { return tbl.memory.get(table.Key{PK: pk, SK: "s"}).known }
+	held := table.Key{PK: "o#run#5", SK: "s"}
+	put(t, tbl, held, 5) // in memory alone when the end is read
+	tbl.memory.ends = ends{}
+	_, err := tbl.Get(t.Context(), table.Key{PK: "o#run#3", SK: "s"})
+	require.ErrorIs(t, err, table.ErrNotFound)
+	for n := 6; n < 9; n++ {
+		key := table.Key{PK: fmt.Sprintf("o#run#%d", n), SK: "s"}
+		child := table.Key{PK: key.PK + "#child", SK: "s"}
+		assert.True(t, known(key.PK))
+		assert.True(t, known(child.PK))
+		page, err := tbl.Query(t.Context(), table.Query{PK: child.PK})
+		require.NoError(t, err)
+		assert.Empty(t, page.Items)
+		put(t, tbl, key, n)
+		put(t, tbl, child, n)
+		tbl.memory.budget = 1
+		require.NoError(t, db.Sync())
+		require.Empty(t, tbl.memory.parts)
+		tbl.memory.budget = memoryBudget
+		for _, key := range []table.Key{key, child, held} {
+			_, err := tbl.Get(t.Context(), key)
+			require.NoError(t, err)
+		}
+	}
+	for _, pk := range []string{"o", "o#", "o#run", "o#run#", "o#run#1", "o#see", "o#set", "p", "p#run#9"} {
+		assert.False(t, known(pk), pk)
+	}
+}
+
+// TestEndsOfPartitionKeys learns an end of the database, and of what is folded
+// between its reading and its noting.
+func TestEndsOfPartitionKeys(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "store.db")
+	first, tbl := openWith(t, path, store.Options{FoldAfter: time.Hour})
+	put(t, tbl, table.Key{PK: "o#run#2#child", SK: "s"}, 1)
+	put(t, tbl, table.Key{PK: "o#see", SK: "s"}, 1)
+	require.NoError(t, first.Close())
+	db, tbl := openWith(t, path, store.Options{FoldAfter: time.Hour})
+	m := tbl.memory
+	known := func(pk string) bool { return m.get(table.Key{PK: pk, SK: "s"}).known }
+	_, err := tbl.Get(t.Context(), table.Key{PK: "o#run#1", SK: "s"})
+	require.ErrorIs(t, err, table.ErrNotFound)
+	assert.Equal(t, ends{"o#run#": "o#run#2#child"}, m.ends)
+	assert.True(t, known("o#run#3"))
+	assert.False(t, known("o#run#2#child"))
+	assert.False(t, known("o#see"))
+
+	m.ends = ends{}
+	read := reading{pk: "o#run#1", lost: m.get(table.Key{PK: "o#run#3"}).lost, whole: true, family: true, begin: "o#run#", end: "o#run#2#child"}
+	put(t, tbl, table.Key{PK: "o#run#5", SK: "s"}, 5)
+	require.NoError(t, db.Sync())
+	m.remember(read)
+	m.budget = 1
+	m.remember(reading{pk: "q", lost: m.get(table.Key{PK: "q"}).lost})
+	require.Empty(t, m.parts)
+	assert.False(t, known("o#run#5"), "it is in the database")
+	assert.True(t, known("o#run#6"))
+	for i := range 2 * maxEnds {
+		m.ended(fmt.Sprint(i, "#"), "")
+	}
+	assert.LessOrEqual(t, len(m.ends), maxEnds)
+}
+
 // TestRowsThatMoveWhileAPageIsRead writes and folds between the look at the
 // memory and the one at the database: the page is read anew.
 func TestRowsThatMoveWhileAPageIsRead(t *testing.T) {

@@ -59,7 +59,7 @@ func (m *memory) view(q table.Query, start table.Position) view {
 func (m *memory) viewTable(v *view, q table.Query, start table.Position) {
 	p := m.parts[q.PK]
 	if p == nil {
-		v.whole = m.related(q.PK)
+		v.whole = m.absent(q.PK)
 		return
 	}
 	p.used.Store(m.clock.Add(1))
