@@ -44,7 +44,7 @@ func (b *bench) serve(ctx context.Context, flags ...string) (*server, error) {
 func (b *bench) serveOn(ctx context.Context, dir string, flags ...string) (*server, error) {
 	s := &server{dir: dir, log: &bytes.Buffer{}, http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: clients, DisableCompression: true}}}
 	var err error
-	if s.Server, err = process.Start(ctx, b.Binary, dir, s.log, append(flags, "--log-level", "error")...); err != nil {
+	if s.Server, err = process.Start(ctx, b.Binary, dir, s.log, append([]string{"--log-level", "error"}, flags...)...); err != nil {
 		return nil, fmt.Errorf("%w\n%s", err, s.log)
 	}
 	return s, nil

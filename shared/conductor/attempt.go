@@ -135,6 +135,7 @@ func (s *session) execute(ctx context.Context, w *work) (*done, error) {
 	if mine, err := s.fresh(ctx, w); err != nil || !mine {
 		return nil, err
 	}
+	s.Log.DebugContext(ctx, "attempt begins")
 	if run.Instant() {
 		return s.finish(ctx, w, run.Execute(ctx, a))
 	}
