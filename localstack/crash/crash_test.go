@@ -6,7 +6,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 
@@ -15,7 +14,6 @@ import (
 
 	"millrace/localstack/crash"
 	"millrace/localstack/embedded/objectstore"
-	"millrace/localstack/embedded/server"
 	"millrace/shared/blob"
 	"millrace/shared/blob/s3"
 	"millrace/shared/queue"
@@ -26,17 +24,14 @@ var (
 	seed    = flag.Uint64("seed", 1, "what the history is drawn from")
 )
 
-// What the binary is made of: see package e2e.
-var _ = server.Open
+// binary is millrace-local, built once.
+var binary string
 
 // TestCrashes kills a server at random writes.
 func TestCrashes(t *testing.T) {
 	t.Parallel()
 	parent, err := os.MkdirTemp("", "millrace-crash-")
 	require.NoError(t, err)
-	binary := filepath.Join(parent, "millrace-local")
-	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "millrace/localstack").CombinedOutput()
-	require.NoError(t, err, "%s", out)
 	t.Logf("%d crashes, seed %d, in %s", *crashes, *seed, parent)
 	report, err := crash.Run(t.Context(), crash.Config{
 		Binary: binary, Dir: filepath.Join(parent, "data"), Crashes: *crashes, Seed: *seed, Logf: t.Logf,

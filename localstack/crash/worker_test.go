@@ -22,6 +22,7 @@ import (
 	"millrace/localstack/embedded/interpreters"
 	"millrace/localstack/embedded/runtime"
 	"millrace/localstack/emulators"
+	"millrace/localstack/process/processtest"
 	"millrace/shared/blob/s3"
 	"millrace/shared/bus/eventbridge"
 	"millrace/shared/clock"
@@ -59,7 +60,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	code := m.Run()
+	code := processtest.Main(m, &binary)
 	emulators.StopAll()
 	os.Exit(code)
 }

@@ -9,7 +9,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -18,37 +17,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"millrace/localstack/client"
-	"millrace/localstack/demo"
-	"millrace/localstack/embedded/server"
 	"millrace/localstack/process"
+	"millrace/localstack/process/processtest"
 )
 
 // binary is millrace-local, built once.
 var binary string
 
-// What the binary is made of: go test keeps results until an import changes,
-// and would not know that the binary did.
-var (
-	_ = server.Open
-	_ = demo.Run
-)
-
-func TestMain(m *testing.M) {
-	os.Exit(func() int {
-		dir, err := os.MkdirTemp("", "millrace-e2e-")
-		if err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
-		}
-		defer os.RemoveAll(dir)
-		binary = filepath.Join(dir, "millrace-local")
-		if out, err := exec.Command("go", "build", "-o", binary, "millrace/localstack").CombinedOutput(); err != nil {
-			fmt.Fprintf(os.Stderr, "build: %v\n%s", err, out)
-			return 1
-		}
-		return m.Run()
-	}())
-}
+func TestMain(m *testing.M) { os.Exit(processtest.Main(m, &binary)) }
 
 // dataDir is a data directory whose server's children, which are another user
 // for root, can reach.

@@ -10,9 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"flag"
-	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
@@ -21,8 +19,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"millrace/localstack/client"
-	"millrace/localstack/embedded/server"
 	"millrace/localstack/process"
+	"millrace/localstack/process/processtest"
 )
 
 var full = flag.Bool("full", false, "the limits themselves, not a part of them")
@@ -41,25 +39,9 @@ const mostMemory = 300 << 20
 // binary is millrace-local, built once.
 var binary string
 
-// What the binary is made of: see package e2e.
-var _ = server.Open
-
 func TestMain(m *testing.M) {
-	os.Exit(func() int {
-		flag.Parse()
-		dir, err := os.MkdirTemp("", "millrace-limits-")
-		if err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
-		}
-		defer os.RemoveAll(dir)
-		binary = filepath.Join(dir, "millrace-local")
-		if out, err := exec.Command("go", "build", "-o", binary, "millrace/localstack").CombinedOutput(); err != nil {
-			fmt.Fprintf(os.Stderr, "build: %v\n%s", err, out)
-			return 1
-		}
-		return m.Run()
-	}())
+	flag.Parse()
+	os.Exit(processtest.Main(m, &binary))
 }
 
 // service is a running server.
