@@ -38,9 +38,9 @@ var pure = []string{"shared/engine", "shared/flowspec", "shared/expr", "shared/t
 
 var inputOutput = []string{"net", "net/http", "os", "os/exec", "database/sql", "log", "log/slog", "syscall"}
 
-// speakAWS are the folders that may import clients of the AWS SDK.
+// speakAWS are the folders that may import the AWS SDK.
 var speakAWS = []string{
-	"shared/table/dynamo", "shared/queue/sqs", "shared/blob/s3", "shared/bus/eventbridge", "shared/vault/kms",
+	"shared/awsretry", "shared/table/dynamo", "shared/queue/sqs", "shared/blob/s3", "shared/bus/eventbridge", "shared/vault/kms",
 	"shared/sandbox/invoke", "localstack/cloud", "localstack/emulators", "localstack/embedded/objectstore", "functions/bootstrap",
 }
 
