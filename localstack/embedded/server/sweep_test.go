@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,17 +16,17 @@ import (
 func TestSweepRunsEveryHour(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		calls := 0
+		var calls atomic.Int32
 		stop := sweep(func(context.Context) (int, error) {
-			calls++
+			calls.Add(1)
 			return 0, errors.New("a failure ends nothing")
 		}, slog.New(slog.DiscardHandler))
 		synctest.Wait()
-		assert.Equal(t, 1, calls, "at once")
+		assert.EqualValues(t, 1, calls.Load(), "at once")
 		time.Sleep(2*sweepEvery + time.Minute) // of the bubble's time
-		assert.Equal(t, 3, calls)
+		assert.EqualValues(t, 3, calls.Load())
 		require.NoError(t, stop())
 		time.Sleep(sweepEvery)
-		assert.Equal(t, 3, calls)
+		assert.EqualValues(t, 3, calls.Load())
 	})
 }
