@@ -10,7 +10,8 @@ import (
 )
 
 // ObjectQueue is the queue of what happens to the objects of the bucket. A
-// deployment has it if a function takes these events.
+// deployment has it from the start, the embedded server if a function takes these
+// events.
 const ObjectQueue = "object-events"
 
 // Object is what happened to one object of a bucket. Events of one object may

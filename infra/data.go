@@ -9,7 +9,6 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2/awssecretsmanager"
 	"github.com/aws/jsii-runtime-go"
 
-	"millrace/functions/catalog"
 	"millrace/shared/fn"
 	"millrace/shared/table/dynamo"
 )
@@ -30,7 +29,7 @@ const (
 )
 
 func addData(stack awscdk.Stack, cfg Config, specs []fn.Spec) {
-	key := addKey(stack, cfg, specs)
+	key := addKey(stack, cfg)
 	addTable(stack, cfg, key)
 	bucket := addBucket(stack, cfg, key)
 	addSecret(stack, cfg, key, "CursorSecret", "cursor-secret", cursorSecret, "Signs the cursors of lists.")
@@ -62,7 +61,7 @@ func (c Config) imported(name string) *string {
 
 // addKey makes the key that encrypts everything at rest. The account's policies
 // say who may use it, and roles may only through the services named in them.
-func addKey(stack awscdk.Stack, cfg Config, specs []fn.Spec) awskms.CfnKey {
+func addKey(stack awscdk.Stack, cfg Config) awskms.CfnKey {
 	all := []*string{jsii.String("*")} // in a key's policy: this key
 	account := awscdk.Fn_Sub(jsii.String("arn:${AWS::Partition}:iam::${AWS::AccountId}:root"), nil)
 	mine := map[string]any{"StringEquals": map[string]any{"aws:SourceAccount": awscdk.Fn_Ref(jsii.String("AWS::AccountId"))}}
@@ -80,9 +79,9 @@ func addKey(stack awscdk.Stack, cfg Config, specs []fn.Spec) awskms.CfnKey {
 		},
 		sends("EventsToQueues", "events"),
 		sends("AlarmsToTopic", "cloudwatch"),
-	}
-	if _, notified := catalog.ObjectsTo(specs); notified {
-		statements = append(statements, sends("BucketToQueue", "s3"))
+		// As S3's manual has it, without a condition: which bucket may send is said
+		// by the queue's policy.
+		{id: "BucketToQueue", principal: service("s3"), resources: all, actions: []string{"kms:Decrypt", "kms:GenerateDataKey"}},
 	}
 	key := awskms.NewCfnKey(stack, jsii.String("Key"), &awskms.CfnKeyProps{
 		Description:         jsii.String("Encrypts the data of " + cfg.name("data")),

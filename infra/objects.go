@@ -1,6 +1,8 @@
 package main
 
 import (
+	"time"
+
 	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awss3"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awssqs"
@@ -9,19 +11,40 @@ import (
 	"millrace/events"
 	"millrace/functions/catalog"
 	"millrace/shared/fn"
+	"millrace/shared/queue"
 )
 
-// notify has the bucket tell its queue of the events that a function asks for.
-// S3 tries the queue when it is told, so the queue's policy comes first.
-func notify(stack awscdk.Stack, cfg Config, specs []fn.Spec, bucket awss3.CfnBucket) {
-	spec, notified := catalog.ObjectsTo(specs)
-	if !notified {
-		return
+// untaken is the queue of the bucket's events while no function takes them.
+// Nobody receives from it, so messages go when their time is over.
+var untaken = queue.Definition{Name: events.ObjectQueue, Visibility: time.Minute}
+
+// definitions are the queues of the data stack: those that feed functions, and
+// that of the bucket's events, which is there before there is a function for
+// them.
+func definitions(specs []fn.Spec) []queue.Definition {
+	defs := catalog.Queues(specs)
+	if _, taken := catalog.ObjectsTo(specs); !taken {
+		defs = append(defs, untaken)
 	}
+	return defs
+}
+
+// told are the events that the queue of the bucket's events gets.
+func told(specs []fn.Spec) fn.ObjectTrigger {
+	if spec, taken := catalog.ObjectsTo(specs); taken {
+		return spec.Trigger.Objects
+	}
+	return fn.ObjectTrigger{Events: []fn.ObjectEvent{fn.ObjectCreated}}
+}
+
+// notify has the bucket tell its queue what a function asks for. S3 tries the
+// queue when it is told of it, so the queue's policy comes first.
+func notify(stack awscdk.Stack, cfg Config, specs []fn.Spec, bucket awss3.CfnBucket) {
+	trigger := told(specs)
 	var queues []any
-	for _, e := range spec.Trigger.Objects.Events {
+	for _, e := range trigger.Events {
 		queues = append(queues, &awss3.CfnBucket_QueueConfigurationProperty{
-			Event: jsii.String(string(e)), Queue: cfg.queueARN(events.ObjectQueue), Filter: keyFilter(spec.Trigger.Objects),
+			Event: jsii.String(string(e)), Queue: cfg.queueARN(events.ObjectQueue), Filter: keyFilter(trigger),
 		})
 	}
 	bucket.SetNotificationConfiguration(&awss3.CfnBucket_NotificationConfigurationProperty{QueueConfigurations: queues})

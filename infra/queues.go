@@ -52,10 +52,10 @@ func visibility(def queue.Definition, fed fn.Spec) time.Duration {
 	return min(max(def.Visibility, patience*fed.Timeout), queue.MaxExtend)
 }
 
-// addQueues makes the catalog's queues, each with its dead-letter queue.
+// addQueues makes the deployment's queues, each with its dead-letter queue.
 func addQueues(stack awscdk.Stack, cfg Config, specs []fn.Spec, key awskms.CfnKey) {
 	fed := feeds(specs)
-	for _, def := range catalog.Queues(specs) {
+	for _, def := range definitions(specs) {
 		props := func(name string, kept time.Duration) *awssqs.CfnQueueProps {
 			return &awssqs.CfnQueueProps{
 				QueueName:                    jsii.String(cfg.queue(name)),

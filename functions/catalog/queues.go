@@ -22,9 +22,10 @@ func ObjectsTo(specs []fn.Spec) (fn.Spec, bool) {
 	return fn.Spec{}, false
 }
 
-// Queues are the queues of a deployment: those that feed functions, one for each
-// function that gets events of the bus, and one for events of the bucket. A message stays away from others
-// for longer than its function may take, which Lambda asks for.
+// Queues are the queues that feed functions: those that their triggers name, one
+// for each function that gets events of the bus, and one for the function that
+// gets events of the bucket. A message stays away from others for longer than its
+// function may take, which Lambda asks for.
 func Queues(specs []fn.Spec) []queue.Definition {
 	var defs []queue.Definition
 	for _, spec := range specs {
