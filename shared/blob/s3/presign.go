@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"mime"
-	"net/http"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -18,9 +17,6 @@ func (s *Store) PresignGet(ctx context.Context, key string, ttl time.Duration, f
 	presign, err := s.presigner(ctx, key, ttl)
 	if err != nil {
 		return "", err
-	}
-	if s.signer != nil && filename == "" {
-		return s.signer.url(http.MethodGet, "GetObject", key, ttl), nil
 	}
 	in := &s3.GetObjectInput{Bucket: s.bucket, Key: &key}
 	if filename != "" {
@@ -39,9 +35,6 @@ func (s *Store) PresignPut(ctx context.Context, key string, ttl time.Duration) (
 	presign, err := s.presigner(ctx, key, ttl)
 	if err != nil {
 		return "", err
-	}
-	if s.signer != nil {
-		return s.signer.url(http.MethodPut, "PutObject", key, ttl), nil
 	}
 	req, err := presign.PresignPutObject(ctx, &s3.PutObjectInput{Bucket: s.bucket, Key: &key}, s3.WithPresignExpires(ttl))
 	if err != nil {

@@ -44,7 +44,6 @@ type Store struct {
 	cfg     Config
 	bucket  *string
 	backoff time.Duration // longest pause between attempts
-	signer  *signer       // nil: the SDK signs
 
 	mu      sync.Mutex // guards the lazy clients
 	client  *s3.Client
@@ -56,7 +55,7 @@ var _ blob.Store = (*Store)(nil)
 // New returns a store. It contacts nothing: the client is built at first use,
 // so that a function which never touches objects does not pay for it.
 func New(cfg Config) *Store {
-	return &Store{cfg: cfg, bucket: aws.String(cfg.Bucket), backoff: maxBackoff, signer: newSigner(cfg)}
+	return &Store{cfg: cfg, bucket: aws.String(cfg.Bucket), backoff: maxBackoff}
 }
 
 // clients returns the client and its presigner. A failure, e.g. to load the
