@@ -41,11 +41,12 @@ test-race: ## Run every test but infra's under the race detector
 bench: build ## Measure what has a budget, 3 minutes (ROWS=regexp, BENCHFLAGS="--history 1000,1000000 --idle 5m")
 	$(GO) build -tags lambda.norpc -trimpath -ldflags '-s -w' -o bin/bootstrap ./functions/bootstrap
 	GOOS=linux GOARCH=arm64 $(GO) build -tags lambda.norpc -trimpath -ldflags '-s -w' -o bin/bootstrap-arm64 ./functions/bootstrap
-	bin/millrace-local bench --bootstrap bin/bootstrap --deployed bin/bootstrap-arm64 --rows '$(ROWS)' $(BENCHFLAGS)
+	$(GO) build -o bin/millrace-bench ./localstack/proof/bench/millrace-bench
+	bin/millrace-bench --bootstrap bin/bootstrap --deployed bin/bootstrap-arm64 --rows '$(ROWS)' $(BENCHFLAGS)
 
 .PHONY: mutants
 mutants: ## Break each guard of the engine in turn, some test must fail, 15 minutes (GUARDS=regexp)
-	nice -n 10 $(GO) run ./localstack/mutants -run '$(GUARDS)'
+	nice -n 10 $(GO) run ./localstack/proof/mutants -run '$(GUARDS)'
 
 .PHONY: microbench
 microbench: ## Run the Go benchmarks of the parts (BENCH=regexp)
@@ -72,11 +73,11 @@ fuzz: ## Fuzz every parser for FUZZTIME (20s) each
 
 .PHONY: crash
 crash: ## Kill the server at CRASHES (200) random writes and check its store (SEED=n)
-	$(GO) test ./localstack/crash -count=1 -v -run TestCrashes -timeout 0 -crashes $(CRASHES) -seed $(SEED)
+	$(GO) test ./localstack/proof/crash -count=1 -v -run TestCrashes -timeout 0 -crashes $(CRASHES) -seed $(SEED)
 
 .PHONY: limits
 limits: ## Hold the server to its limits: 10,000 tasks, 256 MB outputs, 1,000,000 log lines
-	$(GO) test ./localstack/limits -count=1 -v -timeout 0 -full
+	$(GO) test ./localstack/proof/limits -count=1 -v -timeout 0 -full
 
 .PHONY: fmt
 fmt: ## Format the Go code
@@ -99,12 +100,12 @@ $(GOLANGCI):
 generate: ## Write the generated files anew: the tables of operations, the templates, the counts and what they cost
 	$(GO) test ./functions/catalog -count=1 -run 'TestOperationsAreThoseOfTheGoldenFile|TestReadmeListsTheOperations' -update
 	$(GO) test ./infra -count=1 -run TestTemplatesAreThoseOfTheGoldenFiles -update
-	$(GO) test ./localstack/bench -count=1 -run 'TestCountsAreThoseOfTheGoldenFile|TestReadmeShowsTheBill' -update
+	$(GO) test ./localstack/proof/bench -count=1 -run 'TestCountsAreThoseOfTheGoldenFile|TestReadmeShowsTheBill' -update
 
 .PHONY: verify
 verify: ## Check that generated files and go.mod are up to date
 	$(GO) test ./functions/catalog -count=1 -run 'TestOperationsAreThoseOfTheGoldenFile|TestReadmeListsTheOperations'
-	$(GO) test ./localstack/bench -count=1 -run 'TestCountsAreThoseOfTheGoldenFile|TestReadmeShowsTheBill'
+	$(GO) test ./localstack/proof/bench -count=1 -run 'TestCountsAreThoseOfTheGoldenFile|TestReadmeShowsTheBill'
 	$(GO) test ./infra -count=1 -run TestTemplatesAreThoseOfTheGoldenFiles
 	$(GO) mod tidy -diff
 

@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"millrace/functions/artifacts"
-	"millrace/localstack/localtest"
+	"millrace/localstack/proof/localtest"
 	"millrace/shared/blob"
 	"millrace/shared/registry"
 	"millrace/shared/registry/registrytest"

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"millrace/functions/artifacts"
-	"millrace/localstack/localtest"
+	"millrace/localstack/proof/localtest"
 	"millrace/shared/registry"
 	"millrace/shared/registry/registrytest"
 	"millrace/shared/table"

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"millrace/functions/auth"
-	"millrace/localstack/localtest"
+	"millrace/localstack/proof/localtest"
 	"millrace/shared/tenant"
 )
 

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"millrace/localstack/localtest"
+	"millrace/localstack/proof/localtest"
 	"millrace/localstack/runtimeapi"
 	"millrace/shared/blob/blobtest"
 	"millrace/shared/fn"

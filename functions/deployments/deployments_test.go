@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"millrace/functions/deployments"
-	"millrace/localstack/localtest"
+	"millrace/localstack/proof/localtest"
 	"millrace/shared/registry"
 	"millrace/shared/registry/registrytest"
 	"millrace/shared/table"

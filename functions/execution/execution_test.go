@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"millrace/functions/execution"
-	"millrace/localstack/localtest"
+	"millrace/localstack/proof/localtest"
 	"millrace/shared/sandbox"
 	"millrace/shared/tenant"
 )

@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"millrace/localstack/localtest"
+	"millrace/localstack/proof/localtest"
 	"millrace/shared/registry/registrytest"
 	"millrace/shared/table"
 )

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"millrace/functions/flows"
-	"millrace/localstack/localtest"
+	"millrace/localstack/proof/localtest"
 	"millrace/shared/registry/registrytest"
 )
 

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"millrace/functions/flows"
-	"millrace/localstack/localtest"
+	"millrace/localstack/proof/localtest"
 	"millrace/shared/registry"
 	"millrace/shared/registry/registrytest"
 	"millrace/shared/tenant"

@@ -17,7 +17,7 @@ import (
 
 	"millrace/events"
 	"millrace/functions/health"
-	"millrace/localstack/localtest"
+	"millrace/localstack/proof/localtest"
 	"millrace/shared/blob"
 	"millrace/shared/clock"
 	"millrace/shared/fn"

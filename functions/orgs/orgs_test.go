@@ -11,7 +11,7 @@ import (
 
 	"millrace/functions/auth"
 	"millrace/functions/orgs"
-	"millrace/localstack/localtest"
+	"millrace/localstack/proof/localtest"
 	"millrace/shared/identity"
 	"millrace/shared/tenant"
 )

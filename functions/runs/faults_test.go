@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"millrace/localstack/localtest"
+	"millrace/localstack/proof/localtest"
 	"millrace/shared/table"
 )
 

@@ -15,7 +15,7 @@ import (
 	"millrace/functions/runs"
 	"millrace/functions/taskworker"
 	"millrace/localstack/embedded/runtime"
-	"millrace/localstack/localtest"
+	"millrace/localstack/proof/localtest"
 	"millrace/shared/audit"
 	"millrace/shared/fn"
 )

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"millrace/functions/sandboxlogs"
-	"millrace/localstack/localtest"
+	"millrace/localstack/proof/localtest"
 	"millrace/shared/blob/blobtest"
 	"millrace/shared/engine"
 	"millrace/shared/fn"

@@ -13,7 +13,7 @@ import (
 
 	"millrace/events"
 	"millrace/functions/schedulertick"
-	"millrace/localstack/localtest"
+	"millrace/localstack/proof/localtest"
 	"millrace/shared/engine"
 	"millrace/shared/errs"
 	"millrace/shared/fn"

@@ -25,7 +25,7 @@ import (
 	"millrace/localstack/client"
 	"millrace/localstack/embedded/interpreters"
 	"millrace/localstack/embedded/runtime"
-	"millrace/localstack/localtest"
+	"millrace/localstack/proof/localtest"
 	"millrace/shared/conductor"
 	"millrace/shared/executor"
 	"millrace/shared/fn"

@@ -19,7 +19,7 @@ import (
 	"millrace/localstack/daemon"
 	"millrace/localstack/embedded/signin"
 	"millrace/localstack/emulators"
-	"millrace/localstack/substrate"
+	"millrace/localstack/proof/drivers"
 )
 
 // credentialsFile leads to a stack that is up, to run the suite against in place
@@ -78,5 +78,5 @@ func known(t *testing.T) *client.Client {
 func TestSuite(t *testing.T) {
 	api := known(t)
 	api.HTTP = &http.Client{Timeout: 2 * time.Minute}
-	substrate.Suite(t, substrate.At(t, api))
+	drivers.Suite(t, drivers.At(t, api))
 }

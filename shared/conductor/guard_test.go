@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"millrace/events"
-	"millrace/localstack/faults"
+	"millrace/localstack/proof/faults"
 	"millrace/localstack/memory"
 	"millrace/shared/clock"
 	"millrace/shared/conductor"

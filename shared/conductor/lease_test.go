@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"millrace/events"
-	"millrace/localstack/faults"
+	"millrace/localstack/proof/faults"
 	"millrace/localstack/memory"
 	"millrace/shared/blob/blobtest"
 	"millrace/shared/clock"

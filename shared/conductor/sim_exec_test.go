@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"millrace/localstack/faults"
+	"millrace/localstack/proof/faults"
 	"millrace/shared/blob"
 	"millrace/shared/conductor"
 	"millrace/shared/engine"

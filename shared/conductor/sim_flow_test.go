@@ -8,7 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"millrace/localstack/faults"
+	"millrace/localstack/proof/faults"
 )
 
 // act is what one try of a task does.

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
-	"millrace/localstack/faults"
+	"millrace/localstack/proof/faults"
 )
 
 // simulate plays histories that draw makes: a few in a test run, as many as

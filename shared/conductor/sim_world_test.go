@@ -21,7 +21,7 @@ import (
 	"millrace/events"
 	"millrace/functions/schedulertick"
 	"millrace/localstack/embedded/localbus"
-	"millrace/localstack/faults"
+	"millrace/localstack/proof/faults"
 	"millrace/localstack/memory"
 	"millrace/shared/audit"
 	"millrace/shared/blob/blobtest"

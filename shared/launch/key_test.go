@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"millrace/events"
-	"millrace/localstack/faults"
+	"millrace/localstack/proof/faults"
 	"millrace/localstack/memory"
 	"millrace/shared/audit"
 	"millrace/shared/blob/blobtest"

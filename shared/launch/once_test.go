@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"millrace/events"
-	"millrace/localstack/faults"
+	"millrace/localstack/proof/faults"
 	"millrace/shared/audit"
 	"millrace/shared/clock"
 	"millrace/shared/launch"

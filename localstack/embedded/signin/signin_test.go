@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"millrace/localstack/embedded/signin"
-	"millrace/localstack/localtest"
+	"millrace/localstack/proof/localtest"
 	"millrace/shared/clock"
 	"millrace/shared/errs"
 	"millrace/shared/identity"

@@ -29,9 +29,17 @@ func Main(m *testing.M, binary *string) int {
 	}
 	defer os.RemoveAll(dir)
 	*binary = filepath.Join(dir, "millrace-local")
-	if out, err := exec.Command("go", "build", "-o", *binary, "millrace/localstack").CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "build: %v\n%s", err, out)
+	if err := Build(*binary, "millrace/localstack"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	return m.Run()
+}
+
+// Build builds a command of this module to a file.
+func Build(file, command string) error {
+	if out, err := exec.Command("go", "build", "-o", file, command).CombinedOutput(); err != nil {
+		return fmt.Errorf("build %s: %w\n%s", command, err, out)
+	}
+	return nil
 }

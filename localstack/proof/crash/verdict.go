@@ -6,7 +6,7 @@ import (
 	"maps"
 	"slices"
 
-	"millrace/localstack/fsck"
+	"millrace/localstack/proof/fsck"
 	"millrace/shared/conductor"
 	"millrace/shared/engine"
 )

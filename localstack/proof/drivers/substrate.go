@@ -1,7 +1,7 @@
-// Package substrate runs the whole service, workers included, over any drivers
+// Package drivers runs the whole service, workers included, over any drivers
 // of the ports, and holds them all to the same end-to-end tests: what works on
 // the embedded drivers works on the cloud's.
-package substrate
+package drivers
 
 import (
 	"context"
@@ -19,7 +19,7 @@ import (
 	"millrace/localstack/embedded/interpreters"
 	"millrace/localstack/embedded/runtime"
 	"millrace/localstack/embedded/signin"
-	"millrace/localstack/localtest"
+	"millrace/localstack/proof/localtest"
 	"millrace/shared/fn"
 	"millrace/shared/ids"
 )

@@ -1,4 +1,4 @@
-package substrate_test
+package drivers_test
 
 import (
 	"context"
@@ -15,8 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"millrace/localstack/emulators"
-	"millrace/localstack/localtest"
-	"millrace/localstack/substrate"
+	"millrace/localstack/proof/drivers"
+	"millrace/localstack/proof/localtest"
 	"millrace/shared/blob"
 	"millrace/shared/blob/s3"
 	"millrace/shared/bus/eventbridge"
@@ -80,5 +80,5 @@ func bucket(t *testing.T) blob.Store {
 
 func TestCloud(t *testing.T) {
 	t.Parallel()
-	substrate.Exercise(t, cloud)
+	drivers.Exercise(t, cloud)
 }

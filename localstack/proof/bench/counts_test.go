@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"millrace/localstack/bench"
+	"millrace/localstack/proof/bench"
 	"millrace/shared/blob/blobtest"
 )
 
@@ -86,7 +86,7 @@ func TestCountsAreWithinTheirBudgets(t *testing.T) {
 }
 
 func TestReadmeShowsTheBill(t *testing.T) {
-	path := filepath.Join("..", "..", "README.md")
+	path := filepath.Join("..", "..", "..", "README.md")
 	old, err := os.ReadFile(path)
 	require.NoError(t, err)
 	before, rest, found := strings.Cut(string(old), begin)

@@ -17,7 +17,7 @@ import (
 	"millrace/functions/catalog"
 	"millrace/localstack/embedded/localbus"
 	"millrace/localstack/memory"
-	"millrace/localstack/meter"
+	"millrace/localstack/proof/meter"
 	"millrace/shared/blob"
 	"millrace/shared/clock"
 	"millrace/shared/fn"

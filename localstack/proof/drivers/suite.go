@@ -1,4 +1,4 @@
-package substrate
+package drivers
 
 import (
 	"archive/zip"

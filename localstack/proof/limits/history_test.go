@@ -13,7 +13,7 @@ import (
 	"millrace/events"
 	"millrace/functions/runs"
 	"millrace/functions/schedulertick"
-	"millrace/localstack/localtest"
+	"millrace/localstack/proof/localtest"
 	"millrace/shared/blob/blobtest"
 	"millrace/shared/clock"
 	"millrace/shared/engine"

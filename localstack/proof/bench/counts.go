@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"net/http"
 
-	"millrace/localstack/meter"
+	"millrace/localstack/proof/meter"
 	"millrace/shared/blob"
 )
 

@@ -1,4 +1,4 @@
-package substrate_test
+package drivers_test
 
 import (
 	"bytes"
@@ -19,8 +19,8 @@ import (
 
 	"millrace/localstack/client"
 	"millrace/localstack/emulators"
-	"millrace/localstack/localtest"
-	"millrace/localstack/substrate"
+	"millrace/localstack/proof/drivers"
+	"millrace/localstack/proof/localtest"
 	"millrace/shared/ids"
 	"millrace/shared/table/dynamo"
 )
@@ -64,7 +64,7 @@ func (b *badLine) RoundTrip(r *http.Request) (*http.Response, error) {
 func TestCloudOnABadLine(t *testing.T) {
 	t.Parallel()
 	line := &badLine{}
-	s := substrate.Open(t, func(t *testing.T) localtest.Options {
+	s := drivers.Open(t, func(t *testing.T) localtest.Options {
 		o := cloud(t)
 		endpoint := emulators.DynamoDB(t)
 		name := "test-" + ids.Token(9)

@@ -35,9 +35,9 @@ import (
 
 	"millrace/functions/catalog"
 	"millrace/localstack/client"
-	"millrace/localstack/crash"
 	"millrace/localstack/emulators"
-	"millrace/localstack/fsck"
+	"millrace/localstack/proof/crash"
+	"millrace/localstack/proof/fsck"
 	"millrace/shared/identity"
 	"millrace/shared/ids"
 	"millrace/shared/queue"

@@ -17,8 +17,8 @@ import (
 	"time"
 
 	"millrace/localstack/client"
-	"millrace/localstack/fsck"
 	"millrace/localstack/process"
+	"millrace/localstack/proof/fsck"
 	"millrace/shared/blob"
 	"millrace/shared/conductor"
 )

@@ -1,4 +1,4 @@
-package substrate_test
+package drivers_test
 
 import (
 	"context"
@@ -23,7 +23,7 @@ import (
 	"millrace/functions/catalog"
 	"millrace/functions/dispatch"
 	"millrace/functions/taskworker"
-	"millrace/localstack/localtest"
+	"millrace/localstack/proof/localtest"
 	"millrace/shared/blob/blobtest"
 	"millrace/shared/fn"
 	"millrace/shared/queue"

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-const root = "../.."
+const root = "../../.."
 
 // TestGuardsStand holds the lists to the source: each guard is where its list
 // says, breaking it leaves Go, and the tests that should notice exist.

@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"millrace/localstack/crash"
 	"millrace/localstack/embedded/objectstore"
+	"millrace/localstack/proof/crash"
 	"millrace/shared/blob"
 	"millrace/shared/blob/s3"
 	"millrace/shared/queue"

@@ -18,7 +18,7 @@ import (
 	"millrace/localstack/embedded/server"
 	"millrace/localstack/embedded/sqltable"
 	"millrace/localstack/embedded/store"
-	"millrace/localstack/fsck"
+	"millrace/localstack/proof/fsck"
 	"millrace/shared/audit"
 	"millrace/shared/clock"
 	"millrace/shared/engine"

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"millrace/localstack/faults"
 	"millrace/localstack/memory"
+	"millrace/localstack/proof/faults"
 	"millrace/shared/clock"
 	"millrace/shared/queue"
 	"millrace/shared/queue/queuetest"

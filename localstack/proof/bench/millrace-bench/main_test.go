@@ -1,0 +1,41 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"millrace/localstack/process/processtest"
+)
+
+// server is the binary that is measured.
+var server string
+
+func TestMain(m *testing.M) { os.Exit(processtest.Main(m, &server)) }
+
+// TestBenchMeasures: the command starts servers of the binary, loses no run, and
+// says so.
+func TestBenchMeasures(t *testing.T) {
+	t.Parallel()
+	bench := filepath.Join(t.TempDir(), "millrace-bench")
+	require.NoError(t, processtest.Build(bench, "millrace/localstack/proof/bench/millrace-bench"))
+	out, err := exec.CommandContext(t.Context(), bench, "--binary", server, "--rows", "submitters$|in sequence$", "--load", "200ms").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	for _, row := range []string{
+		`one-task runs, 16 submitters +\d+/s .* none lost`,
+		`40 trivial tasks in sequence +[\d.]+ ms +[\d.]+ ms +98 +48 +3 .* (met|NOT MET)`,
+	} {
+		assert.Regexp(t, row, string(out))
+	}
+	for _, wrong := range [][]string{{"--rows", "("}, {"--history", "many"}, {"more"}} {
+		out, err = exec.CommandContext(t.Context(), bench, wrong...).CombinedOutput()
+		var failed *exec.ExitError
+		require.ErrorAs(t, err, &failed)
+		assert.Equal(t, 2, failed.ExitCode())
+		assert.NotContains(t, string(out), "panic")
+	}
+}
