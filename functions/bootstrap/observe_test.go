@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"millrace/localstack/memory"
+	"millrace/localstack/proof/memory"
 	"millrace/localstack/runtimeapi"
 	"millrace/shared/clock"
 	"millrace/shared/table"
@@ -172,7 +172,7 @@ func TestConsumedUnitsAreMeasured(t *testing.T) {
 	t.Parallel()
 	var out telemetrytest.Log
 	o := &observer{function: "runs", clock: clock.System{}, metrics: telemetry.NewMetrics("Millrace", &out)}
-	store := table.Metered(memory.NewTable(clock.System{}), &o.units)
+	store := table.Metered(memory.Table(t, clock.System{}), &o.units)
 	key := table.Key{PK: "p", SK: "s"}
 	require.NoError(t, store.Put(o.begin(t.Context()), table.Put{Item: struct{ table.Key }{key}}))
 	_, err := store.Get(t.Context(), key, table.Consistent)

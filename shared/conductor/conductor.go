@@ -71,7 +71,6 @@ func New(cfg Config) *Conductor {
 	if cfg.Boot == "" {
 		cfg.Boot = ids.Token(6)
 	}
-	cfg.Table = table.Shared(cfg.Table) // no item is changed here
 	return &Conductor{Config: cfg, cache: newCaches()}
 }
 

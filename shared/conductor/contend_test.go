@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"millrace/localstack/memory"
+	"millrace/localstack/proof/memory"
 	"millrace/shared/blob/blobtest"
 	"millrace/shared/clock"
 	"millrace/shared/engine"
@@ -57,7 +57,7 @@ func stored(t *testing.T, tbl table.Table) *runstate.Node {
 func TestOneTakesOver(t *testing.T) {
 	t.Parallel()
 	now := time.UnixMilli(1_000_000)
-	tbl := memory.NewTable(clock.System{})
+	tbl := memory.Table(t, clock.System{})
 	old := left(t, tbl, now.Add(Lease))
 	mine, _, err := contender(tbl, "new", now).takeOver(t.Context(), ready{attempt: 1}, old, now)
 	require.NoError(t, err)
@@ -72,7 +72,7 @@ func TestOneTakesOver(t *testing.T) {
 	assert.Equal(t, 1, stored(t, tbl).Lost)
 
 	// One whose write was sent again has it all the same.
-	tbl = memory.NewTable(clock.System{})
+	tbl = memory.Table(t, clock.System{})
 	old = left(t, tbl, now)
 	mine, _, err = contender(sentAgain{tbl}, "new", now).takeOver(t.Context(), ready{attempt: 1}, old, now)
 	require.NoError(t, err)
@@ -86,7 +86,7 @@ func TestOneTakesOver(t *testing.T) {
 func TestTakingBackHeedsTheWorker(t *testing.T) {
 	t.Parallel()
 	now := time.UnixMilli(1_000_000)
-	tbl := memory.NewTable(clock.System{})
+	tbl := memory.Table(t, clock.System{})
 	s := contender(tbl, "new", now)
 	for name, c := range map[string]struct {
 		change []table.Action
@@ -118,7 +118,7 @@ func TestTakingBackHeedsTheWorker(t *testing.T) {
 func TestLeasesOfAnEarlierProcess(t *testing.T) {
 	t.Parallel()
 	now := time.UnixMilli(1_000_000)
-	tbl := memory.NewTable(clock.System{})
+	tbl := memory.Table(t, clock.System{})
 	left(t, tbl, now.Add(Lease))
 	several := contender(tbl, "new", now)
 	several.Sole = false
@@ -148,7 +148,7 @@ func TestAWorkerThatStoodStill(t *testing.T) {
 		"taken over": {nil, []table.Action{table.Set(runstate.NodeNonce, "new.1")}, false, engine.Running},
 	} {
 		now := time.UnixMilli(1_000_000)
-		tbl := memory.NewTable(clock.System{})
+		tbl := memory.Table(t, clock.System{})
 		run := runstate.Run{Key: runstate.RunKey("org", "run"), Org: "org", ID: "run", Status: engine.Running}
 		require.NoError(t, tbl.Put(t.Context(), table.Put{Item: run}))
 		old := left(t, tbl, now.Add(Lease))

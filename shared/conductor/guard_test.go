@@ -14,7 +14,7 @@ import (
 
 	"millrace/events"
 	"millrace/localstack/proof/faults"
-	"millrace/localstack/memory"
+	"millrace/localstack/proof/memory"
 	"millrace/shared/clock"
 	"millrace/shared/conductor"
 	"millrace/shared/engine"
@@ -137,7 +137,7 @@ func TestReadsAreConsistent(t *testing.T) {
 		<-began
 		// Another process is asked, and the look that it asks for does not come:
 		// nothing but the store tells of it.
-		nowhere := memory.NewQueues(clock.System{}, []queue.Definition{{Name: events.Runs, Visibility: time.Minute}})
+		nowhere := memory.Queues(w.t, clock.System{}, []queue.Definition{{Name: events.Runs, Visibility: time.Minute}})
 		other := launch.Launcher{Table: w.table, Queues: nowhere, Blob: w.blob, Clock: w.launch.Clock, Log: w.launch.Log, Hub: &signal.Hub{}}
 		asked := time.Now()
 		_, err := other.Cancel(w.ctx, org, id)

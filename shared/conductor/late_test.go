@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"millrace/localstack/memory"
+	"millrace/localstack/proof/memory"
 	"millrace/shared/clock"
 	"millrace/shared/engine"
 	"millrace/shared/flowspec"
@@ -42,7 +42,7 @@ func TestWhatComesTooLate(t *testing.T) {
 		{"a run that is over passes no deadline", runstate.Run{Status: engine.Succeeded, EndedAt: 5, Archived: true}, "deadline"},
 		{"a run that is over is not due", cancelled, "look postponed"},
 	} {
-		tbl := memory.NewTable(clock.System{})
+		tbl := memory.Table(t, clock.System{})
 		c.run.Key, c.run.Org, c.run.ID = runstate.RunKey("org", "run"), "org", "run"
 		require.NoError(t, tbl.Put(t.Context(), table.Put{Item: c.run}))
 		before, err := tbl.Get(t.Context(), c.run.Key)

@@ -16,8 +16,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"millrace/events"
+	"millrace/localstack/embedded/pebblequeue"
+	"millrace/localstack/embedded/pebbletable"
 	"millrace/localstack/proof/faults"
-	"millrace/localstack/memory"
+	"millrace/localstack/proof/memory"
 	"millrace/shared/blob/blobtest"
 	"millrace/shared/clock"
 	"millrace/shared/engine"
@@ -135,12 +137,12 @@ func TestLeasesAreLinear(t *testing.T) {
 // leaseHistory plays one history of a seed: which requests fail and in which
 // order they pass follows from it.
 func leaseHistory(t *testing.T, seed uint64) []porcupine.Operation {
-	store := memory.NewTable(clock.System{})
+	store := memory.Table(t, clock.System{})
 	run := runstate.Run{Key: runstate.RunKey("org", "run"), Org: "org", ID: "run", Status: engine.Running}
 	require.NoError(t, store.Put(t.Context(), table.Put{Item: run}))
-	plan := faults.NewPlan(seed, faults.Rates{Throttle: .03, Before: .03, After: .06}, store, clock.System{})
+	plan := faults.NewPlan(t, seed, faults.Rates{Throttle: .03, Before: .03, After: .06}, store, clock.System{})
 	gate := faults.NewSteps()
-	h := &leases{store: store, queues: memory.NewQueues(clock.System{}, []queue.Definition{{Name: events.Tasks("nano"), Visibility: time.Minute}})}
+	h := &leases{store: store, queues: memory.Queues(t, clock.System{}, []queue.Definition{{Name: events.Tasks("nano"), Visibility: time.Minute}})}
 	var wg sync.WaitGroup
 	for client := range 4 {
 		p := plan.Process(fmt.Sprint("worker", client), gate)
@@ -165,8 +167,8 @@ func leaseHistory(t *testing.T, seed uint64) []porcupine.Operation {
 
 // leases collects a history.
 type leases struct {
-	store   *memory.Table
-	queues  *memory.Queues
+	store   *pebbletable.Table
+	queues  *pebblequeue.Queues
 	tick    atomic.Int64 // orders calls and returns
 	mu      sync.Mutex
 	history []porcupine.Operation

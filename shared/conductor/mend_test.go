@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"millrace/events"
-	"millrace/localstack/memory"
+	"millrace/localstack/proof/memory"
 	"millrace/shared/bus"
 	"millrace/shared/clock"
 	"millrace/shared/conductor"
@@ -29,7 +29,7 @@ import (
 
 // reborn begins a process that knows nothing of the messages of the one before.
 func (w *world) reborn() {
-	w.queues = memory.NewQueues(clock.System{}, definitions())
+	w.queues = memory.Queues(w.t, clock.System{}, definitions())
 	w.boot = "boot2"
 	w.start(slog.Default())
 }

@@ -28,7 +28,7 @@ const (
 func play(t *testing.T, h simHistory) (broke string, s *sim) {
 	synctest.Test(t, func(t *testing.T) {
 		cryptotest.SetGlobalRandom(t, h.seed) // ids and nonces are drawn like the rest
-		s = newSim(t.Context(), h)
+		s = newSim(t, h)
 		began := time.Now()
 		s.accept()
 		for gen := 0; ; gen++ {
@@ -159,7 +159,7 @@ func (s *sim) until(began time.Time, done func() bool) {
 // minute is a tick of the scheduler.
 func (s *sim) minute() {
 	if s.rng.IntN(4) == 0 {
-		s.store.Sweep()
+		_, _ = s.store.Sweep(s.ctx)
 	}
 	if p := s.alive(); p != nil {
 		go func() {

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"sync"
 
-	"millrace/localstack/memory"
+	"millrace/localstack/embedded/pebbletable"
 	"millrace/shared/engine"
 	"millrace/shared/runstate"
 	"millrace/shared/table"
@@ -16,7 +16,7 @@ import (
 // watched is the store of a simulation: it looks at every write as it is done,
 // and tells what breaks an invariant.
 type watched struct {
-	*memory.Table
+	*pebbletable.Table
 	mu   sync.Mutex
 	tell func(format string, args ...any)
 	runs []string // the runs accepted, in order

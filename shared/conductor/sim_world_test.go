@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"testing"
 	"testing/synctest"
 	"time"
 
@@ -21,8 +22,9 @@ import (
 	"millrace/events"
 	"millrace/functions/schedulertick"
 	"millrace/localstack/embedded/localbus"
+	"millrace/localstack/embedded/pebblequeue"
 	"millrace/localstack/proof/faults"
-	"millrace/localstack/memory"
+	"millrace/localstack/proof/memory"
 	"millrace/shared/audit"
 	"millrace/shared/blob/blobtest"
 	"millrace/shared/clock"
@@ -44,7 +46,7 @@ type sim struct {
 	ctx    context.Context
 	rng    *rand.Rand
 	store  *watched
-	queues *memory.Queues
+	queues *pebblequeue.Queues
 	blob   *blobtest.Memory
 	plan   *faults.Plan
 	gate   *faults.Steps
@@ -93,20 +95,20 @@ func (s *sim) failed() bool {
 	return len(s.problems) > 0
 }
 
-func newSim(ctx context.Context, h simHistory) *sim {
+func newSim(t *testing.T, h simHistory) *sim {
 	s := &sim{
 		simHistory: h, rng: rand.New(rand.NewPCG(h.seed, 1)), blob: &blobtest.Memory{}, gate: faults.NewSteps(), trace: fnv.New64a(),
 		executed: map[string]int{}, accepted: map[int]string{}, stopped: map[string]bool{},
 	}
-	s.ctx = tenant.With(ctx, tenant.Principal{OrgID: org, Email: "owner@test", Role: tenant.Owner})
-	s.store = &watched{Table: memory.NewTable(clock.System{})}
+	s.ctx = tenant.With(t.Context(), tenant.Principal{OrgID: org, Email: "owner@test", Role: tenant.Owner})
+	s.store = &watched{Table: memory.Table(t, clock.System{})}
 	s.store.tell = s.tell
 	var defs []queue.Definition
 	for _, name := range events.AllQueues() {
 		defs = append(defs, queue.Definition{Name: name, Visibility: 2 * time.Minute})
 	}
-	s.queues = memory.NewQueues(clock.System{}, defs)
-	s.plan = faults.NewPlan(h.seed, h.rates, s.store, clock.System{})
+	s.queues = memory.Queues(t, clock.System{}, defs)
+	s.plan = faults.NewPlan(t, h.seed, h.rates, s.store, clock.System{})
 	s.register()
 	for range h.processes {
 		s.procs = append(s.procs, s.start())

@@ -13,7 +13,7 @@ import (
 
 	"millrace/events"
 	"millrace/localstack/embedded/localbus"
-	"millrace/localstack/memory"
+	"millrace/localstack/proof/memory"
 	"millrace/shared/audit"
 	"millrace/shared/blob/blobtest"
 	"millrace/shared/clock"
@@ -32,8 +32,8 @@ func BenchmarkRun(b *testing.B) {
 	const tasks = 40
 	ctx := tenant.With(b.Context(), tenant.Principal{OrgID: org, Email: "owner@test", Role: tenant.Owner})
 	now, objects, hub, log := clock.System{}, &blobtest.Memory{}, &signal.Hub{}, slog.New(slog.DiscardHandler)
-	store := memory.NewTable(now)
-	queues := memory.NewQueues(now, definitions())
+	store := memory.Table(b, now)
+	queues := memory.Queues(b, now, definitions())
 	c := conductor.New(conductor.Config{
 		Table: store, Queues: queues, Blob: objects, Bus: localbus.New(queues, nil), Clock: now, Log: log, Hub: hub, Resident: true,
 		Logs:      &runlog.Store{Table: store, Blob: objects, Clock: now, Log: log},

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -14,10 +13,10 @@ import (
 
 	"millrace/events"
 	"millrace/localstack/embedded/localbus"
+	"millrace/localstack/embedded/pebbletable"
 	"millrace/localstack/embedded/runtime"
-	"millrace/localstack/embedded/sqlqueue"
-	"millrace/localstack/embedded/sqltable"
 	"millrace/localstack/embedded/store"
+	"millrace/localstack/proof/memory"
 	"millrace/shared/audit"
 	"millrace/shared/blob"
 	"millrace/shared/blob/blobtest"
@@ -69,15 +68,11 @@ func newWorld(t *testing.T, opts ...option) *world {
 	for _, o := range opts {
 		o(w)
 	}
-	db, err := store.Open(filepath.Join(t.TempDir(), "millrace.db"), store.Options{})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, db.Close()) })
-	w.table, err = sqltable.New(db, clock.System{})
-	require.NoError(t, err)
+	w.db = memory.Store(t)
+	w.table = pebbletable.New(w.db, clock.System{})
 	if w.wrap != nil {
 		w.table = w.wrap(w.table)
 	}
-	w.db = db
 	w.openQueues()
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	w.logs = &runlog.Store{Table: w.table, Blob: w.blob, Clock: clock.System{}, Log: log}
@@ -88,10 +83,7 @@ func newWorld(t *testing.T, opts ...option) *world {
 
 // openQueues opens the queues, as a process does that starts.
 func (w *world) openQueues() {
-	queues, err := sqlqueue.New(context.Background(), w.db, clock.System{}, definitions())
-	require.NoError(w.t, err)
-	w.t.Cleanup(func() { require.NoError(w.t, queues.Close()) })
-	w.queues = queues
+	w.queues = memory.QueuesIn(w.t, w.db, clock.System{}, definitions())
 }
 
 // definitions are those of all queues.

@@ -18,8 +18,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"millrace/events"
+	"millrace/localstack/embedded/pebblequeue"
+	"millrace/localstack/embedded/pebbletable"
 	"millrace/localstack/proof/faults"
-	"millrace/localstack/memory"
+	"millrace/localstack/proof/memory"
 	"millrace/shared/audit"
 	"millrace/shared/blob/blobtest"
 	"millrace/shared/clock"
@@ -112,9 +114,9 @@ const (
 type keys struct {
 	t       *testing.T
 	ctx     context.Context
-	store   *memory.Table
+	store   *pebbletable.Table
 	objects *blobtest.Memory
-	queues  *memory.Queues
+	queues  *pebblequeue.Queues
 
 	tick    atomic.Int64 // orders calls and returns
 	mu      sync.Mutex
@@ -122,9 +124,9 @@ type keys struct {
 }
 
 func newKeys(t *testing.T) *keys {
-	k := &keys{t: t, store: memory.NewTable(clock.System{}), objects: &blobtest.Memory{}}
+	k := &keys{t: t, store: memory.Table(t, clock.System{}), objects: &blobtest.Memory{}}
 	k.ctx = tenant.With(t.Context(), tenant.Principal{OrgID: org, Email: "owner@test", Role: tenant.Owner})
-	k.queues = memory.NewQueues(clock.System{}, []queue.Definition{{Name: events.Tasks("nano"), Visibility: time.Minute}})
+	k.queues = memory.Queues(t, clock.System{}, []queue.Definition{{Name: events.Tasks("nano"), Visibility: time.Minute}})
 	r := &registry.Registration{FlowName: "f", FlowVersion: "1", ArtifactKey: org + "/artifacts/x.zip", DefaultExecutor: "python", ExecutionMode: "nano"}
 	require.NoError(t, r.Parse(json.RawMessage(`{"tasks":[{"name":"a","type":"python","entrypoint":"m:f"}]}`)))
 	flows := registry.Store{Table: k.store, Blob: k.objects, Clock: clock.System{}}
@@ -145,7 +147,7 @@ func (k *keys) launcher(tbl table.Table) *launch.Launcher {
 // of them fail follows from the seed. Then each key is asked for once more.
 func (k *keys) play(seed uint64) {
 	rates := faults.Rates{Throttle: .03, Before: .03, After: .08, Conflict: .08}
-	plan, gate := faults.NewPlan(seed, rates, k.store, clock.System{}), faults.NewSteps()
+	plan, gate := faults.NewPlan(k.t, seed, rates, k.store, clock.System{}), faults.NewSteps()
 	var wg sync.WaitGroup
 	for client := range 4 {
 		l := k.launcher(plan.Process(fmt.Sprint("process", client), gate).Table())

@@ -9,15 +9,13 @@ import (
 	"io"
 	"log/slog"
 	"math/rand/v2"
-	"path/filepath"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"millrace/localstack/embedded/sqltable"
-	"millrace/localstack/embedded/store"
+	"millrace/localstack/proof/memory"
 	"millrace/shared/blob"
 	"millrace/shared/blob/blobtest"
 	"millrace/shared/clock"
@@ -39,13 +37,8 @@ type world struct {
 }
 
 func newWorld(t testing.TB) *world {
-	db, err := store.Open(filepath.Join(t.TempDir(), "millrace.db"), store.Options{})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, db.Close()) })
-	tbl, err := sqltable.New(db, clock.System{})
-	require.NoError(t, err)
 	f := &faults{}
-	return &world{t, &shakyTable{Table: tbl, faults: f}, &shakyBlob{Store: &blobtest.Memory{}, faults: f}}
+	return &world{t, &shakyTable{Table: memory.Table(t, clock.System{}), faults: f}, &shakyBlob{Store: &blobtest.Memory{}, faults: f}}
 }
 
 func (w *world) store() *runlog.Store {

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"millrace/localstack/memory"
+	"millrace/localstack/proof/memory"
 	"millrace/shared/clock"
 	"millrace/shared/table"
 )
@@ -19,7 +19,7 @@ func TestMeteredCountsEveryOperation(t *testing.T) {
 	}
 	ctx, key := t.Context(), table.Key{PK: "p", SK: "s"}
 	meter := &table.Meter{}
-	m := table.Metered(memory.NewTable(clock.System{}), meter)
+	m := table.Metered(memory.Table(t, clock.System{}), meter)
 	require.NoError(t, m.Put(ctx, table.Put{Item: item{key}}))
 	_, err := m.Get(ctx, key)
 	require.NoError(t, err)

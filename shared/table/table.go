@@ -1,7 +1,7 @@
 // Package table is the port to the service's one table: a small typed language
 // over keys, items, conditions, updates, queries and transactions, with the
 // semantics and limits of DynamoDB. Drivers: package dynamo beside it and the
-// embedded server's SQLite driver; package tabletest is the suite both pass.
+// embedded server's package pebbletable; package tabletest is the suite both pass.
 package table
 
 import (
@@ -244,22 +244,6 @@ type Table interface {
 	Check(ctx context.Context) error
 }
 
-// Sharer is a driver that has items in memory.
-type Sharer interface {
-	// Shared is the same table without the copies: the items it returns, also in
-	// errors, are those in memory, and nobody may change them.
-	Shared() Table
-}
-
-// Shared is the table for a caller that changes no item it gets; the same one if
-// its driver has nothing to share.
-func Shared(t Table) Table {
-	if s, ok := t.(Sharer); ok {
-		return s.Shared()
-	}
-	return t
-}
-
 // All reads a query to its end, page by page.
 func All(ctx context.Context, t Table, q Query) iter.Seq2[Item, error] {
 	return func(yield func(Item, error) bool) {
@@ -285,9 +269,6 @@ func All(ctx context.Context, t Table, q Query) iter.Seq2[Item, error] {
 // Load gets an item into a struct of type T.
 func Load[T any](ctx context.Context, t Table, key Key, opts ...ReadOption) (T, error) {
 	var v T
-	if _, itself := any(v).(Item); !itself {
-		t = Shared(t)
-	}
 	item, err := t.Get(ctx, key, opts...)
 	if err != nil {
 		return v, err

@@ -3,7 +3,6 @@ package localbus_test
 import (
 	"context"
 	"encoding/json"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -12,8 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"millrace/localstack/embedded/localbus"
-	"millrace/localstack/embedded/sqlqueue"
-	"millrace/localstack/embedded/store"
+	"millrace/localstack/proof/memory"
 	"millrace/shared/bus"
 	"millrace/shared/bus/bustest"
 	"millrace/shared/clock"
@@ -22,17 +20,11 @@ import (
 
 func open(t *testing.T, names ...string) queue.Queues {
 	t.Helper()
-	db, err := store.Open(filepath.Join(t.TempDir(), "bus.db"), store.Options{})
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, db.Close()) })
 	defs := make([]queue.Definition, len(names))
 	for i, name := range names {
 		defs[i] = queue.Definition{Name: name, Visibility: time.Minute}
 	}
-	queues, err := sqlqueue.New(t.Context(), db, clock.System{}, defs)
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, queues.Close()) })
-	return queues
+	return memory.Queues(t, clock.System{}, defs)
 }
 
 func TestConformance(t *testing.T) {

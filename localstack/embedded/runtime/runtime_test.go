@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
-	"path/filepath"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,8 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"millrace/localstack/embedded/runtime"
-	"millrace/localstack/embedded/sqlqueue"
-	"millrace/localstack/embedded/store"
+	"millrace/localstack/proof/memory"
 	"millrace/shared/clock"
 	"millrace/shared/fn"
 	"millrace/shared/queue"
@@ -24,12 +22,7 @@ import (
 
 // open makes a runtime of one function that a queue feeds.
 func open(t *testing.T, handle fn.MessageHandler, more ...fn.Spec) (*runtime.Runtime, queue.Queues, []fn.Spec) {
-	db, err := store.Open(filepath.Join(t.TempDir(), "millrace.db"), store.Options{})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, db.Close()) })
-	queues, err := sqlqueue.New(context.Background(), db, clock.System{}, []queue.Definition{{Name: "q", Visibility: time.Hour}})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, queues.Close()) })
+	queues := memory.Queues(t, clock.System{}, []queue.Definition{{Name: "q", Visibility: time.Hour}})
 	specs := append(more, fn.Spec{
 		Name: "eater", Trigger: fn.Trigger{Queues: []fn.QueueTrigger{{Queue: "q", Batch: 10}}},
 		Messages: func(fn.Deps) fn.MessageHandler { return handle },

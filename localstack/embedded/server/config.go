@@ -23,6 +23,7 @@ type Config struct {
 	AllowLoopback bool     // calls made for users may reach this machine
 	AllowRanges   []string // CIDR ranges that such calls may reach besides public ones
 	FullSync      bool     // a commit waits for the disk
+	Adopt         bool     // a backup takes the place of the server it is of
 	Python        string   // interpreter of Python tasks; "": the first fit python3 on PATH
 	PythonSlots   int      // interpreters alive at once; 0: the pool's default
 	Version       string   // of the service

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"millrace/localstack/embedded/datadir"
 	"millrace/shared/ids"
 )
 
@@ -46,27 +47,5 @@ func loadSecrets(dir string) (secrets, error) {
 	return s, nil
 }
 
-// save writes the file, whole or not at all.
-func (s secrets) save(dir string) (err error) {
-	data, err := json.MarshalIndent(s, "", "  ")
-	if err != nil {
-		return err
-	}
-	f, err := os.CreateTemp(dir, secretsFile+".*") // mode 0600
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			_ = os.Remove(f.Name())
-		}
-	}()
-	_, err = f.Write(append(data, '\n'))
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), filepath.Join(dir, secretsFile))
-}
+// save writes the file.
+func (s secrets) save(dir string) error { return datadir.WriteJSON(filepath.Join(dir, secretsFile), s) }

@@ -14,14 +14,18 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2/vfs"
+
 	"millrace/functions/catalog"
+	"millrace/localstack/embedded/datadir"
 	"millrace/localstack/embedded/interpreters"
 	"millrace/localstack/embedded/localbus"
 	"millrace/localstack/embedded/objectstore"
+	"millrace/localstack/embedded/pebblequeue"
+	"millrace/localstack/embedded/pebbletable"
 	"millrace/localstack/embedded/runtime"
 	"millrace/localstack/embedded/signin"
-	"millrace/localstack/embedded/sqlqueue"
-	"millrace/localstack/embedded/sqltable"
+	"millrace/localstack/embedded/space"
 	"millrace/localstack/embedded/store"
 	"millrace/shared/clock"
 	"millrace/shared/fn"
@@ -41,7 +45,7 @@ const (
 )
 
 // ErrInUse: another process serves the data directory.
-var ErrInUse = store.ErrInUse
+var ErrInUse = datadir.ErrInUse
 
 // Server is a server whose parts are all up. Requests are answered from [Server.Serve].
 type Server struct {
@@ -54,7 +58,9 @@ type Server struct {
 	functions   *functions
 	objects     *objectstore.Server
 
-	commits func() int64
+	dir   *datadir.Dir
+	store *store.DB
+	space *space.Space
 
 	// closers undo what was opened, the last one first.
 	closers []func() error
@@ -78,15 +84,10 @@ func open(ctx context.Context, cfg Config, specs []fn.Spec) (_ *Server, err erro
 			err = errors.Join(err, s.undo())
 		}
 	}()
-	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
-		return nil, fmt.Errorf("data directory: %w", err)
-	}
-	db, err := store.Open(filepath.Join(cfg.Dir, "millrace.db"), store.Options{FullSync: cfg.FullSync, Log: cfg.Log})
+	db, err := s.openStore()
 	if err != nil {
 		return nil, err
 	}
-	s.closing(db.Close)
-	s.commits = func() int64 { return db.Stats().Changes }
 	if s.listener, err = net.Listen("tcp", cfg.Listen); err != nil {
 		return nil, err
 	}
@@ -108,6 +109,43 @@ func open(ctx context.Context, cfg Config, specs []fn.Spec) (_ *Server, err erro
 	return s, nil
 }
 
+// openStore takes the data directory and opens the store in it.
+func (s *Server) openStore() (*store.DB, error) {
+	var err error
+	if s.dir, err = datadir.Open(s.cfg.Dir, s.cfg.Version); err != nil {
+		return nil, err
+	}
+	s.closing(s.dir.Close)
+	if s.dir.Backup != nil {
+		if err := s.restored(); err != nil {
+			return nil, err
+		}
+	}
+	s.space = space.New(func() (free, total uint64, err error) {
+		usage, err := vfs.Default.GetDiskUsage(s.cfg.Dir)
+		return usage.AvailBytes, usage.TotalBytes, err
+	}, s.cfg.Log)
+	db, err := store.Open(s.dir.Store(), store.Options{FullSync: s.cfg.FullSync, Space: s.space, Log: s.cfg.Log})
+	if err != nil {
+		return nil, err
+	}
+	s.closing(db.Close)
+	s.store = db
+	return db, nil
+}
+
+// restored starts a server on a backup: the server that it is of may still run,
+// so nothing falls due here before this one is told to take its place.
+func (s *Server) restored() error {
+	if s.cfg.Adopt {
+		return s.dir.Adopt()
+	}
+	s.cfg.NoTick = true
+	s.cfg.Log.Warn("the data directory is a backup: nothing falls due here until the server is started with --adopt",
+		"of", s.dir.Backup.Of, "at", s.dir.Backup.At)
+	return nil
+}
+
 // platform opens what the functions are built on.
 func (s *Server) platform(ctx context.Context, db *store.DB) (deps fn.Deps, keys secrets, err error) {
 	now := clock.System{}
@@ -119,13 +157,10 @@ func (s *Server) platform(ctx context.Context, db *store.DB) (deps fn.Deps, keys
 			Boot: ids.Token(6), Sole: true, Resident: true,
 		},
 	}
-	items, err := sqltable.New(db, now)
-	if err != nil {
-		return deps, keys, err
-	}
+	items := pebbletable.New(db, now)
 	s.closing(sweep(items.Sweep, s.cfg.Log))
 	deps.Table = items
-	queues, err := sqlqueue.New(ctx, db, now, definitions(s.specs))
+	queues, err := pebblequeue.New(ctx, db, now, definitions(s.specs))
 	if err != nil {
 		return deps, keys, err
 	}
@@ -211,7 +246,7 @@ func (s *Server) front(ctx context.Context, deps fn.Deps, keys secrets) error {
 func (s *Server) Credentials() signin.Credentials { return s.credentials }
 
 // Commits is how many changes of table and queues were committed.
-func (s *Server) Commits() int64 { return s.commits() }
+func (s *Server) Commits() int64 { return s.store.Commits() }
 
 // Serve feeds the functions and answers requests until ctx ends, then stops:
 // it listens no more, lets requests and tasks in flight finish within their

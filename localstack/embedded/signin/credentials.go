@@ -1,6 +1,7 @@
 package signin
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -8,8 +9,10 @@ import (
 	"os"
 	"path/filepath"
 
+	"millrace/localstack/embedded/datadir"
 	"millrace/shared/clock"
 	"millrace/shared/identity"
+	"millrace/shared/ids"
 	"millrace/shared/table"
 )
 
@@ -29,6 +32,9 @@ type Credentials struct {
 	OrgID   string `json:"org_id"`
 	Email   string `json:"email"`   // of the workspace's owner
 	APIKey  string `json:"api_key"` // with full access
+	// LocalSecret is the bearer token of what the server does to itself, such as
+	// a backup.
+	LocalSecret string `json:"local_secret"`
 }
 
 // EnsureCredentials makes, at the first start, a workspace, its owner and an
@@ -52,13 +58,12 @@ func EnsureCredentials(ctx context.Context, dir, baseURL string, t table.Table, 
 	if err != nil {
 		return Credentials{}, err
 	}
-	want := Credentials{BaseURL: baseURL, OrgID: made.OrgID, Email: made.Email, APIKey: made.APIKey}
+	want := Credentials{
+		BaseURL: baseURL, OrgID: made.OrgID, Email: made.Email, APIKey: made.APIKey,
+		LocalSecret: cmp.Or(have.LocalSecret, ids.Token(32)),
+	}
 	if want == have {
 		return have, nil
 	}
-	data, err = json.MarshalIndent(want, "", "  ")
-	if err != nil {
-		return Credentials{}, err
-	}
-	return want, writeFile(path, append(data, '\n'))
+	return want, datadir.WriteJSON(path, want)
 }

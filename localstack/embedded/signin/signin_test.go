@@ -161,8 +161,9 @@ func TestCredentialsAreMadeOnce(t *testing.T) {
 	}
 	read()
 	assert.Equal(t, map[string]string{
-		"base_url": url, "org_id": first.OrgID, "email": first.Email, "api_key": first.APIKey,
+		"base_url": url, "org_id": first.OrgID, "email": first.Email, "api_key": first.APIKey, "local_secret": first.LocalSecret,
 	}, stored)
+	assert.Greater(t, len(first.LocalSecret), 40)
 	i, _ := open(t, dir, url)
 	works := func(c signin.Credentials) error {
 		_, err := authenticator(t, env, i).Authenticate(t.Context(), c.APIKey, "", true)

@@ -2,298 +2,154 @@ package store
 
 import (
 	"context"
-	"encoding/binary"
-	"errors"
-	"fmt"
-	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/cockroachdb/pebble/v2"
 )
 
-// Keeper holds an owner's newest changes in memory until they are folded into
-// the database. Its methods are called by the store, never two at a time, except
-// that what Freeze returns is called while others are.
-type Keeper interface {
-	// Publish lets everybody see what the group staged: it is in the journal.
-	Publish()
-	// Discard forgets what the group staged.
-	Discard()
-	// Freeze returns what there is to fold: fold writes it into the database, in
-	// a transaction, and may be called again if that fails; folded is called once
-	// the transaction is committed. No Freeze follows before that.
-	Freeze() (fold Fold, folded func())
+// Batch is a commit that is being made. What it reads is what the commits before
+// it left; its own writes are not among that.
+type Batch struct {
+	db    *DB
+	batch *pebble.Batch
 }
 
-// ErrDetached: the owner has been attached anew.
-var ErrDetached = errors.New("store: owner is detached")
+// Get reads a key; false if it is absent.
+func (b *Batch) Get(key []byte) (value string, found bool, err error) { return get(b.db.pebble, key) }
 
-// Owner commits changes of one owner's tables.
-type Owner struct {
-	db       *DB
-	name     string
-	keeper   Keeper
-	detached atomic.Bool
+// Set writes a key. The store keeps neither slice.
+func (b *Batch) Set(key, value []byte) error { return b.batch.Set(key, value, nil) }
+
+// Delete removes a key; an absent one is fine.
+func (b *Batch) Delete(key []byte) error { return b.batch.Delete(key, nil) }
+
+// Commit lets make check and write, one commit after the other, and returns when
+// what it wrote is durable, as is what it saw. If make fails nothing is written.
+// Errors: make's, ErrClosed, space.ErrFull, ctx's if it has ended before.
+func (db *DB) Commit(ctx context.Context, make func(*Batch) error) error {
+	return db.commit(ctx, make, true)
 }
 
-// change is one commit on its way.
-type change struct {
-	owner *Owner
-	stage func(record []byte) ([]byte, error)
-	async bool
-	wake  chan struct{} // closed when the change is done, or its caller is to lead
-	lead  bool
-
-	err      error
-	panicked any
-	staged   bool
+// CommitLater is Commit without the wait: the death of the process may undo it
+// until a Commit that follows has returned, or [flushAfter] has passed. A full
+// disk does not refuse it.
+func (db *DB) CommitLater(ctx context.Context, make func(*Batch) error) error {
+	return db.commit(ctx, make, false)
 }
 
-// committer puts changes into the journal: whoever comes first leads, and takes
-// along what waits.
-type committer struct {
-	mu        sync.Mutex // for what follows, never held for long
-	waiting   []*change
-	spare     []*change
-	leading   bool
-	linger    *time.Timer
-	lingering bool
-	closed    bool
-	leaders   sync.WaitGroup
-
-	group   sync.Mutex // held while a group is made, and while keepers freeze
-	journal journal
-	last    int64 // number of the last group
-	frame   []byte
-	touched []*Owner
-	room    chan struct{} // closed when a fold made room; nil while nobody waits
-}
-
-// The sizes of a journal.
-const (
-	urgent    = 4 << 20  // bytes after which a fold is begun at once
-	full      = 16 << 20 // bytes after which commits wait for a fold: small rows take ten times as much memory
-	keepFrame = 1 << 20  // a larger frame's memory is given back
-)
-
-// Commit runs stage and returns its error, or nil once what it made is in the
-// journal (and on the disk, with FullSync): then it survives the death of this
-// process.
-//
-// stage sees everything that was committed or staged before it, alone: it reads,
-// checks, has its keeper stage what changes, and appends to record what Replay
-// needs to make the same change again. An error, or nothing appended, means that
-// it staged nothing. It must be able to run twice.
-func (o *Owner) Commit(ctx context.Context, stage func(record []byte) ([]byte, error)) error {
-	if err := ctx.Err(); err != nil {
+func (db *DB) commit(ctx context.Context, make func(*Batch) error, wait bool) error {
+	if err := db.enter(ctx); err != nil {
 		return err
 	}
-	if err := o.db.awaitRoom(ctx); err != nil {
-		return err
-	}
-	c := &change{owner: o, stage: stage}
-	leads, err := o.db.commits.enter(c)
-	if err != nil {
-		return err
-	}
-	if !leads {
-		<-c.wake
-		leads = c.lead
-	}
-	if leads {
-		o.db.lead()
-	}
-	if c.panicked != nil {
-		panic(c.panicked)
-	}
-	return c.err
-}
-
-// CommitAsync hands stage to the next group, or after Options.Linger to one of
-// its own. Its error is logged. A kill before that loses it.
-func (o *Owner) CommitAsync(stage func(record []byte) ([]byte, error)) error {
-	c := &change{owner: o, stage: stage, async: true}
-	m := &o.db.commits
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.closed {
-		return ErrClosed
-	}
-	m.waiting = append(m.waiting, c)
-	o.db.arm()
-	return nil
-}
-
-// arm has somebody lead in a while. The caller holds mu.
-func (db *DB) arm() {
-	m := &db.commits
+	defer db.use.RUnlock()
+	b := Batch{db: db, batch: db.pebble.NewBatch()}
+	defer b.batch.Close()
+	seq, err := db.apply(ctx, &b, make, wait)
 	switch {
-	case m.lingering:
-	case m.linger == nil:
-		m.lingering, m.linger = true, time.AfterFunc(db.opts.Linger, db.lingered)
+	case !wait:
+	case seq == 0: // nothing was written, and err tells of what others wrote
+		db.durable.wait()
 	default:
-		m.lingering = true
-		m.linger.Reset(db.opts.Linger)
-	}
-}
-
-// lingered commits what nobody waits for.
-func (db *DB) lingered() {
-	m := &db.commits
-	m.mu.Lock()
-	m.lingering = false
-	if m.leading || m.closed || len(m.waiting) == 0 {
-		m.mu.Unlock()
-		return
-	}
-	m.leading = true
-	m.leaders.Add(1)
-	m.mu.Unlock()
-	db.lead()
-}
-
-// enter adds a change to those that wait, and tells whether its caller leads.
-func (m *committer) enter(c *change) (leads bool, err error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.closed {
-		return false, ErrClosed
-	}
-	m.waiting = append(m.waiting, c)
-	if !m.leading {
-		m.leading = true
-		m.leaders.Add(1)
-		return true, nil
-	}
-	c.wake = make(chan struct{})
-	return false, nil
-}
-
-// lead makes one group of what waits, and hands the lead on.
-func (db *DB) lead() {
-	m := &db.commits
-	m.group.Lock()
-	m.mu.Lock()
-	batch := m.waiting
-	m.waiting, m.spare = m.spare[:0], nil
-	m.mu.Unlock()
-	db.makeGroup(batch)
-	m.group.Unlock()
-	for i, c := range batch {
-		if c.wake != nil && !c.lead {
-			close(c.wake)
+		if fatal := b.batch.SyncWait(); fatal != nil {
+			// What the log holds is not known, and later commits stand on this one.
+			logger{db.log}.Fatalf("commit: %v", fatal)
 		}
-		batch[i] = nil
+		db.durable.reached(seq)
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.spare = batch[:0]
-	for _, c := range m.waiting {
-		if !c.async {
-			c.lead = true
-			close(c.wake)
+	return err
+}
+
+// apply makes a commit under the lock, so that readers see it. It returns the
+// number by which its durability is told, 0 if that is not to be waited for.
+func (db *DB) apply(ctx context.Context, b *Batch, make func(*Batch) error, wait bool) (seq uint64, err error) {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	if err := make(b); err != nil || b.batch.Empty() {
+		return 0, err
+	}
+	if !wait {
+		if err := db.pebble.Apply(b.batch, pebble.NoSync); err != nil {
+			logger{db.log}.Fatalf("commit: %v", err)
+		}
+		if db.unflushed.CompareAndSwap(false, true) {
+			db.flusher.Reset(flushAfter)
+		}
+		return 0, nil
+	}
+	if err := db.space.Admit(ctx, b.batch.Len()); err != nil {
+		return 0, err
+	}
+	seq = db.durable.begin()
+	if err := db.pebble.ApplyNoSyncWait(b.batch, pebble.Sync); err != nil {
+		logger{db.log}.Fatalf("commit: %v", err)
+	}
+	return seq, nil
+}
+
+// flushAfter is how long what CommitLater wrote waits for a commit to take it
+// along.
+const flushAfter = 10 * time.Millisecond
+
+// flush makes durable what CommitLater wrote.
+func (db *DB) flush() {
+	if err := db.enter(context.Background()); err != nil {
+		return // Close has flushed it
+	}
+	defer db.use.RUnlock()
+	db.unflushed.Store(false)
+	if err := db.pebble.LogData(nil, pebble.Sync); err != nil {
+		logger{db.log}.Fatalf("flush: %v", err)
+	}
+}
+
+// Wait returns when all that the caller may have seen of the store is durable.
+func (db *DB) Wait() { db.durable.wait() }
+
+// durable tells how far commits are durable. They become so in the order in
+// which they were made, for they share one log.
+type durable struct {
+	made    atomic.Uint64 // the last commit that readers may see
+	synced  atomic.Uint64 // the last commit that is durable, and all before it
+	waiting atomic.Int64
+
+	mu   sync.Mutex
+	cond sync.Cond
+}
+
+// begin numbers a commit before readers can see it.
+func (d *durable) begin() uint64 { return d.made.Add(1) }
+
+// reached notes that a commit is durable.
+func (d *durable) reached(seq uint64) {
+	for {
+		before := d.synced.Load()
+		if before >= seq {
 			return
 		}
+		if d.synced.CompareAndSwap(before, seq) {
+			break
+		}
 	}
-	if m.leading {
-		m.leading = false
-		m.leaders.Done()
-	}
-	if len(m.waiting) > 0 {
-		db.arm()
+	if d.waiting.Load() > 0 {
+		d.mu.Lock()
+		d.cond.Broadcast()
+		d.mu.Unlock()
 	}
 }
 
-// makeGroup stages changes in order and writes them as one frame.
-func (db *DB) makeGroup(batch []*change) {
-	m := &db.commits
-	for again := true; again; {
-		again = false
-		m.frame = append(m.frame[:0], make([]byte, frameHeader)...)
-		m.frame = binary.AppendUvarint(m.frame, uint64(m.last+1))
-		m.touched = m.touched[:0]
-		for _, c := range batch {
-			if c.panicked != nil {
-				continue
-			}
-			m.touch(c.owner)
-			if db.stage(c); c.panicked != nil {
-				again = true // what it staged cannot be told from the rest
-				break
-			}
-		}
-		if again {
-			m.discard()
-		}
-	}
-	wrote := false
-	for _, c := range batch {
-		wrote = wrote || c.staged
-	}
-	if wrote {
-		err := m.journal.write(m.frame)
-		if err != nil {
-			m.discard()
-			for _, c := range batch { // those that staged nothing have seen what is lost
-				c.err = err
-			}
-		} else {
-			m.last++
-			for _, o := range m.touched {
-				o.keeper.Publish()
-			}
-			db.commitGroups.Add(1)
-			db.commitChanges.Add(int64(len(batch)))
-			db.written(m.journal.bytes(), int64(len(m.frame)))
-		}
-	}
-	if cap(m.frame) > keepFrame {
-		m.frame = nil
-	}
-	for _, c := range batch {
-		if c.async {
-			db.report(c)
-		}
-	}
-}
-
-func (m *committer) touch(o *Owner) {
-	for _, other := range m.touched {
-		if other == o {
-			return
-		}
-	}
-	m.touched = append(m.touched, o)
-}
-
-func (m *committer) discard() {
-	for _, o := range m.touched {
-		o.keeper.Discard()
-	}
-}
-
-// stage runs one change and catches its panic, which is its caller's.
-func (db *DB) stage(c *change) {
-	defer func() {
-		if p := recover(); p != nil {
-			c.staged, c.panicked = false, fmt.Sprintf("%v\n\nin a commit:\n%s", p, debug.Stack())
-		}
-	}()
-	if c.staged, c.err = false, nil; c.owner.detached.Load() {
-		c.err = ErrDetached
+// wait returns when every commit that the caller may have seen is durable.
+func (d *durable) wait() {
+	seen := d.made.Load()
+	if d.synced.Load() >= seen {
 		return
 	}
-	before := len(db.commits.frame)
-	db.commits.frame, c.err = appendRecord(db.commits.frame, c.owner.name, c.stage)
-	c.staged = len(db.commits.frame) > before
-}
-
-// report logs the failure of a change that nobody waits for.
-func (db *DB) report(c *change) {
-	if c.panicked != nil {
-		c.err = fmt.Errorf("store: panic in commit: %v", c.panicked)
-	}
-	if c.err != nil {
-		db.opts.Log.Error("asynchronous commit failed", "owner", c.owner.name, "error", c.err)
+	d.waiting.Add(1)
+	defer d.waiting.Add(-1)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for d.synced.Load() < seen {
+		d.cond.Wait()
 	}
 }

@@ -1,270 +1,200 @@
-// Package store is the embedded server's one SQLite file, with a journal in
-// front of it, and a lock that keeps a second process out. The embedded table
-// and queue both live in it, each with tables of its own.
+// Package store is the embedded server's database, in which table and queues
+// live side by side: ordered keys on Pebble, one atomic batch a commit.
 //
-// Owners commit to the journal (see [Owner.Commit]): whatever waits is one
-// group, written to a file by one system call. What they committed they keep in
-// memory until, a moment later, it is folded into the database, where a row that
-// was written many times is written once, and one that came and went not at all.
-// After the death of the process the next Open finds in the journal what was not
-// folded.
+// A commit is checked and made under one lock, so that what it read still holds
+// when it is written; it is acknowledged, and what it wrote is shown to readers
+// outside the process, when its log record is where [Options] promise: with the
+// operating system, from where the death of the process takes nothing, or with
+// FullSync on the disk.
 package store
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"zombiezen.com/go/sqlite"
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/bloom"
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"millrace/localstack/embedded/space"
 )
 
 // The store's errors.
 var (
 	// ErrClosed: the store has been closed.
 	ErrClosed = errors.New("store: closed")
-	// ErrInUse: another process (or another Open) holds the file.
-	ErrInUse = errors.New("store: data directory is in use by another server")
-	// ErrNewer: the file was written by a newer version of this program.
-	ErrNewer = errors.New("store: file is of a newer version")
+	// ErrInUse: another process (or another Open) has the directory.
+	ErrInUse = errors.New("store: the directory is in use")
 )
 
-// layout is the file's own version, kept as its user_version; the tables of
-// each owner are versioned by [DB.Migrate].
-const layout = 2
+// The sizes of what is kept in memory, in bytes. A memtable is also the most
+// that a log holds; four of them may wait to be written to tables before writes
+// have to wait.
+const (
+	cacheSize    = 8 << 20
+	memTableSize = 4 << 20
+	memTables    = 4
+)
 
-// applicationID marks the file as this program's ("Mlrc").
-const applicationID = 0x4d6c7263
+// format is Pebble's on-disk format. The next one, which notes in a log how far
+// it was synced, must not be used: without FullSync Pebble takes for synced what
+// the disk may not have, and would refuse to open after a power cut.
+const format = pebble.FormatColumnarBlocks
 
 // Options are the settings of Open; the zero Options are the defaults.
 type Options struct {
-	// FullSync makes a commit wait for the disk (synchronous FULL). Without it
-	// an acknowledged write survives the death of the process but the last ones
-	// may be lost, never torn, in a power cut.
+	// FullSync makes a commit wait for the disk. Without it an acknowledged write
+	// survives the death of the process, but a power cut may lose the last ones:
+	// those of one moment and all after it, never one in between.
 	FullSync bool
-	// Readers is how many reads run at once; 0 is 4.
-	Readers int
-	// Linger is how long asynchronous writes wait for a group to join before
-	// they make one of their own; 0 is 2 ms.
-	Linger time.Duration
-	// FoldAfter is how long what is committed waits in the journal before it is
-	// folded into the database; 0 is 50 ms.
-	FoldAfter time.Duration
-	// Log receives failures nobody waits for; nil is slog.Default.
+	// ReadOnly opens a store for reading; nothing in the directory is changed.
+	ReadOnly bool
+	// FS is the file system; nil is the operating system's.
+	FS vfs.FS
+	// Space refuses commits when the disk is nearly full; nil never does.
+	Space *space.Space
+	// Log receives what nobody waits for; nil is slog.Default.
 	Log *slog.Logger
 }
 
-// DB is the open file. Its methods are safe for concurrent use.
+// DB is an open store. Its methods are safe for concurrent use.
 type DB struct {
-	path    string
-	opts    Options
-	lock    *os.File
-	writer  *sqlite.Conn      // used by the writer goroutine alone
-	readers chan *sqlite.Conn // idle read connections; nil for one not yet opened
-	wake    chan struct{}     // says that pending is not empty, or that closed is set
-	stopped chan struct{}     // closed when the writer has gone
+	pebble *pebble.DB
+	cache  *pebble.Cache
+	lock   *pebble.Lock
+	space  *space.Space
+	log    *slog.Logger
 
-	mu      sync.Mutex
-	pending []*job
-	spare   []*job // the slice pending will use next
-	closing bool   // Close was called
-	closed  bool   // nothing more is written
+	mu      sync.Mutex // held while a commit is checked and made
+	durable durable
 
-	groups, writes, rollbacks atomic.Int64
+	unflushed atomic.Bool // what CommitLater wrote waits for flusher
+	flusher   *time.Timer
 
-	commits    committer
-	dirty      chan struct{} // says that the journal is not empty
-	hurry      chan struct{} // says that it has grown large
-	stopping   chan struct{} // closed when no more is committed
-	folderDone chan struct{}
-	journaled  atomic.Int64 // bytes of the journal
-
-	folds    sync.Mutex        // for what follows
-	owners   map[string]*Owner // changed under commits.group as well
-	left     recovered         // what owners not attached yet will replay
-	unfolded *folding          // a fold that is not done
-
-	commitGroups, commitChanges, foldCount atomic.Int64
+	use    sync.RWMutex // held by whoever uses pebble; written by Close
+	closed bool
 }
 
-// Open opens the file at path, making it and its directory if need be, and
-// takes the lock beside it (path + ".lock"): ErrInUse if another process has it.
-func Open(path string, opts Options) (*DB, error) {
-	if opts.Readers <= 0 {
-		opts.Readers = 4
-	}
-	if opts.Linger <= 0 {
-		opts.Linger = 2 * time.Millisecond
-	}
-	if opts.FoldAfter <= 0 {
-		opts.FoldAfter = 50 * time.Millisecond
-	}
+// Open opens the store in dir, or makes one. Errors: ErrInUse.
+func Open(dir string, opts Options) (*DB, error) {
 	if opts.Log == nil {
 		opts.Log = slog.Default()
 	}
-	if err := makeDir(filepath.Dir(path), opts.FullSync); err != nil {
-		return nil, fmt.Errorf("store: %w", err)
+	if opts.FS == nil {
+		opts.FS = vfs.Default
 	}
-	lock, err := acquire(path + ".lock")
+	fs := &files{FS: opts.FS, lazy: !opts.FullSync, log: opts.Log}
+	lock, err := lock(dir, fs, opts.ReadOnly)
 	if err != nil {
 		return nil, err
 	}
-	writer, err := openWriter(path, opts.FullSync)
-	if err != nil {
-		return nil, errors.Join(err, release(lock))
+	db := &DB{space: opts.Space, log: opts.Log, cache: pebble.NewCache(cacheSize), lock: lock}
+	db.durable.cond.L = &db.durable.mu
+	o := &pebble.Options{
+		FS:                          fs,
+		Lock:                        lock,
+		Cache:                       db.cache,
+		FormatMajorVersion:          format,
+		MemTableSize:                memTableSize,
+		MemTableStopWritesThreshold: memTables,
+		MaxOpenFiles:                500,
+		ReadOnly:                    opts.ReadOnly,
+		ErrorIfNotExists:            opts.ReadOnly,
+		Logger:                      logger{opts.Log},
 	}
-	db := &DB{
-		path:    path,
-		opts:    opts,
-		lock:    lock,
-		writer:  writer,
-		readers: make(chan *sqlite.Conn, opts.Readers),
-		wake:    make(chan struct{}, 1),
-		stopped: make(chan struct{}),
+	for i := range o.Levels {
+		o.Levels[i].FilterPolicy = bloom.FilterPolicy(10) // reads of absent keys look at no block
 	}
-	for range opts.Readers {
-		db.readers <- nil
+	if db.pebble, err = pebble.Open(dir, o); err != nil {
+		db.cache.Unref()
+		return nil, errors.Join(fmt.Errorf("store: %w", err), lock.Close())
 	}
-	if err := db.openJournal(); err != nil {
-		return nil, errors.Join(err, writer.Close(), release(lock))
-	}
-	go db.write()
-	go db.folder()
+	db.flusher = time.AfterFunc(flushAfter, db.flush)
 	return db, nil
 }
 
-// makeDir makes a directory and those it is in, and their names durable.
-func makeDir(dir string, durable bool) error {
-	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	parent := filepath.Dir(dir)
-	if parent != dir {
-		if err := makeDir(parent, durable); err != nil {
-			return err
+// lock takes the directory, making it unless it is only read.
+func lock(dir string, fs vfs.FS, readOnly bool) (*pebble.Lock, error) {
+	if !readOnly {
+		if err := fs.MkdirAll(dir, 0o700); err != nil {
+			return nil, fmt.Errorf("store: %w", err)
 		}
 	}
-	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-		return err
+	if _, err := fs.Stat(dir); err != nil {
+		return nil, fmt.Errorf("store: %w", err)
 	}
-	if !durable {
+	lock, err := pebble.LockDirectory(dir, fs)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s (%w)", ErrInUse, dir, err)
+	}
+	return lock, nil
+}
+
+// OpenMemory opens an empty store in memory. It works in a testing/synctest
+// bubble if it is opened and closed there.
+func OpenMemory() (*DB, error) { return Open("store", Options{FS: vfs.NewMem()}) }
+
+// Checkpoint writes the store as it is now to dir, which must not exist, while it
+// is used. Table files are linked where the file system can.
+func (db *DB) Checkpoint(dir string) error {
+	if err := db.pebble.Checkpoint(dir, pebble.WithFlushedWAL()); err != nil {
+		return fmt.Errorf("store: checkpoint: %w", err)
+	}
+	return nil
+}
+
+// Commits is how many commits wrote something.
+func (db *DB) Commits() int64 { return int64(db.durable.made.Load()) }
+
+// Close waits for what is under way and closes the store. Later calls fail with
+// ErrClosed; a second Close does nothing.
+func (db *DB) Close() error {
+	db.use.Lock()
+	defer db.use.Unlock()
+	if db.closed {
 		return nil
 	}
-	return syncDir(parent, (*os.File).Sync)
+	db.closed = true
+	db.flusher.Stop()
+	err := db.pebble.Close()
+	db.cache.Unref()
+	return errors.Join(err, db.lock.Close())
 }
 
-// openJournal takes up what an earlier process left.
-func (db *DB) openJournal() (err error) {
-	db.dirty, db.hurry = make(chan struct{}, 1), make(chan struct{}, 1)
-	db.stopping, db.folderDone = make(chan struct{}), make(chan struct{})
-	db.owners = map[string]*Owner{}
-	folded, err := readFolded(db.writer)
-	if err != nil {
-		return fmt.Errorf("store: %w", err)
-	}
-	path := db.path + ".redo."
-	if db.left, err = recoverJournal(path, folded, db.opts.Log); err != nil {
-		return err
-	}
-	if db.opts.FullSync && len(db.left.files) > 0 {
-		// A kill in the middle of a fold leaves what is committed to the database,
-		// but not on the disk as the journal is.
-		if err := exec(db.writer, "PRAGMA wal_checkpoint"); err != nil {
-			return fmt.Errorf("store: %w", err)
-		}
-	}
-	db.commits.last = db.left.last
-	db.commits.journal = journal{path: path, number: db.left.next}
-	if db.opts.FullSync {
-		db.commits.journal.sync = (*os.File).Sync
-	}
-	return db.dropJournals()
-}
-
-// Path returns the path of the file.
-func (db *DB) Path() string { return db.path }
-
-// Read runs fn with a read connection. Each statement sees everything committed
-// when it begins; statements that must see one moment need a transaction of
-// their own (BEGIN … COMMIT). fn must not keep the connection. ctx bounds the
-// wait for a connection; a statement once begun is not interrupted.
-func (db *DB) Read(ctx context.Context, fn func(*sqlite.Conn) error) error {
+// enter keeps the store open until the caller calls db.use.RUnlock.
+func (db *DB) enter(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	var conn *sqlite.Conn
-	var open bool
-	select {
-	case conn, open = <-db.readers:
-	default:
-		select {
-		case conn, open = <-db.readers:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-	if !open {
+	db.use.RLock()
+	if db.closed {
+		db.use.RUnlock()
 		return ErrClosed
 	}
-	defer func() { db.readers <- conn }()
-	if conn == nil {
-		var err error
-		if conn, err = openReader(db.path); err != nil {
-			return err
-		}
-	}
-	return fn(conn)
+	return nil
 }
 
-// Stats counts what the writer did since Open.
-type Stats struct {
-	Groups    int64 // transactions of the database
-	Writes    int64 // writes in them
-	Rollbacks int64 // groups rolled back; more than a few is a bug of a writer
-	Commits   int64 // groups of commits: frames of the journal
-	Changes   int64 // commits in them
-	Folds     int64 // of the journal into the database
+// logger gives Pebble's messages to a slog.Logger: its errors, for it tells of
+// every table it writes.
+type logger struct{ log *slog.Logger }
+
+// Infof drops the message.
+func (logger) Infof(string, ...any) {}
+
+// Errorf logs an error.
+func (l logger) Errorf(format string, args ...any) {
+	l.log.Error("store: " + fmt.Sprintf(format, args...))
 }
 
-// Stats returns the counts so far.
-func (db *DB) Stats() Stats {
-	return Stats{
-		Groups: db.groups.Load(), Writes: db.writes.Load(), Rollbacks: db.rollbacks.Load(),
-		Commits: db.commitGroups.Load(), Changes: db.commitChanges.Load(), Folds: db.foldCount.Load(),
-	}
-}
-
-// Close commits and folds what waits, what is asynchronous included, waits for
-// reads under way, and closes the file. Later calls fail with ErrClosed; a second Close
-// does nothing.
-func (db *DB) Close() error {
-	db.mu.Lock()
-	if db.closing {
-		db.mu.Unlock()
-		<-db.stopped
-		return nil
-	}
-	db.closing = true
-	db.mu.Unlock()
-	errs := []error{db.closeJournal()}
-	db.mu.Lock()
-	db.closed = true
-	db.mu.Unlock()
-	db.signal()
-	<-db.stopped
-	for range db.opts.Readers {
-		if conn := <-db.readers; conn != nil {
-			errs = append(errs, conn.Close())
-		}
-	}
-	close(db.readers)
-	// The last connection to close folds the log into the file.
-	errs = append(errs, db.writer.Close(), release(db.lock))
-	return errors.Join(errs...)
+// Fatalf logs an error after which the process cannot go on, and ends it: what
+// was acknowledged is in the log, and is there at the next start.
+func (l logger) Fatalf(format string, args ...any) {
+	l.log.Error("store: the process ends: " + fmt.Sprintf(format, args...))
+	os.Exit(1)
 }

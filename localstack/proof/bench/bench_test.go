@@ -3,7 +3,6 @@ package bench
 import (
 	"context"
 	"net/http"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -12,7 +11,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"millrace/localstack/embedded/sqltable"
+	"millrace/localstack/embedded/datadir"
+	"millrace/localstack/embedded/pebbletable"
 	"millrace/localstack/embedded/store"
 	"millrace/shared/blob/blobtest"
 	"millrace/shared/clock"
@@ -129,16 +129,16 @@ func TestTheHistoryIsOfRunsThatTheServiceKnows(t *testing.T) {
 	objects := &blobtest.Memory{}
 	var org, first, key string
 	open := func(do func(*service)) {
-		db, err := store.Open(filepath.Join(dir, databaseFile), store.Options{})
+		db, err := store.Open(datadir.Store(dir), store.Options{})
 		require.NoError(t, err)
 		defer func() { require.NoError(t, db.Close()) }()
-		items, err := sqltable.New(db, clock.System{})
-		require.NoError(t, err)
+		items := pebbletable.New(db, clock.System{})
 		if key == "" {
 			org, key = workspace(t, items)
 		}
 		s, err := openService(ctx, platform{table: items, objects: objects, key: key})
 		require.NoError(t, err)
+		defer s.close()
 		do(s)
 	}
 	open(func(s *service) {

@@ -69,6 +69,7 @@ func Counts(ctx context.Context, objects blob.Store, widest int) ([]Count, error
 	if err != nil {
 		return nil, err
 	}
+	defer s.close()
 	t := &tally{service: s, widest: widest}
 	if err := t.take(ctx); err != nil {
 		return nil, err

@@ -5,14 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
-	"millrace/localstack/embedded/sqltable"
+	"millrace/localstack/embedded/datadir"
+	"millrace/localstack/embedded/pebbletable"
 	"millrace/localstack/embedded/store"
 	"millrace/shared/audit"
 	"millrace/shared/clock"
@@ -20,9 +20,6 @@ import (
 	"millrace/shared/runstate"
 	"millrace/shared/table"
 )
-
-// databaseFile is the store in a server's data directory.
-const databaseFile = "millrace.db"
 
 // template is a run that has ended, of which the history is made: each run of
 // it has the same items under an id of its own, so they are what the service
@@ -50,15 +47,12 @@ const (
 // fill makes runs until there are n. They are later than those there are, a
 // second apart.
 func (h *history) fill(ctx context.Context, n int) (err error) {
-	db, err := store.Open(filepath.Join(h.dir, databaseFile), store.Options{})
+	db, err := store.Open(datadir.Store(h.dir), store.Options{})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	items, err := sqltable.New(db, clock.System{})
-	if err != nil {
-		return err
-	}
+	items := pebbletable.New(db, clock.System{})
 	model, err := h.first.items(ctx, items)
 	if err != nil {
 		return err

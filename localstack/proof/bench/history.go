@@ -11,7 +11,8 @@ import (
 	"slices"
 	"time"
 
-	"millrace/localstack/embedded/sqltable"
+	"millrace/localstack/embedded/datadir"
+	"millrace/localstack/embedded/pebbletable"
 	"millrace/localstack/embedded/store"
 	"millrace/shared/blob"
 	"millrace/shared/clock"
@@ -185,7 +186,7 @@ func (b *bench) readTimes(ctx context.Context, h *history, n int) (out map[strin
 
 // readCounts counts what the same reads cost on the history's store.
 func (b *bench) readCounts(ctx context.Context, h *history) (counts []Count, err error) {
-	db, err := store.Open(filepath.Join(h.dir, databaseFile), store.Options{Log: slog.New(slog.DiscardHandler)})
+	db, err := store.Open(datadir.Store(h.dir), store.Options{Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return nil, err
 	}
@@ -194,15 +195,13 @@ func (b *bench) readCounts(ctx context.Context, h *history) (counts []Count, err
 			err = closed
 		}
 	}()
-	items, err := sqltable.New(db, clock.System{})
-	if err != nil {
-		return nil, err
-	}
+	items := pebbletable.New(db, clock.System{})
 	err = b.withObjects(ctx, func(objects blob.Store) error {
 		s, err := openService(ctx, platform{table: items, objects: objects, key: h.key})
 		if err != nil {
 			return err
 		}
+		defer s.close()
 		t := &tally{service: s}
 		for range 2 { // the first time for what is cached
 			t.counts = nil

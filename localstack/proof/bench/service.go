@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -16,7 +17,9 @@ import (
 
 	"millrace/functions/catalog"
 	"millrace/localstack/embedded/localbus"
-	"millrace/localstack/memory"
+	"millrace/localstack/embedded/pebblequeue"
+	"millrace/localstack/embedded/pebbletable"
+	"millrace/localstack/embedded/store"
 	"millrace/localstack/proof/meter"
 	"millrace/shared/blob"
 	"millrace/shared/clock"
@@ -41,6 +44,7 @@ type service struct {
 	queues   queue.Queues
 	handlers []handler
 	logs     *runlog.Store
+	store    *store.DB // in memory
 }
 
 type handler struct {
@@ -62,19 +66,37 @@ type platform struct {
 
 func openService(ctx context.Context, p platform) (*service, error) {
 	s := &service{key: p.key}
+	var err error
+	if s.store, err = store.OpenMemory(); err != nil {
+		return nil, err
+	}
+	if err := s.open(ctx, p); err != nil {
+		return nil, errors.Join(err, s.close())
+	}
+	return s, nil
+}
+
+// close lets go of what the service has in memory.
+func (s *service) close() error { return s.store.Close() }
+
+func (s *service) open(ctx context.Context, p platform) error {
 	var now clock.Clock = clock.System{}
 	log := cmp.Or(p.log, slog.New(slog.DiscardHandler))
 	if p.table == nil {
 		now = still
-		p.table = memory.NewTable(now)
+		p.table = pebbletable.New(s.store, now)
 		made, err := identity.Bootstrap(ctx, p.table, now.Now(), "Bench", "owner@bench.test", identity.Credentials{})
 		if err != nil {
-			return nil, fmt.Errorf("make a workspace: %w", err)
+			return fmt.Errorf("make a workspace: %w", err)
 		}
 		s.key = made.APIKey
 	}
 	specs := catalog.All()
-	s.queues = s.meter.Queues(memory.NewQueues(now, catalog.Queues(specs)))
+	queues, err := pebblequeue.New(ctx, s.store, now, catalog.Queues(specs))
+	if err != nil {
+		return err
+	}
+	s.queues = s.meter.Queues(queues)
 	// As a deployed function: other processes may work on the same runs, and
 	// nothing waits in memory between messages.
 	deps := fn.Deps{
@@ -86,7 +108,7 @@ func openService(ctx context.Context, p platform) (*service, error) {
 	deps.Logs = s.logs
 	auth, err := identity.NewAuthenticator(identity.Config{Table: deps.Table, Clock: now, Log: log})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	api := httpapi.New(httpapi.Config{
 		Title: "Millrace", Version: "bench", Authenticator: auth, Clock: now,
@@ -105,7 +127,7 @@ func openService(ctx context.Context, p platform) (*service, error) {
 		}
 	}
 	s.api = api.Handler()
-	return s, nil
+	return nil
 }
 
 // call sends a request through the router and returns the answer of a 200.

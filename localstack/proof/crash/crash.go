@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -51,7 +50,7 @@ type Report struct {
 	Crashes  int // kills
 	Starting int // of these, before the server was healthy
 	Idle     int // of these, of a server with nothing more to write
-	Torn     int // kills after which the journal ended in half a frame
+	Torn     int // kills after which the log ended in half a record
 	Stops    int // orderly stops in between
 	Commits  int // seen before kills
 	Items    int // in the store in the end
@@ -144,7 +143,7 @@ func (l *loop) start(ctx context.Context, s *process.Server) (*process.Server, e
 // life is the life of one server, from its start to its death.
 func (l *loop) life(ctx context.Context) error {
 	l.history.Allow(l.cfg.Runs)
-	wire := newTripwire(filepath.Join(l.cfg.Dir, "millrace.db"))
+	wire := newTripwire(l.cfg.Dir)
 	defer wire.close()
 	s, err := l.spawn()
 	if err != nil {
@@ -230,7 +229,7 @@ func (l *loop) kill(s *process.Server, wire *tripwire) error {
 	for i := range body {
 		body[i] = byte(l.rng.Uint32())
 	}
-	torn, err := wire.tear(body, len(body)+l.rng.IntN(100))
+	torn, err := wire.tear(body)
 	if torn {
 		l.Torn++
 	}
@@ -341,7 +340,7 @@ func (l *loop) serve(ctx context.Context, do func(context.Context, *client.Clien
 }
 
 func (l *loop) read(ctx context.Context, objects blob.Store) (*fsck.Snapshot, error) {
-	return fsck.Read(ctx, filepath.Join(l.cfg.Dir, "millrace.db"), objects)
+	return fsck.Read(ctx, l.cfg.Dir, objects)
 }
 
 func (l *loop) count(s *fsck.Snapshot) {

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"millrace/localstack/proof/memory"
 	"millrace/shared/clock"
 	"millrace/shared/table"
 )
@@ -58,12 +59,12 @@ type Plan struct {
 	counts  map[string]int
 }
 
-// NewPlan makes a plan for processes that share a table. The same seed draws
-// the same for the same requests in the same order.
-func NewPlan(seed uint64, rates Rates, store table.Table, now clock.Clock) *Plan {
+// NewPlan makes a plan for processes that share a table, until the test ends. The
+// same seed draws the same for the same requests in the same order.
+func NewPlan(t memory.T, seed uint64, rates Rates, store table.Table, now clock.Clock) *Plan {
 	return &Plan{
 		clock: now, rng: rand.New(rand.NewPCG(seed, 0x9e3779b97f4a7c15)), rates: rates,
-		store: store, replica: newReplica(now), counts: map[string]int{},
+		store: store, replica: newReplica(t, now), counts: map[string]int{},
 	}
 }
 

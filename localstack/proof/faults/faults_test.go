@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"millrace/localstack/memory"
 	"millrace/localstack/proof/faults"
+	"millrace/localstack/proof/memory"
 	"millrace/shared/clock"
 	"millrace/shared/queue"
 	"millrace/shared/queue/queuetest"
@@ -23,22 +23,22 @@ import (
 // TestWithoutFaults: a plan that draws nothing changes nothing.
 func TestWithoutFaults(t *testing.T) {
 	t.Parallel()
-	store := memory.NewTable(clock.System{})
-	plan := faults.NewPlan(1, faults.Rates{}, store, clock.System{})
+	store := memory.Table(t, clock.System{})
+	plan := faults.NewPlan(t, 1, faults.Rates{}, store, clock.System{})
 	tabletest.Exercise(t, func(*testing.T) table.Table { return plan.Process("p", nil).Table() })
 	queuetest.Exercise(t, func(_ *testing.T, defs ...queue.Definition) queue.Queues {
-		return plan.Process("p", nil).Queues(memory.NewQueues(clock.System{}, defs))
+		return plan.Process("p", nil).Queues(memory.Queues(t, clock.System{}, defs))
 	})
 }
 
 // play makes the same requests and returns what came of them.
 func play(t *testing.T, seed uint64) (log []string, counts map[string]int) {
-	store := memory.NewTable(clock.System{})
+	store := memory.Table(t, clock.System{})
 	rates := faults.Rates{Throttle: .1, Before: .1, After: .1, Conflict: .1, Stale: .5, Lose: .1, Late: .1, Duplicate: .1}
-	plan := faults.NewPlan(seed, rates, store, clock.System{})
+	plan := faults.NewPlan(t, seed, rates, store, clock.System{})
 	p := plan.Process("p", nil)
 	tbl := p.Table()
-	queues := p.Queues(memory.NewQueues(clock.System{}, []queue.Definition{{Name: "q", Visibility: time.Minute}}))
+	queues := p.Queues(memory.Queues(t, clock.System{}, []queue.Definition{{Name: "q", Visibility: time.Minute}}))
 	for i := range 200 {
 		key := table.Key{PK: "p", SK: fmt.Sprint(i)}
 		_, err := tbl.Update(t.Context(), table.Update{Key: key, Do: []table.Action{table.Set("l1_pk", "list"), table.Set("l1_sk", fmt.Sprintf("%03d", i))}})
@@ -72,8 +72,8 @@ func TestSeedsRepeat(t *testing.T) {
 func TestCrash(t *testing.T) {
 	t.Parallel()
 	for _, after := range []bool{false, true} {
-		store := memory.NewTable(clock.System{})
-		plan := faults.NewPlan(1, faults.Rates{}, store, clock.System{})
+		store := memory.Table(t, clock.System{})
+		plan := faults.NewPlan(t, 1, faults.Rates{}, store, clock.System{})
 		p := plan.Process("p", nil)
 		p.CrashAt(2, after)
 		tbl := p.Table()
@@ -96,8 +96,8 @@ func TestCrash(t *testing.T) {
 func TestStaleIndexCatchesUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		store := memory.NewTable(clock.System{})
-		plan := faults.NewPlan(1, faults.Rates{Stale: 1}, store, clock.System{})
+		store := memory.Table(t, clock.System{})
+		plan := faults.NewPlan(t, 1, faults.Rates{Stale: 1}, store, clock.System{})
 		tbl := plan.Process("p", nil).Table()
 		for i := range 50 {
 			item := table.Item{"pk": table.V("p"), "sk": table.V(fmt.Sprint(i)), "l1_pk": table.V("l"), "l1_sk": table.V(fmt.Sprint(i))}

@@ -5,7 +5,8 @@ import (
 	"errors"
 	"time"
 
-	"millrace/localstack/memory"
+	"millrace/localstack/embedded/pebbletable"
+	"millrace/localstack/proof/memory"
 	"millrace/shared/clock"
 	"millrace/shared/table"
 )
@@ -13,7 +14,7 @@ import (
 // replica is the indexes as they were a while ago: it follows the store's
 // writes in their order, late.
 type replica struct {
-	table   *memory.Table
+	table   *pebbletable.Table
 	pending []change
 }
 
@@ -24,7 +25,7 @@ type change struct {
 	at   time.Time
 }
 
-func newReplica(now clock.Clock) *replica { return &replica{table: memory.NewTable(now)} }
+func newReplica(t memory.T, now clock.Clock) *replica { return &replica{table: memory.Table(t, now)} }
 
 // noted remembers what became of written items. They are read anew under the
 // lock, so that of two writes at a time the later is remembered last.

@@ -18,7 +18,6 @@ import (
 	"strings"
 	"time"
 
-	"millrace/localstack/memory"
 	"millrace/shared/blob"
 	"millrace/shared/clock"
 	"millrace/shared/engine"
@@ -42,7 +41,7 @@ type Snapshot struct {
 	items    map[table.Key]table.Item
 	parts    map[string][]table.Item // by partition, sorted
 	runs     map[RunID]*Run
-	view     *memory.Table // of the items that readers of the service are given
+	view     view // of the items that readers of the service are given
 	problems []string
 }
 
@@ -80,17 +79,12 @@ type Run struct {
 func New(ctx context.Context, at time.Time, items []table.Item, objects blob.Store) (*Snapshot, error) {
 	s := &Snapshot{
 		At: at, objects: objects, items: make(map[table.Key]table.Item, len(items)), parts: map[string][]table.Item{}, runs: map[RunID]*Run{},
-		view: memory.NewTable(clock.Func(func() time.Time { return at })),
 	}
+	s.view = view{items: s.items}
 	for _, item := range items {
 		key := item.Key()
 		s.items[key] = item
 		s.parts[key.PK] = append(s.parts[key.PK], item)
-		if strings.HasSuffix(key.SK, "spec") || key.SK == "archive" {
-			if err := s.view.Put(ctx, table.Put{Item: item}); err != nil {
-				return nil, fmt.Errorf("fsck: item %v: %w", key, err)
-			}
-		}
 	}
 	for _, part := range s.parts {
 		slices.SortFunc(part, func(a, b table.Item) int { return strings.Compare(a.Key().SK, b.Key().SK) })
@@ -177,6 +171,21 @@ func (s *Snapshot) load(ctx context.Context, id RunID) {
 	for _, item := range s.parts[runstate.LogPartition(id.Org, id.ID)] {
 		run.Log = append(run.Log, item.Key().SK)
 	}
+}
+
+// view is a table of the snapshot's items that reads one at a time.
+type view struct {
+	table.Table
+	items map[table.Key]table.Item
+}
+
+// Get reads an item.
+func (v view) Get(_ context.Context, key table.Key, _ ...table.ReadOption) (table.Item, error) {
+	item, found := v.items[key]
+	if !found {
+		return nil, table.ErrNotFound
+	}
+	return item, nil
 }
 
 // absent is an object store that is not looked at.

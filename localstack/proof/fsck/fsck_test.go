@@ -3,10 +3,10 @@ package fsck_test
 import (
 	"context"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net/http"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -15,8 +15,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"millrace/localstack/client"
+	"millrace/localstack/embedded/datadir"
+	"millrace/localstack/embedded/pebbletable"
 	"millrace/localstack/embedded/server"
-	"millrace/localstack/embedded/sqltable"
 	"millrace/localstack/embedded/store"
 	"millrace/localstack/proof/fsck"
 	"millrace/shared/audit"
@@ -26,8 +27,8 @@ import (
 	"millrace/shared/table"
 )
 
-// left is the file of a server that ran some flows and was stopped.
-type left struct{ file, org, done, failed string }
+// left is the data directory of a server that ran some flows and was stopped.
+type left struct{ dir, org, done, failed string }
 
 func leave(t *testing.T) left {
 	dir := t.TempDir()
@@ -50,7 +51,7 @@ func leave(t *testing.T) left {
 	}
 	each := task("b", "item", "a")
 	each["map_over"] = "[1, 2]"
-	l := left{file: filepath.Join(dir, "millrace.db"), org: s.Credentials().OrgID}
+	l := left{dir: dir, org: s.Credentials().OrgID}
 	l.done = run("f", "key", task("a", "1"), each, task("c", "2", "a", "b"))
 	l.failed = run("g", "", task("a", "params.absent"), task("b", "1", "a"))
 	stop()
@@ -60,11 +61,10 @@ func leave(t *testing.T) left {
 
 // change changes an item behind everybody's back.
 func (l left) change(t *testing.T, write table.Write) {
-	db, err := store.Open(l.file, store.Options{})
+	db, err := store.Open(datadir.Store(l.dir), store.Options{})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, db.Close()) }()
-	items, err := sqltable.New(db, clock.System{})
-	require.NoError(t, err)
+	items := pebbletable.New(db, clock.System{})
 	require.NoError(t, items.Transact(t.Context(), write))
 }
 
@@ -75,13 +75,12 @@ func set(key table.Key, attr string, v any) table.Write {
 // TestEveryFaultIsFound breaks what a server left, in one way after the other.
 func TestEveryFaultIsFound(t *testing.T) {
 	l := leave(t)
-	whole, err := fsck.Read(t.Context(), l.file, nil)
+	whole, err := fsck.Read(t.Context(), l.dir, nil)
 	require.NoError(t, err)
 	require.Empty(t, whole.Check(t.Context()))
 	require.Empty(t, whole.CheckIdle(t.Context()))
 	require.Len(t, whole.Runs(), 2)
-	original, err := os.ReadFile(l.file)
-	require.NoError(t, err)
+	original := os.DirFS(l.dir)
 
 	run, node := runstate.RunKey(l.org, l.done), func(n engine.Node) table.Key { return runstate.NodeKey(l.org, l.done, n) }
 	instance := whole.Run(fsck.RunID{Org: l.org, ID: l.done}).Plan.Instance(1, 1)
@@ -125,9 +124,10 @@ func TestEveryFaultIsFound(t *testing.T) {
 		"a count of versions":           {set(table.Key{PK: l.org + "#flows", SK: "f"}, "versions", 2), "counts 2 versions and has 1"},
 		"a version that is not audited": {set(table.Key{PK: l.org + "#flow#f", SK: "v#1"}, "flow_version", "2"), "has 0 audit entries of its making"},
 	} {
-		require.NoError(t, os.WriteFile(l.file, original, 0o600))
+		l.dir = t.TempDir()
+		require.NoError(t, os.CopyFS(datadir.Store(l.dir), must(fs.Sub(original, "store"))))
 		l.change(t, c.write)
-		now, err := fsck.Read(t.Context(), l.file, nil)
+		now, err := fsck.Read(t.Context(), l.dir, nil)
 		require.NoError(t, err)
 		found := append(now.Check(t.Context()), now.CheckIdle(t.Context())...)
 		found = append(found, fsck.Changes(whole, now)...)
@@ -135,10 +135,17 @@ func TestEveryFaultIsFound(t *testing.T) {
 	}
 }
 
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
 // TestEntriesAndMessages breaks what no item holds.
 func TestEntriesAndMessages(t *testing.T) {
 	l := leave(t)
-	s, err := fsck.Read(t.Context(), l.file, nil)
+	s, err := fsck.Read(t.Context(), l.dir, nil)
 	require.NoError(t, err)
 	for e := range s.Entries {
 		if e.Item == runstate.RunKey(l.org, l.done) && e.Index == string(table.ByList) {

@@ -9,17 +9,15 @@ package localtest
 import (
 	"context"
 	"log/slog"
-	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"millrace/events"
+	"millrace/localstack/embedded/pebbletable"
 	"millrace/localstack/embedded/signin"
-	"millrace/localstack/embedded/sqlqueue"
-	"millrace/localstack/embedded/sqltable"
-	"millrace/localstack/embedded/store"
+	"millrace/localstack/proof/memory"
 	"millrace/shared/blob"
 	"millrace/shared/bus"
 	"millrace/shared/clock"
@@ -46,7 +44,7 @@ const Visibility = 30 * time.Second
 
 // Options change what an Env is made of; the zero Options are the defaults.
 type Options struct {
-	Table   table.Table     // nil: the embedded one, in a directory of its own
+	Table   table.Table     // nil: the embedded one, in memory
 	Queues  queue.Queues    // nil: the embedded ones
 	Blob    blob.Store      // nil: a real object store, started when it is first used
 	Bus     bus.Bus         // nil: a recorder, the Env's Bus
@@ -97,7 +95,7 @@ func Open(t testing.TB, o Options, specs ...fn.Spec) *Env {
 	}
 
 	if o.Table == nil || o.Queues == nil {
-		o.embed(t, dir, env.Clock)
+		o.embed(t, env.Clock)
 	}
 	if o.Bus == nil {
 		o.Bus = env.Bus
@@ -137,21 +135,15 @@ func Open(t testing.TB, o Options, specs ...fn.Spec) *Env {
 	return env
 }
 
-// embed opens the embedded table and queues where none are given.
-func (o *Options) embed(t testing.TB, dir string, now clock.Clock) {
+// embed opens the embedded table and queues, in memory, where none are given.
+func (o *Options) embed(t testing.TB, now clock.Clock) {
 	t.Helper()
-	db, err := store.Open(filepath.Join(dir, "millrace.db"), store.Options{Log: o.Log})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	db := memory.Store(t)
 	if o.Table == nil {
-		o.Table, err = sqltable.New(db, now)
-		require.NoError(t, err)
+		o.Table = pebbletable.New(db, now)
 	}
 	if o.Queues == nil {
-		queues, err := sqlqueue.New(context.Background(), db, now, Queues())
-		require.NoError(t, err)
-		t.Cleanup(func() { require.NoError(t, queues.Close()) })
-		o.Queues = queues
+		o.Queues = memory.QueuesIn(t, db, now, Queues())
 	}
 }
 

@@ -1,0 +1,178 @@
+// Package datadir is the embedded server's data directory: what is where in it,
+// of which format it is, and that one process has it at a time.
+package datadir
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// Format is the layout that this program writes and reads.
+const Format = 1
+
+// The names in a data directory.
+const (
+	formatFile = "format.json"
+	backupFile = "backup.json"
+	lockFile   = "lock"
+	storeDir   = "store"
+	// sqliteFile is the database of formats before 1. A later data directory has a
+	// file of that name that is no database, so that an older program refuses it
+	// instead of beginning anew beside it.
+	sqliteFile = "millrace.db"
+)
+
+// LastSQLite is the last version that opens data directories before format 1.
+const LastSQLite = "c44bae1"
+
+const sqliteNotice = "This data directory is of a later version of Millrace, which has no SQLite database.\n"
+
+// The errors of Open.
+var (
+	// ErrInUse: another process has the directory.
+	ErrInUse = errors.New("the data directory is in use by another server")
+	// ErrFormat: the directory is of a format that this program does not open;
+	// nothing in it was changed. It is wrapped with which program does.
+	ErrFormat = errors.New("the data directory is of another format")
+)
+
+// Dir is a data directory that this process has.
+type Dir struct {
+	Path   string
+	Backup *Backup // not nil: the directory is a backup that no server has adopted
+	lock   io.Closer
+}
+
+// format is the content of formatFile.
+type format struct {
+	Format  int    `json:"format"`
+	Version string `json:"version"` // of the program that made the directory
+}
+
+// Backup is told in the directory of a backup.
+type Backup struct {
+	Of      string    `json:"of"` // the data directory
+	At      time.Time `json:"at"`
+	Version string    `json:"version"` // of the server
+}
+
+// Open takes a data directory for this process; it is made if missing. Errors:
+// ErrInUse, ErrFormat.
+func Open(path, version string) (*Dir, error) {
+	if err := Check(path); err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(path, 0o700); err != nil {
+		return nil, fmt.Errorf("data directory: %w", err)
+	}
+	lock, err := vfs.Default.Lock(filepath.Join(path, lockFile))
+	if err != nil {
+		if errors.Is(err, fs.ErrPermission) {
+			return nil, fmt.Errorf("data directory: %w", err)
+		}
+		return nil, fmt.Errorf("%w: %s (%w)", ErrInUse, path, err)
+	}
+	d := &Dir{Path: path, lock: lock}
+	if err := d.prepare(version); err != nil {
+		return nil, errors.Join(err, lock.Close())
+	}
+	return d, nil
+}
+
+// Check tells whether this program opens the directory, which may be missing,
+// without a change. Errors: ErrFormat.
+func Check(path string) error {
+	var f format
+	known, err := read(filepath.Join(path, formatFile), &f)
+	switch {
+	case err != nil:
+		return fmt.Errorf("data directory: %w", err)
+	case known && f.Format > Format:
+		return fmt.Errorf("%w: %s has format %d, made by Millrace %s, and this version reads up to %d: start that version or a later one",
+			ErrFormat, path, f.Format, f.Version, Format)
+	case known:
+		return nil
+	}
+	if _, err := os.Stat(filepath.Join(path, sqliteFile)); err == nil {
+		return fmt.Errorf("%w: %s holds a SQLite database, which Millrace %s was the last version to open; nothing in it was changed",
+			ErrFormat, path, LastSQLite)
+	}
+	if _, err := os.Stat(filepath.Join(path, storeDir)); err == nil {
+		return fmt.Errorf("%w: %s has a store and no %s: it is a backup that was not finished", ErrFormat, path, formatFile)
+	}
+	return nil
+}
+
+// prepare writes what the directory lacks, and reads whether it is a backup.
+func (d *Dir) prepare(version string) error {
+	var f format
+	known, err := read(d.name(formatFile), &f)
+	if err != nil {
+		return fmt.Errorf("data directory: %w", err)
+	}
+	if !known {
+		if err := d.stamp(version); err != nil {
+			return fmt.Errorf("data directory: %w", err)
+		}
+	}
+	var b Backup
+	restored, err := read(d.name(backupFile), &b)
+	if err != nil {
+		return fmt.Errorf("data directory: %w", err)
+	}
+	if restored {
+		d.Backup = &b
+	}
+	return nil
+}
+
+// stamp makes a directory one of this format.
+func (d *Dir) stamp(version string) error {
+	if err := os.WriteFile(d.name(sqliteFile), []byte(sqliteNotice), 0o600); err != nil {
+		return err
+	}
+	return WriteJSON(d.name(formatFile), format{Format, version})
+}
+
+// Adopt makes of a backup an ordinary data directory.
+func (d *Dir) Adopt() error {
+	d.Backup = nil
+	if err := os.Remove(d.name(backupFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// Store is where table and queues are.
+func (d *Dir) Store() string { return Store(d.Path) }
+
+// Store is where table and queues are in a data directory.
+func Store(path string) string { return filepath.Join(path, storeDir) }
+
+// Close gives the directory back.
+func (d *Dir) Close() error { return d.lock.Close() }
+
+func (d *Dir) name(file string) string { return filepath.Join(d.Path, file) }
+
+// read reads a JSON file; false if there is none.
+func read(path string, v any) (bool, error) {
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	if err := json.Unmarshal(data, v); err != nil {
+		return false, fmt.Errorf("%s: %w", path, err)
+	}
+	return true, nil
+}

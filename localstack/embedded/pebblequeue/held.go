@@ -1,0 +1,132 @@
+package pebblequeue
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"millrace/localstack/embedded/store"
+	"millrace/shared/queue"
+)
+
+// remove ends the deliveries of receipts and returns where the messages are. As
+// on SQS a receipt serves to delete even when its message has been delivered
+// again: its work is done. The caller deletes them, and calls forget.
+func (l *lane) remove(receipts []string) (places []place, bad error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, receipt := range receipts {
+		p, _, ok := parseReceipt(l.name, receipt)
+		if !ok {
+			bad = fmt.Errorf("%w: %q is not of queue %s", queue.ErrReceipt, receipt, l.name)
+			continue
+		}
+		if m := l.held[p.seq]; m != nil {
+			l.release(m)
+			m.gone = true
+		}
+		places = append(places, p)
+	}
+	return places, bad
+}
+
+// forget drops messages that are deleted.
+func (l *lane) forget(places []place) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, p := range places {
+		if m := l.held[p.seq]; m != nil && m.gone {
+			delete(l.held, p.seq)
+		}
+	}
+}
+
+// extend makes deliveries invisible for d from now.
+func (l *lane) extend(d time.Duration, receipts []string) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return ErrClosed
+	}
+	now := l.queues.now()
+	l.promote(now) // what has run out is no longer held
+	var bad error
+	for _, receipt := range receipts {
+		p, receives, ok := parseReceipt(l.name, receipt)
+		m := l.held[p.seq]
+		if !ok || m == nil || !m.timer.set() || m.receives != receives {
+			bad = fmt.Errorf("%w: %q", queue.ErrReceipt, receipt)
+			continue
+		}
+		l.timed.set(&m.timer, now+d.Microseconds())
+	}
+	l.promote(now) // at once for a d of 0
+	l.arm(now)
+	l.wake()
+	return bad
+}
+
+// stats counts the queue's messages. Those delayed are counted in the store, those
+// visible are the rest.
+func (l *lane) stats(ctx context.Context) (s queue.Stats, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := l.queues.now()
+	l.promote(now)
+	l.arm(now)
+	l.wake()
+	oldest := now
+	for _, g := range l.groups {
+		for m := range g.back.all {
+			if !m.gone {
+				oldest = min(oldest, m.sent*1000)
+			}
+		}
+		if g.empty {
+			continue
+		}
+		delayed, first, err := l.scanGroup(ctx, g, now)
+		if err != nil {
+			return s, err
+		}
+		s.Delayed += delayed
+		oldest = min(oldest, first)
+	}
+	s.InFlight = l.inFlight
+	s.Visible = max(0, int(l.total.Load())-s.InFlight-s.Delayed)
+	if s.Visible > 0 {
+		s.Oldest = time.Duration(now-oldest) * time.Microsecond
+	}
+	return s, nil
+}
+
+// scanGroup counts a group's delayed messages, and tells when the first visible
+// one was sent, in Unix microseconds; now if there is none.
+func (l *lane) scanGroup(ctx context.Context, g *group, now int64) (delayed int, first int64, err error) {
+	end := store.After(l.groupPrefix(g.name))
+	first = now
+	err = l.queues.db.Scan(ctx, g.next.key(l.prefix), end, false, func(key, value []byte) (more bool, err error) {
+		p, err := parsePlace(key[len(l.prefix):])
+		if err != nil || p.at > now {
+			return false, err
+		}
+		if l.held[p.seq] != nil {
+			return true, nil
+		}
+		r, err := parseRecord(value)
+		first = r.sent * 1000
+		return false, err
+	})
+	if err != nil {
+		return 0, 0, err
+	}
+	later := place{group: g.name, at: now + 1}
+	err = l.queues.db.Scan(ctx, later.key(l.prefix), end, false, func(key, _ []byte) (more bool, err error) {
+		p, err := parsePlace(key[len(l.prefix):])
+		if err == nil && l.held[p.seq] == nil {
+			delayed++
+		}
+		return true, err
+	})
+	return delayed, first, err
+}

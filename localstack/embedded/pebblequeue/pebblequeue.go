@@ -1,0 +1,279 @@
+// Package pebblequeue is the queue port's driver on the embedded server's store.
+// On a store in memory it makes the queues of tests and simulations.
+//
+// A message is one key of the store from Send to Delete, in the order of its
+// queue, its group and the time from which it is visible. A queue has in memory
+// where each group's next message is, and the messages delivered and not deleted,
+// so neither a long backlog nor what was deleted before it costs anything.
+//
+// What survives the death of the process: every message that Send acknowledged,
+// until its Delete. A delete reaches the disk a moment later and may be lost, so
+// the message may be delivered again. Time-outs live in memory: what was in flight
+// is ready again at the next start. A first delivery is not written down; instead
+// a message that is left over from an earlier process counts one delivery, and
+// each later delivery is written before it is handed out. So a message whose
+// deliveries kill the process reaches the dead-letter queue after MaxReceives of
+// them all the same, while a backlog that is never delivered does not age with
+// restarts.
+//
+// Groups take turns: see [queue.Queues.Receive]. Within a group messages come in
+// the order in which they became ready, most of the time.
+package pebblequeue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"millrace/localstack/embedded/store"
+	"millrace/shared/clock"
+	"millrace/shared/queue"
+	"millrace/shared/table"
+)
+
+// ErrClosed: the queues have been closed.
+var ErrClosed = errors.New("pebblequeue: closed")
+
+// Queues are the embedded server's queues.
+type Queues struct {
+	db     *store.DB
+	clock  clock.Clock
+	base   time.Time
+	lanes  map[string]*lane
+	closed atomic.Bool
+
+	// Within commits only: the next message's number, and the first that the
+	// store does not know to be taken.
+	seq, reserved int64
+	first         int64 // of this process; smaller ones are of earlier processes
+}
+
+var _ queue.Queues = (*Queues)(nil)
+
+// New opens the queues of defs and their dead-letter queues in db, with the
+// messages they had. Messages of a queue that is no longer defined stay in the
+// store until it is again. The caller closes the queues before the store.
+func New(ctx context.Context, db *store.DB, now clock.Clock, defs []queue.Definition) (*Queues, error) {
+	s := &Queues{db: db, clock: now, base: now.Now(), lanes: make(map[string]*lane, 2*len(defs))}
+	for _, def := range defs {
+		if err := def.Check(); err != nil {
+			return nil, err
+		}
+		if s.lanes[def.Name] != nil {
+			return nil, fmt.Errorf("pebblequeue: queue %s is defined twice", def.Name)
+		}
+		dead := s.newLane(queue.Dead(def.Name), def.Visibility, nil)
+		s.newLane(def.Name, def.Visibility, dead)
+	}
+	if err := s.load(ctx); err != nil {
+		return nil, fmt.Errorf("pebblequeue: load: %w", err)
+	}
+	return s, nil
+}
+
+func (s *Queues) newLane(name string, visibility time.Duration, dead *lane) *lane {
+	l := &lane{
+		name: name, visibility: visibility, dead: dead, queues: s, prefix: lanePrefix(name),
+		held: make(map[int64]*message), groups: make(map[string]*group),
+	}
+	s.lanes[name] = l
+	return l
+}
+
+// now is the time in Unix microseconds. It is the clock's of the start and what
+// has passed since, so that a change of the machine's clock moves no time-out.
+func (s *Queues) now() int64 {
+	return s.base.UnixMicro() + s.clock.Now().Sub(s.base).Microseconds()
+}
+
+func (s *Queues) lane(ctx context.Context, name string) (*lane, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	l := s.lanes[name]
+	if l == nil {
+		return nil, fmt.Errorf("%w: %s", queue.ErrUnknownQueue, name)
+	}
+	if s.closed.Load() {
+		return nil, ErrClosed
+	}
+	return l, nil
+}
+
+// Send keeps all messages or none: they are one commit.
+func (s *Queues) Send(ctx context.Context, name string, msgs ...queue.Message) error {
+	l, err := s.lane(ctx, name)
+	if err != nil || len(msgs) == 0 {
+		return err
+	}
+	for i := range msgs {
+		if err := msgs[i].Check(); err != nil {
+			return err
+		}
+	}
+	now, sent := s.now(), s.clock.Now().UnixMilli()
+	places := make([]place, len(msgs))
+	err = s.db.Commit(ctx, func(b *store.Batch) error {
+		for i, m := range msgs {
+			seq, err := s.number(b)
+			if err != nil {
+				return err
+			}
+			places[i] = place{group: m.Group, at: now + m.Delay.Microseconds(), seq: seq}
+			if err := b.Set(places[i].key(l.prefix), record{sent: sent, body: m.Body}.encode()); err != nil {
+				return err
+			}
+		}
+		return l.count(b, len(msgs))
+	})
+	if err != nil {
+		return fmt.Errorf("pebblequeue: send to %s: %w", name, err)
+	}
+	l.add(places...)
+	return nil
+}
+
+// Receive gives the groups with ready messages their turns. It waits by signal,
+// first come, first served.
+func (s *Queues) Receive(ctx context.Context, name string, max int, wait time.Duration) ([]queue.Delivery, error) {
+	l, err := s.lane(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	if err := queue.CheckReceive(max, wait); err != nil {
+		return nil, err
+	}
+	if got, err := l.take(max, nil); len(got) > 0 || err != nil || wait == 0 {
+		return s.deliver(ctx, l, got, err)
+	}
+	signal := make(chan struct{}, 1)
+	timeout := time.NewTimer(wait)
+	defer timeout.Stop()
+	for {
+		if got, err := l.take(max, signal); len(got) > 0 || err != nil {
+			return s.deliver(ctx, l, got, err)
+		}
+		select {
+		case <-signal:
+		case <-timeout.C:
+			l.leave(signal)
+			return nil, nil
+		case <-ctx.Done():
+			l.leave(signal)
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// deliver finishes a receive: it writes down deliveries after the first. If it
+// fails the messages are ready again.
+func (s *Queues) deliver(ctx context.Context, l *lane, got []taken, err error) ([]queue.Delivery, error) {
+	if err != nil || len(got) == 0 {
+		return nil, err
+	}
+	again := false
+	out := make([]queue.Delivery, len(got))
+	for i, t := range got {
+		again = again || t.receives > 1
+		out[i] = t.delivery(l.name)
+	}
+	if !again {
+		s.db.Wait()
+		return out, nil
+	}
+	// Not bounded by ctx: what is taken is handed out. Nor by the disk's room, for
+	// what it writes takes the place of what is there.
+	ctx = table.Reclaiming(context.WithoutCancel(ctx))
+	if err := s.db.Commit(ctx, func(b *store.Batch) error { return writeReceives(b, l, got) }); err != nil {
+		l.undo(got)
+		return nil, fmt.Errorf("pebblequeue: receive from %s: %w", l.name, err)
+	}
+	return out, nil
+}
+
+// writeReceives writes the number of deliveries of messages delivered again. One
+// that was deleted meanwhile, by an earlier receipt, stays so.
+func writeReceives(b *store.Batch, l *lane, got []taken) error {
+	for _, t := range got {
+		if t.receives < 2 {
+			continue
+		}
+		key := t.key(l.prefix)
+		_, found, err := b.Get(key)
+		if err == nil && found {
+			err = b.Set(key, t.encode())
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Delete accepts any receipt a message had: see the package comment for when a
+// delete reaches the disk.
+func (s *Queues) Delete(ctx context.Context, name string, receipts ...string) error {
+	l, err := s.lane(ctx, name)
+	if err != nil || len(receipts) == 0 {
+		return err
+	}
+	places, bad := l.remove(receipts)
+	if len(places) == 0 {
+		return bad
+	}
+	err = s.db.CommitLater(ctx, func(b *store.Batch) error {
+		gone := 0
+		for _, p := range places {
+			key := p.key(l.prefix)
+			_, found, err := b.Get(key)
+			if err != nil {
+				return err
+			}
+			if !found {
+				continue
+			}
+			gone++
+			if err := b.Delete(key); err != nil {
+				return err
+			}
+		}
+		return l.count(b, -gone)
+	})
+	l.forget(places)
+	if err != nil {
+		return fmt.Errorf("pebblequeue: delete from %s: %w", name, err)
+	}
+	return bad
+}
+
+// Extend changes those deliveries that are held, even if others are not.
+func (s *Queues) Extend(ctx context.Context, name string, d time.Duration, receipts ...string) error {
+	l, err := s.lane(ctx, name)
+	if err != nil {
+		return err
+	}
+	if err := queue.CheckExtend(d); err != nil {
+		return err
+	}
+	return l.extend(d, receipts)
+}
+
+// Stats counts exactly. Its time grows with the groups and the delayed messages.
+func (s *Queues) Stats(ctx context.Context, name string) (queue.Stats, error) {
+	l, err := s.lane(ctx, name)
+	if err != nil {
+		return queue.Stats{}, err
+	}
+	return l.stats(ctx)
+}
+
+// Close ends waiting receivers with ErrClosed. Later calls fail with ErrClosed.
+func (s *Queues) Close() error {
+	s.closed.Store(true)
+	for _, l := range s.lanes {
+		l.close()
+	}
+	return nil
+}

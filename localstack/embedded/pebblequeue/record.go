@@ -1,0 +1,154 @@
+package pebblequeue
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"strconv"
+
+	"millrace/localstack/embedded/store"
+)
+
+// The first byte of a key says what it is of; package pebbletable has others.
+const (
+	messageSpace = 'q' // queue, group, visible from (Unix microseconds), number: the message
+	countSpace   = 'n' // queue: how many messages it has
+	numberSpace  = 's' // the first number that no message has
+)
+
+// numbers is how many numbers are taken from the store at once.
+const numbers = 1 << 16
+
+var errDamaged = errors.New("pebblequeue: the store is damaged")
+
+func lanePrefix(queue string) []byte { return store.AppendPart([]byte{messageSpace}, queue) }
+
+// place is where a message is in its queue. It stays there until it is deleted.
+type place struct {
+	group string
+	at    int64 // Unix microseconds from which it is visible
+	seq   int64 // its number
+}
+
+func (p place) before(o place) bool { return p.at < o.at || p.at == o.at && p.seq < o.seq }
+
+func (p place) key(lane []byte) []byte {
+	b := make([]byte, 0, len(lane)+len(p.group)+20)
+	b = store.AppendPart(append(b, lane...), p.group)
+	b = binary.BigEndian.AppendUint64(b, uint64(p.at))
+	return binary.BigEndian.AppendUint64(b, uint64(p.seq))
+}
+
+// parsePlace reads what follows a queue's prefix in a key.
+func parsePlace(rest []byte) (place, error) {
+	group, rest, ok := store.CutPart(rest)
+	if !ok || len(rest) != 16 {
+		return place{}, errDamaged
+	}
+	return place{
+		group: group,
+		at:    int64(binary.BigEndian.Uint64(rest)), seq: int64(binary.BigEndian.Uint64(rest[8:])),
+	}, nil
+}
+
+// record is what the store has of a message beside its place.
+type record struct {
+	receives int   // deliveries that were written down
+	sent     int64 // Unix milliseconds
+	body     []byte
+}
+
+func (r record) encode() []byte {
+	b := make([]byte, 0, len(r.body)+12)
+	b = binary.AppendUvarint(b, uint64(r.receives))
+	b = binary.AppendVarint(b, r.sent)
+	return append(b, r.body...)
+}
+
+// parseRecord reads a record; its body is a copy.
+func parseRecord(b []byte) (r record, err error) {
+	receives, n := binary.Uvarint(b)
+	if n <= 0 {
+		return r, errDamaged
+	}
+	sent, k := binary.Varint(b[n:])
+	if k <= 0 {
+		return r, errDamaged
+	}
+	return record{receives: int(receives), sent: sent, body: bytes.Clone(b[n+k:])}, nil
+}
+
+// number takes the number of a new message, within a commit. No message, deleted
+// or not, has had it.
+func (s *Queues) number(b *store.Batch) (int64, error) {
+	if s.seq == s.reserved {
+		if err := b.Set([]byte{numberSpace}, strconv.AppendInt(nil, s.reserved+numbers, 10)); err != nil {
+			return 0, err
+		}
+		s.reserved += numbers
+	}
+	s.seq++
+	return s.seq - 1, nil
+}
+
+// count changes how many messages the queue has, within a commit.
+func (l *lane) count(b *store.Batch, by int) error {
+	if by == 0 {
+		return nil
+	}
+	total := l.total.Add(int64(by))
+	return b.Set(store.AppendPart([]byte{countSpace}, l.name), strconv.AppendInt(nil, total, 10))
+}
+
+// load finds the groups of each queue, one read a group.
+func (s *Queues) load(ctx context.Context) error {
+	return s.db.View(ctx, func(r *store.Reader) (err error) {
+		if s.seq, err = readInt(r, []byte{numberSpace}); err != nil {
+			return err
+		}
+		s.seq = max(s.seq, 1)
+		s.first, s.reserved = s.seq, s.seq
+		for _, l := range s.lanes {
+			total, err := readInt(r, store.AppendPart([]byte{countSpace}, l.name))
+			if err != nil {
+				return err
+			}
+			l.total.Store(total)
+			places, err := firstOfGroups(r, l)
+			if err != nil {
+				return err
+			}
+			l.add(places...)
+		}
+		return nil
+	})
+}
+
+func firstOfGroups(r *store.Reader, l *lane) (places []place, err error) {
+	lower, end := l.prefix, store.After(l.prefix)
+	for {
+		var found bool
+		err := r.Scan(lower, end, false, func(key, _ []byte) (more bool, err error) {
+			p, err := parsePlace(key[len(l.prefix):])
+			if err != nil {
+				return false, err
+			}
+			found = true
+			places = append(places, p)
+			lower = store.After(l.groupPrefix(p.group))
+			return false, nil
+		})
+		if err != nil || !found {
+			return places, err
+		}
+	}
+}
+
+func readInt(r *store.Reader, key []byte) (int64, error) {
+	value, found, err := r.Get(key)
+	if err != nil || !found {
+		return 0, err
+	}
+	return strconv.ParseInt(value, 10, 64)
+}

@@ -1,0 +1,217 @@
+package pebblequeue
+
+import (
+	"bytes"
+	"context"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"millrace/localstack/embedded/store"
+	"millrace/shared/queue"
+)
+
+// taken is a message on its way to a receiver.
+type taken struct {
+	place
+	record
+}
+
+func (t taken) delivery(queueName string) queue.Delivery {
+	receipt, id := formatReceipt(queueName, t.place, t.receives)
+	return queue.Delivery{
+		ID: id, Receipt: receipt, Body: t.body, Group: t.group,
+		Receives: t.receives, Sent: time.UnixMilli(t.sent).UTC(),
+	}
+}
+
+// take marks up to max ready messages as delivered and returns them. If there is
+// none and signal is not nil, signal is registered: it receives a value when
+// there may be.
+func (l *lane) take(max int, signal chan struct{}) (got []taken, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return nil, ErrClosed
+	}
+	now := l.queues.now()
+	l.promote(now)
+	if l.turns.n > 0 {
+		if got, err = l.takeTurns(max, now); err != nil {
+			l.takeBack(got, now)
+			return nil, err
+		}
+	}
+	if len(got) == 0 && signal != nil {
+		l.waiters = append(l.waiters, signal)
+	}
+	l.arm(now)
+	l.wake() // what is left is another's
+	return got, nil
+}
+
+func (l *lane) takeTurns(max int, now int64) (got []taken, err error) {
+	it, err := l.queues.db.Iterator(l.prefix, store.After(l.prefix))
+	if err != nil {
+		return nil, err
+	}
+	defer it.Close()
+	for len(got) < max && l.turns.n > 0 {
+		g := l.turns.pop()
+		g.queued = false
+		m, body, err := l.nextOf(g, it, now)
+		if m != nil {
+			m.receives++
+			l.hold(m, now)
+			got = append(got, taken{m.place, record{m.receives, m.sent, body}})
+		}
+		l.queue(g, now)
+		if err != nil {
+			return got, err
+		}
+	}
+	return got, nil
+}
+
+// nextOf removes the message of a group that has been ready longest, nil if none
+// is. The group knows afterwards where its next one is.
+func (l *lane) nextOf(g *group, it *pebble.Iterator, now int64) (*message, []byte, error) {
+	stored, err := l.findNext(g, it)
+	if err != nil {
+		return nil, nil, err
+	}
+	for g.back.n > 0 {
+		m := g.back.first()
+		if stored && g.next.at < m.ready {
+			break
+		}
+		g.back.pop()
+		if m.gone {
+			continue
+		}
+		key := m.key(l.prefix)
+		if !it.SeekGE(key) || !bytes.Equal(it.Key(), key) {
+			return nil, nil, errDamaged
+		}
+		r, err := readRecord(it)
+		return m, r.body, err
+	}
+	if !stored || g.next.at > now {
+		return nil, nil, nil
+	}
+	return l.fresh(g, it, now)
+}
+
+// findNext moves a group's next to its first message in the store that this
+// process has not delivered, and the iterator with it; false if there is none.
+func (l *lane) findNext(g *group, it *pebble.Iterator) (bool, error) {
+	if g.empty {
+		return false, nil
+	}
+	prefix := l.groupPrefix(g.name)
+	for ok := it.SeekGE(g.next.key(l.prefix)); ok && bytes.HasPrefix(it.Key(), prefix); ok = it.Next() {
+		p, err := parsePlace(it.Key()[len(l.prefix):])
+		if err != nil {
+			return false, err
+		}
+		if l.held[p.seq] == nil {
+			g.next = p
+			return true, nil
+		}
+	}
+	g.empty = true
+	return false, it.Error()
+}
+
+// fresh takes a group's next message, which is at the iterator. One that had all
+// its deliveries in earlier processes goes to the dead-letter queue.
+func (l *lane) fresh(g *group, it *pebble.Iterator, now int64) (*message, []byte, error) {
+	r, err := readRecord(it)
+	if err != nil {
+		return nil, nil, err
+	}
+	m := &message{place: g.next, receives: r.receives, sent: r.sent}
+	m.timer.message = m
+	if m.seq < l.queues.first && m.at <= l.queues.base.UnixMicro() { // the first delivery leaves no trace
+		m.receives = max(m.receives, 1)
+	}
+	l.held[m.seq] = m
+	g.next.seq++
+	if l.spent(m.receives) {
+		if err := l.bury(m); err != nil {
+			return nil, nil, err
+		}
+		return l.nextOf(g, it, now)
+	}
+	_, err = l.findNext(g, it)
+	return m, r.body, err
+}
+
+func readRecord(it *pebble.Iterator) (record, error) {
+	value, err := it.ValueAndErr()
+	if err != nil {
+		return record{}, err
+	}
+	return parseRecord(value)
+}
+
+// bury moves a held message to the dead-letter queue, under a new number.
+func (l *lane) bury(m *message) error {
+	var to place
+	moved := false
+	err := l.queues.db.CommitLater(context.Background(), func(b *store.Batch) error {
+		key := m.key(l.prefix)
+		value, found, err := b.Get(key)
+		if err != nil || !found { // deleted meanwhile
+			return err
+		}
+		r, err := parseRecord([]byte(value))
+		if err != nil {
+			return err
+		}
+		r.receives = 0
+		seq, err := l.queues.number(b)
+		if err != nil {
+			return err
+		}
+		to, moved = place{group: m.group, at: l.queues.now(), seq: seq}, true
+		if err := b.Delete(key); err != nil {
+			return err
+		}
+		if err := b.Set(to.key(l.dead.prefix), r.encode()); err != nil {
+			return err
+		}
+		if err := l.count(b, -1); err != nil {
+			return err
+		}
+		return l.dead.count(b, 1)
+	})
+	if err != nil {
+		return err
+	}
+	delete(l.held, m.seq)
+	if moved {
+		l.dead.add(to)
+	}
+	return nil
+}
+
+// undo takes deliveries back that could not be handed out: they count for
+// nothing and are ready again.
+func (l *lane) undo(got []taken) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.takeBack(got, l.queues.now())
+	l.wake()
+}
+
+func (l *lane) takeBack(got []taken, now int64) {
+	for _, t := range got {
+		m := l.held[t.seq]
+		if m != nil && m.timer.set() && m.receives == t.receives {
+			l.release(m)
+			m.receives--
+			l.giveBack(m, now, now)
+		}
+	}
+}

@@ -1,0 +1,28 @@
+package pebbletable_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"millrace/localstack/embedded/pebbletable"
+	"millrace/localstack/embedded/store"
+	"millrace/shared/clock"
+	"millrace/shared/table"
+	"millrace/shared/table/tabletest"
+)
+
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	tabletest.Exercise(t, func(t *testing.T) table.Table { return open(t) })
+}
+
+func TestConformanceInMemory(t *testing.T) {
+	t.Parallel()
+	tabletest.Exercise(t, func(t *testing.T) table.Table {
+		db, err := store.OpenMemory()
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, db.Close()) })
+		return pebbletable.New(db, clock.System{})
+	})
+}

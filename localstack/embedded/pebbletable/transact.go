@@ -1,0 +1,76 @@
+package pebbletable
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"millrace/localstack/embedded/store"
+	"millrace/shared/table"
+)
+
+// Transact applies all of the writes or none. One commit is made at a time, so
+// there is never a conflict.
+func (t *Table) Transact(ctx context.Context, writes ...table.Write) error {
+	if err := table.CheckTransaction(writes); err != nil {
+		return err
+	}
+	plans, err := planAll(writes)
+	if err != nil {
+		return err
+	}
+	err = t.db.Commit(ctx, func(b *store.Batch) error {
+		if err := prepareAll(b, plans); err != nil {
+			return err
+		}
+		for _, w := range plans {
+			if err := w.apply(b); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	_, cancelled := errors.AsType[*table.TransactionError](err)
+	if err != nil && !cancelled {
+		return err
+	}
+	m, units := table.MeterFrom(ctx), 0.0
+	for _, w := range plans {
+		if cancelled { // it costs as much as what is stored, and nothing of an index
+			units += table.WriteUnits(w.oldSize)
+		} else {
+			units += w.charge(m)
+		}
+	}
+	m.Add(table.OpTransact, table.Units{Write: units * table.TransactionFactor})
+	return err
+}
+
+// prepareAll prepares every write, so that nothing is written if one is unfit.
+func prepareAll(b *store.Batch, plans []*write) error {
+	reasons, size, cancelled := make([]table.Reason, len(plans)), 0, false
+	for i, w := range plans {
+		err := w.prepare(b)
+		switch {
+		case err == nil:
+			size += max(w.oldSize, w.newSize)
+			continue
+		case errors.Is(err, table.ErrConditionFailed):
+			reasons[i] = table.Reason{Err: table.ErrConditionFailed, Old: w.old}
+		case errors.Is(err, table.ErrInvalid):
+			reasons[i].Err = table.ErrInvalid
+		case errors.Is(err, table.ErrLimit):
+			reasons[i].Err = table.ErrLimit
+		default:
+			return err
+		}
+		cancelled = true
+	}
+	if cancelled {
+		return &table.TransactionError{Reasons: reasons}
+	}
+	if size > table.MaxTransactBytes {
+		return fmt.Errorf("%w: transaction of %d bytes, at most %d", table.ErrLimit, size, table.MaxTransactBytes)
+	}
+	return nil
+}

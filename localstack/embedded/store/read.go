@@ -1,0 +1,104 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/cockroachdb/pebble/v2"
+)
+
+// Reader reads one moment of the store.
+type Reader struct {
+	reader pebble.Reader
+}
+
+// Get reads a key; false if it is absent.
+func (r *Reader) Get(key []byte) (value string, found bool, err error) { return get(r.reader, key) }
+
+// Scan calls each with the keys from lower on and before upper, in order or in
+// reverse, until it returns false. Key and value are valid during the call only.
+func (r *Reader) Scan(lower, upper []byte, reverse bool, each func(key, value []byte) (more bool, err error)) error {
+	it, err := r.reader.NewIter(&pebble.IterOptions{LowerBound: lower, UpperBound: upper})
+	if err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
+	return errors.Join(scan(it, reverse, each), it.Close())
+}
+
+// Iterator walks over the keys from lower on and before upper, of one moment.
+// The caller closes it before the store, and calls [DB.Wait] before it tells
+// anybody what it saw. Errors: ErrClosed.
+func (db *DB) Iterator(lower, upper []byte) (*pebble.Iterator, error) {
+	if err := db.enter(context.Background()); err != nil {
+		return nil, err
+	}
+	defer db.use.RUnlock()
+	return db.pebble.NewIter(&pebble.IterOptions{LowerBound: lower, UpperBound: upper})
+}
+
+func scan(it *pebble.Iterator, reverse bool, each func(key, value []byte) (more bool, err error)) error {
+	first, next := it.First, it.Next
+	if reverse {
+		first, next = it.Last, it.Prev
+	}
+	for ok := first(); ok; ok = next() {
+		value, err := it.ValueAndErr()
+		if err != nil {
+			return fmt.Errorf("store: %w", err)
+		}
+		if more, err := each(it.Key(), value); err != nil || !more {
+			return err
+		}
+	}
+	return it.Error()
+}
+
+// Get reads a key, false if it is absent, and returns when what it saw is
+// durable.
+func (db *DB) Get(ctx context.Context, key []byte) (value string, found bool, err error) {
+	err = db.view(ctx, func() error {
+		value, found, err = get(db.pebble, key)
+		return err
+	})
+	return value, found, err
+}
+
+// View reads several keys as they were at one moment, and returns when what it
+// saw is durable.
+func (db *DB) View(ctx context.Context, read func(*Reader) error) error {
+	return db.view(ctx, func() error {
+		snapshot := db.pebble.NewSnapshot()
+		return errors.Join(read(&Reader{snapshot}), snapshot.Close())
+	})
+}
+
+// Scan is [Reader.Scan] of a moment of its own, and returns when what it saw is
+// durable.
+func (db *DB) Scan(ctx context.Context, lower, upper []byte, reverse bool, each func(key, value []byte) (more bool, err error)) error {
+	return db.view(ctx, func() error { return (&Reader{db.pebble}).Scan(lower, upper, reverse, each) })
+}
+
+func (db *DB) view(ctx context.Context, read func() error) error {
+	if err := db.enter(ctx); err != nil {
+		return err
+	}
+	defer db.use.RUnlock()
+	if err := read(); err != nil {
+		return err
+	}
+	db.durable.wait()
+	return nil
+}
+
+func get(r pebble.Reader, key []byte) (value string, found bool, err error) {
+	data, closer, err := r.Get(key)
+	if errors.Is(err, pebble.ErrNotFound) {
+		return "", false, nil
+	}
+	if err != nil {
+		return "", false, fmt.Errorf("store: %w", err)
+	}
+	value = string(data)
+	return value, true, closer.Close()
+}
