@@ -45,7 +45,7 @@ var accessLog = map[string]string{
 
 // api is what others need of the API.
 type api struct {
-	url *string // without a slash at its end
+	url func(path string) *string // of a path that begins with a slash, or of none
 }
 
 func addAPI(stack awscdk.Stack, cfg Config, routes routes) api {
@@ -82,7 +82,9 @@ func addAPI(stack awscdk.Stack, cfg Config, routes routes) api {
 		ResourceArn: awscdk.Fn_Sub(jsii.String("arn:${AWS::Partition}:apigateway:${AWS::Region}::/restapis/${Api}/stages/${Stage}"), nil),
 	})
 	if cfg.Domain == "" {
-		return api{url: awscdk.Fn_Sub(jsii.String("https://${Api}.execute-api.${AWS::Region}.${AWS::URLSuffix}/"+stageName), nil)}
+		return api{url: func(path string) *string {
+			return awscdk.Fn_Sub(jsii.String("https://${Api}.execute-api.${AWS::Region}.${AWS::URLSuffix}/"+stageName+path), nil)
+		}}
 	}
 	domain := awsapigateway.NewCfnDomainName(stack, jsii.String("Domain"), &awsapigateway.CfnDomainNameProps{
 		DomainName: jsii.String(cfg.Domain), RegionalCertificateArn: jsii.String(cfg.Certificate), SecurityPolicy: jsii.String("TLS_1_2"),
@@ -94,7 +96,7 @@ func addAPI(stack awscdk.Stack, cfg Config, routes routes) api {
 	awscdk.NewCfnOutput(stack, jsii.String("DomainTarget"), &awscdk.CfnOutputProps{
 		Value: domain.AttrRegionalDomainName(), Description: jsii.String("What the domain's DNS record points to"),
 	})
-	return api{url: jsii.String("https://" + cfg.Domain)}
+	return api{url: func(path string) *string { return jsii.String("https://" + cfg.Domain + path) }}
 }
 
 // fingerprint tells documents apart.

@@ -164,9 +164,6 @@ func text(v any) string {
 	case m["Fn::GetAtt"] != nil:
 		path := m["Fn::GetAtt"].([]any)
 		return "${" + text(path[0]) + "." + text(path[1]) + "}"
-	case m["Fn::Join"] != nil:
-		join := m["Fn::Join"].([]any)
-		return strings.Join(texts(join[1]), text(join[0]))
 	}
 	data, _ := json.Marshal(v)
 	return string(data)

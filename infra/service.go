@@ -30,13 +30,12 @@ const asyncAge = time.Minute
 
 func addService(stack awscdk.Stack, cfg Config, specs []fn.Spec, routes routes, code code) {
 	api := addAPI(stack, cfg, routes)
-	logURL := awscdk.Fn_Join(jsii.String(""), &[]*string{api.url, jsii.String(sandboxlogs.Path)})
 	bootstrap := newAsset(stack, "Bootstrap", code.bootstrap)
 	for _, spec := range specs {
-		addFunction(stack, cfg, spec, bootstrap, logURL, api)
+		addFunction(stack, cfg, spec, bootstrap, api.url(sandboxlogs.Path))
 	}
 	addSandbox(stack, cfg, newAsset(stack, "SandboxCode", code.sandbox))
-	awscdk.NewCfnOutput(stack, jsii.String("Url"), &awscdk.CfnOutputProps{Value: api.url, Description: jsii.String("Where the API is")})
+	awscdk.NewCfnOutput(stack, jsii.String("Url"), &awscdk.CfnOutputProps{Value: api.url(""), Description: jsii.String("Where the API is")})
 }
 
 func newAsset(stack awscdk.Stack, id, path string) *awslambda.CfnFunction_CodeProperty {
@@ -45,7 +44,7 @@ func newAsset(stack awscdk.Stack, id, path string) *awslambda.CfnFunction_CodePr
 }
 
 // addFunction makes a function of the catalog, and what triggers it.
-func addFunction(stack awscdk.Stack, cfg Config, spec fn.Spec, code *awslambda.CfnFunction_CodeProperty, logURL *string, api api) {
+func addFunction(stack awscdk.Stack, cfg Config, spec fn.Spec, code *awslambda.CfnFunction_CodeProperty, logURL *string) {
 	id := camel(spec.Name)
 	logs := addLogGroup(stack, cfg, id+"Log", spec.Name)
 	role := awsiam.NewCfnRole(stack, jsii.String(id+"Role"), &awsiam.CfnRoleProps{
