@@ -68,7 +68,6 @@ func upCommand() *cobra.Command {
 	f.StringVar(&o.on, "on", "auto", "what stands in for AWS: localstack, emulators, or auto: LocalStack where its token and Docker are")
 	f.StringVar(&o.Bootstrap, "bootstrap", "", "program of the functions, built for this machine (default: bootstrap beside this program)")
 	f.StringVar(&o.Python, "python", "", "interpreter of the sandbox functions (default: python3 on PATH)")
-	f.StringToStringVar(&o.Parameters, "parameter", nil, "name=value of a parameter of the templates; repeat for more")
 	f.StringArrayVar(&o.SuperAdmins, "super-admin", nil, "email of a platform administrator; repeat for more")
 	f.BoolVar(&o.loopback, "allow-loopback", false, "tasks of type http may call this machine")
 	f.StringArrayVar(&o.AllowRanges, "allow-range", nil, "CIDR range that tasks of type http may call besides public addresses; repeat for more")
@@ -187,12 +186,8 @@ func (o *cloudOptions) complete() (err error) {
 func (o *cloudOptions) banner(c *cloud.Cloud, why string, took time.Duration) string {
 	var b strings.Builder
 	d := c.Deployment
-	absent := 0
-	for _, n := range d.Absent {
-		absent += n
-	}
 	fmt.Fprintf(&b, "millrace-local runs %s on %s (%s), up after %.1f s\n", o.templates, o.Services.Name, why, took.Seconds())
-	fmt.Fprintf(&b, "  resources    %d made, %d functions, %d without counterpart here\n", len(d.Made), len(d.Functions), absent)
+	fmt.Fprintf(&b, "  resources    %d, %d of them functions; %d without counterpart here\n", d.Made, len(d.Functions), d.Absent)
 	fmt.Fprintf(&b, "  API          %s\n", c.URL)
 	fmt.Fprintf(&b, "  credentials  %s\n", filepath.Join(o.Dir, signin.CredentialsFile))
 	fmt.Fprintf(&b, "  logs         %s\n", filepath.Join(o.Dir, "logs"))

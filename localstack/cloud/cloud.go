@@ -48,11 +48,10 @@ type Config struct {
 	Dir    string // for keys, credentials and processes; made if missing
 	Listen string // host:port of the API; port 0 picks a free one
 
-	Version     string            // of the service; "": the template's, else the bootstrap's
-	Parameters  map[string]string // of the templates
-	SuperAdmins []string          // emails of the platform's administrators
-	AllowRanges []string          // CIDR ranges that calls made for users may reach besides public ones
-	LogLevel    string            // of functions; "": the template's
+	Version     string   // of the service; "": the template's, else the bootstrap's
+	SuperAdmins []string // emails of the platform's administrators
+	AllowRanges []string // CIDR ranges that calls made for users may reach besides public ones
+	LogLevel    string   // of functions; "": the template's
 
 	Output func(function string) io.Writer // gets what functions write; may be nil
 	Log    *slog.Logger                    // nil: none
@@ -94,7 +93,7 @@ func Open(ctx context.Context, cfg Config) (_ *Cloud, err error) {
 	on := cfg.Services
 	c.Services = resources.NewServices(on)
 	c.Deployment, err = resources.Make(ctx, cfg.Assembly, resources.Where{
-		Services: c.Services, Region: on.SQS.Config().Region, AccountID: on.AccountID, Parameters: cfg.Parameters,
+		Services: c.Services, Region: on.SQS.Config().Region, AccountID: on.AccountID,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("cloud: %w", err)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
 
 // tablePatience is how long AWS may take to make a table with its indexes.
@@ -20,17 +21,22 @@ const tablePatience = 3 * time.Minute
 // CreateTable makes the service's table by its one definition and waits until
 // it serves.
 func CreateTable(ctx context.Context, client *dynamodb.Client, name string) error {
-	if _, err := client.CreateTable(ctx, dynamo.Schema(name)); err != nil {
-		return fmt.Errorf("emulators: make table %s: %w", name, err)
+	return MakeTable(ctx, client, dynamo.Schema(name), dynamo.TimeToLive(name).TimeToLiveSpecification)
+}
+
+// MakeTable makes a table with a time to live and waits until it serves.
+func MakeTable(ctx context.Context, client *dynamodb.Client, in *dynamodb.CreateTableInput, ttl *types.TimeToLiveSpecification) error {
+	if _, err := client.CreateTable(ctx, in); err != nil {
+		return fmt.Errorf("emulators: make table %s: %w", aws.ToString(in.TableName), err)
 	}
 	waiter := dynamodb.NewTableExistsWaiter(client, func(o *dynamodb.TableExistsWaiterOptions) {
 		o.MinDelay, o.MaxDelay = poll, time.Second
 	})
-	if err := waiter.Wait(ctx, &dynamodb.DescribeTableInput{TableName: &name}, tablePatience); err != nil {
-		return fmt.Errorf("emulators: table %s does not come up: %w", name, err)
+	if err := waiter.Wait(ctx, &dynamodb.DescribeTableInput{TableName: in.TableName}, tablePatience); err != nil {
+		return fmt.Errorf("emulators: table %s does not come up: %w", *in.TableName, err)
 	}
-	if _, err := client.UpdateTimeToLive(ctx, dynamo.TimeToLive(name)); err != nil {
-		return fmt.Errorf("emulators: time to live of table %s: %w", name, err)
+	if _, err := client.UpdateTimeToLive(ctx, &dynamodb.UpdateTimeToLiveInput{TableName: in.TableName, TimeToLiveSpecification: ttl}); err != nil {
+		return fmt.Errorf("emulators: time to live of table %s: %w", *in.TableName, err)
 	}
 	return nil
 }

@@ -18,16 +18,11 @@ import (
 // apiID is the id of the API in its address.
 const apiID = "local"
 
-type integration struct {
-	Type            string
-	URI             string
-	TimeoutInMillis int
-	TransferMode    string `json:"responseTransferMode"`
-}
-
 // document is the part of an OpenAPI document that API Gateway acts upon.
 type document struct {
-	Paths     map[string]map[string]json.RawMessage
+	Paths map[string]map[string]struct {
+		Integration integration `json:"x-amazon-apigateway-integration"`
+	}
 	Responses map[string]struct {
 		StatusCode         int
 		ResponseTemplates  map[string]string
@@ -35,29 +30,24 @@ type document struct {
 	} `json:"x-amazon-apigateway-gateway-responses"`
 }
 
+type integration struct {
+	Type, URI            string
+	TimeoutInMillis      int
+	ResponseTransferMode string
+}
+
 // restAPI describes the API by the document it is made of.
-func (m *maker) restAPI(_ context.Context, _ *template.Resource, properties map[string]any) (template.Attributes, error) {
-	p, err := decode[struct{ Body *document }](openBody(properties), "Name", "Description", "DisableExecuteApiEndpoint", "EndpointConfiguration",
-		"FailOnWarnings", "Policy", "MinimumCompressionSize", "Mode", "BinaryMediaTypes")
-	if err != nil {
-		return template.Attributes{}, err
-	}
-	if p.Body == nil {
-		return template.Attributes{}, errors.New("the API has no document in the template")
-	}
-	if m.out.API.ID != "" {
+func (m *maker) restAPI(_ context.Context, p struct{ Body json.RawMessage }) (template.Attributes, error) {
+	if m.out.API.Responses != nil {
 		return template.Attributes{}, errors.New("there is more than one API")
 	}
-	m.out.API.ID = apiID
-	for _, path := range slices.Sorted(maps.Keys(p.Body.Paths)) {
-		for _, method := range slices.Sorted(maps.Keys(p.Body.Paths[path])) {
-			var op struct {
-				Integration integration `json:"x-amazon-apigateway-integration"`
-			}
-			if err := json.Unmarshal(p.Body.Paths[path][method], &op); err != nil {
-				return template.Attributes{}, fmt.Errorf("%s %s: %w", method, path, err)
-			}
-			route, err := m.route(strings.ToUpper(method), path, op.Integration)
+	var doc document
+	if err := json.Unmarshal(p.Body, &doc); err != nil {
+		return template.Attributes{}, fmt.Errorf("the document of the API: %w", err)
+	}
+	for _, path := range slices.Sorted(maps.Keys(doc.Paths)) {
+		for _, method := range slices.Sorted(maps.Keys(doc.Paths[path])) {
+			route, err := m.route(strings.ToUpper(method), path, doc.Paths[path][method].Integration)
 			if err != nil {
 				return template.Attributes{}, fmt.Errorf("%s %s: %w", method, path, err)
 			}
@@ -65,53 +55,28 @@ func (m *maker) restAPI(_ context.Context, _ *template.Resource, properties map[
 		}
 	}
 	m.out.API.Responses = map[string]gateway.Response{}
-	for kind, r := range p.Body.Responses {
+	for kind, r := range doc.Responses {
 		m.out.API.Responses[kind] = gateway.Response{Status: r.StatusCode, Template: r.ResponseTemplates["application/json"], Headers: r.ResponseParameters}
 	}
-	return template.Attributes{Ref: apiID, Att: map[string]string{"RestApiId": apiID, "RootResourceId": "root"}}, nil
-}
-
-// openBody leaves of the document only what is acted upon: all else in it
-// describes.
-func openBody(properties map[string]any) map[string]any {
-	body, is := properties["Body"].(map[string]any)
-	if !is {
-		return properties
-	}
-	out := maps.Clone(properties)
-	acted := map[string]any{}
-	for _, key := range []string{"paths", "x-amazon-apigateway-gateway-responses"} {
-		if part, found := body[key]; found {
-			acted[key] = part
-		}
-	}
-	out["Body"] = acted
-	return out
+	return template.Attributes{Ref: apiID}, nil
 }
 
 // call is the address of an invocation in an integration.
-var call = regexp.MustCompile(`:lambda:path/(2015-03-31|2021-11-15)/functions/([^/]+)/(invocations|response-streaming-invocations)$`)
+var call = regexp.MustCompile(`:lambda:path/[0-9-]+/functions/([^/]+)/(response-streaming-)?invocations$`)
 
 func (m *maker) route(method, path string, i integration) (gateway.Route, error) {
 	match := call.FindStringSubmatch(i.URI)
-	if i.Type != "aws_proxy" || match == nil {
-		return gateway.Route{}, fmt.Errorf("the integration %q with %q is not known here", i.Type, i.URI)
-	}
-	streams := match[3] == "response-streaming-invocations"
-	if streams != (i.TransferMode == "STREAM") {
-		return gateway.Route{}, fmt.Errorf("the integration calls %s and has the transfer mode %q", match[3], i.TransferMode)
+	stream := i.ResponseTransferMode == "STREAM"
+	if i.Type != "aws_proxy" || match == nil || stream != (match[2] != "") {
+		return gateway.Route{}, fmt.Errorf("the integration %+v is not known here", i)
 	}
 	return gateway.Route{
-		Method: method, Path: path, Function: functionName(match[2]), Stream: streams,
+		Method: method, Path: path, Function: m.functionName(match[1]), Stream: stream,
 		Timeout: time.Duration(i.TimeoutInMillis) * time.Millisecond,
 	}, nil
 }
 
-func (m *maker) stage(_ context.Context, _ *template.Resource, properties map[string]any) (template.Attributes, error) {
-	p, err := decode[struct{ StageName string }](properties, "RestApiId", "DeploymentId", "AccessLogSetting", "MethodSettings", "Description", "TracingEnabled")
-	if err != nil {
-		return template.Attributes{}, err
-	}
+func (m *maker) stage(_ context.Context, p struct{ StageName string }) (template.Attributes, error) {
 	m.out.API.Stage = p.StageName
 	return template.Attributes{Ref: p.StageName}, nil
 }

@@ -1,12 +1,9 @@
 package resources
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"millrace/localstack/cloud/template"
@@ -16,89 +13,46 @@ type functionProperties struct {
 	FunctionName, Runtime, Handler string
 	Timeout                        int // seconds
 	Environment                    struct{ Variables map[string]string }
-	TenancyConfig                  *struct{ TenantIsolationMode string }
-	ReservedConcurrentExecutions   int
+	TenancyConfig                  struct{ TenantIsolationMode string }
 }
 
 // function describes a function. Its code is this machine's own build of the
-// same sources; how much memory it has and where it logs has no effect here.
-func (m *maker) function(_ context.Context, r *template.Resource, properties map[string]any) (template.Attributes, error) {
-	p, err := decode[functionProperties](properties, "Architectures", "Code", "Description", "EphemeralStorage", "LoggingConfig", "MemorySize",
-		"RecursiveLoop", "Role", "TracingConfig", "KmsKeyArn", "RuntimeManagementConfig")
-	if err != nil {
-		return template.Attributes{}, err
-	}
+// same sources.
+func (m *maker) function(_ context.Context, p functionProperties) (template.Attributes, error) {
 	f := Function{
-		Name: cmp.Or(p.FunctionName, r.PhysicalName()), Runtime: p.Runtime, Handler: p.Handler, Environment: p.Environment.Variables,
-		Timeout: time.Duration(cmp.Or(p.Timeout, 3)) * time.Second, Most: p.ReservedConcurrentExecutions,
+		Name: p.FunctionName, ARN: m.arn("lambda", "function:"+p.FunctionName), Runtime: p.Runtime, Handler: p.Handler,
+		Environment: p.Environment.Variables, Timeout: time.Duration(p.Timeout) * time.Second,
 	}
-	if t := p.TenancyConfig; t != nil {
-		if t.TenantIsolationMode != "PER_TENANT" {
-			return template.Attributes{}, fmt.Errorf("the tenant isolation mode %q is not known here", t.TenantIsolationMode)
-		}
+	switch p.TenancyConfig.TenantIsolationMode {
+	case "":
+	case "PER_TENANT":
 		f.Tenants = true
+	default:
+		return template.Attributes{}, fmt.Errorf("the tenant isolation mode %q is not known here", p.TenancyConfig.TenantIsolationMode)
 	}
-	f.ARN = m.arn("lambda", "function:"+f.Name)
 	m.out.Functions = append(m.out.Functions, f)
-	return template.Attributes{Ref: f.Name, Att: map[string]string{"Arn": f.ARN}}, nil
-}
-
-// version is the function itself: here is but one.
-func (m *maker) version(_ context.Context, _ *template.Resource, properties map[string]any) (template.Attributes, error) {
-	p, err := decode[struct{ FunctionName string }](properties, "Description", "CodeSha256")
-	if err != nil {
-		return template.Attributes{}, err
-	}
-	arn := m.arn("lambda", "function:"+functionName(p.FunctionName)+":1")
-	return template.Attributes{Ref: arn, Att: map[string]string{"Version": "1", "FunctionArn": arn}}, nil
-}
-
-func (m *maker) alias(_ context.Context, _ *template.Resource, properties map[string]any) (template.Attributes, error) {
-	p, err := decode[struct{ FunctionName, Name string }](properties, "Description", "FunctionVersion", "ProvisionedConcurrencyConfig", "RoutingConfig")
-	if err != nil {
-		return template.Attributes{}, err
-	}
-	arn := m.arn("lambda", "function:"+functionName(p.FunctionName)+":"+p.Name)
-	return template.Attributes{Ref: arn, Att: map[string]string{"AliasArn": arn}}, nil
-}
-
-// functionName is the name in a name, name:version or ARN.
-func functionName(s string) string {
-	if _, after, found := strings.Cut(s, ":function:"); found {
-		s = after
-	}
-	name, _, _ := strings.Cut(s, ":")
-	return name
+	return template.Attributes{Ref: f.Name, ARN: f.ARN}, nil
 }
 
 type mappingProperties struct {
 	EventSourceArn, FunctionName string
 	BatchSize                    int
 	FunctionResponseTypes        []string
-	ScalingConfig                struct{ MaximumConcurrency int }
-	Enabled                      *bool
 }
 
 // mapping describes an event source mapping of a queue. What is there is handed
 // over at once.
-func (m *maker) mapping(_ context.Context, r *template.Resource, properties map[string]any) (template.Attributes, error) {
-	p, err := decode[mappingProperties](properties, "MaximumBatchingWindowInSeconds", "MetricsConfig")
+func (m *maker) mapping(_ context.Context, p mappingProperties) (template.Attributes, error) {
+	queue, err := m.queueName(p.EventSourceArn)
 	if err != nil {
 		return template.Attributes{}, err
 	}
-	queue, is := strings.CutPrefix(p.EventSourceArn, m.arn("sqs", ""))
-	if !is {
-		return template.Attributes{}, fmt.Errorf("%s is no queue of this deployment", p.EventSourceArn)
+	if p.BatchSize < 1 || p.BatchSize > 10 {
+		return template.Attributes{}, fmt.Errorf("batches of %d messages are not known here, of 1 to 10 are", p.BatchSize)
 	}
-	if p.BatchSize > 10 {
-		return template.Attributes{}, errors.New("batches of more than 10 messages are not known here")
-	}
-	if p.Enabled == nil || *p.Enabled {
-		m.out.Mappings = append(m.out.Mappings, Mapping{
-			Queue: queue, Function: functionName(p.FunctionName), Batch: cmp.Or(p.BatchSize, 10),
-			Most:    p.ScalingConfig.MaximumConcurrency,
-			Partial: slices.Contains(p.FunctionResponseTypes, "ReportBatchItemFailures"),
-		})
-	}
-	return template.Attributes{Ref: r.PhysicalName(), Att: map[string]string{"Id": r.PhysicalName()}}, nil
+	m.out.Mappings = append(m.out.Mappings, Mapping{
+		Queue: queue, Function: m.functionName(p.FunctionName), Batch: p.BatchSize,
+		Partial: slices.Contains(p.FunctionResponseTypes, "ReportBatchItemFailures"),
+	})
+	return template.Attributes{}, nil
 }

@@ -8,12 +8,12 @@
 package resources
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
@@ -58,7 +58,6 @@ type Function struct {
 	Environment map[string]string
 	Timeout     time.Duration
 	Tenants     bool // in tenant isolation mode
-	Most        int  // reserved concurrency; 0: none
 }
 
 // Mapping is an event source mapping: messages of a queue that become events.
@@ -66,25 +65,18 @@ type Mapping struct {
 	Queue    string // name
 	Function string // name
 	Batch    int
-	Most     int  // batches at once; 0: no bound
 	Partial  bool // the function tells which messages failed
-	// Rule: the messages are events of a bus on their way to a function, which
-	// gets each as it is, or Input in its place.
-	Rule  bool
-	Input json.RawMessage
 }
 
-// Schedule is a rule that fires by the clock.
+// Schedule is a rule that fires every minute.
 type Schedule struct {
 	Name     string
-	Every    time.Duration
-	Function string          // name
-	Input    json.RawMessage // nil: an event that says when
+	Function string // name
+	Input    json.RawMessage
 }
 
 // API is the HTTP API.
 type API struct {
-	ID        string // as addresses name it
 	Stage     string
 	Routes    []gateway.Route
 	Responses map[string]gateway.Response // the gateway's own, by kind
@@ -93,7 +85,7 @@ type API struct {
 // Address is what the template makes of the API's address, without a slash at
 // its end.
 func (a API) Address(region string) string {
-	return fmt.Sprintf("https://%s.execute-api.%s.%s/%s", a.ID, region, template.URLSuffix, a.Stage)
+	return fmt.Sprintf("https://%s.execute-api.%s.%s/%s", apiID, region, template.URLSuffix, a.Stage)
 }
 
 // Deployment is what the templates describe.
@@ -104,24 +96,32 @@ type Deployment struct {
 	API       API
 	Tables    []string
 	Buckets   []string
-	Made      []string       // resources that exist in the services
-	Absent    map[string]int // resources without counterpart, by kind
+	Made      int // resources that are made or described
+	Absent    int // resources without counterpart
 }
 
 // Where is what the resources are made in.
 type Where struct {
 	Services
 	Region, AccountID string
-	Parameters        map[string]string // of the templates
 }
 
 // Make makes the resources of an assembly. Errors: template's; a kind or a
 // property that is not known; those of the services.
 func Make(ctx context.Context, a *template.Assembly, where Where) (*Deployment, error) {
-	m := &maker{Where: where, out: &Deployment{Absent: map[string]int{}}, secrets: map[string]string{}}
-	_, err := a.Deploy(ctx, template.Environment{
-		Region: where.Region, AccountID: where.AccountID, Parameters: where.Parameters, Dynamic: m.dynamic,
-	}, m.resource)
+	m := &maker{Where: where, out: &Deployment{}}
+	err := a.Deploy(template.Environment{Region: where.Region, AccountID: where.AccountID}, func(r *template.Resource, properties map[string]any) (template.Attributes, error) {
+		if slices.Contains(absent, r.Type) {
+			m.out.Absent++
+			return template.Attributes{Ref: r.String(), ARN: r.String()}, nil // they lead nowhere
+		}
+		do, known := kinds[r.Type]
+		if !known {
+			return template.Attributes{}, errors.New("resources of this kind are neither made on one machine nor known to have no counterpart there")
+		}
+		m.out.Made++
+		return do(ctx, m, properties)
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -131,70 +131,31 @@ func Make(ctx context.Context, a *template.Assembly, where Where) (*Deployment, 
 // maker makes the resources of one assembly.
 type maker struct {
 	Where
-	out     *Deployment
-	secrets map[string]string // values by ARN
+	out *Deployment
 }
 
-type kind func(m *maker, ctx context.Context, r *template.Resource, properties map[string]any) (template.Attributes, error)
-
-// kinds are what is made or described.
-func kinds() map[string]kind {
-	return map[string]kind{
-		"AWS::DynamoDB::Table":            (*maker).table,
-		"AWS::SQS::Queue":                 (*maker).queue,
-		"AWS::S3::Bucket":                 (*maker).bucket,
-		"AWS::KMS::Key":                   (*maker).key,
-		"AWS::KMS::Alias":                 (*maker).keyAlias,
-		"AWS::SecretsManager::Secret":     (*maker).secret,
-		"AWS::Events::EventBus":           (*maker).bus,
-		"AWS::Events::Rule":               (*maker).rule,
-		"AWS::Lambda::Function":           (*maker).function,
-		"AWS::Lambda::Version":            (*maker).version,
-		"AWS::Lambda::Alias":              (*maker).alias,
-		"AWS::Lambda::EventSourceMapping": (*maker).mapping,
-		"AWS::ApiGateway::RestApi":        (*maker).restAPI,
-		"AWS::ApiGateway::Stage":          (*maker).stage,
-	}
-}
-
-func (m *maker) resource(ctx context.Context, r *template.Resource, properties map[string]any) (template.Attributes, error) {
-	if do, known := kinds()[r.Type]; known {
-		return do(m, ctx, r, properties)
-	}
-	if _, known := absent[r.Type]; known {
-		m.out.Absent[r.Type]++
-		return m.placeholder(r, properties), nil
-	}
-	return template.Attributes{}, fmt.Errorf("resources of the kind %s are neither made on one machine nor known to have no counterpart there", r.Type)
-}
-
-// check holds that what refers to each other is there.
+// check holds that the functions that are called are there.
 func (m *maker) check() error {
 	names := map[string]bool{}
 	for _, f := range m.out.Functions {
 		names[f.Name] = true
 	}
+	called := map[string]string{} // function by what calls it
 	for _, x := range m.out.Mappings {
-		if !names[x.Function] {
-			return fmt.Errorf("resources: the messages of %s go to %s, which is no function", x.Queue, x.Function)
-		}
+		called["messages of "+x.Queue] = x.Function
 	}
 	for _, s := range m.out.Schedules {
-		if !names[s.Function] {
-			return fmt.Errorf("resources: the rule %s fires %s, which is no function", s.Name, s.Function)
-		}
+		called["the rule "+s.Name] = s.Function
 	}
 	for _, r := range m.out.API.Routes {
-		if !names[r.Function] {
-			return fmt.Errorf("resources: %s %s goes to %s, which is no function", r.Method, r.Path, r.Function)
+		called[r.Method+" "+r.Path] = r.Function
+	}
+	for by, name := range called {
+		if !names[name] {
+			return fmt.Errorf("resources: %s: %s is no function of this deployment", by, name)
 		}
 	}
 	return nil
-}
-
-// made notes a resource that exists in the services.
-func (m *maker) made(r *template.Resource, name string) {
-	m.out.Made = append(m.out.Made, r.Type+" "+name)
 }
 
 // arn is the ARN of something of this deployment.
@@ -202,22 +163,16 @@ func (m *maker) arn(service, resource string) string {
 	return fmt.Sprintf("arn:%s:%s:%s:%s:%s", template.Partition, service, m.Region, m.AccountID, resource)
 }
 
-// decode reads properties into a struct that has those that are applied; those
-// named besides are without effect on one machine, all others an error.
-func decode[T any](properties map[string]any, without ...string) (T, error) {
-	var out T
-	rest := maps.Clone(properties)
-	for _, name := range append(without, "Tags") {
-		delete(rest, name)
+// functionName is the name in a function's ARN, or the name itself.
+func (m *maker) functionName(s string) string {
+	return strings.TrimPrefix(s, m.arn("lambda", "function:"))
+}
+
+// queueName is the name in a queue's ARN.
+func (m *maker) queueName(arn string) (string, error) {
+	name, is := strings.CutPrefix(arn, m.arn("sqs", ""))
+	if !is {
+		return "", fmt.Errorf("%s is no queue of this deployment", arn)
 	}
-	data, err := json.Marshal(rest)
-	if err != nil {
-		return out, err
-	}
-	dec := json.NewDecoder(bytes.NewReader(data))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(&out); err != nil {
-		return out, fmt.Errorf("properties %v: %w", slices.Sorted(maps.Keys(rest)), err)
-	}
-	return out, nil
+	return name, nil
 }

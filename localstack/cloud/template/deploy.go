@@ -1,25 +1,12 @@
 package template
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 )
-
-// Environment is where the templates are deployed.
-type Environment struct {
-	Region     string            // AWS::Region
-	AccountID  string            // AWS::AccountId
-	Parameters map[string]string // in place of the templates' defaults, by name
-
-	// Dynamic is the value of a reference such as
-	// {{resolve:secretsmanager:ARN:SecretString}}, given what stands after
-	// "resolve:". Nil: there are none.
-	Dynamic func(reference string) (string, error)
-}
 
 // Partition and URLSuffix are the pseudo parameters of the same names.
 const (
@@ -27,147 +14,172 @@ const (
 	URLSuffix = "amazonaws.com"
 )
 
+// Environment is where the templates are deployed.
+type Environment struct {
+	Region    string // AWS::Region
+	AccountID string // AWS::AccountId
+}
+
 // Attributes are what other resources can learn of one that was made.
-type Attributes struct {
-	Ref string
-	Att map[string]string // of Fn::GetAtt
-}
+type Attributes struct{ Ref, ARN string }
 
-// Made is a resource of which the properties are known.
-type Made struct {
-	*Resource
-	Properties map[string]any // resolved
-	Attributes Attributes
-}
+// Maker makes a resource, in whose properties no function is left, and returns
+// what others may refer to.
+type Maker func(r *Resource, properties map[string]any) (Attributes, error)
 
-// Maker makes a resource of which the properties are resolved, and returns what
-// others may refer to.
-type Maker func(ctx context.Context, r *Resource, properties map[string]any) (Attributes, error)
-
-// Deploy makes every resource after those that it refers to, always in the same
-// order, and returns them in it. Errors: the first of a reference that leads
-// nowhere, of a circle, of make.
-func (a *Assembly) Deploy(ctx context.Context, env Environment, make Maker) ([]Made, error) {
-	d := &deployment{ctx: ctx, assembly: a, env: env, make: make, made: map[*Resource]*Made{}}
-	for _, s := range a.Stacks {
+// Deploy makes every resource after those that it refers to and depends on,
+// always in the same order. Errors: the first of make, of a reference that leads
+// nowhere, of a circle, of what is not interpreted.
+func (a *Assembly) Deploy(env Environment, make Maker) error {
+	d := &deployment{
+		stacks: a.stacks, make: make, made: map[*Resource]*Attributes{},
+		pseudo: map[string]string{
+			"AWS::Region": env.Region, "AWS::AccountId": env.AccountID, "AWS::Partition": Partition, "AWS::URLSuffix": URLSuffix,
+		},
+	}
+	for _, s := range a.stacks {
 		for _, id := range slices.Sorted(maps.Keys(s.Resources)) {
-			wanted, err := d.wanted(s.Resources[id])
-			if err != nil {
-				return nil, err
-			}
-			if !wanted {
-				continue
-			}
-			if _, err := d.resource(s.Resources[id]); err != nil {
-				return nil, err
+			if _, err := d.resource(s, id); err != nil {
+				return fmt.Errorf("template: %w", err)
 			}
 		}
 	}
-	return d.order, nil
-}
-
-// PhysicalName is a name for a resource that has none: the stack's, the logical
-// id without the hash that the CDK appends, in small letters.
-func (r *Resource) PhysicalName() string {
-	id := r.ID
-	if n := len(id) - 8; n > 0 && strings.Trim(id[n:], "0123456789ABCDEF") == "" {
-		id = id[:n]
-	}
-	return strings.ToLower(r.Stack.Name + "-" + id)
+	return nil
 }
 
 // deployment is one Deploy under way.
 type deployment struct {
-	ctx      context.Context
-	assembly *Assembly
-	env      Environment
-	make     Maker
-	made     map[*Resource]*Made // nil: under way
-	path     []string            // resources under way, for the error of a circle
-	order    []Made
+	stacks []*stack
+	make   Maker
+	pseudo map[string]string
+	made   map[*Resource]*Attributes // nil: under way
 }
 
-// wanted reports whether the resource's condition holds.
-func (d *deployment) wanted(r *Resource) (bool, error) {
-	if r.Condition == "" {
-		return true, nil
+// resource makes a resource of a stack, unless it has been made.
+func (d *deployment) resource(s *stack, id string) (_ *Attributes, err error) {
+	r, found := s.Resources[id]
+	if !found {
+		return nil, fmt.Errorf("the stack has no %s", id)
 	}
-	return (&scope{d, r.Stack, r.String()}).condition(r.Condition)
-}
-
-// resource makes a resource, unless it has been made.
-func (d *deployment) resource(r *Resource) (*Made, error) {
-	if m, begun := d.made[r]; begun {
-		if m == nil {
-			return nil, fmt.Errorf("template: resources refer to each other: %s, %s", strings.Join(d.path, ", "), r)
+	if out, begun := d.made[r]; begun {
+		if out == nil {
+			return nil, fmt.Errorf("resources refer to each other: %s", r)
 		}
-		return m, nil
-	}
-	if err := d.ctx.Err(); err != nil {
-		return nil, err
+		return out, nil
 	}
 	d.made[r] = nil
-	d.path = append(d.path, r.String())
-	defer func() { d.path = d.path[:len(d.path)-1] }()
-
-	needed, err := r.dependsOn()
-	if err != nil {
-		return nil, err
-	}
-	for _, name := range needed {
-		other, found := r.Stack.Resources[name]
-		if !found {
-			return nil, fmt.Errorf("template: %s depends on %s, which its stack lacks", r, name)
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("%s: %w", r, err)
 		}
-		if wanted, err := d.wanted(other); err != nil || !wanted {
-			if err != nil {
-				return nil, err
-			}
-			continue
-		}
-		if _, err := d.resource(other); err != nil {
+	}()
+	for _, other := range r.DependsOn {
+		if _, err := d.resource(s, other); err != nil {
 			return nil, err
 		}
 	}
-	value, err := (&scope{d, r.Stack, r.String()}).resolve(orEmpty(r.Properties))
+	properties, err := d.members(s, r.Properties)
 	if err != nil {
 		return nil, err
 	}
-	properties := value.(map[string]any)
-	attributes, err := d.make(d.ctx, r, properties)
+	out, err := d.make(r, properties)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", r, err)
+		return nil, err
 	}
-	m := &Made{Resource: r, Properties: properties, Attributes: attributes}
-	d.made[r] = m
-	d.order = append(d.order, *m)
-	return m, nil
+	d.made[r] = &out
+	return &out, nil
 }
 
-func orEmpty(m map[string]any) map[string]any {
-	if m == nil {
-		return map[string]any{}
-	}
-	return m
-}
-
-// imported is the value of an export.
-func (d *deployment) imported(name string) (any, error) {
-	for _, s := range d.assembly.Stacks {
-		for _, id := range slices.Sorted(maps.Keys(s.Outputs)) {
-			out := s.Outputs[id]
-			if out.Export.Name == nil {
-				continue
+// resolve returns a value of a stack without functions.
+func (d *deployment) resolve(s *stack, v any) (_ any, err error) {
+	switch v := v.(type) {
+	case []any:
+		out := make([]any, len(v))
+		for i, e := range v {
+			if out[i], err = d.resolve(s, e); err != nil {
+				return nil, err
 			}
-			inner := &scope{d, s, s.Name + "." + id}
-			exported, err := inner.text(out.Export.Name)
+		}
+		return out, nil
+	case map[string]any:
+		for name, arg := range v {
+			if len(v) == 1 && (name == "Ref" || strings.HasPrefix(name, "Fn::")) {
+				return d.call(s, name, arg)
+			}
+		}
+		return d.members(s, v)
+	}
+	return v, nil
+}
+
+// members resolves the values of an object, always in the same order.
+func (d *deployment) members(s *stack, v map[string]any) (_ map[string]any, err error) {
+	out := make(map[string]any, len(v))
+	for _, name := range slices.Sorted(maps.Keys(v)) {
+		if out[name], err = d.resolve(s, v[name]); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// call is the value of an intrinsic function.
+func (d *deployment) call(s *stack, name string, arg any) (any, error) {
+	text, is := arg.(string)
+	switch {
+	case name == "Ref" && is:
+		return d.ref(s, text)
+	case name == "Fn::Sub" && is:
+		return d.sub(s, text)
+	case name == "Fn::ImportValue" && is:
+		return d.imported(text)
+	}
+	if list, is := arg.([]any); is && name == "Fn::GetAtt" && len(list) == 2 && list[1] == "Arn" {
+		if id, is := list[0].(string); is {
+			out, err := d.resource(s, id)
 			if err != nil {
 				return nil, err
 			}
-			if exported == name {
-				return inner.resolve(out.Value)
+			return out.ARN, nil
+		}
+	}
+	return nil, fmt.Errorf("%s of %v is not known here", name, arg)
+}
+
+// ref is the value of a pseudo parameter or of a resource.
+func (d *deployment) ref(s *stack, name string) (string, error) {
+	if value, found := d.pseudo[name]; found {
+		return value, nil
+	}
+	out, err := d.resource(s, name)
+	if err != nil {
+		return "", err
+	}
+	return out.Ref, nil
+}
+
+var variable = regexp.MustCompile(`\$\{[^}]*\}`)
+
+// sub puts what they refer to in the place of the ${names} of a text.
+func (d *deployment) sub(s *stack, text string) (_ string, err error) {
+	filled := variable.ReplaceAllStringFunc(text, func(match string) string {
+		value, failed := d.ref(s, match[2:len(match)-1])
+		if err == nil {
+			err = failed
+		}
+		return value
+	})
+	return filled, err
+}
+
+// imported is the value that some stack exports under a name.
+func (d *deployment) imported(name string) (any, error) {
+	for _, s := range d.stacks {
+		for _, out := range s.Outputs {
+			if out.Export.Name == name {
+				return d.resolve(s, out.Value)
 			}
 		}
 	}
-	return nil, errors.New("no stack exports " + name)
+	return nil, fmt.Errorf("no stack exports %s", name)
 }

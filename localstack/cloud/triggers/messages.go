@@ -105,15 +105,8 @@ func (t *Triggers) remove(ctx context.Context, m resources.Mapping, batch []type
 	return errors.Join(errs...)
 }
 
-// event is what Lambda makes of messages; of an event of a bus it is that event,
-// or what the rule puts in its place.
+// event is what Lambda makes of messages.
 func (t *Triggers) event(m resources.Mapping, batch []types.Message) ([]byte, error) {
-	switch {
-	case m.Rule && m.Input != nil:
-		return m.Input, nil
-	case m.Rule:
-		return []byte(*batch[0].Body), nil
-	}
 	var e events.SQSEvent
 	for _, message := range batch {
 		record := events.SQSMessage{

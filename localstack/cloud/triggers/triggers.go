@@ -4,7 +4,6 @@ package triggers
 
 import (
 	"context"
-	"encoding/json"
 	"log/slog"
 	"sync"
 	"time"
@@ -12,11 +11,10 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 
 	"millrace/localstack/cloud/resources"
-	"millrace/shared/ids"
 )
 
-// atOnce is how many batches of a queue are handled at once if its mapping sets
-// no bound. Lambda goes on to a thousand; this is one machine.
+// atOnce is how many batches of a queue are handled at once. Lambda goes on to a
+// thousand; this is one machine.
 const atOnce = 10
 
 // poll is how long a request for messages waits, in seconds.
@@ -51,11 +49,7 @@ func New(cfg Config) *Triggers {
 
 // Feed begins to hand the messages of a queue to its function.
 func (t *Triggers) Feed(m resources.Mapping) {
-	most := m.Most
-	if most == 0 {
-		most = atOnce
-	}
-	slots := make(chan struct{}, most)
+	slots := make(chan struct{}, atOnce)
 	t.work.Go(func() {
 		for t.running.Err() == nil {
 			select {
@@ -82,34 +76,17 @@ func (t *Triggers) Feed(m resources.Mapping) {
 	})
 }
 
-// Fire begins to fire a rule by the clock, at full intervals.
+// Fire begins to fire a rule by the clock, at full minutes.
 func (t *Triggers) Fire(s resources.Schedule) {
 	t.work.Go(func() {
 		for {
-			next := time.Now().Truncate(s.Every).Add(s.Every)
-			if !t.wait(next) {
+			if !t.wait(time.Now().Truncate(time.Minute).Add(time.Minute)) {
 				return
 			}
-			payload, err := t.scheduled(s, next)
-			if err == nil {
-				_, err = t.Invoke(t.running, s.Function, payload)
-			}
-			if err != nil && t.running.Err() == nil {
+			if _, err := t.Invoke(t.running, s.Function, s.Input); err != nil && t.running.Err() == nil {
 				t.Log.Error("rule not fired", "rule", s.Name, "function", s.Function, "error", err)
 			}
 		}
-	})
-}
-
-// scheduled is the event of a rule that fires at a time.
-func (t *Triggers) scheduled(s resources.Schedule, at time.Time) ([]byte, error) {
-	if s.Input != nil {
-		return s.Input, nil
-	}
-	return json.Marshal(map[string]any{
-		"version": "0", "id": ids.New(at), "detail-type": "Scheduled Event", "source": "aws.events", "account": t.AccountID,
-		"time": at.UTC().Format(time.RFC3339), "region": t.Region, "detail": map[string]any{},
-		"resources": []string{"arn:aws:events:" + t.Region + ":" + t.AccountID + ":rule/" + s.Name},
 	})
 }
 
