@@ -28,10 +28,9 @@ const warm = 4
 
 // The errors of an invocation that was not begun.
 var (
-	ErrUnknown   = errors.New("no such function")
-	ErrNoTenant  = errors.New("the function is isolated by tenant and the invocation names none")
-	ErrThrottled = errors.New("the function's reserved concurrency is used up")
-	ErrClosed    = errors.New("the functions have been stopped")
+	ErrUnknown  = errors.New("no such function")
+	ErrNoTenant = errors.New("the function is isolated by tenant and the invocation names none")
+	ErrClosed   = errors.New("the functions have been stopped")
 )
 
 // Function is one function.
@@ -43,7 +42,6 @@ type Function struct {
 	Env     map[string]string      // all that its processes see, but for what Lambda adds
 	Timeout time.Duration          // of an event
 	Tenants bool                   // a process takes events of one tenant only
-	Most    int                    // events at once; 0: no bound
 }
 
 // Fleet runs functions. Make it with New; it is safe for concurrent use.
@@ -57,7 +55,6 @@ type Fleet struct {
 	mu      sync.Mutex
 	all     map[*environment]bool
 	idle    map[string][]*environment // by key
-	busy    map[string]int            // events by function
 	pending sync.WaitGroup            // events in flight
 }
 
@@ -67,7 +64,7 @@ type Fleet struct {
 func New(dir string, log func(function string) io.Writer, functions ...Function) *Fleet {
 	f := &Fleet{
 		functions: map[string]Function{}, dir: dir, log: log,
-		all: map[*environment]bool{}, idle: map[string][]*environment{}, busy: map[string]int{},
+		all: map[*environment]bool{}, idle: map[string][]*environment{},
 	}
 	for _, function := range functions {
 		f.functions[function.Name] = function
@@ -87,8 +84,7 @@ func (f *Fleet) Find(name string) (Function, bool) {
 
 // Invoke runs an event. tenant is "" unless the function is isolated by it. The
 // function goes on when ctx ends, as on Lambda; only the answer is lost. Errors:
-// ErrUnknown, ErrNoTenant, ErrThrottled, ErrClosed; *runtimeapi.Fault of the
-// function; ctx's.
+// ErrUnknown, ErrNoTenant, ErrClosed; *runtimeapi.Fault of the function; ctx's.
 func (f *Fleet) Invoke(ctx context.Context, name, tenant string, payload []byte) (*runtimeapi.Answer, error) {
 	function, found := f.functions[name]
 	if !found {
@@ -97,7 +93,7 @@ func (f *Fleet) Invoke(ctx context.Context, name, tenant string, payload []byte)
 	if function.Tenants && tenant == "" {
 		return nil, fmt.Errorf("%w: %s", ErrNoTenant, name)
 	}
-	if err := f.admit(function); err != nil {
+	if err := f.admit(); err != nil {
 		return nil, err
 	}
 	type result struct {
@@ -124,16 +120,12 @@ func (f *Fleet) Invoke(ctx context.Context, name, tenant string, payload []byte)
 }
 
 // admit counts an event in.
-func (f *Fleet) admit(function Function) error {
+func (f *Fleet) admit() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.running.Err() != nil {
 		return ErrClosed
 	}
-	if function.Most > 0 && f.busy[function.Name] >= function.Most {
-		return fmt.Errorf("%w: %s", ErrThrottled, function.Name)
-	}
-	f.busy[function.Name]++
 	f.pending.Add(1)
 	return nil
 }
@@ -141,22 +133,16 @@ func (f *Fleet) admit(function Function) error {
 // run has an environment take the event. The environment is busy until it asks
 // for another, which may be after its answer.
 func (f *Fleet) run(function Function, tenant string, payload []byte) (*runtimeapi.Answer, error) {
-	done := func() {
-		f.mu.Lock()
-		f.busy[function.Name]--
-		f.mu.Unlock()
-		f.pending.Done()
-	}
 	e, err := f.take(function, tenant)
 	if err != nil {
-		done()
+		f.pending.Done()
 		return nil, err
 	}
 	event := runtimeapi.Event{Payload: payload, Timeout: cmp.Or(function.Timeout, runtimeapi.DefaultTimeout), Tenant: tenant, ARN: function.ARN}
 	alive, cancel := context.WithTimeoutCause(e.alive, event.Timeout, timedOut(event.Timeout))
 	answer, err := e.api.Invoke(alive, event)
 	go func() {
-		defer done()
+		defer f.pending.Done()
 		defer cancel()
 		if e.api.Ready(alive) != nil {
 			f.drop(e) // it is dead, or late

@@ -200,9 +200,9 @@ func TestFaults(t *testing.T) {
 	require.ErrorIs(t, err, fleet.ErrUnknown)
 }
 
-func TestReservedConcurrencyIsABound(t *testing.T) {
+func TestAnEventGoesOnWhenItsCallerHasLeft(t *testing.T) {
 	t.Parallel()
-	f := open(t, fleet.Function{Name: "f", Most: 1})
+	f := open(t, fleet.Function{Name: "f"})
 	file := filepath.Join(t.TempDir(), "go-on")
 	ctx, cancel := context.WithCancel(t.Context())
 	payload, err := json.Marshal(request{Do: "wait", File: file})
@@ -216,12 +216,9 @@ func TestReservedConcurrencyIsABound(t *testing.T) {
 		_, err := os.Stat(file + ".began")
 		return err == nil
 	}, 20*time.Second, time.Millisecond)
-	_, err = invoke(t, f, "f", "", request{})
-	require.ErrorIs(t, err, fleet.ErrThrottled)
 	cancel()
 	require.ErrorIs(t, <-left, context.Canceled)
-	_, err = invoke(t, f, "f", "", request{})
-	require.ErrorIs(t, err, fleet.ErrThrottled, "an event goes on when its caller has left")
+	assert.Zero(t, f.Idle("f", ""))
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
 	idle(t, f, "f", "", 1)
 }

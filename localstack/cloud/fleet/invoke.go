@@ -76,8 +76,6 @@ func refuseInvocation(w http.ResponseWriter, err error) {
 		refuse(w, http.StatusNotFound, "ResourceNotFoundException", err.Error())
 	case errors.Is(err, ErrNoTenant):
 		refuse(w, http.StatusBadRequest, "InvalidParameterValueException", "Add a valid tenant ID in your request and try again.")
-	case errors.Is(err, ErrThrottled):
-		refuse(w, http.StatusTooManyRequests, "TooManyRequestsException", err.Error())
 	default:
 		refuse(w, http.StatusInternalServerError, "ServiceException", err.Error())
 	}
