@@ -19,7 +19,7 @@ const outputPatience = time.Second
 // Process is a running program.
 type Process struct {
 	cmd    *exec.Cmd
-	output tail
+	output Tail
 	exited chan struct{}
 }
 
@@ -78,17 +78,17 @@ func (p *Process) State() string { return p.cmd.ProcessState.String() }
 // Output returns the last of what the program wrote.
 func (p *Process) Output() string { return p.output.String() }
 
-// tailBytes is how much of a program's output is kept.
+// tailBytes is how much of an output a Tail keeps.
 const tailBytes = 16 << 10
 
-// tail keeps the last of what is written to it. Safe for concurrent use.
-type tail struct {
+// Tail keeps the last of what is written to it. Safe for concurrent use.
+type Tail struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
 }
 
 // Write keeps b and forgets what is too old.
-func (t *tail) Write(b []byte) (int, error) {
+func (t *Tail) Write(b []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.buf.Write(b)
@@ -97,7 +97,7 @@ func (t *tail) Write(b []byte) (int, error) {
 }
 
 // String returns what is kept.
-func (t *tail) String() string {
+func (t *Tail) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.buf.String()

@@ -16,15 +16,15 @@ import (
 	"syscall"
 )
 
-// toolsDir is the repository's folder of installed tools: .tools beside go.mod.
-func toolsDir() (string, error) {
+// Root is the folder of the module that the working directory is in.
+func Root() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
 		return "", err
 	}
 	for {
 		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
-			return filepath.Join(dir, ".tools"), nil
+			return dir, nil
 		}
 		parent := filepath.Dir(dir)
 		if parent == dir {
@@ -34,14 +34,16 @@ func toolsDir() (string, error) {
 	}
 }
 
-// installed returns the folder of a tool, which install fills the first time.
+// installed returns the folder of a tool, in .tools beside go.mod, which install
+// fills the first time.
 // A file lock makes other processes wait; the folder takes its name only when
 // it is whole, so an installation that was killed is begun anew.
 func installed(ctx context.Context, name string, install func(ctx context.Context, dir string) error) (string, error) {
-	tools, err := toolsDir()
+	root, err := Root()
 	if err != nil {
 		return "", err
 	}
+	tools := filepath.Join(root, ".tools")
 	dir := filepath.Join(tools, name)
 	if isDir(dir) {
 		return dir, nil

@@ -12,12 +12,12 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"testing/fstest"
 
 	"github.com/stretchr/testify/require"
 
+	"millrace/localstack/child"
 	"millrace/localstack/client"
 	"millrace/localstack/cloud"
 	"millrace/localstack/cloud/resources"
@@ -46,11 +46,12 @@ type Cloud struct {
 func Open(t testing.TB, binary string) *Cloud {
 	t.Helper()
 	id := "test-" + strings.ToLower(strings.NewReplacer("_", "", "-", "").Replace(ids.Token(9)))
-	said := &output{}
+	said := &child.Tail{}
 	c, err := cloud.Open(t.Context(), cloud.Config{
 		Assembly: Assembly(t, id), Services: emulators.Shared(t), Bootstrap: binary, Dir: t.TempDir(), Version: Version,
-		AllowRanges: []string{"127.0.0.0/8"}, LogLevel: "warn", Output: said.of,
-		Log: slog.New(slog.NewTextHandler(said, nil)),
+		AllowRanges: []string{"127.0.0.0/8"}, LogLevel: "warn",
+		Output: func(function string) io.Writer { return marked{said, function} },
+		Log:    slog.New(slog.NewTextHandler(said, nil)),
 	})
 	require.NoError(t, err, "%s", said)
 	t.Cleanup(func() {
@@ -69,7 +70,9 @@ func Open(t testing.TB, binary string) *Cloud {
 // name.
 func Templates(t testing.TB, prefix string) fs.FS {
 	t.Helper()
-	dir := filepath.Join(root(t), "infra", "testdata")
+	root, err := emulators.Root()
+	require.NoError(t, err)
+	dir := filepath.Join(root, "infra", "testdata")
 	names, err := filepath.Glob(filepath.Join(dir, "*.template.json"))
 	require.NoError(t, err)
 	require.NotEmpty(t, names, "templates in %s", dir)
@@ -89,20 +92,6 @@ func Assembly(t testing.TB, prefix string) *template.Assembly {
 	a, err := template.Load(Templates(t, prefix))
 	require.NoError(t, err)
 	return a
-}
-
-// root is the folder of the module.
-func root(t testing.TB) string {
-	t.Helper()
-	dir, err := os.Getwd()
-	require.NoError(t, err)
-	for {
-		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
-			return dir
-		}
-		require.NotEqual(t, dir, filepath.Dir(dir), "no go.mod above the working directory")
-		dir = filepath.Dir(dir)
-	}
 }
 
 // Invoke runs an event on a function of the catalog. Errors: *runtimeapi.Fault.
@@ -143,36 +132,9 @@ func (c *Cloud) mapping(queue string) (resources.Mapping, error) {
 	return resources.Mapping{}, fmt.Errorf("no function takes messages of %s", queue)
 }
 
-// output keeps the last of what everything wrote. Safe for concurrent use.
-type output struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-// kept is how much of the output a failed test shows.
-const kept = 32 << 10
-
-// Write keeps b and forgets what is too old.
-func (o *output) Write(b []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.buf.Write(b)
-	o.buf.Next(max(0, o.buf.Len()-kept))
-	return len(b), nil
-}
-
-// String returns what is kept.
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.String()
-}
-
-// of marks what a function writes.
-func (o *output) of(function string) io.Writer { return marked{o, function} }
-
+// marked writes what a function does, under its name.
 type marked struct {
-	out      *output
+	out      io.Writer
 	function string
 }
 
