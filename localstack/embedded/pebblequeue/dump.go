@@ -20,7 +20,7 @@ type Kept struct {
 // Dump calls each with every message of a store. What cannot be read is told to
 // damaged.
 func Dump(ctx context.Context, db *store.DB, each func(Kept) error, damaged func(error)) error {
-	return db.Scan(ctx, []byte{messageSpace}, []byte{messageSpace + 1}, false, func(key, value []byte) (bool, error) {
+	return db.Scan(ctx, []byte{store.MessageSpace}, []byte{store.MessageSpace + 1}, false, func(key, value []byte) (bool, error) {
 		name, rest, ok := store.CutPart(key[1:])
 		p, err := parsePlace(rest)
 		var r record

@@ -10,19 +10,12 @@ import (
 	"millrace/localstack/embedded/store"
 )
 
-// The first byte of a key says what it is of; package pebbletable has others.
-const (
-	messageSpace = 'q' // queue, group, visible from (Unix microseconds), number: the message
-	countSpace   = 'n' // queue: how many messages it has
-	numberSpace  = 's' // the first number that no message has
-)
-
 // numbers is how many numbers are taken from the store at once.
 const numbers = 1 << 16
 
 var errDamaged = errors.New("pebblequeue: the store is damaged")
 
-func lanePrefix(queue string) []byte { return store.AppendPart([]byte{messageSpace}, queue) }
+func lanePrefix(queue string) []byte { return store.AppendPart([]byte{store.MessageSpace}, queue) }
 
 // place is where a message is in its queue. It stays there until it is deleted.
 type place struct {
@@ -83,7 +76,7 @@ func parseRecord(b []byte) (r record, err error) {
 // or not, has had it.
 func (s *Queues) number(b *store.Batch) (int64, error) {
 	if s.seq == s.reserved {
-		if err := b.Set([]byte{numberSpace}, strconv.AppendInt(nil, s.reserved+numbers, 10)); err != nil {
+		if err := b.Set([]byte{store.NumberSpace}, strconv.AppendInt(nil, s.reserved+numbers, 10)); err != nil {
 			return 0, err
 		}
 		s.reserved += numbers
@@ -98,19 +91,19 @@ func (l *lane) count(b *store.Batch, by int) error {
 		return nil
 	}
 	total := l.total.Add(int64(by))
-	return b.Set(store.AppendPart([]byte{countSpace}, l.name), strconv.AppendInt(nil, total, 10))
+	return b.Set(store.AppendPart([]byte{store.CountSpace}, l.name), strconv.AppendInt(nil, total, 10))
 }
 
 // load finds the groups of each queue, one read a group.
 func (s *Queues) load(ctx context.Context) error {
 	return s.db.View(ctx, func(r *store.Reader) (err error) {
-		if s.seq, err = readInt(r, []byte{numberSpace}); err != nil {
+		if s.seq, err = readInt(r, []byte{store.NumberSpace}); err != nil {
 			return err
 		}
 		s.seq = max(s.seq, 1)
 		s.first, s.reserved = s.seq, s.seq
 		for _, l := range s.lanes {
-			total, err := readInt(r, store.AppendPart([]byte{countSpace}, l.name))
+			total, err := readInt(r, store.AppendPart([]byte{store.CountSpace}, l.name))
 			if err != nil {
 				return err
 			}

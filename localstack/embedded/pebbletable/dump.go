@@ -23,7 +23,7 @@ func Dump(ctx context.Context, db *store.DB, item func(table.Item) error, entry 
 		row   func(rest []byte, value string) (found bool, err error)
 	}
 	for _, s := range []space{
-		{itemSpace, func(rest []byte, value string) (bool, error) {
+		{store.ItemSpace, func(rest []byte, value string) (bool, error) {
 			key, ok := cutKey(rest)
 			if !ok {
 				return false, nil
@@ -35,7 +35,7 @@ func Dump(ctx context.Context, db *store.DB, item func(table.Item) error, entry 
 			}
 			return true, item(i)
 		}},
-		{entrySpace, func(rest []byte, _ string) (bool, error) {
+		{store.EntrySpace, func(rest []byte, _ string) (bool, error) {
 			index, rest, ok := store.CutPart(rest)
 			e := Entry{Index: table.Index(index)}
 			for _, k := range []*table.Key{&e.At, &e.Item} {
@@ -50,7 +50,7 @@ func Dump(ctx context.Context, db *store.DB, item func(table.Item) error, entry 
 			}
 			return true, entry(e)
 		}},
-		{expirySpace, func(rest []byte, _ string) (bool, error) {
+		{store.ExpirySpace, func(rest []byte, _ string) (bool, error) {
 			if len(rest) < 8 {
 				return false, nil
 			}

@@ -7,16 +7,9 @@ import (
 	"millrace/shared/table"
 )
 
-// The first byte of a key says what it is of.
-const (
-	itemSpace   = 't' // pk, sk: the item's other attributes
-	entrySpace  = 'i' // index, its pk, its sk, pk, sk: nothing
-	expirySpace = 'x' // Unix second, pk, sk: nothing
-)
-
 func itemKey(key table.Key) []byte {
 	b := make([]byte, 0, len(key.PK)+len(key.SK)+8)
-	return appendKey(append(b, itemSpace), key)
+	return appendKey(append(b, store.ItemSpace), key)
 }
 
 func appendKey(b []byte, key table.Key) []byte {
@@ -34,7 +27,7 @@ func expiryKey(second int64, key table.Key) []byte {
 }
 
 func expiryBound(second int64) []byte {
-	return binary.BigEndian.AppendUint64([]byte{expirySpace}, uint64(second))
+	return binary.BigEndian.AppendUint64([]byte{store.ExpirySpace}, uint64(second))
 }
 
 // expiry is the second after which an item may be removed, 0 for never.
@@ -50,9 +43,9 @@ func expiry(item table.Item) int64 {
 func partition(x table.Index, pk string) []byte {
 	b := make([]byte, 0, 128)
 	if x == "" {
-		return store.AppendPart(append(b, itemSpace), pk)
+		return store.AppendPart(append(b, store.ItemSpace), pk)
 	}
-	b = store.AppendPart(append(b, entrySpace), string(x))
+	b = store.AppendPart(append(b, store.EntrySpace), string(x))
 	if pk == "" {
 		return b
 	}

@@ -1,7 +1,19 @@
 package store
 
 // Keys are made of parts, and sorted by them one after the other: a part that
-// others follow is escaped and ended, so that no part reads into the next.
+// others follow is escaped and ended, so that no part reads into the next. The
+// first byte of a key is its space.
+const (
+	ItemSpace    = 't' // of package pebbletable; pk, sk: an item's other attributes
+	EntrySpace   = 'i' // likewise; index, its pk, its sk, pk, sk: nothing
+	ExpirySpace  = 'x' // likewise; Unix second, pk, sk: nothing
+	MessageSpace = 'q' // of package pebblequeue; queue, group, visible from, number: a message
+	CountSpace   = 'n' // likewise; queue: how many messages it has
+	NumberSpace  = 's' // likewise; the first number that no message has
+)
+
+// partEnd ends a part. Within a part a zero byte is followed by 0xff.
+var partEnd = []byte{0, 1}
 
 // AppendPart appends a part that another follows.
 func AppendPart(key []byte, part string) []byte {
@@ -12,7 +24,7 @@ func AppendPart(key []byte, part string) []byte {
 			key = append(key, c)
 		}
 	}
-	return append(key, 0, 1)
+	return append(key, partEnd...)
 }
 
 // CutPart reads a part back and returns what follows it; false if key has none.

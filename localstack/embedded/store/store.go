@@ -20,6 +20,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/bloom"
+	"github.com/cockroachdb/pebble/v2/sstable"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"millrace/localstack/embedded/space"
@@ -34,18 +35,25 @@ var (
 )
 
 // The sizes of what is kept in memory, in bytes. A memtable is also the most
-// that a log holds; four of them may wait to be written to tables before writes
-// have to wait.
+// that a log holds; memTables of them may wait to be written to tables before
+// writes have to wait. They count against Pebble's cache, of which the rest is
+// for blocks of tables.
 const (
-	cacheSize    = 8 << 20
-	memTableSize = 4 << 20
+	blockCache   = 8 << 20
+	memTableSize = 8 << 20
 	memTables    = 4
 )
 
-// format is Pebble's on-disk format. The next one, which notes in a log how far
-// it was synced, must not be used: without FullSync Pebble takes for synced what
-// the disk may not have, and would refuse to open after a power cut.
-const format = pebble.FormatColumnarBlocks
+// uncompressed is how many levels hold what is young, is soon rewritten, and is
+// not worth compressing.
+const uncompressed = 5
+
+// format is Pebble's on-disk format: the last with blocks of rows, whose
+// iterators cost less to make than those of columns. None from
+// FormatWALSyncChunks on may be used, which note in a log how far it was synced:
+// without FullSync Pebble takes for synced what the disk may not have, and would
+// refuse to open after a power cut.
+const format = pebble.FormatFlushableIngestExcises
 
 // Options are the settings of Open; the zero Options are the defaults.
 type Options struct {
@@ -94,7 +102,7 @@ func Open(dir string, opts Options) (*DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	db := &DB{space: opts.Space, log: opts.Log, cache: pebble.NewCache(cacheSize), lock: lock}
+	db := &DB{space: opts.Space, log: opts.Log, cache: pebble.NewCache(blockCache + memTables*memTableSize), lock: lock}
 	db.durable.cond.L = &db.durable.mu
 	o := &pebble.Options{
 		FS:                          fs,
@@ -108,8 +116,15 @@ func Open(dir string, opts Options) (*DB, error) {
 		ErrorIfNotExists:            opts.ReadOnly,
 		Logger:                      logger{opts.Log},
 	}
+	// Queues leave many tombstones, which the compactions that there are anyway take away.
+	o.Experimental.TombstoneDenseCompactionThreshold = -1
 	for i := range o.Levels {
-		o.Levels[i].FilterPolicy = bloom.FilterPolicy(10) // reads of absent keys look at no block
+		o.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
+		o.Levels[i].IndexBlockSize = 1 << 20 // one level of index for a table of any size
+		o.Levels[i].Compression = func() *sstable.CompressionProfile { return sstable.SnappyCompression }
+		if i < uncompressed {
+			o.Levels[i].Compression = func() *sstable.CompressionProfile { return sstable.NoCompression }
+		}
 	}
 	if db.pebble, err = pebble.Open(dir, o); err != nil {
 		db.cache.Unref()
