@@ -9,6 +9,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -69,6 +70,8 @@ type Options struct {
 	Space *space.Space
 	// Log receives what nobody waits for; nil is slog.Default.
 	Log *slog.Logger
+
+	memTable uint64 // bytes of a memtable; 0 is memTableSize
 }
 
 // DB is an open store. Its methods are safe for concurrent use.
@@ -109,7 +112,7 @@ func Open(dir string, opts Options) (*DB, error) {
 		Lock:                        lock,
 		Cache:                       db.cache,
 		FormatMajorVersion:          format,
-		MemTableSize:                memTableSize,
+		MemTableSize:                cmp.Or(opts.memTable, memTableSize),
 		MemTableStopWritesThreshold: memTables,
 		MaxOpenFiles:                500,
 		ReadOnly:                    opts.ReadOnly,

@@ -1,0 +1,108 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// chain is commits that each count one up and leave a key of that number, so that
+// what a crash leaves shows whether it is a prefix of what was committed.
+type chain struct {
+	db    *DB
+	acked atomic.Int64
+	more  chan struct{}
+	end   context.CancelFunc
+	wg    sync.WaitGroup
+}
+
+func linkKey(n int) []byte { return fmt.Appendf(nil, "link%09d", n) }
+
+// link commits the next link. Every third is followed by one without a wait.
+func (c *chain) link(ctx context.Context, rng *rand.Rand) error {
+	value := strings.Repeat("x", 20+rng.IntN(600))
+	n := 0
+	step := func(b *Batch) error {
+		before, _, err := b.Get([]byte("count"))
+		if err != nil {
+			return err
+		}
+		n = 0
+		_, _ = fmt.Sscan(before, &n)
+		n++
+		if err := b.Set(linkKey(n), []byte(value)); err != nil {
+			return err
+		}
+		return b.Set([]byte("count"), fmt.Append(nil, n))
+	}
+	if err := c.db.Commit(ctx, step); err != nil {
+		return err
+	}
+	for {
+		acked := c.acked.Load()
+		if int64(n) <= acked || c.acked.CompareAndSwap(acked, int64(n)) {
+			break
+		}
+	}
+	if n%3 == 0 {
+		return c.db.CommitLater(ctx, step)
+	}
+	return nil
+}
+
+// run commits links from several goroutines until stop.
+func (c *chain) run(t testing.TB, writers int) {
+	ctx, cancel := context.WithCancel(context.Background())
+	c.end, c.more = cancel, make(chan struct{}, 1)
+	for w := range writers {
+		rng := rand.New(rand.NewPCG(uint64(w), 7))
+		c.wg.Go(func() {
+			for ctx.Err() == nil {
+				if err := c.link(ctx, rng); err != nil && ctx.Err() == nil {
+					t.Error(err)
+					return
+				}
+				select {
+				case c.more <- struct{}{}:
+				default:
+				}
+			}
+		})
+	}
+}
+
+// atLeast waits until n links were acknowledged.
+func (c *chain) atLeast(t testing.TB, n int) {
+	for c.acknowledged() < n {
+		<-c.more
+	}
+}
+
+func (c *chain) acknowledged() int { return int(c.acked.Load()) }
+
+func (c *chain) stop() {
+	c.end()
+	c.wg.Wait()
+}
+
+// length is the number of links that a store has; it fails if they are not all
+// those up to that number.
+func length(t testing.TB, db *DB) int {
+	t.Helper()
+	value, _ := get1(t, db, "count")
+	n, found := 0, 0
+	_, _ = fmt.Sscan(value, &n)
+	require.NoError(t, db.Scan(t.Context(), []byte("link"), []byte("linl"), false, func(key, _ []byte) (bool, error) {
+		found++
+		require.Equal(t, string(linkKey(found)), string(key), "a link is missing")
+		return true, nil
+	}))
+	require.Equal(t, n, found, "the count is not that of the links")
+	return n
+}
