@@ -47,6 +47,7 @@ func serveCommand() *cobra.Command {
 	f.BoolVar(&cfg.AllowLoopback, "allow-loopback", false, "tasks of type http may call this machine")
 	f.StringArrayVar(&cfg.AllowRanges, "allow-range", nil, "CIDR range that tasks of type http may call besides public addresses; repeat for more")
 	f.BoolVar(&cfg.FullSync, "full-sync", false, "a write is acknowledged when it is on the disk: survives a power cut, slower")
+	f.BoolVar(&cfg.Adopt, "adopt", false, "the data directory is a backup that takes the place of its server: from now on things fall due here")
 	f.StringVar(&cfg.Python, "python", "", "interpreter of Python tasks (default: the first fit python3 on PATH)")
 	f.IntVar(&cfg.PythonSlots, "python-slots", interpreters.DefaultSlots, "Python tasks that run at once")
 	f.StringVar(&level, "log-level", "warn", "debug, info (with every request), warn or error; logs go to stderr")

@@ -64,6 +64,7 @@ type simHistory struct {
 	rates     faults.Rates
 	processes int
 	sole      bool // a process that starts voids the leases of those before
+	power     bool // a crash is a power cut, of a machine whose commits wait for the disk
 	lambda    bool // processes keep nothing between messages, and have a limit
 	crashes   int
 	pauses    bool

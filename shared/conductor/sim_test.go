@@ -86,7 +86,8 @@ func TestSimulatedCancels(t *testing.T) {
 }
 
 // TestSimulatedCrashes kills processes at random writes: one that is alone and
-// voids the leases of those before it, or some of several.
+// voids the leases of those before it, with its machine's power or without, or
+// some of several.
 func TestSimulatedCrashes(t *testing.T) {
 	simulate(t, func(t *rapid.T) simHistory {
 		h := calm(t)
@@ -95,6 +96,7 @@ func TestSimulatedCrashes(t *testing.T) {
 		}
 		if h.sole = rapid.Bool().Draw(t, "sole"); h.sole {
 			h.processes, h.lambda = 1, false
+			h.power = rapid.Bool().Draw(t, "power")
 		}
 		h.crashes = rapid.IntRange(1, 6).Draw(t, "crashes")
 		if rapid.IntRange(0, 2).Draw(t, "cancelled") == 0 {

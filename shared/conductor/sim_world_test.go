@@ -18,11 +18,15 @@ import (
 	"time"
 
 	lambda "github.com/aws/aws-lambda-go/events"
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/stretchr/testify/require"
 
 	"millrace/events"
 	"millrace/functions/schedulertick"
 	"millrace/localstack/embedded/localbus"
 	"millrace/localstack/embedded/pebblequeue"
+	"millrace/localstack/embedded/pebbletable"
+	"millrace/localstack/embedded/store"
 	"millrace/localstack/proof/faults"
 	"millrace/localstack/proof/memory"
 	"millrace/shared/audit"
@@ -43,7 +47,9 @@ import (
 // sim plays one history in a bubble.
 type sim struct {
 	simHistory
+	t      *testing.T // of the bubble
 	ctx    context.Context
+	fs     *vfs.MemFS
 	rng    *rand.Rand
 	store  *watched
 	queues *pebblequeue.Queues
@@ -101,13 +107,12 @@ func newSim(t *testing.T, h simHistory) *sim {
 		executed: map[string]int{}, accepted: map[int]string{}, stopped: map[string]bool{},
 	}
 	s.ctx = tenant.With(t.Context(), tenant.Principal{OrgID: org, Email: "owner@test", Role: tenant.Owner})
-	s.store = &watched{Table: memory.Table(t, clock.System{})}
-	s.store.tell = s.tell
-	var defs []queue.Definition
-	for _, name := range events.AllQueues() {
-		defs = append(defs, queue.Definition{Name: name, Visibility: 2 * time.Minute})
+	s.store = &watched{tell: s.tell}
+	fs := vfs.NewMem()
+	if h.power {
+		fs = vfs.NewCrashableMem()
 	}
-	s.queues = memory.Queues(t, clock.System{}, defs)
+	s.open(t, fs)
 	s.plan = faults.NewPlan(t, h.seed, h.rates, s.store, clock.System{})
 	s.register()
 	for range h.processes {
@@ -119,13 +124,33 @@ func newSim(t *testing.T, h simHistory) *sim {
 	return s
 }
 
+// open opens the store that a file system has.
+func (s *sim) open(t *testing.T, fs *vfs.MemFS) {
+	s.t, s.fs = t, fs
+	db, err := store.Open("store", store.Options{FS: fs, FullSync: s.power})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	s.store.Table = pebbletable.New(db, clock.System{})
+	var defs []queue.Definition
+	for _, name := range events.AllQueues() {
+		defs = append(defs, queue.Definition{Name: name, Visibility: 2 * time.Minute})
+	}
+	s.queues = memory.QueuesIn(t, db, clock.System{}, defs)
+}
+
+// cutPower goes on with what a power cut leaves: what was synced, and some of the
+// rest.
+func (s *sim) cutPower() {
+	s.open(s.t, s.fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: s.rng.IntN(101), RNG: s.rng}))
+}
+
 func (s *sim) register() {
 	r := &registry.Registration{FlowName: "f", FlowVersion: "1", ArtifactKey: org + "/artifacts/x.zip", DefaultExecutor: "python", ExecutionMode: "nano"}
 	if err := r.Parse(json.RawMessage(s.flow.spec())); err != nil {
 		panic(fmt.Sprintf("%v\n%s", err, s.flow.spec())) // a mistake of the test
 	}
-	store := registry.Store{Table: s.store, Blob: s.blob, Clock: clock.System{}}
-	_, err := store.Commit(s.ctx, registry.Change{Register: r, Audit: func(registry.Outcome) audit.Change { return audit.Change{Action: "flow.register"} }})
+	flows := registry.Store{Table: s.store, Blob: s.blob, Clock: clock.System{}}
+	_, err := flows.Commit(s.ctx, registry.Change{Register: r, Audit: func(registry.Outcome) audit.Change { return audit.Change{Action: "flow.register"} }})
 	if err != nil {
 		panic(err)
 	}
@@ -186,6 +211,9 @@ func (s *sim) bury() {
 			continue
 		}
 		p.end()
+		if s.power {
+			s.cutPower()
+		}
 		next := s.start()
 		s.mu.Lock()
 		s.procs[i] = next

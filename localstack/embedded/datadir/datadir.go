@@ -81,6 +81,9 @@ func Open(path, version string) (*Dir, error) {
 		return nil, fmt.Errorf("%w: %s (%w)", ErrInUse, path, err)
 	}
 	d := &Dir{Path: path, lock: lock}
+	if err := os.Chmod(d.name(lockFile), 0o600); err != nil {
+		return nil, errors.Join(err, lock.Close())
+	}
 	if err := d.prepare(version); err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}
@@ -140,6 +143,15 @@ func (d *Dir) stamp(version string) error {
 		return err
 	}
 	return WriteJSON(d.name(formatFile), format{Format, version})
+}
+
+// MarkBackup makes of a directory that has a store a backup. Until then it is not
+// opened.
+func MarkBackup(path string, b Backup) error {
+	if err := WriteJSON(filepath.Join(path, backupFile), b); err != nil {
+		return err
+	}
+	return (&Dir{Path: path}).stamp(b.Version)
 }
 
 // Adopt makes of a backup an ordinary data directory.

@@ -15,11 +15,12 @@ const (
 )
 
 // routes puts the API and the local routes side by side.
-func routes(api http.Handler, issuer *signin.Issuer, functions *functions) http.Handler {
+func routes(api http.Handler, issuer *signin.Issuer, functions *functions, backup http.HandlerFunc) http.Handler {
 	mux := http.NewServeMux()
 	issuer.Mount(mux)
 	mux.HandleFunc("POST "+invokePrefix+"{name}/invocations", functions.invoke)
 	mux.HandleFunc("GET "+localPrefix+"metrics", functions.totals)
+	mux.HandleFunc("POST "+BackupPath, backup)
 	guarded := localhost.Only(mux)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch path := r.URL.Path; {

@@ -62,6 +62,8 @@ type Server struct {
 	store *store.DB
 	space *space.Space
 
+	backingUp sync.Mutex // held while a backup is made
+
 	// closers undo what was opened, the last one first.
 	closers []func() error
 	serving bool
@@ -234,7 +236,7 @@ func (s *Server) front(ctx context.Context, deps fn.Deps, keys secrets) error {
 	}
 	s.functions = newFunctions(s, frame, deps)
 	s.http = &http.Server{
-		Handler:           routes(api.Handler(), issuer, s.functions),
+		Handler:           routes(api.Handler(), issuer, s.functions, s.serveBackup),
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    64 << 10,

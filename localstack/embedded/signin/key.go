@@ -15,13 +15,14 @@ import (
 )
 
 const (
-	keyFile = "signin.key"
+	// KeyFile is the file in the data directory that holds the key that signs.
+	KeyFile = "signin.key"
 	pemType = "PRIVATE KEY"
 )
 
 // loadKey reads the signing key of a data directory, or makes it.
 func loadKey(dir string) (ed25519.PrivateKey, error) {
-	path := filepath.Join(dir, keyFile)
+	path := filepath.Join(dir, KeyFile)
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return makeKey(path)

@@ -1,8 +1,11 @@
 package store
 
 import (
+	"errors"
+	"io"
 	"io/fs"
 	"log/slog"
+	"os"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -58,6 +61,17 @@ func (f *files) Rename(oldname, newname string) error {
 // Link links a file.
 func (f *files) Link(oldname, newname string) error {
 	return f.patiently(func() error { return f.FS.Link(oldname, newname) })
+}
+
+// Lock locks a file.
+func (f *files) Lock(name string) (io.Closer, error) {
+	lock, err := f.FS.Lock(name)
+	if err == nil && f.FS == vfs.Default {
+		if err := os.Chmod(name, 0o600); err != nil {
+			return nil, errors.Join(err, lock.Close())
+		}
+	}
+	return lock, err
 }
 
 // Unwrap returns the file system beneath.

@@ -49,12 +49,12 @@ const (
 // not worth compressing.
 const uncompressed = 5
 
-// format is Pebble's on-disk format: the last with blocks of rows, whose
-// iterators cost less to make than those of columns. None from
-// FormatWALSyncChunks on may be used, which note in a log how far it was synced:
-// without FullSync Pebble takes for synced what the disk may not have, and would
-// refuse to open after a power cut.
-const format = pebble.FormatFlushableIngestExcises
+// format is Pebble's on-disk format. None from FormatWALSyncChunks on may be
+// used, which note in a log how far it was synced: without FullSync Pebble takes
+// for synced what the disk may not have, and would refuse to open after a power
+// cut. Earlier ones write tables through channels that Pebble keeps for the next
+// table, which is not possible across testing/synctest bubbles.
+const format = pebble.FormatColumnarBlocks
 
 // Options are the settings of Open; the zero Options are the defaults.
 type Options struct {

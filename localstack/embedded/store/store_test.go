@@ -309,9 +309,7 @@ func TestFilesAreTheOwners(t *testing.T) {
 	for _, e := range entries {
 		info, err := e.Info()
 		require.NoError(t, err)
-		if e.Name() != "LOCK" { // empty
-			assert.Equal(t, os.FileMode(0o600), info.Mode(), e.Name())
-		}
+		assert.Equal(t, os.FileMode(0o600), info.Mode(), e.Name())
 		kinds[filepath.Ext(e.Name())] = true
 	}
 	assert.True(t, kinds[".sst"] && kinds[".log"], "tables were written: %v", kinds)

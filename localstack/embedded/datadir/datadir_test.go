@@ -1,0 +1,112 @@
+package datadir_test
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"millrace/localstack/embedded/datadir"
+)
+
+// tree is the content of a directory's files by name.
+func tree(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	require.NoError(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		out[path] = string(data)
+		return err
+	}))
+	return out
+}
+
+func TestOpenMakesADirectoryOfTheFormat(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "new", "data")
+	d, err := datadir.Open(path, "1.2.3")
+	require.NoError(t, err)
+	assert.Nil(t, d.Backup)
+	assert.Equal(t, filepath.Join(path, "store"), d.Store())
+	_, err = datadir.Open(path, "1.2.3")
+	require.ErrorIs(t, err, datadir.ErrInUse)
+	assert.ErrorContains(t, err, path)
+	require.NoError(t, d.Close())
+	made := tree(t, path)
+	assert.JSONEq(t, `{"format":1,"version":"1.2.3"}`, made[filepath.Join(path, "format.json")])
+	for name := range made {
+		info, err := os.Stat(name)
+		require.NoError(t, err)
+		assert.Equal(t, os.FileMode(0o600), info.Mode(), name)
+	}
+
+	d, err = datadir.Open(path, "1.2.4")
+	require.NoError(t, err)
+	require.NoError(t, d.Close())
+	assert.Equal(t, made, tree(t, path), "what made it stays on record")
+}
+
+// TestOtherFormatsAreRefused: one sentence says which version opens the
+// directory, and nothing in it is changed.
+func TestOtherFormatsAreRefused(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ file, content, want string }{
+		"SQLite":               {"millrace.db", "SQLite format 3\x00", "Millrace c44bae1 was the last version to open"},
+		"a later format":       {"format.json", `{"format":2,"version":"9.9"}`, "has format 2, made by Millrace 9.9"},
+		"an unfinished backup": {"store/CURRENT", "", "a backup that was not finished"},
+	} {
+		dir := t.TempDir()
+		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, c.file)), 0o700))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, c.file), []byte(c.content), 0o600))
+		before := tree(t, dir)
+		_, err := datadir.Open(dir, "1")
+		require.ErrorIs(t, err, datadir.ErrFormat, name)
+		assert.ErrorContains(t, err, c.want, name)
+		assert.NotContains(t, err.Error(), "\n", name)
+		assert.Equal(t, before, tree(t, dir), name)
+	}
+}
+
+// TestAnOlderProgramRefuses: where the SQLite database of older versions was
+// stands a file that is none, so that they do not begin anew beside the store.
+func TestAnOlderProgramRefuses(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	d, err := datadir.Open(dir, "1")
+	require.NoError(t, err)
+	defer d.Close()
+	data, err := os.ReadFile(filepath.Join(dir, "millrace.db"))
+	require.NoError(t, err)
+	assert.NotEmpty(t, data, "an empty file is a SQLite database without tables")
+	assert.NotContains(t, string(data), "SQLite format 3")
+}
+
+func TestABackupIsKnownUntilItIsAdopted(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	at := time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
+	require.NoError(t, os.Mkdir(datadir.Store(dir), 0o700))
+	require.NoError(t, datadir.MarkBackup(dir, datadir.Backup{Of: "/data", At: at, Version: "1"}))
+	for range 2 {
+		d, err := datadir.Open(dir, "1")
+		require.NoError(t, err)
+		assert.Equal(t, &datadir.Backup{Of: "/data", At: at, Version: "1"}, d.Backup)
+		require.NoError(t, d.Close())
+	}
+	d, err := datadir.Open(dir, "1")
+	require.NoError(t, err)
+	require.NoError(t, d.Adopt())
+	require.NoError(t, d.Adopt(), "again it does nothing")
+	require.NoError(t, d.Close())
+	d, err = datadir.Open(dir, "1")
+	require.NoError(t, err)
+	assert.Nil(t, d.Backup)
+	require.NoError(t, d.Close())
+}
