@@ -127,7 +127,7 @@ func newSim(t *testing.T, h simHistory) *sim {
 // open opens the store that a file system has.
 func (s *sim) open(t *testing.T, fs *vfs.MemFS) {
 	s.t, s.fs = t, fs
-	db, err := store.Open("store", store.Options{FS: fs, FullSync: s.power})
+	db, err := store.Open("store", store.Options{FS: fs, FullSync: s.power, Simulated: true})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, db.Close()) })
 	s.store.Table = pebbletable.New(db, clock.System{})

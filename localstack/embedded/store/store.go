@@ -68,6 +68,9 @@ type Options struct {
 	FS vfs.FS
 	// Space refuses commits when the disk is nearly full; nil never does.
 	Space *space.Space
+	// Simulated says that time is that of a testing/synctest bubble, in which what
+	// runs periodically costs more than it is worth.
+	Simulated bool
 	// Log receives what nobody waits for; nil is slog.Default.
 	Log *slog.Logger
 
@@ -121,6 +124,9 @@ func Open(dir string, opts Options) (*DB, error) {
 	}
 	// Queues leave many tombstones, which the compactions that there are anyway take away.
 	o.Experimental.TombstoneDenseCompactionThreshold = -1
+	if opts.Simulated {
+		o.Experimental.CompactionScheduler = pebble.NewConcurrencyLimitSchedulerWithNoPeriodicGrantingForTest()
+	}
 	for i := range o.Levels {
 		o.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
 		o.Levels[i].IndexBlockSize = 1 << 20 // one level of index for a table of any size
@@ -156,7 +162,7 @@ func lock(dir string, fs vfs.FS, readOnly bool) (*pebble.Lock, error) {
 
 // OpenMemory opens an empty store in memory. It works in a testing/synctest
 // bubble if it is opened and closed there.
-func OpenMemory() (*DB, error) { return Open("store", Options{FS: vfs.NewMem()}) }
+func OpenMemory() (*DB, error) { return Open("store", Options{FS: vfs.NewMem(), Simulated: true}) }
 
 // Checkpoint writes the store as it is now to dir, which must not exist, while it
 // is used. Table files are linked where the file system can.
