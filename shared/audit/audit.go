@@ -78,7 +78,7 @@ func EntryFor(ctx context.Context, org string, now time.Time, c Change) table.Pu
 
 // Partition is the partition of a workspace's entries; its sort key is the
 // event time.
-func Partition(org string) string { return org + "#audit" }
+func Partition(org string) string { return org + "#audit" } //guard:tenant/audit operand 1 ""
 
 // ResourcePartition is the partition of one resource's entries in the index
 // table.ByList; its sort key is the event time.

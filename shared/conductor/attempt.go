@@ -34,15 +34,15 @@ func (s *session) attempt(ctx context.Context, r ready, own bool) (*done, error)
 		return nil, err
 	}
 	if item == nil {
-		if !own && other.Chain != s.chain {
+		if !own && other.Chain != s.chain { //guard:inline/again drop operand 2
 			return nil, nil // its own message sees to it
 		}
-		return s.resume(ctx, r.node, other)
+		return s.resume(ctx, r.node, other) //guard:message/again return nil, nil
 	}
-	if err := s.load(ctx); err != nil {
+	if err := s.load(ctx); err != nil { //guard:fence/anew when s.run == nil
 		return nil, err
 	}
-	if why := s.run.Fenced(s.Clock.Now()); why != "" {
+	if why := s.run.Fenced(s.Clock.Now()); why != "" { //guard:fence/read false
 		return nil, s.release(ctx, r.node, item, why)
 	}
 	w := &work{node: r.node, item: item}
@@ -74,7 +74,7 @@ func (s *session) resume(ctx context.Context, n engine.Node, item *runstate.Node
 	case item.Status.Terminal():
 		return s.finished(ctx, n, item)
 	case item.Width != nil && item.Status == engine.Running:
-		return nil, s.begunParts(ctx, n, *item.Width)
+		return nil, s.begunParts(ctx, n, *item.Width) //guard:map/goes-on return nil, nil
 	}
 	return nil, nil
 }
@@ -113,7 +113,7 @@ func (s *session) execute(ctx context.Context, w *work) (*done, error) {
 				return s.finish(ctx, w, executor.Final(executor.Expression, "condition: %s", bad.Msg))
 			case err != nil:
 				return nil, err
-			case !holds:
+			case !holds: //guard:decide/condition false
 				return s.skip(ctx, w)
 			}
 		}
@@ -154,9 +154,9 @@ func (s *session) execute(ctx context.Context, w *work) (*done, error) {
 			return nil, err
 		}
 		return nil, s.settle(ctx) // it may have been the last that ran
-	case ctx.Err() != nil:
+	case ctx.Err() != nil: //guard:attempt/stopped false
 		return nil, ctx.Err() // the worker stops: its lease runs out
-	case overran:
+	case overran: //guard:attempt/time and result.Failure != nil
 		result = timeoutResult(w.task)
 	}
 	return s.finish(ctx, w, result)

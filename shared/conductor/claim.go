@@ -24,7 +24,10 @@ func millis(t time.Time) clock.Millis { return clock.ToMillis(t) }
 // somebody else's, or not due. What such an item still needs has been seen to.
 func (s *session) claim(ctx context.Context, r ready) (mine, other *runstate.Node, err error) {
 	now, nonce := s.Clock.Now(), s.Boot+"."+ids.Token(9)
-	due := table.And(table.Eq(runstate.NodeAttempt, r.attempt), table.Le(runstate.NodeDue, int64(millis(now))))
+	due := table.And(
+		table.Eq(runstate.NodeAttempt, r.attempt),      //guard:claim/attempt drop
+		table.Le(runstate.NodeDue, int64(millis(now))), //guard:claim/due drop
+	)
 	item, err := s.Table.Update(ctx, table.Update{
 		Key: runstate.NodeKey(s.org, s.id, r.node),
 		Do: []table.Action{
@@ -33,13 +36,17 @@ func (s *session) claim(ctx context.Context, r ready) (mine, other *runstate.Nod
 			table.Set(runstate.NodeNonce, nonce),
 			table.Set(runstate.NodeLease, int64(millis(now.Add(Lease)))),
 			table.SetIfAbsent(runstate.NodeStarted, int64(millis(now))),
-			table.Set(runstate.NodeChain, s.chain),
+			table.Set(runstate.NodeChain, s.chain), //guard:inline/marked drop
 			table.Remove(runstate.NodeDue),
 		},
 		If: table.Or(
+			//guard:claim/finished insert table.Eq(runstate.NodeStatus, string(engine.Succeeded))
 			table.Absent(runstate.NodeStatus),
 			table.And(table.Eq(runstate.NodeStatus, string(engine.Retrying)), due),
-			table.And(table.Eq(runstate.NodeStatus, string(engine.Running)), table.Absent(runstate.NodeNonce), due),
+			table.And( //guard:claim/suspended drop arg 2
+				table.Eq(runstate.NodeStatus, string(engine.Running)),
+				table.Absent(runstate.NodeNonce), due, //guard:claim/lease drop
+			),
 		),
 	})
 	if err == nil {
@@ -54,6 +61,7 @@ func (s *session) claim(ctx context.Context, r ready) (mine, other *runstate.Nod
 	if err := table.Unmarshal(failed.Old, old); err != nil {
 		return nil, nil, err
 	}
+	//guard:claim/lost-answer false
 	if old.Nonce == nonce { // the claim was written, its answer lost
 		return old, nil, nil
 	}
@@ -65,6 +73,7 @@ func (s *session) blocked(ctx context.Context, r ready, old *runstate.Node, now 
 	switch {
 	case old.Status.Terminal():
 		return nil, old, nil
+	//guard:map/under-way operand 2 old.Due != 0
 	case old.Status == engine.Running && old.Width != nil: // its instances are under way
 		return nil, old, nil
 	case old.Nonce == "" && old.Due != 0:
@@ -72,12 +81,12 @@ func (s *session) blocked(ctx context.Context, r ready, old *runstate.Node, now 
 		// earlier attempt: whoever made the item wait may have died before it
 		// sent the message, so send it again.
 		if wait := old.Due.Time().Sub(now); wait > 0 || old.Attempt != r.attempt {
-			return nil, old, s.send(ctx, []ready{{r.node, old.Attempt}}, wait)
+			return nil, old, s.send(ctx, []ready{{r.node, old.Attempt}}, wait) //guard:claim/too-early return nil, old, nil
 		}
 		return nil, old, nil
 	case old.Status == engine.Running && old.Nonce != "":
 		if s.held(old, now) {
-			s.busy = max(old.LeaseUntil.Time().Sub(now)+time.Second, time.Second)
+			s.busy = max(old.LeaseUntil.Time().Sub(now)+time.Second, time.Second) //guard:claim/busy drop
 			return nil, old, nil
 		}
 		return s.takeOver(ctx, r, old, now)
@@ -87,9 +96,13 @@ func (s *session) blocked(ctx context.Context, r ready, old *runstate.Node, now 
 
 // held reports whether the item's lease lives.
 func (s *session) held(n *runstate.Node, now time.Time) bool {
+	//guard:lease/of-others drop operand 2.1
+	//guard:lease/of-earlier drop operand 2
 	if n.Nonce == "" || (s.Sole && !strings.HasPrefix(n.Nonce, s.Boot+".")) {
 		return false
 	}
+	//guard:lease/ends true
+	//guard:lease/lives false
 	return n.LeaseUntil.Time().After(now)
 }
 
@@ -102,10 +115,10 @@ func (s *session) takeOver(ctx context.Context, r ready, old *runstate.Node, now
 		ErrorType: executor.WorkerLost, Error: "The worker that ran this attempt was lost.",
 	}
 	do := []table.Action{
-		table.Set(runstate.NodeLost, old.Lost+1),
+		table.Set(runstate.NodeLost, old.Lost+1), //guard:take-over/count drop operand 2
 		table.Set(runstate.NodeChain, s.chain),
 	}
-	ends := old.Lost+1 >= MaxLost
+	ends := old.Lost+1 >= MaxLost //guard:take-over/tenth off +1
 	if ends {
 		do = append(do,
 			table.Set(runstate.NodeStatus, string(engine.Failed)),
@@ -117,7 +130,7 @@ func (s *session) takeOver(ctx context.Context, r ready, old *runstate.Node, now
 	} else {
 		do = append(do,
 			table.Append(runstate.NodeHistory, lost),
-			table.Set(runstate.NodeAttempt, old.Attempt+1),
+			table.Set(runstate.NodeAttempt, old.Attempt+1), //guard:take-over/attempt drop operand 2
 			table.Set(runstate.NodeNonce, nonce),
 			table.Set(runstate.NodeLease, int64(millis(now.Add(Lease)))),
 			table.Set(runstate.NodeStarted, int64(millis(now))),
@@ -127,8 +140,11 @@ func (s *session) takeOver(ctx context.Context, r ready, old *runstate.Node, now
 		Key: runstate.NodeKey(s.org, s.id, r.node),
 		Do:  do,
 		// Not if it was renewed meanwhile: then its worker lives.
-		If: table.And(table.Eq(runstate.NodeStatus, string(engine.Running)), table.Eq(runstate.NodeNonce, old.Nonce),
-			table.Eq(runstate.NodeLease, int64(old.LeaseUntil))),
+		If: table.And(
+			table.Eq(runstate.NodeStatus, string(engine.Running)), //guard:take-over/running drop
+			table.Eq(runstate.NodeNonce, old.Nonce),               //guard:take-over/nonce drop
+			table.Eq(runstate.NodeLease, int64(old.LeaseUntil)),   //guard:take-over/renewed drop
+		),
 	})
 	if failed, ok := errors.AsType[*table.ConditionError](err); ok {
 		// Its worker finished it after all, or another took it over.
@@ -136,7 +152,7 @@ func (s *session) takeOver(ctx context.Context, r ready, old *runstate.Node, now
 		if err := table.Unmarshal(failed.Old, now); err != nil {
 			return nil, nil, err
 		}
-		if now.Nonce == nonce {
+		if now.Nonce == nonce { //guard:take-over/lost-answer false
 			return now, nil, nil
 		}
 		if !now.Status.Terminal() {
@@ -171,7 +187,10 @@ func (s *session) renew(ctx context.Context, n engine.Node, nonce string) (strin
 	_, err := s.Table.Update(ctx, table.Update{
 		Key: runstate.NodeKey(s.org, s.id, n),
 		Do:  []table.Action{table.Set(runstate.NodeLease, int64(millis(s.Clock.Now().Add(Lease))))},
-		If:  table.And(table.Eq(runstate.NodeNonce, nonce), table.Eq(runstate.NodeStatus, string(engine.Running))),
+		If: table.And(
+			table.Eq(runstate.NodeNonce, nonce),                   //guard:heartbeat/nonce drop
+			table.Eq(runstate.NodeStatus, string(engine.Running)), //guard:heartbeat/finished drop
+		),
 	})
 	if errors.Is(err, table.ErrConditionFailed) {
 		return "lost", nil
@@ -179,11 +198,12 @@ func (s *session) renew(ctx context.Context, n engine.Node, nonce string) (strin
 	if err != nil {
 		return "", err
 	}
+	//guard:heartbeat/consistent drop arg 4
 	run, err := table.Load[runstate.Run](ctx, s.Table, runstate.RunKey(s.org, s.id), table.Consistent)
 	if err != nil {
 		return "", err
 	}
-	return run.Fenced(s.Clock.Now()), nil
+	return run.Fenced(s.Clock.Now()), nil //guard:heartbeat/fence return "", nil
 }
 
 // fresh makes sure that an attempt still has its lease when it begins: a worker
@@ -192,7 +212,7 @@ func (s *session) renew(ctx context.Context, n engine.Node, nonce string) (strin
 func (s *session) fresh(ctx context.Context, w *work) (bool, error) {
 	for {
 		now := s.Clock.Now()
-		if w.item.LeaseUntil.Time().Sub(now) > Lease/2 {
+		if w.item.LeaseUntil.Time().Sub(now) > Lease/2 { //guard:begin/lease true
 			return true, nil
 		}
 		why, err := s.renew(ctx, w.node, w.item.Nonce)
@@ -202,7 +222,7 @@ func (s *session) fresh(ctx context.Context, w *work) (bool, error) {
 		case why == "lost":
 			s.Log.WarnContext(ctx, "lease lost", "node", w.node)
 			return false, nil
-		case why != "":
+		case why != "": //guard:begin/stopped false
 			return false, s.release(ctx, w.node, w.item, why)
 		}
 		w.item.LeaseUntil = millis(now.Add(Lease))
@@ -214,7 +234,7 @@ func (s *session) fresh(ctx context.Context, w *work) (bool, error) {
 func (s *session) hold(ctx context.Context, n engine.Node, nonce string) (held context.Context, stopped func() string) {
 	held, cancel := context.WithCancelCause(ctx)
 	done := make(chan struct{})
-	woken, unhook := s.Hub.Wait(runstate.FenceSignal(s.id))
+	woken, unhook := s.Hub.Wait(runstate.FenceSignal(s.id)) //guard:heartbeat/woken arg 1.1 "nobody"
 	go func() {
 		defer close(done)
 		defer unhook()
@@ -230,7 +250,7 @@ func (s *session) hold(ctx context.Context, n engine.Node, nonce string) (held c
 			}
 			why, err := s.renew(held, n, nonce)
 			switch {
-			case err != nil && s.Clock.Now().Sub(renewed) < Lease-Heartbeat:
+			case err != nil && s.Clock.Now().Sub(renewed) < Lease-Heartbeat: //guard:heartbeat/fails drop operand 2
 				continue // another heartbeat fits before the lease is over
 			case err != nil:
 				why = "lost"

@@ -22,7 +22,11 @@ func (s *session) finish(ctx context.Context, w *work, result executor.Result) (
 	if f := result.Failure; f != nil {
 		f.Message = clip(f.Message)
 		// Attempts lost with their workers are no retries.
-		if used := w.item.Attempt - w.item.Lost; !f.Final && used <= w.task.Retries {
+		used := w.item.Attempt - w.item.Lost //guard:retry/lost drop operand 2
+		//guard:retry/bound off +1
+		//guard:retry/all off -1
+		//guard:retry/final drop operand 1
+		if !f.Final && used <= w.task.Retries {
 			return nil, s.retry(ctx, w, f, used)
 		}
 	}
@@ -38,7 +42,7 @@ func (s *session) finish(ctx context.Context, w *work, result executor.Result) (
 		if err != nil {
 			return nil, err
 		}
-		do, kept = append(do, out...), value
+		do, kept = append(do, out...), value //guard:output/after-the-write insert s.cache.keep(s.id, w.node, value)
 	}
 	item, err := s.conclude(ctx, w, append(do, table.Set(runstate.NodeStatus, string(status))), ended(w))
 	if err != nil || item == nil {
@@ -55,6 +59,7 @@ func (s *session) finish(ctx context.Context, w *work, result executor.Result) (
 
 // ended tells of an item that it is what ending the attempt made of it.
 func ended(w *work) func(*runstate.Node) bool {
+	//guard:conclude/of-another drop operand 1
 	return func(item *runstate.Node) bool { return item.Nonce == w.item.Nonce && item.Status.Terminal() }
 }
 
@@ -65,14 +70,17 @@ func (s *session) conclude(ctx context.Context, w *work, do []table.Action, land
 	stored, err := s.Table.Update(ctx, table.Update{
 		Key: runstate.NodeKey(s.org, s.id, w.node),
 		Do:  do,
-		If:  table.And(table.Eq(runstate.NodeNonce, w.item.Nonce), table.Eq(runstate.NodeStatus, string(engine.Running))),
+		If: table.And(
+			table.Eq(runstate.NodeNonce, w.item.Nonce),            //guard:conclude/nonce drop
+			table.Eq(runstate.NodeStatus, string(engine.Running)), //guard:conclude/finished drop
+		),
 	})
 	if failed, ok := errors.AsType[*table.ConditionError](err); ok {
 		item := &runstate.Node{}
 		if err := table.Unmarshal(failed.Old, item); err != nil {
 			return nil, err
 		}
-		if landed(item) {
+		if landed(item) { //guard:conclude/lost-answer false
 			return item, nil
 		}
 		s.Log.WarnContext(ctx, "result not taken: the lease was lost", "node", w.node)
@@ -114,12 +122,14 @@ func (s *session) suspend(ctx context.Context, w *work, until time.Time) error {
 		table.Remove(runstate.NodeNonce),
 		table.Remove(runstate.NodeLease),
 	}, func(item *runstate.Node) bool {
+		//guard:suspend/lost-answer false
 		return item.Suspended && item.Nonce == "" && item.Attempt == w.item.Attempt && item.Due == millis(until)
 	})
 	if err != nil || item == nil {
 		return err
 	}
 	s.event(w, runlog.TypeTaskWaiting, "info", "Task %s waits until %s", w.task.Name, millis(until))
+	//guard:suspend/message return nil
 	return s.send(ctx, []ready{{w.node, w.item.Attempt}}, until.Sub(s.Clock.Now()))
 }
 
@@ -133,7 +143,7 @@ func (s *session) retry(ctx context.Context, w *work, f *executor.Failure, used 
 	}
 	item, err := s.conclude(ctx, w, []table.Action{
 		table.Set(runstate.NodeStatus, string(engine.Retrying)),
-		table.Set(runstate.NodeAttempt, w.item.Attempt+1),
+		table.Set(runstate.NodeAttempt, w.item.Attempt+1), //guard:retry/attempt drop operand 2
 		table.Set(runstate.NodeDue, int64(millis(now.Add(delay)))),
 		table.Append(runstate.NodeHistory, runstate.Attempt{
 			Attempt: w.item.Attempt, Status: status, StartedAt: w.item.StartedAt, EndedAt: millis(now), ErrorType: f.Type, Error: f.Message,
@@ -141,13 +151,13 @@ func (s *session) retry(ctx context.Context, w *work, f *executor.Failure, used 
 		table.Remove(runstate.NodeNonce), table.Remove(runstate.NodeLease),
 		table.Remove(runstate.NodeStarted), table.Remove(runstate.NodeSuspended),
 	}, func(item *runstate.Node) bool {
-		return item.Status == engine.Retrying && item.Attempt == w.item.Attempt+1
+		return item.Status == engine.Retrying && item.Attempt == w.item.Attempt+1 //guard:retry/lost-answer false
 	})
 	if err != nil || item == nil {
 		return err
 	}
 	s.event(w, runlog.TypeTaskRetrying, "warning", "Task %s failed: %s: %s; attempt %d follows in %s", w.task.Name, f.Type, f.Message, w.item.Attempt+1, delay)
-	return s.send(ctx, []ready{{w.node, w.item.Attempt + 1}}, delay)
+	return s.send(ctx, []ready{{w.node, w.item.Attempt + 1}}, delay) //guard:retry/message return nil
 }
 
 // release gives up a claimed attempt of a run that was stopped. What it tells
@@ -155,7 +165,7 @@ func (s *session) retry(ctx context.Context, w *work, f *executor.Failure, used 
 func (s *session) release(ctx context.Context, n engine.Node, item *runstate.Node, why string) error {
 	w := &work{node: n, item: item}
 	w.task, _ = s.task(n)
-	if w.task != nil && !s.run.Status.RunEnded() {
+	if w.task != nil && !s.run.Status.RunEnded() { //guard:log/after-the-end drop operand 2
 		s.event(w, runlog.TypeTaskCancelled, "warning", "Task %s stopped: %s", w.task.Name, reason(why))
 		if !s.Resident {
 			if err := s.Logs.Flush(ctx, s.org, s.id); err != nil {
@@ -196,8 +206,9 @@ func (s *session) noteFailure(ctx context.Context, failure string) error {
 	}
 	_, err := s.Table.Update(ctx, table.Update{
 		Key: runstate.RunKey(s.org, s.id),
-		Do:  []table.Action{table.SetIfAbsent(runstate.RunError, failure)},
-		If:  table.In(runstate.RunStatus, string(engine.Running), string(engine.CancellationRequested)),
+		Do:  []table.Action{table.SetIfAbsent(runstate.RunError, failure)}, //guard:failure/first call table.Set
+		//guard:failure/terminal drop
+		If: table.In(runstate.RunStatus, string(engine.Running), string(engine.CancellationRequested)),
 	})
 	if err != nil && !errors.Is(err, table.ErrConditionFailed) {
 		return fmt.Errorf("note failure: %w", err)

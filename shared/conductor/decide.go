@@ -14,13 +14,13 @@ import (
 // known goes on with a node that was decided before. Only the walk of the
 // message it belongs to sees to it; every other has a message of its own.
 func (s *session) known(ctx context.Context, n engine.Node, item *runstate.Node) (*done, error) {
-	if item.Chain != s.chain {
+	if item.Chain != s.chain { //guard:walk/chain drop
 		return nil, nil
 	}
-	if item.Status.Terminal() {
+	if item.Status.Terminal() { //guard:walk/again drop
 		return s.finished(ctx, n, item)
 	}
-	s.ready = append(s.ready, ready{n, max(item.Attempt, 1)})
+	s.ready = append(s.ready, ready{n, max(item.Attempt, 1)}) //guard:walk/again-unfinished drop
 	return nil, nil
 }
 
@@ -30,12 +30,13 @@ func (s *session) decide(ctx context.Context, n engine.Node, ref engine.Ref, set
 	if err != nil {
 		return nil, err
 	}
-	if in.Reuse != nil && in.Reuse.Has(ref.Task) {
+	if in.Reuse != nil && in.Reuse.Has(ref.Task) { //guard:reuse/tasks false
 		return s.reuse(ctx, n, ref, in.Reuse.Run)
 	}
 	status, carried := engine.Running, engine.OutcomeOK
+	//guard:decide/one_failed-at-start drop operand 2
 	if rule := s.flow.plan.Def(ref.Task).Rule; sets.Count() > 0 || rule == engine.OneFailed {
-		status, carried = rule.Decide(sets)
+		status, carried = rule.Decide(sets) //guard:decide/rule call engine.AllDone.Decide
 	}
 	if status == engine.Running {
 		s.ready = append(s.ready, ready{n, 1})
@@ -45,7 +46,7 @@ func (s *session) decide(ctx context.Context, n engine.Node, ref engine.Ref, set
 	kind, text := runlog.TypeTaskSkipped, "Task %s skipped: its trigger rule %s does not hold"
 	if status == engine.UpstreamFailed {
 		outcome := int(carried)
-		item.Carried = &outcome
+		item.Carried = &outcome //guard:decide/carried drop
 		item.ErrorType, item.Error = "UpstreamFailedError", "A task it depends on did not succeed."
 		kind, text = runlog.TypeTaskFailed, "Task %s not run: a task it depends on did not succeed (trigger rule %s)"
 	}
@@ -79,7 +80,8 @@ func (s *session) settleNode(ctx context.Context, n engine.Node, item *runstate.
 		do = append(do, table.Set(runstate.NodeCarried, *item.Carried))
 	}
 	_, err := s.Table.Update(ctx, table.Update{
-		Key: runstate.NodeKey(s.org, s.id, n), Do: do, If: table.Absent(runstate.NodeStatus),
+		Key: runstate.NodeKey(s.org, s.id, n), Do: do,
+		If: table.Absent(runstate.NodeStatus), //guard:decide/once drop
 	})
 	if failed, ok := errors.AsType[*table.ConditionError](err); ok {
 		old := &runstate.Node{}
@@ -116,9 +118,10 @@ func (s *session) reuse(ctx context.Context, n engine.Node, ref engine.Ref, sour
 	}
 	item := &runstate.Node{
 		Status: engine.Reused, EndedAt: millis(s.Clock.Now()), Chain: s.chain, Attempt: 1,
+		//guard:reuse/output field Output "1"
 		Output: src.Output, OutputRef: src.OutputRef, OutputSize: src.OutputSize, ListHash: src.ListHash, Width: src.Width,
 	}
-	if src.Status == engine.Skipped {
+	if src.Status == engine.Skipped { //guard:reuse/skipped false
 		item.Status, item.Error = engine.Skipped, src.Error
 		return s.settleNode(ctx, n, item, runlog.TypeTaskSkipped, "Task %s skipped, as in the run that is retried (trigger rule %s)")
 	}

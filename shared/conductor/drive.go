@@ -18,7 +18,7 @@ func (s *session) drive(ctx context.Context, r ready) error {
 		if err != nil || finished == nil {
 			return err
 		}
-		if err := s.walk(ctx, *finished); err != nil {
+		if err := s.walk(ctx, *finished); err != nil { //guard:walk/before-delete false
 			return err
 		}
 		next, err := s.pick(ctx)
@@ -46,12 +46,12 @@ func (s *session) pick(ctx context.Context) (*ready, error) {
 		return nil, nil
 	}
 	until, limited := ctx.Deadline()
-	late := limited && until.Sub(s.Clock.Now()) < s.need(nodes[0].node)+WriteMargin
+	late := limited && until.Sub(s.Clock.Now()) < s.need(nodes[0].node)+WriteMargin //guard:inline/budget false
 	if late || len(nodes) > maxSiblings || s.inline >= MaxInline {
 		return nil, s.send(ctx, nodes, 0)
 	}
 	s.inline++
-	if err := s.send(ctx, nodes[1:], 0); err != nil {
+	if err := s.send(ctx, nodes[1:], 0); err != nil { //guard:inline/others drop
 		return nil, err
 	}
 	return &nodes[0], nil

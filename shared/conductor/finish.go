@@ -21,13 +21,13 @@ import (
 // task first; any other ends here.
 func (s *session) end(ctx context.Context, worst engine.Outcome) error {
 	status := engine.RunStatus(worst)
-	if status == engine.Succeeded || s.flow.OnFailure == nil {
+	if status == engine.Succeeded || s.flow.OnFailure == nil { //guard:end/on_failure true
 		return s.endRun(ctx, status)
 	}
 	_, err := s.Table.Update(ctx, table.Update{
 		Key: runstate.RunKey(s.org, s.id),
 		Do:  []table.Action{table.SetIfAbsent(runstate.RunWorst, int(worst))},
-		If:  table.Eq(runstate.RunStatus, string(engine.Running)),
+		If:  table.Eq(runstate.RunStatus, string(engine.Running)), //guard:end/worst drop
 	})
 	if errors.Is(err, table.ErrConditionFailed) {
 		return s.settle(ctx)
@@ -41,7 +41,7 @@ func (s *session) end(ctx context.Context, worst engine.Outcome) error {
 		if err != nil {
 			return err
 		}
-		if item != nil && item.Status.Terminal() {
+		if item != nil && item.Status.Terminal() { //guard:end/on_failure-again false
 			return s.endRun(ctx, status)
 		}
 	}
@@ -66,9 +66,13 @@ func (s *session) endRun(ctx context.Context, status engine.Status) error {
 		Key: runstate.RunKey(s.org, s.id),
 		Do: []table.Action{
 			table.Set(runstate.RunStatus, string(status)),
+			//guard:due/kept insert table.Remove(runstate.DuePK), table.Remove(runstate.DueSK)
 			table.Set(runstate.RunEnded, int64(millis(s.Clock.Now()))),
 		},
-		If: table.And(table.Eq(runstate.RunStatus, string(engine.Running)), table.Absent(runstate.RunFence)),
+		If: table.And(
+			table.Eq(runstate.RunStatus, string(engine.Running)), //guard:end/running drop
+			table.Absent(runstate.RunFence),                      //guard:end/fence drop
+		),
 	})
 	if errors.Is(err, table.ErrConditionFailed) {
 		return s.settle(ctx)
@@ -102,7 +106,7 @@ func (s *session) finalize(ctx context.Context) error {
 	if s.run.Archived {
 		return nil
 	}
-	if err := s.Logs.Archive(ctx, s.org, s.id); err != nil {
+	if err := s.Logs.Archive(ctx, s.org, s.id); err != nil { //guard:due/archive false
 		return err
 	}
 	run := s.run
@@ -116,12 +120,15 @@ func (s *session) finalize(ctx context.Context) error {
 		return err
 	}
 	err = s.Bus.Publish(ctx, bus.Event{DetailType: events.DetailRunFinished, Detail: detail, Workspace: s.org, Time: run.EndedAt.Time()})
-	if err != nil {
+	if err != nil { //guard:due/published false
 		return fmt.Errorf("publish end of run: %w", err)
 	}
 	_, err = s.Table.Update(ctx, table.Update{
 		Key: runstate.RunKey(s.org, s.id),
-		Do:  []table.Action{table.Set(runstate.RunArchived, true), table.Remove(runstate.DuePK), table.Remove(runstate.DueSK)},
+		Do: []table.Action{
+			table.Set(runstate.RunArchived, true),
+			table.Remove(runstate.DuePK), table.Remove(runstate.DueSK), //guard:due/left drop
+		},
 	})
 	if err != nil {
 		return fmt.Errorf("take run off the due index: %w", err)
@@ -143,7 +150,7 @@ func (s *session) settle(ctx context.Context) error {
 	case why == "":
 		return nil
 	}
-	if why == runstate.FenceDeadline && s.run.Fence == "" {
+	if why == runstate.FenceDeadline && s.run.Fence == "" { //guard:deadline/fence false
 		if err := s.fence(ctx, now); err != nil {
 			return err
 		}
@@ -156,9 +163,9 @@ func (s *session) settle(ctx context.Context) error {
 		if item.Status != engine.Running || item.Nonce == "" {
 			continue
 		}
-		runs := s.held(item, now)
+		runs := s.held(item, now) //guard:stop/live-leases false
 		if !runs {
-			if runs, err = s.takeBack(ctx, n, item, why); err != nil {
+			if runs, err = s.takeBack(ctx, n, item, why); err != nil { //guard:stop/taken-back drop
 				return err
 			}
 		}
@@ -167,7 +174,7 @@ func (s *session) settle(ctx context.Context) error {
 		case s.chain != chainLook:
 			return nil
 		default:
-			return s.lookLater(ctx, CancelPoll)
+			return s.lookLater(ctx, CancelPoll) //guard:stop/look-again return nil
 		}
 	}
 	to, from := engine.Cancelled, engine.CancellationRequested
@@ -179,7 +186,7 @@ func (s *session) settle(ctx context.Context) error {
 	stored, err := s.Table.Update(ctx, table.Update{
 		Key: runstate.RunKey(s.org, s.id),
 		Do:  append(do, table.Set(runstate.RunStatus, string(to))),
-		If:  table.Eq(runstate.RunStatus, string(from)),
+		If:  table.Eq(runstate.RunStatus, string(from)), //guard:stop/once drop
 	})
 	if errors.Is(err, table.ErrConditionFailed) {
 		return s.lookLater(ctx, time.Second) // moved on meanwhile: look again
@@ -197,8 +204,11 @@ func (s *session) takeBack(ctx context.Context, n engine.Node, item *runstate.No
 	_, err := s.Table.Update(ctx, table.Update{
 		Key: runstate.NodeKey(s.org, s.id, n),
 		Do:  s.cancelled(why),
-		If: table.And(table.Eq(runstate.NodeNonce, item.Nonce), table.Eq(runstate.NodeStatus, string(engine.Running)),
-			table.Eq(runstate.NodeLease, int64(item.LeaseUntil))),
+		If: table.And(
+			table.Eq(runstate.NodeNonce, item.Nonce),              //guard:stop/taken-over drop
+			table.Eq(runstate.NodeStatus, string(engine.Running)), //guard:stop/running drop
+			table.Eq(runstate.NodeLease, int64(item.LeaseUntil)),  //guard:stop/renewed drop
+		),
 	})
 	if failed, ok := errors.AsType[*table.ConditionError](err); ok {
 		now := &runstate.Node{}
@@ -219,7 +229,8 @@ func (s *session) fence(ctx context.Context, now time.Time) error {
 	_, err := s.Table.Update(ctx, table.Update{
 		Key: runstate.RunKey(s.org, s.id),
 		Do:  []table.Action{table.Set(runstate.RunFence, runstate.FenceDeadline), table.Set(runstate.RunFenceAt, int64(millis(now)))},
-		If:  table.And(table.Eq(runstate.RunStatus, string(engine.Running)), table.Absent(runstate.RunFence)),
+		//guard:deadline/cancel drop
+		If: table.And(table.Eq(runstate.RunStatus, string(engine.Running)), table.Absent(runstate.RunFence)),
 	})
 	if errors.Is(err, table.ErrConditionFailed) {
 		return s.load(ctx)
@@ -239,7 +250,7 @@ func (s *session) watchDeadline(ctx context.Context, now time.Time) error {
 		return nil
 	}
 	if wait := s.run.Deadline.Time().Sub(now); wait < queue.MaxDelay-time.Second {
-		return s.lookLater(ctx, wait+time.Second)
+		return s.lookLater(ctx, wait+time.Second) //guard:deadline/watched return nil
 	}
 	return nil
 }

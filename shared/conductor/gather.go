@@ -21,7 +21,7 @@ func (s *session) collect(ctx context.Context, n engine.Node, last done) (*done,
 	if err != nil {
 		return nil, err
 	}
-	status := engine.MapStatus(last.outcome)
+	status := engine.MapStatus(last.outcome) //guard:map/worst arg 1 engine.OutcomeOK
 	do := []table.Action{
 		table.Set(runstate.NodeStatus, string(status)),
 		table.Set(runstate.NodeEnded, int64(millis(s.Clock.Now()))),
@@ -45,9 +45,13 @@ func (s *session) collect(ctx context.Context, n engine.Node, last done) (*done,
 	}
 	stored, err := s.Table.Update(ctx, table.Update{
 		Key: runstate.NodeKey(s.org, s.id, n), Do: do,
-		If: table.And(table.Eq(runstate.NodeStatus, string(engine.Running)), table.Exists(runstate.NodeWidth)),
+		If: table.And(
+			table.Eq(runstate.NodeStatus, string(engine.Running)), //guard:map/ends-once drop
+			table.Exists(runstate.NodeWidth),                      //guard:map/width-exists drop
+		),
 	})
 	if failed, ok := errors.AsType[*table.ConditionError](err); ok {
+		//guard:map/again return nil, nil
 		stored = failed.Old // ended before, by another walk from the last join
 	} else if err != nil {
 		return nil, fmt.Errorf("end map %d: %w", n, err)
@@ -130,7 +134,7 @@ func (s *session) writeList(ctx context.Context, to io.Writer, items map[engine.
 		sep = ','
 		item := items[n]
 		switch {
-		case item == nil || item.Outcome() != engine.OutcomeOK:
+		case item == nil || item.Outcome() != engine.OutcomeOK: //guard:map/null drop operand 2
 			_, _ = w.WriteString("null")
 		case item.OutputRef != "":
 			body, _, err := s.Blob.Get(ctx, item.OutputRef, nil)

@@ -36,15 +36,15 @@ func (s *session) look(ctx context.Context, restarted bool) error {
 	now := s.Clock.Now()
 	switch {
 	case s.run.Status.RunEnded():
-		return s.finalize(ctx)
+		return s.finalize(ctx) //guard:look/finalize return nil
 	case s.run.Fenced(now) != "":
-		if err := s.settle(ctx); err != nil || s.run.Status.RunEnded() {
+		if err := s.settle(ctx); err != nil || s.run.Status.RunEnded() { //guard:look/stopped drop
 			return err
 		}
 		return s.postpone(ctx, now, LookEvery)
 	case s.run.Status == engine.Queued:
 		idle := now.Sub(s.run.CreatedAt.Time())
-		if !restarted && idle > LookEvery/2 {
+		if !restarted && idle > LookEvery/2 { //guard:look/dispatch false
 			start := []events.Run{{Kind: events.RunStart}}
 			if err := s.sendAll(ctx, events.Tasks(s.run.Mode), start, 0); err != nil {
 				return err
@@ -59,7 +59,7 @@ func (s *session) look(ctx context.Context, restarted bool) error {
 	// While there is progress, nodes without an item are waiting for a worker
 	// and not lost, so they are not enqueued twice.
 	nodes, idle, due := len(s.items), s.idle(now), s.nextDue(now)
-	if err := s.repair(ctx, now, !restarted && idle >= LookEvery); err != nil {
+	if err := s.repair(ctx, now, !restarted && idle >= LookEvery); err != nil { //guard:look/restarts arg 3 true
 		return err
 	}
 	if s.run.Status.RunEnded() {
@@ -95,7 +95,7 @@ func (s *session) idle(now time.Time) time.Duration {
 func (s *session) repair(ctx context.Context, now time.Time, stalled bool) error {
 	items := s.items
 	var again []done
-	if start := (done{node: events.Start}); s.missed(start, stalled) {
+	if start := (done{node: events.Start}); s.missed(start, stalled) { //guard:look/roots false
 		again = append(again, start)
 	}
 	for _, n := range slices.Sorted(maps.Keys(items)) {
@@ -115,14 +115,16 @@ func (s *session) repair(ctx context.Context, now time.Time, stalled bool) error
 			}
 		case item.Status == engine.Running && item.Width != nil && item.Nonce == "":
 			if stalled {
-				if err := s.expandAll(ctx, n, *item.Width); err != nil {
+				if err := s.expandAll(ctx, n, *item.Width); err != nil { //guard:look/instances drop
 					return err
 				}
 			}
 		case item.Status == engine.Running && item.Nonce != "":
-			if !s.held(item, now) {
+			if !s.held(item, now) { //guard:look/expired false
 				s.ready = append(s.ready, ready{n, item.Attempt})
 			}
+		//guard:look/due false
+		//guard:look/grace drop operand 2
 		case item.Due != 0 && now.Sub(item.Due.Time()) > grace:
 			s.ready = append(s.ready, ready{n, item.Attempt})
 		}
@@ -169,6 +171,8 @@ func (s *session) spread(ctx context.Context, n engine.Node, ref engine.Ref, ite
 		d.width = *parent.Width
 	}
 	d.outcome = item.Sets().Worst()
+	//guard:look/joins false
+	//guard:look/half-a-join true
 	return d, item.Sets().Count() >= s.flow.plan.JoinNeed(n, d.width), nil
 }
 
@@ -176,7 +180,7 @@ func (s *session) spread(ctx context.Context, n engine.Node, ref engine.Ref, ite
 // task that is ready and has no item may be waiting for a worker, so it counts
 // only in a run that stalled.
 func (s *session) missed(d done, stalled bool) bool {
-	if d.node == s.flow.plan.OnFailure() {
+	if d.node == s.flow.plan.OnFailure() { //guard:look/on_failure drop
 		return true // the run would be over
 	}
 	from, _ := s.refOf(d.node)
@@ -186,7 +190,7 @@ func (s *session) missed(d done, stalled bool) bool {
 			continue
 		}
 		item := s.items[t.Node]
-		if t.Need > 1 && (item == nil || !item.Noted(d.node)) {
+		if t.Need > 1 && (item == nil || !item.Noted(d.node)) { //guard:look/untold false
 			return true
 		}
 		complete := t.Need <= 1 || item.Sets().Count() >= t.Need
@@ -194,19 +198,22 @@ func (s *session) missed(d done, stalled bool) bool {
 		switch {
 		case !complete:
 		case ref.Kind == engine.KindEnd:
+			//guard:look/END and s.run.Worst != nil
+			//guard:look/on_failure-lost drop operand 2
 			if s.run.Worst == nil || stalled {
 				return true // END fired, and the run did not end
 			}
 		case ref.Kind == engine.KindJoin:
 			// A join with more children has an item of its own to look at.
+			//guard:look/join false
 			if t.Need == 1 && s.missed(done{node: t.Node, outcome: d.outcome, width: d.width}, stalled) {
 				return true
 			}
 		case from.Kind == engine.KindJoin && from.Task == ref.Task:
-			if decided && !item.Status.Terminal() {
+			if decided && !item.Status.Terminal() { //guard:look/map false
 				return true // all instances are finished, the map is not
 			}
-		case !decided && stalled:
+		case !decided && stalled: //guard:look/ready false
 			return true
 		}
 	}
@@ -216,7 +223,8 @@ func (s *session) missed(d done, stalled bool) bool {
 // postpone writes when the run is to be looked at next: after a while within
 // LookEvery and LookMost.
 func (s *session) postpone(ctx context.Context, now time.Time, after time.Duration) error {
-	next := now.Add(min(max(LookEvery, after), LookMost))
+	next := now.Add(min(max(LookEvery, after), LookMost)) //guard:look/next arg 1 100 * LookMost
+	//guard:look/deadline false
 	if s.run.Deadline != 0 && s.run.Deadline.Time().After(now) && s.run.Deadline.Time().Before(next) {
 		next = s.run.Deadline.Time()
 	}
@@ -224,7 +232,8 @@ func (s *session) postpone(ctx context.Context, now time.Time, after time.Durati
 	_, err := s.Table.Update(ctx, table.Update{
 		Key: runstate.RunKey(s.org, s.id),
 		Do:  []table.Action{table.Set(runstate.DuePK, due.DuePK), table.Set(runstate.DueSK, due.DueSK)},
-		If:  table.In(runstate.RunStatus, string(engine.Queued), string(engine.Running), string(engine.CancellationRequested)),
+		//guard:look/postponed drop
+		If: table.In(runstate.RunStatus, string(engine.Queued), string(engine.Running), string(engine.CancellationRequested)),
 	})
 	if err != nil && !errors.Is(err, table.ErrConditionFailed) {
 		return fmt.Errorf("postpone look: %w", err)

@@ -65,6 +65,8 @@ func (s *session) expand(ctx context.Context, w *work) (*done, error) {
 	if same {
 		do = append(do, table.Set(runstate.NodeReuse, true))
 	}
+	//guard:map/width-first insert _ = s.send(ctx, []ready{{s.flow.plan.Instance(w.ref.Task, 0), 1}}, 0)
+	//guard:map/lost-answer false
 	item, err := s.conclude(ctx, w, do, func(item *runstate.Node) bool { return item.Width != nil && item.ListHash == hash })
 	if err != nil || item == nil {
 		return nil, err
@@ -93,6 +95,7 @@ func (s *session) sameList(ctx context.Context, w *work, hash string) (bool, err
 		return false, err
 	}
 	src, err := runstate.LoadNode(ctx, s.Table, s.org, in.Reuse.Run, w.node)
+	//guard:map/same-list drop operand 3
 	return err == nil && src != nil && src.ListHash == hash, err
 }
 
@@ -155,7 +158,7 @@ func (s *session) begunParts(ctx context.Context, n engine.Node, width int) erro
 func (s *session) expandParts(ctx context.Context, n engine.Node, width int) error {
 	var parts []events.Run
 	for p := 1; p*engine.FanWidth < width; p++ {
-		parts = append(parts, events.Run{Kind: events.RunExpand, Node: int(n), Part: p})
+		parts = append(parts, events.Run{Kind: events.RunExpand, Node: int(n), Part: p}) //guard:map/parts when p > 1
 	}
 	if len(parts) > 0 {
 		if err := s.sendAll(ctx, events.Tasks(s.run.Mode), parts, 0); err != nil {
@@ -184,7 +187,7 @@ func (s *session) expandPart(ctx context.Context, n engine.Node, width, part int
 	first, end := part*engine.FanWidth, min((part+1)*engine.FanWidth, width)
 	for i := first; i < end; i++ {
 		instance := s.flow.plan.Instance(ref.Task, i)
-		if item.Reuse && in.Reuse != nil && in.Reuse.Instance(ref.Task, i) {
+		if item.Reuse && in.Reuse != nil && in.Reuse.Instance(ref.Task, i) { //guard:map/instances false
 			reused = append(reused, instance)
 			continue
 		}

@@ -66,7 +66,7 @@ func (c *Conductor) message(ctx context.Context, m lambda.SQSMessage) bool {
 	}
 	switch {
 	case err != nil:
-		verdict.Again = min(firstRetry<<max(receives-1, 0), mostRetry)
+		verdict.Again = min(firstRetry<<max(receives-1, 0), mostRetry) //guard:message/failed return true
 	case verdict.Again == 0:
 		return true
 	}

@@ -62,6 +62,7 @@ func (c *Conductor) session(org, run string) *session {
 
 // load reads the run's record consistently, and its plan.
 func (s *session) load(ctx context.Context) error {
+	//guard:fence/consistent drop arg 4
 	run, err := table.Load[runstate.Run](ctx, s.Table, runstate.RunKey(s.org, s.id), table.Consistent)
 	if err != nil {
 		return fmt.Errorf("read run %s: %w", s.id, err)
@@ -154,7 +155,7 @@ func (s *session) sendAll(ctx context.Context, to string, msgs []events.Run, del
 		if err != nil {
 			return err
 		}
-		out[i] = queue.Message{Body: body, Group: s.org, Delay: delay}
+		out[i] = queue.Message{Body: body, Group: s.org, Delay: delay} //guard:tenant/messages field Group "org"
 	}
 	if err := s.Queues.Send(ctx, to, out...); err != nil {
 		return fmt.Errorf("send to %s: %w", to, err)

@@ -26,12 +26,13 @@ func (s *session) start(ctx context.Context) error {
 			table.Set(runstate.RunStatus, string(engine.Running)),
 			table.Set(runstate.RunStarted, int64(millis(now))),
 		}
-		if s.run.Timeout > 0 {
+		if s.run.Timeout > 0 { //guard:start/deadline false
 			do = append(do, table.Set(runstate.RunDeadline, int64(millis(now))+1000*int64(s.run.Timeout)))
 		}
+		//guard:start/first insert if err := s.begin(ctx); err != nil { return err }
 		item, err := s.Table.Update(ctx, table.Update{
 			Key: runstate.RunKey(s.org, s.id), Do: do,
-			If: table.Eq(runstate.RunStatus, string(engine.Queued)),
+			If: table.Eq(runstate.RunStatus, string(engine.Queued)), //guard:start/queued drop
 		})
 		if errors.Is(err, table.ErrConditionFailed) {
 			s.again = true

@@ -64,7 +64,7 @@ func (s *session) walk(ctx context.Context, from ...done) error {
 // hundred the first hundred, with a message for each further hundred.
 func (s *session) edges(ctx context.Context, from []done) ([]edge, error) {
 	for _, d := range from { // before anything that could end the run
-		if d.failure != "" {
+		if d.failure != "" { //guard:walk/failure false
 			if err := s.noteFailure(ctx, d.failure); err != nil {
 				return nil, err
 			}
@@ -79,6 +79,7 @@ func (s *session) edges(ctx context.Context, from []done) ([]edge, error) {
 		if len(targets) > engine.FanWidth {
 			var parts []events.Run
 			for p := 1; p*engine.FanWidth < len(targets); p++ {
+				//guard:walk/wide when p > 1
 				parts = append(parts, events.Run{Kind: events.RunWalk, Node: int(d.node), Part: p})
 			}
 			if err := s.sendAll(ctx, events.Tasks(s.run.Mode), parts, 0); err != nil {
@@ -201,6 +202,7 @@ func (s *session) tell(ctx context.Context, edges []edge, known map[engine.Node]
 	case t.Need == 1:
 		item = known[t.Node]
 	default:
+		//guard:log/before-end false
 		if !s.Resident { // others may end the run on what this process has only in memory
 			if err := s.Logs.Flush(ctx, s.org, s.id); err != nil {
 				return nil, err
@@ -209,15 +211,16 @@ func (s *session) tell(ctx context.Context, edges []edge, known map[engine.Node]
 		if item, err = s.note(ctx, edges); err != nil {
 			return nil, err
 		}
-		if sets = item.Sets(); sets.Count() < t.Need {
+		if sets = item.Sets(); sets.Count() < t.Need { //guard:tell/all false
 			return nil, nil
 		}
 	}
 	switch ref.Kind {
 	case engine.KindJoin:
+		//guard:join/worst field outcome engine.OutcomeOK
 		return &done{node: t.Node, outcome: sets.Worst(), width: d.width}, nil
 	case engine.KindEnd:
-		return nil, s.end(ctx, sets.Worst())
+		return nil, s.end(ctx, sets.Worst()) //guard:end/sinks arg 2 d.outcome
 	}
 	if from, err := s.refOf(d.node); err == nil && from.Kind == engine.KindJoin && from.Task == ref.Task {
 		return s.collect(ctx, t.Node, d)
@@ -239,11 +242,13 @@ func (s *session) refOf(n engine.Node) (engine.Ref, error) {
 func (s *session) note(ctx context.Context, edges []edge) (*runstate.Node, error) {
 	sets := map[string][]int{}
 	for _, e := range edges {
-		set := runstate.SetOf(e.from.outcome)
+		set := runstate.SetOf(e.from.outcome) //guard:tell/outcome arg 1 engine.OutcomeOK
+		//guard:tell/idempotent arg 2 int(e.from.node) + 100_000*int(s.Clock.Now().UnixNano()%1e9)
 		sets[set] = append(sets[set], int(e.from.node))
 	}
 	var do []table.Action
 	for _, set := range slices.Sorted(maps.Keys(sets)) {
+		//guard:tell/all-kept arg 2 table.Set(set, table.SetOf(sets[set]...))
 		do = append(do, table.AddToSet(set, sets[set]...))
 	}
 	n := edges[0].to.Node

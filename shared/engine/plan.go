@@ -93,7 +93,7 @@ func NewPlan(tasks []TaskDef) *Plan {
 		}
 	}
 	p.sinks = len(sinks)
-	p.lead(sinks, p.End())
+	p.lead(sinks, p.End()) //guard:plan/END arg 1 sinks[:1]
 	p.mapBase = len(tasks) + 2 + len(p.joins)
 	return p
 }
@@ -109,7 +109,7 @@ func (p *Plan) lead(from []int, to Node) {
 // tree returns, for each of n children of a node, the target it leads to.
 func (p *Plan) tree(n int, to Target) []Target {
 	leaves := make([]Target, n)
-	if n <= JoinWidth {
+	if n <= JoinWidth { //guard:plan/join-width off +1
 		for i := range leaves {
 			leaves[i] = Target{Node: to.Node, Need: n}
 		}
@@ -121,7 +121,7 @@ func (p *Plan) tree(n int, to Target) []Target {
 		number := Node(len(p.tasks) + 2 + len(p.joins))
 		p.joins = append(p.joins, join{parent: parents[g], need: min(JoinWidth, n-g*JoinWidth)})
 		for i := g * JoinWidth; i < min((g+1)*JoinWidth, n); i++ {
-			leaves[i] = Target{Node: number, Need: min(JoinWidth, n-g*JoinWidth)}
+			leaves[i] = Target{Node: number, Need: min(JoinWidth, n-g*JoinWidth)} //guard:plan/join-need field Need 1
 		}
 	}
 	return leaves
@@ -229,6 +229,7 @@ func (p *Plan) mapTarget(task, level, i, width int) Target {
 	children := levelSize(level, width)
 	group := i / JoinWidth
 	number := p.Instance(task, 0) + MaxWidth + Node(levelStart(level+1, width)+group)
+	//guard:plan/map-joins arg 1 JoinWidth - 1
 	return Target{Node: number, Need: min(JoinWidth, children-group*JoinWidth)}
 }
 

@@ -25,13 +25,13 @@ func (p *Plan) Reuse(order []int, src Source) ReusePlan {
 	for _, t := range order {
 		upstream := true
 		for _, d := range p.tasks[t].Deps {
-			upstream = upstream && settled[d]
+			upstream = upstream && settled[d] //guard:reuse/ancestors drop operand 2
 		}
 		if !upstream {
 			continue
 		}
 		switch st := src.Task(t); {
-		case st == Succeeded || st == Reused:
+		case st == Succeeded || st == Reused: //guard:reuse/succeeded or st == Failed
 			settled[t] = true
 			out.Tasks, out.Reused = append(out.Tasks, t), append(out.Reused, t)
 		case st == Skipped:
@@ -43,13 +43,13 @@ func (p *Plan) Reuse(order []int, src Source) ReusePlan {
 				continue
 			}
 			for i := range width {
-				if s := src.Instance(t, i); s == Succeeded || s == Reused {
+				if s := src.Instance(t, i); s == Succeeded || s == Reused { //guard:reuse/instances or s != ""
 					out.Instances[t] = append(out.Instances[t], i)
 				}
 			}
 		}
 	}
-	if len(out.Reused) == 0 && len(out.Instances) == 0 {
+	if len(out.Reused) == 0 && len(out.Instances) == 0 { //guard:reuse/nothing false
 		return ReusePlan{}
 	}
 	return out

@@ -47,7 +47,8 @@ var TaskTransitions = map[Status][]Status{
 // Terminal reports whether a task with this status is finished.
 func (s Status) Terminal() bool {
 	switch s {
-	case Succeeded, Reused, Skipped, Failed, TimedOut, UpstreamFailed, Cancelled:
+	case Succeeded, Reused, Skipped, Failed, TimedOut, UpstreamFailed,
+		Cancelled: //guard:outcome/cancelled drop
 		return true
 	}
 	return false
@@ -95,7 +96,7 @@ func (s Status) Outcome() Outcome {
 		return OutcomeOK
 	case Skipped:
 		return OutcomeSkipped
-	case TimedOut:
+	case TimedOut: //guard:outcome/of-a-time-out drop
 		return OutcomeTimedOut
 	default:
 		return OutcomeFailed
@@ -125,9 +126,9 @@ func (s *Sets) Add(o Outcome) {
 // Worst returns the worst outcome counted.
 func (s Sets) Worst() Outcome {
 	switch {
-	case s.Failed > 0:
+	case s.Failed > 0: //guard:outcome/worst-failed and s.TimedOut == 0
 		return OutcomeFailed
-	case s.TimedOut > 0:
+	case s.TimedOut > 0: //guard:outcome/worst-timed-out and s.Skipped == 0
 		return OutcomeTimedOut
 	case s.Skipped > 0:
 		return OutcomeSkipped
@@ -157,29 +158,29 @@ const (
 // finished. It returns Running if the node is to run, else Skipped or
 // UpstreamFailed, with the outcome that the node then carries.
 func (r Rule) Decide(s Sets) (Status, Outcome) {
-	failed := s.Failed+s.TimedOut > 0
+	failed := s.Failed+s.TimedOut > 0 //guard:rule/time-outs-fail drop operand 2
 	upstream := OutcomeFailed
-	if s.Failed == 0 {
+	if s.Failed == 0 { //guard:outcome/time-out-carried false
 		upstream = OutcomeTimedOut
 	}
 	switch r {
-	case AllDone:
+	case AllDone: //guard:rule/all_done drop
 		return Running, OutcomeOK
 	case OneFailed:
-		if failed {
+		if failed { //guard:rule/one_failed true
 			return Running, OutcomeOK
 		}
 		return Skipped, OutcomeSkipped
-	case NoneFailed:
-		if failed {
+	case NoneFailed: //guard:rule/none_failed-skipped drop
+		if failed { //guard:rule/none_failed false
 			return UpstreamFailed, upstream
 		}
 		return Running, OutcomeOK
 	default: // all_success
-		if failed {
+		if failed { //guard:rule/all_success false
 			return UpstreamFailed, upstream
 		}
-		if s.Skipped > 0 {
+		if s.Skipped > 0 { //guard:rule/all_success-skipped drop
 			return Skipped, OutcomeSkipped
 		}
 		return Running, OutcomeOK
@@ -189,9 +190,9 @@ func (r Rule) Decide(s Sets) (Status, Outcome) {
 // RunStatus is the status a run ends with, given the worst outcome of its sinks.
 func RunStatus(worst Outcome) Status {
 	switch worst {
-	case OutcomeFailed:
+	case OutcomeFailed: //guard:outcome/run-failed drop
 		return Failed
-	case OutcomeTimedOut:
+	case OutcomeTimedOut: //guard:outcome/run-timed-out drop
 		return TimedOut
 	}
 	return Succeeded

@@ -48,8 +48,8 @@ func (l *Launcher) stop(ctx context.Context, run *runstate.Run) (bool, error) {
 	run.Fence, run.FenceBy, run.FenceAt = runstate.FenceCancel, actor(ctx), clock.ToMillis(now)
 	run.Status = engine.CancellationRequested
 	do := []table.Action{
-		table.Set(runstate.RunFence, run.Fence), table.Set(runstate.RunFenceBy, run.FenceBy),
-		table.Set(runstate.RunFenceAt, int64(run.FenceAt)),
+		table.Set(runstate.RunFence, run.Fence), //guard:cancel/fence drop
+		table.Set(runstate.RunFenceBy, run.FenceBy), table.Set(runstate.RunFenceAt, int64(run.FenceAt)),
 	}
 	if from == engine.Queued {
 		run.Status, run.EndedAt = engine.Cancelled, run.FenceAt
@@ -58,8 +58,9 @@ func (l *Launcher) stop(ctx context.Context, run *runstate.Run) (bool, error) {
 	err := l.Table.Transact(ctx,
 		table.Update{
 			Key: run.Key, Do: append(do, table.Set(runstate.RunStatus, string(run.Status))),
-			If: table.Eq(runstate.RunStatus, string(from)),
+			If: table.Eq(runstate.RunStatus, string(from)), //guard:cancel/raced drop
 		},
+		//guard:cancel/audit hoist if err := l.Table.Put(ctx, _); err != nil { return false, err }
 		audit.EntryFor(ctx, run.Org, now, audit.Change{
 			Action: "cancel", ResourceType: "run", ResourceID: run.ID, Before: before, After: snapshot(run),
 		}),
@@ -77,6 +78,7 @@ func (l *Launcher) stop(ctx context.Context, run *runstate.Run) (bool, error) {
 	}
 	// The look ends the run once nothing of it runs; tasks see the fence by
 	// themselves.
+	//guard:cancel/look drop
 	l.send(ctx, events.Runs, events.Run{Kind: events.RunLook, Org: run.Org, Run: run.ID, Trace: telemetry.From(ctx).Trace.String()})
 	return true, nil
 }

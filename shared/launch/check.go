@@ -56,26 +56,30 @@ func newIdempotency(org, flow, key, fingerprint, run string, now time.Time) (*id
 		})
 	}
 	return &idempotency{
-		Key: table.Key{PK: org + "#idempotency#" + flow, SK: digest(key)},
+		Key: table.Key{PK: org + "#idempotency#" + flow, SK: digest(key)}, //guard:tenant/idempotency operand 1 "org"
 		Run: run, Request: fingerprint, Expires: now.Add(KeyLife).Unix(),
 	}, nil
 }
 
 func (i *idempotency) put(now time.Time) table.Put {
+	//guard:accept/key drop field If
+	//guard:accept/expired-key-is-taken drop arg 2
 	return table.Put{Item: *i, If: table.Or(table.IsNew(), table.Le(table.TTLAttribute, now.Unix()))}
 }
 
 // replay returns the run that the key was used for, as it was first answered;
 // nil if the key is new. Errors: errs.Unprocessable if it was another request.
 func (l *Launcher) replay(ctx context.Context, org string, i *idempotency) (*runstate.Run, error) {
+	//guard:accept/key-consistent drop arg 4
 	old, err := table.Load[idempotency](ctx, l.Table, i.Key, table.Consistent)
+	//guard:accept/key-expires drop operand 2
 	if errors.Is(err, table.ErrNotFound) || (err == nil && old.Expires <= l.Clock.Now().Unix()) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read idempotency key: %w", err)
 	}
-	if old.Request != i.Request {
+	if old.Request != i.Request { //guard:accept/fingerprint false
 		return nil, errs.Validation(errs.Detail{
 			Type: "value_error", Loc: []any{"header", "Idempotency-Key"}, Msg: "This Idempotency-Key was used for another request",
 		})

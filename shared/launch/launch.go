@@ -105,7 +105,7 @@ func (l *Launcher) Accept(ctx context.Context, org string, req Request) (runstat
 		if p.idem, err = newIdempotency(org, p.run.Flow, req.Key, req.Fingerprint, p.run.ID, l.Clock.Now()); err != nil {
 			return runstate.Run{}, err
 		}
-		if first, err := l.replay(ctx, org, p.idem); err != nil || first != nil {
+		if first, err := l.replay(ctx, org, p.idem); err != nil || first != nil { //guard:accept/replay drop operand 2
 			return deref(first), err
 		}
 	}
@@ -178,7 +178,8 @@ func (l *Launcher) record(ctx context.Context, org string, v registry.Version, e
 	now := l.Clock.Now()
 	id := ids.New(now)
 	return runstate.Run{
-		Key: runstate.RunKey(org, id), DueEntry: runstate.DueAt(org, id, now.Add(firstLook)),
+		Key:         runstate.RunKey(org, id),
+		DueEntry:    runstate.DueAt(org, id, now.Add(firstLook)), //guard:accept/due arg 3.1 10000 * firstLook
 		ListEntries: runstate.Lists(org, v.FlowName, env, id),
 		Org:         org, ID: id, Slug: ids.Slug(), Flow: v.FlowName, Version: v.FlowVersion,
 		SpecHash: v.SpecHash, Artifact: v.ArtifactKey, CodeHash: v.CodeHash,
@@ -199,15 +200,20 @@ func (l *Launcher) write(ctx context.Context, p *plan) (runstate.Run, error) {
 	}
 	p.audit.ResourceType, p.audit.ResourceID, p.audit.After = "run", p.run.ID, snapshot(&p.run)
 	writes := []table.Write{
-		table.Put{Item: p.run, If: table.IsNew()},
+		table.Put{Item: p.run, If: table.IsNew()}, //guard:accept/new drop field If
 		table.Put{Item: input, If: table.IsNew()},
+		//guard:accept/audit hoist if err := l.Table.Put(ctx, _); err != nil { return runstate.Run{}, err }
 		audit.EntryFor(ctx, p.run.Org, l.Clock.Now(), p.audit),
 	}
 	if p.idem != nil {
-		writes = append(writes, p.idem.put(l.Clock.Now()))
+		writes = append(writes,
+			//guard:accept/key-in-transaction hoist if err := l.Table.Put(ctx, _); err != nil { return runstate.Run{}, err }
+			p.idem.put(l.Clock.Now()),
+		)
 	}
 	err = l.Table.Transact(ctx, writes...)
 	if tx, ok := errors.AsType[*table.TransactionError](err); ok && p.idem != nil {
+		//guard:accept/raced false
 		if _, failed := tx.Failed(len(writes) - 1); failed { // the same request was a moment faster
 			first, err := l.replay(ctx, p.run.Org, p.idem)
 			if err == nil && first == nil {
@@ -247,9 +253,9 @@ func (l *Launcher) dispatch(ctx context.Context, run *runstate.Run, trace string
 func (l *Launcher) send(ctx context.Context, to string, m events.Run) {
 	body, err := json.Marshal(m)
 	if err == nil {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), sendTimeout)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), sendTimeout) //guard:accept/send arg 1 ctx
 		defer cancel()
-		err = l.Queues.Send(ctx, to, queue.Message{Body: body, Group: m.Org})
+		err = l.Queues.Send(ctx, to, queue.Message{Body: body, Group: m.Org}) //guard:tenant/first-message field Group "org"
 	}
 	if err != nil {
 		l.Log.ErrorContext(ctx, "message of a run not sent, a look will make up for it", "run_id", m.Run, "kind", m.Kind, "error", err)

@@ -30,14 +30,14 @@ func (l *Launcher) Retry(ctx context.Context, org, id string, partial bool) (Ret
 	if err != nil {
 		return Retried{}, err
 	}
-	if !source.Status.RunEnded() {
+	if !source.Status.RunEnded() { //guard:retry/ended false
 		return Retried{}, errs.New(errs.Conflict, "Run %s is %s: only a run that has ended can be retried", id, source.Status)
 	}
 	v, err := registry.GetVersion(ctx, l.Table, org, source.Flow, source.Version)
 	if err != nil {
 		return Retried{}, err
 	}
-	if v.SpecHash != source.SpecHash || v.ArtifactKey != source.Artifact {
+	if v.SpecHash != source.SpecHash || v.ArtifactKey != source.Artifact { //guard:retry/same-version false
 		return Retried{}, errs.New(errs.Conflict, "Flow %s %s was registered anew since run %s", source.Flow, source.Version, id)
 	}
 	flow, err := registry.LoadFlow(ctx, l.Table, l.Blob, org, source.SpecHash)

@@ -87,11 +87,11 @@ func (r *Run) Fenced(now time.Time) string {
 	switch {
 	case r.Fence != "":
 		return r.Fence
-	case r.Status == engine.CancellationRequested || r.Status == engine.Cancelled:
+	case r.Status == engine.CancellationRequested || r.Status == engine.Cancelled: //guard:fence/status false
 		return FenceCancel
-	case r.Deadline != 0 && now.UnixMilli() >= int64(r.Deadline):
+	case r.Deadline != 0 && now.UnixMilli() >= int64(r.Deadline): //guard:deadline/time false
 		return FenceDeadline
-	case r.Status.RunEnded():
+	case r.Status.RunEnded(): //guard:fence/ended false
 		return "ended"
 	}
 	return ""
@@ -111,7 +111,7 @@ func ArchiveKey(org, run string) table.Key {
 // LogPartition is the partition of a run's live log.
 func LogPartition(org, run string) string { return partition(org, run) + "#log" }
 
-func partition(org, run string) string { return org + "#run#" + run }
+func partition(org, run string) string { return org + "#run#" + run } //guard:tenant/run operand 1 "org"
 
 // NodeKey is the key of a task node.
 func NodeKey(org, run string, n engine.Node) table.Key {
@@ -130,7 +130,7 @@ func NodeNumber(sk string) engine.Node {
 }
 
 // Object is the key of an object that belongs to a run.
-func Object(org, run, name string) string { return org + "/runs/" + run + "/" + name }
+func Object(org, run, name string) string { return org + "/runs/" + run + "/" + name } //guard:tenant/objects operand 1 "org"
 
 // DueAt is a run's place in the due index.
 func DueAt(org, run string, at time.Time) table.DueEntry {
@@ -138,7 +138,7 @@ func DueAt(org, run string, at time.Time) table.DueEntry {
 	_, _ = h.Write([]byte(run))
 	return table.DueEntry{
 		DuePK: DuePartition(int(h.Sum32() % DueShards)),
-		DueSK: fmt.Sprintf("%013d#%s", at.UnixMilli(), partition(org, run)),
+		DueSK: fmt.Sprintf("%013d#%s", at.UnixMilli(), partition(org, run)), //guard:tenant/due arg 3.1 ""
 	}
 }
 
@@ -177,7 +177,9 @@ func Lists(org, flow, env, run string) table.ListEntries {
 
 // ListPartition is the list of a workspace's runs, narrowed to a flow and an
 // environment where they are given.
-func ListPartition(org, flow, env string) string { return org + "#runs#" + flow + "#" + env }
+func ListPartition(org, flow, env string) string {
+	return org + "#runs#" + flow + "#" + env //guard:tenant/lists operand 1 "org"
+}
 
 // ListIndex is the index that holds [ListPartition].
 func ListIndex(flow, env string) table.Index {

@@ -155,7 +155,7 @@ func add(v Value, a ActAdd) (Value, error) {
 	case v.kind == Number:
 		return addDecimals(v.str, a.Value.str)
 	}
-	return newSet(v.kind, union(v.kind, v.Members(), a.Value.Members())), nil
+	return newSet(v.kind, union(v.kind, v.Members(), a.Value.Members())), nil //guard:store/sets arg 2.2 nil
 }
 
 // union merges two sorted sets.

@@ -48,7 +48,7 @@ func (v verdict) line(g Guard, good bool) string {
 		line += " (expected: " + g.Tests.Run + ")"
 	}
 	if !v.caught && !good {
-		line += "\n          " + g.Holds + "\n          " + g.In + ": " + g.Text
+		line += "\n          " + g.Holds + "\n          " + g.Mark.String() + ": " + g.Mark.Op
 	}
 	return line
 }
@@ -111,7 +111,7 @@ func (b *bench) judge(ctx context.Context, g Guard) (v verdict, err error) {
 		return v, err
 	}
 	defer os.RemoveAll(dir)
-	overlay, err := b.overlay(dir, g)
+	overlay, err := b.overlay(dir, g.Mark)
 	if err != nil {
 		return v, err
 	}
@@ -139,8 +139,8 @@ func name(pkg, test string) string { return pkg[strings.LastIndexByte(pkg, '/')+
 
 // overlay writes the broken source beside the tree, and the file that has the
 // compiler read it in place of the whole one.
-func (b *bench) overlay(dir string, g Guard) (string, error) {
-	file, broken, err := g.apply(b.root)
+func (b *bench) overlay(dir string, m Mark) (string, error) {
+	broken, err := m.apply(b.root)
 	if err != nil {
 		return "", err
 	}
@@ -148,7 +148,7 @@ func (b *bench) overlay(dir string, g Guard) (string, error) {
 	if err := os.WriteFile(to, broken, 0o600); err != nil {
 		return "", err
 	}
-	raw, err := json.Marshal(map[string]any{"Replace": map[string]string{file: to}})
+	raw, err := json.Marshal(map[string]any{"Replace": map[string]string{filepath.Join(b.root, m.File): to}})
 	if err != nil {
 		return "", err
 	}

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"go/parser"
-	"go/token"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -15,27 +13,29 @@ import (
 
 const root = "../../.."
 
-// TestGuardsStand holds the lists to the source: each guard is where its list
-// says, breaking it leaves Go, and the tests that should notice exist.
+// TestGuardsStand holds the lists to the source: each guard is marked once, each
+// mark is of a guard, its operator fits what it marks and leaves other Go, and
+// the tests that should notice exist.
 func TestGuardsStand(t *testing.T) {
 	t.Parallel()
-	names := map[string]bool{}
-	for _, g := range append(all(), redundant()...) {
-		t.Run(g.Name, func(t *testing.T) {
-			assert.False(t, names[g.Name], "the name occurs twice")
-			names[g.Name] = true
-			assert.NotEmpty(t, g.Holds)
-			file, broken, err := g.apply(root)
-			require.NoError(t, err)
-			assert.NotEqual(t, g.Text, g.Broken)
-			_, err = parser.ParseFile(token.NewFileSet(), file, broken, parser.SkipObjectResolution)
-			assert.NoError(t, err)
-			there := tests(t, g.Tests.Package)
-			for name := range strings.SplitSeq(g.Tests.Run, "|") {
-				assert.True(t, there[name], "no test %s in %s", name, g.Tests.Package)
-			}
-		})
+	marks, err := marked(root)
+	require.NoError(t, err)
+	all, err := guarded(root, guardList+redundantList)
+	require.NoError(t, err)
+	for _, g := range all {
+		require.Contains(t, marks, g.Name, "the name occurs twice")
+		delete(marks, g.Name)
+		broken, err := g.Mark.apply(root)
+		assert.NoError(t, err, g.Name)
+		whole, err := os.ReadFile(filepath.Join(root, g.Mark.File))
+		require.NoError(t, err)
+		assert.NotEqual(t, string(whole), string(broken), g.Name)
+		there := tests(t, g.Tests.Package)
+		for name := range strings.SplitSeq(g.Tests.Run, "|") {
+			assert.True(t, there[name], "no test %s in %s for %s", name, g.Tests.Package, g.Name)
+		}
 	}
+	assert.Empty(t, marks, "marks of no guard")
 }
 
 var testFunc = regexp.MustCompile(`(?m)^func (Test\w+)\(t \*testing\.T\)`)
@@ -56,8 +56,8 @@ func tests(t *testing.T, pkg string) map[string]bool {
 	return there
 }
 
-// TestAMutantIsJudged breaks one guard, one line that guards nothing, and one so
-// that it is no longer Go.
+// TestAMutantIsJudged breaks one guard, then so that nothing changes, and so that
+// it is no longer Go.
 func TestAMutantIsJudged(t *testing.T) {
 	t.Parallel()
 	dir, err := filepath.Abs(root)
@@ -65,23 +65,26 @@ func TestAMutantIsJudged(t *testing.T) {
 	b, err := newBench(dir, []string{"shared/engine"})
 	require.NoError(t, err)
 	defer b.close()
-	g := Guard{
-		Name: "all_done", Holds: "all_done runs, however its dependencies ended", In: "shared/engine",
-		Text: "case AllDone:", Broken: `case AllDone + "x":`, Tests: engine("TestDecide"),
-	}
-	require.NoError(t, b.whole(t.Context(), []Guard{g}))
+	all, err := guarded(root, "rule/one_failed shared/engine TestDecide one_failed runs only if one failed")
+	require.NoError(t, err)
+	g := all[0]
+	require.NoError(t, b.whole(t.Context(), all))
 	v, err := b.judge(t.Context(), g)
 	require.NoError(t, err)
 	assert.True(t, v.caught)
 	assert.True(t, v.expected)
 	assert.Contains(t, v.by, "engine.TestDecide")
 
-	g.Broken = g.Text + " // whatever"
+	g.Mark.Op = "and true"
 	v, err = b.judge(t.Context(), g)
 	require.NoError(t, err)
 	assert.False(t, v.caught)
 
-	g.Broken = "case Nothing:"
+	g.Mark.Op = "and nothing"
 	_, err = b.judge(t.Context(), g)
-	assert.ErrorContains(t, err, "undefined: Nothing", "what does not compile proves nothing")
+	assert.ErrorContains(t, err, "undefined: nothing", "what does not compile proves nothing")
+
+	g.Mark.Op = "drop field If"
+	_, err = b.judge(t.Context(), g)
+	assert.ErrorContains(t, err, "nothing on the line fits")
 }

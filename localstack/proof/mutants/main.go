@@ -2,6 +2,11 @@
 // invariants one at a time, in a copy that the compiler is shown in place of the
 // source, and demands that a test fails for each. A guard whose loss no test
 // notices is a survivor; it is printed and the command fails.
+//
+// Guards are listed in guards.txt, those that others hold as well in
+// redundant.txt. In the source a comment marks each, at the end of its line or
+// on a line above, with how it is broken: see [Guard], and apply for the
+// operators.
 package main
 
 import (
@@ -36,17 +41,21 @@ func run(ctx context.Context, only string, jobs int, list, spare bool) error {
 	if err != nil {
 		return err
 	}
-	guards := all()
+	root, err := moduleRoot()
+	if err != nil {
+		return err
+	}
+	names := guardList
 	if spare {
-		guards = redundant()
+		names = redundantList
+	}
+	guards, err := guarded(root, names)
+	if err != nil {
+		return err
 	}
 	guards = slices.DeleteFunc(guards, func(g Guard) bool { return !match.MatchString(g.Name) })
 	if list {
 		return print(guards)
-	}
-	root, err := moduleRoot()
-	if err != nil {
-		return err
 	}
 	b, err := newBench(root, suites)
 	if err != nil {
@@ -120,7 +129,7 @@ func (b *bench) judgeAll(ctx context.Context, guards []Guard, jobs int, spare bo
 func print(guards []Guard) error {
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 	for _, g := range guards {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", g.Name, g.In, g.Holds, g.Tests.Run)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", g.Name, g.Mark, g.Mark.Op, g.Tests.Run, g.Holds)
 	}
 	return w.Flush()
 }
