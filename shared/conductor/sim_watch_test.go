@@ -93,7 +93,7 @@ func status(i table.Item) engine.Status { return engine.Status(i["st"].Str()) }
 func (w *watched) run(before, after table.Item) {
 	from, to := status(before), status(after)
 	id := after["id"].Str()
-	if before == nil {
+	if before == nil && after != nil {
 		w.runs = append(w.runs, id)
 	}
 	if from != to && !slices.Contains(engine.RunTransitions[from], to) {
