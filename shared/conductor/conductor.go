@@ -4,6 +4,9 @@
 // state that another worker could not take up: everything is decided by
 // conditional writes, so any number of conductors may work on one run, and
 // each step may be repeated.
+//
+// Comments that begin with "//guard:" mark what that rests on, here as in the
+// packages it uses: localstack/proof/mutants breaks each, and a test must fail.
 package conductor
 
 import (
