@@ -41,7 +41,7 @@ func mutate(source []byte, line int, op string) (out []byte, err error) {
 		switch x := recover().(type) {
 		case nil:
 		case misfit:
-			err = x
+			err = x.error
 		default:
 			panic(x)
 		}
@@ -60,6 +60,7 @@ func mutate(source []byte, line int, op string) (out []byte, err error) {
 	return out, err
 }
 
+// walk collects what begins on a line.
 func (m *mutation) walk(line int) {
 	file, err := parser.ParseFile(m.fset, "", m.source, parser.SkipObjectResolution)
 	if err != nil {
@@ -98,7 +99,7 @@ func (m *mutation) before(s ast.Stmt, text string) {
 	m.edit(s.Pos(), s.Pos(), text+"; ")
 }
 
-// use keeps what an expression names in use, which is left out.
+// use keeps in use what an expression that is left out names.
 func (m *mutation) use(in []ast.Node, e ast.Expr) {
 	if field, ok := e.(*ast.KeyValueExpr); ok {
 		e = field.Value
