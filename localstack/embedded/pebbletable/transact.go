@@ -66,7 +66,7 @@ func prepareAll(b *store.Batch, plans []*write) error {
 		}
 		cancelled = true
 	}
-	if cancelled {
+	if cancelled { //guard:store/transaction and len(plans) == 1
 		return &table.TransactionError{Reasons: reasons}
 	}
 	if size > table.MaxTransactBytes {

@@ -67,7 +67,7 @@ func (w *write) prepare(b *store.Batch) (err error) {
 		return err
 	}
 	w.oldSize = w.old.Size()
-	if !table.Holds(w.cond, w.old) {
+	if !table.Holds(w.cond, w.old) { //guard:store/condition and w.check
 		return table.ErrConditionFailed
 	}
 	if !w.update {

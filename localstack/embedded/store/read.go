@@ -87,7 +87,7 @@ func (db *DB) view(ctx context.Context, read func() error) error {
 	if err := read(); err != nil {
 		return err
 	}
-	db.durable.wait()
+	db.durable.wait() //guard:store/durable drop
 	return nil
 }
 
