@@ -16,10 +16,10 @@ import (
 
 	"millrace/localstack/cloud"
 	"millrace/localstack/cloud/template"
-	"millrace/localstack/daemon"
 	"millrace/localstack/embedded/server"
 	"millrace/localstack/embedded/signin"
 	"millrace/localstack/emulators"
+	"millrace/localstack/proc"
 )
 
 // downPatience is how long a stack may take to end by itself.
@@ -43,7 +43,7 @@ type cloudOptions struct {
 	cloud.Config
 	templates, on string
 	loopback      bool
-	detach, ready bool
+	detach        bool
 }
 
 func upCommand() *cobra.Command {
@@ -73,8 +73,6 @@ func upCommand() *cobra.Command {
 	f.StringArrayVar(&o.AllowRanges, "allow-range", nil, "CIDR range that tasks of type http may call besides public addresses; repeat for more")
 	f.StringVar(&o.LogLevel, "log-level", "", "debug, info, warn or error, of functions (default: the templates')")
 	f.BoolVar(&o.detach, "detach", false, "go on in the background once it is up; cloud down ends it")
-	f.BoolVar(&o.ready, "spawned", false, "")
-	_ = f.MarkHidden("spawned") // it exists
 	return c
 }
 
@@ -90,7 +88,7 @@ func (o *cloudOptions) spawn(c *cobra.Command) error {
 			args = append(args, arg)
 		}
 	}
-	message, err := daemon.Spawn(c.Context(), o.Dir, program, append(args, "--spawned")...)
+	message, err := proc.Spawn(c.Context(), o.Dir, program, args...)
 	if err != nil {
 		return err
 	}
@@ -101,8 +99,6 @@ func (o *cloudOptions) spawn(c *cobra.Command) error {
 // up runs the stack until ctx ends.
 func (o *cloudOptions) up(ctx context.Context, out io.Writer) (err error) {
 	began := time.Now()
-	notice := daemon.Notice(o.ready, out)
-	defer func() { _ = notice.Close() }() // it may be closed
 	assembly, err := template.Load(os.DirFS(o.templates))
 	if err != nil {
 		return fmt.Errorf("%s: %w (make synth writes it)", o.templates, err)
@@ -110,11 +106,11 @@ func (o *cloudOptions) up(ctx context.Context, out io.Writer) (err error) {
 	if err := o.complete(); err != nil {
 		return err
 	}
-	lock, err := daemon.Take(o.Dir)
+	lock, err := proc.Take(o.Dir)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, lock.Release()) }()
+	defer func() { err = errors.Join(err, lock.Unlock()) }()
 	// What an earlier stack held is gone with it, its keys too.
 	if err := os.Remove(filepath.Join(o.Dir, signin.CredentialsFile)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
@@ -142,10 +138,7 @@ func (o *cloudOptions) up(ctx context.Context, out io.Writer) (err error) {
 	}
 	defer func() { err = errors.Join(err, stack.Close()) }()
 	stack.Start()
-	if _, err := io.WriteString(notice, o.banner(stack, why, time.Since(began))); err != nil {
-		return err
-	}
-	if err := notice.Close(); err != nil {
+	if err := proc.Ready(out, o.banner(stack, why, time.Since(began))); err != nil {
 		return err
 	}
 	select {
@@ -201,7 +194,7 @@ func downCommand() *cobra.Command {
 		Short: "End the stack that cloud up --detach left in the background, and all that it runs",
 		Args:  noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			was, err := daemon.Stop(c.Context(), dir, downPatience)
+			was, err := proc.Stop(c.Context(), dir, downPatience)
 			if err != nil {
 				return err
 			}

@@ -14,8 +14,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"millrace/localstack/daemon"
 	"millrace/localstack/embedded/server"
+	"millrace/localstack/proc"
 )
 
 // The exit codes beside 0.
@@ -41,7 +41,7 @@ func main() {
 	switch {
 	case errors.As(err, &wrong):
 		os.Exit(exitUsage)
-	case errors.Is(err, server.ErrInUse), errors.Is(err, daemon.ErrRunning):
+	case errors.Is(err, server.ErrInUse), errors.Is(err, proc.ErrRunning):
 		os.Exit(exitInUse)
 	}
 	os.Exit(exitFailure)

@@ -3,22 +3,19 @@ package cloud_test
 import (
 	"encoding/json"
 	"flag"
-	"fmt"
 	"net/http"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"millrace/functions/catalog"
+	_ "millrace/functions/catalog" // what the bootstrap is made of
 	"millrace/localstack/client"
 	"millrace/localstack/cloud/cloudtest"
-	"millrace/localstack/daemon"
 	"millrace/localstack/embedded/signin"
 	"millrace/localstack/emulators"
+	"millrace/localstack/proc/proctest"
 	"millrace/localstack/proof/drivers"
 )
 
@@ -29,33 +26,11 @@ var credentialsFile = flag.String("credentials", "", "credentials.json of a stac
 // The bootstrap for this machine and millrace-local, built once.
 var binary, program string
 
-// What the programs are made of: go test keeps results until an import changes,
-// and would not know that a program did.
-var (
-	_ = catalog.All
-	_ = daemon.Stop
-)
-
 func TestMain(m *testing.M) {
 	flag.Parse()
-	os.Exit(func() int {
-		defer emulators.StopAll()
-		dir, err := os.MkdirTemp("", "millrace-cloud-")
-		if err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
-		}
-		defer os.RemoveAll(dir)
-		binary, program = filepath.Join(dir, "bootstrap"), filepath.Join(dir, "millrace-local")
-		for path, source := range map[string]string{binary: "millrace/functions/bootstrap", program: "millrace/localstack"} {
-			build := exec.Command("go", "build", "-tags", "lambda.norpc", "-ldflags", "-s -w", "-o", path, source)
-			if out, err := build.CombinedOutput(); err != nil {
-				fmt.Fprintf(os.Stderr, "build %s: %v\n%s", source, err, out)
-				return 1
-			}
-		}
-		return m.Run()
-	}())
+	code := proctest.Main(m, map[string]*string{proctest.Bootstrap: &binary, proctest.Local: &program})
+	emulators.StopAll()
+	os.Exit(code)
 }
 
 // known is the client of the stack that the suite runs against.

@@ -2,10 +2,10 @@ package cloud_test
 
 import (
 	"encoding/json"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +16,7 @@ import (
 	"millrace/localstack/client"
 	"millrace/localstack/cloud/cloudtest"
 	"millrace/localstack/embedded/signin"
+	"millrace/localstack/proc/proctest"
 )
 
 // local runs millrace-local.
@@ -30,7 +31,7 @@ func local(t *testing.T, args ...string) (output string, code int) {
 }
 
 // children lists the processes below one, by number and command line.
-func children(t *testing.T, of string) map[string]string {
+func children(t *testing.T, of string) map[int]string {
 	t.Helper()
 	parents := map[string]string{}
 	stats, err := filepath.Glob("/proc/[0-9]*/stat")
@@ -41,12 +42,14 @@ func children(t *testing.T, of string) map[string]string {
 			parents[strings.Split(path, "/")[2]] = fields[1]
 		}
 	}
-	out := map[string]string{}
+	out := map[int]string{}
 	for pid := range parents {
 		for up := parents[pid]; up != "" && up != "0"; up = parents[up] {
 			if up == of {
 				line, _ := os.ReadFile("/proc/" + pid + "/cmdline") // it may be gone
-				out[pid] = string(line)
+				number, err := strconv.Atoi(pid)
+				require.NoError(t, err)
+				out[number] = string(line)
 			}
 		}
 	}
@@ -89,8 +92,7 @@ func TestUpAndDown(t *testing.T) {
 	require.Zero(t, code, out)
 	t.Logf("down after %v", time.Since(began).Round(time.Millisecond))
 	for number, line := range running {
-		stat, err := os.ReadFile(fmt.Sprintf("/proc/%s/stat", number))
-		assert.True(t, err != nil || strings.Contains(string(stat), ") Z "), "process %s lives on: %s", number, line)
+		assert.True(t, proctest.Gone(number), "process %d lives on: %s", number, line)
 	}
 	require.Error(t, api.Do(t.Context(), "GET", "/health", nil, nil))
 	out, code = local(t, "cloud", "down", "--data", dir)

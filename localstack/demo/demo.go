@@ -17,7 +17,7 @@ import (
 
 	"millrace/localstack/client"
 	"millrace/localstack/embedded/signin"
-	"millrace/localstack/process"
+	"millrace/localstack/proc"
 )
 
 // Options say how to show it.
@@ -87,29 +87,24 @@ func (d *demo) connect(ctx context.Context, work string) (end func(error) error,
 	if !kept {
 		d.Dir = filepath.Join(work, "data")
 	}
-	log, err := os.Create(filepath.Join(work, "server.log"))
+	d.step("Start a server on %s", d.Dir)
+	server, err := proc.Serve(ctx, d.Binary, d.Dir, nil, "--allow-loopback", "--python", d.Python)
 	if err != nil {
 		return nil, err
-	}
-	d.step("Start a server on %s", d.Dir)
-	server, err := process.Start(ctx, d.Binary, d.Dir, log, "--allow-loopback", "--python", d.Python)
-	if err != nil {
-		return nil, errors.Join(withLog(err, log.Name()), log.Close())
 	}
 	d.api = server.Client()
 	d.say("%s is healthy after %d ms", d.api.BaseURL, server.Startup.Milliseconds())
 	return func(err error) error {
-		defer log.Close()
 		if stopped := server.Stop(); stopped != nil {
-			err = errors.Join(err, fmt.Errorf("the server did not stop well: %w", stopped))
+			return errors.Join(err, fmt.Errorf("the server did not stop well: %w", stopped))
 		}
-		if err != nil {
-			return withLog(err, log.Name())
+		if said := server.Output(); err != nil && said != "" {
+			return fmt.Errorf("%w\nthe server wrote:\n%s", err, said)
 		}
-		if kept {
+		if err == nil && kept {
 			d.goOn()
 		}
-		return nil
+		return err
 	}, nil
 }
 
@@ -281,12 +276,4 @@ func (d *demo) step(format string, args ...any) {
 
 func (d *demo) say(format string, args ...any) {
 	fmt.Fprintf(d.Out, "   "+format+"\n", args...)
-}
-
-// withLog adds what the server wrote to an error.
-func withLog(err error, path string) error {
-	if data, readErr := os.ReadFile(path); readErr == nil && len(data) > 0 {
-		return fmt.Errorf("%w\nthe server wrote:\n%s", err, data)
-	}
-	return err
 }

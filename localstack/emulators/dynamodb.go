@@ -48,5 +48,5 @@ var dynamoDBLocal = program{
 }
 
 // StartDynamoDB runs AWS's DynamoDB Local, in memory, and installs it the first
-// time. Stop it in the end.
+// time. Kill it in the end.
 func StartDynamoDB(ctx context.Context) (*Process, error) { return dynamoDBLocal.start(ctx) }

@@ -144,7 +144,7 @@ func (s *shared) stop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.proc != nil {
-		s.proc.Stop()
+		s.proc.Kill()
 	}
 	s.proc, s.err = nil, nil
 }

@@ -1,17 +1,13 @@
 package emulators
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"millrace/shared/table"
 
@@ -106,109 +102,17 @@ func TestATableIsMadeByItsDefinition(t *testing.T) {
 	assert.Equal(t, table.TTLAttribute, *ttl.TimeToLiveDescription.AttributeName)
 }
 
-// shell is a program that runs a script instead of an emulator.
-func shell(script string, ready func(context.Context, string) error) program {
-	return program{
-		name:    "test",
-		command: func(context.Context, string) (*exec.Cmd, error) { return exec.Command("sh", "-c", script), nil },
-		ready:   ready,
-	}
-}
-
-func never(context.Context, string) error  { return assert.AnError }
-func atOnce(context.Context, string) error { return nil }
-
-func TestOneThatEndsTellsWhy(t *testing.T) {
-	t.Parallel()
-	_, err := shell("echo no such option >&2; exit 3", never).start(t.Context())
-	require.ErrorContains(t, err, "test: it ended before it was ready: exit status 3")
-	assert.ErrorContains(t, err, "no such option")
-}
-
-func TestOneThatIsNeverReadyIsKilled(t *testing.T) {
-	t.Parallel()
-	ctx, cancel := context.WithCancel(t.Context())
-	p := shell("echo still starting; exec sleep 600", func(context.Context, string) error {
-		cancel()
-		return assert.AnError
-	})
-	inner := p.command
-	var cmd *exec.Cmd
-	p.command = func(ctx context.Context, port string) (*exec.Cmd, error) {
-		var err error
-		cmd, err = inner(ctx, port)
-		return cmd, err
-	}
-	_, err := p.start(ctx)
-	require.ErrorIs(t, err, assert.AnError)
-	assert.False(t, cmd.ProcessState.Success())
-}
-
 func TestATakenPortIsChosenAnew(t *testing.T) {
 	t.Parallel()
 	var ports []string
+	never := func(context.Context, string) error { return assert.AnError }
 	p := program{name: "test", ready: never, command: func(_ context.Context, port string) (*exec.Cmd, error) {
 		ports = append(ports, port)
 		return exec.Command("sh", "-c", "echo Address already in use; exit 1"), nil
 	}}
 	_, err := p.start(t.Context())
-	require.ErrorContains(t, err, "already in use")
+	require.ErrorContains(t, err, "test: it ended before it was ready: exit status 1; it wrote:\nAddress already in use")
 	assert.Len(t, ports, 3)
-}
-
-func TestStopKillsTheWholeGroup(t *testing.T) {
-	t.Parallel()
-	file := filepath.Join(t.TempDir(), "pid")
-	proc, err := shell("sleep 600 & echo $! > "+file+".new; mv "+file+".new "+file+"; wait", func(context.Context, string) error {
-		_, err := os.Stat(file)
-		return err
-	}).start(t.Context())
-	require.NoError(t, err)
-	child, err := os.ReadFile(file)
-	require.NoError(t, err)
-	proc.Stop()
-	proc.Stop()
-	requireGone(t, strings.TrimSpace(string(child)))
-}
-
-// requireGone waits until no process of that id lives; a dead one that nobody
-// has waited for yet counts as gone.
-func requireGone(t *testing.T, pid string) {
-	t.Helper()
-	require.Eventually(t, func() bool {
-		stat, err := os.ReadFile(filepath.Join("/proc", pid, "stat"))
-		return err != nil || strings.Contains(string(stat), ") Z ")
-	}, 10*time.Second, 5*time.Millisecond, "process %s lives on", pid)
-}
-
-// TestAnEmulatorDiesWithItsParent kills a process that runs an emulator, as a
-// test's time-out does.
-func TestAnEmulatorDiesWithItsParent(t *testing.T) {
-	t.Parallel()
-	if os.Getenv("EMULATORS_TEST_PARENT") != "" {
-		proc, err := shell("exec sleep 600", atOnce).start(t.Context())
-		require.NoError(t, err)
-		_, _ = os.Stderr.WriteString("child " + strconv.Itoa(proc.PID()) + "\n")
-		<-proc.Exited()
-		return
-	}
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestAnEmulatorDiesWithItsParent$")
-	cmd.Env = append(os.Environ(), "EMULATORS_TEST_PARENT=1")
-	stderr, err := cmd.StderrPipe()
-	require.NoError(t, err)
-	require.NoError(t, cmd.Start())
-	var said bytes.Buffer
-	buf := make([]byte, 256)
-	for !strings.Contains(said.String(), "\n") {
-		n, err := stderr.Read(buf)
-		require.NoError(t, err, "it said %s", &said)
-		said.Write(buf[:n])
-	}
-	pid, found := strings.CutPrefix(strings.TrimSpace(said.String()), "child ")
-	require.True(t, found, said.String())
-	require.NoError(t, cmd.Process.Kill())
-	require.Error(t, cmd.Wait())
-	requireGone(t, pid)
 }
 
 func TestAnInstallationIsMadeOnce(t *testing.T) {

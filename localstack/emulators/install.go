@@ -13,7 +13,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
+
+	"millrace/localstack/proc"
 )
 
 // Root is the folder of the module that the working directory is in.
@@ -51,14 +52,11 @@ func installed(ctx context.Context, name string, install func(ctx context.Contex
 	if err := os.MkdirAll(tools, 0o755); err != nil {
 		return "", err
 	}
-	lock, err := os.OpenFile(filepath.Join(tools, name+".lock"), os.O_CREATE|os.O_RDWR, 0o644)
+	lock, err := proc.WaitLock(filepath.Join(tools, name+".lock"))
 	if err != nil {
 		return "", err
 	}
-	defer func() { _ = lock.Close() }() // which gives the lock back
-	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
-		return "", fmt.Errorf("lock %s: %w", lock.Name(), err)
-	}
+	defer func() { _ = lock.Unlock() }() // nobody else has it
 	if isDir(dir) {
 		return dir, nil
 	}

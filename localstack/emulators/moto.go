@@ -57,5 +57,5 @@ func motoPython(ctx context.Context) (string, error) {
 }
 
 // StartMoto runs moto, which stands in for SQS, S3, EventBridge and KMS in
-// memory: the moto_server on the PATH, else one it installs. Stop it in the end.
+// memory: the moto_server on the PATH, else one it installs. Kill it in the end.
 func StartMoto(ctx context.Context) (*Process, error) { return moto.start(ctx) }

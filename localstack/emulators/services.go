@@ -80,7 +80,7 @@ func startEmulators(ctx context.Context) (*Services, error) {
 	stop := func() error {
 		for _, p := range []*Process{table, rest} {
 			if p != nil {
-				p.Stop()
+				p.Kill()
 			}
 		}
 		return nil

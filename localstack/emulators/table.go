@@ -18,6 +18,9 @@ import (
 // tablePatience is how long AWS may take to make a table with its indexes.
 const tablePatience = 3 * time.Minute
 
+// poll is how soon a table that is being made is asked for.
+const poll = 20 * time.Millisecond
+
 // CreateTable makes the service's table by its one definition and waits until
 // it serves.
 func CreateTable(ctx context.Context, client *dynamodb.Client, name string) error {

@@ -17,12 +17,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"millrace/localstack/child"
 	"millrace/localstack/client"
 	"millrace/localstack/cloud"
 	"millrace/localstack/cloud/resources"
 	"millrace/localstack/cloud/template"
 	"millrace/localstack/emulators"
+	"millrace/localstack/proc"
 	"millrace/localstack/runtimeapi"
 	"millrace/shared/ids"
 )
@@ -46,7 +46,7 @@ type Cloud struct {
 func Open(t testing.TB, binary string) *Cloud {
 	t.Helper()
 	id := "test-" + strings.ToLower(strings.NewReplacer("_", "", "-", "").Replace(ids.Token(9)))
-	said := &child.Tail{}
+	said := &proc.Tail{}
 	c, err := cloud.Open(t.Context(), cloud.Config{
 		Assembly: Assembly(t, id), Services: emulators.Shared(t), Bootstrap: binary, Dir: t.TempDir(), Version: Version,
 		AllowRanges: []string{"127.0.0.0/8"}, LogLevel: "warn",

@@ -9,9 +9,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
 
-	"millrace/localstack/child"
+	"millrace/localstack/proc"
 	"millrace/localstack/runtimeapi"
 )
 
@@ -19,7 +18,7 @@ import (
 type environment struct {
 	key     string // function and tenant
 	api     *runtimeapi.API
-	process *child.Process
+	process *proc.Child
 	dir     string
 	alive   context.Context // ends with the process; its cause is a *runtimeapi.Fault
 }
@@ -71,7 +70,7 @@ func (f *Fleet) spawn(e *environment, function Function) (err error) {
 	if f.log != nil {
 		log = f.log(function.Name)
 	}
-	if e.process, err = child.Start(cmd, log); err != nil {
+	if e.process, err = proc.Start(cmd, log); err != nil {
 		return err
 	}
 	alive, died := context.WithCancelCause(context.Background())
@@ -93,11 +92,7 @@ func (e *environment) death(running context.Context) error {
 		return fault
 	default:
 	}
-	fault := &runtimeapi.Fault{Type: "Runtime.ExitError", Message: "the process ended: " + e.process.State()}
-	if said := strings.TrimSpace(e.process.Output()); said != "" {
-		fault.Message += "; it wrote:\n" + said
-	}
-	return fault
+	return &runtimeapi.Fault{Type: "Runtime.ExitError", Message: "the process ended: " + e.process.Ending()}
 }
 
 // end kills the process and removes its folder.

@@ -12,7 +12,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -21,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"millrace/localstack/cloud/fleet"
+	"millrace/localstack/proc/proctest"
 	"millrace/localstack/runtimeapi"
 )
 
@@ -236,10 +236,7 @@ func TestCloseLeavesNoProcess(t *testing.T) {
 	idle(t, f, "f", "", 0)
 	require.NoError(t, f.Close())
 	require.ErrorIs(t, <-busy, fleet.ErrClosed)
-	require.Eventually(t, func() bool { // a dead one may wait for its new parent
-		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", child.PID))
-		return err != nil && errors.Is(syscall.Kill(child.PID, 0), syscall.ESRCH) || strings.Contains(string(stat), ") Z ")
-	}, 10*time.Second, 5*time.Millisecond)
+	proctest.RequireGone(t, child.PID)
 	_, err = invoke(t, f, "f", "", request{})
 	require.ErrorIs(t, err, fleet.ErrClosed)
 }

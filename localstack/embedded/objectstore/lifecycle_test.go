@@ -1,12 +1,10 @@
 package objectstore_test
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -18,23 +16,26 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"millrace/localstack/embedded/objectstore"
+	"millrace/localstack/proc"
+	"millrace/localstack/proc/proctest"
 	"millrace/shared/blob"
 )
 
-// serveEnv makes the test binary a server on the directory it names, for tests
-// that need one in a process to kill.
-const serveEnv = "OBJECTSTORE_TEST_SERVE"
-
 func TestMain(m *testing.M) {
-	if dir := os.Getenv(serveEnv); dir != "" {
-		server, err := objectstore.Start(context.Background(), config(dir))
-		if err != nil {
-			panic(err)
-		}
-		fmt.Println(server.Endpoint())
-		select {}
-	}
+	proctest.Play(map[string]func(string) error{"serve": serve})
 	os.Exit(m.Run())
+}
+
+// serve is a server on a directory, in a process of its own.
+func serve(dir string) error {
+	server, err := objectstore.Start(context.Background(), config(dir))
+	if err != nil {
+		return err
+	}
+	if err := proc.Ready(os.Stdout, server.Endpoint()); err != nil {
+		return err
+	}
+	select {}
 }
 
 func TestStartTwice(t *testing.T) {
@@ -117,14 +118,10 @@ func TestFixedPort(t *testing.T) {
 // acknowledged.
 func TestKilled(t *testing.T) {
 	dir := t.TempDir()
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), serveEnv+"="+dir)
-	out, err := cmd.StdoutPipe()
+	server := proctest.Start(t, "serve", dir)
+	endpoint, err := server.Await(t.Context())
 	require.NoError(t, err)
-	require.NoError(t, cmd.Start())
-	endpoint, err := bufio.NewReader(out).ReadString('\n')
-	require.NoError(t, err)
-	store := newStore(strings.TrimSpace(endpoint), secretKey)
+	store := newStore(endpoint, secretKey)
 
 	ctx, cancel := context.WithCancel(t.Context())
 	var mu sync.Mutex
@@ -147,10 +144,9 @@ func TestKilled(t *testing.T) {
 		})
 	}
 	<-enough
-	require.NoError(t, cmd.Process.Kill())
+	server.Kill()
 	cancel()
 	writers.Wait()
-	_ = cmd.Wait() // reports the kill
 
 	f := start(t, config(dir))
 	assert.GreaterOrEqual(t, len(acknowledged), 60)

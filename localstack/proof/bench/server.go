@@ -11,7 +11,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"millrace/localstack/process"
+	"millrace/localstack/proc"
 )
 
 // clients is how many requests the bench makes at a time, at most.
@@ -19,7 +19,7 @@ const clients = 16
 
 // server is a running server and how it is called.
 type server struct {
-	*process.Server
+	*proc.Server
 	dir  string
 	log  *bytes.Buffer
 	http *http.Client
@@ -44,8 +44,8 @@ func (b *bench) serve(ctx context.Context, flags ...string) (*server, error) {
 func (b *bench) serveOn(ctx context.Context, dir string, flags ...string) (*server, error) {
 	s := &server{dir: dir, log: &bytes.Buffer{}, http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: clients, DisableCompression: true}}}
 	var err error
-	if s.Server, err = process.Start(ctx, b.Binary, dir, s.log, append([]string{"--log-level", "error"}, flags...)...); err != nil {
-		return nil, fmt.Errorf("%w\n%s", err, s.log)
+	if s.Server, err = proc.Serve(ctx, b.Binary, dir, s.log, append([]string{"--log-level", "error"}, flags...)...); err != nil {
+		return nil, err
 	}
 	return s, nil
 }
@@ -54,10 +54,11 @@ func (b *bench) serveOn(ctx context.Context, dir string, flags ...string) (*serv
 func (s *server) end(ctx context.Context) error {
 	s.http.CloseIdleConnections()
 	if ctx.Err() != nil {
-		return s.Kill()
+		s.Kill()
+		return nil
 	}
 	if err := s.Stop(); err != nil {
-		return fmt.Errorf("the server did not stop well: %w\n%s", err, s.log)
+		return fmt.Errorf("the server did not stop well: %w", err)
 	}
 	return nil
 }

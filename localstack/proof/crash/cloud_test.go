@@ -1,13 +1,10 @@
 package crash_test
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"flag"
 	"fmt"
-	"io"
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
@@ -15,11 +12,9 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -36,6 +31,7 @@ import (
 	"millrace/functions/catalog"
 	"millrace/localstack/client"
 	"millrace/localstack/emulators"
+	"millrace/localstack/proc/proctest"
 	"millrace/localstack/proof/crash"
 	"millrace/localstack/proof/fsck"
 	"millrace/shared/identity"
@@ -132,11 +128,9 @@ func deploy(t *testing.T) *deployment {
 
 // worker is a process of the service.
 type worker struct {
-	api    *client.Client
-	cmd    *exec.Cmd
-	line   *line
-	output *bytes.Buffer
-	exited chan struct{}
+	*proctest.Child
+	api  *client.Client // nil: it was killed before it was ready
+	line *line
 }
 
 // start starts a worker, whose line kills it at a write.
@@ -146,7 +140,7 @@ func (d *deployment) start(at int, before bool) *worker {
 	require.NoError(t, err)
 	proxy := httputil.NewSingleHostReverseProxy(target)
 	proxy.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo)
-	w := &worker{line: &line{Handler: proxy, at: at, before: before}, output: &bytes.Buffer{}, exited: make(chan struct{})}
+	w := &worker{line: &line{Handler: proxy, at: at, before: before}}
 	server := httptest.NewUnstartedServer(w.line)
 	server.Config.ErrorLog = proxy.ErrorLog
 	server.Start()
@@ -158,24 +152,12 @@ func (d *deployment) start(at int, before bool) *worker {
 	t.Cleanup(func() { _ = os.RemoveAll(settings.Dir) })
 	raw, err := json.Marshal(settings)
 	require.NoError(t, err)
-	w.cmd = exec.Command(os.Args[0])
-	w.cmd.Env = append(os.Environ(), workerVariable+"="+string(raw))
-	w.cmd.Stderr = w.output
-	stdin, err := w.cmd.StdinPipe()
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = stdin.Close() })
-	out, err := w.cmd.StdoutPipe()
-	require.NoError(t, err)
-	w.line.kill = func() { _ = w.cmd.Process.Kill(); <-w.exited }
-	require.NoError(t, w.cmd.Start())
-	first, err := bufio.NewReader(out).ReadString('\n')
-	go func() {
-		_, _ = io.Copy(io.Discard, out)
-		_ = w.cmd.Wait()
-		close(w.exited)
-	}()
-	if err == nil {
-		w.api = &client.Client{BaseURL: strings.TrimSpace(first), Token: d.key}
+	w.line.mu.Lock() // until there is a child to kill
+	w.Child = proctest.Start(t, "worker", string(raw))
+	w.line.kill = w.Kill
+	w.line.mu.Unlock()
+	if base, err := w.Await(t.Context()); err == nil {
+		w.api = &client.Client{BaseURL: base, Token: d.key}
 	}
 	return w
 }
@@ -238,9 +220,9 @@ func TestCloudCrashes(t *testing.T) {
 	defer h.Close()
 	rng := rand.New(rand.NewPCG(*seed, 2))
 	first := d.start(0, false)
-	require.NotNil(t, first.api, "%s", first.output)
+	require.NotNil(t, first.api, "%s", first.Output())
 	require.NoError(t, h.Register(t.Context(), first.api))
-	first.line.kill()
+	first.Kill()
 
 	ctx, stop := context.WithCancel(t.Context())
 	var clients sync.WaitGroup
@@ -255,14 +237,14 @@ func TestCloudCrashes(t *testing.T) {
 				h.Serve(w.api)
 			}
 			select {
-			case <-w.exited:
+			case <-w.Exited():
 			case <-time.After(4 * time.Second):
 				idle++
-				w.line.kill()
+				w.Kill()
 			}
 			deaths++
 			writes += w.line.seen()
-			if out := w.output.String(); out != "" {
+			if out := w.Output(); out != "" {
 				t.Logf("a worker wrote:\n%.4000s", out)
 				assert.NotContains(t, out, "panic")
 			}
@@ -282,19 +264,18 @@ func TestCloudCrashes(t *testing.T) {
 	clients.Wait()
 	took, began := time.Since(began), time.Now()
 	w := d.start(0, false)
-	require.NotNil(t, w.api, "%s", w.output)
+	require.NotNil(t, w.api, "%s", w.Output())
 	defer func() {
 		if t.Failed() {
-			w.line.kill()
-			t.Logf("the last worker wrote:\n%.8000s", w.output)
+			w.Kill()
+			t.Logf("the last worker wrote:\n%.8000s", w.Output())
 		}
 	}()
 	settle, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
 	defer cancel()
 	require.NoError(t, h.Settle(settle, w.api))
 	d.empty(t.Context())
-	require.NoError(t, w.cmd.Process.Signal(syscall.SIGTERM))
-	<-w.exited
+	require.NoError(t, w.Stop())
 	now := d.read(t.Context())
 	found := slices.Concat(now.Check(t.Context()), now.CheckIdle(t.Context()), fsck.Changes(d.last, now), h.Judge(now))
 	assert.Empty(t, found)

@@ -8,7 +8,6 @@ package crash
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -16,7 +15,7 @@ import (
 	"time"
 
 	"millrace/localstack/client"
-	"millrace/localstack/process"
+	"millrace/localstack/proc"
 	"millrace/localstack/proof/fsck"
 	"millrace/shared/blob"
 	"millrace/shared/conductor"
@@ -97,7 +96,8 @@ func (l *loop) run(ctx context.Context) error {
 		return err
 	}
 	if err := l.history.Register(ctx, s.Client()); err != nil {
-		return errors.Join(err, s.Kill())
+		s.Kill()
+		return err
 	}
 	if err := s.Stop(); err != nil {
 		return err
@@ -120,21 +120,21 @@ func (l *loop) run(ctx context.Context) error {
 }
 
 // spawn starts a server.
-func (l *loop) spawn() (*process.Server, error) {
+func (l *loop) spawn() (*proc.Server, error) {
 	l.log = &bytes.Buffer{}
-	return process.Spawn(l.cfg.Binary, l.cfg.Dir, l.log, "--allow-loopback", "--python-slots", "4")
+	return proc.StartServer(l.cfg.Binary, l.cfg.Dir, l.log, "--allow-loopback", "--python-slots", "4")
 }
 
 // start waits for a server, a new one unless there is one.
-func (l *loop) start(ctx context.Context, s *process.Server) (*process.Server, error) {
+func (l *loop) start(ctx context.Context, s *proc.Server) (*proc.Server, error) {
 	if s == nil {
 		var err error
 		if s, err = l.spawn(); err != nil {
 			return nil, err
 		}
 	}
-	if err := s.WaitHealthy(ctx); err != nil {
-		return nil, fmt.Errorf("%w; the server wrote:\n%s", err, l.log)
+	if err := s.AwaitHealthy(ctx); err != nil {
+		return nil, err
 	}
 	l.Startup = max(l.Startup, s.Startup)
 	return s, nil
@@ -159,17 +159,18 @@ func (l *loop) life(ctx context.Context) error {
 	}
 	l.history.Serve(nil)
 	if err != nil {
-		return errors.Join(err, s.Kill())
+		s.Kill()
+		return err
 	}
 	l.complain()
 	return l.check(ctx)
 }
 
 // startAndDie kills a server while it starts or soon after.
-func (l *loop) startAndDie(ctx context.Context, s *process.Server, wire *tripwire) error {
+func (l *loop) startAndDie(ctx context.Context, s *proc.Server, wire *tripwire) error {
 	healthy := make(chan error, 1)
 	// Not for idleLife only: the end of its own wait would kill the server first.
-	go func() { healthy <- s.WaitHealthy(ctx) }()
+	go func() { healthy <- s.AwaitHealthy(ctx) }()
 	bounded, cancel := context.WithTimeout(ctx, idleLife)
 	defer cancel()
 	wire.wait(bounded, l.rng.IntN(40))
@@ -183,7 +184,7 @@ func (l *loop) startAndDie(ctx context.Context, s *process.Server, wire *tripwir
 }
 
 // workAndDie kills a server that works.
-func (l *loop) workAndDie(ctx context.Context, s *process.Server, wire *tripwire) error {
+func (l *loop) workAndDie(ctx context.Context, s *proc.Server, wire *tripwire) error {
 	if _, err := l.start(ctx, s); err != nil {
 		return err
 	}
@@ -199,7 +200,7 @@ func (l *loop) workAndDie(ctx context.Context, s *process.Server, wire *tripwire
 }
 
 // workAndStop stops a server in order.
-func (l *loop) workAndStop(ctx context.Context, s *process.Server) error {
+func (l *loop) workAndStop(ctx context.Context, s *proc.Server) error {
 	if _, err := l.start(ctx, s); err != nil {
 		return err
 	}
@@ -211,19 +212,20 @@ func (l *loop) workAndStop(ctx context.Context, s *process.Server) error {
 
 // kill kills a server some microseconds later: within the next commit, or
 // between two.
-func (l *loop) kill(s *process.Server, wire *tripwire) error {
+func (l *loop) kill(s *proc.Server, wire *tripwire) error {
 	for until := time.Now().Add(time.Duration(l.rng.Int64N(int64(150 * time.Microsecond)))); time.Now().Before(until); {
 		continue
 	}
 	select {
 	case <-s.Exited():
-		return fmt.Errorf("the server ended by itself; it wrote:\n%s", l.log)
+		return fmt.Errorf("the server ended by itself: %s", s.Ending())
 	default:
 	}
 	l.Crashes++
 	l.Commits += wire.seen
-	if err := s.Kill(); err != nil || l.rng.IntN(4) > 0 {
-		return err
+	s.Kill()
+	if l.rng.IntN(4) > 0 {
+		return nil
 	}
 	body := make([]byte, l.rng.IntN(200))
 	for i := range body {
@@ -333,7 +335,7 @@ func (l *loop) serve(ctx context.Context, do func(context.Context, *client.Clien
 		l.tell("%v", err)
 	}
 	if err := s.Stop(); err != nil {
-		return fmt.Errorf("%w; the server wrote:\n%s", err, l.log)
+		return err
 	}
 	l.complain()
 	return nil

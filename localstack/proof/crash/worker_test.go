@@ -4,8 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -21,8 +19,10 @@ import (
 	"millrace/functions/catalog"
 	"millrace/localstack/embedded/interpreters"
 	"millrace/localstack/embedded/runtime"
+	_ "millrace/localstack/embedded/server" // what the binary is made of
 	"millrace/localstack/emulators"
-	"millrace/localstack/process/processtest"
+	"millrace/localstack/proc"
+	"millrace/localstack/proc/proctest"
 	"millrace/shared/blob/s3"
 	"millrace/shared/bus/eventbridge"
 	"millrace/shared/clock"
@@ -44,23 +44,15 @@ type workerSettings struct {
 	AccessKey, SecretKey            string
 }
 
-// workerVariable makes the test binary such a process.
-const workerVariable = "CRASH_TEST_WORKER"
-
 func TestMain(m *testing.M) {
-	if raw := os.Getenv(workerVariable); raw != "" {
+	proctest.Play(map[string]func(string) error{"worker": func(settings string) error {
 		var s workerSettings
-		err := json.Unmarshal([]byte(raw), &s)
-		if err == nil {
-			err = s.work()
+		if err := json.Unmarshal([]byte(settings), &s); err != nil {
+			return err
 		}
-		if err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		os.Exit(0)
-	}
-	code := processtest.Main(m, &binary)
+		return s.work()
+	}})
+	code := proctest.Main(m, map[string]*string{proctest.Local: &binary})
 	emulators.StopAll()
 	os.Exit(code)
 }
@@ -90,7 +82,7 @@ func (s workerSettings) deps(log *slog.Logger) fn.Deps {
 }
 
 // work is a process of the service: its API and its workers, which share the
-// runs with those of other processes. It writes where it listens.
+// runs with those of other processes. It is ready when it listens, and says where.
 func (s workerSettings) work() error {
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
 	d := s.deps(log)
@@ -122,14 +114,12 @@ func (s workerSettings) work() error {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	go func() { // ends with the test that started it
-		_, _ = io.Copy(io.Discard, os.Stdin)
-		os.Exit(2)
-	}()
 	rt.Start(catalog.All(), true)
 	server := &http.Server{Handler: api.Handler(), ReadHeaderTimeout: time.Minute}
 	context.AfterFunc(ctx, func() { _ = server.Close() })
-	fmt.Println("http://" + listener.Addr().String())
+	if err := proc.Ready(os.Stdout, "http://"+listener.Addr().String()); err != nil {
+		return err
+	}
 	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}

@@ -17,14 +17,18 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"millrace/localstack/client"
-	"millrace/localstack/process"
-	"millrace/localstack/process/processtest"
+	_ "millrace/localstack/demo" // what the binary is made of
+	_ "millrace/localstack/embedded/server"
+	"millrace/localstack/proc"
+	"millrace/localstack/proc/proctest"
 )
 
 // binary is millrace-local, built once.
 var binary string
 
-func TestMain(m *testing.M) { os.Exit(processtest.Main(m, &binary)) }
+func TestMain(m *testing.M) {
+	os.Exit(proctest.Main(m, map[string]*string{proctest.Local: &binary}))
+}
 
 // dataDir is a data directory whose server's children, which are another user
 // for root, can reach.
@@ -37,15 +41,14 @@ func dataDir(t *testing.T) string {
 }
 
 // start runs a server until the test ends.
-func start(t *testing.T, dir string, flags ...string) *process.Server {
+func start(t *testing.T, dir string, flags ...string) *proc.Server {
 	t.Helper()
-	log := &bytes.Buffer{}
-	s, err := process.Start(t.Context(), binary, dir, log, flags...)
-	require.NoError(t, err, "%s", log)
+	s, err := proc.Serve(t.Context(), binary, dir, nil, flags...)
+	require.NoError(t, err)
 	t.Cleanup(func() {
-		_ = s.Kill()
+		s.Kill()
 		if t.Failed() {
-			t.Logf("the server wrote:\n%s", log)
+			t.Logf("the server wrote:\n%s", s.Output())
 		}
 	})
 	return s

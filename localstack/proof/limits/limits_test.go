@@ -19,8 +19,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"millrace/localstack/client"
-	"millrace/localstack/process"
-	"millrace/localstack/process/processtest"
+	_ "millrace/localstack/embedded/server" // what the binary is made of
+	"millrace/localstack/proc"
+	"millrace/localstack/proc/proctest"
 )
 
 var full = flag.Bool("full", false, "the limits themselves, not a part of them")
@@ -41,12 +42,12 @@ var binary string
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	os.Exit(processtest.Main(m, &binary))
+	os.Exit(proctest.Main(m, map[string]*string{proctest.Local: &binary}))
 }
 
 // service is a running server.
 type service struct {
-	*process.Server
+	*proc.Server
 	*client.Client
 	t *testing.T
 }
@@ -57,10 +58,10 @@ func start(t *testing.T, flags ...string) *service {
 	dir, err := os.MkdirTemp("", "millrace-data-") // its children are another user for root
 	require.NoError(t, err)
 	log := &bytes.Buffer{}
-	s, err := process.Start(t.Context(), binary, filepath.Join(dir, "data"), log, flags...)
-	require.NoError(t, err, "%s", log)
+	s, err := proc.Serve(t.Context(), binary, filepath.Join(dir, "data"), log, flags...)
+	require.NoError(t, err)
 	t.Cleanup(func() {
-		assert.NoError(t, s.Kill())
+		s.Kill()
 		assert.NotContains(t, log.String(), "level=ERROR")
 		_ = os.RemoveAll(dir)
 	})

@@ -9,20 +9,23 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"millrace/localstack/process/processtest"
+	_ "millrace/localstack/embedded/server" // what the binary is made of
+	"millrace/localstack/proc/proctest"
 )
 
 // server is the binary that is measured.
 var server string
 
-func TestMain(m *testing.M) { os.Exit(processtest.Main(m, &server)) }
+func TestMain(m *testing.M) {
+	os.Exit(proctest.Main(m, map[string]*string{proctest.Local: &server}))
+}
 
 // TestBenchMeasures: the command starts servers of the binary, loses no run, and
 // says so.
 func TestBenchMeasures(t *testing.T) {
 	t.Parallel()
 	bench := filepath.Join(t.TempDir(), "millrace-bench")
-	require.NoError(t, processtest.Build(bench, "millrace/localstack/proof/bench/millrace-bench"))
+	require.NoError(t, proctest.Build(bench, "millrace/localstack/proof/bench/millrace-bench"))
 	out, err := exec.CommandContext(t.Context(), bench, "--binary", server, "--rows", "submitters$|in sequence$", "--load", "200ms").CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	for _, row := range []string{

@@ -1,13 +1,13 @@
-package daemon_test
+package proc_test
 
 import (
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -15,20 +15,21 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"millrace/localstack/daemon"
+	"millrace/localstack/proc"
+	"millrace/localstack/proc/proctest"
 )
 
-// TestMain is the program in the background too.
+// TestMain is the program in the background and the parent of a child too.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 2 && os.Args[1] == "daemon" {
 		os.Exit(background(os.Args[2], os.Args[3:]...))
 	}
+	proctest.Play(map[string]func(string) error{"parent": parent})
 	os.Exit(m.Run())
 }
 
 func background(dir string, how ...string) int {
-	notice := daemon.Notice(true, os.Stdout)
-	lock, err := daemon.Take(dir)
+	lock, err := proc.Take(dir)
 	if err != nil {
 		fmt.Println(err)
 		return 7
@@ -50,10 +51,11 @@ func background(dir string, how ...string) int {
 			return 1
 		}
 	}
-	_, _ = io.WriteString(notice, "up\n")
-	_ = notice.Close()
+	if err := proc.Ready(os.Stdout, "up\n"); err != nil {
+		return 1
+	}
 	<-ended
-	_ = lock.Release()
+	_ = lock.Unlock()
 	return 0
 }
 
@@ -63,10 +65,10 @@ func spawn(t *testing.T, dir string, how ...string) (string, error) {
 	require.NoError(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	message, err := daemon.Spawn(ctx, dir, self, append([]string{"daemon", dir}, how...)...)
+	message, err := proc.Spawn(ctx, dir, self, append([]string{"daemon", dir}, how...)...)
 	if err == nil {
 		t.Cleanup(func() {
-			_, err := daemon.Stop(context.Background(), dir, time.Millisecond)
+			_, err := proc.Stop(context.Background(), dir, time.Millisecond)
 			assert.NoError(t, err)
 		})
 	}
@@ -76,7 +78,7 @@ func spawn(t *testing.T, dir string, how ...string) (string, error) {
 func TestOneProgramToADirectory(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")
-	was, err := daemon.Stop(t.Context(), dir, time.Second)
+	was, err := proc.Stop(t.Context(), dir, time.Second)
 	require.NoError(t, err)
 	assert.False(t, was)
 
@@ -87,16 +89,16 @@ func TestOneProgramToADirectory(t *testing.T) {
 	assert.Less(t, time.Since(began), 4*time.Second, "its child is not waited for")
 	_, err = spawn(t, dir)
 	require.ErrorContains(t, err, "exit status 7; it wrote:\nit is up already in "+dir)
-	_, err = daemon.Take(dir)
-	require.ErrorIs(t, err, daemon.ErrRunning)
+	_, err = proc.Take(dir)
+	require.ErrorIs(t, err, proc.ErrRunning)
 
-	was, err = daemon.Stop(t.Context(), dir, 20*time.Second)
+	was, err = proc.Stop(t.Context(), dir, 20*time.Second)
 	require.NoError(t, err)
 	assert.True(t, was)
-	lock, err := daemon.Take(dir)
+	lock, err := proc.Take(dir)
 	require.NoError(t, err, "it is gone")
-	require.NoError(t, lock.Release())
-	was, err = daemon.Stop(t.Context(), dir, time.Second)
+	require.NoError(t, lock.Unlock())
+	was, err = proc.Stop(t.Context(), dir, time.Second)
 	require.NoError(t, err)
 	assert.False(t, was)
 }
@@ -106,7 +108,7 @@ func TestAStubbornProgramIsKilled(t *testing.T) {
 	dir := t.TempDir()
 	_, err := spawn(t, dir, "stubborn")
 	require.NoError(t, err)
-	was, err := daemon.Stop(t.Context(), dir, 10*time.Millisecond)
+	was, err := proc.Stop(t.Context(), dir, 10*time.Millisecond)
 	require.NoError(t, err)
 	assert.True(t, was)
 }
@@ -117,26 +119,17 @@ func TestAProgramThatSaysNothingFailed(t *testing.T) {
 	require.NoError(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
-	_, err = daemon.Spawn(ctx, t.TempDir(), self, "daemon", t.TempDir(), "silent")
+	_, err = proc.Spawn(ctx, t.TempDir(), self, "daemon", t.TempDir(), "silent")
 	require.ErrorIs(t, err, context.DeadlineExceeded)
-	_, err = daemon.Spawn(t.Context(), t.TempDir(), self, "daemon", t.TempDir(), "done")
-	require.EqualError(t, err, "it ended before it was up; it wrote:\nnothing to do")
-	_, err = daemon.Spawn(t.Context(), t.TempDir(), "/no/such/program")
+	_, err = proc.Spawn(t.Context(), t.TempDir(), self, "daemon", t.TempDir(), "done")
+	require.EqualError(t, err, "it ended before it was ready: exit status 0; it wrote:\nnothing to do")
+	_, err = proc.Spawn(t.Context(), t.TempDir(), "/no/such/program")
 	require.ErrorIs(t, err, os.ErrNotExist)
 }
 
 func TestWithoutACallerTheNoticeIsShown(t *testing.T) {
 	t.Parallel()
-	in, out, err := os.Pipe()
-	require.NoError(t, err)
-	notice := daemon.Notice(false, out)
-	_, err = io.WriteString(notice, "up")
-	require.NoError(t, err)
-	require.NoError(t, notice.Close())
-	_, err = out.WriteString(" and on")
-	require.NoError(t, err, "stdout stays open")
-	require.NoError(t, out.Close())
-	data, err := io.ReadAll(in)
-	require.NoError(t, err)
-	assert.Equal(t, "up and on", string(data))
+	var out strings.Builder
+	require.NoError(t, proc.Ready(&out, "up"))
+	assert.Equal(t, "up", out.String())
 }

@@ -1,4 +1,4 @@
-package process
+package proc
 
 import (
 	"fmt"
@@ -8,30 +8,30 @@ import (
 	"time"
 )
 
-// What Linux tells of the server, in /proc. Where there is none every figure is
+// What Linux tells of a program, in /proc. Where there is none every figure is
 // an error.
 
 // tick is the unit of processor time, the same on every Linux.
 const tick = 10 * time.Millisecond
 
-// Resident is the memory that the server has now, in bytes.
-func (s *Server) Resident() (int64, error) {
-	kb, err := s.figure("status", "VmRSS")
+// Resident is the memory that the program has now, in bytes.
+func (c *Child) Resident() (int64, error) {
+	kb, err := c.figure("status", "VmRSS")
 	return kb << 10, err
 }
 
-// Peak is the most memory that the server has had, in bytes.
-func (s *Server) Peak() (int64, error) {
-	kb, err := s.figure("status", "VmHWM")
+// Peak is the most memory that the program has had, in bytes.
+func (c *Child) Peak() (int64, error) {
+	kb, err := c.figure("status", "VmHWM")
 	return kb << 10, err
 }
 
-// Written is what the server has made the disk write, in bytes.
-func (s *Server) Written() (int64, error) { return s.figure("io", "write_bytes") }
+// Written is what the program has made the disk write, in bytes.
+func (c *Child) Written() (int64, error) { return c.figure("io", "write_bytes") }
 
-// Processor is the processor time that the server has used.
-func (s *Server) Processor() (time.Duration, error) {
-	path := s.proc("stat")
+// Processor is the processor time that the program has used.
+func (c *Child) Processor() (time.Duration, error) {
+	path := c.proc("stat")
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return 0, err
@@ -51,8 +51,8 @@ func (s *Server) Processor() (time.Duration, error) {
 }
 
 // figure reads the number behind "name:" in a file.
-func (s *Server) figure(file, name string) (int64, error) {
-	path := s.proc(file)
+func (c *Child) figure(file, name string) (int64, error) {
+	path := c.proc(file)
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return 0, err
@@ -67,6 +67,6 @@ func (s *Server) figure(file, name string) (int64, error) {
 	return 0, fmt.Errorf("no %s in %s", name, path)
 }
 
-func (s *Server) proc(file string) string {
-	return fmt.Sprintf("/proc/%d/%s", s.Command.Process.Pid, file)
+func (c *Child) proc(file string) string {
+	return fmt.Sprintf("/proc/%d/%s", c.PID(), file)
 }

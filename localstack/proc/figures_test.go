@@ -1,4 +1,4 @@
-package process
+package proc
 
 import (
 	"os"
@@ -14,7 +14,7 @@ import (
 // one, and one that is not there.
 func TestFiguresAreThoseOfTheProcess(t *testing.T) {
 	t.Parallel()
-	of := func(pid int) *Server { return &Server{Command: &exec.Cmd{Process: &os.Process{Pid: pid}}} }
+	of := func(pid int) *Child { return &Child{cmd: &exec.Cmd{Process: &os.Process{Pid: pid}}} }
 	none := of(1 << 30)
 	_, err := none.Resident()
 	require.ErrorIs(t, err, os.ErrNotExist)

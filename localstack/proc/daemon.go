@@ -1,0 +1,111 @@
+package proc
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+)
+
+// The files of a directory that a program in the background has for itself.
+const (
+	pidFile = "pid" // locked by the program as long as it lives
+	logFile = "log" // what it writes
+)
+
+// ErrRunning means that a program runs in the directory already.
+var ErrRunning = errors.New("it is up already")
+
+// Take takes a directory, which is made if missing, for this process. Errors:
+// ErrRunning.
+func Take(dir string) (*Lock, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	lock, err := TryLock(filepath.Join(dir, pidFile))
+	if errors.Is(err, ErrLocked) {
+		return nil, fmt.Errorf("%w in %s", ErrRunning, dir)
+	}
+	return lock, err
+}
+
+// Spawn runs a command in the background, in a session of its own, and returns
+// the message of its [Ready]. What it writes goes to the file log of dir. Errors:
+// that of a command that ends before, with what it wrote; ctx's, when the command
+// is told to end.
+func Spawn(ctx context.Context, dir, program string, args ...string) (message string, err error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", err
+	}
+	log, err := os.Create(filepath.Join(dir, logFile))
+	if err != nil {
+		return "", err
+	}
+	defer log.Close()
+	c := &Child{cmd: exec.Command(program, args...), output: func() string {
+		data, _ := os.ReadFile(log.Name()) // what cannot be read is not told
+		return string(data)
+	}}
+	c.cmd.Stdout, c.cmd.Stderr = log, log
+	c.cmd.SysProcAttr = daemonAttributes()
+	notice := Notice(filepath.Join(dir, "notice-"+rand.Text()))
+	defer os.Remove(string(notice))
+	notice.Ask(c.cmd)
+	if err := c.start(nil); err != nil {
+		return "", err
+	}
+	err = c.await(ctx, notice.into(&message), func() {
+		_ = terminateDaemon(c.cmd.Process) // it may have ended
+		<-c.exited
+	})
+	return message, err
+}
+
+// Stop tells the program of a directory to end, which kills it on Windows, and
+// waits until it has, at most for patience: then it is killed. false means that
+// there was none.
+func Stop(ctx context.Context, dir string, patience time.Duration) (bool, error) {
+	path := filepath.Join(dir, pidFile)
+	held, pid, err := locked(path)
+	if err != nil || !held {
+		return false, err
+	}
+	if pid == 0 {
+		return false, fmt.Errorf("%s holds no number of a process", path)
+	}
+	process, err := os.FindProcess(pid)
+	if err != nil {
+		return true, err
+	}
+	defer func() { _ = process.Release() }()
+	end := func(err error) error {
+		if err != nil && !errors.Is(err, os.ErrProcessDone) {
+			return fmt.Errorf("end process %d: %w", pid, err)
+		}
+		return nil
+	}
+	if err := end(terminateDaemon(process)); err != nil {
+		return true, err
+	}
+	kill := time.After(patience)
+	tick := time.NewTicker(poll)
+	defer tick.Stop()
+	for {
+		if held, _, err := locked(path); err != nil || !held {
+			return true, err
+		}
+		select {
+		case <-tick.C:
+		case <-kill:
+			if err := end(process.Kill()); err != nil {
+				return true, err
+			}
+		case <-ctx.Done():
+			return true, context.Cause(ctx)
+		}
+	}
+}

@@ -1,0 +1,46 @@
+// Package proctest helps tests that run programs: it builds this module's own
+// ([Main]), and runs the test binary as another ([Start]).
+package proctest
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+// The commands of this module that users run.
+const (
+	Local     = "millrace/localstack" // millrace-local
+	Bootstrap = "millrace/functions/bootstrap"
+)
+
+// Main is a TestMain's: it builds commands, notes their paths, runs the tests and
+// removes the commands. It returns the exit code. go test keeps results until an
+// import changes: import what the commands are made of.
+func Main(m *testing.M, commands map[string]*string) int {
+	dir, err := os.MkdirTemp("", "millrace-binaries-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	for command, path := range commands {
+		*path = filepath.Join(dir, filepath.Base(command))
+		if err := Build(*path, command); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+	}
+	return m.Run()
+}
+
+// Build builds a command of this module to a file, as small as it is deployed.
+func Build(file, command string) error {
+	cmd := exec.Command("go", "build", "-tags", "lambda.norpc", "-ldflags", "-s -w", "-o", file, command)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("build %s: %w\n%s", command, err, out)
+	}
+	return nil
+}

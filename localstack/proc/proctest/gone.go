@@ -1,0 +1,33 @@
+package proctest
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// gonePatience is how long a process may take to be gone.
+const gonePatience = 10 * time.Second
+
+// Gone reports whether no process of a number lives; one that has ended and that
+// nobody has waited for counts as gone.
+func Gone(pid int) bool {
+	if stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)); err == nil {
+		return strings.Contains(string(stat), ") Z ")
+	}
+	process, err := os.FindProcess(pid)
+	return err != nil || process.Signal(syscall.Signal(0)) != nil
+}
+
+// RequireGone waits until a process is [Gone].
+func RequireGone(t testing.TB, pid int) {
+	t.Helper()
+	for deadline := time.Now().Add(gonePatience); !Gone(pid); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("process %d lives on", pid)
+		}
+	}
+}

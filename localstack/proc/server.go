@@ -1,0 +1,92 @@
+package proc
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"millrace/localstack/client"
+	"millrace/localstack/embedded/signin"
+)
+
+// startPatience is how long a server may take to become healthy.
+const startPatience = 30 * time.Second
+
+// Server is the embedded server as a child of this process.
+type Server struct {
+	*Child
+	Credentials signin.Credentials // once it is healthy
+	Startup     time.Duration      // from its start to healthy
+
+	dir, base string
+	begin     time.Time
+}
+
+// Serve runs binary serve --data dir on a free port with further flags, and
+// waits until it is healthy. Its output goes to log too, unless that is nil.
+func Serve(ctx context.Context, binary, dir string, log io.Writer, flags ...string) (*Server, error) {
+	s, err := StartServer(binary, dir, log, flags...)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.AwaitHealthy(ctx); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// StartServer is [Serve] without the wait: [Server.AwaitHealthy] follows.
+func StartServer(binary, dir string, log io.Writer, flags ...string) (*Server, error) {
+	address, err := FreeAddress()
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{dir: dir, base: "http://" + address, begin: time.Now()}
+	s.Child, err = Start(exec.Command(binary, append([]string{"serve", "--data", dir, "--listen", address}, flags...)...), log)
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// AwaitHealthy waits until the server is healthy. If it is not in time, or gives
+// up, it is gone afterwards, and the error holds what it wrote.
+func (s *Server) AwaitHealthy(ctx context.Context) error {
+	if err := s.AwaitReady(ctx, startPatience, s.healthy); err != nil {
+		return fmt.Errorf("the server: %w", err)
+	}
+	s.Startup = time.Since(s.begin)
+	return nil
+}
+
+func (s *Server) healthy(ctx context.Context) error {
+	if _, err := (&client.Client{BaseURL: s.base}).WaitHealthy(ctx); err != nil {
+		return err
+	}
+	data, err := os.ReadFile(filepath.Join(s.dir, signin.CredentialsFile))
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(data, &s.Credentials)
+}
+
+// Client calls the server with the first start's API key.
+func (s *Server) Client() *client.Client {
+	return &client.Client{BaseURL: s.Credentials.BaseURL, Token: s.Credentials.APIKey}
+}
+
+// FreeAddress returns an address of this machine, 127.0.0.1 and a port that
+// nobody uses, so that a program's is known before it listens.
+func FreeAddress() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	return l.Addr().String(), l.Close()
+}
