@@ -6,11 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -22,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"millrace/localstack/embedded/interpreters"
+	"millrace/localstack/proc/proctest"
 	"millrace/shared/sandbox"
 )
 
@@ -392,20 +391,26 @@ func TestClose(t *testing.T) {
 	assert.Empty(t, left)
 }
 
-// serveAndWait is a server in a process of its own: it runs one task for ever.
-func serveAndWait() {
-	pool, err := interpreters.New(interpreters.Config{Dir: os.Args[2]})
-	if err == nil {
-		err = interpreters.Undumpable()
+// serving is a server in a process of its own, which runs one task.
+type serving struct {
+	Dir     string
+	Request sandbox.Request
+}
+
+func serve(argument string) error {
+	var s serving
+	if err := json.Unmarshal([]byte(argument), &s); err != nil {
+		return err
 	}
-	if err == nil {
-		var req sandbox.Request
-		if err = json.NewDecoder(os.Stdin).Decode(&req); err == nil {
-			_, err = pool.Run(context.Background(), req, func(sandbox.LogEvent) {})
-		}
+	pool, err := interpreters.New(interpreters.Config{Dir: s.Dir})
+	if err != nil {
+		return err
 	}
-	fmt.Fprintln(os.Stderr, err)
-	os.Exit(1)
+	if err := interpreters.Undumpable(); err != nil {
+		return err
+	}
+	_, err = pool.Run(context.Background(), s.Request, func(sandbox.LogEvent) {})
+	return err
 }
 
 func TestChildrenDieWithTheServer(t *testing.T) {
@@ -417,17 +422,11 @@ func TestChildrenDieWithTheServer(t *testing.T) {
 	l, params := listen(t)
 	req := store.request(t, hold, "hold")
 	req.Params = params
-	body, err := json.Marshal(req)
+	argument, err := json.Marshal(serving{filepath.Join(t.TempDir(), "python"), req})
 	require.NoError(t, err)
-	executable, err := os.Executable()
-	require.NoError(t, err)
-	cmd := exec.Command(executable, "serve-and-wait", filepath.Join(t.TempDir(), "python"))
-	cmd.Stdin = io.MultiReader(strings.NewReader(string(body)))
-	cmd.Stderr = os.Stderr
-	require.NoError(t, cmd.Start())
+	child := proctest.Start(t, "serve", string(argument))
 	conns := accept(t, l)
-	require.NoError(t, cmd.Process.Kill())
-	_ = cmd.Wait()
+	child.Kill()
 	if namespaces(t, newRig(t)) {
 		gone(t, conns)
 	} else {

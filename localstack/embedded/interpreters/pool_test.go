@@ -21,6 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"millrace/localstack/embedded/interpreters"
+	"millrace/localstack/proc/proctest"
 	"millrace/shared/sandbox"
 )
 
@@ -324,9 +325,6 @@ func TestUploadFailureIsInfrastructure(t *testing.T) {
 }
 
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == "serve-and-wait" {
-		serveAndWait()
-		return
-	}
+	proctest.Play(map[string]func(string) error{"serve": serve})
 	os.Exit(m.Run())
 }
