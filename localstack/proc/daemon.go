@@ -70,11 +70,11 @@ func Spawn(ctx context.Context, dir, program string, args ...string) (message st
 // there was none.
 func Stop(ctx context.Context, dir string, patience time.Duration) (bool, error) {
 	path := filepath.Join(dir, pidFile)
-	held, pid, err := locked(path)
+	held, pid, err := holder(path)
 	if err != nil || !held {
 		return false, err
 	}
-	if pid == 0 {
+	if pid < 2 {
 		return false, fmt.Errorf("%s holds no number of a process", path)
 	}
 	process, err := os.FindProcess(pid)
@@ -95,7 +95,7 @@ func Stop(ctx context.Context, dir string, patience time.Duration) (bool, error)
 	tick := time.NewTicker(poll)
 	defer tick.Stop()
 	for {
-		if held, _, err := locked(path); err != nil || !held {
+		if held, _, err := holder(path); err != nil || !held {
 			return true, err
 		}
 		select {

@@ -3,10 +3,7 @@ package proc
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"strconv"
-	"strings"
 )
 
 // ErrLocked means that another process holds a lock.
@@ -28,21 +25,17 @@ func openLock(path string, how lockFlags) (*Lock, error) {
 		return nil, err
 	}
 	if err := lockFile(file, how); err != nil {
-		defer file.Close()
-		if holder := holder(file); errors.Is(err, ErrLocked) && holder != 0 {
-			return nil, fmt.Errorf("lock %s: %w, number %d", path, err, holder)
-		}
+		_ = file.Close() // nothing was written
 		return nil, fmt.Errorf("lock %s: %w", path, err)
 	}
-	l := &Lock{file}
 	err = file.Truncate(0)
 	if err == nil {
-		_, err = file.WriteString(strconv.Itoa(os.Getpid()) + "\n")
+		_, err = fmt.Fprintln(file, os.Getpid())
 	}
 	if err != nil {
-		return nil, errors.Join(err, l.Unlock())
+		return nil, errors.Join(err, file.Close())
 	}
-	return l, nil
+	return &Lock{file}, nil
 }
 
 // Unlock gives the lock up at once, also while a program that is being started
@@ -51,9 +44,9 @@ func (l *Lock) Unlock() error {
 	return errors.Join(l.file.Truncate(0), unlockFile(l.file), l.file.Close())
 }
 
-// locked tells whether a process holds the lock on a file, and which: 0 if that
-// cannot be told.
-func locked(path string) (held bool, pid int, err error) {
+// holder tells whether a process holds the lock on a file, and its number: 0 if
+// the file does not say, as for a moment at both ends of a hold.
+func holder(path string) (held bool, pid int, err error) {
 	file, err := os.Open(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return false, 0, nil
@@ -66,17 +59,8 @@ func locked(path string) (held bool, pid int, err error) {
 	if err := lockFile(file, 0); !errors.Is(err, ErrLocked) {
 		return false, 0, err
 	}
-	return true, holder(file), nil
-}
-
-// holder is the number in a file that is locked, 0 if there is none.
-func holder(file *os.File) int {
-	data, _ := io.ReadAll(io.LimitReader(file, 20)) // none is none
-	pid, err := strconv.Atoi(strings.TrimSpace(string(data)))
-	if err != nil || pid < 2 {
-		return 0
-	}
-	return pid
+	_, _ = fmt.Fscanln(file, &pid) // it stays 0
+	return true, pid, nil
 }
 
 // lockFlags say how a file is locked; 0: shared with others, or not at all.
