@@ -2,11 +2,14 @@ package proc_test
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -40,12 +43,15 @@ func says(c *proc.Child, output string) func(context.Context) error {
 
 func TestOneThatEndsTellsWhy(t *testing.T) {
 	t.Parallel()
-	c := shell(t, "echo no such option >&2; exit 3")
+	var log strings.Builder
+	c, err := proc.Start(exec.Command("sh", "-c", "echo no such option >&2; exit 3"), &log)
+	require.NoError(t, err)
 	require.EqualError(t, c.AwaitReady(t.Context(), time.Minute, never),
 		"it ended before it was ready: exit status 3; it wrote:\nno such option")
 	c.Kill()
 	require.EqualError(t, c.Stop(), "exit status 3; it wrote:\nno such option")
-	_, err := proc.Start(exec.Command("/no/such/program"), nil)
+	assert.Equal(t, "no such option\n", log.String())
+	_, err = proc.Start(exec.Command("/no/such/program"), nil)
 	require.ErrorIs(t, err, os.ErrNotExist)
 }
 
@@ -61,16 +67,26 @@ func TestOneThatIsNeverReadyIsKilled(t *testing.T) {
 	assert.Contains(t, c.Ending(), "signal: killed")
 }
 
+// polite is a program that ends when it is told to.
+func polite(string) error {
+	told := make(chan os.Signal, 1)
+	signal.Notify(told, os.Interrupt, syscall.SIGTERM)
+	fmt.Println("up")
+	if err := proc.Ready(os.Stdout, ""); err != nil {
+		return err
+	}
+	<-told
+	fmt.Println("bye")
+	return nil
+}
+
 func TestOneThatIsToldToStops(t *testing.T) {
 	t.Parallel()
-	var log strings.Builder
-	c, err := proc.Start(exec.Command("sh", "-c", "trap 'echo bye; exit 0' TERM; echo up; while :; do sleep 0.01; done"), &log)
+	c := proctest.Start(t, "polite", "")
+	_, err := c.Await(t.Context())
 	require.NoError(t, err)
-	t.Cleanup(c.Kill)
-	require.NoError(t, c.AwaitReady(t.Context(), time.Minute, says(c, "up\n")))
 	require.NoError(t, c.Stop())
 	assert.Equal(t, "up\nbye\n", c.Output())
-	assert.Equal(t, c.Output(), log.String())
 }
 
 func TestKillEndsTheWholeTree(t *testing.T) {

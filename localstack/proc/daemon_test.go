@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 2 && os.Args[1] == "daemon" {
 		os.Exit(background(os.Args[2], os.Args[3:]...))
 	}
-	proctest.Play(map[string]func(string) error{"parent": parent})
+	proctest.Play(map[string]func(string) error{"parent": parent, "polite": polite})
 	os.Exit(m.Run())
 }
 
@@ -47,7 +47,7 @@ func background(dir string, how ...string) int {
 		fmt.Println("nothing to do")
 		return 0
 	case "begets": // a child must not keep the caller waiting
-		if err := exec.Command("/bin/sleep", "5").Start(); err != nil {
+		if err := exec.Command("sleep", "5").Start(); err != nil {
 			return 1
 		}
 	}
