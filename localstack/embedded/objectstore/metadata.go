@@ -34,8 +34,9 @@ func openMetadata(root, buckets string) (meta.MetadataStorer, error) {
 	return meta.NewSideCar(sidecars)
 }
 
-// hasAttributes tries to write an attribute: reading an absent one succeeds on
-// file systems that then refuse to store it.
+// hasAttributes tries to write an attribute and to read it: reading an absent one
+// succeeds on file systems that then refuse to store it, and on Windows, where
+// there are none, so does writing.
 func hasAttributes(dir string) (bool, error) {
 	probe, err := os.CreateTemp(filepath.Dir(dir), "probe-*")
 	if err != nil {
@@ -43,5 +44,10 @@ func hasAttributes(dir string) (bool, error) {
 	}
 	defer os.Remove(probe.Name())
 	defer probe.Close()
-	return meta.XattrMeta{}.StoreAttribute(probe, "", "", "probe", []byte("1")) == nil, nil
+	attributes := meta.XattrMeta{}
+	if attributes.StoreAttribute(probe, "", "", "probe", []byte("1")) != nil {
+		return false, nil
+	}
+	stored, err := attributes.RetrieveAttribute(probe, "", "", "probe")
+	return err == nil && string(stored) == "1", nil
 }

@@ -164,7 +164,7 @@ func (s *Server) listen(cfg Config) error {
 			s.endpoint = endpoint(host, address)
 			return nil
 		}
-		if port != "0" || !errors.Is(err, syscall.EADDRINUSE) || attempt == bindAttempts {
+		if port != "0" || !AddressInUse(err) || attempt == bindAttempts {
 			return err
 		}
 	}
@@ -228,6 +228,13 @@ func (s *Server) shutdown() error {
 	}
 	s.backend.Shutdown()
 	return os.Chdir(s.workdir)
+}
+
+// AddressInUse reports whether an error of [Start] means that something else
+// listens there.
+func AddressInUse(err error) bool {
+	const windows = syscall.Errno(10048) // WSAEADDRINUSE, which EADDRINUSE is not there
+	return errors.Is(err, syscall.EADDRINUSE) || errors.Is(err, windows)
 }
 
 func freeAddress(listen string) (string, error) {

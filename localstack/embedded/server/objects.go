@@ -3,9 +3,7 @@ package server
 import (
 	"cmp"
 	"context"
-	"errors"
 	"strings"
-	"syscall"
 
 	"millrace/events"
 	"millrace/functions/catalog"
@@ -31,7 +29,7 @@ func (s *Server) openObjects(ctx context.Context, keys *secrets, queues queue.Qu
 	}
 	var err error
 	s.objects, err = objectstore.Start(ctx, cfg)
-	if s.cfg.S3Listen == "" && errors.Is(err, syscall.EADDRINUSE) {
+	if s.cfg.S3Listen == "" && objectstore.AddressInUse(err) {
 		cfg.Listen = ""
 		s.objects, err = objectstore.Start(ctx, cfg)
 	}
