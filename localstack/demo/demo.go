@@ -11,6 +11,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -41,6 +42,9 @@ type demo struct {
 
 // Run shows the demo. An error means that something was not as expected.
 func Run(ctx context.Context, o Options) (err error) {
+	if runtime.GOOS == "windows" && o.Credentials == "" {
+		return errors.New("its flows are Python, which the embedded server does not run on Windows")
+	}
 	d := &demo{Options: o}
 	work, err := os.MkdirTemp("", "millrace-demo-")
 	if err != nil {

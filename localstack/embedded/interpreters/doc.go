@@ -30,4 +30,6 @@
 // site-packages, no bytecode written. Without site a start takes a third of the
 // time, and a task sees the same as in the cloud: the standard library and its
 // own artifact, not what happens to be installed on this machine.
+//
+// On Windows every task fails with a message that says so.
 package interpreters

@@ -1,0 +1,37 @@
+package interpreters
+
+import (
+	"context"
+	"errors"
+
+	"millrace/shared/sandbox"
+)
+
+// refusal is what becomes of Python tasks on Windows, where a child can be given
+// neither the descriptors of the protocol nor the limits that confine it.
+const refusal = "the embedded server runs no Python tasks on Windows: run it on Linux or macOS, or in WSL"
+
+// Pool is a sandbox.Sandbox that refuses every task. Its methods may be called
+// from any goroutine.
+type Pool struct{}
+
+var _ sandbox.Sandbox = (*Pool)(nil)
+
+// New makes a Pool.
+func New(config Config) (*Pool, error) { return &Pool{}, config.complete() }
+
+// Mode returns an error.
+func (*Pool) Mode(context.Context) (mode, python string, err error) {
+	return "", "", errors.New(refusal)
+}
+
+// Run implements sandbox.Sandbox: the task fails.
+func (*Pool) Run(context.Context, sandbox.Request, func(sandbox.LogEvent)) (sandbox.Result, error) {
+	return failed(sandbox.TaskFailedError, refusal), nil
+}
+
+// Close implements sandbox.Sandbox.
+func (*Pool) Close() error { return nil }
+
+// Undumpable does nothing, as processes of other users cannot read this one.
+func Undumpable() error { return nil }
