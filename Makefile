@@ -87,6 +87,11 @@ fmt: ## Format the Go code
 vet: ## Run go vet
 	$(GO) vet ./...
 
+.PHONY: cross
+cross: ## Cross-compile what users run for darwin and windows
+	GOOS=darwin GOARCH=arm64 $(GO) build -o /dev/null ./localstack
+	GOOS=windows GOARCH=amd64 $(GO) build -o /dev/null ./localstack
+
 .PHONY: lint
 lint: $(GOLANGCI) ## Run the linters
 	$(GOLANGCI) run ./...
