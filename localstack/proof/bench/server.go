@@ -53,11 +53,11 @@ func (b *bench) serveOn(ctx context.Context, dir string, flags ...string) (*serv
 // end stops the server, at once if ctx has ended.
 func (s *server) end(ctx context.Context) error {
 	s.http.CloseIdleConnections()
+	end := s.Stop
 	if ctx.Err() != nil {
-		s.Kill()
-		return nil
+		end = func() error { s.Kill(); return nil }
 	}
-	if err := s.Stop(); err != nil {
+	if err := end(); err != nil {
 		return fmt.Errorf("the server did not stop well: %w", err)
 	}
 	return nil
