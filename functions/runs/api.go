@@ -132,7 +132,7 @@ func (s *service) mutations(api *httpapi.API) {
 		Errors: []int{400, 404, 409},
 	}, s.create)
 	httpapi.Register(api, httpapi.Operation{
-		ID: "runs-cancel", Method: http.MethodPost, Path: one + "/cancel", Domain: name, Access: tenant.Needs(tenant.RunsCancel),
+		ID: "runs-cancel", Method: http.MethodPost, Path: one + "/cancel", Domain: name, Access: tenant.Needs(tenant.RunsCancel), Reclaims: true,
 		Summary: "Cancel a run",
 		Description: "A queued run is cancelled at once; of a running one the tasks are stopped, or it ends between two tasks. What tasks have done is not undone. " +
 			"May be repeated, and then changes nothing; a run that has ended otherwise is 400.",

@@ -12,6 +12,7 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humachi"
 
 	"millrace/shared/errs"
+	"millrace/shared/table"
 	"millrace/shared/tenant"
 )
 
@@ -34,6 +35,9 @@ func (a *API) guard(op *Operation) func(huma.Context, func(huma.Context)) {
 			c.subject.Function = op.Domain
 		}
 		ctx = tenant.WithRequest(ctx, c.request)
+		if op.reclaims() {
+			ctx = table.Reclaiming(ctx)
+		}
 		if !access.IsPublic() {
 			p, err := a.authenticate(ctx, r, mutation)
 			if err == nil {

@@ -28,6 +28,7 @@ type Operation struct {
 	Stream      bool         // the answer is streamed: the output is huma.StreamResponse
 	MaxBody     int64        // bytes; 0: MaxBody
 	Output      reflect.Type // with Stream: the type the streamed JSON has, for the description
+	Reclaims    bool         // it ends work or makes room: a nearly full disk does not refuse its writes, nor those of any DELETE
 	Hidden      bool         // served, but not described in OpenAPI
 	Errors      []int        // statuses this operation can answer besides the frame's own
 }
@@ -99,6 +100,10 @@ func refuseHidden(op Operation, in reflect.Type) {
 		}
 	}
 }
+
+// reclaims reports whether the operation's writes are accepted on a disk that is
+// nearly full.
+func (op *Operation) reclaims() bool { return op.Reclaims || op.Method == http.MethodDelete }
 
 // mutates reports whether the operation changes something, by its method.
 func (op *Operation) mutates() bool {

@@ -8,6 +8,10 @@ import (
 	"net"
 	"net/netip"
 	"path/filepath"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"millrace/localstack/embedded/space"
 )
 
 // DefaultListen is where the server listens unless it is told otherwise.
@@ -28,6 +32,8 @@ type Config struct {
 	PythonSlots   int      // interpreters alive at once; 0: the pool's default
 	Version       string   // of the service
 	Log           *slog.Logger
+
+	usage space.Usage // nil: the usage of the disk that has Dir
 }
 
 // complete fills in defaults and refuses what cannot work.
@@ -62,6 +68,12 @@ func (c *Config) complete() error {
 	}
 	if c.Log == nil {
 		c.Log = slog.Default()
+	}
+	if c.usage == nil {
+		c.usage = func() (free, total uint64, err error) {
+			usage, err := vfs.Default.GetDiskUsage(c.Dir)
+			return usage.AvailBytes, usage.TotalBytes, err
+		}
 	}
 	return nil
 }

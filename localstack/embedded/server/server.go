@@ -14,8 +14,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
-
 	"millrace/functions/catalog"
 	"millrace/localstack/embedded/datadir"
 	"millrace/localstack/embedded/interpreters"
@@ -123,10 +121,7 @@ func (s *Server) openStore() (*store.DB, error) {
 			return nil, err
 		}
 	}
-	s.space = space.New(func() (free, total uint64, err error) {
-		usage, err := vfs.Default.GetDiskUsage(s.cfg.Dir)
-		return usage.AvailBytes, usage.TotalBytes, err
-	}, s.cfg.Log)
+	s.space = space.New(s.cfg.usage, s.cfg.Log)
 	db, err := store.Open(s.dir.Store(), store.Options{FullSync: s.cfg.FullSync, Space: s.space, Log: s.cfg.Log})
 	if err != nil {
 		return nil, err

@@ -6,16 +6,17 @@ package space
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"millrace/shared/errs"
 	"millrace/shared/table"
 )
 
-// ErrFull: less than the reserve is free. It is wrapped with how much is.
+// ErrFull: less than the reserve is free. It comes as the cause of an
+// [errs.Unavailable] error, whose message tells how much is.
 var ErrFull = errors.New("the disk of the data directory is nearly full")
 
 const (
@@ -24,6 +25,8 @@ const (
 	// overhead is what a write may take of the disk beyond its own bytes, for
 	// each of them: the log's copy, the table's, the copy of a compaction.
 	overhead = 3
+	// retryAfter is when a refused write may be tried again.
+	retryAfter = 10 * time.Second
 	// The bounds of the reserve, which is an eighth of the disk between them.
 	leastReserve, mostReserve = 8 << 20, 256 << 20
 )
@@ -48,13 +51,17 @@ type Space struct {
 // New watches a disk. Its failures to be read are logged and taken for room.
 func New(usage Usage, log *slog.Logger) *Space { return &Space{usage: usage, log: log} }
 
-// Admit asks for room for a write of n bytes. Errors: ErrFull, unless the
-// context is that of writes that make room (table.Reclaiming).
-func (s *Space) Admit(ctx context.Context, n int) error {
+// Admit asks for room for a write of n bytes to a database. Errors: ErrFull,
+// unless the context is that of writes that make room (table.Reclaiming).
+func (s *Space) Admit(ctx context.Context, n int) error { return s.admit(ctx, int64(n)*overhead) }
+
+// AdmitFile is Admit for a file of n bytes, which takes no more of the disk.
+func (s *Space) AdmitFile(ctx context.Context, n int64) error { return s.admit(ctx, n) }
+
+func (s *Space) admit(ctx context.Context, need int64) error {
 	if s == nil || s.usage == nil {
 		return nil
 	}
-	need := int64(n) * overhead
 	if s.left.Add(-need) > 0 && time.Now().UnixNano()-s.read.Load() < int64(interval) {
 		return nil
 	}
@@ -107,6 +114,8 @@ func (s *Space) measure(need int64) {
 }
 
 func (s *Space) err() error {
-	return fmt.Errorf("%w: %d MB are free and %d MB are kept so: writes are refused until there is more room",
+	e := errs.Wrap(errs.Unavailable, ErrFull, "%v: %d MB are free and %d MB are kept so: writes are refused until there is more room",
 		ErrFull, s.free>>20, s.reserve>>20)
+	e.RetryAfter = retryAfter
+	return e
 }
