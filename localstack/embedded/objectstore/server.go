@@ -25,6 +25,7 @@ import (
 	"github.com/versity/versitygw/s3api/middlewares"
 
 	"millrace/events"
+	"millrace/localstack/embedded/space"
 )
 
 // Region is what clients sign for.
@@ -55,6 +56,10 @@ type Config struct {
 	AccessKey, SecretKey string
 	Bucket               string // created when it does not exist
 
+	// Space refuses writes when the disk is nearly full; nil never does. Reads and
+	// deletions go on.
+	Space *space.Space
+
 	// OnEvent is called after an object was stored by a put, a copy or a completed
 	// upload, or was deleted: before the client has its answer and in its request's
 	// goroutine, so it must be quick and safe for concurrent use. May be nil. A
@@ -71,7 +76,7 @@ var running atomic.Bool
 type Server struct {
 	endpoint string
 	workdir  string // to go back to
-	backend  wholeBodies
+	backend  *objects
 	gate     *gate
 	api      *s3api.S3ApiServer
 	close    func() error
@@ -126,6 +131,7 @@ func start(ctx context.Context, cfg Config) (_ *Server, err error) {
 	opts := posix.PosixOpts{CopyObjectThreshold: copyLimit, ForceNoObjLockFile: true}
 	opts.SetNewDirPerm(0o700)
 	opts.SetNewFilePerm(0o600)
+	s.backend = &objects{buckets: buckets, metadata: metadata, space: cfg.Space}
 	if s.backend.Posix, err = posix.New(buckets, metadata, opts); err != nil {
 		return nil, errors.Join(err, os.Chdir(s.workdir))
 	}

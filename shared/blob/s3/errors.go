@@ -3,10 +3,12 @@ package s3
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/aws/smithy-go"
 
 	"millrace/shared/blob"
+	"millrace/shared/errs"
 )
 
 // sentinels maps S3's error codes to the port's errors. NoSuchBucket is not
@@ -22,6 +24,13 @@ var sentinels = map[string]error{
 	"EntityTooSmall":     blob.ErrBadPart,
 }
 
+// insufficientStorage is the code of servers whose disk is full, which answer 507.
+// The SDK does not repeat such a request.
+const insufficientStorage = "InsufficientStorage"
+
+// roomAfter is when a write that was refused for want of room may be tried again.
+const roomAfter = 10 * time.Second
+
 // translate turns a vendor's error into the port's; others keep their chain, so
 // that a cancelled context stays visible.
 func translate(err error) error {
@@ -31,6 +40,11 @@ func translate(err error) error {
 	if api, ok := errors.AsType[smithy.APIError](err); ok {
 		if sentinel, known := sentinels[api.ErrorCode()]; known {
 			return sentinel
+		}
+		if api.ErrorCode() == insufficientStorage {
+			e := errs.Wrap(errs.Unavailable, err, "%s", api.ErrorMessage())
+			e.RetryAfter = roomAfter
+			return e
 		}
 	}
 	return err

@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"millrace/shared/blob"
+	"millrace/shared/errs"
 )
 
 // serve answers every request by handle.
@@ -77,6 +78,30 @@ func TestRetriesAreBounded(t *testing.T) {
 	_, err = s.Put(t.Context(), "org/a", struct{ io.Reader }{strings.NewReader("x")}, 1, blob.PutOptions{})
 	require.ErrorContains(t, err, "SlowDown")
 	assert.EqualValues(t, -99, calls.Load(), "a stream is sent once")
+}
+
+// TestFullDisk: a server without room is asked once, and its reason kept.
+func TestFullDisk(t *testing.T) {
+	t.Parallel()
+	var calls atomic.Int32
+	s := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		calls.Add(1)
+		fail(w, 507, "InsufficientStorage")
+	})
+	_, put := blob.PutBytes(t.Context(), s, "org/a", []byte("x"), blob.PutOptions{})
+	_, stream := s.Put(t.Context(), "org/a", struct{ io.Reader }{strings.NewReader("x")}, 1, blob.PutOptions{})
+	_, begin := s.CreateMultipart(t.Context(), "org/a", "")
+	_, complete := s.CompleteMultipart(t.Context(), "org/a", "upload", []blob.Part{{Number: 1, ETag: "0cc175b9c0f1b6a831c399e269772661"}})
+	for name, err := range map[string]error{
+		"put": put, "stream": stream, "copy": s.Copy(t.Context(), "org/a", "org/b"), "begin": begin, "complete": complete,
+	} {
+		e, ok := errors.AsType[*errs.Error](err)
+		require.True(t, ok, "%s: %v", name, err)
+		assert.Equal(t, errs.Unavailable, e.Code, name)
+		assert.Equal(t, "said the server", e.Message, name)
+		assert.Equal(t, 10*time.Second, e.RetryAfter, name)
+	}
+	assert.EqualValues(t, 5, calls.Load())
 }
 
 // TestAnAnswerCutShortIsAskedForAgain, of a request whose answer has a body.

@@ -1,0 +1,37 @@
+package objectstore
+
+import (
+	"errors"
+	"io"
+
+	"github.com/versity/versitygw/s3err"
+)
+
+// whole makes of a body one that is refused if it ends before length bytes came.
+// The backend takes what arrived before a client hung up for the whole object; S3
+// stores nothing then.
+func whole(body io.Reader, length *int64) io.Reader {
+	if body == nil || length == nil {
+		return body
+	}
+	return &wholeReader{body: body, rest: *length}
+}
+
+// errHungUp is S3's own error for it and no io.ErrUnexpectedEOF, which the
+// backend takes for the end of a body.
+var errHungUp = s3err.GetAPIError(s3err.ErrIncompleteBody)
+
+// wholeReader turns an end before rest bytes came into an error.
+type wholeReader struct {
+	body io.Reader
+	rest int64
+}
+
+func (r *wholeReader) Read(p []byte) (int, error) {
+	n, err := r.body.Read(p)
+	r.rest -= int64(n)
+	if errors.Is(err, io.ErrUnexpectedEOF) || err == io.EOF && r.rest > 0 {
+		err = errHungUp
+	}
+	return n, err
+}
