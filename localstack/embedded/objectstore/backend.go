@@ -18,12 +18,14 @@ import (
 )
 
 // objects is the posix backend with what it lacks: bodies that end early are
-// refused, and so are writes when the disk is nearly full.
+// refused, and so are writes when the disk is nearly full; and what is acknowledged
+// is on the disk, if that is asked for.
 type objects struct {
 	*posix.Posix
 	buckets  string // the directory of the buckets, absolute
 	metadata meta.MetadataStorer
 	space    *space.Space
+	durable  *durable // nil: a write is acknowledged when the operating system has it
 }
 
 // PutObject stores an object.
@@ -54,7 +56,7 @@ func (b *objects) CreateMultipartUpload(ctx context.Context, in s3response.Creat
 	if err != nil {
 		return out, b.failure(err)
 	}
-	return out, nil
+	return out, b.durable.stored(*in.Bucket, uploadsKey(*in.Key), uploadKey(*in.Key, out.UploadId))
 }
 
 // UploadPart stores a part of an upload.
@@ -91,12 +93,12 @@ func (b *objects) CompleteMultipartUpload(ctx context.Context, in *s3.CompleteMu
 	return out, version, b.outcome(*in.Bucket, *in.Key, err)
 }
 
-// outcome is the error of a write that stored key, nil if it did.
+// outcome ends a write of key: one that succeeded is made durable.
 func (b *objects) outcome(bucket, key string, err error) error {
-	if err == nil {
-		return nil
+	if err != nil {
+		return b.failedWrite(bucket, key, err)
 	}
-	return b.failedWrite(bucket, key, err)
+	return b.durable.stored(bucket, key)
 }
 
 // sourceSize is the size of the object that is to be copied, 0 for one that the

@@ -34,6 +34,25 @@ func BenchmarkPutSmall(b *testing.B) {
 	}
 }
 
+// BenchmarkPutSynced puts 1 KB with and without a wait for the disk, into one
+// directory and into a new one each.
+func BenchmarkPutSynced(b *testing.B) {
+	data := bytes.Repeat([]byte("1 KB"), 256)
+	for _, sync := range []bool{false, true} {
+		for name, key := range map[string]string{"known": "org/bench/%d", "new": "org/bench/%d/a/b/c"} {
+			b.Run(fmt.Sprintf("sync=%t/%s", sync, name), func(b *testing.B) {
+				cfg := config(b.TempDir())
+				cfg.FullSync = sync
+				f := start(b, cfg)
+				for i := 0; b.Loop(); i++ {
+					_, err := blob.PutBytes(b.Context(), f.store, fmt.Sprintf(key, i), data, blob.PutOptions{})
+					require.NoError(b, err)
+				}
+			})
+		}
+	}
+}
+
 func BenchmarkGetSmall(b *testing.B) {
 	f := start(b, config(b.TempDir()))
 	_, err := blob.PutBytes(b.Context(), f.store, "org/a", bytes.Repeat([]byte("4 KB"), 1024), blob.PutOptions{})

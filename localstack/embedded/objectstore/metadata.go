@@ -12,26 +12,24 @@ import (
 // openMetadata chooses where content types and ETags are kept: in extended
 // attributes, which appear with the object in one step, or where the file system
 // has none in a tree of sidecar files. A directory that has sidecars keeps them,
-// wherever it is moved.
-func openMetadata(root, buckets string) (meta.MetadataStorer, error) {
-	sidecars := filepath.Join(root, "sidecar")
-	switch _, err := os.Stat(sidecars); {
-	case err == nil:
-		return meta.NewSideCar(sidecars)
-	case !errors.Is(err, fs.ErrNotExist):
-		return nil, err
+// wherever it is moved. sidecars is that tree, empty if there is none.
+func openMetadata(root, buckets string) (storer meta.MetadataStorer, sidecars string, err error) {
+	sidecars = filepath.Join(root, "sidecar")
+	_, err = os.Stat(sidecars)
+	if errors.Is(err, fs.ErrNotExist) {
+		var ok bool
+		if ok, err = hasAttributes(buckets); ok {
+			return meta.XattrMeta{}, "", nil
+		}
+		if err == nil {
+			err = os.Mkdir(sidecars, 0o700)
+		}
 	}
-	ok, err := hasAttributes(buckets)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	if ok {
-		return meta.XattrMeta{}, nil
-	}
-	if err := os.Mkdir(sidecars, 0o700); err != nil {
-		return nil, err
-	}
-	return meta.NewSideCar(sidecars)
+	storer, err = meta.NewSideCar(sidecars)
+	return storer, sidecars, err
 }
 
 // hasAttributes tries to write an attribute and to read it: reading an absent one

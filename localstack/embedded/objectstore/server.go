@@ -59,6 +59,9 @@ type Config struct {
 	// Space refuses writes when the disk is nearly full; nil never does. Reads and
 	// deletions go on.
 	Space *space.Space
+	// FullSync acknowledges a write when it is on the disk, so that a power cut
+	// does not undo it. Deletions may be undone.
+	FullSync bool
 
 	// OnEvent is called after an object was stored by a put, a copy or a completed
 	// upload, or was deleted: before the client has its answer and in its request's
@@ -122,7 +125,7 @@ func start(ctx context.Context, cfg Config) (_ *Server, err error) {
 	if err := os.MkdirAll(buckets, 0o700); err != nil {
 		return nil, err
 	}
-	metadata, err := openMetadata(root, buckets)
+	metadata, sidecars, err := openMetadata(root, buckets)
 	if err != nil {
 		return nil, err
 	}
@@ -132,6 +135,10 @@ func start(ctx context.Context, cfg Config) (_ *Server, err error) {
 	opts.SetNewDirPerm(0o700)
 	opts.SetNewFilePerm(0o600)
 	s.backend = &objects{buckets: buckets, metadata: metadata, space: cfg.Space}
+	if cfg.FullSync {
+		s.backend.durable = &durable{buckets: buckets, sidecars: sidecars}
+		metadata = syncedMetadata{metadata}
+	}
 	if s.backend.Posix, err = posix.New(buckets, metadata, opts); err != nil {
 		return nil, errors.Join(err, os.Chdir(s.workdir))
 	}
@@ -143,7 +150,10 @@ func start(ctx context.Context, cfg Config) (_ *Server, err error) {
 	if err := s.listen(cfg); err != nil {
 		return nil, err
 	}
-	return s, ensureBucket(ctx, s.endpoint, cfg)
+	if err := ensureBucket(ctx, s.endpoint, cfg); err != nil {
+		return nil, err
+	}
+	return s, s.backend.durable.made(root, cfg.Bucket)
 }
 
 // listen binds and serves. The front binds by itself and does not tell which

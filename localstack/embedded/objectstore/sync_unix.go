@@ -1,0 +1,7 @@
+//go:build !windows
+
+package objectstore
+
+import "os"
+
+func openToSync(path string) (*os.File, error) { return os.Open(path) }

@@ -1,0 +1,13 @@
+package objectstore
+
+import "os"
+
+// openToSync opens a file for writing, which a sync needs on Windows; it returns
+// nil for a directory, for those are not synced there.
+func openToSync(path string) (*os.File, error) {
+	info, err := os.Stat(path)
+	if err != nil || info.IsDir() {
+		return nil, err
+	}
+	return os.OpenFile(path, os.O_RDWR, 0)
+}
