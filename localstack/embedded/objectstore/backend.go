@@ -2,10 +2,6 @@ package objectstore
 
 import (
 	"context"
-	"crypto/sha256"
-	"fmt"
-	"os"
-	"path/filepath"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
@@ -18,13 +14,14 @@ import (
 )
 
 // objects is the posix backend with what it lacks: bodies that end early are
-// refused, and so are writes when the disk is nearly full; and what is acknowledged
-// is on the disk, if that is asked for.
+// refused, and so are writes when the disk is nearly full; deletions can be paused;
+// and what is acknowledged is on the disk, if that is asked for.
 type objects struct {
 	*posix.Posix
 	buckets  string // the directory of the buckets, absolute
 	metadata meta.MetadataStorer
 	space    *space.Space
+	pauses   *pauses
 	durable  *durable // nil: a write is acknowledged when the operating system has it
 }
 
@@ -33,7 +30,23 @@ func (b *objects) PutObject(ctx context.Context, in s3response.PutObjectInput) (
 	if err := b.admit(ctx, aws.ToInt64(in.ContentLength), in.Body); err != nil {
 		return s3response.PutObjectOutput{}, err
 	}
-	in.Body = whole(in.Body, in.ContentLength)
+	// Asked when the body has come, so that a slow client is no overwriting that a
+	// pause would have to wait for.
+	leave := func() {}
+	defer func() { leave() }()
+	ready := func() (err error) {
+		held, err := b.overwrite(ctx, *in.Bucket, *in.Key)
+		if err == nil {
+			leave = held
+		}
+		return err
+	}
+	if in.Body == nil {
+		if err := ready(); err != nil {
+			return s3response.PutObjectOutput{}, err
+		}
+	}
+	in.Body = whole(in.Body, in.ContentLength, ready)
 	out, err := b.Posix.PutObject(ctx, in)
 	return out, b.outcome(*in.Bucket, *in.Key, err)
 }
@@ -43,6 +56,11 @@ func (b *objects) CopyObject(ctx context.Context, in s3response.CopyObjectInput)
 	if err := b.admit(ctx, b.sourceSize(in.CopySource), nil); err != nil {
 		return s3response.CopyObjectOutput{}, err
 	}
+	leave, err := b.overwrite(ctx, *in.Bucket, *in.Key)
+	if err != nil {
+		return s3response.CopyObjectOutput{}, err
+	}
+	defer leave()
 	out, err := b.Posix.CopyObject(ctx, in)
 	return out, b.outcome(*in.Bucket, *in.Key, err)
 }
@@ -65,7 +83,7 @@ func (b *objects) UploadPart(ctx context.Context, in *s3.UploadPartInput) (*s3.U
 		return nil, err
 	}
 	checked := *in
-	checked.Body = whole(in.Body, in.ContentLength)
+	checked.Body = whole(in.Body, in.ContentLength, nil)
 	out, err := b.Posix.UploadPart(ctx, &checked)
 	return out, b.outcome(*in.Bucket, partKey(*in.Key, *in.UploadId, *in.PartNumber), err)
 }
@@ -89,8 +107,33 @@ func (b *objects) CompleteMultipartUpload(ctx context.Context, in *s3.CompleteMu
 	if err := b.admit(ctx, b.uploadSize(*in.Bucket, *in.Key, aws.ToString(in.UploadId)), nil); err != nil {
 		return s3response.CompleteMultipartUploadResult{}, "", err
 	}
+	leave, err := b.overwrite(ctx, *in.Bucket, *in.Key)
+	if err != nil {
+		return s3response.CompleteMultipartUploadResult{}, "", err
+	}
+	defer leave()
 	out, version, err := b.Posix.CompleteMultipartUpload(ctx, in)
 	return out, version, b.outcome(*in.Bucket, *in.Key, err)
+}
+
+// DeleteObject deletes an object.
+func (b *objects) DeleteObject(ctx context.Context, in *s3.DeleteObjectInput) (*s3.DeleteObjectOutput, error) {
+	leave, err := b.pauses.enter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	return b.Posix.DeleteObject(ctx, in)
+}
+
+// DeleteObjects deletes objects.
+func (b *objects) DeleteObjects(ctx context.Context, in *s3.DeleteObjectsInput) (s3response.DeleteResult, error) {
+	leave, err := b.pauses.enter(ctx)
+	if err != nil {
+		return s3response.DeleteResult{}, err
+	}
+	defer leave()
+	return b.Posix.DeleteObjects(ctx, in)
 }
 
 // outcome ends a write of key: one that succeeded is made durable.
@@ -99,49 +142,4 @@ func (b *objects) outcome(bucket, key string, err error) error {
 		return b.failedWrite(bucket, key, err)
 	}
 	return b.durable.stored(bucket, key)
-}
-
-// sourceSize is the size of the object that is to be copied, 0 for one that the
-// backend will not find.
-func (b *objects) sourceSize(source *string) int64 {
-	bucket, key, _, err := backend.ParseCopySource(aws.ToString(source))
-	if err != nil || !filepath.IsLocal(filepath.Join(bucket, key)) {
-		return 0
-	}
-	info, err := os.Stat(b.path(bucket, key))
-	if err != nil || info.IsDir() {
-		return 0
-	}
-	return info.Size()
-}
-
-// uploadSize is how many bytes an upload's parts have.
-func (b *objects) uploadSize(bucket, key, id string) (size int64) {
-	if !filepath.IsLocal(id) {
-		return 0
-	}
-	parts, err := os.ReadDir(b.path(bucket, uploadKey(key, id)))
-	if err != nil {
-		return 0
-	}
-	for _, part := range parts {
-		if info, err := part.Info(); err == nil && info.Mode().IsRegular() {
-			size += info.Size()
-		}
-	}
-	return size
-}
-
-// path is the file of an object.
-func (b *objects) path(bucket, key string) string { return filepath.Join(b.buckets, bucket, key) }
-
-// uploadsKey is where the backend keeps the uploads of a key, below its bucket.
-func uploadsKey(key string) string {
-	return filepath.Join(posix.MetaTmpMultipartDir, fmt.Sprintf("%x", sha256.Sum256([]byte(key))))
-}
-
-func uploadKey(key, id string) string { return filepath.Join(uploadsKey(key), id) }
-
-func partKey(key, id string, part int32) string {
-	return filepath.Join(uploadKey(key, id), fmt.Sprint(part))
 }

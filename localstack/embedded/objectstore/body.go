@@ -3,18 +3,24 @@ package objectstore
 import (
 	"errors"
 	"io"
+	"sync"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/versity/versitygw/s3err"
 )
 
 // whole makes of a body one that is refused if it ends before length bytes came.
 // The backend takes what arrived before a client hung up for the whole object; S3
-// stores nothing then.
-func whole(body io.Reader, length *int64) io.Reader {
-	if body == nil || length == nil {
-		return body
+// stores nothing then. Its end is told when ready, which may be nil, returns.
+func whole(body io.Reader, length *int64, ready func() error) io.Reader {
+	if body == nil {
+		return nil
 	}
-	return &wholeReader{body: body, rest: *length}
+	r := &wholeReader{body: body, rest: aws.ToInt64(length)}
+	if ready != nil {
+		r.ready = sync.OnceValue(ready)
+	}
+	return r
 }
 
 // errHungUp is S3's own error for it and no io.ErrUnexpectedEOF, which the
@@ -25,6 +31,8 @@ var errHungUp = s3err.GetAPIError(s3err.ErrIncompleteBody)
 type wholeReader struct {
 	body io.Reader
 	rest int64
+
+	ready func() error // nil: it always is
 }
 
 func (r *wholeReader) Read(p []byte) (int, error) {
@@ -32,6 +40,11 @@ func (r *wholeReader) Read(p []byte) (int, error) {
 	r.rest -= int64(n)
 	if errors.Is(err, io.ErrUnexpectedEOF) || err == io.EOF && r.rest > 0 {
 		err = errHungUp
+	}
+	if err == io.EOF && r.ready != nil {
+		if refused := r.ready(); refused != nil {
+			err = refused
+		}
 	}
 	return n, err
 }

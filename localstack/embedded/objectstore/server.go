@@ -134,7 +134,7 @@ func start(ctx context.Context, cfg Config) (_ *Server, err error) {
 	opts := posix.PosixOpts{CopyObjectThreshold: copyLimit, ForceNoObjLockFile: true}
 	opts.SetNewDirPerm(0o700)
 	opts.SetNewFilePerm(0o600)
-	s.backend = &objects{buckets: buckets, metadata: metadata, space: cfg.Space}
+	s.backend = &objects{buckets: buckets, metadata: metadata, space: cfg.Space, pauses: newPauses()}
 	if cfg.FullSync {
 		s.backend.durable = &durable{buckets: buckets, sidecars: sidecars}
 		metadata = syncedMetadata{metadata}
@@ -225,6 +225,7 @@ func (s *Server) Endpoint() string { return s.endpoint }
 func (s *Server) Close() error { return s.close() }
 
 func (s *Server) shutdown() error {
+	s.backend.pauses.close()
 	drained := s.gate.close(requestPatience)
 	if s.api != nil {
 		// What is left are idle connections, which the front waits for up to
