@@ -11,3 +11,5 @@ func openToSync(path string) (*os.File, error) {
 	}
 	return os.OpenFile(path, os.O_RDWR, 0)
 }
+
+func openRegular(path string) (*os.File, error) { return os.Open(path) }
