@@ -47,8 +47,9 @@ func (b *objects) PutObject(ctx context.Context, in s3response.PutObjectInput) (
 		}
 	}
 	in.Body = whole(in.Body, in.ContentLength, ready)
+	begun := b.durable.begin()
 	out, err := b.Posix.PutObject(ctx, in)
-	return out, b.outcome(*in.Bucket, *in.Key, err)
+	return out, b.outcome(begun, *in.Bucket, *in.Key, err)
 }
 
 // CopyObject copies an object.
@@ -61,8 +62,9 @@ func (b *objects) CopyObject(ctx context.Context, in s3response.CopyObjectInput)
 		return s3response.CopyObjectOutput{}, err
 	}
 	defer leave()
+	begun := b.durable.begin()
 	out, err := b.Posix.CopyObject(ctx, in)
-	return out, b.outcome(*in.Bucket, *in.Key, err)
+	return out, b.outcome(begun, *in.Bucket, *in.Key, err)
 }
 
 // CreateMultipartUpload begins an upload.
@@ -74,7 +76,7 @@ func (b *objects) CreateMultipartUpload(ctx context.Context, in s3response.Creat
 	if err != nil {
 		return out, b.failure(err)
 	}
-	return out, b.durable.stored(*in.Bucket, uploadsKey(*in.Key), uploadKey(*in.Key, out.UploadId))
+	return out, b.durable.stored(0, *in.Bucket, uploadsKey(*in.Key), uploadKey(*in.Key, out.UploadId))
 }
 
 // UploadPart stores a part of an upload.
@@ -84,8 +86,9 @@ func (b *objects) UploadPart(ctx context.Context, in *s3.UploadPartInput) (*s3.U
 	}
 	checked := *in
 	checked.Body = whole(in.Body, in.ContentLength, nil)
+	begun := b.durable.begin()
 	out, err := b.Posix.UploadPart(ctx, &checked)
-	return out, b.outcome(*in.Bucket, partKey(*in.Key, *in.UploadId, *in.PartNumber), err)
+	return out, b.outcome(begun, *in.Bucket, partKey(*in.Key, *in.UploadId, *in.PartNumber), err)
 }
 
 // UploadPartCopy makes a part of an upload from an object.
@@ -97,8 +100,9 @@ func (b *objects) UploadPartCopy(ctx context.Context, in *s3.UploadPartCopyInput
 	if err := b.admit(ctx, size, nil); err != nil {
 		return s3response.CopyPartResult{}, err
 	}
+	begun := b.durable.begin()
 	out, err := b.Posix.UploadPartCopy(ctx, in)
-	return out, b.outcome(*in.Bucket, partKey(*in.Key, *in.UploadId, *in.PartNumber), err)
+	return out, b.outcome(begun, *in.Bucket, partKey(*in.Key, *in.UploadId, *in.PartNumber), err)
 }
 
 // CompleteMultipartUpload joins the parts of an upload, of which it makes a copy
@@ -112,8 +116,9 @@ func (b *objects) CompleteMultipartUpload(ctx context.Context, in *s3.CompleteMu
 		return s3response.CompleteMultipartUploadResult{}, "", err
 	}
 	defer leave()
+	begun := b.durable.begin()
 	out, version, err := b.Posix.CompleteMultipartUpload(ctx, in)
-	return out, version, b.outcome(*in.Bucket, *in.Key, err)
+	return out, version, b.outcome(begun, *in.Bucket, *in.Key, err)
 }
 
 // DeleteObject deletes an object.
@@ -123,6 +128,7 @@ func (b *objects) DeleteObject(ctx context.Context, in *s3.DeleteObjectInput) (*
 		return nil, err
 	}
 	defer leave()
+	defer b.durable.deletion()()
 	return b.Posix.DeleteObject(ctx, in)
 }
 
@@ -133,13 +139,14 @@ func (b *objects) DeleteObjects(ctx context.Context, in *s3.DeleteObjectsInput) 
 		return s3response.DeleteResult{}, err
 	}
 	defer leave()
+	defer b.durable.deletion()()
 	return b.Posix.DeleteObjects(ctx, in)
 }
 
 // outcome ends a write of key: one that succeeded is made durable.
-func (b *objects) outcome(bucket, key string, err error) error {
+func (b *objects) outcome(begun uint64, bucket, key string, err error) error {
 	if err != nil {
 		return b.failedWrite(bucket, key, err)
 	}
-	return b.durable.stored(bucket, key)
+	return b.durable.stored(begun, bucket, key)
 }

@@ -5,8 +5,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/versity/versitygw/backend/meta"
+	"github.com/versity/versitygw/backend/posix"
 )
 
 // syncFile makes a file or a directory durable; tests look on.
@@ -16,11 +18,28 @@ var syncFile = (*os.File).Sync
 type durable struct {
 	buckets  string
 	sidecars string // empty: metadata is in extended attributes, which a file's sync takes along
+	known    knownDirs
 }
 
-// stored returns when the objects of these keys, and all directories that lead to
-// them, are on the disk.
-func (d *durable) stored(bucket string, keys ...string) error {
+// begin begins a write.
+func (d *durable) begin() uint64 {
+	if d == nil {
+		return 0
+	}
+	return d.known.begin()
+}
+
+// deletion begins a deletion, which done ends.
+func (d *durable) deletion() (done func()) {
+	if d == nil {
+		return func() {}
+	}
+	return d.known.deletion()
+}
+
+// stored returns when the objects of these keys, which a write stored that begun
+// is of, and all directories that lead to them, are on the disk.
+func (d *durable) stored(begun uint64, bucket string, keys ...string) error {
 	if d == nil {
 		return nil
 	}
@@ -29,7 +48,7 @@ func (d *durable) stored(bucket string, keys ...string) error {
 			if err := syncSidecars(filepath.Join(d.sidecars, bucket, key, "meta")); err != nil {
 				return err
 			}
-			if err := syncParents(d.sidecars, filepath.Join(bucket, key, "meta")); err != nil {
+			if _, err := syncParents(d.sidecars, filepath.Join(bucket, key, "meta"), nil); err != nil {
 				return err
 			}
 		}
@@ -37,9 +56,17 @@ func (d *durable) stored(bucket string, keys ...string) error {
 		if err := syncPath(filepath.Join(d.buckets, path)); err != nil {
 			return err
 		}
-		if err := syncParents(d.buckets, path); err != nil {
+		if strings.HasPrefix(key, posix.MetaTmpDir) { // uploads end without a deletion
+			if _, err := syncParents(d.buckets, path, nil); err != nil {
+				return err
+			}
+			continue
+		}
+		synced, err := syncParents(d.buckets, path, d.known.has)
+		if err != nil {
 			return err
 		}
+		d.known.add(begun, synced)
 	}
 	return nil
 }
@@ -49,7 +76,7 @@ func (d *durable) made(root, bucket string) error {
 	if d == nil {
 		return nil
 	}
-	if err := d.stored(bucket, ""); err != nil {
+	if err := d.stored(0, bucket, ""); err != nil {
 		return err
 	}
 	for _, dir := range []string{d.buckets, d.sidecars, root, filepath.Dir(root)} {
@@ -77,14 +104,19 @@ func syncSidecars(dir string) error {
 	return syncPath(dir)
 }
 
-// syncParents syncs the directories between root and path, for each may be new.
-func syncParents(root, path string) error {
-	for path = filepath.Dir(path); path != "."; path = filepath.Dir(path) {
-		if err := syncPath(filepath.Join(root, path)); err != nil {
-			return err
+// syncParents syncs the directories between root and path up to the first that is
+// known, and returns those whose names it has synced.
+func syncParents(root, path string, known func(dir string) bool) (synced []string, err error) {
+	for dir := filepath.Dir(path); dir != "."; dir = filepath.Dir(dir) {
+		if err := syncPath(filepath.Join(root, dir)); err != nil {
+			return nil, err
 		}
+		if known != nil && known(dir) {
+			break
+		}
+		synced = append(synced, dir)
 	}
-	return nil
+	return synced, nil
 }
 
 // syncPath syncs a file or directory. One that is gone was deleted or replaced
