@@ -28,6 +28,9 @@ import (
 	"millrace/localstack/embedded/space"
 )
 
+// Folder is where in the data directory objects are kept.
+const Folder = "objects"
+
 // Region is what clients sign for.
 const Region = "us-east-1"
 
@@ -117,7 +120,7 @@ func start(ctx context.Context, cfg Config) (_ *Server, err error) {
 	if s.workdir, err = os.Getwd(); err != nil {
 		return nil, err
 	}
-	root, err := filepath.Abs(filepath.Join(cfg.Dir, "objects"))
+	root, err := filepath.Abs(filepath.Join(cfg.Dir, Folder))
 	if err != nil {
 		return nil, err
 	}

@@ -58,7 +58,7 @@ func (s *Server) Backup(ctx context.Context, to string) (BackupResponse, error) 
 	if err := s.store.Checkpoint(datadir.Store(to)); err != nil {
 		return BackupResponse{}, err
 	}
-	if err := objectstore.CopyTo(ctx, s.cfg.Dir, to); err != nil {
+	if err := objectstore.CopyTo(ctx, filepath.Join(s.cfg.Dir, objectstore.Folder), filepath.Join(to, objectstore.Folder)); err != nil {
 		return BackupResponse{}, err
 	}
 	for _, name := range keyFiles {

@@ -43,7 +43,13 @@ func dataDir(t *testing.T) string {
 // start runs a server until the test ends.
 func start(t *testing.T, dir string, flags ...string) *proc.Server {
 	t.Helper()
-	s, err := proc.Serve(t.Context(), binary, dir, nil, flags...)
+	return startOf(t, binary, dir, flags...)
+}
+
+// startOf is start of a program that becomes the server.
+func startOf(t *testing.T, program, dir string, flags ...string) *proc.Server {
+	t.Helper()
+	s, err := proc.Serve(t.Context(), program, dir, nil, flags...)
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		s.Kill()
