@@ -14,7 +14,7 @@ import (
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	tabletest.Exercise(t, func(t *testing.T) table.Table { return open(t) })
+	tabletest.Exercise(t, func(t *testing.T) table.Table { return open(t) }, tabletest.Embedded)
 }
 
 func TestConformanceInMemory(t *testing.T) {
@@ -24,5 +24,5 @@ func TestConformanceInMemory(t *testing.T) {
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, db.Close()) })
 		return pebbletable.New(db, clock.System{})
-	})
+	}, tabletest.Embedded)
 }

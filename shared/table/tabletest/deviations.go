@@ -5,8 +5,11 @@ import "millrace/shared/table"
 // Deviations are the places where a server is known not to do as DynamoDB's
 // documentation says. There the suite holds it to its own answer, so that the
 // list cannot grow old unnoticed. The zero Deviations are none: what a driver on
-// DynamoDB itself, and the embedded one, must do.
+// DynamoDB itself must do.
 type Deviations struct {
+	// Immediate: indexes follow the table at once, and requests cost so little
+	// time that histories of random operations can be long.
+	Immediate bool
 	// Capacity is what the server reports instead, by the name of the case.
 	Capacity map[string]Cost
 	// PagesAfterFilter: the megabyte of a page counts what the filter lets
@@ -19,6 +22,9 @@ type Cost struct {
 	Table   table.Units
 	Indexes map[table.Index]table.Units
 }
+
+// Embedded is what the embedded server's table does beyond DynamoDB.
+var Embedded = Deviations{Immediate: true}
 
 // DynamoDBLocal is where AWS's emulator, version 1.25.1, deviates.
 var DynamoDBLocal = Deviations{

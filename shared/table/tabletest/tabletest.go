@@ -44,7 +44,7 @@ func Exercise(t *testing.T, newTable func(t *testing.T) table.Table, deviations 
 			{"Limits", limits},
 			{"Capacity", capacity},
 			{"Concurrency", concurrency},
-			{"Model", model},
+			{"Model", random},
 		} {
 			for name, test := range group.tests {
 				t.Run(group.name+"/"+name, func(t *testing.T) {
