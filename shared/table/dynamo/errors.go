@@ -71,7 +71,7 @@ func translate(err error) error {
 // limitWords are what DynamoDB says of a request that breaks one of its limits.
 // The drivers' own checks come first and find most of them; what shows only
 // beside the stored item is left.
-var limitWords = []string{"exceed", "maximum", "more than 38", "overflow", "underflow", "empty string"}
+var limitWords = []string{"exceed", "maximum", "more than 38", "up to 38", "overflow", "underflow", "empty string"}
 
 // invalid tells a broken limit from a request that makes no sense, which
 // DynamoDB does by the message alone.

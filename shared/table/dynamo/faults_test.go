@@ -145,6 +145,7 @@ func TestErrorsAreThePorts(t *testing.T) {
 		{"ValidationException", "Invalid UpdateExpression: Incorrect operand type for operator", table.ErrInvalid},
 		{"ValidationException", "Item size has exceeded the maximum allowed size", table.ErrLimit},
 		{"ValidationException", "Attempting to store more than 38 significant digits in a Number", table.ErrLimit},
+		{"ValidationException", "DynamoDB only supports precision up to 38 digits", table.ErrLimit},
 		{"ValidationException", "Number overflow. Attempting to store a number with magnitude larger than supported range", table.ErrLimit},
 		{"ValidationException", "An attribute value may not contain an empty string value. Key: due_pk", table.ErrLimit},
 	} {
