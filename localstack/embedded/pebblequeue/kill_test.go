@@ -3,7 +3,6 @@ package pebblequeue
 import (
 	"bufio"
 	"context"
-	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -16,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"millrace/localstack/embedded/store"
+	"millrace/localstack/proof/seed"
 	"millrace/shared/clock"
 	"millrace/shared/queue"
 )
@@ -28,14 +28,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, child(path))
 		os.Exit(1)
 	}
-	flag.Parse()
-	// The same histories at every run, unless -rapid.seed says otherwise.
-	if f := flag.Lookup("rapid.seed"); f != nil && f.Value.String() == "0" {
-		if err := f.Value.Set("1"); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-	}
+	seed.Fix()
 	os.Exit(m.Run())
 }
 

@@ -3,7 +3,6 @@ package pebbletable_test
 import (
 	"bufio"
 	"context"
-	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -14,6 +13,7 @@ import (
 
 	"millrace/localstack/embedded/pebbletable"
 	"millrace/localstack/embedded/store"
+	"millrace/localstack/proof/seed"
 	"millrace/shared/clock"
 	"millrace/shared/table"
 
@@ -31,14 +31,7 @@ func TestMain(m *testing.M) {
 			os.Exit(1)
 		}
 	}
-	flag.Parse()
-	// The same histories at every run, unless -rapid.seed says otherwise.
-	if f := flag.Lookup("rapid.seed"); f != nil && f.Value.String() == "0" {
-		if err := f.Value.Set("1"); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-	}
+	seed.Fix()
 	os.Exit(m.Run())
 }
 

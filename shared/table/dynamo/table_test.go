@@ -1,13 +1,20 @@
 package dynamo_test
 
 import (
+	"os"
 	"strings"
 	"testing"
 
 	"millrace/localstack/emulators"
+	"millrace/localstack/proof/seed"
 	"millrace/shared/table"
 	"millrace/shared/table/tabletest"
 )
+
+func TestMain(m *testing.M) {
+	seed.Fix()
+	os.Exit(m.Run())
+}
 
 func TestTable(t *testing.T) {
 	t.Parallel()
