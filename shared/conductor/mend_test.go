@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"millrace/events"
+	"millrace/localstack/proof/fixture"
 	"millrace/localstack/proof/memory"
 	"millrace/shared/bus"
 	"millrace/shared/clock"
@@ -29,7 +30,7 @@ import (
 
 // reborn begins a process that knows nothing of the messages of the one before.
 func (w *world) reborn() {
-	w.queues = memory.Queues(w.t, clock.System{}, definitions())
+	w.queues = memory.Queues(w.t, clock.System{}, fixture.Queues(2*time.Minute))
 	w.boot = "boot2"
 	w.start(slog.Default())
 }

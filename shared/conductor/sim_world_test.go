@@ -2,7 +2,6 @@ package conductor_test
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"hash"
 	"hash/fnv"
@@ -28,8 +27,8 @@ import (
 	"millrace/localstack/embedded/pebbletable"
 	"millrace/localstack/embedded/store"
 	"millrace/localstack/proof/faults"
+	"millrace/localstack/proof/fixture"
 	"millrace/localstack/proof/memory"
-	"millrace/shared/audit"
 	"millrace/shared/blob/blobtest"
 	"millrace/shared/clock"
 	"millrace/shared/conductor"
@@ -41,7 +40,6 @@ import (
 	"millrace/shared/registry"
 	"millrace/shared/runlog"
 	"millrace/shared/signal"
-	"millrace/shared/tenant"
 )
 
 // sim plays one history in a bubble.
@@ -106,7 +104,7 @@ func newSim(t *testing.T, h simHistory) *sim {
 		simHistory: h, rng: rand.New(rand.NewPCG(h.seed, 1)), blob: &blobtest.Memory{}, gate: faults.NewSteps(), trace: fnv.New64a(),
 		executed: map[string]int{}, accepted: map[int]string{}, stopped: map[string]bool{},
 	}
-	s.ctx = tenant.With(t.Context(), tenant.Principal{OrgID: org, Email: "owner@test", Role: tenant.Owner})
+	s.ctx = fixture.Owner(t.Context(), org)
 	s.store = &watched{tell: s.tell}
 	fs := vfs.NewMem()
 	if h.power {
@@ -131,11 +129,7 @@ func (s *sim) open(t *testing.T, fs *vfs.MemFS) {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, db.Close()) })
 	s.store.Table = pebbletable.New(db, clock.System{})
-	var defs []queue.Definition
-	for _, name := range events.AllQueues() {
-		defs = append(defs, queue.Definition{Name: name, Visibility: 2 * time.Minute})
-	}
-	s.queues = memory.QueuesIn(t, db, clock.System{}, defs)
+	s.queues = memory.QueuesIn(t, db, clock.System{}, fixture.Queues(2*time.Minute))
 }
 
 // cutPower goes on with what a power cut leaves: what was synced, and some of the
@@ -145,14 +139,8 @@ func (s *sim) cutPower() {
 }
 
 func (s *sim) register() {
-	r := &registry.Registration{FlowName: "f", FlowVersion: "1", ArtifactKey: org + "/artifacts/x.zip", DefaultExecutor: "python", ExecutionMode: "nano"}
-	if err := r.Parse(json.RawMessage(s.flow.spec())); err != nil {
-		panic(fmt.Sprintf("%v\n%s", err, s.flow.spec())) // a mistake of the test
-	}
-	flows := registry.Store{Table: s.store, Blob: s.blob, Clock: clock.System{}}
-	_, err := flows.Commit(s.ctx, registry.Change{Register: r, Audit: func(registry.Outcome) audit.Change { return audit.Change{Action: "flow.register"} }})
-	if err != nil {
-		panic(err)
+	if err := fixture.Register(s.ctx, s.store, s.blob, "f", s.flow.spec()); err != nil {
+		panic(err) // a mistake of the test
 	}
 	v, err := registry.GetVersion(s.ctx, s.store, org, "f", "1")
 	if err != nil {

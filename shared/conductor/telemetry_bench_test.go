@@ -2,38 +2,36 @@ package conductor_test
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"log/slog"
 	"strconv"
 	"testing"
+	"time"
 
 	lambda "github.com/aws/aws-lambda-go/events"
 	"github.com/stretchr/testify/require"
 
 	"millrace/events"
 	"millrace/localstack/embedded/localbus"
+	"millrace/localstack/proof/fixture"
 	"millrace/localstack/proof/memory"
-	"millrace/shared/audit"
 	"millrace/shared/blob/blobtest"
 	"millrace/shared/clock"
 	"millrace/shared/conductor"
 	"millrace/shared/executor"
 	"millrace/shared/launch"
-	"millrace/shared/registry"
 	"millrace/shared/runlog"
 	"millrace/shared/signal"
-	"millrace/shared/tenant"
 )
 
 // BenchmarkRun is what the engine itself spends on a run of a chain of 40 tasks,
 // from its acceptance to its end: no driver, no executor.
 func BenchmarkRun(b *testing.B) {
 	const tasks = 40
-	ctx := tenant.With(b.Context(), tenant.Principal{OrgID: org, Email: "owner@test", Role: tenant.Owner})
+	ctx := fixture.Owner(b.Context(), org)
 	now, objects, hub, log := clock.System{}, &blobtest.Memory{}, &signal.Hub{}, slog.New(slog.DiscardHandler)
 	store := memory.Table(b, now)
-	queues := memory.Queues(b, now, definitions())
+	queues := memory.Queues(b, now, fixture.Queues(2*time.Minute))
 	c := conductor.New(conductor.Config{
 		Table: store, Queues: queues, Blob: objects, Bus: localbus.New(queues, nil), Clock: now, Log: log, Hub: hub, Resident: true,
 		Logs:      &runlog.Store{Table: store, Blob: objects, Clock: now, Log: log},
@@ -44,11 +42,7 @@ func BenchmarkRun(b *testing.B) {
 	for i := 1; i < tasks; i++ {
 		names = append(names, fmt.Sprintf("t%d: t%d", i, i-1))
 	}
-	r := &registry.Registration{FlowName: "chain", FlowVersion: "1", ArtifactKey: org + "/artifacts/x.zip", DefaultExecutor: "python", ExecutionMode: "nano"}
-	require.NoError(b, r.Parse(json.RawMessage(spec(names...))))
-	_, err := registry.Store{Table: store, Blob: objects, Clock: now}.
-		Commit(ctx, registry.Change{Register: r, Audit: func(registry.Outcome) audit.Change { return audit.Change{Action: "flow.register"} }})
-	require.NoError(b, err)
+	require.NoError(b, fixture.Register(ctx, store, objects, "chain", spec(names...)))
 
 	b.ReportAllocs()
 	for b.Loop() {

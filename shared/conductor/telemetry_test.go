@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"millrace/events"
+	"millrace/localstack/proof/fixture"
 	"millrace/localstack/proof/memory"
 	"millrace/shared/blob/blobtest"
 	"millrace/shared/clock"
@@ -37,12 +38,8 @@ func newTold(t *testing.T) *told {
 	w := &told{now: time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)}
 	now := clock.Func(func() time.Time { return w.now })
 	store := memory.Table(t, now)
-	var defs []queue.Definition
-	for _, name := range events.AllQueues() {
-		defs = append(defs, queue.Definition{Name: name, Visibility: time.Minute})
-	}
 	w.Conductor = New(Config{
-		Table: store, Queues: memory.Queues(t, now, defs), Clock: now, Log: w.log.Logger(), Metrics: telemetry.NewMetrics("Millrace", &w.numbers),
+		Table: store, Queues: memory.Queues(t, now, fixture.Queues(time.Minute)), Clock: now, Log: w.log.Logger(), Metrics: telemetry.NewMetrics("Millrace", &w.numbers),
 		Logs: &runlog.Store{Table: store, Blob: &blobtest.Memory{}, Clock: now, Log: w.log.Logger()}, Resident: true,
 	})
 	run := runstate.Run{Key: runstate.RunKey("org", "run"), Org: "org", ID: "run", Status: engine.Running, Mode: "small"}

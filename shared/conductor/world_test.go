@@ -16,8 +16,8 @@ import (
 	"millrace/localstack/embedded/pebbletable"
 	"millrace/localstack/embedded/runtime"
 	"millrace/localstack/embedded/store"
+	"millrace/localstack/proof/fixture"
 	"millrace/localstack/proof/memory"
-	"millrace/shared/audit"
 	"millrace/shared/blob"
 	"millrace/shared/blob/blobtest"
 	"millrace/shared/clock"
@@ -32,7 +32,6 @@ import (
 	"millrace/shared/runstate"
 	"millrace/shared/signal"
 	"millrace/shared/table"
-	"millrace/shared/tenant"
 )
 
 const org = "org_test"
@@ -64,7 +63,7 @@ type option func(*world)
 
 func newWorld(t *testing.T, opts ...option) *world {
 	w := &world{t: t, hub: &signal.Hub{}, blob: &blobtest.Memory{}, boot: "boot1", tasks: map[string]func(context.Context, *executor.Attempt) executor.Result{}}
-	w.ctx = tenant.With(t.Context(), tenant.Principal{OrgID: org, Email: "owner@test", Role: tenant.Owner})
+	w.ctx = fixture.Owner(t.Context(), org)
 	for _, o := range opts {
 		o(w)
 	}
@@ -83,16 +82,7 @@ func newWorld(t *testing.T, opts ...option) *world {
 
 // openQueues opens the queues, as a process does that starts.
 func (w *world) openQueues() {
-	w.queues = memory.QueuesIn(w.t, w.db, clock.System{}, definitions())
-}
-
-// definitions are those of all queues.
-func definitions() []queue.Definition {
-	var defs []queue.Definition
-	for _, name := range events.AllQueues() {
-		defs = append(defs, queue.Definition{Name: name, Visibility: 2 * time.Minute})
-	}
-	return defs
+	w.queues = memory.QueuesIn(w.t, w.db, clock.System{}, fixture.Queues(2*time.Minute))
 }
 
 // start begins the workers, of a process of its own.
@@ -167,11 +157,7 @@ func (w *world) times(name string) int {
 // register makes a flow of a flow_spec. Tasks of type work are scripted.
 func (w *world) register(name, spec string) {
 	w.t.Helper()
-	r := &registry.Registration{FlowName: name, FlowVersion: "1", ArtifactKey: org + "/artifacts/x.zip", DefaultExecutor: "python", ExecutionMode: "nano"}
-	require.NoError(w.t, r.Parse(json.RawMessage(spec)))
-	s := registry.Store{Table: w.table, Blob: w.blob, Clock: clock.System{}}
-	_, err := s.Commit(w.ctx, registry.Change{Register: r, Audit: func(registry.Outcome) audit.Change { return audit.Change{Action: "flow.register"} }})
-	require.NoError(w.t, err)
+	require.NoError(w.t, fixture.Register(w.ctx, w.table, w.blob, name, spec))
 }
 
 // run accepts a run of a flow.

@@ -2,7 +2,6 @@ package launch_test
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
@@ -21,6 +20,7 @@ import (
 	"millrace/localstack/embedded/pebblequeue"
 	"millrace/localstack/embedded/pebbletable"
 	"millrace/localstack/proof/faults"
+	"millrace/localstack/proof/fixture"
 	"millrace/localstack/proof/memory"
 	"millrace/shared/audit"
 	"millrace/shared/blob/blobtest"
@@ -28,10 +28,8 @@ import (
 	"millrace/shared/errs"
 	"millrace/shared/launch"
 	"millrace/shared/queue"
-	"millrace/shared/registry"
 	"millrace/shared/signal"
 	"millrace/shared/table"
-	"millrace/shared/tenant"
 )
 
 const org = "org_test"
@@ -125,14 +123,16 @@ type keys struct {
 
 func newKeys(t *testing.T) *keys {
 	k := &keys{t: t, store: memory.Table(t, clock.System{}), objects: &blobtest.Memory{}}
-	k.ctx = tenant.With(t.Context(), tenant.Principal{OrgID: org, Email: "owner@test", Role: tenant.Owner})
+	k.ctx = fixture.Owner(t.Context(), org)
 	k.queues = memory.Queues(t, clock.System{}, []queue.Definition{{Name: events.Tasks("nano"), Visibility: time.Minute}})
-	r := &registry.Registration{FlowName: "f", FlowVersion: "1", ArtifactKey: org + "/artifacts/x.zip", DefaultExecutor: "python", ExecutionMode: "nano"}
-	require.NoError(t, r.Parse(json.RawMessage(`{"tasks":[{"name":"a","type":"python","entrypoint":"m:f"}]}`)))
-	flows := registry.Store{Table: k.store, Blob: k.objects, Clock: clock.System{}}
-	_, err := flows.Commit(k.ctx, registry.Change{Register: r, Audit: func(registry.Outcome) audit.Change { return audit.Change{Action: "register", ResourceType: "flow"} }})
-	require.NoError(t, err)
+	k.register(k.ctx)
 	return k
+}
+
+// register makes the flow that runs are of, in the workspace of ctx.
+func (k *keys) register(ctx context.Context) {
+	spec := `{"tasks":[{"name":"a","type":"python","entrypoint":"m:f"}]}`
+	require.NoError(k.t, fixture.Register(ctx, k.store, k.objects, "f", spec))
 }
 
 // launcher accepts runs over a table.

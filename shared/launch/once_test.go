@@ -10,13 +10,11 @@ import (
 
 	"millrace/events"
 	"millrace/localstack/proof/faults"
-	"millrace/shared/audit"
+	"millrace/localstack/proof/fixture"
 	"millrace/shared/clock"
 	"millrace/shared/launch"
-	"millrace/shared/registry"
 	"millrace/shared/runstate"
 	"millrace/shared/table"
-	"millrace/shared/tenant"
 )
 
 func keyed(request string) launch.Request {
@@ -100,12 +98,8 @@ func TestAKeyIsOfOneWorkspace(t *testing.T) {
 	t.Parallel()
 	k := newKeys(t)
 	const other = "org_other"
-	ctx := tenant.With(t.Context(), tenant.Principal{OrgID: other, Email: "owner@other", Role: tenant.Owner})
-	r := &registry.Registration{FlowName: "f", FlowVersion: "1", ArtifactKey: other + "/artifacts/x.zip", DefaultExecutor: "python", ExecutionMode: "nano"}
-	require.NoError(t, r.Parse([]byte(`{"tasks":[{"name":"a","type":"python","entrypoint":"m:f"}]}`)))
-	flows := registry.Store{Table: k.store, Blob: k.objects, Clock: clock.System{}}
-	_, err := flows.Commit(ctx, registry.Change{Register: r, Audit: func(registry.Outcome) audit.Change { return audit.Change{Action: "register", ResourceType: "flow"} }})
-	require.NoError(t, err)
+	ctx := fixture.Owner(t.Context(), other)
+	k.register(ctx)
 	l := k.launcher(k.store)
 	one, err := l.Accept(k.ctx, org, keyed("request"))
 	require.NoError(t, err)

@@ -14,9 +14,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"millrace/events"
 	"millrace/localstack/embedded/pebbletable"
 	"millrace/localstack/embedded/signin"
+	"millrace/localstack/proof/fixture"
 	"millrace/localstack/proof/memory"
 	"millrace/shared/blob"
 	"millrace/shared/bus"
@@ -148,13 +148,7 @@ func (o *Options) embed(t testing.TB, now clock.Clock) {
 }
 
 // Queues are the service's queues.
-func Queues() []queue.Definition {
-	var defs []queue.Definition
-	for _, name := range events.AllQueues() {
-		defs = append(defs, queue.Definition{Name: name, Visibility: Visibility})
-	}
-	return defs
-}
+func Queues() []queue.Definition { return fixture.Queues(Visibility) }
 
 // Workspace makes a workspace with an owner and a full-access key.
 func (env *Env) Workspace(t testing.TB, name, owner string) Workspace {
