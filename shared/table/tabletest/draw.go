@@ -52,9 +52,10 @@ func (p pool) keys(t *rapid.T) []table.Key {
 	return rapid.SliceOfNDistinct(rapid.Custom(p.key), 1, 8, rapid.ID[table.Key]).Draw(t, "keys")
 }
 
-// attributes are the names of those that items have, but for the keys.
+// attributes are the names of those that items have, but for the keys. None is "-",
+// which the driver on DynamoDB takes to be nobody's.
 var attributes = func() []string {
-	names := []string{"n", "s", "b", "yes", "null", "l", "m", "ss", "ns", "-", "ttl"}
+	names := []string{"n", "s", "b", "yes", "null", "l", "m", "ss", "ns", "a-b.c", "ttl"}
 	for _, x := range table.Indexes {
 		names = append(names, string(x)+"_pk", string(x)+"_sk")
 	}
