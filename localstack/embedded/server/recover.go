@@ -3,8 +3,7 @@ package server
 import (
 	"context"
 	"fmt"
-
-	"golang.org/x/sync/errgroup"
+	"time"
 
 	"millrace/functions/dispatch"
 	"millrace/shared/fn"
@@ -12,54 +11,67 @@ import (
 	"millrace/shared/table"
 )
 
-// looksAtOnce bounds how many runs are looked at side by side at the start.
-const looksAtOnce = 16
+// looksPage is how many entries of the due index are read at a time.
+const looksPage = 256
 
 // lookAtLiveRuns has every live run seen to, whenever its next look would be
-// due: what an earlier process held or had in memory is gone with it. A run that
-// cannot be looked at is logged and comes up again with the ticks.
-func lookAtLiveRuns(ctx context.Context, deps fn.Deps) error {
+// due: what an earlier process held or had in memory is gone with it. Nothing
+// waits for that: who takes one of the messages that the queues have kept finds
+// the leases void as a look does, so looks find what no message tells of. They
+// are made one after the other, to leave the processors to what the server is
+// asked meanwhile. A run that cannot be looked at is logged and comes up again
+// with the ticks.
+//
+// The due index is read page by page while looks move entries in it, mostly to
+// where they are read again: of each shard it is noted which runs were looked at.
+// An entry that is moved to where it is not read any more was moved by another
+// look of this process.
+func lookAtLiveRuns(ctx context.Context, deps fn.Deps, page int) error {
+	begin, seen := time.Now(), 0
 	conductor := dispatch.Conductor(deps)
-	seen := 0
 	for shard := range runstate.DueShards {
-		keys, err := liveRuns(ctx, deps.Table, shard)
-		if err != nil {
-			return err
-		}
-		seen += len(keys)
-		looks, ctx := errgroup.WithContext(ctx)
-		looks.SetLimit(looksAtOnce)
-		for _, key := range keys {
-			looks.Go(func() error {
-				if err := conductor.Look(ctx, key.org, key.run); err != nil {
-					deps.Log.Error("run not looked at", "org_id", key.org, "run_id", key.run, "error", err)
-				}
+		looked := map[table.Key]bool{}
+		due := table.Query{Index: table.Due, PK: runstate.DuePartition(shard), Limit: page}
+		for item, err := range table.All(ctx, deps.Table, due) {
+			if err != nil {
+				return fmt.Errorf("read due index: %w", err)
+			}
+			key := item.Key()
+			org, run, ok := runstate.ParseRunKey(key.PK)
+			if !ok || looked[key] {
+				continue
+			}
+			looked[key] = true
+			err = conductor.Look(ctx, org, run)
+			if ctx.Err() != nil {
 				return ctx.Err()
-			})
+			}
+			if err != nil {
+				deps.Log.Error("run not looked at", "org_id", org, "run_id", run, "error", err)
+			}
 		}
-		if err := looks.Wait(); err != nil {
-			return err
-		}
+		seen += len(looked)
 	}
 	if seen > 0 {
-		deps.Log.Info("looked at live runs", "runs", seen)
+		deps.Log.Info("looked at live runs", "runs", seen, "took", time.Since(begin))
 	}
 	return nil
 }
 
-type runKey struct{ org, run string }
-
-// liveRuns reads one shard of the due index to its end, before any look moves
-// entries in it.
-func liveRuns(ctx context.Context, t table.Table, shard int) ([]runKey, error) {
-	var out []runKey
-	for item, err := range table.All(ctx, t, table.Query{Index: table.Due, PK: runstate.DuePartition(shard)}) {
-		if err != nil {
-			return nil, fmt.Errorf("read due index: %w", err)
+// recovering looks at the live runs in the background until the function it
+// returns is called, which waits for a look under way. Runs that were not looked
+// at by then are at the next start.
+func recovering(deps fn.Deps) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := lookAtLiveRuns(ctx, deps, looksPage); err != nil && ctx.Err() == nil {
+			deps.Log.Error("live runs not looked at", "error", err)
 		}
-		if org, run, ok := runstate.ParseRunKey(item.Key().PK); ok {
-			out = append(out, runKey{org, run})
-		}
+	}()
+	return func() {
+		cancel()
+		<-done
 	}
-	return out, nil
 }

@@ -52,6 +52,7 @@ type Server struct {
 	listener    net.Listener
 	http        *http.Server
 	runtime     *runtime.Runtime
+	deps        fn.Deps
 	specs       []fn.Spec
 	functions   *functions
 	objects     *objectstore.Server
@@ -70,8 +71,7 @@ type Server struct {
 
 // Open starts everything but the answering of requests: it takes the data
 // directory (ErrInUse if another process has it), opens table, queues and object
-// store, makes the credentials at the first start, and looks at every live run,
-// since the leases of earlier processes are void.
+// store, and makes the credentials at the first start.
 func Open(ctx context.Context, cfg Config) (*Server, error) { return open(ctx, cfg, catalog.All()) }
 
 func open(ctx context.Context, cfg Config, specs []fn.Spec) (_ *Server, err error) {
@@ -103,9 +103,7 @@ func open(ctx context.Context, cfg Config, specs []fn.Spec) (_ *Server, err erro
 	if s.runtime, err = runtime.New(runtime.Config{Specs: withEventQueues(s.specs), Deps: deps}); err != nil {
 		return nil, err
 	}
-	if err := lookAtLiveRuns(ctx, deps); err != nil {
-		return nil, fmt.Errorf("look at live runs: %w", err)
-	}
+	s.deps = deps
 	return s, nil
 }
 
@@ -245,7 +243,8 @@ func (s *Server) Credentials() signin.Credentials { return s.credentials }
 // Commits is how many changes of table and queues were committed.
 func (s *Server) Commits() int64 { return s.store.Commits() }
 
-// Serve feeds the functions and answers requests until ctx ends, then stops:
+// Serve feeds the functions and answers requests until ctx ends, while it looks
+// at every live run, since the leases of earlier processes are void; then it stops:
 // it listens no more, lets requests and tasks in flight finish within their
 // patience, and closes everything. What was not finished goes on at the next
 // start. Errors: a listener or a part that failed.
@@ -255,6 +254,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	s.http.BaseContext = func(net.Listener) context.Context { return context.WithoutCancel(ctx) }
 	served := make(chan error, 1)
 	go func() { served <- s.http.Serve(s.listener) }()
+	stopLooks := recovering(s.deps)
 	var err error
 	select {
 	case err = <-served:
@@ -263,6 +263,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	if errors.Is(err, http.ErrServerClosed) {
 		err = nil
 	}
+	stopLooks()
 	return errors.Join(err, s.Close())
 }
 
