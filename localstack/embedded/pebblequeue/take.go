@@ -108,8 +108,9 @@ func (l *lane) findNext(g *group, it *pebble.Iterator) (bool, error) {
 	if g.empty {
 		return false, nil
 	}
-	prefix := l.groupPrefix(g.name)
-	for ok := it.SeekGE(g.next.key(l.prefix)); ok && bytes.HasPrefix(it.Key(), prefix); ok = it.Next() {
+	// Not into the groups behind it, through all that was deleted there.
+	end := store.After(l.groupPrefix(g.name))
+	for at := it.SeekGEWithLimit(g.next.key(l.prefix), end); at == pebble.IterValid; at = it.NextWithLimit(end) {
 		p, err := parsePlace(it.Key()[len(l.prefix):])
 		if err != nil {
 			return false, err
