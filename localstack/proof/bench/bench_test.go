@@ -94,10 +94,10 @@ func TestSamples(t *testing.T) {
 		s = append(s, time.Duration((i*37)%100+1))
 	}
 	assert.EqualValues(t, 51, s.median())
-	assert.EqualValues(t, 96, s.at(0.95))
-	assert.EqualValues(t, 100, s.at(1))
+	assert.EqualValues(t, 96, s.at(0.95)[0])
+	assert.EqualValues(t, 100, s.at(1)[0])
 	for d, want := range map[time.Duration]string{
-		1234 * time.Microsecond: "1.23 ms", 12340 * time.Microsecond: "12.3 ms", 123400 * time.Microsecond: "123 ms",
+		1234 * time.Nanosecond: "1.2 µs", 123 * time.Microsecond: "0.12 ms", 1234 * time.Microsecond: "1.23 ms", 12340 * time.Microsecond: "12.3 ms", 123400 * time.Microsecond: "123 ms",
 		1234 * time.Millisecond: "1.23 s", 12340 * time.Millisecond: "12.3 s",
 	} {
 		assert.Equal(t, want, span(d))

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"millrace/localstack/proc"
@@ -21,8 +22,28 @@ const clients = 16
 type server struct {
 	*proc.Server
 	dir  string
-	log  *bytes.Buffer
+	log  *output
 	http *http.Client
+}
+
+// output is what a server has written so far.
+type output struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+// Write implements io.Writer.
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(p)
+}
+
+// String is the text.
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
 }
 
 // serve starts a server on a new data directory, as operators do.
@@ -42,7 +63,7 @@ func (b *bench) serve(ctx context.Context, flags ...string) (*server, error) {
 
 // serveOn starts a server on a data directory.
 func (b *bench) serveOn(ctx context.Context, dir string, flags ...string) (*server, error) {
-	s := &server{dir: dir, log: &bytes.Buffer{}, http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: clients, DisableCompression: true}}}
+	s := &server{dir: dir, log: &output{}, http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: clients, DisableCompression: true}}}
 	var err error
 	if s.Server, err = proc.Serve(ctx, b.Binary, dir, s.log, append([]string{"--log-level", "error"}, flags...)...); err != nil {
 		return nil, err

@@ -12,6 +12,7 @@ import (
 type row struct {
 	name          string
 	median, p95   string
+	p99, worst    string
 	write, read   float64 // units, 0: not counted
 	requests      float64 // to queues, 0: not counted
 	bytes         int64   // written to the disk, 0: not measured
@@ -42,11 +43,11 @@ type printer struct {
 	rows int
 }
 
-const layout = "%-52s %10s %10s %9s %9s %9s %9s  %-39s %s\n"
+const layout = "%-52s %10s %10s %10s %10s %9s %9s %9s %9s  %-42s %s\n"
 
 func (p *printer) print(r row) {
 	if p.rows++; p.rows == 1 {
-		fmt.Fprintf(p.out, layout, "", "median", "p95", "write u.", "read u.", "queue r.", "written", "budget", "")
+		fmt.Fprintf(p.out, layout, "", "median", "p95", "p99", "worst", "write u.", "read u.", "queue r.", "written", "budget", "")
 	}
 	score := ""
 	switch {
@@ -55,7 +56,7 @@ func (p *printer) print(r row) {
 	case r.hasScore:
 		score = "NOT MET"
 	}
-	fmt.Fprintf(p.out, layout, r.name, r.median, r.p95, units(r.write), units(r.read), units(r.requests), size(r.bytes), r.budget, score)
+	fmt.Fprintf(p.out, layout, r.name, r.median, r.p95, r.p99, r.worst, units(r.write), units(r.read), units(r.requests), size(r.bytes), r.budget, score)
 }
 
 // units writes a count, nothing for none.
@@ -91,24 +92,30 @@ func span(d time.Duration) string {
 	case d >= 10*time.Millisecond:
 		return fmt.Sprintf("%.1f ms", d.Seconds()*1e3)
 	}
-	return fmt.Sprintf("%.2f ms", d.Seconds()*1e3)
+	if d >= 100*time.Microsecond {
+		return fmt.Sprintf("%.2f ms", d.Seconds()*1e3)
+	}
+	return fmt.Sprintf("%.1f µs", d.Seconds()*1e6)
 }
 
 // samples are the times of one work.
 type samples []time.Duration
 
-// at is the time that a share q of the samples does not exceed.
-func (s samples) at(q float64) time.Duration {
-	if len(s) == 0 {
-		return 0
+// at are the times that shares of the samples do not exceed.
+func (s samples) at(shares ...float64) []time.Duration {
+	sorted, out := slices.Sorted(slices.Values(s)), make([]time.Duration, len(shares))
+	for i, q := range shares {
+		if n := len(sorted); n > 0 {
+			out[i] = sorted[min(int(q*float64(n)), n-1)]
+		}
 	}
-	sorted := slices.Sorted(slices.Values(s))
-	return sorted[min(int(q*float64(len(sorted))), len(sorted)-1)]
+	return out
 }
 
-func (s samples) median() time.Duration { return s.at(0.5) }
+func (s samples) median() time.Duration { return s.at(0.5)[0] }
 
 // timed is a row of times.
 func timed(name string, s samples) row {
-	return row{name: name, median: span(s.median()), p95: span(s.at(0.95))}
+	at := s.at(0.5, 0.95, 0.99, 1)
+	return row{name: name, median: span(at[0]), p95: span(at[1]), p99: span(at[2]), worst: span(at[3])}
 }
