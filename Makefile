@@ -38,7 +38,7 @@ test-race: ## Run every test but infra's under the race detector
 	CGO_ENABLED=1 $(GO) test -race $$($(GO) list ./... | grep -v /infra$$)
 
 .PHONY: bench
-bench: build ## Measure what has a budget, 3 minutes (ROWS=regexp, BENCHFLAGS="--history 1000,1000000 --idle 5m")
+bench: build ## Measure what has a budget, 4 minutes (ROWS=regexp, BENCHFLAGS="--history 1000,1000000 --idle 5m")
 	$(GO) build -tags lambda.norpc -trimpath -ldflags '-s -w' -o bin/bootstrap ./functions/bootstrap
 	GOOS=linux GOARCH=arm64 $(GO) build -tags lambda.norpc -trimpath -ldflags '-s -w' -o bin/bootstrap-arm64 ./functions/bootstrap
 	$(GO) build -o bin/millrace-bench ./localstack/proof/bench/millrace-bench

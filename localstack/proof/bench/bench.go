@@ -29,12 +29,13 @@ type Options struct {
 	Bootstrap, Deployed string
 	History             []int         // numbers of runs at which reads are timed
 	Load                time.Duration // how long 16 clients submit runs
+	Writes              time.Duration // how long the table is written to, by one and by 16
 	Idle                time.Duration // how long the idle server is watched
 	Out                 io.Writer
 }
 
 // Defaults are the options that have one.
-var Defaults = Options{History: []int{1000, 100_000}, Load: 5 * time.Second, Idle: 30 * time.Second}
+var Defaults = Options{History: []int{1000, 100_000}, Load: 5 * time.Second, Writes: 6 * time.Second, Idle: 30 * time.Second}
 
 // ErrRose: a count is above the golden file.
 var ErrRose = errors.New("counts rose")
@@ -106,8 +107,10 @@ func (b *bench) groups() []group {
 	out := countGroups()
 	out = append(out, latencyGroups()...)
 	out = append(out, loadGroups()...)
+	out = append(out, writeGroups()...)
+	out = append(out, messageGroup())
 	out = append(out, wideGroups()...)
-	out = append(out, historyGroup(b.History))
+	out = append(out, historyGroup(b.History), liveGroup())
 	out = append(out, idleGroup())
 	return append(out, bootstrapGroups(b.Bootstrap, b.Deployed)...)
 }

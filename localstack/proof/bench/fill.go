@@ -21,9 +21,8 @@ import (
 	"millrace/shared/table"
 )
 
-// template is a run that has ended, of which the history is made: each run of
-// it has the same items under an id of its own, so they are what the service
-// itself writes.
+// template is a run of which others are made: each of them has the same items
+// under an id of its own, so they are what the service itself writes.
 type template struct {
 	org, run string
 }
@@ -44,8 +43,8 @@ const (
 	fillBatch = 50 // runs of one write
 )
 
-// fill makes runs until there are n. They are later than those there are, a
-// second apart.
+// fill makes runs that are over until there are n. They are later than those
+// there are, a second apart.
 func (h *history) fill(ctx context.Context, n int) (err error) {
 	db, err := store.Open(datadir.Store(h.dir), store.Options{})
 	if err != nil {
@@ -53,7 +52,7 @@ func (h *history) fill(ctx context.Context, n int) (err error) {
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
 	items := pebbletable.New(db, clock.System{})
-	model, err := h.first.items(ctx, items)
+	model, err := h.first.finished(ctx, items)
 	if err != nil {
 		return err
 	}
@@ -61,20 +60,37 @@ func (h *history) fill(ctx context.Context, n int) (err error) {
 	if !ok {
 		return fmt.Errorf("%q is no run's id", h.ids[len(h.ids)-1])
 	}
+	more := after(last, n-len(h.ids))
+	h.ids = append(h.ids, more...)
+	return multiply(ctx, items, more, func(id string) []table.Item {
+		var out []table.Item
+		for _, item := range model {
+			out = append(out, h.first.as(id, item))
+		}
+		return out
+	})
+}
+
+// after are n ids, each a second later than the one before, the first than last.
+func after(last time.Time, n int) []string {
+	var out []string
+	for range n {
+		last = last.Add(time.Second)
+		out = append(out, ids.New(last))
+	}
+	return out
+}
+
+// multiply writes the items of each run.
+func multiply(ctx context.Context, items table.Table, runs []string, of func(id string) []table.Item) error {
 	work, ctx := errgroup.WithContext(ctx)
 	work.SetLimit(fillers)
-	for len(h.ids) < n {
-		var made []string
-		for range min(fillBatch, n-len(h.ids)) {
-			last = last.Add(time.Second)
-			made = append(made, ids.New(last))
-		}
-		h.ids = append(h.ids, made...)
+	for batch := range slices.Chunk(runs, fillBatch) {
 		work.Go(func() error {
 			var writes []table.Write
-			for _, id := range made {
-				for _, item := range model {
-					writes = append(writes, table.Put{Item: h.first.as(id, item)})
+			for _, id := range batch {
+				for _, item := range of(id) {
+					writes = append(writes, table.Put{Item: item})
 				}
 			}
 			return items.BatchWrite(ctx, writes)
@@ -86,8 +102,8 @@ func (h *history) fill(ctx context.Context, n int) (err error) {
 	return work.Wait()
 }
 
-// items are everything that the table has of the run. Errors: it is not over.
-func (t template) items(ctx context.Context, store table.Table) ([]table.Item, error) {
+// finished are the items of a run that is over. Errors: it is not.
+func (t template) finished(ctx context.Context, store table.Table) ([]table.Item, error) {
 	run, err := runstate.GetRun(ctx, store, t.org, t.run)
 	if err != nil {
 		return nil, err
@@ -95,6 +111,16 @@ func (t template) items(ctx context.Context, store table.Table) ([]table.Item, e
 	if !run.Archived || run.DuePK != "" {
 		return nil, fmt.Errorf("run %s is %s and not done with", run.ID, run.Status)
 	}
+	out, err := t.items(ctx, store, runstate.ArchiveKey(t.org, t.run))
+	if err == nil && len(out) < 5 {
+		err = fmt.Errorf("run %s has not left its audit entry", t.run)
+	}
+	return out, err
+}
+
+// items are everything that the table has of the run. Errors: the items of any
+// run, or those that are needed beside them, are not among that.
+func (t template) items(ctx context.Context, store table.Table, needed ...table.Key) ([]table.Item, error) {
 	var out []table.Item
 	record := runstate.RunKey(t.org, t.run)
 	for _, pk := range []string{record.PK, runstate.NodePartition(t.org, t.run, 0), runstate.LogPartition(t.org, t.run)} {
@@ -116,11 +142,11 @@ func (t template) items(ctx context.Context, store table.Table) ([]table.Item, e
 		}
 		out = append(out, item)
 	}
-	has := func(key table.Key) bool {
-		return slices.ContainsFunc(out, func(item table.Item) bool { return item.Key() == key })
-	}
-	if !has(record) || !has(runstate.InputKey(t.org, t.run)) || !has(runstate.NodeKey(t.org, t.run, 0)) || !has(runstate.ArchiveKey(t.org, t.run)) || len(out) < 5 {
-		return nil, fmt.Errorf("run %s has not left the items of a run: %d", t.run, len(out))
+	needed = append(needed, record, runstate.InputKey(t.org, t.run), runstate.NodeKey(t.org, t.run, 0))
+	for _, key := range needed {
+		if !slices.ContainsFunc(out, func(item table.Item) bool { return item.Key() == key }) {
+			return nil, fmt.Errorf("run %s has not left the items of a run: %d, and not %s", t.run, len(out), key.SK)
+		}
 	}
 	return out, nil
 }

@@ -50,6 +50,7 @@ func options() bench.Options {
 		return nil
 	})
 	flag.DurationVar(&o.Load, "load", o.Load, "how long clients submit runs")
+	flag.DurationVar(&o.Writes, "writes", o.Writes, "how long the table is written to, by one and by 16 writers")
 	flag.DurationVar(&o.Idle, "idle", o.Idle, "how long the idle server is watched")
 	flag.Parse()
 	if flag.NArg() > 0 {
