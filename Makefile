@@ -75,6 +75,12 @@ fuzz: ## Fuzz every parser for FUZZTIME (20s) each
 crash: ## Kill the server at CRASHES (200) random writes and check its store (SEED=n)
 	$(GO) test ./localstack/proof/crash -count=1 -v -run TestCrashes -timeout 0 -crashes $(CRASHES) -seed $(SEED)
 
+CUTS ?= 200
+
+.PHONY: powercuts
+powercuts: ## Cut the power of a busy store CUTS (200) times in each mode and check what is left
+	$(GO) test ./localstack/embedded/store -count=1 -v -timeout 0 -run TestPowerCuts -cuts $(CUTS)
+
 .PHONY: limits
 limits: ## Hold the server to its limits: 10,000 tasks, 256 MB outputs, 1,000,000 log lines
 	$(GO) test ./localstack/proof/limits -count=1 -v -timeout 0 -full

@@ -140,6 +140,7 @@ func Open(dir string, opts Options) (*DB, error) {
 		return nil, errors.Join(fmt.Errorf("store: %w", err), lock.Close())
 	}
 	db.flusher = time.AfterFunc(flushAfter, db.flush)
+	db.flusher.Stop() // until there is something to flush
 	return db, nil
 }
 
