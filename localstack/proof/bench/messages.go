@@ -185,7 +185,7 @@ func messages(ctx context.Context, b *bench) (err error) {
 		return err
 	}
 	b.show(timed(backlogRow, waiting))
-	b.show(row{name: queueMemoryRow, median: size(max(held, 1))})
+	b.show(row{name: queueMemoryRow, median: fmt.Sprintf("%d KB", max(held, 0)>>10)})
 	b.show(timed(openRow, opened))
 	b.show(row{name: drainRow, median: span(drained)})
 	b.show(timed(openAfterRow, again))
