@@ -38,10 +38,10 @@ type wholeReader struct {
 func (r *wholeReader) Read(p []byte) (int, error) {
 	n, err := r.body.Read(p)
 	r.rest -= int64(n)
-	if errors.Is(err, io.ErrUnexpectedEOF) || err == io.EOF && r.rest > 0 {
+	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) && r.rest > 0 {
 		err = errHungUp
 	}
-	if err == io.EOF && r.ready != nil {
+	if errors.Is(err, io.EOF) && r.ready != nil {
 		if refused := r.ready(); refused != nil {
 			err = refused
 		}

@@ -110,7 +110,7 @@ func copyFile(ctx context.Context, from, to string) error {
 			err = ctx.Err()
 		}
 	}
-	if err == io.EOF {
+	if errors.Is(err, io.EOF) {
 		err = copyFileAttributes(in, out)
 	}
 	if err == nil {

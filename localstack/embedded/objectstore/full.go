@@ -59,7 +59,7 @@ func (b *objects) failedWrite(bucket, key string, err error) error {
 	if errors.Is(err, s3err.GetAPIError(s3err.ErrExistingObjectIsDirectory)) && b.lacksRoomFor(bucket, key) {
 		err = errDiskFull
 	}
-	if err != errDiskFull {
+	if !errors.Is(err, errDiskFull) {
 		return err
 	}
 	if _, absent := os.Lstat(b.path(bucket, key)); errors.Is(absent, fs.ErrNotExist) {

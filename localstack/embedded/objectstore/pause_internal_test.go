@@ -26,8 +26,8 @@ func TestPausesWaitForWhatIsUnderWay(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		_, err = p.enter(ctx)
-		refused, ok := err.(s3err.S3Error)
-		require.True(t, ok, "%v", err)
+		var refused s3err.S3Error
+		require.ErrorAs(t, err, &refused)
 		assert.Equal(t, http.StatusServiceUnavailable, refused.StatusCode())
 		assert.Equal(t, time.Minute+time.Second, time.Since(begun), "as long as the request has time")
 

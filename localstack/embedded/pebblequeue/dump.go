@@ -2,6 +2,7 @@ package pebblequeue
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -21,14 +22,11 @@ type Kept struct {
 // damaged.
 func Dump(ctx context.Context, db *store.DB, each func(Kept) error, damaged func(error)) error {
 	return db.Scan(ctx, []byte{store.MessageSpace}, []byte{store.MessageSpace + 1}, false, func(key, value []byte) (bool, error) {
-		name, rest, ok := store.CutPart(key[1:])
-		p, err := parsePlace(rest)
-		var r record
-		if err == nil {
-			r, err = parseRecord(value)
-		}
-		if !ok || err != nil {
-			damaged(fmt.Errorf("pebblequeue: damaged message at key %q", key))
+		name, rest, _ := store.CutPart(key[1:])
+		p, unplaced := parsePlace(rest)
+		r, unread := parseRecord(value)
+		if bad := errors.Join(unplaced, unread); bad != nil {
+			damaged(fmt.Errorf("message at key %q: %w", key, bad))
 			return true, nil
 		}
 		return true, each(Kept{

@@ -3,6 +3,7 @@ package pebblequeue
 import (
 	"bytes"
 	"context"
+	"errors"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -55,7 +56,7 @@ func (l *lane) takeTurns(max int, now int64) (got []taken, err error) {
 	if err != nil {
 		return nil, err
 	}
-	defer it.Close()
+	defer func() { err = errors.Join(err, it.Close()) }()
 	for len(got) < max && l.turns.n > 0 {
 		g := l.turns.pop()
 		g.queued = false

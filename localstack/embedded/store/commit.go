@@ -45,7 +45,7 @@ func (db *DB) commit(ctx context.Context, make func(*Batch) error, wait bool) er
 	}
 	defer db.use.RUnlock()
 	b := Batch{db: db, batch: db.pebble.NewBatch()}
-	defer b.batch.Close()
+	defer func() { _ = b.batch.Close() }() // it never fails
 	seq, err := db.apply(ctx, &b, make, wait)
 	switch {
 	case !wait:

@@ -41,7 +41,7 @@ var (
 // for blocks of tables.
 const (
 	blockCache   = 8 << 20
-	memTableSize = 8 << 20
+	memTableSize = 4 << 20
 	memTables    = 4
 )
 

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"errors"
 	"io/fs"
 	"net/http"
 	"os"
@@ -165,8 +166,11 @@ func TestFilesAreTheOwnersWhateverTheUmask(t *testing.T) {
 	require.Equal(t, "SUCCEEDED", run.Status)
 	files := 0
 	require.NoError(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
 			return nil // it was removed meanwhile
+		}
+		if err != nil {
+			return err
 		}
 		if d.IsDir() && path == filepath.Join(dir, "python") {
 			return fs.SkipDir

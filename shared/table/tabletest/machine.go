@@ -63,7 +63,7 @@ func (o single) play(m *machine) (err error) {
 	failed, ok := errors.AsType[*table.ConditionError](err)
 	switch {
 	case !errors.Is(err, reasons[0].Err):
-		return fmt.Errorf("it ends with %v, not with %v", err, reasons[0].Err)
+		return fmt.Errorf("it ends with %w, not with %w", err, reasons[0].Err)
 	case ok && !sameItem(reasons[0].Old, failed.Old):
 		return fmt.Errorf("%s stood in its way, not %s", brief(failed.Old), brief(reasons[0].Old))
 	}
@@ -83,11 +83,11 @@ func (o transaction) play(m *machine) error {
 		return nil // an action that does not suit its item may be an error without reasons
 	}
 	if !ok || len(got.Reasons) != len(want) {
-		return fmt.Errorf("it ends with %v, not with %v", err, want)
+		return fmt.Errorf("it ends with %w, not with %v", err, want)
 	}
 	for i, reason := range got.Reasons {
 		if !errors.Is(reason.Err, want[i].Err) || !sameItem(reason.Old, want[i].Old) {
-			return fmt.Errorf("write %d ends with %v and %s, not with %v and %s",
+			return fmt.Errorf("write %d ends with %w and %s, not with %w and %s",
 				i, reason.Err, brief(reason.Old), want[i].Err, brief(want[i].Old))
 		}
 	}
@@ -111,12 +111,12 @@ func (o get) play(m *machine) error {
 			err = nil
 		}
 		if err != nil || !sameItem(item, got) {
-			return fmt.Errorf("get of %+q: %s and error %v, not %s", key, brief(got), err, brief(item))
+			return fmt.Errorf("get of %+q: %s and error %w, not %s", key, brief(got), err, brief(item))
 		}
 	}
 	got, err := m.BatchGet(m.ctx, o.keys, table.Consistent)
 	if err != nil || !sameItems(want, got) {
-		return fmt.Errorf("%s and error %v, not %s", list(got), err, list(want))
+		return fmt.Errorf("%s and error %w, not %s", list(got), err, list(want))
 	}
 	return nil
 }
