@@ -1,0 +1,114 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"millrace/localstack/embedded/space"
+	"millrace/shared/table"
+)
+
+// fullFS is a file system in memory that has no room while it is full.
+type fullFS struct {
+	vfs.FS
+	full atomic.Bool
+}
+
+func (f *fullFS) check(op string) error {
+	if f.full.Load() {
+		return fmt.Errorf("%s: %w", op, syscall.ENOSPC)
+	}
+	return nil
+}
+
+func (f *fullFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	if err := f.check("create"); err != nil {
+		return nil, err
+	}
+	file, err := f.FS.Create(name, category)
+	return &fullFile{file, f}, err
+}
+
+type fullFile struct {
+	vfs.File
+	fs *fullFS
+}
+
+// Write writes nothing while there is no room.
+func (f *fullFile) Write(p []byte) (int, error) {
+	if err := f.fs.check("write"); err != nil {
+		return 0, err
+	}
+	return f.File.Write(p)
+}
+
+// TestCommitsWaitOutAFullDisk: where Pebble would end the process, commits wait
+// until there is room, and nothing is lost, whatever log or table was written.
+func TestCommitsWaitOutAFullDisk(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		fs := &fullFS{FS: vfs.NewMem()}
+		o := Options{FS: fs, Simulated: true, memTable: 64 << 10, Log: slog.New(slog.DiscardHandler)}
+		db, err := Open("store", o)
+		require.NoError(t, err)
+		c, rng := &chain{db: db}, rand.New(rand.NewPCG(1, 1))
+		for range 20 {
+			for range 100 { // a log and a table, or two
+				require.NoError(t, c.link(t.Context(), rng))
+			}
+			fs.full.Store(true)
+			done := make(chan error, 1)
+			go func() {
+				var err error
+				for range 100 {
+					err = errors.Join(err, c.link(t.Context(), rng))
+				}
+				done <- err
+			}()
+			time.Sleep(time.Minute)
+			assert.Empty(t, done, "no commit is acknowledged that is not written")
+			fs.full.Store(false)
+			require.NoError(t, <-done)
+		}
+		require.NoError(t, db.Close())
+		db, err = Open("store", o)
+		require.NoError(t, err)
+		assert.GreaterOrEqual(t, length(t, db), c.acknowledged())
+		require.NoError(t, db.Close())
+	})
+}
+
+// TestANearlyFullDiskRefusesCommits: but not what makes room, and no longer than
+// it is so.
+func TestANearlyFullDiskRefusesCommits(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		free := uint64(50 << 20)
+		watch := space.New(func() (uint64, uint64, error) { return free, 64 << 20, nil }, slog.New(slog.DiscardHandler))
+		db, err := Open("store", Options{FS: vfs.NewMem(), Simulated: true, Space: watch})
+		require.NoError(t, err)
+		require.NoError(t, set(t.Context(), db, "a", "1"))
+		free = 5 << 20
+		time.Sleep(time.Second)
+		require.ErrorIs(t, set(t.Context(), db, "a", "2"), space.ErrFull)
+		value, _ := get1(t, db, "a")
+		assert.Equal(t, "1", value, "a refused commit changes nothing")
+		require.NoError(t, set(table.Reclaiming(t.Context()), db, "a", "3"))
+		require.NoError(t, db.CommitLater(t.Context(), func(b *Batch) error { return b.Delete([]byte("a")) }))
+		free = 50 << 20
+		time.Sleep(time.Second)
+		require.NoError(t, set(t.Context(), db, "a", "4"))
+		require.NoError(t, db.Close())
+	})
+}
