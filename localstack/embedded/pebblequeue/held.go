@@ -3,6 +3,7 @@ package pebblequeue
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"millrace/localstack/embedded/store"
@@ -25,7 +26,9 @@ func (l *lane) remove(receipts []string) (places []place, bad error) {
 			l.release(m)
 			m.gone = true
 		}
-		places = append(places, p)
+		if !slices.Contains(places, p) {
+			places = append(places, p)
+		}
 	}
 	return places, bad
 }

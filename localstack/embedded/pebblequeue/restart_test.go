@@ -1,13 +1,16 @@
 package pebblequeue
 
 import (
+	"log/slog"
 	"path/filepath"
 	"testing"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"millrace/localstack/embedded/space"
 	"millrace/localstack/embedded/store"
 	"millrace/shared/clock"
 	"millrace/shared/queue"
@@ -119,4 +122,60 @@ func TestPoison(t *testing.T) {
 		d, _ = receive(t, qs, queue.Dead("q"))
 		assert.Equal(t, `"poison"`, string(d.Body), "its turn came first")
 	})
+}
+
+// TestARefusedSendLeavesNothing: a full disk refuses a message, and neither the
+// count of messages nor their numbers tell of it, now or after a restart.
+func TestARefusedSendLeavesNothing(t *testing.T) {
+	t.Parallel()
+	free := uint64(1 << 20)
+	watch := space.New(func() (uint64, uint64, error) { return free, 64 << 20, nil }, slog.New(slog.DiscardHandler))
+	db, err := store.Open("store", store.Options{FS: vfs.NewMem(), Space: watch})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, db.Close()) }()
+	visible := func(qs *Queues) int {
+		stats, err := qs.Stats(t.Context(), "q")
+		require.NoError(t, err)
+		return stats.Visible
+	}
+	reopen := func() *Queues {
+		qs, err := New(t.Context(), db, clock.System{}, []queue.Definition{{Name: "q", Visibility: time.Hour}})
+		require.NoError(t, err)
+		return qs
+	}
+	qs := reopen()
+	require.ErrorIs(t, qs.Send(t.Context(), "q", text("refused")), space.ErrFull)
+	assert.Zero(t, visible(qs))
+	free = 50 << 20
+	send(t, qs, text("a"))
+	assert.Equal(t, 1, visible(qs))
+	first, _ := receive(t, qs, "q")
+	require.NoError(t, qs.Close())
+
+	again := reopen()
+	defer func() { require.NoError(t, again.Close()) }()
+	assert.Equal(t, 1, visible(again))
+	send(t, again, text("b"))
+	second, _ := receive(t, again, "q")
+	third, _ := receive(t, again, "q")
+	assert.Equal(t, first.ID, second.ID)
+	assert.NotEqual(t, first.ID, third.ID, "a number is not given twice")
+}
+
+// TestAMessageIsDeletedOnce: a receipt that stands twice in a request, and one of
+// an earlier delivery, count once.
+func TestAMessageIsDeletedOnce(t *testing.T) {
+	t.Parallel()
+	qs := open(t, filepath.Join(t.TempDir(), "queue"), queue.Definition{Name: "q", Visibility: time.Hour})
+	send(t, qs, text("a"), text("b"))
+	first, _ := receive(t, qs, "q")
+	require.NoError(t, qs.Extend(t.Context(), "q", 0, first.Receipt))
+	_, _ = receive(t, qs, "q")
+	again, _ := receive(t, qs, "q")
+	require.NoError(t, qs.Delete(t.Context(), "q", again.Receipt, again.Receipt))
+	require.NoError(t, qs.Delete(t.Context(), "q", again.Receipt))
+	stats, err := qs.Stats(t.Context(), "q")
+	require.NoError(t, err)
+	assert.Equal(t, queue.Stats{InFlight: 1}, stats)
+	assert.EqualValues(t, 1, qs.lanes["q"].total.Load())
 }

@@ -55,7 +55,7 @@ func (s *Server) Backup(ctx context.Context, to string) (BackupResponse, error) 
 	}
 	defer s.objects.PauseDeletes()()
 	at := time.Now().UTC()
-	if err := s.store.Checkpoint(datadir.Store(to)); err != nil {
+	if err := s.store.Checkpoint(ctx, datadir.Store(to)); err != nil {
 		return BackupResponse{}, err
 	}
 	if err := objectstore.CopyTo(ctx, filepath.Join(s.cfg.Dir, objectstore.Folder), filepath.Join(to, objectstore.Folder)); err != nil {

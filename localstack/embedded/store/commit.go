@@ -66,6 +66,13 @@ func (db *DB) commit(ctx context.Context, make func(*Batch) error, wait bool) er
 func (db *DB) apply(ctx context.Context, b *Batch, make func(*Batch) error, wait bool) (seq uint64, err error) {
 	db.mu.Lock()
 	defer db.mu.Unlock()
+	if wait {
+		// Asked before make, which may keep state of its own that follows what it
+		// writes; so for as much as the commit before took.
+		if err := db.space.Admit(ctx, db.lastSize); err != nil {
+			return 0, err
+		}
+	}
 	if err := make(b); err != nil || b.batch.Empty() {
 		return 0, err
 	}
@@ -78,9 +85,7 @@ func (db *DB) apply(ctx context.Context, b *Batch, make func(*Batch) error, wait
 		}
 		return 0, nil
 	}
-	if err := db.space.Admit(ctx, b.batch.Len()); err != nil {
-		return 0, err
-	}
+	db.lastSize = b.batch.Len()
 	seq = db.durable.begin()
 	if err := db.pebble.ApplyNoSyncWait(b.batch, pebble.Sync); err != nil {
 		logger{db.log}.Fatalf("commit: %v", err)

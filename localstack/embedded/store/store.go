@@ -85,8 +85,9 @@ type DB struct {
 	space  *space.Space
 	log    *slog.Logger
 
-	mu      sync.Mutex // held while a commit is checked and made
-	durable durable
+	mu       sync.Mutex // held while a commit is checked and made
+	lastSize int        // bytes of the last commit
+	durable  durable
 
 	unflushed atomic.Bool // what CommitLater wrote waits for flusher
 	flusher   *time.Timer
@@ -167,7 +168,11 @@ func OpenMemory() (*DB, error) { return Open("store", Options{FS: vfs.NewMem(), 
 
 // Checkpoint writes the store as it is now to dir, which must not exist, while it
 // is used. Table files are linked where the file system can.
-func (db *DB) Checkpoint(dir string) error {
+func (db *DB) Checkpoint(ctx context.Context, dir string) error {
+	if err := db.enter(ctx); err != nil {
+		return err
+	}
+	defer db.use.RUnlock()
 	if err := db.pebble.Checkpoint(dir, pebble.WithFlushedWAL()); err != nil {
 		return fmt.Errorf("store: checkpoint: %w", err)
 	}

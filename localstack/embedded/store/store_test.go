@@ -263,6 +263,7 @@ func TestOneProcessHasTheStore(t *testing.T) {
 	require.ErrorIs(t, err, ErrClosed)
 	_, err = db.Iterator([]byte("a"), []byte("b"))
 	require.ErrorIs(t, err, ErrClosed)
+	require.ErrorIs(t, db.Checkpoint(t.Context(), dir+"2"), ErrClosed)
 
 	read, err := Open(dir, Options{ReadOnly: true})
 	require.NoError(t, err)
@@ -284,7 +285,7 @@ func TestCheckpointIsOfOneMoment(t *testing.T) {
 	c.run(t, 4)
 	c.atLeast(t, 1000)
 	before := c.acknowledged()
-	require.NoError(t, db.Checkpoint(filepath.Join(dir, "copy")))
+	require.NoError(t, db.Checkpoint(t.Context(), filepath.Join(dir, "copy")))
 	c.stop()
 	again, err := Open(filepath.Join(dir, "copy"), Options{})
 	require.NoError(t, err)
