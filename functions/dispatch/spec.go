@@ -15,7 +15,7 @@ var Spec = fn.Spec{
 	Name:     "dispatch",
 	Doc:      "Looks at runs that are due, repairs and ends them.",
 	Trigger:  fn.Trigger{Queues: []fn.QueueTrigger{{Queue: events.Runs, Batch: 10}}},
-	Needs:    fn.Needs{Table: fn.Writes, Blob: fn.Writes, Folders: []string{"runs"}, Send: events.AllQueues(), Publish: true},
+	Needs:    fn.Needs{Table: fn.Writes, Blob: fn.Writes, Folders: []string{"runs"}, Send: events.AllQueues(), Measure: events.TaskQueues(), Publish: true},
 	MemoryMB: 512,
 	Timeout:  2 * time.Minute,
 	Messages: func(d fn.Deps) fn.MessageHandler { return Conductor(d).Messages },

@@ -79,6 +79,9 @@ type Queues interface {
 	// Extend makes deliveries invisible for d from now; 0 returns them at once.
 	// ErrReceipt if one is no longer held.
 	Extend(ctx context.Context, queue string, d time.Duration, receipts ...string) error
+	// Depth is how many messages could be received now: neither delayed nor in
+	// flight. It is approximate on SQS, and costs less than Stats.
+	Depth(ctx context.Context, queue string) (int, error)
 	// Stats reads the queue's attributes.
 	Stats(ctx context.Context, queue string) (Stats, error)
 }

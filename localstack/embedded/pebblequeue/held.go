@@ -69,15 +69,23 @@ func (l *lane) extend(d time.Duration, receipts []string) error {
 	return bad
 }
 
-// stats counts the queue's messages. Those delayed are counted in the store, those
-// visible are the rest.
+// settle does what is due.
+func (l *lane) settle(now int64) {
+	l.promote(now)
+	l.arm(now)
+	l.wake()
+}
+
+// visible is how many messages are ready: those that are neither in flight nor
+// delayed.
+func (l *lane) visible() int { return max(0, int(l.total.Load())-l.inFlight-len(l.delayed)) }
+
+// stats counts the queue's messages.
 func (l *lane) stats(ctx context.Context) (s queue.Stats, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := l.queues.now()
-	l.promote(now)
-	l.arm(now)
-	l.wake()
+	l.settle(now)
 	oldest := now
 	for _, g := range l.groups {
 		for m := range g.back.all {
@@ -88,24 +96,22 @@ func (l *lane) stats(ctx context.Context) (s queue.Stats, err error) {
 		if g.empty {
 			continue
 		}
-		delayed, first, err := l.scanGroup(ctx, g, now)
+		first, err := l.firstSent(ctx, g, now)
 		if err != nil {
 			return s, err
 		}
-		s.Delayed += delayed
 		oldest = min(oldest, first)
 	}
-	s.InFlight = l.inFlight
-	s.Visible = max(0, int(l.total.Load())-s.InFlight-s.Delayed)
+	s.InFlight, s.Delayed, s.Visible = l.inFlight, len(l.delayed), l.visible()
 	if s.Visible > 0 {
 		s.Oldest = time.Duration(now-oldest) * time.Microsecond
 	}
 	return s, nil
 }
 
-// scanGroup counts a group's delayed messages, and tells when the first visible
-// one was sent, in Unix microseconds; now if there is none.
-func (l *lane) scanGroup(ctx context.Context, g *group, now int64) (delayed int, first int64, err error) {
+// firstSent tells when a group's first visible message was sent, in Unix
+// microseconds; now if there is none.
+func (l *lane) firstSent(ctx context.Context, g *group, now int64) (first int64, err error) {
 	end := store.After(l.groupPrefix(g.name))
 	first = now
 	err = l.queues.db.Scan(ctx, g.next.key(l.prefix), end, false, func(key, value []byte) (more bool, err error) {
@@ -120,16 +126,5 @@ func (l *lane) scanGroup(ctx context.Context, g *group, now int64) (delayed int,
 		first = r.sent * 1000
 		return false, err
 	})
-	if err != nil {
-		return 0, 0, err
-	}
-	later := place{group: g.name, at: now + 1}
-	err = l.queues.db.Scan(ctx, later.key(l.prefix), end, false, func(key, _ []byte) (more bool, err error) {
-		p, err := parsePlace(key[len(l.prefix):])
-		if err == nil && l.held[p.seq] == nil {
-			delayed++
-		}
-		return true, err
-	})
-	return delayed, first, err
+	return first, err
 }

@@ -53,6 +53,7 @@ type lane struct {
 	groups   map[string]*group
 	turns    fifo[*group]
 	timed    timers
+	delayed  moments
 	waiters  []chan struct{}
 	alarm    *time.Timer
 	alarmAt  int64 // Unix microseconds when alarm fires; 0 if it is not set
@@ -80,6 +81,9 @@ func (l *lane) add(places ...place) {
 	now := l.queues.now()
 	for _, p := range places {
 		g := l.group(p.group)
+		if p.at > now {
+			l.delayed.push(p.at)
+		}
 		if g.empty || p.before(g.next) {
 			g.empty, g.next = false, p
 		}
@@ -128,6 +132,7 @@ func (l *lane) release(m *message) {
 // promote acts on what has become due: a group's next message is visible, a
 // delivery's time is out.
 func (l *lane) promote(now int64) {
+	l.delayed.pass(now)
 	for len(l.timed) > 0 && l.timed[0].due <= now {
 		due := l.timed[0]
 		if due.group != nil {

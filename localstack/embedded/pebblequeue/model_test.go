@@ -192,6 +192,9 @@ func (m *model) check(t *rapid.T) {
 		require.NoError(t, err)
 		got.Oldest = 0
 		require.Equal(t, want, got, name)
+		ready, err := m.qs.Depth(context.Background(), name)
+		require.NoError(t, err)
+		require.Equal(t, want.Visible, ready, name)
 	}
 }
 

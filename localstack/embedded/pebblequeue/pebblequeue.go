@@ -260,7 +260,19 @@ func (s *Queues) Extend(ctx context.Context, name string, d time.Duration, recei
 	return l.extend(d, receipts)
 }
 
-// Stats counts exactly. Its time grows with the groups and the delayed messages.
+// Depth counts exactly, in no time that grows with the queue.
+func (s *Queues) Depth(ctx context.Context, name string) (int, error) {
+	l, err := s.lane(ctx, name)
+	if err != nil {
+		return 0, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.settle(s.now())
+	return l.visible(), nil
+}
+
+// Stats counts exactly. Its time grows with the groups.
 func (s *Queues) Stats(ctx context.Context, name string) (queue.Stats, error) {
 	l, err := s.lane(ctx, name)
 	if err != nil {

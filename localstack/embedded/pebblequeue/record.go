@@ -94,7 +94,7 @@ func (l *lane) count(b *store.Batch, by int) error {
 	return b.Set(store.AppendPart([]byte{store.CountSpace}, l.name), strconv.AppendInt(nil, total, 10))
 }
 
-// load finds the groups of each queue, one read a group.
+// load finds the groups of each queue, two reads a group, and what is delayed.
 func (s *Queues) load(ctx context.Context) error {
 	return s.db.View(ctx, func(r *store.Reader) (err error) {
 		if s.seq, err = readInt(r, []byte{store.NumberSpace}); err != nil {
@@ -108,7 +108,7 @@ func (s *Queues) load(ctx context.Context) error {
 				return err
 			}
 			l.total.Store(total)
-			places, err := firstOfGroups(r, l)
+			places, err := openPlaces(r, l, s.now())
 			if err != nil {
 				return err
 			}
@@ -118,7 +118,9 @@ func (s *Queues) load(ctx context.Context) error {
 	})
 }
 
-func firstOfGroups(r *store.Reader, l *lane) (places []place, err error) {
+// openPlaces are the places of the first message of each group, and of those that
+// are visible after a time.
+func openPlaces(r *store.Reader, l *lane, now int64) (places []place, err error) {
 	lower, end := l.prefix, store.After(l.prefix)
 	for {
 		var found bool
@@ -133,6 +135,19 @@ func firstOfGroups(r *store.Reader, l *lane) (places []place, err error) {
 			return false, nil
 		})
 		if err != nil || !found {
+			return places, err
+		}
+		first := places[len(places)-1]
+		from := place{group: first.group, at: now + 1}
+		if first.at > now {
+			from.at, from.seq = first.at, first.seq+1
+		}
+		err = r.Scan(from.key(l.prefix), lower, false, func(key, _ []byte) (more bool, err error) {
+			p, err := parsePlace(key[len(l.prefix):])
+			places = append(places, p)
+			return true, err
+		})
+		if err != nil {
 			return places, err
 		}
 	}

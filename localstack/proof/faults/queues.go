@@ -75,6 +75,14 @@ func (q *faultyQueues) Receive(ctx context.Context, name string, limit int, wait
 	return got, err
 }
 
+// Depth counts the messages that are ready, or fails.
+func (q *faultyQueues) Depth(ctx context.Context, name string) (int, error) {
+	if f := q.p.enter(ctx, false, "Depth", name); f.before != nil {
+		return 0, f.before
+	}
+	return q.Queues.Depth(ctx, name)
+}
+
 // Delete removes messages, or fails.
 func (q *faultyQueues) Delete(ctx context.Context, name string, receipts ...string) error {
 	return q.receipts(ctx, "Delete", name, func() error { return q.Queues.Delete(ctx, name, receipts...) })

@@ -16,6 +16,7 @@ type Usage struct {
 	Receives int // requests that got messages
 	Deletes  int // requests that deleted messages
 	Extends  int // requests that changed when messages are delivered again
+	Depths   int // requests for the number of messages that are ready
 	Messages int // messages sent
 	Puts     int // objects written
 	Gets     int // objects read
@@ -23,7 +24,7 @@ type Usage struct {
 }
 
 // QueueRequests is every request to a queue, as SQS charges them.
-func (u Usage) QueueRequests() int { return u.Sends + u.Receives + u.Deletes + u.Extends }
+func (u Usage) QueueRequests() int { return u.Sends + u.Receives + u.Deletes + u.Extends + u.Depths }
 
 // Meter adds up what its counters see. The zero Meter is ready. Safe for
 // concurrent use.

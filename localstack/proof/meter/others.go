@@ -45,6 +45,11 @@ func (c countedQueues) Extend(ctx context.Context, name string, d time.Duration,
 	return c.Queues.Extend(ctx, name, d, receipts...)
 }
 
+func (c countedQueues) Depth(ctx context.Context, name string) (int, error) {
+	c.meter.add(func(u *Usage) { u.Depths++ })
+	return c.Queues.Depth(ctx, name)
+}
+
 // Objects counts the objects that are written and read, whole or in part.
 func (m *Meter) Objects(next blob.Store) blob.Store { return countedObjects{next, m} }
 

@@ -56,6 +56,7 @@ var cases = []struct {
 	{"Limits/Refused", limitsRefused},
 	{"Limits/UnknownQueue", unknownQueue},
 	{"Stats/Counts", statsCounts},
+	{"Stats/Depth", depth},
 	{"Queues/AreApart", queuesApart},
 	{"Concurrency/EachOnce", concurrency},
 }

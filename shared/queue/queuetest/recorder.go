@@ -57,6 +57,11 @@ func (r *recorder) Extend(ctx context.Context, name string, d time.Duration, rec
 	return r.next.Extend(ctx, name, d, receipts...)
 }
 
+func (r *recorder) Depth(ctx context.Context, name string) (int, error) {
+	r.calls.add("Depth")
+	return r.next.Depth(ctx, name)
+}
+
 func (r *recorder) Stats(ctx context.Context, name string) (queue.Stats, error) {
 	r.calls.add("Stats")
 	return r.next.Stats(ctx, name)

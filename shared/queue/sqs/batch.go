@@ -128,27 +128,43 @@ func join(refused map[int]*refusal) error {
 	return errors.Join(errs...)
 }
 
+// Depth reads the queue's approximate number of messages.
+func (q *Queues) Depth(ctx context.Context, name string) (int, error) {
+	counts, err := q.counts(ctx, name, types.QueueAttributeNameApproximateNumberOfMessages)
+	if err != nil {
+		return 0, err
+	}
+	return counts[0], nil
+}
+
 // Stats reads the queue's counts, which are approximate and lag behind by up to
 // a minute. Oldest is 0: SQS tells the age to CloudWatch alone.
 func (q *Queues) Stats(ctx context.Context, name string) (queue.Stats, error) {
-	client, url, err := q.open(ctx, name)
+	counts, err := q.counts(ctx, name,
+		types.QueueAttributeNameApproximateNumberOfMessages,
+		types.QueueAttributeNameApproximateNumberOfMessagesNotVisible,
+		types.QueueAttributeNameApproximateNumberOfMessagesDelayed)
 	if err != nil {
 		return queue.Stats{}, err
 	}
-	names := []types.QueueAttributeName{
-		types.QueueAttributeNameApproximateNumberOfMessages,
-		types.QueueAttributeNameApproximateNumberOfMessagesNotVisible,
-		types.QueueAttributeNameApproximateNumberOfMessagesDelayed,
-	}
-	out, err := client.GetQueueAttributes(ctx, &sqs.GetQueueAttributesInput{QueueUrl: url, AttributeNames: names})
+	return queue.Stats{Visible: counts[0], InFlight: counts[1], Delayed: counts[2]}, nil
+}
+
+// counts reads attributes of a queue that are numbers.
+func (q *Queues) counts(ctx context.Context, name string, attributes ...types.QueueAttributeName) ([]int, error) {
+	client, url, err := q.open(ctx, name)
 	if err != nil {
-		return queue.Stats{}, q.wrap("read attributes of", name, err)
+		return nil, err
 	}
-	counts := make([]int, len(names))
-	for i, attribute := range names {
+	out, err := client.GetQueueAttributes(ctx, &sqs.GetQueueAttributesInput{QueueUrl: url, AttributeNames: attributes})
+	if err != nil {
+		return nil, q.wrap("read attributes of", name, err)
+	}
+	counts := make([]int, len(attributes))
+	for i, attribute := range attributes {
 		if counts[i], err = strconv.Atoi(out.Attributes[string(attribute)]); err != nil {
-			return queue.Stats{}, fmt.Errorf("sqs: attribute %s of %s: %w", attribute, name, err)
+			return nil, fmt.Errorf("sqs: attribute %s of %s: %w", attribute, name, err)
 		}
 	}
-	return queue.Stats{Visible: counts[0], InFlight: counts[1], Delayed: counts[2]}, nil
+	return counts, nil
 }
