@@ -29,8 +29,8 @@ var layers = [][]string{
 	{"engine", "identity"},
 	{"runstate", "registry"},
 	{"runlog", "httpapi", "executor"},
-	{"launch", "conductor"},
 	{"fn"},
+	{"launch", "conductor"}, // a handler gives its worker back while it waits
 }
 
 // pure packages do no I/O: of the standard library they may not import these.

@@ -12,6 +12,7 @@ import (
 	"runtime/debug"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	lambda "github.com/aws/aws-lambda-go/events"
@@ -53,6 +54,7 @@ type Runtime struct {
 	messages map[string]fn.MessageHandler // by function
 	handlers map[string]fn.Handler
 	feeds    map[string]string // queue to function
+	parked   atomic.Int64      // handlers that wait without a worker
 
 	stop     context.CancelFunc // ends receiving
 	kill     context.CancelFunc // ends handling
@@ -106,8 +108,8 @@ func (r *Runtime) Start(specs []fn.Spec, tick bool) {
 	}
 }
 
-// Stop receives no more, waits for what is being handled until ctx ends, and
-// then ends that too. What was not finished is delivered again at the next start.
+// Stop receives no more, ends what parked handlers wait for, waits for what is
+// being handled until ctx ends, and then ends that too. What was not finished is delivered again at the next start.
 func (r *Runtime) Stop(ctx context.Context) {
 	r.stop()
 	r.pollers.Wait()
@@ -131,22 +133,11 @@ func about(ctx context.Context, function string) context.Context {
 // own, so that a long task holds up no other.
 func (r *Runtime) poll(ctx context.Context, name, function string) {
 	handling, handle := about(r.handling, function), r.messages[function]
-	slots := make(chan struct{}, r.workers)
+	workers := newPermits(r.workers)
 	for {
-		select {
-		case slots <- struct{}{}:
-		case <-ctx.Done():
+		free := workers.free(ctx)
+		if free == 0 {
 			return
-		}
-		free := 1
-		for free < queue.MaxBatch {
-			select {
-			case slots <- struct{}{}:
-				free++
-				continue
-			default:
-			}
-			break
 		}
 		got, err := r.queues.Receive(ctx, name, free, queue.MaxWait)
 		if err != nil && ctx.Err() == nil {
@@ -155,13 +146,12 @@ func (r *Runtime) poll(ctx context.Context, name, function string) {
 				return
 			}
 		}
-		for range free - len(got) {
-			<-slots
-		}
+		workers.take(len(got))
 		for _, m := range got {
 			r.running.Go(func() {
-				defer func() { <-slots }()
-				r.handle(handling, name, m, handle)
+				h := &handler{runtime: r, permits: workers, stop: ctx}
+				defer h.done()
+				r.handle(fn.WithParker(handling, h.park), name, m, handle)
 			})
 		}
 		if ctx.Err() != nil {
