@@ -144,5 +144,10 @@ func trouble(err error, where string) Result {
 	if absent, ok := errors.AsType[*errs.Error](err); ok && absent.Code == errs.NotFound {
 		return Final(Expression, "%s: %s", where, absent.Message)
 	}
-	return Failed(Expression, "%s: %v", where, err)
+	if permanent(err) {
+		return Final(Expression, "%s: %v", where, err)
+	}
+	r := Failed(Expression, "%s: %v", where, err)
+	r.Unstarted = r.Failure.Message
+	return r
 }

@@ -49,6 +49,7 @@ type Attempt struct {
 	Timeout                                      time.Duration // what is left until the task's or the run's end; 0 is no limit
 	Artifact, CodeHash                           string        // object key of the code, and what names its content
 	Params                                       map[string]json.RawMessage
+	Reserved                                     bool            // the caller holds the place that Reserver gave
 	OutputKey                                    string          // where a large output goes in the object store
 	Trace                                        telemetry.Trace // what the attempt does belongs to this span; zero: to none
 
@@ -77,6 +78,11 @@ type Result struct {
 	Output  Value
 	Failure *Failure
 	Until   time.Time
+	// Unstarted is why the attempt's own code did not begin, for a cause outside
+	// of it: a store could not be reached, the sandbox was throttled. Such an
+	// attempt may be given back and does not count; Failure says the same, for
+	// who does not.
+	Unstarted string
 }
 
 // Failed makes a Result of a failure.
@@ -89,6 +95,21 @@ func Final(kind, format string, args ...any) Result {
 	r := Failed(kind, format, args...)
 	r.Failure.Final = true
 	return r
+}
+
+// NotStarted makes a Result of what kept the attempt's code from beginning.
+func NotStarted(err error) Result {
+	r := Failed(SandboxFailed, "%v", err)
+	r.Unstarted = r.Failure.Message
+	return r
+}
+
+// Reserver is an Executor that runs a limited number of attempts at once.
+type Reserver interface {
+	// Reserve waits for a place, first come, first served, for an Attempt with
+	// Reserved set. release gives it back; calls after the first do nothing. The
+	// error is ctx's cause, or that nothing can run any more.
+	Reserve(ctx context.Context) (release func(), err error)
 }
 
 // Executor runs attempts of one task type. When ctx ends it must stop the work

@@ -52,6 +52,7 @@ func Masked(ctx context.Context, store blob.Store, a *Attempt, do func(context.C
 		f.Message = own.hidden.String(f.Message)
 		r.Failure = &f
 	}
+	r.Unstarted = own.hidden.String(r.Unstarted)
 	if r.Output.JSON != nil {
 		r.Output.JSON = own.hidden.JSON(r.Output.JSON)
 		r.Output.Size = int64(len(r.Output.JSON))

@@ -2,6 +2,7 @@ package executor
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -19,8 +20,19 @@ type Python struct {
 // linkLife is how long the links handed to the sandbox are good.
 const linkLife = 20 * time.Minute
 
+var _ Reserver = Python{}
+
 // Instant reports false.
 func (Python) Instant() bool { return false }
+
+// Reserve waits for a place in the sandbox; there is always one in a sandbox
+// without limit.
+func (p Python) Reserve(ctx context.Context) (release func(), err error) {
+	if slots, ok := p.Sandbox.(sandbox.Slots); ok {
+		return slots.Reserve(ctx)
+	}
+	return func() {}, nil
+}
 
 // Execute runs the task's entrypoint. Large values travel by presigned links,
 // so the sandbox needs no permission of its own.
@@ -36,8 +48,11 @@ func (p Python) execute(ctx context.Context, a *Attempt) Result {
 		return Final(TaskFailed, "the flow version has no artifact to run %s from", a.Task.Entrypoint)
 	}
 	req, err := p.request(ctx, a)
-	if err != nil {
-		return Failed(SandboxFailed, "%v", err)
+	switch {
+	case err != nil && permanent(err):
+		return Final(SandboxFailed, "%v", err)
+	case err != nil:
+		return NotStarted(err)
 	}
 	if req.Secrets, err = a.secrets(); err != nil {
 		return trouble(err, "config")
@@ -47,7 +62,11 @@ func (p Python) execute(ctx context.Context, a *Attempt) Result {
 		if ctx.Err() != nil {
 			return Failed(Cancelled, "%v", context.Cause(ctx))
 		}
-		return Failed(SandboxFailed, "%s", withoutLinks(err.Error(), req))
+		text := withoutLinks(err.Error(), req)
+		if errors.Is(err, sandbox.ErrUnavailable) {
+			return NotStarted(errors.New(text))
+		}
+		return Failed(SandboxFailed, "%s", text)
 	}
 	if f := result.Failure; f != nil {
 		return Result{Failure: &Failure{Type: f.Type, Message: f.Message, TimedOut: f.Type == sandbox.TaskTimeoutError}}
@@ -63,7 +82,7 @@ func (p Python) request(ctx context.Context, a *Attempt) (sandbox.Request, error
 		Workspace: a.Org, Tier: a.Mode, RunID: a.RunID, FlowName: a.Flow, FlowVersion: a.Version,
 		TaskName: a.Task.Name, TaskRunID: a.TaskRunID, Attempt: a.Number, MapIndex: a.MapIndex, Item: a.Item,
 		Artifact: sandbox.Artifact{Hash: artifactName(a)}, Entrypoint: a.Task.Entrypoint,
-		Params: a.Params, TraceParent: a.Trace.String(), Timeout: a.Timeout, Inputs: make(map[string]sandbox.Input, len(a.Task.DependsOn)),
+		Params: a.Params, TraceParent: a.Trace.String(), Timeout: a.Timeout, Reserved: a.Reserved, Inputs: make(map[string]sandbox.Input, len(a.Task.DependsOn)),
 	}
 	var err error
 	if req.Artifact.URL, err = p.Blob.PresignGet(ctx, a.Artifact, linkLife, ""); err != nil {

@@ -15,7 +15,10 @@ import (
 	"millrace/shared/blob"
 	"millrace/shared/blob/blobtest"
 	"millrace/shared/executor"
+	"millrace/shared/expr"
 	"millrace/shared/sandbox"
+	"millrace/shared/table"
+	"millrace/shared/vault"
 )
 
 // fake is a sandbox that does what a test says.
@@ -209,4 +212,79 @@ func TestBareAttempt(t *testing.T) {
 	r := executor.Python{Sandbox: fake(nil), Blob: &blobtest.Memory{}}.Execute(t.Context(), a)
 	require.NotNil(t, r.Failure)
 	assert.Contains(t, r.Failure.Message, "no output of up")
+}
+
+// slots is a fake sandbox with places.
+type slots struct {
+	fake
+	taken, given int
+}
+
+func (s *slots) Reserve(context.Context) (func(), error) {
+	s.taken++
+	return func() { s.given++ }, nil
+}
+
+func TestPythonReserves(t *testing.T) {
+	t.Parallel()
+	var got sandbox.Request
+	box := &slots{fake: func(_ context.Context, req sandbox.Request, _ func(sandbox.LogEvent)) (sandbox.Result, error) {
+		got = req
+		return sandbox.Result{Output: json.RawMessage(`1`), OutputBytes: 1}, nil
+	}}
+	p := executor.Python{Sandbox: box, Blob: &blobtest.Memory{}}
+	release, err := p.Reserve(t.Context())
+	require.NoError(t, err)
+	for _, reserved := range []bool{true, false} {
+		a, _ := attempt(t, `{"name":"p","type":"python","entrypoint":"flow:main"}`)
+		a.Reserved = reserved
+		require.Nil(t, p.Execute(t.Context(), a).Failure)
+		assert.Equal(t, reserved, got.Reserved)
+	}
+	release()
+	assert.Equal(t, 1, box.taken)
+	assert.Equal(t, 1, box.given)
+
+	release, err = executor.Python{Sandbox: box.fake}.Reserve(t.Context())
+	require.NoError(t, err)
+	release()
+	assert.Equal(t, 1, box.taken, "a sandbox without limit has no places")
+}
+
+// TestUnstarted tells what kept an attempt from beginning from its failure.
+func TestUnstarted(t *testing.T) {
+	t.Parallel()
+	output := func(err error) func(*executor.Attempt) {
+		return func(a *executor.Attempt) {
+			a.Output = func(context.Context, string) (executor.Value, error) { return executor.Value{}, err }
+		}
+	}
+	for name, test := range map[string]struct {
+		change    func(*executor.Attempt)
+		err       error
+		unstarted string
+		final     bool
+	}{
+		"table throttled":     {change: output(table.ErrThrottled), unstarted: "output of up: table: throttled"},
+		"object gone":         {change: output(fmt.Errorf("get out/1: %w", blob.ErrNotFound)), final: true},
+		"item too large":      {change: output(table.ErrLimit), final: true},
+		"secrets unreachable": {change: func(a *executor.Attempt) { a.Secret = func(string) (string, error) { return "", vault.ErrUnavailable } }, unstarted: "config: secret token: vault: key not available"},
+		"secret refused":      {change: func(a *executor.Attempt) { a.Secret = func(string) (string, error) { return "", vault.ErrRefused } }, final: true},
+		"sandbox throttled":   {err: fmt.Errorf("%w: TooManyRequestsException: %s", sandbox.ErrUnavailable, secret), unstarted: "the sandbox is not available: TooManyRequestsException: ***"},
+		"sandbox died":        {err: errors.New("the interpreter died")},
+	} {
+		r, _, _ := python(t, pyTask, test.change, func(context.Context, sandbox.Request, func(sandbox.LogEvent)) (sandbox.Result, error) {
+			return sandbox.Result{}, test.err
+		})
+		require.NotNil(t, r.Failure, name)
+		assert.Equal(t, test.unstarted, r.Unstarted, name)
+		assert.Equal(t, test.final, r.Failure.Final, name)
+		if test.unstarted != "" {
+			assert.Equal(t, test.unstarted, r.Failure.Message, name)
+		}
+	}
+	a, _ := attempt(t, `{"name":"x","type":"transform","depends_on":["up"],"config":{"expression":"tasks.up.output"}}`)
+	a.Scope = func(context.Context, []string) (expr.Scope, error) { return expr.Scope{}, table.ErrThrottled }
+	r := executor.Transform{}.Execute(t.Context(), a)
+	assert.Equal(t, "config.expression: table: throttled", r.Unstarted)
 }

@@ -6,6 +6,7 @@ package sandbox
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"time"
 )
 
@@ -58,6 +59,7 @@ type Request struct {
 	TraceParent string                     // W3C Trace Context of the attempt: ctx.traceparent and $TRACEPARENT; may be empty
 	Timeout     time.Duration              // 0 means DefaultTimeout
 	OutputURL   string                     // presigned PUT for outputs over InlineBytes; without it they come inline
+	Reserved    bool                       // the caller holds a place of Slots: Run takes none
 }
 
 // Failure is a fault of the task itself.
@@ -81,6 +83,19 @@ type LogEvent struct {
 	Level   string // debug, info, warning, error, critical
 	Logger  string // stdout, stderr, task (ctx.log), traceback, or the name of a logging logger
 	Message string
+}
+
+// ErrUnavailable: the sandbox could not take the attempt for the time being, and
+// nothing of the task's code has begun. Run wraps it with the reason.
+var ErrUnavailable = errors.New("the sandbox is not available")
+
+// Slots is a Sandbox that runs a limited number of tasks at once. Who takes a
+// place before it claims a task does not let the wait count as the task's time.
+type Slots interface {
+	// Reserve waits for a place, first come, first served, for Requests with
+	// Reserved set, one at a time. release gives the place back; calls after the
+	// first do nothing. The error is ctx's cause, or that of a closed Sandbox.
+	Reserve(ctx context.Context) (release func(), err error)
 }
 
 // Sandbox runs tasks.

@@ -122,9 +122,12 @@ func (a *artifacts) download(ctx context.Context, path, url string) (*os.File, i
 		if inner := errors.Unwrap(err); inner != nil { // *url.Error shows the URL
 			cause = inner
 		}
-		return nil, 0, fmt.Errorf("fetching the artifact: %w", cause)
+		return nil, 0, fmt.Errorf("fetching the artifact: %w: %w", sandbox.ErrUnavailable, cause)
 	}
 	defer resp.Body.Close()
+	if resp.StatusCode >= http.StatusInternalServerError {
+		return nil, 0, fmt.Errorf("fetching the artifact: %w: status %d", sandbox.ErrUnavailable, resp.StatusCode)
+	}
 	if resp.StatusCode != http.StatusOK {
 		return nil, 0, fmt.Errorf("fetching the artifact: status %d", resp.StatusCode)
 	}

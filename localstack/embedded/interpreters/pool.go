@@ -17,7 +17,10 @@ import (
 	"millrace/shared/sandbox"
 )
 
-var _ sandbox.Sandbox = (*Pool)(nil)
+var (
+	_ sandbox.Sandbox = (*Pool)(nil)
+	_ sandbox.Slots   = (*Pool)(nil)
+)
 
 // ErrClosed is returned by Run on a closed Pool.
 var ErrClosed = errors.New("the interpreters are closed")
@@ -123,6 +126,19 @@ func (p *Pool) installation(ctx context.Context) (*installation, error) {
 	return p.installed, nil
 }
 
+// Reserve implements sandbox.Slots.
+func (p *Pool) Reserve(ctx context.Context) (release func(), err error) {
+	if err := p.busy.Acquire(ctx, 1); err != nil {
+		return nil, context.Cause(ctx)
+	}
+	release = sync.OnceFunc(func() { p.busy.Release(1) })
+	if p.isClosed() {
+		release()
+		return nil, ErrClosed
+	}
+	return release, nil
+}
+
 // Run implements sandbox.Sandbox.
 func (p *Pool) Run(ctx context.Context, req sandbox.Request, log func(sandbox.LogEvent)) (sandbox.Result, error) {
 	if req.Artifact.Hash == "" {
@@ -139,10 +155,13 @@ func (p *Pool) Run(ctx context.Context, req sandbox.Request, log func(sandbox.Lo
 	if err != nil {
 		return sandbox.Result{}, err
 	}
-	if err := p.busy.Acquire(ctx, 1); err != nil {
-		return sandbox.Result{}, context.Cause(ctx)
+	if !req.Reserved {
+		release, err := p.Reserve(ctx)
+		if err != nil {
+			return sandbox.Result{}, err
+		}
+		defer release()
 	}
-	defer p.busy.Release(1)
 	k := key{req.Workspace, req.Artifact.Hash, req.Tier}
 	child, err := p.take(ctx, in, k, dir)
 	if err != nil {

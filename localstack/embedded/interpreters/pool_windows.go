@@ -15,7 +15,10 @@ const refusal = "the embedded server runs no Python tasks on Windows: run it on 
 // from any goroutine.
 type Pool struct{}
 
-var _ sandbox.Sandbox = (*Pool)(nil)
+var (
+	_ sandbox.Sandbox = (*Pool)(nil)
+	_ sandbox.Slots   = (*Pool)(nil)
+)
 
 // New makes a Pool.
 func New(config Config) (*Pool, error) { return &Pool{}, config.complete() }
@@ -24,6 +27,9 @@ func New(config Config) (*Pool, error) { return &Pool{}, config.complete() }
 func (*Pool) Mode(context.Context) (mode, python string, err error) {
 	return "", "", errors.New(refusal)
 }
+
+// Reserve implements sandbox.Slots: a refusal needs no place.
+func (*Pool) Reserve(context.Context) (release func(), err error) { return func() {}, nil }
 
 // Run implements sandbox.Sandbox: the task fails.
 func (*Pool) Run(context.Context, sandbox.Request, func(sandbox.LogEvent)) (sandbox.Result, error) {

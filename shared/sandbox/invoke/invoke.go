@@ -20,6 +20,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -59,6 +61,14 @@ const (
 )
 
 var throttles = []string{"TooManyRequestsException", "ThrottlingException", "Throttling", "EC2ThrottledException"}
+
+// unready are the other codes by which Lambda says that it had no environment to
+// run the code in, and may have one later. A ServiceException does not say
+// whether the code began.
+var unready = []string{
+	"ResourceNotReadyException", "ResourceConflictException", "SnapStartNotReadyException", "SnapStartTimeoutException",
+	"EC2UnexpectedException", "ENILimitReachedException", "SubnetIPAddressLimitReachedException",
+}
 
 // Config says which functions to invoke and what to give them.
 type Config struct {
@@ -126,7 +136,7 @@ func (s *Sandbox) Run(ctx context.Context, req sandbox.Request, _ func(sandbox.L
 	}
 	client, err := s.connect(ctx)
 	if err != nil {
-		return sandbox.Result{}, err
+		return sandbox.Result{}, fmt.Errorf("%w: %w", sandbox.ErrUnavailable, err)
 	}
 	out, err := client.Invoke(ctx, &lambda.InvokeInput{
 		FunctionName: aws.String(s.cfg.Prefix + req.Tier), TenantId: &req.Workspace,
@@ -231,10 +241,17 @@ func nodeOf(req *sandbox.Request) (int, error) {
 }
 
 // refused is why an invocation was not made or not answered, without the
-// request, which holds links and secrets.
+// request, which holds links and secrets. It is sandbox.ErrUnavailable only if
+// the code cannot have begun.
 func refused(err error) error {
 	if e, ok := errors.AsType[smithy.APIError](err); ok {
+		if slices.Contains(throttles, e.ErrorCode()) || slices.Contains(unready, e.ErrorCode()) {
+			return fmt.Errorf("%w: %s: %s", sandbox.ErrUnavailable, e.ErrorCode(), e.ErrorMessage())
+		}
 		return fmt.Errorf("the sandbox was not invoked: %s: %s", e.ErrorCode(), e.ErrorMessage())
+	}
+	if e, ok := errors.AsType[*net.OpError](err); ok && e.Op == "dial" { // nothing was sent
+		return fmt.Errorf("%w: %w", sandbox.ErrUnavailable, e)
 	}
 	return fmt.Errorf("the sandbox did not answer: %w", err)
 }

@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"net"
 	"net/http"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -214,4 +216,30 @@ func TestRefusals(t *testing.T) {
 	require.ErrorContains(t, err, "32 are required")
 	_, err = invoke.New(invoke.Config{})
 	require.Error(t, err)
+}
+
+// TestUnavailable: only what surely did not begin may be given back.
+func TestUnavailable(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		for name, test := range map[string]struct {
+			answer      answer
+			unavailable bool
+		}{
+			"throttled":       {answer{status: 429, kind: "TooManyRequestsException", body: `{"Message": "Rate Exceeded."}`}, true},
+			"EC2 throttled":   {answer{status: 502, kind: "EC2ThrottledException", body: `{"Message": "m"}`}, true},
+			"not ready":       {answer{status: 502, kind: "ResourceNotReadyException", body: `{"Message": "m"}`}, true},
+			"being updated":   {answer{status: 409, kind: "ResourceConflictException", body: `{"Message": "m"}`}, true},
+			"no connection":   {answer{err: &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}}, true},
+			"connection lost": {answer{err: &net.OpError{Op: "read", Net: "tcp", Err: syscall.ECONNRESET}}, false},
+			"service":         {answer{status: 500, kind: "ServiceException", body: `{"Message": "boom"}`}, false},
+			"no function":     {answer{status: 404, kind: "ResourceNotFoundException", body: `{"Message": "m"}`}, false},
+			"crash":           {answer{status: 200, fault: "Unhandled", body: `{"errorType": "Runtime.ExitError", "errorMessage": "m"}`}, false},
+		} {
+			_, err := open(t, &answers{list: []answer{test.answer}}).Run(t.Context(), request(), nil)
+			require.Error(t, err, name)
+			assert.Equal(t, test.unavailable, errors.Is(err, sandbox.ErrUnavailable), "%s: %v", name, err)
+			assert.NotContains(t, err.Error(), "hush-hush", name)
+		}
+	})
 }
