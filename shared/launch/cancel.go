@@ -19,7 +19,8 @@ import (
 const cancelTries = 8
 
 // Cancel stops a run: one that is queued at once, a running one as soon as its
-// tasks have stopped. It may be repeated; then it changes nothing. Errors:
+// tasks have stopped. It may be repeated; then it changes nothing, and asks for the
+// look that ends the run again. Errors:
 // errs.NotFound, errs.Invalid for a run that has ended otherwise.
 func (l *Launcher) Cancel(ctx context.Context, org, id string) (runstate.Run, error) {
 	for range cancelTries {
@@ -28,7 +29,10 @@ func (l *Launcher) Cancel(ctx context.Context, org, id string) (runstate.Run, er
 			return runstate.Run{}, err
 		}
 		switch run.Status {
-		case engine.Cancelled, engine.CancellationRequested:
+		case engine.Cancelled:
+			return run, nil
+		case engine.CancellationRequested:
+			l.lookAt(ctx, &run) //guard:cancel/look-again drop
 			return run, nil
 		case engine.Queued, engine.Running:
 		default:
@@ -47,7 +51,12 @@ func (l *Launcher) stop(ctx context.Context, run *runstate.Run) (bool, error) {
 	before, from, now := snapshot(run), run.Status, l.Clock.Now()
 	run.Fence, run.FenceBy, run.FenceAt = runstate.FenceCancel, actor(ctx), clock.ToMillis(now)
 	run.Status = engine.CancellationRequested
+	// The tick finds the run if the message for its look is lost.
+	due := runstate.DueAt(run.Org, run.ID, now)
+	run.DueEntry = due
 	do := []table.Action{
+		//guard:cancel/due drop
+		table.Set(runstate.DueSK, due.DueSK),
 		table.Set(runstate.RunFence, run.Fence), //guard:cancel/fence drop
 		table.Set(runstate.RunFenceBy, run.FenceBy), table.Set(runstate.RunFenceAt, int64(run.FenceAt)),
 	}
@@ -79,6 +88,11 @@ func (l *Launcher) stop(ctx context.Context, run *runstate.Run) (bool, error) {
 	// The look ends the run once nothing of it runs; tasks see the fence by
 	// themselves.
 	//guard:cancel/look drop
-	l.send(ctx, events.Runs, events.Run{Kind: events.RunLook, Org: run.Org, Run: run.ID, Trace: telemetry.From(ctx).Trace.String()})
+	l.lookAt(ctx, run)
 	return true, nil
+}
+
+// lookAt has a run looked at.
+func (l *Launcher) lookAt(ctx context.Context, run *runstate.Run) {
+	l.send(ctx, events.Runs, events.Run{Kind: events.RunLook, Org: run.Org, Run: run.ID, Trace: telemetry.From(ctx).Trace.String()})
 }

@@ -86,10 +86,12 @@ type plan struct {
 	run   runstate.Run
 	input runstate.Input
 	audit audit.Change
+	key   string // the idempotency key
 	idem  *idempotency
 }
 
-// Accept makes a run. Errors: errs.Invalid without anything to run,
+// Accept makes a run, or answers with the one that the same request made before
+// under its idempotency key, whatever became since of what it names. Errors: errs.Invalid without anything to run,
 // errs.NotFound for an unknown deployment or flow version, errs.Unprocessable
 // for parameters, or an idempotency key used for another request, errs.Conflict
 // for an inactive deployment.
@@ -97,17 +99,22 @@ func (l *Launcher) Accept(ctx context.Context, org string, req Request) (runstat
 	if err := checkParameters(req.Parameters); err != nil {
 		return runstate.Run{}, err
 	}
+	known, err := l.uses(ctx, org, req.Key)
+	if err != nil {
+		return runstate.Run{}, err
+	}
+	if first, err := l.replay(ctx, org, req.Fingerprint, known); err != nil || first != nil { //guard:accept/replay drop operand 2
+		return deref(first), err
+	}
 	p, err := l.resolve(ctx, org, req)
 	if err != nil {
 		return runstate.Run{}, err
 	}
 	if req.Key != "" {
-		if p.idem, err = newIdempotency(org, p.run.Flow, req.Key, req.Fingerprint, p.run.ID, l.Clock.Now()); err != nil {
+		if err := known.free(p.run.Flow); err != nil {
 			return runstate.Run{}, err
 		}
-		if first, err := l.replay(ctx, org, p.idem); err != nil || first != nil { //guard:accept/replay drop operand 2
-			return deref(first), err
-		}
+		p.key, p.idem = req.Key, l.use(&req, &p.run)
 	}
 	return l.write(ctx, p)
 }
@@ -208,22 +215,15 @@ func (l *Launcher) write(ctx context.Context, p *plan) (runstate.Run, error) {
 	if p.idem != nil {
 		writes = append(writes,
 			//guard:accept/key-in-transaction hoist if err := l.Table.Put(ctx, _); err != nil { return runstate.Run{}, err }
-			p.idem.put(l.Clock.Now()),
+			l.put(p.idem),
 		)
 	}
 	err = l.Table.Transact(ctx, writes...)
-	if tx, ok := errors.AsType[*table.TransactionError](err); ok && p.idem != nil {
-		//guard:accept/raced false
-		if _, failed := tx.Failed(len(writes) - 1); failed { // the same request was a moment faster
-			first, err := l.replay(ctx, p.run.Org, p.idem)
-			if err == nil && first == nil {
-				err = errs.New(errs.Conflict, "A request with this Idempotency-Key is being accepted")
-			}
-			return deref(first), err
-		}
+	if p.idem != nil && taken(err, len(writes)) { //guard:accept/raced false
+		return l.raced(ctx, p)
 	}
 	if p.idem != nil && errors.Is(err, table.ErrConflict) {
-		return runstate.Run{}, errs.Wrap(errs.Conflict, err, "A request with this Idempotency-Key is being accepted")
+		return runstate.Run{}, beingAccepted(err)
 	}
 	if err != nil {
 		return runstate.Run{}, fmt.Errorf("accept run: %w", err)

@@ -176,12 +176,12 @@ func (s *Snapshot) versions(entries map[string]int) {
 func (s *Snapshot) keys() {
 	of := map[string]string{}
 	for pk, items := range s.parts {
-		org, flow, ok := strings.Cut(pk, "#idempotency#")
+		org, _, ok := strings.Cut(pk, "#idempotency#")
 		if !ok {
 			continue
 		}
 		for _, item := range items {
-			id := item["run"].Str()
+			id, flow := item["run"].Str(), item.Key().SK
 			run := s.runs[RunID{org, id}]
 			switch {
 			case run == nil:
@@ -191,7 +191,7 @@ func (s *Snapshot) keys() {
 			case of[id] != "":
 				s.tell("two idempotency keys name the run %s", id)
 			}
-			of[id] = item.Key().SK
+			of[id] = pk
 		}
 	}
 }
