@@ -5,7 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -64,6 +68,7 @@ func looks(t *testing.T, env *localtest.Env) map[string]int {
 			assert.Equal(t, env.A.OrgID, run.Org)
 			assert.Equal(t, env.A.OrgID, m.Group)
 			got[run.Run]++
+			require.NoError(t, env.Deps.Queues.Delete(t.Context(), events.Runs, m.Receipt))
 		}
 	}
 }
@@ -81,7 +86,12 @@ func TestATickHasWhatIsDueLookedAt(t *testing.T) {
 	env.Clock.Advance(2 * time.Minute)
 	result, err = invoke(t, env.Deps, `{"event_type":"scheduler_tick"}`)
 	require.NoError(t, err)
-	assert.Equal(t, 41, result.Checked, "what was not postponed is due again")
+	assert.Equal(t, 1, result.Checked, "the others' looks are under way")
+	assert.Len(t, looks(t, env), 1)
+	env.Clock.Advance(5 * time.Minute)
+	result, err = invoke(t, env.Deps, `{"event_type":"scheduler_tick"}`)
+	require.NoError(t, err)
+	assert.Equal(t, 41, result.Checked, "what nobody looked at is due again")
 }
 
 func TestATickSeesToNoMoreThanItIsTold(t *testing.T) {
@@ -127,4 +137,150 @@ func TestWhatFailsIsCountedAndStaysDue(t *testing.T) {
 	result, err = invoke(t, env.Deps, `{"event_type":"scheduler_tick"}`)
 	require.NoError(t, err)
 	assert.Equal(t, 5, result.Triggered)
+}
+
+// TestNoRunIsLeftOut: of more than a tick sees to each gets its turn.
+func TestNoRunIsLeftOut(t *testing.T) {
+	t.Parallel()
+	env := localtest.New(t)
+	due(t, env, 41)
+	got := map[string]int{}
+	for range 30 {
+		result, err := invoke(t, env.Deps, `{"event_type":"scheduler_tick","max_due":10}`)
+		require.NoError(t, err)
+		assert.LessOrEqual(t, result.Checked, 10)
+		maps.Copy(got, looks(t, env))
+		env.Clock.Advance(time.Minute)
+	}
+	assert.Len(t, got, 42)
+}
+
+// broken is a table that cannot read one shard of the due index, and notes which
+// are read.
+type broken struct {
+	table.Table
+	shard string
+	read  []string
+}
+
+var errShard = errors.New("shard down")
+
+func (b *broken) Query(ctx context.Context, q table.Query) (table.Page, error) {
+	if q.Index == table.Due {
+		b.read = append(b.read, q.PK)
+		if q.PK == b.shard {
+			return table.Page{}, errShard
+		}
+	}
+	return b.Table.Query(ctx, q)
+}
+
+func TestAShardThatFailsHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
+	env := localtest.New(t)
+	due(t, env, 40)
+	b := &broken{Table: env.Deps.Table}
+	d := env.Deps
+	d.Table = b
+	first := int(env.Clock.Now().Unix()/60) % runstate.DueShards
+	b.shard = runstate.DuePartition(first)
+	_, err := invoke(t, d, `{"event_type":"scheduler_tick"}`)
+	require.ErrorIs(t, err, errShard)
+	require.Len(t, b.read, runstate.DueShards)
+	assert.Equal(t, b.shard, b.read[0], "another shard begins each minute")
+	in := 0
+	for i := range 40 {
+		if runstate.DueAt(env.A.OrgID, fmt.Sprintf("run%d", i), time.Time{}).DuePK == b.shard {
+			in++
+		}
+	}
+	assert.Len(t, looks(t, env), 40-in)
+	env.Clock.Advance(time.Minute)
+	b.shard, b.read = "", nil
+	_, err = invoke(t, d, `{"event_type":"scheduler_tick","max_due":1000}`)
+	require.NoError(t, err)
+	assert.Equal(t, runstate.DuePartition((first+1)%runstate.DueShards), b.read[0])
+	assert.Len(t, looks(t, env), in+1, "and the one that is due by now")
+}
+
+// batched counts the requests to the queues.
+type batched struct {
+	queue.Queues
+	mu    sync.Mutex
+	sends []int
+	then  func()
+}
+
+func (b *batched) Send(ctx context.Context, name string, msgs ...queue.Message) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.sends = append(b.sends, len(msgs))
+	if b.then != nil {
+		b.then()
+	}
+	return b.Queues.Send(ctx, name, msgs...)
+}
+
+func TestLooksAreSentInBatches(t *testing.T) {
+	t.Parallel()
+	env := localtest.New(t)
+	due(t, env, 41)
+	d := env.Deps
+	queues := &batched{Queues: d.Queues}
+	d.Queues = queues
+	_, err := invoke(t, d, `{"event_type":"scheduler_tick"}`)
+	require.NoError(t, err)
+	slices.Sort(queues.sends)
+	assert.Equal(t, []int{1, 10, 10, 10, 10}, queues.sends)
+}
+
+// TestADueTimeThatMovedIsKept: who looked at the run meanwhile knows better.
+func TestADueTimeThatMovedIsKept(t *testing.T) {
+	t.Parallel()
+	env := localtest.New(t)
+	due(t, env, 1)
+	soon := runstate.DueAt(env.A.OrgID, "run0", env.Clock.Now().Add(time.Second))
+	key := runstate.RunKey(env.A.OrgID, "run0")
+	d := env.Deps
+	d.Queues = &batched{Queues: d.Queues, then: func() {
+		_, err := env.Deps.Table.Update(t.Context(), table.Update{Key: key, Do: []table.Action{table.Set(runstate.DueSK, soon.DueSK)}})
+		assert.NoError(t, err)
+	}}
+	_, err := invoke(t, d, `{"event_type":"scheduler_tick"}`)
+	require.NoError(t, err)
+	run, err := runstate.GetRun(t.Context(), env.Deps.Table, env.A.OrgID, "run0")
+	require.NoError(t, err)
+	assert.Equal(t, soon, run.DueEntry)
+}
+
+// slow is queues that take their time.
+type slow struct{ queue.Queues }
+
+func (s slow) Send(ctx context.Context, name string, msgs ...queue.Message) error {
+	select {
+	case <-time.After(9 * time.Second):
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	return s.Queues.Send(ctx, name, msgs...)
+}
+
+// TestATickMindsItsTime: what it does not come to stays for the next.
+func TestATickMindsItsTime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		env := localtest.New(t)
+		due(t, env, 1000)
+		d := env.Deps
+		d.Queues = slow{d.Queues}
+		began := time.Now()
+		result, err := invoke(t, d, `{"event_type":"scheduler_tick"}`)
+		require.NoError(t, err)
+		assert.Less(t, time.Since(began), schedulertick.Spec.Timeout)
+		assert.Zero(t, result.Failures)
+		assert.Equal(t, result.Checked, result.Triggered)
+		assert.Greater(t, result.Triggered, 500)
+		assert.Less(t, result.Triggered, 1000)
+		assert.Len(t, looks(t, env), result.Triggered)
+	})
 }

@@ -3,6 +3,7 @@ package schedulertick
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -39,7 +40,10 @@ func handler(d fn.Deps) fn.Handler {
 }
 
 // tick reads up to max_due entries of the due index, shard by shard, and acts
-// on each. An entry that cannot be seen to stays for the next tick.
+// on each. It begins with another shard each minute, so that none is left out
+// when there is more than one tick sees to. An entry that cannot be seen to stays
+// for the next tick, and so do those of a shard that cannot be read: the tick
+// sees to the others and returns the error.
 func (s service) tick(ctx context.Context, tick events.SchedulerTick) (events.SchedulerTickResult, error) {
 	result := events.SchedulerTickResult{Status: "processed"}
 	if tick.EventType != events.TickType {
@@ -52,32 +56,19 @@ func (s service) tick(ctx context.Context, tick events.SchedulerTick) (events.Sc
 	if limit <= 0 {
 		limit = events.DefaultMaxDue
 	}
-	now, lag := s.clock.Now(), time.Duration(0)
-	defer func() { s.tell(ctx, result, lag) }()
-	due := table.Query{Index: table.Due, Range: runstate.DueUntil(now), Limit: 100}
-	for shard := range runstate.DueShards {
-		due.PK = runstate.DuePartition(shard)
-		for item, err := range table.All(ctx, s.table, due) {
-			if err != nil {
-				return result, fmt.Errorf("read due index: %w", err)
-			}
-			if result.Checked >= limit {
-				return result, nil
-			}
-			result.Checked++
-			entry, _ := item.Entry(table.Due)
-			if due, ok := runstate.DueTime(entry.SK); ok {
-				lag = max(lag, now.Sub(due))
-			}
-			if err := s.look(ctx, item.Key()); err != nil {
-				s.log.ErrorContext(ctx, "due entry failed", "entry", item.Key().PK, "error", err)
-				result.Failures++
-				continue
-			}
-			result.Triggered++
+	now := s.clock.Now()
+	r := s.round(ctx, now, limit)
+	var failures []error
+	first := int(now.Unix() / 60)
+	for i := range runstate.DueShards {
+		shard := (first + i) % runstate.DueShards //guard:tick/rotates operand 1 i
+		if err := r.shard(ctx, shard); err != nil {
+			failures = append(failures, fmt.Errorf("read due index, shard %d: %w", shard, err))
 		}
 	}
-	return result, nil
+	result.Checked, result.Triggered, result.Failures = r.wait(ctx)
+	s.tell(ctx, result, r.lag)
+	return result, errors.Join(failures...)
 }
 
 // tell logs and measures a tick. lag is how long what was most overdue had been.
@@ -89,19 +80,4 @@ func (s service) tell(ctx context.Context, result events.SchedulerTickResult, la
 	}
 	s.log.LogAttrs(ctx, level, "tick", slog.Int("checked", result.Checked), slog.Int("triggered", result.Triggered),
 		slog.Int("failures", result.Failures), slog.Float64("lag_ms", telemetry.Milliseconds(lag)))
-}
-
-// look asks for a look at a run.
-func (s service) look(ctx context.Context, key table.Key) error {
-	org, run, ok := runstate.ParseRunKey(key.PK)
-	if !ok {
-		return fmt.Errorf("unknown kind of due entry %q", key.PK)
-	}
-	body, err := json.Marshal(events.Run{Kind: events.RunLook, Org: org, Run: run})
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
-	return s.queues.Send(ctx, events.Runs, queue.Message{Body: body, Group: org})
 }
