@@ -39,6 +39,7 @@ type (
 	fakeQueues struct {
 		queue.Queues
 		stats func(string) (queue.Stats, error)
+		dead  int // in each dead-letter queue
 	}
 )
 
@@ -46,6 +47,13 @@ func (f fakeTable) Check(ctx context.Context) error { return f.check(ctx) }
 func (f fakeBlob) Check(ctx context.Context) error  { return f.check(ctx) }
 func (f fakeQueues) Stats(_ context.Context, name string) (queue.Stats, error) {
 	return f.stats(name)
+}
+
+func (f fakeQueues) Depth(_ context.Context, name string) (int, error) {
+	if !strings.HasSuffix(name, "-dead") {
+		return 0, fmt.Errorf("%s is no dead-letter queue", name)
+	}
+	return f.dead, nil
 }
 
 func answers(err error) func(context.Context) error {
@@ -168,6 +176,9 @@ func TestHealth1_OneQueueIsEnough(t *testing.T) {
 	// A driver that can't tell the age says so by leaving it out.
 	r, _ = ask(t, fn.Deps{Queues: fakeQueues{stats: func(string) (queue.Stats, error) { return queue.Stats{Visible: 2}, nil }}})
 	assert.Equal(t, "operational; tasks waiting: 12", r.Components[2].Message)
+	r, _ = ask(t, fn.Deps{Queues: fakeQueues{dead: 3, stats: func(string) (queue.Stats, error) { return queue.Stats{}, nil }}})
+	assert.Equal(t, "operational; no task is waiting; messages given up (dead letters): 21", r.Components[2].Message)
+	assert.Equal(t, "healthy", r.Components[2].Status)
 }
 
 func TestHealth1_AComponentThatHangsIsGivenUp(t *testing.T) {

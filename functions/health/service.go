@@ -137,15 +137,19 @@ func isNotConfigured(err error) bool {
 	return false
 }
 
-// queues asks every queue, and says how long tasks wait.
+// queues asks every queue, and says how long tasks wait and how many messages
+// failed too often.
 func queues(ctx context.Context, q queue.Queues) (string, error) {
 	names := events.AllQueues()
-	stats, failures := make([]queue.Stats, len(names)), make([]error, len(names))
+	stats, dead, failures := make([]queue.Stats, len(names)), make([]int, len(names)), make([]error, len(names))
 	var wg sync.WaitGroup
 	for i, name := range names {
 		wg.Go(func() {
 			var err error
-			if stats[i], err = q.Stats(ctx, name); err != nil {
+			if stats[i], err = q.Stats(ctx, name); err == nil {
+				dead[i], err = q.Depth(ctx, queue.Dead(name))
+			}
+			if err != nil {
 				failures[i] = fmt.Errorf("queue %s: %w", name, err)
 			}
 		})
@@ -154,22 +158,27 @@ func queues(ctx context.Context, q queue.Queues) (string, error) {
 	if err := worst(failures); err != nil {
 		return "", err
 	}
-	var waiting int
+	var waiting, given int
 	var oldest time.Duration
 	for i, s := range stats {
+		given += dead[i]
 		if names[i] == events.Runs { // its messages are no tasks
 			continue
 		}
 		waiting += s.Visible
 		oldest = max(oldest, s.Oldest)
 	}
-	switch {
-	case waiting == 0:
-		return "operational; no task is waiting", nil
-	case oldest == 0: // the driver can't tell
-		return fmt.Sprintf("operational; tasks waiting: %d", waiting), nil
+	text := "operational; no task is waiting"
+	if waiting > 0 {
+		text = fmt.Sprintf("operational; tasks waiting: %d", waiting)
 	}
-	return fmt.Sprintf("operational; tasks waiting: %d, the oldest for %v", waiting, oldest.Round(time.Second)), nil
+	if waiting > 0 && oldest > 0 { // not every driver can tell
+		text += fmt.Sprintf(", the oldest for %v", oldest.Round(time.Second))
+	}
+	if given > 0 {
+		text += fmt.Sprintf("; messages given up (dead letters): %d", given)
+	}
+	return text, nil
 }
 
 // worst picks a failure over a queue that is merely not configured.

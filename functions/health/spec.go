@@ -6,6 +6,7 @@ import (
 
 	"millrace/events"
 	"millrace/shared/fn"
+	"millrace/shared/queue"
 )
 
 // name is the function's.
@@ -16,8 +17,17 @@ var Spec = fn.Spec{
 	Name:     name,
 	Doc:      "The state of the table, the object store and the queues.",
 	Trigger:  fn.Trigger{HTTP: true},
-	Needs:    fn.Needs{Table: fn.Reads, Blob: fn.Reads, Measure: events.AllQueues()},
+	Needs:    fn.Needs{Table: fn.Reads, Blob: fn.Reads, Measure: measured()},
 	MemoryMB: 256,
 	Timeout:  10 * time.Second,
 	Routes:   routes,
+}
+
+// measured are the queues whose counts the report tells.
+func measured() []string {
+	names := events.AllQueues()
+	for _, name := range events.AllQueues() {
+		names = append(names, queue.Dead(name))
+	}
+	return names
 }

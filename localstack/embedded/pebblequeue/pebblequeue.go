@@ -24,6 +24,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -43,6 +44,9 @@ type Queues struct {
 	base   time.Time
 	lanes  map[string]*lane
 	closed atomic.Bool
+
+	watch   func(DeadLetter)
+	telling sync.WaitGroup
 
 	// Within commits only: the next message's number, and the first that the
 	// store does not know to be taken.
@@ -223,26 +227,7 @@ func (s *Queues) Delete(ctx context.Context, name string, receipts ...string) er
 	if len(places) == 0 {
 		return bad
 	}
-	err = s.db.CommitLater(ctx, func(b *store.Batch) error {
-		gone := 0
-		for _, p := range places {
-			key := p.key(l.prefix)
-			_, found, err := b.Get(key)
-			if err != nil {
-				return err
-			}
-			if !found {
-				continue
-			}
-			gone++
-			if err := b.Delete(key); err != nil {
-				return err
-			}
-		}
-		return l.count(b, -gone)
-	})
-	l.forget(places)
-	if err != nil {
+	if _, err := l.discard(ctx, places); err != nil {
 		return fmt.Errorf("pebblequeue: delete from %s: %w", name, err)
 	}
 	return bad
@@ -281,11 +266,12 @@ func (s *Queues) Stats(ctx context.Context, name string) (queue.Stats, error) {
 	return l.stats(ctx)
 }
 
-// Close ends waiting receivers with ErrClosed. Later calls fail with ErrClosed.
+// Close ends waiting receivers with ErrClosed, and waits for [Queues.Watch]. Later calls fail with ErrClosed.
 func (s *Queues) Close() error {
 	s.closed.Store(true)
 	for _, l := range s.lanes {
 		l.close()
 	}
+	s.telling.Wait()
 	return nil
 }

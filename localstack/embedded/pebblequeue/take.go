@@ -2,7 +2,6 @@ package pebblequeue
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"time"
 
@@ -155,47 +154,6 @@ func readRecord(it *pebble.Iterator) (record, error) {
 		return record{}, err
 	}
 	return parseRecord(value)
-}
-
-// bury moves a held message to the dead-letter queue, under a new number.
-func (l *lane) bury(m *message) error {
-	var to place
-	moved := false
-	err := l.queues.db.CommitLater(context.Background(), func(b *store.Batch) error {
-		key := m.key(l.prefix)
-		value, found, err := b.Get(key)
-		if err != nil || !found { // deleted meanwhile
-			return err
-		}
-		r, err := parseRecord([]byte(value))
-		if err != nil {
-			return err
-		}
-		r.receives = 0
-		seq, err := l.queues.number(b)
-		if err != nil {
-			return err
-		}
-		to, moved = place{group: m.group, at: l.queues.now(), seq: seq}, true
-		if err := b.Delete(key); err != nil {
-			return err
-		}
-		if err := b.Set(to.key(l.dead.prefix), r.encode()); err != nil {
-			return err
-		}
-		if err := l.count(b, -1); err != nil {
-			return err
-		}
-		return l.dead.count(b, 1)
-	})
-	if err != nil {
-		return err
-	}
-	delete(l.held, m.seq)
-	if moved {
-		l.dead.add(to)
-	}
-	return nil
 }
 
 // undo takes deliveries back that could not be handed out: they count for

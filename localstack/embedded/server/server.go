@@ -153,13 +153,15 @@ func (s *Server) platform(ctx context.Context, db *store.DB) (deps fn.Deps, keys
 		},
 	}
 	items := pebbletable.New(db, now)
-	s.closing(sweep(items.Sweep, s.cfg.Log))
+	s.closing(sweep("items", items.Sweep, s.cfg.Log))
 	deps.Table = items
 	queues, err := pebblequeue.New(ctx, db, now, definitions(s.specs))
 	if err != nil {
 		return deps, keys, err
 	}
+	queues.Watch(tellDead(s.cfg.Log))
 	s.closing(queues.Close)
+	s.closing(sweep("dead letters", queues.Sweep, s.cfg.Log))
 	deps.Queues = queues
 	deps.Bus = localbus.New(queues, rules(s.specs))
 

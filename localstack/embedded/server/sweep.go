@@ -10,9 +10,9 @@ import (
 // compares their expiry, so this only keeps the file small.
 const sweepEvery = time.Hour
 
-// sweep calls remove at once and every hour until the function it returns is
+// sweep calls remove, of what, at once and every hour until the function it returns is
 // called, which waits for a call that is under way.
-func sweep(remove func(context.Context) (int, error), log *slog.Logger) (stop func() error) {
+func sweep(what string, remove func(context.Context) (int, error), log *slog.Logger) (stop func() error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
@@ -21,9 +21,9 @@ func sweep(remove func(context.Context) (int, error), log *slog.Logger) (stop fu
 		defer tick.Stop()
 		for {
 			if n, err := remove(ctx); err != nil && ctx.Err() == nil {
-				log.Error("expired items not removed", "error", err)
+				log.Error("expired "+what+" not removed", "error", err)
 			} else if n > 0 {
-				log.Info("expired items removed", "items", n)
+				log.Info("expired "+what+" removed", "count", n)
 			}
 			select {
 			case <-tick.C:

@@ -17,7 +17,7 @@ func TestSweepRunsEveryHour(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var calls atomic.Int32
-		stop := sweep(func(context.Context) (int, error) {
+		stop := sweep("items", func(context.Context) (int, error) {
 			calls.Add(1)
 			return 0, errors.New("a failure ends nothing")
 		}, slog.New(slog.DiscardHandler))
