@@ -37,6 +37,7 @@ func (s *service) get(ctx context.Context, id string) (*RunDetail, error) {
 	if err := r.outputs.flush(ctx); err != nil {
 		return nil, err
 	}
+	r.outputs.fetch(ctx, s.log, tasks)
 	out := &RunDetail{RunRecord: record(run), LogicalDate: input.LogicalDate, Parameters: input.Parameters, TaskRuns: tasks}
 	if out.Parameters == nil {
 		out.Parameters = map[string]json.RawMessage{}

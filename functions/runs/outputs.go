@@ -6,6 +6,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
+	"unicode/utf8"
+
+	"golang.org/x/sync/errgroup"
 
 	"millrace/shared/blob"
 	"millrace/shared/registry"
@@ -18,18 +22,27 @@ const (
 	inlineText    = 1 << 20 // bytes of error messages in full
 	shortText     = 200     // bytes of an error message beyond that
 	spillBytes    = 4 << 20 // of outputs kept in one object
+	readers       = 16      // objects read at once
 )
 
-// outputs decides how each output of a run is shown. Small outputs that find no
-// more room in the answer are, once the run has ended, kept in objects of
+// outputs decides how each output of a run is shown, by the sizes that the items
+// tell, so that the answers of an ended run are the same. Small outputs that find
+// no more room in the answer are, once the run has ended, kept in objects of
 // their own, each a JSON object by task_run_id; their URIs point into these.
 type outputs struct {
-	store blob.Store
-	run   *runstate.Run
-	left  int // bytes that may still be inlined
+	store   blob.Store
+	run     *runstate.Run
+	left    int               // bytes that may still be inlined
+	objects map[string]object // outputs that are objects and to be inlined, by task_run_id
 
 	spill  bytes.Buffer // what the next object holds so far
 	number int          // of the next object
+}
+
+// object is an output in the object store.
+type object struct {
+	key  string
+	size int64
 }
 
 func (o *outputs) key() string {
@@ -41,6 +54,15 @@ func (o *outputs) show(ctx context.Context, t *TaskRun, item *runstate.Node) err
 	switch {
 	case item.OutputRef != "":
 		t.OutputURI = ptr(registry.ArtifactURI(item.OutputRef))
+		// An object counts as what is kept in items at the least, so that an
+		// answer takes few reads whatever the sizes are said to be.
+		if room := max(item.OutputSize, runstate.MaxInline); room <= int64(o.left) {
+			o.left -= int(room)
+			if o.objects == nil {
+				o.objects = map[string]object{}
+			}
+			o.objects[t.TaskRunID] = object{item.OutputRef, item.OutputSize}
+		}
 	case item.Output == "":
 	case len(item.Output) <= o.left:
 		o.left -= len(item.Output)
@@ -59,6 +81,32 @@ func (o *outputs) show(ctx context.Context, t *TaskRun, item *runstate.Node) err
 		fmt.Fprintf(&o.spill, "%s%q:%s", sep, t.TaskRunID, item.Output)
 	}
 	return nil
+}
+
+// fetch reads the outputs that are objects and to be inlined into their records,
+// side by side. One that cannot be read, or is not what its item says, as user
+// code wrote it, keeps its URI.
+func (o *outputs) fetch(ctx context.Context, log *slog.Logger, tasks []TaskRun) {
+	var reads errgroup.Group
+	reads.SetLimit(readers)
+	for i := range tasks {
+		t := &tasks[i]
+		at, ok := o.objects[t.TaskRunID]
+		if !ok {
+			continue
+		}
+		reads.Go(func() error {
+			data, _, err := blob.GetBytes(ctx, o.store, at.key, at.size)
+			switch {
+			case err != nil && ctx.Err() == nil:
+				log.WarnContext(ctx, "output not inlined", "run_id", o.run.ID, "object", at.key, "error", err)
+			case err == nil && utf8.Valid(data) && json.Valid(data):
+				t.Output, t.OutputURI = data, nil
+			}
+			return nil
+		})
+	}
+	_ = reads.Wait()
 }
 
 // flush stores the object, unless an earlier answer has: what an ended run's

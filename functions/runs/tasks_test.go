@@ -2,6 +2,7 @@ package runs_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -224,15 +225,58 @@ func TestOutputsBeyondTheAnswer(t *testing.T) {
 		assert.Equal(t, task.TaskRunID, id)
 		assert.Equal(t, text, kept[id])
 	}
-	assert.Equal(t, (1<<20)/(len(text)+2), inline)
+	assert.Equal(t, (1<<20-2*len(text)-3)/(len(text)+2), inline, "what is no map's comes first")
 	assert.Len(t, kept, 40-inline)
-	large := d.TaskRuns[40]
-	require.NotNil(t, large.OutputURI)
-	assert.Nil(t, large.Output)
-	raw, _, err = blob.GetBytes(t.Context(), w.Deps.Blob, (*large.OutputURI)[strings.Index(*large.OutputURI, w.A.OrgID):], 1<<20)
-	require.NoError(t, err)
-	assert.Len(t, raw, 2*len(text)+2)
+	assert.Equal(t, text+text, d.TaskRuns[40].Output)
+	assert.Nil(t, d.TaskRuns[40].OutputURI)
 	assert.Equal(t, json.Number("1"), d.TaskRuns[41].Output, "there is room for it")
+}
+
+// TestOutputsOfTheObjectStoreAreInlined up to 1 MB in all, if they can be read
+// and are what the task's item says.
+func TestOutputsOfTheObjectStoreAreInlined(t *testing.T) {
+	t.Parallel()
+	w := idle(t, localtest.Options{Log: discard})
+	w.flow(t, "etl", "1", tasks(transform("a", "1"), transform("b", "1"), transform("c", "1"), transform("d", "1"), transform("e", "1"), transform("f", "1"), transform("g", "1")))
+	id := w.run(t, object{"flow_name": "etl", "flow_version": "1"})
+	text := func(n int) string { return strings.Repeat("x", n) }
+	outputs := []struct {
+		stored string // the object; "" for none
+		size   int    // that the item says
+		inline bool
+	}{
+		{`"` + text(300<<10) + `"`, 300<<10 + 2, true},
+		{`"` + text(600<<10) + `"`, 600<<10 + 2, true},
+		{`"` + text(200<<10) + `"`, 200<<10 + 2, false}, // no room is left
+		{``, 9, false},
+		{`"` + text(1<<10) + `"`, 9, false}, // larger than it says
+		{`{"a":`, 5, false},
+		{`[1]`, 3, false}, // counts as 32 KB
+	}
+	for i, o := range outputs {
+		key := runstate.Object(w.A.OrgID, id, fmt.Sprintf("out/%d-1.json", i))
+		if o.stored != "" {
+			_, err := blob.PutBytes(t.Context(), w.Deps.Blob, key, []byte(o.stored), blob.PutOptions{})
+			require.NoError(t, err)
+		}
+		w.node(t, id, i, runstate.Node{Status: engine.Succeeded, Attempt: 1, OutputRef: key, OutputSize: int64(o.size)})
+	}
+	for _, status := range []engine.Status{engine.Running, engine.Succeeded} {
+		w.become(t, id, status)
+		d := w.get(t, id)
+		require.Len(t, d.TaskRuns, len(outputs))
+		for i, o := range outputs {
+			task := d.TaskRuns[i]
+			if !o.inline {
+				assert.Nil(t, task.Output, task.TaskName)
+				require.NotNil(t, task.OutputURI, task.TaskName)
+				assert.Contains(t, *task.OutputURI, fmt.Sprintf("out/%d-1.json", i))
+				continue
+			}
+			assert.Nil(t, task.OutputURI, task.TaskName)
+			assert.Equal(t, o.stored[1:len(o.stored)-1], task.Output, task.TaskName)
+		}
+	}
 }
 
 func TestManyErrorMessagesAreCutShort(t *testing.T) {
