@@ -140,9 +140,13 @@ func (s *service) side(ctx context.Context, id string) (*side, error) {
 	if err != nil {
 		return nil, fmt.Errorf("load flow %s %s: %w", run.Flow, run.Version, err)
 	}
+	plan, err := engine.PlanOf(run.Plan, engine.Defs(flow))
+	if err != nil {
+		return nil, err
+	}
 	out := &side{run: run, params: input.Parameters, tasks: map[string]*TaskSide{}}
 	r := &reader{
-		s: s, run: run, input: input, flow: flow, plan: engine.NewPlan(engine.Defs(flow)),
+		s: s, run: run, input: input, flow: flow, plan: plan,
 		status: make([]engine.Status, len(flow.Tasks)),
 	}
 	add := func(name string, item *runstate.Node) {

@@ -25,8 +25,12 @@ func (s *service) get(ctx context.Context, id string) (*RunDetail, error) {
 	if err != nil {
 		return nil, fmt.Errorf("load flow %s %s: %w", run.Flow, run.Version, err)
 	}
+	plan, err := engine.PlanOf(run.Plan, engine.Defs(flow))
+	if err != nil {
+		return nil, err
+	}
 	r := &reader{
-		s: s, run: run, input: input, flow: flow, plan: engine.NewPlan(engine.Defs(flow)),
+		s: s, run: run, input: input, flow: flow, plan: plan,
 		outputs: outputs{store: s.blob, run: run, left: inlineOutputs},
 		text:    inlineText,
 	}

@@ -6,6 +6,10 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"millrace/shared/engine"
+	"millrace/shared/runstate"
+	"millrace/shared/table"
 )
 
 func TestRun11_Retry(t *testing.T) {
@@ -126,4 +130,35 @@ func TestRetryOfAFlowRegisteredAnew(t *testing.T) {
 	w.flow(t, "etl", "1", tasks(transform("other", "1")))
 	w.Do(t, w.A.Key, "POST", "/runs/"+id+"/retry", nil).Require(t, 409)
 	w.Do(t, w.A.Key, "POST", "/runs/"+id+"/retry-from-failed", nil).Require(t, 409)
+}
+
+// TestPlanVersions: a run keeps the numbers its nodes were given, and what is
+// reused has the source's.
+func TestPlanVersions(t *testing.T) {
+	t.Parallel()
+	w := idle(t)
+	w.flow(t, "etl", "1", tasks(transform("a", "1"), transform("b", "1", after("a"))))
+	record := func(id string) runstate.Run {
+		run, err := runstate.GetRun(t.Context(), w.Deps.Table, w.A.OrgID, id)
+		require.NoError(t, err)
+		return run
+	}
+	retry := func(id, how string) runstate.Run {
+		return record(w.Do(t, w.A.Key, "POST", "/runs/"+id+how, nil).Require(t, 200).String(t, "run_id"))
+	}
+	id := w.run(t, object{"flow_name": "etl", "flow_version": "1"})
+	assert.Equal(t, engine.PlanVersion, record(id).Plan)
+
+	w.node(t, id, 0, runstate.Node{Status: engine.Succeeded, Attempt: 1, Output: "1"})
+	w.become(t, id, engine.Failed, table.Remove("pv")) // accepted before plans had versions
+	assert.Len(t, w.get(t, id).TaskRuns, 2)
+	partial := retry(id, "/retry-from-failed")
+	assert.True(t, partial.Partial)
+	assert.Zero(t, partial.Plan, "the source's own")
+	assert.Equal(t, engine.PlanVersion, retry(id, "/retry").Plan, "which reuses nothing")
+
+	w.become(t, id, engine.Failed, table.Set("pv", engine.PlanVersion+1)) // accepted by a newer service
+	w.Do(t, w.A.Key, "GET", "/runs/"+id, nil).Require(t, 500)
+	w.Do(t, w.A.Key, "GET", "/runs/compare?run_a="+id+"&run_b="+partial.ID, nil).Require(t, 500)
+	w.Do(t, w.A.Key, "POST", "/runs/"+id+"/retry-from-failed", nil).Require(t, 500)
 }

@@ -2,25 +2,15 @@ package engine
 
 import "fmt"
 
-// The sizes that keep every item and every message small.
-const (
-	JoinWidth = 64     // dependencies noted on one item
-	FanWidth  = 100    // dependents handled for one message
-	MaxTasks  = 10_000 // tasks of a flow
-	MaxWidth  = 10_000 // elements of a map
-
-	// block is how many numbers a map owns: instances first, then its joins.
-	block = MaxWidth + 200
-)
-
-// Node numbers a node of a plan. Numbers depend on the flow alone, so a plan
-// can be computed again anywhere.
+// Node numbers a node of a plan. Numbers depend on the flow and the version of
+// the plan alone, so a plan can be computed again anywhere.
 //
 //	0 … T-1        tasks, in the order of the flow
 //	T              END, which all sinks lead to
 //	T+1            the on_failure task
 //	T+2 … M-1      joins of wide fan-ins
-//	M + k*block …  map k: instance i at +i, its joins from +MaxWidth on
+//	M + k*block …  map k: instance i at +i, its joins from +MaxWidth on;
+//	               a block has MaxWidth numbers and some to spare for joins
 type Node int
 
 // NodeKind tells what a node is.
@@ -57,6 +47,7 @@ type join struct {
 
 // Plan is the plan of a flow: immutable, shared by all its runs.
 type Plan struct {
+	layout
 	tasks    []TaskDef
 	targets  [][]Target // by task
 	joins    []join     // by number - (T+2)
@@ -67,9 +58,9 @@ type Plan struct {
 	mapBase  int   // number of the first map block
 }
 
-// NewPlan computes the plan of a flow whose graph has no cycle.
-func NewPlan(tasks []TaskDef) *Plan {
-	p := &Plan{tasks: tasks, targets: make([][]Target, len(tasks)), mapIndex: make([]int, len(tasks))}
+// newPlan computes the plan of a flow whose graph has no cycle.
+func newPlan(l layout, tasks []TaskDef) *Plan {
+	p := &Plan{layout: l, tasks: tasks, targets: make([][]Target, len(tasks)), mapIndex: make([]int, len(tasks))}
 	dependents := make([]bool, len(tasks))
 	for i, t := range tasks {
 		if len(t.Deps) == 0 {
@@ -109,19 +100,19 @@ func (p *Plan) lead(from []int, to Node) {
 // tree returns, for each of n children of a node, the target it leads to.
 func (p *Plan) tree(n int, to Target) []Target {
 	leaves := make([]Target, n)
-	if n <= JoinWidth { //guard:plan/join-width off +1
+	if n <= p.joinWidth { //guard:plan/join-width off +1
 		for i := range leaves {
 			leaves[i] = Target{Node: to.Node, Need: n}
 		}
 		return leaves
 	}
-	groups := (n + JoinWidth - 1) / JoinWidth
+	groups := (n + p.joinWidth - 1) / p.joinWidth
 	parents := p.tree(groups, to)
 	for g := range groups {
 		number := Node(len(p.tasks) + 2 + len(p.joins))
-		p.joins = append(p.joins, join{parent: parents[g], need: min(JoinWidth, n-g*JoinWidth)})
-		for i := g * JoinWidth; i < min((g+1)*JoinWidth, n); i++ {
-			leaves[i] = Target{Node: number, Need: min(JoinWidth, n-g*JoinWidth)} //guard:plan/join-need field Need 1
+		p.joins = append(p.joins, join{parent: parents[g], need: min(p.joinWidth, n-g*p.joinWidth)})
+		for i := g * p.joinWidth; i < min((g+1)*p.joinWidth, n); i++ {
+			leaves[i] = Target{Node: number, Need: min(p.joinWidth, n-g*p.joinWidth)} //guard:plan/join-need field Need 1
 		}
 	}
 	return leaves
@@ -153,7 +144,7 @@ func (p *Plan) Def(task int) TaskDef { return p.tasks[task] }
 
 // Instance returns the node of a mapped task's instance.
 func (p *Plan) Instance(task, index int) Node {
-	return Node(p.mapBase + p.mapIndex[task]*block + index)
+	return Node(p.mapBase + p.mapIndex[task]*p.block() + index)
 }
 
 // MapNodes returns the first number of a mapped task's block and, given its
@@ -161,7 +152,7 @@ func (p *Plan) Instance(task, index int) Node {
 // its last join.
 func (p *Plan) MapNodes(task, width int) (first, end, firstJoin, endJoin Node) {
 	first = p.Instance(task, 0)
-	return first, first + Node(width), first + MaxWidth, first + MaxWidth + Node(joinCount(width))
+	return first, first + Node(width), first + Node(p.maxWidth), first + Node(p.maxWidth) + Node(p.joinCount(width))
 }
 
 // Ref tells what a node is, and of which task.
@@ -185,14 +176,14 @@ func (p *Plan) Ref(n Node) (Ref, error) {
 	case i < p.mapBase:
 		return Ref{Kind: KindJoin, Task: -1, Index: i - t - 2}, nil
 	default:
-		m, at := (i-p.mapBase)/block, (i-p.mapBase)%block
+		m, at := (i-p.mapBase)/p.block(), (i-p.mapBase)%p.block()
 		if m >= len(p.maps) {
 			break
 		}
-		if at < MaxWidth {
+		if at < p.maxWidth {
 			return Ref{Kind: KindInstance, Task: p.maps[m], Index: at}, nil
 		}
-		return Ref{Kind: KindJoin, Task: p.maps[m], Index: at - MaxWidth}, nil
+		return Ref{Kind: KindJoin, Task: p.maps[m], Index: at - p.maxWidth}, nil
 	}
 	return Ref{}, fmt.Errorf("engine: no node %d in this plan", n)
 }
@@ -214,8 +205,8 @@ func (p *Plan) Targets(n Node, width int) []Target {
 		if ref.Task < 0 {
 			return []Target{p.joins[ref.Index].parent}
 		}
-		level, at := joinLevel(ref.Index, width)
-		if level == topLevel(width) {
+		level, at := p.joinLevel(ref.Index, width)
+		if level == p.topLevel(width) {
 			return []Target{{Node: Node(ref.Task), Need: 1}}
 		}
 		return []Target{p.mapTarget(ref.Task, level, at, width)}
@@ -226,54 +217,11 @@ func (p *Plan) Targets(n Node, width int) []Target {
 // mapTarget is the join above child i of a level of a map's join tree; level 0
 // are the instances.
 func (p *Plan) mapTarget(task, level, i, width int) Target {
-	children := levelSize(level, width)
-	group := i / JoinWidth
-	number := p.Instance(task, 0) + MaxWidth + Node(levelStart(level+1, width)+group)
-	//guard:plan/map-joins arg 1 JoinWidth - 1
-	return Target{Node: number, Need: min(JoinWidth, children-group*JoinWidth)}
-}
-
-// levelSize is how many nodes a level of a map's tree has: width at level 0,
-// then a 64th each time, down to one.
-func levelSize(level, width int) int {
-	n := width
-	for range level {
-		n = (n + JoinWidth - 1) / JoinWidth
-	}
-	return n
-}
-
-func topLevel(width int) int {
-	level := 1
-	for levelSize(level, width) > 1 {
-		level++
-	}
-	return level
-}
-
-// levelStart is the index of a level's first join, level 1 being the first.
-func levelStart(level, width int) int {
-	start := 0
-	for l := 1; l < level; l++ {
-		start += levelSize(l, width)
-	}
-	return start
-}
-
-func joinLevel(index, width int) (level, at int) {
-	level = 1
-	for index >= levelSize(level, width) {
-		index -= levelSize(level, width)
-		level++
-	}
-	return level, index
-}
-
-func joinCount(width int) int {
-	if width == 0 {
-		return 0
-	}
-	return levelStart(topLevel(width)+1, width)
+	children := p.levelSize(level, width)
+	group := i / p.joinWidth
+	number := p.Instance(task, p.maxWidth) + Node(p.levelStart(level+1, width)+group)
+	//guard:plan/map-joins arg 1 p.joinWidth - 1
+	return Target{Node: number, Need: min(p.joinWidth, children-group*p.joinWidth)}
 }
 
 // JoinNeed is how many children a join has; width is that of the map it
@@ -286,6 +234,6 @@ func (p *Plan) JoinNeed(n Node, width int) int {
 	if ref.Task < 0 {
 		return p.joins[ref.Index].need
 	}
-	level, at := joinLevel(ref.Index, width)
-	return min(JoinWidth, levelSize(level-1, width)-at*JoinWidth)
+	level, at := p.joinLevel(ref.Index, width)
+	return min(p.joinWidth, p.levelSize(level-1, width)-at*p.joinWidth)
 }

@@ -189,7 +189,7 @@ func (l *Launcher) record(ctx context.Context, org string, v registry.Version, e
 		DueEntry:    runstate.DueAt(org, id, now.Add(firstLook)), //guard:accept/due arg 3.1 10000 * firstLook
 		ListEntries: runstate.Lists(org, v.FlowName, env, id),
 		Org:         org, ID: id, Slug: ids.Slug(), Flow: v.FlowName, Version: v.FlowVersion,
-		SpecHash: v.SpecHash, Artifact: v.ArtifactKey, CodeHash: v.CodeHash,
+		SpecHash: v.SpecHash, Plan: engine.PlanVersion, Artifact: v.ArtifactKey, CodeHash: v.CodeHash,
 		Environment: env, Mode: mode, Trigger: trigger, By: actor(ctx),
 		Status: engine.Queued, CreatedAt: clock.ToMillis(now),
 	}

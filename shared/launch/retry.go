@@ -66,7 +66,10 @@ func (l *Launcher) Retry(ctx context.Context, org, id string, partial bool) (Ret
 
 // reuse plans what the new run takes from the source.
 func (l *Launcher) reuse(ctx context.Context, source *runstate.Run, flow *flowspec.Flow, p *plan) ([]string, error) {
-	graph := engine.NewPlan(engine.Defs(flow))
+	graph, err := engine.PlanOf(source.Plan, engine.Defs(flow))
+	if err != nil {
+		return nil, err
+	}
 	items, err := runstate.LoadNodes(ctx, l.Table, source, graph, false)
 	if err != nil {
 		return nil, err
@@ -105,5 +108,7 @@ func (l *Launcher) reuse(ctx context.Context, source *runstate.Run, flow *flowsp
 	}
 	p.input.Reuse = &runstate.Reuse{Run: source.ID, Tasks: reused.Tasks, Instances: instances, Names: names}
 	p.run.Partial, p.run.Reused = true, count
+	// What is reused is found by its number in the source.
+	p.run.Plan = source.Plan //guard:reuse/plan drop
 	return names, nil
 }

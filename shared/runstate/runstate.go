@@ -42,6 +42,7 @@ type Run struct {
 	Flow        string        `table:"flow"`
 	Version     string        `table:"ver"`
 	SpecHash    string        `table:"spec"`
+	Plan        int           `table:"pv,omitempty"`   // version of its plan, as [engine.PlanOf] takes it
 	Artifact    string        `table:"art,omitempty"`  // object key of the code
 	CodeHash    string        `table:"code,omitempty"` // names the code's content
 	Deployment  string        `table:"dep,omitempty"`

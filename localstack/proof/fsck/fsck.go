@@ -156,8 +156,13 @@ func (s *Snapshot) load(ctx context.Context, id RunID) {
 		s.tell("flow of run %s: %v", id.ID, err)
 		return
 	}
-	run.Flow, run.Plan = flow, engine.NewPlan(engine.Defs(flow))
-	last := run.Plan.Static() + len(run.Plan.Maps())*(engine.MaxWidth+engine.MaxWidth/2)
+	plan, err := engine.PlanOf(run.Run.Plan, engine.Defs(flow))
+	if err != nil {
+		s.tell("plan of run %s: %v", id.ID, err)
+		return
+	}
+	run.Flow, run.Plan = flow, plan
+	last := plan.Static() + len(plan.Maps())*(plan.MaxWidth()+plan.MaxWidth()/2)
 	for shard := 0; shard*runstate.NodesPerShard < last; shard++ {
 		for _, item := range s.parts[runstate.NodePartition(id.Org, id.ID, shard)] {
 			n := &runstate.Node{}
