@@ -229,8 +229,8 @@ func CheckKeys(keys []Key) error {
 
 // CheckQuery refuses a query DynamoDB would not take: an empty or overlong key,
 // a consistent read of an index, a filter on the key attributes or on what the
-// index does not hold, an index there is none of. Errors are ErrLimit or
-// ErrInvalid.
+// index does not hold, a projection of an index or as [CheckOnly] refuses it, an
+// index there is none of. Errors are ErrLimit or ErrInvalid.
 func CheckQuery(q Query) error {
 	pk, sk := q.Index.Attributes()
 	bound := q.Range.From
@@ -256,6 +256,11 @@ func CheckQuery(q Query) error {
 		return fmt.Errorf("%w: filter on the key attributes %s, %s", ErrInvalid, pk, sk)
 	case q.Index != "" && mentions(q.Filter, func(attr string) bool { return attr != "pk" && attr != "sk" }):
 		return fmt.Errorf("%w: filter on what index %s does not hold", ErrInvalid, q.Index)
+	case q.Index != "" && len(q.Only) > 0:
+		return fmt.Errorf("%w: projection of index %s, which holds keys alone", ErrInvalid, q.Index)
+	}
+	if err := CheckOnly(q.Only); err != nil {
+		return err
 	}
 	return CheckCond(q.Filter)
 }

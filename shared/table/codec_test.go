@@ -208,11 +208,52 @@ func TestBinaryRoundTrip(t *testing.T) {
 	})
 }
 
+// TestBinaryOnly: what is read of some attributes is what the whole item has of
+// them, and the rest is counted.
+func TestBinaryOnly(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		item := anyItem().Draw(t, "item")
+		var only []string
+		want := Item{}
+		for name, v := range item {
+			if rapid.Bool().Draw(t, "wanted") {
+				only = append(only, name)
+				want[name] = v
+			}
+		}
+		data := string(EncodeBinary(item))
+		got, left, err := DecodeBinaryOnly(data, append(only, "none"), 0)
+		require.NoError(t, err)
+		require.Equal(t, len(want), len(got))
+		for name, v := range want {
+			require.True(t, v.Equal(got[name]), name)
+		}
+		require.Equal(t, item.Size(), got.Size()+left)
+		if cut := rapid.IntRange(0, len(data)-1).Draw(t, "cut"); len(item) > 0 {
+			_, _, err = DecodeBinaryOnly(data[:cut], only, 0)
+			require.Error(t, err)
+		}
+	})
+}
+
+func TestProject(t *testing.T) {
+	t.Parallel()
+	item := Item{"pk": V("p"), "sk": V("s"), "a": V(1), "b": V(2)}
+	assert.Equal(t, Item{"pk": V("p"), "sk": V("s"), "b": V(2)}, item.Project([]string{"b", "c"}))
+	assert.Equal(t, item, item.Project(nil))
+	assert.Nil(t, Item(nil).Project([]string{"a"}))
+}
+
 func FuzzDecodeBinary(f *testing.F) {
 	f.Add(string(EncodeBinary(Item{"a": V(1), "b": V([]any{"x", nil, map[string]int{"y": -1}}), "c": SetOf("z")})))
 	f.Add("\x01\xff\xff\xff\xff\x0f")
 	f.Fuzz(func(t *testing.T, data string) {
 		item, err := DecodeBinary(data, 0)
+		_, _, skipped := DecodeBinaryOnly(data, nil, 0)
+		if (err == nil) != (skipped == nil) {
+			t.Fatalf("read: %v, passed over: %v", err, skipped)
+		}
 		if err != nil {
 			return
 		}

@@ -194,6 +194,10 @@ type Query struct {
 	Start      Cursor // "" from the beginning
 	Filter     Cond   // applied after reading; filtered items count as read
 	Consistent bool   // tables only
+	// Only names the attributes that are wanted, the key aside, which is always
+	// returned; none: all. The whole items are read and paid for, and a page holds
+	// as many. Tables only.
+	Only []string
 }
 
 // Cursor is where a query goes on; opaque, valid for the same Query only.
@@ -210,7 +214,19 @@ type Page struct {
 type ReadOption func(*ReadOptions)
 
 // ReadOptions is what ReadOption functions set; drivers apply them.
-type ReadOptions struct{ Consistent bool }
+type ReadOptions struct {
+	Consistent bool
+	Only       []string // none: all attributes
+}
+
+// NewReadOptions is what opts set. Errors: those of [CheckOnly].
+func NewReadOptions(opts []ReadOption) (ReadOptions, error) {
+	var o ReadOptions
+	for _, opt := range opts {
+		opt(&o)
+	}
+	return o, CheckOnly(o.Only)
+}
 
 // Consistent asks for a strongly consistent read, at twice the read units.
 func Consistent(o *ReadOptions) { o.Consistent = true }

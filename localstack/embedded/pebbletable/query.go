@@ -55,18 +55,30 @@ func (p *pager) row(key, value []byte) (more bool, err error) {
 		return false, err
 	}
 	var item table.Item
-	if p.query.Index != "" {
+	left := 0
+	switch {
+	case p.query.Index != "":
 		item = table.EntryItem(p.query.Index, at.Entry, at.Key)
-	} else if item, err = decode(at.Key, string(value)); err != nil {
+	case p.query.Filter != nil: // which may be about what is not wanted
+		item, err = decode(at.Key, string(value))
+	default:
+		item, left, err = project(at.Key, string(value), p.query.Only)
+	}
+	if err != nil {
 		return false, err
 	}
-	size := item.Size()
+	size := item.Size() + left //guard:store/projected operand 2 0
 	if p.count > 0 && p.bytes+size > table.MaxPageBytes {
 		p.page.Next = table.EncodeCursor(p.query, p.last)
 		return false, nil
 	}
 	p.bytes, p.count, p.last = p.bytes+size, p.count+1, at
 	if table.Holds(p.query.Filter, item) {
+		if p.query.Filter != nil && len(p.query.Only) > 0 {
+			if item, _, err = project(at.Key, string(value), p.query.Only); err != nil {
+				return false, err
+			}
+		}
 		p.page.Items = append(p.page.Items, item)
 	}
 	if p.count == p.query.Limit {

@@ -36,18 +36,23 @@ func (t *Table) Get(ctx context.Context, key table.Key, opts ...table.ReadOption
 	if err := table.CheckKey(key); err != nil {
 		return nil, err
 	}
+	o, err := table.NewReadOptions(opts)
+	if err != nil {
+		return nil, err
+	}
 	data, found, err := t.db.Get(ctx, itemKey(key))
 	if err != nil {
 		return nil, err
 	}
 	var item table.Item
+	left := 0
 	if found {
-		if item, err = decode(key, data); err != nil {
+		if item, left, err = project(key, data, o.Only); err != nil {
 			return nil, err
 		}
 	}
 	if m := table.MeterFrom(ctx); m != nil {
-		m.Add(table.OpGet, table.Units{Read: table.ReadUnits(item.Size(), consistent(opts))})
+		m.Add(table.OpGet, table.Units{Read: table.ReadUnits(item.Size()+left, o.Consistent)})
 	}
 	if item == nil {
 		return nil, table.ErrNotFound
@@ -60,6 +65,10 @@ func (t *Table) BatchGet(ctx context.Context, keys []table.Key, opts ...table.Re
 	if err := table.CheckKeys(keys); err != nil {
 		return nil, err
 	}
+	o, err := table.NewReadOptions(opts)
+	if err != nil {
+		return nil, err
+	}
 	var items []table.Item
 	for len(keys) > 0 {
 		batch := keys[:min(len(keys), table.MaxBatchGet)]
@@ -67,14 +76,19 @@ func (t *Table) BatchGet(ctx context.Context, keys []table.Key, opts ...table.Re
 		units := 0.0
 		err := t.db.View(ctx, func(r *store.Reader) error {
 			for _, key := range batch {
-				item, err := load(r, key)
+				data, found, err := r.Get(itemKey(key))
 				if err != nil {
 					return err
 				}
-				units += table.ReadUnits(item.Size(), consistent(opts))
-				if item != nil {
+				var item table.Item
+				left := 0
+				if found {
+					if item, left, err = project(key, data, o.Only); err != nil {
+						return err
+					}
 					items = append(items, item)
 				}
+				units += table.ReadUnits(item.Size()+left, o.Consistent)
 			}
 			return nil
 		})
@@ -84,14 +98,6 @@ func (t *Table) BatchGet(ctx context.Context, keys []table.Key, opts ...table.Re
 		table.MeterFrom(ctx).Add(table.OpBatchGet, table.Units{Read: units})
 	}
 	return items, nil
-}
-
-func consistent(opts []table.ReadOption) bool {
-	var o table.ReadOptions
-	for _, opt := range opts {
-		opt(&o)
-	}
-	return o.Consistent
 }
 
 // load reads an item by its key, nil if there is none.
@@ -113,6 +119,21 @@ func decode(key table.Key, data string) (table.Item, error) {
 	}
 	item["pk"], item["sk"] = table.V(key.PK), table.V(key.SK)
 	return item, nil
+}
+
+// project makes an item of those attributes that are named, all if none are.
+// left is the size of what it leaves out.
+func project(key table.Key, data string, only []string) (item table.Item, left int, err error) {
+	if len(only) == 0 {
+		item, err = decode(key, data)
+		return item, 0, err
+	}
+	item, left, err = table.DecodeBinaryOnly(data, only, 2)
+	if err != nil {
+		return nil, 0, fmt.Errorf("item (%s, %s): %w", key.PK, key.SK, err)
+	}
+	item["pk"], item["sk"] = table.V(key.PK), table.V(key.SK)
+	return item, left, nil
 }
 
 // encode is the form in which an item's attributes other than the key are kept.

@@ -84,24 +84,32 @@ func (l *lagging) lags(key table.Key) (item table.Item, written bool) {
 
 // Get reads an item.
 func (l *lagging) Get(ctx context.Context, key table.Key, opts ...table.ReadOption) (table.Item, error) {
+	o, err := table.NewReadOptions(opts)
+	if err != nil {
+		return nil, err
+	}
 	item, written := l.lags(key)
 	switch {
-	case !written || consistent(opts):
+	case !written || o.Consistent:
 		return l.Table.Get(ctx, key, opts...)
 	case item == nil:
 		return nil, table.ErrNotFound
 	}
-	return item, nil
+	return item.Project(o.Only), nil
 }
 
 // BatchGet reads items.
 func (l *lagging) BatchGet(ctx context.Context, keys []table.Key, opts ...table.ReadOption) ([]table.Item, error) {
-	if consistent(opts) {
+	o, err := table.NewReadOptions(opts)
+	if err != nil {
+		return nil, err
+	}
+	if o.Consistent {
 		return l.Table.BatchGet(ctx, keys, opts...)
 	}
 	var items []table.Item
 	for _, key := range keys {
-		item, err := l.Get(ctx, key)
+		item, err := l.Get(ctx, key, opts...)
 		switch {
 		case err == nil:
 			items = append(items, item)
@@ -122,19 +130,12 @@ func (l *lagging) Query(ctx context.Context, q table.Query) (table.Page, error) 
 	page.Items = nil
 	for _, item := range now {
 		if old, written := l.lags(item.Key()); written {
-			item = old
+			if old == nil || !table.Holds(q.Filter, old) {
+				continue
+			}
+			item = old.Project(q.Only)
 		}
-		if item != nil && table.Holds(q.Filter, item) {
-			page.Items = append(page.Items, item)
-		}
+		page.Items = append(page.Items, item)
 	}
 	return page, nil
-}
-
-func consistent(opts []table.ReadOption) bool {
-	var o table.ReadOptions
-	for _, opt := range opts {
-		opt(&o)
-	}
-	return o.Consistent
 }

@@ -16,13 +16,21 @@ func (t *Table) BatchGet(ctx context.Context, keys []table.Key, opts ...table.Re
 	if err := table.CheckKeys(keys); err != nil {
 		return nil, err
 	}
+	o, err := table.NewReadOptions(opts)
+	if err != nil {
+		return nil, err
+	}
 	client, err := t.open(ctx)
 	if err != nil {
 		return nil, err
 	}
+	var e expression
+	only := e.projection(o.Only)
 	found := make(map[table.Key]table.Item, len(keys))
 	for chunk := range slices.Chunk(keys, table.MaxBatchGet) {
-		request := types.KeysAndAttributes{ConsistentRead: consistent(opts)}
+		request := types.KeysAndAttributes{
+			ConsistentRead: &o.Consistent, ProjectionExpression: only, ExpressionAttributeNames: e.names,
+		}
 		for _, key := range chunk {
 			request.Keys = append(request.Keys, encodeKey(key))
 		}

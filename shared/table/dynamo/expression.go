@@ -98,6 +98,18 @@ func (e *expression) update(actions []table.Action) string {
 	return strings.Join(clauses, " ")
 }
 
+// projection names the attributes that are wanted with the key's, nil for all.
+func (e *expression) projection(only []string) *string {
+	if len(only) == 0 {
+		return nil
+	}
+	text := e.name("pk") + ", " + e.name("sk")
+	for _, attr := range only {
+		text += ", " + e.name(attr)
+	}
+	return &text
+}
+
 // key writes a query's partition and range.
 func (e *expression) key(q table.Query) string {
 	pk, sk := q.Index.Attributes()

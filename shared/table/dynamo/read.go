@@ -10,25 +10,24 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
 
-func consistent(opts []table.ReadOption) *bool {
-	var o table.ReadOptions
-	for _, opt := range opts {
-		opt(&o)
-	}
-	return &o.Consistent
-}
-
 // Get returns the item, or table.ErrNotFound.
 func (t *Table) Get(ctx context.Context, key table.Key, opts ...table.ReadOption) (table.Item, error) {
 	if err := table.CheckKey(key); err != nil {
+		return nil, err
+	}
+	o, err := table.NewReadOptions(opts)
+	if err != nil {
 		return nil, err
 	}
 	client, err := t.open(ctx)
 	if err != nil {
 		return nil, err
 	}
+	var e expression
+	only := e.projection(o.Only)
 	out, err := client.GetItem(ctx, &dynamodb.GetItemInput{
-		TableName: t.name(), Key: encodeKey(key), ConsistentRead: consistent(opts), ReturnConsumedCapacity: report,
+		TableName: t.name(), Key: encodeKey(key), ConsistentRead: &o.Consistent, ReturnConsumedCapacity: report,
+		ProjectionExpression: only, ExpressionAttributeNames: e.names,
 	})
 	if err != nil {
 		return nil, translate(err)
@@ -60,6 +59,7 @@ func (t *Table) Query(ctx context.Context, q table.Query) (table.Page, error) {
 	in := &dynamodb.QueryInput{
 		TableName: t.name(), ExclusiveStartKey: start, ReturnConsumedCapacity: report,
 		KeyConditionExpression: aws.String(e.key(q)),
+		ProjectionExpression:   e.projection(q.Only),
 		ConsistentRead:         &q.Consistent, ScanIndexForward: aws.Bool(!q.Reverse),
 	}
 	if in.FilterExpression, err = fit(e.filter(q)); err != nil {

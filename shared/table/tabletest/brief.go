@@ -13,7 +13,7 @@ import (
 func (o single) GoString() string      { return brief(o.Write) }
 func (o transaction) GoString() string { return "transaction" + list(o.writes) }
 func (o batch) GoString() string       { return "batch" + list(o.writes) }
-func (o get) GoString() string         { return fmt.Sprintf("get%+q", o.keys) }
+func (o get) GoString() string         { return fmt.Sprintf("get%+q only %q", o.keys, o.only) }
 func (o paging) GoString() string      { return brief(o.Query) }
 func (resume) GoString() string        { return "resume" }
 func (scan) GoString() string          { return "scan" }
@@ -31,8 +31,8 @@ func brief(x any) string {
 	case table.Check:
 		return fmt.Sprintf("check%+q", x.Key) + condition(x.If)
 	case table.Query:
-		return fmt.Sprintf("query{%s %+q, range %d %+q %+q, reverse %t, limit %d%s}",
-			x.Index, x.PK, x.Range.Kind, x.Range.From, x.Range.To, x.Reverse, x.Limit, condition(x.Filter))
+		return fmt.Sprintf("query{%s %+q, range %d %+q %+q, reverse %t, limit %d, only %q%s}",
+			x.Index, x.PK, x.Range.Kind, x.Range.From, x.Range.To, x.Reverse, x.Limit, x.Only, condition(x.Filter))
 	case table.CondAll:
 		return "and" + list(x)
 	case table.CondAny:

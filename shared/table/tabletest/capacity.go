@@ -37,6 +37,14 @@ var capacityCases = []capacityCase{
 	{name: "get of 5 KB, consistently", given: [][]any{{"x", kb(5)}}, do: getA(table.Consistent), table: reads(2)},
 	{name: "get of nothing", do: getA(), table: reads(0.5)},
 	{name: "get of nothing, consistently", do: getA(table.Consistent), table: reads(1)},
+	{name: "get of some attributes", given: [][]any{{"x", kb(5), "n", 1}}, do: getA(table.Consistent, table.Only("n")), table: reads(2)},
+	{name: "batch get of some attributes", given: [][]any{{"x", kb(1)}, {"x", kb(5)}},
+		do: func(ctx context.Context, s *suite) error {
+			_, err := s.BatchGet(ctx, []table.Key{s.key("a"), s.key("b")}, table.Consistent, table.Only("n"))
+			return err
+		}, table: reads(1 + 2)},
+	{name: "query of some attributes", given: [][]any{{"x", kb(4)}, {"x", kb(5)}},
+		do: query(table.Query{Consistent: true, Only: []string{"n"}}), table: reads(3)},
 	{name: "batch get rounds each", given: [][]any{{"x", kb(1)}, {"x", kb(5)}},
 		do: func(ctx context.Context, s *suite) error {
 			_, err := s.BatchGet(ctx, []table.Key{s.key("a"), s.key("b"), s.key("none")}, table.Consistent)

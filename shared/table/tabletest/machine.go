@@ -102,10 +102,11 @@ func (o batch) play(m *machine) error {
 func (o get) play(m *machine) error {
 	var want []table.Item
 	for _, key := range o.keys {
-		got, err := m.Get(m.ctx, key, table.Consistent)
+		got, err := m.Get(m.ctx, key, table.Consistent, table.Only(o.only...))
 		item, stored := m.model[key]
 		switch {
 		case stored:
+			item = projected([]table.Item{item}, o.only)[0]
 			want = append(want, item)
 		case errors.Is(err, table.ErrNotFound):
 			err = nil
@@ -114,7 +115,7 @@ func (o get) play(m *machine) error {
 			return fmt.Errorf("get of %+q: %s and error %w, not %s", key, brief(got), err, brief(item))
 		}
 	}
-	got, err := m.BatchGet(m.ctx, o.keys, table.Consistent)
+	got, err := m.BatchGet(m.ctx, o.keys, table.Consistent, table.Only(o.only...))
 	if err != nil || !sameItems(want, got) {
 		return fmt.Errorf("%s and error %w, not %s", list(got), err, list(want))
 	}

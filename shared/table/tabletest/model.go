@@ -133,6 +133,22 @@ func passing(filter table.Cond, rows []row) (items []table.Item) {
 	return items
 }
 
+// projected are items as a read of some attributes returns them; of none named,
+// as they are.
+func projected(items []table.Item, only []string) []table.Item {
+	if len(only) == 0 {
+		return items
+	}
+	out := make([]table.Item, len(items))
+	for i, item := range items {
+		out[i] = maps.Clone(item)
+		maps.DeleteFunc(out[i], func(name string, _ table.Value) bool {
+			return name != "pk" && name != "sk" && !slices.Contains(only, name)
+		})
+	}
+	return out
+}
+
 // bytes is the size of rows, by which a page is cut.
 func bytes(rows []row) (n int) {
 	for _, x := range rows {

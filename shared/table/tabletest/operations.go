@@ -15,10 +15,13 @@ type (
 	single      struct{ table.Write }
 	transaction struct{ writes []table.Write }
 	batch       struct{ writes []table.Write }
-	get         struct{ keys []table.Key } // one by one and in a batch
-	paging      struct{ table.Query }
-	resume      struct{} // goes on with a query at the cursor that was given last
-	scan        struct{} // reads everything
+	get         struct {
+		keys []table.Key // one by one and in a batch
+		only []string
+	}
+	paging struct{ table.Query }
+	resume struct{} // goes on with a query at the cursor that was given last
+	scan   struct{} // reads everything
 )
 
 // operation draws a step.
@@ -31,7 +34,7 @@ func (p pool) operation(t *rapid.T) operation {
 	case form < 12:
 		return batch{p.writes(t, false)}
 	case form < 13:
-		return get{p.keys(t)}
+		return get{p.keys(t), p.only(t)}
 	case form < 18:
 		return paging{p.query(t)}
 	}
@@ -66,6 +69,14 @@ func (p pool) writes(t *rapid.T, transaction bool) (ws []table.Write) {
 	return ws
 }
 
+// only draws the attributes that a read asks for, mostly all.
+func (p pool) only(t *rapid.T) []string {
+	if rapid.IntRange(0, 3).Draw(t, "projection") > 0 {
+		return nil
+	}
+	return rapid.SliceOfNDistinct(rapid.SampledFrom(attributes), 1, 5, rapid.ID[string]).Draw(t, "only")
+}
+
 func (p pool) query(t *rapid.T) table.Query {
 	q := table.Query{Reverse: rapid.Bool().Draw(t, "reverse"), Limit: rapid.IntRange(0, 4).Draw(t, "limit")}
 	var sks []string
@@ -77,6 +88,7 @@ func (p pool) query(t *rapid.T) table.Query {
 		}
 	} else {
 		q.PK, sks, q.Consistent = rapid.SampledFrom(p.pks).Draw(t, "pk"), p.sks, true
+		q.Only = p.only(t)
 		if rapid.IntRange(0, 3).Draw(t, "filter") == 0 {
 			q.Filter = p.cond(t, attributes, 2)
 		}

@@ -49,7 +49,7 @@ func (m *machine) pages(q table.Query, rows []row) error {
 			}
 			m.last = q
 		}
-		want := passing(q.Filter, rows[:read])
+		want := projected(passing(q.Filter, rows[:read]), q.Only)
 		if !sameItems(want, page.Items) {
 			return fmt.Errorf("a page has %s, not %s", list(page.Items), list(want))
 		}

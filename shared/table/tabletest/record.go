@@ -46,6 +46,9 @@ func expected() []string {
 	for _, x := range table.Indexes {
 		out = append(out, fmt.Sprintf("index %s", x))
 	}
+	for _, read := range []table.Operation{table.OpGet, table.OpBatchGet, table.OpQuery} {
+		out = append(out, projectionForm(read))
+	}
 	for _, w := range []table.Write{table.Put{}, table.Update{}, table.Delete{}, table.Check{}} {
 		out = append(out, fmt.Sprintf("%T in a transaction", w))
 	}
@@ -81,6 +84,8 @@ func rangeForm(x table.Index, kind table.RangeKind, reverse bool) string {
 	}
 	return fmt.Sprintf("range %d of %s reverse=%t", kind, where, reverse)
 }
+
+func projectionForm(read table.Operation) string { return fmt.Sprintf("projection of %s", read) }
 
 func (f *forms) add(form string) {
 	f.mu.Lock()
@@ -123,6 +128,12 @@ func (f *forms) write(w table.Write) {
 	}
 }
 
+func (f *forms) read(of table.Operation, opts []table.ReadOption) {
+	if o, err := table.NewReadOptions(opts); err == nil && len(o.Only) > 0 {
+		f.add(projectionForm(of))
+	}
+}
+
 // check fails if a part of the language was never exercised, or if one was that
 // the list does not know.
 func (f *forms) check(t *testing.T) {
@@ -140,6 +151,16 @@ func (f *forms) check(t *testing.T) {
 type recorder struct {
 	table.Table
 	seen *forms
+}
+
+func (r *recorder) Get(ctx context.Context, key table.Key, opts ...table.ReadOption) (table.Item, error) {
+	r.seen.read(table.OpGet, opts)
+	return r.Table.Get(ctx, key, opts...)
+}
+
+func (r *recorder) BatchGet(ctx context.Context, keys []table.Key, opts ...table.ReadOption) ([]table.Item, error) {
+	r.seen.read(table.OpBatchGet, opts)
+	return r.Table.BatchGet(ctx, keys, opts...)
 }
 
 func (r *recorder) Put(ctx context.Context, w table.Put) error {
@@ -171,5 +192,8 @@ func (r *recorder) Query(ctx context.Context, q table.Query) (table.Page, error)
 		r.seen.add(fmt.Sprintf("index %s", q.Index))
 	}
 	r.seen.cond(q.Filter)
+	if len(q.Only) > 0 {
+		r.seen.add(projectionForm(table.OpQuery))
+	}
 	return r.Table.Query(ctx, q)
 }

@@ -39,6 +39,7 @@ func Exercise(t *testing.T, newTable func(t *testing.T) table.Table, deviations 
 			{"Transactions", transactions},
 			{"Batches", batches},
 			{"Queries", queries},
+			{"Projections", projections},
 			{"Indexes", indexes},
 			{"Cursors", cursors},
 			{"Limits", limits},
