@@ -157,7 +157,7 @@ func (s *service) side(ctx context.Context, id string) (*side, error) {
 		}
 		out.names, out.tasks[name] = append(out.names, name), t
 	}
-	err = r.spans(ctx, 0, r.plan.OnFailure()+1, func(n engine.Node, item *runstate.Node) error {
+	err = r.each(ctx, run.ID, 0, r.plan.OnFailure()+1, func(n engine.Node, item *runstate.Node) error {
 		switch {
 		case n == r.plan.End():
 		case n < r.plan.End():
@@ -169,7 +169,7 @@ func (s *service) side(ctx context.Context, id string) (*side, error) {
 			add(flow.OnFailure.Name, item)
 		}
 		return nil
-	})
+	}, runstate.Light)
 	for i, task := range flow.Tasks {
 		if t := out.tasks[task.Name]; t != nil && t.Status == "" {
 			t.Status = string(r.unreached(r.ready(i)))

@@ -26,10 +26,6 @@ type TaskRun struct {
 	Executor     string          `json:"executor" doc:"The task's type"`
 }
 
-// span is how many nodes are read at a time, so that the outputs of a large
-// run are never all in memory.
-const span = runstate.NodesPerShard
-
 // reader makes the records of a run's task attempts.
 type reader struct {
 	s       *service
@@ -71,7 +67,7 @@ func (r *reader) read(ctx context.Context) ([]TaskRun, error) {
 
 // readTasks makes the records of what is no map instance.
 func (r *reader) readTasks(ctx context.Context) error {
-	return r.spans(ctx, 0, r.plan.OnFailure()+1, func(n engine.Node, item *runstate.Node) (err error) {
+	return r.each(ctx, r.run.ID, 0, r.plan.OnFailure()+1, func(n engine.Node, item *runstate.Node) (err error) {
 		i := int(n)
 		switch {
 		case n == r.plan.OnFailure():
@@ -91,30 +87,33 @@ func (r *reader) readTasks(ctx context.Context) error {
 	})
 }
 
-// spans calls do for each number of a range, with its item if it has one that
-// was decided.
-func (r *reader) spans(ctx context.Context, from, to engine.Node, do func(engine.Node, *runstate.Node) error) error {
-	return r.spansOf(ctx, r.run.ID, from, to, do)
-}
-
-func (r *reader) spansOf(ctx context.Context, run string, from, to engine.Node, do func(engine.Node, *runstate.Node) error) error {
-	for ; from < to; from += span {
-		end := min(from+span, to)
-		items := make(map[engine.Node]*runstate.Node, end-from)
-		if err := runstate.LoadSpan(ctx, r.s.table, r.run.Org, run, runstate.Span{From: from, To: end}, items); err != nil {
-			return err
-		}
-		for n := from; n < end; n++ {
-			item := items[n]
-			if item != nil && item.Status == "" {
-				item = nil
-			}
-			if err := do(n, item); err != nil {
+// each calls do for each number of a range, with its item in a run if it has one
+// that was decided. The items are never all in memory.
+func (r *reader) each(ctx context.Context, run string, from, to engine.Node, do func(engine.Node, *runstate.Node) error, opts ...runstate.NodeOption) error {
+	without := func(end engine.Node) error {
+		for ; from < end; from++ {
+			if err := do(from, nil); err != nil {
 				return err
 			}
 		}
+		return nil
 	}
-	return nil
+	for item, err := range runstate.SpanNodes(ctx, r.s.table, r.run.Org, run, runstate.Span{From: from, To: to}, opts...) {
+		if err != nil {
+			return err
+		}
+		if item.Status == "" {
+			continue
+		}
+		if err := without(item.Number()); err != nil {
+			return err
+		}
+		if err := do(from, item); err != nil {
+			return err
+		}
+		from++
+	}
+	return without(to)
 }
 
 // readInstances makes the records of a map's instances. Those of a map that is
@@ -129,7 +128,7 @@ func (r *reader) readInstances(ctx context.Context, task int) error {
 			return err
 		}
 	}
-	return r.spansOf(ctx, source, first, end, func(n engine.Node, item *runstate.Node) error {
+	return r.each(ctx, source, first, end, func(n engine.Node, item *runstate.Node) error {
 		index := int(n - first)
 		switch {
 		case reused:

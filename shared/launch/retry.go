@@ -70,13 +70,19 @@ func (l *Launcher) reuse(ctx context.Context, source *runstate.Run, flow *flowsp
 	if err != nil {
 		return nil, err
 	}
-	items, err := runstate.LoadNodes(ctx, l.Table, source, graph, false)
-	if err != nil {
-		return nil, err
+	statuses, widths := map[engine.Node]engine.Status{}, map[engine.Node]int{}
+	for item, err := range runstate.Nodes(ctx, l.Table, source, graph, false, runstate.Only(runstate.NodeStatus, runstate.NodeWidth)) {
+		if err != nil {
+			return nil, err
+		}
+		statuses[item.Number()] = item.Status
+		if item.Width != nil {
+			widths[item.Number()] = *item.Width
+		}
 	}
 	status := func(n engine.Node) engine.Status {
-		if item := items[n]; item != nil && item.Status != "" {
-			return item.Status
+		if st := statuses[n]; st != "" {
+			return st
 		}
 		return engine.Pending
 	}
@@ -84,11 +90,8 @@ func (l *Launcher) reuse(ctx context.Context, source *runstate.Run, flow *flowsp
 		Task:     func(task int) engine.Status { return status(engine.Node(task)) },
 		Instance: func(task, index int) engine.Status { return status(graph.Instance(task, index)) },
 		Width: func(task int) (int, bool) {
-			item := items[engine.Node(task)]
-			if item == nil || item.Width == nil {
-				return 0, false
-			}
-			return *item.Width, true
+			width, evaluated := widths[engine.Node(task)]
+			return width, evaluated
 		},
 	})
 	if len(reused.Reused) == 0 && len(reused.Instances) == 0 {

@@ -82,6 +82,23 @@ func Unmarshal(item Item, into any) error {
 	return codecOf(rv.Elem().Type()).fields().decode(item, rv.Elem())
 }
 
+// Attributes returns the names of the attributes that the fields of struct type
+// T are read from and written to, the key's left out. It panics if T is unfit for
+// items, which is a mistake in the program.
+func Attributes[T any]() []string {
+	fs := codecOf(reflect.TypeFor[T]()).fields()
+	if fs.err != nil {
+		panic(fs.err)
+	}
+	var names []string
+	for i := range fs.list {
+		if name := fs.list[i].name; name != "pk" && name != "sk" {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
 // keyOf returns the key of what a Put stores, the zero Key if it has none.
 func keyOf(x any) Key {
 	switch x := x.(type) {

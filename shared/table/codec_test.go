@@ -70,6 +70,19 @@ func TestMarshalRoundTrip(t *testing.T) {
 	assert.Equal(t, thing{}, out, "what the item does not have is set to zero")
 }
 
+func TestAttributes(t *testing.T) {
+	t.Parallel()
+	type of struct {
+		Key
+		DueEntry
+		A string `table:"a,omitempty"`
+		B []int  `table:"b,set"`
+		C string `table:"-"`
+	}
+	assert.Equal(t, []string{"due_pk", "due_sk", "a", "b"}, Attributes[of]())
+	assert.Panics(t, func() { Attributes[struct{ A int }]() })
+}
+
 func TestMarshalRefuses(t *testing.T) {
 	t.Parallel()
 	for name, x := range map[string]any{
