@@ -136,13 +136,9 @@ func (s *service) side(ctx context.Context, id string) (*side, error) {
 	if err != nil {
 		return nil, err
 	}
-	flow, err := registry.LoadFlow(ctx, s.table, s.blob, run.Org, run.SpecHash)
+	flow, plan, err := registry.LoadPlan(ctx, s.table, s.blob, run.Org, run.SpecHash, run.Plan)
 	if err != nil {
 		return nil, fmt.Errorf("load flow %s %s: %w", run.Flow, run.Version, err)
-	}
-	plan, err := engine.PlanOf(run.Plan, engine.Defs(flow))
-	if err != nil {
-		return nil, err
 	}
 	out := &side{run: run, params: input.Parameters, tasks: map[string]*TaskSide{}}
 	r := &reader{

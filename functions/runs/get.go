@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"millrace/shared/engine"
 	"millrace/shared/registry"
 	"millrace/shared/runstate"
 )
@@ -21,13 +20,9 @@ func (s *service) get(ctx context.Context, id string) (*RunDetail, error) {
 	if err != nil {
 		return nil, err
 	}
-	flow, err := registry.LoadFlow(ctx, s.table, s.blob, run.Org, run.SpecHash)
+	flow, plan, err := registry.LoadPlan(ctx, s.table, s.blob, run.Org, run.SpecHash, run.Plan)
 	if err != nil {
 		return nil, fmt.Errorf("load flow %s %s: %w", run.Flow, run.Version, err)
-	}
-	plan, err := engine.PlanOf(run.Plan, engine.Defs(flow))
-	if err != nil {
-		return nil, err
 	}
 	r := &reader{
 		s: s, run: run, input: input, flow: flow, plan: plan,

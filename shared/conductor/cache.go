@@ -2,46 +2,31 @@ package conductor
 
 import (
 	"encoding/json"
-	"sync"
 
-	lru "github.com/hashicorp/golang-lru/v2"
-
+	"millrace/shared/cache"
 	"millrace/shared/engine"
 	"millrace/shared/executor"
 	"millrace/shared/runstate"
 )
 
-// The sizes of a worker's caches.
+// The bytes of a worker's caches. Flows are kept by package registry.
 const (
-	cachedFlows   = 256
-	cachedInputs  = 4096
-	cachedLists   = 64
-	cachedOutputs = 16384
-	cachedBytes   = 32 << 20 // of outputs
-	cachedParams  = 64
-	paramBytes    = 2 << 20 // of decoded parameters, as JSON
+	inputBytes  = 16 << 20
+	listBytes   = 32 << 20 // a map's instances all read its list, which may be 16 MB
+	outputBytes = 32 << 20
+	paramBytes  = 4 << 20 // of decoded parameters
 )
 
-// caches keep what never changes: flows, inputs, evaluated lists and outputs of
-// finished tasks.
+// decodedFactor is how much more memory decoded JSON takes than its text.
+const decodedFactor = 4
+
+// caches keep what never changes: inputs, evaluated lists and outputs of finished
+// tasks.
 type caches struct {
-	flows  *lru.Cache[string, *compiled]
-	inputs *lru.Cache[string, *runstate.Input]
-	lists  *lru.Cache[outputID, []json.RawMessage]
-
-	mu      sync.Mutex
-	outputs *lru.Cache[outputID, executor.Value]
-	bytes   int
-
-	paramsMu   sync.Mutex
-	params     *lru.Cache[string, decoded]
-	paramBytes int
-}
-
-// decoded is a run's parameters as expressions see them.
-type decoded struct {
-	values map[string]any
-	size   int // as JSON
+	inputs  *cache.Weighted[string, *runstate.Input]
+	lists   *cache.Weighted[outputID, []json.RawMessage]
+	outputs *cache.Weighted[outputID, executor.Value]
+	params  *cache.Weighted[string, map[string]any]
 }
 
 type outputID struct {
@@ -50,66 +35,45 @@ type outputID struct {
 }
 
 func newCaches() *caches {
-	c := &caches{}
-	c.flows = must(lru.New[string, *compiled](cachedFlows))
-	c.inputs = must(lru.New[string, *runstate.Input](cachedInputs))
-	c.lists = must(lru.New[outputID, []json.RawMessage](cachedLists))
-	c.outputs = must(lru.NewWithEvict(cachedOutputs, func(_ outputID, v executor.Value) { c.bytes -= len(v.JSON) }))
-	c.params = must(lru.NewWithEvict(cachedParams, func(_ string, d decoded) { c.paramBytes -= d.size }))
-	return c
-}
-
-func must[T any](v T, err error) T {
-	if err != nil {
-		panic(err) // a size below one
+	return &caches{
+		inputs:  cache.NewWeighted[string, *runstate.Input](inputBytes),
+		lists:   cache.NewWeighted[outputID, []json.RawMessage](listBytes),
+		outputs: cache.NewWeighted[outputID, executor.Value](outputBytes),
+		params:  cache.NewWeighted[string, map[string]any](paramBytes),
 	}
-	return v
 }
 
 func (c *caches) output(run string, n engine.Node) (executor.Value, bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	return c.outputs.Get(outputID{run, n})
 }
 
+// keep keeps an output, unless it is so large that it would drive out all others.
 func (c *caches) keep(run string, n engine.Node, v executor.Value) {
-	if len(v.JSON) > cachedBytes/8 {
+	if len(v.JSON) > outputBytes/8 {
 		return
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.outputs.Contains(outputID{run, n}) {
-		return
+	c.outputs.Add(outputID{run, n}, v, len(v.JSON)+len(v.Ref))
+}
+
+func (c *caches) keepInput(run string, in *runstate.Input) {
+	c.inputs.Add(run, in, in.Size())
+}
+
+func (c *caches) keepList(run string, n engine.Node, list []json.RawMessage) {
+	bytes := 0
+	for _, element := range list {
+		bytes += 48 + len(element)
 	}
-	c.bytes += len(v.JSON)
-	c.outputs.Add(outputID{run, n}, v)
-	for c.bytes > cachedBytes {
-		c.outputs.RemoveOldest()
-	}
+	c.lists.Add(outputID{run, n}, list, bytes)
 }
 
 // parameters returns a run's decoded parameters.
-func (c *caches) parameters(run string) (map[string]any, bool) {
-	c.paramsMu.Lock()
-	defer c.paramsMu.Unlock()
-	d, ok := c.params.Get(run)
-	return d.values, ok
-}
+func (c *caches) parameters(run string) (map[string]any, bool) { return c.params.Get(run) }
 
 // keepParameters keeps those that take time to decode: the many tasks of a wide
-// map share them.
+// map share them. size is that of their JSON.
 func (c *caches) keepParameters(run string, values map[string]any, size int) {
-	if size < 1<<10 {
-		return
-	}
-	c.paramsMu.Lock()
-	defer c.paramsMu.Unlock()
-	if c.params.Contains(run) {
-		return
-	}
-	c.paramBytes += size
-	c.params.Add(run, decoded{values, size})
-	for c.paramBytes > paramBytes {
-		c.params.RemoveOldest()
+	if size >= 1<<10 {
+		c.params.Add(run, values, size*decodedFactor)
 	}
 }

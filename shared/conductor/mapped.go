@@ -71,7 +71,7 @@ func (s *session) expand(ctx context.Context, w *work) (*done, error) {
 	if err != nil || item == nil {
 		return nil, err
 	}
-	s.cache.lists.Add(outputID{s.id, w.node}, encoded)
+	s.cache.keepList(s.id, w.node, encoded)
 	s.remember(w.node, item)
 	return nil, s.begunParts(ctx, w.node, len(list))
 }
@@ -141,7 +141,7 @@ func (s *session) list(ctx context.Context, task int, item *runstate.Node) ([]js
 	if err := json.Unmarshal(raw, &list); err != nil {
 		return nil, fmt.Errorf("read list of task %d: %w", task, err)
 	}
-	s.cache.lists.Add(id, list)
+	s.cache.keepList(s.id, id.node, list)
 	return list, nil
 }
 

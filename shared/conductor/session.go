@@ -82,17 +82,11 @@ func (s *session) take(ctx context.Context, run *runstate.Run) error {
 }
 
 func (c *Conductor) compiled(ctx context.Context, run *runstate.Run) (*compiled, error) {
-	key := run.Org + run.SpecHash
-	if f, ok := c.cache.flows.Get(key); ok {
-		return f, nil
-	}
-	flow, err := registry.LoadFlow(ctx, c.Table, c.Blob, run.Org, run.SpecHash)
+	flow, plan, err := registry.LoadPlan(ctx, c.Table, c.Blob, run.Org, run.SpecHash, run.Plan)
 	if err != nil {
 		return nil, fmt.Errorf("load flow %s %s: %w", run.Flow, run.Version, err)
 	}
-	f := &compiled{Flow: flow, plan: engine.NewPlan(engine.Defs(flow)), used: flow.Used()}
-	c.cache.flows.Add(key, f)
-	return f, nil
+	return &compiled{Flow: flow, plan: plan, used: flow.Used()}, nil
 }
 
 // inputs reads what the run was accepted with; it never changes.
@@ -110,7 +104,7 @@ func (s *session) inputs(ctx context.Context) (*runstate.Input, error) {
 		return nil, err
 	}
 	s.traced(in.Trace)
-	s.cache.inputs.Add(s.id, in)
+	s.cache.keepInput(s.id, in)
 	s.input = in
 	return in, nil
 }

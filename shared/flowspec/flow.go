@@ -116,6 +116,16 @@ func (t *Task) Template() (*expr.Template, error) { return t.lazy.template() }
 // between them; it is what [Load] takes.
 func (f *Flow) Canonical() []byte { return f.canonical }
 
+// Footprint estimates, on the safe side, how many bytes the flow takes in memory
+// with the plan and the templates that are made of it when it runs.
+func (f *Flow) Footprint() int {
+	edges := 0
+	for _, d := range f.deps {
+		edges += len(d)
+	}
+	return 2*len(f.canonical) + 1024*len(f.Tasks) + 48*edges
+}
+
 // Hash is the hex SHA-256 of the canonical content: the same for equal specs.
 func (f *Flow) Hash() string { return f.hash }
 

@@ -40,7 +40,7 @@ func (l *Launcher) Retry(ctx context.Context, org, id string, partial bool) (Ret
 	if v.SpecHash != source.SpecHash || v.ArtifactKey != source.Artifact { //guard:retry/same-version false
 		return Retried{}, errs.New(errs.Conflict, "Flow %s %s was registered anew since run %s", source.Flow, source.Version, id)
 	}
-	flow, err := registry.LoadFlow(ctx, l.Table, l.Blob, org, source.SpecHash)
+	flow, graph, err := registry.LoadPlan(ctx, l.Table, l.Blob, org, source.SpecHash, source.Plan)
 	if err != nil {
 		return Retried{}, fmt.Errorf("load flow: %w", err)
 	}
@@ -56,7 +56,7 @@ func (l *Launcher) Retry(ctx context.Context, org, id string, partial bool) (Ret
 	p.run.Deployment, p.run.Timeout, p.run.Parent = source.Deployment, flow.TimeoutSecs, id
 	var names []string
 	if partial {
-		if names, err = l.reuse(ctx, &source, flow, p); err != nil {
+		if names, err = l.reuse(ctx, &source, flow, graph, p); err != nil {
 			return Retried{}, err
 		}
 	}
@@ -65,11 +65,7 @@ func (l *Launcher) Retry(ctx context.Context, org, id string, partial bool) (Ret
 }
 
 // reuse plans what the new run takes from the source.
-func (l *Launcher) reuse(ctx context.Context, source *runstate.Run, flow *flowspec.Flow, p *plan) ([]string, error) {
-	graph, err := engine.PlanOf(source.Plan, engine.Defs(flow))
-	if err != nil {
-		return nil, err
-	}
+func (l *Launcher) reuse(ctx context.Context, source *runstate.Run, flow *flowspec.Flow, graph *engine.Plan, p *plan) ([]string, error) {
 	statuses, widths := map[engine.Node]engine.Status{}, map[engine.Node]int{}
 	for item, err := range runstate.Nodes(ctx, l.Table, source, graph, false, runstate.Only(runstate.NodeStatus, runstate.NodeWidth)) {
 		if err != nil {

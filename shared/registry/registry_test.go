@@ -16,6 +16,7 @@ import (
 
 	"millrace/localstack/proof/localtest"
 	"millrace/shared/audit"
+	"millrace/shared/engine"
 	"millrace/shared/errs"
 	"millrace/shared/registry"
 	"millrace/shared/registry/registrytest"
@@ -50,6 +51,14 @@ func TestLargeSpecsLiveInTheObjectStore(t *testing.T) {
 			require.NoError(t, err)
 			assert.Equal(t, "t", flow.Tasks[0].Name)
 			assert.Equal(t, v.SpecHash, flow.Hash())
+			same, plan, err := registry.LoadPlan(t.Context(), s.Table, s.Blob, org, v.SpecHash, engine.PlanVersion)
+			require.NoError(t, err)
+			assert.Same(t, flow, same)
+			_, again, err := registry.LoadPlan(t.Context(), s.Table, s.Blob, org, v.SpecHash, engine.PlanVersion)
+			require.NoError(t, err)
+			assert.Same(t, plan, again)
+			_, _, err = registry.LoadPlan(t.Context(), s.Table, s.Blob, org, v.SpecHash, engine.PlanVersion+1)
+			require.Error(t, err)
 		}
 	}
 	_, err = registry.LoadFlow(t.Context(), s.Table, s.Blob, "org_b", small.SpecHash)

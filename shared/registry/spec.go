@@ -2,14 +2,9 @@ package registry
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"sync"
-
-	lru "github.com/hashicorp/golang-lru/v2"
 
 	"millrace/shared/blob"
-	"millrace/shared/flowspec"
 	"millrace/shared/table"
 )
 
@@ -64,53 +59,4 @@ func LoadSpec(ctx context.Context, t table.Table, b blob.Store, org, hash string
 		return nil, fmt.Errorf("read flow_spec: %w", err)
 	}
 	return content, nil
-}
-
-// flowCache keeps parsed flows by workspace and hash. Large ones have a few
-// places of their own, so that the cache stays small in memory.
-type flowCache struct {
-	small, large *lru.Cache[string, *flowspec.Flow]
-}
-
-var flows = sync.OnceValue(func() flowCache {
-	small, errSmall := lru.New[string, *flowspec.Flow](512)
-	large, errLarge := lru.New[string, *flowspec.Flow](4)
-	if err := errors.Join(errSmall, errLarge); err != nil {
-		panic(err) // a size that is not positive
-	}
-	return flowCache{small, large}
-})
-
-func (c flowCache) get(key string) (*flowspec.Flow, bool) {
-	if flow, ok := c.small.Get(key); ok {
-		return flow, true
-	}
-	return c.large.Get(key)
-}
-
-func (c flowCache) add(key string, flow *flowspec.Flow, size int) {
-	if size > InlineBytes {
-		c.large.Add(key, flow)
-	} else {
-		c.small.Add(key, flow)
-	}
-}
-
-// LoadFlow returns the parsed flow of a [Version]'s SpecHash; callers share it
-// and must not change it. What was loaded once is kept in memory.
-func LoadFlow(ctx context.Context, t table.Table, b blob.Store, org, specHash string) (*flowspec.Flow, error) {
-	key := org + "#" + specHash
-	if flow, ok := flows().get(key); ok {
-		return flow, nil
-	}
-	content, err := LoadSpec(ctx, t, b, org, specHash)
-	if err != nil {
-		return nil, err
-	}
-	flow, err := flowspec.Load(content)
-	if err != nil {
-		return nil, fmt.Errorf("parse flow_spec %s: %w", specHash, err)
-	}
-	flows().add(key, flow, len(content))
-	return flow, nil
 }

@@ -135,6 +135,29 @@ type Input struct {
 	Trace       string                     `json:"traceparent,omitempty"` // W3C Trace Context of what began the run
 }
 
+// Size estimates how many bytes the input takes in memory.
+func (in *Input) Size() int {
+	const entry = 64 // of a map or a list, besides its text
+	n := len(in.LogicalDate) + len(in.Trace)
+	for name, value := range in.Parameters {
+		n += entry + len(name) + len(value)
+	}
+	for name, value := range in.Vars {
+		n += entry + len(name) + len(value)
+	}
+	if in.Reuse == nil {
+		return n
+	}
+	n += 8 * len(in.Reuse.Tasks)
+	for _, instances := range in.Reuse.Instances {
+		n += entry + 8*len(instances)
+	}
+	for _, name := range in.Reuse.Names {
+		n += entry + len(name)
+	}
+	return n
+}
+
 // Reuse is the plan of a retry from failed.
 type Reuse struct {
 	Run       string           `json:"run"`       // the run whose results are taken
