@@ -1,11 +1,9 @@
 package conductor
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 
 	"millrace/shared/blob"
 	"millrace/shared/engine"
@@ -73,83 +71,30 @@ func (s *session) collect(ctx context.Context, n engine.Node, last done) (*done,
 	return s.finished(ctx, n, item)
 }
 
-// tooLarge is a list of outputs, by its bytes, that no task may be handed.
-type tooLarge int64
-
-// Error says what is wrong.
-func (n tooLarge) Error() string {
-	return fmt.Sprintf("its outputs have %d bytes as a list, at most %d are handed on", int64(n), MaxOutput)
-}
-
 // gather makes the list of the instances' outputs, in order, null where one did
 // not succeed.
 func (s *session) gather(ctx context.Context, task, width int) ([]table.Action, error) {
-	items := map[engine.Node]*runstate.Node{}
 	first, end, _, _ := s.flow.plan.MapNodes(task, width)
-	if err := runstate.LoadSpan(ctx, s.Table, s.org, s.id, runstate.Span{From: first, To: end}, items); err != nil {
-		return nil, err
+	var list blob.Spool
+	defer func() { _ = list.Close() }()
+	if err := writeOutputs(ctx, s.Table, s.Blob, s.org, s.id, runstate.Span{From: first, To: end}, &list); err != nil {
+		return nil, fmt.Errorf("list the outputs of map %d: %w", task, err)
 	}
-	total := int64(width) + 1 // the brackets and commas
-	for n := first; n < end; n++ {
-		total += gathered(items[n])
-	}
-	if total > MaxOutput {
-		return nil, tooLarge(total)
-	}
-	pr, pw := io.Pipe()
-	go func() { pw.CloseWithError(s.writeList(ctx, pw, items, first, end)) }()
-	defer func() { _ = pr.Close() }()
-	if total > runstate.MaxInline {
-		key := runstate.Object(s.org, s.id, fmt.Sprintf("out/%d-list.json", task))
-		_, err := s.Blob.Put(ctx, key, pr, total, blob.PutOptions{ContentType: "application/json"})
+	if list.Size() > runstate.MaxInline {
+		body, err := list.Reader()
 		if err != nil {
+			return nil, err
+		}
+		key := runstate.Object(s.org, s.id, fmt.Sprintf("out/%d-list.json", task))
+		if _, err := s.Blob.Put(ctx, key, body, list.Size(), blob.PutOptions{ContentType: "application/json"}); err != nil {
 			return nil, fmt.Errorf("store outputs of map: %w", err)
 		}
-		return refActions(executor.Value{Ref: key, Size: total}), nil
+		return refActions(executor.Value{Ref: key, Size: list.Size()}), nil
 	}
-	raw, err := io.ReadAll(pr)
+	raw, err := list.Bytes()
 	if err != nil {
 		return nil, err
 	}
 	do, _, err := s.keepOutput(ctx, engine.Node(task), 1, executor.Value{JSON: raw})
 	return do, err
-}
-
-// gathered is how many bytes an instance takes in the list.
-func gathered(item *runstate.Node) int64 {
-	switch {
-	case item == nil || item.Outcome() != engine.OutcomeOK:
-		return int64(len("null"))
-	case item.OutputRef != "":
-		return item.OutputSize
-	}
-	return int64(len(item.Output))
-}
-
-func (s *session) writeList(ctx context.Context, to io.Writer, items map[engine.Node]*runstate.Node, first, end engine.Node) error {
-	w := bufio.NewWriterSize(to, 64<<10)
-	sep := byte('[')
-	for n := first; n < end; n++ {
-		_ = w.WriteByte(sep)
-		sep = ','
-		item := items[n]
-		switch {
-		case item == nil || item.Outcome() != engine.OutcomeOK: //guard:map/null drop operand 2
-			_, _ = w.WriteString("null")
-		case item.OutputRef != "":
-			body, _, err := s.Blob.Get(ctx, item.OutputRef, nil)
-			if err != nil {
-				return fmt.Errorf("read output of node %d: %w", n, err)
-			}
-			_, err = io.Copy(w, body)
-			body.Close()
-			if err != nil {
-				return fmt.Errorf("read output of node %d: %w", n, err)
-			}
-		default:
-			_, _ = w.WriteString(item.Output)
-		}
-	}
-	_ = w.WriteByte(']')
-	return w.Flush()
 }

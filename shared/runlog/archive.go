@@ -135,17 +135,20 @@ func (s *Store) store(ctx context.Context, org, run string, b *builder) error {
 	}
 	item := archive{Key: runstate.ArchiveKey(org, run), Events: b.events}
 	var objects []string
-	if b.out.size+int64(len(index)) <= InlineBytes {
-		item.Data, item.Index = b.out.memory.Bytes(), string(index)
+	if b.out.Size()+int64(len(index)) <= InlineBytes {
+		if item.Data, err = b.out.Bytes(); err != nil {
+			return fmt.Errorf("runlog: store archive: %w", err)
+		}
+		item.Index = string(index)
 	} else {
 		name := runstate.Object(org, run, "log-"+s.draw())
 		item.Ref = name + ".ndjson.gz"
 		objects = append(objects, item.Ref)
-		body, err := b.out.reader()
+		body, err := b.out.Reader()
 		if err != nil {
 			return fmt.Errorf("runlog: store archive: %w", err)
 		}
-		if _, err := s.Blob.Put(ctx, item.Ref, body, b.out.size, blob.PutOptions{ContentType: "application/gzip"}); err != nil {
+		if _, err := s.Blob.Put(ctx, item.Ref, body, b.out.Size(), blob.PutOptions{ContentType: "application/gzip"}); err != nil {
 			return fmt.Errorf("runlog: store archive: %w", err)
 		}
 		if len(index) <= InlineBytes {

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"iter"
-	"os"
 	"sync"
 
 	"github.com/oklog/ulid/v2"
@@ -40,7 +39,7 @@ type count struct {
 
 // builder makes the gzip members of an archive.
 type builder struct {
-	out    spool
+	out    blob.Spool
 	spans  []span
 	events int
 
@@ -71,7 +70,7 @@ func (b *builder) close() error {
 	if err != nil {
 		return err
 	}
-	from := b.out.size
+	from := b.out.Size()
 	gz := gzips.Get().(*gzip.Writer)
 	defer gzips.Put(gz)
 	gz.Reset(&b.out)
@@ -82,7 +81,7 @@ func (b *builder) close() error {
 	if err := gz.Close(); err != nil {
 		return err
 	}
-	b.spans = append(b.spans, span{First: b.counts[0].id, Length: b.out.size - from})
+	b.spans = append(b.spans, span{First: b.counts[0].id, Length: b.out.Size() - from})
 	b.raw.Reset()
 	b.counts = b.counts[:0]
 	return nil
@@ -121,54 +120,6 @@ func parseField(field []byte) ([]count, error) {
 		field = field[n+used:]
 	}
 	return counts, nil
-}
-
-// spool takes what an archive is made of: a little in memory, more in a file.
-type spool struct {
-	memory bytes.Buffer
-	file   *os.File
-	size   int64
-}
-
-// spoolMemory is how much stays in memory.
-const spoolMemory = 4 << 20
-
-// Write adds to the spool.
-func (s *spool) Write(p []byte) (int, error) {
-	if s.file == nil && s.memory.Len()+len(p) > spoolMemory {
-		f, err := os.CreateTemp("", "millrace-log-*")
-		if err != nil {
-			return 0, err
-		}
-		_ = os.Remove(f.Name()) // it lives while it is open
-		s.file = f
-		if _, err := s.memory.WriteTo(f); err != nil {
-			return 0, err
-		}
-		s.memory = bytes.Buffer{}
-	}
-	s.size += int64(len(p))
-	if s.file != nil {
-		return s.file.Write(p)
-	}
-	return s.memory.Write(p)
-}
-
-// reader reads all of it.
-func (s *spool) reader() (io.ReadSeeker, error) {
-	if s.file == nil {
-		return bytes.NewReader(s.memory.Bytes()), nil
-	}
-	_, err := s.file.Seek(0, io.SeekStart)
-	return s.file, err
-}
-
-// Close frees what it holds.
-func (s *spool) Close() error {
-	if s.file == nil {
-		return nil
-	}
-	return s.file.Close()
 }
 
 // batches reads the batches of a run, in order.
