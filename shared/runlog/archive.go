@@ -2,227 +2,225 @@ package runlog
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
+	"math/rand/v2"
+	"time"
 
 	"millrace/shared/blob"
-	"millrace/shared/runstate"
-	"millrace/shared/table"
 )
 
-// archive is the item of a run's archive: one gzip stream of NDJSON in members,
-// with an index of where they are. Small ones stand in the item.
-type archive struct {
-	table.Key
-	Events   int    `table:"n"`
-	Index    string `table:"ix,omitempty"` // JSON of []span
-	IndexRef string `table:"ixr,omitempty"`
-	Data     []byte `table:"d,omitempty"`
-	Ref      string `table:"ref,omitempty"`
-}
+// The bounds of making an archive.
+const (
+	maxSpent = 10_000 // batches remembered to be cleared; more are looked up again
+	maxFresh = 1_000  // batches that a merge adds to an archive at a time
+	tries    = 20     // times that another process may be first
+)
 
-// span is where one gzip member of an archive is: behind those before it.
-type span struct {
-	First  string `json:"f"` // its first batch
-	Length int64  `json:"l"`
-}
+// errChanged: another process changed the head of the log meanwhile.
+var errChanged = errors.New("runlog: the archive was changed by others")
 
-// spent is a batch that the archive makes needless.
-type spent struct{ id, ref string }
-
-// maxSpent is how many batches are remembered while an archive is made; more
-// are looked up again.
-const maxSpent = 10_000
-
-// Archive turns the run's batches into its archive. It is repeatable: if the
-// archive stands it only clears batches that are left. Nothing may be written
-// to the log of a run that is over; what still is does not show.
+// Archive turns the run's batches into its archive, and leaves none. It is
+// repeatable: if the archive stands, what batches are left are merged into it.
+// Whoever writes a batch after that merges it (see [Store.Flush]), so that no
+// batch outlives the archive but for a crash, after which the next Flush or
+// Archive of the run that has something to write repairs it.
 //
 // What is still in memory goes straight into the archive: the log of a short
 // run is written once.
 func (s *Store) Archive(ctx context.Context, org, run string) error {
 	b := s.buffer(runID{org, run}, false)
 	if b == nil {
-		return s.archive(ctx, org, run, nil)
+		return s.archive(ctx, runID{org, run}, nil)
 	}
 	if err := b.lock(ctx); err != nil {
 		return err
 	}
 	defer b.unlock()
 	b.disarm()
-	err := s.drain(ctx, b) // what failed before may be stored already, under an id of its own
-	if err == nil {
-		b.take(s.Clock.Now())
-		if b.size() > BatchBytes {
-			err = s.drain(ctx, b)
-		}
-	}
-	if err == nil {
-		err = s.archive(ctx, org, run, b.queue)
-	}
-	if err != nil {
-		s.rearm(b)
+	if err := s.end(ctx, b); err != nil {
+		s.rearm(b, again)
 		return err
 	}
-	b.queue = nil
-	s.retire(b, true)
+	s.retire(b)
 	return nil
 }
 
-func (s *Store) archive(ctx context.Context, org, run string, tail []*pending) error {
-	left := []spent(nil)
-	_, err := s.Table.Get(ctx, runstate.ArchiveKey(org, run), table.Consistent)
-	switch {
-	case errors.Is(err, table.ErrNotFound):
-		if left, err = s.build(ctx, org, run, tail); err != nil {
+// end puts what is held into the archive. The caller holds writing.
+func (s *Store) end(ctx context.Context, b *buffer) error {
+	err := s.drain(ctx, b) // what failed before may be stored already
+	if err != nil {
+		return err
+	}
+	b.take(s.Clock.Now())
+	if b.size() > BatchBytes {
+		if err := s.drain(ctx, b); err != nil {
 			return err
 		}
-	case err != nil:
-		return fmt.Errorf("runlog: archive: %w", err)
 	}
-	if left != nil {
-		return s.clear(ctx, org, run, left)
+	for _, p := range b.queue {
+		p.id = s.draw()
 	}
-	return s.sweep(ctx, org, run)
+	if err := s.archive(ctx, b.id, b.queue); err != nil {
+		return err
+	}
+	b.archived()
+	b.unchecked = false
+	return nil
 }
 
-// build makes the archive of the batches there are and of those in memory, and
-// returns the former, nil if they are too many.
-func (s *Store) build(ctx context.Context, org, run string, tail []*pending) ([]spent, error) {
-	b := builder{}
-	defer func() { _ = b.out.Close() }()
-	left := []spent{}
-	for stored, err := range s.batches(ctx, org, run) {
+// archive makes the archive of the batches there are and of those in memory, or
+// merges them into the one that stands.
+func (s *Store) archive(ctx context.Context, id runID, tail []*pending) error {
+	for lost := 0; ; {
+		head, err := s.head(ctx, id)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		data, err := s.data(ctx, stored)
-		if err != nil {
-			return nil, fmt.Errorf("runlog: archive: %w", err)
-		}
-		if err := b.add(stored.SK, data, stored.Events); err != nil {
-			return nil, fmt.Errorf("runlog: archive: %w", err)
-		}
-		if len(left) < maxSpent {
-			left = append(left, spent{stored.SK, stored.Ref})
-		}
-	}
-	for _, p := range tail {
-		if err := b.add(s.draw(), p.data, p.events); err != nil {
-			return nil, fmt.Errorf("runlog: archive: %w", err)
-		}
-	}
-	if err := b.close(); err != nil {
-		return nil, fmt.Errorf("runlog: archive: %w", err)
-	}
-	if err := s.store(ctx, org, run, &b); err != nil {
-		return nil, err
-	}
-	if len(left) == maxSpent {
-		return nil, nil
-	}
-	return left, nil
-}
-
-// store writes the archive. The first to write the item wins: objects have
-// names of their own, so that of two who archive at once the second, who may
-// have seen but half the batches, spoils nothing.
-func (s *Store) store(ctx context.Context, org, run string, b *builder) error {
-	index, err := json.Marshal(b.spans)
-	if err != nil {
-		return fmt.Errorf("runlog: store archive: %w", err)
-	}
-	item := archive{Key: runstate.ArchiveKey(org, run), Events: b.events}
-	var objects []string
-	if b.out.Size()+int64(len(index)) <= InlineBytes {
-		if item.Data, err = b.out.Bytes(); err != nil {
-			return fmt.Errorf("runlog: store archive: %w", err)
-		}
-		item.Index = string(index)
-	} else {
-		name := runstate.Object(org, run, "log-"+s.draw())
-		item.Ref = name + ".ndjson.gz"
-		objects = append(objects, item.Ref)
-		body, err := b.out.Reader()
-		if err != nil {
-			return fmt.Errorf("runlog: store archive: %w", err)
-		}
-		if _, err := s.Blob.Put(ctx, item.Ref, body, b.out.Size(), blob.PutOptions{ContentType: "application/gzip"}); err != nil {
-			return fmt.Errorf("runlog: store archive: %w", err)
-		}
-		if len(index) <= InlineBytes {
-			item.Index = string(index)
+		var done bool
+		if head.stands() {
+			done, err = s.merge(ctx, head, id, tail)
 		} else {
-			item.IndexRef = name + ".index.json"
-			objects = append(objects, item.IndexRef)
-			if _, err := blob.PutBytes(ctx, s.Blob, item.IndexRef, index, blob.PutOptions{ContentType: "application/json"}); err != nil {
-				return fmt.Errorf("runlog: store archive: %w", err)
+			done, err = s.build(ctx, head, id, tail)
+		}
+		if errors.Is(err, blob.ErrNotFound) {
+			// Another process archived the batch, or replaced the archive, that
+			// was about to be read.
+			if now, again := s.head(ctx, id); again == nil && now.Version != head.Version {
+				err = errChanged
+			}
+		}
+		if errors.Is(err, errChanged) && lost < tries {
+			pause(ctx, lost)
+			lost++
+			continue
+		}
+		if err != nil || done {
+			return err
+		}
+	}
+}
+
+// pause waits longer each time that another process was first, so that of many
+// one is first soon; up to 1.3 s, or until ctx ends.
+func pause(ctx context.Context, lost int) {
+	timer := time.NewTimer(rand.N(10 * time.Millisecond << min(lost, 7)))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// build makes the first archive. It is not done if there is more to merge.
+// Errors: errChanged.
+func (s *Store) build(ctx context.Context, head archive, id runID, tail []*pending) (done bool, err error) {
+	left := []spent{}
+	stored := remember(s.batches(ctx, id, head.Shards, all, 0), &left)
+	made, err := s.rebuild(ctx, id, head, nil, merged(stored, queued(tail)))
+	if err != nil {
+		return false, err
+	}
+	if err := s.clear(ctx, left); err != nil {
+		return false, err
+	}
+	//guard:log/again return true, nil
+	return s.merge(ctx, made, id, nil) // what came since the batches were read
+}
+
+// remember keeps which batches went by, up to maxSpent.
+func remember(seq iter.Seq2[batch, error], left *[]spent) iter.Seq2[batch, error] {
+	return func(yield func(batch, error) bool) {
+		for b, err := range seq {
+			if err == nil && len(*left) < maxSpent {
+				*left = append(*left, spent{b.Key, b.Ref})
+			}
+			if !yield(b, err) {
+				return
 			}
 		}
 	}
-	err = s.Table.Put(ctx, table.Put{Item: item, If: table.IsNew()})
-	if errors.Is(err, table.ErrConditionFailed) {
-		return s.lost(ctx, item, objects)
-	}
-	if err != nil {
-		return fmt.Errorf("runlog: store archive: %w", err)
-	}
-	return nil
 }
 
-// lost removes the objects of an archive that came second. The first may be our
-// own, when the answer to an attempt was lost.
-func (s *Store) lost(ctx context.Context, own archive, objects []string) error {
-	won, err := table.Load[archive](ctx, s.Table, own.Key, table.Consistent)
-	if err != nil {
-		return fmt.Errorf("runlog: store archive: %w", err)
+// merge adds to an archive the batches that are left and those in memory, but
+// for those it has, and clears them. It is not done if there is more to merge.
+// Errors: errChanged.
+func (s *Store) merge(ctx context.Context, head archive, id runID, tail []*pending) (done bool, err error) {
+	if err := s.remove(ctx, head.Replaced); err != nil {
+		return false, err
 	}
-	if len(objects) == 0 || won.Ref == own.Ref {
-		return nil
-	}
-	if err := s.Blob.Delete(ctx, objects...); err != nil {
-		return fmt.Errorf("runlog: store archive: %w", err)
-	}
-	return nil
-}
-
-// sweep clears all batches of a run.
-func (s *Store) sweep(ctx context.Context, org, run string) error {
-	left := []spent{}
-	for stored, err := range s.batches(ctx, org, run) {
+	has := &contents{store: s, archive: head}
+	var fresh []batch
+	var left []spent
+	done = true
+	for b, err := range merged(s.batches(ctx, id, head.Shards, all, 0), queued(tail)) { //guard:log/left arg 1.3 1
 		if err != nil {
-			return err
+			return false, err
 		}
-		if left = append(left, spent{stored.SK, stored.Ref}); len(left) == 1000 {
-			if err := s.clear(ctx, org, run, left); err != nil {
-				return err
+		known, err := has.batch(ctx, b.SK)
+		if err != nil {
+			return false, err
+		}
+		if !known && len(fresh) == maxFresh || len(left) == maxSpent {
+			done = false
+			break
+		}
+		if !known { //guard:log/once true
+			fresh = append(fresh, b)
+		}
+		if b.PK != "" {
+			left = append(left, spent{b.Key, b.Ref})
+		}
+		if len(left) >= maxFresh && len(fresh) == 0 {
+			if err := s.clear(ctx, left); err != nil {
+				return false, err
 			}
 			left = left[:0]
 		}
 	}
-	return s.clear(ctx, org, run, left)
+	if len(fresh) > 0 {
+		made, err := s.rebuild(ctx, id, head, has, sequence(fresh))
+		if err != nil {
+			return false, err
+		}
+		if err := s.remove(ctx, made.Replaced); err != nil {
+			return false, err
+		}
+	}
+	return done, s.clear(ctx, left)
 }
 
-// clear removes batches: their objects first, which only the items name.
-func (s *Store) clear(ctx context.Context, org, run string, left []spent) error {
-	var objects []string
-	var items []table.Write
-	for _, b := range left {
-		items = append(items, table.Delete{Key: table.Key{PK: runstate.LogPartition(org, run), SK: b.id}})
-		if b.ref != "" {
-			objects = append(objects, b.ref)
+func sequence(batches []batch) iter.Seq2[batch, error] {
+	return func(yield func(batch, error) bool) {
+		for _, b := range batches {
+			if !yield(b, nil) {
+				return
+			}
 		}
 	}
-	if len(objects) > 0 {
-		if err := s.Blob.Delete(ctx, objects...); err != nil {
-			return fmt.Errorf("runlog: clear batches: %w", err)
+}
+
+// rebuild makes an archive of what an archive has, if it stands, and of
+// batches that it does not have, in order, and makes it the run's. Errors:
+// errChanged.
+func (s *Store) rebuild(ctx context.Context, id runID, old archive, has *contents, fresh iter.Seq2[batch, error]) (archive, error) {
+	b := builder{}
+	defer func() { _ = b.out.Close() }()
+	next, stop := iter.Pull2(fresh)
+	defer stop()
+	in := &intake{store: s, builder: &b, source: source{next: next}}
+	in.advance()
+	if has != nil {
+		if err := has.copy(ctx, in); err != nil {
+			return archive{}, fmt.Errorf("runlog: archive: %w", err)
 		}
 	}
-	if len(items) > 0 {
-		if err := s.Table.BatchWrite(ctx, items); err != nil {
-			return fmt.Errorf("runlog: clear batches: %w", err)
-		}
+	if err := in.upTo(ctx, ""); err != nil {
+		return archive{}, fmt.Errorf("runlog: archive: %w", err)
 	}
-	return nil
+	if err := b.close(); err != nil {
+		return archive{}, fmt.Errorf("runlog: archive: %w", err)
+	}
+	return s.replace(ctx, id, old, &b, old.Events+in.events)
 }

@@ -94,25 +94,6 @@ func TestArchiveAnswerLost(t *testing.T) {
 	})
 }
 
-func TestEventsAfterArchive(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		s := w.store()
-		w.fill(s, run, 5, 5, 10)
-		require.NoError(t, s.Archive(t.Context(), org, run))
-		s.Append(org, run, line("late", 1, 9000))
-		require.NoError(t, s.Flush(t.Context(), org, run))
-		got, _ := w.read(s, run, true, "", 25)
-		assert.Equal(t, lines(5), got)
-		require.NoError(t, s.Archive(t.Context(), org, run), "again")
-		got, _ = w.read(s, run, true, "", 25)
-		assert.Equal(t, lines(5), got)
-		assert.Zero(t, w.batches(run))
-		assert.Empty(t, w.objects(run), "a small archive is no object")
-	})
-}
-
 // TestArchiveIsPlainGzip holds that anyone can read the archive's object.
 func TestArchiveIsPlainGzip(t *testing.T) {
 	t.Parallel()

@@ -5,9 +5,11 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"millrace/shared/clock"
+	"millrace/shared/table"
 )
 
 type runID struct{ org, run string }
@@ -17,8 +19,12 @@ type runID struct{ org, run string }
 type buffer struct {
 	id runID
 
+	held    *atomic.Int64 // bytes that all buffers of the process hold
 	writing chan struct{} // a lock, held while batches are written, so they keep their order
-	queue   []*pending    // taken and not known to be stored; under writing
+
+	// Under writing:
+	queue     []*pending // taken and not known to be stored
+	unchecked bool       // a batch may have been stored since the archive was looked for
 
 	mu     sync.Mutex // for what follows
 	lines  bytes.Buffer
@@ -37,10 +43,20 @@ const firstBytes = 1 << 10
 
 // pending is a batch on its way into the store.
 type pending struct {
-	data   []byte
-	events int
-	ref    string // the object that holds data, once stored
-	id     string // drawn for an attempt whose outcome is not known
+	data     []byte
+	events   int
+	id       string // the batch's, once drawn
+	ref      string // of the object that is to hold data, once drawn
+	uploaded bool   // it does
+}
+
+// batch is the batch as an item, without its partition.
+func (p *pending) batch() batch {
+	item := batch{Key: table.Key{SK: p.id}, Events: p.events, Ref: p.ref}
+	if p.ref == "" {
+		item.Data = string(p.data)
+	}
+	return item
 }
 
 // lock makes the caller the one who writes batches, until unlock.
@@ -74,6 +90,7 @@ func (b *buffer) add(lines []byte, events int, flush func()) (held int, ask, ok 
 		b.lines.Grow(len(lines) + firstBytes)
 	}
 	b.lines.Write(lines)
+	b.held.Add(int64(len(lines)))
 	b.events += events
 	b.arm(Linger, flush)
 	held = b.lines.Len() + b.queued
@@ -105,10 +122,12 @@ func (b *buffer) take(now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.lost > 0 {
+		n := b.lines.Len()
 		_ = Event{
 			EventType: TypeLog, Level: "warning", Logger: "millrace", RunID: b.id.run, Timestamp: clock.ToMillis(now),
 			Message: fmt.Sprintf("%d events are missing here: they came faster than the log store took them.", b.lost),
 		}.appendLine(&b.lines)
+		b.held.Add(int64(b.lines.Len() - n))
 		b.events++
 		b.lost = 0
 	}
@@ -122,8 +141,22 @@ func (b *buffer) take(now time.Time) {
 func (b *buffer) stored() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.queued -= len(b.queue[0].data)
+	b.release(len(b.queue[0].data))
 	b.queue, b.flight = b.queue[1:], ""
+}
+
+// archived takes all batches off the queue.
+func (b *buffer) archived() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.release(b.queued)
+	b.queue, b.flight = nil, ""
+}
+
+// release notes that bytes of the queue are no longer held. The caller holds mu.
+func (b *buffer) release(bytes int) {
+	b.queued -= bytes
+	b.held.Add(-int64(bytes))
 }
 
 // fly notes the batch that is being written.
@@ -137,11 +170,12 @@ func (b *buffer) fly(id string) {
 func (b *buffer) drop() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.lines.Len()+b.queued <= backlog {
+	if b.lines.Len()+b.queued <= backlog && b.held.Load() <= memory {
 		return 0
 	}
 	n := b.events
 	b.lost += n
+	b.held.Add(-int64(b.lines.Len()))
 	b.lines, b.events = bytes.Buffer{}, 0
 	return n
 }

@@ -9,14 +9,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"iter"
 	"sync"
 
 	"github.com/oklog/ulid/v2"
 
 	"millrace/shared/blob"
-	"millrace/shared/runstate"
-	"millrace/shared/table"
 )
 
 // The bounds of a gzip member of an archive: a page reads the members it needs
@@ -29,6 +26,12 @@ const (
 // errDamaged: an archive does not hold what it should.
 var errDamaged = errors.New("runlog: the archive is damaged")
 
+// span is where one gzip member of an archive is: behind those before it.
+type span struct {
+	First  string `json:"f"` // its first batch
+	Length int64  `json:"l"`
+}
+
 // count says how many events of a batch a member holds, in order. The counts of
 // a member stand in an extra field of its gzip header, where readers that know
 // nothing of batches pass over them.
@@ -39,9 +42,8 @@ type count struct {
 
 // builder makes the gzip members of an archive.
 type builder struct {
-	out    blob.Spool
-	spans  []span
-	events int
+	out   blob.Spool
+	spans []span
 
 	raw    bytes.Buffer // the member that is being filled
 	counts []count
@@ -57,7 +59,6 @@ func (b *builder) add(id string, data []byte, events int) error {
 	}
 	b.raw.Write(data)
 	b.counts = append(b.counts, count{id, events})
-	b.events += events
 	return nil
 }
 
@@ -122,25 +123,6 @@ func parseField(field []byte) ([]count, error) {
 	return counts, nil
 }
 
-// batches reads the batches of a run, in order.
-func (s *Store) batches(ctx context.Context, org, run string) iter.Seq2[batch, error] {
-	return func(yield func(batch, error) bool) {
-		for item, err := range table.All(ctx, s.Table, table.Query{PK: runstate.LogPartition(org, run), Consistent: true}) {
-			var b batch
-			if err == nil {
-				err = table.Unmarshal(item, &b)
-			}
-			if err != nil {
-				yield(b, fmt.Errorf("runlog: batches: %w", err))
-				return
-			}
-			if !yield(b, nil) {
-				return
-			}
-		}
-	}
-}
-
 // index reads the archive's index.
 func (s *Store) index(ctx context.Context, a archive) ([]span, error) {
 	data := []byte(a.Index)
@@ -157,31 +139,33 @@ func (s *Store) index(ctx context.Context, a archive) ([]span, error) {
 	return spans, nil
 }
 
-// member reads a member's log and what it holds of which batch.
-func (s *Store) member(ctx context.Context, a archive, offset, length int64) ([]byte, []count, error) {
-	var src io.Reader
-	if a.Ref == "" {
-		if offset < 0 || length < 0 || offset+length > int64(len(a.Data)) {
-			return nil, nil, errDamaged
-		}
-		src = bytes.NewReader(a.Data[offset : offset+length])
-	} else {
-		body, _, err := s.Blob.Get(ctx, a.Ref, &blob.Range{Offset: offset, Length: length})
-		if err != nil {
-			return nil, nil, fmt.Errorf("runlog: archive: %w", err)
-		}
-		defer body.Close()
-		src = body
-	}
-	gz, err := gzip.NewReader(src)
+// open opens a member: its header is read, what it holds is not. The caller
+// closes the body.
+func (s *Store) open(ctx context.Context, a archive, offset, length int64) (*gzip.Reader, io.Closer, error) {
+	body, err := s.raw(ctx, a, offset, length)
 	if err != nil {
+		return nil, nil, err
+	}
+	gz, err := gzip.NewReader(body)
+	if err != nil {
+		_ = body.Close()
 		return nil, nil, fmt.Errorf("%w: %w", errDamaged, err)
 	}
+	gz.Multistream(false)
+	return gz, body, nil
+}
+
+// member reads a member's log and what it holds of which batch.
+func (s *Store) member(ctx context.Context, a archive, offset, length int64) ([]byte, []count, error) {
+	gz, body, err := s.open(ctx, a, offset, length)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer body.Close()
 	counts, err := parseField(gz.Extra)
 	if err != nil {
 		return nil, nil, err
 	}
-	gz.Multistream(false)
 	data, err := io.ReadAll(gz)
 	if err != nil {
 		return nil, nil, fmt.Errorf("runlog: archive: %w", err)

@@ -9,10 +9,13 @@ import (
 	"io"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"millrace/localstack/proof/memory"
@@ -41,8 +44,12 @@ func newWorld(t testing.TB) *world {
 	return &world{t, &shakyTable{Table: memory.Table(t, clock.System{}), faults: f}, &shakyBlob{Store: &blobtest.Memory{}, faults: f}}
 }
 
-func (w *world) store() *runlog.Store {
-	return &runlog.Store{Table: w.table, Blob: w.blob, Clock: clock.System{}, Log: slog.New(slog.DiscardHandler)}
+func (w *world) store() *runlog.Store { return w.storeAt(0) }
+
+// storeAt is that of a process whose clock goes wrong.
+func (w *world) storeAt(skew time.Duration) *runlog.Store {
+	now := clock.Func(func() time.Time { return time.Now().Add(skew) })
+	return &runlog.Store{Table: w.table, Blob: w.blob, Clock: now, Log: slog.New(slog.DiscardHandler)}
 }
 
 // faults decides of each write whether it fails, before it is done or after.
@@ -77,9 +84,32 @@ type shakyTable struct {
 	table.Table
 	*faults
 	onQuery func(table.Query)
+	onPut   func(table.Key) (before, after error)
+	blind   table.Key // this item is not found
+}
+
+func (t *shakyTable) Get(ctx context.Context, key table.Key, opts ...table.ReadOption) (table.Item, error) {
+	if key == t.blind {
+		return nil, table.ErrNotFound
+	}
+	return t.Table.Get(ctx, key, opts...)
+}
+
+func (t *shakyTable) Update(ctx context.Context, u table.Update) (item table.Item, err error) {
+	err = t.do(ctx, "update", func() error { item, err = t.Table.Update(ctx, u); return err })
+	return item, err
 }
 
 func (t *shakyTable) Put(ctx context.Context, p table.Put) error {
+	if t.onPut != nil {
+		before, after := t.onPut(p.Target())
+		if before != nil {
+			return before
+		}
+		if after != nil {
+			return errors.Join(t.Table.Put(ctx, p), after)
+		}
+	}
 	return t.do(ctx, "put", func() error { return t.Table.Put(context.WithoutCancel(ctx), p) })
 }
 
@@ -102,6 +132,14 @@ type shakyBlob struct {
 	blob.Store
 	*faults
 	onPut func(key string)
+	onGet func(key string)
+}
+
+func (b *shakyBlob) Get(ctx context.Context, key string, rng *blob.Range) (io.ReadCloser, blob.Object, error) {
+	if b.onGet != nil {
+		b.onGet(key)
+	}
+	return b.Store.Get(ctx, key, rng)
 }
 
 func (b *shakyBlob) Put(ctx context.Context, key string, body io.Reader, size int64, opts blob.PutOptions) (obj blob.Object, err error) {
@@ -186,11 +224,37 @@ func lines(n int) []string {
 func (w *world) batches(id string) int {
 	w.t.Helper()
 	n := 0
-	for _, err := range table.All(w.t.Context(), w.table, table.Query{PK: runstate.LogPartition(org, id)}) {
-		require.NoError(w.t, err)
-		n++
+	for _, each := range w.spread(id) {
+		n += each
 	}
 	return n
+}
+
+// spread counts the items of a live log in each of its partitions.
+func (w *world) spread(id string) []int {
+	w.t.Helper()
+	var all []int
+	for _, pk := range runstate.LogPartitions(org, id) {
+		n := 0
+		for _, err := range table.All(w.t.Context(), w.table, table.Query{PK: pk}) {
+			require.NoError(w.t, err)
+			n++
+		}
+		all = append(all, n)
+	}
+	return all
+}
+
+// has holds that of a writer's lines those from 1 to n are there, once and in
+// order.
+func (w *world) has(got []string, writer string, n int) {
+	w.t.Helper()
+	own := slices.DeleteFunc(slices.Clone(got), func(s string) bool { return !strings.HasPrefix(s, writer+" ") })
+	want := make([]string, n)
+	for i := range want {
+		want[i] = fmt.Sprint(writer, " ", i+1)
+	}
+	assert.Equal(w.t, want, own)
 }
 
 func (w *world) objects(id string) []string {

@@ -3,17 +3,13 @@ package runlog
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
-	"log/slog"
-	"sync"
 	"time"
 
-	"github.com/oklog/ulid/v2"
+	"golang.org/x/sync/errgroup"
 
 	"millrace/shared/blob"
-	"millrace/shared/clock"
 	"millrace/shared/runstate"
 	"millrace/shared/table"
 )
@@ -25,44 +21,21 @@ const (
 	InlineBytes = 4 << 10                // a larger batch or archive is an object
 	batchMax    = 512 << 10              // no batch of several lines is larger
 	backlog     = 4 << 20                // bytes of one run kept in memory before Append waits
+	memory      = 64 << 20               // bytes of all runs kept in memory before every Append waits
 )
 
 // The times of a write.
 const (
-	putTime   = 300 * time.Millisecond // for one attempt; less than settle
+	putTime   = 300 * time.Millisecond // for one attempt
 	putTries  = 4
-	flushTime = 30 * time.Second // for a flush that nobody waits for
+	flushTime = 30 * time.Second // for a flush
 	again     = 2 * time.Second  // until a flush that failed is tried again
 )
 
-// batch is the item of one batch of events.
-type batch struct {
-	table.Key
-	Events int    `table:"n"`
-	Data   string `table:"d,omitempty"` // NDJSON
-	Ref    string `table:"ref,omitempty"`
-}
-
-// Store writes and reads logs. It is safe for concurrent use.
-type Store struct {
-	Table table.Table
-	Blob  blob.Store
-	Clock clock.Clock
-	Log   *slog.Logger
-
-	mu      sync.Mutex
-	runs    map[runID]*buffer
-	entropy *ulid.MonotonicEntropy
-	last    uint64 // milliseconds of the last id
-}
-
-// scratch is buffers in which events become lines.
-var scratch = sync.Pool{New: func() any { return new(bytes.Buffer) }}
-
 // Append takes events of a run. They are written within [Linger], or by the
-// next Flush. It waits only when the run writes faster than the store takes it;
-// when the store takes nothing for long, events are dropped, and an event in
-// the log says how many.
+// next Flush. It waits only when the run, or all runs of the process together,
+// write faster than the store takes it; when the store takes nothing for long,
+// events are dropped, and an event in the log says how many.
 func (s *Store) Append(org, run string, events ...Event) {
 	lines := scratch.Get().(*bytes.Buffer)
 	defer func() {
@@ -88,109 +61,132 @@ func (s *Store) Append(org, run string, events ...Event) {
 		switch {
 		case !ok:
 			continue
-		case held > backlog:
-			s.flushLogged(b)
+		case held > backlog || s.held.Load() > memory:
+			if s.flushLogged(b) {
+				return
+			}
 			if n := b.drop(); n > 0 {
 				s.Log.Error("log events lost", "org_id", org, "run_id", run, "events", n)
 			}
 		case ask:
-			go s.flushLogged(b)
+			go s.flushSoon(b)
 		}
 		return
 	}
 }
 
 // Flush writes what is buffered of a run. After an error it is still buffered.
+// It takes at most 30 seconds. The events of a run whose archive stands are in
+// the archive when it returns without an error.
 func (s *Store) Flush(ctx context.Context, org, run string) error {
 	b := s.buffer(runID{org, run}, false)
 	if b == nil {
 		return nil
 	}
-	return s.flush(ctx, b)
+	return s.flush(ctx, b, true)
 }
+
+// closers is how many runs Close writes at a time.
+const closers = 16
 
 // Close writes everything that is buffered.
 func (s *Store) Close(ctx context.Context) error {
-	s.mu.Lock()
-	all := make([]*buffer, 0, len(s.runs))
-	for _, b := range s.runs {
-		all = append(all, b)
+	all := s.buffers()
+	failed := make([]error, len(all))
+	var work errgroup.Group
+	work.SetLimit(closers)
+	for i, b := range all {
+		work.Go(func() error {
+			failed[i] = s.flush(ctx, b, true)
+			return nil
+		})
 	}
-	s.mu.Unlock()
-	var errs []error
-	for _, b := range all {
-		errs = append(errs, s.flush(ctx, b))
-	}
-	return errors.Join(errs...)
+	_ = work.Wait()
+	return errors.Join(failed...)
 }
 
-func (s *Store) buffer(id runID, create bool) *buffer {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	b := s.runs[id]
-	if b == nil && create {
-		if s.runs == nil {
-			s.runs = map[runID]*buffer{}
-		}
-		b = &buffer{id: id, writing: make(chan struct{}, 1)}
-		s.runs[id] = b
-	}
-	return b
+// flushLogged is a flush that nobody waits for, and tells whether it went well.
+func (s *Store) flushLogged(b *buffer) bool {
+	return s.logged(b, s.flush(context.Background(), b, true))
 }
 
-// retire forgets a buffer that holds nothing, or whatever it holds when the run
-// is over.
-func (s *Store) retire(b *buffer, over bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if s.runs[b.id] != b || !over && (b.events > 0 || b.queued > 0 || b.lost > 0) {
-		return
-	}
-	if b.timer != nil {
-		b.timer.Stop()
-	}
-	b.dead = true
-	b.lines, b.events = bytes.Buffer{}, 0
-	delete(s.runs, b.id)
+// flushSoon is a flush in the middle of many events: it leaves it to the next
+// one, or to the run's end, to look for the archive.
+func (s *Store) flushSoon(b *buffer) {
+	s.logged(b, s.flush(context.Background(), b, false))
 }
 
-func (s *Store) flushLogged(b *buffer) {
-	ctx, cancel := context.WithTimeout(context.Background(), flushTime)
-	defer cancel()
-	if err := s.flush(ctx, b); err != nil {
+func (s *Store) logged(b *buffer, err error) bool {
+	if err != nil {
 		s.Log.Error("log batch not stored yet", "org_id", b.id.org, "run_id", b.id.run, "error", err)
 	}
+	return err == nil
 }
 
-// flush writes what is held. What could not be written stays, to be tried again.
-func (s *Store) flush(ctx context.Context, b *buffer) error {
+// flush writes what is held and, if look says so, looks for the archive. What
+// could not be written stays, to be tried again.
+func (s *Store) flush(ctx context.Context, b *buffer, look bool) error {
+	ctx, cancel := context.WithTimeout(ctx, flushTime)
+	defer cancel()
 	if err := b.lock(ctx); err != nil {
 		return err
 	}
 	defer b.unlock()
 	b.disarm()
-	err := s.drain(ctx, b) // what failed before; until it is stored nothing is added to it
-	if err == nil {
-		b.take(s.Clock.Now())
-		err = s.drain(ctx, b)
+	var err error
+	if s.knows(b.id).archived {
+		err = s.end(ctx, b)
+	} else {
+		err = s.batch(ctx, b)
 	}
-	if err != nil {
-		s.rearm(b)
-		return err
+	if err == nil && b.unchecked && look {
+		err = s.check(ctx, b)
 	}
-	s.retire(b, false)
-	return nil
+	switch {
+	case err != nil:
+		s.rearm(b, again)
+	case b.unchecked:
+		s.rearm(b, Linger)
+	default:
+		s.retire(b)
+	}
+	return err
 }
 
-// rearm makes sure that what could not be written is tried again.
-func (s *Store) rearm(b *buffer) {
+// rearm makes sure that what is left to do is done by itself.
+func (s *Store) rearm(b *buffer, after time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !b.dead {
-		b.arm(again, func() { s.flushLogged(b) })
+		b.arm(after, func() { s.flushLogged(b) })
 	}
+}
+
+// batch writes what is held as batches.
+func (s *Store) batch(ctx context.Context, b *buffer) error {
+	if err := s.drain(ctx, b); err != nil { // what failed before; until it is stored nothing is added to it
+		return err
+	}
+	b.take(s.Clock.Now())
+	return s.drain(ctx, b)
+}
+
+// check looks for the archive after batches were written, for whoever made it
+// may have looked for batches before these were there. The archive is written
+// before its maker looks for batches once more, so that one of the two finds
+// what the other wrote.
+func (s *Store) check(ctx context.Context, b *buffer) error {
+	head, err := s.head(ctx, b.id)
+	if err != nil {
+		return err
+	}
+	if head.stands() { //guard:log/late false
+		if err := s.archive(ctx, b.id, nil); err != nil {
+			return err
+		}
+	}
+	b.unchecked = false
+	return nil
 }
 
 func (s *Store) drain(ctx context.Context, b *buffer) error {
@@ -203,35 +199,34 @@ func (s *Store) drain(ctx context.Context, b *buffer) error {
 	return nil
 }
 
-// write stores one batch. Its id is drawn just before it is stored: readers
-// rely on a batch being there shortly after the time in its id (see settle). So
-// an attempt that takes longer, or whose outcome is not known, is undone and
-// made again under a new id.
+// write stores one batch. Its id is drawn just before the first attempt, since
+// readers look only so far back for batches that come late (see lookBack), and
+// never again: an attempt whose outcome is not known is repeated under the same
+// id, so that whatever becomes of it the log has the batch once.
 func (s *Store) write(ctx context.Context, b *buffer, p *pending) error {
-	if p.ref == "" && len(p.data) > InlineBytes {
-		ref := runstate.Object(b.id.org, b.id.run, "log/"+s.draw()+".ndjson")
-		if _, err := blob.PutBytes(ctx, s.Blob, ref, p.data, blob.PutOptions{ContentType: "application/x-ndjson"}); err != nil {
+	if !p.uploaded && len(p.data) > InlineBytes {
+		if p.ref == "" {
+			p.ref = runstate.Object(b.id.org, b.id.run, "log/"+s.draw()+".ndjson")
+		}
+		if _, err := blob.PutBytes(ctx, s.Blob, p.ref, p.data, blob.PutOptions{ContentType: "application/x-ndjson"}); err != nil {
 			return fmt.Errorf("runlog: store batch: %w", err)
 		}
-		p.ref = ref
+		p.uploaded = true
 	}
-	item := batch{Events: p.events, Ref: p.ref}
-	if p.ref == "" {
-		item.Data = string(p.data)
-	}
-	var err error
-	for range putTries {
-		item.Key = table.Key{PK: runstate.LogPartition(b.id.org, b.id.run), SK: p.id}
-		if p.id != "" {
-			if err = s.Table.Delete(ctx, table.Delete{Key: item.Key}); err != nil {
-				break
-			}
-		}
+	if p.id == "" { //guard:log/same-id false
 		p.id = s.draw()
 		b.fly(p.id)
-		item.SK = p.id
+	}
+	item := p.batch()
+	b.unchecked = true
+	var err error
+	for range putTries {
+		item.PK = s.partition(b.id)
 		if err = s.put(ctx, item); err == nil || ctx.Err() != nil {
 			break
+		}
+		if errors.Is(err, table.ErrThrottled) || errors.Is(err, context.DeadlineExceeded) {
+			s.spread(ctx, b.id)
 		}
 	}
 	if err != nil {
@@ -244,28 +239,4 @@ func (s *Store) put(ctx context.Context, item batch) error {
 	ctx, cancel := context.WithTimeout(ctx, putTime)
 	defer cancel()
 	return s.Table.Put(ctx, table.Put{Item: item})
-}
-
-// draw makes an id that sorts after those drawn before, here.
-func (s *Store) draw() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.entropy == nil {
-		s.entropy = ulid.Monotonic(rand.Reader, 0)
-	}
-	s.last = max(s.last, ulid.Timestamp(s.Clock.Now()))
-	id, err := ulid.New(s.last, s.entropy)
-	if err != nil { // the millisecond's ids are used up
-		s.last++
-		id = ulid.MustNew(s.last, s.entropy)
-	}
-	return id.String()
-}
-
-func (s *Store) data(ctx context.Context, b batch) ([]byte, error) {
-	if b.Ref == "" {
-		return []byte(b.Data), nil
-	}
-	data, _, err := blob.GetBytes(ctx, s.Blob, b.Ref, 2*backlog)
-	return data, err
 }

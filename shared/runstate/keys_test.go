@@ -1,6 +1,7 @@
 package runstate_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -28,6 +29,9 @@ func TestKeysBeginWithTheWorkspace(t *testing.T) {
 			"list":           runstate.ListPartition(org, "flow", "env"),
 			"due":            strings.TrimPrefix(due.DueSK, "0000000000001#"),
 		}
+		for shard, pk := range runstate.LogPartitions(org, "run") {
+			out[fmt.Sprint("log shard ", shard)] = pk
+		}
 		lists := runstate.Lists(org, "flow", "env", "run")
 		out["l1"], out["l2"], out["l3"], out["l4"] = lists.L1PK, lists.L2PK, lists.L3PK, lists.L4PK
 		return out
@@ -40,8 +44,15 @@ func TestKeysBeginWithTheWorkspace(t *testing.T) {
 	org, run, ok := runstate.ParseRunKey(one["due"])
 	assert.True(t, ok)
 	assert.Equal(t, []string{"one", "run"}, []string{org, run}, "a due entry leads back to its run")
-	_, _, ok = runstate.ParseRunKey(one["log"])
-	assert.False(t, ok, "a partition of a run is no run")
+	assert.Equal(t, one["log"], one["log shard 0"])
+	partitions := map[string]bool{}
+	for shard := range runstate.LogShards {
+		pk := one[fmt.Sprint("log shard ", shard)]
+		partitions[pk] = true
+		_, _, ok = runstate.ParseRunKey(pk)
+		assert.False(t, ok, "a partition of a run is no run: %s", pk)
+	}
+	assert.Len(t, partitions, runstate.LogShards)
 }
 
 // TestFenced: whatever stops a run keeps its tasks from starting.

@@ -109,8 +109,25 @@ func ArchiveKey(org, run string) table.Key {
 	return table.Key{PK: partition(org, run), SK: "archive"}
 }
 
-// LogPartition is the partition of a run's live log.
+// LogShards is the most partitions that a run's live log has.
+const LogShards = 4
+
+// LogPartition is the first partition of a run's live log, where every writer
+// begins.
 func LogPartition(org, run string) string { return partition(org, run) + "#log" }
+
+// LogPartitions are all partitions that a run's live log may have, the first
+// one first.
+func LogPartitions(org, run string) []string {
+	all := make([]string, LogShards)
+	for shard := range all {
+		all[shard] = LogPartition(org, run)
+		if shard > 0 {
+			all[shard] = partition(org, run) + "#" + strconv.Itoa(shard) + "#log"
+		}
+	}
+	return all
+}
 
 func partition(org, run string) string { return org + "#run#" + run } //guard:tenant/run operand 1 "org"
 

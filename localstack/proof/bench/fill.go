@@ -123,7 +123,8 @@ func (t template) finished(ctx context.Context, store table.Table) ([]table.Item
 func (t template) items(ctx context.Context, store table.Table, needed ...table.Key) ([]table.Item, error) {
 	var out []table.Item
 	record := runstate.RunKey(t.org, t.run)
-	for _, pk := range []string{record.PK, runstate.NodePartition(t.org, t.run, 0), runstate.LogPartition(t.org, t.run)} {
+	partitions := append(runstate.LogPartitions(t.org, t.run), record.PK, runstate.NodePartition(t.org, t.run, 0))
+	for _, pk := range partitions {
 		for item, err := range table.All(ctx, store, table.Query{PK: pk, Consistent: true}) {
 			if err != nil {
 				return nil, err

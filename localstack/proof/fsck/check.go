@@ -8,6 +8,7 @@ import (
 	"millrace/shared/audit"
 	"millrace/shared/engine"
 	"millrace/shared/registry"
+	"millrace/shared/runlog"
 	"millrace/shared/runstate"
 	"millrace/shared/table"
 )
@@ -55,7 +56,7 @@ func (c subject) record(entries map[string]int) {
 	if stopped != (c.Fence == runstate.FenceCancel) {
 		c.tell("its fence is %q", c.Fence)
 	}
-	_, archived := c.items[runstate.ArchiveKey(c.Org, c.ID)]
+	archived := runlog.Archived(c.items[runstate.ArchiveKey(c.Org, c.ID)])
 	switch {
 	case c.Archived && (!ended || !archived || c.DuePK != ""):
 		c.tell("it is done with: ended %t, archive %t, due %q", ended, archived, c.DueSK)

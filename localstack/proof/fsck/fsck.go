@@ -173,8 +173,10 @@ func (s *Snapshot) load(ctx context.Context, id RunID) {
 			run.Nodes[n.Number()] = n
 		}
 	}
-	for _, item := range s.parts[runstate.LogPartition(id.Org, id.ID)] {
-		run.Log = append(run.Log, item.Key().SK)
+	for _, pk := range runstate.LogPartitions(id.Org, id.ID) {
+		for _, item := range s.parts[pk] {
+			run.Log = append(run.Log, item.Key().SK)
+		}
 	}
 }
 

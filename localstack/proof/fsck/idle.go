@@ -21,8 +21,7 @@ func (s *Snapshot) CheckIdle(ctx context.Context) []string {
 			c.tell("it is not over, archived %t, due %s", run.Archived, run.DueSK)
 			continue
 		}
-		// What a worker tells of a task while another ends its run for good stays behind.
-		if len(run.Log) > 0 && run.Fence == "" {
+		if len(run.Log) > 0 {
 			c.tell("%d batches of its log are left", len(run.Log))
 		}
 		for n, item := range run.Nodes {
