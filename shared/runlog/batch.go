@@ -100,8 +100,10 @@ type source struct {
 	more  bool
 }
 
+// advance goes on to the next batch. After an error there is none.
 func (s *source) advance() {
 	s.batch, s.err, s.more = s.next()
+	s.more = s.more && s.err == nil
 }
 
 // queued is batches in memory, as a sequence.

@@ -51,12 +51,16 @@ func (a archive) unchanged() table.Cond {
 		shards = table.Eq(headShards, a.Shards)
 	}
 	if a.Version != "" {
-		version = table.Eq(headVersion, a.Version) //guard:log/version arg 2 ""
+		version = table.Eq(headVersion, a.Version)
 	}
 	if a.stands() {
 		made = table.Exists(headEvents)
 	}
-	return table.And(shards, version, made)
+	return table.And(
+		shards,  //guard:log/spread drop
+		version, //guard:log/version drop
+		made,
+	)
 }
 
 // objects are what the archive has in the object store.
@@ -123,7 +127,7 @@ func (s *Store) replace(ctx context.Context, id runID, old archive, b *builder, 
 	} else if err := s.upload(ctx, id, &head, b, index); err != nil {
 		return archive{}, fmt.Errorf("runlog: store archive: %w", err)
 	}
-	err = s.Table.Put(ctx, table.Put{Item: head, If: old.unchanged()}) //guard:log/replace field If
+	err = s.Table.Put(ctx, table.Put{Item: head, If: old.unchanged()})
 	var refused *table.ConditionError
 	switch {
 	case errors.As(err, &refused) && refused.Old[headVersion].Str() == head.Version: // our own; the answer was lost

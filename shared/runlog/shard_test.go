@@ -78,6 +78,9 @@ func TestCrowdedPartition(t *testing.T) {
 				follow(false)
 				require.NoError(t, w.store().Archive(t.Context(), org, run))
 				follow(true)
+				head, err := w.table.Get(t.Context(), runstate.ArchiveKey(org, run))
+				require.NoError(t, err)
+				assert.EqualValues(t, writers*events, head["n"].Int(), "what a reader passes over is not there either")
 				assert.Zero(t, w.batches(run))
 				for _, key := range w.objects(run) {
 					assert.NotContains(t, key, "/log/")

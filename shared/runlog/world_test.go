@@ -40,8 +40,8 @@ type world struct {
 }
 
 func newWorld(t testing.TB) *world {
-	f := &faults{}
-	return &world{t, &shakyTable{Table: memory.Table(t, clock.System{}), faults: f}, &shakyBlob{Store: &blobtest.Memory{}, faults: f}}
+	f := &injector{}
+	return &world{t, &shakyTable{Table: memory.Table(t, clock.System{}), injector: f}, &shakyBlob{Store: &blobtest.Memory{}, injector: f}}
 }
 
 func (w *world) store() *runlog.Store { return w.storeAt(0) }
@@ -52,20 +52,20 @@ func (w *world) storeAt(skew time.Duration) *runlog.Store {
 	return &runlog.Store{Table: w.table, Blob: w.blob, Clock: now, Log: slog.New(slog.DiscardHandler)}
 }
 
-// faults decides of each write whether it fails, before it is done or after.
-type faults struct {
+// injector decides of each write whether it fails, before it is done or after.
+type injector struct {
 	mu     sync.Mutex
 	writes int
 	decide func(ctx context.Context, n int, what string) (before, after error)
 }
 
-func (f *faults) set(decide func(ctx context.Context, n int, what string) (error, error)) {
+func (f *injector) set(decide func(ctx context.Context, n int, what string) (error, error)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.writes, f.decide = 0, decide
 }
 
-func (f *faults) do(ctx context.Context, what string, write func() error) error {
+func (f *injector) do(ctx context.Context, what string, write func() error) error {
 	f.mu.Lock()
 	f.writes++
 	n, decide := f.writes, f.decide
@@ -82,7 +82,7 @@ func (f *faults) do(ctx context.Context, what string, write func() error) error 
 
 type shakyTable struct {
 	table.Table
-	*faults
+	*injector
 	onQuery func(table.Query)
 	onPut   func(table.Key) (before, after error)
 	blind   table.Key // this item is not found
@@ -130,7 +130,7 @@ func (t *shakyTable) Query(ctx context.Context, q table.Query) (table.Page, erro
 
 type shakyBlob struct {
 	blob.Store
-	*faults
+	*injector
 	onPut func(key string)
 	onGet func(key string)
 }

@@ -213,7 +213,7 @@ func (s *Store) write(ctx context.Context, b *buffer, p *pending) error {
 		}
 		p.uploaded = true
 	}
-	if p.id == "" { //guard:log/same-id false
+	if p.id == "" { //guard:log/same-id true
 		p.id = s.draw()
 		b.fly(p.id)
 	}

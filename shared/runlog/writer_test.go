@@ -3,6 +3,7 @@ package runlog_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -180,5 +181,46 @@ func TestCutMessage(t *testing.T) {
 		require.NoError(t, json.Unmarshal(page.Events[1], &got))
 		assert.Equal(t, "a\nb\ufffd<&>", got.Message)
 		assert.Contains(t, string(page.Events[1]), "<&>")
+	})
+}
+
+// TestMemoryOfAllRuns holds that the runs of a process share a bound, that what
+// is beyond it is dropped with a word in each log, and nothing else.
+func TestMemoryOfAllRuns(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		s := w.store()
+		w.table.set(func(context.Context, int, string) (error, error) { return errFault, nil })
+		const runs, n, size = 100, 30, 60 << 10 // 180 MB, less than 2 MB each
+		id := func(i int) string { return fmt.Sprintf("01RUN%03d", i) }
+		for i := 1; i <= n; i++ {
+			for r := range runs {
+				s.Append(org, id(r), line("w", i, size))
+			}
+		}
+		w.table.set(nil)
+		require.NoError(t, s.Close(t.Context()))
+		kept := 0
+		for r := range runs {
+			require.NoError(t, s.Archive(t.Context(), org, id(r)))
+			page, err := s.Page(t.Context(), org, id(r), true, "", runlog.MaxLimit)
+			require.NoError(t, err)
+			all, missing := 0, 0
+			for _, raw := range page.Events {
+				var e struct{ Message string }
+				require.NoError(t, json.Unmarshal(raw, &e))
+				if _, err := fmt.Sscanf(e.Message, "%d events are missing", &missing); err != nil {
+					all++
+				}
+			}
+			assert.Equal(t, n, all+missing, "of run %d", r)
+			kept += all
+		}
+		assert.LessOrEqual(t, kept*size, 65<<20)
+		assert.GreaterOrEqual(t, kept*size, 60<<20)
+		s.Append(org, id(0), line("w", n+1, 10))
+		synctest.Wait()
+		assert.Zero(t, w.batches(id(0)), "there is room again")
 	})
 }
