@@ -45,6 +45,24 @@ const (
 	memTables    = 4
 )
 
+// The sizes of tables, in bytes: those of a flush, and those of the first level
+// that is compacted to, each next one having twice that. What is new stands in a
+// few places among the keys, one for each kind of item. Small tables leave what
+// lies between them alone when they are compacted; one table for a whole flush
+// reaches over all there is, which would be written anew.
+const (
+	flushedTable   = 256 << 10
+	compactedTable = 2 << 20
+)
+
+// Flushes wait for each other's compaction: half of compactAfter of them, and
+// writes wait when there are stopAfter, of those that overlap. A read looks at
+// the filters of each.
+const (
+	compactAfter = 8
+	stopAfter    = 24
+)
+
 // uncompressed is how many levels hold what is young, is soon rewritten, and is
 // not worth compressing.
 const uncompressed = 5
@@ -118,10 +136,16 @@ func Open(dir string, opts Options) (*DB, error) {
 		FormatMajorVersion:          format,
 		MemTableSize:                cmp.Or(opts.memTable, memTableSize),
 		MemTableStopWritesThreshold: memTables,
+		L0CompactionThreshold:       compactAfter,
+		L0StopWritesThreshold:       stopAfter,
 		MaxOpenFiles:                500,
 		ReadOnly:                    opts.ReadOnly,
 		ErrorIfNotExists:            opts.ReadOnly,
 		Logger:                      logger{opts.Log},
+	}
+	o.TargetFileSizes[0] = flushedTable
+	for i := 1; i < len(o.TargetFileSizes); i++ {
+		o.TargetFileSizes[i] = compactedTable << (i - 1)
 	}
 	// Queues leave many tombstones, which the compactions that there are anyway take away.
 	o.Experimental.TombstoneDenseCompactionThreshold = -1
