@@ -8,7 +8,7 @@ import (
 	"millrace/shared/tier"
 )
 
-// Runs is the queue of run control: a message asks for one look at one run.
+// Runs is the queue of run control: a message asks for one reconciliation at one run.
 const Runs = "runs"
 
 // Tasks returns the name of a tier's task queue, e.g. "tasks-nano".

@@ -1,20 +1,19 @@
 package events
 
-// The kinds of [Run] messages.
+// The kinds of [Run] messages. Messages outlive a deployment, so their names stay.
 const (
-	RunStart  = "start"  // begin the run
-	RunTask   = "task"   // try attempt Attempt of node Node
-	RunWalk   = "walk"   // go on from the finished node Node: part Part of what it leads to
-	RunExpand = "expand" // begin part Part of the instances of the mapped task Node
-	RunLook   = "look"   // look at the run and repair what was lost
+	RunStart     = "start" // begin the run
+	RunTask      = "task"  // try attempt Attempt of node Node
+	RunPropagate = "walk"  // go on from node Node: part Part of what it leads to, or of its instances
+	RunReconcile = "look"  // compare the run with its plan and repair what was lost
 )
 
-// Start is the node before all others: what a walk from it leads to are the
-// tasks without dependencies.
+// Start is the node before all others: what it leads to are the tasks without dependencies.
 const Start = -1
 
-// Run is a message about a run: a start, a task or a part of a walk to the
-// queue of the run's tier, a look to the queue [Runs]. Its group is the workspace.
+// Run is a message about a run: a start, a task or a part of a propagation
+// to the queue of the run's tier, a reconciliation to the queue [Runs]. Its group
+// is the workspace.
 type Run struct {
 	Kind    string `json:"kind"`
 	Org     string `json:"org_id"`
@@ -22,6 +21,7 @@ type Run struct {
 	Node    int    `json:"node,omitempty"`
 	Attempt int    `json:"attempt,omitempty"`
 	Part    int    `json:"part,omitempty"`
+	Type    string `json:"type,omitempty"`        // of the task, so that a worker may take what it needs before it claims it
 	Delay   int64  `json:"delay_ms,omitempty"`    // for which the queue was to hold it back
 	Trace   string `json:"traceparent,omitempty"` // W3C Trace Context of the request that began the run
 }

@@ -42,7 +42,7 @@ func TestSamples(t *testing.T) {
 				assert.Equal(t, record.Attributes["MessageGroupId"], message.Org)
 				queue := record.EventSourceARN[strings.LastIndexByte(record.EventSourceARN, ':')+1:]
 				assert.Contains(t, events.AllQueues(), queue)
-				assert.Equal(t, message.Kind == events.RunLook, queue == events.Runs, "looks, and nothing else, go to %s", events.Runs)
+				assert.Equal(t, message.Kind == events.RunReconcile, queue == events.Runs, "reconciliations, and nothing else, go to %s", events.Runs)
 				kinds = append(kinds, message.Kind)
 			}
 		case strings.HasPrefix(name, "api-"):
@@ -51,7 +51,7 @@ func TestSamples(t *testing.T) {
 			assert.Fail(t, "no event is known for the sample "+file)
 		}
 	}
-	assert.ElementsMatch(t, []string{events.RunStart, events.RunTask, events.RunWalk, events.RunExpand, events.RunLook}, kinds,
+	assert.ElementsMatch(t, []string{events.RunStart, events.RunTask, events.RunPropagate, events.RunReconcile}, kinds,
 		"a sample of each kind of message")
 }
 

@@ -129,7 +129,7 @@ func TestEveryFunctionTakesItsSamples(t *testing.T) {
 	assert.Equal(t, []string{"01K5SAMPLE0000000000000002"}, res.MultiValueHeaders["X-Request-Id"], "the gateway's id")
 
 	assert.JSONEq(t, `{"status": "processed", "checked": 0, "triggered": 0, "failures": 0}`, invoke("scheduler-tick", sample(t, "scheduler-tick")))
-	for _, name := range []string{"run-start", "run-task", "run-walk", "run-expand"} {
+	for _, name := range []string{"run-start", "run-task", "run-walk"} {
 		// The samples' run is nobody's: each is to be delivered again.
 		assert.JSONEq(t, `{"batchItemFailures": [{"itemIdentifier": "059f36b4-87a3-44ab-83d2-661975830a7d"}]}`, invoke("taskworker", sample(t, name)), name)
 	}

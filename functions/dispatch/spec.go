@@ -1,4 +1,4 @@
-// Package dispatch looks at runs: it takes look messages from the run control
+// Package dispatch reconciles runs: it takes their messages from the run control
 // queue, mends what was lost, and ends runs that were stopped.
 package dispatch
 
@@ -13,7 +13,7 @@ import (
 // Spec is the dispatch function.
 var Spec = fn.Spec{
 	Name:     "dispatch",
-	Doc:      "Looks at runs that are due, repairs and ends them.",
+	Doc:      "Reconciles runs that are due: repairs and ends them.",
 	Trigger:  fn.Trigger{Queues: []fn.QueueTrigger{{Queue: events.Runs, Batch: 10}}},
 	Needs:    fn.Needs{Table: fn.Writes, Blob: fn.Writes, Folders: []string{"runs"}, Send: events.AllQueues(), Measure: events.TaskQueues(), Publish: true},
 	MemoryMB: 512,
@@ -21,7 +21,7 @@ var Spec = fn.Spec{
 	Messages: func(d fn.Deps) fn.MessageHandler { return Conductor(d).Messages },
 }
 
-// Conductor builds a conductor that looks at runs and executes nothing.
+// Conductor builds a conductor that reconciles runs and executes nothing.
 func Conductor(d fn.Deps) *conductor.Conductor {
 	return conductor.New(conductor.Config{
 		Table: d.Table, Queues: d.Queues, Blob: d.Blob, Bus: d.Bus, Clock: d.Clock, Log: d.Log, Metrics: d.Metrics,

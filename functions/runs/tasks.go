@@ -19,6 +19,7 @@ type TaskRun struct {
 	StartedAt    *string         `json:"started_at"`
 	EndedAt      *string         `json:"ended_at"`
 	DurationMS   *int64          `json:"duration_ms"`
+	Reason       *string         `json:"reason,omitempty" doc:"Why a QUEUED attempt waits, where something keeps it from beginning"`
 	ErrorType    *string         `json:"error_type"`
 	ErrorMessage *string         `json:"error_message" doc:"Cut short where a run has very many of them"`
 	Output       json.RawMessage `json:"output,omitempty" doc:"What the task returned, unless it is given by output_uri"`
@@ -101,6 +102,9 @@ func (r *reader) each(ctx context.Context, run string, from, to engine.Node, do 
 	for item, err := range runstate.SpanNodes(ctx, r.s.table, r.run.Org, run, runstate.Span{From: from, To: to}, opts...) {
 		if err != nil {
 			return err
+		}
+		if run == r.run.ID {
+			item = r.run.Shown(item.Number(), item)
 		}
 		if item.Status == "" {
 			continue
@@ -215,7 +219,7 @@ func (r *reader) attempts(ctx context.Context, task *flowspec.Task, n engine.Nod
 	t.Attempt = max(item.Attempt, 1)
 	t.TaskRunID = runstate.TaskRunID(r.run.ID, n, t.Attempt)
 	t.StartedAt, t.EndedAt, t.DurationMS = at(item.StartedAt), at(ended), between(item.StartedAt, ended)
-	t.ErrorType, t.ErrorMessage = orNull(item.ErrorType), r.message(item.Error)
+	t.ErrorType, t.ErrorMessage, t.Reason = orNull(item.ErrorType), r.message(item.Error), orNull(item.Reason)
 	err := r.outputs.show(ctx, &t, item)
 	return append(out, t), err
 }

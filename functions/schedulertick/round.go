@@ -25,9 +25,9 @@ const (
 	parallel = 16
 	// pageSize is how many entries are read at once.
 	pageSize = 100
-	// again is when a run whose look was asked for is due again, should nobody
-	// have looked at it: a backlog of looks must not grow with each minute.
-	again = 5 * time.Minute
+	// again is when a run whose reconciliation was asked for is due again, should nobody
+	// have reconciled it: a backlog of reconciliations must not grow with each minute.
+	again = 90 * time.Second
 )
 
 // entry is a run that is due: its key, and its place in the due index.
@@ -99,7 +99,7 @@ func (r *round) flush(ctx context.Context) {
 	r.batches.Go(func() error {
 		ctx, cancel := context.WithTimeout(ctx, batchTime)
 		defer cancel()
-		triggered := r.looks(ctx, batch)
+		triggered := r.reconcile(ctx, batch)
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.triggered += triggered
@@ -116,12 +116,12 @@ func (r *round) wait(ctx context.Context) (checked, triggered, fails int) {
 	return r.checked, r.triggered, r.fails
 }
 
-// looks asks for looks at runs, and returns at how many.
-func (r *round) looks(ctx context.Context, batch []entry) int {
+// reconcile asks for the reconciliation of runs, and returns of how many.
+func (r *round) reconcile(ctx context.Context, batch []entry) int {
 	known := batch[:0]
 	var msgs []queue.Message
 	for _, e := range batch {
-		msg, err := look(e.key)
+		msg, err := message(e.key)
 		if err != nil {
 			r.log.ErrorContext(ctx, "due entry failed", "entry", e.key.PK, "error", err)
 			continue
@@ -136,20 +136,20 @@ func (r *round) looks(ctx context.Context, batch []entry) int {
 		return 0
 	}
 	for _, e := range known {
-		if err := r.postpone(ctx, e); err != nil { // it is looked at twice
+		if err := r.postpone(ctx, e); err != nil { // it is reconciled twice
 			r.log.WarnContext(ctx, "due entry not postponed", "entry", e.key.PK, "error", err)
 		}
 	}
 	return len(known)
 }
 
-// look is the message for a look at a run.
-func look(key table.Key) (queue.Message, error) {
+// message asks for the reconciliation of a run.
+func message(key table.Key) (queue.Message, error) {
 	org, run, ok := runstate.ParseRunKey(key.PK)
 	if !ok {
 		return queue.Message{}, fmt.Errorf("unknown kind of due entry %q", key.PK)
 	}
-	body, err := json.Marshal(events.Run{Kind: events.RunLook, Org: org, Run: run})
+	body, err := json.Marshal(events.Run{Kind: events.RunReconcile, Org: org, Run: run})
 	return queue.Message{Body: body, Group: org}, err
 }
 

@@ -64,7 +64,7 @@ func looks(t *testing.T, env *localtest.Env) map[string]int {
 		for _, m := range batch {
 			var run events.Run
 			require.NoError(t, json.Unmarshal(m.Body, &run))
-			assert.Equal(t, events.RunLook, run.Kind)
+			assert.Equal(t, events.RunReconcile, run.Kind)
 			assert.Equal(t, env.A.OrgID, run.Org)
 			assert.Equal(t, env.A.OrgID, m.Group)
 			got[run.Run]++
@@ -83,7 +83,7 @@ func TestATickHasWhatIsDueLookedAt(t *testing.T) {
 	got := looks(t, env)
 	assert.Len(t, got, 40)
 	assert.NotContains(t, got, "run40", "not due yet")
-	env.Clock.Advance(2 * time.Minute)
+	env.Clock.Advance(time.Minute)
 	result, err = invoke(t, env.Deps, `{"event_type":"scheduler_tick"}`)
 	require.NoError(t, err)
 	assert.Equal(t, 1, result.Checked, "the others' looks are under way")

@@ -12,7 +12,7 @@ import (
 // Spec is the scheduler-tick function.
 var Spec = fn.Spec{
 	Name:     "scheduler-tick",
-	Doc:      "Sees to what has fallen due: live runs that want a look.",
+	Doc:      "Sees to what has fallen due: live runs that are to be reconciled.",
 	Trigger:  fn.Trigger{EveryMinute: true},
 	Needs:    fn.Needs{Table: fn.Writes, Send: []string{events.Runs}},
 	MemoryMB: 512,

@@ -9,8 +9,7 @@ import (
 )
 
 // budget bounds the bytes that the attempts of a process hold at once besides the
-// caches: decoded values of expressions, and results that wait to be stored. It
-// is served in the order of asking, so that a large one is not kept waiting for
+// caches. It is served in the order of asking, so that a large one is not kept waiting for
 // ever by small ones.
 type budget struct {
 	whole int64

@@ -11,11 +11,9 @@ package conductor
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"time"
 
-	"millrace/events"
 	"millrace/shared/blob"
 	"millrace/shared/bus"
 	"millrace/shared/clock"
@@ -30,13 +28,13 @@ import (
 
 // The times of the engine.
 const (
-	Lease       = 30 * time.Second // how long a claim holds without a heartbeat
-	Heartbeat   = 5 * time.Second  // how often a running attempt renews it and reads the fence
-	CancelPoll  = 5 * time.Second  // how often a stopped run is looked at until nothing runs
-	LookEvery   = time.Minute      // how often a live run is looked at
-	LookMost    = 10 * time.Minute // the same for the largest
-	MaxLost     = 10               // leases a task may lose
-	WriteMargin = 5 * time.Second  // of a worker's time kept for finishing
+	Lease          = 30 * time.Second // how long a claim holds without a heartbeat
+	Heartbeat      = 5 * time.Second  // how often a running attempt renews it and reads the fence
+	CancelPoll     = 5 * time.Second  // how often a stopped run is reconciled until nothing runs
+	ReconcileEvery = time.Minute      // how often a live run is reconciled
+	ReconcileMost  = 10 * time.Minute // the same for the largest
+	MaxLost        = 10               // leases a task may lose
+	WriteMargin    = 5 * time.Second  // of a worker's time kept for completing
 )
 
 // Config is what a Conductor stands on.
@@ -66,7 +64,10 @@ type Config struct {
 // Conductor is safe for concurrent use.
 type Conductor struct {
 	Config
-	cache *caches
+	cache   *caches
+	results results // that wait to be stored
+	memory  *budget // of what expressions read
+	scarce  bool    // some executors need a place
 }
 
 // New makes a Conductor.
@@ -74,50 +75,18 @@ func New(cfg Config) *Conductor {
 	if cfg.Boot == "" {
 		cfg.Boot = ids.Token(6)
 	}
-	return &Conductor{Config: cfg, cache: newCaches()}
-}
-
-// Verdict is what becomes of a message that was handled without an error.
-type Verdict struct {
-	// Again is when to deliver the message again; 0: it is done with.
-	Again time.Duration
-}
-
-// Handle does what a message says. deliveries counts how often it was
-// delivered, 1 for the first. After an error the message is to be delivered
-// again: every step is repeatable.
-func (c *Conductor) Handle(ctx context.Context, m events.Run, deliveries int) (Verdict, error) {
-	s := c.session(m.Org, m.Run)
-	return s.handle(s.about(ctx, m.Trace), m, deliveries)
-}
-
-func (s *session) handle(ctx context.Context, m events.Run, deliveries int) (Verdict, error) {
-	s.again = deliveries > 1
-	var err error
-	switch m.Kind {
-	case events.RunStart:
-		err = s.start(ctx)
-	case events.RunTask:
-		s.chain = fmt.Sprint(m.Node)
-		err = s.drive(ctx, ready{node: node(m.Node), attempt: m.Attempt})
-	case events.RunWalk, events.RunExpand:
-		s.chain = fmt.Sprintf("%d/%d", m.Node, m.Part)
-		err = s.part(ctx, m)
-	case events.RunLook:
-		err = s.look(ctx, false)
-	default:
-		return Verdict{}, fmt.Errorf("conductor: unknown message kind %q", m.Kind)
+	c := &Conductor{Config: cfg, cache: newCaches(), memory: newBudget(scopeBytes)}
+	for _, e := range cfg.Executors {
+		_, reserves := e.(executor.Reserver)
+		c.scarce = c.scarce || reserves
 	}
-	if err == nil && !s.Resident { //guard:log/before-delete false
-		err = s.Logs.Flush(ctx, m.Org, m.Run)
-	}
-	return Verdict{Again: s.busy}, err
+	return c
 }
 
-// Look looks at a run after a restart of the process that works on it alone:
+// Reconcile reconciles a run after a restart of the process that works on it alone:
 // the leases of the process before are void, and the queues have kept its
 // messages.
-func (c *Conductor) Look(ctx context.Context, org, run string) error {
-	s := c.session(org, run)
-	return s.look(s.about(ctx, ""), true)
+func (c *Conductor) Reconcile(ctx context.Context, org, run string) error {
+	d := newDriver(c.session(org, run))
+	return d.reconcile(d.about(ctx, ""), true)
 }

@@ -59,22 +59,20 @@ func TestOneTakesOver(t *testing.T) {
 	now := time.UnixMilli(1_000_000)
 	tbl := memory.Table(t, clock.System{})
 	old := left(t, tbl, now.Add(Lease))
-	mine, _, err := contender(tbl, "new", now).takeOver(t.Context(), ready{attempt: 1}, old, now)
+	mine, _, err := newDriver(contender(tbl, "new", now)).attempts.takeOver(t.Context(), ready{attempt: 1}, old, now)
 	require.NoError(t, err)
 	require.NotNil(t, mine)
 	assert.Equal(t, 2, mine.Attempt)
-	late := contender(tbl, "new", now)
-	none, other, err := late.takeOver(t.Context(), ready{attempt: 1}, old, now)
+	none, other, err := newDriver(contender(tbl, "new", now)).attempts.takeOver(t.Context(), ready{attempt: 1}, old, now)
 	require.NoError(t, err)
 	assert.Nil(t, none, "the lease is another's")
 	assert.Equal(t, mine.Nonce, other.Nonce)
-	assert.Positive(t, late.busy, "the message comes back")
 	assert.Equal(t, 1, stored(t, tbl).Lost)
 
 	// One whose write was sent again has it all the same.
 	tbl = memory.Table(t, clock.System{})
 	old = left(t, tbl, now)
-	mine, _, err = contender(sentAgain{tbl}, "new", now).takeOver(t.Context(), ready{attempt: 1}, old, now)
+	mine, _, err = newDriver(contender(sentAgain{tbl}, "new", now)).attempts.takeOver(t.Context(), ready{attempt: 1}, old, now)
 	require.NoError(t, err)
 	require.NotNil(t, mine)
 	assert.Equal(t, mine.Nonce, stored(t, tbl).Nonce)
@@ -101,7 +99,7 @@ func TestTakingBackHeedsTheWorker(t *testing.T) {
 		_, err := tbl.Update(t.Context(), table.Update{Key: old.Key, Do: c.change})
 		require.NoError(t, err)
 		before := stored(t, tbl)
-		runs, err := s.takeBack(t.Context(), 0, old, runstate.FenceCancel)
+		runs, err := newDriver(s).lifecycle.takeBack(t.Context(), 0, old, runstate.FenceCancel)
 		require.NoError(t, err, name)
 		assert.Equal(t, c.runs, runs, name)
 		if name != "gone" {
@@ -122,12 +120,11 @@ func TestLeasesOfAnEarlierProcess(t *testing.T) {
 	left(t, tbl, now.Add(Lease))
 	several := contender(tbl, "new", now)
 	several.Sole = false
-	mine, other, err := several.claim(t.Context(), ready{attempt: 1})
+	mine, other, err := newDriver(several).attempts.claim(t.Context(), ready{attempt: 1})
 	require.NoError(t, err)
 	assert.Nil(t, mine)
 	assert.Equal(t, "gone.1", other.Nonce)
-	assert.Greater(t, several.busy, Lease)
-	mine, _, err = contender(tbl, "new", now).claim(t.Context(), ready{attempt: 1})
+	mine, _, err = newDriver(contender(tbl, "new", now)).attempts.claim(t.Context(), ready{attempt: 1})
 	require.NoError(t, err)
 	require.NotNil(t, mine)
 	assert.Equal(t, 2, mine.Attempt)
@@ -140,12 +137,11 @@ func TestAWorkerThatStoodStill(t *testing.T) {
 	for name, c := range map[string]struct {
 		change []table.Action // of the run
 		item   []table.Action
-		begins bool
-		status engine.Status
+		why    string
 	}{
-		"on time":    {nil, nil, true, engine.Running},
-		"stopped":    {[]table.Action{table.Set(runstate.RunFence, runstate.FenceCancel)}, nil, false, engine.Cancelled},
-		"taken over": {nil, []table.Action{table.Set(runstate.NodeNonce, "new.1")}, false, engine.Running},
+		"on time":    {nil, nil, ""},
+		"stopped":    {[]table.Action{table.Set(runstate.RunFence, runstate.FenceCancel)}, nil, runstate.FenceCancel},
+		"taken over": {nil, []table.Action{table.Set(runstate.NodeNonce, "new.1")}, leaseLost},
 	} {
 		now := time.UnixMilli(1_000_000)
 		tbl := memory.Table(t, clock.System{})
@@ -163,11 +159,10 @@ func TestAWorkerThatStoodStill(t *testing.T) {
 		flow := &flowspec.Flow{Spec: flowspec.Spec{Tasks: []flowspec.Task{{Name: "a"}}}}
 		s.flow = &compiled{Flow: flow, plan: engine.NewPlan(make([]engine.TaskDef, 1))}
 		s.run = &run
-		begins, err := s.fresh(t.Context(), &work{item: old, task: &flow.Tasks[0]})
+		why, err := newDriver(s).attempts.fresh(t.Context(), &attempt{item: old, task: &flow.Tasks[0]})
 		require.NoError(t, err, name)
-		assert.Equal(t, c.begins, begins, name)
-		assert.Equal(t, c.status, stored(t, tbl).Status, name)
-		if begins {
+		assert.Equal(t, c.why, why, name)
+		if why == "" {
 			assert.Equal(t, millis(now.Add(Lease)), stored(t, tbl).LeaseUntil)
 		}
 	}

@@ -11,38 +11,39 @@ import (
 	"millrace/shared/table"
 )
 
-// known goes on with a node that was decided before. Only the walk of the
-// message it belongs to sees to it; every other has a message of its own.
-func (s *session) known(ctx context.Context, n engine.Node, item *runstate.Node) (*done, error) {
-	if item.Chain != s.chain { //guard:walk/chain drop
+// known goes on with a node that was decided before. Only the message that it
+// hangs on sees to it; every other has a message of its own.
+func (g *graph) known(ctx context.Context, n engine.Node, item *runstate.Node) (*done, error) {
+	if item.Chain != g.chain { //guard:walk/chain drop
 		return nil, nil
 	}
 	if item.Status.Terminal() { //guard:walk/again drop
-		return s.finished(ctx, n, item)
+		return g.finished(ctx, n, item)
 	}
-	s.ready = append(s.ready, ready{n, max(item.Attempt, 1)}) //guard:walk/again-unfinished drop
+	g.ready = append(g.ready, ready{n, max(item.Attempt, 1)}) //guard:walk/again-unfinished drop
 	return nil, nil
 }
 
-// decide settles what becomes of a task whose dependencies are all finished.
-func (s *session) decide(ctx context.Context, n engine.Node, ref engine.Ref, sets engine.Sets) (*done, error) {
-	in, err := s.inputs(ctx)
+// decide tells what becomes of a task whose dependencies are all finished. One
+// that is to run is ready; any other is finished by that and returned.
+func (g *graph) decide(ctx context.Context, n engine.Node, sets engine.Sets) (*done, error) {
+	in, err := g.inputs(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if in.Reuse != nil && in.Reuse.Has(ref.Task) { //guard:reuse/tasks false
-		return s.reuse(ctx, n, ref, in.Reuse.Run)
+	if in.Reuse != nil && in.Reuse.Has(int(n)) { //guard:reuse/tasks false
+		return g.reuse(ctx, n, in.Reuse.Run)
 	}
 	status, carried := engine.Running, engine.OutcomeOK
 	//guard:decide/one_failed-at-start drop operand 2
-	if rule := s.flow.plan.Def(ref.Task).Rule; sets.Count() > 0 || rule == engine.OneFailed {
+	if rule := g.flow.plan.Def(int(n)).Rule; sets.Count() > 0 || rule == engine.OneFailed {
 		status, carried = rule.Decide(sets) //guard:decide/rule call engine.AllDone.Decide
 	}
 	if status == engine.Running {
-		s.ready = append(s.ready, ready{n, 1})
+		g.ready = append(g.ready, ready{n, 1})
 		return nil, nil
 	}
-	item := &runstate.Node{Status: status, EndedAt: millis(s.Clock.Now()), Chain: s.chain}
+	item := &runstate.Node{Status: status, EndedAt: millis(g.Clock.Now()), Chain: g.chain}
 	kind, text := runlog.TypeTaskSkipped, "Task %s skipped: its trigger rule %s does not hold"
 	if status == engine.UpstreamFailed {
 		outcome := int(carried)
@@ -50,11 +51,11 @@ func (s *session) decide(ctx context.Context, n engine.Node, ref engine.Ref, set
 		item.ErrorType, item.Error = "UpstreamFailedError", "A task it depends on did not succeed."
 		kind, text = runlog.TypeTaskFailed, "Task %s not run: a task it depends on did not succeed (trigger rule %s)"
 	}
-	return s.settleNode(ctx, n, item, kind, text)
+	return g.pass(ctx, n, item, kind, text)
 }
 
-// settleNode writes the end of a node that never ran.
-func (s *session) settleNode(ctx context.Context, n engine.Node, item *runstate.Node, kind, text string) (*done, error) {
+// pass writes the end of a node that never runs.
+func (g *graph) pass(ctx context.Context, n engine.Node, item *runstate.Node, kind, text string) (*done, error) {
 	do := []table.Action{
 		table.Set(runstate.NodeStatus, string(item.Status)),
 		table.Set(runstate.NodeEnded, int64(item.EndedAt)),
@@ -79,8 +80,8 @@ func (s *session) settleNode(ctx context.Context, n engine.Node, item *runstate.
 	if item.Carried != nil {
 		do = append(do, table.Set(runstate.NodeCarried, *item.Carried))
 	}
-	_, err := s.Table.Update(ctx, table.Update{
-		Key: runstate.NodeKey(s.org, s.id, n), Do: do,
+	_, err := g.Table.Update(ctx, table.Update{
+		Key: runstate.NodeKey(g.org, g.id, n), Do: do,
 		If: table.Absent(runstate.NodeStatus), //guard:decide/once drop
 	})
 	if failed, ok := errors.AsType[*table.ConditionError](err); ok {
@@ -88,45 +89,45 @@ func (s *session) settleNode(ctx context.Context, n engine.Node, item *runstate.
 		if err := table.Unmarshal(failed.Old, old); err != nil {
 			return nil, err
 		}
-		return s.known(ctx, n, old)
+		return g.known(ctx, n, old)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("settle node %d: %w", n, err)
+		return nil, fmt.Errorf("end node %d: %w", n, err)
 	}
-	s.countTask(item.Status)
-	if task, err := s.task(n); err == nil {
+	g.countTask(item.Status)
+	if task, err := g.task(n); err == nil {
 		level := "info"
 		if item.Status == engine.UpstreamFailed {
 			level = "warning"
 		}
-		s.event(&work{node: n, item: item, task: task}, kind, level, text, task.Name, task.TriggerRule)
+		g.event(&attempt{node: n, item: item, task: task}, kind, level, text, task.Name, task.TriggerRule)
 	}
-	return s.finished(ctx, n, item)
+	return g.finished(ctx, n, item)
 }
 
-// reuse hands on what the source run's task made, without running it.
-func (s *session) reuse(ctx context.Context, n engine.Node, ref engine.Ref, source string) (*done, error) {
-	src := s.sources[n]
+// reuse hands on what the source run's node made, without running it.
+func (g *graph) reuse(ctx context.Context, n engine.Node, source string) (*done, error) {
+	src := g.sources[n]
 	if src == nil {
 		var err error
-		if src, err = runstate.LoadNode(ctx, s.Table, s.org, source, n); err != nil {
+		if src, err = runstate.LoadNode(ctx, g.Table, g.org, source, n); err != nil {
 			return nil, err
 		}
 	}
 	if src == nil {
-		return nil, fmt.Errorf("conductor: run %s reuses node %d of run %s, which has none", s.id, n, source)
+		return nil, fmt.Errorf("conductor: run %s reuses node %d of run %s, which has none", g.id, n, source)
 	}
 	item := &runstate.Node{
-		Status: engine.Reused, EndedAt: millis(s.Clock.Now()), Chain: s.chain, Attempt: 1,
+		Status: engine.Reused, EndedAt: millis(g.Clock.Now()), Chain: g.chain, Attempt: 1,
 		//guard:reuse/output field Output "1"
 		Output: src.Output, OutputRef: src.OutputRef, OutputSize: src.OutputSize, ListHash: src.ListHash, Width: src.Width,
 	}
 	if src.Status == engine.Skipped { //guard:reuse/skipped false
 		item.Status, item.Error = engine.Skipped, src.Error
-		return s.settleNode(ctx, n, item, runlog.TypeTaskSkipped, "Task %s skipped, as in the run that is retried (trigger rule %s)")
+		return g.pass(ctx, n, item, runlog.TypeTaskSkipped, "Task %s skipped, as in the run that is retried (trigger rule %s)")
 	}
-	if ref.Kind == engine.KindTask && s.flow.plan.Def(ref.Task).Mapped && s.flow.used[ref.Task] && item.Output == "" && item.OutputRef == "" {
-		return nil, fmt.Errorf("conductor: the list of task %d in run %s is not kept", ref.Task, source)
+	if t := int(n); t < g.flow.plan.Len() && g.flow.plan.Def(t).Mapped && g.flow.used()[t] && item.Output == "" && item.OutputRef == "" {
+		return nil, fmt.Errorf("conductor: the list of task %d in run %s is not kept", t, source)
 	}
-	return s.settleNode(ctx, n, item, runlog.TypeTaskReused, "Task %s reused from the run that is retried (trigger rule %s)")
+	return g.pass(ctx, n, item, runlog.TypeTaskReused, "Task %s reused from the run that is retried (trigger rule %s)")
 }

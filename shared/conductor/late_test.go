@@ -20,12 +20,17 @@ import (
 func TestWhatComesTooLate(t *testing.T) {
 	t.Parallel()
 	now := time.UnixMilli(1_000_000)
-	steps := map[string]func(s *session) error{
-		"failure":        func(s *session) error { return s.noteFailure(t.Context(), "no") },
-		"end":            func(s *session) error { return s.end(t.Context(), engine.OutcomeOK) },
-		"failed end":     func(s *session) error { return s.end(t.Context(), engine.OutcomeFailed) },
-		"deadline":       func(s *session) error { return s.fence(t.Context(), now) },
-		"look postponed": func(s *session) error { return s.postpone(t.Context(), now, LookEvery) },
+	finish := func(d *driver, worst engine.Outcome) error {
+		onFailure, err := d.lifecycle.finish(t.Context(), worst)
+		assert.False(t, onFailure)
+		return err
+	}
+	steps := map[string]func(d *driver) error{
+		"failure":        func(d *driver) error { return d.lifecycle.noteFailure(t.Context(), "no") },
+		"end":            func(d *driver) error { return finish(d, engine.OutcomeOK) },
+		"failed end":     func(d *driver) error { return finish(d, engine.OutcomeFailed) },
+		"deadline":       func(d *driver) error { return d.lifecycle.fence(t.Context(), now) },
+		"look postponed": func(d *driver) error { return d.postpone(t.Context(), now, ReconcileEvery) },
 	}
 	cancelled := runstate.Run{Status: engine.Cancelled, Fence: runstate.FenceCancel, EndedAt: 5, Archived: true}
 	for _, c := range []struct {
@@ -51,10 +56,11 @@ func TestWhatComesTooLate(t *testing.T) {
 		s.run = &runstate.Run{Org: "org", ID: "run", Status: engine.Running} // as it was read
 		flow := &flowspec.Flow{Spec: flowspec.Spec{Tasks: []flowspec.Task{{Name: "a"}}, OnFailure: &flowspec.Task{Name: "page"}}}
 		s.flow = &compiled{Flow: flow, plan: engine.NewPlan(make([]engine.TaskDef, 1))}
-		require.NoError(t, steps[c.step](s), c.name)
+		d := newDriver(s)
+		require.NoError(t, steps[c.step](d), c.name)
 		after, err := tbl.Get(t.Context(), c.run.Key)
 		require.NoError(t, err)
 		assert.Equal(t, before, after, c.name)
-		assert.Empty(t, s.ready, c.name)
+		assert.Empty(t, d.graph.ready, c.name)
 	}
 }

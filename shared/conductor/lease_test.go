@@ -126,7 +126,11 @@ func TestLeasesAreLinear(t *testing.T) {
 	}
 	for _, kind := range []string{claims, renews, ends} {
 		for _, of := range []string{"done true, unknown false", "done false, unknown false", "done false, unknown true"} {
-			assert.Greater(t, seen[kind+" "+of], 20, "%s %s", kind, of)
+			least := 20
+			if kind+" "+of == claims+" done false, unknown true" {
+				least = 0 // a claim that fails is made again
+			}
+			assert.Greater(t, seen[kind+" "+of], least, "%s %s", kind, of)
 		}
 	}
 	for _, other := range []string{suspends + " done false, unknown true", "alone, done true", "alone, done false"} {
@@ -198,27 +202,27 @@ func (h *leases) work(t *testing.T, client int, tbl table.Table, rng *rand.Rand)
 }
 
 func (h *leases) call(t *testing.T, s *session, in leaseCall) leaseAnswer {
-	ctx, w := t.Context(), &work{item: &runstate.Node{Nonce: in.nonce}, task: &flowspec.Task{}}
+	a := newDriver(s).attempts
+	ctx, w := t.Context(), &attempt{item: &runstate.Node{Nonce: in.nonce}, task: &flowspec.Task{}}
 	switch in.kind {
 	case claims:
 		r := ready{attempt: 1} // a message names the attempt that it is about
 		if item, err := runstate.LoadNode(ctx, h.store, "org", "run", 0); assert.NoError(t, err) && item != nil {
 			r.attempt = item.Attempt
 		}
-		mine, _, err := s.claim(ctx, r)
+		mine, _, err := a.claim(ctx, r)
 		if mine == nil {
 			return leaseAnswer{unknown: err != nil}
 		}
 		return leaseAnswer{done: true, nonce: mine.Nonce}
 	case renews:
-		why, err := s.renew(ctx, 0, in.nonce)
+		why, _, err := a.renew(ctx, 0, in.nonce)
 		return leaseAnswer{done: err == nil && why == "", unknown: err != nil}
 	case suspends: // does not tell what came of it
-		_ = s.suspend(ctx, w, time.UnixMilli(in.due))
+		_ = a.suspend(ctx, w, time.UnixMilli(in.due))
 		return leaseAnswer{unknown: true}
 	}
-	do := []table.Action{table.Set(runstate.NodeStatus, string(engine.Succeeded)), table.Remove(runstate.NodeLease)}
-	item, err := s.conclude(ctx, w, do, ended(w))
+	item, err := a.conclude(ctx, w, engine.Succeeded, []table.Action{table.Remove(runstate.NodeLease)}, ended(w))
 	return leaseAnswer{done: item != nil, unknown: err != nil}
 }
 

@@ -10,43 +10,58 @@ import (
 	"millrace/shared/runstate"
 )
 
+// journal writes the log of a run.
+type journal struct {
+	*Conductor
+	org, id string
+}
+
 // log writes an event about the run as a whole.
-func (s *session) log(kind, level, format string, args ...any) {
-	s.Logs.Append(s.org, s.id, runlog.Event{
-		EventType: kind, Level: level, RunID: s.id, Logger: "millrace",
-		Message: fmt.Sprintf(format, args...), Timestamp: millis(s.Clock.Now()),
+func (j *journal) log(kind, level, format string, args ...any) {
+	j.Logs.Append(j.org, j.id, runlog.Event{
+		EventType: kind, Level: level, RunID: j.id, Logger: "millrace",
+		Message: fmt.Sprintf(format, args...), Timestamp: millis(j.Clock.Now()),
 	})
 }
 
 // event logs something that happened to an attempt.
-func (s *session) event(w *work, kind, level, format string, args ...any) {
-	e := s.attemptEvent(w)
+func (j *journal) event(w *attempt, kind, level, format string, args ...any) {
+	e := j.attemptEvent(w)
 	e.EventType, e.Level, e.Logger = kind, level, "millrace"
-	e.Message, e.Timestamp = fmt.Sprintf(format, args...), millis(s.Clock.Now())
-	s.Logs.Append(s.org, s.id, e)
+	e.Message, e.Timestamp = fmt.Sprintf(format, args...), millis(j.Clock.Now())
+	j.Logs.Append(j.org, j.id, e)
+}
+
+// ending logs how an attempt ended, once: the write that ends it may be made
+// again.
+func (j *journal) ending(w *attempt, kind, level, format string, args ...any) {
+	if !w.told {
+		w.told = true
+		j.event(w, kind, level, format, args...)
+	}
 }
 
 // line logs a line that a task wrote.
-func (s *session) line(w *work, at time.Time, level, logger, message string) {
-	e := s.attemptEvent(w)
+func (j *journal) line(w *attempt, at time.Time, level, logger, message string) {
+	e := j.attemptEvent(w)
 	e.EventType, e.Level, e.Logger, e.Message = runlog.TypeLog, level, logger, message
 	if at.IsZero() {
-		at = s.Clock.Now()
+		at = j.Clock.Now()
 	}
 	e.Timestamp, e.Sequence = millis(at), w.lines.Add(1)
-	s.Logs.Append(s.org, s.id, e)
+	j.Logs.Append(j.org, j.id, e)
 }
 
 // attemptID is the id of an attempt's record.
-func (s *session) attemptID(w *work) string {
+func (j *journal) attemptID(w *attempt) string {
 	if w.id == "" {
-		w.id = runstate.TaskRunID(s.id, w.node, w.item.Attempt)
+		w.id = runstate.TaskRunID(j.id, w.node, w.item.Attempt)
 	}
 	return w.id
 }
 
-func (s *session) attemptEvent(w *work) runlog.Event {
-	e := runlog.Event{RunID: s.id, Attempt: w.item.Attempt, TaskRunID: s.attemptID(w)}
+func (j *journal) attemptEvent(w *attempt) runlog.Event {
+	e := runlog.Event{RunID: j.id, Attempt: w.item.Attempt, TaskRunID: j.attemptID(w)}
 	if w.task != nil {
 		e.TaskName = w.task.Name
 	}
@@ -69,9 +84,9 @@ func clip(s string) string {
 }
 
 // mapEvent logs something that happened to a mapped task as a whole.
-func (s *session) mapEvent(task int, kind, level, text string) {
-	s.Logs.Append(s.org, s.id, runlog.Event{
-		EventType: kind, Level: level, Logger: "millrace", RunID: s.id, TaskName: s.flow.Tasks[task].Name,
-		Message: text, Timestamp: millis(s.Clock.Now()),
+func (j *journal) mapEvent(task, kind, level, text string) {
+	j.Logs.Append(j.org, j.id, runlog.Event{
+		EventType: kind, Level: level, Logger: "millrace", RunID: j.id, TaskName: task,
+		Message: text, Timestamp: millis(j.Clock.Now()),
 	})
 }

@@ -3,6 +3,9 @@ package conductor
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"sync"
@@ -56,24 +59,34 @@ func (c *Conductor) message(ctx context.Context, m lambda.SQSMessage) bool {
 	receives, _ := strconv.Atoi(m.Attributes["ApproximateReceiveCount"])
 	queue := m.EventSourceARN[strings.LastIndexByte(m.EventSourceARN, ':')+1:]
 	began := c.Clock.Now()
-	s := c.session(run.Org, run.Run)
-	s.queue = queue
-	s.waited(m, run, receives, began)
-	ctx = s.about(ctx, run.Trace)
-	verdict, err := s.handle(ctx, run, receives)
+	d := newDriver(c.session(run.Org, run.Run))
+	d.queue = queue
+	d.waited(m, run, receives, began)
+	ctx = d.about(ctx, run.Trace)
+	err := d.recovered(ctx, run, receives)
 	if ctx.Err() == nil {
-		s.handled(ctx, run, receives, c.Clock.Now().Sub(began), err)
+		d.handled(ctx, run, receives, c.Clock.Now().Sub(began), err)
 	}
-	switch {
-	case err != nil:
-		verdict.Again = min(firstRetry<<max(receives-1, 0), mostRetry) //guard:message/failed return true
-	case verdict.Again == 0:
+	if err == nil {
 		return true
 	}
 	extend, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
-	if err := c.Queues.Extend(extend, queue, verdict.Again, m.ReceiptHandle); err != nil {
+	again := min(firstRetry<<min(max(receives-1, 0), 10), mostRetry) //guard:message/failed return true
+	if err := c.Queues.Extend(extend, queue, again, m.ReceiptHandle); err != nil {
 		c.Log.WarnContext(ctx, "message not deferred", "error", err)
 	}
 	return false
+}
+
+// recovered handles a message. A panic is an error of that message alone, and
+// not of those that are handled beside it.
+func (d *driver) recovered(ctx context.Context, m events.Run, deliveries int) (err error) {
+	defer func() {
+		if p := recover(); p != nil { //guard:message/panic when false
+			d.Log.ErrorContext(ctx, "handler panicked", "kind", m.Kind, "panic", fmt.Sprintf("%T", p), "stack", string(debug.Stack()))
+			err = errors.New("conductor: the handler panicked")
+		}
+	}()
+	return d.handle(ctx, m, deliveries)
 }

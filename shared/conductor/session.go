@@ -3,7 +3,9 @@ package conductor
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"millrace/events"
@@ -18,27 +20,24 @@ import (
 	"millrace/shared/telemetry"
 )
 
-// session is the work on one message of one run.
+// session is the work on one message of one run: what it has read of the run,
+// and how it reads, sends and logs. The parts that do the work share it.
 type session struct {
-	*Conductor
-	org, id string
-	chain   string // names the message whose walk this is
-	again   bool   // the message was delivered before: look before deciding
-	busy    time.Duration
+	journal
+	chain   string            // names the message, as the nodes that hang on it do
+	again   bool              // the message was delivered before: read before deciding
 	queue   string            // that the message came from
 	trace   telemetry.Trace   // that the run belongs to, once known
 	subject telemetry.Subject // of what is logged; in the context
-	work    *work             // the attempt under way, or the last one; nil before the first
-	inline  int               // tasks gone on with
+	attempt *attempt          // the attempt under way, or the last one; nil before the first
 
 	run   *runstate.Run // as last read
 	flow  *compiled
 	input *runstate.Input
-	base  expr.Scope // without tasks; made when it is first needed
-	ready []ready
-	// sources are items of the run that is retried, read ahead.
-	sources map[engine.Node]*runstate.Node
-	items   map[engine.Node]*runstate.Node // known while a look or a repeated walk needs them
+	base  expr.Scope                     // without tasks; made when it is first needed
+	maps  map[engine.Node]*runstate.Node // of maps whose list is evaluated: that never changes
+
+	scoped func() // gives back the memory of the outputs that expressions read; nil: none
 }
 
 // ready is a node that may be claimed.
@@ -51,13 +50,11 @@ type ready struct {
 type compiled struct {
 	*flowspec.Flow
 	plan *engine.Plan
-	used []bool // by task: something reads its output
+	used func() []bool // by task: something reads its output
 }
 
-func node(n int) engine.Node { return engine.Node(n) }
-
 func (c *Conductor) session(org, run string) *session {
-	return &session{Conductor: c, org: org, id: run}
+	return &session{journal: journal{c, org, run}}
 }
 
 // load reads the run's record consistently, and its plan.
@@ -67,17 +64,10 @@ func (s *session) load(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read run %s: %w", s.id, err)
 	}
-	return s.take(ctx, &run)
-}
-
-// take adopts a run's record and its plan.
-func (s *session) take(ctx context.Context, run *runstate.Run) error {
-	s.run = run
-	if s.flow != nil {
-		return nil
+	s.run = &run
+	if s.flow == nil {
+		s.flow, err = s.compiled(ctx, &run)
 	}
-	var err error
-	s.flow, err = s.compiled(ctx, run)
 	return err
 }
 
@@ -86,7 +76,7 @@ func (c *Conductor) compiled(ctx context.Context, run *runstate.Run) (*compiled,
 	if err != nil {
 		return nil, fmt.Errorf("load flow %s %s: %w", run.Flow, run.Version, err)
 	}
-	return &compiled{Flow: flow, plan: plan, used: flow.Used()}, nil
+	return &compiled{Flow: flow, plan: plan, used: sync.OnceValue(flow.Used)}, nil
 }
 
 // inputs reads what the run was accepted with; it never changes.
@@ -94,27 +84,66 @@ func (s *session) inputs(ctx context.Context) (*runstate.Input, error) {
 	if s.input != nil {
 		return s.input, nil
 	}
-	if in, ok := s.cache.inputs.Get(s.id); ok {
-		s.traced(in.Trace)
-		s.input = in
-		return in, nil
-	}
-	in, err := runstate.LoadInput(ctx, s.Table, s.Blob, s.org, s.id)
-	if err != nil {
-		return nil, err
+	in, ok := s.cache.inputs.Get(s.id)
+	if !ok {
+		var err error
+		in, err = runstate.LoadInput(ctx, s.Table, s.Blob, s.org, s.id)
+		if errors.Is(err, blob.ErrNotFound) {
+			return nil, missing("input.json")
+		}
+		if err != nil {
+			return nil, err
+		}
+		s.cache.keepInput(s.id, in)
 	}
 	s.traced(in.Trace)
-	s.cache.keepInput(s.id, in)
 	s.input = in
 	return in, nil
 }
 
 // node reads a node's item; nil if it has none.
 func (s *session) node(ctx context.Context, n engine.Node) (*runstate.Node, error) {
-	if item, ok := s.items[n]; ok {
+	return runstate.LoadNode(ctx, s.Table, s.org, s.id, n)
+}
+
+// task is the definition of the task that a node runs.
+func (s *session) task(n engine.Node) (*flowspec.Task, error) {
+	ref, err := s.flow.plan.Ref(n)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case ref.Kind == engine.KindOnFailure && s.flow.OnFailure != nil:
+		return s.flow.OnFailure, nil
+	case ref.Kind == engine.KindTask || ref.Kind == engine.KindInstance:
+		return &s.flow.Tasks[ref.Task], nil
+	}
+	return nil, fmt.Errorf("conductor: node %d of run %s runs no task", n, s.id)
+}
+
+// mapItem is the item of a mapped task whose list was evaluated.
+func (s *session) mapItem(ctx context.Context, task int) (*runstate.Node, error) {
+	n := engine.Node(task)
+	if item := s.maps[n]; item != nil {
 		return item, nil
 	}
-	return runstate.LoadNode(ctx, s.Table, s.org, s.id, n)
+	item, err := s.node(ctx, n)
+	if err != nil {
+		return nil, err
+	}
+	if item == nil || item.Width == nil {
+		return nil, fmt.Errorf("conductor: run %s has instances of task %d but no list", s.id, task)
+	}
+	s.remember(n, item)
+	return item, nil
+}
+
+// remember keeps the item of a map whose list was evaluated.
+func (s *session) remember(n engine.Node, item *runstate.Node) {
+	if s.maps == nil {
+		s.maps = map[engine.Node]*runstate.Node{}
+	}
+	s.maps[n] = item
 }
 
 // send enqueues nodes for any worker of the run's tier.
@@ -125,6 +154,12 @@ func (s *session) send(ctx context.Context, nodes []ready, delay time.Duration) 
 	msgs := make([]events.Run, len(nodes))
 	for i, r := range nodes {
 		msgs[i] = events.Run{Kind: events.RunTask, Node: int(r.node), Attempt: r.attempt}
+		if s.flow == nil {
+			continue
+		}
+		if task, err := s.task(r.node); err == nil {
+			msgs[i].Type = task.Type
+		}
 	}
 	return s.sendAll(ctx, events.Tasks(s.mode()), msgs, delay)
 }
@@ -140,7 +175,12 @@ func (s *session) mode() string {
 	return "nano"
 }
 
+// sendAll sends messages about the run. What this process has logged of the run
+// is stored first: who gets a message may end the run, and with it the log.
 func (s *session) sendAll(ctx context.Context, to string, msgs []events.Run, delay time.Duration) error {
+	if err := s.flush(ctx); err != nil {
+		return err
+	}
 	out := make([]queue.Message, len(msgs))
 	delay, trace := min(max(delay, 0), queue.MaxDelay), s.trace.String()
 	for i, m := range msgs {
@@ -157,14 +197,26 @@ func (s *session) sendAll(ctx context.Context, to string, msgs []events.Run, del
 	return nil
 }
 
-// lookLater asks for a look at the run after a while.
-func (s *session) lookLater(ctx context.Context, delay time.Duration) error {
-	return s.sendAll(ctx, events.Runs, []events.Run{{Kind: events.RunLook}}, delay)
+// flush stores what this process has logged of the run, unless it lives on
+// between messages and does so by itself.
+func (s *session) flush(ctx context.Context) error {
+	if s.Resident {
+		return nil
+	}
+	return s.Logs.Flush(ctx, s.org, s.id) //guard:log/before-send return nil
+}
+
+// reconcileLater asks for a reconciliation of the run after a while.
+func (s *session) reconcileLater(ctx context.Context, delay time.Duration) error {
+	return s.sendAll(ctx, events.Runs, []events.Run{{Kind: events.RunReconcile}}, delay)
 }
 
 // object reads a JSON object of the store: an output, or a list.
 func (s *session) object(ctx context.Context, key string) (json.RawMessage, error) {
 	data, _, err := blob.GetBytes(ctx, s.Blob, key, MaxOutput)
+	if errors.Is(err, blob.ErrNotFound) {
+		return nil, missing(key)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("read object: %w", err)
 	}

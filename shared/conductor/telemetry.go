@@ -25,13 +25,13 @@ func (s *session) about(ctx context.Context, trace string) context.Context {
 }
 
 // traced notes the run's trace, unless it is known. An attempt may be under way:
-// a message of a look that found a worker lost need not bring it.
+// a message of a reconciliation that found a worker lost need not bring it.
 func (s *session) traced(trace string) {
 	if s.trace.IsZero() && trace != "" {
 		s.trace, _ = telemetry.ParseTrace(trace)
 		s.subject.Trace = s.trace
-		if s.work != nil {
-			s.subject.Trace = s.span(s.work)
+		if s.attempt != nil {
+			s.subject.Trace = s.span(s.attempt)
 		}
 	}
 }
@@ -39,14 +39,14 @@ func (s *session) traced(trace string) {
 // working makes an attempt what the session is about: what is logged from now
 // on is about it, in the span that the task itself gets as its parent. Attempts
 // of a session come one after the other, so nobody reads the subject meanwhile.
-func (s *session) working(w *work) {
-	s.work = w
+func (s *session) working(w *attempt) {
+	s.attempt = w
 	s.subject.Task, s.subject.Attempt = w.task.Name, w.item.Attempt
 	s.subject.Trace = s.span(w)
 }
 
 // span is an attempt's span in the run's trace.
-func (s *session) span(w *work) telemetry.Trace {
+func (s *session) span(w *attempt) telemetry.Trace {
 	return s.trace.Span(s.attemptID(w))
 }
 
@@ -76,9 +76,6 @@ func (s *session) handled(ctx context.Context, m events.Run, deliveries int, too
 		slog.String("kind", m.Kind), slog.Int("node", m.Node), slog.Int("deliveries", deliveries),
 		slog.Float64("duration_ms", telemetry.Milliseconds(took)),
 	}
-	if s.busy > 0 {
-		attrs = append(attrs, slog.Float64("again_ms", telemetry.Milliseconds(s.busy)))
-	}
 	if err != nil {
 		attrs = append(attrs, slog.String("error", err.Error()))
 	}
@@ -89,7 +86,7 @@ func (s *session) handled(ctx context.Context, m events.Run, deliveries int, too
 // nothing of that: they waited for a time-out.
 func (s *session) waited(m lambda.SQSMessage, run events.Run, deliveries int, now time.Time) {
 	sent, err := strconv.ParseInt(m.Attributes["SentTimestamp"], 10, 64)
-	if s.Metrics == nil || err != nil || deliveries != 1 || run.Kind == events.RunLook {
+	if s.Metrics == nil || err != nil || deliveries != 1 || run.Kind == events.RunReconcile {
 		return
 	}
 	wait := now.Sub(time.UnixMilli(sent)) - time.Duration(run.Delay)*time.Millisecond

@@ -67,7 +67,7 @@ func TestDelayOfTheQueueIsMeasured(t *testing.T) {
 		"held back":         {events.Run{Kind: events.RunTask, Delay: 60_000}, 62 * time.Second, 1, []float64{2000}},
 		"clocks that drift": {events.Run{Kind: events.RunTask, Delay: 5000}, 4 * time.Second, 1, []float64{0}},
 		"delivered again":   {events.Run{Kind: events.RunTask}, time.Minute, 2, nil},
-		"a look":            {events.Run{Kind: events.RunLook}, time.Minute, 1, nil},
+		"a look":            {events.Run{Kind: events.RunReconcile}, time.Minute, 1, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -92,12 +92,12 @@ func TestLostLeasesAreCounted(t *testing.T) {
 	w := newTold(t)
 	s := w.session("org", "run")
 	s.queue = "tasks-small"
-	mine, _, err := s.claim(t.Context(), ready{node: 0, attempt: 1})
+	mine, _, err := newDriver(s).attempts.claim(t.Context(), ready{node: 0, attempt: 1})
 	require.NoError(t, err)
 	require.NotNil(t, mine)
 	for range MaxLost {
 		w.now = w.now.Add(Lease + time.Second)
-		_, _, err = s.claim(t.Context(), ready{node: 0, attempt: mine.Attempt})
+		_, _, err = newDriver(s).attempts.claim(t.Context(), ready{node: 0, attempt: mine.Attempt})
 		require.NoError(t, err)
 	}
 	got := w.metrics(t)
@@ -162,7 +162,7 @@ func TestMessagesCarryTheTraceAndTheirDelay(t *testing.T) {
 	s := w.session("org", "run")
 	ctx := s.about(t.Context(), parent)
 	require.ErrorContains(t, s.send(ctx, []ready{{3, 2}}, 90*time.Second), "the queue is gone")
-	require.ErrorContains(t, s.lookLater(ctx, 0), "the queue is gone")
+	require.ErrorContains(t, s.reconcileLater(ctx, 0), "the queue is gone")
 	require.Len(t, q.sent, 2)
 	assert.JSONEq(t, `{"kind":"task","org_id":"org","run_id":"run","node":3,"attempt":2,"delay_ms":90000,"traceparent":"`+parent+`"}`, string(q.sent[0].Body))
 	assert.JSONEq(t, `{"kind":"look","org_id":"org","run_id":"run","traceparent":"`+parent+`"}`, string(q.sent[1].Body))
@@ -175,9 +175,9 @@ func TestMessagesCarryTheTraceAndTheirDelay(t *testing.T) {
 
 	s = w.session("org", "run")
 	ctx = s.about(t.Context(), "")
-	attempt := &work{item: &runstate.Node{Attempt: 1}, task: &flowspec.Task{Name: "a"}}
-	s.working(attempt)
+	made := &attempt{item: &runstate.Node{Attempt: 1}, task: &flowspec.Task{Name: "a"}}
+	s.working(made)
 	assert.True(t, telemetry.From(ctx).Trace.IsZero())
 	s.traced(parent)
-	assert.Equal(t, s.span(attempt), telemetry.From(ctx).Trace, "an attempt under way keeps its span")
+	assert.Equal(t, s.span(made), telemetry.From(ctx).Trace, "an attempt under way keeps its span")
 }

@@ -58,7 +58,7 @@ func TestENDWaitsForAllSinks(t *testing.T) {
 // joins of at most 64 each.
 func TestTheWidestJoin(t *testing.T) {
 	t.Parallel()
-	for _, width := range []int{JoinWidth, JoinWidth + 1, JoinWidth*JoinWidth + 1} {
+	for _, width := range []int{layouts[PlanVersion].joinWidth, layouts[PlanVersion].joinWidth + 1, layouts[PlanVersion].joinWidth*layouts[PlanVersion].joinWidth + 1} {
 		defs := make([]TaskDef, width+1)
 		for i := range width {
 			defs[width].Deps = append(defs[width].Deps, i)
@@ -85,8 +85,8 @@ func TestTheWidestJoin(t *testing.T) {
 		}
 		assert.Equal(t, children, needs)
 		for n, c := range children {
-			assert.LessOrEqual(t, c, JoinWidth, "node %d", n)
+			assert.LessOrEqual(t, c, layouts[PlanVersion].joinWidth, "node %d", n)
 		}
-		assert.Equal(t, width > JoinWidth, p.Static() > len(defs)+2)
+		assert.Equal(t, width > layouts[PlanVersion].joinWidth, p.Static() > len(defs)+2)
 	}
 }

@@ -34,14 +34,60 @@ var RunTransitions = map[Status][]Status{
 	CancellationRequested: {Cancelled},
 }
 
-// TaskTransitions are the transitions a task's item may make. An item is made
-// lazily, so the empty status covers PENDING and QUEUED; RUNNING to RUNNING is
-// a new lease after a lost one.
-var TaskTransitions = map[Status][]Status{
-	"":               {Running, AwaitingApproval, Reused, Skipped, UpstreamFailed, Cancelled},
-	Running:          {Running, Retrying, AwaitingApproval, Succeeded, Skipped, Failed, TimedOut, Cancelled},
-	Retrying:         {Running, Cancelled},
-	AwaitingApproval: {Running, Succeeded, Failed, TimedOut, Cancelled},
+// Step is what turns the status of a task's item into another.
+type Step int
+
+// The steps.
+const (
+	Claim    Step = iota // a worker takes the lease of an attempt
+	Complete             // the lease's owner ends the attempt, suspends it or gives it back
+	Decide               // what the task depends on decides it without an attempt
+	Collect              // the last of its instances ends a map
+	Stop                 // the run was stopped, and no lease lives
+)
+
+// transition is a change of a task's status that a step may make.
+type transition struct {
+	step     Step
+	from, to Status
+}
+
+// taskSteps are the transitions a task's item may make; anything else is an
+// error. An item is made lazily, so the empty status covers PENDING and QUEUED;
+// an item that is QUEUED was given back. RUNNING to RUNNING is a new lease
+// after a lost one, or of a suspended attempt.
+var taskSteps = []transition{
+	{Claim, "", Running}, {Claim, Queued, Running}, {Claim, Retrying, Running}, {Claim, Running, Running},
+	{Claim, Running, Failed}, // the tenth lost lease
+	{Complete, Running, Running}, {Complete, Running, Queued}, {Complete, Running, Retrying},
+	{Complete, Running, Succeeded}, {Complete, Running, Skipped}, {Complete, Running, Failed},
+	{Complete, Running, TimedOut}, {Complete, Running, Cancelled},
+	{Decide, "", Reused}, {Decide, "", Skipped}, {Decide, "", UpstreamFailed},
+	{Collect, Running, Succeeded}, {Collect, Running, Failed}, {Collect, Running, TimedOut},
+	{Stop, Running, Cancelled},
+}
+
+// TaskTransitions are the statuses that each status of a task's item may turn into.
+var TaskTransitions = func() map[Status][]Status {
+	out := map[Status][]Status{}
+	for _, t := range taskSteps {
+		if !slices.Contains(out[t.from], t.to) {
+			out[t.from] = append(out[t.from], t.to)
+		}
+	}
+	return out
+}()
+
+// From lists the statuses that a step may turn into to: the condition of the
+// write that makes it.
+func From(step Step, to Status) []Status {
+	var from []Status
+	for _, t := range taskSteps {
+		if t.step == step && t.to == to {
+			from = append(from, t.from)
+		}
+	}
+	return from
 }
 
 // Terminal reports whether a task with this status is finished.

@@ -10,16 +10,9 @@ import "fmt"
 // is a further version.
 const PlanVersion = 1
 
-// The sizes of [PlanVersion].
-const (
-	JoinWidth = 64     // dependencies noted on one item
-	FanWidth  = 100    // dependents handled for one message
-	MaxWidth  = 10_000 // elements of a map
-)
-
 // layouts are the versions of plans.
 var layouts = map[int]layout{
-	1: {joinWidth: JoinWidth, fanWidth: FanWidth, maxWidth: MaxWidth, spare: 200},
+	1: {joinWidth: 64, fanWidth: 100, maxWidth: 10_000, spare: 200},
 }
 
 // layout is the sizes that keep every item and every message small, and that

@@ -26,6 +26,8 @@ const (
 	WorkerLost    = "WorkerLostError"            // the worker died ten times
 	UnknownType   = "UnknownTaskTypeError"       // nothing here runs tasks of that type
 	Cancelled     = "CancelledError"             // the run was cancelled or passed its deadline
+	StorageFailed = "StorageError"               // an object that the task needs is gone, or what it hands on cannot be stored
+	Internal      = "InternalError"              // the service itself failed
 )
 
 // Value is an output: JSON in memory, or the key of an object that holds it.

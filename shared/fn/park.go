@@ -9,8 +9,13 @@ import (
 // may not.
 var ErrParked = errors.New("fn: too many parked handlers")
 
-// Parker is how a runtime lets a handler wait without a worker; see Park.
-type Parker func(ctx context.Context, wait func(context.Context) error) error
+// Parker is how a runtime lets a handler wait without a worker.
+type Parker interface {
+	// Park does what the function Park tells.
+	Park(ctx context.Context, wait func(context.Context) error) error
+	// Parked is how many handlers of the process wait.
+	Parked() int
+}
 
 type parkerKey struct{}
 
@@ -28,7 +33,16 @@ func WithParker(ctx context.Context, p Parker) context.Context {
 // nil: the caller gives back what wait took.
 func Park(ctx context.Context, wait func(context.Context) error) error {
 	if p, ok := ctx.Value(parkerKey{}).(Parker); ok {
-		return p(ctx, wait)
+		return p.Park(ctx, wait)
 	}
 	return wait(ctx)
+}
+
+// Parked is how many message handlers of the process wait in Park; 0 without a
+// runtime that offers it.
+func Parked(ctx context.Context) int {
+	if p, ok := ctx.Value(parkerKey{}).(Parker); ok {
+		return p.Parked()
+	}
+	return 0
 }

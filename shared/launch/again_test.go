@@ -138,6 +138,6 @@ func TestACancelFindsItsRun(t *testing.T) {
 			assert.Empty(t, looks, "it is over")
 			continue
 		}
-		assert.Equal(t, []events.Run{{Kind: events.RunLook, Org: org, Run: run.ID}}, looks)
+		assert.Equal(t, []events.Run{{Kind: events.RunReconcile, Org: org, Run: run.ID}}, looks)
 	}
 }

@@ -20,7 +20,7 @@ const cancelTries = 8
 
 // Cancel stops a run: one that is queued at once, a running one as soon as its
 // tasks have stopped. It may be repeated; then it changes nothing, and asks for the
-// look that ends the run again. Errors:
+// reconciliation that ends the run again. Errors:
 // errs.NotFound, errs.Invalid for a run that has ended otherwise.
 func (l *Launcher) Cancel(ctx context.Context, org, id string) (runstate.Run, error) {
 	for range cancelTries {
@@ -32,7 +32,7 @@ func (l *Launcher) Cancel(ctx context.Context, org, id string) (runstate.Run, er
 		case engine.Cancelled:
 			return run, nil
 		case engine.CancellationRequested:
-			l.lookAt(ctx, &run) //guard:cancel/look-again drop
+			l.reconcile(ctx, &run) //guard:cancel/look-again drop
 			return run, nil
 		case engine.Queued, engine.Running:
 		default:
@@ -51,7 +51,7 @@ func (l *Launcher) stop(ctx context.Context, run *runstate.Run) (bool, error) {
 	before, from, now := snapshot(run), run.Status, l.Clock.Now()
 	run.Fence, run.FenceBy, run.FenceAt = runstate.FenceCancel, actor(ctx), clock.ToMillis(now)
 	run.Status = engine.CancellationRequested
-	// The tick finds the run if the message for its look is lost.
+	// The tick finds the run if the message for its reconciliation is lost.
 	due := runstate.DueAt(run.Org, run.ID, now)
 	run.DueEntry = due
 	do := []table.Action{
@@ -85,14 +85,14 @@ func (l *Launcher) stop(ctx context.Context, run *runstate.Run) (bool, error) {
 		l.Hub.Signal(runstate.RunSignal(run.ID))
 		l.Metrics.Count(telemetry.RunsFinished, telemetry.Dimensions{Tier: run.Mode, Outcome: string(run.Status)})
 	}
-	// The look ends the run once nothing of it runs; tasks see the fence by
+	// The reconciliation ends the run once nothing of it runs; tasks see the fence by
 	// themselves.
 	//guard:cancel/look drop
-	l.lookAt(ctx, run)
+	l.reconcile(ctx, run)
 	return true, nil
 }
 
-// lookAt has a run looked at.
-func (l *Launcher) lookAt(ctx context.Context, run *runstate.Run) {
-	l.send(ctx, events.Runs, events.Run{Kind: events.RunLook, Org: run.Org, Run: run.ID, Trace: telemetry.From(ctx).Trace.String()})
+// reconcile has a run reconciled.
+func (l *Launcher) reconcile(ctx context.Context, run *runstate.Run) {
+	l.send(ctx, events.Runs, events.Run{Kind: events.RunReconcile, Org: run.Org, Run: run.ID, Trace: telemetry.From(ctx).Trace.String()})
 }

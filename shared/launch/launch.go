@@ -258,7 +258,7 @@ func (l *Launcher) send(ctx context.Context, to string, m events.Run) {
 		err = l.Queues.Send(ctx, to, queue.Message{Body: body, Group: m.Org}) //guard:tenant/first-message field Group "org"
 	}
 	if err != nil {
-		l.Log.ErrorContext(ctx, "message of a run not sent, a look will make up for it", "run_id", m.Run, "kind", m.Kind, "error", err)
+		l.Log.ErrorContext(ctx, "message of a run not sent, a reconciliation makes up for it", "run_id", m.Run, "kind", m.Kind, "error", err)
 	}
 }
 

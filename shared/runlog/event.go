@@ -25,6 +25,7 @@ const (
 	TypeTaskLost      = "task_lost"
 	TypeTaskWaiting   = "task_waiting"
 	TypeTaskReused    = "task_reused"
+	TypeTaskDeferred  = "task_deferred" // it could not begin, for a cause outside of it
 )
 
 // Event is one log event, as the interface's log pages show it.

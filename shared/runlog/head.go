@@ -122,8 +122,11 @@ func (s *Store) replace(ctx context.Context, id runID, old archive, b *builder, 
 		return archive{}, fmt.Errorf("runlog: store archive: %w", err)
 	}
 	head := archive{Key: old.Key, Shards: old.Shards, Version: s.draw(), Events: events, Replaced: old.objects()}
-	if b.out.size+int64(len(index)) <= InlineBytes {
-		head.Data, head.Index = b.out.memory.Bytes(), string(index)
+	if b.out.Size()+int64(len(index)) <= InlineBytes {
+		if head.Data, err = b.out.Bytes(); err != nil {
+			return head, fmt.Errorf("runlog: store archive: %w", err)
+		}
+		head.Index = string(index)
 	} else if err := s.upload(ctx, id, &head, b, index); err != nil {
 		return archive{}, fmt.Errorf("runlog: store archive: %w", err)
 	}
@@ -147,12 +150,12 @@ func (s *Store) replace(ctx context.Context, id runID, old archive, b *builder, 
 // two who archive at once, the second spoils nothing.
 func (s *Store) upload(ctx context.Context, id runID, head *archive, b *builder, index []byte) error {
 	name := runstate.Object(id.org, id.run, "log-"+head.Version)
-	body, err := b.out.reader()
+	body, err := b.out.Reader()
 	if err != nil {
 		return err
 	}
 	head.Ref = name + ".ndjson.gz"
-	if _, err := s.Blob.Put(ctx, head.Ref, body, b.out.size, blob.PutOptions{ContentType: "application/gzip"}); err != nil {
+	if _, err := s.Blob.Put(ctx, head.Ref, body, b.out.Size(), blob.PutOptions{ContentType: "application/gzip"}); err != nil {
 		return err
 	}
 	if len(index) <= InlineBytes {

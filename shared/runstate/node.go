@@ -24,7 +24,9 @@ type Node struct {
 	Failed     []int         `table:"fl,omitempty,set"`
 	Nonce      string        `table:"ln,omitempty"` // the lease's owner
 	LeaseUntil clock.Millis  `table:"lu,omitempty"`
-	Due        clock.Millis  `table:"q,omitempty"` // not before, while RETRYING or suspended
+	Due        clock.Millis  `table:"q,omitempty"`  // not before, while RETRYING, QUEUED or suspended
+	Reason     string        `table:"wy,omitempty"` // why it waits, while QUEUED
+	Deferred   int           `table:"df,omitempty"` // how often this attempt was given back before it began
 	Suspended  bool          `table:"su,omitempty"`
 	Lost       int           `table:"lost,omitempty"` // leases lost so far
 	Chain      string        `table:"ch,omitempty"`   // the message whose walk this node belongs to
@@ -65,6 +67,8 @@ const (
 	NodeNonce     = "ln"
 	NodeLease     = "lu"
 	NodeDue       = "q"
+	NodeReason    = "wy"
+	NodeDeferred  = "df"
 	NodeSuspended = "su"
 	NodeLost      = "lost"
 	NodeChain     = "ch"

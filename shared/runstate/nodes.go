@@ -121,8 +121,8 @@ func LoadSpan(ctx context.Context, t table.Table, org, run string, span Span, it
 	return nil
 }
 
-// Nodes reads all items of a run's nodes like [SpanNodes]: tasks, then by map its
-// instances, and joins if they are asked for.
+// Nodes reads all items of a run's nodes like [SpanNodes], as [Run.Shown] shows
+// them: tasks, then by map its instances, and joins if they are asked for.
 func Nodes(ctx context.Context, t table.Table, run *Run, p *engine.Plan, joins bool, opts ...NodeOption) iter.Seq2[*Node, error] {
 	if only := options(opts).only; len(only) > 0 && !slices.Contains(only, NodeWidth) {
 		opts = []NodeOption{Only(append([]string{NodeWidth}, only...)...)} // which tells the instances
@@ -137,6 +137,9 @@ func Nodes(ctx context.Context, t table.Table, run *Run, p *engine.Plan, joins b
 			for n, err := range SpanNodes(ctx, t, run.Org, run.ID, Span{from, to}, opts...) {
 				if err == nil && n.Width != nil {
 					widths[int(n.Number())] = *n.Width
+				}
+				if err == nil {
+					n = run.Shown(n.Number(), n)
 				}
 				if !yield(n, err) || err != nil {
 					return false

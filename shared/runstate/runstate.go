@@ -36,51 +36,57 @@ type Run struct {
 	table.Key
 	table.DueEntry
 	table.ListEntries
-	Org         string        `table:"org"`
-	ID          string        `table:"id"`
-	Slug        string        `table:"slug"`
-	Flow        string        `table:"flow"`
-	Version     string        `table:"ver"`
-	SpecHash    string        `table:"spec"`
-	Plan        int           `table:"pv,omitempty"`   // version of its plan, as [engine.PlanOf] takes it
-	Artifact    string        `table:"art,omitempty"`  // object key of the code
-	CodeHash    string        `table:"code,omitempty"` // names the code's content
-	Deployment  string        `table:"dep,omitempty"`
-	Environment string        `table:"env"`
-	Mode        string        `table:"mode"` // tier
-	Trigger     string        `table:"trig"`
-	By          string        `table:"by,omitempty"` // user or key that triggered it
-	Status      engine.Status `table:"st"`
-	CreatedAt   clock.Millis  `table:"ca"`
-	StartedAt   clock.Millis  `table:"sa,omitempty"`
-	EndedAt     clock.Millis  `table:"ea,omitempty"`
-	Fence       string        `table:"fe,omitempty"`
-	FenceBy     string        `table:"fb,omitempty"`
-	FenceAt     clock.Millis  `table:"fa,omitempty"`
-	Timeout     int           `table:"to,omitempty"` // seconds from start to deadline
-	Deadline    clock.Millis  `table:"dl,omitempty"`
-	Error       string        `table:"err,omitempty"`
-	Worst       *int          `table:"wo,omitempty"` // engine.Outcome at END, while on_failure runs
-	Parent      string        `table:"par,omitempty"`
-	Partial     bool          `table:"part,omitempty"`
-	Reused      int           `table:"reu,omitempty"`
-	Archived    bool          `table:"arc,omitempty"`
+	Org          string        `table:"org"`
+	ID           string        `table:"id"`
+	Slug         string        `table:"slug"`
+	Flow         string        `table:"flow"`
+	Version      string        `table:"ver"`
+	SpecHash     string        `table:"spec"`
+	Plan         int           `table:"pv,omitempty"`   // version of its plan, as [engine.PlanOf] takes it
+	Artifact     string        `table:"art,omitempty"`  // object key of the code
+	CodeHash     string        `table:"code,omitempty"` // names the code's content
+	Deployment   string        `table:"dep,omitempty"`
+	Environment  string        `table:"env"`
+	Mode         string        `table:"mode"` // tier
+	Trigger      string        `table:"trig"`
+	By           string        `table:"by,omitempty"` // user or key that triggered it
+	Status       engine.Status `table:"st"`
+	CreatedAt    clock.Millis  `table:"ca"`
+	StartedAt    clock.Millis  `table:"sa,omitempty"`
+	EndedAt      clock.Millis  `table:"ea,omitempty"`
+	Fence        string        `table:"fe,omitempty"`
+	FenceBy      string        `table:"fb,omitempty"`
+	FenceAt      clock.Millis  `table:"fa,omitempty"`
+	Timeout      int           `table:"to,omitempty"` // seconds from start to deadline
+	Deadline     clock.Millis  `table:"dl,omitempty"`
+	Error        string        `table:"err,omitempty"`
+	Worst        *int          `table:"wo,omitempty"` // engine.Outcome at END, while on_failure runs
+	Parent       string        `table:"par,omitempty"`
+	Partial      bool          `table:"part,omitempty"`
+	Reused       int           `table:"reu,omitempty"`
+	Archived     bool          `table:"arc,omitempty"`
+	ReconciledAt clock.Millis  `table:"lk,omitempty"`  // when it was last reconciled
+	ProbedAt     clock.Millis  `table:"pb,omitempty"`  // when a reconciliation last sent messages again
+	Final        Final         `table:"fin,omitempty"` // of a run that was stopped, once it has ended
 }
 
 // The attributes of a Run that updates and conditions name.
 const (
-	RunStatus   = "st"
-	RunStarted  = "sa"
-	RunEnded    = "ea"
-	RunFence    = "fe"
-	RunFenceBy  = "fb"
-	RunFenceAt  = "fa"
-	RunDeadline = "dl"
-	RunError    = "err"
-	RunWorst    = "wo"
-	RunArchived = "arc"
-	DuePK       = "due_pk"
-	DueSK       = "due_sk"
+	RunStatus     = "st"
+	RunStarted    = "sa"
+	RunEnded      = "ea"
+	RunFence      = "fe"
+	RunFenceBy    = "fb"
+	RunFenceAt    = "fa"
+	RunDeadline   = "dl"
+	RunError      = "err"
+	RunWorst      = "wo"
+	RunArchived   = "arc"
+	RunReconciled = "lk"
+	RunProbed     = "pb"
+	RunFinal      = "fin"
+	DuePK         = "due_pk"
+	DueSK         = "due_sk"
 )
 
 // Fenced tells why the run must start no more tasks at now, "" if it may.

@@ -112,9 +112,12 @@ type handler struct {
 	away bool // the permit is given back
 }
 
-// park is the fn.Parker of a handler. Of several goroutines of the handler that
-// park at once the first gives the permit back.
-func (h *handler) park(ctx context.Context, wait func(context.Context) error) error {
+// Parked implements fn.Parker.
+func (h *handler) Parked() int { return int(h.runtime.parked.Load()) }
+
+// Park implements fn.Parker. Of several goroutines of the handler that park at
+// once the first gives the permit back.
+func (h *handler) Park(ctx context.Context, wait func(context.Context) error) error {
 	if h.runtime.parked.Add(1) > MaxParked {
 		h.runtime.parked.Add(-1)
 		return fn.ErrParked

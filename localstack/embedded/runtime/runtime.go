@@ -151,7 +151,7 @@ func (r *Runtime) poll(ctx context.Context, name, function string) {
 			r.running.Go(func() {
 				h := &handler{runtime: r, permits: workers, stop: ctx}
 				defer h.done()
-				r.handle(fn.WithParker(handling, h.park), name, m, handle)
+				r.handle(fn.WithParker(handling, h), name, m, handle)
 			})
 		}
 		if ctx.Err() != nil {

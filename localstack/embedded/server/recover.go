@@ -42,7 +42,7 @@ func lookAtLiveRuns(ctx context.Context, deps fn.Deps, page int) error {
 				continue
 			}
 			looked[key] = true
-			err = conductor.Look(ctx, org, run)
+			err = conductor.Reconcile(ctx, org, run)
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}

@@ -92,7 +92,7 @@ func TestEveryFunctionCanBeInvoked(t *testing.T) {
 	payloads := map[string][]string{
 		"scheduler-tick": {"scheduler-tick"},
 		"dispatch":       {"run-look"},
-		"taskworker":     {"run-look", "run-start", "run-task", "run-walk", "run-expand"},
+		"taskworker":     {"run-look", "run-start", "run-task", "run-walk"},
 	}
 	ops := catalog.Operations(catalog.All())
 	for _, spec := range catalog.All() {

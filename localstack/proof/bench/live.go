@@ -106,7 +106,7 @@ func (h *history) fillLive(ctx context.Context, first template, n int) (err erro
 	looks := make(map[string]time.Time, n)
 	messages := make([]queue.Message, n)
 	for i, id := range runs {
-		looks[id] = now.Add(nextLook * time.Duration(i) / time.Duration(n))
+		looks[id] = now.Add(nextReconcile * time.Duration(i) / time.Duration(n))
 		body := bytes.ReplaceAll(message.Body, []byte(first.run), []byte(id))
 		messages[i] = queue.Message{Body: body, Group: message.Group, Delay: queue.MaxDelay}
 	}

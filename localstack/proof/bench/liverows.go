@@ -22,9 +22,9 @@ const (
 // startTime is the budget of a server's start.
 const startTime = time.Second
 
-// nextLook is within which each live run, for it has just begun to wait, is
+// nextReconcile is within which each live run, for it has just begun to wait, is
 // looked at.
-const nextLook = conductor.LookEvery
+const nextReconcile = conductor.ReconcileEvery
 
 // calm is how long a server that was busy takes to give memory back.
 const calm = 12 * time.Second
