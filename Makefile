@@ -58,10 +58,20 @@ SEED      ?= $(shell date +%s)
 .PHONY: simulate
 simulate: ## Simulate random runs under faults: HISTORIES (100000) of them, drawn from SEED
 	$(GO) test -c -o bin/simulate ./shared/conductor
-	@set -e; cd shared/conductor; for kind in Runs Faults Cancels Crashes; do \
+	@set -e; cd shared/conductor; for kind in Runs RunsUnseen Faults Outages Cancels Crashes Killers Skew Crowds Backlogs; do \
 		../../bin/simulate -test.v -test.timeout 0 -test.run "^TestSimulated$$kind\$$" \
-			-rapid.seed=$(SEED) -rapid.checks=$$(($(HISTORIES) / 4)); \
+			-rapid.seed=$(SEED) -rapid.checks=$$(($(HISTORIES) / 10)); \
 	done
+
+# The packages that the simulation has to cover, and what it does not, with why.
+SIMULATED   := ./shared/engine,./shared/conductor,./shared/launch
+UNSIMULATED := shared/conductor/testdata/unsimulated.txt
+
+.PHONY: simulation-coverage
+simulation-coverage: ## Check that the simulation runs each line of the engine, or that a list says why not (UPDATE=-update)
+	@mkdir -p bin
+	$(GO) test ./shared/conductor -count=1 -run '^TestSimulat' -coverpkg=$(SIMULATED) -coverprofile=bin/simulation.cover
+	$(GO) run ./localstack/proof/coverage -profile bin/simulation.cover -list $(UNSIMULATED) $(UPDATE)
 
 .PHONY: fuzz
 fuzz: ## Fuzz every parser for FUZZTIME (20s) each

@@ -16,22 +16,57 @@ import (
 
 // check holds what is left of a history to the invariants.
 func (s *sim) check() {
-	first := s.of(0)
-	if len(first) != 1 || first[0] != s.accepted[0] {
-		s.tell("one idempotency key made the runs %v, %s was answered", first, s.accepted[0])
+	runs := s.runs()
+	first := map[string]bool{}
+	for _, l := range s.lineages {
+		first[l.accepted] = true
+	}
+	roots := 0
+	for _, r := range runs {
+		if r.gen == 0 {
+			roots++
+		}
+		if r.gen == 0 && !first[r.id] {
+			s.tell("run %s was accepted, and not answered", r.id)
+		}
+	}
+	if roots != len(s.lineages) || len(first) != roots {
+		s.tell("%d runs were accepted for %d idempotency keys", roots, len(s.lineages))
 		return
 	}
-	src := s.checkRun(first[0], 0, nil)
-	for _, id := range s.of(1) {
-		s.checkRun(id, 1, src)
+	for _, l := range s.lineages {
+		src := s.checkRun(s.store.byID[l.accepted], nil)
+		for _, r := range s.retriesOf(l.accepted) {
+			src = s.checkRetries(r, src)
+		}
 	}
 	s.checkDue()
-	s.checkAudit()
+	s.checkDead()
+	for _, l := range s.lineages {
+		s.checkAudit(l.org)
+	}
+}
+
+// checkRetries checks the retries of a run; a lost answer may have made several,
+// of which the first is retried.
+func (s *sim) checkRetries(runs []*simRun, src *source) *source {
+	var next *source
+	for i, r := range runs {
+		from := src
+		if !s.retries[r.gen-1] {
+			from = nil
+		}
+		if got := s.checkRun(r, from); i == 0 {
+			next = got
+		}
+	}
+	return next
 }
 
 // checkRun checks one run and returns it as a source of retries.
-func (s *sim) checkRun(id string, gen int, src *source) *source {
-	run, err := runstate.GetRun(s.ctx, s.store, org, id)
+func (s *sim) checkRun(r *simRun, src *source) *source {
+	id, gen := r.id, r.gen
+	run, err := runstate.GetRun(s.ctx, s.store, r.org, id)
 	if err != nil {
 		s.tell("%v", err)
 		return nil
@@ -47,7 +82,10 @@ func (s *sim) checkRun(id string, gen int, src *source) *source {
 		if item.LeaseUntil != 0 && (run.Fence == "" || item.LeaseUntil.Time().After(time.Now())) {
 			s.tell("%s of run %s, which is %s, keeps a lease until %s", name, id, run.Status, item.LeaseUntil)
 		}
-		lost = lost || item.Lost >= conductor.MaxLost
+		if item.Lost >= conductor.MaxLost && !s.meant(name, gen) {
+			lost = true // by chance: it ended otherwise than drawn
+		}
+		s.checkTries(&run, name, item)
 	}
 	want, next := s.flow.judge(gen, src)
 	stopped := run.Fence != "" || run.Deadline != 0 && run.EndedAt >= run.Deadline
@@ -68,8 +106,11 @@ func (s *sim) checkRun(id string, gen int, src *source) *source {
 	} else if run.Status == engine.Succeeded && stopped && run.Fence != "" {
 		s.tell("run %s was stopped and is %s", id, run.Status)
 	}
+	s.checkTime(r, &run, want)
+	s.checkMessages(r, len(want.nodes))
 	s.checkReuse(&run, nodes)
 	s.checkLists(&run, nodes)
+	s.checkLines(r)
 	// What a stopped run left is judged by what it left.
 	next.nodes, next.width = final, map[int]int{}
 	for i := range s.flow.tasks {
@@ -80,12 +121,23 @@ func (s *sim) checkRun(id string, gen int, src *source) *source {
 	return next
 }
 
+// meant tells whether a task was drawn to lose all the leases it may.
+func (s *sim) meant(name string, gen int) bool {
+	for i := range s.flow.tasks {
+		t := &s.flow.tasks[i]
+		if (name == t.name && !t.mapped() || name == instance(t, 0)) && t.killed(gen, 0) >= conductor.MaxLost {
+			return true
+		}
+	}
+	return false
+}
+
 // checkReuse: what is reused hands on what the source has, and did not run.
 func (s *sim) checkReuse(run *runstate.Run, nodes map[string]*runstate.Node) {
 	if run.Parent == "" {
 		return
 	}
-	parent, err := runstate.GetRun(s.ctx, s.store, org, run.Parent)
+	parent, err := runstate.GetRun(s.ctx, s.store, run.Org, run.Parent)
 	if err != nil {
 		s.tell("%v", err)
 		return
@@ -141,7 +193,7 @@ func (s *sim) checkDue() {
 
 // checkAudit: every run has one entry of its making, and one of its cancel if it
 // was cancelled; a key that was sent often made one.
-func (s *sim) checkAudit() {
+func (s *sim) checkAudit(org string) {
 	entries := map[string]int{}
 	for item, err := range table.All(s.ctx, s.store, table.Query{PK: audit.Partition(org)}) {
 		if err != nil {
@@ -157,7 +209,11 @@ func (s *sim) checkAudit() {
 		}
 	}
 	want := map[string]int{}
-	for _, id := range s.ids() {
+	for _, r := range s.runs() {
+		if r.org != org {
+			continue
+		}
+		id := r.id
 		run, err := runstate.GetRun(s.ctx, s.store, org, id)
 		if err != nil {
 			s.tell("%v", err)

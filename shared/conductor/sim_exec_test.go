@@ -2,16 +2,16 @@ package conductor_test
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"time"
 
 	"millrace/localstack/proof/faults"
-	"millrace/shared/blob"
-	"millrace/shared/conductor"
 	"millrace/shared/engine"
 	"millrace/shared/executor"
-	"millrace/shared/registry"
 	"millrace/shared/runstate"
 )
 
@@ -38,33 +38,43 @@ func (e simulated) Execute(ctx context.Context, a *executor.Attempt) executor.Re
 		e.s.tell("task run id %q", a.TaskRunID)
 	}
 	node := engine.Node(n)
-	item, run := e.s.begins(a, node)
+	item, run := e.s.begins(e.p, a, node)
 	if e.inner != nil {
 		return e.inner.Execute(ctx, a)
 	}
-	gen := e.s.generation(run)
-	task, index, instance := e.s.flow.onFailure, len(e.s.flow.tasks), 0
+	defer e.s.begin(e.p, a, node)()
+	return e.s.execute(ctx, e.p, a, item, e.s.generation(run))
+}
+
+// execute does what was drawn for an attempt.
+func (s *sim) execute(ctx context.Context, p *proc, a *executor.Attempt, item *runstate.Node, gen int) executor.Result {
+	task, index, instance := s.flow.onFailure, len(s.flow.tasks), 0
 	if a.Task.Name != "cleanup" {
 		_, _ = fmt.Sscanf(a.Task.Name, "t%d", &index)
-		task = &e.s.flow.tasks[index]
-		if !e.s.pauses { // the reads count against the task's time
-			e.s.inputs(ctx, a, task)
+		task = &s.flow.tasks[index]
+		if !s.disturbed { // the reads count against the task's time
+			s.inputs(ctx, a, task)
 		}
 	}
 	if a.MapIndex != nil {
 		instance = *a.MapIndex
-		if string(a.Item) != itoa(instance) {
-			e.s.tell("%s[%d] was given %s", a.Task.Name, instance, a.Item)
-		}
+		s.checkElement(a, task, instance)
 	}
-	try := attempt - item.Lost // attempts that were lost with their workers are no tries
+	s.write(p, a, task.lines)
+	if item.Lost < task.killed(gen, instance) {
+		s.kill(p)
+		<-ctx.Done()
+		return ok("null")
+	}
+	try := a.Number - item.Lost // attempts that were lost with their workers are no tries
 	if try < 1 {
-		e.s.tell("%s: attempt %d of %d lost: %+v", a.Task.Name, attempt, item.Lost, *item)
+		s.tell("%s: attempt %d of %d lost: %+v", a.Task.Name, a.Number, item.Lost, *item)
 		return ok("null")
 	}
 	switch task.act(gen, instance, try) {
 	case actHang:
 		<-ctx.Done()
+		s.write(p, a, min(task.lines, 1))
 		return ok("null")
 	case actFail:
 		return executor.Failed(executor.TaskFailed, "as drawn")
@@ -72,27 +82,55 @@ func (e simulated) Execute(ctx context.Context, a *executor.Attempt) executor.Re
 		return executor.Final(executor.TaskFailed, "as drawn")
 	case actSlow:
 		select {
-		case <-time.After(time.Duration(task.timeout-1) * time.Second):
+		case <-time.After(task.slow()):
 		case <-ctx.Done():
 		}
+		s.write(p, a, task.lines)
 	}
-	if task == e.s.flow.onFailure {
+	if task == s.flow.onFailure {
 		return ok("null")
 	}
-	return ok(e.s.flow.output(index, instance, attempt, gen))
+	return ok(s.flow.output(index, instance, a.Number, gen))
 }
 
+// kill has a process die at once.
+func (s *sim) kill(p *proc) {
+	s.mu.Lock()
+	p.diedAt = time.Now()
+	s.mu.Unlock()
+	p.Kill()
+}
+
+// checkElement holds the element that an instance is given to its map's list.
+func (s *sim) checkElement(a *executor.Attempt, task *simTask, index int) {
+	if !s.flow.tasks[task.mapOn].mapped() {
+		if string(a.Item) != s.flow.element(task.mapOn, index) {
+			s.tell("%s[%d] was given %.100s", a.Task.Name, index, a.Item)
+		}
+		return
+	}
+	var list []any
+	var got any
+	err := errors.Join(json.Unmarshal([]byte(s.stored(s.item(a.Org, a.RunID, task.mapOn))), &list), json.Unmarshal(a.Item, &got))
+	if err != nil || index >= len(list) || !reflect.DeepEqual(list[index], got) {
+		s.tell("%s[%d] was given %.100s of a list of %d (%v)", a.Task.Name, index, a.Item, len(list), err)
+	}
+}
+
+// generation is how many runs a run is the retry of.
 func (s *sim) generation(run *runstate.Run) int {
-	if run.Parent != "" {
-		return 1
+	s.store.mu.Lock()
+	defer s.store.mu.Unlock()
+	if r := s.store.byID[run.ID]; r != nil {
+		return r.gen
 	}
 	return 0
 }
 
 // begins checks all that must hold when an attempt begins.
-func (s *sim) begins(a *executor.Attempt, n engine.Node) (*runstate.Node, *runstate.Run) {
+func (s *sim) begins(p *proc, a *executor.Attempt, n engine.Node) (*runstate.Node, *runstate.Run) {
 	what := number(a.RunID, n, a.Number) + " (" + a.Task.Name + ")"
-	run, err := runstate.GetRun(s.ctx, s.store, org, a.RunID)
+	run, err := runstate.GetRun(s.ctx, s.store, a.Org, a.RunID)
 	if err != nil {
 		s.tell("%s: %v", what, err)
 		return &runstate.Node{}, &run
@@ -100,12 +138,12 @@ func (s *sim) begins(a *executor.Attempt, n engine.Node) (*runstate.Node, *runst
 	if run.Status != engine.Running && run.Status != engine.CancellationRequested {
 		s.tell("%s began in a run that is %s", what, run.Status)
 	}
-	item, err := runstate.LoadNode(s.ctx, s.store, org, a.RunID, n)
+	item, err := runstate.LoadNode(s.ctx, s.store, a.Org, a.RunID, n)
 	if err != nil || item == nil {
 		s.tell("%s began without an item: %v", what, err)
 		return &runstate.Node{}, &run
 	}
-	now := time.Now()
+	now := p.clock.Now()
 	if item.Status != engine.Running || item.Attempt != a.Number || !item.LeaseUntil.Time().After(now) {
 		s.tell("%s began, and the item is %s, attempt %d, lease until %s at %s", what, item.Status, item.Attempt, item.LeaseUntil, now)
 	}
@@ -123,7 +161,7 @@ func (s *sim) begins(a *executor.Attempt, n engine.Node) (*runstate.Node, *runst
 func (s *sim) ruleHolds(what string, a *executor.Attempt, run *runstate.Run) {
 	if a.Task.Name == "cleanup" {
 		for i, t := range s.flow.tasks {
-			if st := s.item(run.ID, i); st == nil || !st.Status.Terminal() {
+			if st := s.item(a.Org, run.ID, i); st == nil || !st.Status.Terminal() {
 				s.tell("%s began before %s was finished", what, t.name)
 			}
 		}
@@ -133,7 +171,7 @@ func (s *sim) ruleHolds(what string, a *executor.Attempt, run *runstate.Run) {
 	_, _ = fmt.Sscanf(a.Task.Name, "t%d", &index)
 	failed, skipped := 0, 0
 	for _, d := range s.flow.tasks[index].deps {
-		dep := s.item(run.ID, d)
+		dep := s.item(a.Org, run.ID, d)
 		switch {
 		case dep == nil || !dep.Status.Terminal():
 			s.tell("%s began before %s was finished", what, s.flow.tasks[d].name)
@@ -172,66 +210,8 @@ func (s *sim) inputs(ctx context.Context, a *executor.Attempt, task *simTask) {
 		if v.JSON == nil {
 			got = s.objectOf(v.Ref)
 		}
-		if want := s.stored(s.item(a.RunID, d)); got != want {
+		if want := s.stored(s.item(a.Org, a.RunID, d)); got != want {
 			s.tell("%s of %s was handed %.120s of %s, which stored %.120s", a.Task.Name, a.RunID, got, name, want)
 		}
 	}
-}
-
-// item reads a task's item; tasks are numbered in their order.
-func (s *sim) item(run string, task int) *runstate.Node {
-	item, err := runstate.LoadNode(s.ctx, s.store, org, run, engine.Node(task))
-	if err != nil {
-		s.tell("%v", err)
-	}
-	return item
-}
-
-func (s *sim) objectOf(key string) string {
-	data, _, err := blob.GetBytes(s.ctx, s.blob, key, conductor.MaxOutput)
-	if err != nil {
-		return err.Error()
-	}
-	return string(data)
-}
-
-// stored is the output that a node keeps.
-func (s *sim) stored(item *runstate.Node) string {
-	switch {
-	case item == nil || item.Output == "" && item.OutputRef == "":
-		return "null"
-	case item.OutputRef != "":
-		return s.objectOf(item.OutputRef)
-	}
-	return item.Output
-}
-
-// nodes reads the items of a run by task name, instances as name[i].
-func (s *sim) nodes(run *runstate.Run) map[string]*runstate.Node {
-	flow, err := registry.LoadFlow(s.ctx, s.store, s.blob, org, run.SpecHash)
-	if err != nil {
-		s.tell("load flow: %v", err)
-		return nil
-	}
-	plan := engine.NewPlan(engine.Defs(flow))
-	items, err := runstate.LoadNodes(s.ctx, s.store, run, plan, false)
-	if err != nil {
-		s.tell("load nodes: %v", err)
-		return nil
-	}
-	out := map[string]*runstate.Node{}
-	for n, item := range items {
-		ref, err := plan.Ref(n)
-		switch {
-		case err != nil:
-			s.tell("%v", err)
-		case ref.Kind == engine.KindTask:
-			out[flow.Tasks[ref.Task].Name] = item
-		case ref.Kind == engine.KindInstance:
-			out[fmt.Sprintf("%s[%d]", flow.Tasks[ref.Task].Name, ref.Index)] = item
-		case ref.Kind == engine.KindOnFailure:
-			out[flow.OnFailure.Name] = item
-		}
-	}
-	return out
 }

@@ -5,10 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"time"
-
-	"pgregory.net/rapid"
-
-	"millrace/localstack/proof/faults"
 )
 
 // act is what one try of a task does.
@@ -22,21 +18,25 @@ const (
 	actHang  // passes its timeout_secs
 )
 
-// The generations of a history: a run, and the retry of it.
-const generations = 2
+// The generations of a history: a run, the retry of it, and the retry of that.
+const generations = 3
 
 // simTask is a task of a drawn flow, with what it will do.
 type simTask struct {
 	name    string
 	deps    []int
 	rule    string
-	wait    bool // a task of type wait
+	wait    int // seconds, of a task of type wait
 	retries int
+	delay   int // seconds before the first retry
 	timeout int
 	cond    string // kind of condition, "" for none
 	condOn  int    // the dependency it looks at
 	mapOn   int    // the dependency whose list it maps over; -1: not mapped
 	large   bool   // its output goes to the object store
+	fat     bool   // the elements of the list in its output are long
+	kills   int    // in the first generation, its process dies in it until so many leases were lost
+	lines   int    // it writes to the log
 	widths  [generations]int
 	acts    [generations][][]act // by instance (one of a plain task), then by try
 }
@@ -49,6 +49,15 @@ func (t *simTask) act(gen, index, try int) act {
 	return of[min(try, len(of))-1]
 }
 
+// killed says how many leases an instance is to lose in a generation because its
+// process dies in it.
+func (t *simTask) killed(gen, index int) int {
+	if gen > 0 || index > 0 {
+		return 0
+	}
+	return t.kills
+}
+
 // simFlow is a drawn flow.
 type simFlow struct {
 	tasks     []simTask
@@ -56,120 +65,34 @@ type simFlow struct {
 	deadline  int
 }
 
-// simHistory is all that is drawn before it is played. The order in which things
-// happen and what fails is drawn from the seed while it is played.
-type simHistory struct {
-	flow      simFlow
-	seed      uint64
-	rates     faults.Rates
-	processes int
-	sole      bool // a process that starts voids the leases of those before
-	power     bool // a crash is a power cut, of a machine whose commits wait for the disk
-	lambda    bool // processes keep nothing between messages, and have a limit
-	crashes   int
-	pauses    bool
-	cancel    []time.Duration // after the start, one for each generation that is cancelled
-	retry     bool
-}
-
-func drawFlow(t *rapid.T) simFlow {
-	var f simFlow
-	n := rapid.IntRange(1, 9).Draw(t, "tasks")
-	wide := 0
-	if rapid.IntRange(0, 14).Draw(t, "wide") == 14 {
-		wide = rapid.SampledFrom([]int{64, 65, 101, 130, 260}).Draw(t, "width")
-	}
-	for i := range n {
-		f.tasks = append(f.tasks, drawTask(t, f.tasks, i))
-	}
-	if wide > 0 { // a fan-out of one root and its join
-		for range wide {
-			f.tasks = append(f.tasks, plainTask(len(f.tasks), []int{0}, drawActs(t, 1)))
-		}
-		join := plainTask(len(f.tasks), nil, drawActs(t, 1))
-		join.rule = rapid.SampledFrom(simRules).Draw(t, "rule")
-		for i := range wide {
-			join.deps = append(join.deps, n+i)
-		}
-		f.tasks = append(f.tasks, join)
-	}
-	if rapid.IntRange(0, 3).Draw(t, "on_failure") == 0 {
-		task := plainTask(len(f.tasks), nil, drawActs(t, 2))
-		task.name, task.retries = "cleanup", 1
-		f.onFailure = &task
-	}
-	if rapid.IntRange(0, 9).Draw(t, "deadline") == 0 {
-		f.deadline = rapid.IntRange(1, 90).Draw(t, "deadline_secs")
-	}
-	return f
-}
-
-var simRules = []string{"all_success", "all_success", "all_done", "one_failed", "none_failed"}
-
 func plainTask(i int, deps []int, acts []act) simTask {
-	t := simTask{name: fmt.Sprintf("t%d", i), deps: deps, rule: "all_success", timeout: 20, mapOn: -1}
+	t := simTask{name: fmt.Sprintf("t%d", i), deps: deps, rule: "all_success", timeout: 20, delay: 3, mapOn: -1}
 	for gen := range generations {
 		t.acts[gen] = [][]act{acts}
 	}
 	return t
 }
 
-func drawActs(t *rapid.T, tries int) []act {
-	return rapid.SliceOfN(rapid.SampledFrom([]act{actSucceed, actSucceed, actSucceed, actSucceed, actSlow, actFail, actFail, actFinal, actHang}), tries, tries).Draw(t, "acts")
-}
-
-func drawTask(t *rapid.T, before []simTask, i int) simTask {
-	task := plainTask(i, nil, nil)
-	for d := range before {
-		if rapid.IntRange(0, 2).Draw(t, "dep") == 0 && len(task.deps) < 4 {
-			task.deps = append(task.deps, d)
-		}
-	}
-	task.rule = rapid.SampledFrom(simRules).Draw(t, "rule")
-	task.retries = rapid.SampledFrom([]int{0, 0, 1, 3}).Draw(t, "retries")
-	task.wait = rapid.IntRange(0, 9).Draw(t, "wait") == 0
-	task.large = rapid.IntRange(0, 19).Draw(t, "large") == 0
-	if len(task.deps) > 0 {
-		task.condOn = rapid.SampledFrom(task.deps).Draw(t, "on")
-		switch rapid.IntRange(0, 9).Draw(t, "kind") {
-		case 0:
-			task.cond = rapid.SampledFrom([]string{"never", "output", "status"}).Draw(t, "condition")
-		case 1, 2:
-			if !before[task.condOn].mapped() && !before[task.condOn].wait && !task.wait {
-				task.mapOn = task.condOn
-			}
-		}
-	}
-	for gen := range generations {
-		task.acts[gen] = nil
-		if task.mapped() {
-			task.widths[gen] = rapid.SampledFrom([]int{0, 1, 2, 3, 5, 65}).Draw(t, "width")
-			if gen > 0 && rapid.Bool().Draw(t, "same") {
-				task.widths[gen] = task.widths[0]
-			}
-		}
-		for range rapid.IntRange(1, 3).Draw(t, "scripts") {
-			task.acts[gen] = append(task.acts[gen], drawActs(t, task.retries+1))
-		}
-	}
-	return task
-}
-
 // list is the length of the list that a task's output carries: that of the
-// widest map over it, so that all of one task's maps find their elements.
+// widest map over it, so that all of one task's maps find their elements. A map
+// over a map takes its outputs.
 func (f *simFlow) list(task, gen int) int {
 	n := 0
 	for i := range f.tasks {
-		if f.tasks[i].mapOn == task {
+		if f.tasks[i].mapOn == task && !f.tasks[task].mapped() {
 			n = max(n, f.tasks[i].widths[gen])
 		}
 	}
 	return n
 }
 
-// width is how many instances a mapped task has in a generation whose list is
-// that of generation from.
-func (f *simFlow) width(task, from int) int { return f.list(f.tasks[task].mapOn, from) }
+// element is one of the elements of that list, as JSON.
+func (f *simFlow) element(task, i int) string {
+	if f.tasks[task].fat {
+		return fmt.Sprintf(`"%d%s"`, i, strings.Repeat(".", 9_000))
+	}
+	return fmt.Sprint(i)
+}
 
 // output is what a try of a task hands on.
 func (f *simFlow) output(task, index, attempt, gen int) string {
@@ -179,7 +102,7 @@ func (f *simFlow) output(task, index, attempt, gen int) string {
 		if i > 0 {
 			b.WriteByte(',')
 		}
-		fmt.Fprint(&b, i)
+		b.WriteString(f.element(task, i))
 	}
 	b.WriteString(`]`)
 	if f.tasks[task].large {
@@ -209,33 +132,65 @@ func (f *simFlow) spec() string {
 	return string(raw)
 }
 
+// parameters are those of its runs.
+func (f *simFlow) parameters() map[string]json.RawMessage {
+	for i := range f.tasks {
+		if f.tasks[i].cond == "params" {
+			return map[string]json.RawMessage{"n": json.RawMessage("1"), "pad": json.RawMessage(`"` + strings.Repeat("p", 2_000) + `"`)}
+		}
+	}
+	return nil
+}
+
+// The growth of the delays between tries.
+const (
+	simFactor   = 3
+	simMostWait = 1200 // seconds
+)
+
+// retryDelay is how long a task waits after its n-th try.
+func (t *simTask) retryDelay(n int) time.Duration {
+	secs := t.delay
+	for range n - 1 {
+		secs *= simFactor
+	}
+	return time.Duration(min(secs, simMostWait)) * time.Second
+}
+
 func (f *simFlow) task(t *simTask) map[string]any {
 	out := map[string]any{
 		"name": t.name, "type": "python", "entrypoint": "m:f", "retries": t.retries, "timeout_secs": t.timeout, "trigger_rule": t.rule,
-		"retry_backoff": map[string]any{"delay_secs": 3, "factor": 3, "max_secs": 1200},
+		"retry_backoff": map[string]any{"delay_secs": t.delay, "factor": simFactor, "max_secs": simMostWait},
 	}
-	if t.wait {
-		out["type"], out["config"] = "wait", map[string]any{"seconds": 12}
+	if t.wait > 0 {
+		out["type"], out["config"] = "wait", map[string]any{"seconds": t.wait}
 		delete(out, "entrypoint")
 	}
 	var deps []string
 	for _, d := range t.deps {
 		deps = append(deps, f.tasks[d].name)
 	}
-	if deps != nil {
-		out["depends_on"] = deps
-		on := f.tasks[t.condOn].name
-		switch t.cond {
-		case "never":
-			out["condition"] = "1 == 2"
-		case "output":
-			out["condition"] = "tasks." + on + ".output != null"
-		case "status":
-			out["condition"] = "tasks." + on + `.status == "SUCCEEDED"`
+	if deps == nil {
+		return out
+	}
+	out["depends_on"] = deps
+	on := f.tasks[t.condOn].name
+	switch t.cond {
+	case "never":
+		out["condition"] = "1 == 2"
+	case "output":
+		out["condition"] = "tasks." + on + ".output != null"
+	case "params":
+		out["condition"] = "params.n == 1"
+	case "status":
+		out["condition"] = "tasks." + on + `.status == "SUCCEEDED"`
+	}
+	if t.mapped() {
+		list := "tasks." + f.tasks[t.mapOn].name + ".output"
+		if !f.tasks[t.mapOn].mapped() {
+			list += ".list"
 		}
-		if t.mapped() {
-			out["map_over"] = "tasks." + f.tasks[t.mapOn].name + ".output.list"
-		}
+		out["map_over"] = list
 	}
 	return out
 }

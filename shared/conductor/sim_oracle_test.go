@@ -3,6 +3,7 @@ package conductor_test
 import (
 	"fmt"
 
+	"millrace/shared/conductor"
 	"millrace/shared/engine"
 )
 
@@ -94,7 +95,10 @@ func instance(t *simTask, i int) string { return fmt.Sprintf("%s[%d]", t.name, i
 
 // ending is how a task or an instance ends that runs by its own acts.
 func ending(t *simTask, gen, index int) engine.Status {
-	if t.wait {
+	if t.killed(gen, index) >= conductor.MaxLost {
+		return engine.Failed
+	}
+	if t.wait > 0 {
 		return engine.Succeeded
 	}
 	for try := 1; ; try++ {
@@ -158,19 +162,25 @@ func (j *judge) runs(i int) {
 		st := j.out[j.f.tasks[d].name]
 		return st == engine.Succeeded || st == engine.Reused
 	}
-	_, gathered := j.width[t.condOn] // a map hands on its list, however its instances ended
+	gathered := func(d int) bool { // a map hands on its list, however its instances ended
+		_, ok := j.width[d]
+		return ok
+	}
 	switch {
-	case t.cond == "never", t.cond == "status" && !good(t.condOn), t.cond == "output" && !good(t.condOn) && !gathered:
+	case t.cond == "never", t.cond == "status" && !good(t.condOn), t.cond == "output" && !good(t.condOn) && !gathered(t.condOn):
 		j.out[t.name] = engine.Skipped
 		return
 	case !t.mapped():
 		j.end(i, ending(t, j.gen, 0))
 		return
-	case !good(t.mapOn):
+	case !good(t.mapOn) && !gathered(t.mapOn):
 		j.end(i, engine.Failed) // there is no list to map over
 		return
 	}
-	width := j.f.width(i, j.from[t.mapOn])
+	width := j.f.list(t.mapOn, j.from[t.mapOn])
+	if j.f.tasks[t.mapOn].mapped() {
+		width = j.width[t.mapOn]
+	}
 	status := engine.Succeeded
 	if width > 0 {
 		j.width[i] = width

@@ -1,8 +1,9 @@
 package conductor_test
 
 import (
+	"cmp"
+	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -11,15 +12,14 @@ import (
 	"time"
 
 	"millrace/events"
+	"millrace/localstack/proof/faults"
 	"millrace/shared/engine"
-	"millrace/shared/errs"
-	"millrace/shared/launch"
 	"millrace/shared/runstate"
 )
 
 // The times of a simulation.
 const (
-	simCalm  = 3 * time.Hour    // then the faults end
+	simCalm  = 3 * time.Hour    // then the faults end, if not before
 	simLimit = 6 * time.Hour    // by then every run is over
 	simAfter = 10 * time.Minute // what is still under way may do its harm
 )
@@ -29,23 +29,21 @@ func play(t *testing.T, h simHistory) (broke string, s *sim) {
 	synctest.Test(t, func(t *testing.T) {
 		cryptotest.SetGlobalRandom(t, h.seed) // ids and nonces are drawn like the rest
 		s = newSim(t, h)
-		began := time.Now()
-		s.accept()
 		for gen := 0; ; gen++ {
-			if gen < len(s.cancel) {
-				s.cancelLater(gen, s.cancel[gen])
+			began := time.Now()
+			s.breakLater(began)
+			s.began = began
+			for i, l := range s.lineages {
+				s.submit(l, gen)
+				if i == 0 && gen < len(s.cancel) {
+					s.cancelLater(l, gen, s.cancel[gen])
+				}
 			}
 			s.until(began, func() bool { return s.over(gen) })
-			s.took = max(s.took, time.Since(began))
 			s.quieten(simAfter)
-			if s.failed() || gen > 0 || !s.retry {
+			if s.failed() || gen >= len(s.retries) {
 				break
 			}
-			s.client(func(p *proc) error {
-				_, err := p.launch.Retry(s.ctx, org, s.accepted[0], true)
-				return err
-			})
-			began = time.Now()
 		}
 		if !s.failed() {
 			s.check()
@@ -60,67 +58,12 @@ func play(t *testing.T, h simHistory) (broke string, s *sim) {
 	return broke, s
 }
 
-// accept has a run accepted, with an idempotency key, so that the client may ask
-// again as long as it gets no answer.
-func (s *sim) accept() {
-	s.client(func(p *proc) error {
-		run, err := p.launch.Accept(s.ctx, org, launch.Request{Flow: "f", Version: "1", Trigger: launch.Manual, Key: "key", Fingerprint: "request"})
-		if err == nil {
-			s.mu.Lock()
-			s.accepted[0] = run.ID
-			s.mu.Unlock()
-		}
-		return err
-	})
-}
-
-// cancelLater cancels the runs of a generation some time after the first of
-// them was accepted.
-func (s *sim) cancelLater(gen int, after time.Duration) {
-	s.client(func(p *proc) error {
-		ids := s.of(gen)
-		if len(ids) == 0 {
-			return errors.New("none yet")
-		}
-		time.Sleep(after)
-		run, err := p.launch.Cancel(s.ctx, org, ids[0])
-		after = 0
-		switch {
-		case err == nil:
-			s.mu.Lock()
-			s.stopped[run.ID] = true
-			s.mu.Unlock()
-		case errs.CodeOf(err) == errs.Invalid:
-			return nil // it has ended
-		}
-		return err
-	})
-}
-
-// of lists the runs of a generation.
-func (s *sim) of(gen int) []string {
-	var out []string
-	for _, id := range s.ids() {
-		if run, err := runstate.GetRun(s.ctx, s.store, org, id); err == nil && s.generation(&run) == gen {
-			out = append(out, id)
-		}
+// breakLater has the outages come.
+func (s *sim) breakLater(began time.Time) {
+	for _, o := range s.outages {
+		from := began.Add(o.after)
+		s.plan.Break(faults.Outage{Port: o.port, From: from, Until: from.Add(o.For), Rate: o.rate, Hang: o.hang})
 	}
-	return out
-}
-
-// over reports whether a generation has come to its end.
-func (s *sim) over(gen int) bool {
-	ids := s.of(gen)
-	s.mu.Lock()
-	busy := s.busy
-	s.mu.Unlock()
-	for _, id := range ids {
-		run, err := runstate.GetRun(s.ctx, s.store, org, id)
-		if err != nil || !run.Status.RunEnded() || !run.Archived {
-			return false
-		}
-	}
-	return len(ids) > 0 && busy == 0
 }
 
 // quieten goes on for a while, and tells if anything still changes.
@@ -136,11 +79,13 @@ func (s *sim) until(began time.Time, done func() bool) {
 	for step := 0; !s.failed(); step++ {
 		synctest.Wait()
 		s.steps++
+		s.observe()
+		s.checkMemory()
 		if step%8 == 0 && done() {
 			return
 		}
 		now := time.Now()
-		if now.Sub(began) > simCalm {
+		if after := cmp.Or(s.calmAfter, simCalm); now.Sub(began) > after {
 			s.plan.Calm()
 		}
 		if now.Sub(began) > simLimit {
@@ -148,7 +93,7 @@ func (s *sim) until(began time.Time, done func() bool) {
 			return
 		}
 		s.bury()
-		if now.Sub(minute) >= time.Minute {
+		if now.Sub(minute) >= time.Minute && !s.noTicks {
 			minute = now.Truncate(time.Minute)
 			s.minute()
 		}
@@ -163,8 +108,10 @@ func (s *sim) minute() {
 	}
 	if p := s.alive(); p != nil {
 		go func() {
+			ctx, cancel := context.WithTimeout(p.ctx, time.Minute)
+			defer cancel()
 			payload, _ := json.Marshal(events.SchedulerTick{EventType: events.TickType})
-			_, _ = p.tick(p.ctx, payload)
+			_, _ = p.tick(ctx, payload)
 		}()
 	}
 }
@@ -176,11 +123,16 @@ func (s *sim) step() {
 	pass := func() {
 		i := s.rng.IntN(waiting)
 		fmt.Fprintln(s.trace, time.Now().UnixNano(), requests[i])
+		s.asked(requests[i])
 		s.gate.Pass(i, s.may)
 	}
 	if s.pauses && s.rng.IntN(400) == 0 {
-		s.procs[s.rng.IntN(len(s.procs))].paused = time.Now().Add(time.Duration(s.rng.Int64N(int64(2 * time.Minute))))
+		s.pause()
 		return
+	}
+	slow := 200 * time.Millisecond // the most that a request takes longer than another
+	if !s.disturbed {
+		slow = 5 * time.Millisecond
 	}
 	switch draw := s.rng.IntN(20); {
 	case waiting > 0 && draw < 14:
@@ -189,9 +141,10 @@ func (s *sim) step() {
 	case waiting > 0 && draw < 19:
 		pass()
 	case waiting > 0:
-		time.Sleep(time.Duration(s.rng.Int64N(int64(200 * time.Millisecond))))
+		time.Sleep(time.Duration(s.rng.Int64N(int64(slow))))
+	case !s.disturbed && s.receive():
 	default:
-		idle := time.NewTimer(time.Duration(1 + s.rng.Int64N(int64(5*time.Second))))
+		idle := time.NewTimer(time.Duration(1 + s.rng.Int64N(int64(simPoll))))
 		defer idle.Stop()
 		select {
 		case <-s.gate.Arrived():
@@ -202,8 +155,9 @@ func (s *sim) step() {
 
 // stuck tells of runs that did not end.
 func (s *sim) stuck() {
-	for _, id := range s.ids() {
-		run, err := runstate.GetRun(s.ctx, s.store, org, id)
+	for _, r := range s.runs() {
+		id := r.id
+		run, err := runstate.GetRun(s.ctx, s.store, r.org, id)
 		if err == nil && run.Status.RunEnded() && run.Archived {
 			continue
 		}
@@ -212,7 +166,7 @@ func (s *sim) stuck() {
 			s.tell("  %s: %+v", name, *item)
 		}
 	}
-	if len(s.ids()) == 0 {
+	if len(s.runs()) == 0 {
 		s.tell("no run was accepted")
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"millrace/localstack/embedded/pebbletable"
 	"millrace/shared/engine"
@@ -17,11 +18,32 @@ import (
 // and tells what breaks an invariant.
 type watched struct {
 	*pebbletable.Table
-	mu   sync.Mutex
-	tell func(format string, args ...any)
-	runs []string // the runs accepted, in order
+	s    *sim
 	plan *engine.Plan
+
+	mu      sync.Mutex
+	runs    []*simRun // the runs accepted, in order
+	byID    map[string]*simRun
+	batches map[table.Key]string // of logs, with their run
 }
+
+// simRun is what is known of a run that was accepted.
+type simRun struct {
+	org, id  string
+	parent   string
+	gen      int
+	began    time.Time
+	ended    bool
+	archived time.Time
+	fault    time.Time // the last before that
+	dirty    bool      // something of it changed after its end
+}
+
+func newWatched(s *sim) *watched {
+	return &watched{s: s, byID: map[string]*simRun{}, batches: map[table.Key]string{}}
+}
+
+func (w *watched) tell(format string, args ...any) { w.s.tell(format, args...) }
 
 func (w *watched) around(keys []table.Key, do func() error) error {
 	w.mu.Lock()
@@ -79,25 +101,48 @@ func keysOf(writes []table.Write) []table.Key {
 // changed holds one change to the invariants.
 func (w *watched) changed(k table.Key, before, after table.Item) {
 	_, rest, of := strings.Cut(k.PK, "#run#")
+	id, part, _ := strings.Cut(rest, "#")
 	switch {
-	case !of || strings.HasSuffix(rest, "#log"):
+	case !of:
+	case strings.HasPrefix(part, "log"):
+		if after == nil {
+			delete(w.batches, k)
+		} else {
+			w.batches[k] = id
+		}
 	case k.SK == "run":
 		w.run(before, after)
-	case strings.Contains(rest, "#t"):
+	case strings.HasPrefix(part, "t"):
 		w.node(k, before, after)
+		if run := w.byID[id]; run != nil && run.ended {
+			run.dirty = true
+		}
 	}
 }
 
 func status(i table.Item) engine.Status { return engine.Status(i["st"].Str()) }
 
 func (w *watched) run(before, after table.Item) {
+	if after == nil {
+		if before != nil {
+			w.tell("run %s was removed", before["id"].Str())
+		}
+		return // refused
+	}
 	from, to := status(before), status(after)
 	id := after["id"].Str()
-	if before == nil && after != nil {
-		w.runs = append(w.runs, id)
+	if before == nil {
+		w.accepted(after)
 	}
 	if from != to && !slices.Contains(engine.RunTransitions[from], to) {
 		w.tell("run %s went from %q to %q", id, from, to)
+	}
+	run := w.byID[id]
+	if to.RunEnded() && !run.ended {
+		run.ended, run.dirty = true, true
+	}
+	if run.archived.IsZero() && after[runstate.RunArchived].Bool() {
+		run.archived, run.fault = time.Now(), w.s.lastFaultAt()
 	}
 	if !from.RunEnded() {
 		return
@@ -109,6 +154,15 @@ func (w *watched) run(before, after table.Item) {
 	}
 }
 
+func (w *watched) accepted(item table.Item) {
+	r := &simRun{org: item["org"].Str(), id: item["id"].Str(), parent: item["par"].Str(), began: time.Now()}
+	if parent := w.byID[r.parent]; parent != nil {
+		r.gen = parent.gen + 1
+	}
+	w.runs = append(w.runs, r)
+	w.byID[r.id] = r
+}
+
 func same(a, b table.Item, attr string) bool {
 	x, there := a[attr]
 	y, stays := b[attr]
@@ -118,7 +172,9 @@ func same(a, b table.Item, attr string) bool {
 func (w *watched) node(k table.Key, before, after table.Item) {
 	from, to := status(before), status(after)
 	if after == nil {
-		w.tell("node %v was removed", k)
+		if before != nil {
+			w.tell("node %v was removed", k)
+		}
 		return
 	}
 	if from != to && !slices.Contains(engine.TaskTransitions[from], to) {
@@ -145,20 +201,25 @@ func (w *watched) node(k table.Key, before, after table.Item) {
 			w.tell("node %v came before the width of its map", k)
 		}
 	}
-	if before[runstate.NodeNonce].Str() != "" {
-		w.afterwards(k, from, to)
+	if before[runstate.NodeLost].Int() != after[runstate.NodeLost].Int() {
+		w.s.lost(k, before)
 	}
+	w.afterwards(k, before, from, to)
 }
 
 // afterwards holds a change of an attempt to the state of its run: once that is
 // over, what had a worker ends in no other way than cancelled.
-func (w *watched) afterwards(k table.Key, from, to engine.Status) {
-	pk := k.PK[:strings.LastIndex(k.PK, "#t")]
-	run, err := w.Table.Get(context.Background(), table.Key{PK: pk, SK: "run"})
-	if err != nil || from == to || !status(run).RunEnded() {
+func (w *watched) afterwards(k table.Key, before table.Item, from, to engine.Status) {
+	if from == to || before[runstate.NodeNonce].Str() == "" {
 		return
 	}
-	if to != engine.Cancelled && to != engine.Running {
+	pk := k.PK[:strings.LastIndex(k.PK, "#t")]
+	run, err := w.Table.Get(context.Background(), table.Key{PK: pk, SK: "run"})
+	if err != nil || !status(run).RunEnded() {
+		return
+	}
+	// A claim may come after the end: it begins nothing, and is given back.
+	if to != engine.Cancelled && to != engine.Running && to != engine.Queued {
 		w.tell("node %v became %s after its run was %s", k, to, status(run))
 	}
 }

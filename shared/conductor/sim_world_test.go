@@ -8,21 +8,14 @@ import (
 	"io"
 	"log/slog"
 	"math/rand/v2"
-	"slices"
-	"strconv"
+	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
-	lambda "github.com/aws/aws-lambda-go/events"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/stretchr/testify/require"
 
-	"millrace/events"
-	"millrace/functions/schedulertick"
-	"millrace/localstack/embedded/localbus"
 	"millrace/localstack/embedded/pebblequeue"
 	"millrace/localstack/embedded/pebbletable"
 	"millrace/localstack/embedded/store"
@@ -31,59 +24,60 @@ import (
 	"millrace/localstack/proof/memory"
 	"millrace/shared/blob/blobtest"
 	"millrace/shared/clock"
-	"millrace/shared/conductor"
 	"millrace/shared/engine"
-	"millrace/shared/executor"
-	"millrace/shared/fn"
-	"millrace/shared/launch"
-	"millrace/shared/queue"
 	"millrace/shared/registry"
-	"millrace/shared/runlog"
-	"millrace/shared/signal"
 )
 
 // sim plays one history in a bubble.
 type sim struct {
 	simHistory
-	t      *testing.T // of the bubble
-	ctx    context.Context
-	fs     *vfs.MemFS
-	rng    *rand.Rand
-	store  *watched
-	queues *pebblequeue.Queues
-	blob   *blobtest.Memory
-	plan   *faults.Plan
-	gate   *faults.Steps
-	procs  []*proc
-	boots  int
-	steps  int
-	trace  hash.Hash64   // of every request in its order
-	took   time.Duration // the longest run
+	t       *testing.T // of the bubble
+	ctx     context.Context
+	fs      *vfs.MemFS
+	db      *store.DB
+	rng     *rand.Rand
+	store   *watched
+	queues  *pebblequeue.Queues
+	sent    *simQueues
+	blob    *blobtest.Memory
+	plan    *faults.Plan
+	gate    *faults.Steps
+	procs   []*proc
+	named   map[string]*proc // all there were
+	boots   int
+	steps   int
+	handled int         // batches of messages
+	trace   hash.Hash64 // of every request in its order
+	told    simTrace    // the last of what happened
+	took    time.Duration
+	began   time.Time // of the generation under way
+	// disturbed: things may go wrong in this history.
+	disturbed bool
 
-	mu       sync.Mutex
-	problems []string
-	executed map[string]int
-	accepted map[int]string // run ids that were answered, by generation
-	stopped  map[string]bool
-	busy     int // clients' requests under way
+	mu        sync.Mutex
+	problems  []string
+	executed  map[string]int
+	tries     map[simNode]int        // how often a node's work began
+	under     map[simNode]*execution // the last of a node
+	lines     map[string][]simLine   // by attempt
+	views     map[string]simView     // of the runs that are over
+	lineages  []*lineage
+	stopped   map[string]bool
+	busy      int // clients' requests under way
+	lastFault time.Time
 }
 
-// proc is one process with its view of the world.
-type proc struct {
-	*faults.Process
-	name   string
-	ctx    context.Context
-	end    context.CancelFunc
-	c      *conductor.Conductor
-	launch *launch.Launcher
-	tick   fn.Handler
-	queues queue.Queues
-	paused time.Time // until
-	slots  atomic.Int32
+// simNode names a node of a run.
+type simNode struct {
+	run  string
+	node engine.Node
 }
 
-// workers is how many messages a process handles at a time.
-const workers = 16
+// lineage is a run and the retries of it.
+type lineage struct {
+	org, key string
+	accepted string // the id that was answered
+}
 
 func (s *sim) tell(format string, args ...any) {
 	s.mu.Lock()
@@ -99,19 +93,36 @@ func (s *sim) failed() bool {
 	return len(s.problems) > 0
 }
 
+func (s *sim) lastFaultAt() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.lastFault
+}
+
 func newSim(t *testing.T, h simHistory) *sim {
+	if h.slots == 0 {
+		h.slots = 16
+	}
+	if len(h.orgs) == 0 {
+		h.orgs = []string{org}
+	}
 	s := &sim{
-		simHistory: h, rng: rand.New(rand.NewPCG(h.seed, 1)), blob: &blobtest.Memory{}, gate: faults.NewSteps(), trace: fnv.New64a(),
-		executed: map[string]int{}, accepted: map[int]string{}, stopped: map[string]bool{},
+		simHistory: h, disturbed: h.faulty(), rng: rand.New(rand.NewPCG(h.seed, 1)), blob: &blobtest.Memory{}, gate: faults.NewSteps(), trace: fnv.New64a(),
+		executed: map[string]int{}, tries: map[simNode]int{}, under: map[simNode]*execution{}, lines: map[string][]simLine{},
+		views: map[string]simView{}, stopped: map[string]bool{}, named: map[string]*proc{},
+	}
+	for i, org := range h.orgs {
+		s.lineages = append(s.lineages, &lineage{org: org, key: fmt.Sprint("key", i)})
 	}
 	s.ctx = fixture.Owner(t.Context(), org)
-	s.store = &watched{tell: s.tell}
+	s.store = newWatched(s)
 	fs := vfs.NewMem()
 	if h.power {
 		fs = vfs.NewCrashableMem()
 	}
 	s.open(t, fs)
 	s.plan = faults.NewPlan(t, h.seed, h.rates, s.store, clock.System{})
+	s.plan.Tell(s.failing)
 	s.register()
 	for range h.processes {
 		s.procs = append(s.procs, s.start())
@@ -122,14 +133,53 @@ func newSim(t *testing.T, h simHistory) *sim {
 	return s
 }
 
+// asked notes a request that is let pass, for the reader of a failure.
+func (s *sim) asked(r faults.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p := s.named[r.Process]; p != nil && !p.dead() && !strings.HasPrefix(r.Subject, "due#") {
+		s.told.add(time.Now(), "request", r)
+	}
+}
+
+// failing notes a request that is made to fail.
+func (s *sim) failing(r faults.Request, fault string) {
+	now := time.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lastFault = now
+	s.told.add(now, fault, r)
+	p := s.named[r.Process]
+	switch r.Port {
+	case faults.Tables:
+		p.failures = append(p.failures, failure{now, r, fault == "hang"})
+	case faults.Logs, faults.Objects:
+		p.logFailed = true
+	}
+}
+
 // open opens the store that a file system has.
 func (s *sim) open(t *testing.T, fs *vfs.MemFS) {
 	s.t, s.fs = t, fs
 	db, err := store.Open("store", store.Options{FS: fs, FullSync: s.power, Simulated: true})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	s.db = db
 	s.store.Table = pebbletable.New(db, clock.System{})
-	s.queues = memory.QueuesIn(t, db, clock.System{}, fixture.Queues(2*time.Minute))
+	s.openQueues()
+}
+
+// openQueues opens the queues, as a server does that starts: what was in flight
+// is ready again.
+func (s *sim) openQueues() {
+	if s.queues != nil {
+		_ = s.queues.Close()
+	}
+	s.queues = memory.QueuesIn(s.t, s.db, clock.System{}, fixture.Queues(visibility))
+	if s.sent == nil {
+		s.sent = &simQueues{nodes: map[string]int{}}
+	}
+	s.sent = &simQueues{Queues: s.queues, nodes: s.sent.nodes}
 }
 
 // cutPower goes on with what a power cut leaves: what was synced, and some of the
@@ -139,15 +189,22 @@ func (s *sim) cutPower() {
 }
 
 func (s *sim) register() {
-	if err := fixture.Register(s.ctx, s.store, s.blob, "f", s.flow.spec()); err != nil {
-		panic(err) // a mistake of the test
+	seen := map[string]bool{}
+	for _, l := range s.lineages {
+		if seen[l.org] {
+			continue
+		}
+		seen[l.org] = true
+		if err := fixture.Register(fixture.Owner(s.ctx, l.org), s.store, s.blob, "f", s.flow.spec()); err != nil {
+			panic(err) // a mistake of the test
+		}
 	}
-	v, err := registry.GetVersion(s.ctx, s.store, org, "f", "1")
+	v, err := registry.GetVersion(s.ctx, s.store, s.orgs[0], "f", "1")
 	if err != nil {
 		panic(err)
 	}
 	// Flows are cached over all histories; from now on this one is.
-	flow, err := registry.LoadFlow(s.ctx, s.store, s.blob, org, v.SpecHash)
+	flow, err := registry.LoadFlow(s.ctx, s.store, s.blob, s.orgs[0], v.SpecHash)
 	if err != nil {
 		panic(err)
 	}
@@ -155,156 +212,3 @@ func (s *sim) register() {
 }
 
 var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
-
-// start begins a process of a name of its own.
-func (s *sim) start() *proc {
-	s.boots++
-	p := &proc{name: "boot" + itoa(s.boots)}
-	p.Process = s.plan.Process(p.name, s.gate)
-	p.ctx, p.end = context.WithCancel(s.ctx)
-	p.queues = p.Queues(s.queues)
-	hub := &signal.Hub{}
-	logs := &runlog.Store{Table: s.store, Blob: s.blob, Clock: clock.System{}, Log: quiet}
-	p.c = conductor.New(conductor.Config{
-		Table: p.Table(), Queues: p.queues, Blob: s.blob, Bus: localbus.New(p.queues, nil), Clock: clock.System{},
-		Log: quiet, Logs: logs, Hub: hub, Boot: p.name, Sole: s.sole, Resident: !s.lambda,
-		Executors: executor.Set{
-			"python": simulated{s, p, nil}, "wait": simulated{s, p, executor.Wait{Now: clock.System{}.Now}},
-		},
-	})
-	p.launch = &launch.Launcher{Table: p.Table(), Queues: p.queues, Blob: s.blob, Clock: clock.System{}, Log: quiet, Hub: hub}
-	p.tick = schedulertick.Spec.Handle(fn.Deps{Table: p.Table(), Queues: p.queues, Clock: clock.System{}, Log: quiet})
-	return p
-}
-
-func (s *sim) crashLater(p *proc) {
-	s.crashes--
-	p.CrashAt(1+s.rng.IntN(60), s.rng.IntN(2) == 0)
-}
-
-func (p *proc) dead() bool {
-	select {
-	case <-p.Died():
-		return true
-	default:
-		return false
-	}
-}
-
-// bury replaces dead processes. As at a start of the embedded server, one that
-// is alone looks at every run.
-func (s *sim) bury() {
-	for i, p := range s.procs {
-		if !p.dead() || p.ctx.Err() != nil {
-			continue
-		}
-		p.end()
-		if s.power {
-			s.cutPower()
-		}
-		next := s.start()
-		s.mu.Lock()
-		s.procs[i] = next
-		s.mu.Unlock()
-		if s.crashes > 0 {
-			s.crashLater(next)
-		}
-		if s.sole {
-			for _, id := range s.ids() {
-				go func() { _ = next.c.Look(next.ctx, org, id) }()
-				synctest.Wait()
-			}
-		}
-	}
-}
-
-// ids are the runs there are.
-func (s *sim) ids() []string {
-	s.store.mu.Lock()
-	defer s.store.mu.Unlock()
-	return slices.Clone(s.store.runs)
-}
-
-// may says whose requests may go on.
-func (s *sim) may(name string) bool {
-	for _, p := range s.procs {
-		if p.name == name {
-			return !time.Now().Before(p.paused)
-		}
-	}
-	return true // a dead one's, which fail
-}
-
-// alive draws a process that may go on; nil if there is none.
-func (s *sim) alive() *proc {
-	p := s.procs[s.rng.IntN(len(s.procs))]
-	if p.dead() || time.Now().Before(p.paused) {
-		return nil
-	}
-	return p
-}
-
-// receive takes messages from a queue for a process and begins to handle them;
-// false if there are none.
-func (s *sim) receive() bool {
-	p := s.alive()
-	if p == nil || p.slots.Load() >= workers {
-		return false
-	}
-	names := []string{events.Tasks("nano"), events.Runs}
-	first := s.rng.IntN(2)
-	for _, name := range []string{names[first], names[1-first]} {
-		got, err := s.queues.Receive(s.ctx, name, 1+s.rng.IntN(3), 0)
-		if err != nil || len(got) == 0 {
-			continue
-		}
-		for _, m := range got {
-			p.slots.Add(1)
-			go s.handle(p, name, m)
-			synctest.Wait() // one after the other, so that chance has no part in their order
-		}
-		return true
-	}
-	return false
-}
-
-func (s *sim) handle(p *proc, name string, m queue.Delivery) {
-	defer p.slots.Add(-1)
-	ctx := p.ctx
-	if s.lambda {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, 15*time.Minute)
-		defer cancel()
-	}
-	out, err := p.c.Messages(ctx, lambda.SQSEvent{Records: []lambda.SQSMessage{{
-		MessageId: m.ID, ReceiptHandle: m.Receipt, Body: string(m.Body), EventSourceARN: "arn:aws:sqs:x:0:" + name,
-		Attributes: map[string]string{"ApproximateReceiveCount": strconv.Itoa(m.Receives)},
-	}}})
-	if err == nil && len(out.BatchItemFailures) == 0 {
-		_ = p.queues.Delete(ctx, name, m.Receipt)
-	}
-}
-
-// client makes requests of a process until one is answered; after each that is
-// not, another process is asked.
-func (s *sim) client(do func(p *proc) error) {
-	s.mu.Lock()
-	s.busy++
-	s.mu.Unlock()
-	go func() {
-		defer func() {
-			s.mu.Lock()
-			s.busy--
-			s.mu.Unlock()
-		}()
-		for n := 0; s.ctx.Err() == nil; n++ {
-			s.mu.Lock()
-			p := s.procs[n%len(s.procs)]
-			s.mu.Unlock()
-			if do(p) == nil {
-				return
-			}
-			time.Sleep(time.Second)
-		}
-	}()
-}

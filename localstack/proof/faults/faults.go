@@ -1,9 +1,9 @@
-// Package faults makes tables and queues fail as those of a cloud do: requests
-// are throttled, fail before or after they are done, meet transactions; indexes
-// lag; messages are lost, late, out of order or delivered several times; and a
-// process dies at a write. What fails is drawn from a seed. With a [Steps] as
-// the gate the order of all requests is drawn as well, so that a history can be
-// played again.
+// Package faults makes tables, queues, object stores and buses fail as those of a
+// cloud do: requests are throttled, fail before or after they are done, hang, meet
+// transactions; indexes lag; messages are lost, late, out of order or delivered
+// several times; a service is down for a while; and a process dies at a write.
+// What fails is drawn from a seed. With a [Steps] as the gate the order of all
+// requests is drawn as well, so that a history can be played again.
 package faults
 
 import (
@@ -34,6 +34,7 @@ type Rates struct {
 	Before   float64 // ErrInjected, nothing done
 	After    float64 // ErrInjected, done all the same; of many writes, some may be
 	Conflict float64 // table.ErrConflict of a write, nothing done
+	Resend   float64 // a write of the table is done, and sent again by the driver, which lost its answer; no transaction
 	Stale    float64 // a query of an index sees an earlier state
 
 	Lose      float64 // a message that was accepted never arrives
@@ -54,6 +55,8 @@ type Plan struct {
 	mu      sync.Mutex
 	rng     *rand.Rand
 	rates   Rates
+	outages []Outage
+	told    func(r Request, fault string)
 	store   table.Table
 	replica *replica
 	counts  map[string]int
@@ -72,7 +75,16 @@ func NewPlan(t memory.T, seed uint64, rates Rates, store table.Table, now clock.
 func (p *Plan) Calm() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.rates = Rates{}
+	p.rates, p.outages = Rates{}, nil
+}
+
+// Tell has a function called for every fault with its name, and with the request
+// that it made fail; one of a message or of an index has none. It must not make
+// requests.
+func (p *Plan) Tell(told func(r Request, fault string)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.told = told
 }
 
 // Counts tells how often each fault was injected, by name.
@@ -90,16 +102,21 @@ func (p *Plan) Counts() map[string]int {
 type fault struct {
 	before error // fail with it, and do nothing
 	after  error // do it, and fail with it
+	hang   bool  // give no answer for long
+	resend bool  // do it twice, and answer what the second time says
 }
 
 // draw decides of a request.
-func (p *Plan) draw(write bool) fault {
+func (p *Plan) draw(write bool, r Request) fault {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if f, down := p.down(r); down {
+		return f
+	}
 	x := p.rng.Float64()
 	hit := func(name string, rate float64) bool {
 		if x -= rate; x < 0 && rate > 0 {
-			p.counts[name]++
+			p.count(r, name)
 			x = 2 // no other
 			return true
 		}
@@ -114,8 +131,18 @@ func (p *Plan) draw(write bool) fault {
 		return fault{after: ErrInjected}
 	case write && hit("conflict", p.rates.Conflict):
 		return fault{before: table.ErrConflict}
+	case write && r.Port == Tables && hit("resend", p.rates.Resend):
+		return fault{resend: true}
 	}
 	return fault{}
+}
+
+// count counts a fault and tells of it; the caller holds mu.
+func (p *Plan) count(r Request, name string) {
+	p.counts[name]++
+	if p.told != nil {
+		p.told(r, name)
+	}
 }
 
 // chance draws an event of a probability; the caller holds mu.
@@ -123,7 +150,7 @@ func (p *Plan) chance(name string, rate float64) bool {
 	if rate <= 0 || p.rng.Float64() >= rate {
 		return false
 	}
-	p.counts[name]++
+	p.count(Request{}, name)
 	return true
 }
 
@@ -132,6 +159,18 @@ type Request struct {
 	Process   string
 	Operation string // the method's name
 	Subject   string // the key's or the queue's
+	Port      Port
+	Caller    string // see As
+}
+
+// caller is the key of a context's value.
+type caller struct{}
+
+// As names who makes requests with a context. Of requests of one process that
+// are otherwise alike, the one whose caller's name sorts first comes first in
+// the order of [Steps], whichever came to wait first.
+func As(ctx context.Context, name string) context.Context {
+	return context.WithValue(ctx, caller{}, name)
 }
 
 // Gate decides when a request is made. Enter returns when it is its turn, or
@@ -186,12 +225,23 @@ func (p *Process) die() {
 func (p *Process) Died() <-chan struct{} { return p.died }
 
 // enter waits for the request's turn and decides what becomes of it.
-func (p *Process) enter(ctx context.Context, write bool, operation, subject string) fault {
+func (p *Process) enter(ctx context.Context, port Port, write bool, operation, subject string) fault {
+	by, _ := ctx.Value(caller{}).(string)
+	r := Request{p.name, operation, subject, port, by}
 	if p.gate != nil {
-		if err := p.gate.Enter(ctx, Request{p.name, operation, subject}); err != nil {
+		if err := p.gate.Enter(ctx, r); err != nil {
 			return fault{before: err}
 		}
 	}
+	f := p.decide(write, r)
+	if f.hang {
+		return fault{before: hang(ctx)}
+	}
+	return f
+}
+
+// decide says what becomes of a request whose turn it is.
+func (p *Process) decide(write bool, r Request) fault {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.dead {
@@ -206,5 +256,5 @@ func (p *Process) enter(ctx context.Context, write bool, operation, subject stri
 			return fault{before: ErrDead}
 		}
 	}
-	return p.plan.draw(write)
+	return p.plan.draw(write, r)
 }

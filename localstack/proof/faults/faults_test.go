@@ -11,8 +11,12 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"millrace/localstack/embedded/localbus"
 	"millrace/localstack/proof/faults"
 	"millrace/localstack/proof/memory"
+	"millrace/shared/blob"
+	"millrace/shared/blob/blobtest"
+	"millrace/shared/bus"
 	"millrace/shared/clock"
 	"millrace/shared/queue"
 	"millrace/shared/queue/queuetest"
@@ -114,6 +118,55 @@ func TestStaleIndexCatchesUp(t *testing.T) {
 		require.NoError(t, tbl.Delete(t.Context(), table.Delete{Key: table.Key{PK: "p", SK: "7"}}))
 		time.Sleep(2 * time.Second)
 		assert.Equal(t, 49, count())
+	})
+}
+
+// TestOutage: while a port is out its requests fail or give no answer, those of
+// the others are done, and what fails is told.
+func TestOutage(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		plan := faults.NewPlan(t, 1, faults.Rates{}, memory.Table(t, clock.System{}), clock.System{})
+		p := plan.Process("p", nil)
+		objects, events := p.Objects(&blobtest.Memory{}), p.Bus(localbus.New(nil, nil))
+		put := func() error {
+			_, err := blob.PutBytes(t.Context(), objects, "o/1", []byte("1"), blob.PutOptions{})
+			return err
+		}
+		log := func(sk string) error {
+			return p.Logs().Put(t.Context(), table.Put{Item: table.Item{"pk": table.V("p"), "sk": table.V(sk)}})
+		}
+		var told []string
+		plan.Tell(func(r faults.Request, fault string) {
+			told = append(told, fmt.Sprint(fault, " ", r.Port, " ", r.Operation))
+		})
+		now := time.Now()
+		plan.Break(
+			faults.Outage{Port: faults.Objects, From: now, Until: now.Add(time.Second), Rate: 1},
+			faults.Outage{Port: faults.Logs, From: now.Add(time.Second), Until: now.Add(2 * time.Second), Rate: 1, Hang: true},
+			faults.Outage{Port: faults.Bus, From: now, Until: now.Add(time.Second), Rate: 1},
+		)
+		require.ErrorIs(t, put(), faults.ErrInjected)
+		require.ErrorIs(t, events.Publish(t.Context(), bus.Event{}), faults.ErrInjected)
+		require.NoError(t, log("1"))
+		time.Sleep(time.Second)
+		require.NoError(t, put())
+		_, _, err := blob.GetBytes(t.Context(), objects, "o/1", 10)
+		require.NoError(t, err)
+		_, err = objects.Head(t.Context(), "o/1")
+		require.NoError(t, err)
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		_, err = p.Logs().Get(ctx, table.Key{PK: "p", SK: "1"})
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorIs(t, log("2"), faults.ErrInjected)
+		assert.Equal(t, 1100*time.Millisecond+faults.Patience, time.Since(now))
+		require.NoError(t, log("2"), "the outage is over")
+		require.NoError(t, objects.Delete(t.Context(), "o/1"))
+		assert.Equal(t, []string{"outage object PutObject", "outage bus Publish", "hang log Get", "hang log Put"}, told)
+		p.Kill()
+		require.ErrorIs(t, put(), faults.ErrDead)
+		require.ErrorIs(t, objects.Delete(t.Context(), "o/1"), faults.ErrDead)
 	})
 }
 

@@ -23,7 +23,7 @@ func (q *faultyQueues) Send(ctx context.Context, name string, msgs ...queue.Mess
 			return err
 		}
 	}
-	f := q.p.enter(ctx, true, "Send", name)
+	f := q.p.enter(ctx, Queues, true, "Send", name)
 	if f.before != nil {
 		return f.before
 	}
@@ -64,7 +64,7 @@ func (p *Plan) mangle(msgs []queue.Message, fails bool) []queue.Message {
 
 // Receive delivers messages in any order, or fails.
 func (q *faultyQueues) Receive(ctx context.Context, name string, limit int, wait time.Duration) ([]queue.Delivery, error) {
-	f := q.p.enter(ctx, false, "Receive", name)
+	f := q.p.enter(ctx, Queues, false, "Receive", name)
 	if f.before != nil {
 		return nil, f.before
 	}
@@ -77,7 +77,7 @@ func (q *faultyQueues) Receive(ctx context.Context, name string, limit int, wait
 
 // Depth counts the messages that are ready, or fails.
 func (q *faultyQueues) Depth(ctx context.Context, name string) (int, error) {
-	if f := q.p.enter(ctx, false, "Depth", name); f.before != nil {
+	if f := q.p.enter(ctx, Queues, false, "Depth", name); f.before != nil {
 		return 0, f.before
 	}
 	return q.Queues.Depth(ctx, name)
@@ -94,7 +94,7 @@ func (q *faultyQueues) Extend(ctx context.Context, name string, d time.Duration,
 }
 
 func (q *faultyQueues) receipts(ctx context.Context, operation, name string, do func() error) error {
-	f := q.p.enter(ctx, true, operation, name)
+	f := q.p.enter(ctx, Queues, true, operation, name)
 	if f.before != nil {
 		return f.before
 	}

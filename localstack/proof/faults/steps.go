@@ -58,7 +58,8 @@ func (s *Steps) Enter(ctx context.Context, r Request) error {
 func (s *Steps) Arrived() <-chan struct{} { return s.arrived }
 
 // Waiting lists the requests of processes that may go on, in an order that does
-// not depend on chance: by process, operation and subject, then as they came.
+// not depend on chance: by process, operation, subject and caller, then as they
+// came.
 func (s *Steps) Waiting(may func(process string) bool) []Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -91,7 +92,7 @@ func (s *Steps) ordered(may func(process string) bool) []*waiting {
 
 func (w *waiting) compare(o *waiting) int {
 	return cmp.Or(cmp.Compare(w.Process, o.Process), cmp.Compare(w.Operation, o.Operation),
-		cmp.Compare(w.Subject, o.Subject), cmp.Compare(w.seq, o.seq))
+		cmp.Compare(w.Subject, o.Subject), cmp.Compare(w.Caller, o.Caller), cmp.Compare(w.seq, o.seq))
 }
 
 // Open lets everything pass from now on.

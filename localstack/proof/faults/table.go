@@ -8,18 +8,23 @@ import (
 )
 
 // Table is the plan's store as the process sees it.
-func (p *Process) Table() table.Table { return &faultyTable{Table: p.plan.store, p: p} }
+func (p *Process) Table() table.Table { return &faultyTable{p.plan.store, p, Tables} }
+
+// Logs is the same table as the store of logs uses it, so that its requests may
+// fail while others are done.
+func (p *Process) Logs() table.Table { return &faultyTable{p.plan.store, p, Logs} }
 
 type faultyTable struct {
 	table.Table // the methods that cannot fail by plan
 	p           *Process
+	port        Port
 }
 
 var _ table.Table = (*faultyTable)(nil)
 
 // Get reads an item, or fails.
 func (t *faultyTable) Get(ctx context.Context, key table.Key, opts ...table.ReadOption) (table.Item, error) {
-	f := t.p.enter(ctx, false, "Get", key.SK)
+	f := t.p.enter(ctx, t.port, false, "Get", key.SK)
 	if err := errors.Join(f.before, f.after); err != nil {
 		return nil, err
 	}
@@ -28,7 +33,7 @@ func (t *faultyTable) Get(ctx context.Context, key table.Key, opts ...table.Read
 
 // BatchGet reads items, or fails.
 func (t *faultyTable) BatchGet(ctx context.Context, keys []table.Key, opts ...table.ReadOption) ([]table.Item, error) {
-	f := t.p.enter(ctx, false, "BatchGet", "")
+	f := t.p.enter(ctx, t.port, false, "BatchGet", "")
 	if err := errors.Join(f.before, f.after); err != nil {
 		return nil, err
 	}
@@ -37,7 +42,7 @@ func (t *faultyTable) BatchGet(ctx context.Context, keys []table.Key, opts ...ta
 
 // Query reads a page, or fails. A page of an index may be an old one.
 func (t *faultyTable) Query(ctx context.Context, q table.Query) (table.Page, error) {
-	f := t.p.enter(ctx, false, "Query", q.PK)
+	f := t.p.enter(ctx, t.port, false, "Query", q.PK)
 	if err := errors.Join(f.before, f.after); err != nil {
 		return table.Page{}, err
 	}
@@ -49,12 +54,15 @@ func (t *faultyTable) Query(ctx context.Context, q table.Query) (table.Page, err
 
 // write makes a write, or fails before or after it.
 func (t *faultyTable) write(ctx context.Context, operation string, keys []table.Key, do func() error) error {
-	f := t.p.enter(ctx, true, operation, keys[0].SK)
+	f := t.p.enter(ctx, t.port, true, operation, keys[0].SK)
 	if f.before != nil {
 		return f.before
 	}
 	err := do()
-	if err == nil {
+	if f.resend && operation != "Transact" { // those carry a token
+		err = do()
+	}
+	if err == nil || f.resend {
 		t.p.plan.noted(keys...)
 	}
 	if f.after != nil {
@@ -90,7 +98,7 @@ func (t *faultyTable) BatchWrite(ctx context.Context, writes []table.Write) erro
 	if len(writes) == 0 {
 		return t.Table.BatchWrite(ctx, writes)
 	}
-	f := t.p.enter(ctx, true, "BatchWrite", writes[0].Target().SK)
+	f := t.p.enter(ctx, t.port, true, "BatchWrite", writes[0].Target().SK)
 	if f.before != nil {
 		return f.before
 	}

@@ -1,0 +1,77 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// module is the path of the module, with which a profile names files.
+const module = "millrace/"
+
+// point is a place in a file, both from 1.
+type point struct{ line, column int }
+
+func (p point) before(o point) bool {
+	return p.line < o.line || p.line == o.line && p.column < o.column
+}
+
+// block is a run of statements of a profile: they are run all or not at all.
+type block struct {
+	from, to point // to is behind the last
+	count    int
+}
+
+// readProfile reads the blocks of a profile by file, relative to the module. A
+// block that stands in it several times was run if one of them was.
+func readProfile(path string) (map[string][]block, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("read profile: %w", err)
+	}
+	defer file.Close()
+	index := map[string]map[[2]point]int{}
+	out := map[string][]block{}
+	lines := bufio.NewScanner(file)
+	for lines.Scan() {
+		name, rest, found := strings.Cut(strings.TrimPrefix(lines.Text(), module), ":")
+		if !found || name == "mode" {
+			continue
+		}
+		var b block
+		var statements int
+		if _, err := fmt.Sscanf(rest, "%d.%d,%d.%d %d %d", &b.from.line, &b.from.column, &b.to.line, &b.to.column, &statements, &b.count); err != nil {
+			return nil, fmt.Errorf("read profile: %q: %w", lines.Text(), err)
+		}
+		if index[name] == nil {
+			index[name] = map[[2]point]int{}
+		}
+		at, known := index[name][[2]point{b.from, b.to}]
+		if !known {
+			index[name][[2]point{b.from, b.to}] = len(out[name])
+			out[name] = append(out[name], b)
+			continue
+		}
+		out[name][at].count += b.count
+	}
+	if err := lines.Err(); err != nil {
+		return nil, fmt.Errorf("read profile: %w", err)
+	}
+	if len(out) == 0 {
+		return nil, errors.New("the profile is empty")
+	}
+	return out, nil
+}
+
+// moduleRoot is the folder of go.mod.
+func moduleRoot() (string, error) {
+	out, err := exec.Command("go", "env", "GOMOD").Output()
+	if err != nil {
+		return "", fmt.Errorf("find the module: %w", err)
+	}
+	return filepath.Dir(strings.TrimSpace(string(out))), nil
+}
