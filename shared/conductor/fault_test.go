@@ -237,12 +237,12 @@ func TestEveryWriteMayBeTheLast(t *testing.T) {
 					case <-died:
 					case <-time.After(time.Hour):
 					}
-					w.rt.Stop(t.Context())
+					w.kill()
 					f.disarm()
 					noneAgain := w.finished(id)
 					w.boot = "boot2"
 					w.start(slog.Default())
-					require.NoError(t, w.c.Look(w.ctx, org, id))
+					require.NoError(t, w.c.Reconcile(w.ctx, org, id))
 					w.checkHistory(id, false)
 					noneAgain()
 				})
@@ -271,7 +271,7 @@ func TestLostLeasesEndTheTask(t *testing.T) {
 			w.rt.Stop(gone) // ends it without a word
 			w.boot = "boot" + itoa(i+2)
 			w.start(slog.Default())
-			require.NoError(t, w.c.Look(w.ctx, org, id))
+			require.NoError(t, w.c.Reconcile(w.ctx, org, id))
 		}
 		run := w.wait(id)
 		assert.Equal(t, engine.Failed, run.Status)

@@ -2,7 +2,6 @@ package conductor_test
 
 import (
 	"context"
-	"log/slog"
 	"strings"
 	"sync"
 	"testing"
@@ -71,7 +70,7 @@ func TestAStartMeetsACancel(t *testing.T) {
 			_, err := w.launch.Cancel(w.ctx, org, id)
 			require.NoError(t, err)
 		}}
-		_, err := w.hand("h", func(cfg *conductor.Config) { cfg.Table = r }).Handle(w.ctx, message(events.RunStart, id, 0), 1)
+		err := w.hand("h", func(cfg *conductor.Config) { cfg.Table = r }).Handle(w.ctx, message(events.RunStart, id, 0), 1)
 		require.NoError(t, err)
 		run := w.get(id)
 		assert.Equal(t, engine.Cancelled, run.Status)
@@ -90,7 +89,7 @@ func TestACancelMeetsAnEnd(t *testing.T) {
 		id := w.run("f").ID
 		canceller := *w.launch
 		canceller.Table = &readOnce{Table: w.table, key: runstate.RunKey(org, id), hook: func() {
-			_, err := w.hand("h").Handle(w.ctx, message(events.RunStart, id, 0), 1)
+			err := w.hand("h").Handle(w.ctx, message(events.RunStart, id, 0), 1)
 			require.NoError(t, err)
 		}}
 		_, err := canceller.Cancel(w.ctx, org, id)
@@ -117,12 +116,12 @@ func TestADeadlineIsFinal(t *testing.T) {
 		id := w.run("f").ID
 		worked := make(chan error)
 		go func() {
-			_, err := w.hand("worker").Handle(w.ctx, message(events.RunStart, id, 0), 1)
+			err := w.hand("worker").Handle(w.ctx, message(events.RunStart, id, 0), 1)
 			worked <- err
 		}()
 		synctest.Wait()
-		w.c = w.hand("other") // looks, and tells the worker nothing
-		w.serve(slog.Default())
+		w.c = w.hand("other").Conductor // looks, and tells the worker nothing
+		w.serve()
 		require.NoError(t, <-worked)
 		assert.Equal(t, engine.TimedOut, w.wait(id).Status)
 		assert.Equal(t, engine.Succeeded, w.status(id, "b"), "it was not stopped")

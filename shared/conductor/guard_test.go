@@ -3,7 +3,6 @@ package conductor_test
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -25,16 +24,6 @@ import (
 	"millrace/shared/signal"
 	"millrace/shared/table"
 )
-
-// hand makes a conductor, one of several, that does what a test hands to it.
-func (w *world) hand(boot string, change ...func(*conductor.Config)) *conductor.Conductor {
-	cfg := w.c.Config
-	cfg.Boot, cfg.Sole, cfg.Hub, cfg.Queues = boot, false, &signal.Hub{}, w.queues
-	for _, c := range change {
-		c(&cfg)
-	}
-	return conductor.New(cfg)
-}
 
 // still is a world whose own workers do nothing.
 func still(t *testing.T, opts ...option) *world {
@@ -90,30 +79,6 @@ func TestEveryWriteMayBeSentAgain(t *testing.T) {
 			play(t, n+1)
 		})
 	}
-}
-
-// TestAMessageWaitsForTheLease: a message that is delivered twice comes back when
-// the lease of the one who handles it is over.
-func TestAMessageWaitsForTheLease(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		began, release := make(chan struct{}), make(chan struct{})
-		w.task("a", func(context.Context, *executor.Attempt) executor.Result {
-			close(began)
-			<-release
-			return ok("1")
-		})
-		w.register("f", spec("a"))
-		id := w.run("f").ID
-		<-began
-		v, err := w.hand("other").Handle(w.ctx, message(events.RunTask, id, 0), 1)
-		require.NoError(t, err)
-		assert.InDelta(t, conductor.Lease.Seconds(), v.Again.Seconds(), 5)
-		close(release)
-		assert.Equal(t, engine.Succeeded, w.wait(id).Status)
-		assert.Equal(t, 1, w.times("a"))
-	})
 }
 
 // TestReadsAreConsistent plays over a table whose reads see an old state unless
@@ -237,14 +202,14 @@ func TestAWorkerMindsItsTime(t *testing.T) {
 		before := w.waiting()
 		ctx, cancel := context.WithTimeout(w.ctx, time.Minute)
 		defer cancel()
-		_, err := w.hand("h").Handle(ctx, message(events.RunStart, id, 0), 1)
+		err := w.hand("h").Handle(ctx, message(events.RunStart, id, 0), 1)
 		require.NoError(t, err)
 		assert.Equal(t, engine.Succeeded, w.status(id, "a"))
 		assert.Equal(t, engine.Pending, w.status(id, "b"))
 		assert.Equal(t, before+1, w.waiting(), "b has a message of its own")
 		ctx, cancel = context.WithTimeout(w.ctx, 15*time.Minute)
 		defer cancel()
-		_, err = w.hand("h").Handle(ctx, message(events.RunTask, id, 1), 1)
+		err = w.hand("h").Handle(ctx, message(events.RunTask, id, 1), 1)
 		require.NoError(t, err)
 		assert.Equal(t, engine.Succeeded, w.get(id).Status)
 	})
@@ -258,7 +223,7 @@ func TestMessagesAreOfTheWorkspace(t *testing.T) {
 		w := still(t)
 		w.register("f", spec("a", "b", "c"))
 		id := w.run("f").ID
-		_, err := w.hand("h").Handle(w.ctx, message(events.RunStart, id, 0), 1)
+		err := w.hand("h").Handle(w.ctx, message(events.RunStart, id, 0), 1)
 		require.NoError(t, err)
 		got, err := w.queues.Receive(w.ctx, events.Tasks("nano"), 10, 0)
 		require.NoError(t, err)
@@ -277,7 +242,7 @@ func TestADeadlineIsDue(t *testing.T) {
 		w.register("f", `{"tasks":[{"name":"nap","type":"wait","config":{"seconds":7200}}],"timeout_secs":1800}`)
 		id := w.run("f").ID
 		time.Sleep(1700 * time.Second)
-		_, err := w.hand("h").Handle(w.ctx, message(events.RunLook, id, 0), 1)
+		err := w.hand("h").Handle(w.ctx, message(events.RunReconcile, id, 0), 1)
 		require.NoError(t, err)
 		run := w.get(id)
 		assert.Equal(t, fmt.Sprintf("%013d", int64(run.Deadline)), run.DueSK[:13])
@@ -326,17 +291,17 @@ func TestAStoppedRunIsLookedAtAgain(t *testing.T) {
 		ctx, kill := context.WithCancel(w.ctx)
 		gone := make(chan error)
 		go func() {
-			_, err := w.hand("gone").Handle(ctx, message(events.RunStart, id, 0), 1)
+			err := w.hand("gone").Handle(ctx, message(events.RunStart, id, 0), 1)
 			gone <- err
 		}()
 		<-began
 		kill()
-		require.ErrorIs(t, <-gone, context.Canceled)
+		require.ErrorIs(t, <-gone, errAgain)
 		_, err := w.launch.Cancel(w.ctx, org, id)
 		require.NoError(t, err)
 		asked := time.Now()
-		w.c = w.hand("other")
-		w.serve(slog.Default())
+		w.c = w.hand("other").Conductor
+		w.serve()
 		assert.Equal(t, engine.Cancelled, w.wait(id).Status)
 		assert.LessOrEqual(t, time.Since(asked), conductor.Lease+2*conductor.CancelPoll)
 		assert.Equal(t, engine.Cancelled, w.status(id, "a"))

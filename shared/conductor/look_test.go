@@ -57,7 +57,7 @@ func TestLooksDoNotMultiplyMessages(t *testing.T) {
 		waiting := w.waiting()
 		assert.Equal(t, 90-16, waiting, "all but what the workers have")
 		for range 12 {
-			require.NoError(t, w.c.Look(w.ctx, org, id))
+			require.NoError(t, w.c.Reconcile(w.ctx, org, id))
 		}
 		assert.Equal(t, waiting, w.waiting())
 		close(release)
@@ -169,7 +169,7 @@ func TestALookEndsARunWhoseOnFailureIsOver(t *testing.T) {
 		})
 		id := w.run("f").ID
 		<-died
-		w.rt.Stop(t.Context())
+		w.kill()
 		f.disarm()
 		w.openQueues() // what was in flight is visible
 		w.steal()
@@ -177,7 +177,7 @@ func TestALookEndsARunWhoseOnFailureIsOver(t *testing.T) {
 		require.Equal(t, engine.Running, w.get(id).Status)
 		w.boot = "boot2"
 		w.start(slog.Default())
-		require.NoError(t, w.c.Look(w.ctx, org, id))
+		require.NoError(t, w.c.Reconcile(w.ctx, org, id))
 		synctest.Wait()
 		assert.Equal(t, engine.Failed, w.get(id).Status)
 		assert.Equal(t, 1, w.times("page"))

@@ -30,7 +30,7 @@ import (
 
 // reborn begins a process that knows nothing of the messages of the one before.
 func (w *world) reborn() {
-	w.queues = memory.Queues(w.t, clock.System{}, fixture.Queues(2*time.Minute))
+	w.queues = memory.Queues(w.t, clock.System{}, fixture.Queues(visibility))
 	w.boot = "boot2"
 	w.start(slog.Default())
 }
@@ -67,7 +67,7 @@ func TestLooksMendWhatIsLost(t *testing.T) {
 			case <-died:
 			case <-time.After(time.Hour):
 			}
-			w.rt.Stop(t.Context())
+			w.kill()
 			f.disarm()
 			noneAgain := w.finished(id)
 			w.reborn()
@@ -127,7 +127,7 @@ func (m *mortal) Update(ctx context.Context, u table.Update) (table.Item, error)
 // looks go on from the join when it is complete, and not before.
 func TestLooksGoOnFromJoins(t *testing.T) {
 	t.Parallel()
-	const width = engine.JoinWidth + 2
+	const width = 64 + 2
 	tasks, deps := []string{"root"}, ""
 	for i := range width {
 		tasks = append(tasks, fmt.Sprintf("p%d: root", i))
@@ -135,7 +135,7 @@ func TestLooksGoOnFromJoins(t *testing.T) {
 	}
 	tasks = append(tasks, "join:"+deps)
 	first := fmt.Sprintf("%09d", len(tasks)+2) // the first join's sort key: it comes after END and on_failure
-	for _, told := range []int{1, engine.JoinWidth} {
+	for _, told := range []int{1, 64} {
 		t.Run(itoa(told), func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
@@ -148,7 +148,7 @@ func TestLooksGoOnFromJoins(t *testing.T) {
 				}
 				id := w.run("wide").ID
 				<-m.died
-				w.rt.Stop(t.Context())
+				w.kill()
 				m.mu.Lock()
 				m.fatal = nil
 				m.mu.Unlock()
@@ -196,7 +196,7 @@ func TestTheEndOfARunIsToldAndArchived(t *testing.T) {
 				}
 				w.register("f", spec("a"))
 				id := w.run("f").ID
-				_, err := c.Handle(w.ctx, message(events.RunStart, id, 0), 1)
+				err := c.Handle(w.ctx, message(events.RunStart, id, 0), 1)
 				require.Error(t, err)
 				run := w.get(id)
 				assert.Equal(t, engine.Succeeded, run.Status)
@@ -204,7 +204,7 @@ func TestTheEndOfARunIsToldAndArchived(t *testing.T) {
 				assert.NotEmpty(t, run.DueSK)
 				b.down = false
 				f.disarm()
-				_, err = c.Handle(w.ctx, message(events.RunLook, id, 0), 1)
+				err = c.Handle(w.ctx, message(events.RunReconcile, id, 0), 1)
 				require.NoError(t, err)
 				run = w.get(id)
 				assert.True(t, run.Archived)
@@ -253,7 +253,7 @@ func (h *hooked) Update(ctx context.Context, u table.Update) (table.Item, error)
 func TestNoLogIsLost(t *testing.T) {
 	t.Parallel()
 	// worker has a log of its own: what it holds in memory no other sees.
-	worker := func(w *world, boot string, tbl table.Table) *conductor.Conductor {
+	worker := func(w *world, boot string, tbl table.Table) handed {
 		return w.hand(boot, func(cfg *conductor.Config) {
 			cfg.Table, cfg.Resident = tbl, false
 			cfg.Logs = &runlog.Store{Table: w.table, Blob: w.blob, Clock: clock.System{}, Log: w.logs.Log}
@@ -276,10 +276,10 @@ func TestNoLogIsLost(t *testing.T) {
 			id := w.run("f").ID
 			other := worker(w, "other", w.table)
 			h := &hooked{Table: w.table, key: runstate.NodeKey(org, id, 2), hook: func() {
-				_, err := other.Handle(w.ctx, message(events.RunTask, id, 1), 1)
+				err := other.Handle(w.ctx, message(events.RunTask, id, 1), 1)
 				assert.NoError(t, err)
 			}}
-			_, err := worker(w, "one", h).Handle(w.ctx, message(events.RunStart, id, 0), 1)
+			err := worker(w, "one", h).Handle(w.ctx, message(events.RunStart, id, 0), 1)
 			require.NoError(t, err)
 			check(w, id, "a", "b", "join")
 		})
@@ -292,9 +292,9 @@ func TestNoLogIsLost(t *testing.T) {
 			id := w.run("f").ID
 			ctx, cancel := context.WithTimeout(w.ctx, time.Minute)
 			defer cancel()
-			_, err := worker(w, "one", w.table).Handle(ctx, message(events.RunStart, id, 0), 1)
+			err := worker(w, "one", w.table).Handle(ctx, message(events.RunStart, id, 0), 1)
 			require.NoError(t, err)
-			_, err = worker(w, "other", w.table).Handle(w.ctx, message(events.RunTask, id, 1), 1)
+			err = worker(w, "other", w.table).Handle(w.ctx, message(events.RunTask, id, 1), 1)
 			require.NoError(t, err)
 			check(w, id, "a", "b")
 		})
@@ -316,7 +316,7 @@ func TestAMapThatAWorkerWentOnWith(t *testing.T) {
 			f.arm(func(i int) (bool, bool) { return i == n && !after, i == n && after })
 			run := w.wait(id)
 			assert.Equal(t, engine.Succeeded, run.Status)
-			assert.Less(t, run.Duration(), conductor.LookEvery.Milliseconds(), "its message came again: no look had to mend it")
+			assert.Less(t, run.Duration(), conductor.ReconcileEvery.Milliseconds(), "its message came again: no look had to mend it")
 			assert.GreaterOrEqual(t, w.times("each"), 2)
 			writes = f.disarm()
 		})

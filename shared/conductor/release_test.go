@@ -47,16 +47,16 @@ func TestNothingIsLoggedAfterTheEnd(t *testing.T) {
 		assert.Equal(t, 1, stopped, "%s", page.Events)
 
 		// A task of a run that is over is claimed by a message that comes late.
-		_, err = w.c.Handle(w.ctx, events.Run{Kind: events.RunTask, Org: org, Run: running, Node: 0, Attempt: 1}, 1)
+		err = handed{w.c}.Handle(w.ctx, events.Run{Kind: events.RunTask, Org: org, Run: running, Node: 0, Attempt: 1}, 1)
 		require.NoError(t, err)
 		w.register("g", spec("late"))
 		w.rt.Stop(w.ctx)
 		queued := w.run("g").ID
 		_, err = w.launch.Cancel(w.ctx, org, queued)
 		require.NoError(t, err)
-		for _, m := range []events.Run{{Kind: events.RunLook}, {Kind: events.RunTask, Attempt: 1}} {
+		for _, m := range []events.Run{{Kind: events.RunReconcile}, {Kind: events.RunTask, Attempt: 1}} {
 			m.Org, m.Run = org, queued
-			_, err = w.c.Handle(w.ctx, m, 1)
+			err = handed{w.c}.Handle(w.ctx, m, 1)
 			require.NoError(t, err)
 		}
 		assert.Equal(t, engine.Cancelled, w.status(queued, "late"))

@@ -11,7 +11,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"millrace/events"
 	"millrace/localstack/embedded/localbus"
 	"millrace/localstack/embedded/pebbletable"
 	"millrace/localstack/embedded/runtime"
@@ -24,7 +23,7 @@ import (
 	"millrace/shared/conductor"
 	"millrace/shared/engine"
 	"millrace/shared/executor"
-	"millrace/shared/fn"
+	"millrace/shared/flowspec"
 	"millrace/shared/launch"
 	"millrace/shared/queue"
 	"millrace/shared/registry"
@@ -36,13 +35,18 @@ import (
 
 const org = "org_test"
 
+// visibility is how long a message that was taken is hidden: as deployed, longer
+// than any task. What a dead worker had taken comes back by looks, not by that.
+const visibility = 90 * time.Minute
+
 // world is a whole engine inside one synctest bubble: the embedded drivers,
 // workers, and executors that a test scripts.
 type world struct {
 	t      *testing.T
 	ctx    context.Context
 	db     *store.DB
-	table  table.Table
+	table  table.Table // as the engine sees it: with what the test put before it
+	plain  table.Table // as the test looks at it
 	queues queue.Queues
 	blob   blob.Store
 	logs   *runlog.Store
@@ -50,7 +54,6 @@ type world struct {
 	hub    *signal.Hub
 	c      *conductor.Conductor
 	rt     *runtime.Runtime
-	specs  []fn.Spec
 	boot   string
 	wrap   func(table.Table) table.Table
 
@@ -68,7 +71,8 @@ func newWorld(t *testing.T, opts ...option) *world {
 		o(w)
 	}
 	w.db = memory.Store(t)
-	w.table = pebbletable.New(w.db, clock.System{})
+	w.plain = pebbletable.New(w.db, clock.System{})
+	w.table = w.plain
 	if w.wrap != nil {
 		w.table = w.wrap(w.table)
 	}
@@ -82,11 +86,17 @@ func newWorld(t *testing.T, opts ...option) *world {
 
 // openQueues opens the queues, as a process does that starts.
 func (w *world) openQueues() {
-	w.queues = memory.QueuesIn(w.t, w.db, clock.System{}, fixture.Queues(2*time.Minute))
+	w.queues = memory.QueuesIn(w.t, w.db, clock.System{}, fixture.Queues(visibility))
 }
 
 // start begins the workers, of a process of its own.
 func (w *world) start(log *slog.Logger) {
+	w.load(log)
+	w.serve()
+}
+
+// load makes the conductor of a process, without its workers.
+func (w *world) load(log *slog.Logger) {
 	w.c = conductor.New(conductor.Config{
 		Table: w.table, Queues: w.queues, Blob: w.blob, Bus: localbus.New(w.queues, nil), Clock: clock.System{},
 		Log: log, Logs: w.logs, Hub: w.hub, Boot: w.boot, Sole: true, Resident: true,
@@ -95,23 +105,17 @@ func (w *world) start(log *slog.Logger) {
 			"transform": executor.Transform{}, "wait": executor.Wait{Now: clock.System{}.Now},
 		},
 	})
-	w.serve(log)
 }
 
-// serve has workers hand messages to the conductor.
-func (w *world) serve(log *slog.Logger) {
-	spec := fn.Spec{Name: "worker", Messages: func(fn.Deps) fn.MessageHandler { return w.c.Messages }}
-	for _, q := range events.AllQueues() {
-		spec.Trigger.Queues = append(spec.Trigger.Queues, fn.QueueTrigger{Queue: q, Batch: 10})
-	}
-	var err error
-	w.specs = []fn.Spec{spec}
-	w.rt, err = runtime.New(runtime.Config{Specs: w.specs, Deps: fn.Deps{Queues: w.queues, Log: log}, Workers: 16})
-	require.NoError(w.t, err)
-	w.rt.Start(w.specs, false)
-	rt := w.rt
-	w.t.Cleanup(func() { rt.Stop(context.Background()) })
+// kill ends the workers with what they are at.
+func (w *world) kill() {
+	now, cancel := context.WithTimeout(w.ctx, time.Second)
+	defer cancel()
+	w.rt.Stop(now)
 }
+
+// serve has workers hand messages to the world's conductor.
+func (w *world) serve() { w.rt = w.work(w.c) }
 
 // scripted runs what the test says a task does; without a script it succeeds
 // with null.
@@ -175,7 +179,7 @@ func (w *world) run(name string, params ...string) runstate.Run {
 // get reads a run.
 func (w *world) get(id string) runstate.Run {
 	w.t.Helper()
-	run, err := runstate.GetRun(w.ctx, w.table, org, id)
+	run, err := runstate.GetRun(w.ctx, w.plain, org, id)
 	require.NoError(w.t, err)
 	return run
 }
@@ -195,14 +199,20 @@ func (w *world) wait(id string) runstate.Run {
 	return runstate.Run{}
 }
 
+// plan is a run's flow and plan.
+func (w *world) plan(run *runstate.Run) (*flowspec.Flow, *engine.Plan) {
+	w.t.Helper()
+	flow, err := registry.LoadFlow(w.ctx, w.plain, w.blob, org, run.SpecHash)
+	require.NoError(w.t, err)
+	return flow, engine.NewPlan(engine.Defs(flow))
+}
+
 // nodes reads the items of a run's nodes by task name, instances as name[i].
 func (w *world) nodes(id string) map[string]*runstate.Node {
 	w.t.Helper()
 	run := w.get(id)
-	flow, err := registry.LoadFlow(w.ctx, w.table, w.blob, org, run.SpecHash)
-	require.NoError(w.t, err)
-	plan := engine.NewPlan(engine.Defs(flow))
-	items, err := runstate.LoadNodes(w.ctx, w.table, &run, plan, false)
+	flow, plan := w.plan(&run)
+	items, err := runstate.LoadNodes(w.ctx, w.plain, &run, plan, false)
 	require.NoError(w.t, err)
 	out := map[string]*runstate.Node{}
 	for n, item := range items {
