@@ -25,7 +25,7 @@ const (
 // when the worker's time is over, or the attempt is another owner's.
 func (a *attempts) complete(ctx context.Context, w *attempt, result executor.Result, h *heartbeat) (outcome, error) {
 	for try := 0; ; try++ {
-		item, err := a.finish(ctx, w, result)
+		item, err := a.record(ctx, w, result)
 		if err == nil || ctx.Err() != nil { //guard:complete/again true
 			return outcome{item: item}, err
 		}
@@ -43,7 +43,7 @@ func (a *attempts) complete(ctx context.Context, w *attempt, result executor.Res
 			defer forget()
 			if h == nil { //guard:complete/lease false
 				h = a.heartbeat(ctx, w)
-				defer h.end()
+				defer h.close()
 			}
 			h.waiting.Store(true) //guard:complete/outage drop
 		}
@@ -72,9 +72,9 @@ func (h *heartbeat) pause(ctx context.Context, d time.Duration) string {
 	return h.stopped()
 }
 
-// finish writes how an attempt ended: suspended, to be retried, or for good; it
+// record writes how an attempt ended: suspended, to be retried, or for good; it
 // returns the finished item, nil if there is none. It may be repeated.
-func (a *attempts) finish(ctx context.Context, w *attempt, result executor.Result) (*runstate.Node, error) {
+func (a *attempts) record(ctx context.Context, w *attempt, result executor.Result) (*runstate.Node, error) {
 	if !result.Until.IsZero() {
 		return nil, a.suspend(ctx, w, result.Until)
 	}
@@ -103,7 +103,7 @@ func (a *attempts) finish(ctx context.Context, w *attempt, result executor.Resul
 		}
 		do, kept = append(do, out...), value //guard:output/after-the-write insert a.cache.keep(a.id, w.node, value)
 	}
-	item, err := a.conclude(ctx, w, status, do, ended(w))
+	item, err := a.conclude(ctx, w, status, do, concluded(w))
 	if err != nil || item == nil {
 		return nil, err
 	}
@@ -116,8 +116,8 @@ func (a *attempts) finish(ctx context.Context, w *attempt, result executor.Resul
 	return item, nil
 }
 
-// ended tells of an item that it is what ending the attempt made of it.
-func ended(w *attempt) func(*runstate.Node) bool {
+// concluded tells of an item that it is what ending the attempt made of it.
+func concluded(w *attempt) func(*runstate.Node) bool {
 	//guard:conclude/of-another drop operand 1
 	return func(item *runstate.Node) bool { return item.Nonce == w.item.Nonce && item.Status.Terminal() }
 }
@@ -164,7 +164,7 @@ func (a *attempts) skip(ctx context.Context, w *attempt) (*runstate.Node, error)
 		table.Set(runstate.NodeEnded, int64(millis(a.Clock.Now()))),
 		table.Set(runstate.NodeError, "condition is false: "+clip(w.task.Condition)),
 		table.Remove(runstate.NodeLease),
-	}, ended(w))
+	}, concluded(w))
 	if err != nil || item == nil {
 		return nil, err
 	}
@@ -186,7 +186,7 @@ func (a *attempts) suspend(ctx context.Context, w *attempt, until time.Time) err
 	if err != nil || item == nil {
 		return err
 	}
-	a.ending(w, runlog.TypeTaskWaiting, "info", "Task %s waits until %s", w.task.Name, millis(until))
+	a.logEnd(w, runlog.TypeTaskWaiting, "info", "Task %s waits until %s", w.task.Name, millis(until))
 	//guard:suspend/message return nil
 	return a.send(ctx, []ready{{w.node, w.item.Attempt}}, until.Sub(a.Clock.Now()))
 }
@@ -213,6 +213,6 @@ func (a *attempts) retry(ctx context.Context, w *attempt, f *executor.Failure, u
 	if err != nil || item == nil {
 		return err
 	}
-	a.ending(w, runlog.TypeTaskRetrying, "warning", "Task %s failed: %s: %s; attempt %d follows in %s", w.task.Name, f.Type, f.Message, w.item.Attempt+1, delay)
+	a.logEnd(w, runlog.TypeTaskRetrying, "warning", "Task %s failed: %s: %s; attempt %d follows in %s", w.task.Name, f.Type, f.Message, w.item.Attempt+1, delay)
 	return a.send(ctx, []ready{{w.node, w.item.Attempt + 1}}, delay) //guard:retry/message return nil
 }

@@ -18,7 +18,7 @@ func (g *graph) known(ctx context.Context, n engine.Node, item *runstate.Node) (
 		return nil, nil
 	}
 	if item.Status.Terminal() { //guard:walk/again drop
-		return g.finished(ctx, n, item)
+		return g.doneOf(ctx, n, item)
 	}
 	g.ready = append(g.ready, ready{n, max(item.Attempt, 1)}) //guard:walk/again-unfinished drop
 	return nil, nil
@@ -102,7 +102,7 @@ func (g *graph) pass(ctx context.Context, n engine.Node, item *runstate.Node, ki
 		}
 		g.event(&attempt{node: n, item: item, task: task}, kind, level, text, task.Name, task.TriggerRule)
 	}
-	return g.finished(ctx, n, item)
+	return g.doneOf(ctx, n, item)
 }
 
 // reuse hands on what the source run's node made, without running it.

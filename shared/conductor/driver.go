@@ -183,17 +183,17 @@ func (d *driver) follow(ctx context.Context, n engine.Node, item *runstate.Node)
 	if !item.Status.Terminal() {
 		return d.graph.beginMap(ctx, n, item) //guard:map/goes-on return nil
 	}
-	from, err := d.graph.finished(ctx, n, item)
+	from, err := d.graph.doneOf(ctx, n, item)
 	if err != nil {
 		return err
 	}
 	return d.graph.propagate(ctx, *from)
 }
 
-// end ends the run if the graph has come to its end.
-func (d *driver) end(ctx context.Context) error {
+// finish ends the run if the graph has come to its end.
+func (d *driver) finish(ctx context.Context) error {
 	switch {
-	case d.graph.onFailureOver:
+	case d.graph.onFailureDone:
 		return d.lifecycle.finishFailed(ctx)
 	case d.graph.worst != nil:
 		onFailure, err := d.lifecycle.finish(ctx, *d.graph.worst)
@@ -218,7 +218,7 @@ const (
 // next keeps one ready node for this worker, with the place it needs, and
 // enqueues the others.
 func (d *driver) next(ctx context.Context) (*ready, *place, error) {
-	if err := d.end(ctx); err != nil {
+	if err := d.finish(ctx); err != nil {
 		return nil, nil, err
 	}
 	nodes := d.graph.take()

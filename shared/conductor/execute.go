@@ -123,7 +123,7 @@ func (a *attempts) decideToRun(ctx context.Context, w *attempt) (over bool, out 
 func (a *attempts) execute(ctx context.Context, w *attempt, b *begin) (outcome, error) {
 	defer a.place.giveBack()
 	a.Log.DebugContext(ctx, "attempt begins")
-	b.attempt.Reserved = a.place.held()
+	b.attempt.Reserved = a.place.taken()
 	b.attempt.Secret = func(name string) (string, error) {
 		if a.Conductor.Secret == nil {
 			return "", fmt.Errorf("there is no secret named %s", name)
@@ -139,7 +139,7 @@ func (a *attempts) execute(ctx context.Context, w *attempt, b *begin) (outcome, 
 		return a.complete(ctx, w, result, nil)
 	}
 	h := a.heartbeat(ctx, w)
-	defer h.end()
+	defer h.close()
 	limited, cancel := context.WithTimeout(h, b.attempt.Timeout+overrun)
 	result, returned := a.attend(limited, b)
 	overran := limited.Err() != nil && h.Err() == nil

@@ -17,7 +17,7 @@ import (
 // own where it was read because this may have been done before.
 func (g *graph) collect(ctx context.Context, n engine.Node, last done, item *runstate.Node) (*done, error) {
 	if item != nil && item.Status.Terminal() { //guard:map/collected drop
-		return g.finished(ctx, n, item)
+		return g.doneOf(ctx, n, item)
 	}
 	ref, err := g.flow.plan.Ref(n)
 	if err != nil {
@@ -72,7 +72,7 @@ func (g *graph) collect(ctx context.Context, n engine.Node, last done, item *run
 	if !item.Status.Terminal() {
 		return nil, nil // stopped meanwhile
 	}
-	return g.finished(ctx, n, item)
+	return g.doneOf(ctx, n, item)
 }
 
 // gather makes the list of the instances' outputs, in order, null where one did

@@ -96,7 +96,7 @@ func (a *attempts) giveBack(ctx context.Context, w *attempt, reason string) (boo
 		}
 		if err == nil {
 			if w.task != nil {
-				a.ending(w, runlog.TypeTaskDeferred, "warning", "Task %s could not begin: %s It is tried again in %s", w.task.Name, reason, delay)
+				a.logEnd(w, runlog.TypeTaskDeferred, "warning", "Task %s could not begin: %s It is tried again in %s", w.task.Name, reason, delay)
 			}
 			if err = a.send(ctx, []ready{{w.node, w.item.Attempt}}, delay); err == nil { //guard:give-back/message return true, nil
 				return true, nil

@@ -12,7 +12,7 @@ import (
 
 // graph follows a run's plan: it propagates what has finished to what depends
 // on it, decides those nodes, and expands maps. What it may find to run stands
-// in ready, and in worst or onFailureOver that the run is to end; the driver
+// in ready, and in worst or onFailureDone that the run is to end; the driver
 // sees to both.
 type graph struct {
 	*session
@@ -20,7 +20,7 @@ type graph struct {
 
 	ready         []ready
 	worst         *engine.Outcome                // END: all sinks are finished
-	onFailureOver bool                           // the on_failure task is finished
+	onFailureDone bool                           // the on_failure task is finished
 	sources       map[engine.Node]*runstate.Node // items of the run that is retried, read ahead
 }
 
@@ -32,8 +32,8 @@ type done struct {
 	failure string // how it failed, "" if it did not
 }
 
-// finished is the done of a finished node's item.
-func (g *graph) finished(ctx context.Context, n engine.Node, item *runstate.Node) (*done, error) {
+// doneOf is the done of a finished node's item.
+func (g *graph) doneOf(ctx context.Context, n engine.Node, item *runstate.Node) (*done, error) {
 	d := &done{node: n, outcome: item.Outcome()}
 	ref, err := g.flow.plan.Ref(n)
 	if err != nil {
@@ -67,11 +67,11 @@ func (g *graph) targets(d done) []engine.Target {
 	return out
 }
 
-// end notes that all sinks are finished, with the worst of their outcomes.
-func (g *graph) end(worst engine.Outcome) { g.worst = &worst }
+// reachEnd notes that all sinks are finished, with the worst of their outcomes.
+func (g *graph) reachEnd(worst engine.Outcome) { g.worst = &worst }
 
-// over reports whether the run is to end.
-func (g *graph) over() bool { return g.worst != nil || g.onFailureOver }
+// atEnd reports whether the run is to end.
+func (g *graph) atEnd() bool { return g.worst != nil || g.onFailureDone }
 
 // endsMap reports whether d is the last join of the map whose item t is.
 func (g *graph) endsMap(d done, t engine.Ref) bool {

@@ -79,8 +79,8 @@ func (a *attempts) keep(h *heartbeat, w *attempt, woken <-chan struct{}) {
 	}
 }
 
-// end stops the heartbeat.
-func (h *heartbeat) end() {
+// close stops the heartbeat.
+func (h *heartbeat) close() {
 	h.cancel(nil)
 	<-h.done
 }

@@ -222,7 +222,7 @@ func (h *leases) call(t *testing.T, s *session, in leaseCall) leaseAnswer {
 		_ = a.suspend(ctx, w, time.UnixMilli(in.due))
 		return leaseAnswer{unknown: true}
 	}
-	item, err := a.conclude(ctx, w, engine.Succeeded, []table.Action{table.Remove(runstate.NodeLease)}, ended(w))
+	item, err := a.conclude(ctx, w, engine.Succeeded, []table.Action{table.Remove(runstate.NodeLease)}, concluded(w))
 	return leaseAnswer{done: item != nil, unknown: err != nil}
 }
 

@@ -155,11 +155,11 @@ func (l *lifecycle) end(ctx context.Context, to engine.Status) error {
 	if err != nil {
 		return err
 	}
-	return l.ended(ctx)
+	return l.afterEnd(ctx)
 }
 
-// ended does what follows the write that made a run terminal.
-func (l *lifecycle) ended(ctx context.Context) error {
+// afterEnd does what follows the write that made a run terminal.
+func (l *lifecycle) afterEnd(ctx context.Context) error {
 	run := l.run
 	l.Metrics.Count(telemetry.RunsFinished, telemetry.Dimensions{Tier: run.Mode, Outcome: string(run.Status)})
 	level := "info"

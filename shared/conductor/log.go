@@ -32,9 +32,9 @@ func (j *journal) event(w *attempt, kind, level, format string, args ...any) {
 	j.Logs.Append(j.org, j.id, e)
 }
 
-// ending logs how an attempt ended, once: the write that ends it may be made
+// logEnd logs how an attempt ended, once: the write that ends it may be made
 // again.
-func (j *journal) ending(w *attempt, kind, level, format string, args ...any) {
+func (j *journal) logEnd(w *attempt, kind, level, format string, args ...any) {
 	if !w.told {
 		w.told = true
 		j.event(w, kind, level, format, args...)

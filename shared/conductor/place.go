@@ -44,11 +44,11 @@ func (c *Conductor) reserve(ctx context.Context, kind string) (*place, bool, err
 	return nil, false, err
 }
 
-func (p *place) held() bool { return p != nil && p.release != nil }
+func (p *place) taken() bool { return p != nil && p.release != nil }
 
 // giveBack frees the place; it may be called again.
 func (p *place) giveBack() {
-	if p.held() {
+	if p.taken() {
 		p.release()
 		p.release = nil
 	}

@@ -23,7 +23,7 @@ type edge struct {
 // to, and of those that are complete it finishes joins, skips, and collects in
 // ready what is to run. It may be repeated at any time.
 func (g *graph) propagate(ctx context.Context, from ...done) error {
-	for len(from) > 0 && !g.over() {
+	for len(from) > 0 && !g.atEnd() {
 		edges, err := g.edges(ctx, from)
 		if err != nil {
 			return err
@@ -48,7 +48,7 @@ func (g *graph) edges(ctx context.Context, from []done) ([]edge, error) {
 	var out []edge
 	for _, d := range from {
 		if d.node == g.flow.plan.OnFailure() {
-			g.onFailureOver = true
+			g.onFailureDone = true
 			return nil, nil
 		}
 		targets := g.targets(d)
@@ -86,7 +86,7 @@ func (g *graph) part(ctx context.Context, m events.Run) error {
 			g.remember(n, item)
 			return g.expandPart(ctx, n, *item.Width, m.Part)
 		}
-		if d, err = g.finished(ctx, n, item); err != nil {
+		if d, err = g.doneOf(ctx, n, item); err != nil {
 			return err
 		}
 	}
@@ -119,7 +119,7 @@ func (g *graph) notifyAll(ctx context.Context, edges []edge) ([]done, error) {
 			n++
 		}
 		next, err := g.notify(ctx, edges[:n], known)
-		if err != nil || g.over() {
+		if err != nil || g.atEnd() {
 			return nil, err
 		}
 		if next != nil {
@@ -176,7 +176,7 @@ func (g *graph) notify(ctx context.Context, edges []edge, known map[engine.Node]
 		//guard:join/worst field outcome engine.OutcomeOK
 		return &done{node: t.Node, outcome: sets.Worst(), width: d.width}, nil
 	case engine.KindEnd:
-		g.end(sets.Worst()) //guard:end/sinks arg 1 d.outcome
+		g.reachEnd(sets.Worst()) //guard:end/sinks arg 1 d.outcome
 		return nil, nil
 	}
 	switch {

@@ -78,7 +78,7 @@ func (d *driver) reconcile(ctx context.Context, restarted bool) error {
 		return err
 	}
 	r.items = nil
-	if err := d.end(ctx); err != nil || d.run.Status.RunEnded() {
+	if err := d.finish(ctx); err != nil || d.run.Status.RunEnded() {
 		return err
 	}
 	mended := distinct(d.graph.take())
@@ -170,7 +170,7 @@ func (r *reconciler) failed(ctx context.Context, n engine.Node) (done, error) {
 	if err != nil {
 		return done{}, err
 	}
-	d, err := r.graph.finished(ctx, n, item)
+	d, err := r.graph.doneOf(ctx, n, item)
 	if err != nil {
 		return done{}, err
 	}
@@ -222,7 +222,7 @@ func (r *reconciler) overdue(ctx context.Context, n engine.Node, item *runstate.
 // spread is the done of a node's item; false if a join is not complete.
 func (r *reconciler) spread(ctx context.Context, n engine.Node, ref engine.Ref, item *runstate.Node) (done, bool, error) {
 	if item.Status.Terminal() {
-		d, err := r.graph.finished(ctx, n, item)
+		d, err := r.graph.doneOf(ctx, n, item)
 		if err != nil {
 			return done{}, false, err
 		}

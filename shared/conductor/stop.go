@@ -123,7 +123,7 @@ func (l *lifecycle) endStopped(ctx context.Context, now time.Time, items map[eng
 	if err != nil {
 		return err
 	}
-	return l.ended(ctx)
+	return l.afterEnd(ctx)
 }
 
 // takeBack cancels an attempt whose lease ran out, so that its worker, if it
@@ -173,7 +173,7 @@ func (l *lifecycle) release(ctx context.Context, w *attempt, why string) error {
 			return err
 		}
 	}
-	if _, err := l.conclude(ctx, w, engine.Cancelled, l.cancelled(why), ended(w)); err != nil {
+	if _, err := l.conclude(ctx, w, engine.Cancelled, l.cancelled(why), concluded(w)); err != nil {
 		return err
 	}
 	return l.stop(ctx)
