@@ -19,7 +19,7 @@ type TaskRun struct {
 	StartedAt    *string         `json:"started_at"`
 	EndedAt      *string         `json:"ended_at"`
 	DurationMS   *int64          `json:"duration_ms"`
-	Reason       *string         `json:"reason,omitempty" doc:"Why a QUEUED attempt waits, where something keeps it from beginning"`
+	Reason       *string         `json:"reason,omitempty" doc:"Why a QUEUED attempt waits"`
 	ErrorType    *string         `json:"error_type"`
 	ErrorMessage *string         `json:"error_message" doc:"Cut short where a run has very many of them"`
 	Output       json.RawMessage `json:"output,omitempty" doc:"What the task returned, unless it is given by output_uri"`
@@ -195,10 +195,14 @@ func (r *reader) unreached(ready bool) engine.Status {
 
 // bare is a record of an attempt of which nothing is known but its status.
 func (r *reader) bare(task *flowspec.Task, n engine.Node, index *int, status engine.Status) TaskRun {
-	return TaskRun{
+	t := TaskRun{
 		TaskName: task.Name, TaskRunID: runstate.TaskRunID(r.run.ID, n, 1), MapIndex: index, Attempt: 1,
 		Status: string(status), Executor: task.Type,
 	}
+	if status == engine.Queued {
+		t.Reason = ptr("It is ready and waits for a worker.")
+	}
+	return t
 }
 
 // attempts makes the records of a node: the attempts before, then the current one.
@@ -219,7 +223,10 @@ func (r *reader) attempts(ctx context.Context, task *flowspec.Task, n engine.Nod
 	t.Attempt = max(item.Attempt, 1)
 	t.TaskRunID = runstate.TaskRunID(r.run.ID, n, t.Attempt)
 	t.StartedAt, t.EndedAt, t.DurationMS = at(item.StartedAt), at(ended), between(item.StartedAt, ended)
-	t.ErrorType, t.ErrorMessage, t.Reason = orNull(item.ErrorType), r.message(item.Error), orNull(item.Reason)
+	t.ErrorType, t.ErrorMessage = orNull(item.ErrorType), r.message(item.Error)
+	if item.Reason != "" {
+		t.Reason = orNull(item.Reason)
+	}
 	err := r.outputs.show(ctx, &t, item)
 	return append(out, t), err
 }

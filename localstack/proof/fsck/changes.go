@@ -28,9 +28,14 @@ func Changes(before, after *Snapshot) []string {
 		_, rest, ofRun := strings.Cut(key.PK, "#run#")
 		switch {
 		case strings.HasSuffix(key.PK, "#audit"), strings.Contains(key.PK, "#spec#"), strings.Contains(key.PK, "#idempotency#"),
-			ofRun && key.SK == "input", ofRun && key.SK == "archive":
+			ofRun && key.SK == "input":
 			if !same(was, is, nil) {
 				after.tell("%v changed from %v to %v", key, was, is)
+			}
+		case ofRun && key.SK == "archive":
+			// Lines that come late are merged into it.
+			if is == nil || is["n"].Int() < was["n"].Int() {
+				after.tell("%v had %d events and has %d", key, was["n"].Int(), is["n"].Int())
 			}
 		case ofRun && key.SK == "run":
 			after.run(key, was, is)
