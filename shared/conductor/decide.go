@@ -14,13 +14,13 @@ import (
 // known goes on with a node that was decided before. Only the message that it
 // hangs on sees to it; every other has a message of its own.
 func (g *graph) known(ctx context.Context, n engine.Node, item *runstate.Node) (*done, error) {
-	if item.Chain != g.chain { //guard:walk/chain drop
+	if item.Chain != g.chain { //guard:propagate/chain drop
 		return nil, nil
 	}
-	if item.Status.Terminal() { //guard:walk/again drop
+	if item.Status.Terminal() { //guard:propagate/again drop
 		return g.doneOf(ctx, n, item)
 	}
-	g.ready = append(g.ready, ready{n, max(item.Attempt, 1)}) //guard:walk/again-unfinished drop
+	g.ready = append(g.ready, ready{n, max(item.Attempt, 1)}) //guard:propagate/again-unfinished drop
 	return nil, nil
 }
 

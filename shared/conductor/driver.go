@@ -158,7 +158,7 @@ func (d *driver) drive(ctx context.Context, r ready, p *place) error {
 			return nil
 		}
 		p.giveBack()
-		if err := d.follow(ctx, r.node, out.item); err != nil { //guard:walk/before-delete false
+		if err := d.follow(ctx, r.node, out.item); err != nil { //guard:propagate/before-delete false
 			return err
 		}
 		next, place, err := d.next(ctx)

@@ -93,7 +93,7 @@ func (p *probe) again(since clock.Millis) time.Duration {
 // unclaimedSince judges a task that is ready since a time and that nobody has
 // taken up; it asks for the next reconciliation at it.
 func (r *reconciler) unclaimedSince(ctx context.Context, since clock.Millis) (bool, error) {
-	if r.restarted { //guard:look/restarts false
+	if r.restarted { //guard:reconcile/restarts false
 		r.wants(firstProbe)
 		return false, nil
 	}
@@ -128,7 +128,7 @@ func (r *reconciler) unclaimed(ctx context.Context) error {
 			return err
 		case d != nil:
 			r.again = append(r.again, *d)
-		case !lost: //guard:look/ready true
+		case !lost: //guard:reconcile/ready true
 			r.graph.ready = r.graph.ready[:before]
 		}
 	}
@@ -167,7 +167,7 @@ func (r *reconciler) instances(ctx context.Context, n engine.Node, item *runstat
 		if err != nil {
 			return err
 		}
-		if !lost { //guard:look/instances true
+		if !lost { //guard:reconcile/instances true
 			return nil
 		}
 		if err := r.expandAgain(ctx, n, width, part); err != nil {

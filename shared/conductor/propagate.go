@@ -39,7 +39,7 @@ func (g *graph) propagate(ctx context.Context, from ...done) error {
 // hundred the first hundred, with a message for each further hundred.
 func (g *graph) edges(ctx context.Context, from []done) ([]edge, error) {
 	for _, d := range from { // before anything that could end the run
-		if d.failure != "" { //guard:walk/failure false
+		if d.failure != "" { //guard:propagate/failure false
 			if err := g.life.noteFailure(ctx, d.failure); err != nil {
 				return nil, err
 			}
@@ -55,7 +55,7 @@ func (g *graph) edges(ctx context.Context, from []done) ([]edge, error) {
 		if len(targets) > g.flow.plan.FanWidth() {
 			var parts []events.Run
 			for p := 1; p*g.flow.plan.FanWidth() < len(targets); p++ {
-				//guard:walk/wide when p > 1
+				//guard:propagate/wide when p > 1
 				parts = append(parts, events.Run{Kind: events.RunPropagate, Node: int(d.node), Part: p})
 			}
 			if err := g.sendAll(ctx, events.Tasks(g.run.Mode), parts, 0); err != nil {
@@ -167,7 +167,7 @@ func (g *graph) notify(ctx context.Context, edges []edge, known map[engine.Node]
 		if item, err = g.note(ctx, edges); err != nil {
 			return nil, err
 		}
-		if sets = item.Sets(); sets.Count() < t.Need { //guard:tell/all false
+		if sets = item.Sets(); sets.Count() < t.Need { //guard:notify/all false
 			return nil, nil
 		}
 	}
@@ -196,13 +196,13 @@ func (g *graph) note(ctx context.Context, edges []edge) (*runstate.Node, error) 
 	}
 	sets := map[string][]int{}
 	for _, e := range edges {
-		set := runstate.SetOf(e.from.outcome) //guard:tell/outcome arg 1 engine.OutcomeOK
-		//guard:tell/idempotent arg 2 int(e.from.node) + 100_000*int(g.Clock.Now().UnixNano()%1e9)
+		set := runstate.SetOf(e.from.outcome) //guard:notify/outcome arg 1 engine.OutcomeOK
+		//guard:notify/idempotent arg 2 int(e.from.node) + 100_000*int(g.Clock.Now().UnixNano()%1e9)
 		sets[set] = append(sets[set], int(e.from.node))
 	}
 	var do []table.Action
 	for _, set := range slices.Sorted(maps.Keys(sets)) {
-		//guard:tell/all-kept arg 2 table.Set(set, table.SetOf(sets[set]...))
+		//guard:notify/all-kept arg 2 table.Set(set, table.SetOf(sets[set]...))
 		do = append(do, table.AddToSet(set, sets[set]...))
 	}
 	n := edges[0].to.Node

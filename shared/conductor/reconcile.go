@@ -52,14 +52,14 @@ func (d *driver) reconcile(ctx context.Context, restarted bool) error {
 	now := d.Clock.Now()
 	switch {
 	case d.run.Status.RunEnded():
-		return d.lifecycle.archive(ctx) //guard:look/finalize return nil
+		return d.lifecycle.archive(ctx) //guard:reconcile/finalize return nil
 	case d.run.Fenced(now) != "":
-		if err := d.lifecycle.stop(ctx); err != nil || d.run.Status.RunEnded() { //guard:look/stopped drop
+		if err := d.lifecycle.stop(ctx); err != nil || d.run.Status.RunEnded() { //guard:reconcile/stopped drop
 			return err
 		}
 		return d.postpone(ctx, now, ReconcileEvery)
 	}
-	if !restarted && now.Sub(d.run.ReconciledAt.Time()) < grace { //guard:look/again true
+	if !restarted && now.Sub(d.run.ReconciledAt.Time()) < grace { //guard:reconcile/again true
 		return nil // one of several messages, as a tick that was late makes them
 	}
 	r := &reconciler{session: d.session, graph: d.graph, now: now, probe: d.newProbe(now), restarted: restarted, next: ReconcileMost}
@@ -95,7 +95,7 @@ func (d *driver) reconcile(ctx context.Context, restarted bool) error {
 // dispatch sends the message of a run that nobody has started.
 func (r *reconciler) dispatch(ctx context.Context) error {
 	lost, err := r.unclaimedSince(ctx, r.run.CreatedAt)
-	if err != nil || !lost { //guard:look/dispatch drop operand 2
+	if err != nil || !lost { //guard:reconcile/dispatch drop operand 2
 		return err
 	}
 	return r.sendAll(ctx, events.Tasks(r.run.Mode), []events.Run{{Kind: events.RunStart}}, 0)
@@ -150,7 +150,7 @@ func (r *reconciler) propagations(ctx context.Context) error {
 		if !missed {
 			continue
 		}
-		if !r.restarted && item.EndedAt != 0 && r.now.Sub(item.EndedAt.Time()) < grace { //guard:look/under-way true
+		if !r.restarted && item.EndedAt != 0 && r.now.Sub(item.EndedAt.Time()) < grace { //guard:reconcile/under-way true
 			r.wants(ReconcileEvery) // its worker may be at it
 			continue
 		}
@@ -185,14 +185,14 @@ func (r *reconciler) waiting(ctx context.Context, n engine.Node, item *runstate.
 	case item.Status == engine.Running && item.Width != nil && item.Nonce == "":
 		return r.instances(ctx, n, item)
 	case item.Status == engine.Running && item.Nonce != "":
-		if !r.leased(item, r.now) { //guard:look/expired false
+		if !r.leased(item, r.now) { //guard:reconcile/expired false
 			return r.overdue(ctx, n, item, item.LeaseUntil)
 		}
-		r.wants(item.LeaseUntil.Time().Sub(r.now)) //guard:look/lease drop
+		r.wants(item.LeaseUntil.Time().Sub(r.now)) //guard:reconcile/lease drop
 	case item.Due != 0:
 		late := r.now.Sub(item.Due.Time())
-		//guard:look/due false
-		//guard:look/grace drop operand 2
+		//guard:reconcile/due false
+		//guard:reconcile/grace drop operand 2
 		if late > 0 && late > grace {
 			return r.overdue(ctx, n, item, item.Due+clock.Millis(grace.Milliseconds()))
 		}
@@ -211,7 +211,7 @@ func (r *reconciler) overdue(ctx context.Context, n engine.Node, item *runstate.
 			return err
 		}
 	}
-	if again { //guard:look/overdue true
+	if again { //guard:reconcile/overdue true
 		r.probe.sent = true
 		r.graph.ready = append(r.graph.ready, ready{n, item.Attempt})
 	}
@@ -237,15 +237,15 @@ func (r *reconciler) spread(ctx context.Context, n engine.Node, ref engine.Ref, 
 		d.width = *parent.Width
 	}
 	d.outcome = item.Sets().Worst()
-	//guard:look/joins false
-	//guard:look/half-a-join true
+	//guard:reconcile/joins false
+	//guard:reconcile/half-a-join true
 	return d, item.Sets().Count() >= r.flow.plan.JoinNeed(n, d.width), nil
 }
 
 // missed reports whether a finished node does not show in one it leads to.
 // Tasks that are ready and that nobody has taken up are no part of it.
 func (r *reconciler) missed(ctx context.Context, d done) (bool, error) {
-	if d.node == r.flow.plan.OnFailure() { //guard:look/on_failure drop
+	if d.node == r.flow.plan.OnFailure() { //guard:reconcile/on_failure drop
 		return true, nil // the run would be over
 	}
 	for _, t := range r.graph.targets(d) {
@@ -254,7 +254,7 @@ func (r *reconciler) missed(ctx context.Context, d done) (bool, error) {
 			return false, err
 		}
 		item := r.items[t.Node]
-		if t.Need > 1 && (item == nil || !item.Noted(d.node)) { //guard:look/untold false
+		if t.Need > 1 && (item == nil || !item.Noted(d.node)) { //guard:reconcile/untold false
 			return true, nil
 		}
 		if t.Need > 1 && item.Sets().Count() < t.Need {
@@ -266,11 +266,11 @@ func (r *reconciler) missed(ctx context.Context, d done) (bool, error) {
 			missed, err = r.endMissed(ctx)
 		case ref.Kind == engine.KindJoin:
 			// A join with more children has an item of its own to compare.
-			if t.Need == 1 { //guard:look/join false
+			if t.Need == 1 { //guard:reconcile/join false
 				missed, err = r.missed(ctx, done{node: t.Node, outcome: d.outcome, width: d.width})
 			}
 		case r.graph.endsMap(d, ref):
-			missed = item != nil && item.Status != "" && !item.Status.Terminal() //guard:look/map when false
+			missed = item != nil && item.Status != "" && !item.Status.Terminal() //guard:reconcile/map when false
 		}
 		if missed || err != nil {
 			return missed, err
@@ -282,7 +282,7 @@ func (r *reconciler) missed(ctx context.Context, d done) (bool, error) {
 // endMissed reports whether END fired, and the run did not end or its on_failure
 // task was not taken up.
 func (r *reconciler) endMissed(ctx context.Context) (bool, error) {
-	if r.run.Worst == nil { //guard:look/END false
+	if r.run.Worst == nil { //guard:reconcile/END false
 		return true, nil
 	}
 	if item := r.items[r.flow.plan.OnFailure()]; item != nil && item.Status != "" {
@@ -292,14 +292,14 @@ func (r *reconciler) endMissed(ctx context.Context) (bool, error) {
 	for _, item := range r.items {
 		last = max(last, item.EndedAt)
 	}
-	return r.unclaimedSince(ctx, last) //guard:look/on_failure-lost return false, nil
+	return r.unclaimedSince(ctx, last) //guard:reconcile/on_failure-lost return false, nil
 }
 
 // postpone writes when the run is to be reconciled next, after a while within
 // ReconcileEvery and ReconcileMost, and what more there is to write.
 func (d *driver) postpone(ctx context.Context, now time.Time, after time.Duration, more ...table.Action) error {
-	next := now.Add(min(max(ReconcileEvery, after), ReconcileMost)) //guard:look/next arg 1 100 * ReconcileMost
-	//guard:look/deadline false
+	next := now.Add(min(max(ReconcileEvery, after), ReconcileMost)) //guard:reconcile/next arg 1 100 * ReconcileMost
+	//guard:reconcile/deadline false
 	if d.run.Deadline != 0 && d.run.Deadline.Time().After(now) && d.run.Deadline.Time().Before(next) {
 		next = d.run.Deadline.Time()
 	}
@@ -308,9 +308,9 @@ func (d *driver) postpone(ctx context.Context, now time.Time, after time.Duratio
 		Key: runstate.RunKey(d.org, d.id),
 		Do: append(more,
 			table.Set(runstate.DuePK, due.DuePK), table.Set(runstate.DueSK, due.DueSK),
-			table.Set(runstate.RunReconciled, int64(millis(now))), //guard:look/noted drop
+			table.Set(runstate.RunReconciled, int64(millis(now))), //guard:reconcile/noted drop
 		),
-		//guard:look/postponed drop
+		//guard:reconcile/postponed drop
 		If: table.In(runstate.RunStatus, string(engine.Queued), string(engine.Running), string(engine.CancellationRequested)),
 	})
 	if err != nil && !errors.Is(err, table.ErrConditionFailed) {
