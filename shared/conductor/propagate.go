@@ -190,7 +190,7 @@ func (g *graph) notify(ctx context.Context, edges []edge, known map[engine.Node]
 
 // note adds dependencies' numbers to a node's sets.
 func (g *graph) note(ctx context.Context, edges []edge) (*runstate.Node, error) {
-	//guard:log/before-end false
+	//guard:log/before-end when false
 	if err := g.flush(ctx); err != nil { // others may end the run on what this process has only in memory
 		return nil, err
 	}
