@@ -28,6 +28,10 @@ type simHistory struct {
 	twice     bool            // each run is asked for by two clients at a time, with one idempotency key
 	forgets   bool            // processes lose what they keep in memory but what is under way
 	noTicks   bool            // and so no looks but those of cancels and deadlines
+	places    int             // attempts that a process executes at a time; 0: as many as there are
+	secrets   bool            // tasks may read secrets
+	untyped   bool            // messages come from a version that did not tell the types of tasks
+	gone      time.Duration   // after the start, the objects of the runs are removed; 0: never
 	orgs      []string        // of the runs that are accepted, one each; nil is one run
 	cancel    []time.Duration // after the start, one for each generation that is cancelled
 	retries   []bool          // the retries: from failed, or in full
@@ -47,7 +51,7 @@ func (h *simHistory) faulty() bool {
 	for i := range h.flow.tasks {
 		kills = kills || h.flow.tasks[i].kills > 0
 	}
-	return h.rates != faults.Rates{} || len(h.outages) > 0 || h.crashes > 0 || h.pauses || kills
+	return h.rates != faults.Rates{} || len(h.outages) > 0 || h.crashes > 0 || h.pauses || h.gone > 0 || kills
 }
 
 // mostSkew is how much the clocks of two processes may differ: less than half a

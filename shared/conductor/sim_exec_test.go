@@ -39,6 +39,9 @@ func (e simulated) Execute(ctx context.Context, a *executor.Attempt) executor.Re
 	}
 	node := engine.Node(n)
 	item, run := e.s.begins(e.p, a, node)
+	if !a.Resumed && item.Deferred < e.s.defers(a) {
+		return e.s.unstarted(a)
+	}
 	if e.inner != nil {
 		return e.inner.Execute(ctx, a)
 	}
@@ -60,6 +63,7 @@ func (s *sim) execute(ctx context.Context, p *proc, a *executor.Attempt, item *r
 		instance = *a.MapIndex
 		s.checkElement(a, task, instance)
 	}
+	s.checkGiven(a)
 	s.write(p, a, task.lines)
 	if item.Lost < task.killed(gen, instance) {
 		s.kill(p)
@@ -80,6 +84,11 @@ func (s *sim) execute(ctx context.Context, p *proc, a *executor.Attempt, item *r
 		return executor.Failed(executor.TaskFailed, "as drawn")
 	case actFinal:
 		return executor.Final(executor.TaskFailed, "as drawn")
+	case actPanic:
+		panic("as drawn")
+	case actStuck:
+		<-ctx.Done()
+		time.Sleep(20 * time.Second)
 	case actSlow:
 		select {
 		case <-time.After(task.slow()):

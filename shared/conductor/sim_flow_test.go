@@ -16,6 +16,8 @@ const (
 	actFail
 	actFinal // fails in a way that no retry mends
 	actHang  // passes its timeout_secs
+	actPanic // the executor panics
+	actStuck // passes its timeout_secs, and does not heed the end of its context
 )
 
 // The generations of a history: a run, the retry of it, and the retry of that.
@@ -35,6 +37,9 @@ type simTask struct {
 	mapOn   int    // the dependency whose list it maps over; -1: not mapped
 	large   bool   // its output goes to the object store
 	fat     bool   // the elements of the list in its output are long
+	huge    bool   // its output has more bytes than expressions read
+	defers  int    // its executor could not begin it so often
+	unknown bool   // nothing runs tasks of its type
 	kills   int    // in the first generation, its process dies in it until so many leases were lost
 	lines   int    // it writes to the log
 	widths  [generations]int
@@ -105,8 +110,17 @@ func (f *simFlow) output(task, index, attempt, gen int) string {
 		b.WriteString(f.element(task, i))
 	}
 	b.WriteString(`]`)
-	if f.tasks[task].large {
-		fmt.Fprintf(&b, `,"pad":%q`, strings.Repeat("x", 33_000))
+	pad := 0
+	switch t := &f.tasks[task]; {
+	case t.huge:
+		pad = 17 << 20
+	case t.large: // half of them so large that expressions must wait for memory
+		pad = 33_000 + task%2*40_000
+	}
+	if pad > 0 {
+		b.WriteString(`,"pad":"`)
+		b.WriteString(strings.Repeat("x", pad))
+		b.WriteByte('"')
 	}
 	b.WriteByte('}')
 	return b.String()
@@ -166,6 +180,10 @@ func (f *simFlow) task(t *simTask) map[string]any {
 		out["type"], out["config"] = "wait", map[string]any{"seconds": t.wait}
 		delete(out, "entrypoint")
 	}
+	if t.unknown {
+		out["type"], out["config"] = "http", map[string]any{"method": "GET", "url": "http://localhost/"}
+		delete(out, "entrypoint")
+	}
 	var deps []string
 	for _, d := range t.deps {
 		deps = append(deps, f.tasks[d].name)
@@ -180,6 +198,8 @@ func (f *simFlow) task(t *simTask) map[string]any {
 		out["condition"] = "1 == 2"
 	case "output":
 		out["condition"] = "tasks." + on + ".output != null"
+	case "wrong":
+		out["condition"] = "tasks." + on + ".status > 1"
 	case "params":
 		out["condition"] = "params.n == 1"
 	case "status":

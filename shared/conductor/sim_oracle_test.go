@@ -91,11 +91,17 @@ func (j *judge) anythingReused() bool {
 	return found
 }
 
+// simMaxWidth is how many elements a map may have.
+const simMaxWidth = 10_000
+
 func instance(t *simTask, i int) string { return fmt.Sprintf("%s[%d]", t.name, i) }
 
 // ending is how a task or an instance ends that runs by its own acts.
 func ending(t *simTask, gen, index int) engine.Status {
 	if t.killed(gen, index) >= conductor.MaxLost {
+		return engine.Failed
+	}
+	if t.unknown {
 		return engine.Failed
 	}
 	if t.wait > 0 {
@@ -108,6 +114,8 @@ func ending(t *simTask, gen, index int) engine.Status {
 			return engine.Succeeded
 		case a == actFinal:
 			return engine.Failed
+		case a == actStuck: // no other try is to run beside it
+			return engine.TimedOut
 		case try <= t.retries:
 		case a == actHang:
 			return engine.TimedOut
@@ -170,6 +178,9 @@ func (j *judge) runs(i int) {
 	case t.cond == "never", t.cond == "status" && !good(t.condOn), t.cond == "output" && !good(t.condOn) && !gathered(t.condOn):
 		j.out[t.name] = engine.Skipped
 		return
+	case t.cond == "wrong", t.cond == "output" && j.f.tasks[t.condOn].huge && good(t.condOn):
+		j.end(i, engine.Failed) // it cannot be evaluated
+		return
 	case !t.mapped():
 		j.end(i, ending(t, j.gen, 0))
 		return
@@ -180,6 +191,10 @@ func (j *judge) runs(i int) {
 	width := j.f.list(t.mapOn, j.from[t.mapOn])
 	if j.f.tasks[t.mapOn].mapped() {
 		width = j.width[t.mapOn]
+	}
+	if width > simMaxWidth {
+		j.end(i, engine.Failed)
+		return
 	}
 	status := engine.Succeeded
 	if width > 0 {

@@ -52,18 +52,25 @@ func (f *simFlow) lengths(gen int, v verdict) (path, work time.Duration) {
 // length is how long a task or an instance takes with all its tries, and how much
 // of that it holds a worker.
 func (t *simTask) length(gen, index int) (took, busy time.Duration) {
+	deferred := time.Duration(0) // before each try
+	for n := range t.defers {
+		deferred += time.Second<<n + simPoll
+	}
 	if t.wait > 0 {
-		return time.Duration(t.wait)*time.Second + simPoll, 0
+		return deferred + time.Duration(t.wait)*time.Second + simPoll, 0
 	}
 	for try := 1; ; try++ {
+		took += deferred
 		a := t.act(gen, index, try)
 		switch a {
 		case actSlow:
 			busy += t.slow()
 		case actHang: // the worker waits a little longer than the task
 			busy += time.Duration(t.timeout+3) * time.Second
+		case actStuck: // and leaves it to itself after a while
+			busy += time.Duration(t.timeout+20) * time.Second
 		}
-		if a == actSucceed || a == actSlow || a == actFinal || try > t.retries {
+		if a == actSucceed || a == actSlow || a == actFinal || a == actStuck || try > t.retries {
 			return took + busy, busy
 		}
 		took += t.retryDelay(try) + simPoll
@@ -79,11 +86,23 @@ func (t *simTask) slow() time.Duration { return time.Duration(t.timeout-1) * tim
 func (s *sim) limit(r *simRun, v verdict) time.Time {
 	path, work := s.flow.lengths(r.gen, v)
 	runs := time.Duration(len(s.lineages))
-	length := path + runs*work/time.Duration(s.processes*s.slots) + simSpare
+	if s.gone > 0 {
+		return r.began.Add(s.gone + time.Duration(s.flow.deadline)*time.Second + simMend)
+	}
+	length := path + runs*work/s.workers() + simSpare
 	if r.fault.Before(r.began) {
 		return r.began.Add(length)
 	}
 	return r.fault.Add(length + simMend)
+}
+
+// workers is how many tasks are surely executed at a time, if there are so many.
+// Where they need places one process may have the messages of them all.
+func (s *sim) workers() time.Duration {
+	if s.places > 0 {
+		return time.Duration(min(s.places, s.slots))
+	}
+	return time.Duration(s.processes * s.slots)
 }
 
 // checkTime: a run takes no longer than its tasks, and faults no longer than it
@@ -99,13 +118,13 @@ func (s *sim) checkTime(r *simRun, run *runstate.Run, want verdict) {
 // checkMessages: a run in which nothing fails sends a message for each task and
 // each of its tries, and no message is given up.
 func (s *sim) checkMessages(r *simRun, nodes int) {
-	tries := nodes
+	tries := nodes + s.deferred[r.id]
 	for key, n := range s.tries {
 		if key.run == r.id {
 			tries += n
 		}
 	}
-	if n := s.sent.nodes[r.id]; !s.disturbed && n > 2*tries {
+	if n := s.sent.nodes[r.id]; !s.disturbed && s.places == 0 && n > 2*tries {
 		s.tell("run %s sent %d messages for %d tasks and tries", r.id, n, tries)
 	}
 }

@@ -39,6 +39,9 @@ func play(t *testing.T, h simHistory) (broke string, s *sim) {
 					s.cancelLater(l, gen, s.cancel[gen])
 				}
 			}
+			if s.gone > 0 {
+				s.removeLater(s.gone)
+			}
 			s.until(began, func() bool { return s.over(gen) })
 			s.quieten(simAfter)
 			if s.failed() || gen >= len(s.retries) {

@@ -73,6 +73,12 @@ func (s *sim) start() *proc {
 		Boot: p.name, Sole: s.sole, Resident: !s.lambda,
 		Executors: executor.Set{"python": simulated{s, p, nil}, "wait": simulated{s, p, executor.Wait{Now: p.clock.Now}}},
 	}
+	if s.places > 0 {
+		p.config.Executors["python"] = scarce{simulated{s, p, nil}, make(chan struct{}, s.places)}
+	}
+	if s.secrets {
+		p.config.Secret = func(_ context.Context, _, _, name string) (string, error) { return "the secret " + name, nil }
+	}
 	p.c = conductor.New(p.config)
 	p.launch = &launch.Launcher{Table: p.Table(), Queues: p.queues, Blob: objects, Clock: p.clock, Log: quiet, Hub: hub}
 	p.tick = schedulertick.Spec.Handle(fn.Deps{Table: p.Table(), Queues: p.queues, Clock: p.clock, Log: quiet})

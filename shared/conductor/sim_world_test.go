@@ -58,6 +58,7 @@ type sim struct {
 	problems  []string
 	executed  map[string]int
 	tries     map[simNode]int        // how often a node's work began
+	deferred  map[string]int         // by run: how often an executor could not begin
 	under     map[simNode]*execution // the last of a node
 	lines     map[string][]simLine   // by attempt
 	views     map[string]simView     // of the runs that are over
@@ -108,7 +109,7 @@ func newSim(t *testing.T, h simHistory) *sim {
 	}
 	s := &sim{
 		simHistory: h, disturbed: h.faulty(), rng: rand.New(rand.NewPCG(h.seed, 1)), blob: &blobtest.Memory{}, gate: faults.NewSteps(), trace: fnv.New64a(),
-		executed: map[string]int{}, tries: map[simNode]int{}, under: map[simNode]*execution{}, lines: map[string][]simLine{},
+		executed: map[string]int{}, tries: map[simNode]int{}, deferred: map[string]int{}, under: map[simNode]*execution{}, lines: map[string][]simLine{},
 		views: map[string]simView{}, stopped: map[string]bool{}, named: map[string]*proc{},
 	}
 	for i, org := range h.orgs {
@@ -179,7 +180,7 @@ func (s *sim) openQueues() {
 	if s.sent == nil {
 		s.sent = &simQueues{nodes: map[string]int{}}
 	}
-	s.sent = &simQueues{Queues: s.queues, nodes: s.sent.nodes}
+	s.sent = &simQueues{Queues: s.queues, nodes: s.sent.nodes, untyped: s.untyped}
 }
 
 // cutPower goes on with what a power cut leaves: what was synced, and some of the
