@@ -1,9 +1,11 @@
-// Package conductor moves runs forward over the table and the queues: it
-// starts them, claims, executes and finishes their tasks, walks from finished
-// tasks to what they lead to, repairs what was lost, and ends them. It holds no
-// state that another worker could not take up: everything is decided by
-// conditional writes, so any number of conductors may work on one run, and
-// each step may be repeated.
+// Package conductor moves runs forward over the table and the queues. Its parts,
+// from the bottom: a session holds what one message has read of its run; attempts
+// claims, executes and completes the attempts of tasks; lifecycle starts, stops,
+// finishes and archives runs; graph propagates what has finished to what depends
+// on it; reconciler mends what was lost; a driver does what a message says with
+// them. It holds no state that another worker could not take up: everything is
+// decided by conditional writes, so any number of conductors may work on one run,
+// and each step may be repeated.
 //
 // Comments that begin with "//guard:" mark what that rests on, here as in the
 // packages it uses: localstack/proof/mutants breaks each, and a test must fail.

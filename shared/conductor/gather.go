@@ -54,7 +54,7 @@ func (g *graph) collect(ctx context.Context, n engine.Node, last done, item *run
 	})
 	if failed, ok := errors.AsType[*table.ConditionError](err); ok {
 		//guard:map/again return nil, nil
-		stored = failed.Old // ended before, by another walk from the last join
+		stored = failed.Old // ended before, by another message from the last join
 	} else if err != nil {
 		return nil, fmt.Errorf("end map %d: %w", n, err)
 	} else if status == engine.Succeeded {

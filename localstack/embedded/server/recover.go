@@ -17,12 +17,12 @@ const looksPage = 256
 // lookAtLiveRuns has every live run seen to, whenever its next look would be
 // due: what an earlier process held or had in memory is gone with it. Nothing
 // waits for that: who takes one of the messages that the queues have kept finds
-// the leases void as a look does, so looks find what no message tells of. They
+// the leases void as reconciliation does, which finds what no message tells of. They
 // are made one after the other, to leave the processors to what the server is
 // asked meanwhile. A run that cannot be looked at is logged and comes up again
 // with the ticks.
 //
-// The due index is read page by page while looks move entries in it, mostly to
+// The due index is read page by page while reconciliations move entries in it, mostly to
 // where they are read again: of each shard it is noted which runs were looked at.
 // An entry that is moved to where it is not read any more was moved by another
 // look of this process.
@@ -58,7 +58,7 @@ func lookAtLiveRuns(ctx context.Context, deps fn.Deps, page int) error {
 	return nil
 }
 
-// recovering looks at the live runs in the background until the function it
+// recovering reconciles the live runs in the background until the function it
 // returns is called, which waits for a look under way. Runs that were not looked
 // at by then are at the next start.
 func recovering(deps fn.Deps) (stop func()) {
