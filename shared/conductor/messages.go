@@ -64,7 +64,7 @@ func (c *Conductor) message(ctx context.Context, m lambda.SQSMessage) bool {
 	d.waited(m, run, receives, began)
 	ctx = d.about(ctx, run.Trace)
 	err := d.recovered(ctx, run, receives)
-	if ctx.Err() == nil {
+	if ctx.Err() == nil && !errors.Is(err, context.Canceled) { // it does not stop
 		d.handled(ctx, run, receives, c.Clock.Now().Sub(began), err)
 	}
 	if err == nil {
