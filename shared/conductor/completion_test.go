@@ -104,6 +104,52 @@ func TestNoWriteForAWhile(t *testing.T) {
 	})
 }
 
+// TestAResultOutlivesAnOutage: for longer than a lease holds nothing at all can be
+// written, and outputs for longer than that. Nobody could take the task over
+// meanwhile, and nobody does afterwards.
+func TestAResultOutlivesAnOutage(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const outage = 5 * time.Minute
+		w, id := charge(t, func(w *world, calm time.Time) {
+			failings["objects"](w, calm)
+			w.table.(*unwritable).fails = func(context.Context, table.Update) error {
+				return until(calm.Add(-outage+50*time.Second), errFault)
+			}
+		}, outage, "")
+		assert.Equal(t, engine.Succeeded, w.ends(id, outage+2*time.Minute).Status)
+		assert.Equal(t, 1, w.times("charge"))
+		assert.Zero(t, w.nodes(id)["charge"].Lost)
+	})
+}
+
+// TestAnInstantResultIsKeptUntilItIsWritten: a task that needs no lease while it
+// executes has one while its result cannot be written.
+func TestAnInstantResultIsKeptUntilItIsWritten(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const outage = 2 * time.Minute
+		w := newWorld(t, func(w *world) {
+			w.wrap = func(inner table.Table) table.Table { return &unwritable{Table: inner} }
+		})
+		w.ticking()
+		failings["writes"](w, time.Now().Add(outage))
+		w.register("f", `{"tasks":[{"name":"sum","type":"transform","config":{"expression":"1 + 1"}}]}`)
+		id := w.run("f").ID
+		time.Sleep(time.Second)
+		for end := time.Now().Add(outage - 2*time.Second); time.Now().Before(end); time.Sleep(time.Second) {
+			item := w.nodes(id)["sum"]
+			require.Equal(t, engine.Running, item.Status)
+			require.True(t, item.LeaseUntil.Time().After(time.Now()), "its lease is renewed")
+		}
+		assert.Equal(t, engine.Succeeded, w.ends(id, time.Minute).Status)
+		item := w.nodes(id)["sum"]
+		assert.Equal(t, 1, item.Attempt)
+		assert.Zero(t, item.Lost)
+		assert.Equal(t, "2", item.Output)
+	})
+}
+
 // TestAResultThatWaitsHoldsUpNoStop: a run is cancelled, or passes its deadline,
 // while the result of its task cannot be written.
 func TestAResultThatWaitsHoldsUpNoStop(t *testing.T) {

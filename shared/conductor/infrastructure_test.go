@@ -18,6 +18,7 @@ import (
 	"millrace/shared/conductor"
 	"millrace/shared/engine"
 	"millrace/shared/executor"
+	"millrace/shared/runlog"
 	"millrace/shared/runstate"
 	"millrace/shared/table"
 )
@@ -197,6 +198,13 @@ func TestAnAttemptThatCannotBeginIsGivenBack(t *testing.T) {
 				assert.Equal(t, 1, item.Attempt)
 				assert.Empty(t, item.History)
 				assert.Equal(t, []int{1}, *numbers, "it began once, as the first attempt")
+				began := 0
+				for _, e := range w.archived(id) {
+					if e == p.target+" "+runlog.TypeTaskStarted {
+						began++
+					}
+				}
+				assert.LessOrEqual(t, began, 1, "the log tells it once")
 			})
 		})
 	}

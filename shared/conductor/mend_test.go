@@ -23,6 +23,7 @@ import (
 	"millrace/shared/clock"
 	"millrace/shared/conductor"
 	"millrace/shared/engine"
+	"millrace/shared/executor"
 	"millrace/shared/runlog"
 	"millrace/shared/runstate"
 	"millrace/shared/table"
@@ -123,43 +124,65 @@ func (m *mortal) Update(ctx context.Context, u table.Update) (table.Item, error)
 }
 
 // TestLooksGoOnFromJoins kills the worker of a wide run when a join of it is told
-// of its first task, and when it is told of its last, and loses every message:
-// looks go on from the join when it is complete, and not before.
+// of its first task, when it is told of its last, and when the next is told of its
+// first, and loses every message: looks go on from a join when it is complete, and
+// not before. It leads to a task, or to the end of the run.
 func TestLooksGoOnFromJoins(t *testing.T) {
 	t.Parallel()
 	const width = 64 + 2
-	tasks, deps := []string{"root"}, ""
-	for i := range width {
-		tasks = append(tasks, fmt.Sprintf("p%d: root", i))
-		deps += fmt.Sprintf(" p%d", i)
-	}
-	tasks = append(tasks, "join:"+deps)
-	first := fmt.Sprintf("%09d", len(tasks)+2) // the first join's sort key: it comes after END and on_failure
-	for _, told := range []int{1, 64} {
-		t.Run(itoa(told), func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				m := &mortal{died: make(chan struct{})}
-				w := newWorld(t, func(w *world) { w.wrap = func(inner table.Table) table.Table { m.Table = inner; return m } })
-				w.register("wide", spec(tasks...))
-				m.fatal = func(u table.Update, item table.Item) bool {
-					var n runstate.Node
-					return u.Key.SK == first && assert.NoError(t, table.Unmarshal(item, &n)) && len(n.OK) == told
-				}
-				id := w.run("wide").ID
-				<-m.died
-				w.kill()
-				m.mu.Lock()
-				m.fatal = nil
-				m.mu.Unlock()
-				w.reborn()
-				assert.Equal(t, engine.Succeeded, w.waitLooking(id).Status)
-				assert.Equal(t, len(w.ran)-1, slices.Index(w.ran, "join"), "it began last, once")
-				for _, name := range strings.Fields(deps) {
-					assert.Contains(t, w.ran, name)
-				}
+	for name, c := range map[string]struct {
+		join, told int
+		waits      bool // the first task is not finished
+	}{
+		"first of the first":  {0, 1, false},
+		"last of the first":   {0, 64, false},
+		"first of the second": {1, 1, true},
+	} {
+		for _, leads := range []string{"join", "END"} {
+			t.Run(name+" "+leads, func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) {
+					tasks, deps := []string{"root"}, ""
+					for i := range width {
+						tasks = append(tasks, fmt.Sprintf("p%d: root", i))
+						deps += fmt.Sprintf(" p%d", i)
+					}
+					if leads == "join" {
+						tasks = append(tasks, "join:"+deps)
+					}
+					fatal := fmt.Sprintf("%09d", len(tasks)+2+c.join) // the join's sort key: it comes after END and on_failure
+					m := &mortal{died: make(chan struct{})}
+					w := newWorld(t, func(w *world) { w.wrap = func(inner table.Table) table.Table { m.Table = inner; return m } })
+					dead := make(chan struct{})
+					if c.waits {
+						w.task("p0", func(context.Context, *executor.Attempt) executor.Result {
+							<-dead
+							return ok("1")
+						})
+					}
+					w.register("wide", spec(tasks...))
+					m.fatal = func(u table.Update, item table.Item) bool {
+						var n runstate.Node
+						return u.Key.SK == fatal && assert.NoError(t, table.Unmarshal(item, &n)) && len(n.OK) == c.told
+					}
+					id := w.run("wide").ID
+					<-m.died
+					close(dead)
+					w.kill()
+					m.mu.Lock()
+					m.fatal = nil
+					m.mu.Unlock()
+					w.reborn()
+					assert.Equal(t, engine.Succeeded, w.waitLooking(id).Status)
+					if leads == "join" {
+						assert.Equal(t, len(w.ran)-1, slices.Index(w.ran, "join"), "it began last, once")
+					}
+					for _, name := range strings.Fields(deps) {
+						assert.Equal(t, engine.Succeeded, w.status(id, name), name)
+					}
+				})
 			})
-		})
+		}
 	}
 }
 
@@ -278,6 +301,7 @@ func TestNoLogIsLost(t *testing.T) {
 			h := &hooked{Table: w.table, key: runstate.NodeKey(org, id, 2), hook: func() {
 				err := other.Handle(w.ctx, message(events.RunTask, id, 1), 1)
 				assert.NoError(t, err)
+				check(w, id, "a", "b", "join") // whatever becomes of the first from here on
 			}}
 			err := worker(w, "one", h).Handle(w.ctx, message(events.RunStart, id, 0), 1)
 			require.NoError(t, err)

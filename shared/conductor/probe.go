@@ -58,7 +58,8 @@ func (p *probe) lost(ctx context.Context, since clock.Millis) (bool, error) {
 		}
 	}
 	before := p.probed.Sub(since.Time())
-	for at := p.first; at <= age; at *= p.pace { //guard:probe/doubles when at == p.first
+	for at := p.first; at <= age; at *= p.pace {
+		//guard:probe/doubles and at == p.first
 		if at > before && p.left > 0 { //guard:probe/once drop operand 1
 			p.left-- //guard:probe/bounded drop
 			p.sent = true

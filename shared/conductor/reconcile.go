@@ -59,7 +59,7 @@ func (d *driver) reconcile(ctx context.Context, restarted bool) error {
 		}
 		return d.postpone(ctx, now, ReconcileEvery)
 	}
-	if !restarted && now.Sub(d.run.ReconciledAt.Time()) < grace { //guard:reconcile/again true
+	if !restarted && now.Sub(d.run.ReconciledAt.Time()) < grace { //guard:reconcile/again false
 		return nil // one of several messages, as a tick that was late makes them
 	}
 	r := &reconciler{session: d.session, graph: d.graph, now: now, probe: d.newProbe(now), restarted: restarted, next: ReconcileMost}
@@ -95,7 +95,9 @@ func (d *driver) reconcile(ctx context.Context, restarted bool) error {
 // dispatch sends the message of a run that nobody has started.
 func (r *reconciler) dispatch(ctx context.Context) error {
 	lost, err := r.unclaimedSince(ctx, r.run.CreatedAt)
-	if err != nil || !lost { //guard:reconcile/dispatch drop operand 2
+	//guard:reconcile/dispatch true
+	//guard:reconcile/dispatch-once drop operand 2
+	if err != nil || !lost {
 		return err
 	}
 	return r.sendAll(ctx, events.Tasks(r.run.Mode), []events.Run{{Kind: events.RunStart}}, 0)
@@ -150,7 +152,7 @@ func (r *reconciler) propagations(ctx context.Context) error {
 		if !missed {
 			continue
 		}
-		if !r.restarted && item.EndedAt != 0 && r.now.Sub(item.EndedAt.Time()) < grace { //guard:reconcile/under-way true
+		if !r.restarted && item.EndedAt != 0 && r.now.Sub(item.EndedAt.Time()) < grace { //guard:reconcile/under-way false
 			r.wants(ReconcileEvery) // its worker may be at it
 			continue
 		}
