@@ -256,7 +256,7 @@ func (r *reconciler) missed(ctx context.Context, d done) (bool, error) {
 			return false, err
 		}
 		item := r.items[t.Node]
-		if t.Need > 1 && (item == nil || !item.Noted(d.node)) { //guard:reconcile/untold false
+		if t.Need > 1 && (item == nil || !item.Noted(d.node)) { //guard:reconcile/untold drop operand 2.2
 			return true, nil
 		}
 		if t.Need > 1 && item.Sets().Count() < t.Need {
