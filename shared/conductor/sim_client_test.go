@@ -50,7 +50,7 @@ func (s *sim) submit(l *lineage, gen int) {
 		return
 	}
 	request := launch.Request{
-		Flow: "f", Version: "1", Trigger: launch.Manual, Parameters: s.flow.parameters(), Key: l.key, Fingerprint: "request",
+		Flow: "f", Version: "1", Trigger: launch.Manual, Parameters: s.parameters(), Key: l.key, Fingerprint: "request",
 	}
 	accept := func(p *proc) error {
 		run, err := p.launch.Accept(ctx, l.org, request)

@@ -11,30 +11,32 @@ import (
 // simHistory is all that is drawn before it is played. The order in which things
 // happen and what fails is drawn from the seed while it is played.
 type simHistory struct {
-	flow      simFlow
-	seed      uint64
-	rates     faults.Rates
-	outages   []simOutage
-	calmAfter time.Duration // of each generation; then nothing fails any more
-	processes int
-	slots     int             // messages that a process handles at a time; 0 is 16
-	batch     int             // messages of one invocation
-	skew      []time.Duration // of the processes' clocks, one after the other
-	sole      bool            // a process that starts voids the leases of those before
-	power     bool            // a crash is a power cut, of a machine whose commits wait for the disk
-	lambda    bool            // processes keep nothing between messages, and have a limit
-	crashes   int
-	pauses    bool
-	twice     bool            // each run is asked for by two clients at a time, with one idempotency key
-	forgets   bool            // processes lose what they keep in memory but what is under way
-	noTicks   bool            // and so no looks but those of cancels and deadlines
-	places    int             // attempts that a process executes at a time; 0: as many as there are
-	secrets   bool            // tasks may read secrets
-	untyped   bool            // messages come from a version that did not tell the types of tasks
-	gone      time.Duration   // after the start, the objects of the runs are removed; 0: never
-	orgs      []string        // of the runs that are accepted, one each; nil is one run
-	cancel    []time.Duration // after the start, one for each generation that is cancelled
-	retries   []bool          // the retries: from failed, or in full
+	flow        simFlow
+	seed        uint64
+	rates       faults.Rates
+	outages     []simOutage
+	calmAfter   time.Duration // of each generation; then nothing fails any more
+	processes   int
+	slots       int             // messages that a process handles at a time; 0 is 16
+	batch       int             // messages of one invocation
+	skew        []time.Duration // of the processes' clocks, one after the other
+	sole        bool            // a process that starts voids the leases of those before
+	power       bool            // a crash is a power cut, of a machine whose commits wait for the disk
+	lambda      bool            // processes keep nothing between messages, and have a limit
+	crashes     int
+	crashWithin int  // requests of a process, by which it crashes; 0 is 60
+	bigInput    bool // the runs' inputs go to the object store
+	pauses      bool
+	twice       bool            // each run is asked for by two clients at a time, with one idempotency key
+	forgets     bool            // processes lose what they keep in memory but what is under way
+	noTicks     bool            // and so no looks but those of cancels and deadlines
+	places      int             // attempts that a process executes at a time; 0: as many as there are
+	secrets     bool            // tasks may read secrets
+	untyped     bool            // messages come from a version that did not tell the types of tasks
+	gone        time.Duration   // after the start, the objects of the runs are removed; 0: never
+	orgs        []string        // of the runs that are accepted, one each; nil is one run
+	cancel      []time.Duration // after the start, one for each generation that is cancelled
+	retries     []bool          // the retries: from failed, or in full
 }
 
 // simOutage is a time in which a port fails, from the start of each generation.

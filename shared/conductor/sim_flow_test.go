@@ -156,6 +156,18 @@ func (f *simFlow) parameters() map[string]json.RawMessage {
 	return nil
 }
 
+// parameters are those of the runs of a history.
+func (h *simHistory) parameters() map[string]json.RawMessage {
+	out := h.flow.parameters()
+	if h.bigInput {
+		if out == nil {
+			out = map[string]json.RawMessage{}
+		}
+		out["big"] = json.RawMessage(`"` + strings.Repeat("b", 40_000) + `"`)
+	}
+	return out
+}
+
 // The growth of the delays between tries.
 const (
 	simFactor   = 3

@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"millrace/localstack/proof/faults"
+	"millrace/shared/conductor"
 	"millrace/shared/executor"
 )
 
@@ -59,29 +60,26 @@ func (s *sim) checkGiven(a *executor.Attempt) {
 	}
 }
 
-// removeLater removes the objects of all runs after a while.
-func (s *sim) removeLater(after time.Duration) {
-	go func() {
-		select {
-		case <-time.After(after):
-		case <-s.ctx.Done():
-			return
-		}
-		objects, _, err := s.blob.List(s.ctx, "", "", 1_000)
-		if err != nil {
-			s.tell("%v", err)
-		}
-		for _, r := range s.runs() {
-			for _, o := range objects {
-				if !r.ended && strings.Contains(o.Key, r.id) {
-					_ = s.blob.Delete(s.ctx, o.Key)
-				}
+// remove removes the objects of all runs that are not over, also from the
+// memories of the processes.
+func (s *sim) remove() {
+	s.removed = true
+	objects, _, err := s.blob.List(s.ctx, "", "", 10_000)
+	if err != nil {
+		s.tell("%v", err)
+	}
+	s.store.mu.Lock()
+	for _, r := range s.store.runs {
+		for _, o := range objects {
+			if !r.ended && strings.Contains(o.Key, r.id) && !strings.Contains(o.Key, "log") {
+				_ = s.blob.Delete(s.ctx, o.Key)
 			}
 		}
-		s.mu.Lock()
-		s.lastFault = time.Now()
-		s.mu.Unlock()
-	}()
+	}
+	s.store.mu.Unlock()
+	for _, p := range s.procs {
+		p.c = conductor.New(p.config)
+	}
 }
 
 // oddly has executors behave oddly, and tasks ask for what there is not.
@@ -138,10 +136,9 @@ func TestSimulatedOdditiesInStorms(t *testing.T) {
 // TestSimulatedEnds has processes die, and messages be lost, where short runs
 // come to their end: by their deadline, or with a task for failed ones.
 func TestSimulatedEnds(t *testing.T) {
-	few(t)
 	simulate(t, func(t *rapid.T) simHistory {
 		h := stormy(t, calm(t))
-		h.rates.Lose, h.crashes = .3, rapid.IntRange(1, 6).Draw(t, "crashes")
+		h.rates.Lose, h.crashes, h.crashWithin = .3, rapid.IntRange(1, 6).Draw(t, "crashes"), 15
 		h.pauses = rapid.Bool().Draw(t, "pauses")
 		h.flow = simFlow{}
 		for i := range rapid.IntRange(1, 3).Draw(t, "tasks") {
@@ -165,7 +162,7 @@ func TestSimulatedLosses(t *testing.T) {
 	simulate(t, func(t *rapid.T) simHistory {
 		h := calm(t)
 		h.retries, h.forgets, h.flow.deadline = nil, true, 200
-		h.gone = time.Duration(rapid.Int64Range(1, int64(30*time.Second)).Draw(t, "gone"))
+		h.gone = time.Duration(rapid.Int64Range(1, int64(150*time.Second)).Draw(t, "gone"))
 		for i := range h.flow.tasks {
 			task := &h.flow.tasks[i]
 			task.large = rapid.Bool().Draw(t, "large")
@@ -173,6 +170,8 @@ func TestSimulatedLosses(t *testing.T) {
 				task.cond = rapid.SampledFrom([]string{"", "output", "params"}).Draw(t, "condition")
 			}
 		}
+		h.bigInput = rapid.Bool().Draw(t, "big input")
+		slowly(t, &h)
 		return h
 	})
 }
@@ -196,9 +195,72 @@ func TestSimulatedHugeResults(t *testing.T) {
 			task.cond, task.condOn = "output", on
 			h.flow.tasks = append(h.flow.tasks, task)
 		}
-		broke, s := play(t, h)
-		if broke != "" {
-			t.Errorf("%s\nthe last of what happened:\n%s", broke, &s.told)
+		play1(t, h)
+	}
+}
+
+// TestSimulatedOddFlow plays a flow with one of each oddity.
+func TestSimulatedOddFlow(t *testing.T) {
+	alone(t)
+	for seed := range uint64(4) {
+		h := simHistory{seed: seed, processes: 1, lambda: seed%2 == 1, secrets: seed%2 == 0, untyped: seed < 2, places: 3, bigInput: seed%2 == 1}
+		task := func(deps []int, acts ...act) *simTask {
+			h.flow.tasks = append(h.flow.tasks, plainTask(len(h.flow.tasks), deps, acts))
+			return &h.flow.tasks[len(h.flow.tasks)-1]
 		}
+		mapped := func(over, width int) *simTask {
+			m := task([]int{over}, actSucceed)
+			m.mapOn = over
+			m.widths[0] = width
+			return m
+		}
+		task(nil, actSucceed)
+		mapped(0, simMaxWidth+1)
+		task([]int{0}, actSucceed).cond = "wrong"
+		task(nil, actSucceed).unknown = true
+		task(nil, actPanic, actSucceed).retries = 1
+		task(nil, actStuck, actSucceed).retries = 1
+		task(nil, actSucceed).defers = 3
+		waits := task(nil, actSucceed)
+		waits.wait, waits.defers = 12, 2
+		task(nil, actSucceed)
+		mapped(8, 3).large = true
+		read := task([]int{9}, actSucceed)
+		read.cond, read.condOn = "output", 9
+		task(nil, actSucceed)
+		mapped(11, 2).unknown = true
+		h.flow.tasks[12].rule = "all_done"
+		if seed == 0 { // outputs too large to be held while they are listed, and a list too large to be read
+			task(nil, actSucceed)
+			mapped(13, 2).huge = true
+			read := task([]int{14}, actSucceed)
+			read.cond, read.condOn = "output", 14
+			task(nil, actFinal).large = true
+		}
+		play1(t, h)
+	}
+}
+
+// TestSimulatedPlaces has tasks of nine minutes wait for one place, for longer
+// than a message does, and go on with others that then wait for it in turn; or
+// the process die meanwhile.
+func TestSimulatedPlaces(t *testing.T) {
+	alone(t)
+	for _, kills := range []int{0, 1} {
+		h := backlog(1, 5, 541, 1, 16)
+		h.places = 1
+		for i := 1; i < 6; i++ {
+			h.flow.tasks = append(h.flow.tasks, plainTask(i+5, []int{i}, []act{actSucceed}))
+		}
+		h.flow.tasks[3].kills = kills
+		play1(t, h)
+	}
+}
+
+// play1 plays a history and tells what broke.
+func play1(t *testing.T, h simHistory) {
+	t.Helper()
+	if broke, s := play(t, h); broke != "" {
+		t.Errorf("%s\nfaults: %v\nthe last of what happened:\n%s", broke, s.plan.Counts(), &s.told)
 	}
 }

@@ -39,9 +39,6 @@ func play(t *testing.T, h simHistory) (broke string, s *sim) {
 					s.cancelLater(l, gen, s.cancel[gen])
 				}
 			}
-			if s.gone > 0 {
-				s.removeLater(s.gone)
-			}
 			s.until(began, func() bool { return s.over(gen) })
 			s.quieten(simAfter)
 			if s.failed() || gen >= len(s.retries) {
@@ -96,6 +93,9 @@ func (s *sim) until(began time.Time, done func() bool) {
 			return
 		}
 		s.bury()
+		if s.gone > 0 && !s.removed && now.Sub(s.began) >= s.gone {
+			s.remove()
+		}
 		if now.Sub(minute) >= time.Minute && !s.noTicks {
 			minute = now.Truncate(time.Minute)
 			s.minute()

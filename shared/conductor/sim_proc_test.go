@@ -90,7 +90,7 @@ func (s *sim) start() *proc {
 
 func (s *sim) crashLater(p *proc) {
 	s.crashes--
-	p.CrashAt(1+s.rng.IntN(60), s.rng.IntN(2) == 0)
+	p.CrashAt(1+s.rng.IntN(cmp.Or(s.crashWithin, 60)), s.rng.IntN(2) == 0)
 }
 
 func (p *proc) dead() bool {

@@ -51,6 +51,7 @@ type sim struct {
 	told    simTrace    // the last of what happened
 	took    time.Duration
 	began   time.Time // of the generation under way
+	removed bool      // the objects of the runs
 	// disturbed: things may go wrong in this history.
 	disturbed bool
 
