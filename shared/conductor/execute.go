@@ -153,13 +153,13 @@ func (a *attempts) execute(ctx context.Context, w *attempt, b *begin) (outcome, 
 		return outcome{stopped: why}, nil
 	case ctx.Err() != nil: //guard:attempt/stopped false
 		return outcome{}, ctx.Err() // the worker stops: its lease runs out
+	case result.Unstarted != "":
+		_, err := a.giveBack(ctx, w, result.Unstarted)
+		return outcome{}, err
 	case b.cut && (overran || result.Failure != nil && result.Failure.TimedOut):
 		return outcome{stopped: runstate.FenceDeadline}, nil
 	case overran: //guard:attempt/time and result.Failure != nil
 		result = timeoutResult(w.task)
-	case result.Unstarted != "":
-		_, err := a.giveBack(ctx, w, result.Unstarted)
-		return outcome{}, err
 	}
 	if !returned {
 		a.Log.ErrorContext(ctx, "executor does not return: abandoned", "type", w.task.Type)
