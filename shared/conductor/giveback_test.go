@@ -3,6 +3,7 @@ package conductor_test
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -64,16 +65,24 @@ func TestGivingBackNeedsNoMending(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := still(t)
 				id, numbers := preparations["run"].prepare(t, w)
+				var deferred atomic.Bool
 				reads, writes := &firstFail{left: 1}, &firstFail{left: c.writes}
 				w.process("second", func(cfg *conductor.Config) {
-					inner := &unwritable{Table: w.plain, fails: func(_ context.Context, u table.Update) error {
+					var claimed atomic.Bool
+					inner := &unwritable{Table: w.plain, hook: func(u table.Update) {
+						claimed.Store(claimed.Load() || sets(u, runstate.NodeNonce) != "")
+						deferred.Store(deferred.Load() || sets(u, runstate.NodeDeferred) != "")
+					}, fails: func(_ context.Context, u table.Update) error {
 						if sets(u, runstate.NodeDeferred) != "" {
 							return writes.err()
 						}
 						return nil
 					}}
+					if !c.hangs {
+						reads.left = 2 // for unreadable asks twice
+					}
 					broken := func(key table.Key) error {
-						if key != runstate.RunKey(org, id) {
+						if key != runstate.RunKey(org, id) || !claimed.Load() {
 							return nil
 						}
 						return reads.err()
@@ -93,6 +102,7 @@ func TestGivingBackNeedsNoMending(t *testing.T) {
 				run := w.ends(id, time.Second)
 				assert.Equal(t, engine.Succeeded, run.Status)
 				assert.Zero(t, w.nodes(id)["b"].Lost)
+				assert.True(t, deferred.Load(), "it was given back")
 				assert.Equal(t, []int{1}, *numbers)
 			})
 		})
