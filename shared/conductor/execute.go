@@ -80,9 +80,6 @@ func (a *attempts) prepare(ctx context.Context, w *attempt) (*begin, outcome, er
 	if why != "" {
 		return nil, outcome{stopped: why}, nil
 	}
-	if b.attempt.Timeout <= 0 { // it was suspended for longer than it may take
-		return a.refuse(ctx, w, timeoutResult(w.task))
-	}
 	return b, outcome{}, nil
 }
 
