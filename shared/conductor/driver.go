@@ -8,6 +8,7 @@ import (
 
 	"millrace/events"
 	"millrace/shared/engine"
+	"millrace/shared/executor"
 	"millrace/shared/queue"
 	"millrace/shared/runstate"
 )
@@ -16,10 +17,11 @@ import (
 // propagated, and runs ended.
 type driver struct {
 	*session
-	attempts  *attempts
-	graph     *graph
-	lifecycle *lifecycle
-	inline    int // tasks gone on with
+	attempts   *attempts
+	graph      *graph
+	lifecycle  *lifecycle
+	inline     int // tasks gone on with
+	deliveries int // of the message, 1 for the first
 }
 
 func newDriver(s *session) *driver {
@@ -31,7 +33,7 @@ func newDriver(s *session) *driver {
 // 1 for the first. After an error the message is to be delivered again: every
 // step is repeatable.
 func (d *driver) handle(ctx context.Context, m events.Run, deliveries int) (err error) {
-	d.again = deliveries > 1
+	d.again, d.deliveries = deliveries > 1, deliveries
 	switch m.Kind {
 	case events.RunStart:
 		err = d.start(ctx)
@@ -98,11 +100,14 @@ func (d *driver) takeUp(ctx context.Context, m events.Run) error {
 	if err := d.results.admit(ctx); err != nil {
 		return err
 	}
+	r := ready{node: engine.Node(m.Node), attempt: m.Attempt}
+	if _, scarce := d.Executors[kind].(executor.Reserver); scarce && d.deliveries > mostDeliveries { //guard:place/deliveries false
+		return d.send(ctx, []ready{r}, 0)
+	}
 	place, ok, err := d.reserve(ctx, kind)
 	if err != nil {
 		return err
 	}
-	r := ready{node: engine.Node(m.Node), attempt: m.Attempt}
 	if !ok {
 		return d.send(ctx, []ready{r}, placeAgain)
 	}

@@ -15,6 +15,11 @@ const (
 	placeAgain = 15 * time.Second // for which it then stays there
 )
 
+// mostDeliveries is after how many deliveries a message that waits for a place is
+// sent anew. It is not to blame for the processes that died while it waited, and
+// would be given up; one that kills its process loses leases, and those are counted.
+const mostDeliveries = 5
+
 // place is what an attempt takes up while it executes: a Python interpreter, for
 // one. It is taken before the attempt is claimed, so that waiting for it is no
 // part of the attempt. A nil place is none.

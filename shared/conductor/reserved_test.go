@@ -8,7 +8,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
+	"millrace/events"
 	"millrace/shared/engine"
 	"millrace/shared/executor"
 )
@@ -40,5 +42,30 @@ func TestAnAttemptKnowsThatItsPlaceIsReserved(t *testing.T) {
 		plain.register("f", spec("a"))
 		assert.Equal(t, engine.Succeeded, plain.ends(plain.run("f").ID, time.Minute).Status)
 		assert.Zero(t, told.Load())
+	})
+}
+
+// TestAMessageThatWaitsIsNotGivenUp: a message that was delivered again and again
+// while it waited for a place, to processes that died, begins its count anew.
+func TestAMessageThatWaitsIsNotGivenUp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w, p := places(t, 1)
+		w.rt.Stop(w.ctx)
+		p.places <- struct{}{}
+		w.register("f", spec("a"))
+		id := w.run("f").ID
+		before, err := w.queues.Depth(w.ctx, events.Tasks("nano"))
+		require.NoError(t, err)
+		began := time.Now()
+		require.NoError(t, w.hand("one").Handle(w.ctx, message(events.RunTask, id, 0), 6))
+		assert.Zero(t, time.Since(began), "it does not wait")
+		after, err := w.queues.Depth(w.ctx, events.Tasks("nano"))
+		require.NoError(t, err)
+		assert.Equal(t, before+1, after)
+		<-p.places
+		w.serve()
+		assert.Equal(t, engine.Succeeded, w.ends(id, time.Minute).Status)
+		assert.Equal(t, 1, w.times("a"))
 	})
 }
