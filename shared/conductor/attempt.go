@@ -23,6 +23,8 @@ type attempt struct {
 	lines  atomic.Int64   // log lines so far
 	id     string         // see attemptID
 	told   bool           // its log says how it ended
+	// announced: its log says that it began.
+	announced bool
 }
 
 // outcome is what came of an attempt that was to be made.

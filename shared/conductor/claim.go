@@ -136,6 +136,7 @@ func (a *attempts) takeOver(ctx context.Context, r ready, old *runstate.Node, no
 			table.Set(runstate.NodeAttempt, old.Attempt+1), //guard:take-over/attempt drop operand 2
 			table.Set(runstate.NodeNonce, nonce),
 			table.Set(runstate.NodeLease, int64(millis(now.Add(Lease)))),
+			table.Remove(runstate.NodeDeferred), table.Remove(runstate.NodeAnnounced),
 		)
 		if !old.Suspended { //guard:take-over/suspended true
 			do = append(do, table.Set(runstate.NodeStarted, int64(millis(now))))

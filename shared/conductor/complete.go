@@ -206,7 +206,7 @@ func (a *attempts) retry(ctx context.Context, w *attempt, f *executor.Failure, u
 			Attempt: w.item.Attempt, Status: status, StartedAt: w.item.StartedAt, EndedAt: millis(now), ErrorType: f.Type, Error: f.Message,
 		}),
 		table.Remove(runstate.NodeNonce), table.Remove(runstate.NodeLease), table.Remove(runstate.NodeDeferred),
-		table.Remove(runstate.NodeStarted), table.Remove(runstate.NodeSuspended),
+		table.Remove(runstate.NodeStarted), table.Remove(runstate.NodeSuspended), table.Remove(runstate.NodeAnnounced),
 	}, func(item *runstate.Node) bool {
 		return item.Status == engine.Retrying && item.Attempt == w.item.Attempt+1 //guard:retry/lost-answer false
 	})

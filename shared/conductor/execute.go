@@ -52,7 +52,7 @@ func (a *attempts) prepare(ctx context.Context, w *attempt) (*begin, outcome, er
 		}
 	}
 	if !w.item.Suspended {
-		if w.item.Deferred == 0 { //guard:give-back/begins-once true
+		if w.announced = true; !w.item.Announced { //guard:give-back/begins-once true
 			a.event(w, runlog.TypeTaskStarted, "info", "Task %s started%s", w.task.Name, attemptSuffix(w.item.Attempt))
 		}
 		if over, out, err := a.decideToRun(ctx, w); err != nil || over {

@@ -37,6 +37,8 @@ func lasting(err error) (executor.Result, bool) {
 	switch {
 	case errors.As(err, &gone):
 		return executor.Final(executor.StorageFailed, "%s", gone.Error()), true
+	case errors.Is(err, table.ErrNotFound):
+		return executor.Final(executor.StorageFailed, "an item that the task needs is gone from the table"), true
 	case errors.Is(err, blob.ErrNotFound):
 		return executor.Final(executor.StorageFailed, "an object that the task needs is gone from the object store"), true
 	case errors.Is(err, blob.ErrTooLarge), errors.Is(err, blob.ErrSize), errors.Is(err, table.ErrLimit):
@@ -53,8 +55,8 @@ func (a *attempts) unable(ctx context.Context, w *attempt, err error) (outcome, 
 	if ctx.Err() != nil {
 		return outcome{}, err // the worker stops: its lease runs out
 	}
-	if errors.Is(err, table.ErrNotFound) {
-		return outcome{}, err // there is no such run
+	if errors.Is(err, errNoRun) {
+		return outcome{}, err
 	}
 	if result, ok := lasting(err); ok && w.task != nil {
 		a.Log.WarnContext(ctx, "attempt cannot begin", "node", w.node, "error", err)
@@ -80,6 +82,9 @@ func (a *attempts) giveBack(ctx context.Context, w *attempt, reason string) (boo
 		table.Set(runstate.NodeDue, int64(due)), table.Set(runstate.NodeReason, reason),
 		table.Set(runstate.NodeDeferred, w.item.Deferred+1),
 		table.Remove(runstate.NodeNonce), table.Remove(runstate.NodeLease),
+	}
+	if w.announced {
+		do = append(do, table.Set(runstate.NodeAnnounced, true)) //guard:give-back/announced drop
 	}
 	if w.item.Suspended { //guard:give-back/suspended false
 		status = engine.Running

@@ -78,9 +78,6 @@ func TestGivingBackNeedsNoMending(t *testing.T) {
 						}
 						return nil
 					}}
-					if !c.hangs {
-						reads.left = 2 // for unreadable asks twice
-					}
 					broken := func(key table.Key) error {
 						if key != runstate.RunKey(org, id) || !claimed.Load() {
 							return nil

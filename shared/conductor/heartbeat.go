@@ -18,6 +18,8 @@ type heartbeat struct {
 	context.Context
 	cancel  context.CancelCauseFunc
 	done    chan struct{}
+	item    *runstate.Node
+	until   time.Time   // the end of the lease as the table has it for sure
 	waiting atomic.Bool // the attempt is over and its result waits to be stored
 }
 
@@ -29,7 +31,7 @@ func (s stop) Error() string { return "conductor: stopped: " + string(s) }
 
 // heartbeat begins to keep an attempt's lease.
 func (a *attempts) heartbeat(ctx context.Context, w *attempt) *heartbeat {
-	h := &heartbeat{done: make(chan struct{})}
+	h := &heartbeat{done: make(chan struct{}), item: w.item, until: w.item.LeaseUntil.Time()}
 	h.Context, h.cancel = context.WithCancelCause(ctx)
 	woken, unhook := a.Hub.Wait(runstate.FenceSignal(a.id)) //guard:heartbeat/woken arg 1.1 "nobody"
 	go func() {
@@ -44,7 +46,6 @@ func (a *attempts) heartbeat(ctx context.Context, w *attempt) *heartbeat {
 func (a *attempts) keep(h *heartbeat, w *attempt, woken <-chan struct{}) {
 	next := time.NewTimer(Heartbeat)
 	defer next.Stop()
-	until := w.item.LeaseUntil.Time() // of the lease as the table has it for sure
 	for {
 		select {
 		case <-h.Done():
@@ -53,7 +54,7 @@ func (a *attempts) keep(h *heartbeat, w *attempt, woken <-chan struct{}) {
 		case <-next.C:
 		}
 		asked := a.Clock.Now()
-		limit := min(until.Sub(asked)-Heartbeat, 2*Heartbeat)
+		limit := min(h.until.Sub(asked)-Heartbeat, 2*Heartbeat)
 		if h.waiting.Load() {
 			limit = 2 * Heartbeat // what is late now is a write, and no execution
 		}
@@ -62,10 +63,10 @@ func (a *attempts) keep(h *heartbeat, w *attempt, woken <-chan struct{}) {
 		why, renewed, err := a.renew(limited, w.node, w.item.Nonce)
 		done()
 		if renewed {
-			until = asked.Add(Lease)
+			h.until = asked.Add(Lease)
 		}
 		switch {
-		case err != nil && (h.waiting.Load() || until.Sub(a.Clock.Now()) > Heartbeat): //guard:heartbeat/fails drop operand 2
+		case err != nil && (h.waiting.Load() || h.until.Sub(a.Clock.Now()) > Heartbeat): //guard:heartbeat/fails drop operand 2
 			next.Reset(heartbeatAgain) // another fits before the lease is over
 			continue
 		case err != nil:
@@ -79,10 +80,11 @@ func (a *attempts) keep(h *heartbeat, w *attempt, woken <-chan struct{}) {
 	}
 }
 
-// close stops the heartbeat.
+// close stops the heartbeat. The attempt's item then has its lease.
 func (h *heartbeat) close() {
 	h.cancel(nil)
 	<-h.done
+	h.item.LeaseUntil = millis(h.until)
 }
 
 // stopped is why the attempt must stop, "" if it may go on.

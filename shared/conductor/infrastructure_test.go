@@ -78,6 +78,7 @@ type prepared struct {
 	script func(*world)
 	target string
 	missed func(w *world, id string) string // the object that it needs, if it needs one
+	gone   bool                             // nor does it begin if the item is gone
 	// unread is what the target needs before it begins: an item or an object.
 	item   func(w *world, id string) table.Key
 	object string // in its key
@@ -93,7 +94,7 @@ var preparations = map[string]prepared{
 	},
 	"input": {
 		flow: spec("a", "b"), target: "b", object: "/input.json",
-		item:   func(_ *world, id string) table.Key { return runstate.InputKey(org, id) },
+		item: func(_ *world, id string) table.Key { return runstate.InputKey(org, id) }, gone: true,
 		missed: func(_ *world, id string) string { return runstate.Object(org, id, "input.json") },
 	},
 	"map": {
@@ -204,7 +205,7 @@ func TestAnAttemptThatCannotBeginIsGivenBack(t *testing.T) {
 						began++
 					}
 				}
-				assert.LessOrEqual(t, began, 1, "the log tells it once")
+				assert.Equal(t, 1, began, "the log tells it once")
 			})
 		})
 	}
@@ -224,6 +225,33 @@ func (w *world) reason(n *runstate.Node) string {
 		}
 	}
 	return ""
+}
+
+// TestAnItemThatIsGoneFailsTheTask at once, as an object does.
+func TestAnItemThatIsGoneFailsTheTask(t *testing.T) {
+	t.Parallel()
+	for what, p := range preparations {
+		if !p.gone {
+			continue
+		}
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				w := still(t)
+				id, numbers := p.prepare(t, w)
+				require.NoError(t, w.plain.Delete(w.ctx, table.Delete{Key: p.item(w, id)}))
+				w.process("second")
+				run := w.ends(id, 10*time.Second)
+				assert.Equal(t, engine.Failed, run.Status)
+				item := w.nodes(id)[p.target]
+				assert.Equal(t, engine.Failed, item.Status)
+				assert.Equal(t, executor.StorageFailed, item.ErrorType)
+				assert.Contains(t, item.Error, "gone from the table")
+				assert.Zero(t, item.Lost)
+				assert.Empty(t, *numbers)
+			})
+		})
+	}
 }
 
 // TestAnObjectThatIsGoneFailsTheTask at once, for no waiting brings it back.

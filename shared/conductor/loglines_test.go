@@ -3,6 +3,7 @@ package conductor_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -41,6 +42,9 @@ func (w *world) archived(id string) (out []string) {
 			require.NoError(w.t, json.Unmarshal(raw, &e))
 			if e.EventType == runlog.TypeLog {
 				e.EventType = e.Message
+			}
+			if e.MapIndex != nil {
+				e.TaskName += fmt.Sprintf("[%d]", *e.MapIndex)
 			}
 			out = append(out, e.TaskName+" "+e.EventType)
 		}
@@ -220,6 +224,58 @@ func TestTheLogOfAMessageThatFails(t *testing.T) {
 		w.ticking()
 		assert.Equal(t, engine.Succeeded, w.ends(id, 3*time.Minute).Status)
 		told(t, w.archived(id), "a what matters", "a "+runlog.TypeTaskSucceeded, "b "+runlog.TypeTaskSucceeded)
+	})
+}
+
+// hungLog is a table whose log takes no batch until a time.
+type hungLog struct {
+	table.Table
+	until time.Time
+}
+
+func (h *hungLog) Put(ctx context.Context, p table.Put) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(time.Until(h.until)):
+	}
+	return h.Table.Put(ctx, p)
+}
+
+// TestTheLogOfACancelledAttemptThatHangs: the log takes no lines for longer than a
+// lease when a run is cancelled. The attempt is not lost for that, and its lines
+// are in the log in the end.
+func TestTheLogOfACancelledAttemptThatHangs(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := still(t)
+		w.task("a", func(ctx context.Context, a *executor.Attempt) executor.Result {
+			a.Log(time.Time{}, "info", "stdout", "last words")
+			<-ctx.Done()
+			return executor.Failed(executor.TaskFailed, "stopped")
+		})
+		w.register("f", with(spec("a"), map[string]map[string]any{"a": {"timeout_secs": 600}}))
+		id := w.run("f").ID
+		one := w.hand("one", w.frozen, func(cfg *conductor.Config) {
+			cfg.Logs.Table = &hungLog{w.plain, time.Now().Add(5 * time.Minute)}
+		})
+		go func() {
+			_ = one.Handle(w.ctx, message(events.RunStart, id, 0), 1)
+		}()
+		time.Sleep(2 * conductor.Lease)
+		require.Equal(t, engine.Running, w.status(id, "a"))
+		_, err := w.launch.Cancel(w.ctx, org, id)
+		require.NoError(t, err)
+		time.Sleep(conductor.Heartbeat + conductor.Lease)
+		item := w.nodes(id)["a"]
+		assert.Equal(t, engine.Cancelled, item.Status)
+		assert.Equal(t, 1, item.Attempt)
+		w.process("rest")
+		w.ticking()
+		require.Equal(t, engine.Cancelled, w.ends(id, 10*time.Minute).Status)
+		time.Sleep(5 * time.Minute)
+		assert.Zero(t, w.nodes(id)["a"].Lost)
+		told(t, w.archived(id), "a last words", "a "+runlog.TypeTaskCancelled)
 	})
 }
 

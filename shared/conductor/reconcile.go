@@ -44,7 +44,7 @@ type reconciler struct {
 func (d *driver) reconcile(ctx context.Context, restarted bool) error {
 	d.chain, d.again = chainReconcile, true
 	if err := d.load(ctx); err != nil {
-		if errors.Is(err, table.ErrNotFound) {
+		if errors.Is(err, errNoRun) {
 			return nil // a message of a run that was never accepted
 		}
 		return err
@@ -194,8 +194,8 @@ func (r *reconciler) waiting(ctx context.Context, n engine.Node, item *runstate.
 	case item.Due != 0:
 		late := r.now.Sub(item.Due.Time())
 		//guard:reconcile/due false
-		//guard:reconcile/grace drop operand 2
-		if late > 0 && late > grace {
+		//guard:reconcile/grace or late > 0
+		if late > grace {
 			return r.overdue(ctx, n, item, item.Due+clock.Millis(grace.Milliseconds()))
 		}
 		r.wants(max(2*grace-late, ReconcileEvery))

@@ -57,10 +57,16 @@ func (c *Conductor) session(org, run string) *session {
 	return &session{journal: journal{c, org, run}}
 }
 
+// errNoRun is what a message is about that names no run.
+var errNoRun = errors.New("conductor: there is no such run")
+
 // load reads the run's record consistently, and its plan.
 func (s *session) load(ctx context.Context) error {
 	//guard:fence/consistent drop arg 4
 	run, err := table.Load[runstate.Run](ctx, s.Table, runstate.RunKey(s.org, s.id), table.Consistent)
+	if errors.Is(err, table.ErrNotFound) {
+		return fmt.Errorf("run %s: %w", s.id, errNoRun)
+	}
 	if err != nil {
 		return fmt.Errorf("read run %s: %w", s.id, err)
 	}

@@ -43,6 +43,7 @@ type proc struct {
 	diedAt   time.Time
 	// logFailed: a write of its log failed, so that lines may wait in its memory.
 	logFailed bool
+	lastLog   string // its last request about a log
 }
 
 // failure is a request of a process that failed.

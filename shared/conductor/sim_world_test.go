@@ -139,7 +139,11 @@ func newSim(t *testing.T, h simHistory) *sim {
 func (s *sim) asked(r faults.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if p := s.named[r.Process]; p != nil && !p.dead() && !strings.HasPrefix(r.Subject, "due#") {
+	p := s.named[r.Process]
+	if p != nil && !p.dead() && r.Port == faults.Logs {
+		p.lastLog = r.Operation + " " + r.Subject
+	}
+	if p != nil && !p.dead() && !strings.HasPrefix(r.Subject, "due#") {
 		s.told.add(time.Now(), "request", r)
 	}
 }

@@ -169,7 +169,7 @@ func (l *lifecycle) release(ctx context.Context, w *attempt, why string) error {
 	}
 	if w.task != nil && !l.run.Status.RunEnded() { //guard:log/after-the-end drop operand 2
 		l.event(w, runlog.TypeTaskCancelled, "warning", "Task %s stopped: %s", w.task.Name, reason(why))
-		if err := l.flush(ctx); err != nil {
+		if err := l.flushWithin(ctx, w); err != nil {
 			return err
 		}
 	}
@@ -177,6 +177,19 @@ func (l *lifecycle) release(ctx context.Context, w *attempt, why string) error {
 		return err
 	}
 	return l.stop(ctx)
+}
+
+// flushWithin flushes the log for as long as the attempt's lease leaves time. A
+// log that takes longer keeps its lines: they are stored after the message, and
+// join the archive if there is one by then.
+func (l *lifecycle) flushWithin(ctx context.Context, w *attempt) error {
+	left := w.item.LeaseUntil.Time().Sub(l.Clock.Now()) - Heartbeat
+	limited, cancel := context.WithTimeout(ctx, max(left, 0)) //guard:release/hangs arg 2 100 * Lease
+	defer cancel()
+	if err := l.flush(limited); err != nil {
+		l.Log.WarnContext(ctx, "log not stored before the attempt ends", "node", w.node, "error", err)
+	}
+	return ctx.Err()
 }
 
 // cancelled is what ends an attempt of a run that was stopped, besides its status.

@@ -29,8 +29,11 @@ func (u *unreadable) err(keys ...table.Key) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for _, k := range keys {
-		if u.fails != nil && u.fails(k) != nil {
-			return u.fails(k)
+		if u.fails == nil {
+			return nil
+		}
+		if err := u.fails(k); err != nil {
+			return err
 		}
 	}
 	return nil

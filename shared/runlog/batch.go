@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"time"
 
 	"millrace/shared/blob"
 	"millrace/shared/runstate"
@@ -18,7 +19,13 @@ type batch struct {
 	Events int    `table:"n"`
 	Data   string `table:"d,omitempty"` // NDJSON
 	Ref    string `table:"ref,omitempty"`
+	// Expires removes what stays behind the archive when a writer dies between
+	// its last batch and its look for the archive: seconds of Unix time.
+	Expires int64 `table:"ttl"`
 }
+
+// keepBatch is longer than any run lives, and with it a log that is not archived.
+const keepBatch = 2 * 365 * 24 * time.Hour
 
 // all is the range of all ids.
 var all = table.Range{}

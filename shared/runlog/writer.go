@@ -218,6 +218,7 @@ func (s *Store) write(ctx context.Context, b *buffer, p *pending) error {
 		b.fly(p.id)
 	}
 	item := p.batch()
+	item.Expires = s.Clock.Now().Add(keepBatch).Unix()
 	b.unchecked = true
 	var err error
 	for range putTries {

@@ -27,6 +27,7 @@ type Node struct {
 	Due        clock.Millis  `table:"q,omitempty"`  // not before, while RETRYING, QUEUED or suspended
 	Reason     string        `table:"wy,omitempty"` // why it waits, while QUEUED
 	Deferred   int           `table:"df,omitempty"` // how often this attempt was given back before it began
+	Announced  bool          `table:"an,omitempty"` // the log says that an attempt that was given back began
 	Suspended  bool          `table:"su,omitempty"`
 	Lost       int           `table:"lost,omitempty"` // leases lost so far
 	Chain      string        `table:"ch,omitempty"`   // the message whose walk this node belongs to
@@ -69,6 +70,7 @@ const (
 	NodeDue       = "q"
 	NodeReason    = "wy"
 	NodeDeferred  = "df"
+	NodeAnnounced = "an"
 	NodeSuspended = "su"
 	NodeLost      = "lost"
 	NodeChain     = "ch"
