@@ -58,9 +58,9 @@ SEED      ?= $(shell date +%s)
 .PHONY: simulate
 simulate: ## Simulate random runs under faults: HISTORIES (100000) of them, drawn from SEED
 	$(GO) test -c -o bin/simulate ./shared/conductor
-	@set -e; cd shared/conductor; for kind in Runs RunsUnseen Faults Outages Cancels Crashes Killers Skew Crowds Backlogs; do \
-		../../bin/simulate -test.v -test.timeout 0 -test.run "^TestSimulated$$kind\$$" \
-			-rapid.seed=$(SEED) -rapid.checks=$$(($(HISTORIES) / 10)); \
+	@set -e; cd shared/conductor; kinds=$$(../../bin/simulate -test.list '^TestSimulated'); for kind in $$kinds; do \
+		../../bin/simulate -test.v -test.timeout 0 -test.run "^$$kind\$$" \
+			-rapid.seed=$(SEED) -rapid.checks=$$(($(HISTORIES) / $$(echo $$kinds | wc -w) + 1)); \
 	done
 
 # The packages that the simulation has to cover, and what it does not, with why.

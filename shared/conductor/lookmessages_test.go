@@ -26,6 +26,7 @@ type tallied struct {
 	mu         sync.Mutex
 	sent, lost int
 	lose       int // a node; -1: none
+	times      int // how many of its messages
 }
 
 func (q *tallied) Send(ctx context.Context, to string, msgs ...queue.Message) error {
@@ -33,7 +34,7 @@ func (q *tallied) Send(ctx context.Context, to string, msgs ...queue.Message) er
 	var out []queue.Message
 	for _, msg := range msgs {
 		var m events.Run
-		if json.Unmarshal(msg.Body, &m) == nil && m.Kind == events.RunTask && m.Node == q.lose && q.lost == 0 {
+		if json.Unmarshal(msg.Body, &m) == nil && m.Kind == events.RunTask && m.Node == q.lose && q.lost < q.times {
 			q.lost++
 			continue
 		}
@@ -52,7 +53,7 @@ func (q *tallied) Send(ctx context.Context, to string, msgs ...queue.Message) er
 // tally has a world's workers send by queues that count.
 func (w *world) tally(lose int) *tallied {
 	w.rt.Stop(w.ctx)
-	q := &tallied{Queues: w.queues, lose: lose}
+	q := &tallied{Queues: w.queues, lose: lose, times: 1}
 	w.queues = q
 	w.start(slog.New(slog.DiscardHandler))
 	w.ticking()
@@ -158,6 +159,21 @@ func TestProgressHidesNoLoss(t *testing.T) {
 		require.Equal(t, 1, q.lost)
 		assert.LessOrEqual(t, began.Sub(ready), 2*time.Minute+time.Second)
 		assert.Equal(t, 1, w.times("other"))
+	})
+}
+
+// TestAMessageThatIsLostAgainIsSentAgain: each further time the task waits twice as
+// long, no more.
+func TestAMessageThatIsLostAgainIsSentAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		q := w.tally(1)
+		q.times = 3
+		w.register("f", spec("a", "b", "c: a b"))
+		assert.Equal(t, engine.Succeeded, w.ends(w.run("f").ID, 6*time.Minute).Status)
+		assert.Equal(t, 3, q.lost)
+		assert.Equal(t, 1, w.times("b"))
 	})
 }
 
