@@ -88,7 +88,9 @@ func (p *proc) excused(node string, until time.Time, skew time.Duration) bool {
 	if p.dead() {
 		return true
 	}
-	from := until.Add(-conductor.Lease - skew)
+	// The process may know of an earlier end alone: the answer to the renewal
+	// that gave the lease this one may have been lost.
+	from := until.Add(-2*conductor.Lease - skew)
 	until = until.Add(skew)
 	within := func(at time.Time) bool { return !at.Before(from) && !at.After(until) }
 	for _, at := range p.expired {

@@ -124,6 +124,14 @@ func (s *sim) checkMessages(r *simRun, nodes int) {
 			tries += n
 		}
 	}
+	const hop = int(queue.MaxDelay / time.Second) // a longer delay takes several messages
+	for i := range s.flow.tasks {
+		t := &s.flow.tasks[i]
+		if t.wait > 0 {
+			tries += 1 + t.wait/hop
+		}
+		tries += t.retries * max(1, t.widths[r.gen]) * (t.delay / hop)
+	}
 	if n := s.sent.nodes[r.id]; !s.disturbed && s.places == 0 && n > 2*tries {
 		s.tell("run %s sent %d messages for %d tasks and tries", r.id, n, tries)
 	}
