@@ -19,7 +19,8 @@ const (
 	firstProbe = time.Minute      // age at the first, where nothing waits in the queue
 	slowProbe  = 15 * time.Minute // the same where something does
 	firstPace  = 2                // how many times the age it is at each further one, where nothing waits
-	slowPace   = 4                // the same where something does
+	mostPace   = 4 * time.Minute  // and the most that it grows
+	slowPace   = 4                // how many times the age it is where something does
 	maxProbes  = 10               // nodes of one reconciliation where something waits
 )
 
@@ -32,7 +33,6 @@ type probe struct {
 	probed time.Time     // the last reconciliation that sent messages again
 	sent   bool          // this one does
 	first  time.Duration // firstProbe or slowProbe; 0 while the queue was not asked
-	pace   time.Duration // firstPace or slowPace
 	left   int           // nodes that may still be sent
 }
 
@@ -52,21 +52,30 @@ func (p *probe) lost(ctx context.Context, since clock.Millis) (bool, error) {
 		if err != nil {
 			return false, err
 		}
-		p.first, p.pace, p.left = firstProbe, firstPace, math.MaxInt
+		p.first, p.left = firstProbe, math.MaxInt
 		if waiting+fn.Parked(ctx) > 0 { //guard:probe/backlog false
-			p.first, p.pace, p.left = slowProbe, slowPace, maxProbes
+			p.first, p.left = slowProbe, maxProbes
 		}
+	}
+	last := p.first // of the ages that it had
+	for at := last; at <= age; at = p.after(at) {
+		last = at //guard:probe/doubles when at == p.first
 	}
 	before := p.probed.Sub(since.Time())
-	for at := p.first; at <= age; at *= p.pace {
-		//guard:probe/doubles and at == p.first
-		if at > before && p.left > 0 { //guard:probe/once drop operand 1
-			p.left-- //guard:probe/bounded drop
-			p.sent = true
-			return true, nil
-		}
+	if last > age || last <= before || p.left <= 0 { //guard:probe/once drop operand 2
+		return false, nil
 	}
-	return false, nil
+	p.left-- //guard:probe/bounded drop
+	p.sent = true
+	return true, nil
+}
+
+// after is the age at which a message is judged next.
+func (p *probe) after(at time.Duration) time.Duration {
+	if p.first == slowProbe {
+		return at * slowPace
+	}
+	return min(at*firstPace, at.Truncate(mostPace)+mostPace) //guard:probe/paced arg 2 at*firstPace
 }
 
 // noted is what a reconciliation that sent messages again writes.
@@ -86,7 +95,7 @@ func (p *probe) again(since clock.Millis) time.Duration {
 	}
 	at := firstProbe
 	for at <= age {
-		at *= firstPace
+		at = p.after(at)
 	}
 	return at - age
 }

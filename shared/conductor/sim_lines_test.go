@@ -73,15 +73,16 @@ func (s *sim) checkLines(r *simRun) {
 	}
 }
 
-// leftByDead tells of a batch that it was the last request about a log of a
-// process that died then, before it could look for the archive. It expires.
+// leftByDead tells of a batch that the process that wrote it died soon after,
+// before it had looked for the archive. It expires.
 func (s *sim) leftByDead(batch table.Key) bool {
 	item, err := s.store.Get(s.ctx, batch)
 	if err != nil || item[table.TTLAttribute].Int() <= time.Now().Unix() {
 		return false
 	}
 	for _, p := range s.named {
-		if p.dead() && p.lastLog == "Put "+batch.SK {
+		at, wrote := p.puts[batch.SK]
+		if wrote && p.dead() && (p.logFailed || at.Add(unflushed).After(p.diedAt)) {
 			return true
 		}
 	}

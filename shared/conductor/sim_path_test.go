@@ -49,6 +49,22 @@ func (f *simFlow) lengths(gen int, v verdict) (path, work time.Duration) {
 	return path, work
 }
 
+// mostWork is the work of a run of any generation all of whose tasks are executed.
+func (f *simFlow) mostWork() (most time.Duration) {
+	for gen := range generations {
+		sum := time.Duration(0)
+		for i := range f.tasks {
+			t := &f.tasks[i]
+			for k := range max(1, t.widths[gen]) {
+				_, busy := t.length(gen, k)
+				sum += busy
+			}
+		}
+		most = max(most, sum)
+	}
+	return most
+}
+
 // length is how long a task or an instance takes with all its tries, and how much
 // of that it holds a worker.
 func (t *simTask) length(gen, index int) (took, busy time.Duration) {
@@ -85,11 +101,11 @@ func (t *simTask) slow() time.Duration { return time.Duration(t.timeout-1) * tim
 // and the time to make up for what was lost.
 func (s *sim) limit(r *simRun, v verdict) time.Time {
 	path, work := s.flow.lengths(r.gen, v)
-	runs := time.Duration(len(s.lineages))
+	others := time.Duration(len(s.lineages)-1) * s.flow.mostWork()
 	if s.gone > 0 {
 		return r.began.Add(s.gone + time.Duration(s.flow.deadline)*time.Second + simMend)
 	}
-	length := path + runs*work/s.workers() + simSpare
+	length := path + (work+others)/s.workers() + simSpare
 	if r.fault.Before(r.began) {
 		return r.began.Add(length)
 	}

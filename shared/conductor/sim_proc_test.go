@@ -43,7 +43,7 @@ type proc struct {
 	diedAt   time.Time
 	// logFailed: a write of its log failed, so that lines may wait in its memory.
 	logFailed bool
-	lastLog   string // its last request about a log
+	puts      map[string]time.Time // the batches of logs that it wrote, by id
 }
 
 // failure is a request of a process that failed.
@@ -59,7 +59,7 @@ const messageTime = 15 * time.Minute
 // start begins a process of a name of its own.
 func (s *sim) start() *proc {
 	s.boots++
-	p := &proc{name: "boot" + itoa(s.boots), clock: clock.System{}}
+	p := &proc{name: "boot" + itoa(s.boots), clock: clock.System{}, puts: map[string]time.Time{}}
 	if len(s.skew) > 0 {
 		d := s.skew[s.boots%len(s.skew)]
 		p.clock = clock.Func(func() time.Time { return time.Now().Add(d) })

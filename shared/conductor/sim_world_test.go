@@ -140,8 +140,8 @@ func (s *sim) asked(r faults.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p := s.named[r.Process]
-	if p != nil && !p.dead() && r.Port == faults.Logs {
-		p.lastLog = r.Operation + " " + r.Subject
+	if p != nil && !p.dead() && r.Port == faults.Logs && r.Operation == "Put" {
+		p.puts[r.Subject] = time.Now()
 	}
 	if p != nil && !p.dead() && !strings.HasPrefix(r.Subject, "due#") {
 		s.told.add(time.Now(), "request", r)
