@@ -15,6 +15,7 @@ const (
 	listBytes   = 32 << 20 // a map's instances all read its list, which may be 16 MB
 	outputBytes = 32 << 20
 	paramBytes  = 4 << 20 // of decoded parameters
+	weightBytes = 1 << 20 // of what outputs take once decoded
 )
 
 // decodedFactor is how much more memory decoded JSON takes than its text.
@@ -27,6 +28,7 @@ type caches struct {
 	lists   *cache.Weighted[outputID, []json.RawMessage]
 	outputs *cache.Weighted[outputID, executor.Value]
 	params  *cache.Weighted[string, map[string]any]
+	weights *cache.Weighted[outputID, int64]
 }
 
 type outputID struct {
@@ -40,6 +42,7 @@ func newCaches() *caches {
 		lists:   cache.NewWeighted[outputID, []json.RawMessage](listBytes),
 		outputs: cache.NewWeighted[outputID, executor.Value](outputBytes),
 		params:  cache.NewWeighted[string, map[string]any](paramBytes),
+		weights: cache.NewWeighted[outputID, int64](weightBytes),
 	}
 }
 

@@ -94,6 +94,47 @@ func TestADeadlineSeenEarly(t *testing.T) {
 	}
 }
 
+// TestAClaimMeetsADeadline: a task is claimed by a worker whose clock is behind,
+// between the moment another has read the run's tasks and the one at which it
+// ends the run at its deadline. The run does not end while the task runs.
+func TestAClaimMeetsADeadline(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := still(t)
+		const takes = 2 * time.Second
+		w.lasting("a", 10*time.Second)
+		w.lasting("b", takes)
+		w.register("f", limited(with(spec("a", "b: a"), map[string]map[string]any{"a": {"timeout_secs": 30}, "b": {"timeout_secs": 840}}), 60))
+		id := w.run("f").ID
+		ctx, cancel := context.WithTimeout(w.ctx, time.Minute) // too short for b: it is passed on
+		defer cancel()
+		require.NoError(t, w.hand("one").Handle(ctx, message(events.RunStart, id, 0), 1))
+		require.Equal(t, engine.Succeeded, w.status(id, "a"))
+		time.Sleep(51 * time.Second)
+		behind := w.hand("behind", func(cfg *conductor.Config) {
+			cfg.Clock = clock.Func(func() time.Time { return time.Now().Add(-5 * time.Second) })
+		})
+		worked := make(chan error, 1)
+		looks := w.hand("looks", func(cfg *conductor.Config) {
+			cfg.Table = &unwritable{Table: w.plain, fails: func(_ context.Context, u table.Update) error {
+				if sets(u, runstate.RunFence) != "" {
+					go func() { worked <- behind.Handle(w.ctx, message(events.RunTask, id, 1), 1) }()
+					time.Sleep(takes / 2)
+				}
+				return nil
+			}}
+		})
+		require.NoError(t, looks.Handle(w.ctx, message(events.RunReconcile, id, 0), 1))
+		assert.Equal(t, engine.Running, w.status(id, "b"))
+		assert.Equal(t, engine.Running, w.get(id).Status, "b runs")
+		require.NoError(t, <-worked)
+		w.process("rest")
+		w.ticking()
+		run := w.ends(id, 3*time.Minute)
+		assert.Equal(t, engine.TimedOut, run.Status)
+	})
+}
+
 // TestADeadlinesCutNamesTheRun: a task that the run's time cuts short did not exceed
 // its own, whoever notices first: its worker, or a look elsewhere.
 func TestADeadlinesCutNamesTheRun(t *testing.T) {

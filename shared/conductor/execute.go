@@ -219,6 +219,7 @@ func (a *attempts) describe(ctx context.Context, w *attempt) (out *executor.Atte
 		OutputKey: runstate.Object(a.org, a.id, fmt.Sprintf("out/%d-%d.json", w.node, w.item.Attempt)),
 		Scope:     a.scope,
 		Output:    a.outputOf,
+		Hold:      a.hold,
 		Log:       func(at time.Time, level, logger, message string) { a.line(w, at, level, logger, message) },
 	}
 	if a.run.Deadline != 0 {

@@ -100,6 +100,39 @@ func TestACancelMeetsAnEnd(t *testing.T) {
 	})
 }
 
+// TestACancelThatCannotBeWritten: the writes that end the attempt of a run that was
+// cancelled fail for a while. The attempt is not lost for that.
+func TestACancelThatCannotBeWritten(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := still(t)
+		fails := &firstFail{left: 4}
+		w.task("a", func(ctx context.Context, _ *executor.Attempt) executor.Result {
+			<-ctx.Done()
+			return ok("1")
+		})
+		w.register("f", spec("a"))
+		id := w.run("f").ID
+		one := w.hand("one", func(cfg *conductor.Config) {
+			cfg.Table = &unwritable{Table: w.plain, fails: func(_ context.Context, u table.Update) error {
+				if finishes(u) {
+					return fails.err()
+				}
+				return nil
+			}}
+		})
+		worked := make(chan error, 1)
+		go func() { worked <- one.Handle(w.ctx, message(events.RunStart, id, 0), 1) }()
+		time.Sleep(time.Second)
+		_, err := w.launch.Cancel(w.ctx, org, id)
+		require.NoError(t, err)
+		require.NoError(t, <-worked)
+		assert.Equal(t, engine.Cancelled, w.status(id, "a"))
+		assert.Equal(t, engine.Cancelled, w.get(id).Status)
+		assert.Zero(t, fails.left)
+	})
+}
+
 // TestADeadlineIsFinal: a run of which a look has found that it passed its
 // deadline is TIMED_OUT, even if its last task succeeds before it sees that.
 func TestADeadlineIsFinal(t *testing.T) {

@@ -63,7 +63,11 @@ func (a *attempts) unable(ctx context.Context, w *attempt, err error) (outcome, 
 		return a.complete(ctx, w, result, nil)
 	}
 	a.Log.WarnContext(ctx, "attempt given back", "node", w.node, "deferred", w.item.Deferred, "error", err)
-	given, failed := a.giveBack(ctx, w, "A service that it needs did not answer.")
+	reason := "A service that it needs did not answer."
+	if errors.Is(err, errMemory) {
+		reason = "Other tasks hold the memory for outputs."
+	}
+	given, failed := a.giveBack(ctx, w, reason)
 	if failed == nil && !given {
 		failed = err // what failed may have been done: its message finds out
 	}

@@ -2,6 +2,7 @@ package conductor
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,12 +11,21 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"millrace/localstack/proof/memory"
+	"millrace/shared/blob"
+	"millrace/shared/blob/blobtest"
 	"millrace/shared/clock"
 	"millrace/shared/engine"
+	"millrace/shared/expr"
 	"millrace/shared/flowspec"
 	"millrace/shared/runstate"
 	"millrace/shared/table"
 )
+
+func until(t *testing.T, d time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
 
 // TestScopesShareTheMemory: of expressions that read large outputs no more are
 // evaluated at once than there is memory for; one that gets none in time lets its
@@ -24,13 +34,20 @@ func TestScopesShareTheMemory(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		tbl := memory.Table(t, clock.System{})
-		require.NoError(t, tbl.Put(t.Context(), table.Put{Item: runstate.Node{
-			Key: runstate.NodeKey("org", "run", 0), Status: engine.Succeeded, OutputRef: "large", OutputSize: maxScope,
-		}}))
+		objects := &blobtest.Memory{}
+		for i, name := range []string{"org/large", "org/larger"} { // as JSON; much larger once it is decoded
+			raw := []byte("[" + strings.Repeat("{},", (3+4*i)<<20/3) + "{}]")
+			_, err := blob.PutBytes(t.Context(), objects, name, raw, blob.PutOptions{})
+			require.NoError(t, err)
+			require.NoError(t, tbl.Put(t.Context(), table.Put{Item: runstate.Node{
+				Key: runstate.NodeKey("org", "run", engine.Node(i)), Status: engine.Succeeded, OutputRef: name, OutputSize: int64(len(raw)),
+			}}))
+		}
 		first := contender(tbl, "boot", time.Now())
-		flow, faults := flowspec.Parse([]byte(`{"tasks":[{"name":"a","type":"python","entrypoint":"m:f"}]}`), flowspec.Builtin())
+		flow, faults := flowspec.Parse([]byte(`{"tasks":[{"name":"a","type":"python","entrypoint":"m:f"},{"name":"b","type":"python","entrypoint":"m:f"}]}`), flowspec.Builtin())
 		require.Empty(t, faults)
-		first.flow = &compiled{Flow: flow, plan: engine.NewPlan(make([]engine.TaskDef, 1))}
+		first.flow = &compiled{Flow: flow, plan: engine.NewPlan(make([]engine.TaskDef, 2))}
+		first.Conductor.Blob = objects
 		second := first.Conductor.session("org", "run")
 		second.flow = first.flow
 		one, two := values{first}, values{second}
@@ -38,11 +55,18 @@ func TestScopesShareTheMemory(t *testing.T) {
 		require.NoError(t, one.reserveScope(t.Context(), []string{"a"}))
 		require.NoError(t, one.reserveScope(t.Context(), []string{"a"}), "in place of what it held")
 		began := time.Now()
-		require.ErrorIs(t, two.reserveScope(t.Context(), []string{"a"}), context.DeadlineExceeded)
+		require.ErrorIs(t, two.reserveScope(t.Context(), []string{"a"}), errMemory)
 		assert.Less(t, time.Since(began), Lease/2)
 		one.releaseScope()
 		one.releaseScope()
 		require.NoError(t, two.reserveScope(t.Context(), []string{"a"}))
+		require.ErrorIs(t, one.hold(until(t, time.Second), scopeBytes), context.DeadlineExceeded)
 		two.releaseScope()
+		require.NoError(t, one.hold(t.Context(), scopeBytes))
+		one.releaseScope()
+
+		var bad *expr.EvalError
+		require.ErrorAs(t, one.reserveScope(t.Context(), []string{"b"}), &bad, "there is not so much")
+		assert.Contains(t, bad.Msg, "160 MB")
 	})
 }

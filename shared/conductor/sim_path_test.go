@@ -14,6 +14,10 @@ const (
 	simPoll  = 5 * time.Second // until a message that was delayed is found
 	simSpare = time.Minute     // if nothing fails
 	simMend  = 5 * time.Minute // after the last fault, until what was lost is made up for
+	// simBehind is the same of a message that was lost while others waited. Whether
+	// it waits behind them cannot be seen: it is sent again after a quarter of an
+	// hour, with nine others, the rest as soon as nothing waits any more.
+	simBehind = 30 * time.Minute
 )
 
 // lengths are how long a run takes at least that ends as v says: its critical
@@ -108,6 +112,9 @@ func (s *sim) limit(r *simRun, v verdict) time.Time {
 	length := path + (work+others)/s.workers() + simSpare
 	if r.fault.Before(r.began) {
 		return r.began.Add(length)
+	}
+	if len(s.lineages) > 1 && s.rates.Lose > 0 {
+		return r.fault.Add(length + simBehind)
 	}
 	return r.fault.Add(length + simMend)
 }

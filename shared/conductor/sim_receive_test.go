@@ -86,7 +86,8 @@ func (s *sim) handle(ctx context.Context, p *proc, c *conductor.Conductor, name 
 		})
 	}
 	out, err := c.Messages(ctx, in)
-	if ctx.Err() != nil && p.ctx.Err() == nil {
+	until, limited := ctx.Deadline()
+	if limited && time.Until(until) < conductor.WriteMargin && p.ctx.Err() == nil {
 		s.mu.Lock()
 		p.expired = append(p.expired, time.Now())
 		s.mu.Unlock()

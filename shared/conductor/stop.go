@@ -27,7 +27,7 @@ func (l *lifecycle) stop(ctx context.Context) error {
 	case why == "":
 		return nil
 	}
-	items, err := runstate.LoadNodes(ctx, l.Table, l.run, l.flow.plan, false, runstate.Light)
+	items, err := l.nodes(ctx)
 	if err != nil {
 		return err
 	}
@@ -38,6 +38,13 @@ func (l *lifecycle) stop(ctx context.Context) error {
 		if err := l.fence(ctx, now); err != nil {
 			return err
 		}
+		// By another clock an attempt may have been claimed since they were read;
+		// none that is claimed from here on begins.
+		again, err := l.nodes(ctx)
+		if err != nil {
+			return err
+		}
+		items = again //guard:deadline/claimed-meanwhile drop
 	}
 	runs, err := l.takeBackAll(ctx, items, now, why)
 	switch {
@@ -49,6 +56,11 @@ func (l *lifecycle) stop(ctx context.Context) error {
 		return nil
 	}
 	return l.endStopped(ctx, now, items)
+}
+
+// nodes reads what there is of the run, but for what may be large.
+func (l *lifecycle) nodes(ctx context.Context) (map[engine.Node]*runstate.Node, error) {
+	return runstate.LoadNodes(ctx, l.Table, l.run, l.flow.plan, false, runstate.Light)
 }
 
 // inTime reports whether everything of the run was finished before its deadline,
@@ -173,10 +185,16 @@ func (l *lifecycle) release(ctx context.Context, w *attempt, why string) error {
 			return err
 		}
 	}
-	if _, err := l.conclude(ctx, w, engine.Cancelled, l.cancelled(why), concluded(w)); err != nil {
-		return err
+	for try := 0; ; try++ { // its message would find a lease that lives, and leave it
+		_, err := l.conclude(ctx, w, engine.Cancelled, l.cancelled(why), concluded(w))
+		if err == nil {
+			return l.stop(ctx)
+		}
+		left := w.item.LeaseUntil.Time().Sub(l.Clock.Now())
+		if left < Heartbeat || !sleep(ctx, min(firstAgain<<min(try, 10), mostAgain)) { //guard:release/again true
+			return err
+		}
 	}
-	return l.stop(ctx)
 }
 
 // flushWithin flushes the log for as long as the attempt's lease leaves time. A

@@ -3,7 +3,9 @@ package conductor
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"strings"
 
 	"millrace/shared/blob"
 	"millrace/shared/engine"
@@ -117,35 +119,101 @@ func (v values) scope(ctx context.Context, tasks []string) (expr.Scope, error) {
 
 // The memory of outputs as expressions see them.
 const (
-	scopeBytes  = 160 << 20 // of a process, or of one scope that is larger
-	scopeFactor = 10        // how much more a decoded output takes than its JSON
-	scopeSmall  = 64 << 10  // JSON of a scope that is not counted
+	scopeBytes = 160 << 20 // of a process
+	scopeSmall = 64 << 10  // JSON of a scope that is not counted
 )
 
-// reserveScope takes the memory that the outputs of the named tasks need, in
-// place of what the session held for those before. It waits for it no longer
-// than a lease bears.
+// errMemory is why an attempt does not begin that gets no memory in time.
+var errMemory = errors.New("conductor: others hold the memory for outputs")
+
+// reserveScope takes the memory that the outputs of the named tasks need once
+// they are decoded, in place of what the session held for those before. It waits
+// for it no longer than a lease bears. Errors: errMemory; an [expr.EvalError] if
+// there is not so much.
 func (v values) reserveScope(ctx context.Context, tasks []string) error {
 	v.releaseScope()
 	size := int64(0)
-	for _, name := range tasks {
-		out, err := v.outputOf(ctx, name)
-		if err != nil {
+	outputs := make([]executor.Value, len(tasks))
+	for i, name := range tasks {
+		var err error
+		if outputs[i], err = v.outputOf(ctx, name); err != nil {
 			return err
 		}
-		size += min(max(out.Size, int64(len(out.JSON))), maxScope)
+		size += max(outputs[i].Size, int64(len(outputs[i].JSON)))
 	}
 	if size < scopeSmall {
 		return nil
 	}
-	limited, cancel := context.WithTimeout(ctx, 2*Heartbeat)
-	defer cancel()
-	release, err := v.memory.acquire(limited, size*scopeFactor)
+	weight := int64(0)
+	for i, name := range tasks {
+		w, err := v.weigh(ctx, name, outputs[i])
+		if err != nil {
+			return err
+		}
+		weight += w
+	}
+	if weight > scopeBytes { //guard:scope/too-large false
+		return &expr.EvalError{Msg: fmt.Sprintf("the outputs that it reads (%s) take %d MB of memory, and expressions have %d MB",
+			strings.Join(tasks, ", "), weight>>20, scopeBytes>>20)}
+	}
+	release, err := v.reserve(ctx, weight)
 	if err != nil {
 		return err
 	}
 	v.scoped = release
 	return nil
+}
+
+// weigh is the memory that an output takes once it is decoded.
+func (v values) weigh(ctx context.Context, task string, out executor.Value) (int64, error) {
+	if out.JSON != nil {
+		return expr.Weight(out.JSON), nil
+	}
+	if out.Size > maxScope {
+		return 0, tooLargeToRead(task, out.Size)
+	}
+	i, _ := v.flow.Index(task)
+	id := outputID{v.id, engine.Node(i)}
+	if weight, ok := v.cache.weights.Get(id); ok {
+		return weight, nil
+	}
+	release, err := v.reserve(ctx, out.Size)
+	if err != nil {
+		return 0, err
+	}
+	defer release()
+	raw, err := v.object(ctx, out.Ref)
+	if err != nil {
+		return 0, err
+	}
+	weight := expr.Weight(raw)
+	v.cache.weights.Add(id, weight, 0)
+	return weight, nil
+}
+
+// reserve takes memory of the process.
+func (v values) reserve(ctx context.Context, bytes int64) (release func(), err error) {
+	limited, cancel := context.WithTimeout(ctx, 2*Heartbeat)
+	defer cancel()
+	if release, err = v.memory.acquire(limited, bytes); err != nil && ctx.Err() == nil {
+		err = errMemory
+	}
+	return release, err
+}
+
+// hold takes memory until the attempt is over, in place of what expressions had.
+func (v values) hold(ctx context.Context, bytes int64) error {
+	v.releaseScope()
+	release, err := v.memory.acquire(ctx, bytes)
+	if err != nil {
+		return err
+	}
+	v.scoped = release
+	return nil
+}
+
+func tooLargeToRead(task string, size int64) error {
+	return &expr.EvalError{Msg: fmt.Sprintf("the output of %s has %d bytes, expressions read at most %d", task, size, maxScope)}
 }
 
 // releaseScope gives back the memory of the outputs that were last read.
@@ -191,7 +259,7 @@ func (v values) view(ctx context.Context, name string) (expr.TaskView, error) {
 	}
 	if value.JSON == nil {
 		if value.Size > maxScope {
-			return expr.TaskView{}, &expr.EvalError{Msg: fmt.Sprintf("the output of %s has %d bytes, expressions read at most %d", name, value.Size, maxScope)}
+			return expr.TaskView{}, tooLargeToRead(name, value.Size)
 		}
 		if value.JSON, err = v.object(ctx, value.Ref); err != nil {
 			return expr.TaskView{}, err

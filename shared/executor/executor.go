@@ -57,6 +57,10 @@ type Attempt struct {
 
 	// Scope is what expressions see; outputs of the named tasks are loaded.
 	Scope func(ctx context.Context, tasks []string) (expr.Scope, error)
+	// Hold takes so many bytes of the process's memory until the attempt is over,
+	// in place of what it held for expressions, and waits for them. nil: as much
+	// as there is.
+	Hold func(ctx context.Context, bytes int64) error
 	// Output is what a dependency handed on.
 	Output func(ctx context.Context, task string) (Value, error)
 	// Secret resolves a secret of the run's environment.

@@ -13,7 +13,8 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
 
 	"millrace/shared/expr"
 	"millrace/shared/outbound"
@@ -59,7 +60,7 @@ func (h HTTP) execute(ctx context.Context, a *Attempt) Result {
 		return callFailed(ctx, a, err)
 	}
 	defer res.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(res.Body, MaxAnswer+1))
+	body, err := read(ctx, a, res)
 	if err != nil {
 		return callFailed(ctx, a, err)
 	}
@@ -191,6 +192,38 @@ func expected(want any, got int) bool {
 	return ok && n == float64(got)
 }
 
+// smallAnswer is how many bytes of an answer are read without memory held for
+// them; answerFactor is how much more than its body a larger one takes: the body,
+// its text and its JSON in the output, and the output once more where secrets are
+// hidden in it.
+const (
+	smallAnswer  = 256 << 10
+	answerFactor = 4
+)
+
+// read reads the body of an answer, at most a byte more than MaxAnswer.
+func read(ctx context.Context, a *Attempt, res *http.Response) ([]byte, error) {
+	body, err := io.ReadAll(io.LimitReader(res.Body, smallAnswer))
+	if err != nil || len(body) < smallAnswer {
+		return body, err
+	}
+	size := int64(MaxAnswer)
+	if res.ContentLength > 0 {
+		size = min(size, res.ContentLength)
+	}
+	if a.Hold != nil { //guard:http/memory false
+		if err := a.Hold(ctx, answerFactor*size); err != nil {
+			return nil, err
+		}
+	}
+	whole := bytes.NewBuffer(make([]byte, 0, size+bytes.MinRead))
+	whole.Write(body)
+	_, err = whole.ReadFrom(io.LimitReader(res.Body, MaxAnswer+1-smallAnswer))
+	return whole.Bytes(), err
+}
+
+// answer is the output of a call. A body that is JSON stands in it as it is,
+// without being decoded, which takes many times its size.
 func answer(res *http.Response, body []byte) (json.RawMessage, error) {
 	headers := make(map[string]any, len(res.Header))
 	for name, values := range res.Header {
@@ -199,13 +232,20 @@ func answer(res *http.Response, body []byte) (json.RawMessage, error) {
 		}
 		headers[strings.ToLower(name)] = strings.ToValidUTF8(strings.Join(values, ", "), "\ufffd")
 	}
-	out := map[string]any{"status": int64(res.StatusCode), "headers": headers, "json": nil, "body": strings.ToValidUTF8(string(body), "\ufffd")}
-	if strings.Contains(strings.ToLower(res.Header.Get("Content-Type")), "json") && utf8.Valid(body) {
-		if v, err := expr.Decode(body); err == nil {
-			out["json"] = v
-		}
+	told, err := expr.Encode(headers)
+	if err != nil {
+		return nil, err
 	}
-	return expr.Encode(out)
+	document := json.RawMessage("null")
+	if strings.Contains(strings.ToLower(res.Header.Get("Content-Type")), "json") && expr.Valid(body) {
+		document = body
+	}
+	out := make([]byte, 0, 2*len(body)+len(body)/8+len(told)+64)
+	out = append(out, `{"body":`...)
+	out, _ = jsontext.AppendQuote(out, body) // what is no UTF-8 is replaced in it
+	out = append(append(out, `,"headers":`...), told...)
+	out = append(append(out, `,"json":`...), document...)
+	return fmt.Appendf(out, `,"status":%d}`, res.StatusCode), nil
 }
 
 // redact leaves out what a URL may hold of credentials.

@@ -9,49 +9,97 @@ import (
 	"math"
 	"strconv"
 	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // Decode reads one JSON document as a plain value: nil, bool, int64, float64,
 // string, []any or map[string]any. Integers that do not fit an int64 stay
 // json.Number, so that what passes through a flow untouched keeps every digit.
 func Decode(raw json.RawMessage) (any, error) {
-	dec := json.NewDecoder(bytes.NewReader(raw))
-	dec.UseNumber()
-	var v any
-	if err := dec.Decode(&v); err != nil {
-		return nil, fmt.Errorf("not JSON: %w", err)
+	dec := jsontext.NewDecoder(bytes.NewBuffer(raw), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	v, err := decodeValue(dec, 0)
+	if err != nil {
+		return nil, err
 	}
-	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+	if _, err := dec.ReadToken(); !errors.Is(err, io.EOF) {
 		return nil, errors.New("not JSON: something follows the document")
 	}
-	return plain(v, 0)
+	return v, nil
 }
 
-func plain(v any, depth int) (any, error) {
+// Valid reports whether a text is a JSON document that [Decode] reads, with no name
+// twice in an object and all of it UTF-8. It takes no memory for its values.
+func Valid(raw []byte) bool {
+	dec := jsontext.NewDecoder(bytes.NewBuffer(raw))
+	for {
+		tok, err := dec.ReadToken()
+		if err != nil || dec.StackDepth() > maxDepth {
+			return false
+		}
+		if tok.Kind() == '0' {
+			if _, err := plainNumber(json.Number(tok.String())); err != nil {
+				return false
+			}
+		}
+		if dec.StackDepth() == 0 {
+			break
+		}
+	}
+	_, err := dec.ReadToken()
+	return errors.Is(err, io.EOF)
+}
+
+// decodeValue makes values of tokens as they come: a tree of them in between
+// would take several times the memory.
+func decodeValue(dec *jsontext.Decoder, depth int) (any, error) {
 	if depth > maxDepth {
 		return nil, fmt.Errorf("nested more than %d levels deep", maxDepth)
 	}
-	switch v := v.(type) {
-	case json.Number:
-		return plainNumber(v)
-	case []any:
-		for i, e := range v {
-			p, err := plain(e, depth+1)
+	tok, err := dec.ReadToken()
+	if err != nil {
+		return nil, fmt.Errorf("not JSON: %w", err)
+	}
+	switch tok.Kind() {
+	case 'n':
+		return nil, nil
+	case 't', 'f':
+		return tok.Bool(), nil
+	case '"':
+		return tok.String(), nil
+	case '0':
+		return plainNumber(json.Number(tok.String()))
+	case '[':
+		list := []any{}
+		for dec.PeekKind() != ']' {
+			v, err := decodeValue(dec, depth+1)
 			if err != nil {
 				return nil, err
 			}
-			v[i] = p
+			list = append(list, v)
 		}
-	case map[string]any:
-		for k, e := range v {
-			p, err := plain(e, depth+1)
-			if err != nil {
-				return nil, err
-			}
-			v[k] = p
+		return list, skipToken(dec)
+	}
+	object := map[string]any{}
+	for dec.PeekKind() != '}' {
+		name, err := dec.ReadToken()
+		if err != nil {
+			return nil, fmt.Errorf("not JSON: %w", err)
+		}
+		key := name.String()
+		if object[key], err = decodeValue(dec, depth+1); err != nil {
+			return nil, err
 		}
 	}
-	return v, nil
+	return object, skipToken(dec)
+}
+
+// skipToken reads the end of a list or an object.
+func skipToken(dec *jsontext.Decoder) error {
+	if _, err := dec.ReadToken(); err != nil {
+		return fmt.Errorf("not JSON: %w", err)
+	}
+	return nil
 }
 
 func plainNumber(n json.Number) (any, error) {
