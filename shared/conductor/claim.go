@@ -109,8 +109,9 @@ func (a *attempts) refused(ctx context.Context, r ready, old *runstate.Node, now
 }
 
 // takeOver starts a new attempt in place of one whose worker was lost. It does
-// not count as a retry, but the tenth ends the task. A suspended attempt is
-// resumed by the new one.
+// not count as a retry, but the tenth ends the task. From the third on the new
+// attempt waits: a task that ends its worker each time must not do so as often
+// as a worker can be started. A suspended attempt is resumed by the new one.
 func (a *attempts) takeOver(ctx context.Context, r ready, old *runstate.Node, now time.Time) (mine, other *runstate.Node, err error) {
 	nonce := a.Boot + "." + ids.Token(9)
 	end := runstate.Attempt{
@@ -122,7 +123,11 @@ func (a *attempts) takeOver(ctx context.Context, r ready, old *runstate.Node, no
 		table.Set(runstate.NodeChain, a.chain),
 	}
 	ends := old.Lost+1 >= MaxLost //guard:take-over/tenth off +1
-	if ends {
+	//guard:take-over/held-back false
+	held := !ends && !old.Suspended && old.Lost+1 >= FewLost
+	due := millis(now.Add(HoldBack))
+	switch {
+	case ends:
 		do = append(do,
 			table.Set(runstate.NodeStatus, string(engine.Failed)),
 			table.Set(runstate.NodeErrorType, end.ErrorType),
@@ -130,7 +135,17 @@ func (a *attempts) takeOver(ctx context.Context, r ready, old *runstate.Node, no
 			table.Set(runstate.NodeEnded, int64(millis(now))),
 			table.Remove(runstate.NodeLease),
 		)
-	} else {
+	case held:
+		do = append(do,
+			table.Append(runstate.NodeHistory, end),
+			table.Set(runstate.NodeStatus, string(engine.Queued)),
+			table.Set(runstate.NodeAttempt, old.Attempt+1), //guard:take-over/held-attempt drop operand 2
+			table.Set(runstate.NodeDue, int64(due)),
+			table.Set(runstate.NodeReason, fmt.Sprintf("Its worker was lost %d times. It is tried again after %s.", old.Lost+1, due)),
+			table.Remove(runstate.NodeNonce), table.Remove(runstate.NodeLease), table.Remove(runstate.NodeStarted),
+			table.Remove(runstate.NodeDeferred), table.Remove(runstate.NodeAnnounced),
+		)
+	default:
 		do = append(do,
 			table.Append(runstate.NodeHistory, end),
 			table.Set(runstate.NodeAttempt, old.Attempt+1), //guard:take-over/attempt drop operand 2
@@ -161,6 +176,9 @@ func (a *attempts) takeOver(ctx context.Context, r ready, old *runstate.Node, no
 		if now.Nonce == nonce { //guard:take-over/lost-answer false
 			return now, nil, nil
 		}
+		if held && now.Nonce == "" && now.Due == due && now.Attempt == old.Attempt+1 { //guard:take-over/held-lost-answer false
+			return nil, now, a.send(ctx, []ready{{r.node, now.Attempt}}, HoldBack)
+		}
 		return nil, now, nil
 	}
 	if err != nil {
@@ -175,9 +193,12 @@ func (a *attempts) takeOver(ctx context.Context, r ready, old *runstate.Node, no
 		EventType: runlog.TypeTaskLost, Level: "warning", Logger: "millrace", RunID: a.id, Attempt: old.Attempt,
 		TaskRunID: runstate.TaskRunID(a.id, r.node, old.Attempt), Timestamp: millis(now), Message: end.Error,
 	})
-	if ends {
+	switch {
+	case ends:
 		a.countTask(got.Status)
 		return nil, got, nil
+	case held:
+		return nil, got, a.send(ctx, []ready{{r.node, got.Attempt}}, HoldBack) //guard:take-over/held-message return nil, got, nil
 	}
 	return got, nil, nil
 }

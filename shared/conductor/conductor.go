@@ -36,6 +36,8 @@ const (
 	ReconcileEvery = time.Minute      // how often a live run is reconciled
 	ReconcileMost  = 10 * time.Minute // the same for the largest
 	MaxLost        = 10               // leases a task may lose
+	FewLost        = 3                // after which it is held back before each further attempt
+	HoldBack       = time.Minute      // for so long
 	WriteMargin    = 5 * time.Second  // of a worker's time kept for completing
 )
 

@@ -10,11 +10,13 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"millrace/events"
 	"millrace/localstack/proof/memory"
 	"millrace/shared/blob/blobtest"
 	"millrace/shared/clock"
 	"millrace/shared/engine"
 	"millrace/shared/flowspec"
+	"millrace/shared/queue"
 	"millrace/shared/runlog"
 	"millrace/shared/runstate"
 	"millrace/shared/table"
@@ -77,6 +79,44 @@ func TestOneTakesOver(t *testing.T) {
 	require.NotNil(t, mine)
 	assert.Equal(t, mine.Nonce, stored(t, tbl).Nonce)
 	assert.Equal(t, 1, stored(t, tbl).Lost)
+}
+
+// TestATaskThatEndsItsWorkersIsHeldBack: from the third lease that was lost on the
+// next attempt waits, and says why; its message is sent once, also where the
+// answer to the write was lost.
+func TestATaskThatEndsItsWorkersIsHeldBack(t *testing.T) {
+	t.Parallel()
+	now := time.UnixMilli(1_000_000)
+	for name, wrap := range map[string]func(table.Table) table.Table{
+		"written":    func(tbl table.Table) table.Table { return tbl },
+		"sent again": func(tbl table.Table) table.Table { return sentAgain{tbl} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tbl := memory.Table(t, clock.System{})
+			old := left(t, tbl, now)
+			_, err := tbl.Update(t.Context(), table.Update{Key: old.Key, Do: []table.Action{table.Set(runstate.NodeLost, FewLost-1)}})
+			require.NoError(t, err)
+			old = stored(t, tbl)
+			s := contender(wrap(tbl), "new", now)
+			at := clock.Func(func() time.Time { return now })
+			queues := memory.Queues(t, at, []queue.Definition{{Name: events.Tasks("nano"), Visibility: time.Minute}})
+			s.Conductor.Queues = queues
+			mine, other, err := newDriver(s).attempts.takeOver(t.Context(), ready{attempt: 1}, old, now)
+			require.NoError(t, err)
+			assert.Nil(t, mine)
+			held := stored(t, tbl)
+			assert.Equal(t, held.Due, other.Due)
+			assert.Equal(t, engine.Queued, held.Status)
+			assert.Equal(t, millis(now.Add(HoldBack)), held.Due)
+			assert.Equal(t, []int{2, FewLost}, []int{held.Attempt, held.Lost})
+			assert.Len(t, held.History, 1)
+			assert.Contains(t, held.Reason, "lost 3 times")
+			stats, err := queues.Stats(t.Context(), events.Tasks("nano"))
+			require.NoError(t, err)
+			assert.Equal(t, 1, stats.Visible+stats.Delayed+stats.InFlight)
+		})
+	}
 }
 
 // TestTakingBackHeedsTheWorker: a stopped run takes back no attempt whose lease

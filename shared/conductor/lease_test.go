@@ -37,6 +37,9 @@ type lease struct {
 	until  int64
 	due    int64 // not before
 	ended  bool
+
+	lost      int  // how many ran out and were taken over
+	suspended bool // it was given back until a later time
 }
 
 // The operations on a lease.
@@ -66,7 +69,16 @@ type leaseAnswer struct {
 }
 
 func (l lease) claimed(nonce string, at int64) lease {
-	return lease{holder: nonce, until: at + Lease.Milliseconds()}
+	if l.holder != "" {
+		l.lost++
+	}
+	return lease{holder: nonce, until: at + Lease.Milliseconds(), lost: l.lost, suspended: l.suspended}
+}
+
+// heldBack is the lease after a claim that takes over one of several lost: the
+// task waits.
+func (l lease) heldBack(at int64) lease {
+	return lease{due: at + HoldBack.Milliseconds(), lost: l.lost + 1}
 }
 
 // leaseModel is a register with one holder at a time.
@@ -79,6 +91,15 @@ var leaseModel = (&porcupine.NondeterministicModel{
 		switch in.kind {
 		case claims:
 			may = !now.ended && now.due <= in.at && (now.holder == "" || now.until <= in.at)
+			if may && now.holder != "" && !now.suspended && now.lost+1 >= FewLost {
+				switch {
+				case out.done:
+					return nil
+				case out.unknown || out.raced:
+					return []any{now, now.heldBack(in.at)}
+				}
+				return []any{now.heldBack(in.at)}
+			}
 			if out.unknown {
 				out.nonce = fmt.Sprint("lost with call ", in.id)
 			}
@@ -86,7 +107,7 @@ var leaseModel = (&porcupine.NondeterministicModel{
 		case renews:
 			next.until = in.at + Lease.Milliseconds()
 		case suspends:
-			next = lease{due: in.due}
+			next = lease{due: in.due, lost: now.lost, suspended: true}
 		case ends: // repeated by the one who did it, it is done again
 			may = in.nonce != "" && now.holder == in.nonce
 			next.ended = true
@@ -255,6 +276,9 @@ func TestTheLeaseModelRefuses(t *testing.T) {
 		"an end that is done again":       {[]step{first, {call(ends, "a", 1), leaseAnswer{unknown: true}}, {call(ends, "a", 2), yes}}, porcupine.Ok},
 		"a claim before its time":         {[]step{first, {leaseCall{kind: suspends, nonce: "a", due: 50}, yes}, {call(claims, "", 49), gets("b")}}, porcupine.Illegal},
 		"a lease that nobody knows of":    {[]step{{call(claims, "", 0), leaseAnswer{unknown: true}}, {call(claims, "", 1), no}, takes}, porcupine.Ok},
+		"a third lease that was lost":     {[]step{first, takes, {call(claims, "", 2*over), gets("c")}, {call(claims, "", 3*over), gets("d")}}, porcupine.Illegal},
+		"a task that is held back":        {[]step{first, takes, {call(claims, "", 2*over), gets("c")}, {call(claims, "", 3*over), no}, {call(claims, "", 5*over), gets("d")}}, porcupine.Ok},
+		"one that is held back too short": {[]step{first, takes, {call(claims, "", 2*over), gets("c")}, {call(claims, "", 3*over), no}, {call(claims, "", 4*over), gets("d")}}, porcupine.Illegal},
 		"a claim that nothing stands for": {[]step{{call(claims, "", 0), no}}, porcupine.Illegal},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -95,10 +95,15 @@ func TestLostLeasesAreCounted(t *testing.T) {
 	mine, _, err := newDriver(s).attempts.claim(t.Context(), ready{node: 0, attempt: 1})
 	require.NoError(t, err)
 	require.NotNil(t, mine)
-	for range MaxLost {
-		w.now = w.now.Add(Lease + time.Second)
-		_, _, err = newDriver(s).attempts.claim(t.Context(), ready{node: 0, attempt: mine.Attempt})
+	attempt := mine.Attempt
+	for range 2 * MaxLost { // from the third on they are held back in between
+		w.now = w.now.Add(HoldBack + time.Second)
+		got, other, err := newDriver(s).attempts.claim(t.Context(), ready{node: 0, attempt: attempt})
 		require.NoError(t, err)
+		if got == nil {
+			got = other
+		}
+		attempt = got.Attempt
 	}
 	got := w.metrics(t)
 	assert.InDelta(t, MaxLost, telemetrytest.Sum(got, "LeasesLost", "Tier", "small"), 0)

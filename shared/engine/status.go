@@ -58,7 +58,8 @@ type transition struct {
 // after a lost one, or of a suspended attempt.
 var taskSteps = []transition{
 	{Claim, "", Running}, {Claim, Queued, Running}, {Claim, Retrying, Running}, {Claim, Running, Running},
-	{Claim, Running, Failed}, // the tenth lost lease
+	{Claim, Running, Queued}, // the third lost lease, and those after it
+	{Claim, Running, Failed}, // the tenth
 	{Complete, Running, Running}, {Complete, Running, Queued}, {Complete, Running, Retrying},
 	{Complete, Running, Succeeded}, {Complete, Running, Skipped}, {Complete, Running, Failed},
 	{Complete, Running, TimedOut}, {Complete, Running, Cancelled},

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -104,6 +105,42 @@ func TestHTTPStatus(t *testing.T) {
 		} else if test.expects == "302" {
 			assert.Contains(t, string(r.Output.JSON), `"status":302`)
 		}
+	}
+}
+
+// TestLargeAnswersAreCounted: memory is held for an answer that is not small, by
+// its length where that is told, and the answer comes whole.
+func TestLargeAnswersAreCounted(t *testing.T) {
+	t.Parallel()
+	list := "[" + strings.Repeat(`{"a":"<é>"},`, 50_000) + "1]"
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		if r.URL.Path == "/told" {
+			w.Header().Set("Content-Length", strconv.Itoa(len(list)))
+		}
+		_, _ = io.WriteString(w, list[:len(list)/2])
+		w.(http.Flusher).Flush()
+		_, _ = io.WriteString(w, list[len(list)/2:])
+	}))
+	defer s.Close()
+	for path, want := range map[string]int64{"/told": 4 * int64(len(list)), "/": 4 * executor.MaxAnswer} {
+		a, _ := attempt(t, httpTask(`{"url":"`+s.URL+path+`"}`))
+		var held []int64
+		a.Hold = func(_ context.Context, bytes int64) error {
+			held = append(held, bytes)
+			return nil
+		}
+		r := caller(t, true).Execute(t.Context(), a)
+		require.Nil(t, r.Failure)
+		assert.Equal(t, []int64{want}, held)
+		var out answer
+		require.NoError(t, json.Unmarshal(r.Output.JSON, &out))
+		assert.Equal(t, list, out.Body)
+		assert.Equal(t, list, string(out.JSON))
+
+		a.Hold = func(context.Context, int64) error { return context.DeadlineExceeded }
+		r = caller(t, true).Execute(t.Context(), a)
+		require.NotNil(t, r.Failure, "there is no memory for it")
 	}
 }
 
