@@ -41,7 +41,8 @@ var inputOutput = []string{"net", "net/http", "os", "os/exec", "database/sql", "
 // speakAWS are the folders that may import the AWS SDK.
 var speakAWS = []string{
 	"shared/awsretry", "shared/table/dynamo", "shared/queue/sqs", "shared/blob/s3", "shared/bus/eventbridge", "shared/vault/kms",
-	"shared/sandbox/invoke", "localstack/cloud", "localstack/emulators", "localstack/embedded/objectstore", "functions/bootstrap",
+	"shared/sandbox/invoke", "localstack/cloud", "localstack/emulators", "localstack/embedded/objectstore", "localstack/localhost",
+	"functions/bootstrap",
 }
 
 type pkg struct {

@@ -134,14 +134,15 @@ func (c *Cloud) serve(ctx context.Context) error {
 	})
 	calls := http.NewServeMux()
 	calls.Handle(fleet.InvokePattern, c.Fleet)
-	c.run(invoke, localhost.Only(calls))
-	c.run(api, c.routes(issuer))
-
-	if c.Table, err = c.openTable(); err != nil {
-		return err
+	c.run(invoke, localhost.Only(calls)) // asks for no credential, as the emulators do
+	if c.Table, err = c.openTable(); err == nil {
+		c.Credentials, err = signin.EnsureCredentials(ctx, c.cfg.Dir, c.URL, c.Table, clock.System{})
 	}
-	c.Credentials, err = signin.EnsureCredentials(ctx, c.cfg.Dir, c.URL, c.Table, clock.System{})
-	return err
+	if err != nil {
+		return errors.Join(err, api.Close())
+	}
+	c.run(api, c.routes(issuer))
+	return nil
 }
 
 func (c *Cloud) run(on net.Listener, handler http.Handler) {
@@ -160,10 +161,12 @@ func (c *Cloud) routes(issuer *signin.Issuer) http.Handler {
 	})
 	local := http.NewServeMux()
 	issuer.Mount(local)
-	guarded := localhost.Only(local)
+	guarded := localhost.Only(c.Credentials.Keys().Bearer(local))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
-		case signin.DiscoveryPath, signin.KeysPath, signin.SignInPath:
+		case signin.DiscoveryPath, signin.KeysPath:
+			local.ServeHTTP(w, r)
+		case signin.SignInPath:
 			guarded.ServeHTTP(w, r)
 		default:
 			api.ServeHTTP(w, r)

@@ -33,25 +33,25 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// known is the client of the stack that the suite runs against.
-func known(t *testing.T) *client.Client {
+// known are the credentials of the stack that the suite runs against.
+func known(t *testing.T) signin.Credentials {
 	t.Helper()
 	if *credentialsFile == "" {
 		c := cloudtest.Open(t, binary)
 		c.Start()
-		return c.Client
+		return c.Credentials
 	}
 	data, err := os.ReadFile(*credentialsFile)
 	require.NoError(t, err)
 	var c signin.Credentials
 	require.NoError(t, json.Unmarshal(data, &c))
-	return &client.Client{BaseURL: c.BaseURL, Token: c.APIKey}
+	return c
 }
 
 // TestSuite runs the end-to-end tests over the synthesized templates: every step
 // of them by the deployed functions, triggered as the templates say.
 func TestSuite(t *testing.T) {
-	api := known(t)
-	api.HTTP = &http.Client{Timeout: 2 * time.Minute}
-	drivers.Suite(t, drivers.At(t, api))
+	c := known(t)
+	api := &client.Client{BaseURL: c.BaseURL, Token: c.APIKey, HTTP: &http.Client{Timeout: 2 * time.Minute}}
+	drivers.Suite(t, drivers.At(t, api, c.LocalSecret))
 }

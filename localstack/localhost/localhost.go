@@ -1,4 +1,5 @@
-// Package localhost guards routes that ask for no credential.
+// Package localhost guards the routes that a server of one's own has beside the
+// API: from where they may be asked ([Only]), and with which credential ([Keys]).
 package localhost
 
 import (
@@ -8,18 +9,15 @@ import (
 	"strings"
 )
 
-// Only keeps out whoever is not a program on this machine: the routes
-// behind it ask for no credential. Besides other machines these are web pages,
-// which reach a server here through the user's browser, under a foreign origin
-// or under a name of their own that resolves to this machine; and requests that
-// a proxy passes on.
+// Only keeps web pages out, which reach a server here through the user's browser:
+// under a foreign origin, or under a name of their own that resolves to this
+// machine. It is no credential: see [Keys].
 func Only(next http.Handler) http.Handler {
 	browsers := http.NewCrossOriginProtection()
 	browsers.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { refuse(w) }))
 	guarded := browsers.Handler(next)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		forwarded := r.Header.Get("X-Forwarded-For") != "" || r.Header.Get("Forwarded") != ""
-		if forwarded || !loopback(r.RemoteAddr) || !local(r.Host) {
+		if !local(r.Host) {
 			refuse(w)
 			return
 		}
@@ -30,17 +28,7 @@ func Only(next http.Handler) http.Handler {
 func refuse(w http.ResponseWriter) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(http.StatusForbidden)
-	_, _ = w.Write([]byte(`{"detail":"This route is for programs on the server's own machine"}`))
-}
-
-// loopback reports whether host:port is an address of this machine's loopback.
-func loopback(address string) bool {
-	host, _, err := net.SplitHostPort(address)
-	if err != nil {
-		return false
-	}
-	ip, err := netip.ParseAddr(host)
-	return err == nil && ip.Unmap().IsLoopback()
+	_, _ = w.Write([]byte(`{"detail":"This route is for programs: ask for it by IP address or as localhost, and from no web page"}`))
 }
 
 // local reports whether a Host header is an address or localhost, not a name

@@ -81,6 +81,11 @@ func (s *Server) Client() *client.Client {
 	return &client.Client{BaseURL: s.Credentials.BaseURL, Token: s.Credentials.APIKey}
 }
 
+// Local calls the server's routes that no deployment has, with its local secret.
+func (s *Server) Local() *client.Client {
+	return &client.Client{BaseURL: s.Credentials.BaseURL, Token: s.Credentials.LocalSecret}
+}
+
 // FreeAddress returns an address of this machine, 127.0.0.1 and a port that
 // nobody uses, so that a program's is known before it listens.
 func FreeAddress() (string, error) {

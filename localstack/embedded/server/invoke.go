@@ -18,6 +18,7 @@ import (
 
 	"millrace/functions/catalog"
 	"millrace/localstack/embedded/runtime"
+	"millrace/localstack/localhost"
 	"millrace/shared/fn"
 	"millrace/shared/fn/gateway"
 	"millrace/shared/httpapi"
@@ -67,11 +68,11 @@ func (f *functions) Stop(ctx context.Context) {
 
 // invoke is POST /2015-03-31/functions/{name}/invocations.
 func (f *functions) invoke(w http.ResponseWriter, r *http.Request) {
-	w.Header().Set("X-Amzn-Requestid", ids.New(f.deps.Clock.Now()))
-	name := functionName(r.PathValue("name"))
-	spec, found := catalog.Find(f.server.specs, name)
-	if !found {
-		fail(w, http.StatusNotFound, "ResourceNotFoundException", "Function not found: "+name)
+	now := f.deps.Clock.Now()
+	w.Header().Set("X-Amzn-Requestid", ids.New(now))
+	verify, err := f.server.credentials.Keys().Check(r, now)
+	if err != nil {
+		deny(w, err)
 		return
 	}
 	kind, limit := r.Header.Get("X-Amz-Invocation-Type"), int64(maxPayload)
@@ -79,9 +80,19 @@ func (f *functions) invoke(w http.ResponseWriter, r *http.Request) {
 		limit = maxAsyncPayload
 	}
 	payload, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
-	switch {
-	case err != nil:
+	if err != nil {
 		fail(w, http.StatusRequestEntityTooLarge, "RequestTooLargeException", fmt.Sprintf("The payload is over %d bytes", limit))
+		return
+	}
+	if err := verify(payload); err != nil {
+		deny(w, err)
+		return
+	}
+	name := functionName(r.PathValue("name"))
+	spec, found := catalog.Find(f.server.specs, name)
+	switch {
+	case !found:
+		fail(w, http.StatusNotFound, "ResourceNotFoundException", "Function not found: "+name)
 		return
 	case len(payload) == 0:
 		payload = []byte("{}")
@@ -197,6 +208,20 @@ func errorType(err error) string {
 		return reflect.TypeOf(err).Elem().Name()
 	}
 	return reflect.TypeOf(err).Name()
+}
+
+// deny answers a call without the right credential, in the shapes of Lambda and of
+// the API.
+func deny(w http.ResponseWriter, err error) {
+	kind := "UnrecognizedClientException"
+	if refusal, ok := errors.AsType[*localhost.Refusal](err); ok {
+		kind = refusal.Kind
+	}
+	w.Header().Set("WWW-Authenticate", "AWS4-HMAC-SHA256, Bearer")
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("X-Amzn-Errortype", kind)
+	w.WriteHeader(http.StatusUnauthorized)
+	_, _ = w.Write(mustMarshal(map[string]string{"Type": "User", "Message": err.Error(), "detail": err.Error()})) // the client may be gone
 }
 
 // fail answers as the Lambda service does when it invokes nothing.

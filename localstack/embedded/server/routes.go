@@ -14,20 +14,24 @@ const (
 	invokePrefix = "/2015-03-31/functions/"
 )
 
-// routes puts the API and the local routes side by side.
-func routes(api http.Handler, issuer *signin.Issuer, functions *functions, backup http.HandlerFunc) http.Handler {
+// routes puts the API and the local routes side by side. Whatever is below the
+// prefix of the local ones asks for the local secret; an invocation looks at its
+// credential itself, which may be a signature of its body.
+func routes(api http.Handler, issuer *signin.Issuer, keys localhost.Keys, functions *functions, backup http.HandlerFunc) http.Handler {
 	mux := http.NewServeMux()
 	issuer.Mount(mux)
 	mux.HandleFunc("POST "+invokePrefix+"{name}/invocations", functions.invoke)
 	mux.HandleFunc("GET "+localPrefix+"metrics", functions.totals)
 	mux.HandleFunc("POST "+BackupPath, backup)
-	guarded := localhost.Only(mux)
+	local, invoke := localhost.Only(keys.Bearer(mux)), localhost.Only(mux)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch path := r.URL.Path; {
 		case path == signin.DiscoveryPath, path == signin.KeysPath:
 			mux.ServeHTTP(w, r)
-		case strings.HasPrefix(path, localPrefix), strings.HasPrefix(path, invokePrefix):
-			guarded.ServeHTTP(w, r)
+		case strings.HasPrefix(path, localPrefix):
+			local.ServeHTTP(w, r)
+		case strings.HasPrefix(path, invokePrefix):
+			invoke.ServeHTTP(w, r)
 		default:
 			api.ServeHTTP(w, r)
 		}

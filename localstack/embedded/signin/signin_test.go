@@ -162,8 +162,11 @@ func TestCredentialsAreMadeOnce(t *testing.T) {
 	read()
 	assert.Equal(t, map[string]string{
 		"base_url": url, "org_id": first.OrgID, "email": first.Email, "api_key": first.APIKey, "local_secret": first.LocalSecret,
+		"aws_access_key_id": first.AWSAccessKeyID, "aws_secret_access_key": first.AWSSecretAccessKey,
 	}, stored)
 	assert.Greater(t, len(first.LocalSecret), 40)
+	assert.Regexp(t, `^MILLRACE[A-Z2-7]{12}$`, first.AWSAccessKeyID)
+	assert.Len(t, first.AWSSecretAccessKey, 40)
 	i, _ := open(t, dir, url)
 	works := func(c signin.Credentials) error {
 		_, err := authenticator(t, env, i).Authenticate(t.Context(), c.APIKey, "", true)
@@ -180,6 +183,26 @@ func TestCredentialsAreMadeOnce(t *testing.T) {
 	assert.Equal(t, first.APIKey, moved.APIKey)
 	read()
 	assert.Equal(t, "http://127.0.0.1:9090", stored["base_url"])
+
+	// A file of an earlier version lacks some; others can read it.
+	delete(stored, "aws_access_key_id")
+	delete(stored, "aws_secret_access_key")
+	old, err := json.Marshal(stored)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(path, old, 0o600))
+	added, err := ensure(t, env, dir, url, env.Deps.Table)
+	require.NoError(t, err)
+	assert.Equal(t, first.LocalSecret, added.LocalSecret)
+	assert.NotEqual(t, first.AWSSecretAccessKey, added.AWSSecretAccessKey)
+	read()
+	assert.Equal(t, added.AWSSecretAccessKey, stored["aws_secret_access_key"])
+	require.NoError(t, os.Chmod(path, 0o644))
+	same, err := ensure(t, env, dir, url, env.Deps.Table)
+	require.NoError(t, err)
+	assert.Equal(t, added, same)
+	info, err = os.Stat(path)
+	require.NoError(t, err)
+	assert.Equal(t, os.FileMode(0o600), info.Mode(), "the owner's alone again")
 
 	for _, damage := range []string{"", "{", `{"api_key":"svc_nonsense","org_id":"` + first.OrgID + `"}`} {
 		require.NoError(t, os.WriteFile(path, []byte(damage), 0o600))

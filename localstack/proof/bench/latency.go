@@ -168,7 +168,7 @@ func firstStart(ctx context.Context, b *bench) error {
 			if err := pause(ctx, rest); err != nil {
 				return err
 			}
-			_, nothing, err := s.call(ctx, http.MethodGet, "/_local/metrics", nil)
+			_, nothing, err := s.callAs(ctx, s.Credentials.LocalSecret, http.MethodGet, "/_local/metrics", nil)
 			if err != nil {
 				return err
 			}

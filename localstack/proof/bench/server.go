@@ -99,14 +99,19 @@ func (b *bench) with(ctx context.Context, do func(*server) error, flags ...strin
 	return do(s)
 }
 
-// call makes a request with a JSON body and returns the answer of a 200 and how
-// long it took until it was read.
+// call makes a request of the API with a JSON body and returns the answer of a 200
+// and how long it took until it was read.
 func (s *server) call(ctx context.Context, method, path string, body []byte) ([]byte, time.Duration, error) {
+	return s.callAs(ctx, s.Credentials.APIKey, method, path, body)
+}
+
+// callAs is call with a credential.
+func (s *server) callAs(ctx context.Context, token, method, path string, body []byte) ([]byte, time.Duration, error) {
 	req, err := http.NewRequestWithContext(ctx, method, s.Credentials.BaseURL+path, bytes.NewReader(body))
 	if err != nil {
 		return nil, 0, err
 	}
-	req.Header.Set("Authorization", "Bearer "+s.Credentials.APIKey)
+	req.Header.Set("Authorization", "Bearer "+token)
 	if body != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}

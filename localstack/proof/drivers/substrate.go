@@ -38,13 +38,13 @@ type Service struct {
 
 // At returns a service that runs elsewhere on this machine, for [Suite]: client
 // has the key of a workspace; the stranger's is made through the stand-in for the
-// sign-in. Env is nil.
-func At(t *testing.T, known *client.Client) *Service {
+// sign-in, which asks for the local secret. Env is nil.
+func At(t *testing.T, known *client.Client, secret string) *Service {
 	t.Helper()
 	var signedIn struct {
 		IDToken string `json:"id_token"`
 	}
-	visitor := &client.Client{BaseURL: known.BaseURL}
+	visitor := &client.Client{BaseURL: known.BaseURL, Token: secret}
 	email := strings.ToLower(ids.Slug()) + "@stranger.test"
 	require.NoError(t, visitor.Do(t.Context(), http.MethodPost, signin.SignInPath, object{"email": email}, &signedIn))
 	visitor.Token = signedIn.IDToken

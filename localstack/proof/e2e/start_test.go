@@ -50,7 +50,7 @@ func TestSignIn(t *testing.T) {
 		var out struct {
 			IDToken string `json:"id_token"`
 		}
-		require.NoError(t, api.Do(t.Context(), "POST", "/_local/sign-in", map[string]any{"email": email}, &out))
+		require.NoError(t, s.Local().Do(t.Context(), "POST", "/_local/sign-in", map[string]any{"email": email}, &out))
 		return &client.Client{BaseURL: api.BaseURL, Token: out.IDToken}
 	}
 	var me struct {

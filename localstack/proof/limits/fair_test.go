@@ -37,7 +37,7 @@ func (s *service) workspace(email string) *service {
 		IDToken string `json:"id_token"`
 	}
 	ctx := s.t.Context()
-	require.NoError(s.t, web.Do(ctx, http.MethodPost, "/_local/sign-in", object{"email": email}, &signed))
+	require.NoError(s.t, s.Local().Do(ctx, http.MethodPost, "/_local/sign-in", object{"email": email}, &signed))
 	web.Token = signed.IDToken
 	require.NoError(s.t, web.Do(ctx, http.MethodPost, "/orgs", object{"name": email}, nil))
 	return &service{s.Server, web, s.t}
