@@ -50,6 +50,7 @@ func serveCommand() *cobra.Command {
 	f.BoolVar(&cfg.Adopt, "adopt", false, "the data directory is a backup that takes the place of its server: from now on things fall due here")
 	f.StringVar(&cfg.Python, "python", "", "interpreter of Python tasks (default: the first fit python3 on PATH)")
 	f.IntVar(&cfg.PythonSlots, "python-slots", interpreters.DefaultSlots, "Python tasks that run at once")
+	f.BoolVar(&cfg.Isolated, "require-isolation", false, "refuse to start where Python tasks would share users, files and processes with the server or each other")
 	f.StringVar(&level, "log-level", "warn", "debug, info (with every request), warn or error; logs go to stderr")
 	f.StringVar(&format, "log-format", telemetry.Text, "text or json, a JSON object a line")
 	return c

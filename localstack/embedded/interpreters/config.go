@@ -12,6 +12,13 @@ import (
 	"millrace/shared/sandbox"
 )
 
+// The modes, as [Pool.Mode] tells them, that separate no tasks from each other;
+// the package's description tells more.
+const (
+	Plain         = "plain" // as the server's user, whose files tasks can read
+	PlainAsNobody = "plain as nobody"
+)
+
 // DefaultSlots is how many interpreters live at once unless Config says otherwise.
 const DefaultSlots = 16
 
@@ -27,6 +34,7 @@ type Config struct {
 	Python       string           // the interpreter; empty: the first fit python3 on PATH
 	Slots        int              // interpreters alive at once; 0: DefaultSlots
 	MemoryByTier map[string]int64 // bytes by execution mode; nil: the service's tiers
+	Isolated     bool             // tasks run in namespaces or not at all
 	Hide         []string         // directories that tasks find empty, where namespaces work; nil: Dir and the home
 	HTTPClient   *http.Client     // fetches artifacts; nil: http.DefaultClient
 	Clock        clock.Clock      // nil: clock.System

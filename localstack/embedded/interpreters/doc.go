@@ -7,7 +7,8 @@
 // limits on memory, files, file size and core dumps. It dies with the server
 // (PR_SET_PDEATHSIG) and may gain no privilege (PR_SET_NO_NEW_PRIVS). It has the
 // network of the machine. How far it is shut off beyond that depends on what the
-// server may do; the first mode that works is taken, [Pool.Mode] tells which:
+// server may do; the first mode that works is taken, [Pool.Mode] tells which, and
+// the server logs it at its start. With Config.Isolated no plain mode is taken:
 //
 //   - namespaces, server is root: user nobody; its own mount, PID and IPC
 //     namespaces. It sees no process but its own, an empty data directory and
@@ -24,7 +25,8 @@
 //     server that is killed.
 //   - plain, server is not root: as before, and the child runs as the server's
 //     user: it may read and write what that user may, the data directory
-//     included. Fit for one's own code only.
+//     included, and with credentials.json be any user. Fit for one's own code
+//     only.
 //
 // The interpreter runs with -I -S -B: no PYTHON* variables, no user directory, no
 // site-packages, no bytecode written. Without site a start takes a third of the

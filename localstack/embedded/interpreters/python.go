@@ -141,6 +141,10 @@ func (p *Pool) install(ctx context.Context) (*installation, error) {
 	}
 	var refusals []error
 	for _, m := range modes() {
+		if p.config.Isolated && m.name == Plain {
+			refusals = append(refusals, fmt.Errorf("%s: it does not isolate tasks", m))
+			continue
+		}
 		root, err := p.rootFor(m)
 		if err != nil {
 			return nil, err

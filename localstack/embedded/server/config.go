@@ -30,6 +30,7 @@ type Config struct {
 	Adopt         bool     // a backup takes the place of the server it is of
 	Python        string   // interpreter of Python tasks; "": the first fit python3 on PATH
 	PythonSlots   int      // interpreters alive at once; 0: the pool's default
+	Isolated      bool     // refuse to start where Python tasks cannot be isolated
 	Version       string   // of the service
 	Log           *slog.Logger
 

@@ -56,6 +56,7 @@ type Server struct {
 	specs       []fn.Spec
 	functions   *functions
 	objects     *objectstore.Server
+	pool        *interpreters.Pool
 
 	dir   *datadir.Dir
 	store *store.DB
@@ -178,25 +179,30 @@ func (s *Server) platform(ctx context.Context, db *store.DB) (deps fn.Deps, keys
 		return logs.Close(ctx)
 	})
 	deps.Logs = logs
-	pool, err := s.openInterpreters()
+	pool, err := s.openInterpreters(ctx)
 	if err != nil {
 		return deps, keys, err
 	}
-	s.closing(pool.Close)
 	deps.Sandbox = pool
 	return deps, keys, nil
 }
 
 // openInterpreters makes the pool of Python tasks. Tasks see neither the data
 // directory nor the home where the machine allows to hide them.
-func (s *Server) openInterpreters() (*interpreters.Pool, error) {
+func (s *Server) openInterpreters(ctx context.Context) (*interpreters.Pool, error) {
 	hide := []string{s.cfg.Dir}
 	if home, err := os.UserHomeDir(); err == nil && filepath.IsAbs(home) {
 		hide = append(hide, home)
 	}
-	return interpreters.New(interpreters.Config{
-		Dir: filepath.Join(s.cfg.Dir, "python"), Python: s.cfg.Python, Slots: s.cfg.PythonSlots, Hide: hide,
+	pool, err := interpreters.New(interpreters.Config{
+		Dir: filepath.Join(s.cfg.Dir, "python"), Python: s.cfg.Python, Slots: s.cfg.PythonSlots, Hide: hide, Isolated: s.cfg.Isolated,
 	})
+	if err != nil {
+		return nil, err
+	}
+	s.closing(pool.Close)
+	s.pool = pool
+	return pool, s.requireIsolation(ctx)
 }
 
 // front builds what answers requests.
@@ -257,6 +263,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	served := make(chan error, 1)
 	go func() { served <- s.http.Serve(s.listener) }()
 	stopLooks := recovering(s.deps)
+	stopTelling := s.tellingIsolation()
 	var err error
 	select {
 	case err = <-served:
@@ -266,6 +273,7 @@ func (s *Server) Serve(ctx context.Context) error {
 		err = nil
 	}
 	stopLooks()
+	stopTelling()
 	return errors.Join(err, s.Close())
 }
 

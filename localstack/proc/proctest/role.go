@@ -6,6 +6,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -61,6 +63,29 @@ func Start(t testing.TB, role, argument string) *Child {
 	}
 	t.Cleanup(c.Kill)
 	return c
+}
+
+// Program is a program that plays a role in the test binary with the arguments that
+// it is given, os.Args[1:] there. It lasts as long as the test.
+func Program(t testing.TB, role, argument string) string {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), role)
+	script := fmt.Sprintf("#!/bin/sh\n%s='%s' %s='%s' exec '%s' \"$@\"\n", roleVariable, role, argumentVariable, argument, self)
+	if err := os.WriteFile(file, []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// Environment is this process's without what makes it play a role.
+func Environment() []string {
+	return slices.DeleteFunc(os.Environ(), func(variable string) bool {
+		return strings.HasPrefix(variable, roleVariable+"=") || strings.HasPrefix(variable, argumentVariable+"=")
+	})
 }
 
 // Await returns the message of [proc.Ready] when the child has called it. A child

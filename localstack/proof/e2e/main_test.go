@@ -27,6 +27,7 @@ import (
 var binary string
 
 func TestMain(m *testing.M) {
+	proctest.Play(roles)
 	os.Exit(proctest.Main(m, map[string]*string{proctest.Local: &binary}))
 }
 
