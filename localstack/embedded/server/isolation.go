@@ -14,8 +14,8 @@ func (s *Server) requireIsolation(ctx context.Context) error {
 		return nil
 	}
 	if _, _, err := s.pool.Mode(ctx); err != nil {
-		return fmt.Errorf("--require-isolation: Python tasks cannot be isolated on this machine, "+
-			"which would have to let the server make namespaces (as root with CAP_SYS_ADMIN, or user namespaces): %s",
+		return fmt.Errorf("--require-isolation: Python tasks cannot be isolated on this machine "+
+			"(it takes namespaces: as root with CAP_SYS_ADMIN, or user namespaces): %s",
 			strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
 	return nil
