@@ -10,17 +10,19 @@ import (
 
 // How the garbage collector is paced.
 const (
-	calmPercent = 100      // Go's own default
-	mostPercent = 400      // of a busy server
-	headroom    = 96 << 20 // bytes of garbage that a busy server may hold
-	busyRate    = 50       // commits a second from which a server is busy
-	calmSeconds = 10       // without that, until it is calm again
+	calmPercent = 100       // Go's own default
+	mostPercent = 400       // of a busy server
+	headroom    = 96 << 20  // bytes of garbage that a busy server may hold
+	busyRate    = 50        // commits a second from which a server is busy
+	calmSeconds = 10        // without that, until it is calm again
+	softLimit   = 448 << 20 // bytes of memory from which on it is collected as often as it takes
 )
 
 // collector is what pace sets.
 type collector struct {
 	live    func() uint64 // bytes of heap in use after the last collection
 	percent func(int)
+	limit   func(int64)
 	free    func() // gives memory back to the machine
 }
 
@@ -31,16 +33,19 @@ var theCollector = collector{
 		return sample[0].Value.Uint64()
 	},
 	percent: func(n int) { debug.SetGCPercent(n) },
+	limit:   func(n int64) { debug.SetMemoryLimit(n) },
 	free:    debug.FreeOSMemory,
 }
 
 // pace lets the collector run seldom while the server is busy, for then it is a
-// fifth of the work, and has memory given back when it is calm again. Who has
+// fifth of the work, and has memory given back when it is calm again. What the
+// server holds is bounded to less than softLimit; garbage must not double it. Who has
 // set GOGC or GOMEMLIMIT has paced it already. It returns when ctx ends.
 func pace(ctx context.Context, c collector, commits func() int64) {
 	if os.Getenv("GOGC") != "" || os.Getenv("GOMEMLIMIT") != "" {
 		return
 	}
+	c.limit(softLimit)
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	before, calm, set := commits(), calmSeconds, calmPercent

@@ -17,10 +17,11 @@ func TestCollectorIsPaced(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var commits atomic.Int64
 		var percents []int
-		freed := 0
+		freed, limit := 0, int64(0)
 		c := collector{
 			live:    func() uint64 { return 48 << 20 },
 			percent: func(n int) { percents = append(percents, n) },
+			limit:   func(n int64) { limit = n },
 			free:    func() { freed++ },
 		}
 		go pace(ctx, c, commits.Load)
@@ -33,6 +34,7 @@ func TestCollectorIsPaced(t *testing.T) {
 			second(busyRate - 1)
 		}
 		assert.Empty(t, percents, "a calm server is left alone")
+		assert.EqualValues(t, softLimit, limit)
 		for range 3 {
 			second(busyRate)
 		}
