@@ -100,37 +100,51 @@ func TestACancelMeetsAnEnd(t *testing.T) {
 	})
 }
 
-// TestACancelThatCannotBeWritten: the writes that end the attempt of a run that was
-// cancelled fail for a while. The attempt is not lost for that.
-func TestACancelThatCannotBeWritten(t *testing.T) {
+// TestAStopThatCannotBeWritten: the writes that end the attempt of a run that was
+// cancelled, or that passed its deadline, fail for a while. The attempt is not
+// lost for that.
+func TestAStopThatCannotBeWritten(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := still(t)
-		fails := &firstFail{left: 4}
-		w.task("a", func(ctx context.Context, _ *executor.Attempt) executor.Result {
-			<-ctx.Done()
-			return ok("1")
-		})
-		w.register("f", spec("a"))
-		id := w.run("f").ID
-		one := w.hand("one", func(cfg *conductor.Config) {
-			cfg.Table = &unwritable{Table: w.plain, fails: func(_ context.Context, u table.Update) error {
-				if finishes(u) {
-					return fails.err()
+	for name, c := range map[string]struct {
+		fails func(table.Update) bool
+		want  engine.Status
+	}{
+		"cancel":   {finishes, engine.Cancelled},
+		"deadline": {func(u table.Update) bool { return sets(u, runstate.RunFence) != "" }, engine.TimedOut},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				w := still(t)
+				fails := &firstFail{left: 4}
+				w.task("a", func(ctx context.Context, _ *executor.Attempt) executor.Result {
+					<-ctx.Done()
+					return executor.Failed(executor.TaskFailed, "stopped")
+				})
+				w.register("f", limited(spec("a"), 60))
+				id := w.run("f").ID
+				one := w.hand("one", func(cfg *conductor.Config) {
+					cfg.Table = &unwritable{Table: w.plain, fails: func(_ context.Context, u table.Update) error {
+						if c.fails(u) {
+							return fails.err()
+						}
+						return nil
+					}}
+				})
+				worked := make(chan error, 1)
+				go func() { worked <- one.Handle(w.ctx, message(events.RunStart, id, 0), 1) }()
+				time.Sleep(time.Second)
+				if c.want == engine.Cancelled {
+					_, err := w.launch.Cancel(w.ctx, org, id)
+					require.NoError(t, err)
 				}
-				return nil
-			}}
+				require.NoError(t, <-worked)
+				assert.Equal(t, engine.Cancelled, w.status(id, "a"))
+				assert.Equal(t, c.want, w.get(id).Status)
+				assert.Zero(t, fails.left)
+			})
 		})
-		worked := make(chan error, 1)
-		go func() { worked <- one.Handle(w.ctx, message(events.RunStart, id, 0), 1) }()
-		time.Sleep(time.Second)
-		_, err := w.launch.Cancel(w.ctx, org, id)
-		require.NoError(t, err)
-		require.NoError(t, <-worked)
-		assert.Equal(t, engine.Cancelled, w.status(id, "a"))
-		assert.Equal(t, engine.Cancelled, w.get(id).Status)
-		assert.Zero(t, fails.left)
-	})
+	}
 }
 
 // TestADeadlineIsFinal: a run of which a look has found that it passed its

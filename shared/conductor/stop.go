@@ -166,9 +166,25 @@ func (l *lifecycle) takeBack(ctx context.Context, n engine.Node, item *runstate.
 }
 
 // release cancels a claimed attempt of a run that was stopped, and ends the run
-// if it was the last that ran. What it tells the log comes first: with the
-// write the run may end, and then its log has.
+// if it was the last that ran. It keeps at it while the lease lives: the attempt's
+// message, delivered again, would find that and leave it alone.
 func (l *lifecycle) release(ctx context.Context, w *attempt, why string) error {
+	for try := 0; ; try++ {
+		err := l.cancel(ctx, w, why)
+		if err == nil {
+			return l.stop(ctx)
+		}
+		left := w.item.LeaseUntil.Time().Sub(l.Clock.Now())
+		if left < Heartbeat || !sleep(ctx, min(firstAgain<<min(try, 10), mostAgain)) { //guard:release/again true
+			return err
+		}
+	}
+}
+
+// cancel writes the end of a claimed attempt of a run that was stopped. What it
+// tells the log comes first: with the write the run may end, and then its log
+// has. It may be repeated.
+func (l *lifecycle) cancel(ctx context.Context, w *attempt, why string) error {
 	if why == runstate.FenceDeadline && l.run.Fence == "" { //guard:release/fence-first false
 		// By this clock it is over; by others it may not be, and they would
 		// finish a run that lost this task.
@@ -180,21 +196,13 @@ func (l *lifecycle) release(ctx context.Context, w *attempt, why string) error {
 		w.task, _ = l.task(w.node)
 	}
 	if w.task != nil && !l.run.Status.RunEnded() { //guard:log/after-the-end drop operand 2
-		l.event(w, runlog.TypeTaskCancelled, "warning", "Task %s stopped: %s", w.task.Name, reason(why))
+		l.logEnd(w, runlog.TypeTaskCancelled, "warning", "Task %s stopped: %s", w.task.Name, reason(why))
 		if err := l.flushWithin(ctx, w); err != nil {
 			return err
 		}
 	}
-	for try := 0; ; try++ { // its message would find a lease that lives, and leave it
-		_, err := l.conclude(ctx, w, engine.Cancelled, l.cancelled(why), concluded(w))
-		if err == nil {
-			return l.stop(ctx)
-		}
-		left := w.item.LeaseUntil.Time().Sub(l.Clock.Now())
-		if left < Heartbeat || !sleep(ctx, min(firstAgain<<min(try, 10), mostAgain)) { //guard:release/again true
-			return err
-		}
-	}
+	_, err := l.conclude(ctx, w, engine.Cancelled, l.cancelled(why), concluded(w))
+	return err
 }
 
 // flushWithin flushes the log for as long as the attempt's lease leaves time. A
@@ -202,7 +210,7 @@ func (l *lifecycle) release(ctx context.Context, w *attempt, why string) error {
 // join the archive if there is one by then.
 func (l *lifecycle) flushWithin(ctx context.Context, w *attempt) error {
 	left := w.item.LeaseUntil.Time().Sub(l.Clock.Now()) - Heartbeat
-	limited, cancel := context.WithTimeout(ctx, max(left, 0)) //guard:release/hangs arg 2 100 * Lease
+	limited, cancel := context.WithTimeout(ctx, min(max(left, 0), Heartbeat)) //guard:release/hangs arg 2 100 * Lease
 	defer cancel()
 	if err := l.flush(limited); err != nil {
 		l.Log.WarnContext(ctx, "log not stored before the attempt ends", "node", w.node, "error", err)
