@@ -20,7 +20,7 @@ import (
 var suites = []string{"shared/engine", "shared/runstate", "shared/launch", "functions/runs", "shared/conductor"}
 
 // limit bounds one run of tests: a mutant that hangs is caught as well.
-const limit = 2 * time.Minute
+const limit = 6 * time.Minute
 
 // bench builds and runs tests.
 type bench struct {
