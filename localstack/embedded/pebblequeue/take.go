@@ -55,7 +55,7 @@ func (l *lane) takeTurns(max int, now int64) (got []taken, err error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, it.Close()) }()
+	defer func() { err = l.queues.db.Unreadable(errors.Join(err, it.Close())) }()
 	for len(got) < max && l.turns.n > 0 {
 		g := l.turns.pop()
 		g.queued = false

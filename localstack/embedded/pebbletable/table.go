@@ -25,10 +25,13 @@ var _ table.Table = (*Table)(nil)
 // New returns the table of a store; the clock says what has expired.
 func New(db *store.DB, now clock.Clock) *Table { return &Table{db: db, clock: now} }
 
-// Check reads the table's state.
+// Check reads the table's state. Errors: store.ErrDamaged from when a read met
+// what is damaged.
 func (t *Table) Check(ctx context.Context) error {
-	_, _, err := t.db.Get(ctx, itemKey(table.Key{PK: "-", SK: "-"}))
-	return err
+	if _, _, err := t.db.Get(ctx, itemKey(table.Key{PK: "-", SK: "-"})); err != nil {
+		return err
+	}
+	return t.db.Damaged()
 }
 
 // Get returns the item, or table.ErrNotFound.

@@ -26,6 +26,13 @@ type secrets struct {
 	S3Address string `json:"s3_address,omitempty"`
 }
 
+// hasSecrets tells whether a server has opened the store of a data directory before,
+// for it makes the secrets afterwards.
+func hasSecrets(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, secretsFile))
+	return err == nil
+}
+
 // loadSecrets reads the secrets of a data directory, or makes them.
 func loadSecrets(dir string) (secrets, error) {
 	var s secrets

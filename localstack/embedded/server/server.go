@@ -121,7 +121,7 @@ func (s *Server) openStore() (*store.DB, error) {
 		}
 	}
 	s.space = space.New(s.cfg.usage, s.cfg.Log)
-	db, err := store.Open(s.dir.Store(), store.Options{FullSync: s.cfg.FullSync, Space: s.space, Log: s.cfg.Log})
+	db, err := store.Open(s.dir.Store(), store.Options{FullSync: s.cfg.FullSync, MustExist: hasSecrets(s.cfg.Dir), Space: s.space, Log: s.cfg.Log})
 	if err != nil {
 		return nil, err
 	}

@@ -74,7 +74,7 @@ func (db *DB) apply(ctx context.Context, b *Batch, make func(*Batch) error, wait
 		}
 	}
 	if err := make(b); err != nil || b.batch.Empty() {
-		return 0, err
+		return 0, db.Unreadable(err)
 	}
 	if !wait {
 		if err := db.pebble.Apply(b.batch, pebble.NoSync); err != nil {

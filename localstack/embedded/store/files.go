@@ -22,6 +22,7 @@ const retryPause = 50 * time.Millisecond
 type files struct {
 	vfs.FS
 	lazy bool // logs are not synced before they are closed
+	boot string
 	log  *slog.Logger
 	full atomic.Bool // it has been logged
 }
@@ -96,6 +97,11 @@ func (f *files) writable(name string, open func() (vfs.File, error)) (file vfs.F
 		return file, nil
 	}
 	out := &patientFile{File: file, files: f}
+	if number, ok := logNumber(f.PathBase(name)); ok {
+		if err := (bootMark{f.boot, !f.lazy, number}).write(f, f.PathDir(name)); err != nil {
+			return nil, errors.Join(err, file.Close())
+		}
+	}
 	if f.lazy && strings.HasSuffix(name, ".log") {
 		return &lazyLog{out}, nil
 	}

@@ -85,7 +85,7 @@ func (db *DB) view(ctx context.Context, read func() error) error {
 	}
 	defer db.use.RUnlock()
 	if err := read(); err != nil {
-		return err
+		return db.Unreadable(err)
 	}
 	db.durable.wait() //guard:store/durable drop
 	return nil

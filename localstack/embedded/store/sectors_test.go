@@ -76,11 +76,11 @@ func (s *sectors) cut(rng *rand.Rand, percent int) (*sectors, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	out := newSectors(vfs.NewMem())
-	if err := out.MkdirAll("store", 0o700); err != nil {
-		return nil, err
-	}
 	for name, data := range s.files {
 		left := data.cut(rng, percent)
+		if err := out.MkdirAll(out.PathDir(name), 0o700); err != nil {
+			return nil, err
+		}
 		f, err := out.Create(name, vfs.WriteCategoryUnspecified)
 		if err != nil {
 			return nil, err

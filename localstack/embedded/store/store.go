@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -82,6 +83,8 @@ type Options struct {
 	FullSync bool
 	// ReadOnly opens a store for reading; nothing in the directory is changed.
 	ReadOnly bool
+	// MustExist refuses to make a store: there was one.
+	MustExist bool
 	// FS is the file system; nil is the operating system's.
 	FS vfs.FS
 	// Space refuses commits when the disk is nearly full; nil never does.
@@ -93,6 +96,7 @@ type Options struct {
 	Log *slog.Logger
 
 	memTable uint64 // bytes of a memtable; 0 is memTableSize
+	boot     string // tells one start of the machine from the next; "" asks the operating system if FS is its
 }
 
 // DB is an open store. Its methods are safe for concurrent use.
@@ -102,6 +106,8 @@ type DB struct {
 	lock   *pebble.Lock
 	space  *space.Space
 	log    *slog.Logger
+	dir    string
+	damage sync.Map // *Damage by file: what reads and compactions met
 
 	mu       sync.Mutex // held while a commit is checked and made
 	lastSize int        // bytes of the last commit
@@ -114,7 +120,9 @@ type DB struct {
 	closed bool
 }
 
-// Open opens the store in dir, or makes one. Errors: ErrInUse.
+// Open opens the store in dir, or makes one. What was acknowledged is all there, or
+// it is not opened: see [Options] for what a power cut may take. Errors: ErrInUse,
+// *Damage.
 func Open(dir string, opts Options) (*DB, error) {
 	if opts.Log == nil {
 		opts.Log = slog.Default()
@@ -122,12 +130,19 @@ func Open(dir string, opts Options) (*DB, error) {
 	if opts.FS == nil {
 		opts.FS = vfs.Default
 	}
-	fs := &files{FS: opts.FS, lazy: !opts.FullSync, log: opts.Log}
+	if opts.boot == "" && opts.FS == vfs.Default {
+		opts.boot = bootID()
+	}
+	fs := &files{FS: opts.FS, lazy: !opts.FullSync, boot: opts.boot, log: opts.Log}
 	lock, err := lock(dir, fs, opts.ReadOnly)
 	if err != nil {
 		return nil, err
 	}
-	db := &DB{space: opts.Space, log: opts.Log, cache: pebble.NewCache(blockCache + memTables*memTableSize), lock: lock}
+	there, err := prepare(dir, fs, opts)
+	if err != nil {
+		return nil, errors.Join(err, lock.Close())
+	}
+	db := &DB{space: opts.Space, log: opts.Log, dir: dir, cache: pebble.NewCache(blockCache + memTables*memTableSize), lock: lock}
 	db.durable.cond.L = &db.durable.mu
 	o := &pebble.Options{
 		FS:                          fs,
@@ -142,6 +157,9 @@ func Open(dir string, opts Options) (*DB, error) {
 		ReadOnly:                    opts.ReadOnly,
 		ErrorIfNotExists:            opts.ReadOnly,
 		Logger:                      logger{opts.Log},
+		EventListener: &pebble.EventListener{DataCorruption: func(info pebble.DataCorruptionInfo) {
+			_ = db.noteDamage(filepath.Base(info.Path), info.Details)
+		}},
 	}
 	o.TargetFileSizes[0] = flushedTable
 	for i := 1; i < len(o.TargetFileSizes); i++ {
@@ -162,7 +180,12 @@ func Open(dir string, opts Options) (*DB, error) {
 	}
 	if db.pebble, err = pebble.Open(dir, o); err != nil {
 		db.cache.Unref()
-		return nil, errors.Join(fmt.Errorf("store: %w", err), lock.Close())
+		if there {
+			err = damaged(dir, err)
+		} else {
+			err = fmt.Errorf("store: %w", err)
+		}
+		return nil, errors.Join(err, lock.Close())
 	}
 	db.flusher = time.AfterFunc(flushAfter, db.flush)
 	db.flusher.Stop() // until there is something to flush
