@@ -65,6 +65,12 @@ func (r *readerAt) ReadAt(p []byte, off int64) (int, error) {
 
 func open(r io.ReaderAt, size int64) ([]entry, error) {
 	source := &readerAt{ReaderAt: r}
+	if err := checkDirectory(source, size); err != nil {
+		return nil, err
+	}
+	if source.err != nil {
+		return nil, fmt.Errorf("reading the artifact: %w", source.err)
+	}
 	archive, err := zip.NewReader(source, size)
 	if source.err != nil {
 		return nil, fmt.Errorf("reading the artifact: %w", source.err)
