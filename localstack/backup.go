@@ -35,15 +35,10 @@ func backupCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var credentials signin.Credentials
-			file, err := os.ReadFile(filepath.Join(data, signin.CredentialsFile))
+			api, err := operatorClient(data)
 			if err != nil {
 				return err
 			}
-			if err := json.Unmarshal(file, &credentials); err != nil {
-				return fmt.Errorf("%s: %w", signin.CredentialsFile, err)
-			}
-			api := &client.Client{BaseURL: credentials.BaseURL, Token: credentials.LocalSecret}
 			var made server.BackupResponse
 			if err := api.Do(c.Context(), http.MethodPost, server.BackupPath, server.BackupRequest{Directory: to}, &made); err != nil {
 				return fmt.Errorf("backup: %w", err)
@@ -54,4 +49,17 @@ func backupCommand() *cobra.Command {
 	}
 	c.Flags().StringVar(&data, "data", "", "data directory of the server (required)")
 	return c
+}
+
+// operatorClient calls the server that runs on a data directory, as its operator.
+func operatorClient(data string) (*client.Client, error) {
+	var credentials signin.Credentials
+	file, err := os.ReadFile(filepath.Join(data, signin.CredentialsFile))
+	if err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(file, &credentials); err != nil {
+		return nil, fmt.Errorf("%s: %w", signin.CredentialsFile, err)
+	}
+	return &client.Client{BaseURL: credentials.BaseURL, Token: credentials.LocalSecret}, nil
 }

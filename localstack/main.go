@@ -60,7 +60,8 @@ func command() *cobra.Command {
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return usageError{fmt.Errorf("%w (see %s --help)", err, c.CommandPath())}
 	})
-	root.AddCommand(serveCommand(), backupCommand(), dumpCommand(), repairCommand(), demoCommand(), cloudCommand(), versionCommand())
+	root.AddCommand(serveCommand(), backupCommand(), dumpCommand(), repairCommand(), suspendCommand(), restoreCommand(),
+		demoCommand(), cloudCommand(), versionCommand())
 	return root
 }
 

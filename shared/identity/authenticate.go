@@ -108,11 +108,11 @@ func (a *Authenticator) key(ctx context.Context, secret string) (tenant.Principa
 	if expired(k.ExpiresAt, now) {
 		return tenant.Principal{}, errCredential(errors.New("API key has expired"))
 	}
-	w, err := GetWorkspace(ctx, a.c.Table, k.OrgID)
+	w, maker, err := workspaceOf(ctx, a.c.Table, k)
 	if err != nil {
 		return tenant.Principal{}, err
 	}
-	if w.Suspended {
+	if w.Suspended || maker.Suspended {
 		return tenant.Principal{}, errSuspended()
 	}
 	a.noteUse(ctx, k, now)
@@ -120,6 +120,31 @@ func (a *Authenticator) key(ctx context.Context, secret string) (tenant.Principa
 		OrgID: w.OrgID, OrgName: w.Name,
 		Email: k.CreatedBy, KeyID: k.KeyID, Scopes: k.Scopes, FullAccess: k.FullAccess(),
 	}, nil
+}
+
+// workspaceOf reads a key's workspace and the membership of who made the key, whose
+// suspension holds for the keys as well; zero if they are no member any more. It is
+// one request. Errors: errs.NotFound.
+func workspaceOf(ctx context.Context, t table.Table, k keyItem) (w Workspace, maker Membership, err error) {
+	keys := []table.Key{workspaceKey(k.OrgID)}
+	if k.CreatedBy != "" {
+		keys = append(keys, memberKey(k.OrgID, k.CreatedBy))
+	}
+	items, err := t.BatchGet(ctx, keys, table.Consistent)
+	if err != nil {
+		return w, maker, err
+	}
+	for _, item := range items {
+		if item.Key() == keys[0] {
+			err = errors.Join(err, table.Unmarshal(item, &w))
+		} else {
+			err = errors.Join(err, table.Unmarshal(item, &maker))
+		}
+	}
+	if err == nil && w.OrgID == "" {
+		err = errs.New(errs.NotFound, "workspace not found")
+	}
+	return w, maker, err
 }
 
 // noteUse writes when a key was used, unless that is known to the minute. It

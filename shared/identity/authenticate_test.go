@@ -324,3 +324,37 @@ func BenchmarkAuthenticate(b *testing.B) {
 		})
 	}
 }
+
+// TestASuspendedMembersKeysAreRefused: those they made, and those made with these,
+// in this workspace and nowhere else.
+func TestASuspendedMembersKeysAreRefused(t *testing.T) {
+	t.Parallel()
+	env := localtest.New(t)
+	a := authenticator(t, env, env.Deps.Table, nil)
+	now := env.Clock.Now()
+	const email = "dev@example.com"
+	key := func(w localtest.Workspace, p tenant.Principal) (string, identity.APIKey) {
+		p.OrgID = w.OrgID
+		k, secret, err := identity.CreateKey(tenant.With(t.Context(), p), env.Deps.Table, now, identity.KeyRequest{OrgID: w.OrgID, Name: "k"})
+		require.NoError(t, err)
+		return secret, k
+	}
+	for _, w := range []localtest.Workspace{env.A, env.B} {
+		_, err := identity.AddMember(owner(w), env.Deps.Table, now, w.OrgID, email, tenant.Owner)
+		require.NoError(t, err)
+	}
+	own, made := key(env.A, tenant.Principal{Email: email, Role: tenant.Owner})
+	derived, _ := key(env.A, tenant.Principal{Email: email, KeyID: made.KeyID, FullAccess: true})
+	elsewhere, _ := key(env.B, tenant.Principal{Email: email, Role: tenant.Owner})
+	code := func(bearer string) errs.Code {
+		_, err := a.Authenticate(t.Context(), bearer, "", true)
+		return errs.CodeOf(err)
+	}
+	for suspended, want := range map[bool]errs.Code{true: errs.Forbidden, false: ""} {
+		require.NoError(t, identity.SuspendMember(owner(env.A), env.Deps.Table, now, env.A.OrgID, email, suspended))
+		assert.Equal(t, want, code(own), suspended)
+		assert.Equal(t, want, code(derived), suspended)
+		assert.Empty(t, code(elsewhere))
+		assert.Empty(t, code(env.A.Key), "another member's")
+	}
+}

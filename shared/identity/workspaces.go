@@ -74,8 +74,10 @@ func AddMember(ctx context.Context, t table.Table, now time.Time, org, email str
 	return m, err
 }
 
-// SuspendMember suspends a user's access to a workspace, or restores it;
-// nothing happens if it is so already. Errors: errs.NotFound.
+// SuspendMember suspends a user's access to a workspace, or restores it; nothing
+// happens if it is so already. From then on their sessions and the API keys that
+// they made are refused there: nothing that says otherwise is kept in memory. What
+// they started goes on. Errors: errs.NotFound.
 func SuspendMember(ctx context.Context, t table.Table, now time.Time, org, email string, suspended bool) error {
 	m, err := table.Load[Membership](ctx, t, memberKey(org, email), table.Consistent)
 	if errors.Is(err, table.ErrNotFound) {

@@ -17,12 +17,13 @@ const (
 // routes puts the API and the local routes side by side. Whatever is below the
 // prefix of the local ones asks for the local secret; an invocation looks at its
 // credential itself, which may be a signature of its body.
-func routes(api http.Handler, issuer *signin.Issuer, keys localhost.Keys, functions *functions, backup http.HandlerFunc) http.Handler {
+func routes(api http.Handler, issuer *signin.Issuer, keys localhost.Keys, functions *functions, backup, members http.HandlerFunc) http.Handler {
 	mux := http.NewServeMux()
 	issuer.Mount(mux)
 	mux.HandleFunc("POST "+invokePrefix+"{name}/invocations", functions.invoke)
 	mux.HandleFunc("GET "+localPrefix+"metrics", functions.totals)
 	mux.HandleFunc("POST "+BackupPath, backup)
+	mux.HandleFunc("POST "+MembersPath, members)
 	local, invoke := localhost.Only(keys.Bearer(mux)), localhost.Only(mux)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch path := r.URL.Path; {

@@ -237,7 +237,7 @@ func (s *Server) front(ctx context.Context, deps fn.Deps, keys secrets) error {
 	}
 	s.functions = newFunctions(s, frame, deps)
 	s.http = &http.Server{
-		Handler:           routes(api.Handler(), issuer, s.credentials.Keys(), s.functions, s.serveBackup),
+		Handler:           routes(api.Handler(), issuer, s.credentials.Keys(), s.functions, s.serveBackup, s.suspendMember),
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    64 << 10,
