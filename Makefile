@@ -4,6 +4,9 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 GOLANGCI_VERSION := v2.15.0
 GOLANGCI         := .tools/golangci-lint-$(GOLANGCI_VERSION)
 
+GOVULNCHECK_VERSION := v1.8.0
+GOVULNCHECK         := .tools/govulncheck-$(GOVULNCHECK_VERSION)
+
 # Without cgo builds and tests share their cache, and binaries are static.
 export CGO_ENABLED ?= 0
 
@@ -116,6 +119,24 @@ $(GOLANGCI):
 	@mkdir -p .tools
 	GOBIN=$(CURDIR)/.tools $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
 	@mv .tools/golangci-lint $@
+
+# Known vulnerabilities in what the code calls fail. Where the database cannot be
+# had, nothing is known either way, and that is all that is said.
+VULNDB       ?= https://vuln.go.dev
+VULNPACKAGES ?= ./...
+
+.PHONY: vuln
+vuln: $(GOVULNCHECK) ## Check what the code calls for known vulnerabilities, if the database can be reached (VULNDB=url)
+	@status=0; out=$$($(GOVULNCHECK) -db $(VULNDB) $(VULNPACKAGES) 2>&1) || status=$$?; \
+	if [ $$status -eq 1 ] && unreached=$$(printf '%s' "$$out" | grep '^govulncheck: fetching vulnerabilities:'); then \
+		echo "vuln: nothing was checked: $${unreached#govulncheck: }"; exit 0; \
+	fi; \
+	printf '%s\n' "$$out"; exit $$status
+
+$(GOVULNCHECK):
+	@mkdir -p .tools
+	GOBIN=$(CURDIR)/.tools $(GO) install golang.org/x/vuln/cmd/govulncheck@$(GOVULNCHECK_VERSION)
+	@mv .tools/govulncheck $@
 
 .PHONY: generate
 generate: ## Write the generated files anew: the tables of operations, the templates, the counts and what they cost
