@@ -43,6 +43,7 @@ type Config struct {
 	Traces         blob.Store         // where exception traces go; nil: they are only logged
 	Log            *slog.Logger       // nil: slog.Default
 	Metrics        *telemetry.Metrics // nil: nothing is measured
+	Bodies         *Bodies            // bounds the memory of request bodies; nil: has none
 	// TrustForwarded takes the client's address from X-Forwarded-For. Set it
 	// only behind a proxy that overwrites or appends to that header.
 	TrustForwarded bool

@@ -2,10 +2,12 @@ package httpapi
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"reflect"
 	"strings"
 
@@ -42,7 +44,7 @@ func bodyOf(in reflect.Type) *body {
 
 // read is the middleware that reads and checks the body before huma looks at
 // the parameters, so that one answer lists what is wrong with either.
-func (b *body) read(op *Operation) func(huma.Context, func(huma.Context)) {
+func (b *body) read(op *Operation, memory *Bodies) func(huma.Context, func(huma.Context)) {
 	limit := op.MaxBody
 	if limit == 0 {
 		limit = MaxBody
@@ -55,13 +57,14 @@ func (b *body) read(op *Operation) func(huma.Context, func(huma.Context)) {
 			next(ctx)
 			return
 		}
-		data, err := readAll(w, r, limit)
+		data, release, err := memory.ReadBody(w, r, limit)
+		defer release()
 		r.Body = http.NoBody
 		if err != nil {
 			toAnswer(translate(err)).write(w)
 			return
 		}
-		c.data = data
+		c.data, c.size, c.release = data, len(data), release
 		if !b.raw {
 			c.details, c.missing = b.check(r, data)
 		}
@@ -69,8 +72,22 @@ func (b *body) read(op *Operation) func(huma.Context, func(huma.Context)) {
 	}
 }
 
-// readAll reads the whole body, up to limit bytes.
-func readAll(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
+// ReadBody reads the whole body of a request, up to limit bytes. It holds memory of
+// b until release, which is never nil, is called; calling it again does nothing.
+// Errors: errs.TooLarge, errs.Unavailable when there is no memory, errs.Invalid for
+// one that ends early or comes too slowly, and that of the request's context.
+func (b *Bodies) ReadBody(w http.ResponseWriter, r *http.Request, limit int64) (data []byte, release func(), err error) {
+	h := b.begin(w)
+	if data, err = readAll(w, r, limit, h); err != nil {
+		h.release()
+	}
+	h.came()
+	return data, h.release, err
+}
+
+// readAll reads the whole body, up to limit bytes, into memory that grows with
+// what came.
+func readAll(w http.ResponseWriter, r *http.Request, limit int64, h *held) ([]byte, error) {
 	tooLarge := errs.New(errs.TooLarge, "Request body is larger than %d bytes", limit)
 	if r.ContentLength > limit {
 		w.Header().Set("Connection", "close") // the rest is not worth reading
@@ -79,22 +96,53 @@ func readAll(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error
 	if r.Body == nil || r.Body == http.NoBody {
 		return nil, nil
 	}
-	var buf bytes.Buffer
-	if r.ContentLength > 0 {
-		buf.Grow(int(r.ContentLength) + bytes.MinRead)
+	most := limit + 1 // a byte more tells a body that is too large
+	if r.ContentLength >= 0 {
+		most = r.ContentLength + 1 // and one the end of one that is not
 	}
-	switch _, err := buf.ReadFrom(io.LimitReader(r.Body, limit+1)); {
-	case int64(buf.Len()) > limit:
-		w.Header().Set("Connection", "close")
-		return nil, tooLarge
-	case r.Context().Err() != nil:
-		return nil, r.Context().Err()
-	case errors.As(err, new(*http.MaxBytesError)):
-		return nil, tooLarge
-	case err != nil:
-		return nil, errs.Wrap(errs.Invalid, err, "The request body could not be read")
+	var data []byte
+	for {
+		if len(data) == cap(data) {
+			var err error
+			if data, err = extended(r.Context(), data, most, h); err != nil {
+				w.Header().Set("Connection", "close")
+				return nil, err
+			}
+		}
+		n, err := r.Body.Read(data[len(data):cap(data)])
+		data = data[:len(data)+n]
+		switch {
+		case int64(len(data)) > limit:
+			w.Header().Set("Connection", "close")
+			return nil, tooLarge
+		case errors.Is(err, io.EOF):
+			return data, nil
+		case h.gaveWay():
+			w.Header().Set("Connection", "close")
+			return nil, h.refused()
+		case err == nil:
+		case r.Context().Err() != nil:
+			return nil, r.Context().Err()
+		case errors.As(err, new(*http.MaxBytesError)):
+			return nil, tooLarge
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			return nil, errs.Wrap(errs.Invalid, err, "The request body came too slowly")
+		default:
+			return nil, errs.Wrap(errs.Invalid, err, "The request body could not be read")
+		}
 	}
-	return buf.Bytes(), nil
+}
+
+// extended gives data more room: twice as much, up to most bytes.
+func extended(ctx context.Context, data []byte, most int64, h *held) ([]byte, error) {
+	size := int(min(max(int64(2*cap(data)), firstRead), most))
+	if err := h.grow(ctx, size); err != nil {
+		return nil, err
+	}
+	larger := make([]byte, len(data), size)
+	copy(larger, data)
+	h.shrink(cap(data))
+	return larger, nil
 }
 
 // check lists what is wrong with a JSON body.
@@ -145,6 +193,7 @@ func (b *body) fill(c *call, in any) error {
 		return nil
 	}
 	target := reflect.ValueOf(in).Elem().FieldByIndex(b.field)
+	defer func() { c.data = nil }()
 	if b.raw {
 		target.SetBytes(c.data)
 		return nil

@@ -17,7 +17,9 @@ type call struct {
 	op        *Operation // nil until a route matched
 	rawPath   string
 	details   []errs.Detail // what is wrong with the body
-	data      []byte        // the body
+	data      []byte        // the body, until it is decoded
+	size      int           // of the body, in bytes
+	release   func()        // gives the body's memory back; nil without a body
 	missing   []absent      // fields of it that take their defaults
 	failure   error         // why a 503 was answered
 	reported  bool          // a 500 is logged and its trace stored

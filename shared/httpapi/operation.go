@@ -53,7 +53,7 @@ func Register[I, O any](a *API, op Operation, handler func(ctx context.Context, 
 	h := a.describe(&op)
 	body := bodyOf(in)
 
-	h.Middlewares = huma.Middlewares{a.guard(&op), body.read(&op)}
+	h.Middlewares = huma.Middlewares{a.guard(&op), body.read(&op, a.config.Bodies)}
 	a.names.op = op.ID
 	huma.Register(a.huma, h, func(ctx context.Context, in *I) (*O, error) {
 		c := callFrom(ctx)
@@ -64,6 +64,9 @@ func Register[I, O any](a *API, op Operation, handler func(ctx context.Context, 
 			return nil, toAnswer(translate(err))
 		}
 		out, err := handler(ctx, in)
+		if c.release != nil {
+			c.release() // an answer that is streamed may go on for long
+		}
 		if err != nil {
 			return nil, a.answer(ctx, err)
 		}

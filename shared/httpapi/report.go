@@ -134,7 +134,7 @@ func (c *call) event(r *http.Request) map[string]any {
 	}
 	return map[string]any{
 		"route": c.request.Path, "headers": headers, "query": query,
-		"source_ip": c.request.IP, "user_agent": c.request.UserAgent, "body_bytes": len(c.data),
+		"source_ip": c.request.IP, "user_agent": c.request.UserAgent, "body_bytes": c.size,
 		"actor": c.principal.Actor(),
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 	"reflect"
@@ -19,6 +18,7 @@ import (
 	"millrace/functions/catalog"
 	"millrace/localstack/embedded/runtime"
 	"millrace/localstack/localhost"
+	"millrace/shared/errs"
 	"millrace/shared/fn"
 	"millrace/shared/fn/gateway"
 	"millrace/shared/httpapi"
@@ -79,9 +79,17 @@ func (f *functions) invoke(w http.ResponseWriter, r *http.Request) {
 	if kind == "Event" {
 		limit = maxAsyncPayload
 	}
-	payload, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
-	if err != nil {
+	payload, release, err := f.frame.Bodies.ReadBody(w, r, limit)
+	defer release()
+	switch refused, _ := errors.AsType[*errs.Error](err); {
+	case refused != nil && refused.Code == errs.TooLarge:
 		fail(w, http.StatusRequestEntityTooLarge, "RequestTooLargeException", fmt.Sprintf("The payload is over %d bytes", limit))
+		return
+	case refused != nil && refused.Code == errs.Unavailable:
+		fail(w, http.StatusTooManyRequests, "TooManyRequestsException", refused.Message)
+		return
+	case err != nil:
+		fail(w, http.StatusBadRequest, "InvalidRequestContentException", "The payload did not come whole")
 		return
 	}
 	if err := verify(payload); err != nil {

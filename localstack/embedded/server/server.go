@@ -16,6 +16,7 @@ import (
 
 	"millrace/functions/catalog"
 	"millrace/localstack/embedded/datadir"
+	"millrace/localstack/embedded/httpserver"
 	"millrace/localstack/embedded/interpreters"
 	"millrace/localstack/embedded/localbus"
 	"millrace/localstack/embedded/objectstore"
@@ -42,6 +43,10 @@ const (
 	logPatience     = 5 * time.Second  // for logs to be written
 )
 
+// bodyMemory is how many bytes the request bodies that are read or worked on have
+// together. The largest has four megabytes.
+const bodyMemory = 24 << 20
+
 // ErrInUse: another process serves the data directory.
 var ErrInUse = datadir.ErrInUse
 
@@ -50,7 +55,7 @@ type Server struct {
 	cfg         Config
 	credentials signin.Credentials
 	listener    net.Listener
-	http        *http.Server
+	http        *httpserver.Server
 	runtime     *runtime.Runtime
 	deps        fn.Deps
 	specs       []fn.Spec
@@ -228,6 +233,7 @@ func (s *Server) front(ctx context.Context, deps fn.Deps, keys secrets) error {
 	frame := httpapi.Config{
 		Title: "Millrace", Version: s.cfg.Version, Authenticator: auth, Clock: deps.Clock,
 		CursorKey: keys.CursorKey, Traces: deps.Blob, Log: s.cfg.Log, Metrics: deps.Metrics,
+		Bodies: httpapi.NewBodies(bodyMemory),
 	}
 	api := httpapi.New(frame)
 	for _, spec := range s.specs {
@@ -236,12 +242,9 @@ func (s *Server) front(ctx context.Context, deps fn.Deps, keys secrets) error {
 		}
 	}
 	s.functions = newFunctions(s, frame, deps)
-	s.http = &http.Server{
-		Handler:           routes(api.Handler(), issuer, s.credentials.Keys(), s.functions, s.serveBackup, s.suspendMember),
-		ReadHeaderTimeout: 10 * time.Second,
-		IdleTimeout:       2 * time.Minute,
-		MaxHeaderBytes:    64 << 10,
-	}
+	s.http = httpserver.New(httpserver.Config{
+		Handler: routes(api.Handler(), issuer, s.credentials.Keys(), s.functions, s.serveBackup, s.suspendMember), Log: s.cfg.Log,
+	})
 	return nil
 }
 
@@ -259,9 +262,8 @@ func (s *Server) Commits() int64 { return s.store.Commits() }
 func (s *Server) Serve(ctx context.Context) error {
 	s.serving = true
 	s.runtime.Start(s.specs, !s.cfg.NoTick)
-	s.http.BaseContext = func(net.Listener) context.Context { return context.WithoutCancel(ctx) }
 	served := make(chan error, 1)
-	go func() { served <- s.http.Serve(s.listener) }()
+	go func() { served <- s.http.Serve(context.WithoutCancel(ctx), s.listener) }()
 	stopLooks := recovering(s.deps)
 	stopTelling := s.tellingIsolation()
 	var err error
