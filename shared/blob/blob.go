@@ -22,6 +22,7 @@ var (
 	ErrSize          = errors.New("body does not have the announced size")
 	ErrRange         = errors.New("range is outside the object")
 	ErrChanged       = errors.New("object was replaced while it was read")
+	ErrDamaged       = errors.New("object is damaged: its content is not what was stored")
 	ErrKey           = errors.New("invalid object key")
 	ErrArgument      = errors.New("invalid object store argument")
 	ErrNoUpload      = errors.New("multipart upload does not exist")
@@ -81,7 +82,9 @@ type Store interface {
 
 	// Get opens an object, or the range rng of it when not nil. The caller
 	// closes the reader. Errors: ErrNotFound, ErrRange when the range begins
-	// at or behind the end, ErrArgument for a negative offset or length.
+	// at or behind the end, ErrArgument for a negative offset or length,
+	// ErrDamaged from a store that checks what is asked for whole; a large object
+	// ends early there.
 	Get(ctx context.Context, key string, rng *Range) (io.ReadCloser, Object, error)
 
 	// Head describes an object. Errors: ErrNotFound.

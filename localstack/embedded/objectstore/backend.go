@@ -2,6 +2,7 @@ package objectstore
 
 import (
 	"context"
+	"log/slog"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
@@ -20,7 +21,10 @@ type objects struct {
 	*posix.Posix
 	buckets  string // the directory of the buckets, absolute
 	metadata meta.MetadataStorer
+	sidecars bool // metadata is kept beside the objects, not with them
 	space    *space.Space
+	log      *slog.Logger
+	onDamage func(key string) // may be nil
 	pauses   *pauses
 	durable  *durable // nil: a write is acknowledged when the operating system has it
 }
@@ -49,7 +53,7 @@ func (b *objects) PutObject(ctx context.Context, in s3response.PutObjectInput) (
 	in.Body = whole(in.Body, in.ContentLength, ready)
 	begun := b.durable.begin()
 	out, err := b.Posix.PutObject(ctx, in)
-	return out, b.outcome(begun, *in.Bucket, *in.Key, err)
+	return out, b.outcome(ctx, "PutObject", begun, *in.Bucket, *in.Key, err)
 }
 
 // CopyObject copies an object.
@@ -64,7 +68,7 @@ func (b *objects) CopyObject(ctx context.Context, in s3response.CopyObjectInput)
 	defer leave()
 	begun := b.durable.begin()
 	out, err := b.Posix.CopyObject(ctx, in)
-	return out, b.outcome(begun, *in.Bucket, *in.Key, err)
+	return out, b.outcome(ctx, "CopyObject", begun, *in.Bucket, *in.Key, err)
 }
 
 // CreateMultipartUpload begins an upload.
@@ -74,9 +78,10 @@ func (b *objects) CreateMultipartUpload(ctx context.Context, in s3response.Creat
 	}
 	out, err := b.Posix.CreateMultipartUpload(ctx, in)
 	if err != nil {
-		return out, b.failure(err)
+		return out, b.internal(ctx, "CreateMultipartUpload", *in.Key, b.failure(err))
 	}
-	return out, b.durable.stored(0, *in.Bucket, uploadsKey(*in.Key), uploadKey(*in.Key, out.UploadId))
+	err = b.durable.stored(0, *in.Bucket, uploadsKey(*in.Key), uploadKey(*in.Key, out.UploadId))
+	return out, b.internal(ctx, "CreateMultipartUpload", *in.Key, err)
 }
 
 // UploadPart stores a part of an upload.
@@ -88,7 +93,7 @@ func (b *objects) UploadPart(ctx context.Context, in *s3.UploadPartInput) (*s3.U
 	checked.Body = whole(in.Body, in.ContentLength, nil)
 	begun := b.durable.begin()
 	out, err := b.Posix.UploadPart(ctx, &checked)
-	return out, b.outcome(begun, *in.Bucket, partKey(*in.Key, *in.UploadId, *in.PartNumber), err)
+	return out, b.outcome(ctx, "UploadPart", begun, *in.Bucket, partKey(*in.Key, *in.UploadId, *in.PartNumber), err)
 }
 
 // UploadPartCopy makes a part of an upload from an object.
@@ -102,7 +107,7 @@ func (b *objects) UploadPartCopy(ctx context.Context, in *s3.UploadPartCopyInput
 	}
 	begun := b.durable.begin()
 	out, err := b.Posix.UploadPartCopy(ctx, in)
-	return out, b.outcome(begun, *in.Bucket, partKey(*in.Key, *in.UploadId, *in.PartNumber), err)
+	return out, b.outcome(ctx, "UploadPartCopy", begun, *in.Bucket, partKey(*in.Key, *in.UploadId, *in.PartNumber), err)
 }
 
 // CompleteMultipartUpload joins the parts of an upload, of which it makes a copy
@@ -118,7 +123,7 @@ func (b *objects) CompleteMultipartUpload(ctx context.Context, in *s3.CompleteMu
 	defer leave()
 	begun := b.durable.begin()
 	out, version, err := b.Posix.CompleteMultipartUpload(ctx, in)
-	return out, version, b.outcome(begun, *in.Bucket, *in.Key, err)
+	return out, version, b.outcome(ctx, "CompleteMultipartUpload", begun, *in.Bucket, *in.Key, err)
 }
 
 // DeleteObject deletes an object.
@@ -129,7 +134,8 @@ func (b *objects) DeleteObject(ctx context.Context, in *s3.DeleteObjectInput) (*
 	}
 	defer leave()
 	defer b.durable.deletion()()
-	return b.Posix.DeleteObject(ctx, in)
+	out, err := b.Posix.DeleteObject(ctx, in)
+	return out, b.internal(ctx, "DeleteObject", *in.Key, err)
 }
 
 // DeleteObjects deletes objects.
@@ -140,13 +146,14 @@ func (b *objects) DeleteObjects(ctx context.Context, in *s3.DeleteObjectsInput) 
 	}
 	defer leave()
 	defer b.durable.deletion()()
-	return b.Posix.DeleteObjects(ctx, in)
+	out, err := b.Posix.DeleteObjects(ctx, in)
+	return out, b.internal(ctx, "DeleteObjects", "", err)
 }
 
 // outcome ends a write of key: one that succeeded is made durable.
-func (b *objects) outcome(begun uint64, bucket, key string, err error) error {
+func (b *objects) outcome(ctx context.Context, operation string, begun uint64, bucket, key string, err error) error {
 	if err != nil {
-		return b.failedWrite(bucket, key, err)
+		return b.internal(ctx, operation, key, b.failedWrite(bucket, key, err))
 	}
-	return b.durable.stored(begun, bucket, key)
+	return b.internal(ctx, operation, key, b.durable.stored(begun, bucket, key))
 }

@@ -44,7 +44,7 @@ func (b *objects) admit(ctx context.Context, n int64, body io.Reader) error {
 }
 
 // failure tells errors of a full disk, which the backend wraps beyond
-// recognition by the front, as such.
+// recognition by the gateway, as such.
 func (b *objects) failure(err error) error {
 	if api, ok := errors.AsType[s3err.S3Error](err); ok && api.BaseError().Code == insufficientStorage || errors.Is(err, syscall.ENOSPC) {
 		return errDiskFull

@@ -86,7 +86,8 @@ func TestFullDiskRefusesWrites(t *testing.T) {
 		answer, err := io.ReadAll(res.Body)
 		require.NoError(t, err)
 		res.Body.Close()
-		assert.Equal(t, 507, res.StatusCode)
+		assert.Equal(t, 503, res.StatusCode)
+		assert.Equal(t, "10", res.Header.Get("Retry-After"))
 		assert.Contains(t, string(answer), "<Code>InsufficientStorage</Code><Message>"+why)
 	}
 

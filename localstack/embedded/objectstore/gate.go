@@ -1,15 +1,15 @@
 package objectstore
 
 import (
+	"context"
 	"net/http"
 	"sync"
-	"time"
 
 	"github.com/gofiber/fiber/v3"
 )
 
 // gate counts requests under way, so that closing waits for them and not, as the
-// front does, for clients to hang up idle connections.
+// gateway does, for clients to hang up idle connections.
 type gate struct {
 	mu      sync.Mutex
 	open    int
@@ -48,8 +48,8 @@ func (g *gate) leave() {
 }
 
 // close refuses further requests and reports whether those under way ended
-// within patience. It is called once.
-func (g *gate) close(patience time.Duration) bool {
+// before ctx. It is called once.
+func (g *gate) close(ctx context.Context) bool {
 	g.mu.Lock()
 	g.closing = true
 	if g.open == 0 {
@@ -59,7 +59,7 @@ func (g *gate) close(patience time.Duration) bool {
 	select {
 	case <-g.empty:
 		return true
-	case <-time.After(patience):
+	case <-ctx.Done():
 		return false
 	}
 }

@@ -21,7 +21,7 @@ import (
 // deleted is the event of an object that was deleted, whichever way.
 const deleted = "ObjectRemoved:Delete"
 
-// sender hands the front's events of objects to a callback.
+// sender hands the gateway's events of objects to a callback.
 type sender struct {
 	backend backend.Backend
 	wants   func(event, key string) bool
@@ -40,7 +40,7 @@ func notifier(cfg Config, be backend.Backend) s3event.S3EventSender {
 	return &sender{backend: be, wants: wants, call: cfg.OnEvent}
 }
 
-// SendEvent is called by the front after an operation succeeded.
+// SendEvent is called by the gateway after an operation succeeded.
 func (s *sender) SendEvent(ctx fiber.Ctx, meta s3event.EventMeta) {
 	event := strings.TrimPrefix(string(meta.EventName), "s3:")
 	// The path's memory is the connection's and reused for the next request.

@@ -2,16 +2,20 @@
 // as plain files, so that the whole service, presigned multipart uploads
 // included, runs without a cloud account.
 //
-// It is versitygw's S3 front on its posix backend. Requests are authenticated
+// It is versitygw's S3 gateway on its posix backend, behind a server of package
+// httpserver, which passes requests on to the gateway by a Unix socket. Requests are authenticated
 // by Signature Version 4 as on AWS; anonymous, expired and tampered ones are
 // answered 403.
 package objectstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"sync"
@@ -25,6 +29,7 @@ import (
 	"github.com/versity/versitygw/s3api/middlewares"
 
 	"millrace/events"
+	"millrace/localstack/embedded/httpserver"
 	"millrace/localstack/embedded/space"
 )
 
@@ -42,7 +47,6 @@ const (
 
 	requestPatience = 10 * time.Second       // for requests under way when closing
 	connPatience    = 200 * time.Millisecond // for idle connections after them
-	bindAttempts    = 16
 )
 
 // ErrRunning is returned by Start while another server runs in the process.
@@ -59,12 +63,22 @@ type Config struct {
 	AccessKey, SecretKey string
 	Bucket               string // created when it does not exist
 
+	Connections int // of clients at once; 0: half of what an httpserver.Server has by default
+
 	// Space refuses writes when the disk is nearly full; nil never does. Reads and
 	// deletions go on.
 	Space *space.Space
 	// FullSync acknowledges a write when it is on the disk, so that a power cut
 	// does not undo it. Deletions may be undone.
 	FullSync bool
+
+	// Log takes what fails in the store, and what the gateway writes to os.Stderr,
+	// a variable that it has while it runs; nil: slog.Default().
+	Log *slog.Logger
+
+	// OnDamage is called with the key of an object that was read and whose content
+	// is not what was stored. May be nil.
+	OnDamage func(key string)
 
 	// OnEvent is called after an object was stored by a put, a copy or a completed
 	// upload, or was deleted: before the client has its answer and in its request's
@@ -86,6 +100,13 @@ type Server struct {
 	gate     *gate
 	api      *s3api.S3ApiServer
 	close    func() error
+
+	front        *httpserver.Server
+	transport    *http.Transport // from the front to the gateway
+	socket       string          // of the gateway
+	removeSocket func() error
+
+	restoreStderr func()
 }
 
 // Start serves until Close and returns when requests are answered and the bucket
@@ -116,7 +137,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 }
 
 func start(ctx context.Context, cfg Config) (_ *Server, err error) {
-	s := &Server{gate: newGate()}
+	s := &Server{gate: newGate(), removeSocket: func() error { return nil }}
 	if s.workdir, err = os.Getwd(); err != nil {
 		return nil, err
 	}
@@ -137,7 +158,10 @@ func start(ctx context.Context, cfg Config) (_ *Server, err error) {
 	opts := posix.PosixOpts{CopyObjectThreshold: copyLimit, ForceNoObjLockFile: true}
 	opts.SetNewDirPerm(0o700)
 	opts.SetNewFilePerm(0o600)
-	s.backend = &objects{buckets: buckets, metadata: metadata, space: cfg.Space, pauses: newPauses()}
+	s.backend = &objects{buckets: buckets, metadata: metadata, sidecars: sidecars != "", space: cfg.Space, pauses: newPauses(), log: cfg.Log, onDamage: cfg.OnDamage}
+	if s.backend.log == nil {
+		s.backend.log = slog.Default()
+	}
 	if cfg.FullSync {
 		s.backend.durable = &durable{buckets: buckets, sidecars: sidecars}
 		metadata = syncedMetadata{metadata}
@@ -150,7 +174,10 @@ func start(ctx context.Context, cfg Config) (_ *Server, err error) {
 			err = errors.Join(err, s.shutdown())
 		}
 	}()
-	if err := s.listen(cfg); err != nil {
+	if s.restoreStderr, err = divertStderr(s.backend.log); err != nil {
+		return nil, err
+	}
+	if err := s.listen(cfg, filepath.Dir(root)); err != nil {
 		return nil, err
 	}
 	if err := ensureBucket(ctx, s.endpoint, cfg); err != nil {
@@ -159,37 +186,32 @@ func start(ctx context.Context, cfg Config) (_ *Server, err error) {
 	return s, s.backend.durable.made(root, cfg.Bucket)
 }
 
-// listen binds and serves. The front binds by itself and does not tell which
-// port it got, so a free one is picked first; should another process take it in
-// between, the next is tried.
-func (s *Server) listen(cfg Config) error {
-	listen := cfg.Listen
-	if listen == "" {
-		listen = "127.0.0.1:0"
-	}
-	host, port, err := net.SplitHostPort(listen)
+// listen binds the address and serves it through the gateway, whose socket is in
+// dir.
+func (s *Server) listen(cfg Config, dir string) error {
+	l, err := net.Listen("tcp", cmp.Or(cfg.Listen, "127.0.0.1:0"))
 	if err != nil {
 		return err
 	}
-	for attempt := 1; ; attempt++ {
-		address := listen
-		if port == "0" {
-			if address, err = freeAddress(listen); err != nil {
-				return err
-			}
-		}
-		err := s.serve(cfg, address)
-		if err == nil {
-			s.endpoint = endpoint(host, address)
-			return nil
-		}
-		if port != "0" || !AddressInUse(err) || attempt == bindAttempts {
-			return err
-		}
+	if s.socket, s.removeSocket, err = socketPath(dir); err == nil {
+		err = s.serveGateway(cfg)
 	}
+	if err != nil {
+		return errors.Join(err, l.Close())
+	}
+	s.transport = &http.Transport{}
+	s.front = newFront(s.socket, s.transport, cmp.Or(cfg.Connections, httpserver.DefaultConnections(2)), s.backend.log)
+	s.endpoint = endpoint(l.Addr())
+	go func() {
+		if err := s.front.Serve(context.Background(), l); !errors.Is(err, http.ErrServerClosed) {
+			s.backend.log.Error("object store: no longer listening", "error", err)
+		}
+	}()
+	return nil
 }
 
-func (s *Server) serve(cfg Config, address string) error {
+// serveGateway lets the gateway answer on its socket.
+func (s *Server) serveGateway(cfg Config) error {
 	ready := make(chan struct{})
 	opts := []s3api.Option{
 		s3api.WithQuiet(),
@@ -197,6 +219,8 @@ func (s *Server) serve(cfg Config, address string) error {
 		s3api.WithConcurrencyLimiter(maxConnections, maxRequests),
 		s3api.WithMpMaxParts(maxParts),
 		s3api.WithMiddleware("/", s.gate.pass),
+		s3api.WithMiddleware("/", s.backend.recovered),
+		s3api.WithSocketPerm(0o600),
 		s3api.WithOnListen(sync.OnceFunc(func() { close(ready) })),
 	}
 	iam := auth.NewIAMServiceSingle(auth.Account{Access: cfg.AccessKey, Secret: cfg.SecretKey, Role: auth.RoleAdmin})
@@ -206,7 +230,7 @@ func (s *Server) serve(cfg Config, address string) error {
 		return err
 	}
 	served := make(chan error, 1)
-	go func() { served <- api.ServeMultiPort([]string{address}) }()
+	go func() { served <- api.ServeMultiPort([]string{s.socket}) }()
 	select {
 	case <-ready:
 		s.api = api
@@ -229,9 +253,18 @@ func (s *Server) Close() error { return s.close() }
 
 func (s *Server) shutdown() error {
 	s.backend.pauses.close()
-	drained := s.gate.close(requestPatience)
+	patient, cancel := context.WithTimeout(context.Background(), requestPatience)
+	defer cancel()
+	if s.front != nil {
+		if s.front.Shutdown(patient) != nil {
+			_ = s.front.Close() // cuts off what is still in flight
+		}
+		s.transport.CloseIdleConnections()
+	}
+	// Also what no client waits for any more.
+	drained := s.gate.close(patient)
 	if s.api != nil {
-		// What is left are idle connections, which the front waits for up to
+		// What is left are idle connections, which the gateway waits for up to
 		// ten seconds after it closed the listener. Nobody needs them.
 		down := make(chan struct{})
 		go func() {
@@ -243,11 +276,14 @@ func (s *Server) shutdown() error {
 		case <-time.After(connPatience):
 		}
 	}
+	if s.restoreStderr != nil {
+		s.restoreStderr()
+	}
 	if !drained {
 		return fmt.Errorf("object store: requests still under way after %s", requestPatience)
 	}
 	s.backend.Shutdown()
-	return os.Chdir(s.workdir)
+	return errors.Join(s.removeSocket(), os.Chdir(s.workdir))
 }
 
 // AddressInUse reports whether an error of [Start] means that something else
@@ -255,23 +291,4 @@ func (s *Server) shutdown() error {
 func AddressInUse(err error) bool {
 	const windows = syscall.Errno(10048) // WSAEADDRINUSE, which EADDRINUSE is not there
 	return errors.Is(err, syscall.EADDRINUSE) || errors.Is(err, windows)
-}
-
-func freeAddress(listen string) (string, error) {
-	l, err := net.Listen("tcp", listen)
-	if err != nil {
-		return "", err
-	}
-	address := l.Addr().String()
-	return address, l.Close()
-}
-
-// endpoint is the URL to reach address by; a wildcard host is reached by
-// loopback.
-func endpoint(host, address string) string {
-	_, port, _ := net.SplitHostPort(address)
-	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
-		host = "127.0.0.1"
-	}
-	return "http://" + net.JoinHostPort(host, port)
 }

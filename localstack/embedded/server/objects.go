@@ -21,7 +21,7 @@ const bucket = "artifacts"
 // it listened last, else on any free port.
 func (s *Server) openObjects(ctx context.Context, keys *secrets, queues queue.Queues) (blob.Store, error) {
 	cfg := objectstore.Config{
-		Dir: s.cfg.Dir, AccessKey: keys.S3AccessKey, SecretKey: keys.S3SecretKey, Bucket: bucket, Space: s.space, FullSync: s.cfg.FullSync,
+		Dir: s.cfg.Dir, AccessKey: keys.S3AccessKey, SecretKey: keys.S3SecretKey, Bucket: bucket, Space: s.space, FullSync: s.cfg.FullSync, Log: s.cfg.Log,
 		Listen: cmp.Or(s.cfg.S3Listen, keys.S3Address),
 	}
 	if to, found := catalog.ObjectsTo(s.specs); found {

@@ -22,6 +22,7 @@ var sentinels = map[string]error{
 	"InvalidPart":        blob.ErrBadPart,
 	"InvalidPartOrder":   blob.ErrBadPart,
 	"EntityTooSmall":     blob.ErrBadPart,
+	"ObjectDamaged":      blob.ErrDamaged, // the embedded object store's own
 }
 
 // insufficientStorage is the code of servers whose disk is full, which answer 507.

@@ -1,0 +1,157 @@
+package objectstore
+
+import (
+	"context"
+	"crypto/md5"
+	"encoding/hex"
+	"fmt"
+	"hash"
+	"io"
+	"net/http"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/versity/versitygw/backend"
+	"github.com/versity/versitygw/s3err"
+)
+
+// checkedFirst is how large an object is at most that is read twice: first to be
+// checked. Of a larger one damage is noticed before its last byte is handed out.
+const checkedFirst = 32 << 20
+
+// partsAttribute is where the backend keeps the sizes of the parts of an object.
+const partsAttribute = "mp-metadata"
+
+// damaged is the answer for an object whose content is not what was stored. It is
+// no 5xx, which clients would ask for again.
+var damaged = s3err.APIError{
+	Code: "ObjectDamaged", HTTPStatusCode: http.StatusConflict,
+	Description: "The object is damaged: its content is not what was stored.",
+}
+
+// GetObject opens an object, or a part of it. One that is asked for whole is checked
+// against its ETag; but not where ETags are kept in sidecars: a write that is cut
+// short leaves another object's there.
+func (b *objects) GetObject(ctx context.Context, in *s3.GetObjectInput) (*s3.GetObjectOutput, error) {
+	out, err := b.Posix.GetObject(ctx, in)
+	if err != nil || out.Body == nil || out.ContentRange != nil || b.sidecars {
+		return out, b.internal(ctx, "GetObject", aws.ToString(in.Key), err)
+	}
+	sum := b.checksum(*in.Bucket, *in.Key, aws.ToString(out.ETag))
+	if sum == nil {
+		return out, nil
+	}
+	key := strings.Clone(*in.Key) // its memory is the request's
+	sum.tell = func() { b.report(ctx, key) }
+	file, seekable := out.Body.(io.ReadSeekCloser)
+	if !seekable || aws.ToInt64(out.ContentLength) > checkedFirst {
+		out.Body = &checkedBody{ReadCloser: out.Body, sum: sum, left: aws.ToInt64(out.ContentLength)}
+		return out, nil
+	}
+	_, err = io.Copy(sum, file)
+	if err == nil {
+		_, err = file.Seek(0, io.SeekStart)
+	}
+	if err == nil && !sum.right() {
+		err = damaged
+	}
+	if err != nil {
+		_ = file.Close() // it was read only
+		return nil, b.internal(ctx, "GetObject", key, err)
+	}
+	return out, nil
+}
+
+// report tells of a damaged object.
+func (b *objects) report(ctx context.Context, key string) {
+	b.log.ErrorContext(ctx, "object store: an object is damaged: its content is not what was stored", "key", key)
+	if b.onDamage != nil {
+		b.onDamage(key)
+	}
+}
+
+// etagSum computes the ETag of an object: the MD5 of its bytes, or of the MD5s of
+// its parts and their count.
+type etagSum struct {
+	want  string
+	parts []int64 // where they end; nil: it has none
+	part  hash.Hash
+	all   hash.Hash
+	at    int64
+	ended int
+	tell  func() // of a wrong one
+}
+
+// checksum begins the sum of an object that should have an ETag; nil where that
+// does not tell.
+func (b *objects) checksum(bucket, key, etag string) *etagSum {
+	etag = strings.Trim(etag, `"`)
+	sum := &etagSum{want: etag, part: md5.New(), all: md5.New()}
+	digest, _, inParts := strings.Cut(etag, "-")
+	if raw, err := hex.DecodeString(digest); err != nil || len(raw) != md5.Size {
+		return nil
+	}
+	if !inParts {
+		return sum
+	}
+	data, err := b.metadata.RetrieveAttribute(nil, bucket, key, partsAttribute)
+	if err != nil {
+		return nil
+	}
+	about, err := backend.UnmarshalMpUploadMetadata(data, false)
+	if err != nil || len(about.Parts) == 0 {
+		return nil
+	}
+	sum.parts = about.Parts
+	return sum
+}
+
+// Write adds bytes.
+func (s *etagSum) Write(p []byte) (int, error) {
+	n := len(p)
+	for s.ended < len(s.parts) && s.at+int64(len(p)) >= s.parts[s.ended] {
+		rest := s.parts[s.ended] - s.at
+		s.part.Write(p[:rest])
+		s.all.Write(s.part.Sum(nil))
+		s.part.Reset()
+		p, s.at = p[rest:], s.at+rest
+		s.ended++
+	}
+	s.part.Write(p)
+	s.at += int64(len(p))
+	return n, nil
+}
+
+// right reports whether the bytes were those of the ETag, and tells if not.
+func (s *etagSum) right() bool {
+	got := hex.EncodeToString(s.part.Sum(nil))
+	if s.parts != nil {
+		got = fmt.Sprintf("%x-%d", s.all.Sum(nil), len(s.parts))
+		if s.ended != len(s.parts) || s.at != s.parts[len(s.parts)-1] {
+			got = ""
+		}
+	}
+	if got != s.want {
+		s.tell()
+		return false
+	}
+	return true
+}
+
+// checkedBody withholds the end of an object that is damaged.
+type checkedBody struct {
+	io.ReadCloser
+	sum  *etagSum
+	left int64
+}
+
+// Read reads on. Errors: those of the file; io.ErrUnexpectedEOF for what is damaged.
+func (c *checkedBody) Read(p []byte) (int, error) {
+	n, err := c.ReadCloser.Read(p)
+	_, _ = c.sum.Write(p[:n]) // never fails
+	if c.left -= int64(n); c.left <= 0 && n > 0 && !c.sum.right() {
+		return 0, io.ErrUnexpectedEOF
+	}
+	return n, err
+}

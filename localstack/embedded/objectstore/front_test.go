@@ -1,0 +1,111 @@
+package objectstore_test
+
+import (
+	"bytes"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"millrace/shared/blob"
+)
+
+// TestHalfOpenConnectionsKeepNobodyOut: requests without a credential that never
+// come whole.
+func TestHalfOpenConnectionsKeepNobodyOut(t *testing.T) {
+	cfg := config(t.TempDir())
+	cfg.Connections, cfg.Log = 20, slog.New(slog.DiscardHandler)
+	f := start(t, cfg)
+	address := strings.TrimPrefix(f.server.Endpoint(), "http://")
+	for range 60 {
+		c, err := net.Dial("tcp", address)
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = c.Close() })
+		_, err = io.WriteString(c, "GET / HTTP/1.1\r\n")
+		require.NoError(t, err)
+	}
+	id, err := f.store.CreateMultipart(t.Context(), "org/open/a", "")
+	require.NoError(t, err)
+	part := f.sendPart(t, "org/open/a", id, "a part")
+	_, err = f.store.CompleteMultipart(t.Context(), "org/open/a", id, []blob.Part{part})
+	require.NoError(t, err)
+	got, _, err := blob.GetBytes(t.Context(), f.store, "org/open/a", 100)
+	require.NoError(t, err)
+	assert.Equal(t, "a part", string(got))
+}
+
+// TestRequestsArePassedOnAsTheyAre: signatures cover path and query to the byte,
+// whatever is in them.
+func TestRequestsArePassedOnAsTheyAre(t *testing.T) {
+	f := start(t, config(t.TempDir()))
+	for _, key := range []string{"org/a b", "org/a+b", "org/ü/%41", "org/a;b=c&d?e#f", "org/~!'()*", "org/{x}[y]|z"} {
+		_, err := blob.PutBytes(t.Context(), f.store, key, []byte(key), blob.PutOptions{ContentType: "text/x; a=b"})
+		require.NoError(t, err, key)
+		link, err := f.store.PresignGet(t.Context(), key, time.Minute, `na;me "x".txt`)
+		require.NoError(t, err)
+		res, err := http.Get(link)
+		require.NoError(t, err)
+		data, err := io.ReadAll(res.Body)
+		require.NoError(t, err)
+		require.NoError(t, res.Body.Close())
+		assert.Equal(t, 200, res.StatusCode, key)
+		assert.Equal(t, key, string(data))
+		assert.Equal(t, "text/x; a=b", res.Header.Get("Content-Type"))
+	}
+}
+
+// TestTheGatewayHasASocketOfItsOwn that nobody else may use and that does not stay,
+// also where its path would be too long.
+func TestTheGatewayHasASocketOfItsOwn(t *testing.T) {
+	for name, length := range map[string]int{"short": 1, "long": 120} {
+		t.Run(name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), strings.Repeat("d", length))
+			f := start(t, config(dir))
+			path := filepath.Join(dir, "objects.sock")
+			info, err := os.Stat(path)
+			if name == "short" {
+				require.NoError(t, err)
+				assert.Equal(t, os.FileMode(0o600), info.Mode().Perm())
+			} else {
+				assert.ErrorIs(t, err, os.ErrNotExist)
+			}
+			_, err = blob.PutBytes(t.Context(), f.store, "org/a", []byte("x"), blob.PutOptions{})
+			require.NoError(t, err)
+			require.NoError(t, f.server.Close())
+			assert.NoFileExists(t, path)
+		})
+	}
+}
+
+// TestFailuresAreLogged, with what failed and on what, and not written to stderr.
+func TestFailuresAreLogged(t *testing.T) {
+	var log bytes.Buffer
+	cfg := config(t.TempDir())
+	cfg.Log = slog.New(slog.NewJSONHandler(&log, nil))
+	f := start(t, cfg)
+	path := filepath.Join(cfg.Dir, "objects", "buckets", bucket, "org")
+	require.NoError(t, os.MkdirAll(path, 0o700))
+	require.NoError(t, os.Symlink("loop", filepath.Join(path, "loop")))
+	for range 2 {
+		link, err := f.store.PresignGet(t.Context(), "org/loop", time.Minute, "")
+		require.NoError(t, err)
+		res, err := http.Get(link)
+		require.NoError(t, err)
+		require.NoError(t, res.Body.Close())
+		assert.Equal(t, 500, res.StatusCode)
+	}
+	require.NoError(t, f.server.Close())
+	lines := strings.Split(strings.TrimSpace(log.String()), "\n")
+	require.Len(t, lines, 2, log.String())
+	assert.Contains(t, lines[0], `"level":"ERROR"`)
+	assert.Contains(t, lines[0], "too many levels of symbolic links")
+	assert.Contains(t, lines[0], `"key":"org/loop"`)
+}
