@@ -102,7 +102,8 @@ func (s *service) resume(ctx context.Context, u upload) (InitiateUploadResponse,
 	}
 	left := max(u.Expires.Time().Sub(s.store.Clock.Now()), time.Second)
 	for n := 1; int64(n-1)*partSize < u.SizeBytes; n++ {
-		url, err := s.store.Blob.PresignPart(ctx, u.ArtifactKey, u.UploadID, n, left)
+		size := min(partSize, u.SizeBytes-int64(n-1)*partSize)
+		url, err := s.store.Blob.PresignPart(ctx, u.ArtifactKey, u.UploadID, n, size, left)
 		if err != nil {
 			return InitiateUploadResponse{}, fmt.Errorf("presign part %d: %w", n, err)
 		}

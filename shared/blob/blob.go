@@ -119,10 +119,11 @@ type Store interface {
 	// until it is completed.
 	CreateMultipart(ctx context.Context, key, contentType string) (uploadID string, err error)
 
-	// PresignPart returns a URL that stores the body of a PUT as one part for
-	// ttl; the answer's ETag header goes into [Part]. Errors: ErrArgument for a
-	// part outside 1 to MaxParts or an empty uploadID, and as for PresignGet.
-	PresignPart(ctx context.Context, key, uploadID string, part int, ttl time.Duration) (string, error)
+	// PresignPart returns a URL that stores the body of a PUT, which has to have
+	// size bytes, as one part for ttl; the answer's ETag header goes into [Part].
+	// Errors: ErrArgument for a part outside 1 to MaxParts, an empty uploadID or a
+	// size under 1, and as for PresignGet.
+	PresignPart(ctx context.Context, key, uploadID string, part int, size int64, ttl time.Duration) (string, error)
 
 	// CompleteMultipart makes the parts, in order of their numbers, the object.
 	// Completing again with the same parts gives the same answer while the

@@ -65,11 +65,11 @@ func (w within) CreateMultipart(ctx context.Context, key, contentType string) (s
 	return w.Store.CreateMultipart(ctx, key, contentType)
 }
 
-func (w within) PresignPart(ctx context.Context, key, uploadID string, part int, ttl time.Duration) (string, error) {
+func (w within) PresignPart(ctx context.Context, key, uploadID string, part int, size int64, ttl time.Duration) (string, error) {
 	if err := w.check(key); err != nil {
 		return "", err
 	}
-	return w.Store.PresignPart(ctx, key, uploadID, part, ttl)
+	return w.Store.PresignPart(ctx, key, uploadID, part, size, ttl)
 }
 
 func (w within) CompleteMultipart(ctx context.Context, key, uploadID string, parts []Part) (Object, error) {

@@ -31,7 +31,7 @@ func TestWithinWritesToItsFoldersAlone(t *testing.T) {
 		require.ErrorIs(t, err, blob.ErrKey, key)
 		_, err = store.CreateMultipart(ctx, key, "")
 		require.ErrorIs(t, err, blob.ErrKey, key)
-		_, err = store.PresignPart(ctx, key, "u", 1, time.Minute)
+		_, err = store.PresignPart(ctx, key, "u", 1, 5, time.Minute)
 		require.ErrorIs(t, err, blob.ErrKey, key)
 		_, err = store.CompleteMultipart(ctx, key, "u", nil)
 		require.ErrorIs(t, err, blob.ErrKey, key)

@@ -74,7 +74,7 @@ func BenchmarkMultipart(b *testing.B) {
 		require.NoError(b, err)
 		var parts []blob.Part
 		for n := 1; n <= size/partSize; n++ {
-			link, err := f.store.PresignPart(b.Context(), "org/large", id, n, time.Minute)
+			link, err := f.store.PresignPart(b.Context(), "org/large", id, n, partSize, time.Minute)
 			require.NoError(b, err)
 			req, err := http.NewRequestWithContext(b.Context(), "PUT", link, bytes.NewReader(part))
 			require.NoError(b, err)

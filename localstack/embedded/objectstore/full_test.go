@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -76,10 +75,10 @@ func TestFullDiskRefusesWrites(t *testing.T) {
 	requireFull(t, err, why)
 	_, err = store.CompleteMultipart(ctx, "org/parts", upload, []blob.Part{part})
 	requireFull(t, err, why)
-	for name, body := range map[string]io.Reader{"small": strings.NewReader("x"), "large": bytes.NewReader(large)} {
-		link, err := store.PresignPart(ctx, "org/parts", upload, 2, time.Minute)
+	for name, body := range map[string][]byte{"small": []byte("x"), "large": large} {
+		link, err := store.PresignPart(ctx, "org/parts", upload, 2, int64(len(body)), time.Minute)
 		require.NoError(t, err)
-		req, err := http.NewRequestWithContext(ctx, "PUT", link, body)
+		req, err := http.NewRequestWithContext(ctx, "PUT", link, bytes.NewReader(body))
 		require.NoError(t, err)
 		res, err := http.DefaultClient.Do(req)
 		require.NoError(t, err, name)

@@ -65,7 +65,7 @@ func start(tb testing.TB, cfg objectstore.Config) *fixture {
 // sendPart uploads part 1 by a presigned URL.
 func (f *fixture) sendPart(t *testing.T, key, id, content string) blob.Part {
 	t.Helper()
-	link, err := f.store.PresignPart(t.Context(), key, id, 1, time.Minute)
+	link, err := f.store.PresignPart(t.Context(), key, id, 1, int64(len(content)), time.Minute)
 	require.NoError(t, err)
 	req, err := http.NewRequestWithContext(t.Context(), "PUT", link, strings.NewReader(content))
 	require.NoError(t, err)

@@ -165,12 +165,12 @@ func (o objects) CreateMultipart(ctx context.Context, key, contentType string) (
 	return s.CreateMultipart(ctx, key, contentType)
 }
 
-func (o objects) PresignPart(ctx context.Context, key, uploadID string, part int, ttl time.Duration) (string, error) {
+func (o objects) PresignPart(ctx context.Context, key, uploadID string, part int, size int64, ttl time.Duration) (string, error) {
 	s, err := o.open()
 	if err != nil {
 		return "", err
 	}
-	return s.PresignPart(ctx, key, uploadID, part, ttl)
+	return s.PresignPart(ctx, key, uploadID, part, size, ttl)
 }
 
 func (o objects) CompleteMultipart(ctx context.Context, key, uploadID string, parts []blob.Part) (blob.Object, error) {

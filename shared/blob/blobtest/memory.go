@@ -155,7 +155,7 @@ func (*Memory) CreateMultipart(context.Context, string, string) (string, error) 
 }
 
 // PresignPart fails.
-func (*Memory) PresignPart(context.Context, string, string, int, time.Duration) (string, error) {
+func (*Memory) PresignPart(context.Context, string, string, int, int64, time.Duration) (string, error) {
 	return "", errUpload
 }
 

@@ -31,7 +31,7 @@ func (s *suite) begin(t *testing.T, path string, contents ...[]byte) (string, []
 
 func (s *suite) send(t *testing.T, path, id string, number int, content []byte) blob.Part {
 	t.Helper()
-	link, err := s.store.PresignPart(t.Context(), s.key(path), id, number, time.Minute)
+	link, err := s.store.PresignPart(t.Context(), s.key(path), id, number, int64(len(content)), time.Minute)
 	require.NoError(t, err)
 	status, header, body := request(t, "PUT", link, content)
 	require.Equal(t, 200, status, string(body))
@@ -64,7 +64,7 @@ func testMultipart(t *testing.T, s *suite) {
 
 func testMultipartTampered(t *testing.T, s *suite) {
 	id, parts := s.begin(t, "a.zip", bytes.Repeat([]byte("1"), blob.MinPartSize), []byte("two"))
-	link, err := s.store.PresignPart(t.Context(), s.key("a.zip"), id, 1, time.Minute)
+	link, err := s.store.PresignPart(t.Context(), s.key("a.zip"), id, 1, 8, time.Minute)
 	require.NoError(t, err)
 	for name, tampered := range map[string]string{
 		"other part":   strings.Replace(link, "partNumber=1", "partNumber=2", 1),
@@ -74,6 +74,10 @@ func testMultipartTampered(t *testing.T, s *suite) {
 		require.NotEqual(t, link, tampered, name)
 		status, _, _ := request(t, "PUT", tampered, []byte("intruder"))
 		assert.Equal(t, 403, status, name)
+	}
+	for _, other := range []string{"", "shorter", "an intruder that is longer than it was said"} {
+		status, _, _ := request(t, "PUT", link, []byte(other))
+		assert.Equal(t, 403, status, "%d bytes in place of 8", len(other))
 	}
 	obj, err := s.store.CompleteMultipart(t.Context(), s.key("a.zip"), id, parts)
 	require.NoError(t, err)
@@ -144,7 +148,7 @@ func testMultipartUnknown(t *testing.T, s *suite) {
 	assert.ErrorIs(t, err, blob.ErrNoUpload, "the object is gone")
 
 	id, parts = s.begin(t, "b", one)
-	link, err := s.store.PresignPart(t.Context(), s.key("b"), id, 2, time.Minute)
+	link, err := s.store.PresignPart(t.Context(), s.key("b"), id, 2, 8, time.Minute)
 	require.NoError(t, err)
 	require.NoError(t, s.store.AbortMultipart(t.Context(), s.key("b"), id))
 	status, _, _ := request(t, "PUT", link, []byte("too late"))

@@ -188,7 +188,7 @@ func testInvalidKeys(t *testing.T, s *suite) {
 		assert.ErrorIs(t, err, blob.ErrKey)
 		_, err = s.store.PresignPut(ctx, key, time.Minute)
 		assert.ErrorIs(t, err, blob.ErrKey)
-		_, err = s.store.PresignPart(ctx, key, "upload", 1, time.Minute)
+		_, err = s.store.PresignPart(ctx, key, "upload", 1, 5, time.Minute)
 		assert.ErrorIs(t, err, blob.ErrKey)
 		_, err = s.store.CreateMultipart(ctx, key, "")
 		assert.ErrorIs(t, err, blob.ErrKey)

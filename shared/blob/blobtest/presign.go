@@ -112,13 +112,15 @@ func testPresignArguments(t *testing.T, s *suite) {
 		assert.ErrorIs(t, err, blob.ErrArgument)
 		_, err = s.store.PresignPut(t.Context(), s.key("a"), ttl)
 		assert.ErrorIs(t, err, blob.ErrArgument)
-		_, err = s.store.PresignPart(t.Context(), s.key("a"), "upload", 1, ttl)
+		_, err = s.store.PresignPart(t.Context(), s.key("a"), "upload", 1, 5, ttl)
 		assert.ErrorIs(t, err, blob.ErrArgument)
 	}
 	for _, part := range []int{-1, 0, blob.MaxParts + 1} {
-		_, err := s.store.PresignPart(t.Context(), s.key("a"), "upload", part, time.Minute)
+		_, err := s.store.PresignPart(t.Context(), s.key("a"), "upload", part, 5, time.Minute)
 		assert.ErrorIs(t, err, blob.ErrArgument)
 	}
-	_, err := s.store.PresignPart(t.Context(), s.key("a"), "", 1, time.Minute)
+	_, err := s.store.PresignPart(t.Context(), s.key("a"), "", 1, 5, time.Minute)
+	assert.ErrorIs(t, err, blob.ErrArgument)
+	_, err = s.store.PresignPart(t.Context(), s.key("a"), "upload", 1, 0, time.Minute)
 	assert.ErrorIs(t, err, blob.ErrArgument)
 }

@@ -43,17 +43,18 @@ func (s *Store) PresignPut(ctx context.Context, key string, ttl time.Duration) (
 	return req.URL, nil
 }
 
-// PresignPart returns a URL to store a part of an upload.
-func (s *Store) PresignPart(ctx context.Context, key, uploadID string, part int, ttl time.Duration) (string, error) {
+// PresignPart returns a URL to store a part of an upload. The signature covers the
+// length, so that a longer body is refused before it is sent.
+func (s *Store) PresignPart(ctx context.Context, key, uploadID string, part int, size int64, ttl time.Duration) (string, error) {
 	presign, err := s.presigner(ctx, key, ttl)
 	if err != nil {
 		return "", err
 	}
-	if part < 1 || part > blob.MaxParts || uploadID == "" {
-		return "", wrap("presign", key, fmt.Errorf("%w: part %d of upload %q", blob.ErrArgument, part, uploadID))
+	if part < 1 || part > blob.MaxParts || uploadID == "" || size < 1 {
+		return "", wrap("presign", key, fmt.Errorf("%w: part %d of %d bytes of upload %q", blob.ErrArgument, part, size, uploadID))
 	}
 	req, err := presign.PresignUploadPart(ctx, &s3.UploadPartInput{
-		Bucket: s.bucket, Key: &key, UploadId: &uploadID, PartNumber: aws.Int32(int32(part)),
+		Bucket: s.bucket, Key: &key, UploadId: &uploadID, PartNumber: aws.Int32(int32(part)), ContentLength: &size,
 	}, s3.WithPresignExpires(ttl))
 	if err != nil {
 		return "", wrap("presign", key, err)
