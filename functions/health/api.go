@@ -35,7 +35,9 @@ type HealthCheckResponse struct {
 }
 
 type (
-	none      struct{}
+	reportIn struct {
+		Authorization string `header:"Authorization" hidden:"true"`
+	}
 	reportOut struct{ Body HealthCheckResponse }
 )
 
@@ -46,10 +48,12 @@ func routes(api *httpapi.API, d fn.Deps) {
 		Summary: "Health of the service",
 		Description: "Asks the table, the object store and the message queues at the time of the call, each for at most " +
 			"two seconds. healthy: operational; degraded: not configured; unhealthy: not reachable, or failing. " +
-			"The message of message_queue tells how long the oldest queued task has waited. " +
-			"The answer is 200 whatever the status is, and needs no credential.",
+			"A store whose disk is full, so that writes are refused, is unhealthy and says so. " +
+			"The answer is 200 whatever the status is, and needs no credential; with that of who runs the service " +
+			"(on the embedded server Authorization: Bearer and the local_secret of credentials.json) " +
+			"the message of message_queue also tells how many tasks wait, how long the oldest has, and how many messages were given up.",
 		Access: tenant.Public,
-	}, func(ctx context.Context, _ *none) (*reportOut, error) {
-		return &reportOut{Body: s.report(ctx)}, nil
+	}, func(ctx context.Context, in *reportIn) (*reportOut, error) {
+		return &reportOut{Body: s.report(ctx, s.operates(in.Authorization))}, nil
 	})
 }

@@ -20,6 +20,7 @@ import (
 	"millrace/localstack/proof/localtest"
 	"millrace/shared/blob"
 	"millrace/shared/clock"
+	"millrace/shared/errs"
 	"millrace/shared/fn"
 	"millrace/shared/httpapi"
 	"millrace/shared/queue"
@@ -69,18 +70,28 @@ type report struct {
 	Components                 []struct{ Name, Status, Message string }
 }
 
-// ask serves GET /health on these dependencies.
+const secret = "the operator's secret"
+
+// ask serves GET /health on these dependencies, to who runs the service.
 func ask(t *testing.T, d fn.Deps) (report, string) {
 	t.Helper()
+	return askAs(t, d, "Bearer "+secret)
+}
+
+func askAs(t *testing.T, d fn.Deps, authorization string) (report, string) {
+	t.Helper()
+	d.Config.Operator = secret
 	d.Clock, d.Log = clock.System{}, slog.New(slog.DiscardHandler)
 	api := httpapi.New(httpapi.Config{Title: "Millrace", Version: "test", Log: d.Log})
 	health.Spec.Routes(api, d)
 	w := httptest.NewRecorder()
-	api.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/health", nil))
+	r := httptest.NewRequest("GET", "/health", nil)
+	r.Header.Set("Authorization", authorization)
+	api.Handler().ServeHTTP(w, r)
 	require.Equal(t, 200, w.Code, "%s", w.Body)
-	var r report
-	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &r))
-	return r, w.Body.String()
+	var out report
+	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &out))
+	return out, w.Body.String()
 }
 
 func TestHealth1_TheRealComponents(t *testing.T) {
@@ -95,12 +106,40 @@ func TestHealth1_TheRealComponents(t *testing.T) {
 		assert.Equal(t, name, res.String(t, "components", i, "name"))
 		assert.Equal(t, "healthy", res.String(t, "components", i, "status"))
 	}
-	assert.Equal(t, "operational; no task is waiting", res.String(t, "components", 2, "message"))
+	assert.Equal(t, "operational", res.String(t, "components", 2, "message"))
 
 	require.NoError(t, env.Deps.Queues.Send(t.Context(), events.Tasks("small"), queue.Message{Body: []byte("{}"), Group: env.A.OrgID}))
 	env.Clock.Advance(42 * time.Second)
 	res = env.Do(t, "", "GET", "/health", nil).Require(t, 200)
-	assert.Equal(t, "operational; tasks waiting: 1, the oldest for 42s", res.String(t, "components", 2, "message"))
+	assert.Equal(t, "operational", res.String(t, "components", 2, "message"), "what waits is the workspaces' business")
+	d := env.Deps
+	r, _ := ask(t, d)
+	assert.Equal(t, "operational; tasks waiting: 1, the oldest for 42s", r.Components[2].Message)
+}
+
+// TestHealth1_BacklogIsForTheOperator: everybody else is told which component works.
+func TestHealth1_BacklogIsForTheOperator(t *testing.T) {
+	t.Parallel()
+	d := fn.Deps{Queues: fakeQueues{dead: 3, stats: func(string) (queue.Stats, error) { return queue.Stats{Visible: 2, Oldest: time.Minute}, nil }}}
+	for _, authorization := range []string{"", "Bearer ", "Bearer x", secret, "Bearer " + secret + "x", "Basic " + secret} {
+		r, body := askAs(t, d, authorization)
+		assert.Equal(t, "operational", r.Components[2].Message, authorization)
+		assert.NotContains(t, body, "waiting")
+	}
+	r, _ := ask(t, d)
+	assert.Equal(t, "operational; tasks waiting: 12, the oldest for 1m0s; messages given up (dead letters): 21", r.Components[2].Message)
+}
+
+// TestHealth1_AFullDiskIsUnhealthy, with the reason, for everybody.
+func TestHealth1_AFullDiskIsUnhealthy(t *testing.T) {
+	t.Parallel()
+	full := fmt.Errorf("check: %w", errs.New(errs.Unavailable, "the disk is nearly full: writes are refused"))
+	r, _ := askAs(t, fn.Deps{Table: fakeTable{check: answers(full)}, Blob: fakeBlob{check: answers(full)}}, "")
+	assert.Equal(t, "unhealthy", r.Status)
+	for _, c := range r.Components[:2] {
+		assert.Equal(t, "unhealthy", c.Status)
+		assert.Equal(t, "the disk is nearly full: writes are refused", c.Message)
+	}
 }
 
 func TestHealth1_NeedsNoCredentialAndLooksAtNone(t *testing.T) {

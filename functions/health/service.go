@@ -3,15 +3,18 @@ package health
 import (
 	"cmp"
 	"context"
+	"crypto/subtle"
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
 	"millrace/events"
 	"millrace/shared/blob"
 	"millrace/shared/clock"
+	"millrace/shared/errs"
 	"millrace/shared/fn"
 	"millrace/shared/queue"
 	"millrace/shared/table"
@@ -25,20 +28,26 @@ type service struct {
 	version string
 	clock   clock.Clock
 	log     *slog.Logger
+	secret  string // of who runs the service; empty: none
 	checks  []check
 }
 
-// check is one component: probe returns the message of a component that works.
+// check is one component: probe returns what is to be said of a component that
+// works, to who runs the service.
 type check struct {
 	name  string
 	probe func(context.Context) (string, error)
 }
 
+// operational is what everybody is told of a component that works. How much is
+// waiting is the workspaces' business.
+const operational = "operational"
+
 // errNotConfigured is what a probe answers with when there is nothing to ask.
 var errNotConfigured = errors.New("not configured")
 
 func newService(d fn.Deps) service {
-	s := service{version: cmp.Or(d.Config.Version, "dev"), clock: d.Clock, log: d.Log}
+	s := service{version: cmp.Or(d.Config.Version, "dev"), clock: d.Clock, log: d.Log, secret: d.Config.Operator}
 	if s.log == nil {
 		s.log = slog.Default()
 	}
@@ -47,13 +56,13 @@ func newService(d fn.Deps) service {
 			if d.Table == nil {
 				return "", errNotConfigured
 			}
-			return "operational", d.Table.Check(ctx)
+			return operational, d.Table.Check(ctx)
 		}},
 		{"object_store", func(ctx context.Context) (string, error) {
 			if d.Blob == nil {
 				return "", errNotConfigured
 			}
-			return "operational", d.Blob.Check(ctx)
+			return operational, d.Blob.Check(ctx)
 		}},
 		{"message_queue", func(ctx context.Context) (string, error) {
 			if d.Queues == nil {
@@ -65,8 +74,14 @@ func newService(d fn.Deps) service {
 	return s
 }
 
-// report asks all components at once.
-func (s service) report(ctx context.Context) HealthCheckResponse {
+// operates reports whether an Authorization header is that of who runs the service.
+func (s service) operates(authorization string) bool {
+	bearer, ok := strings.CutPrefix(authorization, "Bearer ")
+	return ok && s.secret != "" && subtle.ConstantTimeCompare([]byte(bearer), []byte(s.secret)) == 1
+}
+
+// report asks all components at once; in full for who runs the service.
+func (s service) report(ctx context.Context, full bool) HealthCheckResponse {
 	r := HealthCheckResponse{
 		Status: healthy, Version: s.version,
 		Components: make([]ComponentHealth, len(s.checks)), Timestamp: clock.Format(s.clock.Now()),
@@ -76,7 +91,10 @@ func (s service) report(ctx context.Context) HealthCheckResponse {
 		wg.Go(func() { r.Components[i] = s.ask(ctx, c) })
 	}
 	wg.Wait()
-	for _, c := range r.Components {
+	for i, c := range r.Components {
+		if !full && c.Status == healthy {
+			r.Components[i].Message = operational
+		}
 		r.Status = worse(r.Status, c.Status)
 	}
 	return r
@@ -111,6 +129,7 @@ func (s service) ask(ctx context.Context, c check) ComponentHealth {
 	case <-ctx.Done():
 		a.err = ctx.Err()
 	}
+	refused, _ := errors.AsType[*errs.Error](a.err)
 	out := ComponentHealth{Name: c.name, Status: healthy, Message: a.message}
 	switch {
 	case a.err == nil:
@@ -119,6 +138,8 @@ func (s service) ask(ctx context.Context, c check) ComponentHealth {
 		out.Status, out.Message = degraded, "not configured"
 	case errors.Is(a.err, context.DeadlineExceeded):
 		out.Status, out.Message = unhealthy, fmt.Sprintf("no answer within %v", patience)
+	case refused != nil && refused.Code == errs.Unavailable: // in words for users
+		out.Status, out.Message = unhealthy, refused.Message
 	default:
 		out.Status, out.Message = unhealthy, "not reachable or failing"
 	}
@@ -168,9 +189,9 @@ func queues(ctx context.Context, q queue.Queues) (string, error) {
 		waiting += s.Visible
 		oldest = max(oldest, s.Oldest)
 	}
-	text := "operational; no task is waiting"
+	text := operational + "; no task is waiting"
 	if waiting > 0 {
-		text = fmt.Sprintf("operational; tasks waiting: %d", waiting)
+		text = fmt.Sprintf("%s; tasks waiting: %d", operational, waiting)
 	}
 	if waiting > 0 && oldest > 0 { // not every driver can tell
 		text += fmt.Sprintf(", the oldest for %v", oldest.Round(time.Second))

@@ -50,6 +50,7 @@ type Config struct {
 	Boot          string   // names this process in the leases it takes
 	Sole          bool     // no other process works on these runs: leases of earlier ones are void
 	Resident      bool     // the process lives on between events
+	Operator      string   // bearer credential of who runs the service; empty: none is accepted
 	AttemptKey    []byte   // signs the tokens of task attempts; empty: none is accepted
 }
 

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/versity/versitygw/s3err"
@@ -31,7 +32,8 @@ const longestSocket = 100
 // passes requests on to the gateway's socket as they are.
 func newFront(socket string, transport *http.Transport, connections int, log *slog.Logger) *httpserver.Server {
 	transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
+		c, err := (&net.Dialer{}).DialContext(ctx, "unix", socket)
+		return gatewayConn{c}, err
 	}
 	transport.DisableCompression = true
 	transport.MaxIdleConns, transport.MaxIdleConnsPerHost = 64, 64
@@ -50,6 +52,20 @@ func newFront(socket string, transport *http.Transport, connections int, log *sl
 		ErrorLog:       slog.NewLogLogger(log.Handler(), slog.LevelDebug), // of clients that went away
 	}
 	return httpserver.New(httpserver.Config{Handler: forward, Connections: connections, Log: log})
+}
+
+// gatewayConn is a connection to the gateway, which may answer and close before it
+// has read all of a body. The transport would take that for a failure and lose the
+// answer: what cannot be written any more is dropped. Reading tells how it ended.
+type gatewayConn struct{ net.Conn }
+
+// Write writes p, or drops it if the gateway reads no more.
+func (c gatewayConn) Write(p []byte) (int, error) {
+	n, err := c.Conn.Write(p)
+	if errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) {
+		return len(p), nil
+	}
+	return n, err
 }
 
 // presigned answers a request of a presigned URL, whose client knows the service

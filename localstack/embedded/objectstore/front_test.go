@@ -62,6 +62,39 @@ func TestRequestsArePassedOnAsTheyAre(t *testing.T) {
 	}
 }
 
+// TestALongBodyIsRefusedEarly: the client of a URL for ten bytes gets the answer
+// before it has sent much.
+func TestALongBodyIsRefusedEarly(t *testing.T) {
+	f := start(t, config(t.TempDir()))
+	id, err := f.store.CreateMultipart(t.Context(), "org/long", "")
+	require.NoError(t, err)
+	link, err := f.store.PresignPart(t.Context(), "org/long", id, 1, 10, time.Minute)
+	require.NoError(t, err)
+	for range 20 { // the answer races with the end of the connection
+		sent := &counter{left: 400 << 20}
+		req, err := http.NewRequestWithContext(t.Context(), "PUT", link, sent)
+		require.NoError(t, err)
+		req.ContentLength = sent.left
+		res, err := http.DefaultClient.Do(req)
+		require.NoError(t, err)
+		require.NoError(t, res.Body.Close())
+		assert.Equal(t, 403, res.StatusCode)
+		assert.Greater(t, sent.left, int64(300<<20))
+	}
+}
+
+// counter is a body of so many bytes.
+type counter struct{ left int64 }
+
+func (c *counter) Read(p []byte) (int, error) {
+	if c.left == 0 {
+		return 0, io.EOF
+	}
+	n := min(int64(len(p)), c.left)
+	c.left -= n
+	return int(n), nil
+}
+
 // TestTheGatewayHasASocketOfItsOwn that nobody else may use and that does not stay,
 // also where its path would be too long.
 func TestTheGatewayHasASocketOfItsOwn(t *testing.T) {
