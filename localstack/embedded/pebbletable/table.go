@@ -25,13 +25,17 @@ var _ table.Table = (*Table)(nil)
 // New returns the table of a store; the clock says what has expired.
 func New(db *store.DB, now clock.Clock) *Table { return &Table{db: db, clock: now} }
 
-// Check reads the table's state. Errors: store.ErrDamaged from when a read met
-// what is damaged.
+// Check reads from the table. Errors: store.ErrDamaged from when a read met what is
+// damaged; errs.Unavailable, with the reason, also while writes are refused for want
+// of room.
 func (t *Table) Check(ctx context.Context) error {
 	if _, _, err := t.db.Get(ctx, itemKey(table.Key{PK: "-", SK: "-"})); err != nil {
 		return err
 	}
-	return t.db.Damaged()
+	if err := t.db.Damaged(); err != nil {
+		return err
+	}
+	return t.db.Writable(ctx)
 }
 
 // Get returns the item, or table.ErrNotFound.

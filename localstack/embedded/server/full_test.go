@@ -16,6 +16,16 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// TestNoRoomToStart: a server on a full disk says so at once.
+func TestNoRoomToStart(t *testing.T) {
+	dir := t.TempDir()
+	_, err := Open(t.Context(), Config{
+		Dir: dir, Listen: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler),
+		usage: func() (uint64, uint64, error) { return 100 << 10, 8 << 30, nil },
+	})
+	require.EqualError(t, err, "the disk of the data directory "+dir+" is full: 100 KB are free, and a start takes 1024 KB: make room there and start again")
+}
+
 // TestFullDisk: requests that would fill a nearly full disk are answered with the
 // reason; what ends work or makes room is done. As a process can run one server
 // at a time, the test is not parallel.
@@ -79,6 +89,13 @@ func TestFullDisk(t *testing.T) {
 	assert.Less(t, res.StatusCode, 300, answer)
 	res, answer = send("POST", "/runs/"+run.RunID+"/cancel", "")
 	assert.Equal(t, 200, res.StatusCode, answer)
+
+	res, answer = send("GET", "/health", "")
+	assert.Equal(t, 200, res.StatusCode)
+	assert.Contains(t, answer, `"status":"unhealthy","version"`)
+	for _, name := range []string{"key_value_table", "object_store"} {
+		assert.Contains(t, answer, `{"name":"`+name+`","status":"unhealthy","message":"the disk of the data directory is nearly full: 10 MB are free`)
+	}
 
 	free.Store(4 << 30)
 	require.Eventually(t, func() bool {

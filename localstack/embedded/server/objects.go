@@ -9,6 +9,7 @@ import (
 	"millrace/functions/catalog"
 	"millrace/localstack/embedded/objectstore"
 	"millrace/localstack/embedded/runtime"
+	"millrace/localstack/embedded/space"
 	"millrace/shared/blob"
 	"millrace/shared/blob/s3"
 	"millrace/shared/queue"
@@ -43,10 +44,25 @@ func (s *Server) openObjects(ctx context.Context, keys *secrets, queues queue.Qu
 			return nil, err
 		}
 	}
-	return s3.New(s3.Config{
+	return roomy{s3.New(s3.Config{
 		Bucket: bucket, Region: objectstore.Region, Endpoint: s.objects.Endpoint(),
 		AccessKey: keys.S3AccessKey, SecretKey: keys.S3SecretKey, PathStyle: true,
-	}), nil
+	}), s.space}, nil
+}
+
+// roomy is an object store that is not well while its disk is full.
+type roomy struct {
+	blob.Store
+	space *space.Space
+}
+
+// Check looks the bucket up. Errors: errs.Unavailable, with the reason, also while
+// writes are refused for want of room.
+func (w roomy) Check(ctx context.Context) error {
+	if err := w.space.Check(ctx); err != nil {
+		return err
+	}
+	return w.Store.Check(ctx)
 }
 
 // tell puts an event of the bucket on its queue, as S3 does. The event is lost

@@ -126,6 +126,9 @@ func (s *Server) openStore() (*store.DB, error) {
 		}
 	}
 	s.space = space.New(s.cfg.usage, s.cfg.Log)
+	if err := s.roomToStart(); err != nil {
+		return nil, err
+	}
 	db, err := store.Open(s.dir.Store(), store.Options{FullSync: s.cfg.FullSync, MustExist: hasSecrets(s.cfg.Dir), Space: s.space, Log: s.cfg.Log})
 	if err != nil {
 		return nil, err
@@ -133,6 +136,31 @@ func (s *Server) openStore() (*store.DB, error) {
 	s.closing(db.Close)
 	s.store = db
 	return db, nil
+}
+
+// startRoom is how many bytes a start takes on the disk beside the logs of the
+// store, which it writes anew as tables.
+const startRoom = 1 << 20
+
+// roomToStart refuses to start on a disk where the store could not be opened. With
+// more than that, if less than the reserve, reads are served.
+func (s *Server) roomToStart() error {
+	free, _, err := s.cfg.usage()
+	if err != nil {
+		return nil //nolint:nilerr // taken for room, as later
+	}
+	need := uint64(startRoom)
+	logs, _ := filepath.Glob(filepath.Join(s.dir.Store(), "*.log")) // fails of a bad pattern only
+	for _, path := range logs {
+		if info, err := os.Stat(path); err == nil {
+			need += uint64(info.Size())
+		}
+	}
+	if free < need {
+		return fmt.Errorf("the disk of the data directory %s is full: %d KB are free, and a start takes %d KB: make room there and start again",
+			s.cfg.Dir, free>>10, need>>10)
+	}
+	return nil
 }
 
 // restored starts a server on a backup: the server that it is of may still run,
@@ -230,6 +258,7 @@ func (s *Server) front(ctx context.Context, deps fn.Deps, keys secrets) error {
 	if s.credentials, err = signin.EnsureCredentials(ctx, s.cfg.Dir, base, deps.Table, deps.Clock); err != nil {
 		return fmt.Errorf("credentials: %w", err)
 	}
+	deps.Config.Operator = s.credentials.LocalSecret
 	frame := httpapi.Config{
 		Title: "Millrace", Version: s.cfg.Version, Authenticator: auth, Clock: deps.Clock,
 		CursorKey: keys.CursorKey, Traces: deps.Blob, Log: s.cfg.Log, Metrics: deps.Metrics,

@@ -74,6 +74,9 @@ func (s *Space) admit(ctx context.Context, need int64) error {
 	return s.err()
 }
 
+// Check tells whether writes are accepted. Errors: ErrFull.
+func (s *Space) Check(ctx context.Context) error { return s.admit(ctx, 0) }
+
 // Reserve is how many bytes are kept free, 0 before the first write.
 func (s *Space) Reserve() uint64 {
 	s.mu.Lock()

@@ -39,7 +39,16 @@ func (db *DB) CommitLater(ctx context.Context, make func(*Batch) error) error {
 	return db.commit(ctx, make, false)
 }
 
+// Writable tells whether commits are accepted. Errors: space.ErrFull.
+func (db *DB) Writable(ctx context.Context) error { return db.space.Check(ctx) }
+
 func (db *DB) commit(ctx context.Context, make func(*Batch) error, wait bool) error {
+	if wait {
+		// Also before the lock: whoever has it may wait for room.
+		if err := db.Writable(ctx); err != nil {
+			return err
+		}
+	}
 	if err := db.enter(ctx); err != nil {
 		return err
 	}

@@ -94,7 +94,7 @@ func (f *files) writable(name string, open func() (vfs.File, error)) (file vfs.F
 		}
 	}
 	if strings.HasSuffix(name, ".sst") {
-		return file, nil
+		return &tableFile{file, f}, nil
 	}
 	out := &patientFile{File: file, files: f}
 	if number, ok := logNumber(f.PathBase(name)); ok {
@@ -113,16 +113,43 @@ func (f *files) patiently(do func() error) error {
 	for {
 		err := do()
 		if err == nil || !vfs.IsNoSpaceError(err) {
-			if f.full.Load() && f.full.CompareAndSwap(true, false) {
-				f.log.Warn("store: the disk has room again")
-			}
 			return err
 		}
-		if f.full.CompareAndSwap(false, true) {
-			f.log.Error("store: the disk is full: writes wait until there is room", "error", err)
-		}
-		time.Sleep(retryPause)
+		f.wait(err)
 	}
+}
+
+// wrote notes that something was written, which a name alone does not show.
+func (f *files) wrote(n int) {
+	if n > 0 && f.full.Load() && f.full.CompareAndSwap(true, false) {
+		f.log.Warn("store: the disk has room again")
+	}
+}
+
+// wait waits for room on a full disk.
+func (f *files) wait(err error) {
+	if f.full.CompareAndSwap(false, true) {
+		f.log.Error("store: the disk is full: writes wait until there is room", "error", err)
+	}
+	time.Sleep(retryPause)
+}
+
+// tableFile is a table that is being written. What a full disk refuses is refused,
+// after a while: Pebble begins the table anew at once, and for ever.
+type tableFile struct {
+	vfs.File
+	files *files
+}
+
+// Write writes p.
+func (f *tableFile) Write(p []byte) (int, error) {
+	n, err := f.File.Write(p)
+	if vfs.IsNoSpaceError(err) {
+		f.files.wait(err)
+	} else {
+		f.files.wrote(n)
+	}
+	return n, err
 }
 
 // patientFile waits out a full disk.
@@ -138,6 +165,7 @@ func (f *patientFile) Write(p []byte) (n int, err error) {
 		n += wrote
 		return err
 	})
+	f.files.wrote(n)
 	return n, err
 }
 

@@ -1,10 +1,12 @@
 package store
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -24,12 +26,15 @@ type fullFS struct {
 	vfs.FS
 	full    atomic.Bool
 	refused chan struct{} // gets a value when something was refused
+	tries   atomic.Int64  // that were refused
+	creates bool          // names find room, only contents do not
 }
 
 func (f *fullFS) check(op string) error {
 	if !f.full.Load() {
 		return nil
 	}
+	f.tries.Add(1)
 	select {
 	case f.refused <- struct{}{}:
 	default:
@@ -38,8 +43,10 @@ func (f *fullFS) check(op string) error {
 }
 
 func (f *fullFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
-	if err := f.check("create"); err != nil {
-		return nil, err
+	if !f.creates {
+		if err := f.check("create"); err != nil {
+			return nil, err
+		}
 	}
 	file, err := f.FS.Create(name, category)
 	return &fullFile{file, f}, err
@@ -94,6 +101,33 @@ func TestCommitsWaitOutAFullDisk(t *testing.T) {
 	require.NoError(t, err)
 	assert.GreaterOrEqual(t, length(t, db), c.acknowledged())
 	require.NoError(t, db.Close())
+}
+
+// TestAFullDiskIsNotTriedAllTheTime: neither the disk nor the log is kept busy by a
+// table that cannot be written.
+func TestAFullDiskIsNotTriedAllTheTime(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	fs := &fullFS{FS: vfs.NewMem(), refused: make(chan struct{}, 1), creates: true}
+	o := Options{FS: fs, Log: slog.New(slog.NewTextHandler(&out, nil))}
+	db, err := Open("store", o)
+	require.NoError(t, err)
+	require.NoError(t, set(t.Context(), db, "a", strings.Repeat("v", 64<<10)))
+	require.NoError(t, db.Close())
+	fs.full.Store(true)
+	done := make(chan error, 1)
+	go func() { // what the log has becomes a table
+		var err error
+		db, err = Open("store", o)
+		done <- err
+	}()
+	<-fs.refused
+	time.Sleep(10 * retryPause)
+	assert.Less(t, fs.tries.Load(), int64(40))
+	fs.full.Store(false)
+	require.NoError(t, <-done)
+	require.NoError(t, db.Close())
+	assert.Equal(t, 1, strings.Count(out.String(), "level=ERROR"), out.String())
 }
 
 // TestANearlyFullDiskRefusesCommits: but not what makes room, and no longer than

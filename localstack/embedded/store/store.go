@@ -264,8 +264,13 @@ type logger struct{ log *slog.Logger }
 // Infof drops the message.
 func (logger) Infof(string, ...any) {}
 
-// Errorf logs an error.
+// Errorf logs an error; but not each try on a full disk, which is told once.
 func (l logger) Errorf(format string, args ...any) {
+	for _, arg := range args {
+		if err, ok := arg.(error); ok && vfs.IsNoSpaceError(err) {
+			return
+		}
+	}
 	l.log.Error("store: " + fmt.Sprintf(format, args...))
 }
 
