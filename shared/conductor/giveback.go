@@ -41,6 +41,8 @@ func lasting(err error) (executor.Result, bool) {
 		return executor.Final(executor.StorageFailed, "an item that the task needs is gone from the table"), true
 	case errors.Is(err, blob.ErrNotFound):
 		return executor.Final(executor.StorageFailed, "an object that the task needs is gone from the object store"), true
+	case errors.Is(err, blob.ErrDamaged):
+		return executor.Final(executor.StorageFailed, "an object that the task needs is damaged in the object store"), true
 	case errors.Is(err, blob.ErrTooLarge), errors.Is(err, blob.ErrSize), errors.Is(err, table.ErrLimit):
 		return executor.Final(executor.Serialization, "what the task hands on is larger than can be stored"), true
 	case errors.Is(err, table.ErrInvalid), errors.Is(err, blob.ErrKey), errors.Is(err, blob.ErrArgument):

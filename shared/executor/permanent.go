@@ -12,7 +12,7 @@ import (
 // lasting are the errors of the stores that come again however often the same
 // is asked for.
 var lasting = []error{
-	blob.ErrNotFound, blob.ErrTooLarge, blob.ErrKey, blob.ErrArgument, blob.ErrNotConfigured,
+	blob.ErrNotFound, blob.ErrDamaged, blob.ErrTooLarge, blob.ErrKey, blob.ErrArgument, blob.ErrNotConfigured,
 	table.ErrNotFound, table.ErrLimit, table.ErrInvalid, table.ErrNotConfigured,
 	vault.ErrRefused, vault.ErrArgument,
 }

@@ -8,8 +8,10 @@ import (
 	"strconv"
 	"time"
 
+	"millrace/shared/blob"
 	"millrace/shared/errs"
 	"millrace/shared/table"
+	"millrace/shared/telemetry"
 )
 
 // statuses maps the codes of errors to HTTP.
@@ -68,8 +70,20 @@ func (a *API) answer(ctx context.Context, err error) *answered {
 		a.report(ctx, c, err)
 	case e.Code == errs.Unavailable:
 		c.failure = err
+	case errors.Is(err, blob.ErrNotFound), errors.Is(err, blob.ErrDamaged):
+		a.lost(ctx, err)
 	}
 	return toAnswer(e)
+}
+
+// lost tells of an object that a record refers to and that cannot be read.
+func (a *API) lost(ctx context.Context, err error) {
+	code := "missing"
+	if errors.Is(err, blob.ErrDamaged) {
+		code = "damaged"
+	}
+	a.config.Log.ErrorContext(ctx, "an object is lost", "why", code, "error", err)
+	a.config.Metrics.Count(telemetry.ObjectsLost, telemetry.Dimensions{Code: code})
 }
 
 // translate gives every error a code. Errors of the table that pass by
@@ -85,6 +99,9 @@ func translate(err error) *errs.Error {
 		e := errs.Wrap(errs.Unavailable, err, "The service is busy, try again")
 		e.RetryAfter = retrySoon
 		return e
+	case errors.Is(err, blob.ErrNotFound), errors.Is(err, blob.ErrDamaged):
+		// A handler for which an object may be absent says so itself.
+		return errs.Wrap(errs.Gone, err, "An object that the answer needs is missing or damaged in the object store")
 	case errors.Is(err, table.ErrBadCursor):
 		return errs.Wrap(errs.Invalid, err, "Invalid next_token")
 	case errors.Is(err, table.ErrLimit):

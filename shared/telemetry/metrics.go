@@ -40,8 +40,11 @@ const (
 	WriteUnits
 	// TickLag is how long what was most overdue at a tick had been: by Function.
 	TickLag
+	// ObjectsLost counts reads of objects that are missing or damaged in the object
+	// store: by Code, "missing" or "damaged".
+	ObjectsLost
 
-	metrics = int(TickLag) + 1
+	metrics = int(ObjectsLost) + 1
 )
 
 // The units of CloudWatch that are in use.
@@ -68,6 +71,7 @@ var described = [metrics]struct {
 	ReadUnits:     {"ReadUnits", count, false, "read_units_total"},
 	WriteUnits:    {"WriteUnits", count, false, "write_units_total"},
 	TickLag:       {"TickLag", milliseconds, true, "tick_lag_seconds"},
+	ObjectsLost:   {"ObjectsLost", count, false, "objects_lost_total"},
 }
 
 // String is the metric's name in CloudWatch.

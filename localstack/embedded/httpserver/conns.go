@@ -46,6 +46,15 @@ func (c *conn) Close() error {
 	return c.Conn.Close()
 }
 
+// CloseWrite ends what is sent. net/http does so before it closes a connection on
+// which more of a body comes, so that the client can read the answer.
+func (c *conn) CloseWrite() error {
+	if w, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return w.CloseWrite()
+	}
+	return nil
+}
+
 // table is the connections of a server.
 type table struct {
 	limit int

@@ -18,7 +18,9 @@ func progress(next http.Handler, t times) http.Handler {
 			// Also for what net/http itself reads of a body that the handler leaves.
 			x.extendRead()
 			x.body = r.Body
-			r.Body = body{x}
+			watched := *r // net/http looks at the body of its own request
+			watched.Body = body{x}
+			r = &watched
 		}
 		// What is left of the answer is written when the handler has returned.
 		defer x.extendWrite()

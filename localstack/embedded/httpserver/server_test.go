@@ -225,3 +225,19 @@ func TestShutdownWaitsForRequestsOnly(t *testing.T) {
 	require.NoError(t, <-down)
 	assert.Less(t, time.Since(begin), 3*time.Second)
 }
+
+// TestARefusedBodyLeavesTheAnswer: who still sends when the answer comes can read it.
+func TestARefusedBodyLeavesTheAnswer(t *testing.T) {
+	t.Parallel()
+	address := serve(t, Config{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Connection", "close")
+		w.WriteHeader(http.StatusRequestEntityTooLarge)
+	})})
+	client := &http.Client{Transport: &http.Transport{}}
+	for range 20 {
+		res, err := client.Post("http://"+address, "text/plain", strings.NewReader(strings.Repeat("x", 6<<20)))
+		require.NoError(t, err)
+		require.NoError(t, res.Body.Close())
+		assert.Equal(t, 413, res.StatusCode)
+	}
+}

@@ -128,7 +128,13 @@ func (a *artifacts) download(ctx context.Context, path, url string) (*os.File, i
 	if resp.StatusCode >= http.StatusInternalServerError {
 		return nil, 0, fmt.Errorf("fetching the artifact: %w: status %d", sandbox.ErrUnavailable, resp.StatusCode)
 	}
-	if resp.StatusCode != http.StatusOK {
+	switch resp.StatusCode {
+	case http.StatusOK:
+	case http.StatusNotFound:
+		return nil, 0, errors.New("fetching the artifact: it is gone from the object store")
+	case http.StatusConflict:
+		return nil, 0, errors.New("fetching the artifact: it is damaged in the object store")
+	default:
 		return nil, 0, fmt.Errorf("fetching the artifact: status %d", resp.StatusCode)
 	}
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)

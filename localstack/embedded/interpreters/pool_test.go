@@ -223,7 +223,7 @@ func TestBadArtifactIsTheTasksFault(t *testing.T) {
 	assert.Contains(t, result.Failure.Message, "not a readable zip")
 
 	_, err := r.Run(t.Context(), sandbox.Request{Artifact: sandbox.Artifact{Hash: "gone", URL: r.url + "/gone?sig=verysecret"}}, func(sandbox.LogEvent) {})
-	require.ErrorContains(t, err, "status 404")
+	require.ErrorContains(t, err, "gone from the object store")
 	_, err = r.Run(t.Context(), sandbox.Request{Artifact: sandbox.Artifact{Hash: "down", URL: "http://127.0.0.1:1/?sig=verysecret"}}, func(sandbox.LogEvent) {})
 	require.Error(t, err)
 	assert.NotContains(t, err.Error(), "verysecret")

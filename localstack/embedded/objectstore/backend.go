@@ -24,7 +24,7 @@ type objects struct {
 	sidecars bool // metadata is kept beside the objects, not with them
 	space    *space.Space
 	log      *slog.Logger
-	onDamage func(key string) // may be nil
+	onLost   func(key, why string) // may be nil
 	pauses   *pauses
 	durable  *durable // nil: a write is acknowledged when the operating system has it
 }

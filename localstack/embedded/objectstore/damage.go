@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/md5"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"hash"
 	"io"
@@ -35,15 +36,18 @@ var damaged = s3err.APIError{
 // short leaves another object's there.
 func (b *objects) GetObject(ctx context.Context, in *s3.GetObjectInput) (*s3.GetObjectOutput, error) {
 	out, err := b.Posix.GetObject(ctx, in)
+	key := strings.Clone(*in.Key) // its memory is the request's
+	if api, ok := errors.AsType[s3err.S3Error](err); ok && api.BaseError().Code == "NoSuchKey" {
+		b.lost(key, Missing)
+	}
 	if err != nil || out.Body == nil || out.ContentRange != nil || b.sidecars {
-		return out, b.internal(ctx, "GetObject", aws.ToString(in.Key), err)
+		return out, b.internal(ctx, "GetObject", key, err)
 	}
 	sum := b.checksum(*in.Bucket, *in.Key, aws.ToString(out.ETag))
 	if sum == nil {
 		return out, nil
 	}
-	key := strings.Clone(*in.Key) // its memory is the request's
-	sum.tell = func() { b.report(ctx, key) }
+	sum.tell = func() { b.lost(key, Damaged) }
 	file, seekable := out.Body.(io.ReadSeekCloser)
 	if !seekable || aws.ToInt64(out.ContentLength) > checkedFirst {
 		out.Body = &checkedBody{ReadCloser: out.Body, sum: sum, left: aws.ToInt64(out.ContentLength)}
@@ -63,11 +67,16 @@ func (b *objects) GetObject(ctx context.Context, in *s3.GetObjectInput) (*s3.Get
 	return out, nil
 }
 
-// report tells of a damaged object.
-func (b *objects) report(ctx context.Context, key string) {
-	b.log.ErrorContext(ctx, "object store: an object is damaged: its content is not what was stored", "key", key)
-	if b.onDamage != nil {
-		b.onDamage(key)
+// Why an object is lost.
+const (
+	Missing = "missing"
+	Damaged = "damaged"
+)
+
+// lost tells of an object that cannot be read.
+func (b *objects) lost(key, why string) {
+	if b.onLost != nil {
+		b.onLost(key, why)
 	}
 }
 

@@ -7,24 +7,26 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"millrace/localstack/embedded/objectstore"
 	"millrace/shared/blob"
 )
 
 // TestDamageIsNoticed when an object is read whole: by whoever reads it, in the log
 // and by the callback.
 func TestDamageIsNoticed(t *testing.T) {
-	var log bytes.Buffer
 	var damaged []string
 	cfg := config(t.TempDir())
-	cfg.Log = slog.New(slog.NewTextHandler(&log, nil))
-	cfg.OnDamage = func(key string) { damaged = append(damaged, key) }
+	cfg.Log = slog.New(slog.DiscardHandler)
+	cfg.OnLost = func(key, why string) {
+		assert.Equal(t, objectstore.Damaged, why)
+		damaged = append(damaged, key)
+	}
 	f := start(t, cfg)
 	path := func(key string) string { return filepath.Join(cfg.Dir, "objects", "buckets", bucket, key) }
 	if _, err := os.Stat(filepath.Join(cfg.Dir, "objects", "sidecar")); err == nil {
@@ -85,5 +87,18 @@ func TestDamageIsNoticed(t *testing.T) {
 	require.NoError(t, body.Close())
 	require.NoError(t, f.server.Close())
 	assert.Equal(t, "org/large", damaged[4])
-	assert.Equal(t, 5, strings.Count(log.String(), "level=ERROR msg=\"object store: an object is damaged"))
+}
+
+// TestMissingObjectsAreNoticed when they are asked for, not when they are looked up.
+func TestMissingObjectsAreNoticed(t *testing.T) {
+	var lost []string
+	cfg := config(t.TempDir())
+	cfg.OnLost = func(key, why string) { lost = append(lost, why+" "+key) }
+	f := start(t, cfg)
+	_, err := f.store.Head(t.Context(), "org/a")
+	require.ErrorIs(t, err, blob.ErrNotFound)
+	_, _, err = blob.GetBytes(t.Context(), f.store, "org/b", 1)
+	require.ErrorIs(t, err, blob.ErrNotFound)
+	require.NoError(t, f.server.Close())
+	assert.Equal(t, []string{"missing org/b"}, lost)
 }

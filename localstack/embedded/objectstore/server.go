@@ -76,9 +76,9 @@ type Config struct {
 	// a variable that it has while it runs; nil: slog.Default().
 	Log *slog.Logger
 
-	// OnDamage is called with the key of an object that was read and whose content
-	// is not what was stored. May be nil.
-	OnDamage func(key string)
+	// OnLost is called with the key of an object that was asked for and is not
+	// there (Missing), or whose content is not what was stored (Damaged). May be nil.
+	OnLost func(key, why string)
 
 	// OnEvent is called after an object was stored by a put, a copy or a completed
 	// upload, or was deleted: before the client has its answer and in its request's
@@ -158,7 +158,7 @@ func start(ctx context.Context, cfg Config) (_ *Server, err error) {
 	opts := posix.PosixOpts{CopyObjectThreshold: copyLimit, ForceNoObjLockFile: true}
 	opts.SetNewDirPerm(0o700)
 	opts.SetNewFilePerm(0o600)
-	s.backend = &objects{buckets: buckets, metadata: metadata, sidecars: sidecars != "", space: cfg.Space, pauses: newPauses(), log: cfg.Log, onDamage: cfg.OnDamage}
+	s.backend = &objects{buckets: buckets, metadata: metadata, sidecars: sidecars != "", space: cfg.Space, pauses: newPauses(), log: cfg.Log, onLost: cfg.OnLost}
 	if s.backend.log == nil {
 		s.backend.log = slog.Default()
 	}

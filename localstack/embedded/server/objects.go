@@ -3,6 +3,7 @@ package server
 import (
 	"cmp"
 	"context"
+	"regexp"
 	"strings"
 
 	"millrace/events"
@@ -13,6 +14,7 @@ import (
 	"millrace/shared/blob"
 	"millrace/shared/blob/s3"
 	"millrace/shared/queue"
+	"millrace/shared/telemetry"
 )
 
 // bucket is the one bucket of the object store.
@@ -20,9 +22,9 @@ const bucket = "artifacts"
 
 // openObjects starts the object store: where it was told to listen, else where
 // it listened last, else on any free port.
-func (s *Server) openObjects(ctx context.Context, keys *secrets, queues queue.Queues) (blob.Store, error) {
+func (s *Server) openObjects(ctx context.Context, keys *secrets, queues queue.Queues, metrics *telemetry.Metrics) (blob.Store, error) {
 	cfg := objectstore.Config{
-		Dir: s.cfg.Dir, AccessKey: keys.S3AccessKey, SecretKey: keys.S3SecretKey, Bucket: bucket, Space: s.space, FullSync: s.cfg.FullSync, Log: s.cfg.Log,
+		Dir: s.cfg.Dir, AccessKey: keys.S3AccessKey, SecretKey: keys.S3SecretKey, Bucket: bucket, Space: s.space, FullSync: s.cfg.FullSync, Log: s.cfg.Log, OnLost: s.lost(metrics),
 		Listen: cmp.Or(s.cfg.S3Listen, keys.S3Address),
 	}
 	if to, found := catalog.ObjectsTo(s.specs); found {
@@ -63,6 +65,21 @@ func (w roomy) Check(ctx context.Context) error {
 		return err
 	}
 	return w.Store.Check(ctx)
+}
+
+// referred is what records refer to, of which none may be missing: code, specs, and
+// what runs were given and made. Logs move while they are read.
+var referred = regexp.MustCompile(`^[^/]+/(artifacts/|specs/|runs/[^/]+/(out/|list/|input))`)
+
+// lost logs and counts objects that are missing or damaged.
+func (s *Server) lost(metrics *telemetry.Metrics) func(key, why string) {
+	return func(key, why string) {
+		if why == objectstore.Missing && !referred.MatchString(key) {
+			return
+		}
+		s.cfg.Log.Error("an object is lost from the object store", "key", key, "why", why)
+		metrics.Count(telemetry.ObjectsLost, telemetry.Dimensions{Code: why})
+	}
 }
 
 // tell puts an event of the bucket on its queue, as S3 does. The event is lost

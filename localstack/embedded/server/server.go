@@ -202,7 +202,7 @@ func (s *Server) platform(ctx context.Context, db *store.DB) (deps fn.Deps, keys
 	if keys, err = loadSecrets(s.cfg.Dir); err != nil {
 		return deps, keys, err
 	}
-	if deps.Blob, err = s.openObjects(ctx, &keys, queues); err != nil {
+	if deps.Blob, err = s.openObjects(ctx, &keys, queues, deps.Metrics); err != nil {
 		return deps, keys, err
 	}
 	logs := &runlog.Store{Table: deps.Table, Blob: deps.Blob, Clock: now, Log: s.cfg.Log}
