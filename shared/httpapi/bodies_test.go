@@ -27,6 +27,7 @@ type upload struct {
 	*io.PipeWriter
 	data    []byte
 	release func()
+	gone    func() // ends the request's context
 	done    chan error
 }
 
@@ -34,7 +35,9 @@ type upload struct {
 func begin(b *httpapi.Bodies, length int64) *upload {
 	r, w := io.Pipe()
 	u := &upload{PipeWriter: w, done: make(chan error, 1)}
-	req := httptest.NewRequest("POST", "/", nil)
+	ctx, gone := context.WithCancel(context.Background())
+	u.gone = gone
+	req := httptest.NewRequestWithContext(ctx, "POST", "/", nil)
 	req.Body, req.ContentLength = r, length
 	go func() {
 		var err error
@@ -140,6 +143,7 @@ func TestABodyThatWaitsGetsWhatOthersGiveBack(t *testing.T) {
 
 		third := begin(b, 6<<10)
 		third.send(1)
+		third.gone() // so net/http tells that a deadline has passed
 		_ = third.CloseWithError(os.ErrDeadlineExceeded)
 		e, ok := errors.AsType[*errs.Error](<-third.done)
 		require.True(t, ok)

@@ -121,12 +121,12 @@ func readAll(w http.ResponseWriter, r *http.Request, limit int64, h *held) ([]by
 			w.Header().Set("Connection", "close")
 			return nil, h.refused()
 		case err == nil:
+		case errors.Is(err, os.ErrDeadlineExceeded): // which ends the context, too
+			return nil, errs.Wrap(errs.Invalid, err, "The request body came too slowly")
 		case r.Context().Err() != nil:
 			return nil, r.Context().Err()
 		case errors.As(err, new(*http.MaxBytesError)):
 			return nil, tooLarge
-		case errors.Is(err, os.ErrDeadlineExceeded):
-			return nil, errs.Wrap(errs.Invalid, err, "The request body came too slowly")
 		default:
 			return nil, errs.Wrap(errs.Invalid, err, "The request body could not be read")
 		}

@@ -38,6 +38,7 @@ type conn struct {
 	// held is since when the client holds up a body or an answer, Unix
 	// nanoseconds; 0: it does not.
 	held atomic.Int64
+	slow atomic.Bool // a body came too slowly
 }
 
 // Close closes the connection and counts it no more.

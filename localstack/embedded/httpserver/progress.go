@@ -86,8 +86,18 @@ func (b body) Read(p []byte) (int, error) {
 		x.extendRead()
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		x.Header().Set("Connection", "close") // the rest may still come
+		if x.conn != nil {
+			x.conn.slow.Store(true)
+		}
 	}
 	return n, err
+}
+
+// TooSlow reports whether the body of a request came too slowly. Its context has
+// ended then, as if the client were gone.
+func TooSlow(r *http.Request) bool {
+	c, ok := r.Context().Value(connKey{}).(*conn)
+	return ok && c.slow.Load()
 }
 
 // Close closes the body.

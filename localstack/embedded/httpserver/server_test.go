@@ -76,6 +76,7 @@ func TestSlowClientsAreClosed(t *testing.T) {
 		switch r.URL.Path {
 		case "/reads":
 			_, err := io.Copy(io.Discard, r.Body)
+			assert.True(t, TooSlow(r))
 			failed <- err
 		case "/writes":
 			var err error

@@ -86,7 +86,7 @@ const roomAfter = 10 * time.Second
 func failed(w http.ResponseWriter, r *http.Request, err error, log *slog.Logger) {
 	answer := s3err.GetAPIError(s3err.ErrSlowDown)
 	switch {
-	case errors.Is(err, os.ErrDeadlineExceeded):
+	case httpserver.TooSlow(r):
 		answer = s3err.APIError{
 			Code: "RequestTimeout", HTTPStatusCode: http.StatusBadRequest,
 			Description: "The body came too slowly: nothing was read from the connection within the timeout period",
