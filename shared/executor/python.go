@@ -72,9 +72,35 @@ func (p Python) execute(ctx context.Context, a *Attempt) Result {
 		return Result{Failure: &Failure{Type: f.Type, Message: f.Message, TimedOut: f.Type == sandbox.TaskTimeoutError}}
 	}
 	if result.Uploaded {
-		return Result{Output: Value{Ref: a.OutputKey, Size: result.OutputBytes}}
+		return p.uploaded(ctx, a)
 	}
 	return Result{Output: Value{JSON: result.Output, Size: int64(len(result.Output))}}
+}
+
+// uploaded is the result of a task whose output was put to its link. Code of the
+// task can claim that without doing it, and can put what no JSON is: the object
+// is read, at the price of looking at it.
+func (p Python) uploaded(ctx context.Context, a *Attempt) Result {
+	body, object, err := p.Blob.Get(ctx, a.OutputKey, nil)
+	if err == nil {
+		defer body.Close()
+		if object.Size > sandbox.MaxOutputBytes {
+			return Failed(Serialization, "the output is %d bytes of JSON; the limit is %d", object.Size, sandbox.MaxOutputBytes)
+		}
+		err = sandbox.CheckOutputFrom(body)
+	}
+	refusal, refused := errors.AsType[sandbox.OutputError](err)
+	switch {
+	case ctx.Err() != nil:
+		return Failed(Cancelled, "%v", context.Cause(ctx))
+	case errors.Is(err, blob.ErrNotFound):
+		return Failed(Serialization, "the task says that its output is stored, and it is not")
+	case refused:
+		return Failed(Serialization, "%v", refusal)
+	case err != nil:
+		return Failed(StorageFailed, "reading the output: %v", err)
+	}
+	return Result{Output: Value{Ref: a.OutputKey, Size: object.Size}}
 }
 
 func (p Python) request(ctx context.Context, a *Attempt) (sandbox.Request, error) {

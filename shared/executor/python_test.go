@@ -192,14 +192,32 @@ func TestPythonSecrets(t *testing.T) {
 		_, err = store.Head(t.Context(), a.OutputKey)
 		assert.ErrorIs(t, err, blob.ErrNotFound, "what was uploaded is gone")
 	}
-	store := &blobtest.Memory{}
-	a, _ := attempt(t, `{"name":"p","type":"python","entrypoint":"flow:main","config":{"k":"${{ secrets.token }}"}}`)
-	lost := fake(func(context.Context, sandbox.Request, func(sandbox.LogEvent)) (sandbox.Result, error) {
-		return sandbox.Result{Uploaded: true, OutputBytes: 9}, nil
-	})
-	r = executor.Python{Sandbox: lost, Blob: store}.Execute(t.Context(), a)
-	require.NotNil(t, r.Failure, "what cannot be masked is not handed on")
-	assert.Equal(t, executor.SandboxFailed, r.Failure.Type)
+}
+
+// What a task claims to have uploaded is looked at, whatever the claim.
+func TestUploadsAreLookedAt(t *testing.T) {
+	t.Parallel()
+	for content, want := range map[string]string{
+		"": "it is not", `{"a":1}`: "", `{"a":1,"a":2}`: `a key twice: "/a"`, `"\ud800"`: "not JSON", "\"\xff\"": "UTF-8", `1],[2`: "not JSON",
+	} {
+		store := &blobtest.Memory{}
+		a, _ := attempt(t, `{"name":"p","type":"python","entrypoint":"flow:main"}`)
+		run := fake(func(ctx context.Context, _ sandbox.Request, _ func(sandbox.LogEvent)) (sandbox.Result, error) {
+			var err error
+			if content != "" {
+				_, err = blob.PutBytes(ctx, store, a.OutputKey, []byte(content), blob.PutOptions{})
+			}
+			return sandbox.Result{Uploaded: true, OutputBytes: -5}, err
+		})
+		r := executor.Python{Sandbox: run, Blob: store}.Execute(t.Context(), a)
+		if want == "" {
+			assert.Equal(t, executor.Result{Output: executor.Value{Ref: a.OutputKey, Size: int64(len(content))}}, r)
+			continue
+		}
+		require.NotNil(t, r.Failure, content)
+		assert.Equal(t, executor.Serialization, r.Failure.Type)
+		assert.Contains(t, r.Failure.Message, want)
+	}
 }
 
 func TestBareAttempt(t *testing.T) {

@@ -28,6 +28,18 @@
 //     included, and with credentials.json be any user. Fit for one's own code
 //     only.
 //
+// A task shares its process with the runner, so it can write to the protocol's
+// descriptor. Each request carries a nonce that the answer must repeat: a task
+// can find out that of its own attempt and answer for it, early, wrongly or with
+// an output that is no JSON, which then fails it; it cannot answer for another
+// attempt, whose nonce does not exist yet. An interpreter that writes after its
+// answer, or still answers an earlier request, is replaced, and while it has no
+// task it is stopped (SIGSTOP). What remains possible is what sharing a warm
+// interpreter means: code that an attempt leaves in its modules, or in the
+// runner's, sees and alters later attempts of the same artifact in the same
+// workspace and tier, as far as they meet the same interpreter. Never of another
+// artifact or workspace.
+//
 // The interpreter runs with -I -S -B: no PYTHON* variables, no user directory, no
 // site-packages, no bytecode written. Without site a start takes a third of the
 // time, and a task sees the same as in the cloud: the standard library and its

@@ -3,11 +3,15 @@ package interpreters
 import (
 	"bufio"
 	"bytes"
+	"crypto/rand"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"math"
+	"slices"
+	"strings"
 	"time"
 
 	"millrace/shared/sandbox"
@@ -31,12 +35,29 @@ const (
 	maxOutputFrame = sandbox.MaxOutputBytes + 1
 )
 
-var errProtocol = errors.New("the interpreter broke the protocol")
+var (
+	errProtocol     = errors.New("the interpreter broke the protocol")
+	errOtherAttempt = fmt.Errorf("%w: frame of another attempt", errProtocol)
+)
+
+// nonce names what a frame belongs to: the setup or one attempt. The server
+// draws it, the interpreter repeats it in every frame of its answer. Code of an
+// attempt can find out its own, which it may speak for, never a later one.
+type nonce [16]byte
+
+func newNonce() (n nonce) {
+	_, _ = rand.Read(n[:]) // it never fails
+	return n
+}
+
+// head is the bytes of a frame before its body: length, kind, nonce.
+const head = 4 + 1 + len(nonce{})
 
 // appendFrame appends a frame of a kind with the JSON of v to buf.
-func appendFrame(buf *bytes.Buffer, kind byte, v any) error {
+func appendFrame(buf *bytes.Buffer, kind byte, n nonce, v any) error {
 	start := buf.Len()
 	buf.Write([]byte{0, 0, 0, 0, kind})
+	buf.Write(n[:])
 	if err := json.NewEncoder(buf).Encode(v); err != nil {
 		return err
 	}
@@ -44,27 +65,33 @@ func appendFrame(buf *bytes.Buffer, kind byte, v any) error {
 	return nil
 }
 
-// readFrame reads the next frame. The body is only valid until the next call,
-// except that of an output frame, which is the caller's to keep.
-func readFrame(r *bufio.Reader, scratch *bytes.Buffer) (kind byte, body []byte, err error) {
-	var head [5]byte
-	if _, err := io.ReadFull(r, head[:]); err != nil {
+// readFrame reads the next frame, which must repeat the nonce. The body is only
+// valid until the next call, except that of an output frame, which is the
+// caller's to keep.
+func readFrame(r *bufio.Reader, n nonce, scratch *bytes.Buffer) (kind byte, body []byte, err error) {
+	start, err := r.Peek(head)
+	if err != nil {
 		return 0, nil, err
 	}
-	size := int64(binary.BigEndian.Uint32(head[:4])) - 1
+	size := int64(binary.BigEndian.Uint32(start)) - int64(head-4)
+	kind = start[4]
 	bound := int64(maxResultFrame)
-	switch head[4] {
+	switch kind {
 	case frameEvent:
 		bound = maxEventFrame
 	case frameOutput:
 		bound, scratch = maxOutputFrame, new(bytes.Buffer)
 	case frameReady, frameResult, frameOver:
 	default:
-		return 0, nil, fmt.Errorf("%w: frame of kind %q", errProtocol, head[4])
+		return 0, nil, fmt.Errorf("%w: frame of kind %q", errProtocol, kind)
+	}
+	if !bytes.Equal(start[5:], n[:]) { //guard:sandbox/nonce drop
+		return 0, nil, errOtherAttempt
 	}
 	if size < 0 || size > bound {
 		return 0, nil, fmt.Errorf("%w: frame of %d bytes", errProtocol, size)
 	}
+	_, _ = r.Discard(head)
 	scratch.Reset()
 	// Memory follows what arrives, not what the length claims.
 	if size <= 1<<20 {
@@ -73,7 +100,7 @@ func readFrame(r *bufio.Reader, scratch *bytes.Buffer) (kind byte, body []byte, 
 	if _, err := io.CopyN(scratch, r, size); err != nil {
 		return 0, nil, err
 	}
-	return head[4], scratch.Bytes(), nil
+	return kind, scratch.Bytes(), nil
 }
 
 // request is the body of a request frame.
@@ -95,8 +122,8 @@ type request struct {
 	TraceParent string                     `json:"traceparent,omitempty"`
 }
 
-func encodeRequest(buf *bytes.Buffer, req *sandbox.Request, timeout time.Duration) error {
-	return appendFrame(buf, frameRequest, request{
+func encodeRequest(buf *bytes.Buffer, n nonce, req *sandbox.Request, timeout time.Duration) error {
+	return appendFrame(buf, frameRequest, n, request{
 		RunID: req.RunID, FlowName: req.FlowName, FlowVersion: req.FlowVersion,
 		TaskName: req.TaskName, TaskRunID: req.TaskRunID, Attempt: req.Attempt,
 		MapIndex: req.MapIndex, Item: req.Item, Entrypoint: req.Entrypoint,
@@ -114,8 +141,17 @@ type answer struct {
 	Error       string           `json:"error"`
 }
 
-// decodeEvent decodes an event frame: [seconds, level, logger, message].
-func decodeEvent(body []byte) (sandbox.LogEvent, error) {
+// Bounds of texts that task code may have written itself.
+const (
+	maxFailure = 4 << 10
+	maxLogger  = 200
+)
+
+var levels = []string{"debug", "info", "warning", "error", "critical"}
+
+// decodeEvent decodes an event frame: [seconds, level, logger, message]. What no
+// runner writes becomes what it might have written: the time now, the level info.
+func decodeEvent(body []byte, now time.Time) (sandbox.LogEvent, error) {
 	var seconds float64
 	var e sandbox.LogEvent
 	fields := []any{&seconds, &e.Level, &e.Logger, &e.Message}
@@ -125,6 +161,21 @@ func decodeEvent(body []byte) (sandbox.LogEvent, error) {
 	if len(fields) != 4 {
 		return e, fmt.Errorf("%w: event of %d fields", errProtocol, len(fields))
 	}
-	e.Time = time.UnixMicro(int64(seconds * 1e6)).UTC()
+	e.Time = now
+	if math.Abs(seconds-float64(now.Unix())) < 3600 {
+		e.Time = time.UnixMicro(int64(seconds * 1e6)).UTC()
+	}
+	if !slices.Contains(levels, e.Level) {
+		e.Level = "info"
+	}
+	e.Logger = clip(e.Logger, maxLogger)
 	return e, nil
+}
+
+// clip cuts a text at most bytes, between characters.
+func clip(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + "…"
 }

@@ -36,6 +36,7 @@ type interpreter struct {
 
 	requests *os.File
 	answers  *os.File
+	waiting  syscall.RawConn // of answers
 	reader   *bufio.Reader
 	buf      bytes.Buffer // of frames, in both directions
 	out, err *descriptor
@@ -47,6 +48,11 @@ type interpreter struct {
 	ended   chan struct{} // closed when the process is reaped
 	once    sync.Once     // discard
 	logging sync.Mutex    // one event at a time
+
+	resting   sync.Mutex // guards what follows; taken before killing
+	restTimer *time.Timer
+	idle      bool // it has no task
+	frozen    bool // it is stopped
 }
 
 // start makes a new interpreter for a key and waits until it is ready.
@@ -118,6 +124,9 @@ func (c *interpreter) launch(in *installation) (err error) {
 	}
 	c.requests, c.answers = ours[0], ours[1]
 	c.reader = bufio.NewReaderSize(c.answers, 32<<10)
+	if c.waiting, err = c.answers.SyscallConn(); err != nil {
+		return err
+	}
 	if c.out, err = newDescriptor("stdout", "info", ours[2], c.pool.config.Clock); err != nil {
 		return err
 	}
@@ -168,14 +177,15 @@ func (c *interpreter) prepare(ctx context.Context, in *installation, artifact st
 	var words []sandbox.LogEvent
 	c.out.start(func(sandbox.LogEvent) {})
 	c.err.start(func(e sandbox.LogEvent) { words = append(words, e) })
-	if err := appendFrame(&c.buf, frameSetup, s); err != nil {
+	n := newNonce()
+	if err := appendFrame(&c.buf, frameSetup, n, s); err != nil {
 		return err
 	}
 	_, err := c.requests.Write(c.buf.Bytes())
 	var kind byte
 	var body []byte
 	if err == nil {
-		kind, body, err = readFrame(c.reader, &c.buf)
+		kind, body, err = readFrame(c.reader, n, &c.buf)
 	}
 	c.out.finish()
 	c.err.finish()
@@ -204,7 +214,8 @@ func (c *interpreter) call(ctx context.Context, req *sandbox.Request, log func(s
 		timeout = sandbox.DefaultTimeout
 	}
 	c.buf.Reset()
-	if err := encodeRequest(&c.buf, req, timeout); err != nil {
+	n := newNonce()
+	if err := encodeRequest(&c.buf, n, req, timeout); err != nil {
 		return sandbox.Result{}, fmt.Errorf("encoding the request: %w", err)
 	}
 	sink := func(e sandbox.LogEvent) {
@@ -218,7 +229,7 @@ func (c *interpreter) call(ctx context.Context, req *sandbox.Request, log func(s
 	timer := time.AfterFunc(timeout+grace, func() { late.Store(true); c.kill() })
 	defer timer.Stop()
 	stop := context.AfterFunc(ctx, c.kill)
-	result, err := c.exchange(sink, timer)
+	result, err := c.exchange(n, sink, timer)
 	if !stop() {
 		c.spent = true // killed, or about to be
 	}
@@ -244,19 +255,23 @@ func (c *interpreter) call(ctx context.Context, req *sandbox.Request, log func(s
 // errRunner marks a failure that the runner reported and survived.
 var errRunner = errors.New("the sandbox failed")
 
-func (c *interpreter) exchange(sink func(sandbox.LogEvent), timer *time.Timer) (sandbox.Result, error) {
+func (c *interpreter) exchange(n nonce, sink func(sandbox.LogEvent), timer *time.Timer) (sandbox.Result, error) {
 	if _, err := c.requests.Write(c.buf.Bytes()); err != nil {
 		return sandbox.Result{}, errors.Join(errNotDelivered, err)
 	}
 	var output []byte
-	for {
-		kind, body, err := readFrame(c.reader, &c.buf)
+	for begun := false; ; begun = true {
+		kind, body, err := readFrame(c.reader, n, &c.buf)
+		if errors.Is(err, errOtherAttempt) && !begun {
+			// It is still at an earlier request, whose code gave an answer of its own.
+			err = errors.Join(errNotDelivered, err)
+		}
 		if err != nil {
 			return sandbox.Result{}, err
 		}
 		switch kind {
 		case frameEvent:
-			event, err := decodeEvent(body)
+			event, err := decodeEvent(body, c.pool.config.Clock.Now())
 			if err != nil {
 				return sandbox.Result{}, err
 			}
@@ -278,7 +293,8 @@ func (c *interpreter) result(body, output []byte) (sandbox.Result, error) {
 	if err := json.Unmarshal(body, &a); err != nil {
 		return sandbox.Result{}, fmt.Errorf("%w: %w", errProtocol, err)
 	}
-	c.spent = a.Recycle
+	// Bytes behind the answer are none of the runner's.
+	c.spent = a.Recycle || c.reader.Buffered() > 0
 	switch {
 	case a.Error != "":
 		return sandbox.Result{}, fmt.Errorf("%w: %s", errRunner, a.Error)
@@ -286,11 +302,14 @@ func (c *interpreter) result(body, output []byte) (sandbox.Result, error) {
 		if !slices.Contains(failureTypes, a.Failure.Type) {
 			a.Failure.Type = sandbox.TaskFailedError
 		}
+		a.Failure.Message = clip(a.Failure.Message, maxFailure)
 		return sandbox.Result{Failure: a.Failure}, nil
 	case a.OutputRef:
 		return sandbox.Result{OutputBytes: a.OutputBytes, Uploaded: true}, nil
-	case !json.Valid(output):
-		return sandbox.Result{}, fmt.Errorf("%w: the output is not JSON", errProtocol)
+	}
+	if err := sandbox.CheckOutput(output); err != nil { //guard:sandbox/output drop
+		c.spent = true // the runner's own outputs are sound
+		return failed(sandbox.ArtifactSerializationError, "%v", err), nil
 	}
 	return sandbox.Result{Output: output, OutputBytes: int64(len(output))}, nil
 }

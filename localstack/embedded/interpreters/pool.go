@@ -192,8 +192,12 @@ func (p *Pool) take(ctx context.Context, in *installation, k key, dir string) (*
 		if child.key == k {
 			p.idle = slices.Delete(p.idle, i, i+1)
 			p.mu.Unlock()
-			child.warm = true
-			return child, nil
+			if child.wake() {
+				child.warm = true
+				return child, nil
+			}
+			child.discard()
+			return p.start(ctx, in, k, dir)
 		}
 	}
 	var oldest *interpreter
@@ -210,6 +214,7 @@ func (p *Pool) take(ctx context.Context, in *installation, k key, dir string) (*
 }
 
 func (p *Pool) give(child *interpreter) {
+	child.rest()
 	p.mu.Lock()
 	closed := p.isClosed()
 	if !closed {

@@ -32,8 +32,12 @@ import threading
 import time
 import urllib.request
 
+from millrace import _values
+from millrace.errors import ArtifactSerializationError
+
 from . import artifact
 from .core import DEFAULT_TIMEOUT_SECS
+from .local import HEAD
 from .masking import Masker
 
 _BOOT = "import sys; sys.path.insert(0, sys.argv[1]); from runner.local import main; main()"
@@ -68,11 +72,16 @@ class Cloud:
             return {"failure": {"type": "TaskFailedError", "message": str(error)}}
         except OSError as error:
             return {"error": f"the artifact could not be fetched: {type(error).__name__} {getattr(error, 'code', '')}".rstrip()}
-        if self._child is None or self._hash != event["artifact"]["hash"]:
-            self.close()
-            self._child, self._hash = Child(directory, os.path.join(self._root, "scratch")), event["artifact"]["hash"]
         request = {k: v for k, v in event.items() if k not in ("artifact", "log_url", "token")}
-        answer = self._child.call(request, reporter)
+        if self._child is not None and (self._hash != event["artifact"]["hash"] or self._child.stale()):
+            self.close()
+        answer = None
+        while answer is None:  # a child that still answers an earlier request is replaced
+            if self._child is None:
+                self._child, self._hash = Child(directory, os.path.join(self._root, "scratch")), event["artifact"]["hash"]
+            answer = self._child.call(request, reporter)
+            if answer is None:
+                self.close()
         if self._child.spent:
             self.close()
         return answer
@@ -184,6 +193,10 @@ class Reporter:
             return bool(self._events or self._dropped)
 
 
+class ProtocolError(Exception):
+    """The child wrote what the runner does not write."""
+
+
 class Child:
     """A warm interpreter; see runner/local.py for its protocol."""
 
@@ -207,13 +220,15 @@ class Child:
         for fd in (self._answers, *self._outputs):
             os.set_blocking(fd, False)
         self._buffer = bytearray()
+        self._nonce = self._setup = os.urandom(HEAD - 1)
+        self._used = False
         self._send(b"S", {"mode": "plain", "artifact": directory, "scratch": scratch, "hide": [], "limits": {"CORE": 0}})
 
     def call(self, request, reporter):
-        """Run one request; return its answer."""
+        """Run one request; return its answer, or None if the child was not done with an earlier one."""
         timeout = float(request.get("timeout_secs") or DEFAULT_TIMEOUT_SECS)
         deadline = time.monotonic() + timeout + _GRACE_SECS
-        output = None
+        output, warm, self._used, self._nonce = None, self._used, True, os.urandom(HEAD - 1)
         try:
             self._send(b"Q", request)
             with selectors.DefaultSelector() as selector:
@@ -229,6 +244,7 @@ class Child:
                         if key.fd in self._outputs and not self._lines(key.fd, reporter):
                             selector.unregister(key.fd)
                     for kind, body in self._frames():
+                        warm = warm and kind == b"Y"  # from here on the request is begun
                         if kind == b"E":
                             reporter.add(*json.loads(body))
                         elif kind == b"U":
@@ -241,14 +257,30 @@ class Child:
                             return self._end({"error": "starting the interpreter: " + ready["error"]})
         except (EOFError, OSError):
             return self._end({"error": f"the interpreter died: {self._fate()}"})
+        except ArtifactSerializationError as error:
+            return self._end({"failure": {"type": "ArtifactSerializationError", "message": str(error)}})
+        except ProtocolError as error:
+            return self._end(None if warm else {"error": f"the interpreter broke the protocol: {error}"})
+        except (ValueError, TypeError, AttributeError, OverflowError) as error:
+            return self._end({"error": f"the interpreter broke the protocol: {error}"})
         finally:
             self._rest(reporter)
 
     def _answer(self, answer, output):
-        self.spent = bool(answer.pop("recycle", False)) or "error" in answer
+        # Bytes behind the answer are none of the runner's.
+        self.spent = bool(answer.pop("recycle", False)) or "error" in answer or bool(self._buffer)
+        if self.spent:
+            self.kill()
         if output is not None:
-            return {"output": json.loads(output), "output_bytes": len(output)}
+            return {"output": _strict(output), "output_bytes": len(output)}
         return answer
+
+    def stale(self):
+        """Tell whether bytes came, or the pipe broke, since the last answer."""
+        try:
+            return self._used and (bool(self._buffer) or os.read(self._answers, 1) is not None)
+        except BlockingIOError:
+            return False
 
     def _end(self, answer):
         self.spent = True
@@ -257,7 +289,7 @@ class Child:
 
     def _send(self, kind, value):
         body = json.dumps(value).encode()
-        data = memoryview((len(body) + 1).to_bytes(4, "big") + kind + body)
+        data = memoryview((len(body) + HEAD).to_bytes(4, "big") + kind + self._nonce + body)
         while data:
             data = data[os.write(self._requests, data) :]
 
@@ -275,7 +307,10 @@ class Child:
                 break
             frame = bytes(self._buffer[4 : size + 4])
             del self._buffer[: size + 4]
-            yield frame[:1], frame[1:]
+            kind, nonce = frame[:1], frame[1:HEAD]
+            if nonce != (self._setup if kind == b"Y" else self._nonce):
+                raise ProtocolError("a frame of another attempt")
+            yield kind, frame[HEAD:]
         if ended:
             raise EOFError
 
@@ -335,6 +370,23 @@ class Child:
             self._killpg()
             os.waitpid(self._pid, 0)
             self._pid = 0
+
+
+def _strict(output):
+    """Decode an output that a task may have written past the runner's own encoder."""
+    try:
+        value = json.loads(output.decode("utf-8"), object_pairs_hook=_pairs)
+    except (ValueError, RecursionError) as error:
+        raise ArtifactSerializationError(f"the output is not JSON: {error}") from None
+    _values.encode(value)
+    return value
+
+
+def _pairs(pairs):
+    value = dict(pairs)
+    if len(value) < len(pairs):
+        raise ArtifactSerializationError("the output has a key twice")
+    return value
 
 
 def _stamp(seconds):

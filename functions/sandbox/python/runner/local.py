@@ -1,7 +1,11 @@
 """The local transport: frames over two descriptors of the embedded server.
 
-A frame is a length (4 bytes, big endian, of what follows), a kind (1 byte) and a
-body. Requests arrive on descriptor 3; everything else leaves on descriptor 4.
+A frame is a length (4 bytes, big endian, of what follows), a kind (1 byte), a
+nonce (16 bytes) and a body. Requests arrive on descriptor 3; everything else
+leaves on descriptor 4 and repeats the nonce of the setup or request it answers.
+The server draws a nonce for each of them and refuses any other, so that what a
+task writes to the descriptor itself, early or late, never passes for the answer
+to another request.
 
     S  setup     JSON   server to runner, once: confine yourself
     Y  ready     JSON   the answer: {"pid", "python"}, or {"error"}
@@ -21,6 +25,7 @@ import time
 from . import confine, core, hygiene
 
 REQUESTS, ANSWERS = 3, 4
+HEAD = 1 + 16  # kind and nonce
 _MAX_MESSAGE = 256 << 10
 
 
@@ -32,6 +37,7 @@ class Channel:
         self._main_thread = threading.get_ident()
         self._main_writing = False
         self._forked = False
+        self._nonce = b""
         os.set_inheritable(REQUESTS, False)
         os.set_inheritable(ANSWERS, False)
         os.register_at_fork(after_in_child=self._in_child)
@@ -44,7 +50,8 @@ class Channel:
         """Return (kind, body) of the next frame; exit when the server is gone."""
         size = int.from_bytes(self._exactly(4), "big")
         data = self._exactly(size)
-        return data[:1], data[1:]
+        self._nonce = data[1:HEAD]
+        return data[:1], data[HEAD:]
 
     def _exactly(self, count):
         data = os.read(REQUESTS, count)
@@ -60,7 +67,7 @@ class Channel:
 
     def write(self, *frames):
         """Write (kind, body) frames in one piece."""
-        data = b"".join((len(body) + 1).to_bytes(4, "big") + kind + body for kind, body in frames)
+        data = b"".join((len(body) + HEAD).to_bytes(4, "big") + kind + self._nonce + body for kind, body in frames)
         main = threading.get_ident() == self._main_thread
         if main:
             self._main_writing = True

@@ -26,6 +26,14 @@ def dies(): os._exit(4)
 def env(): return sorted(os.environ)
 def trace(ctx): return [ctx.traceparent, os.environ.get("TRACEPARENT"), os.popen("echo $TRACEPARENT").read().strip()]
 def forge(): os.environ["TRACEPARENT"] = "forged"
+def frame(nonce, kind, body): os.write(4, (len(body) + 17).to_bytes(4, "big") + kind + nonce + body)
+def own():
+    import gc
+    from runner.local import Channel
+    return next(o for o in gc.get_objects() if isinstance(o, Channel))._nonce
+def early(): frame(b"n" * 16, b"O", b'"forged"'); frame(b"n" * 16, b"R", b"{}")
+def ahead(): frame(own(), b"O", b'"mine"'); frame(own(), b"R", b"{}"); frame(own(), b"E", b'[1, "info", "a", "b"]')
+def says(text): frame(own(), b"O", text.encode()); frame(own(), b"R", b"{}"); time.sleep(60)
 """
 
 
@@ -104,6 +112,22 @@ class CloudTest(unittest.TestCase):
             self.assertEqual(self.call(function, timeout_secs=0.2)["failure"]["type"], "TaskTimeoutError")
         self.assertEqual(self.call("dies"), {"error": "the interpreter died: exit status 4"})
         self.assertEqual(self.call("version")["output"], 1)
+
+    def test_no_task_answers_for_another(self):
+        self.assertIn("broke the protocol", self.call("early")["error"])
+        self.assertEqual(self.call("version")["output"], 1)
+        # What it says of itself stands; what follows ends the interpreter.
+        self.assertEqual(self.call("ahead")["output"], "mine")
+        for _ in range(3):
+            self.assertEqual(self.call("version")["output"], 1)
+
+    def test_forged_outputs_are_read_strictly(self):
+        cases = {'{"a": 1, "a": 2}': "twice", '"\\ud800"': "Unicode", "[" * 101 + "]" * 101: "levels", "NaN": "JSON", "{": "not JSON"}
+        for text, want in cases.items():
+            failure = self.call("says", params={"text": text})["failure"]
+            self.assertEqual(failure["type"], "ArtifactSerializationError")
+            self.assertIn(want, failure["message"])
+            self.assertEqual(self.call("version")["output"], 1)
 
     def test_cancel(self):
         self.store.cancel_at = "started"
