@@ -16,11 +16,22 @@ import (
 // the package's description tells more.
 const (
 	Plain         = "plain" // as the server's user, whose files tasks can read
-	PlainAsNobody = "plain as nobody"
+	PlainOwnUsers = "plain, a user for each slot"
 )
 
-// DefaultSlots is how many interpreters live at once unless Config says otherwise.
-const DefaultSlots = 16
+// The defaults of Config. The users are of a range that neither Debian nor
+// systemd hands out.
+const (
+	DefaultSlots   = 16
+	DefaultUID     = 61000
+	DefaultScratch = 1 << 30
+)
+
+// The networks of tasks.
+const (
+	HostNetwork = "host" // that of the machine
+	NoNetwork   = "none" // an empty one
+)
 
 const (
 	grace        = time.Second      // from a task's time-out to the kill from outside
@@ -36,18 +47,19 @@ type Config struct {
 	MemoryByTier map[string]int64 // bytes by execution mode; nil: the service's tiers
 	Isolated     bool             // tasks run in namespaces or not at all
 	Hide         []string         // directories that tasks find empty, where namespaces work; nil: Dir and the home
+	FirstUID     int              // user of slot 0, the next ones are the others'; for a server that is root; 0: DefaultUID
+	Scratch      int64            // bytes of files that a task may keep on disk at once; 0: DefaultScratch
+	Network      string           // HostNetwork or NoNetwork; empty: HostNetwork
 	HTTPClient   *http.Client     // fetches artifacts; nil: http.DefaultClient
 	Clock        clock.Clock      // nil: clock.System
+
+	only string // the one mode to try; for tests
 }
 
 var defaultMemory = map[string]int64{
 	"nano": 256 << 20, "micro": 512 << 20, "small": 1 << 30,
 	"medium": 2 << 30, "large": 4 << 30, "xlarge": 8 << 30,
 }
-
-// mappedBytes is the address space of the interpreter's own code and libraries,
-// which does not count as the task's memory.
-const mappedBytes = 64 << 20
 
 func (c *Config) complete() error {
 	if c.Dir == "" {
@@ -62,6 +74,21 @@ func (c *Config) complete() error {
 	}
 	if c.Slots < 0 {
 		return errors.New("interpreters: Slots is negative")
+	}
+	if c.FirstUID == 0 {
+		c.FirstUID = DefaultUID
+	}
+	if c.Scratch == 0 {
+		c.Scratch = DefaultScratch
+	}
+	if c.Network == "" {
+		c.Network = HostNetwork
+	}
+	if c.FirstUID < 1 || c.Scratch < 0 {
+		return errors.New("interpreters: FirstUID or Scratch is negative")
+	}
+	if c.Network != HostNetwork && c.Network != NoNetwork {
+		return fmt.Errorf("interpreters: the network is %s or %s, not %q", HostNetwork, NoNetwork, c.Network)
 	}
 	if c.MemoryByTier == nil {
 		c.MemoryByTier = defaultMemory
@@ -91,24 +118,6 @@ func (c *Config) memory(tier string) int64 {
 		least = min(least, m)
 	}
 	return least
-}
-
-// setup is the body of a setup frame.
-type setup struct {
-	Mode     string           `json:"mode"`
-	UID      *int             `json:"uid,omitempty"`
-	GID      *int             `json:"gid,omitempty"`
-	Artifact string           `json:"artifact"`
-	Scratch  string           `json:"scratch"`
-	Hide     []string         `json:"hide"`
-	Limits   map[string]int64 `json:"limits"`
-}
-
-// ready is the body of a ready frame.
-type ready struct {
-	PID    int    `json:"pid"`
-	Python string `json:"python"`
-	Error  string `json:"error"`
 }
 
 // failed is the result of a task that failed by its own fault.

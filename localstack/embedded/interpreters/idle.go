@@ -25,19 +25,29 @@ func (c *interpreter) rest() {
 	c.restTimer.Reset(restAfter)
 }
 
-// freeze stops the interpreter if it still has no task.
+// freeze stops the interpreter if it still has no task, or ends it if it must
+// not have another.
 func (c *interpreter) freeze() {
 	c.resting.Lock()
 	defer c.resting.Unlock()
 	if !c.idle {
 		return
 	}
+	c.stop(syscall.SIGSTOP) //guard:sandbox/stopped drop
+	c.frozen = true
+	if !c.watch.settled() {
+		c.unfit = true
+		if c.pool.forget(c) {
+			go c.discard()
+		}
+	}
+}
+
+// stop sends a signal that stops the interpreter or has it go on; false: it has ended.
+func (c *interpreter) stop(signal syscall.Signal) bool {
 	c.killing.Lock()
 	defer c.killing.Unlock()
-	if !c.reaped {
-		_ = syscall.Kill(-c.cmd.Process.Pid, syscall.SIGSTOP) //guard:sandbox/stopped drop
-		c.frozen = true
-	}
+	return !c.reaped && syscall.Kill(-c.cmd.Process.Pid, signal) == nil
 }
 
 // wake ends the time without a task. False: the interpreter has ended, or wrote
@@ -53,17 +63,9 @@ func (c *interpreter) wake() bool {
 		quiet = err == syscall.EAGAIN
 		return true
 	})
-	if !quiet {
+	if !quiet || c.unfit || c.frozen && !c.stop(syscall.SIGCONT) {
 		return false
 	}
-	if c.frozen {
-		c.killing.Lock()
-		defer c.killing.Unlock()
-		if c.reaped {
-			return false
-		}
-		_ = syscall.Kill(-c.cmd.Process.Pid, syscall.SIGCONT)
-		c.frozen = false
-	}
+	c.frozen = false
 	return true
 }

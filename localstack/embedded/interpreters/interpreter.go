@@ -30,6 +30,10 @@ type interpreter struct {
 	key     key
 	python  string // version
 	cmd     *exec.Cmd
+	mode    mode
+	uid     *ownUID // nil: the server's user
+	group   *cgroup
+	watch   *watch // once it is ready
 	scratch string
 	warm    bool // it has run a task before
 	spent   bool // it must not run another
@@ -53,11 +57,12 @@ type interpreter struct {
 	restTimer *time.Timer
 	idle      bool // it has no task
 	frozen    bool // it is stopped
+	unfit     bool // it must not have another task
 }
 
 // start makes a new interpreter for a key and waits until it is ready.
 func (p *Pool) start(ctx context.Context, in *installation, k key, artifact string) (*interpreter, error) {
-	c := &interpreter{pool: p, key: k, forked: make(chan struct{}), ended: make(chan struct{})}
+	c := &interpreter{pool: p, key: k, mode: in.mode, forked: make(chan struct{}), ended: make(chan struct{})}
 	p.mu.Lock()
 	closed := p.isClosed()
 	if !closed {
@@ -96,8 +101,16 @@ func (c *interpreter) launch(in *installation) (err error) {
 		err = errors.Join(err, os.Mkdir(filepath.Join(c.scratch, name), 0o755))
 	}
 	// The task's user alone writes there; the mount points stay the server's.
-	if err == nil && in.mode.uid != nil {
-		err = os.Chown(c.scratch, *in.mode.uid, *in.mode.uid)
+	if err == nil && in.mode.ownUser {
+		if c.uid, err = claimUID(c.pool.config.FirstUID); err == nil {
+			err = os.Chown(c.scratch, c.uid.id, c.uid.id)
+		}
+	}
+	if err == nil && in.mode.plainUser() {
+		endUser(c.uid.id) // what a server that was killed left behind
+	}
+	if err == nil {
+		c.group, err = in.cgroups.group(filepath.Base(c.scratch), c.pool.config.memory(c.key.tier))
 	}
 	var theirs, ours [4]*os.File // requests, answers, stdout, stderr
 	for i := range theirs {
@@ -136,7 +149,7 @@ func (c *interpreter) launch(in *installation) (err error) {
 	c.cmd = &exec.Cmd{
 		Path: in.python, Args: slices.Concat([]string{in.python}, flags, []string{"-c", bootCode, in.library}),
 		Env: environment, Dir: "/", Stdout: theirs[2], Stderr: theirs[3],
-		ExtraFiles: theirs[:2], SysProcAttr: in.mode.attributes(),
+		ExtraFiles: theirs[:2], SysProcAttr: c.attributes(in.mode),
 	}
 	if err = c.fork(); err != nil {
 		return err
@@ -164,16 +177,8 @@ func (c *interpreter) prepare(ctx context.Context, in *installation, artifact st
 	defer stop()
 	timer := time.AfterFunc(startTimeout, c.kill)
 	defer timer.Stop()
-	s := setup{
-		Mode: in.mode.name, UID: in.mode.uid, GID: in.mode.uid,
-		Artifact: artifact, Scratch: c.scratch, Hide: c.pool.config.Hide,
-		Limits: map[string]int64{
-			"AS": c.pool.config.memory(c.key.tier) + mappedBytes, "CORE": 0, "NOFILE": 1024, "FSIZE": 4 << 30,
-		},
-	}
-	if in.mode.uid != nil || in.mode.userNamespace {
-		s.Limits["NPROC"] = 2048 // of all tasks together; the user has nothing else running
-	}
+	s := c.pool.config.setup(in.mode, c.key.tier)
+	s.UID, s.GID, s.Artifact, s.Scratch = c.uid.value(), c.uid.value(), artifact, c.scratch
 	var words []sandbox.LogEvent
 	c.out.start(func(sandbox.LogEvent) {})
 	c.err.start(func(e sandbox.LogEvent) { words = append(words, e) })
@@ -204,6 +209,13 @@ func (c *interpreter) prepare(ctx context.Context, in *installation, artifact st
 		return errors.New(r.Error)
 	}
 	c.python = r.Python
+	w, err := c.newWatch(in.mode)
+	c.killing.Lock() // the pool may be closing
+	c.watch = w
+	c.killing.Unlock()
+	if err != nil {
+		return fmt.Errorf("watching it: %w", err)
+	}
 	return nil
 }
 
@@ -229,18 +241,23 @@ func (c *interpreter) call(ctx context.Context, req *sandbox.Request, log func(s
 	timer := time.AfterFunc(timeout+grace, func() { late.Store(true); c.kill() })
 	defer timer.Stop()
 	stop := context.AfterFunc(ctx, c.kill)
+	c.watch.begin()
 	result, err := c.exchange(n, sink, timer)
+	excess := c.watch.end()
 	if !stop() {
 		c.spent = true // killed, or about to be
 	}
 	c.out.finish()
 	c.err.finish()
 	c.shrink()
+	c.spent = c.spent || excess != nil
 	switch {
 	case err == nil:
 		return result, nil
 	case ctx.Err() != nil:
 		return sandbox.Result{}, context.Cause(ctx)
+	case excess != nil:
+		return sandbox.Result{Failure: excess}, nil
 	case late.Load():
 		c.spent = true
 		return failed(sandbox.TaskTimeoutError, "the task ran past its timeout_secs (%g) and was killed", timeout.Seconds()), nil
@@ -249,7 +266,11 @@ func (c *interpreter) call(ctx context.Context, req *sandbox.Request, log func(s
 	case errors.Is(err, errNotDelivered):
 		return sandbox.Result{}, errors.Join(err, c.died(err))
 	}
-	return sandbox.Result{}, c.died(err)
+	err = c.died(err)
+	if c.group.outOfMemory() {
+		return failed(sandbox.TaskFailedError, "%s", c.pool.config.tooMuchMemory(c.key.tier, "more than all")), nil
+	}
+	return sandbox.Result{}, err
 }
 
 // errRunner marks a failure that the runner reported and survived.
@@ -353,8 +374,15 @@ func (c *interpreter) discard() {
 			for _, f := range []*os.File{c.requests, c.answers, c.out.file, c.err.file} {
 				_ = f.Close()
 			}
+			c.killing.Lock()
+			if c.watch != nil {
+				c.watch.close()
+			}
+			c.killing.Unlock()
 			_ = os.RemoveAll(c.scratch)
 		}
+		c.group.close()
+		c.uid.release()
 		c.pool.mu.Lock()
 		delete(c.pool.all, c)
 		c.pool.mu.Unlock()

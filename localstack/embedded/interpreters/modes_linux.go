@@ -11,18 +11,21 @@ import (
 // modes returns the ways to confine a child, the strictest first.
 func modes() []mode {
 	if os.Geteuid() == 0 {
-		id := nobody
-		return []mode{{name: "namespaces", uid: &id}, {name: "plain", uid: &id}}
+		return []mode{{name: "namespaces", ownUser: true}, {name: "plain", ownUser: true}}
 	}
 	return []mode{{name: "namespaces", userNamespace: true}, {name: "plain"}}
 }
 
-// attributes returns how a child of the mode is forked.
-func (m mode) attributes() *syscall.SysProcAttr {
+// attributes returns how the child is forked in its mode.
+func (c *interpreter) attributes(m mode) *syscall.SysProcAttr {
 	attr := &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if m.name == "namespaces" {
 		attr.Cloneflags = syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWIPC
+		if c.pool.config.Network == NoNetwork {
+			attr.Cloneflags |= syscall.CLONE_NEWNET
+		}
 	}
+	c.group.enter(attr)
 	if m.userNamespace {
 		attr.Cloneflags |= syscall.CLONE_NEWUSER
 		attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Geteuid(), Size: 1}}
@@ -43,6 +46,9 @@ func (c *interpreter) wait() {
 	_ = syscall.Kill(-pid, syscall.SIGKILL)
 	_ = c.cmd.Wait() // what counts is the state
 	c.reaped = true
+	if c.mode.plainUser() {
+		endUser(c.uid.id)
+	}
 }
 
 // Undumpable keeps other processes of the same user from reading this process's

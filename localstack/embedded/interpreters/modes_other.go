@@ -9,15 +9,13 @@ import (
 
 // modes returns the ways to confine a child, the strictest first.
 func modes() []mode {
-	if os.Geteuid() == 0 {
-		id := nobody
-		return []mode{{name: "plain", uid: &id}}
-	}
-	return []mode{{name: "plain"}}
+	return []mode{{name: "plain", ownUser: os.Geteuid() == 0}}
 }
 
-// attributes returns how a child of the mode is forked.
-func (m mode) attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
+// attributes returns how the child is forked in its mode.
+func (c *interpreter) attributes(mode) *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Setpgid: true}
+}
 
 // wait reaps the process when it has ended and kills what is left of its group.
 func (c *interpreter) wait() {
@@ -27,6 +25,10 @@ func (c *interpreter) wait() {
 	_ = syscall.Kill(-c.cmd.Process.Pid, syscall.SIGKILL)
 	c.reaped = true
 }
+
+// endUser does nothing: what a task starts in a session of its own is found on
+// Linux only.
+func endUser(int) {}
 
 // Undumpable does nothing: only Linux lets processes of one user read each other
 // by default.

@@ -40,6 +40,7 @@ type Pool struct {
 	installing sync.Mutex // held by the first Run while it looks for Python
 	installed  *installation
 	temporary  string
+	cgroups    *cgroups // nil: the machine has none for the server
 
 	mu   sync.Mutex
 	idle []*interpreter        // least recently used first
@@ -116,6 +117,9 @@ func (p *Pool) installation(ctx context.Context) (*installation, error) {
 	p.installing.Lock()
 	defer p.installing.Unlock()
 	if p.installed == nil {
+		if p.cgroups == nil {
+			p.cgroups = ownCgroups()
+		}
 		in, err := p.install(ctx)
 		if err != nil {
 			return nil, err
@@ -226,6 +230,17 @@ func (p *Pool) give(child *interpreter) {
 	}
 }
 
+// forget takes an interpreter out of the idle ones; false: it is none.
+func (p *Pool) forget(child *interpreter) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	i := slices.Index(p.idle, child)
+	if i >= 0 {
+		p.idle = slices.Delete(p.idle, i, i+1)
+	}
+	return i >= 0
+}
+
 func (p *Pool) isClosed() bool {
 	select {
 	case <-p.closed:
@@ -252,6 +267,7 @@ func (p *Pool) Close() error {
 	}
 	p.installing.Lock()
 	defer p.installing.Unlock()
+	p.cgroups.close()
 	if p.temporary != "" {
 		return os.RemoveAll(p.temporary)
 	}

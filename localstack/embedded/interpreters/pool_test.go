@@ -194,7 +194,7 @@ def deep():
 		{"deep", sandbox.ArtifactSerializationError, "levels deep", ""},
 		{"exits", sandbox.TaskFailedError, "SystemExit: the task called exit with 3", ""},
 		{"interrupts", sandbox.TaskFailedError, "KeyboardInterrupt", "traceback"},
-		{"hungry", sandbox.TaskFailedError, "MemoryError", "traceback"},
+		{"hungry", sandbox.TaskFailedError, "MB of nano's 256 MB of memory; the next larger tier is execution_mode micro with 512 MB", ""},
 		{"missing", sandbox.TaskFailedError, "has no 'missing'", ""},
 	}
 	for _, tc := range tests {

@@ -19,30 +19,29 @@ import (
 	python "millrace/functions/sandbox"
 )
 
-// nobody is the user and group of tasks when the server is root.
-const nobody = 65534
-
 // mode is a way to confine a child.
 type mode struct {
 	name          string // namespaces or plain
-	uid           *int   // changed to this user and group; nil: the server's
+	ownUser       bool   // changed to a user and group that no other interpreter has
 	userNamespace bool
 }
+
+// plainUser tells whether a user of its own is all that holds what a child starts.
+func (m mode) plainUser() bool { return m.ownUser && m.name == "plain" }
 
 // String tells the mode as Pool.Mode does.
 func (m mode) String() string {
 	switch {
 	case m.userNamespace:
 		return "user " + m.name
-	case m.uid != nil:
-		return m.name + " as nobody"
+	case m.ownUser:
+		return m.name + ", a user for each slot"
 	}
 	return m.name
 }
 
-// environment is what a child starts with; the runner adds HOME and TMPDIR. One
-// malloc arena: each would reserve address space that counts against the limit.
-var environment = []string{"PATH=/usr/local/bin:/usr/bin:/bin", "LANG=C.UTF-8", "TZ=UTC", "MALLOC_ARENA_MAX=1"}
+// environment is what a child starts with; the runner adds HOME and TMPDIR.
+var environment = []string{"PATH=/usr/local/bin:/usr/bin:/bin", "LANG=C.UTF-8", "TZ=UTC"}
 
 var flags = []string{"-I", "-S", "-B"}
 
@@ -55,6 +54,7 @@ type installation struct {
 	library string // directory of the Python tree
 	mode    mode
 	root    string // directory of artifacts and scratch
+	cgroups *cgroups
 }
 
 // candidates returns the interpreters to try: each python3 on PATH, shims
@@ -145,6 +145,9 @@ func (p *Pool) install(ctx context.Context) (*installation, error) {
 			refusals = append(refusals, fmt.Errorf("%s: it does not isolate tasks", m))
 			continue
 		}
+		if p.config.only != "" && p.config.only != m.name {
+			continue
+		}
 		root, err := p.rootFor(m)
 		if err != nil {
 			return nil, err
@@ -154,7 +157,7 @@ func (p *Pool) install(ctx context.Context) (*installation, error) {
 			return nil, fmt.Errorf("writing the Python library: %w", err)
 		}
 		for _, executable := range pythons {
-			in := &installation{python: executable, library: library, mode: m, root: root}
+			in := &installation{python: executable, library: library, mode: m, root: root, cgroups: p.cgroups}
 			compile(ctx, executable, library)
 			child, err := p.start(ctx, in, key{}, library)
 			if err != nil {
@@ -176,7 +179,7 @@ func (p *Pool) install(ctx context.Context) (*installation, error) {
 // in the system's temporary directory when a plain child of another user could
 // not get to Dir.
 func (p *Pool) rootFor(m mode) (string, error) {
-	if m.uid != nil && m.name == "plain" && !traversable(p.config.Dir) {
+	if m.ownUser && m.name == "plain" && !traversable(p.config.Dir) {
 		if p.temporary == "" {
 			dir, err := os.MkdirTemp("", "millrace-python-")
 			if err != nil {

@@ -37,8 +37,8 @@ func (s *Server) tellingIsolation() (stop func()) {
 		case mode == interpreters.Plain:
 			s.cfg.Log.Warn("Python tasks are not isolated: they run as the server's user and can read credentials.json, so any task can act as any user; "+
 				"run your own code only, or start the server with --require-isolation", "mode", mode)
-		case mode == interpreters.PlainAsNobody:
-			s.cfg.Log.Warn("Python tasks are not isolated: those of different workspaces run as one user and can disturb and watch each other; "+
+		case mode == interpreters.PlainOwnUsers:
+			s.cfg.Log.Warn("Python tasks are not isolated: those of different workspaces see each other's processes and what they write to /tmp; "+
 				"run your own code only, or start the server with --require-isolation", "mode", mode)
 		default:
 			s.cfg.Log.Info("Python tasks are isolated", "mode", mode, "python", python)

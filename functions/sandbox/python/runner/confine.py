@@ -3,10 +3,15 @@
 The server says how (setup["mode"]):
 
     namespaces  own mount, PID and IPC namespaces: a fresh /proc, the hidden
-                directories empty, /tmp its own, the artifact read-only
+                directories empty, the artifact and all else read-only but /tmp
+                and /var/tmp, which are the scratch directory, and a small
+                /dev/shm in memory; of devices the harmless ones
     plain       none of that: the descriptors, the limits, the user
 
-With setup["uid"] it ends as that user, with no group and no capability.
+With setup["uid"] it ends as that user, which no other interpreter has, with no
+group and no capability. setup["filter"] is a seccomp filter, in hexadecimal;
+setup["loopback"] says that the network namespace is new and empty;
+setup["env"] is added to the environment.
 """
 
 import ctypes
@@ -19,15 +24,21 @@ _MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_NOEXEC = 1, 2, 4, 8
 _MS_REMOUNT, _MS_BIND, _MS_REC, _MS_PRIVATE = 32, 4096, 16384, 1 << 18
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_CAPBSET_DROP = 1, 4, 24
 _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 36, 38
+_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER = 22, 2
 _CAPABILITY_VERSION_3 = 0x20080522
+_SYS_MOUNT_SETATTR, _AT_FDCWD, _AT_RECURSIVE, _MOUNT_ATTR_RDONLY = 442, -100, 0x8000, 1
+_SIOCSIFFLAGS, _IFF_UP = 0x8914, 1
+_DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
+_LINKS = {"fd": "/proc/self/fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2", "ptmx": "pts/ptmx"}
 
 
 class Places:
-    """Where the task finds things: artifact and scratch directories."""
+    """Where the task finds things: the artifact, and the directories it may write to."""
 
-    def __init__(self, artifact, scratch):
+    def __init__(self, artifact, scratch, *others):
         self.artifact = artifact
         self.scratch = scratch
+        self.writable = (scratch, *others)
 
 
 def confine(setup):
@@ -37,6 +48,8 @@ def confine(setup):
     places = Places(setup["artifact"], setup["scratch"])
     if setup["mode"] == "namespaces":
         places = _mounts(setup)
+    if setup.get("loopback"):
+        _loopback()
     os.chdir(places.scratch)
     _limits(setup["limits"])
     if linux:
@@ -60,8 +73,11 @@ def confine(setup):
             "HOME": places.scratch,
             "TMPDIR": places.scratch,
             "MILLRACE_SANDBOX": "1",
+            **setup.get("env", {}),
         }
     )
+    if setup.get("filter"):
+        _filter(bytes.fromhex(setup["filter"]))
     return places
 
 
@@ -70,17 +86,28 @@ def _mounts(setup):
     library = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     prefixes = sorted({os.path.realpath(p) for p in (sys.base_prefix, sys.prefix, sys.base_exec_prefix)})
     _mount(None, "/", None, _MS_REC | _MS_PRIVATE)
+    _read_only("/", True, _AT_RECURSIVE)
     inner = os.path.join(scratch, ".millrace")
     for source, name in ((artifact, "artifact"), (library, "library")):
         target = os.path.join(inner, name)
         _mount(source, target, None, _MS_BIND)
         _mount(None, target, None, _MS_REMOUNT | _MS_BIND | _MS_RDONLY | _MS_NOSUID | _MS_NODEV)
-    root = scratch
-    if not any(p == "/tmp" or p.startswith("/tmp/") for p in prefixes):
+    root, hidden = scratch, list(setup["hide"])
+    if any(p == "/tmp" or p.startswith("/tmp/") for p in prefixes):
+        _mount(scratch, scratch, None, _MS_BIND | _MS_REC)
+        hidden.append("/tmp")
+    else:
         root = "/tmp"
         _mount(scratch, root, None, _MS_BIND | _MS_REC)
-    for directory in setup["hide"]:
+    _read_only(root, False)
+    for directory in hidden:
         _hide(directory, [root, *prefixes])
+    if os.path.isdir("/var/tmp") and not os.path.islink("/var/tmp"):
+        _mount(root, "/var/tmp", None, _MS_BIND)
+        _read_only("/var/tmp", False)
+    if os.path.isdir("/run/lock"):
+        _mount("none", "/run/lock", "tmpfs", _MS_RDONLY | _MS_NOSUID | _MS_NODEV | _MS_NOEXEC, b"size=64k,mode=0755")
+    _devices(setup["shared_memory"])
     _mount("proc", "/proc", "proc", _MS_NOSUID | _MS_NODEV | _MS_NOEXEC)
     moved = os.path.join(root, ".millrace", "library")
     sys.path[:] = [moved if p == library else p for p in sys.path]
@@ -90,7 +117,51 @@ def _mounts(setup):
         if path:
             module.__path__ = [moved + p[len(library) :] if p.startswith(library) else p for p in path]
     sys.path_importer_cache.clear()
-    return Places(os.path.join(root, ".millrace", "artifact"), root)
+    return Places(os.path.join(root, ".millrace", "artifact"), root, "/dev/shm")
+
+
+def _devices(shared_memory):
+    """Mount a /dev of its own: the harmless devices, terminals, and shared memory of some bytes."""
+    kept = [(name, os.open("/dev/" + name, os.O_PATH)) for name in _DEVICES if os.path.exists("/dev/" + name)]
+    _mount("none", "/dev", "tmpfs", _MS_NOSUID | _MS_NOEXEC, b"size=64k,mode=0755")
+    for name, descriptor in kept:
+        os.close(os.open("/dev/" + name, os.O_CREAT | os.O_WRONLY, 0o666))
+        _mount(f"/proc/self/fd/{descriptor}", "/dev/" + name, None, _MS_BIND)
+        os.close(descriptor)
+    for name, target in _LINKS.items():
+        os.symlink(target, "/dev/" + name)
+    for name in ("pts", "shm"):
+        os.mkdir("/dev/" + name)
+    _mount("devpts", "/dev/pts", "devpts", _MS_NOSUID | _MS_NOEXEC, b"newinstance,ptmxmode=0666,mode=0620")
+    _mount("none", "/dev/shm", "tmpfs", _MS_NOSUID | _MS_NODEV, b"size=%d,mode=1777" % shared_memory)
+    _read_only("/dev", True)
+
+
+def _read_only(path, on, flags=0):
+    """Make a mount read-only or writable again; without effect before Linux 5.12."""
+    attributes = (ctypes.c_uint64 * 4)(*((_MOUNT_ATTR_RDONLY, 0) if on else (0, _MOUNT_ATTR_RDONLY)))
+    number, where, how = map(ctypes.c_long, (_SYS_MOUNT_SETATTR, _AT_FDCWD, flags))
+    _libc().syscall(number, where, os.fsencode(path), how, attributes, ctypes.c_size_t(32))
+
+
+def _loopback():
+    """Bring the one interface of an empty network namespace up."""
+    libc = _libc()
+    descriptor = libc.socket(2, 2, 0)
+    request = b"lo".ljust(16, b"\0") + _IFF_UP.to_bytes(2, sys.byteorder) + bytes(22)
+    failed = descriptor < 0 or libc.ioctl(descriptor, ctypes.c_ulong(_SIOCSIFFLAGS), request) != 0
+    if failed:
+        raise OSError(ctypes.get_errno(), "bringing the loopback interface up")
+    os.close(descriptor)
+
+
+def _filter(program):
+    class Program(ctypes.Structure):
+        _fields_ = [("length", ctypes.c_ushort), ("instructions", ctypes.c_char_p)]
+
+    given = Program(len(program) // 8, program)
+    if _libc().prctl(_PR_SET_SECCOMP, ctypes.c_ulong(_SECCOMP_MODE_FILTER), ctypes.byref(given), 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl PR_SET_SECCOMP")
 
 
 def _hide(directory, keep):
@@ -115,11 +186,7 @@ def _limits(limits):
         _, hard = resource.getrlimit(number)
         if hard != resource.RLIM_INFINITY:
             value = min(value, hard)
-        try:
-            resource.setrlimit(number, (value, value))
-        except (OSError, ValueError):
-            if name != "AS":  # macOS has no address space limit
-                raise
+        resource.setrlimit(number, (value, value))
 
 
 def _drop(setup):

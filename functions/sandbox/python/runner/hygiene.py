@@ -15,11 +15,12 @@ _SIGNALS = tuple(
 # Directory entries of the sandbox itself, never a task's.
 KEEP = ".millrace"
 
-# Set by the local runner: the task's own directory, emptied after each task.
-scratch = None
+# Set by the local runner: the task's own directories, emptied after each task.
+writable = ()
 # Set by the local runner when this interpreter is the first process of a PID
-# namespace: every process left over is then a descendant of the task.
-first_process = False
+# namespace, or has a user of its own: every process that it may signal is then
+# a descendant of the task.
+alone = False
 
 
 class Snapshot:
@@ -61,8 +62,8 @@ class Snapshot:
         except OSError:
             return True
         left = _end_children()
-        if scratch is not None:
-            left = not _empty(scratch) or left
+        for directory in writable:
+            left = not _empty(directory) or left
         return left or _thread_count() > self.threads
 
 
@@ -104,7 +105,7 @@ def _end_children():
                 break
     except ChildProcessError:
         return False
-    if not first_process:
+    if not alone:
         return True
     try:
         os.kill(-1, signal.SIGKILL)

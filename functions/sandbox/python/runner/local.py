@@ -108,8 +108,8 @@ def main():
         channel.write((b"Y", json.dumps({"error": f"{type(error).__name__}: {error}"}).encode()))
         os._exit(3)
     confine.line_buffered()
-    hygiene.scratch = places.scratch
-    hygiene.first_process = os.getpid() == 1
+    hygiene.writable = places.writable
+    hygiene.alone = os.getpid() == 1 or setup.get("uid") is not None
     sys.argv[:] = ["millrace"]
     executor = core.Executor(places.artifact, channel.emit, channel.writing, lambda: channel.write((b"U", b"")))
     ready = {"pid": os.getpid(), "python": ".".join(map(str, sys.version_info[:3]))}

@@ -1,0 +1,70 @@
+//go:build unix
+
+package interpreters
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	keep     = ".millrace" // of the sandbox itself, in each scratch directory
+	maxDepth = 64          // of directories in it
+)
+
+// scratch measures a directory in which a task writes, while it does.
+type scratch struct {
+	dir string
+}
+
+// measure returns the bytes on disk and the number of files below the directory,
+// or what it has found when that goes over the limit: more of either is not
+// looked for. Directories nested too deep count as too many files.
+func (s *scratch) measure(limit int64) (bytes int64, files int) {
+	root, err := os.OpenRoot(s.dir)
+	if err != nil {
+		return 0, 0
+	}
+	defer func() { _ = root.Close() }()
+	waiting := []string{"."}
+	for len(waiting) > 0 && bytes <= limit && files <= maxFiles {
+		name := waiting[len(waiting)-1]
+		waiting = waiting[:len(waiting)-1]
+		if strings.Count(name, "/") > maxDepth {
+			return bytes, maxFiles + 1
+		}
+		// Not to wait for a writer, should a pipe have taken the directory's place.
+		dir, err := root.OpenFile(name, os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NONBLOCK, 0)
+		if err != nil {
+			continue
+		}
+		names, _ := dir.Readdirnames(maxFiles + 1)
+		for _, n := range names {
+			var info unix.Stat_t
+			path := filepath.Join(name, n)
+			if path == keep || unix.Fstatat(int(dir.Fd()), n, &info, unix.AT_SYMLINK_NOFOLLOW) != nil {
+				continue
+			}
+			files++
+			bytes += info.Blocks * 512
+			if info.Mode&unix.S_IFMT == unix.S_IFDIR {
+				waiting = append(waiting, path)
+			}
+		}
+		dir.Close()
+	}
+	return bytes, files
+}
+
+// deviceOf is the device that a directory is on.
+func deviceOf(dir string) uint64 {
+	var info unix.Stat_t
+	if unix.Stat(dir, &info) != nil {
+		return 0
+	}
+	return uint64(info.Dev) //nolint:unconvert // an int32 on macOS
+}

@@ -1,0 +1,49 @@
+//go:build unix
+
+package interpreters
+
+import "strconv"
+
+// setup is the body of a setup frame.
+type setup struct {
+	Mode         string            `json:"mode"`
+	UID          *int              `json:"uid,omitempty"`
+	GID          *int              `json:"gid,omitempty"`
+	Artifact     string            `json:"artifact"`
+	Scratch      string            `json:"scratch"`
+	Hide         []string          `json:"hide"`
+	Limits       map[string]int64  `json:"limits"`
+	Env          map[string]string `json:"env"`
+	SharedMemory int64             `json:"shared_memory"` // bytes of /dev/shm
+	Filter       string            `json:"filter,omitempty"`
+	Loopback     bool              `json:"loopback,omitempty"`
+}
+
+// threads are what numeric libraries read how many threads to start from.
+var threads = []string{
+	"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS", "NUMEXPR_NUM_THREADS",
+}
+
+// setup is how a child of a tier confines itself.
+func (c *Config) setup(m mode, tier string) setup {
+	s := setup{
+		Mode: m.name, Hide: c.Hide, Filter: filter(), Loopback: c.Network == NoNetwork,
+		Limits:       map[string]int64{"CORE": 0, "NOFILE": 1024, "FSIZE": c.Scratch},
+		Env:          make(map[string]string, len(threads)),
+		SharedMemory: c.memory(tier) / 4,
+	}
+	if m.ownUser || m.userNamespace {
+		s.Limits["NPROC"] = maxProcesses // threads too; the user has nothing else running
+	}
+	for _, name := range threads {
+		s.Env[name] = strconv.Itoa(c.cpus(tier))
+	}
+	return s
+}
+
+// ready is the body of a ready frame.
+type ready struct {
+	PID    int    `json:"pid"`
+	Python string `json:"python"`
+	Error  string `json:"error"`
+}
