@@ -26,6 +26,9 @@ const (
 	frameOver    = 'U'
 	frameOutput  = 'O'
 	frameResult  = 'R'
+	frameFetch   = 'F'
+	frameInput   = 'I'
+	frameNoInput = 'N'
 )
 
 // Bounds of what a child may send: user code can write to the descriptor too.
@@ -65,42 +68,47 @@ func appendFrame(buf *bytes.Buffer, kind byte, n nonce, v any) error {
 	return nil
 }
 
-// readFrame reads the next frame, which must repeat the nonce. The body is only
-// valid until the next call, except that of an output frame, which is the
-// caller's to keep.
-func readFrame(r *bufio.Reader, n nonce, scratch *bytes.Buffer) (kind byte, body []byte, err error) {
+// readHead reads the next frame up to its body of some bytes. The frame must
+// repeat the nonce.
+func readHead(r *bufio.Reader, n nonce) (kind byte, size int64, err error) {
 	start, err := r.Peek(head)
 	if err != nil {
-		return 0, nil, err
+		return 0, 0, err
 	}
-	size := int64(binary.BigEndian.Uint32(start)) - int64(head-4)
+	size = int64(binary.BigEndian.Uint32(start)) - int64(head-4)
 	kind = start[4]
 	bound := int64(maxResultFrame)
 	switch kind {
 	case frameEvent:
 		bound = maxEventFrame
 	case frameOutput:
-		bound, scratch = maxOutputFrame, new(bytes.Buffer)
-	case frameReady, frameResult, frameOver:
+		bound = maxOutputFrame
+	case frameReady, frameResult, frameOver, frameFetch:
 	default:
-		return 0, nil, fmt.Errorf("%w: frame of kind %q", errProtocol, kind)
+		return 0, 0, fmt.Errorf("%w: frame of kind %q", errProtocol, kind)
 	}
 	if !bytes.Equal(start[5:], n[:]) { //guard:sandbox/nonce drop
-		return 0, nil, errOtherAttempt
+		return 0, 0, errOtherAttempt
 	}
 	if size < 0 || size > bound {
-		return 0, nil, fmt.Errorf("%w: frame of %d bytes", errProtocol, size)
+		return 0, 0, fmt.Errorf("%w: frame of %d bytes", errProtocol, size)
 	}
 	_, _ = r.Discard(head)
+	return kind, size, nil
+}
+
+// readBody reads the body of a frame into scratch, where it is valid until
+// scratch is used again.
+func readBody(r *bufio.Reader, size int64, scratch *bytes.Buffer) ([]byte, error) {
 	scratch.Reset()
 	// Memory follows what arrives, not what the length claims.
 	if size <= 1<<20 {
 		scratch.Grow(int(size))
 	}
 	if _, err := io.CopyN(scratch, r, size); err != nil {
-		return 0, nil, err
+		return nil, err
 	}
-	return kind, scratch.Bytes(), nil
+	return scratch.Bytes(), nil
 }
 
 // request is the body of a request frame.
@@ -114,7 +122,7 @@ type request struct {
 	MapIndex    *int                       `json:"map_index,omitempty"`
 	Item        json.RawMessage            `json:"item,omitempty"`
 	Entrypoint  string                     `json:"entrypoint"`
-	Inputs      map[string]sandbox.Input   `json:"inputs,omitempty"`
+	Inputs      map[string]input           `json:"inputs,omitempty"`
 	Params      map[string]json.RawMessage `json:"params,omitempty"`
 	Secrets     map[string]string          `json:"secrets,omitempty"`
 	TimeoutSecs float64                    `json:"timeout_secs"`
@@ -122,13 +130,36 @@ type request struct {
 	TraceParent string                     `json:"traceparent,omitempty"`
 }
 
-func encodeRequest(buf *bytes.Buffer, n nonce, req *sandbox.Request, timeout time.Duration) error {
+// input is a value, where to fetch it, or the name to ask for it by.
+type input struct {
+	sandbox.Input
+	Fetch string `json:"fetch,omitempty"`
+}
+
+// encodeRequest appends a request. Without a network the child gets no links: it
+// asks for inputs, and hands outputs over, by frames.
+func encodeRequest(buf *bytes.Buffer, n nonce, req *sandbox.Request, timeout time.Duration, network bool) error {
+	var inputs map[string]input
+	if len(req.Inputs) > 0 {
+		inputs = make(map[string]input, len(req.Inputs))
+	}
+	for name, in := range req.Inputs {
+		if network || in.URL == "" {
+			inputs[name] = input{Input: in}
+		} else {
+			inputs[name] = input{Fetch: name}
+		}
+	}
+	outputURL := req.OutputURL
+	if !network {
+		outputURL = ""
+	}
 	return appendFrame(buf, frameRequest, n, request{
 		RunID: req.RunID, FlowName: req.FlowName, FlowVersion: req.FlowVersion,
 		TaskName: req.TaskName, TaskRunID: req.TaskRunID, Attempt: req.Attempt,
 		MapIndex: req.MapIndex, Item: req.Item, Entrypoint: req.Entrypoint,
-		Inputs: req.Inputs, Params: req.Params, Secrets: req.Secrets,
-		TimeoutSecs: timeout.Seconds(), OutputURL: req.OutputURL, TraceParent: req.TraceParent,
+		Inputs: inputs, Params: req.Params, Secrets: req.Secrets,
+		TimeoutSecs: timeout.Seconds(), OutputURL: outputURL, TraceParent: req.TraceParent,
 	})
 }
 

@@ -190,7 +190,10 @@ func (c *interpreter) prepare(ctx context.Context, in *installation, artifact st
 	var kind byte
 	var body []byte
 	if err == nil {
-		kind, body, err = readFrame(c.reader, n, &c.buf)
+		var size int64
+		if kind, size, err = readHead(c.reader, n); err == nil {
+			body, err = readBody(c.reader, size, &c.buf)
+		}
 	}
 	c.out.finish()
 	c.err.finish()
@@ -227,7 +230,8 @@ func (c *interpreter) call(ctx context.Context, req *sandbox.Request, log func(s
 	}
 	c.buf.Reset()
 	n := newNonce()
-	if err := encodeRequest(&c.buf, n, req, timeout); err != nil {
+	network := c.pool.config.Network == HostNetwork
+	if err := encodeRequest(&c.buf, n, req, timeout, network); err != nil {
 		return sandbox.Result{}, fmt.Errorf("encoding the request: %w", err)
 	}
 	sink := func(e sandbox.LogEvent) {
@@ -242,7 +246,14 @@ func (c *interpreter) call(ctx context.Context, req *sandbox.Request, log func(s
 	defer timer.Stop()
 	stop := context.AfterFunc(ctx, c.kill)
 	c.watch.begin()
-	result, err := c.exchange(n, sink, timer)
+	t := transfer{pool: c.pool, to: c.requests, ended: c.ended, nonce: n, inline: sandbox.MaxOutputBytes}
+	if req.OutputURL != "" {
+		t.inline = sandbox.InlineBytes
+	}
+	if !network {
+		t.inputs, t.outputURL = req.Inputs, req.OutputURL
+	}
+	result, err := c.exchange(ctx, &t, sink, timer)
 	excess := c.watch.end()
 	if !stop() {
 		c.spent = true // killed, or about to be
@@ -276,17 +287,34 @@ func (c *interpreter) call(ctx context.Context, req *sandbox.Request, log func(s
 // errRunner marks a failure that the runner reported and survived.
 var errRunner = errors.New("the sandbox failed")
 
-func (c *interpreter) exchange(n nonce, sink func(sandbox.LogEvent), timer *time.Timer) (sandbox.Result, error) {
+func (c *interpreter) exchange(ctx context.Context, t *transfer, sink func(sandbox.LogEvent), timer *time.Timer) (sandbox.Result, error) {
 	if _, err := c.requests.Write(c.buf.Bytes()); err != nil {
 		return sandbox.Result{}, errors.Join(errNotDelivered, err)
 	}
 	var output []byte
 	for begun := false; ; begun = true {
-		kind, body, err := readFrame(c.reader, n, &c.buf)
+		kind, size, err := readHead(c.reader, t.nonce)
 		if errors.Is(err, errOtherAttempt) && !begun {
 			// It is still at an earlier request, whose code gave an answer of its own.
 			err = errors.Join(errNotDelivered, err)
 		}
+		if err != nil {
+			return sandbox.Result{}, err
+		}
+		buf := &c.buf
+		if kind == frameOutput {
+			if t.takes(size) {
+				if err := t.store(ctx, c.reader, size); err != nil {
+					return sandbox.Result{}, err
+				}
+				continue
+			}
+			if size > t.inline {
+				return sandbox.Result{}, fmt.Errorf("%w: an inline output of %d bytes", errProtocol, size)
+			}
+			buf = new(bytes.Buffer) // the output is the caller's to keep
+		}
+		body, err := readBody(c.reader, size, buf)
 		if err != nil {
 			return sandbox.Result{}, err
 		}
@@ -301,15 +329,19 @@ func (c *interpreter) exchange(n nonce, sink func(sandbox.LogEvent), timer *time
 			timer.Reset(uploadTime)
 		case frameOutput:
 			output = body
+		case frameFetch:
+			if err := t.fetch(ctx, body); err != nil {
+				return sandbox.Result{}, err
+			}
 		case frameResult:
-			return c.result(body, output)
+			return c.result(body, output, t.stored)
 		default:
 			return sandbox.Result{}, errProtocol
 		}
 	}
 }
 
-func (c *interpreter) result(body, output []byte) (sandbox.Result, error) {
+func (c *interpreter) result(body, output []byte, stored int64) (sandbox.Result, error) {
 	var a answer
 	if err := json.Unmarshal(body, &a); err != nil {
 		return sandbox.Result{}, fmt.Errorf("%w: %w", errProtocol, err)
@@ -325,6 +357,8 @@ func (c *interpreter) result(body, output []byte) (sandbox.Result, error) {
 		}
 		a.Failure.Message = clip(a.Failure.Message, maxFailure)
 		return sandbox.Result{Failure: a.Failure}, nil
+	case stored > 0:
+		return sandbox.Result{OutputBytes: stored, Uploaded: true}, nil
 	case a.OutputRef:
 		return sandbox.Result{OutputBytes: a.OutputBytes, Uploaded: true}, nil
 	}

@@ -77,7 +77,7 @@ func (p *Pool) sweep() error {
 	if err := os.RemoveAll(filepath.Join(p.config.Dir, "scratch")); err != nil {
 		return err
 	}
-	for _, pattern := range []string{".library-*", "artifacts/*/.fetch-*"} {
+	for _, pattern := range []string{".library-*", ".output-*", "artifacts/*/.fetch-*"} {
 		left, _ := filepath.Glob(filepath.Join(p.config.Dir, pattern))
 		for _, path := range left {
 			if err := os.RemoveAll(path); err != nil {

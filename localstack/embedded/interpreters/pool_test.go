@@ -13,6 +13,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -66,6 +67,7 @@ func (r *rig) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	default:
 		r.gets.Add(1)
 		blob, ok := r.blobs[req.URL.Path]
+		w.Header().Set("Content-Length", strconv.Itoa(len(blob)))
 		if !ok {
 			w.WriteHeader(http.StatusNotFound)
 		}

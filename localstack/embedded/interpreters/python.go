@@ -148,6 +148,10 @@ func (p *Pool) install(ctx context.Context) (*installation, error) {
 		if p.config.only != "" && p.config.only != m.name {
 			continue
 		}
+		if p.config.Network == NoNetwork && m.name == "plain" {
+			refusals = append(refusals, fmt.Errorf("%s: it takes no network away", m))
+			continue
+		}
 		root, err := p.rootFor(m)
 		if err != nil {
 			return nil, err

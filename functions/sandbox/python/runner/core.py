@@ -28,10 +28,12 @@ class Executor:
     ``emit(level, logger, message)`` takes log events from any thread.
     ``writing()`` tells whether the main thread is inside emit: the alarm must
     not tear a half-written event apart. ``over()`` is called when the task's own
-    time is over and a large output is left to hand on.
+    time is over and a large output is left to hand on. ``fetch(name)`` returns
+    the JSON of an input that comes without a link.
     """
 
-    def __init__(self, artifact, emit, writing=lambda: False, over=lambda: None):
+    def __init__(self, artifact, emit, writing=lambda: False, over=lambda: None, fetch=None):
+        self._fetch = fetch
         self._emit = emit
         self._writing = writing
         self._over = over
@@ -101,9 +103,12 @@ class Executor:
             special["index"] = request["map_index"]
         return (
             _arguments.from_mapping(special),
-            _arguments.from_tasks(request.get("inputs") or {}, _load),
+            _arguments.from_tasks(request.get("inputs") or {}, self._load),
             _arguments.from_mapping(request.get("params") or {}),
         )
+
+    def _load(self, given):
+        return json.loads(self._fetch(given["fetch"])) if "fetch" in given else _load(given)
 
     def _function(self, entrypoint):
         if entrypoint in self._entrypoints:

@@ -13,6 +13,9 @@ to another request.
     E  event     JSON   [seconds, level, logger, message]
     U  over             the task's own time is over, its output is being handed on
     O  output    bytes  the task's output, JSON
+    F  fetch     text   the name of a task whose output the task takes; its thread waits for
+    I  input     bytes  the output, JSON; server to runner
+    N  no input  text   why there is none; server to runner
     R  result    JSON   the answer of core.Executor.execute, or {"error"}: the runner's own trouble
 """
 
@@ -38,6 +41,7 @@ class Channel:
         self._main_writing = False
         self._forked = False
         self._nonce = b""
+        self.broken = False
         os.set_inheritable(REQUESTS, False)
         os.set_inheritable(ANSWERS, False)
         os.register_at_fork(after_in_child=self._in_child)
@@ -64,6 +68,16 @@ class Channel:
         if not data:
             os._exit(0)
         return b"".join(parts)
+
+    def fetch(self, name):
+        """Ask the server for an input; an interruption leaves the pipe unusable."""
+        self.broken = True
+        self.write((b"F", name.encode()))
+        kind, body = self.read()
+        self.broken = False
+        if kind != b"I":
+            raise core.TransferError("an input could not be fetched: " + body.decode("utf-8", "replace"))
+        return body
 
     def write(self, *frames):
         """Write (kind, body) frames in one piece."""
@@ -111,7 +125,7 @@ def main():
     hygiene.writable = places.writable
     hygiene.alone = os.getpid() == 1 or setup.get("uid") is not None
     sys.argv[:] = ["millrace"]
-    executor = core.Executor(places.artifact, channel.emit, channel.writing, lambda: channel.write((b"U", b"")))
+    executor = core.Executor(places.artifact, channel.emit, channel.writing, lambda: channel.write((b"U", b"")), channel.fetch)
     ready = {"pid": os.getpid(), "python": ".".join(map(str, sys.version_info[:3]))}
     channel.write((b"Y", json.dumps(ready).encode()))
     while True:
@@ -123,6 +137,8 @@ def main():
         except core.TransferError as error:
             answer, output = {"error": str(error), "recycle": True}, None
         del body
+        if channel.broken:
+            answer["recycle"] = True
         result = (b"R", json.dumps(answer).encode())
         if output is None:
             channel.write(result)

@@ -1,0 +1,148 @@
+//go:build unix
+
+package interpreters
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"millrace/shared/sandbox"
+)
+
+// transfer carries the large inputs and the large output of one request for a
+// child that has no network.
+type transfer struct {
+	pool      *Pool
+	to        io.Writer
+	ended     <-chan struct{} // closed when the child has
+	nonce     nonce
+	inputs    map[string]sandbox.Input
+	outputURL string // of large outputs; empty: the child puts them there, or they come inline
+	inline    int64  // bytes of the largest output that comes inline
+	stored    int64  // bytes of the output that was stored
+}
+
+// attempts is how often a request to the object store is made, when its failure
+// may pass.
+const attempts = 3
+
+// bounded ends ctx when the child has ended, or after a time.
+func (t *transfer) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithTimeout(ctx, uploadTime)
+	go func() {
+		select {
+		case <-t.ended:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, cancel
+}
+
+// fetch answers a fetch frame: with the input, or why there is none. The error
+// means that the child cannot go on.
+func (t *transfer) fetch(ctx context.Context, name []byte) error {
+	ctx, cancel := t.bounded(ctx)
+	defer cancel()
+	in, ok := t.inputs[string(name)]
+	if !ok || in.URL == "" {
+		return t.sendText(frameNoInput, "there is none of that name")
+	}
+	resp, err := t.pool.request(ctx, http.MethodGet, in.URL, nil, 0)
+	if err != nil {
+		return t.sendText(frameNoInput, err.Error())
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if resp.ContentLength < 0 || resp.ContentLength > sandbox.MaxOutputBytes {
+		return fmt.Errorf("%w: an input of %d bytes", errRunner, resp.ContentLength)
+	}
+	return t.send(frameInput, resp.ContentLength, resp.Body)
+}
+
+func (t *transfer) sendText(kind byte, text string) error {
+	return t.send(kind, int64(len(text)), strings.NewReader(text))
+}
+
+func (t *transfer) send(kind byte, size int64, body io.Reader) error {
+	start := binary.BigEndian.AppendUint32(nil, uint32(size+int64(head-4)))
+	start = append(append(start, kind), t.nonce[:]...)
+	if _, err := t.to.Write(start); err != nil {
+		return err
+	}
+	_, err := io.CopyN(t.to, body, size)
+	return err
+}
+
+// takes tells whether an output of some bytes is stored from here.
+func (t *transfer) takes(size int64) bool {
+	return t.outputURL != "" && size > t.inline && t.stored == 0
+}
+
+// store puts the output, which follows in the pipe, to its link. It goes by a
+// file: a link is tried again, a pipe is read once.
+func (t *transfer) store(ctx context.Context, from io.Reader, size int64) error {
+	ctx, cancel := t.bounded(ctx)
+	defer cancel()
+	spool, err := os.CreateTemp(t.pool.config.Dir, ".output-")
+	if err != nil {
+		return fmt.Errorf("%w: the output could not be stored: %w", errRunner, err)
+	}
+	defer func() { _ = spool.Close() }()
+	if err := os.Remove(spool.Name()); err != nil {
+		return err
+	}
+	if _, err := io.CopyN(spool, from, size); err != nil {
+		return err
+	}
+	resp, err := t.pool.request(ctx, http.MethodPut, t.outputURL, spool, size)
+	if err != nil {
+		return fmt.Errorf("%w: the output could not be stored: %w", errRunner, err)
+	}
+	t.stored = size
+	return resp.Body.Close()
+}
+
+// request makes a request to the object store, again if its failure may pass.
+// Errors name no link: it is a credential.
+func (p *Pool) request(ctx context.Context, method, link string, body io.ReaderAt, size int64) (*http.Response, error) {
+	for attempt := 1; ; attempt++ {
+		req, err := http.NewRequestWithContext(ctx, method, link, nil)
+		if err != nil {
+			return nil, errors.New("the link is malformed")
+		}
+		if body != nil {
+			req.Body, req.ContentLength = io.NopCloser(io.NewSectionReader(body, 0, size)), size
+			req.Header.Set("Content-Type", "application/json")
+		}
+		resp, err := p.config.HTTPClient.Do(req)
+		switch {
+		case err == nil && resp.StatusCode == http.StatusOK:
+			return resp, nil
+		case err == nil:
+			err = fmt.Errorf("status %d", resp.StatusCode)
+			_ = resp.Body.Close()
+			if resp.StatusCode < http.StatusInternalServerError {
+				return nil, err
+			}
+		default:
+			if failure, ok := errors.AsType[*url.Error](err); ok { // it shows the link
+				err = failure.Err
+			}
+		}
+		if attempt == attempts || ctx.Err() != nil {
+			return nil, err
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(200 * time.Millisecond << attempt):
+		}
+	}
+}
