@@ -17,6 +17,7 @@ import (
 func serveCommand() *cobra.Command {
 	var cfg server.Config
 	var level, format string
+	var scratch int64
 	c := &cobra.Command{
 		Use:   "serve --data DIR",
 		Short: "Serve the API, the workers, the scheduler and the object store until SIGTERM",
@@ -32,6 +33,13 @@ func serveCommand() *cobra.Command {
 			if cfg.Dir == "" {
 				return usageError{fmt.Errorf("--data DIR is required (see %s --help)", c.CommandPath())}
 			}
+			if cfg.TaskNetwork != interpreters.HostNetwork && cfg.TaskNetwork != interpreters.NoNetwork {
+				return usageError{fmt.Errorf("--task-network is %s or %s, not %q", interpreters.HostNetwork, interpreters.NoNetwork, cfg.TaskNetwork)}
+			}
+			if scratch < 1 || cfg.PythonUID < 1 {
+				return usageError{fmt.Errorf("--python-scratch and --python-uid are positive")}
+			}
+			cfg.PythonScratch = scratch << 20
 			cfg.Log = telemetry.NewLogger(os.Stderr, format, minimum)
 			slog.SetDefault(cfg.Log)
 			cfg.Version = serviceVersion()
@@ -51,6 +59,9 @@ func serveCommand() *cobra.Command {
 	f.StringVar(&cfg.Python, "python", "", "interpreter of Python tasks (default: the first fit python3 on PATH)")
 	f.IntVar(&cfg.PythonSlots, "python-slots", interpreters.DefaultSlots, "Python tasks that run at once")
 	f.BoolVar(&cfg.Isolated, "require-isolation", false, "refuse to start where Python tasks would share users, files and processes with the server or each other")
+	f.Int64Var(&scratch, "python-scratch", interpreters.DefaultScratch>>20, "MB of files that a Python task may keep at once")
+	f.IntVar(&cfg.PythonUID, "python-uid", interpreters.DefaultUID, "user of the first Python slot, the next ones follow; where the server is root")
+	f.StringVar(&cfg.TaskNetwork, "task-network", interpreters.HostNetwork, "network of Python tasks: host, this machine's with all that it reaches, or none")
 	f.StringVar(&level, "log-level", "warn", "debug, info (with every request), warn or error; logs go to stderr")
 	f.StringVar(&format, "log-format", telemetry.Text, "text or json, a JSON object a line")
 	return c

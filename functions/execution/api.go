@@ -20,8 +20,15 @@ type Backend struct {
 	Available      bool            `json:"available" doc:"Whether tasks of these types can run now in this deployment"`
 	Message        string          `json:"message" doc:"Why it is not available, else what it does"`
 	ExecutionModes []ExecutionMode `json:"execution_modes" doc:"The runtime tiers it offers, smallest first; empty where the tier makes no difference"`
+	Isolation      *Isolation      `json:"isolation" doc:"How tasks are kept apart from the service and from each other; null where no user code runs"`
 	DefaultTimeout *int            `json:"default_timeout_secs" doc:"Of a task that sets no timeout_secs; null: tasks of this kind have none"`
 	MaxTimeout     *int            `json:"max_timeout_secs" doc:"The most a task may set; null: no such bound"`
+}
+
+// Isolation is how user code is kept apart.
+type Isolation struct {
+	Level  string `json:"level" enum:"environment,namespaces,processes" doc:"environment: a machine of its own for each workspace; namespaces: processes that see nothing of the service or of each other; processes: no boundary between workspaces, for one's own code only"`
+	Detail string `json:"detail"`
 }
 
 // ExecutionMode is a runtime tier.
@@ -47,13 +54,13 @@ func routes(api *httpapi.API, d fn.Deps) {
 		Description: "The executor of Python tasks, with the memory of each runtime tier, and those built into the " +
 			"service. An executor that this deployment lacks is listed with available false.",
 		Access: tenant.Needs(tenant.RunsRead),
-	}, func(context.Context, *none) (*listOut, error) {
-		return &listOut{Body: httpapi.Items[Backend]{Items: backends(d)}}, nil
+	}, func(ctx context.Context, _ *none) (*listOut, error) {
+		return &listOut{Body: httpapi.Items[Backend]{Items: backends(ctx, d)}}, nil
 	})
 }
 
 // backends lists the executors as far as d has what they need.
-func backends(d fn.Deps) []Backend {
+func backends(ctx context.Context, d fn.Deps) []Backend {
 	python := Backend{
 		Name: "python", Kind: "sandbox", TaskTypes: []string{"python"},
 		Available: d.Sandbox != nil, Message: "Runs functions of the uploaded artifact.",
@@ -62,6 +69,15 @@ func backends(d fn.Deps) []Backend {
 	}
 	if !python.Available {
 		python.Message = "No sandbox is configured in this deployment."
+	}
+	if box, ok := d.Sandbox.(sandbox.Isolating); ok {
+		i, err := box.Isolation(ctx)
+		if err == nil {
+			python.Isolation = &Isolation{Level: i.Level, Detail: i.Detail}
+		} else {
+			d.Log.WarnContext(ctx, "Python tasks cannot run", "error", err)
+			python.Available, python.Message = false, "No Python interpreter can be started; the service's log says why."
+		}
 	}
 	for _, t := range tier.All() {
 		python.ExecutionModes = append(python.ExecutionModes, ExecutionMode{

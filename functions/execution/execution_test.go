@@ -1,7 +1,9 @@
 package execution_test
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -39,6 +41,29 @@ func TestBackendsSayWhatIsConfigured(t *testing.T) {
 		}
 		assert.Equal(t, []string{"python", "http", "transform", "wait"}, names)
 	}
+}
+
+// isolated is a sandbox that says how it isolates tasks, or that it cannot run any.
+type isolated struct {
+	present
+	err error
+}
+
+func (i isolated) Isolation(context.Context) (sandbox.Isolation, error) {
+	return sandbox.Isolation{Level: sandbox.IsolatedNamespaces, Detail: "no network"}, i.err
+}
+
+func TestBackendsTellTheIsolation(t *testing.T) {
+	t.Parallel()
+	env := localtest.Open(t, localtest.Options{Sandbox: isolated{}}, execution.Spec)
+	res := env.Do(t, env.A.Key, "GET", "/backends", nil).Require(t, 200)
+	assert.Equal(t, map[string]any{"level": "namespaces", "detail": "no network"}, res.Get(t, "items", 0, "isolation"))
+	assert.Nil(t, res.Get(t, "items", 1, "isolation"))
+
+	env = localtest.Open(t, localtest.Options{Sandbox: isolated{err: errors.New("no python3 in /secret/place")}}, execution.Spec)
+	res = env.Do(t, env.A.Key, "GET", "/backends", nil).Require(t, 200)
+	assert.Equal(t, false, res.Get(t, "items", 0, "available"))
+	assert.NotContains(t, string(res.Body), "/secret/place")
 }
 
 func TestBackendsOfferTheTiers(t *testing.T) {

@@ -98,6 +98,26 @@ type Slots interface {
 	Reserve(ctx context.Context) (release func(), err error)
 }
 
+// The levels of Isolation.
+const (
+	IsolatedEnvironment = "environment" // a machine of its own for each workspace
+	IsolatedNamespaces  = "namespaces"  // processes that see nothing of the service or of each other
+	IsolatedProcesses   = "processes"   // processes only: no boundary between workspaces
+)
+
+// Isolation is how tasks are kept apart from the service and from each other.
+type Isolation struct {
+	Level  string // one of the levels
+	Detail string // for people
+}
+
+// Isolating is a Sandbox that tells how it isolates tasks.
+type Isolating interface {
+	// Isolation may have to start an interpreter to find out. Its error means
+	// that tasks cannot run here.
+	Isolation(ctx context.Context) (Isolation, error)
+}
+
 // Sandbox runs tasks.
 type Sandbox interface {
 	// Run runs one attempt and returns when it is over. Every log event is

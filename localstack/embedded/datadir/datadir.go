@@ -73,6 +73,9 @@ func Open(path, version string) (*Dir, error) {
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return nil, fmt.Errorf("data directory: %w", err)
 	}
+	if err := own(path); err != nil {
+		return nil, fmt.Errorf("data directory: %w", err)
+	}
 	lock, err := vfs.Default.Lock(filepath.Join(path, lockFile))
 	if err != nil {
 		if errors.Is(err, fs.ErrPermission) {
@@ -88,6 +91,19 @@ func Open(path, version string) (*Dir, error) {
 		return nil, errors.Join(err, lock.Close())
 	}
 	return d, nil
+}
+
+// own makes a directory that was there before the owner's alone. One of another
+// owner stays as it is, if only its group may look in.
+func own(path string) error {
+	info, err := os.Stat(path)
+	if err != nil || info.Mode().Perm()&0o077 == 0 {
+		return err
+	}
+	if err := os.Chmod(path, 0o700); err != nil && info.Mode().Perm()&0o007 != 0 {
+		return fmt.Errorf("%s is open to all users (mode %04o) and another's: make it the server's, mode 0700: %w", path, info.Mode().Perm(), err)
+	}
+	return nil
 }
 
 // Check tells whether this program opens the directory, which may be missing,

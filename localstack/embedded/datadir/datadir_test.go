@@ -53,6 +53,18 @@ func TestOpenMakesADirectoryOfTheFormat(t *testing.T) {
 	assert.Equal(t, made, tree(t, path), "what made it stays on record")
 }
 
+func TestADirectoryThatWasThereBecomesTheOwners(t *testing.T) {
+	t.Parallel()
+	path := t.TempDir()
+	require.NoError(t, os.Chmod(path, 0o755))
+	d, err := datadir.Open(path, "1.2.3")
+	require.NoError(t, err)
+	require.NoError(t, d.Close())
+	info, err := os.Stat(path)
+	require.NoError(t, err)
+	assert.Equal(t, os.FileMode(0o700), info.Mode().Perm())
+}
+
 // TestOtherFormatsAreRefused: one sentence says which version opens the
 // directory, and nothing in it is changed.
 func TestOtherFormatsAreRefused(t *testing.T) {

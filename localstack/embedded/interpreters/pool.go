@@ -18,8 +18,9 @@ import (
 )
 
 var (
-	_ sandbox.Sandbox = (*Pool)(nil)
-	_ sandbox.Slots   = (*Pool)(nil)
+	_ sandbox.Sandbox   = (*Pool)(nil)
+	_ sandbox.Slots     = (*Pool)(nil)
+	_ sandbox.Isolating = (*Pool)(nil)
 )
 
 // ErrClosed is returned by Run on a closed Pool.
@@ -111,6 +112,30 @@ func (p *Pool) Mode(ctx context.Context) (mode, python string, err error) {
 		return "", "", err
 	}
 	return in.mode.String(), in.python + " " + in.version, nil
+}
+
+// Isolation implements sandbox.Isolating.
+func (p *Pool) Isolation(ctx context.Context) (sandbox.Isolation, error) {
+	in, err := p.installation(ctx)
+	if err != nil {
+		return sandbox.Isolation{}, err
+	}
+	i := sandbox.Isolation{Level: sandbox.IsolatedNamespaces, Detail: "Linux namespaces"}
+	if in.mode.name == "plain" {
+		i = sandbox.Isolation{Level: sandbox.IsolatedProcesses, Detail: "No namespaces: no boundary between workspaces"}
+	}
+	users, memory, network := "the server's user", "by sampling", "the network of the host"
+	if in.mode.ownUser {
+		users = "a user for each slot"
+	}
+	if in.cgroups != nil {
+		memory = "by cgroup v2"
+	}
+	if p.config.Network == NoNetwork {
+		network = "no network"
+	}
+	i.Detail += "; " + users + "; memory bounded " + memory + "; " + network + "."
+	return i, nil
 }
 
 func (p *Pool) installation(ctx context.Context) (*installation, error) {

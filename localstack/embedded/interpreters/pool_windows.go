@@ -16,8 +16,9 @@ const refusal = "the embedded server runs no Python tasks on Windows: run it on 
 type Pool struct{}
 
 var (
-	_ sandbox.Sandbox = (*Pool)(nil)
-	_ sandbox.Slots   = (*Pool)(nil)
+	_ sandbox.Sandbox   = (*Pool)(nil)
+	_ sandbox.Slots     = (*Pool)(nil)
+	_ sandbox.Isolating = (*Pool)(nil)
 )
 
 // New makes a Pool.
@@ -26,6 +27,11 @@ func New(config Config) (*Pool, error) { return &Pool{}, config.complete() }
 // Mode returns an error.
 func (*Pool) Mode(context.Context) (mode, python string, err error) {
 	return "", "", errors.New(refusal)
+}
+
+// Isolation implements sandbox.Isolating.
+func (*Pool) Isolation(context.Context) (sandbox.Isolation, error) {
+	return sandbox.Isolation{}, errors.New(refusal)
 }
 
 // Reserve implements sandbox.Slots: a refusal needs no place.

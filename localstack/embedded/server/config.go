@@ -31,6 +31,9 @@ type Config struct {
 	Python        string   // interpreter of Python tasks; "": the first fit python3 on PATH
 	PythonSlots   int      // interpreters alive at once; 0: the pool's default
 	Isolated      bool     // refuse to start where Python tasks cannot be isolated
+	PythonScratch int64    // bytes of files that a task may keep at once; 0: the pool's default
+	PythonUID     int      // first user of tasks, of a server that is root; 0: the pool's default
+	TaskNetwork   string   // interpreters.HostNetwork or NoNetwork; "": the host's
 	Version       string   // of the service
 	Log           *slog.Logger
 

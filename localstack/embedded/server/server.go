@@ -229,6 +229,7 @@ func (s *Server) openInterpreters(ctx context.Context) (*interpreters.Pool, erro
 	}
 	pool, err := interpreters.New(interpreters.Config{
 		Dir: filepath.Join(s.cfg.Dir, "python"), Python: s.cfg.Python, Slots: s.cfg.PythonSlots, Hide: hide, Isolated: s.cfg.Isolated,
+		Scratch: s.cfg.PythonScratch, FirstUID: s.cfg.PythonUID, Network: s.cfg.TaskNetwork,
 	})
 	if err != nil {
 		return nil, err

@@ -92,7 +92,10 @@ type Sandbox struct {
 	client *lambda.Client
 }
 
-var _ sandbox.Sandbox = (*Sandbox)(nil)
+var (
+	_ sandbox.Sandbox   = (*Sandbox)(nil)
+	_ sandbox.Isolating = (*Sandbox)(nil)
+)
 
 // New returns a sandbox. It contacts nothing.
 func New(cfg Config) (*Sandbox, error) {
@@ -168,6 +171,14 @@ func (s *Sandbox) stopped(ctx context.Context) error {
 	case <-wait.C:
 		return errors.New("the sandbox was told to stop the task")
 	}
+}
+
+// Isolation implements sandbox.Isolating.
+func (s *Sandbox) Isolation(context.Context) (sandbox.Isolation, error) {
+	return sandbox.Isolation{
+		Level:  sandbox.IsolatedEnvironment,
+		Detail: "A Lambda environment for each workspace, whose role permits nothing.",
+	}, nil
 }
 
 // Close frees nothing: environments are Lambda's.
