@@ -11,10 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const (
-	keep     = ".millrace" // of the sandbox itself, in each scratch directory
-	maxDepth = 64          // of directories in it
-)
+const maxDepth = 64 // of directories in a scratch directory
 
 // scratch measures a directory in which a task writes, while it does.
 type scratch struct {
@@ -45,14 +42,13 @@ func (s *scratch) measure(limit int64) (bytes int64, files int) {
 		names, _ := dir.Readdirnames(maxFiles + 1)
 		for _, n := range names {
 			var info unix.Stat_t
-			path := filepath.Join(name, n)
-			if path == keep || unix.Fstatat(int(dir.Fd()), n, &info, unix.AT_SYMLINK_NOFOLLOW) != nil {
+			if unix.Fstatat(int(dir.Fd()), n, &info, unix.AT_SYMLINK_NOFOLLOW) != nil {
 				continue
 			}
 			files++
 			bytes += info.Blocks * 512
 			if info.Mode&unix.S_IFMT == unix.S_IFDIR {
-				waiting = append(waiting, path)
+				waiting = append(waiting, filepath.Join(name, n))
 			}
 		}
 		dir.Close()

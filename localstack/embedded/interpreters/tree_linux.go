@@ -108,7 +108,8 @@ func field(data []byte, label string) int64 {
 
 // memory is what the processes hold together, in bytes. Their own counts are
 // added up first, which is quick; over the limit, what several of them share
-// counts once, as far as the kernel tells.
+// counts once. Where the kernel does not tell the server what they share, as in
+// the plain mode of one that is not root, the largest of them counts alone.
 func (t *tree) memory(processes []process, limit int64) int64 {
 	var sum int64
 	for _, p := range processes {
@@ -118,15 +119,19 @@ func (t *tree) memory(processes []process, limit int64) int64 {
 		return sum
 	}
 	sum = 0
+	var closed int64
 	for _, p := range processes {
 		data, err := t.read(strconv.Itoa(p.pid) + "/smaps_rollup")
-		if err != nil || !bytes.Contains(data, []byte("\nPss_Anon:")) {
+		switch {
+		case err == unix.EACCES || err == unix.EPERM:
+			closed = max(closed, p.memory)
+		case err == nil && bytes.Contains(data, []byte("\nPss_Anon:")):
+			sum += (field(data, "\nPss_Anon:") + field(data, "\nPss_Shmem:") + field(data, "\nSwapPss:")) << 10
+		case err == nil: // before Linux 5.9
 			sum += p.memory
-			continue
 		}
-		sum += (field(data, "\nPss_Anon:") + field(data, "\nPss_Shmem:") + field(data, "\nSwapPss:")) << 10
 	}
-	return sum
+	return sum + closed
 }
 
 // unlinked is the bytes of files without a name that the processes hold open or

@@ -304,8 +304,8 @@ func decode(payload []byte) (sandbox.Result, error) {
 	case answer.Output == nil:
 		return sandbox.Result{}, errors.New("the sandbox's answer has no output")
 	}
-	if err := sandbox.CheckOutput(answer.Output); err != nil {
-		return sandbox.Result{Failure: &sandbox.Failure{Type: sandbox.ArtifactSerializationError, Message: err.Error()}}, nil
+	if fault, ok := errors.AsType[sandbox.OutputError](sandbox.CheckOutput(answer.Output)); ok {
+		return sandbox.Result{Failure: &sandbox.Failure{Type: sandbox.ArtifactSerializationError, Message: fault.Error()}}, nil
 	}
 	return sandbox.Result{Output: answer.Output, OutputBytes: answer.OutputBytes}, nil
 }

@@ -92,6 +92,8 @@ def _mounts(setup):
         target = os.path.join(inner, name)
         _mount(source, target, None, _MS_BIND)
         _mount(None, target, None, _MS_REMOUNT | _MS_BIND | _MS_RDONLY | _MS_NOSUID | _MS_NODEV)
+    _mount(inner, inner, None, _MS_BIND | _MS_REC)
+    _mount(None, inner, None, _MS_REMOUNT | _MS_BIND | _MS_RDONLY | _MS_NOSUID | _MS_NODEV)
     root, hidden = scratch, list(setup["hide"])
     if any(p == "/tmp" or p.startswith("/tmp/") for p in prefixes):
         _mount(scratch, scratch, None, _MS_BIND | _MS_REC)
@@ -103,7 +105,7 @@ def _mounts(setup):
     for directory in hidden:
         _hide(directory, [root, *prefixes])
     if os.path.isdir("/var/tmp") and not os.path.islink("/var/tmp"):
-        _mount(root, "/var/tmp", None, _MS_BIND)
+        _mount(root, "/var/tmp", None, _MS_BIND | _MS_REC)
         _read_only("/var/tmp", False)
     if os.path.isdir("/run/lock"):
         _mount("none", "/run/lock", "tmpfs", _MS_RDONLY | _MS_NOSUID | _MS_NODEV | _MS_NOEXEC, b"size=64k,mode=0755")
