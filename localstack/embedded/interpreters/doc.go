@@ -4,29 +4,49 @@
 //
 // Every child has a clean environment, its own scratch directory, no descriptor
 // but its standard ones and the two of the protocol, its own process group, and
-// limits on memory, files, file size and core dumps. It dies with the server
-// (PR_SET_PDEATHSIG) and may gain no privilege (PR_SET_NO_NEW_PRIVS). It has the
-// network of the machine. How far it is shut off beyond that depends on what the
-// server may do; the first mode that works is taken, [Pool.Mode] tells which, and
-// the server logs it at its start. With Config.Isolated no plain mode is taken:
+// limits on files, file size and core dumps. It dies with the server
+// (PR_SET_PDEATHSIG), may gain no privilege (PR_SET_NO_NEW_PRIVS), and a seccomp
+// filter refuses it mounts, namespaces, ptrace, keys, BPF and the like, and memory
+// that belongs to no process. How far it is shut off beyond that depends on what
+// the server may do; the first mode that works is taken, [Pool.Mode] and
+// [Pool.Isolation] tell which, and the server logs it at its start. With
+// Config.Isolated no plain mode is taken:
 //
-//   - namespaces, server is root: user nobody; its own mount, PID and IPC
-//     namespaces. It sees no process but its own, an empty data directory and
-//     home, a /tmp of its own, its artifact read-only. All it started ends with
-//     it, even after setsid.
+//   - namespaces, server is root: a user of its own (Config.FirstUID and up); its
+//     own mount, PID and IPC namespaces. It sees no process but its own, an empty
+//     data directory and home. All is read-only to it but its scratch directory,
+//     which is its /tmp and /var/tmp, and a small /dev/shm of its own; /dev has
+//     the harmless devices. All it started ends with it, even after setsid.
 //   - namespaces, server is not root: the same in a user namespace, without any
 //     capability. It keeps the server's user, so files of that user outside the
 //     data directory and the home stay readable.
-//   - plain, server is root: user nobody, all else shared. Files that everybody
-//     may read are readable, another workspace's artifact among them if its
-//     names are known; children of the same user cannot read each other's
-//     memory (PR_SET_DUMPABLE 0), but what they start can be seen. A process
-//     that calls setsid outlives its task, and what a task started outlives a
-//     server that is killed.
+//   - plain, server is root: a user of its own, all else shared. Files that
+//     everybody may read are readable, another workspace's artifact among them if
+//     its names are known; what children start can be seen, not signalled. What it
+//     started is ended with it, by its user; what it writes to /tmp or /dev/shm
+//     stays there, unbounded and for all to see.
 //   - plain, server is not root: as before, and the child runs as the server's
 //     user: it may read and write what that user may, the data directory
-//     included, and with credentials.json be any user. Fit for one's own code
-//     only.
+//     included, and with credentials.json be any user; a process that calls
+//     setsid outlives its task. Fit for one's own code only.
+//
+// With [HostNetwork] it has the network of the machine, abstract sockets of other
+// tasks included. With [NoNetwork] it has an empty network namespace, and the
+// server fetches its large inputs and stores its large output; no plain mode is
+// taken then.
+//
+// An interpreter and all it starts hold at most the memory of its tier,
+// maxProcesses processes, and Config.Scratch bytes of files. What goes over is
+// killed, and the task fails with what it used. Memory is what is resident or
+// swapped out, not address space, which numeric libraries take in plenty. Where the
+// server may divide its own cgroup v2 the kernel bounds it. Elsewhere, and for files
+// everywhere, the server looks at what the processes hold while they have a task,
+// every 10 to 200 ms: a task may go over for so long. Not seen are files without a
+// name in messages between sockets, and, by a server that is not root, mapped ones;
+// /dev/shm adds a quarter of the tier's memory where no cgroup counts it. In the
+// plain mode of a server that is not root only the largest process counts once the
+// sum is too much, since the kernel does not tell what they share. Other systems than
+// Linux are asked by ps.
 //
 // A task shares its process with the runner, so it can write to the protocol's
 // descriptor. Each request carries a nonce that the answer must repeat: a task

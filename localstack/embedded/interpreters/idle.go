@@ -16,13 +16,31 @@ const restAfter = 100 * time.Millisecond
 // while it runs on, gets no time outside of a task.
 func (c *interpreter) rest() {
 	c.resting.Lock()
-	defer c.resting.Unlock()
-	c.idle = true
-	if c.restTimer == nil {
-		c.restTimer = time.AfterFunc(restAfter, c.freeze)
-		return
+	c.idle, c.rested = true, 0
+	c.resting.Unlock()
+	c.pool.clock.wake()
+}
+
+// tick counts the time with and without a task; false: neither goes on.
+func (c *interpreter) tick() bool {
+	c.killing.Lock()
+	w := c.watch
+	c.killing.Unlock()
+	if w == nil {
+		return false // not ready yet
 	}
-	c.restTimer.Reset(restAfter)
+	working := w.tick()
+	if !c.resting.TryLock() {
+		return true // it begins or ends its rest now
+	}
+	defer c.resting.Unlock()
+	if !c.idle || c.frozen {
+		return working
+	}
+	if c.rested += tick; c.rested == restAfter {
+		go c.freeze()
+	}
+	return true
 }
 
 // freeze stops the interpreter if it still has no task, or ends it if it must
@@ -30,7 +48,7 @@ func (c *interpreter) rest() {
 func (c *interpreter) freeze() {
 	c.resting.Lock()
 	defer c.resting.Unlock()
-	if !c.idle {
+	if !c.idle || c.rested < restAfter {
 		return
 	}
 	c.stop(syscall.SIGSTOP) //guard:sandbox/stopped drop
@@ -56,7 +74,6 @@ func (c *interpreter) wake() bool {
 	c.resting.Lock()
 	defer c.resting.Unlock()
 	c.idle = false
-	c.restTimer.Stop()
 	quiet := false
 	_ = c.waiting.Read(func(fd uintptr) bool {
 		_, err := syscall.Read(int(fd), make([]byte, 1))

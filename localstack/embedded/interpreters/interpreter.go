@@ -53,11 +53,11 @@ type interpreter struct {
 	once    sync.Once     // discard
 	logging sync.Mutex    // one event at a time
 
-	resting   sync.Mutex // guards what follows; taken before killing
-	restTimer *time.Timer
-	idle      bool // it has no task
-	frozen    bool // it is stopped
-	unfit     bool // it must not have another task
+	resting sync.Mutex    // guards what follows; taken before killing
+	idle    bool          // it has no task
+	rested  time.Duration // since it has none
+	frozen  bool          // it is stopped
+	unfit   bool          // it must not have another task
 }
 
 // start makes a new interpreter for a key and waits until it is ready.

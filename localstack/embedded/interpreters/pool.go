@@ -37,6 +37,7 @@ type Pool struct {
 	busy      *semaphore.Weighted // at most Slots tasks at once
 	starts    chan func()         // run on the one thread whose end would kill the children
 	closed    chan struct{}
+	clock     ticks
 
 	installing sync.Mutex // held by the first Run while it looks for Python
 	installed  *installation
@@ -65,11 +66,13 @@ func New(config Config) (*Pool, error) {
 		starts: make(chan func()),
 		closed: make(chan struct{}),
 		all:    make(map[*interpreter]bool),
+		clock:  ticks{start: make(chan struct{}, 1)},
 	}
 	if err := p.sweep(); err != nil {
 		return nil, err
 	}
 	go p.starter()
+	go p.tickers()
 	return p, nil
 }
 

@@ -22,7 +22,6 @@ const (
 // looking takes more than a twentieth of a processor.
 const (
 	growth       = 4 << 30 // bytes/s
-	shortest     = 10 * time.Millisecond
 	longest      = 200 * time.Millisecond
 	scratchEvery = 200 * time.Millisecond
 	lookingShare = 20
@@ -41,72 +40,83 @@ type usage struct {
 type watch struct {
 	c *interpreter
 
-	mu         sync.Mutex
-	timer      *time.Timer
-	left       time.Duration // with a task, until the next look
-	began      time.Time     // zero: it has no task
-	tree       *tree         // nil once closed
+	mu      sync.Mutex
+	busy    bool             // it has a task
+	worked  bool             // it had one since the last tick
+	looking bool             // a look is under way
+	left    time.Duration    // with a task, until the next look
+	excess  *sandbox.Failure // what it went over; it is dead then
+
+	looks      sync.Mutex // one look at a time
+	tree       *tree      // nil once closed
 	scratch    scratch
 	device     uint64    // of the scratch directory
 	scratchDue time.Time // when it is measured next
 	last       usage
-	excess     *sandbox.Failure // what it went over; it is dead then
 }
 
 func (c *interpreter) newWatch(m mode) (*watch, error) {
-	w := &watch{c: c, left: shortest, scratch: scratch{dir: c.scratch}, device: deviceOf(c.scratch)}
+	w := &watch{c: c, scratch: scratch{dir: c.scratch}, device: deviceOf(c.scratch)}
 	var err error
-	w.tree, err = newTree(c.cmd.Process.Pid, m, c.uid.value())
-	if err != nil {
+	if w.tree, err = newTree(c.cmd.Process.Pid, m, c.uid.value()); err != nil {
 		return nil, err
 	}
-	w.timer = time.AfterFunc(time.Hour, w.due)
-	w.timer.Stop()
 	return w, nil
 }
 
 // begin starts the time with a task.
 func (w *watch) begin() {
 	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.began = time.Now()
-	w.timer.Reset(max(w.left, 0))
+	w.busy, w.worked = true, true
+	w.mu.Unlock()
+	w.c.pool.clock.wake()
 }
 
 // end ends the time with a task, and tells how the task went over a limit.
 func (w *watch) end() *sandbox.Failure {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.timer.Stop()
-	w.left -= time.Since(w.began)
-	w.began = time.Time{}
+	w.busy = false
 	return w.excess
 }
 
-func (w *watch) due() {
+// tick counts the time with a task, and has a look when it is due. False: there
+// was no task.
+func (w *watch) tick() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.began.IsZero() {
-		return
+	if !w.worked {
+		return false
 	}
+	w.worked = w.busy
+	if w.left -= tick; w.left <= 0 && !w.looking {
+		w.looking = true
+		go w.due()
+	}
+	return true
+}
+
+func (w *watch) due() {
 	began := time.Now()
-	w.look()
+	u := w.look()
 	limit := w.c.pool.config.memory(w.c.key.tier)
-	room := time.Duration(float64(max(limit-w.last.memory, 0)) / growth * float64(time.Second))
-	now := time.Now()
-	w.left = max(min(max(room, shortest), longest), lookingShare*now.Sub(began))
-	w.began = now
-	w.timer.Reset(w.left)
+	room := time.Duration(float64(max(limit-u.memory, 0)) / growth * float64(time.Second))
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.left = max(min(room, longest), lookingShare*time.Since(began))
+	w.looking = false
 }
 
 // look takes the measure of the interpreter, and ends it if it is too large.
-func (w *watch) look() {
+func (w *watch) look() usage {
+	w.looks.Lock()
+	defer w.looks.Unlock()
 	if w.tree == nil {
-		return
+		return w.last
 	}
 	processes, err := w.tree.processes()
 	if err != nil {
-		return // it has ended
+		return w.last // it has ended
 	}
 	config := &w.c.pool.config
 	limit := config.memory(w.c.key.tier)
@@ -116,31 +126,33 @@ func (w *watch) look() {
 		w.last.scratch += w.tree.unlinked(processes, w.device)
 		w.scratchDue = time.Now().Add(max(scratchEvery, lookingShare*time.Since(now)))
 	}
-	if w.excess == nil {
-		w.excess = config.excess(w.c.key.tier, w.last)
-	}
-	if w.excess != nil {
+	if excess := config.excess(w.c.key.tier, w.last); excess != nil {
+		w.mu.Lock()
+		if w.excess == nil {
+			w.excess = excess
+		}
+		w.mu.Unlock()
 		w.c.kill()
 	}
+	return w.last
 }
 
 // settled looks at an interpreter without a task, and tells whether it may run
 // another: nothing runs on in it, and it left the next task half of its memory.
 func (w *watch) settled() bool {
+	u := w.look()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.look()
-	return w.excess == nil && w.last.processes <= 1 && w.last.memory <= w.c.pool.config.memory(w.c.key.tier)/2
+	return w.excess == nil && u.processes <= 1 && u.memory <= w.c.pool.config.memory(w.c.key.tier)/2
 }
 
 func (w *watch) close() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.timer.Stop()
+	w.looks.Lock()
+	defer w.looks.Unlock()
 	if w.tree != nil {
 		w.tree.close()
 	}
-	w.tree, w.began = nil, time.Time{}
+	w.tree = nil
 }
 
 // excess says what of u is more than a task of the tier may hold; nil: nothing.

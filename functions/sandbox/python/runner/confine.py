@@ -33,12 +33,12 @@ _LINKS = {"fd": "/proc/self/fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "f
 
 
 class Places:
-    """Where the task finds things: the artifact, and the directories it may write to."""
+    """Where the task finds things: artifact and scratch directories, and one in memory, a tmpfs of its own."""
 
-    def __init__(self, artifact, scratch, *others):
+    def __init__(self, artifact, scratch, memory=None):
         self.artifact = artifact
         self.scratch = scratch
-        self.writable = (scratch, *others)
+        self.memory = memory
 
 
 def confine(setup):

@@ -122,7 +122,8 @@ def main():
         channel.write((b"Y", json.dumps({"error": f"{type(error).__name__}: {error}"}).encode()))
         os._exit(3)
     confine.line_buffered()
-    hygiene.writable = places.writable
+    hygiene.scratch, hygiene.memory = places.scratch, places.memory
+    hygiene.empty_size = os.stat(places.memory).st_size if places.memory else 0
     hygiene.alone = os.getpid() == 1 or setup.get("uid") is not None
     sys.argv[:] = ["millrace"]
     executor = core.Executor(places.artifact, channel.emit, channel.writing, lambda: channel.write((b"U", b"")), channel.fetch)
