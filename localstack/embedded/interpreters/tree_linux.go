@@ -2,6 +2,7 @@ package interpreters
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -123,7 +124,7 @@ func (t *tree) memory(processes []process, limit int64) int64 {
 	for _, p := range processes {
 		data, err := t.read(strconv.Itoa(p.pid) + "/smaps_rollup")
 		switch {
-		case err == unix.EACCES || err == unix.EPERM:
+		case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM):
 			closed = max(closed, p.memory)
 		case err == nil && bytes.Contains(data, []byte("\nPss_Anon:")):
 			sum += (field(data, "\nPss_Anon:") + field(data, "\nPss_Shmem:") + field(data, "\nSwapPss:")) << 10
