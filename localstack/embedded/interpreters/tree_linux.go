@@ -2,10 +2,12 @@ package interpreters
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"syscall"
 
@@ -121,7 +123,13 @@ func (t *tree) memory(processes []process, limit int64) int64 {
 	}
 	sum = 0
 	var closed int64
+	// The largest first, and no more than it takes: the kernel has the server wait
+	// for processes that grow.
+	slices.SortFunc(processes, func(a, b process) int { return cmp.Compare(b.memory, a.memory) })
 	for _, p := range processes {
+		if sum+closed > limit {
+			break
+		}
 		data, err := t.read(strconv.Itoa(p.pid) + "/smaps_rollup")
 		switch {
 		case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM):
