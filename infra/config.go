@@ -9,6 +9,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"millrace/shared/quota"
 )
 
 // Config is one deployment: a tenant's service in a region. It is given as CDK
@@ -26,6 +28,7 @@ type Config struct {
 	Audience    string   // signinAudience: the client id in them
 	JWKS        string   // signinJwks: of the issuer's keys; default: what it discovers
 	SuperAdmins []string // superAdmins: emails of the platform's administrators, by commas
+	Limits      []string // limits: name=value of limits other than package quota's own, by commas
 	AllowRanges []string // allowRanges: CIDR ranges that users' calls may reach besides public ones, by commas
 
 	AlarmEmail string // alarmEmail: who is told of alarms
@@ -39,7 +42,7 @@ var stages = []string{"dev", "staging", "prod"}
 // contextKeys are all that may be given for a deployment.
 var contextKeys = []string{
 	"tenant", "region", "stage", "version", "domain", "certificate", "signinIssuer", "signinAudience", "signinJwks",
-	"superAdmins", "allowRanges", "alarmEmail", "table",
+	"superAdmins", "limits", "allowRanges", "alarmEmail", "table",
 }
 
 // refuseUnknown returns an error that names the keys that mean nothing: a
@@ -75,7 +78,7 @@ func readConfig(get func(key string) string, regions []string) (Config, error) {
 		Tenant: get("tenant"), Region: get("region"), Stage: cmp.Or(get("stage"), "prod"), Version: get("version"),
 		Domain: get("domain"), Certificate: get("certificate"),
 		Issuer: get("signinIssuer"), Audience: get("signinAudience"), JWKS: get("signinJwks"),
-		SuperAdmins: list(get("superAdmins")), AllowRanges: list(get("allowRanges")), AlarmEmail: get("alarmEmail"),
+		SuperAdmins: list(get("superAdmins")), Limits: list(get("limits")), AllowRanges: list(get("allowRanges")), AlarmEmail: get("alarmEmail"),
 		Restored: get("table"),
 	}
 	var faults []error
@@ -107,6 +110,8 @@ func readConfig(get func(key string) string, regions []string) (Config, error) {
 	}
 	check(c.AlarmEmail == "" || emailForm.MatchString(c.AlarmEmail), "alarmEmail %q is no email address", c.AlarmEmail)
 	check(c.Restored == "" || tableForm.MatchString(c.Restored), "table %q is no name of a table", c.Restored)
+	_, err := quota.ParseValues(c.Limits)
+	check(err == nil, "limits: %v", err)
 	for _, text := range c.AllowRanges {
 		_, err := netip.ParsePrefix(text)
 		check(err == nil, "allowRanges: %q is no CIDR range such as 10.0.0.0/8", text)

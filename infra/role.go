@@ -249,6 +249,9 @@ func environment(cfg Config, spec fn.Spec, logURL *string) map[string]*string {
 		set("MILLRACE_SIGNIN_JWKS_URL", cfg.JWKS)
 		set("MILLRACE_SUPER_ADMINS", join(cfg.SuperAdmins))
 	}
+	if spec.Needs.Table == fn.Writes {
+		set("MILLRACE_LIMITS", join(cfg.Limits))
+	}
 	set("MILLRACE_ALLOW_RANGES", join(cfg.AllowRanges))
 	for _, s := range secretsOf(spec) {
 		env[s.variable] = cfg.imported(s.export)

@@ -62,6 +62,7 @@ func serveCommand() *cobra.Command {
 	f.Int64Var(&scratch, "python-scratch", interpreters.DefaultScratch>>20, "MB of files that a Python task may keep at once")
 	f.IntVar(&cfg.PythonUID, "python-uid", interpreters.DefaultUID, "user of the first Python slot, the next ones follow; where the server is root")
 	f.StringVar(&cfg.TaskNetwork, "task-network", interpreters.HostNetwork, "network of Python tasks: host, this machine's with all that it reaches, or none")
+	f.StringArrayVar(&cfg.Limits, "limit", nil, "name=value (a number or unlimited) of a limit for each workspace or user, such as runs-per-minute=600; repeat for more; a name that is none lists them")
 	f.StringVar(&level, "log-level", "warn", "debug, info (with every request), warn or error; logs go to stderr")
 	f.StringVar(&format, "log-format", telemetry.Text, "text or json, a JSON object a line")
 	return c

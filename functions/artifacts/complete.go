@@ -154,7 +154,11 @@ func (s *service) publish(ctx context.Context, u upload, in *CompleteUploadReque
 		Also: func(o registry.Outcome) []table.Write {
 			out = response(o)
 			answer, _ := json.Marshal(out) // strings and a number
-			return []table.Write{u.to(completed, s.store.Clock.Now(), table.Set("request", digest), table.Set("answer", string(answer)))}
+			told := []table.Action{table.Set("request", digest), table.Set("answer", string(answer))}
+			if o.Version.ArtifactKey != u.ArtifactKey { // registered before with the same code: dropUnused
+				return []table.Write{u.to(completed, s.store.Clock.Now(), told...)}
+			}
+			return []table.Write{u.keep(told...)}
 		},
 		Audit: func(o registry.Outcome) audit.Change {
 			c := audit.Change{

@@ -64,6 +64,9 @@ func (s *service) begin(ctx context.Context, in *InitiateUploadRequest, named st
 	if err != nil {
 		return upload{}, fmt.Errorf("begin upload: %w", err)
 	}
+	if err := s.room(ctx, in.SizeBytes); err != nil {
+		return upload{}, err
+	}
 	id, err := s.store.Blob.CreateMultipart(ctx, key, cmp.Or(deref(in.ContentType), "application/zip"))
 	if err != nil {
 		return upload{}, fmt.Errorf("begin upload: %w", err)
@@ -74,6 +77,7 @@ func (s *service) begin(ctx context.Context, in *InitiateUploadRequest, named st
 		SizeBytes: in.SizeBytes, FileName: deref(in.FileName), State: open, Expires: clock.ToMillis(now.Add(validity)),
 		CreatedAt: clock.ToMillis(now), CreatedBy: p.Actor(), TTL: ttl,
 	}
+	u.L1PK, u.L1SK = artifactList(p.OrgID), u.place(openList)
 	pointer := table.Put{
 		Item: current{Key: currentKey(p.OrgID, in.FlowName, in.FlowVersion), ArtifactKey: key, TTL: ttl},
 		If:   table.IsNew(),

@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
 	"millrace/shared/clock"
 	"millrace/shared/errs"
+	"millrace/shared/ids"
+	"millrace/shared/quota"
 	"millrace/shared/registry"
 	"millrace/shared/table"
 	"millrace/shared/tenant"
@@ -28,6 +31,7 @@ const remembered = 30 * 24 * time.Hour
 // upload is one upload, at <org>#uploads, k#<ulid of the artifact's key>.
 type upload struct {
 	table.Key
+	table.ListEntries
 	UploadID    string       `table:"upload_id"` // the object store's
 	ArtifactKey string       `table:"artifact_key"`
 	FlowName    string       `table:"flow_name"`
@@ -41,7 +45,7 @@ type upload struct {
 	Reason      string       `table:"reason,omitempty"`  // why it was refused
 	CreatedAt   clock.Millis `table:"created_at"`
 	CreatedBy   string       `table:"created_by"`
-	TTL         int64        `table:"ttl"`
+	TTL         int64        `table:"ttl,omitempty"`
 }
 
 // current names the newest upload of a flow version, at <org>#uploads,
@@ -50,6 +54,57 @@ type current struct {
 	table.Key
 	ArtifactKey string `table:"artifact_key"`
 	TTL         int64  `table:"ttl"`
+}
+
+// The list of a workspace's artifacts: open uploads, and those that a version was
+// registered with. Its sort keys tell the size.
+func artifactList(org string) string { return org + "#artifacts" }
+
+const (
+	openList = "open#"
+	keptList = "kept#"
+)
+
+// place is the upload's place in the list.
+func (u *upload) place(list string) string {
+	return fmt.Sprintf("%s%s#%d", list, strings.TrimPrefix(u.SK, "k#"), u.SizeBytes)
+}
+
+// room takes room for one more upload. Errors: errs.TooMany.
+func (s *service) room(ctx context.Context, size int64) error {
+	org := tenant.From(ctx).OrgID
+	all := func(ctx context.Context, list string, take func(id string, size int64)) error {
+		q := table.Query{Index: table.ByList, PK: artifactList(org), Range: table.Prefix(list)}
+		for item, err := range table.All(ctx, s.store.Table, q) {
+			if err != nil {
+				return fmt.Errorf("count artifacts: %w", err)
+			}
+			entry, _ := item.Entry(table.ByList)
+			id, text, _ := strings.Cut(strings.TrimPrefix(entry.SK, list), "#")
+			size, _ := strconv.ParseInt(text, 10, 64) // as place writes it
+			take(id, size)
+		}
+		return nil
+	}
+	uploads := func(ctx context.Context) (n int64, err error) {
+		oldest := s.store.Clock.Now().Add(-validity)
+		err = all(ctx, openList, func(id string, _ int64) {
+			if at, ok := ids.Time(id); ok && at.After(oldest) { // else its URLs are of no use any more
+				n++
+			}
+		})
+		return n, err
+	}
+	bytes := func(ctx context.Context) (sum int64, err error) {
+		for _, list := range []string{openList, keptList} {
+			err = errors.Join(err, all(ctx, list, func(_ string, size int64) { sum += size }))
+		}
+		return sum, err
+	}
+	if err := s.store.Quota.Take(ctx, quota.OpenUploads, org, 1, uploads); err != nil {
+		return err
+	}
+	return s.store.Quota.Take(ctx, quota.ArtifactBytes, org, size, bytes)
 }
 
 // summary is what audit entries show.
@@ -74,10 +129,25 @@ func is(state string) table.Cond { return table.Eq("state", state) }
 
 // to is the write that ends an open upload.
 func (u *upload) to(state string, now time.Time, also ...table.Action) table.Update {
-	return table.Update{
-		Key: u.Key, If: is(open),
-		Do: append([]table.Action{table.Set("state", state), table.Set(table.TTLAttribute, now.Add(remembered).Unix())}, also...),
-	}
+	return table.Update{Key: u.Key, If: is(open), Do: append([]table.Action{
+		table.Set("state", state), table.Set(table.TTLAttribute, now.Add(remembered).Unix()),
+		table.Remove("l1_pk"), table.Remove("l1_sk"),
+	}, also...)}
+}
+
+// keep is the write that completes an upload whose artifact is used: its record
+// stays as long as the artifact.
+func (u *upload) keep(also ...table.Action) table.Update {
+	return table.Update{Key: u.Key, If: is(open), Do: append([]table.Action{
+		table.Set("state", completed), table.Remove(table.TTLAttribute),
+		table.Set("l1_pk", artifactList(u.org())), table.Set("l1_sk", u.place(keptList)),
+	}, also...)}
+}
+
+// org is the workspace of the upload.
+func (u *upload) org() string {
+	org, _, _ := strings.Cut(u.ArtifactKey, "/")
+	return org
 }
 
 // owned reads the upload that a caller names. Errors: errs.Forbidden if the

@@ -80,7 +80,7 @@ type (
 )
 
 func routes(api *httpapi.API, d fn.Deps) {
-	s := service{table: d.Table, clock: d.Clock}
+	s := service{table: d.Table, clock: d.Clock, quota: d.Quota}
 	manage := tenant.Needs(tenant.AdminAPIKeys)
 
 	httpapi.Register(api, httpapi.Operation{

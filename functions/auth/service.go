@@ -8,6 +8,7 @@ import (
 	"millrace/shared/clock"
 	"millrace/shared/errs"
 	"millrace/shared/identity"
+	"millrace/shared/quota"
 	"millrace/shared/table"
 	"millrace/shared/tenant"
 )
@@ -19,6 +20,7 @@ var defaultScopes = []string{string(tenant.FlowsRead), string(tenant.RunsRead)}
 type service struct {
 	table table.Table
 	clock clock.Clock
+	quota *quota.Quota
 }
 
 func (s service) list(ctx context.Context) ([]identity.APIKey, error) {
@@ -39,6 +41,10 @@ func (s service) create(ctx context.Context, body ApiKeyCreateRequest) (identity
 	}
 	p := tenant.From(ctx)
 	if err := mayGive(p, scopes); err != nil {
+		return identity.APIKey{}, "", err
+	}
+	count := func(ctx context.Context) (int64, error) { return identity.CountKeys(ctx, s.table, p.OrgID) }
+	if err := s.quota.Take(ctx, quota.APIKeys, p.OrgID, 1, count); err != nil {
 		return identity.APIKey{}, "", err
 	}
 	now := s.clock.Now()

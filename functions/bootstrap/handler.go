@@ -51,6 +51,7 @@ func (p *platform) start() (started, error) {
 func (p *platform) frame() (httpapi.Config, error) {
 	frame := httpapi.Config{
 		Title: "Millrace", Version: p.cfg.Version, Clock: p.deps.Clock, CursorKey: p.cfg.CursorKey, Log: p.deps.Log, Metrics: p.deps.Metrics,
+		Limiter: p.deps.Quota,
 	}
 	if p.spec.Needs.Blob == fn.Writes {
 		frame.Traces = p.deps.Blob

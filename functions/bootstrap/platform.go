@@ -16,6 +16,7 @@ import (
 	"millrace/shared/fn"
 	"millrace/shared/ids"
 	"millrace/shared/queue/sqs"
+	"millrace/shared/quota"
 	"millrace/shared/runlog"
 	"millrace/shared/sandbox/invoke"
 	"millrace/shared/signal"
@@ -56,6 +57,9 @@ func newPlatform(cfg settings, spec fn.Spec) *platform {
 	aws := func(context.Context) (aws.Config, error) { return load() }
 	if needs.Table != fn.NoAccess {
 		p.deps.Table = table.Metered(dynamo.New(dynamo.Config{Table: cfg.Table, AWS: aws}), &p.observer.units)
+	}
+	if needs.Table == fn.Writes {
+		p.deps.Quota = quota.New(quota.Config{Table: p.deps.Table, Clock: now, Log: p.deps.Log, Values: cfg.Limits})
 	}
 	if needs.Blob != fn.NoAccess {
 		// What its role refuses in the cloud is refused on every machine.

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"millrace/shared/fn"
+	"millrace/shared/quota"
 	"millrace/shared/sandbox/ticket"
 )
 
@@ -35,6 +36,7 @@ const (
 	envJWKS        = "MILLRACE_SIGNIN_JWKS_URL" // of the issuer's keys; default: what its discovery document says
 	envSuperAdmins = "MILLRACE_SUPER_ADMINS"    // emails of the platform's administrators, by commas
 	envCursorKey   = "MILLRACE_CURSOR_KEY"      // secret, base64 of 32 bytes or more: signs list cursors
+	envLimits      = "MILLRACE_LIMITS"          // name=value of limits that differ from package quota's table, by commas
 	envAllowRanges = "MILLRACE_ALLOW_RANGES"    // CIDR ranges that calls made for users may reach besides public ones, by commas
 
 	envSandboxPrefix = "MILLRACE_SANDBOX_PREFIX" // stands before the tier in the names of the sandbox functions
@@ -59,6 +61,7 @@ type settings struct {
 	SuperAdmins            []string
 	CursorKey              []byte
 	AllowRanges            []string
+	Limits                 quota.Values
 
 	SandboxPrefix, LogURL string
 	AttemptKey            []byte
@@ -99,6 +102,12 @@ func readSettings(getenv func(string) string, spec fn.Spec) (settings, error) {
 			r.fault("%s and %s go together", envIssuer, envAudience)
 		}
 		cfg.SuperAdmins = r.list(envSuperAdmins)
+	}
+	if needs.Table == fn.Writes {
+		var err error
+		if cfg.Limits, err = quota.ParseValues(r.list(envLimits)); err != nil {
+			r.fault("%s: %w", envLimits, err)
+		}
 	}
 	for _, text := range r.list(envAllowRanges) {
 		if _, err := netip.ParsePrefix(text); err != nil {

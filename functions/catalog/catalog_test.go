@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,14 +15,15 @@ import (
 	"millrace/events"
 	"millrace/shared/fn"
 	"millrace/shared/queue"
+	"millrace/shared/quota"
 )
 
 var update = flag.Bool("update", false, "write the generated files anew")
 
-// The README's table of operations stands between these lines.
+// The README's tables stand between these lines.
 const (
-	begin = "<!-- operations: written by make generate -->\n"
-	end   = "<!-- end of operations -->\n"
+	begin = "<!-- %s: written by make generate -->\n"
+	end   = "<!-- end of %s -->\n"
 )
 
 func TestOperationsAreThoseOfTheGoldenFile(t *testing.T) {
@@ -29,13 +31,17 @@ func TestOperationsAreThoseOfTheGoldenFile(t *testing.T) {
 	golden(t, filepath.Join("testdata", "operations.tsv"), func(string) string { return Table(Public(Operations(All()))) })
 }
 
-func TestReadmeListsTheOperations(t *testing.T) {
+func TestReadmeListsOperationsAndLimits(t *testing.T) {
 	t.Parallel()
-	golden(t, filepath.Join("..", "..", "README.md"), func(old string) string {
-		before, rest, found := strings.Cut(old, begin)
-		_, after, ended := strings.Cut(rest, end)
-		require.True(t, found && ended, "the README has lost its marks")
-		return before + begin + Markdown(Public(Operations(All()))) + end + after
+	golden(t, filepath.Join("..", "..", "README.md"), func(text string) string {
+		for name, list := range map[string]string{"operations": Markdown(Public(Operations(All()))), "limits": quota.Markdown()} {
+			begin, end := fmt.Sprintf(begin, name), fmt.Sprintf(end, name)
+			before, rest, found := strings.Cut(text, begin)
+			_, after, ended := strings.Cut(rest, end)
+			require.True(t, found && ended, "the README has lost its marks")
+			text = before + begin + list + end + after
+		}
+		return text
 	})
 }
 

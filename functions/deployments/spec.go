@@ -25,6 +25,6 @@ var Spec = fn.Spec{
 }
 
 func routes(api *httpapi.API, d fn.Deps) {
-	s := &service{store: registry.Store{Table: d.Table, Blob: d.Blob, Clock: d.Clock, Log: d.Log}}
+	s := &service{store: registry.Store{Table: d.Table, Blob: d.Blob, Clock: d.Clock, Log: d.Log, Quota: d.Quota}}
 	s.operations(api)
 }

@@ -129,11 +129,15 @@ func (s *service) saveDraft(ctx context.Context, old draft, replace bool, next d
 	}
 	next.Key, next.UpdatedAt, next.UpdatedBy = registry.DraftKey(p.OrgID, next.FlowName), clock.ToMillis(now), p.Actor()
 	next.Content, next.ObjectKey, next.CreatedAt, next.Files = string(data), "", old.CreatedAt, len(c.Source)
+	next.L1PK, next.L1SK = draftList(p.OrgID), next.FlowName
 	change := audit.Change{Action: "update", ResourceType: "flow_draft", ResourceID: next.FlowName, After: next.summary()}
 	cond := table.IsNew()
 	if replace {
 		cond, change.Before = table.Eq("revision", old.Revision), old.summary()
 	} else {
+		if err := s.room(ctx); err != nil {
+			return DraftResponse{}, err
+		}
 		next.CreatedAt, change.Action = next.UpdatedAt, "create"
 	}
 	if next.Revision, err = s.putObject(ctx, &next, data); err != nil {

@@ -8,6 +8,7 @@ import (
 	"millrace/shared/blob"
 	"millrace/shared/clock"
 	"millrace/shared/ids"
+	"millrace/shared/quota"
 	"millrace/shared/registry"
 	"millrace/shared/table"
 	"millrace/shared/tenant"
@@ -17,6 +18,7 @@ import (
 // registry.InlineBytes, in an object.
 type draft struct {
 	table.Key
+	table.ListEntries
 	FlowName    string       `table:"flow_name"`
 	BaseVersion string       `table:"base_version,omitempty"` // the version it was copied from
 	BaseETag    string       `table:"base_etag"`              // of the copy: an edited draft has another
@@ -49,6 +51,17 @@ func (d *draft) response(c content) DraftResponse {
 		out.BaseVersion = &d.BaseVersion
 	}
 	return out
+}
+
+// draftList is the list of a workspace's drafts, by flow.
+func draftList(org string) string { return org + "#drafts" }
+
+// room takes room for one more draft. Errors: errs.TooMany.
+func (s *service) room(ctx context.Context) error {
+	org := tenant.From(ctx).OrgID
+	return s.store.Quota.Take(ctx, quota.Drafts, org, 1, func(ctx context.Context) (int64, error) {
+		return table.Count(ctx, s.store.Table, table.Query{Index: table.ByList, PK: draftList(org)})
+	})
 }
 
 // loadDraft reads a flow's draft and reports whether it has one.

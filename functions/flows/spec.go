@@ -26,7 +26,7 @@ var Spec = fn.Spec{
 
 func routes(api *httpapi.API, d fn.Deps) {
 	s := &service{
-		store:   registry.Store{Table: d.Table, Blob: d.Blob, Clock: d.Clock, Log: d.Log},
+		store:   registry.Store{Table: d.Table, Blob: d.Blob, Clock: d.Clock, Log: d.Log, Quota: d.Quota},
 		cursors: api.Cursors(),
 	}
 	s.registerOperations(api)

@@ -31,7 +31,7 @@ type (
 )
 
 func routes(api *httpapi.API, d fn.Deps) {
-	s := service{table: d.Table, clock: d.Clock}
+	s := service{table: d.Table, clock: d.Clock, quota: d.Quota}
 	access := tenant.Authenticated.Keys(tenant.ScopeAdmin)
 
 	httpapi.Register(api, httpapi.Operation{

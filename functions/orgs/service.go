@@ -7,6 +7,7 @@ import (
 	"millrace/shared/clock"
 	"millrace/shared/errs"
 	"millrace/shared/identity"
+	"millrace/shared/quota"
 	"millrace/shared/table"
 	"millrace/shared/tenant"
 )
@@ -15,6 +16,7 @@ import (
 type service struct {
 	table table.Table
 	clock clock.Clock
+	quota *quota.Quota
 }
 
 func (s service) list(ctx context.Context) ([]OrgResponse, error) {
@@ -53,6 +55,10 @@ func (s service) create(ctx context.Context, name string) (OrgResponse, error) {
 		return OrgResponse{}, errs.Field(errs.Body("name"), name, "name must not be blank")
 	}
 	p := tenant.From(ctx)
+	count := func(ctx context.Context) (int64, error) { return identity.CountWorkspaces(ctx, s.table, p.Email) }
+	if err := s.quota.Take(ctx, quota.Workspaces, p.Email, 1, count); err != nil {
+		return OrgResponse{}, err
+	}
 	w, err := identity.CreateWorkspace(ctx, s.table, s.clock.Now(), trimmed, p.Email)
 	if err != nil {
 		return OrgResponse{}, err

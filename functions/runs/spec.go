@@ -45,7 +45,7 @@ type service struct {
 func routes(api *httpapi.API, d fn.Deps) {
 	s := &service{
 		table: d.Table, blob: d.Blob, log: d.Log, logs: d.Logs, hub: d.Hub, cursors: api.Cursors(),
-		launcher: &launch.Launcher{Table: d.Table, Queues: d.Queues, Blob: d.Blob, Clock: d.Clock, Log: d.Log, Hub: d.Hub, Metrics: d.Metrics},
+		launcher: &launch.Launcher{Table: d.Table, Queues: d.Queues, Blob: d.Blob, Clock: d.Clock, Log: d.Log, Hub: d.Hub, Quota: d.Quota, Census: &launch.Census{}, Metrics: d.Metrics},
 	}
 	s.reads(api)
 	s.mutations(api)

@@ -156,7 +156,7 @@ func message(key table.Key) (queue.Message, error) {
 // postpone moves a run's due time, unless somebody else did.
 func (r *round) postpone(ctx context.Context, e entry) error {
 	org, run, _ := runstate.ParseRunKey(e.key.PK)
-	next := runstate.DueAt(org, run, r.now.Add(again))
+	next := runstate.DueAt(org, run, runstate.DueTasks(e.due.DueSK), r.now.Add(again))
 	_, err := r.table.Update(ctx, table.Update{
 		Key: e.key,
 		Do:  []table.Action{table.Set(runstate.DuePK, next.DuePK), table.Set(runstate.DueSK, next.DueSK)},

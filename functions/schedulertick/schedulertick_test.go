@@ -37,7 +37,7 @@ func due(t *testing.T, env *localtest.Env, n int) {
 			at = now.Add(time.Minute)
 		}
 		run := runstate.Run{
-			Key: runstate.RunKey(env.A.OrgID, id), DueEntry: runstate.DueAt(env.A.OrgID, id, at),
+			Key: runstate.RunKey(env.A.OrgID, id), DueEntry: runstate.DueAt(env.A.OrgID, id, 1, at),
 			Org: env.A.OrgID, ID: id, Mode: "nano", Status: engine.Running,
 		}
 		require.NoError(t, env.Deps.Table.Put(t.Context(), table.Put{Item: run}))
@@ -190,7 +190,7 @@ func TestAShardThatFailsHoldsUpNoOther(t *testing.T) {
 	assert.Equal(t, b.shard, b.read[0], "another shard begins each minute")
 	in := 0
 	for i := range 40 {
-		if runstate.DueAt(env.A.OrgID, fmt.Sprintf("run%d", i), time.Time{}).DuePK == b.shard {
+		if runstate.DueAt(env.A.OrgID, fmt.Sprintf("run%d", i), 1, time.Time{}).DuePK == b.shard {
 			in++
 		}
 	}
@@ -239,7 +239,7 @@ func TestADueTimeThatMovedIsKept(t *testing.T) {
 	t.Parallel()
 	env := localtest.New(t)
 	due(t, env, 1)
-	soon := runstate.DueAt(env.A.OrgID, "run0", env.Clock.Now().Add(time.Second))
+	soon := runstate.DueAt(env.A.OrgID, "run0", 1, env.Clock.Now().Add(time.Second))
 	key := runstate.RunKey(env.A.OrgID, "run0")
 	d := env.Deps
 	d.Queues = &batched{Queues: d.Queues, then: func() {

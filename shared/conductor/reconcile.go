@@ -305,7 +305,7 @@ func (d *driver) postpone(ctx context.Context, now time.Time, after time.Duratio
 	if d.run.Deadline != 0 && d.run.Deadline.Time().After(now) && d.run.Deadline.Time().Before(next) {
 		next = d.run.Deadline.Time()
 	}
-	due := runstate.DueAt(d.org, d.id, next)
+	due := runstate.DueAt(d.org, d.id, d.run.Tasks, next)
 	_, err := d.Table.Update(ctx, table.Update{
 		Key: runstate.RunKey(d.org, d.id),
 		Do: append(more,

@@ -18,6 +18,7 @@ import (
 	"millrace/shared/clock"
 	"millrace/shared/httpapi"
 	"millrace/shared/queue"
+	"millrace/shared/quota"
 	"millrace/shared/runlog"
 	"millrace/shared/sandbox"
 	"millrace/shared/signal"
@@ -38,6 +39,7 @@ type Deps struct {
 	Metrics *telemetry.Metrics // nil: nothing is measured
 	Hub     *signal.Hub        // wakes waiters within this process
 	Logs    *runlog.Store      // logs of runs, shared within this process
+	Quota   *quota.Quota       // nil: nothing is limited
 	Config  Config
 }
 

@@ -33,11 +33,17 @@ type Authenticator interface {
 	Authenticate(ctx context.Context, bearer, orgHeader string, mutation bool) (tenant.Principal, error)
 }
 
+// Limiter counts the requests of callers. Errors: errs.TooMany for one too many.
+type Limiter interface {
+	Request(ctx context.Context, p tenant.Principal, mutation bool) error
+}
+
 // Config is what an API is made of. An API that only describes its operations
 // needs none of it.
 type Config struct {
 	Title, Version string
 	Authenticator  Authenticator      // nil: every operation that is not public answers 401
+	Limiter        Limiter            // nil: requests are not counted
 	Clock          clock.Clock        // nil: clock.System
 	CursorKey      []byte             // signs list cursors; at least 16 bytes
 	Traces         blob.Store         // where exception traces go; nil: they are only logged

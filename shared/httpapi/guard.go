@@ -45,6 +45,9 @@ func (a *API) guard(op *Operation) func(huma.Context, func(huma.Context)) {
 				ctx = tenant.With(ctx, p)
 				err = access.Check(p)
 			}
+			if err == nil && a.config.Limiter != nil { //guard:limit/requests false
+				err = a.config.Limiter.Request(ctx, p, mutation)
+			}
 			if err != nil {
 				a.answer(ctx, err).write(w)
 				return

@@ -119,6 +119,11 @@ func ListKeys(ctx context.Context, t table.Table, org string) ([]APIKey, error) 
 	return keys, nil
 }
 
+// CountKeys counts the API keys of a workspace, expired ones among them.
+func CountKeys(ctx context.Context, t table.Table, org string) (int64, error) {
+	return table.Count(ctx, t, table.Query{PK: listKey(org, "").PK, Only: []string{"key_id"}, Consistent: true})
+}
+
 // DeleteKey removes an API key of a workspace; it is refused from then on.
 // Errors: errs.NotFound, also for one deleted before.
 func DeleteKey(ctx context.Context, t table.Table, now time.Time, org, keyID string) error {

@@ -24,6 +24,14 @@ func CreateWorkspace(ctx context.Context, t table.Table, now time.Time, name, em
 	return w, nil
 }
 
+// CountWorkspaces counts the workspaces that a user has made.
+func CountWorkspaces(ctx context.Context, t table.Table, email string) (int64, error) {
+	return table.Count(ctx, t, table.Query{
+		PK: userKey(email).PK, Range: table.Prefix("org#"), Only: []string{"org_id"}, Consistent: true,
+		Filter: table.And(table.Eq("added_by", email), table.Eq("role", string(tenant.Owner))),
+	})
+}
+
 // newWorkspace makes a workspace and the writes that store it, its audit entry
 // the last. The entry stands in the new workspace's own log.
 func newWorkspace(ctx context.Context, now time.Time, name, email string) (Workspace, []table.Write) {

@@ -115,7 +115,7 @@ func TestACancelFindsItsRun(t *testing.T) {
 		l.Clock = clock.Func(func() time.Time { return now })
 		run, err := l.Accept(k.ctx, org, launch.Request{Flow: "f", Version: "1", Trigger: launch.Manual})
 		require.NoError(t, err)
-		far := runstate.DueAt(org, run.ID, now.Add(10*time.Minute))
+		far := runstate.DueAt(org, run.ID, run.Tasks, now.Add(10*time.Minute))
 		_, err = k.store.Update(k.ctx, table.Update{Key: run.Key, Do: []table.Action{
 			table.Set(runstate.RunStatus, string(status)), table.Set(runstate.DuePK, far.DuePK), table.Set(runstate.DueSK, far.DueSK),
 		}})
@@ -127,7 +127,7 @@ func TestACancelFindsItsRun(t *testing.T) {
 		require.NoError(t, err)
 		stored, err := runstate.GetRun(k.ctx, k.store, org, run.ID)
 		require.NoError(t, err)
-		assert.Equal(t, runstate.DueAt(org, run.ID, now), stored.DueEntry, "%s: due at once", status)
+		assert.Equal(t, runstate.DueAt(org, run.ID, run.Tasks, now), stored.DueEntry, "%s: due at once", status)
 
 		l.Queues = k.queues
 		again, err := l.Cancel(k.ctx, org, run.ID)

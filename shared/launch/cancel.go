@@ -52,7 +52,7 @@ func (l *Launcher) stop(ctx context.Context, run *runstate.Run) (bool, error) {
 	run.Fence, run.FenceBy, run.FenceAt = runstate.FenceCancel, actor(ctx), clock.ToMillis(now)
 	run.Status = engine.CancellationRequested
 	// The tick finds the run if the message for its reconciliation is lost.
-	due := runstate.DueAt(run.Org, run.ID, now)
+	due := runstate.DueAt(run.Org, run.ID, run.Tasks, now)
 	run.DueEntry = due
 	do := []table.Action{
 		//guard:cancel/due drop

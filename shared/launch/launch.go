@@ -22,6 +22,7 @@ import (
 	"millrace/shared/errs"
 	"millrace/shared/ids"
 	"millrace/shared/queue"
+	"millrace/shared/quota"
 	"millrace/shared/registry"
 	"millrace/shared/runstate"
 	"millrace/shared/signal"
@@ -63,8 +64,10 @@ type Launcher struct {
 	Clock  clock.Clock
 	Log    *slog.Logger
 	Hub    *signal.Hub
+	Quota  *quota.Quota // nil: nothing is limited
 	// Metrics counts the runs; nil: nothing is measured.
 	Metrics *telemetry.Metrics
+	Census  *Census // shared by those who accept runs; nil: each counts for itself
 }
 
 // Request is a run to be accepted. Deployment decides over Flow and Version.
@@ -94,7 +97,7 @@ type plan struct {
 // under its idempotency key, whatever became since of what it names. Errors: errs.Invalid without anything to run,
 // errs.NotFound for an unknown deployment or flow version, errs.Unprocessable
 // for parameters, or an idempotency key used for another request, errs.Conflict
-// for an inactive deployment.
+// for an inactive deployment, errs.TooMany for a workspace that has used up a limit.
 func (l *Launcher) Accept(ctx context.Context, org string, req Request) (runstate.Run, error) {
 	if err := checkParameters(req.Parameters); err != nil {
 		return runstate.Run{}, err
@@ -186,11 +189,11 @@ func (l *Launcher) record(ctx context.Context, org string, v registry.Version, e
 	id := ids.New(now)
 	return runstate.Run{
 		Key:         runstate.RunKey(org, id),
-		DueEntry:    runstate.DueAt(org, id, now.Add(firstLook)), //guard:accept/due arg 3.1 10000 * firstLook
+		DueEntry:    runstate.DueAt(org, id, v.TaskCount, now.Add(firstLook)), //guard:accept/due arg 4.1 10000 * firstLook
 		ListEntries: runstate.Lists(org, v.FlowName, env, id),
 		Org:         org, ID: id, Slug: ids.Slug(), Flow: v.FlowName, Version: v.FlowVersion,
 		SpecHash: v.SpecHash, Plan: engine.PlanVersion, Artifact: v.ArtifactKey, CodeHash: v.CodeHash,
-		Environment: env, Mode: mode, Trigger: trigger, By: actor(ctx),
+		Environment: env, Mode: mode, Trigger: trigger, By: actor(ctx), Tasks: v.TaskCount,
 		Status: engine.Queued, CreatedAt: clock.ToMillis(now),
 	}
 }
@@ -200,6 +203,9 @@ func actor(ctx context.Context) string { return tenant.From(ctx).Actor() }
 
 // write stores the run and hands it to the workers.
 func (l *Launcher) write(ctx context.Context, p *plan) (runstate.Run, error) {
+	if err := l.admit(ctx, &p.run); err != nil { //guard:limit/runs false
+		return runstate.Run{}, err
+	}
 	p.input.Trace = traceOf(ctx)
 	input, err := runstate.StoreInput(ctx, l.Blob, p.run.Org, p.run.ID, &p.input)
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"millrace/shared/clock"
 	"millrace/shared/errs"
 	"millrace/shared/ids"
+	"millrace/shared/quota"
 	"millrace/shared/table"
 )
 
@@ -51,6 +52,11 @@ func (p *plan) deploy(d *Deploy) error {
 	if found && !d.Always && old.Same(&next) {
 		p.out.Deployment = &old
 		return nil
+	}
+	if !found {
+		if err := p.room(quota.Deployments, deploymentKey(p.org, "").PK); err != nil {
+			return err
+		}
 	}
 	p.fill(&next, d.Name)
 	put := table.Put{Item: next, If: table.IsNew()}

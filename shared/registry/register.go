@@ -10,6 +10,7 @@ import (
 	"millrace/shared/errs"
 	"millrace/shared/flowspec"
 	"millrace/shared/ids"
+	"millrace/shared/quota"
 	"millrace/shared/table"
 )
 
@@ -94,6 +95,9 @@ func (p *plan) register(r *Registration) error {
 	}
 	now := clock.ToMillis(p.now)
 	if head == nil {
+		if err := p.room(quota.Flows, headKey(p.org, "").PK); err != nil {
+			return err
+		}
 		p.head = &Head{
 			Key: headKey(p.org, r.FlowName), OrgID: p.org, FlowName: r.FlowName, LatestVersion: r.FlowVersion,
 			Seq: 1, Rev: 1, Incarnation: ids.New(p.now), Versions: 1,
@@ -101,6 +105,9 @@ func (p *plan) register(r *Registration) error {
 		}
 		p.add(table.Put{Item: *p.head, If: table.IsNew()})
 	} else {
+		if err := p.Quota.Hold(quota.FlowVersions, int64(head.Versions)); err != nil {
+			return err
+		}
 		p.head = new(*head)
 		p.head.Seq++
 		p.add(table.Update{

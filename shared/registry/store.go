@@ -12,6 +12,7 @@ import (
 	"millrace/shared/blob"
 	"millrace/shared/clock"
 	"millrace/shared/errs"
+	"millrace/shared/quota"
 	"millrace/shared/table"
 	"millrace/shared/tenant"
 )
@@ -23,6 +24,7 @@ type Store struct {
 	Blob  blob.Store
 	Clock clock.Clock
 	Log   *slog.Logger // nil: slog.Default
+	Quota *quota.Quota // nil: nothing is limited
 }
 
 func (s Store) log() *slog.Logger {
@@ -64,7 +66,8 @@ const attempts = 40
 
 // Commit makes the change. A registration of what is registered with the same
 // content, and a deployment that stays the same, change nothing. Errors: those
-// of the change's parts; errs.Conflict if others kept changing the same names.
+// of the change's parts; errs.Conflict if others kept changing the same names;
+// errs.TooMany if the workspace may have no more flows, versions or deployments.
 func (s Store) Commit(ctx context.Context, c Change) (Outcome, error) {
 	if c.Register != nil {
 		if err := c.Register.store(ctx, s); err != nil {
@@ -142,4 +145,12 @@ func retry(ctx context.Context, do func() error) error {
 		}
 	}
 	return errs.New(errs.Conflict, "Others are changing the same names; try again")
+}
+
+// room takes room for one more of a partition's items. What comes to nothing is
+// given back when they are counted anew.
+func (p *plan) room(name quota.Name, partition string) error {
+	return p.Quota.Take(p.ctx, name, p.org, 1, func(ctx context.Context) (int64, error) {
+		return table.Count(ctx, p.Table, table.Query{PK: partition, Only: []string{"incarnation"}, Consistent: true})
+	})
 }

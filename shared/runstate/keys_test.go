@@ -17,7 +17,7 @@ import (
 func TestKeysBeginWithTheWorkspace(t *testing.T) {
 	t.Parallel()
 	keys := func(org string) map[string]string {
-		due := runstate.DueAt(org, "run", time.UnixMilli(1))
+		due := runstate.DueAt(org, "run", 7, time.UnixMilli(1))
 		out := map[string]string{
 			"run":            runstate.RunKey(org, "run").PK,
 			"input":          runstate.InputKey(org, "run").PK,
@@ -41,7 +41,10 @@ func TestKeysBeginWithTheWorkspace(t *testing.T) {
 		assert.True(t, strings.HasPrefix(key, "one#") || strings.HasPrefix(key, "one/"), "%s: %s", name, key)
 		assert.NotEqual(t, key, other[name], name)
 	}
-	org, run, ok := runstate.ParseRunKey(one["due"])
+	due := runstate.DueAt("one", "run", 7, time.UnixMilli(1)).DueSK
+	assert.Equal(t, 7, runstate.DueTasks(due))
+	assert.Equal(t, 1, runstate.DueTasks(strings.TrimSuffix(due, "#7")), "as an earlier version wrote it")
+	org, run, ok := runstate.ParseRunKey(strings.TrimSuffix(one["due"], "#7"))
 	assert.True(t, ok)
 	assert.Equal(t, []string{"one", "run"}, []string{org, run}, "a due entry leads back to its run")
 	assert.Equal(t, one["log"], one["log shard 0"])

@@ -57,6 +57,7 @@ type Run struct {
 	Fence        string        `table:"fe,omitempty"`
 	FenceBy      string        `table:"fb,omitempty"`
 	FenceAt      clock.Millis  `table:"fa,omitempty"`
+	Tasks        int           `table:"n,omitempty"`  // of its flow, as its due entry tells
 	Timeout      int           `table:"to,omitempty"` // seconds from start to deadline
 	Deadline     clock.Millis  `table:"dl,omitempty"`
 	Error        string        `table:"err,omitempty"`
@@ -156,13 +157,14 @@ func NodeNumber(sk string) engine.Node {
 // Object is the key of an object that belongs to a run.
 func Object(org, run, name string) string { return org + "/runs/" + run + "/" + name } //guard:tenant/objects operand 1 "org"
 
-// DueAt is a run's place in the due index.
-func DueAt(org, run string, at time.Time) table.DueEntry {
+// DueAt is a run's place in the due index. It tells how many tasks the run's flow
+// has, so that what is unfinished can be counted by the index alone.
+func DueAt(org, run string, tasks int, at time.Time) table.DueEntry {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(run))
 	return table.DueEntry{
 		DuePK: DuePartition(int(h.Sum32() % DueShards)),
-		DueSK: fmt.Sprintf("%013d#%s", at.UnixMilli(), partition(org, run)), //guard:tenant/due arg 3.1 ""
+		DueSK: fmt.Sprintf("%013d#%s#%d", at.UnixMilli(), partition(org, run), tasks), //guard:tenant/due arg 3.1 ""
 	}
 }
 
@@ -172,6 +174,16 @@ func DueTime(sk string) (time.Time, bool) {
 	ms, _, _ := strings.Cut(sk, "#")
 	at, err := strconv.ParseInt(ms, 10, 64)
 	return time.UnixMilli(at), err == nil
+}
+
+// DueTasks is the number of tasks that the entry of the due index with that sort
+// key tells of; of one that tells none it is 1.
+func DueTasks(sk string) int {
+	n, err := strconv.Atoi(sk[strings.LastIndexByte(sk, '#')+1:])
+	if err != nil {
+		return 1
+	}
+	return n
 }
 
 // DuePartition is one shard of the due index.

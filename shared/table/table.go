@@ -282,6 +282,17 @@ func All(ctx context.Context, t Table, q Query) iter.Seq2[Item, error] {
 	}
 }
 
+// Count counts the items of a query.
+func Count(ctx context.Context, t Table, q Query) (n int64, err error) {
+	for _, err := range All(ctx, t, q) {
+		if err != nil {
+			return 0, err
+		}
+		n++
+	}
+	return n, nil
+}
+
 // Load gets an item into a struct of type T.
 func Load[T any](ctx context.Context, t Table, key Key, opts ...ReadOption) (T, error) {
 	var v T

@@ -12,6 +12,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"millrace/localstack/embedded/space"
+	"millrace/shared/quota"
 )
 
 // DefaultListen is where the server listens unless it is told otherwise.
@@ -34,10 +35,12 @@ type Config struct {
 	PythonScratch int64    // bytes of files that a task may keep at once; 0: the pool's default
 	PythonUID     int      // first user of tasks, of a server that is root; 0: the pool's default
 	TaskNetwork   string   // interpreters.HostNetwork or NoNetwork; "": the host's
+	Limits        []string // name=value of limits that differ from the table of package quota
 	Version       string   // of the service
 	Log           *slog.Logger
 
-	usage space.Usage // nil: the usage of the disk that has Dir
+	limits quota.Values // as Limits says
+	usage  space.Usage  // nil: the usage of the disk that has Dir
 }
 
 // complete fills in defaults and refuses what cannot work.
@@ -69,6 +72,9 @@ func (c *Config) complete() error {
 		if c.Python, err = filepath.Abs(c.Python); err != nil {
 			return fmt.Errorf("python: %w", err)
 		}
+	}
+	if c.limits, err = quota.ParseValues(c.Limits); err != nil {
+		return err
 	}
 	if c.Log == nil {
 		c.Log = slog.Default()

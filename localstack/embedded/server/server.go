@@ -31,6 +31,7 @@ import (
 	"millrace/shared/httpapi"
 	"millrace/shared/identity"
 	"millrace/shared/ids"
+	"millrace/shared/quota"
 	"millrace/shared/runlog"
 	"millrace/shared/signal"
 	"millrace/shared/telemetry"
@@ -189,6 +190,7 @@ func (s *Server) platform(ctx context.Context, db *store.DB) (deps fn.Deps, keys
 	items := pebbletable.New(db, now)
 	s.closing(sweep("items", items.Sweep, s.cfg.Log))
 	deps.Table = items
+	deps.Quota = quota.New(quota.Config{Table: items, Clock: now, Log: s.cfg.Log, Values: s.cfg.limits})
 	queues, err := pebblequeue.New(ctx, db, now, definitions(s.specs))
 	if err != nil {
 		return deps, keys, err
@@ -263,7 +265,7 @@ func (s *Server) front(ctx context.Context, deps fn.Deps, keys secrets) error {
 	frame := httpapi.Config{
 		Title: "Millrace", Version: s.cfg.Version, Authenticator: auth, Clock: deps.Clock,
 		CursorKey: keys.CursorKey, Traces: deps.Blob, Log: s.cfg.Log, Metrics: deps.Metrics,
-		Bodies: httpapi.NewBodies(bodyMemory),
+		Bodies: httpapi.NewBodies(bodyMemory), Limiter: deps.Quota,
 	}
 	api := httpapi.New(frame)
 	for _, spec := range s.specs {

@@ -115,7 +115,7 @@ func (h *history) fillLive(ctx context.Context, first template, n int) (err erro
 		for _, item := range model {
 			item = first.as(id, item)
 			if _, live := item.Entry(table.Due); live {
-				due := runstate.DueAt(first.org, id, looks[id])
+				due := runstate.DueAt(first.org, id, 1, looks[id])
 				item[runstate.DuePK], item[runstate.DueSK] = table.V(due.DuePK), table.V(due.DueSK)
 			}
 			out = append(out, item)

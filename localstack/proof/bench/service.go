@@ -28,6 +28,7 @@ import (
 	"millrace/shared/identity"
 	"millrace/shared/ids"
 	"millrace/shared/queue"
+	"millrace/shared/quota"
 	"millrace/shared/runlog"
 	"millrace/shared/signal"
 	"millrace/shared/table"
@@ -104,6 +105,7 @@ func (s *service) open(ctx context.Context, p platform) error {
 		Bus: s.meter.Bus(localbus.New(s.queues, nil)), Hub: &signal.Hub{},
 		Config: fn.Config{Version: "bench", Boot: ids.Token(6)},
 	}
+	deps.Quota = quota.New(quota.Config{Table: deps.Table, Clock: now, Log: log})
 	s.logs = &runlog.Store{Table: deps.Table, Blob: deps.Blob, Clock: now, Log: log}
 	deps.Logs = s.logs
 	auth, err := identity.NewAuthenticator(identity.Config{Table: deps.Table, Clock: now, Log: log})
@@ -113,6 +115,7 @@ func (s *service) open(ctx context.Context, p platform) error {
 	api := httpapi.New(httpapi.Config{
 		Title: "Millrace", Version: "bench", Authenticator: auth, Clock: now,
 		CursorKey: []byte(ids.Token(32)), Traces: deps.Blob, Log: log,
+		Limiter: deps.Quota,
 	})
 	for _, spec := range specs {
 		if spec.Routes != nil {

@@ -62,7 +62,7 @@ func (c subject) record(entries map[string]int) {
 		c.tell("it is done with: ended %t, archive %t, due %q", ended, archived, c.DueSK)
 	case !c.Archived && c.DuePK == "":
 		c.tell("it is not done with and will not come up")
-	case c.DuePK != "" && c.DuePK != runstate.DueAt(c.Org, c.ID, c.At).DuePK:
+	case c.DuePK != "" && c.DuePK != runstate.DueAt(c.Org, c.ID, c.Tasks, c.At).DuePK:
 		c.tell("it is due in the partition %s", c.DuePK)
 	}
 	if c.Status == engine.Queued && len(c.Nodes) > 0 {

@@ -93,7 +93,7 @@ func TestEveryFaultIsFound(t *testing.T) {
 			entry = item.Key()
 		}
 	}
-	due := runstate.DueAt(l.org, l.done, later)
+	due := runstate.DueAt(l.org, l.done, 1, later)
 	used := sha256.Sum256([]byte("key"))
 	keys := table.Key{PK: l.org + "#idempotency#" + hex.EncodeToString(used[:]), SK: "f"}
 	require.Len(t, whole.Items(keys.PK), 1)

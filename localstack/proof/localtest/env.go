@@ -25,6 +25,7 @@ import (
 	"millrace/shared/httpapi"
 	"millrace/shared/identity"
 	"millrace/shared/queue"
+	"millrace/shared/quota"
 	"millrace/shared/runlog"
 	"millrace/shared/sandbox"
 	"millrace/shared/signal"
@@ -50,6 +51,7 @@ type Options struct {
 	Bus     bus.Bus         // nil: a recorder, the Env's Bus
 	Sandbox sandbox.Sandbox // nil: none
 	Config  fn.Config
+	Limits  []string           // name=value of limits that differ from the table of package quota
 	Log     *slog.Logger       // nil: the test's output
 	Metrics *telemetry.Metrics // nil: nothing is measured
 	// Wrap may stand something before the table (faults, counts). The Env's own
@@ -115,7 +117,10 @@ func Open(t testing.TB, o Options, specs ...fn.Spec) *Env {
 	})
 	require.NoError(t, err)
 
+	values, err := quota.ParseValues(o.Limits)
+	require.NoError(t, err)
 	env.Deps = fn.Deps{
+		Quota: quota.New(quota.Config{Table: tbl, Clock: env.Clock, Log: o.Log, Values: values}),
 		Table: tbl, Queues: o.Queues, Blob: o.Blob, Bus: o.Bus, Sandbox: o.Sandbox,
 		Clock: env.Clock, Log: o.Log, Metrics: o.Metrics, Hub: &signal.Hub{}, Config: o.Config,
 		Logs: &runlog.Store{Table: tbl, Blob: o.Blob, Clock: env.Clock, Log: o.Log},
@@ -124,6 +129,7 @@ func Open(t testing.TB, o Options, specs ...fn.Spec) *Env {
 	env.API = httpapi.New(httpapi.Config{
 		Title: "Millrace", Version: "test", Authenticator: auth, Clock: env.Clock,
 		CursorKey: []byte("a key that signs the cursors of tests"), Traces: o.Blob, Log: o.Log, Metrics: o.Metrics,
+		Limiter: env.Deps.Quota,
 	})
 	for _, spec := range specs {
 		if spec.Routes != nil {

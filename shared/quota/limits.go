@@ -1,0 +1,162 @@
+package quota
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Name names a limit, as operators set it and answers tell it.
+type Name string
+
+// The limits.
+const (
+	Reads          Name = "reads-per-minute"
+	Writes         Name = "writes-per-minute"
+	UserRequests   Name = "user-requests-per-minute"
+	Runs           Name = "runs-per-minute"
+	UnfinishedRuns Name = "unfinished-runs"
+	QueuedTasks    Name = "queued-tasks"
+	ArtifactBytes  Name = "artifact-bytes"
+	OpenUploads    Name = "open-uploads"
+	Flows          Name = "flows"
+	FlowVersions   Name = "flow-versions"
+	Drafts         Name = "drafts"
+	Deployments    Name = "deployments"
+	APIKeys        Name = "api-keys"
+	Workspaces     Name = "workspaces"
+)
+
+// Scope is what a limit is counted for.
+type Scope string
+
+// The scopes.
+const (
+	Workspace Scope = "workspace"
+	User      Scope = "user" // in all workspaces; of an API key, who made it
+	Flow      Scope = "flow"
+)
+
+// Limit is a row of the table of limits.
+type Limit struct {
+	Name    Name
+	Scope   Scope
+	Default int64
+	// Per is the window of a rate; 0 for a quota, which bounds how much there is.
+	Per time.Duration
+	// What is what is limited, in the plural.
+	What string
+	// Advice tells what to do about a quota that is used up.
+	Advice string
+	// Again is when it is worth to ask again after a quota was found used up, and
+	// how often it is counted at most.
+	Again time.Duration
+	// Whole lets anything in as long as there is room at all, so that what is
+	// larger than the limit can have its turn.
+	Whole bool
+}
+
+const (
+	soon  = time.Second     // for what somebody deletes
+	later = 5 * time.Second // for what ends by itself
+	waits = "Wait until some have ended or cancel some"
+)
+
+// Limits is the table of limits: all that a workspace or a user may do or have,
+// as it is unless an operator says otherwise. The defaults stop what could harm
+// others, not what anybody needs.
+var Limits = []Limit{
+	{Name: Reads, Scope: Workspace, Default: 1_200_000, Per: time.Minute, What: "requests that read"},
+	{Name: Writes, Scope: Workspace, Default: 600_000, Per: time.Minute, What: "requests that change something"},
+	{Name: UserRequests, Scope: User, Default: 1_800_000, Per: time.Minute, What: "requests"},
+	{Name: Runs, Scope: Workspace, Default: 360_000, Per: time.Minute, What: "runs started"},
+	{Name: UnfinishedRuns, Scope: Workspace, Default: 100_000, What: "unfinished runs", Advice: waits, Again: later},
+	{Name: QueuedTasks, Scope: Workspace, Default: 1_000_000, What: "tasks of unfinished runs", Advice: waits, Again: later, Whole: true},
+	{Name: ArtifactBytes, Scope: Workspace, Default: 500 << 30, What: "bytes of artifacts", Advice: "Abort uploads that are not needed", Again: soon},
+	{Name: OpenUploads, Scope: Workspace, Default: 1000, What: "open uploads", Advice: "Complete or abort some, or wait until they expire", Again: soon},
+	{Name: Flows, Scope: Workspace, Default: 10_000, What: "flows", Advice: "Delete some", Again: soon},
+	{Name: FlowVersions, Scope: Flow, Default: 10_000, What: "versions", Advice: "Delete the flow, or register under another name"},
+	{Name: Drafts, Scope: Workspace, Default: 10_000, What: "drafts", Advice: "Delete some flows with their drafts", Again: soon},
+	{Name: Deployments, Scope: Workspace, Default: 2000, What: "deployments", Advice: "Delete some", Again: soon},
+	{Name: APIKeys, Scope: Workspace, Default: 1000, What: "API keys", Advice: "Delete some", Again: soon},
+	{Name: Workspaces, Scope: User, Default: 100, What: "workspaces that the user has made", Advice: "Use one that exists", Again: soon},
+}
+
+var byName = func() map[Name]*Limit {
+	out := make(map[Name]*Limit, len(Limits))
+	for i := range Limits {
+		out[Limits[i].Name] = &Limits[i]
+	}
+	return out
+}()
+
+// Unlimited is the value that takes a limit away.
+const Unlimited = "unlimited"
+
+// Values are what an operator set, by limit. A value below zero is [Unlimited].
+type Values map[Name]int64
+
+// Of is the value of a limit, and false if there is none.
+func (v Values) Of(n Name) (int64, bool) {
+	value, set := v[n]
+	if !set {
+		value = byName[n].Default
+	}
+	return value, value >= 0
+}
+
+// ParseValues reads settings of the form name=value, where value is a number or
+// "unlimited". Later settings win.
+func ParseValues(settings []string) (Values, error) {
+	out := Values{}
+	for _, s := range settings {
+		name, text, ok := strings.Cut(s, "=")
+		name, text = strings.TrimSpace(name), strings.TrimSpace(text)
+		if !ok {
+			return nil, fmt.Errorf("limit %q is not name=value", s)
+		}
+		if byName[Name(name)] == nil {
+			return nil, fmt.Errorf("there is no limit %q, but %s", name, strings.Join(names(), ", "))
+		}
+		if text == Unlimited {
+			out[Name(name)] = -1
+			continue
+		}
+		value, err := strconv.ParseInt(text, 10, 64)
+		if err != nil || value < 0 {
+			return nil, fmt.Errorf("limit %s: %q is neither a number from 0 on nor %q", name, text, Unlimited)
+		}
+		out[Name(name)] = value
+	}
+	return out, nil
+}
+
+func names() []string {
+	out := make([]string, len(Limits))
+	for i, l := range Limits {
+		out[i] = string(l.Name)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// Markdown writes the limits as the table of the README.
+func Markdown() string {
+	var b strings.Builder
+	b.WriteString("| limit | of each | default | |\n| --- | --- | --- | --- |\n")
+	for _, l := range Limits {
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", l.Name, l.Scope, grouped(l.Default), l.What)
+	}
+	return b.String()
+}
+
+// grouped writes a number with commas between thousands.
+func grouped(n int64) string {
+	s := strconv.FormatInt(n, 10)
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}
