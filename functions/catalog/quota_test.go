@@ -79,7 +79,7 @@ func TestQuotas(t *testing.T) {
 			do: func(env *localtest.Env, t *testing.T, key string, n int) *localtest.Response {
 				return env.Do(t, key, "POST", "/orgs", object{"name": fmt.Sprint("w", n)})
 			},
-			detail: "The user has 3 workspaces that the user has made; at most 3 are allowed (limit workspaces).", of: true,
+			detail: "The user has 3 workspaces made by them; at most 3 are allowed (limit workspaces).", of: true,
 		},
 		"flows": {
 			limit: "flows=2",

@@ -15,7 +15,7 @@ func worker(d fn.Deps) fn.MessageHandler {
 	}
 	c := conductor.New(conductor.Config{
 		Table: d.Table, Queues: d.Queues, Blob: d.Blob, Bus: d.Bus, Clock: d.Clock, Log: d.Log, Metrics: d.Metrics,
-		Logs: d.Logs, Hub: d.Hub, Boot: d.Config.Boot, Sole: d.Config.Sole, Resident: d.Config.Resident,
+		Logs: d.Logs, Hub: d.Hub, Quota: d.Quota, Boot: d.Config.Boot, Sole: d.Config.Sole, Resident: d.Config.Resident,
 		Executors: executor.Set{
 			"python":    executor.Python{Sandbox: d.Sandbox, Blob: d.Blob},
 			"http":      executor.HTTP{Client: client},

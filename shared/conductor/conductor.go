@@ -22,6 +22,7 @@ import (
 	"millrace/shared/executor"
 	"millrace/shared/ids"
 	"millrace/shared/queue"
+	"millrace/shared/quota"
 	"millrace/shared/runlog"
 	"millrace/shared/signal"
 	"millrace/shared/table"
@@ -53,6 +54,7 @@ type Config struct {
 	Logs      *runlog.Store
 	Hub       *signal.Hub
 	Executors executor.Set
+	Quota     *quota.Quota // nil: nothing is limited
 	// Secret resolves a secret of a workspace's environment; nil: there are none.
 	Secret func(ctx context.Context, org, environment, name string) (string, error)
 	// Boot names this process in its leases; empty: a name of its own.

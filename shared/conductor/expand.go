@@ -31,6 +31,14 @@ func (a *attempts) expand(ctx context.Context, w *attempt) (outcome, error) {
 	case len(list) == 0:
 		return a.complete(ctx, w, executor.Result{Output: executor.Value{JSON: json.RawMessage("[]")}}, nil)
 	}
+	why, err := a.room(ctx, len(list))
+	if err != nil {
+		return outcome{}, err
+	}
+	if why != "" { //guard:limit/items false
+		_, err := a.giveBack(ctx, w, why)
+		return outcome{}, err
+	}
 	encoded := make([]json.RawMessage, len(list))
 	for i, v := range list {
 		if encoded[i], err = expr.Encode(v); err != nil {
@@ -66,6 +74,7 @@ func (a *attempts) keepList(ctx context.Context, w *attempt, list []json.RawMess
 		table.Set(runstate.NodeListHash, hash),
 		table.Remove(runstate.NodeNonce), table.Remove(runstate.NodeLease),
 	}
+	do = append(do, runstate.ListItems(a.org, len(list))...) //guard:limit/listed drop
 	if len(raw) <= runstate.MaxInline {
 		do = append(do, table.Set(runstate.NodeList, string(raw)))
 	} else {

@@ -28,6 +28,7 @@ func (g *graph) collect(ctx context.Context, n engine.Node, last done, item *run
 		table.Set(runstate.NodeStatus, string(status)),
 		table.Set(runstate.NodeEnded, int64(millis(g.Clock.Now()))),
 	}
+	do = append(do, runstate.UnlistItems()...) //guard:limit/unlisted drop
 	kind, reason := executor.TaskFailed, fmt.Sprintf("not all of its %d instances succeeded", last.width)
 	if g.flow.used()[ref.Task] {
 		out, err := g.gather(ctx, ref.Task, last.width)

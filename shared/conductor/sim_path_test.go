@@ -110,6 +110,9 @@ func (s *sim) limit(r *simRun, v verdict) time.Time {
 		return r.began.Add(s.gone + time.Duration(s.flow.deadline)*time.Second + simMend)
 	}
 	length := path + (work+others)/s.workers() + simSpare
+	if others > 0 && s.places == 0 { // its maps may wait for all that the others do
+		length += others + time.Duration(len(s.flow.tasks))*simMend
+	}
 	if r.fault.Before(r.began) {
 		return r.began.Add(length)
 	}

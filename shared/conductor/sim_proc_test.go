@@ -16,6 +16,7 @@ import (
 	"millrace/shared/fn"
 	"millrace/shared/launch"
 	"millrace/shared/queue"
+	"millrace/shared/quota"
 	"millrace/shared/runlog"
 	"millrace/shared/signal"
 )
@@ -73,6 +74,10 @@ func (s *sim) start() *proc {
 		Log: quiet, Logs: &runlog.Store{Table: p.Logs(), Blob: objects, Clock: p.clock, Log: quiet}, Hub: hub,
 		Boot: p.name, Sole: s.sole, Resident: !s.lambda,
 		Executors: executor.Set{"python": simulated{s, p, nil}, "wait": simulated{s, p, executor.Wait{Now: p.clock.Now}}},
+	}
+	if s.places == 0 { // else tasks wait long enough
+		// So few that maps wait for each other.
+		p.config.Quota = quota.New(quota.Config{Table: p.Table(), Clock: p.clock, Log: quiet, Values: quota.Values{quota.QueuedItems: 3}})
 	}
 	if s.places > 0 {
 		p.config.Executors["python"] = scarce{simulated{s, p, nil}, make(chan struct{}, s.places)}

@@ -19,6 +19,7 @@ const (
 	Runs           Name = "runs-per-minute"
 	UnfinishedRuns Name = "unfinished-runs"
 	QueuedTasks    Name = "queued-tasks"
+	QueuedItems    Name = "queued-map-items"
 	ArtifactBytes  Name = "artifact-bytes"
 	OpenUploads    Name = "open-uploads"
 	Flows          Name = "flows"
@@ -74,6 +75,7 @@ var Limits = []Limit{
 	{Name: Runs, Scope: Workspace, Default: 360_000, Per: time.Minute, What: "runs started"},
 	{Name: UnfinishedRuns, Scope: Workspace, Default: 100_000, What: "unfinished runs", Advice: waits, Again: later},
 	{Name: QueuedTasks, Scope: Workspace, Default: 1_000_000, What: "tasks of unfinished runs", Advice: waits, Again: later, Whole: true},
+	{Name: QueuedItems, Scope: Workspace, Default: 1_000_000, What: "unfinished instances of mapped tasks", Advice: waits, Again: later, Whole: true},
 	{Name: ArtifactBytes, Scope: Workspace, Default: 500 << 30, What: "bytes of artifacts", Advice: "Abort uploads that are not needed", Again: soon},
 	{Name: OpenUploads, Scope: Workspace, Default: 1000, What: "open uploads", Advice: "Complete or abort some, or wait until they expire", Again: soon},
 	{Name: Flows, Scope: Workspace, Default: 10_000, What: "flows", Advice: "Delete some", Again: soon},
@@ -81,7 +83,7 @@ var Limits = []Limit{
 	{Name: Drafts, Scope: Workspace, Default: 10_000, What: "drafts", Advice: "Delete some flows with their drafts", Again: soon},
 	{Name: Deployments, Scope: Workspace, Default: 2000, What: "deployments", Advice: "Delete some", Again: soon},
 	{Name: APIKeys, Scope: Workspace, Default: 1000, What: "API keys", Advice: "Delete some", Again: soon},
-	{Name: Workspaces, Scope: User, Default: 100, What: "workspaces that the user has made", Advice: "Use one that exists", Again: soon},
+	{Name: Workspaces, Scope: User, Default: 100, What: "workspaces made by them", Advice: "Use one that exists", Again: soon},
 }
 
 var byName = func() map[Name]*Limit {

@@ -45,13 +45,15 @@ type Config struct {
 	Clock  clock.Clock
 	Log    *slog.Logger // nil: slog.Default
 	Values Values       // what the operator set
+	// Chance draws numbers from 0 to n-1; nil: at random.
+	Chance func(n int64) int64
 }
 
 // New makes a Quota.
 func New(c Config) *Quota {
 	return &Quota{
 		table: c.Table, clock: c.Clock, values: c.Values,
-		limiter: ratelimit.New(c.Clock, cmp.Or(c.Log, slog.Default())),
+		limiter: ratelimit.New(c.Clock, cmp.Or(c.Log, slog.Default()), c.Chance),
 	}
 }
 

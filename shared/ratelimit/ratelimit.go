@@ -68,20 +68,25 @@ type Refusal struct {
 
 // Limiter keeps the slices of a process. It is safe for concurrent use.
 type Limiter struct {
-	clock clock.Clock
-	log   *slog.Logger
+	clock  clock.Clock
+	log    *slog.Logger
+	chance func(n int64) int64
 
 	mu      sync.Mutex
 	buckets *simplelru.LRU[string, *bucket]
 }
 
-// New makes a Limiter without slices.
-func New(c clock.Clock, log *slog.Logger) *Limiter {
+// New makes a Limiter without slices. chance draws the numbers from 0 to n-1 by
+// which processes do not keep in step; nil: at random.
+func New(c clock.Clock, log *slog.Logger, chance func(n int64) int64) *Limiter {
+	if chance == nil {
+		chance = rand.Int64N
+	}
 	buckets, err := simplelru.NewLRU[string, *bucket](most, nil)
 	if err != nil {
 		panic(err) // a number of entries below one
 	}
-	return &Limiter{clock: c, log: log, buckets: buckets}
+	return &Limiter{clock: c, log: log, chance: chance, buckets: buckets}
 }
 
 // Take takes n permits of the limit with that id, from the slice of the process
@@ -101,7 +106,7 @@ func (l *Limiter) Take(ctx context.Context, id string, limit, n int64, from Sour
 	if refused, ok := b.spend(now, n); ok {
 		return refused, nil
 	}
-	want := b.want(now, limit, n)
+	want := b.want(now, limit, n, l.chance)
 	slice, err := from.Draw(ctx, n, want)
 	now = l.clock.Now()
 	switch {
@@ -117,18 +122,18 @@ func (l *Limiter) Take(ctx context.Context, id string, limit, n int64, from Sour
 		return refused, nil
 	}
 	b.fill(now, n, slice)
-	b.credit = credit(limit)
+	b.credit = l.credit(limit)
 	return nil, nil
 }
 
-func credit(limit int64) int64 { return limit/creditOf + rand.Int64N(limit/creditOf+1) }
+func (l *Limiter) credit(limit int64) int64 { return limit/creditOf + l.chance(limit/creditOf+1) }
 
 func (l *Limiter) bucket(id string, limit int64) *bucket {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	b, ok := l.buckets.Get(id)
 	if !ok {
-		b = &bucket{held: make(chan struct{}, 1), room: math.MaxInt64, credit: credit(limit)}
+		b = &bucket{held: make(chan struct{}, 1), room: math.MaxInt64, credit: l.credit(limit)}
 		l.buckets.Add(id, b)
 	}
 	return b
@@ -170,7 +175,7 @@ func (b *bucket) spend(now time.Time, n int64) (*Refusal, bool) {
 
 // want is how many permits to draw: as many as were used up of late within the
 // horizon.
-func (b *bucket) want(now time.Time, limit, n int64) int64 {
+func (b *bucket) want(now time.Time, limit, n int64, chance func(int64) int64) int64 {
 	want := min(max(1, limit/firstOf), first)
 	if b.size > 0 {
 		took := max(now.Sub(b.drawn), time.Millisecond)
@@ -178,7 +183,7 @@ func (b *bucket) want(now time.Time, limit, n int64) int64 {
 		want = int64(min(used, float64(growth*b.size)))
 	}
 	// By chance more or less, so that processes do not keep in step.
-	want = min(want/2+rand.Int64N(want+1), limit/mostOf, b.room/leftOf)
+	want = min(want/2+chance(want+1), limit/mostOf, b.room/leftOf)
 	return max(want, 0) + n + b.owed
 }
 

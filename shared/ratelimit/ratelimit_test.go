@@ -82,7 +82,7 @@ func newWorld(t memory.T, limit int64, procs int) *world {
 }
 
 func (w *world) process() *ratelimit.Limiter {
-	return ratelimit.New(w.hand, slog.New(slog.DiscardHandler))
+	return ratelimit.New(w.hand, slog.New(slog.DiscardHandler), nil)
 }
 
 func (w *world) take(t require.TestingT, p *ratelimit.Limiter) *ratelimit.Refusal {
@@ -235,7 +235,7 @@ func TestManyAtOnceDrawOnce(t *testing.T) {
 func TestAWaiterThatLeavesIsLetGo(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		l := ratelimit.New(clock.System{}, slog.New(slog.DiscardHandler))
+		l := ratelimit.New(clock.System{}, slog.New(slog.DiscardHandler), nil)
 		hangs := source(func(ctx context.Context) (ratelimit.Slice, error) {
 			<-ctx.Done()
 			return ratelimit.Slice{}, ctx.Err()
