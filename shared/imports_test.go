@@ -21,7 +21,7 @@ const module = "millrace/"
 // none of its own line or of a later one, but what stands in its own folder.
 // Drivers and suites stand with their port.
 var layers = [][]string{
-	{"errs", "clock", "ids", "signal", "mask", "telemetry", "awsretry", "cache"},
+	{"errs", "clock", "ids", "signal", "mask", "telemetry", "awsretry", "cache", "budget", "regex"},
 	{"tier"},
 	{"tenant", "table", "blob", "bus", "vault", "expr", "outbound"},
 	{"queue"}, // large messages go through the object store

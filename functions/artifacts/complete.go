@@ -141,7 +141,7 @@ func (s *service) publish(ctx context.Context, u upload, in *CompleteUploadReque
 	reg.ExecutionMode = string(size)
 	reg.DefaultExecutor, _ = registry.ParseExecutor(deref(in.DefaultExecutor))
 	if in.hasSpec() { // its faults are told while parts can still be sent
-		if err := reg.Parse(in.FlowSpec); err != nil {
+		if err := reg.Parse(ctx, in.FlowSpec); err != nil {
 			return out, err
 		}
 	}
@@ -218,7 +218,7 @@ func (s *service) assemble(ctx context.Context, u upload, in *CompleteUploadRequ
 		if err != nil {
 			return err
 		}
-		if err := reg.Parse(spec); err != nil {
+		if err := reg.Parse(ctx, spec); err != nil {
 			return err
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"os"
 	"slices"
@@ -24,12 +25,14 @@ import (
 
 	"millrace/functions/catalog"
 	"millrace/shared/fn"
+	"millrace/shared/telemetry"
 )
 
 // version is set by the linker.
 var version = "dev"
 
 func main() {
+	slog.SetDefault(telemetry.NewLogger(os.Stdout, telemetry.JSON, slog.LevelInfo)) // for what is handed no logger
 	build, err := start(os.Getenv, catalog.All())
 	if err != nil {
 		refuse(os.Getenv("_HANDLER"), err)

@@ -38,7 +38,7 @@ func (s *service) register(ctx context.Context, in *FlowRegisterRequest) (FlowRe
 		}
 		reg.ArtifactKey = key
 	}
-	if err := reg.Parse(in.FlowSpec); err != nil {
+	if err := reg.Parse(ctx, in.FlowSpec); err != nil {
 		return FlowRegisterResponse{}, err
 	}
 	if err := s.runtime(reg, in); err != nil {

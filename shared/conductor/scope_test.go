@@ -44,7 +44,7 @@ func TestScopesShareTheMemory(t *testing.T) {
 			}}))
 		}
 		first := contender(tbl, "boot", time.Now())
-		flow, faults := flowspec.Parse([]byte(`{"tasks":[{"name":"a","type":"python","entrypoint":"m:f"},{"name":"b","type":"python","entrypoint":"m:f"}]}`), flowspec.Builtin())
+		flow, faults := flowspec.Parse(t.Context(), []byte(`{"tasks":[{"name":"a","type":"python","entrypoint":"m:f"},{"name":"b","type":"python","entrypoint":"m:f"}]}`), flowspec.Builtin())
 		require.Empty(t, faults)
 		first.flow = &compiled{Flow: flow, plan: engine.NewPlan(make([]engine.TaskDef, 2))}
 		first.Conductor.Blob = objects

@@ -24,13 +24,22 @@ var bounded = map[string]func(*interpreter.ExecutionFrame, []ref.Val) (ref.Val, 
 	"sets.contains":   setsContains,
 	"sets.intersects": setsIntersects,
 	"sets.equivalent": setsEquivalent,
+	"indexOf":         indexOf,
+	"lastIndexOf":     lastIndexOf,
+	"split":           splitText,
+	"charAt":          charAt,
+	"substring":       substring,
 }
 
+// chargeText charges for a text of so many bytes that is made.
 func chargeText(frame *interpreter.ExecutionFrame, size int) {
+	b := budgetOf(frame)
 	if size > maxString {
-		exceeded()
+		size = b.Left() // one text may not be larger, whatever is left
+		must(b.Spend(size + 1))
 	}
-	charge(frame, 1+size/64)
+	must(b.Spend(1 + size/64))
+	must(b.Take(size))
 }
 
 func replace(frame *interpreter.ExecutionFrame, args []ref.Val) (ref.Val, bool) {
@@ -56,8 +65,9 @@ func replace(frame *interpreter.ExecutionFrame, args []ref.Val) (ref.Val, bool) 
 	}
 	hi, grown := bits.Mul64(uint64(n), uint64(len(text[2])))
 	if hi != 0 || grown > maxString {
-		exceeded()
+		grown = maxString + 1
 	}
+	charge(frame, (len(text[0])+len(text[1]))/64) // to search it
 	chargeText(frame, len(text[0])+int(grown))
 	return types.String(strings.Replace(text[0], text[1], text[2], limit)), true
 }
@@ -86,7 +96,7 @@ func join(frame *interpreter.ExecutionFrame, args []ref.Val) (ref.Val, bool) {
 		out.WriteString(string(s))
 		chargeText(frame, len(s)+len(sep))
 		if out.Len() > maxString {
-			exceeded()
+			chargeText(frame, out.Len())
 		}
 	}
 	return types.String(out.String()), true
@@ -159,7 +169,7 @@ func jsonEncode(frame *interpreter.ExecutionFrame, args []ref.Val) (ref.Val, boo
 }
 
 func equal(frame *interpreter.ExecutionFrame, args []ref.Val) (ref.Val, bool) {
-	if n := weigh(args[0], maxWork); n > 1 {
+	if n := weigh(args[0], maxSteps); n > 1 {
 		charge(frame, n+weigh(args[1], n))
 	} else {
 		charge(frame, 1)

@@ -46,9 +46,7 @@ var environment = sync.OnceValues(func() (*cel.Env, error) {
 		cel.EnableIdentifierEscapeSyntax(),
 		cel.ParserExpressionSizeLimit(MaxSource),
 		cel.ExpressionNodeLimit(20_000),
-		cel.RegexProgramSizeLimit(2_000),
 		cel.ASTValidators(
-			cel.ValidateRegexLiterals(),
 			cel.ValidateDurationLiterals(),
 			cel.ValidateTimestampLiterals(),
 		),

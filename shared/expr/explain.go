@@ -1,13 +1,15 @@
 package expr
 
 import (
+	"context"
 	"errors"
 	"regexp"
 	"strings"
 	"sync"
 
 	"cel.dev/cel-go/cel"
-	"cel.dev/cel-go/interpreter"
+
+	"millrace/shared/budget"
 )
 
 // dashed finds a task's name with a dash written after a dot, which CEL reads
@@ -50,17 +52,24 @@ func readable(msg string) string {
 	return strings.NewReplacer("@in", "in", "_[_]", "[]", "_?_:_", "?:", "!_", "!").Replace(msg)
 }
 
-// runError makes an [*EvalError] of what an evaluation failed with.
-func runError(err error) error {
-	if cancelled, ok := errors.AsType[interpreter.EvalCancelledError](err); ok {
-		if cancelled.Cause == interpreter.CostLimitExceeded {
-			return evalErrorf("the expression does too much work; at most %d steps are allowed", maxWork)
-		}
+// budgetError is why an evaluation was stopped: an [*EvalError], or why its
+// context has ended.
+func budgetError(err error) error {
+	if used, ok := errors.AsType[*budget.Exceeded](err); ok {
+		return evalErrorf("the expression %s", used)
 	}
+	return err
+}
+
+// runError makes an [*EvalError] of what an evaluation failed with.
+func runError(ctx context.Context, err error) error {
 	msg := firstSentence(err.Error())
 	switch {
+	case strings.HasPrefix(msg, "internal error: runtime error: hash of unhashable type"):
+		msg = "an object's key must be a string, a number or a boolean"
 	case strings.HasPrefix(msg, "internal error:"):
 		// The library recovered from a panic: its text may hold anything.
+		budget.Report(ctx, "evaluate an expression", err)
 		msg = "the expression cannot be evaluated"
 	case strings.HasPrefix(msg, "no such overload"):
 		msg += "; numbers with and without a fraction do not mix, convert with double(…) or int(…), or the value has another type than expected"

@@ -6,17 +6,23 @@ package expr
 
 import (
 	"fmt"
+
+	"millrace/shared/budget"
 )
 
 // The bounds of one expression and of one evaluation.
 const (
-	MaxSource = 16 << 10  // bytes of one expression's source
-	maxWork   = 5_000_000 // steps taken and values built by one evaluation, about a second
-	maxString = 16 << 20  // bytes of a string made by replace, join or json.encode
-	maxDepth  = 200       // nesting of a value
-	maxRegex  = 1_000     // bytes of a regular expression
-	maxMacros = 24        // map, filter, exists … in one expression: the type checker is cubic in their chain
+	MaxSource   = 16 << 10  // bytes of one expression's source
+	maxSteps    = 5_000_000 // steps taken and values built by one evaluation, about a second
+	maxBytes    = 128 << 20 // built by one evaluation
+	maxString   = 16 << 20  // bytes of a string made by replace, join or json.encode
+	maxDepth    = 200       // nesting of a value
+	maxMacros   = 24        // map, filter, exists … in one expression: the type checker is cubic in their chain
+	maxChecking = 250_000   // steps of the type checker, for lists and objects as well
 )
+
+// evaluation is the budget of one expression, or of all in one template.
+var evaluation = budget.Limits{Steps: maxSteps, Bytes: maxBytes}
 
 // Scope is what an expression sees. Values are plain JSON as [Decode] gives
 // them; they are only read and may be shared between evaluations.

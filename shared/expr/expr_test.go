@@ -126,7 +126,7 @@ func TestCompileErrors(t *testing.T) {
 		`tasks.x.outptu`:         "a task has output and status, not outptu",
 		`tasks.?x.output`:        "tasks must be followed by",
 		`[1].map(tasks, tasks)`:  "a variable of a comprehension cannot be called tasks",
-		`tasks.my-task.output`:   `undeclared reference to 'task'; a name with a dash is written tasks["my-task"]`,
+		`tasks.my-task.output`:   `undeclared reference to 'task' (did you mean 'tasks'?); a name with a dash is written tasks["my-task"]`,
 		"[1]" + strings.Repeat(".map(x, [x, x])", 100): "at most 24 of map, filter",
 		`secrets.token`:            "secrets may be used only inside a task's config",
 		`secrets[params.n]`:        "secrets must be followed by a secret's name",

@@ -1,13 +1,14 @@
 package expr
 
 import (
-	"reflect"
-
+	"cel.dev/cel-go/common/operators"
 	"cel.dev/cel-go/common/overloads"
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/ref"
 	"cel.dev/cel-go/common/types/traits"
 	"cel.dev/cel-go/interpreter"
+
+	"millrace/shared/budget"
 )
 
 // The library's own cost limit charges for a step after it is done, counts a
@@ -34,8 +35,16 @@ func guard(step interpreter.InterpretableV2) (interpreter.InterpretableV2, error
 		if f, ok := bounded[s.Function()]; ok {
 			return &boundedCall{s, f}, nil
 		}
-		if s.Function() == overloads.Matches {
+		switch s.Function() {
+		case overloads.Matches:
 			return newMatch(s)
+		case operators.Add:
+			if len(s.Args()) == 2 {
+				return &addition{s}, nil
+			}
+		}
+		if price, ok := prepaid[s.Function()]; ok {
+			return newPrepaid(s, price)
 		}
 		return &weighedCall{s}, nil
 	}
@@ -51,33 +60,60 @@ func constant(steps []interpreter.InterpretableV2) bool {
 	return true
 }
 
-// exceeded stops the evaluation; the library recovers it as an error.
-func exceeded() {
-	panic(interpreter.EvalCancelledError{Cause: interpreter.CostLimitExceeded, Message: "too much work"})
-}
-
-func charge(frame *interpreter.ExecutionFrame, n int) {
-	v, _ := frame.ResolveName(budgetVar)
-	a, ok := v.(*activation)
-	if !ok {
-		return
-	}
-	if a.left -= n; a.left < 0 {
-		exceeded()
+// must stops the evaluation if the budget has stopped; the library recovers it
+// as an error, and the budget knows why.
+func must(err error) {
+	if err != nil {
+		panic(interpreter.EvalCancelledError{Cause: interpreter.CostLimitExceeded, Message: "stopped"})
 	}
 }
 
-func chargeWeight(frame *interpreter.ExecutionFrame, vals ...ref.Val) {
+// budgetOf is the budget of the evaluation. There is none while a program is
+// planned: what is computed then are constants, no longer than the source.
+func budgetOf(frame *interpreter.ExecutionFrame) *budget.Budget {
 	v, _ := frame.ResolveName(budgetVar)
 	a, ok := v.(*activation)
 	if !ok {
-		return
+		return budget.Unlimited()
 	}
-	for _, val := range vals {
-		if a.left -= weigh(val, a.left); a.left < 0 {
-			exceeded()
-		}
+	return a.budget
+}
+
+func charge(frame *interpreter.ExecutionFrame, n int) { must(budgetOf(frame).Spend(n)) }
+
+func chargeBytes(frame *interpreter.ExecutionFrame, n int) { must(budgetOf(frame).Take(n)) }
+
+func chargeWeight(frame *interpreter.ExecutionFrame, v ref.Val) {
+	b := budgetOf(frame)
+	must(b.Spend(weigh(v, b.Left())))
+}
+
+// What the parts of a list and an object take in memory.
+const (
+	elementBytes = 24
+	entryBytes   = 80
+)
+
+// chargeBuilt charges for a value that was made, and for the memory of its
+// outermost part: what is within was charged when it was made.
+func chargeBuilt(frame *interpreter.ExecutionFrame, v ref.Val) {
+	b := budgetOf(frame)
+	must(b.Spend(weigh(v, b.Left())))
+	switch v := v.(type) {
+	case types.String:
+		must(b.Take(len(v)))
+	case types.Bytes:
+		must(b.Take(len(v)))
+	case traits.Lister:
+		must(b.Take(elementBytes * sizeOf(v)))
+	case traits.Mapper:
+		must(b.Take(entryBytes * sizeOf(v)))
 	}
+}
+
+func sizeOf(v traits.Sizer) int {
+	n, _ := v.Size().(types.Int)
+	return int(n)
 }
 
 // weighedConstructor charges for the list or object it makes.
@@ -87,7 +123,7 @@ type weighedConstructor struct {
 
 func (w *weighedConstructor) Exec(frame *interpreter.ExecutionFrame) ref.Val {
 	v := w.InterpretableConstructor.Exec(frame)
-	chargeWeight(frame, v)
+	chargeBuilt(frame, v)
 	return v
 }
 
@@ -105,7 +141,7 @@ func (c *countedAttribute) Exec(frame *interpreter.ExecutionFrame) ref.Val {
 		n += len(v) / 64
 	case traits.MutableLister:
 	case traits.Lister:
-		n += int(v.Size().(types.Int)) / 64
+		n += sizeOf(v) / 64
 	}
 	charge(frame, n)
 	return v
@@ -117,30 +153,74 @@ type weighedCall struct{ interpreter.InterpretableCall }
 
 func (w *weighedCall) Exec(frame *interpreter.ExecutionFrame) ref.Val {
 	v := w.InterpretableCall.Exec(frame)
-	switch l := v.(type) {
+	switch v.(type) {
 	case traits.MutableLister, traits.MutableMapper:
 		charge(frame, 1)
-	case traits.Lister:
-		if reflect.TypeOf(l) == concatType() {
-			v = flat(frame, l)
-		}
-		chargeWeight(frame, v)
 	default:
-		chargeWeight(frame, v)
+		chargeBuilt(frame, v)
 	}
 	return v
 }
 
-// flat copies a concatenation: the library's is a view over two lists, slower to
-// read with each view over views.
-func flat(frame *interpreter.ExecutionFrame, l traits.Lister) ref.Val {
-	n := int(l.Size().(types.Int))
-	charge(frame, n)
-	out := make([]ref.Val, 0, n)
-	for it := l.Iterator(); it.HasNext() == types.True; {
-		out = append(out, it.Next())
+// addition is a + b: texts and lists are charged before they are joined. The
+// accumulator of a comprehension costs one: its elements were charged when they
+// were made.
+type addition struct{ interpreter.InterpretableCall }
+
+func (a *addition) Exec(frame *interpreter.ExecutionFrame) ref.Val {
+	left := a.Args()[0].Exec(frame)
+	if types.IsUnknownOrError(left) {
+		return left
 	}
-	return types.NewRefValList(adapter{}, out)
+	right := a.Args()[1].Exec(frame)
+	if types.IsUnknownOrError(right) {
+		return right
+	}
+	switch l := left.(type) {
+	case types.String:
+		if r, ok := right.(types.String); ok {
+			chargeText(frame, len(l)+len(r))
+			return l + r
+		}
+	case traits.MutableLister, traits.MutableMapper:
+		charge(frame, 1)
+		chargeBytes(frame, elementBytes)
+	case traits.Lister:
+		if r, ok := right.(traits.Lister); ok {
+			return joined(frame, l, r)
+		}
+	default:
+		charge(frame, 1)
+	}
+	adder, ok := left.(traits.Adder)
+	if !ok {
+		return types.NewErrWithNodeID(a.ID(), "no such overload: %s", a.Function())
+	}
+	v := adder.Add(right)
+	if b, ok := v.(types.Bytes); ok {
+		chargeBuilt(frame, b)
+	}
+	return types.LabelErrNode(a.ID(), v)
+}
+
+// joined copies two lists into one: the library's sum is a view over two lists,
+// slower to read with each view over views.
+func joined(frame *interpreter.ExecutionFrame, lists ...traits.Lister) ref.Val {
+	n := 0
+	for _, l := range lists {
+		n += sizeOf(l)
+	}
+	charge(frame, n)
+	chargeBytes(frame, elementBytes*n)
+	out := make([]ref.Val, 0, n)
+	for _, l := range lists {
+		for it := l.Iterator(); it.HasNext() == types.True; {
+			out = append(out, it.Next())
+		}
+	}
+	v := types.NewRefValList(adapter{}, out)
+	chargeWeight(frame, v)
+	return v
 }
 
 // boundedCall runs a function of this package in place of the library's.
@@ -171,20 +251,25 @@ func (b *boundedCall) Exec(frame *interpreter.ExecutionFrame) ref.Val {
 
 // Eval implements interpreter.Interpretable.
 func (c *countedAttribute) Eval(a interpreter.Activation) ref.Val {
-	return c.Exec(interpreter.AsFrame(a))
+	return interpreter.EvalActivation(a, c.Exec)
 }
 
 // Eval implements interpreter.Interpretable.
 func (w *weighedCall) Eval(a interpreter.Activation) ref.Val {
-	return w.Exec(interpreter.AsFrame(a))
+	return interpreter.EvalActivation(a, w.Exec)
+}
+
+// Eval implements interpreter.Interpretable.
+func (a *addition) Eval(act interpreter.Activation) ref.Val {
+	return interpreter.EvalActivation(act, a.Exec)
 }
 
 // Eval implements interpreter.Interpretable.
 func (b *boundedCall) Eval(a interpreter.Activation) ref.Val {
-	return b.Exec(interpreter.AsFrame(a))
+	return interpreter.EvalActivation(a, b.Exec)
 }
 
 // Eval implements interpreter.Interpretable.
 func (w *weighedConstructor) Eval(a interpreter.Activation) ref.Val {
-	return w.Exec(interpreter.AsFrame(a))
+	return interpreter.EvalActivation(a, w.Exec)
 }

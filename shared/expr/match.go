@@ -1,13 +1,11 @@
 package expr
 
 import (
-	"fmt"
-	"regexp"
-	"regexp/syntax"
-
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/ref"
 	"cel.dev/cel-go/interpreter"
+
+	"millrace/shared/regex"
 )
 
 // match is text.matches(pattern), charged by the length of the text and the size
@@ -16,13 +14,7 @@ import (
 type match struct {
 	id            int64
 	text, pattern interpreter.InterpretableV2
-	constant      *machine // when the pattern is
-}
-
-// machine is a compiled pattern and its number of instructions.
-type machine struct {
-	*regexp.Regexp
-	size int
+	constant      *regex.Regexp // when the pattern is
 }
 
 func newMatch(call interpreter.InterpretableCall) (interpreter.InterpretableV2, error) {
@@ -34,31 +26,12 @@ func newMatch(call interpreter.InterpretableCall) (interpreter.InterpretableV2, 
 	if c, ok := args[1].(interpreter.InterpretableConst); ok {
 		if s, ok := c.Value().(types.String); ok {
 			var err error
-			if m.constant, err = compilePattern(string(s)); err != nil {
+			if m.constant, err = regex.Compile(string(s)); err != nil {
 				return nil, err
 			}
 		}
 	}
 	return m, nil
-}
-
-func compilePattern(s string) (*machine, error) {
-	if len(s) > maxRegex {
-		return nil, fmt.Errorf("a regular expression may have at most %d bytes", maxRegex)
-	}
-	tree, err := syntax.Parse(s, syntax.Perl)
-	if err != nil {
-		return nil, err
-	}
-	prog, err := syntax.Compile(tree.Simplify())
-	if err != nil {
-		return nil, err
-	}
-	re, err := regexp.Compile(s)
-	if err != nil {
-		return nil, err
-	}
-	return &machine{re, len(prog.Inst)}, nil
 }
 
 // ID implements interpreter.Interpretable.
@@ -84,18 +57,17 @@ func (m *match) Exec(frame *interpreter.ExecutionFrame) ref.Val {
 		if !ok {
 			return types.NewErrWithNodeID(m.id, "no such overload: matches")
 		}
-		charge(frame, 50+len(source)) // to compile it
+		charge(frame, regex.CompileCost(len(source)))
 		var err error
-		if re, err = compilePattern(string(source)); err != nil {
+		if re, err = regex.Compile(string(source)); err != nil {
 			return types.WrapErr(err)
 		}
-		charge(frame, re.size)
 	}
-	charge(frame, 1+len(s)*re.size/8) // some 30 ns for each byte and instruction
+	charge(frame, re.Cost(len(s)))
 	return types.Bool(re.MatchString(string(s)))
 }
 
 // Eval implements interpreter.Interpretable.
 func (m *match) Eval(a interpreter.Activation) ref.Val {
-	return m.Exec(interpreter.AsFrame(a))
+	return interpreter.EvalActivation(a, m.Exec)
 }

@@ -2,14 +2,13 @@ package expr
 
 import (
 	"context"
-	"fmt"
 	"slices"
-	"strings"
 
 	"cel.dev/cel-go/cel"
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/ref"
-	lru "github.com/hashicorp/golang-lru/v2"
+
+	"millrace/shared/budget"
 )
 
 // Program is a compiled expression. It is immutable and safe for concurrent use.
@@ -20,85 +19,6 @@ type Program struct {
 	tasks   []string
 	secrets []string
 	item    bool
-}
-
-// programs keeps what was compiled: the same few expressions run for every task
-// of every run, and compiling costs a hundred times an evaluation.
-var programs = func() *lru.Cache[string, *Program] {
-	c, err := lru.New[string, *Program](1024)
-	if err != nil {
-		panic(err) // only for a size below one
-	}
-	return c
-}()
-
-// Compile checks an expression. The error is a [*SyntaxError] with one sentence
-// for the user; secrets are refused, they belong in templates.
-func Compile(src string) (*Program, error) {
-	p, err := compile(src)
-	if err != nil {
-		return nil, err
-	}
-	if len(p.secrets) > 0 {
-		return nil, &SyntaxError{Msg: "secrets may be used only inside a task's config, in ${{ … }}"}
-	}
-	return p, nil
-}
-
-func compile(src string) (*Program, error) {
-	if p, ok := programs.Get(src); ok {
-		return p, nil
-	}
-	p, err := compileNew(src)
-	if err != nil {
-		return nil, err
-	}
-	programs.Add(src, p)
-	return p, nil
-}
-
-func compileNew(src string) (*Program, error) {
-	switch {
-	case len(src) > MaxSource:
-		return nil, &SyntaxError{Msg: "an expression may have at most 16384 bytes"}
-	case strings.TrimSpace(src) == "":
-		return nil, &SyntaxError{Msg: "the expression is empty"}
-	}
-	env, err := environment()
-	if err != nil {
-		return nil, err
-	}
-	parsed, issues := env.Parse(src)
-	if issues.Err() != nil {
-		return nil, issueError(src, issues)
-	}
-	if n := macros(parsed.NativeRep()); n > maxMacros {
-		return nil, &SyntaxError{Msg: fmt.Sprintf("an expression may have at most %d of map, filter, all, exists and the like, this one has %d", maxMacros, n)}
-	}
-	checked, issues := env.Check(parsed)
-	if issues.Err() != nil {
-		return nil, issueError(src, issues)
-	}
-	refs, err := references(checked.NativeRep())
-	if err != nil {
-		return nil, err
-	}
-	program, err := env.Program(checked,
-		cel.EvalOptions(cel.OptOptimize),
-		cel.CustomDecoratorV2(guard),
-		cel.InterruptCheckFrequency(100),
-	)
-	if err != nil {
-		return nil, &SyntaxError{Msg: firstSentence(err.Error())}
-	}
-	return &Program{
-		source:  src,
-		program: program,
-		kind:    checked.OutputType().Kind(),
-		tasks:   refs.tasks,
-		secrets: refs.secrets,
-		item:    refs.item,
-	}, nil
 }
 
 // Source is the text the program was compiled from.
@@ -125,20 +45,25 @@ func (p *Program) MayBeList() bool { return p.kind == types.DynKind || p.kind ==
 // scope may be handed back as they are, so the result is not to be changed. The
 // error is an [*EvalError] or the context's.
 func (p *Program) Eval(ctx context.Context, s Scope) (any, error) {
-	return p.eval(ctx, s, nil)
+	b, end := budget.New(ctx, evaluation)
+	defer end()
+	return p.eval(ctx, b, s, nil)
 }
 
-func (p *Program) eval(ctx context.Context, s Scope, secrets map[string]any) (any, error) {
+func (p *Program) eval(ctx context.Context, b *budget.Budget, s Scope, secrets map[string]any) (any, error) {
 	v, _, err := p.program.ContextEval(ctx, &activation{
-		scope: s, tasks: p.tasks, secrets: secrets, left: maxWork,
+		scope: s, tasks: p.tasks, secrets: secrets, budget: b,
 	})
+	if stopped := b.Err(); stopped != nil {
+		return nil, budgetError(stopped)
+	}
 	if err != nil {
 		if cause := context.Cause(ctx); cause != nil {
 			return nil, cause
 		}
-		return nil, runError(err)
+		return nil, runError(ctx, err)
 	}
-	if weigh(v, maxWork) > maxWork {
+	if weigh(v, maxSteps) > maxSteps {
 		return nil, evalErrorf("the result is too large")
 	}
 	return native(v, 0)
@@ -170,13 +95,13 @@ func (p *Program) EvalList(ctx context.Context, s Scope) ([]any, error) {
 	return list, nil
 }
 
-// activation is the scope of one evaluation, and its budget of values to build.
+// activation is the scope of one evaluation, and its budget.
 type activation struct {
 	scope   Scope
 	tasks   []string
 	secrets map[string]any
 	view    ref.Val // tasks, made when first asked for
-	left    int
+	budget  *budget.Budget
 }
 
 // budgetVar is a name no expression can write.

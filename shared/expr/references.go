@@ -161,14 +161,3 @@ func member(e ast.Expr) (operand ast.Expr, name string, ok bool) {
 func isIdent(e ast.Expr, name string) bool {
 	return e.Kind() == ast.IdentKind && e.AsIdent() == name
 }
-
-// macros counts the comprehensions of a tree.
-func macros(tree *ast.AST) int {
-	n := 0
-	ast.PreOrderVisit(tree.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
-		if e.Kind() == ast.ComprehensionKind {
-			n++
-		}
-	}))
-	return n
-}

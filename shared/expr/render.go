@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"millrace/shared/budget"
 )
 
 // rendering is one evaluation of a template.
@@ -12,6 +14,7 @@ type rendering struct {
 	ctx     context.Context
 	scope   Scope
 	secrets map[string]any
+	budget  *budget.Budget
 	written int // bytes of text interpolated so far
 }
 
@@ -31,7 +34,7 @@ func (literal) expressions() int                 { return 0 }
 type exprNode struct{ program *Program }
 
 func (e exprNode) render(r *rendering) (any, error) {
-	return e.program.eval(r.ctx, r.scope, r.secrets)
+	return e.program.eval(r.ctx, r.budget, r.scope, r.secrets)
 }
 func (exprNode) expressions() int { return 1 }
 
@@ -56,6 +59,9 @@ func (t textNode) render(r *rendering) (any, error) {
 		}
 		if r.written += len(s); r.written > maxString {
 			return nil, evalErrorf("the text is too large; at most %d bytes are allowed", maxString)
+		}
+		if err := r.budget.Take(len(s)); err != nil {
+			return nil, budgetError(err)
 		}
 		out.WriteString(s)
 	}

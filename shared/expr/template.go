@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"millrace/shared/budget"
 )
 
 // Template is a JSON value with ${{ … }} inside strings. It is immutable and
@@ -44,12 +46,13 @@ func CompileTemplate(raw json.RawMessage) (*Template, error) {
 	if err != nil {
 		return nil, errors.Join(&TemplateError{Err: err})
 	}
-	return NewTemplate(v)
+	return NewTemplate(budget.Unlimited(), v)
 }
 
-// NewTemplate is [CompileTemplate] for a value that is decoded already.
-func NewTemplate(v any) (*Template, error) {
-	var b builder
+// NewTemplate is [CompileTemplate] for a value that is decoded already; it
+// charges work as [CompileIn] does.
+func NewTemplate(work *budget.Budget, v any) (*Template, error) {
+	b := builder{work: work}
 	root := b.build(v, nil)
 	if len(b.faults) > 0 {
 		return nil, errors.Join(b.faults...)
@@ -108,10 +111,13 @@ func (t *Template) Render(ctx context.Context, s Scope, secret func(name string)
 		}
 		values[name] = v
 	}
-	return t.root.render(&rendering{ctx: ctx, scope: s, secrets: values})
+	b, end := budget.New(ctx, evaluation)
+	defer end()
+	return t.root.render(&rendering{ctx: ctx, scope: s, secrets: values, budget: b})
 }
 
 type builder struct {
+	work    *budget.Budget
 	faults  []error
 	refs    []Ref
 	secrets []string
@@ -152,7 +158,7 @@ func (b *builder) text(s string, path []any) node {
 			parts = append(parts, literal{seg.text})
 			continue
 		}
-		p, err := compile(seg.text)
+		p, err := compile(b.work, seg.text)
 		if err != nil {
 			b.fault(path, err)
 			continue

@@ -15,8 +15,10 @@ func (p *parser) expression(o *Object, task int, name string, fits func(*expr.Pr
 		return
 	}
 	loc := at(o.loc, name)
-	program, err := expr.Compile(src)
+	program, err := expr.CompileIn(p.budget, src)
 	switch {
+	case p.budget.Err() != nil:
+		return // told of the whole
 	case err != nil:
 		p.faults.add("expression_error", loc, src, "%s", err)
 		return
@@ -76,7 +78,10 @@ func without(m map[string]any, name string) map[string]any {
 }
 
 func (p *parser) template(c *Object, task int, fields map[string]any) {
-	template, err := expr.NewTemplate(fields)
+	template, err := expr.NewTemplate(p.budget, fields)
+	if p.budget.Err() != nil {
+		return // told of the whole
+	}
 	if err != nil {
 		for _, fault := range expr.TemplateErrors(err) {
 			p.faults.add("expression_error", at(c.loc, fault.Path...), nil, "%s", fault.Err)

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 
+	"millrace/shared/budget"
 	"millrace/shared/expr"
 )
 
@@ -80,7 +81,7 @@ func newFlow(spec Spec, canonical []byte) (*Flow, error) {
 	f.order = f.topological()
 	f.ancestors = sync.OnceValue(f.closure)
 	f.used = sync.OnceValue(f.readers)
-	f.schema = sync.OnceValues(func() (*schema, error) { return compileSchema(f.Parameters) })
+	f.schema = sync.OnceValues(func() (*schema, error) { return compileSchema(budget.Unlimited(), f.Parameters) })
 	return f, nil
 }
 
@@ -98,7 +99,7 @@ func (t *Task) fill() {
 	config := t.Config
 	t.lazy = &lazyTask{template: sync.OnceValues(func() (*expr.Template, error) {
 		if len(config) == 0 {
-			return expr.NewTemplate(map[string]any{})
+			return expr.CompileTemplate(json.RawMessage("{}"))
 		}
 		return expr.CompileTemplate(config)
 	})}
@@ -117,13 +118,13 @@ func (t *Task) Template() (*expr.Template, error) { return t.lazy.template() }
 func (f *Flow) Canonical() []byte { return f.canonical }
 
 // Footprint estimates, on the safe side, how many bytes the flow takes in memory
-// with the plan and the templates that are made of it when it runs.
+// with the plan, the schema and the templates that are made of it when it runs.
 func (f *Flow) Footprint() int {
 	edges := 0
 	for _, d := range f.deps {
 		edges += len(d)
 	}
-	return 2*len(f.canonical) + 1024*len(f.Tasks) + 48*edges
+	return 2*len(f.canonical) + 40*len(f.Parameters) + 1024*len(f.Tasks) + 48*edges
 }
 
 // Hash is the hex SHA-256 of the canonical content: the same for equal specs.

@@ -50,7 +50,7 @@ func asJSON(t *testing.T, v any) string {
 func TestValidSpecs(t *testing.T) {
 	t.Parallel()
 	each(t, "valid", func(t *testing.T, _ string, raw []byte) {
-		flow, faults := flowspec.Parse(raw, flowspec.Builtin())
+		flow, faults := flowspec.Parse(t.Context(), raw, flowspec.Builtin())
 		require.Empty(t, faults)
 		loaded, err := flowspec.Load(flow.Canonical())
 		require.NoError(t, err)
@@ -81,7 +81,7 @@ func TestInvalidSpecs(t *testing.T) {
 		if c.Raw != nil {
 			spec = []byte(*c.Raw)
 		}
-		flow, faults := flowspec.Parse(spec, flowspec.Builtin())
+		flow, faults := flowspec.Parse(t.Context(), spec, flowspec.Builtin())
 		require.Nil(t, flow)
 		require.NotEmpty(t, faults)
 		if *update {
@@ -107,7 +107,7 @@ func TestParams(t *testing.T) {
 		var c paramsCase
 		require.NoError(t, json.Unmarshal(raw, &c))
 		flow := withSchema(t, c.Schema)
-		result, faults := flow.CheckParams(c.Params, func(key string) bool { return slices.Contains(c.Injected, key) })
+		result, faults := flow.CheckParams(t.Context(), c.Params, func(key string) bool { return slices.Contains(c.Injected, key) })
 		require.True(t, (result == nil) == (len(faults) > 0))
 		if *update {
 			c.Result, c.Faults = result, faults
@@ -125,7 +125,7 @@ func withSchema(t testing.TB, schema json.RawMessage) *flowspec.Flow {
 		"tasks":      []any{map[string]any{"name": "a", "type": "python", "entrypoint": "f:a"}},
 	})
 	require.NoError(t, err)
-	flow, faults := flowspec.Parse(raw, flowspec.Builtin())
+	flow, faults := flowspec.Parse(t.Context(), raw, flowspec.Builtin())
 	require.Empty(t, faults)
 	return flow
 }

@@ -2,8 +2,10 @@ package flowspec
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -11,11 +13,15 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/santhosh-tekuri/jsonschema/v6/kind"
 
+	"millrace/shared/budget"
 	"millrace/shared/errs"
 	"millrace/shared/expr"
 )
 
 var paramsLoc = errs.Body("parameters")
+
+// checking is the budget of the parameters of one run.
+var checking = budget.Limits{Steps: 2_000_000, Bytes: 64 << 20}
 
 // schema checks the parameters of a flow_spec.
 func (p *parser) schema(v any) {
@@ -25,11 +31,15 @@ func (p *parser) schema(v any) {
 		p.faults.add("value_error", at(loc, "type"), t, `the type of parameters must be "object"`)
 		return
 	}
+	var s *schema
 	raw, err := expr.Encode(v)
 	if err == nil {
-		_, err = compileSchema(raw)
+		s, err = compileSchema(p.budget, raw)
 	}
 	if err == nil {
+		if path := checkDefaults(s.root); path != nil {
+			p.faults.add("value_error", at(loc, path...), nil, "the defaults of this object would add more than %d bytes", maxDefaults)
+		}
 		return
 	}
 	var meta *jsonschema.SchemaValidationError
@@ -39,6 +49,9 @@ func (p *parser) schema(v any) {
 			return
 		}
 	}
+	if p.budget.Err() != nil {
+		return // told of the whole
+	}
 	p.faults.add("value_error", loc, nil, "parameters is not a valid JSON Schema: %s", schemaProblem(err))
 }
 
@@ -47,6 +60,9 @@ func schemaProblem(err error) string {
 	if load, ok := errors.AsType[*jsonschema.LoadURLError](err); ok {
 		return "it refers to " + clip(strings.TrimPrefix(load.URL, "mem:///")) + ": " + load.Err.Error()
 	}
+	if _, ok := errors.AsType[*budget.PanicError](err); ok {
+		return "it " + err.Error()
+	}
 	return strings.ReplaceAll(err.Error(), schemaURL, "")
 }
 
@@ -54,7 +70,8 @@ func schemaProblem(err error) string {
 // objects among them, and checks the result. Keys for which injected is true
 // (nil for none) are the service's own: they are kept, meet a requirement, and
 // are not checked. Each violation has its place below ["body","parameters"].
-func (f *Flow) CheckParams(params map[string]json.RawMessage, injected func(key string) bool) (map[string]json.RawMessage, []errs.Detail) {
+// What would take too much work is a violation; it ends early with ctx.
+func (f *Flow) CheckParams(ctx context.Context, params map[string]json.RawMessage, injected func(key string) bool) (map[string]json.RawMessage, []errs.Detail) {
 	s, err := f.schema()
 	if err != nil {
 		return nil, []errs.Detail{{Type: "value_error", Loc: paramsLoc, Msg: "the flow's parameters schema cannot be used"}}
@@ -63,25 +80,20 @@ func (f *Flow) CheckParams(params map[string]json.RawMessage, injected func(key 
 	if out == nil {
 		out = map[string]json.RawMessage{}
 	}
-	values, bad := decodeParams(params, injected)
+	values, depth, bad := decodeParams(params, injected)
 	if len(bad) > 0 {
 		return nil, bad
 	}
 	if s.root == nil {
 		return out, nil
 	}
-	for key, changed := range applyDefaults(s.root, s.root, values, 0) {
-		if !changed {
-			continue
-		}
-		if _, own := params[key]; own && injected != nil && injected(key) {
-			continue // its value is the service's
-		}
-		raw, err := expr.Encode(values[key])
-		if err != nil {
-			return nil, []errs.Detail{{Type: "value_error", Loc: at(paramsLoc, key), Msg: err.Error()}}
-		}
-		out[key] = raw
+	b, end := budget.New(ctx, checking)
+	defer end()
+	if bad := s.fill(b, values, out, func(key string) bool {
+		_, own := params[key]
+		return own && injected != nil && injected(key) // its value is the service's
+	}); len(bad) > 0 {
+		return nil, bad
 	}
 	given := func(key string) bool {
 		_, has := params[key]
@@ -92,27 +104,68 @@ func (f *Flow) CheckParams(params map[string]json.RawMessage, injected func(key 
 			delete(values, key)
 		}
 	}
-	if bad := s.check(s.compiled, values, given); len(bad) > 0 {
+	if bad := s.check(ctx, b, s.compiled, values, depth, given); len(bad) > 0 {
 		return nil, bad
 	}
 	return out, nil
 }
 
+// fill applies the defaults to values, and notes in out what they changed of
+// parameters that are not kept.
+func (s *schema) fill(b *budget.Budget, values map[string]any, out map[string]json.RawMessage, kept func(string) bool) []errs.Detail {
+	changed, err := applyDefaults(b, s.root, s.root, values, 0)
+	if err != nil {
+		return []errs.Detail{tooMuch(err)}
+	}
+	size := 0
+	for key, filled := range changed {
+		if !filled || kept(key) {
+			continue
+		}
+		if size += jsonSize(values[key]); size > maxFilled {
+			return []errs.Detail{{Type: "value_error", Loc: paramsLoc, Msg: fmt.Sprintf("with their defaults the parameters would have more than %d bytes", maxFilled)}}
+		}
+		raw, err := expr.Encode(values[key])
+		if err != nil {
+			return []errs.Detail{{Type: "value_error", Loc: at(paramsLoc, key), Msg: err.Error()}}
+		}
+		out[key] = raw
+	}
+	return nil
+}
+
+// tooMuch tells why parameters could not be checked.
+func tooMuch(err error) errs.Detail {
+	msg := "the check was given up"
+	if _, ok := errors.AsType[*budget.PanicError](err); ok {
+		msg = "the parameters " + err.Error()
+	}
+	if used, ok := errors.AsType[*budget.Exceeded](err); ok {
+		msg = "the flow's parameters schema " + used.Error() + " for one set of parameters"
+	}
+	return errs.Detail{Type: "value_error", Loc: paramsLoc, Msg: msg}
+}
+
 // CheckDefaults checks parameters that a run may still add to, those of a
 // deployment or schedule: what the schema requires may be missing. The error is
-// an [*errs.Error] with one entry per violation.
-func (f *Flow) CheckDefaults(params map[string]json.RawMessage) error {
+// an [*errs.Error] with one entry per violation, or why ctx has ended.
+func (f *Flow) CheckDefaults(ctx context.Context, params map[string]json.RawMessage) error {
 	s, err := f.schema()
 	if err != nil {
-		return err
+		return errs.Validation(errs.Detail{Type: "value_error", Loc: paramsLoc, Msg: "the flow's parameters schema cannot be used"})
 	}
-	values, bad := decodeParams(params, nil)
+	values, depth, bad := decodeParams(params, nil)
 	if len(bad) == 0 && s.root != nil {
 		optional, err := s.optional()
 		if err != nil {
 			return err
 		}
-		bad = s.check(optional, values, nil)
+		b, end := budget.New(ctx, checking)
+		defer end()
+		bad = s.check(ctx, b, optional, values, depth, nil)
+	}
+	if err := context.Cause(ctx); err != nil {
+		return err
 	}
 	if len(bad) > 0 {
 		return errs.Validation(bad...)
@@ -120,14 +173,14 @@ func (f *Flow) CheckDefaults(params map[string]json.RawMessage) error {
 	return nil
 }
 
-func (s *schema) check(compiled *jsonschema.Schema, values map[string]any, given func(string) bool) []errs.Detail {
-	err := s.meter.validate(compiled, values)
+func (s *schema) check(ctx context.Context, b *budget.Budget, compiled *jsonschema.Schema, values map[string]any, depth int, given func(string) bool) []errs.Detail {
+	err := s.meter.validate(ctx, b, compiled, values, depth)
 	if err == nil {
 		return nil
 	}
 	invalid, ok := errors.AsType[*jsonschema.ValidationError](err)
 	if !ok {
-		return []errs.Detail{{Type: "value_error", Loc: paramsLoc, Msg: err.Error()}}
+		return []errs.Detail{tooMuch(err)}
 	}
 	if given != nil {
 		forgive(invalid, given)
@@ -135,97 +188,24 @@ func (s *schema) check(compiled *jsonschema.Schema, values map[string]any, given
 	return violations(paramsLoc, invalid, values)
 }
 
-// decodeParams reads the values with every digit of their numbers.
-func decodeParams(params map[string]json.RawMessage, skip func(string) bool) (map[string]any, []errs.Detail) {
-	values := make(map[string]any, len(params))
-	var bad []errs.Detail
+// decodeParams reads the values with every digit of their numbers, and tells how
+// deep they are nested.
+func decodeParams(params map[string]json.RawMessage, skip func(string) bool) (values map[string]any, depth int, bad []errs.Detail) {
+	values = make(map[string]any, len(params))
 	for _, key := range slices.Sorted(maps.Keys(params)) {
 		v, err := jsonschema.UnmarshalJSON(bytes.NewReader(params[key]))
 		if err != nil && (skip == nil || !skip(key)) {
 			bad = append(bad, errs.Detail{Type: "json_invalid", Loc: at(paramsLoc, key), Msg: "this is not valid JSON"})
 			continue
 		}
-		values[key] = v
-	}
-	return values, bad
-}
-
-// applyDefaults fills absent properties of an object, and of the objects that
-// are its properties, and yields which properties it changed. References within
-// the document are followed.
-func applyDefaults(root, s, object map[string]any, depth int) map[string]bool {
-	changed := map[string]bool{}
-	s = resolve(root, s)
-	properties, _ := s["properties"].(map[string]any)
-	if depth > 32 {
-		return changed
-	}
-	for _, key := range slices.Sorted(maps.Keys(properties)) {
-		property, _ := properties[key].(map[string]any)
-		if property == nil {
+		d, err := checkNumbers(v, 1)
+		if err != nil && (skip == nil || !skip(key)) {
+			bad = append(bad, errs.Detail{Type: "value_error", Loc: at(paramsLoc, key), Msg: err.Error()})
 			continue
 		}
-		if _, has := object[key]; !has {
-			value, ok := property["default"]
-			if !ok {
-				value, ok = resolve(root, property)["default"]
-			}
-			if !ok {
-				continue
-			}
-			object[key] = clone(value)
-			changed[key] = true
-		}
-		if inner, ok := object[key].(map[string]any); ok {
-			for _, c := range applyDefaults(root, property, inner, depth+1) {
-				changed[key] = changed[key] || c
-			}
-		}
+		values[key], depth = v, max(depth, d)
 	}
-	return changed
-}
-
-// clone copies a default: what is filled in below it must not reach the schema.
-func clone(v any) any {
-	switch v := v.(type) {
-	case map[string]any:
-		out := make(map[string]any, len(v))
-		for k, e := range v {
-			out[k] = clone(e)
-		}
-		return out
-	case []any:
-		out := make([]any, len(v))
-		for i, e := range v {
-			out[i] = clone(e)
-		}
-		return out
-	}
-	return v
-}
-
-// resolve follows references of the form #/a/b.
-func resolve(root, s map[string]any) map[string]any {
-	for range 16 {
-		ref, _ := s["$ref"].(string)
-		if !strings.HasPrefix(ref, "#") {
-			return s
-		}
-		var v any = root
-		for token := range strings.SplitSeq(strings.TrimPrefix(ref, "#"), "/") {
-			if token == "" {
-				continue
-			}
-			m, _ := v.(map[string]any)
-			v = m[strings.NewReplacer("~1", "/", "~0", "~").Replace(token)]
-		}
-		next, ok := v.(map[string]any)
-		if !ok {
-			return s
-		}
-		s = next
-	}
-	return s
+	return values, depth, bad
 }
 
 // forgive drops the given keys from what is missing at the top.

@@ -2,8 +2,10 @@ package flowspec
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"regexp"
 	"slices"
@@ -12,6 +14,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"millrace/shared/budget"
 	"millrace/shared/errs"
 	"millrace/shared/expr"
 )
@@ -25,21 +28,50 @@ var (
 
 // Parse checks a flow_spec and makes its [Flow]. Every fault is reported, each
 // with its place below ["body","flow_spec"], up to a thousand; the flow is nil
-// if there is one.
-func Parse(raw json.RawMessage, kinds Kinds) (*Flow, []errs.Detail) {
-	p := &parser{kinds: kinds, faults: &faults{}}
+// if there is one. Compiling all that is in it has a budget: beyond it that is
+// the fault. It ends early with ctx.
+func Parse(ctx context.Context, raw json.RawMessage, kinds Kinds) (*Flow, []errs.Detail) {
+	return parseWithin(ctx, registering, raw, kinds)
+}
+
+func parseWithin(ctx context.Context, limits budget.Limits, raw json.RawMessage, kinds Kinds) (*Flow, []errs.Detail) {
+	b, end := budget.New(ctx, limits)
+	defer end()
+	p := &parser{kinds: kinds, faults: &faults{}, budget: b, reached: -1}
 	flow := p.parse(raw)
+	if err := b.Err(); err != nil {
+		flow = nil
+		p.faults.list = append(p.faults.list, p.gaveUp(err))
+	}
 	if len(p.faults.list) > 0 {
 		return nil, p.faults.list
 	}
 	return flow, nil
 }
 
+// registering is the budget of one flow_spec: 10,000 tasks with two ordinary
+// expressions each are within it.
+var registering = budget.Limits{Steps: 16_000_000, Bytes: 128 << 20}
+
+// gaveUp tells why a flow_spec was not checked to its end.
+func (p *parser) gaveUp(err error) errs.Detail {
+	loc, msg := specLoc, "the check was given up"
+	if used, ok := errors.AsType[*budget.Exceeded](err); ok {
+		msg = fmt.Sprintf("compiling the expressions and the schema of the flow %s in all: make them fewer, shorter or less nested", used)
+		if p.reached >= 0 {
+			loc = at(specLoc, "tasks", p.reached)
+		}
+	}
+	return errs.Detail{Type: "value_error", Loc: loc, Msg: msg}
+}
+
 type parser struct {
-	kinds  Kinds
-	faults *faults
-	names  map[string]int // task to index, the first of equal names
-	refs   []ref
+	budget  *budget.Budget
+	reached int // the task at which the budget was used up, -1 before
+	kinds   Kinds
+	faults  *faults
+	names   map[string]int // task to index, the first of equal names
+	refs    []ref
 }
 
 // ref is a task that an expression refers to.
@@ -60,6 +92,9 @@ func (p *parser) parse(raw json.RawMessage) *Flow {
 	root.Int("timeout_secs", 1, MaxFlowTimeout)
 	if root.Object("parameters") != nil {
 		p.schema(root.Value("parameters"))
+		if p.budget.Err() != nil {
+			return nil
+		}
 	}
 	list := root.List("tasks")
 	switch {
@@ -73,6 +108,10 @@ func (p *parser) parse(raw json.RawMessage) *Flow {
 	complete := true
 	for i, v := range list {
 		complete = p.task(i, v) && complete
+		if p.budget.Err() != nil {
+			p.reached = i
+			return nil
+		}
 	}
 	if o := root.Object("on_failure"); o != nil {
 		p.onFailure(o)

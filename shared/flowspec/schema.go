@@ -2,6 +2,7 @@ package flowspec
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,6 +10,8 @@ import (
 	"sync"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"millrace/shared/budget"
 )
 
 // schema is a compiled JSON Schema of parameters. Nothing outside of it is
@@ -20,10 +23,6 @@ type schema struct {
 	meter    *meter
 }
 
-// maxSchemaSteps bounds one validation: subschemas applied. References that
-// double at each level would never end.
-const maxSchemaSteps = 200_000
-
 const schemaURL = "mem:///parameters.json"
 
 // refusingLoader answers every reference to another document.
@@ -33,10 +32,15 @@ func (refusingLoader) Load(string) (any, error) {
 	return nil, errors.New("references to other documents are not allowed")
 }
 
-func compileSchema(raw json.RawMessage) (*schema, error) {
-	s := &schema{meter: &meter{}}
+// compileSchema compiles a schema within the bounds of [checkSchema]. The error
+// is an [*errs.Error]'s detail, the library's, or that of b.
+func compileSchema(b *budget.Budget, raw json.RawMessage) (*schema, error) {
+	s := &schema{meter: newMeter()}
 	if len(raw) == 0 || bytes.Equal(raw, []byte("null")) {
 		return s, nil
+	}
+	if len(raw) > maxSchemaBytes {
+		return nil, fmt.Errorf("it may have at most %d bytes, this one has %d", maxSchemaBytes, len(raw))
 	}
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
 	if err != nil {
@@ -47,64 +51,70 @@ func compileSchema(raw json.RawMessage) (*schema, error) {
 		return nil, errors.New("parameters must be an object")
 	}
 	s.root = root
-	if s.compiled, err = s.meter.compile(root); err != nil {
+	cost, err := checkSchema(root)
+	if err != nil {
+		return nil, err
+	}
+	if err := b.Spend(cost); err != nil {
+		return nil, err
+	}
+	if s.compiled, err = s.meter.compile(b, root); err != nil {
 		return nil, err
 	}
 	s.optional = sync.OnceValues(func() (*jsonschema.Schema, error) {
 		relaxed := maps.Clone(root)
 		delete(relaxed, "required")
-		return s.meter.compile(relaxed)
+		return s.meter.compile(budget.Unlimited(), relaxed)
 	})
 	return s, nil
 }
 
-// meter counts the subschemas that a validation applies and stops a runaway
-// one. It belongs to one schema: validations take turns.
-type meter struct {
-	mu    sync.Mutex
-	steps int
-}
-
-type tooManySteps struct{}
-
-// Validate implements jsonschema.SchemaExt.
-func (m *meter) Validate(*jsonschema.ValidatorContext, any) {
-	if m.steps++; m.steps > maxSchemaSteps {
-		panic(tooManySteps{})
-	}
-}
-
-func (m *meter) compile(root map[string]any) (_ *jsonschema.Schema, err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			err = fmt.Errorf("the schema cannot be compiled")
-		}
-	}()
+// compile compiles a schema so that applying it charges the meter's budget.
+func (m *meter) compile(b *budget.Budget, root map[string]any) (compiled *jsonschema.Schema, err error) {
 	c := jsonschema.NewCompiler()
 	c.DefaultDraft(jsonschema.Draft2020)
 	c.UseLoader(refusingLoader{})
+	c.UseRegexpEngine(m.pattern)
+	var all []*jsonschema.Schema
 	c.RegisterVocabulary(&jsonschema.Vocabulary{
-		URL:     "mem:///meter",
-		Compile: func(*jsonschema.CompilerContext, map[string]any) (jsonschema.SchemaExt, error) { return m, nil },
+		URL: "mem:///meter",
+		Compile: func(ctx *jsonschema.CompilerContext, _ map[string]any) (jsonschema.SchemaExt, error) {
+			all = append(all, ctx.Enqueue(nil)) // the schema that is being compiled
+			return nil, nil
+		},
 	})
 	c.AssertVocabs()
-	if err := c.AddResource(schemaURL, root); err != nil {
+	err = b.Do("compile a JSON Schema", func() error {
+		if err := c.AddResource(schemaURL, root); err != nil {
+			return err
+		}
+		compiled, err = c.Compile(schemaURL)
+		return err
+	})
+	if err != nil {
 		return nil, err
 	}
-	return c.Compile(schemaURL)
+	if err := checkRules(all); err != nil {
+		return nil, err
+	}
+	for _, s := range all {
+		m.attach(s)
+	}
+	return compiled, nil
 }
 
-var errRunaway = errors.New("the schema applies too many rules to these parameters")
-
-// validate returns a *jsonschema.ValidationError for what does not match.
-func (m *meter) validate(s *jsonschema.Schema, v any) (err error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.steps = 0
+// validate returns a *jsonschema.ValidationError for what does not match, or the
+// error of the budget.
+func (m *meter) validate(ctx context.Context, b *budget.Budget, s *jsonschema.Schema, v any, depth int) error {
+	select { // the meter serves one validation at a time
+	case m.turn <- struct{}{}:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	m.budget, m.depth = b, depth
 	defer func() {
-		if r := recover(); r != nil {
-			err = errRunaway
-		}
+		m.budget = nil
+		<-m.turn
 	}()
-	return s.Validate(v)
+	return b.Do("validate parameters", func() error { return s.Validate(v) })
 }

@@ -2,6 +2,7 @@ package flowspec
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -31,7 +32,15 @@ func violations(loc []any, e *jsonschema.ValidationError, value any) []errs.Deta
 }
 
 func leaves(f *faults, loc []any, e *jsonschema.ValidationError, root any) {
+	if len(f.list) >= maxFaults {
+		return
+	}
 	place, value := locate(loc, e.InstanceLocation, root)
+	if f, ok := e.ErrorKind.(*kind.Format); ok {
+		if v, ok := errors.AsType[violation](f.Err); ok {
+			e.ErrorKind = v.kind
+		}
+	}
 	switch k := e.ErrorKind.(type) {
 	case *kind.Required:
 		for _, name := range k.Missing {
@@ -56,6 +65,11 @@ func leaves(f *faults, loc []any, e *jsonschema.ValidationError, root any) {
 			f.add("value_error", place, value, "matches more than one of the allowed forms")
 		}
 		return
+	case *kind.Format:
+		if pattern, ok := k.Got.(string); ok && k.Want == "regex" {
+			f.add("value_error", place, value, "'%s' is not valid regex: %s", clip(pattern), clip(k.Err.Error()))
+			return
+		}
 	case *kind.FalseSchema:
 		f.add("extra_forbidden", place, value, "no value is allowed here")
 		return

@@ -167,7 +167,10 @@ func (l *Launcher) resolve(ctx context.Context, org string, req Request) (*plan,
 		return nil, fmt.Errorf("load flow %s %s: %w", v.FlowName, v.FlowVersion, err)
 	}
 	injected := func(key string) bool { _, ok := req.Injected[key]; return ok }
-	params, faults := flow.CheckParams(merge(req.Injected, params), injected)
+	params, faults := flow.CheckParams(ctx, merge(req.Injected, params), injected)
+	if err := context.Cause(ctx); err != nil {
+		return nil, err
+	}
 	if len(faults) > 0 {
 		return nil, errs.Validation(faults...)
 	}

@@ -104,7 +104,7 @@ func (p *plan) checkParameters(params map[string]json.RawMessage) error {
 	if err != nil {
 		return err
 	}
-	return flow.CheckDefaults(params)
+	return flow.CheckDefaults(p.ctx, params)
 }
 
 // fill sets what the registry itself decides.

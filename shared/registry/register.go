@@ -31,15 +31,19 @@ type Registration struct {
 }
 
 // Parse reads the flow_spec and lists every fault of it and of the other fields
-// as an errs.Unprocessable. A flow with a Python task needs an artifact.
-func (r *Registration) Parse(spec json.RawMessage) error {
+// as an errs.Unprocessable, or tells why ctx has ended. A flow with a Python task
+// needs an artifact.
+func (r *Registration) Parse(ctx context.Context, spec json.RawMessage) error {
 	var faults []errs.Detail
 	if ReservedVersion(r.FlowVersion) {
 		faults = append(faults, fault(errs.Body("flow_version"), r.FlowVersion, "this word is reserved: paths give it a meaning of its own"))
 	}
 	faults = append(faults, CheckTags(errs.Body("tags"), r.Tags)...)
 	faults = append(faults, CheckSlugs(errs.Body("dep_package_slugs"), r.DepPackageSlugs)...)
-	flow, invalid := flowspec.Parse(spec, flowspec.Builtin())
+	flow, invalid := flowspec.Parse(ctx, spec, flowspec.Builtin())
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
 	faults = append(faults, invalid...)
 	if r.Flow = flow; flow != nil && r.ArtifactKey == "" && needsCode(flow) {
 		faults = append(faults, errs.Detail{

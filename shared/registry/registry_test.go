@@ -156,7 +156,7 @@ func TestStaleFurtherWritesAreReported(t *testing.T) {
 	t.Parallel()
 	s := open(t)
 	reg := &registry.Registration{FlowName: "etl", FlowVersion: "1", DefaultExecutor: "python", ExecutionMode: "nano"}
-	require.NoError(t, reg.Parse(json.RawMessage(registrytest.Spec(1))))
+	require.NoError(t, reg.Parse(t.Context(), json.RawMessage(registrytest.Spec(1))))
 	_, err := s.Commit(registrytest.As(org), registry.Change{
 		Register: reg,
 		Also: func(registry.Outcome) []table.Write {
@@ -192,7 +192,7 @@ func TestRegistryFollowsItsModel(t *testing.T) {
 			"register": func(t *rapid.T) {
 				f, v := flow.Draw(t, "flow"), version.Draw(t, "version")
 				reg := &registry.Registration{FlowName: f, FlowVersion: v, DefaultExecutor: "python", ExecutionMode: "nano"}
-				require.NoError(t, reg.Parse(json.RawMessage(registrytest.Spec(1))))
+				require.NoError(t, reg.Parse(t.Context(), json.RawMessage(registrytest.Spec(1))))
 				out, err := s.Commit(ctx, registry.Change{Register: reg, Audit: entry})
 				require.NoError(t, err)
 				require.Equal(t, !has(f, v), out.Registered)

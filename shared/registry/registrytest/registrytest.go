@@ -48,7 +48,7 @@ func Register(t testing.TB, s registry.Store, org, flow, version, spec, artifact
 	reg := &registry.Registration{
 		FlowName: flow, FlowVersion: version, ArtifactKey: artifactKey, DefaultExecutor: "python", ExecutionMode: "nano",
 	}
-	require.NoError(t, reg.Parse(json.RawMessage(spec)))
+	require.NoError(t, reg.Parse(t.Context(), json.RawMessage(spec)))
 	out, err := s.Commit(As(org), registry.Change{Register: reg, Audit: entry("register", "flow", flow)})
 	require.NoError(t, err)
 	return out.Version
