@@ -102,7 +102,8 @@ func (s *service) registerOperations(api *httpapi.API) {
 		Description: "Checks everything that can be checked before a run, one 422 entry per fault. " +
 			"Registering a version again with the same content gives the same answer and changes nothing; with other content it is 409. " +
 			"A flow with Python tasks needs an uploaded artifact (artifact_store_uri), else 422; an artifact of another workspace is 403. " +
-			"An unsupported runtime is 400. The version registered last becomes the latest.",
+			"An unsupported runtime is 400. The version registered last becomes the latest. " +
+			"What its expressions and its schema cost to compile is bounded: beyond that it is 422, and names the place and the limit.",
 		Errors: []int{400, 409},
 	}, func(ctx context.Context, in *struct{ Body FlowRegisterRequest }) (*output[FlowRegisterResponse], error) {
 		return answer(s.register(ctx, &in.Body))

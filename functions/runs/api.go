@@ -127,7 +127,8 @@ func (s *service) mutations(api *httpapi.API) {
 		Summary: "Start a run",
 		Description: "Of a deployment, or of flow_name and flow_version: without either it is 400. Answers at once with the run QUEUED. " +
 			"With execute the answer begins when it is accepted, is kept open with white space, and is the run's detail, as GET /runs/{run_id} gives it, " +
-			"once the run has ended, or as it is after 14.5 minutes. A client that leaves does not stop the run.\n\n" +
+			"once the run has ended, or as it is after 14.5 minutes. A client that leaves does not stop the run. " +
+			"Parameters that take too much work to check against the flow's schema, or whose defaults grow beyond 1 MB, are 422.\n\n" +
 			"Without an Idempotency-Key a repeated request makes another run. A key that was used for another body is 422; one whose first request is still being accepted, 409.",
 		Errors: []int{400, 404, 409},
 	}, s.create)
