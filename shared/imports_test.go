@@ -24,7 +24,8 @@ var layers = [][]string{
 	{"errs", "clock", "ids", "signal", "mask", "telemetry", "awsretry", "cache", "budget", "regex"},
 	{"tier"},
 	{"tenant", "table", "blob", "bus", "vault", "expr", "outbound"},
-	{"queue"}, // large messages go through the object store
+	{"queue", "ratelimit"}, // large messages go through the object store
+	{"quota"},
 	{"audit", "flowspec", "sandbox"},
 	{"engine", "identity"},
 	{"runstate", "registry"},

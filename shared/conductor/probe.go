@@ -90,12 +90,12 @@ func (p *probe) noted() []table.Action {
 // the queue holds others that may change soon.
 func (p *probe) again(since clock.Millis) time.Duration {
 	age := p.now.Sub(since.Time())
-	at := max(p.first, firstProbe)
+	if p.first == slowProbe { //guard:probe/backlog-again false
+		return max(ReconcileEvery, age/2)
+	}
+	at := firstProbe
 	for at <= age {
 		at = p.after(at)
-	}
-	if p.first == slowProbe { //guard:probe/backlog-again false
-		return min(max(ReconcileEvery, age/2), at-age)
 	}
 	return at - age
 }

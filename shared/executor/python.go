@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"time"
 
@@ -77,6 +78,10 @@ func (p Python) execute(ctx context.Context, a *Attempt) Result {
 	return Result{Output: Value{JSON: result.Output, Size: int64(len(result.Output))}}
 }
 
+// mostChecked is the largest output that is checked to be JSON: those that
+// expressions read. Larger ones go to user code alone.
+const mostChecked = 16 << 20
+
 // uploaded is the result of a task whose output was put to its link. Code of the
 // task can claim that without doing it, and can put what no JSON is: the object
 // is read, at the price of looking at it.
@@ -87,7 +92,9 @@ func (p Python) uploaded(ctx context.Context, a *Attempt) Result {
 		if object.Size > sandbox.MaxOutputBytes {
 			return Failed(Serialization, "the output is %d bytes of JSON; the limit is %d", object.Size, sandbox.MaxOutputBytes)
 		}
-		err = sandbox.CheckOutputFrom(body)
+		if object.Size <= mostChecked {
+			err = p.check(ctx, a, body, object.Size)
+		}
 	}
 	refusal, refused := errors.AsType[sandbox.OutputError](err)
 	switch {
@@ -101,6 +108,17 @@ func (p Python) uploaded(ctx context.Context, a *Attempt) Result {
 		return Failed(StorageFailed, "reading the output: %v", err)
 	}
 	return Result{Output: Value{Ref: a.OutputKey, Size: object.Size}}
+}
+
+// check reads an output and tells whether it is JSON. A string of it is in memory
+// as a whole meanwhile, and again while its buffer grows.
+func (p Python) check(ctx context.Context, a *Attempt, body io.Reader, size int64) error {
+	if size > smallAnswer && a.Hold != nil {
+		if err := a.Hold(ctx, 2*size); err != nil {
+			return err
+		}
+	}
+	return sandbox.CheckOutputFrom(body)
 }
 
 func (p Python) request(ctx context.Context, a *Attempt) (sandbox.Request, error) {

@@ -60,7 +60,7 @@ func TestWeightBoundsWhatDecodingTakes(t *testing.T) {
 		runtime.ReadMemStats(&after)
 		lives := int64(after.HeapAlloc) - int64(before.HeapAlloc)
 		weight := expr.Weight(raw)
-		assert.GreaterOrEqual(t, weight, lives, name)
+		assert.GreaterOrEqual(t, weight+(4<<10), lives, name) // what the runtime itself has made counts as well
 		assert.LessOrEqual(t, weight, 5*lives+(1<<20), name)
 		runtime.KeepAlive(v)
 		runtime.KeepAlive(raw)

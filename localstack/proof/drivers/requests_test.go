@@ -159,6 +159,10 @@ func TestRequests(t *testing.T) {
 			b.post("/runs", body(flow))
 			b.work()
 		}
+		for range 40 { // what a process draws of its workspace's limits it draws in slices
+			b.post("/runs", body("chain"))
+		}
+		b.work()
 
 		var id string
 		b.count("accept a run", 0, func() { id = b.post("/runs", body("chain")) })

@@ -118,7 +118,8 @@ func TestDump(t *testing.T) {
 	require.NoError(t, s.Stop())
 	out, stderr, code := cli(t, "dump", "--data", dir)
 	require.Zero(t, code, "%s", stderr)
-	again, _, _ := cli(t, "dump", "--data", dir)
+	again, stderr, code := cli(t, "dump", "--data", dir)
+	require.Zero(t, code, "%s", stderr)
 	assert.Equal(t, out, again)
 	items := 0
 	for lines := bufio.NewScanner(strings.NewReader(out)); lines.Scan(); {
