@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -86,12 +87,23 @@ func (s *Server) Local() *client.Client {
 	return &client.Client{BaseURL: s.Credentials.BaseURL, Token: s.Credentials.LocalSecret}
 }
 
+// The ports that FreeAddress chooses from. They lie below those that systems give
+// to connections and to listeners that ask for any (from 32,768 on Linux, 49,152
+// elsewhere), so that none of these takes a port before the program listens.
+const (
+	firstPort = 20_000
+	ports     = 12_000
+)
+
 // FreeAddress returns an address of this machine, 127.0.0.1 and a port that
 // nobody uses, so that a program's is known before it listens.
-func FreeAddress() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
+func FreeAddress() (addr string, err error) {
+	for range 100 {
+		addr = fmt.Sprintf("127.0.0.1:%d", firstPort+rand.IntN(ports))
+		var l net.Listener
+		if l, err = net.Listen("tcp", addr); err == nil {
+			return addr, l.Close()
+		}
 	}
-	return l.Addr().String(), l.Close()
+	return "", err
 }
