@@ -210,7 +210,7 @@ func (l *lifecycle) cancel(ctx context.Context, w *attempt, why string) error {
 // join the archive if there is one by then.
 func (l *lifecycle) flushWithin(ctx context.Context, w *attempt) error {
 	left := w.item.LeaseUntil.Time().Sub(l.Clock.Now()) - Heartbeat
-	limited, cancel := context.WithTimeout(ctx, min(max(left, 0), Heartbeat)) //guard:release/hangs arg 2 100 * Lease
+	limited, cancel := context.WithTimeout(ctx, min(max(left, 0), Heartbeat))
 	defer cancel()
 	if err := l.flush(limited); err != nil {
 		l.Log.WarnContext(ctx, "log not stored before the attempt ends", "node", w.node, "error", err)
