@@ -86,28 +86,46 @@ const mostChecked = 16 << 20
 // task can claim that without doing it, and can put what no JSON is: the object
 // is read, at the price of looking at it.
 func (p Python) uploaded(ctx context.Context, a *Attempt) Result {
+	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
+		size, err := p.inspect(ctx, a)
+		refusal, refused := errors.AsType[sandbox.OutputError](err)
+		switch {
+		case err == nil:
+			return Result{Output: Value{Ref: a.OutputKey, Size: size}}
+		case ctx.Err() != nil:
+			return Failed(Cancelled, "%v", context.Cause(ctx))
+		case errors.Is(err, blob.ErrNotFound):
+			return Failed(Serialization, "the task says that its output is stored, and it is not")
+		case errors.Is(err, blob.ErrTooLarge):
+			return Failed(Serialization, "the output is %d bytes of JSON; the limit is %d", size, sandbox.MaxOutputBytes)
+		case refused:
+			return Failed(Serialization, "%v", refusal)
+		case permanent(err):
+			return Failed(StorageFailed, "reading the output: %v", err)
+		}
+		// The task is done: a store that does not answer is asked again.
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// inspect reads and checks the output that was uploaded, and returns its size.
+// Errors: blob.ErrTooLarge, sandbox.OutputError, those of the store and of ctx.
+func (p Python) inspect(ctx context.Context, a *Attempt) (int64, error) {
 	body, object, err := p.Blob.Get(ctx, a.OutputKey, nil)
-	if err == nil {
-		defer body.Close()
-		if object.Size > sandbox.MaxOutputBytes {
-			return Failed(Serialization, "the output is %d bytes of JSON; the limit is %d", object.Size, sandbox.MaxOutputBytes)
-		}
-		if object.Size <= mostChecked {
-			err = p.check(ctx, a, body, object.Size)
-		}
+	if err != nil {
+		return 0, err
 	}
-	refusal, refused := errors.AsType[sandbox.OutputError](err)
+	defer body.Close()
 	switch {
-	case ctx.Err() != nil:
-		return Failed(Cancelled, "%v", context.Cause(ctx))
-	case errors.Is(err, blob.ErrNotFound):
-		return Failed(Serialization, "the task says that its output is stored, and it is not")
-	case refused:
-		return Failed(Serialization, "%v", refusal)
-	case err != nil:
-		return Failed(StorageFailed, "reading the output: %v", err)
+	case object.Size > sandbox.MaxOutputBytes:
+		return object.Size, blob.ErrTooLarge
+	case object.Size > mostChecked:
+		return object.Size, nil
 	}
-	return Result{Output: Value{Ref: a.OutputKey, Size: object.Size}}
+	return object.Size, p.check(ctx, a, body, object.Size)
 }
 
 // check reads an output and tells whether it is JSON. A string of it is in memory

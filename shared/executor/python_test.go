@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -218,6 +220,35 @@ func TestUploadsAreLookedAt(t *testing.T) {
 		assert.Equal(t, executor.Serialization, r.Failure.Type)
 		assert.Contains(t, r.Failure.Message, want)
 	}
+}
+
+// unreachable is a store whose first reads fail.
+type unreachable struct {
+	*blobtest.Memory
+	left int
+}
+
+func (u *unreachable) Get(ctx context.Context, key string, rng *blob.Range) (io.ReadCloser, blob.Object, error) {
+	if u.left--; u.left >= 0 {
+		return nil, blob.Object{}, errors.New("no route to host")
+	}
+	return u.Memory.Get(ctx, key, rng)
+}
+
+// TestAStoreThatDoesNotAnswerCostsNoResult: a task is done, and its output cannot
+// be looked at for a moment.
+func TestAStoreThatDoesNotAnswerCostsNoResult(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := &unreachable{Memory: &blobtest.Memory{}, left: 5}
+		a, _ := attempt(t, `{"name":"p","type":"python","entrypoint":"flow:main"}`)
+		run := fake(func(ctx context.Context, _ sandbox.Request, _ func(sandbox.LogEvent)) (sandbox.Result, error) {
+			_, err := blob.PutBytes(ctx, store, a.OutputKey, []byte("[1]"), blob.PutOptions{})
+			return sandbox.Result{Uploaded: true}, err
+		})
+		r := executor.Python{Sandbox: run, Blob: store}.Execute(t.Context(), a)
+		assert.Equal(t, executor.Result{Output: executor.Value{Ref: a.OutputKey, Size: 3}}, r)
+	})
 }
 
 func TestBareAttempt(t *testing.T) {
