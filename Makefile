@@ -60,20 +60,20 @@ SEED      ?= $(shell date +%s)
 
 .PHONY: simulate
 simulate: ## Simulate random runs under faults: HISTORIES (100000) of them, drawn from SEED
-	$(GO) test -c -o bin/simulate ./shared/conductor
-	@set -e; cd shared/conductor; kinds=$$(../../bin/simulate -test.list '^TestSimulated'); for kind in $$kinds; do \
-		../../bin/simulate -test.v -test.timeout 0 -test.run "^$$kind\$$" \
+	$(GO) test -c -o bin/simulate ./shared/run/worker
+	@set -e; cd shared/run/worker; kinds=$$(../../../bin/simulate -test.list '^TestSimulated'); for kind in $$kinds; do \
+		../../../bin/simulate -test.v -test.timeout 0 -test.run "^$$kind\$$" \
 			-rapid.seed=$(SEED) -rapid.checks=$$(($(HISTORIES) / $$(echo $$kinds | wc -w) + 1)); \
 	done
 
 # The packages that the simulation has to cover, and what it does not, with why.
-SIMULATED   := ./shared/engine,./shared/conductor,./shared/launch
-UNSIMULATED := shared/conductor/testdata/unsimulated.txt
+SIMULATED   := ./shared/run/engine,./shared/run/worker,./shared/run/launch
+UNSIMULATED := shared/run/worker/testdata/unsimulated.txt
 
 .PHONY: simulation-coverage
 simulation-coverage: ## Check that the simulation runs each line of the engine, or that a list says why not (UPDATE=-update)
 	@mkdir -p bin
-	$(GO) test ./shared/conductor -count=1 -run '^TestSimulat' -coverpkg=$(SIMULATED) -coverprofile=bin/simulation.cover
+	$(GO) test ./shared/run/worker -count=1 -run '^TestSimulat' -coverpkg=$(SIMULATED) -coverprofile=bin/simulation.cover
 	$(GO) run ./localstack/proof/coverage -profile bin/simulation.cover -list $(UNSIMULATED) $(UPDATE)
 
 .PHONY: fuzz

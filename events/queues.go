@@ -5,7 +5,7 @@ package events
 import (
 	"strings"
 
-	"millrace/shared/tier"
+	"millrace/shared/run/tier"
 )
 
 // Runs is the queue of run control: a message asks for one reconciliation at one run.

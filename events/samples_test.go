@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"millrace/events"
-	"millrace/shared/bus"
+	"millrace/shared/platform/bus"
 )
 
 // TestSamples decodes every sample strictly, so that a field that is renamed

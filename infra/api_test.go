@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"millrace/functions/catalog"
-	"millrace/shared/fn/gateway"
-	"millrace/shared/httpapi"
+	"millrace/shared/web/gateway"
+	"millrace/shared/web/httpapi"
 )
 
 func (d deployment) paths(t *testing.T) object {

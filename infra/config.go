@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"millrace/shared/quota"
+	"millrace/shared/account/quota"
 )
 
 // Config is one deployment: a tenant's service in a region. It is given as CDK

@@ -9,10 +9,10 @@ import (
 	"github.com/aws/jsii-runtime-go"
 
 	"millrace/functions/catalog"
-	"millrace/shared/fn"
-	"millrace/shared/queue"
-	"millrace/shared/telemetry"
-	"millrace/shared/tier"
+	"millrace/shared/platform/queue"
+	"millrace/shared/platform/telemetry"
+	"millrace/shared/run/tier"
+	"millrace/shared/web/fn"
 )
 
 // A dashboard is a grid of this width; a graph takes a third of it.

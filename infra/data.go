@@ -9,8 +9,8 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2/awssecretsmanager"
 	"github.com/aws/jsii-runtime-go"
 
-	"millrace/shared/fn"
-	"millrace/shared/table/dynamo"
+	"millrace/shared/platform/table/dynamo"
+	"millrace/shared/web/fn"
 )
 
 // What the data stack exports; all else other stacks know by its name.

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"millrace/functions/catalog"
-	"millrace/shared/tier"
+	"millrace/shared/run/tier"
 )
 
 func TestDataIsEncryptedKeptAndRecoverable(t *testing.T) {

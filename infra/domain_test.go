@@ -15,9 +15,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"millrace/functions/catalog"
-	"millrace/shared/fn"
-	"millrace/shared/httpapi"
-	"millrace/shared/tenant"
+	"millrace/shared/account/tenant"
+	"millrace/shared/web/fn"
+	"millrace/shared/web/httpapi"
 )
 
 func specNamed(name string) func(fn.Spec) bool {

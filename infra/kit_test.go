@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"millrace/functions/catalog"
-	"millrace/shared/fn"
+	"millrace/shared/web/fn"
 )
 
 var update = flag.Bool("update", false, "write the golden templates anew")

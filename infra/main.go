@@ -22,7 +22,7 @@ import (
 	"github.com/aws/jsii-runtime-go"
 
 	"millrace/functions/catalog"
-	"millrace/shared/fn"
+	"millrace/shared/web/fn"
 )
 
 func main() {

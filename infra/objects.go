@@ -10,8 +10,8 @@ import (
 
 	"millrace/events"
 	"millrace/functions/catalog"
-	"millrace/shared/fn"
-	"millrace/shared/queue"
+	"millrace/shared/platform/queue"
+	"millrace/shared/web/fn"
 )
 
 // untaken is the queue of the bucket's events while no function takes them.

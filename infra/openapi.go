@@ -11,9 +11,9 @@ import (
 	"github.com/aws/jsii-runtime-go"
 
 	"millrace/functions/catalog"
-	"millrace/shared/fn"
-	"millrace/shared/fn/gateway"
-	"millrace/shared/httpapi"
+	"millrace/shared/web/fn"
+	"millrace/shared/web/gateway"
+	"millrace/shared/web/httpapi"
 )
 
 // API Gateway's bounds of how long a function may take to answer.

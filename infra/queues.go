@@ -12,9 +12,9 @@ import (
 
 	"millrace/events"
 	"millrace/functions/catalog"
-	"millrace/shared/bus"
-	"millrace/shared/fn"
-	"millrace/shared/queue"
+	"millrace/shared/platform/bus"
+	"millrace/shared/platform/queue"
+	"millrace/shared/web/fn"
 )
 
 // How long queues keep messages: four days for work, SQS's longest for what

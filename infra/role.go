@@ -9,14 +9,14 @@ import (
 	"github.com/aws/jsii-runtime-go"
 
 	"millrace/functions/catalog"
-	"millrace/shared/audit"
-	"millrace/shared/bus"
-	"millrace/shared/fn"
-	"millrace/shared/identity"
-	"millrace/shared/ids"
-	"millrace/shared/table"
-	"millrace/shared/table/dynamo"
-	"millrace/shared/tier"
+	"millrace/shared/account/audit"
+	"millrace/shared/account/identity"
+	"millrace/shared/platform/bus"
+	"millrace/shared/platform/ids"
+	"millrace/shared/platform/table"
+	"millrace/shared/platform/table/dynamo"
+	"millrace/shared/run/tier"
+	"millrace/shared/web/fn"
 )
 
 // permissions are what a function's role allows: what its spec needs, on what

@@ -14,12 +14,12 @@ import (
 
 	"millrace/events"
 	"millrace/functions/catalog"
-	"millrace/shared/audit"
-	"millrace/shared/fn"
-	"millrace/shared/identity"
-	"millrace/shared/ids"
-	"millrace/shared/queue"
-	"millrace/shared/tier"
+	"millrace/shared/account/audit"
+	"millrace/shared/account/identity"
+	"millrace/shared/platform/ids"
+	"millrace/shared/platform/queue"
+	"millrace/shared/run/tier"
+	"millrace/shared/web/fn"
 )
 
 // reviewed are the wildcards that policies may allow: where they stand, what

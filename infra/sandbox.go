@@ -7,7 +7,7 @@ import (
 	"github.com/aws/jsii-runtime-go"
 
 	python "millrace/functions/sandbox"
-	"millrace/shared/tier"
+	"millrace/shared/run/tier"
 )
 
 // The sandbox functions run users' code.

@@ -18,7 +18,7 @@ import (
 	"millrace/events"
 	"millrace/functions/catalog"
 	"millrace/functions/sandboxlogs"
-	"millrace/shared/fn"
+	"millrace/shared/web/fn"
 )
 
 // logDays is how long logs of functions and requests are kept.

@@ -13,8 +13,8 @@ import (
 	"millrace/localstack/embedded/pebblequeue"
 	"millrace/localstack/embedded/pebbletable"
 	"millrace/localstack/embedded/store"
-	"millrace/shared/clock"
-	"millrace/shared/table"
+	"millrace/shared/platform/clock"
+	"millrace/shared/platform/table"
 )
 
 func dumpCommand() *cobra.Command {

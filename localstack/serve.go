@@ -11,7 +11,7 @@ import (
 	"millrace/localstack/embedded/interpreters"
 	"millrace/localstack/embedded/server"
 	"millrace/localstack/embedded/signin"
-	"millrace/shared/telemetry"
+	"millrace/shared/platform/telemetry"
 )
 
 func serveCommand() *cobra.Command {

@@ -17,6 +17,16 @@ import (
 
 const module = "millrace/"
 
+// rooms are the folders of shared, and of each the rooms that its packages may
+// import besides their own.
+var rooms = map[string][]string{
+	"platform": {},
+	"kit":      {"platform", "account"},
+	"account":  {"platform", "kit"},
+	"run":      {"platform", "kit", "account"},
+	"web":      {"platform", "kit", "account", "run"},
+}
+
 // layers lists the packages of shared from the leaves up: a package imports
 // none of its own line or of a later one, but what stands in its own folder.
 // Drivers and suites stand with their port.
@@ -29,20 +39,22 @@ var layers = [][]string{
 	{"audit", "flowspec", "sandbox"},
 	{"engine", "identity"},
 	{"runstate", "registry"},
-	{"runlog", "httpapi", "executor"},
+	{"runlog", "executor"},
+	{"launch", "worker"},
+	{"httpapi"},
 	{"fn"},
-	{"launch", "conductor"}, // a handler gives its worker back while it waits
+	{"gateway"},
 }
 
 // pure packages do no I/O: of the standard library they may not import these.
-var pure = []string{"shared/engine", "shared/flowspec", "shared/expr", "shared/tenant"}
+var pure = []string{"shared/run/engine", "shared/run/flowspec", "shared/run/expr", "shared/account/tenant"}
 
 var inputOutput = []string{"net", "net/http", "os", "os/exec", "database/sql", "log", "log/slog", "syscall"}
 
 // speakAWS are the folders that may import the AWS SDK.
 var speakAWS = []string{
-	"shared/awsretry", "shared/table/dynamo", "shared/queue/sqs", "shared/blob/s3", "shared/bus/eventbridge", "shared/vault/kms",
-	"shared/sandbox/invoke", "localstack/cloud", "localstack/emulators", "localstack/embedded/objectstore", "localstack/localhost",
+	"shared/platform/awsretry", "shared/platform/table/dynamo", "shared/platform/queue/sqs", "shared/platform/blob/s3", "shared/platform/bus/eventbridge", "shared/platform/vault/kms",
+	"shared/run/sandbox/invoke", "localstack/cloud", "localstack/emulators", "localstack/embedded/objectstore", "localstack/localhost",
 	"functions/bootstrap",
 }
 
@@ -78,13 +90,25 @@ func layer(name string) int {
 	return slices.IndexFunc(layers, func(l []string) bool { return slices.Contains(l, name) })
 }
 
-// first returns the first two elements of a path, or all of it.
-func first(path string) (top, second string) {
-	parts := strings.SplitN(path, "/", 3)
-	if len(parts) < 2 {
-		return path, ""
+// first returns the first element of a path, and the package it leads to: of
+// shared the third element, of everything else the second.
+func first(path string) (top, name string) {
+	parts := strings.Split(path, "/")
+	at := 1
+	if parts[0] == "shared" {
+		at = 2
 	}
-	return parts[0], parts[1]
+	if len(parts) <= at {
+		return parts[0], ""
+	}
+	return parts[0], parts[at]
+}
+
+// room returns the room of a package of shared.
+func room(path string) string {
+	_, rest, _ := strings.Cut(path, "/")
+	name, _, _ := strings.Cut(rest, "/")
+	return name
 }
 
 func TestImportsRunOneWay(t *testing.T) {
@@ -93,6 +117,7 @@ func TestImportsRunOneWay(t *testing.T) {
 		top, name := first(p.ImportPath)
 		if top == "shared" && name != "" {
 			assert.GreaterOrEqual(t, layer(name), 0, "%s has no layer: give it one", p.ImportPath)
+			assert.Contains(t, rooms, room(p.ImportPath), "%s is in no room", p.ImportPath)
 		}
 		for _, imp := range p.Imports {
 			own, isOurs := strings.CutPrefix(imp, module)
@@ -112,6 +137,9 @@ func TestImportsRunOneWay(t *testing.T) {
 				assert.Contains(t, []string{"shared", "events"}, itop, "%s imports %s", p.ImportPath, own)
 				if itop == "shared" && iname != name && !strings.HasSuffix(p.ImportPath, "test") {
 					assert.Less(t, layer(iname), layer(name), "%s imports %s", p.ImportPath, own)
+					if in := room(own); in != room(p.ImportPath) {
+						assert.Contains(t, rooms[room(p.ImportPath)], in, "%s imports %s", p.ImportPath, own)
+					}
 				}
 			case top == "functions":
 				assert.NotEqual(t, "localstack", itop, "%s imports %s", p.ImportPath, own)

@@ -5,8 +5,8 @@ import (
 	"encoding/json"
 	"net/http"
 
-	"millrace/shared/httpapi"
-	"millrace/shared/tenant"
+	"millrace/shared/account/tenant"
+	"millrace/shared/web/httpapi"
 )
 
 // InitiateUploadRequest is the body of POST /artifacts/initiate.

@@ -17,9 +17,9 @@ import (
 
 	"millrace/functions/artifacts"
 	"millrace/localstack/proof/localtest"
-	"millrace/shared/blob"
-	"millrace/shared/registry"
-	"millrace/shared/registry/registrytest"
+	"millrace/shared/platform/blob"
+	"millrace/shared/run/registry"
+	"millrace/shared/run/registry/registrytest"
 )
 
 type object = map[string]any

@@ -12,8 +12,8 @@ import (
 	"fmt"
 	"io"
 
-	"millrace/shared/errs"
-	"millrace/shared/registry"
+	"millrace/shared/platform/errs"
+	"millrace/shared/run/registry"
 )
 
 // specFile is where a zip brings its own flow_spec.

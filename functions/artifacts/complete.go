@@ -11,14 +11,14 @@ import (
 	"slices"
 	"strings"
 
-	"millrace/shared/audit"
-	"millrace/shared/blob"
-	"millrace/shared/errs"
-	"millrace/shared/registry"
-	"millrace/shared/sandbox"
-	"millrace/shared/table"
-	"millrace/shared/tenant"
-	"millrace/shared/tier"
+	"millrace/shared/account/audit"
+	"millrace/shared/account/tenant"
+	"millrace/shared/platform/blob"
+	"millrace/shared/platform/errs"
+	"millrace/shared/platform/table"
+	"millrace/shared/run/registry"
+	"millrace/shared/run/sandbox"
+	"millrace/shared/run/tier"
 )
 
 // complete puts the parts together, registers and deploys. Whatever cuts it

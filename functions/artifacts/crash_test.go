@@ -9,9 +9,9 @@ import (
 
 	"millrace/functions/artifacts"
 	"millrace/localstack/proof/localtest"
-	"millrace/shared/registry"
-	"millrace/shared/registry/registrytest"
-	"millrace/shared/table"
+	"millrace/shared/platform/table"
+	"millrace/shared/run/registry"
+	"millrace/shared/run/registry/registrytest"
 )
 
 func breakable(t *testing.T) (*localtest.Env, *registrytest.Faults) {

@@ -15,8 +15,8 @@ import (
 
 	"millrace/functions/artifacts"
 	"millrace/localstack/proof/localtest"
-	"millrace/shared/registry"
-	"millrace/shared/registry/registrytest"
+	"millrace/shared/run/registry"
+	"millrace/shared/run/registry/registrytest"
 )
 
 func TestHostileZipsAreRefusedAndRemoved(t *testing.T) {

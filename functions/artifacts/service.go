@@ -7,14 +7,14 @@ import (
 	"fmt"
 	"time"
 
-	"millrace/shared/audit"
-	"millrace/shared/blob"
-	"millrace/shared/clock"
-	"millrace/shared/errs"
-	"millrace/shared/ids"
-	"millrace/shared/registry"
-	"millrace/shared/table"
-	"millrace/shared/tenant"
+	"millrace/shared/account/audit"
+	"millrace/shared/account/tenant"
+	"millrace/shared/platform/blob"
+	"millrace/shared/platform/clock"
+	"millrace/shared/platform/errs"
+	"millrace/shared/platform/ids"
+	"millrace/shared/platform/table"
+	"millrace/shared/run/registry"
 )
 
 const (

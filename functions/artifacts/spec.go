@@ -6,9 +6,9 @@ package artifacts
 import (
 	"time"
 
-	"millrace/shared/fn"
-	"millrace/shared/httpapi"
-	"millrace/shared/registry"
+	"millrace/shared/run/registry"
+	"millrace/shared/web/fn"
+	"millrace/shared/web/httpapi"
 )
 
 // name is the function's.

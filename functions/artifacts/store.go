@@ -8,13 +8,13 @@ import (
 	"strings"
 	"time"
 
-	"millrace/shared/clock"
-	"millrace/shared/errs"
-	"millrace/shared/ids"
-	"millrace/shared/quota"
-	"millrace/shared/registry"
-	"millrace/shared/table"
-	"millrace/shared/tenant"
+	"millrace/shared/account/quota"
+	"millrace/shared/account/tenant"
+	"millrace/shared/platform/clock"
+	"millrace/shared/platform/errs"
+	"millrace/shared/platform/ids"
+	"millrace/shared/platform/table"
+	"millrace/shared/run/registry"
 )
 
 // The states of an upload; all but open are final.

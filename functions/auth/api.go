@@ -4,10 +4,10 @@ import (
 	"context"
 	"net/http"
 
-	"millrace/shared/fn"
-	"millrace/shared/httpapi"
-	"millrace/shared/identity"
-	"millrace/shared/tenant"
+	"millrace/shared/account/identity"
+	"millrace/shared/account/tenant"
+	"millrace/shared/web/fn"
+	"millrace/shared/web/httpapi"
 )
 
 // ApiKeyCreateRequest is the body of POST /api-keys.

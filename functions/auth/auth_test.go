@@ -11,7 +11,7 @@ import (
 
 	"millrace/functions/auth"
 	"millrace/localstack/proof/localtest"
-	"millrace/shared/tenant"
+	"millrace/shared/account/tenant"
 )
 
 type object = map[string]any

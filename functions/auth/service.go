@@ -5,12 +5,12 @@ import (
 	"slices"
 	"strings"
 
-	"millrace/shared/clock"
-	"millrace/shared/errs"
-	"millrace/shared/identity"
-	"millrace/shared/quota"
-	"millrace/shared/table"
-	"millrace/shared/tenant"
+	"millrace/shared/account/identity"
+	"millrace/shared/account/quota"
+	"millrace/shared/account/tenant"
+	"millrace/shared/platform/clock"
+	"millrace/shared/platform/errs"
+	"millrace/shared/platform/table"
 )
 
 // defaultScopes are what a key gets whose maker named none.

@@ -9,10 +9,10 @@ import (
 	"github.com/aws/aws-lambda-go/events"
 	"github.com/aws/aws-lambda-go/lambda"
 
-	"millrace/shared/fn"
-	"millrace/shared/fn/gateway"
-	"millrace/shared/httpapi"
-	"millrace/shared/identity"
+	"millrace/shared/account/identity"
+	"millrace/shared/web/fn"
+	"millrace/shared/web/gateway"
+	"millrace/shared/web/httpapi"
 )
 
 // start builds the function in the form its trigger asks for.

@@ -24,8 +24,8 @@ import (
 	"github.com/aws/aws-lambda-go/lambda"
 
 	"millrace/functions/catalog"
-	"millrace/shared/fn"
-	"millrace/shared/telemetry"
+	"millrace/shared/platform/telemetry"
+	"millrace/shared/web/fn"
 )
 
 // version is set by the linker.

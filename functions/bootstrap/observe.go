@@ -11,11 +11,11 @@ import (
 
 	"github.com/aws/aws-lambda-go/lambdacontext"
 
-	"millrace/shared/clock"
-	"millrace/shared/errs"
-	"millrace/shared/fn"
-	"millrace/shared/table"
-	"millrace/shared/telemetry"
+	"millrace/shared/platform/clock"
+	"millrace/shared/platform/errs"
+	"millrace/shared/platform/table"
+	"millrace/shared/platform/telemetry"
+	"millrace/shared/web/fn"
 )
 
 // observer is how a function tells what it does: JSON lines on standard output,

@@ -15,10 +15,10 @@ import (
 
 	"millrace/localstack/proof/memory"
 	"millrace/localstack/runtimeapi"
-	"millrace/shared/clock"
-	"millrace/shared/table"
-	"millrace/shared/telemetry"
-	"millrace/shared/telemetry/telemetrytest"
+	"millrace/shared/platform/clock"
+	"millrace/shared/platform/table"
+	"millrace/shared/platform/telemetry"
+	"millrace/shared/platform/telemetry/telemetrytest"
 )
 
 const traceID = "0af7651916cd43dd8448eb211c80319c"

@@ -11,9 +11,9 @@ import (
 	"slices"
 	"strings"
 
-	"millrace/shared/fn"
-	"millrace/shared/quota"
-	"millrace/shared/sandbox/ticket"
+	"millrace/shared/account/quota"
+	"millrace/shared/run/sandbox/ticket"
+	"millrace/shared/web/fn"
 )
 
 // The environment of a function. Which of it is required follows from what the

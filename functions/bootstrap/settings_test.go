@@ -11,8 +11,8 @@ import (
 
 	"millrace/functions/catalog"
 	"millrace/localstack/runtimeapi"
-	"millrace/shared/fn"
-	"millrace/shared/telemetry/telemetrytest"
+	"millrace/shared/platform/telemetry/telemetrytest"
+	"millrace/shared/web/fn"
 )
 
 const secret = "c2VjcmV0LXNlY3JldC1zZWNyZXQtc2VjcmV0LXNlY3JldC0="

@@ -12,9 +12,9 @@ import (
 
 	"millrace/localstack/proof/localtest"
 	"millrace/localstack/runtimeapi"
-	"millrace/shared/blob/blobtest"
-	"millrace/shared/fn"
-	"millrace/shared/runlog"
+	"millrace/shared/platform/blob/blobtest"
+	"millrace/shared/run/runlog"
+	"millrace/shared/web/fn"
 )
 
 // TestAProcessAsksForSIGTERM: Lambda sends it only to environments that have an

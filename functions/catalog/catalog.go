@@ -19,7 +19,7 @@ import (
 	"millrace/functions/sandboxlogs"
 	"millrace/functions/schedulertick"
 	"millrace/functions/taskworker"
-	"millrace/shared/fn"
+	"millrace/shared/web/fn"
 )
 
 // All returns the spec of every function, HTTP domains first.

@@ -13,9 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"millrace/events"
-	"millrace/shared/fn"
-	"millrace/shared/queue"
-	"millrace/shared/quota"
+	"millrace/shared/account/quota"
+	"millrace/shared/platform/queue"
+	"millrace/shared/web/fn"
 )
 
 var update = flag.Bool("update", false, "write the generated files anew")

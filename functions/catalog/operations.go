@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"millrace/shared/fn"
-	"millrace/shared/httpapi"
+	"millrace/shared/web/fn"
+	"millrace/shared/web/httpapi"
 )
 
 // Operation is an HTTP operation and the function that serves it.

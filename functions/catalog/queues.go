@@ -4,8 +4,8 @@ import (
 	"time"
 
 	"millrace/events"
-	"millrace/shared/fn"
-	"millrace/shared/queue"
+	"millrace/shared/platform/queue"
+	"millrace/shared/web/fn"
 )
 
 // BusQueue is the queue through which a function gets events of the bus.

@@ -15,7 +15,7 @@ import (
 
 	"millrace/functions/catalog"
 	"millrace/localstack/proof/localtest"
-	"millrace/shared/queue"
+	"millrace/shared/platform/queue"
 )
 
 type object = map[string]any

@@ -4,9 +4,9 @@ import (
 	"context"
 	"net/http"
 
-	"millrace/shared/httpapi"
-	"millrace/shared/registry"
-	"millrace/shared/tenant"
+	"millrace/shared/account/tenant"
+	"millrace/shared/run/registry"
+	"millrace/shared/web/httpapi"
 )
 
 // DeploymentRequest is the body of POST /deployments.

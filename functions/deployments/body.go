@@ -3,9 +3,9 @@ package deployments
 import (
 	"encoding/json"
 
-	"millrace/shared/errs"
-	"millrace/shared/registry"
-	"millrace/shared/tier"
+	"millrace/shared/platform/errs"
+	"millrace/shared/run/registry"
+	"millrace/shared/run/tier"
 )
 
 // Settings are what a deployment has besides its flow. What is absent or null

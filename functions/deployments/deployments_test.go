@@ -12,9 +12,9 @@ import (
 
 	"millrace/functions/deployments"
 	"millrace/localstack/proof/localtest"
-	"millrace/shared/registry"
-	"millrace/shared/registry/registrytest"
-	"millrace/shared/table"
+	"millrace/shared/platform/table"
+	"millrace/shared/run/registry"
+	"millrace/shared/run/registry/registrytest"
 )
 
 type object = map[string]any

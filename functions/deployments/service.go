@@ -3,10 +3,10 @@ package deployments
 import (
 	"context"
 
-	"millrace/shared/audit"
-	"millrace/shared/errs"
-	"millrace/shared/registry"
-	"millrace/shared/tenant"
+	"millrace/shared/account/audit"
+	"millrace/shared/account/tenant"
+	"millrace/shared/platform/errs"
+	"millrace/shared/run/registry"
 )
 
 // service holds the rules of deployments.

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"millrace/events"
-	"millrace/shared/conductor"
-	"millrace/shared/fn"
+	"millrace/shared/run/worker"
+	"millrace/shared/web/fn"
 )
 
 // Spec is the dispatch function.
@@ -18,12 +18,12 @@ var Spec = fn.Spec{
 	Needs:    fn.Needs{Table: fn.Writes, Blob: fn.Writes, Folders: []string{"runs"}, Send: events.AllQueues(), Measure: events.TaskQueues(), Publish: true},
 	MemoryMB: 512,
 	Timeout:  2 * time.Minute,
-	Messages: func(d fn.Deps) fn.MessageHandler { return Conductor(d).Messages },
+	Messages: func(d fn.Deps) fn.MessageHandler { return Worker(d).Messages },
 }
 
-// Conductor builds a conductor that reconciles runs and executes nothing.
-func Conductor(d fn.Deps) *conductor.Conductor {
-	return conductor.New(conductor.Config{
+// Worker builds a worker that reconciles runs and executes nothing.
+func Worker(d fn.Deps) *worker.Worker {
+	return worker.New(worker.Config{
 		Table: d.Table, Queues: d.Queues, Blob: d.Blob, Bus: d.Bus, Clock: d.Clock, Log: d.Log, Metrics: d.Metrics,
 		Logs: d.Logs, Hub: d.Hub, Boot: d.Config.Boot, Sole: d.Config.Sole, Resident: d.Config.Resident,
 	})

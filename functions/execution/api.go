@@ -5,11 +5,11 @@ import (
 	"net/http"
 	"time"
 
-	"millrace/shared/fn"
-	"millrace/shared/httpapi"
-	"millrace/shared/sandbox"
-	"millrace/shared/tenant"
-	"millrace/shared/tier"
+	"millrace/shared/account/tenant"
+	"millrace/shared/run/sandbox"
+	"millrace/shared/run/tier"
+	"millrace/shared/web/fn"
+	"millrace/shared/web/httpapi"
 )
 
 // Backend is one way in which tasks execute.

@@ -10,8 +10,8 @@ import (
 
 	"millrace/functions/execution"
 	"millrace/localstack/proof/localtest"
-	"millrace/shared/sandbox"
-	"millrace/shared/tenant"
+	"millrace/shared/account/tenant"
+	"millrace/shared/run/sandbox"
 )
 
 // present is a sandbox that is there and is not asked.

@@ -4,7 +4,7 @@ package execution
 import (
 	"time"
 
-	"millrace/shared/fn"
+	"millrace/shared/web/fn"
 )
 
 // name is the function's.

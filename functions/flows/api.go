@@ -5,9 +5,9 @@ import (
 	"encoding/json"
 	"net/http"
 
-	"millrace/shared/httpapi"
-	"millrace/shared/registry"
-	"millrace/shared/tenant"
+	"millrace/shared/account/tenant"
+	"millrace/shared/run/registry"
+	"millrace/shared/web/httpapi"
 )
 
 // FlowRegisterRequest is the body of POST /flows.

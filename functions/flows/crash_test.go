@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"millrace/localstack/proof/localtest"
-	"millrace/shared/registry/registrytest"
-	"millrace/shared/table"
+	"millrace/shared/platform/table"
+	"millrace/shared/run/registry/registrytest"
 )
 
 func registrytestWrap(into **registrytest.Faults) func(table.Table) table.Table {

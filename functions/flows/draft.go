@@ -9,13 +9,13 @@ import (
 	"errors"
 	"fmt"
 
-	"millrace/shared/audit"
-	"millrace/shared/blob"
-	"millrace/shared/clock"
-	"millrace/shared/errs"
-	"millrace/shared/registry"
-	"millrace/shared/table"
-	"millrace/shared/tenant"
+	"millrace/shared/account/audit"
+	"millrace/shared/account/tenant"
+	"millrace/shared/platform/blob"
+	"millrace/shared/platform/clock"
+	"millrace/shared/platform/errs"
+	"millrace/shared/platform/table"
+	"millrace/shared/run/registry"
 )
 
 // content is what is edited.

@@ -12,7 +12,7 @@ import (
 
 	"millrace/functions/flows"
 	"millrace/localstack/proof/localtest"
-	"millrace/shared/registry/registrytest"
+	"millrace/shared/run/registry/registrytest"
 )
 
 const draftPath = "/flows/etl/draft/source"

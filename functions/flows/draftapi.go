@@ -7,9 +7,9 @@ import (
 	"net/http"
 	"strings"
 
-	"millrace/shared/errs"
-	"millrace/shared/httpapi"
-	"millrace/shared/tenant"
+	"millrace/shared/account/tenant"
+	"millrace/shared/platform/errs"
+	"millrace/shared/web/httpapi"
 )
 
 // MaxDraftBytes bounds a draft's content, as JSON.

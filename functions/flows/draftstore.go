@@ -5,13 +5,13 @@ import (
 	"errors"
 	"fmt"
 
-	"millrace/shared/blob"
-	"millrace/shared/clock"
-	"millrace/shared/ids"
-	"millrace/shared/quota"
-	"millrace/shared/registry"
-	"millrace/shared/table"
-	"millrace/shared/tenant"
+	"millrace/shared/account/quota"
+	"millrace/shared/account/tenant"
+	"millrace/shared/platform/blob"
+	"millrace/shared/platform/clock"
+	"millrace/shared/platform/ids"
+	"millrace/shared/platform/table"
+	"millrace/shared/run/registry"
 )
 
 // draft is a flow's draft as stored; its content lies in the item or, over

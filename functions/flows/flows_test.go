@@ -13,9 +13,9 @@ import (
 
 	"millrace/functions/flows"
 	"millrace/localstack/proof/localtest"
-	"millrace/shared/registry"
-	"millrace/shared/registry/registrytest"
-	"millrace/shared/tenant"
+	"millrace/shared/account/tenant"
+	"millrace/shared/run/registry"
+	"millrace/shared/run/registry/registrytest"
 )
 
 type object = map[string]any

@@ -5,15 +5,15 @@ import (
 	"errors"
 	"fmt"
 
-	"millrace/shared/audit"
-	"millrace/shared/blob"
-	"millrace/shared/errs"
-	"millrace/shared/httpapi"
-	"millrace/shared/registry"
-	"millrace/shared/sandbox"
-	"millrace/shared/table"
-	"millrace/shared/tenant"
-	"millrace/shared/tier"
+	"millrace/shared/account/audit"
+	"millrace/shared/account/tenant"
+	"millrace/shared/platform/blob"
+	"millrace/shared/platform/errs"
+	"millrace/shared/platform/table"
+	"millrace/shared/run/registry"
+	"millrace/shared/run/sandbox"
+	"millrace/shared/run/tier"
+	"millrace/shared/web/httpapi"
 )
 
 // service holds the rules of flows.

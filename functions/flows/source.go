@@ -10,9 +10,9 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"millrace/shared/blob"
-	"millrace/shared/flowspec"
-	"millrace/shared/sandbox"
+	"millrace/shared/platform/blob"
+	"millrace/shared/run/flowspec"
+	"millrace/shared/run/sandbox"
 )
 
 // What of an artifact comes into a draft: text files up to a size, until

@@ -4,9 +4,9 @@ import (
 	"context"
 	"net/http"
 
-	"millrace/shared/fn"
-	"millrace/shared/httpapi"
-	"millrace/shared/tenant"
+	"millrace/shared/account/tenant"
+	"millrace/shared/web/fn"
+	"millrace/shared/web/httpapi"
 )
 
 // status is the state of a component, or of all.

@@ -18,13 +18,13 @@ import (
 	"millrace/events"
 	"millrace/functions/health"
 	"millrace/localstack/proof/localtest"
-	"millrace/shared/blob"
-	"millrace/shared/clock"
-	"millrace/shared/errs"
-	"millrace/shared/fn"
-	"millrace/shared/httpapi"
-	"millrace/shared/queue"
-	"millrace/shared/table"
+	"millrace/shared/platform/blob"
+	"millrace/shared/platform/clock"
+	"millrace/shared/platform/errs"
+	"millrace/shared/platform/queue"
+	"millrace/shared/platform/table"
+	"millrace/shared/web/fn"
+	"millrace/shared/web/httpapi"
 )
 
 // fakeTable, fakeBlob and fakeQueues answer checks as a test says.

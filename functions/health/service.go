@@ -12,12 +12,12 @@ import (
 	"time"
 
 	"millrace/events"
-	"millrace/shared/blob"
-	"millrace/shared/clock"
-	"millrace/shared/errs"
-	"millrace/shared/fn"
-	"millrace/shared/queue"
-	"millrace/shared/table"
+	"millrace/shared/platform/blob"
+	"millrace/shared/platform/clock"
+	"millrace/shared/platform/errs"
+	"millrace/shared/platform/queue"
+	"millrace/shared/platform/table"
+	"millrace/shared/web/fn"
 )
 
 // patience is how long one component may take to answer.

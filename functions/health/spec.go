@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"millrace/events"
-	"millrace/shared/fn"
-	"millrace/shared/queue"
+	"millrace/shared/platform/queue"
+	"millrace/shared/web/fn"
 )
 
 // name is the function's.

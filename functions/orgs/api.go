@@ -4,9 +4,9 @@ import (
 	"context"
 	"net/http"
 
-	"millrace/shared/fn"
-	"millrace/shared/httpapi"
-	"millrace/shared/tenant"
+	"millrace/shared/account/tenant"
+	"millrace/shared/web/fn"
+	"millrace/shared/web/httpapi"
 )
 
 // OrgCreateRequest is the body of POST /orgs.

@@ -12,8 +12,8 @@ import (
 	"millrace/functions/auth"
 	"millrace/functions/orgs"
 	"millrace/localstack/proof/localtest"
-	"millrace/shared/identity"
-	"millrace/shared/tenant"
+	"millrace/shared/account/identity"
+	"millrace/shared/account/tenant"
 )
 
 type object = map[string]any

@@ -4,12 +4,12 @@ import (
 	"context"
 	"strings"
 
-	"millrace/shared/clock"
-	"millrace/shared/errs"
-	"millrace/shared/identity"
-	"millrace/shared/quota"
-	"millrace/shared/table"
-	"millrace/shared/tenant"
+	"millrace/shared/account/identity"
+	"millrace/shared/account/quota"
+	"millrace/shared/account/tenant"
+	"millrace/shared/platform/clock"
+	"millrace/shared/platform/errs"
+	"millrace/shared/platform/table"
 )
 
 // service holds the rules of workspaces.

@@ -7,8 +7,8 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"millrace/shared/httpapi"
-	"millrace/shared/tenant"
+	"millrace/shared/account/tenant"
+	"millrace/shared/web/httpapi"
 )
 
 type runPath struct {

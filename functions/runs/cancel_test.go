@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"millrace/shared/engine"
-	"millrace/shared/tenant"
+	"millrace/shared/account/tenant"
+	"millrace/shared/run/engine"
 )
 
 func TestRun9_CancelOfAQueuedRun(t *testing.T) {

@@ -7,9 +7,9 @@ import (
 	"fmt"
 	"reflect"
 
-	"millrace/shared/engine"
-	"millrace/shared/registry"
-	"millrace/shared/runstate"
+	"millrace/shared/run/engine"
+	"millrace/shared/run/registry"
+	"millrace/shared/run/runstate"
 )
 
 // RunComparison compares run B with run A.

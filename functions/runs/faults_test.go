@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"millrace/localstack/proof/localtest"
-	"millrace/shared/table"
+	"millrace/shared/platform/table"
 )
 
 // contended is a table whose next transactions meet another.

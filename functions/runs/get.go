@@ -5,8 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"millrace/shared/registry"
-	"millrace/shared/runstate"
+	"millrace/shared/run/registry"
+	"millrace/shared/run/runstate"
 )
 
 // get shows a run with its task attempts. Errors: errs.NotFound.

@@ -16,8 +16,8 @@ import (
 	"millrace/functions/taskworker"
 	"millrace/localstack/embedded/runtime"
 	"millrace/localstack/proof/localtest"
-	"millrace/shared/audit"
-	"millrace/shared/fn"
+	"millrace/shared/account/audit"
+	"millrace/shared/web/fn"
 )
 
 type object = map[string]any

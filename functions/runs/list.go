@@ -9,11 +9,11 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"millrace/shared/errs"
-	"millrace/shared/ids"
-	"millrace/shared/runstate"
-	"millrace/shared/table"
-	"millrace/shared/tenant"
+	"millrace/shared/account/tenant"
+	"millrace/shared/platform/errs"
+	"millrace/shared/platform/ids"
+	"millrace/shared/platform/table"
+	"millrace/shared/run/runstate"
 )
 
 // The sizes of a list.

@@ -18,11 +18,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"millrace/localstack/proof/localtest"
-	"millrace/shared/clock"
-	"millrace/shared/engine"
-	"millrace/shared/ids"
-	"millrace/shared/runstate"
-	"millrace/shared/table"
+	"millrace/shared/platform/clock"
+	"millrace/shared/platform/ids"
+	"millrace/shared/platform/table"
+	"millrace/shared/run/engine"
+	"millrace/shared/run/runstate"
 )
 
 var epoch = time.Date(2026, 3, 4, 5, 0, 0, 0, time.UTC)

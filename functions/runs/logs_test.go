@@ -11,9 +11,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"millrace/shared/clock"
-	"millrace/shared/engine"
-	"millrace/shared/runlog"
+	"millrace/shared/platform/clock"
+	"millrace/shared/run/engine"
+	"millrace/shared/run/runlog"
 )
 
 type logPage struct {

@@ -11,9 +11,9 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"millrace/shared/blob"
-	"millrace/shared/registry"
-	"millrace/shared/runstate"
+	"millrace/shared/platform/blob"
+	"millrace/shared/run/registry"
+	"millrace/shared/run/runstate"
 )
 
 // The sizes of a run's detail.

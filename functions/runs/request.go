@@ -7,8 +7,8 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"millrace/shared/launch"
-	"millrace/shared/tier"
+	"millrace/shared/run/launch"
+	"millrace/shared/run/tier"
 )
 
 // RunRequest is the body of POST /runs.

@@ -7,9 +7,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"millrace/shared/engine"
-	"millrace/shared/runstate"
-	"millrace/shared/table"
+	"millrace/shared/platform/table"
+	"millrace/shared/run/engine"
+	"millrace/shared/run/runstate"
 )
 
 func TestRun11_Retry(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"millrace/shared/tenant"
+	"millrace/shared/account/tenant"
 )
 
 var chain = tasks(transform("a", "1 + 1"), transform("b", "tasks.a.output * 21", after("a")))

@@ -6,12 +6,12 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"millrace/shared/blob"
-	"millrace/shared/errs"
-	"millrace/shared/ids"
-	"millrace/shared/runlog"
-	"millrace/shared/runstate"
-	"millrace/shared/tenant"
+	"millrace/shared/account/tenant"
+	"millrace/shared/platform/blob"
+	"millrace/shared/platform/errs"
+	"millrace/shared/platform/ids"
+	"millrace/shared/run/runlog"
+	"millrace/shared/run/runstate"
 )
 
 // known refuses what cannot be a run's id, as if there were no such run.

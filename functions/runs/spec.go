@@ -7,13 +7,13 @@ import (
 	"time"
 
 	"millrace/events"
-	"millrace/shared/blob"
-	"millrace/shared/fn"
-	"millrace/shared/httpapi"
-	"millrace/shared/launch"
-	"millrace/shared/runlog"
-	"millrace/shared/signal"
-	"millrace/shared/table"
+	"millrace/shared/platform/blob"
+	"millrace/shared/platform/signal"
+	"millrace/shared/platform/table"
+	"millrace/shared/run/launch"
+	"millrace/shared/run/runlog"
+	"millrace/shared/web/fn"
+	"millrace/shared/web/httpapi"
 )
 
 // name is the function's.

@@ -11,8 +11,8 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"millrace/shared/runstate"
-	"millrace/shared/tenant"
+	"millrace/shared/account/tenant"
+	"millrace/shared/run/runstate"
 )
 
 // The times of a request that waits for its run.

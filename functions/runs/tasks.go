@@ -4,9 +4,9 @@ import (
 	"context"
 	"encoding/json"
 
-	"millrace/shared/engine"
-	"millrace/shared/flowspec"
-	"millrace/shared/runstate"
+	"millrace/shared/run/engine"
+	"millrace/shared/run/flowspec"
+	"millrace/shared/run/runstate"
 )
 
 // TaskRun is one attempt of a task, or of an instance of a mapped task.

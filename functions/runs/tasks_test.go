@@ -13,12 +13,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"millrace/localstack/proof/localtest"
-	"millrace/shared/blob"
-	"millrace/shared/clock"
-	"millrace/shared/engine"
-	"millrace/shared/fn"
-	"millrace/shared/runstate"
-	"millrace/shared/table"
+	"millrace/shared/platform/blob"
+	"millrace/shared/platform/clock"
+	"millrace/shared/platform/table"
+	"millrace/shared/run/engine"
+	"millrace/shared/run/runstate"
+	"millrace/shared/web/fn"
 )
 
 // online is a live world whose http tasks may call the test's own servers.

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"strings"
 
-	"millrace/shared/clock"
-	"millrace/shared/engine"
-	"millrace/shared/runstate"
+	"millrace/shared/platform/clock"
+	"millrace/shared/run/engine"
+	"millrace/shared/run/runstate"
 )
 
 // RunResponse is a run as it was accepted.

@@ -5,11 +5,11 @@ import (
 	"net/http"
 	"strings"
 
-	"millrace/shared/errs"
-	"millrace/shared/fn"
-	"millrace/shared/httpapi"
-	"millrace/shared/sandbox/ticket"
-	"millrace/shared/tenant"
+	"millrace/shared/account/tenant"
+	"millrace/shared/platform/errs"
+	"millrace/shared/run/sandbox/ticket"
+	"millrace/shared/web/fn"
+	"millrace/shared/web/httpapi"
 )
 
 // maxBody is the largest batch, in bytes; the runner makes batches a quarter of

@@ -7,7 +7,7 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2"
 	"golang.org/x/time/rate"
 
-	"millrace/shared/sandbox/ticket"
+	"millrace/shared/run/sandbox/ticket"
 )
 
 // What one attempt may hand over to one environment of this function. A runner

@@ -13,13 +13,13 @@ import (
 
 	"millrace/functions/sandboxlogs"
 	"millrace/localstack/proof/localtest"
-	"millrace/shared/blob/blobtest"
-	"millrace/shared/engine"
-	"millrace/shared/fn"
-	"millrace/shared/runlog"
-	"millrace/shared/runstate"
-	"millrace/shared/sandbox/ticket"
-	"millrace/shared/table"
+	"millrace/shared/platform/blob/blobtest"
+	"millrace/shared/platform/table"
+	"millrace/shared/run/engine"
+	"millrace/shared/run/runlog"
+	"millrace/shared/run/runstate"
+	"millrace/shared/run/sandbox/ticket"
+	"millrace/shared/web/fn"
 )
 
 var key = bytes.Repeat([]byte{9}, ticket.MinKey)

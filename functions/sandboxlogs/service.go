@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"time"
 
-	"millrace/shared/clock"
-	"millrace/shared/engine"
-	"millrace/shared/errs"
-	"millrace/shared/runlog"
-	"millrace/shared/runstate"
-	"millrace/shared/sandbox/ticket"
-	"millrace/shared/table"
+	"millrace/shared/platform/clock"
+	"millrace/shared/platform/errs"
+	"millrace/shared/platform/table"
+	"millrace/shared/run/engine"
+	"millrace/shared/run/runlog"
+	"millrace/shared/run/runstate"
+	"millrace/shared/run/sandbox/ticket"
 )
 
 // service holds the rules.

@@ -6,7 +6,7 @@ package sandboxlogs
 import (
 	"time"
 
-	"millrace/shared/fn"
+	"millrace/shared/web/fn"
 )
 
 // name is the function's.

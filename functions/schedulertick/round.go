@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"millrace/events"
-	"millrace/shared/queue"
-	"millrace/shared/runstate"
-	"millrace/shared/table"
+	"millrace/shared/platform/queue"
+	"millrace/shared/platform/table"
+	"millrace/shared/run/runstate"
 )
 
 const (

@@ -18,12 +18,12 @@ import (
 	"millrace/events"
 	"millrace/functions/schedulertick"
 	"millrace/localstack/proof/localtest"
-	"millrace/shared/engine"
-	"millrace/shared/errs"
-	"millrace/shared/fn"
-	"millrace/shared/queue"
-	"millrace/shared/runstate"
-	"millrace/shared/table"
+	"millrace/shared/platform/errs"
+	"millrace/shared/platform/queue"
+	"millrace/shared/platform/table"
+	"millrace/shared/run/engine"
+	"millrace/shared/run/runstate"
+	"millrace/shared/web/fn"
 )
 
 // due stores n live runs that fell due a while ago, and one that did not yet.

@@ -9,13 +9,13 @@ import (
 	"time"
 
 	"millrace/events"
-	"millrace/shared/clock"
-	"millrace/shared/errs"
-	"millrace/shared/fn"
-	"millrace/shared/queue"
-	"millrace/shared/runstate"
-	"millrace/shared/table"
-	"millrace/shared/telemetry"
+	"millrace/shared/platform/clock"
+	"millrace/shared/platform/errs"
+	"millrace/shared/platform/queue"
+	"millrace/shared/platform/table"
+	"millrace/shared/platform/telemetry"
+	"millrace/shared/run/runstate"
+	"millrace/shared/web/fn"
 )
 
 // service holds the rules of a tick.

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"millrace/events"
-	"millrace/shared/fn"
+	"millrace/shared/web/fn"
 )
 
 // Spec is the scheduler-tick function.

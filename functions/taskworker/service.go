@@ -1,19 +1,19 @@
 package taskworker
 
 import (
-	"millrace/shared/conductor"
-	"millrace/shared/executor"
-	"millrace/shared/fn"
-	"millrace/shared/outbound"
+	"millrace/shared/kit/outbound"
+	"millrace/shared/run/executor"
+	"millrace/shared/run/worker"
+	"millrace/shared/web/fn"
 )
 
-// worker builds the conductor with everything that runs tasks.
-func worker(d fn.Deps) fn.MessageHandler {
+// messages builds the worker with everything that runs tasks.
+func messages(d fn.Deps) fn.MessageHandler {
 	client, err := outbound.NewClient(outbound.Policy{Loopback: d.Config.AllowLoopback, Ranges: d.Config.AllowRanges})
 	if err != nil {
 		panic(err) // the operator's ranges are checked when they are set
 	}
-	c := conductor.New(conductor.Config{
+	c := worker.New(worker.Config{
 		Table: d.Table, Queues: d.Queues, Blob: d.Blob, Bus: d.Bus, Clock: d.Clock, Log: d.Log, Metrics: d.Metrics,
 		Logs: d.Logs, Hub: d.Hub, Quota: d.Quota, Boot: d.Config.Boot, Sole: d.Config.Sole, Resident: d.Config.Resident,
 		Executors: executor.Set{

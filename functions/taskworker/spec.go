@@ -1,12 +1,12 @@
 // Package taskworker runs the tasks of runs: it takes start and task messages
-// from the queues of the tiers and hands them to the conductor.
+// from the queues of the tiers and hands them to the worker.
 package taskworker
 
 import (
 	"time"
 
 	"millrace/events"
-	"millrace/shared/fn"
+	"millrace/shared/web/fn"
 )
 
 // Spec is the taskworker function.
@@ -17,7 +17,7 @@ var Spec = fn.Spec{
 	Needs:    fn.Needs{Table: fn.Writes, Blob: fn.Writes, Folders: []string{"runs"}, Send: events.AllQueues(), Publish: true, Sandbox: true},
 	MemoryMB: 512,
 	Timeout:  15 * time.Minute,
-	Messages: worker,
+	Messages: messages,
 }
 
 func triggers() []fn.QueueTrigger {

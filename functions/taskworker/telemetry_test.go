@@ -26,14 +26,14 @@ import (
 	"millrace/localstack/embedded/interpreters"
 	"millrace/localstack/embedded/runtime"
 	"millrace/localstack/proof/localtest"
-	"millrace/shared/conductor"
-	"millrace/shared/executor"
-	"millrace/shared/fn"
-	"millrace/shared/outbound"
-	"millrace/shared/queue"
-	"millrace/shared/registry/registrytest"
-	"millrace/shared/telemetry"
-	"millrace/shared/telemetry/telemetrytest"
+	"millrace/shared/kit/outbound"
+	"millrace/shared/platform/queue"
+	"millrace/shared/platform/telemetry"
+	"millrace/shared/platform/telemetry/telemetrytest"
+	"millrace/shared/run/executor"
+	"millrace/shared/run/registry/registrytest"
+	"millrace/shared/run/worker"
+	"millrace/shared/web/fn"
 )
 
 type object = map[string]any
@@ -108,7 +108,7 @@ func withSecrets(d fn.Deps) fn.MessageHandler {
 	if err != nil {
 		panic(err) // the policy is a constant
 	}
-	return conductor.New(conductor.Config{
+	return worker.New(worker.Config{
 		Table: d.Table, Queues: d.Queues, Blob: d.Blob, Bus: d.Bus, Clock: d.Clock, Log: d.Log, Metrics: d.Metrics,
 		Logs: d.Logs, Hub: d.Hub, Resident: d.Config.Resident,
 		Secret:    func(context.Context, string, string, string) (string, error) { return secret, nil },

@@ -30,9 +30,9 @@ import (
 	"millrace/localstack/emulators"
 	"millrace/localstack/localhost"
 	"millrace/localstack/runtimeapi"
-	"millrace/shared/clock"
-	"millrace/shared/table"
-	"millrace/shared/table/dynamo"
+	"millrace/shared/platform/clock"
+	"millrace/shared/platform/table"
+	"millrace/shared/platform/table/dynamo"
 )
 
 // closePatience is how long requests in flight may take at the end.

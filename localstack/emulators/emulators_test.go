@@ -9,7 +9,7 @@ import (
 	"sync"
 	"testing"
 
-	"millrace/shared/table"
+	"millrace/shared/platform/table"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"

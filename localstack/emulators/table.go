@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"millrace/shared/table"
-	"millrace/shared/table/dynamo"
+	"millrace/shared/platform/table"
+	"millrace/shared/platform/table/dynamo"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"

@@ -19,7 +19,7 @@ import (
 	"sync"
 	"time"
 
-	"millrace/shared/ids"
+	"millrace/shared/platform/ids"
 )
 
 // DefaultTimeout is the time of an event that sets none.

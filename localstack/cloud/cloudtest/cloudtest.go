@@ -24,7 +24,7 @@ import (
 	"millrace/localstack/emulators"
 	"millrace/localstack/proc"
 	"millrace/localstack/runtimeapi"
-	"millrace/shared/ids"
+	"millrace/shared/platform/ids"
 )
 
 // deployed stands before the names of everything in the repository's templates.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/aws/aws-lambda-go/events"
 
-	"millrace/shared/ids"
+	"millrace/shared/platform/ids"
 )
 
 // proxyEvent is the event that API Gateway makes of a request with a resource.

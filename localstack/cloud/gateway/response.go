@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"millrace/shared/ids"
+	"millrace/shared/platform/ids"
 )
 
 // Response is an answer in the gateway's own name.

@@ -29,12 +29,12 @@ import (
 	"millrace/localstack/cloud/resources"
 	"millrace/localstack/cloud/template"
 	"millrace/localstack/emulators"
-	"millrace/shared/fn/gateway"
-	"millrace/shared/httpapi"
-	"millrace/shared/ids"
-	"millrace/shared/queue"
-	"millrace/shared/table/dynamo"
-	"millrace/shared/tier"
+	"millrace/shared/platform/ids"
+	"millrace/shared/platform/queue"
+	"millrace/shared/platform/table/dynamo"
+	"millrace/shared/run/tier"
+	"millrace/shared/web/gateway"
+	"millrace/shared/web/httpapi"
 )
 
 func TestMain(m *testing.M) {

@@ -24,7 +24,7 @@ import (
 	"millrace/localstack/cloud/resources"
 	"millrace/localstack/cloud/triggers"
 	"millrace/localstack/emulators"
-	"millrace/shared/ids"
+	"millrace/shared/platform/ids"
 )
 
 func TestMain(m *testing.M) {

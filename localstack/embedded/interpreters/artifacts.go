@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sync/singleflight"
 
-	"millrace/shared/sandbox"
+	"millrace/shared/run/sandbox"
 )
 
 // artifacts keeps the extracted artifacts: root/<workspace>/<hash>.

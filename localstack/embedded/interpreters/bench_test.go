@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"testing"
 
-	"millrace/shared/sandbox"
+	"millrace/shared/run/sandbox"
 )
 
 // BenchmarkWarmCall is the overhead of a task that does nothing.

@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 	"time"
 
-	"millrace/shared/clock"
-	"millrace/shared/sandbox"
+	"millrace/shared/platform/clock"
+	"millrace/shared/run/sandbox"
 )
 
 // The modes, as [Pool.Mode] tells them, that separate no tasks from each other;

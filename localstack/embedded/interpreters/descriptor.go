@@ -9,8 +9,8 @@ import (
 	"sync"
 	"syscall"
 
-	"millrace/shared/clock"
-	"millrace/shared/sandbox"
+	"millrace/shared/platform/clock"
+	"millrace/shared/run/sandbox"
 )
 
 // maxLine is the longest line of standard output that stays one event.

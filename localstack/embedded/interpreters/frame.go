@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"millrace/shared/sandbox"
+	"millrace/shared/run/sandbox"
 )
 
 // The kinds of frames; functions/sandbox/python/runner/local.py describes them.

@@ -18,7 +18,7 @@ import (
 	"syscall"
 	"time"
 
-	"millrace/shared/sandbox"
+	"millrace/shared/run/sandbox"
 )
 
 // errNotDelivered says that an interpreter never got its request.

@@ -23,7 +23,7 @@ import (
 
 	"millrace/localstack/embedded/interpreters"
 	"millrace/localstack/proc/proctest"
-	"millrace/shared/sandbox"
+	"millrace/shared/run/sandbox"
 )
 
 // hold is a task that connects to ADDR from itself and from a grandchild in a

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"millrace/localstack/embedded/interpreters"
-	"millrace/shared/sandbox"
+	"millrace/shared/run/sandbox"
 )
 
 const hungry = `

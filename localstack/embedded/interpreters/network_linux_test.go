@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"millrace/localstack/embedded/interpreters"
-	"millrace/shared/sandbox"
+	"millrace/shared/run/sandbox"
 )
 
 const alone = `

@@ -13,8 +13,8 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
-	"millrace/shared/errs"
-	"millrace/shared/sandbox"
+	"millrace/shared/platform/errs"
+	"millrace/shared/run/sandbox"
 )
 
 var (

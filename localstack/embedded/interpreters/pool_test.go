@@ -25,7 +25,7 @@ import (
 
 	"millrace/localstack/embedded/interpreters"
 	"millrace/localstack/proc/proctest"
-	"millrace/shared/sandbox"
+	"millrace/shared/run/sandbox"
 )
 
 // rig is a pool and the store its artifacts come from.

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 
-	"millrace/shared/sandbox"
+	"millrace/shared/run/sandbox"
 )
 
 // refusal is what becomes of Python tasks on Windows, where a child can be given

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"millrace/localstack/embedded/interpreters"
-	"millrace/shared/sandbox"
+	"millrace/shared/run/sandbox"
 )
 
 func TestPlacesAreGivenInOrder(t *testing.T) {

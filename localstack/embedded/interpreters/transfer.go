@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"millrace/shared/sandbox"
+	"millrace/shared/run/sandbox"
 )
 
 // transfer carries the large inputs and the large output of one request for a

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"millrace/shared/sandbox"
+	"millrace/shared/run/sandbox"
 )
 
 // Bounds of one interpreter and all that it starts, besides its memory.

@@ -12,10 +12,10 @@ import (
 	"slices"
 	"time"
 
-	"millrace/shared/bus"
-	"millrace/shared/clock"
-	"millrace/shared/ids"
-	"millrace/shared/queue"
+	"millrace/shared/platform/bus"
+	"millrace/shared/platform/clock"
+	"millrace/shared/platform/ids"
+	"millrace/shared/platform/queue"
 )
 
 // What an envelope says of where it comes from.

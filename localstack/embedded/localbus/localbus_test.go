@@ -12,10 +12,10 @@ import (
 
 	"millrace/localstack/embedded/localbus"
 	"millrace/localstack/proof/memory"
-	"millrace/shared/bus"
-	"millrace/shared/bus/bustest"
-	"millrace/shared/clock"
-	"millrace/shared/queue"
+	"millrace/shared/platform/bus"
+	"millrace/shared/platform/bus/bustest"
+	"millrace/shared/platform/clock"
+	"millrace/shared/platform/queue"
 )
 
 func open(t *testing.T, names ...string) queue.Queues {

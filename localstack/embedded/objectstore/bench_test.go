@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"millrace/localstack/embedded/objectstore"
-	"millrace/shared/blob"
+	"millrace/shared/platform/blob"
 )
 
 func BenchmarkStart(b *testing.B) {

@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"millrace/localstack/embedded/objectstore"
-	"millrace/shared/blob"
+	"millrace/shared/platform/blob"
 )
 
 func TestCopyTo(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"millrace/localstack/embedded/objectstore"
-	"millrace/shared/blob"
+	"millrace/shared/platform/blob"
 )
 
 // TestDamageIsNoticed when an object is read whole: by whoever reads it, in the log

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"millrace/localstack/embedded/objectstore"
-	"millrace/shared/blob"
+	"millrace/shared/platform/blob"
 )
 
 // syncs notes what is synced, and fails with err.

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"millrace/shared/blob"
+	"millrace/shared/platform/blob"
 )
 
 // TestHalfOpenConnectionsKeepNobodyOut: requests without a credential that never

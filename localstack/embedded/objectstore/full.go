@@ -13,7 +13,7 @@ import (
 	"github.com/versity/versitygw/backend/posix"
 	"github.com/versity/versitygw/s3err"
 
-	"millrace/shared/errs"
+	"millrace/shared/platform/errs"
 )
 
 // insufficientStorage is the code of the answer to a write for which there is no

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"millrace/shared/blob"
+	"millrace/shared/platform/blob"
 )
 
 // TestDiskFilledByOthers runs on a file system that has really no room left,

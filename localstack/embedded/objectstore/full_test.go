@@ -16,8 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"millrace/localstack/embedded/space"
-	"millrace/shared/blob"
-	"millrace/shared/errs"
+	"millrace/shared/platform/blob"
+	"millrace/shared/platform/errs"
 )
 
 // disk is one of 8 GB, 256 MB of which are kept free.

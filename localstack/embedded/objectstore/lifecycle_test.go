@@ -18,7 +18,7 @@ import (
 	"millrace/localstack/embedded/objectstore"
 	"millrace/localstack/proc"
 	"millrace/localstack/proc/proctest"
-	"millrace/shared/blob"
+	"millrace/shared/platform/blob"
 )
 
 func TestMain(m *testing.M) {

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"millrace/shared/blob"
+	"millrace/shared/platform/blob"
 )
 
 // begin runs work beside the test; its error comes when it is done.

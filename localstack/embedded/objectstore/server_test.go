@@ -21,9 +21,9 @@ import (
 
 	"millrace/events"
 	"millrace/localstack/embedded/objectstore"
-	"millrace/shared/blob"
-	"millrace/shared/blob/blobtest"
-	"millrace/shared/blob/s3"
+	"millrace/shared/platform/blob"
+	"millrace/shared/platform/blob/blobtest"
+	"millrace/shared/platform/blob/s3"
 )
 
 const (

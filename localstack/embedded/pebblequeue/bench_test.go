@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"millrace/shared/queue"
+	"millrace/shared/platform/queue"
 )
 
 var payload = []byte(`{"workspace":"ws_01J8Z3","run":"01J8Z3K4M5N6P7Q8R9S0T1V2W3","task":17,"attempt":1,"due":1732000000000}`)

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"millrace/localstack/embedded/store"
-	"millrace/shared/queue"
+	"millrace/shared/platform/queue"
 )
 
 const (

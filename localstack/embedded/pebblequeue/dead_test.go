@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"millrace/localstack/embedded/store"
-	"millrace/shared/clock"
-	"millrace/shared/queue"
+	"millrace/shared/platform/clock"
+	"millrace/shared/platform/queue"
 )
 
 // grave is queues on a clock that is moved, and the dead letters they told of.

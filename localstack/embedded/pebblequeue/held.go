@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"millrace/localstack/embedded/store"
-	"millrace/shared/queue"
+	"millrace/shared/platform/queue"
 )
 
 // remove ends the deliveries of receipts and returns where the messages are. As

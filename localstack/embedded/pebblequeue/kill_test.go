@@ -16,8 +16,8 @@ import (
 
 	"millrace/localstack/embedded/store"
 	"millrace/localstack/proof/seed"
-	"millrace/shared/clock"
-	"millrace/shared/queue"
+	"millrace/shared/platform/clock"
+	"millrace/shared/platform/queue"
 )
 
 const childEnv = "PEBBLEQUEUE_TEST_CHILD"

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"millrace/localstack/embedded/store"
-	"millrace/shared/queue"
+	"millrace/shared/platform/queue"
 )
 
 // message is a message delivered by this process and not deleted. Its lane's

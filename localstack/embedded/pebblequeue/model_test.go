@@ -10,8 +10,8 @@ import (
 	"pgregory.net/rapid"
 
 	"millrace/localstack/embedded/store"
-	"millrace/shared/clock"
-	"millrace/shared/queue"
+	"millrace/shared/platform/clock"
+	"millrace/shared/platform/queue"
 )
 
 const modelVisibility = 30 * time.Second

@@ -29,9 +29,9 @@ import (
 	"time"
 
 	"millrace/localstack/embedded/store"
-	"millrace/shared/clock"
-	"millrace/shared/queue"
-	"millrace/shared/table"
+	"millrace/shared/platform/clock"
+	"millrace/shared/platform/queue"
+	"millrace/shared/platform/table"
 )
 
 // ErrClosed: the queues have been closed.

@@ -11,9 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"millrace/localstack/embedded/store"
-	"millrace/shared/clock"
-	"millrace/shared/queue"
-	"millrace/shared/queue/queuetest"
+	"millrace/shared/platform/clock"
+	"millrace/shared/platform/queue"
+	"millrace/shared/platform/queue/queuetest"
 )
 
 // open opens the queues of a file and closes them, and it, with the test.

@@ -12,8 +12,8 @@ import (
 
 	"millrace/localstack/embedded/space"
 	"millrace/localstack/embedded/store"
-	"millrace/shared/clock"
-	"millrace/shared/queue"
+	"millrace/shared/platform/clock"
+	"millrace/shared/platform/queue"
 )
 
 // crash opens the queues of a file, hands them to run and goes away without

@@ -8,7 +8,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"millrace/localstack/embedded/store"
-	"millrace/shared/queue"
+	"millrace/shared/platform/queue"
 )
 
 // taken is a message on its way to a receiver.

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"millrace/shared/queue"
+	"millrace/shared/platform/queue"
 )
 
 // timed runs a case on the bubble's clock, on which waits are exact: only the

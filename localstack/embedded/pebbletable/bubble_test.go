@@ -5,7 +5,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"millrace/shared/table"
+	"millrace/shared/platform/table"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"

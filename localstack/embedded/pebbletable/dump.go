@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"millrace/localstack/embedded/store"
-	"millrace/shared/table"
+	"millrace/shared/platform/table"
 )
 
 // Entry is an item's place in an index; of the index named by the TTL attribute,

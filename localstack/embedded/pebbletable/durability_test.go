@@ -14,8 +14,8 @@ import (
 	"millrace/localstack/embedded/pebbletable"
 	"millrace/localstack/embedded/store"
 	"millrace/localstack/proof/seed"
-	"millrace/shared/clock"
-	"millrace/shared/table"
+	"millrace/shared/platform/clock"
+	"millrace/shared/platform/table"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"

@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"millrace/localstack/embedded/store"
-	"millrace/shared/table"
+	"millrace/shared/platform/table"
 )
 
 // sweepBatch is how many expired items one commit removes.

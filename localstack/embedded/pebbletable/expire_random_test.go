@@ -8,8 +8,8 @@ import (
 
 	"millrace/localstack/embedded/pebbletable"
 	"millrace/localstack/embedded/store"
-	"millrace/shared/clock"
-	"millrace/shared/table"
+	"millrace/shared/platform/clock"
+	"millrace/shared/platform/table"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"

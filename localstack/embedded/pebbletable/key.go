@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 
 	"millrace/localstack/embedded/store"
-	"millrace/shared/table"
+	"millrace/shared/platform/table"
 )
 
 func itemKey(key table.Key) []byte {

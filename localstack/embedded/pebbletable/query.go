@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"millrace/localstack/embedded/store"
-	"millrace/shared/table"
+	"millrace/shared/platform/table"
 )
 
 // Query returns one page of the table or of an index.

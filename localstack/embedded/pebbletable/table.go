@@ -9,8 +9,8 @@ import (
 	"fmt"
 
 	"millrace/localstack/embedded/store"
-	"millrace/shared/clock"
-	"millrace/shared/table"
+	"millrace/shared/platform/clock"
+	"millrace/shared/platform/table"
 )
 
 // Table is the driver. Reads see everything committed, consistent or not, and

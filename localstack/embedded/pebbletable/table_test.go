@@ -7,9 +7,9 @@ import (
 
 	"millrace/localstack/embedded/pebbletable"
 	"millrace/localstack/embedded/store"
-	"millrace/shared/clock"
-	"millrace/shared/table"
-	"millrace/shared/table/tabletest"
+	"millrace/shared/platform/clock"
+	"millrace/shared/platform/table"
+	"millrace/shared/platform/table/tabletest"
 )
 
 func TestConformance(t *testing.T) {

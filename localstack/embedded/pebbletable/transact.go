@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"millrace/localstack/embedded/store"
-	"millrace/shared/table"
+	"millrace/shared/platform/table"
 )
 
 // Transact applies all of the writes or none. One commit is made at a time, so

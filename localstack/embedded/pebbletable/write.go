@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"millrace/localstack/embedded/store"
-	"millrace/shared/table"
+	"millrace/shared/platform/table"
 )
 
 // write is one write on its way: what can be done outside the commit is done

@@ -15,9 +15,9 @@ import (
 
 	"millrace/localstack/embedded/runtime"
 	"millrace/localstack/proof/memory"
-	"millrace/shared/clock"
-	"millrace/shared/fn"
-	"millrace/shared/queue"
+	"millrace/shared/platform/clock"
+	"millrace/shared/platform/queue"
+	"millrace/shared/web/fn"
 )
 
 const workers = 16
@@ -55,7 +55,7 @@ func (p *parking) handle(ctx context.Context, e lambda.SQSEvent) (lambda.SQSEven
 		p.plain.Add(1)
 		return lambda.SQSEventResponse{}, nil
 	}
-	err := fn.Park(ctx, func(ctx context.Context) error {
+	err := queue.Park(ctx, func(ctx context.Context) error {
 		p.waiting.Add(1)
 		defer p.waiting.Add(-1)
 		select {
@@ -119,7 +119,7 @@ func TestParkedHandlersAreBounded(t *testing.T) {
 		synctest.Wait()
 		assert.Equal(t, int64(runtime.MaxParked), p.waiting.Load())
 		require.Len(t, p.errs, 1)
-		require.ErrorIs(t, <-p.errs, fn.ErrParked)
+		require.ErrorIs(t, <-p.errs, queue.ErrParked)
 		close(p.open)
 	})
 }
@@ -149,7 +149,7 @@ func TestParkWithoutARuntime(t *testing.T) {
 	t.Parallel()
 	boom := errors.New("boom")
 	called := false
-	require.ErrorIs(t, fn.Park(t.Context(), func(ctx context.Context) error {
+	require.ErrorIs(t, queue.Park(t.Context(), func(ctx context.Context) error {
 		called = ctx == t.Context()
 		return boom
 	}), boom)

@@ -5,8 +5,7 @@ import (
 	"slices"
 	"sync"
 
-	"millrace/shared/fn"
-	"millrace/shared/queue"
+	"millrace/shared/platform/queue"
 )
 
 // MaxParked is how many handlers of the process may wait without a worker.
@@ -112,15 +111,15 @@ type handler struct {
 	away bool // the permit is given back
 }
 
-// Parked implements fn.Parker.
+// Parked implements queue.Parker.
 func (h *handler) Parked() int { return int(h.runtime.parked.Load()) }
 
-// Park implements fn.Parker. Of several goroutines of the handler that park at
+// Park implements queue.Parker. Of several goroutines of the handler that park at
 // once the first gives the permit back.
 func (h *handler) Park(ctx context.Context, wait func(context.Context) error) error {
 	if h.runtime.parked.Add(1) > MaxParked {
 		h.runtime.parked.Add(-1)
-		return fn.ErrParked
+		return queue.ErrParked
 	}
 	defer h.runtime.parked.Add(-1)
 	ctx, cancel := context.WithCancelCause(ctx)

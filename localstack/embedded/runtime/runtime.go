@@ -18,11 +18,11 @@ import (
 	lambda "github.com/aws/aws-lambda-go/events"
 
 	"millrace/events"
-	"millrace/shared/clock"
-	"millrace/shared/errs"
-	"millrace/shared/fn"
-	"millrace/shared/queue"
-	"millrace/shared/telemetry"
+	"millrace/shared/platform/clock"
+	"millrace/shared/platform/errs"
+	"millrace/shared/platform/queue"
+	"millrace/shared/platform/telemetry"
+	"millrace/shared/web/fn"
 )
 
 // Region is the region in the names of embedded queues.
@@ -151,7 +151,7 @@ func (r *Runtime) poll(ctx context.Context, name, function string) {
 			r.running.Go(func() {
 				h := &handler{runtime: r, permits: workers, stop: ctx}
 				defer h.done()
-				r.handle(fn.WithParker(handling, h), name, m, handle)
+				r.handle(queue.WithParker(handling, h), name, m, handle)
 			})
 		}
 		if ctx.Err() != nil {

@@ -15,9 +15,9 @@ import (
 
 	"millrace/localstack/embedded/runtime"
 	"millrace/localstack/proof/memory"
-	"millrace/shared/clock"
-	"millrace/shared/fn"
-	"millrace/shared/queue"
+	"millrace/shared/platform/clock"
+	"millrace/shared/platform/queue"
+	"millrace/shared/web/fn"
 )
 
 // open makes a runtime of one function that a queue feeds.

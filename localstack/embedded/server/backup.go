@@ -16,7 +16,7 @@ import (
 	"millrace/localstack/embedded/datadir"
 	"millrace/localstack/embedded/objectstore"
 	"millrace/localstack/embedded/signin"
-	"millrace/shared/errs"
+	"millrace/shared/platform/errs"
 )
 
 // BackupPath is the route that makes a backup.

@@ -12,7 +12,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"millrace/localstack/embedded/space"
-	"millrace/shared/quota"
+	"millrace/shared/account/quota"
 )
 
 // DefaultListen is where the server listens unless it is told otherwise.

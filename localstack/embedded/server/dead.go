@@ -7,7 +7,7 @@ import (
 
 	"millrace/events"
 	"millrace/localstack/embedded/pebblequeue"
-	"millrace/shared/queue"
+	"millrace/shared/platform/queue"
 )
 
 // tellDead logs a message that is given up. What each of its deliveries failed

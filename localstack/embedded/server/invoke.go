@@ -18,12 +18,12 @@ import (
 	"millrace/functions/catalog"
 	"millrace/localstack/embedded/runtime"
 	"millrace/localstack/localhost"
-	"millrace/shared/errs"
-	"millrace/shared/fn"
-	"millrace/shared/fn/gateway"
-	"millrace/shared/httpapi"
-	"millrace/shared/ids"
-	"millrace/shared/telemetry"
+	"millrace/shared/platform/errs"
+	"millrace/shared/platform/ids"
+	"millrace/shared/platform/telemetry"
+	"millrace/shared/web/fn"
+	"millrace/shared/web/gateway"
+	"millrace/shared/web/httpapi"
 )
 
 // The largest payloads that Lambda takes.

@@ -7,9 +7,9 @@ import (
 
 	strict "github.com/go-json-experiment/json"
 
-	"millrace/shared/errs"
-	"millrace/shared/identity"
-	"millrace/shared/tenant"
+	"millrace/shared/account/identity"
+	"millrace/shared/account/tenant"
+	"millrace/shared/platform/errs"
 )
 
 // MembersPath is the route by which an operator suspends members of workspaces. It

@@ -13,9 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"millrace/localstack/embedded/signin"
-	"millrace/shared/identity"
-	"millrace/shared/table"
-	"millrace/shared/tenant"
+	"millrace/shared/account/identity"
+	"millrace/shared/account/tenant"
+	"millrace/shared/platform/table"
 )
 
 // TestAnOperatorSuspendsAMember: sessions and API keys of theirs are refused from

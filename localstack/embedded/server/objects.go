@@ -11,10 +11,10 @@ import (
 	"millrace/localstack/embedded/objectstore"
 	"millrace/localstack/embedded/runtime"
 	"millrace/localstack/embedded/space"
-	"millrace/shared/blob"
-	"millrace/shared/blob/s3"
-	"millrace/shared/queue"
-	"millrace/shared/telemetry"
+	"millrace/shared/platform/blob"
+	"millrace/shared/platform/blob/s3"
+	"millrace/shared/platform/queue"
+	"millrace/shared/platform/telemetry"
 )
 
 // bucket is the one bucket of the object store.

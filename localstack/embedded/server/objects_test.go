@@ -12,8 +12,8 @@ import (
 
 	"millrace/events"
 	"millrace/functions/catalog"
-	"millrace/shared/blob"
-	"millrace/shared/fn"
+	"millrace/shared/platform/blob"
+	"millrace/shared/web/fn"
 )
 
 // TestAFunctionGetsEventsOfTheBucket: one that asks for them in its spec gets

@@ -6,8 +6,8 @@ import (
 
 	"millrace/events"
 	"millrace/localstack/embedded/localbus"
-	"millrace/shared/fn"
-	"millrace/shared/queue"
+	"millrace/shared/platform/queue"
+	"millrace/shared/web/fn"
 )
 
 // visibility is how long a delivered message stays away from others: longer

@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"millrace/functions/dispatch"
-	"millrace/shared/fn"
-	"millrace/shared/runstate"
-	"millrace/shared/table"
+	"millrace/shared/platform/table"
+	"millrace/shared/run/runstate"
+	"millrace/shared/web/fn"
 )
 
 // looksPage is how many entries of the due index are read at a time.
@@ -28,7 +28,7 @@ const looksPage = 256
 // look of this process.
 func lookAtLiveRuns(ctx context.Context, deps fn.Deps, page int) error {
 	begin, seen := time.Now(), 0
-	conductor := dispatch.Conductor(deps)
+	worker := dispatch.Worker(deps)
 	for shard := range runstate.DueShards {
 		looked := map[table.Key]bool{}
 		due := table.Query{Index: table.Due, PK: runstate.DuePartition(shard), Limit: page}
@@ -42,7 +42,7 @@ func lookAtLiveRuns(ctx context.Context, deps fn.Deps, page int) error {
 				continue
 			}
 			looked[key] = true
-			err = conductor.Reconcile(ctx, org, run)
+			err = worker.Reconcile(ctx, org, run)
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}

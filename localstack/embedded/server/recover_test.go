@@ -13,8 +13,8 @@ import (
 	"millrace/functions/flows"
 	"millrace/functions/runs"
 	"millrace/localstack/proof/localtest"
-	"millrace/shared/runstate"
-	"millrace/shared/table"
+	"millrace/shared/platform/table"
+	"millrace/shared/run/runstate"
 )
 
 // watched notes the pages of the due index that are read, and the looks, each of

@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 
 	"millrace/localstack/embedded/datadir"
-	"millrace/shared/ids"
+	"millrace/shared/platform/ids"
 )
 
 // secretsFile holds what the server made up for its data directory, mode 0600.

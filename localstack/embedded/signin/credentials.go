@@ -12,10 +12,10 @@ import (
 
 	"millrace/localstack/embedded/datadir"
 	"millrace/localstack/localhost"
-	"millrace/shared/clock"
-	"millrace/shared/identity"
-	"millrace/shared/ids"
-	"millrace/shared/table"
+	"millrace/shared/account/identity"
+	"millrace/shared/platform/clock"
+	"millrace/shared/platform/ids"
+	"millrace/shared/platform/table"
 )
 
 // CredentialsFile is the file in the data directory that holds what the first

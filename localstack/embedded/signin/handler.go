@@ -7,7 +7,7 @@ import (
 
 	strict "github.com/go-json-experiment/json"
 
-	"millrace/shared/errs"
+	"millrace/shared/platform/errs"
 )
 
 // The issuer's paths.

@@ -17,8 +17,8 @@ import (
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
 
-	"millrace/shared/clock"
-	"millrace/shared/identity"
+	"millrace/shared/account/identity"
+	"millrace/shared/platform/clock"
 )
 
 // Audience is the client id in every token.

@@ -17,10 +17,10 @@ import (
 
 	"millrace/localstack/embedded/signin"
 	"millrace/localstack/proof/localtest"
-	"millrace/shared/clock"
-	"millrace/shared/errs"
-	"millrace/shared/identity"
-	"millrace/shared/table"
+	"millrace/shared/account/identity"
+	"millrace/shared/platform/clock"
+	"millrace/shared/platform/errs"
+	"millrace/shared/platform/table"
 )
 
 const url = "http://127.0.0.1:8080"

@@ -11,8 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"millrace/shared/errs"
-	"millrace/shared/table"
+	"millrace/shared/platform/errs"
+	"millrace/shared/platform/table"
 )
 
 // ErrFull: less than the reserve is free. It comes as the cause of an

@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"millrace/localstack/embedded/space"
-	"millrace/shared/errs"
-	"millrace/shared/table"
+	"millrace/shared/platform/errs"
+	"millrace/shared/platform/table"
 )
 
 const mb = 1 << 20

@@ -10,7 +10,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"millrace/shared/errs"
+	"millrace/shared/platform/errs"
 )
 
 // ErrDamaged: a file of the store is not as it was written. It is matched by a

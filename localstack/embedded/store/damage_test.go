@@ -19,7 +19,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"millrace/shared/errs"
+	"millrace/shared/platform/errs"
 )
 
 // image is the files of a store by name.

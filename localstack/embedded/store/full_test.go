@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"millrace/localstack/embedded/space"
-	"millrace/shared/table"
+	"millrace/shared/platform/table"
 )
 
 // fullFS is a file system in memory that has no room while it is full.

@@ -14,10 +14,10 @@ import (
 	"millrace/localstack/embedded/datadir"
 	"millrace/localstack/embedded/pebbletable"
 	"millrace/localstack/embedded/store"
-	"millrace/shared/blob/blobtest"
-	"millrace/shared/clock"
-	"millrace/shared/identity"
-	"millrace/shared/table"
+	"millrace/shared/account/identity"
+	"millrace/shared/platform/blob/blobtest"
+	"millrace/shared/platform/clock"
+	"millrace/shared/platform/table"
 )
 
 func TestARiseIsARise(t *testing.T) {

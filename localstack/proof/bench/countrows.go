@@ -7,9 +7,9 @@ import (
 	"path/filepath"
 
 	"millrace/localstack/embedded/objectstore"
-	"millrace/shared/blob"
-	"millrace/shared/blob/s3"
-	"millrace/shared/ids"
+	"millrace/shared/platform/blob"
+	"millrace/shared/platform/blob/s3"
+	"millrace/shared/platform/ids"
 )
 
 // tries is how often counts are taken while some are above the golden file:

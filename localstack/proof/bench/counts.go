@@ -6,7 +6,7 @@ import (
 	"net/http"
 
 	"millrace/localstack/proof/meter"
-	"millrace/shared/blob"
+	"millrace/shared/platform/blob"
 )
 
 // Count is what a piece of work costs: it is the same on every machine. Tables

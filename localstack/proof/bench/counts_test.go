@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"millrace/localstack/proof/bench"
-	"millrace/shared/blob/blobtest"
+	"millrace/shared/platform/blob/blobtest"
 )
 
 var update = flag.Bool("update", false, "write the generated files anew")

@@ -14,11 +14,11 @@ import (
 	"millrace/localstack/embedded/datadir"
 	"millrace/localstack/embedded/pebbletable"
 	"millrace/localstack/embedded/store"
-	"millrace/shared/audit"
-	"millrace/shared/clock"
-	"millrace/shared/ids"
-	"millrace/shared/runstate"
-	"millrace/shared/table"
+	"millrace/shared/account/audit"
+	"millrace/shared/platform/clock"
+	"millrace/shared/platform/ids"
+	"millrace/shared/platform/table"
+	"millrace/shared/run/runstate"
 )
 
 // template is a run of which others are made: each of them has the same items

@@ -14,8 +14,8 @@ import (
 	"millrace/localstack/embedded/datadir"
 	"millrace/localstack/embedded/pebbletable"
 	"millrace/localstack/embedded/store"
-	"millrace/shared/blob"
-	"millrace/shared/clock"
+	"millrace/shared/platform/blob"
+	"millrace/shared/platform/clock"
 )
 
 // flatFactor and flatSlack bound what a read may take longer at a history than

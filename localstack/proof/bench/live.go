@@ -14,11 +14,11 @@ import (
 	"millrace/localstack/embedded/pebblequeue"
 	"millrace/localstack/embedded/pebbletable"
 	"millrace/localstack/embedded/store"
-	"millrace/shared/clock"
-	"millrace/shared/engine"
-	"millrace/shared/queue"
-	"millrace/shared/runstate"
-	"millrace/shared/table"
+	"millrace/shared/platform/clock"
+	"millrace/shared/platform/queue"
+	"millrace/shared/platform/table"
+	"millrace/shared/run/engine"
+	"millrace/shared/run/runstate"
 )
 
 // waiting is a flow whose runs are live for a day, and then some.

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"millrace/shared/conductor"
+	"millrace/shared/run/worker"
 )
 
 // The runs of the data directory on which a start is timed.
@@ -24,7 +24,7 @@ const startTime = time.Second
 
 // nextReconcile is within which each live run, for it has just begun to wait, is
 // looked at.
-const nextReconcile = conductor.ReconcileEvery
+const nextReconcile = worker.ReconcileEvery
 
 // calm is how long a server that was busy takes to give memory back.
 const calm = 12 * time.Second

@@ -11,8 +11,8 @@ import (
 
 	"millrace/localstack/embedded/pebblequeue"
 	"millrace/localstack/embedded/store"
-	"millrace/shared/clock"
-	"millrace/shared/queue"
+	"millrace/shared/platform/clock"
+	"millrace/shared/platform/queue"
 )
 
 const (

@@ -14,7 +14,7 @@ import (
 //	# What the list is about; lines like this one say no more.
 //
 //	## A reason, for all lines up to the next
-//	shared/conductor session.walk: return nil, err x3
+//	shared/run/worker session.walk: return nil, err x3
 //
 // x3 says that up to three lines of the function read so and are not run.
 type List struct {

@@ -34,11 +34,11 @@ import (
 	"millrace/localstack/proc/proctest"
 	"millrace/localstack/proof/crash"
 	"millrace/localstack/proof/fsck"
-	"millrace/shared/identity"
-	"millrace/shared/ids"
-	"millrace/shared/queue"
-	"millrace/shared/queue/sqs"
-	"millrace/shared/table"
+	"millrace/shared/account/identity"
+	"millrace/shared/platform/ids"
+	"millrace/shared/platform/queue"
+	"millrace/shared/platform/queue/sqs"
+	"millrace/shared/platform/table"
 )
 
 var cloudCrashes = flag.Int("cloud-crashes", 2, "how often to kill a worker on the cloud's drivers")

@@ -17,8 +17,8 @@ import (
 	"millrace/localstack/client"
 	"millrace/localstack/proc"
 	"millrace/localstack/proof/fsck"
-	"millrace/shared/blob"
-	"millrace/shared/conductor"
+	"millrace/shared/platform/blob"
+	"millrace/shared/run/worker"
 )
 
 // The times of a loop.
@@ -370,7 +370,7 @@ func Count(s *fsck.Snapshot) Tally {
 		t.Runs[string(run.Status)]++
 		for _, item := range run.Nodes {
 			t.Lost += item.Lost
-			if item.Lost >= conductor.MaxLost {
+			if item.Lost >= worker.MaxLost {
 				t.GivenUp++
 			}
 		}

@@ -14,9 +14,9 @@ import (
 
 	"millrace/localstack/embedded/objectstore"
 	"millrace/localstack/proof/crash"
-	"millrace/shared/blob"
-	"millrace/shared/blob/s3"
-	"millrace/shared/queue"
+	"millrace/shared/platform/blob"
+	"millrace/shared/platform/blob/s3"
+	"millrace/shared/platform/queue"
 )
 
 var (

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 
-	"millrace/shared/engine"
+	"millrace/shared/run/engine"
 )
 
 // kind is what a task does.

@@ -3,7 +3,7 @@ package crash
 import (
 	"fmt"
 
-	"millrace/shared/engine"
+	"millrace/shared/run/engine"
 )
 
 // verdict is what the rules make of a run: its status and those of its tasks,

@@ -7,8 +7,8 @@ import (
 	"slices"
 
 	"millrace/localstack/proof/fsck"
-	"millrace/shared/conductor"
-	"millrace/shared/engine"
+	"millrace/shared/run/engine"
+	"millrace/shared/run/worker"
 )
 
 // Judge holds what a store keeps in the end to what was asked and answered, and
@@ -93,7 +93,7 @@ func (j *judgement) run(f *flow, run *fsck.Run) {
 			continue
 		}
 		got[name] = item.Status
-		lost = lost || item.Lost >= conductor.MaxLost
+		lost = lost || item.Lost >= worker.MaxLost
 		if item.Status != engine.Reused {
 			j.tries[tag+"/"+name] += item.Attempt
 		}

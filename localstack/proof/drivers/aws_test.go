@@ -17,11 +17,11 @@ import (
 	"millrace/localstack/emulators"
 	"millrace/localstack/proof/drivers"
 	"millrace/localstack/proof/localtest"
-	"millrace/shared/blob"
-	"millrace/shared/blob/s3"
-	"millrace/shared/bus/eventbridge"
-	"millrace/shared/ids"
-	"millrace/shared/queue/sqs"
+	"millrace/shared/platform/blob"
+	"millrace/shared/platform/blob/s3"
+	"millrace/shared/platform/bus/eventbridge"
+	"millrace/shared/platform/ids"
+	"millrace/shared/platform/queue/sqs"
 )
 
 // testdata is absolute: an object store may change the working directory.

@@ -21,8 +21,8 @@ import (
 	"millrace/localstack/emulators"
 	"millrace/localstack/proof/drivers"
 	"millrace/localstack/proof/localtest"
-	"millrace/shared/ids"
-	"millrace/shared/table/dynamo"
+	"millrace/shared/platform/ids"
+	"millrace/shared/platform/table/dynamo"
 )
 
 // badLine is a line to DynamoDB on which, once armed, three calls of ten are

@@ -24,10 +24,10 @@ import (
 	"millrace/functions/dispatch"
 	"millrace/functions/taskworker"
 	"millrace/localstack/proof/localtest"
-	"millrace/shared/blob/blobtest"
-	"millrace/shared/fn"
-	"millrace/shared/queue"
-	"millrace/shared/table"
+	"millrace/shared/platform/blob/blobtest"
+	"millrace/shared/platform/queue"
+	"millrace/shared/platform/table"
+	"millrace/shared/web/fn"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")

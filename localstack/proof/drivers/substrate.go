@@ -20,8 +20,8 @@ import (
 	"millrace/localstack/embedded/runtime"
 	"millrace/localstack/embedded/signin"
 	"millrace/localstack/proof/localtest"
-	"millrace/shared/fn"
-	"millrace/shared/ids"
+	"millrace/shared/platform/ids"
+	"millrace/shared/web/fn"
 )
 
 // Drivers opens the ports for one service. What it leaves nil is embedded.

@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"millrace/localstack/client"
-	"millrace/shared/ids"
+	"millrace/shared/platform/ids"
 )
 
 // Exercise runs the end-to-end tests over one set of drivers.

@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"millrace/localstack/proof/memory"
-	"millrace/shared/clock"
-	"millrace/shared/table"
+	"millrace/shared/platform/clock"
+	"millrace/shared/platform/table"
 )
 
 // The errors of requests that were made to fail.

@@ -14,14 +14,14 @@ import (
 	"millrace/localstack/embedded/localbus"
 	"millrace/localstack/proof/faults"
 	"millrace/localstack/proof/memory"
-	"millrace/shared/blob"
-	"millrace/shared/blob/blobtest"
-	"millrace/shared/bus"
-	"millrace/shared/clock"
-	"millrace/shared/queue"
-	"millrace/shared/queue/queuetest"
-	"millrace/shared/table"
-	"millrace/shared/table/tabletest"
+	"millrace/shared/platform/blob"
+	"millrace/shared/platform/blob/blobtest"
+	"millrace/shared/platform/bus"
+	"millrace/shared/platform/clock"
+	"millrace/shared/platform/queue"
+	"millrace/shared/platform/queue/queuetest"
+	"millrace/shared/platform/table"
+	"millrace/shared/platform/table/tabletest"
 )
 
 // TestWithoutFaults: a plan that draws nothing changes nothing.

@@ -6,7 +6,7 @@ import (
 	"maps"
 	"sync"
 
-	"millrace/shared/table"
+	"millrace/shared/platform/table"
 )
 
 // Lagging makes of a table one whose reads see what was before an item's last

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"io"
 
-	"millrace/shared/blob"
-	"millrace/shared/bus"
+	"millrace/shared/platform/blob"
+	"millrace/shared/platform/bus"
 )
 
 // Objects is an object store as the process sees it.

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"millrace/shared/queue"
+	"millrace/shared/platform/queue"
 )
 
 // Queues are queues as the process sees them.

@@ -7,8 +7,8 @@ import (
 
 	"millrace/localstack/embedded/pebbletable"
 	"millrace/localstack/proof/memory"
-	"millrace/shared/clock"
-	"millrace/shared/table"
+	"millrace/shared/platform/clock"
+	"millrace/shared/platform/table"
 )
 
 // replica is the indexes as they were a while ago: it follows the store's

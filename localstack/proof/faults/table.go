@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 
-	"millrace/shared/table"
+	"millrace/shared/platform/table"
 )
 
 // Table is the plan's store as the process sees it.

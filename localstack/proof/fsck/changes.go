@@ -4,9 +4,9 @@ import (
 	"slices"
 	"strings"
 
-	"millrace/shared/engine"
-	"millrace/shared/runstate"
-	"millrace/shared/table"
+	"millrace/shared/platform/table"
+	"millrace/shared/run/engine"
+	"millrace/shared/run/runstate"
 )
 
 // settled are the attributes of a task's item that never change once it is

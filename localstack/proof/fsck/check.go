@@ -5,12 +5,12 @@ import (
 	"encoding/json"
 	"strings"
 
-	"millrace/shared/audit"
-	"millrace/shared/engine"
-	"millrace/shared/registry"
-	"millrace/shared/runlog"
-	"millrace/shared/runstate"
-	"millrace/shared/table"
+	"millrace/shared/account/audit"
+	"millrace/shared/platform/table"
+	"millrace/shared/run/engine"
+	"millrace/shared/run/registry"
+	"millrace/shared/run/runlog"
+	"millrace/shared/run/runstate"
 )
 
 // Check tells what is wrong with the store, whatever it is in the middle of.

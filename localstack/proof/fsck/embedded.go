@@ -11,8 +11,8 @@ import (
 	"millrace/localstack/embedded/pebblequeue"
 	"millrace/localstack/embedded/pebbletable"
 	"millrace/localstack/embedded/store"
-	"millrace/shared/blob"
-	"millrace/shared/table"
+	"millrace/shared/platform/blob"
+	"millrace/shared/platform/table"
 )
 
 // Read takes a snapshot of an embedded server's data directory; objects as for

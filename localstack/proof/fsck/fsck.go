@@ -18,15 +18,15 @@ import (
 	"strings"
 	"time"
 
-	"millrace/shared/blob"
-	"millrace/shared/clock"
-	"millrace/shared/engine"
-	"millrace/shared/flowspec"
-	"millrace/shared/queue"
-	"millrace/shared/registry"
-	"millrace/shared/runlog"
-	"millrace/shared/runstate"
-	"millrace/shared/table"
+	"millrace/shared/platform/blob"
+	"millrace/shared/platform/clock"
+	"millrace/shared/platform/queue"
+	"millrace/shared/platform/table"
+	"millrace/shared/run/engine"
+	"millrace/shared/run/flowspec"
+	"millrace/shared/run/registry"
+	"millrace/shared/run/runlog"
+	"millrace/shared/run/runstate"
 )
 
 // Snapshot is all that a deployment keeps at one moment.

@@ -22,11 +22,11 @@ import (
 	"millrace/localstack/embedded/server"
 	"millrace/localstack/embedded/store"
 	"millrace/localstack/proof/fsck"
-	"millrace/shared/audit"
-	"millrace/shared/clock"
-	"millrace/shared/engine"
-	"millrace/shared/runstate"
-	"millrace/shared/table"
+	"millrace/shared/account/audit"
+	"millrace/shared/platform/clock"
+	"millrace/shared/platform/table"
+	"millrace/shared/run/engine"
+	"millrace/shared/run/runstate"
 )
 
 // left is the data directory of a server that ran some flows and was stopped.

@@ -5,9 +5,9 @@ import (
 	"encoding/json"
 
 	"millrace/events"
-	"millrace/shared/runlog"
-	"millrace/shared/runstate"
-	"millrace/shared/table"
+	"millrace/shared/platform/table"
+	"millrace/shared/run/runlog"
+	"millrace/shared/run/runstate"
 )
 
 // CheckIdle tells what is left to do in a store in which all should be done:

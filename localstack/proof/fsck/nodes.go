@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"slices"
 
-	"millrace/shared/engine"
-	"millrace/shared/flowspec"
-	"millrace/shared/runstate"
+	"millrace/shared/run/engine"
+	"millrace/shared/run/flowspec"
+	"millrace/shared/run/runstate"
 )
 
 // subject is one run under check.

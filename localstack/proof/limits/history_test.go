@@ -14,13 +14,13 @@ import (
 	"millrace/functions/runs"
 	"millrace/functions/schedulertick"
 	"millrace/localstack/proof/localtest"
-	"millrace/shared/blob/blobtest"
-	"millrace/shared/clock"
-	"millrace/shared/engine"
-	"millrace/shared/ids"
-	"millrace/shared/registry/registrytest"
-	"millrace/shared/runstate"
-	"millrace/shared/table"
+	"millrace/shared/platform/blob/blobtest"
+	"millrace/shared/platform/clock"
+	"millrace/shared/platform/ids"
+	"millrace/shared/platform/table"
+	"millrace/shared/run/engine"
+	"millrace/shared/run/registry/registrytest"
+	"millrace/shared/run/runstate"
 )
 
 // TestHistoryCostsNothing lets the history of runs grow: a tick, a page of runs

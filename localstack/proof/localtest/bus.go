@@ -5,7 +5,7 @@ import (
 	"slices"
 	"sync"
 
-	"millrace/shared/bus"
+	"millrace/shared/platform/bus"
 )
 
 // Bus keeps what is published.

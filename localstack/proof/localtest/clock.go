@@ -4,7 +4,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"millrace/shared/clock"
+	"millrace/shared/platform/clock"
 )
 
 // Clock is the machine's clock (a synctest bubble's inside one), moved by what

@@ -12,8 +12,8 @@ import (
 	"millrace/functions/auth"
 	"millrace/functions/orgs"
 	"millrace/localstack/proof/localtest"
-	"millrace/shared/blob"
-	"millrace/shared/tenant"
+	"millrace/shared/account/tenant"
+	"millrace/shared/platform/blob"
 )
 
 func TestWorkspacesAreStrangers(t *testing.T) {

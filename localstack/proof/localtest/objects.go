@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"millrace/localstack/embedded/objectstore"
-	"millrace/shared/blob"
-	"millrace/shared/blob/s3"
-	"millrace/shared/ids"
+	"millrace/shared/platform/blob"
+	"millrace/shared/platform/blob/s3"
+	"millrace/shared/platform/ids"
 )
 
 const bucket = "artifacts"

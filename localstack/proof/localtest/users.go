@@ -9,11 +9,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"millrace/shared/audit"
-	"millrace/shared/errs"
-	"millrace/shared/identity"
-	"millrace/shared/table"
-	"millrace/shared/tenant"
+	"millrace/shared/account/audit"
+	"millrace/shared/account/identity"
+	"millrace/shared/account/tenant"
+	"millrace/shared/platform/errs"
+	"millrace/shared/platform/table"
 )
 
 // SignIn returns a sign-in token of a user, who need not be known yet.

@@ -11,8 +11,8 @@ import (
 	"millrace/localstack/embedded/pebblequeue"
 	"millrace/localstack/embedded/pebbletable"
 	"millrace/localstack/embedded/store"
-	"millrace/shared/clock"
-	"millrace/shared/queue"
+	"millrace/shared/platform/clock"
+	"millrace/shared/platform/queue"
 )
 
 // T is the test that closes what it opened at its end.

@@ -6,7 +6,7 @@ package meter
 import (
 	"sync"
 
-	"millrace/shared/table"
+	"millrace/shared/platform/table"
 )
 
 // Usage is what a Meter has counted.

@@ -5,9 +5,9 @@ import (
 	"io"
 	"time"
 
-	"millrace/shared/blob"
-	"millrace/shared/bus"
-	"millrace/shared/queue"
+	"millrace/shared/platform/blob"
+	"millrace/shared/platform/bus"
+	"millrace/shared/platform/queue"
 )
 
 // Queues counts requests to queues as SQS takes them, in batches of up to ten.

@@ -17,7 +17,7 @@ import (
 
 // suites are the packages whose tests a mutant of the engine must not survive,
 // the quickest first. The drivers' own suites run for their own guards alone.
-var suites = []string{"shared/engine", "shared/runstate", "shared/launch", "functions/runs", "shared/conductor"}
+var suites = []string{"shared/run/engine", "shared/run/runstate", "shared/run/launch", "functions/runs", "shared/run/worker"}
 
 // limit bounds one run of tests: a mutant that hangs is caught as well.
 const limit = 6 * time.Minute

@@ -62,10 +62,10 @@ func TestAMutantIsJudged(t *testing.T) {
 	t.Parallel()
 	dir, err := filepath.Abs(root)
 	require.NoError(t, err)
-	b, err := newBench(dir, []string{"shared/engine"})
+	b, err := newBench(dir, []string{"shared/run/engine"})
 	require.NoError(t, err)
 	defer b.close()
-	all, err := guarded(root, "rule/one_failed shared/engine TestDecide one_failed runs only if one failed")
+	all, err := guarded(root, "rule/one_failed shared/run/engine TestDecide one_failed runs only if one failed")
 	require.NoError(t, err)
 	g := all[0]
 	require.NoError(t, b.whole(t.Context(), all))

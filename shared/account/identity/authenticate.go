@@ -1,0 +1,216 @@
+package identity
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"millrace/shared/account/tenant"
+	"millrace/shared/platform/clock"
+	"millrace/shared/platform/errs"
+	"millrace/shared/platform/table"
+)
+
+const (
+	// useInterval is how exactly an API key's last use is known.
+	useInterval = time.Minute
+	// useTimeout bounds what noting a use may add to a request.
+	useTimeout = 250 * time.Millisecond
+	// maxBearer is the longest credential looked at, in bytes.
+	maxBearer = 16 << 10
+)
+
+// Config is what an [Authenticator] is made of.
+type Config struct {
+	Table table.Table
+	Clock clock.Clock
+	// SignIn checks sign-in tokens; nil: none is accepted.
+	SignIn *SignIn
+	// SuperAdmins are the emails of the platform's administrators.
+	SuperAdmins []string
+	Log         *slog.Logger // nil: slog.Default
+}
+
+// Authenticator turns bearer credentials into principals. It is safe for
+// concurrent use.
+type Authenticator struct {
+	c           Config
+	superAdmins map[string]bool
+}
+
+// NewAuthenticator makes an Authenticator. Errors: errs.Invalid for a super
+// administrator's email that is none.
+func NewAuthenticator(c Config) (*Authenticator, error) {
+	if c.Log == nil {
+		c.Log = slog.Default()
+	}
+	a := &Authenticator{c: c, superAdmins: map[string]bool{}}
+	for _, s := range c.SuperAdmins {
+		email, err := ParseEmail(s)
+		if err != nil {
+			return nil, err
+		}
+		a.superAdmins[email] = true
+	}
+	return a, nil
+}
+
+// errCredential answers every credential that is not good; it does not say why.
+func errCredential(cause error) error {
+	return errs.Wrap(errs.Unauthenticated, cause, "invalid, expired or revoked credential")
+}
+
+// Authenticate returns whose credential bearer is. orgHeader is the request's
+// X-Org-Id, "" without one; mutation says that the request changes something.
+//
+// An API key belongs to one workspace and ignores orgHeader. A user acts in the
+// workspace orgHeader names; where that names none of theirs a mutation is
+// refused and a read falls back, as a request without the header does, to the
+// workspace joined first. A user of no workspace has an empty OrgID.
+//
+// Errors: errs.Unauthenticated for a missing, malformed, unknown, expired or
+// revoked credential; errs.Forbidden for suspended access, a workspace that is
+// not the user's, and an email that is missing or not verified.
+func (a *Authenticator) Authenticate(ctx context.Context, bearer, orgHeader string, mutation bool) (tenant.Principal, error) {
+	switch {
+	case bearer == "":
+		return tenant.Principal{}, errs.New(errs.Unauthenticated, "missing credential")
+	case len(bearer) > maxBearer:
+		return tenant.Principal{}, errCredential(errors.New("credential too long"))
+	case strings.HasPrefix(bearer, KeyPrefix):
+		return a.key(ctx, bearer)
+	case strings.Count(bearer, ".") == 2: // a JWT
+		email, err := a.signIn(ctx, bearer)
+		if err != nil {
+			return tenant.Principal{}, err
+		}
+		return a.session(ctx, email, orgHeader, mutation)
+	}
+	return tenant.Principal{}, errCredential(errors.New("unknown kind of credential"))
+}
+
+// key authenticates an API key.
+func (a *Authenticator) key(ctx context.Context, secret string) (tenant.Principal, error) {
+	if !validSecret(secret) {
+		return tenant.Principal{}, errCredential(errors.New("malformed API key"))
+	}
+	k, err := table.Load[keyItem](ctx, a.c.Table, lookupKey(hashSecret(secret)), table.Consistent)
+	if errors.Is(err, table.ErrNotFound) {
+		return tenant.Principal{}, errCredential(errors.New("unknown API key"))
+	}
+	if err != nil {
+		return tenant.Principal{}, err
+	}
+	now := a.c.Clock.Now()
+	if expired(k.ExpiresAt, now) {
+		return tenant.Principal{}, errCredential(errors.New("API key has expired"))
+	}
+	w, maker, err := workspaceOf(ctx, a.c.Table, k)
+	if err != nil {
+		return tenant.Principal{}, err
+	}
+	if w.Suspended || maker.Suspended {
+		return tenant.Principal{}, errSuspended()
+	}
+	a.noteUse(ctx, k, now)
+	return tenant.Principal{
+		OrgID: w.OrgID, OrgName: w.Name,
+		Email: k.CreatedBy, KeyID: k.KeyID, Scopes: k.Scopes, FullAccess: k.FullAccess(),
+	}, nil
+}
+
+// workspaceOf reads a key's workspace and the membership of who made the key, whose
+// suspension holds for the keys as well; zero if they are no member any more. It is
+// one request. Errors: errs.NotFound.
+func workspaceOf(ctx context.Context, t table.Table, k keyItem) (w Workspace, maker Membership, err error) {
+	keys := []table.Key{workspaceKey(k.OrgID)}
+	if k.CreatedBy != "" {
+		keys = append(keys, memberKey(k.OrgID, k.CreatedBy))
+	}
+	items, err := t.BatchGet(ctx, keys, table.Consistent)
+	if err != nil {
+		return w, maker, err
+	}
+	for _, item := range items {
+		if item.Key() == keys[0] {
+			err = errors.Join(err, table.Unmarshal(item, &w))
+		} else {
+			err = errors.Join(err, table.Unmarshal(item, &maker))
+		}
+	}
+	if err == nil && w.OrgID == "" {
+		err = errs.New(errs.NotFound, "workspace not found")
+	}
+	return w, maker, err
+}
+
+// noteUse writes when a key was used, unless that is known to the minute. It
+// matters less than the request: what goes wrong is logged.
+func (a *Authenticator) noteUse(ctx context.Context, k keyItem, now time.Time) {
+	before := now.Add(-useInterval)
+	if k.LastUsedAt.Time().After(before) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, useTimeout)
+	defer cancel()
+	_, err := a.c.Table.Update(ctx, table.Update{
+		Key: k.Key,
+		Do:  []table.Action{table.Set("last_used_at", clock.ToMillis(now))},
+		If: table.And(table.IsStored(), table.Or(
+			table.Absent("last_used_at"), table.Le("last_used_at", clock.ToMillis(before)))),
+	})
+	// A failed condition: another request noted it, or the key has been deleted.
+	if err != nil && !errors.Is(err, table.ErrConditionFailed) {
+		a.c.Log.WarnContext(ctx, "note use of API key", "key_id", k.KeyID, "org_id", k.OrgID, "error", err)
+	}
+}
+
+// signIn checks a sign-in token and returns its email.
+func (a *Authenticator) signIn(ctx context.Context, token string) (string, error) {
+	if a.c.SignIn == nil {
+		return "", errCredential(errors.New("no identity provider is configured"))
+	}
+	return a.c.SignIn.email(ctx, token, a.c.Clock.Now())
+}
+
+// session chooses the workspace in which a user acts.
+func (a *Authenticator) session(ctx context.Context, email, orgHeader string, mutation bool) (tenant.Principal, error) {
+	p := tenant.Principal{Email: email, SuperAdmin: a.superAdmins[email]}
+	all, err := Memberships(ctx, a.c.Table, email)
+	if err != nil {
+		return tenant.Principal{}, err
+	}
+	if orgHeader != "" {
+		i := slices.IndexFunc(all, func(m Membership) bool { return m.OrgID == orgHeader })
+		switch {
+		case i >= 0:
+			all = all[i : i+1]
+		case mutation:
+			return tenant.Principal{}, errs.New(errs.Forbidden, "X-Org-Id names no workspace of yours")
+		}
+	}
+	if len(all) == 0 {
+		return p, nil
+	}
+	for _, m := range all {
+		if m.Suspended {
+			continue
+		}
+		w, err := GetWorkspace(ctx, a.c.Table, m.OrgID)
+		if err != nil {
+			return tenant.Principal{}, err
+		}
+		if !w.Suspended {
+			p.OrgID, p.OrgName, p.Role = w.OrgID, w.Name, m.Role
+			return p, nil
+		}
+	}
+	return tenant.Principal{}, errSuspended()
+}
+
+func errSuspended() error {
+	return errs.New(errs.Forbidden, "access to this workspace is suspended")
+}

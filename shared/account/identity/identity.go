@@ -1,0 +1,137 @@
+// Package identity holds who may use the service: workspaces, users, their
+// memberships and API keys as they are stored, and the [Authenticator] that
+// turns a bearer credential into a principal.
+//
+// Stored items, by partition and sort key:
+//
+//	<org>#workspace  workspace      a workspace
+//	<org>#members    <email>        a member, from the workspace's side
+//	user#<email>     user           a user
+//	user#<email>     org#<org>      the same membership, from the user's side
+//	<org>#keys       <key_id>       an API key, for lists
+//	key#<sha256>     key            the same key, for authentication
+//	platform         bootstrap      what the first start made
+//
+// Things kept in two places are written in one transaction, their audit entry
+// with them.
+package identity
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"millrace/shared/account/tenant"
+	"millrace/shared/platform/clock"
+	"millrace/shared/platform/errs"
+	"millrace/shared/platform/table"
+)
+
+// Workspace is a tenant.
+type Workspace struct {
+	table.Key
+	OrgID     string       `table:"org_id"`
+	Name      string       `table:"name"`
+	CreatedAt clock.Millis `table:"created_at"`
+	CreatedBy string       `table:"created_by"`          // email
+	Suspended bool         `table:"suspended,omitempty"` // nobody may use it
+}
+
+// Membership is a user's part in a workspace. It is stored from both sides;
+// Key tells which one this is.
+type Membership struct {
+	table.Key
+	OrgID     string       `table:"org_id"`
+	Email     string       `table:"email"`
+	Role      tenant.Role  `table:"role"`
+	AddedAt   clock.Millis `table:"added_at"`
+	AddedBy   string       `table:"added_by"`            // email, or api-key:<id>
+	Suspended bool         `table:"suspended,omitempty"` // this user may not use this workspace
+}
+
+func workspaceKey(org string) table.Key {
+	return table.Key{PK: org + "#workspace", SK: "workspace"}
+}
+
+func memberKey(org, email string) table.Key {
+	return table.Key{PK: org + "#members", SK: email}
+}
+
+func userKey(email string) table.Key { return table.Key{PK: "user#" + email, SK: "user"} }
+
+func membershipKey(email, org string) table.Key {
+	return table.Key{PK: "user#" + email, SK: "org#" + org}
+}
+
+// Partitions are the partitions that hold identities, those of a workspace for
+// org. With "*" for what varies they are patterns; org is then to be a pattern
+// of fixed length, as a workspace's other partitions may end alike.
+func Partitions(org string) []string {
+	return []string{
+		workspaceKey(org).PK, memberKey(org, "").PK, listKey(org, "").PK,
+		userKey("*").PK, lookupKey("*").PK, bootstrapKey.PK,
+	}
+}
+
+// GetWorkspace reads a workspace. Errors: errs.NotFound.
+func GetWorkspace(ctx context.Context, t table.Table, org string) (Workspace, error) {
+	w, err := table.Load[Workspace](ctx, t, workspaceKey(org), table.Consistent)
+	if errors.Is(err, table.ErrNotFound) {
+		return Workspace{}, errs.New(errs.NotFound, "workspace not found")
+	}
+	return w, err
+}
+
+// GetWorkspaces reads the workspaces of memberships, by org id.
+func GetWorkspaces(ctx context.Context, t table.Table, ms []Membership) (map[string]Workspace, error) {
+	if len(ms) == 0 {
+		return nil, nil
+	}
+	keys := make([]table.Key, len(ms))
+	for i, m := range ms {
+		keys[i] = workspaceKey(m.OrgID)
+	}
+	items, err := t.BatchGet(ctx, keys, table.Consistent)
+	if err != nil {
+		return nil, err
+	}
+	ws, err := table.Decode[Workspace](items)
+	if err != nil {
+		return nil, err
+	}
+	out := make(map[string]Workspace, len(ws))
+	for _, w := range ws {
+		out[w.OrgID] = w
+	}
+	return out, nil
+}
+
+// Memberships reads the workspaces a user belongs to, the earliest joined
+// first.
+func Memberships(ctx context.Context, t table.Table, email string) ([]Membership, error) {
+	return memberships(ctx, t, table.Query{PK: userKey(email).PK, Range: table.Prefix("org#"), Consistent: true})
+}
+
+// Members reads the members of a workspace, by email.
+func Members(ctx context.Context, t table.Table, org string) ([]Membership, error) {
+	return memberships(ctx, t, table.Query{PK: memberKey(org, "").PK, Consistent: true})
+}
+
+func memberships(ctx context.Context, t table.Table, q table.Query) ([]Membership, error) {
+	var out []Membership
+	for item, err := range table.All(ctx, t, q) {
+		if err != nil {
+			return nil, err
+		}
+		var m Membership
+		if err := table.Unmarshal(item, &m); err != nil {
+			return nil, err
+		}
+		out = append(out, m)
+	}
+	sortMemberships(out)
+	return out, nil
+}
+
+// expired reports whether a moment in Unix seconds has come; 0 never does.
+func expired(at int64, now time.Time) bool { return at != 0 && now.Unix() >= at }

@@ -1,0 +1,125 @@
+package identity
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/coreos/go-oidc/v3/oidc"
+
+	"millrace/shared/platform/clock"
+	"millrace/shared/platform/errs"
+)
+
+// leeway is how far the clocks of the issuer and of this service may differ.
+const leeway = time.Minute
+
+// SignInConfig names the identity provider whose tokens are accepted.
+type SignInConfig struct {
+	Issuer   string // exactly as in the tokens' iss
+	Audience string // the client id that must stand in their aud
+	// Keys are the provider's signing keys. Nil: they are fetched when the
+	// first token comes, from JWKSURL.
+	Keys oidc.KeySet
+	// JWKSURL is where the keys are published; "": where the issuer's
+	// discovery document says.
+	JWKSURL string
+	// Client fetches keys; nil: one with a time-out of 5 s.
+	Client *http.Client
+	Clock  clock.Clock
+}
+
+// SignIn checks sign-in tokens.
+type SignIn struct{ verifier *oidc.IDTokenVerifier }
+
+// algorithms are the asymmetric signatures accepted. A key decides which of
+// them fits it.
+var algorithms = []string{oidc.RS256, oidc.ES256, oidc.EdDSA}
+
+// NewSignIn makes a SignIn. Nothing is fetched yet. Errors: errs.Invalid
+// without an issuer, an audience or a clock.
+func NewSignIn(c SignInConfig) (*SignIn, error) {
+	if c.Issuer == "" || c.Audience == "" || c.Clock == nil {
+		return nil, errs.New(errs.Invalid, "sign-in needs an issuer, an audience and a clock")
+	}
+	if c.Keys == nil {
+		c.Keys = newRemoteKeys(c)
+	}
+	return &SignIn{oidc.NewVerifier(c.Issuer, c.Keys, &oidc.Config{
+		ClientID:             c.Audience,
+		SupportedSigningAlgs: algorithms,
+		// The times are checked below: the library lets nbf lie five minutes
+		// ahead and does not look at iat.
+		SkipExpiryCheck: true,
+	})}, nil
+}
+
+// claims are what a token must say beyond issuer and audience.
+type claims struct {
+	Expiry        *float64        `json:"exp"`
+	NotBefore     *float64        `json:"nbf"`
+	IssuedAt      *float64        `json:"iat"`
+	Email         string          `json:"email"`
+	EmailVerified json.RawMessage `json:"email_verified"`
+}
+
+// email returns the verified email of a token, in its stored form. Errors:
+// errs.Unauthenticated for a token that is not good, errs.Forbidden for an
+// email that is missing or not verified, errs.Unavailable if the provider's
+// keys cannot be had.
+func (s *SignIn) email(ctx context.Context, token string, now time.Time) (string, error) {
+	// The library does not wrap a key set's error, so it comes back this way.
+	var unreachable error
+	id, err := s.verifier.Verify(context.WithValue(ctx, unreachableKey{}, &unreachable), token)
+	if unreachable != nil {
+		return "", errs.Wrap(errs.Unavailable, unreachable, "the identity provider's keys cannot be read at the moment")
+	}
+	if err != nil {
+		return "", errCredential(err)
+	}
+	var c claims
+	if err := id.Claims(&c); err != nil {
+		return "", errCredential(err)
+	}
+	if err := c.checkTimes(now); err != nil {
+		return "", errCredential(err)
+	}
+	switch strings.Trim(strings.ToLower(string(c.EmailVerified)), `"`) {
+	case "", "true": // absent is accepted
+	default:
+		return "", errs.New(errs.Forbidden, "the sign-in token's email is not verified")
+	}
+	if c.Email == "" {
+		return "", errs.New(errs.Forbidden, "the sign-in token has no email")
+	}
+	email, err := ParseEmail(c.Email)
+	if err != nil {
+		return "", errs.Wrap(errs.Forbidden, err, "the sign-in token's email is not a valid address")
+	}
+	return email, nil
+}
+
+// checkTimes compares the token's times, fractions of a second allowed, with
+// the clock.
+func (c claims) checkTimes(now time.Time) error {
+	const ms = float64(time.Second / time.Millisecond)
+	at := float64(now.UnixMilli()) / ms
+	slack := leeway.Seconds()
+	switch {
+	case c.Expiry == nil:
+		return errors.New("token has no exp")
+	case at >= *c.Expiry+slack:
+		return errors.New("token has expired")
+	case c.IssuedAt == nil:
+		return errors.New("token has no iat")
+	case *c.IssuedAt > at+slack:
+		return fmt.Errorf("token was issued in the future (iat %v)", *c.IssuedAt)
+	case c.NotBefore != nil && *c.NotBefore > at+slack:
+		return fmt.Errorf("token is not valid yet (nbf %v)", *c.NotBefore)
+	}
+	return nil
+}

@@ -1,0 +1,452 @@
+package quota_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"millrace/localstack/proof/memory"
+	"millrace/localstack/proof/seed"
+	"millrace/shared/account/quota"
+	"millrace/shared/account/tenant"
+	"millrace/shared/platform/clock"
+	"millrace/shared/platform/errs"
+	"millrace/shared/platform/table"
+)
+
+func TestMain(m *testing.M) {
+	seed.Fix()
+	m.Run()
+}
+
+// world is a table that processes share, with things of which there is a quota.
+type world struct {
+	table  *faulty
+	values quota.Values
+
+	mu     sync.Mutex
+	now    time.Time
+	live   int64
+	counts int
+	slow   time.Duration // how long a count takes
+}
+
+// faulty loses the answers of some updates, or refuses them.
+type faulty struct {
+	table.Table
+	mu     sync.Mutex
+	before int         // so many updates fail
+	after  int         // so many fail once they are done
+	hook   func(n int) // is called before the n-th update
+	n      int
+}
+
+func (f *faulty) Update(ctx context.Context, u table.Update) (table.Item, error) {
+	f.mu.Lock()
+	f.n++
+	n, hook := f.n, f.hook
+	f.mu.Unlock()
+	if hook != nil {
+		hook(n)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.before > 0 {
+		f.before--
+		return nil, table.ErrThrottled
+	}
+	item, err := f.Table.Update(ctx, u)
+	if f.after > 0 && err == nil {
+		f.after--
+		return nil, table.ErrThrottled
+	}
+	return item, err
+}
+
+func newWorld(t memory.T, settings ...string) *world {
+	values, err := quota.ParseValues(settings)
+	require.NoError(t, err)
+	w := &world{values: values, now: time.Date(2026, 3, 4, 5, 6, 0, 0, time.UTC)}
+	w.table = &faulty{Table: memory.Table(t, clock.Func(w.Now))}
+	return w
+}
+
+func (w *world) Now() time.Time {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.now
+}
+
+func (w *world) advance(d time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.now = w.now.Add(d)
+}
+
+func (w *world) count(context.Context) (int64, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.counts++
+	w.now = w.now.Add(w.slow)
+	return w.live, nil
+}
+
+func (w *world) add(n int64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.live += n
+}
+
+func (w *world) process() *quota.Quota {
+	return quota.New(quota.Config{Table: w.table, Clock: clock.Func(w.Now), Values: w.values, Log: slog.New(slog.DiscardHandler)})
+}
+
+// make makes n things if there is room for them.
+func (w *world) make(q *quota.Quota, name quota.Name, n int64) error {
+	err := q.Take(context.Background(), name, "acme", n, w.count)
+	if err == nil {
+		w.add(n)
+	}
+	return err
+}
+
+func TestAQuotaIsExact(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "api-keys=5")
+	w.live = 2
+	a, b := w.process(), w.process()
+	require.NoError(t, w.make(a, quota.APIKeys, 1))
+	require.NoError(t, w.make(b, quota.APIKeys, 1))
+	require.NoError(t, w.make(a, quota.APIKeys, 1))
+	for _, q := range []*quota.Quota{a, b, w.process()} {
+		err := w.make(q, quota.APIKeys, 1)
+		e, ok := errors.AsType[*errs.Error](err)
+		require.True(t, ok, "%v", err)
+		assert.Equal(t, errs.TooMany, e.Code)
+		assert.InDelta(t, time.Second, e.RetryAfter, float64(time.Second))
+		assert.Equal(t, "The workspace has 5 API keys; at most 5 are allowed (limit api-keys). Delete some, or ask the operator to raise the limit", e.Message)
+	}
+	w.add(-1)
+	w.advance(time.Second)
+	require.NoError(t, w.make(b, quota.APIKeys, 1), "one was deleted")
+	require.Error(t, w.make(b, quota.APIKeys, 1))
+}
+
+func TestRefusalsAreCheap(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "unfinished-runs=10")
+	w.live = 10
+	q := w.process()
+	for range 1000 {
+		require.Error(t, w.make(q, quota.UnfinishedRuns, 1))
+	}
+	assert.Equal(t, 1, w.counts, "it is not counted for each")
+	for range 10 {
+		require.Error(t, w.make(w.process(), quota.UnfinishedRuns, 1))
+	}
+	assert.Equal(t, 1, w.counts, "nor by each process")
+	w.slow = time.Second
+	w.advance(5 * time.Second)
+	require.Error(t, w.make(q, quota.UnfinishedRuns, 1))
+	w.advance(6 * time.Second)
+	require.Error(t, w.make(q, quota.UnfinishedRuns, 1))
+	assert.Equal(t, 2, w.counts, "what takes a second to count is counted seldom")
+}
+
+func TestWhatIsLargerThanTheRoomIsLetInWholeOrNotAtAll(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "queued-tasks=100", "artifact-bytes=100")
+	q := w.process()
+	require.NoError(t, w.make(q, quota.QueuedTasks, 10_000), "there was room")
+	require.Error(t, w.make(q, quota.QueuedTasks, 1))
+	w.live = 99
+	w.advance(time.Minute)
+	require.NoError(t, w.make(q, quota.QueuedTasks, 50))
+	w.live = 40
+	err := w.make(q, quota.ArtifactBytes, 61)
+	require.ErrorContains(t, err, "The workspace has 40 bytes of artifacts, and 61 more were asked for; at most 100 are allowed (limit artifact-bytes).")
+	require.NoError(t, w.make(q, quota.ArtifactBytes, 60), "a smaller one fits")
+	require.Error(t, w.make(q, quota.ArtifactBytes, 1))
+}
+
+func TestANewValueHoldsAtOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "flows=2")
+	q := w.process()
+	require.NoError(t, w.make(q, quota.Flows, 1))
+	require.NoError(t, w.make(q, quota.Flows, 1))
+	require.Error(t, w.make(q, quota.Flows, 1))
+	w.values = quota.Values{quota.Flows: 3}
+	q = w.process()
+	require.NoError(t, w.make(q, quota.Flows, 1), "raised")
+	require.Error(t, w.make(q, quota.Flows, 1))
+	w.values = quota.Values{quota.Flows: -1}
+	q = w.process()
+	require.NoError(t, w.make(q, quota.Flows, 1000), "taken away")
+}
+
+func TestAClockFarAheadShutsNobodyOut(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "drafts=1")
+	w.live = 1
+	ahead := quota.New(quota.Config{
+		Table: w.table, Clock: clock.Func(func() time.Time { return w.Now().Add(24 * time.Hour) }), Values: w.values,
+	})
+	require.Error(t, w.make(ahead, quota.Drafts, 1))
+	w.live = 0
+	require.NoError(t, w.make(w.process(), quota.Drafts, 1))
+}
+
+func TestACountThatIsCutOffIsDoneByAnother(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "flows=10")
+	dead, cancel := context.WithCancel(t.Context())
+	err := w.process().Take(dead, quota.Flows, "acme", 1, func(ctx context.Context) (int64, error) {
+		cancel()
+		w.table.mu.Lock()
+		w.table.before = 1 // the process dies: it tells nobody
+		w.table.mu.Unlock()
+		return 0, ctx.Err()
+	})
+	require.ErrorIs(t, err, context.Canceled)
+	w.advance(31 * time.Second)
+	require.NoError(t, w.make(w.process(), quota.Flows, 1))
+	assert.Equal(t, 1, w.counts)
+}
+
+// drawn takes what is not there yet when it is counted.
+func (w *world) drawn(t *testing.T, n int64) error {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	return w.process().Take(ctx, quota.ArtifactBytes, "acme", n, w.count)
+}
+
+func TestOneCountsAtATime(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "artifact-bytes=5")
+	w.table.hook = func(n int) {
+		if n == 2 { // the first has found that it is to be counted
+			require.NoError(t, w.drawn(t, 5))
+		}
+	}
+	require.Error(t, w.drawn(t, 5), "another did so meanwhile, and has taken all")
+}
+
+func TestNothingIsDrawnWhileItIsCounted(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "artifact-bytes=10")
+	require.NoError(t, w.make(w.process(), quota.ArtifactBytes, 7))
+	w.advance(time.Minute)
+	var meanwhile error
+	err := w.process().Take(t.Context(), quota.ArtifactBytes, "acme", 5, func(context.Context) (int64, error) {
+		meanwhile = w.drawn(t, 3) // there were 3 left
+		return 7, nil
+	})
+	require.Error(t, err)
+	require.ErrorIs(t, meanwhile, context.DeadlineExceeded)
+	require.NoError(t, w.drawn(t, 3))
+}
+
+func TestACountThatTookTooLongIsOfNoUse(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "artifact-bytes=5")
+	err := w.process().Take(t.Context(), quota.ArtifactBytes, "acme", 5, func(context.Context) (int64, error) {
+		w.advance(31 * time.Second)
+		require.NoError(t, w.drawn(t, 5))
+		return 0, nil
+	})
+	require.Error(t, err, "another has counted since, and has taken all")
+}
+
+func TestCountingWaitsForNobodyForEver(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "flows=10")
+	counting, counted := make(chan struct{}), make(chan struct{})
+	go func() {
+		_ = w.process().Take(context.Background(), quota.Flows, "acme", 1, func(context.Context) (int64, error) {
+			close(counting)
+			<-counted
+			return 0, nil
+		})
+	}()
+	<-counting
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	require.ErrorIs(t, w.process().Take(ctx, quota.Flows, "acme", 1, w.count), context.DeadlineExceeded)
+	close(counted)
+	require.NoError(t, w.make(w.process(), quota.Flows, 1), "it is counted meanwhile")
+	assert.Zero(t, w.counts, "by the other")
+}
+
+// Processes that make and end things, crash with their slices between any two of
+// their writes and lose answers: there is never more than the limit and the slices
+// outstanding, and once these are over whoever is refused is refused rightly.
+func TestSimulatedQuota(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, simulate)
+}
+
+func simulate(t *rapid.T) {
+	limit := rapid.SampledFrom([]int64{1, 5, 300, 20_000}).Draw(t, "limit")
+	w := newWorld(t)
+	w.values = quota.Values{quota.UnfinishedRuns: limit}
+	procs := make([]*quota.Quota, rapid.IntRange(1, 4).Draw(t, "processes"))
+	for i := range procs {
+		procs[i] = w.process()
+	}
+	slice := limit/20 + 1 + 2*(limit/10_000)
+	slack := slice * int64(len(procs)-1) // the slices of the other processes
+	credit := 2 * (limit / 10_000) * int64(len(procs))
+	failed := false
+	pick := func(t *rapid.T) int { return rapid.IntRange(0, len(procs)-1).Draw(t, "process") }
+	t.Repeat(map[string]func(*rapid.T){
+		"make": func(t *rapid.T) {
+			q := procs[pick(t)]
+			for range rapid.Int64Range(1, min(limit, 50)+10).Draw(t, "times") {
+				if w.make(q, quota.UnfinishedRuns, 1) != nil {
+					break
+				}
+			}
+		},
+		"all at once": func(*rapid.T) {
+			var group sync.WaitGroup
+			for _, q := range procs {
+				group.Go(func() {
+					for range 20 {
+						_ = w.make(q, quota.UnfinishedRuns, 1)
+					}
+				})
+			}
+			group.Wait()
+		},
+		"come to nothing": func(t *rapid.T) {
+			q := procs[pick(t)]
+			for range 5 {
+				_ = q.Take(context.Background(), quota.UnfinishedRuns, "acme", 1, w.count)
+			}
+		},
+		"make many": func(t *rapid.T) {
+			q := procs[pick(t)]
+			for n := max(1, limit/50); w.make(q, quota.UnfinishedRuns, n) == nil; {
+			}
+		},
+		"end": func(t *rapid.T) { w.live -= rapid.Int64Range(0, w.live).Draw(t, "ended") },
+		"crash": func(t *rapid.T) {
+			procs[pick(t)] = w.process()
+			credit += 2 * (limit / 10_000)
+		},
+		"lose an answer": func(t *rapid.T) {
+			w.table.after = 1
+			_ = w.make(procs[pick(t)], quota.UnfinishedRuns, 1)
+			w.table.after = 0
+			slack, failed = slack+slice, true // it granted itself some
+		},
+		"fail": func(t *rapid.T) {
+			w.table.before = 1
+			_ = w.make(procs[pick(t)], quota.UnfinishedRuns, 1)
+			w.table.before = 0
+			slack, failed = slack+slice, true
+		},
+		"wait": func(t *rapid.T) {
+			w.advance(time.Duration(rapid.IntRange(1, 40_000).Draw(t, "ms")) * time.Millisecond)
+		},
+		"settle": func(t *rapid.T) {
+			w.advance(time.Minute)
+			q := w.process() // all slices are over
+			for i := range procs {
+				procs[i] = q
+			}
+			before := w.live
+			err := w.make(q, quota.UnfinishedRuns, 1)
+			require.True(t, err == nil || before >= limit, "refused, though there are %d of %d", before, limit)
+			require.True(t, err != nil || before < limit || limit >= 10_000 || failed, "let in, though there are %d of %d", before, limit)
+			failed = failed && err == nil
+			slack, credit = slice*int64(len(procs)), 2*(limit/10_000)*int64(len(procs))+max(0, w.live-limit)
+		},
+		"": func(t *rapid.T) {
+			require.LessOrEqual(t, w.live, limit+slack+credit)
+		},
+	})
+}
+
+func TestRequestsAreCountedForUserAndWorkspace(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "reads-per-minute=3", "writes-per-minute=2", "user-requests-per-minute=4")
+	q, ctx := w.process(), t.Context()
+	ada := tenant.Principal{OrgID: "acme", Email: "ada@acme.test"}
+	require.NoError(t, q.Request(ctx, ada, true))
+	require.NoError(t, q.Request(ctx, ada, true))
+	bob := tenant.Principal{OrgID: "acme", Email: "bob@acme.test"}
+	require.ErrorContains(t, q.Request(ctx, bob, true),
+		"Too many requests that change something: at most 2 are allowed in a minute for a workspace (limit writes-per-minute). Try again in 60 s")
+	require.NoError(t, q.Request(ctx, bob, false), "reading is another limit")
+	ada.OrgID = "other"
+	require.NoError(t, q.Request(ctx, ada, true))
+	ada.OrgID = ""
+	require.NoError(t, q.Request(ctx, ada, true))
+	require.ErrorContains(t, q.Request(ctx, ada, false), "at most 4 are allowed in a minute for a user (limit user-requests-per-minute)")
+	require.NoError(t, q.Request(ctx, tenant.Principal{OrgID: "third"}, true))
+	w.advance(time.Minute)
+	require.NoError(t, q.Request(ctx, ada, true))
+}
+
+func TestNoQuotaHoldsNobody(t *testing.T) {
+	t.Parallel()
+	var q *quota.Quota
+	require.NoError(t, q.Request(t.Context(), tenant.Principal{OrgID: "acme", Email: "a@b.test"}, true))
+	require.NoError(t, q.Rate(t.Context(), quota.Runs, "acme"))
+	require.NoError(t, q.Take(t.Context(), quota.Flows, "acme", 1, nil))
+	require.NoError(t, q.Hold(quota.FlowVersions, 1<<40))
+}
+
+func TestHold(t *testing.T) {
+	t.Parallel()
+	q := newWorld(t, "flow-versions=2").process()
+	require.NoError(t, q.Hold(quota.FlowVersions, 1))
+	require.ErrorContains(t, q.Hold(quota.FlowVersions, 2), "The flow has 2 versions; at most 2 are allowed (limit flow-versions).")
+}
+
+func TestParseValues(t *testing.T) {
+	t.Parallel()
+	got, err := quota.ParseValues([]string{"flows=10", " api-keys = 0 ", "flows=20", "drafts=unlimited"})
+	require.NoError(t, err)
+	for name, want := range map[quota.Name]int64{quota.Flows: 20, quota.APIKeys: 0, quota.Deployments: 2000} {
+		value, limited := got.Of(name)
+		assert.True(t, limited)
+		assert.Equal(t, want, value, name)
+	}
+	_, limited := got.Of(quota.Drafts)
+	assert.False(t, limited)
+	for setting, want := range map[string]string{
+		"flows":                      `limit "flows" is not name=value`,
+		"flow=1":                     `there is no limit "flow", but api-keys, artifact-bytes,`,
+		"flows=-1":                   `limit flows: "-1" is neither a number from 0 on nor "unlimited"`,
+		"flows=1.5":                  `is neither`,
+		"flows=99999999999999999999": `is neither`,
+		"=1":                         `there is no limit ""`,
+	} {
+		_, err := quota.ParseValues([]string{setting})
+		assert.ErrorContains(t, err, want, setting)
+	}
+}
+
+func TestEveryLimitIsWhole(t *testing.T) {
+	t.Parallel()
+	seen := map[quota.Name]bool{}
+	for _, l := range quota.Limits {
+		assert.False(t, seen[l.Name], l.Name)
+		seen[l.Name] = true
+		assert.Positive(t, l.Default, l.Name)
+		assert.NotEmpty(t, l.What, l.Name)
+		assert.Equal(t, l.Per == 0, l.Advice != "", "%s: a quota says what to do", l.Name)
+		assert.Equal(t, l.Per == 0 && l.Scope != quota.Flow, l.Again > 0, l.Name)
+	}
+}

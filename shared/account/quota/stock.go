@@ -1,0 +1,182 @@
+package quota
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"millrace/shared/kit/ratelimit"
+	"millrace/shared/platform/clock"
+	"millrace/shared/platform/table"
+)
+
+// The times of a quota.
+const (
+	sliceLife = 30 * time.Second // of a slice of its room
+	lease     = 30 * time.Second // how long a process may count before another does
+	poll      = 20 * time.Millisecond
+	patience  = 2 * time.Second // with another that counts
+	// sparing is how much longer than a count took it is not counted again.
+	sparing = 20
+)
+
+// stock is the source of a quota's permits: the room that is left.
+type stock struct {
+	table table.Table
+	clock clock.Clock
+	key   table.Key
+	limit int64
+	whole bool
+	again time.Duration
+	count Count
+}
+
+// room is the item of a quota.
+type room struct {
+	table.Key
+	Limit int64        `table:"limit"` // that the room was made for
+	Room  int64        `table:"room"`  // permits left; below zero if something was let in whole
+	Epoch int64        `table:"epoch"` // raised by each count
+	Count int64        `table:"count"` // what there was
+	Again clock.Millis `table:"again"` // before that it is not counted again
+	Until clock.Millis `table:"until"` // somebody is counting, until then at most
+}
+
+// The attributes of a room that updates name.
+const (
+	roomLimit = "limit"
+	roomLeft  = "room"
+	roomEpoch = "epoch"
+	roomCount = "count"
+	roomAgain = "again"
+	roomUntil = "until"
+)
+
+// Draw implements ratelimit.Source.
+func (s stock) Draw(ctx context.Context, need, want int64) (ratelimit.Slice, error) {
+	var waited time.Duration
+	for {
+		slice, found, err := s.take(ctx, want, table.Ge(roomLeft, want))
+		if found == nil || err != nil {
+			return slice, err
+		}
+		at := s.clock.Now()
+		switch {
+		case found.Limit == s.limit && found.Room >= need:
+			want = min(want, found.Room)
+		case found.Limit == s.limit && s.whole && found.Room > 0:
+			if slice, found, err = s.take(ctx, need, table.Gt(roomLeft, 0)); found == nil || err != nil {
+				return slice, err
+			}
+		case ahead(at, found.Until, lease) > 0: // another process counts
+			if waited >= patience {
+				return ratelimit.Slice{Again: at.Add(s.again), Count: s.handedOut(found)}, nil
+			}
+			if err := pause(ctx); err != nil {
+				return ratelimit.Slice{}, err
+			}
+			waited += poll
+		case found.Limit == s.limit && ahead(at, found.Again, sparing*lease) > 0:
+			return ratelimit.Slice{Again: found.Again.Time(), Count: s.handedOut(found)}, nil
+		default:
+			if slice, err = s.recount(ctx, found, need, want); slice.Permits > 0 || err != nil {
+				return slice, err
+			}
+		}
+	}
+}
+
+// handedOut is how much there is, with what was drawn since it was counted.
+func (s stock) handedOut(r *room) int64 { return max(r.Count, s.limit-r.Room) }
+
+// ahead is how far a time is ahead, 0 if it is farther than it can be by a clock
+// that is right.
+func ahead(now time.Time, at clock.Millis, most time.Duration) time.Duration {
+	d := at.Time().Sub(now)
+	if at == 0 || d > most {
+		return 0
+	}
+	return max(d, 0)
+}
+
+// take takes permits if a condition on the room holds; else it returns what is
+// stored.
+func (s stock) take(ctx context.Context, n int64, enough table.Cond) (ratelimit.Slice, *room, error) {
+	item, err := s.table.Update(ctx, table.Update{
+		Key: s.key, Do: []table.Action{table.Add(roomLeft, -n)},
+		If: table.And(table.Eq(roomLimit, s.limit), enough), //guard:limit/room drop field If
+	})
+	if err == nil {
+		return ratelimit.Slice{Permits: n, Left: max(0, item[roomLeft].Int()), Expires: s.clock.Now().Add(sliceLife)}, nil, nil
+	}
+	failed, ok := errors.AsType[*table.ConditionError](err)
+	if !ok {
+		return ratelimit.Slice{}, nil, fmt.Errorf("draw room: %w", err)
+	}
+	found := &room{}
+	return ratelimit.Slice{}, found, table.Unmarshal(failed.Old, found)
+}
+
+// recount counts what there is, makes the rest of the limit the room, and takes
+// permits of it if it can: it is done again by nobody but those who find the room
+// used up. Without permits the room is to be looked at again.
+func (s stock) recount(ctx context.Context, was *room, need, want int64) (ratelimit.Slice, error) {
+	began, epoch := s.clock.Now(), was.Epoch+1
+	// Nothing is drawn while it is counted, for that would not be counted.
+	_, err := s.table.Update(ctx, table.Update{
+		Key: s.key,
+		If:  table.Or(table.IsNew(), table.Eq(roomEpoch, was.Epoch)), //guard:limit/counts-once drop field If
+		Do: []table.Action{
+			table.Set(roomEpoch, epoch), table.Set(roomLimit, s.limit),
+			table.Set(roomLeft, 0), //guard:limit/closed drop
+			table.Set(roomUntil, began.Add(lease).UnixMilli()),
+		},
+	})
+	if errors.Is(err, table.ErrConditionFailed) {
+		return ratelimit.Slice{}, nil
+	}
+	if err != nil {
+		err = fmt.Errorf("close room: %w", err) // it may be closed all the same
+	}
+	var count int64
+	if err == nil {
+		count, err = s.count(ctx)
+	}
+	now, do := s.clock.Now(), []table.Action{table.Remove(roomUntil)}
+	slice := ratelimit.Slice{Expires: now.Add(sliceLife)}
+	if err == nil {
+		left := max(0, s.limit-count)
+		switch {
+		case left >= need:
+			slice.Permits = min(want, left)
+		case s.whole && left > 0:
+			slice.Permits = need
+		}
+		slice.Left = max(0, left-slice.Permits)
+		do = append(do, table.Set(roomCount, count), table.Set(roomLeft, left-slice.Permits),
+			table.Set(roomAgain, now.Add(max(s.again, sparing*now.Sub(began))).UnixMilli()))
+	}
+	_, failed := s.table.Update(context.WithoutCancel(ctx), table.Update{
+		Key: s.key, Do: do,
+		If: table.Eq(roomEpoch, epoch), //guard:limit/in-time drop field If
+	})
+	if errors.Is(failed, table.ErrConditionFailed) { // it took longer than its lease, and another counts
+		return ratelimit.Slice{}, err
+	}
+	if err = errors.Join(err, failed); err != nil {
+		return ratelimit.Slice{}, fmt.Errorf("count: %w", err)
+	}
+	return slice, nil
+}
+
+func pause(ctx context.Context) error {
+	timer := time.NewTimer(poll)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

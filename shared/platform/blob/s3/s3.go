@@ -1,0 +1,150 @@
+// Package s3 is the [blob.Store] driver for Amazon S3 and servers that speak
+// its protocol.
+package s3
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/aws/retry"
+	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+
+	"millrace/shared/platform/awsretry"
+	"millrace/shared/platform/blob"
+)
+
+// The SDK's retryer is the only layer that retries: up to 4 attempts with
+// exponential backoff and jitter, at most 2 s between two.
+const (
+	maxAttempts = 4
+	maxBackoff  = 2 * time.Second
+)
+
+// Config says which bucket to speak to and how.
+type Config struct {
+	Bucket   string // empty: every call answers blob.ErrNotConfigured
+	Region   string // us-east-1 when empty and Endpoint is set, else the environment's
+	Endpoint string // URL of a server other than AWS; empty is AWS
+	// AccessKey and SecretKey are static credentials; empty takes the SDK's
+	// default chain.
+	AccessKey, SecretKey string
+	PathStyle            bool   // bucket in the path instead of the host name
+	PublicEndpoint       string // URL used in presigned URLs when clients reach the server by another name
+}
+
+// Store is the driver. Make it with New.
+type Store struct {
+	cfg     Config
+	bucket  *string
+	backoff time.Duration // longest pause between attempts
+
+	mu      sync.Mutex // guards the lazy clients
+	client  *s3.Client
+	presign *s3.PresignClient
+}
+
+var _ blob.Store = (*Store)(nil)
+
+// New returns a store. It contacts nothing: the client is built at first use,
+// so that a function which never touches objects does not pay for it.
+func New(cfg Config) *Store {
+	return &Store{cfg: cfg, bucket: aws.String(cfg.Bucket), backoff: maxBackoff}
+}
+
+// clients returns the client and its presigner. A failure, e.g. to load the
+// environment's configuration, is not kept: the next call tries again.
+func (s *Store) clients(ctx context.Context) (*s3.Client, *s3.PresignClient, error) {
+	if s.cfg.Bucket == "" {
+		return nil, nil, blob.ErrNotConfigured
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.client == nil {
+		base, err := s.awsConfig(ctx)
+		if err != nil {
+			return nil, nil, fmt.Errorf("object store: %w", err)
+		}
+		s.client = s3.NewFromConfig(base, s.options(s.cfg.Endpoint))
+		public := s.client
+		if s.cfg.PublicEndpoint != "" {
+			public = s3.NewFromConfig(base, s.options(s.cfg.PublicEndpoint))
+		}
+		s.presign = s3.NewPresignClient(public)
+	}
+	return s.client, s.presign, nil
+}
+
+func (s *Store) awsConfig(ctx context.Context) (aws.Config, error) {
+	region := s.cfg.Region
+	if region == "" && s.cfg.Endpoint != "" {
+		region = "us-east-1"
+	}
+	if s.cfg.AccessKey != "" && region != "" {
+		return aws.Config{
+			Region:      region,
+			Credentials: credentials.NewStaticCredentialsProvider(s.cfg.AccessKey, s.cfg.SecretKey, ""),
+		}, nil
+	}
+	var opts []func(*config.LoadOptions) error
+	if region != "" {
+		opts = append(opts, config.WithRegion(region))
+	}
+	if s.cfg.AccessKey != "" {
+		opts = append(opts, config.WithCredentialsProvider(
+			credentials.NewStaticCredentialsProvider(s.cfg.AccessKey, s.cfg.SecretKey, "")))
+	}
+	// The first caller's cancellation must not decide about everybody's client.
+	return config.LoadDefaultConfig(context.WithoutCancel(ctx), opts...)
+}
+
+func (s *Store) options(endpoint string) func(*s3.Options) {
+	return func(o *s3.Options) {
+		o.UsePathStyle = s.cfg.PathStyle
+		o.Retryer = retry.AddWithErrorCodes(awsretry.New(maxAttempts, s.backoff), "ConditionalRequestConflict")
+		if endpoint != "" {
+			o.BaseEndpoint = aws.String(strings.TrimSuffix(endpoint, "/"))
+		}
+		if !s.checksums() {
+			o.RequestChecksumCalculation = aws.RequestChecksumCalculationWhenRequired
+			o.ResponseChecksumValidation = aws.ResponseChecksumValidationWhenRequired
+		}
+	}
+}
+
+// checksums says whether bodies carry trailing checksums: on AWS. Other servers
+// often lack them, and without TLS the SDK refuses them for streams.
+func (s *Store) checksums() bool { return s.cfg.Endpoint == "" }
+
+// Check looks the bucket up.
+func (s *Store) Check(ctx context.Context) error {
+	client, _, err := s.clients(ctx)
+	if err != nil {
+		return err
+	}
+	if _, err := client.HeadBucket(ctx, &s3.HeadBucketInput{Bucket: s.bucket}); err != nil {
+		err = translate(err)
+		if errors.Is(err, blob.ErrNotFound) {
+			return fmt.Errorf("bucket %s does not exist", s.cfg.Bucket)
+		}
+		return fmt.Errorf("look up bucket %s: %w", s.cfg.Bucket, err)
+	}
+	return nil
+}
+
+// open validates the keys and returns the client.
+func (s *Store) open(ctx context.Context, keys ...string) (*s3.Client, error) {
+	for _, key := range keys {
+		if err := blob.ValidateKey(key); err != nil {
+			return nil, err
+		}
+	}
+	client, _, err := s.clients(ctx)
+	return client, err
+}

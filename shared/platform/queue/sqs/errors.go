@@ -1,0 +1,115 @@
+package sqs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/aws/smithy-go"
+	"github.com/cenkalti/backoff/v5"
+
+	"millrace/shared/platform/queue"
+)
+
+// sentinels maps SQS's error codes to the port's errors, with and without the
+// name of the service that codes of batches bear.
+var sentinels = map[string]error{
+	"QueueDoesNotExist":      queue.ErrUnknownQueue,
+	"NonExistentQueue":       queue.ErrUnknownQueue,
+	"ReceiptHandleIsInvalid": queue.ErrReceipt,
+	"MessageNotInflight":     queue.ErrReceipt,
+	// Of a receipt whose message was deleted; all else is checked before.
+	"InvalidParameterValue":  queue.ErrReceipt,
+	"InvalidMessageContents": queue.ErrLimit,
+	"BatchRequestTooLong":    queue.ErrLimit,
+}
+
+// beyondTotal is in the message of an InvalidParameterValue that says a message
+// cannot be held longer than MaxExtend in all.
+const beyondTotal = "parameter VisibilityTimeout"
+
+// translate returns the port's error for a code, nil if it has none.
+func translate(code, message string) error {
+	code = code[strings.LastIndexByte(code, '.')+1:]
+	if code == "InvalidParameterValue" && strings.Contains(message, beyondTotal) {
+		return queue.ErrLimit
+	}
+	return sentinels[code]
+}
+
+// wrap translates err and adds what was being done to which queue. Errors that
+// the port does not know keep their chain, so that a cancelled context stays
+// visible.
+func (q *Queues) wrap(op, name string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if api, ok := errors.AsType[smithy.APIError](err); ok {
+		if sentinel := translate(api.ErrorCode(), api.ErrorMessage()); sentinel != nil {
+			if errors.Is(sentinel, queue.ErrUnknownQueue) {
+				q.forget(name)
+			}
+			err = fmt.Errorf("%w (%s)", sentinel, api.ErrorCode())
+		}
+	}
+	return fmt.Errorf("sqs: %s %s: %w", op, name, err)
+}
+
+// refusal is an entry of a batch that SQS did not accept.
+type refusal struct {
+	at      string // the entry's Id
+	code    string
+	message string
+	ours    bool // the entry is at fault: it would fail again
+}
+
+func (r *refusal) Error() string {
+	return fmt.Sprintf("entry refused (%s: %s)", r.code, r.message)
+}
+
+func (r *refusal) Unwrap() error { return translate(r.code, r.message) }
+
+// resend hands entries to try until none is refused for a passing reason, at
+// most maxAttempts times, and returns those refused in the end, by their place
+// in entries. An error of a whole request ends it.
+func resend[E any](ctx context.Context, longest time.Duration, entries []E, try func([]E) ([]*refusal, error)) (map[int]*refusal, error) {
+	refused := make(map[int]*refusal)
+	places := make([]int, len(entries))
+	for i := range places {
+		places[i] = i
+	}
+	pauses := backoff.NewExponentialBackOff()
+	pauses.InitialInterval, pauses.MaxInterval = min(longest, 100*time.Millisecond), longest
+	for attempt := 1; ; attempt++ {
+		failed, err := try(entries)
+		if err != nil {
+			return refused, err
+		}
+		var again []E
+		var where []int
+		for _, r := range failed {
+			i, ok := place(r.at, len(entries))
+			switch {
+			case !ok:
+				return refused, fmt.Errorf("answer about an entry %q that was not sent: %w", r.at, r)
+			case r.ours || attempt == maxAttempts:
+				refused[places[i]] = r
+			default:
+				again, where = append(again, entries[i]), append(where, places[i])
+			}
+		}
+		if len(again) == 0 {
+			return refused, nil
+		}
+		timer := time.NewTimer(pauses.NextBackOff())
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return refused, ctx.Err()
+		}
+		entries, places = again, where
+	}
+}

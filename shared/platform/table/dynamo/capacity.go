@@ -1,0 +1,70 @@
+package dynamo
+
+import (
+	"context"
+
+	"millrace/shared/platform/table"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+)
+
+// report is what every request asks of DynamoDB: its units, the indexes' apart.
+const report = types.ReturnConsumedCapacityIndexes
+
+// meter counts a request by what DynamoDB says it consumed.
+func meter(ctx context.Context, op table.Operation, consumed ...types.ConsumedCapacity) {
+	m := table.MeterFrom(ctx)
+	if m == nil {
+		return
+	}
+	total := table.Units{}
+	for i := range consumed {
+		c := &consumed[i]
+		if c.Table != nil {
+			total = total.Plus(units(op, c.Table))
+		}
+		for name, c := range c.GlobalSecondaryIndexes {
+			m.AddIndex(indexNamed(name), units(op, &c))
+		}
+	}
+	m.Add(op, total)
+}
+
+// units tells reading from writing, which DynamoDB itself does only for
+// transactions: one that is repeated by its token reads.
+func units(op table.Operation, c *types.Capacity) table.Units {
+	if c.ReadCapacityUnits != nil || c.WriteCapacityUnits != nil {
+		return table.Units{Read: aws.ToFloat64(c.ReadCapacityUnits), Write: aws.ToFloat64(c.WriteCapacityUnits)}
+	}
+	switch op {
+	case table.OpGet, table.OpBatchGet, table.OpQuery:
+		return table.Units{Read: aws.ToFloat64(c.CapacityUnits)}
+	}
+	return table.Units{Write: aws.ToFloat64(c.CapacityUnits)}
+}
+
+// one makes a list of what a request of one item consumed.
+func one(c *types.ConsumedCapacity) []types.ConsumedCapacity {
+	if c == nil {
+		return nil
+	}
+	return []types.ConsumedCapacity{*c}
+}
+
+// meterRefused counts a write whose condition failed: DynamoDB charges the size
+// of the item in its way, but its error does not say so.
+func meterRefused(ctx context.Context, op table.Operation, failed *table.ConditionError) {
+	table.MeterFrom(ctx).Add(op, table.Units{Write: table.WriteUnits(failed.Old.Size())})
+}
+
+// meterCancelled counts a cancelled transaction, of which DynamoDB reports
+// nothing either. Of the items that did not fail a condition it shows no size:
+// they count as the smallest.
+func meterCancelled(ctx context.Context, cancelled *table.TransactionError) {
+	units := 0.0
+	for _, r := range cancelled.Reasons {
+		units += table.TransactionFactor * table.WriteUnits(r.Old.Size())
+	}
+	table.MeterFrom(ctx).Add(table.OpTransact, table.Units{Write: units})
+}

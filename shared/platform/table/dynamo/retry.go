@@ -1,0 +1,108 @@
+package dynamo
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"millrace/shared/platform/awsretry"
+	"millrace/shared/platform/table"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/aws/ratelimit"
+	"github.com/aws/aws-sdk-go-v2/aws/retry"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+)
+
+// How often a request is tried and how long at most the pauses are. Six
+// attempts wait 1.5 s at the most together: what is throttled for longer is the
+// caller's message to try again later.
+const (
+	maxAttempts = 6
+	baseBackoff = 50 * time.Millisecond
+	maxBackoff  = 2 * time.Second
+)
+
+// backoff is exponential with full jitter.
+type backoff struct{ base, most time.Duration }
+
+// delay is the pause after the given number of failed attempts, 1 or more.
+func (b backoff) delay(failed int) time.Duration {
+	ceiling := b.most
+	if shift := max(0, failed-1); shift < 20 {
+		ceiling = min(b.most, b.base<<shift)
+	}
+	return rand.N(ceiling + 1)
+}
+
+// BackoffDelay is the SDK's name for it, which counts retries from 0.
+func (b backoff) BackoffDelay(retries int, _ error) (time.Duration, error) {
+	return b.delay(retries + 1), nil
+}
+
+// sleep pauses, or returns the context's error.
+func (b backoff) sleep(ctx context.Context, failed int) error {
+	timer := time.NewTimer(b.delay(failed))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}
+
+// refusals are the codes of what DynamoDB certainly did not apply and will take
+// later.
+var refusals = map[string]struct{}{
+	"ProvisionedThroughputExceededException": {},
+	"ThrottlingException":                    {},
+	"Throttling":                             {},
+	"RequestLimitExceeded":                   {},
+	"TransactionConflictException":           {}, // a single write that met a transaction
+	"ReplicatedWriteConflictException":       {},
+}
+
+// retryer returns the one layer of retries. A request that is not repeatable is
+// tried again only if it was refused.
+func retryer(pause backoff, repeatable bool) aws.Retryer {
+	return retry.NewStandard(func(o *retry.StandardOptions) {
+		o.MaxAttempts = maxAttempts
+		o.MaxBackoff = pause.most
+		o.Backoff = pause
+		// Attempts are bounded by number. The SDK's budget of retries, shared by
+		// all of a client's requests, would let one hot key starve the others.
+		o.RateLimiter = ratelimit.None
+		refused := []retry.IsErrorRetryable{
+			retry.RetryableErrorCode{Codes: refusals},
+			retry.IsErrorRetryableFunc(throttledTransaction),
+		}
+		if repeatable {
+			o.Retryables = append(append(o.Retryables, refused...), awsretry.CutShort)
+		} else {
+			o.Retryables = append([]retry.IsErrorRetryable{retry.NoRetryCanceledError{}}, refused...)
+		}
+	})
+}
+
+// throttledTransaction tells a transaction that failed by nothing but the
+// table's throughput. One that met another transaction is the caller's to
+// repeat, because it may want to look again first.
+func throttledTransaction(err error) aws.Ternary {
+	cancelled, ok := errors.AsType[*types.TransactionCanceledException](err)
+	if !ok {
+		return aws.UnknownTernary
+	}
+	throttled := false
+	for _, r := range cancelled.CancellationReasons {
+		switch code := aws.ToString(r.Code); {
+		case code == "" || code == noReason:
+		case errors.Is(reasons[code], table.ErrThrottled):
+			throttled = true
+		default:
+			return aws.FalseTernary
+		}
+	}
+	return aws.BoolTernary(throttled)
+}

@@ -1,0 +1,232 @@
+// Package kms is the [vault.Vault] driver for AWS KMS: envelope encryption.
+// A value is encrypted with a data key of its workspace (Tink, AES-256-GCM),
+// which travels beside it, wrapped by the KMS key. KMS wraps and unwraps it
+// with the workspace in the encryption context, as "associatedData": the hex of
+// [Context]. So a value costs a call of KMS only when its workspace's key is
+// not in memory, where none stays longer than [Config.Lifetime].
+//
+// A rotation by KMS itself needs nothing here. To move to another KMS key, make
+// it Config.Key and the one before a Config.Retired.
+package kms
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/aws-sdk-go-v2/service/kms"
+	"github.com/aws/aws-sdk-go-v2/service/kms/types"
+	lru "github.com/hashicorp/golang-lru/v2"
+	"github.com/tink-crypto/tink-go-awskms/v3/integration/awskms"
+	"github.com/tink-crypto/tink-go/v2/tink"
+
+	"millrace/shared/platform/awsretry"
+	"millrace/shared/platform/clock"
+	"millrace/shared/platform/vault"
+)
+
+// The SDK's retryer is the only layer that repeats requests: up to 4 attempts
+// with exponential backoff and jitter, at most 2 s between two.
+const (
+	maxAttempts = 4
+	maxBackoff  = 2 * time.Second
+)
+
+// The bounds of data keys in memory.
+const (
+	defaultLifetime = 5 * time.Minute
+	maxKeys         = 1000
+	maxUses         = 1 << 20 // values sealed with one key; AES-GCM's own bound is 2^32
+)
+
+// Config says which key to use and how.
+type Config struct {
+	// Key is the ARN of the KMS key that wraps new data keys. An ARN of an
+	// alias will not do, as it may come to mean another key.
+	Key string
+	// Retired are the ARNs of keys that wrapped data keys before.
+	Retired []string
+	// AWS loads region, credentials and endpoint at first use; nil is the
+	// SDK's default chain.
+	AWS func(ctx context.Context) (aws.Config, error)
+	// Lifetime is how long a data key may be in memory, so for how long access
+	// lasts that was taken away in KMS; 0 is 5 minutes.
+	Lifetime time.Duration
+	// Clock ends lifetimes; nil is the machine's.
+	Clock clock.Clock
+}
+
+// Vault is the driver. Make it with New.
+type Vault struct {
+	cfg     Config
+	backoff time.Duration // longest pause between attempts
+	keks    map[fingerprint]*kek
+	primary fingerprint
+
+	sealing *lru.Cache[string, *dataKey]   // by workspace
+	opening *lru.Cache[[32]byte, *dataKey] // by workspace, KMS key and wrapped key
+
+	mu     sync.Mutex // guards the lazy client, and making the primitives of keks
+	client *kms.Client
+}
+
+var _ vault.Vault = (*Vault)(nil)
+
+// fingerprint names a KMS key in a sealed value.
+type fingerprint [8]byte
+
+// kek is a KMS key: the key that encrypts keys.
+type kek struct {
+	arn  string
+	aead tink.AEADWithContext // nil until its first use
+}
+
+// New returns a vault. It contacts nothing: the client is built at first use.
+// Errors: vault.ErrArgument for no key.
+func New(cfg Config) (*Vault, error) {
+	if cfg.AWS == nil {
+		cfg.AWS = func(ctx context.Context) (aws.Config, error) { return config.LoadDefaultConfig(ctx) }
+	}
+	if cfg.Lifetime == 0 {
+		cfg.Lifetime = defaultLifetime
+	}
+	if cfg.Clock == nil {
+		cfg.Clock = clock.System{}
+	}
+	v := &Vault{cfg: cfg, backoff: maxBackoff, keks: make(map[fingerprint]*kek)}
+	for _, arn := range append([]string{cfg.Key}, cfg.Retired...) {
+		if arn == "" {
+			return nil, fmt.Errorf("%w: empty ARN of a KMS key", vault.ErrArgument)
+		}
+		v.keks[fingerprintOf(arn)] = &kek{arn: arn}
+	}
+	v.primary = fingerprintOf(cfg.Key)
+	var err error
+	if v.sealing, err = lru.New[string, *dataKey](maxKeys); err != nil {
+		return nil, err
+	}
+	v.opening, err = lru.New[[32]byte, *dataKey](maxKeys)
+	return v, err
+}
+
+func fingerprintOf(arn string) fingerprint {
+	sum := sha256.Sum256([]byte(arn))
+	return fingerprint(sum[:8])
+}
+
+// Context is what a workspace's data keys are wrapped for: the encryption
+// context's associatedData, in hex there.
+func Context(org string) []byte { return vault.AssociatedData("key", org) }
+
+// kek returns the primitive of a KMS key, nil if it is not configured.
+func (v *Vault) kek(ctx context.Context, id fingerprint) (tink.AEADWithContext, error) {
+	key := v.keks[id]
+	if key == nil {
+		return nil, nil
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.client == nil {
+		// The first caller's cancellation must not decide about everybody's client.
+		base, err := v.cfg.AWS(context.WithoutCancel(ctx))
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", vault.ErrUnavailable, err)
+		}
+		v.client = kms.NewFromConfig(base, func(o *kms.Options) {
+			o.Retryer = awsretry.New(maxAttempts, v.backoff)
+		})
+	}
+	if key.aead == nil {
+		made, err := awskms.NewAEADWithContext(ctx, key.arn, awskms.WithKMS(v.client))
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", vault.ErrUnavailable, err)
+		}
+		key.aead = made
+	}
+	return key.aead, nil
+}
+
+// Seal encrypts a value with the workspace's data key.
+func (v *Vault) Seal(ctx context.Context, org, name string, plaintext []byte) (vault.Sealed, error) {
+	if err := errors.Join(ctx.Err(), vault.Check(org, name, len(plaintext))); err != nil {
+		return nil, err
+	}
+	key, err := v.sealingKey(ctx, org)
+	if err != nil {
+		return nil, err
+	}
+	ciphertext, err := key.aead.Encrypt(plaintext, vault.AssociatedData("value", org, name))
+	if err != nil {
+		return nil, fmt.Errorf("%w: encryption failed", vault.ErrUnavailable)
+	}
+	return envelope{v.primary, key.wrapped, ciphertext}.encode(), nil
+}
+
+// Open decrypts a value with the data key beside it.
+func (v *Vault) Open(ctx context.Context, org, name string, sealed vault.Sealed) ([]byte, error) {
+	if err := errors.Join(ctx.Err(), vault.Check(org, name, 0)); err != nil {
+		return nil, err
+	}
+	e, err := decode(sealed)
+	if err != nil {
+		return nil, err
+	}
+	key, err := v.openingKey(ctx, org, e.kek, e.wrapped)
+	if err != nil {
+		return nil, err
+	}
+	plaintext, err := key.aead.Decrypt(e.ciphertext, vault.AssociatedData("value", org, name))
+	if err != nil {
+		return nil, fmt.Errorf("%w: its data key does not open it", vault.ErrRefused)
+	}
+	return plaintext, nil
+}
+
+// translate turns a failure of KMS into the port's; others keep their chain, so
+// that an ended context stays visible.
+func translate(op string, err error) error {
+	_, invalid := errors.AsType[*types.InvalidCiphertextException](err)
+	_, incorrect := errors.AsType[*types.IncorrectKeyException](err)
+	if invalid || incorrect {
+		return fmt.Errorf("%w: %s a data key: not this workspace's, or changed", vault.ErrRefused, op)
+	}
+	return fmt.Errorf("%w: %s a data key: %w", vault.ErrUnavailable, op, err)
+}
+
+// envelope is a sealed value: a byte of format, the KMS key's fingerprint, the
+// wrapped data key with its length in two bytes, and the ciphertext.
+type envelope struct {
+	kek                 fingerprint
+	wrapped, ciphertext []byte
+}
+
+const format = 1
+
+func (e envelope) encode() vault.Sealed {
+	out := make(vault.Sealed, 0, 1+len(e.kek)+2+len(e.wrapped)+len(e.ciphertext))
+	out = append(append(out, format), e.kek[:]...)
+	out = binary.BigEndian.AppendUint16(out, uint16(len(e.wrapped)))
+	return append(append(out, e.wrapped...), e.ciphertext...)
+}
+
+func decode(sealed vault.Sealed) (envelope, error) {
+	var e envelope
+	const header = 1 + len(e.kek) + 2
+	if len(sealed) < header || sealed[0] != format {
+		return e, fmt.Errorf("%w: not sealed with a KMS key", vault.ErrRefused)
+	}
+	e.kek = fingerprint(sealed[1:])
+	n := int(binary.BigEndian.Uint16(sealed[header-2:]))
+	rest := sealed[header:]
+	if n == 0 || n > len(rest) {
+		return e, fmt.Errorf("%w: cut short", vault.ErrRefused)
+	}
+	e.wrapped, e.ciphertext = rest[:n], rest[n:]
+	return e, nil
+}

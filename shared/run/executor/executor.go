@@ -1,0 +1,130 @@
+// Package executor runs the work of one task attempt, by the task's type. An
+// executor knows nothing of leases, retries or dependents: it is given an
+// attempt and answers a result.
+package executor
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"millrace/shared/kit/mask"
+	"millrace/shared/platform/telemetry"
+	"millrace/shared/run/expr"
+	"millrace/shared/run/flowspec"
+)
+
+// The error types of failures, as task records show them.
+const (
+	TaskFailed    = "TaskFailedError"            // the task's own code failed
+	TaskTimeout   = "TaskTimeoutError"           // past timeout_secs
+	Serialization = "ArtifactSerializationError" // the output is not JSON
+	Expression    = "ExpressionError"            // a condition, list or config could not be evaluated
+	HTTPFailed    = "HttpError"                  // an http task got no acceptable answer
+	SandboxFailed = "SandboxError"               // the interpreter died or could not be started
+	WorkerLost    = "WorkerLostError"            // the worker died ten times
+	UnknownType   = "UnknownTaskTypeError"       // nothing here runs tasks of that type
+	Cancelled     = "CancelledError"             // the run was cancelled or passed its deadline
+	StorageFailed = "StorageError"               // an object that the task needs is gone, or what it hands on cannot be stored
+	Internal      = "InternalError"              // the service itself failed
+)
+
+// Value is an output: JSON in memory, or the key of an object that holds it.
+type Value struct {
+	JSON json.RawMessage
+	Ref  string
+	Size int64 // bytes of JSON, in memory or not
+}
+
+// Attempt is one attempt of a task, as an executor sees it. Its functions may be
+// nil where a task needs none of them.
+type Attempt struct {
+	Org, RunID, Flow, Version, Environment, Mode string
+	TaskRunID                                    string
+	Task                                         *flowspec.Task
+	Number                                       int // 1 for the first
+	MapIndex                                     *int
+	Item                                         json.RawMessage // the element, when mapped
+	Resumed                                      bool            // the attempt was suspended and its time has come
+	Started                                      time.Time
+	Timeout                                      time.Duration // what is left until the task's or the run's end; 0 is no limit
+	Artifact, CodeHash                           string        // object key of the code, and what names its content
+	Params                                       map[string]json.RawMessage
+	Reserved                                     bool            // the caller holds the place that Reserver gave
+	OutputKey                                    string          // where a large output goes in the object store
+	Trace                                        telemetry.Trace // what the attempt does belongs to this span; zero: to none
+
+	// Scope is what expressions see; outputs of the named tasks are loaded.
+	Scope func(ctx context.Context, tasks []string) (expr.Scope, error)
+	// Hold takes so many bytes of the process's memory until the attempt is over,
+	// in place of what it held for expressions, and waits for them. nil: as much
+	// as there is.
+	Hold func(ctx context.Context, bytes int64) error
+	// Output is what a dependency handed on.
+	Output func(ctx context.Context, task string) (Value, error)
+	// Secret resolves a secret of the run's environment.
+	Secret func(name string) (string, error)
+	// Log takes a line the task wrote; at may be zero for now.
+	Log func(at time.Time, level, logger, message string)
+
+	hidden *mask.Masker // of the secrets that were resolved, set by Masked
+}
+
+// Failure is how an attempt failed.
+type Failure struct {
+	Type, Message string
+	TimedOut      bool // the task ends TIMED_OUT, not FAILED, when no retry is left
+	Final         bool // a retry would fail the same way
+}
+
+// Result is how an attempt ended: with a failure, suspended until a time, or
+// with an output.
+type Result struct {
+	Output  Value
+	Failure *Failure
+	Until   time.Time
+	// Unstarted is why the attempt's own code did not begin, for a cause outside
+	// of it: a store could not be reached, the sandbox was throttled. Such an
+	// attempt may be given back and does not count; Failure says the same, for
+	// who does not.
+	Unstarted string
+}
+
+// Failed makes a Result of a failure.
+func Failed(kind, format string, args ...any) Result {
+	return Result{Failure: &Failure{Type: kind, Message: fmt.Sprintf(format, args...)}}
+}
+
+// Final makes a Result of a failure that no retry would mend.
+func Final(kind, format string, args ...any) Result {
+	r := Failed(kind, format, args...)
+	r.Failure.Final = true
+	return r
+}
+
+// NotStarted makes a Result of what kept the attempt's code from beginning.
+func NotStarted(err error) Result {
+	r := Failed(SandboxFailed, "%v", err)
+	r.Unstarted = r.Failure.Message
+	return r
+}
+
+// Reserver is an Executor that runs a limited number of attempts at once.
+type Reserver interface {
+	// Reserve waits for a place, first come, first served, for an Attempt with
+	// Reserved set. release gives it back; calls after the first do nothing. The
+	// error is ctx's cause, or that nothing can run any more.
+	Reserve(ctx context.Context) (release func(), err error)
+}
+
+// Executor runs attempts of one task type. When ctx ends it must stop the work
+// and return soon; what it then returns is not used.
+type Executor interface {
+	Execute(ctx context.Context, a *Attempt) Result
+	// Instant reports that attempts take no time worth a heartbeat.
+	Instant() bool
+}
+
+// Set is the executors by task type.
+type Set map[string]Executor

@@ -1,0 +1,211 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"millrace/shared/platform/blob"
+	"millrace/shared/run/sandbox"
+)
+
+// Python runs a function of the flow's artifact in the sandbox.
+type Python struct {
+	Sandbox sandbox.Sandbox
+	Blob    blob.Store
+}
+
+// linkLife is how long the links handed to the sandbox are good.
+const linkLife = 20 * time.Minute
+
+var _ Reserver = Python{}
+
+// Instant reports false.
+func (Python) Instant() bool { return false }
+
+// Reserve waits for a place in the sandbox; there is always one in a sandbox
+// without limit.
+func (p Python) Reserve(ctx context.Context) (release func(), err error) {
+	if slots, ok := p.Sandbox.(sandbox.Slots); ok {
+		return slots.Reserve(ctx)
+	}
+	return func() {}, nil
+}
+
+// Execute runs the task's entrypoint. Large values travel by presigned links,
+// so the sandbox needs no permission of its own.
+func (p Python) Execute(ctx context.Context, a *Attempt) Result {
+	return Masked(ctx, p.Blob, a, p.execute)
+}
+
+func (p Python) execute(ctx context.Context, a *Attempt) Result {
+	if p.Sandbox == nil {
+		return Final(SandboxFailed, "this deployment runs no Python tasks")
+	}
+	if a.Artifact == "" {
+		return Final(TaskFailed, "the flow version has no artifact to run %s from", a.Task.Entrypoint)
+	}
+	req, err := p.request(ctx, a)
+	switch {
+	case err != nil && permanent(err):
+		return Final(SandboxFailed, "%v", err)
+	case err != nil:
+		return NotStarted(err)
+	}
+	if req.Secrets, err = a.secrets(); err != nil {
+		return trouble(err, "config")
+	}
+	result, err := p.Sandbox.Run(ctx, req, func(e sandbox.LogEvent) { a.Log(e.Time, e.Level, e.Logger, e.Message) })
+	if err != nil {
+		if ctx.Err() != nil {
+			return Failed(Cancelled, "%v", context.Cause(ctx))
+		}
+		text := withoutLinks(err.Error(), req)
+		if errors.Is(err, sandbox.ErrUnavailable) {
+			return NotStarted(errors.New(text))
+		}
+		return Failed(SandboxFailed, "%s", text)
+	}
+	if f := result.Failure; f != nil {
+		return Result{Failure: &Failure{Type: f.Type, Message: f.Message, TimedOut: f.Type == sandbox.TaskTimeoutError}}
+	}
+	if result.Uploaded {
+		return p.uploaded(ctx, a)
+	}
+	return Result{Output: Value{JSON: result.Output, Size: int64(len(result.Output))}}
+}
+
+// mostChecked is the largest output that is checked to be JSON: those that
+// expressions read. Larger ones go to user code alone.
+const mostChecked = 16 << 20
+
+// uploaded is the result of a task whose output was put to its link. Code of the
+// task can claim that without doing it, and can put what no JSON is: the object
+// is read, at the price of looking at it.
+func (p Python) uploaded(ctx context.Context, a *Attempt) Result {
+	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
+		size, err := p.inspect(ctx, a)
+		refusal, refused := errors.AsType[sandbox.OutputError](err)
+		switch {
+		case err == nil:
+			return Result{Output: Value{Ref: a.OutputKey, Size: size}}
+		case ctx.Err() != nil:
+			return Failed(Cancelled, "%v", context.Cause(ctx))
+		case errors.Is(err, blob.ErrNotFound):
+			return Failed(Serialization, "the task says that its output is stored, and it is not")
+		case errors.Is(err, blob.ErrTooLarge):
+			return Failed(Serialization, "the output is %d bytes of JSON; the limit is %d", size, sandbox.MaxOutputBytes)
+		case refused:
+			return Failed(Serialization, "%v", refusal)
+		case permanent(err):
+			return Failed(StorageFailed, "reading the output: %v", err)
+		}
+		// The task is done: a store that does not answer is asked again.
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// inspect reads and checks the output that was uploaded, and returns its size.
+// Errors: blob.ErrTooLarge, sandbox.OutputError, those of the store and of ctx.
+func (p Python) inspect(ctx context.Context, a *Attempt) (int64, error) {
+	body, object, err := p.Blob.Get(ctx, a.OutputKey, nil)
+	if err != nil {
+		return 0, err
+	}
+	defer body.Close()
+	switch {
+	case object.Size > sandbox.MaxOutputBytes:
+		return object.Size, blob.ErrTooLarge
+	case object.Size > mostChecked:
+		return object.Size, nil
+	}
+	return object.Size, p.check(ctx, a, body, object.Size)
+}
+
+// check reads an output and tells whether it is JSON. A string of it is in memory
+// as a whole meanwhile, and again while its buffer grows.
+func (p Python) check(ctx context.Context, a *Attempt, body io.Reader, size int64) error {
+	if size > smallAnswer && a.Hold != nil {
+		if err := a.Hold(ctx, 2*size); err != nil {
+			return err
+		}
+	}
+	return sandbox.CheckOutputFrom(body)
+}
+
+func (p Python) request(ctx context.Context, a *Attempt) (sandbox.Request, error) {
+	req := sandbox.Request{
+		Workspace: a.Org, Tier: a.Mode, RunID: a.RunID, FlowName: a.Flow, FlowVersion: a.Version,
+		TaskName: a.Task.Name, TaskRunID: a.TaskRunID, Attempt: a.Number, MapIndex: a.MapIndex, Item: a.Item,
+		Artifact: sandbox.Artifact{Hash: artifactName(a)}, Entrypoint: a.Task.Entrypoint,
+		Params: a.Params, TraceParent: a.Trace.String(), Timeout: a.Timeout, Reserved: a.Reserved, Inputs: make(map[string]sandbox.Input, len(a.Task.DependsOn)),
+	}
+	var err error
+	if req.Artifact.URL, err = p.Blob.PresignGet(ctx, a.Artifact, linkLife, ""); err != nil {
+		return req, fmt.Errorf("link to the artifact: %w", err)
+	}
+	if req.OutputURL, err = p.Blob.PresignPut(ctx, a.OutputKey, linkLife); err != nil {
+		return req, fmt.Errorf("link for the output: %w", err)
+	}
+	for _, name := range a.Task.DependsOn {
+		v, err := a.Output(ctx, name)
+		if err != nil {
+			return req, fmt.Errorf("output of %s: %w", name, err)
+		}
+		in := sandbox.Input{Value: v.JSON}
+		if v.JSON == nil {
+			if in.URL, err = p.Blob.PresignGet(ctx, v.Ref, linkLife, ""); err != nil {
+				return req, fmt.Errorf("link to the output of %s: %w", name, err)
+			}
+		}
+		req.Inputs[name] = in
+	}
+	return req, nil
+}
+
+// artifactName names the code's content. Keys of artifacts are made once and
+// never written again, so a key will do where no hash is known.
+func artifactName(a *Attempt) string {
+	return strings.NewReplacer("/", "-", "#", "-").Replace(a.Artifact)
+}
+
+// withoutLinks takes presigned links out of a message: who has one needs no
+// other credential.
+func withoutLinks(text string, req sandbox.Request) string {
+	links := []string{req.Artifact.URL, req.OutputURL}
+	for _, in := range req.Inputs {
+		links = append(links, in.URL)
+	}
+	for _, link := range links {
+		if link != "" {
+			text = strings.ReplaceAll(text, link, "(link)")
+		}
+	}
+	return text
+}
+
+// secrets resolves the secrets that the task's config names.
+func (a *Attempt) secrets() (map[string]string, error) {
+	template, err := a.Task.Template()
+	if err != nil {
+		return nil, err
+	}
+	var found map[string]string
+	for _, name := range template.Secrets() {
+		v, err := a.Secret(name)
+		if err != nil {
+			return nil, fmt.Errorf("secret %s: %w", name, err)
+		}
+		if found == nil {
+			found = map[string]string{}
+		}
+		found[name] = v
+	}
+	return found, nil
+}

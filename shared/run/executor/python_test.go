@@ -1,0 +1,339 @@
+package executor_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"millrace/shared/platform/blob"
+	"millrace/shared/platform/blob/blobtest"
+	"millrace/shared/platform/table"
+	"millrace/shared/platform/vault"
+	"millrace/shared/run/executor"
+	"millrace/shared/run/expr"
+	"millrace/shared/run/sandbox"
+)
+
+// fake is a sandbox that does what a test says.
+type fake func(ctx context.Context, req sandbox.Request, log func(sandbox.LogEvent)) (sandbox.Result, error)
+
+func (f fake) Run(ctx context.Context, req sandbox.Request, log func(sandbox.LogEvent)) (sandbox.Result, error) {
+	return f(ctx, req, log)
+}
+func (fake) Close() error { return nil }
+
+const pyTask = `{"name":"p","type":"python","entrypoint":"flow:main","depends_on":["up"],"config":{"env":{"key":"${{ secrets.token }}"}}}`
+
+// python runs an attempt of a task in a fake sandbox.
+func python(t *testing.T, task string, change func(*executor.Attempt), run fake) (executor.Result, *logged, *blobtest.Memory) {
+	t.Helper()
+	a, log := attempt(t, task)
+	a.Output = func(_ context.Context, name string) (executor.Value, error) {
+		assert.Equal(t, "up", name, "only what the task depends on")
+		return executor.Value{JSON: json.RawMessage(`[1,2]`), Size: 5}, nil
+	}
+	store := &blobtest.Memory{}
+	if change != nil {
+		change(a)
+	}
+	return executor.Python{Sandbox: run, Blob: store}.Execute(t.Context(), a), log, store
+}
+
+func TestPythonRequest(t *testing.T) {
+	t.Parallel()
+	var got sandbox.Request
+	run := func(_ context.Context, req sandbox.Request, _ func(sandbox.LogEvent)) (sandbox.Result, error) {
+		got = req
+		return sandbox.Result{Output: json.RawMessage(`{"a":1}`), OutputBytes: 7}, nil
+	}
+	r, _, _ := python(t, pyTask, func(a *executor.Attempt) { a.MapIndex, a.Item, a.Number = index(2), json.RawMessage(`"x"`), 3 }, run)
+	require.Nil(t, r.Failure)
+	assert.Equal(t, executor.Value{JSON: json.RawMessage(`{"a":1}`), Size: 7}, r.Output)
+	assert.Equal(t, map[string]sandbox.Input{"up": {Value: json.RawMessage(`[1,2]`)}}, got.Inputs)
+	assert.Equal(t, map[string]string{"token": secret}, got.Secrets)
+	assert.Equal(t, "org_test nano 01RUN f 1 p 01RUN-1-1 3 flow:main 1m0s", fmt.Sprint(got.Workspace, " ", got.Tier, " ", got.RunID, " ", got.FlowName, " ",
+		got.FlowVersion, " ", got.TaskName, " ", got.TaskRunID, " ", got.Attempt, " ", got.Entrypoint, " ", got.Timeout))
+	assert.Equal(t, 2, *got.MapIndex)
+	assert.Equal(t, `"x"`, string(got.Item))
+	assert.Equal(t, `"monday"`, string(got.Params["day"]))
+	assert.NotEmpty(t, got.Artifact.URL)
+	assert.NotContains(t, got.Artifact.Hash, "/")
+	assert.NotEmpty(t, got.OutputURL)
+
+	r, _, _ = python(t, `{"name":"p","type":"python","entrypoint":"flow:main","depends_on":["up"]}`, func(a *executor.Attempt) {
+		a.Output = func(context.Context, string) (executor.Value, error) {
+			return executor.Value{Ref: "org_test/runs/01RUN/out/0-1.json", Size: 1 << 20}, nil
+		}
+	}, run)
+	require.Nil(t, r.Failure)
+	assert.Nil(t, got.Inputs["up"].Value)
+	assert.NotEmpty(t, got.Inputs["up"].URL, "a large output travels as a link")
+	assert.Nil(t, got.Secrets, "a task gets the secrets that its config names")
+}
+
+func TestPythonEnds(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		task   string
+		change func(*executor.Attempt)
+		result sandbox.Result
+		err    error
+		want   executor.Failure
+	}{
+		"failure":  {result: sandbox.Result{Failure: &sandbox.Failure{Type: sandbox.TaskFailedError, Message: "ValueError: no"}}, want: executor.Failure{Type: executor.TaskFailed, Message: "ValueError: no"}},
+		"output":   {result: sandbox.Result{Failure: &sandbox.Failure{Type: sandbox.ArtifactSerializationError, Message: "set"}}, want: executor.Failure{Type: executor.Serialization, Message: "set"}},
+		"time-out": {result: sandbox.Result{Failure: &sandbox.Failure{Type: sandbox.TaskTimeoutError, Message: "late"}}, want: executor.Failure{Type: executor.TaskTimeout, Message: "late", TimedOut: true}},
+		"died":     {err: errors.New("the interpreter died"), want: executor.Failure{Type: executor.SandboxFailed, Message: "the interpreter died"}},
+		"no code":  {change: func(a *executor.Attempt) { a.Artifact = "" }, want: executor.Failure{Type: executor.TaskFailed, Message: "the flow version has no artifact to run flow:main from", Final: true}},
+		"store": {change: func(a *executor.Attempt) {
+			a.Output = func(context.Context, string) (executor.Value, error) {
+				return executor.Value{}, errors.New("throttled")
+			}
+		}, want: executor.Failure{Type: executor.SandboxFailed, Message: "output of up: throttled"}},
+		"no secret": {task: strings.ReplaceAll(pyTask, "token", "none"), want: executor.Failure{Type: executor.Expression, Message: "config: there is no secret named none", Final: true}},
+		"secrets down": {change: func(a *executor.Attempt) {
+			a.Secret = func(string) (string, error) { return "", errors.New("throttled") }
+		}, want: executor.Failure{Type: executor.Expression, Message: "config: secret token: throttled"}},
+	} {
+		if test.task == "" {
+			test.task = pyTask
+		}
+		r, _, _ := python(t, test.task, test.change, func(context.Context, sandbox.Request, func(sandbox.LogEvent)) (sandbox.Result, error) {
+			return test.result, test.err
+		})
+		require.NotNil(t, r.Failure, name)
+		assert.Equal(t, test.want, *r.Failure, name)
+	}
+	r := executor.Python{}.Execute(t.Context(), &executor.Attempt{})
+	require.NotNil(t, r.Failure)
+	assert.True(t, r.Failure.Final)
+	assert.False(t, executor.Python{}.Instant())
+}
+
+func TestPythonContextEnds(t *testing.T) {
+	t.Parallel()
+	a, _ := attempt(t, `{"name":"p","type":"python","entrypoint":"flow:main"}`)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	run := fake(func(ctx context.Context, _ sandbox.Request, _ func(sandbox.LogEvent)) (sandbox.Result, error) {
+		cancel(errors.New("lease lost"))
+		<-ctx.Done()
+		return sandbox.Result{}, context.Cause(ctx)
+	})
+	r := executor.Python{Sandbox: run, Blob: &blobtest.Memory{}}.Execute(ctx, a)
+	require.NotNil(t, r.Failure)
+	assert.Equal(t, executor.Failure{Type: executor.Cancelled, Message: "lease lost"}, *r.Failure)
+}
+
+func TestPythonErrorsHoldNoLinks(t *testing.T) {
+	t.Parallel()
+	var links []string
+	r, _, _ := python(t, pyTask, nil, func(_ context.Context, req sandbox.Request, _ func(sandbox.LogEvent)) (sandbox.Result, error) {
+		links = []string{req.Artifact.URL, req.OutputURL}
+		return sandbox.Result{}, fmt.Errorf("Get %q, then Put %q: EOF", req.Artifact.URL, req.OutputURL)
+	})
+	require.NotNil(t, r.Failure)
+	for _, link := range links {
+		assert.NotContains(t, r.Failure.Message, link)
+	}
+	assert.Contains(t, r.Failure.Message, "EOF")
+}
+
+// TestPythonSecrets holds that what a task says and hands on has no secret in
+// it, also when it is large and went to the object store by itself.
+func TestPythonSecrets(t *testing.T) {
+	t.Parallel()
+	say := func(log func(sandbox.LogEvent)) {
+		log(sandbox.LogEvent{Time: time.Now(), Level: "info", Logger: "stdout", Message: "the key is " + secret + "."})
+	}
+	r, log, _ := python(t, pyTask, nil, func(_ context.Context, _ sandbox.Request, l func(sandbox.LogEvent)) (sandbox.Result, error) {
+		say(l)
+		return sandbox.Result{Output: json.RawMessage(`{"key":"` + secret + `","n":1}`)}, nil
+	})
+	assert.Equal(t, []string{"info stdout the key is ***."}, log.text())
+	assert.Equal(t, `{"key":"***","n":1}`, string(r.Output.JSON))
+	assert.EqualValues(t, len(r.Output.JSON), r.Output.Size)
+
+	failure := &sandbox.Failure{Type: sandbox.TaskFailedError, Message: "KeyError: " + secret}
+	r, _, _ = python(t, pyTask, nil, func(context.Context, sandbox.Request, func(sandbox.LogEvent)) (sandbox.Result, error) {
+		return sandbox.Result{Failure: failure}, nil
+	})
+	assert.Equal(t, "KeyError: ***", r.Failure.Message)
+
+	for content, want := range map[string]string{
+		`["` + strings.Repeat("x", 100_000) + secret + `"]`: `["` + strings.Repeat("x", 100_000) + `***"]`,
+		`["` + strings.Repeat("x", 100_000) + `"]`:          "",
+	} {
+		store := &blobtest.Memory{}
+		a, _ := attempt(t, pyTask)
+		a.Output = func(context.Context, string) (executor.Value, error) {
+			return executor.Value{JSON: json.RawMessage("1")}, nil
+		}
+		run := fake(func(ctx context.Context, _ sandbox.Request, _ func(sandbox.LogEvent)) (sandbox.Result, error) {
+			_, err := blob.PutBytes(ctx, store, a.OutputKey, []byte(content), blob.PutOptions{})
+			return sandbox.Result{Uploaded: true, OutputBytes: int64(len(content))}, err
+		})
+		r := executor.Python{Sandbox: run, Blob: store}.Execute(t.Context(), a)
+		require.Nil(t, r.Failure)
+		got, _, err := blob.GetBytes(t.Context(), store, r.Output.Ref, 1<<20)
+		require.NoError(t, err)
+		assert.EqualValues(t, len(got), r.Output.Size)
+		if want == "" {
+			assert.Equal(t, a.OutputKey, r.Output.Ref, "nothing to hide")
+			continue
+		}
+		assert.Equal(t, want, string(got))
+		_, err = store.Head(t.Context(), a.OutputKey)
+		assert.ErrorIs(t, err, blob.ErrNotFound, "what was uploaded is gone")
+	}
+}
+
+// What a task claims to have uploaded is looked at, whatever the claim.
+func TestUploadsAreLookedAt(t *testing.T) {
+	t.Parallel()
+	for content, want := range map[string]string{
+		"": "it is not", `{"a":1}`: "", `{"a":1,"a":2}`: `a key twice: "/a"`, `"\ud800"`: "not JSON", "\"\xff\"": "UTF-8", `1],[2`: "not JSON",
+	} {
+		store := &blobtest.Memory{}
+		a, _ := attempt(t, `{"name":"p","type":"python","entrypoint":"flow:main"}`)
+		run := fake(func(ctx context.Context, _ sandbox.Request, _ func(sandbox.LogEvent)) (sandbox.Result, error) {
+			var err error
+			if content != "" {
+				_, err = blob.PutBytes(ctx, store, a.OutputKey, []byte(content), blob.PutOptions{})
+			}
+			return sandbox.Result{Uploaded: true, OutputBytes: -5}, err
+		})
+		r := executor.Python{Sandbox: run, Blob: store}.Execute(t.Context(), a)
+		if want == "" {
+			assert.Equal(t, executor.Result{Output: executor.Value{Ref: a.OutputKey, Size: int64(len(content))}}, r)
+			continue
+		}
+		require.NotNil(t, r.Failure, content)
+		assert.Equal(t, executor.Serialization, r.Failure.Type)
+		assert.Contains(t, r.Failure.Message, want)
+	}
+}
+
+// unreachable is a store whose first reads fail.
+type unreachable struct {
+	*blobtest.Memory
+	left int
+}
+
+func (u *unreachable) Get(ctx context.Context, key string, rng *blob.Range) (io.ReadCloser, blob.Object, error) {
+	if u.left--; u.left >= 0 {
+		return nil, blob.Object{}, errors.New("no route to host")
+	}
+	return u.Memory.Get(ctx, key, rng)
+}
+
+// TestAStoreThatDoesNotAnswerCostsNoResult: a task is done, and its output cannot
+// be looked at for a moment.
+func TestAStoreThatDoesNotAnswerCostsNoResult(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := &unreachable{Memory: &blobtest.Memory{}, left: 5}
+		a, _ := attempt(t, `{"name":"p","type":"python","entrypoint":"flow:main"}`)
+		run := fake(func(ctx context.Context, _ sandbox.Request, _ func(sandbox.LogEvent)) (sandbox.Result, error) {
+			_, err := blob.PutBytes(ctx, store, a.OutputKey, []byte("[1]"), blob.PutOptions{})
+			return sandbox.Result{Uploaded: true}, err
+		})
+		r := executor.Python{Sandbox: run, Blob: store}.Execute(t.Context(), a)
+		assert.Equal(t, executor.Result{Output: executor.Value{Ref: a.OutputKey, Size: 3}}, r)
+	})
+}
+
+func TestBareAttempt(t *testing.T) {
+	t.Parallel()
+	a, _ := attempt(t, transform("1 + 1"))
+	a.Scope, a.Output, a.Secret, a.Log = nil, nil, nil, nil
+	assert.Equal(t, "2", string(executor.Transform{}.Execute(t.Context(), a).Output.JSON))
+	a, _ = attempt(t, pyTask)
+	a.Scope, a.Output, a.Secret, a.Log = nil, nil, nil, nil
+	r := executor.Python{Sandbox: fake(nil), Blob: &blobtest.Memory{}}.Execute(t.Context(), a)
+	require.NotNil(t, r.Failure)
+	assert.Contains(t, r.Failure.Message, "no output of up")
+}
+
+// slots is a fake sandbox with places.
+type slots struct {
+	fake
+	taken, given int
+}
+
+func (s *slots) Reserve(context.Context) (func(), error) {
+	s.taken++
+	return func() { s.given++ }, nil
+}
+
+func TestPythonReserves(t *testing.T) {
+	t.Parallel()
+	var got sandbox.Request
+	box := &slots{fake: func(_ context.Context, req sandbox.Request, _ func(sandbox.LogEvent)) (sandbox.Result, error) {
+		got = req
+		return sandbox.Result{Output: json.RawMessage(`1`), OutputBytes: 1}, nil
+	}}
+	p := executor.Python{Sandbox: box, Blob: &blobtest.Memory{}}
+	release, err := p.Reserve(t.Context())
+	require.NoError(t, err)
+	for _, reserved := range []bool{true, false} {
+		a, _ := attempt(t, `{"name":"p","type":"python","entrypoint":"flow:main"}`)
+		a.Reserved = reserved
+		require.Nil(t, p.Execute(t.Context(), a).Failure)
+		assert.Equal(t, reserved, got.Reserved)
+	}
+	release()
+	assert.Equal(t, 1, box.taken)
+	assert.Equal(t, 1, box.given)
+
+	release, err = executor.Python{Sandbox: box.fake}.Reserve(t.Context())
+	require.NoError(t, err)
+	release()
+	assert.Equal(t, 1, box.taken, "a sandbox without limit has no places")
+}
+
+// TestUnstarted tells what kept an attempt from beginning from its failure.
+func TestUnstarted(t *testing.T) {
+	t.Parallel()
+	output := func(err error) func(*executor.Attempt) {
+		return func(a *executor.Attempt) {
+			a.Output = func(context.Context, string) (executor.Value, error) { return executor.Value{}, err }
+		}
+	}
+	for name, test := range map[string]struct {
+		change    func(*executor.Attempt)
+		err       error
+		unstarted string
+		final     bool
+	}{
+		"table throttled":     {change: output(table.ErrThrottled), unstarted: "output of up: table: throttled"},
+		"object gone":         {change: output(fmt.Errorf("get out/1: %w", blob.ErrNotFound)), final: true},
+		"item too large":      {change: output(table.ErrLimit), final: true},
+		"secrets unreachable": {change: func(a *executor.Attempt) { a.Secret = func(string) (string, error) { return "", vault.ErrUnavailable } }, unstarted: "config: secret token: vault: key not available"},
+		"secret refused":      {change: func(a *executor.Attempt) { a.Secret = func(string) (string, error) { return "", vault.ErrRefused } }, final: true},
+		"sandbox throttled":   {err: fmt.Errorf("%w: TooManyRequestsException: %s", sandbox.ErrUnavailable, secret), unstarted: "the sandbox is not available: TooManyRequestsException: ***"},
+		"sandbox died":        {err: errors.New("the interpreter died")},
+	} {
+		r, _, _ := python(t, pyTask, test.change, func(context.Context, sandbox.Request, func(sandbox.LogEvent)) (sandbox.Result, error) {
+			return sandbox.Result{}, test.err
+		})
+		require.NotNil(t, r.Failure, name)
+		assert.Equal(t, test.unstarted, r.Unstarted, name)
+		assert.Equal(t, test.final, r.Failure.Final, name)
+		if test.unstarted != "" {
+			assert.Equal(t, test.unstarted, r.Failure.Message, name)
+		}
+	}
+	a, _ := attempt(t, `{"name":"x","type":"transform","depends_on":["up"],"config":{"expression":"tasks.up.output"}}`)
+	a.Scope = func(context.Context, []string) (expr.Scope, error) { return expr.Scope{}, table.ErrThrottled }
+	r := executor.Transform{}.Execute(t.Context(), a)
+	assert.Equal(t, "config.expression: table: throttled", r.Unstarted)
+}

@@ -1,0 +1,78 @@
+package expr
+
+import (
+	"context"
+	"errors"
+	"regexp"
+	"strings"
+	"sync"
+
+	"cel.dev/cel-go/cel"
+
+	"millrace/shared/platform/budget"
+)
+
+// dashed finds a task's name with a dash written after a dot, which CEL reads
+// as a subtraction.
+var dashed = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`\b(tasks|secrets|params|vars)\.([A-Za-z]\w*(?:-\w+)+)`)
+})
+
+// issueError makes one sentence of the first issue.
+func issueError(src string, issues *cel.Issues) error {
+	first := issues.Errors()[0]
+	at := first.Location
+	e := &SyntaxError{Line: at.Line(), Column: at.Column() + 1, Msg: firstSentence(first.Message)}
+	if e.Line < 1 {
+		e.Line, e.Column = 0, 0
+	}
+	if m := dashed().FindStringSubmatch(src); m != nil {
+		e.Msg += "; a name with a dash is written " + m[1] + `["` + m[2] + `"]`
+	}
+	return e
+}
+
+// firstSentence strips what only the library's authors can use.
+func firstSentence(msg string) string {
+	msg, _, _ = strings.Cut(msg, "\n")
+	msg = strings.TrimPrefix(msg, "Syntax error: ")
+	msg = strings.TrimSuffix(msg, " (in container '')")
+	if head, _, ok := strings.Cut(msg, " expecting {"); ok {
+		msg = head
+	}
+	msg = strings.ReplaceAll(msg, "'<EOF>'", "end of the expression")
+	return readable(msg)
+}
+
+// readable rewrites CEL's internal names of operators (_+_, @in) as written.
+func readable(msg string) string {
+	for _, op := range []string{"+", "-", "*", "/", "%", "==", "!=", "<=", ">=", "<", ">", "&&", "||", "in"} {
+		msg = strings.ReplaceAll(msg, "_"+op+"_", op)
+	}
+	return strings.NewReplacer("@in", "in", "_[_]", "[]", "_?_:_", "?:", "!_", "!").Replace(msg)
+}
+
+// budgetError is why an evaluation was stopped: an [*EvalError], or why its
+// context has ended.
+func budgetError(err error) error {
+	if used, ok := errors.AsType[*budget.Exceeded](err); ok {
+		return evalErrorf("the expression %s", used)
+	}
+	return err
+}
+
+// runError makes an [*EvalError] of what an evaluation failed with.
+func runError(ctx context.Context, err error) error {
+	msg := firstSentence(err.Error())
+	switch {
+	case strings.HasPrefix(msg, "internal error: runtime error: hash of unhashable type"):
+		msg = "an object's key must be a string, a number or a boolean"
+	case strings.HasPrefix(msg, "internal error:"):
+		// The library recovered from a panic: its text may hold anything.
+		budget.Report(ctx, "evaluate an expression", err)
+		msg = "the expression cannot be evaluated"
+	case strings.HasPrefix(msg, "no such overload"):
+		msg += "; numbers with and without a fraction do not mix, convert with double(…) or int(…), or the value has another type than expected"
+	}
+	return evalErrorf("%s", msg)
+}

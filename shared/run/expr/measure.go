@@ -1,0 +1,105 @@
+package expr
+
+import (
+	"cel.dev/cel-go/common/ast"
+	"cel.dev/cel-go/common/overloads"
+	"cel.dev/cel-go/common/types"
+
+	"millrace/shared/platform/regex"
+)
+
+// measure goes through a parsed expression before the library checks it, whose
+// time is cubic in how deep its lists, objects and comprehensions are nested.
+// Faults that the library does not survive are found here.
+func measure(tree *ast.AST) *shape {
+	s := &shape{}
+	s.height(tree.Expr())
+	if s.macros > maxMacros {
+		s.fail("an expression may have at most %d of map, filter, all, exists and the like, this one has %d", maxMacros, s.macros)
+	}
+	if s.cost > maxChecking {
+		s.fail("the expression is nested too deep: lists, objects, map, filter and the like within each other")
+	}
+	return s
+}
+
+// What a level of nesting below costs a list or an object, and a comprehension.
+const (
+	literalCost       = 1
+	comprehensionCost = 4
+)
+
+// height is how deep the types below e are nested.
+func (s *shape) height(e ast.Expr) int {
+	switch e.Kind() {
+	case ast.SelectKind:
+		return s.height(e.AsSelect().Operand())
+	case ast.CallKind:
+		c := e.AsCall()
+		h := s.highest(c.Args())
+		if c.IsMemberFunction() {
+			h = max(h, s.height(c.Target()))
+		}
+		if c.FunctionName() == overloads.Matches && len(c.Args()) > 0 {
+			s.pattern(c.Args()[len(c.Args())-1])
+		}
+		return h
+	case ast.ListKind:
+		return s.literal(s.highest(e.AsList().Elements()))
+	case ast.MapKind:
+		h := 0
+		for _, entry := range e.AsMap().Entries() {
+			m := entry.AsMapEntry()
+			if m.Key().Kind() == ast.LiteralKind {
+				if _, bytes := m.Key().AsLiteral().(types.Bytes); bytes {
+					s.fail("an object's key must be a string, a number or a boolean, not bytes")
+				}
+			}
+			h = max(h, s.height(m.Key()), s.height(m.Value()))
+		}
+		return s.literal(h)
+	case ast.StructKind:
+		h := 0
+		for _, f := range e.AsStruct().Fields() {
+			h = max(h, s.height(f.AsStructField().Value()))
+		}
+		return h
+	case ast.ComprehensionKind:
+		s.macros++
+		c := e.AsComprehension()
+		h := 1 + s.highest([]ast.Expr{c.IterRange(), c.AccuInit(), c.LoopCondition(), c.LoopStep(), c.Result()})
+		s.cost += comprehensionCost * h * h
+		return h
+	}
+	return 0
+}
+
+func (s *shape) highest(list []ast.Expr) int {
+	h := 0
+	for _, e := range list {
+		h = max(h, s.height(e))
+	}
+	return h
+}
+
+// literal is a list or an object around what is so high.
+func (s *shape) literal(below int) int {
+	h := below + 1
+	s.cost += literalCost * h * h
+	return h
+}
+
+// pattern checks a regular expression that is written out.
+func (s *shape) pattern(e ast.Expr) {
+	if e.Kind() != ast.LiteralKind {
+		return
+	}
+	text, ok := e.AsLiteral().(types.String)
+	if !ok {
+		return
+	}
+	s.cost += regex.CompileCost(len(text))
+	if _, err := regex.Compile(string(text)); err != nil {
+		s.fail("invalid matches argument: %s", err)
+	}
+}

@@ -1,0 +1,145 @@
+package expr
+
+import (
+	"context"
+	"slices"
+
+	"cel.dev/cel-go/cel"
+	"cel.dev/cel-go/common/types"
+	"cel.dev/cel-go/common/types/ref"
+
+	"millrace/shared/platform/budget"
+)
+
+// Program is a compiled expression. It is immutable and safe for concurrent use.
+type Program struct {
+	source  string
+	program cel.Program
+	kind    types.Kind
+	tasks   []string
+	secrets []string
+	item    bool
+}
+
+// Source is the text the program was compiled from.
+func (p *Program) Source() string { return p.source }
+
+// Tasks returns the names of the tasks the expression refers to, sorted.
+func (p *Program) Tasks() []string { return slices.Clone(p.tasks) }
+
+// Secrets returns the names of the secrets it refers to, sorted.
+func (p *Program) Secrets() []string { return slices.Clone(p.secrets) }
+
+// UsesItem tells whether it reads item or index, which only the instances of a
+// mapped task have.
+func (p *Program) UsesItem() bool { return p.item }
+
+// MayBeBool tells whether the expression's type allows true or false.
+func (p *Program) MayBeBool() bool { return p.kind == types.DynKind || p.kind == types.BoolKind }
+
+// MayBeList tells whether the expression's type allows a list.
+func (p *Program) MayBeList() bool { return p.kind == types.DynKind || p.kind == types.ListKind }
+
+// Eval computes the value as plain JSON: nil, bool, int64, float64, string,
+// []any, map[string]any, and json.Number for integers beyond int64. Parts of the
+// scope may be handed back as they are, so the result is not to be changed. The
+// error is an [*EvalError] or the context's.
+func (p *Program) Eval(ctx context.Context, s Scope) (any, error) {
+	b, end := budget.New(ctx, evaluation)
+	defer end()
+	return p.eval(ctx, b, s, nil)
+}
+
+func (p *Program) eval(ctx context.Context, b *budget.Budget, s Scope, secrets map[string]any) (any, error) {
+	v, _, err := p.program.ContextEval(ctx, &activation{
+		scope: s, tasks: p.tasks, secrets: secrets, budget: b,
+	})
+	if stopped := b.Err(); stopped != nil {
+		return nil, budgetError(stopped)
+	}
+	if err != nil {
+		if cause := context.Cause(ctx); cause != nil {
+			return nil, cause
+		}
+		return nil, runError(ctx, err)
+	}
+	if weigh(v, maxSteps) > maxSteps {
+		return nil, evalErrorf("the result is too large")
+	}
+	return native(v, 0)
+}
+
+// EvalBool is Eval for a condition: anything but true or false is an error.
+func (p *Program) EvalBool(ctx context.Context, s Scope) (bool, error) {
+	v, err := p.Eval(ctx, s)
+	if err != nil {
+		return false, err
+	}
+	b, ok := v.(bool)
+	if !ok {
+		return false, evalErrorf("expected true or false, the expression gave %s", kindOf(v))
+	}
+	return b, nil
+}
+
+// EvalList is Eval for a list: anything else is an error.
+func (p *Program) EvalList(ctx context.Context, s Scope) ([]any, error) {
+	v, err := p.Eval(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	list, ok := v.([]any)
+	if !ok {
+		return nil, evalErrorf("expected a list, the expression gave %s", kindOf(v))
+	}
+	return list, nil
+}
+
+// activation is the scope of one evaluation, and its budget.
+type activation struct {
+	scope   Scope
+	tasks   []string
+	secrets map[string]any
+	view    ref.Val // tasks, made when first asked for
+	budget  *budget.Budget
+}
+
+// budgetVar is a name no expression can write.
+const budgetVar = "@budget"
+
+func (a *activation) Parent() cel.Activation { return nil }
+
+func (a *activation) ResolveName(name string) (any, bool) {
+	switch name {
+	case varParams:
+		return a.scope.Params, true
+	case varRun:
+		return a.scope.Run, true
+	case varVars:
+		return a.scope.Vars, true
+	case varSecrets:
+		return a.secrets, true
+	case varTasks:
+		if a.view == nil {
+			view := make(map[string]any, len(a.tasks))
+			for _, name := range a.tasks {
+				if t, ok := a.scope.Tasks[name]; ok {
+					view[name] = map[string]any{"output": t.Output, "status": t.Status}
+				}
+			}
+			a.view = adapter{}.NativeToValue(view)
+		}
+		return a.view, true
+	case varItem:
+		if a.scope.Item != nil {
+			return a.scope.Item.Value, true
+		}
+	case varIndex:
+		if a.scope.Item != nil {
+			return a.scope.Item.Index, true
+		}
+	case budgetVar:
+		return a, true
+	}
+	return nil, false
+}

@@ -1,0 +1,219 @@
+package flowspec
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+	"sync"
+
+	"millrace/shared/platform/budget"
+	"millrace/shared/run/expr"
+)
+
+// Flow is a valid flow_spec with its graph. It is immutable, shared by all runs
+// and safe for concurrent use; what it hands out must not be changed.
+type Flow struct {
+	Spec
+	canonical  []byte
+	hash       string
+	byName     map[string]int
+	deps       [][]int
+	dependents [][]int
+	order      []int
+	ancestors  func() []bitset
+	used       func() []bool
+	schema     func() (*schema, error)
+}
+
+// Load makes a Flow of the canonical content of one that passed [Parse]. It
+// checks the graph alone; an error means that the content is damaged.
+func Load(canonical []byte) (*Flow, error) {
+	var spec Spec
+	if err := json.Unmarshal(canonical, &spec); err != nil {
+		return nil, fmt.Errorf("flowspec: %w", err)
+	}
+	f, err := newFlow(spec, canonical)
+	if err != nil {
+		return nil, err
+	}
+	if len(f.order) != len(f.Tasks) {
+		return nil, fmt.Errorf("flowspec: %s", cycleText(f.findCycle()))
+	}
+	return f, nil
+}
+
+// newFlow indexes a spec. The order falls short of the tasks if there is a cycle.
+func newFlow(spec Spec, canonical []byte) (*Flow, error) {
+	sum := sha256.Sum256(canonical)
+	n := len(spec.Tasks)
+	f := &Flow{
+		Spec: spec, canonical: canonical, hash: hex.EncodeToString(sum[:]),
+		byName: make(map[string]int, n), deps: make([][]int, n), dependents: make([][]int, n),
+	}
+	for i := range f.Tasks {
+		f.Tasks[i].fill()
+		f.byName[f.Tasks[i].Name] = i
+	}
+	if f.OnFailure != nil {
+		f.OnFailure.fill()
+	}
+	edges := 0
+	for i := range f.Tasks {
+		edges += len(f.Tasks[i].DependsOn)
+	}
+	all := make([]int, 0, edges)
+	for i := range f.Tasks {
+		start := len(all)
+		for _, name := range f.Tasks[i].DependsOn {
+			d, ok := f.byName[name]
+			if !ok {
+				return nil, fmt.Errorf("flowspec: task %s depends on %s, which does not exist", f.Tasks[i].Name, name)
+			}
+			all = append(all, d)
+			f.dependents[d] = append(f.dependents[d], i)
+		}
+		f.deps[i] = all[start:len(all):len(all)]
+	}
+	f.order = f.topological()
+	f.ancestors = sync.OnceValue(f.closure)
+	f.used = sync.OnceValue(f.readers)
+	f.schema = sync.OnceValues(func() (*schema, error) { return compileSchema(budget.Unlimited(), f.Parameters) })
+	return f, nil
+}
+
+// fill sets the defaults that every kind of task shares.
+func (t *Task) fill() {
+	if t.TriggerRule == "" {
+		t.TriggerRule = DefaultRule
+	}
+	if t.TimeoutSecs == 0 {
+		t.TimeoutSecs = DefaultTimeoutSecs
+		if t.Type == waitType {
+			t.TimeoutSecs = MaxFlowTimeout
+		}
+	}
+	config := t.Config
+	t.lazy = &lazyTask{template: sync.OnceValues(func() (*expr.Template, error) {
+		if len(config) == 0 {
+			return expr.CompileTemplate(json.RawMessage("{}"))
+		}
+		return expr.CompileTemplate(config)
+	})}
+}
+
+// lazyTask is compiled at first use: a worker runs few tasks of a flow.
+type lazyTask struct {
+	template func() (*expr.Template, error)
+}
+
+// Template is the task's config, an empty object if it has none.
+func (t *Task) Template() (*expr.Template, error) { return t.lazy.template() }
+
+// Canonical is the flow_spec as it was registered, keys sorted and nothing
+// between them; it is what [Load] takes.
+func (f *Flow) Canonical() []byte { return f.canonical }
+
+// Footprint estimates, on the safe side, how many bytes the flow takes in memory
+// with the plan, the schema and the templates that are made of it when it runs.
+func (f *Flow) Footprint() int {
+	edges := 0
+	for _, d := range f.deps {
+		edges += len(d)
+	}
+	return 2*len(f.canonical) + 40*len(f.Parameters) + 1024*len(f.Tasks) + 48*edges
+}
+
+// Hash is the hex SHA-256 of the canonical content: the same for equal specs.
+func (f *Flow) Hash() string { return f.hash }
+
+// Index is the place of a task in Tasks; false for an unknown name and for the
+// on_failure task.
+func (f *Flow) Index(name string) (int, bool) {
+	i, ok := f.byName[name]
+	return i, ok
+}
+
+// Deps are the tasks that task i depends on, in the order of its depends_on.
+func (f *Flow) Deps(i int) []int { return f.deps[i] }
+
+// Dependents are the tasks that depend on task i directly, ascending.
+func (f *Flow) Dependents(i int) []int { return f.dependents[i] }
+
+// Order lists all tasks, each after those it depends on.
+func (f *Flow) Order() []int { return f.order }
+
+// Sinks are the tasks on which nothing depends, ascending.
+func (f *Flow) Sinks() []int {
+	var out []int
+	for i, d := range f.dependents {
+		if len(d) == 0 {
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
+// Ancestors yields the direct and transitive dependencies of task i, ascending.
+func (f *Flow) Ancestors(i int) iter.Seq[int] { return f.ancestors()[i].all() }
+
+// IsAncestor tells whether task i depends on task a, directly or not.
+func (f *Flow) IsAncestor(a, i int) bool { return f.ancestors()[i].has(a) }
+
+// Used tells for each task whether an expression or a function may read its
+// output; it may be true without need, never false wrongly.
+func (f *Flow) Used() []bool { return f.used() }
+
+func (f *Flow) readers() []bool {
+	used := make([]bool, len(f.Tasks))
+	upstream := make([]bool, len(f.Tasks)) // of a task with a function
+	for _, i := range slices.Backward(f.order) {
+		t := &f.Tasks[i]
+		f.mark(used, t)
+		if upstream[i] || t.Entrypoint != "" {
+			for _, d := range f.deps[i] {
+				upstream[d] = true
+			}
+		}
+	}
+	everything := false
+	if f.OnFailure != nil {
+		f.mark(used, f.OnFailure)
+		everything = f.OnFailure.Entrypoint != ""
+	}
+	// A function's arguments may be any upstream task's output.
+	for i := range used {
+		used[i] = used[i] || upstream[i] || everything
+	}
+	return used
+}
+
+// mark goes by the text of a task's expressions, for compiling them all would
+// cost a hundred times as much: each word that is a task's name counts.
+func (f *Flow) mark(used []bool, t *Task) {
+	for _, text := range []string{t.Condition, t.MapOver, string(t.Config)} {
+		if !strings.Contains(text, "tasks") {
+			continue
+		}
+		if strings.Contains(text, `\`) { // an escape may spell a name otherwise
+			for i := range used {
+				used[i] = true
+			}
+			return
+		}
+		for _, separators := range []string{"_-", "_"} {
+			for word := range strings.FieldsFuncSeq(text, func(r rune) bool { return !isWord(r, separators) }) {
+				if i, ok := f.byName[word]; ok {
+					used[i] = true
+				}
+			}
+		}
+	}
+}
+
+func isWord(r rune, others string) bool {
+	return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune(others, r)
+}

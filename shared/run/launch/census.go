@@ -1,0 +1,103 @@
+package launch
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
+
+	"millrace/shared/account/quota"
+	"millrace/shared/platform/table"
+	"millrace/shared/run/runstate"
+)
+
+// admit has a run counted on the limits of its workspace. What comes to nothing
+// afterwards is given back when they are counted anew.
+func (l *Launcher) admit(ctx context.Context, run *runstate.Run) error {
+	if err := l.Quota.Rate(ctx, quota.Runs, run.Org); err != nil {
+		return err
+	}
+	runs := func(ctx context.Context) (int64, error) {
+		live, err := l.Census.of(ctx, l.Table, run.Org)
+		return live.runs, err
+	}
+	tasks := func(ctx context.Context) (int64, error) {
+		live, err := l.Census.of(ctx, l.Table, run.Org)
+		return live.tasks, err
+	}
+	if err := l.Quota.Take(ctx, quota.UnfinishedRuns, run.Org, 1, runs); err != nil {
+		return err
+	}
+	return l.Quota.Take(ctx, quota.QueuedTasks, run.Org, int64(run.Tasks), tasks)
+}
+
+// Census counts the live runs of all workspaces by the due index, which has
+// every run until all that follows its end is done. It is read seldom: after as
+// many runs were accepted as there was room for. The zero Census is ready for use.
+type Census struct {
+	began atomic.Int64 // counts so far, with the one under way
+
+	mu   sync.Mutex
+	done int64 // counts so far
+	live map[string]unfinished
+}
+
+// unfinished is what a workspace has that has not ended.
+type unfinished struct{ runs, tasks int64 }
+
+// of counts what a workspace has unfinished. Those who ask while it is counted
+// share the next count.
+func (c *Census) of(ctx context.Context, t table.Table, org string) (unfinished, error) {
+	if c == nil {
+		c = &Census{}
+	}
+	asked := c.began.Load()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.done <= asked {
+		began := c.began.Add(1)
+		live, err := countLive(ctx, t)
+		if err != nil {
+			return unfinished{}, err
+		}
+		c.done, c.live = began, live
+	}
+	return c.live[org], nil
+}
+
+func countLive(ctx context.Context, t table.Table) (map[string]unfinished, error) {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(4)
+	var mu sync.Mutex
+	live := map[string]unfinished{}
+	for shard := range runstate.DueShards {
+		group.Go(func() error {
+			found := map[string]unfinished{}
+			for item, err := range table.All(ctx, t, table.Query{Index: table.Due, PK: runstate.DuePartition(shard)}) {
+				if err != nil {
+					return fmt.Errorf("count live runs: %w", err)
+				}
+				org, _, ok := runstate.ParseRunKey(item.Key().PK)
+				if !ok {
+					continue
+				}
+				place, _ := item.Entry(table.Due)
+				n := found[org]
+				n.runs++
+				n.tasks += int64(runstate.DueTasks(place.SK))
+				found[org] = n
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			for org, n := range found {
+				sum := live[org]
+				sum.runs, sum.tasks = sum.runs+n.runs, sum.tasks+n.tasks
+				live[org] = sum
+			}
+			return nil
+		})
+	}
+	return live, group.Wait()
+}

@@ -1,0 +1,303 @@
+// Package launch is the one door by which runs come into being and are stopped:
+// by hand, schedule, sensor, retry or backfill. It resolves what is to run,
+// checks it, freezes what the run will see, and writes run and audit entry in
+// one transaction before it hands the run to the workers.
+package launch
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"millrace/events"
+	"millrace/shared/account/audit"
+	"millrace/shared/account/quota"
+	"millrace/shared/account/tenant"
+	"millrace/shared/platform/blob"
+	"millrace/shared/platform/clock"
+	"millrace/shared/platform/errs"
+	"millrace/shared/platform/ids"
+	"millrace/shared/platform/queue"
+	"millrace/shared/platform/signal"
+	"millrace/shared/platform/table"
+	"millrace/shared/platform/telemetry"
+	"millrace/shared/run/engine"
+	"millrace/shared/run/registry"
+	"millrace/shared/run/runstate"
+)
+
+// The sources of runs.
+const (
+	Manual   = "manual"
+	Schedule = "schedule"
+	Sensor   = "sensor"
+	Retry    = "retry"
+	Backfill = "backfill"
+	SubFlow  = "flow"
+)
+
+// The limits of a submission.
+const (
+	MaxParameters  = 256 << 10 // bytes of all parameters as JSON
+	ReservedPrefix = "__svc_"
+	KeyLife        = 24 * time.Hour // of an idempotency key
+	MaxKey         = 255
+)
+
+const (
+	// firstLook is how long a run may stay unnoticed if its message is lost.
+	firstLook = time.Minute
+	// sendTimeout bounds the send of a message.
+	sendTimeout = 10 * time.Second
+)
+
+// Launcher accepts and stops runs.
+type Launcher struct {
+	Table  table.Table
+	Queues queue.Queues
+	Blob   blob.Store
+	Clock  clock.Clock
+	Log    *slog.Logger
+	Hub    *signal.Hub
+	Quota  *quota.Quota // nil: nothing is limited
+	// Metrics counts the runs; nil: nothing is measured.
+	Metrics *telemetry.Metrics
+	Census  *Census // shared by those who accept runs; nil: each counts for itself
+}
+
+// Request is a run to be accepted. Deployment decides over Flow and Version.
+type Request struct {
+	Deployment    string
+	Flow, Version string
+	Environment   string                     // "" inherits the deployment's, else default
+	Mode          string                     // "" inherits the deployment's, else the flow version's
+	Parameters    map[string]json.RawMessage // as the caller gave them
+	Injected      map[string]json.RawMessage // set by the service where the caller did not
+	Trigger       string
+	LogicalDate   string // RFC 3339, of the occurrence
+	Key           string // idempotency key, "" for none
+	Fingerprint   string // of the request that carries Key
+}
+
+// plan is a run that was resolved and checked, ready to be written.
+type plan struct {
+	run   runstate.Run
+	input runstate.Input
+	audit audit.Change
+	key   string // the idempotency key
+	idem  *idempotency
+}
+
+// Accept makes a run, or answers with the one that the same request made before
+// under its idempotency key, whatever became since of what it names. Errors: errs.Invalid without anything to run,
+// errs.NotFound for an unknown deployment or flow version, errs.Unprocessable
+// for parameters, or an idempotency key used for another request, errs.Conflict
+// for an inactive deployment, errs.TooMany for a workspace that has used up a limit.
+func (l *Launcher) Accept(ctx context.Context, org string, req Request) (runstate.Run, error) {
+	if err := checkParameters(req.Parameters); err != nil {
+		return runstate.Run{}, err
+	}
+	known, err := l.uses(ctx, org, req.Key)
+	if err != nil {
+		return runstate.Run{}, err
+	}
+	if first, err := l.replay(ctx, org, req.Fingerprint, known); err != nil || first != nil { //guard:accept/replay drop operand 2
+		return deref(first), err
+	}
+	p, err := l.resolve(ctx, org, req)
+	if err != nil {
+		return runstate.Run{}, err
+	}
+	if req.Key != "" {
+		if err := known.free(p.run.Flow); err != nil {
+			return runstate.Run{}, err
+		}
+		p.key, p.idem = req.Key, l.use(&req, &p.run)
+	}
+	return l.write(ctx, p)
+}
+
+func deref(r *runstate.Run) runstate.Run {
+	if r == nil {
+		return runstate.Run{}
+	}
+	return *r
+}
+
+// resolve finds what is to run and checks the parameters against it.
+func (l *Launcher) resolve(ctx context.Context, org string, req Request) (*plan, error) {
+	params := req.Parameters
+	if req.Deployment != "" {
+		d, err := registry.GetDeployment(ctx, l.Table, org, req.Deployment)
+		if err != nil {
+			return nil, err
+		}
+		if d.Status != registry.Active {
+			return nil, errs.New(errs.Conflict, "Deployment %s is %s and starts no runs", d.Name, d.Status)
+		}
+		req.Flow, req.Version = d.FlowName, d.FlowVersion
+		if req.Environment == "" {
+			req.Environment = d.Environment
+		}
+		if req.Mode == "" {
+			req.Mode = d.ExecutionMode
+		}
+		params = merge(d.Parameters, params)
+	}
+	if req.Flow == "" || req.Version == "" {
+		return nil, errs.New(errs.Invalid, "Either deployment, or both flow_name and flow_version, must be given")
+	}
+	v, err := registry.GetVersion(ctx, l.Table, org, req.Flow, req.Version)
+	if err != nil {
+		return nil, err
+	}
+	if req.Mode == "" {
+		req.Mode = v.ExecutionMode
+	}
+	if req.Environment == "" {
+		req.Environment = registry.DefaultEnvironment
+	}
+	flow, err := registry.LoadFlow(ctx, l.Table, l.Blob, org, v.SpecHash)
+	if err != nil {
+		return nil, fmt.Errorf("load flow %s %s: %w", v.FlowName, v.FlowVersion, err)
+	}
+	injected := func(key string) bool { _, ok := req.Injected[key]; return ok }
+	params, faults := flow.CheckParams(ctx, merge(req.Injected, params), injected)
+	if err := context.Cause(ctx); err != nil {
+		return nil, err
+	}
+	if len(faults) > 0 {
+		return nil, errs.Validation(faults...)
+	}
+	run := l.record(ctx, org, v, req.Environment, req.Mode, req.Trigger)
+	run.Deployment, run.Timeout = req.Deployment, flow.TimeoutSecs
+	if req.LogicalDate == "" {
+		req.LogicalDate = run.CreatedAt.String()
+	}
+	return &plan{
+		run:   run,
+		input: runstate.Input{Parameters: params, LogicalDate: req.LogicalDate},
+		audit: audit.Change{Action: "create"},
+	}, nil
+}
+
+// record is the record of a new run of a flow version.
+func (l *Launcher) record(ctx context.Context, org string, v registry.Version, env, mode, trigger string) runstate.Run {
+	now := l.Clock.Now()
+	id := ids.New(now)
+	return runstate.Run{
+		Key:         runstate.RunKey(org, id),
+		DueEntry:    runstate.DueAt(org, id, v.TaskCount, now.Add(firstLook)), //guard:accept/due arg 4.1 10000 * firstLook
+		ListEntries: runstate.Lists(org, v.FlowName, env, id),
+		Org:         org, ID: id, Slug: ids.Slug(), Flow: v.FlowName, Version: v.FlowVersion,
+		SpecHash: v.SpecHash, Plan: engine.PlanVersion, Artifact: v.ArtifactKey, CodeHash: v.CodeHash,
+		Environment: env, Mode: mode, Trigger: trigger, By: actor(ctx), Tasks: v.TaskCount,
+		Status: engine.Queued, CreatedAt: clock.ToMillis(now),
+	}
+}
+
+// actor names who acts: a user by email, a key by its id.
+func actor(ctx context.Context) string { return tenant.From(ctx).Actor() }
+
+// write stores the run and hands it to the workers.
+func (l *Launcher) write(ctx context.Context, p *plan) (runstate.Run, error) {
+	if err := l.admit(ctx, &p.run); err != nil { //guard:limit/runs false
+		return runstate.Run{}, err
+	}
+	p.input.Trace = traceOf(ctx)
+	input, err := runstate.StoreInput(ctx, l.Blob, p.run.Org, p.run.ID, &p.input)
+	if err != nil {
+		return runstate.Run{}, err
+	}
+	p.audit.ResourceType, p.audit.ResourceID, p.audit.After = "run", p.run.ID, snapshot(&p.run)
+	writes := []table.Write{
+		table.Put{Item: p.run, If: table.IsNew()}, //guard:accept/new drop field If
+		table.Put{Item: input, If: table.IsNew()},
+		//guard:accept/audit hoist if err := l.Table.Put(ctx, _); err != nil { return runstate.Run{}, err }
+		audit.EntryFor(ctx, p.run.Org, l.Clock.Now(), p.audit),
+	}
+	if p.idem != nil {
+		writes = append(writes,
+			//guard:accept/key-in-transaction hoist if err := l.Table.Put(ctx, _); err != nil { return runstate.Run{}, err }
+			l.put(p.idem),
+		)
+	}
+	err = l.Table.Transact(ctx, writes...)
+	if p.idem != nil && taken(err, len(writes)) { //guard:accept/raced false
+		return l.raced(ctx, p)
+	}
+	if p.idem != nil && errors.Is(err, table.ErrConflict) {
+		return runstate.Run{}, beingAccepted(err)
+	}
+	if err != nil {
+		return runstate.Run{}, fmt.Errorf("accept run: %w", err)
+	}
+	l.Metrics.Count(telemetry.RunsAccepted, telemetry.Dimensions{Tier: p.run.Mode})
+	l.dispatch(ctx, &p.run, p.input.Trace)
+	return p.run, nil
+}
+
+// traceOf is the trace that a new run belongs to: of what asks for it, or one of
+// its own. It stands in the run's input: the record is written often, and near a
+// kilobyte.
+func traceOf(ctx context.Context) string {
+	if trace := telemetry.From(ctx).Trace; !trace.IsZero() {
+		return trace.String()
+	}
+	return telemetry.NewTrace().String()
+}
+
+// dispatch sends the run to the workers. If that fails the run is accepted all
+// the same: the due index brings it up.
+func (l *Launcher) dispatch(ctx context.Context, run *runstate.Run, trace string) {
+	l.send(ctx, events.Tasks(run.Mode), events.Run{Kind: events.RunStart, Org: run.Org, Run: run.ID, Trace: trace})
+}
+
+// send is not given up when the caller is: what it tells of is written.
+func (l *Launcher) send(ctx context.Context, to string, m events.Run) {
+	body, err := json.Marshal(m)
+	if err == nil {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), sendTimeout) //guard:accept/send arg 1 ctx
+		defer cancel()
+		err = l.Queues.Send(ctx, to, queue.Message{Body: body, Group: m.Org}) //guard:tenant/first-message field Group "org"
+	}
+	if err != nil {
+		l.Log.ErrorContext(ctx, "message of a run not sent, a reconciliation makes up for it", "run_id", m.Run, "kind", m.Kind, "error", err)
+	}
+}
+
+// snapshot is a run as audit entries show it.
+func snapshot(r *runstate.Run) map[string]any {
+	out := map[string]any{
+		"run_id": r.ID, "run_slug": r.Slug, "flow_name": r.Flow, "flow_version": r.Version, "status": r.Status,
+		"environment": r.Environment, "execution_mode": r.Mode, "trigger_source": r.Trigger,
+	}
+	if r.Deployment != "" {
+		out["deployment"] = r.Deployment
+	}
+	if r.Parent != "" {
+		out["parent_run_id"] = r.Parent
+	}
+	return out
+}
+
+// merge lays over onto under.
+func merge(under, over map[string]json.RawMessage) map[string]json.RawMessage {
+	out := make(map[string]json.RawMessage, len(under)+len(over))
+	for _, m := range []map[string]json.RawMessage{under, over} {
+		for k, v := range m {
+			out[k] = v
+		}
+	}
+	return out
+}
+
+func digest(s string) string {
+	sum := sha256.Sum256([]byte(s))
+	return hex.EncodeToString(sum[:])
+}

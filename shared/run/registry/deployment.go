@@ -1,0 +1,154 @@
+package registry
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	"millrace/shared/platform/clock"
+	"millrace/shared/platform/errs"
+	"millrace/shared/platform/table"
+)
+
+// The states of a deployment.
+const (
+	Active   = "ACTIVE"   // its flow cannot be deleted, runs may start from it
+	Inactive = "INACTIVE" // kept, starts no runs
+)
+
+// Deployment is a name that selects a flow version, an environment and a
+// runtime tier for runs. Each change raises DeploymentVersion by one.
+type Deployment struct {
+	table.Key
+	table.ListEntries
+	OrgID             string                     `table:"org_id"`
+	Name              string                     `table:"name"`
+	FlowName          string                     `table:"flow_name"`
+	FlowVersion       string                     `table:"flow_version"`
+	Environment       string                     `table:"environment"`
+	Namespace         string                     `table:"namespace,omitempty"`
+	ExecutionMode     string                     `table:"execution_mode"`   // a tier's name
+	DefaultExecutor   string                     `table:"default_executor"` // one of Executors
+	Status            string                     `table:"status"`           // Active or Inactive
+	Timezone          string                     `table:"timezone,omitempty"`
+	DeploymentVersion int                        `table:"deployment_version"` // counts from 1, gapless
+	Incarnation       string                     `table:"incarnation"`
+	Parameters        map[string]json.RawMessage `table:"parameters,omitempty"` // defaults under a run's own
+	Tags              map[string]string          `table:"tags,omitempty"`
+	DepPackageSlugs   []string                   `table:"dep_package_slugs,omitempty"`
+	CreatedAt         clock.Millis               `table:"created_at"`
+	CreatedBy         string                     `table:"created_by"` // email or key id
+	UpdatedAt         clock.Millis               `table:"updated_at"`
+	UpdatedBy         string                     `table:"updated_by"`
+}
+
+// Same reports whether two deployments differ in nothing that a user sets.
+func (d *Deployment) Same(o *Deployment) bool {
+	return d.FlowName == o.FlowName && d.FlowVersion == o.FlowVersion &&
+		d.Environment == o.Environment && d.Namespace == o.Namespace &&
+		d.ExecutionMode == o.ExecutionMode && d.DefaultExecutor == o.DefaultExecutor &&
+		d.Status == o.Status && d.Timezone == o.Timezone &&
+		sameJSON(d.Parameters, o.Parameters) && maps.Equal(d.Tags, o.Tags) &&
+		slices.Equal(d.DepPackageSlugs, o.DepPackageSlugs)
+}
+
+func deploymentKey(org, name string) table.Key {
+	return table.Key{PK: org + "#deployments", SK: name}
+}
+
+func historyPK(org, name string) string { return org + "#deployment#" + name }
+
+func historyKey(org, name string, version int) table.Key {
+	return table.Key{PK: historyPK(org, name), SK: fmt.Sprintf("%010d", version)}
+}
+
+// A deployment stands in two lists: those of its environment by name, and the
+// flows of its environment by flow.
+func deploymentsIn(org, environment string) string { return org + "#deployments#env#" + environment }
+
+func flowsIn(org, environment string) string { return org + "#flows#env#" + environment }
+
+func (d *Deployment) entries() table.ListEntries {
+	return table.ListEntries{
+		L3PK: deploymentsIn(d.OrgID, d.Environment), L3SK: d.Name,
+		L4PK: flowsIn(d.OrgID, d.Environment), L4SK: d.FlowName + "#" + d.Name,
+	}
+}
+
+// GetDeployment returns a deployment, consistently. Errors: errs.NotFound.
+func GetDeployment(ctx context.Context, t table.Table, org, name string) (Deployment, error) {
+	if !ValidName(name) {
+		return Deployment{}, NoDeployment(name)
+	}
+	d, found, err := load[Deployment](ctx, t, deploymentKey(org, name))
+	if err == nil && !found {
+		err = NoDeployment(name)
+	}
+	return d, err
+}
+
+// DeploymentAt returns the deployment as it was at one of its
+// deployment_versions. Errors: errs.NotFound.
+func DeploymentAt(ctx context.Context, t table.Table, now Deployment, version int) (Deployment, error) {
+	missing := errs.New(errs.NotFound, "Deployment '%s' has no deployment_version %d", now.Name, version)
+	if version < 1 || version > now.DeploymentVersion {
+		return Deployment{}, missing
+	}
+	d, found, err := load[Deployment](ctx, t, historyKey(now.OrgID, now.Name, version))
+	if err == nil && (!found || d.Incarnation != now.Incarnation) {
+		err = missing
+	}
+	return d, err
+}
+
+// ListDeployments returns up to limit deployments in order of their names, those
+// of one environment if it is not empty.
+func ListDeployments(ctx context.Context, t table.Table, org, environment string, limit int) ([]Deployment, error) {
+	if environment != "" {
+		return deploymentsOf(ctx, t, org, environment, limit)
+	}
+	out := make([]Deployment, 0, min(limit, 128))
+	q := table.Query{PK: deploymentKey(org, "").PK, Limit: limit, Consistent: true}
+	for item, err := range table.All(ctx, t, q) {
+		if err != nil {
+			return nil, fmt.Errorf("list deployments: %w", err)
+		}
+		var d Deployment
+		if err := table.Unmarshal(item, &d); err != nil {
+			return nil, err
+		}
+		if out = append(out, d); len(out) == limit {
+			break
+		}
+	}
+	return out, nil
+}
+
+// deploymentsOf lists by environment. The index may lag behind the items, so
+// what the items say decides.
+func deploymentsOf(ctx context.Context, t table.Table, org, environment string, limit int) ([]Deployment, error) {
+	out := make([]Deployment, 0, min(limit, 128))
+	q := table.Query{Index: table.ByEnv, PK: deploymentsIn(org, environment), Limit: limit}
+	for len(out) < limit {
+		page, err := t.Query(ctx, q)
+		if err != nil {
+			return nil, fmt.Errorf("list deployments of %s: %w", environment, err)
+		}
+		found, err := loadAll[Deployment](ctx, t, keysOf(page.Items))
+		if err != nil {
+			return nil, err
+		}
+		for _, d := range found {
+			if d.Environment == environment && len(out) < limit {
+				out = append(out, d)
+			}
+		}
+		if page.Next == "" {
+			break
+		}
+		q.Start = page.Next
+	}
+	return out, nil
+}

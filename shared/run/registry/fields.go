@@ -1,0 +1,66 @@
+package registry
+
+import (
+	"encoding/json"
+	"strings"
+	"unicode/utf8"
+
+	"millrace/shared/platform/errs"
+)
+
+// CheckTags lists what is wrong with tags: at most MaxTags, keys of 1 to
+// MaxTagKey and values of up to MaxTagValue characters.
+func CheckTags(loc []any, tags map[string]string) []errs.Detail {
+	if len(tags) > MaxTags {
+		return []errs.Detail{fault(loc, len(tags), "at most 50 tags are kept")}
+	}
+	var out []errs.Detail
+	for key, value := range tags {
+		switch n := utf8.RuneCountInString(key); {
+		case n == 0 || n > MaxTagKey:
+			out = append(out, fault(loc, n, "a tag's key has 1 to 128 characters"))
+		case utf8.RuneCountInString(value) > MaxTagValue:
+			out = append(out, fault(at(loc, key), utf8.RuneCountInString(value), "a tag's value has at most 256 characters"))
+		}
+	}
+	return out
+}
+
+// CheckSlugs lists what is wrong with dep_package_slugs: at most MaxSlugs, each
+// a name.
+func CheckSlugs(loc []any, slugs []string) []errs.Detail {
+	if len(slugs) > MaxSlugs {
+		return []errs.Detail{fault(loc, len(slugs), "at most 50 packages can be named")}
+	}
+	var out []errs.Detail
+	for i, slug := range slugs {
+		if !ValidName(slug) {
+			out = append(out, fault(at(loc, i), nil, "a package's slug consists of letters, digits, '.', '_' and '-'"))
+		}
+	}
+	return out
+}
+
+func fault(loc []any, input any, msg string) errs.Detail {
+	return errs.Detail{Type: "value_error", Loc: loc, Msg: msg, Input: input}
+}
+
+// at appends a step to a path without touching it.
+func at(loc []any, step any) []any { return append(append([]any{}, loc...), step) }
+
+// CheckParameters lists what is wrong with a deployment's parameters before
+// the flow's schema is asked: their size, and keys that the service reserves.
+func CheckParameters(loc []any, params map[string]json.RawMessage) []errs.Detail {
+	var out []errs.Detail
+	size := 0
+	for key, value := range params {
+		size += len(key) + len(value) + 4 // quotes, colon, comma
+		if strings.HasPrefix(key, ReservedParameter) {
+			out = append(out, fault(at(loc, key), nil, "parameters that begin with __svc_ are reserved"))
+		}
+	}
+	if size > MaxParameterBytes {
+		out = append(out, fault(loc, size, "parameters have at most 256 KB"))
+	}
+	return out
+}

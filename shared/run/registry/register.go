@@ -1,0 +1,137 @@
+package registry
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"slices"
+
+	"millrace/shared/account/quota"
+	"millrace/shared/platform/clock"
+	"millrace/shared/platform/errs"
+	"millrace/shared/platform/ids"
+	"millrace/shared/platform/table"
+	"millrace/shared/run/flowspec"
+)
+
+// Registration is a version to be registered. [Registration.Parse] checks it.
+type Registration struct {
+	FlowName, FlowVersion string
+	Flow                  *flowspec.Flow // set by Parse
+	ArtifactKey           string
+	CodeHash              string
+	Description           string
+	DefaultExecutor       string // one of Executors
+	ExecutionMode         string // a tier's name
+	Tags                  map[string]string
+	DepPackageSlugs       []string
+	// CodeOnly: a version that is there has the same content if spec and code
+	// are the same; the other fields are the deployment's own.
+	CodeOnly bool
+}
+
+// Parse reads the flow_spec and lists every fault of it and of the other fields
+// as an errs.Unprocessable, or tells why ctx has ended. A flow with a Python task
+// needs an artifact.
+func (r *Registration) Parse(ctx context.Context, spec json.RawMessage) error {
+	var faults []errs.Detail
+	if ReservedVersion(r.FlowVersion) {
+		faults = append(faults, fault(errs.Body("flow_version"), r.FlowVersion, "this word is reserved: paths give it a meaning of its own"))
+	}
+	faults = append(faults, CheckTags(errs.Body("tags"), r.Tags)...)
+	faults = append(faults, CheckSlugs(errs.Body("dep_package_slugs"), r.DepPackageSlugs)...)
+	flow, invalid := flowspec.Parse(ctx, spec, flowspec.Builtin())
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	faults = append(faults, invalid...)
+	if r.Flow = flow; flow != nil && r.ArtifactKey == "" && needsCode(flow) {
+		faults = append(faults, errs.Detail{
+			Type: "missing", Loc: errs.Body("artifact_store_uri"),
+			Msg: "a flow with Python tasks needs an uploaded artifact: initiate and complete an upload, or name one",
+		})
+	}
+	if len(faults) > 0 {
+		return errs.Validation(faults...)
+	}
+	return nil
+}
+
+// needsCode reports whether a task's function comes from an artifact.
+func needsCode(flow *flowspec.Flow) bool {
+	return flow.OnFailure != nil && flow.OnFailure.Entrypoint != "" ||
+		slices.ContainsFunc(flow.Tasks, func(t flowspec.Task) bool { return t.Entrypoint != "" })
+}
+
+// store puts the spec before the version that names it.
+func (r *Registration) store(ctx context.Context, s Store) error {
+	return putSpec(ctx, s.Table, s.Blob, tenantOf(ctx), r.Flow.Hash(), r.Flow.Canonical())
+}
+
+// matches reports whether a registered version has the registration's content.
+// Code is compared by its hash where both have one, else by the artifact.
+func (r *Registration) matches(v *Version) bool {
+	code := r.ArtifactKey == v.ArtifactKey
+	if r.CodeHash != "" && v.CodeHash != "" {
+		code = r.CodeHash == v.CodeHash && (r.ArtifactKey == "") == (v.ArtifactKey == "")
+	}
+	if !code || r.Flow.Hash() != v.SpecHash {
+		return false
+	}
+	return r.CodeOnly || r.Description == v.Description && r.DefaultExecutor == v.DefaultExecutor &&
+		r.ExecutionMode == v.ExecutionMode && maps.Equal(r.Tags, v.Tags) &&
+		slices.Equal(r.DepPackageSlugs, v.DepPackageSlugs)
+}
+
+// register plans the version and the flow's head. Errors: errs.Conflict if the
+// version is there with other content.
+func (p *plan) register(r *Registration) error {
+	head, have, err := readVersion(p.ctx, p.Table, p.org, r.FlowName, r.FlowVersion)
+	if err != nil {
+		return err
+	}
+	if have != nil {
+		if !r.matches(have) {
+			return errs.New(errs.Conflict, "Flow '%s' version '%s' is already registered with other content", r.FlowName, r.FlowVersion)
+		}
+		p.out.Version, p.out.Latest = *have, head.LatestVersion
+		return nil
+	}
+	now := clock.ToMillis(p.now)
+	if head == nil {
+		if err := p.room(quota.Flows, headKey(p.org, "").PK); err != nil {
+			return err
+		}
+		p.head = &Head{
+			Key: headKey(p.org, r.FlowName), OrgID: p.org, FlowName: r.FlowName, LatestVersion: r.FlowVersion,
+			Seq: 1, Rev: 1, Incarnation: ids.New(p.now), Versions: 1,
+			Description: r.Description, Tags: r.Tags, CreatedAt: now, UpdatedAt: now,
+		}
+		p.add(table.Put{Item: *p.head, If: table.IsNew()})
+	} else {
+		if err := p.Quota.Hold(quota.FlowVersions, int64(head.Versions)); err != nil {
+			return err
+		}
+		p.head = new(*head)
+		p.head.Seq++
+		p.add(table.Update{
+			Key: head.Key,
+			Do: []table.Action{
+				table.Set("latest", r.FlowVersion), table.Set("seq", p.head.Seq), table.Set("updated_at", now),
+				table.Set("description", r.Description), table.Set("tags", orEmpty(r.Tags)),
+				table.Add("versions", 1), table.Add("rev", 1),
+			},
+			If: table.And(table.Eq("incarnation", head.Incarnation), table.Eq("seq", head.Seq)),
+		})
+	}
+	v := Version{
+		Key: versionKey(p.org, r.FlowName, r.FlowVersion), OrgID: p.org, FlowName: r.FlowName, FlowVersion: r.FlowVersion,
+		Seq: p.head.Seq, Incarnation: p.head.Incarnation, SpecHash: r.Flow.Hash(), TaskCount: len(r.Flow.Tasks),
+		ArtifactKey: r.ArtifactKey, CodeHash: r.CodeHash, Description: r.Description,
+		DefaultExecutor: r.DefaultExecutor, ExecutionMode: r.ExecutionMode,
+		Tags: r.Tags, DepPackageSlugs: r.DepPackageSlugs, RegisteredAt: now, RegisteredBy: p.actor,
+	}
+	p.add(table.Put{Item: v, If: table.Or(table.IsNew(), table.Ne("incarnation", v.Incarnation))})
+	p.out.Version, p.out.Registered, p.out.Latest = v, true, v.FlowVersion
+	return nil
+}

@@ -1,0 +1,164 @@
+// Package registry holds what a workspace has registered: flows with their
+// versions, and deployments with their history. Runs read it, the flow,
+// artifact and deployment functions write it through a [Store].
+//
+// Layout. All keys begin with the workspace; names never hold '#'.
+//
+//	<org>#flows          <flow>        Head: what is latest, and the flow's incarnation
+//	<org>#flow#<flow>    v#<version>   Version
+//	<org>#flow#<flow>    dep#<kind>#<id>  Dependent: what keeps the flow from being deleted
+//	<org>#flow#<flow>    draft         the draft under edit (function flows)
+//	<org>#spec#<hash>    spec          a flow_spec by its content; over 32 KB in the object store
+//	<org>#deployments    <deployment>  Deployment
+//	<org>#deployment#<deployment> <%010d>  the deployment as it was at that deployment_version
+//
+// A flow and a deployment carry an incarnation, made anew when one is created
+// again after deletion. An item of an older incarnation does not exist for
+// readers, so that deleting is one transaction however many versions there are.
+package registry
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"millrace/shared/platform/errs"
+	"millrace/shared/platform/table"
+)
+
+// NamePattern is what names of flows, versions, deployments and environments
+// match: 1 to 128 characters, none of which is '#' or '/'.
+const NamePattern = `^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`
+
+// The limits of what is stored beside a name.
+const (
+	MaxTags           = 50
+	MaxTagKey         = 128       // characters of a tag's key
+	MaxTagValue       = 256       // characters of a tag's value
+	MaxDescription    = 4096      // characters
+	MaxSlugs          = 50        // dep_package_slugs
+	MaxParameterBytes = 256 << 10 // of a deployment's parameters, as JSON
+	InlineBytes       = 32 << 10  // larger specs and drafts live in the object store
+)
+
+// DefaultEnvironment is the environment of a deployment that names none.
+const DefaultEnvironment = "default"
+
+// ReservedParameter begins the parameters that only the service sets.
+const ReservedParameter = "__svc_"
+
+var namePattern = regexp.MustCompile(NamePattern)
+
+// ValidName reports whether name matches [NamePattern].
+func ValidName(name string) bool { return namePattern.MatchString(name) }
+
+// reserved are words that stand in the place of a version in a path.
+var reserved = []string{"latest", "versions", "draft", "backfill"}
+
+// ReservedVersion reports whether a version of that name could not be read back
+// because a path gives the word another meaning.
+func ReservedVersion(version string) bool { return slices.Contains(reserved, version) }
+
+// Executors lists the runtimes that default_executor may name, the default
+// first: the names of the backends.
+func Executors() []string { return []string{"python", "http", "transform", "wait"} }
+
+// ParseExecutor checks a default_executor; the empty one is the first of
+// [Executors]. Errors: errs.Invalid for an unsupported runtime.
+func ParseExecutor(name string) (string, error) {
+	known := Executors()
+	if name == "" {
+		return known[0], nil
+	}
+	if !slices.Contains(known, name) {
+		return "", errs.New(errs.Invalid, "Unsupported runtime: default_executor %.64q is not one of %s", name, strings.Join(known, ", "))
+	}
+	return name, nil
+}
+
+// artifactScheme begins an artifact_store_uri; the object's key follows.
+const artifactScheme = "objstore://"
+
+// ArtifactURI is the artifact_store_uri of an artifact's key, empty for none.
+func ArtifactURI(key string) string {
+	if key == "" {
+		return ""
+	}
+	return artifactScheme + key
+}
+
+// ArtifactKey returns the key of an artifact_store_uri, or of a key as it is.
+// Errors: errs.Forbidden if it is not an artifact of the workspace.
+func ArtifactKey(org, uri string) (string, error) {
+	key := strings.TrimPrefix(uri, artifactScheme)
+	parts := strings.Split(key, "/")
+	if len(parts) != 5 || parts[0] != org || parts[1] != "artifacts" || slices.Contains(parts, "..") {
+		return "", errs.New(errs.Forbidden, "Artifact ownership mismatch: the artifact does not belong to this workspace")
+	}
+	return key, nil
+}
+
+// The 404s that reads and writes share.
+
+func noFlow(flow string) error {
+	return errs.New(errs.NotFound, "Flow '%s' not found", flow)
+}
+
+func noVersion(flow, version string) error {
+	return errs.New(errs.NotFound, "Flow '%s' has no version '%s'", flow, version)
+}
+
+// NoDeployment is the errs.NotFound of a deployment that is not there.
+func NoDeployment(name string) error {
+	return errs.New(errs.NotFound, "Deployment '%s' not found", name)
+}
+
+// load reads one item consistently and reports whether it is there.
+func load[T any](ctx context.Context, t table.Table, key table.Key) (v T, found bool, err error) {
+	v, err = table.Load[T](ctx, t, key, table.Consistent)
+	if errors.Is(err, table.ErrNotFound) {
+		return v, false, nil
+	}
+	if err != nil {
+		return v, false, fmt.Errorf("read %s %s: %w", key.PK, key.SK, err)
+	}
+	return v, true, nil
+}
+
+// loadAll reads the items that exist, in the order of keys, consistently.
+func loadAll[T any](ctx context.Context, t table.Table, keys []table.Key) ([]T, error) {
+	if len(keys) == 0 {
+		return nil, nil
+	}
+	items, err := t.BatchGet(ctx, keys, table.Consistent)
+	if err != nil {
+		return nil, fmt.Errorf("read %d items: %w", len(keys), err)
+	}
+	return table.Decode[T](items)
+}
+
+func keysOf(items []table.Item) []table.Key {
+	keys := make([]table.Key, len(items))
+	for i, item := range items {
+		keys[i] = item.Key()
+	}
+	return keys
+}
+
+// sameJSON compares two parameter sets by their bytes; both come from a decoder
+// that keeps each value as it was sent.
+func sameJSON(a, b map[string]json.RawMessage) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for k, v := range a {
+		if w, ok := b[k]; !ok || string(v) != string(w) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,101 @@
+package registry
+
+import (
+	"context"
+	"errors"
+
+	"golang.org/x/sync/errgroup"
+
+	"millrace/shared/account/audit"
+	"millrace/shared/account/tenant"
+	"millrace/shared/platform/table"
+)
+
+// DeleteFlow deletes a flow with all its versions, and what the further writes
+// say, as one transaction. Specs and artifacts stay, for runs refer to them.
+// Errors: errs.NotFound; errs.Conflict naming what depends on the flow.
+func (s Store) DeleteFlow(ctx context.Context, flow string, also ...table.Write) (Head, error) {
+	org := tenantOf(ctx)
+	var head Head
+	err := retry(ctx, func() (err error) {
+		if head, err = GetFlow(ctx, s.Table, org, flow); err != nil {
+			return err
+		}
+		deps, err := Dependents(ctx, s.Table, org, flow, maxNamed+1)
+		if err != nil {
+			return err
+		}
+		if len(deps) > 0 {
+			return inUse(flow, deps)
+		}
+		// rev was read before the dependents: one that came since has raised it.
+		writes := append([]table.Write{
+			table.Delete{Key: head.Key, If: table.And(table.Eq("incarnation", head.Incarnation), table.Eq("rev", head.Rev))},
+			audit.Entry(ctx, s.Clock.Now(), audit.Change{
+				Action: "delete", ResourceType: "flow", ResourceID: flow, Before: head.View(),
+			}),
+		}, also...)
+		return s.Table.Transact(ctx, writes...)
+	})
+	if err != nil {
+		return Head{}, err
+	}
+	// Without the head its versions do not exist; the rest is tidying up.
+	s.purge(ctx, flowPK(org, flow), versionPrefix, head.Incarnation)
+	return head, nil
+}
+
+// DeleteDeployment deletes a deployment and its history. Errors: errs.NotFound.
+func (s Store) DeleteDeployment(ctx context.Context, name string) (Deployment, error) {
+	org := tenantOf(ctx)
+	var d Deployment
+	err := retry(ctx, func() (err error) {
+		if d, err = GetDeployment(ctx, s.Table, org, name); err != nil {
+			return err
+		}
+		writes := []table.Write{
+			table.Delete{Key: d.Key, If: unchanged(&d)},
+			audit.Entry(ctx, s.Clock.Now(), audit.Change{
+				Action: "delete", ResourceType: "deployment", ResourceID: name, Before: d.View(),
+			}),
+		}
+		if d.Status == Active {
+			writes = append(writes, Release(org, d.FlowName, deploymentKind, name))
+		}
+		return s.Table.Transact(ctx, writes...)
+	})
+	if err != nil {
+		return Deployment{}, err
+	}
+	s.purge(ctx, historyPK(org, name), "", d.Incarnation)
+	return d, nil
+}
+
+// purge removes the items of a dead incarnation. Each delete is conditional,
+// for the name may be in use again. What a failure leaves is invisible and is
+// overwritten when the same version is made again, so it is only logged.
+func (s Store) purge(ctx context.Context, pk, prefix, incarnation string) {
+	group, gctx := errgroup.WithContext(ctx)
+	group.SetLimit(8)
+	dead := table.Eq("incarnation", incarnation)
+	q := table.Query{PK: pk, Range: table.Prefix(prefix), Filter: dead, Consistent: true}
+	var failed error
+	for item, err := range table.All(gctx, s.Table, q) {
+		if err != nil {
+			failed = err
+			break
+		}
+		group.Go(func() error {
+			err := s.Table.Delete(gctx, table.Delete{Key: item.Key(), If: dead})
+			if errors.Is(err, table.ErrConditionFailed) {
+				return nil
+			}
+			return err
+		})
+	}
+	if err := errors.Join(failed, group.Wait()); err != nil {
+		s.log().WarnContext(ctx, "deleted items were left behind", "partition", pk, "error", err)
+	}
+}
+
+func tenantOf(ctx context.Context) string { return tenant.From(ctx).OrgID }

@@ -1,0 +1,226 @@
+package runlog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"math/rand/v2"
+	"time"
+
+	"millrace/shared/platform/blob"
+)
+
+// The bounds of making an archive.
+const (
+	maxSpent = 10_000 // batches remembered to be cleared; more are looked up again
+	maxFresh = 1_000  // batches that a merge adds to an archive at a time
+	tries    = 20     // times that another process may be first
+)
+
+// errChanged: another process changed the head of the log meanwhile.
+var errChanged = errors.New("runlog: the archive was changed by others")
+
+// Archive turns the run's batches into its archive, and leaves none. It is
+// repeatable: if the archive stands, what batches are left are merged into it.
+// Whoever writes a batch after that merges it (see [Store.Flush]), so that no
+// batch outlives the archive but for a crash, after which the next Flush or
+// Archive of the run that has something to write repairs it.
+//
+// What is still in memory goes straight into the archive: the log of a short
+// run is written once.
+func (s *Store) Archive(ctx context.Context, org, run string) error {
+	b := s.buffer(runID{org, run}, false)
+	if b == nil {
+		return s.archive(ctx, runID{org, run}, nil)
+	}
+	if err := b.lock(ctx); err != nil {
+		return err
+	}
+	defer b.unlock()
+	b.disarm()
+	if err := s.end(ctx, b); err != nil {
+		s.rearm(b, again)
+		return err
+	}
+	s.retire(b)
+	return nil
+}
+
+// end puts what is held into the archive. The caller holds writing.
+func (s *Store) end(ctx context.Context, b *buffer) error {
+	err := s.drain(ctx, b) // what failed before may be stored already
+	if err != nil {
+		return err
+	}
+	b.take(s.Clock.Now())
+	if b.size() > BatchBytes {
+		if err := s.drain(ctx, b); err != nil {
+			return err
+		}
+	}
+	for _, p := range b.queue {
+		p.id = s.draw()
+	}
+	if err := s.archive(ctx, b.id, b.queue); err != nil {
+		return err
+	}
+	b.archived()
+	b.unchecked = false
+	return nil
+}
+
+// archive makes the archive of the batches there are and of those in memory, or
+// merges them into the one that stands.
+func (s *Store) archive(ctx context.Context, id runID, tail []*pending) error {
+	for lost := 0; ; {
+		head, err := s.head(ctx, id)
+		if err != nil {
+			return err
+		}
+		var done bool
+		if head.stands() {
+			done, err = s.merge(ctx, head, id, tail)
+		} else {
+			done, err = s.build(ctx, head, id, tail)
+		}
+		if errors.Is(err, blob.ErrNotFound) {
+			// Another process archived the batch, or replaced the archive, that
+			// was about to be read.
+			if now, again := s.head(ctx, id); again == nil && now.Version != head.Version {
+				err = errChanged
+			}
+		}
+		if errors.Is(err, errChanged) && lost < tries {
+			pause(ctx, lost)
+			lost++
+			continue
+		}
+		if err != nil || done {
+			return err
+		}
+	}
+}
+
+// pause waits longer each time that another process was first, so that of many
+// one is first soon; up to 1.3 s, or until ctx ends.
+func pause(ctx context.Context, lost int) {
+	timer := time.NewTimer(rand.N(10 * time.Millisecond << min(lost, 7)))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// build makes the first archive. It is not done if there is more to merge.
+// Errors: errChanged.
+func (s *Store) build(ctx context.Context, head archive, id runID, tail []*pending) (done bool, err error) {
+	left := []spent{}
+	stored := remember(s.batches(ctx, id, head.Shards, all, 0), &left)
+	made, err := s.rebuild(ctx, id, head, nil, merged(stored, queued(tail)))
+	if err != nil {
+		return false, err
+	}
+	if err := s.clear(ctx, left); err != nil {
+		return false, err
+	}
+	//guard:log/again return true, nil
+	return s.merge(ctx, made, id, nil) // what came since the batches were read
+}
+
+// remember keeps which batches went by, up to maxSpent.
+func remember(seq iter.Seq2[batch, error], left *[]spent) iter.Seq2[batch, error] {
+	return func(yield func(batch, error) bool) {
+		for b, err := range seq {
+			if err == nil && len(*left) < maxSpent {
+				*left = append(*left, spent{b.Key, b.Ref})
+			}
+			if !yield(b, err) {
+				return
+			}
+		}
+	}
+}
+
+// merge adds to an archive the batches that are left and those in memory, but
+// for those it has, and clears them. It is not done if there is more to merge.
+// Errors: errChanged.
+func (s *Store) merge(ctx context.Context, head archive, id runID, tail []*pending) (done bool, err error) {
+	if err := s.remove(ctx, head.Replaced); err != nil {
+		return false, err
+	}
+	has := &contents{store: s, archive: head}
+	var fresh []batch
+	var left []spent
+	done = true
+	for b, err := range merged(s.batches(ctx, id, head.Shards, all, 0), queued(tail)) { //guard:log/left arg 1.3 1
+		if err != nil {
+			return false, err
+		}
+		known, err := has.batch(ctx, b.SK)
+		if err != nil {
+			return false, err
+		}
+		if !known && len(fresh) == maxFresh || len(left) == maxSpent {
+			done = false
+			break
+		}
+		if !known { //guard:log/once true
+			fresh = append(fresh, b)
+		}
+		if b.PK != "" {
+			left = append(left, spent{b.Key, b.Ref})
+		}
+		if len(left) >= maxFresh && len(fresh) == 0 {
+			if err := s.clear(ctx, left); err != nil {
+				return false, err
+			}
+			left = left[:0]
+		}
+	}
+	if len(fresh) > 0 {
+		made, err := s.rebuild(ctx, id, head, has, sequence(fresh))
+		if err != nil {
+			return false, err
+		}
+		if err := s.remove(ctx, made.Replaced); err != nil {
+			return false, err
+		}
+	}
+	return done, s.clear(ctx, left)
+}
+
+func sequence(batches []batch) iter.Seq2[batch, error] {
+	return func(yield func(batch, error) bool) {
+		for _, b := range batches {
+			if !yield(b, nil) {
+				return
+			}
+		}
+	}
+}
+
+// rebuild makes an archive of what an archive has, if it stands, and of
+// batches that it does not have, in order, and makes it the run's. Errors:
+// errChanged.
+func (s *Store) rebuild(ctx context.Context, id runID, old archive, has *contents, fresh iter.Seq2[batch, error]) (archive, error) {
+	b := builder{}
+	defer func() { _ = b.out.Close() }()
+	next, stop := iter.Pull2(fresh)
+	defer stop()
+	in := &intake{store: s, builder: &b, source: source{next: next}}
+	in.advance()
+	if has != nil {
+		if err := has.copy(ctx, in); err != nil {
+			return archive{}, fmt.Errorf("runlog: archive: %w", err)
+		}
+	}
+	if err := in.upTo(ctx, ""); err != nil {
+		return archive{}, fmt.Errorf("runlog: archive: %w", err)
+	}
+	if err := b.close(); err != nil {
+		return archive{}, fmt.Errorf("runlog: archive: %w", err)
+	}
+	return s.replace(ctx, id, old, &b, old.Events+in.events)
+}

@@ -1,0 +1,198 @@
+package runlog
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"millrace/shared/platform/clock"
+	"millrace/shared/platform/table"
+)
+
+type runID struct{ org, run string }
+
+// buffer holds a run's events that are not stored yet. It lives as long as it
+// holds some.
+type buffer struct {
+	id runID
+
+	held    *atomic.Int64 // bytes that all buffers of the process hold
+	writing chan struct{} // a lock, held while batches are written, so they keep their order
+
+	// Under writing:
+	queue     []*pending // taken and not known to be stored
+	unchecked bool       // a batch may have been stored since the archive was looked for
+
+	mu     sync.Mutex // for what follows
+	lines  bytes.Buffer
+	events int
+	queued int    // bytes in the queue
+	lost   int    // events dropped because the store took none
+	flight string // the id of the batch that is being written
+	timer  *time.Timer
+	asked  bool // a flush of what is held was asked for
+	dead   bool // out of the map: nothing may be added
+}
+
+// firstBytes is the room made at once for what follows a run's first events:
+// those of a run of one task.
+const firstBytes = 1 << 10
+
+// pending is a batch on its way into the store.
+type pending struct {
+	data     []byte
+	events   int
+	id       string // the batch's, once drawn
+	ref      string // of the object that is to hold data, once drawn
+	uploaded bool   // it does
+}
+
+// batch is the batch as an item, without its partition.
+func (p *pending) batch() batch {
+	item := batch{Key: table.Key{SK: p.id}, Events: p.events, Ref: p.ref}
+	if p.ref == "" {
+		item.Data = string(p.data)
+	}
+	return item
+}
+
+// lock makes the caller the one who writes batches, until unlock.
+func (b *buffer) lock(ctx context.Context) error {
+	select {
+	case b.writing <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("runlog: store batch: %w", ctx.Err())
+	}
+}
+
+func (b *buffer) unlock() { <-b.writing }
+
+// size is how many bytes are queued.
+func (b *buffer) size() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.queued
+}
+
+// add takes lines and says how many bytes are held and whether the caller is
+// to ask for a flush; ok is false if the buffer is out of use.
+func (b *buffer) add(lines []byte, events int, flush func()) (held int, ask, ok bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.dead {
+		return 0, false, false
+	}
+	if b.lines.Cap() == 0 {
+		b.lines.Grow(len(lines) + firstBytes)
+	}
+	b.lines.Write(lines)
+	b.held.Add(int64(len(lines)))
+	b.events += events
+	b.arm(Linger, flush)
+	held = b.lines.Len() + b.queued
+	ask = b.lines.Len() > BatchBytes && !b.asked
+	b.asked = b.asked || ask
+	return held, ask, true
+}
+
+// arm makes sure that flush is called in time. The caller holds mu.
+func (b *buffer) arm(after time.Duration, flush func()) {
+	if b.timer == nil {
+		b.timer = time.AfterFunc(after, flush)
+	}
+}
+
+// disarm notes that a flush began.
+func (b *buffer) disarm() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.timer != nil {
+		b.timer.Stop()
+		b.timer = nil
+	}
+	b.asked = false
+}
+
+// take moves what is held to the queue. The caller holds writing.
+func (b *buffer) take(now time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.lost > 0 {
+		n := b.lines.Len()
+		_ = Event{
+			EventType: TypeLog, Level: "warning", Logger: "millrace", RunID: b.id.run, Timestamp: clock.ToMillis(now),
+			Message: fmt.Sprintf("%d events are missing here: they came faster than the log store took them.", b.lost),
+		}.appendLine(&b.lines)
+		b.held.Add(int64(b.lines.Len() - n))
+		b.events++
+		b.lost = 0
+	}
+	data, n := b.lines.Bytes(), b.events
+	b.lines, b.events = bytes.Buffer{}, 0 // the old one's memory goes with the batch
+	b.queue = split(b.queue, data, n)
+	b.queued += len(data)
+}
+
+// stored takes the first batch off the queue.
+func (b *buffer) stored() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.release(len(b.queue[0].data))
+	b.queue, b.flight = b.queue[1:], ""
+}
+
+// archived takes all batches off the queue.
+func (b *buffer) archived() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.release(b.queued)
+	b.queue, b.flight = nil, ""
+}
+
+// release notes that bytes of the queue are no longer held. The caller holds mu.
+func (b *buffer) release(bytes int) {
+	b.queued -= bytes
+	b.held.Add(-int64(bytes))
+}
+
+// fly notes the batch that is being written.
+func (b *buffer) fly(id string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.flight = id
+}
+
+// drop makes room after the store took nothing, and says how many events went.
+func (b *buffer) drop() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.lines.Len()+b.queued <= backlog && b.held.Load() <= memory {
+		return 0
+	}
+	n := b.events
+	b.lost += n
+	b.held.Add(-int64(b.lines.Len()))
+	b.lines, b.events = bytes.Buffer{}, 0
+	return n
+}
+
+// split cuts data into batches of whole lines.
+func split(queue []*pending, data []byte, events int) []*pending {
+	for len(data) > batchMax {
+		n := bytes.LastIndexByte(data[:batchMax], '\n') + 1
+		if n == 0 {
+			n = bytes.IndexByte(data, '\n') + 1
+		}
+		part := bytes.Count(data[:n], []byte{'\n'})
+		queue = append(queue, &pending{data: data[:n], events: part})
+		data, events = data[n:], events-part
+	}
+	if events > 0 {
+		queue = append(queue, &pending{data: data, events: events})
+	}
+	return queue
+}

@@ -1,0 +1,178 @@
+package runlog
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"millrace/shared/platform/blob"
+	"millrace/shared/platform/table"
+	"millrace/shared/run/runstate"
+)
+
+// archive is the head of a run's log: the item that tells how many partitions
+// the live log has and, once it is made, what the archive is: one gzip stream of
+// NDJSON in members, with an index of where they are. Small ones stand in the
+// item. An archive only ever grows; what it is replaced by has another version.
+type archive struct {
+	table.Key
+	Shards   int      `table:"sh,omitempty"`  // partitions in use, 0: one
+	Version  string   `table:"v,omitempty"`   // unlike that of any other
+	Events   int      `table:"n"`             // there even if there are none
+	Index    string   `table:"ix,omitempty"`  // JSON of []span
+	IndexRef string   `table:"ixr,omitempty"` // the object of a large one
+	Data     []byte   `table:"d,omitempty"`
+	Ref      string   `table:"ref,omitempty"` // the object of a large archive
+	Replaced []string `table:"old,omitempty"` // objects of the archive before
+}
+
+// The attributes of a head that conditions and updates name.
+const (
+	headShards  = "sh"
+	headVersion = "v"
+	headEvents  = "n"
+)
+
+// stands tells whether the archive is made.
+func (a archive) stands() bool { return a.Index != "" || a.IndexRef != "" }
+
+// Archived tells whether the item with [runstate.ArchiveKey] is that of a log
+// whose archive stands. A nil item is not.
+func Archived(head table.Item) bool {
+	_, made := head[headEvents]
+	return made
+}
+
+// unchanged holds if the head is still that which was read.
+func (a archive) unchanged() table.Cond {
+	shards, version, made := table.Absent(headShards), table.Absent(headVersion), table.Absent(headEvents)
+	if a.Shards > 0 {
+		shards = table.Eq(headShards, a.Shards)
+	}
+	if a.Version != "" {
+		version = table.Eq(headVersion, a.Version)
+	}
+	if a.stands() {
+		made = table.Exists(headEvents)
+	}
+	return table.And(
+		shards,  //guard:log/spread drop
+		version, //guard:log/version drop
+		made,
+	)
+}
+
+// objects are what the archive has in the object store.
+func (a archive) objects() []string {
+	var all []string
+	for _, ref := range []string{a.Ref, a.IndexRef} {
+		if ref != "" {
+			all = append(all, ref)
+		}
+	}
+	return all
+}
+
+// head reads the head of a run's log; the zero archive with its key if it has
+// none yet.
+func (s *Store) head(ctx context.Context, id runID) (archive, error) {
+	key := runstate.ArchiveKey(id.org, id.run)
+	head, err := table.Load[archive](ctx, s.Table, key, table.Consistent)
+	if errors.Is(err, table.ErrNotFound) {
+		return archive{Key: key}, nil
+	}
+	if err != nil {
+		return archive{}, fmt.Errorf("runlog: head of the log: %w", err)
+	}
+	s.learn(id, head)
+	return head, nil
+}
+
+// spread has the log use all its partitions from now on. A partition of the
+// table takes 1,000 write units a second, and the live log of a run begins as
+// one: enough for 1,000 batches of up to 1 KB a second, but a wide run in the
+// cloud has one or more for each message. Whoever meets the bound spreads the
+// log; the others learn of it when they look for the archive after their next
+// batch. A log that never meets it costs one query a page and one to archive
+// it. It is no matter if this fails.
+func (s *Store) spread(ctx context.Context, id runID) {
+	if s.knows(id).shards >= runstate.LogShards {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, putTime)
+	defer cancel()
+	head, err := s.head(ctx, id)
+	if err != nil || head.Shards >= runstate.LogShards {
+		return
+	}
+	item, err := s.Table.Update(ctx, table.Update{
+		Key: head.Key, Do: []table.Action{table.Set(headShards, runstate.LogShards)},
+	})
+	if err == nil && table.Unmarshal(item, &head) == nil {
+		s.learn(id, head)
+	}
+}
+
+// replace makes an archive of so many events the run's. If the head is no longer
+// old it is errChanged, and what was written is removed.
+func (s *Store) replace(ctx context.Context, id runID, old archive, b *builder, events int) (archive, error) {
+	index, err := json.Marshal(b.spans)
+	if err != nil {
+		return archive{}, fmt.Errorf("runlog: store archive: %w", err)
+	}
+	head := archive{Key: old.Key, Shards: old.Shards, Version: s.draw(), Events: events, Replaced: old.objects()}
+	if b.out.Size()+int64(len(index)) <= InlineBytes {
+		if head.Data, err = b.out.Bytes(); err != nil {
+			return head, fmt.Errorf("runlog: store archive: %w", err)
+		}
+		head.Index = string(index)
+	} else if err := s.upload(ctx, id, &head, b, index); err != nil {
+		return archive{}, fmt.Errorf("runlog: store archive: %w", err)
+	}
+	err = s.Table.Put(ctx, table.Put{Item: head, If: old.unchanged()})
+	var refused *table.ConditionError
+	switch {
+	case errors.As(err, &refused) && refused.Old[headVersion].Str() == head.Version: // our own; the answer was lost
+	case errors.Is(err, table.ErrConditionFailed):
+		if err := s.remove(ctx, head.objects()); err != nil {
+			return archive{}, err
+		}
+		return archive{}, errChanged
+	case err != nil:
+		return archive{}, fmt.Errorf("runlog: store archive: %w", err)
+	}
+	s.learn(id, head)
+	return head, nil
+}
+
+// upload stores what does not fit the head. Objects have names of their own: of
+// two who archive at once, the second spoils nothing.
+func (s *Store) upload(ctx context.Context, id runID, head *archive, b *builder, index []byte) error {
+	name := runstate.Object(id.org, id.run, "log-"+head.Version)
+	body, err := b.out.Reader()
+	if err != nil {
+		return err
+	}
+	head.Ref = name + ".ndjson.gz"
+	if _, err := s.Blob.Put(ctx, head.Ref, body, b.out.Size(), blob.PutOptions{ContentType: "application/gzip"}); err != nil {
+		return err
+	}
+	if len(index) <= InlineBytes {
+		head.Index = string(index)
+		return nil
+	}
+	head.IndexRef = name + ".index.json"
+	_, err = blob.PutBytes(ctx, s.Blob, head.IndexRef, index, blob.PutOptions{ContentType: "application/json"})
+	return err
+}
+
+func (s *Store) remove(ctx context.Context, objects []string) error {
+	if len(objects) == 0 {
+		return nil
+	}
+	if err := s.Blob.Delete(ctx, objects...); err != nil {
+		return fmt.Errorf("runlog: remove an archive: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,174 @@
+package runlog
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+
+	"github.com/oklog/ulid/v2"
+
+	"millrace/shared/platform/blob"
+)
+
+// The bounds of a gzip member of an archive: a page reads the members it needs
+// and no others.
+const (
+	memberBytes   = 256 << 10 // before compression; more only for one larger batch
+	memberBatches = 2000      // what fits a gzip header
+)
+
+// errDamaged: an archive does not hold what it should.
+var errDamaged = errors.New("runlog: the archive is damaged")
+
+// span is where one gzip member of an archive is: behind those before it.
+type span struct {
+	First  string `json:"f"` // its first batch
+	Length int64  `json:"l"`
+}
+
+// count says how many events of a batch a member holds, in order. The counts of
+// a member stand in an extra field of its gzip header, where readers that know
+// nothing of batches pass over them.
+type count struct {
+	id     string
+	events int
+}
+
+// builder makes the gzip members of an archive.
+type builder struct {
+	out   blob.Spool
+	spans []span
+
+	raw    bytes.Buffer // the member that is being filled
+	counts []count
+}
+
+var gzips = sync.Pool{New: func() any { return gzip.NewWriter(nil) }}
+
+func (b *builder) add(id string, data []byte, events int) error {
+	if len(b.counts) == memberBatches || b.raw.Len() > 0 && b.raw.Len()+len(data) > memberBytes {
+		if err := b.close(); err != nil {
+			return err
+		}
+	}
+	b.raw.Write(data)
+	b.counts = append(b.counts, count{id, events})
+	return nil
+}
+
+// close ends the member that is being filled.
+func (b *builder) close() error {
+	if len(b.counts) == 0 {
+		return nil
+	}
+	extra, err := extraField(b.counts)
+	if err != nil {
+		return err
+	}
+	from := b.out.Size()
+	gz := gzips.Get().(*gzip.Writer)
+	defer gzips.Put(gz)
+	gz.Reset(&b.out)
+	gz.Extra = extra
+	if _, err := gz.Write(b.raw.Bytes()); err != nil {
+		return err
+	}
+	if err := gz.Close(); err != nil {
+		return err
+	}
+	b.spans = append(b.spans, span{First: b.counts[0].id, Length: b.out.Size() - from})
+	b.raw.Reset()
+	b.counts = b.counts[:0]
+	return nil
+}
+
+// fieldID names the extra field, as RFC 1952 wants it.
+const fieldID = "mr"
+
+func extraField(counts []count) ([]byte, error) {
+	field := append([]byte(fieldID), 0, 0)
+	for _, c := range counts {
+		id, err := ulid.ParseStrict(c.id)
+		if err != nil {
+			return nil, fmt.Errorf("batch %q: %w", c.id, err)
+		}
+		field = append(field, id[:]...)
+		field = binary.AppendUvarint(field, uint64(c.events))
+	}
+	binary.LittleEndian.PutUint16(field[2:], uint16(len(field)-4))
+	return field, nil
+}
+
+func parseField(field []byte) ([]count, error) {
+	if len(field) < 4 || string(field[:2]) != fieldID || int(binary.LittleEndian.Uint16(field[2:])) != len(field)-4 {
+		return nil, errDamaged
+	}
+	var counts []count
+	for field = field[4:]; len(field) > 0; {
+		var id ulid.ULID
+		n := copy(id[:], field)
+		events, used := binary.Uvarint(field[n:])
+		if n < len(id) || used <= 0 || events > 1<<31 {
+			return nil, errDamaged
+		}
+		counts = append(counts, count{id.String(), int(events)})
+		field = field[n+used:]
+	}
+	return counts, nil
+}
+
+// index reads the archive's index.
+func (s *Store) index(ctx context.Context, a archive) ([]span, error) {
+	data := []byte(a.Index)
+	if a.IndexRef != "" {
+		var err error
+		if data, _, err = blob.GetBytes(ctx, s.Blob, a.IndexRef, 64<<20); err != nil {
+			return nil, fmt.Errorf("runlog: archive index: %w", err)
+		}
+	}
+	var spans []span
+	if err := json.Unmarshal(data, &spans); err != nil {
+		return nil, fmt.Errorf("%w: index: %w", errDamaged, err)
+	}
+	return spans, nil
+}
+
+// open opens a member: its header is read, what it holds is not. The caller
+// closes the body.
+func (s *Store) open(ctx context.Context, a archive, offset, length int64) (*gzip.Reader, io.Closer, error) {
+	body, err := s.raw(ctx, a, offset, length)
+	if err != nil {
+		return nil, nil, err
+	}
+	gz, err := gzip.NewReader(body)
+	if err != nil {
+		_ = body.Close()
+		return nil, nil, fmt.Errorf("%w: %w", errDamaged, err)
+	}
+	gz.Multistream(false)
+	return gz, body, nil
+}
+
+// member reads a member's log and what it holds of which batch.
+func (s *Store) member(ctx context.Context, a archive, offset, length int64) ([]byte, []count, error) {
+	gz, body, err := s.open(ctx, a, offset, length)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer body.Close()
+	counts, err := parseField(gz.Extra)
+	if err != nil {
+		return nil, nil, err
+	}
+	data, err := io.ReadAll(gz)
+	if err != nil {
+		return nil, nil, fmt.Errorf("runlog: archive: %w", err)
+	}
+	return data, counts, nil
+}

@@ -1,0 +1,156 @@
+package runlog
+
+import (
+	"bytes"
+	"crypto/rand"
+	"encoding/binary"
+	"hash/fnv"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+
+	"github.com/oklog/ulid/v2"
+
+	"millrace/shared/platform/blob"
+	"millrace/shared/platform/clock"
+	"millrace/shared/platform/table"
+	"millrace/shared/run/runstate"
+)
+
+// Store writes and reads logs. It is safe for concurrent use.
+type Store struct {
+	Table table.Table
+	Blob  blob.Store
+	Clock clock.Clock
+	Log   *slog.Logger
+
+	held atomic.Int64 // bytes that the buffers hold
+
+	mu      sync.Mutex
+	runs    map[runID]*buffer
+	known   map[runID]knowledge
+	entropy *ulid.MonotonicEntropy
+	last    uint64 // milliseconds of the last id
+	writer  uint32 // a number that few other processes have
+}
+
+// knowledge is what a process remembers of a run's log. Forgetting it costs
+// requests and nothing else.
+type knowledge struct {
+	shards   int  // partitions in use, 0: one, as far as is known
+	archived bool // the archive stands
+}
+
+// maxKnown is how many runs a process remembers.
+const maxKnown = 4096
+
+// scratch is buffers in which events become lines.
+var scratch = sync.Pool{New: func() any { return new(bytes.Buffer) }}
+
+func (s *Store) buffer(id runID, create bool) *buffer {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	b := s.runs[id]
+	if b == nil && create {
+		if s.runs == nil {
+			s.runs = map[runID]*buffer{}
+		}
+		b = &buffer{id: id, held: &s.held, writing: make(chan struct{}, 1)}
+		s.runs[id] = b
+	}
+	return b
+}
+
+func (s *Store) buffers() []*buffer {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := make([]*buffer, 0, len(s.runs))
+	for _, b := range s.runs {
+		all = append(all, b)
+	}
+	return all
+}
+
+// retire forgets a buffer that holds nothing. The caller holds writing.
+func (s *Store) retire(b *buffer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if s.runs[b.id] != b || b.events > 0 || b.queued > 0 || b.lost > 0 || b.unchecked {
+		return
+	}
+	if b.timer != nil {
+		b.timer.Stop()
+	}
+	b.dead = true
+	delete(s.runs, b.id)
+}
+
+// knows returns what is remembered of a run's log.
+func (s *Store) knows(id runID) knowledge {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.known[id]
+}
+
+// learn remembers what a run's head says.
+func (s *Store) learn(id runID, head archive) {
+	k := knowledge{shards: head.Shards, archived: head.stands()}
+	if k == (knowledge{}) {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, found := s.known[id]; !found && len(s.known) >= maxKnown {
+		for any := range s.known {
+			delete(s.known, any)
+			break
+		}
+	}
+	if s.known == nil {
+		s.known = map[runID]knowledge{}
+	}
+	s.known[id] = k
+}
+
+// partition is where this process writes batches of a run: in the first
+// partition, or, once the log is spread, in one of all.
+func (s *Store) partition(id runID) string {
+	all := runstate.LogPartitions(id.org, id.run)
+	shards := s.knows(id).shards
+	if shards <= 1 {
+		return all[0]
+	}
+	h := fnv.New32a()
+	_, _ = h.Write(binary.BigEndian.AppendUint32([]byte(id.run), s.number()))
+	return all[h.Sum32()%uint32(min(shards, len(all)))]
+}
+
+// number is drawn once for each Store.
+func (s *Store) number() uint32 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for s.writer == 0 {
+		var b [4]byte
+		_, _ = rand.Read(b[:]) // never fails (crypto/rand)
+		s.writer = binary.BigEndian.Uint32(b[:])
+	}
+	return s.writer
+}
+
+// draw makes an id that sorts after those drawn before, here.
+func (s *Store) draw() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.entropy == nil {
+		s.entropy = ulid.Monotonic(rand.Reader, 0)
+	}
+	s.last = max(s.last, ulid.Timestamp(s.Clock.Now()))
+	id, err := ulid.New(s.last, s.entropy)
+	if err != nil { // the millisecond's ids are used up
+		s.last++
+		id = ulid.MustNew(s.last, s.entropy)
+	}
+	return id.String()
+}

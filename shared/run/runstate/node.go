@@ -1,0 +1,197 @@
+package runstate
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"millrace/shared/platform/clock"
+	"millrace/shared/platform/table"
+	"millrace/shared/run/engine"
+)
+
+// Node is the item of a task, a map instance or a join. It is made lazily: a
+// node that nothing has reached has none, and one that waits for dependencies
+// has only their numbers.
+type Node struct {
+	table.Key
+	Status     engine.Status `table:"st,omitempty"`
+	Attempt    int           `table:"at,omitempty"`
+	OK         []int         `table:"ok,omitempty,set"` // finished dependencies by outcome
+	Skipped    []int         `table:"sk_,omitempty,set"`
+	TimedOut   []int         `table:"tm,omitempty,set"`
+	Failed     []int         `table:"fl,omitempty,set"`
+	Nonce      string        `table:"ln,omitempty"` // the lease's owner
+	LeaseUntil clock.Millis  `table:"lu,omitempty"`
+	Due        clock.Millis  `table:"q,omitempty"`  // not before, while RETRYING, QUEUED or suspended
+	Reason     string        `table:"wy,omitempty"` // why it waits, while QUEUED
+	Deferred   int           `table:"df,omitempty"` // how often this attempt was given back before it began
+	Announced  bool          `table:"an,omitempty"` // the log says that an attempt that was given back began
+	Suspended  bool          `table:"su,omitempty"`
+	Lost       int           `table:"lost,omitempty"` // leases lost so far
+	Chain      string        `table:"ch,omitempty"`   // the message whose walk this node belongs to
+	StartedAt  clock.Millis  `table:"sa,omitempty"`
+	EndedAt    clock.Millis  `table:"ea,omitempty"`
+	Output     string        `table:"out,omitempty"` // JSON up to MaxInline
+	OutputRef  string        `table:"or,omitempty"`  // object key of a larger one
+	OutputSize int64         `table:"ob,omitempty"`
+	ErrorType  string        `table:"et,omitempty"`
+	Error      string        `table:"em,omitempty"`
+	Carried    *int          `table:"oc,omitempty"` // engine.Outcome where it is not the status's own
+	Width      *int          `table:"w,omitempty"`  // of a mapped task, once its list is evaluated
+	List       string        `table:"li,omitempty"` // the list, JSON up to MaxInline
+	ListRef    string        `table:"lr,omitempty"` // object key of a larger one
+	ListHash   string        `table:"lh,omitempty"`
+	Reuse      bool          `table:"ru,omitempty"` // instances of this map are reused where the plan says so
+	History    []Attempt     `table:"h,omitempty"`  // attempts before this one
+}
+
+// Attempt is the record of an attempt that is over.
+type Attempt struct {
+	Attempt   int           `table:"a" json:"a"`
+	Status    engine.Status `table:"s" json:"s"`
+	StartedAt clock.Millis  `table:"b,omitempty" json:"b"`
+	EndedAt   clock.Millis  `table:"e,omitempty" json:"e"`
+	ErrorType string        `table:"t,omitempty" json:"t"`
+	Error     string        `table:"m,omitempty" json:"m"`
+}
+
+// The attributes of a Node that updates and conditions name.
+const (
+	NodeStatus    = "st"
+	NodeAttempt   = "at"
+	NodeOK        = "ok"
+	NodeSkipped   = "sk_"
+	NodeTimedOut  = "tm"
+	NodeFailed    = "fl"
+	NodeNonce     = "ln"
+	NodeLease     = "lu"
+	NodeDue       = "q"
+	NodeReason    = "wy"
+	NodeDeferred  = "df"
+	NodeAnnounced = "an"
+	NodeSuspended = "su"
+	NodeLost      = "lost"
+	NodeChain     = "ch"
+	NodeStarted   = "sa"
+	NodeEnded     = "ea"
+	NodeOutput    = "out"
+	NodeOutputRef = "or"
+	NodeOutSize   = "ob"
+	NodeErrorType = "et"
+	NodeError     = "em"
+	NodeCarried   = "oc"
+	NodeWidth     = "w"
+	NodeList      = "li"
+	NodeListRef   = "lr"
+	NodeListHash  = "lh"
+	NodeReuse     = "ru"
+	NodeHistory   = "h"
+)
+
+// SetOf names the set that notes an outcome.
+func SetOf(o engine.Outcome) string {
+	switch o {
+	case engine.OutcomeOK:
+		return NodeOK
+	case engine.OutcomeSkipped:
+		return NodeSkipped
+	case engine.OutcomeTimedOut:
+		return NodeTimedOut
+	}
+	return NodeFailed
+}
+
+// Sets counts the dependencies noted.
+func (n *Node) Sets() engine.Sets {
+	return engine.Sets{OK: len(n.OK), Skipped: len(n.Skipped), TimedOut: len(n.TimedOut), Failed: len(n.Failed)}
+}
+
+// Noted reports whether a dependency is noted.
+func (n *Node) Noted(dep engine.Node) bool {
+	for _, set := range [][]int{n.OK, n.Skipped, n.TimedOut, n.Failed} {
+		for _, m := range set {
+			if m == int(dep) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// Outcome is what the finished node means to its dependents.
+func (n *Node) Outcome() engine.Outcome {
+	if n.Carried != nil {
+		return engine.Outcome(*n.Carried)
+	}
+	return n.Status.Outcome()
+}
+
+// Number is the node's number in the plan.
+func (n *Node) Number() engine.Node { return NodeNumber(n.SK) }
+
+// Input is what a run sees, frozen when it was accepted. Secret values are
+// never part of it.
+type Input struct {
+	Parameters  map[string]json.RawMessage `json:"parameters"`
+	Vars        map[string]string          `json:"vars,omitempty"`
+	LogicalDate string                     `json:"logical_date,omitempty"`
+	Reuse       *Reuse                     `json:"reuse,omitempty"`
+	Trace       string                     `json:"traceparent,omitempty"` // W3C Trace Context of what began the run
+}
+
+// Size estimates how many bytes the input takes in memory.
+func (in *Input) Size() int {
+	const entry = 64 // of a map or a list, besides its text
+	n := len(in.LogicalDate) + len(in.Trace)
+	for name, value := range in.Parameters {
+		n += entry + len(name) + len(value)
+	}
+	for name, value := range in.Vars {
+		n += entry + len(name) + len(value)
+	}
+	if in.Reuse == nil {
+		return n
+	}
+	n += 8 * len(in.Reuse.Tasks)
+	for _, instances := range in.Reuse.Instances {
+		n += entry + 8*len(instances)
+	}
+	for _, name := range in.Reuse.Names {
+		n += entry + len(name)
+	}
+	return n
+}
+
+// Reuse is the plan of a retry from failed.
+type Reuse struct {
+	Run       string           `json:"run"`       // the run whose results are taken
+	Tasks     []int            `json:"tasks"`     // indexes of whole tasks
+	Instances map[string][]int `json:"instances"` // by task index: instances
+	Names     []string         `json:"names"`     // names of the tasks that succeeded
+}
+
+// InputItem stores an Input: its JSON, or the key of an object that holds it.
+type InputItem struct {
+	table.Key
+	Data string `table:"data,omitempty"`
+	Ref  string `table:"ref,omitempty"`
+}
+
+// TaskRunID names one attempt of one node of a run.
+func TaskRunID(run string, n engine.Node, attempt int) string {
+	return fmt.Sprintf("%s-%d-%d", run, n, attempt)
+}
+
+// Has reports whether a task is reused as a whole.
+func (r *Reuse) Has(task int) bool {
+	_, found := slices.BinarySearch(r.Tasks, task)
+	return found
+}
+
+// Instance reports whether an instance of a mapped task is reused.
+func (r *Reuse) Instance(task, index int) bool {
+	_, found := slices.BinarySearch(r.Instances[strconv.Itoa(task)], index)
+	return found
+}

@@ -1,0 +1,246 @@
+// Package runstate is how runs are stored: the keys and items of a run, its
+// input, its task nodes and its archive, and where it stands in the indexes.
+// Everything of a run lives in partitions that begin with the workspace and
+// the run, so no read of one workspace can reach another's.
+package runstate
+
+import (
+	"fmt"
+	"hash/fnv"
+	"strconv"
+	"strings"
+	"time"
+
+	"millrace/shared/platform/clock"
+	"millrace/shared/platform/table"
+	"millrace/shared/run/engine"
+)
+
+// The sizes that keep a run's items and partitions small.
+const (
+	NodesPerShard = 500      // task items of one partition
+	MaxInline     = 32 << 10 // bytes of JSON kept in an item; more goes to the object store
+	DueShards     = 16
+	MaxMessage    = 2 << 10 // bytes of an error message kept
+)
+
+// The fences that stop a run.
+const (
+	FenceCancel   = "cancel"
+	FenceDeadline = "deadline"
+)
+
+// Run is a run's record and control item: small, because every task start
+// reads it.
+type Run struct {
+	table.Key
+	table.DueEntry
+	table.ListEntries
+	Org          string        `table:"org"`
+	ID           string        `table:"id"`
+	Slug         string        `table:"slug"`
+	Flow         string        `table:"flow"`
+	Version      string        `table:"ver"`
+	SpecHash     string        `table:"spec"`
+	Plan         int           `table:"pv,omitempty"`   // version of its plan, as [engine.PlanOf] takes it
+	Artifact     string        `table:"art,omitempty"`  // object key of the code
+	CodeHash     string        `table:"code,omitempty"` // names the code's content
+	Deployment   string        `table:"dep,omitempty"`
+	Environment  string        `table:"env"`
+	Mode         string        `table:"mode"` // tier
+	Trigger      string        `table:"trig"`
+	By           string        `table:"by,omitempty"` // user or key that triggered it
+	Status       engine.Status `table:"st"`
+	CreatedAt    clock.Millis  `table:"ca"`
+	StartedAt    clock.Millis  `table:"sa,omitempty"`
+	EndedAt      clock.Millis  `table:"ea,omitempty"`
+	Fence        string        `table:"fe,omitempty"`
+	FenceBy      string        `table:"fb,omitempty"`
+	FenceAt      clock.Millis  `table:"fa,omitempty"`
+	Tasks        int           `table:"n,omitempty"`  // of its flow, as its due entry tells
+	Timeout      int           `table:"to,omitempty"` // seconds from start to deadline
+	Deadline     clock.Millis  `table:"dl,omitempty"`
+	Error        string        `table:"err,omitempty"`
+	Worst        *int          `table:"wo,omitempty"` // engine.Outcome at END, while on_failure runs
+	Parent       string        `table:"par,omitempty"`
+	Partial      bool          `table:"part,omitempty"`
+	Reused       int           `table:"reu,omitempty"`
+	Archived     bool          `table:"arc,omitempty"`
+	ReconciledAt clock.Millis  `table:"lk,omitempty"`  // when it was last reconciled
+	ProbedAt     clock.Millis  `table:"pb,omitempty"`  // when a reconciliation last sent messages again
+	Final        Final         `table:"fin,omitempty"` // of a run that was stopped, once it has ended
+}
+
+// The attributes of a Run that updates and conditions name.
+const (
+	RunStatus     = "st"
+	RunStarted    = "sa"
+	RunEnded      = "ea"
+	RunFence      = "fe"
+	RunFenceBy    = "fb"
+	RunFenceAt    = "fa"
+	RunDeadline   = "dl"
+	RunError      = "err"
+	RunWorst      = "wo"
+	RunArchived   = "arc"
+	RunReconciled = "lk"
+	RunProbed     = "pb"
+	RunFinal      = "fin"
+	DuePK         = "due_pk"
+	DueSK         = "due_sk"
+)
+
+// Fenced tells why the run must start no more tasks at now, "" if it may.
+func (r *Run) Fenced(now time.Time) string {
+	switch {
+	case r.Fence != "":
+		return r.Fence
+	case r.Status == engine.CancellationRequested || r.Status == engine.Cancelled: //guard:fence/status false
+		return FenceCancel
+	case r.Deadline != 0 && now.UnixMilli() >= int64(r.Deadline): //guard:deadline/time false
+		return FenceDeadline
+	case r.Status.RunEnded(): //guard:fence/ended false
+		return "ended"
+	}
+	return ""
+}
+
+// RunKey is the key of a run's record.
+func RunKey(org, run string) table.Key { return table.Key{PK: partition(org, run), SK: "run"} }
+
+// InputKey is the key of a run's input.
+func InputKey(org, run string) table.Key { return table.Key{PK: partition(org, run), SK: "input"} }
+
+// ArchiveKey is the key of a run's log archive.
+func ArchiveKey(org, run string) table.Key {
+	return table.Key{PK: partition(org, run), SK: "archive"}
+}
+
+// LogShards is the most partitions that a run's live log has.
+const LogShards = 4
+
+// LogPartition is the first partition of a run's live log, where every writer
+// begins.
+func LogPartition(org, run string) string { return partition(org, run) + "#log" }
+
+// LogPartitions are all partitions that a run's live log may have, the first
+// one first.
+func LogPartitions(org, run string) []string {
+	all := make([]string, LogShards)
+	for shard := range all {
+		all[shard] = LogPartition(org, run)
+		if shard > 0 {
+			all[shard] = partition(org, run) + "#" + strconv.Itoa(shard) + "#log"
+		}
+	}
+	return all
+}
+
+func partition(org, run string) string { return org + "#run#" + run } //guard:tenant/run operand 1 "org"
+
+// NodeKey is the key of a task node.
+func NodeKey(org, run string, n engine.Node) table.Key {
+	return table.Key{PK: NodePartition(org, run, int(n)/NodesPerShard), SK: fmt.Sprintf("%09d", int(n))}
+}
+
+// NodePartition is the partition of a shard of a run's task nodes.
+func NodePartition(org, run string, shard int) string {
+	return partition(org, run) + "#t" + strconv.Itoa(shard)
+}
+
+// NodeNumber reads the number of a node from its sort key.
+func NodeNumber(sk string) engine.Node {
+	n, _ := strconv.Atoi(strings.TrimLeft(sk, "0"))
+	return engine.Node(n)
+}
+
+// Object is the key of an object that belongs to a run.
+func Object(org, run, name string) string { return org + "/runs/" + run + "/" + name } //guard:tenant/objects operand 1 "org"
+
+// DueAt is a run's place in the due index. It tells how many tasks the run's flow
+// has, so that what is unfinished can be counted by the index alone.
+func DueAt(org, run string, tasks int, at time.Time) table.DueEntry {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(run))
+	return table.DueEntry{
+		DuePK: DuePartition(int(h.Sum32() % DueShards)),
+		DueSK: fmt.Sprintf("%013d#%s#%d", at.UnixMilli(), partition(org, run), tasks), //guard:tenant/due arg 3.1 ""
+	}
+}
+
+// DueTime is when the entry of the due index with that sort key is due, and
+// false if it says none.
+func DueTime(sk string) (time.Time, bool) {
+	ms, _, _ := strings.Cut(sk, "#")
+	at, err := strconv.ParseInt(ms, 10, 64)
+	return time.UnixMilli(at), err == nil
+}
+
+// DueTasks is the number of tasks that the entry of the due index with that sort
+// key tells of; of one that tells none it is 1.
+func DueTasks(sk string) int {
+	n, err := strconv.Atoi(sk[strings.LastIndexByte(sk, '#')+1:])
+	if err != nil {
+		return 1
+	}
+	return n
+}
+
+// DuePartition is one shard of the due index.
+func DuePartition(shard int) string { return "due#" + strconv.Itoa(shard) }
+
+// DueUntil bounds the entries of the due index that are due at now.
+func DueUntil(now time.Time) table.Range {
+	return table.Before(fmt.Sprintf("%013d", now.UnixMilli()+1))
+}
+
+// ParseRunKey reads workspace and run from the partition of a run's record.
+func ParseRunKey(pk string) (org, run string, ok bool) {
+	org, run, ok = strings.Cut(pk, "#run#")
+	return org, run, ok && !strings.Contains(run, "#")
+}
+
+// Lists are a run's places in the list indexes: by workspace, flow,
+// environment, and flow with environment, each sorted by run id, that is by time.
+func Lists(org, flow, env, run string) table.ListEntries {
+	return table.ListEntries{
+		L1PK: ListPartition(org, "", ""), L1SK: run,
+		L2PK: ListPartition(org, flow, ""), L2SK: run,
+		L3PK: ListPartition(org, "", env), L3SK: run,
+		L4PK: ListPartition(org, flow, env), L4SK: run,
+	}
+}
+
+// ListPartition is the list of a workspace's runs, narrowed to a flow and an
+// environment where they are given.
+func ListPartition(org, flow, env string) string {
+	return org + "#runs#" + flow + "#" + env //guard:tenant/lists operand 1 "org"
+}
+
+// ListIndex is the index that holds [ListPartition].
+func ListIndex(flow, env string) table.Index {
+	switch {
+	case flow != "" && env != "":
+		return table.ByBoth
+	case flow != "":
+		return table.ByFlow
+	case env != "":
+		return table.ByEnv
+	}
+	return table.ByList
+}
+
+// Duration is how long the run took in milliseconds, 0 while it has not ended
+// or if it never started.
+func (r *Run) Duration() int64 {
+	if r.StartedAt == 0 || r.EndedAt == 0 {
+		return 0
+	}
+	return int64(r.EndedAt - r.StartedAt)
+}
+
+// FenceSignal names the signal, within a process, that a run was fenced.
+func FenceSignal(run string) string { return "fence/" + run }
+
+// RunSignal names the signal, within a process, that a run is over.
+func RunSignal(run string) string { return "run/" + run }

@@ -1,0 +1,311 @@
+// Package invoke is the [sandbox.Sandbox] driver for AWS Lambda: a function for
+// each tier, whose environments belong to one workspace each (tenant isolation
+// mode, TenantId is the workspace) and whose role permits nothing. It gets its
+// code, inputs and outputs by presigned links, and hands its log over, as the
+// task writes it, to the internal route that [Config.LogURL] names, under a
+// token of the attempt.
+//
+// Log events thus take another way than the answer: the runner hands over the
+// last of them before it answers, and the route stores what it gets before it
+// acknowledges. So the log is whole when Run returns, as the port asks, though
+// log is never called.
+//
+// Lambda has no call that ends an invocation. When ctx ends Run returns at once,
+// and the task's process is killed when the runner next asks the route, at most
+// 5 s later, and is told that the attempt is over.
+package invoke
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/aws/retry"
+	"github.com/aws/aws-sdk-go-v2/service/lambda"
+	"github.com/aws/aws-sdk-go-v2/service/lambda/types"
+	"github.com/aws/smithy-go"
+
+	"millrace/shared/platform/clock"
+	"millrace/shared/run/sandbox"
+	"millrace/shared/run/sandbox/ticket"
+)
+
+// MaxPayload is the largest request and answer of an invocation, in bytes.
+const MaxPayload = 6 << 20
+
+// lag is how much longer than the task a token is good: the start of a cold
+// environment, the fetch of the artifact, and the upload of a large output.
+const lag = 5 * time.Minute
+
+// cancelled is the type of failure by which the runner says that it was told to
+// stop; learning is how long the holder of the attempt may take to learn of it,
+// a few of its heartbeats.
+const (
+	cancelled = "Cancelled"
+	learning  = 20 * time.Second
+)
+
+// The SDK's retryer is the only layer that repeats an invocation, and only one
+// that Lambda refused to begin: whatever else fails may have run the task.
+const (
+	maxAttempts = 5
+	maxBackoff  = 5 * time.Second
+)
+
+var throttles = []string{"TooManyRequestsException", "ThrottlingException", "Throttling", "EC2ThrottledException"}
+
+// unready are the other codes by which Lambda says that it had no environment to
+// run the code in, and may have one later. A ServiceException does not say
+// whether the code began.
+var unready = []string{
+	"ResourceNotReadyException", "ResourceConflictException", "SnapStartNotReadyException", "SnapStartTimeoutException",
+	"EC2UnexpectedException", "ENILimitReachedException", "SubnetIPAddressLimitReachedException",
+}
+
+// Config says which functions to invoke and what to give them.
+type Config struct {
+	// Prefix stands before the tier in the functions' names, e.g.
+	// "millrace-prod-sandbox-".
+	Prefix string
+	// LogURL is the internal route that takes logs.
+	LogURL string
+	// Key signs the tokens for it; at least ticket.MinKey bytes.
+	Key []byte
+	// AWS loads region, credentials and endpoint at first use.
+	AWS   func(ctx context.Context) (aws.Config, error)
+	Clock clock.Clock
+}
+
+// Sandbox is the driver. Make it with New.
+type Sandbox struct {
+	cfg Config
+
+	mu     sync.Mutex // guards the lazy client
+	client *lambda.Client
+}
+
+var (
+	_ sandbox.Sandbox   = (*Sandbox)(nil)
+	_ sandbox.Isolating = (*Sandbox)(nil)
+)
+
+// New returns a sandbox. It contacts nothing.
+func New(cfg Config) (*Sandbox, error) {
+	switch {
+	case cfg.Prefix == "" || cfg.LogURL == "" || cfg.AWS == nil || cfg.Clock == nil:
+		return nil, errors.New("invoke: a prefix, a log URL, a configuration and a clock are required")
+	case len(cfg.Key) < ticket.MinKey:
+		return nil, fmt.Errorf("invoke: the key has %d bytes, %d are required", len(cfg.Key), ticket.MinKey)
+	}
+	return &Sandbox{cfg: cfg}, nil
+}
+
+func (s *Sandbox) connect(ctx context.Context) (*lambda.Client, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.client == nil {
+		// The first caller's cancellation must not decide about everybody's client.
+		base, err := s.cfg.AWS(context.WithoutCancel(ctx))
+		if err != nil {
+			return nil, fmt.Errorf("invoke: %w", err)
+		}
+		s.client = lambda.NewFromConfig(base, func(o *lambda.Options) {
+			o.Retryer = retry.NewStandard(func(o *retry.StandardOptions) {
+				o.MaxAttempts, o.MaxBackoff = maxAttempts, maxBackoff
+				codes := make(map[string]struct{}, len(throttles))
+				for _, code := range throttles {
+					codes[code] = struct{}{}
+				}
+				o.Retryables = []retry.IsErrorRetryable{retry.RetryableErrorCode{Codes: codes}}
+			})
+		})
+	}
+	return s.client, nil
+}
+
+// Run invokes the function of the request's tier for its workspace.
+func (s *Sandbox) Run(ctx context.Context, req sandbox.Request, _ func(sandbox.LogEvent)) (sandbox.Result, error) {
+	payload, err := s.payload(&req)
+	if err != nil {
+		return sandbox.Result{}, err
+	}
+	client, err := s.connect(ctx)
+	if err != nil {
+		return sandbox.Result{}, fmt.Errorf("%w: %w", sandbox.ErrUnavailable, err)
+	}
+	out, err := client.Invoke(ctx, &lambda.InvokeInput{
+		FunctionName: aws.String(s.cfg.Prefix + req.Tier), TenantId: &req.Workspace,
+		InvocationType: types.InvocationTypeRequestResponse, Payload: payload,
+	})
+	switch {
+	case ctx.Err() != nil:
+		return sandbox.Result{}, context.Cause(ctx)
+	case err != nil:
+		return sandbox.Result{}, refused(err)
+	case out.FunctionError != nil:
+		return sandbox.Result{}, crashed(out.Payload)
+	}
+	result, err := decode(out.Payload)
+	if err == nil && result.Failure != nil && result.Failure.Type == cancelled {
+		return sandbox.Result{}, s.stopped(ctx)
+	}
+	return result, err
+}
+
+// stopped is what Run returns for a task that the route told to stop. Whoever
+// holds ctx is about to learn of it too, and ends ctx.
+func (s *Sandbox) stopped(ctx context.Context) error {
+	wait := time.NewTimer(learning)
+	defer wait.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-wait.C:
+		return errors.New("the sandbox was told to stop the task")
+	}
+}
+
+// Isolation implements sandbox.Isolating.
+func (s *Sandbox) Isolation(context.Context) (sandbox.Isolation, error) {
+	return sandbox.Isolation{
+		Level:  sandbox.IsolatedEnvironment,
+		Detail: "A Lambda environment for each workspace, whose role permits nothing.",
+	}, nil
+}
+
+// Close frees nothing: environments are Lambda's.
+func (s *Sandbox) Close() error { return nil }
+
+// event is what runner/cloud.py takes.
+type event struct {
+	RunID       string                     `json:"run_id"`
+	FlowName    string                     `json:"flow_name"`
+	FlowVersion string                     `json:"flow_version"`
+	TaskName    string                     `json:"task_name"`
+	TaskRunID   string                     `json:"task_run_id"`
+	Attempt     int                        `json:"attempt"`
+	MapIndex    *int                       `json:"map_index,omitempty"`
+	Item        json.RawMessage            `json:"item,omitempty"`
+	Entrypoint  string                     `json:"entrypoint"`
+	Inputs      map[string]sandbox.Input   `json:"inputs,omitempty"`
+	Params      map[string]json.RawMessage `json:"params,omitempty"`
+	Secrets     map[string]string          `json:"secrets,omitempty"`
+	TimeoutSecs float64                    `json:"timeout_secs"`
+	OutputURL   string                     `json:"output_url,omitempty"`
+	TraceParent string                     `json:"traceparent,omitempty"`
+	Artifact    artifact                   `json:"artifact"`
+	LogURL      string                     `json:"log_url"`
+	Token       string                     `json:"token"`
+}
+
+type artifact struct {
+	Hash string `json:"hash"`
+	URL  string `json:"url"`
+}
+
+func (s *Sandbox) payload(req *sandbox.Request) ([]byte, error) {
+	timeout := req.Timeout
+	if timeout == 0 {
+		timeout = sandbox.DefaultTimeout
+	}
+	node, err := nodeOf(req)
+	if err != nil {
+		return nil, err
+	}
+	data, err := json.Marshal(event{
+		RunID: req.RunID, FlowName: req.FlowName, FlowVersion: req.FlowVersion, TaskName: req.TaskName,
+		TaskRunID: req.TaskRunID, Attempt: req.Attempt, MapIndex: req.MapIndex, Item: req.Item,
+		Entrypoint: req.Entrypoint, Inputs: req.Inputs, Params: req.Params, Secrets: req.Secrets,
+		TimeoutSecs: timeout.Seconds(), OutputURL: req.OutputURL, TraceParent: req.TraceParent,
+		Artifact: artifact(req.Artifact), LogURL: s.cfg.LogURL,
+		Token: ticket.Sign(s.cfg.Key, ticket.Attempt{
+			Org: req.Workspace, Run: req.RunID, Node: node, Number: req.Attempt, Task: req.TaskName,
+			MapIndex: req.MapIndex, Expires: s.cfg.Clock.Now().Add(timeout + lag).Unix(),
+		}),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("invoke: request: %w", err)
+	}
+	if len(data) > MaxPayload {
+		return nil, fmt.Errorf("the inputs of the task make a request of %d bytes, %d fit", len(data), MaxPayload)
+	}
+	return data, nil
+}
+
+// nodeOf reads the node from the id of the attempt: run, node, attempt.
+func nodeOf(req *sandbox.Request) (int, error) {
+	rest, own := strings.CutPrefix(req.TaskRunID, req.RunID+"-")
+	number, _, found := strings.Cut(rest, "-")
+	node, err := strconv.Atoi(number)
+	if !own || !found || err != nil {
+		return 0, fmt.Errorf("invoke: %q is no attempt of run %s", req.TaskRunID, req.RunID)
+	}
+	return node, nil
+}
+
+// refused is why an invocation was not made or not answered, without the
+// request, which holds links and secrets. It is sandbox.ErrUnavailable only if
+// the code cannot have begun.
+func refused(err error) error {
+	if e, ok := errors.AsType[smithy.APIError](err); ok {
+		if slices.Contains(throttles, e.ErrorCode()) || slices.Contains(unready, e.ErrorCode()) {
+			return fmt.Errorf("%w: %s: %s", sandbox.ErrUnavailable, e.ErrorCode(), e.ErrorMessage())
+		}
+		return fmt.Errorf("the sandbox was not invoked: %s: %s", e.ErrorCode(), e.ErrorMessage())
+	}
+	if e, ok := errors.AsType[*net.OpError](err); ok && e.Op == "dial" { // nothing was sent
+		return fmt.Errorf("%w: %w", sandbox.ErrUnavailable, e)
+	}
+	return fmt.Errorf("the sandbox did not answer: %w", err)
+}
+
+// crashed is what Lambda answers in place of a function that failed.
+func crashed(payload []byte) error {
+	var fault struct {
+		Type    string `json:"errorType"`
+		Message string `json:"errorMessage"`
+	}
+	if json.Unmarshal(payload, &fault) != nil || fault.Type+fault.Message == "" {
+		return errors.New("the sandbox failed")
+	}
+	if strings.Contains(fault.Message, "signal: killed") || fault.Type == "Runtime.OutOfMemory" {
+		return fmt.Errorf("the sandbox was killed, probably out of memory: %s", fault.Message)
+	}
+	return fmt.Errorf("the sandbox failed: %s: %s", fault.Type, fault.Message)
+}
+
+// decode reads the runner's answer.
+func decode(payload []byte) (sandbox.Result, error) {
+	var answer struct {
+		Output      json.RawMessage  `json:"output"`
+		OutputRef   bool             `json:"output_ref"`
+		OutputBytes int64            `json:"output_bytes"`
+		Failure     *sandbox.Failure `json:"failure"`
+		Error       string           `json:"error"`
+	}
+	if err := json.Unmarshal(payload, &answer); err != nil {
+		return sandbox.Result{}, errors.New("the sandbox's answer is not readable")
+	}
+	switch {
+	case answer.Error != "":
+		return sandbox.Result{}, errors.New(answer.Error)
+	case answer.Failure != nil:
+		return sandbox.Result{Failure: answer.Failure}, nil
+	case answer.OutputRef:
+		return sandbox.Result{Uploaded: true, OutputBytes: answer.OutputBytes}, nil
+	case answer.Output == nil:
+		return sandbox.Result{}, errors.New("the sandbox's answer has no output")
+	}
+	if fault, ok := errors.AsType[sandbox.OutputError](sandbox.CheckOutput(answer.Output)); ok {
+		return sandbox.Result{Failure: &sandbox.Failure{Type: sandbox.ArtifactSerializationError, Message: fault.Error()}}, nil
+	}
+	return sandbox.Result{Output: answer.Output, OutputBytes: answer.OutputBytes}, nil
+}

@@ -1,0 +1,70 @@
+// Package tier holds the runtime tiers: the sizes in which a run's tasks
+// execute, named by the interface's execution_mode.
+package tier
+
+import (
+	"slices"
+	"strings"
+
+	"millrace/shared/platform/errs"
+)
+
+// Tier is a runtime size.
+type Tier string
+
+// The tiers, smallest first.
+const (
+	Nano   Tier = "nano"
+	Micro  Tier = "micro"
+	Small  Tier = "small"
+	Medium Tier = "medium"
+	Large  Tier = "large"
+	XLarge Tier = "xlarge"
+)
+
+// Default is the tier of a flow or deployment that names none.
+const Default = Nano
+
+var all = []Tier{Nano, Micro, Small, Medium, Large, XLarge}
+
+// All lists the tiers, smallest first.
+func All() []Tier { return slices.Clone(all) }
+
+// Parse returns the tier of that name; the empty name is [Default]. Errors:
+// errs.Invalid for an unsupported one.
+func Parse(name string) (Tier, error) {
+	if name == "" {
+		return Default, nil
+	}
+	if t := Tier(name); slices.Contains(all, t) {
+		return t, nil
+	}
+	return "", errs.New(errs.Invalid, "Unsupported runtime: execution_mode %q is not one of %s", cut(name), Names())
+}
+
+// MemoryMB is the memory of one task, in MB: 256 for nano, doubled from tier to
+// tier; 0 for a value that is no tier.
+func (t Tier) MemoryMB() int {
+	i := slices.Index(all, t)
+	if i < 0 {
+		return 0
+	}
+	return 256 << i
+}
+
+// Names lists the names for messages: "nano, micro, …".
+func Names() string {
+	names := make([]string, len(all))
+	for i, t := range all {
+		names[i] = string(t)
+	}
+	return strings.Join(names, ", ")
+}
+
+// cut keeps a caller's long value out of messages.
+func cut(s string) string {
+	if len(s) > 64 {
+		return strings.ToValidUTF8(s[:64], "") + "…"
+	}
+	return s
+}

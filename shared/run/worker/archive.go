@@ -1,0 +1,48 @@
+package worker
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"millrace/events"
+	"millrace/shared/platform/bus"
+	"millrace/shared/platform/table"
+	"millrace/shared/run/runstate"
+)
+
+// archive archives the log of a terminal run and publishes its end; only then
+// does the run leave the due index. Repeatable.
+func (l *lifecycle) archive(ctx context.Context) error {
+	if l.run.Archived {
+		return nil
+	}
+	if err := l.Logs.Archive(ctx, l.org, l.id); err != nil { //guard:due/archive false
+		return err
+	}
+	run := l.run
+	detail, err := json.Marshal(events.RunFinished{
+		Org: run.Org, Run: run.ID, Flow: run.Flow, Version: run.Version, Deployment: run.Deployment,
+		Environment: run.Environment, Status: string(run.Status), Trigger: run.Trigger,
+		CreatedAt: run.CreatedAt.String(), StartedAt: run.StartedAt.String(), EndedAt: run.EndedAt.String(),
+		DurationMS: run.Duration(), Error: run.Error,
+	})
+	if err != nil {
+		return err
+	}
+	err = l.Bus.Publish(ctx, bus.Event{DetailType: events.DetailRunFinished, Detail: detail, Workspace: l.org, Time: run.EndedAt.Time()})
+	if err != nil { //guard:due/published false
+		return fmt.Errorf("publish end of run: %w", err)
+	}
+	_, err = l.Table.Update(ctx, table.Update{
+		Key: runstate.RunKey(l.org, l.id),
+		Do: []table.Action{
+			table.Set(runstate.RunArchived, true),
+			table.Remove(runstate.DuePK), table.Remove(runstate.DueSK), //guard:due/left drop
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("take run off the due index: %w", err)
+	}
+	return nil
+}

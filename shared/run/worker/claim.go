@@ -1,0 +1,216 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"millrace/shared/platform/ids"
+	"millrace/shared/platform/table"
+	"millrace/shared/platform/telemetry"
+	"millrace/shared/run/engine"
+	"millrace/shared/run/executor"
+	"millrace/shared/run/runlog"
+	"millrace/shared/run/runstate"
+)
+
+// claim takes a lease on an attempt. It returns the claimed item; or, if the
+// attempt is not to be had, nil and the item as it stands: finished already,
+// another owner's, or not due. What such an item still needs has been seen to.
+func (a *attempts) claim(ctx context.Context, r ready) (mine, other *runstate.Node, err error) {
+	now, nonce := a.Clock.Now(), a.Boot+"."+ids.Token(9)
+	due := table.And(
+		table.Eq(runstate.NodeAttempt, r.attempt),      //guard:claim/attempt drop
+		table.Le(runstate.NodeDue, int64(millis(now))), //guard:claim/due drop
+	)
+	item, err := a.persist(ctx, claimTries, table.Update{
+		Key: runstate.NodeKey(a.org, a.id, r.node),
+		Do: []table.Action{
+			table.Set(runstate.NodeStatus, string(engine.Running)),
+			table.Set(runstate.NodeAttempt, r.attempt),
+			table.Set(runstate.NodeNonce, nonce),
+			table.Set(runstate.NodeLease, int64(millis(now.Add(Lease)))),
+			table.SetIfAbsent(runstate.NodeStarted, int64(millis(now))),
+			table.Set(runstate.NodeChain, a.chain), //guard:inline/marked drop
+			table.Remove(runstate.NodeDue), table.Remove(runstate.NodeReason),
+		},
+		If: table.Or(
+			//guard:claim/finished insert table.Eq(runstate.NodeStatus, string(engine.Succeeded))
+			table.Absent(runstate.NodeStatus),
+			table.And(from(engine.Claim, engine.Running), table.Absent(runstate.NodeNonce), due), //guard:claim/lease drop arg 2
+		),
+	})
+	if err == nil {
+		mine = &runstate.Node{}
+		return mine, nil, table.Unmarshal(item, mine)
+	}
+	failed, ok := errors.AsType[*table.ConditionError](err)
+	if !ok {
+		return nil, nil, fmt.Errorf("claim node %d: %w", r.node, err)
+	}
+	old := &runstate.Node{}
+	if err := table.Unmarshal(failed.Old, old); err != nil {
+		return nil, nil, err
+	}
+	//guard:claim/lost-answer false
+	if old.Nonce == nonce { // the claim was written, its answer lost
+		return old, nil, nil
+	}
+	return a.refused(ctx, r, old, now)
+}
+
+// claimTries is how often a claim is tried before its message is delivered
+// again. By then a claim whose answer was lost is a live lease without an owner.
+const claimTries = 5
+
+// persist makes a write that may be made again, with growing delays while the
+// table fails. Errors: table.ErrConditionFailed, and the last of those.
+func (s *session) persist(ctx context.Context, tries int, u table.Update) (item table.Item, err error) {
+	for try := range tries {
+		item, err = s.Table.Update(ctx, u)
+		if err == nil || errors.Is(err, table.ErrConditionFailed) || ctx.Err() != nil {
+			break
+		}
+		if try+1 < tries && !sleep(ctx, min(firstAgain<<min(try, 10), mostAgain)) {
+			break
+		}
+	}
+	return item, err
+}
+
+// sleep waits; false if ctx ended meanwhile.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// refused sees to an attempt that could not be claimed as it stands.
+func (a *attempts) refused(ctx context.Context, r ready, old *runstate.Node, now time.Time) (mine, other *runstate.Node, err error) {
+	switch {
+	case old.Nonce == "" && old.Due != 0 && !old.Status.Terminal():
+		// Before its time, or a message of an earlier attempt: whoever made the
+		// item wait may have died before it sent the message, so send it again.
+		if wait := old.Due.Time().Sub(now); wait > 0 || old.Attempt != r.attempt {
+			return nil, old, a.send(ctx, []ready{{r.node, old.Attempt}}, wait) //guard:claim/too-early return nil, old, nil
+		}
+	case old.Status == engine.Running && old.Nonce != "" && !a.leased(old, now):
+		return a.takeOver(ctx, r, old, now)
+	}
+	// A message that meets a live lease is done with: should the owner die, the
+	// next reconciliation finds the lease run out.
+	return nil, old, nil
+}
+
+// takeOver starts a new attempt in place of one whose worker was lost. It does
+// not count as a retry, but the tenth ends the task. From the third on the new
+// attempt waits: a task that ends its worker each time must not do so as often
+// as a worker can be started. A suspended attempt is resumed by the new one.
+func (a *attempts) takeOver(ctx context.Context, r ready, old *runstate.Node, now time.Time) (mine, other *runstate.Node, err error) {
+	nonce := a.Boot + "." + ids.Token(9)
+	end := runstate.Attempt{
+		Attempt: old.Attempt, Status: engine.Failed, StartedAt: old.StartedAt, EndedAt: millis(now),
+		ErrorType: executor.WorkerLost, Error: "The worker that ran this attempt was lost.",
+	}
+	do := []table.Action{
+		table.Set(runstate.NodeLost, old.Lost+1), //guard:take-over/count drop operand 2
+		table.Set(runstate.NodeChain, a.chain),
+	}
+	ends := old.Lost+1 >= MaxLost //guard:take-over/tenth off +1
+	//guard:take-over/held-back false
+	held := !ends && !old.Suspended && old.Lost+1 >= FewLost
+	due := millis(now.Add(HoldBack))
+	switch {
+	case ends:
+		do = append(do,
+			table.Set(runstate.NodeStatus, string(engine.Failed)),
+			table.Set(runstate.NodeErrorType, end.ErrorType),
+			table.Set(runstate.NodeError, fmt.Sprintf("The worker was lost %d times while it ran this task.", MaxLost)),
+			table.Set(runstate.NodeEnded, int64(millis(now))),
+			table.Remove(runstate.NodeLease),
+		)
+	case held:
+		do = append(do,
+			table.Append(runstate.NodeHistory, end),
+			table.Set(runstate.NodeStatus, string(engine.Queued)),
+			table.Set(runstate.NodeAttempt, old.Attempt+1), //guard:take-over/held-attempt drop operand 2
+			table.Set(runstate.NodeDue, int64(due)),
+			table.Set(runstate.NodeReason, fmt.Sprintf("Its worker was lost %d times. It is tried again after %s.", old.Lost+1, due)),
+			table.Remove(runstate.NodeNonce), table.Remove(runstate.NodeLease), table.Remove(runstate.NodeStarted),
+			table.Remove(runstate.NodeDeferred), table.Remove(runstate.NodeAnnounced),
+		)
+	default:
+		do = append(do,
+			table.Append(runstate.NodeHistory, end),
+			table.Set(runstate.NodeAttempt, old.Attempt+1), //guard:take-over/attempt drop operand 2
+			table.Set(runstate.NodeNonce, nonce),
+			table.Set(runstate.NodeLease, int64(millis(now.Add(Lease)))),
+			table.Remove(runstate.NodeDeferred), table.Remove(runstate.NodeAnnounced),
+		)
+		if !old.Suspended { //guard:take-over/suspended true
+			do = append(do, table.Set(runstate.NodeStarted, int64(millis(now))))
+		}
+	}
+	item, err := a.persist(ctx, claimTries, table.Update{
+		Key: runstate.NodeKey(a.org, a.id, r.node),
+		Do:  do,
+		// Not if it was renewed meanwhile: then its worker lives.
+		If: table.And(
+			table.Eq(runstate.NodeStatus, string(engine.Running)), //guard:take-over/running drop
+			table.Eq(runstate.NodeNonce, old.Nonce),               //guard:take-over/nonce drop
+			table.Eq(runstate.NodeLease, int64(old.LeaseUntil)),   //guard:take-over/renewed drop
+		),
+	})
+	if failed, ok := errors.AsType[*table.ConditionError](err); ok {
+		// Its worker completed it after all, or another took it over.
+		now := &runstate.Node{}
+		if err := table.Unmarshal(failed.Old, now); err != nil {
+			return nil, nil, err
+		}
+		if now.Nonce == nonce { //guard:take-over/lost-answer false
+			return now, nil, nil
+		}
+		if held && now.Nonce == "" && now.Due == due && now.Attempt == old.Attempt+1 { //guard:take-over/held-lost-answer false
+			return nil, now, a.send(ctx, []ready{{r.node, now.Attempt}}, HoldBack)
+		}
+		return nil, now, nil
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("take over node %d: %w", r.node, err)
+	}
+	got := &runstate.Node{}
+	if err := table.Unmarshal(item, got); err != nil {
+		return nil, nil, err
+	}
+	a.Metrics.Count(telemetry.LeasesLost, a.tier())
+	a.Logs.Append(a.org, a.id, runlog.Event{
+		EventType: runlog.TypeTaskLost, Level: "warning", Logger: "millrace", RunID: a.id, Attempt: old.Attempt,
+		TaskRunID: runstate.TaskRunID(a.id, r.node, old.Attempt), Timestamp: millis(now), Message: end.Error,
+	})
+	switch {
+	case ends:
+		a.countTask(got.Status)
+		return nil, got, nil
+	case held:
+		return nil, got, a.send(ctx, []ready{{r.node, got.Attempt}}, HoldBack) //guard:take-over/held-message return nil, got, nil
+	}
+	return got, nil, nil
+}
+
+// from is the condition of a step that turns an item's status into to, made of
+// the table of transitions. It holds for no item without a status.
+func from(step engine.Step, to engine.Status) table.Cond {
+	var names []string
+	for _, s := range engine.From(step, to) {
+		if s != "" {
+			names = append(names, string(s))
+		}
+	}
+	return table.In(runstate.NodeStatus, names...)
+}

@@ -1,0 +1,220 @@
+package worker_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"millrace/events"
+	"millrace/shared/platform/table"
+	"millrace/shared/run/engine"
+	"millrace/shared/run/executor"
+)
+
+// failing is a way in which the end of an attempt cannot be written.
+type failing func(w *world, calm time.Time)
+
+// failings are such ways by name.
+var failings = map[string]failing{
+	"objects": func(w *world, calm time.Time) {
+		w.blob.(*objects).set(func(key string) error {
+			if strings.Contains(key, "/out/") {
+				return until(calm, errDown)
+			}
+			return nil
+		})
+	},
+	"writes": func(w *world, calm time.Time) {
+		w.table.(*unwritable).fails = func(_ context.Context, u table.Update) error {
+			if finishes(u) {
+				return until(calm, table.ErrThrottled)
+			}
+			return nil
+		}
+	},
+}
+
+// charge is a flow whose first task must run once: its output stands in the
+// object store. From its end to calm the result cannot be written.
+func charge(t *testing.T, what failing, outage time.Duration, more string) (*world, string) {
+	w := newWorld(t, func(w *world) {
+		w.blob = &objects{Store: w.blob}
+		w.wrap = func(inner table.Table) table.Table { return &unwritable{Table: inner} }
+	})
+	w.ticking()
+	done := make(chan struct{})
+	w.task("charge", func(context.Context, *executor.Attempt) executor.Result {
+		if w.times("charge") == 1 {
+			what(w, time.Now().Add(outage))
+			close(done)
+		}
+		return ok(`"` + strings.Repeat("x", 2*large) + `"`)
+	})
+	w.register("f", strings.TrimSuffix(spec("charge", "after: charge"), "}")+more+"}")
+	id := w.run("f").ID
+	<-done
+	return w, id
+}
+
+// TestAResultIsKeptUntilItIsWritten: what a task made is stored as soon as it can
+// be, under the lease of the attempt that made it.
+func TestAResultIsKeptUntilItIsWritten(t *testing.T) {
+	t.Parallel()
+	for what, failing := range failings {
+		for _, outage := range []time.Duration{20 * time.Second, 2 * time.Minute, 6 * time.Minute, 10 * time.Minute} {
+			t.Run(fmt.Sprint(what, " ", outage), func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) {
+					w, id := charge(t, failing, outage, "")
+					for end := time.Now().Add(outage - time.Second); time.Now().Before(end); time.Sleep(time.Second) {
+						item := w.nodes(id)["charge"]
+						require.Equal(t, engine.Running, item.Status)
+						require.True(t, item.LeaseUntil.Time().After(time.Now()), "its lease is renewed")
+					}
+					assert.Equal(t, engine.Succeeded, w.ends(id, 2*time.Minute).Status)
+					item := w.nodes(id)["charge"]
+					assert.Equal(t, engine.Succeeded, item.Status)
+					assert.Equal(t, 1, item.Attempt)
+					assert.Zero(t, item.Lost)
+					assert.Equal(t, 1, w.times("charge"))
+					assert.Equal(t, 1, w.times("after"))
+				})
+			})
+		}
+	}
+}
+
+// TestNoWriteForAWhile: for less time than a lease holds nothing at all can be
+// written.
+func TestNoWriteForAWhile(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w, id := charge(t, func(w *world, calm time.Time) {
+			w.table.(*unwritable).fails = func(context.Context, table.Update) error { return until(calm, errFault) }
+		}, 15*time.Second, "")
+		assert.Equal(t, engine.Succeeded, w.ends(id, 2*time.Minute).Status)
+		assert.Equal(t, 1, w.times("charge"))
+		assert.Zero(t, w.nodes(id)["charge"].Lost)
+	})
+}
+
+// TestAResultOutlivesAnOutage: for longer than a lease holds nothing at all can be
+// written, and outputs for longer than that. Nobody could take the task over
+// meanwhile, and nobody does afterwards.
+func TestAResultOutlivesAnOutage(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const outage = 5 * time.Minute
+		w, id := charge(t, func(w *world, calm time.Time) {
+			failings["objects"](w, calm)
+			w.table.(*unwritable).fails = func(context.Context, table.Update) error {
+				return until(calm.Add(-outage+50*time.Second), errFault)
+			}
+		}, outage, "")
+		assert.Equal(t, engine.Succeeded, w.ends(id, outage+2*time.Minute).Status)
+		assert.Equal(t, 1, w.times("charge"))
+		assert.Zero(t, w.nodes(id)["charge"].Lost)
+	})
+}
+
+// TestAnInstantResultIsKeptUntilItIsWritten: a task that needs no lease while it
+// executes has one while its result cannot be written.
+func TestAnInstantResultIsKeptUntilItIsWritten(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const outage = 2 * time.Minute
+		w := newWorld(t, func(w *world) {
+			w.wrap = func(inner table.Table) table.Table { return &unwritable{Table: inner} }
+		})
+		w.ticking()
+		failings["writes"](w, time.Now().Add(outage))
+		w.register("f", `{"tasks":[{"name":"sum","type":"transform","config":{"expression":"1 + 1"}}]}`)
+		id := w.run("f").ID
+		time.Sleep(time.Second)
+		for end := time.Now().Add(outage - 2*time.Second); time.Now().Before(end); time.Sleep(time.Second) {
+			item := w.nodes(id)["sum"]
+			require.Equal(t, engine.Running, item.Status)
+			require.True(t, item.LeaseUntil.Time().After(time.Now()), "its lease is renewed")
+		}
+		assert.Equal(t, engine.Succeeded, w.ends(id, time.Minute).Status)
+		item := w.nodes(id)["sum"]
+		assert.Equal(t, 1, item.Attempt)
+		assert.Zero(t, item.Lost)
+		assert.Equal(t, "2", item.Output)
+	})
+}
+
+// TestAResultThatWaitsHoldsUpNoStop: a run is cancelled, or passes its deadline,
+// while the result of its task cannot be written.
+func TestAResultThatWaitsHoldsUpNoStop(t *testing.T) {
+	t.Parallel()
+	for why, status := range map[string]engine.Status{"cancel": engine.Cancelled, "deadline": engine.TimedOut} {
+		t.Run(why, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				more := ""
+				if why == "deadline" {
+					more = `,"timeout_secs":60`
+				}
+				w, id := charge(t, failings["objects"], time.Hour, more)
+				time.Sleep(50 * time.Second)
+				assert.Equal(t, engine.Running, w.status(id, "charge"))
+				if why == "cancel" {
+					_, err := w.launch.Cancel(w.ctx, org, id)
+					require.NoError(t, err)
+				}
+				assert.Equal(t, status, w.ends(id, 40*time.Second).Status)
+				assert.Equal(t, engine.Cancelled, w.status(id, "charge"))
+				assert.Equal(t, 1, w.times("charge"))
+				assert.Zero(t, w.times("after"))
+			})
+		})
+	}
+}
+
+// TestAResultWaitsWithinTheWorkersTime: a worker with little time left tries to
+// write a result for as long as it has, and is done by then.
+func TestAResultWaitsWithinTheWorkersTime(t *testing.T) {
+	t.Parallel()
+	const has = time.Minute
+	const short = 40 * time.Second
+	for outage, once := range map[time.Duration]bool{short: true, 10 * time.Minute: false} {
+		t.Run(outage.String(), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				w := still(t, func(w *world) { w.blob = &objects{Store: w.blob} })
+				failings["objects"](w, time.Now().Add(outage))
+				w.task("charge", func(context.Context, *executor.Attempt) executor.Result {
+					return ok(`"` + strings.Repeat("x", 2*large) + `"`)
+				})
+				w.register("f", with(spec("charge"), map[string]map[string]any{"charge": {"timeout_secs": 30}}))
+				id := w.run("f").ID
+				got, err := w.queues.Receive(w.ctx, events.Tasks("nano"), 10, 0)
+				require.NoError(t, err)
+				require.Len(t, got, 1)
+				ctx, cancel := context.WithTimeout(w.ctx, has)
+				defer cancel()
+				began := time.Now()
+				err = w.hand("lambda", w.frozen).Handle(ctx, message(events.RunStart, id, 0), 1)
+				took := time.Since(began)
+				assert.LessOrEqual(t, took, has)
+				if once {
+					require.NoError(t, err)
+					assert.Equal(t, engine.Succeeded, w.get(id).Status)
+					assert.Equal(t, 1, w.times("charge"))
+					return
+				}
+				assert.GreaterOrEqual(t, took, short, "it did not give up early")
+				w.process("next")
+				w.ticking()
+				assert.Equal(t, engine.Succeeded, w.ends(id, outage+5*time.Minute).Status)
+			})
+		})
+	}
+}

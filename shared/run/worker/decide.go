@@ -1,0 +1,133 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"millrace/shared/platform/table"
+	"millrace/shared/run/engine"
+	"millrace/shared/run/runlog"
+	"millrace/shared/run/runstate"
+)
+
+// known goes on with a node that was decided before. Only the message that it
+// hangs on sees to it; every other has a message of its own.
+func (g *graph) known(ctx context.Context, n engine.Node, item *runstate.Node) (*done, error) {
+	if item.Chain != g.chain { //guard:propagate/chain drop
+		return nil, nil
+	}
+	if item.Status.Terminal() { //guard:propagate/again drop
+		return g.doneOf(ctx, n, item)
+	}
+	g.ready = append(g.ready, ready{n, max(item.Attempt, 1)}) //guard:propagate/again-unfinished drop
+	return nil, nil
+}
+
+// decide tells what becomes of a task whose dependencies are all finished. One
+// that is to run is ready; any other is finished by that and returned.
+func (g *graph) decide(ctx context.Context, n engine.Node, sets engine.Sets) (*done, error) {
+	in, err := g.inputs(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if in.Reuse != nil && in.Reuse.Has(int(n)) { //guard:reuse/tasks false
+		return g.reuse(ctx, n, in.Reuse.Run)
+	}
+	status, carried := engine.Running, engine.OutcomeOK
+	//guard:decide/one_failed-at-start drop operand 2
+	if rule := g.flow.plan.Def(int(n)).Rule; sets.Count() > 0 || rule == engine.OneFailed {
+		status, carried = rule.Decide(sets) //guard:decide/rule call engine.AllDone.Decide
+	}
+	if status == engine.Running {
+		g.ready = append(g.ready, ready{n, 1})
+		return nil, nil
+	}
+	item := &runstate.Node{Status: status, EndedAt: millis(g.Clock.Now()), Chain: g.chain}
+	kind, text := runlog.TypeTaskSkipped, "Task %s skipped: its trigger rule %s does not hold"
+	if status == engine.UpstreamFailed {
+		outcome := int(carried)
+		item.Carried = &outcome //guard:decide/carried drop
+		item.ErrorType, item.Error = "UpstreamFailedError", "A task it depends on did not succeed."
+		kind, text = runlog.TypeTaskFailed, "Task %s not run: a task it depends on did not succeed (trigger rule %s)"
+	}
+	return g.pass(ctx, n, item, kind, text)
+}
+
+// pass writes the end of a node that never runs.
+func (g *graph) pass(ctx context.Context, n engine.Node, item *runstate.Node, kind, text string) (*done, error) {
+	do := []table.Action{
+		table.Set(runstate.NodeStatus, string(item.Status)),
+		table.Set(runstate.NodeEnded, int64(item.EndedAt)),
+		table.Set(runstate.NodeChain, item.Chain),
+	}
+	set := func(attr string, v any, there bool) {
+		if there {
+			do = append(do, table.Set(attr, v))
+		}
+	}
+	set(runstate.NodeAttempt, item.Attempt, item.Attempt > 0)
+	set(runstate.NodeStarted, int64(item.StartedAt), item.StartedAt != 0)
+	set(runstate.NodeErrorType, item.ErrorType, item.ErrorType != "")
+	set(runstate.NodeError, item.Error, item.Error != "")
+	set(runstate.NodeOutput, item.Output, item.Output != "")
+	set(runstate.NodeOutputRef, item.OutputRef, item.OutputRef != "")
+	set(runstate.NodeOutSize, item.OutputSize, item.OutputSize != 0)
+	set(runstate.NodeListHash, item.ListHash, item.ListHash != "")
+	if item.Width != nil {
+		do = append(do, table.Set(runstate.NodeWidth, *item.Width))
+	}
+	if item.Carried != nil {
+		do = append(do, table.Set(runstate.NodeCarried, *item.Carried))
+	}
+	_, err := g.Table.Update(ctx, table.Update{
+		Key: runstate.NodeKey(g.org, g.id, n), Do: do,
+		If: table.Absent(runstate.NodeStatus), //guard:decide/once drop
+	})
+	if failed, ok := errors.AsType[*table.ConditionError](err); ok {
+		old := &runstate.Node{}
+		if err := table.Unmarshal(failed.Old, old); err != nil {
+			return nil, err
+		}
+		return g.known(ctx, n, old)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("end node %d: %w", n, err)
+	}
+	g.countTask(item.Status)
+	if task, err := g.task(n); err == nil {
+		level := "info"
+		if item.Status == engine.UpstreamFailed {
+			level = "warning"
+		}
+		g.event(&attempt{node: n, item: item, task: task}, kind, level, text, task.Name, task.TriggerRule)
+	}
+	return g.doneOf(ctx, n, item)
+}
+
+// reuse hands on what the source run's node made, without running it.
+func (g *graph) reuse(ctx context.Context, n engine.Node, source string) (*done, error) {
+	src := g.sources[n]
+	if src == nil {
+		var err error
+		if src, err = runstate.LoadNode(ctx, g.Table, g.org, source, n); err != nil {
+			return nil, err
+		}
+	}
+	if src == nil {
+		return nil, fmt.Errorf("worker: run %s reuses node %d of run %s, which has none", g.id, n, source)
+	}
+	item := &runstate.Node{
+		Status: engine.Reused, EndedAt: millis(g.Clock.Now()), Chain: g.chain, Attempt: 1,
+		//guard:reuse/output field Output "1"
+		Output: src.Output, OutputRef: src.OutputRef, OutputSize: src.OutputSize, ListHash: src.ListHash, Width: src.Width,
+	}
+	if src.Status == engine.Skipped { //guard:reuse/skipped false
+		item.Status, item.Error = engine.Skipped, src.Error
+		return g.pass(ctx, n, item, runlog.TypeTaskSkipped, "Task %s skipped, as in the run that is retried (trigger rule %s)")
+	}
+	if t := int(n); t < g.flow.plan.Len() && g.flow.plan.Def(t).Mapped && g.flow.used()[t] && item.Output == "" && item.OutputRef == "" {
+		return nil, fmt.Errorf("worker: the list of task %d in run %s is not kept", t, source)
+	}
+	return g.pass(ctx, n, item, runlog.TypeTaskReused, "Task %s reused from the run that is retried (trigger rule %s)")
+}

@@ -1,0 +1,239 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"millrace/shared/run/engine"
+	"millrace/shared/run/executor"
+	"millrace/shared/run/expr"
+	"millrace/shared/run/flowspec"
+	"millrace/shared/run/runlog"
+	"millrace/shared/run/runstate"
+)
+
+// The times of an attempt past its own.
+const (
+	overrun = 2 * time.Second  // how long an executor that keeps the time-out by itself may take to say so
+	abandon = 15 * time.Second // how long one whose context is over may take to return
+)
+
+// begin is an attempt that is ready to execute.
+type begin struct {
+	executor executor.Executor
+	attempt  *executor.Attempt
+	cut      bool // the run's deadline ends it, before the task's own time-out
+}
+
+// prepare does what comes between a claim and the execution. It returns nil if
+// that was all: the run was stopped, the condition does not hold, the task is a
+// map, or it cannot run. An error says that a service was not there.
+func (a *attempts) prepare(ctx context.Context, w *attempt) (*begin, outcome, error) {
+	if err := a.load(ctx); err != nil { //guard:fence/anew when a.run == nil
+		return nil, outcome{}, err
+	}
+	if why := a.run.Fenced(a.Clock.Now()); why != "" { //guard:fence/read false
+		return nil, outcome{stopped: why}, nil
+	}
+	var err error
+	if w.ref, err = a.flow.plan.Ref(w.node); err != nil {
+		return nil, outcome{}, err
+	}
+	if w.task, err = a.task(w.node); err != nil {
+		return nil, outcome{}, err
+	}
+	a.working(w)
+	if w.ref.Kind == engine.KindInstance {
+		if w.parent, err = a.mapItem(ctx, w.ref.Task); err != nil {
+			return nil, outcome{}, err
+		}
+	}
+	if !w.item.Suspended {
+		if w.announced = true; !w.item.Announced { //guard:give-back/begins-once true
+			a.event(w, runlog.TypeTaskStarted, "info", "Task %s started%s", w.task.Name, attemptSuffix(w.item.Attempt))
+		}
+		if over, out, err := a.decideToRun(ctx, w); err != nil || over {
+			return nil, out, err
+		}
+	}
+	run, known := a.Executors[w.task.Type]
+	if !known {
+		return a.refuse(ctx, w, executor.Final(executor.UnknownType, "nothing here runs tasks of type %q", w.task.Type))
+	}
+	b := &begin{executor: run}
+	if b.attempt, b.cut, err = a.describe(ctx, w); err != nil {
+		return nil, outcome{}, err
+	}
+	why, err := a.fresh(ctx, w)
+	switch {
+	case err != nil:
+		return nil, outcome{}, err
+	case why == leaseLost:
+		a.Log.WarnContext(ctx, "lease lost", "node", w.node)
+		return nil, outcome{}, nil
+	case why == "" && b.attempt.Timeout <= 0 && b.cut:
+		why = runstate.FenceDeadline
+	}
+	if why != "" {
+		return nil, outcome{stopped: why}, nil
+	}
+	return b, outcome{}, nil
+}
+
+// refuse completes an attempt that is not to begin.
+func (a *attempts) refuse(ctx context.Context, w *attempt, result executor.Result) (*begin, outcome, error) {
+	out, err := a.complete(ctx, w, result, nil)
+	return nil, out, err
+}
+
+// decideToRun evaluates a task's condition, and the list that it is mapped over.
+// It reports whether the attempt is over with that.
+func (a *attempts) decideToRun(ctx context.Context, w *attempt) (over bool, out outcome, err error) {
+	if w.ref.Kind != engine.KindTask {
+		return false, outcome{}, nil
+	}
+	if w.task.Condition != "" {
+		holds, err := a.holds(ctx, w)
+		var bad *expr.EvalError
+		switch {
+		case errors.As(err, &bad):
+			out, err := a.complete(ctx, w, executor.Final(executor.Expression, "condition: %s", bad.Msg), nil)
+			return true, out, err
+		case err != nil:
+			return false, outcome{}, err
+		case !holds: //guard:decide/condition false
+			item, err := a.skip(ctx, w)
+			return true, outcome{item: item}, err
+		}
+	}
+	if w.task.MapOver != "" {
+		out, err := a.expand(ctx, w)
+		return true, out, err
+	}
+	return false, outcome{}, nil
+}
+
+// execute runs a claimed attempt to its end, and completes it.
+func (a *attempts) execute(ctx context.Context, w *attempt, b *begin) (outcome, error) {
+	defer a.place.giveBack()
+	a.Log.DebugContext(ctx, "attempt begins")
+	b.attempt.Reserved = a.place.taken()
+	b.attempt.Secret = func(name string) (string, error) {
+		if a.Worker.Secret == nil {
+			return "", fmt.Errorf("there is no secret named %s", name)
+		}
+		return a.Worker.Secret(ctx, a.org, a.run.Environment, name)
+	}
+	if b.executor.Instant() {
+		result := a.call(ctx, b)
+		if result.Unstarted != "" {
+			_, err := a.giveBack(ctx, w, result.Unstarted)
+			return outcome{}, err
+		}
+		return a.complete(ctx, w, result, nil)
+	}
+	h := a.heartbeat(ctx, w)
+	defer h.close()
+	limited, cancel := context.WithTimeout(h, b.attempt.Timeout+overrun)
+	result, returned := a.attend(limited, b)
+	overran := limited.Err() != nil && h.Err() == nil
+	cancel()
+	a.place.giveBack() // the result may have to wait for the store
+	switch why := h.stopped(); {
+	case why == leaseLost:
+		a.Log.WarnContext(ctx, "lease lost", "node", w.node)
+		return outcome{}, nil
+	case why != "":
+		return outcome{stopped: why}, nil
+	case ctx.Err() != nil: //guard:attempt/stopped false
+		return outcome{}, ctx.Err() // the worker stops: its lease runs out
+	case result.Unstarted != "":
+		_, err := a.giveBack(ctx, w, result.Unstarted)
+		return outcome{}, err
+	case b.cut && (overran || result.Failure != nil && result.Failure.TimedOut):
+		return outcome{stopped: runstate.FenceDeadline}, nil
+	case overran: //guard:attempt/time and result.Failure != nil
+		result = timeoutResult(w.task)
+	}
+	if !returned {
+		a.Log.ErrorContext(ctx, "executor does not return: abandoned", "type", w.task.Type)
+		result.Failure.Final = true // another attempt would run beside it
+	}
+	return a.complete(ctx, w, result, h)
+}
+
+// attend waits for the executor to return; for one that does not heed its
+// context only so long. It reports whether it has returned.
+func (a *attempts) attend(ctx context.Context, b *begin) (executor.Result, bool) {
+	done := make(chan executor.Result, 1)
+	go func() { done <- a.call(ctx, b) }()
+	select {
+	case result := <-done:
+		return result, true
+	case <-ctx.Done():
+	}
+	patience := time.NewTimer(abandon)
+	defer patience.Stop()
+	select {
+	case result := <-done:
+		return result, true
+	case <-patience.C:
+		return executor.Result{}, false
+	}
+}
+
+// call executes. A panic ends the attempt alone.
+func (a *attempts) call(ctx context.Context, b *begin) (result executor.Result) {
+	defer func() {
+		if p := recover(); p != nil { //guard:execute/panic when false
+			a.Log.ErrorContext(ctx, "executor panicked", "type", b.attempt.Task.Type, "panic", fmt.Sprintf("%T", p), "stack", string(debug.Stack()))
+			result = executor.Failed(executor.Internal, "the service failed while it ran this attempt")
+		}
+	}()
+	return b.executor.Execute(ctx, b.attempt)
+}
+
+func timeoutResult(task *flowspec.Task) executor.Result {
+	r := executor.Failed(executor.TaskTimeout, "task %s exceeded timeout_secs=%d", task.Name, task.TimeoutSecs)
+	r.Failure.TimedOut = true
+	return r
+}
+
+// describe is the attempt as its executor sees it; cut tells that the run's
+// deadline ends it before the task's own time-out.
+func (a *attempts) describe(ctx context.Context, w *attempt) (out *executor.Attempt, cut bool, err error) {
+	in, err := a.inputs(ctx)
+	if err != nil {
+		return nil, false, err
+	}
+	out = &executor.Attempt{
+		Org: a.org, RunID: a.id, Flow: a.run.Flow, Version: a.run.Version, Environment: a.run.Environment, Mode: a.run.Mode,
+		TaskRunID: a.attemptID(w), Task: w.task, Number: w.item.Attempt,
+		Resumed: w.item.Suspended, Started: w.item.StartedAt.Time(), Artifact: a.run.Artifact, CodeHash: a.run.CodeHash,
+		Params:    in.Parameters,
+		Trace:     a.span(w),
+		Timeout:   time.Duration(w.task.TimeoutSecs) * time.Second,
+		OutputKey: runstate.Object(a.org, a.id, fmt.Sprintf("out/%d-%d.json", w.node, w.item.Attempt)),
+		Scope:     a.scope,
+		Output:    a.outputOf,
+		Hold:      a.hold,
+		Log:       func(at time.Time, level, logger, message string) { a.line(w, at, level, logger, message) },
+	}
+	if a.run.Deadline != 0 {
+		if left := a.run.Deadline.Time().Sub(a.Clock.Now()); left < out.Timeout {
+			out.Timeout, cut = left, true
+		}
+	}
+	if w.ref.Kind == engine.KindInstance {
+		list, err := a.list(ctx, w.ref.Task, w.parent)
+		if err != nil {
+			return nil, false, err
+		}
+		out.MapIndex = &w.ref.Index
+		out.Item = list[w.ref.Index]
+	}
+	return out, cut, nil
+}

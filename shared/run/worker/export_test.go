@@ -1,0 +1,10 @@
+package worker
+
+// Held is how many bytes a Worker keeps between messages and for results that
+// wait to be stored, and how many it may.
+func (c *Worker) Held() (bytes, budget int) {
+	c.results.mu.Lock()
+	defer c.results.mu.Unlock()
+	bytes = c.cache.inputs.Bytes() + c.cache.lists.Bytes() + c.cache.outputs.Bytes() + c.cache.params.Bytes() + c.results.bytes
+	return bytes, inputBytes + listBytes + outputBytes + paramBytes + 2*maxWaiting
+}

@@ -1,0 +1,84 @@
+package worker
+
+import (
+	"context"
+
+	"millrace/events"
+	"millrace/shared/run/engine"
+	"millrace/shared/run/runstate"
+)
+
+// beginMap begins the instances of a map whose list is evaluated: a hundred
+// here, a message for each further hundred.
+func (g *graph) beginMap(ctx context.Context, n engine.Node, item *runstate.Node) error {
+	g.remember(n, item)
+	width := *item.Width
+	var parts []events.Run
+	for p := 1; p*g.flow.plan.FanWidth() < width; p++ {
+		parts = append(parts, events.Run{Kind: events.RunPropagate, Node: int(n), Part: p}) //guard:map/parts when p > 1
+	}
+	if len(parts) > 0 {
+		if err := g.sendAll(ctx, events.Tasks(g.run.Mode), parts, 0); err != nil {
+			return err
+		}
+	}
+	return g.expandPart(ctx, n, width, 0)
+}
+
+// expandPart makes one hundred instances ready. Those whose results are reused
+// are finished at once.
+func (g *graph) expandPart(ctx context.Context, n engine.Node, width, part int) error {
+	task := int(n)
+	item, err := g.mapItem(ctx, task)
+	if err != nil {
+		return err
+	}
+	in, err := g.inputs(ctx)
+	if err != nil {
+		return err
+	}
+	var reused []engine.Node
+	first, end := part*g.flow.plan.FanWidth(), min((part+1)*g.flow.plan.FanWidth(), width)
+	for i := first; i < end; i++ {
+		instance := g.flow.plan.Instance(task, i)
+		if item.Reuse && in.Reuse != nil && in.Reuse.Instance(task, i) { //guard:map/instances false
+			reused = append(reused, instance)
+			continue
+		}
+		g.ready = append(g.ready, ready{instance, 1})
+	}
+	if len(reused) == 0 {
+		return nil
+	}
+	return g.reuseInstances(ctx, in.Reuse.Run, reused)
+}
+
+// reuseInstances finishes instances with what the run that is retried made.
+func (g *graph) reuseInstances(ctx context.Context, source string, nodes []engine.Node) error {
+	var before map[engine.Node]*runstate.Node
+	var err error
+	if g.again {
+		if before, err = runstate.LoadAll(ctx, g.Table, g.org, g.id, nodes); err != nil {
+			return err
+		}
+	}
+	if g.sources, err = runstate.LoadAll(ctx, g.Table, g.org, source, nodes); err != nil {
+		return err
+	}
+	var finished []done
+	for _, n := range nodes {
+		var d *done
+		if item := before[n]; item != nil && item.Status != "" {
+			d, err = g.known(ctx, n, item)
+		} else {
+			d, err = g.reuse(ctx, n, source)
+		}
+		if err != nil {
+			return err
+		}
+		if d != nil {
+			finished = append(finished, *d)
+		}
+	}
+	return g.propagate(ctx, finished...)
+}

@@ -1,0 +1,172 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"millrace/shared/platform/queue"
+	"millrace/shared/platform/table"
+	"millrace/shared/platform/telemetry"
+	"millrace/shared/run/engine"
+	"millrace/shared/run/runlog"
+	"millrace/shared/run/runstate"
+)
+
+// lifecycle leads a run's life: it starts and finishes runs, stops those that
+// were cancelled or passed their deadline, and archives what has ended.
+type lifecycle struct{ *session }
+
+// status is the condition that the run may turn into a status, made of the table
+// of transitions.
+func status(to engine.Status) table.Cond {
+	before := engine.Before(to)
+	names := make([]string, len(before))
+	for i, s := range before {
+		names[i] = string(s)
+	}
+	return table.In(runstate.RunStatus, names...)
+}
+
+// update changes the run's record if a condition holds, and takes it as it is
+// then. Errors: table.ErrConditionFailed.
+func (l *lifecycle) update(ctx context.Context, what string, condition table.Cond, do ...table.Action) error {
+	stored, err := l.Table.Update(ctx, table.Update{Key: runstate.RunKey(l.org, l.id), Do: do, If: condition})
+	if err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	run := &runstate.Run{}
+	if err := table.Unmarshal(stored, run); err != nil {
+		return err
+	}
+	l.run = run
+	return nil
+}
+
+// start begins a run: QUEUED turns to RUNNING before any task is claimed. It
+// reports whether it was this call that did.
+func (l *lifecycle) start(ctx context.Context) (bool, error) {
+	now := l.Clock.Now()
+	do := []table.Action{
+		table.Set(runstate.RunStatus, string(engine.Running)),
+		table.Set(runstate.RunStarted, int64(millis(now))),
+	}
+	if l.run.Timeout > 0 { //guard:start/deadline false
+		do = append(do, table.Set(runstate.RunDeadline, int64(millis(now))+1000*int64(l.run.Timeout)))
+	}
+	//guard:start/first insert if d, err := true, error(nil); err == nil { return d, nil }
+	err := l.update(ctx, "start run", status(engine.Running), do...) //guard:start/queued arg 3 nil
+	if errors.Is(err, table.ErrConditionFailed) {
+		return false, l.load(ctx) // another delivery was first, or a cancel
+	}
+	if err != nil {
+		return false, err
+	}
+	l.Metrics.Time(telemetry.StartDelay, l.tier(), max(now.Sub(l.run.CreatedAt.Time()), 0))
+	l.log(runlog.TypeRunStarted, "info", "Run %s of %s %s started", l.run.Slug, l.run.Flow, l.run.Version)
+	return true, l.watchDeadline(ctx, now)
+}
+
+// watchDeadline asks for a reconciliation at the deadline, if a queue can delay that
+// long; later ones the due index brings up.
+func (l *lifecycle) watchDeadline(ctx context.Context, now time.Time) error {
+	if l.run.Deadline == 0 {
+		return nil
+	}
+	if wait := l.run.Deadline.Time().Sub(now); wait < queue.MaxDelay-time.Second {
+		return l.reconcileLater(ctx, wait+time.Second) //guard:deadline/watched return nil
+	}
+	return nil
+}
+
+// noteFailure keeps the first failure on the run, as its error_message. It
+// comes before anything that could end the run.
+func (l *lifecycle) noteFailure(ctx context.Context, failure string) error {
+	if l.run.Error != "" {
+		return nil
+	}
+	_, err := l.Table.Update(ctx, table.Update{
+		Key: runstate.RunKey(l.org, l.id),
+		Do:  []table.Action{table.SetIfAbsent(runstate.RunError, failure)}, //guard:failure/first call table.Set
+		//guard:failure/terminal drop
+		If: table.In(runstate.RunStatus, string(engine.Running), string(engine.CancellationRequested)),
+	})
+	if err != nil && !errors.Is(err, table.ErrConditionFailed) {
+		return fmt.Errorf("note failure: %w", err)
+	}
+	l.run.Error = failure
+	return nil
+}
+
+// finish is END: all sinks are finished. A run that failed is to run its
+// on_failure task first, which it reports; any other ends.
+func (l *lifecycle) finish(ctx context.Context, worst engine.Outcome) (onFailure bool, err error) {
+	to := engine.RunStatus(worst)
+	if to == engine.Succeeded || l.flow.OnFailure == nil { //guard:end/on_failure true
+		return false, l.end(ctx, to)
+	}
+	err = l.update(ctx, "note outcome",
+		table.Eq(runstate.RunStatus, string(engine.Running)), //guard:end/worst drop
+		table.SetIfAbsent(runstate.RunWorst, int(worst)))
+	if errors.Is(err, table.ErrConditionFailed) {
+		return false, l.stop(ctx)
+	}
+	if err != nil {
+		return false, err
+	}
+	if l.again {
+		item, err := l.node(ctx, l.flow.plan.OnFailure())
+		if err != nil {
+			return false, err
+		}
+		if item != nil && item.Status.Terminal() { //guard:end/on_failure-again false
+			return false, l.end(ctx, to)
+		}
+	}
+	return true, nil
+}
+
+// finishFailed ends a run whose on_failure task is over, however that ended.
+func (l *lifecycle) finishFailed(ctx context.Context) error {
+	if err := l.load(ctx); err != nil {
+		return err
+	}
+	if l.run.Worst == nil {
+		return fmt.Errorf("worker: run %s ran on_failure without an outcome", l.id)
+	}
+	return l.end(ctx, engine.RunStatus(engine.Outcome(*l.run.Worst)))
+}
+
+// end makes a run terminal, unless it was stopped meanwhile.
+func (l *lifecycle) end(ctx context.Context, to engine.Status) error {
+	err := l.update(ctx, "end run",
+		table.And(
+			status(to),                      //guard:end/running drop
+			table.Absent(runstate.RunFence), //guard:end/fence drop
+		),
+		table.Set(runstate.RunStatus, string(to)),
+		//guard:due/kept insert table.Remove(runstate.DuePK), table.Remove(runstate.DueSK)
+		table.Set(runstate.RunEnded, int64(millis(l.Clock.Now()))),
+	)
+	if errors.Is(err, table.ErrConditionFailed) {
+		return l.stop(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	return l.afterEnd(ctx)
+}
+
+// afterEnd does what follows the write that made a run terminal.
+func (l *lifecycle) afterEnd(ctx context.Context) error {
+	run := l.run
+	l.Metrics.Count(telemetry.RunsFinished, telemetry.Dimensions{Tier: run.Mode, Outcome: string(run.Status)})
+	level := "info"
+	if run.Status != engine.Succeeded {
+		level = "error"
+	}
+	l.log(runlog.TypeRunFinished, level, "Run %s ended: %s", run.Slug, run.Status)
+	l.Hub.Signal(runstate.RunSignal(l.id))
+	return l.archive(ctx)
+}

@@ -1,0 +1,92 @@
+package worker
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"millrace/shared/run/engine"
+	"millrace/shared/run/runlog"
+	"millrace/shared/run/runstate"
+)
+
+// journal writes the log of a run.
+type journal struct {
+	*Worker
+	org, id string
+}
+
+// log writes an event about the run as a whole.
+func (j *journal) log(kind, level, format string, args ...any) {
+	j.Logs.Append(j.org, j.id, runlog.Event{
+		EventType: kind, Level: level, RunID: j.id, Logger: "millrace",
+		Message: fmt.Sprintf(format, args...), Timestamp: millis(j.Clock.Now()),
+	})
+}
+
+// event logs something that happened to an attempt.
+func (j *journal) event(w *attempt, kind, level, format string, args ...any) {
+	e := j.attemptEvent(w)
+	e.EventType, e.Level, e.Logger = kind, level, "millrace"
+	e.Message, e.Timestamp = fmt.Sprintf(format, args...), millis(j.Clock.Now())
+	j.Logs.Append(j.org, j.id, e)
+}
+
+// logEnd logs how an attempt ended, once: the write that ends it may be made
+// again.
+func (j *journal) logEnd(w *attempt, kind, level, format string, args ...any) {
+	if !w.told {
+		w.told = true
+		j.event(w, kind, level, format, args...)
+	}
+}
+
+// line logs a line that a task wrote.
+func (j *journal) line(w *attempt, at time.Time, level, logger, message string) {
+	e := j.attemptEvent(w)
+	e.EventType, e.Level, e.Logger, e.Message = runlog.TypeLog, level, logger, message
+	if at.IsZero() {
+		at = j.Clock.Now()
+	}
+	e.Timestamp, e.Sequence = millis(at), w.lines.Add(1)
+	j.Logs.Append(j.org, j.id, e)
+}
+
+// attemptID is the id of an attempt's record.
+func (j *journal) attemptID(w *attempt) string {
+	if w.id == "" {
+		w.id = runstate.TaskRunID(j.id, w.node, w.item.Attempt)
+	}
+	return w.id
+}
+
+func (j *journal) attemptEvent(w *attempt) runlog.Event {
+	e := runlog.Event{RunID: j.id, Attempt: w.item.Attempt, TaskRunID: j.attemptID(w)}
+	if w.task != nil {
+		e.TaskName = w.task.Name
+	}
+	if w.ref.Kind == engine.KindInstance {
+		e.MapIndex = &w.ref.Index
+	}
+	return e
+}
+
+func took(item *runstate.Node) time.Duration {
+	return item.EndedAt.Time().Sub(item.StartedAt.Time())
+}
+
+// clip cuts a message to what a record keeps.
+func clip(s string) string {
+	if len(s) <= runstate.MaxMessage {
+		return s
+	}
+	return strings.ToValidUTF8(s[:runstate.MaxMessage], "") + "…"
+}
+
+// mapEvent logs something that happened to a mapped task as a whole.
+func (j *journal) mapEvent(task, kind, level, text string) {
+	j.Logs.Append(j.org, j.id, runlog.Event{
+		EventType: kind, Level: level, Logger: "millrace", RunID: j.id, TaskName: task,
+		Message: text, Timestamp: millis(j.Clock.Now()),
+	})
+}

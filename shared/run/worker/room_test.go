@@ -1,0 +1,70 @@
+package worker_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"millrace/shared/account/quota"
+	"millrace/shared/platform/clock"
+	"millrace/shared/platform/table"
+	"millrace/shared/run/engine"
+	"millrace/shared/run/runstate"
+	"millrace/shared/run/worker"
+)
+
+// TestMapsWaitForRoom: four runs with two maps of four each, in a workspace that may
+// have five instances: two maps are under way at a time, the others wait and tell
+// why, and all runs come to their end. The instances of a run that was cancelled
+// count no more.
+func TestMapsWaitForRoom(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := still(t)
+		cfg := w.c.Config
+		cfg.Quota = quota.New(quota.Config{Table: w.table, Clock: clock.System{}, Values: quota.Values{quota.QueuedItems: 5}})
+		w.c = worker.New(cfg)
+		w.serve()
+		w.ticking()
+		w.lasting("each", time.Minute)
+		w.lasting("more", time.Minute)
+		w.register("f", with(spec("each", "more:each"), map[string]map[string]any{
+			"each": {"map_over": "[1, 2, 3, 4]"}, "more": {"map_over": "[1, 2, 3, 4]"},
+		}))
+		items := func() int64 {
+			n, err := runstate.CountItems(w.ctx, w.plain, org)
+			require.NoError(t, err)
+			return n
+		}
+		ids := []string{w.run("f").ID}
+		time.Sleep(time.Second) // the first two have the room
+		ids = append(ids, w.run("f").ID)
+		time.Sleep(time.Second)
+		for range 2 {
+			ids = append(ids, w.run("f").ID)
+		}
+		time.Sleep(10 * time.Second)
+		assert.EqualValues(t, 8, items(), "the second was let in whole, as there was room for one")
+		for _, id := range ids[2:] {
+			each := w.nodes(id)["each"]
+			assert.Equal(t, engine.Queued, each.Status)
+			assert.Equal(t, "The workspace has 8 unfinished instances of mapped tasks, and 4 more were asked for; at most 5 are allowed "+
+				"(limit queued-map-items). Wait until some have ended or cancel some, or ask the operator to raise the limit.", each.Reason)
+		}
+		_, err := w.launch.Cancel(w.ctx, org, ids[0])
+		require.NoError(t, err)
+		w.wait(ids[0])
+		assert.EqualValues(t, 4, items())
+		for _, id := range ids[1:] {
+			assert.Equal(t, engine.Succeeded, w.wait(id).Status)
+		}
+		assert.Zero(t, items())
+		assert.Equal(t, 12, w.times("more"), "each instance ran once")
+		left, err := table.Count(w.ctx, w.plain, table.Query{Index: table.ByList, PK: org + "#m"})
+		require.NoError(t, err)
+		assert.Zero(t, left, "what the cancelled run left in the list was taken off")
+	})
+}

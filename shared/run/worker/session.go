@@ -1,0 +1,230 @@
+package worker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"millrace/events"
+	"millrace/shared/platform/blob"
+	"millrace/shared/platform/queue"
+	"millrace/shared/platform/table"
+	"millrace/shared/platform/telemetry"
+	"millrace/shared/run/engine"
+	"millrace/shared/run/expr"
+	"millrace/shared/run/flowspec"
+	"millrace/shared/run/registry"
+	"millrace/shared/run/runstate"
+)
+
+// session is the work on one message of one run: what it has read of the run,
+// and how it reads, sends and logs. The parts that do the work share it.
+type session struct {
+	journal
+	chain   string            // names the message, as the nodes that hang on it do
+	again   bool              // the message was delivered before: read before deciding
+	queue   string            // that the message came from
+	trace   telemetry.Trace   // that the run belongs to, once known
+	subject telemetry.Subject // of what is logged; in the context
+	attempt *attempt          // the attempt under way, or the last one; nil before the first
+
+	run   *runstate.Run // as last read
+	flow  *compiled
+	input *runstate.Input
+	base  expr.Scope                     // without tasks; made when it is first needed
+	maps  map[engine.Node]*runstate.Node // of maps whose list is evaluated: that never changes
+
+	scoped func() // gives back the memory of the outputs that expressions read; nil: none
+}
+
+// ready is a node that may be claimed.
+type ready struct {
+	node    engine.Node
+	attempt int
+}
+
+// compiled is a flow with its plan, shared by all its runs.
+type compiled struct {
+	*flowspec.Flow
+	plan *engine.Plan
+	used func() []bool // by task: something reads its output
+}
+
+func (c *Worker) session(org, run string) *session {
+	return &session{journal: journal{c, org, run}}
+}
+
+// errNoRun is what a message is about that names no run.
+var errNoRun = errors.New("worker: there is no such run")
+
+// load reads the run's record consistently, and its plan.
+func (s *session) load(ctx context.Context) error {
+	//guard:fence/consistent drop arg 4
+	run, err := table.Load[runstate.Run](ctx, s.Table, runstate.RunKey(s.org, s.id), table.Consistent)
+	if errors.Is(err, table.ErrNotFound) {
+		return fmt.Errorf("run %s: %w", s.id, errNoRun)
+	}
+	if err != nil {
+		return fmt.Errorf("read run %s: %w", s.id, err)
+	}
+	s.run = &run
+	if s.flow == nil {
+		s.flow, err = s.compiled(ctx, &run)
+	}
+	return err
+}
+
+func (c *Worker) compiled(ctx context.Context, run *runstate.Run) (*compiled, error) {
+	flow, plan, err := registry.LoadPlan(ctx, c.Table, c.Blob, run.Org, run.SpecHash, run.Plan)
+	if err != nil {
+		return nil, fmt.Errorf("load flow %s %s: %w", run.Flow, run.Version, err)
+	}
+	return &compiled{Flow: flow, plan: plan, used: sync.OnceValue(flow.Used)}, nil
+}
+
+// inputs reads what the run was accepted with; it never changes.
+func (s *session) inputs(ctx context.Context) (*runstate.Input, error) {
+	if s.input != nil {
+		return s.input, nil
+	}
+	in, ok := s.cache.inputs.Get(s.id)
+	if !ok {
+		var err error
+		in, err = runstate.LoadInput(ctx, s.Table, s.Blob, s.org, s.id)
+		if errors.Is(err, blob.ErrNotFound) {
+			return nil, missing("input.json")
+		}
+		if err != nil {
+			return nil, err
+		}
+		s.cache.keepInput(s.id, in)
+	}
+	s.traced(in.Trace)
+	s.input = in
+	return in, nil
+}
+
+// node reads a node's item; nil if it has none.
+func (s *session) node(ctx context.Context, n engine.Node) (*runstate.Node, error) {
+	return runstate.LoadNode(ctx, s.Table, s.org, s.id, n)
+}
+
+// task is the definition of the task that a node runs.
+func (s *session) task(n engine.Node) (*flowspec.Task, error) {
+	ref, err := s.flow.plan.Ref(n)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case ref.Kind == engine.KindOnFailure && s.flow.OnFailure != nil:
+		return s.flow.OnFailure, nil
+	case ref.Kind == engine.KindTask || ref.Kind == engine.KindInstance:
+		return &s.flow.Tasks[ref.Task], nil
+	}
+	return nil, fmt.Errorf("worker: node %d of run %s runs no task", n, s.id)
+}
+
+// mapItem is the item of a mapped task whose list was evaluated.
+func (s *session) mapItem(ctx context.Context, task int) (*runstate.Node, error) {
+	n := engine.Node(task)
+	if item := s.maps[n]; item != nil {
+		return item, nil
+	}
+	item, err := s.node(ctx, n)
+	if err != nil {
+		return nil, err
+	}
+	if item == nil || item.Width == nil {
+		return nil, fmt.Errorf("worker: run %s has instances of task %d but no list", s.id, task)
+	}
+	s.remember(n, item)
+	return item, nil
+}
+
+// remember keeps the item of a map whose list was evaluated.
+func (s *session) remember(n engine.Node, item *runstate.Node) {
+	if s.maps == nil {
+		s.maps = map[engine.Node]*runstate.Node{}
+	}
+	s.maps[n] = item
+}
+
+// send enqueues nodes for any worker of the run's tier.
+func (s *session) send(ctx context.Context, nodes []ready, delay time.Duration) error {
+	if len(nodes) == 0 {
+		return nil
+	}
+	msgs := make([]events.Run, len(nodes))
+	for i, r := range nodes {
+		msgs[i] = events.Run{Kind: events.RunTask, Node: int(r.node), Attempt: r.attempt}
+		if s.flow == nil {
+			continue
+		}
+		if task, err := s.task(r.node); err == nil {
+			msgs[i].Type = task.Type
+		}
+	}
+	return s.sendAll(ctx, events.Tasks(s.mode()), msgs, delay)
+}
+
+// mode is the run's tier; before the run is read, the message's queue is as good.
+func (s *session) mode() string {
+	if s.run != nil {
+		return s.run.Mode
+	}
+	if tier, ok := events.TierOf(s.queue); ok {
+		return tier
+	}
+	return "nano"
+}
+
+// sendAll sends messages about the run. What this process has logged of the run
+// is stored first: who gets a message may end the run, and with it the log.
+func (s *session) sendAll(ctx context.Context, to string, msgs []events.Run, delay time.Duration) error {
+	if err := s.flush(ctx); err != nil {
+		return err
+	}
+	out := make([]queue.Message, len(msgs))
+	delay, trace := min(max(delay, 0), queue.MaxDelay), s.trace.String()
+	for i, m := range msgs {
+		m.Org, m.Run, m.Trace, m.Delay = s.org, s.id, trace, delay.Milliseconds()
+		body, err := json.Marshal(m)
+		if err != nil {
+			return err
+		}
+		out[i] = queue.Message{Body: body, Group: s.org, Delay: delay} //guard:tenant/messages field Group "org"
+	}
+	if err := s.Queues.Send(ctx, to, out...); err != nil {
+		return fmt.Errorf("send to %s: %w", to, err)
+	}
+	return nil
+}
+
+// flush stores what this process has logged of the run, unless it lives on
+// between messages and does so by itself.
+func (s *session) flush(ctx context.Context) error {
+	if s.Resident {
+		return nil
+	}
+	return s.Logs.Flush(ctx, s.org, s.id) //guard:log/before-send return nil
+}
+
+// reconcileLater asks for a reconciliation of the run after a while.
+func (s *session) reconcileLater(ctx context.Context, delay time.Duration) error {
+	return s.sendAll(ctx, events.Runs, []events.Run{{Kind: events.RunReconcile}}, delay)
+}
+
+// object reads a JSON object of the store: an output, or a list.
+func (s *session) object(ctx context.Context, key string) (json.RawMessage, error) {
+	data, _, err := blob.GetBytes(ctx, s.Blob, key, MaxOutput)
+	if errors.Is(err, blob.ErrNotFound) {
+		return nil, missing(key)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read object: %w", err)
+	}
+	return data, nil
+}

@@ -1,0 +1,174 @@
+package worker_test
+
+import (
+	"time"
+
+	"millrace/events"
+	"millrace/shared/platform/queue"
+	"millrace/shared/run/engine"
+	"millrace/shared/run/runstate"
+)
+
+// The times that a run may take beyond those of its tasks.
+const (
+	simPoll  = 5 * time.Second // until a message that was delayed is found
+	simSpare = time.Minute     // if nothing fails
+	simMend  = 5 * time.Minute // after the last fault, until what was lost is made up for
+	// simBehind is the same of a message that was lost while others waited. Whether
+	// it waits behind them cannot be seen: it is sent again after a quarter of an
+	// hour, with nine others, the rest as soon as nothing waits any more.
+	simBehind = 30 * time.Minute
+)
+
+// lengths are how long a run takes at least that ends as v says: its critical
+// path, and the work of all its tasks one after the other.
+func (f *simFlow) lengths(gen int, v verdict) (path, work time.Duration) {
+	finish := make([]time.Duration, len(f.tasks))
+	for i := range f.tasks {
+		t := &f.tasks[i]
+		for _, d := range t.deps {
+			finish[i] = max(finish[i], finish[d])
+		}
+		longest := time.Duration(0)
+		add := func(name string, index int) {
+			switch v.nodes[name] {
+			case engine.Succeeded, engine.Failed, engine.TimedOut:
+				took, busy := t.length(gen, index)
+				longest, work = max(longest, took), work+busy
+			}
+		}
+		if !t.mapped() {
+			add(t.name, 0)
+		}
+		for k := 0; t.mapped() && v.nodes[instance(t, k)] != ""; k++ {
+			add(instance(t, k), k)
+		}
+		finish[i] += longest
+		path = max(path, finish[i])
+	}
+	if f.onFailure != nil && v.nodes[f.onFailure.name] != "" {
+		took, busy := f.onFailure.length(gen, 0)
+		path, work = path+took, work+busy
+	}
+	return path, work
+}
+
+// mostWork is the work of a run of any generation all of whose tasks are executed.
+func (f *simFlow) mostWork() (most time.Duration) {
+	for gen := range generations {
+		sum := time.Duration(0)
+		for i := range f.tasks {
+			t := &f.tasks[i]
+			for k := range max(1, t.widths[gen]) {
+				_, busy := t.length(gen, k)
+				sum += busy
+			}
+		}
+		most = max(most, sum)
+	}
+	return most
+}
+
+// length is how long a task or an instance takes with all its tries, and how much
+// of that it holds a worker.
+func (t *simTask) length(gen, index int) (took, busy time.Duration) {
+	deferred := time.Duration(0) // before each try
+	for n := range t.defers {
+		deferred += time.Second<<n + simPoll
+	}
+	if t.wait > 0 {
+		return deferred + time.Duration(t.wait)*time.Second + simPoll, 0
+	}
+	for try := 1; ; try++ {
+		took += deferred
+		a := t.act(gen, index, try)
+		switch a {
+		case actSlow:
+			busy += t.slow()
+		case actHang: // the worker waits a little longer than the task
+			busy += time.Duration(t.timeout+3) * time.Second
+		case actStuck: // and leaves it to itself after a while
+			busy += time.Duration(t.timeout+20) * time.Second
+		}
+		if a == actSucceed || a == actSlow || a == actFinal || a == actStuck || try > t.retries {
+			return took + busy, busy
+		}
+		took += t.retryDelay(try) + simPoll
+	}
+}
+
+// slow is how long a try takes that is slow.
+func (t *simTask) slow() time.Duration { return time.Duration(t.timeout-1) * time.Second }
+
+// limit is the time at which a run must be over: after its critical path, if it
+// has workers enough, and a minute. From the last fault on it has as long again,
+// and the time to make up for what was lost.
+func (s *sim) limit(r *simRun, v verdict) time.Time {
+	path, work := s.flow.lengths(r.gen, v)
+	others := time.Duration(len(s.lineages)-1) * s.flow.mostWork()
+	if s.gone > 0 {
+		return r.began.Add(s.gone + time.Duration(s.flow.deadline)*time.Second + simMend)
+	}
+	length := path + (work+others)/s.workers() + simSpare
+	if others > 0 && s.places == 0 { // its maps may wait for all that the others do
+		length += others + time.Duration(len(s.flow.tasks))*simMend
+	}
+	if r.fault.Before(r.began) {
+		return r.began.Add(length)
+	}
+	if len(s.lineages) > 1 && s.rates.Lose > 0 {
+		return r.fault.Add(length + simBehind)
+	}
+	return r.fault.Add(length + simMend)
+}
+
+// workers is how many tasks are surely executed at a time, if there are so many.
+// Where they need places one process may have the messages of them all.
+func (s *sim) workers() time.Duration {
+	if s.places > 0 {
+		return time.Duration(min(s.places, s.slots))
+	}
+	return time.Duration(s.processes * s.slots)
+}
+
+// checkTime: a run takes no longer than its tasks, and faults no longer than it
+// takes to make up for them.
+func (s *sim) checkTime(r *simRun, run *runstate.Run, want verdict) {
+	took := r.archived.Sub(r.began)
+	s.took = max(s.took, took)
+	if limit := s.limit(r, want); r.archived.After(limit) {
+		s.tell("run %s (%d) was over after %s, %s later than it might (%s)", r.id, r.gen, took, r.archived.Sub(limit), run.Status)
+	}
+}
+
+// checkMessages: a run in which nothing fails sends a message for each task and
+// each of its tries, and no message is given up.
+func (s *sim) checkMessages(r *simRun, nodes int) {
+	tries := nodes + s.deferred[r.id]
+	for key, n := range s.tries {
+		if key.run == r.id {
+			tries += n
+		}
+	}
+	const hop = int(queue.MaxDelay / time.Second) // a longer delay takes several messages
+	for i := range s.flow.tasks {
+		t := &s.flow.tasks[i]
+		if t.wait > 0 {
+			tries += 1 + t.wait/hop
+		}
+		tries += t.retries * max(1, t.widths[r.gen]) * (t.delay / hop)
+	}
+	if n := s.sent.nodes[r.id]; !s.disturbed && s.places == 0 && n > 2*tries {
+		s.tell("run %s sent %d messages for %d tasks and tries", r.id, n, tries)
+	}
+}
+
+// checkDead: no message was given up, if nothing failed.
+func (s *sim) checkDead() {
+	for _, name := range []string{events.Tasks("nano"), events.Runs} {
+		stats, err := s.queues.Stats(s.ctx, queue.Dead(name))
+		if err != nil || stats.Visible > 0 && !s.disturbed {
+			s.tell("%d messages of queue %s were given up (%v)", stats.Visible, name, err)
+		}
+	}
+}

@@ -1,0 +1,186 @@
+package worker_test
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/cryptotest"
+	"testing/synctest"
+	"time"
+
+	"millrace/events"
+	"millrace/localstack/proof/faults"
+	"millrace/shared/run/engine"
+	"millrace/shared/run/runstate"
+)
+
+// The times of a simulation.
+const (
+	simCalm  = 3 * time.Hour    // then the faults end, if not before
+	simLimit = 6 * time.Hour    // by then every run is over
+	simAfter = 10 * time.Minute // what is still under way may do its harm
+)
+
+// play plays a history and returns what broke, "" if nothing did.
+func play(t *testing.T, h simHistory) (broke string, s *sim) {
+	synctest.Test(t, func(t *testing.T) {
+		cryptotest.SetGlobalRandom(t, h.seed) // ids and nonces are drawn like the rest
+		s = newSim(t, h)
+		for gen := 0; ; gen++ {
+			began := time.Now()
+			s.breakLater(began)
+			s.began = began
+			for i, l := range s.lineages {
+				s.submit(l, gen)
+				if i == 0 && gen < len(s.cancel) {
+					s.cancelLater(l, gen, s.cancel[gen])
+				}
+			}
+			s.until(began, func() bool { return s.over(gen) })
+			s.quieten(simAfter)
+			if s.failed() || gen >= len(s.retries) {
+				break
+			}
+		}
+		if !s.failed() {
+			s.check()
+		}
+		broke = strings.Join(s.problems, "\n")
+		for _, p := range s.procs {
+			p.end()
+		}
+		s.gate.Open()
+		synctest.Wait()
+	})
+	return broke, s
+}
+
+// breakLater has the outages come.
+func (s *sim) breakLater(began time.Time) {
+	for _, o := range s.outages {
+		from := began.Add(o.after)
+		s.plan.Break(faults.Outage{Port: o.port, From: from, Until: from.Add(o.For), Rate: o.rate, Hang: o.hang})
+	}
+}
+
+// quieten goes on for a while, and tells if anything still changes.
+func (s *sim) quieten(d time.Duration) {
+	end := time.Now().Add(d)
+	s.until(time.Now(), func() bool { return time.Now().After(end) })
+}
+
+// until lets one thing after the other happen until done. It is asked after
+// every few steps.
+func (s *sim) until(began time.Time, done func() bool) {
+	minute := time.Now().Truncate(time.Minute)
+	for step := 0; !s.failed(); step++ {
+		synctest.Wait()
+		s.steps++
+		s.observe()
+		s.checkMemory()
+		if step%8 == 0 && done() {
+			return
+		}
+		now := time.Now()
+		if after := cmp.Or(s.calmAfter, simCalm); now.Sub(began) > after {
+			s.plan.Calm()
+		}
+		if now.Sub(began) > simLimit {
+			s.stuck()
+			return
+		}
+		s.bury()
+		if s.gone > 0 && !s.removed && now.Sub(s.began) >= s.gone {
+			s.remove()
+		}
+		if now.Sub(minute) >= time.Minute && !s.noTicks {
+			minute = now.Truncate(time.Minute)
+			s.minute()
+		}
+		s.step()
+	}
+}
+
+// minute is a tick of the scheduler.
+func (s *sim) minute() {
+	if s.rng.IntN(4) == 0 {
+		_, _ = s.store.Sweep(s.ctx)
+	}
+	if p := s.alive(); p != nil {
+		go func() {
+			ctx, cancel := context.WithTimeout(p.ctx, time.Minute)
+			defer cancel()
+			payload, _ := json.Marshal(events.SchedulerTick{EventType: events.TickType})
+			_, _ = p.tick(ctx, payload)
+		}()
+	}
+}
+
+// step lets a request pass, hands out messages, or lets time go by.
+func (s *sim) step() {
+	requests := s.gate.Waiting(s.may)
+	waiting := len(requests)
+	pass := func() {
+		i := s.rng.IntN(waiting)
+		fmt.Fprintln(s.trace, time.Now().UnixNano(), requests[i])
+		s.asked(requests[i])
+		s.gate.Pass(i, s.may)
+	}
+	if s.pauses && s.rng.IntN(400) == 0 {
+		s.pause()
+		return
+	}
+	slow := 200 * time.Millisecond // the most that a request takes longer than another
+	if !s.disturbed {
+		slow = 5 * time.Millisecond
+	}
+	switch draw := s.rng.IntN(20); {
+	case waiting > 0 && draw < 14:
+		pass()
+	case draw < 19 && s.receive():
+	case waiting > 0 && draw < 19:
+		pass()
+	case waiting > 0:
+		time.Sleep(time.Duration(s.rng.Int64N(int64(slow))))
+	case !s.disturbed && s.receive():
+	default:
+		idle := time.NewTimer(time.Duration(1 + s.rng.Int64N(int64(simPoll))))
+		defer idle.Stop()
+		select {
+		case <-s.gate.Arrived():
+		case <-idle.C:
+		}
+	}
+}
+
+// stuck tells of runs that did not end.
+func (s *sim) stuck() {
+	for _, r := range s.runs() {
+		id := r.id
+		run, err := runstate.GetRun(s.ctx, s.store, r.org, id)
+		if err == nil && run.Status.RunEnded() && run.Archived {
+			continue
+		}
+		s.tell("run %s (%s, archived %t, %v) did not end", id, run.Status, run.Archived, err)
+		for name, item := range s.nodes(&run) {
+			s.tell("  %s: %+v", name, *item)
+		}
+	}
+	if len(s.runs()) == 0 {
+		s.tell("no run was accepted")
+	}
+}
+
+// final reads the statuses of a run's nodes that ended.
+func (s *sim) final(run *runstate.Run) map[string]engine.Status {
+	out := map[string]engine.Status{}
+	for name, item := range s.nodes(run) {
+		if item.Status != "" {
+			out[name] = item.Status
+		}
+	}
+	return out
+}

@@ -1,0 +1,275 @@
+package httpapi
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"reflect"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humachi"
+	"github.com/go-json-experiment/json"
+
+	"millrace/shared/platform/errs"
+)
+
+// body is how an operation's request body is read: not at all, as it is, or as
+// JSON along a shape.
+type body struct {
+	field    []int // index of Body or RawBody in the input; nil without one
+	raw      bool
+	required bool
+	of       reflect.Type
+	shape    *shape // of Body; compiled when the operation is described
+}
+
+// bodyOf looks at an input struct.
+func bodyOf(in reflect.Type) *body {
+	b := &body{}
+	if f, ok := in.FieldByName("RawBody"); ok {
+		if f.Type != reflect.TypeFor[[]byte]() {
+			panic("httpapi: RawBody of " + in.String() + " is no []byte")
+		}
+		b.field, b.raw, b.of = f.Index, true, f.Type
+	} else if f, ok := in.FieldByName("Body"); ok {
+		b.field, b.of = f.Index, f.Type
+	}
+	return b
+}
+
+// read is the middleware that reads and checks the body before huma looks at
+// the parameters, so that one answer lists what is wrong with either.
+func (b *body) read(op *Operation, memory *Bodies) func(huma.Context, func(huma.Context)) {
+	limit := op.MaxBody
+	if limit == 0 {
+		limit = MaxBody
+	}
+	return func(ctx huma.Context, next func(huma.Context)) {
+		r, w := humachi.Unwrap(ctx)
+		c := callFrom(ctx.Context())
+		if b.field == nil {
+			r.Body = http.NoBody // drained by the server
+			next(ctx)
+			return
+		}
+		data, release, err := memory.ReadBody(w, r, limit)
+		defer release()
+		r.Body = http.NoBody
+		if err != nil {
+			toAnswer(translate(err)).write(w)
+			return
+		}
+		c.data, c.size, c.release = data, len(data), release
+		if !b.raw {
+			c.details, c.missing = b.check(r, data)
+		}
+		next(ctx)
+	}
+}
+
+// ReadBody reads the whole body of a request, up to limit bytes. It holds memory of
+// b until release, which is never nil, is called; calling it again does nothing.
+// Errors: errs.TooLarge, errs.Unavailable when there is no memory, errs.Invalid for
+// one that ends early or comes too slowly, and that of the request's context.
+func (b *Bodies) ReadBody(w http.ResponseWriter, r *http.Request, limit int64) (data []byte, release func(), err error) {
+	h := b.begin(w)
+	if data, err = readAll(w, r, limit, h); err != nil {
+		h.release()
+	}
+	h.came()
+	return data, h.release, err
+}
+
+// readAll reads the whole body, up to limit bytes, into memory that grows with
+// what came.
+func readAll(w http.ResponseWriter, r *http.Request, limit int64, h *held) ([]byte, error) {
+	tooLarge := errs.New(errs.TooLarge, "Request body is larger than %d bytes", limit)
+	if r.ContentLength > limit {
+		w.Header().Set("Connection", "close") // the rest is not worth reading
+		return nil, tooLarge
+	}
+	if r.Body == nil || r.Body == http.NoBody {
+		return nil, nil
+	}
+	most := limit + 1 // a byte more tells a body that is too large
+	if r.ContentLength >= 0 {
+		most = r.ContentLength + 1 // and one the end of one that is not
+	}
+	var data []byte
+	for {
+		if len(data) == cap(data) {
+			var err error
+			if data, err = extended(r.Context(), data, most, h); err != nil {
+				w.Header().Set("Connection", "close")
+				return nil, err
+			}
+		}
+		n, err := r.Body.Read(data[len(data):cap(data)])
+		data = data[:len(data)+n]
+		switch {
+		case int64(len(data)) > limit:
+			w.Header().Set("Connection", "close")
+			return nil, tooLarge
+		case errors.Is(err, io.EOF):
+			return data, nil
+		case h.gaveWay():
+			w.Header().Set("Connection", "close")
+			return nil, h.refused()
+		case err == nil:
+		case errors.Is(err, os.ErrDeadlineExceeded): // which ends the context, too
+			return nil, errs.Wrap(errs.Invalid, err, "The request body came too slowly")
+		case r.Context().Err() != nil:
+			return nil, r.Context().Err()
+		case errors.As(err, new(*http.MaxBytesError)):
+			return nil, tooLarge
+		default:
+			return nil, errs.Wrap(errs.Invalid, err, "The request body could not be read")
+		}
+	}
+}
+
+// extended gives data more room: twice as much, up to most bytes.
+func extended(ctx context.Context, data []byte, most int64, h *held) ([]byte, error) {
+	size := int(min(max(int64(2*cap(data)), firstRead), most))
+	if err := h.grow(ctx, size); err != nil {
+		return nil, err
+	}
+	larger := make([]byte, len(data), size)
+	copy(larger, data)
+	h.shrink(cap(data))
+	return larger, nil
+}
+
+// check lists what is wrong with a JSON body.
+func (b *body) check(r *http.Request, data []byte) ([]errs.Detail, []absent) {
+	if len(bytes.TrimLeft(data, " \t\r\n")) == 0 {
+		if !b.required {
+			return nil, b.absentAll()
+		}
+		return []errs.Detail{{Type: "missing", Loc: errs.Body(), Msg: "Field required"}}, nil
+	}
+	if ct := r.Header.Get("Content-Type"); !isJSON(ct) {
+		return []errs.Detail{{
+			Type: "content_type", Loc: errs.Body(),
+			Msg: fmt.Sprintf("Input should be JSON, sent with Content-Type: application/json, not %s", clip(ct)),
+		}}, nil
+	}
+	details, missing, err := b.shape.check(data)
+	if err != nil {
+		return []errs.Detail{malformed(err)}, nil
+	}
+	return details, missing
+}
+
+// absentAll lists the defaults that an absent optional body takes.
+func (b *body) absentAll() []absent {
+	if b.of.Kind() == reflect.Pointer {
+		return nil
+	}
+	var out []absent
+	for i, f := range b.shape.fields {
+		if f.def.IsValid() {
+			out = append(out, absent{loc: errs.Body(), of: b.shape, def: i})
+		}
+	}
+	return out
+}
+
+// isJSON reports whether a content type is JSON; an absent one counts as it.
+func isJSON(contentType string) bool {
+	media, _, _ := strings.Cut(contentType, ";")
+	media = strings.ToLower(strings.TrimSpace(media))
+	return media == "" || media == "application/json" || strings.HasSuffix(media, "+json")
+}
+
+// fill decodes the call's body into the input.
+func (b *body) fill(c *call, in any) error {
+	if b.field == nil {
+		return nil
+	}
+	target := reflect.ValueOf(in).Elem().FieldByIndex(b.field)
+	defer func() { c.data = nil }()
+	if b.raw {
+		target.SetBytes(c.data)
+		return nil
+	}
+	if len(bytes.TrimLeft(c.data, " \t\r\n")) > 0 {
+		if err := decodeInto(c.data, target.Addr().Interface()); err != nil {
+			return undecodable(err)
+		}
+	}
+	for _, m := range c.missing {
+		setDefault(target, m.loc[1:], m)
+	}
+	return nil
+}
+
+// undecodable is the error of a value that the check let pass and its type
+// refused: one that reads itself.
+func undecodable(err error) error {
+	loc, msg := errs.Body(), "Input is not valid"
+	var semantic *json.SemanticError
+	if errors.As(err, &semantic) {
+		for token := range semantic.JSONPointer.Tokens() {
+			loc = append(loc, pathStep(token))
+		}
+		if e, ok := errors.AsType[*errs.Error](err); ok && e.Code == errs.Unprocessable {
+			return e
+		}
+		if semantic.Err != nil {
+			msg = "Value error, " + clip(semantic.Err.Error())
+		}
+	}
+	return errs.Validation(errs.Detail{Type: "value_error", Loc: loc, Msg: msg})
+}
+
+// setDefault sets an absent field, following loc from v. Elements of maps are
+// copied out and in, for they cannot be changed in place.
+func setDefault(v reflect.Value, loc []any, m absent) {
+	for v.Kind() == reflect.Pointer {
+		if v.IsNil() {
+			return
+		}
+		v = v.Elem()
+	}
+	if len(loc) == 0 {
+		f := m.of.fields[m.def]
+		v.FieldByIndex(f.path).Set(f.def)
+		return
+	}
+	switch v.Kind() {
+	case reflect.Slice, reflect.Array:
+		setDefault(v.Index(loc[0].(int)), loc[1:], m)
+	case reflect.Map:
+		key := reflect.ValueOf(loc[0]).Convert(v.Type().Key())
+		elem := reflect.New(v.Type().Elem()).Elem()
+		elem.Set(v.MapIndex(key))
+		setDefault(elem, loc[1:], m)
+		v.SetMapIndex(key, elem)
+	case reflect.Struct:
+		if field, ok := fieldByName(v, loc[0].(string)); ok {
+			setDefault(field, loc[1:], m)
+		}
+	}
+}
+
+// fieldByName finds a struct's field by its JSON name.
+func fieldByName(v reflect.Value, name string) (reflect.Value, bool) {
+	for f, value := range v.Fields() {
+		tag, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		switch {
+		case f.Anonymous && tag == "" && f.Type.Kind() == reflect.Struct:
+			if inner, ok := fieldByName(value, name); ok {
+				return inner, true
+			}
+		case tag == name || tag == "" && f.Name == name:
+			return value, true
+		}
+	}
+	return reflect.Value{}, false
+}

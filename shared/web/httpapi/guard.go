@@ -1,0 +1,118 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humachi"
+
+	"millrace/shared/account/tenant"
+	"millrace/shared/platform/errs"
+	"millrace/shared/platform/table"
+)
+
+// maxCredential is how many bytes a bearer credential may have; sign-in tokens
+// with many claims are the longest.
+const maxCredential = 16 << 10
+
+// guard is the middleware that lets an operation's callers in: authentication,
+// then access, before anything of the request is read.
+func (a *API) guard(op *Operation) func(huma.Context, func(huma.Context)) {
+	access, mutation := op.Access, op.mutates()
+	return func(hc huma.Context, next func(huma.Context)) {
+		r, w := humachi.Unwrap(hc)
+		ctx := hc.Context()
+		c := callFrom(ctx)
+		c.op = op
+		c.request.Path = op.Path
+		c.subject.Operation = op.ID
+		if c.subject.Function == "" { // one process serves them all
+			c.subject.Function = op.Domain
+		}
+		ctx = tenant.WithRequest(ctx, c.request)
+		if op.reclaims() {
+			ctx = table.Reclaiming(ctx)
+		}
+		if !access.IsPublic() {
+			p, err := a.authenticate(ctx, r, mutation)
+			if err == nil {
+				c.principal, c.subject.Workspace = p, p.OrgID
+				ctx = tenant.With(ctx, p)
+				err = access.Check(p)
+			}
+			if err == nil && a.config.Limiter != nil { //guard:limit/requests false
+				err = a.config.Limiter.Request(ctx, p, mutation)
+			}
+			if err != nil {
+				a.answer(ctx, err).write(w)
+				return
+			}
+		}
+		if d, ok := unreadable(r.URL); ok {
+			toAnswer(errs.Validation(d)).write(w)
+			return
+		}
+		next(huma.WithContext(hc, ctx))
+	}
+}
+
+func (a *API) authenticate(ctx context.Context, r *http.Request, mutation bool) (tenant.Principal, error) {
+	bearer, ok := bearerOf(r.Header.Get("Authorization"))
+	if !ok {
+		return tenant.Principal{}, errs.New(errs.Unauthenticated, "Not authenticated")
+	}
+	if a.config.Authenticator == nil || len(bearer) > maxCredential {
+		return tenant.Principal{}, errs.New(errs.Unauthenticated, "Invalid credential")
+	}
+	return a.config.Authenticator.Authenticate(ctx, bearer, r.Header.Get("X-Org-Id"), mutation)
+}
+
+// bearerOf takes the credential out of an Authorization header.
+func bearerOf(header string) (string, bool) {
+	scheme, credential, _ := strings.Cut(header, " ")
+	credential = strings.TrimSpace(credential)
+	if !strings.EqualFold(scheme, "Bearer") || credential == "" || strings.ContainsFunc(credential, notToken) {
+		return "", false
+	}
+	return credential, true
+}
+
+func notToken(r rune) bool { return r <= ' ' || r >= 0x7F }
+
+// unreadable finds text in path or query that no name or value can hold:
+// invalid UTF-8, NUL, and control characters in the path.
+func unreadable(u *url.URL) (errs.Detail, bool) {
+	if !utf8.ValidString(u.Path) || strings.ContainsFunc(u.Path, unicode.IsControl) {
+		return errs.Detail{Type: "string_unicode", Loc: []any{"path"}, Msg: "Input should be valid UTF-8 without control characters"}, true
+	}
+	if plainQuery(u.RawQuery) {
+		return errs.Detail{}, false
+	}
+	query, err := url.ParseQuery(u.RawQuery)
+	if err != nil {
+		return errs.Detail{Type: "value_error", Loc: []any{"query"}, Msg: "Input should be a valid query string"}, true
+	}
+	for name, values := range query {
+		for _, v := range append(values, name) {
+			if !utf8.ValidString(v) || strings.ContainsRune(v, 0) {
+				return errs.Detail{Type: "string_unicode", Loc: []any{"query", strings.ToValidUTF8(clip(name), "�")}, Msg: "Input should be valid UTF-8"}, true
+			}
+		}
+	}
+	return errs.Detail{}, false
+}
+
+// plainQuery reports a query that holds nothing to look at twice.
+func plainQuery(raw string) bool {
+	for i := range len(raw) {
+		if c := raw[i]; c == '%' || c == ';' || c < ' ' || c >= 0x7F {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,134 @@
+package httpapi
+
+import (
+	"bytes"
+	stdjson "encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"sync"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	jsonv1 "github.com/go-json-experiment/json/v1"
+
+	"millrace/shared/platform/errs"
+)
+
+// MaxDepth is how deeply objects and arrays of a body may be nested.
+const MaxDepth = 100
+
+// writing is how answers are written: maps in order, nil slices and maps as []
+// and {}, omitempty as encoding/json knows it, and its Number as a number.
+var writing = json.JoinOptions(
+	json.Deterministic(true),
+	jsonv1.OmitEmptyWithLegacySemantics(true),
+	json.WithMarshalers(json.MarshalToFunc(func(enc *jsontext.Encoder, n stdjson.Number) error {
+		if n == "" {
+			n = "0"
+		}
+		return enc.WriteValue(jsontext.Value(n))
+	})),
+)
+
+var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
+
+// writeAnswer writes a handler's output in one piece. It panics on a value that
+// cannot be JSON, before anything is sent: the frame answers with a 500, where
+// huma would send a text. That the client is gone is no error.
+func writeAnswer(w io.Writer, v any) error {
+	buf := buffers.Get().(*bytes.Buffer)
+	defer func() {
+		if buf.Cap() <= 1<<20 {
+			buf.Reset()
+			buffers.Put(buf)
+		}
+	}()
+	if err := json.MarshalWrite(buf, v, writing); err != nil {
+		panic(fmt.Errorf("answer cannot be written as JSON: %w", err))
+	}
+	buf.WriteByte('\n')
+	_, _ = w.Write(buf.Bytes())
+	return nil
+}
+
+// decodeInto reads strict JSON into v: names match with case, duplicate names,
+// trailing data and invalid UTF-8 are errors.
+func decodeInto(data []byte, v any) error { return json.Unmarshal(data, v) }
+
+// malformed is the entry for a body that is no JSON. The body is not repeated.
+func malformed(err error) errs.Detail {
+	msg := "JSON decode error"
+	var syntax *jsontext.SyntacticError
+	switch {
+	case errors.Is(err, jsontext.ErrDuplicateName) && errors.As(err, &syntax):
+		msg = fmt.Sprintf("JSON decode error: duplicate key %s", strconv.Quote(clip(syntax.JSONPointer.LastToken())))
+	case errors.Is(err, errTrailing), errors.Is(err, errDepth), errors.Is(err, errNumber):
+		msg = "JSON decode error: " + err.Error()
+	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
+		msg = "JSON decode error: unexpected end of the document"
+	case errors.As(err, &syntax):
+		msg = fmt.Sprintf("JSON decode error: %v at byte %d", syntax.Err, syntax.ByteOffset)
+	}
+	return errs.Detail{Type: "json_invalid", Loc: errs.Body(), Msg: msg}
+}
+
+var (
+	errTrailing = errors.New("data after the document")
+	errDepth    = fmt.Errorf("nested deeper than %d", MaxDepth)
+	errNumber   = errors.New("a number is out of range")
+)
+
+// scan looks through a document, without decoding, for what no part of the
+// service could take: nesting over MaxDepth, numbers that no float64 holds.
+func scan(data []byte) error {
+	depth, inString := 0, false
+	for i := 0; i < len(data); i++ {
+		switch c := data[i]; {
+		case inString:
+			switch c {
+			case '\\':
+				i++
+			case '"':
+				inString = false
+			}
+		case c == '"':
+			inString = true
+		case c == '{' || c == '[':
+			if depth++; depth > MaxDepth {
+				return errDepth
+			}
+		case c == '}' || c == ']':
+			depth--
+		case '0' <= c && c <= '9':
+			start := i
+			for i+1 < len(data) && inNumber(data[i+1]) {
+				i++
+			}
+			if text := data[start : i+1]; len(text) > 300 || bytes.ContainsAny(text, "eE") {
+				if _, err := strconv.ParseFloat(string(text), 64); errors.Is(err, strconv.ErrRange) {
+					return errNumber
+				}
+			}
+		}
+	}
+	return nil
+}
+
+func inNumber(c byte) bool {
+	return '0' <= c && c <= '9' || c == '.' || c == 'e' || c == 'E' || c == '+' || c == '-'
+}
+
+// clip shortens a text that is repeated to whoever sent it.
+func clip(s string) string {
+	const most = 256
+	if len(s) <= most {
+		return s
+	}
+	end := most
+	for end > 0 && s[end]&0xC0 == 0x80 {
+		end--
+	}
+	return s[:end] + "…"
+}

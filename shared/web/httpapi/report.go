@@ -1,0 +1,151 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"millrace/shared/platform/blob"
+	"millrace/shared/platform/clock"
+)
+
+const (
+	// traceTimeout bounds the write of a trace, for the answer waits for it:
+	// a function is frozen once it has answered.
+	traceTimeout = 2 * time.Second
+	// noOrg is where traces go of requests that belong to no workspace.
+	noOrg = "_platform"
+)
+
+// Trace is an exception trace as stored under
+// <org>/exceptions/<date>/<request id>.json.
+type Trace struct {
+	Timestamp        string         `json:"timestamp"`
+	RequestID        string         `json:"request_id"`
+	FunctionName     string         `json:"function_name"`
+	ExceptionType    string         `json:"exception_type"`
+	ExceptionMessage string         `json:"exception_message"`
+	Traceback        string         `json:"traceback"`
+	HTTPMethod       string         `json:"http_method"`
+	HTTPPath         string         `json:"http_path"`
+	OrgID            string         `json:"org_id"`
+	Event            map[string]any `json:"event"` // the request without credentials and body
+}
+
+// TraceFolder is the folder of the object store, in each workspace, for traces.
+const TraceFolder = "exceptions"
+
+// TracePrefix is what the keys of a workspace's traces begin with.
+func TracePrefix(org string) string {
+	if org == "" {
+		org = noOrg
+	}
+	return org + "/" + TraceFolder + "/"
+}
+
+// report logs a failure of the service, once for a request, and stores its
+// trace. A trace that cannot be stored is logged and changes nothing.
+func (a *API) report(ctx context.Context, c *call, err error) {
+	if c.reported {
+		return
+	}
+	c.reported = true
+	now := a.config.Clock.Now()
+	kind, traceback := anatomy(err)
+	a.config.Log.LogAttrs(ctx, slog.LevelError, "request failed",
+		slog.String("exception_type", kind), slog.String("error", err.Error()), slog.String("traceback", traceback))
+	if a.config.Traces == nil {
+		return
+	}
+	trace := Trace{
+		Timestamp: clock.Format(now), RequestID: c.request.ID, ExceptionType: kind,
+		ExceptionMessage: err.Error(), Traceback: traceback, HTTPMethod: c.request.Method,
+		HTTPPath: c.publicPath(), OrgID: c.principal.OrgID, Event: c.event(c.http),
+	}
+	if c.op != nil {
+		trace.FunctionName = c.op.Domain
+	}
+	data, err := json.Marshal(trace, json.Deterministic(true))
+	if err == nil {
+		stored, cancel := context.WithTimeout(context.WithoutCancel(ctx), traceTimeout)
+		defer cancel()
+		key := TracePrefix(c.principal.OrgID) + now.UTC().Format(time.DateOnly) + "/" + c.request.ID + ".json"
+		_, err = blob.PutBytes(stored, a.config.Traces, key, data, blob.PutOptions{ContentType: "application/json"})
+	}
+	if err != nil {
+		a.config.Log.LogAttrs(ctx, slog.LevelError, "exception trace was not stored", slog.String("error", err.Error()))
+	}
+}
+
+// anatomy names the innermost type of an error and writes its chain, or the
+// stack of a panic.
+func anatomy(err error) (kind, traceback string) {
+	if p, ok := errors.AsType[*panicError](err); ok {
+		kind = fmt.Sprintf("%T", p.value)
+		return kind, string(p.stack)
+	}
+	var lines []string
+	for e := err; e != nil; e = errors.Unwrap(e) {
+		kind = fmt.Sprintf("%T", e)
+		lines = append(lines, kind+": "+e.Error())
+	}
+	return kind, strings.Join(lines, "\n")
+}
+
+// publicPath is the raw path, but for parameters that are credentials.
+func (c *call) publicPath() string {
+	if c.op == nil {
+		return ""
+	}
+	pattern, raw := strings.Split(c.op.Path, "/"), strings.Split(c.rawPath, "/")
+	if len(pattern) != len(raw) {
+		return c.op.Path
+	}
+	for i, part := range pattern {
+		if strings.HasPrefix(part, "{") && sensitive(part) {
+			raw[i] = part
+		}
+	}
+	return strings.Join(raw, "/")
+}
+
+// event describes the request for its trace: no credentials, no body.
+func (c *call) event(r *http.Request) map[string]any {
+	headers := map[string]string{}
+	for name, values := range r.Header {
+		if !sensitive(name) {
+			headers[name] = clip(strings.Join(values, ", "))
+		}
+	}
+	query := map[string]string{}
+	parsed, _ := url.ParseQuery(r.URL.RawQuery) // what cannot be parsed is left out
+	for name, values := range parsed {
+		query[name] = "***"
+		if !sensitive(name) {
+			query[name] = clip(strings.Join(values, ","))
+		}
+	}
+	return map[string]any{
+		"route": c.request.Path, "headers": headers, "query": query,
+		"source_ip": c.request.IP, "user_agent": c.request.UserAgent, "body_bytes": c.size,
+		"actor": c.principal.Actor(),
+	}
+}
+
+// sensitive recognises names of what may hold a credential.
+func sensitive(name string) bool {
+	name = strings.ToLower(name)
+	for _, word := range []string{"auth", "cookie", "token", "secret", "password", "signature", "credential", "api-key", "api_key", "apikey", "code"} {
+		if strings.Contains(name, word) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,222 @@
+package httpapi
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+
+	"millrace/shared/account/tenant"
+	"millrace/shared/platform/errs"
+	"millrace/shared/platform/ids"
+	"millrace/shared/platform/telemetry"
+)
+
+// frame is what surrounds every request: id, headers, panics, access log.
+func (a *API) frame(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		start := a.config.Clock.Now()
+		c := &call{rawPath: r.URL.Path}
+		c.request = Request{
+			ID: requestID(r, start), IP: a.clientIP(r), Method: r.Method,
+			UserAgent: clip(strings.ToValidUTF8(r.UserAgent(), "")), Start: start,
+		}
+		rec := &recorder{ResponseWriter: w}
+		header := rec.Header()
+		header["X-Request-Id"] = []string{c.request.ID}
+		header["X-Content-Type-Options"] = []string{"nosniff"}
+		header["Cache-Control"] = []string{"no-store"}
+		c.subject = telemetry.From(r.Context())
+		c.subject.RequestID, c.subject.Trace = c.request.ID, traceOf(r)
+		header[telemetry.TraceResponse] = []string{c.subject.Trace.String()}
+		r = r.WithContext(telemetry.With(context.WithValue(r.Context(), callKey{}, c), &c.subject))
+		c.http = r
+		defer a.finishCall(rec, r, c)
+		next.ServeHTTP(rec, r)
+	})
+}
+
+// requestID is the id by which what received the request knows it, as a gateway
+// puts it into the context; else a new one.
+func requestID(r *http.Request, start time.Time) string {
+	if id := tenant.RequestFrom(r.Context()).ID; id != "" {
+		return id
+	}
+	return ids.New(start)
+}
+
+// noFunction stands in metrics for the function of a request without a route.
+const noFunction = "none"
+
+// traceOf is the span of the request in the trace that it brings, or in a new
+// one if it brings none, or more than one.
+func traceOf(r *http.Request) telemetry.Trace {
+	if sent := r.Header[telemetry.TraceParent]; len(sent) == 1 {
+		if trace, ok := telemetry.ParseTrace(sent[0]); ok {
+			return trace.Child()
+		}
+	}
+	return telemetry.NewTrace()
+}
+
+// finishCall answers a panic, and logs and measures the request.
+func (a *API) finishCall(rec *recorder, r *http.Request, c *call) {
+	cause := recover()
+	aborted := false
+	if err, ok := cause.(error); ok {
+		aborted = errors.Is(err, http.ErrAbortHandler)
+	}
+	if cause != nil && !aborted {
+		err := &panicError{value: cause, stack: debug.Stack()}
+		a.report(r.Context(), c, err)
+		if !rec.wrote {
+			rec.status = 0
+			toAnswer(errs.New(errs.Internal, "")).write(rec)
+			cause = nil
+		}
+	}
+	rec.flushHeader()
+	a.log(r, c, rec.status)
+	if cause != nil {
+		panic(http.ErrAbortHandler) // the answer has begun: cut it off, so that it is not taken for whole
+	}
+}
+
+// log writes the canonical line of a request, and measures it.
+func (a *API) log(r *http.Request, c *call, status int) {
+	ctx := r.Context()
+	took := a.config.Clock.Now().Sub(c.request.Start)
+	gone := ctx.Err() != nil && !c.reported
+	level := slog.LevelInfo
+	if status >= http.StatusInternalServerError && !gone {
+		level = slog.LevelError
+	}
+	code := ""
+	if status >= http.StatusBadRequest && !gone {
+		code = codeOf(status)
+	}
+	a.config.Metrics.Call(cmp.Or(c.subject.Function, noFunction), took, code)
+	if !a.config.Log.Enabled(ctx, level) {
+		return
+	}
+	attrs := []slog.Attr{
+		slog.String("method", c.request.Method),
+		slog.String("route", c.request.Path),
+		slog.Int("status", status),
+		slog.Float64("duration_ms", telemetry.Milliseconds(took)),
+	}
+	if ctx.Err() != nil {
+		attrs = append(attrs, slog.Bool("client_gone", true))
+	}
+	if c.failure != nil && !c.reported {
+		attrs = append(attrs, slog.String("error", c.failure.Error()))
+	}
+	a.config.Log.LogAttrs(ctx, level, "request", attrs...)
+}
+
+// clientIP is the client's address without port: the connection's, or what the
+// proxy before us appended to X-Forwarded-For.
+func (a *API) clientIP(r *http.Request) string {
+	addr := r.RemoteAddr
+	if a.config.TrustForwarded {
+		if values := r.Header.Values("X-Forwarded-For"); len(values) > 0 {
+			last := values[len(values)-1]
+			if _, tail, ok := cutLast(last, ","); ok {
+				last = tail
+			}
+			if forwarded := strings.TrimSpace(last); net.ParseIP(forwarded) != nil {
+				addr = forwarded
+			}
+		}
+	}
+	if host, _, err := net.SplitHostPort(addr); err == nil {
+		addr = host
+	}
+	return strings.Trim(addr, "[]")
+}
+
+func cutLast(s, sep string) (before, after string, found bool) {
+	if i := strings.LastIndex(s, sep); i >= 0 {
+		return s[:i], s[i+len(sep):], true
+	}
+	return s, "", false
+}
+
+func (a *API) notFound(w http.ResponseWriter, _ *http.Request) {
+	toAnswer(errs.New(errs.NotFound, "Not Found")).write(w)
+}
+
+func (a *API) methodNotAllowed(w http.ResponseWriter, r *http.Request) {
+	path := r.URL.RawPath
+	if path == "" {
+		path = r.URL.Path
+	}
+	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
+		if a.router.Match(chi.NewRouteContext(), method, path) {
+			w.Header().Add("Allow", method)
+		}
+	}
+	(&answered{Detail: "Method Not Allowed", status: http.StatusMethodNotAllowed}).write(w)
+}
+
+// panicError is a panic as an error.
+type panicError struct {
+	value any
+	stack []byte
+}
+
+func (e *panicError) Error() string { return fmt.Sprint(e.value) }
+
+func (e *panicError) Unwrap() error {
+	err, _ := e.value.(error)
+	return err
+}
+
+// recorder notes what is answered. It holds the status back until the first
+// byte, so that an answer that cannot be written can still become a 500.
+type recorder struct {
+	http.ResponseWriter
+	status int
+	wrote  bool
+}
+
+// WriteHeader notes the status.
+func (r *recorder) WriteHeader(status int) {
+	if r.status == 0 {
+		r.status = status
+	}
+}
+
+// Write sends the status, then the bytes.
+func (r *recorder) Write(b []byte) (int, error) {
+	r.flushHeader()
+	return r.ResponseWriter.Write(b)
+}
+
+// Flush sends what was written so far.
+func (r *recorder) Flush() {
+	r.flushHeader()
+	_ = http.NewResponseController(r.ResponseWriter).Flush() // the client may be gone
+}
+
+// Unwrap is for http.ResponseController.
+func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
+
+func (r *recorder) flushHeader() {
+	if r.wrote {
+		return
+	}
+	r.wrote = true
+	if r.status == 0 {
+		r.status = http.StatusOK
+	}
+	r.ResponseWriter.WriteHeader(r.status)
+}

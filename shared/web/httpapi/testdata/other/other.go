@@ -1,0 +1,17 @@
+// Package other is a second domain, with names that the first has too.
+package other
+
+import (
+	"context"
+
+	"millrace/shared/web/httpapi"
+)
+
+type createBody struct {
+	Theirs string `json:"theirs"`
+}
+
+// Register adds an operation with a createBody.
+func Register(a *httpapi.API, op httpapi.Operation) {
+	httpapi.Register(a, op, func(context.Context, *struct{ Body createBody }) (*struct{}, error) { return nil, nil })
+}
