@@ -32,11 +32,11 @@ var weather = fn.Spec{
 	MemoryMB: 384, Timeout: 7 * time.Second,
 	Routes: func(api *httpapi.API, _ fn.Deps) {
 		httpapi.Register(api, httpapi.Operation{
-			ID: "weather-get", Method: "GET", Path: "/weather/{place}", Domain: "weather", Summary: "Get the weather", Access: tenant.Public,
+			ID: "weather-get", Method: "GET", Path: "/weather/{place}", Function: "weather", Summary: "Get the weather", Access: tenant.Public,
 		}, func(context.Context, *struct {
 			Place string `path:"place"`
-		}) (*struct{}, error) {
-			return nil, nil
+		}) (httpapi.None, error) {
+			return httpapi.None{}, nil
 		})
 	},
 }

@@ -1,11 +1,11 @@
 package artifacts
 
 import (
-	"context"
 	"encoding/json"
-	"net/http"
 
 	"millrace/shared/account/tenant"
+	"millrace/shared/run/registry"
+	"millrace/shared/web/fn"
 	"millrace/shared/web/httpapi"
 )
 
@@ -77,41 +77,26 @@ type AbortUploadRequest struct {
 	ArtifactKey string `json:"artifact_key" minLength:"1" maxLength:"1024"`
 }
 
-type output[T any] struct{ Body T }
+type (
+	initiateIn struct{ Body InitiateUploadRequest }
+	completeIn struct{ Body CompleteUploadRequest }
+	abortIn    struct{ Body AbortUploadRequest }
+)
 
-func (s *service) operations(api *httpapi.API) {
-	writes := tenant.Needs(tenant.FlowsWrite)
-	httpapi.Register(api, httpapi.Operation{
-		ID: "artifacts-initiate", Method: http.MethodPost, Path: "/artifacts/initiate", Domain: name, Access: writes,
-		Summary: "Begin or resume an upload",
-		Description: "Cut the zip into parts of part_size bytes, PUT each to its URL and complete the upload. " +
-			"While an upload of the same flow version and size is open and its URLs are valid, the same identifiers come back with fresh URLs: parts that were sent need not be sent again. " +
-			"Otherwise an upload of the version that is still open is aborted first.",
-		Errors: []int{409},
-	}, func(ctx context.Context, in *struct{ Body InitiateUploadRequest }) (*output[InitiateUploadResponse], error) {
-		out, err := s.initiate(ctx, &in.Body)
-		return &output[InitiateUploadResponse]{Body: out}, err
-	})
-	httpapi.Register(api, httpapi.Operation{
-		ID: "artifacts-complete", Method: http.MethodPost, Path: "/artifacts/complete", Domain: name, Access: writes,
-		Summary: "Complete an upload",
-		Description: "Puts the parts together, checks the zip, registers the flow version and makes or changes the deployment, all or nothing. " +
-			"Of a deployment that is there already, what the request leaves out stays. " +
-			"Repeating it gives the same answer; with another request for a completed upload it is 409. " +
-			"A version that is registered already is deployed as it is if its spec and code are the same, else 409. " +
-			"A zip with unsafe names, links or an expansion over 1 GB or 100 times is 422 and is removed, as is one whose size is not what was announced. " +
-			"An upload of another workspace is 403, an unsupported runtime 400.",
-		Errors: []int{400, 404, 409},
-	}, func(ctx context.Context, in *struct{ Body CompleteUploadRequest }) (*output[CompleteUploadResponse], error) {
-		out, err := s.complete(ctx, &in.Body)
-		return &output[CompleteUploadResponse]{Body: out}, err
-	})
-	httpapi.Register(api, httpapi.Operation{
-		ID: "artifacts-abort", Method: http.MethodPost, Path: "/artifacts/abort", Domain: name, Access: writes,
-		Status: http.StatusNoContent, Summary: "Abort an upload",
-		Description: "Drops the upload and its parts; again is fine. A completed upload is 409, one of another workspace 403.",
-		Errors:      []int{404, 409},
-	}, func(ctx context.Context, in *struct{ Body AbortUploadRequest }) (*struct{}, error) {
-		return nil, s.abort(ctx, in.Body.UploadID, in.Body.ArtifactKey)
-	})
+func routes(api *httpapi.API, d fn.Deps) {
+	s := &service{store: registry.Store{Table: d.Table, Blob: d.Blob, Clock: d.Clock, Log: d.Log, Quota: d.Quota}}
+	g := httpapi.Group{API: api, Function: name, Writes: tenant.Needs(tenant.FlowsWrite)}
+	httpapi.Post(g, "/artifacts/initiate", s.initiate, "Begin or resume an upload", httpapi.Errors(409),
+		httpapi.Doc("Cut the zip into parts of part_size bytes, PUT each to its URL and complete the upload. "+
+			"While an upload of the same flow version and size is open and its URLs are valid, the same identifiers come back with fresh URLs: parts that were sent need not be sent again. "+
+			"Otherwise an upload of the version that is still open is aborted first."))
+	httpapi.Post(g, "/artifacts/complete", s.complete, "Complete an upload", httpapi.Errors(400, 404, 409),
+		httpapi.Doc("Puts the parts together, checks the zip, registers the flow version and makes or changes the deployment, all or nothing. "+
+			"Of a deployment that is there already, what the request leaves out stays. "+
+			"Repeating it gives the same answer; with another request for a completed upload it is 409. "+
+			"A version that is registered already is deployed as it is if its spec and code are the same, else 409. "+
+			"A zip with unsafe names, links or an expansion over 1 GB or 100 times is 422 and is removed, as is one whose size is not what was announced. "+
+			"An upload of another workspace is 403, an unsupported runtime 400."))
+	httpapi.Post(g, "/artifacts/abort", s.abort, "Abort an upload", httpapi.Errors(404, 409),
+		httpapi.Doc("Drops the upload and its parts; again is fine. A completed upload is 409, one of another workspace 403."))
 }

@@ -24,7 +24,8 @@ import (
 // complete puts the parts together, registers and deploys. Whatever cuts it
 // short, the same request again takes it to its end: putting together is
 // repeatable, and all the rest is one transaction.
-func (s *service) complete(ctx context.Context, in *CompleteUploadRequest) (CompleteUploadResponse, error) {
+func (s *service) complete(ctx context.Context, req *completeIn) (CompleteUploadResponse, error) {
+	in := &req.Body
 	if _, err := registry.ArtifactKey(tenant.From(ctx).OrgID, in.ArtifactKey); err != nil {
 		return CompleteUploadResponse{}, err
 	}

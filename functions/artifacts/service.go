@@ -15,6 +15,7 @@ import (
 	"millrace/shared/platform/ids"
 	"millrace/shared/platform/table"
 	"millrace/shared/run/registry"
+	"millrace/shared/web/httpapi"
 )
 
 const (
@@ -27,7 +28,8 @@ const (
 type service struct{ store registry.Store }
 
 // initiate resumes the open upload of the flow version or begins one.
-func (s *service) initiate(ctx context.Context, in *InitiateUploadRequest) (InitiateUploadResponse, error) {
+func (s *service) initiate(ctx context.Context, req *initiateIn) (InitiateUploadResponse, error) {
+	in := &req.Body
 	if registry.ReservedVersion(in.FlowVersion) {
 		return InitiateUploadResponse{}, errs.Field(errs.Body("flow_version"), in.FlowVersion, "this word is reserved: paths give it a meaning of its own")
 	}
@@ -117,24 +119,24 @@ func (s *service) resume(ctx context.Context, u upload) (InitiateUploadResponse,
 }
 
 // abort drops an upload. Errors: those of owned; errs.Conflict once completed.
-func (s *service) abort(ctx context.Context, uploadID, artifactKey string) error {
+func (s *service) abort(ctx context.Context, in *abortIn) (httpapi.None, error) {
 	for range attempts {
-		u, err := s.owned(ctx, uploadID, artifactKey)
+		u, err := s.owned(ctx, in.Body.UploadID, in.Body.ArtifactKey)
 		if err != nil {
-			return err
+			return httpapi.None{}, err
 		}
 		switch u.State {
 		case completed:
-			return errs.New(errs.Conflict, "The upload is completed; it can no longer be aborted")
+			return httpapi.None{}, errs.New(errs.Conflict, "The upload is completed; it can no longer be aborted")
 		case refused:
-			return nil
+			return httpapi.None{}, nil
 		}
 		err = s.drop(ctx, u)
 		if !errors.Is(err, table.ErrConditionFailed) && !errors.Is(err, table.ErrConflict) {
-			return err
+			return httpapi.None{}, err
 		}
 	}
-	return errs.New(errs.Conflict, "The upload is being changed by others; try again")
+	return httpapi.None{}, errs.New(errs.Conflict, "The upload is being changed by others; try again")
 }
 
 // drop marks an upload as aborted, which shuts out a completion, and then

@@ -6,9 +6,7 @@ package artifacts
 import (
 	"time"
 
-	"millrace/shared/run/registry"
 	"millrace/shared/web/fn"
-	"millrace/shared/web/httpapi"
 )
 
 // name is the function's.
@@ -23,9 +21,4 @@ var Spec = fn.Spec{
 	MemoryMB: 1024, // hashing an artifact is bound by CPU, which comes with memory
 	Timeout:  29 * time.Second,
 	Routes:   routes,
-}
-
-func routes(api *httpapi.API, d fn.Deps) {
-	s := &service{store: registry.Store{Table: d.Table, Blob: d.Blob, Clock: d.Clock, Log: d.Log, Quota: d.Quota}}
-	s.operations(api)
 }

@@ -1,9 +1,6 @@
 package auth
 
 import (
-	"context"
-	"net/http"
-
 	"millrace/shared/account/identity"
 	"millrace/shared/account/tenant"
 	"millrace/shared/web/fn"
@@ -62,102 +59,40 @@ type CurrentUserResponse struct {
 	Role       string `json:"role"`
 }
 
-type (
-	none      struct{}
-	createIn  struct{ Body ApiKeyCreateRequest }
-	createOut struct{ Body ApiKeyCreateResponse }
-	listOut   struct{ Body ApiKeyListResponse }
-	deleteIn  struct {
-		KeyID string `path:"key_id" maxLength:"64"`
-	}
-	deleteOut struct {
-		Body struct {
-			Status string `json:"status" enum:"deleted"`
-		}
-	}
-	meOut      struct{ Body MeResponse }
-	currentOut struct{ Body CurrentUserResponse }
-)
+type createIn struct{ Body ApiKeyCreateRequest }
+
+type keyPath struct {
+	KeyID string `path:"key_id" maxLength:"64"`
+}
+
+// Deleted is the answer of DELETE /api-keys/{key_id}.
+type Deleted struct {
+	Status string `json:"status" enum:"deleted"`
+}
 
 func routes(api *httpapi.API, d fn.Deps) {
-	s := service{table: d.Table, clock: d.Clock, quota: d.Quota}
+	s := &service{table: d.Table, clock: d.Clock, quota: d.Quota}
 	manage := tenant.Needs(tenant.AdminAPIKeys)
+	keys := httpapi.Group{
+		API: api, Function: name, Name: "api-keys",
+		Reads: manage.Keys(tenant.ScopeAdmin), Writes: manage.Keys(tenant.ScopeAdmin, string(tenant.AdminAPIKeys)),
+	}
+	httpapi.Get(keys, "/api-keys", s.list, "List API keys",
+		httpapi.Doc("Every API key of the workspace, the newest first, expired ones among them. A key needs the scope `admin`."))
+	httpapi.Post(keys, "/api-keys", s.create, "Create an API key",
+		httpapi.Doc("The answer holds the full key, which is stored nowhere and never shown again. "+
+			"A key never exceeds who makes it: each scope must be held by the caller (403), and the empty list, "+
+			"which stands for everything an owner may do, takes an owner. An unknown scope is 422. "+
+			"The scope `admin` is no wildcard: it opens the account routes, beside the permissions they need. "+
+			"A key can be neither changed nor rotated: create another and delete this one."))
+	httpapi.Delete(keys, "/api-keys/{key_id}", s.delete, "Delete an API key",
+		httpapi.Doc("The key is refused from then on. Deleting it again is 404, as is a key of another workspace."))
 
-	httpapi.Register(api, httpapi.Operation{
-		ID: "api-keys-list", Method: http.MethodGet, Path: "/api-keys", Domain: name,
-		Summary:     "List API keys",
-		Description: "Every API key of the workspace, the newest first, expired ones among them. A key needs the scope `admin`.",
-		Access:      manage.Keys(tenant.ScopeAdmin),
-	}, func(ctx context.Context, _ *none) (*listOut, error) {
-		keys, err := s.list(ctx)
-		if err != nil {
-			return nil, err
-		}
-		out := listOut{Body: ApiKeyListResponse{Items: make([]ApiKeyListItem, len(keys))}}
-		for i, k := range keys {
-			out.Body.Items[i] = view(k)
-		}
-		return &out, nil
-	})
-
-	httpapi.Register(api, httpapi.Operation{
-		ID: "api-keys-create", Method: http.MethodPost, Path: "/api-keys", Domain: name,
-		Summary: "Create an API key",
-		Description: "The answer holds the full key, which is stored nowhere and never shown again. " +
-			"A key never exceeds who makes it: each scope must be held by the caller (403), and the empty list, " +
-			"which stands for everything an owner may do, takes an owner. An unknown scope is 422. " +
-			"The scope `admin` is no wildcard: it opens the account routes, beside the permissions they need. " +
-			"A key can be neither changed nor rotated: create another and delete this one.",
-		Status: http.StatusOK,
-		Access: manage.Keys(tenant.ScopeAdmin, string(tenant.AdminAPIKeys)),
-	}, func(ctx context.Context, in *createIn) (*createOut, error) {
-		key, secret, err := s.create(ctx, in.Body)
-		if err != nil {
-			return nil, err
-		}
-		v := view(key)
-		return &createOut{Body: ApiKeyCreateResponse{
-			KeyID: v.KeyID, Key: secret, KeyPrefix: v.KeyPrefix, Name: v.Name, Scopes: v.Scopes,
-			CreatedAt: v.CreatedAt, ExpiresAt: v.ExpiresAt,
-		}}, nil
-	})
-
-	httpapi.Register(api, httpapi.Operation{
-		ID: "api-keys-delete", Method: http.MethodDelete, Path: "/api-keys/{key_id}", Domain: name,
-		Summary:     "Delete an API key",
-		Description: "The key is refused from then on. Deleting it again is 404, as is a key of another workspace.",
-		Status:      http.StatusOK,
-		Access:      manage.Keys(tenant.ScopeAdmin, string(tenant.AdminAPIKeys)),
-	}, func(ctx context.Context, in *deleteIn) (*deleteOut, error) {
-		if err := s.delete(ctx, in.KeyID); err != nil {
-			return nil, err
-		}
-		var out deleteOut
-		out.Body.Status = "deleted"
-		return &out, nil
-	})
-
-	httpapi.Register(api, httpapi.Operation{
-		ID: "me", Method: http.MethodGet, Path: "/me", Domain: name,
-		Summary:     "Who the caller is",
-		Description: "The user, the workspace this request acts in, and the role there. For an API key the role is empty.",
-		Access:      tenant.Authenticated,
-	}, func(ctx context.Context, _ *none) (*meOut, error) {
-		p := tenant.From(ctx)
-		return &meOut{Body: MeResponse{UserEmail: p.Email, OrgID: p.OrgID, Role: string(p.Role)}}, nil
-	})
-
-	httpapi.Register(api, httpapi.Operation{
-		ID: "users-me", Method: http.MethodGet, Path: "/users/me", Domain: name,
-		Summary:     "The current user, with account metadata",
-		Description: "As GET /me, with the workspace's name and whether the user administers the platform.",
-		Access:      tenant.Authenticated,
-	}, func(ctx context.Context, _ *none) (*currentOut, error) {
-		p := tenant.From(ctx)
-		return &currentOut{Body: CurrentUserResponse{
-			UserEmail: p.Email, SuperAdmin: p.SuperAdmin, OrgID: p.OrgID, OrgName: p.OrgName, Role: string(p.Role),
-		}}, nil
-	})
+	who := httpapi.Group{API: api, Function: name, Reads: tenant.Authenticated}
+	httpapi.Get(who, "/me", s.me, "Who the caller is", httpapi.ID("me"),
+		httpapi.Doc("The user, the workspace this request acts in, and the role there. For an API key the role is empty."))
+	httpapi.Get(who, "/users/me", s.currentUser, "The current user, with account metadata", httpapi.ID("users-me"),
+		httpapi.Doc("As GET /me, with the workspace's name and whether the user administers the platform."))
 }
 
 func view(k identity.APIKey) ApiKeyListItem {

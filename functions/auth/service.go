@@ -11,6 +11,7 @@ import (
 	"millrace/shared/platform/clock"
 	"millrace/shared/platform/errs"
 	"millrace/shared/platform/table"
+	"millrace/shared/web/httpapi"
 )
 
 // defaultScopes are what a key gets whose maker named none.
@@ -23,40 +24,68 @@ type service struct {
 	quota *quota.Quota
 }
 
-func (s service) list(ctx context.Context) ([]identity.APIKey, error) {
-	return identity.ListKeys(ctx, s.table, tenant.From(ctx).OrgID)
+// me tells who calls.
+func (s *service) me(ctx context.Context, _ *httpapi.None) (MeResponse, error) {
+	p := tenant.From(ctx)
+	return MeResponse{UserEmail: p.Email, OrgID: p.OrgID, Role: string(p.Role)}, nil
 }
 
-func (s service) create(ctx context.Context, body ApiKeyCreateRequest) (identity.APIKey, string, error) {
-	trimmed := strings.TrimSpace(body.Name)
+// currentUser tells who calls, with account metadata.
+func (s *service) currentUser(ctx context.Context, _ *httpapi.None) (CurrentUserResponse, error) {
+	p := tenant.From(ctx)
+	return CurrentUserResponse{
+		UserEmail: p.Email, SuperAdmin: p.SuperAdmin, OrgID: p.OrgID, OrgName: p.OrgName, Role: string(p.Role),
+	}, nil
+}
+
+// list lists the workspace's keys, the newest first.
+func (s *service) list(ctx context.Context, _ *httpapi.None) (ApiKeyListResponse, error) {
+	keys, err := identity.ListKeys(ctx, s.table, tenant.From(ctx).OrgID)
+	out := ApiKeyListResponse{Items: make([]ApiKeyListItem, len(keys))}
+	for i, k := range keys {
+		out.Items[i] = view(k)
+	}
+	return out, err
+}
+
+// create makes a key. Errors: errs.Unprocessable, errs.Forbidden for one that
+// could do more than the caller, errs.TooMany.
+func (s *service) create(ctx context.Context, in *createIn) (ApiKeyCreateResponse, error) {
+	trimmed := strings.TrimSpace(in.Body.Name)
 	if trimmed == "" {
-		return identity.APIKey{}, "", errs.Field(errs.Body("name"), body.Name, "name must not be blank")
+		return ApiKeyCreateResponse{}, errs.Field(errs.Body("name"), in.Body.Name, "name must not be blank")
 	}
 	scopes := defaultScopes
-	if body.Scopes != nil {
-		scopes = *body.Scopes
+	if in.Body.Scopes != nil {
+		scopes = *in.Body.Scopes
 	}
 	if err := known(scopes); err != nil {
-		return identity.APIKey{}, "", err
+		return ApiKeyCreateResponse{}, err
 	}
 	p := tenant.From(ctx)
 	if err := mayGive(p, scopes); err != nil {
-		return identity.APIKey{}, "", err
+		return ApiKeyCreateResponse{}, err
 	}
 	count := func(ctx context.Context) (int64, error) { return identity.CountKeys(ctx, s.table, p.OrgID) }
 	if err := s.quota.Take(ctx, quota.APIKeys, p.OrgID, 1, count); err != nil {
-		return identity.APIKey{}, "", err
+		return ApiKeyCreateResponse{}, err
 	}
 	now := s.clock.Now()
 	req := identity.KeyRequest{OrgID: p.OrgID, Name: trimmed, Scopes: slices.Compact(slices.Sorted(slices.Values(scopes)))}
-	if body.ExpiresInDays != nil {
-		req.ExpiresAt = now.AddDate(0, 0, *body.ExpiresInDays)
+	if in.Body.ExpiresInDays != nil {
+		req.ExpiresAt = now.AddDate(0, 0, *in.Body.ExpiresInDays)
 	}
-	return identity.CreateKey(ctx, s.table, now, req)
+	key, secret, err := identity.CreateKey(ctx, s.table, now, req)
+	v := view(key)
+	return ApiKeyCreateResponse{
+		KeyID: v.KeyID, Key: secret, KeyPrefix: v.KeyPrefix, Name: v.Name, Scopes: v.Scopes,
+		CreatedAt: v.CreatedAt, ExpiresAt: v.ExpiresAt,
+	}, err
 }
 
-func (s service) delete(ctx context.Context, keyID string) error {
-	return identity.DeleteKey(ctx, s.table, s.clock.Now(), tenant.From(ctx).OrgID, keyID)
+// delete deletes a key. Errors: errs.NotFound.
+func (s *service) delete(ctx context.Context, in *keyPath) (Deleted, error) {
+	return Deleted{Status: "deleted"}, identity.DeleteKey(ctx, s.table, s.clock.Now(), tenant.From(ctx).OrgID, in.KeyID)
 }
 
 // known refuses scopes that do not exist, one entry for each.

@@ -1,11 +1,9 @@
 package deployments
 
 import (
-	"context"
-	"net/http"
-
 	"millrace/shared/account/tenant"
 	"millrace/shared/run/registry"
+	"millrace/shared/web/fn"
 	"millrace/shared/web/httpapi"
 )
 
@@ -41,6 +39,12 @@ type DeploymentListResponse struct {
 	Items []DeploymentListItem `json:"items"`
 }
 
+// DeletedDeployment tells what was deleted.
+type DeletedDeployment struct {
+	Status         string `json:"status" enum:"deleted"`
+	DeploymentName string `json:"deployment_name"`
+}
+
 // RollbackResponse is a deployment after a rollback.
 type RollbackResponse struct {
 	registry.DeploymentView
@@ -57,86 +61,42 @@ type listQuery struct {
 	Limit       int    `query:"limit" minimum:"1" maximum:"500" default:"100"`
 }
 
-type output[T any] struct{ Body T }
+type putIn struct{ Body DeploymentRequest }
 
-// answer makes a handler's output of a service's result.
-func answer[T any](body T, err error) (*output[T], error) {
-	if err != nil {
-		return nil, err
-	}
-	return &output[T]{Body: body}, nil
+type versionIn struct {
+	Name string `path:"deployment_name" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$"`
+	Body ChangeVersionRequest
 }
 
-const one = "/deployments/{deployment_name}"
+type rollbackIn struct {
+	Name string `path:"deployment_name" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$"`
+	Body *RollbackRequest
+}
+
+type settingsIn struct {
+	Name string `path:"deployment_name" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$"`
+	Body UpdateDeploymentSettingsRequest
+}
 
 // what every change of a deployment does.
 const raises = " Raises deployment_version by one, unless nothing changes. Runs in flight keep the version they started with."
 
-func (s *service) operations(api *httpapi.API) {
-	reads, writes := tenant.Needs(tenant.FlowsRead), tenant.Needs(tenant.FlowsWrite)
-	httpapi.Register(api, httpapi.Operation{
-		ID: "deployments-put", Method: http.MethodPost, Path: "/deployments", Domain: name, Access: writes,
-		Summary: "Make or change a deployment",
-		Description: "Makes the deployment, or gives an existing one of the name this flow version and these settings; settings left out stay as they are." + raises +
-			" An unknown flow version is 404, an unsupported runtime 400.",
-		Errors: []int{400, 404, 409},
-	}, func(ctx context.Context, in *struct{ Body DeploymentRequest }) (*output[DeploymentResponse], error) {
-		view, err := s.put(ctx, &in.Body)
-		return answer(DeploymentResponse{view}, err)
-	})
-	httpapi.Register(api, httpapi.Operation{
-		ID: "deployments-list", Method: http.MethodGet, Path: "/deployments", Domain: name, Access: reads,
-		Summary: "List deployments", Description: "In order of their names, up to limit.",
-	}, func(ctx context.Context, in *listQuery) (*output[DeploymentListResponse], error) {
-		return answer(s.list(ctx, in))
-	})
-	httpapi.Register(api, httpapi.Operation{
-		ID: "deployments-get", Method: http.MethodGet, Path: one, Domain: name, Access: reads,
-		Summary: "Get a deployment", Errors: []int{404},
-	}, func(ctx context.Context, in *path) (*output[DeploymentListItem], error) {
-		view, err := s.get(ctx, in.Name)
-		return answer(DeploymentListItem{view}, err)
-	})
-	httpapi.Register(api, httpapi.Operation{
-		ID: "deployments-version", Method: http.MethodPatch, Path: one, Domain: name, Access: writes,
-		Summary: "Point a deployment at another version of its flow", Description: "An unknown version is 404." + raises,
-		Errors: []int{404, 409},
-	}, func(ctx context.Context, in *struct {
-		Name string `path:"deployment_name" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$"`
-		Body ChangeVersionRequest
-	}) (*output[DeploymentListItem], error) {
-		view, err := s.changeVersion(ctx, in.Name, in.Body.FlowVersion)
-		return answer(DeploymentListItem{view}, err)
-	})
-	httpapi.Register(api, httpapi.Operation{
-		ID: "deployments-rollback", Method: http.MethodPost, Path: one + "/rollback", Domain: name, Access: writes,
-		Summary: "Roll a deployment back",
-		Description: "Gives it the flow version and settings it had at a deployment_version, by default the one before; the status stays. " +
-			"A rollback is a new deployment_version itself, so that it can be rolled back in turn. " +
-			"409 if there is nothing to go back to, or the flow version is no longer registered; 404 for an unknown deployment_version.",
-		Errors: []int{404, 409},
-	}, func(ctx context.Context, in *struct {
-		Name string `path:"deployment_name" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$"`
-		Body *RollbackRequest
-	}) (*output[RollbackResponse], error) {
-		return answer(s.rollback(ctx, in.Name, in.Body))
-	})
-	httpapi.Register(api, httpapi.Operation{
-		ID: "deployments-settings", Method: http.MethodPut, Path: one + "/settings", Domain: name, Access: writes,
-		Summary: "Change a deployment's settings", Description: "What is absent or null stays." + raises,
-		Errors: []int{400, 404, 409},
-	}, func(ctx context.Context, in *struct {
-		Name string `path:"deployment_name" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$"`
-		Body UpdateDeploymentSettingsRequest
-	}) (*output[DeploymentListItem], error) {
-		view, err := s.configure(ctx, in.Name, &in.Body.Settings)
-		return answer(DeploymentListItem{view}, err)
-	})
-	httpapi.Register(api, httpapi.Operation{
-		ID: "deployments-delete", Method: http.MethodDelete, Path: one, Domain: name, Access: writes,
-		Summary: "Delete a deployment", Description: "With its history. Runs that it started stay.",
-		Errors: []int{404},
-	}, func(ctx context.Context, in *path) (*output[map[string]string], error) {
-		return answer(s.remove(ctx, in.Name))
-	})
+func routes(api *httpapi.API, d fn.Deps) {
+	s := &service{store: registry.Store{Table: d.Table, Blob: d.Blob, Clock: d.Clock, Log: d.Log, Quota: d.Quota}}
+	g := httpapi.Group{API: api, Function: name, Reads: tenant.Needs(tenant.FlowsRead), Writes: tenant.Needs(tenant.FlowsWrite)}
+	const one = "/deployments/{deployment_name}"
+	httpapi.Post(g, "/deployments", s.put, "Make or change a deployment", httpapi.Errors(400, 404, 409),
+		httpapi.Doc("Makes the deployment, or gives an existing one of the name this flow version and these settings; settings left out stay as they are."+raises+
+			" An unknown flow version is 404, an unsupported runtime 400."))
+	httpapi.Get(g, "/deployments", s.list, "List deployments", httpapi.Doc("In order of their names, up to limit."))
+	httpapi.Get(g, one, s.get, "Get a deployment")
+	httpapi.Patch(g, one, s.version, "Point a deployment at another version of its flow", httpapi.Errors(409),
+		httpapi.Doc("An unknown version is 404."+raises))
+	httpapi.Post(g, one+"/rollback", s.rollback, "Roll a deployment back", httpapi.Errors(409),
+		httpapi.Doc("Gives it the flow version and settings it had at a deployment_version, by default the one before; the status stays. "+
+			"A rollback is a new deployment_version itself, so that it can be rolled back in turn. "+
+			"409 if there is nothing to go back to, or the flow version is no longer registered; 404 for an unknown deployment_version."))
+	httpapi.Put(g, one+"/settings", s.settings, "Change a deployment's settings", httpapi.Errors(400, 409),
+		httpapi.Doc("What is absent or null stays."+raises))
+	httpapi.Delete(g, one, s.delete, "Delete a deployment", httpapi.Doc("With its history. Runs that it started stay."))
 }

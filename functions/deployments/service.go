@@ -13,15 +13,16 @@ import (
 type service struct{ store registry.Store }
 
 // put makes a deployment or changes the one of that name.
-func (s *service) put(ctx context.Context, in *DeploymentRequest) (registry.DeploymentView, error) {
+func (s *service) put(ctx context.Context, req *putIn) (DeploymentResponse, error) {
+	in := &req.Body
 	if err := in.check(); err != nil {
-		return registry.DeploymentView{}, err
+		return DeploymentResponse{}, err
 	}
 	v, err := registry.GetVersion(ctx, s.store.Table, tenant.From(ctx).OrgID, in.FlowName, in.FlowVersion)
 	if err != nil {
-		return registry.DeploymentView{}, err
+		return DeploymentResponse{}, err
 	}
-	return s.change(ctx, in.DeploymentName, "", registry.Deploy{Next: func(now *registry.Deployment) (registry.Deployment, error) {
+	view, err := s.change(ctx, in.DeploymentName, "", registry.Deploy{Next: func(now *registry.Deployment) (registry.Deployment, error) {
 		next := registry.Deployment{
 			Environment: registry.DefaultEnvironment, Status: registry.Active,
 			ExecutionMode: v.ExecutionMode, DefaultExecutor: v.DefaultExecutor, DepPackageSlugs: v.DepPackageSlugs,
@@ -33,41 +34,44 @@ func (s *service) put(ctx context.Context, in *DeploymentRequest) (registry.Depl
 		in.apply(&next)
 		return next, nil
 	}})
+	return DeploymentResponse{view}, err
 }
 
-// changeVersion points the deployment at another version of its flow.
-func (s *service) changeVersion(ctx context.Context, name, version string) (registry.DeploymentView, error) {
-	return s.edit(ctx, name, registry.Deploy{}, "change_version", func(next *registry.Deployment) error {
-		next.FlowVersion = version
+// version points the deployment at another version of its flow.
+func (s *service) version(ctx context.Context, in *versionIn) (DeploymentListItem, error) {
+	view, err := s.edit(ctx, in.Name, registry.Deploy{}, "change_version", func(next *registry.Deployment) error {
+		next.FlowVersion = in.Body.FlowVersion
 		return nil
 	})
+	return DeploymentListItem{view}, err
 }
 
-// configure changes settings.
-func (s *service) configure(ctx context.Context, name string, in *Settings) (registry.DeploymentView, error) {
-	if err := in.check(); err != nil {
-		return registry.DeploymentView{}, err
+// settings changes settings.
+func (s *service) settings(ctx context.Context, in *settingsIn) (DeploymentListItem, error) {
+	if err := in.Body.check(); err != nil {
+		return DeploymentListItem{}, err
 	}
-	return s.edit(ctx, name, registry.Deploy{Chosen: true}, "update_settings", func(next *registry.Deployment) error {
-		in.apply(next)
+	view, err := s.edit(ctx, in.Name, registry.Deploy{Chosen: true}, "update_settings", func(next *registry.Deployment) error {
+		in.Body.apply(next)
 		return nil
 	})
+	return DeploymentListItem{view}, err
 }
 
 // rollback gives the deployment what it had at an earlier deployment_version.
-func (s *service) rollback(ctx context.Context, name string, in *RollbackRequest) (RollbackResponse, error) {
+func (s *service) rollback(ctx context.Context, in *rollbackIn) (RollbackResponse, error) {
 	var out RollbackResponse
-	view, err := s.edit(ctx, name, registry.Deploy{Chosen: true, Always: true}, "rollback", func(next *registry.Deployment) error {
+	view, err := s.edit(ctx, in.Name, registry.Deploy{Chosen: true, Always: true}, "rollback", func(next *registry.Deployment) error {
 		now := *next
 		out.RolledBackFrom, out.RolledBackTo = now.DeploymentVersion, now.DeploymentVersion-1
-		if in != nil && in.DeploymentVersion != nil {
-			out.RolledBackTo = *in.DeploymentVersion
+		if in.Body != nil && in.Body.DeploymentVersion != nil {
+			out.RolledBackTo = *in.Body.DeploymentVersion
 		}
 		switch out.RolledBackTo {
 		case 0:
-			return errs.New(errs.Conflict, "Deployment '%s' has no earlier deployment_version to roll back to", name)
+			return errs.New(errs.Conflict, "Deployment '%s' has no earlier deployment_version to roll back to", in.Name)
 		case now.DeploymentVersion:
-			return errs.New(errs.Conflict, "Deployment '%s' is at deployment_version %d already", name, now.DeploymentVersion)
+			return errs.New(errs.Conflict, "Deployment '%s' is at deployment_version %d already", in.Name, now.DeploymentVersion)
 		}
 		then, err := registry.DeploymentAt(ctx, s.store.Table, now, out.RolledBackTo)
 		if err != nil {
@@ -134,15 +138,13 @@ func (s *service) list(ctx context.Context, in *listQuery) (DeploymentListRespon
 }
 
 // get shows one deployment. Errors: errs.NotFound.
-func (s *service) get(ctx context.Context, name string) (registry.DeploymentView, error) {
-	d, err := registry.GetDeployment(ctx, s.store.Table, tenant.From(ctx).OrgID, name)
-	return d.View(), err
+func (s *service) get(ctx context.Context, in *path) (DeploymentListItem, error) {
+	d, err := registry.GetDeployment(ctx, s.store.Table, tenant.From(ctx).OrgID, in.Name)
+	return DeploymentListItem{d.View()}, err
 }
 
-// remove deletes one deployment. Errors: errs.NotFound.
-func (s *service) remove(ctx context.Context, name string) (map[string]string, error) {
-	if _, err := s.store.DeleteDeployment(ctx, name); err != nil {
-		return nil, err
-	}
-	return map[string]string{"status": "deleted", "deployment_name": name}, nil
+// delete deletes one deployment. Errors: errs.NotFound.
+func (s *service) delete(ctx context.Context, in *path) (DeletedDeployment, error) {
+	_, err := s.store.DeleteDeployment(ctx, in.Name)
+	return DeletedDeployment{Status: "deleted", DeploymentName: in.Name}, err
 }

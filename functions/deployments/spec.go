@@ -5,9 +5,7 @@ package deployments
 import (
 	"time"
 
-	"millrace/shared/run/registry"
 	"millrace/shared/web/fn"
-	"millrace/shared/web/httpapi"
 )
 
 // name is the function's.
@@ -22,9 +20,4 @@ var Spec = fn.Spec{
 	MemoryMB: 512,
 	Timeout:  29 * time.Second,
 	Routes:   routes,
-}
-
-func routes(api *httpapi.API, d fn.Deps) {
-	s := &service{store: registry.Store{Table: d.Table, Blob: d.Blob, Clock: d.Clock, Log: d.Log, Quota: d.Quota}}
-	s.operations(api)
 }

@@ -1,13 +1,9 @@
 package execution
 
 import (
-	"context"
-	"net/http"
 	"time"
 
 	"millrace/shared/account/tenant"
-	"millrace/shared/run/sandbox"
-	"millrace/shared/run/tier"
 	"millrace/shared/web/fn"
 	"millrace/shared/web/httpapi"
 )
@@ -38,68 +34,14 @@ type ExecutionMode struct {
 	Default  bool   `json:"default" doc:"Taken where a run, deployment or flow names no tier"`
 }
 
-type (
-	none    struct{}
-	listOut struct{ Body httpapi.Items[Backend] }
-)
-
 // maxTimeout is the longest a task with a process or a request of its own may
 // take; it fits a worker's invocation.
 const maxTimeout = 840 * time.Second
 
 func routes(api *httpapi.API, d fn.Deps) {
-	httpapi.Register(api, httpapi.Operation{
-		ID: "backends-list", Method: http.MethodGet, Path: "/backends", Domain: name,
-		Summary: "List the executors of this deployment",
-		Description: "The executor of Python tasks, with the memory of each runtime tier, and those built into the " +
-			"service. An executor that this deployment lacks is listed with available false.",
-		Access: tenant.Needs(tenant.RunsRead),
-	}, func(ctx context.Context, _ *none) (*listOut, error) {
-		return &listOut{Body: httpapi.Items[Backend]{Items: backends(ctx, d)}}, nil
-	})
+	s := &service{sandbox: d.Sandbox, log: d.Log}
+	g := httpapi.Group{API: api, Function: name, Reads: tenant.Needs(tenant.RunsRead)}
+	httpapi.Get(g, "/backends", s.list, "List the executors of this deployment", httpapi.ID("backends-list"),
+		httpapi.Doc("The executor of Python tasks, with the memory of each runtime tier, and those built into the "+
+			"service. An executor that this deployment lacks is listed with available false."))
 }
-
-// backends lists the executors as far as d has what they need.
-func backends(ctx context.Context, d fn.Deps) []Backend {
-	python := Backend{
-		Name: "python", Kind: "sandbox", TaskTypes: []string{"python"},
-		Available: d.Sandbox != nil, Message: "Runs functions of the uploaded artifact.",
-		ExecutionModes: []ExecutionMode{},
-		DefaultTimeout: seconds(sandbox.DefaultTimeout), MaxTimeout: seconds(maxTimeout),
-	}
-	if !python.Available {
-		python.Message = "No sandbox is configured in this deployment."
-	}
-	if box, ok := d.Sandbox.(sandbox.Isolating); ok {
-		i, err := box.Isolation(ctx)
-		if err == nil {
-			python.Isolation = &Isolation{Level: i.Level, Detail: i.Detail}
-		} else {
-			d.Log.WarnContext(ctx, "Python tasks cannot run", "error", err)
-			python.Available, python.Message = false, "No Python interpreter can be started; the service's log says why."
-		}
-	}
-	for _, t := range tier.All() {
-		python.ExecutionModes = append(python.ExecutionModes, ExecutionMode{
-			Name: string(t), MemoryMB: t.MemoryMB(), Default: t == tier.Default,
-		})
-	}
-	return []Backend{
-		python,
-		{
-			Name: "http", Kind: "builtin", TaskTypes: []string{"http"}, Available: true,
-			Message: "Makes an HTTP request.", ExecutionModes: []ExecutionMode{},
-			DefaultTimeout: seconds(sandbox.DefaultTimeout), MaxTimeout: seconds(maxTimeout),
-		},
-		{
-			Name: "transform", Kind: "builtin", TaskTypes: []string{"transform"}, Available: true,
-			Message: "Evaluates a CEL expression.", ExecutionModes: []ExecutionMode{},
-		},
-		{
-			Name: "wait", Kind: "builtin", TaskTypes: []string{"wait"}, Available: true,
-			Message: "Waits without holding a worker.", ExecutionModes: []ExecutionMode{},
-		},
-	}
-}
-
-func seconds(d time.Duration) *int { return new(int(d / time.Second)) }

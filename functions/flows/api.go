@@ -1,12 +1,11 @@
 package flows
 
 import (
-	"context"
 	"encoding/json"
-	"net/http"
 
 	"millrace/shared/account/tenant"
 	"millrace/shared/run/registry"
+	"millrace/shared/web/fn"
 	"millrace/shared/web/httpapi"
 )
 
@@ -67,6 +66,28 @@ type DeletedFlow struct {
 	DeletedVersions int    `json:"deleted_versions"`
 }
 
+// DraftSourceRequest is the body of PUT /flows/{flow_name}/draft/source. What
+// is left out stays as it is.
+type DraftSourceRequest struct {
+	FlowSpec json.RawMessage   `json:"flow_spec,omitempty" doc:"The flow_spec under edit: an object, complete or not, or null"`
+	Source   map[string]string `json:"source,omitempty" doc:"All source files: text by file name, e.g. flow.py"`
+	ETag     *string           `json:"etag,omitempty" maxLength:"64" doc:"Of the draft that was edited: if it has changed since, the answer is 409"`
+}
+
+// DraftResponse is a flow's draft.
+type DraftResponse struct {
+	FlowName     string            `json:"flow_name"`
+	BaseVersion  *string           `json:"base_version" doc:"The version it was copied from, null if there was none"`
+	Edited       bool              `json:"edited" doc:"Differs from what was copied"`
+	FlowSpec     json.RawMessage   `json:"flow_spec"`
+	Source       map[string]string `json:"source" doc:"Text by file name"`
+	OmittedFiles []string          `json:"omitted_files" doc:"Files of the artifact that are not text or too large to edit"`
+	ETag         string            `json:"etag" doc:"Changes with the content"`
+	CreatedAt    string            `json:"created_at" format:"date-time"`
+	UpdatedAt    string            `json:"updated_at" format:"date-time"`
+	UpdatedBy    string            `json:"updated_by"`
+}
+
 type flowPath struct {
 	FlowName string `path:"flow_name" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$"`
 }
@@ -82,64 +103,39 @@ type listQuery struct {
 	Environment string `query:"environment" pattern:"^([A-Za-z0-9][A-Za-z0-9._-]{0,127})?$" doc:"Only flows that have a deployment in this environment"`
 }
 
-type output[T any] struct{ Body T }
+type registerIn struct{ Body FlowRegisterRequest }
 
-// answer makes a handler's output of a service's result.
-func answer[T any](body T, err error) (*output[T], error) {
-	if err != nil {
-		return nil, err
-	}
-	return &output[T]{Body: body}, nil
+type draftIn struct {
+	FlowName string `path:"flow_name" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$"`
+	Body     DraftSourceRequest
 }
 
-const listID = "flows-list"
+func routes(api *httpapi.API, d fn.Deps) {
+	s := &service{
+		store:   registry.Store{Table: d.Table, Blob: d.Blob, Clock: d.Clock, Log: d.Log, Quota: d.Quota},
+		cursors: api.Cursors(),
+	}
+	g := httpapi.Group{API: api, Function: name, Reads: tenant.Needs(tenant.FlowsRead), Writes: tenant.Needs(tenant.FlowsWrite)}
+	httpapi.Post(g, "/flows", s.register, "Register a flow version", httpapi.Errors(400, 409),
+		httpapi.Doc("Checks everything that can be checked before a run, one 422 entry per fault. "+
+			"Registering a version again with the same content gives the same answer and changes nothing; with other content it is 409. "+
+			"A flow with Python tasks needs an uploaded artifact (artifact_store_uri), else 422; an artifact of another workspace is 403. "+
+			"An unsupported runtime is 400. The version registered last becomes the latest. "+
+			"What its expressions and its schema cost to compile is bounded: beyond that it is 422, and names the place and the limit."))
+	httpapi.Get(g, "/flows", s.list, "List flows", httpapi.Errors(400), httpapi.Doc("In order of their names."))
+	httpapi.Delete(g, "/flows/{flow_name}", s.delete, "Delete a flow", httpapi.Errors(409),
+		httpapi.Doc("Deletes all versions and the draft. Runs keep their history, and those in flight go on. "+
+			"While enabled deployments, schedules or sensors use the flow it is 409, and names them. "+
+			"A flow registered under the name afterwards is a new one."))
+	httpapi.Get(g, "/flows/{flow_name}/latest", s.latest, "Get the version registered last")
+	httpapi.Get(g, "/flows/{flow_name}/versions", s.versions, "List a flow's versions", httpapi.Doc("Newest registration first."))
+	httpapi.Get(g, "/flows/{flow_name}/{flow_version}", s.version, "Get one version")
 
-func (s *service) registerOperations(api *httpapi.API) {
-	reads, writes := tenant.Needs(tenant.FlowsRead), tenant.Needs(tenant.FlowsWrite)
-	httpapi.Register(api, httpapi.Operation{
-		ID: "flows-register", Method: http.MethodPost, Path: "/flows", Domain: name, Access: writes,
-		Summary: "Register a flow version",
-		Description: "Checks everything that can be checked before a run, one 422 entry per fault. " +
-			"Registering a version again with the same content gives the same answer and changes nothing; with other content it is 409. " +
-			"A flow with Python tasks needs an uploaded artifact (artifact_store_uri), else 422; an artifact of another workspace is 403. " +
-			"An unsupported runtime is 400. The version registered last becomes the latest. " +
-			"What its expressions and its schema cost to compile is bounded: beyond that it is 422, and names the place and the limit.",
-		Errors: []int{400, 409},
-	}, func(ctx context.Context, in *struct{ Body FlowRegisterRequest }) (*output[FlowRegisterResponse], error) {
-		return answer(s.register(ctx, &in.Body))
-	})
-	httpapi.Register(api, httpapi.Operation{
-		ID: listID, Method: http.MethodGet, Path: "/flows", Domain: name, Access: reads,
-		Summary: "List flows", Description: "In order of their names.", Errors: []int{400},
-	}, func(ctx context.Context, in *listQuery) (*output[FlowListResponse], error) {
-		return answer(s.list(ctx, in))
-	})
-	httpapi.Register(api, httpapi.Operation{
-		ID: "flows-delete", Method: http.MethodDelete, Path: "/flows/{flow_name}", Domain: name, Access: writes,
-		Summary: "Delete a flow",
-		Description: "Deletes all versions and the draft. Runs keep their history, and those in flight go on. " +
-			"While enabled deployments, schedules or sensors use the flow it is 409, and names them. " +
-			"A flow registered under the name afterwards is a new one.",
-		Errors: []int{404, 409},
-	}, func(ctx context.Context, in *flowPath) (*output[DeletedFlow], error) {
-		return answer(s.remove(ctx, in.FlowName))
-	})
-	httpapi.Register(api, httpapi.Operation{
-		ID: "flows-latest", Method: http.MethodGet, Path: "/flows/{flow_name}/latest", Domain: name, Access: reads,
-		Summary: "Get the version registered last", Errors: []int{404},
-	}, func(ctx context.Context, in *flowPath) (*output[FlowDetailResponse], error) {
-		return answer(s.detail(ctx, in.FlowName, ""))
-	})
-	httpapi.Register(api, httpapi.Operation{
-		ID: "flows-versions", Method: http.MethodGet, Path: "/flows/{flow_name}/versions", Domain: name, Access: reads,
-		Summary: "List a flow's versions", Description: "Newest registration first.", Errors: []int{404},
-	}, func(ctx context.Context, in *flowPath) (*output[FlowVersionListResponse], error) {
-		return answer(s.versions(ctx, in.FlowName))
-	})
-	httpapi.Register(api, httpapi.Operation{
-		ID: "flows-version", Method: http.MethodGet, Path: "/flows/{flow_name}/{flow_version}", Domain: name, Access: reads,
-		Summary: "Get one version", Errors: []int{404},
-	}, func(ctx context.Context, in *versionPath) (*output[FlowDetailResponse], error) {
-		return answer(s.detail(ctx, in.FlowName, in.FlowVersion))
-	})
+	httpapi.Post(g, "/flows/{flow_name}/draft", s.draftCreate, "Make a draft", httpapi.Errors(409),
+		httpapi.Doc("Copies the latest version's flow_spec and the text files of its artifact; for a flow that is not registered yet the draft is empty. "+
+			"A draft that has been edited is kept and returned as it is; one that has not is brought up to the latest version."))
+	httpapi.Get(g, "/flows/{flow_name}/draft/source", s.draftRead, "Read the draft")
+	httpapi.Put(g, "/flows/{flow_name}/draft/source", s.draftWrite, "Edit the draft", httpapi.Errors(409),
+		httpapi.Doc("Replaces flow_spec, source or both; what the body leaves out stays. Nothing is checked but the form: a draft may be unfinished. "+
+			"Up to 3 MB and 1000 files. With an etag, 409 if the draft is no longer the one that was edited."))
 }

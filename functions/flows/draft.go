@@ -8,6 +8,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
+	"strings"
 
 	"millrace/shared/account/audit"
 	"millrace/shared/account/tenant"
@@ -18,14 +20,23 @@ import (
 	"millrace/shared/run/registry"
 )
 
+// MaxDraftBytes bounds a draft's content, as JSON.
+const MaxDraftBytes = 3 << 20
+
+const (
+	maxDraftFiles = 1000
+	maxFileName   = 512 // bytes
+)
+
 // content is what is edited.
 type content struct {
 	FlowSpec json.RawMessage   `json:"flow_spec"` // an object, or null
 	Source   map[string]string `json:"source"`    // text by file name
 }
 
-// openDraft makes the flow's draft, or returns the one that has been edited.
-func (s *service) openDraft(ctx context.Context, flow string) (DraftResponse, error) {
+// draftCreate makes the flow's draft, or returns the one that has been edited.
+func (s *service) draftCreate(ctx context.Context, in *flowPath) (DraftResponse, error) {
+	flow := in.FlowName
 	old, found, err := s.loadDraft(ctx, flow)
 	if err != nil {
 		return DraftResponse{}, err
@@ -67,8 +78,9 @@ func (s *service) fromLatest(ctx context.Context, flow string) (content, draft, 
 	return fresh, next, err
 }
 
-// readDraft shows the draft. Errors: errs.NotFound.
-func (s *service) readDraft(ctx context.Context, flow string) (DraftResponse, error) {
+// draftRead shows the draft. Errors: errs.NotFound.
+func (s *service) draftRead(ctx context.Context, in *flowPath) (DraftResponse, error) {
+	flow := in.FlowName
 	d, found, err := s.loadDraft(ctx, flow)
 	if err != nil {
 		return DraftResponse{}, err
@@ -79,10 +91,11 @@ func (s *service) readDraft(ctx context.Context, flow string) (DraftResponse, er
 	return s.show(ctx, d)
 }
 
-// writeDraft changes the draft; what the body leaves out stays. Errors:
+// draftWrite changes the draft; what the body leaves out stays. Errors:
 // errs.NotFound; errs.Conflict if the body's etag is not the draft's;
 // errs.Unprocessable for a source that no artifact could hold.
-func (s *service) writeDraft(ctx context.Context, flow string, in *DraftSourceRequest) (DraftResponse, error) {
+func (s *service) draftWrite(ctx context.Context, req *draftIn) (DraftResponse, error) {
+	flow, in := req.FlowName, &req.Body
 	if err := in.check(); err != nil {
 		return DraftResponse{}, err
 	}
@@ -199,4 +212,29 @@ func (s *service) contentOf(ctx context.Context, d draft) (content, error) {
 		return content{}, fmt.Errorf("read draft: %w", err)
 	}
 	return c, nil
+}
+
+// check refuses what could not stand in an artifact.
+func (in *DraftSourceRequest) check() error {
+	var faults []errs.Detail
+	bad := func(loc []any, input any, msg string) {
+		faults = append(faults, errs.Detail{Type: "value_error", Loc: loc, Msg: msg, Input: input})
+	}
+	if len(in.FlowSpec) > 0 && !isObject(in.FlowSpec) {
+		bad(errs.Body("flow_spec"), nil, "flow_spec is an object or null")
+	}
+	if len(in.Source) > maxDraftFiles {
+		bad(errs.Body("source"), len(in.Source), "a draft has at most 1000 files")
+		return errs.Validation(faults...)
+	}
+	for name := range in.Source {
+		control := func(r rune) bool { return r < ' ' || r == 0x7f || r == '\\' }
+		if !fs.ValidPath(name) || name == "." || len(name) > maxFileName || strings.ContainsFunc(name, control) {
+			bad(errs.Body("source"), name, "a file's name is a relative path without '..'")
+		}
+	}
+	if len(faults) > 0 {
+		return errs.Validation(faults...)
+	}
+	return nil
 }

@@ -25,7 +25,8 @@ type service struct {
 // register registers a version. Errors: errs.Forbidden for an artifact of
 // another workspace, errs.Unprocessable with an entry per fault, errs.Invalid
 // for an unsupported runtime, errs.Conflict for other content.
-func (s *service) register(ctx context.Context, in *FlowRegisterRequest) (FlowRegisterResponse, error) {
+func (s *service) register(ctx context.Context, req *registerIn) (FlowRegisterResponse, error) {
+	in := &req.Body
 	reg := &registry.Registration{
 		FlowName: in.FlowName, FlowVersion: in.FlowVersion, CodeHash: orEmpty(in.CodeHash),
 		Description: orEmpty(in.Description), Tags: in.Tags,
@@ -88,8 +89,7 @@ func (s *service) artifact(ctx context.Context, key string) error {
 // list pages through flows. Errors: errs.Invalid for a bad cursor.
 func (s *service) list(ctx context.Context, in *listQuery) (FlowListResponse, error) {
 	org := tenant.From(ctx).OrgID
-	scope := listID + "?environment=" + in.Environment
-	after, err := s.cursors.Open(org, scope, in.NextToken)
+	after, err := s.cursors.Open(ctx, in)
 	if err != nil {
 		return FlowListResponse{}, err
 	}
@@ -105,12 +105,22 @@ func (s *service) list(ctx context.Context, in *listQuery) (FlowListResponse, er
 	}
 	out := FlowListResponse{
 		Items:     make([]registry.FlowView, len(heads)),
-		NextToken: s.cursors.Seal(org, scope, table.Cursor(next)),
+		NextToken: s.cursors.Seal(ctx, in, table.Cursor(next)),
 	}
 	for i := range heads {
 		out.Items[i] = heads[i].View()
 	}
 	return out, nil
+}
+
+// latest shows the version registered last. Errors: errs.NotFound.
+func (s *service) latest(ctx context.Context, in *flowPath) (FlowDetailResponse, error) {
+	return s.detail(ctx, in.FlowName, "")
+}
+
+// version shows a version. Errors: errs.NotFound.
+func (s *service) version(ctx context.Context, in *versionPath) (FlowDetailResponse, error) {
+	return s.detail(ctx, in.FlowName, in.FlowVersion)
 }
 
 // detail shows a version, the latest if none is named. Errors: errs.NotFound.
@@ -141,8 +151,8 @@ func (s *service) detail(ctx context.Context, flow, version string) (FlowDetailR
 }
 
 // versions lists all versions. Errors: errs.NotFound.
-func (s *service) versions(ctx context.Context, flow string) (FlowVersionListResponse, error) {
-	head, all, err := registry.Versions(ctx, s.store.Table, tenant.From(ctx).OrgID, flow)
+func (s *service) versions(ctx context.Context, in *flowPath) (FlowVersionListResponse, error) {
+	head, all, err := registry.Versions(ctx, s.store.Table, tenant.From(ctx).OrgID, in.FlowName)
 	if err != nil {
 		return FlowVersionListResponse{}, err
 	}
@@ -153,10 +163,10 @@ func (s *service) versions(ctx context.Context, flow string) (FlowVersionListRes
 	return out, nil
 }
 
-// remove deletes a flow with its draft. Errors: errs.NotFound; errs.Conflict
+// delete deletes a flow with its draft. Errors: errs.NotFound; errs.Conflict
 // while something depends on it.
-func (s *service) remove(ctx context.Context, flow string) (DeletedFlow, error) {
-	org := tenant.From(ctx).OrgID
+func (s *service) delete(ctx context.Context, in *flowPath) (DeletedFlow, error) {
+	org, flow := tenant.From(ctx).OrgID, in.FlowName
 	old, _, err := s.loadDraft(ctx, flow)
 	if err != nil {
 		return DeletedFlow{}, err

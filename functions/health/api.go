@@ -1,9 +1,6 @@
 package health
 
 import (
-	"context"
-	"net/http"
-
 	"millrace/shared/account/tenant"
 	"millrace/shared/web/fn"
 	"millrace/shared/web/httpapi"
@@ -34,26 +31,17 @@ type HealthCheckResponse struct {
 	Timestamp  string            `json:"timestamp" doc:"RFC 3339, UTC"`
 }
 
-type (
-	reportIn struct {
-		Authorization string `header:"Authorization" hidden:"true"`
-	}
-	reportOut struct{ Body HealthCheckResponse }
-)
+type reportIn struct {
+	Authorization string `header:"Authorization" hidden:"true"`
+}
 
 func routes(api *httpapi.API, d fn.Deps) {
-	s := newService(d)
-	httpapi.Register(api, httpapi.Operation{
-		ID: "health", Method: http.MethodGet, Path: "/health", Domain: name,
-		Summary: "Health of the service",
-		Description: "Asks the table, the object store and the message queues at the time of the call, each for at most " +
-			"two seconds. healthy: operational; degraded: not configured; unhealthy: not reachable, or failing. " +
-			"A store whose disk is full, so that writes are refused, is unhealthy and says so. " +
-			"The answer is 200 whatever the status is, and needs no credential; with that of who runs the service " +
-			"(on the embedded server Authorization: Bearer and the local_secret of credentials.json) " +
-			"the message of message_queue also tells how many tasks wait, how long the oldest has, and how many messages were given up.",
-		Access: tenant.Public,
-	}, func(ctx context.Context, in *reportIn) (*reportOut, error) {
-		return &reportOut{Body: s.report(ctx, s.operates(in.Authorization))}, nil
-	})
+	g := httpapi.Group{API: api, Function: name, Reads: tenant.Public}
+	httpapi.Get(g, "/health", newService(d).health, "Health of the service", httpapi.ID("health"),
+		httpapi.Doc("Asks the table, the object store and the message queues at the time of the call, each for at most "+
+			"two seconds. healthy: operational; degraded: not configured; unhealthy: not reachable, or failing. "+
+			"A store whose disk is full, so that writes are refused, is unhealthy and says so. "+
+			"The answer is 200 whatever the status is, and needs no credential; with that of who runs the service "+
+			"(on the embedded server Authorization: Bearer and the local_secret of credentials.json) "+
+			"the message of message_queue also tells how many tasks wait, how long the oldest has, and how many messages were given up."))
 }

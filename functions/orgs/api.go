@@ -1,9 +1,6 @@
 package orgs
 
 import (
-	"context"
-	"net/http"
-
 	"millrace/shared/account/tenant"
 	"millrace/shared/web/fn"
 	"millrace/shared/web/httpapi"
@@ -23,43 +20,16 @@ type OrgResponse struct {
 	CreatedAt string `json:"created_at" doc:"RFC 3339, UTC"`
 }
 
-type (
-	none     struct{}
-	createIn struct{ Body OrgCreateRequest }
-	orgOut   struct{ Body OrgResponse }
-	listOut  struct{ Body httpapi.Items[OrgResponse] }
-)
+type createIn struct{ Body OrgCreateRequest }
 
 func routes(api *httpapi.API, d fn.Deps) {
-	s := service{table: d.Table, clock: d.Clock, quota: d.Quota}
+	s := &service{table: d.Table, clock: d.Clock, quota: d.Quota}
 	access := tenant.Authenticated.Keys(tenant.ScopeAdmin)
-
-	httpapi.Register(api, httpapi.Operation{
-		ID: "orgs-list", Method: http.MethodGet, Path: "/orgs", Domain: name,
-		Summary: "List the caller's workspaces",
-		Description: "For a user, the workspaces they are a member of, the earliest joined first; any of them can be " +
-			"named in X-Org-Id. For an API key, which needs the scope `admin`, its own workspace.",
-		Access: access,
-	}, func(ctx context.Context, _ *none) (*listOut, error) {
-		orgs, err := s.list(ctx)
-		if err != nil {
-			return nil, err
-		}
-		return &listOut{Body: httpapi.Items[OrgResponse]{Items: orgs}}, nil
-	})
-
-	httpapi.Register(api, httpapi.Operation{
-		ID: "orgs-create", Method: http.MethodPost, Path: "/orgs", Domain: name,
-		Summary: "Create a workspace",
-		Description: "The caller becomes its owner; the owner of a workspace made with an API key, which needs the " +
-			"scope `admin`, is the user who made the key. The key itself keeps to its own workspace.",
-		Status: http.StatusOK,
-		Access: access,
-	}, func(ctx context.Context, in *createIn) (*orgOut, error) {
-		made, err := s.create(ctx, in.Body.Name)
-		if err != nil {
-			return nil, err
-		}
-		return &orgOut{Body: made}, nil
-	})
+	g := httpapi.Group{API: api, Function: name, Reads: access, Writes: access}
+	httpapi.Get(g, "/orgs", s.list, "List the caller's workspaces",
+		httpapi.Doc("For a user, the workspaces they are a member of, the earliest joined first; any of them can be "+
+			"named in X-Org-Id. For an API key, which needs the scope `admin`, its own workspace."))
+	httpapi.Post(g, "/orgs", s.create, "Create a workspace",
+		httpapi.Doc("The caller becomes its owner; the owner of a workspace made with an API key, which needs the "+
+			"scope `admin`, is the user who made the key. The key itself keeps to its own workspace."))
 }

@@ -10,6 +10,7 @@ import (
 	"millrace/shared/platform/clock"
 	"millrace/shared/platform/errs"
 	"millrace/shared/platform/table"
+	"millrace/shared/web/httpapi"
 )
 
 // service holds the rules of workspaces.
@@ -19,24 +20,22 @@ type service struct {
 	quota *quota.Quota
 }
 
-func (s service) list(ctx context.Context) ([]OrgResponse, error) {
+// list lists the workspaces of a user, or the one of a key.
+func (s *service) list(ctx context.Context, _ *httpapi.None) (out httpapi.Items[OrgResponse], err error) {
 	p := tenant.From(ctx)
 	if p.IsKey() {
 		w, err := identity.GetWorkspace(ctx, s.table, p.OrgID)
-		if err != nil {
-			return nil, err
-		}
-		return []OrgResponse{view(w, "")}, nil
+		out.Items = []OrgResponse{view(w, "")}
+		return out, err
 	}
 	memberships, err := identity.Memberships(ctx, s.table, p.Email)
 	if err != nil {
-		return nil, err
+		return out, err
 	}
 	workspaces, err := identity.GetWorkspaces(ctx, s.table, memberships)
 	if err != nil {
-		return nil, err
+		return out, err
 	}
-	out := make([]OrgResponse, 0, len(memberships))
 	for _, m := range memberships {
 		w, ok := workspaces[m.OrgID]
 		if !ok {
@@ -44,15 +43,17 @@ func (s service) list(ctx context.Context) ([]OrgResponse, error) {
 		}
 		o := view(w, m.Role)
 		o.Suspended = o.Suspended || m.Suspended
-		out = append(out, o)
+		out.Items = append(out.Items, o)
 	}
 	return out, nil
 }
 
-func (s service) create(ctx context.Context, name string) (OrgResponse, error) {
-	trimmed := strings.TrimSpace(name)
+// create makes a workspace that the caller owns. Errors: errs.Unprocessable,
+// errs.TooMany.
+func (s *service) create(ctx context.Context, in *createIn) (OrgResponse, error) {
+	trimmed := strings.TrimSpace(in.Body.Name)
 	if trimmed == "" {
-		return OrgResponse{}, errs.Field(errs.Body("name"), name, "name must not be blank")
+		return OrgResponse{}, errs.Field(errs.Body("name"), in.Body.Name, "name must not be blank")
 	}
 	p := tenant.From(ctx)
 	count := func(ctx context.Context) (int64, error) { return identity.CountWorkspaces(ctx, s.table, p.Email) }

@@ -93,12 +93,12 @@ type side struct {
 }
 
 // compare compares two runs. Errors: errs.NotFound.
-func (s *service) compare(ctx context.Context, idA, idB string) (RunComparison, error) {
-	a, err := s.side(ctx, idA)
+func (s *service) compare(ctx context.Context, in *compareQuery) (RunComparison, error) {
+	a, err := s.side(ctx, in.RunA)
 	if err != nil {
 		return RunComparison{}, err
 	}
-	b, err := s.side(ctx, idB)
+	b, err := s.side(ctx, in.RunB)
 	if err != nil {
 		return RunComparison{}, err
 	}

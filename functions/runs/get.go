@@ -10,9 +10,9 @@ import (
 )
 
 // get shows a run with its task attempts. Errors: errs.NotFound.
-func (s *service) get(ctx context.Context, id string) (*RunDetail, error) {
+func (s *service) get(ctx context.Context, in *runPath) (*RunDetail, error) {
 	// The record is read before the tasks: of a run that has ended they are final.
-	run, err := s.load(ctx, id)
+	run, err := s.load(ctx, in.RunID)
 	if err != nil {
 		return nil, err
 	}

@@ -194,7 +194,7 @@ func (w world) post(t *testing.T, k, body string) *response {
 func (w world) others() []string {
 	var out []string
 	for _, op := range w.API.Operations() {
-		if op.Domain != "runs" {
+		if op.Function != "runs" {
 			out = append(out, op.ID)
 		}
 	}

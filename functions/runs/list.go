@@ -1,19 +1,18 @@
 package runs
 
 import (
-	"bytes"
 	"context"
 	"fmt"
+	"iter"
 	"strings"
 	"time"
-
-	"github.com/danielgtaylor/huma/v2"
 
 	"millrace/shared/account/tenant"
 	"millrace/shared/platform/errs"
 	"millrace/shared/platform/ids"
 	"millrace/shared/platform/table"
 	"millrace/shared/run/runstate"
+	"millrace/shared/web/httpapi"
 )
 
 // The sizes of a list.
@@ -22,91 +21,66 @@ const (
 	batch    = 100 // records read and sent at a time
 )
 
-// list answers with runs, newest first, page by page, so that a list of any
-// length takes little memory.
-func (s *service) list(ctx context.Context, in *listQuery) (*huma.StreamResponse, error) {
+// list lists runs, newest first, page by page, so that a list of any length takes
+// little memory.
+func (s *service) list(ctx context.Context, in *listQuery) (out httpapi.Stream[httpapi.Items[RunRecord]], err error) {
 	since, err := in.since()
 	if err != nil {
-		return nil, err
+		return out, err
 	}
-	p := pager{s: s, left: -1, query: table.Query{
+	query := table.Query{
 		Index:   runstate.ListIndex(in.FlowName, in.Environment),
 		PK:      runstate.ListPartition(tenant.From(ctx).OrgID, in.FlowName, in.Environment),
 		Range:   since,
 		Reverse: true,
-	}}
-	if in.Limit.Set {
-		p.left = min(max(in.Limit.Value, 1), maxLimit)
 	}
-	first, err := p.next(ctx) // before the answer begins, for its status
-	if err != nil {
-		return nil, err
+	left := -1 // records still to be read, negative for all there are
+	if in.Limit != nil {
+		left = min(max(*in.Limit, 1), maxLimit)
 	}
-	return &huma.StreamResponse{Body: func(hc huma.Context) { p.send(ctx, begin(hc), first) }}, nil
+	return httpapi.List(s.records(ctx, query, left))
 }
 
-// pager reads a list in pages.
-type pager struct {
-	s     *service
-	query table.Query
-	left  int // records still to be read, negative for all there are
-	done  bool
+// records reads a list of runs page by page.
+func (s *service) records(ctx context.Context, query table.Query, left int) iter.Seq2[RunRecord, error] {
+	return func(yield func(RunRecord, error) bool) {
+		for more := true; more && left != 0; {
+			query.Limit = batch
+			if left > 0 {
+				query.Limit = min(batch, left)
+			}
+			runs, next, err := s.listed(ctx, query)
+			if err != nil {
+				yield(RunRecord{}, fmt.Errorf("list runs: %w", err))
+				return
+			}
+			for i := range runs {
+				if !yield(record(&runs[i]), nil) {
+					return
+				}
+			}
+			left -= min(max(left, 0), len(runs))
+			query.Start, more = next, next != ""
+		}
+	}
 }
 
-// next reads the next page; it may be empty and yet not be the last.
-func (p *pager) next(ctx context.Context) ([]runstate.Run, error) {
-	p.query.Limit = batch
-	if p.left >= 0 {
-		p.query.Limit = min(batch, p.left)
-	}
-	page, err := p.s.table.Query(ctx, p.query)
-	if err != nil {
-		return nil, fmt.Errorf("list runs: %w", err)
+// listed reads a page of a list; it may be empty and yet not be the last.
+func (s *service) listed(ctx context.Context, query table.Query) ([]runstate.Run, table.Cursor, error) {
+	page, err := s.table.Query(ctx, query)
+	if err != nil || len(page.Items) == 0 {
+		return nil, page.Next, err
 	}
 	keys := make([]table.Key, len(page.Items))
 	for i, item := range page.Items {
 		keys[i] = item.Key()
 	}
-	var items []table.Item
-	if len(keys) > 0 {
-		if items, err = p.s.table.BatchGet(ctx, keys, table.Consistent); err != nil {
-			return nil, fmt.Errorf("list runs: %w", err)
-		}
+	items, err := s.table.BatchGet(ctx, keys, table.Consistent)
+	if err != nil {
+		return nil, "", err
 	}
-	if p.left >= 0 {
-		p.left -= len(items)
-	}
-	p.query.Start = page.Next
-	p.done = page.Next == "" || p.left == 0
-	return table.Decode[runstate.Run](items)
-}
-
-// send writes the list, beginning with a page that was read.
-func (p *pager) send(ctx context.Context, out stream, runs []runstate.Run) {
-	var buf bytes.Buffer
-	buf.WriteString(`{"items":[`)
-	empty := true
-	for {
-		for i := range runs {
-			if !empty {
-				buf.WriteByte(',')
-			}
-			empty = false
-			encode(&buf, record(&runs[i]))
-		}
-		if p.done {
-			buf.WriteString("]}\n")
-		}
-		if !out.text(buf.Bytes()) || p.done {
-			return
-		}
-		buf.Reset()
-		var err error
-		if runs, err = p.next(ctx); err != nil {
-			abandon(ctx, err)
-			return
-		}
-	}
+	runs, err := table.Decode[runstate.Run](items)
+	return runs, page.Next, err
 }
 
 // layouts are the forms of a timestamp; what names no offset is in UTC.

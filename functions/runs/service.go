@@ -3,16 +3,30 @@ package runs
 import (
 	"context"
 	"errors"
-
-	"github.com/danielgtaylor/huma/v2"
+	"log/slog"
 
 	"millrace/shared/account/tenant"
 	"millrace/shared/platform/blob"
 	"millrace/shared/platform/errs"
 	"millrace/shared/platform/ids"
+	"millrace/shared/platform/signal"
+	"millrace/shared/platform/table"
+	"millrace/shared/run/launch"
 	"millrace/shared/run/runlog"
 	"millrace/shared/run/runstate"
+	"millrace/shared/web/httpapi"
 )
+
+// service holds the rules of runs as the interface shows them.
+type service struct {
+	table    table.Table
+	blob     blob.Store
+	log      *slog.Logger
+	logs     *runlog.Store
+	hub      *signal.Hub
+	launcher *launch.Launcher
+	cursors  httpapi.Cursors
+}
 
 // known refuses what cannot be a run's id, as if there were no such run.
 func known(id string) error {
@@ -31,36 +45,44 @@ func (s *service) load(ctx context.Context, id string) (*runstate.Run, error) {
 	return &run, err
 }
 
-// create accepts a run. Whatever refuses it is known before the answer begins.
-func (s *service) create(ctx context.Context, in *createInput) (*huma.StreamResponse, error) {
+// create accepts a run, and waits for its end if it is told to. Whatever refuses
+// it is known before the answer begins.
+func (s *service) create(ctx context.Context, in *createInput) (out httpapi.Stream[RunResponse], err error) {
 	req, err := in.Body.launch(in.Key)
 	if err != nil {
-		return nil, err
+		return out, err
 	}
 	run, err := s.launcher.Accept(ctx, tenant.From(ctx).OrgID, req)
 	if err != nil {
-		return nil, err
+		return out, err
 	}
 	if in.Body.Execute {
-		return s.follow(ctx, run.ID), nil
+		return httpapi.Later[RunResponse](func(ctx context.Context) (any, error) { return s.await(ctx, run.ID) }), nil
 	}
-	return &huma.StreamResponse{Body: func(hc huma.Context) {
-		begin(hc).json(response(&run))
-	}}, nil
+	return httpapi.Whole(response(&run)), nil
 }
 
 // cancel stops a run. Errors: errs.NotFound, errs.Invalid if it has ended
 // otherwise.
-func (s *service) cancel(ctx context.Context, id string) (CancelResponse, error) {
-	if err := known(id); err != nil {
+func (s *service) cancel(ctx context.Context, in *runAction) (CancelResponse, error) {
+	if err := known(in.RunID); err != nil {
 		return CancelResponse{}, err
 	}
-	run, err := s.launcher.Cancel(ctx, tenant.From(ctx).OrgID, id)
+	run, err := s.launcher.Cancel(ctx, tenant.From(ctx).OrgID, in.RunID)
 	return cancelled(&run), err
 }
 
 // retry makes a new run of an ended one. Errors: errs.NotFound, errs.Conflict.
-func (s *service) retry(ctx context.Context, id string, partial bool) (RetryResponse, error) {
+func (s *service) retry(ctx context.Context, in *runAction) (RetryResponse, error) {
+	return s.again(ctx, in.RunID, false)
+}
+
+// retryFromFailed is retry, but reuses what succeeded.
+func (s *service) retryFromFailed(ctx context.Context, in *runAction) (RetryResponse, error) {
+	return s.again(ctx, in.RunID, true)
+}
+
+func (s *service) again(ctx context.Context, id string, partial bool) (RetryResponse, error) {
 	if err := known(id); err != nil {
 		return RetryResponse{}, err
 	}
@@ -71,15 +93,14 @@ func (s *service) retry(ctx context.Context, id string, partial bool) (RetryResp
 	}, err
 }
 
-// page reads a page of a run's log. Errors: errs.NotFound; errs.Invalid for a
+// logsPage reads a page of a run's log. Errors: errs.NotFound; errs.Invalid for a
 // token that is not this log's.
-func (s *service) page(ctx context.Context, in *logsQuery) (LogPage, error) {
+func (s *service) logsPage(ctx context.Context, in *logsQuery) (LogPage, error) {
 	run, err := s.load(ctx, in.RunID)
 	if err != nil {
 		return LogPage{}, err
 	}
-	scope := logsID + "?run_id=" + run.ID
-	from, err := s.cursors.Open(run.Org, scope, in.NextToken)
+	from, err := s.cursors.Open(ctx, in)
 	if err != nil {
 		return LogPage{}, err
 	}
@@ -95,5 +116,5 @@ func (s *service) page(ctx context.Context, in *logsQuery) (LogPage, error) {
 	if err != nil {
 		return LogPage{}, err
 	}
-	return LogPage{Events: page.Events, NextToken: s.cursors.Seal(run.Org, scope, page.Next), Source: page.Source}, nil
+	return LogPage{Events: page.Events, NextToken: s.cursors.Seal(ctx, in, page.Next), Source: page.Source}, nil
 }

@@ -1,13 +1,7 @@
 package sandboxlogs
 
 import (
-	"context"
-	"net/http"
-	"strings"
-
 	"millrace/shared/account/tenant"
-	"millrace/shared/platform/errs"
-	"millrace/shared/run/sandbox/ticket"
 	"millrace/shared/web/fn"
 	"millrace/shared/web/httpapi"
 )
@@ -35,34 +29,16 @@ type Fence struct {
 	Cancelled bool `json:"cancelled" doc:"The attempt is to stop"`
 }
 
-type (
-	postIn struct {
-		Authorization string `header:"Authorization"`
-		Body          Batch
-	}
-	postOut struct{ Body Fence }
-)
+type postIn struct {
+	Authorization string `header:"Authorization"`
+	Body          Batch
+}
 
 func routes(api *httpapi.API, d fn.Deps) {
-	s := &service{table: d.Table, clock: d.Clock, logs: d.Logs, limits: newLimits()}
-	key := d.Config.AttemptKey
-	httpapi.Register(api, httpapi.Operation{
-		ID: "attempt-logs", Method: http.MethodPost, Path: Path, Domain: name, Status: http.StatusOK,
-		Summary: "Hand over a batch of a task's log, and ask whether the task is to stop",
-		Description: "For the sandbox alone: the bearer token is one of the attempt. A batch that is acknowledged is " +
-			"stored. 429 when an attempt hands over more than it may.",
-		Access: tenant.Public, Hidden: true, MaxBody: maxBody,
-	}, func(ctx context.Context, in *postIn) (*postOut, error) {
-		token, bearer := strings.CutPrefix(in.Authorization, "Bearer ")
-		attempt, err := ticket.Check(key, token, d.Clock.Now())
-		if err != nil || !bearer {
-			return nil, errs.Wrap(errs.Unauthenticated, err, "not a token of an attempt")
-		}
-		events, err := s.events(attempt, in.Body)
-		if err != nil {
-			return nil, err
-		}
-		fence, err := s.take(ctx, attempt, events)
-		return &postOut{Body: fence}, err
-	})
+	s := &service{table: d.Table, clock: d.Clock, logs: d.Logs, limits: newLimits(), key: d.Config.AttemptKey}
+	g := httpapi.Group{API: api, Function: name, Writes: tenant.Public}
+	httpapi.Post(g, Path, s.post, "Hand over a batch of a task's log, and ask whether the task is to stop",
+		httpapi.ID("attempt-logs"), httpapi.Hidden, httpapi.BodyLimit(maxBody),
+		httpapi.Doc("For the sandbox alone: the bearer token is one of the attempt. A batch that is acknowledged is "+
+			"stored. 429 when an attempt hands over more than it may."))
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"millrace/shared/platform/clock"
@@ -21,6 +22,22 @@ type service struct {
 	clock  clock.Clock
 	logs   *runlog.Store
 	limits *limits
+	key    []byte // signs the tokens of attempts
+}
+
+// post takes a batch. Errors: errs.Unauthenticated for a token that is none of an
+// attempt, errs.TooMany.
+func (s *service) post(ctx context.Context, in *postIn) (Fence, error) {
+	token, bearer := strings.CutPrefix(in.Authorization, "Bearer ")
+	attempt, err := ticket.Check(s.key, token, s.clock.Now())
+	if err != nil || !bearer {
+		return Fence{}, errs.Wrap(errs.Unauthenticated, err, "not a token of an attempt")
+	}
+	events, err := s.events(attempt, in.Body)
+	if err != nil {
+		return Fence{}, err
+	}
+	return s.take(ctx, attempt, events)
 }
 
 // events makes the run's log events of a batch, within the attempt's limits.

@@ -134,7 +134,7 @@ func (s *service) deploy(t *testing.T, flow string, tasks ...object) {
 func (s *service) run(t *testing.T, flow string, header http.Header, params object) *localtest.Response {
 	t.Helper()
 	return s.Send(t, localtest.Request{
-		Credential: s.A.Key, Method: "POST", Path: "/runs?planted=planted-query", Header: header,
+		Credential: s.A.Key, Method: "POST", Path: "/runs", Header: header,
 		Body: object{"flow_name": flow, "flow_version": "1", "execute": true, "parameters": params},
 	}).Require(t, 200)
 }
@@ -247,6 +247,7 @@ func TestNothingSecretIsTold(t *testing.T) {
 		task(object{"name": "broken", "type": "http", "config": object{"url": "http://[${{ secrets.token }}"}}),
 	)
 	header := http.Header{"Cookie": {"planted-cookie"}, "X-Planted": {"planted-header"}, "User-Agent": {"planted-agent"}}
+	s.Do(t, s.A.Key, "GET", "/runs?planted=planted-query", nil).Require(t, 422)
 	res := s.run(t, "secretive", header, object{"note": "planted-parameter"})
 	require.Equal(t, "FAILED", res.String(t, "status"))
 	id := res.String(t, "run_id")

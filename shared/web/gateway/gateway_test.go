@@ -13,7 +13,6 @@ import (
 	"testing/synctest"
 
 	"github.com/aws/aws-lambda-go/events"
-	"github.com/danielgtaylor/huma/v2"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -39,27 +38,27 @@ type echoIn struct {
 
 // echo is a function that tells what it was asked.
 func echo(api *httpapi.API, _ fn.Deps) {
-	httpapi.Register(api, httpapi.Operation{ID: "echo", Method: "POST", Path: "/v1/{name}", Domain: "echo", Summary: "Echo", Access: tenant.Public},
-		func(ctx context.Context, in *echoIn) (*struct{ Body seen }, error) {
+	httpapi.Register(api, httpapi.Operation{ID: "echo", Method: "POST", Path: "/v1/{name}", Function: "echo", Summary: "Echo", Access: tenant.Public},
+		func(ctx context.Context, in *echoIn) (seen, error) {
 			r := tenant.RequestFrom(ctx)
-			return &struct{ Body seen }{seen{r.ID, r.IP, in.Name, in.Word, string(in.RawBody)}}, nil
+			return seen{r.ID, r.IP, in.Name, in.Word, string(in.RawBody)}, nil
 		})
-	httpapi.Register(api, httpapi.Operation{ID: "other", Method: "POST", Path: "/echo/{name}", Domain: "echo", Summary: "Echo", Access: tenant.Public},
-		func(ctx context.Context, in *echoIn) (*struct{ Body seen }, error) {
+	httpapi.Register(api, httpapi.Operation{ID: "other", Method: "POST", Path: "/echo/{name}", Function: "echo", Summary: "Echo", Access: tenant.Public},
+		func(ctx context.Context, in *echoIn) (seen, error) {
 			r := tenant.RequestFrom(ctx)
-			return &struct{ Body seen }{seen{r.ID, r.IP, in.Name, in.Word, string(in.RawBody)}}, nil
+			return seen{r.ID, r.IP, in.Name, in.Word, string(in.RawBody)}, nil
 		})
 }
 
 // streaming is a function with a streaming operation, played by body.
 func streaming(body func(ctx context.Context, w io.Writer)) func(*httpapi.API, fn.Deps) {
 	return func(api *httpapi.API, _ fn.Deps) {
-		httpapi.Register(api, httpapi.Operation{ID: "flow", Method: "GET", Path: "/flow", Domain: "flow", Summary: "Stream", Access: tenant.Public, Stream: true},
-			func(context.Context, *struct{}) (*huma.StreamResponse, error) {
-				return &huma.StreamResponse{Body: func(hc huma.Context) {
-					hc.SetHeader("Content-Type", "application/json")
-					body(hc.Context(), hc.BodyWriter())
-				}}, nil
+		httpapi.Register(api, httpapi.Operation{ID: "flow", Method: "GET", Path: "/flow", Function: "flow", Summary: "Stream", Access: tenant.Public},
+			func(context.Context, *httpapi.None) (httpapi.Stream[any], error) {
+				return httpapi.Parts[any](func(ctx context.Context, w http.ResponseWriter) error {
+					body(ctx, w)
+					return nil
+				}), nil
 			})
 	}
 }

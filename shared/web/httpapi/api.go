@@ -16,7 +16,6 @@ import (
 	"sync"
 
 	"github.com/danielgtaylor/huma/v2"
-	"github.com/danielgtaylor/huma/v2/adapters/humachi"
 	"github.com/go-chi/chi/v5"
 
 	"millrace/shared/account/tenant"
@@ -60,15 +59,15 @@ type Config struct {
 type API struct {
 	config  Config
 	router  *chi.Mux
-	huma    huma.API
 	names   *namer
 	shapes  *shaper
 	ops     []Operation
 	handler http.Handler
 
-	describeOnce sync.Once
-	document     []byte // OpenAPI 3.1
-	documentErr  error
+	document  *huma.OpenAPI
+	writeOnce sync.Once
+	written   []byte // the document as JSON
+	writeErr  error
 }
 
 // New makes an API without operations; /openapi.json and /docs are part of it.
@@ -81,8 +80,8 @@ func New(c Config) *API {
 		c.Log = slog.Default()
 	}
 	a := &API{config: c, router: chi.NewMux(), names: newNamer()}
-	a.huma = humachi.New(a.router, a.humaConfig())
-	a.shapes = &shaper{registry: a.huma.OpenAPI().Components.Schemas, structs: map[reflect.Type]*shape{}}
+	a.document = newDocument(&a.config, a.names)
+	a.shapes = &shaper{registry: a.document.Components.Schemas, structs: map[reflect.Type]*shape{}}
 	a.documentErrors()
 	a.router.NotFound(a.notFound)
 	a.router.MethodNotAllowed(a.methodNotAllowed)

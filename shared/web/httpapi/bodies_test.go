@@ -13,7 +13,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/danielgtaylor/huma/v2"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -159,10 +158,13 @@ func TestMemoryOfABodyIsHeldUntilItsHandlerReturns(t *testing.T) {
 	b := httpapi.NewBodies(1 << 20)
 	a := httpapi.New(httpapi.Config{Log: slog.New(slog.DiscardHandler), Bodies: b})
 	var handled, streamed int64
-	httpapi.Register(a, httpapi.Operation{ID: "op", Method: "POST", Path: "/op", Access: tenant.Public, Stream: true},
-		func(context.Context, *struct{ Body []string }) (*huma.StreamResponse, error) {
+	httpapi.Register(a, httpapi.Operation{ID: "op", Method: "POST", Path: "/op", Access: tenant.Public},
+		func(context.Context, *struct{ Body []string }) (httpapi.Stream[int64], error) {
 			handled = b.Used()
-			return &huma.StreamResponse{Body: func(huma.Context) { streamed = b.Used() }}, nil
+			return httpapi.Wait(func(context.Context) (int64, error) {
+				streamed = b.Used()
+				return streamed, nil
+			}), nil
 		})
 	w := httptest.NewRecorder()
 	body := `["` + strings.Repeat("x", 1000) + `"]`

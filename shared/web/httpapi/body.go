@@ -9,10 +9,9 @@ import (
 	"net/http"
 	"os"
 	"reflect"
+	"strconv"
 	"strings"
 
-	"github.com/danielgtaylor/huma/v2"
-	"github.com/danielgtaylor/huma/v2/adapters/humachi"
 	"github.com/go-json-experiment/json"
 
 	"millrace/shared/platform/errs"
@@ -42,34 +41,24 @@ func bodyOf(in reflect.Type) *body {
 	return b
 }
 
-// read is the middleware that reads and checks the body before huma looks at
-// the parameters, so that one answer lists what is wrong with either.
-func (b *body) read(op *Operation, memory *Bodies) func(huma.Context, func(huma.Context)) {
-	limit := op.MaxBody
-	if limit == 0 {
-		limit = MaxBody
+// read reads and checks the body of a call. It holds memory until release, which
+// is never nil, is called. Errors: those of ReadBody; what is wrong with what was
+// read is noted in the call.
+func (b *body) read(c *call, w http.ResponseWriter, r *http.Request, limit int64, memory *Bodies) (release func(), err error) {
+	if b.field == nil {
+		r.Body = http.NoBody // drained by the server
+		return func() {}, nil
 	}
-	return func(ctx huma.Context, next func(huma.Context)) {
-		r, w := humachi.Unwrap(ctx)
-		c := callFrom(ctx.Context())
-		if b.field == nil {
-			r.Body = http.NoBody // drained by the server
-			next(ctx)
-			return
-		}
-		data, release, err := memory.ReadBody(w, r, limit)
-		defer release()
-		r.Body = http.NoBody
-		if err != nil {
-			toAnswer(translate(err)).write(w)
-			return
-		}
-		c.data, c.size, c.release = data, len(data), release
-		if !b.raw {
-			c.details, c.missing = b.check(r, data)
-		}
-		next(ctx)
+	data, release, err := memory.ReadBody(w, r, limit)
+	r.Body = http.NoBody
+	if err != nil {
+		return release, err
 	}
+	c.data, c.size = data, len(data)
+	if !b.raw {
+		c.details, c.missing = b.check(r, data)
+	}
+	return release, nil
 }
 
 // ReadBody reads the whole body of a request, up to limit bytes. It holds memory of
@@ -226,6 +215,14 @@ func undecodable(err error) error {
 		}
 	}
 	return errs.Validation(errs.Detail{Type: "value_error", Loc: loc, Msg: msg})
+}
+
+// pathStep is a number where a path goes into an array.
+func pathStep(token string) any {
+	if n, err := strconv.Atoi(token); err == nil {
+		return n
+	}
+	return token
 }
 
 // setDefault sets an absent field, following loc from v. Elements of maps are

@@ -72,8 +72,8 @@ func TestDefaultsInMapsAndSlices(t *testing.T) {
 	}
 	a := httpapi.New(httpapi.Config{Log: slog.New(slog.DiscardHandler)})
 	httpapi.Register(a, httpapi.Operation{ID: "d", Method: "POST", Path: "/d", Access: tenant.Public},
-		func(_ context.Context, in *struct{ Body body }) (*struct{ Body body }, error) {
-			return &struct{ Body body }{in.Body}, nil
+		func(_ context.Context, in *struct{ Body body }) (body, error) {
+			return in.Body, nil
 		})
 	w := httptest.NewRecorder()
 	a.Handler().ServeHTTP(w, request(t, "POST", "/d", "", `{"by_name":{"a":{},"b":{"size":0,"on":false,"set":[],"name":null}},"deep":[{"k":{"size":4}}]}`))
@@ -94,8 +94,8 @@ func TestAnswersAreWrittenAsGoProgrammersExpect(t *testing.T) {
 	}
 	a := httpapi.New(httpapi.Config{Log: slog.New(slog.DiscardHandler)})
 	httpapi.Register(a, httpapi.Operation{ID: "o", Method: "GET", Path: "/o", Access: tenant.Public},
-		func(context.Context, *struct{}) (*struct{ Body out }, error) {
-			return &struct{ Body out }{out{Number: "12345678901234567890", Raw: json.RawMessage(`{"b":1,"a":2}`), HTML: "<&>"}}, nil
+		func(context.Context, *httpapi.None) (out, error) {
+			return out{Number: "12345678901234567890", Raw: json.RawMessage(`{"b":1,"a":2}`), HTML: "<&>"}, nil
 		})
 	w := httptest.NewRecorder()
 	a.Handler().ServeHTTP(w, request(t, "GET", "/o", "", ""))
@@ -112,8 +112,8 @@ func small(a *httpapi.API, id string) {
 		func(_ context.Context, in *struct {
 			X    string `path:"x"`
 			Body smallBody
-		}) (*struct{ Body smallBody }, error) {
-			return &struct{ Body smallBody }{in.Body}, nil
+		}) (smallBody, error) {
+			return in.Body, nil
 		})
 }
 

@@ -19,7 +19,6 @@ type call struct {
 	details   []errs.Detail // what is wrong with the body
 	data      []byte        // the body, until it is decoded
 	size      int           // of the body, in bytes
-	release   func()        // gives the body's memory back; nil without a body
 	missing   []absent      // fields of it that take their defaults
 	failure   error         // why a 503 was answered
 	reported  bool          // a 500 is logged and its trace stored
@@ -34,12 +33,4 @@ func callFrom(ctx context.Context) *call {
 		return c
 	}
 	return &call{}
-}
-
-// faults is the body's validation error, nil if there is none.
-func (c *call) faults() error {
-	if len(c.details) == 0 {
-		return nil
-	}
-	return errs.Validation(c.details...)
 }

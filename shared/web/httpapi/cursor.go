@@ -1,11 +1,15 @@
 package httpapi
 
 import (
+	"context"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
+	"fmt"
+	"reflect"
 
+	"millrace/shared/account/tenant"
 	"millrace/shared/platform/errs"
 	"millrace/shared/platform/table"
 )
@@ -14,26 +18,28 @@ import (
 const minCursorKey = 16
 
 // Cursors turns table cursors into next_token values and back. A token is
-// signed and holds for one workspace and one scope only.
+// signed, and holds for one workspace, one operation and the path and filters of
+// one query only: all parameters of its input but limit and next_token.
 type Cursors struct{ key []byte }
 
-// Seal signs a cursor for a workspace and a scope: the operation's id and the
-// filters of the list. The empty cursor, the end of a list, gives the empty
-// token. It panics without a key of at least 16 bytes.
-func (c Cursors) Seal(org, scope string, cursor table.Cursor) string {
+// Seal signs a cursor for the query that ctx and its input are of. The empty
+// cursor, the end of a list, gives the empty token. It panics without a key of at
+// least 16 bytes.
+func (c Cursors) Seal(ctx context.Context, in any, cursor table.Cursor) string {
 	if cursor == "" {
 		return ""
 	}
 	if len(c.key) < minCursorKey {
 		panic("httpapi: no key to sign cursors with")
 	}
-	return base64.RawURLEncoding.EncodeToString(append(c.sign(org, scope, string(cursor)), cursor...))
+	scope, _ := scopeOf(ctx, in)
+	return base64.RawURLEncoding.EncodeToString(append(c.sign(append(scope, string(cursor))), cursor...))
 }
 
-// Open returns the cursor of a token, the empty cursor for the empty token.
-// Errors: errs.Invalid for a token that was not sealed for this workspace and
-// scope.
-func (c Cursors) Open(org, scope, token string) (table.Cursor, error) {
+// Open returns the cursor of the input's next_token, the empty cursor if it has
+// none. Errors: errs.Invalid for a token that was not sealed for this query.
+func (c Cursors) Open(ctx context.Context, in any) (table.Cursor, error) {
+	scope, token := scopeOf(ctx, in)
 	if token == "" {
 		return "", nil
 	}
@@ -42,17 +48,52 @@ func (c Cursors) Open(org, scope, token string) (table.Cursor, error) {
 		return "", errs.New(errs.Invalid, "Invalid next_token")
 	}
 	mac, cursor := raw[:sha256.Size], string(raw[sha256.Size:])
-	if !hmac.Equal(mac, c.sign(org, scope, cursor)) {
+	if !hmac.Equal(mac, c.sign(append(scope, cursor))) {
 		return "", errs.New(errs.Invalid, "Invalid next_token")
 	}
 	return table.Cursor(cursor), nil
 }
 
+// scopeOf lists what a token holds for, and returns the token of the input.
+func scopeOf(ctx context.Context, in any) (scope []string, token string) {
+	scope = []string{tenant.From(ctx).OrgID, callFrom(ctx).subject.Operation}
+	v := reflect.ValueOf(in)
+	for v.Kind() == reflect.Pointer {
+		v = v.Elem()
+	}
+	return filters(v, scope)
+}
+
+func filters(v reflect.Value, scope []string) ([]string, string) {
+	token := ""
+	for f, value := range v.Fields() {
+		name := f.Tag.Get("query")
+		if name == "" {
+			name = f.Tag.Get("path")
+		}
+		switch {
+		case f.Anonymous && f.Type.Kind() == reflect.Struct:
+			var inner string
+			if scope, inner = filters(value, scope); inner != "" {
+				token = inner
+			}
+		case name == "next_token":
+			token = value.String()
+		case name != "" && name != "limit":
+			for value.Kind() == reflect.Pointer && !value.IsNil() {
+				value = value.Elem()
+			}
+			scope = append(scope, name, fmt.Sprint(value.Interface()))
+		}
+	}
+	return scope, token
+}
+
 // sign computes the MAC over the parts, each with its length, so that no two
-// triples of parts look alike.
-func (c Cursors) sign(org, scope, cursor string) []byte {
+// lists of parts look alike.
+func (c Cursors) sign(parts []string) []byte {
 	mac := hmac.New(sha256.New, c.key)
-	for _, part := range []string{org, scope, cursor} {
+	for _, part := range parts {
 		var size [8]byte
 		binary.BigEndian.PutUint64(size[:], uint64(len(part)))
 		mac.Write(size[:])

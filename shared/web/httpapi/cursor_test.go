@@ -1,12 +1,14 @@
 package httpapi_test
 
 import (
+	"context"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"millrace/shared/account/tenant"
 	"millrace/shared/platform/errs"
 	"millrace/shared/platform/table"
 	"millrace/shared/web/httpapi"
@@ -16,23 +18,58 @@ func cursors(key string) httpapi.Cursors {
 	return httpapi.New(httpapi.Config{CursorKey: []byte(key)}).Cursors()
 }
 
-func TestCursors(t *testing.T) {
+// pageQuery is a query with a filter and a path.
+type pageQuery struct {
+	Flow  string  `path:"flow"`
+	State string  `query:"state"`
+	Mode  *string `query:"mode"`
+	Limit int     `query:"limit"`
+	Token string  `query:"next_token"`
+}
+
+func in(org string) context.Context {
+	return tenant.With(context.Background(), tenant.Principal{OrgID: org})
+}
+
+func TestACursorHoldsForItsWorkspaceAndQuery(t *testing.T) {
 	t.Parallel()
 	c, other := cursors("0123456789abcdef"), cursors("0123456789abcdeX")
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.StringN(0, 40, 60)
-		org, scope, cursor := text.Draw(t, "org"), text.Draw(t, "scope"), table.Cursor(rapid.StringN(1, 40, 60).Draw(t, "cursor"))
-		token := c.Seal(org, scope, cursor)
-		got, err := c.Open(org, scope, token)
-		require.NoError(t, err)
+		org, cursor := text.Draw(t, "org"), table.Cursor(rapid.StringN(1, 40, 60).Draw(t, "cursor"))
+		q := pageQuery{Flow: text.Draw(t, "flow"), State: text.Draw(t, "state"), Mode: new("m"), Limit: 5}
+		q.Token = c.Seal(in(org), &q, cursor)
+		more := q
+		more.Limit = 500
+		got, err := c.Open(in(org), &more)
+		require.NoError(t, err, "the limit may change from page to page")
 		assert.Equal(t, cursor, got)
+		changed := func(change func(*pageQuery)) *pageQuery {
+			out := q
+			change(&out)
+			return &out
+		}
 		for _, open := range []func() (table.Cursor, error){
-			func() (table.Cursor, error) { return c.Open(org+"x", scope, token) },
-			func() (table.Cursor, error) { return c.Open(org, scope+"x", token) },
-			func() (table.Cursor, error) { return c.Open(org+scope, "", token+"A") },
-			func() (table.Cursor, error) { return other.Open(org, scope, token) },
-			func() (table.Cursor, error) { return c.Open(org, scope, token[1:]) },
-			func() (table.Cursor, error) { return c.Open(org, scope, text.Draw(t, "junk")+"!") },
+			func() (table.Cursor, error) { return c.Open(in(org+"x"), &q) },
+			func() (table.Cursor, error) { return other.Open(in(org), &q) },
+			func() (table.Cursor, error) { return c.Open(in(org), changed(func(q *pageQuery) { q.State += "x" })) },
+			func() (table.Cursor, error) { return c.Open(in(org), changed(func(q *pageQuery) { q.Flow += "x" })) },
+			func() (table.Cursor, error) {
+				return c.Open(in(org), changed(func(q *pageQuery) { q.Mode = new("n") }))
+			},
+			func() (table.Cursor, error) { return c.Open(in(org), changed(func(q *pageQuery) { q.Mode = nil })) },
+			func() (table.Cursor, error) { return c.Open(in(org), changed(func(q *pageQuery) { q.Token += "A" })) },
+			func() (table.Cursor, error) {
+				return c.Open(in(org), changed(func(q *pageQuery) { q.Token = q.Token[1:] }))
+			},
+			func() (table.Cursor, error) {
+				return c.Open(in(org), changed(func(q *pageQuery) { q.Token = text.Draw(t, "junk") + "!" }))
+			},
+			func() (table.Cursor, error) {
+				return c.Open(in(org), &struct {
+					Token string `query:"next_token"`
+				}{q.Token})
+			},
 		} {
 			_, err := open()
 			assert.Equal(t, errs.Invalid, errs.CodeOf(err))
@@ -40,14 +77,14 @@ func TestCursors(t *testing.T) {
 	})
 }
 
-func TestCursorEnds(t *testing.T) {
+func TestTheEndOfAListHasNoCursor(t *testing.T) {
 	t.Parallel()
 	c := cursors("0123456789abcdef")
-	assert.Empty(t, c.Seal("o", "s", ""))
-	got, err := c.Open("o", "s", "")
+	assert.Empty(t, c.Seal(in("o"), &pageQuery{}, ""))
+	got, err := c.Open(in("o"), &pageQuery{})
 	require.NoError(t, err)
 	assert.Empty(t, got)
-	assert.Panics(t, func() { cursors("short").Seal("o", "s", "x") })
-	_, err = cursors("").Open("o", "s", c.Seal("o", "s", "x"))
+	assert.Panics(t, func() { cursors("short").Seal(in("o"), &pageQuery{}, "x") })
+	_, err = cursors("").Open(in("o"), &pageQuery{Token: c.Seal(in("o"), &pageQuery{}, "x")})
 	assert.EqualError(t, err, "invalid: Invalid next_token")
 }

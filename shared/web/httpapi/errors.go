@@ -45,18 +45,13 @@ func codeOf(status int) string {
 // retrySoon is the Retry-After of failures that pass by themselves.
 const retrySoon = time.Second
 
-// answered is an error as the client gets it. It is huma's StatusError and
-// HeadersError, and its JSON form is the body.
+// answered is an error as the client gets it; its JSON form is the body.
 type answered struct {
 	Detail any `json:"detail"` // string, or []errs.Detail
 
 	status  int
 	headers http.Header
 }
-
-func (e *answered) Error() string           { return http.StatusText(e.status) }
-func (e *answered) GetStatus() int          { return e.status }
-func (e *answered) GetHeaders() http.Header { return e.headers }
 
 // answer turns what a handler returned into what the client gets, and notes
 // failures of the service for the log and the trace.
@@ -136,7 +131,7 @@ func toAnswer(e *errs.Error) *answered {
 
 const internalDetail = "Internal server error"
 
-// write sends the error outside of huma.
+// write sends the error.
 func (e *answered) write(w http.ResponseWriter) {
 	for name, values := range e.headers {
 		w.Header()[name] = values

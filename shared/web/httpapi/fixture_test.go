@@ -5,13 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"iter"
 	"log/slog"
-	"net/http"
-	"reflect"
 	"testing"
 	"time"
-
-	"github.com/danielgtaylor/huma/v2"
+	"unicode"
 
 	"millrace/shared/account/tenant"
 	"millrace/shared/platform/clock"
@@ -92,8 +90,6 @@ type createInput struct {
 	Body   createBody
 }
 
-type echoOutput struct{ Body createBody }
-
 type listInput struct {
 	Limit int       `query:"limit" default:"50" minimum:"1" maximum:"500"`
 	Mode  string    `query:"mode" enum:"cron,interval"`
@@ -103,23 +99,15 @@ type listInput struct {
 	Q     string    `query:"q" required:"true" minLength:"2" maxLength:"4"`
 }
 
-type listOutput struct{ Body httpapi.Page[string] }
-
 type byID struct {
 	ID string `path:"id" maxLength:"8"`
 }
 
 type textOutput struct {
-	Body struct {
-		Text string `json:"text"`
-	}
+	Text string `json:"text"`
 }
 
-func text(s string) *textOutput {
-	out := &textOutput{}
-	out.Body.Text = s
-	return out
-}
+func text(s string) textOutput { return textOutput{Text: s} }
 
 type failInput struct {
 	Kind string `path:"kind"`
@@ -128,40 +116,38 @@ type failInput struct {
 func write(m map[string]int) { m["x"] = 1 }
 
 // fail answers each kind of failure.
-func fail(_ context.Context, in *failInput) (*textOutput, error) {
+func fail(_ context.Context, in *failInput) (textOutput, error) {
 	switch in.Kind {
 	case "panic":
 		panic("boom")
 	case "nil-map":
 		write(nil)
 	case "unwritable":
-		return nil, errs.Wrap(errs.Internal, errors.New("dial 10.0.0.1: password=hunter2"), "the database at 10.0.0.1 is down")
+		return textOutput{}, errs.Wrap(errs.Internal, errors.New("dial 10.0.0.1: password=hunter2"), "the database at 10.0.0.1 is down")
 	case "unknown":
-		return nil, errors.New("select * from secrets")
+		return textOutput{}, errors.New("select * from secrets")
 	case "throttled":
-		return nil, table.ErrThrottled
+		return textOutput{}, table.ErrThrottled
 	case "conflict":
-		return nil, &table.TransactionError{Reasons: []table.Reason{{Err: table.ErrConflict}}}
+		return textOutput{}, &table.TransactionError{Reasons: []table.Reason{{Err: table.ErrConflict}}}
 	case "cursor":
-		return nil, table.ErrBadCursor
+		return textOutput{}, table.ErrBadCursor
 	case "limit":
-		return nil, table.ErrLimit
+		return textOutput{}, table.ErrLimit
 	case "late":
-		return nil, context.DeadlineExceeded
+		return textOutput{}, context.DeadlineExceeded
 	case "quota":
-		return nil, &errs.Error{Code: errs.TooMany, Message: "Too many requests, try again", RetryAfter: 1500 * time.Millisecond}
+		return textOutput{}, &errs.Error{Code: errs.TooMany, Message: "Too many requests, try again", RetryAfter: 1500 * time.Millisecond}
 	case "entries":
-		return nil, errs.Field(errs.Body("tasks", 0, "name"), "x", "Value error, no such task")
+		return textOutput{}, errs.Field(errs.Body("tasks", 0, "name"), "x", "Value error, no such task")
 	case "empty":
-		return nil, &errs.Error{Code: errs.Conflict}
+		return textOutput{}, &errs.Error{Code: errs.Conflict}
 	}
-	return nil, errs.New(errs.Code(in.Kind), "The message of %s", in.Kind)
+	return textOutput{}, errs.New(errs.Code(in.Kind), "The message of %s", in.Kind)
 }
 
 type unwritable struct {
-	Body struct {
-		Value any `json:"value"`
-	}
+	Value any `json:"value"`
 }
 
 // fixture is an API with an operation of each sort.
@@ -176,70 +162,76 @@ func fixture(tb testing.TB, change func(*httpapi.Config)) *httpapi.API {
 	}
 	a := httpapi.New(c)
 	write, read := tenant.Needs(tenant.FlowsWrite), tenant.Needs(tenant.FlowsRead)
-	httpapi.Register(a, httpapi.Operation{ID: "things-create", Method: "POST", Path: "/things", Domain: "things", Summary: "Create a thing", Status: 201, Access: write},
-		func(_ context.Context, in *createInput) (*echoOutput, error) { return &echoOutput{Body: in.Body}, nil })
-	httpapi.Register(a, httpapi.Operation{ID: "things-list", Method: "GET", Path: "/things", Domain: "things", Summary: "List things", Access: read},
-		func(_ context.Context, in *listInput) (*listOutput, error) {
-			return &listOutput{Body: httpapi.Page[string]{NextToken: a.Cursors().Seal("acme", "things-list", "x")}}, nil
+	httpapi.Register(a, httpapi.Operation{ID: "things-create", Method: "POST", Path: "/things", Function: "things", Summary: "Create a thing", Status: 201, Access: write},
+		func(_ context.Context, in *createInput) (createBody, error) { return in.Body, nil })
+	httpapi.Register(a, httpapi.Operation{ID: "things-list", Method: "GET", Path: "/things", Function: "things", Summary: "List things", Access: read},
+		func(ctx context.Context, in *listInput) (httpapi.Page[string], error) {
+			return httpapi.Page[string]{NextToken: a.Cursors().Seal(ctx, in, "x")}, nil
 		})
-	httpapi.Register(a, httpapi.Operation{ID: "things-get", Method: "GET", Path: "/things/{id}", Domain: "things", Access: read},
-		func(_ context.Context, in *byID) (*textOutput, error) { return text(in.ID), nil })
-	httpapi.Register(a, httpapi.Operation{ID: "things-delete", Method: "DELETE", Path: "/things/{id}", Domain: "things", Access: tenant.Needs(tenant.FlowsDelete)},
-		func(context.Context, *byID) (*struct{}, error) { return nil, nil })
-	httpapi.Register(a, httpapi.Operation{ID: "fail", Method: "POST", Path: "/fail/{kind}", Domain: "failures", Access: write}, fail)
-	httpapi.Register(a, httpapi.Operation{ID: "unwritable", Method: "GET", Path: "/unwritable", Domain: "failures", Access: read},
-		func(context.Context, *struct{}) (*unwritable, error) {
-			out := &unwritable{}
-			out.Body.Value = func() {}
-			return out, nil
-		})
-	httpapi.Register(a, httpapi.Operation{ID: "hook", Method: "POST", Path: "/hooks/{token}", Domain: "hooks", Access: tenant.Public},
+	httpapi.Register(a, httpapi.Operation{ID: "things-get", Method: "GET", Path: "/things/{id}", Function: "things", Access: read, AnyQuery: true},
+		func(_ context.Context, in *byID) (textOutput, error) { return text(in.ID), nil })
+	httpapi.Register(a, httpapi.Operation{ID: "things-delete", Method: "DELETE", Path: "/things/{id}", Function: "things", Access: tenant.Needs(tenant.FlowsDelete)},
+		func(context.Context, *byID) (httpapi.None, error) { return httpapi.None{}, nil })
+	httpapi.Register(a, httpapi.Operation{ID: "fail", Method: "POST", Path: "/fail/{kind}", Function: "failures", Access: write, AnyQuery: true}, fail)
+	httpapi.Register(a, httpapi.Operation{ID: "unwritable", Method: "GET", Path: "/unwritable", Function: "failures", Access: read},
+		func(context.Context, *httpapi.None) (unwritable, error) { return unwritable{Value: func() {}}, nil })
+	httpapi.Register(a, httpapi.Operation{ID: "hook", Method: "POST", Path: "/hooks/{token}", Function: "hooks", Access: tenant.Public},
 		func(_ context.Context, in *struct {
 			Token   string `path:"token"`
 			RawBody []byte
-		}) (*textOutput, error) {
+		}) (textOutput, error) {
 			if in.Token == "panic" {
 				panic("hook")
 			}
 			return text(string(in.RawBody)), nil
 		})
-	httpapi.Register(a, httpapi.Operation{ID: "decide", Method: "POST", Path: "/decide", Domain: "things", Access: write, Hidden: true},
+	httpapi.Register(a, httpapi.Operation{ID: "decide", Method: "POST", Path: "/decide", Function: "things", Access: write, Hidden: true},
 		func(_ context.Context, in *struct {
 			Body *struct {
 				Comment string `json:"comment,omitempty"`
 			}
-		}) (*textOutput, error) {
+		}) (textOutput, error) {
 			if in.Body == nil {
 				return text("none"), nil
 			}
 			return text(in.Body.Comment), nil
 		})
-	httpapi.Register(a, httpapi.Operation{ID: "free", Method: "POST", Path: "/free", Domain: "things", Access: write, MaxBody: 64},
+	httpapi.Register(a, httpapi.Operation{ID: "free", Method: "POST", Path: "/free", Function: "things", Access: write, MaxBody: 64},
 		func(_ context.Context, in *struct {
 			Body map[string]json.RawMessage
-		}) (*struct {
-			Body map[string]json.RawMessage
-		}, error) {
-			return &struct {
-				Body map[string]json.RawMessage
-			}{in.Body}, nil
+		}) (map[string]json.RawMessage, error) {
+			return in.Body, nil
 		})
-	httpapi.Register(a, httpapi.Operation{ID: "session", Method: "POST", Path: "/session", Domain: "auth", Access: tenant.SessionOnly}, who)
-	httpapi.Register(a, httpapi.Operation{ID: "platform", Method: "GET", Path: "/platform", Domain: "admin", Access: tenant.SuperAdmin}, who)
-	httpapi.Register(a, httpapi.Operation{ID: "orgs", Method: "GET", Path: "/orgs", Domain: "auth", Access: tenant.Authenticated.Keys("admin")}, who)
-	httpapi.Register(a, httpapi.Operation{ID: "backfill", Method: "POST", Path: "/backfill", Domain: "runs", Access: tenant.Needs(tenant.RunsTrigger).KeysAlso("flows.write", "admin")}, who)
-	httpapi.Register(a, httpapi.Operation{ID: "stream", Method: "GET", Path: "/stream", Domain: "things", Access: tenant.Public, Stream: true, Output: reflect.TypeFor[createBody]()},
-		func(context.Context, *struct{}) (*huma.StreamResponse, error) {
-			return &huma.StreamResponse{Body: func(ctx huma.Context) {
-				ctx.SetHeader("Content-Type", "application/json")
-				_, _ = io.WriteString(ctx.BodyWriter(), " ")
-				ctx.BodyWriter().(http.Flusher).Flush()
-				_, _ = io.WriteString(ctx.BodyWriter(), "{}")
-			}}, nil
+	httpapi.Register(a, httpapi.Operation{ID: "session", Method: "POST", Path: "/session", Function: "auth", Access: tenant.SessionOnly}, who)
+	httpapi.Register(a, httpapi.Operation{ID: "platform", Method: "GET", Path: "/platform", Function: "admin", Access: tenant.SuperAdmin}, who)
+	httpapi.Register(a, httpapi.Operation{ID: "orgs", Method: "GET", Path: "/orgs", Function: "auth", Access: tenant.Authenticated.Keys("admin")}, who)
+	httpapi.Register(a, httpapi.Operation{ID: "backfill", Method: "POST", Path: "/backfill", Function: "runs", Access: tenant.Needs(tenant.RunsTrigger).KeysAlso("flows.write", "admin")}, who)
+	httpapi.Register(a, httpapi.Operation{ID: "stream", Method: "GET", Path: "/stream", Function: "things", Access: tenant.Public},
+		func(context.Context, *httpapi.None) (httpapi.Stream[createBody], error) {
+			return httpapi.Wait(func(context.Context) (createBody, error) { return createBody{Name: "a"}, nil }), nil
+		})
+	httpapi.Register(a, httpapi.Operation{ID: "letters", Method: "GET", Path: "/letters/{kind}", Function: "things", Access: tenant.Public, AnyQuery: true},
+		func(_ context.Context, in *failInput) (httpapi.Stream[httpapi.Items[string]], error) {
+			return httpapi.List(letters(in.Kind))
 		})
 	return a
 }
 
-func who(ctx context.Context, _ *struct{}) (*textOutput, error) {
+// letters are those of a text; one that is no letter is an error.
+func letters(text string) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		for _, r := range text {
+			var err error
+			if !unicode.IsLetter(r) && r != '_' {
+				err = errs.New(errs.Conflict, "%q is no letter", r)
+			}
+			if r != '_' && !yield(string(r), err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+func who(ctx context.Context, _ *httpapi.None) (textOutput, error) {
 	return text(tenant.From(ctx).Actor() + " " + httpapi.RequestFrom(ctx).Path), nil
 }

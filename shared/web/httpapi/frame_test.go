@@ -14,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/danielgtaylor/huma/v2"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -153,9 +152,9 @@ func TestClientIP(t *testing.T) {
 			var got tenant.Request
 			a := httpapi.New(httpapi.Config{Log: slog.New(slog.DiscardHandler), TrustForwarded: test.trust})
 			httpapi.Register(a, httpapi.Operation{ID: "ip", Method: "GET", Path: "/ip/{x}", Access: tenant.Public},
-				func(ctx context.Context, _ *struct{}) (*struct{}, error) {
+				func(ctx context.Context, _ *httpapi.None) (httpapi.None, error) {
 					got = httpapi.RequestFrom(ctx)
-					return nil, nil
+					return httpapi.None{}, nil
 				})
 			r := request(t, "GET", "/ip/1", "", "")
 			r.RemoteAddr = test.remote
@@ -200,29 +199,29 @@ func TestStreamReachesTheClientInParts(t *testing.T) {
 	t.Parallel()
 	a := httpapi.New(httpapi.Config{Log: slog.New(slog.DiscardHandler)})
 	proceed := make(chan struct{})
-	httpapi.Register(a, httpapi.Operation{ID: "s", Method: "POST", Path: "/s", Access: tenant.Public, Stream: true},
-		func(context.Context, *struct{ RawBody []byte }) (*huma.StreamResponse, error) {
-			return &huma.StreamResponse{Body: func(ctx huma.Context) {
-				w := ctx.BodyWriter()
-				_, _ = io.WriteString(w, "first")
-				w.(http.Flusher).Flush()
+	part := strings.Repeat("x", 40<<10)
+	httpapi.Register(a, httpapi.Operation{ID: "s", Method: "POST", Path: "/s", Access: tenant.Public},
+		func(context.Context, *struct{ RawBody []byte }) (httpapi.Stream[httpapi.Items[string]], error) {
+			return httpapi.List(func(yield func(string, error) bool) {
+				if !yield(part, nil) {
+					return
+				}
 				<-proceed
-				_, _ = io.WriteString(w, "second")
-				panic("in the middle")
-			}}, nil
+				yield("", errors.New("in the middle"))
+			})
 		})
 	server := httptest.NewServer(a.Handler())
 	defer server.Close()
 	resp, err := server.Client().Post(server.URL+"/s", "text/plain", strings.NewReader("x"))
 	require.NoError(t, err)
 	defer resp.Body.Close()
-	first := make([]byte, 5)
+	first := make([]byte, 10)
 	_, err = io.ReadFull(resp.Body, first)
 	require.NoError(t, err)
-	assert.Equal(t, "first", string(first), "before the handler goes on")
+	assert.Equal(t, `{"items":[`, string(first), "before the list goes on")
 	close(proceed)
 	_, err = io.ReadAll(resp.Body)
-	assert.Error(t, err, "a panic cuts the answer off")
+	assert.Error(t, err, "a failure cuts the answer off")
 }
 
 func TestClientGone(t *testing.T) {
@@ -231,7 +230,10 @@ func TestClientGone(t *testing.T) {
 	store := &traces{kept: map[string][]byte{}}
 	a := httpapi.New(httpapi.Config{Traces: store, Log: slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelError}))})
 	httpapi.Register(a, httpapi.Operation{ID: "wait", Method: "GET", Path: "/wait", Access: tenant.Public},
-		func(ctx context.Context, _ *struct{}) (*struct{}, error) { <-ctx.Done(); return nil, ctx.Err() })
+		func(ctx context.Context, _ *httpapi.None) (httpapi.None, error) {
+			<-ctx.Done()
+			return httpapi.None{}, ctx.Err()
+		})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	a.Handler().ServeHTTP(httptest.NewRecorder(), request(t, "GET", "/wait", "", "").WithContext(ctx))
@@ -241,7 +243,7 @@ func TestClientGone(t *testing.T) {
 
 func TestRegisterRefuses(t *testing.T) {
 	t.Parallel()
-	handler := func(context.Context, *struct{}) (*struct{}, error) { return nil, nil }
+	handler := func(context.Context, *httpapi.None) (httpapi.None, error) { return httpapi.None{}, nil }
 	good := httpapi.Operation{ID: "a", Method: "GET", Path: "/a", Access: tenant.Public}
 	for name, op := range map[string]httpapi.Operation{
 		"no access": {ID: "b", Method: "GET", Path: "/b"},
@@ -269,7 +271,7 @@ func TestRegisterRefusesHiddenParameters(t *testing.T) {
 	a := httpapi.New(httpapi.Config{})
 	op := httpapi.Operation{ID: "a", Method: "GET", Path: "/a/{id}", Access: tenant.Public}
 	assert.Panics(t, func() {
-		httpapi.Register(a, op, func(context.Context, *struct{ hiddenPath }) (*struct{}, error) { return nil, nil })
+		httpapi.Register(a, op, func(context.Context, *struct{ hiddenPath }) (httpapi.None, error) { return httpapi.None{}, nil })
 	})
 	assert.Empty(t, a.Operations())
 }

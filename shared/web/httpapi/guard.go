@@ -8,9 +8,6 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/danielgtaylor/huma/v2"
-	"github.com/danielgtaylor/huma/v2/adapters/humachi"
-
 	"millrace/shared/account/tenant"
 	"millrace/shared/platform/errs"
 	"millrace/shared/platform/table"
@@ -20,45 +17,51 @@ import (
 // with many claims are the longest.
 const maxCredential = 16 << 10
 
-// guard is the middleware that lets an operation's callers in: authentication,
-// then access, before anything of the request is read.
-func (a *API) guard(op *Operation) func(huma.Context, func(huma.Context)) {
-	access, mutation := op.Access, op.mutates()
-	return func(hc huma.Context, next func(huma.Context)) {
-		r, w := humachi.Unwrap(hc)
-		ctx := hc.Context()
+// authorized lets an operation's callers in: authentication, then access, before
+// anything of the request is read.
+func (a *API) authorized(op *Operation, serve func(context.Context, *call, http.ResponseWriter, *http.Request)) http.HandlerFunc {
+	mutation := op.mutates()
+	return func(w http.ResponseWriter, r *http.Request) {
+		ctx := r.Context()
 		c := callFrom(ctx)
 		c.op = op
 		c.request.Path = op.Path
 		c.subject.Operation = op.ID
 		if c.subject.Function == "" { // one process serves them all
-			c.subject.Function = op.Domain
+			c.subject.Function = op.Function
 		}
 		ctx = tenant.WithRequest(ctx, c.request)
 		if op.reclaims() {
 			ctx = table.Reclaiming(ctx)
 		}
-		if !access.IsPublic() {
-			p, err := a.authenticate(ctx, r, mutation)
-			if err == nil {
-				c.principal, c.subject.Workspace = p, p.OrgID
-				ctx = tenant.With(ctx, p)
-				err = access.Check(p)
-			}
-			if err == nil && a.config.Limiter != nil { //guard:limit/requests false
-				err = a.config.Limiter.Request(ctx, p, mutation)
-			}
-			if err != nil {
-				a.answer(ctx, err).write(w)
-				return
-			}
+		ctx, err := a.admit(ctx, c, r, mutation)
+		if err != nil {
+			a.answer(ctx, err).write(w)
+			return
 		}
 		if d, ok := unreadable(r.URL); ok {
 			toAnswer(errs.Validation(d)).write(w)
 			return
 		}
-		next(huma.WithContext(hc, ctx))
+		serve(ctx, c, w, r)
 	}
+}
+
+// admit checks who calls, and whether they may.
+func (a *API) admit(ctx context.Context, c *call, r *http.Request, mutation bool) (context.Context, error) {
+	if c.op.Access.IsPublic() {
+		return ctx, nil
+	}
+	p, err := a.authenticate(ctx, r, mutation)
+	if err == nil {
+		c.principal, c.subject.Workspace = p, p.OrgID
+		ctx = tenant.With(ctx, p)
+		err = c.op.Access.Check(p)
+	}
+	if err == nil && a.config.Limiter != nil { //guard:limit/requests false
+		err = a.config.Limiter.Request(ctx, p, mutation)
+	}
+	return ctx, err
 }
 
 func (a *API) authenticate(ctx context.Context, r *http.Request, mutation bool) (tenant.Principal, error) {

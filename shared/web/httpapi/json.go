@@ -35,8 +35,8 @@ var writing = json.JoinOptions(
 var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
 // writeAnswer writes a handler's output in one piece. It panics on a value that
-// cannot be JSON, before anything is sent: the frame answers with a 500, where
-// huma would send a text. That the client is gone is no error.
+// cannot be JSON, before anything is sent: the frame answers with a 500. That the
+// client is gone is no error.
 func writeAnswer(w io.Writer, v any) error {
 	buf := buffers.Get().(*bytes.Buffer)
 	defer func() {
@@ -51,6 +51,12 @@ func writeAnswer(w io.Writer, v any) error {
 	buf.WriteByte('\n')
 	_, _ = w.Write(buf.Bytes())
 	return nil
+}
+
+// appendAnswer appends a part of an answer.
+func appendAnswer(buf []byte, v any) ([]byte, error) {
+	part, err := json.Marshal(v, writing)
+	return append(buf, part...), err
 }
 
 // decodeInto reads strict JSON into v: names match with case, duplicate names,

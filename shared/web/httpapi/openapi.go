@@ -1,8 +1,10 @@
 package httpapi
 
 import (
+	"cmp"
 	stdjson "encoding/json"
 	"net/http"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,19 +21,19 @@ const (
 
 // OpenAPI is the description of the registered operations. It must not be
 // changed.
-func (a *API) OpenAPI() *huma.OpenAPI { return a.huma.OpenAPI() }
+func (a *API) OpenAPI() *huma.OpenAPI { return a.document }
 
 // JSON is the description as an OpenAPI 3.1 document, what /openapi.json
 // serves. It is made once, at the first call.
 func (a *API) JSON() ([]byte, error) {
-	a.describeOnce.Do(func() { a.document, a.documentErr = stdjson.Marshal(a.huma.OpenAPI()) })
-	return a.document, a.documentErr
+	a.writeOnce.Do(func() { a.written, a.writeErr = stdjson.Marshal(a.document) })
+	return a.written, a.writeErr
 }
 
 // JSON30 is the description as an OpenAPI 3.0 document, for deployments that
 // do not take 3.1.
 func (a *API) JSON30() ([]byte, error) {
-	data, err := a.huma.OpenAPI().Downgrade()
+	data, err := a.document.Downgrade()
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +75,7 @@ func isNull(v any) bool {
 // documentErrors adds the schemas that every operation's errors refer to.
 func (a *API) documentErrors() {
 	text := func(doc string) *huma.Schema { return &huma.Schema{Type: huma.TypeString, Description: doc} }
-	schemas := a.huma.OpenAPI().Components.Schemas.Map()
+	schemas := a.document.Components.Schemas.Map()
 	schemas["ValidationError"] = &huma.Schema{
 		Type:     huma.TypeObject,
 		Required: []string{"type", "loc", "msg", "input"},
@@ -95,37 +97,64 @@ func (a *API) documentErrors() {
 	a.names.reserve("Error", "ValidationError")
 }
 
-// Schema makes the error's schema the one of every operation's errors.
-func (*answered) Schema(huma.Registry) *huma.Schema { return &huma.Schema{Ref: errorRef} }
-
-// describe is the operation as huma takes it.
-func (a *API) describe(op *Operation) huma.Operation {
-	h := huma.Operation{
-		OperationID: op.ID, Method: op.Method, Path: op.Path, Summary: op.Summary,
-		Description:   strings.TrimSpace(op.Description + "\n\n" + accessText(op)),
-		DefaultStatus: op.Status, Hidden: op.Hidden, SkipValidateBody: true,
-		RequestBody: &huma.RequestBody{},
-		// The frame has read the body: a deadline set now would only cut off
-		// the connection of a long answer.
-		BodyReadTimeout: -1,
-		Responses:       map[string]*huma.Response{},
-		Extensions:      map[string]any{"x-permission": op.Access.String(), "x-api-key-scopes": op.Access.Scopes()},
-	}
-	if op.Domain != "" {
-		h.Tags = []string{op.Domain}
+// describe adds the operation to the description, unless it is hidden, and
+// compiles the shape of its body.
+func (a *API) describe(op *Operation, params []param, b *body, out reflect.Type) {
+	h := &huma.Operation{
+		OperationID: op.ID, Method: op.Method, Path: op.Path, Summary: op.Summary, Tags: []string{cmp.Or(op.Tag, op.Function)},
+		Description: strings.TrimSpace(op.Description + "\n\n" + accessText(op)),
+		Extensions:  map[string]any{"x-permission": op.Access.String(), "x-api-key-scopes": op.Access.Scopes()},
+		Security:    []map[string][]string{},
 	}
 	if !op.Access.IsPublic() {
 		h.Security = []map[string][]string{{bearerScheme: {}}}
 	}
-	if op.Output != nil {
-		status := strconv.Itoa(max(op.Status, http.StatusOK))
-		schema := a.huma.OpenAPI().Components.Schemas.Schema(op.Output, true, "Response")
-		h.Responses[status] = &huma.Response{
-			Description: http.StatusText(max(op.Status, http.StatusOK)),
-			Content:     map[string]*huma.MediaType{"application/json": {Schema: schema}},
+	for _, p := range params {
+		if !p.hidden {
+			h.Parameters = append(h.Parameters, &huma.Param{
+				Name: p.name, In: p.in, Required: p.required, Description: p.doc, Schema: p.schema,
+			})
 		}
 	}
-	return h
+	if b.field != nil {
+		h.RequestBody = a.requestBody(op, b)
+	}
+	h.Responses = a.responses(op, h, out)
+	if !op.Hidden {
+		a.document.AddOperation(h)
+	}
+}
+
+// requestBody describes a body, and compiles its shape.
+func (a *API) requestBody(op *Operation, b *body) *huma.RequestBody {
+	if b.raw {
+		schema := &huma.Schema{Type: huma.TypeString, Format: "binary"}
+		return &huma.RequestBody{Content: map[string]*huma.MediaType{"application/octet-stream": {Schema: schema}}}
+	}
+	schema := a.document.Components.Schemas.Schema(b.of, true, op.ID+"Request")
+	b.required = b.of.Kind() != reflect.Pointer
+	b.shape = a.shapes.shape(b.of, schema)
+	return &huma.RequestBody{Required: b.required, Content: map[string]*huma.MediaType{"application/json": {Schema: schema}}}
+}
+
+// responses describes the answers: the operation's own, and its errors.
+func (a *API) responses(op *Operation, h *huma.Operation, out reflect.Type) map[string]*huma.Response {
+	success := &huma.Response{Description: http.StatusText(op.Status)}
+	if s, ok := reflect.Zero(out).Interface().(streamed); ok {
+		out = s.body()
+	}
+	if out != reflect.TypeFor[None]() {
+		schema := a.document.Components.Schemas.Schema(out, true, op.ID+"Response")
+		success.Content = map[string]*huma.MediaType{"application/json": {Schema: schema}}
+	}
+	all := map[string]*huma.Response{strconv.Itoa(op.Status): success}
+	for _, status := range errorsOf(op, h) {
+		all[strconv.Itoa(status)] = &huma.Response{
+			Description: http.StatusText(status),
+			Content:     map[string]*huma.MediaType{"application/json": {Schema: &huma.Schema{Ref: errorRef}}},
+		}
+	}
+	return all
 }
 
 // accessText says in words who may call an operation.
@@ -149,58 +178,8 @@ func accessText(op *Operation) string {
 	return text
 }
 
-// finish completes what huma made of an operation: the body's shape, and the
-// errors the frame answers. huma itself must not ask for the body, because the
-// frame reads it.
-func (a *API) finish(op *Operation, h *huma.Operation, b *body) {
-	required := h.RequestBody.Required && !b.raw
-	h.RequestBody.Required = false
-	if b.field != nil && !b.raw {
-		b.required = required
-		b.shape = a.shapes.shape(b.of, h.RequestBody.Content["application/json"].Schema)
-	}
-	documented := a.documented(op)
-	if documented == nil {
-		return
-	}
-	documented.RequestBody = nil
-	if b.field != nil {
-		body := *h.RequestBody
-		body.Required = required
-		documented.RequestBody = &body
-	}
-	for _, status := range a.errorsOf(op, documented) {
-		code := strconv.Itoa(status)
-		if documented.Responses[code] != nil {
-			continue
-		}
-		documented.Responses[code] = &huma.Response{
-			Description: http.StatusText(status),
-			Content:     map[string]*huma.MediaType{"application/json": {Schema: &huma.Schema{Ref: errorRef}}},
-		}
-	}
-	delete(documented.Responses, "default")
-}
-
-// documented replaces the operation in the description by a copy that may be
-// changed without changing how it is served; nil for a hidden one.
-func (a *API) documented(op *Operation) *huma.Operation {
-	item := a.huma.OpenAPI().Paths[op.Path]
-	if op.Hidden || item == nil {
-		return nil
-	}
-	for _, slot := range []**huma.Operation{&item.Get, &item.Post, &item.Put, &item.Patch, &item.Delete} {
-		if *slot != nil && (*slot).Method == op.Method {
-			copied := **slot
-			*slot = &copied
-			return &copied
-		}
-	}
-	return nil
-}
-
 // errorsOf lists the statuses of an operation's errors.
-func (a *API) errorsOf(op *Operation, h *huma.Operation) []int {
+func errorsOf(op *Operation, h *huma.Operation) []int {
 	out := slices.Clone(op.Errors)
 	if !op.Access.IsPublic() {
 		out = append(out, http.StatusUnauthorized, http.StatusForbidden)

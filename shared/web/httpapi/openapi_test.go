@@ -85,17 +85,23 @@ func TestNamesOfTwoDomains(t *testing.T) {
 		register(httpapi.Operation{ID: id, Method: "POST", Path: "/" + id, Access: tenant.Public})
 	}
 	register("mine", func(op httpapi.Operation) {
-		httpapi.Register(a, op, func(context.Context, *input) (*struct{}, error) { return nil, nil })
+		httpapi.Register(a, op, func(context.Context, *input) (httpapi.None, error) { return httpapi.None{}, nil })
 	})
 	register("theirs", func(op httpapi.Operation) { other.Register(a, op) })
 	register("anonymous-one", func(op httpapi.Operation) {
-		httpapi.Register(a, op, func(context.Context, *struct{ Body struct{ A int } }) (*struct{}, error) { return nil, nil })
+		httpapi.Register(a, op, func(context.Context, *struct{ Body struct{ A int } }) (httpapi.None, error) {
+			return httpapi.None{}, nil
+		})
 	})
 	register("anonymous-two", func(op httpapi.Operation) {
-		httpapi.Register(a, op, func(context.Context, *struct{ Body struct{ B int } }) (*struct{}, error) { return nil, nil })
+		httpapi.Register(a, op, func(context.Context, *struct{ Body struct{ B int } }) (httpapi.None, error) {
+			return httpapi.None{}, nil
+		})
 	})
 	register("list-mine", func(op httpapi.Operation) {
-		httpapi.Register(a, op, func(context.Context, *struct{}) (*struct{ Body httpapi.Page[createBody] }, error) { return nil, nil })
+		httpapi.Register(a, op, func(context.Context, *httpapi.None) (httpapi.Page[createBody], error) {
+			return httpapi.Page[createBody]{}, nil
+		})
 	})
 	schemas := a.OpenAPI().Components.Schemas.Map()
 	for name, property := range map[string]string{

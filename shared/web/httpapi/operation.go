@@ -6,83 +6,122 @@ import (
 	"net/http"
 	"reflect"
 
-	"github.com/danielgtaylor/huma/v2"
-
 	"millrace/shared/account/tenant"
+	"millrace/shared/platform/errs"
 )
 
 // MaxBody is how many bytes a request body may have unless its operation says
 // otherwise.
 const MaxBody = 4 << 20
 
-// Operation describes one endpoint.
+// Operation describes one endpoint. Domains make theirs by a [Group].
 type Operation struct {
 	ID          string // unique, e.g. "runs-create"
 	Method      string
 	Path        string // pattern, e.g. "/runs/{run_id}"
-	Domain      string // the function that serves it, e.g. "runs"
+	Function    string // that serves it, e.g. "runs"
+	Tag         string // what it is grouped by in the description; empty: the function
 	Summary     string // one line
 	Description string // what the summary leaves open; Markdown
 	Status      int    // on success; 0: 200 with a body, 204 without
 	Access      tenant.Access
-	Stream      bool         // the answer is streamed: the output is huma.StreamResponse
-	MaxBody     int64        // bytes; 0: MaxBody
-	Output      reflect.Type // with Stream: the type the streamed JSON has, for the description
-	Reclaims    bool         // it ends work or makes room: a nearly full disk does not refuse its writes, nor those of any DELETE
-	Hidden      bool         // served, but not described in OpenAPI
-	Errors      []int        // statuses this operation can answer besides the frame's own
+	MaxBody     int64 // bytes; 0: MaxBody
+	Reclaims    bool  // it ends work or makes room: a nearly full disk does not refuse its writes, nor those of any DELETE
+	AnyQuery    bool  // query parameters that it does not know are left alone instead of refused
+	Hidden      bool  // served, but not described in OpenAPI
+	Errors      []int // statuses this operation can answer besides the frame's own
+	Stream      bool  // the answer is a [Stream]; set by Register
 }
 
-// Register adds an operation. I and O are huma's input and output structs:
-// fields of I carry path:"…", query:"…" or header:"…" tags, a field Body is the
-// JSON body, a field RawBody []byte takes any body as it is. O has a field Body, and header:"…" fields, or Status
-// int.
+// None is the input of an operation that has none, and the output of one that
+// answers without a body.
+type None struct{}
+
+// Register adds an operation. I is a struct whose fields carry path:"…",
+// query:"…" or header:"…" tags, a field Body is the JSON body, a field RawBody
+// []byte takes any body as it is. O is the body of the answer, [None], or a
+// [Stream].
 //
 // In bodies a field without omitempty is required, a pointer accepts null,
 // json.RawMessage and any are free-form, and tags (minLength, maxLength,
 // pattern, enum, minimum, maximum, minItems, maxItems, format, default, doc)
-// are checked and described. Unknown fields are refused, except in maps.
+// are checked and described, of parameters as of bodies. Unknown fields are
+// refused, except in maps, and so are unknown query parameters.
 //
 // handler returns *errs.Error; any other error is answered as a 500. Register
 // panics on an operation without Access, with a taken ID, with a method and path
-// that is taken, or with an input that embeds an unexported struct.
-func Register[I, O any](a *API, op Operation, handler func(ctx context.Context, in *I) (*O, error)) {
-	a.admit(op)
-	in := reflect.TypeFor[I]()
-	refuseHidden(op, in)
-	h := a.describe(&op)
-	body := bodyOf(in)
-
-	h.Middlewares = huma.Middlewares{a.guard(&op), body.read(&op, a.config.Bodies)}
+// that is taken, or with an input that the frame cannot fill.
+func Register[I, O any](a *API, op Operation, handler func(ctx context.Context, in *I) (O, error)) {
+	a.validate(op)
 	a.names.op = op.ID
-	huma.Register(a.huma, h, func(ctx context.Context, in *I) (*O, error) {
-		c := callFrom(ctx)
-		if err := c.faults(); err != nil {
-			return nil, toAnswer(translate(err))
+	in := reflect.TypeFor[I]()
+	params, body := a.paramsOf(&op, in), bodyOf(in)
+	_, op.Stream = reflect.Zero(reflect.TypeFor[O]()).Interface().(streamed)
+	if op.Status == 0 {
+		op.Status = http.StatusOK
+		if reflect.TypeFor[O]() == reflect.TypeFor[None]() {
+			op.Status = http.StatusNoContent
 		}
-		if err := body.fill(c, in); err != nil {
-			return nil, toAnswer(translate(err))
-		}
-		out, err := handler(ctx, in)
-		if c.release != nil {
-			c.release() // an answer that is streamed may go on for long
+	}
+	a.describe(&op, params, body, reflect.TypeFor[O]())
+
+	a.router.Method(op.Method, op.Path, a.authorized(&op, func(ctx context.Context, c *call, w http.ResponseWriter, r *http.Request) {
+		release, err := body.read(c, w, r, op.maxBody(), a.config.Bodies)
+		defer release()
+		var in I
+		if err == nil {
+			err = fill(&in, params, body, c, r)
 		}
 		if err != nil {
-			return nil, a.answer(ctx, err)
+			a.answer(ctx, err).write(w)
+			return
 		}
-		return out, nil
-	})
-	a.finish(&op, &h, body)
+		out, err := handler(ctx, &in)
+		release() // an answer that is streamed may go on for long
+		if err != nil {
+			a.answer(ctx, err).write(w)
+			return
+		}
+		respond(ctx, w, op.Status, out)
+	}))
 	a.ops = append(a.ops, op)
 }
 
-// admit refuses operations that are described wrongly.
-func (a *API) admit(op Operation) {
+// fill sets the input from a request. One error lists what is wrong with the
+// parameters and with the body.
+func fill(in any, params []param, body *body, c *call, r *http.Request) error {
+	details := append(readParams(in, params, c.op.AnyQuery, r), c.details...)
+	if len(details) > 0 {
+		return errs.Validation(details...)
+	}
+	return body.fill(c, in)
+}
+
+// respond writes what a handler returned.
+func respond(ctx context.Context, w http.ResponseWriter, status int, out any) {
+	switch out := out.(type) {
+	case None:
+		w.WriteHeader(status)
+	case streamed:
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(status)
+		out.stream(ctx, w)
+	default:
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(status)
+		_ = writeAnswer(w, out) // always writable
+	}
+}
+
+// validate refuses operations that are described wrongly.
+func (a *API) validate(op Operation) {
 	switch {
 	case op.ID == "" || op.Method == "" || op.Path == "":
 		panic(fmt.Sprintf("httpapi: operation %q %s %s lacks an id, method or path", op.ID, op.Method, op.Path))
 	case op.Access.IsZero():
 		panic(fmt.Sprintf("httpapi: operation %s says nothing about access", op.ID))
+	case len(op.Path) > 1 && op.Path[len(op.Path)-1] == '/':
+		panic(fmt.Sprintf("httpapi: operation %s: %s is served with a trailing slash as well, and is registered without", op.ID, op.Path))
 	}
 	for _, other := range a.ops {
 		if other.ID == op.ID || other.Method == op.Method && other.Path == op.Path {
@@ -91,17 +130,11 @@ func (a *API) admit(op Operation) {
 	}
 }
 
-// refuseHidden panics on an input that embeds an unexported struct: huma would
-// leave the struct's parameters empty without a word.
-func refuseHidden(op Operation, in reflect.Type) {
-	if in.Kind() != reflect.Struct {
-		return
+func (op *Operation) maxBody() int64 {
+	if op.MaxBody == 0 {
+		return MaxBody
 	}
-	for f := range in.Fields() {
-		if f.Anonymous && !f.IsExported() {
-			panic(fmt.Sprintf("httpapi: operation %s: input %s embeds %s, whose parameters would stay empty", op.ID, in, f.Type))
-		}
-	}
+	return op.MaxBody
 }
 
 // reclaims reports whether the operation's writes are accepted on a disk that is

@@ -1,130 +1,197 @@
 package httpapi
 
 import (
+	"encoding"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
+	"net/url"
+	"reflect"
+	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
+	"github.com/go-chi/chi/v5"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"millrace/shared/platform/errs"
 )
 
-// fromHuma is what huma makes its errors with: it gives the validation of
-// parameters, and of resolvers, the interface's form, and joins what is wrong
-// with the body.
-func fromHuma(c *call, status int, msg string, found []error) *answered {
-	var details []errs.Detail
-	for _, err := range found {
-		if e, ok := errors.AsType[*errs.Error](err); ok {
-			if len(e.Details) == 0 {
-				return toAnswer(e)
+// param is a parameter of an operation: a field of its input.
+type param struct {
+	in, name string // path, query or header
+	path     []int  // of the field
+	shape    *shape
+	required bool
+	hidden   bool
+	def      reflect.Value // of an absent one, if valid
+	doc      string
+	schema   *huma.Schema
+}
+
+// locations are the tags of parameters.
+var locations = []string{"path", "query", "header"}
+
+// paramsOf lists the parameters of an input. It panics on an input that embeds
+// an unexported struct, for its fields cannot be set.
+func (a *API) paramsOf(op *Operation, t reflect.Type) []param {
+	if t.Kind() != reflect.Struct {
+		panic(fmt.Sprintf("httpapi: operation %s: input %s is no struct", op.ID, t))
+	}
+	return a.paramsIn(op, t, nil)
+}
+
+func (a *API) paramsIn(op *Operation, t reflect.Type, path []int) (out []param) {
+	for i := range t.NumField() {
+		f := t.Field(i)
+		at := append(slices.Clone(path), i)
+		if f.Anonymous && f.Type.Kind() == reflect.Struct {
+			if !f.IsExported() {
+				panic(fmt.Sprintf("httpapi: operation %s: input %s embeds %s, whose parameters would stay empty", op.ID, t, f.Type))
 			}
-			details = append(details, e.Details...)
-		} else if d, ok := errors.AsType[*huma.ErrorDetail](err); ok {
-			details = append(details, paramDetail(d))
-		} else if err != nil && status < http.StatusInternalServerError {
-			details = append(details, errs.Detail{Type: "value_error", Loc: []any{}, Msg: clip(err.Error())})
-		}
-	}
-	details = append(details, c.details...)
-	switch {
-	case status >= http.StatusInternalServerError:
-		return toAnswer(errs.New(errs.Internal, ""))
-	case len(details) > 0:
-		return toAnswer(errs.Validation(details...))
-	}
-	return &answered{Detail: msg, status: status, headers: http.Header{}}
-}
-
-// kinds are the types and messages of the entries for parameters, by the
-// beginning of huma's message.
-var kinds = []struct{ prefix, kind, msg string }{
-	{"invalid integer", "int_parsing", "Input should be a valid integer, unable to parse string as an integer"},
-	{"invalid float", "float_parsing", "Input should be a valid number, unable to parse string as a number"},
-	{"invalid boolean", "bool_parsing", "Input should be a valid boolean, unable to interpret input"},
-	{"invalid date/time", "datetime_parsing", "Input should be a valid datetime in RFC 3339"},
-	{"required ", "missing", "Field required"},
-	{"expected value to be one of ", "enum", ""},
-	{"expected number >= ", "greater_than_equal", "Input should be greater than or equal to "},
-	{"expected number > ", "greater_than", "Input should be greater than "},
-	{"expected number <= ", "less_than_equal", "Input should be less than or equal to "},
-	{"expected number < ", "less_than", "Input should be less than "},
-	{"expected number to be a multiple of ", "multiple_of", "Input should be a multiple of "},
-	{"expected length >= ", "string_too_short", "String should have at least %s"},
-	{"expected length <= ", "string_too_long", "String should have at most %s"},
-	{"expected array length >= ", "too_short", "List should have at least %s"},
-	{"expected array length <= ", "too_long", "List should have at most %s"},
-	{"expected string to match pattern ", "string_pattern_mismatch", "String should match pattern "},
-	{"expected string to be RFC 3339 date", "datetime_parsing", "Input should be a valid datetime"},
-}
-
-// paramDetail turns one of huma's entries into the interface's.
-func paramDetail(d *huma.ErrorDetail) errs.Detail {
-	out := errs.Detail{Type: "value_error", Loc: locOf(d.Location), Msg: clip(d.Message), Input: d.Value}
-	if s, ok := d.Value.(string); ok {
-		out.Input = clip(s)
-	}
-	for _, k := range kinds {
-		rest, ok := strings.CutPrefix(d.Message, k.prefix)
-		if !ok {
+			out = append(out, a.paramsIn(op, f.Type, at)...)
 			continue
 		}
-		out.Type = k.kind
-		switch {
-		case k.kind == "missing":
-			out.Msg, out.Input = k.msg, nil
-		case k.kind == "enum":
-			out.Msg = "Input should be " + enumOf(rest)
-		case strings.HasSuffix(k.msg, "%s"):
-			n, _ := strconv.Atoi(rest)
-			noun := "character"
-			if strings.HasPrefix(k.kind, "too") {
-				noun = "item"
+		for _, in := range locations {
+			if name := f.Tag.Get(in); name != "" {
+				out = append(out, a.param(in, name, f, at))
 			}
-			out.Msg = fmt.Sprintf(k.msg, plural(n, noun))
-		case strings.HasSuffix(k.msg, " "):
-			out.Msg = k.msg + rest
-		default:
-			out.Msg = k.msg
 		}
-		break
 	}
 	return out
 }
 
-// enumOf rewrites huma's list of choices, "a, b, c" in quotes.
-func enumOf(list string) string {
-	var choices []any
-	for choice := range strings.SplitSeq(strings.Trim(list, `"`), ", ") {
-		choices = append(choices, choice)
+func (a *API) param(in, name string, f reflect.StructField, path []int) param {
+	schema := huma.SchemaFromField(a.document.Components.Schemas, f, "")
+	schema.Nullable = false // absent is not null
+	p := param{
+		in: in, name: name, path: path, schema: schema, doc: schema.Description,
+		required: in == "path" || f.Tag.Get("required") == "true", hidden: f.Tag.Get("hidden") == "true",
 	}
-	return oneOf(choices)
+	p.shape = a.shapes.shape(f.Type, schema)
+	p.shape.secret = f.Tag.Get("secret") == "true" || sensitive(name)
+	if def, ok := f.Tag.Lookup("default"); ok {
+		p.def = defaultOf(f.Type, def)
+	}
+	return p
 }
 
-// locOf splits huma's location, query.limit or body.tasks[0].name. A parameter
-// has no parts, whatever its name holds.
-func locOf(location string) []any {
-	in, rest, _ := strings.Cut(location, ".")
-	loc := []any{in}
-	if rest == "" {
-		return loc
+// readParams sets the parameters of an input and lists what is wrong with them.
+// An empty one counts as absent, and of several of one name the first.
+func readParams(in any, params []param, anyQuery bool, r *http.Request) []errs.Detail {
+	c := checker{}
+	query, _ := url.ParseQuery(r.URL.RawQuery) // readable, as was checked
+	target := reflect.ValueOf(in).Elem()
+	for i := range params {
+		p := &params[i]
+		var text string
+		switch p.in {
+		case "path":
+			text = chi.URLParam(r, p.name)
+			if unescaped, err := url.PathUnescape(text); err == nil && r.URL.RawPath != "" {
+				text = unescaped
+			}
+		case "query":
+			text = query.Get(p.name)
+		case "header":
+			text = r.Header.Get(p.name)
+		}
+		c.loc = []any{p.in, p.name}
+		switch {
+		case text != "":
+			c.param(p.shape, text, target.FieldByIndex(p.path))
+		case p.required:
+			c.add("missing", "Field required", nil)
+		case p.def.IsValid():
+			target.FieldByIndex(p.path).Set(p.def)
+		}
 	}
-	if in != "body" {
-		return append(loc, rest)
+	if !anyQuery {
+		c.unknown(params, query)
 	}
-	for part := range strings.FieldsFuncSeq(rest, func(r rune) bool { return r == '.' || r == '[' || r == ']' }) {
-		loc = append(loc, pathStep(part))
-	}
-	return loc
+	return c.details
 }
 
-// pathStep is a number where a path goes into an array.
-func pathStep(token string) any {
-	if n, err := strconv.Atoi(token); err == nil {
-		return n
+// unknown lists the query parameters that an operation does not know.
+func (c *checker) unknown(params []param, query url.Values) {
+	var names []string
+	for name := range query {
+		if !slices.ContainsFunc(params, func(p param) bool { return p.in == "query" && p.name == name }) {
+			names = append(names, name)
+		}
 	}
-	return token
+	slices.Sort(names)
+	for _, name := range names {
+		c.loc = []any{"query", clip(name)}
+		c.add("extra_forbidden", "Extra inputs are not permitted", nil)
+	}
+}
+
+// param checks the text of a parameter as the value of its shape would be in a
+// body, and sets the field.
+func (c *checker) param(s *shape, text string, field reflect.Value) {
+	faults := len(c.details)
+	for field.Kind() == reflect.Pointer {
+		field.Set(reflect.New(field.Type().Elem()))
+		field = field.Elem()
+	}
+	input := any(clip(text))
+	if s.secret {
+		input = nil
+	}
+	switch s.kind {
+	case stringShape:
+		c.text(s, text)
+		if len(c.details) == faults {
+			setText(field, text)
+		}
+	case boolShape:
+		v, err := strconv.ParseBool(text)
+		if err != nil {
+			c.add("bool_parsing", "Input should be a valid boolean, unable to interpret input", input)
+			return
+		}
+		field.SetBool(v)
+	case integerShape:
+		v, err := strconv.ParseInt(text, 10, 64)
+		switch {
+		case errors.Is(err, strconv.ErrRange):
+			c.add("int_parsing_size", "Input is too large to be an integer here", input)
+		case err != nil:
+			c.add("int_parsing", "Input should be a valid integer, unable to parse string as an integer", input)
+		default:
+			c.number(s, jsontext.Value(strconv.FormatInt(v, 10)))
+		}
+		if len(c.details) == faults {
+			setInteger(field, v)
+		}
+	case numberShape:
+		v, err := strconv.ParseFloat(text, 64)
+		if err != nil || math.IsInf(v, 0) || math.IsNaN(v) {
+			c.add("float_parsing", "Input should be a valid number, unable to parse string as a number", input)
+			return
+		}
+		c.bounds(s.schema, v, v)
+		field.SetFloat(v)
+	default:
+		panic("httpapi: a parameter cannot be " + field.Type().String())
+	}
+}
+
+func setInteger(field reflect.Value, v int64) {
+	if field.CanUint() {
+		field.SetUint(uint64(v)) //nolint:gosec // checked against the shape
+		return
+	}
+	field.SetInt(v)
+}
+
+// setText sets a field from a text that was checked.
+func setText(field reflect.Value, text string) {
+	if reader, ok := field.Addr().Interface().(encoding.TextUnmarshaler); ok {
+		_ = reader.UnmarshalText([]byte(text)) // checked
+		return
+	}
+	field.SetString(text)
 }

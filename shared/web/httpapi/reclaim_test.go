@@ -36,9 +36,9 @@ func TestReclaiming(t *testing.T) {
 			op, got := tt.op, false
 			op.ID, op.Path, op.Access = "op", "/op", tenant.Public
 			a := httpapi.New(httpapi.Config{Log: slog.New(slog.DiscardHandler)})
-			httpapi.Register(a, op, func(ctx context.Context, _ *struct{}) (*struct{}, error) {
+			httpapi.Register(a, op, func(ctx context.Context, _ *httpapi.None) (httpapi.None, error) {
 				got = table.IsReclaiming(ctx)
-				return nil, nil
+				return httpapi.None{}, nil
 			})
 			w := httptest.NewRecorder()
 			a.Handler().ServeHTTP(w, request(t, op.Method, "/op", "", ""))
@@ -53,10 +53,10 @@ func TestUnavailableIsPassedThrough(t *testing.T) {
 	t.Parallel()
 	a := httpapi.New(httpapi.Config{Log: slog.New(slog.DiscardHandler)})
 	op := httpapi.Operation{ID: "op", Method: "POST", Path: "/op", Access: tenant.Public}
-	httpapi.Register(a, op, func(context.Context, *struct{}) (*struct{}, error) {
+	httpapi.Register(a, op, func(context.Context, *httpapi.None) (httpapi.None, error) {
 		full := errs.Wrap(errs.Unavailable, errors.New("a cause that is not sent"), "the disk is full: 3 MB are free")
 		full.RetryAfter = 10 * time.Second
-		return nil, fmt.Errorf("start run: %w", fmt.Errorf("put item: %w", full))
+		return httpapi.None{}, fmt.Errorf("start run: %w", fmt.Errorf("put item: %w", full))
 	})
 	w := httptest.NewRecorder()
 	a.Handler().ServeHTTP(w, request(t, "POST", "/op", "", ""))

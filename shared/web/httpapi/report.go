@@ -70,7 +70,7 @@ func (a *API) report(ctx context.Context, c *call, err error) {
 		HTTPPath: c.publicPath(), OrgID: c.principal.OrgID, Event: c.event(c.http),
 	}
 	if c.op != nil {
-		trace.FunctionName = c.op.Domain
+		trace.FunctionName = c.op.Function
 	}
 	data, err := json.Marshal(trace, json.Deterministic(true))
 	if err == nil {

@@ -24,6 +24,7 @@ import (
 func (a *API) frame(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		start := a.config.Clock.Now()
+		r = withoutSlash(r)
 		c := &call{rawPath: r.URL.Path}
 		c.request = Request{
 			ID: requestID(r, start), IP: a.clientIP(r), Method: r.Method,
@@ -42,6 +43,19 @@ func (a *API) frame(next http.Handler) http.Handler {
 		defer a.finishCall(rec, r, c)
 		next.ServeHTTP(rec, r)
 	})
+}
+
+// withoutSlash is the request without the slash at the end of its path: with and
+// without it, a path is one operation.
+func withoutSlash(r *http.Request) *http.Request {
+	path, slash := strings.CutSuffix(r.URL.Path, "/")
+	if !slash || path == "" {
+		return r
+	}
+	u, out := *r.URL, *r
+	u.Path, u.RawPath = path, strings.TrimSuffix(u.RawPath, "/")
+	out.URL = &u
+	return &out
 }
 
 // requestID is the id by which what received the request knows it, as a gateway
@@ -75,7 +89,10 @@ func (a *API) finishCall(rec *recorder, r *http.Request, c *call) {
 		aborted = errors.Is(err, http.ErrAbortHandler)
 	}
 	if cause != nil && !aborted {
-		err := &panicError{value: cause, stack: debug.Stack()}
+		err, ok := cause.(*panicError) // of another goroutine
+		if !ok {
+			err = &panicError{value: cause, stack: debug.Stack()}
+		}
 		a.report(r.Context(), c, err)
 		if !rec.wrote {
 			rec.status = 0

@@ -13,5 +13,5 @@ type createBody struct {
 
 // Register adds an operation with a createBody.
 func Register(a *httpapi.API, op httpapi.Operation) {
-	httpapi.Register(a, op, func(context.Context, *struct{ Body createBody }) (*struct{}, error) { return nil, nil })
+	httpapi.Register(a, op, func(context.Context, *struct{ Body createBody }) (httpapi.None, error) { return httpapi.None{}, nil })
 }

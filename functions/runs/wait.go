@@ -1,0 +1,46 @@
+package runs
+
+import (
+	"context"
+	"time"
+
+	"millrace/shared/account/tenant"
+	"millrace/shared/run/runstate"
+)
+
+// The times of a request that waits for its run.
+const (
+	waitMost  = 14*time.Minute + 30*time.Second // within the function's time-out
+	lookFirst = 20 * time.Millisecond           // reads of the run, should the signal of its end be another process's
+	lookMost  = time.Second
+)
+
+// await returns the detail of a run when it has ended or has taken too long.
+func (s *service) await(ctx context.Context, id string) (*RunDetail, error) {
+	org := tenant.From(ctx).OrgID
+	woken, stop := s.hub.Wait(runstate.RunSignal(id))
+	defer stop()
+	over := time.NewTimer(waitMost)
+	defer over.Stop()
+	look := time.NewTimer(0)
+	defer look.Stop()
+	for pause, ended := lookFirst, false; !ended; {
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-over.C:
+			ended = true
+			continue
+		case <-woken:
+		case <-look.C:
+		}
+		run, err := runstate.GetRun(ctx, s.table, org, id)
+		if err != nil && ctx.Err() == nil {
+			s.log.Warn("look at a run that is waited for", "run", id, "error", err)
+		}
+		ended = err == nil && run.Status.RunEnded()
+		look.Reset(pause)
+		pause = min(pause*3/2, lookMost)
+	}
+	return s.get(ctx, &runPath{RunID: id})
+}

@@ -1,0 +1,124 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+	"reflect"
+	"runtime"
+	"strings"
+	"unicode"
+
+	"millrace/shared/account/tenant"
+)
+
+// Group is operations of one function under one tag. Those that only read take
+// its Reads, all others its Writes, unless an option says otherwise.
+type Group struct {
+	API      *API
+	Function string // that serves them, e.g. "runs"
+	Name     string // tag, and what their ids begin with; empty: the function's
+	Reads    tenant.Access
+	Writes   tenant.Access
+}
+
+// Option changes an operation of a group.
+type Option func(*Operation)
+
+// Doc says what the summary leaves open, in Markdown.
+func Doc(text string) Option { return func(op *Operation) { op.Description = text } }
+
+// Errors names statuses that the operation can answer besides the frame's own.
+func Errors(statuses ...int) Option { return func(op *Operation) { op.Errors = statuses } }
+
+// Status is that of success, where it is neither 200 nor 204.
+func Status(status int) Option { return func(op *Operation) { op.Status = status } }
+
+// Access is who may call the operation.
+func Access(access tenant.Access) Option { return func(op *Operation) { op.Access = access } }
+
+// ID is the operation's, where it is not made of its group and its handler.
+func ID(id string) Option { return func(op *Operation) { op.ID = id } }
+
+// BodyLimit is how many bytes the body may have, where it is not MaxBody.
+func BodyLimit(bytes int64) Option { return func(op *Operation) { op.MaxBody = bytes } }
+
+// Reclaims says that the operation ends work or makes room: a nearly full disk
+// does not refuse its writes.
+func Reclaims(op *Operation) { op.Reclaims = true }
+
+// AnyQuery leaves query parameters alone that the operation does not know.
+func AnyQuery(op *Operation) { op.AnyQuery = true }
+
+// Hidden keeps the operation out of the description.
+func Hidden(op *Operation) { op.Hidden = true }
+
+// Get adds an operation that only reads. Its handler, as that of the others, is a
+// named method: the operation's id is the group's name and the method's, in
+// lower case with hyphens.
+func Get[I, O any](g Group, path string, handler func(context.Context, *I) (O, error), summary string, opts ...Option) {
+	add(g, http.MethodGet, path, handler, summary, opts)
+}
+
+// Post adds an operation that makes or does something.
+func Post[I, O any](g Group, path string, handler func(context.Context, *I) (O, error), summary string, opts ...Option) {
+	add(g, http.MethodPost, path, handler, summary, opts)
+}
+
+// Put adds an operation that replaces something.
+func Put[I, O any](g Group, path string, handler func(context.Context, *I) (O, error), summary string, opts ...Option) {
+	add(g, http.MethodPut, path, handler, summary, opts)
+}
+
+// Patch adds an operation that changes a part of something.
+func Patch[I, O any](g Group, path string, handler func(context.Context, *I) (O, error), summary string, opts ...Option) {
+	add(g, http.MethodPatch, path, handler, summary, opts)
+}
+
+// Delete adds an operation that removes something.
+func Delete[I, O any](g Group, path string, handler func(context.Context, *I) (O, error), summary string, opts ...Option) {
+	add(g, http.MethodDelete, path, handler, summary, opts)
+}
+
+func add[I, O any](g Group, method, path string, handler func(context.Context, *I) (O, error), summary string, opts []Option) {
+	op := Operation{Method: method, Path: path, Function: g.Function, Tag: g.Name, Summary: summary, Access: g.Writes}
+	if !op.mutates() {
+		op.Access = g.Reads
+	}
+	for _, opt := range opts {
+		opt(&op)
+	}
+	if op.ID == "" {
+		op.ID = g.prefix() + "-" + hyphenated(methodName(handler))
+	}
+	Register(g.API, op, handler)
+}
+
+func (g Group) prefix() string {
+	if g.Name != "" {
+		return g.Name
+	}
+	return g.Function
+}
+
+// methodName is the name of a method value. It panics on anything else: a
+// function literal has no name that would stay.
+func methodName(f any) string {
+	full := runtime.FuncForPC(reflect.ValueOf(f).Pointer()).Name() // path/package.(*type).method-fm
+	name, isMethod := strings.CutSuffix(full[strings.LastIndexByte(full, '.')+1:], "-fm")
+	if !isMethod {
+		panic("httpapi: " + full + " is no named method; give the operation an ID")
+	}
+	return name
+}
+
+// hyphenated turns draftCreate into draft-create.
+func hyphenated(name string) string {
+	var b strings.Builder
+	for i, r := range name {
+		if unicode.IsUpper(r) && i > 0 {
+			b.WriteByte('-')
+		}
+		b.WriteRune(unicode.ToLower(r))
+	}
+	return b.String()
+}
