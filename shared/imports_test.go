@@ -37,7 +37,8 @@ var layers = [][]string{
 	{"queue", "ratelimit"}, // large messages go through the object store
 	{"quota"},
 	{"audit", "flowspec", "sandbox"},
-	{"engine", "identity"},
+	{"engine", "record"},
+	{"identity"},
 	{"runstate", "registry"},
 	{"runlog", "executor"},
 	{"launch", "worker"},

@@ -55,3 +55,25 @@ func (m Millis) Time() time.Time {
 
 // String writes the point in [Layout], the empty string for 0.
 func (m Millis) String() string { return Format(m.Time()) }
+
+// MarshalJSON writes the point in [Layout], null for 0.
+func (m Millis) MarshalJSON() ([]byte, error) {
+	if m == 0 {
+		return []byte("null"), nil
+	}
+	return []byte(`"` + m.String() + `"`), nil
+}
+
+// UnmarshalJSON reads what MarshalJSON writes, and any RFC 3339 timestamp.
+func (m *Millis) UnmarshalJSON(data []byte) error {
+	if string(data) == "null" {
+		*m = 0
+		return nil
+	}
+	var t time.Time
+	if err := t.UnmarshalJSON(data); err != nil {
+		return err
+	}
+	*m = ToMillis(t)
+	return nil
+}

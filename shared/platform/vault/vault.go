@@ -33,6 +33,15 @@ var (
 // to about 1 KB larger than the value. It is no secret.
 type Sealed []byte
 
+// masked is how a sealed value is shown.
+const masked = "***"
+
+// MarshalJSON hides the value: in views, audit entries and logs it is "***".
+func (Sealed) MarshalJSON() ([]byte, error) { return []byte(`"` + masked + `"`), nil }
+
+// String hides the value.
+func (Sealed) String() string { return masked }
+
 // Vault is the port. It is safe for concurrent use.
 type Vault interface {
 	// Seal encrypts a value, of 0 to MaxValue bytes, for a workspace and a

@@ -1,7 +1,11 @@
 package httpapi
 
 import (
+	"reflect"
 	"sync"
+	"time"
+
+	"millrace/shared/platform/clock"
 
 	"github.com/danielgtaylor/huma/v2"
 )
@@ -15,11 +19,13 @@ var setupHuma = sync.OnceFunc(func() {
 
 // newDocument is a description without operations.
 func newDocument(c *Config, names *namer) *huma.OpenAPI {
+	schemas := huma.NewMapRegistry("#/components/schemas/", names.name)
+	schemas.RegisterTypeAlias(reflect.TypeFor[clock.Millis](), reflect.TypeFor[time.Time]())
 	return &huma.OpenAPI{
 		OpenAPI: "3.1.0",
 		Info:    &huma.Info{Title: c.Title, Version: c.Version, Description: description},
 		Components: &huma.Components{
-			Schemas: huma.NewMapRegistry("#/components/schemas/", names.name),
+			Schemas: schemas,
 			SecuritySchemes: map[string]*huma.SecurityScheme{
 				bearerScheme: {Type: "http", Scheme: "bearer", Description: "An access token, or an API key (svc_…)."},
 			},

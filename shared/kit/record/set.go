@@ -1,0 +1,182 @@
+package record
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"reflect"
+
+	"millrace/shared/account/audit"
+	"millrace/shared/account/quota"
+	"millrace/shared/account/tenant"
+	"millrace/shared/platform/clock"
+	"millrace/shared/platform/errs"
+	"millrace/shared/platform/table"
+)
+
+// Store is what records are kept in.
+type Store struct {
+	Table table.Table
+	Clock clock.Clock
+	Quota *quota.Quota // nil: nothing is limited
+}
+
+// Set is the records of one kind, of the workspace that a call's context belongs
+// to. Every method panics in a context without a workspace: no record is stored
+// where it would belong to nobody.
+type Set[T any, P stamped[T]] struct {
+	Kind
+	Store
+}
+
+// New makes the set of a kind. It panics on a record type whose fields do not all
+// say how they are shown.
+func New[T any, P stamped[T]](k Kind, s Store) Set[T, P] {
+	check(reflect.TypeFor[T]())
+	return Set[T, P]{k, s}
+}
+
+// Key is the key of a record.
+func (s Set[T, P]) Key(ctx context.Context, id string) table.Key {
+	return table.Key{PK: s.partition(ctx), SK: id}
+}
+
+func (s Set[T, P]) partition(ctx context.Context) string {
+	org := tenant.From(ctx).OrgID
+	if org == "" {
+		panic("record: " + s.Type + " of no workspace")
+	}
+	return org + "#" + s.Folder //guard:tenant/record operand 1 "org"
+}
+
+// Get reads a record. Errors: errs.NotFound.
+func (s Set[T, P]) Get(ctx context.Context, id string) (T, error) {
+	r, err := table.Load[T](ctx, s.Table, s.Key(ctx, id), table.Consistent)
+	switch {
+	case errors.Is(err, table.ErrNotFound):
+		return r, s.absent(id)
+	case err != nil:
+		return r, fmt.Errorf("read %s: %w", s.Type, err)
+	}
+	return r, nil
+}
+
+func (s Set[T, P]) absent(id string) error {
+	return errs.New(errs.NotFound, "%s '%s' not found", s.Noun, s.name(id))
+}
+
+// Find is Get, but reports whether there is such a record instead of an error.
+func (s Set[T, P]) Find(ctx context.Context, id string) (T, bool, error) {
+	r, err := s.Get(ctx, id)
+	if errs.CodeOf(err) == errs.NotFound {
+		return r, false, nil
+	}
+	return r, err == nil, err
+}
+
+// All reads the records whose ids begin with a prefix, in order of their ids.
+func (s Set[T, P]) All(ctx context.Context, prefix string) iter.Seq2[T, error] {
+	q := table.Query{PK: s.partition(ctx), Range: table.Prefix(prefix), Consistent: true}
+	return func(yield func(T, error) bool) {
+		for item, err := range table.All(ctx, s.Table, q) {
+			var r T
+			if err == nil {
+				err = table.Unmarshal(item, &r)
+			}
+			if err != nil {
+				yield(r, fmt.Errorf("list %s records: %w", s.Type, err))
+				return
+			}
+			if !yield(r, nil) {
+				return
+			}
+		}
+	}
+}
+
+// List reads up to limit of the records that keep says, all for nil, in order of
+// their ids.
+func (s Set[T, P]) List(ctx context.Context, prefix string, limit int, keep func(*T) bool) ([]T, error) {
+	out := []T{}
+	for r, err := range s.All(ctx, prefix) {
+		if err != nil {
+			return nil, err
+		}
+		if keep == nil || keep(&r) {
+			out = append(out, r)
+		}
+		if len(out) == limit {
+			break
+		}
+	}
+	return out, nil
+}
+
+// Page reads up to limit records after a cursor, and the cursor of the next page,
+// empty at the end.
+func (s Set[T, P]) Page(ctx context.Context, prefix string, limit int, after table.Cursor) ([]T, table.Cursor, error) {
+	page, err := s.Table.Query(ctx, table.Query{
+		PK: s.partition(ctx), Range: table.Prefix(prefix), Limit: limit, Start: after, Consistent: true,
+	})
+	if err != nil {
+		return nil, "", fmt.Errorf("list %s records: %w", s.Type, err)
+	}
+	out, err := table.Decode[T](page.Items)
+	return out, page.Next, err
+}
+
+// Create stores a new record. Errors: errs.Conflict if there is one of the id,
+// errs.TooMany.
+func (s Set[T, P]) Create(ctx context.Context, id string, r T, also ...table.Write) (T, error) {
+	out, err := s.Write(ctx, id, Change[T]{Action: "create", Also: also, Next: func(now *T) (T, error) {
+		if now != nil {
+			return r, errs.New(errs.Conflict, "%s '%s' exists already", s.Noun, s.name(id))
+		}
+		return r, nil
+	}})
+	return out.After, err
+}
+
+// Update changes a record. Errors: errs.NotFound, and what edit returns.
+func (s Set[T, P]) Update(ctx context.Context, id, action string, edit func(*T) error) (T, error) {
+	out, err := s.Write(ctx, id, Change[T]{Action: action, Next: func(now *T) (next T, err error) {
+		if now == nil {
+			return next, s.absent(id)
+		}
+		next = *now
+		err = edit(&next)
+		return next, err
+	}})
+	return out.After, err
+}
+
+// Delete removes a record and returns it as it was. Errors: errs.NotFound, and
+// what check returns; a nil check lets every record go.
+func (s Set[T, P]) Delete(ctx context.Context, id string, check func(*T) error, also ...table.Write) (T, error) {
+	out, err := s.Write(ctx, id, Change[T]{Action: "delete", Also: also, Next: func(now *T) (next T, err error) {
+		switch {
+		case now == nil:
+			return next, s.absent(id)
+		case check != nil:
+			err = check(now)
+		}
+		if err == nil {
+			err = ErrDelete
+		}
+		return next, err
+	}})
+	return out.Before, err
+}
+
+// Note writes an audit entry of something that changed nothing: that a value was
+// read.
+func (s Set[T, P]) Note(ctx context.Context, id, action string, metadata map[string]any) error {
+	entry := audit.Entry(ctx, s.Clock.Now(), audit.Change{
+		Action: action, ResourceType: s.Type, ResourceID: s.name(id), Metadata: metadata,
+	})
+	if err := s.Table.Put(ctx, entry); err != nil {
+		return fmt.Errorf("audit %s of %s: %w", action, s.Type, err)
+	}
+	return nil
+}
