@@ -197,7 +197,20 @@ func keyPermissions(cfg Config, spec fn.Spec) []statement {
 		by("Decrypt", reads, "kms:Decrypt", "kms:DescribeKey"),
 		by("Encrypt", writes, "kms:GenerateDataKey"),
 		// What DynamoDB's manual names for those who write, less the making of tables.
+		vaultPermission(cfg, spec),
 		by("EncryptTable", table, "kms:Encrypt", "kms:GenerateDataKey", "kms:ReEncryptFrom", "kms:ReEncryptTo"),
+	}
+}
+
+// vaultPermission lets a function wrap and unwrap the data keys of the vault: with
+// the workspace in the encryption context, as the vault does, and never without.
+func vaultPermission(cfg Config, spec fn.Spec) statement {
+	if !spec.Needs.Vault {
+		return statement{}
+	}
+	return statement{
+		id: "Vault", actions: []string{"kms:Encrypt", "kms:Decrypt"}, resources: []*string{cfg.imported(keyARN)},
+		when: map[string]any{"ForAnyValue:StringEquals": map[string]any{"kms:EncryptionContextKeys": "associatedData"}},
 	}
 }
 
@@ -235,6 +248,9 @@ func environment(cfg Config, spec fn.Spec, logURL *string) map[string]*string {
 	}
 	if len(spec.Needs.Send) > 0 || len(spec.Needs.Measure) > 0 || spec.Messages != nil {
 		set("MILLRACE_QUEUE_PREFIX", cfg.prefix())
+	}
+	if spec.Needs.Vault {
+		env["MILLRACE_VAULT_KEY_ARN"] = cfg.imported(keyARN)
 	}
 	if spec.Needs.Publish {
 		set("MILLRACE_BUS", cfg.name("bus"))

@@ -41,7 +41,7 @@ var layers = [][]string{
 	{"identity"},
 	{"runstate", "registry"},
 	{"runlog", "executor"},
-	{"launch", "worker"},
+	{"launch", "worker", "secret"},
 	{"httpapi"},
 	{"fn"},
 	{"gateway"},

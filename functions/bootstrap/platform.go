@@ -20,6 +20,7 @@ import (
 	"millrace/shared/platform/table"
 	"millrace/shared/platform/table/dynamo"
 	"millrace/shared/platform/telemetry"
+	"millrace/shared/platform/vault/kms"
 	"millrace/shared/run/runlog"
 	"millrace/shared/run/sandbox/invoke"
 	"millrace/shared/web/fn"
@@ -72,6 +73,9 @@ func newPlatform(cfg settings, spec fn.Spec) *platform {
 		p.queues = sqs.New(sqs.Config{Prefix: cfg.QueuePrefix, AWS: aws, Objects: p.deps.Blob, Clock: now, Log: p.deps.Log})
 		p.deps.Queues = p.queues
 	}
+	if needs.Vault {
+		p.deps.Vault, p.err = kms.New(kms.Config{Key: cfg.VaultKey, AWS: aws, Clock: now})
+	}
 	if needs.Publish {
 		p.deps.Bus = eventbridge.New(eventbridge.Config{Bus: cfg.Bus, AWS: aws})
 	}
@@ -85,7 +89,9 @@ func newPlatform(cfg settings, spec fn.Spec) *platform {
 		box, err := invoke.New(invoke.Config{
 			Prefix: cfg.SandboxPrefix, LogURL: cfg.LogURL, Key: cfg.AttemptKey, AWS: aws, Clock: now,
 		})
-		if p.err = err; err == nil {
+		if err != nil {
+			p.err = err
+		} else {
 			p.deps.Sandbox = box
 		}
 	}

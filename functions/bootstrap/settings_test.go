@@ -21,7 +21,7 @@ const secret = "c2VjcmV0LXNlY3JldC1zZWNyZXQtc2VjcmV0LXNlY3JldC0="
 func complete() map[string]string {
 	return map[string]string{
 		"AWS_REGION": "eu-central-1", envTable: "t", envBucket: "b", envBus: "bus", envQueuePrefix: "q-",
-		envCursorKey: secret, envAttemptKey: secret, envSandboxPrefix: "s-", envLogURL: "https://api.test/logs",
+		envCursorKey: secret, envAttemptKey: secret, envVaultKey: "arn:aws:kms:eu-central-1:123456789012:key/k", envSandboxPrefix: "s-", envLogURL: "https://api.test/logs",
 	}
 }
 
@@ -44,6 +44,7 @@ func TestEveryFunctionStartsAndGetsWhatItNeedsAlone(t *testing.T) {
 		assert.Equal(t, len(spec.Needs.Send)+len(spec.Needs.Measure)+len(spec.Trigger.Queues) > 0, d.Queues != nil, "%s: queues", spec.Name)
 		assert.Equal(t, spec.Needs.Publish, d.Bus != nil, "%s: bus", spec.Name)
 		assert.Equal(t, spec.Needs.Sandbox, d.Sandbox != nil, "%s: sandbox", spec.Name)
+		assert.Equal(t, spec.Needs.Vault, d.Vault != nil, "%s: vault", spec.Name)
 		assert.Equal(t, spec.Needs.AttemptKey, d.Config.AttemptKey != nil, "%s: key of attempts", spec.Name)
 		assert.False(t, d.Config.Sole || d.Config.Resident, spec.Name)
 		assert.NotEmpty(t, d.Config.Boot, spec.Name)
@@ -54,7 +55,7 @@ func TestMissingAndWrongSettingsAreNamedAllAtOnce(t *testing.T) {
 	t.Parallel()
 	worker, _ := catalog.Find(catalog.All(), "taskworker")
 	_, err := readSettings(getenv(nil), worker)
-	for _, name := range []string{envTable, envBucket, envBus, envSandboxPrefix, envLogURL, envAttemptKey} {
+	for _, name := range []string{envTable, envBucket, envBus, envVaultKey, envSandboxPrefix, envLogURL, envAttemptKey} {
 		require.ErrorContains(t, err, name+" is missing")
 	}
 	assert.NotContains(t, err.Error(), envCursorKey, "a worker has no lists")

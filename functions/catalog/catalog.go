@@ -18,6 +18,7 @@ import (
 	"millrace/functions/runs"
 	"millrace/functions/sandboxlogs"
 	"millrace/functions/schedulertick"
+	"millrace/functions/secrets"
 	"millrace/functions/taskworker"
 	"millrace/shared/web/fn"
 )
@@ -34,6 +35,7 @@ func All() []fn.Spec {
 		orgs.Spec,
 		runs.Spec,
 		sandboxlogs.Spec,
+		secrets.Spec,
 
 		dispatch.Spec,
 		schedulertick.Spec,

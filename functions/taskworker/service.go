@@ -3,6 +3,7 @@ package taskworker
 import (
 	"millrace/shared/kit/outbound"
 	"millrace/shared/run/executor"
+	"millrace/shared/run/secret"
 	"millrace/shared/run/worker"
 	"millrace/shared/web/fn"
 )
@@ -14,7 +15,8 @@ func messages(d fn.Deps) fn.MessageHandler {
 		panic(err) // the operator's ranges are checked when they are set
 	}
 	c := worker.New(worker.Config{
-		Table: d.Table, Queues: d.Queues, Blob: d.Blob, Bus: d.Bus, Clock: d.Clock, Log: d.Log, Metrics: d.Metrics,
+		Secret: secret.Resolver{Table: d.Table, Vault: d.Vault}.Value,
+		Table:  d.Table, Queues: d.Queues, Blob: d.Blob, Bus: d.Bus, Clock: d.Clock, Log: d.Log, Metrics: d.Metrics,
 		Logs: d.Logs, Hub: d.Hub, Quota: d.Quota, Boot: d.Config.Boot, Sole: d.Config.Sole, Resident: d.Config.Resident,
 		Executors: executor.Set{
 			"python":    executor.Python{Sandbox: d.Sandbox, Blob: d.Blob},

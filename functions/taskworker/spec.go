@@ -14,7 +14,7 @@ var Spec = fn.Spec{
 	Name:     "taskworker",
 	Doc:      "Starts runs and executes their tasks.",
 	Trigger:  fn.Trigger{Queues: triggers()},
-	Needs:    fn.Needs{Table: fn.Writes, Blob: fn.Writes, Folders: []string{"runs"}, Send: events.AllQueues(), Publish: true, Sandbox: true},
+	Needs:    fn.Needs{Table: fn.Writes, Blob: fn.Writes, Folders: []string{"runs"}, Send: events.AllQueues(), Publish: true, Sandbox: true, Vault: true},
 	MemoryMB: 512,
 	Timeout:  15 * time.Minute,
 	Messages: messages,

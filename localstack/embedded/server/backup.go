@@ -35,7 +35,7 @@ type BackupResponse struct {
 
 // keyFiles are the files of a data directory, beside store and objects, that a
 // server on a copy of it needs.
-var keyFiles = []string{secretsFile, signin.KeyFile, signin.CredentialsFile}
+var keyFiles = []string{secretsFile, vaultFile, signin.KeyFile, signin.CredentialsFile}
 
 // Backup copies the data directory as it is to a new directory, while the server
 // works: first table and queues as they are at one moment, then the objects, none

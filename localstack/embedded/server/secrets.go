@@ -16,6 +16,9 @@ import (
 // secretsFile holds what the server made up for its data directory, mode 0600.
 const secretsFile = "secrets.json"
 
+// vaultFile holds the keys that seal the values of workspaces' secrets.
+const vaultFile = "vault.key"
+
 // secrets are the server's own keys. They never leave the data directory.
 type secrets struct {
 	S3AccessKey string `json:"s3_access_key"`

@@ -32,6 +32,7 @@ import (
 	"millrace/shared/platform/ids"
 	"millrace/shared/platform/signal"
 	"millrace/shared/platform/telemetry"
+	"millrace/shared/platform/vault/keyfile"
 	"millrace/shared/run/runlog"
 	"millrace/shared/web/fn"
 	"millrace/shared/web/httpapi"
@@ -214,6 +215,9 @@ func (s *Server) platform(ctx context.Context, db *store.DB) (deps fn.Deps, keys
 		return logs.Close(ctx)
 	})
 	deps.Logs = logs
+	if deps.Vault, err = keyfile.Open(filepath.Join(s.cfg.Dir, vaultFile)); err != nil {
+		return deps, keys, err
+	}
 	pool, err := s.openInterpreters(ctx)
 	if err != nil {
 		return deps, keys, err

@@ -9,6 +9,7 @@ package localtest
 import (
 	"context"
 	"log/slog"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -28,6 +29,8 @@ import (
 	"millrace/shared/platform/signal"
 	"millrace/shared/platform/table"
 	"millrace/shared/platform/telemetry"
+	"millrace/shared/platform/vault"
+	"millrace/shared/platform/vault/keyfile"
 	"millrace/shared/run/runlog"
 	"millrace/shared/run/sandbox"
 	"millrace/shared/web/fn"
@@ -50,6 +53,7 @@ type Options struct {
 	Blob    blob.Store      // nil: a real object store, started when it is first used
 	Bus     bus.Bus         // nil: a recorder, the Env's Bus
 	Sandbox sandbox.Sandbox // nil: none
+	Vault   vault.Vault     // nil: with keys of its own
 	Config  fn.Config
 	Limits  []string           // name=value of limits that differ from the table of package quota
 	Log     *slog.Logger       // nil: the test's output
@@ -119,7 +123,12 @@ func Open(t testing.TB, o Options, specs ...fn.Spec) *Env {
 
 	values, err := quota.ParseValues(o.Limits)
 	require.NoError(t, err)
+	if o.Vault == nil {
+		o.Vault, err = keyfile.Open(filepath.Join(dir, "vault.key"))
+		require.NoError(t, err)
+	}
 	env.Deps = fn.Deps{
+		Vault: o.Vault,
 		Quota: quota.New(quota.Config{Table: tbl, Clock: env.Clock, Log: o.Log, Values: values}),
 		Table: tbl, Queues: o.Queues, Blob: o.Blob, Bus: o.Bus, Sandbox: o.Sandbox,
 		Clock: env.Clock, Log: o.Log, Metrics: o.Metrics, Hub: &signal.Hub{}, Config: o.Config,

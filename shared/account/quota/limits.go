@@ -27,6 +27,7 @@ const (
 	Drafts         Name = "drafts"
 	Deployments    Name = "deployments"
 	APIKeys        Name = "api-keys"
+	Secrets        Name = "secrets"
 	Workspaces     Name = "workspaces"
 )
 
@@ -83,6 +84,7 @@ var Limits = []Limit{
 	{Name: Drafts, Scope: Workspace, Default: 10_000, What: "drafts", Advice: "Delete some flows with their drafts", Again: soon},
 	{Name: Deployments, Scope: Workspace, Default: 2000, What: "deployments", Advice: "Delete some", Again: soon},
 	{Name: APIKeys, Scope: Workspace, Default: 1000, What: "API keys", Advice: "Delete some", Again: soon},
+	{Name: Secrets, Scope: Workspace, Default: 5000, What: "secrets", Advice: "Delete some", Again: soon},
 	{Name: Workspaces, Scope: User, Default: 100, What: "workspaces made by them", Advice: "Use one that exists", Again: soon},
 }
 

@@ -21,6 +21,7 @@ import (
 	"millrace/shared/platform/signal"
 	"millrace/shared/platform/table"
 	"millrace/shared/platform/telemetry"
+	"millrace/shared/platform/vault"
 	"millrace/shared/run/runlog"
 	"millrace/shared/run/sandbox"
 	"millrace/shared/web/httpapi"
@@ -34,6 +35,7 @@ type Deps struct {
 	Blob    blob.Store
 	Bus     bus.Bus
 	Sandbox sandbox.Sandbox
+	Vault   vault.Vault
 	Clock   clock.Clock
 	Log     *slog.Logger
 	Metrics *telemetry.Metrics // nil: nothing is measured
@@ -97,6 +99,7 @@ type Needs struct {
 	Measure  []string // queues whose counts it reads
 	Publish  bool     // the event bus
 	Sandbox  bool     // the sandbox functions
+	Vault    bool     // the key that seals secret values
 	// AttemptKey: it checks the tokens of task attempts.
 	AttemptKey bool
 }

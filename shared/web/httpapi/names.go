@@ -13,7 +13,7 @@ import (
 // namer names schemas. An exported type has its own name, with its package's
 // in front when another type was first; an unexported one always has its
 // package's, an anonymous one its operation's: two domains may both have a
-// createBody.
+// createBody. A type with a method SchemaName says its name itself.
 type namer struct {
 	op    string // being registered
 	names map[reflect.Type]string
@@ -34,6 +34,10 @@ func (n *namer) name(t reflect.Type, hint string) string {
 	}
 	if name, ok := n.names[t]; ok {
 		return name
+	}
+	if named, ok := reflect.Zero(t).Interface().(interface{ SchemaName() string }); ok {
+		n.names[t], n.taken[named.SchemaName()] = named.SchemaName(), t
+		return named.SchemaName()
 	}
 	own := huma.DefaultSchemaNamer(t, hint)
 	qualified := camel(path.Base(t.PkgPath())) + own

@@ -174,10 +174,13 @@ class _Secrets(dict):
     """Secrets of a local run: the environment's MILLRACE_SECRET_<NAME>."""
 
     def __missing__(self, name):
-        return os.environ["MILLRACE_SECRET_" + name.upper().replace("-", "_")]
+        variable = "MILLRACE_SECRET_" + name.upper()
+        if variable not in os.environ:
+            raise TaskFailedError(f"there is no secret {name!r}: a local run takes it from the environment variable {variable}")
+        return os.environ[variable]
 
     def __contains__(self, name):
-        return "MILLRACE_SECRET_" + str(name).upper().replace("-", "_") in os.environ
+        return "MILLRACE_SECRET_" + str(name).upper() in os.environ
 
     def __bool__(self):
         return True

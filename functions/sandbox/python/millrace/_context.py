@@ -40,11 +40,14 @@ class Context:
         self._emit(level, "task", text)
 
     def secret(self, name):
-        """Return the value of a secret of the run's environment; TaskFailedError if there is none."""
+        """Return the value of a secret: of the run's environment, else of the workspace.
+
+        The service hands over the secrets that the task names: in ctx.secret("NAME"),
+        or in @task(secrets=["NAME"]) where the name is not written in the function."""
         try:
             return self._secrets[name]
         except KeyError:
-            raise TaskFailedError(f"there is no secret {name!r} in this run's environment") from None
+            raise TaskFailedError(f"the task does not name the secret {name!r}: add it to @task(secrets=[...])") from None
 
     def __repr__(self):
         return f"<ctx {self.flow_name}/{self.task_name} run {self.run_id} attempt {self.attempt}>"

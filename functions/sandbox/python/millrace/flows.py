@@ -3,7 +3,7 @@
 import json
 import re
 
-from . import tasks
+from . import _arguments, _secrets, tasks
 from ._arguments import KEYWORD_ONLY
 from .errors import DependencyCycleError, FlowDefinitionError
 
@@ -217,6 +217,8 @@ def task_spec(entry):
     spec = {"name": entry.name, "type": entry.type}
     if entry.type == "python":
         spec["entrypoint"] = entry.source.entrypoint
+        names = sorted({*entry.options["secrets"], *_secrets.named(_arguments.plain(entry.source))})
+        entry.options["config"] = _secrets.config(entry.options["config"], names)
     if entry.depends_on:
         spec["depends_on"] = entry.depends_on
     for key in ("retries", "retry_backoff", "timeout_secs", "trigger_rule", "condition", "map_over", "config"):

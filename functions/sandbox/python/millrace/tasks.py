@@ -2,7 +2,7 @@
 
 import re
 
-from . import _arguments
+from . import _arguments, _secrets
 from .errors import FlowDefinitionError
 
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
@@ -18,7 +18,8 @@ def building():
     return _building[-1] if _building else None
 
 
-def options(depends_on=(), retries=None, retry_backoff=None, timeout_secs=None, trigger_rule=None, condition=None, map_over=None, config=None):
+def options(depends_on=(), retries=None, retry_backoff=None, timeout_secs=None, trigger_rule=None, condition=None, map_over=None, config=None,
+            secrets=()):
     """Check the options that every type of task has; return them as a dict."""
     if isinstance(depends_on, (str, Task)) or hasattr(depends_on, "output") or callable(depends_on):
         depends_on = [depends_on]
@@ -35,6 +36,7 @@ def options(depends_on=(), retries=None, retry_backoff=None, timeout_secs=None, 
     return {
         "depends_on": list(depends_on), "retries": retries, "retry_backoff": retry_backoff, "timeout_secs": timeout_secs,
         "trigger_rule": trigger_rule, "condition": condition, "map_over": map_over, "config": config,
+        "secrets": _secrets.checked(secrets),
     }
 
 
@@ -102,7 +104,7 @@ class Task:
 
 
 def task(function=None, *, name=None, depends_on=(), retries=None, retry_backoff=None, timeout_secs=None,
-         trigger_rule=None, condition=None, map_over=None, config=None):
+         trigger_rule=None, condition=None, map_over=None, config=None, secrets=()):
     """Make a function a task: ``@task`` or ``@task(retries=2)``.
 
     Its arguments are filled by their names: the output of an upstream task, a
@@ -112,10 +114,11 @@ def task(function=None, *, name=None, depends_on=(), retries=None, retry_backoff
     first. retries: further attempts. retry_backoff: seconds, or {delay_secs,
     factor, max_secs}. timeout_secs: 600 by default, 840 at most. trigger_rule:
     all_success, all_done, one_failed or none_failed. condition: an expression;
-    false skips the task. map_over: a list expression.
+    false skips the task. map_over: a list expression. secrets: names of secrets
+    that ctx.secret may read, besides those that the function itself names.
     """
     def decorate(function):
         return Task(function, name, depends_on=depends_on, retries=retries, retry_backoff=retry_backoff, timeout_secs=timeout_secs,
-                    trigger_rule=trigger_rule, condition=condition, map_over=map_over, config=config)
+                    trigger_rule=trigger_rule, condition=condition, map_over=map_over, config=config, secrets=secrets)
 
     return decorate if function is None else decorate(function)

@@ -2,6 +2,7 @@ import typing
 import unittest
 
 import millrace
+from millrace import _context
 from millrace import DependencyCycleError, FlowDefinitionError, flow, task
 
 
@@ -33,6 +34,38 @@ def bare():
 @task(depends_on=[bare])
 def after_bare():
     return 2
+
+
+@task(secrets=["EXTRA"], config={"note": "kept", "secrets": {"OWN": "${{ secrets.OWN }}"}})
+def reader(ctx, name="x"):
+    def inner():
+        return ctx.secret("NESTED")
+
+    other = {"secret": "NOT_ONE"}
+    other.get("secret")
+    return [ctx.secret("TOKEN"), ctx.secret(name), inner(), [ctx.secret("LISTED") for _ in range(1)]]
+
+
+class Secrets(unittest.TestCase):
+    def test_a_task_names_what_it_reads(self):
+        @flow
+        def reads():
+            reader()
+            bare()
+
+        spec = {entry["name"]: entry for entry in reads.spec()["tasks"]}
+        names = ("EXTRA", "LISTED", "NESTED", "OWN", "TOKEN")
+        self.assertEqual(spec["reader"]["config"], {"note": "kept", "secrets": {name: "${{ secrets.%s }}" % name for name in names}})
+        self.assertNotIn("config", spec["bare"])
+
+    def test_names_are_checked(self):
+        for bad in ("1x", "a-b", "", 7):
+            with self.assertRaisesRegex(FlowDefinitionError, "no name of a secret"):
+                task(secrets=[bad])(bare.__millrace_function__)
+
+    def test_a_secret_that_is_not_named(self):
+        with self.assertRaisesRegex(millrace.TaskFailedError, r"add it to @task\(secrets"):
+            _context.Context({"secrets": {}}, None).secret("TOKEN")
 
 
 class Spec(unittest.TestCase):

@@ -1,0 +1,102 @@
+package secrets
+
+import (
+	"millrace/shared/account/tenant"
+	"millrace/shared/kit/record"
+	"millrace/shared/run/secret"
+	"millrace/shared/web/fn"
+	"millrace/shared/web/httpapi"
+)
+
+// SecretCreateRequest is the body of POST /secrets.
+type SecretCreateRequest struct {
+	Name        string            `json:"name" pattern:"^[A-Za-z_][A-Za-z0-9_]{0,127}$"`
+	Value       string            `json:"value" minLength:"1" secret:"true" doc:"1 byte to 64 KB"`
+	Environment *string           `json:"environment,omitempty" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$" doc:"null: the workspace's own, which every environment falls back to"`
+	Description string            `json:"description,omitempty" maxLength:"4096"`
+	Tags        map[string]string `json:"tags,omitempty" doc:"Up to 50"`
+}
+
+// SecretUpdateRequest is the body of PUT /secrets/{secret_name}.
+type SecretUpdateRequest struct {
+	Value       string  `json:"value" minLength:"1" secret:"true" doc:"1 byte to 64 KB"`
+	Environment *string `json:"environment,omitempty" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$" doc:"As the query parameter"`
+}
+
+// SecretMetadataPatchRequest is the body of PATCH /secrets/{secret_name}. What is
+// absent or null stays.
+type SecretMetadataPatchRequest struct {
+	Description *string            `json:"description,omitempty" maxLength:"4096"`
+	Tags        *map[string]string `json:"tags,omitempty" doc:"Up to 50. Replaces all"`
+}
+
+// SecretCopyRequest is the body of POST /secrets/copy.
+type SecretCopyRequest struct {
+	Name              string  `json:"name" pattern:"^[A-Za-z_][A-Za-z0-9_]{0,127}$"`
+	SourceEnvironment *string `json:"source_environment" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$" doc:"null: the workspace's own"`
+	TargetEnvironment *string `json:"target_environment" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$" doc:"null: the workspace's own"`
+	Overwrite         bool    `json:"overwrite,omitempty" doc:"Gives a secret that the target has a new version; without it that is 409"`
+}
+
+// SecretValueResponse is a secret's value.
+type SecretValueResponse struct {
+	Name        string  `json:"name"`
+	Environment *string `json:"environment"`
+	Version     int     `json:"version"`
+	Value       string  `json:"value"`
+}
+
+// DeletedSecret tells what was deleted.
+type DeletedSecret struct {
+	Status      string  `json:"status" enum:"deleted"`
+	Name        string  `json:"name"`
+	Environment *string `json:"environment"`
+}
+
+// SecretListResponse lists secrets.
+type SecretListResponse struct {
+	Items []secret.Secret `json:"items"`
+}
+
+// Path is the path of one secret.
+type Path struct {
+	Name        string  `path:"secret_name" pattern:"^[A-Za-z_][A-Za-z0-9_]{0,127}$"`
+	Environment *string `query:"environment" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$" doc:"Absent: the workspace's own, else the only one there is; 422 if there are several, and names them"`
+}
+
+type (
+	createIn struct{ Body SecretCreateRequest }
+	copyIn   struct{ Body SecretCopyRequest }
+	listIn   struct {
+		Environment *string `query:"environment" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$" doc:"Only secrets of this environment; absent: all"`
+		Limit       int     `query:"limit" minimum:"1" maximum:"1000" default:"100"`
+	}
+	updateIn struct {
+		Path
+		Body SecretUpdateRequest
+	}
+	patchIn struct {
+		Path
+		Body SecretMetadataPatchRequest
+	}
+)
+
+func routes(api *httpapi.API, d fn.Deps) {
+	s := &service{
+		secrets: record.New[secret.Secret](secret.Kind, record.Store{Table: d.Table, Clock: d.Clock, Quota: d.Quota}),
+		vault:   d.Vault,
+	}
+	g := httpapi.Group{API: api, Function: name, Reads: tenant.Needs(tenant.SecretsRead), Writes: tenant.Needs(tenant.SecretsWrite)}
+	const one = "/secrets/{secret_name}"
+	httpapi.Post(g, "/secrets", s.create, "Make a secret", httpapi.Status(201), httpapi.Errors(409),
+		httpapi.Doc("The value is sealed for this workspace, environment and name, and shown by GET …/value only. One that exists is 409: PUT gives it a new value."))
+	httpapi.Get(g, "/secrets", s.list, "List secrets", httpapi.Doc("In order of their names and environments, without values."))
+	httpapi.Post(g, "/secrets/copy", s.copy, "Copy a secret to another environment", httpapi.Status(201), httpapi.Errors(404, 409),
+		httpapi.Doc("With its description and tags; the value is sealed anew for the target."))
+	httpapi.Get(g, one, s.get, "Get a secret without its value")
+	httpapi.Put(g, one, s.update, "Give a secret a new value", httpapi.Errors(409),
+		httpapi.Doc("A new version. Tasks that start from then on get it."))
+	httpapi.Patch(g, one, s.patch, "Change a secret's description and tags", httpapi.Errors(409))
+	httpapi.Delete(g, one, s.delete, "Delete a secret", httpapi.Doc("Tasks that name it fail from then on, unless the workspace's own takes its place."))
+	httpapi.Get(g, one+"/value", s.value, "Read a secret's value", httpapi.Doc("Each reading is in the audit log."))
+}
