@@ -60,7 +60,7 @@ func (a *artifacts) get(ctx context.Context, workspace string, artifact sandbox.
 
 var errAbandoned = errors.New("the download was abandoned")
 
-func (a *artifacts) fetch(ctx context.Context, parent, dir, url string) (err error) {
+func (a *artifacts) fetch(ctx context.Context, parent, dir string, url sandbox.Link) (err error) {
 	if _, err := os.Stat(dir); err == nil {
 		return nil
 	}
@@ -111,7 +111,11 @@ func readable(tree string) error {
 	})
 }
 
-func (a *artifacts) download(ctx context.Context, path, url string) (*os.File, int64, error) {
+func (a *artifacts) download(ctx context.Context, path string, sign sandbox.Link) (*os.File, int64, error) {
+	url, err := sign(ctx)
+	if err != nil {
+		return nil, 0, fmt.Errorf("fetching the artifact: %w: %w", sandbox.ErrUnavailable, err)
+	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return nil, 0, errors.New("the artifact's URL is malformed") // a presigned URL is a credential

@@ -50,7 +50,7 @@ type Config struct {
 	FirstUID     int              // user of slot 0, the next ones are the others'; for a server that is root; 0: DefaultUID
 	Scratch      int64            // bytes of files that a task may keep on disk at once; 0: DefaultScratch
 	Network      string           // HostNetwork or NoNetwork; empty: HostNetwork
-	HTTPClient   *http.Client     // fetches artifacts; nil: http.DefaultClient
+	HTTPClient   *http.Client     // reaches the object store; nil: http.DefaultClient
 	Clock        clock.Clock      // nil: clock.System
 
 	only string // the one mode to try; for tests

@@ -31,9 +31,9 @@
 //     setsid outlives its task. Fit for one's own code only.
 //
 // With [HostNetwork] it has the network of the machine, abstract sockets of other
-// tasks included. With [NoNetwork] it has an empty network namespace, and the
-// server fetches its large inputs and stores its large output; no plain mode is
-// taken then.
+// tasks included. With [NoNetwork] it has an empty network namespace; no plain mode
+// is taken then. Either way the server fetches its large inputs and stores its
+// large output, and it gets no link to them.
 //
 // An interpreter and all it starts hold at most the memory of its tier,
 // maxProcesses processes, and Config.Scratch bytes of files. What goes over is

@@ -126,50 +126,43 @@ type request struct {
 	Params      map[string]json.RawMessage `json:"params,omitempty"`
 	Secrets     map[string]string          `json:"secrets,omitempty"`
 	TimeoutSecs float64                    `json:"timeout_secs"`
-	OutputURL   string                     `json:"output_url,omitempty"`
 	TraceParent string                     `json:"traceparent,omitempty"`
 }
 
-// input is a value, where to fetch it, or the name to ask for it by.
+// input is a value or the name to ask for it by.
 type input struct {
-	sandbox.Input
-	Fetch string `json:"fetch,omitempty"`
+	Value json.RawMessage `json:"value,omitempty"`
+	Fetch string          `json:"fetch,omitempty"`
 }
 
-// encodeRequest appends a request. Without a network the child gets no links: it
-// asks for inputs, and hands outputs over, by frames.
-func encodeRequest(buf *bytes.Buffer, n nonce, req *sandbox.Request, timeout time.Duration, network bool) error {
+// encodeRequest appends a request. The child gets no links: it asks for inputs,
+// and hands outputs over, by frames.
+func encodeRequest(buf *bytes.Buffer, n nonce, req *sandbox.Request, timeout time.Duration) error {
 	var inputs map[string]input
 	if len(req.Inputs) > 0 {
 		inputs = make(map[string]input, len(req.Inputs))
 	}
 	for name, in := range req.Inputs {
-		if network || in.URL == "" {
-			inputs[name] = input{Input: in}
+		if in.URL == nil {
+			inputs[name] = input{Value: in.Value}
 		} else {
 			inputs[name] = input{Fetch: name}
 		}
-	}
-	outputURL := req.OutputURL
-	if !network {
-		outputURL = ""
 	}
 	return appendFrame(buf, frameRequest, n, request{
 		RunID: req.RunID, FlowName: req.FlowName, FlowVersion: req.FlowVersion,
 		TaskName: req.TaskName, TaskRunID: req.TaskRunID, Attempt: req.Attempt,
 		MapIndex: req.MapIndex, Item: req.Item, Entrypoint: req.Entrypoint,
 		Inputs: inputs, Params: req.Params, Secrets: req.Secrets,
-		TimeoutSecs: timeout.Seconds(), OutputURL: outputURL, TraceParent: req.TraceParent,
+		TimeoutSecs: timeout.Seconds(), TraceParent: req.TraceParent,
 	})
 }
 
 // answer is the body of a result frame.
 type answer struct {
-	Failure     *sandbox.Failure `json:"failure"`
-	OutputRef   bool             `json:"output_ref"`
-	OutputBytes int64            `json:"output_bytes"`
-	Recycle     bool             `json:"recycle"`
-	Error       string           `json:"error"`
+	Failure *sandbox.Failure `json:"failure"`
+	Recycle bool             `json:"recycle"`
+	Error   string           `json:"error"`
 }
 
 // Bounds of texts that task code may have written itself.

@@ -230,8 +230,7 @@ func (c *interpreter) call(ctx context.Context, req *sandbox.Request, log func(s
 	}
 	c.buf.Reset()
 	n := newNonce()
-	network := c.pool.config.Network == HostNetwork
-	if err := encodeRequest(&c.buf, n, req, timeout, network); err != nil {
+	if err := encodeRequest(&c.buf, n, req, timeout); err != nil {
 		return sandbox.Result{}, fmt.Errorf("encoding the request: %w", err)
 	}
 	sink := func(e sandbox.LogEvent) {
@@ -246,12 +245,9 @@ func (c *interpreter) call(ctx context.Context, req *sandbox.Request, log func(s
 	defer timer.Stop()
 	stop := context.AfterFunc(ctx, c.kill)
 	c.watch.begin()
-	t := transfer{pool: c.pool, to: c.requests, ended: c.ended, nonce: n, inline: sandbox.MaxOutputBytes}
-	if req.OutputURL != "" {
+	t := transfer{pool: c.pool, to: c.requests, ended: c.ended, nonce: n, inputs: req.Inputs, outputURL: req.OutputURL, inline: sandbox.MaxOutputBytes}
+	if req.OutputURL != nil {
 		t.inline = sandbox.InlineBytes
-	}
-	if !network {
-		t.inputs, t.outputURL = req.Inputs, req.OutputURL
 	}
 	result, err := c.exchange(ctx, &t, sink, timer)
 	excess := c.watch.end()
@@ -359,8 +355,6 @@ func (c *interpreter) result(body, output []byte, stored int64) (sandbox.Result,
 		return sandbox.Result{Failure: a.Failure}, nil
 	case stored > 0:
 		return sandbox.Result{OutputBytes: stored, Uploaded: true}, nil
-	case a.OutputRef:
-		return sandbox.Result{OutputBytes: a.OutputBytes, Uploaded: true}, nil
 	}
 	if err := sandbox.CheckOutput(output); err != nil { //guard:sandbox/output drop
 		c.spent = true // the runner's own outputs are sound

@@ -397,8 +397,8 @@ func TestClose(t *testing.T) {
 
 // serving is a server in a process of its own, which runs one task.
 type serving struct {
-	Dir     string
-	Request sandbox.Request
+	Dir, URL, Hash, Entrypoint string
+	Params                     map[string]json.RawMessage
 }
 
 func serve(argument string) error {
@@ -413,7 +413,9 @@ func serve(argument string) error {
 	if err := interpreters.Undumpable(); err != nil {
 		return err
 	}
-	_, err = pool.Run(context.Background(), s.Request, func(sandbox.LogEvent) {})
+	_, err = pool.Run(context.Background(), sandbox.Request{
+		Workspace: "acme", Tier: "nano", Artifact: sandbox.Artifact{Hash: s.Hash, URL: at(s.URL)}, Entrypoint: s.Entrypoint, Params: s.Params,
+	}, func(sandbox.LogEvent) {})
 	return err
 }
 
@@ -425,8 +427,9 @@ func TestChildrenDieWithTheServer(t *testing.T) {
 	store.url = server.URL
 	l, params := listen(t)
 	req := store.request(t, hold, "hold")
-	req.Params = params
-	argument, err := json.Marshal(serving{filepath.Join(t.TempDir(), "python"), req})
+	argument, err := json.Marshal(serving{
+		filepath.Join(t.TempDir(), "python"), server.URL + "/" + req.Artifact.Hash, req.Artifact.Hash, req.Entrypoint, params,
+	})
 	require.NoError(t, err)
 	child := proctest.Start(t, "serve", string(argument))
 	conns := accept(t, l)

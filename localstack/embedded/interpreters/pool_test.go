@@ -5,6 +5,7 @@ package interpreters_test
 import (
 	"archive/zip"
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -81,6 +82,11 @@ func (r *rig) put(path string, blob []byte) {
 	r.blobs[path] = blob
 }
 
+// at links to a URL.
+func at(url string) sandbox.Link {
+	return func(context.Context) (string, error) { return url, nil }
+}
+
 // request makes one for a function of a module of the given source.
 func (r *rig) request(t testing.TB, source, function string) sandbox.Request {
 	t.Helper()
@@ -96,7 +102,7 @@ func (r *rig) request(t testing.TB, source, function string) sandbox.Request {
 	r.put("/"+hash, buf.Bytes())
 	return sandbox.Request{
 		Workspace: "acme", Tier: "nano", RunID: "run-1", FlowName: "daily", FlowVersion: "3", TaskName: "the-task", Attempt: 1,
-		Artifact: sandbox.Artifact{Hash: hash, URL: r.url + "/" + hash}, Entrypoint: "flow:" + function, Timeout: 20 * time.Second,
+		Artifact: sandbox.Artifact{Hash: hash, URL: at(r.url + "/" + hash)}, Entrypoint: "flow:" + function, Timeout: 20 * time.Second,
 	}
 }
 
@@ -153,7 +159,7 @@ def add(ctx, item, index, up_stream, big, day, limit=7, *, region):
 	index := 4
 	req.MapIndex, req.Item = &index, raw(`{"a": 1}`)
 	req.Inputs = map[string]sandbox.Input{
-		"up-stream": {Value: raw(`[1, 2]`)}, "big": {URL: r.url + "/big"}, "unused": {URL: "http://127.0.0.1:1/never-fetched"},
+		"up-stream": {Value: raw(`[1, 2]`)}, "big": {URL: at(r.url + "/big")}, "unused": {URL: at("http://127.0.0.1:1/never-fetched")},
 	}
 	req.Params = map[string]json.RawMessage{"day": raw(`"monday"`), "region": raw(`"eu"`), "big": raw(`"shadowed"`)}
 	req.Secrets = map[string]string{"token": "s3cret"}
@@ -220,13 +226,13 @@ func TestBadArtifactIsTheTasksFault(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.put("/bad", []byte("no zip"))
-	result, _ := r.run(t, sandbox.Request{Workspace: "acme", Artifact: sandbox.Artifact{Hash: "../../bad", URL: r.url + "/bad"}, Entrypoint: "a:b"})
+	result, _ := r.run(t, sandbox.Request{Workspace: "acme", Artifact: sandbox.Artifact{Hash: "../../bad", URL: at(r.url + "/bad")}, Entrypoint: "a:b"})
 	require.NotNil(t, result.Failure)
 	assert.Contains(t, result.Failure.Message, "not a readable zip")
 
-	_, err := r.Run(t.Context(), sandbox.Request{Artifact: sandbox.Artifact{Hash: "gone", URL: r.url + "/gone?sig=verysecret"}}, func(sandbox.LogEvent) {})
+	_, err := r.Run(t.Context(), sandbox.Request{Artifact: sandbox.Artifact{Hash: "gone", URL: at(r.url + "/gone?sig=verysecret")}}, func(sandbox.LogEvent) {})
 	require.ErrorContains(t, err, "gone from the object store")
-	_, err = r.Run(t.Context(), sandbox.Request{Artifact: sandbox.Artifact{Hash: "down", URL: "http://127.0.0.1:1/?sig=verysecret"}}, func(sandbox.LogEvent) {})
+	_, err = r.Run(t.Context(), sandbox.Request{Artifact: sandbox.Artifact{Hash: "down", URL: at("http://127.0.0.1:1/?sig=verysecret")}}, func(sandbox.LogEvent) {})
 	require.Error(t, err)
 	assert.NotContains(t, err.Error(), "verysecret")
 }
@@ -300,7 +306,7 @@ func TestLargeOutput(t *testing.T) {
 	assert.EqualValues(t, 20971522, result.OutputBytes)
 	assert.False(t, result.Uploaded)
 
-	req.OutputURL = r.url + "/out"
+	req.OutputURL = at(r.url + "/out")
 	result, _ = r.run(t, req)
 	require.Nil(t, result.Failure)
 	assert.True(t, result.Uploaded)
@@ -322,7 +328,7 @@ func TestUploadFailureIsInfrastructure(t *testing.T) {
 	req := r.request(t, "def big(): return 'x' * 100000\n", "big")
 	denied := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) }))
 	defer denied.Close()
-	req.OutputURL = denied.URL + "/?sig=verysecret"
+	req.OutputURL = at(denied.URL + "/?sig=verysecret")
 	_, err := r.Run(t.Context(), req, func(sandbox.LogEvent) {})
 	require.ErrorContains(t, err, "the output could not be stored")
 	assert.NotContains(t, err.Error(), "verysecret")

@@ -30,7 +30,12 @@ def logs(text): frame(own(), b"E", text.encode()); return 1
 def guessed(): answer(b"n" * 16, '"forged"'); return 1
 def early(): answer(own(), '"mine"'); return "shifted"
 def late(): answer(own(), '"mine"'); time.sleep(0.3); return "shifted"
-def refers(size): frame(own(), b"R", json.dumps({"output_ref": True, "output_bytes": size}).encode()); time.sleep(60)
+def refers(text): frame(own(), b"R", json.dumps({"output_ref": True, "output_bytes": 7}).encode()); time.sleep(60)
+def frames():
+    import sys
+    f = sys._getframe()
+    while f: yield repr(f.f_locals); f = f.f_back
+def searches(given): return "verysecret" in "".join(frames())
 def works(): answer(own(), '"mine"'); threading.Event().wait(60)
 def spins(host, port):
     import socket
@@ -109,12 +114,30 @@ func TestForgedOutputsAreReadStrictly(t *testing.T) {
 		assert.Equal(t, sandbox.ArtifactSerializationError, result.Failure.Type)
 		assert.Contains(t, result.Failure.Message, want)
 	}
-	req := r.request(t, forger, "fails")
-	req.Params = text("Nonsense")
+	req := r.request(t, forger, "refers")
+	req.Params, req.OutputURL = text(""), at(r.url+"/out")
 	result, _ := r.run(t, req)
+	require.NotNil(t, result.Failure, "it says that its output is stored, and it is not")
+	assert.Equal(t, sandbox.ArtifactSerializationError, result.Failure.Type)
+
+	req = r.request(t, forger, "fails")
+	req.Params = text("Nonsense")
+	result, _ = r.run(t, req)
 	require.NotNil(t, result.Failure)
 	assert.Equal(t, sandbox.TaskFailedError, result.Failure.Type)
 	assert.Less(t, len(result.Failure.Message), 5000)
+}
+
+// A link is a credential: the server follows it for the task.
+func TestNoTaskSeesALink(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.put("/in", []byte(`[1]`))
+	req := r.request(t, forger, "searches")
+	req.Inputs = map[string]sandbox.Input{"given": {URL: at(r.url + "/in?sig=verysecret")}}
+	req.OutputURL = at(r.url + "/out?sig=verysecret")
+	result, _ := r.run(t, req)
+	assert.Equal(t, "false", output(t, result))
 }
 
 func TestForgedEventsAreTamed(t *testing.T) {

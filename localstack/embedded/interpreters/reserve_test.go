@@ -96,7 +96,7 @@ func TestAnArtifactThatCannotBeFetched(t *testing.T) {
 		"unreachable": {closed.URL, true},
 	} {
 		req := r.request(t, "def f(): return 1\n", "f")
-		req.Artifact = sandbox.Artifact{Hash: name, URL: test.url + "?sig=verysecret"}
+		req.Artifact = sandbox.Artifact{Hash: name, URL: at(test.url + "?sig=verysecret")}
 		_, err := r.Run(t.Context(), req, func(sandbox.LogEvent) {})
 		require.Error(t, err, name)
 		assert.Equal(t, test.unavailable, errors.Is(err, sandbox.ErrUnavailable), "%s: %v", name, err)

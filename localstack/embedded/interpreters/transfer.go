@@ -17,17 +17,17 @@ import (
 	"millrace/shared/run/sandbox"
 )
 
-// transfer carries the large inputs and the large output of one request for a
-// child that has no network.
+// transfer carries the large inputs and the large output of one request: the child
+// may have no network, and a link it does not get need not be signed.
 type transfer struct {
 	pool      *Pool
 	to        io.Writer
 	ended     <-chan struct{} // closed when the child has
 	nonce     nonce
 	inputs    map[string]sandbox.Input
-	outputURL string // of large outputs; empty: the child puts them there, or they come inline
-	inline    int64  // bytes of the largest output that comes inline
-	stored    int64  // bytes of the output that was stored
+	outputURL sandbox.Link // of large outputs; nil: they come inline
+	inline    int64        // bytes of the largest output that comes inline
+	stored    int64        // bytes of the output that was stored
 }
 
 // attempts is how often a request to the object store is made, when its failure
@@ -53,7 +53,7 @@ func (t *transfer) fetch(ctx context.Context, name []byte) error {
 	ctx, cancel := t.bounded(ctx)
 	defer cancel()
 	in, ok := t.inputs[string(name)]
-	if !ok || in.URL == "" {
+	if !ok || in.URL == nil {
 		return t.sendText(frameNoInput, "there is none of that name")
 	}
 	resp, err := t.pool.request(ctx, http.MethodGet, in.URL, nil, 0)
@@ -83,7 +83,7 @@ func (t *transfer) send(kind byte, size int64, body io.Reader) error {
 
 // takes tells whether an output of some bytes is stored from here.
 func (t *transfer) takes(size int64) bool {
-	return t.outputURL != "" && size > t.inline && t.stored == 0
+	return t.outputURL != nil && size > t.inline && t.stored == 0
 }
 
 // store puts the output, which follows in the pipe, to its link. It goes by a
@@ -112,7 +112,11 @@ func (t *transfer) store(ctx context.Context, from io.Reader, size int64) error 
 
 // request makes a request to the object store, again if its failure may pass.
 // Errors name no link: it is a credential.
-func (p *Pool) request(ctx context.Context, method, link string, body io.ReaderAt, size int64) (*http.Response, error) {
+func (p *Pool) request(ctx context.Context, method string, sign sandbox.Link, body io.ReaderAt, size int64) (*http.Response, error) {
+	link, err := sign(ctx)
+	if err != nil {
+		return nil, err
+	}
 	for attempt := 1; ; attempt++ {
 		req, err := http.NewRequestWithContext(ctx, method, link, nil)
 		if err != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync"
 	"time"
 
 	"millrace/shared/platform/blob"
@@ -48,7 +49,8 @@ func (p Python) execute(ctx context.Context, a *Attempt) Result {
 	if a.Artifact == "" {
 		return Final(TaskFailed, "the flow version has no artifact to run %s from", a.Task.Entrypoint)
 	}
-	req, err := p.request(ctx, a)
+	made := &links{}
+	req, err := p.request(ctx, a, made)
 	switch {
 	case err != nil && permanent(err):
 		return Final(SandboxFailed, "%v", err)
@@ -63,8 +65,11 @@ func (p Python) execute(ctx context.Context, a *Attempt) Result {
 		if ctx.Err() != nil {
 			return Failed(Cancelled, "%v", context.Cause(ctx))
 		}
-		text := withoutLinks(err.Error(), req)
-		if errors.Is(err, sandbox.ErrUnavailable) {
+		text := made.hide(err.Error())
+		switch {
+		case permanent(err):
+			return Final(SandboxFailed, "%s", text)
+		case errors.Is(err, sandbox.ErrUnavailable):
 			return NotStarted(errors.New(text))
 		}
 		return Failed(SandboxFailed, "%s", text)
@@ -139,20 +144,19 @@ func (p Python) check(ctx context.Context, a *Attempt, body io.Reader, size int6
 	return sandbox.CheckOutputFrom(body)
 }
 
-func (p Python) request(ctx context.Context, a *Attempt) (sandbox.Request, error) {
+func (p Python) request(ctx context.Context, a *Attempt, made *links) (sandbox.Request, error) {
 	req := sandbox.Request{
 		Workspace: a.Org, Tier: a.Mode, RunID: a.RunID, FlowName: a.Flow, FlowVersion: a.Version,
 		TaskName: a.Task.Name, TaskRunID: a.TaskRunID, Attempt: a.Number, MapIndex: a.MapIndex, Item: a.Item,
 		Artifact: sandbox.Artifact{Hash: artifactName(a)}, Entrypoint: a.Task.Entrypoint,
 		Params: a.Params, TraceParent: a.Trace.String(), Timeout: a.Timeout, Reserved: a.Reserved, Inputs: make(map[string]sandbox.Input, len(a.Task.DependsOn)),
 	}
-	var err error
-	if req.Artifact.URL, err = p.Blob.PresignGet(ctx, a.Artifact, linkLife, ""); err != nil {
-		return req, fmt.Errorf("link to the artifact: %w", err)
-	}
-	if req.OutputURL, err = p.Blob.PresignPut(ctx, a.OutputKey, linkLife); err != nil {
-		return req, fmt.Errorf("link for the output: %w", err)
-	}
+	req.Artifact.URL = made.link("link to the artifact", func(ctx context.Context) (string, error) {
+		return p.Blob.PresignGet(ctx, a.Artifact, linkLife, "")
+	})
+	req.OutputURL = made.link("link for the output", func(ctx context.Context) (string, error) {
+		return p.Blob.PresignPut(ctx, a.OutputKey, linkLife)
+	})
 	for _, name := range a.Task.DependsOn {
 		v, err := a.Output(ctx, name)
 		if err != nil {
@@ -160,9 +164,9 @@ func (p Python) request(ctx context.Context, a *Attempt) (sandbox.Request, error
 		}
 		in := sandbox.Input{Value: v.JSON}
 		if v.JSON == nil {
-			if in.URL, err = p.Blob.PresignGet(ctx, v.Ref, linkLife, ""); err != nil {
-				return req, fmt.Errorf("link to the output of %s: %w", name, err)
-			}
+			in.URL = made.link("link to the output of "+name, func(ctx context.Context) (string, error) {
+				return p.Blob.PresignGet(ctx, v.Ref, linkLife, "")
+			})
 		}
 		req.Inputs[name] = in
 	}
@@ -175,17 +179,32 @@ func artifactName(a *Attempt) string {
 	return strings.NewReplacer("/", "-", "#", "-").Replace(a.Artifact)
 }
 
-// withoutLinks takes presigned links out of a message: who has one needs no
-// other credential.
-func withoutLinks(text string, req sandbox.Request) string {
-	links := []string{req.Artifact.URL, req.OutputURL}
-	for _, in := range req.Inputs {
-		links = append(links, in.URL)
-	}
-	for _, link := range links {
-		if link != "" {
-			text = strings.ReplaceAll(text, link, "(link)")
+// links remembers the presigned links of an attempt that were made.
+type links struct {
+	mu   sync.Mutex
+	made []string
+}
+
+// link is a sandbox.Link; what names it in errors.
+func (l *links) link(what string, sign sandbox.Link) sandbox.Link {
+	return func(ctx context.Context) (string, error) {
+		link, err := sign(ctx)
+		if err != nil {
+			return "", fmt.Errorf("%s: %w", what, err)
 		}
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.made = append(l.made, link)
+		return link, nil
+	}
+}
+
+// hide takes the links out of a message: who has one needs no other credential.
+func (l *links) hide(text string) string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, link := range l.made {
+		text = strings.ReplaceAll(text, link, "(link)")
 	}
 	return text
 }

@@ -65,9 +65,9 @@ func TestPythonRequest(t *testing.T) {
 	assert.Equal(t, 2, *got.MapIndex)
 	assert.Equal(t, `"x"`, string(got.Item))
 	assert.Equal(t, `"monday"`, string(got.Params["day"]))
-	assert.NotEmpty(t, got.Artifact.URL)
+	assert.NotEmpty(t, made(t, got.Artifact.URL))
 	assert.NotContains(t, got.Artifact.Hash, "/")
-	assert.NotEmpty(t, got.OutputURL)
+	assert.NotEmpty(t, made(t, got.OutputURL))
 
 	r, _, _ = python(t, `{"name":"p","type":"python","entrypoint":"flow:main","depends_on":["up"]}`, func(a *executor.Attempt) {
 		a.Output = func(context.Context, string) (executor.Value, error) {
@@ -76,7 +76,7 @@ func TestPythonRequest(t *testing.T) {
 	}, run)
 	require.Nil(t, r.Failure)
 	assert.Nil(t, got.Inputs["up"].Value)
-	assert.NotEmpty(t, got.Inputs["up"].URL, "a large output travels as a link")
+	assert.NotEmpty(t, made(t, got.Inputs["up"].URL), "a large output travels as a link")
 	assert.Nil(t, got.Secrets, "a task gets the secrets that its config names")
 }
 
@@ -137,14 +137,75 @@ func TestPythonErrorsHoldNoLinks(t *testing.T) {
 	t.Parallel()
 	var links []string
 	r, _, _ := python(t, pyTask, nil, func(_ context.Context, req sandbox.Request, _ func(sandbox.LogEvent)) (sandbox.Result, error) {
-		links = []string{req.Artifact.URL, req.OutputURL}
-		return sandbox.Result{}, fmt.Errorf("Get %q, then Put %q: EOF", req.Artifact.URL, req.OutputURL)
+		links = []string{made(t, req.Artifact.URL), made(t, req.OutputURL)}
+		return sandbox.Result{}, fmt.Errorf("Get %q, then Put %q: EOF", links[0], links[1])
 	})
 	require.NotNil(t, r.Failure)
 	for _, link := range links {
 		assert.NotContains(t, r.Failure.Message, link)
 	}
 	assert.Contains(t, r.Failure.Message, "EOF")
+}
+
+func made(t *testing.T, link sandbox.Link) string {
+	t.Helper()
+	url, err := link(t.Context())
+	require.NoError(t, err)
+	return url
+}
+
+// signing counts the links of a store, which fail with err.
+type signing struct {
+	blob.Store
+	links int
+	err   error
+}
+
+func (s *signing) PresignGet(context.Context, string, time.Duration, string) (string, error) {
+	s.links++
+	return "link", s.err
+}
+
+func (s *signing) PresignPut(context.Context, string, time.Duration) (string, error) {
+	s.links++
+	return "link", s.err
+}
+
+// A link is signed when the sandbox asks for it: that takes longer than a short
+// task.
+func TestPythonSignsLinksThatAreNeeded(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		asks      func(sandbox.Request) sandbox.Link
+		err       error
+		links     int
+		final     bool
+		unstarted string
+	}{
+		"none":      {},
+		"artifact":  {asks: func(r sandbox.Request) sandbox.Link { return r.Artifact.URL }, links: 1},
+		"output":    {asks: func(r sandbox.Request) sandbox.Link { return r.OutputURL }, links: 1},
+		"throttled": {asks: func(r sandbox.Request) sandbox.Link { return r.Artifact.URL }, err: errors.New("throttled"), links: 1, unstarted: "link to the artifact: throttled: the sandbox is not available"},
+		"no store":  {asks: func(r sandbox.Request) sandbox.Link { return r.OutputURL }, err: blob.ErrNotConfigured, links: 1, final: true},
+	} {
+		a, _ := attempt(t, `{"name":"p","type":"python","entrypoint":"flow:main"}`)
+		store := &signing{err: test.err}
+		run := fake(func(ctx context.Context, req sandbox.Request, _ func(sandbox.LogEvent)) (sandbox.Result, error) {
+			if test.asks != nil {
+				if _, err := test.asks(req)(ctx); err != nil {
+					return sandbox.Result{}, fmt.Errorf("%w: %w", err, sandbox.ErrUnavailable)
+				}
+			}
+			return sandbox.Result{Output: json.RawMessage(`1`)}, nil
+		})
+		r := executor.Python{Sandbox: run, Blob: store}.Execute(t.Context(), a)
+		assert.Equal(t, test.links, store.links, name)
+		assert.Equal(t, test.unstarted, r.Unstarted, name)
+		assert.Equal(t, test.err != nil, r.Failure != nil, name)
+		if r.Failure != nil {
+			assert.Equal(t, test.final, r.Failure.Final, name)
+		}
+	}
 }
 
 // TestPythonSecrets holds that what a task says and hands on has no secret in

@@ -27,16 +27,20 @@ const (
 	ArtifactSerializationError = "ArtifactSerializationError"
 )
 
+// Link makes a presigned URL that is good for the length of the call. Signing one
+// takes longer than a short task, and a warm interpreter needs few of them.
+type Link func(ctx context.Context) (url string, err error)
+
 // Artifact is the uploaded zip a task's code comes from.
 type Artifact struct {
 	Hash string // names the content: the same hash is the same code
-	URL  string // presigned GET, good for the length of the call
+	URL  Link   // presigned GET
 }
 
 // Input is the output of an upstream task: a value, or where to fetch it.
 type Input struct {
-	Value json.RawMessage `json:"value,omitempty"`
-	URL   string          `json:"url,omitempty"` // presigned GET of the JSON; fetched only if the task takes the argument
+	Value json.RawMessage
+	URL   Link // presigned GET of the JSON; fetched only if the task takes the argument
 }
 
 // Request is one attempt of one task.
@@ -58,7 +62,7 @@ type Request struct {
 	Secrets     map[string]string          // what ctx.secret may read
 	TraceParent string                     // W3C Trace Context of the attempt: ctx.traceparent and $TRACEPARENT; may be empty
 	Timeout     time.Duration              // 0 means DefaultTimeout
-	OutputURL   string                     // presigned PUT for outputs over InlineBytes; without it they come inline
+	OutputURL   Link                       // presigned PUT for outputs over InlineBytes; nil: they come inline
 	Reserved    bool                       // the caller holds a place of Slots: Run takes none
 }
 

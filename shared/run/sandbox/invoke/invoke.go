@@ -133,7 +133,7 @@ func (s *Sandbox) connect(ctx context.Context) (*lambda.Client, error) {
 
 // Run invokes the function of the request's tier for its workspace.
 func (s *Sandbox) Run(ctx context.Context, req sandbox.Request, _ func(sandbox.LogEvent)) (sandbox.Result, error) {
-	payload, err := s.payload(&req)
+	payload, err := s.payload(ctx, &req)
 	if err != nil {
 		return sandbox.Result{}, err
 	}
@@ -195,7 +195,7 @@ type event struct {
 	MapIndex    *int                       `json:"map_index,omitempty"`
 	Item        json.RawMessage            `json:"item,omitempty"`
 	Entrypoint  string                     `json:"entrypoint"`
-	Inputs      map[string]sandbox.Input   `json:"inputs,omitempty"`
+	Inputs      map[string]input           `json:"inputs,omitempty"`
 	Params      map[string]json.RawMessage `json:"params,omitempty"`
 	Secrets     map[string]string          `json:"secrets,omitempty"`
 	TimeoutSecs float64                    `json:"timeout_secs"`
@@ -211,7 +211,40 @@ type artifact struct {
 	URL  string `json:"url"`
 }
 
-func (s *Sandbox) payload(req *sandbox.Request) ([]byte, error) {
+type input struct {
+	Value json.RawMessage `json:"value,omitempty"`
+	URL   string          `json:"url,omitempty"`
+}
+
+// links are the URLs that an event holds.
+type links struct {
+	artifact, output string
+	inputs           map[string]input
+}
+
+func linksOf(ctx context.Context, req *sandbox.Request) (l links, err error) {
+	if l.artifact, err = req.Artifact.URL(ctx); err != nil {
+		return l, err
+	}
+	if req.OutputURL != nil {
+		if l.output, err = req.OutputURL(ctx); err != nil {
+			return l, err
+		}
+	}
+	l.inputs = make(map[string]input, len(req.Inputs))
+	for name, given := range req.Inputs {
+		in := input{Value: given.Value}
+		if given.URL != nil {
+			if in.URL, err = given.URL(ctx); err != nil {
+				return l, err
+			}
+		}
+		l.inputs[name] = in
+	}
+	return l, nil
+}
+
+func (s *Sandbox) payload(ctx context.Context, req *sandbox.Request) ([]byte, error) {
 	timeout := req.Timeout
 	if timeout == 0 {
 		timeout = sandbox.DefaultTimeout
@@ -220,12 +253,16 @@ func (s *Sandbox) payload(req *sandbox.Request) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	urls, err := linksOf(ctx, req)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", sandbox.ErrUnavailable, err)
+	}
 	data, err := json.Marshal(event{
 		RunID: req.RunID, FlowName: req.FlowName, FlowVersion: req.FlowVersion, TaskName: req.TaskName,
 		TaskRunID: req.TaskRunID, Attempt: req.Attempt, MapIndex: req.MapIndex, Item: req.Item,
-		Entrypoint: req.Entrypoint, Inputs: req.Inputs, Params: req.Params, Secrets: req.Secrets,
-		TimeoutSecs: timeout.Seconds(), OutputURL: req.OutputURL, TraceParent: req.TraceParent,
-		Artifact: artifact(req.Artifact), LogURL: s.cfg.LogURL,
+		Entrypoint: req.Entrypoint, Inputs: urls.inputs, Params: req.Params, Secrets: req.Secrets,
+		TimeoutSecs: timeout.Seconds(), OutputURL: urls.output, TraceParent: req.TraceParent,
+		Artifact: artifact{Hash: req.Artifact.Hash, URL: urls.artifact}, LogURL: s.cfg.LogURL,
 		Token: ticket.Sign(s.cfg.Key, ticket.Attempt{
 			Org: req.Workspace, Run: req.RunID, Node: node, Number: req.Attempt, Task: req.TaskName,
 			MapIndex: req.MapIndex, Expires: s.cfg.Clock.Now().Add(timeout + lag).Unix(),

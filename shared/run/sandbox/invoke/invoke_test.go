@@ -78,15 +78,20 @@ func open(t *testing.T, lambda *answers) *invoke.Sandbox {
 	return s
 }
 
+// at links to a URL.
+func at(url string) sandbox.Link {
+	return func(context.Context) (string, error) { return url, nil }
+}
+
 func request() sandbox.Request {
 	index := 2
 	return sandbox.Request{
 		Workspace: "org_a", Tier: "small", RunID: "RUN", FlowName: "f", FlowVersion: "1", TaskName: "t",
 		TaskRunID: "RUN-7-3", Attempt: 3, MapIndex: &index, Item: json.RawMessage(`{"a":1}`),
-		Artifact: sandbox.Artifact{Hash: "h", URL: "https://s3.test/a"}, Entrypoint: "m:f",
-		Inputs:  map[string]sandbox.Input{"up": {Value: json.RawMessage(`[1]`)}, "far": {URL: "https://s3.test/o"}},
+		Artifact: sandbox.Artifact{Hash: "h", URL: at("https://s3.test/a")}, Entrypoint: "m:f",
+		Inputs:  map[string]sandbox.Input{"up": {Value: json.RawMessage(`[1]`)}, "far": {URL: at("https://s3.test/o")}},
 		Params:  map[string]json.RawMessage{"p": json.RawMessage(`12345678901234567890`)},
-		Secrets: map[string]string{"token": "hush-hush"}, Timeout: 90 * time.Second, OutputURL: "https://s3.test/out",
+		Secrets: map[string]string{"token": "hush-hush"}, Timeout: 90 * time.Second, OutputURL: at("https://s3.test/out"),
 		TraceParent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
 	}
 }
