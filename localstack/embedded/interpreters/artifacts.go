@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"regexp"
 
 	"golang.org/x/sync/singleflight"
 
@@ -25,15 +24,25 @@ type artifacts struct {
 	once   singleflight.Group
 }
 
-var plainName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,100}$`)
-
 // directoryName makes a name safe as one element of a path.
 func directoryName(name string) string {
-	if plainName.MatchString(name) {
+	if plainName(name) {
 		return name
 	}
 	sum := sha256.Sum256([]byte(name))
 	return "~" + hex.EncodeToString(sum[:]) // no plain name has a tilde
+}
+
+// plainName tells a name of 1 to 100 letters, digits, - and _. Each task asks.
+func plainName(name string) bool {
+	for i := range len(name) {
+		switch c := name[i]; {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '_', c == '-':
+		default:
+			return false
+		}
+	}
+	return name != "" && len(name) <= 100
 }
 
 // get returns the directory of an extracted artifact, fetching it if it is not

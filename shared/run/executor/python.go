@@ -176,8 +176,10 @@ func (p Python) request(ctx context.Context, a *Attempt, made *links) (sandbox.R
 // artifactName names the code's content. Keys of artifacts are made once and
 // never written again, so a key will do where no hash is known.
 func artifactName(a *Attempt) string {
-	return strings.NewReplacer("/", "-", "#", "-").Replace(a.Artifact)
+	return noSeparators.Replace(a.Artifact)
 }
+
+var noSeparators = strings.NewReplacer("/", "-", "#", "-")
 
 // links remembers the presigned links of an attempt that were made.
 type links struct {
