@@ -37,25 +37,32 @@ var theCollector = collector{
 	free:    debug.FreeOSMemory,
 }
 
+// paced is the server that is paced.
+type paced interface {
+	Commits() int64 // so far
+	Release()       // lets go of what it keeps in memory to be quicker
+}
+
 // pace lets the collector run seldom while the server is busy, for then it is a
-// fifth of the work, and has memory given back when it is calm again. What the
-// server holds is bounded to less than softLimit; garbage must not double it. Who has
-// set GOGC or GOMEMLIMIT has paced it already. It returns when ctx ends.
-func pace(ctx context.Context, c collector, commits func() int64) {
+// fifth of the work, and has memory given back when it is calm again, after the
+// start too. What the server holds is bounded to less than softLimit; garbage must
+// not double it. Who has set GOGC or GOMEMLIMIT has paced it already. It returns
+// when ctx ends.
+func pace(ctx context.Context, c collector, s paced) {
 	if os.Getenv("GOGC") != "" || os.Getenv("GOMEMLIMIT") != "" {
 		return
 	}
 	c.limit(softLimit)
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
-	before, calm, set := commits(), calmSeconds, calmPercent
+	before, calm, set := s.Commits(), 0, calmPercent
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
-		now := commits()
+		now := s.Commits()
 		rate := now - before
 		before = now
 		want := set
@@ -64,11 +71,12 @@ func pace(ctx context.Context, c collector, commits func() int64) {
 		} else if calm++; calm == calmSeconds {
 			want = calmPercent
 		}
-		if want == set {
-			continue
+		if want != set {
+			set = want
+			c.percent(set)
 		}
-		c.percent(want)
-		if set = want; calm == calmSeconds {
+		if calm == calmSeconds {
+			s.Release()
 			c.free()
 		}
 	}

@@ -88,6 +88,6 @@ func serve(c *cobra.Command, cfg server.Config) error {
 	base := s.Credentials().BaseURL
 	fmt.Fprintf(c.OutOrStdout(), "millrace-local %s serves %s\n  API          %s\n  description  %s/docs\n  credentials  %s\n",
 		cfg.Version, cfg.Dir, base, base, filepath.Join(cfg.Dir, signin.CredentialsFile))
-	go pace(c.Context(), theCollector, s.Commits)
+	go pace(c.Context(), theCollector, s)
 	return s.Serve(c.Context())
 }

@@ -290,6 +290,10 @@ func (s *Server) Credentials() signin.Credentials { return s.credentials }
 // Commits is how many changes of table and queues were committed.
 func (s *Server) Commits() int64 { return s.store.Commits() }
 
+// Release lets go of what is kept in memory to be quicker, and is read again when
+// it is asked for: for a server without work.
+func (s *Server) Release() { s.store.Release() }
+
 // Serve feeds the functions and answers requests until ctx ends, while it looks
 // at every live run, since the leases of earlier processes are void; then it stops:
 // it listens no more, lets requests and tasks in flight finish within their
