@@ -9,15 +9,15 @@ import (
 
 // DeploymentRequest is the body of POST /deployments.
 type DeploymentRequest struct {
-	DeploymentName string `json:"deployment_name" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$"`
-	FlowName       string `json:"flow_name" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$"`
-	FlowVersion    string `json:"flow_version" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$"`
+	DeploymentName string `json:"deployment_name" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]*$" maxLength:"128"`
+	FlowName       string `json:"flow_name" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]*$" maxLength:"128"`
+	FlowVersion    string `json:"flow_version" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]*$" maxLength:"128"`
 	Settings
 }
 
 // ChangeVersionRequest points a deployment at another version of its flow.
 type ChangeVersionRequest struct {
-	FlowVersion string `json:"flow_version" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$"`
+	FlowVersion string `json:"flow_version" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]*$" maxLength:"128"`
 }
 
 // RollbackRequest names what to go back to.
@@ -53,28 +53,28 @@ type RollbackResponse struct {
 }
 
 type path struct {
-	Name string `path:"deployment_name" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$"`
+	Name string `path:"deployment_name" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]*$" maxLength:"128"`
 }
 
 type listQuery struct {
-	Environment string `query:"environment" pattern:"^([A-Za-z0-9][A-Za-z0-9._-]{0,127})?$" doc:"Only deployments in this environment"`
+	Environment string `query:"environment" pattern:"^([A-Za-z0-9][A-Za-z0-9._-]*)?$" maxLength:"128" doc:"Only deployments in this environment"`
 	Limit       int    `query:"limit" minimum:"1" maximum:"500" default:"100"`
 }
 
 type putIn struct{ Body DeploymentRequest }
 
 type versionIn struct {
-	Name string `path:"deployment_name" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$"`
+	Name string `path:"deployment_name" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]*$" maxLength:"128"`
 	Body ChangeVersionRequest
 }
 
 type rollbackIn struct {
-	Name string `path:"deployment_name" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$"`
+	Name string `path:"deployment_name" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]*$" maxLength:"128"`
 	Body *RollbackRequest
 }
 
 type settingsIn struct {
-	Name string `path:"deployment_name" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$"`
+	Name string `path:"deployment_name" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]*$" maxLength:"128"`
 	Body UpdateDeploymentSettingsRequest
 }
 

@@ -201,6 +201,24 @@ func TestRegisterListsEveryFault(t *testing.T) {
 	assert.Empty(t, env.Do(t, env.A.Key, "GET", "/flows", nil).Items(t))
 }
 
+func TestNamesHave128Characters(t *testing.T) {
+	t.Parallel()
+	env := localtest.New(t, flows.Spec)
+	name := strings.Repeat("n", 128)
+	register(t, env, name, name, registrytest.Spec(1)).Require(t, 200)
+	env.Do(t, env.A.Key, "GET", "/flows/"+name+"/versions", nil).Require(t, 200)
+	for _, res := range []*localtest.Response{
+		register(t, env, name+"n", "1", registrytest.Spec(1)),
+		env.Do(t, env.A.Key, "GET", "/flows/"+name+"n/versions", nil),
+		env.Do(t, env.A.Key, "GET", "/flows?environment="+name+"n", nil),
+	} {
+		detail := res.Require(t, 422).Get(t, "detail").([]any)
+		require.Len(t, detail, 1)
+		assert.Equal(t, "string_too_long", detail[0].(object)["type"])
+		assert.Equal(t, "String should have at most 128 characters", detail[0].(object)["msg"])
+	}
+}
+
 func TestFlow9_UnsupportedRuntimeIs400(t *testing.T) {
 	t.Parallel()
 	env := localtest.New(t, flows.Spec)

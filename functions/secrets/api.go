@@ -10,9 +10,9 @@ import (
 
 // SecretCreateRequest is the body of POST /secrets.
 type SecretCreateRequest struct {
-	Name        string            `json:"name" pattern:"^[A-Za-z_][A-Za-z0-9_]{0,127}$"`
+	Name        string            `json:"name" pattern:"^[A-Za-z_][A-Za-z0-9_]*$" maxLength:"128"`
 	Value       string            `json:"value" minLength:"1" secret:"true" doc:"1 byte to 64 KB"`
-	Environment *string           `json:"environment,omitempty" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$" doc:"null: the workspace's own, which every environment falls back to"`
+	Environment *string           `json:"environment,omitempty" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]*$" maxLength:"128" doc:"null: the workspace's own, which every environment falls back to"`
 	Description string            `json:"description,omitempty" maxLength:"4096"`
 	Tags        map[string]string `json:"tags,omitempty" doc:"Up to 50"`
 }
@@ -20,7 +20,7 @@ type SecretCreateRequest struct {
 // SecretUpdateRequest is the body of PUT /secrets/{secret_name}.
 type SecretUpdateRequest struct {
 	Value       string  `json:"value" minLength:"1" secret:"true" doc:"1 byte to 64 KB"`
-	Environment *string `json:"environment,omitempty" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$" doc:"As the query parameter"`
+	Environment *string `json:"environment,omitempty" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]*$" maxLength:"128" doc:"As the query parameter"`
 }
 
 // SecretMetadataPatchRequest is the body of PATCH /secrets/{secret_name}. What is
@@ -32,9 +32,9 @@ type SecretMetadataPatchRequest struct {
 
 // SecretCopyRequest is the body of POST /secrets/copy.
 type SecretCopyRequest struct {
-	Name              string  `json:"name" pattern:"^[A-Za-z_][A-Za-z0-9_]{0,127}$"`
-	SourceEnvironment *string `json:"source_environment" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$" doc:"null: the workspace's own"`
-	TargetEnvironment *string `json:"target_environment" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$" doc:"null: the workspace's own"`
+	Name              string  `json:"name" pattern:"^[A-Za-z_][A-Za-z0-9_]*$" maxLength:"128"`
+	SourceEnvironment *string `json:"source_environment" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]*$" maxLength:"128" doc:"null: the workspace's own"`
+	TargetEnvironment *string `json:"target_environment" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]*$" maxLength:"128" doc:"null: the workspace's own"`
 	Overwrite         bool    `json:"overwrite,omitempty" doc:"Gives a secret that the target has a new version; without it that is 409"`
 }
 
@@ -60,15 +60,15 @@ type SecretListResponse struct {
 
 // Path is the path of one secret.
 type Path struct {
-	Name        string  `path:"secret_name" pattern:"^[A-Za-z_][A-Za-z0-9_]{0,127}$"`
-	Environment *string `query:"environment" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$" doc:"Absent: the workspace's own, else the only one there is; 422 if there are several, and names them"`
+	Name        string  `path:"secret_name" pattern:"^[A-Za-z_][A-Za-z0-9_]*$" maxLength:"128"`
+	Environment *string `query:"environment" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]*$" maxLength:"128" doc:"Absent: the workspace's own, else the only one there is; 422 if there are several, and names them"`
 }
 
 type (
 	createIn struct{ Body SecretCreateRequest }
 	copyIn   struct{ Body SecretCopyRequest }
 	listIn   struct {
-		Environment *string `query:"environment" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$" doc:"Only secrets of this environment; absent: all"`
+		Environment *string `query:"environment" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]*$" maxLength:"128" doc:"Only secrets of this environment; absent: all"`
 		Limit       int     `query:"limit" minimum:"1" maximum:"1000" default:"100"`
 	}
 	updateIn struct {

@@ -17,6 +17,8 @@ const (
 	MaxFlowTimeout = 366 * 24 * 60 * 60 // seconds
 	maxBackoff     = 24 * 60 * 60       // seconds
 	maxFaults      = 1_000              // reported at once
+	maxTaskName    = 64                 // bytes
+	maxHeaderName  = 128                // bytes
 )
 
 // The defaults of a task.

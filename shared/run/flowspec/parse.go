@@ -20,7 +20,7 @@ import (
 )
 
 var (
-	taskName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]{0,63}$`)
+	taskName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]*$`) // and at most maxTaskName
 	function = regexp.MustCompile(`^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$`)
 	rules    = []string{AllSuccess, AllDone, OneFailed, NoneFailed}
 	specLoc  = errs.Body("flow_spec")
@@ -238,7 +238,7 @@ func (p *parser) onFailure(o *Object) {
 // common checks the fields of every task.
 func (p *parser) common(o *Object, i int) {
 	o.Require("name", "type")
-	if name, ok := o.Text("name"); ok && !taskName.MatchString(name) {
+	if name, ok := o.Text("name"); ok && (len(name) > maxTaskName || !taskName.MatchString(name)) {
 		o.Fault(name, []any{"name"}, "a name has up to 64 letters, digits, _ and -, the first a letter")
 	}
 	o.Text("description")

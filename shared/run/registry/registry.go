@@ -30,10 +30,6 @@ import (
 	"millrace/shared/platform/table"
 )
 
-// NamePattern is what names of flows, versions, deployments and environments
-// match: 1 to 128 characters, none of which is '#' or '/'.
-const NamePattern = `^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`
-
 // The limits of what is stored beside a name.
 const (
 	MaxTags           = 50
@@ -51,10 +47,16 @@ const DefaultEnvironment = "default"
 // ReservedParameter begins the parameters that only the service sets.
 const ReservedParameter = "__svc_"
 
-var namePattern = regexp.MustCompile(NamePattern)
+// maxName is the most characters of a name. A pattern that counted them would take
+// a hundred times as long to compile, which each function does at its start.
+const maxName = 128
 
-// ValidName reports whether name matches [NamePattern].
-func ValidName(name string) bool { return namePattern.MatchString(name) }
+var namePattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
+
+// ValidName reports whether name may name a flow, version, deployment or
+// environment: 1 to 128 letters, digits, '.', '_' and '-', of which the first is a
+// letter or digit.
+func ValidName(name string) bool { return len(name) <= maxName && namePattern.MatchString(name) }
 
 // reserved are words that stand in the place of a version in a path.
 var reserved = []string{"latest", "versions", "draft", "backfill"}
