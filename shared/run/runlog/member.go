@@ -49,7 +49,21 @@ type builder struct {
 	counts []count
 }
 
-var gzips = sync.Pool{New: func() any { return gzip.NewWriter(nil) }}
+// Most runs write little: what gzip's usual level has to clear for each member is
+// then most of the work, and a twentieth of the member all that it saves.
+const littleBytes = 16 << 10
+
+var gzips, quickGzips = gzipsOf(gzip.DefaultCompression), gzipsOf(gzip.BestSpeed)
+
+func gzipsOf(level int) *sync.Pool {
+	return &sync.Pool{New: func() any {
+		gz, err := gzip.NewWriterLevel(nil, level)
+		if err != nil {
+			panic(err) // no such level
+		}
+		return gz
+	}}
+}
 
 func (b *builder) add(id string, data []byte, events int) error {
 	if len(b.counts) == memberBatches || b.raw.Len() > 0 && b.raw.Len()+len(data) > memberBytes {
@@ -72,8 +86,12 @@ func (b *builder) close() error {
 		return err
 	}
 	from := b.out.Size()
-	gz := gzips.Get().(*gzip.Writer)
-	defer gzips.Put(gz)
+	writers := gzips
+	if b.raw.Len() <= littleBytes {
+		writers = quickGzips
+	}
+	gz := writers.Get().(*gzip.Writer)
+	defer writers.Put(gz)
 	gz.Reset(&b.out)
 	gz.Extra = extra
 	if _, err := gz.Write(b.raw.Bytes()); err != nil {
