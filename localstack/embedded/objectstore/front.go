@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -13,6 +14,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -44,6 +46,12 @@ func newFront(socket string, transport *http.Transport, connections int, log *sl
 			r.Out.URL.Scheme, r.Out.URL.Host = "http", "objects"
 			r.Out.Host = r.In.Host                 // the signature covers it
 			r.Out.URL.RawQuery = r.In.URL.RawQuery // and this, as it was written
+			if r.Out.ContentLength != 0 {
+				// The gateway may refuse it before it has read the body, and then takes
+				// what comes of it for requests: nobody else gets this connection.
+				r.Out.Close = true //guard:objects/bodies drop
+				r.Out.Body = &received{ReadCloser: r.Out.Body}
+			}
 		},
 		Transport:      transport,
 		BufferPool:     &buffers{},
@@ -92,6 +100,8 @@ func failed(w http.ResponseWriter, r *http.Request, err error, log *slog.Logger)
 			Description: "The body came too slowly: nothing was read from the connection within the timeout period",
 		}
 	case r.Context().Err() != nil: // the client is gone
+	case broken(r):
+		answer = s3err.GetAPIError(s3err.ErrIncompleteBody)
 	default:
 		log.Error("object store: request not passed on", "method", r.Method, "error", err)
 	}
@@ -99,6 +109,28 @@ func failed(w http.ResponseWriter, r *http.Request, err error, log *slog.Logger)
 	w.Header().Set("Connection", "close")
 	w.WriteHeader(answer.StatusCode())
 	_, _ = w.Write(answer.XMLBody("", "")) // the client may be gone
+}
+
+// received is a body that knows whether it came whole.
+type received struct {
+	io.ReadCloser
+	broken atomic.Bool
+}
+
+// Read reads from the client.
+func (b *received) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err != nil && err != io.EOF {
+		b.broken.Store(true)
+	}
+	return n, err
+}
+
+// broken reports whether the body of a request cannot be read: it is no fault of
+// the gateway.
+func broken(r *http.Request) bool {
+	b, ok := r.Body.(*received)
+	return ok && b.broken.Load()
 }
 
 // buffers are those with which bodies are passed on.
