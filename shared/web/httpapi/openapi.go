@@ -190,8 +190,7 @@ func errorsOf(op *Operation, h *huma.Operation) []int {
 	if h.RequestBody != nil {
 		out = append(out, http.StatusRequestEntityTooLarge)
 	}
-	if h.RequestBody != nil || len(h.Parameters) > 0 {
-		out = append(out, http.StatusUnprocessableEntity)
-	}
+	// What an operation takes no body or parameter for is refused, too.
+	out = append(out, http.StatusUnprocessableEntity)
 	return append(out, http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusServiceUnavailable)
 }
