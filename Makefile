@@ -98,6 +98,14 @@ powercuts: ## Cut the power of a busy store CUTS (200) times in each mode and ch
 limits: ## Hold the server to its limits: 10,000 tasks, 256 MB outputs, 1,000,000 log lines
 	$(GO) test ./localstack/proof/limits -count=1 -v -timeout 0 -full
 
+# The same requests each time, unless a seed is given.
+ATTACKS     ?= .
+ATTACK_SEED  = $(if $(filter file,$(origin SEED)),1,$(SEED))
+
+.PHONY: attack
+attack: ## Attack a server beside another workspace that measures, 5 minutes (SEED=n, ATTACKS=regexp)
+	$(GO) test ./localstack/proof/attack -count=1 -v -timeout 0 -run 'TestAttacks/$(ATTACKS)' -full -seed $(ATTACK_SEED)
+
 .PHONY: fmt
 fmt: ## Format the Go code
 	gofmt -w $$(git ls-files -co --exclude-standard '*.go')
