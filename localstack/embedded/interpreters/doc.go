@@ -3,8 +3,9 @@
 // about 40 ms, answering a warm call in about 100 µs.
 //
 // Every child has a clean environment, its own scratch directory, no descriptor
-// but its standard ones and the two of the protocol, its own process group, and
-// limits on files, file size and core dumps. It dies with the server
+// but its standard ones and the two of the protocol, its own process group, a
+// lower priority than the server (nice), and limits on files, file size and core
+// dumps. It dies with the server
 // (PR_SET_PDEATHSIG), may gain no privilege (PR_SET_NO_NEW_PRIVS), and a seccomp
 // filter refuses it mounts, namespaces, ptrace, keys, BPF and the like, and memory
 // that belongs to no process. How far it is shut off beyond that depends on what

@@ -13,11 +13,16 @@ type setup struct {
 	Scratch      string            `json:"scratch"`
 	Hide         []string          `json:"hide"`
 	Limits       map[string]int64  `json:"limits"`
+	Nice         int               `json:"nice"`
 	Env          map[string]string `json:"env"`
 	SharedMemory int64             `json:"shared_memory"` // bytes of /dev/shm
 	Filter       string            `json:"filter,omitempty"`
 	Loopback     bool              `json:"loopback,omitempty"`
 }
+
+// niceness is by how much tasks have a lower priority than the server: however
+// many processes they start, the server answers, and tasks of others begin.
+const niceness = 10
 
 // threads are what numeric libraries read how many threads to start from.
 var threads = []string{
@@ -27,7 +32,7 @@ var threads = []string{
 // setup is how a child of a tier confines itself.
 func (c *Config) setup(m mode, tier string) setup {
 	s := setup{
-		Mode: m.name, Hide: c.Hide, Filter: filter(), Loopback: c.Network == NoNetwork,
+		Mode: m.name, Nice: niceness, Hide: c.Hide, Filter: filter(), Loopback: c.Network == NoNetwork,
 		Limits:       map[string]int64{"CORE": 0, "NOFILE": 1024, "FSIZE": c.Scratch},
 		Env:          make(map[string]string, len(threads)),
 		SharedMemory: c.memory(tier) / 4,

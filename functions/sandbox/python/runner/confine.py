@@ -44,6 +44,7 @@ class Places:
 def confine(setup):
     """Apply setup to this process and return its Places; OSError when the kernel refuses."""
     os.closerange(5, 1 << 16)
+    os.nice(setup.get("nice", 0))
     linux = sys.platform == "linux"
     places = Places(setup["artifact"], setup["scratch"])
     if setup["mode"] == "namespaces":
