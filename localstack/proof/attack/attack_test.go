@@ -73,7 +73,7 @@ var attacks = []attack{
 	{name: "bombs", sent: "Python tasks that fork and take memory", span: 12 * time.Second, run: pythonBombs},
 	{name: "slow-http", sent: "200 http tasks that nobody answers", span: 10 * time.Second, run: slowHTTP},
 	{name: "sleepers", sent: "64 Python tasks that sleep", span: 10 * time.Second, run: sleepers},
-	{name: "flood", sent: "runs of 100 tasks that do not end, until 429", span: 30 * time.Second, restart: true, run: flood},
+	{name: "flood", sent: "runs of 1,000 tasks that do not end, until 429", span: 30 * time.Second, restart: true, run: flood},
 	{name: "wide", sent: "mapped tasks of 10,000", span: 15 * time.Second, restart: true, run: wideFlood},
 	{name: "directories", sent: "zips of a million empty files", span: 8 * time.Second, run: directories},
 	{name: "uploads", sent: "more bytes than declared, uploads never completed", span: 8 * time.Second, run: uploads},

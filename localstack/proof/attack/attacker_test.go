@@ -132,12 +132,12 @@ func (a *attacker) each(workers, n int, job func(rng *rand.Rand, i int)) {
 	all.Wait()
 }
 
-// forever has workers do something until the attack is over.
+// forever has workers do something, at least once, until the attack is over.
 func (a *attacker) forever(workers int, do func(i int)) {
 	var all sync.WaitGroup
 	for w := range workers {
 		all.Go(func() {
-			for i := w; a.ends.Err() == nil; i += workers {
+			for i := w; i == w || a.ends.Err() == nil; i += workers {
 				do(i)
 			}
 		})

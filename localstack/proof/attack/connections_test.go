@@ -18,10 +18,8 @@ func (a *attacker) hold(n int, address string, keep func(net.Conn) error) {
 			for a.ends.Err() == nil {
 				conn, err := (&net.Dialer{Timeout: 2 * time.Second}).DialContext(a.ends, "tcp", address)
 				if err != nil {
-					if a.ends.Err() == nil {
-						a.lost(err)
-						pause(a.ends, 100*time.Millisecond)
-					}
+					a.lost(err)
+					pause(a.ends, 100*time.Millisecond)
 					continue
 				}
 				stop := make(chan struct{})

@@ -21,7 +21,7 @@ func refused(err error) bool {
 
 // flood starts runs that do not end, until a limit is met or time is over.
 func flood(a *attacker) {
-	tasks := many(100, func(name string) object {
+	tasks := many(size(100, 1000), func(name string) object {
 		return object{"name": name, "type": "wait", "config": object{"seconds": 3600}}
 	})
 	if err := register(a.ctx, a.api, "flood", tasks...); err != nil {
@@ -77,8 +77,10 @@ func directories(a *attacker) {
 		return
 	}
 	a.forever(4, func(i int) {
+		ctx, cancel := context.WithTimeout(a.ctx, answerPatience)
+		defer cancel()
 		spec := marshal(object{"tasks": []object{python("x")}})
-		_, err := a.api.Upload(a.ends, client.Upload{FlowName: fmt.Sprint("zip-", i), FlowVersion: "1", DeploymentName: "zip", Spec: spec, Zip: buf.Bytes()})
+		_, err := a.api.Upload(ctx, client.Upload{FlowName: fmt.Sprint("zip-", i), FlowVersion: "1", DeploymentName: "zip", Spec: spec, Zip: buf.Bytes()})
 		if err == nil {
 			a.problem("a zip of %d files is taken", size(60_000, 1_000_000))
 		}
