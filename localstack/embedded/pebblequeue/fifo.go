@@ -34,6 +34,19 @@ func (f *fifo[T]) pop() T {
 	return v
 }
 
+// at returns the i-th, from 0; only of a list that has it.
+func (f *fifo[T]) at(i int) T { return f.slots[(f.head+i)%len(f.slots)] }
+
+// remove removes the i-th, from 0, in a time that grows with i.
+func (f *fifo[T]) remove(i int) T {
+	v := f.at(i)
+	for ; i > 0; i-- {
+		f.slots[(f.head+i)%len(f.slots)] = f.at(i - 1)
+	}
+	f.pop()
+	return v
+}
+
 // first returns the first; only of a list that is not empty.
 func (f *fifo[T]) first() T { return f.slots[f.head] }
 

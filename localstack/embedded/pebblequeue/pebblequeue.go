@@ -28,6 +28,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"millrace/localstack/embedded/share"
 	"millrace/localstack/embedded/store"
 	"millrace/shared/platform/clock"
 	"millrace/shared/platform/queue"
@@ -142,6 +143,19 @@ func (s *Queues) Send(ctx context.Context, name string, msgs ...queue.Message) e
 // Receive gives the groups with ready messages their turns. It waits by signal,
 // first come, first served.
 func (s *Queues) Receive(ctx context.Context, name string, max int, wait time.Duration) ([]queue.Delivery, error) {
+	return s.receive(ctx, name, max, wait, nil)
+}
+
+// ReceiveShared is Receive for who has a limited number of places, one for each
+// message: it takes a place of the message's group for each that it returns. Of
+// the groups with ready messages the one that holds fewest places is first. The
+// messages of those that may have none stay where they are, and no other waits for
+// them. Only one may receive from a queue in this way, and no other with these places.
+func (s *Queues) ReceiveShared(ctx context.Context, name string, max int, wait time.Duration, places *share.Places) ([]queue.Delivery, error) {
+	return s.receive(ctx, name, max, wait, places)
+}
+
+func (s *Queues) receive(ctx context.Context, name string, max int, wait time.Duration, places *share.Places) ([]queue.Delivery, error) {
 	l, err := s.lane(ctx, name)
 	if err != nil {
 		return nil, err
@@ -149,18 +163,28 @@ func (s *Queues) Receive(ctx context.Context, name string, max int, wait time.Du
 	if err := queue.CheckReceive(max, wait); err != nil {
 		return nil, err
 	}
-	if got, err := l.take(max, nil); len(got) > 0 || err != nil || wait == 0 {
-		return s.deliver(ctx, l, got, err)
+	if got, err := l.take(max, places, nil); len(got) > 0 || err != nil || wait == 0 {
+		return s.deliver(ctx, l, places, got, err)
+	}
+	var changed <-chan struct{}
+	if places != nil {
+		changed = places.Changed()
 	}
 	signal := make(chan struct{}, 1)
 	timeout := time.NewTimer(wait)
 	defer timeout.Stop()
 	for {
-		if got, err := l.take(max, signal); len(got) > 0 || err != nil {
-			return s.deliver(ctx, l, got, err)
+		if got, err := l.take(max, places, signal); len(got) > 0 || err != nil {
+			return s.deliver(ctx, l, places, got, err)
 		}
 		select {
 		case <-signal:
+		case <-changed:
+			l.leave(signal)
+			select {
+			case <-signal:
+			default:
+			}
 		case <-timeout.C:
 			l.leave(signal)
 			return nil, nil
@@ -172,8 +196,8 @@ func (s *Queues) Receive(ctx context.Context, name string, max int, wait time.Du
 }
 
 // deliver finishes a receive: it writes down deliveries after the first. If it
-// fails the messages are ready again.
-func (s *Queues) deliver(ctx context.Context, l *lane, got []taken, err error) ([]queue.Delivery, error) {
+// fails the messages are ready again, and their places free.
+func (s *Queues) deliver(ctx context.Context, l *lane, places *share.Places, got []taken, err error) ([]queue.Delivery, error) {
 	if err != nil || len(got) == 0 {
 		return nil, err
 	}
@@ -192,6 +216,7 @@ func (s *Queues) deliver(ctx context.Context, l *lane, got []taken, err error) (
 	ctx = table.Reclaiming(context.WithoutCancel(ctx))
 	if err := s.db.Commit(ctx, func(b *store.Batch) error { return writeReceives(b, l, got) }); err != nil {
 		l.undo(got)
+		vacate(places, got)
 		return nil, fmt.Errorf("pebblequeue: receive from %s: %w", l.name, err)
 	}
 	return out, nil

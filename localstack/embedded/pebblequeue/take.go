@@ -7,6 +7,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 
+	"millrace/localstack/embedded/share"
 	"millrace/localstack/embedded/store"
 	"millrace/shared/platform/queue"
 )
@@ -25,10 +26,10 @@ func (t taken) delivery(queueName string) queue.Delivery {
 	}
 }
 
-// take marks up to max ready messages as delivered and returns them. If there is
-// none and signal is not nil, signal is registered: it receives a value when
-// there may be.
-func (l *lane) take(max int, signal chan struct{}) (got []taken, err error) {
+// take marks up to max ready messages as delivered and returns them; with places,
+// those of groups that get one. If there is none and signal is not nil, signal is
+// registered: it receives a value when there may be.
+func (l *lane) take(max int, places *share.Places, signal chan struct{}) (got []taken, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
@@ -37,8 +38,9 @@ func (l *lane) take(max int, signal chan struct{}) (got []taken, err error) {
 	now := l.queues.now()
 	l.promote(now)
 	if l.turns.n > 0 {
-		if got, err = l.takeTurns(max, now); err != nil {
+		if got, err = l.takeTurns(max, places, now); err != nil {
 			l.takeBack(got, now)
+			vacate(places, got)
 			return nil, err
 		}
 	}
@@ -46,31 +48,71 @@ func (l *lane) take(max int, signal chan struct{}) (got []taken, err error) {
 		l.waiters = append(l.waiters, signal)
 	}
 	l.arm(now)
-	l.wake() // what is left is another's
+	if len(got) > 0 || places == nil {
+		l.wake() // what is left is another's
+	}
 	return got, nil
 }
 
-func (l *lane) takeTurns(max int, now int64) (got []taken, err error) {
+func (l *lane) takeTurns(max int, places *share.Places, now int64) (got []taken, err error) {
+	g := l.turn(places)
+	if g == nil {
+		return nil, nil
+	}
 	it, err := l.queues.db.Iterator(l.prefix, store.After(l.prefix))
 	if err != nil {
+		l.pass(g, places, now)
 		return nil, err
 	}
 	defer func() { err = l.queues.db.Unreadable(errors.Join(err, it.Close())) }()
-	for len(got) < max && l.turns.n > 0 {
-		g := l.turns.pop()
-		g.queued = false
+	for ; g != nil; g = l.turn(places) {
 		m, body, err := l.nextOf(g, it, now)
-		if m != nil {
+		if m == nil {
+			l.pass(g, places, now)
+		} else {
 			m.receives++
 			l.hold(m, now)
 			got = append(got, taken{m.place, record{m.receives, m.sent, body}})
+			l.queue(g, now)
 		}
-		l.queue(g, now)
-		if err != nil {
+		if err != nil || len(got) == max {
 			return got, err
 		}
 	}
 	return got, nil
+}
+
+// turn takes the group out of the line whose turn it is, nil if there is none:
+// the first, or with places the one that has fewest, if it may have another.
+func (l *lane) turn(places *share.Places) *group {
+	i := 0
+	if places != nil {
+		i = places.First(l.turns.n, func(i int) string { return l.turns.at(i).name })
+	}
+	if i < 0 || i >= l.turns.n {
+		return nil
+	}
+	g := l.turns.remove(i)
+	g.queued = false
+	return g
+}
+
+// pass ends the turn of a group that had no message.
+func (l *lane) pass(g *group, places *share.Places, now int64) {
+	l.queue(g, now)
+	if places != nil {
+		places.Release(g.name)
+	}
+}
+
+// vacate gives back the places of messages that are not handed out.
+func vacate(places *share.Places, got []taken) {
+	if places == nil {
+		return
+	}
+	for _, t := range got {
+		places.Release(t.group)
+	}
 }
 
 // nextOf removes the message of a group that has been ready longest, nil if none

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"millrace/localstack/embedded/runtime"
+	"millrace/localstack/embedded/share"
 	"millrace/localstack/proof/memory"
 	"millrace/shared/platform/clock"
 	"millrace/shared/platform/queue"
@@ -103,7 +104,7 @@ func TestParkedHandlersHoldNoWorker(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
 		assert.Equal(t, int64(100), p.resumed.Load())
-		assert.Equal(t, int64(workers), p.most.Load(), "who goes on has a worker again")
+		assert.Equal(t, int64(share.Alone(workers)), p.most.Load(), "who goes on has a worker again")
 		stats, err := p.queues.Stats(t.Context(), "q")
 		require.NoError(t, err)
 		assert.Equal(t, queue.Stats{}, stats)
@@ -115,11 +116,15 @@ func TestParkedHandlersAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := park(t)
 		defer p.Stop(t.Context())
-		p.send(t, runtime.MaxParked+1, `"wait"`)
+		p.send(t, share.Alone(runtime.MaxParked)+1, `"wait"`)
 		synctest.Wait()
-		assert.Equal(t, int64(runtime.MaxParked), p.waiting.Load())
+		assert.Equal(t, int64(2000), p.waiting.Load())
 		require.Len(t, p.errs, 1)
 		require.ErrorIs(t, <-p.errs, queue.ErrParked)
+		require.NoError(t, p.queues.Send(t.Context(), "q", queue.Message{Body: []byte(`"wait"`), Group: "other"}))
+		synctest.Wait()
+		assert.Equal(t, int64(2001), p.waiting.Load(), "another workspace's may wait as well")
+		assert.Empty(t, p.errs)
 		close(p.open)
 	})
 }

@@ -2,135 +2,77 @@ package runtime
 
 import (
 	"context"
-	"slices"
 	"sync"
+	"time"
 
+	"millrace/localstack/embedded/share"
 	"millrace/shared/platform/queue"
 )
 
-// MaxParked is how many handlers of the process may wait without a worker.
-const MaxParked = 2000
+// MaxParked is how many handlers of the process may wait without a worker; those
+// of one workspace at most 2,000, so that another's can.
+const MaxParked = 2250
 
-// permits are the workers of one queue. The poller may start as many handlers as
-// there are free permits. It holds none while it waits for messages, so a parked
-// handler that goes on meanwhile may make a few more than limit run at once.
-type permits struct {
-	limit int
-
-	mu       sync.Mutex
-	taken    int
-	resuming []chan struct{} // parked handlers that go on, first come, first served
-	freed    chan struct{}   // holds a value if the poller may look again
+// sharing is a driver of queues that leaves the messages of a workspace that may
+// have no more workers where they are.
+type sharing interface {
+	// ReceiveShared takes a place for each message that it returns.
+	ReceiveShared(ctx context.Context, name string, max int, wait time.Duration, workers *share.Places) ([]queue.Delivery, error)
 }
 
-func newPermits(limit int) *permits {
-	return &permits{limit: limit, freed: make(chan struct{}, 1)}
-}
+// asTheyCome are the queues of a driver that chooses by itself whose messages come
+// next, as SQS does.
+type asTheyCome struct{ queue.Queues }
 
-// free waits until there are permits and returns how many, up to a batch; 0 when
-// ctx ends.
-func (p *permits) free(ctx context.Context) int {
-	for {
-		p.mu.Lock()
-		n := p.limit - p.taken
-		p.mu.Unlock()
-		if n > 0 {
-			return min(n, queue.MaxBatch)
-		}
+// ReceiveShared waits for free workers first. It holds none while it waits for
+// messages, so a parked handler that goes on meanwhile may make a few more than
+// there are run at once.
+func (q asTheyCome) ReceiveShared(ctx context.Context, name string, most int, wait time.Duration, workers *share.Places) ([]queue.Delivery, error) {
+	free := workers.Free()
+	for ; free == 0; free = workers.Free() {
 		select {
-		case <-p.freed:
+		case <-workers.Changed():
 		case <-ctx.Done():
-			return 0
+			return nil, context.Cause(ctx)
 		}
 	}
+	got, err := q.Receive(ctx, name, min(free, most), wait)
+	for _, m := range got {
+		workers.Take(m.Group)
+	}
+	return got, err
 }
 
-// take takes permits that were free.
-func (p *permits) take(n int) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.taken += n
-}
-
-// release gives a permit to the handler that waits longest for one, else back.
-func (p *permits) release() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.taken--
-	if p.taken >= p.limit {
-		return
-	}
-	if len(p.resuming) > 0 {
-		p.taken++
-		close(p.resuming[0])
-		p.resuming = slices.Delete(p.resuming, 0, 1)
-		return
-	}
-	select {
-	case p.freed <- struct{}{}:
-	default:
-	}
-}
-
-// resume takes a permit for a handler that was parked. When ctx ends first the
-// error is its cause.
-func (p *permits) resume(ctx context.Context) error {
-	p.mu.Lock()
-	if p.taken < p.limit {
-		p.taken++
-		p.mu.Unlock()
-		return nil
-	}
-	turn := make(chan struct{})
-	p.resuming = append(p.resuming, turn)
-	p.mu.Unlock()
-	select {
-	case <-turn:
-		return nil
-	case <-ctx.Done():
-	}
-	p.mu.Lock()
-	i := slices.Index(p.resuming, turn)
-	if i >= 0 {
-		p.resuming = slices.Delete(p.resuming, i, i+1)
-	}
-	p.mu.Unlock()
-	if i < 0 { // it had its turn at that moment
-		p.release()
-	}
-	return context.Cause(ctx)
-}
-
-// handler is the permit of one message's handler.
+// handler is the worker of one message's handler.
 type handler struct {
-	runtime *Runtime
-	permits *permits
-	stop    context.Context // ends when the runtime receives no more
+	runtime   *Runtime
+	workers   *share.Places
+	workspace string
+	stop      context.Context // ends when the runtime receives no more
 
 	mu   sync.Mutex
-	away bool // the permit is given back
+	away bool // the worker is given back
 }
 
 // Parked implements queue.Parker.
-func (h *handler) Parked() int { return int(h.runtime.parked.Load()) }
+func (h *handler) Parked() int { return h.runtime.parked.Taken() }
 
 // Park implements queue.Parker. Of several goroutines of the handler that park at
-// once the first gives the permit back.
+// once the first gives the worker back.
 func (h *handler) Park(ctx context.Context, wait func(context.Context) error) error {
-	if h.runtime.parked.Add(1) > MaxParked {
-		h.runtime.parked.Add(-1)
+	if !h.runtime.parked.Try(h.workspace) {
 		return queue.ErrParked
 	}
-	defer h.runtime.parked.Add(-1)
+	defer h.runtime.parked.Release(h.workspace)
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(h.stop, func() { cancel(context.Cause(h.stop)) })()
 	if !h.leave(true) {
 		return wait(ctx)
 	}
-	h.permits.release()
+	h.workers.Release(h.workspace)
 	err := wait(ctx)
-	if gone := h.permits.resume(ctx); gone != nil {
+	if gone := h.workers.Acquire(ctx, h.workspace); gone != nil {
 		if err == nil {
 			err = gone
 		}
@@ -140,7 +82,7 @@ func (h *handler) Park(ctx context.Context, wait func(context.Context) error) er
 	return err
 }
 
-// leave notes whether the permit is given back; false if that was so before.
+// leave notes whether the worker is given back; false if that was so before.
 func (h *handler) leave(away bool) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -149,9 +91,9 @@ func (h *handler) leave(away bool) bool {
 	return changed
 }
 
-// done gives the permit back when the handler returns.
+// done gives the worker back when the handler returns.
 func (h *handler) done() {
 	if h.leave(true) {
-		h.permits.release()
+		h.workers.Release(h.workspace)
 	}
 }

@@ -4,6 +4,7 @@
 package runtime
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,12 +13,12 @@ import (
 	"runtime/debug"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	lambda "github.com/aws/aws-lambda-go/events"
 
 	"millrace/events"
+	"millrace/localstack/embedded/share"
 	"millrace/shared/platform/clock"
 	"millrace/shared/platform/errs"
 	"millrace/shared/platform/queue"
@@ -28,8 +29,9 @@ import (
 // Region is the region in the names of embedded queues.
 const Region = "local"
 
-// DefaultWorkers is how many messages of one queue are handled at a time.
-const DefaultWorkers = 64
+// DefaultWorkers is how many messages of one queue are handled at a time: 64 of a
+// workspace that is alone, see package share.
+const DefaultWorkers = 72
 
 // failedDelay is how long a message waits after its function failed once.
 const failedDelay = 5 * time.Second
@@ -47,14 +49,15 @@ type Config struct {
 // Runtime runs the event functions of a catalog.
 type Runtime struct {
 	queues   queue.Queues
+	receive  sharing // from them
 	clock    clock.Clock
 	log      *slog.Logger
 	metrics  *telemetry.Metrics
-	workers  int
+	workers  map[string]*share.Places     // by queue
 	messages map[string]fn.MessageHandler // by function
 	handlers map[string]fn.Handler
 	feeds    map[string]string // queue to function
-	parked   atomic.Int64      // handlers that wait without a worker
+	parked   *share.Places     // handlers that wait without a worker
 
 	stop     context.CancelFunc // ends receiving
 	kill     context.CancelFunc // ends handling
@@ -66,14 +69,16 @@ type Runtime struct {
 // New builds the event functions of the catalog. Nothing runs before Start.
 func New(cfg Config) (*Runtime, error) {
 	r := &Runtime{
-		queues: cfg.Deps.Queues, clock: cfg.Deps.Clock, log: cfg.Deps.Log, metrics: cfg.Deps.Metrics, workers: cfg.Workers,
+		queues: cfg.Deps.Queues, clock: cfg.Deps.Clock, log: cfg.Deps.Log, metrics: cfg.Deps.Metrics,
+		workers: map[string]*share.Places{}, parked: share.New(MaxParked),
 		messages: map[string]fn.MessageHandler{}, handlers: map[string]fn.Handler{}, feeds: map[string]string{},
 	}
 	if r.clock == nil {
 		r.clock = clock.System{}
 	}
-	if r.workers == 0 {
-		r.workers = DefaultWorkers
+	var shares bool
+	if r.receive, shares = r.queues.(sharing); !shares {
+		r.receive = asTheyCome{r.queues}
 	}
 	for _, spec := range cfg.Specs {
 		switch {
@@ -87,6 +92,7 @@ func New(cfg Config) (*Runtime, error) {
 				return nil, fmt.Errorf("runtime: queue %s feeds %s and %s", t.Queue, other, spec.Name)
 			}
 			r.feeds[t.Queue] = spec.Name
+			r.workers[t.Queue] = share.New(cmp.Or(cfg.Workers, DefaultWorkers))
 		}
 	}
 	return r, nil
@@ -132,24 +138,18 @@ func about(ctx context.Context, function string) context.Context {
 // poll hands messages of a queue to their function, each to a goroutine of its
 // own, so that a long task holds up no other.
 func (r *Runtime) poll(ctx context.Context, name, function string) {
-	handling, handle := about(r.handling, function), r.messages[function]
-	workers := newPermits(r.workers)
+	handling, handle, workers := about(r.handling, function), r.messages[function], r.workers[name]
 	for {
-		free := workers.free(ctx)
-		if free == 0 {
-			return
-		}
-		got, err := r.queues.Receive(ctx, name, free, queue.MaxWait)
+		got, err := r.receive.ReceiveShared(ctx, name, queue.MaxBatch, queue.MaxWait, workers)
 		if err != nil && ctx.Err() == nil {
 			r.log.ErrorContext(handling, "receive failed", "queue", name, "error", err)
 			if !pause(ctx, time.Second) {
 				return
 			}
 		}
-		workers.take(len(got))
 		for _, m := range got {
 			r.running.Go(func() {
-				h := &handler{runtime: r, permits: workers, stop: ctx}
+				h := &handler{runtime: r, workers: workers, workspace: m.Group, stop: ctx}
 				defer h.done()
 				r.handle(queue.WithParker(handling, h), name, m, handle)
 			})
@@ -158,6 +158,16 @@ func (r *Runtime) poll(ctx context.Context, name, function string) {
 			return
 		}
 	}
+}
+
+// Waiting tells why no message of a workspace in a queue is handled now, as a
+// sentence; empty if nothing is in its way.
+func (r *Runtime) Waiting(name, workspace string) string {
+	workers, ok := r.workers[name]
+	if !ok {
+		return ""
+	}
+	return workers.Why(workspace, "a worker", "that run tasks of its mode")
 }
 
 // handle gives one message to its function and deletes it if that succeeds.

@@ -109,7 +109,8 @@ func (w *world) work(c *worker.Worker) *runtime.Runtime {
 	for _, q := range events.AllQueues() {
 		spec.Trigger.Queues = append(spec.Trigger.Queues, fn.QueueTrigger{Queue: q, Batch: 10})
 	}
-	rt, err := runtime.New(runtime.Config{Specs: []fn.Spec{spec}, Deps: fn.Deps{Queues: c.Queues, Log: c.Log}, Workers: 16})
+	// 16 for the one workspace that there is.
+	rt, err := runtime.New(runtime.Config{Specs: []fn.Spec{spec}, Deps: fn.Deps{Queues: c.Queues, Log: c.Log}, Workers: 17})
 	require.NoError(w.t, err)
 	rt.Start([]fn.Spec{spec}, false)
 	w.t.Cleanup(func() { rt.Stop(context.Background()) })
