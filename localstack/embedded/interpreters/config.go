@@ -22,7 +22,7 @@ const (
 // The defaults of Config. The users are of a range that neither Debian nor
 // systemd hands out.
 const (
-	DefaultSlots   = 16
+	DefaultSlots   = 18 // 16 for a workspace that is alone, see package share
 	DefaultUID     = 61000
 	DefaultScratch = 1 << 30
 )

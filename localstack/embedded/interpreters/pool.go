@@ -11,8 +11,7 @@ import (
 	"slices"
 	"sync"
 
-	"golang.org/x/sync/semaphore"
-
+	"millrace/localstack/embedded/share"
 	"millrace/shared/platform/errs"
 	"millrace/shared/run/sandbox"
 )
@@ -34,8 +33,8 @@ type key struct{ workspace, hash, tier string }
 type Pool struct {
 	config    Config
 	artifacts *artifacts
-	busy      *semaphore.Weighted // at most Slots tasks at once
-	starts    chan func()         // run on the one thread whose end would kill the children
+	places    *share.Places // Slots of them
+	starts    chan func()   // run on the one thread whose end would kill the children
 	closed    chan struct{}
 	clock     ticks
 
@@ -62,7 +61,7 @@ func New(config Config) (*Pool, error) {
 	}
 	p := &Pool{
 		config: config,
-		busy:   semaphore.NewWeighted(int64(config.Slots)),
+		places: share.New(config.Slots),
 		starts: make(chan func()),
 		closed: make(chan struct{}),
 		all:    make(map[*interpreter]bool),
@@ -159,16 +158,22 @@ func (p *Pool) installation(ctx context.Context) (*installation, error) {
 }
 
 // Reserve implements sandbox.Slots.
-func (p *Pool) Reserve(ctx context.Context) (release func(), err error) {
-	if err := p.busy.Acquire(ctx, 1); err != nil {
-		return nil, context.Cause(ctx)
+func (p *Pool) Reserve(ctx context.Context, workspace string) (release func(), err error) {
+	if err := p.places.Acquire(ctx, workspace); err != nil {
+		return nil, err
 	}
-	release = sync.OnceFunc(func() { p.busy.Release(1) })
+	release = sync.OnceFunc(func() { p.places.Release(workspace) })
 	if p.isClosed() {
 		release()
 		return nil, ErrClosed
 	}
 	return release, nil
+}
+
+// Waiting tells why a task of a workspace gets no place now, as a sentence; empty
+// if nothing is in its way.
+func (p *Pool) Waiting(workspace string) string {
+	return p.places.Why(workspace, "a Python interpreter", "that run tasks at once")
 }
 
 // Run implements sandbox.Sandbox.
@@ -188,7 +193,7 @@ func (p *Pool) Run(ctx context.Context, req sandbox.Request, log func(sandbox.Lo
 		return sandbox.Result{}, err
 	}
 	if !req.Reserved {
-		release, err := p.Reserve(ctx)
+		release, err := p.Reserve(ctx, req.Workspace)
 		if err != nil {
 			return sandbox.Result{}, err
 		}
@@ -216,8 +221,8 @@ func (p *Pool) Run(ctx context.Context, req sandbox.Request, log func(sandbox.Lo
 	return result, nil
 }
 
-// take returns a warm interpreter or starts one, ending the least recently used
-// idle one if all slots are taken.
+// take returns a warm interpreter or starts one. If all slots are taken it ends an
+// idle one of the workspace that has most, the least recently used of those.
 func (p *Pool) take(ctx context.Context, in *installation, k key, dir string) (*interpreter, error) {
 	p.mu.Lock()
 	for i, child := range slices.Backward(p.idle) {
@@ -235,14 +240,29 @@ func (p *Pool) take(ctx context.Context, in *installation, k key, dir string) (*
 	var oldest *interpreter
 	// The caller holds a slot, so with all of them alive one is idle.
 	if len(p.all) >= p.config.Slots && len(p.idle) > 0 {
-		oldest = p.idle[0]
-		p.idle = slices.Delete(p.idle, 0, 1)
+		i := p.spare()
+		oldest = p.idle[i]
+		p.idle = slices.Delete(p.idle, i, i+1)
 	}
 	p.mu.Unlock()
 	if oldest != nil {
 		oldest.discard()
 	}
 	return p.start(ctx, in, k, dir)
+}
+
+// spare is the index of the idle interpreter that gives way to another.
+func (p *Pool) spare() (spare int) {
+	alive := map[string]int{}
+	for child := range p.all {
+		alive[child.key.workspace]++
+	}
+	for i, child := range p.idle {
+		if alive[child.key.workspace] > alive[p.idle[spare].key.workspace] {
+			spare = i
+		}
+	}
+	return spare
 }
 
 func (p *Pool) give(child *interpreter) {

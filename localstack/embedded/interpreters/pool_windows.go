@@ -35,7 +35,10 @@ func (*Pool) Isolation(context.Context) (sandbox.Isolation, error) {
 }
 
 // Reserve implements sandbox.Slots: a refusal needs no place.
-func (*Pool) Reserve(context.Context) (release func(), err error) { return func() {}, nil }
+func (*Pool) Reserve(context.Context, string) (release func(), err error) { return func() {}, nil }
+
+// Waiting tells that nothing waits.
+func (*Pool) Waiting(string) string { return "" }
 
 // Run implements sandbox.Sandbox: the task fails.
 func (*Pool) Run(context.Context, sandbox.Request, func(sandbox.LogEvent)) (sandbox.Result, error) {

@@ -5,6 +5,7 @@ package interpreters_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -24,13 +25,13 @@ func TestPlacesAreGivenInOrder(t *testing.T) {
 		pool, err := interpreters.New(interpreters.Config{Dir: dir, Slots: 1})
 		require.NoError(t, err)
 		defer func() { assert.NoError(t, pool.Close()) }()
-		release, err := pool.Reserve(t.Context())
+		release, err := pool.Reserve(t.Context(), "org")
 		require.NoError(t, err)
 
 		order := make(chan int, 3)
 		for i := range 3 {
 			go func() {
-				release, err := pool.Reserve(t.Context())
+				release, err := pool.Reserve(t.Context(), "org")
 				if assert.NoError(t, err) {
 					order <- i
 					release()
@@ -41,7 +42,7 @@ func TestPlacesAreGivenInOrder(t *testing.T) {
 		why := errors.New("fenced")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		cancel(why)
-		_, err = pool.Reserve(ctx)
+		_, err = pool.Reserve(ctx, "org")
 		require.ErrorIs(t, err, why)
 
 		require.Empty(t, order)
@@ -51,18 +52,72 @@ func TestPlacesAreGivenInOrder(t *testing.T) {
 		}
 		synctest.Wait()
 		release() // changes nothing
-		release, err = pool.Reserve(t.Context())
+		release, err = pool.Reserve(t.Context(), "org")
 		require.NoError(t, err)
-		_, err = pool.Reserve(ctx)
+		_, err = pool.Reserve(ctx, "org")
 		require.ErrorIs(t, err, why, "there is one place only")
 		release()
 	})
 }
 
+// TestAWorkspaceLeavesPlaces has one workspace ask for more places than there are:
+// another one's task gets one at once.
+func TestAWorkspaceLeavesPlaces(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		pool, err := interpreters.New(interpreters.Config{Dir: dir})
+		require.NoError(t, err)
+		defer func() { assert.NoError(t, pool.Close()) }()
+		ctx, cancel := context.WithCancel(t.Context())
+		got := make(chan func(), 40)
+		for range 40 {
+			go func() {
+				if release, err := pool.Reserve(ctx, "a"); err == nil {
+					got <- release
+				}
+			}()
+		}
+		synctest.Wait()
+		require.Len(t, got, 16)
+		assert.Equal(t, "It waits for a Python interpreter: 16 of the 18 that run tasks at once are this workspace's, the rest is for others.", pool.Waiting("a"))
+		assert.Empty(t, pool.Waiting("b"))
+		for range 3 { // one after the other
+			release, err := pool.Reserve(ctx, "b")
+			require.NoError(t, err)
+			release()
+		}
+		cancel()
+		synctest.Wait()
+		close(got)
+		for release := range got {
+			release()
+		}
+	})
+}
+
+// TestTheWorkspaceWithMostGivesWay ends an idle interpreter of the workspace that
+// has most, though another's was not used for longer.
+func TestTheWorkspaceWithMostGivesWay(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, func(c *interpreters.Config) { c.Slots = 3 })
+	name := func(workspace string, code int) string {
+		req := r.request(t, fmt.Sprintf("import os\nname = os.urandom(8).hex()\ndef f(): return [name, %d][0]\n", code), "f")
+		req.Workspace = workspace
+		result, _ := r.run(t, req)
+		return output(t, result)
+	}
+	other, first, second := name("other", 1), name("acme", 1), name("acme", 2)
+	name("acme", 3)
+	assert.Equal(t, other, name("other", 1))
+	assert.Equal(t, second, name("acme", 2))
+	assert.NotEqual(t, first, name("acme", 1))
+}
+
 func TestAReservedTaskTakesNoPlace(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *interpreters.Config) { c.Slots = 1 })
-	release, err := r.Reserve(t.Context())
+	release, err := r.Reserve(t.Context(), "org")
 	require.NoError(t, err)
 	req := r.request(t, "def f(): return 1\n", "f")
 	req.Reserved = true
@@ -74,7 +129,7 @@ func TestAReservedTaskTakesNoPlace(t *testing.T) {
 	assert.Equal(t, "1", output(t, result))
 
 	require.NoError(t, r.Close())
-	_, err = r.Reserve(t.Context())
+	_, err = r.Reserve(t.Context(), "org")
 	require.ErrorIs(t, err, interpreters.ErrClosed)
 }
 

@@ -112,10 +112,11 @@ func NotStarted(err error) Result {
 
 // Reserver is an Executor that runs a limited number of attempts at once.
 type Reserver interface {
-	// Reserve waits for a place, first come, first served, for an Attempt with
-	// Reserved set. release gives it back; calls after the first do nothing. The
-	// error is ctx's cause, or that nothing can run any more.
-	Reserve(ctx context.Context) (release func(), err error)
+	// Reserve waits for a place for an Attempt of the workspace org with Reserved
+	// set; those of one workspace are served as they come. release gives it back;
+	// calls after the first do nothing. The error is ctx's cause, or that nothing
+	// can run any more.
+	Reserve(ctx context.Context, org string) (release func(), err error)
 }
 
 // Executor runs attempts of one task type. When ctx ends it must stop the work

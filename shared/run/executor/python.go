@@ -29,9 +29,9 @@ func (Python) Instant() bool { return false }
 
 // Reserve waits for a place in the sandbox; there is always one in a sandbox
 // without limit.
-func (p Python) Reserve(ctx context.Context) (release func(), err error) {
+func (p Python) Reserve(ctx context.Context, org string) (release func(), err error) {
 	if slots, ok := p.Sandbox.(sandbox.Slots); ok {
-		return slots.Reserve(ctx)
+		return slots.Reserve(ctx, org)
 	}
 	return func() {}, nil
 }

@@ -330,7 +330,7 @@ type slots struct {
 	taken, given int
 }
 
-func (s *slots) Reserve(context.Context) (func(), error) {
+func (s *slots) Reserve(context.Context, string) (func(), error) {
 	s.taken++
 	return func() { s.given++ }, nil
 }
@@ -343,7 +343,7 @@ func TestPythonReserves(t *testing.T) {
 		return sandbox.Result{Output: json.RawMessage(`1`), OutputBytes: 1}, nil
 	}}
 	p := executor.Python{Sandbox: box, Blob: &blobtest.Memory{}}
-	release, err := p.Reserve(t.Context())
+	release, err := p.Reserve(t.Context(), "org")
 	require.NoError(t, err)
 	for _, reserved := range []bool{true, false} {
 		a, _ := attempt(t, `{"name":"p","type":"python","entrypoint":"flow:main"}`)
@@ -355,7 +355,7 @@ func TestPythonReserves(t *testing.T) {
 	assert.Equal(t, 1, box.taken)
 	assert.Equal(t, 1, box.given)
 
-	release, err = executor.Python{Sandbox: box.fake}.Reserve(t.Context())
+	release, err = executor.Python{Sandbox: box.fake}.Reserve(t.Context(), "org")
 	require.NoError(t, err)
 	release()
 	assert.Equal(t, 1, box.taken, "a sandbox without limit has no places")

@@ -96,10 +96,11 @@ var ErrUnavailable = errors.New("the sandbox is not available")
 // Slots is a Sandbox that runs a limited number of tasks at once. Who takes a
 // place before it claims a task does not let the wait count as the task's time.
 type Slots interface {
-	// Reserve waits for a place, first come, first served, for Requests with
-	// Reserved set, one at a time. release gives the place back; calls after the
-	// first do nothing. The error is ctx's cause, or that of a closed Sandbox.
-	Reserve(ctx context.Context) (release func(), err error)
+	// Reserve waits for a place for Requests of a workspace with Reserved set, one
+	// at a time; those of one workspace are served as they come. release gives the
+	// place back; calls after the first do nothing. The error is ctx's cause, or
+	// that of a closed Sandbox.
+	Reserve(ctx context.Context, workspace string) (release func(), err error)
 }
 
 // The levels of Isolation.

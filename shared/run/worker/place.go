@@ -27,8 +27,8 @@ type place struct{ release func() }
 
 // reserve takes a place for a task type. It returns false if none was to be had
 // for so long that the message had better go back to its queue.
-func (c *Worker) reserve(ctx context.Context, kind string) (*place, bool, error) {
-	scarce, ok := c.Executors[kind].(executor.Reserver)
+func (s *session) reserve(ctx context.Context, kind string) (*place, bool, error) {
+	scarce, ok := s.Executors[kind].(executor.Reserver)
 	if !ok {
 		return nil, true, nil
 	}
@@ -36,7 +36,7 @@ func (c *Worker) reserve(ctx context.Context, kind string) (*place, bool, error)
 	err := queue.Park(ctx, func(ctx context.Context) (err error) {
 		limited, cancel := context.WithTimeout(ctx, placeWait)
 		defer cancel()
-		p.release, err = scarce.Reserve(limited)
+		p.release, err = scarce.Reserve(limited, s.org)
 		return err
 	})
 	switch {

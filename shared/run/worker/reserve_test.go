@@ -30,7 +30,7 @@ type placed struct {
 }
 
 // Reserve waits for a place.
-func (p *placed) Reserve(ctx context.Context) (release func(), err error) {
+func (p *placed) Reserve(ctx context.Context, _ string) (release func(), err error) {
 	select {
 	case p.places <- struct{}{}:
 	case <-ctx.Done():

@@ -22,7 +22,7 @@ type scarce struct {
 }
 
 // Reserve waits for a place, as long as the process lives.
-func (e scarce) Reserve(ctx context.Context) (release func(), err error) {
+func (e scarce) Reserve(ctx context.Context, _ string) (release func(), err error) {
 	select {
 	case e.places <- struct{}{}:
 		return sync.OnceFunc(func() { <-e.places }), nil
