@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"millrace/shared/run/engine"
 	"millrace/shared/run/registry"
 	"millrace/shared/run/runstate"
 )
@@ -27,7 +28,7 @@ func (s *service) get(ctx context.Context, in *runPath) (*RunDetail, error) {
 	r := &reader{
 		s: s, run: run, input: input, flow: flow, plan: plan,
 		outputs: outputs{store: s.blob, run: run, left: inlineOutputs},
-		text:    inlineText,
+		text:    inlineText, queued: s.whyQueued(run),
 	}
 	tasks, err := r.read(ctx)
 	if err != nil {
@@ -40,6 +41,9 @@ func (s *service) get(ctx context.Context, in *runPath) (*RunDetail, error) {
 	out := &RunDetail{RunRecord: record(run), LogicalDate: input.LogicalDate, Parameters: input.Parameters, TaskRuns: tasks}
 	if out.Parameters == nil {
 		out.Parameters = map[string]json.RawMessage{}
+	}
+	if run.Status == engine.Queued {
+		out.Reason = s.waits(run, "")
 	}
 	if run.Parent != "" {
 		out.Partial, out.ReusedTaskCount, out.SkipTaskIDs = &run.Partial, &run.Reused, []string{}

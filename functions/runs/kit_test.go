@@ -135,6 +135,7 @@ type taskRun struct {
 	MapIndex     *int    `json:"map_index"`
 	Attempt      int     `json:"attempt"`
 	Status       string  `json:"status"`
+	Reason       *string `json:"reason"`
 	StartedAt    *string `json:"started_at"`
 	EndedAt      *string `json:"ended_at"`
 	DurationMS   *int64  `json:"duration_ms"`

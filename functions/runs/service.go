@@ -14,6 +14,7 @@ import (
 	"millrace/shared/run/launch"
 	"millrace/shared/run/runlog"
 	"millrace/shared/run/runstate"
+	"millrace/shared/web/fn"
 	"millrace/shared/web/httpapi"
 )
 
@@ -24,6 +25,7 @@ type service struct {
 	log      *slog.Logger
 	logs     *runlog.Store
 	hub      *signal.Hub
+	waiting  fn.Waiting
 	launcher *launch.Launcher
 	cursors  httpapi.Cursors
 }

@@ -37,10 +37,11 @@ type reader struct {
 	outputs outputs
 	text    int // bytes of error messages that may still be shown in full
 
-	status []engine.Status // by task, "" where nothing has reached it
-	width  []int           // by task: of an evaluated list, else -1
-	tasks  [][]TaskRun     // by task
-	last   []TaskRun       // on_failure
+	status []engine.Status           // by task, "" where nothing has reached it
+	width  []int                     // by task: of an evaluated list, else -1
+	tasks  [][]TaskRun               // by task
+	last   []TaskRun                 // on_failure
+	queued func(kind string) *string // why a ready task of a type waits, unless its item tells
 }
 
 func (r *reader) read(ctx context.Context) ([]TaskRun, error) {
@@ -200,9 +201,33 @@ func (r *reader) bare(task *flowspec.Task, n engine.Node, index *int, status eng
 		Status: string(status), Executor: task.Type,
 	}
 	if status == engine.Queued {
-		t.Reason = ptr("It is ready and waits for a worker.")
+		t.Reason = r.queued(task.Type)
 	}
 	return t
+}
+
+// whyQueued tells why ready tasks of a run wait, by their type.
+func (s *service) whyQueued(run *runstate.Run) func(kind string) *string {
+	known := map[string]*string{}
+	return func(kind string) *string {
+		why, ok := known[kind]
+		if !ok {
+			why = s.waits(run, kind)
+			if why == nil {
+				why = ptr("It is ready and waits for a worker.")
+			}
+			known[kind] = why
+		}
+		return why
+	}
+}
+
+// waits tells what is in the way of a run's ready tasks; nil if nothing is known.
+func (s *service) waits(run *runstate.Run, kind string) *string {
+	if s.waiting == nil {
+		return nil
+	}
+	return orNull(s.waiting(run.Org, run.Mode, kind))
 }
 
 // attempts makes the records of a node: the attempts before, then the current one.

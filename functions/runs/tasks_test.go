@@ -141,6 +141,51 @@ func (w world) become(t *testing.T, run string, status engine.Status, more ...ta
 	require.NoError(t, err)
 }
 
+// TestWhyTasksWait shows what is in the way of ready tasks, where that is known, and
+// of a run whose first task has not begun.
+func TestWhyTasksWait(t *testing.T) {
+	t.Parallel()
+	why := map[string]string{}
+	var asked []string
+	w := idle(t, localtest.Options{Waiting: func(org, mode, kind string) string {
+		asked = append(asked, org+" "+mode+" "+kind)
+		return why[kind]
+	}})
+	wait := object{"name": "wait", "type": "wait", "config": object{"seconds": 1}}
+	w.flow(t, "etl", "1", tasks(transform("one", "1"), transform("two", "2"), wait, transform("late", "1", after("one"))))
+	id := w.run(t, object{"flow_name": "etl", "flow_version": "1", "execution_mode": "micro"})
+	reasons := func() (run string, tasks []string) {
+		d := w.get(t, id)
+		for _, task := range d.TaskRuns {
+			tasks = append(tasks, text(task.Reason))
+		}
+		return text(d.Reason), tasks
+	}
+	run, each := reasons()
+	assert.Empty(t, run)
+	assert.Equal(t, []string{"", "", "", ""}, each)
+	why[""] = "All are busy."
+	run, each = reasons()
+	assert.Equal(t, "All are busy.", run)
+	assert.Equal(t, []string{"", "", "", ""}, each, "they wait for their run")
+
+	w.become(t, id, engine.Running)
+	why["wait"] = "It waits for a clock."
+	asked = nil
+	run, each = reasons()
+	assert.Empty(t, run)
+	plain := "It is ready and waits for a worker."
+	assert.Equal(t, []string{plain, plain, "It waits for a clock.", ""}, each)
+	assert.Equal(t, []string{w.A.OrgID + " micro transform", w.A.OrgID + " micro wait"}, asked, "once of each type")
+}
+
+func text(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}
+
 func TestStatusOfWhatHasNotRun(t *testing.T) {
 	t.Parallel()
 	w := idle(t)

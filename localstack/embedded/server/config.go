@@ -30,6 +30,7 @@ type Config struct {
 	FullSync      bool     // a commit waits for the disk
 	Adopt         bool     // a backup takes the place of the server it is of
 	Python        string   // interpreter of Python tasks; "": the first fit python3 on PATH
+	Workers       int      // tasks of an execution mode that run at once; 0: the runtime's default
 	PythonSlots   int      // interpreters alive at once; 0: the pool's default
 	Isolated      bool     // refuse to start where Python tasks cannot be isolated
 	PythonScratch int64    // bytes of files that a task may keep at once; 0: the pool's default
@@ -65,8 +66,8 @@ func (c *Config) complete() error {
 			return fmt.Errorf("%q is no CIDR range such as 10.0.0.0/8", r)
 		}
 	}
-	if c.PythonSlots < 0 {
-		return errors.New("the number of Python interpreters is negative")
+	if c.PythonSlots < 0 || c.Workers < 0 {
+		return errors.New("the number of workers or of Python interpreters is negative")
 	}
 	if c.Python != "" && filepath.Base(c.Python) != c.Python {
 		if c.Python, err = filepath.Abs(c.Python); err != nil {

@@ -47,6 +47,16 @@ func rules(specs []fn.Spec) []localbus.Rule {
 	return out
 }
 
+// waiting implements fn.Waiting.
+func (s *Server) waiting(org, mode, kind string) string {
+	if kind == "python" {
+		if why := s.pool.Waiting(org); why != "" {
+			return why
+		}
+	}
+	return s.runtime.Waiting(events.Tasks(mode), org)
+}
+
 // withEventQueues adds the queues of events to the triggers of their functions.
 func withEventQueues(specs []fn.Spec) []fn.Spec {
 	out := slices.Clone(specs)

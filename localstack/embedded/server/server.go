@@ -108,7 +108,7 @@ func open(ctx context.Context, cfg Config, specs []fn.Spec) (_ *Server, err erro
 	if err := s.front(ctx, deps, keys); err != nil {
 		return nil, err
 	}
-	if s.runtime, err = runtime.New(runtime.Config{Specs: withEventQueues(s.specs), Deps: deps}); err != nil {
+	if s.runtime, err = runtime.New(runtime.Config{Specs: withEventQueues(s.specs), Deps: deps, Workers: s.cfg.Workers}); err != nil {
 		return nil, err
 	}
 	s.deps = deps
@@ -222,7 +222,7 @@ func (s *Server) platform(ctx context.Context, db *store.DB) (deps fn.Deps, keys
 	if err != nil {
 		return deps, keys, err
 	}
-	deps.Sandbox = pool
+	deps.Sandbox, deps.Waiting = pool, s.waiting
 	return deps, keys, nil
 }
 

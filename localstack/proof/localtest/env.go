@@ -58,6 +58,7 @@ type Options struct {
 	Limits  []string           // name=value of limits that differ from the table of package quota
 	Log     *slog.Logger       // nil: the test's output
 	Metrics *telemetry.Metrics // nil: nothing is measured
+	Waiting fn.Waiting         // nil: nothing is known of what tasks wait for
 	// Wrap may stand something before the table (faults, counts). The Env's own
 	// set-up goes through it too. Nil: nothing.
 	Wrap func(table.Table) table.Table
@@ -131,7 +132,7 @@ func Open(t testing.TB, o Options, specs ...fn.Spec) *Env {
 		Vault: o.Vault,
 		Quota: quota.New(quota.Config{Table: tbl, Clock: env.Clock, Log: o.Log, Values: values}),
 		Table: tbl, Queues: o.Queues, Blob: o.Blob, Bus: o.Bus, Sandbox: o.Sandbox,
-		Clock: env.Clock, Log: o.Log, Metrics: o.Metrics, Hub: &signal.Hub{}, Config: o.Config,
+		Clock: env.Clock, Log: o.Log, Metrics: o.Metrics, Hub: &signal.Hub{}, Config: o.Config, Waiting: o.Waiting,
 		Logs: &runlog.Store{Table: tbl, Blob: o.Blob, Clock: env.Clock, Log: o.Log},
 	}
 	t.Cleanup(func() { require.NoError(t, env.Deps.Logs.Close(context.Background())) })

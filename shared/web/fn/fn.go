@@ -42,8 +42,14 @@ type Deps struct {
 	Hub     *signal.Hub        // wakes waiters within this process
 	Logs    *runlog.Store      // logs of runs, shared within this process
 	Quota   *quota.Quota       // nil: nothing is limited
+	Waiting Waiting            // nil: what runs tasks is not in this process
 	Config  Config
 }
+
+// Waiting tells why a ready task of a workspace has to wait for its turn now, by
+// its execution mode and its type ("" of a run that has not begun), as a sentence;
+// empty if nothing is in its way. It costs no request.
+type Waiting func(org, mode, kind string) string
 
 // Config is what an operator sets.
 type Config struct {
