@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"millrace/localstack/embedded/interpreters"
+	"millrace/localstack/embedded/runtime"
 	"millrace/localstack/embedded/server"
 	"millrace/localstack/embedded/signin"
 	"millrace/shared/platform/telemetry"
@@ -39,6 +40,9 @@ func serveCommand() *cobra.Command {
 			if scratch < 1 || cfg.PythonUID < 1 {
 				return usageError{fmt.Errorf("--python-scratch and --python-uid are positive")}
 			}
+			if cfg.Workers < 1 || cfg.PythonSlots < 1 {
+				return usageError{fmt.Errorf("--workers and --python-slots are positive")}
+			}
 			cfg.PythonScratch = scratch << 20
 			cfg.Log = telemetry.NewLogger(os.Stderr, format, minimum)
 			slog.SetDefault(cfg.Log)
@@ -57,7 +61,8 @@ func serveCommand() *cobra.Command {
 	f.BoolVar(&cfg.FullSync, "full-sync", false, "a write is acknowledged when it is on the disk: survives a power cut, slower")
 	f.BoolVar(&cfg.Adopt, "adopt", false, "the data directory is a backup that takes the place of its server: from now on things fall due here")
 	f.StringVar(&cfg.Python, "python", "", "interpreter of Python tasks (default: the first fit python3 on PATH)")
-	f.IntVar(&cfg.PythonSlots, "python-slots", interpreters.DefaultSlots, "Python tasks that run at once")
+	f.IntVar(&cfg.Workers, "workers", runtime.DefaultWorkers, "tasks of one execution mode that run at once; a workspace that is alone gets eight ninths (64 of 72), the next one's tasks begin at once in the rest")
+	f.IntVar(&cfg.PythonSlots, "python-slots", interpreters.DefaultSlots, "Python tasks that run at once; a workspace that is alone gets eight ninths (16 of 18, with fewer than 18 all but one), the next one's tasks begin at once in the rest")
 	f.BoolVar(&cfg.Isolated, "require-isolation", false, "refuse to start where Python tasks would share users, files and processes with the server or each other")
 	f.Int64Var(&scratch, "python-scratch", interpreters.DefaultScratch>>20, "MB of files that a Python task may keep at once")
 	f.IntVar(&cfg.PythonUID, "python-uid", interpreters.DefaultUID, "user of the first Python slot, the next ones follow; where the server is root")

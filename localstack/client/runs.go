@@ -45,6 +45,7 @@ type TaskRun struct {
 	MapIndex     *int            `json:"map_index"`
 	Attempt      int             `json:"attempt"`
 	Status       string          `json:"status"`
+	Reason       string          `json:"reason"`
 	DurationMS   *int64          `json:"duration_ms"`
 	ErrorType    string          `json:"error_type"`
 	ErrorMessage string          `json:"error_message"`
