@@ -148,13 +148,13 @@ $(GOVULNCHECK):
 
 .PHONY: generate
 generate: ## Write the generated files anew: the tables of operations, the templates, the counts and what they cost
-	$(GO) test ./functions/catalog -count=1 -run 'TestOperationsAreThoseOfTheGoldenFile|TestReadmeListsTheOperations' -update
+	$(GO) test ./functions/catalog -count=1 -run 'TestOperationsAreThoseOfTheGoldenFile|TestReadmeLists' -update
 	$(GO) test ./infra -count=1 -run TestTemplatesAreThoseOfTheGoldenFiles -update
 	$(GO) test ./localstack/proof/bench -count=1 -run 'TestCountsAreThoseOfTheGoldenFile|TestReadmeShowsTheBill' -update
 
 .PHONY: verify
 verify: ## Check that generated files and go.mod are up to date
-	$(GO) test ./functions/catalog -count=1 -run 'TestOperationsAreThoseOfTheGoldenFile|TestReadmeListsTheOperations'
+	$(GO) test ./functions/catalog -count=1 -run 'TestOperationsAreThoseOfTheGoldenFile|TestReadmeLists'
 	$(GO) test ./localstack/proof/bench -count=1 -run 'TestCountsAreThoseOfTheGoldenFile|TestReadmeShowsTheBill'
 	$(GO) test ./infra -count=1 -run TestTemplatesAreThoseOfTheGoldenFiles
 	$(GO) mod tidy -diff

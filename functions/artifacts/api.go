@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 
 	"millrace/shared/account/tenant"
-	"millrace/shared/run/registry"
 	"millrace/shared/web/fn"
 	"millrace/shared/web/httpapi"
 )
@@ -84,7 +83,7 @@ type (
 )
 
 func routes(api *httpapi.API, d fn.Deps) {
-	s := &service{store: registry.Store{Table: d.Table, Blob: d.Blob, Clock: d.Clock, Log: d.Log, Quota: d.Quota}}
+	s := &service{store: d.Registry()}
 	g := httpapi.Group{API: api, Function: name, Writes: tenant.Needs(tenant.FlowsWrite)}
 	httpapi.Post(g, "/artifacts/initiate", s.initiate, "Begin or resume an upload", httpapi.Errors(409),
 		httpapi.Doc("Cut the zip into parts of part_size bytes, PUT each to its URL and complete the upload. "+

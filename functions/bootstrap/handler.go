@@ -9,16 +9,14 @@ import (
 	"github.com/aws/aws-lambda-go/events"
 	"github.com/aws/aws-lambda-go/lambda"
 
-	"millrace/shared/account/identity"
 	"millrace/shared/web/fn"
 	"millrace/shared/web/gateway"
-	"millrace/shared/web/httpapi"
 )
 
 // start builds the function in the form its trigger asks for.
 func (p *platform) start() (started, error) {
 	if p.err != nil {
-		return started{}, p.err
+		return started{}, fmt.Errorf("%w of %s: %w", errSettings, p.spec.Name, p.err)
 	}
 	out := started{speak: p.speak}
 	if p.deps.Logs != nil {
@@ -28,11 +26,7 @@ func (p *platform) start() (started, error) {
 	}
 	switch {
 	case p.spec.Routes != nil:
-		frame, err := p.frame()
-		if err != nil {
-			return started{}, fmt.Errorf("%w of %s: %w", errSettings, p.spec.Name, err)
-		}
-		if f := gateway.New(p.spec, frame, p.deps, p.flush); f.Streams() {
+		if f := gateway.New(p.spec, p.service.Frame, p.deps, p.flush); f.Streams() {
 			out.handler = observed(&p.observer, f.Stream)
 		} else {
 			out.handler = observed(&p.observer, f.Answer)
@@ -45,33 +39,6 @@ func (p *platform) start() (started, error) {
 		return started{}, fmt.Errorf("%s takes no event", p.spec.Name)
 	}
 	return out, nil
-}
-
-// frame is the API frame of an HTTP function.
-func (p *platform) frame() (httpapi.Config, error) {
-	frame := httpapi.Config{
-		Title: "Millrace", Version: p.cfg.Version, Clock: p.deps.Clock, CursorKey: p.cfg.CursorKey, Log: p.deps.Log, Metrics: p.deps.Metrics,
-		Limiter: p.deps.Quota,
-	}
-	if p.spec.Needs.Blob == fn.Writes {
-		frame.Traces = p.deps.Blob
-	}
-	if p.deps.Table == nil {
-		return frame, nil // public operations only
-	}
-	auth := identity.Config{Table: p.deps.Table, Clock: p.deps.Clock, SuperAdmins: p.cfg.SuperAdmins, Log: p.deps.Log}
-	if p.cfg.Issuer != "" {
-		var err error
-		auth.SignIn, err = identity.NewSignIn(identity.SignInConfig{
-			Issuer: p.cfg.Issuer, Audience: p.cfg.Audience, JWKSURL: p.cfg.JWKS, Clock: p.deps.Clock,
-		})
-		if err != nil {
-			return frame, err
-		}
-	}
-	var err error
-	frame.Authenticator, err = identity.NewAuthenticator(auth)
-	return frame, err
 }
 
 // messages is a function that queues feed: it sees whole bodies, and the names

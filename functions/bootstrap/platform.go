@@ -9,19 +9,18 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/config"
 
-	"millrace/shared/account/quota"
+	"millrace/functions/catalog"
+	"millrace/shared/account/identity"
 	"millrace/shared/platform/blob"
 	"millrace/shared/platform/blob/s3"
 	"millrace/shared/platform/bus/eventbridge"
 	"millrace/shared/platform/clock"
 	"millrace/shared/platform/ids"
 	"millrace/shared/platform/queue/sqs"
-	"millrace/shared/platform/signal"
 	"millrace/shared/platform/table"
 	"millrace/shared/platform/table/dynamo"
 	"millrace/shared/platform/telemetry"
 	"millrace/shared/platform/vault/kms"
-	"millrace/shared/run/runlog"
 	"millrace/shared/run/sandbox/invoke"
 	"millrace/shared/web/fn"
 )
@@ -36,7 +35,8 @@ type platform struct {
 	spec     fn.Spec
 	deps     fn.Deps
 	queues   *sqs.Queues // the driver behind deps.Queues
-	err      error       // of making deps
+	service  *catalog.Service
+	err      error // of making them
 	observer observer
 }
 
@@ -48,8 +48,8 @@ func newPlatform(cfg settings, spec fn.Spec) *platform {
 		function: spec.Name, clock: now, metrics: telemetry.NewMetrics(cfg.Metrics, os.Stdout),
 	}}
 	p.deps = fn.Deps{
-		Clock: now, Hub: &signal.Hub{},
-		Log: telemetry.NewLogger(os.Stdout, telemetry.JSON, cfg.LogLevel), Metrics: p.observer.metrics,
+		Clock: now,
+		Log:   telemetry.NewLogger(os.Stdout, telemetry.JSON, cfg.LogLevel), Metrics: p.observer.metrics,
 		Config: fn.Config{
 			Version: cfg.Version, Region: cfg.Region, AllowRanges: cfg.AllowRanges, Boot: ids.Token(6),
 		},
@@ -58,9 +58,6 @@ func newPlatform(cfg settings, spec fn.Spec) *platform {
 	aws := func(context.Context) (aws.Config, error) { return load() }
 	if needs.Table != fn.NoAccess {
 		p.deps.Table = table.Metered(dynamo.New(dynamo.Config{Table: cfg.Table, AWS: aws}), &p.observer.units)
-	}
-	if needs.Table == fn.Writes {
-		p.deps.Quota = quota.New(quota.Config{Table: p.deps.Table, Clock: now, Log: p.deps.Log, Values: cfg.Limits})
 	}
 	if needs.Blob != fn.NoAccess {
 		// What its role refuses in the cloud is refused on every machine.
@@ -79,9 +76,6 @@ func newPlatform(cfg settings, spec fn.Spec) *platform {
 	if needs.Publish {
 		p.deps.Bus = eventbridge.New(eventbridge.Config{Bus: cfg.Bus, AWS: aws})
 	}
-	if needs.Table != fn.NoAccess && needs.Blob != fn.NoAccess {
-		p.deps.Logs = &runlog.Store{Table: p.deps.Table, Blob: p.deps.Blob, Clock: now, Log: p.deps.Log}
-	}
 	if needs.AttemptKey {
 		p.deps.Config.AttemptKey = cfg.AttemptKey
 	}
@@ -95,7 +89,31 @@ func newPlatform(cfg settings, spec fn.Spec) *platform {
 			p.deps.Sandbox = box
 		}
 	}
+	if p.err == nil {
+		p.service, p.err = p.assemble()
+	}
 	return p
+}
+
+// assemble puts the function together on its drivers.
+func (p *platform) assemble() (*catalog.Service, error) {
+	s := catalog.Settings{
+		SuperAdmins: p.cfg.SuperAdmins, CursorKey: p.cfg.CursorKey, Limits: p.cfg.Limits, Traces: p.spec.Needs.Blob == fn.Writes,
+	}
+	if p.cfg.Issuer != "" {
+		signIn, err := identity.NewSignIn(identity.SignInConfig{
+			Issuer: p.cfg.Issuer, Audience: p.cfg.Audience, JWKSURL: p.cfg.JWKS, Clock: p.deps.Clock,
+		})
+		if err != nil {
+			return nil, err
+		}
+		s.SignIn = signIn
+	}
+	out, err := catalog.Assemble([]fn.Spec{p.spec}, p.deps, s)
+	if err == nil {
+		p.deps = out.Deps
+	}
+	return out, err
 }
 
 // flush stores the logs of runs that wait in memory, and writes the metrics:

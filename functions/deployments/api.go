@@ -82,7 +82,7 @@ type settingsIn struct {
 const raises = " Raises deployment_version by one, unless nothing changes. Runs in flight keep the version they started with."
 
 func routes(api *httpapi.API, d fn.Deps) {
-	s := &service{store: registry.Store{Table: d.Table, Blob: d.Blob, Clock: d.Clock, Log: d.Log, Quota: d.Quota}}
+	s := &service{store: d.Registry()}
 	g := httpapi.Group{API: api, Function: name, Reads: tenant.Needs(tenant.FlowsRead), Writes: tenant.Needs(tenant.FlowsWrite)}
 	const one = "/deployments/{deployment_name}"
 	httpapi.Post(g, "/deployments", s.put, "Make or change a deployment", httpapi.Errors(400, 404, 409),

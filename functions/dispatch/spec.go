@@ -23,8 +23,5 @@ var Spec = fn.Spec{
 
 // Worker builds a worker that reconciles runs and executes nothing.
 func Worker(d fn.Deps) *worker.Worker {
-	return worker.New(worker.Config{
-		Table: d.Table, Queues: d.Queues, Blob: d.Blob, Bus: d.Bus, Clock: d.Clock, Log: d.Log, Metrics: d.Metrics,
-		Logs: d.Logs, Hub: d.Hub, Boot: d.Config.Boot, Sole: d.Config.Sole, Resident: d.Config.Resident,
-	})
+	return worker.New(d.Worker())
 }

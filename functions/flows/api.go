@@ -112,7 +112,7 @@ type draftIn struct {
 
 func routes(api *httpapi.API, d fn.Deps) {
 	s := &service{
-		store:   registry.Store{Table: d.Table, Blob: d.Blob, Clock: d.Clock, Log: d.Log, Quota: d.Quota},
+		store:   d.Registry(),
 		cursors: api.Cursors(),
 	}
 	g := httpapi.Group{API: api, Function: name, Reads: tenant.Needs(tenant.FlowsRead), Writes: tenant.Needs(tenant.FlowsWrite)}

@@ -2,7 +2,6 @@ package runs
 
 import (
 	"millrace/shared/account/tenant"
-	"millrace/shared/run/launch"
 	"millrace/shared/web/fn"
 	"millrace/shared/web/httpapi"
 )
@@ -45,7 +44,7 @@ type compareQuery struct {
 func routes(api *httpapi.API, d fn.Deps) {
 	s := &service{
 		table: d.Table, blob: d.Blob, log: d.Log, logs: d.Logs, hub: d.Hub, waiting: d.Waiting, cursors: api.Cursors(),
-		launcher: &launch.Launcher{Table: d.Table, Queues: d.Queues, Blob: d.Blob, Clock: d.Clock, Log: d.Log, Hub: d.Hub, Quota: d.Quota, Census: &launch.Census{}, Metrics: d.Metrics},
+		launcher: d.Launcher(),
 	}
 	g := httpapi.Group{API: api, Function: name, Reads: tenant.Needs(tenant.RunsRead), Writes: tenant.Needs(tenant.RunsTrigger)}
 	const one = "/runs/{run_id}"

@@ -83,7 +83,7 @@ type (
 
 func routes(api *httpapi.API, d fn.Deps) {
 	s := &service{
-		secrets: record.New[secret.Secret](secret.Kind, record.Store{Table: d.Table, Clock: d.Clock, Quota: d.Quota}),
+		secrets: record.New[secret.Secret](secret.Kind, d.Records()),
 		vault:   d.Vault,
 	}
 	g := httpapi.Group{API: api, Function: name, Reads: tenant.Needs(tenant.SecretsRead), Writes: tenant.Needs(tenant.SecretsWrite)}

@@ -14,16 +14,13 @@ func messages(d fn.Deps) fn.MessageHandler {
 	if err != nil {
 		panic(err) // the operator's ranges are checked when they are set
 	}
-	c := worker.New(worker.Config{
-		Secret: secret.Resolver{Table: d.Table, Vault: d.Vault}.Value,
-		Table:  d.Table, Queues: d.Queues, Blob: d.Blob, Bus: d.Bus, Clock: d.Clock, Log: d.Log, Metrics: d.Metrics,
-		Logs: d.Logs, Hub: d.Hub, Quota: d.Quota, Boot: d.Config.Boot, Sole: d.Config.Sole, Resident: d.Config.Resident,
-		Executors: executor.Set{
-			"python":    executor.Python{Sandbox: d.Sandbox, Blob: d.Blob},
-			"http":      executor.HTTP{Client: client},
-			"transform": executor.Transform{},
-			"wait":      executor.Wait{Now: d.Clock.Now},
-		},
-	})
-	return c.Messages
+	cfg := d.Worker()
+	cfg.Secret = secret.Resolver{Table: d.Table, Vault: d.Vault}.Value
+	cfg.Executors = executor.Set{
+		"python":    executor.Python{Sandbox: d.Sandbox, Blob: d.Blob},
+		"http":      executor.HTTP{Client: client},
+		"transform": executor.Transform{},
+		"wait":      executor.Wait{Now: d.Clock.Now},
+	}
+	return worker.New(cfg).Messages
 }

@@ -26,7 +26,6 @@ import (
 	"millrace/localstack/embedded/signin"
 	"millrace/localstack/embedded/space"
 	"millrace/localstack/embedded/store"
-	"millrace/shared/account/identity"
 	"millrace/shared/account/quota"
 	"millrace/shared/platform/clock"
 	"millrace/shared/platform/ids"
@@ -256,28 +255,18 @@ func (s *Server) front(ctx context.Context, deps fn.Deps, keys secrets) error {
 	if err != nil {
 		return err
 	}
-	auth, err := identity.NewAuthenticator(identity.Config{
-		Table: deps.Table, Clock: deps.Clock, SignIn: verifier, SuperAdmins: s.cfg.SuperAdmins, Log: s.cfg.Log,
-	})
-	if err != nil {
-		return err
-	}
 	if s.credentials, err = signin.EnsureCredentials(ctx, s.cfg.Dir, base, deps.Table, deps.Clock); err != nil {
 		return fmt.Errorf("credentials: %w", err)
 	}
 	deps.Config.Operator = s.credentials.LocalSecret
-	frame := httpapi.Config{
-		Title: "Millrace", Version: s.cfg.Version, Authenticator: auth, Clock: deps.Clock,
-		CursorKey: keys.CursorKey, Traces: deps.Blob, Log: s.cfg.Log, Metrics: deps.Metrics,
-		Bodies: httpapi.NewBodies(bodyMemory), Limiter: deps.Quota,
+	service, err := catalog.Assemble(s.specs, deps, catalog.Settings{
+		SignIn: verifier, SuperAdmins: s.cfg.SuperAdmins, CursorKey: keys.CursorKey, Traces: true, Bodies: httpapi.NewBodies(bodyMemory),
+	})
+	if err != nil {
+		return err
 	}
-	api := httpapi.New(frame)
-	for _, spec := range s.specs {
-		if spec.Routes != nil {
-			spec.Routes(api, deps)
-		}
-	}
-	s.functions = newFunctions(s, frame, deps)
+	api := service.API()
+	s.functions = newFunctions(s, service.Frame, deps)
 	s.http = httpserver.New(httpserver.Config{
 		Handler: routes(api.Handler(), issuer, s.credentials.Keys(), s.functions, s.serveBackup, s.suspendMember), Log: s.cfg.Log,
 	})

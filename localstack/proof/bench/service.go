@@ -10,6 +10,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -22,16 +23,13 @@ import (
 	"millrace/localstack/embedded/store"
 	"millrace/localstack/proof/meter"
 	"millrace/shared/account/identity"
-	"millrace/shared/account/quota"
 	"millrace/shared/platform/blob"
 	"millrace/shared/platform/clock"
 	"millrace/shared/platform/ids"
 	"millrace/shared/platform/queue"
-	"millrace/shared/platform/signal"
 	"millrace/shared/platform/table"
 	"millrace/shared/run/runlog"
 	"millrace/shared/web/fn"
-	"millrace/shared/web/httpapi"
 )
 
 // service is the whole service in this process, with everything it asks of its
@@ -102,34 +100,21 @@ func (s *service) open(ctx context.Context, p platform) error {
 	// nothing waits in memory between messages.
 	deps := fn.Deps{
 		Table: s.meter.Table(p.table), Queues: s.queues, Blob: s.meter.Objects(p.objects), Clock: now, Log: log,
-		Bus: s.meter.Bus(localbus.New(s.queues, nil)), Hub: &signal.Hub{},
+		Bus:    s.meter.Bus(localbus.New(s.queues, nil)),
 		Config: fn.Config{Version: "bench", Boot: ids.Token(6)},
 	}
-	deps.Quota = quota.New(quota.Config{Table: deps.Table, Clock: now, Log: log, Chance: func(int64) int64 { return 0 }})
-	s.logs = &runlog.Store{Table: deps.Table, Blob: deps.Blob, Clock: now, Log: log}
-	deps.Logs = s.logs
-	auth, err := identity.NewAuthenticator(identity.Config{Table: deps.Table, Clock: now, Log: log})
+	service, err := catalog.Assemble(specs, deps, catalog.Settings{
+		CursorKey: []byte(ids.Token(32)), Traces: true, Chance: func(int64) int64 { return 0 },
+	})
 	if err != nil {
 		return err
 	}
-	api := httpapi.New(httpapi.Config{
-		Title: "Millrace", Version: "bench", Authenticator: auth, Clock: now,
-		CursorKey: []byte(ids.Token(32)), Traces: deps.Blob, Log: log,
-		Limiter: deps.Quota,
-	})
-	for _, spec := range specs {
-		if spec.Routes != nil {
-			spec.Routes(api, deps)
-		}
-		if spec.Messages == nil {
-			continue
-		}
-		handle := spec.Messages(deps)
-		for _, t := range spec.Trigger.Queues {
-			s.handlers = append(s.handlers, handler{t.Queue, handle})
-		}
+	s.logs = service.Deps.Logs
+	for name, handle := range service.Messages() {
+		s.handlers = append(s.handlers, handler{name, handle})
 	}
-	s.api = api.Handler()
+	slices.SortFunc(s.handlers, func(a, b handler) int { return cmp.Compare(a.queue, b.queue) })
+	s.api = service.API().Handler()
 	return nil
 }
 

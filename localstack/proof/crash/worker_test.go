@@ -23,17 +23,13 @@ import (
 	"millrace/localstack/emulators"
 	"millrace/localstack/proc"
 	"millrace/localstack/proc/proctest"
-	"millrace/shared/account/identity"
 	"millrace/shared/platform/blob/s3"
 	"millrace/shared/platform/bus/eventbridge"
 	"millrace/shared/platform/clock"
 	"millrace/shared/platform/ids"
 	"millrace/shared/platform/queue/sqs"
-	hub "millrace/shared/platform/signal"
 	"millrace/shared/platform/table/dynamo"
-	"millrace/shared/run/runlog"
 	"millrace/shared/web/fn"
-	"millrace/shared/web/httpapi"
 )
 
 // workerSettings are what a process of the service on the cloud's drivers needs
@@ -69,7 +65,7 @@ func (s workerSettings) aws(endpoint string) func(context.Context) (aws.Config, 
 func (s workerSettings) deps(log *slog.Logger) fn.Deps {
 	now := clock.System{}
 	d := fn.Deps{
-		Clock: now, Log: log, Hub: &hub.Hub{}, Config: fn.Config{Version: "test", Region: emulators.Region, AllowLoopback: true, Boot: ids.Token(6)},
+		Clock: now, Log: log, Config: fn.Config{Version: "test", Region: emulators.Region, AllowLoopback: true, Boot: ids.Token(6)},
 		Table: dynamo.New(dynamo.Config{Table: s.Table, AWS: s.aws(s.DynamoDB)}),
 		Blob: s3.New(s3.Config{
 			Bucket: s.Bucket, Region: emulators.Region, Endpoint: s.S3, AccessKey: s.AccessKey, SecretKey: s.SecretKey, PathStyle: true,
@@ -77,7 +73,6 @@ func (s workerSettings) deps(log *slog.Logger) fn.Deps {
 		Bus: eventbridge.New(eventbridge.Config{Bus: s.Bus, AWS: s.aws(s.EventBridge)}),
 	}
 	d.Queues = sqs.New(sqs.Config{Prefix: s.Prefix, AWS: s.aws(s.SQS), Objects: d.Blob, Clock: now, Log: log})
-	d.Logs = &runlog.Store{Table: d.Table, Blob: d.Blob, Clock: now, Log: log}
 	return d
 }
 
@@ -92,18 +87,13 @@ func (s workerSettings) work() error {
 	}
 	defer pool.Close()
 	d.Sandbox = pool
-	auth, err := identity.NewAuthenticator(identity.Config{Table: d.Table, Clock: d.Clock, Log: log})
+	service, err := catalog.Assemble(catalog.All(), d, catalog.Settings{
+		CursorKey: []byte("a key that signs the cursors of tests"), Unlimited: true,
+	})
 	if err != nil {
 		return err
 	}
-	api := httpapi.New(httpapi.Config{
-		Title: "Millrace", Version: "test", Authenticator: auth, Clock: d.Clock, CursorKey: []byte("a key that signs the cursors of tests"), Log: log,
-	})
-	for _, spec := range catalog.All() {
-		if spec.Routes != nil {
-			spec.Routes(api, d)
-		}
-	}
+	d = service.Deps
 	rt, err := runtime.New(runtime.Config{Specs: catalog.All(), Deps: d, Workers: 16})
 	if err != nil {
 		return err
@@ -115,7 +105,7 @@ func (s workerSettings) work() error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	rt.Start(catalog.All(), true)
-	server := &http.Server{Handler: api.Handler(), ReadHeaderTimeout: time.Minute}
+	server := &http.Server{Handler: service.API().Handler(), ReadHeaderTimeout: time.Minute}
 	context.AfterFunc(ctx, func() { _ = server.Close() })
 	if err := proc.Ready(os.Stdout, "http://"+listener.Addr().String()); err != nil {
 		return err

@@ -15,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"millrace/functions/catalog"
 	"millrace/localstack/embedded/pebbletable"
 	"millrace/localstack/embedded/signin"
 	"millrace/localstack/proof/fixture"
@@ -26,12 +27,10 @@ import (
 	"millrace/shared/platform/bus"
 	"millrace/shared/platform/clock"
 	"millrace/shared/platform/queue"
-	"millrace/shared/platform/signal"
 	"millrace/shared/platform/table"
 	"millrace/shared/platform/telemetry"
 	"millrace/shared/platform/vault"
 	"millrace/shared/platform/vault/keyfile"
-	"millrace/shared/run/runlog"
 	"millrace/shared/run/sandbox"
 	"millrace/shared/web/fn"
 	"millrace/shared/web/httpapi"
@@ -117,35 +116,23 @@ func Open(t testing.TB, o Options, specs ...fn.Spec) *Env {
 	require.NoError(t, err)
 	verifier, err := env.Issuer.Verifier()
 	require.NoError(t, err)
-	auth, err := identity.NewAuthenticator(identity.Config{
-		Table: tbl, Clock: env.Clock, SignIn: verifier, SuperAdmins: []string{SuperAdmin}, Log: o.Log,
-	})
-	require.NoError(t, err)
-
 	values, err := quota.ParseValues(o.Limits)
 	require.NoError(t, err)
 	if o.Vault == nil {
 		o.Vault, err = keyfile.Open(filepath.Join(dir, "vault.key"))
 		require.NoError(t, err)
 	}
-	env.Deps = fn.Deps{
-		Vault: o.Vault,
+	service, err := catalog.Assemble(specs, fn.Deps{
+		Table: tbl, Queues: o.Queues, Blob: o.Blob, Bus: o.Bus, Sandbox: o.Sandbox, Vault: o.Vault, Waiting: o.Waiting,
+		Clock: env.Clock, Log: o.Log, Metrics: o.Metrics, Config: o.Config,
 		Quota: quota.New(quota.Config{Table: tbl, Clock: env.Clock, Log: o.Log, Values: values}),
-		Table: tbl, Queues: o.Queues, Blob: o.Blob, Bus: o.Bus, Sandbox: o.Sandbox,
-		Clock: env.Clock, Log: o.Log, Metrics: o.Metrics, Hub: &signal.Hub{}, Config: o.Config, Waiting: o.Waiting,
-		Logs: &runlog.Store{Table: tbl, Blob: o.Blob, Clock: env.Clock, Log: o.Log},
-	}
-	t.Cleanup(func() { require.NoError(t, env.Deps.Logs.Close(context.Background())) })
-	env.API = httpapi.New(httpapi.Config{
-		Title: "Millrace", Version: "test", Authenticator: auth, Clock: env.Clock,
-		CursorKey: []byte("a key that signs the cursors of tests"), Traces: o.Blob, Log: o.Log, Metrics: o.Metrics,
-		Limiter: env.Deps.Quota,
+	}, catalog.Settings{
+		SignIn: verifier, SuperAdmins: []string{SuperAdmin}, CursorKey: []byte("a key that signs the cursors of tests"), Traces: true,
 	})
-	for _, spec := range specs {
-		if spec.Routes != nil {
-			spec.Routes(env.API, env.Deps)
-		}
-	}
+	require.NoError(t, err)
+	env.Deps = service.Deps
+	t.Cleanup(func() { require.NoError(t, env.Deps.Logs.Close(context.Background())) })
+	env.API = service.API()
 	env.A = env.Workspace(t, "Workspace A", "owner@a.test")
 	env.B = env.Workspace(t, "Workspace B", "owner@b.test")
 	return env

@@ -1,0 +1,95 @@
+package catalog
+
+import (
+	"fmt"
+	"slices"
+
+	"millrace/shared/account/identity"
+	"millrace/shared/account/quota"
+	"millrace/shared/platform/signal"
+	"millrace/shared/run/runlog"
+	"millrace/shared/web/fn"
+	"millrace/shared/web/httpapi"
+)
+
+// Settings are what a service is told besides the drivers that it stands on.
+type Settings struct {
+	SignIn      *identity.SignIn    // of tokens of the web sign-in; nil: API keys only
+	SuperAdmins []string            // emails of the platform's administrators
+	CursorKey   []byte              // signs list cursors; at least 16 bytes
+	Limits      quota.Values        // that differ from the table of limits
+	Unlimited   bool                // nothing is limited
+	Chance      func(n int64) int64 // draws the slices of limits; nil: at random
+	Traces      bool                // exception traces are stored beside the objects
+	Bodies      *httpapi.Bodies     // bounds the memory of request bodies; nil: has none
+}
+
+// Service is functions put together on drivers.
+type Service struct {
+	Specs []fn.Spec
+	Deps  fn.Deps        // the drivers, and what is made of them
+	Frame httpapi.Config // of the functions that answer requests
+}
+
+// Assemble puts functions together on drivers: it makes of the table, the clock and
+// the object store what every function is handed besides, and the frame of
+// operations. What deps has already, stays. Errors: those of settings.
+func Assemble(specs []fn.Spec, deps fn.Deps, s Settings) (*Service, error) {
+	if deps.Hub == nil {
+		deps.Hub = &signal.Hub{}
+	}
+	writes := slices.ContainsFunc(specs, func(spec fn.Spec) bool { return spec.Needs.Table == fn.Writes })
+	if deps.Quota == nil && deps.Table != nil && writes && !s.Unlimited {
+		deps.Quota = quota.New(quota.Config{Table: deps.Table, Clock: deps.Clock, Log: deps.Log, Values: s.Limits, Chance: s.Chance})
+	}
+	if deps.Logs == nil && deps.Table != nil && deps.Blob != nil {
+		deps.Logs = &runlog.Store{Table: deps.Table, Blob: deps.Blob, Clock: deps.Clock, Log: deps.Log}
+	}
+	out := &Service{Specs: specs, Deps: deps, Frame: httpapi.Config{
+		Title: "Millrace", Version: deps.Config.Version, Clock: deps.Clock, Log: deps.Log, Metrics: deps.Metrics,
+		CursorKey: s.CursorKey, Bodies: s.Bodies,
+	}}
+	if deps.Quota != nil { // a nil one would be a Limiter that is there
+		out.Frame.Limiter = deps.Quota
+	}
+	if s.Traces {
+		out.Frame.Traces = deps.Blob
+	}
+	if deps.Table == nil {
+		return out, nil // public operations only
+	}
+	auth, err := identity.NewAuthenticator(identity.Config{
+		Table: deps.Table, Clock: deps.Clock, SignIn: s.SignIn, SuperAdmins: s.SuperAdmins, Log: deps.Log,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("assemble: %w", err)
+	}
+	out.Frame.Authenticator = auth
+	return out, nil
+}
+
+// API is one API with the operations of all functions.
+func (s *Service) API() *httpapi.API {
+	api := httpapi.New(s.Frame)
+	for _, spec := range s.Specs {
+		if spec.Routes != nil {
+			spec.Routes(api, s.Deps)
+		}
+	}
+	return api
+}
+
+// Messages builds the functions that queues feed, by queue.
+func (s *Service) Messages() map[string]fn.MessageHandler {
+	out := map[string]fn.MessageHandler{}
+	for _, spec := range s.Specs {
+		if spec.Messages == nil {
+			continue
+		}
+		handle := spec.Messages(s.Deps)
+		for _, q := range spec.Trigger.Queues {
+			out[q.Queue] = handle
+		}
+	}
+	return out
+}

@@ -1,0 +1,35 @@
+package fn
+
+import (
+	"millrace/shared/kit/record"
+	"millrace/shared/run/launch"
+	"millrace/shared/run/registry"
+	"millrace/shared/run/worker"
+)
+
+// Records is what a function keeps its records in.
+func (d Deps) Records() record.Store {
+	return record.Store{Table: d.Table, Clock: d.Clock, Quota: d.Quota}
+}
+
+// Registry is the registry of flows and deployments.
+func (d Deps) Registry() registry.Store {
+	return registry.Store{Table: d.Table, Blob: d.Blob, Clock: d.Clock, Log: d.Log, Quota: d.Quota}
+}
+
+// Launcher accepts runs.
+func (d Deps) Launcher() *launch.Launcher {
+	return &launch.Launcher{
+		Table: d.Table, Queues: d.Queues, Blob: d.Blob, Clock: d.Clock, Log: d.Log, Metrics: d.Metrics,
+		Hub: d.Hub, Quota: d.Quota, Census: &launch.Census{},
+	}
+}
+
+// Worker is the configuration of a worker that reconciles runs; given executors,
+// it executes their tasks.
+func (d Deps) Worker() worker.Config {
+	return worker.Config{
+		Table: d.Table, Queues: d.Queues, Blob: d.Blob, Bus: d.Bus, Clock: d.Clock, Log: d.Log, Metrics: d.Metrics,
+		Logs: d.Logs, Hub: d.Hub, Quota: d.Quota, Boot: d.Config.Boot, Sole: d.Config.Sole, Resident: d.Config.Resident,
+	}
+}
