@@ -53,6 +53,40 @@ func Find(specs []fn.Spec, name string) (fn.Spec, bool) {
 	return fn.Spec{}, false
 }
 
+// validate refuses a function that would not work when it is deployed: a Lambda
+// function has one entry point, so it takes one kind of events. A domain that
+// answers requests and handles events has a function for each.
+func validate(s fn.Spec) error {
+	handlers := 0
+	for _, there := range []bool{s.Routes != nil, s.Messages != nil, s.Handle != nil} {
+		if there {
+			handlers++
+		}
+	}
+	fed := len(s.Trigger.Queues) > 0 || len(s.Trigger.DetailTypes) > 0 || len(s.Trigger.Objects.Events) > 0
+	fault := ""
+	switch {
+	case handlers == 0:
+		fault = "takes no event"
+	case handlers > 1:
+		fault = "takes several kinds of events: make it several functions"
+	case s.Trigger.HTTP && s.Routes == nil:
+		fault = "has an HTTP trigger, and no operations"
+	case !s.Trigger.HTTP && s.Routes != nil:
+		fault = "has operations, and no HTTP trigger"
+	case s.Trigger.EveryMinute && s.Handle == nil:
+		fault = "is ticked, and has no Handle"
+	case fed && s.Messages == nil:
+		fault = "is fed by queues, and takes no messages"
+	case !fed && s.Messages != nil:
+		fault = "takes messages, and nothing feeds it"
+	}
+	if fault == "" {
+		return nil
+	}
+	return fmt.Errorf("catalog: function %q %s", s.Name, fault)
+}
+
 // checked panics on functions that would take each other's place in everything
 // derived from the list: two of one name, and two that get events of the bucket,
 // for S3 tells one queue of each.
@@ -64,6 +98,9 @@ func checked(specs ...fn.Spec) []fn.Spec {
 			panic(fmt.Sprintf("catalog: two functions are named %q", s.Name))
 		}
 		seen[s.Name] = true
+		if err := validate(s); err != nil {
+			panic(err)
+		}
 		if len(s.Trigger.Objects.Events) > 0 {
 			if objectsTo != "" {
 				panic(fmt.Sprintf("catalog: %q and %q both get events of objects", objectsTo, s.Name))

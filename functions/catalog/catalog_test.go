@@ -101,7 +101,7 @@ func TestEveryOperationSaysWhatItIs(t *testing.T) {
 func TestNamesAreUnique(t *testing.T) {
 	t.Parallel()
 	assert.PanicsWithValue(t, `catalog: two functions are named "a"`, func() {
-		checked(fn.Spec{Name: "a"}, fn.Spec{Name: "b"}, fn.Spec{Name: "a"})
+		checked(ticked("a"), ticked("b"), ticked("a"))
 	})
 	_, found := Find(All(), "no-such-function")
 	assert.False(t, found)
@@ -110,15 +110,20 @@ func TestNamesAreUnique(t *testing.T) {
 // taker is a function that there is not. It gets events of the bucket.
 func taker(name string) fn.Spec {
 	objects := fn.ObjectTrigger{Events: []fn.ObjectEvent{fn.ObjectCreated}}
-	return fn.Spec{Name: name, Trigger: fn.Trigger{Objects: objects}, Timeout: time.Minute}
+	return fn.Spec{Name: name, Trigger: fn.Trigger{Objects: objects}, Messages: func(fn.Deps) fn.MessageHandler { return nil }, Timeout: time.Minute}
+}
+
+// ticked is a function that there is not. It gets ticks.
+func ticked(name string) fn.Spec {
+	return fn.Spec{Name: name, Trigger: fn.Trigger{EveryMinute: true}, Handle: func(fn.Deps) fn.Handler { return nil }}
 }
 
 func TestOneFunctionGetsEventsOfObjects(t *testing.T) {
 	t.Parallel()
 	assert.PanicsWithValue(t, `catalog: "a" and "c" both get events of objects`, func() {
-		checked(taker("a"), fn.Spec{Name: "b"}, taker("c"))
+		checked(taker("a"), ticked("b"), taker("c"))
 	})
-	specs := checked(fn.Spec{Name: "b"}, taker("a"))
+	specs := checked(ticked("b"), taker("a"))
 	to, found := ObjectsTo(specs)
 	assert.True(t, found)
 	assert.Equal(t, "a", to.Name)
