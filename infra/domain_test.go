@@ -16,6 +16,7 @@ import (
 
 	"millrace/functions/catalog"
 	"millrace/shared/account/tenant"
+	"millrace/shared/kit/due"
 	"millrace/shared/web/fn"
 	"millrace/shared/web/httpapi"
 )
@@ -61,6 +62,18 @@ var parcels = fn.Spec{
 	}},
 	MemoryMB: 256, Timeout: 30 * time.Second, Messages: umbrellas.Messages,
 }
+
+// watering is a function that there is not. It takes timed work.
+var watering = fn.Spec{
+	Name: "watering", Doc: "Waters plants.", Trigger: fn.Trigger{Due: []due.Kind{{Name: "plant"}, {Name: "tree", TakesNow: true}}},
+	MemoryMB: 256, Timeout: 30 * time.Second, Messages: umbrellas.Messages,
+}
+
+// withWatering is the deployment of the catalog and a function that takes timed
+// work.
+var withWatering = sync.OnceValues(func() (deployment, error) {
+	return synthesize(example(), catalog.With(watering), "code")
+})
 
 // more is the deployment of a catalog with domains that there are not. It is
 // synthesized once.
@@ -230,6 +243,43 @@ func TestTheBucketTellsAFunctionThatAsks(t *testing.T) {
 	assert.Equal(t, []string{"ObjectEventsDead", "ObjectEventsOldest", "ParcelCounterErrors", "ParcelCounterThrottles"}, ids(added))
 	assert.True(t, after.watched("AWS/SQS", "ApproximateNumberOfMessagesVisible", "QueueName", queue+"-dead"))
 	assert.True(t, after.watched("AWS/SQS", "ApproximateAgeOfOldestMessage", "QueueName", queue))
+}
+
+// TestTimedWorkReachesAFunctionThatTakesIt: each kind has a queue that feeds the
+// function, and the tick may send to it.
+func TestTimedWorkReachesAFunctionThatTakesIt(t *testing.T) {
+	t.Parallel()
+	before := deployed(t)
+	after, err := withWatering()
+	require.NoError(t, err)
+	const prefix = "arn:${AWS::Partition}:sqs:${AWS::Region}:${AWS::AccountId}:millrace-acme-prod-"
+	kinds := []string{prefix + "due-plant", prefix + "due-tree"}
+	may := func(d deployment, role, action string) (resources []string) {
+		for _, s := range d.service.policyStatements()[role] {
+			if slices.Contains(texts(s["Action"]), action) && s["Effect"] == "Allow" {
+				resources = append(resources, texts(s["Resource"])...)
+			}
+		}
+		return resources
+	}
+	assert.Equal(t, append(may(before, "SchedulerTickRole", "sqs:SendMessage"), kinds...), may(after, "SchedulerTickRole", "sqs:SendMessage"))
+	assert.Equal(t, kinds, may(after, "WateringRole", "sqs:ReceiveMessage"))
+	for _, name := range []string{"plant", "tree"} {
+		q, found := after.data.named("SQS::Queue", "QueueName", "millrace-acme-prod-due-"+name)
+		require.True(t, found)
+		assert.EqualValues(t, 6*30, q.properties["VisibilityTimeout"])
+		assert.True(t, after.watched("AWS/SQS", "ApproximateNumberOfMessagesVisible", "QueueName", "millrace-acme-prod-due-"+name+"-dead"))
+	}
+	sources := map[string]float64{}
+	for _, m := range after.service.of("Lambda::EventSourceMapping") {
+		if text(m.properties["FunctionName"]) == "WateringFunction" || strings.HasPrefix(m.id, "Watering") {
+			sources[text(m.properties["EventSourceArn"])] = number(m.properties["BatchSize"])
+		}
+	}
+	assert.Equal(t, map[string]float64{kinds[0]: 10, kinds[1]: 10}, sources)
+	_, changed := difference(before.service, after.service)
+	require.Len(t, changed, 1)
+	assert.Equal(t, "SchedulerTickRole", changed[0].id)
 }
 
 // objectEvents is what makes a bucket tell a function, as a template: what the

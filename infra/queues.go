@@ -37,6 +37,9 @@ func feeds(specs []fn.Spec) map[string]fn.Spec {
 		for _, q := range s.Trigger.Queues {
 			out[q.Queue] = s
 		}
+		for _, kind := range s.Trigger.Due {
+			out[kind.Queue()] = s
+		}
 		if len(s.Trigger.DetailTypes) > 0 {
 			out[catalog.BusQueue(s)] = s
 		}

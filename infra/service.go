@@ -71,6 +71,9 @@ func addFunction(stack awscdk.Stack, cfg Config, spec fn.Spec, code *awslambda.C
 	for _, q := range spec.Trigger.Queues {
 		addMapping(stack, cfg, spec, function, q.Queue, q.Batch)
 	}
+	for _, kind := range spec.Trigger.Due {
+		addMapping(stack, cfg, spec, function, kind.Queue(), eventBatch)
+	}
 	if len(spec.Trigger.DetailTypes) > 0 {
 		addMapping(stack, cfg, spec, function, catalog.BusQueue(spec), eventBatch)
 	}
@@ -88,7 +91,8 @@ func addFunction(stack awscdk.Stack, cfg Config, spec fn.Spec, code *awslambda.C
 	}
 }
 
-// eventBatch is how many events of the bus or the bucket a function gets at once.
+// eventBatch is how much of what is due and how many events of the bus or the
+// bucket a function gets at once.
 const eventBatch = 10
 
 // recursive lets a function be invoked by what it sent. The work of a run goes

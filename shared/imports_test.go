@@ -35,7 +35,7 @@ var layers = [][]string{
 	{"tier"},
 	{"tenant", "table", "blob", "bus", "vault", "expr", "outbound"},
 	{"queue", "ratelimit"}, // large messages go through the object store
-	{"quota"},
+	{"quota", "due"},
 	{"audit", "flowspec", "sandbox"},
 	{"engine", "record"},
 	{"identity"},

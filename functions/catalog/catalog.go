@@ -20,12 +20,17 @@ import (
 	"millrace/functions/schedulertick"
 	"millrace/functions/secrets"
 	"millrace/functions/taskworker"
+	"millrace/shared/kit/due"
 	"millrace/shared/web/fn"
 )
 
 // All returns the spec of every function, HTTP domains first.
-func All() []fn.Spec {
-	return checked(
+func All() []fn.Spec { return With() }
+
+// With returns the catalog with more functions, as it would be if they were in it.
+// It panics on functions that cannot stand beside each other.
+func With(more ...fn.Spec) []fn.Spec {
+	return ticked(checked(append([]fn.Spec{
 		artifacts.Spec,
 		auth.Spec,
 		deployments.Spec,
@@ -40,7 +45,22 @@ func All() []fn.Spec {
 		dispatch.Spec,
 		schedulertick.Spec,
 		taskworker.Spec,
-	)
+	}, more...)...))
+}
+
+// ticked has the scheduler's tick hand out the kinds of timed work that the
+// functions take.
+func ticked(specs []fn.Spec) []fn.Spec {
+	var kinds []due.Kind
+	for _, s := range specs {
+		kinds = append(kinds, s.Trigger.Due...)
+	}
+	for i, s := range specs {
+		if s.Name == schedulertick.Spec.Name {
+			specs[i] = schedulertick.For(kinds...)
+		}
+	}
+	return specs
 }
 
 // Find returns the function of a name, false if there is none.
@@ -63,7 +83,7 @@ func validate(s fn.Spec) error {
 			handlers++
 		}
 	}
-	fed := len(s.Trigger.Queues) > 0 || len(s.Trigger.DetailTypes) > 0 || len(s.Trigger.Objects.Events) > 0
+	fed := len(s.Trigger.Queues) > 0 || len(s.Trigger.DetailTypes) > 0 || len(s.Trigger.Due) > 0 || len(s.Trigger.Objects.Events) > 0
 	fault := ""
 	switch {
 	case handlers == 0:
@@ -88,11 +108,11 @@ func validate(s fn.Spec) error {
 }
 
 // checked panics on functions that would take each other's place in everything
-// derived from the list: two of one name, and two that get events of the bucket,
-// for S3 tells one queue of each.
+// derived from the list: two of one name, two that take one kind of timed work,
+// and two that get events of the bucket, for S3 tells one queue of each.
 func checked(specs ...fn.Spec) []fn.Spec {
 	seen := make(map[string]bool, len(specs))
-	objectsTo := ""
+	objectsTo, dueTo := "", map[string]string{}
 	for _, s := range specs {
 		if seen[s.Name] {
 			panic(fmt.Sprintf("catalog: two functions are named %q", s.Name))
@@ -100,6 +120,15 @@ func checked(specs ...fn.Spec) []fn.Spec {
 		seen[s.Name] = true
 		if err := validate(s); err != nil {
 			panic(err)
+		}
+		for _, kind := range s.Trigger.Due {
+			if err := kind.Check(); err != nil {
+				panic(fmt.Sprintf("catalog: %s: %v", s.Name, err))
+			}
+			if dueTo[kind.Name] != "" {
+				panic(fmt.Sprintf("catalog: %q and %q both take what is due of the kind %q", dueTo[kind.Name], s.Name, kind.Name))
+			}
+			dueTo[kind.Name] = s.Name
 		}
 		if len(s.Trigger.Objects.Events) > 0 {
 			if objectsTo != "" {

@@ -14,6 +14,7 @@ import (
 
 	"millrace/events"
 	"millrace/shared/account/quota"
+	"millrace/shared/kit/due"
 	"millrace/shared/platform/queue"
 	"millrace/shared/web/fn"
 )
@@ -60,6 +61,10 @@ func golden(t *testing.T, path string, want func(old string) string) {
 func TestEverySpecIsWhole(t *testing.T) {
 	t.Parallel()
 	fed := map[string]string{}
+	var queues []string
+	for _, def := range Queues(All()) {
+		queues = append(queues, def.Name)
+	}
 	for _, s := range All() {
 		assert.NotEmpty(t, s.Name)
 		assert.NotEmpty(t, s.Doc, s.Name)
@@ -67,7 +72,7 @@ func TestEverySpecIsWhole(t *testing.T) {
 		assert.Greater(t, s.Timeout, time.Duration(0), s.Name)
 		assert.LessOrEqual(t, s.Timeout, 15*time.Minute, s.Name)
 		assert.Equal(t, s.Trigger.HTTP, s.Routes != nil, "%s: HTTP and Routes go together", s.Name)
-		fromQueue := len(s.Trigger.Queues) > 0 || len(s.Trigger.DetailTypes) > 0 || len(s.Trigger.Objects.Events) > 0
+		fromQueue := len(s.Trigger.Queues) > 0 || len(s.Trigger.Due) > 0 || len(s.Trigger.DetailTypes) > 0 || len(s.Trigger.Objects.Events) > 0
 		assert.Equal(t, fromQueue, s.Messages != nil, "%s: queues and Messages go together", s.Name)
 		assert.Equal(t, s.Trigger.EveryMinute, s.Handle != nil, "%s: a tick needs Handle", s.Name)
 		assert.NoError(t, s.Trigger.Objects.Check(), s.Name)
@@ -79,7 +84,7 @@ func TestEverySpecIsWhole(t *testing.T) {
 		}
 		assert.Equal(t, s.Needs.Blob == fn.Writes, len(s.Needs.Folders) > 0, "%s: Folders go with Blob: Writes", s.Name)
 		for _, q := range s.Needs.Send {
-			assert.Contains(t, events.AllQueues(), q, s.Name)
+			assert.Contains(t, queues, q, s.Name)
 		}
 	}
 	for _, q := range events.AllQueues() {
@@ -105,6 +110,39 @@ func TestNamesAreUnique(t *testing.T) {
 	})
 	_, found := Find(All(), "no-such-function")
 	assert.False(t, found)
+}
+
+// timed is a function that there is not. It takes kinds of timed work.
+func timed(name string, kinds ...string) fn.Spec {
+	s := fn.Spec{Name: name, Timeout: time.Minute}
+	for _, kind := range kinds {
+		s.Trigger.Due = append(s.Trigger.Due, due.Kind{Name: kind})
+	}
+	return s
+}
+
+func TestAKindOfTimedWorkHasOneFunction(t *testing.T) {
+	t.Parallel()
+	assert.PanicsWithValue(t, `catalog: "a" and "b" both take what is due of the kind "poll"`, func() {
+		With(timed("a", "poll", "sla"), timed("b", "poll"))
+	})
+	assert.PanicsWithValue(t, `catalog: "a" and "a" both take what is due of the kind "poll"`, func() { With(timed("a", "poll", "poll")) })
+	assert.Panics(t, func() { With(timed("a", "P#1")) })
+
+	specs := With(timed("a", "poll", "sla"), timed("b", "approval"))
+	tick, found := Find(specs, "scheduler-tick")
+	require.True(t, found)
+	assert.Equal(t, []string{events.Runs, "due-poll", "due-sla", "due-approval"}, tick.Needs.Send)
+	assert.Subset(t, Queues(specs), []queue.Definition{
+		{Name: "due-poll", Visibility: 2 * time.Minute}, {Name: "due-sla", Visibility: 2 * time.Minute}, {Name: "due-approval", Visibility: 2 * time.Minute},
+	})
+	tick, found = Find(All(), "scheduler-tick")
+	require.True(t, found)
+	for _, spec := range All() {
+		for _, kind := range spec.Trigger.Due {
+			assert.Contains(t, tick.Needs.Send, kind.Queue())
+		}
+	}
 }
 
 // taker is a function that there is not. It gets events of the bucket.

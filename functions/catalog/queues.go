@@ -23,8 +23,8 @@ func ObjectsTo(specs []fn.Spec) (fn.Spec, bool) {
 }
 
 // Queues are the queues that feed functions: those that their triggers name, one
-// for each function that gets events of the bus, and one for the function that
-// gets events of the bucket. A message stays away from others for longer than its
+// for each kind of timed work, one for each function that gets events of the bus,
+// and one for the function that gets events of the bucket. A message stays away from others for longer than its
 // function may take, which Lambda asks for.
 func Queues(specs []fn.Spec) []queue.Definition {
 	var defs []queue.Definition
@@ -32,6 +32,9 @@ func Queues(specs []fn.Spec) []queue.Definition {
 		visibility := spec.Timeout + time.Minute
 		for _, q := range spec.Trigger.Queues {
 			defs = append(defs, queue.Definition{Name: q.Queue, Visibility: visibility})
+		}
+		for _, kind := range spec.Trigger.Due {
+			defs = append(defs, queue.Definition{Name: kind.Queue(), Visibility: visibility})
 		}
 		if len(spec.Trigger.DetailTypes) > 0 {
 			defs = append(defs, queue.Definition{Name: BusQueue(spec), Visibility: visibility})

@@ -4,17 +4,16 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"log/slog"
 	"time"
 
 	"millrace/events"
+	"millrace/shared/kit/due"
 	"millrace/shared/platform/clock"
 	"millrace/shared/platform/errs"
 	"millrace/shared/platform/queue"
 	"millrace/shared/platform/table"
 	"millrace/shared/platform/telemetry"
-	"millrace/shared/run/runstate"
 	"millrace/shared/web/fn"
 )
 
@@ -25,11 +24,12 @@ type service struct {
 	clock   clock.Clock
 	log     *slog.Logger
 	metrics *telemetry.Metrics
+	kinds   []due.Kind
 	local   bool // the embedded server: a tick may bring its own time
 }
 
-func handler(d fn.Deps) fn.Handler {
-	s := service{table: d.Table, queues: d.Queues, clock: d.Clock, log: d.Log, metrics: d.Metrics, local: d.Config.Sole}
+func handler(d fn.Deps, kinds []due.Kind) fn.Handler {
+	s := service{table: d.Table, queues: d.Queues, clock: d.Clock, log: d.Log, metrics: d.Metrics, kinds: kinds, local: d.Config.Sole}
 	return func(ctx context.Context, payload json.RawMessage) (any, error) {
 		var tick events.SchedulerTick
 		if err := json.Unmarshal(payload, &tick); err != nil {
@@ -39,36 +39,48 @@ func handler(d fn.Deps) fn.Handler {
 	}
 }
 
-// tick reads up to max_due entries of the due index, shard by shard, and acts
-// on each. It begins with another shard each minute, so that none is left out
-// when there is more than one tick sees to. An entry that cannot be seen to stays
-// for the next tick, and so do those of a shard that cannot be read: the tick
-// sees to the others and returns the error.
+// tick hands out up to max_due of the entries that are due, the same share of each
+// shard of each kind as long as it has as many, the oldest of a shard first. What
+// it does not come to stays for the next tick, and so does what could not be
+// handed out or read: that is counted as failures, an entry or a shard each. An
+// error is returned if no shard could be read.
 func (s service) tick(ctx context.Context, tick events.SchedulerTick) (events.SchedulerTickResult, error) {
 	result := events.SchedulerTickResult{Status: "processed"}
-	if tick.EventType != events.TickType {
-		return result, errs.New(errs.Invalid, "event_type is %q, not %q", tick.EventType, events.TickType)
-	}
-	if tick.Now != "" && !s.local {
-		return result, errs.New(errs.Invalid, "now is for the embedded server only")
+	brought, err := s.check(tick)
+	if err != nil {
+		return result, err
 	}
 	limit := tick.MaxDue
 	if limit <= 0 {
 		limit = events.DefaultMaxDue
 	}
-	now := s.clock.Now()
-	r := s.round(ctx, now, limit)
-	var failures []error
-	first := int(now.Unix() / 60)
-	for i := range runstate.DueShards {
-		shard := (first + i) % runstate.DueShards //guard:tick/rotates operand 1 i
-		if err := r.shard(ctx, shard); err != nil {
-			failures = append(failures, fmt.Errorf("read due index, shard %d: %w", shard, err))
-		}
-	}
+	r := s.round(ctx, brought, limit)
+	failed := r.read(ctx)
 	result.Checked, result.Triggered, result.Failures = r.wait(ctx)
+	result.Failures += len(failed)
 	s.tell(ctx, result, r.lag)
-	return result, errors.Join(failures...)
+	if len(failed) == len(r.shards) {
+		return result, errors.Join(failed...)
+	}
+	return result, nil
+}
+
+// check refuses what is no tick, and returns the time that it brings, the zero time
+// if it brings none.
+func (s service) check(tick events.SchedulerTick) (brought time.Time, err error) {
+	if tick.EventType != events.TickType {
+		return brought, errs.New(errs.Invalid, "event_type is %q, not %q", tick.EventType, events.TickType)
+	}
+	if tick.Now == "" {
+		return brought, nil
+	}
+	if !s.local {
+		return brought, errs.New(errs.Invalid, "now is for the embedded server only")
+	}
+	if brought, err = time.Parse(time.RFC3339, tick.Now); err != nil {
+		return brought, errs.New(errs.Invalid, "now is %q, not a time such as 2026-01-31T12:00:00Z", tick.Now)
+	}
+	return brought.UTC(), nil
 }
 
 // tell logs and measures a tick. lag is how long what was most overdue had been.

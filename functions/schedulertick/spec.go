@@ -1,21 +1,32 @@
 // Package schedulertick is invoked every minute: it reads what has fallen due
-// and has it seen to.
+// and hands it to whom it is for, live runs to their reconciliation and timed work
+// (package due) to the functions that take it. It knows nothing else of either.
 package schedulertick
 
 import (
 	"time"
 
 	"millrace/events"
+	"millrace/shared/kit/due"
 	"millrace/shared/web/fn"
 )
 
-// Spec is the scheduler-tick function.
-var Spec = fn.Spec{
-	Name:     "scheduler-tick",
-	Doc:      "Sees to what has fallen due: live runs that are to be reconciled.",
-	Trigger:  fn.Trigger{EveryMinute: true},
-	Needs:    fn.Needs{Table: fn.Writes, Send: []string{events.Runs}},
-	MemoryMB: 512,
-	Timeout:  time.Minute,
-	Handle:   handler,
+// Spec is the scheduler-tick function of a service without timed work but runs.
+var Spec = For()
+
+// For is the scheduler-tick function of a service with kinds of timed work.
+func For(kinds ...due.Kind) fn.Spec {
+	queues := []string{events.Runs}
+	for _, kind := range kinds {
+		queues = append(queues, kind.Queue())
+	}
+	return fn.Spec{
+		Name:     "scheduler-tick",
+		Doc:      "Sees to what has fallen due: live runs that are to be reconciled, and timed work.",
+		Trigger:  fn.Trigger{EveryMinute: true},
+		Needs:    fn.Needs{Table: fn.Writes, Send: queues},
+		MemoryMB: 512,
+		Timeout:  time.Minute,
+		Handle:   func(d fn.Deps) fn.Handler { return handler(d, kinds) },
+	}
 }

@@ -101,7 +101,7 @@ func Open(t testing.TB, o Options, specs ...fn.Spec) *Env {
 	}
 
 	if o.Table == nil || o.Queues == nil {
-		o.embed(t, env.Clock)
+		o.embed(t, env.Clock, specs)
 	}
 	if o.Bus == nil {
 		o.Bus = env.Bus
@@ -139,19 +139,27 @@ func Open(t testing.TB, o Options, specs ...fn.Spec) *Env {
 }
 
 // embed opens the embedded table and queues, in memory, where none are given.
-func (o *Options) embed(t testing.TB, now clock.Clock) {
+func (o *Options) embed(t testing.TB, now clock.Clock, specs []fn.Spec) {
 	t.Helper()
 	db := memory.Store(t)
 	if o.Table == nil {
 		o.Table = pebbletable.New(db, now)
 	}
 	if o.Queues == nil {
-		o.Queues = memory.QueuesIn(t, db, now, Queues())
+		o.Queues = memory.QueuesIn(t, db, now, Queues(specs...))
 	}
 }
 
-// Queues are the service's queues.
-func Queues() []queue.Definition { return fixture.Queues(Visibility) }
+// Queues are the service's queues, with those of the timed work that specs take.
+func Queues(specs ...fn.Spec) []queue.Definition {
+	defs := fixture.Queues(Visibility)
+	for _, spec := range specs {
+		for _, kind := range spec.Trigger.Due {
+			defs = append(defs, queue.Definition{Name: kind.Queue(), Visibility: Visibility})
+		}
+	}
+	return defs
+}
 
 // Workspace makes a workspace with an owner and a full-access key.
 func (env *Env) Workspace(t testing.TB, name, owner string) Workspace {

@@ -168,14 +168,6 @@ func DueAt(org, run string, tasks int, at time.Time) table.DueEntry {
 	}
 }
 
-// DueTime is when the entry of the due index with that sort key is due, and
-// false if it says none.
-func DueTime(sk string) (time.Time, bool) {
-	ms, _, _ := strings.Cut(sk, "#")
-	at, err := strconv.ParseInt(ms, 10, 64)
-	return time.UnixMilli(at), err == nil
-}
-
 // DueTasks is the number of tasks that the entry of the due index with that sort
 // key tells of; of one that tells none it is 1.
 func DueTasks(sk string) int {
@@ -188,11 +180,6 @@ func DueTasks(sk string) int {
 
 // DuePartition is one shard of the due index.
 func DuePartition(shard int) string { return "due#" + strconv.Itoa(shard) }
-
-// DueUntil bounds the entries of the due index that are due at now.
-func DueUntil(now time.Time) table.Range {
-	return table.Before(fmt.Sprintf("%013d", now.UnixMilli()+1))
-}
 
 // ParseRunKey reads workspace and run from the partition of a run's record.
 func ParseRunKey(pk string) (org, run string, ok bool) {

@@ -14,6 +14,7 @@ import (
 	"github.com/aws/aws-lambda-go/events"
 
 	"millrace/shared/account/quota"
+	"millrace/shared/kit/due"
 	"millrace/shared/platform/blob"
 	"millrace/shared/platform/bus"
 	"millrace/shared/platform/clock"
@@ -82,6 +83,9 @@ type Trigger struct {
 	// Objects are the events of the artifact bucket that it gets, through their
 	// queue: messages for events.ReadObjects. One function alone can have them.
 	Objects ObjectTrigger
+	// Due are the kinds of timed work that it takes: messages for due.Handler,
+	// through a queue for each kind. A kind is taken by one function.
+	Due []due.Kind
 	// EveryMinute: a rule invokes it with a scheduler tick.
 	EveryMinute bool
 }

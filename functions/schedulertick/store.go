@@ -1,0 +1,101 @@
+package schedulertick
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"millrace/events"
+	"millrace/shared/kit/due"
+	"millrace/shared/platform/queue"
+	"millrace/shared/platform/table"
+	"millrace/shared/run/runstate"
+)
+
+// entry is an item that is due: its key, and its place in the due index.
+type entry struct {
+	key   table.Key
+	place table.DueEntry
+}
+
+// source is one kind of entries: where they stand, and what is made of them.
+type source struct {
+	name       string
+	queue      string    // to which they are handed
+	now        time.Time // what has come up by then is due
+	partitions []string
+	message    func(entry) (queue.Message, error)
+	// postponed is the place of an entry that was handed out.
+	postponed func(entry) (table.DueEntry, error)
+}
+
+// sources are those of a tick: runs, and the kinds of timed work. Those that take
+// the time that a tick brings do; brought is the zero time if it brings none.
+func (s service) sources(brought time.Time) []*source {
+	now := s.clock.Now()
+	list := []*source{runs(now)}
+	for _, kind := range s.kinds {
+		list = append(list, timed(kind, now, brought))
+	}
+	return list
+}
+
+// runs are the live runs: what is due is a reconciliation.
+func runs(now time.Time) *source {
+	parse := func(e entry) (org, run string, err error) {
+		org, run, ok := runstate.ParseRunKey(e.key.PK)
+		if !ok {
+			return "", "", fmt.Errorf("%q is not the key of a run", e.key.PK)
+		}
+		return org, run, nil
+	}
+	src := &source{
+		name: "run", queue: events.Runs, now: now,
+		message: func(e entry) (queue.Message, error) {
+			org, run, err := parse(e)
+			if err != nil {
+				return queue.Message{}, err
+			}
+			body, err := json.Marshal(events.Run{Kind: events.RunReconcile, Org: org, Run: run})
+			return queue.Message{Body: body, Group: org}, err
+		},
+		postponed: func(e entry) (table.DueEntry, error) {
+			org, run, err := parse(e)
+			return runstate.DueAt(org, run, runstate.DueTasks(e.place.DueSK), now.Add(again)), err
+		},
+	}
+	for shard := range runstate.DueShards {
+		src.partitions = append(src.partitions, runstate.DuePartition(shard))
+	}
+	return src
+}
+
+// timed are the entries of a kind of timed work.
+func timed(kind due.Kind, now, brought time.Time) *source {
+	// Whichever clock is behind, the entry comes up again by it: a time that a tick
+	// brought may be years away, and be gone with the next tick.
+	next := now.Add(again)
+	if !kind.TakesNow {
+		brought = time.Time{}
+	} else if !brought.IsZero() {
+		if brought.Before(now) {
+			next = brought.Add(again)
+		}
+		now = brought
+	}
+	src := &source{
+		name: kind.Name, queue: kind.Queue(), now: now,
+		message: func(e entry) (queue.Message, error) { return due.Message(kind, e.key, e.place.DueSK, brought) },
+		postponed: func(e entry) (table.DueEntry, error) {
+			sk, ok := due.Postponed(e.place.DueSK, next)
+			if !ok {
+				return table.DueEntry{}, fmt.Errorf("the sort key %q tells no time", e.place.DueSK)
+			}
+			return table.DueEntry{DuePK: e.place.DuePK, DueSK: sk}, nil
+		},
+	}
+	for shard := range due.Shards {
+		src.partitions = append(src.partitions, kind.Partition(shard))
+	}
+	return src
+}
