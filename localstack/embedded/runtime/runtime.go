@@ -59,6 +59,9 @@ type Runtime struct {
 	feeds    map[string]string // queue to function
 	parked   *share.Places     // handlers that wait without a worker
 
+	trackedMu sync.Mutex
+	tracked   []*Handed // of invocations whose messages are waited for
+
 	stop     context.CancelFunc // ends receiving
 	kill     context.CancelFunc // ends handling
 	handling context.Context
@@ -80,19 +83,28 @@ func New(cfg Config) (*Runtime, error) {
 	if r.receive, shares = r.queues.(sharing); !shares {
 		r.receive = asTheyCome{r.queues}
 	}
+	deps := cfg.Deps
+	deps.Queues = tracking{deps.Queues}
 	for _, spec := range cfg.Specs {
 		switch {
 		case spec.Messages != nil:
-			r.messages[spec.Name] = spec.Messages(cfg.Deps)
+			r.messages[spec.Name] = spec.Messages(deps)
 		case spec.Handle != nil:
-			r.handlers[spec.Name] = spec.Handle(cfg.Deps)
+			r.handlers[spec.Name] = spec.Handle(deps)
 		}
+		feeds := make([]string, 0, len(spec.Trigger.Queues)+len(spec.Trigger.Due))
 		for _, t := range spec.Trigger.Queues {
-			if other, taken := r.feeds[t.Queue]; taken {
-				return nil, fmt.Errorf("runtime: queue %s feeds %s and %s", t.Queue, other, spec.Name)
+			feeds = append(feeds, t.Queue)
+		}
+		for _, kind := range spec.Trigger.Due {
+			feeds = append(feeds, kind.Queue())
+		}
+		for _, name := range feeds {
+			if other, taken := r.feeds[name]; taken {
+				return nil, fmt.Errorf("runtime: queue %s feeds %s and %s", name, other, spec.Name)
 			}
-			r.feeds[t.Queue] = spec.Name
-			r.workers[t.Queue] = share.New(cmp.Or(cfg.Workers, DefaultWorkers))
+			r.feeds[name] = spec.Name
+			r.workers[name] = share.New(cmp.Or(cfg.Workers, DefaultWorkers))
 		}
 	}
 	return r, nil
@@ -193,8 +205,10 @@ func (r *Runtime) handle(ctx context.Context, name string, m queue.Delivery, han
 		return
 	}
 	if len(out.BatchItemFailures) > 0 {
+		r.failed(name, m)
 		return
 	}
+	defer r.settle(name, m.Body)
 	if err := r.queues.Delete(context.WithoutCancel(ctx), name, m.Receipt); err != nil {
 		r.log.ErrorContext(ctx, "message not deleted", "queue", name, "error", err)
 	}
@@ -203,9 +217,17 @@ func (r *Runtime) handle(ctx context.Context, name string, m queue.Delivery, han
 // again makes a message visible soon that its function failed on without a word
 // of when to deliver it again.
 func (r *Runtime) again(ctx context.Context, name string, m queue.Delivery) {
+	defer r.failed(name, m)
 	delay := min(time.Duration(m.Receives)*failedDelay, time.Minute)
 	if err := r.queues.Extend(context.WithoutCancel(ctx), name, delay, m.Receipt); err != nil {
 		r.log.WarnContext(ctx, "message not deferred", "queue", name, "error", err)
+	}
+}
+
+// failed notes that a message was not handled: the last time it is given up.
+func (r *Runtime) failed(name string, m queue.Delivery) {
+	if m.Receives >= queue.MaxReceives {
+		r.settle(name, m.Body)
 	}
 }
 

@@ -18,14 +18,18 @@ const visibility = 90 * time.Minute
 // busQueue is the queue through which a function gets events of the bus.
 func busQueue(spec fn.Spec) string { return "bus-" + spec.Name }
 
-// definitions are the service's queues, one for each function that gets events of
-// the bus, and one for events of the bucket if a function gets them.
+// definitions are the service's queues, one for each kind of timed work, one for
+// each function that gets events of the bus, and one for events of the bucket if a
+// function gets them.
 func definitions(specs []fn.Spec) []queue.Definition {
 	var defs []queue.Definition
 	for _, name := range events.AllQueues() {
 		defs = append(defs, queue.Definition{Name: name, Visibility: visibility})
 	}
 	for _, spec := range specs {
+		for _, kind := range spec.Trigger.Due {
+			defs = append(defs, queue.Definition{Name: kind.Queue(), Visibility: visibility})
+		}
 		if len(spec.Trigger.DetailTypes) > 0 {
 			defs = append(defs, queue.Definition{Name: busQueue(spec), Visibility: visibility})
 		}

@@ -12,6 +12,7 @@ import (
 
 	"millrace/functions/flows"
 	"millrace/functions/runs"
+	"millrace/localstack/proof/fixture/reminders"
 	"millrace/localstack/proof/localtest"
 	"millrace/shared/platform/table"
 	"millrace/shared/run/runstate"
@@ -22,6 +23,7 @@ import (
 type watched struct {
 	table.Table
 	pages []int
+	parts map[string]bool
 	looks map[table.Key]int
 }
 
@@ -30,6 +32,7 @@ func (w *watched) Query(ctx context.Context, q table.Query) (table.Page, error) 
 	page, err := w.Table.Query(ctx, q)
 	if q.Index == table.Due {
 		w.pages = append(w.pages, len(page.Items))
+		w.parts[q.PK] = true
 	}
 	return page, err
 }
@@ -55,7 +58,11 @@ func TestEveryLiveRunIsLookedAtOncePageByPage(t *testing.T) {
 		ids = append(ids, run.Require(t, http.StatusOK).String(t, "run_id"))
 	}
 	env.Clock.Advance(time.Second)
-	w := &watched{Table: env.Deps.Table, looks: map[table.Key]int{}}
+	for i := range live { // what else is due is not read
+		r := reminders.New(reminders.Reminder, env.A.OrgID, fmt.Sprint("r", i), env.Clock.Now(), 0)
+		require.NoError(t, env.Deps.Table.Put(t.Context(), table.Put{Item: r}))
+	}
+	w := &watched{Table: env.Deps.Table, looks: map[table.Key]int{}, parts: map[string]bool{}}
 	deps := env.Deps
 	deps.Table = w
 	require.NoError(t, lookAtLiveRuns(t.Context(), deps, page))
@@ -66,6 +73,8 @@ func TestEveryLiveRunIsLookedAtOncePageByPage(t *testing.T) {
 		assert.GreaterOrEqual(t, run.DueSK, fmt.Sprintf("%013d", env.Clock.Now().Add(50*time.Second).UnixMilli()))
 	}
 	assert.Greater(t, len(w.pages), live/page)
+	assert.Less(t, len(w.pages), live)
+	assert.Len(t, w.parts, runstate.DueShards)
 	for _, n := range w.pages {
 		assert.LessOrEqual(t, n, page)
 	}
