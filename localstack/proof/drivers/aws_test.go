@@ -16,6 +16,7 @@ import (
 
 	"millrace/localstack/emulators"
 	"millrace/localstack/proof/drivers"
+	"millrace/localstack/proof/fixture/reminders"
 	"millrace/localstack/proof/localtest"
 	"millrace/shared/platform/blob"
 	"millrace/shared/platform/blob/s3"
@@ -44,7 +45,7 @@ func cloud(t *testing.T) localtest.Options {
 	t.Helper()
 	base := emulators.SQS(t).Config()
 	prefix := ids.Token(6) + "-"
-	require.NoError(t, sqs.CreateQueues(t.Context(), awssqs.NewFromConfig(base), prefix, localtest.Queues()))
+	require.NoError(t, sqs.CreateQueues(t.Context(), awssqs.NewFromConfig(base), prefix, localtest.Queues(reminders.Spec)))
 	objects := bucket(t)
 	events := emulators.EventBridge(t).Config()
 	bus := "test-" + rand.Text()

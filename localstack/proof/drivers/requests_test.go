@@ -2,6 +2,7 @@ package drivers_test
 
 import (
 	"context"
+	"encoding/json"
 	"flag"
 	"fmt"
 	"maps"
@@ -11,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,7 +24,9 @@ import (
 	"millrace/events"
 	"millrace/functions/catalog"
 	"millrace/functions/dispatch"
+	"millrace/functions/schedulertick"
 	"millrace/functions/taskworker"
+	"millrace/localstack/proof/fixture/reminders"
 	"millrace/localstack/proof/localtest"
 	"millrace/shared/platform/blob/blobtest"
 	"millrace/shared/platform/queue"
@@ -35,21 +39,28 @@ var update = flag.Bool("update", false, "write the golden files anew")
 // meteredQueues counts requests as SQS takes them: batches of up to ten.
 type meteredQueues struct {
 	queue.Queues
+	mu       *sync.Mutex
 	requests map[string]int
 }
 
+func (m meteredQueues) count(request string, n int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.requests[request] += n
+}
+
 func (m meteredQueues) Send(ctx context.Context, q string, msgs ...queue.Message) error {
-	m.requests["SendMessageBatch"] += (len(msgs) + queue.MaxBatch - 1) / queue.MaxBatch
+	m.count("SendMessageBatch", (len(msgs)+queue.MaxBatch-1)/queue.MaxBatch)
 	return m.Queues.Send(ctx, q, msgs...)
 }
 
 func (m meteredQueues) Delete(ctx context.Context, q string, receipts ...string) error {
-	m.requests["DeleteMessageBatch"] += (len(receipts) + queue.MaxBatch - 1) / queue.MaxBatch
+	m.count("DeleteMessageBatch", (len(receipts)+queue.MaxBatch-1)/queue.MaxBatch)
 	return m.Queues.Delete(ctx, q, receipts...)
 }
 
 func (m meteredQueues) Extend(ctx context.Context, q string, d time.Duration, receipts ...string) error {
-	m.requests["ChangeMessageVisibility"]++
+	m.count("ChangeMessageVisibility", 1)
 	return m.Queues.Extend(ctx, q, d, receipts...)
 }
 
@@ -65,11 +76,11 @@ type bench struct {
 }
 
 func newBench(t *testing.T) *bench {
-	b := &bench{t: t, meter: &table.Meter{}, queues: meteredQueues{requests: map[string]int{}}, handlers: map[string]fn.MessageHandler{}}
+	b := &bench{t: t, meter: &table.Meter{}, queues: meteredQueues{mu: &sync.Mutex{}, requests: map[string]int{}}, handlers: map[string]fn.MessageHandler{}}
 	b.Env = localtest.Open(t, localtest.Options{
 		Blob: &blobtest.Memory{},
 		Wrap: func(inner table.Table) table.Table { return table.Metered(inner, b.meter) },
-	}, catalog.All()...)
+	}, catalog.With(reminders.Spec)...)
 	return b
 }
 
@@ -180,6 +191,8 @@ func TestRequests(t *testing.T) {
 		b.count("its end", 0, b.work)
 		b.count("page of 5 runs", 0, func() { b.get("/runs?limit=5") })
 
+		b.timed(deps)
+
 		golden := filepath.Join(testdata, "requests.golden")
 		got := strings.Join(b.rows, "\n") + "\n"
 		if *update {
@@ -189,6 +202,31 @@ func TestRequests(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, string(want), got, "run this test with -update if the change is meant")
 	})
+}
+
+// timed counts what timed work costs, of two kinds. What is not due costs nothing.
+func (b *bench) timed(deps fn.Deps) {
+	tick, found := catalog.Find(catalog.With(reminders.Spec), schedulertick.Spec.Name)
+	require.True(b.t, found)
+	handle := tick.Handle(deps)
+	triggered := func(want int) func() {
+		return func() {
+			out, err := handle(b.t.Context(), json.RawMessage(`{"event_type":"scheduler_tick"}`))
+			require.NoError(b.t, err)
+			require.Equal(b.t, want, out.(events.SchedulerTickResult).Triggered)
+		}
+	}
+	b.count("tick, nothing due", 0, triggered(0))
+	var writes []table.Write
+	now := b.Env.Clock.Now()
+	for i := range 2000 {
+		at := now.Add(time.Duration(i-999) * time.Second)
+		writes = append(writes, table.Put{Item: reminders.New(reminders.Reminder, b.A.OrgID, fmt.Sprint("r", i), at, 0)})
+	}
+	require.NoError(b.t, b.Deps.Table.BatchWrite(b.t.Context(), writes))
+	b.handlers = map[string]fn.MessageHandler{reminders.Reminder.Queue(): reminders.Spec.Messages(deps)}
+	b.count("tick, 1,000 of 2,000 due", 0, triggered(1000))
+	b.count("their function: read, end", 0, b.work)
 }
 
 func task(name string, deps ...string) map[string]any {
