@@ -77,8 +77,8 @@ func (s service) check(tick events.SchedulerTick) (brought time.Time, err error)
 	if !s.local {
 		return brought, errs.New(errs.Invalid, "now is for the embedded server only")
 	}
-	if brought, err = time.Parse(time.RFC3339, tick.Now); err != nil {
-		return brought, errs.New(errs.Invalid, "now is %q, not a time such as 2026-01-31T12:00:00Z", tick.Now)
+	if brought, err = time.Parse(time.RFC3339, tick.Now); err != nil || brought.Unix() < 0 {
+		return brought, errs.New(errs.Invalid, "now is %q, not a time since 1970 such as 2026-01-31T12:00:00Z", tick.Now)
 	}
 	return brought.UTC(), nil
 }

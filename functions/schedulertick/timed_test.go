@@ -202,8 +202,10 @@ func TestATickMayBringItsTime(t *testing.T) {
 	assert.Len(t, w.take(reminders.Reminder, 1), 1)
 	assert.WithinDuration(t, w.Env.Clock.Now(), w.get(poll).Now.Time(), time.Minute, "by the clock")
 
-	_, err := w.tick(t.Context(), json.RawMessage(`{"event_type":"scheduler_tick","now":"noon"}`))
-	assert.Equal(t, errs.Invalid, errs.CodeOf(err))
+	for _, bad := range []string{"noon", "2026-02-30T00:00:00Z", "0001-01-01T00:00:00Z"} {
+		_, err := w.tick(t.Context(), json.RawMessage(`{"event_type":"scheduler_tick","now":"`+bad+`"}`))
+		assert.Equal(t, errs.Invalid, errs.CodeOf(err), bad)
+	}
 }
 
 // inShards makes ids of reminders that stand in a shard each.
