@@ -90,6 +90,9 @@ func (s *Service) Messages() map[string]fn.MessageHandler {
 		for _, q := range spec.Trigger.Queues {
 			out[q.Queue] = handle
 		}
+		for _, kind := range spec.Trigger.Due {
+			out[kind.Queue()] = handle
+		}
 	}
 	return out
 }

@@ -4,11 +4,11 @@
 // in the trigger of the function that takes what is due (fn.Trigger.Due). The
 // scheduler's tick reads the entries that are due and hands each to the kind's
 // queue, as a message that says which item is due and since when, and nothing
-// else of it. The function handles it as a [Task] (see [Handler]) and moves or
-// ends the entry by [Move] or [End], on the condition that the item is still due
-// as it was handed out. So a message that comes twice acts once, and one that is
-// lost is made up for: an entry that was handed out is postponed, not removed, and
-// comes up again unless it was moved or ended.
+// else of it. The function handles it as a [Task] (see fn.Deps.Due and [Handler])
+// and moves or ends the entry by [Move] or [End], on the condition that the item
+// is still due as it was handed out. So a message that comes twice acts once, and
+// one that is lost is made up for: an entry that was handed out is postponed, not
+// removed, and comes up again unless it was moved or ended.
 //
 // Keys: entries of a kind stand in the due index in [Shards] partitions of their
 // own, due#<kind>#<shard>, in the order of when they come up. The sort key is that

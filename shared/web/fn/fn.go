@@ -83,8 +83,8 @@ type Trigger struct {
 	// Objects are the events of the artifact bucket that it gets, through their
 	// queue: messages for events.ReadObjects. One function alone can have them.
 	Objects ObjectTrigger
-	// Due are the kinds of timed work that it takes: messages for due.Handler,
-	// through a queue for each kind. A kind is taken by one function.
+	// Due are the kinds of timed work that it takes: messages for Deps.Due, through
+	// a queue for each kind. A kind is taken by one function.
 	Due []due.Kind
 	// EveryMinute: a rule invokes it with a scheduler tick.
 	EveryMinute bool

@@ -1,6 +1,9 @@
 package fn
 
 import (
+	"context"
+
+	"millrace/shared/kit/due"
 	"millrace/shared/kit/record"
 	"millrace/shared/run/launch"
 	"millrace/shared/run/registry"
@@ -32,4 +35,10 @@ func (d Deps) Worker() worker.Config {
 		Table: d.Table, Queues: d.Queues, Blob: d.Blob, Bus: d.Bus, Clock: d.Clock, Log: d.Log, Metrics: d.Metrics,
 		Logs: d.Logs, Hub: d.Hub, Quota: d.Quota, Boot: d.Config.Boot, Sole: d.Config.Sole, Resident: d.Config.Resident,
 	}
+}
+
+// Due handles the timed work that a function takes: do deals with a task, see
+// [due.Handler].
+func (d Deps) Due(do func(context.Context, due.Task) error) MessageHandler {
+	return due.Handler{Queues: d.Queues, Clock: d.Clock, Log: d.Log, Metrics: d.Metrics, Do: do}.Messages
 }
