@@ -254,7 +254,7 @@ func TestNoFunctionTouchesWhatIsNotItsOwn(t *testing.T) {
 	t.Parallel()
 	d := deployed(t)
 	org := "org_" + ids.New(time.Now())
-	audits := []string{audit.Partition(org)}
+	audits := []string{audit.Partition(org, "0"), audit.Partition(org, "7")}
 	identities := identity.Partitions(org)
 	for i, partition := range identities {
 		identities[i] = strings.ReplaceAll(partition, "*", "somebody@acme.example")
@@ -283,7 +283,7 @@ func TestNoFunctionTouchesWhatIsNotItsOwn(t *testing.T) {
 			assert.Equal(t, !s.Trigger.HTTP, denied(s.Name, "dynamodb:GetItem", partition), "%s reads %s", s.Name, partition)
 			assert.Equal(t, !s.Trigger.HTTP, denied(s.Name, "dynamodb:UpdateItem", partition), "%s updates %s", s.Name, partition)
 		}
-		for _, own := range []string{org + "#flow#audit", org + "#flow#keys", org + "#run#" + ids.New(time.Now()), org + "#flows", "due#7"} {
+		for _, own := range []string{org + "#flow#audit", org + "#flow#audit#0", org + "#flow#keys", org + "#run#" + ids.New(time.Now()), org + "#flows", "due#7"} {
 			for _, action := range []string{"dynamodb:PutItem", "dynamodb:DeleteItem", "dynamodb:GetItem"} {
 				assert.False(t, denied(s.Name, action, own), "%s: %s of %s", s.Name, action, own)
 			}

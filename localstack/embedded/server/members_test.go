@@ -8,14 +8,15 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"millrace/localstack/embedded/signin"
+	"millrace/shared/account/audit"
 	"millrace/shared/account/identity"
 	"millrace/shared/account/tenant"
-	"millrace/shared/platform/table"
 )
 
 // TestAnOperatorSuspendsAMember: sessions and API keys of theirs are refused from
@@ -95,10 +96,10 @@ func TestAnOperatorSuspendsAMember(t *testing.T) {
 		access(map[string]int{"true": 403, "false": 200}[suspended])
 	}
 	var audited []string
-	for item, err := range table.All(t.Context(), s.deps.Table, table.Query{PK: c.OrgID + "#audit"}) {
+	for r, err := range audit.Entries(t.Context(), s.deps.Table, c.OrgID, time.Time{}, time.Time{}) {
 		require.NoError(t, err)
-		if item["resource_type"].Str() == "member" && item["actor_email"].Str() == operator {
-			audited = append(audited, item["action"].Str())
+		if r.ResourceType == "member" && r.ActorEmail == operator {
+			audited = append(audited, r.Action)
 		}
 	}
 	assert.ElementsMatch(t, []string{"suspend", "restore"}, audited)

@@ -132,16 +132,21 @@ func (t template) items(ctx context.Context, store table.Table, needed ...table.
 			out = append(out, item)
 		}
 	}
-	entries := table.Query{Index: table.ByList, PK: audit.ResourcePartition(t.org, "run", t.run)}
-	for entry, err := range table.All(ctx, store, entries) {
+	for q := (audit.Query{ResourceType: "run", ResourceID: t.run, Limit: audit.MaxLimit}); ; {
+		page, err := audit.List(ctx, store, t.org, q)
 		if err != nil {
 			return nil, err
 		}
-		item, err := store.Get(ctx, entry.Key())
-		if err != nil {
-			return nil, err
+		for _, r := range page.Items {
+			item, err := table.Marshal(r)
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, item)
 		}
-		out = append(out, item)
+		if q.After = page.Next; q.After == "" {
+			break
+		}
 	}
 	needed = append(needed, record, runstate.InputKey(t.org, t.run), runstate.NodeKey(t.org, t.run, 0))
 	for _, key := range needed {
@@ -154,17 +159,25 @@ func (t template) items(ctx context.Context, store table.Table, needed ...table.
 
 // as is an item of the run as another run would have it.
 func (t template) as(id string, item table.Item) table.Item {
-	at, _ := ids.Time(id)
 	out := make(table.Item, len(item))
 	for name, v := range item {
 		if v.Kind() == table.String {
-			text := strings.ReplaceAll(v.Str(), t.run, id)
-			if item.Key().PK == audit.Partition(t.org) && (name == "sk" || name == "l1_sk" || name == "event_time") {
-				text = clock.Format(at) + "#" + id
-			}
-			v = table.V(text)
+			v = table.V(strings.ReplaceAll(v.Str(), t.run, id))
 		}
 		out[name] = v
+	}
+	if _, audited := audit.Workspace(item.Key().PK); !audited {
+		return out
+	}
+	var r audit.Record
+	err := table.Unmarshal(out, &r)
+	if err == nil {
+		r.SK = id
+		r.Place()
+		out, err = table.Marshal(r)
+	}
+	if err != nil {
+		panic(fmt.Sprintf("bench: audit entry %v: %v", item.Key(), err)) // it was read as one
 	}
 	return out
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"millrace/shared/account/audit"
 	"millrace/shared/platform/table"
 	"millrace/shared/run/engine"
 	"millrace/shared/run/runstate"
@@ -26,8 +27,9 @@ func Changes(before, after *Snapshot) []string {
 	for key, was := range before.items {
 		is := after.items[key]
 		_, rest, ofRun := strings.Cut(key.PK, "#run#")
+		_, audited := audit.Workspace(key.PK)
 		switch {
-		case strings.HasSuffix(key.PK, "#audit"), strings.Contains(key.PK, "#spec#"), strings.Contains(key.PK, "#idempotency#"),
+		case audited, strings.Contains(key.PK, "#spec#"), strings.Contains(key.PK, "#idempotency#"),
 			ofRun && key.SK == "input":
 			if !same(was, is, nil) {
 				after.tell("%v changed from %v to %v", key, was, is)

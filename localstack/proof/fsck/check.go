@@ -106,7 +106,7 @@ func (c subject) ending() {
 func (s *Snapshot) audited() map[string]int {
 	out := map[string]int{}
 	for pk, items := range s.parts {
-		if !strings.HasSuffix(pk, "#audit") {
+		if _, ok := audit.Workspace(pk); !ok {
 			continue
 		}
 		for _, item := range items {
@@ -115,7 +115,8 @@ func (s *Snapshot) audited() map[string]int {
 				s.tell("audit entry %v cannot be read: %v", item.Key(), err)
 				continue
 			}
-			if r.EventTime != r.SK || r.L1PK != audit.ResourcePartition(r.OrgID, r.ResourceType, r.ResourceID) || r.PK != audit.Partition(r.OrgID) {
+			want := r
+			if want.Place(); want != r {
 				s.tell("audit entry %v stands where it does not belong", item.Key())
 			}
 			out[r.OrgID+" "+r.ResourceType+" "+r.ResourceID+" "+r.Action]++

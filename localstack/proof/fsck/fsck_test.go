@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -88,9 +89,11 @@ func TestEveryFaultIsFound(t *testing.T) {
 	instance := whole.Run(fsck.RunID{Org: l.org, ID: l.done}).Plan.Instance(1, 1)
 	later := time.Now().Add(time.Hour)
 	var entry table.Key
-	for _, item := range whole.Items(audit.Partition(l.org)) {
-		if item["resource_id"].Str() == l.done {
-			entry = item.Key()
+	for shard := range audit.Shards {
+		for _, item := range whole.Items(audit.Partition(l.org, strconv.Itoa(shard))) {
+			if item["resource_id"].Str() == l.done {
+				entry = item.Key()
+			}
 		}
 	}
 	due := runstate.DueAt(l.org, l.done, 1, later)

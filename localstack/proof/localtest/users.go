@@ -13,7 +13,6 @@ import (
 	"millrace/shared/account/identity"
 	"millrace/shared/account/tenant"
 	"millrace/shared/platform/errs"
-	"millrace/shared/platform/table"
 )
 
 // SignIn returns a sign-in token of a user, who need not be known yet.
@@ -83,10 +82,8 @@ func (env *Env) as(w Workspace) context.Context {
 func (env *Env) Audit(t testing.TB, org string) []audit.Record {
 	t.Helper()
 	var out []audit.Record
-	for item, err := range table.All(context.Background(), env.Deps.Table, table.Query{PK: audit.Partition(org), Consistent: true}) {
+	for r, err := range audit.Entries(context.Background(), env.Deps.Table, org, time.Time{}, time.Time{}) {
 		require.NoError(t, err)
-		var r audit.Record
-		require.NoError(t, table.Unmarshal(item, &r))
 		out = append(out, r)
 	}
 	return out

@@ -24,13 +24,13 @@ type Change struct {
 	Metadata      map[string]any // what else is worth knowing
 }
 
-// Record is a stored entry.
+// Record is a stored entry. Its sort key is its id, a ULID of when it was made;
+// [Record.Place] gives it the other keys.
 type Record struct {
 	table.Key
 	table.ListEntries
 
 	OrgID        string `table:"org_id"`
-	EventTime    string `table:"event_time"` // "<RFC 3339, milliseconds>#<ulid>", unique
 	Action       string `table:"action"`
 	ResourceType string `table:"resource_type"`
 	ResourceID   string `table:"resource_id"`
@@ -41,6 +41,15 @@ type Record struct {
 	Before       string `table:"before_json,omitempty"` // JSON object
 	After        string `table:"after_json,omitempty"`  // JSON object
 	Metadata     string `table:"metadata,omitempty"`    // JSON object
+}
+
+// ID is the entry's id; ids sort by time, those of one millisecond by chance.
+func (r *Record) ID() string { return r.SK }
+
+// EventTime is "<RFC 3339, milliseconds>#<id>": unique, and in the order of ids.
+func (r *Record) EventTime() string {
+	at, _ := ids.Time(r.ID())
+	return clock.Format(at) + "#" + r.ID()
 }
 
 // Entry makes the write of an entry; it belongs into the same transaction as
@@ -54,11 +63,9 @@ func Entry(ctx context.Context, now time.Time, c Change) table.Put {
 // one that the service itself acts in.
 func EntryFor(ctx context.Context, org string, now time.Time, c Change) table.Put {
 	p, r := tenant.From(ctx), tenant.RequestFrom(ctx)
-	eventTime := clock.Format(now) + "#" + ids.New(now)
 	record := Record{
-		Key:          table.Key{PK: Partition(org), SK: eventTime},
+		Key:          table.Key{SK: ids.New(now)},
 		OrgID:        org,
-		EventTime:    eventTime,
 		Action:       cut(c.Action, maxName),
 		ResourceType: cut(c.ResourceType, maxName),
 		ResourceID:   cut(c.ResourceID, maxID),
@@ -72,18 +79,8 @@ func EntryFor(ctx context.Context, org string, now time.Time, c Change) table.Pu
 	if len(c.Metadata) > 0 {
 		record.Metadata = snapshot(c.Metadata)
 	}
-	record.L1PK, record.L1SK = ResourcePartition(org, record.ResourceType, record.ResourceID), eventTime
+	record.Place()
 	return table.Put{Item: record, If: table.IsNew()}
-}
-
-// Partition is the partition of a workspace's entries; its sort key is the
-// event time.
-func Partition(org string) string { return org + "#audit" } //guard:tenant/audit operand 1 ""
-
-// ResourcePartition is the partition of one resource's entries in the index
-// table.ByList; its sort key is the event time.
-func ResourcePartition(org, resourceType, resourceID string) string {
-	return org + "#audit#" + cut(resourceType, maxName) + "#" + cut(resourceID, maxID)
 }
 
 // JSON returns a stored snapshot or metadata as JSON, null for none.

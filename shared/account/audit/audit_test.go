@@ -54,10 +54,14 @@ func TestEntry(t *testing.T) {
 	put := audit.Entry(ctx, now, audit.Change{Action: "create", ResourceType: "channel", ResourceID: "c1", After: after, Metadata: map[string]any{"via": "test"}})
 	got := record(t, put)
 	assert.Equal(t, table.IsNew(), put.If)
-	assert.Equal(t, table.Key{PK: "acme#audit", SK: got.EventTime}, got.Key)
-	assert.Equal(t, "acme#audit#channel#c1", got.L1PK)
-	assert.Equal(t, got.EventTime, got.L1SK)
-	assert.Regexp(t, `^2026-03-04T05:06:07\.008Z#[0-9A-Z]{26}$`, got.EventTime)
+	assert.Regexp(t, `^acme#audit#[0-7]$`, got.PK)
+	shard := strings.TrimPrefix(got.PK, "acme#audit#")
+	assert.Equal(t, table.ListEntries{
+		L1PK: "acme#audit#channel#c1", L1SK: got.ID(), L2PK: "acme#audit#a@acme.test#" + shard, L2SK: got.ID(),
+		L3PK: "acme#audit#channel#" + shard, L3SK: got.ID(), L4PK: "acme#audit#create#" + shard, L4SK: got.ID(),
+	}, got.ListEntries)
+	assert.Equal(t, "2026-03-04T05:06:07.008Z#"+got.ID(), got.EventTime())
+	assert.Len(t, got.ID(), 26)
 	assert.Equal(t, "a@acme.test", got.ActorEmail)
 	assert.Equal(t, "k1", got.KeyID)
 	assert.Equal(t, "192.0.2.1", got.IP)
@@ -79,7 +83,8 @@ func TestEventTimesAreUnique(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}
 	for range 1000 {
-		seen[record(t, audit.Entry(t.Context(), now, audit.Change{})).EventTime] = true
+		r := record(t, audit.Entry(t.Context(), now, audit.Change{}))
+		seen[r.EventTime()] = true
 	}
 	assert.Len(t, seen, 1000)
 }
@@ -148,7 +153,6 @@ func TestEntryFits(t *testing.T) {
 		require.NoError(t, err)
 		assert.Less(t, size, 120<<10)
 		r := record(t, put)
-		assert.Equal(t, audit.ResourcePartition("acme", c.ResourceType, c.ResourceID), r.L1PK)
 		for _, snapshot := range []string{r.Before, r.After, r.Metadata} {
 			assert.LessOrEqual(t, len(snapshot), audit.MaxSnapshot)
 			var object map[string]any

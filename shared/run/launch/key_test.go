@@ -198,10 +198,8 @@ func (k *keys) check() {
 		stored[item["l1_sk"].Str()] = true
 	}
 	entries := 0
-	for item, err := range table.All(k.ctx, k.store, table.Query{PK: audit.Partition(org)}) {
+	for r, err := range audit.Entries(k.ctx, k.store, org, time.Time{}, time.Time{}) {
 		require.NoError(k.t, err)
-		var r audit.Record
-		require.NoError(k.t, table.Unmarshal(item, &r))
 		if r.ResourceType == "run" {
 			entries++
 			audited[r.ResourceID] = true

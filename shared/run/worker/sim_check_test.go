@@ -197,14 +197,10 @@ func (s *sim) checkDue() {
 // was cancelled; a key that was sent often made one.
 func (s *sim) checkAudit(org string) {
 	entries := map[string]int{}
-	for item, err := range table.All(s.ctx, s.store, table.Query{PK: audit.Partition(org)}) {
+	for r, err := range audit.Entries(s.ctx, s.store, org, time.Time{}, time.Time{}) {
 		if err != nil {
 			s.tell("%v", err)
 			return
-		}
-		var r audit.Record
-		if err := table.Unmarshal(item, &r); err != nil {
-			s.tell("%v", err)
 		}
 		if r.ResourceType == "run" {
 			entries[r.Action+" "+r.ResourceID]++
