@@ -14,6 +14,7 @@ import (
 
 	"millrace/events"
 	"millrace/shared/platform/bus"
+	"millrace/shared/platform/clock"
 )
 
 // TestSamples decodes every sample strictly, so that a field that is renamed
@@ -34,7 +35,10 @@ func TestSamples(t *testing.T) {
 			envelope := strict[bus.Envelope](t, data)
 			assert.Equal(t, events.DetailRunFinished, envelope.DetailType)
 			assert.Equal(t, bus.Source, envelope.Source)
-			assert.Equal(t, strict[events.RunFinished](t, envelope.Detail).Org, envelope.Workspace())
+			event, err := envelope.Event()
+			require.NoError(t, err)
+			finished := strict[events.RunFinished](t, event.Detail)
+			assert.Equal(t, []string{finished.Org, finished.Run, finished.EndedAt}, []string{event.Workspace, event.DedupeKey, clock.Format(event.Time)})
 		case strings.HasPrefix(name, "run-"):
 			for _, record := range strict[lambda.SQSEvent](t, data).Records {
 				message := strict[events.Run](t, []byte(record.Body))

@@ -93,25 +93,26 @@ func (b *Bus) Publish(ctx context.Context, events ...bus.Event) error {
 // envelope writes an event as EventBridge does, its time in whole seconds.
 func (b *Bus) envelope(event bus.Event) ([]byte, error) {
 	now := b.clock.Now()
-	at := event.Time
-	if at.IsZero() {
-		at = now
+	event = event.Complete(now, ids.New(now))
+	detail, err := event.Body()
+	if err != nil {
+		return nil, fmt.Errorf("localbus: %w", err)
 	}
 	// Not json.Marshal, whose escapes for HTML could make a detail six times as
 	// long.
 	var body bytes.Buffer
 	encoder := json.NewEncoder(&body)
 	encoder.SetEscapeHTML(false)
-	err := encoder.Encode(bus.Envelope{
+	err = encoder.Encode(bus.Envelope{
 		Version:    "0",
 		ID:         ids.New(now),
 		DetailType: event.DetailType,
 		Source:     bus.Source,
 		Account:    Account,
-		Time:       at.UTC().Truncate(time.Second),
+		Time:       event.Time.UTC().Truncate(time.Second),
 		Region:     Region,
 		Resources:  event.Resources(),
-		Detail:     event.Detail,
+		Detail:     detail,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("localbus: event %s: %w", event.DetailType, err)

@@ -58,7 +58,7 @@ func TestRules(t *testing.T) {
 		{DetailTypes: []string{"a", "a"}, Queue: "one"},
 	})
 	require.NoError(t, b.Publish(t.Context(),
-		bus.Event{DetailType: "a", Detail: []byte(`{ "n" : 1 }`), Workspace: "ws_1", Time: time.Unix(1700000000, 5)},
+		bus.Event{DetailType: "a", Detail: []byte(`{ "n" : 1 }`), Workspace: "ws_1", Time: time.Unix(1700000000, 5), ID: "i", DedupeKey: "k"},
 		bus.Event{DetailType: "b", Detail: []byte(`{}`)},
 		bus.Event{DetailType: "c", Detail: []byte(`{}`)}))
 
@@ -77,7 +77,8 @@ func TestRules(t *testing.T) {
 	assert.Equal(t, events.EventBridgeEvent{
 		Version: "0", DetailType: "a", Source: bus.Source, AccountID: localbus.Account,
 		Time: time.Unix(1700000000, 0).UTC(), Region: localbus.Region,
-		Resources: []string{"workspace/ws_1"}, Detail: []byte(`{"n":1}`),
+		Resources: []string{"workspace/ws_1"},
+		Detail:    []byte(`{"id":"i","type":"a","version":1,"org_id":"ws_1","time":"2023-11-14T22:13:20.000Z","dedupe_key":"k","data":{"n":1}}`),
 	}, event)
 	for _, d := range one {
 		if d.Group == "ws_1" {

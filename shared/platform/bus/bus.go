@@ -25,12 +25,17 @@ const (
 // with which.
 var ErrLimit = errors.New("bus: limit exceeded")
 
-// Event is one event to publish.
+// Event is one event, to publish or as it was received.
 type Event struct {
 	DetailType string          // e.g. "run.finished"
 	Detail     json.RawMessage // a JSON object
 	Workspace  string          // carried as a resource, and as the message group where a rule feeds a queue
-	Time       time.Time       // the time of publishing if zero
+	Time       time.Time       // in milliseconds; the time of publishing if zero
+	ID         string          // the same at every delivery; "": a new one
+	Version    int             // of the shape of Detail; 0: 1
+	// DedupeKey is the same of events that say the same thing, among those of one
+	// type and workspace, however often they are published; "": a digest of Detail.
+	DedupeKey string
 }
 
 // Bus is the port.

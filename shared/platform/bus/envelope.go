@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"millrace/shared/platform/ids"
 )
 
 // Envelope is an event as a function receives it: EventBridge's own JSON, the
@@ -67,9 +69,20 @@ func (e Event) Resources() []string {
 
 // Size returns the bytes that EventBridge counts for the event.
 func (e Event) Size() int {
-	n := len(Source) + len(e.DetailType) + len(e.Detail)
-	if !e.Time.IsZero() {
-		n += 14
+	sized := e
+	if e.Time.IsZero() {
+		sized.Time = time.UnixMilli(1)
+	}
+	head, err := json.Marshal(sized.body(nil))
+	if err != nil {
+		panic(fmt.Sprintf("bus: the head of an event does not marshal: %v", err)) // it has texts and numbers alone
+	}
+	n := len(Source) + len(e.DetailType) + len(head) - len("null") + len(e.Detail) + 14
+	if e.ID == "" {
+		n += len(ids.First(time.Time{}))
+	}
+	if e.DedupeKey == "" {
+		n += digestChars
 	}
 	for _, resource := range e.Resources() {
 		n += len(resource)
@@ -77,8 +90,10 @@ func (e Event) Size() int {
 	return n
 }
 
-// maxDetailType is EventBridge's limit of a detail type, in characters.
-const maxDetailType = 128
+const (
+	maxDetailType = 128 // characters, EventBridge's limit
+	maxKey        = 256 // bytes of an id or a dedupe key
+)
 
 // Check returns ErrLimit, wrapped with which, if the event could not be
 // published on every driver.
@@ -88,6 +103,10 @@ func (e Event) Check() error {
 		return fmt.Errorf("%w: detail type of %d characters, 1 to %d allowed", ErrLimit, len(e.DetailType), maxDetailType)
 	case e.Size() > MaxEntry:
 		return fmt.Errorf("%w: event %s of %d bytes, %d allowed", ErrLimit, e.DetailType, e.Size(), MaxEntry)
+	case len(e.ID) > maxKey || len(e.DedupeKey) > maxKey:
+		return fmt.Errorf("%w: id or dedupe key of %s of more than %d bytes", ErrLimit, e.DetailType, maxKey)
+	case e.Version < 0:
+		return fmt.Errorf("%w: version %d of %s", ErrLimit, e.Version, e.DetailType)
 	case !isObject(e.Detail) || !json.Valid(e.Detail):
 		return fmt.Errorf("%w: detail of %s is no JSON object", ErrLimit, e.DetailType)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"millrace/shared/platform/bus"
+	"millrace/shared/platform/ids"
 )
 
 // documented is the example of EventBridge's own documentation, shortened.
@@ -111,6 +112,73 @@ func TestWorkspaceTravelsAsResource(t *testing.T) {
 	assert.Equal(t, []string{}, bus.Event{}.Resources(), "an array in JSON, not null")
 }
 
+// published is an event as it is received.
+func published(t *testing.T, e bus.Event) bus.Envelope {
+	t.Helper()
+	detail, err := e.Complete(time.UnixMilli(1), "id").Body()
+	require.NoError(t, err)
+	return bus.Envelope{ID: "1", DetailType: e.DetailType, Resources: e.Resources(), Detail: detail}
+}
+
+func TestEventComesBackAsItWasPublished(t *testing.T) {
+	t.Parallel()
+	plain := bus.Event{DetailType: "a", Detail: []byte(`{"x":"<ü>"}`), Workspace: "ws"}
+	full := bus.Event{DetailType: "a", Detail: []byte(`{}`), Time: time.UnixMilli(1234).UTC(), ID: "i", Version: 3, DedupeKey: "\"k\""}
+	for _, e := range []bus.Event{plain, full} {
+		envelope := published(t, e)
+		got, err := envelope.Event()
+		require.NoError(t, err)
+		assert.Equal(t, e.Complete(time.UnixMilli(1).UTC(), "id"), got)
+	}
+	one, err := published(t, plain).Event()
+	require.NoError(t, err)
+	other := plain
+	other.Time, other.ID = time.UnixMilli(99), "another"
+	again, err := published(t, other).Event()
+	require.NoError(t, err)
+	assert.Equal(t, one.DedupeKey, again.DedupeKey, "of the detail alone")
+	other.Detail = []byte(`{"x":"y"}`)
+	again, err = published(t, other).Event()
+	require.NoError(t, err)
+	assert.NotEqual(t, one.DedupeKey, again.DedupeKey)
+}
+
+func TestSizeIsThatOfWhatIsSent(t *testing.T) {
+	t.Parallel()
+	for _, e := range []bus.Event{
+		{DetailType: "a", Detail: []byte(`{}`)},
+		{DetailType: "run.finished", Detail: []byte(`{"x":"<&>"}`), Workspace: "ws", ID: "i", Version: 12, DedupeKey: "k", Time: time.UnixMilli(5)},
+	} {
+		sent := e.Complete(time.Unix(1, 0), ids.New(time.Unix(1, 0)))
+		body, err := sent.Body()
+		require.NoError(t, err)
+		resources := 0
+		for _, r := range e.Resources() {
+			resources += len(r)
+		}
+		assert.Equal(t, len(bus.Source)+len(e.DetailType)+len(body)+resources+14, e.Size())
+	}
+}
+
+func TestEventRefuses(t *testing.T) {
+	t.Parallel()
+	const at = `"time":"2026-01-31T00:00:05.120Z"`
+	for name, detail := range map[string]string{
+		"nothing":           `{}`,
+		"another shape":     `{"id":1}`,
+		"no time":           `{"id":"i","type":"a","version":1,"org_id":"ws","dedupe_key":"k","data":{}}`,
+		"another type":      `{"id":"i","type":"b","version":1,"org_id":"ws","dedupe_key":"k","data":{},` + at + `}`,
+		"another workspace": `{"id":"i","type":"a","version":1,"org_id":"ws2","dedupe_key":"k","data":{},` + at + `}`,
+		"no id":             `{"type":"a","version":1,"org_id":"ws","dedupe_key":"k","data":{},` + at + `}`,
+		"no dedupe key":     `{"id":"i","type":"a","version":1,"org_id":"ws","data":{},` + at + `}`,
+		"no version":        `{"id":"i","type":"a","org_id":"ws","dedupe_key":"k","data":{},` + at + `}`,
+		"no data":           `{"id":"i","type":"a","version":1,"org_id":"ws","dedupe_key":"k",` + at + `}`,
+	} {
+		_, err := bus.Envelope{DetailType: "a", Resources: []string{"workspace/ws"}, Detail: []byte(detail)}.Event()
+		assert.ErrorIs(t, err, bus.ErrMalformed, name)
+	}
+}
+
 func FuzzDecodeEnvelope(f *testing.F) {
 	f.Add([]byte(documented))
 	f.Add([]byte(`{"id":"1","detail-type":"a","detail": {} }`))
@@ -119,6 +187,9 @@ func FuzzDecodeEnvelope(f *testing.F) {
 		if err != nil {
 			require.ErrorIs(t, err, bus.ErrMalformed)
 			return
+		}
+		if _, err := e.Event(); err != nil {
+			require.ErrorIs(t, err, bus.ErrMalformed)
 		}
 		again, err := json.Marshal(e)
 		if err != nil {

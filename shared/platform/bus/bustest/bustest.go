@@ -8,7 +8,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -42,6 +44,7 @@ var cases = []struct {
 }{
 	{"Envelope", envelope},
 	{"TimeOfPublishing", timeOfPublishing},
+	{"PublishedAgain", publishedAgain},
 	{"RulePicks", rulePicks},
 	{"ManyBatches", manyBatches},
 	{"LargeEvents", largeEvents},
@@ -83,18 +86,26 @@ func (r recorder) Publish(ctx context.Context, events ...bus.Event) error {
 	return r.next.Publish(ctx, events...)
 }
 
+// received is an event, and the envelope it came in.
+type received struct {
+	bus.Envelope
+	event bus.Event
+}
+
 // collect receives n different events, by their details without white space,
 // for EventBridge writes details anew; one may come twice.
-func collect(t *testing.T, receive Receive, n int) map[string]bus.Envelope {
+func collect(t *testing.T, receive Receive, n int) map[string]received {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	got := make(map[string]bus.Envelope)
+	got := make(map[string]received)
 	for len(got) < n && ctx.Err() == nil {
 		for _, e := range receive(ctx, n-len(got)) {
 			var compact bytes.Buffer
-			require.NoError(t, json.Compact(&compact, e.Detail))
-			got[compact.String()] = e
+			event, err := e.Event()
+			require.NoError(t, err)
+			require.NoError(t, json.Compact(&compact, event.Detail))
+			got[compact.String()] = received{e, event}
 		}
 	}
 	require.Len(t, got, n, "the others did not arrive")
@@ -120,7 +131,7 @@ func envelope(t *testing.T, newBus NewBus) {
 	detail := `{"run_id":"r1","text":"ü <&> \" \u2028","n":1234567890123456789,"nested":{"a":[1,null]}}`
 	require.NoError(t, b.Publish(t.Context(),
 		bus.Event{DetailType: "run.finished", Detail: []byte(detail), Workspace: "ws_1", Time: at},
-		bus.Event{DetailType: "run.finished", Detail: []byte(`{}`), Time: at}))
+		bus.Event{DetailType: "run.finished", Detail: []byte(`{}`), Time: at, ID: "i", Version: 2, DedupeKey: "k"}))
 	seen := make(map[string]bool)
 	for text, e := range collect(t, receive, 2) {
 		seen[e.ID] = true
@@ -131,14 +142,20 @@ func envelope(t *testing.T, newBus NewBus) {
 		assert.NotEmpty(t, e.Account)
 		assert.NotEmpty(t, e.Region)
 		assert.Equal(t, at.UTC().Truncate(time.Second), e.Time.UTC(), "whole seconds")
+		assert.Equal(t, at.UTC(), e.event.Time, "milliseconds")
+		assert.Equal(t, "run.finished", e.event.DetailType)
+		assert.Equal(t, e.Workspace(), e.event.Workspace)
 		if text == "{}" {
 			assert.Empty(t, e.Workspace())
 			assert.Empty(t, e.Resources)
+			assert.Equal(t, []any{"i", 2, "k"}, []any{e.event.ID, e.event.Version, e.event.DedupeKey})
 			continue
 		}
 		assert.Equal(t, "ws_1", e.Workspace())
 		assert.JSONEq(t, detail, text)
 		assert.Contains(t, text, "1234567890123456789", "numbers keep their digits")
+		assert.Equal(t, 1, e.event.Version)
+		assert.Len(t, e.event.ID, 26)
 	}
 	assert.Len(t, seen, 2, "each event has an id of its own")
 }
@@ -149,6 +166,28 @@ func timeOfPublishing(t *testing.T, newBus NewBus) {
 	for _, e := range collect(t, receive, 1) {
 		assert.WithinDuration(t, time.Now(), e.Time, patience)
 	}
+}
+
+// publishedAgain: an event that is published twice has another id and the same
+// dedupe key; one that says something else has another key.
+func publishedAgain(t *testing.T, newBus NewBus) {
+	b, receive := newBus(t, []string{"a"})
+	require.NoError(t, b.Publish(t.Context(), numbered("a", 1), numbered("a", 1), numbered("a", 2)))
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	keys := map[string]string{} // by id
+	for len(keys) < 3 && ctx.Err() == nil {
+		for _, e := range receive(ctx, 3-len(keys)) {
+			event, err := e.Event()
+			require.NoError(t, err)
+			keys[event.ID] = event.DedupeKey
+		}
+	}
+	count := map[string]int{}
+	for _, key := range keys {
+		count[key]++
+	}
+	assert.ElementsMatch(t, []int{1, 2}, slices.Collect(maps.Values(count)))
 }
 
 func rulePicks(t *testing.T, newBus NewBus) {
@@ -203,6 +242,9 @@ func limits(t *testing.T, newBus NewBus) {
 		"no type":          {Detail: []byte(`{}`)},
 		"long type":        {DetailType: strings.Repeat("a", 129), Detail: []byte(`{}`)},
 		"no detail":        {DetailType: "a"},
+		"long key":         {DetailType: "a", Detail: []byte(`{}`), DedupeKey: strings.Repeat("k", 257)},
+		"long id":          {DetailType: "a", Detail: []byte(`{}`), ID: strings.Repeat("k", 257)},
+		"version":          {DetailType: "a", Detail: []byte(`{}`), Version: -1},
 		"detail no object": {DetailType: "a", Detail: []byte(`[]`)},
 		"detail no JSON":   {DetailType: "a", Detail: []byte(`{"a":}`)},
 		"large":            {DetailType: "a", Detail: large},

@@ -22,6 +22,7 @@ import (
 
 	"millrace/shared/platform/awsretry"
 	"millrace/shared/platform/bus"
+	"millrace/shared/platform/ids"
 )
 
 // The SDK's retryer is the only layer that repeats requests: up to 4 attempts
@@ -131,12 +132,15 @@ func batches(events []bus.Event) iter.Seq[[]bus.Event] {
 func (b *Bus) put(ctx context.Context, client *eventbridge.Client, events []bus.Event) error {
 	entries := make([]types.PutEventsRequestEntry, len(events))
 	for i, e := range events {
+		now := time.Now()
+		e = e.Complete(now, ids.New(now))
+		detail, err := e.Body()
+		if err != nil {
+			return err
+		}
 		entries[i] = types.PutEventsRequestEntry{
 			EventBusName: &b.cfg.Bus, Source: aws.String(bus.Source), DetailType: aws.String(e.DetailType),
-			Detail: aws.String(string(e.Detail)), Resources: e.Resources(),
-		}
-		if !e.Time.IsZero() {
-			entries[i].Time = aws.Time(e.Time)
+			Detail: aws.String(string(detail)), Resources: e.Resources(), Time: aws.Time(e.Time),
 		}
 	}
 	pauses := backoff.NewExponentialBackOff()

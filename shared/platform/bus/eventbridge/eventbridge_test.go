@@ -78,14 +78,15 @@ func TestEventOnTheWire(t *testing.T) {
 	t.Parallel()
 	b, seen := serve(t, func(int) (int, string) { return 200, answer("", "") })
 	require.NoError(t, b.Publish(t.Context(), some("a")[0],
-		bus.Event{DetailType: "b", Detail: []byte(`{ "x":"<ü>" }`), Workspace: "ws_1", Time: time.Unix(1700000000, 0)}))
+		bus.Event{DetailType: "b", Detail: []byte(`{ "x":"<ü>" }`), Workspace: "ws_1", Time: time.Unix(1700000000, 0), ID: "i", DedupeKey: "k"}))
 	first, second := (*seen)[0].Entries[0], (*seen)[0].Entries[1]
 	assert.Equal(t, "events", first.EventBusName)
 	assert.Equal(t, bus.Source, first.Source)
-	assert.Nil(t, first.Time, "EventBridge gives it the time of publishing")
+	require.NotNil(t, first.Time)
+	assert.InDelta(t, time.Now().Unix(), *first.Time, 60, "the time of publishing")
 	assert.Empty(t, first.Resources)
 	assert.Equal(t, "b", second.DetailType)
-	assert.Equal(t, `{ "x":"<ü>" }`, second.Detail)
+	assert.Equal(t, `{"id":"i","type":"b","version":1,"org_id":"ws_1","time":"2023-11-14T22:13:20.000Z","dedupe_key":"k","data":{"x":"<ü>"}}`, second.Detail)
 	assert.Equal(t, []string{"workspace/ws_1"}, second.Resources)
 	require.NotNil(t, second.Time)
 	assert.EqualValues(t, 1700000000, *second.Time)
