@@ -31,6 +31,8 @@ import (
 	"millrace/shared/platform/blob/blobtest"
 	"millrace/shared/platform/queue"
 	"millrace/shared/platform/table"
+	"millrace/shared/run/launch"
+	"millrace/shared/run/runstate"
 	"millrace/shared/web/fn"
 )
 
@@ -190,6 +192,10 @@ func TestRequests(t *testing.T) {
 		b.count("cancel a queued run", 0, func() { b.post("/runs/"+id+"/cancel", nil) })
 		b.count("its end", 0, b.work)
 		b.count("page of 5 runs", 0, func() { b.get("/runs?limit=5") })
+		nightly := &launch.Occurrence{Kind: launch.Schedule, ID: "nightly", Instant: b.Clock.Now()}
+		accept := func() { b.accept(nil, launch.Request{Flow: "chain", Version: "1", Occurrence: nightly}) }
+		b.count("accept a schedule's run", 0, accept)
+		b.count("the same once more", 0, accept)
 
 		b.timed(deps)
 
@@ -227,6 +233,38 @@ func (b *bench) timed(deps fn.Deps) {
 	b.handlers = map[string]fn.MessageHandler{reminders.Reminder.Queue(): reminders.Spec.Messages(deps)}
 	b.count("tick, 1,000 of 2,000 due", 0, triggered(1000))
 	b.count("their function: read, end", 0, b.work)
+}
+
+// accept has a run made that no request of a user asks for.
+func (b *bench) accept(vars func(context.Context, string, string) (map[string]string, error), req launch.Request) runstate.Run {
+	d := b.Deps
+	l := &launch.Launcher{Table: d.Table, Queues: d.Queues, Blob: d.Blob, Clock: d.Clock, Log: d.Log, Hub: d.Hub, Quota: d.Quota, Vars: vars}
+	run, err := l.Accept(b.t.Context(), b.A.OrgID, req)
+	require.NoError(b.t, err)
+	return run
+}
+
+// TestVarsAreThoseOfWhenTheRunWasAccepted: a run sees the variables of its
+// environment as they were then, whatever became of them since.
+func TestVarsAreThoseOfWhenTheRunWasAccepted(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.queues.Queues = b.Deps.Queues
+		b.handlers[events.Tasks("nano")], b.handlers[events.Runs] = taskworker.Spec.Messages(b.Deps), dispatch.Spec.Messages(b.Deps)
+		shows := task("shows")
+		shows["config"] = map[string]any{"expression": "vars.REGION + ' of ' + run.environment"}
+		b.register("f", shows)
+		region := "eu"
+		run := b.accept(func(_ context.Context, org, environment string) (map[string]string, error) {
+			assert.Equal(t, []string{b.A.OrgID, "default"}, []string{org, environment})
+			return map[string]string{"REGION": region}, nil
+		}, launch.Request{Flow: "f", Version: "1", Trigger: launch.Manual})
+		region = "us"
+		b.work()
+		got := b.Do(t, b.A.Key, http.MethodGet, "/runs/"+run.ID, nil).Require(t, http.StatusOK)
+		assert.Contains(t, string(got.Body), `"output":"eu of default"`)
+	})
 }
 
 func task(name string, deps ...string) map[string]any {

@@ -27,6 +27,7 @@ func (s *Snapshot) Check(ctx context.Context) []string {
 	s.orphans()
 	s.indexes()
 	s.keys()
+	s.occurrences()
 	s.versions(entries)
 	return s.report()
 }
@@ -192,6 +193,27 @@ func (s *Snapshot) keys() {
 				s.tell("an idempotency key of %s names the run %s of %s", flow, id, run.Run.Flow)
 			case of[id] != "":
 				s.tell("two idempotency keys name the run %s", id)
+			}
+			of[id] = pk
+		}
+	}
+}
+
+// occurrences: what a run stands for names a run there is, and no two the same.
+func (s *Snapshot) occurrences() {
+	of := map[string]string{}
+	for pk, items := range s.parts {
+		org, _, ok := strings.Cut(pk, "#occurrence#")
+		if !ok {
+			continue
+		}
+		for _, item := range items {
+			id := item["run"].Str()
+			switch {
+			case s.runs[RunID{org, id}] == nil:
+				s.tell("%v names the run %s, which does not exist", item.Key(), id)
+			case of[id] != "":
+				s.tell("%v names the run %s, as %s does", item.Key(), id, of[id])
 			}
 			of[id] = pk
 		}

@@ -125,6 +125,7 @@ func TestEveryFaultIsFound(t *testing.T) {
 		"an audit entry that is gone":   {table.Delete{Key: entry}, "it has 0 audit entries of the action create"},
 		"an audit entry that changed":   {set(entry, "actor_email", "x"), "changed from"},
 		"a key of a run that is not":    {set(keys, "run", "01"), "names the run 01, which does not exist"},
+		"an occurrence without a run":   {table.Put{Item: table.Item{"pk": table.V(l.org + "#occurrence#x"), "sk": table.V("run"), "run": table.V("02")}}, "names the run 02, which does not exist"},
 		"a count of versions":           {set(table.Key{PK: l.org + "#flows", SK: "f"}, "versions", 2), "counts 2 versions and has 1"},
 		"a version that is not audited": {set(table.Key{PK: l.org + "#flow#f", SK: "v#1"}, "flow_version", "2"), "has 0 audit entries of its making"},
 	} {

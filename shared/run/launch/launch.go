@@ -68,6 +68,10 @@ type Launcher struct {
 	// Metrics counts the runs; nil: nothing is measured.
 	Metrics *telemetry.Metrics
 	Census  *Census // shared by those who accept runs; nil: each counts for itself
+	// Vars reads the variables of an environment, once for each run that is
+	// accepted: the run sees them as they are then. Nil: there are none. Its errors
+	// are passed on.
+	Vars func(ctx context.Context, org, environment string) (map[string]string, error)
 }
 
 // Request is a run to be accepted. Deployment decides over Flow and Version.
@@ -82,6 +86,9 @@ type Request struct {
 	LogicalDate   string // RFC 3339, of the occurrence
 	Key           string // idempotency key, "" for none
 	Fingerprint   string // of the request that carries Key
+	// Occurrence is what the run stands for, nil for nothing; it decides over
+	// Trigger, and no Key goes with it.
+	Occurrence *Occurrence
 }
 
 // plan is a run that was resolved and checked, ready to be written.
@@ -91,16 +98,22 @@ type plan struct {
 	audit audit.Change
 	key   string // the idempotency key
 	idem  *idempotency
+
+	occurrence *occurrence
 }
 
 // Accept makes a run, or answers with the one that the same request made before
-// under its idempotency key, whatever became since of what it names. Errors: errs.Invalid without anything to run,
+// under its idempotency key, or that its occurrence made, whatever became since of
+// what it names; of an occurrence as the run is now. Errors: errs.Invalid without anything to run,
 // errs.NotFound for an unknown deployment or flow version, errs.Unprocessable
 // for parameters, or an idempotency key used for another request, errs.Conflict
 // for an inactive deployment, errs.TooMany for a workspace that has used up a limit.
 func (l *Launcher) Accept(ctx context.Context, org string, req Request) (runstate.Run, error) {
 	if err := checkParameters(req.Parameters); err != nil {
 		return runstate.Run{}, err
+	}
+	if req.Occurrence != nil {
+		return l.acceptOccurrence(ctx, org, req)
 	}
 	known, err := l.uses(ctx, org, req.Key)
 	if err != nil {
@@ -119,6 +132,31 @@ func (l *Launcher) Accept(ctx context.Context, org string, req Request) (runstat
 		}
 		p.key, p.idem = req.Key, l.use(&req, &p.run)
 	}
+	return l.write(ctx, p)
+}
+
+// acceptOccurrence is Accept of a run that stands for something.
+func (l *Launcher) acceptOccurrence(ctx context.Context, org string, req Request) (runstate.Run, error) {
+	taken, metadata, err := req.Occurrence.item(org)
+	if err == nil && req.Key != "" {
+		err = errs.New(errs.Invalid, "A run of a %s has no idempotency key", req.Occurrence.Kind)
+	}
+	if err != nil {
+		return runstate.Run{}, err
+	}
+	if run, err := l.made(ctx, org, taken); err != nil || run != nil {
+		return deref(run), err
+	}
+	req.Trigger = req.Occurrence.Kind
+	if req.LogicalDate == "" {
+		req.LogicalDate = clock.Format(req.Occurrence.Instant)
+	}
+	p, err := l.resolve(ctx, org, req)
+	if err != nil {
+		return runstate.Run{}, err
+	}
+	taken.Run = p.run.ID
+	p.occurrence, p.audit.Metadata = taken, metadata
 	return l.write(ctx, p)
 }
 
@@ -206,6 +244,12 @@ func actor(ctx context.Context) string { return tenant.From(ctx).Actor() }
 
 // write stores the run and hands it to the workers.
 func (l *Launcher) write(ctx context.Context, p *plan) (runstate.Run, error) {
+	if l.Vars != nil {
+		var err error
+		if p.input.Vars, err = l.Vars(ctx, p.run.Org, p.run.Environment); err != nil {
+			return runstate.Run{}, err
+		}
+	}
 	if err := l.admit(ctx, &p.run); err != nil { //guard:limit/runs false
 		return runstate.Run{}, err
 	}
@@ -227,7 +271,16 @@ func (l *Launcher) write(ctx context.Context, p *plan) (runstate.Run, error) {
 			l.put(p.idem),
 		)
 	}
-	err = l.Table.Transact(ctx, writes...)
+	if p.occurrence != nil {
+		writes = append(writes,
+			//guard:accept/occurrence-in-transaction hoist if err := l.Table.Put(ctx, _); err != nil { return runstate.Run{}, err }
+			table.Put{Item: *p.occurrence, If: table.IsNew()}, //guard:accept/occurrence drop field If
+		)
+	}
+	made, err := l.commit(ctx, p, writes)
+	if made != nil {
+		return *made, nil
+	}
 	if p.idem != nil && taken(err, len(writes)) { //guard:accept/raced false
 		return l.raced(ctx, p)
 	}

@@ -1,0 +1,122 @@
+package launch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"millrace/shared/platform/clock"
+	"millrace/shared/platform/errs"
+	"millrace/shared/platform/table"
+	"millrace/shared/run/engine"
+	"millrace/shared/run/runstate"
+)
+
+// Occurrence is what a run stands for: an instant of a schedule, an interval of a
+// backfill, an event of a sensor. It makes one run, however often it is asked for
+// and by how many.
+type Occurrence struct {
+	Kind    string    // Schedule, Backfill or Sensor; it is the run's trigger source
+	ID      string    // of the schedule, backfill or sensor
+	Instant time.Time // of a schedule, to the millisecond, in any zone; also the logical date
+	Index   int       // of a backfill's interval, from 0
+	Event   string    // of a sensor: the event's id
+}
+
+// occurrence is the item that an occurrence was taken by. It lives as long as the
+// record of its run.
+type occurrence struct {
+	table.Key
+	Run string `table:"run"`
+}
+
+const (
+	occurrenceTries = 6 // to write what another transaction is writing
+	occurrencePause = 20 * time.Millisecond
+)
+
+// part tells the occurrences of one schedule, backfill or sensor apart.
+func (o *Occurrence) part() (string, error) {
+	var part string
+	switch {
+	case o.Kind == Schedule && !o.Instant.IsZero():
+		part = clock.Format(o.Instant)
+	case o.Kind == Backfill && o.Index >= 0:
+		part = strconv.Itoa(o.Index)
+	case o.Kind == Sensor:
+		part = o.Event
+	}
+	if o.ID == "" || part == "" {
+		return "", errs.New(errs.Invalid, "There is no occurrence of the kind %q without its id, and its instant, index or event", o.Kind)
+	}
+	return part, nil
+}
+
+// item is what the occurrence is taken by, its run not known yet, and what the
+// run's audit entry says of it. Names of any length make keys of one length, each
+// in a partition of its own.
+func (o *Occurrence) item(org string) (*occurrence, map[string]any, error) {
+	part, err := o.part()
+	if err != nil {
+		return nil, nil, err
+	}
+	names := map[string]string{Schedule: "instant", Backfill: "index", Sensor: "event"}
+	key := table.Key{PK: occurrencePartition(org, fmt.Sprintf("%q %q %q", o.Kind, o.ID, part)), SK: "run"}
+	return &occurrence{Key: key}, map[string]any{o.Kind + "_id": o.ID, names[o.Kind]: part}, nil
+}
+
+func occurrencePartition(org, name string) string {
+	return org + "#occurrence#" + digest(name) //guard:tenant/occurrence operand 1 "org"
+}
+
+// made returns the run of an occurrence, nil if there is none. If nothing took up
+// the run yet it is sent to the workers again, as its message may have been lost.
+func (l *Launcher) made(ctx context.Context, org string, o *occurrence) (*runstate.Run, error) {
+	known, err := table.Load[occurrence](ctx, l.Table, o.Key, table.Consistent) //guard:accept/occurrence-consistent drop arg 4
+	if errors.Is(err, table.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read occurrence: %w", err)
+	}
+	run, err := runstate.GetRun(ctx, l.Table, org, known.Run)
+	if err != nil {
+		return nil, err
+	}
+	if run.Status == engine.Queued { //guard:accept/occurrence-sends false
+		l.dispatch(ctx, &run, "")
+	}
+	return &run, nil
+}
+
+// commit writes the transaction that accepts a run. Of a run that stands for an
+// occurrence it answers with the one that another made a moment before, nil if
+// there is none; while another is making it, it waits.
+func (l *Launcher) commit(ctx context.Context, p *plan, writes []table.Write) (*runstate.Run, error) {
+	err := l.Table.Transact(ctx, writes...)
+	if p.occurrence == nil {
+		return nil, err
+	}
+	for try := range occurrenceTries {
+		if err == nil || !taken(err, len(writes)) && !errors.Is(err, table.ErrConflict) {
+			return nil, err
+		}
+		if run, err := l.made(ctx, p.run.Org, p.occurrence); err != nil || run != nil {
+			return run, err
+		}
+		pause := time.NewTimer(occurrencePause << try)
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			pause.Stop()
+			return nil, context.Cause(ctx)
+		}
+		err = l.Table.Transact(ctx, writes...)
+	}
+	if errors.Is(err, table.ErrConflict) {
+		return nil, errs.Wrap(errs.Conflict, err, "The run of this occurrence is being accepted")
+	}
+	return nil, err
+}
