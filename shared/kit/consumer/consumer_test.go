@@ -347,9 +347,15 @@ func TestACrashLosesNoEvent(t *testing.T) {
 	}
 }
 
-// A process that lost the event to another cannot mark it, nor take effect.
+// A process that lost the event to another cannot mark it, nor take effect,
+// whether the other is at it or has handled it.
 func TestALostLeaseTakesNoEffect(t *testing.T) {
 	t.Parallel()
+	t.Run("at it", func(t *testing.T) { t.Parallel(); lostLease(t, true) })
+	t.Run("handled", func(t *testing.T) { t.Parallel(); lostLease(t, false) })
+}
+
+func lostLease(t *testing.T, atIt bool) {
 	synctest.Test(t, func(t *testing.T) {
 		w := embedded(t)
 		effect := table.Key{PK: org + "#effect", SK: "a"}
@@ -369,12 +375,20 @@ func TestALostLeaseTakesNoEffect(t *testing.T) {
 			_, _ = slow.Messages(t.Context(), batch)
 		}()
 		time.Sleep(lease + time.Second)
+		goOn := func() {
+			close(resume)
+			assert.ErrorIs(t, <-lost, table.ErrConditionFailed)
+			<-gone
+		}
 		w.drain(w.process(w.table, func(ctx context.Context, d *consumer.Delivery, _ thing) error {
+			if atIt {
+				goOn()
+			}
 			return w.table.Transact(ctx, add, d.Handled())
 		}))
-		close(resume)
-		require.ErrorIs(t, <-lost, table.ErrConditionFailed)
-		<-gone
+		if !atIt {
+			goOn()
+		}
 		item, err := w.table.Get(t.Context(), effect)
 		require.NoError(t, err)
 		assert.EqualValues(t, 1, item["n"].Int())
