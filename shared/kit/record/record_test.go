@@ -17,6 +17,7 @@ import (
 	"pgregory.net/rapid"
 
 	"millrace/localstack/proof/memory"
+	"millrace/shared/account/audit"
 	"millrace/shared/account/quota"
 	"millrace/shared/account/tenant"
 	"millrace/shared/kit/record"
@@ -65,10 +66,9 @@ func as(org, email string) context.Context {
 // entries are the audit entries of a workspace, oldest first.
 func (s *shelf) entries(t testing.TB, org string) (out []string) {
 	t.Helper()
-	for item, err := range table.All(context.Background(), s.Table, table.Query{PK: org + "#audit"}) {
+	for r, err := range audit.Entries(context.Background(), s.Table, org, time.Time{}, time.Time{}) {
 		require.NoError(t, err)
-		out = append(out, fmt.Sprintf("%s %s %s %s>%s", item["actor_email"].Str(), item["action"].Str(), item["resource_id"].Str(),
-			item["before_json"].Str(), item["after_json"].Str()))
+		out = append(out, fmt.Sprintf("%s %s %s %s>%s", r.ActorEmail, r.Action, r.ResourceID, r.Before, r.After))
 	}
 	return out
 }
@@ -91,6 +91,7 @@ func TestARecordIsStampedAndAudited(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "inside", got.Hidden)
 	assert.Equal(t, vault.Sealed("sealed"), got.Lock)
+	s.now = epoch.Add(2 * time.Hour) // entries of one millisecond have no order
 	gone, err := s.Delete(bob, "go", nil)
 	require.NoError(t, err)
 	assert.Equal(t, "Go 2", gone.Title)
