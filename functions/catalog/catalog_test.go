@@ -106,7 +106,7 @@ func TestEveryOperationSaysWhatItIs(t *testing.T) {
 func TestNamesAreUnique(t *testing.T) {
 	t.Parallel()
 	assert.PanicsWithValue(t, `catalog: two functions are named "a"`, func() {
-		checked(ticked("a"), ticked("b"), ticked("a"))
+		checked(onTick("a"), onTick("b"), onTick("a"))
 	})
 	_, found := Find(All(), "no-such-function")
 	assert.False(t, found)
@@ -151,17 +151,17 @@ func taker(name string) fn.Spec {
 	return fn.Spec{Name: name, Trigger: fn.Trigger{Objects: objects}, Messages: func(fn.Deps) fn.MessageHandler { return nil }, Timeout: time.Minute}
 }
 
-// ticked is a function that there is not. It gets ticks.
-func ticked(name string) fn.Spec {
+// onTick is a function that there is not. It gets ticks.
+func onTick(name string) fn.Spec {
 	return fn.Spec{Name: name, Trigger: fn.Trigger{EveryMinute: true}, Handle: func(fn.Deps) fn.Handler { return nil }}
 }
 
 func TestOneFunctionGetsEventsOfObjects(t *testing.T) {
 	t.Parallel()
 	assert.PanicsWithValue(t, `catalog: "a" and "c" both get events of objects`, func() {
-		checked(taker("a"), ticked("b"), taker("c"))
+		checked(taker("a"), onTick("b"), taker("c"))
 	})
-	specs := checked(ticked("b"), taker("a"))
+	specs := checked(onTick("b"), taker("a"))
 	to, found := ObjectsTo(specs)
 	assert.True(t, found)
 	assert.Equal(t, "a", to.Name)
