@@ -32,20 +32,15 @@ type route struct {
 
 // routes are all operations of the catalog.
 type routes struct {
-	info map[string]any
-	list []route
+	info      map[string]any
+	list      []route
+	unmatched route // to the function of requests that match no operation; the zero route where there is none
 }
 
 // newRoutes reads the operations from the generated description. Errors: it
 // cannot be made.
 func newRoutes(specs []fn.Spec) (routes, error) {
-	frame := httpapi.New(httpapi.Config{Title: "Millrace"})
-	for _, s := range specs {
-		if s.Routes != nil {
-			s.Routes(frame, fn.Deps{})
-		}
-	}
-	data, err := frame.JSON30()
+	data, err := catalog.API(specs, httpapi.Config{Title: "Millrace"}).JSON30()
 	if err != nil {
 		return routes{}, fmt.Errorf("describe the API: %w", err)
 	}
@@ -62,31 +57,55 @@ func newRoutes(specs []fn.Spec) (routes, error) {
 	for _, op := range operations {
 		of[op.Function] = append(of[op.Function], op.Operation)
 	}
+	to := func(spec fn.Spec, op catalog.Operation) route {
+		return route{
+			Operation: op, timeout: spec.Timeout, streams: gateway.Streams(of[spec.Name]),
+			document: doc.Paths[op.Path][strings.ToLower(op.Method)],
+		}
+	}
 	for _, op := range operations {
 		spec, _ := catalog.Find(specs, op.Function)
-		out.list = append(out.list, route{
-			Operation: op, timeout: spec.Timeout, streams: gateway.Streams(of[op.Function]),
-			document: doc.Paths[op.Path][strings.ToLower(op.Method)],
-		})
+		out.list = append(out.list, to(spec, op))
+	}
+	if spec, found := catalog.Unmatched(specs); found {
+		out.unmatched = to(spec, catalog.Operation{Function: spec.Name})
 	}
 	return out, nil
 }
 
+// The gateway's words for a method that has no operation of its own, and for a
+// path that no other one matches.
+const (
+	anyMethod = "x-amazon-apigateway-any-method"
+	anyPath   = "/{proxy+}"
+)
+
 // body is the document of which API Gateway makes the API: each operation as it
 // is described, less what the frame alone sees to and the gateway would make
 // models and authorizers of (schemas, bodies, security), and with the function
-// that answers it.
+// that answers it. What matches no operation has a function too: the gateway has
+// no answer of its own for an unknown method, and takes a path with a slash at
+// its end for an unknown one.
 func (r routes) body(cfg Config) map[string]any {
 	paths := map[string]any{}
-	for _, route := range r.list {
-		item, found := paths[route.Path].(map[string]any)
-		if !found {
-			item = map[string]any{}
-			paths[route.Path] = item
+	item := func(path string) map[string]any {
+		if paths[path] == nil {
+			paths[path] = map[string]any{}
+			if r.unmatched.Function != "" {
+				paths[path].(map[string]any)[anyMethod] = r.unmatched.on(path).operation(cfg)
+			}
 		}
-		item[strings.ToLower(route.Method)] = route.operation(cfg)
+		return paths[path].(map[string]any)
+	}
+	for _, route := range r.list {
+		item(route.Path)[strings.ToLower(route.Method)] = route.operation(cfg)
+	}
+	if r.unmatched.Function != "" {
+		item("/")
+		item(anyPath)
 	}
 	info := maps.Clone(r.info)
+	delete(info, "license") // the gateway keeps none
 	info["title"], info["version"] = cfg.name("api"), "1"
 	return map[string]any{
 		"openapi": "3.0.3", "info": info, "paths": paths,
@@ -94,9 +113,18 @@ func (r routes) body(cfg Config) map[string]any {
 	}
 }
 
+// on is the route at another path.
+func (r route) on(path string) route {
+	r.Path = path
+	return r
+}
+
 // operation is an operation of the document.
 func (r route) operation(cfg Config) map[string]any {
-	out := map[string]any{"operationId": r.ID, "x-amazon-apigateway-integration": r.integration(cfg)}
+	out := map[string]any{"x-amazon-apigateway-integration": r.integration(cfg)}
+	if r.ID != "" {
+		out["operationId"] = r.ID
+	}
 	for _, key := range []string{"summary", "description", "tags"} {
 		if value, found := r.document[key]; found {
 			out[key] = value
@@ -129,7 +157,7 @@ func (r route) parameters() []map[string]any {
 	for segment := range strings.SplitSeq(r.Path, "/") {
 		if name, isParameter := strings.CutPrefix(segment, "{"); isParameter {
 			out = append(out, map[string]any{
-				"name": strings.TrimSuffix(name, "}"), "in": "path", "required": true, "schema": map[string]any{"type": "string"},
+				"name": strings.TrimRight(name, "+}"), "in": "path", "required": true, "schema": map[string]any{"type": "string"},
 			})
 		}
 	}
@@ -170,7 +198,7 @@ var gatewayResponses = func() map[string]any {
 	}
 	say("DEFAULT_4XX", 0, "$context.error.messageString")
 	say("DEFAULT_5XX", 0, `"Internal Server Error"`)
-	// What the gateway answers where nothing matches; it has no word for 405.
+	// What the gateway answers where nothing matches.
 	say("MISSING_AUTHENTICATION_TOKEN", 404, `"Not Found"`)
 	say("REQUEST_TOO_LARGE", 413, `"The request body is too large"`)
 	say("THROTTLED", 429, `"Too many requests"`)

@@ -9,6 +9,7 @@ import (
 	"github.com/aws/jsii-runtime-go"
 
 	"millrace/functions/catalog"
+	"millrace/functions/sandboxlogs"
 	"millrace/shared/account/audit"
 	"millrace/shared/account/identity"
 	"millrace/shared/platform/bus"
@@ -221,7 +222,7 @@ type secretOf struct{ variable, export string }
 // secretsOf are the secrets that a function reads when it starts.
 func secretsOf(spec fn.Spec) []secretOf {
 	var out []secretOf
-	if spec.Trigger.HTTP {
+	if spec.Authenticates() {
 		out = append(out, secretOf{"MILLRACE_CURSOR_KEY", cursorSecret})
 	}
 	if spec.Needs.Sandbox || spec.Needs.AttemptKey {
@@ -231,7 +232,7 @@ func secretsOf(spec fn.Spec) []secretOf {
 }
 
 // environment is what settings.go of the bootstrap reads.
-func environment(cfg Config, spec fn.Spec, logURL *string) map[string]*string {
+func environment(cfg Config, spec fn.Spec, api api) map[string]*string {
 	env := map[string]*string{}
 	set := func(name, value string) {
 		if value != "" {
@@ -257,9 +258,12 @@ func environment(cfg Config, spec fn.Spec, logURL *string) map[string]*string {
 	}
 	if spec.Needs.Sandbox {
 		set("MILLRACE_SANDBOX_PREFIX", cfg.name(sandboxName("")))
-		env["MILLRACE_LOG_URL"] = logURL
+		env["MILLRACE_LOG_URL"] = api.url(sandboxlogs.Path)
 	}
-	if spec.Trigger.HTTP {
+	if spec.Trigger.Unmatched {
+		env["MILLRACE_URL"] = api.url("")
+	}
+	if spec.Authenticates() {
 		set("MILLRACE_SIGNIN_ISSUER", cfg.Issuer)
 		set("MILLRACE_SIGNIN_AUDIENCE", cfg.Audience)
 		set("MILLRACE_SIGNIN_JWKS_URL", cfg.JWKS)

@@ -231,7 +231,7 @@ func TestFunctionsAreWhatTheirSpecsSay(t *testing.T) {
 			assert.Equal(t, s.Messages != nil, may("sqs:ReceiveMessage"), s.Name)
 			assert.Equal(t, s.Needs.Publish, may("events:PutEvents"), s.Name)
 			assert.Equal(t, s.Needs.Sandbox, may("lambda:InvokeFunction"), s.Name)
-			assert.Equal(t, s.Trigger.HTTP || s.Needs.Sandbox || s.Needs.AttemptKey, may("secretsmanager:GetSecretValue"), s.Name)
+			assert.Equal(t, s.Authenticates() || s.Needs.Sandbox || s.Needs.AttemptKey, may("secretsmanager:GetSecretValue"), s.Name)
 			assert.False(t, may("dynamodb:Scan"), s.Name)
 			var written []string
 			for _, statement := range d.service.policyStatements()[role] {

@@ -17,7 +17,6 @@ import (
 
 	"millrace/events"
 	"millrace/functions/catalog"
-	"millrace/functions/sandboxlogs"
 	"millrace/shared/web/fn"
 )
 
@@ -32,7 +31,7 @@ func addService(stack awscdk.Stack, cfg Config, specs []fn.Spec, routes routes, 
 	api := addAPI(stack, cfg, routes)
 	bootstrap := newAsset(stack, "Bootstrap", code.bootstrap)
 	for _, spec := range specs {
-		addFunction(stack, cfg, spec, bootstrap, api.url(sandboxlogs.Path))
+		addFunction(stack, cfg, spec, bootstrap, api)
 	}
 	addSandbox(stack, cfg, newAsset(stack, "SandboxCode", code.sandbox))
 	awscdk.NewCfnOutput(stack, jsii.String("Url"), &awscdk.CfnOutputProps{Value: api.url(""), Description: jsii.String("Where the API is")})
@@ -44,7 +43,7 @@ func newAsset(stack awscdk.Stack, id, path string) *awslambda.CfnFunction_CodePr
 }
 
 // addFunction makes a function of the catalog, and what triggers it.
-func addFunction(stack awscdk.Stack, cfg Config, spec fn.Spec, code *awslambda.CfnFunction_CodeProperty, logURL *string) {
+func addFunction(stack awscdk.Stack, cfg Config, spec fn.Spec, code *awslambda.CfnFunction_CodeProperty, api api) {
 	id := camel(spec.Name)
 	logs := addLogGroup(stack, cfg, id+"Log", spec.Name)
 	role := awsiam.NewCfnRole(stack, jsii.String(id+"Role"), &awsiam.CfnRoleProps{
@@ -64,7 +63,7 @@ func addFunction(stack awscdk.Stack, cfg Config, spec fn.Spec, code *awslambda.C
 		Role:          role.AttrArn(),
 		MemorySize:    jsii.Number(spec.MemoryMB),
 		Timeout:       jsii.Number(spec.Timeout.Seconds()),
-		Environment:   &awslambda.CfnFunction_EnvironmentProperty{Variables: environment(cfg, spec, logURL)},
+		Environment:   &awslambda.CfnFunction_EnvironmentProperty{Variables: environment(cfg, spec, api)},
 		LoggingConfig: &awslambda.CfnFunction_LoggingConfigProperty{LogFormat: jsii.String("JSON"), LogGroup: logs.Ref()},
 		RecursiveLoop: recursive(spec),
 	})

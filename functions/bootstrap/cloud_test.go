@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -16,6 +17,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"millrace/functions/catalog"
 	"millrace/localstack/client"
 	"millrace/localstack/cloud"
 	"millrace/localstack/cloud/cloudtest"
@@ -157,6 +159,10 @@ func TestRequestsOfTheGateway(t *testing.T) {
 		"/orgs":                          200,
 		"/api-keys":                      200,
 		"/nothing":                       404,
+		"/nothing/":                      404,
+		"/runs/?limit=1":                 200, // by a redirection
+		"/flows/one/latest/":             200,
+		"/":                              200,
 	} {
 		req, err := http.NewRequestWithContext(t.Context(), "GET", c.URL+path, nil)
 		require.NoError(t, err)
@@ -172,6 +178,57 @@ func TestRequestsOfTheGateway(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, 401, res.StatusCode)
 	require.NoError(t, res.Body.Close())
+}
+
+// TestTheConsoleServesTheDescription by its function alone: the bootstrap behind
+// the gateway, which streams what is packed.
+func TestTheConsoleServesTheDescription(t *testing.T) {
+	t.Parallel()
+	c := cloudtest.Open(t, binary)
+	get := func(method, path, tag string) (*http.Response, string) {
+		req, err := http.NewRequestWithContext(t.Context(), method, c.URL+path, nil)
+		require.NoError(t, err)
+		if tag != "" {
+			req.Header.Set("If-None-Match", tag)
+		}
+		res, err := http.DefaultClient.Do(req) // which asks for gzip, and unpacks it
+		require.NoError(t, err)
+		data, err := io.ReadAll(res.Body)
+		require.NoError(t, err)
+		require.NoError(t, res.Body.Close())
+		return res, string(data)
+	}
+	res, body := get("GET", "/openapi.json", "")
+	assert.Equal(t, 200, res.StatusCode, body)
+	var doc struct {
+		Paths   map[string]any
+		Servers []struct{ URL string }
+		Info    struct{ Version string }
+	}
+	require.NoError(t, json.Unmarshal([]byte(body), &doc))
+	for _, op := range catalog.Public(catalog.Operations(catalog.All())) {
+		assert.Contains(t, doc.Paths, op.Path)
+	}
+	require.Len(t, doc.Servers, 1)
+	assert.Equal(t, c.URL, doc.Servers[0].URL)
+	assert.Equal(t, cloudtest.Version, doc.Info.Version)
+	assert.True(t, res.Uncompressed, "it came packed")
+	res, body = get("GET", "/openapi.json", res.Header.Get("ETag"))
+	assert.Equal(t, http.StatusNotModified, res.StatusCode)
+	assert.Empty(t, body)
+
+	res, body = get("GET", "/", "")
+	assert.Equal(t, "/docs", res.Request.URL.Path)
+	script, _, found := strings.Cut(body[strings.Index(body, `src=".`)+6:], `"`)
+	require.True(t, found, body)
+	res, body = get("GET", script, "")
+	assert.Equal(t, 200, res.StatusCode)
+	assert.Greater(t, len(body), 3<<20)
+
+	res, body = get("DELETE", "/runs", "")
+	assert.Equal(t, 405, res.StatusCode)
+	assert.Equal(t, []string{"GET", "POST"}, res.Header.Values("Allow"))
+	assert.JSONEq(t, `{"detail": "Method Not Allowed"}`, body)
 }
 
 const source = `

@@ -23,6 +23,7 @@ import (
 	"millrace/shared/platform/vault/kms"
 	"millrace/shared/run/sandbox/invoke"
 	"millrace/shared/web/fn"
+	"millrace/shared/web/httpapi"
 )
 
 // flushPatience is how long the logs of runs may take to be stored after an
@@ -51,7 +52,7 @@ func newPlatform(cfg settings, spec fn.Spec) *platform {
 		Clock: now,
 		Log:   telemetry.NewLogger(os.Stdout, telemetry.JSON, cfg.LogLevel), Metrics: p.observer.metrics,
 		Config: fn.Config{
-			Version: cfg.Version, Region: cfg.Region, AllowRanges: cfg.AllowRanges, Boot: ids.Token(6),
+			Version: cfg.Version, Region: cfg.Region, URL: cfg.URL, AllowRanges: cfg.AllowRanges, Boot: ids.Token(6),
 		},
 	}
 	load := sync.OnceValues(func() (aws.Config, error) { return config.LoadDefaultConfig(context.Background()) })
@@ -110,10 +111,14 @@ func (p *platform) assemble() (*catalog.Service, error) {
 		s.SignIn = signIn
 	}
 	out, err := catalog.Assemble([]fn.Spec{p.spec}, p.deps, s)
-	if err == nil {
-		p.deps = out.Deps
+	if err != nil {
+		return nil, err
 	}
-	return out, err
+	if p.deps = out.Deps; p.spec.Trigger.Unmatched {
+		whole := out.Frame // made when it is asked for: no cold start pays for it
+		out.Frame.Whole = sync.OnceValue(func() *httpapi.API { return catalog.API(catalog.All(), whole) })
+	}
+	return out, nil
 }
 
 // flush stores the logs of runs that wait in memory, and writes the metrics:

@@ -38,6 +38,7 @@ const (
 	envSuperAdmins = "MILLRACE_SUPER_ADMINS"    // emails of the platform's administrators, by commas
 	envCursorKey   = "MILLRACE_CURSOR_KEY"      // secret, base64 of 32 bytes or more: signs list cursors
 	envLimits      = "MILLRACE_LIMITS"          // name=value of limits that differ from package quota's table, by commas
+	envURL         = "MILLRACE_URL"             // where callers reach the API, without a slash at its end
 	envAllowRanges = "MILLRACE_ALLOW_RANGES"    // CIDR ranges that calls made for users may reach besides public ones, by commas
 
 	envSandboxPrefix = "MILLRACE_SANDBOX_PREFIX" // stands before the tier in the names of the sandbox functions
@@ -61,6 +62,7 @@ type settings struct {
 
 	Issuer, Audience, JWKS string
 	SuperAdmins            []string
+	URL                    string // of the API
 	CursorKey              []byte
 	AllowRanges            []string
 	Limits                 quota.Values
@@ -100,13 +102,16 @@ func readSettings(getenv func(string) string, spec fn.Spec) (settings, error) {
 	if needs.Sandbox || needs.AttemptKey {
 		cfg.AttemptKey = r.key(envAttemptKey)
 	}
-	if spec.Trigger.HTTP {
+	if spec.Authenticates() {
 		cfg.CursorKey = r.key(envCursorKey)
 		cfg.Issuer, cfg.Audience, cfg.JWKS = getenv(envIssuer), getenv(envAudience), getenv(envJWKS)
 		if (cfg.Issuer == "") != (cfg.Audience == "") {
 			r.fault("%s and %s go together", envIssuer, envAudience)
 		}
 		cfg.SuperAdmins = r.list(envSuperAdmins)
+	}
+	if spec.Trigger.Unmatched {
+		cfg.URL = r.address(envURL)
 	}
 	if needs.Table == fn.Writes {
 		var err error

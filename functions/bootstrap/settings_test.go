@@ -21,7 +21,8 @@ const secret = "c2VjcmV0LXNlY3JldC1zZWNyZXQtc2VjcmV0LXNlY3JldC0="
 func complete() map[string]string {
 	return map[string]string{
 		"AWS_REGION": "eu-central-1", envTable: "t", envBucket: "b", envBus: "bus", envQueuePrefix: "q-",
-		envCursorKey: secret, envAttemptKey: secret, envVaultKey: "arn:aws:kms:eu-central-1:123456789012:key/k", envSandboxPrefix: "s-", envLogURL: "https://api.test/logs",
+		envCursorKey: secret, envAttemptKey: secret, envVaultKey: "arn:aws:kms:eu-central-1:123456789012:key/k", envSandboxPrefix: "s-",
+		envLogURL: "https://api.test/logs", envURL: "https://api.test",
 	}
 }
 

@@ -73,7 +73,7 @@ func TestEveryFunctionPolls(t *testing.T) {
 // BenchmarkStart prints the median of 20 starts of functions with few and with many
 // operations, and of one that has none. The budget is for a quiet machine.
 func BenchmarkStart(b *testing.B) {
-	for _, handler := range []string{"health", "runs", "taskworker", "flows"} {
+	for _, handler := range []string{"health", "runs", "taskworker", "flows", "console"} {
 		b.Run(handler, func(b *testing.B) {
 			var m time.Duration
 			for b.Loop() {

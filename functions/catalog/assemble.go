@@ -47,7 +47,7 @@ func Assemble(specs []fn.Spec, deps fn.Deps, s Settings) (*Service, error) {
 	}
 	out := &Service{Specs: specs, Deps: deps, Frame: httpapi.Config{
 		Title: "Millrace", Version: deps.Config.Version, Clock: deps.Clock, Log: deps.Log, Metrics: deps.Metrics,
-		CursorKey: s.CursorKey, Bodies: s.Bodies,
+		CursorKey: s.CursorKey, Bodies: s.Bodies, URL: deps.Config.URL,
 	}}
 	if deps.Quota != nil { // a nil one would be a Limiter that is there
 		out.Frame.Limiter = deps.Quota

@@ -9,6 +9,7 @@ import (
 
 	"millrace/functions/artifacts"
 	"millrace/functions/auth"
+	"millrace/functions/console"
 	"millrace/functions/deployments"
 	"millrace/functions/dispatch"
 	"millrace/functions/execution"
@@ -33,6 +34,7 @@ func With(more ...fn.Spec) []fn.Spec {
 	return ticked(checked(append([]fn.Spec{
 		artifacts.Spec,
 		auth.Spec,
+		console.Spec,
 		deployments.Spec,
 		execution.Spec,
 		flows.Spec,
@@ -73,6 +75,17 @@ func Find(specs []fn.Spec, name string) (fn.Spec, bool) {
 	return fn.Spec{}, false
 }
 
+// Unmatched returns the function that requests come to that match no operation,
+// false if there is none.
+func Unmatched(specs []fn.Spec) (fn.Spec, bool) {
+	for _, s := range specs {
+		if s.Trigger.Unmatched {
+			return s, true
+		}
+	}
+	return fn.Spec{}, false
+}
+
 // validate refuses a function that would not work when it is deployed: a Lambda
 // function has one entry point, so it takes one kind of events. A domain that
 // answers requests and handles events has a function for each.
@@ -94,6 +107,8 @@ func validate(s fn.Spec) error {
 		fault = "has an HTTP trigger, and no operations"
 	case !s.Trigger.HTTP && s.Routes != nil:
 		fault = "has operations, and no HTTP trigger"
+	case s.Trigger.Unmatched && !s.Trigger.HTTP:
+		fault = "gets unmatched requests, and has no HTTP trigger"
 	case s.Trigger.EveryMinute && s.Handle == nil:
 		fault = "is ticked, and has no Handle"
 	case fed && s.Messages == nil:
@@ -108,11 +123,12 @@ func validate(s fn.Spec) error {
 }
 
 // checked panics on functions that would take each other's place in everything
-// derived from the list: two of one name, two that take one kind of timed work,
-// and two that get events of the bucket, for S3 tells one queue of each.
+// derived from the list: two of one name, two that take one kind of timed work, two
+// that get unmatched requests, and two that get events of the bucket, for S3 tells
+// one queue of each.
 func checked(specs ...fn.Spec) []fn.Spec {
 	seen := make(map[string]bool, len(specs))
-	objectsTo, dueTo := "", map[string]string{}
+	objectsTo, unmatchedTo, dueTo := "", "", map[string]string{}
 	for _, s := range specs {
 		if seen[s.Name] {
 			panic(fmt.Sprintf("catalog: two functions are named %q", s.Name))
@@ -129,6 +145,12 @@ func checked(specs ...fn.Spec) []fn.Spec {
 				panic(fmt.Sprintf("catalog: %q and %q both take what is due of the kind %q", dueTo[kind.Name], s.Name, kind.Name))
 			}
 			dueTo[kind.Name] = s.Name
+		}
+		if s.Trigger.Unmatched {
+			if unmatchedTo != "" {
+				panic(fmt.Sprintf("catalog: %q and %q both get unmatched requests", unmatchedTo, s.Name))
+			}
+			unmatchedTo = s.Name
 		}
 		if len(s.Trigger.Objects.Events) > 0 {
 			if objectsTo != "" {

@@ -17,6 +17,7 @@ import (
 	"millrace/shared/kit/due"
 	"millrace/shared/platform/queue"
 	"millrace/shared/web/fn"
+	"millrace/shared/web/httpapi"
 )
 
 var update = flag.Bool("update", false, "write the generated files anew")
@@ -154,6 +155,21 @@ func taker(name string) fn.Spec {
 // onTick is a function that there is not. It gets ticks.
 func onTick(name string) fn.Spec {
 	return fn.Spec{Name: name, Trigger: fn.Trigger{EveryMinute: true}, Handle: func(fn.Deps) fn.Handler { return nil }}
+}
+
+func TestOneFunctionGetsUnmatchedRequests(t *testing.T) {
+	t.Parallel()
+	spec := func(name string, unmatched bool) fn.Spec {
+		return fn.Spec{Name: name, Trigger: fn.Trigger{HTTP: true, Unmatched: unmatched}, Routes: func(*httpapi.API, fn.Deps) {}}
+	}
+	assert.PanicsWithValue(t, `catalog: "a" and "c" both get unmatched requests`, func() {
+		checked(spec("a", true), spec("b", false), spec("c", true))
+	})
+	to, found := Unmatched(All())
+	assert.True(t, found)
+	assert.Equal(t, "console", to.Name)
+	_, found = Unmatched(nil)
+	assert.False(t, found)
 }
 
 func TestOneFunctionGetsEventsOfObjects(t *testing.T) {

@@ -16,6 +16,12 @@ type Operation struct {
 	Function string // name of the function
 }
 
+// API is the API of functions. It only describes their operations, which are built
+// on nothing and must not be called. It panics if two claim the same.
+func API(specs []fn.Spec, frame httpapi.Config) *httpapi.API {
+	return (&Service{Specs: specs, Frame: frame}).API()
+}
+
 // Operations lists the operations of the functions, by path and method. It
 // panics if two claim the same.
 func Operations(specs []fn.Spec) []Operation {

@@ -67,6 +67,9 @@ func TestWhatCannotWorkDeployedIsRefused(t *testing.T) {
 		"a queue and a tick":  {func(s *fn.Spec) { s.Messages, s.Handle = messages, handle }, "takes several kinds of events"},
 		"nothing":             {func(*fn.Spec) {}, "takes no event"},
 		"routes without HTTP": {func(s *fn.Spec) { s.Routes = routes }, "has operations, and no HTTP trigger"},
+		"unmatched requests without HTTP": {func(s *fn.Spec) {
+			s.Trigger.Unmatched, s.Trigger.EveryMinute, s.Handle = true, true, handle
+		}, "gets unmatched requests, and has no HTTP trigger"},
 		"HTTP without routes": {func(s *fn.Spec) { s.Trigger.HTTP, s.Handle = true, handle }, "has an HTTP trigger, and no operations"},
 		"queues without reader": {func(s *fn.Spec) {
 			s.Trigger.HTTP, s.Routes, s.Trigger.Queues = true, routes, []fn.QueueTrigger{{Queue: "q", Batch: 1}}

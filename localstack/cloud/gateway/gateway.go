@@ -23,12 +23,15 @@ const MaxBody = 10 << 20
 
 // Route is one operation with its integration.
 type Route struct {
-	Method   string // GET …
+	Method   string // GET …; AnyMethod: those that have no other route
 	Path     string // as OpenAPI writes it: /runs/{run_id}
 	Function string // name
 	Stream   bool   // the function answers as a stream
 	Timeout  time.Duration
 }
+
+// AnyMethod stands for the methods of a path that have no route of their own.
+const AnyMethod = "ANY"
 
 // Config is an API.
 type Config struct {
@@ -45,14 +48,16 @@ type Config struct {
 // route is answered with 403, as API Gateway does.
 func New(cfg Config) http.Handler {
 	router := chi.NewMux()
+	// Routes of any method go first: others then take their place.
 	for _, route := range cfg.Routes {
-		router.Method(route.Method, strings.ReplaceAll(route.Path, "{proxy+}", "*"), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			r.Body = http.MaxBytesReader(w, r.Body, MaxBody)
-			if err := cfg.answer(w, r, route); err != nil {
-				cfg.Log.Error("no answer", "method", r.Method, "path", r.URL.Path, "error", err)
-				panic(http.ErrAbortHandler)
-			}
-		}))
+		if route.Method == AnyMethod {
+			router.Handle(pattern(route), cfg.handler(route))
+		}
+	}
+	for _, route := range cfg.Routes {
+		if route.Method != AnyMethod {
+			router.Method(route.Method, pattern(route), cfg.handler(route))
+		}
 	}
 	none := func(w http.ResponseWriter, _ *http.Request) {
 		cfg.refuse(w, missing)
@@ -60,6 +65,20 @@ func New(cfg Config) http.Handler {
 	router.NotFound(none)
 	router.MethodNotAllowed(none)
 	return router
+}
+
+// pattern is a route's path as the router has it.
+func pattern(route Route) string { return strings.ReplaceAll(route.Path, "{proxy+}", "*") }
+
+// handler answers the requests of a route.
+func (cfg *Config) handler(route Route) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.Body = http.MaxBytesReader(w, r.Body, MaxBody)
+		if err := cfg.answer(w, r, route); err != nil {
+			cfg.Log.Error("no answer", "method", r.Method, "path", r.URL.Path, "error", err)
+			panic(http.ErrAbortHandler)
+		}
+	})
 }
 
 // answer answers a request by its function. An error means that the answer

@@ -66,6 +66,9 @@ func open(t *testing.T) *httptest.Server {
 			{Method: "GET", Path: "/stream", Function: "stream", Stream: true},
 			{Method: "GET", Path: "/cut", Function: "cut", Stream: true},
 			{Method: "GET", Path: "/wrong", Function: "echo", Stream: true},
+			{Method: "GET", Path: "/any", Function: "echo"},
+			{Method: gateway.AnyMethod, Path: "/any", Function: "echo"},
+			{Method: gateway.AnyMethod, Path: "/rest/{proxy+}", Function: "echo"},
 		},
 		Responses: map[string]gateway.Response{
 			"MISSING_AUTHENTICATION_TOKEN": {Status: 404, Template: `{"detail": "Not Found"}`, Headers: map[string]string{
@@ -105,6 +108,9 @@ func TestRoutes(t *testing.T) {
 		{"GET", "/faulty", "", 502, `{"detail": "Internal server error"}`},
 		{"GET", "/slow", "", 504, `{"detail": "Endpoint request timed out"}`},
 		{"GET", "/stream", "", 202, "in pieces"},
+		{"GET", "/any", "", 201, "GET /any /v1/any  "},
+		{"DELETE", "/any", "", 201, "DELETE /any /v1/any  "},
+		{"PUT", "/rest/of/it/", "", 201, "PUT /rest/of/it/ /v1/rest/of/it/  "},
 		{"GET", "/nothing", "", 404, `{"detail": "Not Found"}`},
 		{"DELETE", "/faulty", "", 404, `{"detail": "Not Found"}`},
 		{"POST", "/things/x", strings.Repeat("x", gateway.MaxBody+1), 413, `{"message":"Request Too Long"}`},

@@ -47,7 +47,7 @@ func (m *maker) restAPI(_ context.Context, p struct{ Body json.RawMessage }) (te
 	}
 	for _, path := range slices.Sorted(maps.Keys(doc.Paths)) {
 		for _, method := range slices.Sorted(maps.Keys(doc.Paths[path])) {
-			route, err := m.route(strings.ToUpper(method), path, doc.Paths[path][method].Integration)
+			route, err := m.route(methods(method), path, doc.Paths[path][method].Integration)
 			if err != nil {
 				return template.Attributes{}, fmt.Errorf("%s %s: %w", method, path, err)
 			}
@@ -59,6 +59,14 @@ func (m *maker) restAPI(_ context.Context, p struct{ Body json.RawMessage }) (te
 		m.out.API.Responses[kind] = gateway.Response{Status: r.StatusCode, Template: r.ResponseTemplates["application/json"], Headers: r.ResponseParameters}
 	}
 	return template.Attributes{Ref: apiID}, nil
+}
+
+// methods names what a route is for, by its key in the document.
+func methods(key string) string {
+	if key == "x-amazon-apigateway-any-method" {
+		return gateway.AnyMethod
+	}
+	return strings.ToUpper(key)
 }
 
 // call is the address of an invocation in an integration.

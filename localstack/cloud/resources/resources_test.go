@@ -98,12 +98,18 @@ func TestTheTemplatesAreTheCatalog(t *testing.T) {
 	for _, r := range d.API.Routes {
 		routes = append(routes, route{r.Method, r.Path, strings.TrimPrefix(r.Function, name+"-"), r.Stream})
 	}
-	of := map[string][]httpapi.Operation{}
+	of, paths := map[string][]httpapi.Operation{}, map[string]bool{"/{proxy+}": true}
 	for _, op := range catalog.Operations(specs) {
 		of[op.Function] = append(of[op.Function], op.Operation)
 	}
 	for _, op := range catalog.Operations(specs) {
 		operations = append(operations, route{op.Method, op.Path, op.Function, gateway.Streams(of[op.Function])})
+		paths[op.Path] = true
+	}
+	unmatched, found := catalog.Unmatched(specs)
+	require.True(t, found)
+	for path := range paths {
+		operations = append(operations, route{"ANY", path, unmatched.Name, gateway.Streams(of[unmatched.Name])})
 	}
 	assert.ElementsMatch(t, operations, routes)
 	assert.Equal(t, "v1", d.API.Stage)

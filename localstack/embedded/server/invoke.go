@@ -36,6 +36,7 @@ const (
 type functions struct {
 	server *Server
 	frame  httpapi.Config
+	whole  *httpapi.API
 	deps   fn.Deps
 	log    *slog.Logger
 
@@ -47,8 +48,8 @@ type functions struct {
 	async   sync.WaitGroup
 }
 
-func newFunctions(s *Server, frame httpapi.Config, deps fn.Deps) *functions {
-	f := &functions{server: s, frame: frame, deps: deps, log: s.cfg.Log, http: map[string]*gateway.Function{}}
+func newFunctions(s *Server, frame httpapi.Config, whole *httpapi.API, deps fn.Deps) *functions {
+	f := &functions{server: s, frame: frame, whole: whole, deps: deps, log: s.cfg.Log, http: map[string]*gateway.Function{}}
 	f.running, f.kill = context.WithCancel(context.Background())
 	return f
 }
@@ -196,7 +197,11 @@ func (f *functions) gateway(spec fn.Spec) *gateway.Function {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.http[spec.Name] == nil {
-		f.http[spec.Name] = gateway.New(spec, f.frame, f.deps, nil)
+		frame := f.frame
+		if spec.Trigger.Unmatched {
+			frame.Whole = func() *httpapi.API { return f.whole }
+		}
+		f.http[spec.Name] = gateway.New(spec, frame, f.deps, nil)
 	}
 	return f.http[spec.Name]
 }

@@ -266,7 +266,7 @@ func (s *Server) front(ctx context.Context, deps fn.Deps, keys secrets) error {
 		return err
 	}
 	api := service.API()
-	s.functions = newFunctions(s, service.Frame, deps)
+	s.functions = newFunctions(s, service.Frame, api, deps)
 	s.http = httpserver.New(httpserver.Config{
 		Handler: routes(api.Handler(), issuer, s.credentials.Keys(), s.functions, s.serveBackup, s.suspendMember), Log: s.cfg.Log,
 	})

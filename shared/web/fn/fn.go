@@ -56,6 +56,7 @@ type Waiting func(org, mode, kind string) string
 type Config struct {
 	Version       string   // of the service, reported by health
 	Region        string   // of the tenant's deployment
+	URL           string   // where callers reach the deployment, without a slash at its end; empty: at the root of the host they name. Known to the function of unmatched requests
 	AllowLoopback bool     // outbound calls made for users may reach this machine
 	AllowRanges   []string // CIDR ranges that such calls may reach besides public ones
 	Boot          string   // names this process in the leases it takes
@@ -76,6 +77,9 @@ type MessageHandler func(ctx context.Context, batch events.SQSEvent) (events.SQS
 type Trigger struct {
 	// HTTP: the operations it registers are routed to it.
 	HTTP bool
+	// Unmatched: requests that match no operation come to it, too, and its API
+	// knows the whole one. Goes with HTTP; one function alone can have them.
+	Unmatched bool
 	// Queues feed it SQS events.
 	Queues []QueueTrigger
 	// DetailTypes are the bus events it gets, through a queue of its own.
@@ -130,6 +134,10 @@ func (s Spec) WriteFolders() []string {
 	}
 	return folders
 }
+
+// Authenticates reports whether a function tells callers apart, for which it needs
+// the table: one without it has public operations alone, and no lists.
+func (s Spec) Authenticates() bool { return s.Trigger.HTTP && s.Needs.Table != NoAccess }
 
 // Access is how a function may touch a store.
 type Access int

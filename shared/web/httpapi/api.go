@@ -52,6 +52,13 @@ type Config struct {
 	// TrustForwarded takes the client's address from X-Forwarded-For. Set it
 	// only behind a proxy that overwrites or appends to that header.
 	TrustForwarded bool
+	// URL is where callers reach the API, without a slash at its end, for its
+	// description. Empty: where they got the description from.
+	URL string
+	// Whole is the API of the whole service, if this one is the function's that a
+	// gateway sends what matches no operation. It only describes; it is called
+	// when it is first needed. Nil: this one is all that there is.
+	Whole func() *API
 }
 
 // API is a set of operations and the handler that answers them. Register all
@@ -70,7 +77,7 @@ type API struct {
 	writeErr  error
 }
 
-// New makes an API without operations; /openapi.json and /docs are part of it.
+// New makes an API without operations.
 func New(c Config) *API {
 	setupHuma()
 	if c.Clock == nil {
@@ -85,7 +92,6 @@ func New(c Config) *API {
 	a.documentErrors()
 	a.router.NotFound(a.notFound)
 	a.router.MethodNotAllowed(a.methodNotAllowed)
-	a.mountDocs()
 	a.handler = a.frame(a.router)
 	return a
 }

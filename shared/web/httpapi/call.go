@@ -14,8 +14,9 @@ type call struct {
 	request   tenant.Request
 	subject   telemetry.Subject // of the log lines; also in the context
 	principal tenant.Principal
-	op        *Operation // nil until a route matched
-	rawPath   string
+	op        *Operation    // nil until a route matched
+	rawPath   string        // without a slash at its end
+	slash     bool          // the path had one
 	details   []errs.Detail // what is wrong with the body
 	data      []byte        // the body, until it is decoded
 	size      int           // of the body, in bytes

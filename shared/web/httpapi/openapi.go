@@ -23,25 +23,37 @@ const (
 // changed.
 func (a *API) OpenAPI() *huma.OpenAPI { return a.document }
 
-// JSON is the description as an OpenAPI 3.1 document, what /openapi.json
-// serves. It is made once, at the first call.
+// JSON is the description as an OpenAPI 3.1 document. It is made once, at the
+// first call, of the operations that are not hidden and of what they refer to.
 func (a *API) JSON() ([]byte, error) {
-	a.writeOnce.Do(func() { a.written, a.writeErr = stdjson.Marshal(a.document) })
+	a.writeOnce.Do(func() {
+		var doc *huma.OpenAPI
+		if doc, a.writeErr = a.published(); a.writeErr == nil {
+			a.written, a.writeErr = stdjson.Marshal(doc)
+		}
+	})
 	return a.written, a.writeErr
 }
 
 // JSON30 is the description as an OpenAPI 3.0 document, for deployments that
 // do not take 3.1.
 func (a *API) JSON30() ([]byte, error) {
-	data, err := a.document.Downgrade()
+	doc, err := a.published()
 	if err != nil {
 		return nil, err
 	}
-	var doc any
-	if err := stdjson.Unmarshal(data, &doc); err != nil {
+	info, license := *doc.Info, *doc.Info.License
+	license.Identifier = "" // there is none in 3.0
+	info.License, doc.Info = &license, &info
+	data, err := doc.Downgrade()
+	if err != nil {
 		return nil, err
 	}
-	return stdjson.Marshal(withoutNull(doc))
+	var old any
+	if err := stdjson.Unmarshal(data, &old); err != nil {
+		return nil, err
+	}
+	return stdjson.Marshal(withoutNull(old))
 }
 
 // withoutNull rewrites what 3.0 has another way than 3.1, and huma leaves:
@@ -134,7 +146,8 @@ func (a *API) requestBody(op *Operation, b *body) *huma.RequestBody {
 	schema := a.document.Components.Schemas.Schema(b.of, true, op.ID+"Request")
 	b.required = b.of.Kind() != reflect.Pointer
 	b.shape = a.shapes.shape(b.of, schema)
-	return &huma.RequestBody{Required: b.required, Content: map[string]*huma.MediaType{"application/json": {Schema: schema}}}
+	media := &huma.MediaType{Schema: schema}
+	return &huma.RequestBody{Required: b.required, Content: map[string]*huma.MediaType{"application/json": media}}
 }
 
 // responses describes the answers: the operation's own, and its errors.
@@ -143,7 +156,7 @@ func (a *API) responses(op *Operation, h *huma.Operation, out reflect.Type) map[
 	if s, ok := reflect.Zero(out).Interface().(streamed); ok {
 		out = s.body()
 	}
-	if out != reflect.TypeFor[None]() {
+	if out != reflect.TypeFor[None]() && !out.Implements(reflect.TypeFor[responder]()) {
 		schema := a.document.Components.Schemas.Schema(out, true, op.ID+"Response")
 		success.Content = map[string]*huma.MediaType{"application/json": {Schema: schema}}
 	}

@@ -30,7 +30,7 @@ type Operation struct {
 	AnyQuery    bool  // query parameters that it does not know are left alone instead of refused
 	Hidden      bool  // served, but not described in OpenAPI
 	Errors      []int // statuses this operation can answer besides the frame's own
-	Stream      bool  // the answer is a [Stream]; set by Register
+	Stream      bool  // the answer is a [Stream] or a [File]; set by Register
 }
 
 // None is the input of an operation that has none, and the output of one that
@@ -39,8 +39,8 @@ type None struct{}
 
 // Register adds an operation. I is a struct whose fields carry path:"…",
 // query:"…" or header:"…" tags, a field Body is the JSON body, a field RawBody
-// []byte takes any body as it is. O is the body of the answer, [None], or a
-// [Stream].
+// []byte takes any body as it is. O is the body of the answer, [None], a [Stream],
+// a [File] or a [Redirect].
 //
 // In bodies a field without omitempty is required, a pointer accepts null,
 // json.RawMessage and any are free-form, and tags (minLength, maxLength,
@@ -56,7 +56,10 @@ func Register[I, O any](a *API, op Operation, handler func(ctx context.Context, 
 	a.names.op = op.ID
 	in := reflect.TypeFor[I]()
 	params, body := a.paramsOf(&op, in), bodyOf(in)
-	_, op.Stream = reflect.Zero(reflect.TypeFor[O]()).Interface().(streamed)
+	switch any(*new(O)).(type) {
+	case streamed, File:
+		op.Stream = true
+	}
 	if op.Status == 0 {
 		op.Status = http.StatusOK
 		if reflect.TypeFor[O]() == reflect.TypeFor[None]() {
@@ -82,7 +85,7 @@ func Register[I, O any](a *API, op Operation, handler func(ctx context.Context, 
 			a.answer(ctx, err).write(w)
 			return
 		}
-		respond(ctx, w, op.Status, out)
+		a.respond(ctx, w, r, op.Status, out)
 	}))
 	a.ops = append(a.ops, op)
 }
@@ -98,8 +101,12 @@ func fill(in any, params []param, body *body, c *call, r *http.Request) error {
 }
 
 // respond writes what a handler returned.
-func respond(ctx context.Context, w http.ResponseWriter, status int, out any) {
+func (a *API) respond(ctx context.Context, w http.ResponseWriter, r *http.Request, status int, out any) {
 	switch out := out.(type) {
+	case responder:
+		if err := out.respond(w, r, status); err != nil {
+			a.answer(ctx, err).write(w)
+		}
 	case None:
 		w.WriteHeader(status)
 	case streamed:

@@ -12,8 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-chi/chi/v5"
-
 	"millrace/shared/account/tenant"
 	"millrace/shared/platform/errs"
 	"millrace/shared/platform/ids"
@@ -24,8 +22,8 @@ import (
 func (a *API) frame(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		start := a.config.Clock.Now()
-		r = withoutSlash(r)
-		c := &call{rawPath: r.URL.Path}
+		r, slash := withoutSlash(r)
+		c := &call{rawPath: r.URL.Path, slash: slash}
 		c.request = Request{
 			ID: requestID(r, start), IP: a.clientIP(r), Method: r.Method,
 			UserAgent: clip(strings.ToValidUTF8(r.UserAgent(), "")), Start: start,
@@ -43,19 +41,6 @@ func (a *API) frame(next http.Handler) http.Handler {
 		defer a.finishCall(rec, r, c)
 		next.ServeHTTP(rec, r)
 	})
-}
-
-// withoutSlash is the request without the slash at the end of its path: with and
-// without it, a path is one operation.
-func withoutSlash(r *http.Request) *http.Request {
-	path, slash := strings.CutSuffix(r.URL.Path, "/")
-	if !slash || path == "" {
-		return r
-	}
-	u, out := *r.URL, *r
-	u.Path, u.RawPath = path, strings.TrimSuffix(u.RawPath, "/")
-	out.URL = &u
-	return &out
 }
 
 // requestID is the id by which what received the request knows it, as a gateway
@@ -165,23 +150,6 @@ func cutLast(s, sep string) (before, after string, found bool) {
 		return s[:i], s[i+len(sep):], true
 	}
 	return s, "", false
-}
-
-func (a *API) notFound(w http.ResponseWriter, _ *http.Request) {
-	toAnswer(errs.New(errs.NotFound, "Not Found")).write(w)
-}
-
-func (a *API) methodNotAllowed(w http.ResponseWriter, r *http.Request) {
-	path := r.URL.RawPath
-	if path == "" {
-		path = r.URL.Path
-	}
-	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
-		if a.router.Match(chi.NewRouteContext(), method, path) {
-			w.Header().Add("Allow", method)
-		}
-	}
-	(&answered{Detail: "Method Not Allowed", status: http.StatusMethodNotAllowed}).write(w)
 }
 
 // panicError is a panic as an error.

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"reflect"
 	"sync"
 	"time"
@@ -23,7 +24,11 @@ func newDocument(c *Config, names *namer) *huma.OpenAPI {
 	schemas.RegisterTypeAlias(reflect.TypeFor[clock.Millis](), reflect.TypeFor[time.Time]())
 	return &huma.OpenAPI{
 		OpenAPI: "3.1.0",
-		Info:    &huma.Info{Title: c.Title, Version: c.Version, Description: description},
+		Info: &huma.Info{
+			Title: c.Title, Version: c.Version, Description: description,
+			License: &huma.License{Name: "Proprietary", Identifier: "LicenseRef-Proprietary"},
+		},
+		Servers: []*huma.Server{{URL: cmp.Or(c.URL, "/")}},
 		Components: &huma.Components{
 			Schemas: schemas,
 			SecuritySchemes: map[string]*huma.SecurityScheme{

@@ -1,0 +1,80 @@
+package console
+
+import (
+	"context"
+	_ "embed" // the page and its scripts
+	"net/http"
+	"strings"
+	"sync"
+
+	"millrace/shared/web/httpapi"
+)
+
+//go:generate ./docs/fetch.sh
+
+// The page is made by Scalar's API reference, MIT licence, see docs/LICENSE. Its
+// script is served from here and may load nothing from elsewhere.
+var (
+	//go:embed docs/scalar.js.gz
+	script []byte
+	//go:embed docs/VERSION
+	scriptVersion string
+	//go:embed docs/page.html
+	page string
+	//go:embed docs/start.js
+	start []byte
+)
+
+const (
+	javaScript = "text/javascript; charset=utf-8"
+	forever    = "public, max-age=31536000, immutable" // of what has its version in its path
+	// policy lets the page load from this server only. The script styles its
+	// elements itself, and draws icons from data.
+	policy = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; " +
+		"font-src 'self' data:; connect-src 'self'; worker-src 'self' blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+
+func scriptPath() string { return "/docs/scalar-" + strings.TrimSpace(scriptVersion) + ".js" }
+
+type service struct {
+	url      string // of the deployment; empty where it is not known
+	library  *httpapi.Packed
+	document func() (*httpapi.Packed, error) // of the whole API
+}
+
+func newService(api *httpapi.API, url string) *service {
+	return &service{url: url, library: httpapi.InGzip(script), document: sync.OnceValues(func() (*httpapi.Packed, error) {
+		data, err := api.Whole().JSON()
+		return httpapi.Pack(data), err
+	})}
+}
+
+// root is GET /.
+func (s *service) root(context.Context, *httpapi.None) (httpapi.Redirect, error) {
+	// Without the deployment's URL the API has no folder before its paths.
+	return httpapi.Redirect{Location: s.url + "/docs"}, nil
+}
+
+// page is GET /docs.
+func (s *service) page(context.Context, *httpapi.None) (httpapi.File, error) {
+	text := strings.NewReplacer("{{script}}", "."+scriptPath()).Replace(page)
+	return httpapi.File{Type: "text/html; charset=utf-8", Data: []byte(text), Header: http.Header{
+		"Content-Security-Policy": {policy}, "Referrer-Policy": {"no-referrer"},
+	}}, nil
+}
+
+// start is GET /docs/start.js.
+func (s *service) start(context.Context, *httpapi.None) (httpapi.File, error) {
+	return httpapi.File{Type: javaScript, Data: start}, nil
+}
+
+// script is GET /docs/scalar-<version>.js.
+func (s *service) script(context.Context, *httpapi.None) (httpapi.File, error) {
+	return httpapi.File{Type: javaScript, Packed: s.library, Cache: forever}, nil
+}
+
+// openapi is GET /openapi.json.
+func (s *service) openapi(context.Context, *httpapi.None) (httpapi.File, error) {
+	document, err := s.document()
+	return httpapi.File{Type: "application/json", Packed: document}, err
+}

@@ -1,0 +1,23 @@
+// Package console serves what people look at in a browser: the description of the
+// whole API, as a document and as a page. Requests that match no operation come to
+// it as well.
+package console
+
+import (
+	"time"
+
+	"millrace/shared/web/fn"
+)
+
+// name is the function's.
+const name = "console"
+
+// Spec is the console function.
+var Spec = fn.Spec{
+	Name:     name,
+	Doc:      "The description of the API, and the answer to requests that match no operation.",
+	Trigger:  fn.Trigger{HTTP: true, Unmatched: true},
+	MemoryMB: 256,
+	Timeout:  10 * time.Second,
+	Routes:   routes,
+}
