@@ -10,9 +10,9 @@ import (
 
 // InitiateUploadRequest is the body of POST /artifacts/initiate.
 type InitiateUploadRequest struct {
-	FlowName    string  `json:"flow_name" maxLength:"128" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]*$"`
-	FlowVersion string  `json:"flow_version" maxLength:"128" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]*$"`
-	SizeBytes   int64   `json:"size_bytes" minimum:"1" maximum:"262144000" doc:"Of the whole zip; at most 250 MB"`
+	FlowName    string  `json:"flow_name" maxLength:"128" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]*$" example:"daily-sales"`
+	FlowVersion string  `json:"flow_version" maxLength:"128" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]*$" example:"7"`
+	SizeBytes   int64   `json:"size_bytes" minimum:"1" maximum:"262144000" example:"48213" doc:"Of the whole zip; at most 250 MB"`
 	FileName    *string `json:"file_name,omitempty" maxLength:"255" doc:"Kept for the audit log"`
 	ContentType *string `json:"content_type,omitempty" maxLength:"128" doc:"application/zip by default"`
 }
@@ -34,18 +34,18 @@ type UploadPart struct {
 
 // CompletedPart is a part as the object store answered it.
 type CompletedPart struct {
-	PartNumber int    `json:"part_number" minimum:"1" maximum:"10000"`
-	ETag       string `json:"etag" minLength:"1" maxLength:"256" doc:"The ETag header of the part's answer, with or without quotes"`
+	PartNumber int    `json:"part_number" minimum:"1" maximum:"10000" example:"1"`
+	ETag       string `json:"etag" minLength:"1" maxLength:"256" example:"9b2cf535f27731c974343645a3985328" doc:"The ETag header of the part's answer, with or without quotes"`
 }
 
 // CompleteUploadRequest is the body of POST /artifacts/complete.
 type CompleteUploadRequest struct {
-	UploadID        string            `json:"upload_id" minLength:"1" maxLength:"1024"`
-	ArtifactKey     string            `json:"artifact_key" minLength:"1" maxLength:"1024"`
+	UploadID        string            `json:"upload_id" minLength:"1" maxLength:"1024" example:"2~Vh1kqQ0fV3R9x"`
+	ArtifactKey     string            `json:"artifact_key" minLength:"1" maxLength:"1024" example:"org_01K5SAMPLE0000000000000001/artifacts/daily-sales/7/01K5SAMPLE0000000000000002.zip"`
 	Parts           []CompletedPart   `json:"parts" minItems:"1" maxItems:"10000"`
-	DeploymentName  string            `json:"deployment_name" maxLength:"128" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]*$"`
-	FlowName        string            `json:"flow_name" maxLength:"128" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]*$"`
-	FlowVersion     string            `json:"flow_version" maxLength:"128" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]*$"`
+	DeploymentName  string            `json:"deployment_name" maxLength:"128" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]*$" example:"daily-sales"`
+	FlowName        string            `json:"flow_name" maxLength:"128" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]*$" example:"daily-sales"`
+	FlowVersion     string            `json:"flow_version" maxLength:"128" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]*$" example:"7"`
 	CodeHash        *string           `json:"code_hash,omitempty" maxLength:"128" doc:"Identifies the code; by default the SHA-256 of the zip"`
 	DefaultExecutor *string           `json:"default_executor,omitempty" maxLength:"64" doc:"One of GET /backends; another is 400"`
 	DepPackageSlugs []string          `json:"dep_package_slugs,omitempty" doc:"Up to 50"`
@@ -72,8 +72,8 @@ type CompleteUploadResponse struct {
 
 // AbortUploadRequest is the body of POST /artifacts/abort.
 type AbortUploadRequest struct {
-	UploadID    string `json:"upload_id" minLength:"1" maxLength:"1024"`
-	ArtifactKey string `json:"artifact_key" minLength:"1" maxLength:"1024"`
+	UploadID    string `json:"upload_id" minLength:"1" maxLength:"1024" example:"2~Vh1kqQ0fV3R9x"`
+	ArtifactKey string `json:"artifact_key" minLength:"1" maxLength:"1024" example:"org_01K5SAMPLE0000000000000001/artifacts/daily-sales/7/01K5SAMPLE0000000000000002.zip"`
 }
 
 type (

@@ -80,6 +80,7 @@ func routes(api *httpapi.API, d fn.Deps) {
 	httpapi.Get(keys, "/api-keys", s.list, "List API keys",
 		httpapi.Doc("Every API key of the workspace, the newest first, expired ones among them. A key needs the scope `admin`."))
 	httpapi.Post(keys, "/api-keys", s.create, "Create an API key",
+		httpapi.Example(`{"name": "CI of the data team", "scopes": ["flows.read", "flows.write", "runs.trigger"], "expires_in_days": 90}`),
 		httpapi.Doc("The answer holds the full key, which is stored nowhere and never shown again. "+
 			"A key never exceeds who makes it: each scope must be held by the caller (403), and the empty list, "+
 			"which stands for everything an owner may do, takes an owner. An unknown scope is 422. "+

@@ -9,20 +9,20 @@ import (
 
 // DeploymentRequest is the body of POST /deployments.
 type DeploymentRequest struct {
-	DeploymentName string `json:"deployment_name" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]*$" maxLength:"128"`
-	FlowName       string `json:"flow_name" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]*$" maxLength:"128"`
-	FlowVersion    string `json:"flow_version" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]*$" maxLength:"128"`
+	DeploymentName string `json:"deployment_name" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]*$" maxLength:"128" example:"daily-sales"`
+	FlowName       string `json:"flow_name" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]*$" maxLength:"128" example:"daily-sales"`
+	FlowVersion    string `json:"flow_version" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]*$" maxLength:"128" example:"7"`
 	Settings
 }
 
 // ChangeVersionRequest points a deployment at another version of its flow.
 type ChangeVersionRequest struct {
-	FlowVersion string `json:"flow_version" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]*$" maxLength:"128"`
+	FlowVersion string `json:"flow_version" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]*$" maxLength:"128" example:"7"`
 }
 
 // RollbackRequest names what to go back to.
 type RollbackRequest struct {
-	DeploymentVersion *int `json:"deployment_version,omitempty" minimum:"1" doc:"Absent: the one before the current one"`
+	DeploymentVersion *int `json:"deployment_version,omitempty" minimum:"1" example:"3" doc:"Absent: the one before the current one"`
 }
 
 // UpdateDeploymentSettingsRequest changes settings; what is absent stays.

@@ -105,6 +105,36 @@ type listQuery struct {
 
 type registerIn struct{ Body FlowRegisterRequest }
 
+// The bodies that the description shows.
+const (
+	registerExample = `{
+  "flow_name": "daily-sales",
+  "flow_version": "7",
+  "description": "Counts the paid orders of a day",
+  "flow_spec": {
+    "parameters": {
+      "type": "object",
+      "properties": {"day": {"type": "string", "format": "date"}},
+      "required": ["day"]
+    },
+    "timeout_secs": 600,
+    "tasks": [
+      {"name": "orders", "type": "http", "retries": 2, "timeout_secs": 30,
+       "config": {"url": "https://shop.example/orders?day=${{ params.day }}"}},
+      {"name": "paid", "type": "transform", "depends_on": ["orders"],
+       "config": {"expression": "tasks.orders.output.body.filter(o, o.paid)"}},
+      {"name": "report", "type": "transform", "depends_on": ["paid"], "condition": "size(tasks.paid.output) > 0",
+       "config": {"expression": "{'day': params.day, 'paid': size(tasks.paid.output)}"}}
+    ]
+  },
+  "tags": {"team": "sales"}
+}`
+	draftExample = `{
+  "flow_spec": {"tasks": [{"name": "total", "type": "python", "entrypoint": "flow:total"}]},
+  "source": {"flow.py": "def total():\n    return 42\n"}
+}`
+)
+
 type draftIn struct {
 	FlowName string `path:"flow_name" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]*$" maxLength:"128"`
 	Body     DraftSourceRequest
@@ -116,7 +146,7 @@ func routes(api *httpapi.API, d fn.Deps) {
 		cursors: api.Cursors(),
 	}
 	g := httpapi.Group{API: api, Function: name, Reads: tenant.Needs(tenant.FlowsRead), Writes: tenant.Needs(tenant.FlowsWrite)}
-	httpapi.Post(g, "/flows", s.register, "Register a flow version", httpapi.Errors(400, 409),
+	httpapi.Post(g, "/flows", s.register, "Register a flow version", httpapi.Errors(400, 409), httpapi.Example(registerExample),
 		httpapi.Doc("Checks everything that can be checked before a run, one 422 entry per fault. "+
 			"Registering a version again with the same content gives the same answer and changes nothing; with other content it is 409. "+
 			"A flow with Python tasks needs an uploaded artifact (artifact_store_uri), else 422; an artifact of another workspace is 403. "+
@@ -135,7 +165,7 @@ func routes(api *httpapi.API, d fn.Deps) {
 		httpapi.Doc("Copies the latest version's flow_spec and the text files of its artifact; for a flow that is not registered yet the draft is empty. "+
 			"A draft that has been edited is kept and returned as it is; one that has not is brought up to the latest version."))
 	httpapi.Get(g, "/flows/{flow_name}/draft/source", s.draftRead, "Read the draft")
-	httpapi.Put(g, "/flows/{flow_name}/draft/source", s.draftWrite, "Edit the draft", httpapi.Errors(409),
+	httpapi.Put(g, "/flows/{flow_name}/draft/source", s.draftWrite, "Edit the draft", httpapi.Errors(409), httpapi.Example(draftExample),
 		httpapi.Doc("Replaces flow_spec, source or both; what the body leaves out stays. Nothing is checked but the form: a draft may be unfinished. "+
 			"Up to 3 MB and 1000 files. With an etag, 409 if the draft is no longer the one that was edited."))
 }

@@ -59,6 +59,7 @@ func routes(api *httpapi.API, d fn.Deps) {
 		httpapi.Doc("From its beginning on, in order. While the run is live there is always a next_token: the page may be empty and the next one not. "+
 			"A token holds across the switch to the archive."))
 	httpapi.Post(g, "/runs", s.create, "Start a run", httpapi.Errors(400, 404, 409),
+		httpapi.Example(`{"deployment": "daily-sales", "parameters": {"day": "2026-03-04"}, "execution_mode": "small"}`),
 		httpapi.Doc("Of a deployment, or of flow_name and flow_version: without either it is 400. Answers at once with the run QUEUED. "+
 			"With execute the answer begins when it is accepted, is kept open with white space, and is the run's detail, as GET /runs/{run_id} gives it, "+
 			"once the run has ended, or as it is after 14.5 minutes. A client that leaves does not stop the run. "+

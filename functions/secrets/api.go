@@ -10,31 +10,31 @@ import (
 
 // SecretCreateRequest is the body of POST /secrets.
 type SecretCreateRequest struct {
-	Name        string            `json:"name" pattern:"^[A-Za-z_][A-Za-z0-9_]*$" maxLength:"128"`
-	Value       string            `json:"value" minLength:"1" secret:"true" doc:"1 byte to 64 KB"`
-	Environment *string           `json:"environment,omitempty" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]*$" maxLength:"128" doc:"null: the workspace's own, which every environment falls back to"`
-	Description string            `json:"description,omitempty" maxLength:"4096"`
+	Name        string            `json:"name" pattern:"^[A-Za-z_][A-Za-z0-9_]*$" maxLength:"128" example:"WAREHOUSE_PASSWORD"`
+	Value       string            `json:"value" minLength:"1" secret:"true" example:"correct horse battery staple" doc:"1 byte to 64 KB"`
+	Environment *string           `json:"environment,omitempty" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]*$" maxLength:"128" example:"production" doc:"null: the workspace's own, which every environment falls back to"`
+	Description string            `json:"description,omitempty" maxLength:"4096" example:"Reads the warehouse"`
 	Tags        map[string]string `json:"tags,omitempty" doc:"Up to 50"`
 }
 
 // SecretUpdateRequest is the body of PUT /secrets/{secret_name}.
 type SecretUpdateRequest struct {
-	Value       string  `json:"value" minLength:"1" secret:"true" doc:"1 byte to 64 KB"`
+	Value       string  `json:"value" minLength:"1" secret:"true" example:"correct horse battery staple" doc:"1 byte to 64 KB"`
 	Environment *string `json:"environment,omitempty" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]*$" maxLength:"128" doc:"As the query parameter"`
 }
 
 // SecretMetadataPatchRequest is the body of PATCH /secrets/{secret_name}. What is
 // absent or null stays.
 type SecretMetadataPatchRequest struct {
-	Description *string            `json:"description,omitempty" maxLength:"4096"`
+	Description *string            `json:"description,omitempty" maxLength:"4096" example:"Reads the warehouse"`
 	Tags        *map[string]string `json:"tags,omitempty" doc:"Up to 50. Replaces all"`
 }
 
 // SecretCopyRequest is the body of POST /secrets/copy.
 type SecretCopyRequest struct {
-	Name              string  `json:"name" pattern:"^[A-Za-z_][A-Za-z0-9_]*$" maxLength:"128"`
-	SourceEnvironment *string `json:"source_environment" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]*$" maxLength:"128" doc:"null: the workspace's own"`
-	TargetEnvironment *string `json:"target_environment" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]*$" maxLength:"128" doc:"null: the workspace's own"`
+	Name              string  `json:"name" pattern:"^[A-Za-z_][A-Za-z0-9_]*$" maxLength:"128" example:"WAREHOUSE_PASSWORD"`
+	SourceEnvironment *string `json:"source_environment" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]*$" maxLength:"128" example:"staging" doc:"null: the workspace's own"`
+	TargetEnvironment *string `json:"target_environment" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]*$" maxLength:"128" example:"production" doc:"null: the workspace's own"`
 	Overwrite         bool    `json:"overwrite,omitempty" doc:"Gives a secret that the target has a new version; without it that is 409"`
 }
 

@@ -137,7 +137,7 @@ func (a *API) describe(op *Operation, params []param, b *body, out reflect.Type)
 	}
 }
 
-// requestBody describes a body, and compiles its shape.
+// requestBody describes a body with an example, and compiles its shape.
 func (a *API) requestBody(op *Operation, b *body) *huma.RequestBody {
 	if b.raw {
 		schema := &huma.Schema{Type: huma.TypeString, Format: "binary"}
@@ -146,7 +146,7 @@ func (a *API) requestBody(op *Operation, b *body) *huma.RequestBody {
 	schema := a.document.Components.Schemas.Schema(b.of, true, op.ID+"Request")
 	b.required = b.of.Kind() != reflect.Pointer
 	b.shape = a.shapes.shape(b.of, schema)
-	media := &huma.MediaType{Schema: schema}
+	media := &huma.MediaType{Schema: schema, Example: a.exampleOf(op, b, schema)}
 	return &huma.RequestBody{Required: b.required, Content: map[string]*huma.MediaType{"application/json": media}}
 }
 

@@ -23,6 +23,7 @@ type Operation struct {
 	Tag         string // what it is grouped by in the description; empty: the function
 	Summary     string // one line
 	Description string // what the summary leaves open; Markdown
+	Example     string // of the body, in JSON; empty: made of the example tags of its fields
 	Status      int    // on success; 0: 200 with a body, 204 without
 	Access      tenant.Access
 	MaxBody     int64 // bytes; 0: MaxBody
@@ -44,8 +45,8 @@ type None struct{}
 //
 // In bodies a field without omitempty is required, a pointer accepts null,
 // json.RawMessage and any are free-form, and tags (minLength, maxLength,
-// pattern, enum, minimum, maximum, minItems, maxItems, format, default, doc)
-// are checked and described, of parameters as of bodies. Unknown fields are
+// pattern, enum, minimum, maximum, minItems, maxItems, format, default, doc,
+// example) are checked and described, of parameters as of bodies. Unknown fields are
 // refused, except in maps, and so are unknown query parameters.
 //
 // handler returns *errs.Error; any other error is answered as a 500. Register

@@ -1,0 +1,47 @@
+package catalog_test
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"millrace/functions/catalog"
+	"millrace/shared/web/httpapi"
+)
+
+// TestExamplesAreAccepted sends what the description shows, in the order in which
+// a user would.
+func TestExamplesAreAccepted(t *testing.T) {
+	t.Parallel()
+	env := open(t)
+	document := catalog.API(catalog.All(), httpapi.Config{}).OpenAPI()
+	send := func(credential, method, path, at string) {
+		t.Helper()
+		item := document.Paths[path]
+		require.NotNil(t, item, path)
+		op := map[string]any{"POST": item.Post, "PUT": item.Put, "PATCH": item.Patch}[method]
+		var described struct {
+			RequestBody struct {
+				Content map[string]struct{ Example json.RawMessage }
+			}
+		}
+		data, err := json.Marshal(op)
+		require.NoError(t, err)
+		require.NoError(t, json.Unmarshal(data, &described))
+		example := described.RequestBody.Content["application/json"].Example
+		require.NotEmpty(t, example, "%s %s has no example", method, path)
+		env.Do(t, credential, method, at, example).Require(t, 200)
+	}
+	send(env.A.Key, "POST", "/flows", "/flows")
+	send(env.A.Key, "POST", "/deployments", "/deployments")
+	send(env.A.Key, "PUT", "/deployments/{deployment_name}/settings", "/deployments/daily-sales/settings")
+	send(env.A.Key, "PATCH", "/deployments/{deployment_name}", "/deployments/daily-sales")
+	send(env.A.Key, "POST", "/runs", "/runs")
+	send(env.A.Key, "POST", "/artifacts/initiate", "/artifacts/initiate")
+	env.Do(t, env.A.Key, "POST", "/flows/daily-sales/draft", nil).Require(t, 200)
+	send(env.A.Key, "PUT", "/flows/{flow_name}/draft/source", "/flows/daily-sales/draft/source")
+	owner := env.SignIn(t, env.A.Owner)
+	send(owner, "POST", "/api-keys", "/api-keys")
+	send(owner, "POST", "/orgs", "/orgs")
+}
