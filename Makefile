@@ -128,6 +128,31 @@ $(GOLANGCI):
 	GOBIN=$(CURDIR)/.tools $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
 	@mv .tools/golangci-lint $@
 
+# The published description, and what reads it: Redocly's linter by its recommended
+# rules, and a client of the types that openapi-typescript makes of it.
+DESCRIPTION        := functions/catalog/testdata/openapi.json
+REDOCLY_VERSION    := 2.77.0
+OPENAPI_TS_VERSION := 7.13.0
+OPENAPI_FETCH      := 0.17.0
+TYPESCRIPT_VERSION := 5.9.3
+CONTRACT           := .tools/contract-$(REDOCLY_VERSION)-$(OPENAPI_TS_VERSION)-$(OPENAPI_FETCH)-$(TYPESCRIPT_VERSION)
+
+export REDOCLY_TELEMETRY ?= off
+export REDOCLY_SUPPRESS_UPDATE_NOTICE ?= true
+
+.PHONY: contract
+contract: $(CONTRACT) ## Lint the description of the API, and compile a TypeScript client of it
+	$(CONTRACT)/node_modules/.bin/redocly lint --extends recommended --max-problems 1000 $(DESCRIPTION)
+	@mkdir -p $(CONTRACT)/client && cp functions/console/contract/client.ts functions/console/contract/tsconfig.json $(CONTRACT)/client
+	$(CONTRACT)/node_modules/.bin/openapi-typescript $(DESCRIPTION) --output $(CONTRACT)/client/api.d.ts
+	$(CONTRACT)/node_modules/.bin/tsc --project $(CONTRACT)/client
+
+$(CONTRACT):
+	@mkdir -p $@.new
+	npm install --silent --no-audit --no-fund --prefix $@.new @redocly/cli@$(REDOCLY_VERSION) openapi-typescript@$(OPENAPI_TS_VERSION) \
+		openapi-fetch@$(OPENAPI_FETCH) typescript@$(TYPESCRIPT_VERSION)
+	@mv $@.new $@
+
 # Known vulnerabilities in what the code calls fail. Where the database cannot be
 # had, nothing is known either way, and that is all that is said.
 VULNDB       ?= https://vuln.go.dev
@@ -148,13 +173,13 @@ $(GOVULNCHECK):
 
 .PHONY: generate
 generate: ## Write the generated files anew: the tables of operations, the templates, the counts and what they cost
-	$(GO) test ./functions/catalog -count=1 -run 'TestOperationsAreThoseOfTheGoldenFile|TestReadmeLists' -update
+	$(GO) test ./functions/catalog -count=1 -run 'TestOperationsAreThoseOfTheGoldenFile|TestDescriptionIsThatOfTheGoldenFile|TestReadmeLists' -update
 	$(GO) test ./infra -count=1 -run TestTemplatesAreThoseOfTheGoldenFiles -update
 	$(GO) test ./localstack/proof/bench -count=1 -run 'TestCountsAreThoseOfTheGoldenFile|TestReadmeShowsTheBill' -update
 
 .PHONY: verify
 verify: ## Check that generated files and go.mod are up to date
-	$(GO) test ./functions/catalog -count=1 -run 'TestOperationsAreThoseOfTheGoldenFile|TestReadmeLists'
+	$(GO) test ./functions/catalog -count=1 -run 'TestOperationsAreThoseOfTheGoldenFile|TestDescriptionIsThatOfTheGoldenFile|TestReadmeLists'
 	$(GO) test ./localstack/proof/bench -count=1 -run 'TestCountsAreThoseOfTheGoldenFile|TestReadmeShowsTheBill'
 	$(GO) test ./infra -count=1 -run TestTemplatesAreThoseOfTheGoldenFiles
 	$(GO) mod tidy -diff

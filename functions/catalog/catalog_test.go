@@ -47,8 +47,13 @@ func TestReadmeListsOperationsAndLimits(t *testing.T) {
 	})
 }
 
+// here is this folder: the object store of other tests changes the working
+// directory.
+var here, _ = os.Getwd()
+
 func golden(t *testing.T, path string, want func(old string) string) {
 	t.Helper()
+	path = filepath.Join(here, path)
 	old, err := os.ReadFile(path)
 	if !*update {
 		require.NoError(t, err)

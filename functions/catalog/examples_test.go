@@ -31,7 +31,8 @@ func TestExamplesAreAccepted(t *testing.T) {
 		require.NoError(t, json.Unmarshal(data, &described))
 		example := described.RequestBody.Content["application/json"].Example
 		require.NotEmpty(t, example, "%s %s has no example", method, path)
-		env.Do(t, credential, method, at, example).Require(t, 200)
+		res := env.Do(t, credential, method, at, example)
+		require.Equal(t, 2, res.Code/100, "%s %s: %s", method, path, res.Body)
 	}
 	send(env.A.Key, "POST", "/flows", "/flows")
 	send(env.A.Key, "POST", "/deployments", "/deployments")
@@ -41,6 +42,9 @@ func TestExamplesAreAccepted(t *testing.T) {
 	send(env.A.Key, "POST", "/artifacts/initiate", "/artifacts/initiate")
 	env.Do(t, env.A.Key, "POST", "/flows/daily-sales/draft", nil).Require(t, 200)
 	send(env.A.Key, "PUT", "/flows/{flow_name}/draft/source", "/flows/daily-sales/draft/source")
+	send(env.A.Key, "POST", "/secrets", "/secrets")
+	send(env.A.Key, "PUT", "/secrets/{secret_name}", "/secrets/WAREHOUSE_PASSWORD")
+	send(env.A.Key, "PATCH", "/secrets/{secret_name}", "/secrets/WAREHOUSE_PASSWORD")
 	owner := env.SignIn(t, env.A.Owner)
 	send(owner, "POST", "/api-keys", "/api-keys")
 	send(owner, "POST", "/orgs", "/orgs")
