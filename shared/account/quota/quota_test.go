@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -219,6 +220,39 @@ func TestACountThatIsCutOffIsDoneByAnother(t *testing.T) {
 	w.advance(31 * time.Second)
 	require.NoError(t, w.make(w.process(), quota.Flows, 1))
 	assert.Equal(t, 1, w.counts)
+}
+
+// silent is a table that no longer answers updates once it is quiet.
+type silent struct {
+	table.Table
+	quiet bool
+}
+
+func (s *silent) Update(ctx context.Context, u table.Update) (table.Item, error) {
+	if s.quiet {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return s.Table.Update(ctx, u)
+}
+
+func TestACountThatIsCutOffKeepsNobodyWaiting(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "flows=10")
+		s := &silent{Table: w.table}
+		q := quota.New(quota.Config{Table: s, Clock: clock.System{}, Values: w.values, Log: slog.New(slog.DiscardHandler)})
+		began := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		err := q.Take(ctx, quota.Flows, "acme", 1, func(ctx context.Context) (int64, error) {
+			s.quiet = true
+			<-ctx.Done()
+			return 0, ctx.Err()
+		})
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.LessOrEqual(t, time.Since(began), 3*time.Second, "a caller with a lease has it no longer")
+	})
 }
 
 // drawn takes what is not there yet when it is counted.

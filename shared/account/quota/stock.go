@@ -16,7 +16,7 @@ const (
 	sliceLife = 30 * time.Second // of a slice of its room
 	lease     = 30 * time.Second // how long a process may count before another does
 	poll      = 20 * time.Millisecond
-	patience  = 2 * time.Second // with another that counts
+	patience  = 2 * time.Second // with another that counts, and with the write that ends a count
 	// sparing is how much longer than a count took it is not counted again.
 	sparing = 20
 )
@@ -157,7 +157,10 @@ func (s stock) recount(ctx context.Context, was *room, need, want int64) (rateli
 		do = append(do, table.Set(roomCount, count), table.Set(roomLeft, left-slice.Permits),
 			table.Set(roomAgain, now.Add(max(s.again, sparing*now.Sub(began))).UnixMilli()))
 	}
-	_, failed := s.table.Update(context.WithoutCancel(ctx), table.Update{
+	// Also if the count was cut off, so that others need not wait for its lease.
+	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+	defer cancel()
+	_, failed := s.table.Update(ending, table.Update{
 		Key: s.key, Do: do,
 		If: table.Eq(roomEpoch, epoch), //guard:limit/in-time drop field If
 	})
