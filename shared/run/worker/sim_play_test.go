@@ -22,6 +22,7 @@ const (
 	simCalm  = 3 * time.Hour    // then the faults end, if not before
 	simLimit = 6 * time.Hour    // by then every run is over
 	simAfter = 10 * time.Minute // what is still under way may do its harm
+	simDown  = 2 * time.Minute  // longer than anything hangs or sleeps
 )
 
 // play plays a history and returns what broke, "" if nothing did.
@@ -40,7 +41,7 @@ func play(t *testing.T, h simHistory) (broke string, s *sim) {
 				}
 			}
 			s.until(began, func() bool { return s.over(gen) })
-			s.quieten(simAfter)
+			s.quieten(max(simAfter, s.outage()))
 			if s.failed() || gen >= len(s.retries) {
 				break
 			}
@@ -49,13 +50,23 @@ func play(t *testing.T, h simHistory) (broke string, s *sim) {
 			s.check()
 		}
 		broke = strings.Join(s.problems, "\n")
-		for _, p := range s.procs {
-			p.end()
-		}
-		s.gate.Open()
-		synctest.Wait()
+		s.windDown()
 	})
 	return broke, s
+}
+
+// windDown has everything come to its end. What hangs or sleeps would be told as
+// a deadlock, for no time goes by in a bubble whose test has returned, and hide
+// what broke.
+func (s *sim) windDown() {
+	for _, p := range s.procs {
+		p.end()
+	}
+	s.end()
+	s.plan.Calm()
+	s.gate.Open()
+	time.Sleep(simDown)
+	synctest.Wait()
 }
 
 // breakLater has the outages come.
@@ -64,6 +75,17 @@ func (s *sim) breakLater(began time.Time) {
 		from := began.Add(o.after)
 		s.plan.Break(faults.Outage{Port: o.port, From: from, Until: from.Add(o.For), Rate: o.rate, Hang: o.hang})
 	}
+}
+
+// outage is how long the outages of a generation go on, and until a process has
+// then stored what it logged: it keeps that in its memory as long as the log
+// fails, also after the end of the run.
+func (s *sim) outage() time.Duration {
+	var left time.Duration
+	for _, o := range s.outages {
+		left = max(left, time.Until(s.began.Add(o.after+o.For))+simSpare)
+	}
+	return left
 }
 
 // quieten goes on for a while, and tells if anything still changes.

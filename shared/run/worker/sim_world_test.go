@@ -33,6 +33,7 @@ type sim struct {
 	simHistory
 	t       *testing.T // of the bubble
 	ctx     context.Context
+	end     context.CancelFunc
 	fs      *vfs.MemFS
 	db      *store.DB
 	rng     *rand.Rand
@@ -116,7 +117,8 @@ func newSim(t *testing.T, h simHistory) *sim {
 	for i, org := range h.orgs {
 		s.lineages = append(s.lineages, &lineage{org: org, key: fmt.Sprint("key", i)})
 	}
-	s.ctx = fixture.Owner(t.Context(), org)
+	ctx, end := context.WithCancel(t.Context())
+	s.ctx, s.end = fixture.Owner(ctx, org), end
 	s.store = newWatched(s)
 	fs := vfs.NewMem()
 	if h.power {
