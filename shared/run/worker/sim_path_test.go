@@ -1,6 +1,7 @@
 package worker_test
 
 import (
+	"maps"
 	"time"
 
 	"millrace/events"
@@ -18,23 +19,21 @@ const (
 	// it waits behind them cannot be seen: it is sent again after a quarter of an
 	// hour, with nine others, the rest as soon as nothing waits any more.
 	simBehind = 30 * time.Minute
+	simRoom   = time.Minute + simPoll // until a map that waits for room finds it
 )
 
 // lengths are how long a run takes at least that ends as v says: its critical
-// path, and the work of all its tasks one after the other.
-func (f *simFlow) lengths(gen int, v verdict) (path, work time.Duration) {
-	finish := make([]time.Duration, len(f.tasks))
+// path, and the work of all its tasks one after the other. If maps need room, each
+// may wait for all that may be under way beside it.
+func (f *simFlow) lengths(gen int, v verdict, room bool) (path, work time.Duration) {
+	longest := make([]time.Duration, len(f.tasks)) // by task: of its instances
 	for i := range f.tasks {
 		t := &f.tasks[i]
-		for _, d := range t.deps {
-			finish[i] = max(finish[i], finish[d])
-		}
-		longest := time.Duration(0)
 		add := func(name string, index int) {
 			switch v.nodes[name] {
 			case engine.Succeeded, engine.Failed, engine.TimedOut:
 				took, busy := t.length(gen, index)
-				longest, work = max(longest, took), work+busy
+				longest[i], work = max(longest[i], took), work+busy
 			}
 		}
 		if !t.mapped() {
@@ -43,7 +42,19 @@ func (f *simFlow) lengths(gen int, v verdict) (path, work time.Duration) {
 		for k := 0; t.mapped() && v.nodes[instance(t, k)] != ""; k++ {
 			add(instance(t, k), k)
 		}
-		finish[i] += longest
+	}
+	finish, before := make([]time.Duration, len(f.tasks)), f.before()
+	for i := range f.tasks {
+		for _, d := range f.tasks[i].deps {
+			finish[i] = max(finish[i], finish[d])
+		}
+		finish[i] += longest[i]
+		for k := range f.tasks {
+			beside := k != i && !before[i][k] && !before[k][i]
+			if room && beside && v.expanded(&f.tasks[i]) && v.expanded(&f.tasks[k]) {
+				finish[i] += longest[k] + simRoom
+			}
+		}
 		path = max(path, finish[i])
 	}
 	if f.onFailure != nil && v.nodes[f.onFailure.name] != "" {
@@ -52,6 +63,22 @@ func (f *simFlow) lengths(gen int, v verdict) (path, work time.Duration) {
 	}
 	return path, work
 }
+
+// before tells by task which tasks it depends on, at whatever remove.
+func (f *simFlow) before() []map[int]bool {
+	out := make([]map[int]bool, len(f.tasks))
+	for i := range f.tasks {
+		out[i] = map[int]bool{}
+		for _, d := range f.tasks[i].deps {
+			out[i][d] = true
+			maps.Copy(out[i], out[d])
+		}
+	}
+	return out
+}
+
+// expanded tells whether a task is a map that has instances.
+func (v verdict) expanded(t *simTask) bool { return t.mapped() && v.nodes[instance(t, 0)] != "" }
 
 // mostWork is the work of a run of any generation all of whose tasks are executed.
 func (f *simFlow) mostWork() (most time.Duration) {
@@ -104,7 +131,7 @@ func (t *simTask) slow() time.Duration { return time.Duration(t.timeout-1) * tim
 // has workers enough, and a minute. From the last fault on it has as long again,
 // and the time to make up for what was lost.
 func (s *sim) limit(r *simRun, v verdict) time.Time {
-	path, work := s.flow.lengths(r.gen, v)
+	path, work := s.flow.lengths(r.gen, v, s.places == 0)
 	others := time.Duration(len(s.lineages)-1) * s.flow.mostWork()
 	if s.gone > 0 {
 		return r.began.Add(s.gone + time.Duration(s.flow.deadline)*time.Second + simMend)
