@@ -107,7 +107,7 @@ func (s *sim) checkRun(r *simRun, src *source) *source {
 		s.tell("run %s was stopped and is %s", id, run.Status)
 	}
 	s.checkTime(r, &run, want)
-	s.checkMessages(r, len(want.nodes))
+	s.checkMessages(r, want, nodes)
 	s.checkReuse(&run, nodes)
 	if s.gone == 0 {
 		s.checkLists(&run, nodes)

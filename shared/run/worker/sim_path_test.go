@@ -4,8 +4,6 @@ import (
 	"maps"
 	"time"
 
-	"millrace/events"
-	"millrace/shared/platform/queue"
 	"millrace/shared/run/engine"
 	"millrace/shared/run/runstate"
 )
@@ -165,37 +163,5 @@ func (s *sim) checkTime(r *simRun, run *runstate.Run, want verdict) {
 	s.took = max(s.took, took)
 	if limit := s.limit(r, want); r.archived.After(limit) {
 		s.tell("run %s (%d) was over after %s, %s later than it might (%s)", r.id, r.gen, took, r.archived.Sub(limit), run.Status)
-	}
-}
-
-// checkMessages: a run in which nothing fails sends a message for each task and
-// each of its tries, and no message is given up.
-func (s *sim) checkMessages(r *simRun, nodes int) {
-	tries := nodes + s.deferred[r.id]
-	for key, n := range s.tries {
-		if key.run == r.id {
-			tries += n
-		}
-	}
-	const hop = int(queue.MaxDelay / time.Second) // a longer delay takes several messages
-	for i := range s.flow.tasks {
-		t := &s.flow.tasks[i]
-		if t.wait > 0 {
-			tries += 1 + t.wait/hop
-		}
-		tries += t.retries * max(1, t.widths[r.gen]) * (t.delay / hop)
-	}
-	if n := s.sent.nodes[r.id]; !s.disturbed && s.places == 0 && n > 2*tries {
-		s.tell("run %s sent %d messages for %d tasks and tries", r.id, n, tries)
-	}
-}
-
-// checkDead: no message was given up, if nothing failed.
-func (s *sim) checkDead() {
-	for _, name := range []string{events.Tasks("nano"), events.Runs} {
-		stats, err := s.queues.Stats(s.ctx, queue.Dead(name))
-		if err != nil || stats.Visible > 0 && !s.disturbed {
-			s.tell("%d messages of queue %s were given up (%v)", stats.Visible, name, err)
-		}
 	}
 }
