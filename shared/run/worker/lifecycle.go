@@ -106,8 +106,9 @@ func (l *lifecycle) finish(ctx context.Context, worst engine.Outcome) (onFailure
 	if to == engine.Succeeded || l.flow.OnFailure == nil { //guard:end/on_failure true
 		return false, l.end(ctx, to)
 	}
+	//guard:end/worst arg 3 nil
 	err = l.update(ctx, "note outcome",
-		table.Eq(runstate.RunStatus, string(engine.Running)), //guard:end/worst drop
+		table.Eq(runstate.RunStatus, string(engine.Running)),
 		table.SetIfAbsent(runstate.RunWorst, int(worst)))
 	if errors.Is(err, table.ErrConditionFailed) {
 		return false, l.stop(ctx)

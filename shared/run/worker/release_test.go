@@ -19,7 +19,8 @@ import (
 )
 
 // TestNothingIsLoggedAfterTheEnd stops runs before a task was claimed and while
-// one ran: what is told of it is in the archive, and nothing is left beside it.
+// one ran: what is told of it is in the archive once, nothing is told of what a
+// message claims after the end, and nothing is left beside the archive.
 func TestNothingIsLoggedAfterTheEnd(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -36,15 +37,17 @@ func TestNothingIsLoggedAfterTheEnd(t *testing.T) {
 		_, err := w.launch.Cancel(w.ctx, org, running)
 		require.NoError(t, err)
 		assert.Equal(t, engine.Cancelled, w.wait(running).Status)
-		page, err := w.logs.Page(w.ctx, org, running, true, "", runlog.MaxLimit)
-		require.NoError(t, err)
-		stopped := 0
-		for _, e := range page.Events {
-			if jsonField(t, e, "event_type") == runlog.TypeTaskCancelled {
-				stopped++
+		stopped := func(id string) (n int) {
+			page, err := w.logs.Page(w.ctx, org, id, true, "", runlog.MaxLimit)
+			require.NoError(t, err)
+			for _, e := range page.Events {
+				if jsonField(t, e, "event_type") == runlog.TypeTaskCancelled {
+					n++
+				}
 			}
+			return n
 		}
-		assert.Equal(t, 1, stopped, "%s", page.Events)
+		assert.Equal(t, 1, stopped(running))
 
 		// A task of a run that is over is claimed by a message that comes late.
 		err = handed{w.c}.Handle(w.ctx, events.Run{Kind: events.RunTask, Org: org, Run: running, Node: 0, Attempt: 1}, 1)
@@ -66,6 +69,8 @@ func TestNothingIsLoggedAfterTheEnd(t *testing.T) {
 			require.NoError(t, err)
 			assert.Empty(t, batches.Items, "of run %s", id)
 		}
+		assert.Equal(t, 1, stopped(running))
+		assert.Zero(t, stopped(queued))
 	})
 }
 

@@ -1,0 +1,97 @@
+package worker_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"millrace/events"
+	"millrace/localstack/proof/faults"
+	"millrace/shared/platform/clock"
+	"millrace/shared/platform/table"
+	"millrace/shared/run/executor"
+	"millrace/shared/run/runlog"
+	"millrace/shared/run/runstate"
+	"millrace/shared/run/worker"
+)
+
+// usurp has another take over an attempt of a run's first node.
+func (w *world) usurp(id string) {
+	_, err := w.plain.Update(w.ctx, table.Update{
+		Key: runstate.NodeKey(org, id, 0), Do: []table.Action{table.Set(runstate.NodeNonce, "another's")},
+	})
+	require.NoError(w.t, err)
+}
+
+// TestTheLogOfALostAttempt: an attempt loses its lease in a process that never
+// wakes again once the message is handled: its lines are in the log.
+func TestTheLogOfALostAttempt(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := still(t)
+		var id string
+		w.task("a", func(ctx context.Context, a *executor.Attempt) executor.Result {
+			w.usurp(id)
+			<-ctx.Done()
+			a.Log(time.Time{}, "info", "stdout", "last words")
+			return ok("1")
+		})
+		w.register("f", with(spec("a"), map[string]map[string]any{"a": {"timeout_secs": 600}}))
+		id = w.run("f").ID
+		p := faults.NewPlan(t, 1, faults.Rates{}, w.plain, clock.System{}).Process("one", nil)
+		one := w.hand("one", func(cfg *worker.Config) { cfg.Table = p.Table() }, w.frozen)
+		require.NoError(t, one.Handle(w.ctx, message(events.RunStart, id, 0), 1))
+		p.Kill()
+		time.Sleep(time.Minute)
+		page, err := w.logs.Page(w.ctx, org, id, false, "", runlog.MaxLimit)
+		require.NoError(t, err)
+		var lines []string
+		for _, raw := range page.Events {
+			lines = append(lines, jsonField(t, raw, "message"))
+		}
+		assert.Contains(t, lines, "last words")
+	})
+}
+
+// TestALostAttemptPassesNothingOn: an attempt is taken over just before its end is
+// written, by a process whose clock is ahead. The process that lost it hands on
+// what the other made.
+func TestALostAttemptPassesNothingOn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := still(t)
+		w.task("a", func(_ context.Context, a *executor.Attempt) executor.Result { return ok(itoa(a.Number)) })
+		var read string
+		w.task("b", func(ctx context.Context, a *executor.Attempt) executor.Result {
+			out, err := a.Output(ctx, "a")
+			assert.NoError(t, err)
+			read = string(out.JSON)
+			return ok("null")
+		})
+		w.register("f", with(spec("a", "b: a"), map[string]map[string]any{"a": {"timeout_secs": 5}, "b": {"timeout_secs": 600}}))
+		id := w.run("f").ID
+		ahead := clock.Func(func() time.Time { return time.Now().Add(worker.Lease + time.Second) })
+		two := w.hand("two", w.frozen, func(cfg *worker.Config) { cfg.Clock = ahead })
+		ctx, cancel := context.WithTimeout(w.ctx, 2*time.Minute) // too short for b
+		defer cancel()
+		var taken sync.Once
+		one := w.hand("one", w.frozen, func(cfg *worker.Config) {
+			cfg.Table = &unwritable{Table: w.plain, fails: func(_ context.Context, u table.Update) error {
+				if finishes(u) {
+					taken.Do(func() { assert.NoError(t, two.Handle(ctx, message(events.RunTask, id, 0), 1)) })
+				}
+				return nil
+			}}
+		})
+		require.NoError(t, one.Handle(w.ctx, message(events.RunStart, id, 0), 1))
+		require.Equal(t, 2, w.nodes(id)["a"].Attempt)
+		require.Zero(t, w.times("b"))
+		require.NoError(t, one.Handle(w.ctx, message(events.RunTask, id, 1), 1))
+		assert.Equal(t, "2", read)
+	})
+}
