@@ -113,20 +113,9 @@ func readBody(r *bufio.Reader, size int64, scratch *bytes.Buffer) ([]byte, error
 
 // request is the body of a request frame.
 type request struct {
-	RunID       string                     `json:"run_id"`
-	FlowName    string                     `json:"flow_name"`
-	FlowVersion string                     `json:"flow_version"`
-	TaskName    string                     `json:"task_name"`
-	TaskRunID   string                     `json:"task_run_id"`
-	Attempt     int                        `json:"attempt"`
-	MapIndex    *int                       `json:"map_index,omitempty"`
-	Item        json.RawMessage            `json:"item,omitempty"`
-	Entrypoint  string                     `json:"entrypoint"`
-	Inputs      map[string]input           `json:"inputs,omitempty"`
-	Params      map[string]json.RawMessage `json:"params,omitempty"`
-	Secrets     map[string]string          `json:"secrets,omitempty"`
-	TimeoutSecs float64                    `json:"timeout_secs"`
-	TraceParent string                     `json:"traceparent,omitempty"`
+	*sandbox.Request
+	Inputs      map[string]input `json:"inputs,omitempty"`
+	TimeoutSecs float64          `json:"timeout_secs"`
 }
 
 // input is a value or the name to ask for it by.
@@ -149,13 +138,7 @@ func encodeRequest(buf *bytes.Buffer, n nonce, req *sandbox.Request, timeout tim
 			inputs[name] = input{Fetch: name}
 		}
 	}
-	return appendFrame(buf, frameRequest, n, request{
-		RunID: req.RunID, FlowName: req.FlowName, FlowVersion: req.FlowVersion,
-		TaskName: req.TaskName, TaskRunID: req.TaskRunID, Attempt: req.Attempt,
-		MapIndex: req.MapIndex, Item: req.Item, Entrypoint: req.Entrypoint,
-		Inputs: inputs, Params: req.Params, Secrets: req.Secrets,
-		TimeoutSecs: timeout.Seconds(), TraceParent: req.TraceParent,
-	})
+	return appendFrame(buf, frameRequest, n, request{Request: req, Inputs: inputs, TimeoutSecs: timeout.Seconds()})
 }
 
 // answer is the body of a result frame.

@@ -43,27 +43,30 @@ type Input struct {
 	URL   Link // presigned GET of the JSON; fetched only if the task takes the argument
 }
 
-// Request is one attempt of one task.
+// Request is one attempt of one task. Its JSON is what every runner takes
+// (functions/sandbox/python/runner). A driver embeds it in its own message and
+// adds timeout_secs, inputs, and what else its runner needs: how links travel is
+// the driver's matter.
 type Request struct {
-	Workspace   string // org_id: code of two workspaces never shares an interpreter
-	Tier        string // execution mode: nano … xlarge; sets the memory
-	RunID       string
-	FlowName    string
-	FlowVersion string
-	TaskName    string
-	TaskRunID   string
-	Attempt     int             // 1 for the first
-	MapIndex    *int            // set for an instance of a map
-	Item        json.RawMessage // the instance's element
-	Artifact    Artifact
-	Entrypoint  string                     // module:function
-	Inputs      map[string]Input           // by upstream task name
-	Params      map[string]json.RawMessage // the run's parameters
-	Secrets     map[string]string          // what ctx.secret may read
-	TraceParent string                     // W3C Trace Context of the attempt: ctx.traceparent and $TRACEPARENT; may be empty
-	Timeout     time.Duration              // 0 means DefaultTimeout
-	OutputURL   Link                       // presigned PUT for outputs over InlineBytes; nil: they come inline
-	Reserved    bool                       // the caller holds a place of Slots: Run takes none
+	Workspace   string                     `json:"-"` // org_id: code of two workspaces never shares an interpreter
+	Tier        string                     `json:"-"` // execution mode: nano … xlarge; sets the memory
+	RunID       string                     `json:"run_id"`
+	FlowName    string                     `json:"flow_name"`
+	FlowVersion string                     `json:"flow_version"`
+	TaskName    string                     `json:"task_name"`
+	TaskRunID   string                     `json:"task_run_id"`
+	Attempt     int                        `json:"attempt"`             // 1 for the first
+	MapIndex    *int                       `json:"map_index,omitempty"` // set for an instance of a map
+	Item        json.RawMessage            `json:"item,omitempty"`      // the instance's element
+	Artifact    Artifact                   `json:"-"`
+	Entrypoint  string                     `json:"entrypoint"`            // module:function
+	Inputs      map[string]Input           `json:"-"`                     // by upstream task name
+	Params      map[string]json.RawMessage `json:"params,omitempty"`      // the run's parameters
+	Secrets     map[string]string          `json:"secrets,omitempty"`     // what ctx.secret may read
+	TraceParent string                     `json:"traceparent,omitempty"` // W3C Trace Context of the attempt: ctx.traceparent and $TRACEPARENT; may be empty
+	Timeout     time.Duration              `json:"-"`                     // 0 means DefaultTimeout
+	OutputURL   Link                       `json:"-"`                     // presigned PUT for outputs over InlineBytes; nil: they come inline
+	Reserved    bool                       `json:"-"`                     // the caller holds a place of Slots: Run takes none
 }
 
 // Failure is a fault of the task itself.

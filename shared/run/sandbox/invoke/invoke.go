@@ -186,24 +186,13 @@ func (s *Sandbox) Close() error { return nil }
 
 // event is what runner/cloud.py takes.
 type event struct {
-	RunID       string                     `json:"run_id"`
-	FlowName    string                     `json:"flow_name"`
-	FlowVersion string                     `json:"flow_version"`
-	TaskName    string                     `json:"task_name"`
-	TaskRunID   string                     `json:"task_run_id"`
-	Attempt     int                        `json:"attempt"`
-	MapIndex    *int                       `json:"map_index,omitempty"`
-	Item        json.RawMessage            `json:"item,omitempty"`
-	Entrypoint  string                     `json:"entrypoint"`
-	Inputs      map[string]input           `json:"inputs,omitempty"`
-	Params      map[string]json.RawMessage `json:"params,omitempty"`
-	Secrets     map[string]string          `json:"secrets,omitempty"`
-	TimeoutSecs float64                    `json:"timeout_secs"`
-	OutputURL   string                     `json:"output_url,omitempty"`
-	TraceParent string                     `json:"traceparent,omitempty"`
-	Artifact    artifact                   `json:"artifact"`
-	LogURL      string                     `json:"log_url"`
-	Token       string                     `json:"token"`
+	*sandbox.Request
+	Inputs      map[string]input `json:"inputs,omitempty"`
+	TimeoutSecs float64          `json:"timeout_secs"`
+	OutputURL   string           `json:"output_url,omitempty"`
+	Artifact    artifact         `json:"artifact"`
+	LogURL      string           `json:"log_url"`
+	Token       string           `json:"token"`
 }
 
 type artifact struct {
@@ -258,10 +247,7 @@ func (s *Sandbox) payload(ctx context.Context, req *sandbox.Request) ([]byte, er
 		return nil, fmt.Errorf("%w: %w", sandbox.ErrUnavailable, err)
 	}
 	data, err := json.Marshal(event{
-		RunID: req.RunID, FlowName: req.FlowName, FlowVersion: req.FlowVersion, TaskName: req.TaskName,
-		TaskRunID: req.TaskRunID, Attempt: req.Attempt, MapIndex: req.MapIndex, Item: req.Item,
-		Entrypoint: req.Entrypoint, Inputs: urls.inputs, Params: req.Params, Secrets: req.Secrets,
-		TimeoutSecs: timeout.Seconds(), OutputURL: urls.output, TraceParent: req.TraceParent,
+		Request: req, Inputs: urls.inputs, TimeoutSecs: timeout.Seconds(), OutputURL: urls.output,
 		Artifact: artifact{Hash: req.Artifact.Hash, URL: urls.artifact}, LogURL: s.cfg.LogURL,
 		Token: ticket.Sign(s.cfg.Key, ticket.Attempt{
 			Org: req.Workspace, Run: req.RunID, Node: node, Number: req.Attempt, Task: req.TaskName,
