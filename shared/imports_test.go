@@ -37,7 +37,7 @@ var layers = [][]string{
 	{"queue", "ratelimit"}, // large messages go through the object store
 	{"quota", "due"},
 	{"audit", "flowspec", "sandbox"},
-	{"engine", "record"},
+	{"engine", "record", "tasktype"},
 	{"identity"},
 	{"runstate", "registry"},
 	{"runlog", "executor"},
@@ -48,7 +48,7 @@ var layers = [][]string{
 }
 
 // pure packages do no I/O: of the standard library they may not import these.
-var pure = []string{"shared/run/engine", "shared/run/flowspec", "shared/run/expr", "shared/account/tenant"}
+var pure = []string{"shared/run/engine", "shared/run/flowspec", "shared/run/tasktype", "shared/run/expr", "shared/account/tenant"}
 
 var inputOutput = []string{"net", "net/http", "os", "os/exec", "database/sql", "log", "log/slog", "syscall"}
 

@@ -16,6 +16,7 @@ import (
 	"millrace/shared/account/quota"
 	"millrace/shared/kit/due"
 	"millrace/shared/platform/queue"
+	"millrace/shared/run/tasktype"
 	"millrace/shared/web/fn"
 	"millrace/shared/web/httpapi"
 )
@@ -33,10 +34,10 @@ func TestOperationsAreThoseOfTheGoldenFile(t *testing.T) {
 	golden(t, filepath.Join("testdata", "operations.tsv"), func(string) string { return Table(Public(Operations(All()))) })
 }
 
-func TestReadmeListsOperationsAndLimits(t *testing.T) {
+func TestReadmeListsOperationsLimitsAndTaskTypes(t *testing.T) {
 	t.Parallel()
 	golden(t, filepath.Join("..", "..", "README.md"), func(text string) string {
-		for name, list := range map[string]string{"operations": Markdown(Public(Operations(All()))), "limits": quota.Markdown()} {
+		for name, list := range map[string]string{"operations": Markdown(Public(Operations(All()))), "limits": quota.Markdown(), "task types": tasktype.Markdown()} {
 			begin, end := fmt.Sprintf(begin, name), fmt.Sprintf(end, name)
 			before, rest, found := strings.Cut(text, begin)
 			_, after, ended := strings.Cut(rest, end)

@@ -1,9 +1,10 @@
 package execution
 
 import (
-	"time"
+	"strings"
 
 	"millrace/shared/account/tenant"
+	"millrace/shared/run/tasktype"
 	"millrace/shared/web/fn"
 	"millrace/shared/web/httpapi"
 )
@@ -17,7 +18,7 @@ type Backend struct {
 	Message        string          `json:"message" doc:"Why it is not available, else what it does"`
 	ExecutionModes []ExecutionMode `json:"execution_modes" doc:"The runtime tiers it offers, smallest first; empty where the tier makes no difference"`
 	Isolation      *Isolation      `json:"isolation" doc:"How tasks are kept apart from the service and from each other; null where no user code runs"`
-	DefaultTimeout *int            `json:"default_timeout_secs" doc:"Of a task that sets no timeout_secs; null: tasks of this kind have none"`
+	DefaultTimeout *int            `json:"default_timeout_secs" doc:"Of a task that sets no timeout_secs; null: such a task has none"`
 	MaxTimeout     *int            `json:"max_timeout_secs" doc:"The most a task may set; null: no such bound"`
 }
 
@@ -34,14 +35,10 @@ type ExecutionMode struct {
 	Default  bool   `json:"default" doc:"Taken where a run, deployment or flow names no tier"`
 }
 
-// maxTimeout is the longest a task with a process or a request of its own may
-// take; it fits a worker's invocation.
-const maxTimeout = 840 * time.Second
-
 func routes(api *httpapi.API, d fn.Deps) {
 	s := &service{sandbox: d.Sandbox, log: d.Log}
 	g := httpapi.Group{API: api, Function: name, Reads: tenant.Needs(tenant.RunsRead)}
 	httpapi.Get(g, "/backends", s.list, "List the executors of this deployment", httpapi.ID("backends-list"),
-		httpapi.Doc("The executor of Python tasks, with the memory of each runtime tier, and those built into the "+
-			"service. An executor that this deployment lacks is listed with available false."))
+		httpapi.Doc("The executor of each task type ("+strings.Join(tasktype.Names(), ", ")+"), with its timeouts and, where the "+
+			"runtime tier matters, the memory of each. An executor that this deployment lacks is listed with available false."))
 }

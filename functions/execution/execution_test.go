@@ -82,3 +82,14 @@ func TestBackendsOfferTheTiers(t *testing.T) {
 	}, memory)
 	assert.Equal(t, json.Number("840"), res.Get(t, "items", 0, "max_timeout_secs"))
 }
+
+func TestBackendsTellTheirTimeouts(t *testing.T) {
+	t.Parallel()
+	env := localtest.New(t, execution.Spec)
+	res := env.Do(t, env.A.Key, "GET", "/backends", nil).Require(t, 200)
+	held := []any{json.Number("600"), json.Number("840")}
+	for i, want := range [][]any{held, held, {json.Number("600"), nil}, {nil, nil}} {
+		got := []any{res.Get(t, "items", i, "default_timeout_secs"), res.Get(t, "items", i, "max_timeout_secs")}
+		assert.Equal(t, want, got, res.String(t, "items", i, "name"))
+	}
+}

@@ -3,9 +3,10 @@ package execution
 import (
 	"context"
 	"log/slog"
-	"time"
 
+	"millrace/shared/run/flowspec"
 	"millrace/shared/run/sandbox"
+	"millrace/shared/run/tasktype"
 	"millrace/shared/run/tier"
 	"millrace/shared/web/httpapi"
 )
@@ -16,47 +17,60 @@ type service struct {
 	log     *slog.Logger
 }
 
-// list lists the executors, and which of them the deployment has.
+// list lists the executors, one for each task type, and which of them the
+// deployment has.
 func (s *service) list(ctx context.Context, _ *httpapi.None) (httpapi.Items[Backend], error) {
-	python := Backend{
-		Name: "python", Kind: "sandbox", TaskTypes: []string{"python"},
-		Available: s.sandbox != nil, Message: "Runs functions of the uploaded artifact.",
-		ExecutionModes: []ExecutionMode{},
-		DefaultTimeout: seconds(sandbox.DefaultTimeout), MaxTimeout: seconds(maxTimeout),
-	}
-	if !python.Available {
-		python.Message = "No sandbox is configured in this deployment."
-	}
-	if box, ok := s.sandbox.(sandbox.Isolating); ok {
-		i, err := box.Isolation(ctx)
-		if err == nil {
-			python.Isolation = &Isolation{Level: i.Level, Detail: i.Detail}
-		} else {
-			s.log.WarnContext(ctx, "Python tasks cannot run", "error", err)
-			python.Available, python.Message = false, "No Python interpreter can be started; the service's log says why."
+	var out httpapi.Items[Backend]
+	for _, t := range tasktype.All() {
+		b := Backend{
+			Name: t.Name, Kind: "builtin", TaskTypes: []string{t.Name}, Available: true, Message: t.Doc,
+			ExecutionModes: []ExecutionMode{}, DefaultTimeout: bound(t.DefaultTimeoutSecs), MaxTimeout: bound(t.MaxTimeoutSecs),
 		}
+		if t.Tiered {
+			b.ExecutionModes = tiers()
+		}
+		if t.Sandboxed {
+			s.sandboxed(ctx, &b)
+		}
+		out.Items = append(out.Items, b)
 	}
-	for _, t := range tier.All() {
-		python.ExecutionModes = append(python.ExecutionModes, ExecutionMode{
-			Name: string(t), MemoryMB: t.MemoryMB(), Default: t == tier.Default,
-		})
-	}
-	return httpapi.Items[Backend]{Items: []Backend{
-		python,
-		{
-			Name: "http", Kind: "builtin", TaskTypes: []string{"http"}, Available: true,
-			Message: "Makes an HTTP request.", ExecutionModes: []ExecutionMode{},
-			DefaultTimeout: seconds(sandbox.DefaultTimeout), MaxTimeout: seconds(maxTimeout),
-		},
-		{
-			Name: "transform", Kind: "builtin", TaskTypes: []string{"transform"}, Available: true,
-			Message: "Evaluates a CEL expression.", ExecutionModes: []ExecutionMode{},
-		},
-		{
-			Name: "wait", Kind: "builtin", TaskTypes: []string{"wait"}, Available: true,
-			Message: "Waits without holding a worker.", ExecutionModes: []ExecutionMode{},
-		},
-	}}, nil
+	return out, nil
 }
 
-func seconds(d time.Duration) *int { return new(int(d / time.Second)) }
+// sandboxed tells of an executor that needs the sandbox whether there is one,
+// and how it keeps tasks apart.
+func (s *service) sandboxed(ctx context.Context, b *Backend) {
+	b.Kind = "sandbox"
+	if s.sandbox == nil {
+		b.Available, b.Message = false, "No sandbox is configured in this deployment."
+		return
+	}
+	box, ok := s.sandbox.(sandbox.Isolating)
+	if !ok {
+		return
+	}
+	i, err := box.Isolation(ctx)
+	if err != nil {
+		s.log.WarnContext(ctx, "sandboxed tasks cannot run", "executor", b.Name, "error", err)
+		b.Available, b.Message = false, "No Python interpreter can be started; the service's log says why."
+		return
+	}
+	b.Isolation = &Isolation{Level: i.Level, Detail: i.Detail}
+}
+
+// tiers lists the runtime tiers, smallest first.
+func tiers() []ExecutionMode {
+	var out []ExecutionMode
+	for _, t := range tier.All() {
+		out = append(out, ExecutionMode{Name: string(t), MemoryMB: t.MemoryMB(), Default: t == tier.Default})
+	}
+	return out
+}
+
+// bound is a number of seconds; nil for as long as any flow may run.
+func bound(secs int) *int {
+	if secs >= flowspec.MaxFlowTimeout {
+		return nil
+	}
+	return &secs
+}

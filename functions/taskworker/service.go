@@ -1,12 +1,28 @@
 package taskworker
 
 import (
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+
 	"millrace/shared/kit/outbound"
 	"millrace/shared/run/executor"
 	"millrace/shared/run/secret"
+	"millrace/shared/run/tasktype"
 	"millrace/shared/run/worker"
 	"millrace/shared/web/fn"
 )
+
+// executors builds what runs the tasks of each type of package tasktype.
+func executors(d fn.Deps, client *http.Client) executor.Set {
+	return executor.Set{
+		"python":    executor.Python{Sandbox: d.Sandbox, Blob: d.Blob},
+		"http":      executor.HTTP{Client: client},
+		"transform": executor.Transform{},
+		"wait":      executor.Wait{Now: d.Clock.Now},
+	}
+}
 
 // messages builds the worker with everything that runs tasks.
 func messages(d fn.Deps) fn.MessageHandler {
@@ -14,13 +30,11 @@ func messages(d fn.Deps) fn.MessageHandler {
 	if err != nil {
 		panic(err) // the operator's ranges are checked when they are set
 	}
-	cfg := d.Worker()
-	cfg.Secret = secret.Resolver{Table: d.Table, Vault: d.Vault}.Value
-	cfg.Executors = executor.Set{
-		"python":    executor.Python{Sandbox: d.Sandbox, Blob: d.Blob},
-		"http":      executor.HTTP{Client: client},
-		"transform": executor.Transform{},
-		"wait":      executor.Wait{Now: d.Clock.Now},
+	set := executors(d, client)
+	if got := slices.Sorted(maps.Keys(set)); !slices.Equal(got, tasktype.Kinds().Names()) {
+		panic(fmt.Sprintf("taskworker: there are executors of %v, but task types %v", got, tasktype.Kinds().Names()))
 	}
+	cfg := d.Worker()
+	cfg.Secret, cfg.Executors = secret.Resolver{Table: d.Table, Vault: d.Vault}.Value, set
 	return worker.New(cfg).Messages
 }

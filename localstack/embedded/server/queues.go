@@ -7,6 +7,7 @@ import (
 	"millrace/events"
 	"millrace/localstack/embedded/localbus"
 	"millrace/shared/platform/queue"
+	"millrace/shared/run/tasktype"
 	"millrace/shared/web/fn"
 )
 
@@ -53,7 +54,7 @@ func rules(specs []fn.Spec) []localbus.Rule {
 
 // waiting implements fn.Waiting.
 func (s *Server) waiting(org, mode, kind string) string {
-	if kind == "python" {
+	if t, _ := tasktype.Find(kind); t.Sandboxed {
 		if why := s.pool.Waiting(org); why != "" {
 			return why
 		}

@@ -10,6 +10,7 @@ import (
 
 	"millrace/shared/platform/errs"
 	"millrace/shared/run/expr"
+	"millrace/shared/run/flowspec"
 )
 
 // Transform evaluates config.expression; its value is the output.
@@ -69,8 +70,8 @@ func (w Wait) execute(ctx context.Context, a *Attempt) Result {
 		return *fail
 	}
 	seconds, ok := number(config["seconds"])
-	if !ok || seconds < 0 || seconds > MaxWaitSeconds {
-		return Final(Expression, "config.seconds must be a number from 0 to %d", int64(MaxWaitSeconds))
+	if !ok || seconds < 0 || seconds > flowspec.MaxFlowTimeout {
+		return Final(Expression, "config.seconds must be a number from 0 to %d", flowspec.MaxFlowTimeout)
 	}
 	if until := a.Started.Add(time.Duration(seconds * float64(time.Second))); until.After(w.Now()) {
 		return Result{Until: until}
@@ -78,9 +79,6 @@ func (w Wait) execute(ctx context.Context, a *Attempt) Result {
 	out, _ := expr.Encode(map[string]any{"waited_seconds": config["seconds"]})
 	return Result{Output: Value{JSON: out, Size: int64(len(out))}}
 }
-
-// MaxWaitSeconds is the longest wait: 366 days.
-const MaxWaitSeconds = 366 * 24 * 3600
 
 func number(v any) (float64, bool) {
 	switch n := v.(type) {

@@ -15,6 +15,7 @@ import (
 	"millrace/shared/run/executor"
 	"millrace/shared/run/expr"
 	"millrace/shared/run/flowspec"
+	"millrace/shared/run/tasktype"
 )
 
 const secret = "hunter2/hunter2+"
@@ -35,7 +36,7 @@ func (l *logged) text() []string {
 // token, a parameter day and an upstream task up.
 func attempt(t testing.TB, task string) (*executor.Attempt, *logged) {
 	t.Helper()
-	flow, err := flowspec.Load([]byte(`{"tasks":[{"name":"up","type":"transform","config":{"expression":"1"}},` + task + `]}`))
+	flow, err := flowspec.Load([]byte(`{"tasks":[{"name":"up","type":"transform","config":{"expression":"1"}},`+task+`]}`), tasktype.Kinds())
 	require.NoError(t, err)
 	log := &logged{}
 	return &executor.Attempt{

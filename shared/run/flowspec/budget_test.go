@@ -42,6 +42,12 @@ func applied(t testing.TB, schema, value any) (compiling, applying int64, err er
 
 type object = map[string]any
 
+// kindsOfTests are kinds of tasks whose configs nothing checks.
+var kindsOfTests = Kinds{
+	"wait":      {Name: "wait", MaxTimeoutSecs: MaxFlowTimeout},
+	"transform": {Name: "transform", MaxTimeoutSecs: MaxFlowTimeout, Expressions: []string{"expression"}},
+}
+
 func list(n int, f func(i int) any) []any {
 	out := make([]any, n)
 	for i := range out {
@@ -145,7 +151,7 @@ func TestDefaultsAreBounded(t *testing.T) {
 	}
 	raw, err := json.Marshal(object{"parameters": object{"properties": object{"x": deep}}, "tasks": []any{object{"name": "a", "type": "wait", "config": object{"seconds": 1}}}})
 	require.NoError(t, err)
-	flow, faults := Parse(t.Context(), raw, Builtin())
+	flow, faults := Parse(t.Context(), raw, kindsOfTests)
 	require.Empty(t, faults)
 	got, faults := flow.CheckParams(t.Context(), map[string]json.RawMessage{"x": json.RawMessage(`{}`)}, nil)
 	require.Empty(t, faults)
@@ -158,7 +164,7 @@ func TestDefaultsAreBounded(t *testing.T) {
 		"tasks":      []any{object{"name": "a", "type": "wait", "config": object{"seconds": int64(1)}}},
 	})
 	require.NoError(t, err)
-	flow, err = Load(raw)
+	flow, err = Load(raw, kindsOfTests)
 	require.NoError(t, err)
 	_, faults = flow.CheckParams(t.Context(), map[string]json.RawMessage{"x": json.RawMessage(`{}`)}, nil)
 	require.Len(t, faults, 1)
@@ -168,14 +174,14 @@ func TestDefaultsAreBounded(t *testing.T) {
 
 func TestCheckingEndsWithItsCaller(t *testing.T) {
 	t.Parallel()
-	flow, faults := Parse(t.Context(), json.RawMessage(`{"parameters":{"properties":{"x":{"default":1}}},"tasks":[{"name":"a","type":"wait","config":{"seconds":1}}]}`), Builtin())
+	flow, faults := Parse(t.Context(), json.RawMessage(`{"parameters":{"properties":{"x":{"default":1}}},"tasks":[{"name":"a","type":"wait","config":{"seconds":1}}]}`), kindsOfTests)
 	require.Empty(t, faults)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, faults = flow.CheckParams(ctx, nil, nil)
 	assert.Len(t, faults, 1)
 	require.ErrorIs(t, flow.CheckDefaults(ctx, nil), context.Canceled)
-	_, faults = Parse(ctx, flow.Canonical(), Builtin())
+	_, faults = Parse(ctx, flow.Canonical(), kindsOfTests)
 	assert.Len(t, faults, 1)
 
 	// One that waits for another validation of the same schema leaves, too.
@@ -198,7 +204,7 @@ func TestRegisteringHasOneBudget(t *testing.T) {
 	raw, err := json.Marshal(object{"tasks": list(3_000, task)})
 	require.NoError(t, err)
 	b := budget.Limits{Steps: registering.Steps / 20, Bytes: registering.Bytes}
-	flow, faults := parseWithin(t.Context(), b, raw, Builtin())
+	flow, faults := parseWithin(t.Context(), b, raw, kindsOfTests)
 	require.Nil(t, flow)
 	require.Len(t, faults, 1)
 	assert.Equal(t, "tasks", faults[0].Loc[2])

@@ -60,7 +60,7 @@ func (p *parser) config(o *Object, task int, kind Kind) {
 			rest = without(rest, name)
 		}
 	}
-	p.template(c, task, rest)
+	p.template(c, task, kind, rest)
 	if kind.CheckConfig != nil {
 		c.templated = true
 		kind.CheckConfig(c)
@@ -77,7 +77,7 @@ func without(m map[string]any, name string) map[string]any {
 	return out
 }
 
-func (p *parser) template(c *Object, task int, fields map[string]any) {
+func (p *parser) template(c *Object, task int, kind Kind, fields map[string]any) {
 	template, err := expr.NewTemplate(p.budget, fields)
 	if p.budget.Err() != nil {
 		return // told of the whole
@@ -87,6 +87,9 @@ func (p *parser) template(c *Object, task int, fields map[string]any) {
 			p.faults.add("expression_error", at(c.loc, fault.Path...), nil, "%s", fault.Err)
 		}
 		return
+	}
+	if names := template.Secrets(); len(names) > 0 && !kind.Secrets {
+		p.faults.add("expression_error", c.loc, nil, "the config of a %s task may not use secrets, this one reads secrets.%s", kind.Name, clip(names[0]))
 	}
 	for _, r := range template.Refs() {
 		loc := at(c.loc, r.Path...)
@@ -115,7 +118,7 @@ func (p *parser) graph(list []any, canonical json.RawMessage) *Flow {
 			spec.Tasks[i].DependsOn = append(spec.Tasks[i].DependsOn, name)
 		}
 	}
-	flow, err := newFlow(spec, nil)
+	flow, err := newFlow(spec, nil, p.kinds)
 	if err != nil {
 		p.faults.add("value_error", specLoc, nil, "%s", err)
 		return nil
@@ -141,7 +144,7 @@ func (p *parser) graph(list []any, canonical json.RawMessage) *Flow {
 	if len(p.faults.list) > 0 {
 		return nil
 	}
-	flow, err = Load(canonical)
+	flow, err = Load(canonical, p.kinds)
 	if err != nil {
 		p.faults.add("value_error", specLoc, nil, "%s", strings.TrimPrefix(err.Error(), "flowspec: "))
 		return nil

@@ -29,14 +29,15 @@ type Flow struct {
 	schema     func() (*schema, error)
 }
 
-// Load makes a Flow of the canonical content of one that passed [Parse]. It
-// checks the graph alone; an error means that the content is damaged.
-func Load(canonical []byte) (*Flow, error) {
+// Load makes a Flow of the canonical content of one that passed [Parse]; the
+// kinds give its tasks their defaults. It checks the graph alone; an error means
+// that the content is damaged.
+func Load(canonical []byte, kinds Kinds) (*Flow, error) {
 	var spec Spec
 	if err := json.Unmarshal(canonical, &spec); err != nil {
 		return nil, fmt.Errorf("flowspec: %w", err)
 	}
-	f, err := newFlow(spec, canonical)
+	f, err := newFlow(spec, canonical, kinds)
 	if err != nil {
 		return nil, err
 	}
@@ -47,7 +48,7 @@ func Load(canonical []byte) (*Flow, error) {
 }
 
 // newFlow indexes a spec. The order falls short of the tasks if there is a cycle.
-func newFlow(spec Spec, canonical []byte) (*Flow, error) {
+func newFlow(spec Spec, canonical []byte, kinds Kinds) (*Flow, error) {
 	sum := sha256.Sum256(canonical)
 	n := len(spec.Tasks)
 	f := &Flow{
@@ -55,11 +56,11 @@ func newFlow(spec Spec, canonical []byte) (*Flow, error) {
 		byName: make(map[string]int, n), deps: make([][]int, n), dependents: make([][]int, n),
 	}
 	for i := range f.Tasks {
-		f.Tasks[i].fill()
+		f.Tasks[i].fill(kinds)
 		f.byName[f.Tasks[i].Name] = i
 	}
 	if f.OnFailure != nil {
-		f.OnFailure.fill()
+		f.OnFailure.fill(kinds)
 	}
 	edges := 0
 	for i := range f.Tasks {
@@ -85,15 +86,15 @@ func newFlow(spec Spec, canonical []byte) (*Flow, error) {
 	return f, nil
 }
 
-// fill sets the defaults that every kind of task shares.
-func (t *Task) fill() {
+// fill sets the defaults. A type that is known no more has the general ones.
+func (t *Task) fill(kinds Kinds) {
 	if t.TriggerRule == "" {
 		t.TriggerRule = DefaultRule
 	}
 	if t.TimeoutSecs == 0 {
 		t.TimeoutSecs = DefaultTimeoutSecs
-		if t.Type == waitType {
-			t.TimeoutSecs = MaxFlowTimeout
+		if kind, known := kinds[t.Type]; known {
+			t.TimeoutSecs = kind.DefaultTimeoutSecs
 		}
 	}
 	config := t.Config

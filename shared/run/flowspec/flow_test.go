@@ -3,6 +3,7 @@ package flowspec_test
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +15,7 @@ import (
 
 	"millrace/shared/platform/errs"
 	"millrace/shared/run/flowspec"
+	"millrace/shared/run/tasktype"
 )
 
 type m = map[string]any
@@ -29,7 +31,7 @@ func raw(t testing.TB, spec any) json.RawMessage {
 }
 
 func parse(t testing.TB, tasks ...m) *flowspec.Flow {
-	flow, faults := flowspec.Parse(t.Context(), raw(t, m{"tasks": tasks}), flowspec.Builtin())
+	flow, faults := flowspec.Parse(t.Context(), raw(t, m{"tasks": tasks}), tasktype.Kinds())
 	require.Empty(t, faults)
 	return flow
 }
@@ -52,11 +54,11 @@ func TestGraph(t *testing.T) {
 
 func TestHashIgnoresLayout(t *testing.T) {
 	t.Parallel()
-	a, faults := flowspec.Parse(t.Context(), json.RawMessage(`{"tasks":[{"name":"a","type":"wait","config":{"seconds":1}}]}`), flowspec.Builtin())
+	a, faults := flowspec.Parse(t.Context(), json.RawMessage(`{"tasks":[{"name":"a","type":"wait","config":{"seconds":1}}]}`), tasktype.Kinds())
 	require.Empty(t, faults)
-	b, faults := flowspec.Parse(t.Context(), json.RawMessage("{ \"tasks\": [\n{\"type\":\"wait\",\"config\":{\"seconds\":1},\"name\":\"\\u0061\"}]}"), flowspec.Builtin())
+	b, faults := flowspec.Parse(t.Context(), json.RawMessage("{ \"tasks\": [\n{\"type\":\"wait\",\"config\":{\"seconds\":1},\"name\":\"\\u0061\"}]}"), tasktype.Kinds())
 	require.Empty(t, faults)
-	c, faults := flowspec.Parse(t.Context(), json.RawMessage(`{"tasks":[{"name":"a","type":"wait","config":{"seconds":2}}]}`), flowspec.Builtin())
+	c, faults := flowspec.Parse(t.Context(), json.RawMessage(`{"tasks":[{"name":"a","type":"wait","config":{"seconds":2}}]}`), tasktype.Kinds())
 	require.Empty(t, faults)
 	assert.Equal(t, a.Hash(), b.Hash())
 	assert.NotEqual(t, a.Hash(), c.Hash())
@@ -67,7 +69,7 @@ func TestLoadRefusesDamage(t *testing.T) {
 	t.Parallel()
 	for _, bad := range []string{``, `[]`, `{"tasks":[{"name":"a","depends_on":["b"]}]}`,
 		`{"tasks":[{"name":"a","depends_on":["b"]},{"name":"b","depends_on":["a"]}]}`} {
-		_, err := flowspec.Load([]byte(bad))
+		_, err := flowspec.Load([]byte(bad), tasktype.Kinds())
 		assert.Error(t, err, bad)
 	}
 }
@@ -118,7 +120,7 @@ func TestOrderOrCycle(t *testing.T) {
 			tasks[i] = python(name, deps[name]...)
 		}
 		body, _ := json.Marshal(m{"tasks": tasks})
-		flow, faults := flowspec.Parse(t.Context(), body, flowspec.Builtin())
+		flow, faults := flowspec.Parse(t.Context(), body, tasktype.Kinds())
 		if flow == nil {
 			if len(faults) != 1 || faults[0].Type != "DependencyCycleError" {
 				t.Fatalf("faults: %v", faults)
@@ -164,36 +166,46 @@ func TestTheLimits(t *testing.T) {
 	for i := range tasks {
 		tasks[i] = python(fmt.Sprint("t", i))
 	}
-	_, faults := flowspec.Parse(t.Context(), raw(t, m{"tasks": tasks}), flowspec.Builtin())
+	_, faults := flowspec.Parse(t.Context(), raw(t, m{"tasks": tasks}), tasktype.Kinds())
 	require.Len(t, faults, 1)
 	assert.Contains(t, faults[0].Msg, "at most 10000 tasks")
 
 	for i := range tasks {
 		tasks[i]["retries"] = -1
 	}
-	_, faults = flowspec.Parse(t.Context(), raw(t, m{"tasks": tasks[:flowspec.MaxTasks]}), flowspec.Builtin())
+	_, faults = flowspec.Parse(t.Context(), raw(t, m{"tasks": tasks[:flowspec.MaxTasks]}), tasktype.Kinds())
 	assert.Len(t, faults, 1000)
 
 	big := python("a")
 	big["description"] = strings.Repeat("x", flowspec.MaxBytes)
-	_, faults = flowspec.Parse(t.Context(), raw(t, m{"tasks": []m{big}}), flowspec.Builtin())
+	_, faults = flowspec.Parse(t.Context(), raw(t, m{"tasks": []m{big}}), tasktype.Kinds())
 	require.Len(t, faults, 1)
 	assert.Contains(t, faults[0].Msg, "bytes")
 }
 
 func TestCustomKinds(t *testing.T) {
 	t.Parallel()
-	kinds := flowspec.Builtin().With(flowspec.Kind{Name: "sql", NeedsConfig: true, CheckConfig: func(c *flowspec.Object) {
+	kinds := maps.Clone(tasktype.Kinds())
+	kinds["sql"] = flowspec.Kind{Name: "sql", NeedsConfig: true, DefaultTimeoutSecs: 7, MaxTimeoutSecs: 9, CheckConfig: func(c *flowspec.Object) {
 		c.Only("query", "limit")
 		c.Require("query")
 		c.Text("query")
 		c.Int("limit", 1, 10)
-	}})
+	}}
 	spec := m{"tasks": []m{{"name": "a", "type": "sql", "config": m{"query": "select", "limit": "${{ params.n }}"}}}}
-	_, faults := flowspec.Parse(t.Context(), raw(t, spec), kinds)
-	assert.Empty(t, faults)
-	_, faults = flowspec.Parse(t.Context(), raw(t, spec), flowspec.Builtin())
+	flow, faults := flowspec.Parse(t.Context(), raw(t, spec), kinds)
+	require.Empty(t, faults)
+	assert.Equal(t, 7, flow.Tasks[0].TimeoutSecs)
+	_, faults = flowspec.Parse(t.Context(), raw(t, spec), tasktype.Kinds())
 	assert.Len(t, faults, 1)
+
+	for field, value := range (m{"timeout_secs": 10, "config": m{"query": "${{ secrets.query }}"}}) {
+		bad := maps.Clone(spec["tasks"].([]m)[0])
+		bad[field] = value
+		_, faults = flowspec.Parse(t.Context(), raw(t, m{"tasks": []m{bad}}), kinds)
+		require.Len(t, faults, 1)
+		assert.Equal(t, []any{"body", "flow_spec", "tasks", 0, field}, faults[0].Loc)
+	}
 }
 
 func TestParamsKeepEveryDigit(t *testing.T) {
@@ -232,7 +244,7 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte(`{"parameters":{"properties":{"a":{"$ref":"#/$defs/b"}},"$defs":{"b":{"$ref":"#"}}},"tasks":[{"name":"a","type":"transform","config":{"expression":"1"}}]}`))
 	f.Add([]byte(`{"tasks":[{"name":"h","type":"http","config":{"url":"https://e.com","headers":{"a":"b"},"expected_status":[200]}}],"on_failure":{"name":"x","type":"wait","config":{"seconds":1e0}}}`))
 	f.Fuzz(func(t *testing.T, spec []byte) {
-		flow, faults := flowspec.Parse(t.Context(), spec, flowspec.Builtin())
+		flow, faults := flowspec.Parse(t.Context(), spec, tasktype.Kinds())
 		if (flow == nil) != (len(faults) > 0) {
 			t.Fatalf("flow %v with faults %v", flow, faults)
 		}
@@ -242,7 +254,7 @@ func FuzzParse(f *testing.F) {
 			}
 			return
 		}
-		again, faults := flowspec.Parse(t.Context(), flow.Canonical(), flowspec.Builtin())
+		again, faults := flowspec.Parse(t.Context(), flow.Canonical(), tasktype.Kinds())
 		if len(faults) > 0 || again.Hash() != flow.Hash() {
 			t.Fatalf("the canonical form of %q is not stable: %v", spec, faults)
 		}
@@ -288,7 +300,7 @@ func BenchmarkParse(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, faults := flowspec.Parse(b.Context(), body, flowspec.Builtin()); len(faults) > 0 {
+				if _, faults := flowspec.Parse(b.Context(), body, tasktype.Kinds()); len(faults) > 0 {
 					b.Fatal(faults[0])
 				}
 			}
@@ -302,7 +314,7 @@ func BenchmarkLoad(b *testing.B) {
 		b.Run(fmt.Sprint(n, " tasks"), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				f, err := flowspec.Load(flow.Canonical())
+				f, err := flowspec.Load(flow.Canonical(), tasktype.Kinds())
 				if err != nil {
 					b.Fatal(err)
 				}

@@ -18,7 +18,6 @@ const (
 	maxBackoff     = 24 * 60 * 60       // seconds
 	maxFaults      = 1_000              // reported at once
 	maxTaskName    = 64                 // bytes
-	maxHeaderName  = 128                // bytes
 )
 
 // The defaults of a task.

@@ -14,6 +14,7 @@ import (
 
 	"millrace/shared/platform/errs"
 	"millrace/shared/run/flowspec"
+	"millrace/shared/run/tasktype"
 )
 
 var update = flag.Bool("update", false, "rewrite the expectations in testdata")
@@ -50,9 +51,9 @@ func asJSON(t *testing.T, v any) string {
 func TestValidSpecs(t *testing.T) {
 	t.Parallel()
 	each(t, "valid", func(t *testing.T, _ string, raw []byte) {
-		flow, faults := flowspec.Parse(t.Context(), raw, flowspec.Builtin())
+		flow, faults := flowspec.Parse(t.Context(), raw, tasktype.Kinds())
 		require.Empty(t, faults)
-		loaded, err := flowspec.Load(flow.Canonical())
+		loaded, err := flowspec.Load(flow.Canonical(), tasktype.Kinds())
 		require.NoError(t, err)
 		assert.Equal(t, flow.Hash(), loaded.Hash())
 		assert.JSONEq(t, string(raw), string(loaded.Canonical()))
@@ -81,7 +82,7 @@ func TestInvalidSpecs(t *testing.T) {
 		if c.Raw != nil {
 			spec = []byte(*c.Raw)
 		}
-		flow, faults := flowspec.Parse(t.Context(), spec, flowspec.Builtin())
+		flow, faults := flowspec.Parse(t.Context(), spec, tasktype.Kinds())
 		require.Nil(t, flow)
 		require.NotEmpty(t, faults)
 		if *update {
@@ -125,7 +126,7 @@ func withSchema(t testing.TB, schema json.RawMessage) *flowspec.Flow {
 		"tasks":      []any{map[string]any{"name": "a", "type": "python", "entrypoint": "f:a"}},
 	})
 	require.NoError(t, err)
-	flow, faults := flowspec.Parse(t.Context(), raw, flowspec.Builtin())
+	flow, faults := flowspec.Parse(t.Context(), raw, tasktype.Kinds())
 	require.Empty(t, faults)
 	return flow
 }

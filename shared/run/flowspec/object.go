@@ -69,6 +69,12 @@ func clip(s string) string {
 // Has tells whether the field is there and not null.
 func (o *Object) Has(name string) bool { return o.fields[name] != nil }
 
+// Given tells whether the field is there, if only as null.
+func (o *Object) Given(name string) bool {
+	_, given := o.fields[name]
+	return given
+}
+
 // Require reports fields that are absent.
 func (o *Object) Require(names ...string) {
 	for _, name := range names {
@@ -83,9 +89,10 @@ func (o *Object) Value(name string) any { return o.fields[name] }
 
 // Templated tells whether the field is a string with an expression in it, whose
 // value is known only when the task runs.
-func (o *Object) Templated(name string) bool { return o.templated && isTemplate(o.fields[name]) }
+func (o *Object) Templated(name string) bool { return o.templated && IsTemplate(o.fields[name]) }
 
-func isTemplate(v any) bool {
+// IsTemplate tells whether a value is a string with an expression in it.
+func IsTemplate(v any) bool {
 	s, ok := v.(string)
 	return ok && strings.Contains(s, "${{")
 }
@@ -132,7 +139,7 @@ func (o *Object) Int(name string, low, high int) (int, bool) {
 	if v == nil || o.Templated(name) {
 		return 0, false
 	}
-	n, ok := whole(v)
+	n, ok := Whole(v)
 	if !ok {
 		o.faults.add("int_type", at(o.loc, name), v, "%s must be a whole number", name)
 		return 0, false
@@ -144,7 +151,8 @@ func (o *Object) Int(name string, low, high int) (int, bool) {
 	return int(n), true
 }
 
-func whole(v any) (int64, bool) {
+// Whole is a value as a whole number; false if it is none.
+func Whole(v any) (int64, bool) {
 	switch v := v.(type) {
 	case int64:
 		return v, true

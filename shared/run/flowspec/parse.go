@@ -256,9 +256,7 @@ func (p *parser) common(o *Object, i int) {
 		if !known {
 			o.Fault(name, []any{"type"}, "there is no task type %q; known are %s", clip(name), strings.Join(p.kinds.Names(), ", "))
 		} else {
-			if kind.MaxTimeoutSecs > 0 {
-				longest = kind.MaxTimeoutSecs
-			}
+			longest = kind.MaxTimeoutSecs
 			p.entrypoint(o, kind, entrypoint, named)
 			p.config(o, i, kind)
 		}

@@ -10,6 +10,7 @@ import (
 	"millrace/shared/platform/table"
 	"millrace/shared/run/engine"
 	"millrace/shared/run/flowspec"
+	"millrace/shared/run/tasktype"
 )
 
 // flowBytes is what parsed flows may take in memory: four of 3 MB of JSON with 10,000 tasks, or
@@ -43,7 +44,7 @@ func (c *flowCache) parse(key string, content []byte) (*parsed, error) {
 	if p, ok := c.flows.Get(key); ok {
 		return p, nil
 	}
-	flow, err := flowspec.Load(content)
+	flow, err := flowspec.Load(content, tasktype.Kinds())
 	if err != nil {
 		return nil, err
 	}

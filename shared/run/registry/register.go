@@ -12,6 +12,7 @@ import (
 	"millrace/shared/platform/ids"
 	"millrace/shared/platform/table"
 	"millrace/shared/run/flowspec"
+	"millrace/shared/run/tasktype"
 )
 
 // Registration is a version to be registered. [Registration.Parse] checks it.
@@ -40,7 +41,7 @@ func (r *Registration) Parse(ctx context.Context, spec json.RawMessage) error {
 	}
 	faults = append(faults, CheckTags(errs.Body("tags"), r.Tags)...)
 	faults = append(faults, CheckSlugs(errs.Body("dep_package_slugs"), r.DepPackageSlugs)...)
-	flow, invalid := flowspec.Parse(ctx, spec, flowspec.Builtin())
+	flow, invalid := flowspec.Parse(ctx, spec, tasktype.Kinds())
 	if err := context.Cause(ctx); err != nil {
 		return err
 	}

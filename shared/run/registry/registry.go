@@ -28,6 +28,7 @@ import (
 
 	"millrace/shared/platform/errs"
 	"millrace/shared/platform/table"
+	"millrace/shared/run/tasktype"
 )
 
 // The limits of what is stored beside a name.
@@ -65,14 +66,10 @@ var reserved = []string{"latest", "versions", "draft", "backfill"}
 // because a path gives the word another meaning.
 func ReservedVersion(version string) bool { return slices.Contains(reserved, version) }
 
-// Executors lists the runtimes that default_executor may name, the default
-// first: the names of the backends.
-func Executors() []string { return []string{"python", "http", "transform", "wait"} }
-
-// ParseExecutor checks a default_executor; the empty one is the first of
-// [Executors]. Errors: errs.Invalid for an unsupported runtime.
+// ParseExecutor checks a default_executor; it names a task
+// type, the empty one is the first. Errors: errs.Invalid for an unsupported runtime.
 func ParseExecutor(name string) (string, error) {
-	known := Executors()
+	known := tasktype.Names()
 	if name == "" {
 		return known[0], nil
 	}

@@ -19,6 +19,7 @@ import (
 	"millrace/shared/run/expr"
 	"millrace/shared/run/flowspec"
 	"millrace/shared/run/runstate"
+	"millrace/shared/run/tasktype"
 )
 
 func until(t *testing.T, d time.Duration) context.Context {
@@ -44,7 +45,7 @@ func TestScopesShareTheMemory(t *testing.T) {
 			}}))
 		}
 		first := contender(tbl, "boot", time.Now())
-		flow, faults := flowspec.Parse(t.Context(), []byte(`{"tasks":[{"name":"a","type":"python","entrypoint":"m:f"},{"name":"b","type":"python","entrypoint":"m:f"}]}`), flowspec.Builtin())
+		flow, faults := flowspec.Parse(t.Context(), []byte(`{"tasks":[{"name":"a","type":"python","entrypoint":"m:f"},{"name":"b","type":"python","entrypoint":"m:f"}]}`), tasktype.Kinds())
 		require.Empty(t, faults)
 		first.flow = &compiled{Flow: flow, plan: engine.NewPlan(make([]engine.TaskDef, 2))}
 		first.Worker.Blob = objects
