@@ -43,10 +43,8 @@ const (
 
 // The limits of a submission.
 const (
-	MaxParameters  = 256 << 10 // bytes of all parameters as JSON
-	ReservedPrefix = "__svc_"
-	KeyLife        = 24 * time.Hour // of an idempotency key
-	MaxKey         = 255
+	KeyLife = 24 * time.Hour // of an idempotency key
+	MaxKey  = 255
 )
 
 const (
@@ -109,8 +107,8 @@ type plan struct {
 // for parameters, or an idempotency key used for another request, errs.Conflict
 // for an inactive deployment, errs.TooMany for a workspace that has used up a limit.
 func (l *Launcher) Accept(ctx context.Context, org string, req Request) (runstate.Run, error) {
-	if err := checkParameters(req.Parameters); err != nil {
-		return runstate.Run{}, err
+	if faults := registry.CheckParameters(errs.Body("parameters"), req.Parameters); len(faults) > 0 {
+		return runstate.Run{}, errs.Validation(faults...)
 	}
 	if req.Occurrence != nil {
 		return l.acceptOccurrence(ctx, org, req)

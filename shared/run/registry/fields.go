@@ -2,6 +2,9 @@ package registry
 
 import (
 	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -48,19 +51,20 @@ func fault(loc []any, input any, msg string) errs.Detail {
 // at appends a step to a path without touching it.
 func at(loc []any, step any) []any { return append(append([]any{}, loc...), step) }
 
-// CheckParameters lists what is wrong with a deployment's parameters before
-// the flow's schema is asked: their size, and keys that the service reserves.
+// CheckParameters lists what is wrong with the parameters of a run or of a
+// deployment before the flow's schema is asked: keys that the service reserves,
+// in order, and their size, at most MaxParameterBytes.
 func CheckParameters(loc []any, params map[string]json.RawMessage) []errs.Detail {
 	var out []errs.Detail
 	size := 0
-	for key, value := range params {
-		size += len(key) + len(value) + 4 // quotes, colon, comma
+	for _, key := range slices.Sorted(maps.Keys(params)) {
+		size += len(key) + len(params[key]) + 4 // quotes, colon, comma
 		if strings.HasPrefix(key, ReservedParameter) {
-			out = append(out, fault(at(loc, key), nil, "parameters that begin with __svc_ are reserved"))
+			out = append(out, fault(at(loc, key), key, "parameters that begin with "+ReservedParameter+" are reserved"))
 		}
 	}
 	if size > MaxParameterBytes {
-		out = append(out, fault(loc, size, "parameters have at most 256 KB"))
+		out = append(out, fault(loc, size, fmt.Sprintf("parameters have at most %d bytes as JSON, these have %d", MaxParameterBytes, size)))
 	}
 	return out
 }

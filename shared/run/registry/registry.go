@@ -38,7 +38,7 @@ const (
 	MaxTagValue       = 256       // characters of a tag's value
 	MaxDescription    = 4096      // characters
 	MaxSlugs          = 50        // dep_package_slugs
-	MaxParameterBytes = 256 << 10 // of a deployment's parameters, as JSON
+	MaxParameterBytes = 256 << 10 // of the parameters of a run or of a deployment, as JSON
 	InlineBytes       = 32 << 10  // larger specs and drafts live in the object store
 )
 
