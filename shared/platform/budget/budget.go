@@ -3,6 +3,9 @@
 // does the work charges for it in steps and bytes, and stops when either is used
 // up, when the caller is gone, or when its deadline has passed.
 //
+// Work that is more than a trifle goes on in turns, which workspaces take in
+// rotation: half of the cores are left to everything else.
+//
 // A step is some 200 ns of one core; what charges is calibrated to that.
 package budget
 
@@ -24,23 +27,24 @@ type Budget struct {
 	limits Limits
 	steps  int64 // used
 	bytes  int64 // used
-	look   int64 // steps used at which it next looks at the context, and at whose turn it is
-	turn   bool  // it holds one of the turns
+	look   int64 // steps used from which it looks at the context, and at whose turn it is
+	turn   bool  // it holds one of the gate's turns
+	gate   *gate
 	err    error // why it has stopped
 }
 
 // New makes a budget for what is done on behalf of ctx. The work must call end
-// when it is done, so that others have their turn; it may wait for nothing that
-// has a budget of its own.
+// when it is done, so that others have their turn, and Rest before it waits for
+// what has a budget of its own.
 func New(ctx context.Context, limits Limits) (b *Budget, end func()) {
-	b = &Budget{ctx: ctx, limits: limits, look: quantum, err: context.Cause(ctx)}
+	b = &Budget{ctx: ctx, limits: limits, look: allowance, gate: turns, err: context.Cause(ctx)}
 	return b, b.end
 }
 
 // Unlimited makes a budget that never stops, for what is known to be bounded.
 func Unlimited() *Budget {
 	return &Budget{
-		ctx: context.Background(), look: math.MaxInt64,
+		ctx: context.Background(), look: math.MaxInt64, gate: turns,
 		limits: Limits{Steps: math.MaxInt64, Bytes: math.MaxInt64},
 	}
 }

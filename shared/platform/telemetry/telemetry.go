@@ -42,6 +42,15 @@ func From(ctx context.Context) Subject {
 	return Subject{}
 }
 
+// Workspace is the org_id of what the context's work is about; empty if it is not
+// known.
+func Workspace(ctx context.Context) string {
+	if s := of(ctx); s != nil {
+		return s.Workspace // not a copy of all: a run's trace may become known meanwhile
+	}
+	return ""
+}
+
 func of(ctx context.Context) *Subject {
 	s, _ := ctx.Value(subjectKey{}).(*Subject)
 	return s

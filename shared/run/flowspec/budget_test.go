@@ -6,8 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/stretchr/testify/assert"
@@ -185,7 +188,7 @@ func TestCheckingEndsWithItsCaller(t *testing.T) {
 	assert.Len(t, faults, 1)
 
 	// One that waits for another validation of the same schema leaves, too.
-	s, err := flow.schema()
+	s, err := flow.schema(budget.Unlimited())
 	require.NoError(t, err)
 	s.meter.turn <- struct{}{}
 	require.ErrorIs(t, s.meter.validate(ctx, budget.Unlimited(), s.compiled, object{}, 0), context.Canceled)
@@ -220,4 +223,29 @@ func TestAPanicIsAFault(t *testing.T) {
 	err := b.Do("test", func() error { panic("x") })
 	assert.Equal(t, "it cannot be processed", schemaProblem(err))
 	assert.Equal(t, "the parameters cannot be processed", tooMuch(err).Msg)
+}
+
+// TestChecksOfOneSchemaWaitForEachOther, each of them with a turn while its
+// defaults are filled in: none holds a turn that the one before it needs.
+func TestChecksOfOneSchemaWaitForEachOther(t *testing.T) {
+	t.Parallel()
+	integer := object{"type": "integer"}
+	numbers := object{"default": list(15_000, func(int) any { return 0 }), "items": object{"allOf": []any{integer, integer, integer}}}
+	raw, err := json.Marshal(object{
+		"parameters": object{"properties": object{"x": numbers}},
+		"tasks":      []any{object{"name": "a", "type": "wait", "config": object{"seconds": 1}}},
+	})
+	require.NoError(t, err)
+	flow, faults := Parse(t.Context(), raw, Builtin())
+	require.Empty(t, faults)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var all sync.WaitGroup
+	for range 4 * runtime.GOMAXPROCS(0) {
+		all.Go(func() {
+			_, faults := flow.CheckParams(ctx, nil, nil)
+			assert.Empty(t, faults)
+		})
+	}
+	all.Wait()
 }

@@ -26,7 +26,7 @@ type Flow struct {
 	order      []int
 	ancestors  func() []bitset
 	used       func() []bool
-	schema     func() (*schema, error)
+	schema     func(*budget.Budget) (*schema, error)
 }
 
 // Load makes a Flow of the canonical content of one that passed [Parse]; the
@@ -82,7 +82,7 @@ func newFlow(spec Spec, canonical []byte, kinds Kinds) (*Flow, error) {
 	f.order = f.topological()
 	f.ancestors = sync.OnceValue(f.closure)
 	f.used = sync.OnceValue(f.readers)
-	f.schema = sync.OnceValues(func() (*schema, error) { return compileSchema(budget.Unlimited(), f.Parameters) })
+	f.schema = compileLater(f.Parameters)
 	return f, nil
 }
 

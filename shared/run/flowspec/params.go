@@ -72,7 +72,9 @@ func schemaProblem(err error) string {
 // are not checked. Each violation has its place below ["body","parameters"].
 // What would take too much work is a violation; it ends early with ctx.
 func (f *Flow) CheckParams(ctx context.Context, params map[string]json.RawMessage, injected func(key string) bool) (map[string]json.RawMessage, []errs.Detail) {
-	s, err := f.schema()
+	b, end := budget.New(ctx, checking)
+	defer end()
+	s, err := f.schema(b)
 	if err != nil {
 		return nil, []errs.Detail{{Type: "value_error", Loc: paramsLoc, Msg: "the flow's parameters schema cannot be used"}}
 	}
@@ -87,8 +89,6 @@ func (f *Flow) CheckParams(ctx context.Context, params map[string]json.RawMessag
 	if s.root == nil {
 		return out, nil
 	}
-	b, end := budget.New(ctx, checking)
-	defer end()
 	if bad := s.fill(b, values, out, func(key string) bool {
 		_, own := params[key]
 		return own && injected != nil && injected(key) // its value is the service's
@@ -150,7 +150,12 @@ func tooMuch(err error) errs.Detail {
 // deployment or schedule: what the schema requires may be missing. The error is
 // an [*errs.Error] with one entry per violation, or why ctx has ended.
 func (f *Flow) CheckDefaults(ctx context.Context, params map[string]json.RawMessage) error {
-	s, err := f.schema()
+	b, end := budget.New(ctx, checking)
+	defer end()
+	s, err := f.schema(b)
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
 	if err != nil {
 		return errs.Validation(errs.Detail{Type: "value_error", Loc: paramsLoc, Msg: "the flow's parameters schema cannot be used"})
 	}
@@ -160,8 +165,6 @@ func (f *Flow) CheckDefaults(ctx context.Context, params map[string]json.RawMess
 		if err != nil {
 			return err
 		}
-		b, end := budget.New(ctx, checking)
-		defer end()
 		bad = s.check(ctx, b, optional, values, depth, nil)
 	}
 	if err := context.Cause(ctx); err != nil {

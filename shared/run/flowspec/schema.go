@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"sync"
+	"sync/atomic"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
@@ -69,6 +70,28 @@ func compileSchema(b *budget.Budget, raw json.RawMessage) (*schema, error) {
 	return s, nil
 }
 
+// smallSchema is how many bytes a schema may have to be compiled without a turn,
+// some 2 ms.
+const smallSchema = 8 << 10
+
+// compileLater returns what compiles a registered schema when it is first asked
+// for. What it costs is not charged, but a large one takes a turn of the budget.
+func compileLater(raw json.RawMessage) func(*budget.Budget) (*schema, error) {
+	var compiled atomic.Bool
+	compile := sync.OnceValues(func() (*schema, error) {
+		defer compiled.Store(true)
+		return compileSchema(budget.Unlimited(), raw)
+	})
+	return func(b *budget.Budget) (*schema, error) {
+		if len(raw) > smallSchema && !compiled.Load() {
+			if err := b.Hold(); err != nil {
+				return nil, err
+			}
+		}
+		return compile()
+	}
+}
+
 // compile compiles a schema so that applying it charges the meter's budget.
 func (m *meter) compile(b *budget.Budget, root map[string]any) (compiled *jsonschema.Schema, err error) {
 	c := jsonschema.NewCompiler()
@@ -106,6 +129,7 @@ func (m *meter) compile(b *budget.Budget, root map[string]any) (compiled *jsonsc
 // validate returns a *jsonschema.ValidationError for what does not match, or the
 // error of the budget.
 func (m *meter) validate(ctx context.Context, b *budget.Budget, s *jsonschema.Schema, v any, depth int) error {
+	b.Rest()
 	select { // the meter serves one validation at a time
 	case m.turn <- struct{}{}:
 	case <-ctx.Done():

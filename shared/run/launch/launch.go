@@ -19,6 +19,7 @@ import (
 	"millrace/shared/account/quota"
 	"millrace/shared/account/tenant"
 	"millrace/shared/platform/blob"
+	"millrace/shared/platform/budget"
 	"millrace/shared/platform/clock"
 	"millrace/shared/platform/errs"
 	"millrace/shared/platform/ids"
@@ -203,8 +204,10 @@ func (l *Launcher) resolve(ctx context.Context, org string, req Request) (*plan,
 		return nil, fmt.Errorf("load flow %s %s: %w", v.FlowName, v.FlowVersion, err)
 	}
 	injected := func(key string) bool { _, ok := req.Injected[key]; return ok }
-	params, faults := flow.CheckParams(ctx, merge(req.Injected, params), injected)
-	if err := context.Cause(ctx); err != nil {
+	checking, end := budget.WithPatience(ctx)
+	defer end()
+	params, faults := flow.CheckParams(checking, merge(req.Injected, params), injected)
+	if err := context.Cause(checking); err != nil {
 		return nil, err
 	}
 	if len(faults) > 0 {

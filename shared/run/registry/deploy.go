@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 
 	"millrace/shared/account/quota"
+	"millrace/shared/platform/budget"
 	"millrace/shared/platform/clock"
 	"millrace/shared/platform/errs"
 	"millrace/shared/platform/ids"
@@ -104,7 +105,9 @@ func (p *plan) checkParameters(params map[string]json.RawMessage) error {
 	if err != nil {
 		return err
 	}
-	return flow.CheckDefaults(p.ctx, params)
+	ctx, end := budget.WithPatience(p.ctx)
+	defer end()
+	return flow.CheckDefaults(ctx, params)
 }
 
 // fill sets what the registry itself decides.

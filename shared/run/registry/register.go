@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"millrace/shared/account/quota"
+	"millrace/shared/platform/budget"
 	"millrace/shared/platform/clock"
 	"millrace/shared/platform/errs"
 	"millrace/shared/platform/ids"
@@ -32,8 +33,8 @@ type Registration struct {
 }
 
 // Parse reads the flow_spec and lists every fault of it and of the other fields
-// as an errs.Unprocessable, or tells why ctx has ended. A flow with a Python task
-// needs an artifact.
+// as an errs.Unprocessable, or tells why ctx has ended, or that the check had to
+// wait for too long. A flow with a Python task needs an artifact.
 func (r *Registration) Parse(ctx context.Context, spec json.RawMessage) error {
 	var faults []errs.Detail
 	if ReservedVersion(r.FlowVersion) {
@@ -41,6 +42,8 @@ func (r *Registration) Parse(ctx context.Context, spec json.RawMessage) error {
 	}
 	faults = append(faults, CheckTags(errs.Body("tags"), r.Tags)...)
 	faults = append(faults, CheckSlugs(errs.Body("dep_package_slugs"), r.DepPackageSlugs)...)
+	ctx, end := budget.WithPatience(ctx)
+	defer end()
 	flow, invalid := flowspec.Parse(ctx, spec, tasktype.Kinds())
 	if err := context.Cause(ctx); err != nil {
 		return err

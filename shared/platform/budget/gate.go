@@ -1,0 +1,103 @@
+package budget
+
+import (
+	"context"
+	"slices"
+	"sync"
+)
+
+// gate lets so many pieces of work go on at once. Turns go to workspaces in
+// rotation, within one first come, first served: however many pieces one of them
+// has in line, another waits for one of these at most.
+type gate struct {
+	turns func() int // asked once, when the first turn is taken
+
+	mu    sync.Mutex
+	begun bool
+	free  int
+	line  []*queue // of the workspaces that wait, the next one first
+}
+
+// queue is what waits of a workspace, the longest first.
+type queue struct {
+	workspace string
+	waiting   []chan struct{}
+}
+
+func newGate(turns func() int) *gate { return &gate{turns: turns} }
+
+// acquire takes a turn for work of a workspace, empty for the service's own. When
+// ctx ends first the error is its cause.
+func (g *gate) acquire(ctx context.Context, workspace string) error {
+	turn := g.enter(workspace)
+	if turn == nil {
+		return nil
+	}
+	defer waits(ctx)()
+	select {
+	case <-turn:
+		return nil
+	case <-ctx.Done():
+	}
+	if !g.leave(workspace, turn) { // it was given its turn at that moment
+		g.release()
+	}
+	return context.Cause(ctx)
+}
+
+// enter takes a turn, or a place in line, whose channel is closed with the turn.
+func (g *gate) enter(workspace string) chan struct{} {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.begun {
+		g.begun, g.free = true, g.turns()
+	}
+	if g.free > 0 {
+		g.free--
+		return nil
+	}
+	turn := make(chan struct{})
+	i := slices.IndexFunc(g.line, func(q *queue) bool { return q.workspace == workspace })
+	if i < 0 {
+		i = len(g.line)
+		g.line = append(g.line, &queue{workspace: workspace})
+	}
+	g.line[i].waiting = append(g.line[i].waiting, turn)
+	return turn
+}
+
+// leave gives a place in line up; false if it has become a turn.
+func (g *gate) leave(workspace string, turn chan struct{}) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	i := slices.IndexFunc(g.line, func(q *queue) bool { return q.workspace == workspace })
+	if i < 0 {
+		return false
+	}
+	q := g.line[i]
+	at := slices.Index(q.waiting, turn)
+	if at < 0 {
+		return false
+	}
+	if q.waiting = slices.Delete(q.waiting, at, at+1); len(q.waiting) == 0 {
+		g.line = slices.Delete(g.line, i, i+1)
+	}
+	return true
+}
+
+// release hands a turn on.
+func (g *gate) release() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.line) == 0 {
+		g.free++
+		return
+	}
+	q := g.line[0] // behind the others afterwards
+	close(q.waiting[0])
+	q.waiting = slices.Delete(q.waiting, 0, 1)
+	g.line = slices.Delete(g.line, 0, 1)
+	if len(q.waiting) > 0 {
+		g.line = append(g.line, q)
+	}
+}

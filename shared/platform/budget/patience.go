@@ -1,0 +1,45 @@
+package budget
+
+import (
+	"context"
+	"time"
+
+	"millrace/shared/platform/errs"
+)
+
+// longest is how long what a request asks for may wait for its turns, in all.
+const longest = 15 * time.Second
+
+// patience is what is left of that time. It belongs to one goroutine.
+type patience struct {
+	left   time.Duration
+	cancel context.CancelCauseFunc
+}
+
+type patienceKey struct{}
+
+// WithPatience returns a context for costly work that a request asks for, and its
+// end. When the work has waited 15 s for turns, in all, the context is cancelled
+// with an errs.Unavailable that says when to come back.
+func WithPatience(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	return context.WithValue(ctx, patienceKey{}, &patience{longest, cancel}), func() { cancel(nil) }
+}
+
+// waits begins a wait for a turn, which is over when stop is called.
+func waits(ctx context.Context) (stop func()) {
+	p, ok := ctx.Value(patienceKey{}).(*patience)
+	if !ok {
+		return func() {}
+	}
+	began := time.Now()
+	timer := time.AfterFunc(p.left, func() {
+		busy := errs.New(errs.Unavailable, "The service is busy with costly requests, try again")
+		busy.RetryAfter = 5 * time.Second
+		p.cancel(busy)
+	})
+	return func() {
+		timer.Stop()
+		p.left -= time.Since(began)
+	}
+}
