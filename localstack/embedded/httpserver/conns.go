@@ -1,6 +1,7 @@
 package httpserver
 
 import (
+	"container/list"
 	"context"
 	"log/slog"
 	"net"
@@ -28,9 +29,9 @@ const (
 // conn is a connection that is counted.
 type conn struct {
 	net.Conn
-	table *table
-	addr  netip.Addr
-	place int // in table.all, -1 once removed
+	table *table // locks the fields up to since
+	peer  *peer
+	place *list.Element // in peer.in[phase], nil once removed
 
 	phase phase
 	since time.Time // of the phase
@@ -63,99 +64,61 @@ type table struct {
 	log   *slog.Logger
 
 	mu     sync.Mutex
-	all    []*conn
-	count  map[netip.Addr]int
+	count  int
+	peers  map[netip.Addr]*peer // that have connections
 	closed bool
 	told   time.Time // when it was last logged that connections were closed
 	cut    int       // connections closed since
 }
 
 func newTable(limit int, t times, log *slog.Logger) *table {
-	return &table{limit: max(limit, 2), times: t, log: log, count: map[netip.Addr]int{}}
+	return &table{limit: max(limit, 2), times: t, log: log, peers: map[netip.Addr]*peer{}}
 }
 
 // add counts a new connection. One that has to go for it is closed; nil is
 // returned if that is the new one.
 func (t *table) add(nc net.Conn) *conn {
-	now := time.Now()
-	c := &conn{Conn: nc, table: t, addr: address(nc.RemoteAddr()), phase: awaited, since: now}
+	c, victim := t.admit(nc)
+	if victim != nil {
+		_ = victim.Conn.Close() // the client may be gone
+	}
+	return c
+}
+
+func (t *table) admit(nc net.Conn) (c, victim *conn) {
+	addr := address(nc.RemoteAddr())
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if full := len(t.all) >= t.limit; full || t.tooMany(c.addr) {
-		victim := t.victim(c.addr, now, !full)
-		t.tell(now, c.addr)
+	now := time.Now()
+	p := t.peers[addr]
+	if p == nil {
+		p = &peer{addr: addr}
+	}
+	if full := t.count >= t.limit; full || t.tooMany(p) {
+		victim = t.victim(p, now, !full)
+		t.tell(now, addr)
 		switch {
 		case victim != nil:
 			t.drop(victim)
-			_ = victim.Conn.Close() // the client may be gone
 		case full:
-			return nil
+			return nil, nil
 		}
 	}
 	if t.closed {
-		return nil
+		return nil, victim
 	}
-	c.place = len(t.all)
-	t.all = append(t.all, c)
-	t.count[c.addr]++
-	return c
+	c = &conn{Conn: nc, table: t, peer: p, phase: awaited, since: now}
+	c.place = p.in[awaited].PushBack(c)
+	t.peers[addr] = p
+	t.count++
+	return c, victim
 }
 
 // tooMany reports whether an address has more than its share while others have
 // connections, too.
-func (t *table) tooMany(a netip.Addr) bool {
-	n := t.count[a]
-	return !a.IsLoopback() && n >= t.limit/2 && len(t.all) > n
-}
-
-// victim picks the connection that gives way to one of an address; nil: none
-// does. own asks for one of that address.
-func (t *table) victim(of netip.Addr, now time.Time, own bool) *conn {
-	var best *conn
-	var rank, most int
-	var since time.Time
-	for _, c := range t.all {
-		if own && c.addr != of {
-			continue
-		}
-		r, from := t.rank(c, now)
-		n := t.count[c.addr]
-		switch {
-		case r == atWork:
-			continue
-		case best == nil, r < rank, r == rank && n > most, r == rank && n == most && from.Before(since):
-			best, rank, most, since = c, r, n, from
-		}
-	}
-	if best != nil || own {
-		return best
-	}
-	for _, c := range t.all { // all at work
-		if n := t.count[c.addr]; n > 2*(t.count[of]+1) && (best == nil || n > most || n == most && c.since.After(since)) {
-			best, most, since = c, n, c.since
-		}
-	}
-	return best
-}
-
-// atWork is the rank of connections that give way to nobody of their kind.
-const atWork = 4
-
-// rank is the place of a connection in the order of who goes first, and since
-// when it has had it.
-func (t *table) rank(c *conn, now time.Time) (int, time.Time) {
-	switch {
-	case c.phase == awaited && now.Sub(c.since) >= t.times.quiet:
-		return 0, c.since
-	case c.phase == kept:
-		return 1, c.since
-	case c.phase == awaited:
-		return 2, c.since
-	}
-	if held := c.held.Load(); held != 0 && now.UnixNano()-held >= int64(t.times.stalled) {
-		return 3, time.Unix(0, held)
-	}
-	return atWork, c.since
+func (t *table) tooMany(p *peer) bool {
+	n := p.count()
+	return !p.addr.IsLoopback() && n >= t.limit/2 && t.count > n
 }
 
 // tell logs, at most once in ten seconds, that connections had to be closed.
@@ -165,22 +128,19 @@ func (t *table) tell(now time.Time, of netip.Addr) {
 		return
 	}
 	t.log.Warn("connections are closed to make room for others", "limit", t.limit, "closed", t.cut,
-		"newest_from", of.String(), "addresses", len(t.count))
+		"newest_from", of.String(), "addresses", len(t.peers))
 	t.told, t.cut = now, 0
 }
 
 // drop takes a connection out of the table, which is locked.
 func (t *table) drop(c *conn) {
-	if c.place < 0 {
+	if c.place == nil {
 		return
 	}
-	last := t.all[len(t.all)-1]
-	t.all[c.place], last.place = last, c.place
-	t.all[len(t.all)-1] = nil
-	t.all = t.all[:len(t.all)-1]
-	c.place = -1
-	if t.count[c.addr]--; t.count[c.addr] == 0 {
-		delete(t.count, c.addr)
+	c.peer.in[c.phase].Remove(c.place)
+	c.place = nil
+	if t.count--; c.peer.count() == 0 {
+		delete(t.peers, c.peer.addr)
 	}
 }
 
@@ -198,11 +158,21 @@ func (t *table) changed(nc net.Conn, state http.ConnState) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	c.phase, c.since = busy, time.Now()
+	next := busy
 	if state == http.StateIdle {
-		c.phase = kept
+		next = kept
 	}
+	c.enter(next, time.Now())
 	c.held.Store(0)
+}
+
+// enter begins a phase of a connection, whose table is locked.
+func (c *conn) enter(next phase, now time.Time) {
+	if c.place != nil {
+		c.peer.in[c.phase].Remove(c.place)
+		c.place = c.peer.in[next].PushBack(c)
+	}
+	c.phase, c.since = next, now
 }
 
 // shut closes the connections that have no request, for good.
@@ -210,9 +180,11 @@ func (t *table) shut() {
 	t.mu.Lock()
 	t.closed = true
 	var idle []*conn
-	for _, c := range t.all {
-		if c.phase != busy {
-			idle = append(idle, c)
+	for _, p := range t.peers {
+		for _, ph := range []phase{awaited, kept} {
+			for e := p.in[ph].Front(); e != nil; e = e.Next() {
+				idle = append(idle, e.Value.(*conn))
+			}
 		}
 	}
 	t.mu.Unlock()

@@ -1,9 +1,11 @@
 package httpserver
 
 import (
+	"cmp"
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"testing"
 	"time"
 
@@ -45,6 +47,8 @@ func TestWhoGivesWay(t *testing.T) {
 			{local, awaited, 3 * time.Second, 0}, {local, awaited, 5 * time.Second, 0}, {local, awaited, 4 * time.Second, 0}}, 1},
 		"of the address that has most": {near, []kind{
 			{near, awaited, 9 * time.Second, 0}, {far, awaited, 2 * time.Second, 0}, {far, busy, 0, 0}}, 1},
+		"a half-open one whoever has most": {near, []kind{
+			{near, kept, time.Minute, 0}, {near, kept, time.Minute, 0}, {far, awaited, 2 * time.Second, 0}}, 2},
 		"one that is kept alive before one that is new": {local, []kind{
 			{local, awaited, 100 * time.Millisecond, 0}, {local, kept, time.Millisecond, 0}}, 1},
 		"one that is new before one at work": {local, []kind{
@@ -63,14 +67,25 @@ func TestWhoGivesWay(t *testing.T) {
 			t.Parallel()
 			table := newTable(1000, times{quiet: quietTime, stalled: stalledTime}, slog.New(slog.DiscardHandler))
 			var all []*from
+			var conns []*conn
 			for _, k := range tt.conns {
 				f := &from{ip: k.ip}
 				all = append(all, f)
 				c := table.add(f)
 				require.NotNil(t, c)
-				c.phase, c.since = k.phase, time.Now().Add(-k.age)
+				conns = append(conns, c)
+			}
+			byAge := make([]int, len(conns)) // connections enter phases in the order of time
+			for i := range byAge {
+				byAge[i] = i
+			}
+			slices.SortStableFunc(byAge, func(a, b int) int { return cmp.Compare(tt.conns[b].age, tt.conns[a].age) })
+			now := time.Now()
+			for _, i := range byAge {
+				k := tt.conns[i]
+				conns[i].enter(k.phase, now.Add(-k.age))
 				if k.held > 0 {
-					c.held.Store(time.Now().Add(-k.held).UnixNano())
+					conns[i].held.Store(now.Add(-k.held).UnixNano())
 				}
 			}
 			table.limit = len(all)
@@ -94,7 +109,7 @@ func TestAnAddressHasHalf(t *testing.T) {
 		for range 19 {
 			require.NotNil(t, table.add(&from{ip: ip}))
 		}
-		assert.Equal(t, want, table.count[address((&from{ip: ip}).RemoteAddr())], ip)
+		assert.Equal(t, want, table.peers[address((&from{ip: ip}).RemoteAddr())].count(), ip)
 		assert.False(t, other.closed)
 	}
 }
@@ -121,13 +136,14 @@ func TestClosedConnectionsAreNotCounted(t *testing.T) {
 	for _, c := range []*conn{all[1], all[4], all[1], all[0]} {
 		require.NoError(t, c.Close())
 	}
-	assert.Len(t, table.all, 2)
-	assert.Len(t, table.count, 1)
+	assert.Equal(t, 2, table.count)
+	assert.Len(t, table.peers, 1)
 	table.changed(all[2], http.StateActive)
 	table.shut()
-	assert.Equal(t, []*conn{all[2]}, table.all)
+	assert.Equal(t, 1, table.count)
 	require.NoError(t, all[2].Close())
-	assert.Empty(t, table.count)
+	assert.Zero(t, table.count)
+	assert.Empty(t, table.peers)
 	assert.Nil(t, table.add(&from{ip: "192.0.2.1"}), "it is shut")
 }
 
@@ -137,4 +153,15 @@ func TestDefaultConnections(t *testing.T) {
 	assert.LessOrEqual(t, one, mostConnections)
 	assert.GreaterOrEqual(t, half, 8)
 	assert.LessOrEqual(t, half, one)
+}
+
+// BenchmarkAdd adds to a full table of half-open connections.
+func BenchmarkAdd(b *testing.B) {
+	table := newTable(2048, times{quiet: quietTime, stalled: stalledTime}, slog.New(slog.DiscardHandler))
+	for range 2048 {
+		table.add(&from{ip: "192.0.2.1"})
+	}
+	for b.Loop() {
+		table.add(&from{ip: "192.0.2.1"})
+	}
 }

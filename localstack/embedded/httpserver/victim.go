@@ -1,0 +1,103 @@
+package httpserver
+
+import (
+	"cmp"
+	"container/list"
+	"iter"
+	"maps"
+	"net/netip"
+	"time"
+)
+
+// peer is the connections of an address. Those of a phase are in the order in
+// which they came to it, the oldest first.
+type peer struct {
+	addr netip.Addr
+	in   [busy + 1]list.List // of *conn
+}
+
+func (p *peer) count() int { return p.in[awaited].Len() + p.in[kept].Len() + p.in[busy].Len() }
+
+// oldest is the connection that has been in a phase for longest; nil: none is.
+func (p *peer) oldest(ph phase) *conn {
+	if e := p.in[ph].Front(); e != nil {
+		return e.Value.(*conn)
+	}
+	return nil
+}
+
+// victim picks the connection that gives way to one of an address; nil: none
+// does. own asks for one of that address.
+func (t *table) victim(of *peer, now time.Time, own bool) *conn {
+	from := maps.Values(t.peers)
+	if own {
+		from = func(yield func(*peer) bool) { yield(of) }
+	}
+	best := first(from, func(p *peer) candidate { return t.missed(p, now) })
+	if best.conn == nil {
+		best = first(from, func(p *peer) candidate { return t.stalled(p, now) })
+	}
+	if best.conn != nil || own {
+		return best.conn
+	}
+	return first(from, func(p *peer) (c candidate) { // all are at work
+		if p.count() > 2*(of.count()+1) {
+			c.conn = p.in[busy].Back().Value.(*conn)
+			c.age = c.conn.since.Sub(now) // the newest
+		}
+		return c
+	}).conn
+}
+
+// candidate is the connection of an address that goes first.
+type candidate struct {
+	conn *conn // nil: none
+	rank int   // the lowest goes first,
+	age  time.Duration
+}
+
+// first is the candidate that goes first of those of several addresses: of the
+// lowest rank, of the address that has most connections, the oldest.
+func first(from iter.Seq[*peer], choose func(*peer) candidate) (best candidate) {
+	most := 0
+	for p := range from {
+		c := choose(p)
+		if c.conn == nil {
+			continue
+		}
+		n := p.count()
+		order := cmp.Or(cmp.Compare(c.rank, best.rank), cmp.Compare(most, n), cmp.Compare(best.age, c.age))
+		if best.conn == nil || order < 0 {
+			best, most = c, n
+		}
+	}
+	return best
+}
+
+// missed is the connection without a request of an address that goes first. The
+// rank is its place in the order of the package's documentation.
+func (t *table) missed(p *peer, now time.Time) candidate {
+	next, idle := p.oldest(awaited), p.oldest(kept)
+	switch {
+	case next != nil && now.Sub(next.since) >= t.times.quiet:
+		return candidate{next, 1, now.Sub(next.since)}
+	case idle != nil:
+		return candidate{idle, 2, now.Sub(idle.since)}
+	case next != nil:
+		return candidate{next, 3, now.Sub(next.since)}
+	}
+	return candidate{}
+}
+
+// stalled is the connection of an address whose client has held up a request for
+// longest. It goes through all that are busy, and there is none but busy ones.
+func (t *table) stalled(p *peer, now time.Time) (c candidate) {
+	for e := p.in[busy].Front(); e != nil; e = e.Next() {
+		of := e.Value.(*conn)
+		held := of.held.Load()
+		if age := time.Duration(now.UnixNano() - held); held != 0 && age >= t.times.stalled && age > c.age {
+			c.conn, c.age = of, age
+		}
+	}
+	return c
+}
