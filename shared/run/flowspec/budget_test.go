@@ -236,7 +236,7 @@ func TestChecksOfOneSchemaWaitForEachOther(t *testing.T) {
 		"tasks":      []any{object{"name": "a", "type": "wait", "config": object{"seconds": 1}}},
 	})
 	require.NoError(t, err)
-	flow, faults := Parse(t.Context(), raw, Builtin())
+	flow, faults := Parse(t.Context(), raw, kindsOfTests)
 	require.Empty(t, faults)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
