@@ -110,7 +110,7 @@ func TestAccess(t *testing.T) {
 	env.CheckAccess(t, "artifacts-abort", "/artifacts/abort", ids)
 }
 
-func TestFlow1_UploadRegistersAndDeploys(t *testing.T) {
+func TestUploadRegistersAndDeploys(t *testing.T) {
 	t.Parallel()
 	env := localtest.New(t, artifacts.Spec)
 	noise := make([]byte, 9<<20) // two parts
@@ -152,7 +152,7 @@ func TestFlow1_UploadRegistersAndDeploys(t *testing.T) {
 	assert.Equal(t, []any{"1", key}, []any{v.FlowVersion, v.ArtifactKey})
 }
 
-func TestFlow2_CompletingTwiceGivesTheSameAnswer(t *testing.T) {
+func TestCompletingTwiceGivesTheSameAnswer(t *testing.T) {
 	t.Parallel()
 	env := localtest.New(t, artifacts.Spec)
 	data := registrytest.Zip(t, files)
@@ -167,7 +167,7 @@ func TestFlow2_CompletingTwiceGivesTheSameAnswer(t *testing.T) {
 	})
 }
 
-func TestFlow2_RedeployingRaisesTheDeploymentVersion(t *testing.T) {
+func TestRedeployingRaisesTheDeploymentVersion(t *testing.T) {
 	t.Parallel()
 	env := localtest.New(t, artifacts.Spec)
 	upload(t, env, "1", registrytest.Zip(t, files), object{"execution_mode": "large", "environment": "prod"}).Require(t, 200)
@@ -194,7 +194,7 @@ func TestFlow2_RedeployingRaisesTheDeploymentVersion(t *testing.T) {
 	assert.True(t, stored(t, env, objects[0].Key))
 }
 
-func TestFlow3_UploadsResumeWhileURLsAreValid(t *testing.T) {
+func TestUploadsResumeWhileURLsAreValid(t *testing.T) {
 	t.Parallel()
 	env := localtest.New(t, artifacts.Spec)
 	data := registrytest.Zip(t, files)
@@ -212,7 +212,7 @@ func TestFlow3_UploadsResumeWhileURLsAreValid(t *testing.T) {
 	assert.NotEqual(t, begun.String(t, "upload_id"), initiate(t, env, "1", len(data)).Require(t, 200).String(t, "upload_id"))
 }
 
-func TestFlow3_AbandonedUploadsAreAbortedFirst(t *testing.T) {
+func TestAbandonedUploadsAreAbortedFirst(t *testing.T) {
 	t.Parallel()
 	for name, begin := range map[string]func(*testing.T, *localtest.Env, int) *localtest.Response{
 		"another size": func(t *testing.T, env *localtest.Env, size int) *localtest.Response {
@@ -239,7 +239,7 @@ func TestFlow3_AbandonedUploadsAreAbortedFirst(t *testing.T) {
 	}
 }
 
-func TestFlow4_UploadsOfOtherWorkspacesAre403(t *testing.T) {
+func TestUploadsOfOtherWorkspacesAre403(t *testing.T) {
 	t.Parallel()
 	env := localtest.New(t, artifacts.Spec)
 	data := registrytest.Zip(t, files)
@@ -267,7 +267,7 @@ func TestFlow4_UploadsOfOtherWorkspacesAre403(t *testing.T) {
 	complete(t, env, body).Require(t, 200)
 }
 
-func TestFlow1_AbortIs204AndRepeatable(t *testing.T) {
+func TestAbortOfAnUploadIs204AndRepeatable(t *testing.T) {
 	t.Parallel()
 	env := localtest.New(t, artifacts.Spec)
 	data := registrytest.Zip(t, files)
@@ -285,7 +285,7 @@ func TestFlow1_AbortIs204AndRepeatable(t *testing.T) {
 	assert.True(t, stored(t, env, next.String(t, "artifact_key")))
 }
 
-func TestFlow9_UnsupportedRuntimeIs400(t *testing.T) {
+func TestUnsupportedRuntimeIs400(t *testing.T) {
 	t.Parallel()
 	env := localtest.New(t, artifacts.Spec)
 	data := registrytest.Zip(t, files)

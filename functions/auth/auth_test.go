@@ -26,7 +26,7 @@ func TestAccess(t *testing.T) {
 	env.CheckAccess(t, "users-me", "/users/me", nil)
 }
 
-func TestKey1_ShapesOfCreationAndList(t *testing.T) {
+func TestShapesOfCreationAndList(t *testing.T) {
 	t.Parallel()
 	env := localtest.New(t, auth.Spec)
 	before := env.AuditCount(t, env.A.OrgID)
@@ -82,7 +82,7 @@ func keysOf(m object) []string {
 	return out
 }
 
-func TestKey1_BodiesAreChecked(t *testing.T) {
+func TestBodiesAreChecked(t *testing.T) {
 	t.Parallel()
 	env := localtest.New(t, auth.Spec)
 	before := env.AuditCount(t, env.A.OrgID)
@@ -108,7 +108,7 @@ func TestKey1_BodiesAreChecked(t *testing.T) {
 	assert.Equal(t, []any{"admin", "runs.read"}, list.Get(t, "items", 0, "scopes"))
 }
 
-func TestKey1_AKeyNeverExceedsItsMaker(t *testing.T) {
+func TestAKeyNeverExceedsItsMaker(t *testing.T) {
 	t.Parallel()
 	env := localtest.New(t, auth.Spec)
 	owner, admin := env.SignIn(t, env.A.Owner), env.User(t, env.A, tenant.Admin)
@@ -143,7 +143,7 @@ func TestKey1_AKeyNeverExceedsItsMaker(t *testing.T) {
 	}
 }
 
-func TestKey1_DeletingTwiceIs404(t *testing.T) {
+func TestDeletingTwiceIs404(t *testing.T) {
 	t.Parallel()
 	env := localtest.New(t, auth.Spec)
 	made := env.Do(t, env.A.Key, "POST", "/api-keys", object{"name": "k"}).Require(t, 200)
@@ -162,7 +162,7 @@ func TestKey1_DeletingTwiceIs404(t *testing.T) {
 	assert.Equal(t, before+1, env.AuditCount(t, env.A.OrgID))
 }
 
-func TestKey1_AnExpiredKeyIsRefusedAndListed(t *testing.T) {
+func TestAnExpiredKeyIsRefusedAndListed(t *testing.T) {
 	t.Parallel()
 	env := localtest.New(t, auth.Spec)
 	secret := env.Do(t, env.A.Key, "POST", "/api-keys", object{"name": "k", "expires_in_days": 1}).Require(t, 200).String(t, "key")
@@ -173,7 +173,7 @@ func TestKey1_AnExpiredKeyIsRefusedAndListed(t *testing.T) {
 	assert.Len(t, env.Do(t, env.A.Key, "GET", "/api-keys", nil).Items(t), 2)
 }
 
-func TestKey2_AdminIsNoWildcard(t *testing.T) {
+func TestAdminIsNoWildcard(t *testing.T) {
 	t.Parallel()
 	env := localtest.New(t, auth.Spec)
 	onlyAdmin := env.Key(t, env.A, "admin")
@@ -186,7 +186,7 @@ func TestKey2_AdminIsNoWildcard(t *testing.T) {
 	env.Do(t, env.User(t, env.A, tenant.Admin), "GET", "/api-keys", nil).Require(t, 200)
 }
 
-func TestKey3_AKeySeesItsOwnWorkspaceOnly(t *testing.T) {
+func TestAKeySeesItsOwnWorkspaceOnly(t *testing.T) {
 	t.Parallel()
 	env := localtest.New(t, auth.Spec)
 	for _, method := range []string{"GET", "POST"} {
@@ -198,7 +198,7 @@ func TestKey3_AKeySeesItsOwnWorkspaceOnly(t *testing.T) {
 	assert.Len(t, env.Do(t, env.B.Key, "GET", "/api-keys", nil).Items(t), 1)
 }
 
-func TestMe1_WhoTheCallerIs(t *testing.T) {
+func TestMeTellsWhoTheCallerIs(t *testing.T) {
 	t.Parallel()
 	env := localtest.New(t, auth.Spec)
 	root := env.SignIn(t, localtest.SuperAdmin)
@@ -222,7 +222,7 @@ func TestMe1_WhoTheCallerIs(t *testing.T) {
 	}
 }
 
-func TestRole2_XOrgIdSelectsAWorkspace(t *testing.T) {
+func TestXOrgIdSelectsAWorkspace(t *testing.T) {
 	t.Parallel()
 	env := localtest.New(t, auth.Spec)
 	env.Clock.Advance(time.Second)

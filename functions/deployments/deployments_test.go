@@ -86,7 +86,7 @@ func TestAccess(t *testing.T) {
 	}
 }
 
-func TestFlow7_EachChangeRaisesTheDeploymentVersion(t *testing.T) {
+func TestEachChangeRaisesTheDeploymentVersion(t *testing.T) {
 	t.Parallel()
 	env := open(t)
 	do := func(version int, method, path string, body any) *localtest.Response {
@@ -124,7 +124,7 @@ func TestFlow7_EachChangeRaisesTheDeploymentVersion(t *testing.T) {
 	})
 }
 
-func TestFlow7_Rollback(t *testing.T) {
+func TestDeploymentRollback(t *testing.T) {
 	t.Parallel()
 	env := open(t)
 	rollback := func(body any) *localtest.Response {
@@ -163,7 +163,7 @@ func TestFlow7_Rollback(t *testing.T) {
 	env.Do(t, env.A.Key, "PUT", "/deployments/d/settings", object{"status": "ACTIVE"}).Require(t, 409)
 }
 
-func TestFlow7_DeleteAnswersStringsAndTheNameStartsAnew(t *testing.T) {
+func TestDeleteAnswersStringsAndTheNameStartsAnew(t *testing.T) {
 	t.Parallel()
 	env := open(t)
 	for _, version := range []string{"1", "2", "3"} {
@@ -184,7 +184,7 @@ func TestFlow7_DeleteAnswersStringsAndTheNameStartsAnew(t *testing.T) {
 	env.Do(t, env.A.Key, "POST", "/deployments/d/rollback", object{"deployment_version": 3}).Require(t, 404)
 }
 
-func TestFlow7_UnknownVersionIs404(t *testing.T) {
+func TestUnknownVersionIs404(t *testing.T) {
 	t.Parallel()
 	env := open(t)
 	deploy(t, env, "d", "1").Require(t, 200)
@@ -195,7 +195,7 @@ func TestFlow7_UnknownVersionIs404(t *testing.T) {
 	})
 }
 
-func TestFlow9_UnsupportedRuntimeIs400(t *testing.T) {
+func TestUnsupportedRuntimeIs400(t *testing.T) {
 	t.Parallel()
 	env := open(t)
 	deploy(t, env, "d", "1").Require(t, 200)

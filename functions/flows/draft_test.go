@@ -17,7 +17,7 @@ import (
 
 const draftPath = "/flows/etl/draft/source"
 
-func TestFlow8_DraftIsCopiedFromTheLatestVersion(t *testing.T) {
+func TestDraftIsCopiedFromTheLatestVersion(t *testing.T) {
 	t.Parallel()
 	env := localtest.New(t, flows.Spec)
 	key := registrytest.PutArtifact(t, env.Deps.Blob, env.A.OrgID, "etl", "1", map[string]string{
@@ -51,7 +51,7 @@ func TestFlow8_DraftIsCopiedFromTheLatestVersion(t *testing.T) {
 	assert.Equal(t, object{"mine.py": "1"}, kept.Get(t, "source"))
 }
 
-func TestFlow8_DraftIsEdited(t *testing.T) {
+func TestDraftIsEdited(t *testing.T) {
 	t.Parallel()
 	env := localtest.New(t, flows.Spec)
 	empty := env.Do(t, env.A.Key, "POST", "/flows/etl/draft", nil).Require(t, 200)
@@ -76,7 +76,7 @@ func TestFlow8_DraftIsEdited(t *testing.T) {
 	}
 }
 
-func TestFlow8_LargeDraftLivesInTheObjectStore(t *testing.T) {
+func TestLargeDraftLivesInTheObjectStore(t *testing.T) {
 	t.Parallel()
 	env := localtest.New(t, flows.Spec)
 	register(t, env, "etl", "1", registrytest.Spec(1)).Require(t, 200)
@@ -101,7 +101,7 @@ func TestFlow8_LargeDraftLivesInTheObjectStore(t *testing.T) {
 	env.Do(t, env.A.Key, "GET", draftPath, nil).Require(t, 404)
 }
 
-func TestFlow8_BadDraftsAreRefused(t *testing.T) {
+func TestBadDraftsAreRefused(t *testing.T) {
 	t.Parallel()
 	env := localtest.New(t, flows.Spec)
 	env.Do(t, env.A.Key, "POST", "/flows/etl/draft", nil).Require(t, 200)

@@ -70,7 +70,7 @@ func TestAccess(t *testing.T) {
 	}
 }
 
-func TestFlow4_VersionsAreStringsAndTheNewestRegisteredIsLatest(t *testing.T) {
+func TestVersionsAreStringsAndTheNewestRegisteredIsLatest(t *testing.T) {
 	t.Parallel()
 	env := localtest.New(t, flows.Spec)
 	audited(t, env, 3, func() {
@@ -104,7 +104,7 @@ func TestFlow4_VersionsAreStringsAndTheNewestRegisteredIsLatest(t *testing.T) {
 	assert.Equal(t, "number 1-rc.1_b", item.String(t, "items", 0, "description"))
 }
 
-func TestFlow4_ForeignArtifactIs403(t *testing.T) {
+func TestForeignArtifactIs403(t *testing.T) {
 	t.Parallel()
 	env := localtest.New(t, flows.Spec)
 	foreign := registrytest.PutArtifact(t, env.Deps.Blob, env.B.OrgID, "etl", "1", map[string]string{"flow.py": "x = 1"})
@@ -219,7 +219,7 @@ func TestNamesHave128Characters(t *testing.T) {
 	}
 }
 
-func TestFlow9_UnsupportedRuntimeIs400(t *testing.T) {
+func TestUnsupportedRuntimeIs400(t *testing.T) {
 	t.Parallel()
 	env := localtest.New(t, flows.Spec)
 	audited(t, env, 0, func() {
@@ -233,7 +233,7 @@ func TestFlow9_UnsupportedRuntimeIs400(t *testing.T) {
 	assert.Equal(t, "python", res.String(t, "default_executor"))
 }
 
-func TestFlow6_ListPagesByNameAndFiltersByEnvironment(t *testing.T) {
+func TestListPagesByNameAndFiltersByEnvironment(t *testing.T) {
 	t.Parallel()
 	env := localtest.New(t, flows.Spec)
 	s := storeOf(env)
@@ -287,7 +287,7 @@ func TestFlow6_ListPagesByNameAndFiltersByEnvironment(t *testing.T) {
 	}
 }
 
-func TestFlow6_BadCursorIs400(t *testing.T) {
+func TestBadCursorIs400(t *testing.T) {
 	t.Parallel()
 	env := localtest.New(t, flows.Spec)
 	s := storeOf(env)
@@ -308,7 +308,7 @@ func TestFlow6_BadCursorIs400(t *testing.T) {
 	}
 }
 
-func TestFlow5_DeletingNeedsFlowsWriteNotFlowsDelete(t *testing.T) {
+func TestDeletingNeedsFlowsWriteNotFlowsDelete(t *testing.T) {
 	t.Parallel()
 	env := localtest.New(t, flows.Spec)
 	register(t, env, "etl", "1", registrytest.Spec(1)).Require(t, 200)

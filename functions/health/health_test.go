@@ -94,7 +94,7 @@ func askAs(t *testing.T, d fn.Deps, authorization string) (report, string) {
 	return out, w.Body.String()
 }
 
-func TestHealth1_TheRealComponents(t *testing.T) {
+func TestTheRealComponents(t *testing.T) {
 	env := localtest.Open(t, localtest.Options{Config: fn.Config{Version: "1.2.3"}}, health.Spec)
 	res := env.Do(t, "", "GET", "/health", nil).Require(t, 200)
 	assert.Equal(t, "healthy", res.String(t, "status"), "%s", res.Body)
@@ -117,8 +117,8 @@ func TestHealth1_TheRealComponents(t *testing.T) {
 	assert.Equal(t, "operational; tasks waiting: 1, the oldest for 42s", r.Components[2].Message)
 }
 
-// TestHealth1_BacklogIsForTheOperator: everybody else is told which component works.
-func TestHealth1_BacklogIsForTheOperator(t *testing.T) {
+// TestBacklogIsForTheOperator: everybody else is told which component works.
+func TestBacklogIsForTheOperator(t *testing.T) {
 	t.Parallel()
 	d := fn.Deps{Queues: fakeQueues{dead: 3, stats: func(string) (queue.Stats, error) { return queue.Stats{Visible: 2, Oldest: time.Minute}, nil }}}
 	for _, authorization := range []string{"", "Bearer ", "Bearer x", secret, "Bearer " + secret + "x", "Basic " + secret} {
@@ -130,8 +130,8 @@ func TestHealth1_BacklogIsForTheOperator(t *testing.T) {
 	assert.Equal(t, "operational; tasks waiting: 12, the oldest for 1m0s; messages given up (dead letters): 21", r.Components[2].Message)
 }
 
-// TestHealth1_AFullDiskIsUnhealthy, with the reason, for everybody.
-func TestHealth1_AFullDiskIsUnhealthy(t *testing.T) {
+// TestAFullDiskIsUnhealthy, with the reason, for everybody.
+func TestAFullDiskIsUnhealthy(t *testing.T) {
 	t.Parallel()
 	full := fmt.Errorf("check: %w", errs.New(errs.Unavailable, "the disk is nearly full: writes are refused"))
 	r, _ := askAs(t, fn.Deps{Table: fakeTable{check: answers(full)}, Blob: fakeBlob{check: answers(full)}}, "")
@@ -142,7 +142,7 @@ func TestHealth1_AFullDiskIsUnhealthy(t *testing.T) {
 	}
 }
 
-func TestHealth1_NeedsNoCredentialAndLooksAtNone(t *testing.T) {
+func TestNeedsNoCredentialAndLooksAtNone(t *testing.T) {
 	t.Parallel()
 	r, _ := ask(t, fn.Deps{})
 	assert.Equal(t, "degraded", r.Status)
@@ -153,7 +153,7 @@ func TestHealth1_NeedsNoCredentialAndLooksAtNone(t *testing.T) {
 	assert.Equal(t, "dev", r.Version)
 }
 
-func TestHealth1_TheWorstDecides(t *testing.T) {
+func TestTheWorstDecides(t *testing.T) {
 	t.Parallel()
 	boom := errors.New("dial tcp 10.1.2.3: secret-endpoint")
 	states := []struct {
@@ -188,7 +188,7 @@ func as(err, own error) error {
 	return err
 }
 
-func TestHealth1_OneQueueIsEnough(t *testing.T) {
+func TestOneQueueIsEnough(t *testing.T) {
 	t.Parallel()
 	for _, name := range events.AllQueues() {
 		for err, want := range map[error]string{errors.New("boom"): "unhealthy", queue.ErrUnknownQueue: "degraded"} {
@@ -220,7 +220,7 @@ func TestHealth1_OneQueueIsEnough(t *testing.T) {
 	assert.Equal(t, "healthy", r.Components[2].Status)
 }
 
-func TestHealth1_AComponentThatHangsIsGivenUp(t *testing.T) {
+func TestAComponentThatHangsIsGivenUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		hang := make(chan struct{})

@@ -25,7 +25,7 @@ func TestAccess(t *testing.T) {
 	env.CheckAccess(t, "orgs-create", "/orgs", object{"name": "New"})
 }
 
-func TestRole2_AUserWithoutAWorkspaceMakesOne(t *testing.T) {
+func TestAUserWithoutAWorkspaceMakesOne(t *testing.T) {
 	t.Parallel()
 	env := localtest.New(t, orgs.Spec, auth.Spec)
 	token := env.SignIn(t, "New@Example.com")
@@ -53,7 +53,7 @@ func TestRole2_AUserWithoutAWorkspaceMakesOne(t *testing.T) {
 	env.Do(t, token, "GET", "/api-keys", nil).Require(t, 200)
 }
 
-func TestRole2_ListsTheCallersWorkspaces(t *testing.T) {
+func TestListsTheCallersWorkspaces(t *testing.T) {
 	t.Parallel()
 	env := localtest.New(t, orgs.Spec)
 	viewer := env.User(t, env.A, tenant.Viewer)
@@ -76,7 +76,7 @@ func TestRole2_ListsTheCallersWorkspaces(t *testing.T) {
 	assert.Equal(t, true, list.Get(t, "items", 1, "suspended"))
 }
 
-func TestKey3_AKeyListsItsOwnWorkspace(t *testing.T) {
+func TestAKeyListsItsOwnWorkspace(t *testing.T) {
 	t.Parallel()
 	env := localtest.New(t, orgs.Spec)
 	env.Workspace(t, "Also the owner's", env.A.Owner)

@@ -13,7 +13,7 @@ import (
 	"millrace/shared/run/engine"
 )
 
-func TestRun9_CancelOfAQueuedRun(t *testing.T) {
+func TestCancelOfAQueuedRun(t *testing.T) {
 	t.Parallel()
 	w := idle(t)
 	w.flow(t, "etl", "1", chain)
@@ -49,7 +49,7 @@ func TestRun9_CancelOfAQueuedRun(t *testing.T) {
 	assert.Nil(t, d.StartedAt)
 }
 
-func TestRun9_CancelOfARunningRun(t *testing.T) {
+func TestCancelOfARunningRun(t *testing.T) {
 	t.Parallel()
 	w := online(t)
 	begun := make(chan struct{})
@@ -71,7 +71,7 @@ func TestRun9_CancelOfARunningRun(t *testing.T) {
 	assert.NotNil(t, d.DurationMS)
 }
 
-func TestRun10_CancelAgain(t *testing.T) {
+func TestCancelAgainChangesNothing(t *testing.T) {
 	t.Parallel()
 	w := idle(t)
 	w.flow(t, "etl", "1", chain)
@@ -98,7 +98,7 @@ func TestRun10_CancelAgain(t *testing.T) {
 	assert.Equal(t, before, w.AuditCount(t, w.A.OrgID), "what changes nothing is not audited")
 }
 
-func TestRun16_CancelUndoesNothing(t *testing.T) {
+func TestCancelUndoesNothing(t *testing.T) {
 	t.Parallel()
 	w := online(t)
 	url, calls := failing(t, 0)

@@ -43,7 +43,7 @@ func (w world) compare(t *testing.T, a, b string) (object, map[string]compared, 
 	return res.Object(t), byName, names
 }
 
-func TestRun14_Compare(t *testing.T) {
+func TestRunComparison(t *testing.T) {
 	t.Parallel()
 	w := idle(t)
 	w.flow(t, "etl", "1", tasks(transform("a", "1"), transform("b", "1"), transform("gone", "1"), transform("each", "item", object{"map_over": "[1, 2]"})))

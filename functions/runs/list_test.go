@@ -62,7 +62,7 @@ func (w world) list(t *testing.T, query string) []string {
 	return out
 }
 
-func TestRun8_List(t *testing.T) {
+func TestRunList(t *testing.T) {
 	t.Parallel()
 	w := idle(t)
 	assert.Equal(t, []string{}, w.list(t, ""))
@@ -113,7 +113,7 @@ func TestRun8_List(t *testing.T) {
 	}
 }
 
-func TestRun8_AnUnboundedListIsStreamed(t *testing.T) {
+func TestAnUnboundedListIsStreamed(t *testing.T) {
 	t.Parallel()
 	var pages, records atomic.Int32
 	proceed := make(chan struct{})
@@ -161,7 +161,7 @@ func TestRun8_AnUnboundedListIsStreamed(t *testing.T) {
 	assert.ErrorIs(t, err, io.EOF)
 }
 
-func TestRun8_AListThatBreaksIsCutOff(t *testing.T) {
+func TestAListThatBreaksIsCutOff(t *testing.T) {
 	t.Parallel()
 	var pages, failFrom atomic.Int32
 	failFrom.Store(3)

@@ -64,7 +64,7 @@ func numbers(n int) []string {
 	return out
 }
 
-func TestRun13_LogOfARun(t *testing.T) {
+func TestLogOfARun(t *testing.T) {
 	t.Parallel()
 	w := live(t)
 	w.flow(t, "etl", "1", chain)
@@ -86,7 +86,7 @@ func TestRun13_LogOfARun(t *testing.T) {
 	assert.Equal(t, []string{"run_started", "task_started", "task_succeeded", "task_started", "task_succeeded", "run_finished"}, types)
 }
 
-func TestRun13_PagesAcrossTheSwitchToTheArchive(t *testing.T) {
+func TestPagesAcrossTheSwitchToTheArchive(t *testing.T) {
 	w := idle(t)
 	w.flow(t, "etl", "1", chain)
 	id := w.run(t, object{"flow_name": "etl", "flow_version": "1"})
@@ -142,7 +142,7 @@ func TestRun13_PagesAcrossTheSwitchToTheArchive(t *testing.T) {
 	w.Do(t, w.A.Key, "GET", "/runs/"+other+"/logs?next_token="+*foreign+"x", nil).Require(t, 400)
 }
 
-func TestRun13_Limits(t *testing.T) {
+func TestLimitsOfALogPage(t *testing.T) {
 	w := idle(t)
 	w.flow(t, "etl", "1", chain)
 	id := w.run(t, object{"flow_name": "etl", "flow_version": "1"})

@@ -12,7 +12,7 @@ import (
 	"millrace/shared/run/runstate"
 )
 
-func TestRun11_Retry(t *testing.T) {
+func TestRetry(t *testing.T) {
 	t.Parallel()
 	w := online(t)
 	url, calls := failing(t, 1)
@@ -51,7 +51,7 @@ func TestRun11_Retry(t *testing.T) {
 	assert.EqualValues(t, 2, calls.Load())
 }
 
-func TestRun12_RetryFromFailed(t *testing.T) {
+func TestRetryFromFailed(t *testing.T) {
 	t.Parallel()
 	w := online(t)
 	url, calls := failing(t, 2)
@@ -90,7 +90,7 @@ func TestRun12_RetryFromFailed(t *testing.T) {
 	assert.EqualValues(t, 3, calls.Load())
 }
 
-func TestRun12_NothingSucceeded(t *testing.T) {
+func TestRetryFromFailedWhereNothingSucceeded(t *testing.T) {
 	t.Parallel()
 	w := online(t)
 	url, _ := failing(t, 1)
@@ -103,7 +103,7 @@ func TestRun12_NothingSucceeded(t *testing.T) {
 	assert.Equal(t, []string{"boom#1 SUCCEEDED", "b#1 SUCCEEDED"}, brief(w.ended(t, res.String(t, "run_id")).TaskRuns))
 }
 
-func TestRun12_InstancesAreReusedOneByOne(t *testing.T) {
+func TestInstancesAreReusedOneByOne(t *testing.T) {
 	t.Parallel()
 	w := live(t)
 	w.flow(t, "etl", "1", tasks(transform("each", "10 / item", object{"map_over": "[1, 0, 5]"})))

@@ -16,7 +16,7 @@ import (
 
 var chain = tasks(transform("a", "1 + 1"), transform("b", "tasks.a.output * 21", after("a")))
 
-func TestRun1_WhatIsToRun(t *testing.T) {
+func TestARunNamesADeploymentOrAFlowVersion(t *testing.T) {
 	t.Parallel()
 	w := idle(t)
 	w.flow(t, "etl", "1", chain)
@@ -44,7 +44,7 @@ func TestRun1_WhatIsToRun(t *testing.T) {
 	assert.Nil(t, run["deployment"])
 }
 
-func TestRun2_DeploymentsHandOnEnvironmentAndTier(t *testing.T) {
+func TestDeploymentsHandOnEnvironmentAndTier(t *testing.T) {
 	t.Parallel()
 	w := idle(t)
 	w.flow(t, "etl", "1", chain)
@@ -65,7 +65,7 @@ func TestRun2_DeploymentsHandOnEnvironmentAndTier(t *testing.T) {
 	w.Do(t, w.A.Key, "POST", "/runs", object{"deployment": "prod"}).Require(t, 409)
 }
 
-func TestRun3_Tiers(t *testing.T) {
+func TestTierOfARun(t *testing.T) {
 	t.Parallel()
 	w := idle(t)
 	w.flow(t, "etl", "1", chain)
@@ -80,7 +80,7 @@ func TestRun3_Tiers(t *testing.T) {
 	assert.Equal(t, "nano", run.String(t, "execution_mode"), "the flow version's")
 }
 
-func TestRun5_ReservedParameters(t *testing.T) {
+func TestReservedParametersAreRefused(t *testing.T) {
 	t.Parallel()
 	w := idle(t)
 	w.flow(t, "etl", "1", chain)
@@ -92,7 +92,7 @@ func TestRun5_ReservedParameters(t *testing.T) {
 	assert.Equal(t, before+1, w.AuditCount(t, w.A.OrgID))
 }
 
-func TestRun6_Record(t *testing.T) {
+func TestRunRecord(t *testing.T) {
 	t.Parallel()
 	w := idle(t)
 	w.flow(t, "etl", "1", chain)
@@ -120,7 +120,7 @@ func TestRun6_Record(t *testing.T) {
 	assert.Contains(t, w.audited(t, run["run_id"].(string), "create").After, run["run_slug"])
 }
 
-func TestRun15_TriggerSources(t *testing.T) {
+func TestTriggerSources(t *testing.T) {
 	t.Parallel()
 	w := live(t)
 	w.flow(t, "etl", "1", tasks(transform("a", "1", object{"condition": "params.go == true"})))

@@ -17,7 +17,7 @@ import (
 
 var discard = slog.New(slog.DiscardHandler)
 
-func TestRun4_Execute(t *testing.T) {
+func TestExecuteAnswersWithTheFinishedRun(t *testing.T) {
 	t.Parallel()
 	w := live(t)
 	w.flow(t, "etl", "1", chain)
@@ -45,7 +45,7 @@ func TestRun4_Execute(t *testing.T) {
 	assert.Equal(t, "SUCCEEDED", again.String(t, "status"))
 }
 
-func TestRun4_ExecuteKeepsTheRequestOpen(t *testing.T) {
+func TestExecuteKeepsTheRequestOpen(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := idle(t)
@@ -72,7 +72,7 @@ func TestRun4_ExecuteKeepsTheRequestOpen(t *testing.T) {
 }
 
 // The end of a run may be news of another process, which no signal brings.
-func TestRun4_ExecuteLooksByItself(t *testing.T) {
+func TestExecuteLooksByItself(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := idle(t)
@@ -88,7 +88,7 @@ func TestRun4_ExecuteLooksByItself(t *testing.T) {
 	})
 }
 
-func TestRun4_AClientThatLeavesDoesNotStopTheRun(t *testing.T) {
+func TestAClientThatLeavesDoesNotStopTheRun(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := idle(t)

@@ -55,7 +55,7 @@ func call(name, url string, more ...object) object {
 	return task
 }
 
-func TestRun7_Detail(t *testing.T) {
+func TestRunDetail(t *testing.T) {
 	t.Parallel()
 	w := live(t)
 	w.flow(t, "etl", "1", tasks(
@@ -94,7 +94,7 @@ func TestRun7_Detail(t *testing.T) {
 	}
 }
 
-func TestRun7_Failure(t *testing.T) {
+func TestDetailOfAFailedRun(t *testing.T) {
 	t.Parallel()
 	w := online(t)
 	url, calls := failing(t, 9)

@@ -14,7 +14,7 @@ import (
 )
 
 // The Python side has its tests in Python; they count as ours.
-func TestLocal1_PythonPackage(t *testing.T) {
+func TestPythonPackage(t *testing.T) {
 	t.Parallel()
 	// Reading them here tells go test that its cached result hangs on them.
 	tests, err := filepath.Glob("python/tests/test_*.py")

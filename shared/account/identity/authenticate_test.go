@@ -80,7 +80,7 @@ func TestMalformedCredentialsCostNoRead(t *testing.T) {
 	assert.Zero(t, tbl.reads.Load())
 }
 
-func TestKey3_AKeyIgnoresTheWorkspaceHeader(t *testing.T) {
+func TestAKeyIgnoresTheWorkspaceHeader(t *testing.T) {
 	t.Parallel()
 	env := localtest.New(t)
 	a := authenticator(t, env, env.Deps.Table, nil)
@@ -102,7 +102,7 @@ func TestKey3_AKeyIgnoresTheWorkspaceHeader(t *testing.T) {
 	assert.Equal(t, []string{"flows.read"}, p.Scopes)
 }
 
-func TestKey1_ExpiryIsComparedAtEveryRead(t *testing.T) {
+func TestExpiryIsComparedAtEveryRead(t *testing.T) {
 	t.Parallel()
 	env := localtest.New(t)
 	a := authenticator(t, env, env.Deps.Table, nil)
@@ -186,7 +186,7 @@ func (d *deleting) Update(ctx context.Context, u table.Update) (table.Item, erro
 	return d.Table.Update(ctx, u)
 }
 
-func TestRole2_TheHeaderSelectsAmongMemberships(t *testing.T) {
+func TestTheHeaderSelectsAmongMemberships(t *testing.T) {
 	t.Parallel()
 	env := localtest.New(t)
 	a := authenticator(t, env, env.Deps.Table, nil)

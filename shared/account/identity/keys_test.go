@@ -15,7 +15,7 @@ import (
 	"millrace/shared/platform/table"
 )
 
-func TestKey1_TheSecretIsStoredNowhere(t *testing.T) {
+func TestTheSecretIsStoredNowhere(t *testing.T) {
 	t.Parallel()
 	env := localtest.New(t)
 	key, secret, err := identity.CreateKey(owner(env.A), env.Deps.Table, env.Clock.Now(), identity.KeyRequest{OrgID: env.A.OrgID, Name: "k"})

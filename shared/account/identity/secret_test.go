@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestKey1_SecretsAreLongCheckedAndUnlike(t *testing.T) {
+func TestSecretsAreLongCheckedAndUnlike(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}
 	for range 1000 {

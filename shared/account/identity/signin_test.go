@@ -88,7 +88,7 @@ func verifying(t *testing.T, env *localtest.Env, c identity.SignInConfig) *ident
 	return a
 }
 
-func TestLogin2_OnlyTokensOfTheConfiguredIssuer(t *testing.T) {
+func TestOnlyTokensOfTheConfiguredIssuer(t *testing.T) {
 	t.Parallel()
 	env := localtest.New(t)
 	p, stranger := newProvider(t, "k1"), newProvider(t, "k1")

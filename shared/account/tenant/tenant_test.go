@@ -24,7 +24,7 @@ var holders = map[string]string{
 	"owner": "admin.org billing.read billing.write",
 }
 
-func TestRole1_Roles(t *testing.T) {
+func TestRoles(t *testing.T) {
 	t.Parallel()
 	count := 0
 	for roles, permissions := range holders {

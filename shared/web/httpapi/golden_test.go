@@ -64,7 +64,7 @@ func (g *golden) send(tb testing.TB, h http.Handler) answer {
 	return out
 }
 
-func TestError1_Answers(t *testing.T) {
+func TestAnswersAreThoseOfTheGoldenFiles(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/answers/*.json")
 	require.NoError(t, err)

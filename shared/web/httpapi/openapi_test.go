@@ -15,7 +15,7 @@ import (
 	"millrace/shared/web/httpapi/testdata/other"
 )
 
-func TestVersion1_OpenAPI(t *testing.T) {
+func TestDescriptionIsThatOfTheGoldenFiles(t *testing.T) {
 	t.Parallel()
 	a := fixture(t, nil)
 	for file, make := range map[string]func() ([]byte, error){"testdata/openapi31.json": a.JSON, "testdata/openapi30.json": a.JSON30} {
