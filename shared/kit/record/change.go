@@ -119,11 +119,13 @@ func (s Set[T, P]) write(ctx context.Context, id string, c Change[T], room func(
 }
 
 // unchanged is the condition that a record is as it was read.
-func (s Set[T, P]) unchanged(out *Outcome[T]) table.Cond {
-	if !out.Existed {
-		return table.IsNew() //guard:record/new drop
+func (s Set[T, P]) unchanged(out *Outcome[T]) (cond table.Cond) {
+	if out.Existed {
+		cond = table.Eq("revision", P(&out.Before).meta().Revision) //guard:record/unchanged drop
+	} else {
+		cond = table.IsNew() //guard:record/new drop
 	}
-	return table.Eq("revision", P(&out.Before).meta().Revision) //guard:record/unchanged drop
+	return cond
 }
 
 // stamp gives a record its key and what it tells of its making and its change.

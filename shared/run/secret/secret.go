@@ -64,7 +64,7 @@ func (s *Secret) Of() string {
 
 // Seal seals a value as that of the secret.
 func (s *Secret) Seal(ctx context.Context, v vault.Vault, org, value string) (err error) {
-	s.Sealed, err = v.Seal(ctx, org, purpose(s.Name, s.Of()), []byte(value)) //guard:secret/bound-to-workspace arg 1 "org"
+	s.Sealed, err = v.Seal(ctx, org, purpose(s.Name, s.Of()), []byte(value)) //guard:secret/bound-to-workspace arg 2 "org"
 	if err != nil {
 		return fmt.Errorf("seal secret %s: %w", s.Name, err)
 	}
