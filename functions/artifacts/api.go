@@ -10,8 +10,8 @@ import (
 
 // InitiateUploadRequest is the body of POST /artifacts/initiate.
 type InitiateUploadRequest struct {
-	FlowName    string  `json:"flow_name" maxLength:"128" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]*$" example:"daily-sales"`
-	FlowVersion string  `json:"flow_version" maxLength:"128" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]*$" example:"7"`
+	FlowName    string  `json:"flow_name" is:"name" example:"daily-sales"`
+	FlowVersion string  `json:"flow_version" is:"name" example:"7"`
 	SizeBytes   int64   `json:"size_bytes" minimum:"1" maximum:"262144000" example:"48213" doc:"Of the whole zip; at most 250 MB"`
 	FileName    *string `json:"file_name,omitempty" maxLength:"255" doc:"Kept for the audit log"`
 	ContentType *string `json:"content_type,omitempty" maxLength:"128" doc:"application/zip by default"`
@@ -43,13 +43,13 @@ type CompleteUploadRequest struct {
 	UploadID        string            `json:"upload_id" minLength:"1" maxLength:"1024" example:"2~Vh1kqQ0fV3R9x"`
 	ArtifactKey     string            `json:"artifact_key" minLength:"1" maxLength:"1024" example:"org_01K5SAMPLE0000000000000001/artifacts/daily-sales/7/01K5SAMPLE0000000000000002.zip"`
 	Parts           []CompletedPart   `json:"parts" minItems:"1" maxItems:"10000"`
-	DeploymentName  string            `json:"deployment_name" maxLength:"128" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]*$" example:"daily-sales"`
-	FlowName        string            `json:"flow_name" maxLength:"128" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]*$" example:"daily-sales"`
-	FlowVersion     string            `json:"flow_version" maxLength:"128" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]*$" example:"7"`
+	DeploymentName  string            `json:"deployment_name" is:"name" example:"daily-sales"`
+	FlowName        string            `json:"flow_name" is:"name" example:"daily-sales"`
+	FlowVersion     string            `json:"flow_version" is:"name" example:"7"`
 	CodeHash        *string           `json:"code_hash,omitempty" maxLength:"128" doc:"Identifies the code; by default the SHA-256 of the zip"`
 	DefaultExecutor *string           `json:"default_executor,omitempty" maxLength:"64" doc:"One of GET /backends; another is 400"`
 	DepPackageSlugs []string          `json:"dep_package_slugs,omitempty" doc:"Up to 50"`
-	Environment     *string           `json:"environment,omitempty" maxLength:"128" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]*$" doc:"default, unless it is named"`
+	Environment     *string           `json:"environment,omitempty" is:"name" doc:"default, unless it is named"`
 	FlowSpec        json.RawMessage   `json:"flow_spec,omitempty" doc:"The DAG; without it flow_spec.json at the root of the zip is read"`
 	Namespace       *string           `json:"namespace,omitempty" maxLength:"128"`
 	Schedule        *string           `json:"schedule,omitempty" maxLength:"256" doc:"Must be null: schedules are resources of their own"`

@@ -9,15 +9,15 @@ import (
 
 // DeploymentRequest is the body of POST /deployments.
 type DeploymentRequest struct {
-	DeploymentName string `json:"deployment_name" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]*$" maxLength:"128" example:"daily-sales"`
-	FlowName       string `json:"flow_name" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]*$" maxLength:"128" example:"daily-sales"`
-	FlowVersion    string `json:"flow_version" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]*$" maxLength:"128" example:"7"`
+	DeploymentName string `json:"deployment_name" is:"name" example:"daily-sales"`
+	FlowName       string `json:"flow_name" is:"name" example:"daily-sales"`
+	FlowVersion    string `json:"flow_version" is:"name" example:"7"`
 	Settings
 }
 
 // ChangeVersionRequest points a deployment at another version of its flow.
 type ChangeVersionRequest struct {
-	FlowVersion string `json:"flow_version" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]*$" maxLength:"128" example:"7"`
+	FlowVersion string `json:"flow_version" is:"name" example:"7"`
 }
 
 // RollbackRequest names what to go back to.
@@ -53,28 +53,28 @@ type RollbackResponse struct {
 }
 
 type path struct {
-	Name string `path:"deployment_name" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]*$" maxLength:"128"`
+	Name string `path:"deployment_name" is:"name"`
 }
 
 type listQuery struct {
-	Environment string `query:"environment" pattern:"^([A-Za-z0-9][A-Za-z0-9._-]*)?$" maxLength:"128" doc:"Only deployments in this environment"`
+	Environment string `query:"environment" is:"name or empty" doc:"Only deployments in this environment"`
 	Limit       int    `query:"limit" minimum:"1" maximum:"500" default:"100"`
 }
 
 type putIn struct{ Body DeploymentRequest }
 
 type versionIn struct {
-	Name string `path:"deployment_name" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]*$" maxLength:"128"`
+	Name string `path:"deployment_name" is:"name"`
 	Body ChangeVersionRequest
 }
 
 type rollbackIn struct {
-	Name string `path:"deployment_name" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]*$" maxLength:"128"`
+	Name string `path:"deployment_name" is:"name"`
 	Body *RollbackRequest
 }
 
 type settingsIn struct {
-	Name string `path:"deployment_name" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]*$" maxLength:"128"`
+	Name string `path:"deployment_name" is:"name"`
 	Body UpdateDeploymentSettingsRequest
 }
 

@@ -11,7 +11,7 @@ import (
 // Settings are what a deployment has besides its flow. What is absent or null
 // keeps its value, or takes the default in a new deployment.
 type Settings struct {
-	Environment     *string                     `json:"environment,omitempty" maxLength:"128" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]*$" example:"production" doc:"default, unless it is named"`
+	Environment     *string                     `json:"environment,omitempty" is:"name" example:"production" doc:"default, unless it is named"`
 	Namespace       *string                     `json:"namespace,omitempty" maxLength:"128"`
 	ExecutionMode   *string                     `json:"execution_mode,omitempty" maxLength:"64" example:"small" doc:"nano, micro, small, medium, large or xlarge; a new deployment takes the version's. Another is 400"`
 	DefaultExecutor *string                     `json:"default_executor,omitempty" maxLength:"64" doc:"One of GET /backends; a new deployment takes the version's. Another is 400"`

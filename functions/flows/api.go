@@ -11,8 +11,8 @@ import (
 
 // FlowRegisterRequest is the body of POST /flows.
 type FlowRegisterRequest struct {
-	FlowName         string            `json:"flow_name" maxLength:"128" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]*$" doc:"1 to 128 letters, digits, '.', '_' and '-'"`
-	FlowVersion      string            `json:"flow_version" maxLength:"128" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]*$" doc:"A string, e.g. 1, 2.0.1 or a commit; latest, versions, draft and backfill are reserved"`
+	FlowName         string            `json:"flow_name" is:"name" doc:"1 to 128 letters, digits, '.', '_' and '-'"`
+	FlowVersion      string            `json:"flow_version" is:"name" doc:"A string, e.g. 1, 2.0.1 or a commit; latest, versions, draft and backfill are reserved"`
 	FlowSpec         json.RawMessage   `json:"flow_spec" doc:"The DAG: parameters (JSON Schema), timeout_secs, tasks, on_failure"`
 	ArtifactStoreURI *string           `json:"artifact_store_uri,omitempty" maxLength:"1024" doc:"Uploaded code; required if the flow has Python tasks"`
 	CodeHash         *string           `json:"code_hash,omitempty" maxLength:"128" doc:"Identifies the code: a version registered again with the same hash has the same code"`
@@ -89,18 +89,18 @@ type DraftResponse struct {
 }
 
 type flowPath struct {
-	FlowName string `path:"flow_name" maxLength:"128" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]*$"`
+	FlowName string `path:"flow_name" is:"name"`
 }
 
 type versionPath struct {
-	FlowName    string `path:"flow_name" maxLength:"128" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]*$"`
-	FlowVersion string `path:"flow_version" maxLength:"128" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]*$"`
+	FlowName    string `path:"flow_name" is:"name"`
+	FlowVersion string `path:"flow_version" is:"name"`
 }
 
 type listQuery struct {
 	Limit       int    `query:"limit" minimum:"1" maximum:"500" default:"100"`
 	NextToken   string `query:"next_token" maxLength:"4096"`
-	Environment string `query:"environment" maxLength:"128" pattern:"^([A-Za-z0-9][A-Za-z0-9._-]*)?$" doc:"Only flows that have a deployment in this environment"`
+	Environment string `query:"environment" is:"name or empty" doc:"Only flows that have a deployment in this environment"`
 }
 
 type registerIn struct{ Body FlowRegisterRequest }
@@ -136,7 +136,7 @@ const (
 )
 
 type draftIn struct {
-	FlowName string `path:"flow_name" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]*$" maxLength:"128"`
+	FlowName string `path:"flow_name" is:"name"`
 	Body     DraftSourceRequest
 }
 

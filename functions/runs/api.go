@@ -24,8 +24,8 @@ type createInput struct {
 }
 
 type listQuery struct {
-	FlowName    string `query:"flow_name" pattern:"^([A-Za-z0-9][A-Za-z0-9._-]*)?$" maxLength:"128"`
-	Environment string `query:"environment" pattern:"^([A-Za-z0-9][A-Za-z0-9._-]*)?$" maxLength:"128"`
+	FlowName    string `query:"flow_name" is:"name or empty"`
+	Environment string `query:"environment" is:"name or empty"`
 	Since       string `query:"since" maxLength:"64" doc:"Only runs created then or later; an ISO 8601 timestamp, in UTC unless it names an offset"`
 	Limit       *int   `query:"limit" doc:"Clamped to 1 to 500; absent: all runs, streamed"`
 }

@@ -13,10 +13,10 @@ import (
 
 // RunRequest is the body of POST /runs.
 type RunRequest struct {
-	Deployment    *string                     `json:"deployment,omitempty" maxLength:"128" pattern:"^([A-Za-z0-9][A-Za-z0-9._-]*)?$" doc:"Selects flow, version, environment and tier; decides over flow_name and flow_version"`
-	FlowName      *string                     `json:"flow_name,omitempty" maxLength:"128" pattern:"^([A-Za-z0-9][A-Za-z0-9._-]*)?$" doc:"With flow_version; required without deployment"`
-	FlowVersion   *string                     `json:"flow_version,omitempty" maxLength:"128" pattern:"^([A-Za-z0-9][A-Za-z0-9._-]*)?$" doc:"With flow_name; required without deployment"`
-	Environment   *string                     `json:"environment,omitempty" maxLength:"128" pattern:"^([A-Za-z0-9][A-Za-z0-9._-]*)?$" doc:"Absent: the deployment's, else default"`
+	Deployment    *string                     `json:"deployment,omitempty" is:"name or empty" doc:"Selects flow, version, environment and tier; decides over flow_name and flow_version"`
+	FlowName      *string                     `json:"flow_name,omitempty" is:"name or empty" doc:"With flow_version; required without deployment"`
+	FlowVersion   *string                     `json:"flow_version,omitempty" is:"name or empty" doc:"With flow_name; required without deployment"`
+	Environment   *string                     `json:"environment,omitempty" is:"name or empty" doc:"Absent: the deployment's, else default"`
 	Parameters    *map[string]json.RawMessage `json:"parameters,omitempty" doc:"Checked against the flow's schema, whose defaults apply; over the deployment's. Keys that begin with __svc_ are reserved; up to 256 KB"`
 	ExecutionMode *string                     `json:"execution_mode,omitempty" maxLength:"64" doc:"nano, micro, small, medium, large or xlarge, for this run; absent: the deployment's, else the flow version's. Another is 400"`
 	Execute       bool                        `json:"execute,omitempty" doc:"Wait until the run has ended and answer its detail"`

@@ -12,7 +12,7 @@ import (
 type SecretCreateRequest struct {
 	Name        string            `json:"name" pattern:"^[A-Za-z_][A-Za-z0-9_]*$" maxLength:"128" example:"WAREHOUSE_PASSWORD"`
 	Value       string            `json:"value" minLength:"1" secret:"true" example:"correct horse battery staple" doc:"1 byte to 64 KB"`
-	Environment *string           `json:"environment,omitempty" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]*$" maxLength:"128" example:"production" doc:"null: the workspace's own, which every environment falls back to"`
+	Environment *string           `json:"environment,omitempty" is:"name" example:"production" doc:"null: the workspace's own, which every environment falls back to"`
 	Description string            `json:"description,omitempty" maxLength:"4096" example:"Reads the warehouse"`
 	Tags        map[string]string `json:"tags,omitempty" doc:"Up to 50"`
 }
@@ -20,7 +20,7 @@ type SecretCreateRequest struct {
 // SecretUpdateRequest is the body of PUT /secrets/{secret_name}.
 type SecretUpdateRequest struct {
 	Value       string  `json:"value" minLength:"1" secret:"true" example:"correct horse battery staple" doc:"1 byte to 64 KB"`
-	Environment *string `json:"environment,omitempty" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]*$" maxLength:"128" doc:"As the query parameter"`
+	Environment *string `json:"environment,omitempty" is:"name" doc:"As the query parameter"`
 }
 
 // SecretMetadataPatchRequest is the body of PATCH /secrets/{secret_name}. What is
@@ -33,8 +33,8 @@ type SecretMetadataPatchRequest struct {
 // SecretCopyRequest is the body of POST /secrets/copy.
 type SecretCopyRequest struct {
 	Name              string  `json:"name" pattern:"^[A-Za-z_][A-Za-z0-9_]*$" maxLength:"128" example:"WAREHOUSE_PASSWORD"`
-	SourceEnvironment *string `json:"source_environment" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]*$" maxLength:"128" example:"staging" doc:"null: the workspace's own"`
-	TargetEnvironment *string `json:"target_environment" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]*$" maxLength:"128" example:"production" doc:"null: the workspace's own"`
+	SourceEnvironment *string `json:"source_environment" is:"name" example:"staging" doc:"null: the workspace's own"`
+	TargetEnvironment *string `json:"target_environment" is:"name" example:"production" doc:"null: the workspace's own"`
 	Overwrite         bool    `json:"overwrite,omitempty" doc:"Gives a secret that the target has a new version; without it that is 409"`
 }
 
@@ -61,14 +61,14 @@ type SecretListResponse struct {
 // Path is the path of one secret.
 type Path struct {
 	Name        string  `path:"secret_name" pattern:"^[A-Za-z_][A-Za-z0-9_]*$" maxLength:"128"`
-	Environment *string `query:"environment" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]*$" maxLength:"128" doc:"Absent: the workspace's own, else the only one there is; 422 if there are several, and names them"`
+	Environment *string `query:"environment" is:"name" doc:"Absent: the workspace's own, else the only one there is; 422 if there are several, and names them"`
 }
 
 type (
 	createIn struct{ Body SecretCreateRequest }
 	copyIn   struct{ Body SecretCopyRequest }
 	listIn   struct {
-		Environment *string `query:"environment" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]*$" maxLength:"128" doc:"Only secrets of this environment; absent: all"`
+		Environment *string `query:"environment" is:"name" doc:"Only secrets of this environment; absent: all"`
 		Limit       int     `query:"limit" minimum:"1" maximum:"1000" default:"100"`
 	}
 	updateIn struct {

@@ -48,16 +48,19 @@ const DefaultEnvironment = "default"
 // ReservedParameter begins the parameters that only the service sets.
 const ReservedParameter = "__svc_"
 
-// maxName is the most characters of a name. A pattern that counted them would take
+// MaxName is the most characters of a name. A pattern that counted them would take
 // a hundred times as long to compile, which each function does at its start.
-const maxName = 128
+const MaxName = 128
 
-var namePattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
+// NamePattern is the regular expression of a name that is not longer than MaxName.
+const NamePattern = `^[A-Za-z0-9][A-Za-z0-9._-]*$`
+
+var namePattern = regexp.MustCompile(NamePattern)
 
 // ValidName reports whether name may name a flow, version, deployment or
 // environment: 1 to 128 letters, digits, '.', '_' and '-', of which the first is a
 // letter or digit.
-func ValidName(name string) bool { return len(name) <= maxName && namePattern.MatchString(name) }
+func ValidName(name string) bool { return len(name) <= MaxName && namePattern.MatchString(name) }
 
 // reserved are words that stand in the place of a version in a path.
 var reserved = []string{"latest", "versions", "draft", "backfill"}

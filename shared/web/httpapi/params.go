@@ -65,6 +65,7 @@ func (a *API) paramsIn(op *Operation, t reflect.Type, path []int) (out []param) 
 func (a *API) param(in, name string, f reflect.StructField, path []int) param {
 	schema := huma.SchemaFromField(a.document.Components.Schemas, f, "")
 	schema.Nullable = false // absent is not null
+	constrain(f, schema)
 	p := param{
 		in: in, name: name, path: path, schema: schema, doc: schema.Description,
 		required: in == "path" || f.Tag.Get("required") == "true", hidden: f.Tag.Get("hidden") == "true",

@@ -190,6 +190,7 @@ func (c *shaper) fields(t reflect.Type, path []int, s *huma.Schema, out *shape) 
 			if f.Type.Kind() == reflect.Pointer && prop != nil {
 				documentNull(prop)
 			}
+			constrain(f, prop)
 			field := shapeField{name: name, path: at, shape: c.shape(f.Type, prop), required: slices.Contains(s.Required, name)}
 			field.shape.secret = f.Tag.Get("secret") == "true" || f.Tag.Get("format") == "password"
 			if def, ok := f.Tag.Lookup("default"); ok {
