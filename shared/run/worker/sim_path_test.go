@@ -135,7 +135,7 @@ func (s *sim) limit(r *simRun, v verdict) time.Time {
 		return r.began.Add(s.gone + time.Duration(s.flow.deadline)*time.Second + simMend)
 	}
 	length := path + (work+others)/s.workers() + simSpare
-	if others > 0 && s.places == 0 { // its maps may wait for all that the others do
+	if len(s.lineages) > 1 && s.places == 0 { // its maps may wait for all that the others do, also between tries
 		length += others + time.Duration(len(s.flow.tasks))*simMend
 	}
 	if r.fault.Before(r.began) {
