@@ -94,9 +94,19 @@ func (f *simFlow) list(task, gen int) int {
 // element is one of the elements of that list, as JSON.
 func (f *simFlow) element(task, i int) string {
 	if f.tasks[task].fat {
-		return fmt.Sprintf(`"%d%s"`, i, strings.Repeat(".", 9_000))
+		return fmt.Sprintf(`"%d%s"`, i, strings.Repeat(".", simFat))
 	}
 	return fmt.Sprint(i)
+}
+
+// simFat is how long an element is that is long.
+const simFat = 9_000
+
+// unreadable tells of a task's output that it has more bytes than expressions
+// read: of one that names the task for its status alone as well.
+func (f *simFlow) unreadable(task, gen int) bool {
+	t := &f.tasks[task]
+	return t.huge || t.fat && f.list(task, gen)*simFat > 16<<20
 }
 
 // output is what a try of a task hands on.

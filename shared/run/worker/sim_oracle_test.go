@@ -178,7 +178,7 @@ func (j *judge) runs(i int) {
 	case t.cond == "never", t.cond == "status" && !good(t.condOn), t.cond == "output" && !good(t.condOn) && !gathered(t.condOn):
 		j.out[t.name] = engine.Skipped
 		return
-	case t.cond == "wrong", t.cond == "output" && j.f.tasks[t.condOn].huge && good(t.condOn):
+	case t.cond == "wrong", (t.cond == "output" || t.cond == "status") && j.f.unreadable(t.condOn, j.from[t.condOn]) && good(t.condOn):
 		j.end(i, engine.Failed) // it cannot be evaluated
 		return
 	case !t.mapped():
