@@ -31,13 +31,13 @@ var rooms = map[string][]string{
 // none of its own line or of a later one, but what stands in its own folder.
 // Drivers and suites stand with their port.
 var layers = [][]string{
-	{"errs", "clock", "ids", "signal", "mask", "telemetry", "awsretry", "cache", "budget", "regex"},
-	{"tier"},
+	{"errs", "clock", "ids", "signal", "mask", "telemetry", "awsretry", "cache", "regex"},
+	{"tier", "budget"},
 	{"tenant", "table", "blob", "bus", "vault", "expr", "outbound"},
 	{"queue", "ratelimit"}, // large messages go through the object store
 	{"quota", "due"},
 	{"audit", "flowspec", "sandbox"},
-	{"engine", "record", "tasktype"},
+	{"engine", "record", "consumer", "tasktype"},
 	{"identity"},
 	{"runstate", "registry"},
 	{"runlog", "executor"},

@@ -121,7 +121,7 @@ func TestNamesAreUnique(t *testing.T) {
 
 // timed is a function that there is not. It takes kinds of timed work.
 func timed(name string, kinds ...string) fn.Spec {
-	s := fn.Spec{Name: name, Timeout: time.Minute}
+	s := fn.Spec{Name: name, Messages: func(fn.Deps) fn.MessageHandler { return nil }, Timeout: time.Minute}
 	for _, kind := range kinds {
 		s.Trigger.Due = append(s.Trigger.Due, due.Kind{Name: kind})
 	}

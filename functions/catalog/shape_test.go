@@ -27,7 +27,7 @@ var domainFile = regexp.MustCompile(`^(spec|api|service|store|events|due)(_[a-z]
 // TestDomainsHaveOneShape: a newcomer who knows one folder knows all.
 func TestDomainsHaveOneShape(t *testing.T) {
 	t.Parallel()
-	folders, err := os.ReadDir("..")
+	folders, err := os.ReadDir(filepath.Join(here, ".."))
 	require.NoError(t, err)
 	seen := 0
 	for _, folder := range folders {
@@ -35,14 +35,14 @@ func TestDomainsHaveOneShape(t *testing.T) {
 			continue
 		}
 		seen++
-		files, err := filepath.Glob(filepath.Join("..", folder.Name(), "*.go"))
+		files, err := filepath.Glob(filepath.Join(here, "..", folder.Name(), "*.go"))
 		require.NoError(t, err)
 		for _, file := range files {
 			if name := filepath.Base(file); !strings.HasSuffix(name, "_test.go") {
 				assert.Regexp(t, domainFile, name, "functions/%s: a domain has spec.go, api.go, service.go, store.go, events.go and due.go", folder.Name())
 			}
 		}
-		assert.FileExists(t, filepath.Join("..", folder.Name(), "spec.go"))
+		assert.FileExists(t, filepath.Join(here, "..", folder.Name(), "spec.go"))
 	}
 	assert.Greater(t, seen, 10)
 }
