@@ -94,6 +94,26 @@ func (f *simFlow) mostWork() (most time.Duration) {
 	return most
 }
 
+// mostHeld is how long the maps of a run of any generation have room, one after
+// the other, the delays between tries included.
+func (f *simFlow) mostHeld() (most time.Duration) {
+	for gen := range generations {
+		sum := time.Duration(0)
+		for i := range f.tasks {
+			longest := time.Duration(0)
+			for k := range f.tasks[i].acts[gen] {
+				took, _ := f.tasks[i].length(gen, k)
+				longest = max(longest, took)
+			}
+			if f.tasks[i].mapped() {
+				sum += longest + simRoom
+			}
+		}
+		most = max(most, sum)
+	}
+	return most
+}
+
 // length is how long a task or an instance takes with all its tries, and how much
 // of that it holds a worker.
 func (t *simTask) length(gen, index int) (took, busy time.Duration) {
@@ -136,7 +156,7 @@ func (s *sim) limit(r *simRun, v verdict) time.Time {
 	}
 	length := path + (work+others)/s.workers() + simSpare
 	if len(s.lineages) > 1 && s.places == 0 { // its maps may wait for all that the others do, also between tries
-		length += others + time.Duration(len(s.flow.tasks))*simMend
+		length += others + time.Duration(len(s.lineages)-1)*s.flow.mostHeld() + time.Duration(len(s.flow.tasks))*simMend
 	}
 	if r.fault.Before(r.began) {
 		return r.began.Add(length)
