@@ -1,0 +1,70 @@
+package record_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"millrace/shared/platform/errs"
+	"millrace/shared/platform/table"
+)
+
+// overtaken is a table on which another writes just before the first write.
+type overtaken struct {
+	table.Table
+	by func() // nil: nobody
+}
+
+func (o *overtaken) Transact(ctx context.Context, writes ...table.Write) error {
+	if by := o.by; by != nil {
+		o.by = nil
+		by()
+	}
+	return o.Table.Transact(ctx, writes...)
+}
+
+// TestWhatOthersWroteMeanwhileStays has another write a record after it was read
+// and before it is written.
+func TestWhatOthersWroteMeanwhileStays(t *testing.T) {
+	t.Parallel()
+	ann, bob := as("acme", "ann@acme.test"), as("acme", "bob@acme.test")
+	page := func(b *book) error { b.Pages++; return nil }
+	for name, test := range map[string]struct {
+		there     bool // before
+		bob, ann  func(s *shelf) error
+		want      error
+		pages     int64
+		revisions int64
+	}{
+		"made": {
+			bob:  func(s *shelf) error { _, err := s.Create(bob, "go", book{Pages: 5}); return err },
+			ann:  func(s *shelf) error { _, err := s.Create(ann, "go", book{Pages: 9}); return err },
+			want: errs.New(errs.Conflict, ""), pages: 5, revisions: 1,
+		},
+		"changed": {
+			there: true,
+			bob:   func(s *shelf) error { _, err := s.Update(bob, "go", "update", page); return err },
+			ann:   func(s *shelf) error { _, err := s.Update(ann, "go", "update", page); return err },
+			pages: 2, revisions: 3,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := &overtaken{}
+			s := newShelf(t, func(inner table.Table) table.Table { o.Table = inner; return o })
+			if test.there {
+				_, err := s.Create(ann, "go", book{})
+				require.NoError(t, err)
+			}
+			o.by = func() { assert.NoError(t, test.bob(s)) }
+			assert.Equal(t, errs.CodeOf(test.want), errs.CodeOf(test.ann(s)))
+			got, err := s.Get(ann, "go")
+			require.NoError(t, err)
+			assert.EqualValues(t, test.pages, got.Pages)
+			assert.Equal(t, test.revisions, got.Revision)
+			assert.Len(t, s.entries(t, "acme"), int(test.revisions))
+		})
+	}
+}
