@@ -103,6 +103,8 @@ func (s *service) open(ctx context.Context, p platform) error {
 		Bus:    s.meter.Bus(localbus.New(s.queues, nil)),
 		Config: fn.Config{Version: "bench", Boot: ids.Token(6)},
 	}
+	// Logs wait for the end of their run on the slowest machine.
+	deps.Logs = &runlog.Store{Table: deps.Table, Blob: deps.Blob, Clock: now, Log: log, Linger: time.Hour}
 	service, err := catalog.Assemble(specs, deps, catalog.Settings{
 		CursorKey: []byte(ids.Token(32)), Traces: true, Chance: func(int64) int64 { return 0 },
 	})

@@ -17,7 +17,8 @@ type runID struct{ org, run string }
 // buffer holds a run's events that are not stored yet. It lives as long as it
 // holds some.
 type buffer struct {
-	id runID
+	linger time.Duration // the longest an event waits
+	id     runID
 
 	held    *atomic.Int64 // bytes that all buffers of the process hold
 	writing chan struct{} // a lock, held while batches are written, so they keep their order
@@ -92,7 +93,7 @@ func (b *buffer) add(lines []byte, events int, flush func()) (held int, ask, ok 
 	b.lines.Write(lines)
 	b.held.Add(int64(len(lines)))
 	b.events += events
-	b.arm(Linger, flush)
+	b.arm(b.linger, flush)
 	held = b.lines.Len() + b.queued
 	ask = b.lines.Len() > BatchBytes && !b.asked
 	b.asked = b.asked || ask

@@ -2,12 +2,14 @@ package runlog
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/rand"
 	"encoding/binary"
 	"hash/fnv"
 	"log/slog"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/oklog/ulid/v2"
 
@@ -23,6 +25,9 @@ type Store struct {
 	Blob  blob.Store
 	Clock clock.Clock
 	Log   *slog.Logger
+	// Linger is the longest an event waits in memory; 0: [Linger]. The time is the
+	// machine's, so what counts requests sets it longer than a run takes anywhere.
+	Linger time.Duration
 
 	held atomic.Int64 // bytes that the buffers hold
 
@@ -55,7 +60,7 @@ func (s *Store) buffer(id runID, create bool) *buffer {
 		if s.runs == nil {
 			s.runs = map[runID]*buffer{}
 		}
-		b = &buffer{id: id, held: &s.held, writing: make(chan struct{}, 1)}
+		b = &buffer{id: id, held: &s.held, linger: cmp.Or(s.Linger, Linger), writing: make(chan struct{}, 1)}
 		s.runs[id] = b
 	}
 	return b
