@@ -96,7 +96,7 @@ func (s Set[T, P]) All(ctx context.Context, prefix string) iter.Seq2[T, error] {
 }
 
 // List reads up to limit of the records that keep says, all for nil, in order of
-// their ids.
+// their ids. keep may drop what is large and not wanted, so that it is not held.
 func (s Set[T, P]) List(ctx context.Context, prefix string, limit int, keep func(*T) bool) ([]T, error) {
 	out := []T{}
 	for r, err := range s.All(ctx, prefix) {
@@ -111,19 +111,6 @@ func (s Set[T, P]) List(ctx context.Context, prefix string, limit int, keep func
 		}
 	}
 	return out, nil
-}
-
-// Page reads up to limit records after a cursor, and the cursor of the next page,
-// empty at the end.
-func (s Set[T, P]) Page(ctx context.Context, prefix string, limit int, after table.Cursor) ([]T, table.Cursor, error) {
-	page, err := s.Table.Query(ctx, table.Query{
-		PK: s.partition(ctx), Range: table.Prefix(prefix), Limit: limit, Start: after, Consistent: true,
-	})
-	if err != nil {
-		return nil, "", fmt.Errorf("list %s records: %w", s.Type, err)
-	}
-	out, err := table.Decode[T](page.Items)
-	return out, page.Next, err
 }
 
 // Create stores a new record. Errors: errs.Conflict if there is one of the id,

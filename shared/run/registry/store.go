@@ -3,17 +3,15 @@ package registry
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"time"
 
 	"millrace/shared/account/audit"
 	"millrace/shared/account/quota"
 	"millrace/shared/account/tenant"
+	"millrace/shared/kit/record"
 	"millrace/shared/platform/blob"
 	"millrace/shared/platform/clock"
-	"millrace/shared/platform/errs"
 	"millrace/shared/platform/table"
 )
 
@@ -59,10 +57,6 @@ type Outcome struct {
 
 // ErrStale says that a condition of Change.Also did not hold.
 var ErrStale = errors.New("registry: a further write's condition did not hold")
-
-// attempts bounds how often a change is tried that others got in the way of.
-// Each round of contenders has a winner, so this many may change one name at once.
-const attempts = 40
 
 // Commit makes the change. A registration of what is registered with the same
 // content, and a deployment that stays the same, change nothing. Errors: those
@@ -129,22 +123,9 @@ type plan struct {
 
 func (p *plan) add(writes ...table.Write) { p.writes = append(p.writes, writes...) }
 
-// retry calls do until it neither loses a race nor conflicts.
+// retry calls do until others no longer get in its way.
 func retry(ctx context.Context, do func() error) error {
-	for n := range attempts {
-		err := do()
-		if !errors.Is(err, table.ErrConditionFailed) && !errors.Is(err, table.ErrConflict) {
-			return err
-		}
-		pause := time.NewTimer(rand.N(min(100*time.Millisecond, time.Millisecond<<min(n, 7))))
-		select {
-		case <-ctx.Done():
-			pause.Stop()
-			return fmt.Errorf("change registry: %w", context.Cause(ctx))
-		case <-pause.C:
-		}
-	}
-	return errs.New(errs.Conflict, "Others are changing the same names; try again")
+	return record.Retry(ctx, "the same names", do)
 }
 
 // room takes room for one more of a partition's items. What comes to nothing is
