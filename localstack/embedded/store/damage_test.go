@@ -128,14 +128,16 @@ func busy(t testing.TB, full bool) (killed image, killedLinks int, closed image,
 		write(50)
 	}
 	fs.held.Store(true)
-	for db.pebble.Metrics().MemTable.Count < 3 {
-		write(1)
+	for len(killed.liveLogs(t)) < 2 { // again where a flush that had begun before emptied them
+		for db.pebble.Metrics().MemTable.Count < 3 {
+			write(1)
+		}
+		write(30)
+		db.durable.wait()
+		require.NoError(t, db.pebble.LogData(nil, pebble.Sync))
+		killedLinks = length(t, db)
+		killed = snapshot(t, disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: rng})) // all of one moment
 	}
-	write(30)
-	db.durable.wait()
-	require.NoError(t, db.pebble.LogData(nil, pebble.Sync))
-	killedLinks = length(t, db)
-	killed = snapshot(t, disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: rng})) // all of one moment
 	fs.held.Store(false)
 	write(50)
 	closedLinks = length(t, db)
