@@ -55,6 +55,7 @@ type Options struct {
 	Vault   vault.Vault     // nil: with keys of its own
 	Config  fn.Config
 	Limits  []string           // name=value of limits that differ from the table of package quota
+	Chance  func(int64) int64  // draws the slices of limits; nil: at random
 	Log     *slog.Logger       // nil: the test's output
 	Metrics *telemetry.Metrics // nil: nothing is measured
 	Waiting fn.Waiting         // nil: nothing is known of what tasks wait for
@@ -125,7 +126,7 @@ func Open(t testing.TB, o Options, specs ...fn.Spec) *Env {
 	service, err := catalog.Assemble(specs, fn.Deps{
 		Table: tbl, Queues: o.Queues, Blob: o.Blob, Bus: o.Bus, Sandbox: o.Sandbox, Vault: o.Vault, Waiting: o.Waiting,
 		Clock: env.Clock, Log: o.Log, Metrics: o.Metrics, Config: o.Config,
-		Quota: quota.New(quota.Config{Table: tbl, Clock: env.Clock, Log: o.Log, Values: values}),
+		Quota: quota.New(quota.Config{Table: tbl, Clock: env.Clock, Log: o.Log, Values: values, Chance: o.Chance}),
 	}, catalog.Settings{
 		SignIn: verifier, SuperAdmins: []string{SuperAdmin}, CursorKey: []byte("a key that signs the cursors of tests"), Traces: true,
 	})
