@@ -197,10 +197,12 @@ func TestATraceFromTheRequestToItsTasks(t *testing.T) {
 	assert.Equal(t, "00-"+traceID+"-"+spans["call"]+"-01", s.calls[0].Get("Traceparent"))
 	assert.Equal(t, []string{"mine"}, s.calls[1].Values("Traceparent"), "a header of the task's own stays")
 
-	s.measured(t, "Requests", "Function", "taskworker")
 	id := res.String(t, "run_id")
-	handled := s.log.Said(t, "message handled")
-	require.NotEmpty(t, handled)
+	var handled []telemetrytest.Line
+	require.Eventually(t, func() bool { // the last line is written after the run's end
+		handled = s.log.Said(t, "message handled")
+		return len(handled) > 0 && handled[len(handled)-1]["task"] == "last"
+	}, 10*time.Second, 5*time.Millisecond)
 	for _, line := range handled {
 		assert.Equal(t, []any{"DEBUG", "taskworker", s.A.OrgID, id, traceID},
 			[]any{line["level"], line["function"], line["org_id"], line["run_id"], line["trace_id"]}, "%v", line)
