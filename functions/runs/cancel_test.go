@@ -109,7 +109,7 @@ func TestCancelUndoesNothing(t *testing.T) {
 	require.Eventually(t, func() bool {
 		tasks := w.get(t, id).TaskRuns
 		return tasks[1].Status == "RUNNING"
-	}, 10*time.Second, 5*time.Millisecond)
+	}, time.Minute, 5*time.Millisecond)
 	w.Do(t, w.A.Key, "POST", "/runs/"+id+"/cancel", nil).Require(t, 200)
 	d := w.ended(t, id)
 	assert.Equal(t, "CANCELLED", d.Status)

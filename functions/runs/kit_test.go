@@ -97,7 +97,7 @@ func (w world) ended(t *testing.T, id string) detail {
 			return true
 		}
 		return false
-	}, 20*time.Second, 5*time.Millisecond)
+	}, time.Minute, 5*time.Millisecond)
 	return d
 }
 

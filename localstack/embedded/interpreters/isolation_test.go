@@ -194,7 +194,7 @@ func TestDeathWhileIdle(t *testing.T) {
 			require.Eventually(t, func() bool { // reaped, not only dead
 				_, err := os.Stat(fmt.Sprintf("/proc/%d", pid))
 				return errors.Is(err, os.ErrNotExist)
-			}, 5*time.Second, time.Millisecond)
+			}, time.Minute, time.Millisecond)
 		}
 		result, _ := r.run(t, req)
 		assert.Equal(t, "1", output(t, result))

@@ -101,5 +101,5 @@ func TestFullDisk(t *testing.T) {
 	require.Eventually(t, func() bool {
 		_, answer := send("GET", "/runs/"+run.RunID, "")
 		return strings.Contains(answer, `"status":"CANCELLED"`)
-	}, 20*time.Second, 50*time.Millisecond)
+	}, time.Minute, 50*time.Millisecond)
 }

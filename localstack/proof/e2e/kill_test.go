@@ -116,7 +116,7 @@ def step(ctx):
 			}
 		}
 		return len(finished) >= tasks-held
-	}, 30*time.Second, 10*time.Millisecond)
+	}, time.Minute, 10*time.Millisecond)
 	page.waitFor(t, names[tasks-1])
 	s.Kill()
 	page.release()

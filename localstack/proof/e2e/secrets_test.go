@@ -106,7 +106,7 @@ func TestASecretIsFoundNowhere(t *testing.T) {
 		require.NoError(t, err)
 		logs = string(data)
 		return strings.Contains(logs, "printed ***") && strings.Contains(logs, "run_finished")
-	}, 10*time.Second, 50*time.Millisecond)
+	}, time.Minute, 50*time.Millisecond)
 	detail, err := json.Marshal(run)
 	require.NoError(t, err)
 	s.Stop()

@@ -64,7 +64,7 @@ func TestCancelStopsTasks(t *testing.T) {
 			run, err := s.Run(t.Context(), id)
 			require.NoError(t, err)
 			return run.Task(name)[0].Status == "RUNNING" && s.said(id, "begun")
-		}, 30*time.Second, 20*time.Millisecond, name)
+		}, time.Minute, 20*time.Millisecond, name)
 		began := time.Now()
 		require.NoError(t, s.Do(t.Context(), "POST", "/runs/"+id+"/cancel", nil, nil))
 		run := s.end(id, 30*time.Second)

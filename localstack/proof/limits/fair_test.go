@@ -138,7 +138,7 @@ func TestOthersBegin(t *testing.T) {
 				}
 			}
 			return running == taken && waiting == len(d.TaskRuns)-taken
-		}, 20*time.Second, 50*time.Millisecond, "it has %d of %d places, and %d tasks tell why they wait", &running, taken, &waiting)
+		}, time.Minute, 50*time.Millisecond, "it has %d of %d places, and %d tasks tell why they wait", &running, taken, &waiting)
 	}
 	times := map[string][]time.Duration{}
 	for range size(5, 50) {

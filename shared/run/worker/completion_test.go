@@ -97,7 +97,7 @@ func TestNoWriteForAWhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, id := charge(t, func(w *world, calm time.Time) {
 			w.table.(*unwritable).fails = func(context.Context, table.Update) error { return until(calm, errFault) }
-		}, 15*time.Second, "")
+		}, time.Minute, "")
 		assert.Equal(t, engine.Succeeded, w.ends(id, 2*time.Minute).Status)
 		assert.Equal(t, 1, w.times("charge"))
 		assert.Zero(t, w.nodes(id)["charge"].Lost)

@@ -33,7 +33,7 @@ type NewBus func(t *testing.T, detailTypes []string) (bus.Bus, Receive)
 
 const (
 	// patience is how long a case waits for what must happen.
-	patience = 30 * time.Second
+	patience = 2 * time.Minute
 	// settle is how long a case watches for what must not happen.
 	settle = 200 * time.Millisecond
 )

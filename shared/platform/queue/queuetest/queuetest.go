@@ -26,7 +26,7 @@ const (
 	// long outlasts any case.
 	long = 5 * time.Minute
 	// patience is how long a case waits for what must happen.
-	patience = 30 * time.Second
+	patience = 2 * time.Minute
 	// settle is how long a case watches for what must not happen.
 	settle = 100 * time.Millisecond
 )

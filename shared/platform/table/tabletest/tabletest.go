@@ -138,7 +138,7 @@ func (s *suite) all(q table.Query) []table.Item {
 
 // How long an index may take to follow its table, and how often it is asked.
 const (
-	patience = 20 * time.Second
+	patience = time.Minute
 	poll     = 2 * time.Millisecond
 )
 
