@@ -1,4 +1,4 @@
-// Package awsretry is how drivers of AWS services repeat requests.
+// Package awsretry configures how the drivers of AWS services retry requests.
 package awsretry
 
 import (
@@ -10,9 +10,10 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws/retry"
 )
 
-// New makes a retryer that makes so many attempts in all, with the SDK's backoff
-// of at most so long between two. It is for requests that may be made twice:
-// besides what the SDK repeats it repeats what [CutShort] tells.
+// New returns a retryer that makes at most attempts attempts, with the SDK's
+// exponential backoff capped at most. Use it only for idempotent requests:
+// besides the failures that the SDK retries, it retries those that [CutShort]
+// reports.
 func New(attempts int, most time.Duration) aws.RetryerV2 {
 	return retry.NewStandard(func(o *retry.StandardOptions) {
 		o.MaxAttempts, o.MaxBackoff = attempts, most
@@ -20,8 +21,9 @@ func New(attempts int, most time.Duration) aws.RetryerV2 {
 	})
 }
 
-// CutShort tells an answer that ended before its time, which the SDK does not
-// count among the failures of a connection. What was asked may have been done.
+// CutShort reports whether a response ended before its announced length, which
+// the SDK does not count as a connection failure. The request may have taken
+// effect.
 var CutShort retry.IsErrorRetryableFunc = func(err error) aws.Ternary {
 	if errors.Is(err, io.ErrUnexpectedEOF) {
 		return aws.TrueTernary

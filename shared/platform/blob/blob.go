@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// The port's errors. Drivers wrap them with the operation and the key.
+// Errors of a [Store]. Drivers wrap them with the operation and the key.
 var (
 	ErrNotFound      = errors.New("object not found")
 	ErrExists        = errors.New("object already exists")
@@ -30,7 +30,7 @@ var (
 	ErrNotConfigured = errors.New("object store is not configured")
 )
 
-// The limits that every driver shares with S3.
+// Limits that every driver shares with S3.
 const (
 	MaxKeyBytes   = 1024               // of a whole key
 	MaxPageSize   = 1000               // objects in one page of List
@@ -51,103 +51,102 @@ type Object struct {
 // Range is a part of an object.
 type Range struct {
 	Offset int64 // first byte, from 0
-	Length int64 // bytes; 0 is to the end. A range that passes the end is cut there
+	Length int64 // bytes; 0 means to the end. A range that passes the end is truncated there
 }
 
 // PutOptions qualifies a Put.
 type PutOptions struct {
 	ContentType     string // application/octet-stream when empty
 	ContentEncoding string // e.g. gzip; the body is stored as given
-	IfAbsent        bool   // refuse with ErrExists when the key is taken
+	IfAbsent        bool   // fail with ErrExists if the key is taken
 }
 
 // Part names an uploaded part of a multipart upload.
 type Part struct {
 	Number int    // 1 to MaxParts
-	ETag   string // as the part's upload answered, with or without quotes
+	ETag   string // as returned by the upload of the part, with or without quotes
 }
 
 // Store is an object store with one bucket. It is safe for concurrent use.
 //
-// Every method with a key returns ErrKey for one that [ValidateKey] refuses and
-// ErrNotConfigured when no bucket is configured, without contacting the store.
+// Every method with a key returns ErrKey if [ValidateKey] rejects the key, and
+// ErrNotConfigured if no bucket is configured, without contacting the store.
 type Store interface {
-	// Put stores size bytes of body, streaming them: a body that is no
-	// io.Seeker is read once and cannot be retried. Errors: ErrExists (with
-	// IfAbsent), ErrSize when body is shorter or longer than size. Nothing is
-	// stored on an error of the body. An ErrExists may be the caller's own
-	// write when an earlier attempt's answer was lost. Modified is zero in the
-	// returned object.
+	// Put stores size bytes of body, streaming them: a body that is not an
+	// io.Seeker is read once and cannot be retried. Nothing is stored if body
+	// fails. Modified is zero in the returned object. Errors: ErrExists (with
+	// IfAbsent; it may be the caller's own write if the response of an earlier
+	// attempt was lost), ErrSize if body is shorter or longer than size.
 	Put(ctx context.Context, key string, body io.Reader, size int64, opts PutOptions) (Object, error)
 
-	// Get opens an object, or the range rng of it when not nil. The caller
-	// closes the reader. Errors: ErrNotFound, ErrRange when the range begins
-	// at or behind the end, ErrArgument for a negative offset or length,
-	// ErrDamaged from a store that checks what is asked for whole; a large object
-	// ends early there.
+	// Get opens an object, or the range rng of it if rng is not nil. The caller
+	// closes the reader. Errors: ErrNotFound, ErrRange if the range begins at or
+	// after the end, ErrArgument for a negative offset or length, ErrDamaged from
+	// a store that verifies checksums when a whole object is read; the stream of a
+	// large damaged object ends early instead.
 	Get(ctx context.Context, key string, rng *Range) (io.ReadCloser, Object, error)
 
 	// Head describes an object. Errors: ErrNotFound.
 	Head(ctx context.Context, key string) (Object, error)
 
-	// Delete removes objects; absent ones are fine. Errors: *DeleteError with
-	// the keys that may still exist.
+	// Delete removes objects. Missing objects are not an error. Errors:
+	// *DeleteError with the keys that may still exist.
 	Delete(ctx context.Context, keys ...string) error
 
-	// List returns up to limit objects whose keys begin with prefix and sort
-	// behind after, in byte order. A limit outside 1 to MaxPageSize means
-	// MaxPageSize. next is the after of the following page, empty at the end.
-	// The prefix may be any beginning of a key. Objects carry Key, Size, ETag
-	// and Modified.
+	// List returns up to limit objects whose keys begin with prefix and sort after
+	// the key after, in byte order. A limit outside 1 to MaxPageSize means
+	// MaxPageSize. next is the after of the following page, empty at the end. The
+	// prefix need not end at a slash. Objects carry Key, Size, ETag and Modified.
 	List(ctx context.Context, prefix, after string, limit int) (objects []Object, next string, err error)
 
 	// Copy copies an object within the store, replacing the target. Errors:
 	// ErrNotFound.
 	Copy(ctx context.Context, from, to string) error
 
-	// PresignGet returns a URL that serves the object with GET for ttl,
-	// without credentials, as a download called filename when not empty.
-	// Whether the object exists is not looked at. Errors: ErrArgument for a
-	// ttl under a second or over MaxPresignTTL.
+	// PresignGet returns a URL that serves the object with GET for ttl, without
+	// credentials, as a download named filename if that is not empty. It does not
+	// check that the object exists. Errors: ErrArgument for a ttl under a second
+	// or over MaxPresignTTL.
 	PresignGet(ctx context.Context, key string, ttl time.Duration, filename string) (string, error)
 
 	// PresignPut returns a URL that stores the body of a PUT under key for
 	// ttl. Errors: ErrArgument as for PresignGet.
 	PresignPut(ctx context.Context, key string, ttl time.Duration) (string, error)
 
-	// CreateMultipart begins an upload in parts; nothing is visible under key
-	// until it is completed.
+	// CreateMultipart begins a multipart upload. Nothing is visible under key
+	// until the upload is completed.
 	CreateMultipart(ctx context.Context, key, contentType string) (uploadID string, err error)
 
-	// PresignPart returns a URL that stores the body of a PUT, which has to have
-	// size bytes, as one part for ttl; the answer's ETag header goes into [Part].
-	// Errors: ErrArgument for a part outside 1 to MaxParts, an empty uploadID or a
-	// size under 1, and as for PresignGet.
+	// PresignPart returns a URL that stores the body of a PUT of exactly size
+	// bytes as one part, for ttl. The ETag header of the response goes into
+	// [Part]. Errors: ErrArgument for a part outside 1 to MaxParts, an empty
+	// uploadID or a size under 1, and as for PresignGet.
 	PresignPart(ctx context.Context, key, uploadID string, part int, size int64, ttl time.Duration) (string, error)
 
-	// CompleteMultipart makes the parts, in order of their numbers, the object.
-	// Completing again with the same parts gives the same answer while the
-	// object is there. Errors: ErrNoUpload for an upload that is unknown,
-	// aborted, or completed with other parts; ErrBadPart for no parts, a
-	// number twice, a part that was not uploaded or has another ETag, and a
-	// part under MinPartSize that is not the last.
+	// CompleteMultipart assembles the object from the parts, in order of their
+	// numbers. Completing again with the same parts returns the same object while
+	// it exists. Errors: ErrNoUpload for an upload that is unknown, aborted, or
+	// completed with other parts; ErrBadPart for no parts, a duplicate number, a
+	// part that was not uploaded or has another ETag, and a part under MinPartSize
+	// that is not the last.
 	CompleteMultipart(ctx context.Context, key, uploadID string, parts []Part) (Object, error)
 
-	// AbortMultipart drops an upload and its parts; an unknown one is fine.
+	// AbortMultipart discards an upload and its parts. An unknown upload is not an
+	// error.
 	AbortMultipart(ctx context.Context, key, uploadID string) error
 
-	// Check looks the bucket up, for health reports: nil, ErrNotConfigured or
-	// the failure.
+	// Check tests whether the bucket is reachable, for health reports. It returns
+	// nil, ErrNotConfigured or the failure.
 	Check(ctx context.Context) error
 }
 
-// DeleteError says which keys a Delete could not remove.
+// DeleteError lists the keys that a Delete could not remove.
 type DeleteError struct {
 	Keys  []string
 	Cause error // of the first failure
 }
 
-// Error names the keys, the first ten of them.
+// Error names at most the first ten keys.
 func (e *DeleteError) Error() string {
 	shown, more := e.Keys, ""
 	if len(shown) > 10 {

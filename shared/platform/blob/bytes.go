@@ -12,8 +12,8 @@ func PutBytes(ctx context.Context, store Store, key string, data []byte, opts Pu
 	return store.Put(ctx, key, bytes.NewReader(data), int64(len(data)), opts)
 }
 
-// GetBytes reads the whole object, which may have up to limit bytes. Errors:
-// ErrNotFound, ErrTooLarge (before anything is read into memory).
+// GetBytes reads a whole object of at most limit bytes. Errors: ErrNotFound,
+// ErrTooLarge (before anything is read into memory).
 func GetBytes(ctx context.Context, store Store, key string, limit int64) (data []byte, obj Object, err error) {
 	body, obj, err := store.Get(ctx, key, nil)
 	if err != nil {

@@ -7,13 +7,12 @@ import (
 	"unicode/utf8"
 )
 
-// maxSegmentBytes is what file systems, and so the embedded store, allow for a
-// name between slashes.
+// maxSegmentBytes is the longest name that file systems, and so the embedded
+// store, allow between slashes.
 const maxSegmentBytes = 255
 
-// Key joins a workspace and a path to a key, <org>/<path>/…, and validates it.
-// Errors: ErrKey, also for a part that holds a slash and so could leave its
-// place.
+// Key joins a workspace and a path into the key <org>/<path>/… and validates
+// it. Errors: ErrKey, also for a part that contains a slash.
 func Key(org string, path ...string) (string, error) {
 	for _, part := range append([]string{org}, path...) {
 		if strings.Contains(part, "/") {
@@ -29,9 +28,9 @@ func Key(org string, path ...string) (string, error) {
 // characters or backslashes; at most MaxKeyBytes. A first segment that begins
 // with a dot is reserved. The error wraps ErrKey.
 //
-// One rule cannot be seen in a single key: a key must not also be used as the
-// directory of another (a/b and a/b/c), for the embedded store keeps objects as
-// files.
+// One rule cannot be checked on a single key: a key must not also be the
+// directory of another (a/b and a/b/c), because the embedded store keeps
+// objects as files.
 func ValidateKey(key string) error {
 	switch {
 	case key == "":
@@ -58,7 +57,8 @@ func ValidateKey(key string) error {
 	return nil
 }
 
-// forbidden reports characters that break headers, logs, XML answers or paths.
+// forbidden reports characters that break headers, logs, XML responses or
+// paths.
 func forbidden(r rune) bool {
 	return unicode.IsControl(r) || r == '\\' || r == '\uFFFE' || r == '\uFFFF'
 }

@@ -40,7 +40,7 @@ func TestKey(t *testing.T) {
 	}
 }
 
-// FuzzKey holds that whatever a user names an object, it stays in its workspace.
+// FuzzKey checks that a key stays in its workspace, whatever its path.
 func FuzzKey(f *testing.F) {
 	for _, seed := range []string{"a", "..", "../../x", "a/../../b", "", "\x00", `..\`, "%2e%2e/", "é"} {
 		f.Add("org", seed)

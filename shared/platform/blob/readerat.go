@@ -8,13 +8,13 @@ import (
 	"sync"
 )
 
-// readAhead is how much one range request fetches at least: a zip's central
-// directory of some thousand files, little enough for a small function.
+// readAhead is the minimum size of a range request. It holds a zip's central
+// directory of some thousand files and fits in a small function.
 const readAhead = 256 << 10
 
-// ReaderAt reads an object at random by ranges, buffering one window, so that
-// e.g. archive/zip lists an archive without downloading it. It is safe for
-// concurrent use, though readers share the window.
+// ReaderAt reads an object at random by range requests and buffers one window,
+// so that archive/zip, for example, lists an archive without downloading it. It
+// is safe for concurrent use; readers share the window.
 type ReaderAt struct {
 	ctx   context.Context
 	store Store
@@ -22,13 +22,13 @@ type ReaderAt struct {
 	size  int64
 
 	mu     sync.Mutex
-	etag   string // of the first answer; all others must have it
+	etag   string // of the first response; all others must match
 	start  int64  // offset of window
 	window []byte
 }
 
-// NewReaderAt returns a reader of the object, whose size the caller knows from
-// Head. ctx covers all its reads.
+// NewReaderAt returns a reader of an object of size bytes, as returned by Head.
+// ctx applies to all its reads.
 func NewReaderAt(ctx context.Context, store Store, key string, size int64) *ReaderAt {
 	return &ReaderAt{ctx: ctx, store: store, key: key, size: size}
 }
@@ -36,9 +36,9 @@ func NewReaderAt(ctx context.Context, store Store, key string, size int64) *Read
 // Size returns the object's size in bytes.
 func (r *ReaderAt) Size() int64 { return r.size }
 
-// ReadAt fills p from the object at off, as io.ReaderAt. Errors: io.EOF at the
-// end, ErrArgument for a negative offset, ErrChanged when the object was
-// replaced since the first read, and those of [Store.Get].
+// ReadAt implements io.ReaderAt. Errors: io.EOF at the end, ErrArgument for a
+// negative offset, ErrChanged if the object was replaced since the first read,
+// and those of [Store.Get].
 func (r *ReaderAt) ReadAt(p []byte, off int64) (int, error) {
 	if off < 0 {
 		return 0, fmt.Errorf("read %s: %w: offset %d", r.key, ErrArgument, off)
@@ -57,7 +57,7 @@ func (r *ReaderAt) ReadAt(p []byte, off int64) (int, error) {
 	return n, err
 }
 
-// read fills p, which lies within the object.
+// read fills p, which must lie within the object.
 func (r *ReaderAt) read(p []byte, off int64) (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -66,11 +66,12 @@ func (r *ReaderAt) read(p []byte, off int64) (int, error) {
 		return n, nil
 	}
 	rest, at := p[n:], off+int64(n)
-	if len(rest) >= readAhead { // a large read gains nothing from the window
+	if len(rest) >= readAhead { // a large read does not benefit from the window
 		m, err := r.fetch(rest, at)
 		return n + m, err
 	}
-	// Near the end the window reaches back: archives are read from their tail.
+	// Near the end the window extends backwards, because archives are read from
+	// their tail.
 	start := max(0, min(at, r.size-readAhead))
 	window := make([]byte, min(readAhead, r.size-start))
 	if _, err := r.fetch(window, start); err != nil {
@@ -80,7 +81,7 @@ func (r *ReaderAt) read(p []byte, off int64) (int, error) {
 	return n + r.fromWindow(rest, at), nil
 }
 
-// fromWindow copies what the window has of p's beginning.
+// fromWindow copies the part of p that the window holds from p's start.
 func (r *ReaderAt) fromWindow(p []byte, off int64) int {
 	if off < r.start || off >= r.start+int64(len(r.window)) {
 		return 0
@@ -101,7 +102,7 @@ func (r *ReaderAt) fetch(p []byte, off int64) (int, error) {
 		return 0, fmt.Errorf("read %s: %w", r.key, ErrChanged)
 	}
 	n, err := io.ReadFull(body, p)
-	if errors.Is(err, io.EOF) { // nothing came of a range that lies within
+	if errors.Is(err, io.EOF) { // an empty response to a range within the object
 		err = io.ErrUnexpectedEOF
 	}
 	return n, err

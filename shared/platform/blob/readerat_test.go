@@ -14,7 +14,7 @@ import (
 	"millrace/shared/platform/blob"
 )
 
-// memory holds one object and counts what is fetched of it.
+// memory holds one object and counts the bytes fetched.
 type memory struct {
 	blob.Store
 	data    []byte
@@ -45,7 +45,7 @@ func content(n int) []byte {
 	return data
 }
 
-func TestReaderAtReadsAnything(t *testing.T) {
+func TestReaderAtReadsAnyRange(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		size := rapid.SampledFrom([]int{0, 1, 1000, 256 << 10, 256<<10 + 1, 700_000}).Draw(t, "size")
@@ -65,7 +65,7 @@ func TestReaderAtReadsAnything(t *testing.T) {
 	})
 }
 
-func TestReaderAtFetchesLittle(t *testing.T) {
+func TestReaderAtFetchesFewBytes(t *testing.T) {
 	t.Parallel()
 	const size = 100 << 20
 	store := &memory{data: make([]byte, size), etag: "e"}

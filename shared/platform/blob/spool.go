@@ -6,26 +6,26 @@ import (
 	"os"
 )
 
-// spoolMemory is how much of a spool stays in memory.
+// spoolMemory is the number of bytes that a spool keeps in memory.
 const spoolMemory = 1 << 20
 
-// Spool takes a body whose size is known only at its end, as [Store.Put] needs
-// it before: the first megabyte in memory, a larger body in a temporary file. The
-// zero Spool is empty. The caller closes it. It is for one goroutine at a time.
+// Spool buffers a body of unknown size, because [Store.Put] needs the size
+// first: up to a megabyte in memory, a larger body in a temporary file. The
+// zero Spool is empty. The caller closes it. It is not safe for concurrent use.
 type Spool struct {
 	memory bytes.Buffer
 	file   *os.File
 	size   int64
 }
 
-// Write adds to the spool. Errors are those of the temporary file.
+// Write appends to the spool. Errors are those of the temporary file.
 func (s *Spool) Write(p []byte) (int, error) {
 	if s.file == nil && s.memory.Len()+len(p) > spoolMemory {
 		f, err := os.CreateTemp("", "millrace-spool-*")
 		if err != nil {
 			return 0, err
 		}
-		_ = os.Remove(f.Name()) // it lives while it is open; where that cannot be, until Close
+		_ = os.Remove(f.Name()) // the open file stays usable; where it cannot be removed, Close does it
 		s.file = f
 		if _, err := s.memory.WriteTo(f); err != nil {
 			return 0, err
@@ -41,10 +41,11 @@ func (s *Spool) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// Size is how many bytes were written.
+// Size returns the number of bytes written.
 func (s *Spool) Size() int64 { return s.size }
 
-// Reader reads all of it from the beginning, until the next Write or Reader.
+// Reader returns a reader of the whole content, valid until the next Write or
+// Reader.
 func (s *Spool) Reader() (io.ReadSeeker, error) {
 	if s.file == nil {
 		return bytes.NewReader(s.memory.Bytes()), nil
@@ -53,7 +54,7 @@ func (s *Spool) Reader() (io.ReadSeeker, error) {
 	return s.file, err
 }
 
-// Bytes returns all of it, to be read until the next Write.
+// Bytes returns the whole content, valid until the next Write.
 func (s *Spool) Bytes() ([]byte, error) {
 	if s.file == nil {
 		return s.memory.Bytes(), nil
@@ -65,7 +66,7 @@ func (s *Spool) Bytes() ([]byte, error) {
 	return io.ReadAll(body)
 }
 
-// Close frees what it holds.
+// Close releases memory and file.
 func (s *Spool) Close() error {
 	if s.file == nil {
 		return nil

@@ -24,7 +24,7 @@ func TestSpool(t *testing.T) {
 			rest = rest[n:]
 		}
 		assert.EqualValues(t, size, s.Size())
-		for range 2 { // a store that tries again reads it again
+		for range 2 { // a store that retries reads it again
 			body, err := s.Reader()
 			require.NoError(t, err)
 			got, err := io.ReadAll(body)
@@ -38,9 +38,9 @@ func TestSpool(t *testing.T) {
 	}
 }
 
-// TestSpoolWithoutADisk: what does not fit in memory fails where there is no
-// place for a file.
-func TestSpoolWithoutADisk(t *testing.T) {
+// TestSpoolWithoutDiskFails checks that a body that does not fit in memory
+// fails if no temporary file can be created.
+func TestSpoolWithoutDiskFails(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir()+"/none")
 	var s blob.Spool
 	_, err := s.Write(make([]byte, 1<<20))

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// Within is the store for one that writes to these folders of workspaces and to
-// no other: keys <org>/<folder>/…. It refuses everything else that would write
-// with ErrKey, as a function's role refuses it in the cloud. Reads go anywhere.
+// Within returns a store that writes only to the given folders of workspaces,
+// that is, to keys <org>/<folder>/…. Any other write fails with ErrKey, as the
+// function's role refuses it on AWS. Reads are not restricted.
 func Within(store Store, folders ...string) Store { return within{store, folders} }
 
 type within struct {
@@ -24,7 +24,7 @@ func (w within) check(keys ...string) error {
 		_, path, _ := strings.Cut(key, "/")
 		folder, _, inside := strings.Cut(path, "/")
 		if !inside || !slices.Contains(w.folders, folder) {
-			return fmt.Errorf("%w: %q is in none of the folders that may be written: %s", ErrKey, key, strings.Join(w.folders, ", "))
+			return fmt.Errorf("%w: %q is in none of the writable folders: %s", ErrKey, key, strings.Join(w.folders, ", "))
 		}
 	}
 	return nil

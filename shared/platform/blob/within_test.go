@@ -12,7 +12,7 @@ import (
 	"millrace/shared/platform/blob/blobtest"
 )
 
-func TestWithinWritesToItsFoldersAlone(t *testing.T) {
+func TestWithinWritesOnlyToItsFolders(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	memory := &blobtest.Memory{}

@@ -1,12 +1,12 @@
 // Package budget bounds the work that one request or one evaluation may cause:
-// checking a flow_spec, validating parameters, evaluating an expression. What
-// does the work charges for it in steps and bytes, and stops when either is used
-// up, when the caller is gone, or when its deadline has passed.
+// checking a flow_spec, validating parameters, evaluating an expression. The
+// work charges steps and bytes to its budget and stops when either is used up,
+// when its context is cancelled, or when its deadline has passed.
 //
-// Work that is more than a trifle goes on in turns, which workspaces take in
-// rotation: half of the cores are left to everything else.
+// Longer work proceeds in turns. Workspaces take turns in rotation, and half of
+// the cores stay free for everything else.
 //
-// A step is some 200 ns of one core; what charges is calibrated to that.
+// A step stands for about 200 ns of one core.
 package budget
 
 import (
@@ -17,31 +17,33 @@ import (
 
 // Limits are the size of a budget.
 type Limits struct {
-	Steps int64 // of work, some 200 ns each
+	Steps int64 // of work, about 200 ns each
 	Bytes int64 // built in memory
 }
 
-// Budget is what is left of a piece of work. It belongs to one goroutine.
+// Budget holds the remaining allowance of a piece of work. It is not safe for
+// concurrent use.
 type Budget struct {
 	ctx    context.Context
 	limits Limits
 	steps  int64 // used
 	bytes  int64 // used
-	look   int64 // steps used from which it looks at the context, and at whose turn it is
-	turn   bool  // it holds one of the gate's turns
+	look   int64 // number of used steps at which to check the context and the turn
+	turn   bool  // whether it holds one of the gate's turns
 	gate   *gate
 	err    error // why it has stopped
 }
 
-// New makes a budget for what is done on behalf of ctx. The work must call end
-// when it is done, so that others have their turn, and Rest before it waits for
-// what has a budget of its own.
+// New returns a budget for work on behalf of ctx. The caller must call end when
+// the work is done, to release its turn, and Rest before it waits for other
+// work that has a budget.
 func New(ctx context.Context, limits Limits) (b *Budget, end func()) {
 	b = &Budget{ctx: ctx, limits: limits, look: allowance, gate: turns, err: context.Cause(ctx)}
 	return b, b.end
 }
 
-// Unlimited makes a budget that never stops, for what is known to be bounded.
+// Unlimited returns a budget that never stops, for work that is known to be
+// bounded.
 func Unlimited() *Budget {
 	return &Budget{
 		ctx: context.Background(), look: math.MaxInt64, gate: turns,
@@ -49,13 +51,13 @@ func Unlimited() *Budget {
 	}
 }
 
-// Exceeded says that a budget is used up.
+// Exceeded is the error of a budget that is used up.
 type Exceeded struct {
 	Limit int64
 	Unit  string // "steps" or "bytes"
 }
 
-// Error is a sentence for the user, without a subject.
+// Error returns a sentence for the user, without a subject.
 func (e *Exceeded) Error() string {
 	if e.Unit == "bytes" {
 		return fmt.Sprintf("builds too much; at most %d bytes are allowed", e.Limit)
@@ -63,8 +65,9 @@ func (e *Exceeded) Error() string {
 	return fmt.Sprintf("does too much work; at most %d steps are allowed", e.Limit)
 }
 
-// Spend charges steps before they are taken. The error is an [*Exceeded], or why
-// the context has ended; a budget that has stopped stays so.
+// Spend charges steps before they are executed. It returns an [*Exceeded] or
+// the cause of the context's end. Once a budget has stopped, every further call
+// returns the same error.
 func (b *Budget) Spend(steps int) error {
 	if b.err != nil {
 		return b.err
@@ -80,7 +83,7 @@ func (b *Budget) Spend(steps int) error {
 	return b.err
 }
 
-// Take charges bytes before they are built. Errors are those of Spend.
+// Take charges bytes before they are allocated. Errors are those of Spend.
 func (b *Budget) Take(bytes int) error {
 	if b.err != nil {
 		return b.err
@@ -94,11 +97,11 @@ func (b *Budget) Take(bytes int) error {
 	return nil
 }
 
-// Err is why the budget has stopped, nil while it has not.
+// Err returns why the budget has stopped, or nil.
 func (b *Budget) Err() error { return b.err }
 
-// Left is how many steps may still be spent.
+// Left returns the number of steps that may still be spent.
 func (b *Budget) Left() int { return int(b.limits.Steps - b.steps) }
 
-// Used is what has been charged so far.
+// Used returns the steps and bytes charged so far.
 func (b *Budget) Used() Limits { return Limits{Steps: b.steps, Bytes: b.bytes} }

@@ -12,7 +12,7 @@ import (
 	"millrace/shared/platform/budget"
 )
 
-func TestABudgetIsUsedUp(t *testing.T) {
+func TestBudgetStopsWhenUsedUp(t *testing.T) {
 	t.Parallel()
 	b, end := budget.New(t.Context(), budget.Limits{Steps: 10, Bytes: 100})
 	defer end()
@@ -28,7 +28,7 @@ func TestABudgetIsUsedUp(t *testing.T) {
 	defer end()
 	require.EqualError(t, b.Take(101), "builds too much; at most 100 bytes are allowed")
 
-	for _, n := range []int{-1, int(^uint(0) >> 1)} { // a cost that overflowed
+	for _, n := range []int{-1, int(^uint(0) >> 1)} { // an overflowed cost
 		b, end := budget.New(t.Context(), budget.Limits{Steps: 10, Bytes: 100})
 		defer end()
 		require.NoError(t, b.Spend(1))
@@ -36,7 +36,7 @@ func TestABudgetIsUsedUp(t *testing.T) {
 	}
 }
 
-func TestAnUnlimitedBudgetGoesOn(t *testing.T) {
+func TestUnlimitedBudgetNeverStops(t *testing.T) {
 	t.Parallel()
 	b := budget.Unlimited()
 	for range 100 {
@@ -45,7 +45,7 @@ func TestAnUnlimitedBudgetGoesOn(t *testing.T) {
 	}
 }
 
-func TestWorkStopsWhenItsCallerIsGone(t *testing.T) {
+func TestWorkStopsWhenContextIsCancelled(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancelCause(t.Context())
 	b, end := budget.New(ctx, budget.Limits{Steps: 1 << 40, Bytes: 1})
@@ -66,8 +66,8 @@ func TestWorkStopsWhenItsCallerIsGone(t *testing.T) {
 	assert.Equal(t, gone, b.Spend(1), "work for a caller that is gone does not begin")
 }
 
-// However much of it is under way, all of it ends: turns are handed on, also by
-// work that fails, panics, or is cancelled while it waits.
+// All work ends, however much of it is queued: turns are handed on by work that
+// fails, panics, or is cancelled while it waits, too.
 func TestLongWorkTakesTurns(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -102,7 +102,7 @@ func TestLongWorkTakesTurns(t *testing.T) {
 	all.Wait()
 }
 
-func TestAPanicIsAnError(t *testing.T) {
+func TestLibraryPanicIsAnError(t *testing.T) {
 	t.Parallel()
 	b, end := budget.New(t.Context(), budget.Limits{Steps: 10, Bytes: 100})
 	defer end()

@@ -6,11 +6,12 @@ import (
 	"sync"
 )
 
-// gate lets so many pieces of work go on at once. Turns go to workspaces in
-// rotation, within one first come, first served: however many pieces one of them
-// has in line, another waits for one of these at most.
+// gate limits how many pieces of work proceed at once. Workspaces take turns in
+// rotation, and within a workspace turns are first come, first served: however
+// many pieces of work a workspace has in line, another workspace waits for at
+// most one of them.
 type gate struct {
-	turns func() int // asked once, when the first turn is taken
+	turns func() int // called once, when the first turn is taken
 
 	mu    sync.Mutex
 	begun bool
@@ -18,7 +19,7 @@ type gate struct {
 	line  []*queue // of the workspaces that wait, the next one first
 }
 
-// queue is what waits of a workspace, the longest first.
+// queue holds the waiting work of a workspace, oldest first.
 type queue struct {
 	workspace string
 	waiting   []chan struct{}
@@ -26,8 +27,8 @@ type queue struct {
 
 func newGate(turns func() int) *gate { return &gate{turns: turns} }
 
-// acquire takes a turn for work of a workspace, empty for the service's own. When
-// ctx ends first the error is its cause.
+// acquire takes a turn for work of a workspace, empty for the service's own
+// work. If ctx ends first it returns the cause.
 func (g *gate) acquire(ctx context.Context, workspace string) error {
 	turn := g.enter(workspace)
 	if turn == nil {
@@ -45,7 +46,8 @@ func (g *gate) acquire(ctx context.Context, workspace string) error {
 	return context.Cause(ctx)
 }
 
-// enter takes a turn, or a place in line, whose channel is closed with the turn.
+// enter takes a turn and returns nil, or joins the line and returns a channel
+// that is closed when the turn comes.
 func (g *gate) enter(workspace string) chan struct{} {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -66,7 +68,8 @@ func (g *gate) enter(workspace string) chan struct{} {
 	return turn
 }
 
-// leave gives a place in line up; false if it has become a turn.
+// leave gives up a place in line. It returns false if the turn has come
+// already.
 func (g *gate) leave(workspace string, turn chan struct{}) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -85,7 +88,7 @@ func (g *gate) leave(workspace string, turn chan struct{}) bool {
 	return true
 }
 
-// release hands a turn on.
+// release hands a turn to the next in line.
 func (g *gate) release() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -93,7 +96,7 @@ func (g *gate) release() {
 		g.free++
 		return
 	}
-	q := g.line[0] // behind the others afterwards
+	q := g.line[0] // moves to the back of the line afterwards
 	close(q.waiting[0])
 	q.waiting = slices.Delete(q.waiting, 0, 1)
 	g.line = slices.Delete(g.line, 0, 1)

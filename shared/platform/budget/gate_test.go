@@ -18,20 +18,20 @@ import (
 
 func single() *gate { return newGate(func() int { return 1 }) }
 
-// of is a context for work of a workspace.
+// of returns a context for work of a workspace.
 func of(t *testing.T, workspace string) context.Context {
 	return telemetry.With(t.Context(), &telemetry.Subject{Workspace: workspace})
 }
 
-// work makes a budget that takes the turns of a gate.
+// work returns a budget that takes its turns from g.
 func work(ctx context.Context, g *gate) *Budget {
 	b, _ := New(ctx, Limits{Steps: math.MaxInt64, Bytes: math.MaxInt64})
 	b.gate = g
 	return b
 }
 
-// TestWorkspacesTakeTurns: a workspace waits for one piece of work of each other
-// one, however many they have in line.
+// TestWorkspacesTakeTurns checks that a workspace waits for one piece of work
+// of each other workspace, however many those have in line.
 func TestWorkspacesTakeTurns(t *testing.T) {
 	t.Parallel()
 	g := single()
@@ -61,9 +61,9 @@ func TestWorkspacesTakeTurns(t *testing.T) {
 	assert.Empty(t, g.line)
 }
 
-// TestWhoWaitsInVainLeaves: what gives up holds nobody up, also when its turn came
-// at that moment.
-func TestWhoWaitsInVainLeaves(t *testing.T) {
+// TestCancelledWaiterLeavesLine checks that work that gives up does not block
+// others, even if its turn comes at that moment.
+func TestCancelledWaiterLeavesLine(t *testing.T) {
 	t.Parallel()
 	g := single()
 	require.NoError(t, g.acquire(t.Context(), "a"))
@@ -80,7 +80,7 @@ func TestWhoWaitsInVainLeaves(t *testing.T) {
 	require.NoError(t, g.acquire(t.Context(), "c"))
 }
 
-// TestLongWorkWaitsForItsTurn, while what is short goes on without.
+// TestLongWorkWaitsForItsTurn checks that short work proceeds without a turn.
 func TestLongWorkWaitsForItsTurn(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -104,9 +104,9 @@ func TestLongWorkWaitsForItsTurn(t *testing.T) {
 	})
 }
 
-// TestWorkThatRestsHoldsNobodyUp: between Rest and what it spends next it has no
-// turn, and afterwards it has one again.
-func TestWorkThatRestsHoldsNobodyUp(t *testing.T) {
+// TestRestReleasesTurn checks that work has no turn between Rest and its next
+// Spend, and has one again afterwards.
+func TestRestReleasesTurn(t *testing.T) {
 	t.Parallel()
 	g := single()
 	b := work(of(t, "a"), g)
@@ -123,9 +123,10 @@ func TestWorkThatRestsHoldsNobodyUp(t *testing.T) {
 	assert.Equal(t, 1, g.free, "it is short again")
 }
 
-// TestARequestWaitsSoLongForItsTurns: 15 seconds, in all, and is told when to come
-// back; without that bound it waits on.
-func TestARequestWaitsSoLongForItsTurns(t *testing.T) {
+// TestRequestWaitsAtMost15Seconds checks the bound on all waits of a request
+// together, and the error with its retry delay. Work without that bound keeps
+// waiting.
+func TestRequestWaitsAtMost15Seconds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		g := single()

@@ -8,27 +8,28 @@ import (
 	"runtime/debug"
 )
 
-// stop is what Must throws through a library that knows no budget.
+// stop is the panic value by which Must unwinds a library that has no budget.
 type stop struct{ err error }
 
-// Must ends the [Budget.Do] around it if err is not nil. It is for what a
-// library calls back and cannot return an error.
+// Must ends the enclosing [Budget.Do] with err if it is not nil. It is for
+// callbacks of a library that cannot return an error.
 func Must(err error) {
 	if err != nil {
 		panic(stop{err})
 	}
 }
 
-// PanicError says that a library could not cope with its input. Its text names
+// PanicError reports that a library panicked on its input. Its text reveals
 // nothing of the input; the stack is logged.
 type PanicError struct{ Doing string }
 
-// Error is a sentence without a subject.
+// Error returns a predicate without a subject.
 func (e *PanicError) Error() string { return "cannot be processed" }
 
-// Do runs a library on input of users. A panic of the library is the input's
-// fault: it is logged with its stack and becomes a [*PanicError]. doing is for
-// the log. Errors given to [Must] within are returned as they are.
+// Do runs a library on user input. A panic of the library is blamed on the
+// input: it is logged with its stack and becomes a [*PanicError]. doing
+// describes the work in the log. Errors passed to [Must] within f are returned
+// unchanged.
 func (b *Budget) Do(doing string, f func() error) (err error) {
 	defer func() {
 		switch p := recover().(type) {
@@ -43,8 +44,8 @@ func (b *Budget) Do(doing string, f func() error) (err error) {
 	return f()
 }
 
-// Report logs a library's panic. Of its value it shows only what the Go runtime
-// itself says: others quote the input.
+// Report logs a library's panic. It shows the panic value only if it is the Go
+// runtime's own, because others may quote the input.
 func Report(ctx context.Context, doing string, value any) {
 	what := fmt.Sprintf("%T", value)
 	if e, ok := value.(runtime.Error); ok {

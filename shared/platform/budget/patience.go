@@ -7,10 +7,10 @@ import (
 	"millrace/shared/platform/errs"
 )
 
-// longest is how long what a request asks for may wait for its turns, in all.
+// longest is the total time that the work of a request may wait for turns.
 const longest = 15 * time.Second
 
-// patience is what is left of that time. It belongs to one goroutine.
+// patience is the rest of that time. It is not safe for concurrent use.
 type patience struct {
 	left   time.Duration
 	cancel context.CancelCauseFunc
@@ -18,15 +18,15 @@ type patience struct {
 
 type patienceKey struct{}
 
-// WithPatience returns a context for costly work that a request asks for, and its
-// end. When the work has waited 15 s for turns, in all, the context is cancelled
-// with an errs.Unavailable that says when to come back.
+// WithPatience returns a context for costly work that a request asks for, and
+// its cancel function. Once the work has waited 15 s for turns in total, the
+// context is cancelled with an errs.Unavailable that carries a retry delay.
 func WithPatience(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	return context.WithValue(ctx, patienceKey{}, &patience{longest, cancel}), func() { cancel(nil) }
 }
 
-// waits begins a wait for a turn, which is over when stop is called.
+// waits begins a wait for a turn, which ends when stop is called.
 func waits(ctx context.Context) (stop func()) {
 	p, ok := ctx.Value(patienceKey{}).(*patience)
 	if !ok {

@@ -7,23 +7,23 @@ import (
 	"millrace/shared/platform/telemetry"
 )
 
-// What a piece of work may do before it waits for a turn, and in each turn, in
-// steps: 2 ms, so that what most requests bring never waits, and 10 ms, the time
-// slice of Go's scheduler.
+// Steps of a piece of work before it needs a turn, and in each turn: 2 ms, so
+// that most requests never wait, and 10 ms, the time slice of Go's scheduler.
 const (
 	allowance = 10_000
 	quantum   = 50_000
 )
 
-// hoard is how many bytes work may have built and yet wait for its turn. With
-// more it goes on to its end, so that much memory is held by few.
+// hoard is the number of bytes that work may hold while it waits for its turn.
+// Work that holds more proceeds to its end, so that only few hold much memory.
 const hoard = 8 << 20
 
-// turns are those of the process. There are half as many as cores, so that however
-// much long work is under way, short requests find a core free.
+// turns is the gate of the process. It has half as many turns as there are
+// cores, so that short requests find a free core, however much long work there
+// is.
 var turns = newGate(func() int { return max(1, runtime.GOMAXPROCS(0)/2) })
 
-// pause is called before the work that ends what is free, and after every quantum.
+// pause is called before work exceeds its free steps, and after each turn.
 func (b *Budget) pause() error {
 	b.look = b.steps + quantum
 	if b.ctx.Err() != nil { //guard:budget/cancelled false
@@ -40,7 +40,7 @@ func (b *Budget) pause() error {
 	return nil
 }
 
-// end lets others have the budget's turn.
+// end releases the budget's turn.
 func (b *Budget) end() {
 	if b.turn {
 		b.turn = false
@@ -48,8 +48,8 @@ func (b *Budget) end() {
 	}
 }
 
-// Hold takes a turn for what is known to be long and charges nothing as it goes
-// on. Errors are those of Spend.
+// Hold takes a turn for work that is known to be long and does not charge as it
+// proceeds. Errors are those of Spend.
 func (b *Budget) Hold() error {
 	if b.err == nil && !b.turn {
 		b.err = b.pause()
@@ -57,8 +57,8 @@ func (b *Budget) Hold() error {
 	return b.err
 }
 
-// Rest lets others have the turn until more is spent. Whoever waits for something
-// that other work may hold calls it before, or both might wait for ever.
+// Rest releases the turn until the next Spend. Callers must rest before they
+// wait for anything that other work may hold, or both might wait forever.
 func (b *Budget) Rest() {
 	if b.turn { //guard:budget/rest false
 		b.end()

@@ -11,9 +11,9 @@ import (
 	"millrace/shared/platform/clock"
 )
 
-// body is what an event's detail is on the bus: the event's own detail, and what
-// EventBridge's envelope has no place for, or writes anew when the event is
-// published again.
+// body is the detail of an event on the bus: the event's own detail, and fields
+// that EventBridge's envelope has no place for or that it rewrites when the
+// event is published again.
 type body struct {
 	ID        string          `json:"id"`
 	Type      string          `json:"type"`
@@ -31,8 +31,8 @@ func (e Event) body(data json.RawMessage) body {
 	return body{ID: e.ID, Type: e.DetailType, Version: max(e.Version, 1), Org: e.Workspace, Time: clock.Format(e.Time), DedupeKey: e.DedupeKey, Data: data}
 }
 
-// Complete returns the event with what was left empty, id if it has none. A driver completes an
-// event once, before it first sends it.
+// Complete returns the event with its empty fields filled in, and with id if it
+// has none. A driver completes an event once, before it first sends it.
 func (e Event) Complete(now time.Time, id string) Event {
 	if e.Time.IsZero() {
 		e.Time = now
@@ -48,11 +48,10 @@ func (e Event) Complete(now time.Time, id string) Event {
 	return e
 }
 
-// Body is the detail of a completed event on the bus. Errors: its own detail is
-// no JSON.
+// Body returns the detail of a completed event as it is on the bus. It fails if
+// the event's own detail is not JSON.
 func (e Event) Body() (json.RawMessage, error) {
-	// Not json.Marshal, whose escapes for HTML could make a detail six times as
-	// long.
+	// Not json.Marshal: its HTML escapes could make a detail six times as long.
 	var out bytes.Buffer
 	encoder := json.NewEncoder(&out)
 	encoder.SetEscapeHTML(false)
@@ -62,8 +61,8 @@ func (e Event) Body() (json.RawMessage, error) {
 	return bytes.TrimSuffix(out.Bytes(), []byte("\n")), nil
 }
 
-// Event returns the event that was published. ErrMalformed, wrapped with why, if
-// the envelope holds none of the service.
+// Event returns the event that was published. It returns ErrMalformed, wrapped
+// with the reason, if the envelope does not hold an event of the service.
 func (e Envelope) Event() (Event, error) {
 	var b body
 	if err := json.Unmarshal(e.Detail, &b); err != nil {

@@ -11,8 +11,8 @@ import (
 	"millrace/shared/platform/ids"
 )
 
-// Envelope is an event as a function receives it: EventBridge's own JSON, the
-// same as events.EventBridgeEvent of aws-lambda-go.
+// Envelope is an event as a function receives it: EventBridge's JSON, the same
+// as events.EventBridgeEvent of aws-lambda-go.
 type Envelope struct {
 	Version    string          `json:"version"` // "0"
 	ID         string          `json:"id"`      // the same for every rule and every delivery
@@ -25,14 +25,15 @@ type Envelope struct {
 	Detail     json.RawMessage `json:"detail"`
 }
 
-// ErrMalformed: the bytes are no envelope of an event; wrapped with why.
+// ErrMalformed means that the input is not the envelope of an event. It is
+// wrapped with the reason.
 var ErrMalformed = errors.New("bus: malformed envelope")
 
-// resourcePrefix marks the workspace among an event's resources.
+// resourcePrefix marks the resource that names the event's workspace.
 const resourcePrefix = "workspace/"
 
-// DecodeEnvelope reads the JSON a function receives. It accepts fields it does
-// not know, as AWS may add some.
+// DecodeEnvelope decodes the JSON that a function receives. It ignores unknown
+// fields, because AWS may add some.
 func DecodeEnvelope(data []byte) (Envelope, error) {
 	var e Envelope
 	if err := json.Unmarshal(data, &e); err != nil {
@@ -49,7 +50,7 @@ func DecodeEnvelope(data []byte) (Envelope, error) {
 	return e, nil
 }
 
-// Workspace returns the workspace of the event, "" if it has none.
+// Workspace returns the workspace of the event, or "" if it has none.
 func (e Envelope) Workspace() string {
 	for _, resource := range e.Resources {
 		if workspace, ok := strings.CutPrefix(resource, resourcePrefix); ok {
@@ -59,7 +60,7 @@ func (e Envelope) Workspace() string {
 	return ""
 }
 
-// Resources returns what an event carries as its resources: its workspace.
+// Resources returns the event's resources: its workspace.
 func (e Event) Resources() []string {
 	if e.Workspace == "" {
 		return []string{}
@@ -67,7 +68,7 @@ func (e Event) Resources() []string {
 	return []string{resourcePrefix + e.Workspace}
 }
 
-// Size returns the bytes that EventBridge counts for the event.
+// Size returns the size of the event in bytes, as EventBridge counts it.
 func (e Event) Size() int {
 	sized := e
 	if e.Time.IsZero() {
@@ -75,7 +76,7 @@ func (e Event) Size() int {
 	}
 	head, err := json.Marshal(sized.body(nil))
 	if err != nil {
-		panic(fmt.Sprintf("bus: the head of an event does not marshal: %v", err)) // it has texts and numbers alone
+		panic(fmt.Sprintf("bus: the head of an event does not marshal: %v", err)) // only strings and numbers
 	}
 	n := len(Source) + len(e.DetailType) + len(head) - len("null") + len(e.Detail) + 14
 	if e.ID == "" {
@@ -95,8 +96,8 @@ const (
 	maxKey        = 256 // bytes of an id or a dedupe key
 )
 
-// Check returns ErrLimit, wrapped with which, if the event could not be
-// published on every driver.
+// Check returns ErrLimit, wrapped with the reason, if a driver could not
+// publish the event.
 func (e Event) Check() error {
 	switch {
 	case e.DetailType == "" || len(e.DetailType) > maxDetailType:

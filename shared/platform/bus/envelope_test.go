@@ -14,7 +14,7 @@ import (
 	"millrace/shared/platform/ids"
 )
 
-// documented is the example of EventBridge's own documentation, shortened.
+// documented is the example of EventBridge's documentation, shortened.
 const documented = `{
 	"version": "0",
 	"id": "6a7e8feb-b491-4cf7-a9f1-bf3703467718",
@@ -27,7 +27,7 @@ const documented = `{
 	"detail": {"instance-id": "i-1234567890abcdef0", "state": "terminated"}
 }`
 
-func TestEnvelopeIsEventBridges(t *testing.T) {
+func TestEnvelopeMatchesEventBridgeEvent(t *testing.T) {
 	t.Parallel()
 	e, err := bus.DecodeEnvelope([]byte(documented))
 	require.NoError(t, err)
@@ -35,7 +35,7 @@ func TestEnvelopeIsEventBridges(t *testing.T) {
 	assert.Equal(t, time.Date(2017, 12, 22, 18, 43, 48, 0, time.UTC), e.Time)
 	assert.Empty(t, e.Workspace())
 
-	// What we write, AWS's own type reads, and the other way round.
+	// AWS's own type reads what we write, and vice versa.
 	ours, err := json.Marshal(e)
 	require.NoError(t, err)
 	var theirs events.EventBridgeEvent
@@ -46,7 +46,7 @@ func TestEnvelopeIsEventBridges(t *testing.T) {
 	assert.JSONEq(t, documented, string(ours))
 }
 
-func TestDecodeEnvelopeRefuses(t *testing.T) {
+func TestDecodeEnvelopeRejectsMalformed(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ name, json string }{
 		{"nothing", ``},
@@ -105,14 +105,14 @@ func TestEventCheck(t *testing.T) {
 	require.Equal(t, bus.MaxEntry, full.Size())
 }
 
-func TestWorkspaceTravelsAsResource(t *testing.T) {
+func TestWorkspaceIsSentAsResource(t *testing.T) {
 	t.Parallel()
 	event := bus.Event{Workspace: "ws_1"}
 	assert.Equal(t, "ws_1", bus.Envelope{Resources: event.Resources()}.Workspace())
 	assert.Equal(t, []string{}, bus.Event{}.Resources(), "an array in JSON, not null")
 }
 
-// published is an event as it is received.
+// published returns an event as it is received.
 func published(t *testing.T, e bus.Event) bus.Envelope {
 	t.Helper()
 	detail, err := e.Complete(time.UnixMilli(1), "id").Body()
@@ -120,7 +120,7 @@ func published(t *testing.T, e bus.Event) bus.Envelope {
 	return bus.Envelope{ID: "1", DetailType: e.DetailType, Resources: e.Resources(), Detail: detail}
 }
 
-func TestEventComesBackAsItWasPublished(t *testing.T) {
+func TestPublishedEventRoundTrips(t *testing.T) {
 	t.Parallel()
 	plain := bus.Event{DetailType: "a", Detail: []byte(`{"x":"<ü>"}`), Workspace: "ws"}
 	full := bus.Event{DetailType: "a", Detail: []byte(`{}`), Time: time.UnixMilli(1234).UTC(), ID: "i", Version: 3, DedupeKey: "\"k\""}
@@ -143,7 +143,7 @@ func TestEventComesBackAsItWasPublished(t *testing.T) {
 	assert.NotEqual(t, one.DedupeKey, again.DedupeKey)
 }
 
-func TestSizeIsThatOfWhatIsSent(t *testing.T) {
+func TestSizeMatchesSentEntry(t *testing.T) {
 	t.Parallel()
 	for _, e := range []bus.Event{
 		{DetailType: "a", Detail: []byte(`{}`)},
@@ -160,7 +160,7 @@ func TestSizeIsThatOfWhatIsSent(t *testing.T) {
 	}
 }
 
-func TestEventRefuses(t *testing.T) {
+func TestEventRejectsMalformedEnvelope(t *testing.T) {
 	t.Parallel()
 	const at = `"time":"2026-01-31T00:00:05.120Z"`
 	for name, detail := range map[string]string{
@@ -193,7 +193,7 @@ func FuzzDecodeEnvelope(f *testing.F) {
 		}
 		again, err := json.Marshal(e)
 		if err != nil {
-			return // a year that RFC 3339 cannot write
+			return // a year that RFC 3339 cannot represent
 		}
 		back, err := bus.DecodeEnvelope(again)
 		require.NoError(t, err)

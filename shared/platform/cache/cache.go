@@ -1,5 +1,4 @@
-// Package cache keeps values in memory within a budget of bytes, the ones used
-// last.
+// Package cache provides a least-recently-used cache bounded by bytes.
 package cache
 
 import (
@@ -9,11 +8,12 @@ import (
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 )
 
-// overhead is what an entry takes besides the bytes that are told of it: its
-// places in the list and the map, its key and its value's header.
+// overhead is the memory of an entry besides its declared bytes: its places in
+// the list and the map, its key and its value's header.
 const overhead = 256
 
-// Weighted is a cache of values of different sizes. Safe for concurrent use.
+// Weighted is an LRU cache of values of different sizes. It is safe for
+// concurrent use.
 type Weighted[K comparable, V any] struct {
 	most int
 
@@ -27,18 +27,18 @@ type entry[V any] struct {
 	bytes int
 }
 
-// NewWeighted makes a cache that holds no more than so many bytes.
+// NewWeighted returns a cache that holds at most most bytes.
 func NewWeighted[K comparable, V any](most int) *Weighted[K, V] {
 	c := &Weighted[K, V]{most: most}
 	var err error
 	c.lru, err = simplelru.NewLRU(math.MaxInt, func(_ K, e entry[V]) { c.bytes -= e.bytes })
 	if err != nil {
-		panic(err) // a number of entries below one
+		panic(err) // only for a capacity below one
 	}
 	return c
 }
 
-// Get returns the value of a key, if it is kept.
+// Get returns the value of a key. ok is false if it is not cached.
 func (c *Weighted[K, V]) Get(key K) (V, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -46,9 +46,9 @@ func (c *Weighted[K, V]) Get(key K) (V, bool) {
 	return e.value, ok
 }
 
-// Add keeps a value of so many bytes, as far as the caller can tell, in place of
-// the key's last; others that were used longest ago make room. A value that is
-// larger than the cache is not kept.
+// Add stores a value of about the given number of bytes, replacing the key's
+// previous one, and evicts the least recently used values to make room. A value
+// that is larger than the cache is not stored.
 func (c *Weighted[K, V]) Add(key K, value V, bytes int) {
 	bytes += overhead
 	c.mu.Lock()
@@ -64,14 +64,14 @@ func (c *Weighted[K, V]) Add(key K, value V, bytes int) {
 	c.lru.Add(key, entry[V]{value, bytes})
 }
 
-// Bytes is how many bytes are kept.
+// Bytes returns the number of bytes stored.
 func (c *Weighted[K, V]) Bytes() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.bytes
 }
 
-// Len is how many values are kept.
+// Len returns the number of values stored.
 func (c *Weighted[K, V]) Len() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

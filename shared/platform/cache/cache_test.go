@@ -11,14 +11,15 @@ import (
 	"millrace/shared/platform/cache"
 )
 
-// overhead is what the cache counts for an entry of no bytes.
+// overhead returns what the cache counts for an entry of no bytes.
 func overhead() int {
 	c := cache.NewWeighted[int, int](1 << 20)
 	c.Add(0, 0, 0)
 	return c.Bytes()
 }
 
-// TestWeighted holds a cache against a list of what was used, the last first.
+// TestWeighted compares a cache with a list of keys in order of use, the last
+// used first.
 func TestWeighted(t *testing.T) {
 	t.Parallel()
 	const most = 10_000
@@ -71,7 +72,7 @@ func TestWeighted(t *testing.T) {
 	})
 }
 
-func TestWeightedAtOnce(t *testing.T) {
+func TestWeightedConcurrentUse(t *testing.T) {
 	t.Parallel()
 	c := cache.NewWeighted[int, int](5_000)
 	var wg sync.WaitGroup

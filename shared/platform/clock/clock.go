@@ -1,32 +1,33 @@
-// Package clock is the source of time. Everything that decides by time takes a
-// [Clock], so that tests own it and no rule reads the wall by itself.
+// Package clock is the source of time. Code that depends on the time takes a
+// [Clock], so that tests control it.
 package clock
 
 import "time"
 
-// Clock tells the time.
+// Clock returns the time.
 type Clock interface {
 	// Now returns the current time in UTC.
 	Now() time.Time
 }
 
-// System is the machine's clock. Inside a testing/synctest bubble it is the
+// System is the system clock. Inside a testing/synctest bubble it is the
 // bubble's fake clock.
 type System struct{}
 
 // Now returns the current time in UTC.
 func (System) Now() time.Time { return time.Now().UTC() }
 
-// Func makes a Clock of a function.
+// Func is a function that implements Clock.
 type Func func() time.Time
 
 // Now calls the function.
 func (f Func) Now() time.Time { return f().UTC() }
 
-// Layout is how the service writes timestamps: RFC 3339, UTC, milliseconds.
+// Layout is the format of the service's timestamps: RFC 3339, UTC,
+// milliseconds.
 const Layout = "2006-01-02T15:04:05.000Z"
 
-// Format writes t in [Layout]; the zero time gives the empty string.
+// Format formats t in [Layout]. The zero time gives the empty string.
 func Format(t time.Time) string {
 	if t.IsZero() {
 		return ""
@@ -34,10 +35,10 @@ func Format(t time.Time) string {
 	return t.UTC().Format(Layout)
 }
 
-// Millis is a point in time as Unix milliseconds, the form stored in items.
+// Millis is a time in Unix milliseconds, the form stored in items.
 type Millis int64
 
-// ToMillis converts t; the zero time gives 0.
+// ToMillis converts t. The zero time gives 0.
 func ToMillis(t time.Time) Millis {
 	if t.IsZero() {
 		return 0
@@ -45,7 +46,7 @@ func ToMillis(t time.Time) Millis {
 	return Millis(t.UnixMilli())
 }
 
-// Time converts back; 0 gives the zero time.
+// Time converts m to a time. 0 gives the zero time.
 func (m Millis) Time() time.Time {
 	if m == 0 {
 		return time.Time{}
@@ -53,10 +54,10 @@ func (m Millis) Time() time.Time {
 	return time.UnixMilli(int64(m)).UTC()
 }
 
-// String writes the point in [Layout], the empty string for 0.
+// String formats m in [Layout]. 0 gives the empty string.
 func (m Millis) String() string { return Format(m.Time()) }
 
-// MarshalJSON writes the point in [Layout], null for 0.
+// MarshalJSON formats m in [Layout]. 0 gives null.
 func (m Millis) MarshalJSON() ([]byte, error) {
 	if m == 0 {
 		return []byte("null"), nil
@@ -64,7 +65,7 @@ func (m Millis) MarshalJSON() ([]byte, error) {
 	return []byte(`"` + m.String() + `"`), nil
 }
 
-// UnmarshalJSON reads what MarshalJSON writes, and any RFC 3339 timestamp.
+// UnmarshalJSON parses the output of MarshalJSON and any RFC 3339 timestamp.
 func (m *Millis) UnmarshalJSON(data []byte) error {
 	if string(data) == "null" {
 		*m = 0

@@ -1,5 +1,5 @@
-// Package errs holds the service's errors: a code that HTTP and callers act on,
-// a message written for the user, and a cause that is logged and never sent.
+// Package errs defines the service's errors: a code that HTTP and callers act
+// on, a message for the user, and a cause that is logged and never sent.
 package errs
 
 import (
@@ -11,13 +11,13 @@ import (
 // Code classifies an error; package httpapi maps each to one HTTP status.
 type Code string
 
-// The codes, by the status they answer with.
+// The codes, by HTTP status.
 const (
 	Invalid         Code = "invalid"         // 400: invalid operation, missing business value, bad cursor
 	Unauthenticated Code = "unauthenticated" // 401: missing, invalid, expired or revoked credential
 	Forbidden       Code = "forbidden"       // 403: permission, workspace mismatch, ownership mismatch
-	NotFound        Code = "not_found"       // 404: no such thing in the workspace
-	Conflict        Code = "conflict"        // 409: conflict with state
+	NotFound        Code = "not_found"       // 404: does not exist in the workspace
+	Conflict        Code = "conflict"        // 409: conflicts with the current state
 	Gone            Code = "gone"            // 410: expired or consumed
 	TooLarge        Code = "too_large"       // 413: body over the limit
 	Unprocessable   Code = "unprocessable"   // 422: validation failed
@@ -58,31 +58,31 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Cause }
 
-// New makes an error of a code with a formatted message for the user.
+// New returns an error with a code and a formatted message for the user.
 func New(code Code, format string, args ...any) *Error {
 	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
-// Wrap makes an error of a code that carries a cause for the log.
+// Wrap returns an error with a code and a cause for the log.
 func Wrap(code Code, cause error, format string, args ...any) *Error {
 	return &Error{Code: code, Message: fmt.Sprintf(format, args...), Cause: cause}
 }
 
-// Validation makes a 422 of one or more entries.
+// Validation returns a 422 with one or more entries.
 func Validation(details ...Detail) *Error {
 	return &Error{Code: Unprocessable, Message: "validation failed", Details: details}
 }
 
-// Field makes a 422 of one entry of type value_error.
+// Field returns a 422 with one entry of type value_error.
 func Field(loc []any, input any, format string, args ...any) *Error {
 	return Validation(Detail{Type: "value_error", Loc: loc, Msg: fmt.Sprintf(format, args...), Input: input})
 }
 
-// Body is the loc of a body field, e.g. Body("flow_spec","tasks",0).
+// Body returns the loc of a body field, e.g. Body("flow_spec","tasks",0).
 func Body(path ...any) []any { return append([]any{"body"}, path...) }
 
-// CodeOf returns the code of err, Internal for an error without one, and the
-// empty code for nil.
+// CodeOf returns the code of err, Internal for an error without one, and "" for
+// nil.
 func CodeOf(err error) Code {
 	if err == nil {
 		return ""

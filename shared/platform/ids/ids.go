@@ -12,13 +12,13 @@ import (
 	"github.com/oklog/ulid/v2"
 )
 
-// New returns a ULID of the given time: 26 characters, sorting by time. Two of
-// one millisecond sort by chance.
+// New returns a ULID for the given time: 26 characters that sort by time. The
+// order within a millisecond is random.
 func New(at time.Time) string {
 	return ulid.MustNew(ulid.Timestamp(at), rand.Reader).String()
 }
 
-// First returns the smallest ULID of a time: the bound of a range by time.
+// First returns the smallest ULID of a time, the lower bound of a time range.
 func First(at time.Time) string {
 	var id ulid.ULID
 	ms := max(at.UnixMilli(), 0)
@@ -26,7 +26,7 @@ func First(at time.Time) string {
 	return id.String()
 }
 
-// Time returns the time of a ULID, and false if s is not one.
+// Time returns the time of a ULID. ok is false if s is not a ULID.
 func Time(s string) (time.Time, bool) {
 	id, err := ulid.ParseStrict(s)
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// Check returns ErrLimit, wrapped with which, if the message could not be sent
-// on every driver.
+// Check returns ErrLimit, wrapped with the reason, if a driver could not send
+// the message.
 func (m Message) Check() error {
 	switch {
 	case len(m.Body) == 0:
@@ -32,8 +32,8 @@ func (m Message) Check() error {
 	return nil
 }
 
-// CheckReceive returns ErrLimit, wrapped with which, for arguments that no
-// Receive takes.
+// CheckReceive returns ErrLimit, wrapped with the reason, for invalid arguments
+// of Receive.
 func CheckReceive(max int, wait time.Duration) error {
 	if max < 1 || max > MaxBatch {
 		return fmt.Errorf("%w: receive of %d messages, 1 to %d allowed", ErrLimit, max, MaxBatch)
@@ -44,7 +44,8 @@ func CheckReceive(max int, wait time.Duration) error {
 	return nil
 }
 
-// CheckExtend returns ErrLimit, wrapped, for a time-out that no Extend takes.
+// CheckExtend returns ErrLimit, wrapped with the reason, for an invalid
+// time-out of Extend.
 func CheckExtend(d time.Duration) error {
 	if d < 0 || d > MaxExtend {
 		return fmt.Errorf("%w: time-out of %s, 0 to %s allowed", ErrLimit, d, MaxExtend)
@@ -52,11 +53,11 @@ func CheckExtend(d time.Duration) error {
 	return nil
 }
 
-// maxName is SQS's limit of a queue's name, the suffix "-dead" included.
+// maxName is SQS's limit for a queue name, the suffix "-dead" included.
 const maxName = 80
 
-// Check returns ErrLimit, wrapped with which, if the queue could not be created
-// on every driver.
+// Check returns ErrLimit, wrapped with the reason, if a driver could not create
+// the queue.
 func (d Definition) Check() error {
 	if d.Name == "" || len(Dead(d.Name)) > maxName {
 		return fmt.Errorf("%w: queue name %q, 1 to %d characters allowed", ErrLimit, d.Name, maxName-len(Dead("")))

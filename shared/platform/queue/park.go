@@ -5,15 +5,15 @@ import (
 	"errors"
 )
 
-// ErrParked: so many message handlers of the process wait already that one more
-// may not.
+// ErrParked means that too many message handlers of the process are waiting
+// already.
 var ErrParked = errors.New("queue: too many parked handlers")
 
-// Parker is how a runtime lets a handler wait without a worker.
+// Parker lets a handler wait without occupying a worker. Runtimes implement it.
 type Parker interface {
-	// Park does what the function Park tells.
+	// Park implements the function Park.
 	Park(ctx context.Context, wait func(context.Context) error) error
-	// Parked is how many handlers of the process wait.
+	// Parked returns the number of waiting handlers of the process.
 	Parked() int
 }
 
@@ -24,13 +24,14 @@ func WithParker(ctx context.Context, p Parker) context.Context {
 	return context.WithValue(ctx, parkerKey{}, p)
 }
 
-// Park calls wait, which waits for something scarce, and returns its error. A
-// message handler that calls it gives its worker back meanwhile, if its runtime
-// offers that, so that other messages of its queue are handled; else Park just
-// calls wait. wait's context ends when the runtime stops. Errors besides wait's:
-// ErrParked at once, if too many handlers wait, and the context's cause, if it
-// ended before there was a worker again. The last comes after wait has returned
-// nil: the caller gives back what wait took.
+// Park calls wait, which waits for a scarce resource, and returns its error. If
+// the runtime supports it, a message handler that calls Park releases its
+// worker meanwhile, so that other messages of its queue are handled; otherwise
+// Park just calls wait. The context passed to wait ends when the runtime stops.
+// Besides the error of wait, Park returns ErrParked at once if too many
+// handlers wait, and the context's cause if the context ended before a worker
+// was free again. In the latter case wait has returned nil, and the caller must
+// release what wait acquired.
 func Park(ctx context.Context, wait func(context.Context) error) error {
 	if p, ok := ctx.Value(parkerKey{}).(Parker); ok {
 		return p.Park(ctx, wait)
@@ -38,8 +39,8 @@ func Park(ctx context.Context, wait func(context.Context) error) error {
 	return wait(ctx)
 }
 
-// Parked is how many message handlers of the process wait in Park; 0 without a
-// runtime that offers it.
+// Parked returns the number of message handlers of the process that wait in
+// Park. It is 0 without a runtime that supports parking.
 func Parked(ctx context.Context) int {
 	if p, ok := ctx.Value(parkerKey{}).(Parker); ok {
 		return p.Parked()

@@ -1,8 +1,8 @@
 // Package queue is the port to message queues with the semantics of SQS
-// standard queues: at least once, in no order, a visibility time-out, a delay,
-// batches of 10, redrive to a dead-letter queue, and message groups that share
-// a queue fairly. Drivers: package sqs beside it and the embedded server's;
-// package queuetest is the suite both pass.
+// standard queues: delivery at least once, in no particular order, visibility
+// time-outs, delays, batches of 10, redrive to a dead-letter queue, and message
+// groups that share a queue fairly. The drivers are package sqs and the
+// embedded server's. Package queuetest is the conformance suite of both.
 package queue
 
 import (
@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// The limits of a queue.
+// Limits of a queue.
 const (
 	MaxBatch    = 10               // messages of one request
 	MaxDelay    = 15 * time.Minute // of a message
@@ -22,73 +22,76 @@ const (
 	MaxGroup    = 128              // characters of a group, printable ASCII without spaces
 )
 
-// BodyFolder is the folder of the object store, in each workspace, where a
-// driver keeps bodies that its messages do not hold.
+// BodyFolder is the folder of each workspace in the object store where a driver
+// keeps bodies that are too large for its messages.
 const BodyFolder = "messages"
 
-// The errors of every driver.
+// Errors that every driver returns.
 var (
-	// ErrUnknownQueue: no queue has that name.
+	// ErrUnknownQueue means that no queue has that name.
 	ErrUnknownQueue = errors.New("queue: unknown queue")
-	// ErrLimit: a message breaks a limit; wrapped with which.
+	// ErrLimit means that a message exceeds a limit. It is wrapped with the
+	// reason.
 	ErrLimit = errors.New("queue: limit exceeded")
-	// ErrReceipt: the receipt is not one of this queue's, or its message was
-	// deleted or delivered again since.
+	// ErrReceipt means that the receipt is not one of this queue's, or that its
+	// message was deleted or delivered again since.
 	ErrReceipt = errors.New("queue: receipt no longer valid")
-	// ErrNotConfigured: no queue is configured (reported by Check).
+	// ErrNotConfigured means that no queue is configured. Check returns it.
 	ErrNotConfigured = errors.New("queue: not configured")
 )
 
 // Message is a message to send.
 type Message struct {
 	Body  []byte        // JSON
-	Group string        // the workspace, for fair sharing; "" is a group of its own
-	Delay time.Duration // up to MaxDelay, whole seconds on SQS (rounded up)
+	Group string        // the workspace, for fair sharing; messages without a group form one group
+	Delay time.Duration // up to MaxDelay; SQS rounds up to whole seconds
 }
 
 // Delivery is one delivery of a message.
 type Delivery struct {
-	ID       string // the message's, the same at every delivery
-	Receipt  string // this delivery's, for Delete and Extend
+	ID       string // of the message, the same in every delivery
+	Receipt  string // of this delivery, for Delete and Extend
 	Body     []byte // read only
 	Group    string
-	Receives int       // 1 at the first delivery, or more after a restart of the driver's server
+	Receives int       // 1 in the first delivery; may be more after a restart of the server
 	Sent     time.Time // when the message was sent
 }
 
-// Stats is the state of a queue; counts are approximate on SQS.
+// Stats is the state of a queue. The counts are approximate on SQS.
 type Stats struct {
 	Visible  int           // waiting for delivery
-	InFlight int           // delivered, not deleted, not visible again
+	InFlight int           // delivered, not deleted, and still invisible
 	Delayed  int           // not yet due
-	Oldest   time.Duration // age of the oldest waiting message, 0 if none waits or the driver can't tell
+	Oldest   time.Duration // age of the oldest waiting message; 0 if none waits or the driver does not know
 }
 
-// Queues is the port. All methods are safe for concurrent use and take the
-// queue's name; ErrUnknownQueue if there is no such queue.
+// Queues is the port. All methods are safe for concurrent use, take the queue's
+// name, and return ErrUnknownQueue if there is no such queue.
 type Queues interface {
-	// Send accepts messages, any number; the driver splits them into batches.
-	// When it returns nil all are kept; after an error some may be.
+	// Send sends any number of messages. The driver splits them into batches. If
+	// it returns nil, the queue has accepted all of them; after an error it may
+	// have accepted some.
 	Send(ctx context.Context, queue string, msgs ...Message) error
-	// Receive returns up to max messages (1 to 10), each invisible to others
-	// for the queue's visibility time-out, or none after wait (0 to MaxWait).
-	// Groups take turns, so one workspace's backlog does not hold up another.
+	// Receive returns up to max messages (1 to 10), or none after wait (0 to
+	// MaxWait). The messages are invisible to other receivers for the queue's
+	// visibility time-out. Groups take turns, so that the backlog of one workspace
+	// does not delay another.
 	Receive(ctx context.Context, queue string, max int, wait time.Duration) ([]Delivery, error)
-	// Delete removes delivered messages; those gone already are fine.
+	// Delete removes delivered messages. Already deleted ones are not an error.
 	Delete(ctx context.Context, queue string, receipts ...string) error
-	// Extend makes deliveries invisible for d from now; 0 returns them at once.
-	// ErrReceipt if one is no longer held.
+	// Extend makes deliveries invisible for d from now; 0 makes them visible at
+	// once. It returns ErrReceipt if one is no longer held.
 	Extend(ctx context.Context, queue string, d time.Duration, receipts ...string) error
-	// Depth is how many messages could be received now: neither delayed nor in
-	// flight. It is approximate on SQS, and costs less than Stats.
+	// Depth returns the number of messages that could be received now: neither
+	// delayed nor in flight. It is approximate on SQS and cheaper than Stats.
 	Depth(ctx context.Context, queue string) (int, error)
 	// Stats reads the queue's attributes.
 	Stats(ctx context.Context, queue string) (Stats, error)
 }
 
-// Definition is a queue to be created: every queue has a dead-letter queue
-// named with the suffix "-dead", to which a message goes when MaxReceives
-// deliveries did not delete it.
+// Definition describes a queue to be created. Every queue has a dead-letter
+// queue, named with the suffix "-dead", which receives messages that were not
+// deleted after MaxReceives deliveries.
 type Definition struct {
 	Name       string
 	Visibility time.Duration

@@ -1,5 +1,5 @@
-// Package regex compiles the regular expressions that users write: bounded in
-// size, and with a known cost of matching.
+// Package regex compiles regular expressions of users, bounded in size and with
+// a known matching cost.
 package regex
 
 import (
@@ -8,14 +8,14 @@ import (
 	"regexp/syntax"
 )
 
-// The bounds of a pattern.
+// Limits of a pattern.
 const (
 	MaxBytes   = 1_000 // of its source
 	MaxProgram = 2_000 // instructions it compiles to, where x{1000} counts a thousand
 )
 
-// Regexp is a compiled pattern, in RE2's syntax. It only tells whether a text
-// matches: groups capture nothing.
+// Regexp is a compiled pattern in RE2 syntax. It reports only whether a text
+// matches; groups capture nothing.
 type Regexp struct {
 	re     *regexp.Regexp
 	source string
@@ -31,12 +31,12 @@ func Compile(pattern string) (*Regexp, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Repetitions are unrolled when it is compiled: the size is told before.
+	// Compiling unrolls repetitions, so check the size first.
 	size := program(tree)
 	if size > MaxProgram { //guard:regex/program false
 		return nil, fmt.Errorf("it compiles to more than %d instructions; x{n} counts n times", MaxProgram)
 	}
-	// Each thread of a matcher holds the places of all groups.
+	// Each matcher thread would hold the positions of all groups.
 	re, err := regexp.Compile(withoutGroups(tree).String())
 	if err != nil {
 		return nil, err
@@ -44,7 +44,7 @@ func Compile(pattern string) (*Regexp, error) {
 	return &Regexp{re: re, source: pattern, size: size}, nil
 }
 
-// program is the size of what an expression compiles to, at least.
+// program returns a lower bound of the size of the compiled expression.
 func program(re *syntax.Regexp) int {
 	n := 1 + len(re.Rune)/64
 	if re.Op == syntax.OpLiteral {
@@ -71,16 +71,16 @@ func withoutGroups(re *syntax.Regexp) *syntax.Regexp {
 	return re
 }
 
-// Cost is how many steps it takes to match a text of so many bytes: some 30 ns
-// for each byte and instruction.
+// Cost returns the steps that matching a text of the given length takes: about
+// 30 ns for each byte and instruction.
 func (r *Regexp) Cost(bytes int) int { return 1 + bytes/8*r.size + bytes%8*r.size/8 }
 
-// CompileCost is how many steps it takes at most to compile a pattern of so many
-// bytes.
+// CompileCost returns the most steps that compiling a pattern of the given
+// length takes.
 func CompileCost(bytes int) int { return 100 + 10*min(bytes, MaxBytes) }
 
-// MatchString tells whether the text contains a match.
+// MatchString reports whether the text contains a match.
 func (r *Regexp) MatchString(text string) bool { return r.re.MatchString(text) }
 
-// String is the pattern as it was written.
+// String returns the source of the pattern.
 func (r *Regexp) String() string { return r.source }

@@ -32,7 +32,7 @@ func TestMatch(t *testing.T) {
 	}
 }
 
-func TestTooLargePatternsAreRefused(t *testing.T) {
+func TestOversizedPatternIsRejected(t *testing.T) {
 	t.Parallel()
 	for pattern, want := range map[string]string{
 		"(":                              "missing closing )",
@@ -56,8 +56,8 @@ func TestCostGrowsWithTextAndPattern(t *testing.T) {
 	assert.Greater(t, large.Cost(8_000), 100*small.Cost(8_000))
 }
 
-// What a pattern is charged is about what it compiles to, and taking its groups
-// away changes nothing of what it matches.
+// The size charged for a pattern is about that of the compiled program, and
+// removing the groups does not change what it matches.
 func FuzzCompile(f *testing.F) {
 	f.Add(`^(a|b){2,5}?[^x-z\d]*$`, "ababq")
 	f.Add(`(?i)(?:\pL+|(.)\b){3}`, "Zür ich")

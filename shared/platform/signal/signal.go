@@ -1,12 +1,13 @@
-// Package signal tells goroutines of one process that something they wait for
-// may have happened. It is a hint that saves polling, never the truth: whoever
-// is woken reads the store, and whoever waits also looks by itself at times,
-// because the news may have been made in another process.
+// Package signal tells goroutines of one process that the state they wait for
+// may have changed. A signal only saves polling: a woken goroutine must read
+// the store, and a waiting one must also poll occasionally, because another
+// process may have made the change.
 package signal
 
 import "sync"
 
-// Hub carries signals by name. The zero Hub is ready; a nil Hub carries nothing.
+// Hub delivers signals by name. The zero Hub is ready to use; a nil Hub
+// delivers nothing.
 type Hub struct {
 	mu      sync.Mutex
 	waiters map[string]map[chan struct{}]struct{}
@@ -38,7 +39,7 @@ func (h *Hub) Wait(name string) (woken <-chan struct{}, stop func()) {
 	}
 }
 
-// Signal wakes whoever waits for name.
+// Signal wakes all goroutines that wait for name.
 func (h *Hub) Signal(name string) {
 	if h == nil {
 		return

@@ -11,7 +11,7 @@ import (
 // binaryVersion is the first byte of an encoded item.
 const binaryVersion = 1
 
-// smallInt marks a Number kept as a varint instead of its digits.
+// smallInt marks a Number stored as a varint instead of its digits.
 const smallInt byte = 0x80 | byte(Number)
 
 var errTruncated = errors.New("table: encoded item is damaged")
@@ -76,8 +76,8 @@ func appendValue(b []byte, v Value) []byte {
 	return b
 }
 
-// DecodeBinary reads an encoded item back, with room for spare more attributes.
-// The item's strings share data. An error means that data is damaged.
+// DecodeBinary decodes an item, with capacity for spare more attributes. The
+// item's strings share data. It fails if data is damaged.
 func DecodeBinary(data string, spare int) (Item, error) {
 	if data == "" || data[0] != binaryVersion {
 		return nil, fmt.Errorf("%w: unknown version", errTruncated)
@@ -95,7 +95,7 @@ func DecodeBinary(data string, spare int) (Item, error) {
 	return item, nil
 }
 
-// decoder reads what appendValue wrote; once bad it yields zero values.
+// decoder reads what appendValue wrote. After an error it returns zero values.
 type decoder struct {
 	rest string
 	bad  bool
@@ -127,7 +127,7 @@ func (d *decoder) uvarint() uint64 {
 }
 
 // count reads a number of members, each of at least size bytes, so that damaged
-// data cannot ask for more memory than it has bytes.
+// data cannot request more memory than its own length.
 func (d *decoder) count(size int) int {
 	n := d.uvarint()
 	if n > uint64(len(d.rest)/size) {

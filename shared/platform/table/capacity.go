@@ -20,14 +20,15 @@ func (u Units) Plus(v Units) Units {
 	return Units{Read: u.Read + v.Read, Write: u.Write + v.Write}
 }
 
-// WriteUnits is the cost of writing one item of size bytes: a unit per begun KB,
-// one at least, even if there is no item. It also is the cost of one index
-// entry, and of a write whose condition failed (by the size of what is stored).
+// WriteUnits returns the cost of writing one item of size bytes: one unit for
+// each started KB, and at least one, even if there is no item. Index entries
+// cost the same, as does a write whose condition failed (by the size of the
+// stored item).
 func WriteUnits(size int) float64 { return float64(max(1, (size+1023)/1024)) }
 
-// ReadUnits is the cost of reading size bytes, a unit per begun 4 KB, one at
-// least, and half of that if eventually consistent. A Get or a BatchGet rounds
-// each item, a Query the sum of a page.
+// ReadUnits returns the cost of reading size bytes: one unit for each started 4
+// KB, and at least one; half of that for an eventually consistent read. Get and
+// BatchGet round each item, Query the sum of a page.
 func ReadUnits(size int, consistent bool) float64 {
 	units := float64(max(1, (size+4095)/4096))
 	if !consistent {
@@ -36,14 +37,14 @@ func ReadUnits(size int, consistent bool) float64 {
 	return units
 }
 
-// TransactionFactor is how much more an item costs in a transaction, because
+// TransactionFactor is the price factor of an item in a transaction, because
 // DynamoDB prepares and commits it. Index entries are written after the commit
-// and cost the same as ever.
+// at the normal price.
 const TransactionFactor = 2
 
-// IndexWriteUnits is the cost of bringing an index up to date when old becomes
-// new (nil: no item): putting or deleting an entry costs its size, moving one is
-// a delete and a put, an unchanged one costs nothing.
+// IndexWriteUnits returns the cost of updating an index when old is replaced by
+// new (nil: no item). Putting or deleting an entry costs its size, moving one
+// costs a delete and a put, and an unchanged entry costs nothing.
 func IndexWriteUnits(x Index, old, new Item) float64 {
 	before, stood := old.Entry(x)
 	after, stands := new.Entry(x)
@@ -60,10 +61,10 @@ func IndexWriteUnits(x Index, old, new Item) float64 {
 	return units
 }
 
-// Operation is a kind of request, by DynamoDB's name.
+// Operation is a kind of request, with DynamoDB's name.
 type Operation string
 
-// The operations the port makes requests of.
+// The operations that the drivers use.
 const (
 	OpGet        Operation = "GetItem"
 	OpBatchGet   Operation = "BatchGetItem"
@@ -75,14 +76,14 @@ const (
 	OpQuery      Operation = "Query"
 )
 
-// Usage is what a Meter has counted.
+// Usage is the count of a Meter.
 type Usage struct {
 	Table    Units
 	Indexes  map[Index]Units
 	Requests map[Operation]int
 }
 
-// Total returns the units of the table and its indexes together.
+// Total returns the sum of the units of the table and its indexes.
 func (u Usage) Total() Units {
 	total := u.Table
 	for _, units := range u.Indexes {
@@ -92,13 +93,13 @@ func (u Usage) Total() Units {
 }
 
 // Meter adds up the capacity consumed by the operations of a context. A nil
-// Meter counts nothing. Safe for concurrent use.
+// Meter counts nothing. It is safe for concurrent use.
 type Meter struct {
 	mu    sync.Mutex
 	usage Usage
 }
 
-// Add counts a request of an operation and what it consumed of the table.
+// Add counts a request and the units it consumed of the table.
 func (m *Meter) Add(op Operation, units Units) {
 	if m == nil {
 		return
@@ -112,7 +113,7 @@ func (m *Meter) Add(op Operation, units Units) {
 	m.usage.Table = m.usage.Table.Plus(units)
 }
 
-// AddIndex counts what was consumed of an index.
+// AddIndex counts units consumed of an index.
 func (m *Meter) AddIndex(x Index, units Units) {
 	if m == nil || units == (Units{}) {
 		return
@@ -125,7 +126,7 @@ func (m *Meter) AddIndex(x Index, units Units) {
 	m.usage.Indexes[x] = m.usage.Indexes[x].Plus(units)
 }
 
-// Usage returns what has been counted so far.
+// Usage returns the counts so far.
 func (m *Meter) Usage() Usage {
 	if m == nil {
 		return Usage{}
@@ -137,7 +138,7 @@ func (m *Meter) Usage() Usage {
 	return u
 }
 
-// Reset returns what has been counted and begins anew.
+// Reset returns the counts so far and sets them to zero.
 func (m *Meter) Reset() Usage {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -153,7 +154,7 @@ func WithMeter(ctx context.Context, m *Meter) context.Context {
 	return context.WithValue(ctx, meterKey{}, m)
 }
 
-// MeterFrom returns the context's meter, nil if it has none.
+// MeterFrom returns the context's meter, or nil.
 func MeterFrom(ctx context.Context) *Meter {
 	m, _ := ctx.Value(meterKey{}).(*Meter)
 	return m

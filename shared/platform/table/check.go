@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// CheckWrite refuses a write that is wrong whatever the item: a bad key, an
-// attribute in two actions, a changed key attribute, a condition or action
-// DynamoDB would not take. Errors are ErrLimit or ErrInvalid. The item of a Put
-// is checked by [CheckItem].
+// CheckWrite rejects a write that is invalid for any item: a bad key, an
+// attribute in two actions, a changed key attribute, or a condition or action
+// that DynamoDB does not accept. Errors are ErrLimit or ErrInvalid. [CheckItem]
+// checks the item of a Put.
 func CheckWrite(w Write) error {
 	switch w := w.(type) {
 	case Put:
@@ -58,7 +58,7 @@ func checkActions(actions []Action) error {
 		}
 		bytes += v.Size()
 	}
-	// An action takes about seven operators or names at the most.
+	// An action takes at most about seven operators or names.
 	if len(actions) > MaxOperators || bytes > MaxExpressionValues {
 		return fmt.Errorf("%w: update of %d actions and %d bytes", ErrLimit, len(actions), bytes)
 	}
@@ -68,7 +68,8 @@ func checkActions(actions []Action) error {
 	return nil
 }
 
-// parts returns what an action is about and checks that its value suits it.
+// parts returns the attribute and value of an action and checks the value's
+// kind.
 func parts(a Action) (attr string, v Value, err error) {
 	ok := true
 	switch a := a.(type) {
@@ -93,9 +94,9 @@ func parts(a Action) (attr string, v Value, err error) {
 	return attr, v, nil
 }
 
-// CheckCond refuses a condition DynamoDB would not take: over 100 values of an
-// In, an order of what has none, more than 300 operators or a longer text than
-// an expression's. Errors are ErrLimit or ErrInvalid.
+// CheckCond rejects a condition that DynamoDB does not accept: an In of over
+// 100 values, an ordering of unordered kinds, more than 300 operators, or a
+// text over the limit of an expression. Errors are ErrLimit or ErrInvalid.
 func CheckCond(c Cond) error {
 	operators := 0
 	if err := checkCond(c, &operators); err != nil {
@@ -159,8 +160,8 @@ func checkConds(cs []Cond, operators *int) error {
 	return nil
 }
 
-// CheckTransaction holds a transaction's writes to the limits that do not
-// depend on what is stored: their number and that they are of distinct items;
+// CheckTransaction checks a transaction's writes against the limits that do not
+// depend on the stored items: their number, that their items are distinct, and
 // each by [CheckWrite]. Errors are ErrLimit or ErrInvalid.
 func CheckTransaction(writes []Write) error {
 	if len(writes) == 0 || len(writes) > MaxTransactItems {
@@ -183,8 +184,8 @@ func CheckTransaction(writes []Write) error {
 	return nil
 }
 
-// CheckBatch holds the writes of a BatchWrite to the limits: Puts and Deletes
-// of distinct items, without conditions. Errors are ErrLimit or ErrInvalid.
+// CheckBatch checks the writes of a BatchWrite: Puts and Deletes of distinct
+// items, without conditions. Errors are ErrLimit or ErrInvalid.
 func CheckBatch(writes []Write) error {
 	seen := make(map[Key]bool, len(writes))
 	for i, w := range writes {
@@ -212,7 +213,7 @@ func CheckBatch(writes []Write) error {
 	return nil
 }
 
-// CheckKeys holds the keys of a BatchGet to the limits: whole and distinct.
+// CheckKeys checks the keys of a BatchGet: valid and distinct.
 func CheckKeys(keys []Key) error {
 	seen := make(map[Key]bool, len(keys))
 	for _, k := range keys {
@@ -227,10 +228,11 @@ func CheckKeys(keys []Key) error {
 	return nil
 }
 
-// CheckQuery refuses a query DynamoDB would not take: an empty or overlong key,
-// a consistent read of an index, a filter on the key attributes or on what the
-// index does not hold, a projection of an index or as [CheckOnly] refuses it, an
-// index there is none of. Errors are ErrLimit or ErrInvalid.
+// CheckQuery rejects a query that DynamoDB does not accept: an empty or
+// overlong key, a consistent read of an index, a filter on the key attributes
+// or on attributes that the index does not hold, a projection of an index or
+// one that [CheckOnly] rejects, an unknown index. Errors are ErrLimit or
+// ErrInvalid.
 func CheckQuery(q Query) error {
 	pk, sk := q.Index.Attributes()
 	bound := q.Range.From
@@ -265,7 +267,8 @@ func CheckQuery(q Query) error {
 	return CheckCond(q.Filter)
 }
 
-// mentions reports whether a condition is about an attribute of that kind.
+// mentions reports whether a condition refers to an attribute for which is
+// returns true.
 func mentions(c Cond, is func(attr string) bool) bool {
 	in := func(cs []Cond) bool {
 		return slices.ContainsFunc(cs, func(c Cond) bool { return mentions(c, is) })
@@ -314,6 +317,6 @@ func (r Range) Contains(sk string) bool {
 	return false
 }
 
-// Empty reports whether no sort key can be in the range. A query of it is an
-// empty page without a request, because DynamoDB would refuse it.
+// Empty reports whether the range contains no sort key at all. A query of it
+// returns an empty page without a request, because DynamoDB would reject it.
 func (r Range) Empty() bool { return r.Kind == RangeBetween && r.From > r.To }

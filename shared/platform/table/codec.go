@@ -9,12 +9,12 @@ import (
 	"millrace/shared/platform/clock"
 )
 
-// V makes a Value of a Go value: strings, integers, floats and booleans and
-// types made of them; []byte as Binary; json.RawMessage and whatever marshals to
-// text as String; time.Time as Unix milliseconds, as [clock.Millis]; nil as Null; slices
-// as lists, maps and structs with table tags as maps; a Value as itself. It
-// panics on a type that no item can hold (a channel, a function, a struct field
-// without a tag), which is a mistake in the program.
+// V converts a Go value to a Value: strings, integers, floats, booleans and
+// types derived from them; []byte to Binary; json.RawMessage and text
+// marshalers to String; time.Time to Unix milliseconds, as [clock.Millis]; nil
+// to Null; slices to lists; maps and structs with table tags to maps; a Value
+// to itself. It panics on a type that no item can hold (a channel, a function,
+// a struct field without a tag), which is a programming error.
 func V(x any) Value {
 	switch x := x.(type) {
 	case nil:
@@ -42,13 +42,13 @@ func V(x any) Value {
 	return v
 }
 
-// Marshal makes an Item of a struct (or a pointer to one) by its fields' table
-// tags: `table:"name,options"`. Options: omitempty leaves the zero value out;
-// set makes a set of a slice of integers or strings, left out if empty.
-// `table:"-"` keeps a field out; embedded structs without a tag lend their
-// fields; an exported field without a tag is an error, so that nothing is lost
-// by an oversight. Nil pointers are Null, nil slices and maps empty ones. An
-// Item is returned as it is. Errors are ErrInvalid.
+// Marshal converts a struct, or a pointer to one, to an Item by the table tags
+// of its fields: `table:"name,options"`. Options: omitempty omits the zero
+// value; set stores a slice of integers or strings as a set, omitted if empty.
+// `table:"-"` excludes a field. Fields of embedded structs without a tag are
+// promoted. An exported field without a tag is an error, so that no field is
+// lost by an oversight. Nil pointers become Null, nil slices and maps empty
+// ones. An Item is returned unchanged. Errors are ErrInvalid.
 func Marshal(x any) (Item, error) {
 	switch x := x.(type) {
 	case Item:
@@ -66,10 +66,10 @@ func Marshal(x any) (Item, error) {
 	return codecOf(rv.Type()).fields().encode(rv)
 }
 
-// Unmarshal fills a struct from an item; into is a pointer to it. Attributes
-// the struct does not know are ignored, fields the item does not have are set to
-// zero values, a Null is a zero value. An attribute of another kind than its
-// field, or out of its range, is ErrInvalid.
+// Unmarshal fills the struct that into points to from an item. Unknown
+// attributes are ignored; fields without an attribute, and Nulls, become zero
+// values. An attribute of the wrong kind or out of the field's range is
+// ErrInvalid.
 func Unmarshal(item Item, into any) error {
 	if p, ok := into.(*Item); ok {
 		*p = item
@@ -82,9 +82,9 @@ func Unmarshal(item Item, into any) error {
 	return codecOf(rv.Elem().Type()).fields().decode(item, rv.Elem())
 }
 
-// Attributes returns the names of the attributes that the fields of struct type
-// T are read from and written to, the key's left out. It panics if T is unfit for
-// items, which is a mistake in the program.
+// Attributes returns the names of the attributes of struct type T, without
+// those of the key. It panics if T cannot be stored as an item, which is a
+// programming error.
 func Attributes[T any]() []string {
 	fs := codecOf(reflect.TypeFor[T]()).fields()
 	if fs.err != nil {
@@ -99,7 +99,8 @@ func Attributes[T any]() []string {
 	return names
 }
 
-// keyOf returns the key of what a Put stores, the zero Key if it has none.
+// keyOf returns the key of the item that a Put stores, or the zero Key if it
+// has none.
 func keyOf(x any) Key {
 	switch x := x.(type) {
 	case Item:

@@ -83,7 +83,7 @@ func TestAttributes(t *testing.T) {
 	assert.Panics(t, func() { Attributes[struct{ A int }]() })
 }
 
-func TestMarshalRefuses(t *testing.T) {
+func TestMarshalRejectsInvalidTypes(t *testing.T) {
 	t.Parallel()
 	for name, x := range map[string]any{
 		"no struct":   5,
@@ -126,7 +126,7 @@ func TestMarshalRefuses(t *testing.T) {
 	assert.Panics(t, func() { V(make(chan int)) })
 }
 
-func TestUnmarshalRefuses(t *testing.T) {
+func TestUnmarshalRejectsMismatches(t *testing.T) {
 	t.Parallel()
 	var out thing
 	for name, item := range map[string]Item{
@@ -155,7 +155,7 @@ func TestUnmarshalRefuses(t *testing.T) {
 	assert.ErrorIs(t, Unmarshal(Item{}, (*thing)(nil)), ErrInvalid, "nil pointer")
 }
 
-func TestFloatsBeyondDynamoDBs(t *testing.T) {
+func TestFloatsOutOfDynamoDBRange(t *testing.T) {
 	t.Parallel()
 	assert.Equal(t, V(0), V(5e-324), "what is too small is nothing")
 	for f, want := range map[float64]error{math.Inf(1): ErrInvalid, math.Inf(-1): ErrInvalid, 1e300: ErrLimit} {
@@ -181,7 +181,7 @@ func TestSetOfNamedTypes(t *testing.T) {
 	assert.Equal(t, []string{"9", "10"}, ns.Members())
 }
 
-// anyValue draws a value of any kind, nested at most so deep.
+// anyValue draws a value of any kind with at most the given nesting.
 func anyValue(depth int) *rapid.Generator[Value] {
 	text := rapid.String()
 	kinds := []*rapid.Generator[Value]{
@@ -221,8 +221,8 @@ func TestBinaryRoundTrip(t *testing.T) {
 	})
 }
 
-// TestBinaryOnly: what is read of some attributes is what the whole item has of
-// them, and the rest is counted.
+// TestBinaryOnly checks that a partial read returns the same attributes as a
+// read of the whole item, and counts the rest.
 func TestBinaryOnly(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -20,7 +20,7 @@ func decodeTime(v Value, rv reflect.Value) error {
 	return nil
 }
 
-// Raw JSON is kept as a String, so that a stored item stays readable.
+// Raw JSON is stored as a String, so that a stored item stays readable.
 func encodeRaw(rv reflect.Value) (Value, error) {
 	if rv.IsNil() {
 		return Value{kind: Null}, nil
@@ -101,7 +101,7 @@ func decodeList(elem *codec, list []Value, rv reflect.Value) error {
 	return nil
 }
 
-// decodeSet reads a set into a slice of its members, in order.
+// decodeSet decodes a set into a slice of its members, in order.
 func decodeSet(v Value, rv reflect.Value) error {
 	kind := String
 	if v.kind == NumberSet {
@@ -117,7 +117,7 @@ func decodeSet(v Value, rv reflect.Value) error {
 // setCodec is the codec of a field with the set option.
 func setCodec(t reflect.Type) (*codec, bool) {
 	c := &codec{typ: t}
-	c.once.Do(func() {}) // it is built here
+	c.once.Do(func() {}) // it is built below
 	c.dec = func(v Value, rv reflect.Value) error {
 		if v.kind != StringSet && v.kind != NumberSet {
 			return mismatch(v, rv)
@@ -242,8 +242,8 @@ func decodeAny(v Value, rv reflect.Value) error {
 	return nil
 }
 
-// Any returns the value as plain Go: string, int64 or float64, []byte, bool,
-// nil, []any, map[string]any, and []string for sets.
+// Any returns the value as a plain Go value: string, int64 or float64, []byte,
+// bool, nil, []any, map[string]any, or []string for sets.
 func (v Value) Any() any {
 	switch v.kind {
 	case String:

@@ -1,14 +1,14 @@
 package table
 
-// Cond is a condition on an item, evaluated where the item is stored.
-// Attributes are top-level names. A comparison with an absent attribute, or
-// with one of another kind, does not hold.
+// Cond is a condition on an item, evaluated by the store. Attributes are
+// top-level names. A comparison with an absent attribute, or with one of
+// another kind, is false.
 type Cond interface{ cond() }
 
-// Op is a comparison.
+// Op is a comparison operator.
 type Op int
 
-// The comparisons.
+// The comparison operators.
 const (
 	OpEq Op = iota
 	OpNe
@@ -18,7 +18,7 @@ const (
 	OpGe
 )
 
-// The conditions' forms; built by the functions below, read by drivers.
+// The forms of conditions, built by the functions below and read by drivers.
 type (
 	// CondExists holds if the attribute is present (or absent with Not).
 	CondExists struct {
@@ -43,11 +43,11 @@ type (
 		Attr  string
 		Value Value
 	}
-	// CondAll holds if each of its conditions does.
+	// CondAll holds if all of its conditions hold.
 	CondAll []Cond
-	// CondAny holds if one of its conditions does.
+	// CondAny holds if at least one of its conditions holds.
 	CondAny []Cond
-	// CondNot holds if its condition does not.
+	// CondNot holds if its condition does not hold.
 	CondNot struct{ Cond Cond }
 )
 
@@ -63,7 +63,7 @@ func (CondNot) cond()      {}
 // Exists holds if the attribute is present.
 func Exists(attr string) Cond { return CondExists{Attr: attr} }
 
-// Absent holds if the attribute, or the item, is not there.
+// Absent holds if the attribute, or the item, does not exist.
 func Absent(attr string) Cond { return CondExists{Attr: attr, Not: true} }
 
 // IsNew holds if no item has the key.
@@ -72,7 +72,7 @@ func IsNew() Cond { return Absent("pk") }
 // IsStored holds if an item has the key.
 func IsStored() Cond { return Exists("pk") }
 
-// Eq compares for equality; v is anything [V] takes.
+// Eq holds if the attribute equals v, of any type that [V] accepts.
 func Eq(attr string, v any) Cond { return CondCompare{attr, OpEq, V(v)} }
 
 // Ne holds if the attribute differs, or is absent.
@@ -99,19 +99,20 @@ func In[T any](attr string, vs ...T) Cond {
 	return c
 }
 
-// HasPrefix holds if the string attribute begins so.
+// HasPrefix holds if the string attribute begins with prefix.
 func HasPrefix(attr, prefix string) Cond { return CondPrefix{attr, prefix} }
 
-// Contains holds if the set or list has the member, or the string the part.
+// Contains holds if the set or list has the member v, or the string the
+// substring.
 func Contains(attr string, v any) Cond { return CondContains{attr, V(v)} }
 
-// And holds if all do; nil members are left out.
+// And holds if all of cs hold. Nil members are ignored.
 func And(cs ...Cond) Cond { return CondAll(present(cs)) }
 
-// Or holds if any does; nil members are left out.
+// Or holds if at least one of cs holds. Nil members are ignored.
 func Or(cs ...Cond) Cond { return CondAny(present(cs)) }
 
-// Not turns a condition round.
+// Not negates a condition.
 func Not(c Cond) Cond { return CondNot{c} }
 
 func present(cs []Cond) []Cond {
@@ -124,12 +125,12 @@ func present(cs []Cond) []Cond {
 	return out
 }
 
-// Action is one change of an Update. An attribute takes part in one action only.
+// Action is one change of an Update. An attribute may be in only one action.
 type Action interface{ action() }
 
-// The actions' forms; built by the functions below, read by drivers.
+// The forms of actions, built by the functions below and read by drivers.
 type (
-	// ActSet sets an attribute; with IfAbsent it leaves one that is there.
+	// ActSet sets an attribute; with IfAbsent only if it does not exist.
 	ActSet struct {
 		Attr     string
 		Value    Value
@@ -137,17 +138,17 @@ type (
 	}
 	// ActRemove removes an attribute.
 	ActRemove struct{ Attr string }
-	// ActAdd adds to a number (absent counts as 0) or unites a set.
+	// ActAdd adds to a number (absent counts as 0) or adds members to a set.
 	ActAdd struct {
 		Attr  string
 		Value Value
 	}
-	// ActDrop takes members out of a set; an emptied set is removed.
+	// ActDrop removes members from a set. An emptied set is removed.
 	ActDrop struct {
 		Attr  string
 		Value Value
 	}
-	// ActAppend appends to a list; an absent one is begun.
+	// ActAppend appends to a list. An absent list counts as empty.
 	ActAppend struct {
 		Attr  string
 		Value Value // a list
@@ -163,7 +164,7 @@ func (ActAppend) action() {}
 // Set sets an attribute.
 func Set(attr string, v any) Action { return ActSet{Attr: attr, Value: V(v)} }
 
-// SetIfAbsent sets an attribute unless it is there.
+// SetIfAbsent sets an attribute unless it exists.
 func SetIfAbsent(attr string, v any) Action {
 	return ActSet{Attr: attr, Value: V(v), IfAbsent: true}
 }
@@ -174,18 +175,18 @@ func Remove(attr string) Action { return ActRemove{attr} }
 // Add adds n to a number attribute; an absent one counts as 0.
 func Add(attr string, n int64) Action { return ActAdd{attr, V(n)} }
 
-// AddToSet unites a set attribute with members, a non-empty slice of numbers
-// or strings. Idempotent.
+// AddToSet adds members, a non-empty slice of numbers or strings, to a set
+// attribute. It is idempotent.
 func AddToSet[T ~int | ~int64 | ~string](attr string, members ...T) Action {
 	return ActAdd{attr, SetOf(members...)}
 }
 
-// DropFromSet takes members out of a set attribute.
+// DropFromSet removes members from a set attribute.
 func DropFromSet[T ~int | ~int64 | ~string](attr string, members ...T) Action {
 	return ActDrop{attr, SetOf(members...)}
 }
 
-// Append appends to a list attribute; an absent one is begun.
+// Append appends to a list attribute. An absent one counts as empty.
 func Append(attr string, vs ...any) Action {
 	l := make([]Value, len(vs))
 	for i, v := range vs {
@@ -194,7 +195,7 @@ func Append(attr string, vs ...any) Action {
 	return ActAppend{attr, List(l...)}
 }
 
-// Range bounds the sort key of a query. The zero Range is all.
+// Range bounds the sort key of a query. The zero Range contains every key.
 type Range struct {
 	Kind RangeKind
 	From string
@@ -204,7 +205,7 @@ type Range struct {
 // RangeKind is the form of a Range.
 type RangeKind int
 
-// The forms of a Range.
+// The kinds of a Range.
 const (
 	RangeAll RangeKind = iota
 	RangeEqual
@@ -216,7 +217,8 @@ const (
 	RangeBefore
 )
 
-// Prefix is the range of sort keys that begin with p; an empty p is all.
+// Prefix returns the range of sort keys that begin with p; an empty p means
+// all.
 func Prefix(p string) Range {
 	if p == "" {
 		return Range{}
@@ -224,17 +226,17 @@ func Prefix(p string) Range {
 	return Range{Kind: RangePrefix, From: p}
 }
 
-// Between is the range from a to b, both included.
+// Between returns the range from a to b, both included.
 func Between(a, b string) Range { return Range{Kind: RangeBetween, From: a, To: b} }
 
-// AtLeast is the range from a on, a included.
+// AtLeast returns the range from a on, a included.
 func AtLeast(a string) Range { return Range{Kind: RangeAtLeast, From: a} }
 
-// After is the range from a on, a excluded.
+// After returns the range from a on, a excluded.
 func After(a string) Range { return Range{Kind: RangeAfter, From: a} }
 
-// AtMost is the range up to a, a included.
+// AtMost returns the range up to a, a included.
 func AtMost(a string) Range { return Range{Kind: RangeAtMost, From: a} }
 
-// Before is the range up to a, a excluded.
+// Before returns the range up to a, a excluded.
 func Before(a string) Range { return Range{Kind: RangeBefore, From: a} }

@@ -6,7 +6,7 @@ import (
 	"fmt"
 )
 
-// Position is the last key a page read: where the query goes on after it.
+// Position is the last key a page read, after which the query continues.
 type Position struct {
 	Key   Key // of the item
 	Entry Key // of its place in the index; zero for a query of the table
@@ -14,7 +14,7 @@ type Position struct {
 
 const cursorVersion = 1
 
-// EncodeCursor makes the cursor of a position in a query.
+// EncodeCursor returns the cursor of a position in a query.
 func EncodeCursor(q Query, p Position) Cursor {
 	b := []byte{cursorVersion}
 	for _, s := range []string{string(q.Index), p.Key.PK, p.Key.SK, p.Entry.PK, p.Entry.SK} {
@@ -24,8 +24,8 @@ func EncodeCursor(q Query, p Position) Cursor {
 	return Cursor(base64.RawURLEncoding.EncodeToString(b))
 }
 
-// DecodeCursor reads the query's cursor back. ErrBadCursor if it is none, or
-// one of another index, partition or range.
+// DecodeCursor decodes a cursor of the query. It returns ErrBadCursor if the
+// cursor is malformed, or of another index, partition or range.
 func DecodeCursor(q Query) (Position, error) {
 	b, err := base64.RawURLEncoding.DecodeString(string(q.Start))
 	if err != nil || len(b) == 0 || b[0] != cursorVersion {

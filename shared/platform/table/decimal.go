@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// Decimal makes a Number of a decimal in any form ("7", "-0.50", "1e3"), kept
-// exactly. ErrInvalid if it is none, ErrLimit if it has more than 38 digits or
-// is out of DynamoDB's range.
+// Decimal returns the exact Number of a decimal in any form ("7", "-0.50",
+// "1e3"). It returns ErrInvalid for anything else, and ErrLimit if the decimal
+// has more than 38 digits or is out of DynamoDB's range.
 func Decimal(s string) (Value, error) {
 	if isSmallInt(s) {
 		return Value{kind: Number, str: s}, nil
@@ -25,8 +25,8 @@ func Decimal(s string) (Value, error) {
 	return Value{kind: Number, str: str}, nil
 }
 
-// isSmallInt reports whether s is the canonical form of an integer that fits an
-// int64 and whose sums do too: the fast path of all arithmetic.
+// isSmallInt reports whether s is the canonical form of an integer whose sums
+// fit an int64: the fast path of all arithmetic.
 func isSmallInt(s string) bool {
 	digits := strings.TrimPrefix(s, "-")
 	if digits == "" || len(digits) > 18 || digits[0] == '0' && s != "0" {
@@ -69,8 +69,8 @@ func parseDecimal(s string) (negative bool, digits string, exponent int, ok bool
 	return negative, trimmed, exponent, true
 }
 
-// formatDecimal writes the canonical form: plain digits, no exponent, no zeros
-// that say nothing.
+// formatDecimal returns the canonical form: plain digits, no exponent, no
+// redundant zeros.
 func formatDecimal(negative bool, digits string, exponent int) string {
 	if digits == "" {
 		return "0"
@@ -95,7 +95,8 @@ func formatDecimal(negative bool, digits string, exponent int) string {
 	return b.String()
 }
 
-// checkDecimal holds a canonical decimal to DynamoDB's precision and range.
+// checkDecimal checks a canonical decimal against DynamoDB's precision and
+// range.
 func checkDecimal(s string) error {
 	if isSmallInt(s) {
 		return nil
@@ -112,7 +113,7 @@ func checkDecimal(s string) error {
 	return nil
 }
 
-// compareDecimals orders canonical decimals by their worth.
+// compareDecimals orders canonical decimals by value.
 func compareDecimals(a, b string) int {
 	if a == b {
 		return 0
@@ -140,7 +141,7 @@ func addDecimals(a, b string) (Value, error) {
 	return Decimal(x.Add(x, y).String() + "e" + strconv.Itoa(exponent))
 }
 
-// align writes two decimals as integers of one power of ten.
+// align converts two decimals to integers with a common power of ten.
 func align(a, b string) (x, y *big.Int, exponent int) {
 	nx, dx, ex, _ := parseDecimal(a)
 	ny, dy, ey, _ := parseDecimal(b)

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Holds reports whether a condition holds for an item, which is nil if there is
-// none. A nil condition holds.
+// Holds reports whether a condition holds for an item, which is nil if it does
+// not exist. A nil condition holds.
 func Holds(c Cond, item Item) bool {
 	switch c := c.(type) {
 	case nil:
@@ -90,10 +90,9 @@ func contains(v, part Value) bool {
 	return false
 }
 
-// Apply returns the item as it is after the actions, leaving the given one
-// unchanged; a nil item is begun with the key. ErrInvalid if an action does not
-// fit the attribute it meets. [CheckItem] is the caller's part, as is
-// [CheckWrite], which refuses what is wrong whatever the item.
+// Apply returns the item after the actions, without changing the given one. A
+// nil item starts with the key. It returns ErrInvalid if an action does not fit
+// its attribute. The caller must use [CheckWrite] before and [CheckItem] after.
 func Apply(key Key, item Item, actions []Action) (Item, error) {
 	out := maps.Clone(item)
 	if item == nil {

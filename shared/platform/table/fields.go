@@ -6,17 +6,17 @@ import (
 	"strings"
 )
 
-// fields is how a struct type is read and written.
+// fields describes how a struct type is read and written.
 type fields struct {
 	list   []field
 	pk, sk []int // index paths of the key fields, nil if there are none
-	err    error // the type is unfit
+	err    error // set if the type cannot be stored
 }
 
 // field is one attribute of a struct type.
 type field struct {
 	name      string
-	index     []int // path, more than one step for a lent field
+	index     []int // path, with more than one step for a promoted field
 	omitEmpty bool
 	codec     *codec
 }
@@ -140,7 +140,7 @@ func at(rv reflect.Value, index []int) reflect.Value {
 	return rv
 }
 
-// empty is the zero value, and also a slice or map without members.
+// empty reports a zero value, or a slice or map without members.
 func empty(rv reflect.Value) bool {
 	switch rv.Kind() {
 	case reflect.Slice, reflect.Map:

@@ -6,7 +6,7 @@ type indexPair struct {
 	pk, sk string
 }
 
-// indexAttributes are those of Indexes, in their order.
+// indexAttributes are the key attributes of Indexes, in the same order.
 var indexAttributes = func() []indexPair {
 	pairs := make([]indexPair, len(Indexes))
 	for i, x := range Indexes {
@@ -16,8 +16,8 @@ var indexAttributes = func() []indexPair {
 	return pairs
 }()
 
-// Attributes names the attributes that are the index's key; for the empty Index
-// those of the table.
+// Attributes returns the names of the index's key attributes; for the empty
+// Index those of the table.
 func (x Index) Attributes() (pk, sk string) {
 	for i := range indexAttributes {
 		if indexAttributes[i].index == x {
@@ -39,15 +39,15 @@ func (x Index) known() bool {
 	return false
 }
 
-// Entry returns the item's place in an index, and whether it stands there: it
-// does if it has both attributes.
+// Entry returns the item's key in an index, and whether the index contains it,
+// which is the case if the item has both attributes.
 func (i Item) Entry(x Index) (Key, bool) {
 	pk, sk := x.Attributes()
 	k := Key{PK: i[pk].str, SK: i[sk].str}
 	return k, k.PK != "" && k.SK != ""
 }
 
-// EntryItem is the item an index holds: its keys and the index's, nothing else.
+// EntryItem returns the item that an index holds: its own keys and the index's.
 func EntryItem(x Index, entry, key Key) Item {
 	pk, sk := x.Attributes()
 	return Item{
@@ -56,7 +56,7 @@ func EntryItem(x Index, entry, key Key) Item {
 	}
 }
 
-// entrySize is the size of an index's item in bytes.
+// entrySize returns the size of an index's item in bytes.
 func entrySize(x Index, entry, key Key) int {
 	pk, sk := x.Attributes()
 	return len("pksk") + len(key.PK) + len(key.SK) + len(pk) + len(sk) + len(entry.PK) + len(entry.SK)

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// codec encodes and decodes one Go type. It is built at its first use, so that
-// types that contain themselves need no care.
+// codec encodes and decodes one Go type. It is built on first use, which allows
+// recursive types.
 type codec struct {
 	typ reflect.Type
 
@@ -39,7 +39,7 @@ func (c *codec) encode(rv reflect.Value) (Value, error) {
 	return c.enc(rv)
 }
 
-// decode reads any value but None; a Null makes the zero value.
+// decode reads any value but None. A Null becomes the zero value.
 func (c *codec) decode(v Value, rv reflect.Value) error {
 	if v.kind == Null && c.typ != valueType {
 		rv.SetZero()
@@ -151,9 +151,9 @@ func decodeUint(v Value, rv reflect.Value) error {
 	return nil
 }
 
-// encodeFloat never fails, because the float may be a user's: what is no number
-// or too large is kept as it is for [CheckItem] and [CheckCond] to refuse, and
-// what is too small for DynamoDB is zero.
+// encodeFloat never fails, because the float may be a user's: NaN and too large
+// values are kept for [CheckItem] and [CheckCond] to reject, and values too
+// small for DynamoDB become zero.
 func encodeFloat(rv reflect.Value) (Value, error) {
 	f := rv.Float()
 	if math.Abs(f) < 1e-129 {
@@ -161,7 +161,7 @@ func encodeFloat(rv reflect.Value) (Value, error) {
 	}
 	text := strconv.FormatFloat(f, 'g', -1, rv.Type().Bits())
 	v, err := Decimal(text)
-	if err != nil { // NaN or infinite: refused where it is stored
+	if err != nil { // NaN or infinite: rejected when it is stored
 		v = Value{kind: Number, str: text}
 	}
 	return v, nil

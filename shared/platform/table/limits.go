@@ -109,9 +109,9 @@ func checkPair(pkName, pk, skName, sk string) error {
 	return nil
 }
 
-// CheckItem holds a whole item to the limits: its keys, its places in indexes,
-// its size, its numbers and its nesting. It returns the size. Errors are
-// ErrLimit or ErrInvalid.
+// CheckItem checks a whole item: its keys, its index keys, its size, its
+// numbers and its nesting. It returns the size in bytes. Errors are ErrLimit or
+// ErrInvalid.
 func CheckItem(item Item) (size int, err error) {
 	if item["pk"].kind != String || item["sk"].kind != String {
 		return 0, fmt.Errorf("%w: empty key (pk, sk)", ErrLimit)
@@ -139,8 +139,8 @@ func CheckItem(item Item) (size int, err error) {
 	return size, nil
 }
 
-// checkEntry holds the attributes of an index to those of a key. One of a pair
-// may be there alone: the item then does not stand in the index.
+// checkEntry checks the attributes of an index like those of a key. An item
+// with only one of the pair is not in the index.
 func checkEntry(item Item, names *indexPair) error {
 	pk, hasPK := item[names.pk]
 	sk, hasSK := item[names.sk]

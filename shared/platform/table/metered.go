@@ -2,8 +2,8 @@ package table
 
 import "context"
 
-// Metered returns a table whose operations m counts, but for those whose context
-// has a meter of its own.
+// Metered returns a table that counts its operations in m, except those whose
+// context has its own meter.
 func Metered(t Table, m *Meter) Table { return metered{t, m} }
 
 type metered struct {

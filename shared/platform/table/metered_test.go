@@ -11,7 +11,7 @@ import (
 	"millrace/shared/platform/table"
 )
 
-// TestMeteredCountsEveryOperation, once each.
+// TestMeteredCountsEveryOperation checks that each counts once.
 func TestMeteredCountsEveryOperation(t *testing.T) {
 	t.Parallel()
 	type item struct {

@@ -6,15 +6,15 @@ import (
 	"strings"
 )
 
-// Only asks a Get or BatchGet for those attributes and the key alone; without
-// names it asks for the whole item. It costs the read units of the whole item.
+// Only limits a Get or BatchGet to the given attributes and the key; without
+// names it returns the whole item. The read costs the units of the whole item.
 func Only(attributes ...string) ReadOption {
 	return func(o *ReadOptions) { o.Only = attributes }
 }
 
-// CheckOnly refuses what DynamoDB takes for no projection: a name that is empty
-// or there twice, the key's (which is always returned), or more names than an
-// expression holds. Errors are ErrLimit or ErrInvalid.
+// CheckOnly rejects a projection that DynamoDB does not accept: an empty or
+// duplicate name, a key attribute (which is always returned), or more names
+// than an expression holds. Errors are ErrLimit or ErrInvalid.
 func CheckOnly(attributes []string) error {
 	for i, name := range attributes {
 		switch {
@@ -30,8 +30,8 @@ func CheckOnly(attributes []string) error {
 	return nil
 }
 
-// Project returns the item with those attributes and its key alone; with no
-// names the item itself.
+// Project returns the item with only the given attributes and its key; without
+// names it returns the item itself.
 func (i Item) Project(attributes []string) Item {
 	if len(attributes) == 0 || i == nil {
 		return i
@@ -45,9 +45,9 @@ func (i Item) Project(attributes []string) Item {
 	return out
 }
 
-// DecodeBinaryOnly is [DecodeBinary] of those attributes that are named. The
-// item's strings do not share data, so that what is left out takes no memory.
-// left is the size of what is left out, as [Item.Size] counts it.
+// DecodeBinaryOnly is [DecodeBinary] limited to the given attributes. The
+// item's strings do not share data, so that skipped attributes take no memory.
+// left is the size of the skipped attributes, as [Item.Size] counts it.
 func DecodeBinaryOnly(data string, attributes []string, spare int) (item Item, left int, err error) {
 	if data == "" || data[0] != binaryVersion {
 		return nil, 0, fmt.Errorf("%w: unknown version", errTruncated)
@@ -81,7 +81,7 @@ func DecodeBinaryOnly(data string, attributes []string, spare int) (item Item, l
 	return item, left, nil
 }
 
-// skip passes over a value and returns its size, as [Value.Size] counts it.
+// skip skips a value and returns its size, as [Value.Size] counts it.
 func (d *decoder) skip(depth int) int {
 	kind := d.byte()
 	if kind == smallInt {
@@ -134,7 +134,7 @@ func (d *decoder) skipMembers(kind Kind, depth int) int {
 	return size
 }
 
-// intSize is numberSize of an integer of up to 18 digits.
+// intSize is numberSize for integers of up to 18 digits.
 func intSize(n int64) int {
 	size := 1
 	if n < 0 {

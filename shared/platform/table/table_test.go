@@ -53,7 +53,7 @@ func TestDecimalArithmeticIsExact(t *testing.T) {
 	})
 }
 
-func TestSizesAreDynamoDBs(t *testing.T) {
+func TestSizesMatchDynamoDB(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		v    any
@@ -165,7 +165,7 @@ func TestConditionOutranksConflict(t *testing.T) {
 	require.ErrorIs(t, err, ErrConflict)
 }
 
-func TestMeterOfAnEndedContextStillCounts(t *testing.T) {
+func TestMeterCountsAfterContextEnds(t *testing.T) {
 	t.Parallel()
 	m := &Meter{}
 	ctx, cancel := context.WithCancel(WithMeter(t.Context(), m))
@@ -173,7 +173,7 @@ func TestMeterOfAnEndedContextStillCounts(t *testing.T) {
 	assert.Same(t, m, MeterFrom(ctx))
 }
 
-func TestApplyLeavesTheItemAlone(t *testing.T) {
+func TestApplyDoesNotChangeItem(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		item := anyItem().Draw(t, "item")

@@ -1,14 +1,14 @@
 package table
 
-// How long an expression is as a text, at the most: a name or a value is a
-// placeholder of up to four bytes there. Counted here, every driver refuses the
-// same expressions as too long.
+// Upper bounds of the length of an expression's text, in which a name or value
+// is a placeholder of up to four bytes. Because they are computed here, every
+// driver rejects the same expressions.
 const (
 	nameText  = len("#299")
 	valueText = len(":999")
 )
 
-// condText is the length of a condition's text.
+// condText returns the length of a condition's text.
 func condText(c Cond) int {
 	switch c := c.(type) {
 	case CondExists:
@@ -32,7 +32,7 @@ func condText(c Cond) int {
 }
 
 func groupText(cs []Cond) int {
-	if len(cs) == 0 { // a constant, which DynamoDB has no shorter word for
+	if len(cs) == 0 { // a constant, for which DynamoDB has no shorter form
 		return len("(attribute_exists() AND attribute_not_exists())") + 2*nameText
 	}
 	n := 0
@@ -42,7 +42,7 @@ func groupText(cs []Cond) int {
 	return n
 }
 
-// updateText is the length of an update's text.
+// updateText returns the length of an update's text.
 func updateText(actions []Action) int {
 	n := len("SET REMOVE ADD DELETE ")
 	for _, a := range actions {

@@ -8,7 +8,7 @@ import (
 	"strconv"
 )
 
-// Kind is the type of a Value; the kinds are DynamoDB's.
+// Kind is the type of a Value. The kinds are DynamoDB's.
 type Kind uint8
 
 // The kinds.
@@ -34,8 +34,8 @@ func (k Kind) String() string {
 	return "kind " + strconv.Itoa(int(k))
 }
 
-// Value is one attribute value. Values are never changed once made; what their
-// methods return must not be changed either.
+// Value is one attribute value. Values are immutable; callers must not modify
+// what their methods return.
 type Value struct {
 	kind Kind
 	bool bool
@@ -43,7 +43,7 @@ type Value struct {
 	many *compound // lists, maps and sets; nil for the others
 }
 
-// compound keeps what few values have out of Value, which items hold by the dozen.
+// compound holds the rarely used fields of Value, to keep Value small.
 type compound struct {
 	list []Value          // ListKind
 	m    map[string]Value // MapKind
@@ -71,7 +71,7 @@ func (v Value) Float() float64 {
 	return f
 }
 
-// Bool returns the truth of a Bool.
+// Bool returns the value of a Bool.
 func (v Value) Bool() bool { return v.bool }
 
 // List returns the members of a list.
@@ -90,8 +90,8 @@ func (v Value) Map() map[string]Value {
 	return v.many.m
 }
 
-// Members returns the members of a set, sorted; numbers as decimals, in the
-// order of their worth.
+// Members returns the members of a set, sorted; numbers as decimals, in numeric
+// order.
 func (v Value) Members() []string {
 	if v.many == nil {
 		return nil
@@ -99,7 +99,7 @@ func (v Value) Members() []string {
 	return v.many.set
 }
 
-// Len returns how many members a set, list or map has.
+// Len returns the number of members of a set, list or map.
 func (v Value) Len() int {
 	if v.many == nil {
 		return 0
@@ -128,14 +128,14 @@ func (v Value) Equal(w Value) bool {
 	return true
 }
 
-// List makes a list value.
+// List returns a list value.
 func List(vs ...Value) Value { return Value{kind: ListKind, many: &compound{list: vs}} }
 
-// Map makes a map value.
+// Map returns a map value.
 func Map(m map[string]Value) Value { return Value{kind: MapKind, many: &compound{m: m}} }
 
-// SetOf makes a set of numbers or strings: sorted, duplicates removed. It
-// panics on no members, because a set is never empty.
+// SetOf returns a set of numbers or strings, sorted, without duplicates. It
+// panics without members, because a set is never empty.
 func SetOf[T ~int | ~int64 | ~string](members ...T) Value {
 	if len(members) == 0 {
 		panic("table: empty set")
@@ -143,7 +143,7 @@ func SetOf[T ~int | ~int64 | ~string](members ...T) Value {
 	sorted := slices.Clone(members)
 	slices.Sort(sorted)
 	sorted = slices.Compact(sorted)
-	// T is a type parameter, so what it is made of shows by reflection only.
+	// T is a type parameter, so only reflection tells its kind.
 	isString := reflect.TypeFor[T]().Kind() == reflect.String
 	set := make([]string, len(sorted))
 	for i, m := range sorted {
@@ -159,14 +159,14 @@ func SetOf[T ~int | ~int64 | ~string](members ...T) Value {
 	return newSet(NumberSet, set)
 }
 
-// Strings makes a string set of members; the zero Value (no attribute) if
-// there are none.
+// Strings returns a string set, or the zero Value (no attribute) if there are
+// no members.
 func Strings(members []string) Value {
 	return newSet(StringSet, slices.Compact(slices.Sorted(slices.Values(members))))
 }
 
-// Numbers makes a number set of decimals, in any form; the zero Value (no
-// attribute) if there are none, ErrInvalid if one is no decimal.
+// Numbers returns a number set of decimals in any form, or the zero Value (no
+// attribute) if there are none. It returns ErrInvalid if one is not a decimal.
 func Numbers(decimals []string) (Value, error) {
 	set := make([]string, len(decimals))
 	for i, d := range decimals {
@@ -180,7 +180,7 @@ func Numbers(decimals []string) (Value, error) {
 	return newSet(NumberSet, slices.Compact(set)), nil
 }
 
-// newSet makes a set value of sorted, distinct members.
+// newSet returns a set value of sorted, distinct members.
 func newSet(kind Kind, sorted []string) Value {
 	if len(sorted) == 0 {
 		return Value{}
@@ -188,7 +188,7 @@ func newSet(kind Kind, sorted []string) Value {
 	return Value{kind: kind, many: &compound{set: sorted}}
 }
 
-// compareMembers is the order of the members of a set of that kind.
+// compareMembers returns the order of the members of a set of that kind.
 func compareMembers(kind Kind) func(a, b string) int {
 	if kind == NumberSet {
 		return compareDecimals

@@ -9,13 +9,13 @@ import (
 	"time"
 )
 
-// maxValues is how many values of a metric one line of the format takes.
+// maxValues is the most values of a metric on one line of the format.
 const maxValues = 100
 
-// Flush writes what was measured since the last flush and forgets it: a line
-// for each combination of dimensions, all in one write. subject stands on the
-// lines beside the metrics, to lead from a number to its logs. Errors: the
-// writer's; what was measured is then lost.
+// Flush writes the measurements since the last flush and discards them: one
+// line for each combination of dimensions, all in one write. subject is on
+// every line, to lead from a metric to its logs. Errors are the writer's; the
+// measurements are then lost.
 func (m *Metrics) Flush(at time.Time, subject Subject) error {
 	if m == nil || m.out == nil {
 		return nil
@@ -48,7 +48,7 @@ func (m *Metrics) Flush(at time.Time, subject Subject) error {
 	return err
 }
 
-// The members of a line that the format describes.
+// The members of a line that the format defines.
 type (
 	metadata struct {
 		Timestamp         int64       // Unix milliseconds
@@ -62,8 +62,8 @@ type (
 	definition struct{ Name, Unit string }
 )
 
-// line writes the metrics of one combination of dimensions; of those with single
-// values the ones from first on, as many as fit.
+// line writes the metrics of one combination of dimensions. For metrics with
+// single values it writes as many as fit, beginning with first.
 func (m *Metrics) line(out *bytes.Buffer, at time.Time, d Dimensions, list []Metric, first int, taken map[series]*sample, subject *Subject) error {
 	names := []string{}
 	members := map[string]any{}

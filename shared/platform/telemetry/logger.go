@@ -7,15 +7,15 @@ import (
 	"log/slog"
 )
 
-// The formats of logs.
+// Log formats.
 const (
-	JSON = "json" // a JSON object a line
+	JSON = "json" // one JSON object per line
 	Text = "text" // key=value, for people
 )
 
-// NewLogger makes a logger that writes lines of a level or above. To each it
-// adds the subject of its context, and takes out what looks like a credential.
-// Any format but [Text] is JSON.
+// NewLogger returns a logger that writes lines of at least the given level. It
+// adds the subject of the context to each line and redacts credentials. Any
+// format but [Text] is JSON.
 func NewLogger(w io.Writer, format string, level slog.Leveler) *slog.Logger {
 	options := &slog.HandlerOptions{Level: level}
 	if format == Text {
@@ -24,19 +24,19 @@ func NewLogger(w io.Writer, format string, level slog.Leveler) *slog.Logger {
 	return slog.New(NewHandler(slog.NewJSONHandler(w, options)))
 }
 
-// Handler stands before another handler, adds the subject of the context to its
-// records, and takes out of them what looks like a credential.
+// Handler wraps another handler. It adds the subject of the context to records
+// and redacts credentials.
 type Handler struct{ next slog.Handler }
 
-// NewHandler makes a Handler.
+// NewHandler returns a Handler.
 func NewHandler(next slog.Handler) *Handler { return &Handler{next: next} }
 
-// Enabled is the next handler's.
+// Enabled returns the next handler's answer.
 func (h *Handler) Enabled(ctx context.Context, level slog.Level) bool {
 	return h.next.Enabled(ctx, level)
 }
 
-// Handle completes a record and hands it on.
+// Handle completes a record and passes it on.
 func (h *Handler) Handle(ctx context.Context, r slog.Record) error {
 	out := slog.NewRecord(r.Time, r.Level, redact(r.Message), r.PC)
 	if s := of(ctx); s != nil {
@@ -49,7 +49,7 @@ func (h *Handler) Handle(ctx context.Context, r slog.Record) error {
 	return h.next.Handle(ctx, out)
 }
 
-// WithAttrs adds to every record.
+// WithAttrs adds attributes to every record.
 func (h *Handler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	cleaned := make([]slog.Attr, len(attrs))
 	for i, a := range attrs {
@@ -58,12 +58,12 @@ func (h *Handler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return &Handler{next: h.next.WithAttrs(cleaned)}
 }
 
-// WithGroup opens a group, in which the subject then stands too.
+// WithGroup opens a group. The subject of later records is in it, too.
 func (h *Handler) WithGroup(name string) slog.Handler {
 	return &Handler{next: h.next.WithGroup(name)}
 }
 
-// clean is an attribute without credentials. Errors become their text.
+// clean returns an attribute without credentials. Errors become text.
 func clean(a slog.Attr) slog.Attr {
 	a.Value = a.Value.Resolve()
 	switch a.Value.Kind() {
@@ -71,7 +71,7 @@ func clean(a slog.Attr) slog.Attr {
 		a.Value = slog.StringValue(redact(a.Value.String()))
 	case slog.KindAny:
 		if err, ok := a.Value.Any().(error); ok {
-			a.Value = slog.StringValue(redact(fmt.Sprint(err))) // which forgives an error that panics
+			a.Value = slog.StringValue(redact(fmt.Sprint(err))) // fmt recovers if an error panics
 		}
 	case slog.KindGroup:
 		group := a.Value.Group()

@@ -16,7 +16,7 @@ import (
 	"millrace/shared/platform/telemetry/telemetrytest"
 )
 
-func TestLinesCarryTheSubjectOfTheContext(t *testing.T) {
+func TestLinesHaveSubjectOfContext(t *testing.T) {
 	t.Parallel()
 	trace, _ := telemetry.ParseTrace(parent)
 	for _, c := range []struct {
@@ -49,7 +49,7 @@ func TestLinesCarryTheSubjectOfTheContext(t *testing.T) {
 	}
 }
 
-func TestSubjectIsFilledInAsItBecomesKnown(t *testing.T) {
+func TestSubjectCanBeFilledInLater(t *testing.T) {
 	t.Parallel()
 	var log telemetrytest.Log
 	subject := telemetry.Subject{RequestID: "r-1"}
@@ -64,7 +64,7 @@ func TestSubjectIsFilledInAsItBecomesKnown(t *testing.T) {
 	assert.Zero(t, telemetry.From(context.Background()))
 }
 
-func TestLoggersOfTheContextlessSayNoMore(t *testing.T) {
+func TestLoggerWithoutContextHasNoSubject(t *testing.T) {
 	t.Parallel()
 	var log telemetrytest.Log
 	log.Logger().With("queue", "runs").WithGroup("more").Warn("plain", "n", 1)
@@ -87,11 +87,12 @@ func TestLevelAndFormat(t *testing.T) {
 
 type key string
 
-// LogValue is how a key asks to be logged, which a careless type does not.
+// LogValue is how a type asks to be logged. This one leaks the key.
 func (k key) LogValue() slog.Value { return slog.StringValue(string(k)) }
 
-// TestCredentialsAreTakenOut is the net below the rule that none are logged.
-func TestCredentialsAreTakenOut(t *testing.T) {
+// TestCredentialsAreRedacted covers the last line of defence: the service never
+// logs a credential on purpose.
+func TestCredentialsAreRedacted(t *testing.T) {
 	t.Parallel()
 	token := "eyJhbGciOiJFUzI1NiJ9." + strings.Repeat("c2VjcmV0", 8) + ".c2lnbmF0dXJl-_"
 	ticket := "eyJvIjoiYWNtZSJ9." + strings.Repeat("c2VjcmV0", 6)
@@ -134,8 +135,8 @@ type fault struct{ why string }
 // Error names the reason, of which a nil fault has none.
 func (f *fault) Error() string { return f.why }
 
-// TestAnErrorThatCannotSpeakIsLogged: a log line is no place to fall over.
-func TestAnErrorThatCannotSpeakIsLogged(t *testing.T) {
+// TestPanickingErrorIsLogged checks that logging does not panic.
+func TestPanickingErrorIsLogged(t *testing.T) {
 	t.Parallel()
 	var log telemetrytest.Log
 	log.Logger().Error("m", "error", (*fault)(nil), "run_id", "run-1")
@@ -144,7 +145,7 @@ func TestAnErrorThatCannotSpeakIsLogged(t *testing.T) {
 	assert.Equal(t, []any{"<nil>", "run-1"}, []any{lines[0]["error"], lines[0]["run_id"]})
 }
 
-// BenchmarkLine is what the canonical line of a request costs, and one below the
+// BenchmarkLine measures a request's canonical log line, and one below the
 // level.
 func BenchmarkLine(b *testing.B) {
 	trace, _ := telemetry.ParseTrace(parent)

@@ -8,56 +8,54 @@ import (
 	"time"
 )
 
-// Metric is something that is measured.
+// Metric identifies a metric.
 type Metric uint8
 
-// The metrics, each with its dimensions.
+// The metrics, with their dimensions.
 const (
 	// Requests counts HTTP requests, queue messages and ticks: by Function.
 	Requests Metric = iota
-	// Errors counts those that failed: by Function and Code.
+	// Errors counts failed requests, messages and ticks: by Function and Code.
 	Errors
-	// Duration is how long they took: by Function.
+	// Duration is how long requests, messages and ticks took: by Function.
 	Duration
-	// RunsAccepted counts runs: by Tier.
+	// RunsAccepted counts accepted runs: by Tier.
 	RunsAccepted
-	// RunsFinished counts runs that are over: by Tier and Outcome.
+	// RunsFinished counts finished runs: by Tier and Outcome.
 	RunsFinished
-	// TasksFinished counts tasks and map instances that are over: by Tier and
-	// Outcome.
+	// TasksFinished counts finished tasks and map instances: by Tier and Outcome.
 	TasksFinished
-	// LeasesLost counts attempts that were taken from a worker that had gone
-	// silent: by Tier.
+	// LeasesLost counts attempts whose worker stopped renewing its lease: by Tier.
 	LeasesLost
-	// QueueDelay is how long a message waited for a worker, from when it could be
-	// taken, if it was taken at its first delivery: by Tier.
+	// QueueDelay is how long a message was visible before a worker received it.
+	// Only first deliveries count: by Tier.
 	QueueDelay
 	// StartDelay is the time from a run's acceptance to its start: by Tier.
 	StartDelay
-	// ReadUnits and WriteUnits are what was consumed of the table and its
+	// ReadUnits and WriteUnits are the units consumed of the table and its
 	// indexes: by Function.
 	ReadUnits
 	WriteUnits
-	// TickLag is how long what was most overdue at a tick had been: by Function.
+	// TickLag is the age of the most overdue entry of a tick: by Function.
 	TickLag
-	// ObjectsLost counts reads of objects that are missing or damaged in the object
-	// store: by Code, "missing" or "damaged".
+	// ObjectsLost counts reads of objects that are missing or damaged: by Code,
+	// "missing" or "damaged".
 	ObjectsLost
 
 	metrics = int(ObjectsLost) + 1
 )
 
-// The units of CloudWatch that are in use.
+// The CloudWatch units in use.
 const (
 	count        = "Count"
 	milliseconds = "Milliseconds"
 )
 
-// described says how the metrics are shown.
+// described defines how the metrics are shown.
 var described = [metrics]struct {
 	name, unit string
-	each       bool   // values are told one by one, not as a sum
-	total      string // the name of the total, in Prometheus' style
+	each       bool   // values are written one by one, not as a sum
+	total      string // name of the total, in Prometheus style
 }{
 	Requests:      {"Requests", count, false, "requests_total"},
 	Errors:        {"Errors", count, false, "errors_total"},
@@ -74,7 +72,7 @@ var described = [metrics]struct {
 	ObjectsLost:   {"ObjectsLost", count, false, "objects_lost_total"},
 }
 
-// String is the metric's name in CloudWatch.
+// String returns the metric's name in CloudWatch.
 func (m Metric) String() string {
 	if int(m) >= metrics {
 		return "unknown"
@@ -82,9 +80,9 @@ func (m Metric) String() string {
 	return described[m].name
 }
 
-// Dimensions are what a metric is told apart by; what is empty is none. Each
-// takes few values: CloudWatch charges for every combination, so workspaces and
-// runs are never among them.
+// Dimensions distinguish series of a metric. Empty ones do not apply. Each has
+// few values, never workspaces or runs, because CloudWatch charges for every
+// combination.
 type Dimensions struct {
 	Function string
 	Tier     string
@@ -92,7 +90,7 @@ type Dimensions struct {
 	Code     string // of an error, e.g. "not_found"
 }
 
-// pairs are the dimensions that are set, by name.
+// pairs returns the dimensions that are set, by name.
 func (d Dimensions) pairs() [][2]string {
 	all := [][2]string{{"Function", d.Function}, {"Tier", d.Tier}, {"Outcome", d.Outcome}, {"Code", d.Code}}
 	return slices.DeleteFunc(all, func(p [2]string) bool { return p[1] == "" })
@@ -103,8 +101,8 @@ func (d Dimensions) compare(o Dimensions) int {
 		cmp.Compare(d.Outcome, o.Outcome), cmp.Compare(d.Code, o.Code))
 }
 
-// Metrics adds up what is measured. A nil Metrics measures nothing. It is safe
-// for concurrent use.
+// Metrics collects measurements. A nil Metrics discards them. It is safe for
+// concurrent use.
 type Metrics struct {
 	namespace string
 	out       io.Writer // nil: nothing is flushed, and totals grow
@@ -118,26 +116,26 @@ type series struct {
 	metric     Metric
 }
 
-// sample is what was measured of a series since the last flush.
+// sample holds the measurements of a series since the last flush.
 type sample struct {
 	count  int
 	sum    float64
-	values []float64 // one by one, if they are to be flushed
+	values []float64 // single values, if they are to be flushed
 }
 
-// NewMetrics makes a Metrics that writes what was measured to w, in CloudWatch's
-// embedded metric format under a namespace, each time it is flushed.
+// NewMetrics returns a Metrics that writes its measurements to w on each Flush,
+// in CloudWatch's embedded metric format under a namespace.
 func NewMetrics(namespace string, w io.Writer) *Metrics {
 	return &Metrics{namespace: namespace, out: w, series: map[series]*sample{}}
 }
 
-// NewTotals makes a Metrics that keeps totals, for WriteTotals.
+// NewTotals returns a Metrics that keeps totals, for WriteTotals.
 func NewTotals() *Metrics { return &Metrics{series: map[series]*sample{}} }
 
-// Count counts one.
+// Count adds one.
 func (m *Metrics) Count(metric Metric, d Dimensions) { m.Add(metric, d, 1) }
 
-// Time adds a time.
+// Time adds a duration.
 func (m *Metrics) Time(metric Metric, d Dimensions, t time.Duration) {
 	m.Add(metric, d, Milliseconds(t))
 }
@@ -152,8 +150,8 @@ func (m *Metrics) Add(metric Metric, d Dimensions, value float64) {
 	m.add(series{d, metric}, value)
 }
 
-// Call counts a request, message or tick that a function dealt with. code is
-// the error's, "" without one.
+// Call counts a request, message or tick that a function handled. code is that
+// of its error, "" without one.
 func (m *Metrics) Call(function string, took time.Duration, code string) {
 	if m == nil {
 		return
@@ -182,6 +180,6 @@ func (m *Metrics) add(key series, value float64) {
 	}
 }
 
-// Milliseconds is a time as metrics and logs show it: in milliseconds, to the
-// microsecond.
+// Milliseconds returns a duration as metrics and logs show it: in milliseconds,
+// to the microsecond.
 func Milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

@@ -50,7 +50,7 @@ func TestFlushWritesTheEmbeddedMetricFormat(t *testing.T) {
 	assert.Len(t, out.Lines(t), 3, "what was written is forgotten")
 }
 
-func TestManyValuesTakeMoreLines(t *testing.T) {
+func TestManyValuesAreSplitIntoLines(t *testing.T) {
 	t.Parallel()
 	var out telemetrytest.Log
 	m := telemetry.NewMetrics("Millrace", &out)
@@ -70,7 +70,7 @@ type broken struct{}
 
 func (broken) Write([]byte) (int, error) { return 0, errors.New("pipe is gone") }
 
-func TestFlushTellsOfAWriterThatFails(t *testing.T) {
+func TestFlushReturnsWriterError(t *testing.T) {
 	t.Parallel()
 	m := telemetry.NewMetrics("Millrace", broken{})
 	require.NoError(t, m.Flush(at, telemetry.Subject{}), "nothing to write")
@@ -92,7 +92,7 @@ type writes int
 
 func (w *writes) Write(data []byte) (int, error) { *w++; return len(data), nil }
 
-func TestNothingIsMeasuredWithoutMetrics(t *testing.T) {
+func TestNilMetricsMeasureNothing(t *testing.T) {
 	t.Parallel()
 	var m *telemetry.Metrics
 	m.Call("runs", time.Second, "internal")
@@ -102,15 +102,16 @@ func TestNothingIsMeasuredWithoutMetrics(t *testing.T) {
 	require.NoError(t, m.WriteTotals(broken{}))
 }
 
-// TestMeasuringAllocatesNothing, after the first of its kind.
-func TestMeasuringAllocatesNothing(t *testing.T) {
+// TestMeasuringDoesNotAllocate covers all but the first measurement of a
+// series.
+func TestMeasuringDoesNotAllocate(t *testing.T) {
 	for _, m := range []*telemetry.Metrics{nil, telemetry.NewTotals()} {
 		m.Call("runs", time.Second, "internal")
 		assert.Zero(t, testing.AllocsPerRun(100, func() { m.Call("runs", time.Second, "internal") }))
 	}
 }
 
-// TestTotals: what a server that lives on shows.
+// TestTotals covers what a long-running server shows.
 func TestTotals(t *testing.T) {
 	t.Parallel()
 	m := telemetry.NewTotals()
@@ -126,7 +127,7 @@ func TestTotals(t *testing.T) {
 	m.Call("flows", 0, "not_found")
 	m.Count(telemetry.RunsFinished, telemetry.Dimensions{Tier: "nano", Outcome: "SUCCEEDED"})
 	var out bytes.Buffer
-	for range 2 { // reading takes nothing away
+	for range 2 { // reading does not reset the totals
 		out.Reset()
 		require.NoError(t, m.WriteTotals(&out))
 	}
@@ -147,7 +148,7 @@ millrace_runs_finished_total{tier="nano",outcome="SUCCEEDED"} 1
 	require.NoError(t, m.Flush(at, telemetry.Subject{}), "totals are never flushed")
 }
 
-// BenchmarkCall is what measuring one request costs.
+// BenchmarkCall measures the cost of measuring one request.
 func BenchmarkCall(b *testing.B) {
 	m := telemetry.NewTotals()
 	b.ReportAllocs()

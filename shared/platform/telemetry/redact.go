@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// Nothing in the service logs a credential on purpose. This is the net below:
-// an error of a driver may quote the URL or header it failed on.
+// The service never logs a credential on purpose. This is the last line of
+// defence: a driver's error may quote the URL or header it failed on.
 var credentials = []credential{
 	look("svc_", `\bsvc_[A-Za-z0-9_-]{12,}`, "svc_***"),
 	// Signed tokens: a JSON object in base64, then at least a signature.
@@ -17,10 +17,10 @@ var credentials = []credential{
 	look("@", `(://)[^/@\s"']+@`, "${1}***@"),
 }
 
-// credential is a sort of credential in a text.
+// credential describes a kind of credential in a text.
 type credential struct {
-	sign    string                // without it there is nothing to look for
-	pattern func() *regexp.Regexp // compiled when it is first needed: functions start often
+	sign    string                // a text without it cannot match
+	pattern func() *regexp.Regexp // compiled on first use, because functions start often
 	with    string
 }
 
@@ -28,7 +28,7 @@ func look(sign, pattern, with string) credential {
 	return credential{sign, sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(pattern) }), with}
 }
 
-// redact takes credentials out of a text.
+// redact removes credentials from a text.
 func redact(text string) string {
 	for _, c := range credentials {
 		if strings.Contains(text, c.sign) {

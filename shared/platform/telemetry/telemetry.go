@@ -1,8 +1,7 @@
-// Package telemetry is how the service tells what it does: the subject of the
-// work at hand, which travels in the context and stands on every log line; the
-// logger that writes such lines; W3C trace context; and metrics, which deployed
-// functions write as CloudWatch's embedded metric format and the embedded server
-// shows as totals.
+// Package telemetry provides the service's observability: the subject of the
+// current work, which is in the context and on every log line; the logger; W3C
+// trace context; and metrics, which deployed functions write in CloudWatch's
+// embedded metric format and the embedded server shows as totals.
 package telemetry
 
 import (
@@ -10,14 +9,13 @@ import (
 	"log/slog"
 )
 
-// Subject is what the work at hand is about. Empty fields are not known, or not
-// yet.
+// Subject describes the current work. Empty fields are not known, or not yet.
 type Subject struct {
-	Function   string // that does the work, e.g. "runs"
+	Function   string // the executing function, e.g. "runs"
 	Invocation string // the Lambda request id
 	ColdStart  bool   // the first invocation of its environment
 	RequestID  string // of the HTTP request
-	Operation  string // the id of what was requested, e.g. "runs-create"
+	Operation  string // id of the requested operation, e.g. "runs-create"
 	Workspace  string // org_id
 	Run        string
 	Task       string // name
@@ -27,14 +25,14 @@ type Subject struct {
 
 type subjectKey struct{}
 
-// With returns a context whose work is about s. It keeps the pointer, so that
-// more can be filled in as it becomes known: only while nobody else uses the
+// With returns a context whose subject is s. It keeps the pointer, so that
+// fields can be filled in later, as long as no other goroutine uses the
 // context.
 func With(ctx context.Context, s *Subject) context.Context {
 	return context.WithValue(ctx, subjectKey{}, s)
 }
 
-// From returns what the context's work is about, as far as it is known.
+// From returns the context's subject as far as it is known.
 func From(ctx context.Context) Subject {
 	if s := of(ctx); s != nil {
 		return *s
@@ -42,11 +40,10 @@ func From(ctx context.Context) Subject {
 	return Subject{}
 }
 
-// Workspace is the org_id of what the context's work is about; empty if it is not
-// known.
+// Workspace returns the org_id of the context's subject, "" if it is not known.
 func Workspace(ctx context.Context) string {
 	if s := of(ctx); s != nil {
-		return s.Workspace // not a copy of all: a run's trace may become known meanwhile
+		return s.Workspace // does not copy the subject: its trace may be set concurrently
 	}
 	return ""
 }
@@ -56,8 +53,7 @@ func of(ctx context.Context) *Subject {
 	return s
 }
 
-// attrs are the fields that are known, under the names that logs and metrics
-// have in common.
+// attrs returns the known fields under the names that logs and metrics share.
 func (s *Subject) attrs() []slog.Attr {
 	out := make([]slog.Attr, 0, 11)
 	text := func(name, value string) {

@@ -11,12 +11,12 @@ import (
 	"strings"
 )
 
-// TotalsType is the content type of what WriteTotals writes.
+// TotalsType is the content type of WriteTotals' output.
 const TotalsType = "text/plain; version=0.0.4; charset=utf-8"
 
 // WriteTotals writes everything measured since the start in Prometheus' text
-// format: counters, and of times the sum in seconds and the count. Errors: the
-// writer's.
+// format: counters, and for times the sum in seconds and the count. Errors are
+// the writer's.
 func (m *Metrics) WriteTotals(w io.Writer) error {
 	if m == nil {
 		return nil

@@ -3,19 +3,19 @@ package telemetry
 import (
 	"encoding/binary"
 	"encoding/hex"
-	"math/rand/v2" // a trace's id is no secret, and each request makes one
+	"math/rand/v2" // trace ids are not secret, and every request makes one
 )
 
-// The headers of W3C Trace Context: one that a request brings and hands on, and
-// one by which an answer tells the trace it belongs to.
+// The headers of W3C Trace Context: one that a request carries and passes on,
+// and one with which a response names its trace.
 const (
 	TraceParent   = "Traceparent"
 	TraceResponse = "Traceresponse"
 )
 
-// The flags of a trace that are handed on; others are not defined yet.
+// The trace flags that are passed on; others are not defined yet.
 const (
-	flagSampled = 1 // whoever sent it may have recorded its part
+	flagSampled = 1 // the sender may have recorded its part
 	flagRandom  = 2 // of level 2: the trace id is random
 	knownFlags  = flagSampled | flagRandom
 )
@@ -23,16 +23,17 @@ const (
 // lenParent is the length of a traceparent of version 00.
 const lenParent = len("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
 
-// Trace is a place in a distributed trace, as W3C Trace Context describes it:
-// the trace, and the span in it that causes what follows. The zero Trace is none.
+// Trace is a position in a distributed trace, as defined by W3C Trace Context:
+// the trace, and the span that is the parent of what follows. The zero Trace
+// means none.
 type Trace struct {
 	trace [16]byte
 	span  [8]byte
 	flags byte
 }
 
-// NewTrace begins a trace. It is marked as sampled: the logs are a record of it,
-// and what tasks call should keep its part.
+// NewTrace begins a trace. It is marked as sampled, because the logs record it,
+// so that services called by tasks record their part, too.
 func NewTrace() Trace {
 	t := Trace{flags: flagSampled}
 	binary.BigEndian.PutUint64(t.trace[:8], rand.Uint64())
@@ -40,9 +41,9 @@ func NewTrace() Trace {
 	return t.Child()
 }
 
-// ParseTrace reads a traceparent header, and false if it is none: then a new
-// trace is to begin. Of versions after 00 it reads what 00 defines, as the
-// specification asks.
+// ParseTrace parses a traceparent header. ok is false if it is invalid, in
+// which case a new trace should begin. Of later versions than 00 it reads the
+// fields that 00 defines, as the specification requires.
 func ParseTrace(header string) (Trace, bool) {
 	if len(header) < lenParent || header[2] != '-' || header[35] != '-' || header[52] != '-' {
 		return Trace{}, false
@@ -65,7 +66,7 @@ func ParseTrace(header string) (Trace, bool) {
 	return t, true
 }
 
-// lowerHex decodes hex digits, of which the specification allows lower case only.
+// lowerHex decodes hex digits. The specification allows only lower case.
 func lowerHex(dst []byte, src string) bool {
 	for i := range dst {
 		high, low := digit(src[2*i]), digit(src[2*i+1])
@@ -87,17 +88,17 @@ func digit(c byte) byte {
 	return 0xff
 }
 
-// IsZero reports that there is no trace.
+// IsZero reports whether there is no trace.
 func (t Trace) IsZero() bool { return t.trace == [16]byte{} }
 
-// Child is a new span of the trace.
+// Child returns a new span of the trace.
 func (t Trace) Child() Trace {
 	binary.BigEndian.PutUint64(t.span[:], max(rand.Uint64(), 1))
 	return t
 }
 
-// Span is the span of the trace that a name stands for: the same for each who
-// asks, so that it need not be stored. The zero Trace has none.
+// Span returns the span of the trace for a name: always the same, so that it
+// need not be stored. The zero Trace has none.
 func (t Trace) Span(name string) Trace {
 	if t.IsZero() {
 		return t
@@ -110,13 +111,14 @@ func (t Trace) Span(name string) Trace {
 	return t
 }
 
-// TraceID is the trace, in 32 hex digits.
+// TraceID returns the trace id, in 32 hex digits.
 func (t Trace) TraceID() string { return hex.EncodeToString(t.trace[:]) }
 
-// SpanID is the span, in 16 hex digits.
+// SpanID returns the span id, in 16 hex digits.
 func (t Trace) SpanID() string { return hex.EncodeToString(t.span[:]) }
 
-// String is the Trace as a traceparent of version 00, "" for the zero Trace.
+// String returns the Trace as a traceparent of version 00, "" for the zero
+// Trace.
 func (t Trace) String() string {
 	if t.IsZero() {
 		return ""

@@ -63,7 +63,7 @@ func TestParseTrace(t *testing.T) {
 	}
 }
 
-func TestTraceTellsItsParts(t *testing.T) {
+func TestTraceIDAndSpanID(t *testing.T) {
 	t.Parallel()
 	got, ok := telemetry.ParseTrace(parent)
 	require.True(t, ok)
@@ -97,8 +97,8 @@ func TestSpansOfATrace(t *testing.T) {
 	assert.True(t, telemetry.Trace{}.Span("run-3-1").IsZero())
 }
 
-// FuzzParseTrace: whatever is read is written again as the specification has it,
-// and stands for the same trace.
+// FuzzParseTrace checks that a parsed header is formatted as specified and
+// parses to the same trace.
 func FuzzParseTrace(f *testing.F) {
 	for _, seed := range []string{parent, "", "cc" + parent[2:] + "-more", "ff" + parent[2:], parent + "-", strings.ToUpper(parent), strings.Repeat("0", 55), strings.Repeat("-", 55)} {
 		f.Add(seed)

@@ -19,8 +19,8 @@ func TestCheck(t *testing.T) {
 	require.ErrorIs(t, vault.Check("org", "name", vault.MaxValue+1), vault.ErrArgument)
 }
 
-// TestAssociatedDataIsInjective holds that no two owners share their data, such
-// as ("a", "bc") and ("ab", "c").
+// TestAssociatedDataIsInjective checks that different parts, such as ("a",
+// "bc") and ("ab", "c"), give different data.
 func TestAssociatedDataIsInjective(t *testing.T) {
 	t.Parallel()
 	part := rapid.StringOfN(rapid.SampledFrom([]rune{'a', 'b', 0, 1, 2}), 0, 4, -1)

@@ -1,7 +1,7 @@
-// Package blobtest is the conformance suite of [blob.Store]: every driver and
-// server passes it; where an emulator cannot, its test names the [Gap]. It
-// reaches presigned URLs by plain HTTP, as clients do, and writes under random
-// workspaces only, which it removes.
+// Package blobtest is the conformance suite of [blob.Store]. Every driver and
+// server passes it; a test against an emulator that falls short lists each
+// [Gap]. The suite uses presigned URLs by plain HTTP, as clients do, writes
+// only under random workspaces, and removes them.
 package blobtest
 
 import (
@@ -18,16 +18,16 @@ import (
 	"millrace/shared/platform/ids"
 )
 
-// Gap is a case in which the server a driver is tested against, an emulator
-// say, does not do what S3 does; it is left out. No driver has one of its own.
+// Gap is a case that is left out because the server a driver is tested against,
+// such as an emulator, differs from S3. Gaps are of servers, never of drivers.
 type Gap struct {
 	Case   string // such as "PresignExpires"
 	Reason string // what the server does instead
 }
 
-// Exercise runs the suite, and logs the gaps. newStore returns a store that can
-// be used; it may return the same one each time, for tests keep to workspaces
-// of their own.
+// Exercise runs the suite and logs the gaps. newStore returns a usable store;
+// it may return the same one each time, because each test has its own
+// workspace.
 func Exercise(t *testing.T, newStore func(t *testing.T) blob.Store, gaps ...Gap) {
 	t.Helper()
 	of := make(map[string]Gap, len(gaps))
@@ -86,7 +86,7 @@ func Exercise(t *testing.T, newStore func(t *testing.T) blob.Store, gaps ...Gap)
 	require.Empty(t, of, "gaps in cases that there are not")
 }
 
-// suite is one test's view: a store and a workspace nobody else writes to.
+// suite is one test's view: a store and a workspace that no other test uses.
 type suite struct {
 	store blob.Store
 	org   string
@@ -95,7 +95,7 @@ type suite struct {
 func newSuite(t *testing.T, store blob.Store) *suite {
 	s := &suite{store: store, org: "blobtest-" + ids.Token(9)}
 	t.Cleanup(func() {
-		ctx := context.Background() // the test's own is cancelled by now
+		ctx := context.Background() // the test's context is cancelled by now
 		for after := ""; ; {
 			objects, next, err := store.List(ctx, s.org+"/", after, 0)
 			require.NoError(t, err)
@@ -129,7 +129,7 @@ func (s *suite) get(t *testing.T, path string) string {
 	return string(data)
 }
 
-// request does plain HTTP and returns status, headers and body.
+// request sends a plain HTTP request and returns status, headers and body.
 func request(t *testing.T, method, url string, body []byte) (int, http.Header, []byte) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, url, bytes.NewReader(body))
@@ -142,7 +142,7 @@ func request(t *testing.T, method, url string, body []byte) (int, http.Header, [
 	return res.StatusCode, res.Header, answer
 }
 
-// stream hides everything of a reader but Read.
+// stream hides every method of a reader but Read.
 type stream struct{ io.Reader }
 
 func testCheck(t *testing.T, s *suite) {

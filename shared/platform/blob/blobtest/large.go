@@ -12,7 +12,7 @@ import (
 	"millrace/shared/platform/blob"
 )
 
-// testLarge streams 20 MB in and out without either side holding them.
+// testLarge streams 20 MB in and out without buffering them on either side.
 func testLarge(t *testing.T, s *suite) {
 	const size = 20<<20 + 7
 	sent := sha256.New()

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// walk lists everything below prefix in pages of limit.
+// walk lists all objects below prefix in pages of limit.
 func (s *suite) walk(t *testing.T, prefix string, limit int) []string {
 	t.Helper()
 	var keys []string
@@ -77,8 +77,8 @@ func testListPrefix(t *testing.T, s *suite) {
 	}
 }
 
-// testListOrder has names around the slash, where a walk over directories and
-// the order of bytes part.
+// testListOrder uses names around the slash, for which byte order and the order
+// of a directory walk differ.
 func testListOrder(t *testing.T, s *suite) {
 	paths := []string{"a/1", "a-b", "a.b", "a/b/c", "a/b-c", "a0", "A", "ab/c", "a!x/y", "é", "z"}
 	for _, path := range paths {

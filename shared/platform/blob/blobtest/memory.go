@@ -16,12 +16,12 @@ import (
 	"millrace/shared/platform/blob"
 )
 
-// errUpload says what Memory cannot do: it serves no links and takes no parts.
+// errUpload is returned by multipart operations and links, which Memory lacks.
 var errUpload = errors.New("blobtest: the memory store takes no uploads in parts")
 
-// Memory is a store in memory, for tests of what stands on a [blob.Store]: it
-// needs no listener, so it works inside a testing/synctest bubble. It has no
-// multipart uploads, and its links lead nowhere.
+// Memory is an in-memory [blob.Store] for tests. It needs no listener, so it
+// works inside a testing/synctest bubble. It has no multipart uploads, and its
+// presigned URLs do not work.
 type Memory struct {
 	mu      sync.Mutex
 	objects map[string]held
@@ -139,12 +139,12 @@ func (m *Memory) Copy(_ context.Context, from, to string) error {
 	return nil
 }
 
-// PresignGet returns a link that leads nowhere.
+// PresignGet returns a URL that does not work.
 func (*Memory) PresignGet(_ context.Context, key string, _ time.Duration, _ string) (string, error) {
 	return "memory:get/" + key, nil
 }
 
-// PresignPut returns a link that leads nowhere.
+// PresignPut returns a URL that does not work.
 func (*Memory) PresignPut(_ context.Context, key string, _ time.Duration) (string, error) {
 	return "memory:put/" + key, nil
 }

@@ -14,13 +14,13 @@ import (
 	"millrace/shared/platform/blob"
 )
 
-// begin starts an upload and sends parts by presigned URLs.
+// begin starts an upload and sends its parts by presigned URLs.
 func (s *suite) begin(t *testing.T, path string, contents ...[]byte) (string, []blob.Part) {
 	t.Helper()
 	id, err := s.store.CreateMultipart(t.Context(), s.key(path), "application/zip")
 	require.NoError(t, err)
 	require.NotEmpty(t, id)
-	// Without this an upload that a test leaves open would stay for ever.
+	// An upload that a test leaves open would otherwise stay forever.
 	t.Cleanup(func() { _ = s.store.AbortMultipart(context.Background(), s.key(path), id) })
 	var parts []blob.Part
 	for i, content := range contents {
@@ -50,7 +50,7 @@ func testMultipart(t *testing.T, s *suite) {
 	require.NoError(t, err)
 	require.Empty(t, objects)
 
-	slices.Reverse(parts) // the order given does not matter
+	slices.Reverse(parts) // the order of the argument does not matter
 	obj, err := s.store.CompleteMultipart(t.Context(), s.key("a.zip"), id, parts)
 	require.NoError(t, err)
 	assert.Equal(t, s.key("a.zip"), obj.Key)
@@ -133,7 +133,7 @@ func testMultipartAbort(t *testing.T, s *suite) {
 	assert.Equal(t, "what was there", s.get(t, "a"))
 }
 
-// testMultipartUnknown is about uploads that never were, or are no more.
+// testMultipartUnknown covers uploads that never existed or no longer exist.
 func testMultipartUnknown(t *testing.T, s *suite) {
 	one := bytes.Repeat([]byte("1"), blob.MinPartSize)
 	id, parts := s.begin(t, "a", one)

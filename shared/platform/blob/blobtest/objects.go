@@ -107,7 +107,7 @@ func testPutBrokenBody(t *testing.T, s *suite) {
 	require.ErrorIs(t, err, broken)
 	assert.Equal(t, "what was there", s.get(t, "a"))
 
-	// The same from outside: a client that hangs up has stored nothing.
+	// The same over HTTP: a client that disconnects has stored nothing.
 	link, err := s.store.PresignPut(t.Context(), s.key("a"), time.Minute)
 	require.NoError(t, err)
 	body = stream{io.MultiReader(strings.NewReader(strings.Repeat("x", 100_000)), iotest.ErrReader(broken))}

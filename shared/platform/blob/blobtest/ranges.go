@@ -90,7 +90,7 @@ func testReaderAtZip(t *testing.T, s *suite) {
 }
 
 func testReaderAtReplaced(t *testing.T, s *suite) {
-	const size = 1 << 20 // larger than what is read ahead
+	const size = 1 << 20 // larger than the read-ahead
 	obj := s.put(t, "a", string(make([]byte, size)))
 	r := blob.NewReaderAt(t.Context(), s.store, obj.Key, obj.Size)
 	p := make([]byte, 10)

@@ -16,8 +16,8 @@ import (
 	"millrace/shared/platform/ids"
 )
 
-// TestConformance runs the suite against moto; the embedded object store, which
-// refuses what S3 refuses, runs it without a gap.
+// TestConformance runs the suite against moto. The embedded object store, which
+// enforces S3's limits, runs it without a gap.
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	at := emulators.S3(t)

@@ -12,28 +12,29 @@ import (
 )
 
 // sentinels maps S3's error codes to the port's errors. NoSuchBucket is not
-// among them: a missing bucket is a fault of the deployment, not of a key.
+// listed: a missing bucket is a fault of the deployment, not of a key.
 var sentinels = map[string]error{
 	"NoSuchKey":          blob.ErrNotFound,
-	"NotFound":           blob.ErrNotFound, // HEAD answers have no body to name the code
+	"NotFound":           blob.ErrNotFound, // HEAD responses have no body with a code
 	"PreconditionFailed": blob.ErrExists,
 	"InvalidRange":       blob.ErrRange,
 	"NoSuchUpload":       blob.ErrNoUpload,
 	"InvalidPart":        blob.ErrBadPart,
 	"InvalidPartOrder":   blob.ErrBadPart,
 	"EntityTooSmall":     blob.ErrBadPart,
-	"ObjectDamaged":      blob.ErrDamaged, // the embedded object store's own
+	"ObjectDamaged":      blob.ErrDamaged, // only from the embedded object store
 }
 
-// insufficientStorage is the code of servers whose disk is full, which answer 507.
-// The SDK does not repeat such a request.
+// insufficientStorage is the error code of servers with a full disk, which
+// answer 507. The SDK does not retry such a request.
 const insufficientStorage = "InsufficientStorage"
 
-// roomAfter is when a write that was refused for want of room may be tried again.
+// roomAfter is the retry delay told to clients when a write failed for lack of
+// disk space.
 const roomAfter = 10 * time.Second
 
-// translate turns a vendor's error into the port's; others keep their chain, so
-// that a cancelled context stays visible.
+// translate maps a vendor error to the port's error. Others keep their chain,
+// so that a cancelled context stays visible.
 func translate(err error) error {
 	if err == nil {
 		return nil
@@ -51,7 +52,7 @@ func translate(err error) error {
 	return err
 }
 
-// wrap translates err and adds what was being done to which key.
+// wrap translates err and adds the operation and the key.
 func wrap(op, key string, err error) error {
 	if err == nil {
 		return nil

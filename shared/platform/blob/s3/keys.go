@@ -13,11 +13,10 @@ import (
 	"millrace/shared/platform/blob"
 )
 
-// deleteBatch is how many keys one DeleteObjects takes.
+// deleteBatch is the most keys that one DeleteObjects takes.
 const deleteBatch = 1000
 
-// Delete removes objects in batches. A batch that fails does not keep the
-// following ones from being tried.
+// Delete removes objects in batches. It goes on after a batch that fails.
 func (s *Store) Delete(ctx context.Context, keys ...string) error {
 	client, err := s.open(ctx, keys...)
 	if err != nil || len(keys) == 0 {

@@ -33,7 +33,7 @@ func (s *Store) CreateMultipart(ctx context.Context, key, mediaType string) (str
 	return aws.ToString(out.UploadId), nil
 }
 
-// CompleteMultipart joins the parts.
+// CompleteMultipart completes an upload.
 func (s *Store) CompleteMultipart(ctx context.Context, key, uploadID string, parts []blob.Part) (blob.Object, error) {
 	client, err := s.open(ctx, key)
 	if err != nil {
@@ -60,11 +60,12 @@ func (s *Store) CompleteMultipart(ctx context.Context, key, uploadID string, par
 	return s.joined(ctx, key, parts, err)
 }
 
-// joined returns the object that parts were made into, with completed the answer
-// to the completion. The object's ETag is made of the parts' and decides:
-//   - An upload that is gone may be one we completed; AWS forgets it then.
-//   - Other servers may call it a success when there just is an object under the
-//     key, or when another completion of the upload is still at work.
+// joined returns the object assembled from parts. completed is the result of
+// the completion request. The object's ETag, which derives from those of the
+// parts, is decisive:
+//   - A missing upload may be one that we completed: AWS then forgets it.
+//   - Other servers may report success when any object exists under the key, or
+//     while another completion of the upload is in progress.
 func (s *Store) joined(ctx context.Context, key string, parts []blob.Part, completed error) (blob.Object, error) {
 	want := joinedETag(parts)
 	trusted := completed == nil && (s.checksums() || want == "")
@@ -90,7 +91,7 @@ func (s *Store) joined(ctx context.Context, key string, parts []blob.Part, compl
 	}
 }
 
-// AbortMultipart drops an upload.
+// AbortMultipart discards an upload.
 func (s *Store) AbortMultipart(ctx context.Context, key, uploadID string) error {
 	client, err := s.open(ctx, key)
 	if err != nil || uploadID == "" {
@@ -103,7 +104,7 @@ func (s *Store) AbortMultipart(ctx context.Context, key, uploadID string) error 
 	return err
 }
 
-// inOrder sorts and checks parts; ETags lose their quotes.
+// inOrder sorts and checks parts and strips the quotes of their ETags.
 func inOrder(parts []blob.Part) ([]blob.Part, error) {
 	if len(parts) == 0 || len(parts) > blob.MaxParts {
 		return nil, fmt.Errorf("%w: %d parts", blob.ErrBadPart, len(parts))
@@ -125,9 +126,9 @@ func inOrder(parts []blob.Part) ([]blob.Part, error) {
 	return parts, nil
 }
 
-// joinedETag computes the ETag S3 gives an object of these parts: the MD5 of
-// their MD5s and their count. Parts whose ETags are no MD5, as with KMS keys,
-// give the empty string.
+// joinedETag computes the ETag that S3 gives an object of these parts: the MD5
+// of their MD5s, followed by their count. It returns the empty string if an
+// ETag is not an MD5, as with KMS keys.
 func joinedETag(parts []blob.Part) string {
 	sum := md5.New()
 	for _, p := range parts {

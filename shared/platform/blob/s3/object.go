@@ -41,7 +41,7 @@ func (s *Store) Put(ctx context.Context, key string, body io.Reader, size int64,
 	}
 	var tune []func(*s3.Options)
 	if _, seekable := body.(io.Seeker); !seekable {
-		// A stream cannot be sent again, so waiting for another attempt is vain.
+		// A stream cannot be sent again, so the SDK must not retry.
 		tune = append(tune, func(o *s3.Options) { o.Retryer = aws.NopRetryer{} })
 		if !s.checksums() { // signing the payload would read it twice
 			tune = append(tune, s3.WithAPIOptions(v4.SwapComputePayloadSHA256ForUnsignedPayloadMiddleware))
@@ -50,7 +50,7 @@ func (s *Store) Put(ctx context.Context, key string, body io.Reader, size int64,
 	out, err := client.PutObject(ctx, in, tune...)
 	if err != nil {
 		if failed, ok := body.(*exactReader); ok && failed.err != nil {
-			err = failed.err // the transport's account of it hides the cause
+			err = failed.err // the transport's error hides the cause
 		}
 		return blob.Object{}, wrap("put", key, err)
 	}
@@ -112,7 +112,7 @@ func (s *Store) Copy(ctx context.Context, from, to string) error {
 	}
 	segments := strings.Split(s.cfg.Bucket+"/"+from, "/")
 	for i, segment := range segments {
-		// A plus would be read as a space.
+		// S3 decodes a plus sign as a space.
 		segments[i] = strings.ReplaceAll(url.PathEscape(segment), "+", "%2B")
 	}
 	_, err = client.CopyObject(ctx, &s3.CopyObjectInput{
@@ -137,8 +137,8 @@ func contentType(given string) string {
 
 func unquote(etag *string) string { return strings.Trim(aws.ToString(etag), `"`) }
 
-// sized returns a body of exactly size bytes: seekable ones are measured,
-// streams are watched while they are read.
+// sized returns a body of exactly size bytes: it measures seekable bodies and
+// checks streams as they are read.
 func sized(body io.Reader, size int64) (io.Reader, error) {
 	if size < 0 {
 		return nil, fmt.Errorf("%w: size %d", blob.ErrArgument, size)
@@ -169,8 +169,8 @@ func sized(body io.Reader, size int64) (io.Reader, error) {
 	return body, err
 }
 
-// exactReader fails with blob.ErrSize when body ends early or goes on behind
-// the announced size, before the last byte is handed over.
+// exactReader fails with blob.ErrSize, before it returns the last byte, if body
+// ends early or continues past the announced size.
 type exactReader struct {
 	body io.Reader
 	rest int64
@@ -205,7 +205,7 @@ func (r *exactReader) Read(p []byte) (int, error) {
 			return n, io.EOF
 		}
 		if r.err = r.probe(); r.err != nil {
-			return n - 1, r.err // the missing byte keeps the object from being stored
+			return n - 1, r.err // withholding the last byte keeps the object from being stored
 		}
 		return n, io.EOF
 	}
@@ -215,7 +215,7 @@ func (r *exactReader) Read(p []byte) (int, error) {
 	return 0, io.EOF
 }
 
-// probe reads on behind the end and fails if there is anything.
+// probe reads past the end and fails if there is more data.
 func (r *exactReader) probe() error {
 	n, err := io.ReadFull(r.body, make([]byte, 1))
 	switch {

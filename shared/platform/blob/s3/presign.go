@@ -20,7 +20,7 @@ func (s *Store) PresignGet(ctx context.Context, key string, ttl time.Duration, f
 	}
 	in := &s3.GetObjectInput{Bucket: s.bucket, Key: &key}
 	if filename != "" {
-		// FormatMediaType quotes and encodes, so that a name cannot add headers.
+		// FormatMediaType quotes and encodes, so that a name cannot inject headers.
 		in.ResponseContentDisposition = aws.String(mime.FormatMediaType("attachment", map[string]string{"filename": filename}))
 	}
 	req, err := presign.PresignGetObject(ctx, in, s3.WithPresignExpires(ttl))
@@ -43,8 +43,8 @@ func (s *Store) PresignPut(ctx context.Context, key string, ttl time.Duration) (
 	return req.URL, nil
 }
 
-// PresignPart returns a URL to store a part of an upload. The signature covers the
-// length, so that a longer body is refused before it is sent.
+// PresignPart returns a URL to store a part of an upload. The signature covers
+// the length, so that a longer body is rejected.
 func (s *Store) PresignPart(ctx context.Context, key, uploadID string, part int, size int64, ttl time.Duration) (string, error) {
 	presign, err := s.presigner(ctx, key, ttl)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package s3 is the [blob.Store] driver for Amazon S3 and servers that speak
-// its protocol.
+// Package s3 is the [blob.Store] driver for Amazon S3 and S3-compatible
+// servers.
 package s3
 
 import (
@@ -21,25 +21,25 @@ import (
 )
 
 // The SDK's retryer is the only layer that retries: up to 4 attempts with
-// exponential backoff and jitter, at most 2 s between two.
+// exponential backoff and jitter, at most 2 s between two attempts.
 const (
 	maxAttempts = 4
 	maxBackoff  = 2 * time.Second
 )
 
-// Config says which bucket to speak to and how.
+// Config selects the bucket and how to reach it.
 type Config struct {
-	Bucket   string // empty: every call answers blob.ErrNotConfigured
-	Region   string // us-east-1 when empty and Endpoint is set, else the environment's
-	Endpoint string // URL of a server other than AWS; empty is AWS
-	// AccessKey and SecretKey are static credentials; empty takes the SDK's
-	// default chain.
+	Bucket   string // if empty, every call returns blob.ErrNotConfigured
+	Region   string // if empty: us-east-1 with an Endpoint, otherwise the environment's
+	Endpoint string // URL of an S3-compatible server; empty means AWS
+	// AccessKey and SecretKey are static credentials. If empty, the SDK's default
+	// chain applies.
 	AccessKey, SecretKey string
 	PathStyle            bool   // bucket in the path instead of the host name
 	PublicEndpoint       string // URL used in presigned URLs when clients reach the server by another name
 }
 
-// Store is the driver. Make it with New.
+// Store is the S3 driver. Create it with New.
 type Store struct {
 	cfg     Config
 	bucket  *string
@@ -52,14 +52,14 @@ type Store struct {
 
 var _ blob.Store = (*Store)(nil)
 
-// New returns a store. It contacts nothing: the client is built at first use,
-// so that a function which never touches objects does not pay for it.
+// New returns a store. It makes no request: the client is built on first use,
+// so that a function that never uses objects does not pay for it.
 func New(cfg Config) *Store {
 	return &Store{cfg: cfg, bucket: aws.String(cfg.Bucket), backoff: maxBackoff}
 }
 
-// clients returns the client and its presigner. A failure, e.g. to load the
-// environment's configuration, is not kept: the next call tries again.
+// clients returns the client and its presigner. An error, such as failing to
+// load the configuration, is not cached: the next call tries again.
 func (s *Store) clients(ctx context.Context) (*s3.Client, *s3.PresignClient, error) {
 	if s.cfg.Bucket == "" {
 		return nil, nil, blob.ErrNotConfigured
@@ -100,7 +100,7 @@ func (s *Store) awsConfig(ctx context.Context) (aws.Config, error) {
 		opts = append(opts, config.WithCredentialsProvider(
 			credentials.NewStaticCredentialsProvider(s.cfg.AccessKey, s.cfg.SecretKey, "")))
 	}
-	// The first caller's cancellation must not decide about everybody's client.
+	// The clients outlive the first caller, so its cancellation must not apply.
 	return config.LoadDefaultConfig(context.WithoutCancel(ctx), opts...)
 }
 
@@ -118,11 +118,12 @@ func (s *Store) options(endpoint string) func(*s3.Options) {
 	}
 }
 
-// checksums says whether bodies carry trailing checksums: on AWS. Other servers
-// often lack them, and without TLS the SDK refuses them for streams.
+// checksums reports whether bodies carry trailing checksums, which is the case
+// on AWS only. Other servers often lack them, and the SDK rejects them for
+// streams without TLS.
 func (s *Store) checksums() bool { return s.cfg.Endpoint == "" }
 
-// Check looks the bucket up.
+// Check tests whether the bucket is reachable.
 func (s *Store) Check(ctx context.Context) error {
 	client, _, err := s.clients(ctx)
 	if err != nil {

@@ -21,7 +21,7 @@ import (
 	"millrace/shared/platform/errs"
 )
 
-// serve answers every request by handle.
+// serve starts a server that answers every request with handle.
 func serve(t *testing.T, handle http.HandlerFunc) *Store {
 	t.Helper()
 	server := httptest.NewServer(handle)
@@ -80,8 +80,9 @@ func TestRetriesAreBounded(t *testing.T) {
 	assert.EqualValues(t, -99, calls.Load(), "a stream is sent once")
 }
 
-// TestFullDisk: a server without room is asked once, and its reason kept.
-func TestFullDisk(t *testing.T) {
+// TestFullDiskIsNotRetried checks that a write to a full disk is sent once and
+// keeps the server's reason.
+func TestFullDiskIsNotRetried(t *testing.T) {
 	t.Parallel()
 	var calls atomic.Int32
 	s := serve(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -104,8 +105,8 @@ func TestFullDisk(t *testing.T) {
 	assert.EqualValues(t, 5, calls.Load())
 }
 
-// TestAnAnswerCutShortIsAskedForAgain, of a request whose answer has a body.
-func TestAnAnswerCutShortIsAskedForAgain(t *testing.T) {
+// TestTruncatedResponseIsRetried uses a request whose response has a body.
+func TestTruncatedResponseIsRetried(t *testing.T) {
 	t.Parallel()
 	var calls atomic.Int32
 	s := serve(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -138,7 +139,7 @@ func TestConflictIsRetried(t *testing.T) {
 	assert.EqualValues(t, 2, calls.Load())
 }
 
-func TestDeleteNamesWhatFailed(t *testing.T) {
+func TestDeleteNamesFailedKeys(t *testing.T) {
 	t.Parallel()
 	var calls atomic.Int32
 	s := serve(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -202,8 +203,9 @@ func TestJoinedETag(t *testing.T) {
 	assert.Empty(t, joinedETag([]blob.Part{{Number: 1, ETag: "abcd"}}))
 }
 
-// TestCompleteForgotten is AWS's way: the upload is gone after its completion.
-func TestCompleteForgotten(t *testing.T) {
+// TestCompleteOfForgottenUpload simulates AWS, where an upload is gone after
+// its completion.
+func TestCompleteOfForgottenUpload(t *testing.T) {
 	t.Parallel()
 	parts := []blob.Part{{Number: 1, ETag: `"0cc175b9c0f1b6a831c399e269772661"`}}
 	for etag, want := range map[string]error{

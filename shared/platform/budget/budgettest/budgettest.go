@@ -1,4 +1,5 @@
-// Package budgettest holds budgets to what the work really took.
+// Package budgettest checks that budgets charge for the resources that work
+// uses.
 package budgettest
 
 import (
@@ -10,19 +11,19 @@ import (
 	"millrace/shared/platform/budget"
 )
 
-// What a step stands for: far more than it does on any machine, far less than
-// what runs away.
+// What a step may cost in a test: far more than it does on any machine, far
+// less than runaway work.
 const (
-	perStep      = 20 * time.Microsecond // of processor time; some 200 ns are usual
+	perStep      = 20 * time.Microsecond // of processor time; about 200 ns are usual
 	bytesPerStep = 4 << 10
-	// of what costs next to nothing, a garbage collection among it
+	// Time that work may take without charging, enough for a garbage collection.
 	freeTime  = 300 * time.Millisecond
 	freeBytes = 8 << 20
 )
 
-// Covered runs work and fails the test unless the steps and bytes that it
-// charged to b cover the processor time and the memory that it took. Nothing
-// else may run in the process meanwhile.
+// Covered runs work and fails the test unless the steps and bytes charged to b
+// cover the processor time and the memory used. Nothing else may run in the
+// process meanwhile.
 func Covered(t testing.TB, b *budget.Budget, work func()) {
 	t.Helper()
 	var before, after runtime.MemStats
@@ -42,7 +43,8 @@ func Covered(t testing.TB, b *budget.Budget, work func()) {
 	}
 }
 
-// processorTime is that of the process: a wall clock would count what others do.
+// processorTime returns the processor time of the process. A wall clock would
+// count that of other processes.
 func processorTime(t testing.TB) time.Duration {
 	t.Helper()
 	var u syscall.Rusage

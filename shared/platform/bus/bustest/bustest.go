@@ -1,6 +1,6 @@
-// Package bustest is the conformance suite of the port package bus. Every
-// driver passes it unchanged, with a factory of its own. It expects events at
-// least once and in no order.
+// Package bustest is the conformance suite of package bus. Every driver passes
+// it unchanged, with its own factory. It expects delivery at least once, in no
+// particular order.
 package bustest
 
 import (
@@ -23,18 +23,18 @@ import (
 	"millrace/shared/platform/bus"
 )
 
-// Receive returns n envelopes that a rule's target was handed, or fewer when
-// ctx ends; those it returns are not returned again.
+// Receive returns n envelopes delivered to a rule's target, or fewer if ctx
+// ends. It returns each delivery once.
 type Receive func(ctx context.Context, n int) []bus.Envelope
 
-// NewBus makes a bus with one rule, which picks the given detail types, that
-// nobody else uses until the end of the test.
+// NewBus creates a bus with one rule that selects the given detail types.
+// Nothing else uses the bus until the end of the test.
 type NewBus func(t *testing.T, detailTypes []string) (bus.Bus, Receive)
 
 const (
-	// patience is how long a case waits for what must happen.
+	// patience is how long a case waits for an expected event.
 	patience = 2 * time.Minute
-	// settle is how long a case watches for what must not happen.
+	// settle is how long a case watches for unexpected events.
 	settle = 200 * time.Millisecond
 )
 
@@ -70,7 +70,7 @@ func Exercise(t *testing.T, newBus NewBus) {
 		}
 	})
 	if int(ran.Load()) < len(cases) {
-		return // a -run pattern left cases out
+		return // a -run pattern excluded cases
 	}
 	require.Equal(t, 1, reflect.TypeFor[bus.Bus]().NumMethod(), "the port has a method that has no case")
 	require.Positive(t, calls.Load(), "the suite never calls Publish")
@@ -86,14 +86,14 @@ func (r recorder) Publish(ctx context.Context, events ...bus.Event) error {
 	return r.next.Publish(ctx, events...)
 }
 
-// received is an event, and the envelope it came in.
+// received is an event with its envelope.
 type received struct {
 	bus.Envelope
 	event bus.Event
 }
 
-// collect receives n different events, by their details without white space,
-// for EventBridge writes details anew; one may come twice.
+// collect receives n distinct events, keyed by their details without white
+// space, which EventBridge may change. An event may arrive twice.
 func collect(t *testing.T, receive Receive, n int) map[string]received {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -127,7 +127,7 @@ func numbered(detailType string, n int) bus.Event {
 func envelope(t *testing.T, newBus NewBus) {
 	b, receive := newBus(t, []string{"run.finished"})
 	at := time.Date(2024, 2, 29, 23, 59, 58, 900_000_000, time.FixedZone("", 3600))
-	// EventBridge takes integers of up to 64 bits.
+	// EventBridge accepts integers of up to 64 bits.
 	detail := `{"run_id":"r1","text":"ü <&> \" \u2028","n":1234567890123456789,"nested":{"a":[1,null]}}`
 	require.NoError(t, b.Publish(t.Context(),
 		bus.Event{DetailType: "run.finished", Detail: []byte(detail), Workspace: "ws_1", Time: at},
@@ -168,8 +168,8 @@ func timeOfPublishing(t *testing.T, newBus NewBus) {
 	}
 }
 
-// publishedAgain: an event that is published twice has another id and the same
-// dedupe key; one that says something else has another key.
+// publishedAgain checks that an event published twice has two ids and one
+// dedupe key, and that another event has another key.
 func publishedAgain(t *testing.T, newBus NewBus) {
 	b, receive := newBus(t, []string{"a"})
 	require.NoError(t, b.Publish(t.Context(), numbered("a", 1), numbered("a", 1), numbered("a", 2)))
@@ -211,7 +211,8 @@ func manyBatches(t *testing.T, newBus NewBus) {
 	collect(t, receive, len(events))
 }
 
-// largeEvents publishes more in one call than one request of EventBridge holds.
+// largeEvents publishes more in one call than one request of EventBridge may
+// hold.
 func largeEvents(t *testing.T, newBus NewBus) {
 	b, receive := newBus(t, []string{"a"})
 	events := make([]bus.Event, 3)
@@ -251,7 +252,7 @@ func limits(t *testing.T, newBus NewBus) {
 	} {
 		assert.ErrorIs(t, b.Publish(t.Context(), numbered("a", 1), event), bus.ErrLimit, what)
 	}
-	quiet(t, receive) // events are checked before any is kept
+	quiet(t, receive) // all events are checked before any is sent
 }
 
 func endedContext(t *testing.T, newBus NewBus) {

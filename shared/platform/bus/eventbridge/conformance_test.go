@@ -23,12 +23,12 @@ import (
 	"millrace/shared/platform/queue/sqs"
 )
 
-// load gives a driver the emulator's configuration.
+// load returns the emulator's configuration.
 func load(base aws.Config) func(context.Context) (aws.Config, error) {
 	return func(context.Context) (aws.Config, error) { return base, nil }
 }
 
-// TestConformance publishes to a bus of its own whose one rule feeds a queue.
+// TestConformance publishes to its own bus, whose only rule targets a queue.
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	base, queues := emulators.EventBridge(t).Config(), emulators.SQS(t).Config()
@@ -51,7 +51,7 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// target makes the bus, the rule and the queue.
+// target creates the bus, the rule and the queue.
 func target(t *testing.T, base, queues aws.Config, name string, detailTypes []string) queue.Queues {
 	t.Helper()
 	prefix := name + "-"
@@ -77,8 +77,8 @@ func target(t *testing.T, base, queues aws.Config, name string, detailTypes []st
 		Rule: aws.String("rule"), EventBusName: &name,
 		Targets: []types.Target{{
 			Id: aws.String("queue"), Arn: aws.String(out.Attributes["QueueArn"]),
-			// The whole event, which is what a target gets without a template.
-			// There, moto leaves the account out and takes 0.3 s for each event.
+			// The whole event, which is what a target receives without a transformer.
+			// Without one, moto omits the account and takes 0.3 s for each event.
 			InputTransformer: &types.InputTransformer{
 				InputPathsMap: map[string]string{"id": "$.id"}, InputTemplate: aws.String("<aws.events.event.json>"),
 			},

@@ -1,8 +1,8 @@
 // Package eventbridge is the [bus.Bus] driver for Amazon EventBridge.
 //
-// EventBridge takes 10 events and 1 MB in one PutEvents (256 KiB before 2026);
-// the driver keeps to the port's smaller limit, which every target of a rule
-// can be handed.
+// EventBridge accepts 10 events and 1 MB in one PutEvents request (256 KiB
+// before 2026). The driver keeps to the port's smaller limit, which every
+// target of a rule accepts.
 package eventbridge
 
 import (
@@ -25,31 +25,32 @@ import (
 	"millrace/shared/platform/ids"
 )
 
-// The SDK's retryer is the only layer that repeats requests: up to 4 attempts
-// with exponential backoff and jitter, at most 2 s between two. Entries that an
-// accepted request names as failed are sent again as often.
+// The SDK's retryer is the only layer that retries whole requests: up to 4
+// attempts with exponential backoff and jitter, at most 2 s between two
+// attempts. Entries that an accepted request reports as failed are sent again
+// up to the same number of attempts.
 const (
 	maxAttempts = 4
 	maxBackoff  = 2 * time.Second
 )
 
-// permanent are the codes of entries that would fail again.
+// permanent lists the error codes of entries that would fail again.
 var permanent = map[string]bool{
 	"InvalidArgument": true, "MalformedDetail": true, "NotAuthorizedForSourceException": true,
 	"NotAuthorizedForDetailTypeException": true, "InvalidAccountIdException": true, "ResourceNotFoundException": true,
 	"RedactionFailure": true, "AccessDeniedException": true, "ValidationException": true,
 }
 
-// Config says which bus to speak to and how.
+// Config selects the bus and how to reach it.
 type Config struct {
 	// Bus is the event bus's name or ARN.
 	Bus string
-	// AWS loads region, credentials and endpoint at first use; nil is the
-	// SDK's default chain.
+	// AWS loads region, credentials and endpoint on first use; nil means the SDK's
+	// default chain.
 	AWS func(ctx context.Context) (aws.Config, error)
 }
 
-// Bus is the driver. Make it with New.
+// Bus is the EventBridge driver. Create it with New.
 type Bus struct {
 	cfg     Config
 	backoff time.Duration // longest pause between attempts
@@ -60,7 +61,7 @@ type Bus struct {
 
 var _ bus.Bus = (*Bus)(nil)
 
-// New returns a bus. It contacts nothing: the client is built at first use.
+// New returns a bus. It makes no request: the client is built on first use.
 func New(cfg Config) *Bus {
 	if cfg.AWS == nil {
 		cfg.AWS = func(ctx context.Context) (aws.Config, error) { return config.LoadDefaultConfig(ctx) }
@@ -68,12 +69,13 @@ func New(cfg Config) *Bus {
 	return &Bus{cfg: cfg, backoff: maxBackoff}
 }
 
-// connect returns the client. A failure is not kept: the next call tries again.
+// connect returns the client. An error is not cached: the next call tries
+// again.
 func (b *Bus) connect(ctx context.Context) (*eventbridge.Client, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.client == nil {
-		// The first caller's cancellation must not decide about everybody's client.
+		// The client outlives the first caller, so its cancellation must not apply.
 		base, err := b.cfg.AWS(context.WithoutCancel(ctx))
 		if err != nil {
 			return nil, fmt.Errorf("eventbridge: %w", err)
@@ -85,8 +87,8 @@ func (b *Bus) connect(ctx context.Context) (*eventbridge.Client, error) {
 	return b.client, nil
 }
 
-// Publish hands events over, one request after the other. EventBridge keeps
-// the order of none.
+// Publish sends the events, one request after the other. EventBridge does not
+// preserve any order.
 func (b *Bus) Publish(ctx context.Context, events ...bus.Event) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -111,7 +113,8 @@ func (b *Bus) Publish(ctx context.Context, events ...bus.Event) error {
 	return nil
 }
 
-// batches splits events into requests of up to MaxBatch and, in bytes, MaxEntry.
+// batches splits events into requests of at most MaxBatch events and MaxEntry
+// bytes.
 func batches(events []bus.Event) iter.Seq[[]bus.Event] {
 	return func(yield func([]bus.Event) bool) {
 		first, size := 0, 0
@@ -175,8 +178,8 @@ func (r *refusal) Error() string {
 	return fmt.Sprintf("event %s refused (%s: %s)", r.detailType, r.code, r.message)
 }
 
-// refused returns the entries that failed and the error of one of them, of one
-// that would fail again if there is any.
+// refused returns the failed entries and the error of one of them, preferably
+// of one that would fail again.
 func refused(entries []types.PutEventsRequestEntry, out *eventbridge.PutEventsOutput) ([]types.PutEventsRequestEntry, error) {
 	if out.FailedEntryCount == 0 {
 		return nil, nil

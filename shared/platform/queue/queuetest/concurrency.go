@@ -12,9 +12,9 @@ import (
 	"millrace/shared/platform/queue"
 )
 
-// concurrency sends with 4 and consumes with 8: each message comes once, as its
-// time-out never ends. (SQS may deliver one twice on rare occasions; a suite
-// that fails for it is worth running again.)
+// concurrency sends from 4 goroutines and receives in 8. Each message must
+// arrive once, because its time-out does not end. (SQS may deliver a message
+// twice on rare occasions; run the suite again if it fails for that.)
 func concurrency(t *testing.T, newQueues NewQueues) {
 	const messages, senders, consumers = 1000, 4, 8
 	qs := one(t, newQueues, long)

@@ -9,8 +9,8 @@ import (
 	"millrace/shared/platform/queue"
 )
 
-// groupsShare puts one message behind another group's backlog: it must not come
-// last. That is weak, but SQS promises little more of so short a queue.
+// groupsShare sends one message after another group's backlog and checks that
+// it does not arrive last. SQS guarantees little more for so short a queue.
 func groupsShare(t *testing.T, newQueues NewQueues) {
 	const backlog = 60
 	qs := one(t, newQueues, long)

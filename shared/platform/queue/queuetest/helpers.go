@@ -11,10 +11,10 @@ import (
 	"millrace/shared/platform/queue"
 )
 
-// name is the queue of most cases.
+// name is the queue that most cases use.
 const name = "work"
 
-// one makes a port with the one queue.
+// one returns a port with one queue.
 func one(t *testing.T, newQueues NewQueues, visibility time.Duration) queue.Queues {
 	t.Helper()
 	return newQueues(t, queue.Definition{Name: name, Visibility: visibility})
@@ -22,7 +22,7 @@ func one(t *testing.T, newQueues NewQueues, visibility time.Duration) queue.Queu
 
 func body(n int) []byte { return fmt.Appendf(nil, `{"n":%d}`, n) }
 
-// numbered makes n messages of a group with bodies that differ.
+// numbered returns n messages of a group with distinct bodies.
 func numbered(n int, group string) []queue.Message {
 	msgs := make([]queue.Message, n)
 	for i := range msgs {
@@ -31,7 +31,7 @@ func numbered(n int, group string) []queue.Message {
 	return msgs
 }
 
-// collect receives until it has n deliveries or loses patience.
+// collect receives n deliveries, or as many as arrive within patience.
 func collect(t *testing.T, qs queue.Queues, from string, n int) []queue.Delivery {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -51,7 +51,7 @@ func next(t *testing.T, qs queue.Queues, from string) queue.Delivery {
 	return collect(t, qs, from, 1)[0]
 }
 
-// none asserts that the queue gives nothing for a while.
+// none asserts that the queue delivers nothing for a while.
 func none(t *testing.T, qs queue.Queues, from string) {
 	t.Helper()
 	until := time.Now().Add(settle)

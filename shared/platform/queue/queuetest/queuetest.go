@@ -1,8 +1,8 @@
-// Package queuetest is the conformance suite of the port package queue. Every
-// driver passes it with a factory of its own; where an emulator cannot, the
-// driver's test names the [Gap]. It takes real time, a
-// second or two, and expects no more than SQS promises: at least once, in no
-// order, counts that are right in the end.
+// Package queuetest is the conformance suite of package queue. Every driver
+// passes it with its own factory; a test against an emulator that falls short
+// lists each [Gap]. The suite takes a second or two of real time and expects no
+// more than SQS guarantees: delivery at least once, in no particular order, and
+// counts that become right eventually.
 package queuetest
 
 import (
@@ -16,18 +16,18 @@ import (
 	"millrace/shared/platform/queue"
 )
 
-// NewQueues makes the port with empty queues as defined, and their dead-letter
-// queues, that nobody else uses until the end of the test.
+// NewQueues creates empty queues as defined, with their dead-letter queues.
+// Nothing else uses them until the end of the test.
 type NewQueues func(t *testing.T, defs ...queue.Definition) queue.Queues
 
 const (
-	// short is the shortest time-out of every driver.
+	// short is the shortest time-out that every driver supports.
 	short = time.Second
-	// long outlasts any case.
+	// long is longer than any case takes.
 	long = 5 * time.Minute
-	// patience is how long a case waits for what must happen.
+	// patience is how long a case waits for an expected message.
 	patience = 2 * time.Minute
-	// settle is how long a case watches for what must not happen.
+	// settle is how long a case watches for unexpected messages.
 	settle = 100 * time.Millisecond
 )
 
@@ -61,16 +61,17 @@ var cases = []struct {
 	{"Concurrency/EachOnce", concurrency},
 }
 
-// Gap is a case in which the server a driver is tested against, an emulator
-// say, does not do what SQS does. No driver has one of its own.
+// Gap is a case in which the server a driver is tested against, such as an
+// emulator, differs from SQS. Gaps are of servers, never of drivers.
 type Gap struct {
 	Case   string // such as "Groups/Share"
 	Reason string // what the server does instead
-	// Wrap makes up for it, so that the case can be run; nil leaves it out.
+	// Wrap works around the difference so that the case can run; nil skips the
+	// case.
 	Wrap func(queue.Queues) queue.Queues
 }
 
-// Exercise runs the suite, and logs the gaps.
+// Exercise runs the suite and logs the gaps.
 func Exercise(t *testing.T, newQueues NewQueues, gaps ...Gap) {
 	var calls recorded
 	var ran atomic.Int64
@@ -106,7 +107,7 @@ func Exercise(t *testing.T, newQueues NewQueues, gaps ...Gap) {
 	})
 	require.Empty(t, of, "gaps in cases that there are not")
 	if int(ran.Load())+omitted < len(cases) {
-		return // a -run pattern left cases out
+		return // a -run pattern excluded cases
 	}
 	for method := range reflect.TypeFor[queue.Queues]().Methods() {
 		require.True(t, calls.has(method.Name), "the suite never calls %s", method.Name)

@@ -55,7 +55,7 @@ func receiveEndsWithContext(t *testing.T, newQueues NewQueues) {
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	assert.Less(t, time.Since(began), queue.MaxWait/2)
 
-	// The abandoned wait swallows nothing for long.
+	// The abandoned receive must not take messages for long.
 	require.NoError(t, qs.Send(t.Context(), name, queue.Message{Body: body(1)}))
 	assert.Equal(t, string(body(1)), string(next(t, qs, name).Body))
 }

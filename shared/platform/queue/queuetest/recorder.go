@@ -29,7 +29,7 @@ func (r *recorded) has(method string) bool {
 	return r.methods[method]
 }
 
-// recorder notes the calls of a driver.
+// recorder records the calls of a driver.
 type recorder struct {
 	calls *recorded
 	next  queue.Queues

@@ -10,8 +10,8 @@ import (
 	"millrace/shared/platform/queue"
 )
 
-// redrive returns a message MaxReceives times. SQS moves it when it would be
-// received once more, so the case keeps asking.
+// redrive receives and returns a message MaxReceives times. SQS moves it when
+// it would be received once more, so the case keeps receiving.
 func redrive(t *testing.T, newQueues NewQueues) {
 	qs := one(t, newQueues, long)
 	require.NoError(t, qs.Send(t.Context(), name, queue.Message{Body: body(1), Group: "g"}))
@@ -35,7 +35,7 @@ func redrive(t *testing.T, newQueues NewQueues) {
 	none(t, qs, queue.Dead(name))
 }
 
-// redriveNot deletes a message at its last delivery.
+// redriveNot deletes a message in its last delivery.
 func redriveNot(t *testing.T, newQueues NewQueues) {
 	qs := one(t, newQueues, long)
 	require.NoError(t, qs.Send(t.Context(), name, queue.Message{Body: body(1)}))

@@ -56,7 +56,7 @@ func depth(t *testing.T, newQueues NewQueues) {
 	ds := collect(t, qs, name, 7)
 	require.NoError(t, qs.Delete(t.Context(), name, ds[0].Receipt, ds[1].Receipt))
 	require.NoError(t, qs.Extend(t.Context(), name, queue.MaxDelay, ds[2].Receipt))
-	eventually(4) // those whose time-out is over are ready again
+	eventually(4) // messages whose time-out is over are ready again
 	_, err := qs.Depth(t.Context(), "nobody")
 	require.ErrorIs(t, err, queue.ErrUnknownQueue)
 }

@@ -24,7 +24,8 @@ func visibilityExpires(t *testing.T, newQueues NewQueues) {
 	assert.Equal(t, 2, second.Receives)
 	assert.NotEqual(t, first.Receipt, second.Receipt)
 	assert.WithinDuration(t, first.Sent, second.Sent, 0)
-	// The delivery that holds it can delete it; a stale one does no harm.
+	// The delivery that holds the message can delete it; a stale receipt has no
+	// effect.
 	require.NoError(t, qs.Delete(t.Context(), name, second.Receipt))
 	require.NoError(t, qs.Delete(t.Context(), name, first.Receipt))
 	none(t, qs, name)

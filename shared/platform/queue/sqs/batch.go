@@ -17,10 +17,10 @@ import (
 	"millrace/shared/platform/queue"
 )
 
-// id names the entry at a place of a batch.
+// id returns the Id of the entry at an index of a batch.
 func id(place int) *string { return aws.String(strconv.Itoa(place)) }
 
-// place reads the name of one of n entries.
+// place returns the index of the entry with an Id, in a batch of n.
 func place(id string, n int) (int, bool) {
 	i, err := strconv.Atoi(id)
 	return i, err == nil && i >= 0 && i < n
@@ -34,7 +34,7 @@ func refusals(failed []types.BatchResultErrorEntry) []*refusal {
 	return out
 }
 
-// Delete removes messages, and then the objects that held their bodies.
+// Delete removes messages and then the objects that hold their bodies.
 func (q *Queues) Delete(ctx context.Context, name string, receipts ...string) error {
 	client, url, err := q.open(ctx, name)
 	if err != nil {
@@ -66,7 +66,8 @@ func (q *Queues) Delete(ctx context.Context, name string, receipts ...string) er
 	})
 }
 
-// Extend changes the time-outs of deliveries, in whole seconds, rounded up.
+// Extend changes the visibility time-outs of deliveries, in whole seconds,
+// rounded up.
 func (q *Queues) Extend(ctx context.Context, name string, d time.Duration, receipts ...string) error {
 	client, url, err := q.open(ctx, name)
 	if err != nil {
@@ -96,10 +97,10 @@ func (q *Queues) Extend(ctx context.Context, name string, d time.Duration, recei
 	})
 }
 
-// settle does something to receipts by batches, to all of them even if some
-// fail, and returns what failed.
+// settle applies do to receipts in batches. It goes on after batches that fail,
+// and returns their errors.
 func (q *Queues) settle(ctx context.Context, op, name string, receipts []string, do func(part []string) error) error {
-	if slices.Contains(receipts, "") { // SQS would refuse the whole request
+	if slices.Contains(receipts, "") { // SQS would reject the whole request
 		return fmt.Errorf("sqs: %s %s: %w (empty)", op, name, queue.ErrReceipt)
 	}
 	errs := make([]error, (len(receipts)+queue.MaxBatch-1)/queue.MaxBatch)
@@ -116,7 +117,7 @@ func (q *Queues) settle(ctx context.Context, op, name string, receipts []string,
 	return q.wrap(op, name, errors.Join(errs...))
 }
 
-// join makes one error of refusals.
+// join combines refusals into one error.
 func join(refused map[int]*refusal) error {
 	if len(refused) == 0 {
 		return nil
@@ -128,7 +129,7 @@ func join(refused map[int]*refusal) error {
 	return errors.Join(errs...)
 }
 
-// Depth reads the queue's approximate number of messages.
+// Depth returns the queue's approximate number of messages.
 func (q *Queues) Depth(ctx context.Context, name string) (int, error) {
 	counts, err := q.counts(ctx, name, types.QueueAttributeNameApproximateNumberOfMessages)
 	if err != nil {
@@ -137,8 +138,8 @@ func (q *Queues) Depth(ctx context.Context, name string) (int, error) {
 	return counts[0], nil
 }
 
-// Stats reads the queue's counts, which are approximate and lag behind by up to
-// a minute. Oldest is 0: SQS tells the age to CloudWatch alone.
+// Stats returns the queue's counts, which are approximate and lag by up to a
+// minute. Oldest is 0: SQS reports the age only to CloudWatch.
 func (q *Queues) Stats(ctx context.Context, name string) (queue.Stats, error) {
 	counts, err := q.counts(ctx, name,
 		types.QueueAttributeNameApproximateNumberOfMessages,
@@ -150,7 +151,7 @@ func (q *Queues) Stats(ctx context.Context, name string) (queue.Stats, error) {
 	return queue.Stats{Visible: counts[0], InFlight: counts[1], Delayed: counts[2]}, nil
 }
 
-// counts reads attributes of a queue that are numbers.
+// counts reads numeric attributes of a queue.
 func (q *Queues) counts(ctx context.Context, name string, attributes ...types.QueueAttributeName) ([]int, error) {
 	client, url, err := q.open(ctx, name)
 	if err != nil {

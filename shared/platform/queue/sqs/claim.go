@@ -19,34 +19,36 @@ import (
 )
 
 const (
-	// claimAttribute is the message attribute that names the object of a body.
-	// An attribute, as a body could be made to look like a pointer.
+	// claimAttribute is the message attribute that names the object of a body. It
+	// is an attribute because a user could write a body that looks like a pointer.
 	claimAttribute = "millrace-claim"
-	// ownerless stands for the workspace in the keys of messages without group.
+	// ownerless replaces the workspace in the object keys of messages without a
+	// group.
 	ownerless = "_"
-	// receiptSeparator stands between SQS's receipt and the key; neither has it.
+	// receiptSeparator separates SQS's receipt from the object key. Neither
+	// contains it.
 	receiptSeparator = "\n"
 )
 
-// handle is SQS's part of a receipt.
+// handle returns SQS's part of a receipt.
 func handle(receipt string) *string {
 	own, _, _ := strings.Cut(receipt, receiptSeparator)
 	return &own
 }
 
-// allowed reports whether SQS takes the body: it refuses two code points that
+// allowed reports whether SQS accepts the body. It rejects two code points that
 // the port allows.
 func allowed(body []byte) bool {
 	return !bytes.Contains(body, []byte("\ufffe")) && !bytes.Contains(body, []byte("\uffff"))
 }
 
-// claims reports whether the body goes to the object store.
+// claims reports whether the body is stored in the object store.
 func (q *Queues) claims(msg queue.Message) bool {
 	return q.cfg.Objects != nil && (len(msg.Body) > q.cfg.Inline || !allowed(msg.Body))
 }
 
-// size is what SQS counts for a message, of a kept one's pointer more than it
-// can be.
+// size returns a message's size as SQS counts it. For a body in the object
+// store it is an upper bound for the pointer.
 func (q *Queues) size(msg queue.Message) int {
 	if q.claims(msg) {
 		return 2*blob.MaxKeyBytes + 128
@@ -54,8 +56,8 @@ func (q *Queues) size(msg queue.Message) int {
 	return len(msg.Body)
 }
 
-// pointer is the body, for human readers, and the attributes of a message whose
-// body is under key.
+// pointer returns the attributes of a message whose body is under key, and a
+// body for human readers.
 func pointer(key string) (*string, map[string]types.MessageAttributeValue) {
 	body, _ := json.Marshal(map[string]string{"body_in": key}) // a string always marshals
 	return aws.String(string(body)), map[string]types.MessageAttributeValue{
@@ -70,7 +72,7 @@ func owner(group string) string {
 	return group
 }
 
-// keep stores the body.
+// keep stores the body in the object store.
 func (q *Queues) keep(ctx context.Context, msg queue.Message) (key string, err error) {
 	key, err = blob.Key(owner(msg.Group), queue.BodyFolder, ids.New(q.cfg.Clock.Now()))
 	if err != nil {
@@ -80,8 +82,8 @@ func (q *Queues) keep(ctx context.Context, msg queue.Message) (key string, err e
 	return key, err
 }
 
-// fetch reads a kept body. The key must be in the group's own folder, so that
-// no message reaches into another workspace.
+// fetch reads a body from the object store. The key must be in the group's own
+// folder, so that a message cannot refer to another workspace.
 func (q *Queues) fetch(ctx context.Context, group, key string) ([]byte, error) {
 	if !strings.HasPrefix(key, owner(group)+"/"+queue.BodyFolder+"/") {
 		return nil, fmt.Errorf("body of group %q is said to be in %q", group, key)
@@ -95,8 +97,8 @@ func (q *Queues) fetch(ctx context.Context, group, key string) ([]byte, error) {
 
 func gone(err error) bool { return errors.Is(err, blob.ErrNotFound) }
 
-// discard removes objects. One that stays costs a little and harms nothing, so
-// no call fails for it.
+// discard removes objects. Calls do not fail if it does: a leftover object is
+// harmless and costs little.
 func (q *Queues) discard(ctx context.Context, keys ...string) {
 	if len(keys) == 0 || q.cfg.Objects == nil {
 		return
@@ -106,16 +108,17 @@ func (q *Queues) discard(ctx context.Context, keys ...string) {
 	}
 }
 
-// Handler takes a batch of messages in the shape Lambda gives them.
+// Handler handles a batch of messages as Lambda passes them.
 type Handler = func(ctx context.Context, batch events.SQSEvent) (events.SQSEventResponse, error)
 
-// Messages wraps the handler of a Lambda function fed by these queues, which
-// deletes what it handled by itself: next sees every body in its message. A
-// body that cannot be fetched fails its message alone, one that is gone was
-// handled before. The objects of messages that next handled are removed.
+// Messages wraps the handler of a Lambda function whose event source is one of
+// these queues. next sees every body in its message. A body that cannot be
+// fetched fails only its own message; a missing body means that the message was
+// handled before. Messages removes the objects of messages that next has
+// handled; Lambda deletes the messages.
 func (q *Queues) Messages(next Handler) Handler {
 	return func(ctx context.Context, batch events.SQSEvent) (events.SQSEventResponse, error) {
-		keys := make(map[string]string) // by message
+		keys := make(map[string]string) // by message id
 		errs := make([]error, len(batch.Records))
 		records := make([]events.SQSMessage, len(batch.Records))
 		copy(records, batch.Records)
@@ -164,14 +167,14 @@ func (q *Queues) Messages(next Handler) Handler {
 	}
 }
 
-// release removes the objects of messages that will not come again.
+// release removes the objects of messages that will not be delivered again.
 func (q *Queues) release(ctx context.Context, batch events.SQSEvent, keys map[string]string, response events.SQSEventResponse) {
 	sent := make(map[string]bool, len(batch.Records))
 	for _, record := range batch.Records {
 		sent[record.MessageId] = true
 	}
 	for _, failure := range response.BatchItemFailures {
-		if !sent[failure.ItemIdentifier] { // Lambda then takes all as failed
+		if !sent[failure.ItemIdentifier] { // Lambda then treats all as failed
 			return
 		}
 		delete(keys, failure.ItemIdentifier)

@@ -31,7 +31,7 @@ const (
 	org  = "org_1"
 )
 
-// claims are queues whose bodies over 100 bytes are kept in a bucket.
+// claims are queues whose bodies over 100 bytes are stored in a bucket.
 type claims struct {
 	*sqs.Queues
 	store  blob.Store
@@ -65,7 +65,7 @@ func newStore(t *testing.T) blob.Store {
 	return s3.New(s3.Config{Bucket: bucket, Endpoint: at.URL, Region: "us-east-1", AccessKey: "test", SecretKey: "test", PathStyle: true})
 }
 
-// kept lists the objects of a workspace's messages.
+// kept lists the object keys of a workspace's messages.
 func (c *claims) kept(t *testing.T, group string) []string {
 	t.Helper()
 	objects, _, err := c.store.List(t.Context(), group+"/messages/", "", 0)
@@ -85,7 +85,7 @@ func (c *claims) next(t *testing.T) queue.Delivery {
 	return ds[0]
 }
 
-// raw receives a message as a Lambda function gets it.
+// raw receives messages as a Lambda function does.
 func (c *claims) raw(t *testing.T, n int) events.SQSEvent {
 	t.Helper()
 	var batch events.SQSEvent
@@ -136,9 +136,9 @@ func TestSmallBodiesStayInMessages(t *testing.T) {
 	assert.Equal(t, string(large(100)), string(c.next(t).Body))
 }
 
-// TestRefusedCodePoints holds that two code points which JSON and the port
-// allow and SQS does not go through the object store.
-func TestRefusedCodePoints(t *testing.T) {
+// TestRejectedCodePointsGoToObjectStore covers two code points that JSON and
+// the port allow and SQS does not.
+func TestRejectedCodePointsGoToObjectStore(t *testing.T) {
 	t.Parallel()
 	c := newClaims(t, nil)
 	for _, body := range []string{"\"\ufffe\"", "\"\uffff\""} {
@@ -153,7 +153,7 @@ func TestRefusedCodePoints(t *testing.T) {
 	}
 }
 
-func TestClaimOfGroupThatIsNoFolder(t *testing.T) {
+func TestClaimOfInvalidGroupIsRejected(t *testing.T) {
 	t.Parallel()
 	c := newClaims(t, nil)
 	for _, group := range []string{"a/b", "..", ".a"} {
@@ -162,9 +162,9 @@ func TestClaimOfGroupThatIsNoFolder(t *testing.T) {
 	}
 }
 
-// TestClaimOfAnotherWorkspace holds that a message reaches into no folder but
-// its group's.
-func TestClaimOfAnotherWorkspace(t *testing.T) {
+// TestClaimOfAnotherWorkspaceIsRejected checks that a message cannot refer to a
+// folder other than its group's.
+func TestClaimOfAnotherWorkspaceIsRejected(t *testing.T) {
 	t.Parallel()
 	c := newClaims(t, nil)
 	_, err := blob.PutBytes(t.Context(), c.store, "other/messages/1", []byte("private"), blob.PutOptions{})
@@ -182,8 +182,9 @@ func TestClaimOfAnotherWorkspace(t *testing.T) {
 	require.NotErrorIs(t, err, blob.ErrNotFound)
 }
 
-// TestLateDuplicate is a message that SQS delivers although it was deleted.
-func TestLateDuplicate(t *testing.T) {
+// TestLateDuplicateIsDropped covers a message that SQS delivers although it was
+// deleted.
+func TestLateDuplicateIsDropped(t *testing.T) {
 	t.Parallel()
 	c := newClaims(t, nil)
 	require.NoError(t, c.Send(t.Context(), work, queue.Message{Body: large(200), Group: org}))
@@ -210,7 +211,7 @@ func TestMessages(t *testing.T) {
 	keys := c.kept(t, org)
 	require.Len(t, keys, 3)
 	claim := func(i int) string { return *batch.Records[i].MessageAttributes["millrace-claim"].StringValue }
-	// One body is gone, one cannot be read, one message fails.
+	// One body is missing, one cannot be read, one message fails.
 	require.NoError(t, c.store.Delete(t.Context(), claim(1)))
 	broken := claim(2)
 	c.Queues = sqs.New(sqs.Config{Objects: unreadable{c.store, broken}})
@@ -228,8 +229,8 @@ func TestMessages(t *testing.T) {
 	}, response.BatchItemFailures)
 	assert.ElementsMatch(t, []string{broken, claim(3)}, c.kept(t, org), "what comes again keeps its body")
 
-	// A handler that fails as a whole, or names a message that is not in the
-	// batch, gets all of them again; one that succeeds, none.
+	// If the handler fails as a whole, or names a message that is not in the
+	// batch, all messages are delivered again; if it succeeds, none.
 	c.Queues = sqs.New(sqs.Config{Objects: c.store})
 	batch.Records = batch.Records[2:]
 	for _, answer := range []error{errors.New("broken"), nil} {

@@ -18,12 +18,12 @@ import (
 	"millrace/shared/platform/queue/sqs"
 )
 
-// load gives the driver the emulator's configuration.
+// load returns the emulator's configuration.
 func load(base aws.Config) func(context.Context) (aws.Config, error) {
 	return func(context.Context) (aws.Config, error) { return base, nil }
 }
 
-// newPrefix makes queues under a prefix that nobody else uses.
+// newPrefix creates queues under a unique prefix.
 func newPrefix(t *testing.T, base aws.Config, defs ...queue.Definition) string {
 	t.Helper()
 	prefix := ids.Token(9) + "-"
@@ -31,8 +31,8 @@ func newPrefix(t *testing.T, base aws.Config, defs ...queue.Definition) string {
 	return prefix
 }
 
-// gentle lets one receiver in, telling the others that there is nothing, and
-// holds senders up while there is a backlog.
+// gentle admits one receiver at a time, returning nothing to the others, and
+// blocks senders while there is a backlog.
 type gentle struct {
 	queue.Queues
 	receiver sync.Mutex

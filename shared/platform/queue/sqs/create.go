@@ -15,20 +15,20 @@ import (
 	"millrace/shared/platform/queue"
 )
 
-// maxName is SQS's limit of a queue's name.
+// maxName is SQS's limit for a queue name.
 const maxName = 80
 
-// The time that messages are kept: four days for work, SQS's longest for what
-// waits for a person.
+// Message retention: four days for work, and SQS's maximum for dead letters,
+// which wait for an operator.
 const (
 	retention     = 4 * 24 * time.Hour
 	deadRetention = 14 * 24 * time.Hour
 )
 
-// CreateQueues makes the queues and their dead-letter queues under prefix, or
-// sets the attributes of those that exist. It is for emulators and tests;
-// deployed queues come with their stack. Errors: queue.ErrLimit for a
-// definition or a prefix that makes no queue.
+// CreateQueues creates the queues and their dead-letter queues under prefix, or
+// updates the attributes of existing ones. It is for emulators and tests; a
+// deployment's stack creates its own queues. Errors: queue.ErrLimit for an
+// invalid definition or prefix.
 func CreateQueues(ctx context.Context, client *sqs.Client, prefix string, defs []queue.Definition) error {
 	for _, def := range defs {
 		if err := def.Check(); err != nil {
@@ -70,7 +70,8 @@ func CreateQueues(ctx context.Context, client *sqs.Client, prefix string, defs [
 	return nil
 }
 
-// create makes a queue, or sets the attributes of the one that has its name.
+// create creates a queue, or updates the attributes of the existing queue of
+// that name.
 func create(ctx context.Context, client *sqs.Client, name string, attributes map[string]string) (url *string, err error) {
 	made, err := client.CreateQueue(ctx, &sqs.CreateQueueInput{QueueName: &name, Attributes: attributes})
 	if err == nil {

@@ -30,7 +30,7 @@ func TestCreateQueues(t *testing.T) {
 		require.NoError(t, err)
 		return out.Attributes
 	}
-	for _, visibility := range []time.Duration{time.Minute, 90 * time.Second, 90 * time.Second} { // made, changed, left
+	for _, visibility := range []time.Duration{time.Minute, 90 * time.Second, 90 * time.Second} { // created, changed, unchanged
 		require.NoError(t, sqs.CreateQueues(t.Context(), client, prefix, []queue.Definition{{Name: work, Visibility: visibility}}))
 		made, dead := attributes(work), attributes(queue.Dead(work))
 		for _, a := range []map[string]string{made, dead} {
@@ -51,7 +51,7 @@ func seconds(t *testing.T, s string) time.Duration {
 	return d
 }
 
-func TestCreateQueuesRefuses(t *testing.T) {
+func TestCreateQueuesRejectsInvalid(t *testing.T) {
 	t.Parallel()
 	client := awssqs.NewFromConfig(emulators.SQS(t).Config())
 	good := queue.Definition{Name: work, Visibility: time.Second}

@@ -14,23 +14,23 @@ import (
 )
 
 // sentinels maps SQS's error codes to the port's errors, with and without the
-// name of the service that codes of batches bear.
+// service prefix of the codes in batches.
 var sentinels = map[string]error{
 	"QueueDoesNotExist":      queue.ErrUnknownQueue,
 	"NonExistentQueue":       queue.ErrUnknownQueue,
 	"ReceiptHandleIsInvalid": queue.ErrReceipt,
 	"MessageNotInflight":     queue.ErrReceipt,
-	// Of a receipt whose message was deleted; all else is checked before.
+	// Only for a receipt of a deleted message; everything else is checked before.
 	"InvalidParameterValue":  queue.ErrReceipt,
 	"InvalidMessageContents": queue.ErrLimit,
 	"BatchRequestTooLong":    queue.ErrLimit,
 }
 
-// beyondTotal is in the message of an InvalidParameterValue that says a message
-// cannot be held longer than MaxExtend in all.
+// beyondTotal is in the message of the InvalidParameterValue error that SQS
+// returns if a message would be held for more than MaxExtend in total.
 const beyondTotal = "parameter VisibilityTimeout"
 
-// translate returns the port's error for a code, nil if it has none.
+// translate returns the port's error for a code, or nil.
 func translate(code, message string) error {
 	code = code[strings.LastIndexByte(code, '.')+1:]
 	if code == "InvalidParameterValue" && strings.Contains(message, beyondTotal) {
@@ -39,9 +39,8 @@ func translate(code, message string) error {
 	return sentinels[code]
 }
 
-// wrap translates err and adds what was being done to which queue. Errors that
-// the port does not know keep their chain, so that a cancelled context stays
-// visible.
+// wrap translates err and adds the operation and the queue. Unknown errors keep
+// their chain, so that a cancelled context stays visible.
 func (q *Queues) wrap(op, name string, err error) error {
 	if err == nil {
 		return nil
@@ -62,7 +61,7 @@ type refusal struct {
 	at      string // the entry's Id
 	code    string
 	message string
-	ours    bool // the entry is at fault: it would fail again
+	ours    bool // the entry is at fault and would fail again
 }
 
 func (r *refusal) Error() string {
@@ -71,9 +70,9 @@ func (r *refusal) Error() string {
 
 func (r *refusal) Unwrap() error { return translate(r.code, r.message) }
 
-// resend hands entries to try until none is refused for a passing reason, at
-// most maxAttempts times, and returns those refused in the end, by their place
-// in entries. An error of a whole request ends it.
+// resend passes entries to try until none fails with a transient error, at most
+// maxAttempts times. It returns the remaining failures by index in entries. An
+// error of a whole request ends it.
 func resend[E any](ctx context.Context, longest time.Duration, entries []E, try func([]E) ([]*refusal, error)) (map[int]*refusal, error) {
 	refused := make(map[int]*refusal)
 	places := make([]int, len(entries))

@@ -14,12 +14,12 @@ import (
 	"millrace/shared/platform/queue"
 )
 
-// patience is what a request may take beyond the wait that was asked for.
+// patience is how long a request may take beyond the requested wait.
 const patience = 15 * time.Second
 
-// Receive polls; wait is rounded up to whole seconds. When ctx ends first the
-// poll goes on behind it, for SQS would hand messages to a connection that is
-// gone, and returns to the queue what it still gets.
+// Receive polls; wait is rounded up to whole seconds. If ctx ends first, the
+// poll continues in the background and returns its messages to the queue,
+// because SQS would otherwise deliver messages to a closed connection.
 func (q *Queues) Receive(ctx context.Context, name string, max int, wait time.Duration) ([]queue.Delivery, error) {
 	client, url, err := q.open(ctx, name)
 	if err != nil {
@@ -66,8 +66,8 @@ func (q *Queues) Receive(ctx context.Context, name string, max int, wait time.Du
 	}
 }
 
-// giveBack makes messages visible that nobody waits for any more; should it
-// fail, they become so when their time-out ends.
+// giveBack makes messages visible again that no caller waits for. If it fails,
+// they become visible when their time-out ends.
 func (q *Queues) giveBack(ctx context.Context, name string, messages []types.Message) {
 	receipts := make([]string, len(messages))
 	for i, m := range messages {
@@ -78,9 +78,9 @@ func (q *Queues) giveBack(ctx context.Context, name string, messages []types.Mes
 	}
 }
 
-// deliveries makes deliveries of messages, fetching the bodies kept elsewhere.
-// A message whose body cannot be fetched comes again after its time-out; the
-// error shows if no other is left.
+// deliveries converts messages and fetches bodies from the object store. A
+// message whose body cannot be fetched is delivered again after its time-out;
+// the error is returned only if no other message is left.
 func (q *Queues) deliveries(ctx context.Context, name string, messages []types.Message) ([]queue.Delivery, error) {
 	if len(messages) == 0 {
 		return nil, nil
@@ -113,7 +113,7 @@ func (q *Queues) deliveries(ctx context.Context, name string, messages []types.M
 		switch {
 		case err == nil:
 			kept = append(kept, all[i])
-		case gone(err): // a late duplicate of a message that was deleted
+		case gone(err): // a late duplicate of a deleted message
 			if err := q.Delete(ctx, name, all[i].Receipt); err != nil {
 				failed = err
 			}
@@ -124,7 +124,7 @@ func (q *Queues) deliveries(ctx context.Context, name string, messages []types.M
 	if len(kept) == 0 {
 		return nil, failed
 	}
-	if failed != nil { // nobody else tells of it
+	if failed != nil { // the error is not returned
 		q.cfg.Log.WarnContext(ctx, "messages were held back", "queue", name, "error", failed)
 	}
 	return kept, nil

@@ -14,7 +14,7 @@ import (
 	"millrace/shared/platform/queue"
 )
 
-// Send accepts messages, any number. Delays are rounded up to whole seconds.
+// Send sends any number of messages. Delays are rounded up to whole seconds.
 func (q *Queues) Send(ctx context.Context, name string, msgs ...queue.Message) error {
 	client, url, err := q.open(ctx, name)
 	if err != nil {
@@ -37,7 +37,8 @@ func (q *Queues) Send(ctx context.Context, name string, msgs ...queue.Message) e
 	return q.wrap("send to", name, group.Wait())
 }
 
-// batches splits messages into requests of up to 10 and, in bytes, MaxBody.
+// batches splits messages into requests of at most 10 messages and MaxBody
+// bytes.
 func (q *Queues) batches(msgs []queue.Message) func(yield func([]queue.Message) bool) {
 	return func(yield func([]queue.Message) bool) {
 		first, size := 0, 0
@@ -87,8 +88,8 @@ func (q *Queues) sendBatch(ctx context.Context, client *sqs.Client, url *string,
 		}
 		return refusals(out.Failed), nil
 	})
-	// After an error of a request its messages may have been accepted: their
-	// objects stay. What was refused was not.
+	// Messages of a failed request may have been accepted, so their objects stay.
+	// Rejected entries were not accepted.
 	var orphans []string
 	errs := []error{err}
 	for i, r := range refused {

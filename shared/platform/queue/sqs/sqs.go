@@ -1,15 +1,16 @@
 // Package sqs is the [queue.Queues] driver for Amazon SQS standard queues.
 //
 // A message's group is sent as its message group, which makes a standard queue
-// a fair one: groups share it by turns, without an order within them.
+// a fair one: groups take turns, without an order within a group.
 //
-// SQS takes bodies of up to 1 MiB, as the port does, and 1 MiB in one request.
-// (It was 256 KiB before August 2025; queues made before then keep that limit
-// until their MaximumMessageSize is raised, as [CreateQueues] does.) Bodies
-// over [Config.Inline] are kept in the object store and only named in the
-// message (a claim check): Receive and [Queues.Messages] fetch them, and they
-// are deleted after the message. A message that expires in its queue leaves an
-// object behind under <group>/messages/; of no use once it is 14 days old.
+// SQS accepts bodies of up to 1 MiB, as the port does, and 1 MiB in one
+// request. (The limit was 256 KiB before August 2025. Queues created earlier
+// keep that limit until their MaximumMessageSize is raised, as [CreateQueues]
+// does.) Bodies over [Config.Inline] are stored in the object store and
+// referenced by the message (a claim check): Receive and [Queues.Messages]
+// fetch them, and they are deleted after the message. A message that expires in
+// its queue leaves an object behind under <group>/messages/, which is garbage
+// after 14 days.
 package sqs
 
 import (
@@ -29,40 +30,42 @@ import (
 	"millrace/shared/platform/queue"
 )
 
-// The SDK's retryer is the only layer that repeats requests: up to 4 attempts
-// with exponential backoff and jitter, at most 2 s between two. What a request
-// that succeeded names as failed is sent again as often.
+// The SDK's retryer is the only layer that retries whole requests: up to 4
+// attempts with exponential backoff and jitter, at most 2 s between two
+// attempts. Entries that a successful request reports as failed are sent again
+// up to the same number of attempts.
 const (
 	maxAttempts = 4
 	maxBackoff  = 2 * time.Second
 )
 
-// requests is how many requests one call makes at a time.
+// requests is the number of concurrent requests of one call.
 const requests = 8
 
-// defaultInline leaves room for 10 bodies in one invocation of a Lambda
-// function, 6 MB, however many of their characters JSON escapes.
+// defaultInline leaves room for 10 bodies in one Lambda invocation (6 MB),
+// however many of their characters JSON escapes.
 const defaultInline = 256 << 10
 
-// Config says which queues to speak to and how.
+// Config selects the queues and how to reach them.
 type Config struct {
-	// Prefix stands before the port's names in those of SQS, e.g. "prod-".
+	// Prefix is prepended to the port's queue names, e.g. "prod-".
 	Prefix string
-	// AWS loads region, credentials and endpoint at first use; nil is the
-	// SDK's default chain.
+	// AWS loads region, credentials and endpoint on first use; nil means the SDK's
+	// default chain.
 	AWS func(ctx context.Context) (aws.Config, error)
-	// Objects keeps the bodies over Inline; nil sends all in messages.
+	// Objects stores bodies over Inline; nil sends every body in its message.
 	Objects blob.Store
-	// Inline is how many bytes of a body are sent in the message when Objects
-	// is set; 0 is 256 KiB.
+	// Inline is the largest body, in bytes, that is sent in the message if Objects
+	// is set; 0 means 256 KiB.
 	Inline int
-	// Clock dates the keys of kept bodies; nil is the machine's.
+	// Clock dates the keys of stored bodies; nil means the system clock.
 	Clock clock.Clock
-	// Log is told of objects that could not be removed; nil drops that.
+	// Log receives a warning for objects that could not be removed; nil discards
+	// it.
 	Log *slog.Logger
 }
 
-// Queues is the driver. Make it with New.
+// Queues is the SQS driver. Create it with New.
 type Queues struct {
 	cfg     Config
 	backoff time.Duration // longest pause between attempts
@@ -74,8 +77,8 @@ type Queues struct {
 
 var _ queue.Queues = (*Queues)(nil)
 
-// New returns queues. It contacts nothing: the client is built, and each
-// queue's URL looked up, at first use.
+// New returns queues. It makes no request: the client is built, and each
+// queue's URL looked up, on first use.
 func New(cfg Config) *Queues {
 	if cfg.AWS == nil {
 		cfg.AWS = func(ctx context.Context) (aws.Config, error) { return config.LoadDefaultConfig(ctx) }
@@ -117,12 +120,13 @@ func (q *Queues) open(ctx context.Context, name string) (*sqs.Client, *string, e
 	return client, out.QueueUrl, nil
 }
 
-// connect returns the client. A failure is not kept: the next call tries again.
+// connect returns the client. An error is not cached: the next call tries
+// again.
 func (q *Queues) connect(ctx context.Context) (*sqs.Client, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.client == nil {
-		// The first caller's cancellation must not decide about everybody's client.
+		// The client outlives the first caller, so its cancellation must not apply.
 		base, err := q.cfg.AWS(context.WithoutCancel(ctx))
 		if err != nil {
 			return nil, fmt.Errorf("sqs: %w", err)
@@ -134,12 +138,13 @@ func (q *Queues) connect(ctx context.Context) (*sqs.Client, error) {
 	return q.client, nil
 }
 
-// forget drops a queue's URL, as the queue was deleted and perhaps made again.
+// forget drops a queue's cached URL, for a queue that was deleted and may be
+// created again.
 func (q *Queues) forget(name string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	delete(q.urls, name)
 }
 
-// seconds rounds up to what SQS counts in.
+// seconds rounds d up to whole seconds.
 func seconds(d time.Duration) int32 { return int32((d + time.Second - 1) / time.Second) }

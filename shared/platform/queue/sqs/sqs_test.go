@@ -20,7 +20,7 @@ import (
 	"millrace/shared/platform/queue"
 )
 
-// request is the part of SQS's JSON protocol that the driver sends.
+// request is the part of SQS's JSON protocol that the driver uses.
 type request struct {
 	Operation         string `json:"-"`
 	QueueName         string
@@ -32,7 +32,7 @@ type request struct {
 	}
 }
 
-// server answers SQS's requests by handle and remembers them.
+// server answers SQS requests with handle and records them.
 type server struct {
 	mu   sync.Mutex
 	seen []request
@@ -50,11 +50,11 @@ func (s *server) count(operation string) int {
 	return n
 }
 
-// cut is the status of an answer that ends in the middle.
+// cut is the status of a response that breaks off in the middle.
 const cut = 0
 
-// serve starts a server; handle gets the operation's number, from 1, of those
-// other than GetQueueUrl and answers a status and a JSON body.
+// serve starts a server. handle gets the number of the operation, from 1, not
+// counting GetQueueUrl, and returns a status and a JSON body.
 func serve(t *testing.T, handle func(r request, n int) (int, string)) (*Queues, *server) {
 	t.Helper()
 	s := &server{}
@@ -92,7 +92,7 @@ func fault(code, message string) string {
 	return fmt.Sprintf(`{"__type":"com.amazonaws.sqs#%s","message":%q}`, code, message)
 }
 
-// failed answers a batch in which the entries with these Ids fail.
+// failed returns a batch response in which the entries with these Ids fail.
 func failed(code string, ours bool, ids ...string) string {
 	var entries []string
 	for _, id := range ids {
@@ -145,7 +145,7 @@ func TestSendRequestsKeepLimits(t *testing.T) {
 	assert.Equal(t, len(msgs), total)
 }
 
-func TestSendResendsWhatFailed(t *testing.T) {
+func TestSendResendsFailedEntries(t *testing.T) {
 	t.Parallel()
 	q, s := serve(t, func(r request, n int) (int, string) {
 		switch n {
@@ -184,8 +184,9 @@ func TestSendGivesUp(t *testing.T) {
 	require.ErrorContains(t, q.Send(t.Context(), "work", messages(2)...), "was not sent")
 }
 
-// TestAnAnswerCutShortIsAskedForAgain: messages may come twice, but not get lost.
-func TestAnAnswerCutShortIsAskedForAgain(t *testing.T) {
+// TestTruncatedResponseIsRetried checks that messages are not lost. They may
+// arrive twice.
+func TestTruncatedResponseIsRetried(t *testing.T) {
 	t.Parallel()
 	q, s := serve(t, func(_ request, n int) (int, string) {
 		if n == 1 {
@@ -217,8 +218,8 @@ func TestExtendTranslates(t *testing.T) {
 	require.ErrorIs(t, q.Extend(t.Context(), "work", 0, "a", ""), queue.ErrReceipt)
 }
 
-// TestSettleGoesOn holds that a batch that fails does not keep others from it.
-func TestSettleGoesOn(t *testing.T) {
+// TestSettleGoesOnAfterFailedBatch checks that the other batches are sent.
+func TestSettleGoesOnAfterFailedBatch(t *testing.T) {
 	t.Parallel()
 	q, s := serve(t, func(r request, n int) (int, string) {
 		if r.Entries[0].ReceiptHandle == "r00" {
@@ -247,9 +248,9 @@ func TestDeletedQueueIsLookedUpAgain(t *testing.T) {
 	assert.Equal(t, 2, s.count("GetQueueUrl"))
 }
 
-// TestAbandonedReceive holds that what a poll gets after its caller has left
-// returns to the queue.
-func TestAbandonedReceive(t *testing.T) {
+// TestAbandonedReceiveReturnsMessages checks that messages which a poll
+// receives after its caller has left return to the queue.
+func TestAbandonedReceiveReturnsMessages(t *testing.T) {
 	t.Parallel()
 	polled, left, returned := make(chan struct{}), make(chan struct{}), make(chan request, 1)
 	q, _ := serve(t, func(r request, _ int) (int, string) {
@@ -276,7 +277,7 @@ func TestAbandonedReceive(t *testing.T) {
 	assert.Zero(t, r.Entries[0].VisibilityTimeout)
 }
 
-func TestConfigurationThatDoesNotLoad(t *testing.T) {
+func TestConfigurationErrorIsReported(t *testing.T) {
 	t.Parallel()
 	fails := true
 	q, _ := serve(t, func(request, int) (int, string) { return 200, `{}` })

@@ -11,7 +11,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
 
-// BatchGet returns those items that exist, in the order of keys.
+// BatchGet returns the existing items, in the order of keys.
 func (t *Table) BatchGet(ctx context.Context, keys []table.Key, opts ...table.ReadOption) ([]table.Item, error) {
 	if err := table.CheckKeys(keys); err != nil {
 		return nil, err
@@ -116,9 +116,10 @@ func (t *Table) BatchWrite(ctx context.Context, writes []table.Write) error {
 	return nil
 }
 
-// drain repeats a batch until nothing is left of it. What DynamoDB leaves
-// unprocessed is no error to the SDK, so these pauses are not on top of its
-// own. Attempts count while nothing gets done: ErrThrottled after the last.
+// drain repeats a batch until no item is left unprocessed. The SDK does not
+// treat unprocessed items as an error, so these pauses do not add to its own.
+// Only attempts without progress count; after the last one drain returns
+// ErrThrottled.
 func (t *Table) drain(ctx context.Context, attempt func() (left int, err error)) error {
 	before, failed := 0, 0
 	for {

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// left is a batch write's answer that leaves n writes undone.
+// left is a batch write's response that leaves n writes unprocessed.
 func left(n int) answer {
 	items := ""
 	for i := range n {
@@ -34,7 +34,7 @@ func (r request) writes() int {
 	return len(r.body["RequestItems"].(map[string]any)["things"].([]any))
 }
 
-func TestWhatABatchLeavesIsWrittenLater(t *testing.T) {
+func TestUnprocessedWritesAreSentAgain(t *testing.T) {
 	t.Parallel()
 	tbl, srv := serving(t, left(7), left(2), ok(`{}`))
 	meter := &table.Meter{}
@@ -48,14 +48,14 @@ func TestWhatABatchLeavesIsWrittenLater(t *testing.T) {
 	assert.Equal(t, table.Units{Write: 2}, meter.Usage().Table)
 }
 
-func TestABatchThatGetsNowhereIsThrottled(t *testing.T) {
+func TestBatchWithoutProgressIsThrottled(t *testing.T) {
 	t.Parallel()
 	tbl, srv := serving(t, left(3))
 	require.ErrorIs(t, tbl.BatchWrite(t.Context(), writes(3)), table.ErrThrottled)
 	assert.Len(t, srv.requests, maxAttempts)
 }
 
-func TestABatchThatGetsOnIsNotGivenUp(t *testing.T) {
+func TestBatchWithProgressContinues(t *testing.T) {
 	t.Parallel()
 	var script []answer
 	for n := 20; n >= 0; n-- {
@@ -66,7 +66,7 @@ func TestABatchThatGetsOnIsNotGivenUp(t *testing.T) {
 	assert.Len(t, srv.requests, 21)
 }
 
-func TestWhatABatchLeavesIsReadLater(t *testing.T) {
+func TestUnprocessedReadsAreSentAgain(t *testing.T) {
 	t.Parallel()
 	keyOf := func(sk string) string { return `{"pk":{"S":"p"},"sk":{"S":"` + sk + `"}}` }
 	tbl, srv := serving(t,

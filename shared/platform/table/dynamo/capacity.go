@@ -9,10 +9,10 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
 
-// report is what every request asks of DynamoDB: its units, the indexes' apart.
+// report makes DynamoDB return the consumed units, with those of indexes apart.
 const report = types.ReturnConsumedCapacityIndexes
 
-// meter counts a request by what DynamoDB says it consumed.
+// meter counts a request with the units that DynamoDB reports.
 func meter(ctx context.Context, op table.Operation, consumed ...types.ConsumedCapacity) {
 	m := table.MeterFrom(ctx)
 	if m == nil {
@@ -31,8 +31,8 @@ func meter(ctx context.Context, op table.Operation, consumed ...types.ConsumedCa
 	m.Add(op, total)
 }
 
-// units tells reading from writing, which DynamoDB itself does only for
-// transactions: one that is repeated by its token reads.
+// units returns the units of a request. DynamoDB distinguishes reads from
+// writes only for transactions: one repeated by its token counts as reads.
 func units(op table.Operation, c *types.Capacity) table.Units {
 	if c.ReadCapacityUnits != nil || c.WriteCapacityUnits != nil {
 		return table.Units{Read: aws.ToFloat64(c.ReadCapacityUnits), Write: aws.ToFloat64(c.WriteCapacityUnits)}
@@ -44,7 +44,7 @@ func units(op table.Operation, c *types.Capacity) table.Units {
 	return table.Units{Write: aws.ToFloat64(c.CapacityUnits)}
 }
 
-// one makes a list of what a request of one item consumed.
+// one returns the units of a request of one item as a list.
 func one(c *types.ConsumedCapacity) []types.ConsumedCapacity {
 	if c == nil {
 		return nil
@@ -52,15 +52,15 @@ func one(c *types.ConsumedCapacity) []types.ConsumedCapacity {
 	return []types.ConsumedCapacity{*c}
 }
 
-// meterRefused counts a write whose condition failed: DynamoDB charges the size
-// of the item in its way, but its error does not say so.
+// meterRefused counts a write whose condition failed. DynamoDB charges the size
+// of the stored item, but its error does not report it.
 func meterRefused(ctx context.Context, op table.Operation, failed *table.ConditionError) {
 	table.MeterFrom(ctx).Add(op, table.Units{Write: table.WriteUnits(failed.Old.Size())})
 }
 
-// meterCancelled counts a cancelled transaction, of which DynamoDB reports
-// nothing either. Of the items that did not fail a condition it shows no size:
-// they count as the smallest.
+// meterCancelled counts a cancelled transaction, which DynamoDB does not report
+// either. The sizes of items that did not fail a condition are unknown and
+// count as the minimum.
 func meterCancelled(ctx context.Context, cancelled *table.TransactionError) {
 	units := 0.0
 	for _, r := range cancelled.Reasons {

@@ -11,18 +11,19 @@ type truth int
 
 const (
 	open   truth = iota // it depends on the item
-	always              // it holds for any, and for none
+	always              // it holds for any item, and for none
 	never
 )
 
-// nobody is an attribute no item has.
+// nobody is an attribute that no item has.
 const nobody = "-"
 
-// DynamoDB has no constants, so they are said of an attribute.
+// surely is the constant true as a condition on an attribute, because DynamoDB
+// has no constants.
 func surely(attr string) table.Cond { return table.CondAny{table.Exists(attr), table.Absent(attr)} }
 func hardly(attr string) table.Cond { return table.CondAll{table.Exists(attr), table.Absent(attr)} }
 
-// condition writes a condition, "" if it always holds.
+// condition writes a condition, or "" if it always holds.
 func (e *expression) condition(c table.Cond) string { return e.conditionOn(nobody, c) }
 
 func (e *expression) conditionOn(attr string, c table.Cond) string {
@@ -36,8 +37,8 @@ func (e *expression) conditionOn(attr string, c table.Cond) string {
 	}
 }
 
-// filter writes a query's filter, which must not be about the key that is
-// queried, nor of an index about what it does not hold.
+// filter writes a query's filter. It must not refer to the queried key, nor to
+// attributes that the index does not hold.
 func (e *expression) filter(q table.Query) string {
 	if q.Index != "" {
 		return e.conditionOn("pk", q.Filter)
@@ -45,7 +46,7 @@ func (e *expression) filter(q table.Query) string {
 	return e.condition(q.Filter)
 }
 
-// check writes the condition of a Check, which must have one.
+// check writes the condition of a Check, which must not be empty.
 func (e *expression) check(c table.Cond) string {
 	if text := e.condition(c); text != "" {
 		return text
@@ -53,8 +54,8 @@ func (e *expression) check(c table.Cond) string {
 	return e.write(surely(nobody))
 }
 
-// simplify takes the constants out of a condition: And() holds, Or() does not,
-// as deep as they are. DynamoDB knows neither, nor groups of one.
+// simplify removes constants from a condition at any depth: And() holds, Or()
+// does not. DynamoDB supports neither empty groups nor groups of one.
 func simplify(c table.Cond) (table.Cond, truth) {
 	switch c := c.(type) {
 	case nil:
@@ -78,8 +79,8 @@ func simplify(c table.Cond) (table.Cond, truth) {
 	return c, open
 }
 
-// join simplifies the members of a group; neutral ones are left out, their
-// opposite decides.
+// join simplifies the members of a group. It drops neutral members; a member of
+// the opposite truth decides the group.
 func join(cs []table.Cond, neutral truth) ([]table.Cond, truth) {
 	var rest []table.Cond
 	for _, c := range cs {
@@ -138,8 +139,8 @@ func (e *expression) write(c table.Cond) string {
 	return ""
 }
 
-// group writes the members of a group; those that are groups in brackets, others
-// without, because DynamoDB refuses brackets it does not need.
+// group writes the members of a group. Only members that are groups get
+// parentheses, because DynamoDB rejects redundant ones.
 func (e *expression) group(cs []table.Cond, word string) string {
 	parts := make([]string, len(cs))
 	for i, c := range cs {

@@ -1,16 +1,16 @@
-// Package dynamo is the table port's driver for Amazon DynamoDB.
+// Package dynamo is the table driver for Amazon DynamoDB.
 //
 // # Retries
 //
-// The SDK's retryer is the only layer that retries: what was throttled, met a
-// transaction's lock, or failed on the way, a few times with jitter. A write
-// whose answer was lost may have been applied before it is sent again.
-// Transactions carry a token, so DynamoDB applies them once. A Put, Delete or
-// Update with a condition may then fail the condition by its own first attempt:
-// a caller who must know writes a nonce of its own and recognises it in the
-// [table.ConditionError]'s Old. An Update that would do more the second time
-// (adding to a number, appending to a list) is repeated only if it was refused
-// for certain; otherwise its error is the caller's to judge.
+// The SDK's retryer is the only layer that retries. It retries throttled
+// requests, lock conflicts with transactions and network failures a few times
+// with jitter. A write whose response was lost may have been applied before it
+// is sent again. Transactions carry a token, so DynamoDB applies them once. A
+// conditional Put, Delete or Update may then fail because of its own first
+// attempt: a caller who must know writes its own nonce and compares it with Old
+// of the [table.ConditionError]. An Update that is not idempotent (adding to a
+// number, appending to a list) is retried only if it was certainly not applied;
+// otherwise the caller decides.
 package dynamo
 
 import (
@@ -29,24 +29,23 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
 
-// attemptTimeout bounds one attempt of a request, so that a connection gone
-// silent does not cost a caller all the time it has.
+// attemptTimeout bounds one attempt of a request, so that a silent connection
+// does not use up the caller's whole deadline.
 const attemptTimeout = 10 * time.Second
 
-// idleConnections are kept open; with the SDK's ten a busy process would make
-// new ones all the time.
+// idleConnections is the number of idle connections that stay open. With the
+// SDK's ten, a busy process would open new ones constantly.
 const idleConnections = 64
 
-// Config says which table to speak to and how.
+// Config selects the table and how to reach it.
 type Config struct {
-	Table string // name or ARN; empty: every call answers table.ErrNotConfigured
+	Table string // name or ARN; if empty, every call returns table.ErrNotConfigured
 
-	// AWS returns the SDK's configuration, asked at the first use; nil takes
-	// the environment's.
+	// AWS loads the SDK's configuration on first use; nil means the environment's.
 	AWS func(ctx context.Context) (aws.Config, error)
 }
 
-// Table is the driver. Make it with New.
+// Table is the DynamoDB driver. Create it with New.
 type Table struct {
 	cfg Config
 
@@ -57,8 +56,8 @@ type Table struct {
 
 var _ table.Table = (*Table)(nil)
 
-// New returns the driver of a table made by [Schema]. It contacts nothing: the
-// client is built at the first use.
+// New returns the driver of a table created with [Schema]. It makes no request:
+// the client is built on first use.
 func New(cfg Config) *Table {
 	if cfg.AWS == nil {
 		cfg.AWS = func(ctx context.Context) (aws.Config, error) { return config.LoadDefaultConfig(ctx) }
@@ -66,7 +65,7 @@ func New(cfg Config) *Table {
 	return &Table{cfg: cfg, pause: backoff{base: baseBackoff, most: maxBackoff}}
 }
 
-// open returns the client. A failure is not kept: the next call tries again.
+// open returns the client. An error is not cached: the next call tries again.
 func (t *Table) open(ctx context.Context) (*dynamodb.Client, error) {
 	if t.cfg.Table == "" {
 		return nil, table.ErrNotConfigured
@@ -74,7 +73,7 @@ func (t *Table) open(ctx context.Context) (*dynamodb.Client, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.client == nil {
-		// The first caller's cancellation must not decide about everybody's client.
+		// The client outlives the first caller, so its cancellation must not apply.
 		cfg, err := t.cfg.AWS(context.WithoutCancel(ctx))
 		if err != nil {
 			return nil, fmt.Errorf("dynamo: %w", err)
@@ -92,7 +91,7 @@ func (t *Table) open(ctx context.Context) (*dynamodb.Client, error) {
 
 func (t *Table) name() *string { return &t.cfg.Table }
 
-// Check reads the table's state.
+// Check returns an error if the table is not active.
 func (t *Table) Check(ctx context.Context) error {
 	client, err := t.open(ctx)
 	if err != nil {
@@ -103,7 +102,7 @@ func (t *Table) Check(ctx context.Context) error {
 		return translate(err)
 	}
 	switch status := out.Table.TableStatus; status {
-	case types.TableStatusActive, types.TableStatusUpdating: // it serves while it is updated
+	case types.TableStatusActive, types.TableStatusUpdating: // a table stays available while it is updated
 		return nil
 	default:
 		return fmt.Errorf("dynamo: table %s is %s", t.cfg.Table, status)

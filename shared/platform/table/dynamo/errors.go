@@ -12,8 +12,8 @@ import (
 	"github.com/aws/smithy-go"
 )
 
-// codes are DynamoDB's errors by the port's. What is not among them keeps its
-// chain: a table that is missing, a denied access, an ended context.
+// codes maps DynamoDB's errors to the port's. Others keep their chain: a
+// missing table, a denied access, an ended context.
 var codes = map[string]error{
 	"ProvisionedThroughputExceededException":   table.ErrThrottled,
 	"ThrottlingException":                      table.ErrThrottled,
@@ -26,8 +26,8 @@ var codes = map[string]error{
 	"IdempotentParameterMismatchException":     table.ErrInvalid,
 }
 
-// reasons are the codes of a cancelled transaction's reasons by the port's
-// errors, but ValidationError, which its message tells apart.
+// reasons maps the cancellation reasons of a transaction to the port's errors,
+// except ValidationError, which depends on its message.
 var reasons = map[string]error{
 	"ConditionalCheckFailed":          table.ErrConditionFailed,
 	"DuplicateItem":                   table.ErrConditionFailed,
@@ -42,7 +42,7 @@ const (
 	validationError = "ValidationError"
 )
 
-// translate turns a vendor's error into the port's.
+// translate maps a DynamoDB error to the port's error.
 func translate(err error) error {
 	if err == nil {
 		return nil
@@ -68,13 +68,13 @@ func translate(err error) error {
 	return fmt.Errorf("dynamo: %w", err)
 }
 
-// limitWords are what DynamoDB says of a request that breaks one of its limits.
-// The drivers' own checks come first and find most of them; what shows only
-// beside the stored item is left.
+// limitWords are in DynamoDB's messages about a request that exceeds a limit.
+// The drivers check most limits themselves; these are left for limits that
+// depend on the stored item.
 var limitWords = []string{"exceed", "maximum", "more than 38", "up to 38", "overflow", "underflow", "empty string"}
 
-// invalid tells a broken limit from a request that makes no sense, which
-// DynamoDB does by the message alone.
+// invalid distinguishes, by DynamoDB's message, an exceeded limit from an
+// invalid request.
 func invalid(message string) error {
 	message = strings.ToLower(message)
 	for _, word := range limitWords {

@@ -10,8 +10,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
 
-// expression builds the expressions of one request. Names and values stand in
-// them as placeholders only, so no data is ever read as syntax.
+// expression builds the expressions of one request. Names and values occur only
+// as placeholders, so data is never parsed as syntax.
 type expression struct {
 	names  map[string]string // attribute by placeholder
 	marks  map[string]string // placeholder by attribute
@@ -41,18 +41,18 @@ func (e *expression) value(v table.Value) string {
 	return mark
 }
 
-// compare is one comparison of an attribute.
+// compare writes a comparison of an attribute.
 func (e *expression) compare(attr, op string, v table.Value) string {
 	return e.name(attr) + " " + op + " " + e.value(v)
 }
 
-// call is a function of an attribute and a value.
+// call writes a function call on an attribute and a value.
 func (e *expression) call(function, attr string, v table.Value) string {
 	return function + "(" + e.name(attr) + ", " + e.value(v) + ")"
 }
 
-// fit holds an expression to DynamoDB's length and returns it for a request,
-// nil if it is empty.
+// fit checks an expression's length and returns it for a request, or nil if it
+// is empty.
 func fit(expression string) (*string, error) {
 	if expression == "" {
 		return nil, nil
@@ -63,7 +63,7 @@ func fit(expression string) (*string, error) {
 	return &expression, nil
 }
 
-// update writes the actions of an Update, "" if there are none.
+// update writes the actions of an Update, or "" if there are none.
 func (e *expression) update(actions []table.Action) string {
 	var set, remove, add, drop []string
 	for _, a := range actions {
@@ -98,7 +98,8 @@ func (e *expression) update(actions []table.Action) string {
 	return strings.Join(clauses, " ")
 }
 
-// projection names the attributes that are wanted with the key's, nil for all.
+// projection writes the attributes to read together with the key's, or nil for
+// all.
 func (e *expression) projection(only []string) *string {
 	if len(only) == 0 {
 		return nil
@@ -110,7 +111,7 @@ func (e *expression) projection(only []string) *string {
 	return &text
 }
 
-// key writes a query's partition and range.
+// key writes the condition for a query's partition and range.
 func (e *expression) key(q table.Query) string {
 	pk, sk := q.Index.Attributes()
 	partition := e.compare(pk, "=", table.V(q.PK))

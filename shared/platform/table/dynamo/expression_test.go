@@ -65,7 +65,7 @@ func TestUpdates(t *testing.T) {
 	assert.Empty(t, new(expression).update(nil))
 }
 
-// syntax is all there may be in an expression.
+// syntax is everything that may occur in an expression.
 var syntax = regexp.MustCompile(`^(?:#\d+|:\d+|AND|OR|NOT|IN|SET|REMOVE|ADD|DELETE|BETWEEN|attribute_exists|attribute_not_exists|` +
 	`begins_with|contains|if_not_exists|list_append|<>|<=|>=|[<>=(), ])*$`)
 
@@ -93,7 +93,7 @@ func anyCond(depth int) *rapid.Generator[table.Cond] {
 	})
 }
 
-func TestNoDataIsReadAsSyntax(t *testing.T) {
+func TestDataIsNeverParsedAsSyntax(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		var e expression
@@ -109,7 +109,7 @@ func TestNoDataIsReadAsSyntax(t *testing.T) {
 	})
 }
 
-// doublyBracketed finds ((…)).
+// doublyBracketed finds doubled parentheses.
 func doublyBracketed(text string) bool {
 	var open []int
 	closedBy := map[int]int{}
@@ -129,7 +129,7 @@ func doublyBracketed(text string) bool {
 	return false
 }
 
-func TestSimplifyingChangesNoVerdict(t *testing.T) {
+func TestSimplifyPreservesMeaning(t *testing.T) {
 	t.Parallel()
 	some := table.Item{"pk": table.V("p"), "sk": table.V("s"), "": table.V(""), "a": table.V("A")}
 	rapid.Check(t, func(t *rapid.T) {
@@ -149,7 +149,7 @@ func TestSimplifyingChangesNoVerdict(t *testing.T) {
 	})
 }
 
-func TestTheTextIsNoLongerThanWasChecked(t *testing.T) {
+func TestExpressionIsNoLongerThanChecked(t *testing.T) {
 	t.Parallel()
 	many := rapid.SliceOfN(anyCond(2), 0, 60).Filter(func(cs []table.Cond) bool { return table.CheckCond(table.Or(cs...)) == nil })
 	rapid.Check(t, func(t *rapid.T) {

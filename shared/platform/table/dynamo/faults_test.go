@@ -25,11 +25,11 @@ func TestThrottlingIsReportedAfterSixAttempts(t *testing.T) {
 	})
 }
 
-func TestWhatFailedOnTheWayIsRepeated(t *testing.T) {
+func TestNetworkFailureIsRetried(t *testing.T) {
 	t.Parallel()
 	for name, call := range calls {
 		if name == "Check" || name == "Get" {
-			continue // they want more of an answer
+			continue // they need more in a response
 		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -40,12 +40,12 @@ func TestWhatFailedOnTheWayIsRepeated(t *testing.T) {
 	}
 }
 
-func TestWhatWouldDoMoreTheSecondTimeIsNotRepeatedBlindly(t *testing.T) {
+func TestNonIdempotentUpdateIsRetriedOnlyIfNotApplied(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		do    []table.Action
 		first answer
-		want  int // requests
+		want  int // number of requests
 	}{
 		"adding, lost":         {[]table.Action{table.Set("s", 1), table.Add("n", 1)}, broken, 1},
 		"adding, cut short":    {[]table.Action{table.Add("n", 1)}, cut, 1},
@@ -66,7 +66,7 @@ func TestWhatWouldDoMoreTheSecondTimeIsNotRepeatedBlindly(t *testing.T) {
 	}
 }
 
-func TestATransactionKeepsItsTokenWhenRepeated(t *testing.T) {
+func TestRetriedTransactionKeepsToken(t *testing.T) {
 	t.Parallel()
 	tbl, srv := serving(t, broken, broken, ok(`{}`))
 	for range 2 {
@@ -84,7 +84,7 @@ func cancelled(reasons string) answer {
 	return answer{http.StatusBadRequest, `{"__type":"x#TransactionCanceledException","message":"cancelled","CancellationReasons":` + reasons + `}`}
 }
 
-func TestATransactionsReasons(t *testing.T) {
+func TestTransactionReasons(t *testing.T) {
 	t.Parallel()
 	for code, want := range map[string]error{
 		"ConditionalCheckFailed": table.ErrConditionFailed, "DuplicateItem": table.ErrConditionFailed,
@@ -111,7 +111,7 @@ func TestATransactionsReasons(t *testing.T) {
 	require.ErrorContains(t, tbl.Transact(t.Context(), table.Put{Item: item("a")}), "AccessDenied: no")
 }
 
-func TestATransactionIsRepeatedOnlyIfItWasThrottled(t *testing.T) {
+func TestTransactionIsRetriedOnlyIfThrottled(t *testing.T) {
 	t.Parallel()
 	for reasons, want := range map[string]int{
 		`[{"Code":"None"},{"Code":"ThrottlingError"}]`:                            maxAttempts,
@@ -130,7 +130,7 @@ func TestATransactionIsRepeatedOnlyIfItWasThrottled(t *testing.T) {
 	}
 }
 
-func TestErrorsAreThePorts(t *testing.T) {
+func TestErrorsAreTranslated(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		code, message string
@@ -158,7 +158,7 @@ func TestErrorsAreThePorts(t *testing.T) {
 	}
 }
 
-func TestAMissingTableIsNoMissingItem(t *testing.T) {
+func TestMissingTableIsNotNotFound(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, call func(context.Context, *Table) error) {
 		tbl, srv := serving(t, refusal("ResourceNotFoundException", "Cannot do operations on a non-existent table"))
@@ -169,7 +169,7 @@ func TestAMissingTableIsNoMissingItem(t *testing.T) {
 	})
 }
 
-func TestADeadlineEndsTheCall(t *testing.T) {
+func TestDeadlineEndsCall(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, call func(context.Context, *Table) error) {
 		gone := make(chan struct{})
@@ -183,7 +183,7 @@ func TestADeadlineEndsTheCall(t *testing.T) {
 	})
 }
 
-func TestADeadlineEndsThePauses(t *testing.T) {
+func TestDeadlineEndsBackoff(t *testing.T) {
 	t.Parallel()
 	tbl, _ := serving(t, ok(`{"UnprocessedItems":{"things":[{"DeleteRequest":{"Key":{"pk":{"S":"p"},"sk":{"S":"s"}}}}]}}`))
 	tbl.pause = backoff{base: time.Hour, most: time.Hour}
@@ -192,7 +192,7 @@ func TestADeadlineEndsThePauses(t *testing.T) {
 	require.ErrorIs(t, tbl.BatchWrite(ctx, []table.Write{table.Delete{Key: key}}), context.DeadlineExceeded)
 }
 
-func TestWithoutATableNothingIsConfigured(t *testing.T) {
+func TestEmptyTableNameIsNotConfigured(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, call func(context.Context, *Table) error) {
 		tbl := New(Config{AWS: func(context.Context) (aws.Config, error) { panic("it is not asked") }})
@@ -200,7 +200,7 @@ func TestWithoutATableNothingIsConfigured(t *testing.T) {
 	})
 }
 
-func TestAFailureOfTheConfigurationIsNotKept(t *testing.T) {
+func TestConfigurationErrorIsNotCached(t *testing.T) {
 	t.Parallel()
 	tbl, _ := serving(t, ok(`{}`))
 	works := tbl.cfg.AWS
@@ -210,7 +210,7 @@ func TestAFailureOfTheConfigurationIsNotKept(t *testing.T) {
 	require.NoError(t, calls["Put"](t.Context(), tbl))
 }
 
-func TestCheckReadsTheTablesState(t *testing.T) {
+func TestCheckReportsTableStatus(t *testing.T) {
 	t.Parallel()
 	for status, fine := range map[string]bool{
 		"ACTIVE": true, "UPDATING": true, "CREATING": false, "DELETING": false, "ARCHIVED": false,

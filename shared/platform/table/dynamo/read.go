@@ -101,7 +101,8 @@ func page(q table.Query, out *dynamodb.QueryOutput) (table.Page, error) {
 	return p, nil
 }
 
-// startKey is a query's cursor as DynamoDB wants it, nil if there is none.
+// startKey converts a query's cursor to DynamoDB's form, or nil if there is
+// none.
 func startKey(q table.Query) (map[string]types.AttributeValue, error) {
 	if q.Start == "" {
 		return nil, nil

@@ -15,9 +15,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
 
-// How often a request is tried and how long at most the pauses are. Six
-// attempts wait 1.5 s at the most together: what is throttled for longer is the
-// caller's message to try again later.
+// Number of attempts and longest pauses. Six attempts wait at most 1.5 s in
+// total; if throttling lasts longer, the caller is told to try again later.
 const (
 	maxAttempts = 6
 	baseBackoff = 50 * time.Millisecond
@@ -27,7 +26,7 @@ const (
 // backoff is exponential with full jitter.
 type backoff struct{ base, most time.Duration }
 
-// delay is the pause after the given number of failed attempts, 1 or more.
+// delay returns the pause after the given number of failed attempts, 1 or more.
 func (b backoff) delay(failed int) time.Duration {
 	ceiling := b.most
 	if shift := max(0, failed-1); shift < 20 {
@@ -36,7 +35,7 @@ func (b backoff) delay(failed int) time.Duration {
 	return rand.N(ceiling + 1)
 }
 
-// BackoffDelay is the SDK's name for it, which counts retries from 0.
+// BackoffDelay implements the SDK's interface, which counts retries from 0.
 func (b backoff) BackoffDelay(retries int, _ error) (time.Duration, error) {
 	return b.delay(retries + 1), nil
 }
@@ -53,26 +52,26 @@ func (b backoff) sleep(ctx context.Context, failed int) error {
 	}
 }
 
-// refusals are the codes of what DynamoDB certainly did not apply and will take
-// later.
+// refusals are the error codes of requests that DynamoDB certainly did not
+// apply and may accept later.
 var refusals = map[string]struct{}{
 	"ProvisionedThroughputExceededException": {},
 	"ThrottlingException":                    {},
 	"Throttling":                             {},
 	"RequestLimitExceeded":                   {},
-	"TransactionConflictException":           {}, // a single write that met a transaction
+	"TransactionConflictException":           {}, // a single write that conflicts with a transaction
 	"ReplicatedWriteConflictException":       {},
 }
 
-// retryer returns the one layer of retries. A request that is not repeatable is
-// tried again only if it was refused.
+// retryer returns the only layer of retries. A request that is not repeatable
+// is retried only if DynamoDB certainly did not apply it.
 func retryer(pause backoff, repeatable bool) aws.Retryer {
 	return retry.NewStandard(func(o *retry.StandardOptions) {
 		o.MaxAttempts = maxAttempts
 		o.MaxBackoff = pause.most
 		o.Backoff = pause
-		// Attempts are bounded by number. The SDK's budget of retries, shared by
-		// all of a client's requests, would let one hot key starve the others.
+		// The number of attempts bounds retries. The SDK's retry budget is shared by
+		// all requests of a client and would let one hot key starve the others.
 		o.RateLimiter = ratelimit.None
 		refused := []retry.IsErrorRetryable{
 			retry.RetryableErrorCode{Codes: refusals},
@@ -86,9 +85,9 @@ func retryer(pause backoff, repeatable bool) aws.Retryer {
 	})
 }
 
-// throttledTransaction tells a transaction that failed by nothing but the
-// table's throughput. One that met another transaction is the caller's to
-// repeat, because it may want to look again first.
+// throttledTransaction reports a transaction that failed only because of
+// throughput. A conflict with another transaction is left to the caller, who
+// may want to read again first.
 func throttledTransaction(err error) aws.Ternary {
 	cancelled, ok := errors.AsType[*types.TransactionCanceledException](err)
 	if !ok {

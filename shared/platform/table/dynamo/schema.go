@@ -10,20 +10,20 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
 
-// indexSuffix makes index names of at least the three characters they must have.
+// indexSuffix gives index names the required minimum of three characters.
 const indexSuffix = "_index"
 
-// IndexName is the name of an index of the table in DynamoDB.
+// IndexName returns the name of an index in DynamoDB.
 func IndexName(x table.Index) string { return string(x) + indexSuffix }
 
-// indexNamed is the index of a name made by IndexName.
+// indexNamed returns the index with a name made by IndexName.
 func indexNamed(name string) table.Index {
 	return table.Index(strings.TrimSuffix(name, indexSuffix))
 }
 
-// Schema is the one definition of the table: the request that makes it. Its key
-// is pk and sk; each of table.Indexes is an index of its keys alone; it is
-// billed by request. What is not part of the request is [TimeToLive].
+// Schema returns the request that creates the table, its only definition. The
+// key is pk and sk; each of table.Indexes is a keys-only index; billing is per
+// request. [TimeToLive] needs a request of its own.
 func Schema(name string) *dynamodb.CreateTableInput {
 	in := &dynamodb.CreateTableInput{
 		TableName:            aws.String(name),
@@ -42,7 +42,7 @@ func Schema(name string) *dynamodb.CreateTableInput {
 	return in
 }
 
-// TimeToLive is the request that has DynamoDB remove what has expired.
+// TimeToLive returns the request that makes DynamoDB delete expired items.
 func TimeToLive(name string) *dynamodb.UpdateTimeToLiveInput {
 	return &dynamodb.UpdateTimeToLiveInput{
 		TableName: aws.String(name),

@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// answer is what a server says to one request.
+// answer is a server's response to one request.
 type answer struct {
 	status int
 	body   string
@@ -26,7 +26,7 @@ type answer struct {
 
 func ok(body string) answer { return answer{http.StatusOK, body} }
 
-// refusal is an error as DynamoDB sends it.
+// refusal is an error response of DynamoDB.
 func refusal(code, message string) answer {
 	body, _ := json.Marshal(map[string]string{"__type": "com.amazonaws.dynamodb.v20120810#" + code, "message": message})
 	return answer{http.StatusBadRequest, string(body)}
@@ -34,16 +34,17 @@ func refusal(code, message string) answer {
 
 var broken = answer{http.StatusInternalServerError, `{"__type":"com.amazonaws.dynamodb.v20120810#InternalServerError"}`}
 
-// cut is the beginning of an answer, after which the connection is closed.
+// cut is a response that breaks off in the middle.
 var cut = answer{http.StatusOK, `{"Attri`}
 
-// request is what a server was asked.
+// request is a recorded request.
 type request struct {
 	operation string
 	body      map[string]any
 }
 
-// server is a DynamoDB that gives the answers of a script, the last one for ever.
+// server is a DynamoDB that replies with a script of answers and repeats the
+// last one.
 type server struct {
 	mu       sync.Mutex
 	script   []answer
@@ -77,7 +78,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// serving returns a driver on a server with that script. Its pauses are short.
+// serving returns a driver with short pauses on a server with that script.
 func serving(t *testing.T, script ...answer) (*Table, *server) {
 	t.Helper()
 	s := &server{script: script}
@@ -104,7 +105,7 @@ func item(sk string) table.Item {
 	return table.Item{"pk": table.V("p"), "sk": table.V(sk)}
 }
 
-// calls are one call of every method.
+// calls has one call of every method.
 var calls = map[string]func(ctx context.Context, t *Table) error{
 	"Get":      func(ctx context.Context, t *Table) error { _, err := t.Get(ctx, key); return err },
 	"BatchGet": func(ctx context.Context, t *Table) error { _, err := t.BatchGet(ctx, []table.Key{key}); return err },
@@ -126,7 +127,7 @@ func update(do ...table.Action) func(context.Context, *Table) error {
 	}
 }
 
-// each runs a test of every method.
+// each runs a test for every method.
 func each(t *testing.T, test func(t *testing.T, call func(context.Context, *Table) error)) {
 	t.Helper()
 	for name, call := range calls {

@@ -21,7 +21,7 @@ func TestTable(t *testing.T) {
 	tbl := emulators.Table(t)
 	deviations := tabletest.DynamoDBLocal
 	if strings.Contains(emulators.DynamoDB(t).URL, ".amazonaws.com") {
-		deviations = tabletest.Deviations{} // it is the real one
+		deviations = tabletest.Deviations{} // the real DynamoDB
 	}
 	tabletest.Exercise(t, func(*testing.T) table.Table { return tbl }, deviations)
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
 
-// Transact applies all of the writes or none. It carries a token of its own, so
-// that one whose answer was lost is not applied twice.
+// Transact applies all of the writes or none. It carries a token, so that a
+// transaction whose response was lost is not applied twice.
 func (t *Table) Transact(ctx context.Context, writes ...table.Write) error {
 	if err := table.CheckTransaction(writes); err != nil {
 		return err
@@ -49,7 +49,8 @@ func (t *Table) Transact(ctx context.Context, writes ...table.Write) error {
 	return nil
 }
 
-// member makes DynamoDB's form of a write and returns the size of what it puts.
+// member converts a write to DynamoDB's form and returns the size of the item
+// it puts.
 func (t *Table) member(into *types.TransactWriteItem, w table.Write) (size int, err error) {
 	var e expression
 	switch w := w.(type) {
@@ -67,8 +68,8 @@ func (t *Table) member(into *types.TransactWriteItem, w table.Write) (size int, 
 		}
 		do := w.Do
 		if len(do) == 0 {
-			// Here DynamoDB wants an action. Nobody has that attribute, and an item
-			// that is not there is made all the same.
+			// DynamoDB requires an action here. Removing an attribute that no item has
+			// still creates a missing item.
 			do = []table.Action{table.Remove(nobody)}
 		}
 		update := &types.Update{TableName: t.name(), Key: encodeKey(w.Key), ReturnValuesOnConditionCheckFailure: showOld}

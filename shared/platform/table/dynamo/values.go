@@ -8,7 +8,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
 
-// encode makes the SDK's form of a value that the port has checked.
+// encode converts a checked value to the SDK's form.
 func encode(v table.Value) types.AttributeValue {
 	switch v.Kind() {
 	case table.String:
@@ -49,7 +49,7 @@ func encodeKey(k table.Key) map[string]types.AttributeValue {
 
 func text(s string) types.AttributeValue { return &types.AttributeValueMemberS{Value: s} }
 
-// decode makes an item of the SDK's form, nil of none.
+// decode converts the SDK's form to an item, nil to nil.
 func decode(attributes map[string]types.AttributeValue) (table.Item, error) {
 	if len(attributes) == 0 {
 		return nil, nil
@@ -101,6 +101,6 @@ func decodeValue(a types.AttributeValue) (table.Value, error) {
 	case *types.AttributeValueMemberNS:
 		return table.Numbers(a.Value)
 	}
-	// A set of binaries: nothing of ours writes one.
+	// A set of binaries, which the service never writes.
 	return table.Value{}, fmt.Errorf("%w: %T", table.ErrInvalid, a)
 }

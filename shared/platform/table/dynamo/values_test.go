@@ -40,7 +40,7 @@ func anyValue(depth int) *rapid.Generator[table.Value] {
 	})
 }
 
-func TestValuesComeBackAsTheyWere(t *testing.T) {
+func TestValuesRoundTrip(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		v := anyValue(3).Draw(t, "value")
@@ -50,7 +50,7 @@ func TestValuesComeBackAsTheyWere(t *testing.T) {
 	})
 }
 
-func TestWhatNoValueIsIsRefused(t *testing.T) {
+func TestUnknownValuesAreRejected(t *testing.T) {
 	t.Parallel()
 	for _, bad := range []types.AttributeValue{
 		&types.AttributeValueMemberBS{Value: [][]byte{{1}}},
@@ -68,7 +68,7 @@ func TestWhatNoValueIsIsRefused(t *testing.T) {
 	}
 }
 
-func TestTheSchemaFollowsThePort(t *testing.T) {
+func TestSchemaMatchesPort(t *testing.T) {
 	t.Parallel()
 	in := Schema("things")
 	assert.Equal(t, "things", *in.TableName)
@@ -87,7 +87,7 @@ func TestTheSchemaFollowsThePort(t *testing.T) {
 	assert.Equal(t, table.TTLAttribute, *TimeToLive("things").TimeToLiveSpecification.AttributeName)
 }
 
-func TestATransactionRepeatedByItsTokenCountsAsReading(t *testing.T) {
+func TestTransactionRepeatedByTokenCountsAsRead(t *testing.T) {
 	t.Parallel()
 	meter := &table.Meter{}
 	ctx := table.WithMeter(t.Context(), meter)

@@ -11,10 +11,10 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
 
-// showOld asks for the item that failed a condition.
+// showOld requests the item that failed a condition.
 const showOld = types.ReturnValuesOnConditionCheckFailureAllOld
 
-// marshal checks a Put and makes its item; size in bytes.
+// marshal checks a Put and converts its item. size is in bytes.
 func marshal(put table.Put) (attributes map[string]types.AttributeValue, size int, err error) {
 	if err := table.CheckWrite(put); err != nil {
 		return nil, 0, err
@@ -29,8 +29,8 @@ func marshal(put table.Put) (attributes map[string]types.AttributeValue, size in
 	return encodeItem(item), size, nil
 }
 
-// checkUpdate checks an Update, and by themselves the values it sets, which
-// DynamoDB would refuse with less telling words.
+// checkUpdate checks an Update and each value it sets, for which DynamoDB's own
+// messages are less clear.
 func checkUpdate(update table.Update) error {
 	if err := table.CheckWrite(update); err != nil {
 		return err
@@ -115,7 +115,7 @@ func (t *Table) Update(ctx context.Context, update table.Update) (table.Item, er
 	return decode(out.Attributes)
 }
 
-// repeatable reports whether actions done twice come to the same as once.
+// repeatable reports whether actions are idempotent.
 func repeatable(actions []table.Action) bool {
 	return !slices.ContainsFunc(actions, func(a table.Action) bool {
 		switch a := a.(type) {

@@ -9,7 +9,7 @@ import (
 	"millrace/shared/platform/table"
 )
 
-// GoString is how rapid shows a step of a history that failed.
+// GoString returns what rapid prints for a step of a failed history.
 func (o single) GoString() string      { return brief(o.Write) }
 func (o transaction) GoString() string { return "transaction" + list(o.writes) }
 func (o batch) GoString() string       { return "batch" + list(o.writes) }
@@ -18,8 +18,8 @@ func (o paging) GoString() string      { return brief(o.Query) }
 func (resume) GoString() string        { return "resume" }
 func (scan) GoString() string          { return "scan" }
 
-// brief writes a part of the port's language for a person to read, with long
-// texts shortened.
+// brief formats writes, conditions and items for people, with long texts
+// shortened.
 func brief(x any) string {
 	switch x := x.(type) {
 	case table.Put:

@@ -12,12 +12,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// kb returns a text that brings an item of the capacity cases to about n KB,
-// safely within the last one.
+// kb returns a text that makes an item of the capacity cases about n KB large,
+// safely below the limit.
 func kb(n int) string { return strings.Repeat("x", n*1024-512) }
 
-// capacityCase is what an operation costs. The items of given are stored first,
-// under sort keys a, b ….
+// capacityCase is the cost of an operation. The items of given are stored
+// first, under sort keys a, b ….
 type capacityCase struct {
 	name  string
 	given [][]any
@@ -26,10 +26,10 @@ type capacityCase struct {
 	index map[table.Index]table.Units
 }
 
-// byOperation names the cost of one request of every operation.
+// byOperation names the case of one request of every operation.
 const byOperation = "one of each operation"
 
-// capacityCases is the golden table by DynamoDB's documented rules.
+// capacityCases is the golden table, by DynamoDB's documented rules.
 var capacityCases = []capacityCase{
 	{name: "get, eventually", given: [][]any{{"x", kb(4)}}, do: getA(), table: reads(0.5)},
 	{name: "get, consistently", given: [][]any{{"x", kb(4)}}, do: getA(table.Consistent), table: reads(1)},
@@ -155,7 +155,7 @@ func deleteA() func(context.Context, *suite) error {
 	}
 }
 
-// refused is a write of item a whose condition must fail.
+// refused writes item a with a condition that must fail.
 func refused(w table.Write) func(context.Context, *suite) error {
 	return func(ctx context.Context, s *suite) error {
 		var err error

@@ -14,7 +14,7 @@ import (
 
 const crowd = 100
 
-// at runs fn in n goroutines at once and waits for all.
+// at runs fn in n concurrent goroutines and waits for all.
 func at(n int, fn func(i int)) {
 	var wg sync.WaitGroup
 	for i := range n {

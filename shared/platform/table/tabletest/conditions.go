@@ -147,7 +147,7 @@ var conditions = map[string]func(*suite){
 		for _, c := range conditionCases {
 			q := table.Query{PK: s.prefix, Filter: c.cond, Consistent: true}
 			if table.CheckQuery(q) != nil {
-				continue // a filter cannot be about the key
+				continue // a filter cannot refer to the key
 			}
 			page, err := s.Query(s.ctx, q)
 			require.NoError(s, err, c.name)
@@ -249,7 +249,7 @@ var conditions = map[string]func(*suite){
 	},
 }
 
-// someCond makes conditions of those of conditionCases, nested as deep as given.
+// someCond combines conditions of conditionCases with the given nesting.
 func someCond(depth int) *rapid.Generator[table.Cond] {
 	return rapid.Custom(func(t *rapid.T) table.Cond {
 		if depth == 0 || rapid.Bool().Draw(t, "leaf") {

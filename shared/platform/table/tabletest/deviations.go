@@ -2,18 +2,17 @@ package tabletest
 
 import "millrace/shared/platform/table"
 
-// Deviations are the places where a server is known not to do as DynamoDB's
-// documentation says. There the suite holds it to its own answer, so that the
-// list cannot grow old unnoticed. The zero Deviations are none: what a driver on
-// DynamoDB itself must do.
+// Deviations are the known differences of a server from DynamoDB's
+// documentation. The suite checks for the deviating answer, so that an outdated
+// entry fails. The zero Deviations is DynamoDB itself.
 type Deviations struct {
-	// Immediate: indexes follow the table at once, and requests cost so little
-	// time that histories of random operations can be long.
+	// Immediate means that indexes follow the table at once, and requests are so
+	// fast that random histories can be long.
 	Immediate bool
-	// Capacity is what the server reports instead, by the name of the case.
+	// Capacity is what the server reports instead, by name of the case.
 	Capacity map[string]Cost
-	// PagesAfterFilter: the megabyte of a page counts what the filter lets
-	// through, where the documentation says what is read.
+	// PagesAfterFilter means that the megabyte of a page counts only items that
+	// pass the filter; the documentation counts the items read.
 	PagesAfterFilter bool
 }
 
@@ -23,22 +22,22 @@ type Cost struct {
 	Indexes map[table.Index]table.Units
 }
 
-// Embedded is what the embedded server's table does beyond DynamoDB.
+// Embedded is the embedded server's table.
 var Embedded = Deviations{Immediate: true}
 
-// DynamoDBLocal is where AWS's emulator, version 1.25.1, deviates.
+// DynamoDBLocal is AWS's emulator, version 1.25.1.
 var DynamoDBLocal = Deviations{
 	PagesAfterFilter: true,
 	Capacity: map[string]Cost{
 		// "If you perform a read operation on an item that does not exist, DynamoDB
 		// still consumes read throughput": the emulator does so for GetItem, but
-		// counts nothing for an absent key of a batch, nor for a query's empty page.
+		// counts nothing for a missing key of a batch or a query's empty page.
 		"batch get rounds each": {Table: reads(3)},
 		"query of nothing":      {},
 		"query of an index":     {},
 		// A transaction is two writes of each item, "one to prepare the transaction
-		// and one to commit"; indexes follow when it is done, at their usual price.
-		// The emulator doubles twice, and doubles index entries too.
+		// and one to commit"; index writes follow at the normal price. The emulator
+		// doubles twice, and doubles index writes too.
 		"transaction of two puts and a check": {Table: writes(8), Indexes: map[table.Index]table.Units{table.Due: writes(4)}},
 		"transaction doubles what is rounded": {Table: writes(20)},
 		byOperation:                           {Table: table.Units{Read: 1.5, Write: 8}},
@@ -53,8 +52,8 @@ func (d Deviations) cost(name string, documented Cost) Cost {
 	return documented
 }
 
-// filteredPages returns how many pages a query takes whose filter lets next to
-// nothing through.
+// filteredPages returns the number of pages of a query whose filter passes
+// almost nothing.
 func (d Deviations) filteredPages(documented int) int {
 	if d.PagesAfterFilter {
 		return 1

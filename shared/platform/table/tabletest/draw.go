@@ -8,8 +8,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// awkward are parts of keys that are prefixes of each other, or sort closely to
-// where an encoding of keys would put its own marks.
+// awkward are parts of keys that are prefixes of each other, or that sort close
+// to the separators of a key encoding.
 var awkward = []string{"a", "a\x00", "a\x00\x00", "a\x00\x01", "a\x01", "a#", "aa", "a\u00ff", "b", "\x00", "\x00\x01",
 	"\x01", "\u007f", "é", "éa", "\uffff", "\U0010ffff", "\U0010ffff\U0010ffff", strings.Repeat("k", 90)}
 
@@ -20,8 +20,8 @@ var (
 	someBytes = []string{"", "\x00", "\x00\x01", "\xff", "ab"}
 )
 
-// pool draws what the operations of one history are about. It is small, so that
-// they meet.
+// pool draws the operands of one history. It is small, so that operations
+// collide.
 type pool struct {
 	pks, sks, indexPKs, indexSKs []string
 	heavy                        bool // items are large, so that pages of a megabyte fill
@@ -52,8 +52,8 @@ func (p pool) keys(t *rapid.T) []table.Key {
 	return rapid.SliceOfNDistinct(rapid.Custom(p.key), 1, 8, rapid.ID[table.Key]).Draw(t, "keys")
 }
 
-// attributes are the names of those that items have, but for the keys. None is "-",
-// which the driver on DynamoDB takes to be nobody's.
+// attributes are the names of items' attributes except the key's. None is "-",
+// which the DynamoDB driver assumes no item has.
 var attributes = func() []string {
 	names := []string{"n", "s", "b", "yes", "null", "l", "m", "ss", "ns", "a-b.c", "ttl"}
 	for _, x := range table.Indexes {
@@ -62,7 +62,7 @@ var attributes = func() []string {
 	return names
 }()
 
-// value draws one that suits an attribute.
+// value draws a value that fits an attribute.
 func (p pool) value(t *rapid.T, attr string) table.Value {
 	text := rapid.SampledFrom(someTexts)
 	number := rapid.Map(rapid.SampledFrom(someNumbers), decimal)
@@ -101,7 +101,8 @@ func (p pool) value(t *rapid.T, attr string) table.Value {
 	return table.V(text.Draw(t, attr))
 }
 
-// item draws some attributes. Of an index mostly both, at times one alone.
+// item draws some attributes. Mostly it sets both of an index, sometimes only
+// one.
 func (p pool) item(t *rapid.T, key table.Key) table.Item {
 	item := keyOnly(key)
 	for _, attr := range rapid.SliceOfNDistinct(rapid.SampledFrom(attributes), 0, 5, rapid.ID[string]).Draw(t, "attributes") {
@@ -119,7 +120,7 @@ func (p pool) item(t *rapid.T, key table.Key) table.Item {
 	return item
 }
 
-// actions draws those of an Update. Some do not suit what they meet.
+// actions draws the actions of an Update. Some do not fit the stored attribute.
 func (p pool) actions(t *rapid.T) (do []table.Action) {
 	for _, attr := range rapid.SliceOfNDistinct(rapid.SampledFrom(attributes), 0, 4, rapid.ID[string]).Draw(t, "attributes") {
 		from := attr
@@ -145,7 +146,7 @@ func (p pool) actions(t *rapid.T) (do []table.Action) {
 	return do
 }
 
-// cond draws a condition on some of the attributes, nested as deep as given.
+// cond draws a condition on some of the attributes with the given nesting.
 func (p pool) cond(t *rapid.T, attrs []string, depth int) table.Cond {
 	form := rapid.IntRange(0, 12).Draw(t, "form")
 	if form < 4 && depth > 0 {
@@ -180,7 +181,7 @@ func (p pool) cond(t *rapid.T, attrs []string, depth int) table.Cond {
 	return table.CondCompare{Attr: attr, Op: table.Op(rapid.IntRange(int(table.OpEq), int(table.OpNe)).Draw(t, "op")), Value: v}
 }
 
-// maybe draws the condition of a write, which often has none.
+// maybe draws the condition of a write, which is often nil.
 func (p pool) maybe(t *rapid.T) table.Cond {
 	switch rapid.IntRange(0, 7).Draw(t, "condition") {
 	case 0, 1:

@@ -100,7 +100,7 @@ var indexes = map[string]func(*suite){
 		require.NoError(s, s.BatchWrite(s.ctx, writes))
 		for _, reverse := range []bool{false, true} {
 			q := table.Query{Index: table.ByList, PK: pk, Limit: 7, Reverse: reverse}
-			// Among items of one place the order is the driver's.
+			// The order of items with the same index key depends on the driver.
 			s.settlesInAnyOrder(q, numbered(60))
 		}
 	},

@@ -18,7 +18,7 @@ type step struct {
 	Share float64 `table:"share"`
 }
 
-// record has a field of every kind the codec knows.
+// record has a field of every kind that the codec supports.
 type record struct {
 	table.Key
 	State   state             `table:"state"`

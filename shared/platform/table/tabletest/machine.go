@@ -11,16 +11,16 @@ import (
 	"pgregory.net/rapid"
 )
 
-// machine is the table beside its model, through one history.
+// machine compares the table with its model through one history.
 type machine struct {
 	*suite
 	pool
 	model model
-	last  table.Query // the query that was cut short last, with its cursor
+	last  table.Query // the last query that was cut short, with its cursor
 }
 
-// random plays drawn histories on the table and on its model and compares all
-// that comes of them.
+// random runs drawn histories on the table and on its model and compares every
+// result.
 var random = map[string]func(*suite){
 	"RandomOperations": func(s *suite) {
 		rounds := 2
@@ -80,7 +80,7 @@ func (o transaction) play(m *machine) error {
 	if !ok && !m.deviates.Immediate && slices.ContainsFunc(want, func(r table.Reason) bool {
 		return r.Err != nil && errors.Is(err, r.Err)
 	}) {
-		return nil // an action that does not suit its item may be an error without reasons
+		return nil // an action that does not fit its item may fail without reasons
 	}
 	if !ok || len(got.Reasons) != len(want) {
 		return fmt.Errorf("it ends with %w, not with %v", err, want)
@@ -132,7 +132,7 @@ func (o paging) play(m *machine) error {
 	})
 }
 
-// play goes on behind the cursor, where the items may have changed meanwhile.
+// play continues after the cursor; the items may have changed meanwhile.
 func (resume) play(m *machine) error {
 	q := m.last
 	if q.Start == "" {
@@ -155,7 +155,7 @@ func (resume) play(m *machine) error {
 			return m.pages(q, within(q.Range, rows[i+1:]))
 		}
 		if slices.ContainsFunc(rows, func(x row) bool { return x.at == cursor.at }) {
-			return nil // where it stood among those of its place is the driver's
+			return nil // the order of items with the same index key depends on the driver
 		}
 		behind := slices.DeleteFunc(rows, func(x row) bool { return q.Reverse != (x.at < cursor.at) })
 		return m.pages(q, within(q.Range, behind))
@@ -181,8 +181,8 @@ func (scan) play(m *machine) error {
 	return nil
 }
 
-// settled compares what a query reads, of an index that follows its table in its
-// own time until it agrees.
+// settled compares the result of a query; for an index it retries until they
+// agree.
 func (m *machine) settled(q table.Query, compare func() error) error {
 	began := time.Now()
 	for {

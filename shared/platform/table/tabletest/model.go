@@ -10,15 +10,13 @@ import (
 	"millrace/shared/platform/table"
 )
 
-// model is what a table holds: a plain map, sorted when it is read. Order, ranges,
-// membership of indexes and the atomicity of transactions are written here anew,
-// so that they check the drivers' independently. What a single condition or
-// action means is left to table.Holds and table.Apply, which have tests by cases
-// of their own.
+// model is the content of a table: a plain map, sorted when it is read. It
+// implements order, ranges, index membership and atomicity of transactions
+// independently of the drivers. Single conditions and actions are left to
+// table.Holds and table.Apply, which have their own tests.
 type model map[table.Key]table.Item
 
-// next works out what a write makes of the item it is about (nil: none), or why
-// it is refused.
+// next returns the item after a write (nil: none), or why the write fails.
 func (m model) next(w table.Write) (table.Item, table.Reason) {
 	old := m[w.Target()]
 	var cond table.Cond
@@ -47,7 +45,7 @@ func (m model) next(w table.Write) (table.Item, table.Reason) {
 	return item, table.Reason{}
 }
 
-// write applies all of the writes, or none and says why for each.
+// write applies all of the writes, or none and returns the reason for each.
 func (m model) write(writes ...table.Write) (reasons []table.Reason, refused bool) {
 	after := model{}
 	for _, w := range writes {
@@ -69,16 +67,16 @@ func (m model) write(writes ...table.Write) (reasons []table.Reason, refused boo
 	return reasons, false
 }
 
-// row is an item's place in a partition of the table or of an index, and what a
-// query finds there.
+// row is an item's key in a partition of the table or of an index, and the item
+// that a query returns for it.
 type row struct {
-	at   string // what the partition is sorted by
+	at   string // sort key in the partition
 	key  table.Key
 	item table.Item
 }
 
-// rows are those of a partition, in order. Where an index has several items at
-// one place, they are in the order of their keys.
+// rows returns the rows of a partition, in order. Rows with the same index key
+// are in the order of their item keys.
 func (m model) rows(x table.Index, pk string) []row {
 	pkName, skName := "pk", "sk"
 	if x != "" {
@@ -103,7 +101,7 @@ func compareRows(a, b row) int {
 	return cmp.Or(strings.Compare(a.at, b.at), strings.Compare(a.key.PK, b.key.PK), strings.Compare(a.key.SK, b.key.SK))
 }
 
-// inRange reports whether a range has the sort key.
+// inRange reports whether a range contains the sort key.
 func inRange(r table.Range, sk string) bool {
 	order := strings.Compare(sk, r.From)
 	return map[table.RangeKind]bool{
@@ -118,12 +116,12 @@ func inRange(r table.Range, sk string) bool {
 	}[r.Kind]
 }
 
-// within are the rows of a range.
+// within returns the rows in a range.
 func within(r table.Range, rows []row) []row {
 	return slices.DeleteFunc(slices.Clone(rows), func(x row) bool { return !inRange(r, x.at) })
 }
 
-// passing are the items of rows that a filter lets through.
+// passing returns the items of rows that pass a filter.
 func passing(filter table.Cond, rows []row) (items []table.Item) {
 	for _, x := range rows {
 		if table.Holds(filter, x.item) {
@@ -133,8 +131,8 @@ func passing(filter table.Cond, rows []row) (items []table.Item) {
 	return items
 }
 
-// projected are items as a read of some attributes returns them; of none named,
-// as they are.
+// projected returns items with only the given attributes; without names,
+// unchanged.
 func projected(items []table.Item, only []string) []table.Item {
 	if len(only) == 0 {
 		return items
@@ -149,7 +147,7 @@ func projected(items []table.Item, only []string) []table.Item {
 	return out
 }
 
-// bytes is the size of rows, by which a page is cut.
+// bytes returns the size of rows, which limits a page.
 func bytes(rows []row) (n int) {
 	for _, x := range rows {
 		n += x.item.Size()

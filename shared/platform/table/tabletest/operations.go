@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// operation is one step of a history, drawn before it is played.
+// operation is one step of a history, drawn before it runs.
 type operation interface{ play(m *machine) error }
 
 type (
@@ -20,7 +20,7 @@ type (
 		only []string
 	}
 	paging struct{ table.Query }
-	resume struct{} // goes on with a query at the cursor that was given last
+	resume struct{} // continues a query at the last cursor
 	scan   struct{} // reads everything
 )
 
@@ -54,7 +54,7 @@ func (p pool) write(t *rapid.T, key table.Key, checks bool) table.Write {
 	return table.Delete{Key: key, If: cond}
 }
 
-// writes draws those of a transaction, or of a batch.
+// writes draws the writes of a transaction or of a batch.
 func (p pool) writes(t *rapid.T, transaction bool) (ws []table.Write) {
 	for _, key := range p.keys(t) {
 		switch {
@@ -69,7 +69,7 @@ func (p pool) writes(t *rapid.T, transaction bool) (ws []table.Write) {
 	return ws
 }
 
-// only draws the attributes that a read asks for, mostly all.
+// only draws the attributes to read, mostly all.
 func (p pool) only(t *rapid.T) []string {
 	if rapid.IntRange(0, 3).Draw(t, "projection") > 0 {
 		return nil
@@ -94,7 +94,7 @@ func (p pool) query(t *rapid.T) table.Query {
 		}
 	}
 	if q.Index != "" && table.CheckQuery(q) != nil {
-		q.Filter = nil // it is about what the index does not hold
+		q.Filter = nil // it refers to attributes that the index does not hold
 	}
 	bound := rapid.SampledFrom(slices.Concat(sks, awkward))
 	q.Range.Kind = table.RangeKind(rapid.IntRange(int(table.RangeAll), int(table.RangeBefore)).Draw(t, "range"))

@@ -8,8 +8,8 @@ import (
 )
 
 // whole reads a partition without a limit and compares it with the model. It
-// returns the rows in the order the driver gave them: among items at one place of
-// an index that is its own.
+// returns the rows in the driver's order, which may differ for rows with the
+// same index key.
 func (m *machine) whole(x table.Index, pk string, reverse bool) ([]row, error) {
 	want := m.model.rows(x, pk)
 	if reverse {
@@ -33,8 +33,8 @@ func (m *machine) whole(x table.Index, pk string, reverse bool) ([]row, error) {
 	return got, nil
 }
 
-// pages reads a query page by page and compares each with the rows it must be
-// made of: after the last page all of them have been read.
+// pages reads a query page by page and compares each page with the expected
+// rows, until all have been read.
 func (m *machine) pages(q table.Query, rows []row) error {
 	for {
 		page, err := m.Query(m.ctx, q)
@@ -63,7 +63,7 @@ func (m *machine) pages(q table.Query, rows []row) error {
 	}
 }
 
-// readUpTo is how many of the rows the query's cursor is behind.
+// readUpTo returns how many of the rows are before the query's cursor.
 func readUpTo(q table.Query, rows []row) (int, error) {
 	at, err := table.DecodeCursor(q)
 	if err != nil {
@@ -78,9 +78,9 @@ func readUpTo(q table.Query, rows []row) (int, error) {
 	return i + 1, nil
 }
 
-// cut checks that a page ends where its limit or its size has it end. The driver
-// decides whether the item with which it grows beyond a megabyte is still part of
-// it, and whether a cursor follows the last item that a range can have.
+// cut checks that a page ends at its limit or size. The driver decides whether
+// the item that exceeds the megabyte belongs to the page, and whether a cursor
+// follows the last possible item of a range.
 func (m *machine) cut(q table.Query, rows []row, read int, more bool) error {
 	size := func(n int) int { return bytes(rows[:min(max(n, 0), len(rows))]) }
 	full := q.Limit > 0 && read == q.Limit

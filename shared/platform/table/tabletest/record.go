@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// forms is what of the port's language has been exercised.
+// forms records which forms of the port's language were exercised.
 type forms struct {
 	mu   sync.Mutex
 	seen map[string]bool
@@ -20,7 +20,7 @@ type forms struct {
 
 func newForms() *forms { return &forms{seen: map[string]bool{}} }
 
-// expected is the whole language.
+// expected returns all forms.
 func expected() []string {
 	var out []string
 	for _, c := range []table.Cond{
@@ -134,8 +134,7 @@ func (f *forms) read(of table.Operation, opts []table.ReadOption) {
 	}
 }
 
-// check fails if a part of the language was never exercised, or if one was that
-// the list does not know.
+// check fails if a form was never exercised, or if an unlisted one was.
 func (f *forms) check(t *testing.T) {
 	t.Helper()
 	want := expected()
@@ -147,7 +146,7 @@ func (f *forms) check(t *testing.T) {
 	}
 }
 
-// recorder is a table that notes what it is asked.
+// recorder is a table that records the forms used.
 type recorder struct {
 	table.Table
 	seen *forms

@@ -1,8 +1,8 @@
-// Package tabletest is the suite every driver of the table port passes: on the
-// embedded server's file, on DynamoDB Local and on DynamoDB itself. It needs no
-// empty table, takes indexes to be eventually consistent and conflicts between
-// transactions to be possible, and at its end checks that it has exercised every
-// form of condition, action, range and index there is.
+// Package tabletest is the conformance suite of package table, for the embedded
+// server's table, DynamoDB Local and DynamoDB. It does not need an empty table,
+// accepts eventually consistent indexes and conflicts between transactions, and
+// checks at its end that every form of condition, action, range and index was
+// exercised.
 package tabletest
 
 import (
@@ -19,9 +19,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Exercise runs the suite. newTable returns a driver on a table that has every
-// index of table.Indexes; it may be called many times, at the same time, and
-// may return the same one. Deviations are those of the server behind it, if any.
+// Exercise runs the suite. newTable returns a driver on a table with all of
+// table.Indexes; it is called many times, concurrently, and may return the same
+// one. deviations are those of the server behind it, if any.
 func Exercise(t *testing.T, newTable func(t *testing.T) table.Table, deviations ...Deviations) {
 	seen := newForms()
 	var deviates Deviations
@@ -62,7 +62,7 @@ func Exercise(t *testing.T, newTable func(t *testing.T) table.Table, deviations 
 	}
 }
 
-// suite is what a test of the suite works with: its own partitions of the table.
+// suite is one test's view: its own partitions of the table.
 type suite struct {
 	*testing.T
 	table.Table
@@ -75,10 +75,10 @@ func newSuite(t *testing.T, tbl table.Table) *suite {
 	return &suite{T: t, Table: tbl, ctx: t.Context(), prefix: "test#" + rand.Text()[:12]}
 }
 
-// key names an item of the test's first partition.
+// key returns the key of an item in the test's first partition.
 func (s *suite) key(sk string) table.Key { return table.Key{PK: s.prefix, SK: sk} }
 
-// item makes an item of name, value pairs.
+// item returns an item of name, value pairs.
 func (s *suite) item(sk string, pairs ...any) table.Item {
 	item := table.Item{"pk": table.V(s.prefix), "sk": table.V(sk)}
 	for i := 0; i < len(pairs); i += 2 {
@@ -95,7 +95,7 @@ func (s *suite) given(sk string, pairs ...any) table.Item {
 	return item
 }
 
-// stored reads an item consistently, nil if there is none.
+// stored reads an item consistently and returns nil if it does not exist.
 func (s *suite) stored(key table.Key) table.Item {
 	s.Helper()
 	item, err := s.Get(s.ctx, key, table.Consistent)
@@ -106,7 +106,7 @@ func (s *suite) stored(key table.Key) table.Item {
 	return item
 }
 
-// transact runs a transaction until no other stands in its way.
+// transact runs a transaction until it does not conflict with another.
 func (s *suite) transact(writes ...table.Write) error {
 	for {
 		err := s.Transact(s.ctx, writes...)
@@ -125,7 +125,7 @@ func sortKeys(items []table.Item) []string {
 	return out
 }
 
-// all reads a query to its end.
+// all returns all items of a query.
 func (s *suite) all(q table.Query) []table.Item {
 	s.Helper()
 	items := []table.Item{}
@@ -136,19 +136,20 @@ func (s *suite) all(q table.Query) []table.Item {
 	return items
 }
 
-// How long an index may take to follow its table, and how often it is asked.
+// How long an index may lag behind its table, and how often it is polled.
 const (
 	patience = time.Minute
 	poll     = 2 * time.Millisecond
 )
 
-// settles waits until a query of an index gives the sort keys of want, in order.
+// settles waits until a query of an index returns the sort keys of want, in
+// order.
 func (s *suite) settles(q table.Query, want ...string) {
 	s.Helper()
 	s.eventually(q, func(got []string) bool { return slices.Equal(want, got) }, want)
 }
 
-// settlesInAnyOrder is settles where the order does not count.
+// settlesInAnyOrder is settles without regard to order.
 func (s *suite) settlesInAnyOrder(q table.Query, want []string) {
 	s.Helper()
 	s.eventually(q, func(got []string) bool {
@@ -174,7 +175,7 @@ func (s *suite) eventually(q table.Query, settled func(got []string) bool, want 
 	}
 }
 
-// numbered returns n names that sort as they are counted.
+// numbered returns n names that sort in numeric order.
 func numbered(n int) []string {
 	out := make([]string, n)
 	for i := range out {

@@ -22,8 +22,8 @@ type Metric struct {
 	Values     []float64
 }
 
-// Metrics reads the lines in the embedded metric format among lines. It ends the
-// test if one breaks the format.
+// Metrics parses those of lines that are in the embedded metric format. It ends
+// the test if one violates the format.
 func Metrics(t testing.TB, lines []Line) []Metric {
 	t.Helper()
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(format))
@@ -45,8 +45,8 @@ func Metrics(t testing.TB, lines []Line) []Metric {
 	return out
 }
 
-// directive reads what one directive points at. What the schema cannot say is
-// checked here: that the members are there, and what they are.
+// directive reads the metrics of one directive. It checks what the schema
+// cannot express: that the members exist and have the right type.
 func directive(t testing.TB, line Line, d map[string]any) []Metric {
 	t.Helper()
 	dimensions := map[string]string{}
@@ -78,8 +78,8 @@ func directive(t testing.TB, line Line, d map[string]any) []Metric {
 	return out
 }
 
-// Sum adds up the values of a metric, over all lines and dimensions that have
-// these: names and values by turns.
+// Sum adds up the values of a metric over all lines with these dimensions,
+// given as alternating names and values.
 func Sum(metrics []Metric, name string, dimensions ...string) float64 {
 	sum := 0.0
 	for _, m := range metrics {

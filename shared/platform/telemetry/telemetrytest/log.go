@@ -1,4 +1,4 @@
-// Package telemetrytest looks at what is logged and measured in tests.
+// Package telemetrytest inspects logs and metrics in tests.
 package telemetrytest
 
 import (
@@ -13,27 +13,27 @@ import (
 	"millrace/shared/platform/telemetry"
 )
 
-// Log keeps what is written. It is safe for concurrent use.
+// Log collects what is written to it. It is safe for concurrent use.
 type Log struct {
 	mu   sync.Mutex
 	data bytes.Buffer
 }
 
-// Write keeps lines.
+// Write appends lines.
 func (l *Log) Write(data []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.data.Write(data)
 }
 
-// String is everything so far.
+// String returns everything written so far.
 func (l *Log) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.data.String()
 }
 
-// Logger writes JSON lines of every level to the Log.
+// Logger returns a logger that writes JSON lines of every level to the Log.
 func (l *Log) Logger() *slog.Logger {
 	return telemetry.NewLogger(l, telemetry.JSON, slog.LevelDebug)
 }
@@ -41,14 +41,14 @@ func (l *Log) Logger() *slog.Logger {
 // Line is a JSON object.
 type Line map[string]any
 
-// Lines reads what was written. It ends the test if a line is no JSON object, or
-// has a member twice.
+// Lines parses what was written. It ends the test if a line is not a JSON
+// object or has a duplicate member.
 func (l *Log) Lines(t testing.TB) []Line {
 	t.Helper()
 	return Lines(t, l.String())
 }
 
-// Lines reads text that consists of JSON objects, as [Log.Lines] does.
+// Lines parses text that consists of JSON objects, as [Log.Lines] does.
 func Lines(t testing.TB, text string) []Line {
 	t.Helper()
 	var out []Line
@@ -60,7 +60,7 @@ func Lines(t testing.TB, text string) []Line {
 	return out
 }
 
-// Said returns the lines with a message.
+// Said returns the lines with the given message.
 func (l *Log) Said(t testing.TB, message string) []Line {
 	t.Helper()
 	var out []Line

@@ -1,6 +1,6 @@
-// Package keyfile is the [vault.Vault] driver of a server on one machine: a
-// Tink keyset of AES-256-GCM keys in a file that its owner alone can read.
-// Who loses the file loses every value; who copies it can open them all.
+// Package keyfile is the [vault.Vault] driver for a server on one machine: a
+// Tink keyset of AES-256-GCM keys in a file that only its owner can read.
+// Losing the file loses every value; a copy of the file opens them all.
 package keyfile
 
 import (
@@ -23,16 +23,16 @@ import (
 	"millrace/shared/platform/vault"
 )
 
-// format is the first byte of what this driver seals.
+// format is the first byte of values sealed by this driver.
 const format = 2
 
-// maxFile is more than any keyset takes, in bytes.
+// maxFile is an upper bound of a keyset's size in bytes.
 const maxFile = 1 << 20
 
-// wide are the permissions that the file must not give.
+// wide are the permissions that the file must not have.
 const wide = 0o077
 
-// Vault is the driver. Make it with Open.
+// Vault is the key file driver. Create it with Open.
 type Vault struct {
 	path string
 
@@ -43,16 +43,16 @@ type Vault struct {
 
 var _ vault.Vault = (*Vault)(nil)
 
-// Open reads the keyset at path, or makes it, whole or not at all and never
-// over another process's. It refuses a file that others than its owner may
-// touch (on systems that have such permissions) and one that is no keyset.
+// Open reads the keyset at path, or creates it atomically without replacing
+// another process's. It rejects a file that users other than its owner may
+// access (on systems with such permissions) and one that is not a keyset.
 func Open(path string) (*Vault, error) {
 	handle, err := read(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		if err := create(path); err != nil {
 			return nil, fmt.Errorf("vault: make key file: %w", err)
 		}
-		handle, err = read(path) // which may be what another process made
+		handle, err = read(path) // another process may have created it
 	}
 	if err != nil {
 		return nil, fmt.Errorf("vault: %w", err)
@@ -90,7 +90,7 @@ func (v *Vault) Seal(ctx context.Context, org, name string, plaintext []byte) (v
 	return append(vault.Sealed{format}, ciphertext...), nil
 }
 
-// Open decrypts a value with the key that it was sealed with.
+// Open decrypts a value with the key that sealed it.
 func (v *Vault) Open(ctx context.Context, org, name string, sealed vault.Sealed) ([]byte, error) {
 	if err := errors.Join(ctx.Err(), vault.Check(org, name, 0)); err != nil {
 		return nil, err
@@ -105,8 +105,8 @@ func (v *Vault) Open(ctx context.Context, org, name string, sealed vault.Sealed)
 	return plaintext, nil
 }
 
-// Rotate adds a key, which seals from now on; the others go on opening. The
-// file is replaced whole. No other process may rotate it at the same time.
+// Rotate adds a key that seals from now on; older keys still open. The file is
+// replaced atomically. No other process may rotate it at the same time.
 func (v *Vault) Rotate() error {
 	v.rotating.Lock()
 	defer v.rotating.Unlock()
@@ -131,7 +131,7 @@ func (v *Vault) Rotate() error {
 	return v.use(handle)
 }
 
-// read reads a keyset. Its errors do not repeat the file's content.
+// read reads a keyset. Its errors do not quote the file's content.
 func read(path string) (*keyset.Handle, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -159,13 +159,13 @@ func read(path string) (*keyset.Handle, error) {
 	return handle, nil
 }
 
-// create makes the file with one key, unless it is there by now.
+// create creates the file with one key, unless it exists by now.
 func create(path string) error {
 	handle, err := keyset.NewHandle(aead.AES256GCMKeyTemplate())
 	if err != nil {
 		return err
 	}
-	// A link, other than a rename, replaces nothing.
+	// Unlike a rename, a link does not replace a file.
 	err = write(path, handle, func(from, to string) error {
 		return errors.Join(os.Link(from, to), os.Remove(from))
 	})
@@ -175,8 +175,8 @@ func create(path string) error {
 	return err
 }
 
-// write writes a file that only its owner can read and puts it in its place,
-// on disk when it returns.
+// write writes a file that only its owner can read, moves it to path, and
+// returns once it is on disk.
 func write(path string, handle *keyset.Handle, place func(from, to string) error) (err error) {
 	dir := filepath.Dir(path)
 	f, err := os.CreateTemp(dir, filepath.Base(path)+".*") // mode 0600

@@ -15,7 +15,7 @@ import (
 	"millrace/shared/platform/vault/vaulttest"
 )
 
-// file is a key file.
+// file is the path of a key file.
 type file string
 
 func newFile(t *testing.T) file { return file(filepath.Join(t.TempDir(), "vault.key")) }
@@ -36,7 +36,8 @@ func TestConformance(t *testing.T) {
 	vaulttest.Exercise(t, func(t *testing.T) vaulttest.Keys { return newFile(t) })
 }
 
-// only asserts that the file is alone in its directory, and its owner's.
+// only asserts that the file is alone in its directory and accessible only to
+// its owner.
 func (f file) only(t *testing.T) {
 	t.Helper()
 	entries, err := os.ReadDir(filepath.Dir(string(f)))
@@ -47,8 +48,8 @@ func (f file) only(t *testing.T) {
 	assert.Equal(t, os.FileMode(0o600), info.Mode().Perm())
 }
 
-// TestMadeOnce lets many make the file at the same time: all get one key.
-func TestMadeOnce(t *testing.T) {
+// TestConcurrentCreationYieldsOneKey checks that all creators get the same key.
+func TestConcurrentCreationYieldsOneKey(t *testing.T) {
 	t.Parallel()
 	f := newFile(t)
 	vaults := make([]*keyfile.Vault, 16)
@@ -128,8 +129,8 @@ func TestRefusesOtherFiles(t *testing.T) {
 	require.ErrorIs(t, err, os.ErrNotExist)
 }
 
-// TestErrorsKeepKeys holds that no error repeats the key.
-func TestErrorsKeepKeys(t *testing.T) {
+// TestErrorsDoNotQuoteKeys checks that no error contains the key.
+func TestErrorsDoNotQuoteKeys(t *testing.T) {
 	t.Parallel()
 	f := newFile(t)
 	f.open(t)

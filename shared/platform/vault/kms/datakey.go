@@ -23,12 +23,12 @@ type dataKey struct {
 	aead    tink.AEAD
 	wrapped []byte
 	until   time.Time
-	uses    atomic.Int64 // as a key that seals
+	uses    atomic.Int64 // number of values sealed
 }
 
-// sealingKey returns the key that seals for a workspace, a new one if there is
-// none in memory or it has served long enough. Two callers may make one each;
-// the later is kept, and both open.
+// sealingKey returns the data key that seals for a workspace, a new one if
+// there is none in memory or it has been used long enough. Two callers may
+// create one each; the later one is kept, and both open.
 func (v *Vault) sealingKey(ctx context.Context, org string) (*dataKey, error) {
 	now := v.cfg.Clock.Now()
 	if key, ok := v.sealing.Get(org); ok && now.Before(key.until) && key.uses.Add(1) <= maxUses {
@@ -64,7 +64,7 @@ func (v *Vault) sealingKey(ctx context.Context, org string) (*dataKey, error) {
 	return key, nil
 }
 
-// openingKey unwraps a data key for a workspace.
+// openingKey unwraps a data key of a workspace.
 func (v *Vault) openingKey(ctx context.Context, org string, id fingerprint, wrapped []byte) (*dataKey, error) {
 	now, at := v.cfg.Clock.Now(), place(org, id, wrapped)
 	if key, ok := v.opening.Get(at); ok && now.Before(key.until) {
@@ -102,8 +102,8 @@ func (v *Vault) newKey(handle *keyset.Handle, wrapped []byte, now time.Time) (*d
 	return &dataKey{aead: primitive, wrapped: bytes.Clone(wrapped), until: now.Add(v.cfg.Lifetime)}, nil
 }
 
-// place is where an unwrapped key is kept. The workspace is in it, for KMS was
-// asked in its name.
+// place returns the cache key of an unwrapped data key. It includes the
+// workspace, because KMS authorised the key for that workspace.
 func place(org string, id fingerprint, wrapped []byte) [32]byte {
 	b := binary.AppendUvarint(nil, uint64(len(org)))
 	b = append(append(append(b, org...), id[:]...), wrapped...)

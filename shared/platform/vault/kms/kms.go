@@ -1,12 +1,12 @@
-// Package kms is the [vault.Vault] driver for AWS KMS: envelope encryption.
+// Package kms is the [vault.Vault] driver for AWS KMS, by envelope encryption.
 // A value is encrypted with a data key of its workspace (Tink, AES-256-GCM),
-// which travels beside it, wrapped by the KMS key. KMS wraps and unwraps it
+// which is stored with it, wrapped by the KMS key. KMS wraps and unwraps it
 // with the workspace in the encryption context, as "associatedData": the hex of
-// [Context]. So a value costs a call of KMS only when its workspace's key is
-// not in memory, where none stays longer than [Config.Lifetime].
+// [Context]. A value costs a KMS call only if its workspace's key is not
+// cached; keys are cached for at most [Config.Lifetime].
 //
-// A rotation by KMS itself needs nothing here. To move to another KMS key, make
-// it Config.Key and the one before a Config.Retired.
+// Key rotation by KMS needs no change here. To move to another KMS key, set
+// Config.Key to it and add the previous key to Config.Retired.
 package kms
 
 import (
@@ -31,38 +31,38 @@ import (
 	"millrace/shared/platform/vault"
 )
 
-// The SDK's retryer is the only layer that repeats requests: up to 4 attempts
-// with exponential backoff and jitter, at most 2 s between two.
+// The SDK's retryer is the only layer that retries: up to 4 attempts with
+// exponential backoff and jitter, at most 2 s between two attempts.
 const (
 	maxAttempts = 4
 	maxBackoff  = 2 * time.Second
 )
 
-// The bounds of data keys in memory.
+// Limits of cached data keys.
 const (
 	defaultLifetime = 5 * time.Minute
 	maxKeys         = 1000
-	maxUses         = 1 << 20 // values sealed with one key; AES-GCM's own bound is 2^32
+	maxUses         = 1 << 20 // values sealed with one key; AES-GCM's limit is 2^32
 )
 
-// Config says which key to use and how.
+// Config selects the KMS keys and how to use them.
 type Config struct {
-	// Key is the ARN of the KMS key that wraps new data keys. An ARN of an
-	// alias will not do, as it may come to mean another key.
+	// Key is the ARN of the KMS key that wraps new data keys. It must not be an
+	// alias, which may come to name another key.
 	Key string
-	// Retired are the ARNs of keys that wrapped data keys before.
+	// Retired are the ARNs of keys that wrapped data keys in the past.
 	Retired []string
-	// AWS loads region, credentials and endpoint at first use; nil is the
-	// SDK's default chain.
+	// AWS loads region, credentials and endpoint on first use; nil means the SDK's
+	// default chain.
 	AWS func(ctx context.Context) (aws.Config, error)
-	// Lifetime is how long a data key may be in memory, so for how long access
-	// lasts that was taken away in KMS; 0 is 5 minutes.
+	// Lifetime is how long a data key may be cached, and so how long access lasts
+	// after KMS has revoked it; 0 means 5 minutes.
 	Lifetime time.Duration
-	// Clock ends lifetimes; nil is the machine's.
+	// Clock measures lifetimes; nil means the system clock.
 	Clock clock.Clock
 }
 
-// Vault is the driver. Make it with New.
+// Vault is the KMS driver. Create it with New.
 type Vault struct {
 	cfg     Config
 	backoff time.Duration // longest pause between attempts
@@ -72,23 +72,23 @@ type Vault struct {
 	sealing *lru.Cache[string, *dataKey]   // by workspace
 	opening *lru.Cache[[32]byte, *dataKey] // by workspace, KMS key and wrapped key
 
-	mu     sync.Mutex // guards the lazy client, and making the primitives of keks
+	mu     sync.Mutex // guards the lazy client and the creation of the primitives of keks
 	client *kms.Client
 }
 
 var _ vault.Vault = (*Vault)(nil)
 
-// fingerprint names a KMS key in a sealed value.
+// fingerprint identifies a KMS key in a sealed value.
 type fingerprint [8]byte
 
-// kek is a KMS key: the key that encrypts keys.
+// kek is a KMS key: a key encryption key.
 type kek struct {
 	arn  string
-	aead tink.AEADWithContext // nil until its first use
+	aead tink.AEADWithContext // nil until first use
 }
 
-// New returns a vault. It contacts nothing: the client is built at first use.
-// Errors: vault.ErrArgument for no key.
+// New returns a vault. It makes no request: the client is built on first use.
+// Errors: vault.ErrArgument if the ARN of a key is empty.
 func New(cfg Config) (*Vault, error) {
 	if cfg.AWS == nil {
 		cfg.AWS = func(ctx context.Context) (aws.Config, error) { return config.LoadDefaultConfig(ctx) }
@@ -120,11 +120,11 @@ func fingerprintOf(arn string) fingerprint {
 	return fingerprint(sum[:8])
 }
 
-// Context is what a workspace's data keys are wrapped for: the encryption
-// context's associatedData, in hex there.
+// Context returns the associatedData of the encryption context with which a
+// workspace's data keys are wrapped. KMS gets it in hex.
 func Context(org string) []byte { return vault.AssociatedData("key", org) }
 
-// kek returns the primitive of a KMS key, nil if it is not configured.
+// kek returns the primitive of a KMS key, or nil if it is not configured.
 func (v *Vault) kek(ctx context.Context, id fingerprint) (tink.AEADWithContext, error) {
 	key := v.keks[id]
 	if key == nil {
@@ -133,7 +133,7 @@ func (v *Vault) kek(ctx context.Context, id fingerprint) (tink.AEADWithContext, 
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.client == nil {
-		// The first caller's cancellation must not decide about everybody's client.
+		// The client outlives the first caller, so its cancellation must not apply.
 		base, err := v.cfg.AWS(context.WithoutCancel(ctx))
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", vault.ErrUnavailable, err)
@@ -168,7 +168,7 @@ func (v *Vault) Seal(ctx context.Context, org, name string, plaintext []byte) (v
 	return envelope{v.primary, key.wrapped, ciphertext}.encode(), nil
 }
 
-// Open decrypts a value with the data key beside it.
+// Open decrypts a value with the data key stored in it.
 func (v *Vault) Open(ctx context.Context, org, name string, sealed vault.Sealed) ([]byte, error) {
 	if err := errors.Join(ctx.Err(), vault.Check(org, name, 0)); err != nil {
 		return nil, err
@@ -188,8 +188,8 @@ func (v *Vault) Open(ctx context.Context, org, name string, sealed vault.Sealed)
 	return plaintext, nil
 }
 
-// translate turns a failure of KMS into the port's; others keep their chain, so
-// that an ended context stays visible.
+// translate maps a KMS error to the port's. Others keep their chain, so that an
+// ended context stays visible.
 func translate(op string, err error) error {
 	_, invalid := errors.AsType[*types.InvalidCiphertextException](err)
 	_, incorrect := errors.AsType[*types.IncorrectKeyException](err)
@@ -199,8 +199,8 @@ func translate(op string, err error) error {
 	return fmt.Errorf("%w: %s a data key: %w", vault.ErrUnavailable, op, err)
 }
 
-// envelope is a sealed value: a byte of format, the KMS key's fingerprint, the
-// wrapped data key with its length in two bytes, and the ciphertext.
+// envelope is a sealed value: a format byte, the KMS key's fingerprint, the
+// wrapped data key prefixed with its length in two bytes, and the ciphertext.
 type envelope struct {
 	kek                 fingerprint
 	wrapped, ciphertext []byte

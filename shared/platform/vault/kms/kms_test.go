@@ -26,7 +26,7 @@ import (
 	"millrace/shared/platform/vault/vaulttest"
 )
 
-// load gives the driver the emulator's configuration.
+// load returns the emulator's configuration.
 func load(base aws.Config) func(context.Context) (aws.Config, error) {
 	return func(context.Context) (aws.Config, error) { return base, nil }
 }
@@ -66,14 +66,14 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// proxy counts KMS's calls and remembers what they said.
+// proxy counts KMS calls and records their content.
 type proxy struct {
 	base aws.Config
 
 	mu    sync.Mutex
 	calls []string // e.g. "Encrypt"
 	texts []string
-	fail  func(operation string) (status int, body string) // 0 to go on
+	fail  func(operation string) (status int, body string) // status 0 forwards the call
 }
 
 func newProxy(t *testing.T) *proxy {
@@ -125,9 +125,9 @@ func (p *proxy) failing(fail func(operation string) (int, string)) {
 	p.fail = fail
 }
 
-// TestDataKeysLiveForAWhile holds that KMS is called once for a workspace, and
-// again when a key's time is over.
-func TestDataKeysLiveForAWhile(t *testing.T) {
+// TestDataKeysAreCachedForLifetime checks that KMS is called once for a
+// workspace, and again when a key's lifetime is over.
+func TestDataKeysAreCachedForLifetime(t *testing.T) {
 	t.Parallel()
 	p := newProxy(t)
 	arn := newKey(t, p.base)
@@ -143,7 +143,7 @@ func TestDataKeysLiveForAWhile(t *testing.T) {
 	}
 	require.Equal(t, []string{"CreateKey", "Encrypt"}, p.seen())
 
-	// Another process unwraps it once; in the name of another workspace, never.
+	// Another process unwraps it once, but not for another workspace.
 	other := open(t, kms.Config{Key: arn, AWS: load(p.base), Lifetime: time.Minute, Clock: clock.Func(func() time.Time { return now })})
 	for i, s := range sealed {
 		_, err := other.Open(t.Context(), "org", fmt.Sprint(i), s)
@@ -160,7 +160,7 @@ func TestDataKeysLiveForAWhile(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []string{"Decrypt", "Decrypt", "Decrypt", "Encrypt"}, p.seen()[2:])
 
-	// The workspace is in the encryption context, where policies can see it.
+	// The workspace is in the encryption context, where policies can match it.
 	var in struct{ EncryptionContext map[string]string }
 	require.NoError(t, json.Unmarshal([]byte(p.texts[1]), &in))
 	assert.Equal(t, map[string]string{"associatedData": hex.EncodeToString(kms.Context("org"))}, in.EncryptionContext)

@@ -1,5 +1,5 @@
-// Package vaulttest is the conformance suite of the port package vault. Every
-// driver passes it with a factory of its own.
+// Package vaulttest is the conformance suite of package vault. Every driver
+// passes it with its own factory.
 package vaulttest
 
 import (
@@ -17,15 +17,15 @@ import (
 	"millrace/shared/platform/vault"
 )
 
-// Keys are those of one vault.
+// Keys are the keys of one vault.
 type Keys interface {
-	// Open returns a vault with the keys, as a process would at its start.
+	// Open returns a new vault with the keys, as a starting process would.
 	Open(t *testing.T) vault.Vault
-	// Rotate makes a new key, which seals from the next Open on.
+	// Rotate creates a new key, which seals after the next Open.
 	Rotate(t *testing.T)
 }
 
-// NewKeys makes keys that nobody else uses.
+// NewKeys creates keys that nothing else uses.
 type NewKeys func(t *testing.T) Keys
 
 const (
@@ -76,8 +76,8 @@ func opens(t *testing.T, v vault.Vault, sealed vault.Sealed, want string) {
 	require.Equal(t, want, string(got))
 }
 
-// refuses asserts that a value does not open, and that the error says nothing
-// of it.
+// refuses asserts that a value does not open, and that the error does not
+// contain it.
 func refuses(t *testing.T, v vault.Vault, org, name string, sealed vault.Sealed) {
 	t.Helper()
 	got, err := v.Open(t.Context(), org, name, sealed)
@@ -92,7 +92,7 @@ func roundTrip(t *testing.T, newKeys NewKeys) {
 	first, err := v.Seal(t.Context(), org, name, plaintext)
 	require.NoError(t, err)
 	require.Equal(t, value, string(plaintext), "the argument is left alone")
-	clear(plaintext) // and not kept
+	clear(plaintext) // the vault must not have kept it
 	kept := slices.Clone(first)
 	opens(t, v, first, value)
 	assert.Equal(t, kept, first)
@@ -132,7 +132,7 @@ func arguments(t *testing.T, newKeys NewKeys) {
 func otherOwner(t *testing.T, newKeys NewKeys) {
 	v := newKeys(t).Open(t)
 	sealed := seal(t, v, value)
-	_, err := v.Seal(t.Context(), "org_2", name, []byte("theirs")) // who has a key of their own by now
+	_, err := v.Seal(t.Context(), "org_2", name, []byte("theirs")) // theirs has its own data key by now
 	require.NoError(t, err)
 	for _, owner := range [][2]string{
 		{"org_2", name}, {org, "OTHER"}, {org, "db_password"}, {"org_1D", "B_PASSWORD"}, {"org_", "1DB_PASSWORD"}, {name, org},
@@ -149,11 +149,11 @@ func otherKeys(t *testing.T, newKeys NewKeys) {
 	assert.Empty(t, got)
 }
 
-// tampered changes every byte in turn, and cuts and lengthens.
+// tampered changes every byte in turn, and truncates and extends the value.
 func tampered(t *testing.T, newKeys NewKeys) {
 	v := newKeys(t).Open(t)
 	sealed := seal(t, v, value)
-	step := max(1, len(sealed)/64) // as a change of a wrapped key costs a call
+	step := max(1, len(sealed)/64) // a changed wrapped key costs a KMS call
 	refusedOrUnknown := func(changed vault.Sealed, what string) {
 		t.Helper()
 		got, err := v.Open(t.Context(), org, name, changed)
