@@ -1,6 +1,7 @@
 package record
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"millrace/shared/account/tenant"
 	"millrace/shared/platform/clock"
 	"millrace/shared/platform/errs"
+	"millrace/shared/platform/ids"
 	"millrace/shared/platform/table"
 )
 
@@ -21,7 +23,8 @@ var ErrDelete = errors.New("record: to be deleted")
 
 // Change is one change of one record.
 type Change[T any] struct {
-	// Action is the verb of the audit entry: "create", "update", "rotate".
+	// Action is the verb of the audit entry: "rotate". Empty: create, update or
+	// delete, whichever it turns out to be.
 	Action string
 	// Next makes the record as it is to be of the one that is stored, nil if there
 	// is none. It is asked again when others change the record meanwhile. A record
@@ -30,9 +33,9 @@ type Change[T any] struct {
 	Next func(now *T) (T, error)
 	// Metadata is what else the audit entry tells.
 	Metadata map[string]any
-	// Also are further writes of the transaction, under no conditions of their own
-	// that could fail while the record is as it was.
-	Also []table.Write
+	// Also gives further writes of the transaction, nil: none. They are under no
+	// conditions of their own that could fail while the record is as it was.
+	Also func(Outcome[T]) []table.Write
 }
 
 // Outcome is what a change came to.
@@ -46,9 +49,17 @@ type Outcome[T any] struct {
 func (s Set[T, P]) Write(ctx context.Context, id string, c Change[T]) (Outcome[T], error) {
 	var out Outcome[T]
 	room := sync.OnceValue(func() error { return s.room(ctx) }) // however often it is tried
-	err := Retry(ctx, s.Noun+" '"+s.name(id)+"'", func() (err error) {
-		out, err = s.write(ctx, id, c, room)
-		return err
+	err := Retry(ctx, s.Noun+" '"+s.name(id)+"'", func() error {
+		var writes []table.Write
+		var entry audit.Change
+		var err error
+		if out, writes, entry, err = s.prepare(ctx, id, c, room); err != nil || writes == nil {
+			return err
+		}
+		if err = s.Table.Transact(ctx, append(writes, audit.Entry(ctx, s.Clock.Now(), entry))...); err != nil {
+			return fmt.Errorf("write %s: %w", s.Type, err)
+		}
+		return nil
 	})
 	return out, err
 }
@@ -74,10 +85,19 @@ func Retry(ctx context.Context, what string, do func() error) error {
 	return errs.New(errs.Conflict, "Others are changing %s; try again", what)
 }
 
-func (s Set[T, P]) write(ctx context.Context, id string, c Change[T], room func() error) (out Outcome[T], err error) {
+// Prepare is Write without the transaction: it returns the writes of the change,
+// none if nothing changes, and what their audit entry tells. It is for changes of
+// several records, which the caller makes as one transaction, inside [Retry].
+func (s Set[T, P]) Prepare(ctx context.Context, id string, c Change[T]) (Outcome[T], []table.Write, audit.Change, error) {
+	return s.prepare(ctx, id, c, func() error { return s.room(ctx) })
+}
+
+func (s Set[T, P]) prepare(
+	ctx context.Context, id string, c Change[T], room func() error,
+) (out Outcome[T], writes []table.Write, entry audit.Change, err error) {
 	out.Before, out.Existed, err = s.Find(ctx, id)
 	if err != nil {
-		return out, err
+		return out, nil, entry, err
 	}
 	var now *T
 	if out.Existed {
@@ -87,67 +107,80 @@ func (s Set[T, P]) write(ctx context.Context, id string, c Change[T], room func(
 	out.After, err = c.Next(now)
 	deleted := errors.Is(err, ErrDelete)
 	if err != nil && !deleted {
-		return out, err
+		return out, nil, entry, err
 	}
-	entry := audit.Change{Action: c.Action, ResourceType: s.Type, ResourceID: s.name(id), Metadata: c.Metadata}
+	entry = audit.Change{Action: c.Action, ResourceType: s.Type, ResourceID: s.name(id), Metadata: c.Metadata}
 	if out.Existed {
-		entry.Before = out.Before
+		entry.Before = audited(&out.Before)
 	}
-	var writes []table.Write
-	switch {
+	switch verb := "create"; {
 	case deleted:
+		entry.Action = cmp.Or(c.Action, "delete")
 		writes = append(writes, table.Delete{Key: s.Key(ctx, id), If: s.unchanged(&out)})
 	case out.Existed && reflect.DeepEqual(out.Before, out.After):
-		return out, nil
+		return out, nil, entry, nil
 	default:
-		if !out.Existed {
-			if err := room(); err != nil {
-				return out, err
-			}
+		if out.Existed {
+			verb = "update"
+		} else if err := room(); err != nil {
+			return out, nil, entry, err
 		}
 		s.stamp(ctx, id, &out)
-		entry.After = out.After
+		entry.Action, entry.After = cmp.Or(c.Action, verb), audited(&out.After)
 		writes = append(writes, table.Put{Item: out.After, If: s.unchanged(&out)})
 	}
-	writes = append(writes, c.Also...)
-	err = s.Table.Transact(ctx, append(writes, audit.Entry(ctx, s.Clock.Now(), entry))...)
-	if err != nil {
-		return out, fmt.Errorf("write %s: %w", s.Type, err)
-	}
 	out.Changed = true
-	return out, nil
+	if c.Also != nil {
+		writes = append(writes, c.Also(out)...)
+	}
+	return out, writes, entry, nil
+}
+
+// audited is what audit entries show of a record.
+func audited(r any) any {
+	if a, ok := r.(Audited); ok {
+		return a.Audited()
+	}
+	return r
 }
 
 // unchanged is the condition that a record is as it was read.
 func (s Set[T, P]) unchanged(out *Outcome[T]) (cond table.Cond) {
-	if out.Existed {
-		cond = table.Eq("revision", P(&out.Before).meta().Revision) //guard:record/unchanged drop
-	} else {
+	switch r := P(&out.Before).made(); {
+	case !out.Existed:
 		cond = table.IsNew() //guard:record/new drop
+	case r.Revision.Kind() == table.None:
+		cond = table.And(table.IsStored(), table.Absent("revision")) //guard:record/unrevised drop
+	default:
+		cond = table.Eq("revision", r.Revision) //guard:record/unchanged drop
 	}
 	return cond
 }
 
-// stamp gives a record its key and what it tells of its making and its change.
+// stamp gives a record its key and what it tells of its making and its change. A
+// new record that names who made it keeps that.
 func (s Set[T, P]) stamp(ctx context.Context, id string, out *Outcome[T]) {
-	m, before := P(&out.After).meta(), *P(&out.Before).meta()
-	now, actor := clock.ToMillis(s.Clock.Now()), tenant.From(ctx).Actor()
-	*m = Meta{
-		Key: s.Key(ctx, id), Revision: before.Revision + 1,
-		CreatedAt: before.CreatedAt, CreatedBy: before.CreatedBy, UpdatedAt: now, UpdatedBy: actor,
-	}
+	r, before := P(&out.After), P(&out.Before).made()
+	m, now, actor := r.made(), clock.ToMillis(s.Clock.Now()), tenant.From(ctx).Actor()
+	created, by := before.CreatedAt, before.CreatedBy
 	if !out.Existed {
-		m.CreatedAt, m.CreatedBy = now, actor
+		created, by = now, cmp.Or(m.CreatedBy, actor)
 	}
+	*m = Made{Key: s.Key(ctx, id), Revision: table.V(ids.New(s.Clock.Now())), CreatedAt: created, CreatedBy: by}
+	r.changed(now, actor)
 }
 
-// room takes room for a new record.
+// room takes room for a new record. What is not used after all is given back when
+// the records are counted anew.
 func (s Set[T, P]) room(ctx context.Context) error {
 	if s.Limit == "" {
 		return nil
 	}
-	partition := s.partition(ctx)
+	q := s.query(ctx)
+	if s.In == "" {
+		q.Only = []string{"created_at"}
+	}
 	return s.Quota.Take(ctx, s.Limit, tenant.From(ctx).OrgID, 1, func(ctx context.Context) (int64, error) {
-		return table.Count(ctx, s.Table, table.Query{PK: partition, Only: []string{"revision"}, Consistent: true})
+		return table.Count(ctx, s.Table, q)
 	})
 }

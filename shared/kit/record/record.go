@@ -19,35 +19,62 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
+	"time"
 
 	"millrace/shared/account/quota"
 	"millrace/shared/platform/clock"
+	"millrace/shared/platform/ids"
 	"millrace/shared/platform/table"
 )
 
-// Meta is what every record has besides its own fields: embed it.
-type Meta struct {
+// Made is what every record has besides its own fields: embed it in one that is
+// never changed, and [Meta] in one that is.
+type Made struct {
 	table.Key `json:"-"`
-	Revision  int64        `table:"revision" json:"-"` // rises with each change
+	// Revision names this state of the record: no other state of it has the same. A
+	// record that was stored before it had revisions has none.
+	Revision  table.Value  `table:"revision,omitempty" json:"-"`
 	CreatedAt clock.Millis `table:"created_at" json:"created_at"`
 	CreatedBy string       `table:"created_by" json:"created_by" doc:"Email of the user, or api-key:<key_id>"`
+}
+
+// Meta is Made of a record that is changed.
+type Meta struct {
+	Made
 	UpdatedAt clock.Millis `table:"updated_at" json:"updated_at"`
 	UpdatedBy string       `table:"updated_by" json:"updated_by"`
 }
 
-func (m *Meta) meta() *Meta { return m }
+func (m *Made) made() *Made                        { return m }
+func (*Made) changed(clock.Millis, string)         {}
+func (m *Meta) changed(at clock.Millis, by string) { m.UpdatedAt, m.UpdatedBy = at, by }
 
 // stamped is a pointer to a record.
 type stamped[T any] interface {
 	*T
-	meta() *Meta
+	made() *Made
+	changed(at clock.Millis, by string)
 }
+
+// Audited is a record, or a pointer to one, that says itself what audit entries
+// show of it; nothing else is read from its tags.
+type Audited interface{ Audited() any }
+
+// Touch is what an update does besides that changes a record without being a
+// [Change] of it, so that a Change under way does not overwrite what it did: it
+// begins anew.
+func Touch(now time.Time) table.Action { return table.Set("revision", ids.New(now)) }
 
 // Kind describes a kind of record.
 type Kind struct {
 	// Folder names the records' partition of a workspace: <org>#<Folder>. A
 	// record's id is its sort key.
 	Folder string
+	// At is the key of a record that is stored elsewhere in its workspace; nil: none
+	// is. The records of such a kind stand in <org>#<Folder> of the index In, which
+	// has their keys alone.
+	At func(org, id string) table.Key
+	In table.Index
 	// Type is the resource type of audit entries, a singular noun: "secret".
 	Type string
 	// Noun is what messages call a record: "Secret".

@@ -31,23 +31,39 @@ type Set[T any, P stamped[T]] struct {
 }
 
 // New makes the set of a kind. It panics on a record type whose fields do not all
-// say how they are shown.
+// say how they are shown, unless it is [Audited].
 func New[T any, P stamped[T]](k Kind, s Store) Set[T, P] {
-	check(reflect.TypeFor[T]())
+	if _, ok := any(P(nil)).(Audited); !ok {
+		check(reflect.TypeFor[T]())
+	}
 	return Set[T, P]{k, s}
 }
 
 // Key is the key of a record.
 func (s Set[T, P]) Key(ctx context.Context, id string) table.Key {
-	return table.Key{PK: s.partition(ctx), SK: id}
+	if s.At != nil {
+		return s.At(s.org(ctx), id)
+	}
+	return table.Key{PK: s.Partition(ctx), SK: id}
 }
 
-func (s Set[T, P]) partition(ctx context.Context) string {
+// Partition is where the records are listed: the partition that they are stored in,
+// or, of a kind that has an index, that of the index.
+func (s Set[T, P]) Partition(ctx context.Context) string {
+	return s.org(ctx) + "#" + s.Folder //guard:tenant/record operand 1 "org"
+}
+
+func (s Set[T, P]) org(ctx context.Context) string {
 	org := tenant.From(ctx).OrgID
 	if org == "" {
 		panic("record: " + s.Type + " of no workspace")
 	}
-	return org + "#" + s.Folder //guard:tenant/record operand 1 "org"
+	return org
+}
+
+// query finds all records; those of an index are found with some delay.
+func (s Set[T, P]) query(ctx context.Context) table.Query {
+	return table.Query{Index: s.In, PK: s.Partition(ctx), Consistent: s.In == ""}
 }
 
 // Get reads a record. Errors: errs.NotFound.
@@ -77,7 +93,8 @@ func (s Set[T, P]) Find(ctx context.Context, id string) (T, bool, error) {
 
 // All reads the records whose ids begin with a prefix, in order of their ids.
 func (s Set[T, P]) All(ctx context.Context, prefix string) iter.Seq2[T, error] {
-	q := table.Query{PK: s.partition(ctx), Range: table.Prefix(prefix), Consistent: true}
+	q := s.query(ctx)
+	q.Range = table.Prefix(prefix)
 	return func(yield func(T, error) bool) {
 		for item, err := range table.All(ctx, s.Table, q) {
 			var r T
@@ -115,8 +132,8 @@ func (s Set[T, P]) List(ctx context.Context, prefix string, limit int, keep func
 
 // Create stores a new record. Errors: errs.Conflict if there is one of the id,
 // errs.TooMany.
-func (s Set[T, P]) Create(ctx context.Context, id string, r T, also ...table.Write) (T, error) {
-	out, err := s.Write(ctx, id, Change[T]{Action: "create", Also: also, Next: func(now *T) (T, error) {
+func (s Set[T, P]) Create(ctx context.Context, id string, r T) (T, error) {
+	out, err := s.Write(ctx, id, Change[T]{Next: func(now *T) (T, error) {
 		if now != nil {
 			return r, errs.New(errs.Conflict, "%s '%s' exists already", s.Noun, s.name(id))
 		}
@@ -140,8 +157,8 @@ func (s Set[T, P]) Update(ctx context.Context, id, action string, edit func(*T) 
 
 // Delete removes a record and returns it as it was. Errors: errs.NotFound, and
 // what check returns; a nil check lets every record go.
-func (s Set[T, P]) Delete(ctx context.Context, id string, check func(*T) error, also ...table.Write) (T, error) {
-	out, err := s.Write(ctx, id, Change[T]{Action: "delete", Also: also, Next: func(now *T) (next T, err error) {
+func (s Set[T, P]) Delete(ctx context.Context, id string, check func(*T) error) (T, error) {
+	out, err := s.Write(ctx, id, Change[T]{Next: func(now *T) (next T, err error) {
 		switch {
 		case now == nil:
 			return next, s.absent(id)
