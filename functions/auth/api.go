@@ -3,6 +3,7 @@ package auth
 import (
 	"millrace/shared/account/identity"
 	"millrace/shared/account/tenant"
+	"millrace/shared/platform/clock"
 	"millrace/shared/web/fn"
 	"millrace/shared/web/httpapi"
 )
@@ -17,30 +18,18 @@ type ApiKeyCreateRequest struct {
 
 // ApiKeyCreateResponse is the answer of POST /api-keys: the only one with the key itself.
 type ApiKeyCreateResponse struct {
-	KeyID     string   `json:"key_id"`
-	Key       string   `json:"key" doc:"The full key, shown this once"`
-	KeyPrefix string   `json:"key_prefix"`
-	Name      string   `json:"name"`
-	Scopes    []string `json:"scopes"`
-	CreatedAt *string  `json:"created_at" doc:"RFC 3339, UTC"`
-	ExpiresAt *int64   `json:"expires_at" doc:"Unix seconds; null: never"`
-}
-
-// ApiKeyListItem is a key in a list.
-type ApiKeyListItem struct {
-	KeyID      string   `json:"key_id"`
-	KeyPrefix  string   `json:"key_prefix" doc:"The first characters of the key"`
-	Name       string   `json:"name"`
-	Scopes     []string `json:"scopes" doc:"Empty: everything an owner may do"`
-	CreatedBy  string   `json:"created_by" doc:"Email of who made the key"`
-	CreatedAt  *string  `json:"created_at" doc:"RFC 3339, UTC"`
-	ExpiresAt  *int64   `json:"expires_at" doc:"Unix seconds; null: never"`
-	LastUsedAt *string  `json:"last_used_at" doc:"RFC 3339, UTC, to the minute; null: never used"`
+	KeyID     string       `json:"key_id"`
+	Key       string       `json:"key" doc:"The full key, shown this once"`
+	KeyPrefix string       `json:"key_prefix"`
+	Name      string       `json:"name"`
+	Scopes    []string     `json:"scopes"`
+	CreatedAt clock.Millis `json:"created_at"`
+	ExpiresAt *int64       `json:"expires_at" doc:"Unix seconds; null: never"`
 }
 
 // ApiKeyListResponse is the answer of GET /api-keys.
 type ApiKeyListResponse struct {
-	Items []ApiKeyListItem `json:"items"`
+	Items []identity.UsedKey `json:"items"`
 }
 
 // MeResponse is the answer of GET /me.
@@ -71,7 +60,7 @@ type Deleted struct {
 }
 
 func routes(api *httpapi.API, d fn.Deps) {
-	s := &service{table: d.Table, clock: d.Clock, quota: d.Quota}
+	s := &service{identity.NewKeys(d.Records())}
 	manage := tenant.Needs(tenant.AdminAPIKeys)
 	keys := httpapi.Group{
 		API: api, Function: name, Name: "api-keys",
@@ -94,23 +83,4 @@ func routes(api *httpapi.API, d fn.Deps) {
 		httpapi.Doc("The user, the workspace this request acts in, and the role there. For an API key the role is empty."))
 	httpapi.Get(who, "/users/me", s.currentUser, "The current user, with account metadata", httpapi.ID("users-me"),
 		httpapi.Doc("As GET /me, with the workspace's name and whether the user administers the platform."))
-}
-
-func view(k identity.APIKey) ApiKeyListItem {
-	out := ApiKeyListItem{
-		KeyID: k.KeyID, KeyPrefix: k.Prefix, Name: k.Name, Scopes: k.Scopes, CreatedBy: k.CreatedBy,
-	}
-	if out.Scopes == nil {
-		out.Scopes = []string{}
-	}
-	if s := k.CreatedAt.String(); s != "" {
-		out.CreatedAt = &s
-	}
-	if s := k.LastUsedAt.String(); s != "" {
-		out.LastUsedAt = &s
-	}
-	if k.ExpiresAt != 0 {
-		out.ExpiresAt = &k.ExpiresAt
-	}
-	return out
 }

@@ -6,11 +6,8 @@ import (
 	"strings"
 
 	"millrace/shared/account/identity"
-	"millrace/shared/account/quota"
 	"millrace/shared/account/tenant"
-	"millrace/shared/platform/clock"
 	"millrace/shared/platform/errs"
-	"millrace/shared/platform/table"
 	"millrace/shared/web/httpapi"
 )
 
@@ -18,11 +15,7 @@ import (
 var defaultScopes = []string{string(tenant.FlowsRead), string(tenant.RunsRead)}
 
 // service holds the rules of API keys.
-type service struct {
-	table table.Table
-	clock clock.Clock
-	quota *quota.Quota
-}
+type service struct{ keys identity.Keys }
 
 // me tells who calls.
 func (s *service) me(ctx context.Context, _ *httpapi.None) (MeResponse, error) {
@@ -40,12 +33,8 @@ func (s *service) currentUser(ctx context.Context, _ *httpapi.None) (CurrentUser
 
 // list lists the workspace's keys, the newest first.
 func (s *service) list(ctx context.Context, _ *httpapi.None) (ApiKeyListResponse, error) {
-	keys, err := identity.ListKeys(ctx, s.table, tenant.From(ctx).OrgID)
-	out := ApiKeyListResponse{Items: make([]ApiKeyListItem, len(keys))}
-	for i, k := range keys {
-		out.Items[i] = view(k)
-	}
-	return out, err
+	keys, err := s.keys.List(ctx)
+	return ApiKeyListResponse{Items: keys}, err
 }
 
 // create makes a key. Errors: errs.Unprocessable, errs.Forbidden for one that
@@ -62,30 +51,23 @@ func (s *service) create(ctx context.Context, in *createIn) (ApiKeyCreateRespons
 	if err := known(scopes); err != nil {
 		return ApiKeyCreateResponse{}, err
 	}
-	p := tenant.From(ctx)
-	if err := mayGive(p, scopes); err != nil {
+	if err := mayGive(tenant.From(ctx), scopes); err != nil {
 		return ApiKeyCreateResponse{}, err
 	}
-	count := func(ctx context.Context) (int64, error) { return identity.CountKeys(ctx, s.table, p.OrgID) }
-	if err := s.quota.Take(ctx, quota.APIKeys, p.OrgID, 1, count); err != nil {
-		return ApiKeyCreateResponse{}, err
-	}
-	now := s.clock.Now()
-	req := identity.KeyRequest{OrgID: p.OrgID, Name: trimmed, Scopes: slices.Compact(slices.Sorted(slices.Values(scopes)))}
+	req := identity.KeyRequest{Name: trimmed, Scopes: slices.Compact(slices.Sorted(slices.Values(scopes)))}
 	if in.Body.ExpiresInDays != nil {
-		req.ExpiresAt = now.AddDate(0, 0, *in.Body.ExpiresInDays)
+		req.ExpiresAt = s.keys.Clock.Now().AddDate(0, 0, *in.Body.ExpiresInDays)
 	}
-	key, secret, err := identity.CreateKey(ctx, s.table, now, req)
-	v := view(key)
+	key, secret, err := s.keys.Create(ctx, req)
 	return ApiKeyCreateResponse{
-		KeyID: v.KeyID, Key: secret, KeyPrefix: v.KeyPrefix, Name: v.Name, Scopes: v.Scopes,
-		CreatedAt: v.CreatedAt, ExpiresAt: v.ExpiresAt,
+		KeyID: key.KeyID, Key: secret, KeyPrefix: key.Prefix, Name: key.Name, Scopes: key.Scopes,
+		CreatedAt: key.CreatedAt, ExpiresAt: key.ExpiresAt,
 	}, err
 }
 
 // delete deletes a key. Errors: errs.NotFound.
 func (s *service) delete(ctx context.Context, in *keyPath) (Deleted, error) {
-	return Deleted{Status: "deleted"}, identity.DeleteKey(ctx, s.table, s.clock.Now(), tenant.From(ctx).OrgID, in.KeyID)
+	return Deleted{Status: "deleted"}, s.keys.Delete(ctx, in.KeyID)
 }
 
 // known refuses scopes that do not exist, one entry for each.

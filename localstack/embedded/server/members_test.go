@@ -51,7 +51,7 @@ func TestAnOperatorSuspendsAMember(t *testing.T) {
 	_, err = identity.AddMember(as, s.deps.Table, s.deps.Clock.Now(), c.OrgID, email, tenant.Owner)
 	require.NoError(t, err)
 	as = tenant.With(t.Context(), tenant.Principal{OrgID: c.OrgID, Email: email, Role: tenant.Owner})
-	_, key, err := identity.CreateKey(as, s.deps.Table, s.deps.Clock.Now(), identity.KeyRequest{OrgID: c.OrgID, Name: "k"})
+	_, key, err := identity.NewKeys(s.deps.Records()).Create(as, identity.KeyRequest{Name: "k"})
 	require.NoError(t, err)
 	status, answer := send(c.LocalSecret, "POST", signin.SignInPath, `{"email":"`+email+`"}`)
 	require.Equal(t, 200, status, answer)

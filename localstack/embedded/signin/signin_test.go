@@ -18,6 +18,8 @@ import (
 	"millrace/localstack/embedded/signin"
 	"millrace/localstack/proof/localtest"
 	"millrace/shared/account/identity"
+	"millrace/shared/account/tenant"
+	"millrace/shared/kit/record"
 	"millrace/shared/platform/clock"
 	"millrace/shared/platform/errs"
 	"millrace/shared/platform/table"
@@ -206,13 +208,13 @@ func TestCredentialsAreMadeOnce(t *testing.T) {
 
 	for _, damage := range []string{"", "{", `{"api_key":"svc_nonsense","org_id":"` + first.OrgID + `"}`} {
 		require.NoError(t, os.WriteFile(path, []byte(damage), 0o600))
-		before, err := identity.ListKeys(t.Context(), env.Deps.Table, first.OrgID)
+		before, err := identity.NewKeys(record.Store{Table: env.Deps.Table}).List(tenant.With(t.Context(), tenant.Principal{OrgID: first.OrgID}))
 		require.NoError(t, err)
 		repaired, err := ensure(t, env, dir, url, env.Deps.Table)
 		require.NoError(t, err)
 		assert.Equal(t, first.OrgID, repaired.OrgID)
 		require.NoError(t, works(repaired))
-		after, err := identity.ListKeys(t.Context(), env.Deps.Table, first.OrgID)
+		after, err := identity.NewKeys(record.Store{Table: env.Deps.Table}).List(tenant.With(t.Context(), tenant.Principal{OrgID: first.OrgID}))
 		require.NoError(t, err)
 		assert.Len(t, after, len(before), "the lost key is gone")
 	}
@@ -241,7 +243,7 @@ func TestAHalfMadeFirstStartIsRepaired(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, ms, 1, "one workspace, not two")
 	assert.Equal(t, got.OrgID, ms[0].OrgID)
-	keys, err := identity.ListKeys(t.Context(), env.Deps.Table, got.OrgID)
+	keys, err := identity.NewKeys(record.Store{Table: env.Deps.Table}).List(tenant.With(t.Context(), tenant.Principal{OrgID: got.OrgID}))
 	require.NoError(t, err)
 	assert.Len(t, keys, 1)
 }

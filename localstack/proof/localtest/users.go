@@ -12,6 +12,7 @@ import (
 	"millrace/shared/account/audit"
 	"millrace/shared/account/identity"
 	"millrace/shared/account/tenant"
+	"millrace/shared/kit/record"
 	"millrace/shared/platform/errs"
 )
 
@@ -58,17 +59,20 @@ func (env *Env) ExpiredKey(t testing.TB, w Workspace) string {
 func (env *Env) RevokedKey(t testing.TB, w Workspace) string {
 	t.Helper()
 	key, secret := env.key(t, w, time.Time{}, nil)
-	require.NoError(t, identity.DeleteKey(env.as(w), env.Deps.Table, env.Clock.Now(), w.OrgID, key.KeyID))
+	require.NoError(t, env.keys().Delete(env.as(w), key.KeyID))
 	return secret
 }
 
 func (env *Env) key(t testing.TB, w Workspace, expires time.Time, scopes []string) (identity.APIKey, string) {
 	t.Helper()
-	key, secret, err := identity.CreateKey(env.as(w), env.Deps.Table, env.Clock.Now(), identity.KeyRequest{
-		OrgID: w.OrgID, Name: "test", Scopes: scopes, ExpiresAt: expires,
-	})
+	key, secret, err := env.keys().Create(env.as(w), identity.KeyRequest{Name: "test", Scopes: scopes, ExpiresAt: expires})
 	require.NoError(t, err)
 	return key, secret
+}
+
+// keys are the API keys, as many as a test wants.
+func (env *Env) keys() identity.Keys {
+	return identity.NewKeys(record.Store{Table: env.Deps.Table, Clock: env.Clock})
 }
 
 // as is a context of the workspace's owner.

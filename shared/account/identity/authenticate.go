@@ -97,7 +97,7 @@ func (a *Authenticator) key(ctx context.Context, secret string) (tenant.Principa
 	if !validSecret(secret) {
 		return tenant.Principal{}, errCredential(errors.New("malformed API key"))
 	}
-	k, err := table.Load[keyItem](ctx, a.c.Table, lookupKey(hashSecret(secret)), table.Consistent)
+	k, err := table.Load[UsedKey](ctx, a.c.Table, lookupKey(hashSecret(secret)), table.Consistent)
 	if errors.Is(err, table.ErrNotFound) {
 		return tenant.Principal{}, errCredential(errors.New("unknown API key"))
 	}
@@ -105,7 +105,7 @@ func (a *Authenticator) key(ctx context.Context, secret string) (tenant.Principa
 		return tenant.Principal{}, err
 	}
 	now := a.c.Clock.Now()
-	if expired(k.ExpiresAt, now) {
+	if k.ExpiresAt != nil && expired(*k.ExpiresAt, now) {
 		return tenant.Principal{}, errCredential(errors.New("API key has expired"))
 	}
 	w, maker, err := workspaceOf(ctx, a.c.Table, k)
@@ -125,7 +125,7 @@ func (a *Authenticator) key(ctx context.Context, secret string) (tenant.Principa
 // workspaceOf reads a key's workspace and the membership of who made the key, whose
 // suspension holds for the keys as well; zero if they are no member any more. It is
 // one request. Errors: errs.NotFound.
-func workspaceOf(ctx context.Context, t table.Table, k keyItem) (w Workspace, maker Membership, err error) {
+func workspaceOf(ctx context.Context, t table.Table, k UsedKey) (w Workspace, maker Membership, err error) {
 	keys := []table.Key{workspaceKey(k.OrgID)}
 	if k.CreatedBy != "" {
 		keys = append(keys, memberKey(k.OrgID, k.CreatedBy))
@@ -149,9 +149,9 @@ func workspaceOf(ctx context.Context, t table.Table, k keyItem) (w Workspace, ma
 
 // noteUse writes when a key was used, unless that is known to the minute. It
 // matters less than the request: what goes wrong is logged.
-func (a *Authenticator) noteUse(ctx context.Context, k keyItem, now time.Time) {
+func (a *Authenticator) noteUse(ctx context.Context, k UsedKey, now time.Time) {
 	before := now.Add(-useInterval)
-	if k.LastUsedAt.Time().After(before) {
+	if k.LastUsedAt != nil && k.LastUsedAt.Time().After(before) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, useTimeout)

@@ -15,6 +15,7 @@ import (
 	"millrace/localstack/proof/localtest"
 	"millrace/shared/account/identity"
 	"millrace/shared/account/tenant"
+	"millrace/shared/kit/record"
 	"millrace/shared/platform/clock"
 	"millrace/shared/platform/errs"
 	"millrace/shared/platform/table"
@@ -107,9 +108,7 @@ func TestExpiryIsComparedAtEveryRead(t *testing.T) {
 	env := localtest.New(t)
 	a := authenticator(t, env, env.Deps.Table, nil)
 	now := env.Clock.Now()
-	_, secret, err := identity.CreateKey(owner(env.A), env.Deps.Table, now, identity.KeyRequest{
-		OrgID: env.A.OrgID, Name: "short", ExpiresAt: now.Add(time.Hour),
-	})
+	_, secret, err := identity.NewKeys(env.Deps.Records()).Create(owner(env.A), identity.KeyRequest{Name: "short", ExpiresAt: now.Add(time.Hour)})
 	require.NoError(t, err)
 	_, err = a.Authenticate(t.Context(), secret, "", false)
 	require.NoError(t, err)
@@ -127,11 +126,14 @@ func TestLastUseIsNotedOnceAMinute(t *testing.T) {
 		_, err := a.Authenticate(t.Context(), env.A.Key, "", false)
 		require.NoError(t, err)
 	}
-	lastUsed := func() clock.Millis {
-		keys, err := identity.ListKeys(t.Context(), env.Deps.Table, env.A.OrgID)
+	lastUsed := func() (at clock.Millis) {
+		keys, err := identity.NewKeys(record.Store{Table: env.Deps.Table}).List(tenant.With(t.Context(), tenant.Principal{OrgID: env.A.OrgID}))
 		require.NoError(t, err)
 		require.Len(t, keys, 1)
-		return keys[0].LastUsedAt
+		if used := keys[0].LastUsedAt; used != nil {
+			at = *used
+		}
+		return at
 	}
 	assert.Zero(t, lastUsed())
 	for range 10 {
@@ -164,11 +166,11 @@ func TestFailureToNoteAUseIsLoggedOnly(t *testing.T) {
 func TestNotingAUseDoesNotReviveADeletedKey(t *testing.T) {
 	t.Parallel()
 	env := localtest.New(t)
-	key, secret, err := identity.CreateKey(owner(env.A), env.Deps.Table, env.Clock.Now(), identity.KeyRequest{OrgID: env.A.OrgID, Name: "k"})
+	key, secret, err := identity.NewKeys(env.Deps.Records()).Create(owner(env.A), identity.KeyRequest{Name: "k"})
 	require.NoError(t, err)
 	// The key is deleted between the read and the note of its use.
 	tbl := &deleting{Table: env.Deps.Table, do: func() {
-		require.NoError(t, identity.DeleteKey(owner(env.A), env.Deps.Table, env.Clock.Now(), env.A.OrgID, key.KeyID))
+		require.NoError(t, identity.NewKeys(env.Deps.Records()).Delete(owner(env.A), key.KeyID))
 	}}
 	_, err = authenticator(t, env, tbl, nil).Authenticate(t.Context(), secret, "", false)
 	require.NoError(t, err)
@@ -335,7 +337,7 @@ func TestASuspendedMembersKeysAreRefused(t *testing.T) {
 	const email = "dev@example.com"
 	key := func(w localtest.Workspace, p tenant.Principal) (string, identity.APIKey) {
 		p.OrgID = w.OrgID
-		k, secret, err := identity.CreateKey(tenant.With(t.Context(), p), env.Deps.Table, now, identity.KeyRequest{OrgID: w.OrgID, Name: "k"})
+		k, secret, err := identity.NewKeys(env.Deps.Records()).Create(tenant.With(t.Context(), p), identity.KeyRequest{Name: "k"})
 		require.NoError(t, err)
 		return secret, k
 	}

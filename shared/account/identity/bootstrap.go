@@ -5,7 +5,9 @@ import (
 	"errors"
 	"time"
 
+	"millrace/shared/account/audit"
 	"millrace/shared/account/tenant"
+	"millrace/shared/kit/record"
 	"millrace/shared/platform/clock"
 	"millrace/shared/platform/errs"
 	"millrace/shared/platform/table"
@@ -55,12 +57,16 @@ func Bootstrap(ctx context.Context, t table.Table, now time.Time, workspace, ema
 }
 
 func firstStart(ctx context.Context, t table.Table, now time.Time, name, email string) (Credentials, error) {
-	ctx = tenant.With(ctx, tenant.Principal{Email: email, Role: tenant.Owner})
 	w, writes := newWorkspace(ctx, now, name, email)
-	key, secret, keyWrites := newKey(ctx, now, bootstrapRequest(w.OrgID))
-	writes = append(writes, keyWrites...)
-	writes = append(writes, table.Put{If: table.IsNew(), Item: bootstrapItem{
-		Key: bootstrapKey, OrgID: w.OrgID, Email: email, KeyID: key.KeyID, At: clock.ToMillis(now),
+	ctx = tenant.With(ctx, tenant.Principal{OrgID: w.OrgID, Email: email, Role: tenant.Owner})
+	keys := bootstrapKeys(t, now)
+	id, secret, change := keys.create(ctx, KeyRequest{Name: firstKey})
+	_, made, entry, err := keys.Prepare(ctx, id, change)
+	if err != nil {
+		return Credentials{}, err
+	}
+	writes = append(append(writes, made...), audit.Entry(ctx, now, entry), table.Put{If: table.IsNew(), Item: bootstrapItem{
+		Key: bootstrapKey, OrgID: w.OrgID, Email: email, KeyID: id, At: clock.ToMillis(now),
 	}})
 	if err := t.Transact(ctx, writes...); err != nil {
 		return Credentials{}, err
@@ -70,17 +76,21 @@ func firstStart(ctx context.Context, t table.Table, now time.Time, name, email s
 
 func replaceKey(ctx context.Context, t table.Table, now time.Time, made bootstrapItem) (Credentials, error) {
 	ctx = tenant.With(ctx, tenant.Principal{OrgID: made.OrgID, Email: made.Email, Role: tenant.Owner})
-	key, secret, writes := newKey(ctx, now, bootstrapRequest(made.OrgID))
-	old, err := table.Load[keyItem](ctx, t, listKey(made.OrgID, made.KeyID), table.Consistent)
-	switch {
-	case err == nil:
-		writes = append(writes, deleteKey(ctx, now, old)...)
-	case !errors.Is(err, table.ErrNotFound):
-		return Credentials{}, err
+	keys := bootstrapKeys(t, now)
+	id, secret, change := keys.create(ctx, KeyRequest{Name: firstKey})
+	writes := []table.Write{table.Update{
+		Key: bootstrapKey, Do: []table.Action{table.Set("key_id", id)}, If: table.Eq("key_id", made.KeyID),
+	}}
+	for key, c := range map[string]record.Change[APIKey]{id: change, made.KeyID: keys.remove(made.KeyID)} {
+		_, more, entry, err := keys.Prepare(ctx, key, c)
+		if errs.CodeOf(err) == errs.NotFound {
+			continue // the old one was deleted
+		}
+		if err != nil {
+			return Credentials{}, err
+		}
+		writes = append(append(writes, more...), audit.Entry(ctx, now, entry))
 	}
-	writes = append(writes, table.Update{
-		Key: bootstrapKey, Do: []table.Action{table.Set("key_id", key.KeyID)}, If: table.Eq("key_id", made.KeyID),
-	})
 	if err := t.Transact(ctx, writes...); err != nil {
 		if errors.Is(err, table.ErrConditionFailed) {
 			return Credentials{}, errs.Wrap(errs.Conflict, err, "another first start is under way")
@@ -90,6 +100,9 @@ func replaceKey(ctx context.Context, t table.Table, now time.Time, made bootstra
 	return Credentials{OrgID: made.OrgID, Email: made.Email, APIKey: secret}, nil
 }
 
-func bootstrapRequest(org string) KeyRequest {
-	return KeyRequest{OrgID: org, Name: "first start"}
+// firstKey names the key of a first start.
+const firstKey = "first start"
+
+func bootstrapKeys(t table.Table, now time.Time) Keys {
+	return NewKeys(record.Store{Table: t, Clock: clock.Func(func() time.Time { return now })})
 }

@@ -11,6 +11,8 @@ import (
 	"millrace/localstack/proof/localtest"
 	"millrace/shared/account/identity"
 	"millrace/shared/account/tenant"
+	"millrace/shared/kit/record"
+	"millrace/shared/platform/clock"
 	"millrace/shared/platform/errs"
 	"millrace/shared/platform/table"
 )
@@ -53,7 +55,7 @@ func TestBootstrapIsDoneOnce(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, ms, 1)
 	org := ms[0].OrgID
-	lost, err := identity.ListKeys(t.Context(), tbl, org)
+	lost, err := identity.NewKeys(record.Store{Table: tbl}).List(tenant.With(t.Context(), tenant.Principal{OrgID: org}))
 	require.NoError(t, err)
 	require.Len(t, lost, 1)
 
@@ -61,7 +63,7 @@ func TestBootstrapIsDoneOnce(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, org, got.OrgID)
 	assert.Equal(t, "owner@local.test", got.Email)
-	keys, err := identity.ListKeys(t.Context(), tbl, org)
+	keys, err := identity.NewKeys(record.Store{Table: tbl}).List(tenant.With(t.Context(), tenant.Principal{OrgID: org}))
 	require.NoError(t, err)
 	require.Len(t, keys, 1)
 	assert.NotEqual(t, lost[0].KeyID, keys[0].KeyID)
@@ -79,7 +81,7 @@ func TestBootstrapIsDoneOnce(t *testing.T) {
 
 	// A key deleted on purpose stays deleted.
 	ctx := tenant.With(t.Context(), tenant.Principal{OrgID: org, Email: got.Email, Role: tenant.Owner})
-	require.NoError(t, identity.DeleteKey(ctx, tbl, now, org, keys[0].KeyID))
+	require.NoError(t, identity.NewKeys(record.Store{Table: tbl, Clock: clock.System{}}).Delete(ctx, keys[0].KeyID))
 	again, err = boot(tbl, got)
 	require.NoError(t, err)
 	assert.Equal(t, got, again)

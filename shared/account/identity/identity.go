@@ -68,7 +68,7 @@ func membershipKey(email, org string) table.Key {
 // of fixed length, as a workspace's other partitions may end alike.
 func Partitions(org string) []string {
 	return []string{
-		workspaceKey(org).PK, memberKey(org, "").PK, listKey(org, "").PK,
+		workspaceKey(org).PK, memberKey(org, "").PK, org + "#" + keyFolder,
 		userKey("*").PK, lookupKey("*").PK, bootstrapKey.PK,
 	}
 }

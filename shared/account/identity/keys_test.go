@@ -2,8 +2,11 @@ package identity_test
 
 import (
 	"encoding/json"
+	"maps"
+	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -18,7 +21,7 @@ import (
 func TestTheSecretIsStoredNowhere(t *testing.T) {
 	t.Parallel()
 	env := localtest.New(t)
-	key, secret, err := identity.CreateKey(owner(env.A), env.Deps.Table, env.Clock.Now(), identity.KeyRequest{OrgID: env.A.OrgID, Name: "k"})
+	key, secret, err := identity.NewKeys(env.Deps.Records()).Create(owner(env.A), identity.KeyRequest{Name: "k"})
 	require.NoError(t, err)
 	assert.Equal(t, secret[:12], key.Prefix)
 	for item, err := range table.All(t.Context(), env.Deps.Table, table.Query{PK: env.A.OrgID + "#keys"}) {
@@ -36,14 +39,14 @@ func TestTheSecretIsStoredNowhere(t *testing.T) {
 func TestKeysAreDeletedOnceHoweverManyTry(t *testing.T) {
 	t.Parallel()
 	env := localtest.New(t)
-	key, _, err := identity.CreateKey(owner(env.A), env.Deps.Table, env.Clock.Now(), identity.KeyRequest{OrgID: env.A.OrgID, Name: "k"})
+	key, _, err := identity.NewKeys(env.Deps.Records()).Create(owner(env.A), identity.KeyRequest{Name: "k"})
 	require.NoError(t, err)
 	before := env.AuditCount(t, env.A.OrgID)
 	codes := make([]errs.Code, 8)
 	var wg sync.WaitGroup
 	for i := range codes {
 		wg.Go(func() {
-			codes[i] = errs.CodeOf(identity.DeleteKey(owner(env.A), env.Deps.Table, env.Clock.Now(), env.A.OrgID, key.KeyID))
+			codes[i] = errs.CodeOf(identity.NewKeys(env.Deps.Records()).Delete(owner(env.A), key.KeyID))
 		})
 	}
 	wg.Wait()
@@ -58,10 +61,10 @@ func TestKeysAreDeletedOnceHoweverManyTry(t *testing.T) {
 func TestAKeyOfAnotherWorkspaceIsNotFound(t *testing.T) {
 	t.Parallel()
 	env := localtest.New(t)
-	keys, err := identity.ListKeys(t.Context(), env.Deps.Table, env.B.OrgID)
+	keys, err := identity.NewKeys(env.Deps.Records()).List(owner(env.B))
 	require.NoError(t, err)
 	require.Len(t, keys, 1)
-	err = identity.DeleteKey(owner(env.A), env.Deps.Table, env.Clock.Now(), env.A.OrgID, keys[0].KeyID)
+	err = identity.NewKeys(env.Deps.Records()).Delete(owner(env.A), keys[0].KeyID)
 	assert.Equal(t, errs.NotFound, errs.CodeOf(err))
 	env.Clock.Advance(0)
 	_, err = authenticator(t, env, env.Deps.Table, nil).Authenticate(t.Context(), env.B.Key, "", false)
@@ -96,4 +99,44 @@ func TestMembershipsAreKeptFromBothSides(t *testing.T) {
 	assert.Equal(t, map[string]tenant.Role{env.A.Owner: tenant.Owner, "ann@example.com": tenant.Developer}, got)
 	_, err = identity.GetWorkspace(t.Context(), env.Deps.Table, "org_none")
 	assert.Equal(t, errs.NotFound, errs.CodeOf(err))
+}
+
+// TestKeyStoredByAnEarlierVersion: a key whose items have neither a revision nor
+// what is empty is listed, lets its owner in and is deleted, with the audit entry
+// that it always had.
+func TestKeyStoredByAnEarlierVersion(t *testing.T) {
+	t.Parallel()
+	env := localtest.New(t)
+	org, keys := env.A.OrgID, identity.NewKeys(env.Deps.Records())
+	env.Clock.Advance(time.Second)
+	made, secret, err := keys.Create(owner(env.A), identity.KeyRequest{Name: "old"})
+	require.NoError(t, err)
+	list, lookup := table.Key{PK: org + "#keys", SK: made.KeyID}, table.Key{PK: "key#" + made.Hash, SK: "key"}
+	for _, key := range []table.Key{list, lookup} {
+		item, err := env.Deps.Table.Get(t.Context(), key, table.Consistent)
+		require.NoError(t, err)
+		delete(item, "revision")
+		names := slices.Sorted(maps.Keys(item))
+		assert.Equal(t, []string{"created_at", "created_by", "hash", "key_id", "key_prefix", "name", "org_id", "pk", "sk"}, names)
+		require.NoError(t, env.Deps.Table.Put(t.Context(), table.Put{Item: item}))
+	}
+	_, err = authenticator(t, env, env.Deps.Table, nil).Authenticate(t.Context(), secret, "", true)
+	require.NoError(t, err)
+	all, err := keys.List(owner(env.A))
+	require.NoError(t, err)
+	require.Len(t, all, 2)
+	assert.Equal(t, made.KeyID, all[0].KeyID, "the newest first")
+	assert.NotNil(t, all[0].LastUsedAt)
+
+	env.Clock.Advance(time.Second)
+	require.NoError(t, keys.Delete(owner(env.A), made.KeyID))
+	for _, key := range []table.Key{list, lookup} {
+		_, err = env.Deps.Table.Get(t.Context(), key, table.Consistent)
+		assert.ErrorIs(t, err, table.ErrNotFound)
+	}
+	entries := env.Audit(t, org)
+	gone := entries[len(entries)-1]
+	assert.Equal(t, []string{"delete", "api_key", made.KeyID, ""}, []string{gone.Action, gone.ResourceType, gone.ResourceID, gone.After})
+	assert.JSONEq(t, `{"key_id":"`+made.KeyID+`","key_prefix":"`+made.Prefix+`","name":"old","scopes":[],"created_at":"`+made.CreatedAt.String()+
+		`","created_by":"`+env.A.Owner+`","expires_at":null}`, gone.Before)
 }

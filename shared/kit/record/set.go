@@ -71,14 +71,15 @@ func (s Set[T, P]) Get(ctx context.Context, id string) (T, error) {
 	r, err := table.Load[T](ctx, s.Table, s.Key(ctx, id), table.Consistent)
 	switch {
 	case errors.Is(err, table.ErrNotFound):
-		return r, s.absent(id)
+		return r, s.Absent(id)
 	case err != nil:
 		return r, fmt.Errorf("read %s: %w", s.Type, err)
 	}
 	return r, nil
 }
 
-func (s Set[T, P]) absent(id string) error {
+// Absent is the errs.NotFound of a record that there is not.
+func (s Set[T, P]) Absent(id string) error {
 	return errs.New(errs.NotFound, "%s '%s' not found", s.Noun, s.name(id))
 }
 
@@ -146,7 +147,7 @@ func (s Set[T, P]) Create(ctx context.Context, id string, r T) (T, error) {
 func (s Set[T, P]) Update(ctx context.Context, id, action string, edit func(*T) error) (T, error) {
 	out, err := s.Write(ctx, id, Change[T]{Action: action, Next: func(now *T) (next T, err error) {
 		if now == nil {
-			return next, s.absent(id)
+			return next, s.Absent(id)
 		}
 		next = *now
 		err = edit(&next)
@@ -161,7 +162,7 @@ func (s Set[T, P]) Delete(ctx context.Context, id string, check func(*T) error) 
 	out, err := s.Write(ctx, id, Change[T]{Next: func(now *T) (next T, err error) {
 		switch {
 		case now == nil:
-			return next, s.absent(id)
+			return next, s.Absent(id)
 		case check != nil:
 			err = check(now)
 		}
