@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 
 	"millrace/shared/account/tenant"
+	"millrace/shared/kit/record"
+	"millrace/shared/platform/clock"
 	"millrace/shared/run/registry"
 	"millrace/shared/web/fn"
 	"millrace/shared/web/httpapi"
@@ -83,8 +85,8 @@ type DraftResponse struct {
 	Source       map[string]string `json:"source" doc:"Text by file name"`
 	OmittedFiles []string          `json:"omitted_files" doc:"Files of the artifact that are not text or too large to edit"`
 	ETag         string            `json:"etag" doc:"Changes with the content"`
-	CreatedAt    string            `json:"created_at" format:"date-time"`
-	UpdatedAt    string            `json:"updated_at" format:"date-time"`
+	CreatedAt    clock.Millis      `json:"created_at"`
+	UpdatedAt    clock.Millis      `json:"updated_at"`
 	UpdatedBy    string            `json:"updated_by"`
 }
 
@@ -143,6 +145,7 @@ type draftIn struct {
 func routes(api *httpapi.API, d fn.Deps) {
 	s := &service{
 		store:   d.Registry(),
+		drafts:  record.New[draft](drafts, d.Records()),
 		cursors: api.Cursors(),
 	}
 	g := httpapi.Group{API: api, Function: name, Reads: tenant.Needs(tenant.FlowsRead), Writes: tenant.Needs(tenant.FlowsWrite)}

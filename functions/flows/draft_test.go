@@ -4,14 +4,20 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"millrace/functions/flows"
 	"millrace/localstack/proof/localtest"
+	"millrace/shared/account/audit"
+	"millrace/shared/platform/clock"
+	"millrace/shared/platform/table"
 	"millrace/shared/run/registry/registrytest"
 )
 
@@ -74,6 +80,61 @@ func TestDraftIsEdited(t *testing.T) {
 	for _, r := range env.Audit(t, env.A.OrgID) {
 		assert.NotContains(t, r.After, "half", "sources are not in the audit log")
 	}
+}
+
+// TestDraftStoredByAnEarlierVersion: a draft whose item has a revision of the kind
+// that drafts had, and does not tell who made it, is read and edited.
+func TestDraftStoredByAnEarlierVersion(t *testing.T) {
+	t.Parallel()
+	env := localtest.New(t, flows.Spec)
+	key, created := table.Key{PK: env.A.OrgID + "#flow#etl", SK: "draft"}, clock.ToMillis(env.Clock.Now().Add(-time.Hour))
+	require.NoError(t, env.Deps.Table.Put(t.Context(), table.Put{Item: table.Item{
+		"pk": table.V(key.PK), "sk": table.V(key.SK), "l1_pk": table.V(env.A.OrgID + "#drafts"), "l1_sk": table.V("etl"),
+		"flow_name": table.V("etl"), "base_etag": table.V("0"), "etag": table.V("1"), "revision": table.V("01KAJ2J3V4W5X6Y7Z8A9B0C1D2"),
+		"size": table.V(47), "files": table.V(1), "content": table.V(`{"flow_spec":null,"source":{"flow.py":"x = 1\n"}}`),
+		"created_at": table.V(created), "updated_at": table.V(created), "updated_by": table.V("ann@a.test"),
+	}}))
+	read := env.Do(t, env.A.Key, "GET", draftPath, nil).Require(t, 200)
+	assert.Equal(t, []any{"x = 1\n", "ann@a.test", created.String()}, []any{
+		read.Get(t, "source", "flow.py"), read.String(t, "updated_by"), read.String(t, "updated_at"),
+	})
+	var edited *localtest.Response
+	audited(t, env, 1, func() {
+		edited = env.Do(t, env.A.Key, "PUT", draftPath, object{"source": object{"b.py": "2"}, "etag": "1"}).Require(t, 200)
+	})
+	assert.Equal(t, created.String(), edited.String(t, "created_at"))
+	again := env.Do(t, env.A.Key, "PUT", draftPath, object{"source": object{"c.py": "3"}, "etag": edited.String(t, "etag")}).Require(t, 200)
+	assert.Equal(t, object{"c.py": "3"}, again.Get(t, "source"))
+	entries := env.Audit(t, env.A.OrgID)
+	first := entries[slices.IndexFunc(entries, func(r audit.Record) bool { return r.ResourceType == "flow_draft" })]
+	assert.Equal(t, []string{"update", "etl"}, []string{first.Action, first.ResourceID})
+	assert.JSONEq(t, `{"flow_name":"etl","base_version":"","etag":"1","size":47,"files":1}`, first.Before)
+	assert.Contains(t, first.After, edited.String(t, "etag"))
+}
+
+// TestEditsOfOneDraftAreMadeOneByOne: without an etag nobody is told that others
+// edit the draft as well, and what they did not edit stays.
+func TestEditsOfOneDraftAreMadeOneByOne(t *testing.T) {
+	t.Parallel()
+	env := localtest.New(t, flows.Spec)
+	env.Do(t, env.A.Key, "POST", "/flows/etl/draft", nil).Require(t, 200)
+	var wg sync.WaitGroup
+	for i := range 6 {
+		wg.Go(func() {
+			env.Do(t, env.A.Key, "PUT", draftPath, object{"source": object{"a.py": strings.Repeat("y", 40<<10) + fmt.Sprint(i)}}).Require(t, 200)
+		})
+		wg.Go(func() {
+			env.Do(t, env.A.Key, "PUT", draftPath, object{"flow_spec": object{"timeout_secs": i}}).Require(t, 200)
+			env.Do(t, env.A.Key, "GET", draftPath, nil).Require(t, 200)
+		})
+	}
+	wg.Wait()
+	read := env.Do(t, env.A.Key, "GET", draftPath, nil).Require(t, 200)
+	assert.Len(t, read.String(t, "source", "a.py"), 40<<10+1)
+	assert.NotNil(t, read.Get(t, "flow_spec", "timeout_secs"))
+	found, _, err := env.Deps.Blob.List(t.Context(), env.A.OrgID+"/drafts/", "", 0)
+	require.NoError(t, err)
+	assert.Len(t, found, 1, "no object is left behind")
 }
 
 func TestLargeDraftLivesInTheObjectStore(t *testing.T) {

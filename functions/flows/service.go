@@ -7,6 +7,7 @@ import (
 
 	"millrace/shared/account/audit"
 	"millrace/shared/account/tenant"
+	"millrace/shared/kit/record"
 	"millrace/shared/platform/blob"
 	"millrace/shared/platform/errs"
 	"millrace/shared/platform/table"
@@ -19,6 +20,7 @@ import (
 // service holds the rules of flows.
 type service struct {
 	store   registry.Store
+	drafts  record.Set[draft, *draft]
 	cursors httpapi.Cursors
 }
 
@@ -166,12 +168,12 @@ func (s *service) versions(ctx context.Context, in *flowPath) (FlowVersionListRe
 // delete deletes a flow with its draft. Errors: errs.NotFound; errs.Conflict
 // while something depends on it.
 func (s *service) delete(ctx context.Context, in *flowPath) (DeletedFlow, error) {
-	org, flow := tenant.From(ctx).OrgID, in.FlowName
-	old, _, err := s.loadDraft(ctx, flow)
+	flow := in.FlowName
+	old, _, err := s.drafts.Find(ctx, flow)
 	if err != nil {
 		return DeletedFlow{}, err
 	}
-	head, err := s.store.DeleteFlow(ctx, flow, table.Delete{Key: registry.DraftKey(org, flow)})
+	head, err := s.store.DeleteFlow(ctx, flow, table.Delete{Key: s.drafts.Key(ctx, flow)})
 	if err != nil {
 		return DeletedFlow{}, err
 	}

@@ -2,21 +2,17 @@ package flows
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"io/fs"
 	"strings"
 
-	"millrace/shared/account/audit"
 	"millrace/shared/account/tenant"
-	"millrace/shared/platform/blob"
-	"millrace/shared/platform/clock"
+	"millrace/shared/kit/record"
 	"millrace/shared/platform/errs"
-	"millrace/shared/platform/table"
 	"millrace/shared/run/registry"
 )
 
@@ -36,23 +32,17 @@ type content struct {
 
 // draftCreate makes the flow's draft, or returns the one that has been edited.
 func (s *service) draftCreate(ctx context.Context, in *flowPath) (DraftResponse, error) {
-	flow := in.FlowName
-	old, found, err := s.loadDraft(ctx, flow)
-	if err != nil {
-		return DraftResponse{}, err
-	}
-	if found && old.ETag != old.BaseETag {
-		return s.show(ctx, old)
-	}
-	fresh, next, err := s.fromLatest(ctx, flow)
-	if err != nil {
-		return DraftResponse{}, err
-	}
-	if found && old.ETag == next.ETag && old.BaseVersion == next.BaseVersion {
-		return s.show(ctx, old)
-	}
-	next.BaseETag = next.ETag
-	return s.saveDraft(ctx, old, found, next, fresh)
+	return s.saveDraft(ctx, in.FlowName, func(now *draft) (draft, content, error) {
+		if now != nil && now.ETag != now.BaseETag {
+			return *now, content{}, nil
+		}
+		fresh, next, err := s.fromLatest(ctx, in.FlowName)
+		if err != nil || now != nil && now.ETag == next.ETag && now.BaseVersion == next.BaseVersion {
+			return *cmp.Or(now, &next), fresh, err
+		}
+		next.BaseETag = next.ETag
+		return next, fresh, nil
+	})
 }
 
 // fromLatest copies the latest version; without one the draft is empty.
@@ -79,16 +69,20 @@ func (s *service) fromLatest(ctx context.Context, flow string) (content, draft, 
 }
 
 // draftRead shows the draft. Errors: errs.NotFound.
-func (s *service) draftRead(ctx context.Context, in *flowPath) (DraftResponse, error) {
-	flow := in.FlowName
-	d, found, err := s.loadDraft(ctx, flow)
-	if err != nil {
-		return DraftResponse{}, err
-	}
-	if !found {
-		return DraftResponse{}, noDraft(flow)
-	}
-	return s.show(ctx, d)
+func (s *service) draftRead(ctx context.Context, in *flowPath) (out DraftResponse, err error) {
+	err = record.Retry(ctx, "the draft", func() error {
+		d, found, err := s.drafts.Find(ctx, in.FlowName)
+		switch {
+		case err != nil:
+			return err
+		case !found:
+			return noDraft(in.FlowName)
+		}
+		c, err := s.contentOf(ctx, &d)
+		out = d.response(c)
+		return err
+	})
+	return out, err
 }
 
 // draftWrite changes the draft; what the body leaves out stays. Errors:
@@ -99,79 +93,60 @@ func (s *service) draftWrite(ctx context.Context, req *draftIn) (DraftResponse, 
 	if err := in.check(); err != nil {
 		return DraftResponse{}, err
 	}
-	old, found, err := s.loadDraft(ctx, flow)
-	if err != nil {
-		return DraftResponse{}, err
-	}
-	if !found {
-		return DraftResponse{}, noDraft(flow)
-	}
-	if in.ETag != nil && *in.ETag != old.ETag {
-		return DraftResponse{}, changedDraft(flow)
-	}
-	now, err := s.contentOf(ctx, old)
-	if err != nil {
-		return DraftResponse{}, err
-	}
-	if len(in.FlowSpec) > 0 {
-		now.FlowSpec = in.FlowSpec
-	}
-	if in.Source != nil {
-		now.Source = in.Source
-	}
-	next := old
-	if next.ETag, next.Size, err = now.seal(); err != nil {
-		return DraftResponse{}, err
-	}
-	if next.Size > MaxDraftBytes {
-		return DraftResponse{}, errs.Field(errs.Body(), next.Size, "a draft has at most %d bytes", MaxDraftBytes)
-	}
-	if next.ETag == old.ETag {
-		return s.show(ctx, old)
-	}
-	return s.saveDraft(ctx, old, true, next, now)
-}
-
-// saveDraft writes the draft over old. A large one goes to the object store
-// under a name of its own first, so that a crash leaves the old one whole.
-func (s *service) saveDraft(ctx context.Context, old draft, replace bool, next draft, c content) (DraftResponse, error) {
-	p, now := tenant.From(ctx), s.store.Clock.Now()
-	data, err := json.Marshal(c)
-	if err != nil {
-		return DraftResponse{}, fmt.Errorf("write draft: %w", err)
-	}
-	next.Key, next.UpdatedAt, next.UpdatedBy = registry.DraftKey(p.OrgID, next.FlowName), clock.ToMillis(now), p.Actor()
-	next.Content, next.ObjectKey, next.CreatedAt, next.Files = string(data), "", old.CreatedAt, len(c.Source)
-	next.L1PK, next.L1SK = draftList(p.OrgID), next.FlowName
-	change := audit.Change{Action: "update", ResourceType: "flow_draft", ResourceID: next.FlowName, After: next.summary()}
-	cond := table.IsNew()
-	if replace {
-		cond, change.Before = table.Eq("revision", old.Revision), old.summary()
-	} else {
-		if err := s.room(ctx); err != nil {
-			return DraftResponse{}, err
+	return s.saveDraft(ctx, flow, func(old *draft) (next draft, now content, err error) {
+		switch {
+		case old == nil:
+			return next, now, noDraft(flow)
+		case in.ETag != nil && *in.ETag != old.ETag:
+			return next, now, errs.New(errs.Conflict, "The draft of flow '%s' was changed meanwhile; read it again", flow)
 		}
-		next.CreatedAt, change.Action = next.UpdatedAt, "create"
-	}
-	if next.Revision, err = s.putObject(ctx, &next, data); err != nil {
-		return DraftResponse{}, err
-	}
-	err = s.store.Table.Transact(ctx, table.Put{Item: next, If: cond}, audit.Entry(ctx, now, change))
-	if errors.Is(err, table.ErrConditionFailed) || errors.Is(err, table.ErrConflict) {
-		s.dropObject(ctx, next.ObjectKey)
-		return DraftResponse{}, changedDraft(next.FlowName)
-	}
-	if err != nil { // it may have been written all the same, so its object stays
-		return DraftResponse{}, fmt.Errorf("write draft: %w", err)
-	}
-	s.dropObject(ctx, old.ObjectKey)
-	return next.response(c), nil
+		if now, err = s.contentOf(ctx, old); err != nil {
+			return next, now, err
+		}
+		if len(in.FlowSpec) > 0 {
+			now.FlowSpec = in.FlowSpec
+		}
+		if in.Source != nil {
+			now.Source = in.Source
+		}
+		next = *old
+		if next.ETag, next.Size, err = now.seal(); err == nil && next.Size > MaxDraftBytes {
+			err = errs.Field(errs.Body(), next.Size, "a draft has at most %d bytes", MaxDraftBytes)
+		}
+		return next, now, err
+	})
 }
 
-// show reads the draft's content.
-func (s *service) show(ctx context.Context, d draft) (DraftResponse, error) {
-	c, err := s.contentOf(ctx, d)
-	return d.response(c), err
+// saveDraft makes a flow's draft what edit says, given what it is, nil if there is
+// none; a draft of the same etag and base stays as it is. A large content goes to
+// the object store under a name of its own first, so that a crash leaves the old
+// one whole.
+func (s *service) saveDraft(ctx context.Context, flow string, edit func(now *draft) (draft, content, error)) (DraftResponse, error) {
+	var c content
+	var written string // the object of the last try
+	out, err := s.drafts.Write(ctx, flow, record.Change[draft]{Next: func(now *draft) (draft, error) {
+		s.dropObject(ctx, written) // others were first
+		written = ""
+		next, edited, err := edit(now)
+		if err != nil {
+			return next, err
+		}
+		if now != nil && now.ETag == next.ETag && now.BaseVersion == next.BaseVersion {
+			c, err = s.contentOf(ctx, now)
+			return *now, err
+		}
+		err = s.fill(ctx, &next, edited)
+		c, written = edited, next.ObjectKey
+		return next, err
+	}})
+	switch code := errs.CodeOf(err); {
+	case code == errs.TooMany || code == errs.Conflict:
+		s.dropObject(ctx, written)
+	case err != nil: // it may have been written all the same, so its object stays
+	case out.Changed:
+		s.dropObject(ctx, out.Before.ObjectKey)
+	}
+	return out.After.response(c), err
 }
 
 // seal returns the content's etag and its size in bytes.
@@ -192,26 +167,6 @@ func isObject(raw json.RawMessage) bool {
 
 func noDraft(flow string) error {
 	return errs.New(errs.NotFound, "Flow '%s' has no draft; POST /flows/%s/draft makes one", flow, flow)
-}
-
-func changedDraft(flow string) error {
-	return errs.New(errs.Conflict, "The draft of flow '%s' was changed meanwhile; read it again", flow)
-}
-
-// contentOf reads what the draft holds.
-func (s *service) contentOf(ctx context.Context, d draft) (content, error) {
-	data := []byte(d.Content)
-	if d.ObjectKey != "" {
-		var err error
-		if data, _, err = blob.GetBytes(ctx, s.store.Blob, d.ObjectKey, 2*MaxDraftBytes); err != nil {
-			return content{}, fmt.Errorf("read draft: %w", err)
-		}
-	}
-	var c content
-	if err := json.Unmarshal(data, &c); err != nil {
-		return content{}, fmt.Errorf("read draft: %w", err)
-	}
-	return c, nil
 }
 
 // check refuses what could not stand in an artifact.

@@ -2,13 +2,14 @@ package flows
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 
 	"millrace/shared/account/quota"
 	"millrace/shared/account/tenant"
+	"millrace/shared/kit/record"
 	"millrace/shared/platform/blob"
-	"millrace/shared/platform/clock"
 	"millrace/shared/platform/ids"
 	"millrace/shared/platform/table"
 	"millrace/shared/run/registry"
@@ -17,35 +18,37 @@ import (
 // draft is a flow's draft as stored; its content lies in the item or, over
 // registry.InlineBytes, in an object.
 type draft struct {
-	table.Key
+	record.Meta
 	table.ListEntries
-	FlowName    string       `table:"flow_name"`
-	BaseVersion string       `table:"base_version,omitempty"` // the version it was copied from
-	BaseETag    string       `table:"base_etag"`              // of the copy: an edited draft has another
-	ETag        string       `table:"etag"`
-	Revision    string       `table:"revision"` // ULID of the last write
-	Size        int          `table:"size"`     // bytes of the content as JSON
-	Files       int          `table:"files"`
-	Omitted     []string     `table:"omitted,omitempty"` // files of the artifact that are not in the draft
-	Content     string       `table:"content,omitempty"`
-	ObjectKey   string       `table:"object_key,omitempty"`
-	CreatedAt   clock.Millis `table:"created_at"`
-	UpdatedAt   clock.Millis `table:"updated_at"`
-	UpdatedBy   string       `table:"updated_by"`
+	FlowName    string   `table:"flow_name"`
+	BaseVersion string   `table:"base_version,omitempty"` // the version it was copied from
+	BaseETag    string   `table:"base_etag"`              // of the copy: an edited draft has another
+	ETag        string   `table:"etag"`
+	Size        int      `table:"size"` // bytes of the content as JSON
+	Files       int      `table:"files"`
+	Omitted     []string `table:"omitted,omitempty"` // files of the artifact that are not in the draft
+	Content     string   `table:"content,omitempty"`
+	ObjectKey   string   `table:"object_key,omitempty"`
 }
 
-// summary is what audit entries show: never the source itself.
-func (d *draft) summary() map[string]any {
+// Audited is what audit entries show: never the source itself.
+func (d *draft) Audited() any {
 	return map[string]any{
 		"flow_name": d.FlowName, "base_version": d.BaseVersion, "etag": d.ETag, "size": d.Size, "files": d.Files,
 	}
+}
+
+// drafts are the drafts of flows, by flow.
+var drafts = record.Kind{
+	Folder: "drafts", In: table.ByList, Type: "flow_draft", Noun: "The draft of flow", Limit: quota.Drafts,
+	At: registry.DraftKey,
 }
 
 func (d *draft) response(c content) DraftResponse {
 	out := DraftResponse{
 		FlowName: d.FlowName, FlowSpec: c.FlowSpec, Source: c.Source, OmittedFiles: append([]string{}, d.Omitted...),
 		Edited: d.ETag != d.BaseETag, ETag: d.ETag,
-		CreatedAt: d.CreatedAt.String(), UpdatedAt: d.UpdatedAt.String(), UpdatedBy: d.UpdatedBy,
+		CreatedAt: d.CreatedAt, UpdatedAt: d.UpdatedAt, UpdatedBy: d.UpdatedBy,
 	}
 	if d.BaseVersion != "" {
 		out.BaseVersion = &d.BaseVersion
@@ -53,44 +56,48 @@ func (d *draft) response(c content) DraftResponse {
 	return out
 }
 
-// draftList is the list of a workspace's drafts, by flow.
-func draftList(org string) string { return org + "#drafts" }
-
-// room takes room for one more draft. Errors: errs.TooMany.
-func (s *service) room(ctx context.Context) error {
-	org := tenant.From(ctx).OrgID
-	return s.store.Quota.Take(ctx, quota.Drafts, org, 1, func(ctx context.Context) (int64, error) {
-		return table.Count(ctx, s.store.Table, table.Query{Index: table.ByList, PK: draftList(org)})
-	})
-}
-
-// loadDraft reads a flow's draft and reports whether it has one.
-func (s *service) loadDraft(ctx context.Context, flow string) (draft, bool, error) {
-	d, err := table.Load[draft](ctx, s.store.Table, registry.DraftKey(tenant.From(ctx).OrgID, flow), table.Consistent)
-	if errors.Is(err, table.ErrNotFound) {
-		return draft{}, false, nil
-	}
+// fill puts a content into a draft, a large one into an object of its own.
+func (s *service) fill(ctx context.Context, d *draft, c content) error {
+	data, err := json.Marshal(c)
 	if err != nil {
-		return draft{}, false, fmt.Errorf("read draft: %w", err)
+		return fmt.Errorf("write draft: %w", err)
 	}
-	return d, true, nil
-}
-
-// putObject moves a large content to an object of its own and returns the new
-// revision.
-func (s *service) putObject(ctx context.Context, d *draft, data []byte) (revision string, err error) {
-	revision = ids.New(s.store.Clock.Now())
+	d.L1PK, d.L1SK = s.drafts.Partition(ctx), d.FlowName
+	d.Content, d.ObjectKey, d.Files = string(data), "", len(c.Source)
 	if len(data) <= registry.InlineBytes {
-		return revision, nil
+		return nil
 	}
 	d.Content = ""
-	if d.ObjectKey, err = blob.Key(tenant.From(ctx).OrgID, "drafts", d.FlowName, revision+".json"); err != nil {
-		return "", fmt.Errorf("write draft: %w", err)
+	d.ObjectKey, err = blob.Key(tenant.From(ctx).OrgID, "drafts", d.FlowName, ids.New(s.store.Clock.Now())+".json")
+	if err == nil {
+		_, err = blob.PutBytes(ctx, s.store.Blob, d.ObjectKey, data, blob.PutOptions{ContentType: "application/json"})
 	}
-	if _, err = blob.PutBytes(ctx, s.store.Blob, d.ObjectKey, data, blob.PutOptions{ContentType: "application/json"}); err != nil {
-		return "", fmt.Errorf("write draft: %w", err)
+	if err != nil {
+		return fmt.Errorf("write draft: %w", err)
 	}
-	return revision, nil
+	return nil
+}
+
+// contentOf reads what a draft holds. Errors: table.ErrConditionFailed if others
+// changed the draft since it was read, and its object is gone.
+func (s *service) contentOf(ctx context.Context, d *draft) (content, error) {
+	data := []byte(d.Content)
+	if d.ObjectKey != "" {
+		var err error
+		if data, _, err = blob.GetBytes(ctx, s.store.Blob, d.ObjectKey, 2*MaxDraftBytes); errors.Is(err, blob.ErrNotFound) {
+			if now, _, reading := s.drafts.Find(ctx, d.FlowName); reading == nil && now.ObjectKey != d.ObjectKey {
+				err = table.ErrConditionFailed
+			}
+		}
+		if err != nil {
+			return content{}, fmt.Errorf("read draft: %w", err)
+		}
+	}
+	var c content
+	if err := json.Unmarshal(data, &c); err != nil {
+		return content{}, fmt.Errorf("read draft: %w", err)
+	}
+	return c, nil
 }
 
 // dropObject removes an object that nothing refers to; a failure leaves it
