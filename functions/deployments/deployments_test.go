@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -396,4 +397,36 @@ func actions(t *testing.T, env *localtest.Env, action string) (n int) {
 		}
 	}
 	return n
+}
+
+// TestDeploymentStoredByAnEarlierVersion: a deployment whose items have no revision
+// is changed, rolled back and deleted, with the audit entries that it always had.
+func TestDeploymentStoredByAnEarlierVersion(t *testing.T) {
+	t.Parallel()
+	env := open(t)
+	deploy(t, env, "d", "1").Require(t, 200)
+	for _, key := range []table.Key{
+		{PK: env.A.OrgID + "#deployments", SK: "d"}, {PK: env.A.OrgID + "#deployment#d", SK: "0000000001"},
+	} {
+		item, err := env.Deps.Table.Get(t.Context(), key, table.Consistent)
+		require.NoError(t, err)
+		require.Contains(t, item, "revision")
+		delete(item, "revision")
+		require.NoError(t, env.Deps.Table.Put(t.Context(), table.Put{Item: item}))
+	}
+	before := env.Do(t, env.A.Key, "GET", "/deployments/d", nil).Require(t, 200)
+	env.Clock.Advance(time.Second)
+	after := env.Do(t, env.A.Key, "PATCH", "/deployments/d", object{"flow_version": "2"}).Require(t, 200)
+	assert.Equal(t, 2, number(t, after, "deployment_version"))
+	assert.Equal(t, before.String(t, "created_at"), after.String(t, "created_at"))
+	entries := env.Audit(t, env.A.OrgID)
+	last := entries[len(entries)-1]
+	assert.Equal(t, []string{"change_version", "deployment", "d"}, []string{last.Action, last.ResourceType, last.ResourceID})
+	assert.JSONEq(t, string(before.Body), last.Before, "the entry shows what the answers show")
+	assert.JSONEq(t, string(after.Body), last.After)
+	back := env.Do(t, env.A.Key, "POST", "/deployments/d/rollback", nil).Require(t, 200)
+	assert.Equal(t, "1", back.String(t, "flow_version"))
+	assert.Equal(t, 3, number(t, back, "deployment_version"))
+	env.Do(t, env.A.Key, "DELETE", "/deployments/d", nil).Require(t, 200)
+	env.Do(t, env.A.Key, "GET", "/deployments/d", nil).Require(t, 404)
 }

@@ -3,7 +3,6 @@ package deployments
 import (
 	"context"
 
-	"millrace/shared/account/audit"
 	"millrace/shared/account/tenant"
 	"millrace/shared/platform/errs"
 	"millrace/shared/run/registry"
@@ -22,7 +21,7 @@ func (s *service) put(ctx context.Context, req *putIn) (DeploymentResponse, erro
 	if err != nil {
 		return DeploymentResponse{}, err
 	}
-	view, err := s.change(ctx, in.DeploymentName, "", registry.Deploy{Next: func(now *registry.Deployment) (registry.Deployment, error) {
+	view, err := s.change(ctx, registry.Deploy{Name: in.DeploymentName, Next: func(now *registry.Deployment) (registry.Deployment, error) {
 		next := registry.Deployment{
 			Environment: registry.DefaultEnvironment, Status: registry.Active,
 			ExecutionMode: v.ExecutionMode, DefaultExecutor: v.DefaultExecutor, DepPackageSlugs: v.DepPackageSlugs,
@@ -39,7 +38,7 @@ func (s *service) put(ctx context.Context, req *putIn) (DeploymentResponse, erro
 
 // version points the deployment at another version of its flow.
 func (s *service) version(ctx context.Context, in *versionIn) (DeploymentListItem, error) {
-	view, err := s.edit(ctx, in.Name, registry.Deploy{}, "change_version", func(next *registry.Deployment) error {
+	view, err := s.edit(ctx, registry.Deploy{Name: in.Name, Action: "change_version"}, func(next *registry.Deployment) error {
 		next.FlowVersion = in.Body.FlowVersion
 		return nil
 	})
@@ -51,7 +50,7 @@ func (s *service) settings(ctx context.Context, in *settingsIn) (DeploymentListI
 	if err := in.Body.check(); err != nil {
 		return DeploymentListItem{}, err
 	}
-	view, err := s.edit(ctx, in.Name, registry.Deploy{Chosen: true}, "update_settings", func(next *registry.Deployment) error {
+	view, err := s.edit(ctx, registry.Deploy{Name: in.Name, Action: "update_settings", Chosen: true}, func(next *registry.Deployment) error {
 		in.Body.apply(next)
 		return nil
 	})
@@ -61,7 +60,7 @@ func (s *service) settings(ctx context.Context, in *settingsIn) (DeploymentListI
 // rollback gives the deployment what it had at an earlier deployment_version.
 func (s *service) rollback(ctx context.Context, in *rollbackIn) (RollbackResponse, error) {
 	var out RollbackResponse
-	view, err := s.edit(ctx, in.Name, registry.Deploy{Chosen: true, Always: true}, "rollback", func(next *registry.Deployment) error {
+	view, err := s.edit(ctx, registry.Deploy{Name: in.Name, Action: "rollback", Chosen: true, Always: true}, func(next *registry.Deployment) error {
 		now := *next
 		out.RolledBackFrom, out.RolledBackTo = now.DeploymentVersion, now.DeploymentVersion-1
 		if in.Body != nil && in.Body.DeploymentVersion != nil {
@@ -86,38 +85,21 @@ func (s *service) rollback(ctx context.Context, in *rollbackIn) (RollbackRespons
 }
 
 // edit changes a deployment that must be there.
-func (s *service) edit(
-	ctx context.Context, name string, d registry.Deploy, action string, do func(*registry.Deployment) error,
-) (registry.DeploymentView, error) {
+func (s *service) edit(ctx context.Context, d registry.Deploy, do func(*registry.Deployment) error) (registry.DeploymentView, error) {
 	d.Next = func(now *registry.Deployment) (registry.Deployment, error) {
 		if now == nil {
-			return registry.Deployment{}, registry.NoDeployment(name)
+			return registry.Deployment{}, registry.NoDeployment(d.Name)
 		}
 		next := *now
 		err := do(&next)
 		return next, err
 	}
-	return s.change(ctx, name, action, d)
+	return s.change(ctx, d)
 }
 
-// change commits one change of one deployment; the empty action stands for
-// create or update.
-func (s *service) change(ctx context.Context, name, action string, d registry.Deploy) (registry.DeploymentView, error) {
-	d.Name = name
-	out, err := s.store.Commit(ctx, registry.Change{Deploy: &d, Audit: func(o registry.Outcome) audit.Change {
-		c := audit.Change{Action: action, ResourceType: "deployment", ResourceID: name, After: o.Deployment.View()}
-		if o.Before != nil {
-			c.Before = o.Before.View()
-		}
-		switch {
-		case action != "":
-		case o.Before == nil:
-			c.Action = "create"
-		default:
-			c.Action = "update"
-		}
-		return c
-	}})
+// change commits one change of one deployment.
+func (s *service) change(ctx context.Context, d registry.Deploy) (registry.DeploymentView, error) {
+	out, err := s.store.Commit(ctx, registry.Change{Deploy: &d})
 	if err != nil {
 		return registry.DeploymentView{}, err
 	}
@@ -126,7 +108,7 @@ func (s *service) change(ctx context.Context, name, action string, d registry.De
 
 // list lists deployments by name.
 func (s *service) list(ctx context.Context, in *listQuery) (DeploymentListResponse, error) {
-	all, err := registry.ListDeployments(ctx, s.store.Table, tenant.From(ctx).OrgID, in.Environment, in.Limit)
+	all, err := s.store.Deployments(ctx, in.Environment, in.Limit)
 	if err != nil {
 		return DeploymentListResponse{}, err
 	}
@@ -145,6 +127,5 @@ func (s *service) get(ctx context.Context, in *path) (DeploymentListItem, error)
 
 // delete deletes one deployment. Errors: errs.NotFound.
 func (s *service) delete(ctx context.Context, in *path) (DeletedDeployment, error) {
-	_, err := s.store.DeleteDeployment(ctx, in.Name)
-	return DeletedDeployment{Status: "deleted", DeploymentName: in.Name}, err
+	return DeletedDeployment{Status: "deleted", DeploymentName: in.Name}, s.store.DeleteDeployment(ctx, in.Name)
 }

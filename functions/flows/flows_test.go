@@ -334,7 +334,7 @@ func TestDeletingNamesWhatIsInTheWay(t *testing.T) {
 		res := env.Do(t, env.A.Key, "DELETE", "/flows/etl", nil).Require(t, 409)
 		assert.Contains(t, res.String(t, "detail"), "deployment 'nightly'")
 	})
-	_, err := s.DeleteDeployment(registrytest.As(env.A.OrgID), "nightly")
+	err := s.DeleteDeployment(registrytest.As(env.A.OrgID), "nightly")
 	require.NoError(t, err)
 	res := env.Do(t, env.A.Key, "DELETE", "/flows/etl", nil).Require(t, 200)
 	assert.Equal(t, json.Number("30"), res.Get(t, "deleted_versions"))

@@ -94,8 +94,13 @@ func (s Set[T, P]) Find(ctx context.Context, id string) (T, bool, error) {
 
 // All reads the records whose ids begin with a prefix, in order of their ids.
 func (s Set[T, P]) All(ctx context.Context, prefix string) iter.Seq2[T, error] {
+	return s.all(ctx, prefix, 0)
+}
+
+// all is All in pages of so many records, 0: as many as fit.
+func (s Set[T, P]) all(ctx context.Context, prefix string, page int) iter.Seq2[T, error] {
 	q := s.query(ctx)
-	q.Range = table.Prefix(prefix)
+	q.Range, q.Limit = table.Prefix(prefix), page
 	return func(yield func(T, error) bool) {
 		for item, err := range table.All(ctx, s.Table, q) {
 			var r T
@@ -116,8 +121,11 @@ func (s Set[T, P]) All(ctx context.Context, prefix string) iter.Seq2[T, error] {
 // List reads up to limit of the records that keep says, all for nil, in order of
 // their ids. keep may drop what is large and not wanted, so that it is not held.
 func (s Set[T, P]) List(ctx context.Context, prefix string, limit int, keep func(*T) bool) ([]T, error) {
-	out := []T{}
-	for r, err := range s.All(ctx, prefix) {
+	out, page := []T{}, 0
+	if keep == nil {
+		page = limit // no more is read than that
+	}
+	for r, err := range s.all(ctx, prefix, page) {
 		if err != nil {
 			return nil, err
 		}

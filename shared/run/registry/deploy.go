@@ -3,7 +3,7 @@ package registry
 import (
 	"encoding/json"
 
-	"millrace/shared/account/quota"
+	"millrace/shared/kit/record"
 	"millrace/shared/platform/budget"
 	"millrace/shared/platform/clock"
 	"millrace/shared/platform/errs"
@@ -14,6 +14,8 @@ import (
 // Deploy changes one deployment.
 type Deploy struct {
 	Name string
+	// Action is the verb of the audit entry; empty: create or update.
+	Action string
 	// Next returns the deployment as it shall be, given what it is (nil if there
 	// is none): the fields a user sets. It may be called several times.
 	Next func(now *Deployment) (Deployment, error)
@@ -23,58 +25,45 @@ type Deploy struct {
 	Always bool // a change that changes nothing is a deployment_version too
 }
 
-const deploymentKind = "deployment"
-
 // deploy plans the deployment, its history and its hold on the flow. Errors:
 // those of Next; errs.NotFound or errs.Conflict without the flow version;
 // errs.Unprocessable for parameters that the flow's schema refuses.
 func (p *plan) deploy(d *Deploy) error {
-	old, found, err := load[Deployment](p.ctx, p.Table, deploymentKey(p.org, d.Name))
+	var head *Head
+	out, writes, entry, err := p.deployments().Prepare(p.ctx, d.Name, record.Change[Deployment]{
+		Action: d.Action,
+		Next: func(old *Deployment) (next Deployment, err error) {
+			if next, err = d.Next(old); err != nil {
+				return next, err
+			}
+			if head, err = p.versionOf(&next); err != nil {
+				if d.Chosen && errs.CodeOf(err) == errs.NotFound {
+					err = errs.New(errs.Conflict, "Flow '%s' version '%s' is no longer registered", next.FlowName, next.FlowVersion)
+				}
+				return next, err
+			}
+			if old != nil && !d.Always && old.Same(&next) {
+				next = *old
+			} else {
+				p.fill(old, &next, d.Name)
+			}
+			return next, p.checkParameters(next.Parameters)
+		},
+		Also: func(o record.Outcome[Deployment]) []table.Write {
+			kept := o.After // the history has no place in the lists
+			kept.Key, kept.ListEntries = historyKey(p.org, d.Name, kept.DeploymentVersion), table.ListEntries{}
+			return append(p.hold(o, head), table.Put{Item: kept})
+		},
+	})
 	if err != nil {
 		return err
 	}
-	if found {
-		p.out.Before = &old
+	p.add(writes...)
+	p.entry, p.out.Deployment, p.out.Deployed = entry, &out.After, out.Changed
+	if out.Existed {
+		p.out.Before = &out.Before
 	}
-	next, err := d.Next(p.out.Before)
-	if err != nil {
-		return err
-	}
-	head, err := p.versionOf(&next)
-	if err != nil {
-		if d.Chosen && errs.CodeOf(err) == errs.NotFound {
-			return errs.New(errs.Conflict, "Flow '%s' version '%s' is no longer registered", next.FlowName, next.FlowVersion)
-		}
-		return err
-	}
-	if err := p.checkParameters(next.Parameters); err != nil {
-		return err
-	}
-	if found && !d.Always && old.Same(&next) {
-		p.out.Deployment = &old
-		return nil
-	}
-	if !found {
-		if err := p.room(quota.Deployments, deploymentKey(p.org, "").PK); err != nil {
-			return err
-		}
-	}
-	p.fill(&next, d.Name)
-	put := table.Put{Item: next, If: table.IsNew()}
-	if found {
-		put.If = unchanged(&old)
-	}
-	kept := next // the history has no place in the lists
-	kept.Key, kept.ListEntries = historyKey(p.org, d.Name, next.DeploymentVersion), table.ListEntries{}
-	p.add(put, table.Put{Item: kept})
-	p.hold(&next, head)
-	p.out.Deployment, p.out.Deployed = &next, true
 	return nil
-}
-
-// unchanged is the condition that the deployment is what was read.
-func unchanged(d *Deployment) table.Cond {
-	return table.And(table.Eq("incarnation", d.Incarnation), table.Eq("deployment_version", d.DeploymentVersion))
 }
 
 // versionOf sets the outcome's version to the one the deployment selects.
@@ -111,34 +100,31 @@ func (p *plan) checkParameters(params map[string]json.RawMessage) error {
 }
 
 // fill sets what the registry itself decides.
-func (p *plan) fill(d *Deployment, name string) {
-	now := clock.ToMillis(p.now)
-	d.Key, d.OrgID, d.Name = deploymentKey(p.org, name), p.org, name
-	d.UpdatedAt, d.UpdatedBy = now, p.actor
-	if old := p.out.Before; old != nil {
+func (p *plan) fill(old, d *Deployment, name string) {
+	d.OrgID, d.Name = p.org, name
+	if old != nil {
 		d.DeploymentVersion, d.Incarnation = old.DeploymentVersion+1, old.Incarnation
-		d.CreatedAt, d.CreatedBy = old.CreatedAt, old.CreatedBy
 	} else {
 		d.DeploymentVersion, d.Incarnation = 1, ids.New(p.now)
-		d.CreatedAt, d.CreatedBy = now, p.actor
 	}
 	d.ListEntries = d.entries()
 }
 
 // hold moves the deployment's hold on its flow: an active one keeps the flow
 // from being deleted.
-func (p *plan) hold(next *Deployment, head *Head) {
-	old := p.out.Before
-	held, holds := old != nil && old.Status == Active, next.Status == Active
+func (p *plan) hold(o record.Outcome[Deployment], head *Head) (writes []table.Write) {
+	old, next := &o.Before, &o.After
+	held, holds := old.Status == Active, next.Status == Active
 	stays := held && holds && old.FlowName == next.FlowName
 	if held && !stays {
-		p.add(Release(p.org, old.FlowName, deploymentKind, old.Name))
+		writes = append(writes, Release(p.org, old.FlowName, deploymentKind.Type, old.Name))
 	}
 	switch now := clock.ToMillis(p.now); {
 	case !holds || stays:
 	case p.head != nil: // this transaction raises the head's rev already
-		p.add(putDependent(p.org, next.FlowName, deploymentKind, next.Name, now))
+		writes = append(writes, putDependent(p.org, next.FlowName, deploymentKind.Type, next.Name, now))
 	default:
-		p.add(Depend(*head, deploymentKind, next.Name, now)...)
+		writes = append(writes, Depend(*head, deploymentKind.Type, next.Name, now)...)
 	}
+	return writes
 }

@@ -7,7 +7,8 @@ import (
 	"maps"
 	"slices"
 
-	"millrace/shared/platform/clock"
+	"millrace/shared/account/quota"
+	"millrace/shared/kit/record"
 	"millrace/shared/platform/errs"
 	"millrace/shared/platform/table"
 )
@@ -21,7 +22,7 @@ const (
 // Deployment is a name that selects a flow version, an environment and a
 // runtime tier for runs. Each change raises DeploymentVersion by one.
 type Deployment struct {
-	table.Key
+	record.Meta
 	table.ListEntries
 	OrgID             string                     `table:"org_id"`
 	Name              string                     `table:"name"`
@@ -38,10 +39,17 @@ type Deployment struct {
 	Parameters        map[string]json.RawMessage `table:"parameters,omitempty"` // defaults under a run's own
 	Tags              map[string]string          `table:"tags,omitempty"`
 	DepPackageSlugs   []string                   `table:"dep_package_slugs,omitempty"`
-	CreatedAt         clock.Millis               `table:"created_at"`
-	CreatedBy         string                     `table:"created_by"` // email or key id
-	UpdatedAt         clock.Millis               `table:"updated_at"`
-	UpdatedBy         string                     `table:"updated_by"`
+}
+
+// Audited is a deployment as audit entries show it.
+func (d *Deployment) Audited() any { return d.View() }
+
+// deploymentKind is the kind of record that deployments are, by name.
+var deploymentKind = record.Kind{Folder: "deployments", Type: "deployment", Noun: "Deployment", Limit: quota.Deployments}
+
+// deployments are those of the workspace of a context.
+func (s Store) deployments() record.Set[Deployment, *Deployment] {
+	return record.New[Deployment](deploymentKind, record.Store{Table: s.Table, Clock: s.Clock, Quota: s.Quota})
 }
 
 // Same reports whether two deployments differ in nothing that a user sets.
@@ -55,7 +63,7 @@ func (d *Deployment) Same(o *Deployment) bool {
 }
 
 func deploymentKey(org, name string) table.Key {
-	return table.Key{PK: org + "#deployments", SK: name}
+	return table.Key{PK: org + "#" + deploymentKind.Folder, SK: name}
 }
 
 func historyPK(org, name string) string { return org + "#deployment#" + name }
@@ -103,27 +111,13 @@ func DeploymentAt(ctx context.Context, t table.Table, now Deployment, version in
 	return d, err
 }
 
-// ListDeployments returns up to limit deployments in order of their names, those
-// of one environment if it is not empty.
-func ListDeployments(ctx context.Context, t table.Table, org, environment string, limit int) ([]Deployment, error) {
+// Deployments returns up to limit deployments in order of their names, those of
+// one environment if it is not empty.
+func (s Store) Deployments(ctx context.Context, environment string, limit int) ([]Deployment, error) {
 	if environment != "" {
-		return deploymentsOf(ctx, t, org, environment, limit)
+		return deploymentsOf(ctx, s.Table, tenantOf(ctx), environment, limit)
 	}
-	out := make([]Deployment, 0, min(limit, 128))
-	q := table.Query{PK: deploymentKey(org, "").PK, Limit: limit, Consistent: true}
-	for item, err := range table.All(ctx, t, q) {
-		if err != nil {
-			return nil, fmt.Errorf("list deployments: %w", err)
-		}
-		var d Deployment
-		if err := table.Unmarshal(item, &d); err != nil {
-			return nil, err
-		}
-		if out = append(out, d); len(out) == limit {
-			break
-		}
-	}
-	return out, nil
+	return s.deployments().List(ctx, "", limit, nil)
 }
 
 // deploymentsOf lists by environment. The index may lag behind the items, so

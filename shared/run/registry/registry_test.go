@@ -217,7 +217,7 @@ func TestRegistryFollowsItsModel(t *testing.T) {
 			},
 			"undeploy": func(t *rapid.T) {
 				n := name.Draw(t, "name")
-				_, err := s.DeleteDeployment(ctx, n)
+				err := s.DeleteDeployment(ctx, n)
 				if _, there := deployed[n]; !there {
 					require.Equal(t, errs.NotFound, errs.CodeOf(err))
 					return
@@ -268,7 +268,7 @@ func TestRegistryFollowsItsModel(t *testing.T) {
 					require.NoError(t, err)
 					require.Empty(t, next)
 					require.Len(t, heads, len(inFlows))
-					list, err := registry.ListDeployments(ctx, s.Table, org, e, 10)
+					list, err := s.Deployments(ctx, e, 10)
 					require.NoError(t, err)
 					require.Len(t, list, inDeployments)
 				}

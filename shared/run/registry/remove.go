@@ -8,6 +8,7 @@ import (
 
 	"millrace/shared/account/audit"
 	"millrace/shared/account/tenant"
+	"millrace/shared/kit/record"
 	"millrace/shared/platform/table"
 )
 
@@ -46,29 +47,26 @@ func (s Store) DeleteFlow(ctx context.Context, flow string, also ...table.Write)
 }
 
 // DeleteDeployment deletes a deployment and its history. Errors: errs.NotFound.
-func (s Store) DeleteDeployment(ctx context.Context, name string) (Deployment, error) {
-	org := tenantOf(ctx)
-	var d Deployment
-	err := retry(ctx, func() (err error) {
-		if d, err = GetDeployment(ctx, s.Table, org, name); err != nil {
-			return err
-		}
-		writes := []table.Write{
-			table.Delete{Key: d.Key, If: unchanged(&d)},
-			audit.Entry(ctx, s.Clock.Now(), audit.Change{
-				Action: "delete", ResourceType: "deployment", ResourceID: name, Before: d.View(),
-			}),
-		}
-		if d.Status == Active {
-			writes = append(writes, Release(org, d.FlowName, deploymentKind, name))
-		}
-		return s.Table.Transact(ctx, writes...)
+func (s Store) DeleteDeployment(ctx context.Context, name string) error {
+	org, set := tenantOf(ctx), s.deployments()
+	out, err := set.Write(ctx, name, record.Change[Deployment]{
+		Next: func(now *Deployment) (Deployment, error) {
+			if now == nil {
+				return Deployment{}, set.Absent(name)
+			}
+			return Deployment{}, record.ErrDelete
+		},
+		Also: func(o record.Outcome[Deployment]) (release []table.Write) {
+			if o.Before.Status == Active {
+				release = append(release, Release(org, o.Before.FlowName, deploymentKind.Type, name))
+			}
+			return release
+		},
 	})
-	if err != nil {
-		return Deployment{}, err
+	if err == nil {
+		s.purge(ctx, historyPK(org, name), "", out.Before.Incarnation)
 	}
-	s.purge(ctx, historyPK(org, name), "", d.Incarnation)
-	return d, nil
+	return err
 }
 
 // purge removes the items of a dead incarnation. Each delete is conditional,

@@ -41,7 +41,7 @@ type Change struct {
 	// does not hold, Commit returns ErrStale. With it the transaction is written
 	// even if neither version nor deployment changes.
 	Also func(Outcome) []table.Write
-	// Audit describes the change.
+	// Audit describes the change; nil: the change of its deployment.
 	Audit func(Outcome) audit.Change
 }
 
@@ -97,7 +97,10 @@ func (s Store) commit(ctx context.Context, c Change) (Outcome, error) {
 		return p.out, nil
 	}
 	end := len(p.writes)
-	p.writes = append(p.writes, audit.Entry(ctx, p.now, c.Audit(p.out)))
+	if c.Audit != nil {
+		p.entry = c.Audit(p.out)
+	}
+	p.writes = append(p.writes, audit.Entry(ctx, p.now, p.entry))
 	err := s.Table.Transact(ctx, p.writes...)
 	if failed, ok := errors.AsType[*table.TransactionError](err); ok {
 		for i := also; i < end; i++ {
@@ -117,6 +120,7 @@ type plan struct {
 	actor  string
 	now    time.Time
 	writes []table.Write
+	entry  audit.Change // of the deployment's change
 	out    Outcome
 	head   *Head // of the flow just registered, as it will be
 }
