@@ -42,7 +42,7 @@ func TestContext(t *testing.T) {
 	assert.Equal(t, "millrace-big-customer-7-dev-runs", got.name("runs"))
 }
 
-func TestBadContextIsRefused(t *testing.T) {
+func TestInvalidContextIsRejected(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		given map[string]string
@@ -70,7 +70,7 @@ func TestBadContextIsRefused(t *testing.T) {
 		"administrator":          {map[string]string{"superAdmins": "root"}, "no email address"},
 		"alarms":                 {map[string]string{"alarmEmail": "ops"}, "no email address"},
 		"table":                  {map[string]string{"table": "a b"}, "no name of a table"},
-		"limits":                 {map[string]string{"limits": "apples=1"}, `limits: there is no limit "apples"`},
+		"limits":                 {map[string]string{"limits": "apples=1"}, `limits: unknown limit "apples"`},
 		"ranges":                 {map[string]string{"allowRanges": "10.0.0.1"}, "no CIDR range"},
 	} {
 		_, err := readConfig(given(c.given), someRegions)
@@ -81,13 +81,13 @@ func TestBadContextIsRefused(t *testing.T) {
 	require.ErrorContains(t, err, "region is missing", "all faults are named at once")
 }
 
-func TestAMistypedKeyIsRefused(t *testing.T) {
+func TestUnknownKeyIsRejected(t *testing.T) {
 	t.Parallel()
 	require.NoError(t, refuseUnknown([]string{"tenant", "stage", "aws:cdk:version-reporting", "@aws-cdk/core:flag"}))
 	require.ErrorContains(t, refuseUnknown([]string{"tenant", "stag"}), "stag is not one of tenant, region, stage")
 }
 
-func TestRegionsAreAWSs(t *testing.T) {
+func TestOnlyAWSRegionsAreAccepted(t *testing.T) {
 	t.Parallel()
 	one.Lock()
 	defer one.Unlock()
@@ -97,7 +97,8 @@ func TestRegionsAreAWSs(t *testing.T) {
 	assert.NotContains(t, got, "eu-west-9")
 }
 
-// TestEveryKeyIsDescribed holds the list of context keys to what is read.
+// TestEveryKeyIsDescribed compares the list of context keys with the keys that
+// are read.
 func TestEveryKeyIsDescribed(t *testing.T) {
 	t.Parallel()
 	file, err := parser.ParseFile(token.NewFileSet(), "config.go", nil, 0)

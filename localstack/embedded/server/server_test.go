@@ -219,7 +219,7 @@ func TestConfigThatCannotWork(t *testing.T) {
 		`"8080" is no host:port`:       func(c *server.Config) { c.Listen = "8080" },
 		`"9000" is no host:port`:       func(c *server.Config) { c.S3Listen = "9000" },
 		`"10.0.0.0" is no CIDR range`:  func(c *server.Config) { c.AllowRanges = []string{"10.0.0.0"} },
-		`there is no limit "apples"`:   func(c *server.Config) { c.Limits = []string{"apples=1"} },
+		`unknown limit "apples"`:       func(c *server.Config) { c.Limits = []string{"apples=1"} },
 		"Python interpreters is negat": func(c *server.Config) { c.PythonSlots = -1 },
 		"not a valid email":            func(c *server.Config) { c.SuperAdmins = []string{"nobody"} },
 	} {

@@ -1,5 +1,5 @@
-// Package audit makes the entries that every mutation writes: who changed what,
-// from where, with the state before and after.
+// Package audit builds the entries that every mutation writes: who changed
+// what, from where, with the state before and after.
 package audit
 
 import (
@@ -18,14 +18,14 @@ type Change struct {
 	Action       string // verb, e.g. "create", "update", "delete", "login"
 	ResourceType string // e.g. "schedule"
 	ResourceID   string
-	// Before and After are snapshots, nil where there is none. Struct fields
-	// tagged secret:"true" are left out of them, at any depth.
+	// Before and After are snapshots, nil if there is none. Struct fields tagged
+	// secret:"true" are omitted at any depth.
 	Before, After any
-	Metadata      map[string]any // what else is worth knowing
+	Metadata      map[string]any // further details
 }
 
-// Record is a stored entry. Its sort key is its id, a ULID of when it was made;
-// [Record.Place] gives it the other keys.
+// Record is a stored entry. Its sort key is its id, a ULID of its creation
+// time; [Record.Place] sets the other keys.
 type Record struct {
 	table.Key
 	table.ListEntries
@@ -35,7 +35,7 @@ type Record struct {
 	ResourceType string `table:"resource_type"`
 	ResourceID   string `table:"resource_id"`
 	ActorEmail   string `table:"actor_email,omitempty"`
-	KeyID        string `table:"key_id,omitempty"` // of the API key that acted
+	KeyID        string `table:"key_id,omitempty"` // of the API key that made the change
 	IP           string `table:"ip_address,omitempty"`
 	RequestID    string `table:"request_id,omitempty"`
 	Before       string `table:"before_json,omitempty"` // JSON object
@@ -43,24 +43,26 @@ type Record struct {
 	Metadata     string `table:"metadata,omitempty"`    // JSON object
 }
 
-// ID is the entry's id; ids sort by time, those of one millisecond by chance.
+// ID returns the entry's id. Ids sort by time; the order within a millisecond
+// is random.
 func (r *Record) ID() string { return r.SK }
 
-// EventTime is "<RFC 3339, milliseconds>#<id>": unique, and in the order of ids.
+// EventTime returns "<RFC 3339, milliseconds>#<id>": unique, and in the order
+// of ids.
 func (r *Record) EventTime() string {
 	at, _ := ids.Time(r.ID())
 	return clock.Format(at) + "#" + r.ID()
 }
 
-// Entry makes the write of an entry; it belongs into the same transaction as
+// Entry returns the write of an entry, which belongs in the same transaction as
 // the change. The caller's workspace, email, key, address and request come from
 // ctx.
 func Entry(ctx context.Context, now time.Time, c Change) table.Put {
 	return EntryFor(ctx, tenant.From(ctx).OrgID, now, c)
 }
 
-// EntryFor is Entry for a workspace that is not the caller's: one just made, or
-// one that the service itself acts in.
+// EntryFor is Entry for a workspace other than the caller's: one that was just
+// created, or one that the service itself acts in.
 func EntryFor(ctx context.Context, org string, now time.Time, c Change) table.Put {
 	p, r := tenant.From(ctx), tenant.RequestFrom(ctx)
 	record := Record{
@@ -83,7 +85,7 @@ func EntryFor(ctx context.Context, org string, now time.Time, c Change) table.Pu
 	return table.Put{Item: record, If: table.IsNew()}
 }
 
-// JSON returns a stored snapshot or metadata as JSON, null for none.
+// JSON returns a stored snapshot or metadata as JSON, or null for none.
 func JSON(stored string) json.RawMessage {
 	if stored == "" {
 		return json.RawMessage("null")

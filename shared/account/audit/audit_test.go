@@ -133,7 +133,8 @@ func TestLargeSnapshotsBecomeDigests(t *testing.T) {
 	assert.NotEqual(t, big("a"), big("b"))
 }
 
-// Whatever is changed, its entry fits an item and its keys fit their limits.
+// TestEntryFits draws changes: the entry fits an item and its keys fit
+// their limits.
 func TestEntryFits(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

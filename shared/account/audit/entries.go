@@ -9,10 +9,10 @@ import (
 	"millrace/shared/platform/table"
 )
 
-// Entries reads the entries of a workspace from a time on, included, up to
-// another, not included, the oldest first; a zero time is no bound. It reads
-// consistently: a day that is over is always the same, once the last
-// transactions of it have come to their end.
+// Entries iterates over the entries of a workspace from from (included) to to
+// (excluded), oldest first; a zero time is no bound. It reads consistently: a
+// past day always gives the same entries, once its last transactions have
+// completed.
 func Entries(ctx context.Context, t table.Table, org string, from, to time.Time) iter.Seq2[Record, error] {
 	oldest, before := span(from, to)
 	return func(yield func(Record, error) bool) {

@@ -12,29 +12,29 @@ import (
 // MaxLimit is the most entries of a page.
 const MaxLimit = 1000
 
-// Query chooses entries of a workspace; what is empty chooses all.
+// Query selects entries of a workspace. Empty fields do not restrict it.
 type Query struct {
-	Actor        string // email; of an API key, that of who made it
+	Actor        string // email; for an API key, that of its creator
 	Action       string
 	ResourceType string
-	ResourceID   string    // goes with ResourceType
+	ResourceID   string    // requires ResourceType
 	From, To     time.Time // From included, To not; in milliseconds
 	Limit        int       // 1 to MaxLimit
-	After        string    // Next of the page before
+	After        string    // Next of the previous page
 }
 
-// Page is a part of what a query chooses, the newest first. It may hold less than
-// the limit, and nothing; it is the last if Next is empty.
+// Page is one page of a query's entries, newest first. It may have fewer
+// entries than the limit, or none; it is the last if Next is empty.
 type Page struct {
 	Items []Record
 	Next  string
 }
 
-// List returns a page of a workspace's entries. It reads the lists that the query
-// names and nothing else, at most maxReads times for a shard, so that a page may
-// end early. Entries show up in lists a moment after they are made. Errors:
-// table.ErrBadCursor, table.ErrInvalid for another limit or a resource without
-// its type.
+// List returns a page of a workspace's entries. It reads only the lists that
+// the query names, at most maxReads times for each shard, so that a page may
+// end early. New entries appear in lists after a short delay. Errors:
+// table.ErrBadCursor, and table.ErrInvalid for an invalid limit or a resource
+// without its type.
 func List(ctx context.Context, t table.Table, org string, q Query) (Page, error) {
 	if org == "" || q.Limit < 1 || q.Limit > MaxLimit || q.ResourceID != "" && q.ResourceType == "" {
 		return Page{}, fmt.Errorf("%w: audit entries of workspace %q: limit %d, resource %q of type %q", table.ErrInvalid, org, q.Limit, q.ResourceID, q.ResourceType)
@@ -68,8 +68,7 @@ func List(ctx context.Context, t table.Table, org string, q Query) (Page, error)
 	return page, nil
 }
 
-// span returns the ids between which the entries of a time are: the first of them
-// and the first after it.
+// span returns the smallest id of the time range, and the smallest id after it.
 func span(from, to time.Time) (oldest, before string) {
 	oldest, before = ids.First(time.Time{}), newest+above
 	if !from.IsZero() {
@@ -81,15 +80,16 @@ func span(from, to time.Time) (oldest, before string) {
 	return oldest, before
 }
 
-// chooses reports whether an entry is one of the query's, whatever its time.
+// chooses reports whether the query selects an entry, regardless of its time.
 func (q *Query) chooses(r *Record) bool {
 	is := func(want, got string, n int) bool { return want == "" || cut(want, n) == got }
 	return is(q.Actor, r.ActorEmail, maxName) && is(q.Action, r.Action, maxName) &&
 		is(q.ResourceType, r.ResourceType, maxName) && is(q.ResourceID, r.ResourceID, maxID)
 }
 
-// filters are the lists that the query's entries stand in: in one of each filter's.
-// No filter is all entries of the workspace.
+// filters returns, for each filter of the query, the lists that contain its
+// entries: a matching entry is in one list of each filter. No filter means all
+// entries of the workspace.
 func (q *Query) filters(org string) [][]list {
 	var out [][]list
 	if q.Actor != "" {
@@ -119,8 +119,9 @@ func (q *Query) filters(org string) [][]list {
 	return out
 }
 
-// scans are the reads that find the query's entries: one for each shard. Those of
-// one resource are few, and in no shards; other filters are left to chooses.
+// scans returns the reads that find the query's entries: one for each shard.
+// Entries of one resource are few and not sharded; chooses applies the other
+// filters.
 func (q *Query) scans(t table.Table, org, oldest, before string) []*scan {
 	read := func(index table.Index, pk string) *reader {
 		return &reader{table: t, query: table.Query{Index: index, PK: pk, Consistent: index == ""}, oldest: oldest, chunk: q.Limit/4 + 16}
@@ -148,8 +149,8 @@ func (q *Query) scans(t table.Table, org, oldest, before string) []*scan {
 	return out
 }
 
-// load returns the entries that were found, in their order. Lists have keys
-// alone, the table has whole entries.
+// load returns the found entries, in order. Lists hold only keys, the table
+// whole entries.
 func load(ctx context.Context, t table.Table, found []table.Item, lists bool) ([]Record, error) {
 	if lists && len(found) > 0 {
 		keys := make([]table.Key, len(found))

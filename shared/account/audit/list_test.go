@@ -28,12 +28,12 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// as is a context in which somebody of a workspace acts.
+// as returns a context in which a user of a workspace acts.
 func as(ctx context.Context, org, email string) context.Context {
 	return tenant.With(ctx, tenant.Principal{OrgID: org, Email: email})
 }
 
-// add makes entries of a workspace and stores them, the newest first.
+// add stores entries of a workspace, newest first.
 func add(t require.TestingT, store table.Table, made []audit.Record) []audit.Record {
 	writes := make([]table.Write, len(made))
 	for i, r := range made {
@@ -54,7 +54,7 @@ func compare(a, b audit.Record) int {
 	return 0
 }
 
-// names are the event times of entries.
+// names returns the event times of entries.
 func names(entries []audit.Record) []string {
 	out := make([]string, len(entries))
 	for i, r := range entries {
@@ -85,9 +85,9 @@ var (
 	actions = []string{"", "create", "update", "cancel"}
 )
 
-// TestListAgainstASlice: whatever a query asks for, its pages are what a filter
-// of all entries leaves, the newest first, and nothing of another workspace.
-func TestListAgainstASlice(t *testing.T) {
+// TestListMatchesFilteredSlice checks that the pages of any query equal a
+// filter of all entries, newest first, without entries of another workspace.
+func TestListMatchesFilteredSlice(t *testing.T) {
 	t.Parallel()
 	store := memory.Table(t, clock.System{})
 	workspace := 0
@@ -135,7 +135,7 @@ func TestListAgainstASlice(t *testing.T) {
 	})
 }
 
-// filter is what a query chooses of entries.
+// filter returns the entries that a query selects.
 func filter(made []audit.Record, q audit.Query) []audit.Record {
 	out := []audit.Record{}
 	is := func(want, got string) bool { return want == "" || want == got }
@@ -173,8 +173,8 @@ func TestListOnDynamoDB(t *testing.T) {
 	assert.Equal(t, names(want), names(whole))
 }
 
-// crowd stores entries of a busy workspace, a millisecond apart: creates of runs
-// by one actor, every hundredth instead another's update of a flow.
+// crowd stores entries of a busy workspace, a millisecond apart: creates of
+// runs by one actor, and every hundredth an update of a flow by another.
 func crowd(t *testing.T, store table.Table, n int) []audit.Record {
 	var made []audit.Record
 	for i := range n {
@@ -187,17 +187,16 @@ func crowd(t *testing.T, store table.Table, n int) []audit.Record {
 	return add(t, store, made)
 }
 
-// TestListReadsNothingElse: what a page costs does not depend on how many other
-// entries there are.
-func TestListReadsNothingElse(t *testing.T) {
+// TestListCostIsIndependentOfOtherEntries bounds the requests of a page.
+func TestListCostIsIndependentOfOtherEntries(t *testing.T) {
 	t.Parallel()
 	store := memory.Table(t, clock.System{})
 	crowd(t, store, 5000)
 	for name, c := range map[string]struct {
 		query       audit.Query
 		items       int
-		reads, cost int  // at most: queries, read units
-		last        bool // nothing follows
+		reads, cost int  // upper bounds: queries, read units
+		last        bool // no further page
 	}{
 		"everything":               {audit.Query{}, 50, 8, 25, false},
 		"one actor":                {audit.Query{Actor: "a@acme.test"}, 50, 8, 60, false},
@@ -230,8 +229,8 @@ func TestListReadsNothingElse(t *testing.T) {
 	assert.LessOrEqual(t, pages, 3, "an empty page is not the end")
 }
 
-// TestEntriesSpreadOverPartitions: no partition, of the table or of a list, takes
-// much more than its share of what one actor does over and over.
+// TestEntriesSpreadOverPartitions checks that the repeated changes of one actor
+// load all partitions of the table and of the lists about equally.
 func TestEntriesSpreadOverPartitions(t *testing.T) {
 	t.Parallel()
 	const n = 8000
@@ -253,8 +252,8 @@ func TestEntriesSpreadOverPartitions(t *testing.T) {
 	}
 }
 
-// TestListRefuses what makes no sense, and cursors of something else.
-func TestListRefuses(t *testing.T) {
+// TestListRejectsInvalidQueries covers invalid queries and foreign cursors.
+func TestListRejectsInvalidQueries(t *testing.T) {
 	t.Parallel()
 	store := memory.Table(t, clock.System{})
 	for name, c := range map[string]struct {
@@ -274,7 +273,8 @@ func TestListRefuses(t *testing.T) {
 	}
 }
 
-// TestFiltersAreNotKeys: a filter that is part of a list's key finds nothing.
+// TestFiltersAreNotKeys checks that a filter that is a part of a list's key
+// finds nothing.
 func TestFiltersAreNotKeys(t *testing.T) {
 	t.Parallel()
 	store := memory.Table(t, clock.System{})
@@ -286,7 +286,8 @@ func TestFiltersAreNotKeys(t *testing.T) {
 	}
 }
 
-// TestWorkspace tells audit entries from the items that users name.
+// TestWorkspace distinguishes audit partitions from partitions with user-given
+// names.
 func TestWorkspace(t *testing.T) {
 	t.Parallel()
 	org, ok := audit.Workspace(audit.Partition("acme", "3"))

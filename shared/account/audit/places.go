@@ -8,30 +8,30 @@ import (
 	"millrace/shared/platform/table"
 )
 
-// Shards is how many partitions share the entries of a workspace, and each list
-// of them. DynamoDB writes a partition 1,000 units a second; an entry costs two in
-// its partition and one in each list, so that a workspace can make 4,000 a
-// second, all by one actor and of one kind.
+// Shards is the number of partitions for the entries of a workspace, and for
+// each list of them. DynamoDB writes 1,000 units a second to a partition. An
+// entry costs two in its partition and one in each list, so a workspace can
+// write 4,000 a second, even if all are by one actor and of one kind.
 const Shards = 8
 
-// frequent are the changes that programs make by the thousand. They stand in one
-// list for their type and their action together, and so cost a write unit less.
+// frequent are the changes that programs make by the thousand. One list serves
+// both their type and their action, which saves a write unit.
 var frequent = map[kind]bool{{"run", "create"}: true}
 
-// kind is what a change is in general.
+// kind is the kind of a change.
 type kind struct{ resourceType, action string }
 
-// list is one list of entries: a partition of an index, or one in each shard.
+// list is a list of entries: a partition of an index, or one in each shard.
 type list struct {
 	index table.Index
 	pk    string
 }
 
-// in is the list's partition in a shard.
+// in returns the list's partition in a shard.
 func (l list) in(shard int) string { return l.pk + "#" + strconv.Itoa(shard) }
 
-// The lists of a workspace. Their keys are apart from each other: none but the
-// last part is a user's text.
+// The lists of a workspace. Their keys cannot collide, because only the last
+// part is user-given.
 func ofResource(org, resourceType, id string) list {
 	return list{table.ByList, org + "#audit#" + cut(resourceType, maxName) + "#" + cut(id, maxID)}
 }
@@ -52,24 +52,24 @@ func ofAction(org, action string) list {
 	return list{table.ByBoth, org + "#audit#" + cut(action, maxName)}
 }
 
-// Partition is a shard of the partition of a workspace's entries; its sort key is
-// the entry's id. A pattern for org or shard "*" gives a pattern.
+// Partition returns the partition of a shard of a workspace's entries; its sort
+// key is the entry's id. With "*" for org or shard it returns a pattern.
 func Partition(org, shard string) string { return org + "#audit#" + shard } //guard:tenant/audit operand 1 ""
 
-// Workspace returns the workspace whose entries stand in a partition of the
-// table, false if it is a partition of something else.
+// Workspace returns the workspace of a partition of entries. ok is false if the
+// partition holds something else.
 func Workspace(pk string) (org string, ok bool) {
 	org, rest, _ := strings.Cut(pk, "#")
 	shard, ok := strings.CutPrefix(rest, "audit#")
 	return org, ok && !strings.Contains(shard, "#")
 }
 
-// shardOf spreads entries evenly over the shards, by what is random in their ids.
+// shardOf distributes entries evenly over the shards, by the random part of
+// their ids.
 func shardOf(id string) int { return int(crc32.ChecksumIEEE([]byte(id)) % Shards) }
 
-// Place gives the entry the keys by which it is found, which follow from its
-// workspace, its id and what it tells: one partition of the table and up to
-// four lists.
+// Place sets the entry's keys: one partition of the table and up to four lists.
+// They follow from its workspace, its id and its content.
 func (r *Record) Place() {
 	shard := shardOf(r.ID())
 	r.PK = Partition(r.OrgID, strconv.Itoa(shard))

@@ -9,13 +9,13 @@ import (
 	"millrace/shared/platform/table"
 )
 
-// maxReads bounds the queries of a shard for one page. A round of all filters
-// takes four at most, so that each page gets on.
+// maxReads bounds the queries of a shard for one page. A round over all filters
+// takes at most four, so that each page makes progress.
 const maxReads = 16
 
 const (
-	newest = "7ZZZZZZZZZZZZZZZZZZZZZZZZZ" // of all ids
-	above  = "0"                          // an id with it is next after the id, for all have one length
+	newest = "7ZZZZZZZZZZZZZZZZZZZZZZZZZ" // greater than all ids
+	above  = "0"                          // appended to an id it gives the next key, because all ids have the same length
 )
 
 var errSpent = errors.New("audit: the reads of a page are spent")
@@ -26,11 +26,11 @@ type reader struct {
 	query  table.Query
 	oldest string
 	chunk  int
-	read   []table.Item // not passed yet
-	ended  bool         // nothing is older than what was read
+	read   []table.Item // not yet consumed
+	ended  bool         // there are no older entries than those read
 }
 
-// newest returns the newest entry older than an id, nil if there is none.
+// newest returns the newest entry older than an id, or nil if there is none.
 func (r *reader) newest(ctx context.Context, before string, reads *int) (table.Item, error) {
 	for {
 		for len(r.read) > 0 && r.read[0].Key().SK >= before {
@@ -51,22 +51,22 @@ func (r *reader) newest(ctx context.Context, before string, reads *int) (table.I
 		if err != nil {
 			return nil, err
 		}
-		// Without a filter an empty page is the end.
+		// Without a filter an empty page is the last.
 		r.read, r.ended = page.Items, page.Next == "" || len(page.Items) == 0
 	}
 }
 
-// scan finds the entries of a shard that stand in one list of each filter: it
-// goes through all of them at once, and skips in each what the others have not.
+// scan finds the entries of a shard that are in one list of each filter. It
+// reads all lists in parallel and skips in each what the others do not contain.
 type scan struct {
 	filters [][]*reader
-	before  string // entries from here on have been seen to
+	before  string // entries from this id on have been examined
 	match   table.Item
 	ended   bool
 	reads   int
 }
 
-// advance finds the next match. After errSpent the scan is where it got to.
+// advance finds the next match. After errSpent the scan keeps its position.
 func (s *scan) advance(ctx context.Context) error {
 	for s.match == nil && !s.ended {
 		var oldest, match table.Item
@@ -96,7 +96,7 @@ func (s *scan) advance(ctx context.Context) error {
 	return nil
 }
 
-// head is the newest entry, older than the scan has seen to, of all lists.
+// head returns the newest entry of all lists that the scan has not examined.
 func (s *scan) head(ctx context.Context, lists []*reader) (table.Item, error) {
 	var head table.Item
 	for _, r := range lists {
@@ -111,8 +111,8 @@ func (s *scan) head(ctx context.Context, lists []*reader) (table.Item, error) {
 	return head, nil
 }
 
-// merge returns the newest matches of all scans, and where to go on, "" at the
-// end. What one scan has found counts as soon as no other can find a newer one.
+// merge returns the newest matches of all scans, and where to continue, "" at
+// the end. A match is returned once no other scan can find a newer one.
 func merge(ctx context.Context, scans []*scan, limit int) (found []table.Item, next string, err error) {
 	group, groupCtx := errgroup.WithContext(ctx)
 	for _, s := range scans {

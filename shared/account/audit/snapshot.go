@@ -10,17 +10,17 @@ import (
 )
 
 const (
-	// MaxSnapshot is how many bytes of JSON a snapshot may have; of a larger
-	// one only size and digest are kept, so that an entry always fits an item.
+	// MaxSnapshot is the largest snapshot in bytes of JSON. Only size and digest
+	// of a larger one are stored, so that an entry always fits an item.
 	MaxSnapshot = 32 << 10
 
 	maxName  = 256  // bytes of names, addresses and the like
-	maxID    = 1024 // bytes of a resource id, for it is part of an index key
-	maxDepth = 64   // of a snapshot; deeper is cyclic, or nothing to read
+	maxID    = 1024 // bytes of a resource id, which is part of an index key
+	maxDepth = 64   // of a snapshot; deeper ones are cyclic or unreadable
 )
 
-// snapshot writes a value as a JSON object without its secrets; the empty
-// string for nil.
+// snapshot encodes a value as a JSON object without its secrets, or as "" if it
+// is nil.
 func snapshot(v any) string {
 	plain := strip(reflect.ValueOf(v), 0)
 	if plain == nil {
@@ -29,7 +29,7 @@ func snapshot(v any) string {
 	data, err := json.Marshal(plain)
 	switch {
 	case err != nil:
-		// An audit entry must not fail the change it tells of.
+		// An audit entry must not make its change fail.
 		return `{"unrepresentable":true}`
 	case string(data) == "null":
 		return ""
@@ -44,8 +44,8 @@ func snapshot(v any) string {
 	return string(data)
 }
 
-// strip turns a value into maps, slices and scalars, leaving out secret fields
-// and the attributes by which the table finds an item.
+// strip converts a value to maps, slices and scalars, without secret fields and
+// key attributes.
 func strip(v reflect.Value, depth int) any {
 	if depth > maxDepth || !v.IsValid() {
 		return nil
@@ -101,7 +101,7 @@ func nilOr(v reflect.Value) any {
 	return v.Interface()
 }
 
-// marshals reports whether a type says itself how it is written.
+// marshals reports whether a type has its own JSON encoding.
 func marshals(v reflect.Value) bool {
 	switch v.Interface().(type) {
 	case json.Marshaler, encoding.TextMarshaler:
@@ -131,8 +131,8 @@ func fields(v reflect.Value, depth int, out map[string]any) {
 	}
 }
 
-// nameOf returns the name a field is written under, "" for its Go name and "-"
-// for not at all, and whether it is left out when empty.
+// nameOf returns the JSON name of a field, "" for its Go name and "-" for none,
+// and whether it is omitted when empty.
 func nameOf(field reflect.StructField) (name string, omitEmpty bool) {
 	tag, ok := field.Tag.Lookup("json")
 	if !ok {
@@ -145,14 +145,15 @@ func nameOf(field reflect.StructField) (name string, omitEmpty bool) {
 	return name, strings.Contains(options, "omit")
 }
 
-// isKeyAttribute recognises the attributes of keys, indexes and expiry.
+// isKeyAttribute reports whether a table tag names a key, index or expiry
+// attribute.
 func isKeyAttribute(tag string) bool {
 	name, _, _ := strings.Cut(tag, ",")
 	return name == "pk" || name == "sk" || name == "ttl" || strings.HasSuffix(name, "_pk") || strings.HasSuffix(name, "_sk")
 }
 
-// cut shortens s to at most n bytes; what is cut off leaves a digest, so that
-// long names that begin alike stay apart.
+// cut shortens s to at most n bytes. It replaces the rest by a digest, so that
+// long names with a common prefix stay distinct.
 func cut(s string, n int) string {
 	s = strings.ToValidUTF8(s, "�")
 	if len(s) <= n {

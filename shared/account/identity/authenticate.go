@@ -15,19 +15,19 @@ import (
 )
 
 const (
-	// useInterval is how exactly an API key's last use is known.
+	// useInterval is the precision of an API key's last use.
 	useInterval = time.Minute
-	// useTimeout bounds what noting a use may add to a request.
+	// useTimeout bounds the delay that recording a use adds to a request.
 	useTimeout = 250 * time.Millisecond
-	// maxBearer is the longest credential looked at, in bytes.
+	// maxBearer is the longest accepted credential in bytes.
 	maxBearer = 16 << 10
 )
 
-// Config is what an [Authenticator] is made of.
+// Config configures an [Authenticator].
 type Config struct {
 	Table table.Table
 	Clock clock.Clock
-	// SignIn checks sign-in tokens; nil: none is accepted.
+	// SignIn checks sign-in tokens; nil rejects all of them.
 	SignIn *SignIn
 	// SuperAdmins are the emails of the platform's administrators.
 	SuperAdmins []string
@@ -41,8 +41,8 @@ type Authenticator struct {
 	superAdmins map[string]bool
 }
 
-// NewAuthenticator makes an Authenticator. Errors: errs.Invalid for a super
-// administrator's email that is none.
+// NewAuthenticator returns an Authenticator. Errors: errs.Invalid for an
+// invalid email of a super administrator.
 func NewAuthenticator(c Config) (*Authenticator, error) {
 	if c.Log == nil {
 		c.Log = slog.Default()
@@ -58,18 +58,19 @@ func NewAuthenticator(c Config) (*Authenticator, error) {
 	return a, nil
 }
 
-// errCredential answers every credential that is not good; it does not say why.
+// errCredential is the error of every bad credential. It does not tell why.
 func errCredential(cause error) error {
 	return errs.Wrap(errs.Unauthenticated, cause, "invalid, expired or revoked credential")
 }
 
-// Authenticate returns whose credential bearer is. orgHeader is the request's
-// X-Org-Id, "" without one; mutation says that the request changes something.
+// Authenticate returns the principal of a bearer credential. orgHeader is the
+// request's X-Org-Id, "" without one; mutation tells whether the request
+// changes state.
 //
 // An API key belongs to one workspace and ignores orgHeader. A user acts in the
-// workspace orgHeader names; where that names none of theirs a mutation is
-// refused and a read falls back, as a request without the header does, to the
-// workspace joined first. A user of no workspace has an empty OrgID.
+// workspace that orgHeader names. If the user is not a member of it, a mutation
+// is rejected, and a read falls back, like a request without the header, to the
+// workspace joined first. A user without a workspace has an empty OrgID.
 //
 // Errors: errs.Unauthenticated for a missing, malformed, unknown, expired or
 // revoked credential; errs.Forbidden for suspended access, a workspace that is
@@ -162,7 +163,8 @@ func (a *Authenticator) noteUse(ctx context.Context, k UsedKey, now time.Time) {
 		If: table.And(table.IsStored(), table.Or(
 			table.Absent("last_used_at"), table.Le("last_used_at", clock.ToMillis(before)))),
 	})
-	// A failed condition: another request noted it, or the key has been deleted.
+	// The condition fails if another request recorded the use or the key was
+	// deleted.
 	if err != nil && !errors.Is(err, table.ErrConditionFailed) {
 		a.c.Log.WarnContext(ctx, "note use of API key", "key_id", k.KeyID, "org_id", k.OrgID, "error", err)
 	}
@@ -176,7 +178,7 @@ func (a *Authenticator) signIn(ctx context.Context, token string) (string, error
 	return a.c.SignIn.email(ctx, token, a.c.Clock.Now())
 }
 
-// session chooses the workspace in which a user acts.
+// session selects the workspace in which a user acts.
 func (a *Authenticator) session(ctx context.Context, email, orgHeader string, mutation bool) (tenant.Principal, error) {
 	p := tenant.Principal{Email: email, SuperAdmin: a.superAdmins[email]}
 	all, err := Memberships(ctx, a.c.Table, email)

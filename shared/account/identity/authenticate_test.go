@@ -21,7 +21,7 @@ import (
 	"millrace/shared/platform/table"
 )
 
-// watched counts a table's calls and can make its updates fail.
+// watched counts the calls of a table and can make its updates fail.
 type watched struct {
 	table.Table
 	reads, updates atomic.Int64
@@ -61,7 +61,7 @@ func owner(w localtest.Workspace) context.Context {
 	return tenant.With(context.Background(), tenant.Principal{OrgID: w.OrgID, Email: w.Owner, Role: tenant.Owner})
 }
 
-func TestMalformedCredentialsCostNoRead(t *testing.T) {
+func TestMalformedCredentialIsRejectedWithoutRead(t *testing.T) {
 	t.Parallel()
 	env := localtest.New(t)
 	tbl := &watched{Table: env.Deps.Table}
@@ -81,7 +81,7 @@ func TestMalformedCredentialsCostNoRead(t *testing.T) {
 	assert.Zero(t, tbl.reads.Load())
 }
 
-func TestAKeyIgnoresTheWorkspaceHeader(t *testing.T) {
+func TestKeyIgnoresWorkspaceHeader(t *testing.T) {
 	t.Parallel()
 	env := localtest.New(t)
 	a := authenticator(t, env, env.Deps.Table, nil)
@@ -103,7 +103,7 @@ func TestAKeyIgnoresTheWorkspaceHeader(t *testing.T) {
 	assert.Equal(t, []string{"flows.read"}, p.Scopes)
 }
 
-func TestExpiryIsComparedAtEveryRead(t *testing.T) {
+func TestExpiryIsCheckedOnEveryRead(t *testing.T) {
 	t.Parallel()
 	env := localtest.New(t)
 	a := authenticator(t, env, env.Deps.Table, nil)
@@ -117,7 +117,7 @@ func TestExpiryIsComparedAtEveryRead(t *testing.T) {
 	assert.Equal(t, errs.Unauthenticated, errs.CodeOf(err))
 }
 
-func TestLastUseIsNotedOnceAMinute(t *testing.T) {
+func TestLastUseIsRecordedOncePerMinute(t *testing.T) {
 	t.Parallel()
 	env := localtest.New(t)
 	tbl := &watched{Table: env.Deps.Table}
@@ -149,7 +149,7 @@ func TestLastUseIsNotedOnceAMinute(t *testing.T) {
 	assert.Greater(t, lastUsed(), first)
 }
 
-func TestFailureToNoteAUseIsLoggedOnly(t *testing.T) {
+func TestFailureToRecordUseIsOnlyLogged(t *testing.T) {
 	t.Parallel()
 	env := localtest.New(t)
 	tbl := &watched{Table: env.Deps.Table}
@@ -163,12 +163,12 @@ func TestFailureToNoteAUseIsLoggedOnly(t *testing.T) {
 	assert.NotContains(t, out.String(), env.A.Key)
 }
 
-func TestNotingAUseDoesNotReviveADeletedKey(t *testing.T) {
+func TestRecordingUseDoesNotRestoreDeletedKey(t *testing.T) {
 	t.Parallel()
 	env := localtest.New(t)
 	key, secret, err := identity.NewKeys(env.Deps.Records()).Create(owner(env.A), identity.KeyRequest{Name: "k"})
 	require.NoError(t, err)
-	// The key is deleted between the read and the note of its use.
+	// The key is deleted between its read and the record of its use.
 	tbl := &deleting{Table: env.Deps.Table, do: func() {
 		require.NoError(t, identity.NewKeys(env.Deps.Records()).Delete(owner(env.A), key.KeyID))
 	}}
@@ -188,7 +188,7 @@ func (d *deleting) Update(ctx context.Context, u table.Update) (table.Item, erro
 	return d.Table.Update(ctx, u)
 }
 
-func TestTheHeaderSelectsAmongMemberships(t *testing.T) {
+func TestHeaderSelectsAmongMemberships(t *testing.T) {
 	t.Parallel()
 	env := localtest.New(t)
 	a := authenticator(t, env, env.Deps.Table, nil)
@@ -229,7 +229,7 @@ func TestTheHeaderSelectsAmongMemberships(t *testing.T) {
 	}
 }
 
-func TestUserWithoutAWorkspace(t *testing.T) {
+func TestUserWithoutWorkspace(t *testing.T) {
 	t.Parallel()
 	env := localtest.New(t)
 	a := authenticator(t, env, env.Deps.Table, nil)
@@ -256,7 +256,8 @@ func TestSuspendedAccessIsForbidden(t *testing.T) {
 	assert.Equal(t, errs.Forbidden, code(viewer, ""))
 	assert.Equal(t, errs.Forbidden, code(viewer, env.A.OrgID))
 	assert.Empty(t, code(ownerToken, ""))
-	// Another workspace of theirs stays open, but not under the name of the suspended one.
+	// Another workspace of the user stays accessible, but not with the suspended
+	// one in the header.
 	_, err := identity.AddMember(owner(env.B), env.Deps.Table, now, env.B.OrgID, email, tenant.Viewer)
 	require.NoError(t, err)
 	p, err := a.Authenticate(t.Context(), viewer, "", false)
@@ -300,7 +301,7 @@ func TestSuperAdminsAreUsersOnly(t *testing.T) {
 	assert.Equal(t, errs.Invalid, errs.CodeOf(err))
 }
 
-func TestWithoutAnIdentityProviderNoTokenIsTaken(t *testing.T) {
+func TestTokenIsRejectedWithoutIdentityProvider(t *testing.T) {
 	t.Parallel()
 	env := localtest.New(t)
 	a, err := identity.NewAuthenticator(identity.Config{Table: env.Deps.Table, Clock: env.Clock})
@@ -327,9 +328,9 @@ func BenchmarkAuthenticate(b *testing.B) {
 	}
 }
 
-// TestASuspendedMembersKeysAreRefused: those they made, and those made with these,
-// in this workspace and nowhere else.
-func TestASuspendedMembersKeysAreRefused(t *testing.T) {
+// TestSuspendedMemberKeysAreRejected covers the member's keys and keys created
+// with them, in this workspace only.
+func TestSuspendedMemberKeysAreRejected(t *testing.T) {
 	t.Parallel()
 	env := localtest.New(t)
 	a := authenticator(t, env, env.Deps.Table, nil)

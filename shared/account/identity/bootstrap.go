@@ -13,14 +13,14 @@ import (
 	"millrace/shared/platform/table"
 )
 
-// Credentials is what the first start of a server of one's own gives.
+// Credentials are created by the first start of a self-hosted server.
 type Credentials struct {
 	OrgID  string
 	Email  string // of the workspace's owner
 	APIKey string // with full access
 }
 
-// bootstrapItem says what the first start made.
+// bootstrapItem records what the first start created.
 type bootstrapItem struct {
 	table.Key
 	OrgID string       `table:"org_id"`
@@ -31,14 +31,14 @@ type bootstrapItem struct {
 
 var bootstrapKey = table.Key{PK: "platform", SK: "bootstrap"}
 
-// Bootstrap makes, at a server's first start, a workspace, its owner and an API
-// key with full access, in one transaction. known is what an earlier start
-// gave, as far as the caller still has it.
+// Bootstrap creates, at a server's first start, a workspace, its owner and an
+// API key with full access, in one transaction. known are the credentials of an
+// earlier start, if the caller still has them.
 //
-// Called again it returns known as it is, even when its key has been deleted
-// since: that was somebody's decision. If known is not of this table's first
-// start, because the caller died before it kept the credentials or lost them,
-// the key they held is replaced, since no one can have its secret.
+// A later call returns known unchanged, even if its key was deleted in the
+// meantime, which somebody did on purpose. If known is not from the first start
+// of this table, because the caller died before it stored the credentials or
+// lost them, the first key is replaced, because nobody can know its secret.
 func Bootstrap(ctx context.Context, t table.Table, now time.Time, workspace, email string, known Credentials) (Credentials, error) {
 	email, err := ParseEmail(email)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"millrace/shared/platform/table"
 )
 
-// dying fails a transaction, before or after it was made.
+// dying fails a transaction before or after it is applied.
 type dying struct {
 	table.Table
 	after bool
@@ -41,14 +41,14 @@ func TestBootstrapIsDoneOnce(t *testing.T) {
 	}
 	none := identity.Credentials{}
 
-	// Killed before the transaction: nothing is there.
+	// Killed before the transaction: nothing was created.
 	_, err := boot(dying{tbl, false}, none)
 	require.Error(t, err)
 	ms, err := identity.Memberships(t.Context(), tbl, "owner@local.test")
 	require.NoError(t, err)
 	assert.Empty(t, ms)
 
-	// Killed after it: the credentials are lost, their key is replaced.
+	// Killed after it: the credentials are lost, so the key is replaced.
 	_, err = boot(dying{tbl, true}, none)
 	require.Error(t, err)
 	ms, err = identity.Memberships(t.Context(), tbl, "owner@local.test")

@@ -7,15 +7,14 @@ import (
 	"millrace/shared/platform/errs"
 )
 
-// maxEmail is the longest address SMTP can deliver to.
+// maxEmail is the longest address that SMTP can deliver to.
 const maxEmail = 254
 
-// ParseEmail returns the address in the form it is stored: lower case. Errors:
+// ParseEmail returns the stored form of an address: lower case. Errors:
 // errs.Invalid for anything but a plain ASCII address.
 //
-// Only ASCII is taken because other alphabets hold letters whose lower case is
-// an ASCII letter (the Kelvin sign becomes k), by which one user could sign in
-// as another.
+// Only ASCII is accepted, because some non-ASCII letters have an ASCII lower
+// case (the Kelvin sign becomes k), so one user could sign in as another.
 func ParseEmail(s string) (string, error) {
 	bad := errs.New(errs.Invalid, "not a valid email address")
 	if len(s) > maxEmail {

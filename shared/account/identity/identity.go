@@ -1,19 +1,19 @@
-// Package identity holds who may use the service: workspaces, users, their
-// memberships and API keys as they are stored, and the [Authenticator] that
-// turns a bearer credential into a principal.
+// Package identity stores who may use the service (workspaces, users,
+// memberships and API keys) and provides the [Authenticator] that turns a
+// bearer credential into a principal.
 //
 // Stored items, by partition and sort key:
 //
 //	<org>#workspace  workspace      a workspace
-//	<org>#members    <email>        a member, from the workspace's side
+//	<org>#members    <email>        a member, by workspace
 //	user#<email>     user           a user
-//	user#<email>     org#<org>      the same membership, from the user's side
+//	user#<email>     org#<org>      the same membership, by user
 //	<org>#keys       <key_id>       an API key, for lists
 //	key#<sha256>     key            the same key, for authentication
-//	platform         bootstrap      what the first start made
+//	platform         bootstrap      what the first start created
 //
-// Things kept in two places are written in one transaction, their audit entry
-// with them.
+// Items stored twice are written in one transaction, together with their audit
+// entry.
 package identity
 
 import (
@@ -34,11 +34,11 @@ type Workspace struct {
 	Name      string       `table:"name"`
 	CreatedAt clock.Millis `table:"created_at"`
 	CreatedBy string       `table:"created_by"`          // email
-	Suspended bool         `table:"suspended,omitempty"` // nobody may use it
+	Suspended bool         `table:"suspended,omitempty"` // blocks all access
 }
 
-// Membership is a user's part in a workspace. It is stored from both sides;
-// Key tells which one this is.
+// Membership is a user's membership of a workspace. It is stored by workspace
+// and by user; Key tells which of the two this is.
 type Membership struct {
 	table.Key
 	OrgID     string       `table:"org_id"`
@@ -46,7 +46,7 @@ type Membership struct {
 	Role      tenant.Role  `table:"role"`
 	AddedAt   clock.Millis `table:"added_at"`
 	AddedBy   string       `table:"added_by"`            // email, or api-key:<id>
-	Suspended bool         `table:"suspended,omitempty"` // this user may not use this workspace
+	Suspended bool         `table:"suspended,omitempty"` // blocks this user's access to this workspace
 }
 
 func workspaceKey(org string) table.Key {
@@ -63,9 +63,10 @@ func membershipKey(email, org string) table.Key {
 	return table.Key{PK: "user#" + email, SK: "org#" + org}
 }
 
-// Partitions are the partitions that hold identities, those of a workspace for
-// org. With "*" for what varies they are patterns; org is then to be a pattern
-// of fixed length, as a workspace's other partitions may end alike.
+// Partitions returns the partitions that hold identities, including those of
+// workspace org. With "*" for variable parts they are patterns; org must then
+// be a pattern of fixed length, because other partitions of a workspace may end
+// alike.
 func Partitions(org string) []string {
 	return []string{
 		workspaceKey(org).PK, memberKey(org, "").PK, org + "#" + keyFolder,
@@ -106,13 +107,13 @@ func GetWorkspaces(ctx context.Context, t table.Table, ms []Membership) (map[str
 	return out, nil
 }
 
-// Memberships reads the workspaces a user belongs to, the earliest joined
-// first.
+// Memberships returns the workspaces that a user belongs to, the earliest
+// joined first.
 func Memberships(ctx context.Context, t table.Table, email string) ([]Membership, error) {
 	return memberships(ctx, t, table.Query{PK: userKey(email).PK, Range: table.Prefix("org#"), Consistent: true})
 }
 
-// Members reads the members of a workspace, by email.
+// Members returns the members of a workspace, by email.
 func Members(ctx context.Context, t table.Table, org string) ([]Membership, error) {
 	return memberships(ctx, t, table.Query{PK: memberKey(org, "").PK, Consistent: true})
 }
@@ -133,5 +134,5 @@ func memberships(ctx context.Context, t table.Table, q table.Query) ([]Membershi
 	return out, nil
 }
 
-// expired reports whether a moment in Unix seconds has come; 0 never does.
+// expired reports whether a time in Unix seconds has passed; 0 never does.
 func expired(at int64, now time.Time) bool { return at != 0 && now.Unix() >= at }

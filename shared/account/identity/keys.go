@@ -52,10 +52,10 @@ const keyFolder = "keys"
 
 func lookupKey(hash string) table.Key { return table.Key{PK: "key#" + hash, SK: "key"} }
 
-// KeyRequest is an API key to make.
+// KeyRequest describes an API key to create.
 type KeyRequest struct {
 	Name      string
-	Scopes    []string  // empty: everything an owner may do
+	Scopes    []string  // empty: everything that an owner may do
 	ExpiresAt time.Time // zero: never
 }
 

@@ -18,7 +18,7 @@ import (
 	"millrace/shared/platform/table"
 )
 
-func TestTheSecretIsStoredNowhere(t *testing.T) {
+func TestSecretIsNotStored(t *testing.T) {
 	t.Parallel()
 	env := localtest.New(t)
 	key, secret, err := identity.NewKeys(env.Deps.Records()).Create(owner(env.A), identity.KeyRequest{Name: "k"})
@@ -36,7 +36,7 @@ func TestTheSecretIsStoredNowhere(t *testing.T) {
 	assert.Contains(t, string(log), key.KeyID)
 }
 
-func TestKeysAreDeletedOnceHoweverManyTry(t *testing.T) {
+func TestConcurrentDeletesDeleteKeyOnce(t *testing.T) {
 	t.Parallel()
 	env := localtest.New(t)
 	key, _, err := identity.NewKeys(env.Deps.Records()).Create(owner(env.A), identity.KeyRequest{Name: "k"})
@@ -58,7 +58,7 @@ func TestKeysAreDeletedOnceHoweverManyTry(t *testing.T) {
 	assert.Equal(t, before+1, env.AuditCount(t, env.A.OrgID))
 }
 
-func TestAKeyOfAnotherWorkspaceIsNotFound(t *testing.T) {
+func TestKeyOfAnotherWorkspaceIsNotFound(t *testing.T) {
 	t.Parallel()
 	env := localtest.New(t)
 	keys, err := identity.NewKeys(env.Deps.Records()).List(owner(env.B))
@@ -71,7 +71,7 @@ func TestAKeyOfAnotherWorkspaceIsNotFound(t *testing.T) {
 	assert.NoError(t, err)
 }
 
-func TestMembershipsAreKeptFromBothSides(t *testing.T) {
+func TestMembershipIsStoredByWorkspaceAndUser(t *testing.T) {
 	t.Parallel()
 	env := localtest.New(t)
 	add := func(w localtest.Workspace, role tenant.Role) error {

@@ -17,24 +17,24 @@ import (
 
 const (
 	fetchTimeout  = 5 * time.Second
-	fetchInterval = time.Minute // least time between two fetches
+	fetchInterval = time.Minute // minimum time between two fetches
 	maxDocument   = 1 << 20     // bytes of a key set or discovery document
 )
 
-// unreachableKey is the context key of an *error that is set when the
-// provider's keys could not be fetched.
+// unreachableKey is the context key of an *error that is set if the provider's
+// keys could not be fetched.
 type unreachableKey struct{}
 
-// remoteKeys is a key set fetched when it is first needed and again when a
-// token names a key that is not in it, but not more than once a minute: tokens
-// made up by strangers must not become requests to the provider.
+// remoteKeys is a key set that is fetched on first use, and again if a token
+// names an unknown key, but at most once a minute: forged tokens must not
+// become requests to the provider.
 type remoteKeys struct {
 	c SignInConfig
 
 	mu  sync.RWMutex
 	set jose.JSONWebKeySet
 
-	fetching sync.Mutex // held while fetching; what follows belongs to its holder
+	fetching sync.Mutex // held while fetching; guards the fields below
 	fetched  time.Time
 	err      error // of the last fetch
 }
@@ -72,8 +72,8 @@ func (r *remoteKeys) VerifySignature(ctx context.Context, token string) ([]byte,
 	return nil, errors.New("no key of the provider verifies the signature")
 }
 
-// keys returns the keys a token of that key id may be signed with; all if it
-// names none.
+// keys returns the keys that a token with this key id may be signed with, or
+// all keys if it names none.
 func (r *remoteKeys) keys(ctx context.Context, kid string) ([]jose.JSONWebKey, error) {
 	if found := r.known(kid); len(found) > 0 {
 		return found, nil
@@ -85,7 +85,7 @@ func (r *remoteKeys) keys(ctx context.Context, kid string) ([]jose.JSONWebKey, e
 	}
 	if now := r.c.Clock.Now(); r.fetched.IsZero() || now.Sub(r.fetched) >= fetchInterval {
 		set, err := r.fetch(ctx)
-		if ctx.Err() != nil { // the caller went away: that says nothing about the provider
+		if ctx.Err() != nil { // the caller left; the provider may be fine
 			return nil, ctx.Err()
 		}
 		r.fetched, r.err = now, err
@@ -105,7 +105,7 @@ func (r *remoteKeys) keys(ctx context.Context, kid string) ([]jose.JSONWebKey, e
 	return found, nil
 }
 
-// known returns the fetched keys of that id.
+// known returns the fetched keys with this id.
 func (r *remoteKeys) known(kid string) []jose.JSONWebKey {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
@@ -115,7 +115,7 @@ func (r *remoteKeys) known(kid string) []jose.JSONWebKey {
 	return r.set.Key(kid)
 }
 
-// fetch reads the key set from where it is published.
+// fetch downloads the key set.
 func (r *remoteKeys) fetch(ctx context.Context) (jose.JSONWebKeySet, error) {
 	url := r.c.JWKSURL
 	if url == "" {
@@ -141,8 +141,8 @@ func (r *remoteKeys) fetch(ctx context.Context) (jose.JSONWebKeySet, error) {
 	var set jose.JSONWebKeySet
 	for _, data := range raw.Keys {
 		var key jose.JSONWebKey
-		// Keys of a kind not known here are for others; private and shared
-		// ones have no place in a published set.
+		// Unknown kinds of keys are for other clients; private and shared keys do not
+		// belong in a published set.
 		if key.UnmarshalJSON(data) == nil && key.Valid() && key.IsPublic() && (key.Use == "" || key.Use == "sig") {
 			set.Keys = append(set.Keys, key)
 		}

@@ -9,20 +9,20 @@ import (
 	"strings"
 )
 
-// KeyPrefix begins every API key; other kinds of credential begin otherwise.
+// KeyPrefix is the prefix of every API key and of no other kind of credential.
 const KeyPrefix = "svc_"
 
 // An API key is KeyPrefix, 256 random bits and a checksum, both in base 62 so
-// that a double click selects the whole of it.
+// that a double click selects all of it.
 const (
 	randomDigits   = 43
 	checksumDigits = 6
-	shownLen       = 12 // characters of a key that lists show
+	shownLen       = 12 // characters of a key shown in lists
 
 	base62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 )
 
-// newSecret makes an API key.
+// newSecret returns a new API key.
 func newSecret() string {
 	var random [32]byte
 	_, _ = rand.Read(random[:]) // never fails (crypto/rand)
@@ -31,7 +31,7 @@ func newSecret() string {
 }
 
 // validSecret reports whether s has the form and the checksum of an API key, so
-// that a mistyped or made-up one costs no read.
+// that a mistyped or forged one is rejected without a read.
 func validSecret(s string) bool {
 	if len(s) != len(KeyPrefix)+randomDigits+checksumDigits || !strings.HasPrefix(s, KeyPrefix) {
 		return false
@@ -40,7 +40,7 @@ func validSecret(s string) bool {
 	return checksum(body) == sum
 }
 
-// hashSecret is the form in which an API key is stored.
+// hashSecret returns the stored form of an API key.
 func hashSecret(s string) string {
 	sum := sha256.Sum256([]byte(s))
 	return hex.EncodeToString(sum[:])
@@ -50,7 +50,7 @@ func checksum(body string) string {
 	return encode(new(big.Int).SetUint64(uint64(crc32.ChecksumIEEE([]byte(body)))), checksumDigits)
 }
 
-// encode writes n in base 62, padded to a fixed number of digits.
+// encode returns n in base 62, padded to a fixed number of digits.
 func encode(n *big.Int, digits int) string {
 	out := make([]byte, digits)
 	base, digit := big.NewInt(int64(len(base62))), new(big.Int)

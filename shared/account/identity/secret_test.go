@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestSecretsAreLongCheckedAndUnlike(t *testing.T) {
+func TestSecretsAreLongValidAndDistinct(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}
 	for range 1000 {
@@ -22,7 +22,7 @@ func TestSecretsAreLongCheckedAndUnlike(t *testing.T) {
 	}
 }
 
-func TestSecretWithOneOtherCharacterIsRefused(t *testing.T) {
+func TestSecretWithOneChangedCharacterIsInvalid(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		s := []byte(newSecret())

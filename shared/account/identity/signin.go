@@ -15,20 +15,20 @@ import (
 	"millrace/shared/platform/errs"
 )
 
-// leeway is how far the clocks of the issuer and of this service may differ.
+// leeway is the tolerated difference between the issuer's clock and ours.
 const leeway = time.Minute
 
-// SignInConfig names the identity provider whose tokens are accepted.
+// SignInConfig describes the identity provider whose tokens are accepted.
 type SignInConfig struct {
 	Issuer   string // exactly as in the tokens' iss
-	Audience string // the client id that must stand in their aud
-	// Keys are the provider's signing keys. Nil: they are fetched when the
-	// first token comes, from JWKSURL.
+	Audience string // the client id that their aud must contain
+	// Keys are the provider's signing keys. If nil, they are fetched from JWKSURL
+	// when the first token arrives.
 	Keys oidc.KeySet
-	// JWKSURL is where the keys are published; "": where the issuer's
-	// discovery document says.
+	// JWKSURL is the URL of the key set; "" means the one in the issuer's
+	// discovery document.
 	JWKSURL string
-	// Client fetches keys; nil: one with a time-out of 5 s.
+	// Client fetches keys; nil means one with a time-out of 5 s.
 	Client *http.Client
 	Clock  clock.Clock
 }
@@ -36,11 +36,11 @@ type SignInConfig struct {
 // SignIn checks sign-in tokens.
 type SignIn struct{ verifier *oidc.IDTokenVerifier }
 
-// algorithms are the asymmetric signatures accepted. A key decides which of
-// them fits it.
+// algorithms are the accepted asymmetric signatures. The key determines which
+// of them apply.
 var algorithms = []string{oidc.RS256, oidc.ES256, oidc.EdDSA}
 
-// NewSignIn makes a SignIn. Nothing is fetched yet. Errors: errs.Invalid
+// NewSignIn returns a SignIn. It fetches nothing yet. Errors: errs.Invalid
 // without an issuer, an audience or a clock.
 func NewSignIn(c SignInConfig) (*SignIn, error) {
 	if c.Issuer == "" || c.Audience == "" || c.Clock == nil {
@@ -52,13 +52,13 @@ func NewSignIn(c SignInConfig) (*SignIn, error) {
 	return &SignIn{oidc.NewVerifier(c.Issuer, c.Keys, &oidc.Config{
 		ClientID:             c.Audience,
 		SupportedSigningAlgs: algorithms,
-		// The times are checked below: the library lets nbf lie five minutes
-		// ahead and does not look at iat.
+		// Times are checked below: the library tolerates an nbf five minutes ahead
+		// and does not check iat.
 		SkipExpiryCheck: true,
 	})}, nil
 }
 
-// claims are what a token must say beyond issuer and audience.
+// claims are the required claims besides issuer and audience.
 type claims struct {
 	Expiry        *float64        `json:"exp"`
 	NotBefore     *float64        `json:"nbf"`
@@ -68,11 +68,11 @@ type claims struct {
 }
 
 // email returns the verified email of a token, in its stored form. Errors:
-// errs.Unauthenticated for a token that is not good, errs.Forbidden for an
-// email that is missing or not verified, errs.Unavailable if the provider's
-// keys cannot be had.
+// errs.Unauthenticated for an invalid token, errs.Forbidden for an email that
+// is missing or not verified, errs.Unavailable if the provider's keys cannot be
+// fetched.
 func (s *SignIn) email(ctx context.Context, token string, now time.Time) (string, error) {
-	// The library does not wrap a key set's error, so it comes back this way.
+	// The library does not wrap a key set's error, so it is passed in the context.
 	var unreachable error
 	id, err := s.verifier.Verify(context.WithValue(ctx, unreachableKey{}, &unreachable), token)
 	if unreachable != nil {
@@ -103,8 +103,8 @@ func (s *SignIn) email(ctx context.Context, token string, now time.Time) (string
 	return email, nil
 }
 
-// checkTimes compares the token's times, fractions of a second allowed, with
-// the clock.
+// checkTimes compares the token's times, which may have fractions of a second,
+// with the clock.
 func (c claims) checkTimes(now time.Time) error {
 	const ms = float64(time.Second / time.Millisecond)
 	at := float64(now.UnixMilli()) / ms

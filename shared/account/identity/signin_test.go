@@ -61,7 +61,7 @@ func (p provider) keySet() jose.JSONWebKeySet {
 	return jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: p.public, KeyID: p.keyID, Algorithm: "EdDSA", Use: "sig"}}}
 }
 
-// good is a token's claims with changes; a nil value takes a claim out.
+// good returns a token's claims with changes; a nil value removes a claim.
 func good(changes map[string]any) map[string]any {
 	at := start.Unix()
 	claims := map[string]any{
@@ -88,7 +88,7 @@ func verifying(t *testing.T, env *localtest.Env, c identity.SignInConfig) *ident
 	return a
 }
 
-func TestOnlyTokensOfTheConfiguredIssuer(t *testing.T) {
+func TestOnlyTokensOfConfiguredIssuerAreAccepted(t *testing.T) {
 	t.Parallel()
 	env := localtest.New(t)
 	p, stranger := newProvider(t, "k1"), newProvider(t, "k1")
@@ -160,7 +160,7 @@ func TestSignInNeedsIssuerAudienceAndClock(t *testing.T) {
 	}
 }
 
-func TestRemoteKeysAreFetchedLazilyAndSeldom(t *testing.T) {
+func TestRemoteKeysAreFetchedLazilyAndRarely(t *testing.T) {
 	t.Parallel()
 	env := localtest.New(t)
 	first, second, stranger := newProvider(t, "k1"), newProvider(t, "k2"), newProvider(t, "k9")
@@ -228,7 +228,7 @@ func TestRemoteKeysByDiscovery(t *testing.T) {
 		mux.HandleFunc("/keys", func(w http.ResponseWriter, _ *http.Request) {
 			set := p.keySet()
 			data, _ := json.Marshal(set.Keys[0])
-			// Keys of unknown kinds and shared secrets stand beside it.
+			// The response also has keys of unknown kinds and shared secrets.
 			_, _ = w.Write([]byte(`{"keys":[{"kty":"XYZ"},{"kty":"oct","kid":"k1","k":"c2VjcmV0"},` + string(data) + `]}`))
 		})
 		signIn, err := identity.NewSignIn(identity.SignInConfig{

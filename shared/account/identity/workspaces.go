@@ -15,7 +15,7 @@ import (
 	"millrace/shared/platform/table"
 )
 
-// CreateWorkspace makes a workspace whose owner is the user of that email.
+// CreateWorkspace creates a workspace owned by the user with this email.
 func CreateWorkspace(ctx context.Context, t table.Table, now time.Time, name, email string) (Workspace, error) {
 	w, writes := newWorkspace(ctx, now, name, email)
 	if err := t.Transact(ctx, writes...); err != nil {
@@ -24,7 +24,7 @@ func CreateWorkspace(ctx context.Context, t table.Table, now time.Time, name, em
 	return w, nil
 }
 
-// CountWorkspaces counts the workspaces that a user has made.
+// CountWorkspaces returns the number of workspaces that a user has created.
 func CountWorkspaces(ctx context.Context, t table.Table, email string) (int64, error) {
 	return table.Count(ctx, t, table.Query{
 		PK: userKey(email).PK, Range: table.Prefix("org#"), Only: []string{"org_id"}, Consistent: true,
@@ -32,8 +32,8 @@ func CountWorkspaces(ctx context.Context, t table.Table, email string) (int64, e
 	})
 }
 
-// newWorkspace makes a workspace and the writes that store it, its audit entry
-// the last. The entry stands in the new workspace's own log.
+// newWorkspace returns a workspace and the writes that store it, the audit
+// entry last. The entry is in the new workspace's audit log.
 func newWorkspace(ctx context.Context, now time.Time, name, email string) (Workspace, []table.Write) {
 	org := "org_" + ids.New(now)
 	w := Workspace{
@@ -50,8 +50,8 @@ func newWorkspace(ctx context.Context, now time.Time, name, email string) (Works
 	)
 }
 
-// newMember is the writes that store a membership from both sides, and the
-// user if this is the first.
+// newMember returns the writes that store a membership by workspace and by
+// user, and the user if it is new.
 func newMember(m Membership) []table.Write {
 	outer, inner := m, m
 	outer.Key, inner.Key = memberKey(m.OrgID, m.Email), membershipKey(m.Email, m.OrgID)
@@ -64,8 +64,8 @@ func newMember(m Membership) []table.Write {
 	}
 }
 
-// AddMember makes a user a member of a workspace. The caller has checked that
-// ctx's principal may give that role. Errors: errs.Conflict if the user is one
+// AddMember adds a user to a workspace. The caller must have checked that ctx's
+// principal may grant the role. Errors: errs.Conflict if the user is a member
 // already.
 func AddMember(ctx context.Context, t table.Table, now time.Time, org, email string, role tenant.Role) (Membership, error) {
 	m := Membership{
@@ -82,10 +82,10 @@ func AddMember(ctx context.Context, t table.Table, now time.Time, org, email str
 	return m, err
 }
 
-// SuspendMember suspends a user's access to a workspace, or restores it; nothing
-// happens if it is so already. From then on their sessions and the API keys that
-// they made are refused there: nothing that says otherwise is kept in memory. What
-// they started goes on. Errors: errs.NotFound.
+// SuspendMember suspends a user's access to a workspace, or restores it. It
+// does nothing if the state is already as requested. The user's sessions and
+// API keys are rejected there from then on, because no access decision is
+// cached; running work continues. Errors: errs.NotFound.
 func SuspendMember(ctx context.Context, t table.Table, now time.Time, org, email string, suspended bool) error {
 	m, err := table.Load[Membership](ctx, t, memberKey(org, email), table.Consistent)
 	if errors.Is(err, table.ErrNotFound) {
@@ -102,8 +102,8 @@ func SuspendMember(ctx context.Context, t table.Table, now time.Time, org, email
 	)
 }
 
-// SuspendWorkspace suspends all access to a workspace, or restores it; nothing
-// happens if it is so already. Errors: errs.NotFound.
+// SuspendWorkspace suspends all access to a workspace, or restores it. It does
+// nothing if the state is already as requested. Errors: errs.NotFound.
 func SuspendWorkspace(ctx context.Context, t table.Table, now time.Time, org string, suspended bool) error {
 	w, err := GetWorkspace(ctx, t, org)
 	if err != nil || w.Suspended == suspended {
@@ -126,7 +126,7 @@ func suspension(ctx context.Context, now time.Time, org, kind, id string, suspen
 	})
 }
 
-// sortMemberships puts the earliest joined first.
+// sortMemberships sorts by time, the earliest joined first.
 func sortMemberships(ms []Membership) {
 	slices.SortStableFunc(ms, func(a, b Membership) int {
 		return cmp.Or(cmp.Compare(a.AddedAt, b.AddedAt), cmp.Compare(a.OrgID, b.OrgID))

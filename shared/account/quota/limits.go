@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Name names a limit, as operators set it and answers tell it.
+// Name names a limit, in settings and in error messages.
 type Name string
 
 // The limits.
@@ -31,44 +31,45 @@ const (
 	Workspaces     Name = "workspaces"
 )
 
-// Scope is what a limit is counted for.
+// Scope tells what a limit is counted for.
 type Scope string
 
 // The scopes.
 const (
 	Workspace Scope = "workspace"
-	User      Scope = "user" // in all workspaces; of an API key, who made it
+	User      Scope = "user" // in all workspaces; for an API key, its creator
 	Flow      Scope = "flow"
 )
 
-// Limit is a row of the table of limits.
+// Limit is one row of the table of limits.
 type Limit struct {
 	Name    Name
 	Scope   Scope
 	Default int64
-	// Per is the window of a rate; 0 for a quota, which bounds how much there is.
+	// Per is the window of a rate; 0 for a quota, which bounds the number of
+	// existing things.
 	Per time.Duration
-	// What is what is limited, in the plural.
+	// What names the limited things, in the plural.
 	What string
-	// Advice tells what to do about a quota that is used up.
+	// Advice tells users what to do when a quota is used up.
 	Advice string
-	// Again is when it is worth to ask again after a quota was found used up, and
-	// how often it is counted at most.
+	// Again is the retry delay after a quota was used up, and the minimum time
+	// between two counts.
 	Again time.Duration
-	// Whole lets anything in as long as there is room at all, so that what is
-	// larger than the limit can have its turn.
+	// Whole admits any request while there is any room at all, so that one larger
+	// than the limit can proceed.
 	Whole bool
 }
 
 const (
-	soon  = time.Second     // for what somebody deletes
-	later = 5 * time.Second // for what ends by itself
+	soon  = time.Second     // for things that users delete
+	later = 5 * time.Second // for things that end by themselves
 	waits = "Wait until some have ended or cancel some"
 )
 
-// Limits is the table of limits: all that a workspace or a user may do or have,
-// as it is unless an operator says otherwise. The defaults stop what could harm
-// others, not what anybody needs.
+// Limits is the table of limits: everything that a workspace or a user may do
+// or have. Operators can change the values. The defaults prevent harm to others
+// without restricting ordinary use.
 var Limits = []Limit{
 	{Name: Reads, Scope: Workspace, Default: 1_200_000, Per: time.Minute, What: "requests that read"},
 	{Name: Writes, Scope: Workspace, Default: 600_000, Per: time.Minute, What: "requests that change something"},
@@ -96,13 +97,14 @@ var byName = func() map[Name]*Limit {
 	return out
 }()
 
-// Unlimited is the value that takes a limit away.
+// Unlimited is the setting that removes a limit.
 const Unlimited = "unlimited"
 
-// Values are what an operator set, by limit. A value below zero is [Unlimited].
+// Values are an operator's settings by limit. A negative value means
+// [Unlimited].
 type Values map[Name]int64
 
-// Of is the value of a limit, and false if there is none.
+// Of returns the value of a limit. ok is false if it is unlimited.
 func (v Values) Of(n Name) (int64, bool) {
 	value, set := v[n]
 	if !set {
@@ -111,8 +113,8 @@ func (v Values) Of(n Name) (int64, bool) {
 	return value, value >= 0
 }
 
-// ParseValues reads settings of the form name=value, where value is a number or
-// "unlimited". Later settings win.
+// ParseValues parses settings of the form name=value, where value is a number
+// or "unlimited". Later settings win.
 func ParseValues(settings []string) (Values, error) {
 	out := Values{}
 	for _, s := range settings {
@@ -122,7 +124,7 @@ func ParseValues(settings []string) (Values, error) {
 			return nil, fmt.Errorf("limit %q is not name=value", s)
 		}
 		if byName[Name(name)] == nil {
-			return nil, fmt.Errorf("there is no limit %q, but %s", name, strings.Join(names(), ", "))
+			return nil, fmt.Errorf("unknown limit %q; the limits are %s", name, strings.Join(names(), ", "))
 		}
 		if text == Unlimited {
 			out[Name(name)] = -1
@@ -130,7 +132,7 @@ func ParseValues(settings []string) (Values, error) {
 		}
 		value, err := strconv.ParseInt(text, 10, 64)
 		if err != nil || value < 0 {
-			return nil, fmt.Errorf("limit %s: %q is neither a number from 0 on nor %q", name, text, Unlimited)
+			return nil, fmt.Errorf("limit %s: %q is neither a non-negative number nor %q", name, text, Unlimited)
 		}
 		out[Name(name)] = value
 	}
@@ -146,7 +148,7 @@ func names() []string {
 	return out
 }
 
-// Markdown writes the limits as the table of the README.
+// Markdown returns the limits as the table in the README.
 func Markdown() string {
 	var b strings.Builder
 	b.WriteString("| limit | of each | default | |\n| --- | --- | --- | --- |\n")
@@ -156,7 +158,7 @@ func Markdown() string {
 	return b.String()
 }
 
-// grouped writes a number with commas between thousands.
+// grouped formats a number with commas between thousands.
 func grouped(n int64) string {
 	s := strconv.FormatInt(n, 10)
 	for i := len(s) - 3; i > 0; i -= 3 {

@@ -1,18 +1,19 @@
-// Package quota bounds what a workspace or a user may do in a minute, and how
-// much they may have: [Limits] is the table of it. All processes of the service
-// share a limit, which is drawn from in slices (package ratelimit).
+// Package quota limits the rate of requests of a workspace or a user, and the
+// number of things they may have. [Limits] is the table of limits. All
+// processes of the service share a limit and draw permits from it in slices
+// (package ratelimit).
 //
-// How much there is of something is never kept by adding and subtracting, so
-// nothing that is killed between two writes can spoil it. What there is gets
-// counted where it is stored, and the difference to the limit is the room that
-// is drawn from; when the room is used up, it is counted again. So the count is
-// exact whenever it decides, ends and deletions need no write, and a permit that
-// came to nothing is given back by itself.
+// Usage is never maintained by increments and decrements, so a process killed
+// between two writes cannot corrupt it. The things are counted where they are
+// stored, and the difference to the limit is the room that slices are drawn
+// from; when the room is used up, they are counted again. The count is
+// therefore exact whenever it decides, ends and deletions need no write, and an
+// unused permit returns by itself.
 //
 // Stored items, at <org>#quota or user#<email>#quota:
 //
-//	<limit>#<unix>  a window of a rate: what was drawn of it
-//	<limit>         a quota: the room that is left of it
+//	<limit>#<unix>  a window of a rate: the permits drawn from it
+//	<limit>         a quota: its remaining room
 package quota
 
 import (
@@ -30,8 +31,8 @@ import (
 	"millrace/shared/platform/table"
 )
 
-// Quota holds callers to the limits. It is safe for concurrent use. A nil Quota
-// lets everything pass.
+// Quota enforces the limits. It is safe for concurrent use. A nil Quota admits
+// everything.
 type Quota struct {
 	table   table.Table
 	clock   clock.Clock
@@ -39,17 +40,17 @@ type Quota struct {
 	limiter *ratelimit.Limiter
 }
 
-// Config is what a Quota is made of.
+// Config configures a Quota.
 type Config struct {
 	Table  table.Table
 	Clock  clock.Clock
 	Log    *slog.Logger // nil: slog.Default
-	Values Values       // what the operator set
-	// Chance draws numbers from 0 to n-1; nil: at random.
+	Values Values       // the operator's settings
+	// Chance returns numbers from 0 to n-1; nil means random ones.
 	Chance func(n int64) int64
 }
 
-// New makes a Quota.
+// New returns a Quota.
 func New(c Config) *Quota {
 	return &Quota{
 		table: c.Table, clock: c.Clock, values: c.Values,
@@ -57,10 +58,10 @@ func New(c Config) *Quota {
 	}
 }
 
-// Count counts how much there is of what a limit bounds.
+// Count returns the number of existing things that a quota limits.
 type Count func(ctx context.Context) (int64, error)
 
-// Request counts a request of a caller. Errors: errs.TooMany.
+// Request counts a request of a principal. Errors: errs.TooMany.
 func (q *Quota) Request(ctx context.Context, p tenant.Principal, mutation bool) error {
 	if q == nil {
 		return nil
@@ -79,7 +80,8 @@ func (q *Quota) Request(ctx context.Context, p tenant.Principal, mutation bool) 
 	return q.Rate(ctx, Reads, p.OrgID)
 }
 
-// Rate counts one of a rate for a workspace or a user. Errors: errs.TooMany.
+// Rate takes one permit of a rate for a workspace or a user. Errors:
+// errs.TooMany.
 func (q *Quota) Rate(ctx context.Context, name Name, id string) error {
 	if q == nil {
 		return nil
@@ -99,8 +101,8 @@ func (q *Quota) Rate(ctx context.Context, name Name, id string) error {
 	return l.tooFast(value, refused.After)
 }
 
-// Take takes n of a quota of a workspace or a user; count counts how much there
-// is of it. Errors: errs.TooMany, also if n alone is more than the limit.
+// Take takes n permits of a quota of a workspace or a user. count counts the
+// existing things. Errors: errs.TooMany, also if n alone exceeds the limit.
 func (q *Quota) Take(ctx context.Context, name Name, id string, n int64, count Count) error {
 	if q == nil {
 		return nil
@@ -120,8 +122,8 @@ func (q *Quota) Take(ctx context.Context, name Name, id string, n int64, count C
 	return l.tooMuch(value, n, refused)
 }
 
-// Hold compares an exact count, which the caller's transaction keeps, with a
-// quota. Errors: errs.TooMany if there is no room for one more.
+// Hold compares an exact count, which the caller's transaction maintains, with
+// a quota. Errors: errs.TooMany if there is no room for one more.
 func (q *Quota) Hold(name Name, count int64) error {
 	if q == nil {
 		return nil
@@ -133,7 +135,7 @@ func (q *Quota) Hold(name Name, count int64) error {
 	return byName[name].tooMuch(value, 1, &ratelimit.Refusal{After: later, Count: count})
 }
 
-// key is where a limit of a workspace or a user is stored.
+// key returns the key of a workspace's or user's limit.
 func (l *Limit) key(id string) table.Key {
 	if l.Scope == User {
 		id = "user#" + id
@@ -141,14 +143,14 @@ func (l *Limit) key(id string) table.Key {
 	return table.Key{PK: id + "#quota", SK: string(l.Name)} //guard:tenant/quota operand 1 "all"
 }
 
-// tooFast is the 429 of a rate.
+// tooFast returns the 429 of a rate.
 func (l *Limit) tooFast(value int64, after time.Duration) error {
 	return &errs.Error{Code: errs.TooMany, RetryAfter: after, Message: fmt.Sprintf(
 		"Too many %s: at most %d are allowed in a minute for a %s (limit %s). Try again in %d s",
 		l.What, value, l.Scope, l.Name, seconds(after))}
 }
 
-// tooMuch is the 429 of a quota.
+// tooMuch returns the 429 of a quota.
 func (l *Limit) tooMuch(value, n int64, r *ratelimit.Refusal) error {
 	asked := ""
 	if n > 1 {

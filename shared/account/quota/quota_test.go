@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 	m.Run()
 }
 
-// world is a table that processes share, with things of which there is a quota.
+// world is a table shared by processes, with things that have a quota.
 type world struct {
 	table  *faulty
 	values quota.Values
@@ -36,16 +36,16 @@ type world struct {
 	now    time.Time
 	live   int64
 	counts int
-	slow   time.Duration // how long a count takes
+	slow   time.Duration // duration of a count
 }
 
-// faulty loses the answers of some updates, or refuses them.
+// faulty loses the responses of some updates, or rejects them.
 type faulty struct {
 	table.Table
 	mu     sync.Mutex
-	before int         // so many updates fail
-	after  int         // so many fail once they are done
-	hook   func(n int) // is called before the n-th update
+	before int         // number of updates to fail
+	after  int         // number of updates to fail after they were applied
+	hook   func(n int) // called before the n-th update
 	n      int
 }
 
@@ -109,7 +109,7 @@ func (w *world) process() *quota.Quota {
 	return quota.New(quota.Config{Table: w.table, Clock: clock.Func(w.Now), Values: w.values, Log: slog.New(slog.DiscardHandler)})
 }
 
-// make makes n things if there is room for them.
+// make creates n things if there is room for them.
 func (w *world) make(q *quota.Quota, name quota.Name, n int64) error {
 	err := q.Take(context.Background(), name, "acme", n, w.count)
 	if err == nil {
@@ -118,7 +118,7 @@ func (w *world) make(q *quota.Quota, name quota.Name, n int64) error {
 	return err
 }
 
-func TestAQuotaIsExact(t *testing.T) {
+func TestQuotaIsExact(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "api-keys=5")
 	w.live = 2
@@ -161,7 +161,7 @@ func TestRefusalsAreCheap(t *testing.T) {
 	assert.Equal(t, 2, w.counts, "what takes a second to count is counted seldom")
 }
 
-func TestWhatIsLargerThanTheRoomIsLetInWholeOrNotAtAll(t *testing.T) {
+func TestRequestLargerThanRoomIsAdmittedWholeOrNotAtAll(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "queued-tasks=100", "artifact-bytes=100")
 	q := w.process()
@@ -177,7 +177,7 @@ func TestWhatIsLargerThanTheRoomIsLetInWholeOrNotAtAll(t *testing.T) {
 	require.Error(t, w.make(q, quota.ArtifactBytes, 1))
 }
 
-func TestANewValueHoldsAtOnce(t *testing.T) {
+func TestChangedValueAppliesAtOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "flows=2")
 	q := w.process()
@@ -193,7 +193,7 @@ func TestANewValueHoldsAtOnce(t *testing.T) {
 	require.NoError(t, w.make(q, quota.Flows, 1000), "taken away")
 }
 
-func TestAClockFarAheadShutsNobodyOut(t *testing.T) {
+func TestClockFarAheadBlocksNobody(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "drafts=1")
 	w.live = 1
@@ -205,14 +205,14 @@ func TestAClockFarAheadShutsNobodyOut(t *testing.T) {
 	require.NoError(t, w.make(w.process(), quota.Drafts, 1))
 }
 
-func TestACountThatIsCutOffIsDoneByAnother(t *testing.T) {
+func TestInterruptedCountIsTakenOver(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "flows=10")
 	dead, cancel := context.WithCancel(t.Context())
 	err := w.process().Take(dead, quota.Flows, "acme", 1, func(ctx context.Context) (int64, error) {
 		cancel()
 		w.table.mu.Lock()
-		w.table.before = 1 // the process dies: it tells nobody
+		w.table.before = 1 // the process dies without a response
 		w.table.mu.Unlock()
 		return 0, ctx.Err()
 	})
@@ -222,7 +222,7 @@ func TestACountThatIsCutOffIsDoneByAnother(t *testing.T) {
 	assert.Equal(t, 1, w.counts)
 }
 
-// silent is a table that no longer answers updates once it is quiet.
+// silent is a table that stops answering updates once it is quiet.
 type silent struct {
 	table.Table
 	quiet bool
@@ -236,7 +236,7 @@ func (s *silent) Update(ctx context.Context, u table.Update) (table.Item, error)
 	return s.Table.Update(ctx, u)
 }
 
-func TestACountThatIsCutOffKeepsNobodyWaiting(t *testing.T) {
+func TestInterruptedCountDoesNotBlockOthers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "flows=10")
@@ -255,7 +255,7 @@ func TestACountThatIsCutOffKeepsNobodyWaiting(t *testing.T) {
 	})
 }
 
-// drawn takes what is not there yet when it is counted.
+// drawn takes permits while the things are being counted.
 func (w *world) drawn(t *testing.T, n int64) error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
@@ -263,18 +263,18 @@ func (w *world) drawn(t *testing.T, n int64) error {
 	return w.process().Take(ctx, quota.ArtifactBytes, "acme", n, w.count)
 }
 
-func TestOneCountsAtATime(t *testing.T) {
+func TestOnlyOneProcessCountsAtATime(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "artifact-bytes=5")
 	w.table.hook = func(n int) {
-		if n == 2 { // the first has found that it is to be counted
+		if n == 2 { // the first has closed the room to count
 			require.NoError(t, w.drawn(t, 5))
 		}
 	}
 	require.Error(t, w.drawn(t, 5), "another did so meanwhile, and has taken all")
 }
 
-func TestNothingIsDrawnWhileItIsCounted(t *testing.T) {
+func TestNoPermitIsDrawnDuringCount(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "artifact-bytes=10")
 	require.NoError(t, w.make(w.process(), quota.ArtifactBytes, 7))
@@ -289,7 +289,7 @@ func TestNothingIsDrawnWhileItIsCounted(t *testing.T) {
 	require.NoError(t, w.drawn(t, 3))
 }
 
-func TestACountThatTookTooLongIsOfNoUse(t *testing.T) {
+func TestCountBeyondItsLeaseIsDiscarded(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "artifact-bytes=5")
 	err := w.process().Take(t.Context(), quota.ArtifactBytes, "acme", 5, func(context.Context) (int64, error) {
@@ -300,7 +300,7 @@ func TestACountThatTookTooLongIsOfNoUse(t *testing.T) {
 	require.Error(t, err, "another has counted since, and has taken all")
 }
 
-func TestCountingWaitsForNobodyForEver(t *testing.T) {
+func TestWaitForCountIsBounded(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "flows=10")
 	counting, counted := make(chan struct{}), make(chan struct{})
@@ -320,9 +320,10 @@ func TestCountingWaitsForNobodyForEver(t *testing.T) {
 	assert.Zero(t, w.counts, "by the other")
 }
 
-// Processes that make and end things, crash with their slices between any two of
-// their writes and lose answers: there is never more than the limit and the slices
-// outstanding, and once these are over whoever is refused is refused rightly.
+// TestSimulatedQuota runs processes that create and delete things, crash with
+// their slices between any two writes, and lose responses. There are never more
+// things than the limit plus the outstanding slices, and once these have
+// expired, every rejection is justified.
 func TestSimulatedQuota(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, simulate)
@@ -394,7 +395,7 @@ func simulate(t *rapid.T) {
 		},
 		"settle": func(t *rapid.T) {
 			w.advance(time.Minute)
-			q := w.process() // all slices are over
+			q := w.process() // all slices have expired
 			for i := range procs {
 				procs[i] = q
 			}
@@ -432,7 +433,7 @@ func TestRequestsAreCountedForUserAndWorkspace(t *testing.T) {
 	require.NoError(t, q.Request(ctx, ada, true))
 }
 
-func TestNoQuotaHoldsNobody(t *testing.T) {
+func TestNilQuotaAdmitsEverything(t *testing.T) {
 	t.Parallel()
 	var q *quota.Quota
 	require.NoError(t, q.Request(t.Context(), tenant.Principal{OrgID: "acme", Email: "a@b.test"}, true))
@@ -461,18 +462,18 @@ func TestParseValues(t *testing.T) {
 	assert.False(t, limited)
 	for setting, want := range map[string]string{
 		"flows":                      `limit "flows" is not name=value`,
-		"flow=1":                     `there is no limit "flow", but api-keys, artifact-bytes,`,
-		"flows=-1":                   `limit flows: "-1" is neither a number from 0 on nor "unlimited"`,
+		"flow=1":                     `unknown limit "flow"; the limits are api-keys, artifact-bytes,`,
+		"flows=-1":                   `limit flows: "-1" is neither a non-negative number nor "unlimited"`,
 		"flows=1.5":                  `is neither`,
 		"flows=99999999999999999999": `is neither`,
-		"=1":                         `there is no limit ""`,
+		"=1":                         `unknown limit ""`,
 	} {
 		_, err := quota.ParseValues([]string{setting})
 		assert.ErrorContains(t, err, want, setting)
 	}
 }
 
-func TestEveryLimitIsWhole(t *testing.T) {
+func TestEveryLimitIsComplete(t *testing.T) {
 	t.Parallel()
 	seen := map[quota.Name]bool{}
 	for _, l := range quota.Limits {

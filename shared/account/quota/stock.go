@@ -11,17 +11,17 @@ import (
 	"millrace/shared/platform/table"
 )
 
-// The times of a quota.
+// Durations of a quota.
 const (
-	sliceLife = 30 * time.Second // of a slice of its room
-	lease     = 30 * time.Second // how long a process may count before another does
+	sliceLife = 30 * time.Second // of a slice of the room
+	lease     = 30 * time.Second // how long a process may count before another takes over
 	poll      = 20 * time.Millisecond
-	patience  = 2 * time.Second // with another that counts, and with the write that ends a count
-	// sparing is how much longer than a count took it is not counted again.
+	patience  = 2 * time.Second // for another process that counts, and for the write that ends a count
+	// sparing times the duration of a count is the minimum time to the next.
 	sparing = 20
 )
 
-// stock is the source of a quota's permits: the room that is left.
+// stock is the source of a quota's permits: the remaining room.
 type stock struct {
 	table table.Table
 	clock clock.Clock
@@ -35,15 +35,15 @@ type stock struct {
 // room is the item of a quota.
 type room struct {
 	table.Key
-	Limit int64        `table:"limit"` // that the room was made for
-	Room  int64        `table:"room"`  // permits left; below zero if something was let in whole
-	Epoch int64        `table:"epoch"` // raised by each count
-	Count int64        `table:"count"` // what there was
-	Again clock.Millis `table:"again"` // before that it is not counted again
-	Until clock.Millis `table:"until"` // somebody is counting, until then at most
+	Limit int64        `table:"limit"` // that the room was computed for
+	Room  int64        `table:"room"`  // permits left; negative if a request was admitted whole
+	Epoch int64        `table:"epoch"` // incremented by each count
+	Count int64        `table:"count"` // result of the last count
+	Again clock.Millis `table:"again"` // no count before this time
+	Until clock.Millis `table:"until"` // lease of the process that counts
 }
 
-// The attributes of a room that updates name.
+// Attributes of a room used in updates.
 const (
 	roomLimit = "limit"
 	roomLeft  = "room"
@@ -69,7 +69,7 @@ func (s stock) Draw(ctx context.Context, need, want int64) (ratelimit.Slice, err
 			if slice, found, err = s.take(ctx, need, table.Gt(roomLeft, 0)); found == nil || err != nil {
 				return slice, err
 			}
-		case ahead(at, found.Until, lease) > 0: // another process counts
+		case ahead(at, found.Until, lease) > 0: // another process is counting
 			if waited >= patience {
 				return ratelimit.Slice{Again: at.Add(s.again), Count: s.handedOut(found)}, nil
 			}
@@ -87,11 +87,12 @@ func (s stock) Draw(ctx context.Context, need, want int64) (ratelimit.Slice, err
 	}
 }
 
-// handedOut is how much there is, with what was drawn since it was counted.
+// handedOut returns the number of things, including permits drawn since the
+// last count.
 func (s stock) handedOut(r *room) int64 { return max(r.Count, s.limit-r.Room) }
 
-// ahead is how far a time is ahead, 0 if it is farther than it can be by a clock
-// that is right.
+// ahead returns how far at is in the future. It returns 0 if that is more than
+// most, which a correct clock cannot cause.
 func ahead(now time.Time, at clock.Millis, most time.Duration) time.Duration {
 	d := at.Time().Sub(now)
 	if at == 0 || d > most {
@@ -100,8 +101,8 @@ func ahead(now time.Time, at clock.Millis, most time.Duration) time.Duration {
 	return max(d, 0)
 }
 
-// take takes permits if a condition on the room holds; else it returns what is
-// stored.
+// take takes permits if the condition enough holds; otherwise it returns the
+// stored room.
 func (s stock) take(ctx context.Context, n int64, enough table.Cond) (ratelimit.Slice, *room, error) {
 	item, err := s.table.Update(ctx, table.Update{
 		Key: s.key, Do: []table.Action{table.Add(roomLeft, -n)},
@@ -118,12 +119,12 @@ func (s stock) take(ctx context.Context, n int64, enough table.Cond) (ratelimit.
 	return ratelimit.Slice{}, found, table.Unmarshal(failed.Old, found)
 }
 
-// recount counts what there is, makes the rest of the limit the room, and takes
-// permits of it if it can: it is done again by nobody but those who find the room
-// used up. Without permits the room is to be looked at again.
+// recount counts the things, sets the room to the rest of the limit, and takes
+// permits if it can. Only processes that find the room used up call it. If it
+// returns no permits, the caller must read the room again.
 func (s stock) recount(ctx context.Context, was *room, need, want int64) (ratelimit.Slice, error) {
 	began, epoch := s.clock.Now(), was.Epoch+1
-	// Nothing is drawn while it is counted, for that would not be counted.
+	// Close the room: permits drawn during the count would be missed.
 	_, err := s.table.Update(ctx, table.Update{
 		Key: s.key,
 		If:  table.Or(table.IsNew(), table.Eq(roomEpoch, was.Epoch)), //guard:limit/counts-once drop field If
@@ -137,7 +138,7 @@ func (s stock) recount(ctx context.Context, was *room, need, want int64) (rateli
 		return ratelimit.Slice{}, nil
 	}
 	if err != nil {
-		err = fmt.Errorf("close room: %w", err) // it may be closed all the same
+		err = fmt.Errorf("close room: %w", err) // it may be closed nevertheless
 	}
 	var count int64
 	if err == nil {
@@ -157,14 +158,14 @@ func (s stock) recount(ctx context.Context, was *room, need, want int64) (rateli
 		do = append(do, table.Set(roomCount, count), table.Set(roomLeft, left-slice.Permits),
 			table.Set(roomAgain, now.Add(max(s.again, sparing*now.Sub(began))).UnixMilli()))
 	}
-	// Also if the count was cut off, so that others need not wait for its lease.
+	// Also after an interrupted count, so that others need not wait for the lease.
 	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer cancel()
 	_, failed := s.table.Update(ending, table.Update{
 		Key: s.key, Do: do,
 		If: table.Eq(roomEpoch, epoch), //guard:limit/in-time drop field If
 	})
-	if errors.Is(failed, table.ErrConditionFailed) { // it took longer than its lease, and another counts
+	if errors.Is(failed, table.ErrConditionFailed) { // the lease has expired, and another process counts
 		return ratelimit.Slice{}, err
 	}
 	if err = errors.Join(err, failed); err != nil {

@@ -10,7 +10,7 @@ import (
 type kind int
 
 const (
-	unset kind = iota // the zero Access: refuses everyone
+	unset kind = iota // the zero Access: rejects everyone
 	public
 	authenticated
 	sessionOnly
@@ -18,29 +18,29 @@ const (
 	needs
 )
 
-// Access is what an operation asks of its caller. The zero Access refuses
-// everyone.
+// Access is the authorization that an operation requires. The zero Access
+// rejects everyone.
 type Access struct {
 	kind  kind
 	perm  Permission
-	all   []string // scopes an API key needs, each of them
-	anyOf []string // and one of these, if there are any
+	all   []string // scopes that an API key needs, all of them
+	anyOf []string // and at least one of these, if any
 }
 
-// The accesses that ask for no permission.
+// Accesses that require no permission.
 var (
-	// Public operations need no credential, and look at none.
+	// Public operations require no credential and ignore one.
 	Public = Access{kind: public}
-	// Authenticated operations take every valid credential.
+	// Authenticated operations accept every valid credential.
 	Authenticated = Access{kind: authenticated}
-	// SessionOnly operations take signed-in users, no API keys.
+	// SessionOnly operations accept signed-in users, but no API keys.
 	SessionOnly = Access{kind: sessionOnly}
-	// SuperAdmin operations take platform administrators.
+	// SuperAdmin operations accept platform administrators.
 	SuperAdmin = Access{kind: superAdmin}
 )
 
-// Needs is the access of an operation that asks for a permission. An API key
-// needs the scope of the same name, unless [Access.Keys] says otherwise.
+// Needs returns the Access of an operation that requires a permission. An API
+// key needs the scope of the same name, unless [Access.Keys] says otherwise.
 func Needs(p Permission) Access {
 	if _, known := holders[p]; !known {
 		panic("tenant: unknown permission " + string(p))
@@ -48,14 +48,14 @@ func Needs(p Permission) Access {
 	return Access{kind: needs, perm: p, all: []string{string(p)}}
 }
 
-// Keys says which scopes an API key needs, all of them, instead of the one of
-// the permission's name.
+// Keys sets the scopes that an API key needs, all of them, instead of the scope
+// named like the permission.
 func (a Access) Keys(scopes ...string) Access {
 	a.all = checked(scopes)
 	return a
 }
 
-// KeysAlso says that an API key needs one of these scopes as well.
+// KeysAlso sets further scopes of which an API key needs at least one.
 func (a Access) KeysAlso(anyOf ...string) Access {
 	a.anyOf = checked(anyOf)
 	return a
@@ -70,17 +70,17 @@ func checked(scopes []string) []string {
 	return slices.Clone(scopes)
 }
 
-// IsZero reports whether no access was chosen.
+// IsZero reports whether no access was set.
 func (a Access) IsZero() bool { return a.kind == unset }
 
-// IsPublic reports whether no credential is needed.
+// IsPublic reports whether no credential is required.
 func (a Access) IsPublic() bool { return a.kind == public }
 
-// Permission is the permission asked for, empty if none is.
+// Permission returns the required permission, "" if there is none.
 func (a Access) Permission() Permission { return a.perm }
 
-// Check returns nil if the principal may pass, else an errs.Forbidden that
-// names what is missing.
+// Check returns nil if the principal has access, otherwise an errs.Forbidden
+// that names what is missing.
 func (a Access) Check(p Principal) error {
 	switch a.kind {
 	case public:
@@ -123,7 +123,7 @@ func denied(what string) error {
 	return errs.New(errs.Forbidden, "Permission denied: requires '%s'", what)
 }
 
-// String names the access as operation tables do: public, authenticated,
+// String returns the access as operation tables show it: public, authenticated,
 // session_only, super_admin or the permission.
 func (a Access) String() string {
 	switch a.kind {
@@ -141,8 +141,8 @@ func (a Access) String() string {
 	return "none"
 }
 
-// Scopes writes the scopes that an API key needs: joined by +, alternatives in
-// parentheses joined by |; empty if it needs none.
+// Scopes returns the scopes that an API key needs: joined by +, alternatives in
+// parentheses and joined by |; "" if it needs none.
 func (a Access) Scopes() string {
 	parts := slices.Clone(a.all)
 	if len(a.anyOf) > 0 {

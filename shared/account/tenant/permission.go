@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Permission is one granular right; its text is also the API-key scope.
+// Permission is one right. Its text is also the API-key scope.
 type Permission string
 
 // The permissions.
@@ -48,12 +48,12 @@ const (
 	BillingWrite       Permission = "billing.write"
 )
 
-// ScopeAdmin is a scope of API keys that is no permission: account routes ask
-// for it, and it stands for nothing but itself.
+// ScopeAdmin is a scope of API keys that is not a permission. Account
+// operations require it; it implies no other scope.
 const ScopeAdmin = "admin"
 
-// holders names the lowest role that holds each permission; the roles above
-// hold it too.
+// holders maps each permission to the lowest role that has it. Higher roles
+// have it, too.
 var holders = map[Permission]Role{
 	FlowsRead: Viewer, RunsRead: Viewer, SchedulesRead: Viewer, NodesRead: Viewer,
 	EnvironmentsRead: Viewer, DepPackagesRead: Viewer, ConnectorsRead: Viewer, ConnectionsRead: Viewer,
@@ -69,10 +69,10 @@ var holders = map[Permission]Role{
 	AdminOrg: Owner, BillingRead: Owner, BillingWrite: Owner,
 }
 
-// Permissions lists every permission, sorted.
+// Permissions returns all permissions, sorted.
 func Permissions() []Permission { return slices.Sorted(maps.Keys(holders)) }
 
-// KnownScope reports whether an API key may be made with the scope.
+// KnownScope reports whether an API key may be created with the scope.
 func KnownScope(scope string) bool {
 	_, known := holders[Permission(scope)]
 	return known || scope == ScopeAdmin

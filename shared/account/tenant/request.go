@@ -5,20 +5,20 @@ import (
 	"time"
 )
 
-// Request describes the HTTP request that is being answered, for records that
-// say where a change came from.
+// Request describes the HTTP request being served, for records of where a
+// change came from.
 type Request struct {
-	ID        string // sent back as X-Request-Id
+	ID        string // returned as X-Request-Id
 	IP        string // of the client, without port
 	Method    string
-	Path      string // the route's pattern, e.g. /runs/{run_id}: never a raw path
+	Path      string // the route pattern, e.g. /runs/{run_id}, never a raw path
 	UserAgent string
 	Start     time.Time
 }
 
 type requestKey struct{}
 
-// WithRequest returns a context that carries the request's description.
+// WithRequest returns a context with the request's description.
 func WithRequest(ctx context.Context, r Request) context.Context {
 	return context.WithValue(ctx, requestKey{}, r)
 }

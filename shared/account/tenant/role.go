@@ -2,7 +2,7 @@ package tenant
 
 import "slices"
 
-// Role is what a user is in a workspace.
+// Role is a user's role in a workspace.
 type Role string
 
 // The roles, highest first.
@@ -13,10 +13,10 @@ const (
 	Viewer    Role = "viewer"
 )
 
-// Roles lists the roles, highest first.
+// Roles returns the roles, highest first.
 func Roles() []Role { return []Role{Owner, Admin, Developer, Viewer} }
 
-// ParseRole returns the role of that name, and false if there is none.
+// ParseRole returns the role with that name. ok is false if there is none.
 func ParseRole(name string) (Role, bool) {
 	r := Role(name)
 	return r, r.Rank() > 0
@@ -37,13 +37,13 @@ func (r Role) Rank() int {
 	return 0
 }
 
-// Has reports whether the role holds the permission.
+// Has reports whether the role has the permission.
 func (r Role) Has(p Permission) bool {
 	lowest, known := holders[p]
 	return known && r.Rank() >= lowest.Rank()
 }
 
-// Permissions lists what the role holds, sorted.
+// Permissions returns the role's permissions, sorted.
 func (r Role) Permissions() []Permission {
 	return slices.DeleteFunc(Permissions(), func(p Permission) bool { return !r.Has(p) })
 }

@@ -1,6 +1,6 @@
-// Package tenant holds who is calling and what they may do: principals, the
-// four roles, the 35 permissions, the scopes of API keys, and the access an
-// operation asks for.
+// Package tenant defines callers and their rights: principals, the four roles,
+// the 35 permissions, the scopes of API keys, and the access that an operation
+// requires.
 package tenant
 
 import (
@@ -8,31 +8,32 @@ import (
 	"slices"
 )
 
-// Principal is the authenticated caller, in one workspace. It is a signed-in
-// user (KeyID empty) or an API key (KeyID set).
+// Principal is the authenticated caller in one workspace: a signed-in user
+// (KeyID empty) or an API key (KeyID set).
 type Principal struct {
 	OrgID   string // the workspace; empty for a user who has none yet
 	OrgName string
-	Email   string // of the user; for an API key, of who made it
+	Email   string // of the user; for an API key, of its creator
 	Role    Role   // in the workspace; empty for an API key
 	KeyID   string // of the API key; empty for a user
 
-	// Scopes are the API key's, as it was made with; nil for users.
+	// Scopes are the API key's scopes; nil for users.
 	Scopes []string
-	// FullAccess is set for an API key with the empty scope list: it acts as
-	// an owner who has every scope.
+	// FullAccess is set for an API key with an empty scope list, which acts as an
+	// owner with every scope.
 	FullAccess bool
 	// SuperAdmin is set for platform administrators, never for API keys.
 	SuperAdmin bool
-	// SessionID names the access token of a user that came with one.
+	// SessionID identifies the access token of a signed-in user, if it carries
+	// one.
 	SessionID string
 }
 
 // IsKey reports whether the caller is an API key.
 func (p Principal) IsKey() bool { return p.KeyID != "" }
 
-// Actor names the caller in records: the email of a user, "api-key:<id>" of a
-// key, and the empty string for nobody.
+// Actor returns the caller's name in records: the email of a user,
+// "api-key:<id>" for a key, "" for nobody.
 func (p Principal) Actor() string {
 	if p.IsKey() {
 		return "api-key:" + p.KeyID
@@ -56,7 +57,7 @@ func (p Principal) HasScope(scope string) bool {
 
 type principalKey struct{}
 
-// With returns a context that carries the principal.
+// With returns a context with the principal.
 func With(ctx context.Context, p Principal) context.Context {
 	return context.WithValue(ctx, principalKey{}, p)
 }

@@ -14,7 +14,7 @@ import (
 	"millrace/shared/platform/errs"
 )
 
-// holders is the published table of who holds what.
+// holders is the published table of roles and permissions.
 var holders = map[string]string{
 	"owner admin developer viewer": "flows.read runs.read schedules.read nodes.read environments.read dep_packages.read connectors.read connections.read",
 	"owner admin developer": "flows.write runs.trigger schedules.write secrets.read nodes.write notifications.read sensors.read dep_packages.write " +
@@ -111,8 +111,8 @@ func TestAccess(t *testing.T) {
 	assert.Panics(t, func() { tenant.Authenticated.Keys("root") })
 }
 
-// More rights never lose access: what a role may, each higher role may; what a
-// key may, it may with a scope more.
+// TestAccessGrowsWithRights: a higher role, or a key with one more scope, never
+// loses access.
 func TestAccessGrowsWithRights(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

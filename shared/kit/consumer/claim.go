@@ -14,18 +14,18 @@ import (
 	"millrace/shared/platform/table"
 )
 
-// Delivery is an event that is being handled.
+// Delivery is an event being handled.
 type Delivery struct {
 	bus.Event
 
 	cfg    *Config
 	key    table.Key
 	owner  string // of this delivery
-	marked bool   // the handler marks it
+	marked bool   // the handler marks the event as handled
 }
 
-// claim is the item of an event that was claimed or handled. A handled one has no
-// lease.
+// claim is the item of an event that was claimed or handled. A handled one has
+// no lease.
 type claim struct {
 	table.Key
 	Owner   string       `table:"owner"`
@@ -38,21 +38,21 @@ const (
 	ownerAttribute = "owner"
 )
 
-// handled is what take returns of an event that was handled before.
+// handled is returned by take for an event that was handled before.
 const handled = time.Duration(-1)
 
 func newDelivery(cfg *Config, event bus.Event) *Delivery {
 	return &Delivery{Event: event, cfg: cfg, owner: ids.Token(12), key: table.Key{PK: partition(cfg.Name, &event), SK: "claim"}}
 }
 
-// partition is that of one event: no two share one.
+// partition returns the partition of one event. Each event has its own.
 func partition(consumer string, event *bus.Event) string {
 	sum := sha256.Sum256([]byte(event.DetailType + "\x00" + event.DedupeKey))
 	return event.Workspace + "#consumed#" + consumer + "#" + hex.EncodeToString(sum[:]) //guard:tenant/consumed operand 1 "org"
 }
 
-// take claims the event: 0 if it is claimed now, handled if it was handled before,
-// else for how long another has it.
+// take claims the event. It returns 0 if it succeeded, handled if the event was
+// handled before, otherwise how long another delivery holds it.
 func (d *Delivery) take(ctx context.Context) (time.Duration, error) {
 	now := d.cfg.Clock.Now()
 	c := claim{Key: d.key, Owner: d.owner, Until: clock.ToMillis(now.Add(d.cfg.Lease)), Expires: now.Add(Remember).Unix()}
@@ -69,7 +69,7 @@ func (d *Delivery) take(ctx context.Context) (time.Duration, error) {
 		return 0, err
 	}
 	switch {
-	case other.Owner == d.owner: // the answer to a first attempt was lost
+	case other.Owner == d.owner: // the response to a first attempt was lost
 		return 0, nil
 	case other.Until == 0:
 		return handled, nil
@@ -77,9 +77,10 @@ func (d *Delivery) take(ctx context.Context) (time.Duration, error) {
 	return max(other.Until.Time().Sub(now), time.Second), nil
 }
 
-// Handled is the write that marks the event as handled. A handler that puts it
-// into the transaction of its effect takes effect exactly once: the transaction
-// fails if another has taken the event over, or had handled it.
+// Handled returns the write that marks the event as handled. A handler that
+// includes it in the transaction of its effect takes effect exactly once: the
+// transaction fails if another delivery has taken over the event or has handled
+// it.
 func (d *Delivery) Handled() table.Update {
 	d.marked = true
 	return d.mark()
@@ -91,13 +92,13 @@ func (d *Delivery) mark() table.Update {
 	}
 }
 
-// mine holds while the event is claimed by this delivery and not handled.
+// mine holds while this delivery has claimed the event and it is not handled.
 func (d *Delivery) mine() table.Cond {
 	return table.And(table.Eq(ownerAttribute, d.owner), table.Exists(leaseAttribute)) //guard:consumer/owner drop arg 1
 }
 
-// finish marks an event that was handled. If that fails it may be handled again,
-// should it be delivered again.
+// finish marks an event as handled. If that fails, a further delivery is
+// handled again.
 func (d *Delivery) finish(ctx context.Context, log *slog.Logger) {
 	if d.marked {
 		return
@@ -109,8 +110,8 @@ func (d *Delivery) finish(ctx context.Context, log *slog.Logger) {
 	}
 }
 
-// release gives up the claim of an event that was not handled. If that fails the
-// lease has to run out first.
+// release releases the claim of an event that was not handled. If that fails,
+// the lease must expire first.
 func (d *Delivery) release(ctx context.Context, log *slog.Logger) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deferring)
 	defer cancel()

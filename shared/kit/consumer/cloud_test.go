@@ -24,7 +24,7 @@ import (
 	"millrace/shared/platform/queue/sqs"
 )
 
-// cloud is a world of AWS's services: a bus, and a rule that feeds a queue.
+// cloud returns a world of AWS services: a bus, and a rule that feeds a queue.
 func cloud(t *testing.T) *world {
 	base, queues, name := emulators.EventBridge(t).Config(), emulators.SQS(t).Config(), ids.Token(9)
 	load := func(c aws.Config) func(context.Context) (aws.Config, error) {
@@ -58,8 +58,8 @@ func cloud(t *testing.T) *world {
 	}
 }
 
-// TestOnAWS handles events that come through EventBridge, SQS and DynamoDB: one
-// that is published twice, one that fails at first, and what is no event.
+// TestOnAWS handles events delivered by EventBridge, SQS and DynamoDB: one
+// published twice, one that fails at first, and a message that is not an event.
 func TestOnAWS(t *testing.T) {
 	t.Parallel()
 	w := cloud(t)

@@ -1,21 +1,21 @@
-// Package consumer handles the events of the bus that a function gets through its
-// queue, at least once each: what was handled is remembered by workspace,
-// consumer and dedupe key, so that an event that is delivered or published again
-// is not handled again.
+// Package consumer handles bus events that a function receives through its
+// queue, at least once each. Handled events are recorded by workspace, consumer
+// and dedupe key, so that an event delivered or published again is not handled
+// again.
 //
-// An event goes through four steps. (1) It is claimed for the time of a lease by a
-// conditional write. An event that was handled is done with, one that another
-// holds comes again when that lease has run out. (2) Its handler runs, for no
-// longer than the lease. (3) It is marked as handled; or, if the handler failed,
-// the claim is given up, and the message comes again after a pause that grows. (4)
-// The message is deleted. A crash before (3) leaves the lease to run out; one
-// after it, the mark.
+// An event goes through four steps. (1) It is claimed for the duration of a
+// lease by a conditional write. An event that was handled is skipped; one held
+// by another delivery is delivered again when that lease has expired. (2) Its
+// handler runs, for at most the lease. (3) It is marked as handled; or, if the
+// handler failed, the claim is released and the message is delivered again
+// after a growing delay. (4) The message is deleted. After a crash before (3)
+// the lease must expire; after a crash behind it, the mark is found.
 //
-// So a handler runs again if it failed, or if the process died between its last
-// effect and the mark. A handler whose effect is a transaction of the table puts
-// [Delivery.Handled] into it and takes effect exactly once.
+// A handler therefore runs again if it failed, or if the process died between
+// its last effect and the mark. A handler whose effect is a table transaction
+// includes [Delivery.Handled] in it and takes effect exactly once.
 //
-// A message that is no event of the service, or one that no handler is for, is
+// A message that is not an event of the service, or that has no handler, is
 // logged and goes to the dead-letter queue.
 package consumer
 
@@ -39,11 +39,11 @@ import (
 	"millrace/shared/platform/table"
 )
 
-// Remember is how long a handled event is known. Queues and dead-letter queues
-// keep messages for 14 days at most.
+// Remember is how long a handled event is remembered. Queues and dead-letter
+// queues keep messages for at most 14 days.
 const Remember = 15 * 24 * time.Hour
 
-// The delays before a message is delivered again.
+// Delays before a message is delivered again.
 const (
 	firstRetry = 2 * time.Second
 	mostRetry  = time.Minute
@@ -51,25 +51,25 @@ const (
 	deferring  = 5 * time.Second
 )
 
-// Config is what a consumer is made of; all of it is needed.
+// Config configures a consumer. All fields are required.
 type Config struct {
-	Name   string // by which events are remembered: a new one handles them anew
+	Name   string // under which events are recorded; a new name handles them anew
 	Table  table.Table
-	Queues queue.Queues // to have messages come again
+	Queues queue.Queues // to delay messages
 	Clock  clock.Clock
 	Log    *slog.Logger
-	Lease  time.Duration // for which a handler may run: at most the function's time-out
+	Lease  time.Duration // how long a handler may run; at most the function's time-out
 }
 
-// Route is the handler of one type of event.
+// Route is the handler for one type of event.
 type Route struct {
 	detailType string
 	handle     func(ctx context.Context, d *Delivery) error
 }
 
-// On has a function handle the events of a type, whose detail is a T. What it
-// returns an error for comes again, up to queue.MaxReceives times. It looks at
-// the delivery's Version if the shape of T has changed.
+// On returns a Route that handles events of a type, whose detail is a T. If
+// handle fails, the event is delivered again, up to queue.MaxReceives times.
+// handle checks the delivery's Version if the shape of T has changed.
 func On[T any](detailType string, handle func(ctx context.Context, d *Delivery, detail T) error) Route {
 	return Route{detailType, func(ctx context.Context, d *Delivery) error {
 		var detail T
@@ -82,13 +82,13 @@ func On[T any](detailType string, handle func(ctx context.Context, d *Delivery, 
 
 var errUnreadable = errors.New("consumer: unreadable event")
 
-// Consumer hands events to its routes.
+// Consumer dispatches events to its routes.
 type Consumer struct {
 	cfg    Config
 	routes map[string]Route
 }
 
-// New makes a consumer. It panics if two routes are for one type.
+// New returns a consumer. It panics if two routes have the same type.
 func New(cfg Config, routes ...Route) *Consumer {
 	c := &Consumer{cfg: cfg, routes: map[string]Route{}}
 	for _, r := range routes {
@@ -100,8 +100,8 @@ func New(cfg Config, routes ...Route) *Consumer {
 	return c
 }
 
-// Messages handles a batch of messages side by side, and answers which of them are
-// to be delivered again.
+// Messages handles a batch of messages concurrently and returns those to be
+// delivered again.
 func (c *Consumer) Messages(ctx context.Context, batch lambda.SQSEvent) (lambda.SQSEventResponse, error) {
 	var (
 		mu  sync.Mutex
@@ -124,7 +124,8 @@ func (c *Consumer) Messages(ctx context.Context, batch lambda.SQSEvent) (lambda.
 	return out, nil
 }
 
-// message handles one message; with an error it is to come again after a while.
+// message handles one message. If it returns an error, the message is to be
+// delivered again after the given delay.
 func (c *Consumer) message(ctx context.Context, m lambda.SQSMessage) (again time.Duration, err error) {
 	receives, _ := strconv.Atoi(m.Attributes["ApproximateReceiveCount"])
 	d, route, err := c.read(m)
@@ -155,7 +156,7 @@ func (c *Consumer) message(ctx context.Context, m lambda.SQSMessage) (again time
 	return 0, nil
 }
 
-// read finds the event of a message and its route.
+// read returns the event of a message and its route.
 func (c *Consumer) read(m lambda.SQSMessage) (*Delivery, Route, error) {
 	envelope, err := bus.DecodeEnvelope([]byte(m.Body))
 	if err != nil {
@@ -175,16 +176,16 @@ func (c *Consumer) read(m lambda.SQSMessage) (*Delivery, Route, error) {
 	return newDelivery(&c.cfg, event), route, nil
 }
 
-// refuse has a message come again until it is a dead letter, and logs it once.
+// refuse delivers a message again until it is a dead letter, and logs it once.
 func (c *Consumer) refuse(ctx context.Context, m lambda.SQSMessage, receives int, cause error) (time.Duration, error) {
 	if receives <= 1 {
-		c.cfg.Log.ErrorContext(ctx, "message is no event to handle, it becomes a dead letter",
+		c.cfg.Log.ErrorContext(ctx, "message is not an event with a handler, it becomes a dead letter",
 			"consumer", c.cfg.Name, "message", m.MessageId, "error", cause)
 	}
 	return unreadable, cause
 }
 
-// run calls the handler. A panic is an error of that event alone.
+// run calls the handler. A panic becomes an error of that event alone.
 func (c *Consumer) run(ctx context.Context, d *Delivery, route Route) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -196,8 +197,8 @@ func (c *Consumer) run(ctx context.Context, d *Delivery, route Route) (err error
 	return route.handle(ctx, d)
 }
 
-// postpone has a message come again after a while, not after the whole visibility
-// time-out of its queue.
+// postpone delivers a message again after a delay, which is shorter than the
+// visibility time-out of its queue.
 func (c *Consumer) postpone(ctx context.Context, m lambda.SQSMessage, again time.Duration) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deferring)
 	defer cancel()

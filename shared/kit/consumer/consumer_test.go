@@ -43,7 +43,7 @@ func event(name string) bus.Event {
 	return bus.Event{DetailType: made, Detail: detail, Workspace: org}
 }
 
-// world is a bus, the queue that its one rule feeds, and a table.
+// world is a bus, a queue fed by its only rule, and a table.
 type world struct {
 	t      *testing.T
 	table  table.Table
@@ -62,7 +62,8 @@ func embedded(t *testing.T) *world {
 	}
 }
 
-// process is a consumer of the world's events over a table of its own.
+// process returns a consumer of the world's events on its own view of the
+// table.
 func (w *world) process(tbl table.Table, handle func(ctx context.Context, d *consumer.Delivery, detail thing) error) *consumer.Consumer {
 	return consumer.New(consumer.Config{
 		Name: "counter", Table: tbl, Queues: w.queues, Clock: clock.System{}, Log: telemetry.NewLogger(w.t.Output(), telemetry.Text, slog.LevelWarn), Lease: lease,
@@ -77,14 +78,14 @@ func (w *world) count(_ context.Context, _ *consumer.Delivery, detail thing) err
 	return nil
 }
 
-// called are the calls so far.
+// called returns the number of calls so far.
 func (w *world) called(name string) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.calls[name]
 }
 
-// receive takes up to ten messages, in the form that a function gets them.
+// receive receives up to ten messages in the form that a function gets.
 func (w *world) receive(wait time.Duration) lambda.SQSEvent {
 	got, err := w.queues.Receive(w.t.Context(), from, queue.MaxBatch, wait)
 	require.NoError(w.t, err)
@@ -98,8 +99,8 @@ func (w *world) receive(wait time.Duration) lambda.SQSEvent {
 	return batch
 }
 
-// deliver hands a batch to a process and deletes what it handled; it returns the
-// messages that are to come again.
+// deliver passes a batch to a process, deletes the handled messages and returns
+// those to be delivered again.
 func (w *world) deliver(c *consumer.Consumer, batch lambda.SQSEvent) []string {
 	out, err := c.Messages(w.t.Context(), batch)
 	require.NoError(w.t, err)
@@ -117,7 +118,7 @@ func (w *world) deliver(c *consumer.Consumer, batch lambda.SQSEvent) []string {
 	return again
 }
 
-// drain delivers until no message is left, one that is held back included.
+// drain delivers until no message is left, including delayed ones.
 func (w *world) drain(c *consumer.Consumer) {
 	for {
 		stats, err := w.queues.Stats(w.t.Context(), from)
@@ -134,9 +135,9 @@ func (w *world) publish(events ...bus.Event) {
 	require.NoError(w.t, w.bus.Publish(w.t.Context(), events...))
 }
 
-// An event that is published or delivered several times is handled once; the
-// same in another workspace is another event.
-func TestEventsAreHandledOnce(t *testing.T) {
+// TestEventIsHandledOnce: an event that is published or delivered several times
+// is handled once; the same event in another workspace is another event.
+func TestEventIsHandledOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := embedded(t)
@@ -163,9 +164,9 @@ func TestEventsAreHandledOnce(t *testing.T) {
 	})
 }
 
-// An event whose handler failed or panicked comes again soon; those handled
-// beside it do not.
-func TestAFailedEventComesAgain(t *testing.T) {
+// TestFailedEventIsDeliveredAgain: an event whose handler failed or panicked is
+// delivered again soon; others of its batch are not.
+func TestFailedEventIsDeliveredAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := embedded(t)
@@ -188,9 +189,9 @@ func TestAFailedEventComesAgain(t *testing.T) {
 	})
 }
 
-// While one process handles an event no other does; it takes over when the lease
-// of a process that died has run out.
-func TestTheLeaseOfADeadProcessRunsOut(t *testing.T) {
+// TestExpiredLeaseIsTakenOver: while one process handles an event no other
+// does; another takes over when the lease of a dead process has expired.
+func TestExpiredLeaseIsTakenOver(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := embedded(t)
@@ -204,7 +205,7 @@ func TestTheLeaseOfADeadProcessRunsOut(t *testing.T) {
 		first := w.receive(0)
 		require.Len(t, first.Records, 2)
 		gone := make(chan struct{})
-		go func() { // its answer is never heard
+		go func() { // its response is lost
 			defer close(gone)
 			_, _ = hung.Messages(t.Context(), lambda.SQSEvent{Records: first.Records[:1]})
 		}()
@@ -221,8 +222,9 @@ func TestTheLeaseOfADeadProcessRunsOut(t *testing.T) {
 	})
 }
 
-// A handler may run for as long as the lease, then its context ends.
-func TestAHandlerHasTheTimeOfItsLease(t *testing.T) {
+// TestHandlerIsCancelledAtEndOfLease: the handler's context ends with the
+// lease.
+func TestHandlerIsCancelledAtEndOfLease(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := embedded(t)
@@ -239,8 +241,8 @@ func TestAHandlerHasTheTimeOfItsLease(t *testing.T) {
 	})
 }
 
-// What is no event, or one that nothing handles, becomes a dead letter; those
-// beside it are handled.
+// TestUnreadableMessagesBecomeDeadLetters: a message that is not an event, or
+// without a handler, becomes a dead letter; others of its batch are handled.
 func TestUnreadableMessagesBecomeDeadLetters(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -260,8 +262,8 @@ func TestUnreadableMessagesBecomeDeadLetters(t *testing.T) {
 	})
 }
 
-// dying is a table whose process dies at its n-th write: before the write if it is
-// done by then, else after it.
+// dying is a table whose process dies at its n-th write, before or after the
+// write is applied.
 type dying struct {
 	table.Table
 	writes int
@@ -304,10 +306,10 @@ func (d *dying) Transact(ctx context.Context, writes ...table.Write) error {
 	return d.write(func() error { return d.Table.Transact(ctx, writes...) })
 }
 
-// TestACrashLosesNoEvent has the process die before and after each write, and
-// its answer lost: the event is handled all the same; by a handler whose
-// transaction marks it, once.
-func TestACrashLosesNoEvent(t *testing.T) {
+// TestCrashLosesNoEvent makes the process die before and after each write, and
+// loses its response. The event is handled nevertheless, and exactly once by a
+// handler whose transaction marks it.
+func TestCrashLosesNoEvent(t *testing.T) {
 	t.Parallel()
 	for n := 1; n <= 4; n++ {
 		for _, done := range []bool{false, true} {
@@ -347,12 +349,13 @@ func TestACrashLosesNoEvent(t *testing.T) {
 	}
 }
 
-// A process that lost the event to another cannot mark it, nor take effect,
-// whether the other is at it or has handled it.
-func TestALostLeaseTakesNoEffect(t *testing.T) {
+// TestLostLeaseTakesNoEffect: a process that lost the event to another can
+// neither mark it nor take effect, whether the other is still handling it or
+// has handled it.
+func TestLostLeaseTakesNoEffect(t *testing.T) {
 	t.Parallel()
-	t.Run("at it", func(t *testing.T) { t.Parallel(); lostLease(t, true) })
-	t.Run("handled", func(t *testing.T) { t.Parallel(); lostLease(t, false) })
+	t.Run("while the other handles it", func(t *testing.T) { t.Parallel(); lostLease(t, true) })
+	t.Run("after the other handled it", func(t *testing.T) { t.Parallel(); lostLease(t, false) })
 }
 
 func lostLease(t *testing.T, atIt bool) {
@@ -398,7 +401,7 @@ func lostLease(t *testing.T, atIt bool) {
 	})
 }
 
-func TestTwoRoutesForOneTypeAreRefused(t *testing.T) {
+func TestDuplicateRoutesPanic(t *testing.T) {
 	t.Parallel()
 	w := &world{t: t}
 	assert.Panics(t, func() {

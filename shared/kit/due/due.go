@@ -1,20 +1,20 @@
-// Package due is timed work: any domain can have an item come due.
+// Package due provides timed work: any domain can have an item come due.
 //
-// A domain declares a [Kind], embeds an [Entry] in its record and names the kind
-// in the trigger of the function that takes what is due (fn.Trigger.Due). The
-// scheduler's tick reads the entries that are due and hands each to the kind's
-// queue, as a message that says which item is due and since when, and nothing
-// else of it. The function handles it as a [Task] (see fn.Deps.Due and [Handler])
-// and moves or ends the entry by [Move] or [End], on the condition that the item
-// is still due as it was handed out. So a message that comes twice acts once, and
-// one that is lost is made up for: an entry that was handed out is postponed, not
-// removed, and comes up again unless it was moved or ended.
+// A domain declares a [Kind], embeds an [Entry] in its record and names the
+// kind in the trigger of the function that handles due items (fn.Trigger.Due).
+// The scheduler's tick reads the due entries and sends each to the kind's
+// queue, as a message with only the item's key and due time. The function
+// handles it as a [Task] (see fn.Deps.Due and [Handler]) and moves or ends the
+// entry by [Move] or [End], on the condition that the item is still due at that
+// time. A duplicate message therefore takes effect once, and a lost one is
+// repeated: an entry that was handed out is postponed, not removed, and comes
+// up again unless it was moved or ended.
 //
-// Keys: entries of a kind stand in the due index in [Shards] partitions of their
-// own, due#<kind>#<shard>, in the order of when they come up. The sort key is that
-// time and the time that the entry is due at, which differ once it was handed out.
-// The live runs of the engine are due too, in partitions due#<shard> of package
-// runstate.
+// Keys: the entries of a kind are in [Shards] partitions of the due index,
+// due#<kind>#<shard>, sorted by the time when they come up. The sort key is
+// that time followed by the time when the entry is due; the two differ once it
+// was handed out. The live runs of the engine are in the partitions due#<shard>
+// of package runstate.
 package due
 
 import (
@@ -29,21 +29,22 @@ import (
 	"millrace/shared/platform/table"
 )
 
-// Shards is how many partitions of the due index a kind has.
+// Shards is the number of partitions of a kind in the due index.
 const Shards = 16
 
-// The attributes of an Entry that updates and conditions name.
+// Attributes of an Entry used in updates and conditions.
 const (
 	attrPK = "due_pk"
 	attrSK = "due_sk"
 	attrAt = "due_at"
 )
 
-// Kind is a kind of entries, taken by one function.
+// Kind is a kind of entries, handled by one function.
 type Kind struct {
 	Name string // "schedule": letters, digits and dashes, see Check
-	// TakesNow: a tick that brings its own time, as the embedded server's may, sets
-	// the clock of this kind. It is for schedules and polls, not for deadlines.
+	// TakesNow means that a tick with its own time, as on the embedded server,
+	// sets the time of this kind's tasks. It is for schedules and polls, not for
+	// deadlines.
 	TakesNow bool
 }
 
@@ -53,27 +54,27 @@ var kindName = regexp.MustCompile(`^[a-z][a-z0-9-]{0,39}$`)
 // queue's name.
 func (k Kind) Check() error {
 	if !kindName.MatchString(k.Name) {
-		return fmt.Errorf("due: %q is no name of a kind: lower-case letters, digits and dashes, a letter first, up to 40", k.Name)
+		return fmt.Errorf("due: invalid kind name %q: up to 40 lower-case letters, digits and dashes, beginning with a letter", k.Name)
 	}
 	return nil
 }
 
-// Queue is the name of the queue that entries of the kind are handed to.
+// Queue returns the name of the queue for entries of the kind.
 func (k Kind) Queue() string { return "due-" + k.Name }
 
-// Partition is one shard of the kind's entries, 0 to Shards-1.
+// Partition returns a shard of the kind's entries, 0 to Shards-1.
 func (k Kind) Partition(shard int) string { return "due#" + k.Name + "#" + strconv.Itoa(shard) }
 
-// Entry is when an item is due and its place in the due index. A record embeds
-// it; of one that is not due it is the zero Entry.
+// Entry is an item's due time and its key in the due index. A record embeds it.
+// The zero Entry is not due.
 type Entry struct {
 	table.DueEntry
 	DueAt clock.Millis `table:"due_at,omitempty"`
 }
 
-// Entry has the item of a key come due at a time; the zero time gives the zero
-// Entry. It panics if the key does not begin with a workspace, which is a mistake
-// of the program: tasks are handed out in the name of a workspace.
+// Entry returns the entry of an item that is due at a time; the zero time gives
+// the zero Entry. It panics if the key does not begin with a workspace, which
+// is a programming error: tasks run on behalf of a workspace.
 func (k Kind) Entry(key table.Key, at time.Time) Entry {
 	if Org(key) == "" {
 		panic(fmt.Sprintf("due: an item of no workspace is to come due: %q", key))
@@ -89,9 +90,8 @@ func (k Kind) Entry(key table.Key, at time.Time) Entry {
 	}
 }
 
-// Set returns the actions that put an item's entry in the place of the one it has:
-// what an update does when a user changes when the item is due. For the zero Entry
-// they remove it.
+// Set returns the actions that replace an item's entry, for example when a user
+// changes its due time. For the zero Entry they remove it.
 func (e Entry) Set() []table.Action {
 	if e == (Entry{}) {
 		return []table.Action{table.Remove(attrPK), table.Remove(attrSK), table.Remove(attrAt)}
@@ -99,7 +99,7 @@ func (e Entry) Set() []table.Action {
 	return []table.Action{table.Set(attrPK, e.DuePK), table.Set(attrSK, e.DueSK), table.Set(attrAt, e.DueAt)}
 }
 
-// Org is the workspace that the key of an item begins with.
+// Org returns the workspace that an item's key begins with.
 func Org(key table.Key) string {
 	org, _, _ := strings.Cut(key.PK, "#")
 	return org
@@ -109,28 +109,30 @@ func shard(key table.Key) int {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(key.PK + "\x00" + key.SK))
 	sum := h.Sum32()
-	return int((sum>>16 ^ sum) % Shards) // folded: its last bits alone depend on little
+	return int((sum>>16 ^ sum) % Shards) // folded: the lowest bits alone depend on little
 }
 
 // lastStamp is the largest time of 13 digits, in the year 2286.
 const lastStamp = 9_999_999_999_999
 
-// stamp writes a time in the order of sort keys.
+// stamp formats a time so that strings sort by time.
 func stamp(t time.Time) string {
 	return fmt.Sprintf("%013d", min(max(t.UnixMilli(), 0), lastStamp))
 }
 
-// sortKey is that of an entry that comes up at one time and is due at another.
+// sortKey returns the sort key of an entry that comes up at one time and is due
+// at another.
 func sortKey(up, at time.Time) string { return stamp(up) + "#" + stamp(at) }
 
-// Up is when the entry with that sort key comes up, false if it says none. It
-// reads runs' entries as well.
+// Up returns the time when the entry with that sort key comes up. ok is false
+// if the key has none. It also accepts entries of runs.
 func Up(sk string) (time.Time, bool) {
 	ms, _, _ := strings.Cut(sk, "#")
 	return parseStamp(ms)
 }
 
-// At is when the entry with that sort key is due, false if it says none.
+// At returns the time when the entry with that sort key is due. ok is false if
+// the key has none.
 func At(sk string) (time.Time, bool) {
 	_, ms, _ := strings.Cut(sk, "#")
 	return parseStamp(ms)
@@ -141,11 +143,12 @@ func parseStamp(text string) (time.Time, bool) {
 	return time.UnixMilli(ms).UTC(), err == nil && len(text) == len(stamp(time.Time{}))
 }
 
-// Until bounds the entries of a partition, runs' too, that have come up at now.
+// Until returns the range of the entries of a partition that have come up at
+// now. It also applies to runs.
 func Until(now time.Time) table.Range { return table.Before(stamp(now.Add(time.Millisecond))) }
 
-// Postponed is the sort key of an entry that was handed out and comes up again at
-// a time if nobody moves it, though not before it is due.
+// Postponed returns the sort key of an entry that was handed out and comes up
+// again at a time unless it is moved, but not before it is due.
 func Postponed(sk string, again time.Time) (string, bool) {
 	at, ok := At(sk)
 	if again.Before(at) {

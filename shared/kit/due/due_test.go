@@ -38,8 +38,8 @@ func TestKindCheck(t *testing.T) {
 	}
 }
 
-// TestKindsHaveTheirOwnPartitions: what reads runs reads nothing else, nor does a
-// kind see another's entries.
+// TestKindsHaveTheirOwnPartitions checks that a read of runs or of a kind
+// returns no entries of another kind.
 func TestKindsHaveTheirOwnPartitions(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}
@@ -75,8 +75,8 @@ func TestEntry(t *testing.T) {
 	}
 }
 
-// TestEntriesStandInTheOrderOfTime holds also at the ends of time.
-func TestEntriesStandInTheOrderOfTime(t *testing.T) {
+// TestEntriesSortByTime includes the smallest and largest times.
+func TestEntriesSortByTime(t *testing.T) {
 	t.Parallel()
 	times := []time.Time{
 		time.Date(1900, 1, 1, 0, 0, 0, 0, time.UTC), time.UnixMilli(1), time.UnixMilli(999), noon, noon.Add(time.Millisecond),
@@ -113,8 +113,8 @@ func TestPostponed(t *testing.T) {
 	}
 }
 
-// TestATaskActsOnce: of the writes of one task one is made, whatever came before.
-func TestATaskActsOnce(t *testing.T) {
+// TestTaskActsOnce checks that only one of a task's writes is applied.
+func TestTaskActsOnce(t *testing.T) {
 	t.Parallel()
 	task := due.Task{Kind: kind.Name, Key: key, At: noon}
 	later := kind.Entry(key, noon.Add(time.Hour))
@@ -152,7 +152,7 @@ func TestATaskActsOnce(t *testing.T) {
 	}
 }
 
-func TestTasksCrossQueues(t *testing.T) {
+func TestTaskRoundTripsThroughQueue(t *testing.T) {
 	t.Parallel()
 	sk, ok := due.Postponed(kind.Entry(key, noon).DueSK, noon.Add(time.Minute))
 	require.True(t, ok)

@@ -20,28 +20,28 @@ import (
 	"millrace/shared/platform/telemetry"
 )
 
-// The delays before a message is delivered again after an error.
+// Delays before a message is delivered again after an error.
 const (
 	firstRetry = 2 * time.Second
 	mostRetry  = time.Minute
 )
 
-// Handler takes the messages of the kinds of a function.
+// Handler handles the messages of a function's kinds.
 type Handler struct {
 	Queues  queue.Queues
 	Clock   clock.Clock
 	Log     *slog.Logger
 	Metrics *telemetry.Metrics // nil: nothing is measured
-	// Do deals with a task, in a context of its workspace (package tenant): the
-	// caller is nobody. A nil error settles the message; after any other it is
-	// delivered again, later each time, and in the end kept as a dead letter. Tasks
-	// of a batch are dealt with side by side.
+	// Do handles a task, in a context of its workspace (package tenant) without a
+	// principal. If it returns nil the message is done; after an error it is
+	// delivered again with a growing delay, and finally becomes a dead letter. The
+	// tasks of a batch run concurrently.
 	Do func(context.Context, Task) error
 }
 
-// Messages handles a batch of messages and answers which are to be delivered
-// again. One that cannot be read is logged and dropped: it would not be readable
-// the next time either, and the entry comes up again.
+// Messages handles a batch of messages and returns those to be delivered again.
+// An unreadable message is logged and dropped: it would not become readable,
+// and its entry comes up again.
 func (h Handler) Messages(ctx context.Context, batch lambda.SQSEvent) (lambda.SQSEventResponse, error) {
 	failed := make([]bool, len(batch.Records))
 	var wg sync.WaitGroup
@@ -58,7 +58,8 @@ func (h Handler) Messages(ctx context.Context, batch lambda.SQSEvent) (lambda.SQ
 	return out, nil
 }
 
-// message handles one message; false if it is to be delivered again.
+// message handles one message. It returns false if the message is to be
+// delivered again.
 func (h Handler) message(ctx context.Context, m lambda.SQSMessage) bool {
 	began := h.Clock.Now()
 	task, err := ReadTask([]byte(m.Body), began)
@@ -76,7 +77,7 @@ func (h Handler) message(ctx context.Context, m lambda.SQSMessage) bool {
 	}
 	receives, _ := strconv.Atoi(m.Attributes["ApproximateReceiveCount"])
 	again := min(firstRetry<<min(max(receives-1, 0), 10), mostRetry)
-	if ctx.Err() == nil { // it does not stop
+	if ctx.Err() == nil { // not when shutting down
 		h.Log.ErrorContext(ctx, "due task failed", "kind", task.Kind, "item", task.Key, "due_at", task.At, "deliveries", receives, "error", err)
 	}
 	extend, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
@@ -88,8 +89,8 @@ func (h Handler) message(ctx context.Context, m lambda.SQSMessage) bool {
 	return false
 }
 
-// recovered deals with a task. A panic is an error of that task alone, and not of
-// those that are dealt with beside it.
+// recovered handles a task. A panic becomes an error of that task alone, not of
+// the others of its batch.
 func (h Handler) recovered(ctx context.Context, task Task) (err error) {
 	defer func() {
 		if p := recover(); p != nil {

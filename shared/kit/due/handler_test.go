@@ -23,7 +23,7 @@ import (
 	"millrace/shared/platform/telemetry"
 )
 
-// received takes all messages of the kind's queue, as Lambda gives them.
+// received receives all messages of the kind's queue, as Lambda passes them.
 func received(t *testing.T, queues queue.Queues) (batch lambda.SQSEvent) {
 	t.Helper()
 	got, err := queues.Receive(t.Context(), kind.Queue(), queue.MaxBatch, 0)
@@ -37,8 +37,8 @@ func received(t *testing.T, queues queue.Queues) (batch lambda.SQSEvent) {
 	return batch
 }
 
-// TestHandler: of a batch those that failed are delivered again, after a while, and
-// no other; what cannot be read is dropped with a line in the log.
+// TestHandler checks that only the failed messages of a batch are delivered
+// again, after a delay, and that unreadable ones are dropped with a log line.
 func TestHandler(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -9,13 +9,13 @@ import (
 	"unicode/utf16"
 )
 
-// encodings are the forms in which a value is looked for in plain text.
+// encodings returns the forms in which a value is searched for in plain text.
 func encodings(v string) []string {
 	forms := []string{v}
 	for shift := range 3 {
 		forms = append(forms, base64Core(base64.RawStdEncoding, v, shift), base64Core(base64.RawURLEncoding, v, shift))
 	}
-	for _, safe := range []string{"-_.~", "-_.~/", "-_.!~*'()", "-_.~$&+,/:;=@"} { // of most libraries; Python's quote; JavaScript's; paths
+	for _, safe := range []string{"-_.~", "-_.~/", "-_.!~*'()", "-_.~$&+,/:;=@"} { // most libraries; Python's quote; JavaScript's; paths
 		upper := percent(v, safe)
 		forms = append(forms, upper, lowerHex(upper))
 	}
@@ -25,17 +25,17 @@ func encodings(v string) []string {
 	return append(forms, jsonForms(v)...)
 }
 
-// base64Core is what is the same in the base64 of any text that holds v behind
-// a number of bytes that leaves shift over when divided by three.
+// base64Core returns the common part of the base64 of all texts in which v
+// follows a prefix whose length is shift modulo three.
 func base64Core(enc *base64.Encoding, v string, shift int) string {
 	text := enc.EncodeToString(append(make([]byte, shift), v...))
 	if (shift+len(v))%3 != 0 {
-		text = text[:len(text)-1] // the next byte has a part in it
+		text = text[:len(text)-1] // depends on the next byte, too
 	}
 	return text[[...]int{0, 2, 3}[shift]:]
 }
 
-// percent escapes every byte but letters, digits and the safe ones.
+// percent escapes every byte except letters, digits and the safe ones.
 func percent(v, safe string) string {
 	var b strings.Builder
 	for i := range len(v) {
@@ -49,8 +49,8 @@ func percent(v, safe string) string {
 	return b.String()
 }
 
-// lowerHex turns the digits of percent escapes to lower case. The text holds no
-// other percent signs.
+// lowerHex converts the digits of percent escapes to lower case. The text has
+// no other percent signs.
 func lowerHex(v string) string {
 	b := []byte(v)
 	for i := 0; i+2 < len(b); i++ {
@@ -62,18 +62,18 @@ func lowerHex(v string) string {
 	return string(b)
 }
 
-// jsonForms are the ways to write v inside a JSON string: as encoders for
-// people do, for HTML, and in ASCII alone; with slashes escaped or not.
+// jsonForms returns the ways to write v in a JSON string: unescaped, HTML-safe
+// and ASCII-only; with slashes escaped or not.
 func jsonForms(v string) []string {
 	var plain strings.Builder
 	enc := json.NewEncoder(&plain)
 	enc.SetEscapeHTML(false)
-	_ = enc.Encode(v) // of a string
+	_ = enc.Encode(v) // a string always encodes
 	text := strings.TrimSuffix(plain.String(), "\n")
 	text = text[1 : len(text)-1]
 	html, _ := json.Marshal(v)
 	forms := []string{text, string(html[1 : len(html)-1]), ascii(text, "%04x"), ascii(text, "%04X")}
-	if strings.Contains(v, "\u2028") || strings.Contains(v, "\u2029") { // which Go alone escapes
+	if strings.Contains(v, "\u2028") || strings.Contains(v, "\u2029") { // which only Go escapes
 		forms = append(forms, strings.NewReplacer(`\u2028`, "\u2028", `\u2029`, "\u2029").Replace(text))
 	}
 	if strings.Contains(v, "\x7f") {
@@ -87,7 +87,7 @@ func jsonForms(v string) []string {
 	return forms
 }
 
-// ascii escapes what is not ASCII in the text of a JSON string.
+// ascii escapes non-ASCII characters of a JSON string.
 func ascii(text, hex string) string {
 	var b strings.Builder
 	for _, r := range text {

@@ -1,9 +1,9 @@
-// Package mask hides secret values in what a task hands on: log lines, failures
-// and outputs. A value is found as it stands, in base64 (standard or URL-safe,
-// at any place of a longer text), URL-encoded and JSON-escaped.
+// Package mask hides secret values in a task's log lines, errors and outputs. A
+// value is found verbatim, in base64 (standard or URL-safe, anywhere in a
+// longer text), URL-encoded and JSON-escaped.
 //
-// It hides what is printed by mistake. A task that wants to give a secret away,
-// letter by letter or under a cipher of its own, can.
+// It hides values printed by mistake. It cannot stop a task that discloses a
+// secret on purpose, letter by letter or encrypted.
 package mask
 
 import (
@@ -13,15 +13,15 @@ import (
 	"sync"
 )
 
-// MinLength is the bytes of the shortest value that is hidden: shorter ones
-// would blot out ordinary text.
+// MinLength is the length in bytes of the shortest value that is hidden.
+// Shorter ones would mask ordinary text.
 const MinLength = 6
 
-// Stars stand for each stretch that was hidden.
+// Stars replace each hidden stretch.
 const Stars = "***"
 
 // Masker hides values. The zero Masker hides none and costs nothing. It is safe
-// for concurrent use; a value is hidden in what comes after its Add.
+// for concurrent use; a value is hidden in calls that begin after its Add.
 type Masker struct {
 	mu     sync.RWMutex
 	values map[string]struct{}
@@ -29,8 +29,8 @@ type Masker struct {
 	json   *patterns // for JSON
 }
 
-// Add hides a value from now on; if it has several lines also each line, for
-// logs are written by line.
+// Add hides a value from now on. If the value has several lines, each line is
+// hidden, too, because logs are written by line.
 func (m *Masker) Add(value string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -61,7 +61,7 @@ func (m *Masker) Add(value string) {
 	m.json = compile(escaped)
 }
 
-// Empty reports that nothing is hidden.
+// Empty reports whether no values are hidden.
 func (m *Masker) Empty() bool {
 	text, _ := m.patterns()
 	return text == nil
@@ -76,7 +76,7 @@ func (m *Masker) patterns() (text, json *patterns) {
 	return m.text, m.json
 }
 
-// String hides the values in a text. A text without any comes back as it is.
+// String hides the values in a text. A text without any is returned unchanged.
 func (m *Masker) String(s string) string {
 	text, _ := m.patterns()
 	if text == nil || s == "" {
@@ -89,9 +89,9 @@ func (m *Masker) String(s string) string {
 	return string(out)
 }
 
-// JSON hides the values in the strings of a JSON document, keys too, and turns
-// a number that holds one into a string of stars. What comes back is valid JSON
-// if raw is. A document without any comes back as it is.
+// JSON hides the values in the strings of a JSON document, including keys, and
+// replaces a number that contains one by a string of stars. The result is valid
+// JSON if raw is. A document without any value is returned unchanged.
 func (m *Masker) JSON(raw json.RawMessage) json.RawMessage {
 	_, escaped := m.patterns()
 	if escaped == nil || len(raw) == 0 {
@@ -105,9 +105,8 @@ func (m *Masker) JSON(raw json.RawMessage) json.RawMessage {
 	return out
 }
 
-// JSONReader is JSON for a document of any size: it reads r and hides as it
-// goes, in memory that does not grow with the document. hit, when asked after
-// the end, tells whether anything was hidden.
+// JSONReader is JSON for a document of any size: it masks r while it is read,
+// in constant memory. After the end, hit reports whether anything was hidden.
 func (m *Masker) JSONReader(r io.Reader) (masked io.Reader, hit func() bool) {
 	_, escaped := m.patterns()
 	if escaped == nil {
@@ -125,7 +124,7 @@ type stream struct {
 	err     error
 }
 
-// Read reads masked bytes.
+// Read implements io.Reader.
 func (s *stream) Read(p []byte) (int, error) {
 	for len(s.out) == 0 {
 		if s.err != nil {

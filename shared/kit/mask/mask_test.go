@@ -70,12 +70,12 @@ func TestString(t *testing.T) {
 	assert.Equal(t, "x", many.String("x"))
 }
 
-// text draws values with everything that encodings treat specially.
+// text draws values with all characters that encodings treat specially.
 func text(minimum int) *rapid.Generator[string] {
 	return rapid.StringOfN(rapid.SampledFrom([]rune("abcXYZ019 +/=%\"\\<>&'~!*()-_.:;,?#@$\n\t\x7fäß漢😀\u2028")), minimum, 24, -1)
 }
 
-// TestEncodings holds that a value is found in each encoding, anywhere.
+// TestEncodings checks that a value is found in each encoding at any position.
 func TestEncodings(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -101,8 +101,8 @@ func TestEncodings(t *testing.T) {
 	})
 }
 
-// TestJSON holds that masked JSON is JSON of the same shape in which no string
-// holds the value, however it is read.
+// TestJSON checks that masked JSON has the same shape, and that no string
+// contains the value after decoding.
 func TestJSON(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -162,8 +162,9 @@ func TestJSONForms(t *testing.T) {
 	}
 }
 
-// TestJSONReaderIsLean streams a document much larger than its buffers.
-func TestJSONReaderIsLean(t *testing.T) {
+// TestJSONReaderUsesConstantMemory streams a document much larger than its
+// buffers.
+func TestJSONReaderUsesConstantMemory(t *testing.T) {
 	t.Parallel()
 	part := `"` + strings.Repeat("x", 50_000) + `the-secret",`
 	const n = 400
@@ -179,7 +180,7 @@ func TestJSONReaderIsLean(t *testing.T) {
 	assert.ErrorIs(t, err, io.ErrUnexpectedEOF)
 }
 
-// repeat reads a text many times.
+// repeat reads a text repeatedly.
 type repeat struct {
 	text    string
 	n, done int

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// patterns finds any of many texts, all of four bytes or more. Most places of a
-// text are passed over by a look at two bytes.
+// patterns finds any of many texts of at least four bytes. Two bytes suffice to
+// skip most positions of a text.
 type patterns struct {
 	pairs   [1 << 10]uint64 // by the first two bytes, as bits
 	byFour  map[[4]byte][]string
@@ -30,13 +30,14 @@ func compile(forms []string) *patterns {
 	return p
 }
 
-// may tells that a pattern may begin where b, of two bytes or more, does.
+// may reports whether a pattern may begin at the start of b, which has at least
+// two bytes.
 func (p *patterns) may(b []byte) bool {
 	pair := uint16(b[0])<<8 | uint16(b[1])
 	return p.pairs[pair>>6]&(1<<(pair&63)) != 0
 }
 
-// at is the length of the longest pattern that b begins with, 0 if none.
+// at returns the length of the longest pattern that b begins with, 0 if none.
 func (p *patterns) at(b []byte) int {
 	if len(b) < 4 {
 		return 0
@@ -53,9 +54,9 @@ func (p *patterns) at(b []byte) int {
 	return most
 }
 
-// mask hides in plain text. Stretches that overlap become one.
+// mask hides values in plain text. Overlapping stretches become one.
 func (p *patterns) mask(text []byte) (out []byte, hit bool) {
-	from, end := 0, -1 // of what is not written yet; of the stretch we are in
+	from, end := 0, -1 // start of the text not yet written; end of the current stretch
 	for i := range text {
 		if i == end {
 			out, from, end = append(out, Stars...), i, -1
@@ -73,18 +74,18 @@ func (p *patterns) mask(text []byte) (out []byte, hit bool) {
 	return append(out, text[from:]...), hit
 }
 
-// scanner hides in JSON, in as many steps as there are.
+// scanner hides values in JSON, in any number of steps.
 type scanner struct {
 	find     *patterns
 	inString bool
-	covered  int // bytes ahead that belong to a stretch whose stars are written
+	covered  int // bytes ahead in a stretch whose stars are already written
 	hit      bool
 }
 
-// scan appends the masked form of src to dst and says how much of src it used:
-// all of it when it is the last.
+// scan appends the masked form of src to dst and returns how much of src it
+// consumed: all of it if it is the last.
 func (s *scanner) scan(dst, src []byte, last bool) (out []byte, used int) {
-	i, ready := 0, len(src)-1 // as far as whole patterns can be seen
+	i, ready := 0, len(src)-1 // as far as whole patterns are visible
 	if !last {
 		ready = len(src) - s.find.longest - 6
 	}
@@ -113,8 +114,8 @@ func (s *scanner) scan(dst, src []byte, last bool) (out []byte, used int) {
 	return dst, i
 }
 
-// unit takes one character of a string, as it is written, or its end. Patterns
-// begin and end where characters do, so no escape is cut in two.
+// unit consumes one character of a string, as it is written, or the string's
+// end. Patterns begin and end at characters, so no escape is split.
 func (s *scanner) unit(dst, b []byte) ([]byte, int) {
 	n := 1
 	switch {
@@ -140,8 +141,8 @@ func (s *scanner) unit(dst, b []byte) ([]byte, int) {
 	return append(dst, b[:n]...), n
 }
 
-// between takes what is outside of strings: a character or a whole number or
-// name. It takes nothing when there may be more of that.
+// between consumes text outside of strings: a character, or a whole number or
+// literal. It consumes nothing if that may continue beyond b.
 func (s *scanner) between(dst, b []byte, last bool) ([]byte, int) {
 	if b[0] == '"' {
 		s.inString = true

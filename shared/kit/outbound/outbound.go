@@ -1,7 +1,7 @@
-// Package outbound makes the HTTP clients for calls that users ask for: they
-// never reach loopback, link-local, private or metadata addresses, whatever a
-// name resolves to and wherever a redirect leads, unless an operator allows a
-// range.
+// Package outbound provides HTTP clients for requests on behalf of users. They
+// never connect to loopback, link-local, private or metadata addresses,
+// whatever a name resolves to and wherever a redirect leads, unless an operator
+// allows a range.
 package outbound
 
 import (
@@ -16,23 +16,23 @@ import (
 	"code.dny.dev/ssrf"
 )
 
-// ErrDenied: the address is not one that users may reach.
+// ErrDenied means that users may not connect to the address.
 var ErrDenied = errors.New("outbound: address not allowed")
 
-// MaxRedirects is how many redirects a call follows.
+// MaxRedirects is the number of redirects that a call follows.
 const MaxRedirects = 10
 
-// Policy is what calls may reach besides public addresses.
+// Policy defines which addresses besides public ones are allowed.
 type Policy struct {
-	Loopback bool     // this machine, on the embedded server's --allow-loopback
+	Loopback bool     // this machine; set by the embedded server's --allow-loopback
 	Ranges   []string // CIDR ranges
 }
 
-// NewClient makes a client that checks each address it connects to, after
-// resolution, so that rebinding gains nothing. It uses no proxy and keeps no
-// cookies. Redirects to another origin lose every header but the harmless ones,
-// for the rest of the call; 307 and 308 do carry the body on. Calls have no
-// time limit but their context's. Errors: a range that does not parse.
+// NewClient returns a client that checks each address when it connects, after
+// resolution, so that DNS rebinding has no effect. It uses no proxy and keeps
+// no cookies. After a redirect to another origin, only harmless headers are
+// sent for the rest of the call; 307 and 308 still resend the body. Calls have
+// no time limit except their context's. Errors: an invalid range.
 func NewClient(p Policy) (*http.Client, error) { return newClient(p, nil) }
 
 func newClient(p Policy, resolver *net.Resolver) (*http.Client, error) {
@@ -56,8 +56,8 @@ func newClient(p Policy, resolver *net.Resolver) (*http.Client, error) {
 	}, nil
 }
 
-// prefixes are the allowed ranges by family. An IPv4 range in its IPv6 form is
-// meant as what it maps to, for that is what is dialled.
+// prefixes returns the allowed ranges by family. An IPv4-mapped IPv6 range
+// counts as IPv4, because that is what is dialled.
 func (p Policy) prefixes() (v4, v6 []netip.Prefix, err error) {
 	ranges := p.Ranges
 	if p.Loopback {
@@ -66,7 +66,7 @@ func (p Policy) prefixes() (v4, v6 []netip.Prefix, err error) {
 	for _, r := range ranges {
 		prefix, err := netip.ParsePrefix(r)
 		if err != nil {
-			return nil, nil, fmt.Errorf("outbound: allowed range %q: %w", r, err)
+			return nil, nil, fmt.Errorf("outbound: invalid range %q: %w", r, err)
 		}
 		if prefix.Addr().Is4In6() && prefix.Bits() >= 96 {
 			prefix = netip.PrefixFrom(prefix.Addr().Unmap(), prefix.Bits()-96)
@@ -80,10 +80,10 @@ func (p Policy) prefixes() (v4, v6 []netip.Prefix, err error) {
 	return v4, v6, nil
 }
 
-// checkRedirect keeps credentials at home: net/http drops only the headers it
-// knows to be sensitive when a redirect leads to another host, and brings them
-// back when another redirect leads home. The Referer it sets holds the query of
-// the URL before, so that goes too.
+// checkRedirect drops credentials: net/http drops only known sensitive headers
+// when a redirect leads to another host, and restores them when another
+// redirect leads back. The Referer header is dropped as well, because it
+// contains the query of the previous URL.
 func checkRedirect(req *http.Request, via []*http.Request) error {
 	if len(via) > MaxRedirects {
 		return fmt.Errorf("stopped after %d redirects", MaxRedirects)
@@ -105,11 +105,11 @@ func checkRedirect(req *http.Request, via []*http.Request) error {
 		}
 	}
 	req.Header = kept
-	req.Host = "" // a Host of the caller's own was for the first origin
+	req.Host = "" // a custom Host applied to the first origin
 	return nil
 }
 
-// origin is scheme, host and port of a URL in one form.
+// origin returns the canonical scheme, host and port of a URL.
 func origin(u *url.URL) string {
 	port := u.Port()
 	if port == "" {
@@ -118,7 +118,7 @@ func origin(u *url.URL) string {
 	return u.Scheme + "://" + net.JoinHostPort(asciiLower(u.Hostname()), port)
 }
 
-// asciiLower lowers host names without folding other scripts into ASCII.
+// asciiLower lower-cases host names without mapping other scripts to ASCII.
 func asciiLower(s string) string {
 	b := []byte(s)
 	for i, c := range b {

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// forbidden are addresses that no user's call may reach.
+// forbidden are addresses that users must not reach.
 var forbidden = []string{
 	"127.0.0.1", "127.1.2.3", "127.255.255.255", "0.0.0.0", "0.1.2.3",
 	"10.0.0.1", "172.16.0.1", "172.31.255.255", "192.168.1.1", "100.64.0.1", "100.100.100.200",
@@ -69,7 +69,7 @@ func TestForbiddenNames(t *testing.T) {
 	t.Parallel()
 	names := map[string][]string{"both.test": {"127.0.0.1", "::1", "10.0.0.1"}}
 	for _, addr := range forbidden {
-		if ip, err := netip.ParseAddr(addr); err == nil && ip.Zone() == "" { // a zone is in no answer
+		if ip, err := netip.ParseAddr(addr); err == nil && ip.Zone() == "" { // DNS has no zones
 			names["n"+strings.NewReplacer(":", "-", ".", "-").Replace(ip.StringExpanded())+".test"] = []string{addr}
 		}
 	}
@@ -80,8 +80,7 @@ func TestForbiddenNames(t *testing.T) {
 	}
 }
 
-// TestOddSpellings are hosts that some resolvers take for addresses: whatever
-// comes of them, nothing is reached.
+// TestOddSpellings covers hosts that some resolvers parse as addresses.
 func TestOddSpellings(t *testing.T) {
 	t.Parallel()
 	var hits atomic.Int32
@@ -93,7 +92,7 @@ func TestOddSpellings(t *testing.T) {
 		"2130706433", "0x7f000001", "0x7f.0.0.1", "0177.0.0.1", "017700000001", "127.1", "127.0.1", "127.0.0.1.", "0",
 		"localhost", "localhost.", "LOCALHOST", "①②⑦.⓪.⓪.①", "127。0。0。1",
 	}
-	names := map[string][]string{} // as a resolver that parses them all
+	names := map[string][]string{} // resolved as by a resolver that parses all of them
 	for _, name := range odd {
 		names[strings.ToLower(strings.TrimSuffix(name, "."))] = []string{"127.0.0.1"}
 	}
@@ -125,8 +124,8 @@ func TestForbiddenByRedirect(t *testing.T) {
 	}
 }
 
-// TestPublicAddresses tells by the connections that are tried that the guard
-// lets everyone else through.
+// TestPublicAddresses checks, by the attempted connections, that all other
+// addresses are allowed.
 func TestPublicAddresses(t *testing.T) {
 	t.Parallel()
 	c := client(t, Policy{}, nil)
@@ -176,12 +175,12 @@ func TestBadRange(t *testing.T) {
 	t.Parallel()
 	for _, r := range []string{"", "10.0.0.0", "10.0.0.0/33", "10.0.0/8", "host/8", "fe80::1%eth0/64"} {
 		_, err := NewClient(Policy{Ranges: []string{"10.0.0.0/8", r}})
-		assert.ErrorContains(t, err, "outbound: allowed range", r)
+		assert.ErrorContains(t, err, "outbound: invalid range", r)
 	}
 }
 
-// TestNoProxy cannot set the environment's proxy, which net/http reads once, so
-// it looks at what would use it.
+// TestNoProxy inspects the transport, because net/http reads the environment's
+// proxy only once.
 func TestNoProxy(t *testing.T) {
 	t.Parallel()
 	c, err := NewClient(Policy{})

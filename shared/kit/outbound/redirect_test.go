@@ -17,7 +17,7 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 )
 
-// resolver answers from a table, over pipes.
+// resolver answers DNS queries from a table, over pipes.
 func resolver(names map[string][]string) *net.Resolver {
 	return &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
 		ours, theirs := net.Pipe()
@@ -30,7 +30,7 @@ func resolver(names map[string][]string) *net.Resolver {
 	}}
 }
 
-// answer answers one question, framed as over TCP.
+// answer answers one query, framed as over TCP.
 func answer(c net.Conn, names map[string][]string) error {
 	var size [2]byte
 	if _, err := io.ReadFull(c, size[:]); err != nil {
@@ -68,15 +68,15 @@ func answer(c net.Conn, names map[string][]string) error {
 	return err
 }
 
-// hop is one request of a chain of redirects, as its server saw it.
+// hop is one request of a redirect chain, as its server received it.
 type hop struct {
 	host string
 	http.Header
 	body string
 }
 
-// follow makes a call that is redirected along hosts of one server, then
-// answered, and returns what came.
+// follow makes a call that is redirected along the hosts and then answered, and
+// returns the requests.
 func follow(t *testing.T, status int, hosts ...string) []hop {
 	t.Helper()
 	var hops []hop
@@ -115,7 +115,7 @@ func TestRedirectsDropHeaders(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		hosts []string
-		bare  []bool // by hop: nothing private may have come
+		bare  []bool // by hop: nothing private was received
 	}{
 		"same host":       {[]string{"a.test", "a.test"}, []bool{false, false}},
 		"other host":      {[]string{"a.test", "b.test"}, []bool{false, true}},

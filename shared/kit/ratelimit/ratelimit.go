@@ -1,11 +1,12 @@
-// Package ratelimit hands out the permits of limits that all processes of the
+// Package ratelimit hands out permits of limits that all processes of the
 // service share. A process draws a slice of permits from a [Source], an item of
-// the table, and spends it from its memory, so that what is limited pays for a
-// write of the table once in many times, and the item is written seldom however
-// much is asked for: a slice is made to last for [Horizon].
+// the table, and spends it from memory. Few requests therefore cost a table
+// write, and the item is written rarely however high the rate is: a slice is
+// sized to last for [Horizon].
 //
-// A limit holds to within the slices that are outstanding. They expire, and
-// shrink as a source runs dry: a slice is at most a sixteenth of what is left.
+// A limit is exact except for the outstanding slices. They expire, and get
+// smaller as a source runs out: a slice is at most a sixteenth of the permits
+// left.
 package ratelimit
 
 import (
@@ -21,52 +22,52 @@ import (
 	"millrace/shared/platform/clock"
 )
 
-// The sizes of slices.
+// Sizes of slices.
 const (
-	Horizon = 10 * time.Second // how long a slice is to last
-	mostOf  = 20               // the largest slice is this part of the limit
-	leftOf  = 16               // and this part of what is left in the source
-	firstOf = 1000             // the first slice is this part of the limit
-	first   = 100              // permits of the first slice at most
-	growth  = 4                // how much larger than the last a slice may be
+	Horizon = 10 * time.Second // how long a slice should last
+	mostOf  = 20               // the largest slice is this fraction of the limit
+	leftOf  = 16               // and this fraction of the permits left in the source
+	firstOf = 1000             // the first slice is this fraction of the limit
+	first   = 100              // but at most this many permits
+	growth  = 4                // largest ratio of a slice to the previous one
 )
 
-// creditOf is which part of a limit each process may use before it draws: twice
-// that at most, by chance, so that not all draw at once when a window begins. What
-// is used on credit is drawn with the next slice. A process that does little
-// never draws.
+// creditOf is the fraction of a limit that each process may use before it
+// draws: up to twice that, at random, so that not all processes draw at once
+// when a window begins. Permits used on credit are drawn with the next slice. A
+// process with little traffic never draws.
 const creditOf = 10_000
 
 const (
-	// blindFor is how long a process goes without its source when that has failed.
+	// blindFor is how long a process does without its source after a failure.
 	blindFor = time.Second
-	// most is how many limits a process keeps slices of.
+	// most is the number of limits whose slices a process keeps.
 	most = 20_000
 )
 
-// Source is where the slices of a limit come from.
+// Source provides the slices of a limit.
 type Source interface {
-	// Draw takes want permits, or fewer if there are not as many, at least need.
-	// Without permits the slice tells when to ask again.
+	// Draw takes want permits, or fewer if fewer are left, but at least need. A
+	// slice without permits tells when to try again.
 	Draw(ctx context.Context, need, want int64) (Slice, error)
 }
 
-// Slice is what a draw came to.
+// Slice is the result of a draw.
 type Slice struct {
-	Permits int64     // 0: refused
+	Permits int64     // 0: rejected
 	Left    int64     // permits left in the source
-	Expires time.Time // when what is unused becomes void
-	Again   time.Time // of a refusal: when to ask again
-	Count   int64     // of a refusal: how much there is of what is limited
+	Expires time.Time // when unused permits become void
+	Again   time.Time // if rejected: when to try again
+	Count   int64     // if rejected: the number of existing things
 }
 
-// Refusal says that a limit is used up.
+// Refusal reports that a limit is used up.
 type Refusal struct {
-	After time.Duration // when it is worth to ask again
-	Count int64         // how much there is of what is limited
+	After time.Duration // when to try again
+	Count int64         // the number of existing things
 }
 
-// Limiter keeps the slices of a process. It is safe for concurrent use.
+// Limiter holds the slices of a process. It is safe for concurrent use.
 type Limiter struct {
 	clock  clock.Clock
 	log    *slog.Logger
@@ -76,24 +77,24 @@ type Limiter struct {
 	buckets *simplelru.LRU[string, *bucket]
 }
 
-// New makes a Limiter without slices. chance draws the numbers from 0 to n-1 by
-// which processes do not keep in step; nil: at random.
+// New returns a Limiter without slices. chance returns numbers from 0 to n-1
+// that keep processes out of step; nil means random ones.
 func New(c clock.Clock, log *slog.Logger, chance func(n int64) int64) *Limiter {
 	if chance == nil {
 		chance = rand.Int64N
 	}
 	buckets, err := simplelru.NewLRU[string, *bucket](most, nil)
 	if err != nil {
-		panic(err) // a number of entries below one
+		panic(err) // only for a capacity below one
 	}
 	return &Limiter{clock: c, log: log, chance: chance, buckets: buckets}
 }
 
 // Take takes n permits of the limit with that id, from the slice of the process
-// or from a new one of the source. It returns nil if it got them. The limit is
-// how many permits the source has when it is full: it sizes the slices. While
-// the source fails the process grants itself a slice a second. Errors: the
-// context's, if it ends first.
+// or from a new slice of the source. It returns nil if it got them. limit is
+// the number of permits of a full source, which determines the size of slices.
+// While the source fails, the process grants itself a slice every second.
+// Errors: the context's, if it ends first.
 func (l *Limiter) Take(ctx context.Context, id string, limit, n int64, from Source) (*Refusal, error) {
 	b := l.bucket(id, limit)
 	select {
@@ -139,23 +140,23 @@ func (l *Limiter) bucket(id string, limit int64) *bucket {
 	return b
 }
 
-// bucket is the slice of a limit that a process has.
+// bucket is the slice of a limit that a process holds.
 type bucket struct {
-	held    chan struct{} // has a value while somebody uses the rest
+	held    chan struct{} // semaphore that guards the other fields
 	left    int64         // permits of the slice
 	expires time.Time
 	size    int64     // of the slice when it was drawn
-	drawn   time.Time // when that was
+	drawn   time.Time // when the slice was drawn
 	owed    int64     // used on credit
-	credit  int64     // of which there is so much
-	room    int64     // in the source, as last seen
-	none    int64     // at least so many permits were refused
-	again   time.Time // until then
+	credit  int64     // maximum of owed
+	room    int64     // permits left in the source, as last seen
+	none    int64     // at least this many permits were rejected
+	again   time.Time // until this time
 	count   int64
 }
 
-// spend takes permits that are at hand. It returns false if a slice is to be
-// drawn, and a refusal if there are known to be none.
+// spend takes permits that are available. It returns false if a slice must be
+// drawn, and a refusal if it is known that there are none.
 func (b *bucket) spend(now time.Time, n int64) (*Refusal, bool) {
 	if !now.Before(b.expires) {
 		b.left = 0
@@ -173,8 +174,8 @@ func (b *bucket) spend(now time.Time, n int64) (*Refusal, bool) {
 	return nil, false
 }
 
-// want is how many permits to draw: as many as were used up of late within the
-// horizon.
+// want returns how many permits to draw: as many as were recently used within
+// the horizon.
 func (b *bucket) want(now time.Time, limit, n int64, chance func(int64) int64) int64 {
 	want := min(max(1, limit/firstOf), first)
 	if b.size > 0 {
@@ -182,12 +183,12 @@ func (b *bucket) want(now time.Time, limit, n int64, chance func(int64) int64) i
 		used := float64(b.size-b.left) * Horizon.Seconds() / took.Seconds()
 		want = int64(min(used, float64(growth*b.size)))
 	}
-	// By chance more or less, so that processes do not keep in step.
+	// Vary the size at random, so that processes do not draw in step.
 	want = min(want/2+chance(want+1), limit/mostOf, b.room/leftOf)
 	return max(want, 0) + n + b.owed
 }
 
-// fill takes up a slice, pays with it what was used on credit, and spends n of it.
+// fill adopts a slice, repays the credit from it, and spends n permits.
 func (b *bucket) fill(now time.Time, n int64, s Slice) {
 	b.left += s.Permits - n
 	paid := min(b.owed, b.left)
@@ -197,7 +198,7 @@ func (b *bucket) fill(now time.Time, n int64, s Slice) {
 	b.again = time.Time{}
 }
 
-// grant takes up a slice that the source does not know of: it is drawn later.
+// grant adopts a slice without the source, to be drawn later.
 func (b *bucket) grant(now time.Time, n, slice int64) {
 	owed := b.owed
 	b.owed = 0

@@ -45,7 +45,7 @@ func (h *hand) advance(d time.Duration) {
 	h.now = h.now.Add(d)
 }
 
-// counted counts the updates of a table, and fails them on demand.
+// counted counts the updates of a table and fails them on demand.
 type counted struct {
 	table.Table
 	mu      sync.Mutex
@@ -64,7 +64,7 @@ func (c *counted) Update(ctx context.Context, u table.Update) (table.Item, error
 	return c.Table.Update(ctx, u)
 }
 
-// world is a limit of so many a minute that several processes share.
+// world is a limit per minute shared by several processes.
 type world struct {
 	*hand
 	table *counted
@@ -93,7 +93,7 @@ func (w *world) take(t require.TestingT, p *ratelimit.Limiter) *ratelimit.Refusa
 	return refused
 }
 
-func TestASmallLimitIsExact(t *testing.T) {
+func TestSmallLimitIsExact(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 5, 2)
 	w.advance(45 * time.Second)
@@ -111,9 +111,10 @@ func TestASmallLimitIsExact(t *testing.T) {
 	require.Nil(t, w.take(t, w.procs[0]), "the next minute")
 }
 
-// Processes that come and go, crash with their slices and are sometimes without
-// their table: a limit lets through no more than it says and the slices outstanding,
-// and no process is refused before the window's permits were drawn.
+// TestSimulatedProcesses runs processes that start and stop, crash with their
+// slices and temporarily lose their table. A limit admits at most its permits
+// plus the outstanding slices, and no process is rejected before the window's
+// permits were drawn.
 func TestSimulatedProcesses(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -163,13 +164,13 @@ func TestSimulatedProcesses(t *testing.T) {
 	})
 }
 
-// The hot path of a workspace that starts 3,000 runs a second takes few writes,
-// whether one process accepts them or hundreds do.
-func TestNoItemIsHot(t *testing.T) {
+// TestHotPathTakesFewWrites covers a workspace that starts 3,000 runs a second,
+// in one process or hundreds.
+func TestHotPathTakesFewWrites(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		procs, rate int // processes, and requests a second of all of them
-		most        int // writes in a second
+		procs, rate int // number of processes, and their total requests a second
+		most        int // maximum of writes a second
 	}{
 		{1, 3000, 10},
 		{16, 3000, 40},
@@ -177,7 +178,8 @@ func TestNoItemIsHot(t *testing.T) {
 		{300, 300, 60},
 	} {
 		w := newWorld(t, 360_000, c.procs)
-		// A process answers one request at a time, in turn: the worst there is.
+		// Each process serves one request at a time, in turn, which is the worst
+		// case.
 		for second := range 130 {
 			before := w.table.updates
 			for i := range c.rate {
@@ -192,7 +194,7 @@ func TestNoItemIsHot(t *testing.T) {
 	}
 }
 
-func TestWhatIsUsedOnCreditIsDrawnLater(t *testing.T) {
+func TestCreditIsDrawnLater(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 360_000, 1)
 	var n int64
@@ -207,7 +209,7 @@ func TestWhatIsUsedOnCreditIsDrawnLater(t *testing.T) {
 	}
 }
 
-func TestWithoutItsTableAProcessGrantsItselfSlices(t *testing.T) {
+func TestProcessWithoutTableGrantsItselfSlices(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1000, 1)
 	w.table.fail = errors.New("no table")
@@ -221,7 +223,7 @@ func TestWithoutItsTableAProcessGrantsItselfSlices(t *testing.T) {
 	require.Nil(t, w.take(t, w.procs[0]))
 }
 
-func TestManyAtOnceDrawOnce(t *testing.T) {
+func TestConcurrentRequestsDrawOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 100_000, 1)
 	var group sync.WaitGroup
@@ -232,7 +234,7 @@ func TestManyAtOnceDrawOnce(t *testing.T) {
 	assert.LessOrEqual(t, w.table.updates, 1)
 }
 
-func TestAWaiterThatLeavesIsLetGo(t *testing.T) {
+func TestCancelledWaiterReturns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := ratelimit.New(clock.System{}, slog.New(slog.DiscardHandler), nil)

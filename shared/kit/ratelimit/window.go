@@ -11,20 +11,20 @@ import (
 	"millrace/shared/platform/table"
 )
 
-// Window is a limit of so many in a window of time: each full minute, for one.
-// Every window has an item of its own, which counts what was drawn.
+// Window is a limit for each window of time, for example each full minute.
+// Every window has its own item, which counts the permits drawn.
 type Window struct {
 	Table table.Table
 	Clock clock.Clock
-	Key   table.Key // the window's time is added to its SK
+	Key   table.Key // the start of the window is appended to its SK
 	Limit int64
 	Per   time.Duration
 }
 
-// kept is how long the item of a window that is over is kept.
+// kept is how long the item of a past window is kept.
 const kept = time.Hour
 
-// The attributes of a window's item.
+// Attributes of a window's item.
 const windowUsed = "used"
 
 // Draw implements Source.

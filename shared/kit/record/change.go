@@ -18,34 +18,34 @@ import (
 	"millrace/shared/platform/table"
 )
 
-// ErrDelete is what Change.Next returns for a record that is to be deleted.
+// ErrDelete is returned by Change.Next to delete the record.
 var ErrDelete = errors.New("record: to be deleted")
 
-// Change is one change of one record.
+// Change is a change of one record.
 type Change[T any] struct {
 	// Action is the verb of the audit entry: "rotate". Empty: create, update or
 	// delete, whichever it turns out to be.
 	Action string
-	// Next makes the record as it is to be of the one that is stored, nil if there
-	// is none. It is asked again when others change the record meanwhile. A record
-	// that stays equal is not written, and leaves no audit entry. [ErrDelete]
-	// deletes the record; any other error is returned.
+	// Next returns the new record for the stored one, which is nil if there is
+	// none. It is called again if another writer changes the record meanwhile. An
+	// unchanged record is neither written nor audited. [ErrDelete] deletes the
+	// record; any other error is returned to the caller.
 	Next func(now *T) (T, error)
-	// Metadata is what else the audit entry tells.
+	// Metadata is added to the audit entry.
 	Metadata map[string]any
 	// Also gives further writes of the transaction, nil: none. They are under no
 	// conditions of their own that could fail while the record is as it was.
 	Also func(Outcome[T]) []table.Write
 }
 
-// Outcome is what a change came to.
+// Outcome is the result of a change.
 type Outcome[T any] struct {
-	Before, After    T // zero: there was none, there is none
+	Before, After    T // zero if the record did not exist, or no longer exists
 	Existed, Changed bool
 }
 
-// Write makes a change. Errors: those of Next; errs.Conflict if others kept
-// changing the record; errs.TooMany for one more than the kind's limit.
+// Write makes a change. Errors: those of Next; errs.Conflict if other writers
+// kept changing the record; errs.TooMany beyond the kind's limit.
 func (s Set[T, P]) Write(ctx context.Context, id string, c Change[T]) (Outcome[T], error) {
 	var out Outcome[T]
 	room := sync.OnceValue(func() error { return s.room(ctx) }) // however often it is tried
@@ -64,11 +64,11 @@ func (s Set[T, P]) Write(ctx context.Context, id string, c Change[T]) (Outcome[T
 	return out, err
 }
 
-// Retry calls do until others no longer get in its way: until it neither fails a
-// condition nor conflicts. Errors: errs.Conflict, naming what was to be changed, if
-// they keep to; that of an ended ctx.
+// Retry calls do until it neither fails a condition nor conflicts with another
+// writer. Errors: errs.Conflict, naming what was to be changed, if the
+// conflicts persist; that of an ended ctx.
 func Retry(ctx context.Context, what string, do func() error) error {
-	const attempts = 40 // each round of contenders has a winner, so this many may change one thing at once
+	const attempts = 40 // one writer succeeds in each round, so this many may change the same thing at once
 	for n := range attempts {
 		err := do()
 		if !errors.Is(err, table.ErrConditionFailed) && !errors.Is(err, table.ErrConflict) {
@@ -144,7 +144,7 @@ func audited(r any) any {
 	return r
 }
 
-// unchanged is the condition that a record is as it was read.
+// unchanged returns the condition that a record is as it was read.
 func (s Set[T, P]) unchanged(out *Outcome[T]) (cond table.Cond) {
 	switch r := P(&out.Before).made(); {
 	case !out.Existed:

@@ -12,7 +12,8 @@ import (
 	"millrace/shared/platform/table"
 )
 
-// overtaken is a table on which another writes just before the first write.
+// overtaken is a table on which another writer intervenes just before the first
+// write.
 type overtaken struct {
 	table.Table
 	by func() // nil: nobody
@@ -26,9 +27,9 @@ func (o *overtaken) Transact(ctx context.Context, writes ...table.Write) error {
 	return o.Table.Transact(ctx, writes...)
 }
 
-// TestWhatOthersWroteMeanwhileStays has another write a record after it was read
-// and before it is written.
-func TestWhatOthersWroteMeanwhileStays(t *testing.T) {
+// TestConcurrentWriteIsNotOverwritten writes a record after it was read and
+// before it is written.
+func TestConcurrentWriteIsNotOverwritten(t *testing.T) {
 	t.Parallel()
 	ann, bob := as("acme", "ann@acme.test"), as("acme", "bob@acme.test")
 	page := func(b *book) error { b.Pages++; return nil }

@@ -1,12 +1,13 @@
-// Package record keeps the plain records of a domain: things of a workspace that
-// are made, changed, listed and deleted by whoever may. A [Set] stores them, stamps
-// who made and changed them and when, refuses a change of what was changed
-// meanwhile, and writes the audit entry of each change, with the state before and
-// after, in the change's own transaction.
+// Package record stores the plain records of a domain: things of a workspace
+// that users create, change, list and delete. A [Set] stores them with the
+// times and authors of their creation and change, rejects a change of a stale
+// version, and writes the audit entry of each change, with the state before and
+// after, in the same transaction.
 //
-// A record is one struct, its item, its view and its audit snapshot at once: the
+// A record is one struct that serves as item, view and audit snapshot: the
 // table tag of a field says how it is stored, the json tag how it is shown and
-// audited ("-": neither). What the vault sealed shows nowhere, by its type.
+// audited ("-": neither). A value sealed by the vault is never shown, by its
+// type.
 //
 //	type Secret struct {
 //		record.Meta
@@ -77,11 +78,12 @@ type Kind struct {
 	In table.Index
 	// Type is the resource type of audit entries, a singular noun: "secret".
 	Type string
-	// Noun is what messages call a record: "Secret".
+	// Noun is the name of a record in messages: "Secret".
 	Noun string
-	// Limit bounds how many there are; empty: nothing does.
+	// Limit bounds the number of records; "" means unlimited.
 	Limit quota.Name
-	// Name is what messages and audit entries call the record of an id; nil: the id.
+	// Name returns the name for an id in messages and audit entries; nil means the
+	// id itself.
 	Name func(id string) string
 }
 
@@ -92,7 +94,7 @@ func (k Kind) name(id string) string {
 	return k.Name(id)
 }
 
-// check panics on a record type whose fields do not all say how they are shown.
+// check panics on a record type with a field that has no json tag.
 func check(t reflect.Type) {
 	for f := range t.Fields() {
 		switch {

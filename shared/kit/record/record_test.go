@@ -27,7 +27,7 @@ import (
 	"millrace/shared/platform/vault"
 )
 
-// book is a record with everything that one can have.
+// book is a record that uses every feature.
 type book struct {
 	record.Meta
 	Title  string            `table:"title" json:"title"`
@@ -63,7 +63,7 @@ func as(org, email string) context.Context {
 	return tenant.With(context.Background(), tenant.Principal{OrgID: org, Email: email, Role: tenant.Owner})
 }
 
-// entries are the audit entries of a workspace, oldest first.
+// entries returns the audit entries of a workspace, oldest first.
 func (s *shelf) entries(t testing.TB, org string) (out []string) {
 	t.Helper()
 	for r, err := range audit.Entries(context.Background(), s.Table, org, time.Time{}, time.Time{}) {
@@ -73,7 +73,7 @@ func (s *shelf) entries(t testing.TB, org string) (out []string) {
 	return out
 }
 
-func TestARecordIsStampedAndAudited(t *testing.T) {
+func TestRecordIsStampedAndAudited(t *testing.T) {
 	t.Parallel()
 	s := newShelf(t, nil)
 	ann, bob := as("acme", "ann@acme.test"), as("acme", "bob@acme.test")
@@ -91,7 +91,7 @@ func TestARecordIsStampedAndAudited(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "inside", got.Hidden)
 	assert.Equal(t, vault.Sealed("sealed"), got.Lock)
-	s.now = epoch.Add(2 * time.Hour) // entries of one millisecond have no order
+	s.now = epoch.Add(2 * time.Hour) // entries of one millisecond are not ordered
 	gone, err := s.Delete(bob, "go", nil)
 	require.NoError(t, err)
 	assert.Equal(t, "Go 2", gone.Title)
@@ -111,7 +111,7 @@ func TestARecordIsStampedAndAudited(t *testing.T) {
 	}
 }
 
-func TestAChangeThatChangesNothingLeavesNoTrace(t *testing.T) {
+func TestUnchangedRecordIsNotWritten(t *testing.T) {
 	t.Parallel()
 	s := newShelf(t, nil)
 	ctx := as("acme", "ann@acme.test")
@@ -129,7 +129,7 @@ func TestAChangeThatChangesNothingLeavesNoTrace(t *testing.T) {
 	assert.Len(t, s.entries(t, "acme"), 1)
 }
 
-func TestErrorsNameTheRecord(t *testing.T) {
+func TestErrorsNameRecord(t *testing.T) {
 	t.Parallel()
 	s := newShelf(t, nil)
 	ctx := as("acme", "ann@acme.test")
@@ -149,7 +149,7 @@ func TestErrorsNameTheRecord(t *testing.T) {
 	assert.Panics(t, func() { _, _ = s.Create(context.Background(), "go", book{}) })
 }
 
-func TestThereIsALimit(t *testing.T) {
+func TestLimitIsEnforced(t *testing.T) {
 	t.Parallel()
 	s := newShelf(t, nil)
 	ctx := as("acme", "ann@acme.test")
@@ -164,7 +164,7 @@ func TestThereIsALimit(t *testing.T) {
 	assert.Len(t, s.entries(t, "acme"), 21)
 }
 
-func TestContendersAllGetTheirTurn(t *testing.T) {
+func TestConcurrentChangesAllSucceed(t *testing.T) {
 	t.Parallel()
 	s := newShelf(t, nil)
 	ctx := as("acme", "ann@acme.test")
@@ -217,7 +217,7 @@ func (f *failing) Transact(ctx context.Context, writes ...table.Write) error {
 	return f.Table.Transact(ctx, writes...)
 }
 
-func TestOnlyWhatOthersDidIsTriedAgain(t *testing.T) {
+func TestOnlyContentionIsRetried(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("broken")
 	for name, test := range map[string]struct {
@@ -245,8 +245,9 @@ func TestOnlyWhatOthersDidIsTriedAgain(t *testing.T) {
 	assert.EqualError(t, err, "conflict: Others are changing Book 'go'; try again")
 }
 
-// TestASetIsAMap of ids to records, whatever is done to it.
-func TestASetIsAMap(t *testing.T) {
+// TestSetBehavesLikeMap compares random operations with a map of ids to
+// records.
+func TestSetBehavesLikeMap(t *testing.T) {
 	t.Parallel()
 	s := newShelf(t, nil)
 	s.Limit = ""
@@ -312,7 +313,7 @@ func TestASetIsAMap(t *testing.T) {
 	})
 }
 
-func TestFieldsSayHowTheyAreShown(t *testing.T) {
+func TestFieldsNeedTags(t *testing.T) {
 	t.Parallel()
 	type silent struct {
 		record.Meta

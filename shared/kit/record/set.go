@@ -15,16 +15,15 @@ import (
 	"millrace/shared/platform/table"
 )
 
-// Store is what records are kept in.
+// Store holds the dependencies of a Set.
 type Store struct {
 	Table table.Table
 	Clock clock.Clock
 	Quota *quota.Quota // nil: nothing is limited
 }
 
-// Set is the records of one kind, of the workspace that a call's context belongs
-// to. Every method panics in a context without a workspace: no record is stored
-// where it would belong to nobody.
+// Set is the records of one kind in the workspace of a call's context. Every
+// method panics in a context without a workspace.
 type Set[T any, P stamped[T]] struct {
 	Kind
 	Store
@@ -39,7 +38,7 @@ func New[T any, P stamped[T]](k Kind, s Store) Set[T, P] {
 	return Set[T, P]{k, s}
 }
 
-// Key is the key of a record.
+// Key returns the key of a record.
 func (s Set[T, P]) Key(ctx context.Context, id string) table.Key {
 	if s.At != nil {
 		return s.At(s.org(ctx), id)
@@ -83,7 +82,8 @@ func (s Set[T, P]) Absent(id string) error {
 	return errs.New(errs.NotFound, "%s '%s' not found", s.Noun, s.name(id))
 }
 
-// Find is Get, but reports whether there is such a record instead of an error.
+// Find is Get, but returns false instead of an error if there is no such
+// record.
 func (s Set[T, P]) Find(ctx context.Context, id string) (T, bool, error) {
 	r, err := s.Get(ctx, id)
 	if errs.CodeOf(err) == errs.NotFound {
@@ -92,7 +92,8 @@ func (s Set[T, P]) Find(ctx context.Context, id string) (T, bool, error) {
 	return r, err == nil, err
 }
 
-// All reads the records whose ids begin with a prefix, in order of their ids.
+// All iterates over the records whose ids begin with a prefix, in order of
+// their ids.
 func (s Set[T, P]) All(ctx context.Context, prefix string) iter.Seq2[T, error] {
 	return s.all(ctx, prefix, 0)
 }
@@ -118,8 +119,9 @@ func (s Set[T, P]) all(ctx context.Context, prefix string, page int) iter.Seq2[T
 	}
 }
 
-// List reads up to limit of the records that keep says, all for nil, in order of
-// their ids. keep may drop what is large and not wanted, so that it is not held.
+// List returns up to limit records for which keep returns true, all if keep is
+// nil, in order of their ids. keep may clear large fields that are not needed,
+// to save memory.
 func (s Set[T, P]) List(ctx context.Context, prefix string, limit int, keep func(*T) bool) ([]T, error) {
 	out, page := []T{}, 0
 	if keep == nil {
@@ -139,7 +141,7 @@ func (s Set[T, P]) List(ctx context.Context, prefix string, limit int, keep func
 	return out, nil
 }
 
-// Create stores a new record. Errors: errs.Conflict if there is one of the id,
+// Create stores a new record. Errors: errs.Conflict if the id exists,
 // errs.TooMany.
 func (s Set[T, P]) Create(ctx context.Context, id string, r T) (T, error) {
 	out, err := s.Write(ctx, id, Change[T]{Next: func(now *T) (T, error) {
@@ -151,7 +153,7 @@ func (s Set[T, P]) Create(ctx context.Context, id string, r T) (T, error) {
 	return out.After, err
 }
 
-// Update changes a record. Errors: errs.NotFound, and what edit returns.
+// Update changes a record with edit. Errors: errs.NotFound, and those of edit.
 func (s Set[T, P]) Update(ctx context.Context, id, action string, edit func(*T) error) (T, error) {
 	out, err := s.Write(ctx, id, Change[T]{Action: action, Next: func(now *T) (next T, err error) {
 		if now == nil {
@@ -182,8 +184,8 @@ func (s Set[T, P]) Delete(ctx context.Context, id string, check func(*T) error) 
 	return out.Before, err
 }
 
-// Note writes an audit entry of something that changed nothing: that a value was
-// read.
+// Note writes an audit entry for an action without a change, such as reading a
+// value.
 func (s Set[T, P]) Note(ctx context.Context, id, action string, metadata map[string]any) error {
 	entry := audit.Entry(ctx, s.Clock.Now(), audit.Change{
 		Action: action, ResourceType: s.Type, ResourceID: s.name(id), Metadata: metadata,
