@@ -1,7 +1,7 @@
 // Package fn describes the service's functions: what triggers one, what it may
-// touch, its size, and how it is built from the platform's ports. The catalog
-// lists them; the bootstrap, the embedded server and the deployment derive
-// everything else from these specs.
+// access, its size, and how it is built from the platform's ports. The catalog
+// lists the functions; the bootstrap, the embedded server and the deployment
+// derive everything else from these specs.
 package fn
 
 import (
@@ -28,8 +28,8 @@ import (
 	"millrace/shared/web/httpapi"
 )
 
-// Deps is the platform a function is built on. A deployed function gets only
-// what its Spec needs; the rest is nil.
+// Deps are the dependencies of a function. A deployed function gets only those
+// that its Spec needs; the others are nil.
 type Deps struct {
 	Table   table.Table
 	Queues  queue.Queues
@@ -40,57 +40,58 @@ type Deps struct {
 	Clock   clock.Clock
 	Log     *slog.Logger
 	Metrics *telemetry.Metrics // nil: nothing is measured
-	Hub     *signal.Hub        // wakes waiters within this process
-	Logs    *runlog.Store      // logs of runs, shared within this process
+	Hub     *signal.Hub        // wakes waiting goroutines of this process
+	Logs    *runlog.Store      // logs of runs, shared by the functions of this process
 	Quota   *quota.Quota       // nil: nothing is limited
-	Waiting Waiting            // nil: what runs tasks is not in this process
+	Waiting Waiting            // nil: tasks do not run in this process
 	Config  Config
 }
 
-// Waiting tells why a ready task of a workspace has to wait for its turn now, by
-// its execution mode and its type ("" of a run that has not begun), as a sentence;
-// empty if nothing is in its way. It costs no request.
+// Waiting returns, as a sentence, why a ready task of a workspace has to wait
+// now, given its execution mode and its type ("" for a run that has not begun),
+// or "" if it does not have to. It makes no request.
 type Waiting func(org, mode, kind string) string
 
-// Config is what an operator sets.
+// Config is set by an operator.
 type Config struct {
 	Version       string   // of the service, reported by health
 	Region        string   // of the tenant's deployment
-	URL           string   // where callers reach the deployment, without a slash at its end; empty: at the root of the host they name. Known to the function of unmatched requests
+	URL           string   // base URL for callers, without a trailing slash; empty: the root of the requested host. Only the function of unmatched requests knows it
 	AllowLoopback bool     // outbound calls made for users may reach this machine
 	AllowRanges   []string // CIDR ranges that such calls may reach besides public ones
-	Boot          string   // names this process in the leases it takes
-	Sole          bool     // no other process works on these runs: leases of earlier ones are void
-	Resident      bool     // the process lives on between events
-	Operator      string   // bearer credential of who runs the service; empty: none is accepted
+	Boot          string   // identifies this process in the leases it takes
+	Sole          bool     // no other process works on these runs, so leases of earlier ones are void
+	Resident      bool     // the process outlives an event
+	Operator      string   // bearer credential of the operator; empty: none is accepted
 	AttemptKey    []byte   // signs the tokens of task attempts; empty: none is accepted
 }
 
-// Handler takes one event as JSON (an AWS event shape, or the function's own)
-// and answers what its caller gets: a value to be marshalled.
+// Handler handles one event as JSON (an AWS event shape, or the function's own)
+// and returns the value to marshal for its caller.
 type Handler func(ctx context.Context, payload json.RawMessage) (any, error)
 
-// MessageHandler takes a batch of queue messages, in the shape Lambda gives them.
+// MessageHandler handles a batch of queue messages, as Lambda passes them.
 type MessageHandler func(ctx context.Context, batch events.SQSEvent) (events.SQSEventResponse, error)
 
-// Trigger is what makes a function run.
+// Trigger defines what invokes a function.
 type Trigger struct {
-	// HTTP: the operations it registers are routed to it.
+	// HTTP routes the operations that the function registers to it.
 	HTTP bool
-	// Unmatched: requests that match no operation come to it, too, and its API
-	// knows the whole one. Goes with HTTP; one function alone can have them.
+	// Unmatched routes requests that match no operation to it, too, and its API
+	// describes the whole service. It requires HTTP; only one function can have
+	// it.
 	Unmatched bool
-	// Queues feed it SQS events.
+	// Queues invoke it with SQS events.
 	Queues []QueueTrigger
-	// DetailTypes are the bus events it gets, through a queue of its own.
+	// DetailTypes are the bus events that it receives through its own queue.
 	DetailTypes []string
-	// Objects are the events of the artifact bucket that it gets, through their
-	// queue: messages for events.ReadObjects. One function alone can have them.
+	// Objects are the events of the artifact bucket that it receives through their
+	// queue: messages for events.ReadObjects. Only one function can have them.
 	Objects ObjectTrigger
-	// Due are the kinds of timed work that it takes: messages for Deps.Due, through
-	// a queue for each kind. A kind is taken by one function.
+	// Due are the kinds of timed work that it handles: messages for Deps.Due,
+	// through a queue for each kind. A kind has one function.
 	Due []due.Kind
-	// EveryMinute: a rule invokes it with a scheduler tick.
+	// EveryMinute makes a rule invoke it with a scheduler tick.
 	EveryMinute bool
 }
 
@@ -100,27 +101,27 @@ type QueueTrigger struct {
 	Batch int // messages per invocation, 1 to 10
 }
 
-// Needs is what a function may touch: the source of its role.
+// Needs defines what a function may access. Its role is derived from it.
 type Needs struct {
 	Table Access // the table and its indexes
-	// Identity: it makes and ends workspaces, memberships and API keys. Other
-	// HTTP functions read them, and note when a key was used; the rest of the
-	// functions see none of it.
+	// Identity permits creating and deleting workspaces, memberships and API keys.
+	// Other HTTP functions read them and record the use of keys; all other
+	// functions have no access to them.
 	Identity bool
 	Blob     Access   // the artifact bucket
-	Folders  []string // of the bucket, in each workspace, that it writes to; goes with Blob: Writes
-	Send     []string // queues it sends to
-	Measure  []string // queues whose counts it reads
+	Folders  []string // of the bucket, in each workspace, that it writes to; requires Blob: Writes
+	Send     []string // queues that it sends to
+	Measure  []string // queues whose message counts it reads
 	Publish  bool     // the event bus
 	Sandbox  bool     // the sandbox functions
-	Vault    bool     // the key that seals secret values
-	// AttemptKey: it checks the tokens of task attempts.
+	Vault    bool     // the encryption key of secret values
+	// AttemptKey is needed to check the tokens of task attempts.
 	AttemptKey bool
 }
 
-// WriteFolders are the folders of the bucket, in each workspace, that a function
-// writes to: those that it names, and those that what it stands on needs for
-// the traces of failed requests and the bodies of large messages.
+// WriteFolders returns the folders of the bucket, in each workspace, that a
+// function writes to: those that it names, and those for the traces of failed
+// requests and the bodies of large messages.
 func (s Spec) WriteFolders() []string {
 	if s.Needs.Blob != Writes {
 		return nil
@@ -135,14 +136,15 @@ func (s Spec) WriteFolders() []string {
 	return folders
 }
 
-// Authenticates reports whether a function tells callers apart, for which it needs
-// the table: one without it has public operations alone, and no lists.
+// Authenticates reports whether a function authenticates callers, which
+// requires the table. Without it, a function has only public operations, and no
+// lists.
 func (s Spec) Authenticates() bool { return s.Trigger.HTTP && s.Needs.Table != NoAccess }
 
-// Access is how a function may touch a store.
+// Access is how a function may access a store.
 type Access int
 
-// The accesses; each includes the one before.
+// The accesses; each includes the previous one.
 const (
 	NoAccess Access = iota
 	Reads
@@ -159,8 +161,8 @@ type Spec struct {
 	Timeout  time.Duration
 	// Routes registers the operations of an HTTP function.
 	Routes func(api *httpapi.API, d Deps)
-	// Messages builds a function fed by queues; it answers which messages are
-	// to be delivered again.
+	// Messages builds a function triggered by queues. It returns the messages to
+	// be delivered again.
 	Messages func(d Deps) MessageHandler
 	// Handle builds any other event function.
 	Handle func(d Deps) Handler

@@ -6,26 +6,27 @@ import (
 	"strings"
 )
 
-// ObjectTrigger chooses events of the artifact bucket: what happened, and to
-// which objects. The zero value chooses none.
+// ObjectTrigger selects events of the artifact bucket by kind and object key.
+// The zero value selects none.
 type ObjectTrigger struct {
 	Events []ObjectEvent
-	Prefix string // of keys, which begin with the workspace's id; "": any
-	Suffix string // of keys; "": any
+	Prefix string // of keys, which begin with the workspace's id; "" means any
+	Suffix string // of keys; "" means any
 }
 
-// ObjectEvent is something that happens to objects, as S3 names it for the
-// notifications of a bucket.
+// ObjectEvent is a kind of event of a bucket, as S3's notification settings
+// name it.
 type ObjectEvent string
 
-// The object events. In a bucket with versions, a delete marker removes too.
+// The object events. In a versioned bucket, a delete marker counts as a
+// removal.
 const (
 	ObjectCreated ObjectEvent = "s3:ObjectCreated:*"
 	ObjectRemoved ObjectEvent = "s3:ObjectRemoved:*"
 )
 
-// Matches reports whether the trigger chooses an event, named as S3's messages
-// name it ("ObjectCreated:Put"), of an object.
+// Matches reports whether the trigger selects an event of an object. event is
+// named as in S3's messages ("ObjectCreated:Put").
 func (o ObjectTrigger) Matches(event, key string) bool {
 	return strings.HasPrefix(key, o.Prefix) && strings.HasSuffix(key, o.Suffix) &&
 		slices.ContainsFunc(o.Events, func(e ObjectEvent) bool {
@@ -33,27 +34,27 @@ func (o ObjectTrigger) Matches(event, key string) bool {
 		})
 }
 
-// plain reports whether S3 takes a filter as it is. It wants other characters
-// encoded, in a way that its manual leaves open.
+// plain reports whether S3 accepts a filter without encoding. Its manual does
+// not specify how to encode other characters.
 func plain(filter string) bool {
 	return !strings.ContainsFunc(filter, func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("/._-", r)
 	})
 }
 
-// Check returns an error that names what S3 would refuse: it takes each event
-// once, and those alone that it knows.
+// Check returns an error if S3 would reject the trigger: for a duplicate or
+// unknown event, or an unsupported filter.
 func (o ObjectTrigger) Check() error {
 	for i, e := range o.Events {
 		if e != ObjectCreated && e != ObjectRemoved {
-			return fmt.Errorf("object trigger: there is no event %q", e)
+			return fmt.Errorf("object trigger: unknown event %q", e)
 		}
 		if slices.Contains(o.Events[:i], e) {
-			return fmt.Errorf("object trigger: %s is there twice", e)
+			return fmt.Errorf("object trigger: duplicate event %s", e)
 		}
 	}
 	if len(o.Events) == 0 && o.Prefix+o.Suffix != "" {
-		return fmt.Errorf("object trigger: no event of the keys %q to %q", o.Prefix, o.Suffix)
+		return fmt.Errorf("object trigger: no event for the keys %q to %q", o.Prefix, o.Suffix)
 	}
 	for _, text := range []string{o.Prefix, o.Suffix} {
 		if !plain(text) {

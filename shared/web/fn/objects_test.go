@@ -40,11 +40,11 @@ func TestObjectTriggerCheck(t *testing.T) {
 		assert.NoError(t, good.Check())
 	}
 	for want, bad := range map[string]fn.ObjectTrigger{
-		`no event "s3:TestEvent"`:           {Events: []fn.ObjectEvent{"s3:TestEvent"}},
-		"s3:ObjectCreated:* is there twice": {Events: []fn.ObjectEvent{fn.ObjectCreated, fn.ObjectRemoved, fn.ObjectCreated}},
-		`no event of the keys "a/" to ""`:   {Prefix: "a/"},
-		`"a b" has characters`:              {Events: []fn.ObjectEvent{fn.ObjectCreated}, Suffix: "a b"},
-		`"a*" has characters`:               {Events: []fn.ObjectEvent{fn.ObjectCreated}, Prefix: "a*"},
+		`unknown event "s3:TestEvent"`:       {Events: []fn.ObjectEvent{"s3:TestEvent"}},
+		"duplicate event s3:ObjectCreated:*": {Events: []fn.ObjectEvent{fn.ObjectCreated, fn.ObjectRemoved, fn.ObjectCreated}},
+		`no event for the keys "a/" to ""`:   {Prefix: "a/"},
+		`"a b" has characters`:               {Events: []fn.ObjectEvent{fn.ObjectCreated}, Suffix: "a b"},
+		`"a*" has characters`:                {Events: []fn.ObjectEvent{fn.ObjectCreated}, Prefix: "a*"},
 	} {
 		assert.ErrorContains(t, bad.Check(), want)
 	}

@@ -10,17 +10,17 @@ import (
 	"millrace/shared/run/worker"
 )
 
-// Records is what a function keeps its records in.
+// Records returns the store of a function's records.
 func (d Deps) Records() record.Store {
 	return record.Store{Table: d.Table, Clock: d.Clock, Quota: d.Quota}
 }
 
-// Registry is the registry of flows and deployments.
+// Registry returns the registry of flows and deployments.
 func (d Deps) Registry() registry.Store {
 	return registry.Store{Table: d.Table, Blob: d.Blob, Clock: d.Clock, Log: d.Log, Quota: d.Quota}
 }
 
-// Launcher accepts runs.
+// Launcher returns the launcher, which accepts runs.
 func (d Deps) Launcher() *launch.Launcher {
 	return &launch.Launcher{
 		Table: d.Table, Queues: d.Queues, Blob: d.Blob, Clock: d.Clock, Log: d.Log, Metrics: d.Metrics,
@@ -28,8 +28,8 @@ func (d Deps) Launcher() *launch.Launcher {
 	}
 }
 
-// Worker is the configuration of a worker that reconciles runs; given executors,
-// it executes their tasks.
+// Worker returns the configuration of a worker that reconciles runs and, given
+// executors, executes their tasks.
 func (d Deps) Worker() worker.Config {
 	return worker.Config{
 		Table: d.Table, Queues: d.Queues, Blob: d.Blob, Bus: d.Bus, Clock: d.Clock, Log: d.Log, Metrics: d.Metrics,
@@ -37,7 +37,7 @@ func (d Deps) Worker() worker.Config {
 	}
 }
 
-// Due handles the timed work that a function takes: do deals with a task, see
+// Due returns the handler of a function's timed work. do handles a task; see
 // [due.Handler].
 func (d Deps) Due(do func(context.Context, due.Task) error) MessageHandler {
 	return due.Handler{Queues: d.Queues, Clock: d.Clock, Log: d.Log, Metrics: d.Metrics, Do: do}.Messages

@@ -1,13 +1,13 @@
-// Package gateway answers the proxy events of an API Gateway REST API with the
-// operations of one function: whole, or as a stream.
+// Package gateway handles the proxy events of an API Gateway REST API with the
+// operations of one function, buffered or as a stream.
 //
-// A function that has a streaming operation answers everything as a stream,
-// because the form of the answer belongs to how the API invokes it: all of its
+// The invocation type of the integration determines the form of the response,
+// so a function with a streaming operation streams all of its responses: its
 // operations are integrated with the URI response-streaming-invocations and the
-// transfer mode STREAM, those of other functions as usual. A streamed answer is
-// a prelude, {"statusCode", "multiValueHeaders"} as JSON, eight NUL bytes, and
-// the body as it is written; so it is neither held in memory nor bound by the
-// 6 MB of a whole answer.
+// transfer mode STREAM, those of other functions as usual. A streamed response
+// is a prelude, {"statusCode", "multiValueHeaders"} as JSON, eight NUL bytes,
+// and the body as it is written. It is not held in memory, and the 6 MB limit
+// of a buffered response does not apply.
 package gateway
 
 import (
@@ -25,10 +25,11 @@ import (
 	"millrace/shared/web/httpapi"
 )
 
-// ErrNotProxyEvent: the payload is no event of a proxy integration.
+// ErrNotProxyEvent means that the payload is not an event of a proxy
+// integration.
 var ErrNotProxyEvent = errors.New("the payload is not an API Gateway proxy event: httpMethod and path are required")
 
-// errCut ends a streamed answer that could not be completed.
+// errCut ends a streamed response that could not be completed.
 var errCut = errors.New("the answer was cut off")
 
 // Function is an HTTP function behind a gateway. It is safe for concurrent use.
@@ -39,11 +40,11 @@ type Function struct {
 	after    func()
 }
 
-// New builds a function that serves its own operations and no others. after is
-// called when a request was answered, before its answer ends; nil: nothing is.
+// New returns a function that serves its own operations and no others. after is
+// called when a request was handled, before the response ends; it may be nil.
 func New(spec fn.Spec, frame httpapi.Config, deps fn.Deps, after func()) *Function {
-	// The gateway says who called; its X-Forwarded-For begins with what the
-	// client sent.
+	// API Gateway passes on the client's X-Forwarded-For, which is not
+	// trustworthy; the caller's address is in the event.
 	frame.TrustForwarded = false
 	api := httpapi.New(frame)
 	spec.Routes(api, deps)
@@ -53,15 +54,16 @@ func New(spec fn.Spec, frame httpapi.Config, deps fn.Deps, after func()) *Functi
 	return &Function{handler: api.Handler(), streams: Streams(api.Operations()), after: after}
 }
 
-// Streams reports whether a function with these operations answers as a stream.
+// Streams reports whether a function with these operations streams its
+// responses.
 func Streams(ops []httpapi.Operation) bool {
 	return slices.ContainsFunc(ops, func(op httpapi.Operation) bool { return op.Stream })
 }
 
-// Streams reports whether the function is to be answered with Stream.
+// Streams reports whether to call Stream instead of Answer.
 func (f *Function) Streams() bool { return f.streams }
 
-// Answer answers an event whole. Errors: ErrNotProxyEvent.
+// Answer returns a buffered response to an event. Errors: ErrNotProxyEvent.
 func (f *Function) Answer(ctx context.Context, event events.APIGatewayProxyRequest) (events.APIGatewayProxyResponse, error) {
 	defer f.after()
 	w := core.NewProxyResponseWriter()
@@ -71,13 +73,13 @@ func (f *Function) Answer(ctx context.Context, event events.APIGatewayProxyReque
 	return w.GetProxyResponse()
 }
 
-// serve answers the event's request.
+// serve handles the event's request.
 func (f *Function) serve(ctx context.Context, w http.ResponseWriter, event events.APIGatewayProxyRequest) error {
 	if event.HTTPMethod == "" || event.Path == "" {
 		return ErrNotProxyEvent
 	}
 	r, err := f.request(ctx, event)
-	if err != nil { // a server would refuse the same request line or body
+	if err != nil { // a server would reject the same request line or body
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusBadRequest)
 		_, err = w.Write([]byte(`{"detail":"The request is malformed"}`))
@@ -86,7 +88,7 @@ func (f *Function) serve(ctx context.Context, w http.ResponseWriter, event event
 	return handle(f.handler, w, r)
 }
 
-// handle turns the panic by which a handler cuts its answer off into an error.
+// handle converts the panic by which a handler aborts its response to an error.
 func handle(h http.Handler, w http.ResponseWriter, r *http.Request) (err error) {
 	defer func() {
 		switch p := recover(); p {
@@ -101,17 +103,17 @@ func handle(h http.Handler, w http.ResponseWriter, r *http.Request) (err error) 
 	return nil
 }
 
-// request is the event as a request: without the stage in its path, from the
-// caller's address, under the gateway's request id.
+// request converts the event to a request: without the stage in its path, with
+// the caller's address and the gateway's request id.
 func (f *Function) request(ctx context.Context, event events.APIGatewayProxyRequest) (*http.Request, error) {
 	event.Path = withoutStage(event)
 	ctx = tenant.WithRequest(ctx, tenant.Request{ID: event.RequestContext.RequestID})
 	return f.accessor.EventToRequestWithContext(ctx, event)
 }
 
-// withoutStage is the path as the operations know it: without the stage, or the
-// base path of a domain, that stands before it in some set-ups. The resource,
-// the pattern that matched, has neither.
+// withoutStage returns the path as the operations know it, without the stage or
+// base path that precedes it in some set-ups. The resource, which is the
+// matched pattern, contains neither.
 func withoutStage(event events.APIGatewayProxyRequest) string {
 	stage := event.RequestContext.Stage
 	head, _, _ := strings.Cut(strings.TrimPrefix(event.Path, "/"), "/")

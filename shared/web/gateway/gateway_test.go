@@ -36,7 +36,7 @@ type echoIn struct {
 	RawBody []byte
 }
 
-// echo is a function that tells what it was asked.
+// echo registers operations that return their request.
 func echo(api *httpapi.API, _ fn.Deps) {
 	httpapi.Register(api, httpapi.Operation{ID: "echo", Method: "POST", Path: "/v1/{name}", Function: "echo", Summary: "Echo", Access: tenant.Public},
 		func(ctx context.Context, in *echoIn) (seen, error) {
@@ -50,7 +50,7 @@ func echo(api *httpapi.API, _ fn.Deps) {
 		})
 }
 
-// streaming is a function with a streaming operation, played by body.
+// streaming registers a streaming operation, implemented by body.
 func streaming(body func(ctx context.Context, w io.Writer)) func(*httpapi.API, fn.Deps) {
 	return func(api *httpapi.API, _ fn.Deps) {
 		httpapi.Register(api, httpapi.Operation{ID: "flow", Method: "GET", Path: "/flow", Function: "flow", Summary: "Stream", Access: tenant.Public},
@@ -79,7 +79,7 @@ func event(resource, path string) events.APIGatewayProxyRequest {
 	}
 }
 
-func TestAnEventBecomesItsRequest(t *testing.T) {
+func TestEventIsConvertedToRequest(t *testing.T) {
 	t.Parallel()
 	var after atomic.Int32
 	f := open(echo, func() { after.Add(1) })
@@ -107,7 +107,7 @@ func TestAnEventBecomesItsRequest(t *testing.T) {
 	assert.Contains(t, res.Body, "t\u00e9xt")
 }
 
-func TestWhatNoServerTakesIsRefused(t *testing.T) {
+func TestInvalidRequestIsRejected(t *testing.T) {
 	t.Parallel()
 	f := open(echo, nil)
 	res, err := f.Answer(t.Context(), event("/echo/{name}", "/echo/%zz"))
@@ -128,7 +128,7 @@ func get() events.APIGatewayProxyRequest {
 	return events.APIGatewayProxyRequest{HTTPMethod: "GET", Resource: "/flow", Path: "/flow"}
 }
 
-func TestAStreamBeginsWithItsFirstFlushAndEndsAfterAfter(t *testing.T) {
+func TestStreamBeginsWithFirstFlushAndEndsAfterHook(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		goOn, stored := make(chan struct{}), false
@@ -163,7 +163,7 @@ func TestAStreamBeginsWithItsFirstFlushAndEndsAfterAfter(t *testing.T) {
 	})
 }
 
-func TestAStreamThatIsCutOffEndsWithAnError(t *testing.T) {
+func TestAbortedStreamEndsWithError(t *testing.T) {
 	t.Parallel()
 	f := open(streaming(func(_ context.Context, w io.Writer) {
 		_, _ = io.WriteString(w, `[1,`)
@@ -178,7 +178,7 @@ func TestAStreamThatIsCutOffEndsWithAnError(t *testing.T) {
 	require.NoError(t, res.Close())
 }
 
-func TestClosingAStreamEndsItsHandler(t *testing.T) {
+func TestClosingStreamEndsHandler(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ended := false
@@ -195,7 +195,7 @@ func TestClosingAStreamEndsItsHandler(t *testing.T) {
 	})
 }
 
-func TestErrorsOfAStreamingFunctionAreStreamedToo(t *testing.T) {
+func TestErrorsOfStreamingFunctionAreStreamed(t *testing.T) {
 	t.Parallel()
 	f := open(streaming(nil), nil)
 	e := get()

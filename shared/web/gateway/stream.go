@@ -11,18 +11,18 @@ import (
 	"github.com/aws/aws-lambda-go/events"
 )
 
-// chunk is how many bytes of an answer wait for more before they are sent.
+// chunk is the number of bytes buffered before they are sent.
 const chunk = 32 << 10
 
-// Stream answers an event as a stream, which begins with the handler's first
-// byte. Closing the body ends a handler that still runs, and waits for it.
-// Errors: ErrNotProxyEvent.
+// Stream returns a streamed response to an event. It returns when the handler
+// writes its first byte. Closing the body cancels a running handler and waits
+// for it. Errors: ErrNotProxyEvent.
 func (f *Function) Stream(ctx context.Context, event events.APIGatewayProxyRequest) (*events.APIGatewayProxyStreamingResponse, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	r, w := io.Pipe()
 	s := &stream{header: http.Header{}, out: bufio.NewWriterSize(w, chunk), begun: make(chan struct{})}
 	body := &body{PipeReader: r, cancel: cancel, done: make(chan struct{})}
-	var failed error // before the answer began
+	var failed error // before the response began
 	go func() {
 		defer close(body.done)
 		err := f.serve(ctx, s, event)
@@ -44,7 +44,7 @@ func (f *Function) Stream(ctx context.Context, event events.APIGatewayProxyReque
 	return &events.APIGatewayProxyStreamingResponse{StatusCode: s.status, MultiValueHeaders: s.sent, Body: body}, nil
 }
 
-// body is the reading end of an answer.
+// body is the reading end of a response.
 type body struct {
 	*io.PipeReader
 	cancel context.CancelFunc
@@ -59,7 +59,7 @@ func (b *body) Close() error {
 	return nil
 }
 
-// stream is the writing end of an answer.
+// stream is the writing end of a response.
 type stream struct {
 	header http.Header
 	out    *bufio.Writer
@@ -67,13 +67,13 @@ type stream struct {
 	once   sync.Once
 	begun  chan struct{} // closed once the rest is set
 	status int
-	sent   http.Header // what header was then
+	sent   http.Header // the headers at that time
 }
 
-// Header holds what is sent with the status.
+// Header returns the headers to send with the status.
 func (s *stream) Header() http.Header { return s.header }
 
-// WriteHeader begins the answer.
+// WriteHeader begins the response.
 func (s *stream) WriteHeader(status int) {
 	s.once.Do(func() {
 		s.status, s.sent = status, s.header.Clone()
@@ -81,7 +81,7 @@ func (s *stream) WriteHeader(status int) {
 	})
 }
 
-// Write adds to the body.
+// Write appends to the body.
 func (s *stream) Write(data []byte) (int, error) {
 	s.WriteHeader(http.StatusOK)
 	return s.out.Write(data)
@@ -93,5 +93,5 @@ func (s *stream) FlushError() error {
 	return s.out.Flush()
 }
 
-// Flush is FlushError for those who do not ask.
+// Flush implements http.Flusher.
 func (s *stream) Flush() { _ = s.FlushError() }

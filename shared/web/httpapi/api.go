@@ -1,10 +1,11 @@
-// Package httpapi is the frame that every HTTP operation hangs in. It gives
-// each request an id and a place in a trace, authenticates the caller, checks the operation's access,
-// reads and validates path, query and body, turns errors into the interface's
-// {"detail": …}, and describes it all as OpenAPI; so that a handler holds only
-// its domain's rules.
+// Package httpapi is the framework of every HTTP operation. It gives each
+// request an id and a trace span, authenticates the caller, checks the
+// operation's access, reads and validates path, query and body, converts errors
+// to the interface's {"detail": …}, and describes all operations as OpenAPI, so
+// that a handler contains only its domain's rules.
 //
-// The order of checks is 401, 403, 422, then the handler's own: 404, state.
+// Checks are made in the order 401, 403, 422, then those of the handler: 404,
+// state.
 package httpapi
 
 import (
@@ -24,45 +25,47 @@ import (
 	"millrace/shared/platform/telemetry"
 )
 
-// Authenticator turns a bearer credential into a principal. orgHeader is the
-// X-Org-Id header, mutation says that the operation changes something. Errors:
+// Authenticator authenticates a bearer credential. orgHeader is the X-Org-Id
+// header, mutation tells whether the operation changes state. Errors:
 // errs.Unauthenticated for a credential that is unknown, expired or revoked;
-// errs.Forbidden for suspended access or a workspace that cannot be chosen.
+// errs.Forbidden for suspended access or a workspace that cannot be selected.
 type Authenticator interface {
 	Authenticate(ctx context.Context, bearer, orgHeader string, mutation bool) (tenant.Principal, error)
 }
 
-// Limiter counts the requests of callers. Errors: errs.TooMany for one too many.
+// Limiter counts the requests of callers. It returns errs.TooMany beyond a
+// limit.
 type Limiter interface {
 	Request(ctx context.Context, p tenant.Principal, mutation bool) error
 }
 
-// Config is what an API is made of. An API that only describes its operations
-// needs none of it.
+// Config configures an API. An API that only describes its operations needs
+// none of it.
 type Config struct {
 	Title, Version string
 	Authenticator  Authenticator      // nil: every operation that is not public answers 401
 	Limiter        Limiter            // nil: requests are not counted
 	Clock          clock.Clock        // nil: clock.System
 	CursorKey      []byte             // signs list cursors; at least 16 bytes
-	Traces         blob.Store         // where exception traces go; nil: they are only logged
+	Traces         blob.Store         // stores exception traces; nil: they are only logged
 	Log            *slog.Logger       // nil: slog.Default
 	Metrics        *telemetry.Metrics // nil: nothing is measured
-	Bodies         *Bodies            // bounds the memory of request bodies; nil: has none
+	Bodies         *Bodies            // bounds the memory of request bodies; nil: unbounded
 	// TrustForwarded takes the client's address from X-Forwarded-For. Set it
 	// only behind a proxy that overwrites or appends to that header.
 	TrustForwarded bool
-	// URL is where callers reach the API, without a slash at its end, for its
-	// description. Empty: where they got the description from.
+	// URL is the base URL for callers in the description, without a trailing
+	// slash. If empty, it is that of the description's own request.
 	URL string
-	// Whole is the API of the whole service, if this one is the function's that a
-	// gateway sends what matches no operation. It only describes; it is called
-	// when it is first needed. Nil: this one is all that there is.
+	// Whole returns the API of the whole service, if this one belongs to the
+	// function that handles requests which match no operation of the gateway. It
+	// serves only descriptions and is called on first use. Nil means that this API
+	// is the whole service.
 	Whole func() *API
 }
 
-// API is a set of operations and the handler that answers them. Register all
-// operations before serving.
+// API is a set of operations and their handler. Register all operations before
+// serving.
 type API struct {
 	config  Config
 	router  *chi.Mux
@@ -73,11 +76,11 @@ type API struct {
 
 	document  *huma.OpenAPI
 	writeOnce sync.Once
-	written   []byte // the document as JSON
+	written   []byte // the description as JSON
 	writeErr  error
 }
 
-// New makes an API without operations.
+// New returns an API without operations.
 func New(c Config) *API {
 	setupHuma()
 	if c.Clock == nil {
@@ -96,11 +99,11 @@ func New(c Config) *API {
 	return a
 }
 
-// Handler answers requests. The same for every call.
+// Handler returns the handler of all requests. It is always the same one.
 func (a *API) Handler() http.Handler { return a.handler }
 
-// Operations lists what was registered, in the order of registration.
+// Operations returns the registered operations in the order of registration.
 func (a *API) Operations() []Operation { return slices.Clone(a.ops) }
 
-// Cursors seals and opens list cursors with the API's key.
+// Cursors returns the codec of list cursors with the API's key.
 func (a *API) Cursors() Cursors { return Cursors{key: a.config.CursorKey} }

@@ -10,63 +10,63 @@ import (
 )
 
 const (
-	firstRead = 4 << 10         // bytes that a body of unknown size is given at first
-	bodyWait  = 5 * time.Second // a body waits so long for memory
-	slowBody  = 5 * time.Second // one that takes longer to come gives way to others
-	slowShare = 1024            // if it has at least this part of the limit
+	firstRead = 4 << 10         // first allocation, in bytes, for a body of unknown size
+	bodyWait  = 5 * time.Second // how long a body waits for memory
+	slowBody  = 5 * time.Second // a body that takes longer to arrive may be dropped
+	slowShare = 1024            // if it holds at least this fraction of the limit
 )
 
-// Bodies bounds what the request bodies of a process hold in memory, each from its
-// first bytes until its handler has returned. A body is given memory as its bytes
-// come, whatever length it announces. When there is none left, it waits a while,
-// and what takes longest to come gives way: the slowest of the bodies that have been
-// coming for five seconds or longer. Who gets none is answered 503. A nil Bodies has
-// no bound.
+// Bodies bounds the memory of a process's request bodies, each from its first
+// bytes until its handler has returned. A body gets memory as its bytes arrive,
+// whatever length it announces. If none is left, it waits for a while, and the
+// slowest of the bodies that have been arriving for five seconds or more is
+// dropped. A body that gets no memory is answered with 503. A nil Bodies has no
+// bound.
 type Bodies struct {
 	limit int64
 
 	mu     sync.Mutex
 	used   int64
 	coming map[*held]struct{}
-	freed  chan struct{} // closed when memory was given back
+	freed  chan struct{} // closed when memory was released
 }
 
-// NewBodies makes a bound of so many bytes.
+// NewBodies returns a bound of limit bytes.
 func NewBodies(limit int64) *Bodies {
 	return &Bodies{limit: limit, coming: map[*held]struct{}{}, freed: make(chan struct{})}
 }
 
-// Used is how many bytes are held now.
+// Used returns the number of bytes held.
 func (b *Bodies) Used() int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.used
 }
 
-// held is what one body holds.
+// held is the memory held by one body.
 type held struct {
 	of      *Bodies
 	began   time.Time
-	stop    func() // ends a read under way
+	stop    func() // cancels a read in progress
 	bytes   int64
-	dropped bool // it gave way
+	dropped bool // dropped for others
 }
 
-// begin admits a body, which holds nothing yet.
+// begin admits a body, which holds no memory yet.
 func (b *Bodies) begin(w http.ResponseWriter) *held {
 	if b == nil {
 		return nil
 	}
 	h := &held{of: b, began: time.Now()}
 	control := http.NewResponseController(w)
-	h.stop = func() { _ = control.SetReadDeadline(time.Now()) } // else it ends when more comes
+	h.stop = func() { _ = control.SetReadDeadline(time.Now()) } // otherwise the read ends with the next bytes
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.coming[h] = struct{}{}
 	return h
 }
 
-// grow asks for n more bytes. Errors: errs.Unavailable, and ctx's.
+// grow requests n more bytes. Errors: errs.Unavailable, and ctx's.
 func (h *held) grow(ctx context.Context, n int) error {
 	if h == nil {
 		return nil
@@ -101,7 +101,7 @@ func (h *held) grow(ctx context.Context, n int) error {
 	}
 }
 
-// makeRoom lets the slowest body give way, if one is slow.
+// makeRoom drops the slowest body, if one is slow.
 func (b *Bodies) makeRoom() {
 	now := time.Now()
 	var slowest *held
@@ -122,14 +122,14 @@ func (b *Bodies) makeRoom() {
 	}
 }
 
-// refused is the error of a body that is given no memory.
+// refused returns the error of a body that got no memory.
 func (h *held) refused() error {
 	e := errs.New(errs.Unavailable, "The request bodies that the server is reading take all the memory that it has for them, try again")
 	e.RetryAfter = 2 * time.Second
 	return e
 }
 
-// gaveWay reports whether the body's read was ended for others.
+// gaveWay reports whether the body was dropped for others.
 func (h *held) gaveWay() bool {
 	if h == nil {
 		return false
@@ -139,7 +139,7 @@ func (h *held) gaveWay() bool {
 	return h.dropped
 }
 
-// shrink gives n bytes back.
+// shrink releases n bytes.
 func (h *held) shrink(n int) {
 	if h == nil || n == 0 {
 		return
@@ -157,7 +157,7 @@ func (b *Bodies) giveBack(h *held, n int64) {
 	b.freed = make(chan struct{})
 }
 
-// came ends the reading: the body gives way to nobody any more.
+// came ends the reading: the body can no longer be dropped.
 func (h *held) came() {
 	if h == nil {
 		return
@@ -167,7 +167,7 @@ func (h *held) came() {
 	delete(h.of.coming, h)
 }
 
-// release gives all of it back; again it does nothing.
+// release releases all memory. Further calls do nothing.
 func (h *held) release() {
 	if h == nil {
 		return

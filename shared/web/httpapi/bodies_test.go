@@ -21,16 +21,16 @@ import (
 	"millrace/shared/web/httpapi"
 )
 
-// upload is a body whose client sends when the test writes.
+// upload is a body whose client sends what the test writes.
 type upload struct {
 	*io.PipeWriter
 	data    []byte
 	release func()
-	gone    func() // ends the request's context
+	gone    func() // ends the context of the request
 	done    chan error
 }
 
-// begin lets a client send a body of an announced length.
+// begin starts a body of an announced length.
 func begin(b *httpapi.Bodies, length int64) *upload {
 	r, w := io.Pipe()
 	u := &upload{PipeWriter: w, done: make(chan error, 1)}
@@ -57,8 +57,8 @@ func requireBusy(t *testing.T, err error) {
 	assert.Equal(t, 2*time.Second, e.RetryAfter)
 }
 
-// TestABodyHoldsWhatCame, not what it announces.
-func TestABodyHoldsWhatCame(t *testing.T) {
+// TestBodyHoldsMemoryOfReceivedBytes: the announced length does not count.
+func TestBodyHoldsMemoryOfReceivedBytes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		for _, length := range []int64{4 << 20, -1} {
@@ -82,9 +82,10 @@ func TestABodyHoldsWhatCame(t *testing.T) {
 	})
 }
 
-// TestSlowBodiesGiveWay to one for which there is no memory, the slowest first;
-// those that have just begun do not, and one that waits in vain is told so.
-func TestSlowBodiesGiveWay(t *testing.T) {
+// TestSlowBodiesAreDropped: they are dropped for one that needs memory, the
+// slowest first. Recent bodies are not dropped, and a body that waits in vain
+// gets an error.
+func TestSlowBodiesAreDropped(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := httpapi.NewBodies(20 << 10)
@@ -94,9 +95,9 @@ func TestSlowBodiesGiveWay(t *testing.T) {
 		time.Sleep(6 * time.Second)
 		quick := begin(b, 7<<10)
 		sent := make(chan struct{})
-		go func() { quick.send(7 << 10); close(sent) }() // 7 KB and one byte, beside 4 KB until these are copied
+		go func() { quick.send(7 << 10); close(sent) }() // 7 KB and one byte, besides 4 KB until these are copied
 		synctest.Wait()
-		slowest.send(1) // on a connection, its read is ended
+		slowest.send(1) // on a connection, its read has ended
 		requireBusy(t, <-slowest.done)
 		<-sent
 		_ = quick.Close()
@@ -123,8 +124,8 @@ func TestSlowBodiesGiveWay(t *testing.T) {
 	})
 }
 
-// TestABodyThatWaitsGetsWhatOthersGiveBack.
-func TestABodyThatWaitsGetsWhatOthersGiveBack(t *testing.T) {
+// TestWaitingBodyGetsReleasedMemory checks that a waiting body continues.
+func TestWaitingBodyGetsReleasedMemory(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := httpapi.NewBodies(5 << 10)
@@ -142,18 +143,18 @@ func TestABodyThatWaitsGetsWhatOthersGiveBack(t *testing.T) {
 
 		third := begin(b, 6<<10)
 		third.send(1)
-		third.gone() // so net/http tells that a deadline has passed
+		third.gone() // net/http reports an expired deadline in this way
 		_ = third.CloseWithError(os.ErrDeadlineExceeded)
 		e, ok := errors.AsType[*errs.Error](<-third.done)
 		require.True(t, ok)
 		assert.Equal(t, errs.Invalid, e.Code)
-		assert.Equal(t, "The request body came too slowly", e.Message)
+		assert.Equal(t, "The request body arrived too slowly", e.Message)
 		assert.Zero(t, b.Used())
 	})
 }
 
-// TestMemoryOfABodyIsHeldUntilItsHandlerReturns, also when the answer goes on.
-func TestMemoryOfABodyIsHeldUntilItsHandlerReturns(t *testing.T) {
+// TestBodyMemoryIsHeldUntilHandlerReturns, even if the response continues.
+func TestBodyMemoryIsHeldUntilHandlerReturns(t *testing.T) {
 	t.Parallel()
 	b := httpapi.NewBodies(1 << 20)
 	a := httpapi.New(httpapi.Config{Log: slog.New(slog.DiscardHandler), Bodies: b})

@@ -17,17 +17,17 @@ import (
 	"millrace/shared/platform/errs"
 )
 
-// body is how an operation's request body is read: not at all, as it is, or as
-// JSON along a shape.
+// body tells how an operation reads its request body: not at all, raw, or as
+// JSON of a shape.
 type body struct {
-	field    []int // index of Body or RawBody in the input; nil without one
+	field    []int // index of Body or RawBody in the input; nil if there is none
 	raw      bool
 	required bool
 	of       reflect.Type
 	shape    *shape // of Body; compiled when the operation is described
 }
 
-// bodyOf looks at an input struct.
+// bodyOf returns the body of an input struct.
 func bodyOf(in reflect.Type) *body {
 	b := &body{}
 	if f, ok := in.FieldByName("RawBody"); ok {
@@ -41,9 +41,9 @@ func bodyOf(in reflect.Type) *body {
 	return b
 }
 
-// read reads and checks the body of a call. It holds memory until release, which
-// is never nil, is called. Errors: those of ReadBody; what is wrong with what was
-// read is noted in the call.
+// read reads and checks the body of a call. It holds memory until release,
+// which is never nil, is called. Errors: those of ReadBody. Validation errors
+// are stored in the call.
 func (b *body) read(c *call, w http.ResponseWriter, r *http.Request, limit int64, memory *Bodies) (release func(), err error) {
 	if b.field == nil {
 		r.Body = http.NoBody // drained by the server
@@ -61,10 +61,11 @@ func (b *body) read(c *call, w http.ResponseWriter, r *http.Request, limit int64
 	return release, nil
 }
 
-// ReadBody reads the whole body of a request, up to limit bytes. It holds memory of
-// b until release, which is never nil, is called; calling it again does nothing.
-// Errors: errs.TooLarge, errs.Unavailable when there is no memory, errs.Invalid for
-// one that ends early or comes too slowly, and that of the request's context.
+// ReadBody reads the whole body of a request, up to limit bytes. It holds
+// memory of b until release, which is never nil, is called; further calls do
+// nothing. Errors: errs.TooLarge, errs.Unavailable if there is no memory,
+// errs.Invalid for a body that ends early or arrives too slowly, and that of
+// the request's context.
 func (b *Bodies) ReadBody(w http.ResponseWriter, r *http.Request, limit int64) (data []byte, release func(), err error) {
 	h := b.begin(w)
 	if data, err = readAll(w, r, limit, h); err != nil {
@@ -74,8 +75,8 @@ func (b *Bodies) ReadBody(w http.ResponseWriter, r *http.Request, limit int64) (
 	return data, h.release, err
 }
 
-// readAll reads the whole body, up to limit bytes, into memory that grows with
-// what came.
+// readAll reads the whole body, up to limit bytes, into memory that grows as it
+// arrives.
 func readAll(w http.ResponseWriter, r *http.Request, limit int64, h *held) ([]byte, error) {
 	tooLarge := errs.New(errs.TooLarge, "Request body is larger than %d bytes", limit)
 	if r.ContentLength > limit {
@@ -85,9 +86,9 @@ func readAll(w http.ResponseWriter, r *http.Request, limit int64, h *held) ([]by
 	if r.Body == nil || r.Body == http.NoBody {
 		return nil, nil
 	}
-	most := limit + 1 // a byte more tells a body that is too large
+	most := limit + 1 // one more byte detects a body that is too large
 	if r.ContentLength >= 0 {
-		most = r.ContentLength + 1 // and one the end of one that is not
+		most = r.ContentLength + 1 // or the end of one that is not
 	}
 	var data []byte
 	for {
@@ -111,7 +112,7 @@ func readAll(w http.ResponseWriter, r *http.Request, limit int64, h *held) ([]by
 			return nil, h.refused()
 		case err == nil:
 		case errors.Is(err, os.ErrDeadlineExceeded): // which ends the context, too
-			return nil, errs.Wrap(errs.Invalid, err, "The request body came too slowly")
+			return nil, errs.Wrap(errs.Invalid, err, "The request body arrived too slowly")
 		case r.Context().Err() != nil:
 			return nil, r.Context().Err()
 		case errors.As(err, new(*http.MaxBytesError)):
@@ -122,7 +123,7 @@ func readAll(w http.ResponseWriter, r *http.Request, limit int64, h *held) ([]by
 	}
 }
 
-// extended gives data more room: twice as much, up to most bytes.
+// extended returns data with up to twice the capacity, at most most bytes.
 func extended(ctx context.Context, data []byte, most int64, h *held) ([]byte, error) {
 	size := int(min(max(int64(2*cap(data)), firstRead), most))
 	if err := h.grow(ctx, size); err != nil {
@@ -134,7 +135,7 @@ func extended(ctx context.Context, data []byte, most int64, h *held) ([]byte, er
 	return larger, nil
 }
 
-// check lists what is wrong with a JSON body.
+// check returns what is wrong with a JSON body.
 func (b *body) check(r *http.Request, data []byte) ([]errs.Detail, []absent) {
 	if len(bytes.TrimLeft(data, " \t\r\n")) == 0 {
 		if !b.required {
@@ -155,7 +156,7 @@ func (b *body) check(r *http.Request, data []byte) ([]errs.Detail, []absent) {
 	return details, missing
 }
 
-// absentAll lists the defaults that an absent optional body takes.
+// absentAll returns the defaults of an absent optional body.
 func (b *body) absentAll() []absent {
 	if b.of.Kind() == reflect.Pointer {
 		return nil
@@ -169,7 +170,7 @@ func (b *body) absentAll() []absent {
 	return out
 }
 
-// isJSON reports whether a content type is JSON; an absent one counts as it.
+// isJSON reports whether a content type is JSON or absent.
 func isJSON(contentType string) bool {
 	media, _, _ := strings.Cut(contentType, ";")
 	media = strings.ToLower(strings.TrimSpace(media))
@@ -198,8 +199,8 @@ func (b *body) fill(c *call, in any) error {
 	return nil
 }
 
-// undecodable is the error of a value that the check let pass and its type
-// refused: one that reads itself.
+// undecodable converts the error of a value that passed the check and was
+// rejected by its type's own decoder.
 func undecodable(err error) error {
 	loc, msg := errs.Body(), "Input is not valid"
 	var semantic *json.SemanticError
@@ -217,7 +218,7 @@ func undecodable(err error) error {
 	return errs.Validation(errs.Detail{Type: "value_error", Loc: loc, Msg: msg})
 }
 
-// pathStep is a number where a path goes into an array.
+// pathStep returns an array index of a path as a number.
 func pathStep(token string) any {
 	if n, err := strconv.Atoi(token); err == nil {
 		return n
@@ -225,8 +226,8 @@ func pathStep(token string) any {
 	return token
 }
 
-// setDefault sets an absent field, following loc from v. Elements of maps are
-// copied out and in, for they cannot be changed in place.
+// setDefault sets the default of an absent field, following loc from v. Map
+// elements are copied out and in, because they cannot be modified in place.
 func setDefault(v reflect.Value, loc []any, m absent) {
 	for v.Kind() == reflect.Pointer {
 		if v.IsNil() {
@@ -255,7 +256,7 @@ func setDefault(v reflect.Value, loc []any, m absent) {
 	}
 }
 
-// fieldByName finds a struct's field by its JSON name.
+// fieldByName returns a struct's field by its JSON name.
 func fieldByName(v reflect.Value, name string) (reflect.Value, bool) {
 	for f, value := range v.Fields() {
 		tag, _, _ := strings.Cut(f.Tag.Get("json"), ",")

@@ -17,8 +17,8 @@ import (
 	"millrace/shared/web/httpapi"
 )
 
-// FuzzBody sends any body: what is taken is one strict JSON object, what is
-// refused is refused in the interface's form, and nothing fails.
+// FuzzBody sends arbitrary bodies: an accepted body is one strict JSON object,
+// a rejected one is answered in the interface's form, and nothing fails.
 func FuzzBody(f *testing.F) {
 	for _, seed := range []string{
 		``, `{}`, `{"name":"a"}`, `{"name":"a","steps":[{"name":"x","sub":{"name":"y"}}],"tags":{"a":"b"}}`,
@@ -49,7 +49,7 @@ func FuzzBody(f *testing.F) {
 	})
 }
 
-func TestManyFaultsAreBounded(t *testing.T) {
+func TestNumberOfReportedErrorsIsBounded(t *testing.T) {
 	t.Parallel()
 	w := httptest.NewRecorder()
 	body := `{"name":"a","steps":[` + strings.Repeat(`{"name":1},`, 5000) + `{}]}`
@@ -81,7 +81,7 @@ func TestDefaultsInMapsAndSlices(t *testing.T) {
 		"deep":[{"k":{"size":4,"on":true,"set":[1,2],"name":"x"}}]}`, w.Body.String())
 }
 
-func TestAnswersAreWrittenAsGoProgrammersExpect(t *testing.T) {
+func TestResponseEncodingFollowsEncodingJSON(t *testing.T) {
 	t.Parallel()
 	type out struct {
 		Nil     []int           `json:"nil"`
@@ -117,8 +117,8 @@ func small(a *httpapi.API, id string) {
 		})
 }
 
-// BenchmarkPost is a small POST through the whole frame, with nothing in the
-// handler; the access log is off.
+// BenchmarkPost measures a small POST through the framework, with an empty
+// handler and without access log.
 func BenchmarkPost(b *testing.B) {
 	a := httpapi.New(httpapi.Config{Authenticator: known, Log: slog.New(slog.DiscardHandler)})
 	small(a, "small")

@@ -9,26 +9,26 @@ import (
 	"millrace/shared/platform/telemetry"
 )
 
-// call is what the frame knows about one request; it travels in the context.
+// call is the state of one request. It is in the context.
 type call struct {
 	request   tenant.Request
 	subject   telemetry.Subject // of the log lines; also in the context
 	principal tenant.Principal
 	op        *Operation    // nil until a route matched
-	rawPath   string        // without a slash at its end
-	slash     bool          // the path had one
-	details   []errs.Detail // what is wrong with the body
+	rawPath   string        // without a trailing slash
+	slash     bool          // the path had a trailing slash
+	details   []errs.Detail // validation errors of the body
 	data      []byte        // the body, until it is decoded
 	size      int           // of the body, in bytes
-	missing   []absent      // fields of it that take their defaults
-	failure   error         // why a 503 was answered
-	reported  bool          // a 500 is logged and its trace stored
+	missing   []absent      // fields of the body that take their defaults
+	failure   error         // cause of a 503
+	reported  bool          // a 500 was logged and its trace stored
 	http      *http.Request
 }
 
 type callKey struct{}
 
-// callFrom returns the context's call, an empty one outside of a request.
+// callFrom returns the context's call, or an empty one outside of a request.
 func callFrom(ctx context.Context) *call {
 	if c, ok := ctx.Value(callKey{}).(*call); ok {
 		return c

@@ -14,10 +14,10 @@ import (
 	"millrace/shared/platform/errs"
 )
 
-// maxDetails bounds how many entries one answer lists.
+// maxDetails bounds the entries of one response.
 const maxDetails = 100
 
-// checker reads one document along a shape and lists what is wrong with it.
+// checker validates one document against a shape and collects errors.
 type checker struct {
 	dec     *jsontext.Decoder
 	loc     []any
@@ -25,15 +25,15 @@ type checker struct {
 	missing []absent
 }
 
-// absent is a field that was not sent and has a default.
+// absent is a field with a default that was not sent.
 type absent struct {
 	loc []any // of the object
 	of  *shape
 	def int // index into its fields
 }
 
-// check validates data, which is one JSON document, against the shape. The
-// error is for a document that is no JSON.
+// check validates data, which is one JSON document, against the shape. It
+// returns an error if the document is not JSON.
 func (s *shape) check(data []byte) ([]errs.Detail, []absent, error) {
 	if err := scan(data); err != nil {
 		return nil, nil, err
@@ -185,7 +185,7 @@ func (c *checker) array(s *shape) error {
 	return nil
 }
 
-// wrong reads a value of a kind that does not fit.
+// wrong reads a value of the wrong kind.
 func (c *checker) wrong(s *shape, kind, msg string) error {
 	raw, err := c.dec.ReadValue()
 	if err != nil {
@@ -205,7 +205,7 @@ func (c *checker) add(kind, msg string, input any) {
 	}
 }
 
-// echo repeats a wrong value to its sender: scalars and what is short.
+// echo returns a wrong value for the error if it is a scalar or short.
 func echo(raw jsontext.Value) any {
 	const most = 1024
 	if len(raw) > most {

@@ -34,7 +34,7 @@ func (c *checker) constraints(s *shape, v string, input any) {
 	}
 }
 
-// format checks what a format tag asks for, by huma's own rules.
+// format checks a format tag by huma's rules.
 func (c *checker) format(k *huma.Schema, v string, input any) {
 	var found huma.ValidateResult
 	huma.Validate(nil, &huma.Schema{Type: huma.TypeString, Format: k.Format}, huma.NewPathBuffer(nil, 0), huma.ModeWriteToServer, v, &found)
@@ -54,7 +54,7 @@ func (c *checker) number(s *shape, raw jsontext.Value) {
 	if !s.secret {
 		input = echo(raw)
 	}
-	v, _ := strconv.ParseFloat(text, 64) // scan has seen to it
+	v, _ := strconv.ParseFloat(text, 64) // scan has checked the range
 	if s.kind == integerShape && !c.integer(s, text, v, input) {
 		return
 	}
@@ -107,7 +107,7 @@ func (c *checker) bounds(k *huma.Schema, v float64, input any) {
 	}
 }
 
-// size checks how many items an array has, or members a map.
+// size checks the number of items of an array, or members of a map.
 func (c *checker) size(s *shape, n int) {
 	k := s.schema
 	if k == nil {
@@ -125,8 +125,8 @@ func (c *checker) size(s *shape, n int) {
 	}
 }
 
-// schemaType checks a value that reads itself, or is free, against the type
-// its schema names.
+// schemaType checks a free-form or self-decoding value against the type in its
+// schema.
 func (c *checker) schemaType(s *shape, raw jsontext.Value) {
 	if s.schema == nil || s.schema.Type == "" {
 		return
@@ -150,7 +150,7 @@ func plural(n int, noun string) string {
 
 func number(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
 
-// oneOf lists choices: 'a', 'b' or 'c'.
+// oneOf formats choices: 'a', 'b' or 'c'.
 func oneOf(choices []any) string {
 	quoted := make([]string, len(choices))
 	for i, c := range choices {

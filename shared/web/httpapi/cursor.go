@@ -14,17 +14,17 @@ import (
 	"millrace/shared/platform/table"
 )
 
-// minCursorKey is the least size of a key that may sign, in bytes.
+// minCursorKey is the minimum size of a signing key, in bytes.
 const minCursorKey = 16
 
-// Cursors turns table cursors into next_token values and back. A token is
-// signed, and holds for one workspace, one operation and the path and filters of
-// one query only: all parameters of its input but limit and next_token.
+// Cursors converts table cursors to next_token values and back. A token is
+// signed and valid for one workspace, one operation, and one query's path and
+// filters: all parameters of its input but limit and next_token.
 type Cursors struct{ key []byte }
 
-// Seal signs a cursor for the query that ctx and its input are of. The empty
-// cursor, the end of a list, gives the empty token. It panics without a key of at
-// least 16 bytes.
+// Seal signs a cursor for the query of ctx and its input. The empty cursor, the
+// end of a list, gives the empty token. It panics with a key of less than 16
+// bytes.
 func (c Cursors) Seal(ctx context.Context, in any, cursor table.Cursor) string {
 	if cursor == "" {
 		return ""
@@ -36,8 +36,9 @@ func (c Cursors) Seal(ctx context.Context, in any, cursor table.Cursor) string {
 	return base64.RawURLEncoding.EncodeToString(append(c.sign(append(scope, string(cursor))), cursor...))
 }
 
-// Open returns the cursor of the input's next_token, the empty cursor if it has
-// none. Errors: errs.Invalid for a token that was not sealed for this query.
+// Open returns the cursor of the input's next_token, or the empty cursor if it
+// has none. Errors: errs.Invalid for a token that was not sealed for this
+// query.
 func (c Cursors) Open(ctx context.Context, in any) (table.Cursor, error) {
 	scope, token := scopeOf(ctx, in)
 	if token == "" {
@@ -54,7 +55,7 @@ func (c Cursors) Open(ctx context.Context, in any) (table.Cursor, error) {
 	return table.Cursor(cursor), nil
 }
 
-// scopeOf lists what a token holds for, and returns the token of the input.
+// scopeOf returns what a token is valid for, and the token of the input.
 func scopeOf(ctx context.Context, in any) (scope []string, token string) {
 	scope = []string{tenant.From(ctx).OrgID, callFrom(ctx).subject.Operation}
 	v := reflect.ValueOf(in)
@@ -89,8 +90,8 @@ func filters(v reflect.Value, scope []string) ([]string, string) {
 	return scope, token
 }
 
-// sign computes the MAC over the parts, each with its length, so that no two
-// lists of parts look alike.
+// sign computes the MAC of the parts, each prefixed with its length, so that
+// different parts never give the same input.
 func (c Cursors) sign(parts []string) []byte {
 	mac := hmac.New(sha256.New, c.key)
 	for _, part := range parts {

@@ -18,7 +18,7 @@ func cursors(key string) httpapi.Cursors {
 	return httpapi.New(httpapi.Config{CursorKey: []byte(key)}).Cursors()
 }
 
-// pageQuery is a query with a filter and a path.
+// pageQuery is a query with a filter and a path parameter.
 type pageQuery struct {
 	Flow  string  `path:"flow"`
 	State string  `query:"state"`
@@ -31,7 +31,7 @@ func in(org string) context.Context {
 	return tenant.With(context.Background(), tenant.Principal{OrgID: org})
 }
 
-func TestACursorHoldsForItsWorkspaceAndQuery(t *testing.T) {
+func TestCursorIsValidOnlyForItsWorkspaceAndQuery(t *testing.T) {
 	t.Parallel()
 	c, other := cursors("0123456789abcdef"), cursors("0123456789abcdeX")
 	rapid.Check(t, func(t *rapid.T) {
@@ -77,7 +77,7 @@ func TestACursorHoldsForItsWorkspaceAndQuery(t *testing.T) {
 	})
 }
 
-func TestTheEndOfAListHasNoCursor(t *testing.T) {
+func TestEndOfListHasNoCursor(t *testing.T) {
 	t.Parallel()
 	c := cursors("0123456789abcdef")
 	assert.Empty(t, c.Seal(in("o"), &pageQuery{}, ""))

@@ -14,7 +14,7 @@ import (
 	"millrace/shared/platform/telemetry"
 )
 
-// statuses maps the codes of errors to HTTP.
+// statuses maps error codes to HTTP statuses.
 var statuses = map[errs.Code]int{
 	errs.Invalid:         http.StatusBadRequest,
 	errs.Unauthenticated: http.StatusUnauthorized,
@@ -29,7 +29,7 @@ var statuses = map[errs.Code]int{
 	errs.Unavailable:     http.StatusServiceUnavailable,
 }
 
-// codeOf names an error status in metrics: by the code that it stands for.
+// codeOf returns the error code of a status, for metrics.
 func codeOf(status int) string {
 	for code, s := range statuses {
 		if s == status {
@@ -42,10 +42,10 @@ func codeOf(status int) string {
 	return "other"
 }
 
-// retrySoon is the Retry-After of failures that pass by themselves.
+// retrySoon is the Retry-After of transient failures.
 const retrySoon = time.Second
 
-// answered is an error as the client gets it; its JSON form is the body.
+// answered is an error as the client receives it; its JSON form is the body.
 type answered struct {
 	Detail any `json:"detail"` // string, or []errs.Detail
 
@@ -53,14 +53,14 @@ type answered struct {
 	headers http.Header
 }
 
-// answer turns what a handler returned into what the client gets, and notes
-// failures of the service for the log and the trace.
+// answer converts a handler's error to the response, and records failures of
+// the service for the log and the trace.
 func (a *API) answer(ctx context.Context, err error) *answered {
 	e := translate(err)
 	c := callFrom(ctx)
 	switch {
 	case ctx.Err() != nil && errors.Is(err, context.Canceled):
-		// The client is gone; nobody reads the answer, and nothing failed.
+		// The client has gone, and nothing failed.
 	case e.Code == errs.Internal:
 		a.report(ctx, c, err)
 	case e.Code == errs.Unavailable:
@@ -71,19 +71,19 @@ func (a *API) answer(ctx context.Context, err error) *answered {
 	return toAnswer(e)
 }
 
-// lost tells of an object that a record refers to and that cannot be read.
+// lost logs an object that a record refers to and that cannot be read.
 func (a *API) lost(ctx context.Context, err error) {
 	code := "missing"
 	if errors.Is(err, blob.ErrDamaged) {
 		code = "damaged"
 	}
-	a.config.Log.ErrorContext(ctx, "an object is lost", "why", code, "error", err)
+	a.config.Log.ErrorContext(ctx, "object is missing or damaged", "why", code, "error", err)
 	a.config.Metrics.Count(telemetry.ObjectsLost, telemetry.Dimensions{Code: code})
 }
 
-// translate gives every error a code. Errors of the table that pass by
-// themselves become 503 with Retry-After: nothing was changed, so the same
-// request may be sent again.
+// translate gives every error a code. Transient errors of the table become 503
+// with Retry-After: nothing was changed, so the client may send the same
+// request again.
 func translate(err error) *errs.Error {
 	if e, ok := errors.AsType[*errs.Error](err); ok {
 		return e
@@ -95,7 +95,7 @@ func translate(err error) *errs.Error {
 		e.RetryAfter = retrySoon
 		return e
 	case errors.Is(err, blob.ErrNotFound), errors.Is(err, blob.ErrDamaged):
-		// A handler for which an object may be absent says so itself.
+		// A handler for which a missing object is not an error handles it itself.
 		return errs.Wrap(errs.Gone, err, "An object that the answer needs is missing or damaged in the object store")
 	case errors.Is(err, table.ErrBadCursor):
 		return errs.Wrap(errs.Invalid, err, "Invalid next_token")
@@ -113,7 +113,7 @@ func toAnswer(e *errs.Error) *answered {
 	out := &answered{Detail: e.Message, status: status, headers: http.Header{}}
 	switch {
 	case status == http.StatusInternalServerError:
-		out.Detail = internalDetail // the message, too, may tell of the inside
+		out.Detail = internalDetail // the message, too, may reveal internals
 	case len(e.Details) > 0:
 		out.Detail = e.Details
 	case e.Message == "":
@@ -131,12 +131,12 @@ func toAnswer(e *errs.Error) *answered {
 
 const internalDetail = "Internal server error"
 
-// write sends the error.
+// write writes the error response.
 func (e *answered) write(w http.ResponseWriter) {
 	for name, values := range e.headers {
 		w.Header()[name] = values
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(e.status)
-	_ = writeAnswer(w, e) // always writable
+	_ = writeAnswer(w, e) // always encodable
 }

@@ -8,13 +8,13 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 )
 
-// Example is a request body as a user would send it, in JSON. Without one the
-// description shows what the example tags of the body's fields, their defaults
-// and their enums make: required fields, and optional ones that have a tag.
+// Example sets the example of a request body, in JSON. Without one the
+// description derives an example from the example tags, defaults and enums of
+// the body's fields: required fields, and optional ones with a tag.
 func Example(body string) Option { return func(op *Operation) { op.Example = body } }
 
-// exampleOf is the example of an operation's body; nil where there is none. It
-// panics on one that the operation would refuse.
+// exampleOf returns the example of an operation's body, or nil if there is
+// none. It panics on an example that the operation would reject.
 func (a *API) exampleOf(op *Operation, b *body, schema *huma.Schema) any {
 	text := []byte(op.Example)
 	if len(text) == 0 {
@@ -33,8 +33,8 @@ func (a *API) exampleOf(op *Operation, b *body, schema *huma.Schema) any {
 	return stdjson.RawMessage(text)
 }
 
-// derived makes a value of what a schema says, and reports whether nothing that is
-// required is missing from it.
+// derived builds an example from a schema, and reports whether it has all
+// required fields.
 func (a *API) derived(s *huma.Schema) (any, bool) {
 	switch {
 	case s.Ref != "":

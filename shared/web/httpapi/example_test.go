@@ -28,7 +28,7 @@ type untagged struct {
 	Name string `json:"name"`
 }
 
-// example is what the description shows of a body.
+// example returns a body's example in the description.
 func example[B any](t *testing.T, opts ...httpapi.Option) string {
 	t.Helper()
 	a := httpapi.New(httpapi.Config{})
@@ -48,7 +48,7 @@ func TestExamplesOfBodies(t *testing.T) {
 	assert.Equal(t, "null", example[struct{}](t), "nothing to show")
 }
 
-func TestAnExampleThatWouldBeRefusedPanics(t *testing.T) {
+func TestInvalidExamplePanics(t *testing.T) {
 	t.Parallel()
 	for want, register := range map[string]func(){
 		"Field required": func() { example[tagged](t, httpapi.Example(`{"kind": "green"}`)) },

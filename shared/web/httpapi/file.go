@@ -13,33 +13,33 @@ import (
 	"time"
 )
 
-// File is an answer that is no JSON of the frame's, the same for everybody: a
-// page, a script, a document. It has an ETag, and a request that knows it is
-// answered by 304.
+// File is a response other than the framework's JSON that is the same for all
+// callers: a page, a script, a document. It has an ETag; a conditional request
+// with that ETag is answered with 304.
 //
-// Links in a file are relative to its path, so a path with a slash at its end is
-// redirected to the one without. A function with a File answers as a stream: API
-// Gateway hands on the bytes of a whole answer only if they are text.
+// Links in a file are relative to its path, so a path with a trailing slash is
+// redirected to the one without. A function with a File streams its responses:
+// API Gateway passes on a buffered response only if it is text.
 type File struct {
 	Type   string      // media type
-	Data   []byte      // the content, unless it is
-	Packed *Packed     // in gzip
-	Cache  string      // Cache-Control; empty: kept, and asked for by its ETag each time
+	Data   []byte      // the content, unless Packed is set
+	Packed *Packed     // the content in gzip
+	Cache  string      // Cache-Control; empty: cached and revalidated by ETag
 	Header http.Header // further headers
 }
 
-// Redirect is an answer that leads elsewhere. The operation's Status is 302, 303,
-// 307 or 308.
+// Redirect is a redirection. The operation's Status must be 302, 303, 307 or
+// 308.
 type Redirect struct {
 	Location string // a URL, or one relative to the request's path
 }
 
-// responder is an answer that sends itself.
+// responder is a response that writes itself.
 type responder interface {
 	respond(w http.ResponseWriter, r *http.Request, status int) error
 }
 
-// respond sends the file, or a part of it, or that it has not changed.
+// respond sends the file, a range of it, or 304.
 func (f File) respond(w http.ResponseWriter, r *http.Request, _ int) error {
 	if callFrom(r.Context()).slash {
 		redirectWithoutSlash(w, r)
@@ -83,8 +83,8 @@ func (d Redirect) respond(w http.ResponseWriter, _ *http.Request, status int) er
 	return nil
 }
 
-// Packed is the content of a [File] in gzip. It is unpacked once, for the clients
-// that take no gzip.
+// Packed is the content of a [File] in gzip. It is decompressed once, for
+// clients that do not accept gzip.
 type Packed struct {
 	data  []byte
 	tag   func() string
@@ -102,12 +102,12 @@ func Pack(plain []byte) *Packed {
 		err = w.Close()
 	}
 	if err != nil {
-		panic("httpapi: " + err.Error()) // a buffer takes everything
+		panic("httpapi: " + err.Error()) // writing to a buffer does not fail
 	}
 	return InGzip(out.Bytes())
 }
 
-// InGzip is content that is in gzip already.
+// InGzip returns content that is already in gzip.
 func InGzip(data []byte) *Packed {
 	return &Packed{
 		data: data,
@@ -122,7 +122,7 @@ func InGzip(data []byte) *Packed {
 	}
 }
 
-// tagOf names content.
+// tagOf returns the ETag of content.
 func tagOf(data []byte) string {
 	sum := sha256.Sum256(data)
 	return base64.RawURLEncoding.EncodeToString(sum[:15])

@@ -15,7 +15,7 @@ import (
 	"millrace/shared/web/httpapi"
 )
 
-// files is an API that answers with files.
+// files returns an API that serves files.
 func files() *httpapi.API {
 	a := httpapi.New(httpapi.Config{Log: slog.New(slog.DiscardHandler)})
 	g := httpapi.Group{API: a, Function: "files", Reads: tenant.Public}

@@ -20,7 +20,7 @@ import (
 
 var epoch = time.Date(2026, 3, 4, 5, 6, 7, 8e6, time.UTC)
 
-// principals by bearer credential.
+// principals maps bearer credentials to principals.
 type principals map[string]tenant.Principal
 
 func (p principals) Authenticate(_ context.Context, bearer, org string, mutation bool) (tenant.Principal, error) {
@@ -115,7 +115,7 @@ type failInput struct {
 
 func write(m map[string]int) { m["x"] = 1 }
 
-// fail answers each kind of failure.
+// fail returns an error of each kind.
 func fail(_ context.Context, in *failInput) (textOutput, error) {
 	switch in.Kind {
 	case "panic":
@@ -150,7 +150,7 @@ type unwritable struct {
 	Value any `json:"value"`
 }
 
-// fixture is an API with an operation of each sort.
+// fixture returns an API with an operation of each kind.
 func fixture(tb testing.TB, change func(*httpapi.Config)) *httpapi.API {
 	tb.Helper()
 	c := httpapi.Config{
@@ -217,7 +217,7 @@ func fixture(tb testing.TB, change func(*httpapi.Config)) *httpapi.API {
 	return a
 }
 
-// letters are those of a text; one that is no letter is an error.
+// letters yields the letters of a text, and an error for any other character.
 func letters(text string) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		for _, r := range text {

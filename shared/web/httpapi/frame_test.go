@@ -22,7 +22,7 @@ import (
 	"millrace/shared/web/httpapi"
 )
 
-// traces keeps what is put; with err set it refuses.
+// traces stores objects, or fails with err if it is set.
 type traces struct {
 	blob.Store
 	mu   sync.Mutex
@@ -109,7 +109,7 @@ func TestTraceOfPanicWithoutWorkspace(t *testing.T) {
 	assert.Contains(t, data, `"exception_message":"hook"`)
 }
 
-func TestTraceIsKeptWhenClientLeaves(t *testing.T) {
+func TestTraceIsStoredWhenClientDisconnects(t *testing.T) {
 	t.Parallel()
 	store := &traces{kept: map[string][]byte{}}
 	h := fixture(t, func(c *httpapi.Config) { c.Traces = store }).Handler()
@@ -119,7 +119,7 @@ func TestTraceIsKeptWhenClientLeaves(t *testing.T) {
 	assert.Len(t, store.kept, 1)
 }
 
-func TestStoreOfTracesDown(t *testing.T) {
+func TestUnavailableTraceStoreIsLogged(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
 	h := fixture(t, func(c *httpapi.Config) {
@@ -174,7 +174,7 @@ func TestClientIP(t *testing.T) {
 	}
 }
 
-// deadlines notes what is asked of the connection.
+// deadlines records the deadlines set on the connection.
 type deadlines struct {
 	*httptest.ResponseRecorder
 	read []time.Time
@@ -185,7 +185,7 @@ func (d *deadlines) SetReadDeadline(at time.Time) error {
 	return nil
 }
 
-func TestNoDeadlineOnLongAnswers(t *testing.T) {
+func TestLongResponsesHaveNoDeadline(t *testing.T) {
 	t.Parallel()
 	w := &deadlines{ResponseRecorder: httptest.NewRecorder()}
 	fixture(t, nil).Handler().ServeHTTP(w, request(t, "POST", "/things", "owner", `{"name":"a"}`))
@@ -195,7 +195,7 @@ func TestNoDeadlineOnLongAnswers(t *testing.T) {
 	}
 }
 
-func TestStreamReachesTheClientInParts(t *testing.T) {
+func TestStreamReachesClientInParts(t *testing.T) {
 	t.Parallel()
 	a := httpapi.New(httpapi.Config{Log: slog.New(slog.DiscardHandler)})
 	proceed := make(chan struct{})
@@ -224,7 +224,7 @@ func TestStreamReachesTheClientInParts(t *testing.T) {
 	assert.Error(t, err, "a failure cuts the answer off")
 }
 
-func TestClientGone(t *testing.T) {
+func TestDisconnectedClientIsNoFailure(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
 	store := &traces{kept: map[string][]byte{}}
@@ -241,7 +241,7 @@ func TestClientGone(t *testing.T) {
 	assert.Empty(t, log.String(), "a client that leaves is no failure of the service")
 }
 
-func TestRegisterRefuses(t *testing.T) {
+func TestRegisterRejectsInvalidOperations(t *testing.T) {
 	t.Parallel()
 	handler := func(context.Context, *httpapi.None) (httpapi.None, error) { return httpapi.None{}, nil }
 	good := httpapi.Operation{ID: "a", Method: "GET", Path: "/a", Access: tenant.Public}
@@ -266,7 +266,7 @@ type hiddenPath struct {
 	ID string `path:"id"`
 }
 
-func TestRegisterRefusesHiddenParameters(t *testing.T) {
+func TestRegisterRejectsHiddenParameters(t *testing.T) {
 	t.Parallel()
 	a := httpapi.New(httpapi.Config{})
 	op := httpapi.Operation{ID: "a", Method: "GET", Path: "/a/{id}", Access: tenant.Public}
@@ -276,7 +276,7 @@ func TestRegisterRefusesHiddenParameters(t *testing.T) {
 	assert.Empty(t, a.Operations())
 }
 
-func TestWithoutAuthenticatorNothingIsOpen(t *testing.T) {
+func TestWithoutAuthenticatorEveryCallIsUnauthenticated(t *testing.T) {
 	t.Parallel()
 	h := fixture(t, func(c *httpapi.Config) { c.Authenticator = nil }).Handler()
 	w := httptest.NewRecorder()

@@ -16,7 +16,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the answers of the golden cases")
 
-// golden is one request and its answer; a file of testdata/answers.
+// golden is a request and its response: a file in testdata/answers.
 type golden struct {
 	Request struct {
 		Method  string            `json:"method"`
@@ -24,14 +24,14 @@ type golden struct {
 		As      string            `json:"as,omitempty"` // the credential
 		Headers map[string]string `json:"headers,omitempty"`
 		Body    string            `json:"body,omitempty"`
-		Times   int               `json:"times,omitempty"` // the body is repeated
+		Times   int               `json:"times,omitempty"` // repetitions of the body
 	} `json:"request"`
 	Answer answer `json:"answer"`
 }
 
 type answer struct {
 	Status  int               `json:"status"`
-	Headers map[string]string `json:"headers,omitempty"` // those that tell something
+	Headers map[string]string `json:"headers,omitempty"` // headers worth comparing
 	Body    json.RawMessage   `json:"body,omitempty"`
 }
 
@@ -64,7 +64,7 @@ func (g *golden) send(tb testing.TB, h http.Handler) answer {
 	return out
 }
 
-func TestAnswersAreThoseOfTheGoldenFiles(t *testing.T) {
+func TestResponsesMatchGoldenFiles(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/answers/*.json")
 	require.NoError(t, err)
@@ -99,8 +99,7 @@ func TestAnswersAreThoseOfTheGoldenFiles(t *testing.T) {
 	}
 }
 
-// assertErrorShape holds every error to the interface: detail is a sentence or
-// a list of entries.
+// assertErrorShape checks that detail is a sentence or a list of entries.
 func assertErrorShape(tb testing.TB, body []byte) {
 	var e map[string]json.RawMessage
 	require.NoError(tb, json.Unmarshal(body, &e))

@@ -11,55 +11,57 @@ import (
 	"millrace/shared/account/tenant"
 )
 
-// Group is operations of one function under one tag. Those that only read take
-// its Reads, all others its Writes, unless an option says otherwise.
+// Group is a group of operations of one function, with one tag. Operations that
+// only read require its Reads, all others its Writes, unless an option says
+// otherwise.
 type Group struct {
 	API      *API
 	Function string // that serves them, e.g. "runs"
-	Name     string // tag, and what their ids begin with; empty: the function's
+	Name     string // tag and prefix of operation ids; empty: the function's name
 	Reads    tenant.Access
 	Writes   tenant.Access
 }
 
-// Option changes an operation of a group.
+// Option modifies an operation of a group.
 type Option func(*Operation)
 
-// Doc says what the summary leaves open, in Markdown.
+// Doc sets the description of an operation, in Markdown, for details that the
+// summary omits.
 func Doc(text string) Option { return func(op *Operation) { op.Description = text } }
 
-// Errors names statuses that the operation can answer besides the frame's own.
+// Errors adds error statuses besides the framework's own.
 func Errors(statuses ...int) Option { return func(op *Operation) { op.Errors = statuses } }
 
-// Status is that of success, where it is neither 200 nor 204.
+// Status sets the status of success, if it is neither 200 nor 204.
 func Status(status int) Option { return func(op *Operation) { op.Status = status } }
 
-// Access is who may call the operation.
+// Access sets who may call the operation.
 func Access(access tenant.Access) Option { return func(op *Operation) { op.Access = access } }
 
-// ID is the operation's, where it is not made of its group and its handler.
+// ID sets the operation's id, if it is not derived from group and handler.
 func ID(id string) Option { return func(op *Operation) { op.ID = id } }
 
-// BodyLimit is how many bytes the body may have, where it is not MaxBody.
+// BodyLimit sets the largest accepted body in bytes, if it is not MaxBody.
 func BodyLimit(bytes int64) Option { return func(op *Operation) { op.MaxBody = bytes } }
 
-// Reclaims says that the operation ends work or makes room: a nearly full disk
-// does not refuse its writes.
+// Reclaims declares that the operation frees space or finishes work: a nearly
+// full disk does not reject its writes.
 func Reclaims(op *Operation) { op.Reclaims = true }
 
-// AnyQuery leaves query parameters alone that the operation does not know.
+// AnyQuery makes the operation ignore unknown query parameters.
 func AnyQuery(op *Operation) { op.AnyQuery = true }
 
-// Hidden keeps the operation out of the description.
+// Hidden omits the operation from the description.
 func Hidden(op *Operation) { op.Hidden = true }
 
-// Get adds an operation that only reads. Its handler, as that of the others, is a
-// named method: the operation's id is the group's name and the method's, in
+// Get adds an operation that only reads. As for all operations, the handler is
+// a named method: the operation's id is the group's name and the method's, in
 // lower case with hyphens.
 func Get[I, O any](g Group, path string, handler func(context.Context, *I) (O, error), summary string, opts ...Option) {
 	add(g, http.MethodGet, path, handler, summary, opts)
 }
 
-// Post adds an operation that makes or does something.
+// Post adds an operation that creates or does something.
 func Post[I, O any](g Group, path string, handler func(context.Context, *I) (O, error), summary string, opts ...Option) {
 	add(g, http.MethodPost, path, handler, summary, opts)
 }
@@ -69,7 +71,7 @@ func Put[I, O any](g Group, path string, handler func(context.Context, *I) (O, e
 	add(g, http.MethodPut, path, handler, summary, opts)
 }
 
-// Patch adds an operation that changes a part of something.
+// Patch adds an operation that changes part of something.
 func Patch[I, O any](g Group, path string, handler func(context.Context, *I) (O, error), summary string, opts ...Option) {
 	add(g, http.MethodPatch, path, handler, summary, opts)
 }
@@ -100,8 +102,8 @@ func (g Group) prefix() string {
 	return g.Function
 }
 
-// methodName is the name of a method value. It panics on anything else: a
-// function literal has no name that would stay.
+// methodName returns the name of a method value. It panics on anything else,
+// because a function literal has no stable name.
 func methodName(f any) string {
 	full := runtime.FuncForPC(reflect.ValueOf(f).Pointer()).Name() // path/package.(*type).method-fm
 	name, isMethod := strings.CutSuffix(full[strings.LastIndexByte(full, '.')+1:], "-fm")
@@ -111,7 +113,7 @@ func methodName(f any) string {
 	return name
 }
 
-// hyphenated turns draftCreate into draft-create.
+// hyphenated converts draftCreate to draft-create.
 func hyphenated(name string) string {
 	var b strings.Builder
 	for i, r := range name {

@@ -13,12 +13,12 @@ import (
 	"millrace/shared/platform/table"
 )
 
-// maxCredential is how many bytes a bearer credential may have; sign-in tokens
-// with many claims are the longest.
+// maxCredential is the largest accepted bearer credential in bytes. Sign-in
+// tokens with many claims are the longest.
 const maxCredential = 16 << 10
 
-// authorized lets an operation's callers in: authentication, then access, before
-// anything of the request is read.
+// authorized wraps an operation: authentication, then access check, before the
+// request is read.
 func (a *API) authorized(op *Operation, serve func(context.Context, *call, http.ResponseWriter, *http.Request)) http.HandlerFunc {
 	mutation := op.mutates()
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -27,7 +27,7 @@ func (a *API) authorized(op *Operation, serve func(context.Context, *call, http.
 		c.op = op
 		c.request.Path = op.Path
 		c.subject.Operation = op.ID
-		if c.subject.Function == "" { // one process serves them all
+		if c.subject.Function == "" { // one process serves all functions
 			c.subject.Function = op.Function
 		}
 		ctx = tenant.WithRequest(ctx, c.request)
@@ -47,7 +47,7 @@ func (a *API) authorized(op *Operation, serve func(context.Context, *call, http.
 	}
 }
 
-// admit checks who calls, and whether they may.
+// admit authenticates the caller and checks access.
 func (a *API) admit(ctx context.Context, c *call, r *http.Request, mutation bool) (context.Context, error) {
 	if c.op.Access.IsPublic() {
 		return ctx, nil
@@ -75,7 +75,7 @@ func (a *API) authenticate(ctx context.Context, r *http.Request, mutation bool) 
 	return a.config.Authenticator.Authenticate(ctx, bearer, r.Header.Get("X-Org-Id"), mutation)
 }
 
-// bearerOf takes the credential out of an Authorization header.
+// bearerOf returns the credential of an Authorization header.
 func bearerOf(header string) (string, bool) {
 	scheme, credential, _ := strings.Cut(header, " ")
 	credential = strings.TrimSpace(credential)
@@ -87,8 +87,8 @@ func bearerOf(header string) (string, bool) {
 
 func notToken(r rune) bool { return r <= ' ' || r >= 0x7F }
 
-// unreadable finds text in path or query that no name or value can hold:
-// invalid UTF-8, NUL, and control characters in the path.
+// unreadable reports text in path or query that is invalid in any name or
+// value: invalid UTF-8, NUL, and control characters in the path.
 func unreadable(u *url.URL) (errs.Detail, bool) {
 	if !utf8.ValidString(u.Path) || strings.ContainsFunc(u.Path, unicode.IsControl) {
 		return errs.Detail{Type: "string_unicode", Loc: []any{"path"}, Msg: "Input should be valid UTF-8 without control characters"}, true
@@ -110,7 +110,7 @@ func unreadable(u *url.URL) (errs.Detail, bool) {
 	return errs.Detail{}, false
 }
 
-// plainQuery reports a query that holds nothing to look at twice.
+// plainQuery reports whether a query has no characters that need checking.
 func plainQuery(raw string) bool {
 	for i := range len(raw) {
 		if c := raw[i]; c == '%' || c == ';' || c < ' ' || c >= 0x7F {

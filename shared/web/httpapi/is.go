@@ -10,12 +10,12 @@ import (
 	"millrace/shared/run/registry"
 )
 
-// texts are the constraints that a text of a body or a parameter has by its tag
-// is, so that each of them stands in one place and not in the tags of all fields:
+// texts are the named constraints of texts in bodies and parameters. The tag is
+// refers to them, so that each is defined in one place:
 //
 //	FlowName string `path:"flow_name" is:"name"`
 //
-// An empty text counts as none where the tag says so.
+// An empty text counts as absent where the tag says so.
 var texts = map[string]struct {
 	pattern   string
 	maxLength int
@@ -24,14 +24,14 @@ var texts = map[string]struct {
 	"name or empty": {orEmpty(registry.NamePattern), registry.MaxName},
 }
 
-// orEmpty allows an empty text besides what a whole pattern matches.
+// orEmpty extends a pattern for a whole text to allow the empty text.
 func orEmpty(pattern string) string {
 	inner := strings.TrimSuffix(strings.TrimPrefix(pattern, "^"), "$")
 	return "^(" + inner + ")?$"
 }
 
-// constrain sets the constraints of a field's tag is. It panics on one that is
-// not known, and on a field that is no text.
+// constrain applies a field's tag is to its schema. It panics on an unknown
+// tag, and on a field that is not a text.
 func constrain(f reflect.StructField, s *huma.Schema) {
 	tag, ok := f.Tag.Lookup("is")
 	if !ok {

@@ -59,7 +59,7 @@ func TestNamesOfBodiesAndParameters(t *testing.T) {
 	}
 }
 
-func TestUnknownConstraintIsRefused(t *testing.T) {
+func TestUnknownConstraintPanics(t *testing.T) {
 	t.Parallel()
 	a := httpapi.New(httpapi.Config{})
 	g := httpapi.Group{API: a, Function: "test", Reads: tenant.Needs(tenant.FlowsRead)}

@@ -16,11 +16,11 @@ import (
 	"millrace/shared/platform/errs"
 )
 
-// MaxDepth is how deeply objects and arrays of a body may be nested.
+// MaxDepth is the maximum nesting of objects and arrays in a body.
 const MaxDepth = 100
 
-// writing is how answers are written: maps in order, nil slices and maps as []
-// and {}, omitempty as encoding/json knows it, and its Number as a number.
+// writing are the encoding options of responses: sorted maps, nil slices and
+// maps as [] and {}, and omitempty and Number as in encoding/json.
 var writing = json.JoinOptions(
 	json.Deterministic(true),
 	jsonv1.OmitEmptyWithLegacySemantics(true),
@@ -34,9 +34,9 @@ var writing = json.JoinOptions(
 
 var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
-// writeAnswer writes a handler's output in one piece. It panics on a value that
-// cannot be JSON, before anything is sent: the frame answers with a 500. That the
-// client is gone is no error.
+// writeAnswer writes a handler's output in one piece. If the value cannot be
+// encoded it panics before anything is sent, and the framework answers with
+// 500. A disconnected client is not an error.
 func writeAnswer(w io.Writer, v any) error {
 	buf := buffers.Get().(*bytes.Buffer)
 	defer func() {
@@ -53,17 +53,18 @@ func writeAnswer(w io.Writer, v any) error {
 	return nil
 }
 
-// appendAnswer appends a part of an answer.
+// appendAnswer appends a part of a response.
 func appendAnswer(buf []byte, v any) ([]byte, error) {
 	part, err := json.Marshal(v, writing)
 	return append(buf, part...), err
 }
 
-// decodeInto reads strict JSON into v: names match with case, duplicate names,
-// trailing data and invalid UTF-8 are errors.
+// decodeInto decodes strict JSON into v: names are case-sensitive; duplicate
+// names, trailing data and invalid UTF-8 are errors.
 func decodeInto(data []byte, v any) error { return json.Unmarshal(data, v) }
 
-// malformed is the entry for a body that is no JSON. The body is not repeated.
+// malformed returns the entry for a body that is not JSON. It does not quote
+// the body.
 func malformed(err error) errs.Detail {
 	msg := "JSON decode error"
 	var syntax *jsontext.SyntacticError
@@ -86,8 +87,8 @@ var (
 	errNumber   = errors.New("a number is out of range")
 )
 
-// scan looks through a document, without decoding, for what no part of the
-// service could take: nesting over MaxDepth, numbers that no float64 holds.
+// scan checks a document, without decoding it, for nesting over MaxDepth and
+// numbers out of the range of float64.
 func scan(data []byte) error {
 	depth, inString := 0, false
 	for i := 0; i < len(data); i++ {
@@ -126,7 +127,7 @@ func inNumber(c byte) bool {
 	return '0' <= c && c <= '9' || c == '.' || c == 'e' || c == 'E' || c == '+' || c == '-'
 }
 
-// clip shortens a text that is repeated to whoever sent it.
+// clip shortens a text that is returned to its sender.
 func clip(s string) string {
 	const most = 256
 	if len(s) <= most {

@@ -10,12 +10,13 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 )
 
-// namer names schemas. An exported type has its own name, with its package's
-// in front when another type was first; an unexported one always has its
-// package's, an anonymous one its operation's: two domains may both have a
-// createBody. A type with a method SchemaName says its name itself.
+// namer names schemas. An exported type has its own name, prefixed with its
+// package if another type took the name first; an unexported type always has
+// the prefix, and an anonymous one that of its operation. Two domains may
+// therefore both have a createBody. A type with a method SchemaName names
+// itself.
 type namer struct {
-	op    string // being registered
+	op    string // of the operation being registered
 	names map[reflect.Type]string
 	taken map[string]reflect.Type
 }
@@ -24,13 +25,13 @@ func newNamer() *namer {
 	return &namer{names: map[reflect.Type]string{}, taken: map[string]reflect.Type{}}
 }
 
-// name is huma's hook; it gives one type the same name whenever it is asked.
+// name implements huma's hook. It always returns the same name for a type.
 func (n *namer) name(t reflect.Type, hint string) string {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
 	if t.Kind() != reflect.Struct {
-		return huma.DefaultSchemaNamer(t, hint) // not kept: only structs are components
+		return huma.DefaultSchemaNamer(t, hint) // not stored: only structs are components
 	}
 	if name, ok := n.names[t]; ok {
 		return name
@@ -60,14 +61,14 @@ func (n *namer) name(t reflect.Type, hint string) string {
 	return name
 }
 
-// reserve keeps names for schemas that no type has.
+// reserve reserves names for schemas without a type.
 func (n *namer) reserve(names ...string) {
 	for _, name := range names {
 		n.taken[name] = reflect.TypeFor[answered]()
 	}
 }
 
-// camel turns runs-create into RunsCreate.
+// camel converts runs-create to RunsCreate.
 func camel(s string) string {
 	var b strings.Builder
 	for part := range strings.FieldsFuncSeq(s, func(r rune) bool { return r == '-' || r == '_' || r == '.' }) {

@@ -19,12 +19,12 @@ const (
 		"Every answer has an `X-Request-Id`. Timestamps are RFC 3339 in UTC with milliseconds."
 )
 
-// OpenAPI is the description of the registered operations. It must not be
-// changed.
+// OpenAPI returns the description of the registered operations, which callers
+// must not modify.
 func (a *API) OpenAPI() *huma.OpenAPI { return a.document }
 
-// JSON is the description as an OpenAPI 3.1 document. It is made once, at the
-// first call, of the operations that are not hidden and of what they refer to.
+// JSON returns the description as an OpenAPI 3.1 document. It is built once, on
+// the first call, from the operations that are not hidden and their schemas.
 func (a *API) JSON() ([]byte, error) {
 	a.writeOnce.Do(func() {
 		var doc *huma.OpenAPI
@@ -35,15 +35,15 @@ func (a *API) JSON() ([]byte, error) {
 	return a.written, a.writeErr
 }
 
-// JSON30 is the description as an OpenAPI 3.0 document, for deployments that
-// do not take 3.1.
+// JSON30 returns the description as an OpenAPI 3.0 document, for tools that do
+// not support 3.1.
 func (a *API) JSON30() ([]byte, error) {
 	doc, err := a.published()
 	if err != nil {
 		return nil, err
 	}
 	info, license := *doc.Info, *doc.Info.License
-	license.Identifier = "" // there is none in 3.0
+	license.Identifier = "" // 3.0 has no such field
 	info.License, doc.Info = &license, &info
 	data, err := doc.Downgrade()
 	if err != nil {
@@ -56,8 +56,8 @@ func (a *API) JSON30() ([]byte, error) {
 	return stdjson.Marshal(withoutNull(old))
 }
 
-// withoutNull rewrites what 3.0 has another way than 3.1, and huma leaves:
-// references that may be null, and media types of binary strings.
+// withoutNull rewrites 3.1 constructs that huma does not convert to 3.0:
+// nullable references and media types of binary strings.
 func withoutNull(v any) any {
 	switch v := v.(type) {
 	case []any:
@@ -69,7 +69,7 @@ func withoutNull(v any) any {
 			v[k] = withoutNull(v[k])
 		}
 		if _, ok := v["contentMediaType"].(string); ok {
-			delete(v, "contentMediaType") // format: binary says it in 3.0
+			delete(v, "contentMediaType") // format: binary says so in 3.0
 		}
 		if either, ok := v["anyOf"].([]any); ok && len(either) == 2 && isNull(either[1]) {
 			delete(v, "anyOf")
@@ -84,7 +84,7 @@ func isNull(v any) bool {
 	return ok && len(m) == 1 && m["type"] == "null"
 }
 
-// documentErrors adds the schemas that every operation's errors refer to.
+// documentErrors adds the schemas of error responses.
 func (a *API) documentErrors() {
 	text := func(doc string) *huma.Schema { return &huma.Schema{Type: huma.TypeString, Description: doc} }
 	schemas := a.document.Components.Schemas.Map()
@@ -150,7 +150,7 @@ func (a *API) requestBody(op *Operation, b *body) *huma.RequestBody {
 	return &huma.RequestBody{Required: b.required, Content: map[string]*huma.MediaType{"application/json": media}}
 }
 
-// responses describes the answers: the operation's own, and its errors.
+// responses describes the responses: the operation's own, and its errors.
 func (a *API) responses(op *Operation, h *huma.Operation, out reflect.Type) map[string]*huma.Response {
 	success := &huma.Response{Description: http.StatusText(op.Status)}
 	if s, ok := reflect.Zero(out).Interface().(streamed); ok {
@@ -170,7 +170,7 @@ func (a *API) responses(op *Operation, h *huma.Operation, out reflect.Type) map[
 	return all
 }
 
-// accessText says in words who may call an operation.
+// accessText describes in words who may call an operation.
 func accessText(op *Operation) string {
 	var text string
 	switch access := op.Access; {
@@ -191,7 +191,7 @@ func accessText(op *Operation) string {
 	return text
 }
 
-// errorsOf lists the statuses of an operation's errors.
+// errorsOf returns the error statuses of an operation.
 func errorsOf(op *Operation, h *huma.Operation) []int {
 	out := slices.Clone(op.Errors)
 	if !op.Access.IsPublic() {
@@ -203,7 +203,7 @@ func errorsOf(op *Operation, h *huma.Operation) []int {
 	if h.RequestBody != nil {
 		out = append(out, http.StatusRequestEntityTooLarge)
 	}
-	// What an operation takes no body or parameter for is refused, too.
+	// Unknown parameters and bodies are rejected, too.
 	out = append(out, http.StatusUnprocessableEntity)
 	return append(out, http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusServiceUnavailable)
 }

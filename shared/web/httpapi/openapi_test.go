@@ -15,7 +15,7 @@ import (
 	"millrace/shared/web/httpapi/testdata/other"
 )
 
-func TestDescriptionIsThatOfTheGoldenFiles(t *testing.T) {
+func TestDescriptionMatchesGoldenFiles(t *testing.T) {
 	t.Parallel()
 	a := fixture(t, nil)
 	for file, make := range map[string]func() ([]byte, error){"testdata/openapi31.json": a.JSON, "testdata/openapi30.json": a.JSON30} {
@@ -66,12 +66,12 @@ func TestHiddenOperationsAreNotDescribed(t *testing.T) {
 	require.NoError(t, err)
 	assert.Nil(t, a.OpenAPI().Paths["/decide"])
 	assert.NotContains(t, string(data), "DecideRequest", "a schema that nothing described refers to")
-	// What is published leaves a described body required, and the description whole.
+	// Publishing does not modify the description: the body is still required.
 	assert.True(t, a.OpenAPI().Paths["/things"].Post.RequestBody.Required)
 	assert.Contains(t, a.OpenAPI().Components.Schemas.Map(), "DecideRequest")
 }
 
-func TestTheDescriptionNamesItsServer(t *testing.T) {
+func TestDescriptionNamesServer(t *testing.T) {
 	t.Parallel()
 	for url, want := range map[string]string{"": "/", "https://api.test/v1": "https://api.test/v1"} {
 		data, err := fixture(t, func(c *httpapi.Config) { c.URL = url }).JSON()
@@ -83,7 +83,7 @@ func TestTheDescriptionNamesItsServer(t *testing.T) {
 	}
 }
 
-func TestNamesOfTwoDomains(t *testing.T) {
+func TestSchemaNamesOfTwoDomains(t *testing.T) {
 	t.Parallel()
 	a := httpapi.New(httpapi.Config{})
 	type input struct{ Body createBody }

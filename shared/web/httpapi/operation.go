@@ -10,48 +10,47 @@ import (
 	"millrace/shared/platform/errs"
 )
 
-// MaxBody is how many bytes a request body may have unless its operation says
-// otherwise.
+// MaxBody is the default of the largest accepted request body, in bytes.
 const MaxBody = 4 << 20
 
-// Operation describes one endpoint. Domains make theirs by a [Group].
+// Operation describes one endpoint. Domains define theirs with a [Group].
 type Operation struct {
 	ID          string // unique, e.g. "runs-create"
 	Method      string
 	Path        string // pattern, e.g. "/runs/{run_id}"
 	Function    string // that serves it, e.g. "runs"
-	Tag         string // what it is grouped by in the description; empty: the function
+	Tag         string // group in the description; empty: the function's name
 	Summary     string // one line
-	Description string // what the summary leaves open; Markdown
-	Example     string // of the body, in JSON; empty: made of the example tags of its fields
+	Description string // details that the summary omits; Markdown
+	Example     string // of the body, in JSON; empty: derived from the example tags of its fields
 	Status      int    // on success; 0: 200 with a body, 204 without
 	Access      tenant.Access
 	MaxBody     int64 // bytes; 0: MaxBody
-	Reclaims    bool  // it ends work or makes room: a nearly full disk does not refuse its writes, nor those of any DELETE
-	AnyQuery    bool  // query parameters that it does not know are left alone instead of refused
+	Reclaims    bool  // frees space or finishes work: a nearly full disk does not reject its writes, nor those of any DELETE
+	AnyQuery    bool  // unknown query parameters are ignored instead of rejected
 	Hidden      bool  // served, but not described in OpenAPI
-	Errors      []int // statuses this operation can answer besides the frame's own
-	Stream      bool  // the answer is a [Stream] or a [File]; set by Register
+	Errors      []int // statuses besides the framework's own
+	Stream      bool  // the response is a [Stream] or a [File]; set by Register
 }
 
-// None is the input of an operation that has none, and the output of one that
-// answers without a body.
+// None is the input of an operation without parameters and body, and the output
+// of one without a response body.
 type None struct{}
 
-// Register adds an operation. I is a struct whose fields carry path:"…",
-// query:"…" or header:"…" tags, a field Body is the JSON body, a field RawBody
-// []byte takes any body as it is. O is the body of the answer, [None], a [Stream],
-// a [File] or a [Redirect].
+// Register adds an operation. I is a struct whose fields have path:"…",
+// query:"…" or header:"…" tags; a field Body is the JSON body, a field RawBody
+// []byte receives any body unparsed. O is the body of the response, [None], a
+// [Stream], a [File] or a [Redirect].
 //
 // In bodies a field without omitempty is required, a pointer accepts null,
-// json.RawMessage and any are free-form, and tags (minLength, maxLength,
-// pattern, enum, minimum, maximum, minItems, maxItems, format, default, doc,
-// example) are checked and described, of parameters as of bodies. Unknown fields are
-// refused, except in maps, and so are unknown query parameters.
+// json.RawMessage and any are free-form. The tags minLength, maxLength,
+// pattern, enum, minimum, maximum, minItems, maxItems, format, default, doc and
+// example are checked and described, for parameters as for bodies. Unknown
+// fields are rejected, except in maps, and so are unknown query parameters.
 //
-// handler returns *errs.Error; any other error is answered as a 500. Register
-// panics on an operation without Access, with a taken ID, with a method and path
-// that is taken, or with an input that the frame cannot fill.
+// handler returns *errs.Error; any other error is answered with 500. Register
+// panics on an operation without Access, with a duplicate ID or a duplicate
+// method and path, or with an unsupported input.
 func Register[I, O any](a *API, op Operation, handler func(ctx context.Context, in *I) (O, error)) {
 	a.validate(op)
 	a.names.op = op.ID
@@ -81,7 +80,7 @@ func Register[I, O any](a *API, op Operation, handler func(ctx context.Context, 
 			return
 		}
 		out, err := handler(ctx, &in)
-		release() // an answer that is streamed may go on for long
+		release() // a streamed response may continue for long
 		if err != nil {
 			a.answer(ctx, err).write(w)
 			return
@@ -91,8 +90,8 @@ func Register[I, O any](a *API, op Operation, handler func(ctx context.Context, 
 	a.ops = append(a.ops, op)
 }
 
-// fill sets the input from a request. One error lists what is wrong with the
-// parameters and with the body.
+// fill sets the input from a request. The error lists everything that is wrong
+// with parameters and body.
 func fill(in any, params []param, body *body, c *call, r *http.Request) error {
 	details := append(readParams(in, params, c.op.AnyQuery, r), c.details...)
 	if len(details) > 0 {
@@ -101,7 +100,7 @@ func fill(in any, params []param, body *body, c *call, r *http.Request) error {
 	return body.fill(c, in)
 }
 
-// respond writes what a handler returned.
+// respond writes the output of a handler.
 func (a *API) respond(ctx context.Context, w http.ResponseWriter, r *http.Request, status int, out any) {
 	switch out := out.(type) {
 	case responder:
@@ -117,11 +116,11 @@ func (a *API) respond(ctx context.Context, w http.ResponseWriter, r *http.Reques
 	default:
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(status)
-		_ = writeAnswer(w, out) // always writable
+		_ = writeAnswer(w, out) // always encodable
 	}
 }
 
-// validate refuses operations that are described wrongly.
+// validate panics on an invalid operation.
 func (a *API) validate(op Operation) {
 	switch {
 	case op.ID == "" || op.Method == "" || op.Path == "":
@@ -145,11 +144,10 @@ func (op *Operation) maxBody() int64 {
 	return op.MaxBody
 }
 
-// reclaims reports whether the operation's writes are accepted on a disk that is
-// nearly full.
+// reclaims reports whether a nearly full disk accepts the operation's writes.
 func (op *Operation) reclaims() bool { return op.Reclaims || op.Method == http.MethodDelete }
 
-// mutates reports whether the operation changes something, by its method.
+// mutates reports whether the operation changes state, by its method.
 func (op *Operation) mutates() bool {
 	return op.Method != http.MethodGet && op.Method != http.MethodHead
 }

@@ -25,7 +25,7 @@ type param struct {
 	shape    *shape
 	required bool
 	hidden   bool
-	def      reflect.Value // of an absent one, if valid
+	def      reflect.Value // default, if valid
 	doc      string
 	schema   *huma.Schema
 }
@@ -33,8 +33,8 @@ type param struct {
 // locations are the tags of parameters.
 var locations = []string{"path", "query", "header"}
 
-// paramsOf lists the parameters of an input. It panics on an input that embeds
-// an unexported struct, for its fields cannot be set.
+// paramsOf returns the parameters of an input. It panics on an input that
+// embeds an unexported struct, whose fields cannot be set.
 func (a *API) paramsOf(op *Operation, t reflect.Type) []param {
 	if t.Kind() != reflect.Struct {
 		panic(fmt.Sprintf("httpapi: operation %s: input %s is no struct", op.ID, t))
@@ -64,7 +64,7 @@ func (a *API) paramsIn(op *Operation, t reflect.Type, path []int) (out []param) 
 
 func (a *API) param(in, name string, f reflect.StructField, path []int) param {
 	schema := huma.SchemaFromField(a.document.Components.Schemas, f, "")
-	schema.Nullable = false // absent is not null
+	schema.Nullable = false // an absent parameter is not null
 	constrain(f, schema)
 	p := param{
 		in: in, name: name, path: path, schema: schema, doc: schema.Description,
@@ -78,11 +78,12 @@ func (a *API) param(in, name string, f reflect.StructField, path []int) param {
 	return p
 }
 
-// readParams sets the parameters of an input and lists what is wrong with them.
-// An empty one counts as absent, and of several of one name the first.
+// readParams sets the parameters of an input and returns what is wrong with
+// them. An empty parameter counts as absent; of several with one name the first
+// counts.
 func readParams(in any, params []param, anyQuery bool, r *http.Request) []errs.Detail {
 	c := checker{}
-	query, _ := url.ParseQuery(r.URL.RawQuery) // readable, as was checked
+	query, _ := url.ParseQuery(r.URL.RawQuery) // checked before
 	target := reflect.ValueOf(in).Elem()
 	for i := range params {
 		p := &params[i]
@@ -114,7 +115,7 @@ func readParams(in any, params []param, anyQuery bool, r *http.Request) []errs.D
 	return c.details
 }
 
-// unknown lists the query parameters that an operation does not know.
+// unknown reports the query parameters that an operation does not have.
 func (c *checker) unknown(params []param, query url.Values) {
 	var names []string
 	for name := range query {
@@ -129,7 +130,7 @@ func (c *checker) unknown(params []param, query url.Values) {
 	}
 }
 
-// param checks the text of a parameter as the value of its shape would be in a
+// param validates the text of a parameter against its shape, like a value in a
 // body, and sets the field.
 func (c *checker) param(s *shape, text string, field reflect.Value) {
 	faults := len(c.details)
@@ -188,10 +189,10 @@ func setInteger(field reflect.Value, v int64) {
 	field.SetInt(v)
 }
 
-// setText sets a field from a text that was checked.
+// setText sets a field from a validated text.
 func setText(field reflect.Value, text string) {
 	if reader, ok := field.Addr().Interface().(encoding.TextUnmarshaler); ok {
-		_ = reader.UnmarshalText([]byte(text)) // checked
+		_ = reader.UnmarshalText([]byte(text)) // validated
 		return
 	}
 	field.SetString(text)

@@ -17,7 +17,7 @@ import (
 	"millrace/shared/web/httpapi"
 )
 
-// TestReclaiming tells whose writes a nearly full disk accepts.
+// TestReclaiming tests which operations write on a nearly full disk.
 func TestReclaiming(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -48,8 +48,8 @@ func TestReclaiming(t *testing.T) {
 	}
 }
 
-// TestUnavailableIsPassedThrough, however a handler wrapped it.
-func TestUnavailableIsPassedThrough(t *testing.T) {
+// TestUnavailableIsPassedOn, however a handler wraps it.
+func TestUnavailableIsPassedOn(t *testing.T) {
 	t.Parallel()
 	a := httpapi.New(httpapi.Config{Log: slog.New(slog.DiscardHandler)})
 	op := httpapi.Operation{ID: "op", Method: "POST", Path: "/op", Access: tenant.Public}

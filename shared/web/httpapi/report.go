@@ -17,15 +17,15 @@ import (
 )
 
 const (
-	// traceTimeout bounds the write of a trace, for the answer waits for it:
-	// a function is frozen once it has answered.
+	// traceTimeout bounds the write of a trace. The response waits for it, because
+	// a function is frozen after its response.
 	traceTimeout = 2 * time.Second
-	// noOrg is where traces go of requests that belong to no workspace.
+	// noOrg is the folder of traces of requests without a workspace.
 	noOrg = "_platform"
 )
 
-// Trace is an exception trace as stored under
-// <org>/exceptions/<date>/<request id>.json.
+// Trace is an exception trace, stored under <org>/exceptions/<date>/<request
+// id>.json.
 type Trace struct {
 	Timestamp        string         `json:"timestamp"`
 	RequestID        string         `json:"request_id"`
@@ -39,10 +39,10 @@ type Trace struct {
 	Event            map[string]any `json:"event"` // the request without credentials and body
 }
 
-// TraceFolder is the folder of the object store, in each workspace, for traces.
+// TraceFolder is the folder of traces in each workspace of the object store.
 const TraceFolder = "exceptions"
 
-// TracePrefix is what the keys of a workspace's traces begin with.
+// TracePrefix returns the prefix of the keys of a workspace's traces.
 func TracePrefix(org string) string {
 	if org == "" {
 		org = noOrg
@@ -50,8 +50,8 @@ func TracePrefix(org string) string {
 	return org + "/" + TraceFolder + "/"
 }
 
-// report logs a failure of the service, once for a request, and stores its
-// trace. A trace that cannot be stored is logged and changes nothing.
+// report logs a failure of the service once for each request, and stores its
+// trace. If the trace cannot be stored, it only logs that.
 func (a *API) report(ctx context.Context, c *call, err error) {
 	if c.reported {
 		return
@@ -84,8 +84,8 @@ func (a *API) report(ctx context.Context, c *call, err error) {
 	}
 }
 
-// anatomy names the innermost type of an error and writes its chain, or the
-// stack of a panic.
+// anatomy returns the innermost type of an error, and its chain or the stack of
+// a panic.
 func anatomy(err error) (kind, traceback string) {
 	if p, ok := errors.AsType[*panicError](err); ok {
 		kind = fmt.Sprintf("%T", p.value)
@@ -99,7 +99,7 @@ func anatomy(err error) (kind, traceback string) {
 	return kind, strings.Join(lines, "\n")
 }
 
-// publicPath is the raw path, but for parameters that are credentials.
+// publicPath returns the raw path without parameters that are credentials.
 func (c *call) publicPath() string {
 	if c.op == nil {
 		return ""
@@ -116,7 +116,7 @@ func (c *call) publicPath() string {
 	return strings.Join(raw, "/")
 }
 
-// event describes the request for its trace: no credentials, no body.
+// event describes the request for its trace, without credentials and body.
 func (c *call) event(r *http.Request) map[string]any {
 	headers := map[string]string{}
 	for name, values := range r.Header {
@@ -125,7 +125,7 @@ func (c *call) event(r *http.Request) map[string]any {
 		}
 	}
 	query := map[string]string{}
-	parsed, _ := url.ParseQuery(r.URL.RawQuery) // what cannot be parsed is left out
+	parsed, _ := url.ParseQuery(r.URL.RawQuery) // unparsable parts are omitted
 	for name, values := range parsed {
 		query[name] = "***"
 		if !sensitive(name) {
@@ -139,7 +139,7 @@ func (c *call) event(r *http.Request) map[string]any {
 	}
 }
 
-// sensitive recognises names of what may hold a credential.
+// sensitive reports whether a name suggests a credential.
 func sensitive(name string) bool {
 	name = strings.ToLower(name)
 	for _, word := range []string{"auth", "cookie", "token", "secret", "password", "signature", "credential", "api-key", "api_key", "apikey", "code"} {

@@ -18,7 +18,7 @@ import (
 	"millrace/shared/platform/telemetry"
 )
 
-// frame is what surrounds every request: id, headers, panics, access log.
+// frame wraps every request: id, headers, panics, access log.
 func (a *API) frame(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		start := a.config.Clock.Now()
@@ -43,8 +43,8 @@ func (a *API) frame(next http.Handler) http.Handler {
 	})
 }
 
-// requestID is the id by which what received the request knows it, as a gateway
-// puts it into the context; else a new one.
+// requestID returns the id that the gateway put in the context, otherwise a new
+// one.
 func requestID(r *http.Request, start time.Time) string {
 	if id := tenant.RequestFrom(r.Context()).ID; id != "" {
 		return id
@@ -52,11 +52,11 @@ func requestID(r *http.Request, start time.Time) string {
 	return ids.New(start)
 }
 
-// noFunction stands in metrics for the function of a request without a route.
+// noFunction is the function of a request without a route in metrics.
 const noFunction = "none"
 
-// traceOf is the span of the request in the trace that it brings, or in a new
-// one if it brings none, or more than one.
+// traceOf returns the request's span in the trace of its header, or in a new
+// trace if there is none or more than one.
 func traceOf(r *http.Request) telemetry.Trace {
 	if sent := r.Header[telemetry.TraceParent]; len(sent) == 1 {
 		if trace, ok := telemetry.ParseTrace(sent[0]); ok {
@@ -66,7 +66,7 @@ func traceOf(r *http.Request) telemetry.Trace {
 	return telemetry.NewTrace()
 }
 
-// finishCall answers a panic, and logs and measures the request.
+// finishCall recovers a panic, and logs and measures the request.
 func (a *API) finishCall(rec *recorder, r *http.Request, c *call) {
 	cause := recover()
 	aborted := false
@@ -74,7 +74,7 @@ func (a *API) finishCall(rec *recorder, r *http.Request, c *call) {
 		aborted = errors.Is(err, http.ErrAbortHandler)
 	}
 	if cause != nil && !aborted {
-		err, ok := cause.(*panicError) // of another goroutine
+		err, ok := cause.(*panicError) // from another goroutine
 		if !ok {
 			err = &panicError{value: cause, stack: debug.Stack()}
 		}
@@ -88,11 +88,11 @@ func (a *API) finishCall(rec *recorder, r *http.Request, c *call) {
 	rec.flushHeader()
 	a.log(r, c, rec.status)
 	if cause != nil {
-		panic(http.ErrAbortHandler) // the answer has begun: cut it off, so that it is not taken for whole
+		panic(http.ErrAbortHandler) // the response has begun: abort it, so that the client does not take it for complete
 	}
 }
 
-// log writes the canonical line of a request, and measures it.
+// log writes the canonical line of a request and measures it.
 func (a *API) log(r *http.Request, c *call, status int) {
 	ctx := r.Context()
 	took := a.config.Clock.Now().Sub(c.request.Start)
@@ -124,8 +124,8 @@ func (a *API) log(r *http.Request, c *call, status int) {
 	a.config.Log.LogAttrs(ctx, level, "request", attrs...)
 }
 
-// clientIP is the client's address without port: the connection's, or what the
-// proxy before us appended to X-Forwarded-For.
+// clientIP returns the client's address without port: the connection's, or the
+// one that our proxy appended to X-Forwarded-For.
 func (a *API) clientIP(r *http.Request) string {
 	addr := r.RemoteAddr
 	if a.config.TrustForwarded {
@@ -165,15 +165,15 @@ func (e *panicError) Unwrap() error {
 	return err
 }
 
-// recorder notes what is answered. It holds the status back until the first
-// byte, so that an answer that cannot be written can still become a 500.
+// recorder records the status. It holds it back until the first byte, so that a
+// response that cannot be encoded can still become a 500.
 type recorder struct {
 	http.ResponseWriter
 	status int
 	wrote  bool
 }
 
-// WriteHeader notes the status.
+// WriteHeader records the status.
 func (r *recorder) WriteHeader(status int) {
 	if r.status == 0 {
 		r.status = status
@@ -189,10 +189,10 @@ func (r *recorder) Write(b []byte) (int, error) {
 // Flush sends what was written so far.
 func (r *recorder) Flush() {
 	r.flushHeader()
-	_ = http.NewResponseController(r.ResponseWriter).Flush() // the client may be gone
+	_ = http.NewResponseController(r.ResponseWriter).Flush() // the client may have disconnected
 }
 
-// Unwrap is for http.ResponseController.
+// Unwrap supports http.ResponseController.
 func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 
 func (r *recorder) flushHeader() {

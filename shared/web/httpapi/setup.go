@@ -11,14 +11,14 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 )
 
-// setupHuma sets what huma keeps in package variables, once. The frame has its
-// schemas of types from huma, and its form of an OpenAPI document; nothing else in
-// the service uses huma directly.
+// setupHuma sets huma's package variables, once. The framework uses huma for
+// schemas of types and for the form of an OpenAPI document; no other package
+// uses huma directly.
 var setupHuma = sync.OnceFunc(func() {
 	huma.DefaultArrayNullable = false
 })
 
-// newDocument is a description without operations.
+// newDocument returns a description without operations.
 func newDocument(c *Config, names *namer) *huma.OpenAPI {
 	schemas := huma.NewMapRegistry("#/components/schemas/", names.name)
 	schemas.RegisterTypeAlias(reflect.TypeFor[clock.Millis](), reflect.TypeFor[time.Time]())

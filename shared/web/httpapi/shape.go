@@ -14,23 +14,23 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// shape is what a JSON value must look like: a Go type and the constraints of
-// its schema, compiled once at registration.
+// shape describes a valid JSON value: a Go type and the constraints of its
+// schema, compiled once at registration.
 type shape struct {
 	kind     shapeKind
 	nullable bool
-	secret   bool // never repeat the value
+	secret   bool // never echo the value
 	bits     int  // of an integer
 	unsigned bool
-	schema   *huma.Schema // constraints; nil without any
+	schema   *huma.Schema // constraints, or nil
 	pattern  *regexp.Regexp
-	text     reflect.Type // reads itself from a string
+	text     reflect.Type // decodes itself from a string
 
 	fields []shapeField
 	index  map[string]int // of fields, by name
-	open   bool           // an object that takes unknown fields
+	open   bool           // an object that accepts unknown fields
 	elem   *shape         // of arrays and maps
-	of     *shape         // the shape itself, in a recursive type
+	of     *shape         // the shape itself, for a recursive type
 }
 
 type shapeField struct {
@@ -38,7 +38,7 @@ type shapeField struct {
 	path     []int // in the struct
 	shape    *shape
 	required bool
-	def      reflect.Value // set when the field is absent, if valid
+	def      reflect.Value // default if the field is absent, if valid
 }
 
 type shapeKind int
@@ -95,7 +95,7 @@ func (c *shaper) shape(t reflect.Type, s *huma.Schema) *shape {
 		out.kind, out.text = stringShape, timeType
 		return out
 	case slices.ContainsFunc(unmarshalers, ptr.Implements):
-		out.nullable = true // it reads itself and says what is wrong
+		out.nullable = true // it decodes itself and reports errors
 		return out
 	case ptr.Implements(textType):
 		out.kind, out.text = stringShape, t
@@ -141,7 +141,7 @@ func additional(s *huma.Schema) *huma.Schema {
 	return out
 }
 
-// object compiles a struct. Two fields of one type share their fields' shapes.
+// object compiles a struct. Two fields of one type share their shapes.
 func (c *shaper) object(t reflect.Type, s *huma.Schema, out *shape) *shape {
 	out.kind = objectShape
 	if done, ok := c.structs[t]; ok {
@@ -202,7 +202,7 @@ func (c *shaper) fields(t reflect.Type, path []int, s *huma.Schema, out *shape) 
 	}
 }
 
-// documentNull describes that a pointer field takes null, too.
+// documentNull documents that a pointer field accepts null.
 func documentNull(s *huma.Schema) {
 	switch {
 	case s.Ref != "":
@@ -213,7 +213,7 @@ func documentNull(s *huma.Schema) {
 	}
 }
 
-// defaultOf reads a default tag: a string as it is, anything else as JSON.
+// defaultOf parses a default tag: a string verbatim, anything else as JSON.
 func defaultOf(t reflect.Type, tag string) reflect.Value {
 	v := reflect.New(t)
 	base := t

@@ -11,16 +11,17 @@ import (
 	"time"
 )
 
-// heartbeat is how often an answer that is waited for shows that it is alive.
+// heartbeat is the interval of white space in a response that is still being
+// computed.
 const heartbeat = 10 * time.Second
 
-// flushEvery is how many bytes of a list are sent at a time.
+// flushEvery is the number of bytes of a list that are sent at a time.
 const flushEvery = 32 << 10
 
-// Stream is an answer of JSON that is sent in parts: a list of any length, or
-// what has to be waited for. T is what the whole of it reads as. When it fails
-// after its status was sent, the connection is cut off, so that no client takes
-// the answer for whole.
+// Stream is a JSON response that is sent in parts: a list of any length, or a
+// result that takes time. T is the type of the whole. If it fails after its
+// status was sent, the connection is closed abnormally, so that no client takes
+// the response for complete.
 type Stream[T any] struct {
 	send func(ctx context.Context, w http.ResponseWriter) error
 }
@@ -33,31 +34,32 @@ type streamed interface {
 
 func (Stream[T]) body() reflect.Type { return reflect.TypeFor[T]() }
 
-// stream sends the answer. A failure is a panic, which the frame reports.
+// stream sends the response. It panics on a failure, which the framework
+// reports.
 func (s Stream[T]) stream(ctx context.Context, w http.ResponseWriter) {
 	if err := s.send(ctx, w); err != nil && ctx.Err() == nil {
 		panic(err)
 	}
 }
 
-// Parts answers with what send writes: JSON, flushed where the client is to see it
-// at once. An error of the writer says that the client is gone.
+// Parts returns a response written by send: JSON, flushed wherever the client
+// should see it at once. A write error means that the client has disconnected.
 func Parts[T any](send func(ctx context.Context, w http.ResponseWriter) error) Stream[T] {
 	return Stream[T]{send}
 }
 
-// Whole answers with a value that is there.
+// Whole returns a response with an existing value.
 func Whole[T any](v T) Stream[T] {
 	return Parts[T](func(_ context.Context, w http.ResponseWriter) error { return writeAnswer(w, v) })
 }
 
-// Wait answers with what do returns. White space before the JSON keeps the
-// connection alive meanwhile.
+// Wait returns a response with the result of do. White space before the JSON
+// keeps the connection alive meanwhile.
 func Wait[T any](do func(ctx context.Context) (T, error)) Stream[T] {
 	return Later[T](func(ctx context.Context) (any, error) { return do(ctx) })
 }
 
-// Later is Wait for an answer that has more fields than T says.
+// Later is Wait for a result with more fields than T.
 func Later[T any](do func(ctx context.Context) (any, error)) Stream[T] {
 	return Parts[T](func(ctx context.Context, w http.ResponseWriter) error {
 		ctx, cancel := context.WithCancel(ctx)
@@ -97,9 +99,9 @@ func Later[T any](do func(ctx context.Context) (any, error)) Stream[T] {
 	})
 }
 
-// List answers with {"items": […]} of any length, which takes little memory. The
-// first element is read before the answer begins: the error that it fails with
-// is returned, for its status.
+// List returns the response {"items": […]} for any number of items, in constant
+// memory. It reads the first item before the response begins, and returns its
+// error, so that the error determines the status.
 func List[T any](seq iter.Seq2[T, error]) (Stream[Items[T]], error) {
 	next, stop := iter.Pull2(seq)
 	first, err, more := next()
@@ -112,7 +114,7 @@ func List[T any](seq iter.Seq2[T, error]) (Stream[Items[T]], error) {
 		buf := []byte(`{"items":[`)
 		for v, err := first, error(nil); more; v, err, more = next() {
 			if err != nil {
-				_ = sendPart(w, trimComma(buf)) // what there is
+				_ = sendPart(w, trimComma(buf)) // what is complete
 				return err
 			}
 			if buf, err = appendAnswer(buf, v); err != nil {
@@ -126,12 +128,12 @@ func List[T any](seq iter.Seq2[T, error]) (Stream[Items[T]], error) {
 				buf = append(buf[:0], ',')
 			}
 		}
-		_ = sendPart(w, append(trimComma(buf), "]}\n"...)) // the client may be gone
+		_ = sendPart(w, append(trimComma(buf), "]}\n"...)) // the client may have disconnected
 		return nil
 	}), nil
 }
 
-// trimComma takes the comma after the last element away.
+// trimComma removes the comma after the last item.
 func trimComma(buf []byte) []byte {
 	if n := len(buf); n > 0 && buf[n-1] == ',' {
 		return buf[:n-1]
@@ -139,7 +141,7 @@ func trimComma(buf []byte) []byte {
 	return buf
 }
 
-// sendPart writes a part and sees to it that it is sent.
+// sendPart writes a part and flushes it.
 func sendPart(w http.ResponseWriter, part []byte) error {
 	if _, err := w.Write(part); err != nil {
 		return err

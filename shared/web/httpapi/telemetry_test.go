@@ -19,7 +19,7 @@ const (
 	traceID = "0af7651916cd43dd8448eb211c80319c"
 )
 
-// observed is the fixture's handler, and what it tells of itself.
+// observed returns the fixture's handler with its log and metrics.
 func observed(t *testing.T) (http.Handler, *telemetrytest.Log, *telemetry.Metrics, *telemetrytest.Log) {
 	log, numbers := &telemetrytest.Log{}, &telemetrytest.Log{}
 	metrics := telemetry.NewMetrics("Millrace", numbers)
@@ -27,8 +27,8 @@ func observed(t *testing.T) (http.Handler, *telemetrytest.Log, *telemetry.Metric
 	return h, log, metrics, numbers
 }
 
-// TestCanonicalLine: one line a request, with all that it was about and nothing
-// that a client may have put a secret into.
+// TestCanonicalLine checks for one line per request, with its subject and
+// without anything in which a client may have put a secret.
 func TestCanonicalLine(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -81,7 +81,7 @@ func TestCanonicalLine(t *testing.T) {
 	}
 }
 
-// TestCauseIsLoggedOnce, on a line of its own beside the canonical one.
+// TestCauseIsLoggedOnce, on its own line besides the canonical one.
 func TestCauseIsLoggedOnce(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"unknown", "panic", "unwritable"} {
@@ -106,9 +106,9 @@ func TestCauseIsLoggedOnce(t *testing.T) {
 	}
 }
 
-// TestTraceOfARequest: one that is valid is gone on with, anything else begins a
-// new one, and the answer says which.
-func TestTraceOfARequest(t *testing.T) {
+// TestTraceOfRequest: a valid trace is continued, anything else starts a new
+// one, and the response names it.
+func TestTraceOfRequest(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name string

@@ -11,8 +11,7 @@ import (
 	"millrace/shared/platform/errs"
 )
 
-// Whole is the API of the whole service, of which this one may be a function's
-// part.
+// Whole returns the API of the whole service, of which this one may be a part.
 func (a *API) Whole() *API {
 	if a.config.Whole != nil {
 		return a.config.Whole()
@@ -20,8 +19,9 @@ func (a *API) Whole() *API {
 	return a
 }
 
-// notFound answers a request for a path that the API does not have. A part of the
-// whole answers for all of it: a gateway sends it what matched no operation.
+// notFound answers a request for a path that the API does not have. If it is
+// part of a whole, it answers for all of it, because a gateway sends it what
+// matched no operation.
 func (a *API) notFound(w http.ResponseWriter, r *http.Request) {
 	methods := a.Whole().methods(r.URL)
 	switch {
@@ -29,9 +29,9 @@ func (a *API) notFound(w http.ResponseWriter, r *http.Request) {
 		toAnswer(errs.New(errs.NotFound, "Not Found")).write(w)
 	case !slices.Contains(methods, r.Method):
 		refuseMethod(w, methods)
-	case callFrom(r.Context()).slash: // which is why the gateway found nothing
+	case callFrom(r.Context()).slash: // the reason why the gateway found no operation
 		redirectWithoutSlash(w, r)
-	default: // another function's
+	default: // another function serves it
 		toAnswer(errs.New(errs.NotFound, "Not Found")).write(w)
 	}
 }
@@ -45,7 +45,7 @@ func refuseMethod(w http.ResponseWriter, allowed []string) {
 	(&answered{Detail: "Method Not Allowed", status: http.StatusMethodNotAllowed}).write(w)
 }
 
-// methods are those by which operations have a path.
+// methods returns the methods of the operations with a path.
 func (a *API) methods(u *url.URL) []string {
 	path := u.RawPath
 	if path == "" {
@@ -60,8 +60,8 @@ func (a *API) methods(u *url.URL) []string {
 	return out
 }
 
-// withoutSlash is the request without the slash at the end of its path, and
-// whether it had one: with and without it, a path is one operation.
+// withoutSlash returns the request without the trailing slash of its path, and
+// whether it had one. A path with and without it is one operation.
 func withoutSlash(r *http.Request) (*http.Request, bool) {
 	path, slash := strings.CutSuffix(r.URL.Path, "/")
 	if !slash || path == "" {
@@ -73,9 +73,9 @@ func withoutSlash(r *http.Request) (*http.Request, bool) {
 	return &out, true
 }
 
-// redirectWithoutSlash answers a request whose path had a slash at its end, and
-// method and body are sent again. The location is relative: what stands before
-// the path, a stage of the gateway or a proxy's folder, is not known here.
+// redirectWithoutSlash redirects a request whose path had a trailing slash; the
+// client repeats method and body. The location is relative, because a stage of
+// the gateway or a proxy's prefix may precede the path.
 func redirectWithoutSlash(w http.ResponseWriter, r *http.Request) {
 	path := r.URL.EscapedPath()
 	location := "../" + path[strings.LastIndexByte(path, '/')+1:]

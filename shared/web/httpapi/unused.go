@@ -7,11 +7,11 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 )
 
-// reference is a reference to a schema in a document as JSON.
+// reference matches a reference to a schema in a JSON document.
 var reference = regexp.MustCompile(`"\$ref":"#/components/schemas/([^"]+)"`)
 
-// published is the description without the schemas that only hidden operations
-// use.
+// published returns the description without the schemas that only hidden
+// operations use.
 func (a *API) published() (*huma.OpenAPI, error) {
 	all := a.document.Components.Schemas
 	used := map[string]*huma.Schema{}
@@ -42,7 +42,7 @@ func (a *API) published() (*huma.OpenAPI, error) {
 	return &doc, nil
 }
 
-// someSchemas are those of a registry that are published.
+// someSchemas are the published schemas of a registry.
 type someSchemas struct {
 	huma.Registry
 	of map[string]*huma.Schema

@@ -1,4 +1,4 @@
-// Package other is a second domain, with names that the first has too.
+// Package other is a second domain, with the same names as the first.
 package other
 
 import (
