@@ -174,14 +174,14 @@ $(GOVULNCHECK):
 .PHONY: generate
 generate: ## Write the generated files anew: the tables of operations, the templates, the counts and what they cost
 	$(GO) test ./functions/catalog -count=1 -run 'TestOperationsAreThoseOfTheGoldenFile|TestDescriptionIsThatOfTheGoldenFile|TestReadmeLists' -update
-	$(GO) test ./infra -count=1 -run TestTemplatesAreThoseOfTheGoldenFiles -update
+	$(GO) test ./infra -count=1 -run TestTemplatesMatchGoldenFiles -update
 	$(GO) test ./localstack/proof/bench -count=1 -run 'TestCountsAreThoseOfTheGoldenFile|TestReadmeShowsTheBill' -update
 
 .PHONY: verify
 verify: ## Check that generated files and go.mod are up to date
 	$(GO) test ./functions/catalog -count=1 -run 'TestOperationsAreThoseOfTheGoldenFile|TestDescriptionIsThatOfTheGoldenFile|TestReadmeLists'
 	$(GO) test ./localstack/proof/bench -count=1 -run 'TestCountsAreThoseOfTheGoldenFile|TestReadmeShowsTheBill'
-	$(GO) test ./infra -count=1 -run TestTemplatesAreThoseOfTheGoldenFiles
+	$(GO) test ./infra -count=1 -run TestTemplatesMatchGoldenFiles
 	$(GO) mod tidy -diff
 
 # A deployment: make synth TENANT=acme REGION=eu-west-1 [STAGE=prod], and more of

@@ -9,22 +9,21 @@ import (
 	"time"
 )
 
-// ObjectQueue is the queue of what happens to the objects of the bucket. A
-// deployment has it from the start, the embedded server if a function takes these
-// events.
+// ObjectQueue is the queue of the bucket's object events. A deployment always
+// has it, the embedded server only if a function takes these events.
 const ObjectQueue = "object-events"
 
-// Object is what happened to one object of a bucket. Events of one object may
-// come twice, and in any order.
+// Object is an event of one object in a bucket. Events of one object may be
+// delivered more than once and in any order.
 type Object struct {
 	Event     string    // e.g. "ObjectCreated:Put", "ObjectRemoved:DeleteMarkerCreated"
-	Time      time.Time // of the request that did it
+	Time      time.Time // of the request that caused it
 	Bucket    string
-	Key       string // as the object is named
-	Size      int64  // in bytes; 0 of one that was removed
-	ETag      string // without quotes; "" of one that was deleted
+	Key       string // decoded
+	Size      int64  // in bytes; 0 if the object was removed
+	ETag      string // without quotes; "" if the object was deleted
 	VersionID string // "" in a bucket without versions
-	Sequencer string // orders the events of one key: see [Object.After]
+	Sequencer string // orders the events of one key; see [Object.After]
 }
 
 // Created reports whether the object was stored.
@@ -33,21 +32,22 @@ func (o Object) Created() bool { return strings.HasPrefix(o.Event, "ObjectCreate
 // Removed reports whether the object was deleted, or hidden by a delete marker.
 func (o Object) Removed() bool { return strings.HasPrefix(o.Event, "ObjectRemoved:") }
 
-// After reports whether the event came after another of the same key. Sequencers
-// are hexadecimal numbers of any length: the shorter one is filled up with zeros
-// at its end.
+// After reports whether the event is later than another of the same key.
+// Sequencers are hexadecimal numbers of any length: the shorter one is padded
+// with zeros on the right.
 func (o Object) After(other Object) bool {
 	n := max(len(o.Sequencer), len(other.Sequencer))
 	fill := func(s string) string { return s + strings.Repeat("0", n-len(s)) }
 	return fill(o.Sequencer) > fill(other.Sequencer)
 }
 
-// testEvent is what S3 sends when a bucket is told of a queue, to try it.
+// testEvent is the event that S3 sends to test a queue when a bucket is
+// configured to use it.
 const testEvent = "s3:TestEvent"
 
-// objectMessage is the body of a message of S3, as far as it is of use.
+// objectMessage is the body of an S3 message, as far as it is used.
 type objectMessage struct {
-	Event   string         `json:",omitempty"` // of a trial
+	Event   string         `json:",omitempty"` // only in a test event
 	Records []objectRecord `json:",omitempty"`
 }
 
@@ -76,26 +76,25 @@ type objectStory struct {
 	} `json:"object"`
 }
 
-// ReadObjects reads the body of a message of [ObjectQueue], which is an event of
-// S3 (events.S3Event of aws-lambda-go). The message by which S3 tries the queue
-// has no objects. Errors: a body that is no event of S3, which will not become
-// one when it is delivered again.
+// ReadObjects parses the body of a message of [ObjectQueue], which is an S3
+// event (events.S3Event of aws-lambda-go). S3's test event has no objects. It
+// fails if the body is not an S3 event; delivering it again does not help.
 func ReadObjects(body string) ([]Object, error) {
 	var m objectMessage
 	if err := json.Unmarshal([]byte(body), &m); err != nil {
-		return nil, fmt.Errorf("event of S3: %w", err)
+		return nil, fmt.Errorf("S3 event: %w", err)
 	}
 	if m.Event == testEvent {
 		return nil, nil
 	}
 	if len(m.Records) == 0 {
-		return nil, errors.New("event of S3: it has no records")
+		return nil, errors.New("S3 event: no records")
 	}
 	out := make([]Object, len(m.Records))
 	for i, r := range m.Records {
 		o, err := r.object()
 		if err != nil {
-			return nil, fmt.Errorf("event of S3: record %d: %w", i, err)
+			return nil, fmt.Errorf("S3 event: record %d: %w", i, err)
 		}
 		out[i] = o
 	}
@@ -111,7 +110,7 @@ func (r objectRecord) object() (Object, error) {
 		return Object{}, errors.New("event, bucket or key is missing")
 	}
 	at, err := time.Parse(time.RFC3339, r.EventTime)
-	if err != nil { // moto leaves the zone out
+	if err != nil { // moto omits the time zone
 		at, err = time.Parse("2006-01-02T15:04:05", r.EventTime)
 	}
 	if err != nil {
@@ -123,8 +122,8 @@ func (r objectRecord) object() (Object, error) {
 	}, nil
 }
 
-// WriteObject writes the message that S3 sends of an object in a region: what
-// stands in for S3 sends it.
+// WriteObject returns the message that S3 sends for an object in a region.
+// Substitutes for S3 send it.
 func WriteObject(region string, o Object) []byte {
 	r := objectRecord{
 		EventVersion: "2.1", EventSource: "aws:s3", AWSRegion: region,
@@ -136,7 +135,7 @@ func WriteObject(region string, o Object) []byte {
 	r.S3.Object.Size, r.S3.Object.ETag, r.S3.Object.VersionID, r.S3.Object.Sequencer = o.Size, o.ETag, o.VersionID, o.Sequencer
 	body, err := json.Marshal(objectMessage{Records: []objectRecord{r}})
 	if err != nil {
-		panic(fmt.Sprintf("events: an event of S3 does not marshal: %v", err)) // it has texts and numbers alone
+		panic(fmt.Sprintf("events: an event of S3 does not marshal: %v", err)) // only strings and numbers
 	}
 	return body
 }

@@ -14,8 +14,8 @@ import (
 	"millrace/events"
 )
 
-// readMessages reads a sample as an event function does: S3's events in the
-// bodies of SQS's messages.
+// readMessages reads a sample as an event function does: S3 events in the
+// bodies of SQS messages.
 func readMessages(t *testing.T, file string) []string {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join("testdata", file))
@@ -57,7 +57,7 @@ func TestReadObjects(t *testing.T) {
 	assert.False(t, created[0].After(removed[0]))
 }
 
-func TestReadObjectsRefusesWhatIsNoEvent(t *testing.T) {
+func TestReadObjectsRejectsOtherBodies(t *testing.T) {
 	t.Parallel()
 	record := func(name, bucket, key, at string) string {
 		return `{"Records": [{"eventName": "` + name + `", "eventTime": "` + at + `", "s3": {"bucket": {"name": "` + bucket + `"}, "object": {"key": "` + key + `"}}}]}`
@@ -82,8 +82,8 @@ func TestReadObjectsRefusesWhatIsNoEvent(t *testing.T) {
 	assert.True(t, got[0].Created())
 }
 
-// TestWriteObject: what is written is read as it was, by this package and by
-// whoever takes it for Lambda's event of S3.
+// TestWriteObject checks that the result is parsed correctly by this package
+// and by Lambda's type of the S3 event.
 func TestWriteObject(t *testing.T) {
 	t.Parallel()
 	for i, key := range []string{"a", "org_1/runs/R/log", "/", " ", "a b+c%20d", "März/ü", "\x00\n\"'<&>", "?#=&;:@,$!*()[]{}|^~`", "😀/😀", "a//b/../c"} {
@@ -107,7 +107,7 @@ func TestWriteObject(t *testing.T) {
 	assert.Contains(t, string(events.WriteObject("local", events.Object{Bucket: "b", Key: "a b/c+d%ü"})), `"key":"a+b/c%2Bd%25%C3%BC"`, "as S3 writes keys")
 }
 
-func TestObjectsAfterEachOther(t *testing.T) {
+func TestObjectAfter(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		a, b  string

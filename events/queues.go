@@ -1,5 +1,5 @@
-// Package events holds what crosses functions: messages, and the names of the
-// queues they travel on.
+// Package events defines the messages between functions and the names of their
+// queues.
 package events
 
 import (
@@ -8,13 +8,14 @@ import (
 	"millrace/shared/run/tier"
 )
 
-// Runs is the queue of run control: a message asks for one reconciliation at one run.
+// Runs is the queue of run control: a message requests one reconciliation of
+// one run.
 const Runs = "runs"
 
 // Tasks returns the name of a tier's task queue, e.g. "tasks-nano".
 func Tasks(tier string) string { return "tasks-" + tier }
 
-// TierOf returns the tier of a task queue, and false for another queue.
+// TierOf returns the tier of a task queue. ok is false for another queue.
 func TierOf(queue string) (tier string, ok bool) { return strings.CutPrefix(queue, Tasks("")) }
 
 // TaskQueues returns the names of all task queues, smallest tier first.
@@ -27,6 +28,6 @@ func TaskQueues() []string {
 	return names
 }
 
-// AllQueues returns the names of every queue of the service, dead-letter
-// queues not among them.
+// AllQueues returns the names of all queues of the service, without dead-letter
+// queues.
 func AllQueues() []string { return append([]string{Runs}, TaskQueues()...) }

@@ -1,19 +1,21 @@
 package events
 
-// The kinds of [Run] messages. Messages outlive a deployment, so their names stay.
+// The kinds of [Run] messages. Messages survive a deployment, so their names
+// must not change.
 const (
 	RunStart     = "start" // begin the run
 	RunTask      = "task"  // try attempt Attempt of node Node
-	RunPropagate = "walk"  // go on from node Node: part Part of what it leads to, or of its instances
-	RunReconcile = "look"  // compare the run with its plan and repair what was lost
+	RunPropagate = "walk"  // propagate the end of node Node to part Part of its dependents or of its instances
+	RunReconcile = "look"  // reconcile the run with its plan and repair what was lost
 )
 
-// Start is the node before all others: what it leads to are the tasks without dependencies.
+// Start is the virtual node before all others. Its dependents are the tasks
+// without dependencies.
 const Start = -1
 
-// Run is a message about a run: a start, a task or a part of a propagation
-// to the queue of the run's tier, a reconciliation to the queue [Runs]. Its group
-// is the workspace.
+// Run is a message about a run. Starts, tasks and propagations go to the queue
+// of the run's tier, reconciliations to the queue [Runs]. Its group is the
+// workspace.
 type Run struct {
 	Kind    string `json:"kind"`
 	Org     string `json:"org_id"`
@@ -21,15 +23,16 @@ type Run struct {
 	Node    int    `json:"node,omitempty"`
 	Attempt int    `json:"attempt,omitempty"`
 	Part    int    `json:"part,omitempty"`
-	Type    string `json:"type,omitempty"`        // of the task, so that a worker may take what it needs before it claims it
-	Delay   int64  `json:"delay_ms,omitempty"`    // for which the queue was to hold it back
-	Trace   string `json:"traceparent,omitempty"` // W3C Trace Context of the request that began the run
+	Type    string `json:"type,omitempty"`        // of the task, so that a worker can prepare before it claims the task
+	Delay   int64  `json:"delay_ms,omitempty"`    // for which the queue was to delay it
+	Trace   string `json:"traceparent,omitempty"` // W3C Trace Context of the request that created the run
 }
 
 // DetailRunFinished is the detail type of [RunFinished] on the bus.
 const DetailRunFinished = "run.finished"
 
-// RunFinished says that a run is over. Published at least once for each run.
+// RunFinished reports that a run is finished. It is published at least once for
+// each run.
 type RunFinished struct {
 	Org         string `json:"org_id"`
 	Run         string `json:"run_id"`

@@ -17,8 +17,8 @@ import (
 	"millrace/shared/platform/clock"
 )
 
-// TestSamples decodes every sample strictly, so that a field that is renamed
-// cannot be forgotten in them.
+// TestSamples decodes every sample strictly, so that samples keep up with
+// renamed fields.
 func TestSamples(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob(filepath.Join("samples", "*"))

@@ -13,20 +13,20 @@ import (
 	"github.com/aws/jsii-runtime-go"
 )
 
-// stageName is that of the API's one stage; it is the first segment of its paths unless it
-// has a domain of its own.
+// stageName is the API's only stage. It is the first segment of paths unless
+// the API has its own domain.
 const stageName = "v1"
 
-// What the gateway takes in all, in requests a second and at once, so that no
-// flood uses up the account's Lambda environments.
+// The gateway's total limits in requests a second and in a burst, so that no
+// flood uses up the account's Lambda concurrency.
 const (
 	steadyRequests = 1000
 	burstRequests  = 2000
 )
 
-// accessLog names what is logged of a request. It is told by its route: paths
-// hold the names of tenants' flows, and the tokens of webhooks, which are
-// secret.
+// accessLog names the logged fields of a request. The route is logged instead
+// of the path: paths contain names of tenants' flows and secret tokens of
+// webhooks.
 var accessLog = map[string]string{
 	"request_id":         "$context.requestId",
 	"time":               "$context.requestTimeEpoch",
@@ -43,9 +43,9 @@ var accessLog = map[string]string{
 	"function_requestid": "$context.integration.requestId",
 }
 
-// api is what others need of the API.
+// api is what other resources need of the API.
 type api struct {
-	url func(path string) *string // of a path that begins with a slash, or of none
+	url func(path string) *string // of a path that begins with a slash, or of ""
 }
 
 func addAPI(stack awscdk.Stack, cfg Config, routes routes) api {
@@ -55,7 +55,8 @@ func addAPI(stack awscdk.Stack, cfg Config, routes routes) api {
 		EndpointConfiguration:     &awsapigateway.CfnRestApi_EndpointConfigurationProperty{Types: jsii.Strings("REGIONAL")},
 		DisableExecuteApiEndpoint: jsii.Bool(cfg.Domain != ""),
 	})
-	// A deployment is a snapshot of the API: another document makes another.
+	// A deployment is a snapshot of the API, so another document needs another
+	// one.
 	deployment := awsapigateway.NewCfnDeployment(stack, jsii.String("Deployment"+fingerprint(stack, body)), &awsapigateway.CfnDeploymentProps{
 		RestApiId: rest.Ref(), Description: jsii.String("Of the document with this id"),
 	})
@@ -63,12 +64,12 @@ func addAPI(stack awscdk.Stack, cfg Config, routes routes) api {
 	logs := addLogGroup(stack, cfg, "AccessLog", "access")
 	format, err := json.Marshal(accessLog)
 	if err != nil {
-		panic(fmt.Sprintf("infra: the form of the access log does not marshal: %v", err)) // it is of strings alone
+		panic(fmt.Sprintf("infra: the form of the access log does not marshal: %v", err)) // only strings
 	}
 	staged := awsapigateway.NewCfnStage(stack, jsii.String("Stage"), &awsapigateway.CfnStageProps{
 		RestApiId: rest.Ref(), DeploymentId: deployment.Ref(), StageName: jsii.String(stageName),
 		AccessLogSetting: &awsapigateway.CfnStage_AccessLogSettingProperty{DestinationArn: logs.AttrArn(), Format: jsii.String(string(format))},
-		// The gateway's own log would hold paths and bodies.
+		// The gateway's execution log would contain paths and bodies.
 		MethodSettings: []any{&awsapigateway.CfnStage_MethodSettingProperty{
 			HttpMethod: jsii.String("*"), ResourcePath: jsii.String("/*"),
 			LoggingLevel: jsii.String("OFF"), DataTraceEnabled: jsii.Bool(false), MetricsEnabled: jsii.Bool(false),
@@ -99,19 +100,19 @@ func addAPI(stack awscdk.Stack, cfg Config, routes routes) api {
 	return api{url: func(path string) *string { return jsii.String("https://" + cfg.Domain + path) }}
 }
 
-// fingerprint tells documents apart.
+// fingerprint returns a hash of the document.
 func fingerprint(stack awscdk.Stack, body map[string]any) string {
 	data, err := json.Marshal(stack.Resolve(body))
 	if err != nil {
-		panic(fmt.Sprintf("infra: the document of the API does not marshal: %v", err)) // it was made of JSON
+		panic(fmt.Sprintf("infra: the document of the API does not marshal: %v", err)) // made from JSON
 	}
 	sum := sha256.Sum256(data)
 	return hex.EncodeToString(sum[:4])
 }
 
-// addGatewayAccount lets API Gateway write logs. That is a setting of the
-// account in a region, which all its deployments share, so it stays when one of
-// them goes.
+// addGatewayAccount lets API Gateway write logs. The setting belongs to the
+// account in a region and is shared by all of its deployments, so it remains
+// when one of them is deleted.
 func addGatewayAccount(stack awscdk.Stack) awsapigateway.CfnAccount {
 	role := awsiam.NewCfnRole(stack, jsii.String("GatewayLogRole"), &awsiam.CfnRoleProps{
 		Description:              jsii.String("Lets API Gateway write access logs"),

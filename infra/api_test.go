@@ -25,9 +25,9 @@ func (d deployment) paths(t *testing.T) object {
 var invoked = regexp.MustCompile(`^arn:\$\{AWS::Partition\}:apigateway:\$\{AWS::Region\}:lambda:path/(2015-03-31|2021-11-15)` +
 	`/functions/arn:\$\{AWS::Partition\}:lambda:\$\{AWS::Region\}:\$\{AWS::AccountId\}:function:([a-z0-9-]+)/(invocations|response-streaming-invocations)$`)
 
-// TestEveryRouteReachesTheFunctionThatServesIt compares the API with the
-// catalog, from which the embedded server mounts its routes.
-func TestEveryRouteReachesTheFunctionThatServesIt(t *testing.T) {
+// TestEveryRouteReachesItsFunction compares the API with the catalog, from
+// which the embedded server mounts its routes.
+func TestEveryRouteReachesItsFunction(t *testing.T) {
 	t.Parallel()
 	d := deployed(t)
 	paths := d.paths(t)
@@ -81,9 +81,9 @@ func (d deployment) mayBeInvoked(function string) bool {
 	})
 }
 
-// TestPathsAreThoseThatAPIGatewayTakes: the variable segments at one place of
-// the tree have one name, and are whole segments.
-func TestPathsAreThoseThatAPIGatewayTakes(t *testing.T) {
+// TestPathsAreAcceptedByAPIGateway checks that the variable segments at one
+// place of the tree have one name, and are whole segments.
+func TestPathsAreAcceptedByAPIGateway(t *testing.T) {
 	t.Parallel()
 	segment := regexp.MustCompile(`^(\{[A-Za-z0-9._$-]+\}|[A-Za-z0-9._:,-]+)$`)
 	variables := map[string]string{}
@@ -109,11 +109,11 @@ func TestPathsAreThoseThatAPIGatewayTakes(t *testing.T) {
 	}
 }
 
-// forbidden are the variables of the access log that hold a path, a query, a
-// header's value, or whatever an error message quotes.
+// forbidden matches the access log variables that contain a path, a query, a
+// header value, or an error message.
 var forbidden = regexp.MustCompile(`\$context\.(path|customDomain|domainName|protocol|identity|authorizer|error\.message|error\.validationErrorString|requestOverride|integrationErrorMessage)|\$input|\$stageVariables`)
 
-func TestNoLogHoldsAPath(t *testing.T) {
+func TestLogsContainNoPaths(t *testing.T) {
 	t.Parallel()
 	d := deployed(t)
 	stages := d.service.of("ApiGateway::Stage")
@@ -135,7 +135,7 @@ func TestNoLogHoldsAPath(t *testing.T) {
 	assert.NotContains(t, d.data.of("S3::Bucket")[0].properties, "LoggingConfiguration")
 }
 
-func TestTheFirewallStandsBeforeTheAPI(t *testing.T) {
+func TestFirewallProtectsAPI(t *testing.T) {
 	t.Parallel()
 	d := deployed(t)
 	attached := d.service.of("WAFv2::WebACLAssociation")
@@ -154,9 +154,9 @@ func TestTheFirewallStandsBeforeTheAPI(t *testing.T) {
 	assert.Equal(t, 3, limits)
 }
 
-// TestAnotherDocumentIsDeployed: API Gateway serves the snapshot, so a changed
-// document needs a new one.
-func TestAnotherDocumentIsDeployed(t *testing.T) {
+// TestChangedDocumentIsDeployed: API Gateway serves a snapshot, so a changed
+// document needs a new deployment.
+func TestChangedDocumentIsDeployed(t *testing.T) {
 	t.Parallel()
 	d := deployed(t)
 	fewer := slices.DeleteFunc(catalog.All(), specNamed("auth"))
@@ -168,7 +168,7 @@ func TestAnotherDocumentIsDeployed(t *testing.T) {
 	assert.Equal(t, "${"+two[0].id+"}", text(other.service.of("ApiGateway::Stage")[0].properties["DeploymentId"]))
 }
 
-func TestADomainAndASignIn(t *testing.T) {
+func TestDomainAndSignIn(t *testing.T) {
 	t.Parallel()
 	cfg := example()
 	cfg.Domain, cfg.Certificate = "api.acme.example", certificate

@@ -10,23 +10,23 @@ import (
 	"millrace/functions/sandbox"
 )
 
-// code is what functions run, as folders that become zip files.
+// code is the functions' code, as folders that become zip files.
 type code struct {
-	bootstrap string // holds the one program of all functions of the catalog
-	sandbox   string // holds the Python tree of the sandbox functions
-	root      string // holds both
+	bootstrap string // the program of all functions of the catalog
+	sandbox   string // the Python tree of the sandbox functions
+	root      string // parent of both
 }
 
-// buildCode builds the bootstrap for Lambda's arm64 machines, the same bytes
-// from the same sources wherever it runs, and lays out the Python tree. It is
-// to be run in the module; remove frees the folders.
+// buildCode builds the bootstrap for Lambda's arm64 machines, reproducibly, and
+// lays out the Python tree. It must run in the module. Call remove to delete
+// the folders.
 func buildCode(ctx context.Context) (code, error) {
 	root, err := os.MkdirTemp("", "millrace-code-")
 	if err != nil {
 		return code{}, err
 	}
 	c := code{bootstrap: filepath.Join(root, "bootstrap"), sandbox: filepath.Join(root, "sandbox"), root: root}
-	// The version comes by environment, so that it changes no code.
+	// The version is an environment variable, so that it does not change the code.
 	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-tags", "lambda.norpc",
 		"-ldflags", "-s -w -buildid=", "-o", filepath.Join(c.bootstrap, "bootstrap"), "millrace/functions/bootstrap")
 	build.Env = append(os.Environ(), "GOOS=linux", "GOARCH=arm64", "CGO_ENABLED=0")
@@ -42,5 +42,5 @@ func buildCode(ctx context.Context) (code, error) {
 	return c, nil
 }
 
-// remove removes the folders; what was staged from them stays.
+// remove deletes the folders; assets staged from them remain.
 func (c code) remove() { _ = os.RemoveAll(c.root) } // a temporary folder

@@ -13,10 +13,11 @@ import (
 	"millrace/shared/account/quota"
 )
 
-// Config is one deployment: a tenant's service in a region. It is given as CDK
-// context, -c tenant=acme -c region=eu-west-1; config.go lists every key.
+// Config describes one deployment: a tenant's service in a region. It is given
+// as CDK context, -c tenant=acme -c region=eu-west-1; config.go lists every
+// key.
 type Config struct {
-	Tenant  string // tenant: names everything; required
+	Tenant  string // tenant: part of every name; required
 	Region  string // region: required
 	Stage   string // stage: dev, staging or prod (default)
 	Version string // version: of the code, shown by the health operation
@@ -26,28 +27,28 @@ type Config struct {
 
 	Issuer      string   // signinIssuer: of sign-in tokens; default: only API keys are accepted
 	Audience    string   // signinAudience: the client id in them
-	JWKS        string   // signinJwks: of the issuer's keys; default: what it discovers
-	SuperAdmins []string // superAdmins: emails of the platform's administrators, by commas
-	Limits      []string // limits: name=value of limits other than package quota's own, by commas
-	AllowRanges []string // allowRanges: CIDR ranges that users' calls may reach besides public ones, by commas
+	JWKS        string   // signinJwks: URL of the issuer's keys; default: the one it publishes
+	SuperAdmins []string // superAdmins: emails of the platform's administrators, comma-separated
+	Limits      []string // limits: name=value of limits that differ from the defaults of package quota, comma-separated
+	AllowRanges []string // allowRanges: CIDR ranges that users' calls may reach besides public ones, comma-separated
 
-	AlarmEmail string // alarmEmail: who is told of alarms
+	AlarmEmail string // alarmEmail: recipient of alarms
 
-	Restored string // table: name of a restored table that functions use in place of the data stack's
+	Restored string // table: name of a restored table that functions use instead of the data stack's
 }
 
-// stages are the kinds of deployment; those that are kept outlive their stacks.
+// stages are the kinds of deployment.
 var stages = []string{"dev", "staging", "prod"}
 
-// contextKeys are all that may be given for a deployment.
+// contextKeys are the context keys of a deployment.
 var contextKeys = []string{
 	"tenant", "region", "stage", "version", "domain", "certificate", "signinIssuer", "signinAudience", "signinJwks",
 	"superAdmins", "limits", "allowRanges", "alarmEmail", "table",
 }
 
-// refuseUnknown returns an error that names the keys that mean nothing: a
-// mistyped stage must not deploy to prod. The CDK's own keys, with signs in
-// them, are not looked at.
+// refuseUnknown returns an error that names the unknown keys: a mistyped stage
+// must not deploy to prod. The CDK's own keys, which contain punctuation, are
+// ignored.
 func refuseUnknown(keys []string) error {
 	var faults []error
 	for _, key := range keys {
@@ -68,11 +69,12 @@ var (
 	versionForm     = regexp.MustCompile(`^[A-Za-z0-9._+-]{1,64}$`)
 )
 
-// maxTenant keeps the longest name made of a tenant, a bucket's, in its bounds.
+// maxTenant limits the longest name that contains a tenant, which is a
+// bucket's.
 const maxTenant = 16
 
-// readConfig reads and checks the context; get gives "" for what is not set,
-// regions are those that there are. The error names every key that is wrong.
+// readConfig reads and checks the context. get returns "" for a missing key;
+// regions are the known regions. The error names every invalid key.
 func readConfig(get func(key string) string, regions []string) (Config, error) {
 	c := Config{
 		Tenant: get("tenant"), Region: get("region"), Stage: cmp.Or(get("stage"), "prod"), Version: get("version"),
@@ -114,34 +116,33 @@ func readConfig(get func(key string) string, regions []string) (Config, error) {
 	check(err == nil, "limits: %v", err)
 	for _, text := range c.AllowRanges {
 		_, err := netip.ParsePrefix(text)
-		check(err == nil, "allowRanges: %q is no CIDR range such as 10.0.0.0/8", text)
+		check(err == nil, "allowRanges: %q is not a CIDR range such as 10.0.0.0/8", text)
 	}
 	return c, errors.Join(faults...)
 }
 
 // kept reports whether data and stacks are protected: in all stages but dev,
-// whose data goes with its stack.
+// whose data is deleted with its stack.
 func (c Config) kept() bool { return c.Stage != "dev" }
 
-// name is the name of a resource, e.g. "millrace-acme-prod-runs".
+// name returns the name of a resource, e.g. "millrace-acme-prod-runs".
 func (c Config) name(part string) string { return c.prefix() + part }
 
-// prefix stands before the name of everything that is named within an account
-// and region.
+// prefix is the prefix of all names within an account and region.
 func (c Config) prefix() string { return "millrace-" + c.Tenant + "-" + c.Stage + "-" }
 
-// logGroup is the name of a log group, e.g. "/millrace/acme/prod/runs".
+// logGroup returns the name of a log group, e.g. "/millrace/acme/prod/runs".
 func (c Config) logGroup(part string) string {
 	return "/millrace/" + c.Tenant + "/" + c.Stage + "/" + part
 }
 
-// table is the name of the table that functions use.
+// table returns the name of the table that functions use.
 func (c Config) table() string { return cmp.Or(c.Restored, c.name("table")) }
 
-// namespace is where CloudWatch keeps what functions measure themselves.
+// namespace returns the CloudWatch namespace of the functions' own metrics.
 func (c Config) namespace() string { return "Millrace/" + c.Tenant + "/" + c.Stage }
 
-// queue is the name of a queue of the catalog.
+// queue returns the name of a queue of the catalog.
 func (c Config) queue(name string) string { return c.prefix() + name }
 
 func secureURL(text string) bool {

@@ -71,7 +71,7 @@ func TestInvalidContextIsRejected(t *testing.T) {
 		"alarms":                 {map[string]string{"alarmEmail": "ops"}, "no email address"},
 		"table":                  {map[string]string{"table": "a b"}, "no name of a table"},
 		"limits":                 {map[string]string{"limits": "apples=1"}, `limits: unknown limit "apples"`},
-		"ranges":                 {map[string]string{"allowRanges": "10.0.0.1"}, "no CIDR range"},
+		"ranges":                 {map[string]string{"allowRanges": "10.0.0.1"}, "not a CIDR range"},
 	} {
 		_, err := readConfig(given(c.given), someRegions)
 		require.ErrorContains(t, err, c.want, name)

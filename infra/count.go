@@ -11,10 +11,10 @@ import (
 	"strings"
 )
 
-// maxResources is how many resources CloudFormation takes in a stack.
+// maxResources is the most resources that CloudFormation accepts in a stack.
 const maxResources = 500
 
-// count writes how many resources of which kind templates have.
+// count writes the number of resources of each kind in templates.
 func count(w io.Writer, templates []string) error {
 	for _, path := range templates {
 		data, err := os.ReadFile(path)

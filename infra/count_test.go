@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestCountTellsResourcesByKind(t *testing.T) {
+func TestCountListsResourcesByKind(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	require.NoError(t, count(&out, []string{filepath.Join("testdata", "data.template.json")}))

@@ -15,23 +15,23 @@ import (
 	"millrace/shared/web/fn"
 )
 
-// A dashboard is a grid of this width; a graph takes a third of it.
+// Width of a dashboard's grid, and of a graph, three of which fit in a row.
 const (
 	gridWidth   = 24
 	graphWidth  = 8
 	graphHeight = 6
 )
 
-// graph is one graph of the dashboard: of lines, or of those that a search
-// finds.
+// graph is one graph of the dashboard: of given metrics, or of those that a
+// search finds.
 type graph struct {
 	title  string
 	lines  []metric
 	search string
 }
 
-// search finds all lines of a metric of the functions' own, told apart by these
-// dimensions.
+// search returns a search for all series of one of the functions' own metrics,
+// grouped by these dimensions.
 func search(cfg Config, m telemetry.Metric, statistic, by string) string {
 	return fmt.Sprintf(`SEARCH('{%s,%s} MetricName="%s"', '%s', 60)`, cfg.namespace(), by, m, statistic)
 }
@@ -47,14 +47,14 @@ func addDashboard(stack awscdk.Stack, cfg Config, specs []fn.Spec) {
 	}
 	body, err := json.Marshal(map[string]any{"widgets": widgets})
 	if err != nil {
-		panic(fmt.Sprintf("infra: the dashboard does not marshal: %v", err)) // it has strings and numbers alone
+		panic(fmt.Sprintf("infra: the dashboard does not marshal: %v", err)) // only strings and numbers
 	}
 	awscloudwatch.NewCfnDashboard(stack, jsii.String("Dashboard"), &awscloudwatch.CfnDashboardProps{
 		DashboardName: jsii.String(cfg.name("service")), DashboardBody: jsii.String(string(body)),
 	})
 }
 
-// metrics are what a graph shows, as a dashboard takes it.
+// metrics returns the metrics of a graph in a dashboard's form.
 func (g graph) metrics() [][]any {
 	if g.search != "" {
 		return [][]any{{map[string]any{"expression": g.search, "id": "found"}}}
@@ -70,7 +70,7 @@ func (g graph) metrics() [][]any {
 	return out
 }
 
-// graphs are what an operator looks at, from the caller inwards.
+// graphs returns the graphs of the dashboard, from the caller inwards.
 func graphs(cfg Config, specs []fn.Spec) []graph {
 	ofFunctions := func(title, name, statistic string) graph {
 		g := graph{title: title}

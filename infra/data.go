@@ -13,19 +13,19 @@ import (
 	"millrace/shared/web/fn"
 )
 
-// What the data stack exports; all else other stacks know by its name.
+// The exports of the data stack. Other stacks refer to everything else by name.
 const (
 	keyARN       = "key-arn"
 	cursorSecret = "cursor-secret-arn"
 	attemptKey   = "attempt-secret-arn"
 )
 
-// Days that things are kept.
+// Retention in days.
 const (
-	recoveryDays   = 35 // to any second of which the table can be restored: the most there is
+	recoveryDays   = 35 // point-in-time recovery of the table; the maximum
 	noncurrentDays = 30 // replaced or deleted versions of objects
-	partsDays      = 2  // parts of uploads that were not completed; their URLs are good for hours
-	pendingDays    = 30 // a key that is to be deleted
+	partsDays      = 2  // parts of incomplete uploads; their URLs are valid for hours
+	pendingDays    = 30 // a key scheduled for deletion
 )
 
 func addData(stack awscdk.Stack, cfg Config, specs []fn.Spec) {
@@ -41,7 +41,7 @@ func addData(stack awscdk.Stack, cfg Config, specs []fn.Spec) {
 	notify(stack, cfg, specs, bucket)
 }
 
-// keep has a resource outlive its stack where data is kept.
+// keep makes a resource outlive its stack, where data is kept.
 func (c Config) keep(resource awscdk.CfnResource) {
 	policy := awscdk.RemovalPolicy_DESTROY
 	if c.kept() {
@@ -54,15 +54,16 @@ func export(stack awscdk.Stack, cfg Config, id, name string, value *string) {
 	awscdk.NewCfnOutput(stack, jsii.String(id), &awscdk.CfnOutputProps{Value: value, ExportName: jsii.String(cfg.name(name))})
 }
 
-// imported is what the data stack exports under a name.
+// imported returns an export of the data stack.
 func (c Config) imported(name string) *string {
 	return awscdk.Fn_ImportValue(jsii.String(c.name(name)))
 }
 
-// addKey makes the key that encrypts everything at rest. The account's policies
-// say who may use it, and roles may only through the services named in them.
+// addKey adds the key that encrypts all data at rest. The account's policies
+// decide who may use it, and roles may use it only through the services named
+// in them.
 func addKey(stack awscdk.Stack, cfg Config) awskms.CfnKey {
-	all := []*string{jsii.String("*")} // in a key's policy: this key
+	all := []*string{jsii.String("*")} // in a key's policy, "*" is this key
 	account := awscdk.Fn_Sub(jsii.String("arn:${AWS::Partition}:iam::${AWS::AccountId}:root"), nil)
 	mine := map[string]any{"StringEquals": map[string]any{"aws:SourceAccount": awscdk.Fn_Ref(jsii.String("AWS::AccountId"))}}
 	sends := func(id, from string) statement {
@@ -79,8 +80,8 @@ func addKey(stack awscdk.Stack, cfg Config) awskms.CfnKey {
 		},
 		sends("EventsToQueues", "events"),
 		sends("AlarmsToTopic", "cloudwatch"),
-		// As S3's manual has it, without a condition: which bucket may send is said
-		// by the queue's policy.
+		// As in S3's manual, without a condition: the queue's policy limits which
+		// bucket may send.
 		{id: "BucketToQueue", principal: service("s3"), resources: all, actions: []string{"kms:Decrypt", "kms:GenerateDataKey"}},
 	}
 	key := awskms.NewCfnKey(stack, jsii.String("Key"), &awskms.CfnKeyProps{
@@ -97,7 +98,7 @@ func addKey(stack awscdk.Stack, cfg Config) awskms.CfnKey {
 	return key
 }
 
-// addTable makes the table by the service's own definition of it.
+// addTable adds the table, from the service's own definition.
 func addTable(stack awscdk.Stack, cfg Config, key awskms.CfnKey) {
 	schema := dynamo.Schema(cfg.name("table"))
 	ttl := dynamo.TimeToLive(cfg.name("table")).TimeToLiveSpecification
@@ -139,8 +140,8 @@ func addTable(stack awscdk.Stack, cfg Config, key awskms.CfnKey) {
 	cfg.keep(table)
 }
 
-// addBucket makes the bucket of artifacts, outputs and logs. Its objects are
-// immutable or rewritten whole, so versions are there for accidents alone.
+// addBucket adds the bucket of artifacts, outputs and logs. Its objects are
+// immutable or replaced as a whole, so versions only protect against accidents.
 func addBucket(stack awscdk.Stack, cfg Config, key awskms.CfnKey) awss3.CfnBucket {
 	bucket := awss3.NewCfnBucket(stack, jsii.String("Bucket"), &awss3.CfnBucketProps{
 		BucketName: cfg.bucketName(),
@@ -179,7 +180,7 @@ func addBucket(stack awscdk.Stack, cfg Config, key awskms.CfnKey) awss3.CfnBucke
 	return bucket
 }
 
-// onlyTLS refuses everybody everything that comes without TLS.
+// onlyTLS denies all requests without TLS.
 func onlyTLS(actions string, resources ...*string) statement {
 	return statement{
 		id: "OnlyTLS", deny: true, principal: map[string]any{"AWS": "*"}, actions: []string{actions}, resources: resources,
@@ -187,8 +188,8 @@ func onlyTLS(actions string, resources ...*string) statement {
 	}
 }
 
-// addSecret makes a secret that nobody has seen: 64 letters and digits, which
-// are the base64 of 48 bytes. Functions read it when they start.
+// addSecret adds a generated secret: 64 letters and digits, which are the
+// base64 of 48 bytes. Functions read it when they start.
 func addSecret(stack awscdk.Stack, cfg Config, key awskms.CfnKey, id, name, exported, doc string) {
 	secret := awssecretsmanager.NewCfnSecret(stack, jsii.String(id), &awssecretsmanager.CfnSecretProps{
 		Name: jsii.String(cfg.name(name)), Description: jsii.String(doc), KmsKeyId: key.AttrArn(),

@@ -56,7 +56,7 @@ func TestDataIsEncryptedKeptAndRecoverable(t *testing.T) {
 	})
 }
 
-func TestFunctionsUseARestoredTable(t *testing.T) {
+func TestFunctionsUseRestoredTable(t *testing.T) {
 	t.Parallel()
 	cfg := example()
 	cfg.Restored = "millrace-acme-prod-table-2"
@@ -68,7 +68,7 @@ func TestFunctionsUseARestoredTable(t *testing.T) {
 	}
 }
 
-func TestStagesAreProtectedButDev(t *testing.T) {
+func TestAllStagesButDevAreProtected(t *testing.T) {
 	t.Parallel()
 	stateful := []string{"DynamoDB::Table", "S3::Bucket", "KMS::Key", "SQS::Queue", "SecretsManager::Secret", "Events::EventBus"}
 	for stage, want := range map[string]string{"prod": "Retain", "staging": "Retain", "dev": "Delete"} {

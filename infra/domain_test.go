@@ -25,8 +25,8 @@ func specNamed(name string) func(fn.Spec) bool {
 	return func(s fn.Spec) bool { return s.Name == name }
 }
 
-// weather is a domain that there is not: it reads the table, writes objects and
-// sends to one queue.
+// weather is a fictitious domain that reads the table, writes objects and sends
+// to one queue.
 var weather = fn.Spec{
 	Name: "weather", Doc: "Tells the weather.", Trigger: fn.Trigger{HTTP: true},
 	Needs:    fn.Needs{Table: fn.Reads, Blob: fn.Writes, Folders: []string{"forecasts"}, Send: []string{"umbrellas"}},
@@ -42,7 +42,7 @@ var weather = fn.Spec{
 	},
 }
 
-// umbrellas is an event function that there is not.
+// umbrellas is a fictitious event function.
 var umbrellas = fn.Spec{
 	Name: "umbrella-stand", Doc: "Hands out umbrellas.",
 	Trigger:  fn.Trigger{Queues: []fn.QueueTrigger{{Queue: "umbrellas", Batch: 3}}, DetailTypes: []string{"rain.begun"}},
@@ -54,7 +54,7 @@ var umbrellas = fn.Spec{
 	},
 }
 
-// parcels is a function that there is not. It gets events of the bucket.
+// parcels is a fictitious function that receives events of the bucket.
 var parcels = fn.Spec{
 	Name: "parcel-counter", Doc: "Counts parcels.",
 	Trigger: fn.Trigger{Objects: fn.ObjectTrigger{
@@ -63,26 +63,24 @@ var parcels = fn.Spec{
 	MemoryMB: 256, Timeout: 30 * time.Second, Messages: umbrellas.Messages,
 }
 
-// watering is a function that there is not. It takes timed work.
+// watering is a fictitious function that handles timed work.
 var watering = fn.Spec{
 	Name: "watering", Doc: "Waters plants.", Trigger: fn.Trigger{Due: []due.Kind{{Name: "plant"}, {Name: "tree", TakesNow: true}}},
 	MemoryMB: 256, Timeout: 30 * time.Second, Messages: umbrellas.Messages,
 }
 
-// withWatering is the deployment of the catalog and a function that takes timed
-// work.
+// withWatering is a deployment of the catalog with watering.
 var withWatering = sync.OnceValues(func() (deployment, error) {
 	return synthesize(example(), catalog.With(watering), "code")
 })
 
-// more is the deployment of a catalog with domains that there are not. It is
+// more is a deployment of the catalog with fictitious domains. It is
 // synthesized once.
 var more = sync.OnceValues(func() (deployment, error) {
 	return synthesize(example(), append(catalog.All(), weather, umbrellas, parcels), "code")
 })
 
-// withParcels is the deployment of the catalog and a function that gets events of
-// the bucket.
+// withParcels is a deployment of the catalog with parcels.
 var withParcels = sync.OnceValues(func() (deployment, error) {
 	return synthesize(example(), append(catalog.All(), parcels), "code")
 })
@@ -101,7 +99,7 @@ func deployedWithMore(t *testing.T) deployment {
 	return d
 }
 
-func TestADomainIsOneLineOfTheCatalog(t *testing.T) {
+func TestDomainIsOneLineOfCatalog(t *testing.T) {
 	t.Parallel()
 	before, after := deployed(t), deployedWithMore(t)
 
@@ -156,8 +154,8 @@ func TestADomainIsOneLineOfTheCatalog(t *testing.T) {
 	}
 }
 
-// difference are the resources of a template that an earlier one has not, or
-// otherwise.
+// difference returns the resources of a template that are new or changed since
+// an earlier one.
 func difference(before, after template) (added, changed []resource) {
 	for _, r := range after.resources {
 		i := slices.IndexFunc(before.resources, func(other resource) bool { return other.id == r.id })
@@ -171,9 +169,9 @@ func difference(before, after template) (added, changed []resource) {
 	return added, changed
 }
 
-// TestTheBucketTellsAFunctionThatAsks: all that it takes for a function to get
-// events of the bucket follows from its spec.
-func TestTheBucketTellsAFunctionThatAsks(t *testing.T) {
+// TestBucketNotifiesFunction checks that everything needed to receive events of
+// the bucket is derived from a function's spec.
+func TestBucketNotifiesFunction(t *testing.T) {
 	t.Parallel()
 	before, after := deployed(t), deployedWithParcels(t)
 	const queue, bucket = "millrace-acme-prod-object-events", "arn:${AWS::Partition}:s3:::millrace-acme-prod-${AWS::AccountId}-${AWS::Region}"
@@ -245,9 +243,9 @@ func TestTheBucketTellsAFunctionThatAsks(t *testing.T) {
 	assert.True(t, after.watched("AWS/SQS", "ApproximateAgeOfOldestMessage", "QueueName", queue))
 }
 
-// TestTimedWorkReachesAFunctionThatTakesIt: each kind has a queue that feeds the
-// function, and the tick may send to it.
-func TestTimedWorkReachesAFunctionThatTakesIt(t *testing.T) {
+// TestTimedWorkReachesFunction checks that each kind has a queue that triggers
+// the function, and that the tick may send to it.
+func TestTimedWorkReachesFunction(t *testing.T) {
 	t.Parallel()
 	before := deployed(t)
 	after, err := withWatering()
@@ -282,8 +280,8 @@ func TestTimedWorkReachesAFunctionThatTakesIt(t *testing.T) {
 	assert.Equal(t, "SchedulerTickRole", changed[0].id)
 }
 
-// objectEvents is what makes a bucket tell a function, as a template: what the
-// local cloud is tried with.
+// objectEvents returns the resources of the bucket's notifications as a
+// template, to test the local cloud.
 func (d deployment) objectEvents() template {
 	wanted := object{}
 	for _, r := range slices.Concat(d.data.resources, d.service.resources) {
@@ -295,7 +293,7 @@ func (d deployment) objectEvents() template {
 	return template{json: object{"Resources": wanted}}
 }
 
-func TestAnEmptyCatalogIsRefused(t *testing.T) {
+func TestEmptyCatalogIsRejected(t *testing.T) {
 	t.Parallel()
 	_, err := synthesize(example(), nil, "code")
 	require.ErrorContains(t, err, "the catalog is empty")

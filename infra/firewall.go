@@ -8,16 +8,16 @@ import (
 	"millrace/functions/sandboxlogs"
 )
 
-// The most requests in five minutes. Sandboxes leave through addresses that
-// they share with each other, so their route has a bound of its own.
+// Rate limits, in requests per five minutes. Sandboxes share addresses with
+// each other, so their route has its own limit.
 const (
 	perAddress        = 6_000
 	perCredential     = 12_000
 	perSandboxAddress = 200_000
 )
 
-// addFirewall makes the web ACL before the API. It keeps no samples of requests
-// and no log: both would hold whole paths and credentials.
+// addFirewall adds the web ACL of the API. It keeps neither samples of requests
+// nor a log: both would contain whole paths and credentials.
 func addFirewall(stack awscdk.Stack, cfg Config) awswafv2.CfnWebACL {
 	priority := 0.0
 	rule := func(name string, statement *awswafv2.CfnWebACL_StatementProperty) *awswafv2.CfnWebACL_RuleProperty {
@@ -59,9 +59,9 @@ func addFirewall(stack awscdk.Stack, cfg Config) awswafv2.CfnWebACL {
 			block(rule("requests-of-a-credential", rate(perCredential, "CUSTOM_KEYS", authorization(), not(ofSandbox())))),
 			block(rule("logs-of-sandboxes", rate(perSandboxAddress, "IP", nil, ofSandbox()))),
 			managed("AWSManagedRulesAmazonIpReputationList"),
-			// Flows are code, with addresses, paths and markup in it: rules that
-			// look for such in bodies count only. Bodies are as large as the
-			// operation says, cursors and filters are long.
+			// Flows are code, with addresses, paths and markup in it: rules that match
+			// these in bodies only count. Operations limit the size of bodies, and
+			// cursors and filters are long.
 			managed("AWSManagedRulesCommonRuleSet",
 				"SizeRestrictions_BODY", "SizeRestrictions_QUERYSTRING", "CrossSiteScripting_BODY", "GenericLFI_BODY", "GenericRFI_BODY",
 				"EC2MetaDataSSRF_BODY", "GenericRFI_QUERYARGUMENTS", "NoUserAgent_HEADER"),
@@ -70,7 +70,8 @@ func addFirewall(stack awscdk.Stack, cfg Config) awswafv2.CfnWebACL {
 	})
 }
 
-// unsampled has a rule counted and its requests not kept.
+// unsampled returns the visibility settings of a rule: its requests are
+// counted, but not sampled.
 func unsampled(cfg Config, name string) *awswafv2.CfnWebACL_VisibilityConfigProperty {
 	return &awswafv2.CfnWebACL_VisibilityConfigProperty{
 		CloudWatchMetricsEnabled: jsii.Bool(true), SampledRequestsEnabled: jsii.Bool(false), MetricName: jsii.String(cfg.name(name)),
@@ -83,15 +84,15 @@ func rate(limit int, by string, keys any, among *awswafv2.CfnWebACL_StatementPro
 	}}
 }
 
-// authorization tells callers apart by their credential.
+// authorization distinguishes callers by their credential.
 func authorization() []any {
 	return []any{&awswafv2.CfnWebACL_RateBasedStatementCustomKeyProperty{
 		Header: &awswafv2.CfnWebACL_RateLimitHeaderProperty{Name: jsii.String("authorization"), TextTransformations: verbatim()},
 	}}
 }
 
-// ofSandbox matches the route by which sandboxes hand over logs, with the stage
-// before it or not.
+// ofSandbox matches the route by which sandboxes deliver logs, with or without
+// the stage in front.
 func ofSandbox() *awswafv2.CfnWebACL_StatementProperty {
 	return &awswafv2.CfnWebACL_StatementProperty{ByteMatchStatement: &awswafv2.CfnWebACL_ByteMatchStatementProperty{
 		SearchString: jsii.String(sandboxlogs.Path), PositionalConstraint: jsii.String("ENDS_WITH"),

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestTemplatesAreThoseOfTheGoldenFiles(t *testing.T) {
+func TestTemplatesMatchGoldenFiles(t *testing.T) {
 	t.Parallel()
 	files := map[string]template{"object-events.json": deployedWithParcels(t).objectEvents()}
 	for name, template := range deployed(t).templates() {
@@ -28,7 +28,7 @@ func TestTemplatesAreThoseOfTheGoldenFiles(t *testing.T) {
 	}
 }
 
-func TestStacksAreFarFromCloudFormationsLimits(t *testing.T) {
+func TestStacksAreFarBelowCloudFormationLimits(t *testing.T) {
 	t.Parallel()
 	for name, template := range deployed(t).templates() {
 		assert.Less(t, len(template.resources), 400, name)
@@ -36,7 +36,7 @@ func TestStacksAreFarFromCloudFormationsLimits(t *testing.T) {
 	}
 }
 
-func TestNewCodeLeavesTheDataAsItIs(t *testing.T) {
+func TestNewCodeDoesNotChangeDataStack(t *testing.T) {
 	t.Parallel()
 	d := deployed(t)
 	other := synth(t, Config{Tenant: "acme", Region: "eu-west-1", Stage: "prod", Version: "2.0.0"}, d.specs, "other code")

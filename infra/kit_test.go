@@ -23,7 +23,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden templates anew")
 
-// scratch holds the stand-ins for code, and what apps write.
+// scratch is the directory of the stand-ins for code and of the apps' output.
 var scratch string
 
 func TestMain(m *testing.M) {
@@ -71,7 +71,7 @@ func example() Config {
 	return Config{Tenant: "acme", Region: "eu-west-1", Stage: "prod"}
 }
 
-// base is the deployment that most tests look at. It is synthesized once.
+// base is the deployment that most tests inspect. It is synthesized once.
 var base = sync.OnceValues(func() (deployment, error) { return synthesize(example(), catalog.All(), "code") })
 
 func deployed(t *testing.T) deployment {
@@ -88,10 +88,10 @@ func synth(t *testing.T, cfg Config, specs []fn.Spec, program string) deployment
 	return d
 }
 
-// one keeps apps apart: the process behind them takes one call at a time.
+// one serializes apps: the process behind them handles one call at a time.
 var one sync.Mutex
 
-// synthesize makes a deployment whose functions run a stand-in program.
+// synthesize returns a deployment whose functions run a stand-in program.
 func synthesize(cfg Config, specs []fn.Spec, program string) (deployment, error) {
 	one.Lock()
 	defer one.Unlock()
@@ -129,12 +129,12 @@ func read(stack awscdk.Stack) template {
 	return t
 }
 
-// of are the resources of a kind, e.g. "SQS::Queue".
+// of returns the resources of a kind, e.g. "SQS::Queue".
 func (t template) of(kind string) []resource {
 	return slices.DeleteFunc(slices.Clone(t.resources), func(r resource) bool { return r.kind != "AWS::"+kind })
 }
 
-// named is the resource of a kind that has this value in a property.
+// named returns the resource of a kind whose property has this value.
 func (t template) named(kind, property, value string) (resource, bool) {
 	list := t.of(kind)
 	i := slices.IndexFunc(list, func(r resource) bool { return text(r.properties[property]) == value })
@@ -144,7 +144,7 @@ func (t template) named(kind, property, value string) (resource, bool) {
 	return list[i], true
 }
 
-// text writes a value of a template in one line: references as ${Id}, imports
+// text formats a value of a template on one line: references as ${Id}, imports
 // as ${import name}.
 func text(v any) string {
 	m, isObject := v.(object)
@@ -169,7 +169,7 @@ func text(v any) string {
 	return string(data)
 }
 
-// texts is text of each element, of a list or of one.
+// texts returns text for each element of a list, or for a single value.
 func texts(v any) []string {
 	list, isList := v.([]any)
 	if !isList {
@@ -187,8 +187,8 @@ func number(v any) float64 {
 	return n
 }
 
-// policyStatements are the statements of every policy of a template, with where
-// they stand.
+// policyStatements returns the statements of every policy of a template, by the
+// policy's place.
 func (t template) policyStatements() map[string][]object {
 	out := map[string][]object{}
 	add := func(where string, document any) {
@@ -210,7 +210,7 @@ func (t template) policyStatements() map[string][]object {
 	return out
 }
 
-// function is a function's resource.
+// function returns a function's resource.
 func (d deployment) function(t *testing.T, name string) resource {
 	t.Helper()
 	r, found := d.service.named("Lambda::Function", "FunctionName", d.cfg.name(name))
@@ -220,8 +220,7 @@ func (d deployment) function(t *testing.T, name string) resource {
 
 var assetKey = regexp.MustCompile(`[0-9a-f]{64}`)
 
-// golden is a template as it is kept: what hangs on the bytes of the code is
-// masked.
+// golden returns a template in its golden form: hashes of the code are masked.
 func (t template) golden(tb testing.TB) string {
 	tb.Helper()
 	data, err := json.MarshalIndent(t.json, "", " ")

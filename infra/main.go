@@ -1,11 +1,11 @@
-// Command infra is the CDK app: it derives a deployment of the service, for one
-// tenant in one region, from the catalog of functions. What is deployed and how
-// it is operated is told in README.md; config.go lists what can be set.
+// Command infra is the CDK app. It derives a deployment of the service, for one
+// tenant in one region, from the catalog of functions. README.md describes
+// deployment and operation; config.go lists the settings.
 //
 // There are three stacks. Data outlives every deployment: the table, the
 // bucket, the queues, the bus, the key, the secrets. Service is the code: the
-// functions, their roles, the API before them. Operations watches both: alarms
-// and the dashboard.
+// functions, their roles, and the API. Operations monitors both: alarms and the
+// dashboard.
 package main
 
 import (
@@ -57,7 +57,8 @@ func run() error {
 	return nil
 }
 
-// fromContext reads context values; those that are no strings do not count.
+// fromContext returns a lookup of context values. It ignores values other than
+// strings.
 func fromContext(app awscdk.App) func(string) string {
 	return func(key string) string {
 		text, _ := app.Node().TryGetContext(jsii.String(key)).(string)
@@ -65,13 +66,13 @@ func fromContext(app awscdk.App) func(string) string {
 	}
 }
 
-// contextNames are the keys of all context values.
+// contextNames returns the keys of all context values.
 func contextNames(app awscdk.App) []string {
 	all, _ := app.Node().GetAllContext(nil).(map[string]any)
 	return slices.Sorted(maps.Keys(all))
 }
 
-// regions are the regions that the CDK's library knows.
+// regions returns the regions that the CDK library knows.
 func regions() []string {
 	var names []string
 	for _, r := range *regioninfo.RegionInfo_Regions() {
@@ -114,12 +115,12 @@ func newStack(app awscdk.App, cfg Config, part, description string) awscdk.Stack
 		Env:                   &awscdk.Environment{Region: jsii.String(cfg.Region)},
 		TerminationProtection: jsii.Bool(cfg.kept()),
 		AnalyticsReporting:    jsii.Bool(false),
-		// The CLI compares the version of the bootstrap stack by itself.
+		// The CLI itself checks the version of the bootstrap stack.
 		Synthesizer: awscdk.NewDefaultStackSynthesizer(&awscdk.DefaultStackSynthesizerProps{GenerateBootstrapVersionRule: jsii.Bool(false)}),
 	})
 	for key, value := range map[string]string{"millrace:tenant": cfg.Tenant, "millrace:stage": cfg.Stage, "millrace:stack": part} {
 		awscdk.Tags_Of(stack).Add(jsii.String(key), jsii.String(value), &awscdk.TagProps{
-			ExcludeResourceTypes: jsii.Strings("AWS::CloudWatch::Dashboard"), // does not take any
+			ExcludeResourceTypes: jsii.Strings("AWS::CloudWatch::Dashboard"), // does not support tags
 		})
 	}
 	return stack

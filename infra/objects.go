@@ -15,12 +15,12 @@ import (
 )
 
 // untaken is the queue of the bucket's events while no function takes them.
-// Nobody receives from it, so messages go when their time is over.
+// Nothing receives from it, so its messages expire.
 var untaken = queue.Definition{Name: events.ObjectQueue, Visibility: time.Minute}
 
-// definitions are the queues of the data stack: those that feed functions, and
-// that of the bucket's events, which is there before there is a function for
-// them.
+// definitions returns the queues of the data stack: those that trigger
+// functions, and the one of the bucket's events, which exists before any
+// function needs it.
 func definitions(specs []fn.Spec) []queue.Definition {
 	defs := catalog.Queues(specs)
 	if _, taken := catalog.ObjectsTo(specs); !taken {
@@ -29,7 +29,7 @@ func definitions(specs []fn.Spec) []queue.Definition {
 	return defs
 }
 
-// told are the events that the queue of the bucket's events gets.
+// told returns the events that the queue of the bucket's events receives.
 func told(specs []fn.Spec) fn.ObjectTrigger {
 	if spec, taken := catalog.ObjectsTo(specs); taken {
 		return spec.Trigger.Objects
@@ -37,8 +37,9 @@ func told(specs []fn.Spec) fn.ObjectTrigger {
 	return fn.ObjectTrigger{Events: []fn.ObjectEvent{fn.ObjectCreated}}
 }
 
-// notify has the bucket tell its queue what a function asks for. S3 tries the
-// queue when it is told of it, so the queue's policy comes first.
+// notify configures the bucket to notify its queue of the events that a
+// function needs. S3 then sends a test event, so the queue's policy must exist
+// first.
 func notify(stack awscdk.Stack, cfg Config, specs []fn.Spec, bucket awss3.CfnBucket) {
 	trigger := told(specs)
 	var queues []any
@@ -51,7 +52,7 @@ func notify(stack awscdk.Stack, cfg Config, specs []fn.Spec, bucket awss3.CfnBuc
 	bucket.AddDependency(queuePolicy(stack, events.ObjectQueue))
 }
 
-// keyFilter is nil if all keys are meant.
+// keyFilter returns the filter of keys, or nil for all keys.
 func keyFilter(trigger fn.ObjectTrigger) any {
 	var rules []any
 	for _, rule := range [][2]string{{"prefix", trigger.Prefix}, {"suffix", trigger.Suffix}} {
@@ -65,8 +66,8 @@ func keyFilter(trigger fn.ObjectTrigger) any {
 	return &awss3.CfnBucket_NotificationFilterProperty{S3Key: &awss3.CfnBucket_S3KeyFilterProperty{Rules: rules}}
 }
 
-// fromBucket lets S3 send to a queue what happens in this bucket. The account is
-// named too, as names of buckets are free for others once they are deleted.
+// fromBucket lets S3 send events of this bucket to a queue. It names the
+// account as well, because others may take the name of a deleted bucket.
 func fromBucket(cfg Config, q awssqs.CfnQueue) statement {
 	return statement{
 		id: "Bucket", principal: service("s3"), actions: []string{"sqs:SendMessage"}, resources: []*string{q.AttrArn()},

@@ -16,29 +16,29 @@ import (
 	"millrace/shared/web/httpapi"
 )
 
-// API Gateway's bounds of how long a function may take to answer.
+// API Gateway's limits of a function's response time.
 const (
 	bufferedLimit = 29 * time.Second
 	streamedLimit = 15 * time.Minute
 )
 
-// route is an operation of the API as the gateway takes it.
+// route is an operation of the API as the gateway needs it.
 type route struct {
 	catalog.Operation
-	timeout  time.Duration  // of its function
-	streams  bool           // the function answers as a stream
-	document map[string]any // the operation in OpenAPI; empty for one that is not described
+	timeout  time.Duration  // of the function
+	streams  bool           // the function streams its responses
+	document map[string]any // the operation in OpenAPI; empty if it is not described
 }
 
 // routes are all operations of the catalog.
 type routes struct {
 	info      map[string]any
 	list      []route
-	unmatched route // to the function of requests that match no operation; the zero route where there is none
+	unmatched route // to the function of requests that match no operation; the zero route if there is none
 }
 
-// newRoutes reads the operations from the generated description. Errors: it
-// cannot be made.
+// newRoutes reads the operations from the generated description, and fails if
+// it cannot be generated.
 func newRoutes(specs []fn.Spec) (routes, error) {
 	data, err := catalog.API(specs, httpapi.Config{Title: "Millrace"}).JSON30()
 	if err != nil {
@@ -73,19 +73,19 @@ func newRoutes(specs []fn.Spec) (routes, error) {
 	return out, nil
 }
 
-// The gateway's words for a method that has no operation of its own, and for a
-// path that no other one matches.
+// The gateway's names for a method without its own operation, and for a path
+// that matches no other.
 const (
 	anyMethod = "x-amazon-apigateway-any-method"
 	anyPath   = "/{proxy+}"
 )
 
-// body is the document of which API Gateway makes the API: each operation as it
-// is described, less what the frame alone sees to and the gateway would make
-// models and authorizers of (schemas, bodies, security), and with the function
-// that answers it. What matches no operation has a function too: the gateway has
-// no answer of its own for an unknown method, and takes a path with a slash at
-// its end for an unknown one.
+// body returns the document that defines the API: each operation as it is
+// described, with its function, but without the parts that the framework
+// handles and for which the gateway would create models and authorizers
+// (schemas, bodies, security). Requests that match no operation have a
+// function, too, because the gateway has no response for an unknown method and
+// does not know paths with a trailing slash.
 func (r routes) body(cfg Config) map[string]any {
 	paths := map[string]any{}
 	item := func(path string) map[string]any {
@@ -105,7 +105,7 @@ func (r routes) body(cfg Config) map[string]any {
 		item(anyPath)
 	}
 	info := maps.Clone(r.info)
-	delete(info, "license") // the gateway keeps none
+	delete(info, "license") // the gateway does not store it
 	info["title"], info["version"] = cfg.name("api"), "1"
 	return map[string]any{
 		"openapi": "3.0.3", "info": info, "paths": paths,
@@ -113,13 +113,13 @@ func (r routes) body(cfg Config) map[string]any {
 	}
 }
 
-// on is the route at another path.
+// on returns the route at another path.
 func (r route) on(path string) route {
 	r.Path = path
 	return r
 }
 
-// operation is an operation of the document.
+// operation returns the route as an operation of the document.
 func (r route) operation(cfg Config) map[string]any {
 	out := map[string]any{"x-amazon-apigateway-integration": r.integration(cfg)}
 	if r.ID != "" {
@@ -150,8 +150,8 @@ func (r route) operation(cfg Config) map[string]any {
 	return out
 }
 
-// parameters are those of the path, which the gateway wants named; that others
-// are right is the frame's to say.
+// parameters returns the path parameters, which the gateway requires. The
+// framework checks all others.
 func (r route) parameters() []map[string]any {
 	var out []map[string]any
 	for segment := range strings.SplitSeq(r.Path, "/") {
@@ -164,8 +164,9 @@ func (r route) parameters() []map[string]any {
 	return out
 }
 
-// integration hands a request to its function, as package gateway takes it. The
-// function is named, not referred to, as functions refer to the API.
+// integration passes a request to its function, in the form that package
+// gateway expects. It names the function instead of referring to it, because
+// functions refer to the API.
 func (r route) integration(cfg Config) map[string]any {
 	version, call, limit := "2015-03-31", "invocations", bufferedLimit
 	if r.streams {
@@ -198,7 +199,7 @@ var gatewayResponses = func() map[string]any {
 	}
 	say("DEFAULT_4XX", 0, "$context.error.messageString")
 	say("DEFAULT_5XX", 0, `"Internal Server Error"`)
-	// What the gateway answers where nothing matches.
+	// The gateway's response if nothing matches.
 	say("MISSING_AUTHENTICATION_TOKEN", 404, `"Not Found"`)
 	say("REQUEST_TOO_LARGE", 413, `"The request body is too large"`)
 	say("THROTTLED", 429, `"Too many requests"`)

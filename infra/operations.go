@@ -15,16 +15,16 @@ import (
 	"millrace/shared/web/fn"
 )
 
-// When alarms ring.
+// Alarm thresholds.
 const (
-	oldestMessage = 5 * time.Minute // a message that nobody has taken
-	functionFails = 5               // invocations that failed, in five minutes
-	gatewayFails  = 5               // requests answered by 5xx, in five minutes
+	oldestMessage = 5 * time.Minute // age of a message that was not received
+	functionFails = 5               // failed invocations in five minutes
+	gatewayFails  = 5               // 5xx responses in five minutes
 	tickMissing   = 3               // minutes without a tick
-	tickLag       = 5 * time.Minute // between what fell due and the tick that saw to it
+	tickLag       = 5 * time.Minute // age of the most overdue entry
 )
 
-// metric names what CloudWatch counts.
+// metric is a CloudWatch metric.
 type metric struct {
 	namespace, name, statistic string
 	dimensions                 [][2]string
@@ -46,19 +46,19 @@ func tableMetric(cfg Config, name string) metric {
 	return metric{"AWS/DynamoDB", name, "Sum", [][2]string{{"TableName", cfg.table()}}}
 }
 
-// ownMetric is one that functions measure themselves.
+// ownMetric returns a metric that functions emit themselves.
 func ownMetric(cfg Config, m telemetry.Metric, statistic, function string) metric {
 	return metric{cfg.namespace(), m.String(), statistic, [][2]string{{"Function", function}}}
 }
 
-// alarm rings when a metric is at its threshold or over it.
+// alarm fires when a metric reaches its threshold.
 type alarm struct {
 	id, doc   string
 	metric    metric
 	threshold float64
 	period    time.Duration // five minutes if zero
 	periods   int           // one if zero
-	missing   bool          // rings when the metric is under the threshold, or there is none
+	missing   bool          // fires when the metric is below the threshold, or missing
 }
 
 func addOperations(stack awscdk.Stack, cfg Config, specs []fn.Spec) {
@@ -90,7 +90,7 @@ func addOperations(stack awscdk.Stack, cfg Config, specs []fn.Spec) {
 	addDashboard(stack, cfg, specs)
 }
 
-// alarms lists the alarms of a deployment.
+// alarms returns the alarms of a deployment.
 func alarms(cfg Config, specs []fn.Spec) []alarm {
 	list := []alarm{
 		{id: "Api5xx", doc: "The API answers with server errors.", metric: gatewayMetric(cfg, "5XXError", "Sum"), threshold: gatewayFails},
@@ -115,7 +115,7 @@ func alarms(cfg Config, specs []fn.Spec) []alarm {
 	}
 	for _, t := range tier.All() {
 		name := sandboxName(t)
-		// That tasks fail is their authors' business, and counts as no error.
+		// Failing tasks concern their authors and do not count as errors.
 		list = append(list,
 			alarm{id: camel(name) + "Errors", doc: name + " crashes: tasks need more memory than their tier has, or the runner fails.", metric: lambdaMetric(cfg, "Errors", name), threshold: 10 * functionFails},
 			alarm{id: camel(name) + "Throttles", doc: name + " is throttled: the account's environments are used up.", metric: lambdaMetric(cfg, "Throttles", name), threshold: 1, periods: 3})

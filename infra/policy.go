@@ -11,14 +11,14 @@ import (
 type statement struct {
 	id        string
 	deny      bool
-	principal map[string]any // in policies of resources; nil in those of roles
+	principal map[string]any // in resource policies; nil in role policies
 	actions   []string
 	resources []*string
 	when      map[string]any // conditions
 }
 
-// document makes a policy of statements; those that name no resource, because
-// there is none to name, are left out.
+// document returns a policy of statements. Statements without resources are
+// omitted.
 func document(statements ...statement) map[string]any {
 	list := []any{}
 	for _, s := range statements {
@@ -48,22 +48,23 @@ func pointers(list []*string) []any {
 	return out
 }
 
-// service is the principal of a service of AWS.
+// service returns the principal of an AWS service.
 func service(name string) map[string]any { return map[string]any{"Service": name + ".amazonaws.com"} }
 
-// trusts is the policy of a role that a service of AWS takes on.
+// trusts returns the trust policy of a role that an AWS service assumes.
 func trusts(name string) map[string]any {
 	return map[string]any{"Version": "2012-10-17", "Statement": []any{
 		map[string]any{"Effect": "Allow", "Action": "sts:AssumeRole", "Principal": service(name)},
 	}}
 }
 
-// arn is the ARN of something in the deployment's account and region.
+// arn returns an ARN in the deployment's account and region.
 func arn(service, resource string) *string {
 	return awscdk.Fn_Sub(jsii.String("arn:${AWS::Partition}:"+service+":${AWS::Region}:${AWS::AccountId}:"+resource), nil)
 }
 
-// The ARNs of what the data stack names; other stacks need no export for them.
+// ARNs of resources that the data stack names; other stacks need no export for
+// them.
 func (c Config) tableARN() *string            { return arn("dynamodb", "table/"+c.table()) }
 func (c Config) queueARN(name string) *string { return arn("sqs", c.queue(name)) }
 func (c Config) busARN() *string              { return arn("events", "event-bus/"+c.name("bus")) }
@@ -71,12 +72,13 @@ func (c Config) functionARN(name string) *string {
 	return arn("lambda", "function:"+c.name(name))
 }
 
-// bucketName is unique among everybody's buckets by the account's number.
+// bucketName includes the account number, because bucket names are global.
 func (c Config) bucketName() *string {
 	return awscdk.Fn_Sub(jsii.String(c.prefix()+"${AWS::AccountId}-${AWS::Region}"), nil)
 }
 
-// bucketARN is the ARN of the bucket, or of the objects of a pattern of keys.
+// bucketARN returns the ARN of the bucket, or of the objects whose keys match a
+// pattern.
 func (c Config) bucketARN(keys ...string) *string {
 	return awscdk.Fn_Sub(jsii.String(strings.Join(append([]string{"arn:${AWS::Partition}:s3:::" + c.prefix() + "${AWS::AccountId}-${AWS::Region}"}, keys...), "/")), nil)
 }

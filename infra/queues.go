@@ -17,20 +17,20 @@ import (
 	"millrace/shared/web/fn"
 )
 
-// How long queues keep messages: four days for work, SQS's longest for what
-// waits for a person.
+// Message retention: four days for work, and SQS's maximum for dead letters,
+// which wait for an operator.
 const (
 	retention     = 4 * 24 * time.Hour
 	deadRetention = 14 * 24 * time.Hour
-	dataKeyReuse  = time.Hour // of one key of KMS, which is billed by request
+	dataKeyReuse  = time.Hour // reuse of a data key; KMS bills by request
 )
 
-// patience is how many time-outs of its function a message stays away from
-// others: Lambda asks for six, as it may wait with a message it has received
-// for as long as the function is throttled.
+// patience is the visibility time-out of a message in time-outs of its
+// function. Lambda recommends six, because it may hold a received message while
+// the function is throttled.
 const patience = 6
 
-// feeds returns which function each queue feeds.
+// feeds returns the function that each queue triggers.
 func feeds(specs []fn.Spec) map[string]fn.Spec {
 	out := map[string]fn.Spec{}
 	for _, s := range specs {
@@ -50,12 +50,12 @@ func feeds(specs []fn.Spec) map[string]fn.Spec {
 	return out
 }
 
-// visibility is how long a message of a queue stays away from others.
+// visibility returns the visibility time-out of a queue.
 func visibility(def queue.Definition, fed fn.Spec) time.Duration {
 	return min(max(def.Visibility, patience*fed.Timeout), queue.MaxExtend)
 }
 
-// addQueues makes the deployment's queues, each with its dead-letter queue.
+// addQueues adds the deployment's queues, each with its dead-letter queue.
 func addQueues(stack awscdk.Stack, cfg Config, specs []fn.Spec, key awskms.CfnKey) {
 	fed := feeds(specs)
 	for _, def := range definitions(specs) {
@@ -101,12 +101,14 @@ func addQueuePolicy(stack awscdk.Stack, q awssqs.CfnQueue, id string, statements
 	})
 }
 
-// queuePolicy is the policy of a queue. What sends to the queue is made after it.
+// queuePolicy returns the policy of a queue. Resources that send to the queue
+// depend on it.
 func queuePolicy(stack awscdk.Stack, queue string) awssqs.CfnQueuePolicy {
 	return stack.Node().FindChild(jsii.String(camel(queue) + "QueuePolicy")).(awssqs.CfnQueuePolicy)
 }
 
-// addBusRules hands the events that functions ask for to their queues.
+// addBusRules adds rules that send the events that functions need to their
+// queues.
 func addBusRules(stack awscdk.Stack, cfg Config, specs []fn.Spec, from awsevents.CfnEventBus) {
 	for _, s := range specs {
 		if len(s.Trigger.DetailTypes) == 0 {
@@ -122,8 +124,8 @@ func addBusRules(stack awscdk.Stack, cfg Config, specs []fn.Spec, from awsevents
 	}
 }
 
-// camel makes the name of a function or queue part of a logical id: "tasks-nano"
-// is TasksNano. Such ids never change while the name does not.
+// camel converts the name of a function or queue to a part of a logical id:
+// "tasks-nano" to TasksNano. A logical id never changes unless the name does.
 func camel(name string) string {
 	var b strings.Builder
 	for part := range strings.FieldsFuncSeq(name, func(r rune) bool { return r == '-' || r == '_' }) {

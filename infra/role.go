@@ -20,8 +20,8 @@ import (
 	"millrace/shared/web/fn"
 )
 
-// permissions are what a function's role allows: what its spec needs, on what
-// the spec names, and the writing of its own log.
+// permissions returns the statements of a function's role: what its spec needs,
+// on the resources that the spec names, and writing its own log.
 func permissions(cfg Config, spec fn.Spec) []statement {
 	out := []statement{{
 		id: "Log", actions: []string{"logs:CreateLogStream", "logs:PutLogEvents"},
@@ -75,13 +75,13 @@ func tablePermissions(cfg Config, spec fn.Spec) []statement {
 	return append(out, partitionsKept(cfg, spec)...)
 }
 
-// anyOrg is the pattern of a workspace's id. It has the id's length, so that no
-// other partition of a workspace, named by its users, is taken for these.
+// anyOrg is the pattern of a workspace's id. It has the id's length, so that it
+// does not match other partitions of a workspace, which contain user-given
+// names.
 var anyOrg = "org_" + strings.Repeat("?", len(ids.First(time.Time{})))
 
-// partitionsKept keep a function that writes the table from what is not its own:
-// the audit log, to which everybody adds and which nobody changes, and
-// identities.
+// partitionsKept protects partitions from a function that writes the table: the
+// audit log, which every function may append to but not change, and identities.
 func partitionsKept(cfg Config, spec fn.Spec) []statement {
 	deny := func(id string, partitions []string, actions ...string) statement {
 		return statement{
@@ -100,7 +100,7 @@ func partitionsKept(cfg Config, spec fn.Spec) []statement {
 	case !spec.Trigger.HTTP:
 		out = append(out, deny("IdentitiesAreUnseen", identities, "dynamodb:BatchGetItem", "dynamodb:BatchWriteItem", "dynamodb:ConditionCheckItem",
 			"dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:Query", "dynamodb:UpdateItem"))
-	case writes: // by updates it notes when a key was used
+	case writes: // it records the use of keys by updates
 		out = append(out, deny("IdentitiesAreRead", identities, "dynamodb:BatchWriteItem", "dynamodb:DeleteItem", "dynamodb:PutItem"))
 	}
 	return out
@@ -145,7 +145,7 @@ func queuePermissions(cfg Config, spec fn.Spec) []statement {
 	}
 }
 
-// queuesOf are the queues that feed a function.
+// queuesOf returns the queues that trigger a function.
 func queuesOf(spec fn.Spec) []string {
 	var names []string
 	for _, def := range catalog.Queues([]fn.Spec{spec}) {
@@ -154,8 +154,8 @@ func queuesOf(spec fn.Spec) []string {
 	return names
 }
 
-// keyPermissions let a function use the key through the services it uses, and
-// no other way.
+// keyPermissions lets a function use the key, but only through the services it
+// uses.
 func keyPermissions(cfg Config, spec fn.Spec) []statement {
 	var reads, writes, table []string
 	needs := spec.Needs
@@ -197,14 +197,14 @@ func keyPermissions(cfg Config, spec fn.Spec) []statement {
 	return []statement{
 		by("Decrypt", reads, "kms:Decrypt", "kms:DescribeKey"),
 		by("Encrypt", writes, "kms:GenerateDataKey"),
-		// What DynamoDB's manual names for those who write, less the making of tables.
+		// What DynamoDB's manual lists for writers, except for creating tables.
 		vaultPermission(cfg, spec),
 		by("EncryptTable", table, "kms:Encrypt", "kms:GenerateDataKey", "kms:ReEncryptFrom", "kms:ReEncryptTo"),
 	}
 }
 
-// vaultPermission lets a function wrap and unwrap the data keys of the vault: with
-// the workspace in the encryption context, as the vault does, and never without.
+// vaultPermission lets a function wrap and unwrap the vault's data keys, but
+// only with the workspace in the encryption context, as the vault does.
 func vaultPermission(cfg Config, spec fn.Spec) statement {
 	if !spec.Needs.Vault {
 		return statement{}
@@ -215,11 +215,10 @@ func vaultPermission(cfg Config, spec fn.Spec) statement {
 	}
 }
 
-// secretOf is a secret of the data stack and the variable that a function finds
-// its ARN in.
+// secretOf is a secret of the data stack, and the variable with its ARN.
 type secretOf struct{ variable, export string }
 
-// secretsOf are the secrets that a function reads when it starts.
+// secretsOf returns the secrets that a function reads when it starts.
 func secretsOf(spec fn.Spec) []secretOf {
 	var out []secretOf
 	if spec.Authenticates() {
@@ -231,7 +230,7 @@ func secretsOf(spec fn.Spec) []secretOf {
 	return out
 }
 
-// environment is what settings.go of the bootstrap reads.
+// environment returns the variables that settings.go of the bootstrap reads.
 func environment(cfg Config, spec fn.Spec, api api) map[string]*string {
 	env := map[string]*string{}
 	set := func(name, value string) {

@@ -22,8 +22,8 @@ import (
 	"millrace/shared/web/fn"
 )
 
-// reviewed are the wildcards that policies may allow: where they stand, what
-// they look like, and why.
+// reviewed lists the wildcards that policies may contain: where, which, and
+// why.
 var reviewed = []struct{ where, action, resource, why string }{
 	{`^Key$`, `^kms:\*$`, `^\*$`, "the account's own policies decide about its key, or nobody could change this one"},
 	{`^Key$`, `^kms:[A-Za-z]+$`, `^\*$`, "in a key's policy this is the key itself"},
@@ -32,7 +32,7 @@ var reviewed = []struct{ where, action, resource, why string }{
 	{`^[A-Za-z]+Role$`, `^s3:(PutObject|DeleteObject|AbortMultipartUpload|ListMultipartUploadParts)$`, `:s3:::millrace-[^*]+/\*/[a-z]+/\*$`, "one folder of every workspace"},
 }
 
-// each holds a rule of the catalog, and of one with domains that there are not.
+// each checks a rule for the catalog, and for one with fictitious domains.
 func each(t *testing.T, rule func(t *testing.T, d deployment)) {
 	t.Helper()
 	for name, d := range map[string]deployment{"catalog": deployed(t), "more domains": deployedWithMore(t)} {
@@ -40,7 +40,7 @@ func each(t *testing.T, rule func(t *testing.T, d deployment)) {
 	}
 }
 
-func TestNoPolicyAllowsMoreThanItNames(t *testing.T) {
+func TestPoliciesNameTheirResources(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, d deployment) {
 		for _, template := range d.templates() {
@@ -69,9 +69,9 @@ func TestNoPolicyAllowsMoreThanItNames(t *testing.T) {
 
 func matches(pattern, text string) bool { return regexp.MustCompile(pattern).MatchString(text) }
 
-// TestPoliciesOfServicesAreBoundToThisAccount keeps other accounts' use of a
-// service from reaching ours through it.
-func TestPoliciesOfServicesAreBoundToThisAccount(t *testing.T) {
+// TestServicePoliciesAreBoundToThisAccount checks that other accounts cannot
+// reach ours through a service.
+func TestServicePoliciesAreBoundToThisAccount(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, d deployment) {
 		found := 0
@@ -83,7 +83,7 @@ func TestPoliciesOfServicesAreBoundToThisAccount(t *testing.T) {
 						continue
 					}
 					found++
-					if s["Sid"] == "BucketToQueue" { // the policy of the one queue S3 sends to is bound to the one bucket
+					if s["Sid"] == "BucketToQueue" { // the policy of S3's only queue is bound to the bucket
 						assert.Equal(t, "Key", where)
 						continue
 					}
@@ -99,7 +99,7 @@ func TestPoliciesOfServicesAreBoundToThisAccount(t *testing.T) {
 	})
 }
 
-func TestTheSandboxMayDoNothing(t *testing.T) {
+func TestSandboxHasNoPermissions(t *testing.T) {
 	t.Parallel()
 	d := deployed(t)
 	for _, one := range tier.All() {
@@ -119,7 +119,7 @@ func TestTheSandboxMayDoNothing(t *testing.T) {
 	}
 }
 
-func TestEveryQueueHasADeadLetterQueueThatIsWatched(t *testing.T) {
+func TestEveryQueueHasWatchedDeadLetterQueue(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, d deployment) {
 		dead := map[string]bool{}
@@ -151,7 +151,7 @@ func TestEveryQueueHasADeadLetterQueueThatIsWatched(t *testing.T) {
 	})
 }
 
-// watched reports whether an alarm rings for a metric.
+// watched reports whether an alarm watches a metric.
 func (d deployment) watched(namespace, metric, dimension, value string) bool {
 	return slices.ContainsFunc(d.operations.of("CloudWatch::Alarm"), func(a resource) bool {
 		list := a.properties["Dimensions"].([]any)
@@ -182,7 +182,7 @@ func TestEveryFunctionHasAlarms(t *testing.T) {
 	})
 }
 
-func TestMessagesStayAwayForSixTimeouts(t *testing.T) {
+func TestVisibilityTimeoutIsSixFunctionTimeouts(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, d deployment) {
 		mappings := d.service.of("Lambda::EventSourceMapping")
@@ -203,7 +203,7 @@ func TestMessagesStayAwayForSixTimeouts(t *testing.T) {
 	})
 }
 
-func TestFunctionsAreWhatTheirSpecsSay(t *testing.T) {
+func TestFunctionsMatchTheirSpecs(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, d deployment) {
 		for _, s := range d.specs {
@@ -248,9 +248,9 @@ func TestFunctionsAreWhatTheirSpecsSay(t *testing.T) {
 	})
 }
 
-// TestNoFunctionTouchesWhatIsNotItsOwn looks at the conditions on partitions by
+// TestFunctionsTouchOnlyTheirPartitions tests the conditions on partitions by
 // example: DynamoDB compares the partition of each item with the patterns.
-func TestNoFunctionTouchesWhatIsNotItsOwn(t *testing.T) {
+func TestFunctionsTouchOnlyTheirPartitions(t *testing.T) {
 	t.Parallel()
 	d := deployed(t)
 	org := "org_" + ids.New(time.Now())
@@ -291,8 +291,8 @@ func TestNoFunctionTouchesWhatIsNotItsOwn(t *testing.T) {
 	}
 }
 
-// TestPoliciesFitTheirRoles holds the length of IAM's inline policies, 10,240
-// characters a role, in the longest names there are.
+// TestPoliciesFitTheirRoles checks the limit of IAM's inline policies, 10,240
+// characters a role, with the longest possible names.
 func TestPoliciesFitTheirRoles(t *testing.T) {
 	t.Parallel()
 	cfg := example()
@@ -310,7 +310,7 @@ func TestPoliciesFitTheirRoles(t *testing.T) {
 	}
 }
 
-func TestSecretsStandNowhere(t *testing.T) {
+func TestTemplatesContainNoSecrets(t *testing.T) {
 	t.Parallel()
 	d := deployed(t)
 	for name, template := range d.templates() {

@@ -13,23 +13,23 @@ import (
 // The sandbox functions run users' code.
 const (
 	pythonRuntime  = "python3.13"
-	sandboxTimeout = 900  // seconds: Lambda's longest
-	sandboxDisk    = 2048 // MB of /tmp: the artifact packed and unpacked, and what the task writes
+	sandboxTimeout = 900  // seconds; Lambda's maximum
+	sandboxDisk    = 2048 // MB of /tmp: the artifact zipped and unzipped, and files of the task
 )
 
-// sandboxName is the name of a tier's function, within the deployment.
+// sandboxName returns the name of a tier's function within the deployment.
 func sandboxName(t tier.Tier) string { return "sandbox-" + string(t) }
 
-// addSandbox makes a function for each tier. Lambda gives each workspace
-// execution environments of its own, and never one to two.
+// addSandbox adds a function for each tier. Lambda never shares an execution
+// environment between workspaces.
 //
-// Whoever writes a task can read the credentials of the function it runs in, so
-// their role permits nothing and denies everything, lest somebody attach a
-// policy to it: not even the writing of logs, into which a task could then
-// write what it likes beside the masking of secrets. Logs take the internal
-// route of the API, code and data come and go by presigned links, and how a
-// sandbox ended is what its invocation answers. For want of the permission
-// there is no log group either.
+// A task can read the credentials of the function it runs in. The role
+// therefore has no permission and denies everything, in case a policy is
+// attached to it by mistake. It may not even write logs, with which a task
+// could bypass the masking of secrets. Logs go through the internal route of
+// the API, code and data through presigned URLs, and the result of the
+// invocation tells how the sandbox ended. Without the permission there is no
+// log group either.
 func addSandbox(stack awscdk.Stack, cfg Config, code *awslambda.CfnFunction_CodeProperty) {
 	role := awsiam.NewCfnRole(stack, jsii.String("SandboxRole"), &awsiam.CfnRoleProps{
 		Description:              jsii.String("Nothing: the sandbox functions run users' code"),

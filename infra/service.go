@@ -20,11 +20,11 @@ import (
 	"millrace/shared/web/fn"
 )
 
-// logDays is how long logs of functions and requests are kept.
+// logDays is the retention of logs of functions and requests.
 const logDays = 90
 
-// asyncAge is how old an event may get that waits for a throttled function: a
-// tick is stale when the next is due.
+// asyncAge is the maximum age of an event that waits for a throttled function:
+// a tick is stale when the next one is due.
 const asyncAge = time.Minute
 
 func addService(stack awscdk.Stack, cfg Config, specs []fn.Spec, routes routes, code code) {
@@ -42,7 +42,7 @@ func newAsset(stack awscdk.Stack, id, path string) *awslambda.CfnFunction_CodePr
 	return &awslambda.CfnFunction_CodeProperty{S3Bucket: asset.S3BucketName(), S3Key: asset.S3ObjectKey()}
 }
 
-// addFunction makes a function of the catalog, and what triggers it.
+// addFunction adds a function of the catalog and its triggers.
 func addFunction(stack awscdk.Stack, cfg Config, spec fn.Spec, code *awslambda.CfnFunction_CodeProperty, api api) {
 	id := camel(spec.Name)
 	logs := addLogGroup(stack, cfg, id+"Log", spec.Name)
@@ -90,14 +90,14 @@ func addFunction(stack awscdk.Stack, cfg Config, spec fn.Spec, code *awslambda.C
 	}
 }
 
-// eventBatch is how much of what is due and how many events of the bus or the
-// bucket a function gets at once.
+// eventBatch is the number of due entries, bus events or bucket events in one
+// invocation.
 const eventBatch = 10
 
-// recursive lets a function be invoked by what it sent. The work of a run goes
-// from queue to queue, so a long chain of tasks would be taken for a runaway
-// loop, of which Lambda ends the sixteenth turn. What bounds the chain is the
-// run's own record.
+// recursive returns the setting for a function that is invoked by its own
+// messages. The work of a run goes from queue to queue, so Lambda would take a
+// long chain of tasks for a runaway loop and stop it after sixteen rounds. The
+// run's own record bounds the chain.
 func recursive(spec fn.Spec) *string {
 	if len(spec.Needs.Send) == 0 && !spec.Needs.Publish {
 		return nil // Lambda's default: Terminate
@@ -113,7 +113,8 @@ func addLogGroup(stack awscdk.Stack, cfg Config, id, name string) awslogs.CfnLog
 	return group
 }
 
-// addMapping feeds a function by a queue. What fails comes again alone.
+// addMapping triggers a function by a queue. Only failed messages of a batch
+// are delivered again.
 func addMapping(stack awscdk.Stack, cfg Config, spec fn.Spec, function awslambda.CfnFunction, queue string, batch int) {
 	awslambda.NewCfnEventSourceMapping(stack, jsii.String(camel(spec.Name)+"From"+camel(queue)), &awslambda.CfnEventSourceMappingProps{
 		FunctionName: function.Ref(), EventSourceArn: cfg.queueARN(queue), BatchSize: jsii.Number(batch),
@@ -126,7 +127,7 @@ func addTick(stack awscdk.Stack, cfg Config, spec fn.Spec, function awslambda.Cf
 	id := camel(spec.Name)
 	input, err := json.Marshal(events.SchedulerTick{EventType: events.TickType, MaxDue: events.DefaultMaxDue})
 	if err != nil {
-		panic(fmt.Sprintf("infra: a tick does not marshal: %v", err)) // it has strings and numbers alone
+		panic(fmt.Sprintf("infra: a tick does not marshal: %v", err)) // only strings and numbers
 	}
 	rule := awsevents.NewCfnRule(stack, jsii.String(id+"EveryMinute"), &awsevents.CfnRuleProps{
 		Name: jsii.String(cfg.name(spec.Name)), Description: jsii.String(spec.Doc), ScheduleExpression: jsii.String("rate(1 minute)"),
@@ -141,8 +142,8 @@ func addTick(stack awscdk.Stack, cfg Config, spec fn.Spec, function awslambda.Cf
 		Action: jsii.String("lambda:InvokeFunction"), FunctionName: function.AttrArn(), Principal: jsii.String("events.amazonaws.com"),
 		SourceArn: rule.AttrArn(),
 	})
-	// A tick that fails is not tried again: the next comes within the minute,
-	// and sees to what is still due.
+	// A failed tick is not retried: the next one comes within a minute and handles
+	// everything that is still due.
 	awslambda.NewCfnEventInvokeConfig(stack, jsii.String(id+"Invoke"), &awslambda.CfnEventInvokeConfigProps{
 		FunctionName: function.Ref(), Qualifier: jsii.String("$LATEST"),
 		MaximumEventAgeInSeconds: jsii.Number(asyncAge.Seconds()), MaximumRetryAttempts: jsii.Number(0),

@@ -19,9 +19,9 @@ import (
 	"millrace/shared/web/httpapi"
 )
 
-// matched is the resource that API Gateway finds for a path: segment by segment,
-// the most specific one first, and {proxy+} for the rest. No resource has an
-// empty segment, so a path with a slash at its end is that of {proxy+}.
+// matched returns the resource that API Gateway finds for a path: segment by
+// segment, the most specific one first, and {proxy+} for the rest. Resources
+// have no empty segments, so a path with a trailing slash matches {proxy+}.
 func matched(paths object, path string) string {
 	best, rank := "", ""
 	for resource := range paths {
@@ -32,8 +32,8 @@ func matched(paths object, path string) string {
 	return best
 }
 
-// fits ranks how specific a match is: s for a segment that is named, p for a
-// variable one, g for the greedy one.
+// fits ranks how specific a match is: s for a literal segment, p for a
+// variable, g for the greedy one.
 func fits(resource, path string) (rank string, ok bool) {
 	want, got := strings.Split(resource, "/")[1:], strings.Split(path, "/")[1:]
 	for i, segment := range want {
@@ -56,7 +56,7 @@ func fits(resource, path string) (rank string, ok bool) {
 	return rank, len(want) == len(got)
 }
 
-// unmatched is the deployed function of unmatched requests.
+// unmatched returns the deployed function of unmatched requests.
 func unmatched(t *testing.T) *gateway.Function {
 	t.Helper()
 	spec, found := catalog.Unmatched(catalog.All())
@@ -80,9 +80,9 @@ func ask(t *testing.T, f *gateway.Function, method, path string, query map[strin
 	return res.StatusCode, res.MultiValueHeaders, string(data)
 }
 
-// TestAPathWithASlashAtItsEndReachesItsOperation follows each operation's path,
-// with a slash added, through API Gateway, with the stage before it and without.
-func TestAPathWithASlashAtItsEndReachesItsOperation(t *testing.T) {
+// TestPathWithTrailingSlashReachesItsOperation sends each operation's path with
+// a trailing slash through API Gateway, with and without the stage.
+func TestPathWithTrailingSlashReachesItsOperation(t *testing.T) {
 	t.Parallel()
 	paths, f := deployed(t).paths(t), unmatched(t)
 	variable := strings.NewReplacer("{", "", "}", "-1")
@@ -108,7 +108,7 @@ func TestAPathWithASlashAtItsEndReachesItsOperation(t *testing.T) {
 	}
 }
 
-func TestWhatMatchesNoOperationIsAnsweredInTheServicesShape(t *testing.T) {
+func TestUnmatchedRequestIsAnsweredInServiceShape(t *testing.T) {
 	t.Parallel()
 	f := unmatched(t)
 	for _, c := range []struct {
@@ -125,7 +125,7 @@ func TestWhatMatchesNoOperationIsAnsweredInTheServicesShape(t *testing.T) {
 		{"OPTIONS", "/runs/x/cancel", 405, []string{"POST"}},
 		{"POST", "/docs", 405, []string{"GET"}},
 		{"POST", "/", 405, []string{"GET"}},
-		{"GET", "/runs", 404, nil}, // not its own: the gateway never sends it
+		{"GET", "/runs", 404, nil}, // served by another function: the gateway never sends it here
 	} {
 		status, header, body := ask(t, f, c.method, c.path, nil)
 		assert.Equal(t, c.status, status, "%s %s: %s", c.method, c.path, body)

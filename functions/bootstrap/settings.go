@@ -121,7 +121,7 @@ func readSettings(getenv func(string) string, spec fn.Spec) (settings, error) {
 	}
 	for _, text := range r.list(envAllowRanges) {
 		if _, err := netip.ParsePrefix(text); err != nil {
-			r.fault("%s: %q is no CIDR range such as 10.0.0.0/8", envAllowRanges, text)
+			r.fault("%s: %q is not a CIDR range such as 10.0.0.0/8", envAllowRanges, text)
 			continue
 		}
 		cfg.AllowRanges = append(cfg.AllowRanges, text)

@@ -66,7 +66,7 @@ func TestMissingAndWrongSettingsAreNamedAllAtOnce(t *testing.T) {
 		envCursorKey + " is not the base64 of 32": {envCursorKey: base64.StdEncoding.EncodeToString([]byte("hush"))},
 		envCursorKey + " is not the base64":       {envCursorKey: "hush!"},
 		"go together":                             {envIssuer: "https://id.test"},
-		"is no CIDR range":                        {envAllowRanges: "10.0.0.0/8, 10.0.0.1"},
+		"is not a CIDR range":                     {envAllowRanges: "10.0.0.0/8, 10.0.0.1"},
 		envLimits + ": unknown limit":             {envLimits: "runs-per-minute=60, apples=1"},
 		"not debug, info, warn or error":          {envLogLevel: "loud"},
 	} {
