@@ -162,6 +162,13 @@ func (a *API) responses(op *Operation, h *huma.Operation, out reflect.Type) map[
 	}
 	all := map[string]*huma.Response{strconv.Itoa(op.Status): success}
 	for _, status := range errorsOf(op, h) {
+		if status < http.StatusBadRequest {
+			all[strconv.Itoa(status)] = &huma.Response{
+				Description: http.StatusText(status),
+				Headers:     map[string]*huma.Param{"Location": {Schema: &huma.Schema{Type: huma.TypeString}}},
+			}
+			continue
+		}
 		all[strconv.Itoa(status)] = &huma.Response{
 			Description: http.StatusText(status),
 			Content:     map[string]*huma.MediaType{"application/json": {Schema: &huma.Schema{Ref: errorRef}}},

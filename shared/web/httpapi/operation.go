@@ -110,6 +110,10 @@ func (a *API) respond(ctx context.Context, w http.ResponseWriter, r *http.Reques
 	case None:
 		w.WriteHeader(status)
 	case streamed:
+		if url := out.elsewhere(); url != "" {
+			_ = Redirect{Location: url}.respond(w, r, http.StatusFound)
+			return
+		}
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(status)
 		out.stream(ctx, w)

@@ -56,6 +56,7 @@ const (
 )
 
 var (
+	describedRaw = reflect.TypeFor[described]()
 	rawType      = reflect.TypeFor[stdjson.RawMessage]()
 	valueType    = reflect.TypeFor[jsontext.Value]()
 	timeType     = reflect.TypeFor[time.Time]()
@@ -90,6 +91,9 @@ func (c *shaper) shape(t reflect.Type, s *huma.Schema) *shape {
 	switch {
 	case t == rawType || t == valueType || t.Kind() == reflect.Interface:
 		out.nullable = true
+		return out
+	case t.Implements(describedRaw):
+		out.nullable, out.schema = true, nil
 		return out
 	case t == timeType:
 		out.kind, out.text = stringShape, timeType

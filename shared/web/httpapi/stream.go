@@ -23,16 +23,24 @@ const flushEvery = 32 << 10
 // status was sent, the connection is closed abnormally, so that no client takes
 // the response for complete.
 type Stream[T any] struct {
-	send func(ctx context.Context, w http.ResponseWriter) error
+	send     func(ctx context.Context, w http.ResponseWriter) error
+	location string // redirect target; empty: send is called
 }
 
 // streamed is a Stream of any type.
 type streamed interface {
 	stream(ctx context.Context, w http.ResponseWriter)
 	body() reflect.Type
+	elsewhere() string
 }
 
 func (Stream[T]) body() reflect.Type { return reflect.TypeFor[T]() }
+
+func (s Stream[T]) elsewhere() string { return s.location }
+
+// Elsewhere returns a redirect (302) to the URL of a response that is too large to
+// send. The operation lists the status in its Errors.
+func Elsewhere[T any](url string) Stream[T] { return Stream[T]{location: url} }
 
 // stream sends the response. It panics on a failure, which the framework
 // reports.
@@ -45,7 +53,7 @@ func (s Stream[T]) stream(ctx context.Context, w http.ResponseWriter) {
 // Parts returns a response written by send: JSON, flushed wherever the client
 // should see it at once. A write error means that the client has disconnected.
 func Parts[T any](send func(ctx context.Context, w http.ResponseWriter) error) Stream[T] {
-	return Stream[T]{send}
+	return Stream[T]{send: send}
 }
 
 // Whole returns a response with an existing value.
@@ -103,13 +111,19 @@ func Later[T any](do func(ctx context.Context) (any, error)) Stream[T] {
 // memory. It reads the first item before the response begins, and returns its
 // error, so that the error determines the status.
 func List[T any](seq iter.Seq2[T, error]) (Stream[Items[T]], error) {
+	return ListTo[Items[T]](seq, func() (string, string) { return "", "" })
+}
+
+// ListTo is List for a response type L with one more field, whose value is known only
+// after the last item: last returns its name and value. An empty name omits the field.
+func ListTo[L, T any](seq iter.Seq2[T, error], last func() (name, value string)) (Stream[L], error) {
 	next, stop := iter.Pull2(seq)
 	first, err, more := next()
 	if err != nil {
 		stop()
-		return Stream[Items[T]]{}, err
+		return Stream[L]{}, err
 	}
-	return Parts[Items[T]](func(_ context.Context, w http.ResponseWriter) error {
+	return Parts[L](func(_ context.Context, w http.ResponseWriter) error {
 		defer stop()
 		buf := []byte(`{"items":[`)
 		for v, err := first, error(nil); more; v, err, more = next() {
@@ -128,7 +142,11 @@ func List[T any](seq iter.Seq2[T, error]) (Stream[Items[T]], error) {
 				buf = append(buf[:0], ',')
 			}
 		}
-		_ = sendPart(w, append(trimComma(buf), "]}\n"...)) // the client may have disconnected
+		buf = append(trimComma(buf), ']')
+		if name, value := last(); name != "" {
+			buf = fmt.Appendf(buf, ",%q:%q", name, value)
+		}
+		_ = sendPart(w, append(buf, "}\n"...)) // the client may have disconnected
 		return nil
 	}), nil
 }
