@@ -1,12 +1,14 @@
 package artifacts
 
 import (
-	"encoding/json"
-
 	"millrace/shared/account/tenant"
+	"millrace/shared/run/flowspec"
 	"millrace/shared/web/fn"
 	"millrace/shared/web/httpapi"
 )
+
+// flowSpec is a flow_spec, which the registry reads.
+type flowSpec = httpapi.Raw[flowspec.Spec]
 
 // InitiateUploadRequest is the body of POST /artifacts/initiate.
 type InitiateUploadRequest struct {
@@ -50,7 +52,7 @@ type CompleteUploadRequest struct {
 	DefaultExecutor *string           `json:"default_executor,omitempty" maxLength:"64" doc:"One of GET /backends; another is 400"`
 	DepPackageSlugs []string          `json:"dep_package_slugs,omitempty" doc:"Up to 50"`
 	Environment     *string           `json:"environment,omitempty" is:"name" doc:"default, unless it is named"`
-	FlowSpec        json.RawMessage   `json:"flow_spec,omitempty" doc:"The DAG; without it flow_spec.json at the root of the zip is read"`
+	FlowSpec        flowSpec          `json:"flow_spec,omitempty" doc:"The DAG; without it flow_spec.json at the root of the zip is read"`
 	Namespace       *string           `json:"namespace,omitempty" maxLength:"128"`
 	Schedule        *string           `json:"schedule,omitempty" maxLength:"256" doc:"Must be null: schedules are resources of their own"`
 	Timezone        *string           `json:"timezone,omitempty" maxLength:"64" doc:"Kept and shown"`
@@ -88,12 +90,13 @@ func routes(api *httpapi.API, d fn.Deps) {
 	httpapi.Post(g, "/artifacts/initiate", s.initiate, "Begin or resume an upload", httpapi.Errors(409),
 		httpapi.Doc("Cut the zip into parts of part_size bytes, PUT each to its URL and complete the upload. "+
 			"While an upload of the same flow version and size is open and its URLs are valid, the same identifiers come back with fresh URLs: parts that were sent need not be sent again. "+
-			"Otherwise an upload of the version that is still open is aborted first."))
+			"Otherwise, and when a completion has put the parts together and was refused, an upload of the version that is still open is aborted first."))
 	httpapi.Post(g, "/artifacts/complete", s.complete, "Complete an upload", httpapi.Errors(400, 404, 409),
 		httpapi.Doc("Puts the parts together, checks the zip, registers the flow version and makes or changes the deployment, all or nothing. "+
 			"Of a deployment that is there already, what the request leaves out stays. "+
 			"Repeating it gives the same answer; with another request for a completed upload it is 409. "+
 			"A version that is registered already is deployed as it is if its spec and code are the same, else 409. "+
+			"An entrypoint whose module no file of the zip is, seen from the zip's root, is 422 and tells which files are near it. "+
 			"A zip with unsafe names, links or an expansion over 1 GB or 100 times is 422 and is removed, as is one whose size is not what was announced. "+
 			"An upload of another workspace is 403, an unsupported runtime 400."))
 	httpapi.Post(g, "/artifacts/abort", s.abort, "Abort an upload", httpapi.Errors(404, 409),

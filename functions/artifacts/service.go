@@ -38,8 +38,14 @@ func (s *service) initiate(ctx context.Context, req *initiateIn) (InitiateUpload
 		if err != nil {
 			return InitiateUploadResponse{}, err
 		}
+		whole := false
+		if u.State == open {
+			if whole, err = s.whole(ctx, u); err != nil {
+				return InitiateUploadResponse{}, err
+			}
+		}
 		switch {
-		case u.State == open && u.SizeBytes == in.SizeBytes && s.store.Clock.Now().Before(u.Expires.Time()):
+		case u.State == open && !whole && u.SizeBytes == in.SizeBytes && s.store.Clock.Now().Before(u.Expires.Time()):
 			return s.resume(ctx, u)
 		case u.State == open, u.State == aborted: // the latter again, in case it was cut short
 			err = s.drop(ctx, u)
@@ -57,6 +63,19 @@ func (s *service) initiate(ctx context.Context, req *initiateIn) (InitiateUpload
 		}
 	}
 	return InitiateUploadResponse{}, errs.New(errs.Conflict, "Others are uploading flow '%s' version '%s'; try again", in.FlowName, in.FlowVersion)
+}
+
+// whole reports whether a completion put an open upload together, and was then
+// refused: the upload takes no parts any more.
+func (s *service) whole(ctx context.Context, u upload) (bool, error) {
+	_, err := s.store.Blob.Head(ctx, u.ArtifactKey)
+	if errors.Is(err, blob.ErrNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("resume upload: %w", err)
+	}
+	return true, nil
 }
 
 // begin makes a new upload in place of the one that was named before.

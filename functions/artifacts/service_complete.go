@@ -142,7 +142,7 @@ func (s *service) publish(ctx context.Context, u upload, in *CompleteUploadReque
 	reg.ExecutionMode = string(size)
 	reg.DefaultExecutor, _ = registry.ParseExecutor(deref(in.DefaultExecutor))
 	if in.hasSpec() { // its faults are told while parts can still be sent
-		if err := reg.Parse(ctx, in.FlowSpec); err != nil {
+		if err := reg.Parse(ctx, json.RawMessage(in.FlowSpec)); err != nil {
 			return out, err
 		}
 	}
@@ -208,7 +208,8 @@ func (s *service) assemble(ctx context.Context, u upload, in *CompleteUploadRequ
 		return s.refuse(ctx, u, fmt.Sprintf("the parts have %d bytes together, %d were announced", obj.Size, u.SizeBytes))
 	}
 	zip := blob.NewReaderAt(ctx, s.store.Blob, u.ArtifactKey, obj.Size)
-	if err := sandbox.Check(zip, obj.Size); err != nil {
+	files, err := sandbox.Files(zip, obj.Size)
+	if err != nil {
 		if invalid, ok := errors.AsType[*errs.Error](err); ok && len(invalid.Details) > 0 {
 			return s.refuse(ctx, u, invalid.Details[0].Msg)
 		}
@@ -222,6 +223,9 @@ func (s *service) assemble(ctx context.Context, u upload, in *CompleteUploadRequ
 		if err := reg.Parse(ctx, spec); err != nil {
 			return err
 		}
+	}
+	if faults := missingModules(reg.Flow, files); len(faults) > 0 {
+		return errs.Validation(faults...)
 	}
 	if reg.CodeHash == "" {
 		reg.CodeHash, err = s.hash(ctx, u.ArtifactKey)
