@@ -42,12 +42,15 @@ func Token(n int) string {
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 
-// Slug returns a readable name of three words and a number, e.g.
+// Slug returns a readable name of three words and a number, made by chance, e.g.
 // "calm-amber-otter-4821".
 func Slug() string {
 	var b [8]byte
 	_, _ = rand.Read(b[:])
-	n := binary.LittleEndian.Uint64(b[:])
+	return slug(binary.LittleEndian.Uint64(b[:]))
+}
+
+func slug(n uint64) string {
 	pick := func(words []string) string {
 		w := words[n%uint64(len(words))]
 		n /= uint64(len(words))

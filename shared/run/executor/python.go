@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"millrace/shared/platform/blob"
+	"millrace/shared/run/expr"
 	"millrace/shared/run/sandbox"
 )
 
@@ -51,7 +52,10 @@ func (p Python) execute(ctx context.Context, a *Attempt) Result {
 	}
 	made := &links{}
 	req, err := p.request(ctx, a, made)
+	_, unevaluated := errors.AsType[*expr.EvalError](err)
 	switch {
+	case unevaluated:
+		return trouble(err, "inputs")
 	case err != nil && permanent(err):
 		return Final(SandboxFailed, "%v", err)
 	case err != nil:
@@ -149,7 +153,7 @@ func (p Python) request(ctx context.Context, a *Attempt, made *links) (sandbox.R
 		Workspace: a.Org, Tier: a.Mode, RunID: a.RunID, FlowName: a.Flow, FlowVersion: a.Version,
 		TaskName: a.Task.Name, TaskRunID: a.TaskRunID, Attempt: a.Number, MapIndex: a.MapIndex, Item: a.Item,
 		Artifact: sandbox.Artifact{Hash: artifactName(a)}, Entrypoint: a.Task.Entrypoint,
-		Params: a.Params, TraceParent: a.Trace.String(), Timeout: a.Timeout, Reserved: a.Reserved, Inputs: make(map[string]sandbox.Input, len(a.Task.DependsOn)),
+		Params: a.Params, TraceParent: a.Trace.String(), Timeout: a.Timeout, Reserved: a.Reserved, OnlyInputs: a.Task.HasInputs(),
 	}
 	req.Artifact.URL = made.link("link to the artifact", func(ctx context.Context) (string, error) {
 		return p.Blob.PresignGet(ctx, a.Artifact, linkLife, "")
@@ -157,20 +161,80 @@ func (p Python) request(ctx context.Context, a *Attempt, made *links) (sandbox.R
 	req.OutputURL = made.link("link for the output", func(ctx context.Context) (string, error) {
 		return p.Blob.PresignPut(ctx, a.OutputKey, linkLife)
 	})
+	var err error
+	if req.OnlyInputs {
+		req.Inputs, err = p.arguments(ctx, a, made)
+		return req, err
+	}
+	req.Inputs = make(map[string]sandbox.Input, len(a.Task.DependsOn))
 	for _, name := range a.Task.DependsOn {
-		v, err := a.Output(ctx, name)
-		if err != nil {
-			return req, fmt.Errorf("output of %s: %w", name, err)
+		if req.Inputs[name], err = p.output(ctx, a, made, name); err != nil {
+			return req, err
 		}
-		in := sandbox.Input{Value: v.JSON}
-		if v.JSON == nil {
-			in.URL = made.link("link to the output of "+name, func(ctx context.Context) (string, error) {
-				return p.Blob.PresignGet(ctx, v.Ref, linkLife, "")
-			})
-		}
-		req.Inputs[name] = in
 	}
 	return req, nil
+}
+
+// output is what a task handed on, by its value or by a link.
+func (p Python) output(ctx context.Context, a *Attempt, made *links, name string) (sandbox.Input, error) {
+	v, err := a.Output(ctx, name)
+	if err != nil {
+		return sandbox.Input{}, fmt.Errorf("output of %s: %w", name, err)
+	}
+	in := sandbox.Input{Value: v.JSON}
+	if v.JSON == nil {
+		in.URL = made.link("link to the output of "+name, func(ctx context.Context) (string, error) {
+			return p.Blob.PresignGet(ctx, v.Ref, linkLife, "")
+		})
+	}
+	return in, nil
+}
+
+// MaxArguments is the most bytes of JSON that a task's inputs may have in all,
+// those apart that are another task's whole output.
+const MaxArguments = 4 << 20
+
+// arguments are the task's inputs. Errors: an [expr.EvalError] for one that has no
+// value, or for too much of them.
+func (p Python) arguments(ctx context.Context, a *Attempt, made *links) (map[string]sandbox.Input, error) {
+	given, err := a.Task.Arguments()
+	if err != nil {
+		return nil, &expr.EvalError{Msg: err.Error()}
+	}
+	scope, err := a.Scope(ctx, given.Values.Tasks())
+	if err != nil {
+		return nil, err
+	}
+	if err := a.item(&scope); err != nil {
+		return nil, err
+	}
+	v, err := given.Values.Render(ctx, scope, nil)
+	if err != nil {
+		return nil, err
+	}
+	values, _ := v.(map[string]any) // it is the template of an object
+	out, size := make(map[string]sandbox.Input, len(values)+len(given.Outputs)), 0
+	for name, value := range values {
+		raw, err := expr.Encode(value)
+		if err != nil {
+			return nil, &expr.EvalError{Msg: fmt.Sprintf("%s: %v", name, err)}
+		}
+		if size += len(raw); size > MaxArguments {
+			return nil, &expr.EvalError{Msg: fmt.Sprintf("they have more than %d bytes in all; hand on a task's whole output instead, as ${{ tasks.extract.output }}", MaxArguments)}
+		}
+		out[name] = sandbox.Input{Value: raw}
+	}
+	if a.Hold != nil { // the outputs that were read are memory no more
+		if err := a.Hold(ctx, int64(size)); err != nil {
+			return nil, err
+		}
+	}
+	for name, task := range given.Outputs {
+		if out[name], err = p.output(ctx, a, made, task); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
 }
 
 // artifactName names the code's content. Keys of artifacts are made once and

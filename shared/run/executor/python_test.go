@@ -80,6 +80,58 @@ func TestPythonRequest(t *testing.T) {
 	assert.Nil(t, got.Secrets, "a task gets the secrets that its config names")
 }
 
+// TestPythonArguments: with inputs a task gets these and nothing else by name; a
+// whole output goes by reference.
+func TestPythonArguments(t *testing.T) {
+	t.Parallel()
+	var got sandbox.Request
+	run := func(_ context.Context, req sandbox.Request, _ func(sandbox.LogEvent)) (sandbox.Result, error) {
+		got = req
+		return sandbox.Result{Output: json.RawMessage(`1`)}, nil
+	}
+	const task = `{"name":"p","type":"python","entrypoint":"flow:main","depends_on":["up"],"map_over":"[1]","inputs":%s}`
+	held := int64(-1)
+	r, _, _ := python(t, fmt.Sprintf(task, `{"rows":"${{ tasks.up.output }}","first":"${{ tasks.up.output[0] }}","table":"orders","row":["${{ item }}",{"day":"on ${{ params.day }}"}]}`),
+		func(a *executor.Attempt) {
+			a.MapIndex, a.Item = index(0), json.RawMessage(`"x"`)
+			a.Hold = func(_ context.Context, bytes int64) error { held = bytes; return nil }
+			a.Output = func(_ context.Context, name string) (executor.Value, error) {
+				return executor.Value{Ref: "org_test/runs/01RUN/out/0-1.json", Size: 200 << 20}, nil
+			}
+		}, run)
+	require.Nil(t, r.Failure)
+	assert.True(t, got.OnlyInputs)
+	assert.NotEmpty(t, made(t, got.Inputs["rows"].URL), "however large it is")
+	delete(got.Inputs, "rows")
+	assert.Equal(t, map[string]sandbox.Input{
+		"first": {Value: json.RawMessage(`1`)}, "table": {Value: json.RawMessage(`"orders"`)}, "row": {Value: json.RawMessage(`["x",{"day":"on monday"}]`)},
+	}, got.Inputs)
+	assert.EqualValues(t, 1+8+25, held, "the outputs that were read are not held while the task runs")
+
+	r, _, _ = python(t, fmt.Sprintf(task, `{}`), nil, run)
+	require.Nil(t, r.Failure)
+	assert.True(t, got.OnlyInputs)
+	assert.Empty(t, got.Inputs)
+
+	for inputs, want := range map[string]string{
+		`{"x":"${{ params.none }}"}`:        "inputs: ",
+		`{"x":"${{ tasks.up.output[9] }}"}`: "inputs: ",
+	} {
+		r, _, _ = python(t, fmt.Sprintf(task, inputs), nil, run)
+		require.NotNil(t, r.Failure, inputs)
+		assert.Equal(t, executor.Expression, r.Failure.Type)
+		assert.True(t, r.Failure.Final, "no retry mends it")
+		assert.Contains(t, r.Failure.Message, want)
+	}
+	r, _, _ = python(t, fmt.Sprintf(task, `{"x":"${{ tasks.up.output }} "}`), func(a *executor.Attempt) {
+		a.Scope = func(context.Context, []string) (expr.Scope, error) {
+			return expr.Scope{Tasks: map[string]expr.TaskView{"up": {Output: strings.Repeat("x", executor.MaxArguments)}}}, nil
+		}
+	}, run)
+	require.NotNil(t, r.Failure)
+	assert.Contains(t, r.Failure.Message, "hand on a task's whole output")
+}
+
 func TestPythonEnds(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

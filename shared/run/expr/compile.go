@@ -112,6 +112,7 @@ func compileNew(b *budget.Budget, src string) (*Program, error) {
 		tasks:   refs.tasks,
 		secrets: refs.secrets,
 		item:    refs.item,
+		output:  wholeOutput(checked.NativeRep().Expr()),
 	}, nil
 }
 

@@ -19,6 +19,7 @@ type Program struct {
 	tasks   []string
 	secrets []string
 	item    bool
+	output  string
 }
 
 // Source is the text the program was compiled from.
@@ -33,6 +34,10 @@ func (p *Program) Secrets() []string { return slices.Clone(p.secrets) }
 // UsesItem tells whether it reads item or index, which only the instances of a
 // mapped task have.
 func (p *Program) UsesItem() bool { return p.item }
+
+// Output returns the name of the task whose output the whole expression is, as
+// tasks.extract.output is; ok is false for any other expression.
+func (p *Program) Output() (task string, ok bool) { return p.output, p.output != "" }
 
 // MayBeBool tells whether the expression's type allows true or false.
 func (p *Program) MayBeBool() bool { return p.kind == types.DynKind || p.kind == types.BoolKind }

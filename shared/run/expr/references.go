@@ -131,6 +131,19 @@ func (w *walker) taskField(e ast.Expr) bool {
 	return true
 }
 
+// wholeOutput is the name of the task if e is tasks.<name>.output, else "".
+func wholeOutput(e ast.Expr) string {
+	operand, field, ok := member(e)
+	if !ok || field != "output" {
+		return ""
+	}
+	root, name, ok := member(operand)
+	if !ok || !isIdent(root, varTasks) {
+		return ""
+	}
+	return name
+}
+
 // secret records secrets.<name>.
 func (w *walker) secret(e ast.Expr) bool {
 	root, name, ok := member(e)

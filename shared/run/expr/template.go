@@ -61,6 +61,23 @@ func NewTemplate(work *budget.Budget, v any) (*Template, error) {
 	return &Template{root: root, refs: b.refs, secrets: slices.Compact(b.secrets)}, nil
 }
 
+// ExpressionTemplate is the template of one expression as a whole, without ${{ }}
+// around it; it charges work as [CompileIn] does, whose errors it returns.
+func ExpressionTemplate(work *budget.Budget, src string) (*Template, error) {
+	p, err := CompileIn(work, src)
+	if err != nil {
+		return nil, err
+	}
+	t := &Template{root: exprNode{p}}
+	for _, name := range p.tasks {
+		t.refs = append(t.refs, Ref{Task: name})
+	}
+	if p.item {
+		t.refs = append(t.refs, Ref{})
+	}
+	return t, nil
+}
+
 // TemplateErrors returns the faults joined in an error of [CompileTemplate].
 func TemplateErrors(err error) []*TemplateError {
 	var out []*TemplateError
@@ -93,6 +110,16 @@ func (t *Template) Tasks() []string {
 
 // Secrets returns the names of the secrets it refers to, sorted.
 func (t *Template) Secrets() []string { return slices.Clone(t.secrets) }
+
+// Output returns the name of the task whose output is the template's whole value;
+// ok is false for any other template.
+func (t *Template) Output() (task string, ok bool) {
+	e, single := t.root.(exprNode)
+	if !single {
+		return "", false
+	}
+	return e.program.Output()
+}
 
 // Constant tells whether the template holds no expression: its value is known.
 func (t *Template) Constant() bool { return t.root.expressions() == 0 }

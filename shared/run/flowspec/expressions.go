@@ -36,7 +36,7 @@ func (p *parser) expression(o *Object, task int, name string, fits func(*expr.Pr
 // item reports the use of item or index where there is none.
 func (p *parser) item(o *Object, loc []any) {
 	if !o.mapped {
-		p.faults.add("expression_error", loc, nil, "item and index exist only in the config of a task with map_over")
+		p.faults.add("expression_error", loc, nil, "item and index exist only in the config and inputs of a task with map_over")
 	}
 }
 
@@ -60,7 +60,7 @@ func (p *parser) config(o *Object, task int, kind Kind) {
 			rest = without(rest, name)
 		}
 	}
-	p.template(c, task, kind, rest)
+	p.template(c, task, "the config of a "+kind.Name+" task", kind.Secrets, rest)
 	if kind.CheckConfig != nil {
 		c.templated = true
 		kind.CheckConfig(c)
@@ -77,7 +77,8 @@ func without(m map[string]any, name string) map[string]any {
 	return out
 }
 
-func (p *parser) template(c *Object, task int, kind Kind, fields map[string]any) {
+// template checks the expressions in fields of c; what names c in a fault.
+func (p *parser) template(c *Object, task int, what string, secrets bool, fields map[string]any) {
 	template, err := expr.NewTemplate(p.budget, fields)
 	if p.budget.Err() != nil {
 		return // told of the whole
@@ -88,8 +89,8 @@ func (p *parser) template(c *Object, task int, kind Kind, fields map[string]any)
 		}
 		return
 	}
-	if names := template.Secrets(); len(names) > 0 && !kind.Secrets {
-		p.faults.add("expression_error", c.loc, nil, "the config of a %s task may not use secrets, this one reads secrets.%s", kind.Name, clip(names[0]))
+	if names := template.Secrets(); len(names) > 0 && !secrets {
+		p.faults.add("expression_error", c.loc, nil, "%s may not use secrets, this one reads secrets.%s", what, clip(names[0]))
 	}
 	for _, r := range template.Refs() {
 		loc := at(c.loc, r.Path...)

@@ -27,6 +27,7 @@ type Flow struct {
 	ancestors  func() []bitset
 	used       func() []bool
 	schema     func(*budget.Budget) (*schema, error)
+	result     func() (*expr.Template, error)
 }
 
 // Load makes a Flow of the canonical content of one that passed [Parse]; the
@@ -83,6 +84,7 @@ func newFlow(spec Spec, canonical []byte, kinds Kinds) (*Flow, error) {
 	f.ancestors = sync.OnceValue(f.closure)
 	f.used = sync.OnceValue(f.readers)
 	f.schema = compileLater(f.Parameters)
+	f.result = sync.OnceValues(func() (*expr.Template, error) { return resultTemplate(budget.Unlimited(), f.Spec.Result) })
 	return f, nil
 }
 
@@ -97,18 +99,22 @@ func (t *Task) fill(kinds Kinds) {
 			t.TimeoutSecs = kind.DefaultTimeoutSecs
 		}
 	}
-	config := t.Config
-	t.lazy = &lazyTask{template: sync.OnceValues(func() (*expr.Template, error) {
-		if len(config) == 0 {
-			return expr.CompileTemplate(json.RawMessage("{}"))
-		}
-		return expr.CompileTemplate(config)
-	})}
+	config, inputs := t.Config, t.Inputs
+	t.lazy = &lazyTask{
+		template: sync.OnceValues(func() (*expr.Template, error) {
+			if len(config) == 0 {
+				return expr.CompileTemplate(json.RawMessage("{}"))
+			}
+			return expr.CompileTemplate(config)
+		}),
+		arguments: sync.OnceValues(func() (*Arguments, error) { return compileArguments(inputs) }),
+	}
 }
 
 // lazyTask is compiled at first use: a worker runs few tasks of a flow.
 type lazyTask struct {
-	template func() (*expr.Template, error)
+	template  func() (*expr.Template, error)
+	arguments func() (*Arguments, error)
 }
 
 // Template is the task's config, an empty object if it has none.
@@ -174,16 +180,17 @@ func (f *Flow) readers() []bool {
 	for _, i := range slices.Backward(f.order) {
 		t := &f.Tasks[i]
 		f.mark(used, t)
-		if upstream[i] || t.Entrypoint != "" {
+		if upstream[i] || t.Entrypoint != "" && !given(t.Inputs) {
 			for _, d := range f.deps[i] {
 				upstream[d] = true
 			}
 		}
 	}
+	f.markText(used, string(f.Spec.Result))
 	everything := false
 	if f.OnFailure != nil {
 		f.mark(used, f.OnFailure)
-		everything = f.OnFailure.Entrypoint != ""
+		everything = f.OnFailure.Entrypoint != "" && !given(f.OnFailure.Inputs)
 	}
 	// A function's arguments may be any upstream task's output.
 	for i := range used {
@@ -195,21 +202,25 @@ func (f *Flow) readers() []bool {
 // mark goes by the text of a task's expressions, for compiling them all would
 // cost a hundred times as much: each word that is a task's name counts.
 func (f *Flow) mark(used []bool, t *Task) {
-	for _, text := range []string{t.Condition, t.MapOver, string(t.Config)} {
-		if !strings.Contains(text, "tasks") {
-			continue
+	for _, text := range []string{t.Condition, t.MapOver, string(t.Config), string(t.Inputs)} {
+		f.markText(used, text)
+	}
+}
+
+func (f *Flow) markText(used []bool, text string) {
+	if !strings.Contains(text, "tasks") {
+		return
+	}
+	if strings.Contains(text, `\`) { // an escape may spell a name otherwise
+		for i := range used {
+			used[i] = true
 		}
-		if strings.Contains(text, `\`) { // an escape may spell a name otherwise
-			for i := range used {
+		return
+	}
+	for _, separators := range []string{"_-", "_"} {
+		for word := range strings.FieldsFuncSeq(text, func(r rune) bool { return !isWord(r, separators) }) {
+			if i, ok := f.byName[word]; ok {
 				used[i] = true
-			}
-			return
-		}
-		for _, separators := range []string{"_-", "_"} {
-			for word := range strings.FieldsFuncSeq(text, func(r rune) bool { return !isWord(r, separators) }) {
-				if i, ok := f.byName[word]; ok {
-					used[i] = true
-				}
 			}
 		}
 	}

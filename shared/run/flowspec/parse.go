@@ -87,7 +87,7 @@ func (p *parser) parse(raw json.RawMessage) *Flow {
 		return nil
 	}
 	root := &Object{loc: specLoc, fields: tree, faults: p.faults}
-	root.Only("parameters", "timeout_secs", "tasks", "on_failure")
+	root.Only("parameters", "timeout_secs", "tasks", "on_failure", "result")
 	root.Require("tasks")
 	root.Int("timeout_secs", 1, MaxFlowTimeout)
 	if root.Object("parameters") != nil {
@@ -116,6 +116,7 @@ func (p *parser) parse(raw json.RawMessage) *Flow {
 	if o := root.Object("on_failure"); o != nil {
 		p.onFailure(o)
 	}
+	p.result(root)
 	canonical, err := expr.Encode(tree)
 	if err != nil {
 		p.faults.add("value_error", specLoc, nil, "flow_spec cannot be stored: %s", err)
@@ -207,7 +208,7 @@ func (p *parser) task(i int, v any) bool {
 	}
 	o := &Object{loc: loc, fields: m, faults: p.faults}
 	o.Only("name", "type", "entrypoint", "description", "depends_on", "retries", "retry_backoff",
-		"timeout_secs", "trigger_rule", "condition", "map_over", "config")
+		"timeout_secs", "trigger_rule", "condition", "map_over", "config", "inputs", "tier")
 	p.common(o, i)
 	if rule, ok := o.Text("trigger_rule"); ok && !slices.Contains(rules, rule) {
 		o.Fault(rule, []any{"trigger_rule"}, "trigger_rule must be one of %s", strings.Join(rules, ", "))
@@ -225,7 +226,7 @@ func (p *parser) onFailure(o *Object) {
 			o.faults.add("extra_forbidden", at(o.loc, name), o.fields[name], "on_failure runs once, after a failed run: it has no %s", name)
 		}
 	}
-	o.Only("name", "type", "entrypoint", "description", "retries", "retry_backoff", "timeout_secs", "config",
+	o.Only("name", "type", "entrypoint", "description", "retries", "retry_backoff", "timeout_secs", "config", "inputs", "tier",
 		"depends_on", "map_over", "trigger_rule", "condition")
 	if name, ok := o.fields["name"].(string); ok {
 		if first, twice := p.names[name]; twice {
@@ -242,6 +243,7 @@ func (p *parser) common(o *Object, i int) {
 		o.Fault(name, []any{"name"}, "a name has up to 64 letters, digits, _ and -, the first a letter")
 	}
 	o.Text("description")
+	p.tier(o)
 	o.Int("retries", 0, MaxRetries)
 	if b := o.Object("retry_backoff"); b != nil {
 		b.Only("delay_secs", "factor", "max_secs")
@@ -259,6 +261,7 @@ func (p *parser) common(o *Object, i int) {
 			longest = kind.MaxTimeoutSecs
 			p.entrypoint(o, kind, entrypoint, named)
 			p.config(o, i, kind)
+			p.inputs(o, i, kind)
 		}
 	}
 	o.Int("timeout_secs", 1, longest)

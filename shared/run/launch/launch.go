@@ -28,6 +28,7 @@ import (
 	"millrace/shared/platform/table"
 	"millrace/shared/platform/telemetry"
 	"millrace/shared/run/engine"
+	"millrace/shared/run/flowspec"
 	"millrace/shared/run/registry"
 	"millrace/shared/run/runstate"
 )
@@ -168,7 +169,7 @@ func deref(r *runstate.Run) runstate.Run {
 
 // resolve finds what is to run and checks the parameters against it.
 func (l *Launcher) resolve(ctx context.Context, org string, req Request) (*plan, error) {
-	params := req.Parameters
+	params, modeGiven := req.Parameters, req.Mode != ""
 	if req.Deployment != "" {
 		d, err := registry.GetDeployment(ctx, l.Table, org, req.Deployment)
 		if err != nil {
@@ -204,17 +205,11 @@ func (l *Launcher) resolve(ctx context.Context, org string, req Request) (*plan,
 		return nil, fmt.Errorf("load flow %s %s: %w", v.FlowName, v.FlowVersion, err)
 	}
 	injected := func(key string) bool { _, ok := req.Injected[key]; return ok }
-	checking, end := budget.WithPatience(ctx)
-	defer end()
-	params, faults := flow.CheckParams(checking, merge(req.Injected, params), injected)
-	if err := context.Cause(checking); err != nil {
+	if params, err = checked(ctx, flow, merge(req.Injected, params), injected); err != nil {
 		return nil, err
 	}
-	if len(faults) > 0 {
-		return nil, errs.Validation(faults...)
-	}
 	run := l.record(ctx, org, v, req.Environment, req.Mode, req.Trigger)
-	run.Deployment, run.Timeout = req.Deployment, flow.TimeoutSecs
+	run.Deployment, run.Timeout, run.ModeGiven = req.Deployment, flow.TimeoutSecs, modeGiven
 	if req.LogicalDate == "" {
 		req.LogicalDate = run.CreatedAt.String()
 	}
@@ -225,6 +220,21 @@ func (l *Launcher) resolve(ctx context.Context, org string, req Request) (*plan,
 	}, nil
 }
 
+// checked are the parameters of a run with their defaults. Errors:
+// errs.Unprocessable with what the flow's schema refuses; why ctx has ended.
+func checked(ctx context.Context, flow *flowspec.Flow, params map[string]json.RawMessage, injected func(key string) bool) (map[string]json.RawMessage, error) {
+	checking, end := budget.WithPatience(ctx)
+	defer end()
+	params, faults := flow.CheckParams(checking, params, injected)
+	if err := context.Cause(checking); err != nil {
+		return nil, err
+	}
+	if len(faults) > 0 {
+		return nil, errs.Validation(faults...)
+	}
+	return params, nil
+}
+
 // record is the record of a new run of a flow version.
 func (l *Launcher) record(ctx context.Context, org string, v registry.Version, env, mode, trigger string) runstate.Run {
 	now := l.Clock.Now()
@@ -233,7 +243,7 @@ func (l *Launcher) record(ctx context.Context, org string, v registry.Version, e
 		Key:         runstate.RunKey(org, id),
 		DueEntry:    runstate.DueAt(org, id, v.TaskCount, now.Add(firstLook)), //guard:accept/due arg 4.1 10000 * firstLook
 		ListEntries: runstate.Lists(org, v.FlowName, env, id),
-		Org:         org, ID: id, Slug: ids.Slug(), Flow: v.FlowName, Version: v.FlowVersion,
+		Org:         org, ID: id, Slug: ids.SlugOf(id), Flow: v.FlowName, Version: v.FlowVersion,
 		SpecHash: v.SpecHash, Plan: engine.PlanVersion, Artifact: v.ArtifactKey, CodeHash: v.CodeHash,
 		Environment: env, Mode: mode, Trigger: trigger, By: actor(ctx), Tasks: v.TaskCount,
 		Status: engine.Queued, CreatedAt: clock.ToMillis(now),

@@ -26,13 +26,45 @@ type Retried struct {
 // errs.Conflict while the run has not ended or if its flow version was
 // registered anew with other content.
 func (l *Launcher) Retry(ctx context.Context, org, id string, partial bool) (Retried, error) {
-	source, err := runstate.GetRun(ctx, l.Table, org, id)
+	source, err := l.ended(ctx, org, id)
 	if err != nil {
 		return Retried{}, err
 	}
-	if !source.Status.RunEnded() { //guard:retry/ended false
-		return Retried{}, errs.New(errs.Conflict, "Run %s is %s: only a run that has ended can be retried", id, source.Status)
+	return l.retry(ctx, &source, partial)
+}
+
+// RetryFromFailed is a partial Retry of a run that did not succeed. With a version,
+// LatestVersion included, it runs that version of the flow, and reuses the tasks
+// whose entry, and those of all tasks before it, are the same there; their code is
+// not compared. Errors: those of Retry, errs.Conflict for a run that succeeded,
+// errs.Unprocessable for parameters that the version does not take.
+func (l *Launcher) RetryFromFailed(ctx context.Context, org, id, version string) (Retried, error) {
+	source, err := l.ended(ctx, org, id)
+	if err != nil {
+		return Retried{}, err
 	}
+	if source.Status == engine.Succeeded { //guard:retry/failed false
+		return Retried{}, errs.New(errs.Conflict, "Run %s succeeded: there is nothing to retry from; retry it as a whole, or start a new run", id)
+	}
+	if version == "" {
+		return l.retry(ctx, &source, true)
+	}
+	return l.retryOn(ctx, &source, version)
+}
+
+// ended reads a run that is to be retried. Errors: errs.NotFound; errs.Conflict
+// while it has not ended.
+func (l *Launcher) ended(ctx context.Context, org, id string) (runstate.Run, error) {
+	source, err := runstate.GetRun(ctx, l.Table, org, id)
+	if err == nil && !source.Status.RunEnded() { //guard:retry/ended false
+		err = errs.New(errs.Conflict, "Run %s is %s: only a run that has ended can be retried", id, source.Status)
+	}
+	return source, err
+}
+
+// retry retries a run on its own flow version.
+func (l *Launcher) retry(ctx context.Context, source *runstate.Run, partial bool) (Retried, error) {
+	org, id := source.Org, source.ID
 	v, err := registry.GetVersion(ctx, l.Table, org, source.Flow, source.Version)
 	if err != nil {
 		return Retried{}, err
@@ -48,26 +80,113 @@ func (l *Launcher) Retry(ctx context.Context, org, id string, partial bool) (Ret
 	if err != nil {
 		return Retried{}, err
 	}
-	p := &plan{
-		run:   l.record(ctx, org, v, source.Environment, source.Mode, Retry),
-		input: runstate.Input{Parameters: input.Parameters, LogicalDate: input.LogicalDate},
-		audit: audit.Change{Action: "retry", Metadata: map[string]any{"parent_run_id": id, "from_failed": partial}},
-	}
-	p.run.Deployment, p.run.Timeout, p.run.Parent = source.Deployment, flow.TimeoutSecs, id
+	p := l.retryPlan(ctx, source, v, flow, input)
+	p.audit.Metadata["from_failed"] = partial
 	var names []string
 	if partial {
-		if names, err = l.reuse(ctx, &source, flow, graph, p); err != nil {
+		own := version{flow, graph}
+		if names, err = l.reuse(ctx, source, own, own, p); err != nil {
 			return Retried{}, err
 		}
+	}
+	if p.run.Partial {
+		// What is reused is found by its number in the source.
+		p.run.Plan = source.Plan //guard:reuse/plan drop
 	}
 	run, err := l.write(ctx, p)
 	return Retried{Run: run, Names: names}, err
 }
 
-// reuse plans what the new run takes from the source.
-func (l *Launcher) reuse(ctx context.Context, source *runstate.Run, flow *flowspec.Flow, graph *engine.Plan, p *plan) ([]string, error) {
+// retryOn retries a run from failed on a version of its flow that may be another.
+func (l *Launcher) retryOn(ctx context.Context, source *runstate.Run, name string) (Retried, error) {
+	org := source.Org
+	var v registry.Version
+	var err error
+	if name == LatestVersion {
+		v, err = registry.Latest(ctx, l.Table, org, source.Flow)
+	} else {
+		v, err = registry.GetVersion(ctx, l.Table, org, source.Flow, name)
+	}
+	if err != nil {
+		return Retried{}, err
+	}
+	var before, after version
+	if before.flow, before.graph, err = registry.LoadPlan(ctx, l.Table, l.Blob, org, source.SpecHash, source.Plan); err != nil {
+		return Retried{}, fmt.Errorf("load flow: %w", err)
+	}
+	if after.flow, after.graph, err = registry.LoadPlan(ctx, l.Table, l.Blob, org, v.SpecHash, engine.PlanVersion); err != nil {
+		return Retried{}, fmt.Errorf("load flow: %w", err)
+	}
+	input, err := runstate.LoadInput(ctx, l.Table, l.Blob, org, source.ID)
+	if err != nil {
+		return Retried{}, err
+	}
+	params, err := checked(ctx, after.flow, input.Parameters, registry.Injected)
+	if err != nil {
+		return Retried{}, err
+	}
+	p := l.retryPlan(ctx, source, v, after.flow, input)
+	p.input.Parameters = params
+	p.audit.Metadata["from_failed"], p.audit.Metadata["flow_version"] = true, v.FlowVersion
+	names, err := l.reuse(ctx, source, before, after, p)
+	if err != nil {
+		return Retried{}, err
+	}
+	run, err := l.write(ctx, p)
+	return Retried{Run: run, Names: names}, err
+}
+
+// LatestVersion names the version of a flow that was registered last.
+const LatestVersion = "latest"
+
+// retryPlan is a retry that reuses nothing yet.
+func (l *Launcher) retryPlan(ctx context.Context, source *runstate.Run, v registry.Version, flow *flowspec.Flow, input *runstate.Input) *plan {
+	p := &plan{
+		run:   l.record(ctx, source.Org, v, source.Environment, source.Mode, Retry),
+		input: runstate.Input{Parameters: input.Parameters, LogicalDate: input.LogicalDate},
+		audit: audit.Change{Action: "retry", Metadata: map[string]any{"parent_run_id": source.ID}},
+	}
+	p.run.Deployment, p.run.Timeout, p.run.Parent, p.run.ModeGiven = source.Deployment, flow.TimeoutSecs, source.ID, source.ModeGiven
+	return p
+}
+
+// version is a version of a flow with its plan.
+type version struct {
+	flow  *flowspec.Flow
+	graph *engine.Plan
+}
+
+// place is where a task's nodes are.
+func (v *version) place(task int) runstate.Place {
+	at := runstate.Place{Task: engine.Node(task)}
+	if v.graph.Def(task).Mapped {
+		at.First = v.graph.Instance(task, 0)
+	}
+	return at
+}
+
+// unchanged tells, by task of v, which task of before it is; -1 for one that is
+// not the same.
+func (v *version) unchanged(before *version) ([]int, error) {
+	if v.flow != before.flow {
+		return v.flow.Unchanged(before.flow)
+	}
+	same := make([]int, len(v.flow.Tasks))
+	for i := range same {
+		same[i] = i
+	}
+	return same, nil
+}
+
+// reuse plans what the new run, of the version after, takes from the source, which
+// has the version before.
+func (l *Launcher) reuse(ctx context.Context, source *runstate.Run, before, after version, p *plan) ([]string, error) {
+	same, err := after.unchanged(&before)
+	if err != nil {
+		return nil, err
+	}
 	statuses, widths := map[engine.Node]engine.Status{}, map[engine.Node]int{}
-	for item, err := range runstate.Nodes(ctx, l.Table, source, graph, false, runstate.Only(runstate.NodeStatus, runstate.NodeWidth)) {
+	for item, err := range runstate.Nodes(ctx, l.Table, source, before.graph, false, runstate.Only(runstate.NodeStatus, runstate.NodeWidth)) {
 		if err != nil {
 			return nil, err
 		}
@@ -82,12 +201,19 @@ func (l *Launcher) reuse(ctx context.Context, source *runstate.Run, flow *flowsp
 		}
 		return engine.Pending
 	}
-	reused := graph.Reuse(flow.Order(), engine.Source{
-		Task:     func(task int) engine.Status { return status(engine.Node(task)) },
-		Instance: func(task, index int) engine.Status { return status(graph.Instance(task, index)) },
+	reused := after.graph.Reuse(after.flow.Order(), engine.Source{
+		Task: func(task int) engine.Status {
+			was := same[task]
+			// The list of a map that nothing read was not kept.
+			if was < 0 || after.graph.Def(task).Mapped && after.flow.Used()[task] && !before.flow.Used()[was] {
+				return engine.Pending
+			}
+			return status(engine.Node(was))
+		},
+		Instance: func(task, index int) engine.Status { return status(before.graph.Instance(same[task], index)) },
 		Width: func(task int) (int, bool) {
-			width, evaluated := widths[engine.Node(task)]
-			return width, evaluated
+			width, evaluated := widths[engine.Node(same[task])]
+			return width, evaluated && same[task] >= 0
 		},
 	})
 	if len(reused.Reused) == 0 && len(reused.Instances) == 0 {
@@ -97,7 +223,7 @@ func (l *Launcher) reuse(ctx context.Context, source *runstate.Run, flow *flowsp
 	slices.Sort(reused.Reused)
 	names := make([]string, len(reused.Reused))
 	for i, t := range reused.Reused {
-		names[i] = flow.Tasks[t].Name
+		names[i] = after.flow.Tasks[t].Name
 	}
 	instances := map[string][]int{}
 	count := len(names)
@@ -106,8 +232,15 @@ func (l *Launcher) reuse(ctx context.Context, source *runstate.Run, flow *flowsp
 		count += len(list)
 	}
 	p.input.Reuse = &runstate.Reuse{Run: source.ID, Tasks: reused.Tasks, Instances: instances, Names: names}
+	for task, was := range same {
+		if was < 0 || before.place(was) == after.place(task) {
+			continue
+		}
+		if p.input.Reuse.Places == nil {
+			p.input.Reuse.Places = map[string]runstate.Place{}
+		}
+		p.input.Reuse.Places[strconv.Itoa(task)] = before.place(was)
+	}
 	p.run.Partial, p.run.Reused = true, count
-	// What is reused is found by its number in the source.
-	p.run.Plan = source.Plan //guard:reuse/plan drop
 	return names, nil
 }

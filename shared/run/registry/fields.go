@@ -51,6 +51,13 @@ func fault(loc []any, input any, msg string) errs.Detail {
 // at appends a step to a path without touching it.
 func at(loc []any, step any) []any { return append(append([]any{}, loc...), step) }
 
+// injected are the parameters that the service sets where a caller did not.
+var injected = []string{"data_interval_start", "logical_date", "ds", "objstore_bucket", "objstore_key"}
+
+// Injected reports whether a parameter is one that the service sets where a caller
+// did not: a flow's schema need not know it.
+func Injected(key string) bool { return slices.Contains(injected, key) }
+
 // CheckParameters lists what is wrong with the parameters of a run or of a
 // deployment before the flow's schema is asked: keys that the service reserves,
 // in order, and their size, at most MaxParameterBytes.

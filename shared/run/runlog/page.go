@@ -55,9 +55,19 @@ type Page struct {
 // the head. A log that takes more than 32 batches a second is shown up to ten
 // seconds late.
 func (s *Store) Page(ctx context.Context, org, run string, ended bool, from table.Cursor, limit int) (Page, error) {
+	return s.Filtered(ctx, org, run, ended, from, limit, Filter{})
+}
+
+// Filtered is [Store.Page] of the events that a filter selects. It goes through at
+// most 16 MB of the log.
+func (s *Store) Filtered(ctx context.Context, org, run string, ended bool, from table.Cursor, limit int, filter Filter) (Page, error) {
 	pos, err := parsePosition(from)
 	if err != nil {
 		return Page{}, err
+	}
+	if from == "" && !filter.Since.IsZero() {
+		// The id of a batch is no earlier than its events, but for another machine's clock.
+		pos.batch = ids.First(filter.Since.Add(-lookBack))
 	}
 	id := runID{org, run}
 	limit = min(max(limit, 1), MaxLimit)
@@ -69,7 +79,7 @@ func (s *Store) Page(ctx context.Context, org, run string, ended bool, from tabl
 			}
 		}
 		if head.stands() {
-			page, err := s.archivePage(ctx, head, pos, limit)
+			page, err := s.archivePage(ctx, head, pos, limit, filter)
 			if !errors.Is(err, blob.ErrNotFound) {
 				return page, err
 			}
@@ -77,7 +87,7 @@ func (s *Store) Page(ctx context.Context, org, run string, ended bool, from tabl
 			continue
 		}
 		shards := max(head.Shards, s.knows(id).shards)
-		page, err := s.livePage(ctx, id, shards, pos, limit)
+		page, err := s.livePage(ctx, id, shards, pos, limit, filter)
 		if err != nil && !errors.Is(err, blob.ErrNotFound) {
 			return page, err
 		}
@@ -94,8 +104,8 @@ func (s *Store) Page(ctx context.Context, org, run string, ended bool, from tabl
 	return Page{}, fmt.Errorf("runlog: page: %w", errChanged)
 }
 
-func (s *Store) livePage(ctx context.Context, id runID, shards int, pos position, limit int) (Page, error) {
-	out := collector{limit: limit, pos: pos.clone(), page: Page{Source: Live}}
+func (s *Store) livePage(ctx context.Context, id runID, shards int, pos position, limit int, filter Filter) (Page, error) {
+	out := collector{limit: limit, pos: pos.clone(), page: Page{Source: Live}, filter: filter}
 	now := s.Clock.Now()
 	// Behind this batches may still come.
 	floor, until := ids.First(now.Add(-lookBack)), ids.First(now.Add(-settle))
@@ -146,12 +156,12 @@ func (s *Store) flight(id runID) string {
 }
 
 // archivePage reads a page of the archive.
-func (s *Store) archivePage(ctx context.Context, a archive, pos position, limit int) (Page, error) {
+func (s *Store) archivePage(ctx context.Context, a archive, pos position, limit int, filter Filter) (Page, error) {
 	spans, err := s.index(ctx, a)
 	if err != nil {
 		return Page{}, err
 	}
-	out := collector{limit: limit, pos: pos.clone(), page: Page{Source: Archive}}
+	out := collector{limit: limit, pos: pos.clone(), page: Page{Source: Archive}, filter: filter}
 	offset := int64(0)
 	for i, span := range spans {
 		at := offset
@@ -185,6 +195,8 @@ type collector struct {
 	limit, bytes int
 	page         Page
 	pos          position // after what was taken
+	filter       Filter
+	read         int // bytes, those of events that the filter does not select included
 }
 
 // full tells that no further event fits for sure.
@@ -209,12 +221,15 @@ func (c *collector) take(id, floor string, data []byte, skip int) bool {
 	for len(data) > 0 {
 		line, rest, _ := bytes.Cut(data, []byte{'\n'})
 		if at >= skip {
-			if c.full() || c.bytes+len(line) > pageBytes && c.bytes > 0 {
+			if c.full() || c.bytes+len(line) > pageBytes && c.bytes > 0 || c.read > filterBytes {
 				more = false
 				break
 			}
-			c.bytes += len(line)
-			c.page.Events = append(c.page.Events, line[:len(line):len(line)])
+			c.read += len(line)
+			if c.filter.keeps(line) {
+				c.bytes += len(line)
+				c.page.Events = append(c.page.Events, line[:len(line):len(line)])
+			}
 		}
 		data = rest
 		at++

@@ -6,9 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	"millrace/shared/platform/blob"
 	"millrace/shared/platform/errs"
+	"millrace/shared/platform/ids"
 	"millrace/shared/platform/table"
 )
 
@@ -22,6 +24,50 @@ func GetRun(ctx context.Context, t table.Table, org, run string) (Run, error) {
 		return Run{}, errs.New(errs.NotFound, "Run not found: %s", run)
 	}
 	return r, err
+}
+
+// LoadResult reads what a run results in; nil if it has no result.
+func LoadResult(ctx context.Context, t table.Table, org, run string) (*Result, error) {
+	r, err := table.Load[Result](ctx, t, ResultKey(org, run), table.Consistent)
+	if errors.Is(err, table.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read result of run %s: %w", run, err)
+	}
+	return &r, nil
+}
+
+// FindSlug returns the ids of a workspace's runs that have a slug made of their id,
+// oldest last; of runs accepted before now. It reads the keys of the runs of a few
+// minutes in every 25 days since the workspace's first run.
+func FindSlug(ctx context.Context, t table.Table, org, slug string, now time.Time) ([]string, error) {
+	if !ids.IsSlug(slug) {
+		return nil, nil
+	}
+	all := table.Query{Index: ListIndex("", ""), PK: ListPartition(org, "", ""), Limit: 1}
+	page, err := t.Query(ctx, all)
+	if err != nil {
+		return nil, fmt.Errorf("look up run %s: %w", slug, err)
+	}
+	if len(page.Items) == 0 {
+		return nil, nil
+	}
+	first, _ := page.Items[0].Entry(all.Index)
+	since, _ := ids.Time(first.SK)
+	var found []string
+	for _, span := range ids.SlugTimes(slug, since, now) {
+		q := table.Query{Index: all.Index, PK: all.PK, Range: table.Between(ids.First(span[0]), ids.First(span[1]))}
+		for item, err := range table.All(ctx, t, q) {
+			if err != nil {
+				return nil, fmt.Errorf("look up run %s: %w", slug, err)
+			}
+			if entry, _ := item.Entry(q.Index); ids.SlugOf(entry.SK) == slug {
+				found = append(found, entry.SK)
+			}
+		}
+	}
+	return found, nil
 }
 
 // LoadInput reads what a run was accepted with.

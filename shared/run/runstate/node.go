@@ -161,6 +161,7 @@ func (in *Input) Size() int {
 	for _, name := range in.Reuse.Names {
 		n += entry + len(name)
 	}
+	n += entry * len(in.Reuse.Places)
 	return n
 }
 
@@ -170,6 +171,24 @@ type Reuse struct {
 	Tasks     []int            `json:"tasks"`     // indexes of whole tasks
 	Instances map[string][]int `json:"instances"` // by task index: instances
 	Names     []string         `json:"names"`     // names of the tasks that succeeded
+	// Places are the nodes in Run, by task index, where they have other numbers
+	// there than in the new run: Run has another version of the flow.
+	Places map[string]Place `json:"places,omitempty"`
+}
+
+// Place is where a task's nodes are in the run that is retried.
+type Place struct {
+	Task  engine.Node `json:"task"`
+	First engine.Node `json:"first,omitempty"` // a mapped task's first instance
+}
+
+// Place tells where a task's nodes are in the source; own is where they are in
+// the new run.
+func (r *Reuse) Place(own Place) Place {
+	if at, ok := r.Places[strconv.Itoa(int(own.Task))]; ok { //guard:reuse/places false
+		return at
+	}
+	return own
 }
 
 // InputItem stores an Input: its JSON, or the key of an object that holds it.
@@ -177,6 +196,17 @@ type InputItem struct {
 	table.Key
 	Data string `table:"data,omitempty"`
 	Ref  string `table:"ref,omitempty"`
+}
+
+// Result is what a run that succeeded results in, by its flow's result: JSON up to
+// MaxInline, an object of more, or why it has no value. It is written before the run
+// turns SUCCEEDED, and not at all for a flow without a result.
+type Result struct {
+	table.Key
+	Output     string `table:"out,omitempty"`
+	OutputRef  string `table:"or,omitempty"` // object key
+	OutputSize int64  `table:"ob,omitempty"`
+	Error      string `table:"em,omitempty"`
 }
 
 // TaskRunID names one attempt of one node of a run.

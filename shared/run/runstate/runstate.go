@@ -47,7 +47,8 @@ type Run struct {
 	CodeHash     string        `table:"code,omitempty"` // names the code's content
 	Deployment   string        `table:"dep,omitempty"`
 	Environment  string        `table:"env"`
-	Mode         string        `table:"mode"` // tier
+	Mode         string        `table:"mode"`         // tier
+	ModeGiven    bool          `table:"mg,omitempty"` // the request named Mode: it decides over that of a task
 	Trigger      string        `table:"trig"`
 	By           string        `table:"by,omitempty"` // user or key that triggered it
 	Status       engine.Status `table:"st"`
@@ -105,11 +106,24 @@ func (r *Run) Fenced(now time.Time) string {
 	return ""
 }
 
+// TierOf is the tier in which a task runs whose own is given, "" for none.
+func (r *Run) TierOf(task string) string {
+	if task == "" || r.ModeGiven {
+		return r.Mode
+	}
+	return task
+}
+
 // RunKey is the key of a run's record.
 func RunKey(org, run string) table.Key { return table.Key{PK: partition(org, run), SK: "run"} }
 
 // InputKey is the key of a run's input.
 func InputKey(org, run string) table.Key { return table.Key{PK: partition(org, run), SK: "input"} }
+
+// ResultKey is the key of a run's result.
+func ResultKey(org, run string) table.Key {
+	return table.Key{PK: partition(org, run), SK: "result"}
+}
 
 // ArchiveKey is the key of a run's log archive.
 func ArchiveKey(org, run string) table.Key {

@@ -60,7 +60,8 @@ type Request struct {
 	Item        json.RawMessage            `json:"item,omitempty"`      // the instance's element
 	Artifact    Artifact                   `json:"-"`
 	Entrypoint  string                     `json:"entrypoint"`            // module:function
-	Inputs      map[string]Input           `json:"-"`                     // by upstream task name
+	Inputs      map[string]Input           `json:"-"`                     // by upstream task name; with OnlyInputs by argument
+	OnlyInputs  bool                       `json:"only_inputs,omitempty"` // nothing else but ctx, item and index is filled in by name
 	Params      map[string]json.RawMessage `json:"params,omitempty"`      // the run's parameters
 	Secrets     map[string]string          `json:"secrets,omitempty"`     // what ctx.secret may read
 	TraceParent string                     `json:"traceparent,omitempty"` // W3C Trace Context of the attempt: ctx.traceparent and $TRACEPARENT; may be empty

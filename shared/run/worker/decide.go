@@ -32,7 +32,7 @@ func (g *graph) decide(ctx context.Context, n engine.Node, sets engine.Sets) (*d
 		return nil, err
 	}
 	if in.Reuse != nil && in.Reuse.Has(int(n)) { //guard:reuse/tasks false
-		return g.reuse(ctx, n, in.Reuse.Run)
+		return g.reuse(ctx, n, in.Reuse)
 	}
 	status, carried := engine.Running, engine.OutcomeOK
 	//guard:decide/one_failed-at-start drop operand 2
@@ -106,11 +106,12 @@ func (g *graph) pass(ctx context.Context, n engine.Node, item *runstate.Node, ki
 }
 
 // reuse hands on what the source run's node made, without running it.
-func (g *graph) reuse(ctx context.Context, n engine.Node, source string) (*done, error) {
+func (g *graph) reuse(ctx context.Context, n engine.Node, from *runstate.Reuse) (*done, error) {
+	source := from.Run
 	src := g.sources[n]
-	if src == nil {
+	if src == nil && int(n) < g.flow.plan.Len() { // instances are read ahead
 		var err error
-		if src, err = runstate.LoadNode(ctx, g.Table, g.org, source, n); err != nil {
+		if src, err = runstate.LoadNode(ctx, g.Table, g.org, source, from.Place(runstate.Place{Task: n}).Task); err != nil {
 			return nil, err
 		}
 	}

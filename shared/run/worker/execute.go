@@ -210,7 +210,7 @@ func (a *attempts) describe(ctx context.Context, w *attempt) (out *executor.Atte
 		return nil, false, err
 	}
 	out = &executor.Attempt{
-		Org: a.org, RunID: a.id, Flow: a.run.Flow, Version: a.run.Version, Environment: a.run.Environment, Mode: a.run.Mode,
+		Org: a.org, RunID: a.id, Flow: a.run.Flow, Version: a.run.Version, Environment: a.run.Environment, Mode: a.run.TierOf(w.task.Tier),
 		TaskRunID: a.attemptID(w), Task: w.task, Number: w.item.Attempt,
 		Resumed: w.item.Suspended, Started: w.item.StartedAt.Time(), Artifact: a.run.Artifact, CodeHash: a.run.CodeHash,
 		Params:    in.Parameters,

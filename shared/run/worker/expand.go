@@ -100,7 +100,7 @@ func (a *attempts) sameList(ctx context.Context, w *attempt, hash string) (bool,
 	if err != nil || in.Reuse == nil {
 		return false, err
 	}
-	src, err := runstate.LoadNode(ctx, a.Table, a.org, in.Reuse.Run, w.node)
+	src, err := runstate.LoadNode(ctx, a.Table, a.org, in.Reuse.Run, in.Reuse.Place(runstate.Place{Task: w.node}).Task)
 	//guard:map/same-list drop operand 3
 	return err == nil && src != nil && src.ListHash == hash, err
 }

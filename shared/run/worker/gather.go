@@ -82,7 +82,7 @@ func (g *graph) gather(ctx context.Context, task, width int) ([]table.Action, er
 	first, end, _, _ := g.flow.plan.MapNodes(task, width)
 	var list blob.Spool
 	defer func() { _ = list.Close() }()
-	if err := writeOutputs(ctx, g.Table, g.Blob, g.org, g.id, runstate.Span{From: first, To: end}, &list); err != nil {
+	if err := WriteOutputs(ctx, g.Table, g.Blob, g.org, g.id, runstate.Span{From: first, To: end}, &list); err != nil {
 		return nil, fmt.Errorf("list the outputs of map %d: %w", task, err)
 	}
 	if list.Size() > runstate.MaxInline {

@@ -29,11 +29,11 @@ func (n tooLarge) Error() string {
 	return fmt.Sprintf("its outputs have %d bytes as a list, at most %d are handed on", int64(n), MaxOutput)
 }
 
-// writeOutputs writes the list of the outputs of a map's instances, which are the
+// WriteOutputs writes the list of the outputs of a map's instances, which are the
 // nodes of a span, in order: null where one did not succeed. It holds a page of
 // nodes and what it reads ahead of the object store, a few MB. Errors: tooLarge,
 // even where an output cannot be read; those of the table, the store and to.
-func writeOutputs(ctx context.Context, t table.Table, b blob.Store, org, run string, instances runstate.Span, to io.Writer) error {
+func WriteOutputs(ctx context.Context, t table.Table, b blob.Store, org, run string, instances runstate.Span, to io.Writer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	l := &outputList{ctx: ctx, blob: b, to: bufio.NewWriterSize(to, 64<<10), sep: '['}
 	defer l.reads.Wait()

@@ -83,7 +83,7 @@ func (w *gatherWorld) list(ctx context.Context, width int, to io.Writer) error {
 		return err
 	}
 	w.writes = nil
-	return writeOutputs(ctx, w.table, w.blob, "org", "run", runstate.Span{From: 0, To: engine.Node(width)}, to)
+	return WriteOutputs(ctx, w.table, w.blob, "org", "run", runstate.Span{From: 0, To: engine.Node(width)}, to)
 }
 
 // TestOutputsAreListed holds lists of all kinds of outputs to what json makes of

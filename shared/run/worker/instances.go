@@ -50,11 +50,12 @@ func (g *graph) expandPart(ctx context.Context, n engine.Node, width, part int) 
 	if len(reused) == 0 {
 		return nil
 	}
-	return g.reuseInstances(ctx, in.Reuse.Run, reused)
+	return g.reuseInstances(ctx, in.Reuse, task, reused)
 }
 
-// reuseInstances finishes instances with what the run that is retried made.
-func (g *graph) reuseInstances(ctx context.Context, source string, nodes []engine.Node) error {
+// reuseInstances finishes instances of a mapped task with what the run that is
+// retried made.
+func (g *graph) reuseInstances(ctx context.Context, from *runstate.Reuse, task int, nodes []engine.Node) error {
 	var before map[engine.Node]*runstate.Node
 	var err error
 	if g.again {
@@ -62,8 +63,19 @@ func (g *graph) reuseInstances(ctx context.Context, source string, nodes []engin
 			return err
 		}
 	}
-	if g.sources, err = runstate.LoadAll(ctx, g.Table, g.org, source, nodes); err != nil {
+	own := g.flow.plan.Instance(task, 0)
+	shift := from.Place(runstate.Place{Task: engine.Node(task), First: own}).First - own
+	there := make([]engine.Node, len(nodes))
+	for i, n := range nodes {
+		there[i] = n + shift
+	}
+	sources, err := runstate.LoadAll(ctx, g.Table, g.org, from.Run, there)
+	if err != nil {
 		return err
+	}
+	g.sources = make(map[engine.Node]*runstate.Node, len(sources))
+	for n, item := range sources {
+		g.sources[n-shift] = item
 	}
 	var finished []done
 	for _, n := range nodes {
@@ -71,7 +83,7 @@ func (g *graph) reuseInstances(ctx context.Context, source string, nodes []engin
 		if item := before[n]; item != nil && item.Status != "" {
 			d, err = g.known(ctx, n, item)
 		} else {
-			d, err = g.reuse(ctx, n, source)
+			d, err = g.reuse(ctx, n, from)
 		}
 		if err != nil {
 			return err

@@ -103,6 +103,11 @@ func (l *lifecycle) noteFailure(ctx context.Context, failure string) error {
 // on_failure task first, which it reports; any other ends.
 func (l *lifecycle) finish(ctx context.Context, worst engine.Outcome) (onFailure bool, err error) {
 	to := engine.RunStatus(worst)
+	if to == engine.Succeeded {
+		if err := l.keepResult(ctx); err != nil {
+			return false, err
+		}
+	}
 	if to == engine.Succeeded || l.flow.OnFailure == nil { //guard:end/on_failure true
 		return false, l.end(ctx, to)
 	}

@@ -101,11 +101,10 @@ class Executor:
         if request.get("map_index") is not None:
             special["item"] = request.get("item")
             special["index"] = request["map_index"]
-        return (
-            _arguments.from_mapping(special),
-            _arguments.from_tasks(request.get("inputs") or {}, self._load),
-            _arguments.from_mapping(request.get("params") or {}),
-        )
+        inputs = _arguments.from_tasks(request.get("inputs") or {}, self._load)
+        if request.get("only_inputs"):
+            return (_arguments.from_mapping(special), inputs)
+        return (_arguments.from_mapping(special), inputs, _arguments.from_mapping(request.get("params") or {}))
 
     def _load(self, given):
         return json.loads(self._fetch(given["fetch"])) if "fetch" in given else _load(given)

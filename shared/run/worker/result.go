@@ -1,0 +1,85 @@
+package worker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"millrace/shared/platform/blob"
+	"millrace/shared/platform/table"
+	"millrace/shared/run/executor"
+	"millrace/shared/run/expr"
+	"millrace/shared/run/runstate"
+)
+
+// keepResult stores the value of the flow's result before the run turns SUCCEEDED.
+// A result that has no value, or whose value cannot be kept, does not fail the run:
+// what is wrong is stored in its place. It may be repeated; the first one stays.
+func (l *lifecycle) keepResult(ctx context.Context) error {
+	template, err := l.flow.ResultTemplate()
+	if template == nil && err == nil {
+		return nil
+	}
+	item := runstate.Result{Key: runstate.ResultKey(l.org, l.id)}
+	v := values{l.session}
+	defer v.releaseScope()
+	var out executor.Value
+	if err == nil {
+		out, err = v.result(ctx, template)
+	}
+	switch why, lasting := lastingFault(err); {
+	case lasting:
+		item.Error = clip(why)
+	case err != nil:
+		return err
+	case out.Ref != "":
+		item.OutputRef, item.OutputSize = out.Ref, out.Size
+	default:
+		item.Output = string(out.JSON)
+	}
+	if err := l.Table.Put(ctx, table.Put{Item: item, If: table.IsNew()}); err != nil && !errors.Is(err, table.ErrConditionFailed) {
+		return fmt.Errorf("store result: %w", err)
+	}
+	return nil
+}
+
+// result evaluates a result. One that is a task's whole output is not read, a large
+// one is an object.
+func (v values) result(ctx context.Context, template *expr.Template) (executor.Value, error) {
+	if task, whole := template.Output(); whole {
+		return v.outputOf(ctx, task)
+	}
+	scope, err := v.scope(ctx, template.Tasks())
+	if err != nil {
+		return executor.Value{}, err
+	}
+	value, err := template.Render(ctx, scope, nil)
+	if err != nil {
+		return executor.Value{}, err
+	}
+	raw, err := expr.Encode(value)
+	if err != nil {
+		return executor.Value{}, &expr.EvalError{Msg: err.Error()}
+	}
+	out := executor.Value{JSON: json.RawMessage(raw), Size: int64(len(raw))}
+	if len(raw) > runstate.MaxInline {
+		out.Ref = runstate.Object(v.org, v.id, "result.json")
+		_, err = blob.PutBytes(ctx, v.Blob, out.Ref, raw, blob.PutOptions{ContentType: "application/json"})
+	}
+	return out, err
+}
+
+// lastingFault tells what is wrong with a result, if evaluating it again would not
+// help.
+func lastingFault(err error) (why string, lasting bool) {
+	if bad, ok := errors.AsType[*expr.EvalError](err); ok {
+		return bad.Msg, true
+	}
+	for _, gone := range []error{blob.ErrNotFound, blob.ErrDamaged, blob.ErrTooLarge} {
+		if errors.Is(err, gone) {
+			return "an output that it reads cannot be read: " + gone.Error(), true
+		}
+	}
+	return "", false
+}
