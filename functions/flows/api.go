@@ -6,16 +6,20 @@ import (
 	"millrace/shared/account/tenant"
 	"millrace/shared/kit/record"
 	"millrace/shared/platform/clock"
+	"millrace/shared/run/flowspec"
 	"millrace/shared/run/registry"
 	"millrace/shared/web/fn"
 	"millrace/shared/web/httpapi"
 )
 
+// flowSpec is a flow_spec, which the registry reads.
+type flowSpec = httpapi.Raw[flowspec.Spec]
+
 // FlowRegisterRequest is the body of POST /flows.
 type FlowRegisterRequest struct {
 	FlowName         string            `json:"flow_name" is:"name" doc:"1 to 128 letters, digits, '.', '_' and '-'"`
 	FlowVersion      string            `json:"flow_version" is:"name" doc:"A string, e.g. 1, 2.0.1 or a commit; latest, versions, draft and backfill are reserved"`
-	FlowSpec         json.RawMessage   `json:"flow_spec" doc:"The DAG: parameters (JSON Schema), timeout_secs, tasks, on_failure"`
+	FlowSpec         flowSpec          `json:"flow_spec" doc:"The DAG"`
 	ArtifactStoreURI *string           `json:"artifact_store_uri,omitempty" maxLength:"1024" doc:"Uploaded code; required if the flow has Python tasks"`
 	CodeHash         *string           `json:"code_hash,omitempty" maxLength:"128" doc:"Identifies the code: a version registered again with the same hash has the same code"`
 	Description      *string           `json:"description,omitempty" maxLength:"4096"`
@@ -30,9 +34,9 @@ type FlowRegisterResponse struct{ registry.VersionView }
 // FlowDetailResponse is a version with its flow_spec.
 type FlowDetailResponse struct {
 	registry.VersionView
-	IsLatest bool            `json:"is_latest"`
-	FlowSpec json.RawMessage `json:"flow_spec" doc:"As it was registered, in canonical form: keys sorted"`
-	Tasks    []TaskSummary   `json:"tasks"`
+	IsLatest bool          `json:"is_latest"`
+	FlowSpec flowSpec      `json:"flow_spec" doc:"As it was registered, in canonical form: keys sorted"`
+	Tasks    []TaskSummary `json:"tasks"`
 }
 
 // TaskSummary is one task of a flow.

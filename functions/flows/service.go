@@ -2,6 +2,7 @@ package flows
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -41,7 +42,7 @@ func (s *service) register(ctx context.Context, req *registerIn) (FlowRegisterRe
 		}
 		reg.ArtifactKey = key
 	}
-	if err := reg.Parse(ctx, in.FlowSpec); err != nil {
+	if err := reg.Parse(ctx, json.RawMessage(in.FlowSpec)); err != nil {
 		return FlowRegisterResponse{}, err
 	}
 	if err := s.runtime(reg, in); err != nil {
@@ -148,7 +149,7 @@ func (s *service) detail(ctx context.Context, flow, version string) (FlowDetailR
 		return FlowDetailResponse{}, err
 	}
 	return FlowDetailResponse{
-		VersionView: v.View(), IsLatest: v.FlowVersion == head.LatestVersion, FlowSpec: spec, Tasks: summaries(parsed),
+		VersionView: v.View(), IsLatest: v.FlowVersion == head.LatestVersion, FlowSpec: flowSpec(spec), Tasks: summaries(parsed),
 	}, nil
 }
 

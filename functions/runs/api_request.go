@@ -18,7 +18,7 @@ type RunRequest struct {
 	FlowVersion   *string                     `json:"flow_version,omitempty" is:"name or empty" doc:"With flow_name; required without deployment"`
 	Environment   *string                     `json:"environment,omitempty" is:"name or empty" doc:"Absent: the deployment's, else default"`
 	Parameters    *map[string]json.RawMessage `json:"parameters,omitempty" doc:"Checked against the flow's schema, whose defaults apply; over the deployment's. Keys that begin with __svc_ are reserved; up to 256 KB"`
-	ExecutionMode *string                     `json:"execution_mode,omitempty" maxLength:"64" doc:"nano, micro, small, medium, large or xlarge, for this run; absent: the deployment's, else the flow version's. Another is 400"`
+	ExecutionMode *string                     `json:"execution_mode,omitempty" maxLength:"64" doc:"nano, micro, small, medium, large or xlarge, for this run and all its tasks; absent: a task's own tier, else the deployment's, else the flow version's. Another is 400"`
 	Execute       bool                        `json:"execute,omitempty" doc:"Wait until the run has ended and answer its detail"`
 }
 

@@ -8,6 +8,7 @@ import (
 	"millrace/shared/platform/clock"
 	"millrace/shared/run/engine"
 	"millrace/shared/run/runstate"
+	"millrace/shared/web/httpapi"
 )
 
 // RunResponse is a run as it was accepted.
@@ -44,9 +45,18 @@ type RunDetail struct {
 	Partial         *bool                      `json:"partial,omitempty" doc:"Of a retry: whether it reuses results"`
 	ReusedTaskCount *int                       `json:"reused_task_count,omitempty" doc:"Of a retry: how many tasks and map instances it was planned to reuse"`
 	SkipTaskIDs     []string                   `json:"skip_task_ids,omitzero" doc:"Of a retry: names of the tasks it was planned to reuse"`
+	Result          json.RawMessage            `json:"result,omitempty" doc:"Of a run that SUCCEEDED: the value of its flow's result, unless it is given by result_uri; GET /runs/{run_id}/result reads one of any size"`
+	ResultURI       *string                    `json:"result_uri,omitempty" doc:"Where a large result is kept"`
+	ResultError     *string                    `json:"result_error,omitempty" doc:"Why the flow's result has no value; the run SUCCEEDED all the same"`
 	LogicalDate     string                     `json:"logical_date"`
 	Parameters      map[string]json.RawMessage `json:"parameters"`
 	TaskRuns        []TaskRun                  `json:"task_runs" doc:"One for each attempt of each task or map instance, in the order of the flow_spec, map_index and attempt; on_failure last, if it ran"`
+}
+
+// RunList is a list of runs.
+type RunList struct {
+	Items     []RunRecord `json:"items"`
+	NextUntil string      `json:"next_until,omitempty" doc:"With filters: the list went through 10,000 runs and ended early. The same request with until set to this goes on"`
 }
 
 // RetryResponse is a retry as it was accepted.
@@ -68,9 +78,26 @@ type CancelResponse struct {
 
 // LogPage is a page of a run's log.
 type LogPage struct {
-	Events    []json.RawMessage `json:"events" doc:"event_type, message, timestamp; and, where they apply, level, run_id, task_name, task_run_id, map_index, attempt, logger, sequence"`
-	NextToken string            `json:"next_token,omitempty" doc:"Follow it while present, even after an empty page; absent at the end of an archive"`
-	Source    string            `json:"source" enum:"live,archive"`
+	Events    []httpapi.Raw[LogEvent] `json:"events"`
+	NextToken string                  `json:"next_token,omitempty" doc:"Follow it while present, even after an empty page; absent at the end of an archive"`
+	Source    string                  `json:"source" enum:"live,archive"`
+}
+
+// LogEvent is an event of a run's log: a line that a task wrote, or what became of
+// a run or a task.
+type LogEvent struct {
+	EventType string                     `json:"event_type" doc:"log, or run_started, run_finished, task_started, task_succeeded, task_failed, task_retrying, task_skipped, task_cancelled, task_lost, task_waiting, task_reused, task_deferred; others may come"`
+	Message   string                     `json:"message" doc:"Up to 64 KB; a longer one is cut and says so"`
+	Timestamp string                     `json:"timestamp" format:"date-time"`
+	Level     string                     `json:"level,omitempty" doc:"debug, info, warning, error or critical"`
+	RunID     string                     `json:"run_id,omitempty"`
+	TaskName  string                     `json:"task_name,omitempty"`
+	TaskRunID string                     `json:"task_run_id,omitempty" doc:"Of the attempt, as in its record"`
+	MapIndex  *int                       `json:"map_index,omitempty" doc:"Of an instance of a mapped task, from 0"`
+	Attempt   int                        `json:"attempt,omitempty" doc:"From 1"`
+	Logger    string                     `json:"logger,omitempty" doc:"Of a log event: stdout, stderr, task (ctx.log), traceback, or the name of a logger"`
+	Fields    map[string]json.RawMessage `json:"fields,omitempty" doc:"What ctx.log was given besides the message"`
+	Sequence  int64                      `json:"sequence,omitempty" doc:"Rises within one attempt"`
 }
 
 func response(r *runstate.Run) RunResponse {

@@ -164,7 +164,10 @@ func TestDescription(t *testing.T) {
 		types[p.Name] = p.Schema.Type
 		assert.False(t, p.Required, p.Name)
 	}
-	assert.Equal(t, map[string]any{"flow_name": "string", "environment": "string", "since": "string", "limit": "integer"}, types)
+	assert.Equal(t, map[string]any{
+		"flow_name": "string", "environment": "string", "since": "string", "limit": "integer", "deployment": "string",
+		"status": "string", "trigger_source": "string", "triggered_by": "string", "until": "string",
+	}, types)
 	for path, method := range map[string]string{"/runs": "get", "/runs/{run_id}": "get", "/runs/compare": "get", "/runs/{run_id}/cancel": "post"} {
 		assert.NotEmpty(t, doc.Paths[path][method].Responses["200"].Content["application/json"].Schema.Ref, path)
 	}

@@ -276,13 +276,15 @@ func TestAccess(t *testing.T) {
 		"runs-compare":           {"/runs/compare?run_a=" + id + "&run_b=" + id, nil},
 		"runs-get":               {"/runs/" + id, nil},
 		"runs-logs":              {"/runs/" + id + "/logs", nil},
+		"runs-output":            {"/runs/" + id + "/tasks/a/output", nil},
+		"runs-result":            {"/runs/" + id + "/result", nil},
 		"runs-cancel":            {"/runs/" + id + "/cancel", nil},
 		"runs-retry":             {"/runs/" + id + "/retry", nil},
 		"runs-retry-from-failed": {"/runs/" + id + "/retry-from-failed", nil},
 	} {
 		w.CheckAccess(t, op, at.path, at.body)
 	}
-	require.Len(t, w.API.Operations(), 8+len(w.others()))
+	require.Len(t, w.API.Operations(), 10+len(w.others()))
 	developer := w.User(t, w.A, tenant.Developer)
 	made := w.Do(t, developer, "POST", "/runs", object{"flow_name": "etl", "flow_version": "1"}).Require(t, 200).String(t, "run_id")
 	w.Do(t, developer, "POST", "/runs/"+made+"/cancel", nil).Require(t, 403)

@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
+	"time"
 
 	"millrace/shared/account/tenant"
 	"millrace/shared/platform/blob"
+	"millrace/shared/platform/clock"
 	"millrace/shared/platform/errs"
 	"millrace/shared/platform/ids"
 	"millrace/shared/platform/signal"
@@ -28,19 +31,36 @@ type service struct {
 	waiting  fn.Waiting
 	launcher *launch.Launcher
 	cursors  httpapi.Cursors
+	clock    clock.Clock
 }
 
-// known refuses what cannot be a run's id, as if there were no such run.
-func known(id string) error {
-	if _, ok := ids.Time(id); !ok {
-		return errs.New(errs.NotFound, "Run not found: %s", id)
+// known is the id of the run that a request names by its id or its slug. Errors:
+// errs.NotFound for what cannot be a run's id and for a slug of no run,
+// errs.Conflict for one of several runs.
+func (s *service) known(ctx context.Context, name string) (string, error) {
+	if _, ok := ids.Time(name); ok {
+		return name, nil
 	}
-	return nil
+	found, err := runstate.FindSlug(ctx, s.table, tenant.From(ctx).OrgID, name, s.clock.Now().Add(clockSkew))
+	switch {
+	case err != nil:
+		return "", err
+	case len(found) > 1:
+		return "", errs.New(errs.Conflict, "Several runs are called %s; name the run by its id: %s", name, strings.Join(found, ", "))
+	case len(found) == 0:
+		return "", errs.New(errs.NotFound, "Run not found: %s", name)
+	}
+	return found[0], nil
 }
 
-// load reads a run's record. Errors: errs.NotFound.
-func (s *service) load(ctx context.Context, id string) (*runstate.Run, error) {
-	if err := known(id); err != nil {
+// clockSkew is how far ahead of this machine's clock that of one may be which
+// accepted a run.
+const clockSkew = time.Minute
+
+// load reads a run's record. Errors: those of known.
+func (s *service) load(ctx context.Context, name string) (*runstate.Run, error) {
+	id, err := s.known(ctx, name)
+	if err != nil {
 		return nil, err
 	}
 	run, err := runstate.GetRun(ctx, s.table, tenant.From(ctx).OrgID, id)
@@ -67,28 +87,35 @@ func (s *service) create(ctx context.Context, in *createInput) (out httpapi.Stre
 // cancel stops a run. Errors: errs.NotFound, errs.Invalid if it has ended
 // otherwise.
 func (s *service) cancel(ctx context.Context, in *runAction) (CancelResponse, error) {
-	if err := known(in.RunID); err != nil {
+	id, err := s.known(ctx, in.RunID)
+	if err != nil {
 		return CancelResponse{}, err
 	}
-	run, err := s.launcher.Cancel(ctx, tenant.From(ctx).OrgID, in.RunID)
+	run, err := s.launcher.Cancel(ctx, tenant.From(ctx).OrgID, id)
 	return cancelled(&run), err
 }
 
 // retry makes a new run of an ended one. Errors: errs.NotFound, errs.Conflict.
 func (s *service) retry(ctx context.Context, in *runAction) (RetryResponse, error) {
-	return s.again(ctx, in.RunID, false)
+	return s.again(ctx, in.RunID, func(org, id string) (launch.Retried, error) {
+		return s.launcher.Retry(ctx, org, id, false)
+	})
 }
 
-// retryFromFailed is retry, but reuses what succeeded.
-func (s *service) retryFromFailed(ctx context.Context, in *runAction) (RetryResponse, error) {
-	return s.again(ctx, in.RunID, true)
+// retryFromFailed is retry, but reuses what succeeded, and may take another version
+// of the flow.
+func (s *service) retryFromFailed(ctx context.Context, in *retryAction) (RetryResponse, error) {
+	return s.again(ctx, in.RunID, func(org, id string) (launch.Retried, error) {
+		return s.launcher.RetryFromFailed(ctx, org, id, in.FlowVersion)
+	})
 }
 
-func (s *service) again(ctx context.Context, id string, partial bool) (RetryResponse, error) {
-	if err := known(id); err != nil {
+func (s *service) again(ctx context.Context, name string, retry func(org, id string) (launch.Retried, error)) (RetryResponse, error) {
+	id, err := s.known(ctx, name)
+	if err != nil {
 		return RetryResponse{}, err
 	}
-	made, err := s.launcher.Retry(ctx, tenant.From(ctx).OrgID, id, partial)
+	made, err := retry(tenant.From(ctx).OrgID, id)
 	return RetryResponse{
 		RunResponse: response(&made.Run), ParentRunID: made.Run.Parent, Partial: made.Run.Partial,
 		ReusedTaskCount: made.Run.Reused, SkipTaskIDs: append([]string{}, made.Names...),
@@ -106,11 +133,15 @@ func (s *service) logsPage(ctx context.Context, in *logsQuery) (LogPage, error) 
 	if err != nil {
 		return LogPage{}, err
 	}
+	filter := runlog.Filter{Task: in.TaskName, Level: in.Level}
+	if filter.Since, err = timeOf("since", in.Since); err != nil {
+		return LogPage{}, err
+	}
 	limit, ended := min(in.Limit, runlog.MaxLimit), run.Status.RunEnded()
-	page, err := s.logs.Page(ctx, run.Org, run.ID, ended, from, limit)
+	page, err := s.logs.Filtered(ctx, run.Org, run.ID, ended, from, limit, filter)
 	if errors.Is(err, blob.ErrNotFound) {
 		// The archive took the batch's place while the page was read.
-		page, err = s.logs.Page(ctx, run.Org, run.ID, true, from, limit)
+		page, err = s.logs.Filtered(ctx, run.Org, run.ID, true, from, limit, filter)
 	}
 	if errors.Is(err, runlog.ErrBadCursor) {
 		return LogPage{}, errs.Wrap(errs.Invalid, err, "Invalid next_token")
@@ -118,5 +149,9 @@ func (s *service) logsPage(ctx context.Context, in *logsQuery) (LogPage, error) 
 	if err != nil {
 		return LogPage{}, err
 	}
-	return LogPage{Events: page.Events, NextToken: s.cursors.Seal(ctx, in, page.Next), Source: page.Source}, nil
+	events := make([]httpapi.Raw[LogEvent], len(page.Events))
+	for i, e := range page.Events {
+		events[i] = httpapi.Raw[LogEvent](e)
+	}
+	return LogPage{Events: events, NextToken: s.cursors.Seal(ctx, in, page.Next), Source: page.Source}, nil
 }

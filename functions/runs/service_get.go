@@ -30,6 +30,10 @@ func (s *service) get(ctx context.Context, in *runPath) (*RunDetail, error) {
 		outputs: outputs{store: s.blob, run: run, left: inlineOutputs},
 		text:    inlineText, queued: s.whyQueued(run),
 	}
+	out := &RunDetail{RunRecord: record(run), LogicalDate: input.LogicalDate, Parameters: input.Parameters}
+	if err := s.showResult(ctx, flow, r, out); err != nil {
+		return nil, err
+	}
 	tasks, err := r.read(ctx)
 	if err != nil {
 		return nil, err
@@ -38,7 +42,7 @@ func (s *service) get(ctx context.Context, in *runPath) (*RunDetail, error) {
 		return nil, err
 	}
 	r.outputs.fetch(ctx, s.log, tasks)
-	out := &RunDetail{RunRecord: record(run), LogicalDate: input.LogicalDate, Parameters: input.Parameters, TaskRuns: tasks}
+	out.TaskRuns = tasks
 	if out.Parameters == nil {
 		out.Parameters = map[string]json.RawMessage{}
 	}

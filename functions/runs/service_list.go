@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"millrace/shared/account/tenant"
+	"millrace/shared/platform/clock"
 	"millrace/shared/platform/errs"
 	"millrace/shared/platform/ids"
 	"millrace/shared/platform/table"
@@ -17,36 +18,59 @@ import (
 
 // The sizes of a list.
 const (
-	maxLimit = 500
-	batch    = 100 // records read and sent at a time
+	maxLimit    = 500
+	batch       = 100    // records read and sent at a time
+	maxFiltered = 10_000 // records that one list with filters goes through
 )
 
 // list lists runs, newest first, page by page, so that a list of any length takes
 // little memory.
-func (s *service) list(ctx context.Context, in *listQuery) (out httpapi.Stream[httpapi.Items[RunRecord]], err error) {
-	since, err := in.since()
+//
+// What is not an index's is filtered as it is read: then a list goes through at most
+// maxFiltered records, and tells where to go on.
+func (s *service) list(ctx context.Context, in *listQuery) (out httpapi.Stream[RunList], err error) {
+	created, err := in.created()
 	if err != nil {
 		return out, err
 	}
 	query := table.Query{
 		Index:   runstate.ListIndex(in.FlowName, in.Environment),
 		PK:      runstate.ListPartition(tenant.From(ctx).OrgID, in.FlowName, in.Environment),
-		Range:   since,
+		Range:   created,
 		Reverse: true,
 	}
 	left := -1 // records still to be read, negative for all there are
 	if in.Limit != nil {
 		left = min(max(*in.Limit, 1), maxLimit)
 	}
-	return httpapi.List(s.records(ctx, query, left))
+	until := ""
+	return httpapi.ListTo[RunList](s.records(ctx, query, left, in, &until), func() (string, string) {
+		if until == "" {
+			return "", ""
+		}
+		return "next_until", until
+	})
 }
 
-// records reads a list of runs page by page.
-func (s *service) records(ctx context.Context, query table.Query, left int) iter.Seq2[RunRecord, error] {
+// filtered reports whether records are to be left out.
+func (in *listQuery) filtered() bool {
+	return in.Status != "" || in.Deployment != "" || in.TriggerSource != "" || in.TriggeredBy != ""
+}
+
+// wants reports whether a record passes the filters.
+func (in *listQuery) wants(r *runstate.Run) bool {
+	return (in.Status == "" || in.Status == string(r.Status)) && (in.Deployment == "" || in.Deployment == r.Deployment) &&
+		(in.TriggerSource == "" || in.TriggerSource == r.Trigger) && (in.TriggeredBy == "" || in.TriggeredBy == r.By)
+}
+
+// records reads a list of runs page by page. When it ends early because it went
+// through many records for the filters, it sets until to where to go on.
+func (s *service) records(ctx context.Context, query table.Query, left int, in *listQuery, until *string) iter.Seq2[RunRecord, error] {
 	return func(yield func(RunRecord, error) bool) {
+		seen, last := 0, clock.Millis(0)
 		for more := true; more && left != 0; {
 			query.Limit = batch
-			if left > 0 {
+			if left > 0 && !in.filtered() {
 				query.Limit = min(batch, left)
 			}
 			runs, next, err := s.listed(ctx, query)
@@ -55,11 +79,22 @@ func (s *service) records(ctx context.Context, query table.Query, left int) iter
 				return
 			}
 			for i := range runs {
-				if !yield(record(&runs[i]), nil) {
+				run := &runs[i]
+				if in.filtered() && seen >= maxFiltered && run.CreatedAt != last { // those of one instant are not divided
+					*until = run.CreatedAt.String()
+					return
+				}
+				seen, last = seen+1, run.CreatedAt
+				if !in.wants(run) {
+					continue
+				}
+				if !yield(record(run), nil) {
+					return
+				}
+				if left--; left == 0 {
 					return
 				}
 			}
-			left -= min(max(left, 0), len(runs))
 			query.Start, more = next, next != ""
 		}
 	}
@@ -86,31 +121,59 @@ func (s *service) listed(ctx context.Context, query table.Query) ([]runstate.Run
 // layouts are the forms of a timestamp; what names no offset is in UTC.
 var layouts = []string{time.RFC3339Nano, "2006-01-02T15:04:05.999999999", "2006-01-02T15:04", time.DateOnly}
 
-// since is the range of run ids from a time on. Errors: errs.Unprocessable.
-func (in *listQuery) since() (table.Range, error) {
-	text := in.Since
-	if text == "" {
-		return table.Range{}, nil
+// created is the range of the ids of runs created in the time asked for. Errors:
+// errs.Unprocessable.
+func (in *listQuery) created() (table.Range, error) {
+	since, err := timeOf("since", in.Since)
+	if err != nil {
+		return table.Range{}, err
 	}
-	if date, clock, ok := strings.Cut(text, " "); ok { // a plus sign that a query string made a space, or ISO 8601 written as SQL does
+	if whole := since.Truncate(time.Millisecond); whole.Before(since) { // created_at has milliseconds
+		since = whole.Add(time.Millisecond)
+	}
+	until, err := timeOf("until", in.Until)
+	switch {
+	case err != nil:
+		return table.Range{}, err
+	case in.Until == "" && in.Since == "":
+		return table.Range{}, nil
+	case in.Until == "":
+		return table.AtLeast(ids.First(since)), nil
+	}
+	if in.Since == "" {
+		since = time.UnixMilli(0)
+	}
+	until = until.Truncate(time.Millisecond)
+	if until.Before(since) {
+		return table.Range{}, errs.Validation(errs.Detail{
+			Type: "value_error", Loc: []any{"query", "until"}, Msg: "until is before since", Input: in.Until,
+		})
+	}
+	return table.Between(ids.First(since), ids.First(until.Add(time.Millisecond))), nil
+}
+
+// timeOf reads a timestamp; the empty text is the zero time. Errors: errs.Unprocessable.
+func timeOf(param, value string) (time.Time, error) {
+	text := value
+	if text == "" {
+		return time.Time{}, nil
+	}
+	if date, hour, ok := strings.Cut(text, " "); ok { // a plus sign that a query string made a space, or ISO 8601 written as SQL does
 		sep := "+"
 		if len(date) == len(time.DateOnly) {
 			sep = "T"
-			clock = strings.Replace(clock, " ", "+", 1)
+			hour = strings.Replace(hour, " ", "+", 1)
 		}
-		text = date + sep + clock
+		text = date + sep + hour
 	}
 	for _, layout := range layouts {
 		t, err := time.Parse(layout, text)
 		if err != nil {
 			continue
 		}
-		if whole := t.Truncate(time.Millisecond); whole.Before(t) { // created_at has milliseconds
-			t = whole.Add(time.Millisecond)
-		}
-		return table.AtLeast(ids.First(t)), nil
+		return t, nil
 	}
-	return table.Range{}, errs.Validation(errs.Detail{
-		Type: "datetime_parsing", Loc: []any{"query", "since"}, Msg: "Input should be a valid ISO 8601 timestamp", Input: in.Since,
+	return time.Time{}, errs.Validation(errs.Detail{
+		Type: "datetime_parsing", Loc: []any{"query", param}, Msg: "Input should be a valid ISO 8601 timestamp", Input: value,
 	})
 }

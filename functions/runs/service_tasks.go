@@ -127,13 +127,16 @@ func (r *reader) readInstances(ctx context.Context, task int) error {
 	def := &r.flow.Tasks[task]
 	first, end, _, _ := r.plan.MapNodes(task, r.width[task])
 	source, reused := r.run.ID, r.status[task] == engine.Reused
+	shift := engine.Node(0)
 	if reused {
-		var err error
-		if source, err = r.origin(ctx, task); err != nil {
+		at, there, err := r.s.origin(ctx, r.run, r.input, runstate.Place{Task: engine.Node(task), First: first})
+		if err != nil {
 			return err
 		}
+		source, shift = at, there-first
 	}
-	return r.each(ctx, source, first, end, func(n engine.Node, item *runstate.Node) error {
+	return r.each(ctx, source, first+shift, end+shift, func(n engine.Node, item *runstate.Node) error {
+		n -= shift
 		index := int(n - first)
 		switch {
 		case reused:
@@ -154,22 +157,24 @@ func (r *reader) readInstances(ctx context.Context, task int) error {
 }
 
 // origin is the run whose instances a reused map stands for: the first, back
-// along the retries, in which it was not itself reused.
-func (r *reader) origin(ctx context.Context, task int) (string, error) {
-	for from := r.input; from.Reuse != nil; {
+// along the retries, in which it was not itself reused; and the node of the map's
+// first instance there. input is the run's, at where the map is in it.
+func (s *service) origin(ctx context.Context, run *runstate.Run, input *runstate.Input, at runstate.Place) (string, engine.Node, error) {
+	for from := input; from.Reuse != nil; {
 		source := from.Reuse.Run
-		item, err := runstate.LoadNode(ctx, r.s.table, r.run.Org, source, engine.Node(task))
+		at = from.Reuse.Place(at)
+		item, err := runstate.LoadNode(ctx, s.table, run.Org, source, at.Task)
 		if err != nil {
-			return "", err
+			return "", 0, err
 		}
 		if item == nil || item.Status != engine.Reused {
-			return source, nil
+			return source, at.First, nil
 		}
-		if from, err = runstate.LoadInput(ctx, r.s.table, r.s.blob, r.run.Org, source); err != nil {
-			return "", err
+		if from, err = runstate.LoadInput(ctx, s.table, s.blob, run.Org, source); err != nil {
+			return "", 0, err
 		}
 	}
-	return r.run.ID, nil
+	return run.ID, at.First, nil
 }
 
 // ready reports whether a task that nothing has reached waits for a worker
