@@ -180,7 +180,7 @@ def swallows():
     while True:
         try: time.sleep(60)
         except BaseException: pass
-def nan(): return {"rows": [1.0, math.nan]}
+def infinite(): return {"rows": [1.0, math.inf]}
 def keys(): return [{1: 2}]
 def thing(): return {"when": object()}
 def exits(): sys.exit(3)
@@ -196,7 +196,7 @@ def deep():
 		{"divides", sandbox.TaskFailedError, "ZeroDivisionError: division by zero", "error traceback Traceback (most recent call last):\n  File"},
 		{"sleeps", sandbox.TaskTimeoutError, "timeout_secs (0.2)", ""},
 		{"swallows", sandbox.TaskTimeoutError, "was killed", ""},
-		{"nan", sandbox.ArtifactSerializationError, "the output.rows[1] is nan", ""},
+		{"infinite", sandbox.ArtifactSerializationError, "the output.rows[1] is inf", ""},
 		{"keys", sandbox.ArtifactSerializationError, "keys of JSON objects are strings", ""},
 		{"thing", sandbox.ArtifactSerializationError, "the output.when is of type builtins.object", ""},
 		{"deep", sandbox.ArtifactSerializationError, "levels deep", ""},

@@ -26,16 +26,26 @@ from .errors import (
     TaskTimeoutError,
 )
 
+TYPE_CHECKING = False  # type checkers take it for true
+
+if TYPE_CHECKING:
+    from ._context import Context
+    from ._files import File
+    from ._local import RunResult
+    from .flows import Flow, flow
+    from .nodes import http, node, transform, wait
+    from .tasks import Task, task
+
 __all__ = [
-    "ArtifactSerializationError", "Context", "DependencyCycleError", "ExpressionError", "Flow", "FlowDefinitionError",
-    "MillraceError", "Task", "TaskFailedError", "TaskTimeoutError", "flow", "http", "node",
+    "ArtifactSerializationError", "Context", "DependencyCycleError", "ExpressionError", "File", "Flow", "FlowDefinitionError",
+    "MillraceError", "RunResult", "Task", "TaskFailedError", "TaskTimeoutError", "flow", "http", "node",
     "task", "transform", "wait",
 ]
 
 # The runner imports this package for every cold start and needs none of the
 # authoring side: its names are loaded when first asked for.
 _LAZY = {
-    "Context": "_context", "Flow": "flows", "flow": "flows", "Task": "tasks", "task": "tasks",
+    "Context": "_context", "File": "_files", "RunResult": "_local", "Flow": "flows", "flow": "flows", "Task": "tasks", "task": "tasks",
     "http": "nodes", "node": "nodes", "transform": "nodes", "wait": "nodes",
 }
 

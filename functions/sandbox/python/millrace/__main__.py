@@ -9,56 +9,57 @@ import sys
 def main(arguments=None):
     parser = argparse.ArgumentParser(prog="python -m millrace", description="Flows on this machine.")
     commands = parser.add_subparsers(dest="command", required=True)
+    named = "flow.py, flow.py:name or package.module:name"
     spec = commands.add_parser("spec", help="print the flow_spec that the service registers")
-    spec.add_argument("flow", help="flow.py or flow.py:name")
+    spec.add_argument("flow", help=named)
+    spec.add_argument("-o", "--output", metavar="FILE", help="write it to a file instead")
     run = commands.add_parser("run", help="run a flow on this machine")
-    run.add_argument("flow", help="flow.py or flow.py:name")
+    run.add_argument("flow", help=named)
     run.add_argument("--param", action="append", default=[], metavar="NAME=VALUE", help="a run parameter; the value is JSON, or else text")
     pack = commands.add_parser("pack", help="make the artifact zip of a directory")
-    pack.add_argument("directory")
+    pack.add_argument("directory", help="the directory that modules are imported from, or a flow.py in it or in a package of it")
     pack.add_argument("-o", "--output", default="artifact.zip")
     options = parser.parse_args(arguments)
     from .errors import MillraceError
 
     try:
         if options.command == "spec":
-            print(load(options.flow).to_json())
+            _spec(options)
         elif options.command == "run":
-            flow = load(options.flow)
-            result = flow.run(**dict(_parameter(flow, text) for text in options.param))
-            print(json.dumps({"run_id": result.run_id, "status": result.status, "outputs": result.outputs}, indent=2, ensure_ascii=False))
+            _run(options)
         else:
+            from . import _modules
             from ._pack import pack as make
 
-            print(f"{options.output}: {make(options.directory, options.output)} files")
+            directory = _modules.place(options.directory)[0] if os.path.isfile(options.directory) else options.directory
+            print(f"{options.output}: {make(directory, options.output)} files")
     except (MillraceError, OSError) as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         return 1
     return 0
 
 
-def load(target):
-    """Import flow.py[:name] and return its flow."""
-    import importlib
+def _spec(options):
+    from ._load import load, quiet_stdout
 
-    from .errors import FlowDefinitionError
-    from .flows import Flow
+    with quiet_stdout():
+        text = load(options.flow).to_json() + "\n"
+    if options.output is None:
+        sys.stdout.write(text)
+        return
+    # Whole or not at all.
+    with open(options.output + ".part", "w", encoding="utf-8") as file:
+        file.write(text)
+    os.replace(options.output + ".part", options.output)
 
-    path, _, name = target.partition(":")
-    directory, file = os.path.split(os.path.abspath(path))
-    if not os.path.isfile(path):
-        raise FlowDefinitionError(f"there is no file {path!r}")
-    sys.path.insert(0, directory)
-    module = importlib.import_module(os.path.splitext(file)[0])
-    flows = {key: value for key, value in vars(module).items() if isinstance(value, Flow)}
-    if name:
-        found = [f for key, f in flows.items() if name in (key, f.name)]
-    else:
-        found = list(flows.values())
-    if len(found) != 1:
-        known = ", ".join(sorted(flows)) or "none"
-        raise FlowDefinitionError(f"{path} has {'no flow' if not found else 'several flows'} {name!r}: name one of: {known}")
-    return found[0]
+
+def _run(options):
+    from ._load import load
+
+    flow = load(options.flow)
+    result = flow.run(**dict(_parameter(flow, text) for text in options.param))
+    made = {"run_id": result.run_id, "status": result.status, "result": result.result, "outputs": result.outputs}
+    print(json.dumps(made, indent=2, ensure_ascii=False))
 
 
 def _parameter(flow, text):

@@ -1,5 +1,6 @@
-"""How a task's arguments are filled: by their names."""
+"""How a task's arguments are filled: by their names, as their annotations have them."""
 
+from . import _typed
 from .errors import TaskFailedError
 
 POSITIONAL_ONLY, NORMAL, KEYWORD_ONLY = "positional", "normal", "keyword"
@@ -46,12 +47,15 @@ def _inspected(function):
     ]
 
 
-def fill(wanted, sources, task_name):
+def fill(wanted, sources, task_name, hints=None, has_files=False):
     """Return (args, kwargs) for the parameters ``wanted``.
 
     ``sources`` are functions name -> (found, value), asked in order. A parameter
-    that none of them knows keeps its default; without one, TaskFailedError.
+    that none of them knows keeps its default; without one, TaskFailedError. A value
+    becomes what ``hints`` {name: annotation} says; has_files tells that references to
+    files may be in one.
     """
+    hints = hints or {}
     args, kwargs = [], {}
     skipped = None
     for name, kind, has_default in wanted:
@@ -66,6 +70,7 @@ def fill(wanted, sources, task_name):
                 )
             skipped = skipped or name
             continue
+        value = _typed.restore(value, hints.get(name), name, task_name, has_files)
         if kind == POSITIONAL_ONLY:
             if skipped:
                 raise TaskFailedError(

@@ -1,15 +1,39 @@
-"""One attempt of one task of a local run, in a process of its own."""
+"""One attempt of one task of a local run, in a process of its own.
+
+The process writes frames to a pipe: a length (8 bytes), a kind (1 byte) and JSON.
+
+    E  [seconds, level, logger, message, fields or null]: a log event
+    O  the output
+    X  {type, message, exception, traceback}: why there is none
+
+What bypasses Python arrives on the descriptors of standard output and error.
+"""
 
 import json
 import os
 import selectors
 import signal
 import sys
+import threading
 import time
 
-from . import _arguments, _builtin, _cel, _values
+from . import _arguments, _builtin, _cel, _files, _modules, _streams, _typed, _values
 from ._context import Context
-from .errors import ArtifactSerializationError, ExpressionError, MillraceError, TaskFailedError
+from .errors import ArtifactSerializationError, ExpressionError, MillraceError, TaskFailedError, TaskTimeoutError
+
+# From a task's time-out to the kill from outside; how often a task is interrupted until then.
+GRACE_SECS, AGAIN_SECS = 1.0, 0.25
+MAX_TRACEBACK = 4096
+_STREAMS = (("info", "stdout"), ("warning", "stderr"))
+
+
+class Interrupted(BaseException):
+    """Raised in the task by the alarm: it is past its time."""
+
+
+def failure(kind, message, exception=None, traceback=None):
+    """Return why an attempt has no output, as the service's records tell it."""
+    return {"type": kind, "message": message, "exception": exception, "traceback": traceback}
 
 
 class Attempt:
@@ -18,40 +42,45 @@ class Attempt:
     def __init__(self, entry, request, names, timeout, record):
         self.entry, self.request, self.names, self.timeout, self.record = entry, request, names, timeout, record
         self.output = self.error = None
+        self.has_files = False  # the output may refer to some
         self.deadline = 0.0
         self.started_at = self.ended_at = 0.0
-        self._answer = bytearray()
-        self._line = b""
+        self._frames = bytearray()
+        self._result = self._status = None
+        self._lines = {}
         self._finished = False
         self._pid = 0
 
     def start(self):
         self.log = self.record.open_log(self.entry.name, self.request["attempt"], self.request.get("map_index"))
-        self._answers, answers = os.pipe()
-        self._lines, lines = os.pipe()
+        pipes = [os.pipe() for _ in range(3)]
+        self._answers = pipes[0][0]
+        self._lines = {pipes[1][0]: [*_STREAMS[0], b""], pipes[2][0]: [*_STREAMS[1], b""]}
         self.started_at = time.time()
-        self.deadline = time.monotonic() + self.timeout
+        self.deadline = time.monotonic() + self.timeout + GRACE_SECS
         sys.stdout.flush()
         sys.stderr.flush()
         self._pid = os.fork()
         if self._pid == 0:
-            self._child(answers, lines)
-        os.close(answers)
-        os.close(lines)
-        os.set_blocking(self._answers, False)
-        os.set_blocking(self._lines, False)
+            self._child(*(write for _, write in pipes))
+        for read, write in pipes:
+            os.close(write)
+            os.set_blocking(read, False)
 
     @staticmethod
     def watch(attempts, seconds):
         """Take what the attempts write, for some seconds at most."""
         with selectors.DefaultSelector() as selector:
             for attempt in attempts:
-                selector.register(attempt._answers, selectors.EVENT_READ)
-                selector.register(attempt._lines, selectors.EVENT_READ)
+                for descriptor in attempt.descriptors():
+                    selector.register(descriptor, selectors.EVENT_READ)
             # A process that hands its descriptors on may end without closing them.
             selector.select(max(0.0, min(seconds, 0.2)))
         for attempt in attempts:
-            attempt._take()
+            attempt.take()
+
+    def descriptors(self):
+        return [self._answers, *self._lines] if not self._finished else []
 
     def over(self):
         """Whether the attempt has ended, by itself or by its time."""
@@ -59,31 +88,62 @@ class Attempt:
 
     def kill(self):
         """End the process and all it started."""
-        self._finish(None)
+        self._finish(failure("CancelledError", "the run was stopped"))
 
-    def _take(self):
+    def take(self):
+        """Take what the process wrote, and notice its end."""
+        if self._finished:
+            return
         self._read_lines()
-        ended = self._read_answer()
-        if not ended and os.waitpid(self._pid, os.WNOHANG)[0] == self._pid:
-            self._read_answer()
-            self._pid = 0
-            ended = True
-        if ended:
-            self._finish(self._result())
+        closed = self._read_frames()
+        if self._result is None and self._ended(1.0 if closed else 0.0):
+            self._read_frames()  # what it wrote last
+        if self._result is not None or self._status is not None or closed:
+            self._finish(self._result or self._fate())
         elif time.monotonic() >= self.deadline:
-            self._finish({"error": ["TaskTimeoutError", f"it ran past its timeout_secs ({self.timeout:g})"]})
+            self._finish(failure("TaskTimeoutError", f"the task ran past its timeout_secs ({self.timeout:g}) and was killed"))
 
-    def _read_answer(self):
+    def _read_frames(self):
+        """Handle the frames that can be read; true at the end of the pipe."""
+        closed = False
         for chunk in _chunks(self._answers):
-            if not chunk:
-                return True
-            self._answer += chunk
-        return len(self._answer) >= 8 and len(self._answer) - 8 >= int.from_bytes(self._answer[:8], "big")
+            closed = not chunk
+            self._frames += chunk
+        while self._result is None and len(self._frames) >= 9:
+            size = int.from_bytes(self._frames[:8], "big")
+            if len(self._frames) < 9 + size:
+                break
+            kind, body = self._frames[8:9], bytes(self._frames[9 : 9 + size])
+            del self._frames[: 9 + size]
+            if kind == b"E":
+                self._event(*json.loads(body))
+            else:
+                self._result = {"output": json.loads(body)} if kind == b"O" else json.loads(body)
+                self.has_files = _files.MARK in body
+        return closed
 
-    def _result(self):
-        if len(self._answer) < 8:
-            return {"error": ["TaskFailedError", "its process ended without an answer: it crashed, was killed, or called os._exit"]}
-        return json.loads(self._answer[8:])
+    def _ended(self, seconds):
+        """Tell whether the process is at its end, or comes to it within some seconds."""
+        until = time.monotonic() + seconds
+        while True:
+            pid, status = os.waitpid(self._pid, os.WNOHANG)
+            if pid:
+                self._pid, self._status = 0, status
+                return True
+            if time.monotonic() >= until:
+                return False
+            time.sleep(0.005)
+
+    def _fate(self):
+        """Say how a process ended that gave no answer, as the service does."""
+        if self._status is None:
+            return failure("SandboxError", "the interpreter stopped answering")
+        code = os.waitstatus_to_exitcode(self._status)
+        if code == -signal.SIGKILL:
+            return failure("SandboxError", "the interpreter died: killed by signal 9 (SIGKILL), probably out of memory")
+        if code < 0:
+            return failure("SandboxError", f"the interpreter died: killed by signal {-code} ({(signal.strsignal(-code) or 'unknown').lower()})")
+        return failure("SandboxError", f"the interpreter died: exit status {code}")
 
     def _finish(self, result):
         if self._pid:
@@ -92,82 +152,175 @@ class Attempt:
             except OSError:
                 os.kill(self._pid, signal.SIGKILL)
             os.waitpid(self._pid, 0)
+            self._pid = 0
         self._read_lines()
-        if self._line:
-            self._write(self._line)
-        os.close(self._answers)
-        os.close(self._lines)
+        for level, logger, rest in self._lines.values():
+            if rest:
+                self._event(time.time(), level, logger, rest.decode("utf-8", "replace"), None)
+        for descriptor in (self._answers, *self._lines):
+            os.close(descriptor)
         self.log.close()
         self.ended_at = time.time()
         self._finished = True
-        if result is None:
-            self.error = ("Cancelled", "the run was stopped")
-        elif "error" in result:
-            self.error = tuple(result["error"])
+        if "type" in result:
+            self.error = result
         else:
             self.output = result["output"]
 
     def _read_lines(self):
-        for chunk in _chunks(self._lines):
-            *lines, self._line = (self._line + chunk).split(b"\n")
-            for line in lines:
-                self._write(line)
-            if not chunk:
-                return
+        for descriptor, kept in self._lines.items():
+            for chunk in _chunks(descriptor):
+                *lines, kept[2] = (kept[2] + chunk).split(b"\n")
+                for line in lines:
+                    self._event(time.time(), kept[0], kept[1], line.decode("utf-8", "replace").rstrip("\r"), None)
 
-    def _write(self, line):
-        text = line.decode("utf-8", "replace").rstrip("\r")
-        self.log.write(text + "\n")
+    def _event(self, seconds, level, logger, message, fields):
+        self.log.write(message + "\n")
         self.log.flush()
-        self.record.log("info", self.entry.name, text)
+        self.record.event(level, message, self, logger, fields, seconds)
 
-    def _child(self, answers, lines):
+    def _child(self, answers, out, err):
         """Run the task; never returns."""
         code = 0
         try:
             os.setpgid(0, 0)
             for number in (signal.SIGINT, signal.SIGTERM):
                 signal.signal(number, signal.SIG_DFL)
-            os.dup2(lines, 1)
-            os.dup2(lines, 2)
-            keep = {0, 1, 2, answers}
-            for descriptor in range(3, max(answers, lines) + 1):
-                if descriptor not in keep and descriptor in (lines, self._answers, self._lines, self.log.fileno()):
-                    os.close(descriptor)
-            sys.stdout = open(1, "w", encoding="utf-8", errors="replace", buffering=1, closefd=False)
-            sys.stderr = open(2, "w", encoding="utf-8", errors="replace", buffering=1, closefd=False)
-            try:
-                body = b'{"output":' + self._run() + b"}"
-            except BaseException as error:  # noqa: B036: whatever it is, it is the task's end
-                body = json.dumps({"error": _told(error)}).encode()
-            sys.stdout.flush()
-            sys.stderr.flush()
-            data = memoryview(len(body).to_bytes(8, "big") + body)
-            while data:
-                data = data[os.write(answers, data) :]
+            os.dup2(out, 1)
+            os.dup2(err, 2)
+            for descriptor in {out, err, self._answers, *self._lines, self.log.fileno()} - {0, 1, 2, answers}:
+                os.close(descriptor)
+            writer = _Writer(answers)
+            _streams.replace(writer.emit)
+            _streams.install_logging(writer.emit)
+            kind, body = self._outcome(writer)
+            sys.stdout.finish()
+            sys.stderr.finish()
+            writer.write(kind, body)
         except BaseException:
             code = 1
         finally:
             os._exit(code)
 
-    def _run(self):
+    def _outcome(self, writer):
+        try:
+            try:
+                writer.alarm(self.timeout)
+                return b"O", self._run(writer.emit)
+            finally:
+                writer.disarm()
+        except Interrupted:
+            return b"X", json.dumps(failure("TaskTimeoutError", f"the task ran past its timeout_secs ({self.timeout:g})")).encode()
+        except BaseException as error:  # noqa: B036: whatever it is, it is the task's end
+            return b"X", json.dumps(told(error, writer.emit)).encode()
+
+    def _run(self, emit):
+        warn = lambda message: emit("warning", "millrace", message)
         if self.entry.type != "python":
             config = self.entry.options["config"] or {}
             if self.entry.type != "transform":
                 config = _cel.render(config, {**self.names, "secrets": _Secrets()})
-            return _values.encode(_builtin.run(self.entry.type, config, self.names))
-        request = {**self.request, "secrets": _Secrets()}
-        special = {"ctx": Context(request, _print)}
-        if "map_index" in request:
-            special["item"], special["index"] = request["item"], request["map_index"]
-        sources = (
-            _arguments.from_mapping(special),
-            _arguments.from_tasks(request["inputs"], lambda given: given["value"]),
-            _arguments.from_mapping(request["params"]),
-        )
+            return _values.encode(_builtin.run(self.entry.type, config, self.names), warn=warn)
+        request = self.request
+        _files.store = lambda path, name: self.record.keep_file(self.entry.name, request["attempt"], request.get("map_index"), path, name)
         function = self.entry.source.__millrace_function__
-        args, kwargs = _arguments.fill(_arguments.parameters(function), sources, self.entry.name)
-        return _values.encode(_arguments.call(function, args, kwargs))
+        os.chdir(_modules.root_of(function.__module__))
+        args, kwargs = filled(function, request, Context({**request, "secrets": _Secrets()}, emit))
+        return _values.encode(_arguments.call(function, args, kwargs), warn=warn)
+
+
+class _Writer:
+    """Writes frames, from any thread; an alarm never tears one apart."""
+
+    def __init__(self, descriptor):
+        self._descriptor = descriptor
+        self._lock = threading.Lock()
+        self._main = threading.get_ident()
+        self._busy = self._armed = self._forked = False
+        os.register_at_fork(after_in_child=self._in_child)
+
+    def _in_child(self):
+        # A process the task forks writes plain lines: frames of two writers would mix.
+        self._forked = True
+
+    def emit(self, level, logger, message, fields=None):
+        if self._forked:
+            os.write(1 if logger == "stdout" else 2, (message + "\n").encode("utf-8", "replace"))
+            return
+        self.write(b"E", json.dumps((time.time(), level, logger, message, fields), default=str).encode())
+
+    def write(self, kind, body):
+        data = memoryview(len(body).to_bytes(8, "big") + kind + body)
+        main = threading.get_ident() == self._main
+        self._busy = main or self._busy
+        try:
+            with self._lock:
+                while data:
+                    data = data[os.write(self._descriptor, data) :]
+        finally:
+            if main:
+                self._busy = False
+
+    def alarm(self, seconds):
+        self._armed = True
+        signal.signal(signal.SIGALRM, self._ring)
+        signal.setitimer(signal.ITIMER_REAL, max(seconds, 0.001), AGAIN_SECS)
+
+    def disarm(self):
+        self._armed = False
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+    def _ring(self, _number, _frame):
+        if self._armed and not self._busy:
+            raise Interrupted
+
+
+class Stub(Attempt):
+    """An attempt of a task that is stubbed: its output, an exception, or a function that is called here."""
+
+    def __init__(self, entry, request, record, value):
+        super().__init__(entry, request, {}, 0, record)
+        self._value = value
+
+    def start(self):
+        self.log = self.record.open_log(self.entry.name, self.request["attempt"], self.request.get("map_index"))
+        self.started_at = time.time()
+        emit = lambda level, logger, message, fields=None: self._event(time.time(), level, logger, message, fields)
+        try:
+            value = self._value
+            if isinstance(value, BaseException):
+                raise value
+            if callable(value):
+                args, kwargs = filled(value, self.request, Context({**self.request, "secrets": _Secrets()}, emit))
+                value = _arguments.call(value, args, kwargs)
+            data = _values.encode(value, warn=lambda message: emit("warning", "millrace", message))
+            self.output, self.has_files = json.loads(data), _files.MARK in data
+        except Exception as error:
+            self.error = told(error, emit)
+        self.kill()
+
+    def kill(self):
+        if not self._finished:
+            self.log.close()
+            self.ended_at = time.time()
+            self._finished = True
+
+
+def filled(function, request, ctx):
+    """Return (args, kwargs) of a task's function, as the service's runner fills them."""
+    special = {"ctx": ctx}
+    for name in ("item", "failed"):
+        if name in request:
+            special[name] = request[name]
+    if "item" in request:
+        special["index"] = request["map_index"]
+    sources = [_arguments.from_mapping(special)]
+    if request["arguments"] is not None:
+        sources.append(_arguments.from_mapping(request["arguments"]))
+    else:
+        sources.append(_arguments.from_tasks(request["inputs"], lambda given: given["value"]))
+        sources.append(_arguments.from_mapping(request["params"]))
+    return _arguments.fill(_arguments.parameters(function), sources, request["task_name"], _typed.hints(function), request["has_files"])
 
 
 class _Secrets(dict):
@@ -186,25 +339,30 @@ class _Secrets(dict):
         return True
 
 
-def _print(level, _logger, message):
-    print(message if level == "info" else f"{level.upper()}: {message}", flush=True)
-
-
-def _told(error):
-    if isinstance(error, ArtifactSerializationError):
-        return ["ArtifactSerializationError", str(error)]
-    if isinstance(error, (ExpressionError, TaskFailedError)):
-        return ["TaskFailedError", str(error)]
+def told(error, emit):
+    """Return the failure that an exception is, and log its traceback."""
+    if isinstance(error, (ArtifactSerializationError, TaskTimeoutError)):
+        return failure(type(error).__name__, str(error))
+    if isinstance(error, ExpressionError):
+        return failure("ExpressionError", str(error))
+    trace = last = error.__traceback__
+    while last is not None and last.tb_next is not None:
+        last = last.tb_next
+    if isinstance(error, MillraceError) and last is not None and _ours(last):
+        return failure("TaskFailedError", str(error))  # a refusal of ours is clear without a traceback
+    while trace is not None and _ours(trace):
+        trace = trace.tb_next
     import traceback
 
-    trace = error.__traceback__
-    while trace is not None and trace.tb_frame.f_globals.get("__name__") in (__name__, _arguments.__name__):
-        trace = trace.tb_next
-    traceback.print_exception(type(error), error, trace)
+    text = "".join(traceback.format_exception(type(error), error, trace)).rstrip()
+    emit("error", "traceback", text)
     kind = type(error).__name__
-    if isinstance(error, MillraceError) and kind == "TaskTimeoutError":
-        return [kind, str(error)]
-    return ["TaskFailedError", f"{kind}: {error}" if str(error) else kind]
+    message = f"SystemExit: the task called exit with {error.code!r}" if isinstance(error, SystemExit) else f"{kind}: {error}" if str(error) else kind
+    return failure("TaskFailedError", message[:2000], kind, text[-MAX_TRACEBACK:])
+
+
+def _ours(trace):
+    return trace.tb_frame.f_globals.get("__name__", "").startswith("millrace.")
 
 
 def _chunks(descriptor):

@@ -23,6 +23,18 @@ _MACROS = {"all", "exists", "exists_one", "filter", "map"}
 _MAX_DEPTH = 40
 
 
+class Unsupported(ExpressionError):
+    """An expression that the service may know, and a local run does not."""
+
+
+def check(text):
+    """Refuse an expression that is none by its syntax; whether its names and functions exist is not looked at."""
+    try:
+        compile_expression(text)
+    except Unsupported:
+        pass  # the service decides
+
+
 def evaluate(text, names):
     """Return the value of an expression over a dict of names; ExpressionError if it has none."""
     return compile_expression(text)(names)
@@ -54,7 +66,7 @@ class _Parser:
         while at < len(text):
             match = _TOKEN.match(text, at)
             if match is None:
-                raise ExpressionError(f"unexpected {text[at]!r} at {at} in {text!r}; this expression needs the service")
+                raise ExpressionError(f"unexpected {text[at]!r} at character {at + 1} of {text!r}")
             if match.lastgroup:
                 self.tokens.append((match.lastgroup, match.group(match.lastgroup), at))
             at = match.end()
@@ -71,8 +83,12 @@ class _Parser:
         return self.tokens[self.index][1]
 
     def error(self):
-        what = "its end" if self.kind == "end" else repr(self.value)
-        return ExpressionError(f"unexpected {what} in {self.text!r}; this expression needs the service")
+        if self.kind == "end":
+            return ExpressionError(f"unexpected end of {self.text!r}")
+        return ExpressionError(f"unexpected {self.value!r} at character {self.tokens[self.index][2] + 1} of {self.text!r}")
+
+    def unsupported(self):
+        return Unsupported(f"{self.value!r} at character {self.tokens[self.index][2] + 1} of {self.text!r} needs the service")
 
     def next(self):
         token = self.tokens[self.index]
@@ -143,6 +159,8 @@ class _Parser:
         node = self.primary()
         while True:
             if self.accept("."):
+                if self.value == "?":
+                    raise self.unsupported()
                 if self.kind != "name":
                     raise self.error()
                 name = self.next()
@@ -150,7 +168,11 @@ class _Parser:
                     node = self.method(node, name)
                 else:
                     node = _v.field(node, name)
+            elif self.value == "{" and self.tokens[self.index - 1][0] == "name":
+                raise self.unsupported()  # a message
             elif self.accept("["):
+                if self.value == "?":
+                    raise self.unsupported()
                 index = self.ternary()
                 self.expect("]")
                 node = _v.index(node, index)
@@ -169,7 +191,7 @@ class _Parser:
             return _v.macro(name, target, variable, bodies)
         arguments = self.arguments(")")
         if name not in _v.METHODS:
-            raise ExpressionError(f"the function {name!r} needs the service")
+            return _v.unknown(name)
         return _v.call(_v.METHODS[name], [target, *arguments], name)
 
     def arguments(self, end):
@@ -184,6 +206,8 @@ class _Parser:
         kind, value = self.kind, self.value
         if kind == "end":
             raise self.error()
+        if value == "." or kind == "name" and value.lower() in ("b", "br", "rb") and self.tokens[self.index + 1][0] == "string":
+            raise self.unsupported()
         self.next()
         if kind in ("int", "float", "string"):
             constant = {"int": _integer, "float": float, "string": _string}[kind](value)
@@ -224,7 +248,7 @@ class _Parser:
             return lambda names: _v.has(node, names)
         arguments = self.arguments(")")
         if name not in _v.FUNCTIONS:
-            raise ExpressionError(f"the function {name!r} needs the service")
+            return _v.unknown(name)
         return _v.call(_v.FUNCTIONS[name], arguments, name)
 
 
@@ -251,6 +275,33 @@ def _string(text):
 
 
 _TEMPLATE = re.compile(r"\$\{\{(.*?)\}\}", re.DOTALL)
+_TEXT = re.compile(r"""(?<![\w\]\["'])[rR]?(?:'''(?:\\.|[^\\])*?'''|\"\"\"(?:\\.|[^\\])*?\"\"\"|'(?:\\.|[^'\\\n])*'|"(?:\\.|[^"\\\n])*")""", re.DOTALL)
+
+
+def parts(text):
+    """Return [(part, is expression)] of a text with ${{ … }} in it; one part if it is one whole expression."""
+    whole = _TEMPLATE.fullmatch(text.strip())
+    if whole and whole.group(1).count("}}") == 0:
+        return [(whole.group(1).strip(), True)]
+    found, at = [], 0
+    for match in _TEMPLATE.finditer(text):
+        if match.start() > at:
+            found.append((text[at : match.start()], False))
+        found.append((match.group(1).strip(), True))
+        at = match.end()
+    if at < len(text):
+        found.append((text[at:], False))
+    return found
+
+
+def expressions(text):
+    """Return the expressions of a text with ${{ … }} in it."""
+    return [part for part, is_expression in parts(text) if is_expression] if "${{" in text else []
+
+
+def without_text(text):
+    """Return an expression without its text literals, but for those in brackets, which name fields."""
+    return _TEXT.sub('""', text)
 
 
 def render(value, names):
@@ -259,12 +310,12 @@ def render(value, names):
         return {key: render(item, names) for key, item in value.items()}
     if isinstance(value, list):
         return [render(item, names) for item in value]
-    if not isinstance(value, str):
+    if not isinstance(value, str) or "${{" not in value:
         return value
-    whole = _TEMPLATE.fullmatch(value.strip())
-    if whole and whole.group(1).count("}}") == 0:
-        return evaluate(whole.group(1).strip(), names)
-    return _TEMPLATE.sub(lambda match: _interpolated(evaluate(match.group(1).strip(), names)), value)
+    found = parts(value)
+    if len(found) == 1:
+        return evaluate(found[0][0], names)
+    return "".join(_interpolated(evaluate(part, names)) if is_expression else part for part, is_expression in found)
 
 
 def _interpolated(value):

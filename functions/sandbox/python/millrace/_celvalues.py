@@ -182,6 +182,15 @@ def call(function, arguments, name):
     return run
 
 
+def unknown(name):
+    """Return the node of a function that only the service has."""
+
+    def run(_names):
+        raise ExpressionError(f"the function {name!r} needs the service")
+
+    return run
+
+
 def _size(value):
     if not isinstance(value, (str, list, dict)):
         raise TypeError

@@ -1,6 +1,15 @@
 """The ``ctx`` argument of a task."""
 
+from __future__ import annotations
+
+from ._types import TYPE_CHECKING
 from .errors import TaskFailedError
+
+if TYPE_CHECKING:
+    import os
+
+    from ._files import File
+    from ._types import Any
 
 LEVELS = ("debug", "info", "warning", "error", "critical")
 
@@ -15,6 +24,15 @@ class Context:
 
     __slots__ = ("run_id", "flow_name", "flow_version", "task_name", "task_run_id", "attempt", "params", "traceparent", "_secrets", "_emit")
 
+    run_id: str
+    flow_name: str
+    flow_version: str
+    task_name: str
+    task_run_id: str
+    attempt: int
+    params: dict[str, Any]
+    traceparent: str
+
     def __init__(self, request, emit):
         self.run_id = request.get("run_id", "")
         self.flow_name = request.get("flow_name", "")
@@ -27,7 +45,7 @@ class Context:
         self._secrets = request.get("secrets") or {}
         self._emit = emit
 
-    def log(self, message, level="info", **fields):
+    def log(self, message: object, level: str = "info", **fields: Any) -> None:
         """Write a log event. Fields are appended to the message as key=value."""
         level = str(level).lower()
         if level == "warn":
@@ -39,7 +57,7 @@ class Context:
             text += f" {key}={value!r}" if isinstance(value, str) and " " in value else f" {key}={value}"
         self._emit(level, "task", text)
 
-    def secret(self, name):
+    def secret(self, name: str) -> str:
         """Return the value of a secret: of the run's environment, else of the workspace.
 
         The service hands over the secrets that the task names: in ctx.secret("NAME"),
@@ -48,6 +66,15 @@ class Context:
             return self._secrets[name]
         except KeyError:
             raise TaskFailedError(f"the task does not name the secret {name!r}: add it to @task(secrets=[...])") from None
+
+    def save_file(self, path: str | os.PathLike[str], name: str | None = None) -> File:
+        """Store the file at path and return the File that refers to it.
+
+        Return it, alone or within the output: a later task opens it, as
+        ``file.open()``, ``file.path`` or ``open(file)``. name: its own by default."""
+        from . import _files
+
+        return _files.save(path, name)
 
     def __repr__(self):
         return f"<ctx {self.flow_name}/{self.task_name} run {self.run_id} attempt {self.attempt}>"

@@ -8,28 +8,33 @@ JSON, as they do in the service.
 import heapq
 import json
 import os
+import sys
 import time
 
-from . import _cel, _values
-from ._attempt import Attempt
-from ._record import Record
-from .errors import ArtifactSerializationError, ExpressionError, FlowDefinitionError, TaskFailedError, TaskTimeoutError
+from . import _cel, _files, _schema, _typed, _values
+from ._attempt import Attempt, Stub, failure
+from ._record import Record, home
+from .errors import ArtifactSerializationError, ExpressionError, FlowDefinitionError, MillraceError, TaskFailedError, TaskTimeoutError
 
 FAILED = ("FAILED", "TIMED_OUT", "UPSTREAM_FAILED")
 DONE = ("SUCCEEDED", "SKIPPED", *FAILED)
-ERRORS = {e.__name__: e for e in (TaskFailedError, TaskTimeoutError, ArtifactSerializationError)}
+ERRORS = {e.__name__: e for e in (TaskFailedError, TaskTimeoutError, ArtifactSerializationError, ExpressionError)}
 DEFAULT_TIMEOUT_SECS = 600
 MAX_INSTANCES = 10_000
+MAX_FAILED = 100  # that on_failure is told
+_MISSING = object()
 
 
 class RunResult:
-    """A finished run: run_id, status, outputs by task name, path of its directory."""
+    """A finished run: run_id, status, outputs by task name, result (what the flow
+    returns), path of its directory. ``run[task_name]`` is a task's output, with a
+    File where it is one."""
 
-    def __init__(self, run_id, status, outputs, path):
-        self.run_id, self.status, self.outputs, self.path = run_id, status, outputs, path
+    def __init__(self, run_id, status, outputs, result, path):
+        self.run_id, self.status, self.outputs, self.result, self.path = run_id, status, outputs, result, path
 
     def __getitem__(self, task_name):
-        return self.outputs[task_name]
+        return _typed.files(self.outputs[task_name])
 
     def __repr__(self):
         return f"<run {self.run_id} {self.status}>"
@@ -41,21 +46,28 @@ class _State:
     def __init__(self, entry):
         self.entry = entry
         self.status = "PENDING"
+        self.reason = None  # why it was skipped
         self.output = None
-        self.error = None  # (type, message)
+        self.error = None  # what failure makes
+        self.failed = []  # what on_failure is told of it
+        self.told = None  # what on_failure is told, where this is its task
         self.waiting = 0  # instances not yet over
         self.mapped = False
         self.outputs = []
         self.outcomes = []
 
 
-def run(flow, given, max_workers=None):
+def run(flow, given, stub, max_workers=None):
     """Run a flow; see Flow.run."""
     if not hasattr(os, "fork"):
         raise FlowDefinitionError("local runs need fork: use Linux, macOS or WSL")
+    _shorten_tracebacks()
+    flow.spec()  # what the service would refuse is refused here
     builder = flow.build()
+    if unknown := sorted(set(stub) - set(builder.entries)):
+        raise FlowDefinitionError(f"stub names {', '.join(map(repr, unknown))}, which is no task of the flow {flow.name!r}")
     parameters = check_parameters(flow.parameters, given)
-    return _Run(flow, builder, parameters, max_workers or max(4, 2 * (os.cpu_count() or 1))).run()
+    return _Run(flow, builder, parameters, stub, max_workers or max(4, 2 * (os.cpu_count() or 1))).run()
 
 
 def check_parameters(schema, given):
@@ -69,33 +81,50 @@ def check_parameters(schema, given):
     missing = [name for name in schema.get("required", []) if name not in parameters]
     if missing:
         raise FlowDefinitionError(f"the flow needs the parameter {', '.join(map(repr, missing))}")
-    parameters = json.loads(_values.encode(parameters, "the parameters"))
+    try:
+        parameters = json.loads(_values.encode(parameters, "the parameters"))
+    except ArtifactSerializationError as error:
+        raise FlowDefinitionError(str(error)) from None
     for name, value in parameters.items():
-        _check_type(name, value, properties.get(name, {}))
+        _schema.check(name, value, properties.get(name, {}))
     return parameters
 
 
-def _check_type(name, value, schema):
-    kinds = schema.get("type", [])
-    kinds = [kinds] if isinstance(kinds, str) else kinds
-    checks = {
-        "string": lambda v: isinstance(v, str),
-        "integer": lambda v: isinstance(v, (int, float)) and not isinstance(v, bool) and v == int(v),
-        "number": lambda v: isinstance(v, (int, float)) and not isinstance(v, bool),
-        "boolean": lambda v: isinstance(v, bool),
-        "array": lambda v: isinstance(v, list),
-        "object": lambda v: isinstance(v, dict),
-        "null": lambda v: v is None,
-    }
-    if kinds and not any(checks[kind](value) for kind in kinds):
-        raise FlowDefinitionError(f"the parameter {name!r} is {value!r}, not of type {' or '.join(kinds)}")
-    if "enum" in schema and value not in schema["enum"]:
-        raise FlowDefinitionError(f"the parameter {name!r} is {value!r}, not one of {schema['enum']}")
+def _shorten_tracebacks():
+    """Leave the frames of this package out where an error of a run ends the program."""
+    before = sys.excepthook
+    if getattr(before, "__module__", "") == __name__:
+        return
+
+    def hook(kind, error, trace):
+        if not issubclass(kind, MillraceError):
+            return before(kind, error, trace)
+        import traceback
+
+        summary = [f for f in traceback.extract_tb(trace) if os.path.dirname(f.filename) != os.path.dirname(os.path.abspath(__file__))]
+        for line in ("Traceback (most recent call last):\n", *traceback.format_list(summary), f"millrace.{kind.__name__}: {error}\n"):
+            sys.stderr.write(line)
+
+    hook.__module__ = __name__
+    sys.excepthook = hook
+
+
+def fetch(key, _name):
+    """Return the path of a file that a task of a local run saved."""
+    path = os.path.normpath(os.path.join(home(), "runs", key))
+    if os.path.isabs(key) or ".." in key.split(os.sep) or not os.path.isfile(path):
+        raise TaskFailedError(f"there is no file {key!r} of a local run")
+    return path
+
+
+_files.fetch = fetch
 
 
 class _Run:
-    def __init__(self, flow, builder, parameters, max_workers):
-        self.flow, self.parameters, self.max_workers = flow, parameters, max_workers
+    def __init__(self, flow, builder, parameters, stub, max_workers):
+        self.flow, self.parameters, self.stub, self.max_workers = flow, parameters, stub, max_workers
+        self.returned = builder.result
+        self.late = self.has_files = False
         self.states = {name: _State(entry) for name, entry in builder.entries.items()}
         self.dependents = {name: [] for name in self.states}
         for name, state in self.states.items():
@@ -109,7 +138,7 @@ class _Run:
         self.started = time.monotonic()
 
     def run(self):
-        self.record.log("info", "", f"run {self.record.run_id} of {self.flow.name} started")
+        self.record.log("info", "", f"Run {self.record.run_id} of {self.flow.name} {self.flow.version} started", "run_started")
         try:
             status = self._all()
             if status != "SUCCEEDED" and (entry := self.flow.failure_entry()):
@@ -118,12 +147,18 @@ class _Run:
             self._stop()
             self.record.finish("CANCELLED", self.states, None)
             raise
-        error = self._error(status)
-        self.record.finish(status, self.states, error)
+        error, result = self._error(status), None
+        if error is None and self.returned is not None:
+            how = _cel.evaluate if isinstance(self.returned, str) else _cel.render
+            try:
+                result = how(self.returned, self._names())
+            except ExpressionError as fault:
+                self.record.log("warning", "", f"the flow's result has no value: {fault}")
+        self.record.finish(status, self.states, error, result)
         if error:
-            raise ERRORS.get(error[0], TaskFailedError)(error[1]) from None
+            raise ERRORS.get(error["type"], TaskFailedError)(error["message"]) from None
         outputs = {name: state.output for name, state in self.states.items() if state.status == "SUCCEEDED"}
-        return RunResult(self.record.run_id, status, outputs, self.record.path)
+        return RunResult(self.record.run_id, status, outputs, result, self.record.path)
 
     def _all(self):
         for name in [n for n, s in self.states.items() if not s.entry.depends_on]:
@@ -131,23 +166,12 @@ class _Run:
         limit = self.flow.timeout_secs
         if not self._loop(None if limit is None else self.started + limit):
             self.record.log("error", "", f"the run passed the flow's timeout_secs ({limit})")
+            self.late = True
             return "TIMED_OUT"
         sinks = [s for n, s in self.states.items() if not self.dependents[n]]
         if not any(s.status in FAILED for s in sinks):
             return "SUCCEEDED"
-        return "FAILED" if any(self._cause(s) == "FAILED" for s in sinks) else "TIMED_OUT"
-
-    def _cause(self, state):
-        """Return FAILED, TIMED_OUT or nothing: what a sink ended of in the end."""
-        seen, todo, causes = set(), [state], set()
-        while todo:
-            state = todo.pop()
-            if state.status in ("FAILED", "TIMED_OUT"):
-                causes.add(state.status)
-            elif state.status == "UPSTREAM_FAILED":
-                todo.extend(self.states[n] for n in state.entry.depends_on if n not in seen)
-                seen.update(state.entry.depends_on)
-        return "FAILED" if "FAILED" in causes else "TIMED_OUT" if causes else ""
+        return "FAILED" if any(s.status == "FAILED" for s in self._decisive()) else "TIMED_OUT"
 
     def _loop(self, deadline):
         """Run what is ready until nothing is left; false when the deadline passed."""
@@ -197,13 +221,18 @@ class _Run:
         failed, skipped = any(s in FAILED for s in statuses), "SKIPPED" in statuses
         rule = options["trigger_rule"] or "all_success"
         if rule in ("all_success", "none_failed") and failed:
-            return self._over(state, "UPSTREAM_FAILED", error=("UpstreamFailed", "a task it depends on failed"))
+            return self._over(state, "UPSTREAM_FAILED", error=failure("UpstreamFailedError", "A task it depends on did not succeed."))
         if rule == "all_success" and skipped or rule == "one_failed" and not failed:
-            return self._over(state, "SKIPPED")
+            return self._over(state, "SKIPPED", reason=f"its trigger rule {rule} does not hold")
         try:
             if options["condition"] is not None:
                 if _cel.evaluate(options["condition"], self._names()) is not True:
-                    return self._over(state, "SKIPPED")
+                    return self._over(state, "SKIPPED", reason="its condition is false")
+            stub = self.stub.get(name, _MISSING)
+            if stub is not _MISSING and not callable(stub) and not isinstance(stub, BaseException):
+                data = _values.encode(stub, f"the stub of {name}")
+                self.has_files = self.has_files or _files.MARK in data
+                return self._over(state, "SUCCEEDED", json.loads(data))
             if options["map_over"] is None:
                 state.waiting, state.outputs = 1, [None]
                 return self._enqueue(state, None, None, 1, 0)
@@ -213,7 +242,7 @@ class _Run:
             if len(items) > MAX_INSTANCES:
                 raise ExpressionError(f"map_over has {len(items)} elements, the limit is {MAX_INSTANCES}")
         except ExpressionError as error:
-            return self._over(state, "FAILED", error=("TaskFailedError", str(error)))
+            return self._over(state, "FAILED", error=failure("ExpressionError", str(error)))
         state.mapped, state.waiting, state.outputs = True, len(items), [None] * len(items)
         if not items:
             return self._over(state, "SUCCEEDED", [])
@@ -221,33 +250,56 @@ class _Run:
             self._enqueue(state, index, item, 1, 0)
 
     def _enqueue(self, state, index, item, number, delay):
-        entry = state.entry
-        request = {
-            "run_id": self.record.run_id, "flow_name": self.flow.name, "flow_version": self.flow.version, "task_name": entry.name,
-            "task_run_id": f"{self.record.run_id}/{entry.name}" + ("" if index is None else f"/{index}"), "attempt": number,
-            "inputs": {n: {"value": self.states[n].output} for n in entry.depends_on if n in self.states}, "params": self.parameters,
-        }
-        if index is not None:
-            request["map_index"], request["item"] = index, item
-        attempt = Attempt(entry, request, self._names(), entry.options["timeout_secs"] or DEFAULT_TIMEOUT_SECS, self.record)
-        attempt.state = state
         self.sequence += 1
+        attempt = self._attempt(state, index, item, number)
+        attempt.state = state
         heapq.heappush(self.ready, (time.monotonic() + delay, self.sequence, attempt))
         if state.status == "PENDING":
             state.status = "RUNNING"
 
+    def _attempt(self, state, index, item, number):
+        entry, names = state.entry, self._names()
+        request = {
+            "run_id": self.record.run_id, "flow_name": self.flow.name, "flow_version": self.flow.version, "task_name": entry.name,
+            "task_run_id": f"{self.record.run_id}/{entry.name}" + ("" if index is None else f"/{index}"), "attempt": number,
+            "inputs": {n: {"value": self.states[n].output} for n in entry.depends_on if n in self.states}, "params": self.parameters,
+            "arguments": None, "has_files": self.has_files,
+        }
+        if index is not None:
+            request["map_index"], request["item"] = index, item
+            names = {**names, "item": item, "index": index}
+        if state.told is not None:
+            request["failed"] = names["failed"] = state.told
+        stub = self.stub.get(entry.name, _MISSING)
+        if entry.inputs is not None:
+            try:
+                request["arguments"] = _cel.render(entry.inputs, names)
+            except ExpressionError as error:
+                stub = error
+        if stub is not _MISSING:
+            return Stub(entry, request, self.record, stub)
+        return Attempt(entry, request, names, entry.options["timeout_secs"] or DEFAULT_TIMEOUT_SECS, self.record)
+
     def _ended(self, attempt):
         state, request = attempt.state, attempt.request
-        number, index = request["attempt"], request.get("map_index")
+        number, index, name = request["attempt"], request.get("map_index"), state.entry.name
+        self.has_files = self.has_files or attempt.has_files
         error = attempt.error
         retries = state.entry.options["retries"] or 0
         again = error is not None and number <= retries
-        status = "SUCCEEDED" if error is None else "TIMED_OUT" if error[0] == "TaskTimeoutError" else "FAILED"
+        status = "SUCCEEDED" if error is None else "TIMED_OUT" if error["type"] == "TaskTimeoutError" else "FAILED"
         self.record.attempt(attempt, "RETRYING" if again else status)
         if again:
             delay = backoff(state.entry.options["retry_backoff"], number)
-            self.record.log("warning", state.entry.name, f"attempt {number} failed: {error[0]}: {error[1]}; again in {delay:g} s")
+            text = f"Task {name} failed: {error['type']}: {error['message']}; attempt {number + 1} follows in {delay:g}s"
+            self.record.log("warning", name, text, "task_retrying", index, number)
             return self._enqueue(state, index, request.get("item"), number + 1, delay)
+        if error is None:
+            took = f"{attempt.ended_at - attempt.started_at:.3f}s"
+            self.record.log("info", name, f"Task {name} succeeded in {took}", "task_succeeded", index, number)
+        else:
+            self.record.log("error", name, f"Task {name} failed: {error['type']}: {error['message']}", "task_failed", index, number)
+            state.failed.append(told_failure(name, index, number, error))
         state.outputs[index or 0] = attempt.output if error is None else None
         state.outcomes.append(status)
         if error is not None and state.error is None:
@@ -258,13 +310,22 @@ class _Run:
         worst = next(s for s in ("FAILED", "TIMED_OUT", "SUCCEEDED") if s in state.outcomes)
         return self._over(state, worst, state.outputs if state.mapped else state.outputs[0], state.error)
 
-    def _over(self, state, status, output=None, error=None):
-        state.status, state.output, state.error = status, output, error
+    def _over(self, state, status, output=None, error=None, reason=None):
+        never_ran = not state.outcomes and status != "SUCCEEDED"
+        state.status, state.output, state.error, state.reason = status, output, error, reason
         name = state.entry.name
         if status == "SUCCEEDED":
             self.record.artifact(name, output)
         self.record.task(state)
-        self.record.log("error" if status in FAILED else "info", name, status + (f": {error[0]}: {error[1]}" if error else ""))
+        if status == "SKIPPED":
+            self.record.log("info", name, f"Task {name} skipped: {reason}", "task_skipped")
+        elif status == "UPSTREAM_FAILED":
+            rule = state.entry.options["trigger_rule"] or "all_success"
+            text = f"Task {name} not run: a task it depends on did not succeed (trigger rule {rule})"
+            self.record.log("warning", name, text, "task_failed")
+        elif never_ran:
+            self.record.log("error", name, f"Task {name} failed: {error['type']}: {error['message']}", "task_failed")
+            state.failed.append(told_failure(name, None, 1, error))
         if self.settled is not None:
             return self.settled.append(name)  # the loop below is at work: a long chain is no deep recursion
         self.settled = [name]
@@ -279,6 +340,7 @@ class _Run:
         # It is no task of the DAG: nothing depends on it and it changes no outcome.
         state = _State(entry)
         state.waiting, state.outputs = 1, [None]
+        state.told = [told for other in self.states.values() for told in other.failed][:MAX_FAILED]
         self.record.log("info", entry.name, f"the run is {status}: on_failure runs")
         self._enqueue(state, None, None, 1, 0)
         self._loop(None)
@@ -286,10 +348,35 @@ class _Run:
     def _error(self, status):
         if status == "SUCCEEDED":
             return None
-        for state in self.states.values():
-            if state.error and state.status in ("FAILED", "TIMED_OUT"):
-                return state.error[0], f"task {state.entry.name!r}: {state.error[1]}"
-        return "TaskTimeoutError", f"the run passed the flow's timeout_secs ({self.flow.timeout_secs})"
+        decisive = self._decisive()
+        if self.late or not decisive:
+            return failure("TaskTimeoutError", f"the run passed the flow's timeout_secs ({self.flow.timeout_secs})")
+        names = [f"{s.entry.name} ({s.error['message']})" for s in decisive]
+        more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+        first = decisive[0].error
+        count = sum(s.status in ("FAILED", "TIMED_OUT") for s in self.states.values())
+        text = f"{count} of {len(self.states)} tasks failed: {', '.join(names[:5])}{more}"
+        return failure(first["type"], text, first["exception"], first["traceback"])
+
+    def _decisive(self):
+        """Return the failed tasks that decided the run's status: what its sinks ended of."""
+        todo = [s for n, s in self.states.items() if not self.dependents[n] and s.status in FAILED]
+        seen, found = set(), []
+        while todo:
+            state = todo.pop(0)
+            if state.entry.name in seen:
+                continue
+            seen.add(state.entry.name)
+            if state.status == "UPSTREAM_FAILED":
+                todo.extend(self.states[n] for n in state.entry.depends_on if self.states[n].status in FAILED)
+            elif state.error:
+                found.append(state)
+        return [state for state in self.states.values() if state in found]
+
+
+def told_failure(name, index, attempt, error):
+    """Return what on_failure is told of a failure."""
+    return {"task_name": name, "map_index": index, "attempt": attempt, "error_type": error["type"], "error_message": error["message"]}
 
 
 def backoff(settings, failed_attempts):

@@ -1,78 +1,37 @@
 """Flows: the body of a function, read once, gives the DAG."""
 
+from __future__ import annotations
+
 import json
-import re
 
 from . import _arguments, _secrets, tasks
 from ._arguments import KEYWORD_ONLY
+from ._inputs import Reader
+from ._placeholders import Handle, Parameter
+from ._types import TYPE_CHECKING, P, R, Signature, overload
 from .errors import DependencyCycleError, FlowDefinitionError
 
-_REFERENCE = re.compile(r"""\btasks(?:\.([A-Za-z]\w*)|\[\s*["']([^"']+)["']\s*\])""")
-_JSON_TYPES = {str: "string", int: "integer", float: "number", bool: "boolean", list: "array", dict: "object", tuple: "array", type(None): "null"}
-
-
-class _Placeholder:
-    """Stands for a value that exists only when the flow runs."""
-
-    expression = ""
-    name = ""
-
-    def __str__(self):
-        return "${{ " + self.expression + " }}"
-
-    def __format__(self, _spec):
-        return str(self)
-
-    def _refuse(self, *_args):
-        raise FlowDefinitionError(
-            f"{self!r} has no value while the flow is put together: use it in a task, or in a condition= or map_over= expression"
-        )
-
-    __bool__ = __iter__ = __len__ = __getitem__ = __int__ = __float__ = __add__ = __lt__ = __gt__ = __le__ = __ge__ = _refuse
-
-
-class Parameter(_Placeholder):
-    """A run parameter in a flow's body."""
-
-    def __init__(self, name):
-        self.name = name
-        self.expression = "params." + name
-
-    def __repr__(self):
-        return f"<parameter {self.name}>"
-
-
-class Handle(_Placeholder):
-    """A task in a flow's body; ``output`` is the expression of what it returns."""
-
-    def __init__(self, task):
-        self.task = task
-        self.name = task.name
-        self.output = self.expression = reference(task.name)
-
-    def after(self, *others):
-        """Make the task wait for others, which give it nothing. Returns the handle."""
-        self.task.options["depends_on"].extend(others)
-        return self
-
-    def __repr__(self):
-        return f"<output of {self.name}>"
-
-
-def reference(name, field="output"):
-    """Return the expression of a task's output."""
-    return f'tasks["{name}"].{field}' if "-" in name else f"tasks.{name}.{field}"
+if TYPE_CHECKING:
+    from ._local import RunResult
+    from ._types import Any, Callable, Mapping, Seconds, Tier
 
 
 class _Entry:
-    """A task of a flow: its source, its own options, what it depends on."""
+    """A task of a flow: its source, its own options, what it is given and what it depends on."""
 
-    def __init__(self, source):
+    def __init__(self, source, name=None):
         self.source = source
-        self.name = source.name
+        self.name = name or source.name
         self.type = source.type
         self.options = {**source.options, "depends_on": list(source.options["depends_on"])}
         self.depends_on = []
+        self.given = {}
+        self.inputs = None
+
+    @property
+    def special(self):
+        """The arguments that every attempt gets from the runner."""
+        return {"ctx", "item", "index"} if self.options["map_over"] is not None else {"ctx"}
 
 
 class Builder:
@@ -81,62 +40,65 @@ class Builder:
     def __init__(self, parameters):
         self.parameters = parameters
         self.entries = {}
+        self.result = None
 
     def add(self, source):
-        if source.name in self.entries:
-            raise FlowDefinitionError(f"the flow has two tasks named {source.name!r}: give one another name, with_options(name=...)")
-        entry = _Entry(source)
-        self.entries[source.name] = entry
+        entry = _Entry(source, self._name(source))
+        self.entries[entry.name] = entry
         return Handle(entry)
+
+    def _name(self, source):
+        """Return the name of a further task: one that is used again gets a number."""
+        if source.name not in self.entries:
+            return source.name
+        plain = _arguments.plain
+        if not isinstance(source, tasks.Task) or plain(self.entries[source.name].source) is not plain(source):
+            raise FlowDefinitionError(f"the flow has two tasks named {source.name!r}: give one another name, with_options(name=...)")
+        number = 2
+        while f"{source.name[: 63 - len(str(number))]}_{number}" in self.entries:
+            number += 1
+        return f"{source.name[: 63 - len(str(number))]}_{number}"
 
     def call(self, task, args, kwargs, over=None):
         handle = self.add(task)
         entry = handle.task
         wanted = task.parameters()
-        own = {"ctx", "item", "index"} if over is not None else {"ctx"}
+        if over is not None:
+            entry.options["map_over"] = over
+        own = entry.special
         names = [name for name, kind, _ in wanted if kind != KEYWORD_ONLY and name not in own]
         if len(args) > len(names):
-            raise FlowDefinitionError(f"task {task.name!r} takes {len(names)} arguments, {len(args)} are given")
+            raise FlowDefinitionError(f"task {entry.name!r} takes {len(names)} arguments, {len(args)} are given")
         given = dict(zip(names, args))
         for name, value in kwargs.items():
             if name in given or name not in [w[0] for w in wanted]:
-                raise FlowDefinitionError(f"task {task.name!r} {'gets twice' if name in given else 'has no'} argument {name!r}")
+                raise FlowDefinitionError(f"task {entry.name!r} {'gets twice' if name in given else 'has no'} argument {name!r}{_near(name, wanted)}")
+            if name in own:
+                raise FlowDefinitionError(f"task {entry.name!r} gets {name!r} from the runner: leave it out")
             given[name] = value
-        for name, value in given.items():
-            self._wire(entry, name, value)
-        if over is not None:
-            entry.options["map_over"] = over
+        entry.given = given
+        for value in given.values():
+            if isinstance(value, Handle):
+                entry.depends_on.append(value.name)
         return handle
 
-    def _wire(self, entry, argument, value):
-        if isinstance(value, Handle):
-            if argument != value.name.replace("-", "_"):
-                raise FlowDefinitionError(
-                    f"task {entry.name!r} gets the output of {value.name!r} as {argument!r}; arguments are filled by name: "
-                    f"rename the argument to {value.name.replace('-', '_')!r}, or the task with with_options(name={argument!r})"
-                )
-            entry.depends_on.append(value.name)
-        elif isinstance(value, Parameter):
-            if argument != value.name:
-                raise FlowDefinitionError(
-                    f"task {entry.name!r} gets the parameter {value.name!r} as {argument!r}; arguments are filled by name: "
-                    f"rename the argument to {value.name!r}, or the parameter to {argument!r}"
-                )
-        else:
-            raise FlowDefinitionError(
-                f"task {entry.name!r} gets a fixed value as {argument!r}: make it the argument's default, or a parameter of the flow"
-            )
-
-    def finish(self):
-        """Resolve and check what the tasks depend on."""
+    def finish(self, result=None):
+        """Resolve and check what the tasks depend on, and what the flow returns."""
         self._depend()
         for entry in self.entries.values():
-            for key in ("condition", "map_over", "config"):
-                entry.options[key] = self._plain(entry, entry.options[key], key != "config")
-            entry.depends_on = list(dict.fromkeys(entry.depends_on))
+            self._read_options(entry)
+        for entry in self.entries.values():
+            # What arguments read is a dependency; so is what expressions name.
+            reader = Reader(self.entries, entry.name)
+            for name, value in entry.given.items():
+                reader.template(value, f"task {entry.name!r}: the argument {name}")
+            entry.depends_on = list(dict.fromkeys([*entry.depends_on, *reader.tasks]))
+            entry.inputs = reader.inputs(entry, self.parameters)
         self._check_cycle()
         for entry in self.entries.values():
             self._check_arguments(entry)
+        if result is not None:
+            self.result = Reader(self.entries).result(result, "what the flow returns")
 
     def _depend(self):
         waiting = list(self.entries.values())
@@ -151,24 +113,17 @@ class Builder:
                     raise FlowDefinitionError(f"task {entry.name!r} depends on {name or other!r}, which is no task of the flow")
                 entry.depends_on.append(name)
 
-    def _plain(self, entry, value, expression):
-        """Return an option as JSON: placeholders as expressions, their tasks as dependencies."""
-        if isinstance(value, _Placeholder):
-            if isinstance(value, Handle):
-                entry.depends_on.append(value.name)
-            return value.expression if expression else str(value)
-        if isinstance(value, dict):
-            return {key: self._plain(entry, item, False) for key, item in value.items()}
-        if isinstance(value, (list, tuple)):
-            if expression:
-                return json.dumps([self._plain(entry, item, False) for item in value], allow_nan=False)
-            return [self._plain(entry, item, False) for item in value]
-        if isinstance(value, str):
-            for match in _REFERENCE.finditer(value):
-                name = match.group(1) or match.group(2)
-                if name in self.entries and name != entry.name:
-                    entry.depends_on.append(name)
-        return value
+    def _read_options(self, entry):
+        reader, options = Reader(self.entries, entry.name), entry.options
+        for key in ("condition", "map_over"):
+            if (value := options[key]) is not None:
+                where = f"task {entry.name!r}: {key}"
+                options[key] = reader.expression(value, where) if isinstance(value, str) else reader.literal(value, where)
+        if (config := options["config"]) is not None:
+            options["config"] = reader.template(config, f"task {entry.name!r}: config")
+            if entry.type == "transform":
+                reader.expression(options["config"]["expression"], f"task {entry.name!r}: expression")
+        entry.depends_on = list(dict.fromkeys([*entry.depends_on, *reader.tasks]))
 
     def _check_cycle(self):
         done, path, on_path = set(), [], set()
@@ -198,9 +153,7 @@ class Builder:
                 visit(name)
 
     def _check_arguments(self, entry):
-        known = {"ctx", *self.parameters, *(name.replace("-", "_") for name in entry.depends_on), *entry.depends_on}
-        if entry.options["map_over"] is not None:
-            known |= {"item", "index"}
+        known = {*entry.special, *entry.given, *self.parameters, *(name.replace("-", "_") for name in entry.depends_on), *entry.depends_on}
         for name, _, has_default in entry.source.parameters():
             if has_default or name in known:
                 continue
@@ -212,25 +165,40 @@ class Builder:
             raise FlowDefinitionError(f"task {entry.name!r} needs the argument {name!r}, which no upstream task and no parameter gives{hint}")
 
 
-def task_spec(entry):
-    """Return one task as the service takes it."""
+def _near(name, wanted):
+    import difflib
+
+    near = difflib.get_close_matches(name, [w[0] for w in wanted], 1)
+    return f" (did you mean {near[0]!r}?)" if near else ""
+
+
+def task_spec(entry, tier=None):
+    """Return one task as the service takes it; tier is what python tasks have that name none."""
     spec = {"name": entry.name, "type": entry.type}
+    config = entry.options["config"]
     if entry.type == "python":
         spec["entrypoint"] = entry.source.entrypoint
         names = sorted({*entry.options["secrets"], *_secrets.named(_arguments.plain(entry.source))})
-        entry.options["config"] = _secrets.config(entry.options["config"], names)
+        config = _secrets.config(config, names)
+        tier = entry.options["tier"] or tier
+    else:
+        tier = entry.options["tier"]
     if entry.depends_on:
         spec["depends_on"] = entry.depends_on
-    for key in ("retries", "retry_backoff", "timeout_secs", "trigger_rule", "condition", "map_over", "config"):
+    for key in ("retries", "retry_backoff", "timeout_secs", "trigger_rule", "condition", "map_over"):
         if entry.options[key] is not None:
             spec[key] = entry.options[key]
+    for key, value in (("config", config), ("inputs", entry.inputs), ("tier", tier)):
+        if value is not None:
+            spec[key] = value
     return spec
 
 
-class Flow:
+class Flow(Signature[P, R]):
     """A flow. ``spec()`` gives what the service registers; calling it runs it here."""
 
-    def __init__(self, function, name=None, version="1", parameters=None, timeout_secs=None, on_failure=None):
+    def __init__(self, function: Callable[P, R], name: str | None = None, version: str = "1", parameters: Mapping[str, Any] | None = None,
+                 timeout_secs: float | None = None, on_failure: Any = None, tier: Tier | None = None):
         self.function = function
         self.__doc__ = function.__doc__
         self.__name__ = function.__name__
@@ -239,27 +207,43 @@ class Flow:
         self.version = str(version)
         self.timeout_secs = timeout_secs
         self.on_failure = on_failure
-        self.parameters = parameters or _schema(function)
+        self.tier = tasks.check_tier(tier)
+        self._given = parameters
+        self._schema = None
         self._built = None
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        """The JSON Schema of the run's parameters."""
+        if self._given:
+            return self._given
+        if self._schema is None:
+            from . import _schema
+
+            self._schema = _schema.of(self.function)
+        return self._schema
 
     def build(self):
         """Return the Builder of the flow's tasks, made once."""
         if self._built is None:
             names = list(self.parameters.get("properties", {}))
             builder = Builder(names)
-            arguments = {name: Parameter(name) for name in _parameter_names(self.function)}
+            arguments = {name: Parameter(name) for name in self._names()}
             if missing := set(arguments) - set(names):
                 raise FlowDefinitionError(f"parameters= does not describe {', '.join(sorted(missing))}")
             tasks._building.append(builder)
             try:
-                self.function(**arguments)
+                result = self.function(**arguments)
             finally:
                 tasks._building.pop()
-            builder.finish()
             if not builder.entries:
                 raise FlowDefinitionError(f"the flow {self.name!r} has no task")
+            builder.finish(result)
             self._built = builder
         return self._built
+
+    def _names(self):
+        return [name for name, _, _ in _arguments.parameters(self.function)]
 
     def failure_entry(self):
         """Return the entry of on_failure, or None."""
@@ -270,93 +254,70 @@ class Flow:
             raise FlowDefinitionError("on_failure is a task, or one made by millrace.http and the like")
         return _Entry(source)
 
-    def spec(self):
+    def spec(self) -> dict[str, Any]:
         """Return the flow_spec as a dict."""
         builder = self.build()
         spec = {"parameters": self.parameters}
         if self.timeout_secs is not None:
             spec["timeout_secs"] = self.timeout_secs
-        spec["tasks"] = [task_spec(entry) for entry in builder.entries.values()]
+        spec["tasks"] = [task_spec(entry, self.tier) for entry in builder.entries.values()]
         if entry := self.failure_entry():
-            spec["on_failure"] = task_spec(entry)
+            spec["on_failure"] = task_spec(entry, self.tier)
+        if builder.result is not None:
+            spec["result"] = builder.result
         return spec
 
-    def to_json(self, indent=2):
+    def to_json(self, indent: int | None = 2) -> str:
         """Return the flow_spec as JSON text."""
         return json.dumps(self.spec(), indent=indent, ensure_ascii=False, allow_nan=False)
 
-    def run(self, **parameters):
+    def run(self, *, stub: Mapping[str, Any] | None = None, **parameters: Any) -> RunResult:
         """Run the flow on this machine and return a RunResult.
 
+        stub: {task name: its output, or a function that takes its place}, for tests.
         Raises the error of the first task that failed: TaskFailedError,
         TaskTimeoutError or ArtifactSerializationError.
         """
+        return self._run(parameters, stub or {})
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> RunResult:
+        names = self._names()
+        if len(args) > len(names):
+            raise FlowDefinitionError(f"the flow {self.name!r} takes {len(names)} parameters, {len(args)} are given")
+        given = dict(zip(names, args))
+        if twice := set(given) & set(kwargs):
+            raise FlowDefinitionError(f"the flow {self.name!r} gets twice the parameter {', '.join(sorted(twice))}")
+        return self._run({**given, **kwargs}, {})
+
+    def _run(self, parameters, stub):
         if tasks.building() is not None:
             raise FlowDefinitionError(f"the flow {self.name!r} is called in the body of another one")
         from ._local import run
 
-        return run(self, parameters)
-
-    __call__ = run
+        return run(self, parameters, stub)
 
     def __repr__(self):
         return f"<flow {self.name}>"
 
 
-def flow(function=None, *, name=None, version="1", parameters=None, timeout_secs=None, on_failure=None):
+@overload
+def flow(function: Callable[P, R], /) -> Flow[P, R]: ...
+@overload
+def flow(
+    *, name: str | None = None, version: str = "1", parameters: Mapping[str, Any] | None = None, timeout: Seconds | None = None,
+    timeout_secs: float | None = None, on_failure: Any = None, tier: Tier | None = None,
+) -> Callable[[Callable[P, R]], Flow[P, R]]: ...
+def flow(function=None, *, name=None, version="1", parameters=None, timeout=None, timeout_secs=None, on_failure=None, tier=None):
     """Make a function a flow: its body calls tasks, its arguments are the run's parameters.
 
+    What it returns is the run's result: a task's output, or a dict or list of them.
     parameters: JSON Schema of the parameters; made from the annotations and
-    defaults if absent. timeout_secs: of a whole run. on_failure: a task that runs
-    when a run fails.
+    defaults if absent. timeout: of a whole run, as that of a task. on_failure: a
+    task that runs when a run fails. tier: of the Python tasks that name none.
     """
+    timeout_secs = tasks.seconds(timeout, timeout_secs)
+
     def decorate(function):
-        return Flow(function, name, version, parameters, timeout_secs, on_failure)
+        return Flow(function, name, version, parameters, timeout_secs, on_failure, tier)
 
     return decorate if function is None else decorate(function)
-
-
-def _parameter_names(function):
-    from ._arguments import parameters
-
-    return [name for name, _, _ in parameters(function)]
-
-
-def _schema(function):
-    import inspect
-    import typing
-
-    try:
-        hints = typing.get_type_hints(function)
-    except Exception:
-        hints = {}
-    properties, required = {}, []
-    for parameter in inspect.signature(function).parameters.values():
-        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-            continue
-        schema = _type_schema(hints.get(parameter.name))
-        if parameter.default is parameter.empty:
-            required.append(parameter.name)
-        else:
-            schema["default"] = parameter.default
-        properties[parameter.name] = schema
-    schema = {"type": "object", "properties": properties}
-    if required:
-        schema["required"] = required
-    return schema
-
-
-def _type_schema(hint):
-    import types
-    import typing
-
-    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
-    if origin is typing.Union or origin is getattr(types, "UnionType", None):
-        kinds = [_type_schema(a).get("type") for a in arguments]
-        return {"type": kinds} if all(isinstance(k, str) for k in kinds) else {}
-    if origin is typing.Literal:
-        return {"enum": list(arguments)}
-    if origin is list and arguments:
-        return {"type": "array", "items": _type_schema(arguments[0])}
-    kind = _JSON_TYPES.get(origin or hint) if isinstance(origin or hint, type) else None
-    return {"type": kind} if kind else {}

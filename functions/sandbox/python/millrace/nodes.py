@@ -1,6 +1,12 @@
 """Tasks that are not Python: the service runs them by itself."""
 
+from __future__ import annotations
+
+from ._types import TYPE_CHECKING
 from .tasks import building, check_name, options
+
+if TYPE_CHECKING:
+    from ._types import Any, Mapping, Sequence
 
 
 class Node:
@@ -18,7 +24,7 @@ class Node:
         return f"<{self.type} task {self.name}>"
 
 
-def node(name, type, config=None, **options):
+def node(name: str, type: str, config: Mapping[str, Any] | None = None, **options: Any) -> Any:
     """Add a task of any type to the flow whose body this is called in, and return
     its handle. Outside of a flow it is a task for ``on_failure``. Options are those
     of ``task``; parameters and outputs may stand anywhere in ``config``."""
@@ -27,18 +33,19 @@ def node(name, type, config=None, **options):
     return made if builder is None else builder.add(made)
 
 
-def http(name, url, *, method="GET", headers=None, json=None, body=None, expected_status=None, **options):
+def http(name: str, url: str, *, method: str = "GET", headers: Mapping[str, str] | None = None, json: Any = None, body: str | None = None,
+         expected_status: int | Sequence[int] | None = None, **options: Any) -> Any:
     """An HTTP request. Its output has status, headers, body and json; any answer
     but 2xx fails, unless expected_status says otherwise."""
     config = {"method": method, "url": url, "headers": headers, "json": json, "body": body, "expected_status": expected_status}
     return node(name, "http", {key: value for key, value in config.items() if value is not None}, **options)
 
 
-def transform(name, expression, **options):
+def transform(name: str, expression: str, **options: Any) -> Any:
     """The value of a CEL expression over params and tasks.<name>.output."""
     return node(name, "transform", {"expression": expression}, **options)
 
 
-def wait(name, seconds, **options):
+def wait(name: str, seconds: float, **options: Any) -> Any:
     """A pause."""
     return node(name, "wait", {"seconds": seconds}, **options)

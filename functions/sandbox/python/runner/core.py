@@ -6,11 +6,11 @@ import signal
 import sys
 import time
 
-from millrace import _arguments, _values
+from millrace import _arguments, _streams as streams, _typed, _values
 from millrace._context import Context
 from millrace.errors import ArtifactSerializationError, MillraceError, TaskFailedError, TaskTimeoutError
 
-from . import hygiene, streams
+from . import hygiene
 
 INLINE_BYTES = 32 << 10
 DEFAULT_TIMEOUT_SECS = 600.0
@@ -91,10 +91,10 @@ class Executor:
         return answer, output
 
     def _run(self, request):
-        function, wanted = self._function(request["entrypoint"])
-        args, kwargs = _arguments.fill(wanted, self._sources(request), request.get("task_name", ""))
+        function, wanted, hints = self._function(request["entrypoint"])
+        args, kwargs = _arguments.fill(wanted, self._sources(request), request.get("task_name", ""), hints)
         result = _arguments.call(function, args, kwargs)
-        return _values.encode(result)
+        return _values.encode(result, warn=lambda message: self._emit("warning", "millrace", message))
 
     def _sources(self, request):
         special = {"ctx": Context(request, self._emit)}
@@ -125,7 +125,7 @@ class Executor:
         function = _arguments.plain(target)
         if not callable(function):
             raise TaskFailedError(f"{entrypoint!r} is not a function")
-        self._entrypoints[entrypoint] = function, _arguments.parameters(function)
+        self._entrypoints[entrypoint] = function, _arguments.parameters(function), _typed.hints(function)
         return self._entrypoints[entrypoint]
 
     def _arm(self, seconds):

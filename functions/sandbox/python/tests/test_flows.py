@@ -90,6 +90,7 @@ class Spec(unittest.TestCase):
                         "mode": {"type": ["string", "null"], "default": None},
                     },
                     "required": ["day"],
+                    "additionalProperties": False,
                 },
                 "timeout_secs": 3600,
                 "tasks": [
@@ -132,16 +133,6 @@ class Spec(unittest.TestCase):
             flow(body).build()
 
     def test_refusals(self):
-        def other_name(day):
-            load(extract(day), day)
-
-        def fixed(day):
-            extract("monday")
-
-        def twice(day):
-            extract(day)
-            extract(day)
-
         def missing():
             extract()
 
@@ -167,9 +158,33 @@ class Spec(unittest.TestCase):
 
             inside()
 
-        self.refused(other_name, "rename the argument to 'extract'")
-        self.refused(fixed, "fixed value")
-        self.refused(twice, "two tasks named 'extract'")
+        def same_name():
+            bare()
+            millrace.wait("bare", 1)
+
+        def near(day):
+            extract(dya=day)
+
+        def compared(day):
+            if day == "monday":
+                bare()
+
+        def syntax():
+            bare.with_options(condition="1 +")()
+
+        def nobody(day):
+            extract("${{ tasks.nobody.output }}")
+
+        def given_ctx(day):
+            extract(day, ctx=1)
+
+        self.refused(same_name, "two tasks named 'bare'")
+        self.refused(near, r"has no argument 'dya' \(did you mean 'day'\?\)")
+        self.refused(compared, "has no value while")
+        self.refused(syntax, r"task 'bare': condition: unexpected end of '1 \+'")
+        self.refused(nobody, "reads 'nobody' in 'tasks.nobody.output', which is no task of the flow")
+        self.refused(lambda: each.map([object()]), "is of type builtins.object, which is not JSON")
+        self.refused(given_ctx, "gets 'ctx' from the runner")
         self.refused(missing, "needs the argument 'day'")
         self.refused(unmapped, r"use each\.map")
         self.refused(unwired, "needs the argument")
@@ -178,7 +193,9 @@ class Spec(unittest.TestCase):
         self.refused(lambda: None, "has no task")
         with self.assertRaisesRegex(FlowDefinitionError, "inside a function"):
             flow(nested).spec()
-        for options in ({"retries": -1}, {"timeout_secs": 841}, {"trigger_rule": "sometimes"}, {"name": "1st"}, {"retry_backoff": {"delay": 1}}):
+        with self.assertRaisesRegex(FlowDefinitionError, "inside a function"):
+            flow(nested).run()
+        for options in ({"retries": -1}, {"timeout_secs": 86_401}, {"timeout": "soon"}, {"timeout": 5, "timeout_secs": 5}, {"tier": "huge"}, {"trigger_rule": "sometimes"}, {"name": "1st"}, {"retry_backoff": {"delay": 1}}):
             with self.subTest(options), self.assertRaises(FlowDefinitionError):
                 task(**options)(lambda: None)
 
