@@ -29,6 +29,9 @@ const (
 	frameFetch   = 'F'
 	frameInput   = 'I'
 	frameNoInput = 'N'
+	frameSave    = 'P'
+	frameSaved   = 'K'
+	frameOpen    = 'G'
 )
 
 // Bounds of what a child may send: user code can write to the descriptor too.
@@ -36,6 +39,7 @@ const (
 	maxEventFrame  = 2 << 20
 	maxResultFrame = 1 << 20
 	maxOutputFrame = sandbox.MaxOutputBytes + 1
+	maxSaveFrame   = sandbox.MaxFileBytes
 )
 
 var (
@@ -83,7 +87,9 @@ func readHead(r *bufio.Reader, n nonce) (kind byte, size int64, err error) {
 		bound = maxEventFrame
 	case frameOutput:
 		bound = maxOutputFrame
-	case frameReady, frameResult, frameOver, frameFetch:
+	case frameSave:
+		bound = maxSaveFrame
+	case frameReady, frameResult, frameOver, frameFetch, frameOpen:
 	default:
 		return 0, 0, fmt.Errorf("%w: frame of kind %q", errProtocol, kind)
 	}

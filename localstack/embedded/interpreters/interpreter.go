@@ -245,7 +245,7 @@ func (c *interpreter) call(ctx context.Context, req *sandbox.Request, log func(s
 	defer timer.Stop()
 	stop := context.AfterFunc(ctx, c.kill)
 	c.watch.begin()
-	t := transfer{pool: c.pool, to: c.requests, ended: c.ended, nonce: n, inputs: req.Inputs, outputURL: req.OutputURL, inline: sandbox.MaxOutputBytes}
+	t := transfer{pool: c.pool, to: c.requests, ended: c.ended, nonce: n, inputs: req.Inputs, outputURL: req.OutputURL, files: req.Files, inline: sandbox.MaxOutputBytes}
 	if req.OutputURL != nil {
 		t.inline = sandbox.InlineBytes
 	}
@@ -297,6 +297,12 @@ func (c *interpreter) exchange(ctx context.Context, t *transfer, sink func(sandb
 		if err != nil {
 			return sandbox.Result{}, err
 		}
+		if kind == frameSave {
+			if err := t.save(ctx, c.reader, size); err != nil {
+				return sandbox.Result{}, err
+			}
+			continue
+		}
 		buf := &c.buf
 		if kind == frameOutput {
 			if t.takes(size) {
@@ -327,6 +333,10 @@ func (c *interpreter) exchange(ctx context.Context, t *transfer, sink func(sandb
 			output = body
 		case frameFetch:
 			if err := t.fetch(ctx, body); err != nil {
+				return sandbox.Result{}, err
+			}
+		case frameOpen:
+			if err := t.open(ctx, body); err != nil {
 				return sandbox.Result{}, err
 			}
 		case frameResult:

@@ -26,8 +26,9 @@ type transfer struct {
 	nonce     nonce
 	inputs    map[string]sandbox.Input
 	outputURL sandbox.Link // of large outputs; nil: they come inline
-	inline    int64        // bytes of the largest output that comes inline
-	stored    int64        // bytes of the output that was stored
+	files     sandbox.Files
+	inline    int64 // bytes of the largest output that comes inline
+	stored    int64 // bytes of the output that was stored
 }
 
 // attempts is how often a request to the object store is made, when its failure
@@ -56,12 +57,17 @@ func (t *transfer) fetch(ctx context.Context, name []byte) error {
 	if !ok || in.URL == nil {
 		return t.sendText(frameNoInput, "there is none of that name")
 	}
-	resp, err := t.pool.request(ctx, http.MethodGet, in.URL, nil, 0)
+	return t.get(ctx, in.URL, sandbox.MaxOutputBytes)
+}
+
+// get answers with what a link leads to.
+func (t *transfer) get(ctx context.Context, link sandbox.Link, most int64) error {
+	resp, err := t.pool.request(ctx, http.MethodGet, link, nil, 0, "")
 	if err != nil {
 		return t.sendText(frameNoInput, err.Error())
 	}
 	defer func() { _ = resp.Body.Close() }()
-	if resp.ContentLength < 0 || resp.ContentLength > sandbox.MaxOutputBytes {
+	if resp.ContentLength < 0 || resp.ContentLength > most {
 		return fmt.Errorf("%w: an input of %d bytes", errRunner, resp.ContentLength)
 	}
 	return t.send(frameInput, resp.ContentLength, resp.Body)
@@ -86,14 +92,23 @@ func (t *transfer) takes(size int64) bool {
 	return t.outputURL != nil && size > t.inline && t.stored == 0
 }
 
-// store puts the output, which follows in the pipe, to its link. It goes by a
-// file: a link is tried again, a pipe is read once.
+// store puts the output, which follows in the pipe, to its link.
 func (t *transfer) store(ctx context.Context, from io.Reader, size int64) error {
 	ctx, cancel := t.bounded(ctx)
 	defer cancel()
+	if err := t.put(ctx, t.outputURL, from, size, "application/json"); err != nil {
+		return fmt.Errorf("%w: the output could not be stored: %w", errRunner, err)
+	}
+	t.stored = size
+	return nil
+}
+
+// put stores what follows in the pipe. It goes by a file: a link is tried again, a
+// pipe is read once.
+func (t *transfer) put(ctx context.Context, link sandbox.Link, from io.Reader, size int64, contentType string) error {
 	spool, err := os.CreateTemp(t.pool.config.Dir, ".output-")
 	if err != nil {
-		return fmt.Errorf("%w: the output could not be stored: %w", errRunner, err)
+		return err
 	}
 	defer func() { _ = spool.Close() }()
 	if err := os.Remove(spool.Name()); err != nil {
@@ -102,17 +117,16 @@ func (t *transfer) store(ctx context.Context, from io.Reader, size int64) error 
 	if _, err := io.CopyN(spool, from, size); err != nil {
 		return err
 	}
-	resp, err := t.pool.request(ctx, http.MethodPut, t.outputURL, spool, size)
+	resp, err := t.pool.request(ctx, http.MethodPut, link, spool, size, contentType)
 	if err != nil {
-		return fmt.Errorf("%w: the output could not be stored: %w", errRunner, err)
+		return err
 	}
-	t.stored = size
 	return resp.Body.Close()
 }
 
 // request makes a request to the object store, again if its failure may pass.
 // Errors name no link: it is a credential.
-func (p *Pool) request(ctx context.Context, method string, sign sandbox.Link, body io.ReaderAt, size int64) (*http.Response, error) {
+func (p *Pool) request(ctx context.Context, method string, sign sandbox.Link, body io.ReaderAt, size int64, contentType string) (*http.Response, error) {
 	link, err := sign(ctx)
 	if err != nil {
 		return nil, err
@@ -124,7 +138,7 @@ func (p *Pool) request(ctx context.Context, method string, sign sandbox.Link, bo
 		}
 		if body != nil {
 			req.Body, req.ContentLength = io.NopCloser(io.NewSectionReader(body, 0, size)), size
-			req.Header.Set("Content-Type", "application/json")
+			req.Header.Set("Content-Type", contentType)
 		}
 		resp, err := p.config.HTTPClient.Do(req)
 		switch {

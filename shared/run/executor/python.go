@@ -161,6 +161,7 @@ func (p Python) request(ctx context.Context, a *Attempt, made *links) (sandbox.R
 	req.OutputURL = made.link("link for the output", func(ctx context.Context) (string, error) {
 		return p.Blob.PresignPut(ctx, a.OutputKey, linkLife)
 	})
+	req.Files = p.files(a, made)
 	var err error
 	if req.OnlyInputs {
 		req.Inputs, err = p.arguments(ctx, a, made)

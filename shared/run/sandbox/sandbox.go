@@ -31,6 +31,24 @@ const (
 // takes longer than a short task, and a warm interpreter needs few of them.
 type Link func(ctx context.Context) (url string, err error)
 
+// MaxFileBytes is the largest file that a task may save, MaxSavedFiles how many an
+// attempt may.
+const (
+	MaxFileBytes  = 1 << 30
+	MaxSavedFiles = 1000
+)
+
+// Files makes links to files that tasks hand on. Its errors are fit for the
+// author of the task.
+type Files interface {
+	// Save makes a presigned PUT for a further file of the attempt, and the
+	// reference by which it is opened.
+	Save(ctx context.Context) (reference, url string, err error)
+	// Open makes a presigned GET of a file by its reference, which the task may
+	// have made up.
+	Open(ctx context.Context, reference string) (url string, err error)
+}
+
 // Artifact is the uploaded zip a task's code comes from.
 type Artifact struct {
 	Hash string // names the content: the same hash is the same code
@@ -67,6 +85,7 @@ type Request struct {
 	TraceParent string                     `json:"traceparent,omitempty"` // W3C Trace Context of the attempt: ctx.traceparent and $TRACEPARENT; may be empty
 	Timeout     time.Duration              `json:"-"`                     // 0 means DefaultTimeout
 	OutputURL   Link                       `json:"-"`                     // presigned PUT for outputs over InlineBytes; nil: they come inline
+	Files       Files                      `json:"-"`                     // of files that the task saves or opens; nil: it can do neither
 	Reserved    bool                       `json:"-"`                     // the caller holds a place of Slots: Run takes none
 }
 

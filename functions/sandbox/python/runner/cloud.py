@@ -251,6 +251,8 @@ class Child:
                             deadline = time.monotonic() + _UPLOAD_SECS
                         elif kind == b"O":
                             output = body
+                        elif kind in (b"P", b"G"):
+                            self._send_bytes(b"N", b"this deployment keeps no files of tasks")
                         elif kind == b"R":
                             return self._answer(json.loads(body), output)
                         elif kind == b"Y" and "error" in (ready := json.loads(body)):
@@ -288,7 +290,9 @@ class Child:
         return answer
 
     def _send(self, kind, value):
-        body = json.dumps(value).encode()
+        self._send_bytes(kind, json.dumps(value).encode())
+
+    def _send_bytes(self, kind, body):
         data = memoryview((len(body) + HEAD).to_bytes(4, "big") + kind + self._nonce + body)
         while data:
             data = data[os.write(self._requests, data) :]

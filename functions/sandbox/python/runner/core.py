@@ -6,7 +6,7 @@ import signal
 import sys
 import time
 
-from millrace import _arguments, _streams as streams, _typed, _values
+from millrace import _arguments, _files, _streams as streams, _typed, _values
 from millrace._context import Context
 from millrace.errors import ArtifactSerializationError, MillraceError, TaskFailedError, TaskTimeoutError
 
@@ -92,7 +92,7 @@ class Executor:
 
     def _run(self, request):
         function, wanted, hints = self._function(request["entrypoint"])
-        args, kwargs = _arguments.fill(wanted, self._sources(request), request.get("task_name", ""), hints)
+        args, kwargs = _arguments.fill(wanted, self._sources(request), request.get("task_name", ""), hints, request.get("has_files", False))
         result = _arguments.call(function, args, kwargs)
         return _values.encode(result, warn=lambda message: self._emit("warning", "millrace", message))
 
@@ -107,7 +107,7 @@ class Executor:
         return (_arguments.from_mapping(special), inputs, _arguments.from_mapping(request.get("params") or {}))
 
     def _load(self, given):
-        return json.loads(self._fetch(given["fetch"])) if "fetch" in given else _load(given)
+        return _decoded(self._fetch(given["fetch"])) if "fetch" in given else _load(given)
 
     def _function(self, entrypoint):
         if entrypoint in self._entrypoints:
@@ -192,6 +192,12 @@ def _text(error):
         return ""
 
 
+def _decoded(data):
+    """Return the value of an input; references to files in it are seen in its bytes."""
+    value = json.loads(data)
+    return _typed.files(value) if _files.MARK in data else value
+
+
 def _load(given):
     if "url" not in given:
         return given.get("value")
@@ -200,7 +206,7 @@ def _load(given):
     for attempt in range(3):
         try:
             with urllib.request.urlopen(given["url"], timeout=60) as answer:
-                return json.loads(answer.read())
+                return _decoded(answer.read())
         except OSError as error:
             if attempt == 2 or getattr(error, "code", 500) < 500:
                 # The URL is a credential: it never appears in a message.

@@ -16,6 +16,9 @@ to another request.
     F  fetch     text   the name of a task whose output the task takes; its thread waits for
     I  input     bytes  the output, JSON; server to runner
     N  no input  text   why there is none; server to runner
+    P  save      bytes  a file that the task saves; its thread waits for
+    K  saved     text   the reference to it, or N; server to runner
+    G  open      text   the reference to a file that the task opens; its thread waits for I or N
     R  result    JSON   the answer of core.Executor.execute, or {"error"}: the runner's own trouble
 """
 
@@ -25,10 +28,14 @@ import sys
 import threading
 import time
 
+from millrace import _files
+from millrace.errors import TaskFailedError
+
 from . import confine, core, hygiene
 
 REQUESTS, ANSWERS = 3, 4
 HEAD = 1 + 16  # kind and nonce
+MAX_FILE = (1 << 30) - HEAD
 _MAX_MESSAGE = 256 << 10
 
 
@@ -37,6 +44,8 @@ class Channel:
 
     def __init__(self):
         self._lock = threading.Lock()
+        self._asking = threading.Lock()  # an answer is read by who asked
+        self._opened = 0
         self._main_thread = threading.get_ident()
         self._main_writing = False
         self._forked = False
@@ -71,13 +80,80 @@ class Channel:
 
     def fetch(self, name):
         """Ask the server for an input; an interruption leaves the pipe unusable."""
-        self.broken = True
-        self.write((b"F", name.encode()))
-        kind, body = self.read()
-        self.broken = False
+        with _Question(self):
+            self.write((b"F", name.encode()))
+            kind, body = self.read()
         if kind != b"I":
             raise core.TransferError("an input could not be fetched: " + body.decode("utf-8", "replace"))
         return body
+
+    def save_file(self, path, name):
+        """Hand a file to the server; return the reference to it."""
+        with _Question(self), open(path, "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            if size > MAX_FILE:
+                raise TaskFailedError(f"the file {name!r} has {size} bytes; at most {MAX_FILE} (1 GB) can be saved")
+            self._write_file(file, size)
+            kind, body = self.read()
+        if kind != b"K":
+            raise TaskFailedError(f"the file {name!r} could not be saved: " + body.decode("utf-8", "replace"))
+        return body.decode()
+
+    def _write_file(self, file, size):
+        head = (size + HEAD).to_bytes(4, "big") + b"P" + self._nonce
+        main = threading.get_ident() == self._main_thread
+        self._main_writing = main or self._main_writing
+        try:
+            with self._lock:
+                _write_all(head)
+                while size:
+                    chunk = file.read(min(size, 1 << 20))
+                    # A file that is cut meanwhile is filled up: the frame has its length.
+                    chunk = chunk or bytes(min(size, 1 << 20))
+                    _write_all(chunk)
+                    size -= len(chunk)
+        finally:
+            if main:
+                self._main_writing = False
+
+    def open_file(self, key, name):
+        """Fetch a file from the server; return where it is."""
+        with _Question(self):
+            self.write((b"G", key.encode()))
+            size = int.from_bytes(self._exactly(4), "big") - HEAD
+            head = self._exactly(HEAD)
+            if head[:1] == b"I":
+                self._opened += 1
+                directory = os.path.join(hygiene.scratch or os.getcwd(), f".file-{self._opened}")
+                path = os.path.join(directory, name if name and "/" not in name and name not in (".", "..") else "file")
+                fault = self._read_file(directory, path, size)
+            else:
+                fault = self._exactly(size).decode("utf-8", "replace")
+        if fault:
+            raise TaskFailedError(f"the file {name!r} could not be opened: {fault}")
+        return path
+
+    def _read_file(self, directory, path, size):
+        """Read a file from the pipe, to its end even where it cannot be kept; return why not."""
+        file = fault = None
+        try:
+            os.makedirs(directory, exist_ok=True)
+            file = open(path, "wb", buffering=0)
+        except OSError as error:
+            fault = str(error)
+        while size:
+            data = os.read(REQUESTS, min(size, 1 << 20))
+            if not data:
+                os._exit(0)
+            size -= len(data)
+            try:
+                while data and not fault:
+                    data = data[file.write(data) :]
+            except OSError as error:
+                fault = str(error)
+        if file is not None:
+            file.close()
+        return fault
 
     def write(self, *frames):
         """Write (kind, body) frames in one piece."""
@@ -109,6 +185,28 @@ class Channel:
         self.write((b"E", event.encode()))
 
 
+class _Question:
+    """While it is open the pipe belongs to one question and its answer; an interruption leaves it unusable."""
+
+    def __init__(self, channel):
+        self._channel = channel
+
+    def __enter__(self):
+        self._channel._asking.acquire()
+        self._channel.broken = True
+
+    def __exit__(self, kind, _error, _trace):
+        if kind is None or issubclass(kind, TaskFailedError):
+            self._channel.broken = False
+        self._channel._asking.release()
+
+
+def _write_all(data):
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(ANSWERS, rest) :]
+
+
 def main():
     """Serve requests until the server closes its end."""
     channel = Channel()
@@ -127,6 +225,7 @@ def main():
     hygiene.alone = os.getpid() == 1 or setup.get("uid") is not None
     sys.argv[:] = ["millrace"]
     executor = core.Executor(places.artifact, channel.emit, channel.writing, lambda: channel.write((b"U", b"")), channel.fetch)
+    _files.store, _files.fetch = channel.save_file, channel.open_file
     ready = {"pid": os.getpid(), "python": ".".join(map(str, sys.version_info[:3]))}
     channel.write((b"Y", json.dumps(ready).encode()))
     while True:
@@ -134,7 +233,9 @@ def main():
         if kind != b"Q":
             os._exit(2)
         try:
-            answer, output = executor.execute(json.loads(body))
+            request = json.loads(body)
+            request["has_files"] = _files.MARK in body
+            answer, output = executor.execute(request)
         except core.TransferError as error:
             answer, output = {"error": str(error), "recycle": True}, None
         del body

@@ -23,6 +23,7 @@ def stubborn():
         try: time.sleep(60)
         except BaseException: pass
 def dies(): os._exit(4)
+def save(ctx): ctx.save_file(__file__)
 def env(): return sorted(os.environ)
 def trace(ctx): return [ctx.traceparent, os.environ.get("TRACEPARENT"), os.popen("echo $TRACEPARENT").read().strip()]
 def forge(): os.environ["TRACEPARENT"] = "forged"
@@ -110,6 +111,8 @@ class CloudTest(unittest.TestCase):
         self.assertEqual(self.call("boom")["failure"], {"type": "TaskFailedError", "message": "KeyError: 'no'"})
         for function in ("slow", "stubborn"):
             self.assertEqual(self.call(function, timeout_secs=0.2)["failure"]["type"], "TaskTimeoutError")
+        message = "the file 'flow.py' could not be saved: this deployment keeps no files of tasks"
+        self.assertEqual(self.call("save")["failure"], {"type": "TaskFailedError", "message": message})
         self.assertEqual(self.call("dies"), {"error": "the interpreter died: exit status 4"})
         self.assertEqual(self.call("version")["output"], 1)
 

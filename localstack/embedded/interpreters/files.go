@@ -1,0 +1,54 @@
+//go:build unix
+
+package interpreters
+
+import (
+	"context"
+	"io"
+
+	"millrace/shared/run/sandbox"
+)
+
+// save stores a file that the task saves, which follows in the pipe, and answers
+// with its reference, or why there is none. The error means that the child cannot
+// go on.
+func (t *transfer) save(ctx context.Context, from io.Reader, size int64) error {
+	ctx, cancel := t.bounded(ctx)
+	defer cancel()
+	if t.files == nil {
+		if _, err := io.CopyN(io.Discard, from, size); err != nil {
+			return err
+		}
+		return t.sendText(frameNoInput, "there is no place for files here")
+	}
+	reference, url, err := t.files.Save(ctx)
+	if err != nil {
+		if _, err := io.CopyN(io.Discard, from, size); err != nil {
+			return err
+		}
+		return t.sendText(frameNoInput, err.Error())
+	}
+	if err := t.put(ctx, known(url), from, size, "application/octet-stream"); err != nil {
+		return t.sendText(frameNoInput, err.Error())
+	}
+	return t.sendText(frameSaved, reference)
+}
+
+// open answers with the content of a file, or why there is none.
+func (t *transfer) open(ctx context.Context, reference []byte) error {
+	ctx, cancel := t.bounded(ctx)
+	defer cancel()
+	if t.files == nil {
+		return t.sendText(frameNoInput, "there are no files here")
+	}
+	url, err := t.files.Open(ctx, string(reference))
+	if err != nil {
+		return t.sendText(frameNoInput, err.Error())
+	}
+	return t.get(ctx, known(url), sandbox.MaxFileBytes)
+}
+
+// known is the Link that a URL is.
+func known(url string) sandbox.Link {
+	return func(context.Context) (string, error) { return url, nil }
+}
