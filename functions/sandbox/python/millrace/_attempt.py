@@ -17,9 +17,9 @@ import sys
 import threading
 import time
 
-from . import _arguments, _builtin, _cel, _files, _modules, _streams, _typed, _values
+from . import _arguments, _builtin, _cel, _files, _modules, _secrets, _streams, _typed, _values
 from ._context import Context
-from .errors import ArtifactSerializationError, ExpressionError, MillraceError, TaskFailedError, TaskTimeoutError
+from .errors import ArtifactSerializationError, ExpressionError, MillraceError, TaskTimeoutError
 
 # From a task's time-out to the kill from outside; how often a task is interrupted until then.
 GRACE_SECS, AGAIN_SECS = 1.0, 0.25
@@ -219,13 +219,13 @@ class Attempt:
         if self.entry.type != "python":
             config = self.entry.options["config"] or {}
             if self.entry.type != "transform":
-                config = _cel.render(config, {**self.names, "secrets": _Secrets()})
+                config = _cel.render(config, {**self.names, "secrets": _secrets.Environment()})
             return _values.encode(_builtin.run(self.entry.type, config, self.names), warn=warn)
         request = self.request
         _files.store = lambda path, name: self.record.keep_file(self.entry.name, request["attempt"], request.get("map_index"), path, name)
         function = self.entry.source.__millrace_function__
         os.chdir(_modules.root_of(function.__module__))
-        args, kwargs = filled(function, request, Context({**request, "secrets": _Secrets()}, emit))
+        args, kwargs = filled(function, request, Context({**request, "secrets": dict(_secrets.Environment(_secrets.of_task(self.entry)))}, emit))
         return _values.encode(_arguments.call(function, args, kwargs), warn=warn)
 
 
@@ -291,7 +291,7 @@ class Stub(Attempt):
             if isinstance(value, BaseException):
                 raise value
             if callable(value):
-                args, kwargs = filled(value, self.request, Context({**self.request, "secrets": _Secrets()}, emit))
+                args, kwargs = filled(value, self.request, Context({**self.request, "secrets": _secrets.Environment()}, emit))
                 value = _arguments.call(value, args, kwargs)
             data = _values.encode(value, warn=lambda message: emit("warning", "millrace", message))
             self.output, self.has_files = json.loads(data), _files.MARK in data
@@ -321,22 +321,6 @@ def filled(function, request, ctx):
         sources.append(_arguments.from_tasks(request["inputs"], lambda given: given["value"]))
         sources.append(_arguments.from_mapping(request["params"]))
     return _arguments.fill(_arguments.parameters(function), sources, request["task_name"], _typed.hints(function), request["has_files"])
-
-
-class _Secrets(dict):
-    """Secrets of a local run: the environment's MILLRACE_SECRET_<NAME>."""
-
-    def __missing__(self, name):
-        variable = "MILLRACE_SECRET_" + name.upper()
-        if variable not in os.environ:
-            raise TaskFailedError(f"there is no secret {name!r}: a local run takes it from the environment variable {variable}")
-        return os.environ[variable]
-
-    def __contains__(self, name):
-        return "MILLRACE_SECRET_" + str(name).upper() in os.environ
-
-    def __bool__(self):
-        return True
 
 
 def told(error, emit):

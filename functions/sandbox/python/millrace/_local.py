@@ -288,7 +288,7 @@ class _Run:
         retries = state.entry.options["retries"] or 0
         again = error is not None and number <= retries
         status = "SUCCEEDED" if error is None else "TIMED_OUT" if error["type"] == "TaskTimeoutError" else "FAILED"
-        self.record.attempt(attempt, "RETRYING" if again else status)
+        self.record.attempt(attempt, status)
         if again:
             delay = backoff(state.entry.options["retry_backoff"], number)
             text = f"Task {name} failed: {error['type']}: {error['message']}; attempt {number + 1} follows in {delay:g}s"

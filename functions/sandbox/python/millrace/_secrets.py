@@ -1,8 +1,10 @@
 """Which secrets a task reads: the service hands a task those that its config names."""
 
+import os
 import re
 
-from .errors import FlowDefinitionError
+from ._arguments import plain
+from .errors import ExpressionError, FlowDefinitionError
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 
@@ -39,6 +41,29 @@ def _scan(code):
         if hasattr(constant, "co_code"):
             found |= _scan(constant)
     return found
+
+
+def of_task(entry):
+    """Return the names of the secrets that a task of a flow is handed."""
+    return sorted({*entry.options["secrets"], *named(plain(entry.source))})
+
+
+class Environment(dict):
+    """Secrets of a local run: the environment's MILLRACE_SECRET_<NAME>; those named, or any."""
+
+    def __init__(self, names=()):
+        super().__init__()
+        for name in names:
+            self[name] = self[name]  # as in the service, one that is not there fails the task at its start
+
+    def __missing__(self, name):
+        variable = "MILLRACE_SECRET_" + name.upper()
+        if variable not in os.environ:
+            raise ExpressionError(f"config: there is no secret named {name}: a local run takes it from the environment variable {variable}")
+        return os.environ[variable]
+
+    def __contains__(self, name):
+        return "MILLRACE_SECRET_" + str(name).upper() in os.environ
 
 
 def config(given, names):

@@ -178,8 +178,7 @@ def task_spec(entry, tier=None):
     config = entry.options["config"]
     if entry.type == "python":
         spec["entrypoint"] = entry.source.entrypoint
-        names = sorted({*entry.options["secrets"], *_secrets.named(_arguments.plain(entry.source))})
-        config = _secrets.config(config, names)
+        config = _secrets.config(config, _secrets.of_task(entry))
         tier = entry.options["tier"] or tier
     else:
         tier = entry.options["tier"]

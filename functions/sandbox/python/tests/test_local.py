@@ -63,7 +63,7 @@ class Local(unittest.TestCase):
             self.assertIn(line, log)
         self.assertNotIn("_attempt.py", log)
         meta = self.read("tasks", "extract", "meta.json")
-        self.assertEqual([(a["attempt"], a["status"]) for a in meta["attempts"]], [(1, "RETRYING"), (2, "SUCCEEDED")])
+        self.assertEqual([(a["attempt"], a["status"]) for a in meta["attempts"]], [(1, "FAILED"), (2, "SUCCEEDED")])
         self.assertEqual(meta["attempts"][0]["error_message"], "ValueError: flaky")
         self.assertEqual(self.read("artifacts", "each.json"), ["00?", "11?", "22?"])
         run = self.read("run.json")

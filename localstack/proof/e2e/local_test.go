@@ -1,0 +1,223 @@
+package e2e
+
+import (
+	"archive/zip"
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"millrace/localstack/client"
+)
+
+// story is what became of a run, wherever it was.
+type story struct {
+	Status  string
+	Tasks   []string          // task[index]#attempt status, error
+	Outputs map[string]string // by task, JSON
+	Lines   []string          // what tasks logged
+}
+
+// TestLocalRunsAreAsTheServers runs the same flows by `python flow.py` and on the
+// embedded server.
+func TestLocalRunsAreAsTheServers(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("testdata/local/*.py")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	api := start(t, dataDir(t)).Client()
+	for _, file := range files {
+		name := strings.TrimSuffix(filepath.Base(file), ".py")
+		t.Run(name, func(t *testing.T) {
+			parameters := map[string]any{}
+			if name == "values" {
+				parameters["day"] = "2026-01-31"
+			}
+			server, local := onServer(t, api, name, file, parameters), onThisMachine(t, file)
+			assert.Equal(t, server.Status, local.Status)
+			assert.Equal(t, server.Tasks, local.Tasks)
+			assert.Equal(t, server.Outputs, local.Outputs)
+			assert.Equal(t, server.Lines, local.Lines)
+			assert.NotEmpty(t, server.Lines)
+		})
+	}
+}
+
+// python runs the interpreter with the package on its path; home keeps the runs.
+func python(t *testing.T, home string, arguments ...string) (stdout []byte, code int) {
+	t.Helper()
+	library, err := filepath.Abs("../../../functions/sandbox/python")
+	require.NoError(t, err)
+	cmd := exec.CommandContext(t.Context(), "python3", arguments...)
+	cmd.Env = append(os.Environ(), "PYTHONPATH="+library, "PYTHONDONTWRITEBYTECODE=1", "MILLRACE_HOME="+home)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	exit, failed := errors.AsType[*exec.ExitError](err)
+	if err != nil && !failed {
+		require.NoError(t, err)
+	}
+	if failed {
+		t.Logf("python3 %s:\n%s", strings.Join(arguments, " "), stderr.String())
+		return out, exit.ExitCode()
+	}
+	return out, 0
+}
+
+// onServer deploys a flow and runs it.
+func onServer(t *testing.T, api *client.Client, name, file string, parameters map[string]any) story {
+	t.Helper()
+	spec, code := python(t, t.TempDir(), "-m", "millrace", "spec", file)
+	require.Zero(t, code)
+	source, err := os.ReadFile(file)
+	require.NoError(t, err)
+	var archive bytes.Buffer
+	w := zip.NewWriter(&archive)
+	entry, err := w.Create(filepath.Base(file))
+	require.NoError(t, err)
+	_, err = entry.Write(source)
+	require.NoError(t, err)
+	require.NoError(t, w.Close())
+	_, err = api.Upload(t.Context(), client.Upload{FlowName: name, FlowVersion: "1", DeploymentName: name, Spec: spec, Zip: archive.Bytes()})
+	require.NoError(t, err)
+	run, err := api.Start(t.Context(), client.RunRequest{Deployment: name, Parameters: parameters, Execute: true})
+	require.NoError(t, err)
+
+	s := story{Status: run.Status, Outputs: map[string]string{}}
+	instances := map[string][]string{}
+	for _, r := range run.TaskRuns {
+		s.Tasks = append(s.Tasks, record(r.TaskName, r.MapIndex, r.Attempt, r.Status, r.ErrorType, r.ErrorMessage))
+		switch output := plain(t, r.Output); {
+		case r.Status == "RETRYING":
+		case r.MapIndex != nil:
+			instances[r.TaskName] = append(instances[r.TaskName], output)
+		case r.Status == "SUCCEEDED":
+			s.Outputs[r.TaskName] = output
+		}
+	}
+	for task, outputs := range instances {
+		if !slices.Contains(outputs, "") { // of a map that succeeded
+			s.Outputs[task] = "[" + strings.Join(outputs, ",") + "]"
+		}
+	}
+	events, err := api.Log(t.Context(), run.RunID)
+	require.NoError(t, err)
+	for _, e := range events {
+		s.Lines = append(s.Lines, line(t, e.EventType, e.TaskName, e.MapIndex, e.Attempt, e.Level, e.Logger, e.Message)...)
+	}
+	return s.sorted()
+}
+
+// onThisMachine runs a flow without a server.
+func onThisMachine(t *testing.T, file string) story {
+	t.Helper()
+	home := t.TempDir()
+	_, code := python(t, home, file)
+	runs, err := filepath.Glob(filepath.Join(home, "runs", "*"))
+	require.NoError(t, err)
+	require.Len(t, runs, 1)
+	var run struct {
+		Status string            `json:"status"`
+		Tasks  map[string]string `json:"tasks"`
+	}
+	read(t, filepath.Join(runs[0], "run.json"), &run)
+	assert.Equal(t, run.Status == "SUCCEEDED", code == 0, "exit code %d", code)
+	s := story{Status: run.Status, Outputs: map[string]string{}}
+	for name, status := range run.Tasks {
+		var meta struct{ Attempts []client.TaskRun }
+		read(t, filepath.Join(runs[0], "tasks", name, "meta.json"), &meta)
+		for _, a := range meta.Attempts {
+			s.Tasks = append(s.Tasks, record(name, a.MapIndex, a.Attempt, a.Status, a.ErrorType, a.ErrorMessage))
+		}
+		if len(meta.Attempts) == 0 {
+			s.Tasks = append(s.Tasks, record(name, nil, 0, status, "", ""))
+		}
+		if status == "SUCCEEDED" {
+			output, err := os.ReadFile(filepath.Join(runs[0], "artifacts", name+".json"))
+			require.NoError(t, err)
+			s.Outputs[name] = plain(t, output)
+		}
+	}
+	log, err := os.Open(filepath.Join(runs[0], "log.jsonl"))
+	require.NoError(t, err)
+	defer log.Close()
+	for lines := bufio.NewScanner(log); lines.Scan(); {
+		var e client.LogEvent
+		require.NoError(t, json.Unmarshal(lines.Bytes(), &e))
+		s.Lines = append(s.Lines, line(t, e.EventType, e.TaskName, e.MapIndex, e.Attempt, e.Level, e.Logger, e.Message)...)
+	}
+	return s.sorted()
+}
+
+func read(t *testing.T, file string, into any) {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(data, into))
+}
+
+// record tells of an attempt; a task that never ran has none. Of an expression
+// without a value both say why in their own words, and so does who notices that a
+// time is over.
+func record(task string, index *int, attempt int, status, errorType, message string) string {
+	switch {
+	case attempt == 0, status == "SKIPPED", status == "UPSTREAM_FAILED", errorType == "ExpressionError":
+		return fmt.Sprintf("%s %s", task, status)
+	case errorType == "TaskTimeoutError":
+		message = ""
+	}
+	return fmt.Sprintf("%s%s#%d %s %s %s", task, instance(index), attempt, status, errorType, message)
+}
+
+func instance(index *int) string {
+	if index == nil {
+		return ""
+	}
+	return fmt.Sprintf("[%d]", *index)
+}
+
+// references to files name the run, which differs.
+var fileKey = regexp.MustCompile(`"key":"[^"]*"`)
+
+// plain is JSON in one form.
+func plain(t *testing.T, data json.RawMessage) string {
+	t.Helper()
+	if len(data) == 0 {
+		return ""
+	}
+	var v any
+	require.NoError(t, json.Unmarshal(data, &v))
+	out, err := json.Marshal(v)
+	require.NoError(t, err)
+	return fileKey.ReplaceAllString(string(out), `"key":"-"`)
+}
+
+// line is a line that a task wrote; of a traceback the last one, for paths differ.
+func line(t *testing.T, kind, task string, index *int, attempt int, level, logger, message string) []string {
+	t.Helper()
+	if kind != "log" || task == "" {
+		return nil
+	}
+	if logger == "traceback" {
+		message = message[strings.LastIndex(message, "\n")+1:]
+	}
+	return []string{fmt.Sprintf("%s%s#%d %s %s: %s", task, instance(index), attempt, level, logger, message)}
+}
+
+// sorted is the story without the order of what happens at once.
+func (s story) sorted() story {
+	slices.Sort(s.Tasks)
+	slices.Sort(s.Lines)
+	return s
+}
