@@ -153,6 +153,19 @@ $(CONTRACT):
 		openapi-fetch@$(OPENAPI_FETCH) typescript@$(TYPESCRIPT_VERSION)
 	@mv $@.new $@
 
+# What an editor tells the author of a flow: pyright is what most of them use.
+PYRIGHT_VERSION := 1.1.414
+PYRIGHT         := .tools/pyright-$(PYRIGHT_VERSION)
+
+.PHONY: types
+types: $(PYRIGHT) ## Check that type checkers see the mistakes in calls of tasks and flows
+	python3 functions/sandbox/python/tests/typing/check.py $(CURDIR)/$(PYRIGHT)/node_modules/.bin/pyright
+
+$(PYRIGHT):
+	@mkdir -p $@.new
+	npm install --silent --no-audit --no-fund --prefix $@.new pyright@$(PYRIGHT_VERSION)
+	@mv $@.new $@
+
 # Known vulnerabilities in what the code calls fail. Where the database cannot be
 # had, nothing is known either way, and that is all that is said.
 VULNDB       ?= https://vuln.go.dev
