@@ -19,6 +19,8 @@ def main(arguments=None):
     pack = commands.add_parser("pack", help="make the artifact zip of a directory")
     pack.add_argument("directory", help="the directory that modules are imported from, or a flow.py in it or in a package of it")
     pack.add_argument("-o", "--output", default="artifact.zip")
+    pack.add_argument("--platform", metavar="OS/ARCH", help="what runs the tasks, linux/arm64 for instance; default: this machine")
+    pack.add_argument("--python-version", metavar="X.Y", help="the Python that runs the tasks; default: this one")
     options = parser.parse_args(arguments)
     from .errors import MillraceError
 
@@ -32,7 +34,8 @@ def main(arguments=None):
             from ._pack import pack as make
 
             directory = _modules.place(options.directory)[0] if os.path.isfile(options.directory) else options.directory
-            print(f"{options.output}: {make(directory, options.output)} files")
+            packed = make(directory, options.output, options.platform, options.python_version)
+            print(json.dumps(packed.as_dict()))
     except (MillraceError, OSError) as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         return 1

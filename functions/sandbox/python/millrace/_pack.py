@@ -1,34 +1,82 @@
-"""Artifacts: the zip of a flow's code."""
+"""Artifacts: the zip of a flow's code, and of the packages that it needs."""
 
+import hashlib
 import os
 import zipfile
 
+from . import _requirements
 from .errors import FlowDefinitionError
 
 SKIPPED = {"__pycache__", "node_modules", "venv"}
 
 
-def pack(directory, output):
-    """Zip the files below directory, hidden ones and bytecode left out; return how many.
+class Packed:
+    """A zip that was made: the fields of ``as_dict``."""
 
-    The same files give the same bytes, so the service sees whether code changed.
+    def __init__(self, output, files, dependencies, cached, platform, python_version):
+        self.output = output
+        self.files = files  # how many are in it
+        self.dependencies = dependencies  # [{"name", "version"}], of requirements.txt
+        self.cached = cached  # whether they were installed before
+        self.platform = platform or _requirements.this_platform()
+        self.python_version = python_version or _requirements.this_python()
+        self.bytes = os.path.getsize(output)
+        with open(output, "rb") as file:
+            self.sha256 = hashlib.sha256(file.read()).hexdigest()
+
+    def as_dict(self):
+        """Return {output, files, bytes, sha256, dependencies, cached, platform, python_version}."""
+        return dict(vars(self))
+
+
+def pack(directory, output, platform=None, python_version=None):
+    """Zip the files below directory, hidden ones and bytecode left out; return the Packed.
+
+    What requirements.txt there names goes with them, for a platform (linux/arm64 …)
+    and Python (3.13 …), those of this machine unless they are given. The same
+    files give the same bytes, so the service sees whether code changed.
     """
     if not os.path.isdir(directory):
         raise FlowDefinitionError(f"there is no directory {directory!r}")
-    target = os.path.realpath(output)
-    names = []
+    members = _own(directory, os.path.realpath(output))
+    folder, cached = _requirements.install(directory, platform, python_version)
+    dependencies = []
+    if folder is not None:
+        dependencies = _requirements.installed(folder)
+        for name, path in _installed(folder).items():
+            if name in members:
+                raise FlowDefinitionError(f"{name} of {directory} is also a file of a package in requirements.txt: rename yours")
+            members[name] = path
+    with zipfile.ZipFile(output, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, path in sorted(members.items()):
+            info = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
+            info.compress_type = zipfile.ZIP_DEFLATED
+            info.external_attr = (0o755 if os.access(path, os.X_OK) else 0o644) << 16
+            with open(path, "rb") as file:
+                archive.writestr(info, file.read())
+    return Packed(output, len(members), dependencies, cached, platform, python_version)
+
+
+def _own(directory, target):
+    """Return the author's files, {name in the zip: path}, but the zip itself."""
+    members = {}
     for parent, directories, files in os.walk(directory):
         directories[:] = sorted(d for d in directories if d not in SKIPPED and not d.startswith("."))
         for name in directories + files:
             if os.path.islink(os.path.join(parent, name)):
                 raise FlowDefinitionError(f"{os.path.join(parent, name)} is a symbolic link, which artifacts may not hold")
-        names += [os.path.join(parent, f) for f in files if not f.startswith(".") and not f.endswith(".pyc")]
-    names = sorted(n for n in names if os.path.realpath(n) != target)
-    with zipfile.ZipFile(output, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name in names:
-            info = zipfile.ZipInfo(os.path.relpath(name, directory).replace(os.sep, "/"), (1980, 1, 1, 0, 0, 0))
-            info.compress_type = zipfile.ZIP_DEFLATED
-            info.external_attr = (0o755 if os.access(name, os.X_OK) else 0o644) << 16
-            with open(name, "rb") as file:
-                archive.writestr(info, file.read())
-    return len(names)
+        for name in files:
+            path = os.path.join(parent, name)
+            if not name.startswith(".") and not name.endswith(".pyc") and os.path.realpath(path) != target:
+                members[os.path.relpath(path, directory).replace(os.sep, "/")] = path
+    return members
+
+
+def _installed(folder):
+    """Return all files of installed packages, hidden ones too: {name in the zip: path}."""
+    members = {}
+    for parent, _, files in os.walk(folder):
+        for name in files:
+            path = os.path.join(parent, name)
+            members[os.path.relpath(path, folder).replace(os.sep, "/")] = path
+    return members

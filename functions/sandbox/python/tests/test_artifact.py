@@ -65,7 +65,7 @@ class Extract(unittest.TestCase):
         for name in ("flow.py", "pkg/mod.py", "pkg/__pycache__/mod.pyc", ".env"):
             with open(os.path.join(source, name), "w") as file:
                 file.write(name)
-        self.assertEqual(pack(source, self.zip), 2)
+        self.assertEqual(pack(source, self.zip).files, 2)
         extract(self.zip, self.target)
         self.assertEqual(sorted(os.listdir(self.target)), ["flow.py", "pkg"])
         with open(os.path.join(self.target, "pkg", "mod.py")) as file:

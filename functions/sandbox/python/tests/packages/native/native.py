@@ -1,0 +1,3 @@
+"""A package with a wheel for each platform and Python."""
+
+BUILT_FOR = "@TAG@"

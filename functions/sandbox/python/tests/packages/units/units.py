@@ -1,0 +1,5 @@
+"""A package of two versions."""
+
+
+def version():
+    return "@VERSION@"
