@@ -9,7 +9,7 @@ import (
 	"io/fs"
 )
 
-//go:embed python/millrace/*.py python/runner/*.py python/lambda_handler.py
+//go:embed python/millrace/*.py python/millrace/client/*.py python/runner/*.py python/lambda_handler.py
 var files embed.FS
 
 // Handler is the name of the Lambda handler within [Python].

@@ -32,13 +32,15 @@ if TYPE_CHECKING:
     from ._context import Context
     from ._files import File
     from ._local import RunResult
+    from ._version import __version__
+    from .client import AsyncClient, Client
     from .flows import Flow, flow
     from .nodes import http, node, transform, wait
     from .tasks import Task, task
 
 __all__ = [
-    "ArtifactSerializationError", "Context", "DependencyCycleError", "ExpressionError", "File", "Flow", "FlowDefinitionError",
-    "MillraceError", "RunResult", "Task", "TaskFailedError", "TaskTimeoutError", "flow", "http", "node",
+    "ArtifactSerializationError", "AsyncClient", "Client", "Context", "DependencyCycleError", "ExpressionError", "File", "Flow",
+    "FlowDefinitionError", "MillraceError", "RunResult", "Task", "TaskFailedError", "TaskTimeoutError", "flow", "http", "node",
     "task", "transform", "wait",
 ]
 
@@ -47,6 +49,7 @@ __all__ = [
 _LAZY = {
     "Context": "_context", "File": "_files", "RunResult": "_local", "Flow": "flows", "flow": "flows", "Task": "tasks", "task": "tasks",
     "http": "nodes", "node": "nodes", "transform": "nodes", "wait": "nodes",
+    "AsyncClient": "client", "Client": "client", "__version__": "_version",
 }
 
 

@@ -1,0 +1,228 @@
+"""The operations of the API, without input or output.
+
+Each is a generator: it yields a Request and is sent the Response, or is thrown
+the ConnectionFailedError; it yields a Pause and is sent None when that is over.
+Client and AsyncClient only differ in how they carry the steps out.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import email.utils
+import json
+import random
+import re
+import time
+import urllib.parse
+import uuid
+from collections.abc import Generator, Iterator, Mapping
+from typing import Any, TypeVar
+
+from .. import _values
+from ._records import ENDED, LogEvent
+from ._transport import Request, Response
+from .errors import APIError, ConnectionFailedError, NotFoundError, WaitTimeoutError
+
+T = TypeVar("T")
+
+
+@dataclasses.dataclass(frozen=True)
+class Pause:
+    """Nothing is to be done for so long."""
+
+    seconds: float
+
+
+Call = Generator["Request | Pause", Any, T]
+
+MAX_PAUSE = 60.0  # the longest Retry-After that is waited for; limits are counted by the minute
+_BUSY = (502, 503, 504)
+
+
+def exchange(request: Request, retries: int) -> Call[Response]:
+    """Send a request until it is answered, and return the answer.
+
+    It is repeated when it certainly changed nothing (no connection, or 429), and
+    after a cut connection or 502, 503 and 504 only where repeating is safe: reads,
+    and what carries an Idempotency-Key. Retry-After is kept to. APIError for an
+    answer of 300 or more; ConnectionFailedError.
+    """
+    for attempt in range(retries + 1):
+        pause = min(5.0, 0.2 * 2**attempt) * random.uniform(0.5, 1)
+        try:
+            response: Response = yield request
+        except ConnectionFailedError as error:
+            if attempt == retries or not (error.unsent or request.repeatable):
+                raise
+        else:
+            if response.status < 300:
+                return response
+            refused = _error(request, response)
+            # After a cut connection the first request of a key may still be at work.
+            mine = response.status == 409 and attempt > 0 and "Idempotency-Key" in request.headers
+            again = response.status == 429 or mine or response.status in _BUSY and request.repeatable
+            if refused.retry_after is not None:
+                pause = max(pause, refused.retry_after)
+            if attempt == retries or not again or pause > MAX_PAUSE:
+                raise refused
+        yield Pause(pause)
+    raise AssertionError("unreachable")
+
+
+def _error(request: Request, response: Response) -> APIError:
+    detail: Any = None
+    if request.url is None:
+        try:
+            detail = json.loads(response.body)["detail"]
+        except (ValueError, KeyError, TypeError):
+            pass  # of a proxy, or the object store, whose text may repeat the URL
+    errors = [e for e in detail if isinstance(e, dict)] if isinstance(detail, list) else []
+    if errors:
+        detail = "; ".join(f"{'.'.join(map(str, e.get('loc', ())))}: {e.get('msg', '')}" for e in errors)
+    return APIError.of(response.status)(
+        str(request), response.status, str(detail or response.reason or "no reason given"),
+        response.headers.get("X-Request-Id"), errors, _retry_after(response.headers.get("Retry-After")),
+    )
+
+
+def _retry_after(text: str | None) -> float | None:
+    if text is None:
+        return None
+    if text.strip().isdecimal():
+        return float(text)
+    try:
+        when = email.utils.parsedate_to_datetime(text)
+    except (ValueError, TypeError):
+        return None
+    if when.tzinfo is None:
+        when = when.replace(tzinfo=datetime.timezone.utc)
+    return max(0.0, when.timestamp() - time.time())
+
+
+class Calls:
+    """The operations, with how often a request is repeated."""
+
+    def __init__(self, retries: int) -> None:
+        self.retries = retries
+
+    def json(
+        self, method: str, path: str, body: Any = None, query: Mapping[str, Any] | None = None, headers: Mapping[str, str] | None = None,
+    ) -> Call[Any]:
+        """Return the JSON that an operation answers."""
+        data = None if body is None else _values.encode(body, "the request")
+        known = {k: _text(v) for k, v in (query or {}).items() if v is not None}
+        response = yield from exchange(Request(method, path, known, data, headers or {}), self.retries)
+        return json.loads(response.body) if response.body.strip() else None
+
+    def start(self, name: str, parameters: Mapping[str, Any], environment: str | None, tier: str | None, key: str | None) -> Call[dict[str, Any]]:
+        """Start a run of a deployment, or of flow@version."""
+        flow, at, version = name.partition("@")
+        body: dict[str, Any] = {"flow_name": flow, "flow_version": version} if at else {"deployment": name}
+        body["parameters"] = dict(parameters)
+        if environment is not None:
+            body["environment"] = environment
+        if tier is not None:
+            body["execution_mode"] = tier
+        return (yield from self.json("POST", "/runs", body, headers={"Idempotency-Key": key or str(uuid.uuid4())}))
+
+    def run(self, run_id: str) -> Call[dict[str, Any]]:
+        return (yield from self.json("GET", _run(run_id)))
+
+    def runs(self, query: Mapping[str, Any]) -> Call[list[dict[str, Any]]]:
+        return (yield from self.json("GET", "/runs", query=query))["items"]  # type: ignore[no-any-return]
+
+    def flows(self, environment: str | None) -> Call[list[dict[str, Any]]]:
+        found: list[dict[str, Any]] = []
+        token = None
+        while True:
+            page = yield from self.json("GET", "/flows", query={"environment": environment, "next_token": token})
+            found += page["items"]
+            token = page.get("next_token")
+            if not token:
+                return found
+
+    def wait(self, run_id: str, timeout: float | None) -> Call[dict[str, Any]]:
+        """Read a run until it has ended; WaitTimeoutError past timeout seconds."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        pause = 0.1
+        while True:
+            detail = yield from self.run(run_id)
+            if detail["status"] in ENDED:
+                return detail
+            left = None if deadline is None else deadline - time.monotonic()
+            if left is not None and left <= 0:
+                raise WaitTimeoutError(f"run {detail['run_slug']} is {detail['status']} after {timeout:g} s; it goes on")
+            yield Pause(pause if left is None else min(pause, left))
+            pause = min(3.0, pause * 1.3)
+
+    def retry(self, run_id: str, failed: bool, latest: bool) -> Call[dict[str, Any]]:
+        if latest and not failed:
+            raise ValueError("latest=True takes the newest code for what failed: give failed=True with it")
+        path = _run(run_id) + ("/retry-from-failed" if failed else "/retry")
+        return (yield from self.json("POST", path, query={"flow_version": "latest" if latest else None}))
+
+    def cancel(self, run_id: str) -> Call[dict[str, Any]]:
+        return (yield from self.json("POST", _run(run_id) + "/cancel"))
+
+    def output(self, run_id: str, task: str, index: int | None, attempt: int | None) -> Call[Any]:
+        """Return what a task returned, of whatever size: large ones come from the object store."""
+        path = f"{_run(run_id)}/tasks/{urllib.parse.quote(task, safe='')}/output"
+        try:
+            return (yield from self.json("GET", path, query={"map_index": index, "attempt": attempt}))
+        except NotFoundError:
+            # A service without this operation has the small ones in the run's detail.
+            records = (yield from self.run(run_id))["task_runs"]
+            found, output = inline_output(records, task, index, attempt)
+            if not found:
+                raise
+            return output
+
+    def log_page(self, run_id: str, token: str | None, filters: Mapping[str, Any]) -> Call[dict[str, Any]]:
+        return (yield from self.json("GET", _run(run_id) + "/logs", query={**filters, "next_token": token}))
+
+
+class LogReader:
+    """Where the reading of a log is: feed() takes a page and returns its events."""
+
+    def __init__(self, follow: bool) -> None:
+        self.token: str | None = None
+        self.ended = False
+        self.pause = 0.0
+        self._follow = follow
+
+    def feed(self, page: Mapping[str, Any]) -> Iterator[LogEvent]:
+        self.token = page.get("next_token")
+        empty = not page["events"]
+        # The log of a run that goes on has no end: what there is ends with an empty page.
+        self.ended = self.token is None or empty and not self._follow and page["source"] == "live"
+        waits = empty and page["source"] == "live"
+        self.pause = min(1.0, max(0.1, self.pause * 1.5)) if waits else 0.0
+        return map(LogEvent.of, page["events"])
+
+
+def inline_output(records: list[dict[str, Any]], task: str, index: int | None, attempt: int | None) -> tuple[bool, Any]:
+    """Find the output in a run's task records: (whether there is one, the output)."""
+    newest: dict[int | None, dict[str, Any]] = {}
+    for record in records:
+        if record["task_name"] == task and attempt in (None, record["attempt"]):
+            newest[record.get("map_index")] = record
+    whole = None in newest or index is not None
+    if not whole and newest:
+        if any("output_uri" in r for r in newest.values()):
+            return False, None
+        return True, [newest[i].get("output") for i in sorted(newest)]  # type: ignore[type-var]
+    record = newest.get(index, {})
+    return "output" in record, record.get("output")
+
+
+def _run(run_id: str) -> str:
+    return "/runs/" + urllib.parse.quote(run_id, safe="")
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, datetime.timedelta):
+        value = datetime.datetime.now(datetime.timezone.utc) - value
+    if isinstance(value, datetime.datetime):
+        return value.astimezone(datetime.timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return str(value)

@@ -1,0 +1,165 @@
+"""The client for ordinary code."""
+
+from __future__ import annotations
+
+import datetime
+import time
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from . import _settings
+from ._calls import Call, Calls, LogReader, Pause
+from ._deploy import Deployed, deploy
+from ._records import FlowInfo, LogEvent, RunFields
+from ._transport import Transport
+from .errors import ConnectionFailedError
+
+if TYPE_CHECKING:
+    from ..flows import Flow
+
+T = TypeVar("T")
+
+
+class Client:
+    """A client of one server, with one credential; it may be used from several threads.
+
+    Without arguments it finds the server as the command line does: MILLRACE_URL
+    and MILLRACE_API_KEY, .millrace/credentials.json in this folder or one above, or
+    the context chosen with `millrace context use`. ``timeout`` is how many seconds
+    an answer may take to go on, ``retries`` how often a request is repeated where
+    that is safe. NoServerError when no server is named. What every method raises:
+    APIError when the service refuses, ConnectionFailedError when it cannot be reached.
+    """
+
+    def __init__(
+        self, url: str | None = None, api_key: str | None = None, *, org: str | None = None, context: str | None = None,
+        timeout: float = 60, retries: int = 4,
+    ) -> None:
+        settings = _settings.find(url, api_key, org, context)
+        self.url = settings.url
+        self._transport = Transport(settings, timeout)
+        self._calls = Calls(retries)
+
+    def run(
+        self, name: str, parameters: Mapping[str, Any] | None = None, /, *, environment: str | None = None, tier: str | None = None,
+        idempotency_key: str | None = None, **more: Any,
+    ) -> Run:
+        """Start a run of a deployment, or of a flow version, ``flow@version``.
+
+        Parameters are given as keywords, or as a mapping where a name is that of an
+        option. A request that is repeated makes one run; with an idempotency_key
+        of the caller's, so does a call that is repeated within a day.
+        """
+        return self._run(self._do(self._calls.start(name, {**(parameters or {}), **more}, environment, tier, idempotency_key)))
+
+    def get(self, run_id: str) -> Run:
+        """Read a run by its id or slug; NotFoundError."""
+        return self._run(self._do(self._calls.run(run_id)))
+
+    def runs(
+        self, *, flow: str | None = None, deployment: str | None = None, status: str | None = None, environment: str | None = None,
+        since: datetime.datetime | datetime.timedelta | str | None = None, until: datetime.datetime | str | None = None,
+        trigger_source: str | None = None, triggered_by: str | None = None, limit: int | None = 100,
+    ) -> list[Run]:
+        """List runs, the newest first; limit None lists all. A timedelta counts back from now."""
+        query = {
+            "flow_name": flow, "deployment": deployment, "status": status, "environment": environment, "since": since, "until": until,
+            "trigger_source": trigger_source, "triggered_by": triggered_by, "limit": limit,
+        }
+        return [self._run(raw) for raw in self._do(self._calls.runs(query))]
+
+    def flows(self, *, environment: str | None = None) -> list[FlowInfo]:
+        """List the registered flows; with an environment, those deployed to it."""
+        return [FlowInfo.of(raw) for raw in self._do(self._calls.flows(environment))]
+
+    def deploy(
+        self, flow: Flow, directory: str, *, name: str | None = None, version: str | None = None, environment: str | None = None,
+        tier: str | None = None, platform: str | None = None, python_version: str | None = None,
+    ) -> Deployed:
+        """Upload the code in a directory, register the flow's version and deploy it.
+
+        The deployment's name defaults to the flow's, the version to dev- and a hash
+        of code and graph, the tier to medium. What requirements.txt of the directory
+        names goes with it, for the platform (linux/amd64, linux/arm64 …) and the Python
+        (3.11 …) of the server: this machine's, unless they are named.
+        """
+        return self._do(deploy(self._calls, flow, directory, name, version, environment, tier, platform, python_version))
+
+    def request(self, method: str, path: str, body: Any = None, query: Mapping[str, Any] | None = None) -> Any:
+        """Call any operation of the API and return the JSON it answers."""
+        return self._do(self._calls.json(method, path, body, query))
+
+    def _run(self, raw: Mapping[str, Any]) -> Run:
+        return Run(self, raw)
+
+    def _do(self, call: Call[T]) -> T:
+        try:
+            step = next(call)
+            while True:
+                if isinstance(step, Pause):
+                    time.sleep(step.seconds)
+                    step = call.send(None)
+                    continue
+                try:
+                    response = self._transport.send(step)
+                except ConnectionFailedError as error:
+                    step = call.throw(error)
+                else:
+                    step = call.send(response)
+        except StopIteration as done:
+            return done.value  # type: ignore[no-any-return]
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self.url}>"
+
+
+class Run(RunFields):
+    """A run of the service. Its fields are as of the last answer about it."""
+
+    def __init__(self, client: Client, raw: Mapping[str, Any]) -> None:
+        super().__init__(raw)
+        self._client = client
+
+    def refresh(self) -> Run:
+        """Read the run anew."""
+        self.raw = self._client._do(self._client._calls.run(self.id))
+        return self
+
+    def wait(self, timeout: float | None = None) -> Run:
+        """Wait until the run has ended, however it ends; WaitTimeoutError past timeout seconds."""
+        self.raw = self._client._do(self._client._calls.wait(self.id, timeout))
+        return self
+
+    def raise_for_status(self) -> Run:
+        """RunFailedError if the run ended otherwise than SUCCEEDED."""
+        self._check()
+        return self
+
+    def logs(
+        self, *, follow: bool = False, task: str | None = None, level: str | None = None,
+        since: datetime.datetime | datetime.timedelta | str | None = None,
+    ) -> Iterator[LogEvent]:
+        """Yield what the log has until now, in order; with follow, until the run has ended."""
+        reader = LogReader(follow)
+        filters = {"task_name": task, "level": level, "since": since}
+        while not reader.ended:
+            yield from reader.feed(self._client._do(self._client._calls.log_page(self.id, reader.token, filters)))
+            if not reader.ended and reader.pause:
+                time.sleep(reader.pause)
+
+    def output(self, task: str, index: int | None = None, *, attempt: int | None = None) -> Any:
+        """Return what a task returned, of any size; of a mapped task without index, the list. NotFoundError."""
+        return self._client._do(self._client._calls.output(self.id, task, index, attempt))
+
+    def retry(self, *, failed: bool = False, latest: bool = False) -> Run:
+        """Start the run again and return the new run.
+
+        failed: reuse what succeeded; latest: with the newest code of the flow.
+        A connection that is cut may leave a retry started: it is not repeated.
+        """
+        return self._client._run(self._client._do(self._client._calls.retry(self.id, failed, latest)))
+
+    def cancel(self) -> Run:
+        """Ask for the run's end; wait tells when it has come."""
+        self.raw.update(self._client._do(self._client._calls.cancel(self.id)))
+        return self

@@ -1,0 +1,456 @@
+"""The client against a server that answers as told: refusals, cuts, limits, redirects, credentials."""
+
+import asyncio
+import datetime
+import email.utils
+import json
+import os
+import shutil
+import socket
+import tempfile
+import unittest
+from unittest import mock
+
+import millrace
+from millrace import client as api
+from millrace.client import AsyncClient, Client, _calls, _settings
+
+from .fakeserver import CUT, HALF, FakeServer
+
+KEY = "svc_0123456789abcdef"
+RUN = {
+    "run_id": "01J", "run_slug": "brisk-jade-beaver-8007", "flow_name": "daily", "flow_version": "1", "deployment": "daily",
+    "environment": "default", "status": "QUEUED", "created_at": "2026-01-31T06:00:00.123Z",
+}
+
+
+def task(name, output=None, **more):
+    return {"task_name": name, "task_run_id": "t", "map_index": None, "attempt": 1, "status": "SUCCEEDED", "output": output, **more}
+
+
+class Fake(unittest.TestCase):
+    def setUp(self):
+        # No environment of this machine, and no time spent on pauses.
+        patch = mock.patch.dict(os.environ, {"HOME": "/nonexistent"}, clear=True)
+        patch.start()
+        self.addCleanup(patch.stop)
+        self.slept = []
+        patch = mock.patch("time.sleep", self.slept.append)
+        patch.start()
+        self.addCleanup(patch.stop)
+
+    def serve(self, *answers):
+        server = FakeServer(*answers)
+        self.addCleanup(server.close)
+        return server
+
+    def client(self, *answers, **options):
+        self.server = self.serve(*answers)
+        return Client(self.server.url, KEY, **options)
+
+
+class TestCalls(Fake):
+    def test_run_by_deployment_and_by_version(self):
+        client = self.client((200, RUN))
+        run = client.run("daily", day="2026-01-31")
+        self.assertEqual((run.id, run.slug, run.status, run.ended), ("01J", RUN["run_slug"], "QUEUED", False))
+        self.assertEqual(run.created_at, datetime.datetime(2026, 1, 31, 6, 0, 0, 123000, datetime.timezone.utc))
+        client.run("daily@2", {"environment": "a parameter"}, environment="prod", tier="small", idempotency_key="mine")
+        (method, path, headers, body), (_, _, second, other) = self.server.requests
+        self.assertEqual((method, path, headers["Authorization"]), ("POST", "/runs", "Bearer " + KEY))
+        self.assertEqual(json.loads(body), {"deployment": "daily", "parameters": {"day": "2026-01-31"}})
+        self.assertEqual(json.loads(other), {
+            "flow_name": "daily", "flow_version": "2", "parameters": {"environment": "a parameter"}, "environment": "prod", "execution_mode": "small",
+        })
+        self.assertEqual(second["Idempotency-Key"], "mine")
+        self.assertGreaterEqual(len(headers["Idempotency-Key"]), 32)
+
+    def test_wait_until_the_end(self):
+        failed = {**RUN, "status": "FAILED", "error_message": "no price", "task_runs": [
+            task("load", attempt=1, status="FAILED"), task("load", attempt=2, status="FAILED", exception="ValueError", error_message="no price"),
+        ]}
+        client = self.client((200, RUN), (200, {**RUN, "status": "RUNNING"}), (200, failed))
+        run = client.run("daily").wait()
+        self.assertEqual((run.status, run.ended, run.task("load").attempt, run.task("load").exception), ("FAILED", True, 2, "ValueError"))
+        with self.assertRaises(KeyError):
+            run.task("load", 3)
+        with self.assertRaisesRegex(api.RunFailedError, "brisk-jade-beaver-8007 of daily is FAILED: no price") as caught:
+            run.raise_for_status()
+        self.assertIs(caught.exception.run, run)
+        self.assertEqual(len(self.slept), 1)
+
+    def test_wait_has_an_end(self):
+        client = self.client((200, RUN))
+        with self.assertRaisesRegex(TimeoutError, "is QUEUED after 0 s; it goes on"):
+            client.get("01J").wait(timeout=0)
+
+    def test_retry_and_cancel(self):
+        client = self.client((200, RUN))
+        run = client.get("a/b?c")
+        run.retry()
+        run.retry(failed=True)
+        run.retry(failed=True, latest=True)
+        with self.assertRaises(ValueError):
+            run.retry(latest=True)
+        self.server.answers = [(200, {"run_id": "01J", "status": "CANCELLATION_REQUESTED"})]
+        self.assertEqual(run.cancel().status, "CANCELLATION_REQUESTED")
+        self.assertEqual([r[1] for r in self.server.requests], [
+            "/runs/a%2Fb%3Fc", "/runs/01J/retry", "/runs/01J/retry-from-failed", "/runs/01J/retry-from-failed?flow_version=latest", "/runs/01J/cancel",
+        ])
+
+    def test_lists(self):
+        client = self.client((200, {"items": [RUN]}))
+        since = datetime.datetime(2026, 1, 1, tzinfo=datetime.timezone(datetime.timedelta(hours=1)))
+        self.assertEqual([r.slug for r in client.runs(flow="daily", status="FAILED", since=since)], [RUN["run_slug"]])
+        self.assertEqual(self.server.requests[0][1], "/runs?flow_name=daily&status=FAILED&since=2025-12-31T23%3A00%3A00.000Z&limit=100")
+        flow = {"flow_name": "daily", "latest_version": "2", "version_count": 2, "created_at": "2026-01-31T06:00:00Z", "updated_at": "2026-01-31T06:00:00Z"}
+        self.server.answers = [(200, {"items": [flow], "next_token": "t&1"}), (200, {"items": [], "next_token": "u"}), (200, {"items": [flow]})]
+        self.assertEqual([f.latest_version for f in client.flows()], ["2", "2"])
+        self.assertEqual([r[1] for r in self.server.requests[1:]], ["/flows", "/flows?next_token=t%261", "/flows?next_token=u"])
+
+    def test_logs(self):
+        event = lambda n: {"event_type": "log", "message": str(n), "timestamp": "2026-01-31T06:00:00.5Z", "level": "info", "task_name": "load", "map_index": 3}
+        pages = [
+            (200, {"events": [event(1)], "next_token": "a", "source": "live"}), (200, {"events": [], "next_token": "b", "source": "live"}),
+            (200, {"events": [event(2)], "next_token": "c", "source": "live"}), (200, {"events": [], "next_token": "d", "source": "archive"}),
+            (200, {"events": [event(3)], "source": "archive"}),
+        ]
+        client = self.client((200, RUN))
+        run = client.get("01J")
+        self.server.answers = list(pages)
+        events = list(run.logs(task="load"))
+        self.assertEqual([(e.message, e.task, e.map_index, e.level) for e in events], [("1", "load", 3, "info")])
+        self.assertEqual(str(events[0]), "2026-01-31T06:00:00.500+00:00 INFO load[3] 1")
+        self.assertEqual(self.slept, [])
+        self.server.answers = list(pages)
+        self.assertEqual([e.message for e in run.logs(follow=True)], ["1", "2", "3"])
+        self.assertEqual(len(self.slept), 1)
+        self.assertEqual([r[1] for r in self.server.requests[1:4]], [
+            "/runs/01J/logs?task_name=load", "/runs/01J/logs?task_name=load&next_token=a", "/runs/01J/logs",
+        ])
+
+    def test_outputs(self):
+        client = self.client((200, RUN))
+        run = client.get("01J")
+        self.server.answers = [(200, b'\n  {"n": 12345678901234567890}')]
+        self.assertEqual(run.output("report", 2, attempt=1), {"n": 12345678901234567890})
+        self.assertEqual(self.server.requests[-1][1], "/runs/01J/tasks/report/output?map_index=2&attempt=1")
+
+    def test_outputs_of_a_service_without_the_operation(self):
+        records = [task("one", 1), task("each", "b", map_index=1), task("each", "a", map_index=0), task("each", "A", map_index=0, attempt=2)]
+        large = {**task("large"), "output_uri": "objstore://x"}
+        del large["output"]
+        detail = (200, {**RUN, "task_runs": [*records, large]})
+        answers = lambda method, path: detail if path == "/runs/01J" else (404, {"detail": "Not Found"})
+        run = self.client(answers).get("01J")
+        self.assertEqual((run.output("one"), run.output("each"), run.output("each", 1), run.output("each", 0)), (1, ["A", "b"], "b", "A"))
+        for name in ("large", "missing"):
+            with self.assertRaises(api.NotFoundError):
+                run.output(name)
+
+
+class TestRefusals(Fake):
+    def test_each_has_its_class(self):
+        for status, kind in (
+            (400, api.InvalidRequestError), (401, api.NotSignedInError), (403, api.NotAllowedError), (404, api.NotFoundError),
+            (409, api.ConflictError), (413, api.InvalidRequestError), (418, api.APIError), (422, api.InvalidRequestError), (500, api.ServerError),
+        ):
+            client = self.client((status, {"detail": "because"}))
+            with self.subTest(status=status), self.assertRaises(millrace.MillraceError) as caught:
+                client.get("01J")
+            error = caught.exception
+            self.assertIs(type(error), kind)
+            self.assertEqual((error.status, error.detail, error.request_id), (status, "because", "req-1"))
+            self.assertEqual(str(error), f"GET /runs/01J: {status}: because (request req-1)")
+            self.assertEqual(len(self.server.requests), 1)
+
+    def test_validation_tells_the_places(self):
+        entry = {"type": "missing", "loc": ["body", "parameters", "day"], "msg": "Field required", "input": None}
+        with self.assertRaisesRegex(api.InvalidRequestError, "body.parameters.day: Field required") as caught:
+            self.client((422, {"detail": [entry]})).run("daily")
+        self.assertEqual(caught.exception.errors, [entry])
+
+    def test_a_proxys_page_is_not_shown(self):
+        with self.assertRaisesRegex(api.ServerError, "500: Internal Server Error"):
+            self.client((500, b"<html>secret</html>")).get("01J")
+
+    def test_limits_are_waited_for(self):
+        soon = email.utils.format_datetime(datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(seconds=30))
+        for after, least in (("7", 7), (soon, 20)):
+            self.slept.clear()
+            client = self.client((429, {"detail": "runs-per-minute"}, {"Retry-After": after}), (200, RUN))
+            # A retry of a run has no key; what a limit refuses has changed nothing.
+            millrace.client.Run(client, RUN).retry()
+            self.assertEqual(len(self.server.requests), 2)
+            self.assertGreaterEqual(self.slept[0], least)
+            self.assertLessEqual(self.slept[0], 31)
+
+    def test_limits_that_last_are_told(self):
+        for answer in ((429, {"detail": "x"}, {"Retry-After": "3600"}), (503, {"detail": "x"}, {"Retry-After": "61"})):
+            with self.assertRaises(api.APIError) as caught:
+                self.client(answer).get("01J")
+            self.assertEqual((len(self.server.requests), self.slept, caught.exception.status), (1, [], answer[0]))
+            self.assertGreater(caught.exception.retry_after, 60)
+
+    def test_retries_end(self):
+        with self.assertRaises(api.RateLimitedError):
+            self.client((429, {"detail": "x"}), retries=2).get("01J")
+        self.assertEqual(len(self.server.requests), 3)
+
+    def test_only_what_is_safe_is_repeated(self):
+        for trouble in (CUT, HALF, (502, b""), (503, {"detail": "busy"}, {"Retry-After": "1"}), (504, b"")):
+            client = self.client(trouble, (200, RUN))
+            client.get("01J")
+            self.server.answers = [trouble, (200, RUN)]
+            client.run("daily")
+            keys = [r[2].get("Idempotency-Key") for r in self.server.requests]
+            self.assertEqual(keys[2], keys[3])
+            self.assertTrue(keys[2])
+            self.server.answers = [trouble, (200, RUN)]
+            with self.assertRaises((api.ConnectionFailedError, api.ServerError)):
+                millrace.client.Run(client, RUN).retry()
+            self.assertEqual(len(self.server.requests), 5)
+
+    def test_a_key_that_is_still_at_work_is_waited_for(self):
+        accepting = (409, {"detail": "A request with this Idempotency-Key is being accepted"})
+        client = self.client(CUT, accepting, (200, RUN))
+        self.assertEqual(client.run("daily").id, "01J")
+        self.server.answers = [accepting, (200, RUN)]
+        with self.assertRaises(api.ConflictError):
+            client.run("daily", idempotency_key="somebody else's")
+
+    def test_a_server_that_is_not_there(self):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        client = Client(f"http://127.0.0.1:{port}", KEY, retries=2)
+        with self.assertRaisesRegex(api.ConnectionFailedError, f"GET /runs/01J: http://127.0.0.1:{port}: .*refused") as caught:
+            client.get("01J")
+        self.assertTrue(caught.exception.unsent)
+        self.assertIsInstance(caught.exception, ConnectionError)
+        self.assertEqual(len(self.slept), 2)
+
+    def test_a_cut_answer_says_so(self):
+        with self.assertRaisesRegex(api.ConnectionFailedError, "cut off after 8 bytes"):
+            self.client(HALF, retries=0).get("01J")
+
+
+class TestCredentials(Fake):
+    def test_redirects_never_carry_them(self):
+        store = self.serve((200, {"large": True}))
+        location = f"http://localhost:{store.port}/o?X-Amz-Signature=abc"
+        client = self.client((200, RUN), (302, b"", {"Location": location}))
+        client._transport._settings = _settings.Settings(self.server.url, KEY, "org-1")
+        self.assertEqual(client.get("01J").output("report"), {"large": True})
+        self.assertEqual(self.server.requests[1][2]["X-Org-Id"], "org-1")
+        self.assertEqual(store.requests[0][1], "/o?X-Amz-Signature=abc")
+        for name in ("Authorization", "X-Org-Id", "Cookie"):
+            self.assertNotIn(name, store.requests[0][2])
+
+    def test_redirects_that_are_not_followed(self):
+        store = self.serve((200, {}))
+        cases = [
+            ("get", {"Location": "file:///etc/passwd"}), ("get", {"Location": "ftp://x/y"}),
+            ("run", {"Location": f"{store.url}/x"}),
+        ]
+        for method, headers in cases:
+            for status in (302, 307, 308):
+                with self.subTest(method=method, status=status), self.assertRaises(millrace.MillraceError):
+                    getattr(self.client((status, b"", headers), retries=0), method)("01J")
+        loop = self.client(lambda *_: (302, b"", {"Location": self.server.url + "/again"}), retries=0)
+        with self.assertRaises(api.APIError):
+            loop.get("01J")
+        self.assertLessEqual(len(self.server.requests), 12)
+        self.assertEqual(store.requests, [])
+
+    def test_no_message_shows_a_presigned_url(self):
+        for answer in ((403, b"<Error>X-Amz-Signature=abc</Error>"), CUT):
+            store = self.serve(answer)
+            client = self.client((302, b"", {"Location": f"{store.url}/o?X-Amz-Signature=abc"}), retries=0)
+            with self.assertRaises(millrace.MillraceError) as caught:
+                client.get("01J")
+            self.assertNotIn("abc", f"{caught.exception!r} {caught.exception} {vars(caught.exception)}")
+
+    def test_no_representation_shows_the_key(self):
+        client = self.client((200, RUN))
+        run = client.run("daily")
+        shown = f"{client!r} {run!r} {client._transport._settings!r} {run.raw}"
+        self.assertNotIn(KEY, shown)
+        self.assertEqual(repr(run), "<Run brisk-jade-beaver-8007 of daily 1: QUEUED>")
+
+    def test_a_key_that_cannot_be_sent_is_not_shown(self):
+        for key in (KEY + "\r\nX: y", KEY + "é"):
+            with self.assertRaises(api.NoServerError) as caught:
+                Client("http://127.0.0.1:1", key)
+            self.assertNotIn(KEY, str(caught.exception))
+
+    def test_urls_that_are_refused(self):
+        for url in ("http://me:pw@h", "ftp://h", "h:80", "", "http://", "http://h/?key=pw", "http://h#x", "http://h:x", "http://[::1"):
+            with self.subTest(url=url), self.assertRaises(api.NoServerError) as caught:
+                Client(url or "x", KEY)
+            self.assertNotIn("pw", str(caught.exception))
+
+
+class TestProxies(Fake):
+    def test_the_environments_proxy_but_never_for_this_machine(self):
+        proxy = self.serve((200, RUN))
+        server = self.serve((200, RUN))
+        for name in ("http_proxy", "HTTP_PROXY"):
+            os.environ[name] = proxy.url
+        Client(server.url, KEY).get("01J")
+        Client(f"http://localhost:{server.port}", KEY).get("01J")
+        self.assertEqual((len(proxy.requests), len(server.requests)), (0, 2))
+        Client("http://millrace.example:8080", KEY).get("01J")
+        self.assertEqual(proxy.requests[0][1], "http://millrace.example:8080/runs/01J")
+        os.environ["no_proxy"] = "millrace.invalid"
+        with self.assertRaises(api.ConnectionFailedError):
+            Client("http://millrace.invalid", KEY, retries=0).get("01J")
+        self.assertEqual(len(proxy.requests), 1)
+
+
+class TestFinding(unittest.TestCase):
+    def setUp(self):
+        self.dir = tempfile.mkdtemp(prefix="millrace-client-")
+        self.addCleanup(shutil.rmtree, self.dir)
+        self.config = os.path.join(self.dir, "config")
+        self.below = os.path.join(self.dir, "project", "a", "b")
+        os.makedirs(self.below)
+        self.environ = {"XDG_CONFIG_HOME": self.config}
+
+    def credentials(self, url="http://local", key="svc_local"):
+        path = os.path.join(self.dir, "project", ".millrace")
+        os.makedirs(path, exist_ok=True)
+        with open(os.path.join(path, "credentials.json"), "w", encoding="utf-8") as file:
+            json.dump({"base_url": url, "org_id": "o", "api_key": key, "local_secret": "s"}, file)
+
+    def contexts(self, current="prod"):
+        os.makedirs(os.path.join(self.config, "millrace"), exist_ok=True)
+        known = {"prod": {"url": "https://prod/", "api_key": "svc_prod"}, "test": {"url": "https://test", "api_key": "svc_test"}}
+        with open(os.path.join(self.config, "millrace", "contexts.json"), "w", encoding="utf-8") as file:
+            json.dump({"current": current, "contexts": known}, file)
+
+    def found(self, *arguments, **more):
+        environ = {**self.environ, **more.pop("environ", {})}
+        s = _settings.find(*arguments, environ=environ, directory=self.below, **more)
+        return s.url, s.api_key, s.org
+
+    def test_the_first_source_decides(self):
+        with self.assertRaisesRegex(api.NoServerError, "millrace serve"):
+            self.found()
+        self.contexts()
+        self.assertEqual(self.found(), ("https://prod", "svc_prod", None))
+        self.credentials()
+        self.assertEqual(self.found(), ("http://local", "svc_local", None))
+        environ = {"MILLRACE_URL": "https://env", "MILLRACE_API_KEY": "svc_env", "MILLRACE_ORG": "acme"}
+        self.assertEqual(self.found(environ=environ), ("https://env", "svc_env", "acme"))
+        self.assertEqual(self.found("https://env/", environ=environ), ("https://env", "svc_env", "acme"))
+        self.assertEqual(self.found("https://argument", "svc_argument", environ=environ), ("https://argument", "svc_argument", None))
+        self.assertEqual(self.found(context="test", environ=environ), ("https://test", "svc_test", None))
+        with self.assertRaisesRegex(api.NoServerError, "known: prod, test"):
+            self.found(context="other")
+        with self.assertRaises(api.NoServerError):
+            self.found("https://x", context="test")
+
+    def test_a_key_goes_to_its_own_server_only(self):
+        self.contexts()
+        self.credentials()
+        environ = {"MILLRACE_URL": "https://env", "MILLRACE_API_KEY": "svc_env", "MILLRACE_ORG": "acme"}
+        self.assertEqual(self.found("https://other", environ=environ), ("https://other", None, None))
+        self.assertEqual(self.found("http://local/"), ("http://local", "svc_local", None))
+        self.assertEqual(self.found("https://prod"), ("https://prod", "svc_prod", None))
+        self.assertEqual(self.found(environ={"MILLRACE_URL": "https://env"}), ("https://env", None, None))
+        self.assertEqual(self.found(environ={"MILLRACE_API_KEY": "svc_env"}), ("http://local", "svc_env", None))
+
+    def test_files_that_cannot_be_used(self):
+        self.credentials()
+        path = os.path.join(self.dir, "project", ".millrace", "credentials.json")
+        for text in ("{", "[]", "{}", '{"base_url": 1}'):
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(text)
+            with self.subTest(text=text), self.assertRaisesRegex(api.NoServerError, "credentials.json"):
+                self.found()
+
+    def test_another_users_file_is_not_trusted(self):
+        self.credentials()
+        with mock.patch("os.geteuid", return_value=os.geteuid() + 1), mock.patch("os.stat") as stat:
+            stat.return_value.st_uid = os.geteuid() + 1
+            stat.return_value.st_mode = 0o100600
+            with mock.patch("os.geteuid", return_value=os.geteuid() + 2), self.assertRaisesRegex(api.NoServerError, "another user"):
+                self.found()
+
+
+class TestAsync(Fake):
+    def test_the_same_calls_with_await(self):
+        event = {"event_type": "log", "message": "hello", "timestamp": "2026-01-31T06:00:00Z"}
+        done = {**RUN, "status": "SUCCEEDED", "task_runs": []}
+
+        def answer(method, path):
+            if path.endswith("/logs"):
+                return 200, {"events": [event], "source": "archive"}
+            if path.endswith("/output"):
+                return 200, [1, 2]
+            if path == "/flows":
+                return 200, {"items": []}
+            if path.startswith("/runs?"):
+                return 200, {"items": [RUN]}
+            return 200, RUN if method == "POST" else done
+
+        server = self.serve((429, {"detail": "x"}), (503, b""), answer)
+
+        async def main():
+            async with AsyncClient(server.url, KEY) as client:
+                run = await client.run("daily", day=1)
+                self.assertEqual([e.message async for e in run.logs(follow=True)], ["hello"])
+                (await run.wait(timeout=5)).raise_for_status()
+                self.assertEqual(await run.output("report"), [1, 2])
+                again, = {(await run.retry(failed=True, latest=True)).id}
+                self.assertEqual((await client.get(again)).status, "SUCCEEDED")
+                await run.cancel()
+                await run.refresh()
+                self.assertEqual((await client.flows(), len(await client.runs(limit=1))), ([], 1))
+                self.assertNotIn(KEY, repr(client))
+                return await asyncio.gather(*(client.get("01J") for _ in range(8)))
+
+        self.assertEqual(len(asyncio.run(main())), 8)
+        self.assertEqual(self.slept, [])  # the event loop was never blocked
+
+    def test_refusals_and_cancellation(self):
+        server = self.serve((404, {"detail": "no such run"}))
+
+        async def main():
+            async with AsyncClient(server.url, KEY) as client:
+                with self.assertRaises(api.NotFoundError):
+                    await client.get("01J")
+                server.answers = [(200, RUN)]
+                waiting = asyncio.create_task((await client.get("01J")).wait())
+                while len(server.requests) < 3:
+                    await asyncio.sleep(0)
+                waiting.cancel()
+                with self.assertRaises(asyncio.CancelledError):
+                    await waiting
+
+        asyncio.run(main())
+
+
+class TestSameSurface(unittest.TestCase):
+    def test_sync_and_async_take_the_same(self):
+        import inspect
+
+        for one, other in ((Client, AsyncClient), (api.Run, api.AsyncRun)):
+            names = [n for n in vars(one) if not n.startswith("_")]
+            for name in names:
+                first, second = inspect.signature(getattr(one, name)), inspect.signature(getattr(other, name))
+                self.assertEqual(list(first.parameters.values()), list(second.parameters.values()), name)
+
+    def test_pauses_grow_and_end(self):
+        call = _calls.exchange(_calls.Request("GET", "/x"), 4)
+        next(call)
+        pauses = []
+        with self.assertRaises(api.ConnectionFailedError):
+            while True:
+                step = call.throw(api.ConnectionFailedError("x"))
+                pauses.append(step.seconds)
+                next(call)
+        self.assertEqual(len(pauses), 4)
+        self.assertTrue(all(0.1 * 2**i <= p <= 0.2 * 2**i for i, p in enumerate(pauses)), pauses)
+
