@@ -60,7 +60,7 @@ func serveCommand() *cobra.Command {
 	f.StringArrayVar(&cfg.AllowRanges, "allow-range", nil, "CIDR range that tasks of type http may call besides public addresses; repeat for more")
 	f.BoolVar(&cfg.FullSync, "full-sync", false, "a write is acknowledged when it is on the disk: survives a power cut, slower")
 	f.BoolVar(&cfg.Adopt, "adopt", false, "the data directory is a backup that takes the place of its server: from now on things fall due here")
-	f.StringVar(&cfg.Python, "python", "", "interpreter of Python tasks (default: the first fit python3 on PATH)")
+	f.StringVar(&cfg.Python, "python", "", "interpreter of Python tasks, with the packages of its virtual environment (default: the first fit python3 on PATH, without packages)")
 	f.IntVar(&cfg.Workers, "workers", runtime.DefaultWorkers, "tasks of one execution mode that run at once; a workspace that is alone gets eight ninths (64 of 72), the next one's tasks begin at once in the rest")
 	f.IntVar(&cfg.PythonSlots, "python-slots", interpreters.DefaultSlots, "Python tasks that run at once; a workspace that is alone gets eight ninths (16 of 18, with fewer than 18 all but one), the next one's tasks begin at once in the rest")
 	f.BoolVar(&cfg.Isolated, "require-isolation", false, "refuse to start where Python tasks would share users, files and processes with the server or each other")

@@ -42,7 +42,7 @@ const (
 // Config says how a Pool runs.
 type Config struct {
 	Dir          string           // artifacts and scratch; made if missing; required
-	Python       string           // the interpreter; empty: the first fit python3 on PATH
+	Python       string           // the interpreter; tasks see the packages of its virtual environment; empty: the first fit python3 on PATH
 	Slots        int              // interpreters alive at once; 0: DefaultSlots
 	MemoryByTier map[string]int64 // bytes by execution mode; nil: the service's tiers
 	Isolated     bool             // tasks run in namespaces or not at all

@@ -64,7 +64,10 @@
 // The interpreter runs with -I -S -B: no PYTHON* variables, no user directory, no
 // site-packages, no bytecode written. Without site a start takes a third of the
 // time, and a task sees the same as in the cloud: the standard library and its
-// own artifact, not what happens to be installed on this machine.
+// own artifact, not what happens to be installed on this machine. Only where
+// Config.Python is of a virtual environment, its packages stand at the end of
+// sys.path, and it is visible, read-only, in a hidden home as well. Its .pth files
+// are not read.
 //
 // On Windows every task fails with a message that says so.
 package interpreters

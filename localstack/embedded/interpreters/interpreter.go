@@ -179,6 +179,7 @@ func (c *interpreter) prepare(ctx context.Context, in *installation, artifact st
 	defer timer.Stop()
 	s := c.pool.config.setup(in.mode, c.key.tier)
 	s.UID, s.GID, s.Artifact, s.Scratch = c.uid.value(), c.uid.value(), artifact, c.scratch
+	s.Visible, s.Site = in.venv.visible(), in.venv.Site
 	var words []sandbox.LogEvent
 	c.out.start(func(sandbox.LogEvent) {})
 	c.err.start(func(e sandbox.LogEvent) { words = append(words, e) })

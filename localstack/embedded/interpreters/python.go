@@ -52,6 +52,7 @@ type installation struct {
 	python  string // the executable itself, no shim
 	version string
 	library string // directory of the Python tree
+	venv    venv   // of an interpreter that was named; else none
 	mode    mode
 	root    string // directory of artifacts and scratch
 	cgroups *cgroups
@@ -162,6 +163,13 @@ func (p *Pool) install(ctx context.Context) (*installation, error) {
 		}
 		for _, executable := range pythons {
 			in := &installation{python: executable, library: library, mode: m, root: root, cgroups: p.cgroups}
+			// What happens to be on PATH adds no packages, what is named does.
+			if p.config.Python != "" {
+				if in.venv, err = venvOf(ctx, executable); err != nil {
+					refusals = append(refusals, err)
+					continue
+				}
+			}
 			compile(ctx, executable, library)
 			child, err := p.start(ctx, in, key{}, library)
 			if err != nil {

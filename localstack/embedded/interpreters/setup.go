@@ -12,6 +12,8 @@ type setup struct {
 	Artifact     string            `json:"artifact"`
 	Scratch      string            `json:"scratch"`
 	Hide         []string          `json:"hide"`
+	Visible      []string          `json:"visible,omitempty"` // seen although they may lie in hidden directories
+	Site         []string          `json:"site,omitempty"`    // end of sys.path
 	Limits       map[string]int64  `json:"limits"`
 	Nice         int               `json:"nice"`
 	Env          map[string]string `json:"env"`

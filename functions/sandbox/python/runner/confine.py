@@ -11,7 +11,8 @@ The server says how (setup["mode"]):
 With setup["uid"] it ends as that user, which no other interpreter has, with no
 group and no capability. setup["filter"] is a seccomp filter, in hexadecimal;
 setup["loopback"] says that the network namespace is new and empty;
-setup["env"] is added to the environment.
+setup["env"] is added to the environment. setup["visible"] are directories that
+stay in place within hidden ones, setup["site"] those of packages.
 """
 
 import ctypes
@@ -65,6 +66,10 @@ def confine(setup):
     for file in (os.__file__, os.path.join(sys.path[0], "millrace", "__init__.py")):
         if not os.access(file, os.R_OK):
             raise PermissionError(f"{file} cannot be read by the user that tasks run as")
+    for directory in setup.get("site", ()):
+        if not os.access(directory, os.R_OK | os.X_OK):
+            raise PermissionError(f"the packages in {directory} cannot be read by the user that tasks run as")
+        sys.path.append(directory)
     os.environ.clear()
     os.environ.update(
         {
@@ -85,7 +90,9 @@ def confine(setup):
 def _mounts(setup):
     artifact, scratch = setup["artifact"], setup["scratch"]
     library = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    prefixes = sorted({os.path.realpath(p) for p in (sys.base_prefix, sys.prefix, sys.base_exec_prefix)})
+    prefixes = {os.path.realpath(p) for p in (sys.base_prefix, sys.prefix, sys.base_exec_prefix, *setup.get("visible", ()))}
+    # One within another is visible with that.
+    prefixes = sorted(p for p in prefixes if not any(p.startswith(q + os.sep) for q in prefixes))
     _mount(None, "/", None, _MS_REC | _MS_PRIVATE)
     _read_only("/", True, _AT_RECURSIVE)
     inner = os.path.join(scratch, ".millrace")

@@ -1,0 +1,70 @@
+//go:build unix
+
+package interpreters
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// venv is the virtual environment that an interpreter belongs to.
+type venv struct {
+	Root string   `json:"root"`
+	Site []string `json:"site"` // its folders of packages, those of the system too if it says so
+}
+
+// venvCode prints the venv, or null for an interpreter without one. Children run
+// with -S, which skips all of that.
+const venvCode = `
+import json, os, site, sys
+found = None
+if sys.prefix != sys.base_prefix:
+    found = {"root": os.path.realpath(sys.prefix), "site": [os.path.realpath(p) for p in site.getsitepackages() if os.path.isdir(p)]}
+print(json.dumps(found))
+`
+
+// venvOf asks an interpreter for its virtual environment; the zero venv if it has
+// none.
+func venvOf(ctx context.Context, executable string) (venv, error) {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, executable, "-I", "-B", "-c", venvCode)
+	cmd.Env, cmd.Dir = environment, "/"
+	out, err := cmd.Output()
+	if err != nil {
+		if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+			err = fmt.Errorf("%w: %s", err, bytes.TrimSpace(exit.Stderr))
+		}
+		return venv{}, fmt.Errorf("asking %s for its packages: %w", executable, err)
+	}
+	// What the environment's own files print at the start comes before it.
+	lines := bytes.Split(bytes.TrimSpace(out), []byte{'\n'})
+	var v *venv
+	if err := json.Unmarshal(lines[len(lines)-1], &v); err != nil {
+		return venv{}, fmt.Errorf("asking %s for its packages: %w", executable, err)
+	}
+	if v == nil {
+		return venv{}, nil
+	}
+	return *v, nil
+}
+
+// visible returns the directories that tasks must see, even below hidden ones.
+func (v venv) visible() []string {
+	if v.Root == "" {
+		return nil
+	}
+	dirs := []string{v.Root}
+	for _, dir := range v.Site {
+		if !strings.HasPrefix(dir, v.Root+string(filepath.Separator)) {
+			dirs = append(dirs, dir)
+		}
+	}
+	return dirs
+}
