@@ -26,6 +26,21 @@ help: ## Show what can be made
 build: ## Build bin/millrace-local, the whole service in one binary
 	$(GO) build -ldflags '-s -w -X main.version=$(VERSION)' -o bin/millrace-local ./localstack
 
+# Python's packages of the platforms that users have, the binary in them: the
+# same bytes for the same commit. The package's version is in one place.
+PACKAGE   := functions/sandbox/python
+RELEASE   := $(shell sed -n 's/^__version__ = "\(.*\)"$$/\1/p' $(PACKAGE)/millrace/_version.py)
+PLATFORMS ?= linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
+
+.PHONY: wheels
+wheels: ## Build Python wheels that carry the binary into bin/wheels (PLATFORMS="linux/amd64 …")
+	@rm -rf bin/wheels && mkdir -p bin/wheels
+	@set -e; for platform in $(PLATFORMS); do \
+		GOOS=$${platform%/*} GOARCH=$${platform#*/} $(GO) build -trimpath -buildvcs=false \
+			-ldflags '-s -w -X main.version=$(RELEASE)+$(VERSION)' -o bin/wheels/.binary ./localstack; \
+		python3 $(PACKAGE)/packaging/binary.py bin/wheels/.binary $$platform -o bin/wheels; \
+	done; rm bin/wheels/.binary
+
 .PHONY: demo
 demo: build ## Show the service at work: start it, upload flows, run them, retry one
 	@rm -rf .demo
