@@ -127,6 +127,13 @@ class TestLive(unittest.TestCase):
     def test_the_same_with_await(self):
         async def main():
             async with AsyncClient() as client:
+                bare = os.path.join(self.dir, "bare")
+                os.mkdir(bare)
+                shutil.copy(os.path.join(self.source, "flow.py"), bare)
+                deployed = await client.deploy(self.flows.daily, bare, name="bare", version="by-hand")
+                self.assertEqual((deployed.flow_version, deployed.deployment_version), ("by-hand", 1))
+                with self.assertRaises(millrace.FlowDefinitionError):
+                    await client.deploy(self.flows.daily, os.path.join(self.dir, "missing"))
                 runs = await asyncio.gather(*(client.run("daily", day=str(n), rows=n) for n in range(5)))
                 await asyncio.gather(*(run.wait(timeout=60) for run in runs))
                 messages = [e.message async for e in runs[4].logs(follow=True) if e.event_type == "log"]

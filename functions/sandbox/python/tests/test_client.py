@@ -316,6 +316,9 @@ class TestFinding(unittest.TestCase):
         self.below = os.path.join(self.dir, "project", "a", "b")
         os.makedirs(self.below)
         self.environ = {"XDG_CONFIG_HOME": self.config}
+        patch = mock.patch("sys.platform", "linux")  # macOS has another folder
+        patch.start()
+        self.addCleanup(patch.stop)
 
     def credentials(self, url="http://local", key="svc_local"):
         path = os.path.join(self.dir, "project", ".millrace")
@@ -325,7 +328,7 @@ class TestFinding(unittest.TestCase):
 
     def contexts(self, current="prod"):
         os.makedirs(os.path.join(self.config, "millrace"), exist_ok=True)
-        known = {"prod": {"url": "https://prod/", "api_key": "svc_prod"}, "test": {"url": "https://test", "api_key": "svc_test"}}
+        known = {"prod": {"url": "https://prod/", "api_key": "svc_prod"}, "test": {"url": "https://test", "api_key": "svc_test", "org": "lab"}}
         with open(os.path.join(self.config, "millrace", "contexts.json"), "w", encoding="utf-8") as file:
             json.dump({"current": current, "contexts": known}, file)
 
@@ -345,7 +348,7 @@ class TestFinding(unittest.TestCase):
         self.assertEqual(self.found(environ=environ), ("https://env", "svc_env", "acme"))
         self.assertEqual(self.found("https://env/", environ=environ), ("https://env", "svc_env", "acme"))
         self.assertEqual(self.found("https://argument", "svc_argument", environ=environ), ("https://argument", "svc_argument", None))
-        self.assertEqual(self.found(context="test", environ=environ), ("https://test", "svc_test", None))
+        self.assertEqual(self.found(context="test", environ=environ), ("https://test", "svc_test", "lab"))
         with self.assertRaisesRegex(api.NoServerError, "known: prod, test"):
             self.found(context="other")
         with self.assertRaises(api.NoServerError):
@@ -372,11 +375,9 @@ class TestFinding(unittest.TestCase):
 
     def test_another_users_file_is_not_trusted(self):
         self.credentials()
-        with mock.patch("os.geteuid", return_value=os.geteuid() + 1), mock.patch("os.stat") as stat:
-            stat.return_value.st_uid = os.geteuid() + 1
-            stat.return_value.st_mode = 0o100600
-            with mock.patch("os.geteuid", return_value=os.geteuid() + 2), self.assertRaisesRegex(api.NoServerError, "another user"):
-                self.found()
+        theirs = os.stat_result((0o100600, 1, 1, 1, os.geteuid() + 4242, 4242, 2, 0, 0, 0))
+        with mock.patch("os.stat", return_value=theirs), self.assertRaisesRegex(api.NoServerError, "another user"):
+            self.found()
 
 
 class TestAsync(Fake):

@@ -15,11 +15,10 @@ from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from . import _settings
-from ._calls import Call, Calls, LogReader, Pause
+from ._calls import Call, Calls, LogReader, Pause, Work
 from ._deploy import Deployed, deploy
 from ._records import FlowInfo, LogEvent, RunFields
-from ._transport import Transport
-from .errors import ConnectionFailedError
+from ._transport import Request, Transport
 
 if TYPE_CHECKING:
     from ..flows import Flow
@@ -84,7 +83,7 @@ class AsyncClient:
         self, flow: Flow, directory: str, *, name: str | None = None, version: str | None = None, environment: str | None = None,
         tier: str | None = None, platform: str | None = None, python_version: str | None = None,
     ) -> Deployed:
-        """As Client.deploy; making the zip, with what requirements.txt names, blocks the event loop."""
+        """As Client.deploy."""
         return await self._do(deploy(self._calls, flow, directory, name, version, environment, tier, platform, python_version))
 
     async def request(self, method: str, path: str, body: Any = None, query: Mapping[str, Any] | None = None) -> Any:
@@ -95,22 +94,25 @@ class AsyncClient:
         return AsyncRun(self, raw)
 
     async def _do(self, call: Call[T]) -> T:
-        loop = asyncio.get_running_loop()
         try:
             step = next(call)
             while True:
-                if isinstance(step, Pause):
-                    await asyncio.sleep(step.seconds)
-                    step = call.send(None)
-                    continue
                 try:
-                    response = await loop.run_in_executor(self._threads, self._transport.send, step)
-                except ConnectionFailedError as error:
+                    answer = await self._carry_out(step)
+                except Exception as error:
                     step = call.throw(error)
                 else:
-                    step = call.send(response)
+                    step = call.send(answer)
         except StopIteration as done:
             return done.value  # type: ignore[no-any-return]
+
+    async def _carry_out(self, step: Request | Pause | Work) -> Any:
+        if isinstance(step, Pause):
+            return await asyncio.sleep(step.seconds)
+        loop = asyncio.get_running_loop()
+        if isinstance(step, Work):
+            return await loop.run_in_executor(self._threads, step.function)
+        return await loop.run_in_executor(self._threads, self._transport.send, step)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self.url}>"

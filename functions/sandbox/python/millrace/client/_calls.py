@@ -1,8 +1,9 @@
 """The operations of the API, without input or output.
 
-Each is a generator: it yields a Request and is sent the Response, or is thrown
-the ConnectionFailedError; it yields a Pause and is sent None when that is over.
-Client and AsyncClient only differ in how they carry the steps out.
+Each is a generator of steps: it yields a Request and is sent the Response, it
+yields a Pause and is sent None when that is over, it yields Work and is sent what
+that returned; what a step raises is thrown into it. Client and AsyncClient only
+differ in how they carry the steps out.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import re
 import time
 import urllib.parse
 import uuid
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from typing import Any, TypeVar
 
 from .. import _values
@@ -34,7 +35,14 @@ class Pause:
     seconds: float
 
 
-Call = Generator["Request | Pause", Any, T]
+@dataclasses.dataclass(frozen=True)
+class Work:
+    """A function that takes long and makes no request."""
+
+    function: Callable[[], Any]
+
+
+Call = Generator["Request | Pause | Work", Any, T]
 
 MAX_PAUSE = 60.0  # the longest Retry-After that is waited for; limits are counted by the minute
 _BUSY = (502, 503, 504)

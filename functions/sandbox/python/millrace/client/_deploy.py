@@ -10,7 +10,7 @@ import tempfile
 from typing import TYPE_CHECKING, Any
 
 from .._pack import pack
-from ._calls import Call, Calls, exchange
+from ._calls import Call, Calls, Work, exchange
 from ._transport import Request
 
 if TYPE_CHECKING:
@@ -34,11 +34,7 @@ def deploy(
     platform: str | None, python_version: str | None,
 ) -> Call[Deployed]:
     spec = json.loads(flow.to_json())
-    with tempfile.TemporaryDirectory(prefix="millrace-deploy-") as scratch:
-        path = os.path.join(scratch, "artifact.zip")
-        pack(directory, path, platform=platform, python_version=python_version)
-        with open(path, "rb") as file:
-            content = file.read()
+    content: bytes = yield Work(lambda: _zip(directory, platform, python_version))
     if version is None:
         digest = hashlib.sha256(content + json.dumps(spec, sort_keys=True).encode())
         version = "dev-" + digest.hexdigest()[:12]
@@ -57,3 +53,11 @@ def deploy(
         body["environment"] = environment
     answer = yield from calls.json("POST", "/artifacts/complete", body)
     return Deployed(**{f.name: answer[f.name] for f in dataclasses.fields(Deployed)})
+
+
+def _zip(directory: str, platform: str | None, python_version: str | None) -> bytes:
+    with tempfile.TemporaryDirectory(prefix="millrace-deploy-") as scratch:
+        path = os.path.join(scratch, "artifact.zip")
+        pack(directory, path, platform=platform, python_version=python_version)
+        with open(path, "rb") as file:
+            return file.read()

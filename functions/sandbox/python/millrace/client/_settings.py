@@ -12,6 +12,7 @@ import dataclasses
 import json
 import os
 import re
+import sys
 import urllib.parse
 from collections.abc import Mapping
 from typing import Any
@@ -84,7 +85,11 @@ def _kept(environ: Mapping[str, str], directory: str | None) -> Any:
 
 
 def _contexts_path(environ: Mapping[str, str]) -> str:
-    base = environ.get("XDG_CONFIG_HOME") or os.path.join(os.path.expanduser("~"), ".config")
+    home = os.path.expanduser("~")
+    if sys.platform == "darwin":
+        base = os.path.join(home, "Library", "Application Support")
+    else:
+        base = environ.get("XDG_CONFIG_HOME") or os.path.join(home, ".config")
     return os.path.join(base, "millrace", "contexts.json")
 
 
@@ -120,8 +125,8 @@ def _of_record(path: str, record: Any) -> Settings:
     url = record.get("base_url") or record.get("url") if isinstance(record, dict) else None
     if not isinstance(url, str):
         raise NoServerError(f"{path} names no server")
-    # An API key is bound to its workspace and needs no header.
-    return Settings(url, record.get("api_key") or None)
+    # The key in credentials.json is bound to its workspace and needs no header.
+    return Settings(url, record.get("api_key") or None, record.get("org") or None)
 
 
 def _checked_url(url: str) -> str:

@@ -8,11 +8,10 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from . import _settings
-from ._calls import Call, Calls, LogReader, Pause
+from ._calls import Call, Calls, LogReader, Pause, Work
 from ._deploy import Deployed, deploy
 from ._records import FlowInfo, LogEvent, RunFields
-from ._transport import Transport
-from .errors import ConnectionFailedError
+from ._transport import Request, Transport
 
 if TYPE_CHECKING:
     from ..flows import Flow
@@ -96,18 +95,21 @@ class Client:
         try:
             step = next(call)
             while True:
-                if isinstance(step, Pause):
-                    time.sleep(step.seconds)
-                    step = call.send(None)
-                    continue
                 try:
-                    response = self._transport.send(step)
-                except ConnectionFailedError as error:
+                    answer = self._carry_out(step)
+                except Exception as error:
                     step = call.throw(error)
                 else:
-                    step = call.send(response)
+                    step = call.send(answer)
         except StopIteration as done:
             return done.value  # type: ignore[no-any-return]
+
+    def _carry_out(self, step: Request | Pause | Work) -> Any:
+        if isinstance(step, Pause):
+            return time.sleep(step.seconds)
+        if isinstance(step, Work):
+            return step.function()
+        return self._transport.send(step)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self.url}>"
