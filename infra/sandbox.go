@@ -1,18 +1,20 @@
 package main
 
 import (
+	"strings"
+
 	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
 	"github.com/aws/jsii-runtime-go"
 
 	python "millrace/functions/sandbox"
+	"millrace/shared/run/sandbox"
 	"millrace/shared/run/tier"
 )
 
 // The sandbox functions run users' code.
 const (
-	pythonRuntime  = "python3.13"
 	sandboxTimeout = 900  // seconds; Lambda's maximum
 	sandboxDisk    = 2048 // MB of /tmp: the artifact zipped and unzipped, and files of the task
 )
@@ -43,8 +45,8 @@ func addSandbox(stack awscdk.Stack, cfg Config, code *awslambda.CfnFunction_Code
 		awslambda.NewCfnFunction(stack, jsii.String(camel(name)+"Function"), &awslambda.CfnFunctionProps{
 			FunctionName:     jsii.String(cfg.name(name)),
 			Description:      jsii.String("Runs the tasks of tier " + string(t) + ", each workspace's apart."),
-			Runtime:          jsii.String(pythonRuntime),
-			Architectures:    jsii.Strings("arm64"),
+			Runtime:          jsii.String("python" + sandbox.LambdaRuntime.Python),
+			Architectures:    jsii.Strings(strings.TrimPrefix(sandbox.LambdaRuntime.Platform, "linux/")),
 			Handler:          jsii.String(python.Handler),
 			Code:             code,
 			Role:             role.AttrArn(),

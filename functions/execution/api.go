@@ -18,6 +18,7 @@ type Backend struct {
 	Message        string          `json:"message" doc:"Why it is not available, else what it does"`
 	ExecutionModes []ExecutionMode `json:"execution_modes" doc:"The runtime tiers it offers, smallest first; empty where the tier makes no difference"`
 	Isolation      *Isolation      `json:"isolation" doc:"How tasks are kept apart from the service and from each other; null where no user code runs"`
+	Runtime        *Runtime        `json:"runtime" doc:"What user code runs on, for which packages that it brings have to be made; null where none runs"`
 	DefaultTimeout *int            `json:"default_timeout_secs" doc:"Of a task that sets no timeout_secs; null: such a task has none"`
 	MaxTimeout     *int            `json:"max_timeout_secs" doc:"The most a task may set; null: no such bound"`
 }
@@ -26,6 +27,12 @@ type Backend struct {
 type Isolation struct {
 	Level  string `json:"level" enum:"environment,namespaces,processes" doc:"environment: a machine of its own for each workspace; namespaces: processes that see nothing of the service or of each other; processes: no boundary between workspaces, for one's own code only"`
 	Detail string `json:"detail"`
+}
+
+// Runtime is what user code runs on.
+type Runtime struct {
+	Platform string `json:"platform" doc:"Operating system and machine: linux/arm64, linux/amd64, darwin/arm64 or darwin/amd64"`
+	Python   string `json:"python_version" doc:"3.13 for instance"`
 }
 
 // ExecutionMode is a runtime tier.

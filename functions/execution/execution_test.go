@@ -53,12 +53,18 @@ func (i isolated) Isolation(context.Context) (sandbox.Isolation, error) {
 	return sandbox.Isolation{Level: sandbox.IsolatedNamespaces, Detail: "no network"}, i.err
 }
 
-func TestBackendsTellTheIsolation(t *testing.T) {
+func (i isolated) Runtime(context.Context) (sandbox.Runtime, error) {
+	return sandbox.Runtime{Platform: "linux/arm64", Python: "3.13"}, nil
+}
+
+func TestBackendsTellIsolationAndRuntime(t *testing.T) {
 	t.Parallel()
 	env := localtest.Open(t, localtest.Options{Sandbox: isolated{}}, execution.Spec)
 	res := env.Do(t, env.A.Key, "GET", "/backends", nil).Require(t, 200)
 	assert.Equal(t, map[string]any{"level": "namespaces", "detail": "no network"}, res.Get(t, "items", 0, "isolation"))
 	assert.Nil(t, res.Get(t, "items", 1, "isolation"))
+	assert.Equal(t, map[string]any{"platform": "linux/arm64", "python_version": "3.13"}, res.Get(t, "items", 0, "runtime"))
+	assert.Nil(t, res.Get(t, "items", 1, "runtime"))
 
 	env = localtest.Open(t, localtest.Options{Sandbox: isolated{err: errors.New("no python3 in /secret/place")}}, execution.Spec)
 	res = env.Do(t, env.A.Key, "GET", "/backends", nil).Require(t, 200)

@@ -56,6 +56,11 @@ func (s *service) sandboxed(ctx context.Context, b *Backend) {
 		return
 	}
 	b.Isolation = &Isolation{Level: i.Level, Detail: i.Detail}
+	if box, ok := s.sandbox.(sandbox.Described); ok {
+		if r, err := box.Runtime(ctx); err == nil { // it runs tasks, or Isolation had failed
+			b.Runtime = &Runtime{Platform: r.Platform, Python: r.Python}
+		}
+	}
 }
 
 // tiers lists the runtime tiers, smallest first.

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 
 	"millrace/localstack/embedded/share"
@@ -20,6 +21,7 @@ var (
 	_ sandbox.Sandbox   = (*Pool)(nil)
 	_ sandbox.Slots     = (*Pool)(nil)
 	_ sandbox.Isolating = (*Pool)(nil)
+	_ sandbox.Described = (*Pool)(nil)
 )
 
 // ErrClosed is returned by Run on a closed Pool.
@@ -138,6 +140,16 @@ func (p *Pool) Isolation(ctx context.Context) (sandbox.Isolation, error) {
 	}
 	i.Detail += "; " + users + "; memory bounded " + memory + "; " + network + "."
 	return i, nil
+}
+
+// Runtime implements sandbox.Described.
+func (p *Pool) Runtime(ctx context.Context) (sandbox.Runtime, error) {
+	in, err := p.installation(ctx)
+	if err != nil {
+		return sandbox.Runtime{}, err
+	}
+	parts := strings.SplitN(in.version, ".", 3)
+	return sandbox.Runtime{Platform: runtime.GOOS + "/" + runtime.GOARCH, Python: strings.Join(parts[:min(2, len(parts))], ".")}, nil
 }
 
 func (p *Pool) installation(ctx context.Context) (*installation, error) {

@@ -19,6 +19,7 @@ var (
 	_ sandbox.Sandbox   = (*Pool)(nil)
 	_ sandbox.Slots     = (*Pool)(nil)
 	_ sandbox.Isolating = (*Pool)(nil)
+	_ sandbox.Described = (*Pool)(nil)
 )
 
 // New makes a Pool.
@@ -32,6 +33,11 @@ func (*Pool) Mode(context.Context) (mode, python string, err error) {
 // Isolation implements sandbox.Isolating.
 func (*Pool) Isolation(context.Context) (sandbox.Isolation, error) {
 	return sandbox.Isolation{}, errors.New(refusal)
+}
+
+// Runtime implements sandbox.Described.
+func (*Pool) Runtime(context.Context) (sandbox.Runtime, error) {
+	return sandbox.Runtime{}, errors.New(refusal)
 }
 
 // Reserve implements sandbox.Slots: a refusal needs no place.

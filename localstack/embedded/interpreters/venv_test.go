@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -94,4 +95,16 @@ func TestVenvThatTasksCannotReadIsRefused(t *testing.T) {
 	r := newRig(t, func(c *interpreters.Config) { c.Python = python })
 	_, _, err = r.Mode(t.Context())
 	assert.ErrorContains(t, err, "cannot be read by the user that tasks run as")
+}
+
+func TestRuntimeIsThatOfTheInterpreter(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	_, version, err := r.Mode(t.Context())
+	require.NoError(t, err)
+	told, err := r.Runtime(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, runtime.GOOS+"/"+runtime.GOARCH, told.Platform)
+	assert.Regexp(t, `^3\.\d+$`, told.Python)
+	assert.Contains(t, version, " "+told.Python+".")
 }

@@ -3,18 +3,21 @@
 import asyncio
 import datetime
 import email.utils
+import io
 import json
 import os
 import shutil
 import socket
 import tempfile
 import unittest
+import zipfile
 from unittest import mock
 
 import millrace
 from millrace import client as api
 from millrace.client import AsyncClient, Client, _calls, _settings
 
+from . import wheels
 from .fakeserver import CUT, HALF, FakeServer
 
 KEY = "svc_0123456789abcdef"
@@ -431,6 +434,47 @@ class TestAsync(Fake):
                     await waiting
 
         asyncio.run(main())
+
+
+class TestDeploy(Fake):
+    def test_packages_fit_what_the_server_tells(self):
+        folder = tempfile.mkdtemp(prefix="millrace-deploy-test-")
+        self.addCleanup(shutil.rmtree, folder)
+        links, source = os.path.join(folder, "links"), os.path.join(folder, "source")
+        os.mkdir(links)
+        os.mkdir(source)
+        for tag in ("py3-none-manylinux2014_aarch64", "py3-none-manylinux2014_x86_64"):
+            wheels.build(links, "native", tag=tag)
+        for name, text in (("flow.py", "x = 1\n"), ("requirements.txt", "native\n")):
+            with open(os.path.join(source, name), "w", encoding="utf-8") as file:
+                file.write(text)
+        os.environ.update({
+            "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": links, "PIP_CONFIG_FILE": os.devnull, "MILLRACE_HOME": folder, "HOME": folder, "PATH": "",
+        })
+        store = self.serve((200, b"", {"ETag": '"e1"'}), (200, b"", {"ETag": '"e2"'}))
+
+        def answer(method, path):
+            if path == "/backends":
+                return 200, {"items": [{"name": "http", "runtime": None}, {"name": "python", "runtime": {"platform": "linux/arm64", "python_version": "3.13"}}]}
+            if path == "/artifacts/initiate":
+                parts = [{"part_number": n, "upload_url": f"{store.url}/{n}?X-Amz-Signature=abc"} for n in (1, 2)]
+                return 200, {"upload_id": "u", "artifact_key": "k", "part_size": 600, "parts": parts}
+            return 200, {**names, "deployment_version": 3, "environment": "default", "code_hash": "h"}
+
+        names = {"flow_name": "daily", "flow_version": "dev-1", "deployment_name": "daily"}
+        flow = mock.Mock(to_json=lambda: '{"tasks": []}')
+        flow.name = "daily"
+        client = self.client(answer)
+        self.assertEqual(client.deploy(flow, source).deployment_version, 3)
+        puts = [r for r in store.requests if r[0] == "PUT"]
+        self.assertEqual([r[1].partition("?")[0] for r in puts], ["/1", "/2"])
+        self.assertFalse([r for r in puts if "Authorization" in r[2]])
+        with zipfile.ZipFile(io.BytesIO(b"".join(r[3] for r in puts))) as archive:
+            self.assertIn(b"aarch64", archive.read("native.py"))
+        complete = json.loads(self.server.requests[-1][3])
+        self.assertEqual(complete["parts"], [{"part_number": 1, "etag": '"e1"'}, {"part_number": 2, "etag": '"e2"'}])
+        self.assertEqual((complete["execution_mode"], complete["flow_spec"]), ("medium", {"tasks": []}))
+        self.assertRegex(complete["flow_version"], "^dev-[0-9a-f]{12}$")
 
 
 class TestSameSurface(unittest.TestCase):

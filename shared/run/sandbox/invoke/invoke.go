@@ -95,6 +95,7 @@ type Sandbox struct {
 var (
 	_ sandbox.Sandbox   = (*Sandbox)(nil)
 	_ sandbox.Isolating = (*Sandbox)(nil)
+	_ sandbox.Described = (*Sandbox)(nil)
 )
 
 // New returns a sandbox. It contacts nothing.
@@ -179,6 +180,11 @@ func (s *Sandbox) Isolation(context.Context) (sandbox.Isolation, error) {
 		Level:  sandbox.IsolatedEnvironment,
 		Detail: "A Lambda environment for each workspace, whose role permits nothing.",
 	}, nil
+}
+
+// Runtime implements sandbox.Described.
+func (s *Sandbox) Runtime(context.Context) (sandbox.Runtime, error) {
+	return sandbox.LambdaRuntime, nil
 }
 
 // Close frees nothing: environments are Lambda's.

@@ -10,6 +10,7 @@ import tempfile
 from typing import TYPE_CHECKING, Any
 
 from .._pack import pack
+from .._requirements import NAME
 from ._calls import Call, Calls, Work, exchange
 from ._transport import Request
 
@@ -34,6 +35,9 @@ def deploy(
     platform: str | None, python_version: str | None,
 ) -> Call[Deployed]:
     spec = json.loads(flow.to_json())
+    if (platform is None or python_version is None) and os.path.isfile(os.path.join(directory, NAME)):
+        runtime = yield from _runtime(calls)
+        platform, python_version = platform or runtime.get("platform"), python_version or runtime.get("python_version")
     content: bytes = yield Work(lambda: _zip(directory, platform, python_version))
     if version is None:
         digest = hashlib.sha256(content + json.dumps(spec, sort_keys=True).encode())
@@ -53,6 +57,12 @@ def deploy(
         body["environment"] = environment
     answer = yield from calls.json("POST", "/artifacts/complete", body)
     return Deployed(**{f.name: answer[f.name] for f in dataclasses.fields(Deployed)})
+
+
+def _runtime(calls: Calls) -> Call[dict[str, str]]:
+    """Return what the server's tasks run on; nothing if it does not tell."""
+    backends = yield from calls.json("GET", "/backends")
+    return next((b["runtime"] for b in backends["items"] if b.get("runtime")), {})
 
 
 def _zip(directory: str, platform: str | None, python_version: str | None) -> bytes:

@@ -80,7 +80,7 @@ class Client:
         The deployment's name defaults to the flow's, the version to dev- and a hash
         of code and graph, the tier to medium. What requirements.txt of the directory
         names goes with it, for the platform (linux/amd64, linux/arm64 …) and the Python
-        (3.11 …) of the server: this machine's, unless they are named.
+        (3.11 …) that are given, else for those that the server tells.
         """
         return self._do(deploy(self._calls, flow, directory, name, version, environment, tier, platform, python_version))
 
