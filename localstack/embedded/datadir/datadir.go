@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -23,6 +24,7 @@ const (
 	formatFile = "format.json"
 	backupFile = "backup.json"
 	lockFile   = "lock"
+	ignoreFile = ".gitignore"
 	storeDir   = "store"
 	// sqliteFile is the database of formats before 1. A later data directory has a
 	// file of that name that is no database, so that an older program refuses it
@@ -137,6 +139,9 @@ func (d *Dir) prepare(version string) error {
 	if err != nil {
 		return fmt.Errorf("data directory: %w", err)
 	}
+	if err := d.ignore(known); err != nil {
+		return fmt.Errorf("data directory: %w", err)
+	}
 	if !known {
 		if err := d.stamp(version); err != nil {
 			return fmt.Errorf("data directory: %w", err)
@@ -151,6 +156,26 @@ func (d *Dir) prepare(version string) error {
 		d.Backup = &b
 	}
 	return nil
+}
+
+// ignore has git ignore the directory, credentials and keys above all, unless it has
+// a .gitignore. A directory that is not known as a data directory yet and has other
+// files is somebody's project: git goes on to see those.
+func (d *Dir) ignore(known bool) error {
+	path := d.name(ignoreFile)
+	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if !known {
+		entries, err := os.ReadDir(d.Path)
+		if err != nil {
+			return err
+		}
+		if slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Name() != lockFile }) {
+			return nil
+		}
+	}
+	return WriteFile(path, []byte("*\n"))
 }
 
 // stamp makes a directory one of this format.

@@ -122,3 +122,29 @@ func TestABackupIsKnownUntilItIsAdopted(t *testing.T) {
 	assert.Nil(t, d.Backup)
 	require.NoError(t, d.Close())
 }
+
+func TestGitIgnoresADataDirectory(t *testing.T) {
+	t.Parallel()
+	open := func(path string) {
+		d, err := datadir.Open(path, "1")
+		require.NoError(t, err)
+		require.NoError(t, d.Close())
+	}
+	fresh := filepath.Join(t.TempDir(), ".millrace")
+	open(fresh)
+	ignore := filepath.Join(fresh, ".gitignore")
+	assert.Equal(t, "*\n", tree(t, fresh)[ignore])
+
+	require.NoError(t, os.Remove(ignore))
+	open(fresh)
+	assert.FileExists(t, ignore, "one of an earlier version gets it at its next start")
+
+	require.NoError(t, os.WriteFile(ignore, []byte("mine\n"), 0o600))
+	open(fresh)
+	assert.Equal(t, "mine\n", tree(t, fresh)[ignore], "what the user wrote stays")
+
+	project := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(project, "flow.py"), nil, 0o600))
+	open(project)
+	assert.NoFileExists(t, filepath.Join(project, ".gitignore"), "git goes on to see a project's files")
+}
