@@ -57,6 +57,9 @@ type handler struct {
 // Parked implements queue.Parker.
 func (h *handler) Parked() int { return h.runtime.parked.Taken() }
 
+// Stopping implements queue.Parker.
+func (h *handler) Stopping() bool { return h.stop.Err() != nil }
+
 // Park implements queue.Parker. Of several goroutines of the handler that park at
 // once the first gives the worker back.
 func (h *handler) Park(ctx context.Context, wait func(context.Context) error) error {

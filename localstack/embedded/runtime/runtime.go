@@ -126,10 +126,26 @@ func (r *Runtime) Start(specs []fn.Spec, tick bool) {
 	}
 }
 
-// Stop receives no more, ends what parked handlers wait for, waits for what is
-// being handled until ctx ends, and then ends that too. What was not finished is delivered again at the next start.
+// Drain receives no more and ends what parked handlers wait for. Handlers finish
+// what they have begun and begin nothing new. It does not wait for them: [Runtime.Stop]
+// does.
+func (r *Runtime) Drain() { r.stop() }
+
+// Handling is how many messages that feed a function are being handled, without
+// those whose handlers are parked.
+func (r *Runtime) Handling(function string) (n int) {
+	for name, feeds := range r.feeds {
+		if feeds == function {
+			n += r.workers[name].Taken()
+		}
+	}
+	return n
+}
+
+// Stop is [Runtime.Drain], waits for what is being handled until ctx ends, and then
+// ends that too. What was not finished is delivered again at the next start.
 func (r *Runtime) Stop(ctx context.Context) {
-	r.stop()
+	r.Drain()
 	r.pollers.Wait()
 	done := make(chan struct{})
 	go func() { r.running.Wait(); close(done) }()

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -119,5 +120,44 @@ func TestTickEveryMinute(t *testing.T) {
 		assert.JSONEq(t, `"ok"`, string(out))
 		_, err = rt.Invoke(t.Context(), "nobody", nil)
 		assert.ErrorIs(t, err, runtime.ErrUnknownFunction)
+	})
+}
+
+// TestDrainBeginsNothingNew drains a runtime while a handler works: the handler may
+// finish, is told to begin nothing more, and other messages stay in the queue.
+func TestDrainBeginsNothingNew(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var before, after atomic.Bool
+		queues := memory.Queues(t, clock.System{}, []queue.Definition{{Name: "q", Visibility: time.Hour}})
+		specs := []fn.Spec{{
+			Name: "eater", Trigger: fn.Trigger{Queues: []fn.QueueTrigger{{Queue: "q", Batch: 10}}},
+			Messages: func(fn.Deps) fn.MessageHandler {
+				return func(ctx context.Context, _ lambda.SQSEvent) (lambda.SQSEventResponse, error) {
+					before.Store(queue.Stopping(ctx))
+					time.Sleep(time.Second)
+					after.Store(queue.Stopping(ctx))
+					return lambda.SQSEventResponse{}, ctx.Err()
+				}
+			},
+		}}
+		rt, err := runtime.New(runtime.Config{Specs: specs, Deps: fn.Deps{Queues: queues, Log: slog.New(slog.DiscardHandler)}})
+		require.NoError(t, err)
+		rt.Start(specs, false)
+		assert.Zero(t, rt.Handling("eater"))
+		send(t, queues, `"a"`)
+		synctest.Wait()
+		assert.Equal(t, 1, rt.Handling("eater"))
+		assert.Zero(t, rt.Handling("another"))
+		rt.Drain()
+		send(t, queues, `"b"`)
+		rt.Stop(t.Context())
+		assert.Zero(t, rt.Handling("eater"))
+		assert.False(t, before.Load())
+		assert.True(t, after.Load())
+		stats, err := queues.Stats(t.Context(), "q")
+		require.NoError(t, err)
+		assert.Equal(t, queue.Stats{Visible: 1, Oldest: time.Second}, stats, "the first is done, the second waits")
+		assert.False(t, queue.Stopping(t.Context()), "nothing stops without a runtime")
 	})
 }

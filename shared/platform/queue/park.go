@@ -15,6 +15,8 @@ type Parker interface {
 	Park(ctx context.Context, wait func(context.Context) error) error
 	// Parked returns the number of waiting handlers of the process.
 	Parked() int
+	// Stopping reports whether the runtime hands out no more messages.
+	Stopping() bool
 }
 
 type parkerKey struct{}
@@ -46,4 +48,11 @@ func Parked(ctx context.Context) int {
 		return p.Parked()
 	}
 	return 0
+}
+
+// Stopping reports whether the runtime of a message handler is about to end: the
+// handler finishes what it has begun and leaves the rest to the queues.
+func Stopping(ctx context.Context) bool {
+	p, ok := ctx.Value(parkerKey{}).(Parker)
+	return ok && p.Stopping()
 }

@@ -235,7 +235,7 @@ func (d *driver) next(ctx context.Context) (*ready, *place, error) {
 	}
 	until, limited := ctx.Deadline()
 	late := limited && until.Sub(d.Clock.Now()) < d.need(nodes[0])+WriteMargin //guard:inline/budget false
-	if late || len(nodes) > maxSiblings || d.inline >= MaxInline {
+	if late || queue.Stopping(ctx) || len(nodes) > maxSiblings || d.inline >= MaxInline {
 		return nil, nil, d.send(ctx, nodes, 0)
 	}
 	d.inline++
