@@ -18,7 +18,7 @@ import (
 func executors(d fn.Deps, client *http.Client) executor.Set {
 	return executor.Set{
 		"python":    executor.Python{Sandbox: d.Sandbox, Blob: d.Blob},
-		"http":      executor.HTTP{Client: client},
+		"http":      executor.HTTP{Client: client, Help: d.Config.OutboundHelp},
 		"transform": executor.Transform{},
 		"wait":      executor.Wait{Now: d.Clock.Now},
 	}

@@ -27,6 +27,7 @@ const MaxAnswer = 32 << 20
 // HTTP calls config.url and hands on {status, headers, body, json}.
 type HTTP struct {
 	Client *http.Client // from package outbound
+	Help   string       // tells what lets calls reach a refused address; empty: nothing does
 }
 
 // Instant reports false.
@@ -57,12 +58,12 @@ func (h HTTP) execute(ctx context.Context, a *Attempt) Result {
 	}
 	res, err := h.client(config["expected_status"]).Do(req)
 	if err != nil {
-		return callFailed(ctx, a, err)
+		return h.callFailed(ctx, a, err)
 	}
 	defer res.Body.Close()
 	body, err := read(ctx, a, res)
 	if err != nil {
-		return callFailed(ctx, a, err)
+		return h.callFailed(ctx, a, err)
 	}
 	if len(body) > MaxAnswer {
 		return Failed(HTTPFailed, "the answer has more than %d bytes", MaxAnswer)
@@ -151,8 +152,11 @@ func request(ctx context.Context, config map[string]any) (*http.Request, error) 
 	return req, nil
 }
 
-func callFailed(ctx context.Context, a *Attempt, err error) Result {
+func (h HTTP) callFailed(ctx context.Context, a *Attempt, err error) Result {
 	if outbound.Denied(err) {
+		if h.Help != "" {
+			return Final(HTTPFailed, "config.url leads to an address that flows may not reach: %s", h.Help)
+		}
 		return Final(HTTPFailed, "config.url leads to an address that flows may not reach")
 	}
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {

@@ -262,3 +262,18 @@ func TestHTTPSecrets(t *testing.T) {
 		}
 	}
 }
+
+func TestRefusedAddressTellsWhatAllowsIt(t *testing.T) {
+	t.Parallel()
+	call := caller(t, false)
+	for help, want := range map[string]string{
+		"":                        "config.url leads to an address that flows may not reach",
+		"start it with --allow-x": "config.url leads to an address that flows may not reach: start it with --allow-x",
+	} {
+		call.Help = help
+		a, _ := attempt(t, httpTask(`{"url":"http://127.0.0.1:9/"}`))
+		result := call.Execute(t.Context(), a)
+		require.NotNil(t, result.Failure)
+		assert.Equal(t, want, result.Failure.Message)
+	}
+}
