@@ -19,6 +19,9 @@ const (
 	PlainOwnUsers = "plain, a user for each slot"
 )
 
+// IsPlain reports whether a mode separates no tasks from each other.
+func IsPlain(mode string) bool { return mode == Plain || mode == PlainOwnUsers }
+
 // The defaults of Config. The users are of a range that neither Debian nor
 // systemd hands out.
 const (
@@ -50,6 +53,7 @@ type Config struct {
 	FirstUID     int              // user of slot 0, the next ones are the others'; for a server that is root; 0: DefaultUID
 	Scratch      int64            // bytes of files that a task may keep on disk at once; 0: DefaultScratch
 	Network      string           // HostNetwork or NoNetwork; empty: HostNetwork
+	Mounts       []Mount          // directories that tasks see although they lie in a hidden one, or may write to
 	HTTPClient   *http.Client     // reaches the object store; nil: http.DefaultClient
 	Clock        clock.Clock      // nil: clock.System
 

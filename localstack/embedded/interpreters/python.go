@@ -13,7 +13,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	python "millrace/functions/sandbox"
@@ -73,12 +72,11 @@ func candidates(ctx context.Context, configured string) ([]string, error) {
 	}
 	var found []string
 	for _, name := range names {
-		ctx, cancel := context.WithTimeout(ctx, startTimeout)
-		out, err := exec.CommandContext(ctx, name, "-I", "-S", "-c",
-			"import sys; print(sys.version_info >= (3, 10), sys.executable)").Output()
-		cancel()
-		fit, executable, _ := strings.Cut(strings.TrimSpace(string(out)), " ")
-		if err == nil && fit == "True" && !slices.Contains(found, executable) {
+		executable, err := probe(ctx, name)
+		if err != nil && configured != "" {
+			return nil, err
+		}
+		if err == nil && !slices.Contains(found, executable) {
 			found = append(found, executable)
 		}
 	}

@@ -12,7 +12,8 @@ With setup["uid"] it ends as that user, which no other interpreter has, with no
 group and no capability. setup["filter"] is a seccomp filter, in hexadecimal;
 setup["loopback"] says that the network namespace is new and empty;
 setup["env"] is added to the environment. setup["visible"] are directories that
-stay in place within hidden ones, setup["site"] those of packages.
+stay in place within hidden ones, setup["site"] those of packages, and
+setup["mounts"] those of the operator, which may be written to if it says so.
 """
 
 import ctypes
@@ -110,8 +111,11 @@ def _mounts(setup):
         root = "/tmp"
         _mount(scratch, root, None, _MS_BIND | _MS_REC)
     _read_only(root, False)
+    mounts = setup.get("mounts", ())
     for directory in hidden:
-        _hide(directory, [root, *prefixes])
+        _hide(directory, [root, *prefixes, *(mount["path"] for mount in mounts)])
+    for mount in mounts:
+        _open(mount["path"], mount["writable"])
     if os.path.isdir("/var/tmp") and not os.path.islink("/var/tmp"):
         _mount(root, "/var/tmp", None, _MS_BIND | _MS_REC)
         _read_only("/var/tmp", False)
@@ -182,10 +186,18 @@ def _hide(directory, keep):
     kept = [(path, os.open(path, os.O_PATH | os.O_DIRECTORY)) for path in keep if path.startswith(directory + os.sep)]
     _mount("none", directory, "tmpfs", _MS_NOSUID | _MS_NODEV, b"size=64k,mode=0755")
     for path, descriptor in kept:
-        os.makedirs(path, 0o755)
+        os.makedirs(path, 0o755, exist_ok=True)
         _mount(f"/proc/self/fd/{descriptor}", path, None, _MS_BIND | _MS_REC)
         os.close(descriptor)
     _mount(None, directory, None, _MS_REMOUNT | _MS_BIND | _MS_RDONLY | _MS_NOSUID | _MS_NODEV)
+
+
+def _open(directory, writable):
+    """Give a directory a mount of its own, which may be written to or not."""
+    _mount(directory, directory, None, _MS_BIND | _MS_REC)
+    # In a user namespace what was forbidden outside has to stay so.
+    flags = _MS_NOSUID | _MS_NODEV | (os.statvfs(directory).f_flag & os.ST_NOEXEC)
+    _mount(None, directory, None, _MS_REMOUNT | _MS_BIND | flags | (0 if writable else _MS_RDONLY))
 
 
 def _limits(limits):

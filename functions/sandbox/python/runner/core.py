@@ -38,6 +38,8 @@ class Executor:
         self._writing = writing
         self._over = over
         self._entrypoints = {}
+        # A sentence for the message of an exception that has to do with how tasks are shut in.
+        self.hint = lambda error: ""
         self._armed = False
         self._handler = self._alarm
         signal.signal(signal.SIGALRM, self._handler)
@@ -151,7 +153,7 @@ class Executor:
             message = f"{type(error).__name__}: {text}" if text else type(error).__name__
         if isinstance(error, MemoryError):
             message += " (the task went over its memory)"
-        return _failure("TaskFailedError", message[:2000])
+        return _failure("TaskFailedError", message[:2000] + self.hint(error))
 
 
 class TransferError(Exception):

@@ -31,7 +31,7 @@ import time
 from millrace import _files
 from millrace.errors import TaskFailedError
 
-from . import confine, core, hygiene
+from . import confine, core, hints, hygiene
 
 REQUESTS, ANSWERS = 3, 4
 HEAD = 1 + 16  # kind and nonce
@@ -226,6 +226,7 @@ def main():
     sys.argv[:] = ["millrace"]
     executor = core.Executor(places.artifact, channel.emit, channel.writing, lambda: channel.write((b"U", b"")), channel.fetch)
     _files.store, _files.fetch = channel.save_file, channel.open_file
+    executor.hint = hints.explain(setup, places.scratch)
     ready = {"pid": os.getpid(), "python": ".".join(map(str, sys.version_info[:3]))}
     channel.write((b"Y", json.dumps(ready).encode()))
     while True:
