@@ -23,15 +23,15 @@ const (
 	exitFailure = 1
 	exitUsage   = 2
 	exitInUse   = 3 // another process serves the data directory
+
+	exitInterrupted = 130 // by the second signal
 )
 
 // version is set when a release is built (-ldflags "-X main.version=…").
 var version = ""
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
-	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	ctx := interruptible()
 	err := command().ExecuteContext(ctx)
 	if err == nil {
 		return
@@ -45,6 +45,21 @@ func main() {
 		os.Exit(exitInUse)
 	}
 	os.Exit(exitFailure)
+}
+
+// interruptible returns a context that the first signal to end ends; the second one
+// ends the process.
+func interruptible() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	go func() {
+		<-signals
+		cancel()
+		<-signals
+		os.Exit(exitInterrupted)
+	}()
+	return ctx
 }
 
 // usageError is a command line that cannot be understood.

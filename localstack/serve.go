@@ -1,10 +1,14 @@
 package main
 
 import (
+	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
+	"sync"
 
 	"github.com/spf13/cobra"
 
@@ -15,12 +19,15 @@ import (
 	"millrace/shared/platform/telemetry"
 )
 
+// defaultData is the data directory of a server that is told of none.
+const defaultData = ".millrace"
+
 func serveCommand() *cobra.Command {
 	var cfg server.Config
 	var level, format string
 	var scratch int64
 	c := &cobra.Command{
-		Use:   "serve --data DIR",
+		Use:   "serve",
 		Short: "Serve the API, the workers, the scheduler and the object store until SIGTERM",
 		Args:  noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -30,9 +37,6 @@ func serveCommand() *cobra.Command {
 			}
 			if format != telemetry.Text && format != telemetry.JSON {
 				return usageError{fmt.Errorf("--log-format is text or json, not %q", format)}
-			}
-			if cfg.Dir == "" {
-				return usageError{fmt.Errorf("--data DIR is required (see %s --help)", c.CommandPath())}
 			}
 			if cfg.TaskNetwork != interpreters.HostNetwork && cfg.TaskNetwork != interpreters.NoNetwork {
 				return usageError{fmt.Errorf("--task-network is %s or %s, not %q", interpreters.HostNetwork, interpreters.NoNetwork, cfg.TaskNetwork)}
@@ -51,7 +55,7 @@ func serveCommand() *cobra.Command {
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&cfg.Dir, "data", "", "data directory, made if missing; everything is kept there (required)")
+	f.StringVar(&cfg.Dir, "data", defaultData, "data directory, made if missing; everything is kept there")
 	f.StringVar(&cfg.Listen, "listen", server.DefaultListen, "host:port of the API; port 0 picks a free one")
 	f.StringVar(&cfg.S3Listen, "s3-listen", "", "host:port of the object store (default: 127.0.0.1 and the port of the last start)")
 	f.StringArrayVar(&cfg.SuperAdmins, "super-admin", nil, "email of a platform administrator; repeat for more")
@@ -66,6 +70,7 @@ func serveCommand() *cobra.Command {
 	f.BoolVar(&cfg.Isolated, "require-isolation", false, "refuse to start where Python tasks would share users, files and processes with the server or each other")
 	f.Int64Var(&scratch, "python-scratch", interpreters.DefaultScratch>>20, "MB of files that a Python task may keep at once")
 	f.IntVar(&cfg.PythonUID, "python-uid", interpreters.DefaultUID, "user of the first Python slot, the next ones follow; where the server is root")
+	f.StringArrayVar(&cfg.Mounts, "mount", nil, "DIR or DIR:rw: a directory of this machine that Python tasks see at its path, or may write to as well; repeat for more")
 	f.StringVar(&cfg.TaskNetwork, "task-network", interpreters.HostNetwork, "network of Python tasks: host, this machine's with all that it reaches, or none")
 	f.StringArrayVar(&cfg.Limits, "limit", nil, "name=value (a number or unlimited) of a limit for each workspace or user, such as runs-per-minute=600; repeat for more; a name that is none lists them")
 	f.StringVar(&level, "log-level", "warn", "debug, info (with every request), warn or error; logs go to stderr")
@@ -86,13 +91,43 @@ func serve(c *cobra.Command, cfg server.Config) error {
 	if cfg.Dir, err = filepath.Abs(cfg.Dir); err != nil { // the object store changes the working directory
 		return err
 	}
+	cfg.Stopping = func(tasks int) { fmt.Fprintln(c.ErrOrStderr(), stopping(tasks)) }
 	s, err := server.Open(c.Context(), cfg)
 	if err != nil {
 		return err
 	}
-	base := s.Credentials().BaseURL
-	fmt.Fprintf(c.OutOrStdout(), "millrace-local %s serves %s\n  API          %s\n  description  %s/docs\n  credentials  %s\n",
+	out, base := c.OutOrStdout(), s.Credentials().BaseURL
+	fmt.Fprintf(out, "millrace %s serves %s\n  API          %s\n  description  %s/docs\n  credentials  %s\n",
 		cfg.Version, cfg.Dir, base, base, filepath.Join(cfg.Dir, signin.CredentialsFile))
 	go pace(c.Context(), theCollector, s)
+	var told sync.WaitGroup
+	told.Go(func() { tellPython(c.Context(), out, s, cfg.Mounts) })
+	defer told.Wait()
 	return s.Serve(c.Context())
+}
+
+// tellPython is the last part of what the start tells: it takes an interpreter's start.
+func tellPython(ctx context.Context, out io.Writer, s *server.Server, mounts []string) {
+	python, isolated := s.Python(ctx)
+	if ctx.Err() != nil {
+		return
+	}
+	fmt.Fprintf(out, "  Python       %s\n", python)
+	switch {
+	case len(mounts) > 0 && isolated:
+		fmt.Fprintf(out, "  mounts       %s\n", strings.Join(mounts, ", "))
+	case len(mounts) > 0:
+		fmt.Fprintf(out, "  mounts       %s: of no effect, tasks that are not isolated see the files of this machine as they are\n", strings.Join(mounts, ", "))
+	}
+}
+
+// stopping tells what a stop waits for.
+func stopping(tasks int) string {
+	switch tasks {
+	case 0:
+		return "stopping, interrupt again to stop now"
+	case 1:
+		return "finishing 1 task, interrupt again to stop now"
+	}
+	return fmt.Sprintf("finishing %d tasks, interrupt again to stop now", tasks)
 }

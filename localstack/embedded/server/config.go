@@ -8,9 +8,11 @@ import (
 	"net"
 	"net/netip"
 	"path/filepath"
+	"syscall"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"millrace/localstack/embedded/interpreters"
 	"millrace/localstack/embedded/space"
 	"millrace/shared/account/quota"
 )
@@ -37,11 +39,17 @@ type Config struct {
 	PythonUID     int      // first user of tasks, of a server that is root; 0: the pool's default
 	TaskNetwork   string   // interpreters.HostNetwork or NoNetwork; "": the host's
 	Limits        []string // name=value of limits that differ from the table of package quota
+	Mounts        []string // DIR or DIR:rw of directories that Python tasks see as they are
 	Version       string   // of the service
 	Log           *slog.Logger
 
-	limits quota.Values // as Limits says
-	usage  space.Usage  // nil: the usage of the disk that has Dir
+	// Stopping is called when [Server.Serve] begins to stop, with the number of tasks
+	// that it lets finish; nil: nobody is told.
+	Stopping func(tasks int)
+
+	limits quota.Values         // as Limits says
+	mounts []interpreters.Mount // as Mounts says
+	usage  space.Usage          // nil: the usage of the disk that has Dir
 }
 
 // complete fills in defaults and refuses what cannot work.
@@ -77,6 +85,9 @@ func (c *Config) complete() error {
 	if c.limits, err = quota.ParseValues(c.Limits); err != nil {
 		return err
 	}
+	if c.mounts, err = interpreters.ParseMounts(c.Mounts, c.Dir); err != nil {
+		return fmt.Errorf("--mount: %w", err)
+	}
 	if c.Log == nil {
 		c.Log = slog.Default()
 	}
@@ -96,4 +107,13 @@ func baseURL(address net.Addr) string {
 		host = "127.0.0.1"
 	}
 	return "http://" + net.JoinHostPort(host, port)
+}
+
+// listen listens on the address of the API.
+func listen(address string) (net.Listener, error) {
+	l, err := net.Listen("tcp", address)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return nil, fmt.Errorf("another program listens on %s: choose another address with --listen, such as 127.0.0.1:0 for any free port (%w)", address, err)
+	}
+	return l, err
 }

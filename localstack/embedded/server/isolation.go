@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -8,17 +9,38 @@ import (
 	"millrace/localstack/embedded/interpreters"
 )
 
-// requireIsolation is an error if Python tasks must be isolated and cannot be.
-func (s *Server) requireIsolation(ctx context.Context) error {
-	if !s.cfg.Isolated {
+// requirePython is an error if the interpreter or the mounts that were asked for do
+// not work, or if tasks must be isolated and cannot be.
+func (s *Server) requirePython(ctx context.Context) error {
+	if !s.cfg.Isolated && s.cfg.Python == "" && len(s.cfg.mounts) == 0 {
 		return nil
 	}
-	if _, _, err := s.pool.Mode(ctx); err != nil {
+	_, err := s.pool.Isolation(ctx)
+	switch {
+	case err == nil:
+		return nil
+	case s.cfg.Isolated:
 		return fmt.Errorf("--require-isolation: Python tasks cannot be isolated on this machine "+
-			"(it takes namespaces: as root with CAP_SYS_ADMIN, or user namespaces): %s",
-			strings.ReplaceAll(err.Error(), "\n", "; "))
+			"(it takes namespaces: as root with CAP_SYS_ADMIN, or user namespaces): %s", oneLine(err))
 	}
-	return nil
+	return fmt.Errorf("Python tasks cannot run: %s", oneLine(err))
+}
+
+func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
+
+// Python tells people with what Python tasks run, and whether they are kept apart. It
+// starts an interpreter if none was started before.
+func (s *Server) Python(ctx context.Context) (summary string, isolated bool) {
+	mode, python, err := s.pool.Mode(ctx)
+	if err != nil {
+		return "none: " + oneLine(err), false
+	}
+	isolated = !interpreters.IsPlain(mode)
+	apart := "isolated"
+	if !isolated {
+		apart = "not isolated"
+	}
+	return fmt.Sprintf("%s, %d slots, %s (%s)", python, cmp.Or(s.cfg.PythonSlots, interpreters.DefaultSlots), apart, mode), isolated
 }
 
 // tellingIsolation begins to find out how Python tasks are kept apart here, which

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"millrace/functions/catalog"
+	"millrace/functions/taskworker"
 	"millrace/localstack/embedded/datadir"
 	"millrace/localstack/embedded/httpserver"
 	"millrace/localstack/embedded/interpreters"
@@ -43,6 +44,9 @@ const (
 	runtimePatience = 10 * time.Second // for tasks and messages in flight
 	logPatience     = 5 * time.Second  // for logs to be written
 )
+
+// outboundHelp tells how tasks of type http get to addresses that are not public.
+const outboundHelp = "start the server with --allow-loopback for this machine, with --allow-range CIDR for a private network"
 
 // bodyMemory is how many bytes the request bodies that are read or worked on have
 // together. The largest has four megabytes.
@@ -85,6 +89,11 @@ func open(ctx context.Context, cfg Config, specs []fn.Spec) (_ *Server, err erro
 	if err := cfg.complete(); err != nil {
 		return nil, err
 	}
+	if cfg.Python != "" {
+		if err := interpreters.Check(ctx, cfg.Python); err != nil {
+			return nil, fmt.Errorf("--python: %w", err)
+		}
+	}
 	s := &Server{cfg: cfg, specs: specs}
 	defer func() {
 		if err != nil {
@@ -95,7 +104,7 @@ func open(ctx context.Context, cfg Config, specs []fn.Spec) (_ *Server, err erro
 	if err != nil {
 		return nil, err
 	}
-	if s.listener, err = net.Listen("tcp", cfg.Listen); err != nil {
+	if s.listener, err = listen(cfg.Listen); err != nil {
 		return nil, err
 	}
 	s.closing(func() error { _ = s.listener.Close(); return nil }) // closed by Serve as a rule
@@ -183,7 +192,7 @@ func (s *Server) platform(ctx context.Context, db *store.DB) (deps fn.Deps, keys
 		Clock: now, Log: s.cfg.Log, Metrics: telemetry.NewTotals(), Hub: &signal.Hub{},
 		Config: fn.Config{
 			Version: s.cfg.Version, Region: runtime.Region,
-			AllowLoopback: s.cfg.AllowLoopback, AllowRanges: s.cfg.AllowRanges,
+			AllowLoopback: s.cfg.AllowLoopback, OutboundHelp: outboundHelp, AllowRanges: s.cfg.AllowRanges,
 			Boot: ids.Token(6), Sole: true, Resident: true,
 		},
 	}
@@ -234,14 +243,14 @@ func (s *Server) openInterpreters(ctx context.Context) (*interpreters.Pool, erro
 	}
 	pool, err := interpreters.New(interpreters.Config{
 		Dir: filepath.Join(s.cfg.Dir, "python"), Python: s.cfg.Python, Slots: s.cfg.PythonSlots, Hide: hide, Isolated: s.cfg.Isolated,
-		Scratch: s.cfg.PythonScratch, FirstUID: s.cfg.PythonUID, Network: s.cfg.TaskNetwork,
+		Scratch: s.cfg.PythonScratch, FirstUID: s.cfg.PythonUID, Network: s.cfg.TaskNetwork, Mounts: s.cfg.mounts,
 	})
 	if err != nil {
 		return nil, err
 	}
 	s.closing(pool.Close)
 	s.pool = pool
-	return pool, s.requireIsolation(ctx)
+	return pool, s.requirePython(ctx)
 }
 
 // front builds what answers requests.
@@ -285,8 +294,8 @@ func (s *Server) Release() { s.store.Release() }
 
 // Serve feeds the functions and answers requests until ctx ends, while it looks
 // at every live run, since the leases of earlier processes are void; then it stops:
-// it listens no more, lets requests and tasks in flight finish within their
-// patience, and closes everything. What was not finished goes on at the next
+// it listens no more and starts no task, lets requests and tasks in flight finish
+// within their patience, and closes everything. What was not finished goes on at the next
 // start. Errors: a listener or a part that failed.
 func (s *Server) Serve(ctx context.Context) error {
 	s.serving = true
@@ -299,6 +308,10 @@ func (s *Server) Serve(ctx context.Context) error {
 	select {
 	case err = <-served:
 	case <-ctx.Done():
+		s.runtime.Drain()
+		if s.cfg.Stopping != nil {
+			s.cfg.Stopping(s.runtime.Handling(taskworker.Spec.Name))
+		}
 	}
 	if errors.Is(err, http.ErrServerClosed) {
 		err = nil

@@ -105,7 +105,6 @@ func TestRelativeDataDirectory(t *testing.T) {
 func TestWrongCommandLines(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{
-		{"serve"},
 		{"serve", "--data", dataDir(t), "--no-such-flag"},
 		{"serve", "--data", dataDir(t), "--log-level", "loud"},
 		{"serve", "--data", dataDir(t), "extra"},
