@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"millrace/functions/catalog"
+	"millrace/localstack/emulators"
 	"millrace/shared/web/fn"
 )
 
@@ -36,6 +37,7 @@ func TestMain(m *testing.M) {
 		}
 		defer os.RemoveAll(scratch)
 		defer jsii.Close()
+		defer emulators.StopAll()
 		return m.Run()
 	}())
 }

@@ -33,8 +33,8 @@ type world struct {
 func open(t *testing.T, o localtest.Options) *world {
 	t.Helper()
 	w := &world{t: t}
-	w.Env = localtest.Open(t, o, reminders.Spec)
-	w.remind = reminders.Spec.Messages(w.Deps)
+	w.Env = localtest.Open(t, o, reminders.DueSpec)
+	w.remind = reminders.DueSpec.Messages(w.Deps)
 	w.on(w.Deps)
 	return w
 }
@@ -42,7 +42,7 @@ func open(t *testing.T, o localtest.Options) *world {
 // on has the tick built anew, as the catalog does.
 func (w *world) on(d fn.Deps) {
 	w.t.Helper()
-	spec, found := catalog.Find(catalog.With(reminders.Spec), schedulertick.Spec.Name)
+	spec, found := catalog.Find(catalog.With(reminders.DueSpec), schedulertick.Spec.Name)
 	require.True(w.t, found)
 	w.tick = spec.Handle(d)
 }
@@ -98,9 +98,9 @@ func (w *world) take(kind timed.Kind, times int) (taken []events.Due) {
 func TestTimedWorkIsHandedToItsFunction(t *testing.T) {
 	t.Parallel()
 	w := open(t, localtest.Options{})
-	began := w.Env.Clock.Now()
 	once := w.put(reminders.Reminder, "once", -time.Minute, 0)
 	often := w.put(reminders.Deadline, "often", -time.Second, time.Hour)
+	onceAt, oftenAt := w.get(once).DueAt, w.get(often).DueAt.Time()
 	later := w.put(reminders.Reminder, "later", time.Minute, 0)
 	due(t, w.Env, 1)
 	assert.Equal(t, events.SchedulerTickResult{Status: "processed", Checked: 3, Triggered: 3}, w.ticks(`{"event_type":"scheduler_tick"}`))
@@ -112,10 +112,10 @@ func TestTimedWorkIsHandedToItsFunction(t *testing.T) {
 	got := w.get(once)
 	assert.Equal(t, 1, got.Count, "a message that comes again changes nothing")
 	assert.Equal(t, timed.Entry{}, got.Entry)
-	assert.Equal(t, began.Add(-time.Minute).UnixMilli(), int64(got.Last))
+	assert.Equal(t, onceAt, got.Last)
 	got = w.get(often)
 	assert.Equal(t, 1, got.Count)
-	assert.Equal(t, reminders.Deadline.Entry(often, began.Add(time.Hour-time.Second)), got.Entry)
+	assert.Equal(t, reminders.Deadline.Entry(often, oftenAt.Add(time.Hour)), got.Entry)
 	assert.Zero(t, w.get(later).Count)
 
 	w.Env.Clock.Advance(2 * time.Hour)

@@ -45,10 +45,17 @@ type Cloud struct {
 // delivered before Feed or Deliver. binary is the bootstrap.
 func Open(t testing.TB, binary string) *Cloud {
 	t.Helper()
+	return OpenTemplates(t, binary, templates(t))
+}
+
+// OpenTemplates is Open of other templates, by their files' names, with the same
+// prefix before every name.
+func OpenTemplates(t testing.TB, binary string, files map[string][]byte) *Cloud {
+	t.Helper()
 	id := "test-" + strings.ToLower(strings.NewReplacer("_", "", "-", "").Replace(ids.Token(9)))
 	said := &proc.Tail{}
 	c, err := cloud.Open(t.Context(), cloud.Config{
-		Assembly: Assembly(t, id), Services: emulators.Shared(t), Bootstrap: binary, Dir: t.TempDir(), Version: Version,
+		Assembly: load(t, files, id), Services: emulators.Shared(t), Bootstrap: binary, Dir: t.TempDir(), Version: Version,
 		AllowRanges: []string{"127.0.0.0/8"}, LogLevel: "warn",
 		Output: func(function string) io.Writer { return marked{said, function} },
 		Log:    slog.New(slog.NewTextHandler(said, nil)),
@@ -70,26 +77,45 @@ func Open(t testing.TB, binary string) *Cloud {
 // name.
 func Templates(t testing.TB, prefix string) fs.FS {
 	t.Helper()
+	return renamed(t, templates(t), prefix)
+}
+
+// Assembly loads the templates of Templates.
+func Assembly(t testing.TB, prefix string) *template.Assembly {
+	t.Helper()
+	return load(t, templates(t), prefix)
+}
+
+// templates are the files of the repository's templates.
+func templates(t testing.TB) map[string][]byte {
+	t.Helper()
 	root, err := emulators.Root()
 	require.NoError(t, err)
 	dir := filepath.Join(root, "infra", "testdata")
 	names, err := filepath.Glob(filepath.Join(dir, "*.template.json"))
 	require.NoError(t, err)
 	require.NotEmpty(t, names, "templates in %s", dir)
-	out := fstest.MapFS{}
+	out := map[string][]byte{}
 	for _, name := range names {
-		data, err := os.ReadFile(name)
+		out[filepath.Base(name)], err = os.ReadFile(name)
 		require.NoError(t, err)
-		require.Contains(t, string(data), deployed)
-		out[filepath.Base(name)] = &fstest.MapFile{Data: bytes.ReplaceAll(data, []byte(deployed), []byte(prefix))}
 	}
 	return out
 }
 
-// Assembly loads the templates of Templates.
-func Assembly(t testing.TB, prefix string) *template.Assembly {
+func renamed(t testing.TB, files map[string][]byte, prefix string) fs.FS {
 	t.Helper()
-	a, err := template.Load(Templates(t, prefix))
+	out := fstest.MapFS{}
+	for name, data := range files {
+		require.Contains(t, string(data), deployed)
+		out[name] = &fstest.MapFile{Data: bytes.ReplaceAll(data, []byte(deployed), []byte(prefix))}
+	}
+	return out
+}
+
+func load(t testing.TB, files map[string][]byte, prefix string) *template.Assembly {
+	t.Helper()
+	a, err := template.Load(renamed(t, files, prefix))
 	require.NoError(t, err)
 	return a
 }

@@ -18,15 +18,15 @@ import (
 	"millrace/functions/catalog"
 	"millrace/localstack/proof/fixture/reminders"
 	"millrace/shared/platform/table"
+	"millrace/shared/web/fn"
 )
 
-// TestAnInvokedTickAnswersWhenAllIsSettled: what a tick by hand brought about can
-// be seen when it answers, be its time in the past or years ahead. As a process can
-// run one server at a time, the test is not parallel.
-func TestAnInvokedTickAnswersWhenAllIsSettled(t *testing.T) {
+// openWith serves functions until the test ends, without a tick of its own.
+func openWith(t *testing.T, specs []fn.Spec) *Server {
+	t.Helper()
 	s, err := open(t.Context(), Config{
 		Dir: t.TempDir(), Listen: "127.0.0.1:0", NoTick: true, Log: slog.New(slog.DiscardHandler),
-	}, catalog.With(reminders.Spec))
+	}, specs)
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -35,21 +35,31 @@ func TestAnInvokedTickAnswersWhenAllIsSettled(t *testing.T) {
 		stop()
 		require.NoError(t, <-done)
 	})
-	tick := func(payload string) (result events.SchedulerTickResult) {
-		t.Helper()
-		url := s.Credentials().BaseURL + "/2015-03-31/functions/scheduler-tick/invocations"
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(payload))
-		require.NoError(t, err)
-		req.Header.Set("Authorization", "Bearer "+s.Credentials().LocalSecret)
-		res, err := http.DefaultClient.Do(req)
-		require.NoError(t, err)
-		defer res.Body.Close()
-		body, err := io.ReadAll(res.Body)
-		require.NoError(t, err)
-		require.Empty(t, res.Header.Get("X-Amz-Function-Error"), "%s", body)
-		require.NoError(t, json.Unmarshal(body, &result))
-		return result
-	}
+	return s
+}
+
+// tick invokes the scheduler's tick by HTTP.
+func tick(t *testing.T, s *Server, payload string) (result events.SchedulerTickResult) {
+	t.Helper()
+	url := s.Credentials().BaseURL + "/2015-03-31/functions/scheduler-tick/invocations"
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(payload))
+	require.NoError(t, err)
+	req.Header.Set("Authorization", "Bearer "+s.Credentials().LocalSecret)
+	res, err := http.DefaultClient.Do(req)
+	require.NoError(t, err)
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	require.NoError(t, err)
+	require.Empty(t, res.Header.Get("X-Amz-Function-Error"), "%s", body)
+	require.NoError(t, json.Unmarshal(body, &result))
+	return result
+}
+
+// TestAnInvokedTickAnswersWhenAllIsSettled: what a tick by hand brought about can
+// be seen when it answers, be its time in the past or years ahead. As a process can
+// run one server at a time, the test is not parallel.
+func TestAnInvokedTickAnswersWhenAllIsSettled(t *testing.T) {
+	s := openWith(t, catalog.With(reminders.DueSpec))
 	org, now := s.Credentials().OrgID, time.Now()
 	const daily = 200
 	count := func(id string) reminders.Record {
@@ -64,10 +74,10 @@ func TestAnInvokedTickAnswersWhenAllIsSettled(t *testing.T) {
 	deadline := reminders.New(reminders.Deadline, org, "deadline", now.Add(time.Hour), 0)
 	require.NoError(t, s.deps.Table.Put(t.Context(), table.Put{Item: deadline}))
 
-	assert.Zero(t, tick(`{"event_type":"scheduler_tick"}`).Checked)
+	assert.Zero(t, tick(t, s, `{"event_type":"scheduler_tick"}`).Checked)
 	for day := range 3 {
 		at := now.Add(time.Duration(2+24*day) * time.Hour).UTC().Truncate(time.Second)
-		result := tick(`{"event_type":"scheduler_tick","now":"` + at.Format(time.RFC3339) + `"}`)
+		result := tick(t, s, `{"event_type":"scheduler_tick","now":"`+at.Format(time.RFC3339)+`"}`)
 		require.Equal(t, events.SchedulerTickResult{Status: "processed", Checked: daily, Triggered: daily}, result)
 		for i := range daily {
 			got := count(fmt.Sprint("r", i))
@@ -75,6 +85,6 @@ func TestAnInvokedTickAnswersWhenAllIsSettled(t *testing.T) {
 			require.Equal(t, at, got.Now.Time())
 		}
 	}
-	assert.Zero(t, tick(`{"event_type":"scheduler_tick","now":"2020-01-01T00:00:00+02:00"}`).Checked)
+	assert.Zero(t, tick(t, s, `{"event_type":"scheduler_tick","now":"2020-01-01T00:00:00+02:00"}`).Checked)
 	assert.Zero(t, count("deadline").Count, "a deadline goes by the clock")
 }

@@ -36,9 +36,11 @@ func Main(m *testing.M, commands map[string]*string) int {
 	return m.Run()
 }
 
-// Build builds a command of this module to a file, as small as it is deployed.
-func Build(file, command string) error {
-	cmd := exec.Command("go", "build", "-tags", "lambda.norpc", "-ldflags", "-s -w", "-o", file, command)
+// Build builds a command of this module to a file, as small as it is deployed, with
+// more flags of go build.
+func Build(file, command string, flags ...string) error {
+	args := append([]string{"build", "-tags", "lambda.norpc", "-ldflags", "-s -w", "-o", file}, flags...)
+	cmd := exec.Command("go", append(args, command)...)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("build %s: %w\n%s", command, err, out)
 	}

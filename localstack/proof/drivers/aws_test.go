@@ -45,7 +45,7 @@ func cloud(t *testing.T) localtest.Options {
 	t.Helper()
 	base := emulators.SQS(t).Config()
 	prefix := ids.Token(6) + "-"
-	require.NoError(t, sqs.CreateQueues(t.Context(), awssqs.NewFromConfig(base), prefix, localtest.Queues(reminders.Spec)))
+	require.NoError(t, sqs.CreateQueues(t.Context(), awssqs.NewFromConfig(base), prefix, localtest.Queues(reminders.DueSpec)))
 	objects := bucket(t)
 	events := emulators.EventBridge(t).Config()
 	bus := "test-" + rand.Text()

@@ -33,12 +33,12 @@ func TestTimedWorkCloud(t *testing.T) {
 // timedWork has items of a function come due, twice each, on any drivers.
 func timedWork(t *testing.T, o localtest.Options) {
 	const items = 20
-	specs := catalog.With(reminders.Spec)
+	specs := catalog.With(reminders.DueSpec)
 	o.Config = fn.Config{Sole: true} // a tick may bring its time
 	env := localtest.Open(t, o, specs...)
 	tick, found := catalog.Find(specs, schedulertick.Spec.Name)
 	require.True(t, found)
-	used := []fn.Spec{tick, reminders.Spec}
+	used := []fn.Spec{tick, reminders.DueSpec}
 	rt, err := runtime.New(runtime.Config{Specs: used, Deps: env.Deps, Workers: 16})
 	require.NoError(t, err)
 	rt.Start(used, false)

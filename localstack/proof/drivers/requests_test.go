@@ -84,7 +84,7 @@ func newBench(t *testing.T) *bench {
 		// Chance would have a counted operation draw a slice of a limit now and then.
 		Chance: func(int64) int64 { return 0 },
 		Wrap:   func(inner table.Table) table.Table { return table.Metered(inner, b.meter) },
-	}, catalog.With(reminders.Spec)...)
+	}, catalog.With(reminders.DueSpec)...)
 	return b
 }
 
@@ -214,7 +214,7 @@ func TestRequests(t *testing.T) {
 
 // timed counts what timed work costs, of two kinds. What is not due costs nothing.
 func (b *bench) timed(deps fn.Deps) {
-	tick, found := catalog.Find(catalog.With(reminders.Spec), schedulertick.Spec.Name)
+	tick, found := catalog.Find(catalog.With(reminders.DueSpec), schedulertick.Spec.Name)
 	require.True(b.t, found)
 	handle := tick.Handle(deps)
 	triggered := func(want int) func() {
@@ -232,7 +232,7 @@ func (b *bench) timed(deps fn.Deps) {
 		writes = append(writes, table.Put{Item: reminders.New(reminders.Reminder, b.A.OrgID, fmt.Sprint("r", i), at, 0)})
 	}
 	require.NoError(b.t, b.Deps.Table.BatchWrite(b.t.Context(), writes))
-	b.handlers = map[string]fn.MessageHandler{reminders.Reminder.Queue(): reminders.Spec.Messages(deps)}
+	b.handlers = map[string]fn.MessageHandler{reminders.Reminder.Queue(): reminders.DueSpec.Messages(deps)}
 	b.count("tick, 1,000 of 2,000 due", 0, triggered(1000))
 	b.count("their function: read, end", 0, b.work)
 }

@@ -32,10 +32,10 @@ func TestTimedWork(t *testing.T) {
 			store = inner
 			return table.Metered(inner, &meter)
 		},
-	}, reminders.Spec)
-	spec, found := catalog.Find(catalog.With(reminders.Spec), schedulertick.Spec.Name)
+	}, reminders.DueSpec)
+	spec, found := catalog.Find(catalog.With(reminders.DueSpec), schedulertick.Spec.Name)
 	require.True(t, found)
-	handle, remind := spec.Handle(env.Deps), reminders.Spec.Messages(env.Deps)
+	handle, remind := spec.Handle(env.Deps), reminders.DueSpec.Messages(env.Deps)
 	tick := func(limit, due int) (table.Usage, time.Duration) {
 		payload, err := json.Marshal(events.SchedulerTick{EventType: events.TickType, MaxDue: limit})
 		require.NoError(t, err)

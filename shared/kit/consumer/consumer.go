@@ -33,6 +33,7 @@ import (
 
 	lambda "github.com/aws/aws-lambda-go/events"
 
+	"millrace/shared/account/tenant"
 	"millrace/shared/platform/bus"
 	"millrace/shared/platform/clock"
 	"millrace/shared/platform/queue"
@@ -67,9 +68,10 @@ type Route struct {
 	handle     func(ctx context.Context, d *Delivery) error
 }
 
-// On returns a Route that handles events of a type, whose detail is a T. If
-// handle fails, the event is delivered again, up to queue.MaxReceives times.
-// handle checks the delivery's Version if the shape of T has changed.
+// On returns a Route that handles events of a type, whose detail is a T, in a
+// context of their workspace (package tenant) without a caller. If handle fails,
+// the event is delivered again, up to queue.MaxReceives times. handle checks the
+// delivery's Version if the shape of T has changed.
 func On[T any](detailType string, handle func(ctx context.Context, d *Delivery, detail T) error) Route {
 	return Route{detailType, func(ctx context.Context, d *Delivery) error {
 		var detail T
@@ -192,7 +194,7 @@ func (c *Consumer) run(ctx context.Context, d *Delivery, route Route) (err error
 			err = fmt.Errorf("consumer: handler panicked: %v\n%s", p, debug.Stack())
 		}
 	}()
-	ctx, cancel := context.WithTimeout(ctx, c.cfg.Lease)
+	ctx, cancel := context.WithTimeout(tenant.With(ctx, tenant.Principal{OrgID: d.Workspace}), c.cfg.Lease)
 	defer cancel()
 	return route.handle(ctx, d)
 }

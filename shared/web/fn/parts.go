@@ -2,7 +2,9 @@ package fn
 
 import (
 	"context"
+	"time"
 
+	"millrace/shared/kit/consumer"
 	"millrace/shared/kit/due"
 	"millrace/shared/kit/record"
 	"millrace/shared/run/launch"
@@ -41,4 +43,13 @@ func (d Deps) Worker() worker.Config {
 // [due.Handler].
 func (d Deps) Due(do func(context.Context, due.Task) error) MessageHandler {
 	return due.Handler{Queues: d.Queues, Clock: d.Clock, Log: d.Log, Metrics: d.Metrics, Do: do}.Messages
+}
+
+// Events is a function that events of the bus are handled by, each once (package
+// consumer). name is the consumer's, lease how long a handler may run: the
+// function's time-out.
+func (d Deps) Events(name string, lease time.Duration, routes ...consumer.Route) MessageHandler {
+	return consumer.New(consumer.Config{
+		Name: name, Table: d.Table, Queues: d.Queues, Clock: d.Clock, Log: d.Log, Lease: lease,
+	}, routes...).Messages
 }
