@@ -17,6 +17,11 @@ func (s *service) get(ctx context.Context, in *runPath) (*RunDetail, error) {
 	if err != nil {
 		return nil, err
 	}
+	return s.detail(ctx, run)
+}
+
+// detail shows a run, whose record was read before its tasks are.
+func (s *service) detail(ctx context.Context, run *runstate.Run) (*RunDetail, error) {
 	input, err := runstate.LoadInput(ctx, s.table, s.blob, run.Org, run.ID)
 	if err != nil {
 		return nil, err

@@ -24,13 +24,12 @@ func (s *service) await(ctx context.Context, id string) (*RunDetail, error) {
 	defer over.Stop()
 	look := time.NewTimer(0)
 	defer look.Stop()
-	for pause, ended := lookFirst, false; !ended; {
+	for pause := lookFirst; ; pause = min(pause*3/2, lookMost) {
 		select {
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		case <-over.C:
-			ended = true
-			continue
+			return s.get(ctx, &runPath{RunID: id})
 		case <-woken:
 		case <-look.C:
 		}
@@ -38,9 +37,9 @@ func (s *service) await(ctx context.Context, id string) (*RunDetail, error) {
 		if err != nil && ctx.Err() == nil {
 			s.log.Warn("look at a run that is waited for", "run", id, "error", err)
 		}
-		ended = err == nil && run.Status.RunEnded()
+		if err == nil && run.Status.RunEnded() {
+			return s.detail(ctx, &run)
+		}
 		look.Reset(pause)
-		pause = min(pause*3/2, lookMost)
 	}
-	return s.get(ctx, &runPath{RunID: id})
 }

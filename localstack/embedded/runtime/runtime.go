@@ -13,6 +13,7 @@ import (
 	"runtime/debug"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	lambda "github.com/aws/aws-lambda-go/events"
@@ -67,6 +68,8 @@ type Runtime struct {
 	handling context.Context
 	pollers  sync.WaitGroup
 	running  sync.WaitGroup
+	next     chan func() // to a goroutine that has handled its message
+	resting  atomic.Int64
 }
 
 // New builds the event functions of the catalog. Nothing runs before Start.
@@ -75,6 +78,7 @@ func New(cfg Config) (*Runtime, error) {
 		queues: cfg.Deps.Queues, clock: cfg.Deps.Clock, log: cfg.Deps.Log, metrics: cfg.Deps.Metrics,
 		workers: map[string]*share.Places{}, parked: share.New(MaxParked),
 		messages: map[string]fn.MessageHandler{}, handlers: map[string]fn.Handler{}, feeds: map[string]string{},
+		next: make(chan func()),
 	}
 	if r.clock == nil {
 		r.clock = clock.System{}
@@ -176,7 +180,7 @@ func (r *Runtime) poll(ctx context.Context, name, function string) {
 			}
 		}
 		for _, m := range got {
-			r.running.Go(func() {
+			r.run(ctx, func() {
 				h := &handler{runtime: r, workers: workers, workspace: m.Group, stop: ctx}
 				defer h.done()
 				r.handle(queue.WithParker(handling, h), name, m, handle)
@@ -186,6 +190,36 @@ func (r *Runtime) poll(ctx context.Context, name, function string) {
 			return
 		}
 	}
+}
+
+// maxResting is how many goroutines wait for a message after they have handled one.
+const maxResting = 16
+
+// run does something in a goroutine. One that has done something before is taken
+// if there is one: its stack has grown to what a handler takes, which costs a new
+// one much of a short message's time. ctx ends their waiting.
+func (r *Runtime) run(ctx context.Context, do func()) {
+	select {
+	case r.next <- do:
+		return
+	default:
+	}
+	r.running.Go(func() {
+		for {
+			do()
+			if r.resting.Add(1) > maxResting {
+				r.resting.Add(-1)
+				return
+			}
+			select {
+			case do = <-r.next:
+				r.resting.Add(-1)
+			case <-ctx.Done():
+				r.resting.Add(-1)
+				return
+			}
+		}
+	})
 }
 
 // Waiting tells why no message of a workspace in a queue is handled now, as a

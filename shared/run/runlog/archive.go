@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"millrace/shared/platform/blob"
+	"millrace/shared/run/runstate"
 )
 
 // The bounds of making an archive.
@@ -62,12 +63,38 @@ func (s *Store) end(ctx context.Context, b *buffer) error {
 	for _, p := range b.queue {
 		p.id = s.draw()
 	}
-	if err := s.archive(ctx, b.id, b.queue); err != nil {
+	err = errChanged
+	if b.isWhole() {
+		b.part() // whatever becomes of it
+		err = s.first(ctx, b.id, b.queue)
+	}
+	if errors.Is(err, errChanged) {
+		err = s.archive(ctx, b.id, b.queue)
+	}
+	if err != nil {
 		return err
 	}
 	b.archived()
 	b.unchecked = false
 	return nil
+}
+
+// first makes the archive of a log of which nothing is stored. Errors: errChanged
+// if there is something after all.
+func (s *Store) first(ctx context.Context, id runID, log []*pending) error {
+	b, events := builder{}, 0
+	defer func() { _ = b.out.Close() }()
+	for _, p := range log {
+		if err := b.add(p.id, p.data, p.events); err != nil {
+			return fmt.Errorf("runlog: archive: %w", err)
+		}
+		events += p.events
+	}
+	if err := b.close(); err != nil {
+		return fmt.Errorf("runlog: archive: %w", err)
+	}
+	_, err := s.replace(ctx, id, archive{Key: runstate.ArchiveKey(id.org, id.run)}, &b, events)
+	return err
 }
 
 // archive makes the archive of the batches there are and of those in memory, or

@@ -35,6 +35,7 @@ type buffer struct {
 	flight string // the id of the batch that is being written
 	timer  *time.Timer
 	asked  bool // a flush of what is held was asked for
+	whole  bool // it holds all that there is of the run's log, see Store.Begin
 	dead   bool // out of the map: nothing may be added
 }
 
@@ -165,6 +166,20 @@ func (b *buffer) fly(id string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.flight = id
+}
+
+// part notes that what it holds is no longer all that there is.
+func (b *buffer) part() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.whole = false
+}
+
+// isWhole tells whether it holds all that there is of the run's log.
+func (b *buffer) isWhole() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.whole
 }
 
 // drop makes room after the store took nothing, and says how many events went.

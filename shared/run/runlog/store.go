@@ -28,8 +28,12 @@ type Store struct {
 	// Linger is the longest an event waits in memory; 0: [Linger]. The time is the
 	// machine's, so what counts requests sets it longer than a run takes anywhere.
 	Linger time.Duration
+	// Sole says that no other process writes logs, so that what this one knows not to
+	// have written is not there.
+	Sole bool
 
-	held atomic.Int64 // bytes that the buffers hold
+	held    atomic.Int64  // bytes that the buffers hold
+	written atomic.Uint64 // batches whose write was begun
 
 	mu      sync.Mutex
 	runs    map[runID]*buffer

@@ -75,6 +75,23 @@ func (s *Store) Append(org, run string, events ...Event) {
 	}
 }
 
+// Begin is called before the write by which a run begins, which only one of all
+// who try succeeds in. Whoever did then calls began, before it logs: if this process
+// writes logs alone, and has written none since, its memory holds the whole log, which
+// is then archived without a look for more. Any batch that is written ends that.
+func (s *Store) Begin(org, run string) (began func()) {
+	before := s.written.Load()
+	return func() {
+		if !s.Sole { //guard:log/sole false
+			return
+		}
+		b := s.buffer(runID{org, run}, true)
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.whole = s.written.Load() == before //guard:log/begun true
+	}
+}
+
 // Flush writes what is buffered of a run. After an error it is still buffered.
 // It takes at most 30 seconds. The events of a run whose archive stands are in
 // the archive when it returns without an error.
@@ -220,6 +237,8 @@ func (s *Store) write(ctx context.Context, b *buffer, p *pending) error {
 	item := p.batch()
 	item.Expires = s.Clock.Now().Add(keepBatch).Unix()
 	b.unchecked = true
+	s.written.Add(1)
+	b.part() //guard:log/whole drop
 	var err error
 	for range putTries {
 		item.PK = s.partition(b.id)

@@ -55,6 +55,7 @@ func (l *lifecycle) start(ctx context.Context) (bool, error) {
 	if l.run.Timeout > 0 { //guard:start/deadline false
 		do = append(do, table.Set(runstate.RunDeadline, int64(millis(now))+1000*int64(l.run.Timeout)))
 	}
+	began := l.Logs.Begin(l.org, l.id)
 	//guard:start/first insert if d, err := true, error(nil); err == nil { return d, nil }
 	err := l.update(ctx, "start run", status(engine.Running), do...) //guard:start/queued arg 3 nil
 	if errors.Is(err, table.ErrConditionFailed) {
@@ -63,6 +64,7 @@ func (l *lifecycle) start(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
+	began()
 	l.Metrics.Time(telemetry.StartDelay, l.tier(), max(now.Sub(l.run.CreatedAt.Time()), 0))
 	l.log(runlog.TypeRunStarted, "info", "Run %s of %s %s started", l.run.Slug, l.run.Flow, l.run.Version)
 	return true, l.watchDeadline(ctx, now)

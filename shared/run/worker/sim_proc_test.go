@@ -71,7 +71,7 @@ func (s *sim) start() *proc {
 	hub, objects := &signal.Hub{}, p.Objects(s.blob)
 	p.config = worker.Config{
 		Table: p.Table(), Queues: p.queues, Blob: objects, Bus: p.Bus(localbus.New(p.queues, nil)), Clock: p.clock,
-		Log: quiet, Logs: &runlog.Store{Table: p.Logs(), Blob: objects, Clock: p.clock, Log: quiet}, Hub: hub,
+		Log: quiet, Logs: &runlog.Store{Table: p.Logs(), Blob: objects, Clock: p.clock, Log: quiet, Sole: s.sole}, Hub: hub,
 		Boot: p.name, Sole: s.sole, Resident: !s.lambda,
 		Executors: executor.Set{"python": simulated{s, p, nil}, "wait": simulated{s, p, executor.Wait{Now: p.clock.Now}}},
 	}

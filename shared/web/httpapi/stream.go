@@ -7,7 +7,7 @@ import (
 	"iter"
 	"net/http"
 	"reflect"
-	"runtime/debug"
+	"sync"
 	"time"
 )
 
@@ -72,39 +72,62 @@ func Later[T any](do func(ctx context.Context) (any, error)) Stream[T] {
 	return Parts[T](func(ctx context.Context, w http.ResponseWriter) error {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
-		type result struct {
-			v   any
-			err error
+		beats := beat(w, cancel)
+		defer beats.end() // should do panic
+		v, err := do(ctx)
+		if gone := beats.end(); gone {
+			return nil
 		}
-		done := make(chan result, 1)
-		go func() {
-			var out result
-			defer func() {
-				if cause := recover(); cause != nil {
-					out.err = &panicError{value: cause, stack: debug.Stack()}
-				}
-				done <- out
-			}()
-			out.v, out.err = do(ctx)
-		}()
-		beat := time.NewTicker(heartbeat)
-		defer beat.Stop()
-		for {
-			select {
-			case out := <-done:
-				if out.err != nil {
-					return out.err
-				}
-				return writeAnswer(w, out.v)
-			case <-beat.C:
-				if err := sendPart(w, []byte(" ")); err != nil {
-					cancel()
-					<-done
-					return nil
-				}
-			}
+		if err != nil {
+			return err
 		}
+		return writeAnswer(w, v)
 	})
+}
+
+// heartbeats show that an answer that is waited for is alive.
+type heartbeats struct {
+	w      http.ResponseWriter
+	cancel context.CancelFunc
+
+	mu    sync.Mutex // held while w is written to
+	timer *time.Timer
+	over  bool
+	gone  bool // the client is
+}
+
+// beat begins to send heartbeats. Until they end nobody else writes to w. When the
+// client turns out to be gone it calls cancel.
+func beat(w http.ResponseWriter, cancel context.CancelFunc) *heartbeats {
+	h := &heartbeats{w: w, cancel: cancel}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.timer = time.AfterFunc(heartbeat, h.send)
+	return h
+}
+
+func (h *heartbeats) send() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.over {
+		return
+	}
+	if err := sendPart(h.w, []byte(" ")); err != nil {
+		h.gone = true
+		h.cancel()
+		return
+	}
+	h.timer.Reset(heartbeat)
+}
+
+// end ends the heartbeats, and reports whether the client is gone. It may be
+// repeated.
+func (h *heartbeats) end() (gone bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.over = true
+	h.timer.Stop()
+	return h.gone
 }
 
 // List returns the response {"items": […]} for any number of items, in constant

@@ -1,0 +1,94 @@
+package runlog_test
+
+import (
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"millrace/shared/platform/table"
+	"millrace/shared/run/runlog"
+)
+
+// TestAWholeLogIsArchivedWithoutALook has a process that writes logs alone archive a
+// log that it has in memory from the beginning: that is one write. Whatever was
+// stored of the log, before the run began here or after, has it look for all of it.
+func TestAWholeLogIsArchivedWithoutALook(t *testing.T) {
+	t.Parallel()
+	type process struct {
+		*runlog.Store
+		began func()
+	}
+	type step func(t *testing.T, p *process)
+	stored := func(t *testing.T, p *process) {
+		for i := 1; i <= 2; i++ {
+			p.Append(org, run, line("w", i, 10))
+		}
+		require.NoError(t, p.Flush(t.Context(), org, run))
+	}
+	begin := func(_ *testing.T, p *process) { p.began = p.Begin(org, run) }
+	begun := func(_ *testing.T, p *process) { p.began() }
+	alone := func(_ *testing.T, p *process) { p.Sole = true }
+	for name, c := range map[string]struct {
+		steps []step
+		whole bool
+	}{
+		"alone":                       {[]step{alone, begin, begun}, true},
+		"one of several":              {[]step{begin, stored, begun}, false},
+		"not begun here":              {[]step{alone, stored}, false},
+		"stored by another meanwhile": {[]step{alone, begin, stored, begun}, false},
+		"stored after it began":       {[]step{alone, begin, begun, stored}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				s, first := &process{Store: w.store()}, 3
+				for _, do := range c.steps {
+					do(t, s)
+				}
+				if c.whole {
+					first = 1
+				}
+				for i := first; i <= 5; i++ {
+					s.Append(org, run, line("w", i, 10))
+				}
+				var meter table.Meter
+				require.NoError(t, s.Archive(table.WithMeter(t.Context(), &meter), org, run))
+				if c.whole {
+					assert.Equal(t, map[table.Operation]int{table.OpPut: 1}, meter.Usage().Requests)
+				}
+				got, page := w.read(w.store(), run, true, "", 25)
+				assert.Equal(t, lines(5), got)
+				assert.Equal(t, runlog.Archive, page.Source)
+				assert.Zero(t, w.batches(run), "no batch is left")
+
+				// What comes late becomes part of it, as of any archive.
+				s.Append(org, run, line("w", 6, 10))
+				require.NoError(t, s.Flush(t.Context(), org, run))
+				got, _ = w.read(w.store(), run, true, "", 25)
+				assert.Equal(t, lines(6), got)
+				assert.Zero(t, w.batches(run), "no batch is left")
+			})
+		})
+	}
+}
+
+// TestAWholeLogThatOthersArchived: what stands is kept, should the process not have
+// been alone after all.
+func TestAWholeLogThatOthersArchived(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		s, other := w.store(), w.store()
+		s.Sole = true
+		s.Begin(org, run)()
+		other.Append(org, run, line("w", 1, 10))
+		require.NoError(t, other.Archive(t.Context(), org, run))
+		s.Append(org, run, line("w", 2, 10))
+		require.NoError(t, s.Archive(t.Context(), org, run))
+		got, _ := w.read(w.store(), run, true, "", 25)
+		assert.ElementsMatch(t, lines(2), got)
+	})
+}
