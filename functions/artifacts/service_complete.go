@@ -208,7 +208,7 @@ func (s *service) assemble(ctx context.Context, u upload, in *CompleteUploadRequ
 		return s.refuse(ctx, u, fmt.Sprintf("the parts have %d bytes together, %d were announced", obj.Size, u.SizeBytes))
 	}
 	zip := blob.NewReaderAt(ctx, s.store.Blob, u.ArtifactKey, obj.Size)
-	files, err := sandbox.Files(zip, obj.Size)
+	files, err := sandbox.Names(zip, obj.Size)
 	if err != nil {
 		if invalid, ok := errors.AsType[*errs.Error](err); ok && len(invalid.Details) > 0 {
 			return s.refuse(ctx, u, invalid.Details[0].Msg)

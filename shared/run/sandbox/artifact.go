@@ -36,13 +36,13 @@ func refused(name, format string, args ...any) error {
 // 1 GB or 100 times are a 422 *errs.Error. An error of r itself comes back as
 // it is.
 func Check(r io.ReaderAt, size int64) error {
-	_, err := Files(r, size)
+	_, err := Names(r, size)
 	return err
 }
 
-// Files is [Check] that returns the names of the zip's files: clean, relative and
+// Names is [Check] that returns the names of the zip's files: clean, relative and
 // separated by slashes.
-func Files(r io.ReaderAt, size int64) ([]string, error) {
+func Names(r io.ReaderAt, size int64) ([]string, error) {
 	entries, err := open(r, size)
 	if err != nil {
 		return nil, err
