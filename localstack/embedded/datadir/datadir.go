@@ -1,5 +1,5 @@
-// Package datadir is the embedded server's data directory: what is where in it,
-// of which format it is, and that one process has it at a time.
+// Package datadir manages the embedded server's data directory: the names in
+// it, its format, and its use by one process at a time.
 package datadir
 
 import (
@@ -16,58 +16,59 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// Format is the layout that this program writes and reads.
+// Format is the version of the layout that this program reads and writes.
 const Format = 1
 
-// The names in a data directory.
+// Names in a data directory.
 const (
 	formatFile = "format.json"
 	backupFile = "backup.json"
 	lockFile   = "lock"
 	ignoreFile = ".gitignore"
 	storeDir   = "store"
-	// sqliteFile is the database of formats before 1. A later data directory has a
-	// file of that name that is no database, so that an older program refuses it
-	// instead of beginning anew beside it.
+	// sqliteFile is the database of formats before 1. Data directories of later
+	// formats have a file of that name that is not a database, so that an older
+	// program refuses the directory instead of creating a new database in it.
 	sqliteFile = "millrace.db"
 )
 
-// LastSQLite is the last version that opens data directories before format 1.
+// LastSQLite is the last version that opens data directories of formats before
+// 1.
 const LastSQLite = "c44bae1"
 
 const sqliteNotice = "This data directory is of a later version of Millrace, which has no SQLite database.\n"
 
-// The errors of Open.
+// Errors of Open.
 var (
-	// ErrInUse: another process has the directory.
+	// ErrInUse means that another process uses the directory.
 	ErrInUse = errors.New("the data directory is in use by another server")
-	// ErrFormat: the directory is of a format that this program does not open;
-	// nothing in it was changed. It is wrapped with which program does.
+	// ErrFormat means that the directory has a format that this program does not
+	// open. It is unchanged. The error is wrapped with the version that opens it.
 	ErrFormat = errors.New("the data directory is of another format")
 )
 
-// Dir is a data directory that this process has.
+// Dir is a data directory locked by this process.
 type Dir struct {
 	Path   string
-	Backup *Backup // not nil: the directory is a backup that no server has adopted
+	Backup *Backup // not nil if the directory is a backup that no server has adopted
 	lock   io.Closer
 }
 
 // format is the content of formatFile.
 type format struct {
 	Format  int    `json:"format"`
-	Version string `json:"version"` // of the program that made the directory
+	Version string `json:"version"` // of the program that created the directory
 }
 
-// Backup is told in the directory of a backup.
+// Backup is stored in the directory of a backup.
 type Backup struct {
 	Of      string    `json:"of"` // the data directory
 	At      time.Time `json:"at"`
 	Version string    `json:"version"` // of the server
 }
 
-// Open takes a data directory for this process; it is made if missing. Errors:
-// ErrInUse, ErrFormat.
+// Open locks a data directory for this process and creates it if it is missing.
+// Errors: ErrInUse, ErrFormat.
 func Open(path, version string) (*Dir, error) {
 	if err := Check(path); err != nil {
 		return nil, err
@@ -95,8 +96,8 @@ func Open(path, version string) (*Dir, error) {
 	return d, nil
 }
 
-// own makes a directory that was there before the owner's alone. One of another
-// owner stays as it is, if only its group may look in.
+// own makes an existing directory accessible only to its owner. If it belongs
+// to another user, it is left alone, provided that only its group has access.
 func own(path string) error {
 	info, err := os.Stat(path)
 	if err != nil || info.Mode().Perm()&0o077 == 0 {
@@ -108,8 +109,8 @@ func own(path string) error {
 	return nil
 }
 
-// Check tells whether this program opens the directory, which may be missing,
-// without a change. Errors: ErrFormat.
+// Check reports whether this program can open the directory, which may be
+// missing. It changes nothing. Errors: ErrFormat.
 func Check(path string) error {
 	var f format
 	known, err := read(filepath.Join(path, formatFile), &f)
@@ -132,7 +133,8 @@ func Check(path string) error {
 	return nil
 }
 
-// prepare writes what the directory lacks, and reads whether it is a backup.
+// prepare creates the missing files of the directory, and reads whether it is a
+// backup.
 func (d *Dir) prepare(version string) error {
 	var f format
 	known, err := read(d.name(formatFile), &f)
@@ -186,8 +188,8 @@ func (d *Dir) stamp(version string) error {
 	return WriteJSON(d.name(formatFile), format{Format, version})
 }
 
-// MarkBackup makes of a directory that has a store a backup. Until then it is not
-// opened.
+// MarkBackup marks a directory with a store as a backup. Before that, it cannot
+// be opened.
 func MarkBackup(path string, b Backup) error {
 	if err := WriteJSON(filepath.Join(path, backupFile), b); err != nil {
 		return err
@@ -195,7 +197,7 @@ func MarkBackup(path string, b Backup) error {
 	return (&Dir{Path: path}).stamp(b.Version)
 }
 
-// Adopt makes of a backup an ordinary data directory.
+// Adopt converts a backup to an ordinary data directory.
 func (d *Dir) Adopt() error {
 	d.Backup = nil
 	if err := os.Remove(d.name(backupFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -204,18 +206,18 @@ func (d *Dir) Adopt() error {
 	return nil
 }
 
-// Store is where table and queues are.
+// Store returns the directory of table and queues.
 func (d *Dir) Store() string { return Store(d.Path) }
 
-// Store is where table and queues are in a data directory.
+// Store returns the directory of table and queues in a data directory.
 func Store(path string) string { return filepath.Join(path, storeDir) }
 
-// Close gives the directory back.
+// Close unlocks the directory.
 func (d *Dir) Close() error { return d.lock.Close() }
 
 func (d *Dir) name(file string) string { return filepath.Join(d.Path, file) }
 
-// read reads a JSON file; false if there is none.
+// read reads a JSON file. It returns false if the file does not exist.
 func read(path string, v any) (bool, error) {
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {

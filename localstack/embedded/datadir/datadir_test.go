@@ -13,7 +13,7 @@ import (
 	"millrace/localstack/embedded/datadir"
 )
 
-// tree is the content of a directory's files by name.
+// tree returns the content of a directory's files by name.
 func tree(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	out := map[string]string{}
@@ -28,7 +28,7 @@ func tree(t *testing.T, dir string) map[string]string {
 	return out
 }
 
-func TestOpenMakesADirectoryOfTheFormat(t *testing.T) {
+func TestOpenCreatesDirectory(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "new", "data")
 	d, err := datadir.Open(path, "1.2.3")
@@ -53,7 +53,7 @@ func TestOpenMakesADirectoryOfTheFormat(t *testing.T) {
 	assert.Equal(t, made, tree(t, path), "what made it stays on record")
 }
 
-func TestADirectoryThatWasThereBecomesTheOwners(t *testing.T) {
+func TestExistingDirectoryBecomesPrivate(t *testing.T) {
 	t.Parallel()
 	path := t.TempDir()
 	require.NoError(t, os.Chmod(path, 0o755))
@@ -65,9 +65,9 @@ func TestADirectoryThatWasThereBecomesTheOwners(t *testing.T) {
 	assert.Equal(t, os.FileMode(0o700), info.Mode().Perm())
 }
 
-// TestOtherFormatsAreRefused: one sentence says which version opens the
-// directory, and nothing in it is changed.
-func TestOtherFormatsAreRefused(t *testing.T) {
+// TestOtherFormatsAreRejected checks that one sentence tells which version
+// opens the directory, and that nothing in it is changed.
+func TestOtherFormatsAreRejected(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ file, content, want string }{
 		"SQLite":               {"millrace.db", "SQLite format 3\x00", "Millrace c44bae1 was the last version to open"},
@@ -86,9 +86,9 @@ func TestOtherFormatsAreRefused(t *testing.T) {
 	}
 }
 
-// TestAnOlderProgramRefuses: where the SQLite database of older versions was
-// stands a file that is none, so that they do not begin anew beside the store.
-func TestAnOlderProgramRefuses(t *testing.T) {
+// TestOlderProgramRejectsDirectory checks for the file in place of the former
+// SQLite database, which keeps older versions from creating a new one.
+func TestOlderProgramRejectsDirectory(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	d, err := datadir.Open(dir, "1")
@@ -100,7 +100,7 @@ func TestAnOlderProgramRefuses(t *testing.T) {
 	assert.NotContains(t, string(data), "SQLite format 3")
 }
 
-func TestABackupIsKnownUntilItIsAdopted(t *testing.T) {
+func TestDirectoryIsBackupUntilAdopted(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	at := time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)

@@ -7,8 +7,9 @@ import (
 	"path/filepath"
 )
 
-// WriteFile writes a file that is the owner's alone: when it returns nil the file
-// and its name are on the disk, else what was there is there still.
+// WriteFile atomically replaces a file that only its owner can access. If it
+// returns nil, the file and its name are durable; otherwise the previous file
+// is unchanged.
 func WriteFile(path string, data []byte) (err error) {
 	dir := filepath.Dir(path)
 	f, err := os.CreateTemp(dir, filepath.Base(path)+".*") // mode 0600
@@ -33,7 +34,7 @@ func WriteFile(path string, data []byte) (err error) {
 	return syncDir(dir)
 }
 
-// WriteJSON is WriteFile of a value's JSON.
+// WriteJSON is WriteFile for a value encoded as JSON.
 func WriteJSON(path string, v any) error {
 	data, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {

@@ -1,4 +1,4 @@
 package datadir
 
-// syncDir does nothing: Windows syncs no directories.
+// syncDir does nothing, because Windows cannot sync directories.
 func syncDir(string) error { return nil }

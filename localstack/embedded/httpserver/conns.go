@@ -13,43 +13,44 @@ import (
 )
 
 const (
-	quietTime   = time.Second     // a header takes as long as a round trip or two
-	stalledTime = 2 * time.Second // a lost packet is sent again before
+	quietTime   = time.Second     // a header takes a round trip or two
+	stalledTime = 2 * time.Second // a lost packet is retransmitted earlier
 )
 
-// phase is what a connection does, the one that is missed least first.
+// phase is the state of a connection. Lower phases are closed first.
 type phase int
 
 const (
-	awaited phase = iota // its first request has not come yet
-	kept                 // between two requests
-	busy                 // a request is being answered
+	awaited phase = iota // its first request has not arrived
+	kept                 // idle between two requests
+	busy                 // handling a request
 )
 
-// conn is a connection that is counted.
+// conn is a counted connection.
 type conn struct {
 	net.Conn
-	table *table // locks the fields up to since
+	table *table // its lock guards the fields up to since
 	peer  *peer
-	place *list.Element // in peer.in[phase], nil once removed
+	place *list.Element // element of peer.in[phase]; nil once removed
 
 	phase phase
-	since time.Time // of the phase
+	since time.Time // start of the phase
 
-	// held is since when the client holds up a body or an answer, Unix
-	// nanoseconds; 0: it does not.
+	// held is the time since when the client has delayed a body or a response, in
+	// Unix nanoseconds; 0 if it does not.
 	held atomic.Int64
-	slow atomic.Bool // a body came too slowly
+	slow atomic.Bool // a body arrived too slowly
 }
 
-// Close closes the connection and counts it no more.
+// Close closes the connection and stops counting it.
 func (c *conn) Close() error {
 	c.table.remove(c)
 	return c.Conn.Close()
 }
 
-// CloseWrite ends what is sent. net/http does so before it closes a connection on
-// which more of a body comes, so that the client can read the answer.
+// CloseWrite closes the sending side. net/http calls it before it closes a
+// connection on which more of a body arrives, so that the client can read the
+// response.
 func (c *conn) CloseWrite() error {
 	if w, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return w.CloseWrite()
@@ -57,7 +58,7 @@ func (c *conn) CloseWrite() error {
 	return nil
 }
 
-// table is the connections of a server.
+// table holds the connections of a server.
 type table struct {
 	limit int
 	times times
@@ -65,22 +66,22 @@ type table struct {
 
 	mu     sync.Mutex
 	count  int
-	peers  map[netip.Addr]*peer // that have connections
+	peers  map[netip.Addr]*peer // with at least one connection
 	closed bool
-	told   time.Time // when it was last logged that connections were closed
-	cut    int       // connections closed since
+	told   time.Time // when closed connections were last logged
+	cut    int       // connections closed since told
 }
 
 func newTable(limit int, t times, log *slog.Logger) *table {
 	return &table{limit: max(limit, 2), times: t, log: log, peers: map[netip.Addr]*peer{}}
 }
 
-// add counts a new connection. One that has to go for it is closed; nil is
-// returned if that is the new one.
+// add counts a new connection and closes another one if there are too many. It
+// returns nil if the new one must be refused.
 func (t *table) add(nc net.Conn) *conn {
 	c, victim := t.admit(nc)
 	if victim != nil {
-		_ = victim.Conn.Close() // the client may be gone
+		_ = victim.Conn.Close() // the client may have disconnected
 	}
 	return c
 }
@@ -114,14 +115,14 @@ func (t *table) admit(nc net.Conn) (c, victim *conn) {
 	return c, victim
 }
 
-// tooMany reports whether an address has more than its share while others have
-// connections, too.
+// tooMany reports whether an address has more than its share while other
+// addresses have connections.
 func (t *table) tooMany(p *peer) bool {
 	n := p.count()
 	return !p.addr.IsLoopback() && n >= t.limit/2 && t.count > n
 }
 
-// tell logs, at most once in ten seconds, that connections had to be closed.
+// tell logs, at most once in ten seconds, that connections were closed.
 func (t *table) tell(now time.Time, of netip.Addr) {
 	t.cut++
 	if now.Sub(t.told) < 10*time.Second {
@@ -132,7 +133,7 @@ func (t *table) tell(now time.Time, of netip.Addr) {
 	t.told, t.cut = now, 0
 }
 
-// drop takes a connection out of the table, which is locked.
+// drop removes a connection from the table, which must be locked.
 func (t *table) drop(c *conn) {
 	if c.place == nil {
 		return
@@ -150,7 +151,7 @@ func (t *table) remove(c *conn) {
 	t.drop(c)
 }
 
-// changed is http.Server.ConnState.
+// changed implements http.Server.ConnState.
 func (t *table) changed(nc net.Conn, state http.ConnState) {
 	c, ok := nc.(*conn)
 	if !ok || state != http.StateActive && state != http.StateIdle {
@@ -166,7 +167,7 @@ func (t *table) changed(nc net.Conn, state http.ConnState) {
 	c.held.Store(0)
 }
 
-// enter begins a phase of a connection, whose table is locked.
+// enter begins a phase of a connection, whose table must be locked.
 func (c *conn) enter(next phase, now time.Time) {
 	if c.place != nil {
 		c.peer.in[c.phase].Remove(c.place)
@@ -175,7 +176,7 @@ func (c *conn) enter(next phase, now time.Time) {
 	c.phase, c.since = next, now
 }
 
-// shut closes the connections that have no request, for good.
+// shut closes all connections without a request and refuses new ones.
 func (t *table) shut() {
 	t.mu.Lock()
 	t.closed = true
@@ -189,12 +190,12 @@ func (t *table) shut() {
 	}
 	t.mu.Unlock()
 	for _, c := range idle {
-		_ = c.Close() // the client may be gone
+		_ = c.Close() // the client may have disconnected
 	}
 }
 
-// address is the one by which connections are counted: of IPv6 the network of
-// 64 bits that one client has.
+// address returns the address by which connections are counted: for IPv6 the
+// /64 network that belongs to one client.
 func address(a net.Addr) netip.Addr {
 	tcp, ok := a.(*net.TCPAddr)
 	if !ok {
@@ -211,7 +212,7 @@ func address(a net.Addr) netip.Addr {
 
 type connKey struct{}
 
-// withConn is http.Server.ConnContext.
+// withConn implements http.Server.ConnContext.
 func withConn(ctx context.Context, nc net.Conn) context.Context {
 	if c, ok := nc.(*conn); ok {
 		return context.WithValue(ctx, connKey{}, c)

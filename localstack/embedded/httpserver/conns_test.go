@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// from is a connection of an address.
+// from is a connection with a given address.
 type from struct {
 	net.Conn
 	ip     string
@@ -23,17 +23,17 @@ type from struct {
 func (f *from) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.ParseIP(f.ip), Port: 1} }
 func (f *from) Close() error         { f.closed = true; return nil }
 
-// kind is what a connection does in a test.
+// kind is the state of a connection in a test.
 type kind struct {
 	ip    string
 	phase phase
 	age   time.Duration // of the phase
-	held  time.Duration // how long its client has held it up
+	held  time.Duration // how long its client has delayed it
 }
 
-// TestWhoGivesWay: of the connections of a full table, which is closed for a new
-// one; -1: the new one.
-func TestWhoGivesWay(t *testing.T) {
+// TestVictim checks which connection of a full table is closed for a new one;
+// -1 means that the new one is refused.
+func TestVictim(t *testing.T) {
 	t.Parallel()
 	const local, near, far = "127.0.0.1", "192.0.2.1", "198.51.100.1"
 	for name, tt := range map[string]struct {
@@ -41,26 +41,26 @@ func TestWhoGivesWay(t *testing.T) {
 		conns []kind
 		want  int
 	}{
-		"a half-open one before one that is kept alive": {local, []kind{
+		"half-open before kept alive": {local, []kind{
 			{local, kept, time.Minute, 0}, {local, awaited, 3 * time.Second, 0}, {local, busy, time.Hour, 0}}, 1},
-		"the oldest half-open one": {local, []kind{
+		"oldest half-open": {local, []kind{
 			{local, awaited, 3 * time.Second, 0}, {local, awaited, 5 * time.Second, 0}, {local, awaited, 4 * time.Second, 0}}, 1},
-		"of the address that has most": {near, []kind{
+		"of the address with the most": {near, []kind{
 			{near, awaited, 9 * time.Second, 0}, {far, awaited, 2 * time.Second, 0}, {far, busy, 0, 0}}, 1},
-		"a half-open one whoever has most": {near, []kind{
+		"half-open before any other of the largest address": {near, []kind{
 			{near, kept, time.Minute, 0}, {near, kept, time.Minute, 0}, {far, awaited, 2 * time.Second, 0}}, 2},
-		"one that is kept alive before one that is new": {local, []kind{
+		"kept alive before new": {local, []kind{
 			{local, awaited, 100 * time.Millisecond, 0}, {local, kept, time.Millisecond, 0}}, 1},
-		"one that is new before one at work": {local, []kind{
+		"new before busy": {local, []kind{
 			{local, busy, time.Hour, 0}, {local, awaited, 100 * time.Millisecond, 0}}, 1},
-		"one whose client sends or reads nothing": {local, []kind{
+		"stalled client": {local, []kind{
 			{local, busy, time.Hour, 0}, {local, busy, time.Hour, 3 * time.Second}, {local, busy, time.Hour, 5 * time.Second}}, 2},
-		"none that waits for a packet": {local, []kind{{local, busy, time.Hour, time.Second}, {local, busy, time.Hour, 0}}, -1},
-		"none that works, of one's own address": {local, []kind{
+		"not while a packet may be lost": {local, []kind{{local, busy, time.Hour, time.Second}, {local, busy, time.Hour, 0}}, -1},
+		"no busy one of the same address": {local, []kind{
 			{local, busy, time.Hour, 0}, {local, busy, time.Second, 0}, {near, busy, time.Second, 0}}, -1},
-		"the newest of who has many at work": {near, []kind{
+		"newest busy one of a large address": {near, []kind{
 			{far, busy, time.Hour, 0}, {far, busy, time.Minute, 0}, {far, busy, time.Second, 0}, {local, busy, time.Second, 0}}, 2},
-		"none of who has hardly more": {near, []kind{
+		"no busy one of an address with few more": {near, []kind{
 			{far, busy, time.Hour, 0}, {far, busy, time.Second, 0}, {near, busy, time.Second, 0}}, -1},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -98,9 +98,9 @@ func TestWhoGivesWay(t *testing.T) {
 	}
 }
 
-// TestAnAddressHasHalf of the connections while others have some, other than
-// loopback, which a proxy has them all from.
-func TestAnAddressHasHalf(t *testing.T) {
+// TestAddressGetsAtMostHalf of the connections while others have some. Loopback
+// is exempt, because a proxy uses it for all clients.
+func TestAddressGetsAtMostHalf(t *testing.T) {
 	t.Parallel()
 	for ip, want := range map[string]int{"192.0.2.1": 10, "127.0.0.1": 19, "::1": 19} {
 		table := newTable(20, times{quiet: quietTime, stalled: stalledTime}, slog.New(slog.DiscardHandler))
@@ -155,7 +155,7 @@ func TestDefaultConnections(t *testing.T) {
 	assert.LessOrEqual(t, half, one)
 }
 
-// BenchmarkAdd adds to a full table of half-open connections.
+// BenchmarkAdd adds connections to a full table of half-open ones.
 func BenchmarkAdd(b *testing.B) {
 	table := newTable(2048, times{quiet: quietTime, stalled: stalledTime}, slog.New(slog.DiscardHandler))
 	for range 2048 {

@@ -1,39 +1,41 @@
-// Package httpserver is an [http.Server] whose clients cannot hold more of it than
-// they use: what waits for a client ends when the client makes no progress, and
-// what is scarce, connections, is taken from those who use it least.
+// Package httpserver provides an [http.Server] that clients cannot exhaust:
+// waiting for a client ends if the client makes no progress, and connections
+// are taken from clients that use them least.
 //
 // # Time
 //
-// Nothing limits how long a request may take: long polls, answers that are streamed
-// and large uploads over thin lines go on for as long as they move.
+// Requests have no total time limit: long polls, streamed responses and large
+// uploads over slow lines may take any time as long as they progress.
 //
-//   - A request's header has to be there 10 s after the connection, or after its
+//   - A request's header must arrive within 10 s of the connection, or of its
 //     first byte; a connection without a request is closed after 2 minutes.
-//   - While a handler reads the body, each 20 s have to bring 10 KB or its end, which
-//     is half a kilobyte a second. How large the body is does not matter.
-//   - While an answer is written, each 16 KB have to find room on their way within
-//     30 s. A connection's buffer in the kernel is bounded, so that a client that
-//     reads nothing is noticed after some hundred kilobytes. An answer that pauses by
-//     itself, such as a heartbeat, waits for nobody and is not timed.
+//   - While a handler reads the body, 10 KB or the end of the body must arrive
+//     every 20 s, which is half a kilobyte a second, whatever the body's size.
+//   - While a response is written, the client must accept each 16 KB within 30 s.
+//     A connection's buffer in the kernel is bounded, so that a client that reads
+//     nothing is detected after some hundred kilobytes. Pauses of the handler, as
+//     between heartbeats, do not count.
 //
 // # Connections
 //
-// A server has so many connections at once. Another one is still accepted, and
-// takes the place of one that is missed least, in this order:
+// The number of concurrent connections is limited. At the limit, a new
+// connection is still accepted and replaces an existing one, chosen in this
+// order:
 //
-//  1. one whose request does not come, for a second or longer;
-//  2. one that is kept alive between two requests;
-//  3. one whose request has just not come yet;
-//  4. one whose client has held up a body or an answer for two seconds or longer.
+//  1. one whose request has not arrived for a second or longer;
+//  2. one that is idle between two requests;
+//  3. one whose request has not arrived for less than a second;
+//  4. one whose client has delayed a body or a response for two seconds or longer.
 //
-// Among those of a kind it is one of the address that has most connections of all,
-// and of these the one that has waited longest. Only if there is none, all
-// connections being at work, an address that has more than twice as many as the
-// newcomer's gives up its newest; else the newcomer is answered 503.
+// Within a category it is one of the address with the most connections in
+// total, and among these the one that has waited longest. If all connections
+// are busy, an address with more than twice as many as the newcomer's loses its
+// newest; otherwise the newcomer is answered 503.
 //
-// So somebody who behaves loses nothing to others: their header comes within a
-// round trip, and is never the oldest that is awaited; what they keep alive can be
-// opened again. That holds as well where all clients have one address, as behind a
-// proxy, and so no address has a limit that others have not, but that an address
-// other than loopback has at most half of the connections while there are others'.
+// Well-behaved clients therefore lose nothing to others: their header arrives
+// within a round trip and is never the oldest awaited one, and an idle
+// connection can be reopened. This also holds if all clients share one address,
+// as behind a proxy. Addresses have no other limit, except that an address
+// other than loopback has at most half of the connections while others have
+// any.
 package httpserver

@@ -1,11 +1,12 @@
 package httpserver
 
-// mostConnections is how many connections one server has at most.
+// mostConnections is the largest default number of connections of a server.
 const mostConnections = 4096
 
-// DefaultConnections is how many connections a server has of share parts of the
-// process: at most 4,096, and no more than a quarter of the files that the process
-// may have open, divided by share, for the store and what is under way need some.
+// DefaultConnections returns the default limit of connections for one of share
+// servers in a process: at most 4,096, and at most a quarter of the process's
+// open file limit divided by share, because the store and other work need
+// files, too.
 func DefaultConnections(share int) int {
 	n := uint64(mostConnections)
 	if files := openFiles(); files > 0 {

@@ -4,7 +4,7 @@ package httpserver
 
 import "syscall"
 
-// openFiles is how many files the process may have open; 0: unknown.
+// openFiles returns the process's open file limit, 0 if it is unknown.
 func openFiles() uint64 {
 	var limit syscall.Rlimit
 	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit) != nil {

@@ -1,4 +1,4 @@
 package httpserver
 
-// openFiles is how many files the process may have open; 0: unknown.
+// openFiles returns the process's open file limit, 0 if it is unknown.
 func openFiles() uint64 { return 0 }

@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// sendBuffer bounds what the kernel holds of an answer for a client that does not
-// read it, in bytes. Half a megabyte in all serves 5 MB/s at 100 ms.
+// sendBuffer bounds the bytes of a response that the kernel buffers for a
+// client that does not read. Half a megabyte in total allows 5 MB/s at 100 ms.
 const sendBuffer = 256 << 10
 
-// refusal is the answer to a connection for which there is no room. It ends with
-// the connection.
+// refusal is the response to a connection beyond the limit, which is then
+// closed.
 const refusal = "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nRetry-After: 1\r\nConnection: close\r\n\r\n" +
 	`{"detail":"The server has too many connections at work"}` + "\n"
 
@@ -20,7 +20,7 @@ type listener struct {
 	conns *table
 }
 
-// Accept returns the next connection for which there is room.
+// Accept returns the next connection that fits the limit.
 func (l *listener) Accept() (net.Conn, error) {
 	for {
 		nc, err := l.Listener.Accept()
@@ -28,7 +28,7 @@ func (l *listener) Accept() (net.Conn, error) {
 			return nil, err
 		}
 		if tcp, ok := nc.(*net.TCPConn); ok {
-			_ = tcp.SetWriteBuffer(sendBuffer) // a bound of memory, not needed to serve
+			_ = tcp.SetWriteBuffer(sendBuffer) // saves memory; not needed to serve
 		}
 		if c := l.conns.add(nc); c != nil {
 			return c, nil

@@ -15,20 +15,20 @@ func progress(next http.Handler, t times) http.Handler {
 		x := &exchange{ResponseWriter: w, times: t, control: http.NewResponseController(w), conn: c}
 		x.extendWrite()
 		if r.Body != nil && r.Body != http.NoBody {
-			// Also for what net/http itself reads of a body that the handler leaves.
+			// Also for the rest of a body, which net/http reads itself.
 			x.extendRead()
 			x.body = r.Body
-			watched := *r // net/http looks at the body of its own request
+			watched := *r // net/http inspects the body of its own request
 			watched.Body = body{x}
 			r = &watched
 		}
-		// What is left of the answer is written when the handler has returned.
+		// The rest of the response is written after the handler has returned.
 		defer x.extendWrite()
 		next.ServeHTTP(x, r)
 	})
 }
 
-// exchange is a request and its answer.
+// exchange is a request and its response.
 type exchange struct {
 	http.ResponseWriter
 	times   times
@@ -37,28 +37,29 @@ type exchange struct {
 	body    io.ReadCloser
 
 	got      int       // bytes of the body since readFrom
-	readFrom time.Time // when the time for the next bytes began
-	wrote    time.Time // when the time to write began
+	readFrom time.Time // start of the period for the next bytes
+	wrote    time.Time // start of the period for writing
 }
 
-// extendRead gives the client time anew to send. Where deadlines cannot be set
-// there is none.
+// extendRead gives the client a new period to send. Connections without
+// deadlines have no period.
 func (x *exchange) extendRead() {
 	x.got, x.readFrom = 0, time.Now()
 	_ = x.control.SetReadDeadline(x.readFrom.Add(x.times.read))
 }
 
-// extendWrite gives the client time anew to read.
+// extendWrite gives the client a new period to read.
 func (x *exchange) extendWrite() {
 	now := time.Now()
-	if now.Sub(x.wrote) < x.times.write/16 { // setting it costs more than a write to memory
+	if now.Sub(x.wrote) < x.times.write/16 { // setting a deadline costs more than a write to memory
 		return
 	}
 	x.wrote = now
 	_ = x.control.SetWriteDeadline(now.Add(x.times.write))
 }
 
-// waits notes that the client is being waited for since a time, or no more.
+// waits records since when the server waits for the client; zero if it does
+// not.
 func (x *exchange) waits(since time.Time) {
 	switch {
 	case x.conn == nil:
@@ -72,7 +73,8 @@ func (x *exchange) waits(since time.Time) {
 // body is the request's body.
 type body struct{ x *exchange }
 
-// Read reads what came. Errors: os.ErrDeadlineExceeded when the client is too slow.
+// Read implements io.Reader. Errors: os.ErrDeadlineExceeded if the client is
+// too slow.
 func (b body) Read(p []byte) (int, error) {
 	x := b.x
 	x.waits(x.readFrom)
@@ -80,12 +82,12 @@ func (b body) Read(p []byte) (int, error) {
 	x.waits(time.Time{})
 	switch x.got += n; {
 	case errors.Is(err, io.EOF):
-		// From now on net/http only waits for the client to hang up.
+		// From now on net/http only waits for the client to disconnect.
 		_ = x.control.SetReadDeadline(time.Time{})
 	case err == nil && x.got >= readLeast:
 		x.extendRead()
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		x.Header().Set("Connection", "close") // the rest may still come
+		x.Header().Set("Connection", "close") // the rest may still arrive
 		if x.conn != nil {
 			x.conn.slow.Store(true)
 		}
@@ -93,8 +95,8 @@ func (b body) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// TooSlow reports whether the body of a request came too slowly. Its context has
-// ended then, as if the client were gone.
+// TooSlow reports whether the body of a request arrived too slowly. In this
+// case its context ends as if the client had disconnected.
 func TooSlow(r *http.Request) bool {
 	c, ok := r.Context().Value(connKey{}).(*conn)
 	return ok && c.slow.Load()
@@ -103,7 +105,7 @@ func TooSlow(r *http.Request) bool {
 // Close closes the body.
 func (b body) Close() error { return b.x.body.Close() }
 
-// Write writes in pieces, for each of which the client has time to read.
+// Write writes in pieces and gives the client time to read each of them.
 func (x *exchange) Write(p []byte) (n int, err error) {
 	defer x.waits(time.Time{})
 	for {
@@ -120,7 +122,7 @@ func (x *exchange) Write(p []byte) (n int, err error) {
 // Flush sends what was written.
 func (x *exchange) Flush() { _ = x.FlushError() }
 
-// FlushError is Flush, for http.ResponseController.
+// FlushError is Flush for http.ResponseController.
 func (x *exchange) FlushError() error {
 	defer x.waits(time.Time{})
 	x.extendWrite()
@@ -128,5 +130,5 @@ func (x *exchange) FlushError() error {
 	return x.control.Flush()
 }
 
-// Unwrap is for http.ResponseController.
+// Unwrap supports http.ResponseController.
 func (x *exchange) Unwrap() http.ResponseWriter { return x.ResponseWriter }

@@ -8,26 +8,26 @@ import (
 	"time"
 )
 
-// How long clients are waited for.
+// Time-outs for clients.
 const (
 	headerTime = 10 * time.Second // for the header of a request
-	idleTime   = 2 * time.Minute  // for another request
+	idleTime   = 2 * time.Minute  // for the next request
 	readTime   = 20 * time.Second // for readLeast bytes of a body
 	readLeast  = 10 << 10
-	writeTime  = 30 * time.Second // for room for writeChunk bytes of an answer
+	writeTime  = 30 * time.Second // for the client to accept writeChunk bytes of a response
 	writeChunk = 16 << 10
 )
 
-// maxHeader is how many bytes a request's header may have.
+// maxHeader is the largest request header in bytes.
 const maxHeader = 64 << 10
 
-// Config says what to serve.
+// Config configures a Server.
 type Config struct {
 	Handler     http.Handler
-	Connections int          // at once; 0: DefaultConnections
-	Log         *slog.Logger // of connections that were closed to make room, and of panics; nil: slog.Default()
+	Connections int          // concurrent; 0 means DefaultConnections
+	Log         *slog.Logger // of connections closed at the limit, and of panics; nil means slog.Default()
 
-	times times // zero: the package's; tests are faster
+	times times // zero means the package's; tests use shorter ones
 }
 
 type times struct {
@@ -35,13 +35,13 @@ type times struct {
 	quiet, stalled            time.Duration
 }
 
-// Server serves HTTP/1.1. Make it with New.
+// Server is an HTTP/1.1 server. Create it with New.
 type Server struct {
 	http  http.Server
 	conns *table
 }
 
-// New makes a server that does not serve yet.
+// New returns a server that does not serve yet.
 func New(cfg Config) *Server {
 	if cfg.Connections == 0 {
 		cfg.Connections = DefaultConnections(1)
@@ -65,19 +65,20 @@ func New(cfg Config) *Server {
 	return s
 }
 
-// Serve answers what comes to l until Shutdown or Close. ctx is that of all
-// requests. Errors: http.ErrServerClosed after those, else the listener's.
+// Serve serves connections of l until Shutdown or Close. All requests inherit
+// ctx. Errors: http.ErrServerClosed after Shutdown or Close, otherwise the
+// listener's.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	s.http.BaseContext = func(net.Listener) context.Context { return ctx }
 	return s.http.Serve(&listener{l, s.conns})
 }
 
-// Shutdown listens no more, closes the connections without a request and waits for
+// Shutdown stops listening, closes connections without a request and waits for
 // requests in flight until ctx ends. Errors: ctx's.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.conns.shut()
 	return s.http.Shutdown(ctx)
 }
 
-// Close cuts off all connections.
+// Close closes all connections.
 func (s *Server) Close() error { return s.http.Close() }

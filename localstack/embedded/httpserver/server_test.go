@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// short are times that a test can wait for.
+// short are time-outs that a test can wait for.
 var short = times{
 	header: 300 * time.Millisecond, idle: 300 * time.Millisecond, read: 300 * time.Millisecond, write: 300 * time.Millisecond,
 	quiet: 20 * time.Millisecond, stalled: 20 * time.Millisecond,
@@ -50,7 +50,7 @@ func dial(t *testing.T, address string) net.Conn {
 	return c
 }
 
-// send writes a request's text.
+// send writes raw bytes of a request.
 func send(t *testing.T, c net.Conn, text string) {
 	t.Helper()
 	_, err := io.WriteString(c, text)
@@ -59,7 +59,8 @@ func send(t *testing.T, c net.Conn, text string) {
 
 const get = "GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 
-// closed waits until the server has closed a connection, and tells how long it took.
+// closed waits until the server has closed a connection, and returns how long
+// it took.
 func closed(t *testing.T, c net.Conn) time.Duration {
 	t.Helper()
 	begin := time.Now()
@@ -123,9 +124,9 @@ func TestSlowClientsAreClosed(t *testing.T) {
 	})
 }
 
-// TestWhoMovesIsNotClosed: a body that trickles, an answer that pauses and a client
-// that reads slowly go on for as long as they move.
-func TestWhoMovesIsNotClosed(t *testing.T) {
+// TestClientsThatProgressAreNotClosed covers a body that trickles, a response
+// that pauses and a client that reads slowly.
+func TestClientsThatProgressAreNotClosed(t *testing.T) {
 	t.Parallel()
 	address := serve(t, Config{times: short, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		n, err := io.Copy(io.Discard, r.Body)
@@ -134,7 +135,7 @@ func TestWhoMovesIsNotClosed(t *testing.T) {
 		}
 		for range 5 {
 			select {
-			case <-r.Context().Done(): // a deadline that is left over would end it
+			case <-r.Context().Done(): // a stale deadline would end it
 				return
 			case <-time.After(150 * time.Millisecond):
 			}
@@ -145,7 +146,7 @@ func TestWhoMovesIsNotClosed(t *testing.T) {
 	})})
 	c := dial(t, address)
 	const pieces = 10
-	for round := range 2 { // the second on a connection that has had deadlines
+	for round := range 2 { // the second uses a connection that had deadlines
 		fmt.Fprintf(c, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n", pieces*readLeast)
 		for range pieces {
 			send(t, c, strings.Repeat("x", readLeast))
@@ -159,8 +160,8 @@ func TestWhoMovesIsNotClosed(t *testing.T) {
 	}
 }
 
-// TestHalfOpenConnectionsMakeRoom: whoever sends a request is answered, however many
-// connections others keep without one.
+// TestHalfOpenConnectionsMakeRoom checks that requests are answered, however
+// many connections without a request others keep.
 func TestHalfOpenConnectionsMakeRoom(t *testing.T) {
 	t.Parallel()
 	address := serve(t, Config{Connections: 20, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "here") })})
@@ -177,8 +178,9 @@ func TestHalfOpenConnectionsMakeRoom(t *testing.T) {
 	}
 }
 
-// TestTooManyAtWork: who comes when all connections are at work is told so.
-func TestTooManyAtWork(t *testing.T) {
+// TestBusyServerRefusesConnections checks for the 503 if all connections are
+// busy.
+func TestBusyServerRefusesConnections(t *testing.T) {
 	t.Parallel()
 	working, finish := make(chan struct{}), make(chan struct{})
 	address := serve(t, Config{Connections: 3, Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
@@ -200,7 +202,7 @@ func TestTooManyAtWork(t *testing.T) {
 	close(finish)
 }
 
-// TestShutdownWaitsForRequestsOnly: not for connections without one.
+// TestShutdownWaitsForRequestsOnly, not for connections without one.
 func TestShutdownWaitsForRequestsOnly(t *testing.T) {
 	t.Parallel()
 	begun, finish := make(chan struct{}), make(chan struct{})
@@ -227,8 +229,9 @@ func TestShutdownWaitsForRequestsOnly(t *testing.T) {
 	assert.Less(t, time.Since(begin), 3*time.Second)
 }
 
-// TestARefusedBodyLeavesTheAnswer: who still sends when the answer comes can read it.
-func TestARefusedBodyLeavesTheAnswer(t *testing.T) {
+// TestResponseToRefusedBodyIsReadable: a client that is still sending can read
+// it.
+func TestResponseToRefusedBodyIsReadable(t *testing.T) {
 	t.Parallel()
 	address := serve(t, Config{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Connection", "close")

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// peer is the connections of an address. Those of a phase are in the order in
-// which they came to it, the oldest first.
+// peer holds the connections of an address. Those of a phase are in the order
+// in which they entered it, oldest first.
 type peer struct {
 	addr netip.Addr
 	in   [busy + 1]list.List // of *conn
@@ -18,7 +18,7 @@ type peer struct {
 
 func (p *peer) count() int { return p.in[awaited].Len() + p.in[kept].Len() + p.in[busy].Len() }
 
-// oldest is the connection that has been in a phase for longest; nil: none is.
+// oldest returns the connection that has been in a phase for longest, or nil.
 func (p *peer) oldest(ph phase) *conn {
 	if e := p.in[ph].Front(); e != nil {
 		return e.Value.(*conn)
@@ -26,8 +26,8 @@ func (p *peer) oldest(ph phase) *conn {
 	return nil
 }
 
-// victim picks the connection that gives way to one of an address; nil: none
-// does. own asks for one of that address.
+// victim returns the connection to close for one of an address, or nil. If own
+// is set, it must have that address itself.
 func (t *table) victim(of *peer, now time.Time, own bool) *conn {
 	from := maps.Values(t.peers)
 	if own {
@@ -40,7 +40,7 @@ func (t *table) victim(of *peer, now time.Time, own bool) *conn {
 	if best.conn != nil || own {
 		return best.conn
 	}
-	return first(from, func(p *peer) (c candidate) { // all are at work
+	return first(from, func(p *peer) (c candidate) { // all are busy
 		if p.count() > 2*(of.count()+1) {
 			c.conn = p.in[busy].Back().Value.(*conn)
 			c.age = c.conn.since.Sub(now) // the newest
@@ -49,15 +49,16 @@ func (t *table) victim(of *peer, now time.Time, own bool) *conn {
 	}).conn
 }
 
-// candidate is the connection of an address that goes first.
+// candidate is the connection of an address that would be closed first.
 type candidate struct {
 	conn *conn // nil: none
-	rank int   // the lowest goes first,
+	rank int   // the lowest is closed first
 	age  time.Duration
 }
 
-// first is the candidate that goes first of those of several addresses: of the
-// lowest rank, of the address that has most connections, the oldest.
+// first returns the candidate that is closed first among several addresses: the
+// one with the lowest rank, of the address with the most connections, and the
+// oldest.
 func first(from iter.Seq[*peer], choose func(*peer) candidate) (best candidate) {
 	most := 0
 	for p := range from {
@@ -74,8 +75,8 @@ func first(from iter.Seq[*peer], choose func(*peer) candidate) (best candidate) 
 	return best
 }
 
-// missed is the connection without a request of an address that goes first. The
-// rank is its place in the order of the package's documentation.
+// missed returns an address's first candidate without a request. Its rank is
+// the position in the order of the package documentation.
 func (t *table) missed(p *peer, now time.Time) candidate {
 	next, idle := p.oldest(awaited), p.oldest(kept)
 	switch {
@@ -89,8 +90,8 @@ func (t *table) missed(p *peer, now time.Time) candidate {
 	return candidate{}
 }
 
-// stalled is the connection of an address whose client has held up a request for
-// longest. It goes through all that are busy, and there is none but busy ones.
+// stalled returns an address's connection whose client has delayed a request
+// for longest. It scans all connections, which are all busy.
 func (t *table) stalled(p *peer, now time.Time) (c candidate) {
 	for e := p.in[busy].Front(); e != nil; e = e.Next() {
 		of := e.Value.(*conn)

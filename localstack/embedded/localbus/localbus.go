@@ -1,6 +1,6 @@
-// Package localbus is the embedded driver of the port package bus: each rule
-// feeds a queue, from which the runtime hands the events to a function. So an
-// event that Publish acknowledged is as durable as a message, and tried again
+// Package localbus is the embedded server's driver of package bus: each rule
+// feeds a queue, from which the runtime delivers the events to a function. An
+// event that Publish accepted is therefore as durable as a message, and retried
 // as often.
 package localbus
 
@@ -18,13 +18,13 @@ import (
 	"millrace/shared/platform/queue"
 )
 
-// What an envelope says of where it comes from.
+// Origin fields of an envelope.
 const (
 	Account = "000000000000"
 	Region  = "local"
 )
 
-// Rule puts the events of some detail types on a queue.
+// Rule sends the events of some detail types to a queue.
 type Rule struct {
 	DetailTypes []string // exact; at least one
 	Queue       string
@@ -39,8 +39,8 @@ type Bus struct {
 
 var _ bus.Bus = (*Bus)(nil)
 
-// New makes a bus of rules. Rules that name one queue for one detail type
-// twice put its events there once.
+// New returns a bus with rules. If several rules send a detail type to the same
+// queue, its events are sent there once.
 func New(queues queue.Queues, rules []Rule) *Bus {
 	b := &Bus{queues: queues, clock: clock.System{}, routes: make(map[string][]string)}
 	for _, rule := range rules {
@@ -53,8 +53,8 @@ func New(queues queue.Queues, rules []Rule) *Bus {
 	return b
 }
 
-// Publish checks all events before it keeps any. One that no rule matches costs
-// no more than the check.
+// Publish checks all events before it sends any. An event that no rule matches
+// costs only the check.
 func (b *Bus) Publish(ctx context.Context, events ...bus.Event) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -64,7 +64,7 @@ func (b *Bus) Publish(ctx context.Context, events ...bus.Event) error {
 			return err
 		}
 	}
-	var order []string // queues, in the order they are first met
+	var order []string // queues in order of first use
 	batches := make(map[string][]queue.Message)
 	for _, event := range events {
 		queues := b.routes[event.DetailType]
@@ -90,7 +90,8 @@ func (b *Bus) Publish(ctx context.Context, events ...bus.Event) error {
 	return nil
 }
 
-// envelope writes an event as EventBridge does, its time in whole seconds.
+// envelope encodes an event as EventBridge does, with its time in whole
+// seconds.
 func (b *Bus) envelope(event bus.Event) ([]byte, error) {
 	now := b.clock.Now()
 	event = event.Complete(now, ids.New(now))
@@ -98,8 +99,7 @@ func (b *Bus) envelope(event bus.Event) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("localbus: %w", err)
 	}
-	// Not json.Marshal, whose escapes for HTML could make a detail six times as
-	// long.
+	// Not json.Marshal: its HTML escapes could make a detail six times as long.
 	var body bytes.Buffer
 	encoder := json.NewEncoder(&body)
 	encoder.SetEscapeHTML(false)

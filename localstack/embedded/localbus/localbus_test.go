@@ -48,8 +48,8 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// TestRules feeds each queue once, with the workspace as the group.
-func TestRules(t *testing.T) {
+// TestRulesFeedEachQueueOnce, with the workspace as the group.
+func TestRulesFeedEachQueueOnce(t *testing.T) {
 	t.Parallel()
 	queues := open(t, "one", "two")
 	b := localbus.New(queues, []localbus.Rule{

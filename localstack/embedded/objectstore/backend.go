@@ -14,14 +14,14 @@ import (
 	"millrace/localstack/embedded/space"
 )
 
-// objects is the posix backend with what it lacks: bodies that end early are
-// refused, and so are writes when the disk is nearly full; deletions can be paused;
-// and what is acknowledged is on the disk, if that is asked for.
+// objects extends the posix backend: bodies that end early are rejected, as are
+// writes when the disk is nearly full; deletions can be paused; and
+// acknowledged writes are synced to disk, if that is enabled.
 type objects struct {
 	*posix.Posix
 	buckets  string // the directory of the buckets, absolute
 	metadata meta.MetadataStorer
-	sidecars bool // metadata is kept beside the objects, not with them
+	sidecars bool // metadata is stored beside the objects, not in their attributes
 	space    *space.Space
 	log      *slog.Logger
 	onLost   func(key, why string) // may be nil
@@ -34,8 +34,8 @@ func (b *objects) PutObject(ctx context.Context, in s3response.PutObjectInput) (
 	if err := b.admit(ctx, aws.ToInt64(in.ContentLength), in.Body); err != nil {
 		return s3response.PutObjectOutput{}, err
 	}
-	// Asked when the body has come, so that a slow client is no overwriting that a
-	// pause would have to wait for.
+	// Called when the body has arrived, so that a slow client is not counted as an
+	// overwrite in progress, for which a pause would wait.
 	leave := func() {}
 	defer func() { leave() }()
 	ready := func() (err error) {
@@ -96,7 +96,7 @@ func (b *objects) UploadPart(ctx context.Context, in *s3.UploadPartInput) (*s3.U
 	return out, b.outcome(ctx, "UploadPart", begun, *in.Bucket, partKey(*in.Key, *in.UploadId, *in.PartNumber), err)
 }
 
-// UploadPartCopy makes a part of an upload from an object.
+// UploadPartCopy creates a part of an upload from an object.
 func (b *objects) UploadPartCopy(ctx context.Context, in *s3.UploadPartCopyInput) (s3response.CopyPartResult, error) {
 	size := b.sourceSize(in.CopySource)
 	if _, length, err := backend.ParseCopySourceRange(size, aws.ToString(in.CopySourceRange)); err == nil {
@@ -110,8 +110,8 @@ func (b *objects) UploadPartCopy(ctx context.Context, in *s3.UploadPartCopyInput
 	return out, b.outcome(ctx, "UploadPartCopy", begun, *in.Bucket, partKey(*in.Key, *in.UploadId, *in.PartNumber), err)
 }
 
-// CompleteMultipartUpload joins the parts of an upload, of which it makes a copy
-// before it removes them.
+// CompleteMultipartUpload joins the parts of an upload. It copies them before
+// it removes them.
 func (b *objects) CompleteMultipartUpload(ctx context.Context, in *s3.CompleteMultipartUploadInput) (s3response.CompleteMultipartUploadResult, string, error) {
 	if err := b.admit(ctx, b.uploadSize(*in.Bucket, *in.Key, aws.ToString(in.UploadId)), nil); err != nil {
 		return s3response.CompleteMultipartUploadResult{}, "", err
@@ -150,7 +150,7 @@ func (b *objects) DeleteObjects(ctx context.Context, in *s3.DeleteObjectsInput) 
 	return out, b.internal(ctx, "DeleteObjects", "", err)
 }
 
-// outcome ends a write of key: one that succeeded is made durable.
+// outcome completes a write of key and makes a successful one durable.
 func (b *objects) outcome(ctx context.Context, operation string, begun uint64, bucket, key string, err error) error {
 	if err != nil {
 		return b.internal(ctx, operation, key, b.failedWrite(bucket, key, err))

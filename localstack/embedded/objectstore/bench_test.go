@@ -34,8 +34,8 @@ func BenchmarkPutSmall(b *testing.B) {
 	}
 }
 
-// BenchmarkPutSynced puts 1 KB with and without a wait for the disk, into one
-// directory and into a new one each.
+// BenchmarkPutSynced puts 1 KB with and without syncing, into one directory and
+// into a new one each time.
 func BenchmarkPutSynced(b *testing.B) {
 	data := bytes.Repeat([]byte("1 KB"), 256)
 	for _, sync := range []bool{false, true} {

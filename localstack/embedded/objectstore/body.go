@@ -9,9 +9,10 @@ import (
 	"github.com/versity/versitygw/s3err"
 )
 
-// whole makes of a body one that is refused if it ends before length bytes came.
-// The backend takes what arrived before a client hung up for the whole object; S3
-// stores nothing then. Its end is told when ready, which may be nil, returns.
+// whole returns a body that fails if it ends before length bytes have arrived.
+// The backend would take what arrived before a client disconnected for the
+// whole object; S3 stores nothing in that case. The end of the body is returned
+// after ready, which may be nil, has returned.
 func whole(body io.Reader, length *int64, ready func() error) io.Reader {
 	if body == nil {
 		return nil
@@ -23,16 +24,16 @@ func whole(body io.Reader, length *int64, ready func() error) io.Reader {
 	return r
 }
 
-// errHungUp is S3's own error for it and no io.ErrUnexpectedEOF, which the
-// backend takes for the end of a body.
+// errHungUp is S3's error for an incomplete body. It is not
+// io.ErrUnexpectedEOF, which the backend takes for the end of a body.
 var errHungUp = s3err.GetAPIError(s3err.ErrIncompleteBody)
 
-// wholeReader turns an end before rest bytes came into an error.
+// wholeReader fails if body ends before rest bytes have arrived.
 type wholeReader struct {
 	body io.Reader
 	rest int64
 
-	ready func() error // nil: it always is
+	ready func() error // may be nil
 }
 
 func (r *wholeReader) Read(p []byte) (int, error) {

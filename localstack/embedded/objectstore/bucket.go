@@ -11,8 +11,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 )
 
-// ensureBucket creates the bucket through the front door, so that its owner and
-// access rules are what the server expects of any bucket.
+// ensureBucket creates the bucket by a request, so that its owner and access
+// rules are as the server expects.
 func ensureBucket(ctx context.Context, endpoint string, cfg Config) error {
 	client := s3.New(s3.Options{
 		Region: Region, BaseEndpoint: &endpoint, UsePathStyle: true,

@@ -15,20 +15,20 @@ import (
 	"github.com/versity/versitygw/backend/posix"
 )
 
-// ErrNotAFile: what is to be copied holds a symbolic link or another thing that
-// is neither file nor directory. It is wrapped with where.
+// ErrNotAFile means that a directory to copy contains something other than
+// files and directories, such as a symbolic link. It is wrapped with the path.
 var ErrNotAFile = errors.New("neither a file nor a directory")
 
-// userAttributes is how the names of the extended attributes begin that are
-// copied; others are the system's.
+// userAttributes is the prefix of the extended attributes that are copied.
+// Others belong to the system.
 const userAttributes = "user."
 
-// CopyTo copies a store's directory, Dir/objects, to a directory that does not
-// exist, with all metadata; files are the owner's alone, and synced. The store
-// may be in use: objects that are stored meanwhile may be in the copy or not, and
-// so that none is missing that was there before, deletions must be paused
-// (PauseDeletes). What is left when it fails is no store. Errors: ErrNotAFile,
-// fs.ErrExist if to exists, ctx's.
+// CopyTo copies a store's directory, Dir/objects, with all metadata to a
+// directory that does not exist. Copied files are synced and accessible only to
+// their owner. The store may be in use: the copy may or may not contain objects
+// stored meanwhile; deletions must be paused (PauseDeletes), so that it
+// contains all that existed before. After an error the target is incomplete.
+// Errors: ErrNotAFile, fs.ErrExist if to exists, ctx's.
 func CopyTo(ctx context.Context, from, to string) error {
 	if _, err := os.Lstat(to); err == nil {
 		return fmt.Errorf("copy objects: %s: %w", to, fs.ErrExist)
@@ -49,9 +49,9 @@ func CopyTo(ctx context.Context, from, to string) error {
 	return nil
 }
 
-// copyDir copies a directory: of a bucket the uploads first, for one that is
-// completed meanwhile is found among the objects then, and buckets before
-// sidecars, for an object gets those before its name.
+// copyDir copies a directory. It copies the uploads of a bucket first, because
+// one that is completed meanwhile is then found among the objects, and buckets
+// before sidecars, because an object gets its sidecar before its name.
 func copyDir(ctx context.Context, from, to string) error {
 	entries, err := os.ReadDir(from)
 	if err != nil {
@@ -86,8 +86,8 @@ func copyDir(ctx context.Context, from, to string) error {
 	return syncPath(to)
 }
 
-// copyFile copies a file unless it is gone: deletions are paused, so it was a
-// temporary one.
+// copyFile copies a file unless it no longer exists: since deletions are
+// paused, it was a temporary one.
 func copyFile(ctx context.Context, from, to string) error {
 	in, err := openRegular(from)
 	if err != nil {
@@ -105,7 +105,7 @@ func copyFile(ctx context.Context, from, to string) error {
 	if err != nil {
 		return err
 	}
-	for err == nil { // in pieces, between which ctx is asked
+	for err == nil { // in pieces, to check ctx between them
 		if _, err = io.CopyN(out, in, copyPiece); err == nil {
 			err = ctx.Err()
 		}
@@ -116,7 +116,7 @@ func copyFile(ctx context.Context, from, to string) error {
 	if err == nil {
 		err = out.Chmod(0o600)
 	}
-	if err == nil { // when the object was stored
+	if err == nil { // the time when the object was stored
 		err = os.Chtimes(to, info.ModTime(), info.ModTime())
 	}
 	if err == nil {
@@ -125,11 +125,11 @@ func copyFile(ctx context.Context, from, to string) error {
 	return errors.Join(err, out.Close())
 }
 
-// copyPiece is how many bytes of a file are copied at once.
+// copyPiece is the number of bytes copied at once.
 const copyPiece = 64 << 20
 
-// copyFileAttributes copies the attributes of open files, for the names may be
-// those of others by now.
+// copyFileAttributes copies the attributes of open files, because their names
+// may refer to other files by now.
 func copyFileAttributes(from, to *os.File) error {
 	names, err := xattr.FList(from)
 	if err != nil {
@@ -167,7 +167,7 @@ func copyAttributes(from, to string) error {
 	return errors.Join(copyFileAttributes(in, out), out.Close())
 }
 
-// unsupported drops the error of a file system that has no attributes.
+// unsupported drops the error of a file system without attributes.
 func unsupported(err error) error {
 	if errors.Is(err, errors.ErrUnsupported) {
 		return nil
@@ -175,7 +175,7 @@ func unsupported(err error) error {
 	return err
 }
 
-// gone drops the error of what has vanished.
+// gone drops the error of a file that no longer exists.
 func gone(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

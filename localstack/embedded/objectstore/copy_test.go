@@ -47,7 +47,7 @@ func TestCopyTo(t *testing.T) {
 			old := time.Now().Add(-48 * time.Hour)
 			require.NoError(t, os.Chtimes(loose, old, old))
 
-			// Objects come and go while the copy is made.
+			// Objects are stored and deleted while the copy is made.
 			busy, stop := context.WithCancel(ctx)
 			done := begin(func() error {
 				for i := 0; busy.Err() == nil && i < 200; i++ {
@@ -107,7 +107,7 @@ func TestCopyTo(t *testing.T) {
 	}
 }
 
-func TestCopyToRefuses(t *testing.T) {
+func TestCopyToRejectsLinks(t *testing.T) {
 	for name, spoil := range map[string]func(t *testing.T, from string){
 		"link to a file": func(t *testing.T, from string) {
 			require.NoError(t, os.Symlink("/etc/passwd", filepath.Join(from, "b")))
@@ -145,7 +145,7 @@ func TestCopyToArguments(t *testing.T) {
 	assert.ErrorIs(t, objectstore.CopyTo(t.Context(), filepath.Join(from, "a"), missing), objectstore.ErrNotAFile)
 }
 
-// s3 is the vendor's client, for what the port leaves out.
+// s3 returns the SDK's client, for operations that the port lacks.
 func (f *fixture) s3() *aws3.Client {
 	return aws3.New(aws3.Options{
 		Region: objectstore.Region, BaseEndpoint: aws.String(f.server.Endpoint()), UsePathStyle: true,

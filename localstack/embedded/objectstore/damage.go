@@ -17,26 +17,27 @@ import (
 	"github.com/versity/versitygw/s3err"
 )
 
-// checkedFirst is how large an object is at most that is read twice: first to be
-// checked. Of a larger one damage is noticed before its last byte is handed out.
+// checkedFirst is the size up to which an object is read twice, first to verify
+// it. Damage of a larger object is detected before its last byte is sent.
 const checkedFirst = 32 << 20
 
-// partsAttribute is where the backend keeps the sizes of the parts of an object.
+// partsAttribute is the attribute in which the backend stores the sizes of the
+// parts of an object.
 const partsAttribute = "mp-metadata"
 
-// damaged is the answer for an object whose content is not what was stored. It is
-// no 5xx, which clients would ask for again.
+// damaged is the error for an object whose content is not what was stored. It
+// is not a 5xx, which clients would retry.
 var damaged = s3err.APIError{
 	Code: "ObjectDamaged", HTTPStatusCode: http.StatusConflict,
 	Description: "The object is damaged: its content is not what was stored.",
 }
 
-// GetObject opens an object, or a part of it. One that is asked for whole is checked
-// against its ETag; but not where ETags are kept in sidecars: a write that is cut
-// short leaves another object's there.
+// GetObject opens an object, or a range of it. A whole object is verified
+// against its ETag, unless ETags are in sidecars, where an interrupted write
+// leaves another object's ETag.
 func (b *objects) GetObject(ctx context.Context, in *s3.GetObjectInput) (*s3.GetObjectOutput, error) {
 	out, err := b.Posix.GetObject(ctx, in)
-	key := strings.Clone(*in.Key) // its memory is the request's
+	key := strings.Clone(*in.Key) // the original shares the request's memory
 	if api, ok := errors.AsType[s3err.S3Error](err); ok && api.BaseError().Code == "NoSuchKey" {
 		b.lost(key, Missing)
 	}
@@ -67,33 +68,33 @@ func (b *objects) GetObject(ctx context.Context, in *s3.GetObjectInput) (*s3.Get
 	return out, nil
 }
 
-// Why an object is lost.
+// Reasons for a lost object.
 const (
 	Missing = "missing"
 	Damaged = "damaged"
 )
 
-// lost tells of an object that cannot be read.
+// lost reports an object that cannot be read.
 func (b *objects) lost(key, why string) {
 	if b.onLost != nil {
 		b.onLost(key, why)
 	}
 }
 
-// etagSum computes the ETag of an object: the MD5 of its bytes, or of the MD5s of
-// its parts and their count.
+// etagSum computes the ETag of an object: the MD5 of its bytes, or of the MD5s
+// of its parts and their count.
 type etagSum struct {
 	want  string
-	parts []int64 // where they end; nil: it has none
+	parts []int64 // ends of the parts; nil if it has none
 	part  hash.Hash
 	all   hash.Hash
 	at    int64
 	ended int
-	tell  func() // of a wrong one
+	tell  func() // called on a mismatch
 }
 
-// checksum begins the sum of an object that should have an ETag; nil where that
-// does not tell.
+// checksum returns the sum of an object that should have the given ETag, or nil
+// if the ETag is not a checksum.
 func (b *objects) checksum(bucket, key, etag string) *etagSum {
 	etag = strings.Trim(etag, `"`)
 	sum := &etagSum{want: etag, part: md5.New(), all: md5.New()}
@@ -116,7 +117,7 @@ func (b *objects) checksum(bucket, key, etag string) *etagSum {
 	return sum
 }
 
-// Write adds bytes.
+// Write adds bytes to the sum.
 func (s *etagSum) Write(p []byte) (int, error) {
 	n := len(p)
 	for s.ended < len(s.parts) && s.at+int64(len(p)) >= s.parts[s.ended] {
@@ -132,7 +133,7 @@ func (s *etagSum) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// right reports whether the bytes were those of the ETag, and tells if not.
+// right reports whether the bytes match the ETag, and calls tell if not.
 func (s *etagSum) right() bool {
 	got := hex.EncodeToString(s.part.Sum(nil))
 	if s.parts != nil {
@@ -148,14 +149,15 @@ func (s *etagSum) right() bool {
 	return true
 }
 
-// checkedBody withholds the end of an object that is damaged.
+// checkedBody withholds the end of a damaged object.
 type checkedBody struct {
 	io.ReadCloser
 	sum  *etagSum
 	left int64
 }
 
-// Read reads on. Errors: those of the file; io.ErrUnexpectedEOF for what is damaged.
+// Read implements io.Reader. Errors: those of the file; io.ErrUnexpectedEOF if
+// the object is damaged.
 func (c *checkedBody) Read(p []byte) (int, error) {
 	n, err := c.ReadCloser.Read(p)
 	_, _ = c.sum.Write(p[:n]) // never fails

@@ -17,9 +17,9 @@ import (
 	"millrace/shared/platform/blob"
 )
 
-// TestDamageIsNoticed when an object is read whole: by whoever reads it, in the log
+// TestDamageIsDetected when an object is read whole: by its reader, in the log
 // and by the callback.
-func TestDamageIsNoticed(t *testing.T) {
+func TestDamageIsDetected(t *testing.T) {
 	var damaged []string
 	cfg := config(t.TempDir())
 	cfg.Log = slog.New(slog.DiscardHandler)
@@ -53,7 +53,7 @@ func TestDamageIsNoticed(t *testing.T) {
 	require.Empty(t, damaged)
 
 	change := func(key string, at int64, text string) {
-		file, err := os.OpenFile(path(key), os.O_RDWR, 0) // its attributes stay
+		file, err := os.OpenFile(path(key), os.O_RDWR, 0) // keep its attributes
 		require.NoError(t, err)
 		_, err = file.WriteAt([]byte(text), at)
 		require.NoError(t, err)
@@ -71,7 +71,7 @@ func TestDamageIsNoticed(t *testing.T) {
 	require.ErrorIs(t, err, blob.ErrDamaged)
 	assert.Equal(t, []string{"org/small", "org/empty", "org/parts", "org/parts"}, damaged)
 
-	// A large one is cut off before its end.
+	// A large object is cut off before its end.
 	change("org/large", 5, "X")
 	link, err := f.store.PresignGet(t.Context(), "org/large", time.Minute, "")
 	require.NoError(t, err)
@@ -89,8 +89,9 @@ func TestDamageIsNoticed(t *testing.T) {
 	assert.Equal(t, "org/large", damaged[4])
 }
 
-// TestMissingObjectsAreNoticed when they are asked for, not when they are looked up.
-func TestMissingObjectsAreNoticed(t *testing.T) {
+// TestMissingObjectsAreReported when they are read, not when they are looked
+// up.
+func TestMissingObjectsAreReported(t *testing.T) {
 	var lost []string
 	cfg := config(t.TempDir())
 	cfg.OnLost = func(key, why string) { lost = append(lost, why+" "+key) }

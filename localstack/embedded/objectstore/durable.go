@@ -11,17 +11,17 @@ import (
 	"github.com/versity/versitygw/backend/posix"
 )
 
-// syncFile makes a file or a directory durable; tests look on.
+// syncFile makes a file or a directory durable. Tests replace it.
 var syncFile = (*os.File).Sync
 
-// durable puts on the disk what was stored. A nil one does nothing.
+// durable makes stored objects durable. A nil durable does nothing.
 type durable struct {
 	buckets  string
-	sidecars string // empty: metadata is in extended attributes, which a file's sync takes along
+	sidecars string // empty if metadata is in extended attributes, which are synced with their file
 	known    knownDirs
 }
 
-// begin begins a write.
+// begin begins a write and returns its number.
 func (d *durable) begin() uint64 {
 	if d == nil {
 		return 0
@@ -29,7 +29,7 @@ func (d *durable) begin() uint64 {
 	return d.known.begin()
 }
 
-// deletion begins a deletion, which done ends.
+// deletion begins a deletion, which ends with done.
 func (d *durable) deletion() (done func()) {
 	if d == nil {
 		return func() {}
@@ -37,8 +37,8 @@ func (d *durable) deletion() (done func()) {
 	return d.known.deletion()
 }
 
-// stored returns when the objects of these keys, which a write stored that begun
-// is of, and all directories that lead to them, are on the disk.
+// stored returns when the objects with these keys, written since begun, and all
+// directories that lead to them are durable.
 func (d *durable) stored(begun uint64, bucket string, keys ...string) error {
 	if d == nil {
 		return nil
@@ -71,7 +71,7 @@ func (d *durable) stored(begun uint64, bucket string, keys ...string) error {
 	return nil
 }
 
-// made is stored for the bucket, and for what holds the buckets.
+// made is stored for the bucket and its parent directories.
 func (d *durable) made(root, bucket string) error {
 	if d == nil {
 		return nil
@@ -90,7 +90,7 @@ func (d *durable) made(root, bucket string) error {
 	return nil
 }
 
-// syncSidecars syncs an object's metadata, one file an attribute.
+// syncSidecars syncs an object's metadata, which has one file per attribute.
 func syncSidecars(dir string) error {
 	files, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -104,8 +104,8 @@ func syncSidecars(dir string) error {
 	return syncPath(dir)
 }
 
-// syncParents syncs the directories between root and path up to the first that is
-// known, and returns those whose names it has synced.
+// syncParents syncs the directories between root and path up to the first known
+// one, and returns the directories that it synced.
 func syncParents(root, path string, known func(dir string) bool) (synced []string, err error) {
 	for dir := filepath.Dir(path); dir != "."; dir = filepath.Dir(dir) {
 		if err := syncPath(filepath.Join(root, dir)); err != nil {
@@ -119,8 +119,8 @@ func syncParents(root, path string, known func(dir string) bool) (synced []strin
 	return synced, nil
 }
 
-// syncPath syncs a file or directory. One that is gone was deleted or replaced
-// meanwhile, and needs it no more.
+// syncPath syncs a file or directory. One that no longer exists was deleted or
+// replaced meanwhile.
 func syncPath(path string) error {
 	f, err := openToSync(path)
 	if errors.Is(err, fs.ErrNotExist) || f == nil && err == nil {
@@ -132,9 +132,9 @@ func syncPath(path string) error {
 	return errors.Join(syncFile(f), f.Close())
 }
 
-// syncedMetadata syncs a file that is about to get its name when its ETag is
-// stored, which is when it is complete: else a power cut could leave the name of
-// an acknowledged object to one that has taken its place and has no content yet.
+// syncedMetadata syncs a file when its ETag is stored, which happens when the
+// file is complete and before it is renamed. Otherwise a power cut could leave
+// the name of an acknowledged object with an empty file that was to replace it.
 type syncedMetadata struct{ meta.MetadataStorer }
 
 // StoreAttribute stores an attribute.

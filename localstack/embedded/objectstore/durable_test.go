@@ -18,7 +18,7 @@ import (
 	"millrace/shared/platform/blob"
 )
 
-// syncs notes what is synced, and fails with err.
+// syncs records what is synced, and fails with err.
 type syncs struct {
 	mu    sync.Mutex
 	paths []string
@@ -36,7 +36,7 @@ func (s *syncs) sync(f *os.File) error {
 	return s.err
 }
 
-// since returns what was synced in the order in which it was, below a directory.
+// since returns what work synced below a directory, in order.
 func (s *syncs) since(root string, work func()) []string {
 	s.mu.Lock()
 	s.paths = nil
@@ -66,7 +66,7 @@ func TestFullSync(t *testing.T) {
 			root := filepath.Join(cfg.Dir, "objects")
 			assert.Contains(t, s.paths, filepath.Join(root, "buckets"), "the bucket's name")
 			ctx, store := t.Context(), f.store
-			known := false // that the directory is on the disk
+			known := false // whether the directory is durable
 			check := func(key string, work func()) {
 				t.Helper()
 				got := s.since(root, work)
@@ -129,7 +129,7 @@ func TestFullSync(t *testing.T) {
 	}
 }
 
-func TestNoSyncUnlessAskedFor(t *testing.T) {
+func TestNoSyncByDefault(t *testing.T) {
 	var s syncs
 	t.Cleanup(objectstore.OnSync(s.sync))
 	f := start(t, config(t.TempDir()))

@@ -2,7 +2,7 @@ package objectstore
 
 import "os"
 
-// OnSync replaces what makes a file durable and returns how to undo it.
+// OnSync replaces syncFile and returns how to restore it.
 func OnSync(sync func(*os.File) error) (undo func()) {
 	before := syncFile
 	syncFile = sync

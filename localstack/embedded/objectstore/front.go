@@ -23,15 +23,16 @@ import (
 	"millrace/localstack/embedded/httpserver"
 )
 
-// copyBuffer is how many bytes of a body are passed on at once.
+// copyBuffer is the number of bytes of a body that are forwarded at once.
 const copyBuffer = 32 << 10
 
-// longestSocket is how long the path of a Unix socket may be on every system.
+// longestSocket is the longest path of a Unix socket that every system
+// supports.
 const longestSocket = 100
 
-// newFront is what listens in front of the gateway, which has no time-outs and
-// lets nobody else listen for it: a server whose clients can hold nothing up, that
-// passes requests on to the gateway's socket as they are.
+// newFront returns the server in front of the gateway. The gateway has no
+// time-outs and does not accept a listener, so the front protects it from slow
+// clients and forwards requests unchanged to its socket.
 func newFront(socket string, transport *http.Transport, connections int, log *slog.Logger) *httpserver.Server {
 	transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
 		c, err := (&net.Dialer{}).DialContext(ctx, "unix", socket)
@@ -44,11 +45,12 @@ func newFront(socket string, transport *http.Transport, connections int, log *sl
 	forward := &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.Out.URL.Scheme, r.Out.URL.Host = "http", "objects"
-			r.Out.Host = r.In.Host                 // the signature covers it
-			r.Out.URL.RawQuery = r.In.URL.RawQuery // and this, as it was written
+			r.Out.Host = r.In.Host                 // signed
+			r.Out.URL.RawQuery = r.In.URL.RawQuery // signed as it was written
 			if r.Out.ContentLength != 0 {
-				// The gateway may refuse it before it has read the body, and then takes
-				// what comes of it for requests: nobody else gets this connection.
+				// The gateway may refuse a request before it has read the body, and then
+				// takes the rest of the body for further requests. No other client may use
+				// this connection.
 				r.Out.Close = true //guard:objects/bodies drop
 				r.Out.Body = &received{ReadCloser: r.Out.Body}
 			}
@@ -57,17 +59,18 @@ func newFront(socket string, transport *http.Transport, connections int, log *sl
 		BufferPool:     &buffers{},
 		ModifyResponse: presigned,
 		ErrorHandler:   func(w http.ResponseWriter, r *http.Request, err error) { failed(w, r, err, log) },
-		ErrorLog:       slog.NewLogLogger(log.Handler(), slog.LevelDebug), // of clients that went away
+		ErrorLog:       slog.NewLogLogger(log.Handler(), slog.LevelDebug), // only disconnected clients
 	}
 	return httpserver.New(httpserver.Config{Handler: forward, Connections: connections, Log: log})
 }
 
-// gatewayConn is a connection to the gateway, which may answer and close before it
-// has read all of a body. The transport would take that for a failure and lose the
-// answer: what cannot be written any more is dropped. Reading tells how it ended.
+// gatewayConn is a connection to the gateway, which may respond and close it
+// before it has read all of a body. The transport would take that for a failure
+// and lose the response, so writes that fail are dropped. Reading reports how
+// the connection ended.
 type gatewayConn struct{ net.Conn }
 
-// Write writes p, or drops it if the gateway reads no more.
+// Write writes p, or drops it if the gateway has stopped reading.
 func (c gatewayConn) Write(p []byte) (int, error) {
 	n, err := c.Conn.Write(p)
 	if errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) {
@@ -76,8 +79,8 @@ func (c gatewayConn) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// presigned answers a request of a presigned URL, whose client knows the service
-// rather than S3, like the service when there is no room: 503, try again.
+// presigned changes the response to a presigned URL, whose client does not
+// speak S3, to the service's 503 if the disk is full.
 func presigned(res *http.Response) error {
 	if res.StatusCode == http.StatusInsufficientStorage && res.Request.URL.Query().Has("X-Amz-Signature") {
 		res.StatusCode, res.Status = http.StatusServiceUnavailable, ""
@@ -86,11 +89,11 @@ func presigned(res *http.Response) error {
 	return nil
 }
 
-// roomAfter is when a write that was refused for want of room may be tried again.
+// roomAfter is the retry delay for a write that failed for lack of disk space.
 const roomAfter = 10 * time.Second
 
-// failed answers a request that did not get through to the gateway, or whose body
-// did not come.
+// failed responds to a request that did not reach the gateway, or whose body
+// did not arrive.
 func failed(w http.ResponseWriter, r *http.Request, err error, log *slog.Logger) {
 	answer := s3err.GetAPIError(s3err.ErrSlowDown)
 	switch {
@@ -99,7 +102,7 @@ func failed(w http.ResponseWriter, r *http.Request, err error, log *slog.Logger)
 			Code: "RequestTimeout", HTTPStatusCode: http.StatusBadRequest,
 			Description: "The body came too slowly: nothing was read from the connection within the timeout period",
 		}
-	case r.Context().Err() != nil: // the client is gone
+	case r.Context().Err() != nil: // the client has disconnected
 	case broken(r):
 		answer = s3err.GetAPIError(s3err.ErrIncompleteBody)
 	default:
@@ -108,10 +111,10 @@ func failed(w http.ResponseWriter, r *http.Request, err error, log *slog.Logger)
 	w.Header().Set("Content-Type", "application/xml")
 	w.Header().Set("Connection", "close")
 	w.WriteHeader(answer.StatusCode())
-	_, _ = w.Write(answer.XMLBody("", "")) // the client may be gone
+	_, _ = w.Write(answer.XMLBody("", "")) // the client may have disconnected
 }
 
-// received is a body that knows whether it came whole.
+// received is a body that records whether it arrived whole.
 type received struct {
 	io.ReadCloser
 	broken atomic.Bool
@@ -126,14 +129,14 @@ func (b *received) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// broken reports whether the body of a request cannot be read: it is no fault of
-// the gateway.
+// broken reports whether the body of a request could not be read, which is not
+// the gateway's fault.
 func broken(r *http.Request) bool {
 	b, ok := r.Body.(*received)
 	return ok && b.broken.Load()
 }
 
-// buffers are those with which bodies are passed on.
+// buffers is the pool of buffers for forwarding bodies.
 type buffers struct{ pool sync.Pool }
 
 // Get takes a buffer.
@@ -144,11 +147,11 @@ func (b *buffers) Get() []byte {
 	return make([]byte, copyBuffer)
 }
 
-// Put gives it back.
+// Put returns a buffer.
 func (b *buffers) Put(p []byte) { b.pool.Put(&p) }
 
-// socketPath is where the gateway listens: in the data directory, or if its path is
-// too long for that in a directory of its own, which remove removes.
+// socketPath returns the path of the gateway's socket: in the data directory,
+// or, if that path is too long, in a separate directory, which remove removes.
 func socketPath(dir string) (path string, remove func() error, err error) {
 	none := func() error { return nil }
 	path = filepath.Join(dir, "objects.sock")
@@ -173,8 +176,8 @@ func removeFile(path string) error {
 	return nil
 }
 
-// endpoint is the URL under which clients on this machine reach a listener; one on
-// all addresses is reached by loopback.
+// endpoint returns the URL by which clients on this machine reach a listener.
+// One on all addresses is reached by loopback.
 func endpoint(address net.Addr) string {
 	host, port, _ := net.SplitHostPort(address.String())
 	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {

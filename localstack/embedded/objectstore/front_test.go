@@ -18,9 +18,9 @@ import (
 	"millrace/shared/platform/blob"
 )
 
-// TestHalfOpenConnectionsKeepNobodyOut: requests without a credential that never
-// come whole.
-func TestHalfOpenConnectionsKeepNobodyOut(t *testing.T) {
+// TestHalfOpenConnectionsDoNotBlockOthers uses unauthenticated requests that
+// never arrive whole.
+func TestHalfOpenConnectionsDoNotBlockOthers(t *testing.T) {
 	cfg := config(t.TempDir())
 	cfg.Connections, cfg.Log = 20, slog.New(slog.DiscardHandler)
 	f := start(t, cfg)
@@ -42,9 +42,9 @@ func TestHalfOpenConnectionsKeepNobodyOut(t *testing.T) {
 	assert.Equal(t, "a part", string(got))
 }
 
-// TestRequestsArePassedOnAsTheyAre: signatures cover path and query to the byte,
-// whatever is in them.
-func TestRequestsArePassedOnAsTheyAre(t *testing.T) {
+// TestRequestsAreForwardedUnchanged: signatures cover path and query to the
+// byte.
+func TestRequestsAreForwardedUnchanged(t *testing.T) {
 	f := start(t, config(t.TempDir()))
 	for _, key := range []string{"org/a b", "org/a+b", "org/ü/%41", "org/a;b=c&d?e#f", "org/~!'()*", "org/{x}[y]|z"} {
 		_, err := blob.PutBytes(t.Context(), f.store, key, []byte(key), blob.PutOptions{ContentType: "text/x; a=b"})
@@ -62,15 +62,15 @@ func TestRequestsArePassedOnAsTheyAre(t *testing.T) {
 	}
 }
 
-// TestALongBodyIsRefusedEarly: the client of a URL for ten bytes gets the answer
-// before it has sent much.
-func TestALongBodyIsRefusedEarly(t *testing.T) {
+// TestOversizedBodyIsRejectedEarly: the client of a URL for ten bytes gets the
+// response before it has sent much.
+func TestOversizedBodyIsRejectedEarly(t *testing.T) {
 	f := start(t, config(t.TempDir()))
 	id, err := f.store.CreateMultipart(t.Context(), "org/long", "")
 	require.NoError(t, err)
 	link, err := f.store.PresignPart(t.Context(), "org/long", id, 1, 10, time.Minute)
 	require.NoError(t, err)
-	for range 20 { // the answer races with the end of the connection
+	for range 20 { // the response races with the end of the connection
 		sent := &counter{left: 400 << 20}
 		req, err := http.NewRequestWithContext(t.Context(), "PUT", link, sent)
 		require.NoError(t, err)
@@ -83,7 +83,7 @@ func TestALongBodyIsRefusedEarly(t *testing.T) {
 	}
 }
 
-// counter is a body of so many bytes.
+// counter is a body of left bytes.
 type counter struct{ left int64 }
 
 func (c *counter) Read(p []byte) (int, error) {
@@ -95,9 +95,8 @@ func (c *counter) Read(p []byte) (int, error) {
 	return int(n), nil
 }
 
-// TestTheGatewayHasASocketOfItsOwn that nobody else may use and that does not stay,
-// also where its path would be too long.
-func TestTheGatewayHasASocketOfItsOwn(t *testing.T) {
+// TestGatewaySocketIsPrivateAndTemporary, even if its path would be too long.
+func TestGatewaySocketIsPrivateAndTemporary(t *testing.T) {
 	for name, length := range map[string]int{"short": 1, "long": 120} {
 		t.Run(name, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), strings.Repeat("d", length))
@@ -118,7 +117,7 @@ func TestTheGatewayHasASocketOfItsOwn(t *testing.T) {
 	}
 }
 
-// TestFailuresAreLogged, with what failed and on what, and not written to stderr.
+// TestFailuresAreLogged with operation and key, and not written to stderr.
 func TestFailuresAreLogged(t *testing.T) {
 	var log bytes.Buffer
 	cfg := config(t.TempDir())

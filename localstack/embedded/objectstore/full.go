@@ -16,19 +16,20 @@ import (
 	"millrace/shared/platform/errs"
 )
 
-// insufficientStorage is the code of the answer to a write for which there is no
-// room; its status is 507.
+// insufficientStorage is the error code of a write for which there is no disk
+// space; its status is 507.
 const insufficientStorage = "InsufficientStorage"
 
-// errDiskFull answers a write that others left no room for after it was admitted.
+// errDiskFull is the error of an admitted write if other processes filled the
+// disk.
 var errDiskFull = noRoom("the disk of the data directory is full")
 
 func noRoom(text string) s3err.APIError {
 	return s3err.APIError{Code: insufficientStorage, Description: text, HTTPStatusCode: http.StatusInsufficientStorage}
 }
 
-// admit refuses a write of n bytes for which there is no room. The body is read
-// then, so that the client gets the answer instead of a connection cut off.
+// admit rejects a write of n bytes for which there is no disk space. It reads
+// the body, so that the client gets the response instead of a reset connection.
 func (b *objects) admit(ctx context.Context, n int64, body io.Reader) error {
 	err := b.space.AdmitFile(ctx, n)
 	if err == nil {
@@ -43,8 +44,8 @@ func (b *objects) admit(ctx context.Context, n int64, body io.Reader) error {
 	return noRoom(err.Error())
 }
 
-// failure tells errors of a full disk, which the backend wraps beyond
-// recognition by the gateway, as such.
+// failure recognises errors of a full disk, which the backend wraps so that the
+// gateway cannot.
 func (b *objects) failure(err error) error {
 	if api, ok := errors.AsType[s3err.S3Error](err); ok && api.BaseError().Code == insufficientStorage || errors.Is(err, syscall.ENOSPC) {
 		return errDiskFull
@@ -52,8 +53,8 @@ func (b *objects) failure(err error) error {
 	return err
 }
 
-// failedWrite is failure for a write of key. What metadata it left of an object
-// that is not there is removed: the next one would have it.
+// failedWrite is failure for a write of key. It removes metadata that the write
+// left for an object that does not exist, which the next object would inherit.
 func (b *objects) failedWrite(bucket, key string, err error) error {
 	err = b.failure(err)
 	if errors.Is(err, s3err.GetAPIError(s3err.ErrExistingObjectIsDirectory)) && b.lacksRoomFor(bucket, key) {
@@ -68,8 +69,8 @@ func (b *objects) failedWrite(bucket, key string, err error) error {
 	return err
 }
 
-// lacksRoomFor tells whether an object could not get its name for want of room:
-// the backend then says that there is a directory of that name.
+// lacksRoomFor reports whether an object could not get its name for lack of
+// disk space: the backend then reports a directory of that name.
 func (b *objects) lacksRoomFor(bucket, key string) bool {
 	if info, err := os.Stat(b.path(bucket, key)); err == nil && info.IsDir() || errors.Is(err, syscall.ENOTDIR) {
 		return false

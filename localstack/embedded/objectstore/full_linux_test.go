@@ -15,8 +15,8 @@ import (
 	"millrace/shared/platform/blob"
 )
 
-// TestDiskFilledByOthers runs on a file system that has really no room left,
-// which only root can mount.
+// TestDiskFilledByOthers runs on a file system without free space, which only
+// root can mount.
 func TestDiskFilledByOthers(t *testing.T) {
 	for _, metadata := range []string{"attributes", "sidecar"} {
 		t.Run(metadata, func(t *testing.T) {
@@ -36,7 +36,7 @@ func TestDiskFilledByOthers(t *testing.T) {
 			require.NoError(t, err)
 			part := f.sendPart(t, "org/parts", upload, string(make([]byte, 1<<20)))
 
-			// With less and less room, writes fail at every place.
+			// With less and less space, writes fail at every step.
 			filler, err := os.Create(filepath.Join(dir, "filler"))
 			require.NoError(t, err)
 			t.Cleanup(func() { _ = filler.Close() })
@@ -75,7 +75,7 @@ func TestDiskFilledByOthers(t *testing.T) {
 	}
 }
 
-// fill leaves so many blocks of 4 KB.
+// fill leaves the given number of 4 KB blocks.
 func fill(t *testing.T, filler *os.File, blocks int) {
 	t.Helper()
 	_, err := filler.Seek(0, 2)

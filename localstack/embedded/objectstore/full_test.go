@@ -20,7 +20,7 @@ import (
 	"millrace/shared/platform/errs"
 )
 
-// disk is one of 8 GB, 256 MB of which are kept free.
+// disk is a disk of 8 GB, with a reserve of 256 MB.
 type disk struct{ free atomic.Uint64 }
 
 func (d *disk) space() *space.Space {
@@ -28,14 +28,14 @@ func (d *disk) space() *space.Space {
 	return space.New(func() (free, total uint64, err error) { return d.free.Load(), 8 << 30, nil }, slog.New(slog.DiscardHandler))
 }
 
-// fill leaves less than the reserve, and outwaits what is relied on of the last
-// reading.
+// fill leaves less than the reserve, and waits until the last reading is
+// outdated.
 func (d *disk) fill() {
 	d.free.Store(10 << 20)
 	time.Sleep(120 * time.Millisecond)
 }
 
-// requireFull wants the error of a disk without room.
+// requireFull requires the error of a full disk.
 func requireFull(t *testing.T, err error, message string) {
 	t.Helper()
 	e, ok := errors.AsType[*errs.Error](err)
@@ -104,8 +104,9 @@ func TestFullDiskRefusesWrites(t *testing.T) {
 	require.NoError(t, err, "the refusal left the upload as it was")
 }
 
-// TestSizesAreAsked: what a write takes is what it is admitted by.
-func TestSizesAreAsked(t *testing.T) {
+// TestAdmissionUsesSizeOfWrite checks the number of bytes for which each
+// operation is admitted.
+func TestAdmissionUsesSizeOfWrite(t *testing.T) {
 	var d disk
 	cfg := config(t.TempDir())
 	cfg.Space = d.space()

@@ -8,18 +8,18 @@ import (
 	"github.com/gofiber/fiber/v3"
 )
 
-// gate counts requests under way, so that closing waits for them and not, as the
-// gateway does, for clients to hang up idle connections.
+// gate counts requests in flight, so that closing waits for them and not, as
+// the gateway does, for clients to close idle connections.
 type gate struct {
 	mu      sync.Mutex
 	open    int
 	closing bool
-	empty   chan struct{} // closed when closing and nothing is open
+	empty   chan struct{} // closed when the gate is closing and no request is in flight
 }
 
 func newGate() *gate { return &gate{empty: make(chan struct{})} }
 
-// pass is middleware: it lets requests through until the gate closes.
+// pass is middleware that admits requests until the gate closes.
 func (g *gate) pass(ctx fiber.Ctx) error {
 	if !g.enter() {
 		ctx.Set(fiber.HeaderConnection, "close")
@@ -47,8 +47,8 @@ func (g *gate) leave() {
 	}
 }
 
-// close refuses further requests and reports whether those under way ended
-// before ctx. It is called once.
+// close rejects further requests and reports whether those in flight ended
+// before ctx. It must be called once.
 func (g *gate) close(ctx context.Context) bool {
 	g.mu.Lock()
 	g.closing = true

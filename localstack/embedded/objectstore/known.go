@@ -2,20 +2,21 @@ package objectstore
 
 import "sync"
 
-// maxKnown is how many directories are remembered.
+// maxKnown is the number of directories that are remembered.
 const maxKnown = 10_000
 
-// knownDirs are directories whose names, and those of all that lead to them, are
-// on the disk, so that they need not be synced for each object below them. A
-// deletion may remove directories, so it makes all of them unknown.
+// knownDirs remembers directories that are durable together with all their
+// parents, so that they need not be synced for each object. A deletion may
+// remove directories, so it clears the set.
 type knownDirs struct {
 	mu       sync.Mutex
 	dirs     map[string]struct{}
-	deletes  uint64 // that have begun, plus one
-	deleting int    // that are under way
+	deletes  uint64 // started so far, plus one
+	deleting int    // in progress
 }
 
-// begin tells when a write began, for add; 0 if a deletion is under way.
+// begin returns a number for add when a write begins, or 0 while a deletion is
+// in progress.
 func (k *knownDirs) begin() uint64 {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -32,8 +33,8 @@ func (k *knownDirs) has(dir string) bool {
 	return known
 }
 
-// add remembers directories that were synced, unless a deletion may have removed
-// them since begin.
+// add remembers synced directories, unless a deletion may have removed them
+// since begin.
 func (k *knownDirs) add(begun uint64, dirs []string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -48,7 +49,7 @@ func (k *knownDirs) add(begun uint64, dirs []string) {
 	}
 }
 
-// deletion begins a deletion, which done ends.
+// deletion begins a deletion, which ends with done.
 func (k *knownDirs) deletion() (done func()) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// serve is a server on a directory, in a process of its own.
+// serve runs a server on a directory in a separate process.
 func serve(dir string) error {
 	server, err := objectstore.Start(context.Background(), config(dir))
 	if err != nil {
@@ -53,7 +53,7 @@ func TestStartArguments(t *testing.T) {
 		func(c *objectstore.Config) { c.AccessKey = "" },
 		func(c *objectstore.Config) { c.SecretKey = "" },
 		func(c *objectstore.Config) { c.Listen = "nonsense" },
-		func(c *objectstore.Config) { c.Listen = "192.0.2.1:0" }, // not ours to bind
+		func(c *objectstore.Config) { c.Listen = "192.0.2.1:0" }, // not an address of this machine
 		func(c *objectstore.Config) { c.Dir = filepath.Join(os.Args[0], "below-a-file") },
 	} {
 		before, err := os.Getwd()
@@ -72,7 +72,7 @@ func TestStartArguments(t *testing.T) {
 func TestRestart(t *testing.T) {
 	ctx := t.Context()
 	t.Chdir(t.TempDir())
-	cfg := config("relative") // resolved before the directory changes
+	cfg := config("relative") // resolved before the working directory changes
 	f := start(t, cfg)
 	_, err := blob.PutBytes(ctx, f.store, "org/kept", []byte("kept"), blob.PutOptions{ContentType: "text/plain"})
 	require.NoError(t, err)
@@ -114,8 +114,8 @@ func TestFixedPort(t *testing.T) {
 	assert.Equal(t, 200, res.StatusCode, "presigned URLs outlive a restart")
 }
 
-// TestKilled kills a server while objects are written and looks for what it
-// acknowledged.
+// TestKilled kills a server while objects are written and checks the
+// acknowledged ones.
 func TestKilled(t *testing.T) {
 	dir := t.TempDir()
 	server := proctest.Start(t, "serve", dir)
@@ -158,7 +158,7 @@ func TestKilled(t *testing.T) {
 	}
 	objects, _, err := f.store.List(t.Context(), "org/", "", 0)
 	require.NoError(t, err)
-	for _, o := range objects { // unacknowledged ones are whole or not there
+	for _, o := range objects { // an unacknowledged object is complete or absent
 		data, _, err := blob.GetBytes(t.Context(), f.store, o.Key, 1<<20)
 		require.NoError(t, err)
 		word, _, _ := strings.Cut(string(data), " ")

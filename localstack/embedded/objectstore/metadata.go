@@ -9,10 +9,11 @@ import (
 	"github.com/versity/versitygw/backend/meta"
 )
 
-// openMetadata chooses where content types and ETags are kept: in extended
-// attributes, which appear with the object in one step, or where the file system
-// has none in a tree of sidecar files. A directory that has sidecars keeps them,
-// wherever it is moved. sidecars is that tree, empty if there is none.
+// openMetadata chooses where content types and ETags are stored: in extended
+// attributes, which appear atomically with the object, or, on file systems
+// without them, in a tree of sidecar files. A directory with sidecars keeps
+// them, wherever it is moved. sidecars is the path of the tree, empty if there
+// is none.
 func openMetadata(root, buckets string) (storer meta.MetadataStorer, sidecars string, err error) {
 	sidecars = filepath.Join(root, "sidecar")
 	_, err = os.Stat(sidecars)
@@ -32,9 +33,9 @@ func openMetadata(root, buckets string) (storer meta.MetadataStorer, sidecars st
 	return storer, sidecars, err
 }
 
-// hasAttributes tries to write an attribute and to read it: reading an absent one
-// succeeds on file systems that then refuse to store it, and on Windows, where
-// there are none, so does writing.
+// hasAttributes tests attributes by writing and reading one: on some file
+// systems reading an absent attribute succeeds although writing fails, and on
+// Windows, which has none, writing succeeds.
 func hasAttributes(dir string) (bool, error) {
 	probe, err := os.CreateTemp(filepath.Dir(dir), "probe-*")
 	if err != nil {

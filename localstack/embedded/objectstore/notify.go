@@ -18,17 +18,17 @@ import (
 	"millrace/events"
 )
 
-// deleted is the event of an object that was deleted, whichever way.
+// deleted is the event of an object that was deleted by any operation.
 const deleted = "ObjectRemoved:Delete"
 
-// sender hands the gateway's events of objects to a callback.
+// sender passes the gateway's object events to a callback.
 type sender struct {
 	backend backend.Backend
 	wants   func(event, key string) bool
 	call    func(events.Object)
 }
 
-// notifier returns the event sender of cfg, nil when nobody listens.
+// notifier returns the event sender of cfg, or nil if there is no callback.
 func notifier(cfg Config, be backend.Backend) s3event.S3EventSender {
 	if cfg.OnEvent == nil {
 		return nil
@@ -40,10 +40,11 @@ func notifier(cfg Config, be backend.Backend) s3event.S3EventSender {
 	return &sender{backend: be, wants: wants, call: cfg.OnEvent}
 }
 
-// SendEvent is called by the gateway after an operation succeeded.
+// SendEvent implements the gateway's interface. The gateway calls it after an
+// operation succeeded.
 func (s *sender) SendEvent(ctx fiber.Ctx, meta s3event.EventMeta) {
 	event := strings.TrimPrefix(string(meta.EventName), "s3:")
-	// The path's memory is the connection's and reused for the next request.
+	// The path shares the connection's memory, which the next request reuses.
 	bucket, key, _ := strings.Cut(strings.TrimPrefix(strings.Clone(ctx.Path()), "/"), "/")
 	about := context.WithoutCancel(ctx.Context())
 	switch kind := (events.Object{Event: event}); {
@@ -62,7 +63,7 @@ func (s *sender) SendEvent(ctx fiber.Ctx, meta s3event.EventMeta) {
 	}
 }
 
-// deletedKeys reads the request that deletes many objects at once.
+// deletedKeys returns the keys of a request that deletes many objects.
 func deletedKeys(body []byte) ([]string, error) {
 	var in s3response.DeleteObjects
 	if err := xml.Unmarshal(body, &in); err != nil {
@@ -79,7 +80,7 @@ func (s *sender) created(ctx context.Context, event, bucket, key string) {
 	if !s.wants(event, key) {
 		return
 	}
-	// Asked of the backend, for only some events carry size and ETag.
+	// Only some events carry size and ETag, so ask the backend.
 	out, err := s.backend.HeadObject(ctx, &s3.HeadObjectInput{Bucket: &bucket, Key: &key})
 	if err != nil {
 		slog.Warn("object created and gone before its event", "bucket", bucket, "key", key, "error", err)
@@ -91,8 +92,8 @@ func (s *sender) created(ctx context.Context, event, bucket, key string) {
 	})
 }
 
-// removed tells of an object that was to be deleted. One that is there failed to
-// be, or was stored again, which had its own event.
+// removed reports a deleted object. If the object exists, the deletion failed,
+// or it was stored again with an event of its own.
 func (s *sender) removed(ctx context.Context, bucket, key string) {
 	if !s.wants(deleted, key) {
 		return
@@ -103,12 +104,12 @@ func (s *sender) removed(ctx context.Context, bucket, key string) {
 	s.tell(events.Object{Event: deleted, Bucket: bucket, Key: key})
 }
 
-// tell adds when it was, by which events of one key are put in order.
+// tell adds the time and the sequencer, which orders the events of one key.
 func (s *sender) tell(o events.Object) {
 	now := time.Now()
 	o.Time, o.Sequencer = now.UTC(), fmt.Sprintf("%016X", now.UnixNano())
 	s.call(o)
 }
 
-// Close has nothing to release.
+// Close does nothing.
 func (s *sender) Close() error { return nil }

@@ -11,8 +11,7 @@ import (
 	"github.com/versity/versitygw/backend/posix"
 )
 
-// sourceSize is the size of the object that is to be copied, 0 for one that the
-// backend will not find.
+// sourceSize returns the size of the object to copy, 0 if it does not exist.
 func (b *objects) sourceSize(source *string) int64 {
 	bucket, key, _, err := backend.ParseCopySource(aws.ToString(source))
 	if err != nil || !filepath.IsLocal(filepath.Join(bucket, key)) {
@@ -25,7 +24,7 @@ func (b *objects) sourceSize(source *string) int64 {
 	return info.Size()
 }
 
-// uploadSize is how many bytes an upload's parts have.
+// uploadSize returns the total size of an upload's parts.
 func (b *objects) uploadSize(bucket, key, id string) (size int64) {
 	if !filepath.IsLocal(id) {
 		return 0
@@ -42,10 +41,11 @@ func (b *objects) uploadSize(bucket, key, id string) (size int64) {
 	return size
 }
 
-// path is the file of an object.
+// path returns the file of an object.
 func (b *objects) path(bucket, key string) string { return filepath.Join(b.buckets, bucket, key) }
 
-// uploadsKey is where the backend keeps the uploads of a key, below its bucket.
+// uploadsKey returns where the backend stores the uploads of a key, relative to
+// its bucket.
 func uploadsKey(key string) string {
 	return filepath.Join(posix.MetaTmpMultipartDir, fmt.Sprintf("%x", sha256.Sum256([]byte(key))))
 }

@@ -10,21 +10,21 @@ import (
 	"github.com/versity/versitygw/s3err"
 )
 
-// pauses holds deletions back while a backup is made.
+// pauses blocks deletions while a backup is made.
 type pauses struct {
 	mu      sync.Mutex
 	paused  int           // pauses that have not been resumed
-	active  int           // deletions under way
-	closed  bool          // nobody may wait any longer
+	active  int           // deletions in progress
+	closed  bool          // waiting is over
 	changed chan struct{} // closed at the next change
 }
 
 func newPauses() *pauses { return &pauses{changed: make(chan struct{})} }
 
-// PauseDeletes returns when no object is being deleted or overwritten. Until
-// resume is called such requests wait, as long as their contexts let them; reads
-// and objects with new keys go on. Pauses nest: the last resume counts. Calling
-// resume again does nothing.
+// PauseDeletes blocks deletions and overwrites of objects and returns when none
+// is in progress. Until resume is called, such requests wait as long as their
+// contexts permit; reads and writes of new keys continue. Pauses nest: the last
+// resume ends the pause. Calling resume again does nothing.
 func (s *Server) PauseDeletes() (resume func()) { return s.backend.pauses.pause() }
 
 func (p *pauses) pause() (resume func()) {
@@ -37,8 +37,8 @@ func (p *pauses) pause() (resume func()) {
 	return sync.OnceFunc(func() { p.change(func() { p.paused-- }) })
 }
 
-// enter begins a deletion, which leave ends. Errors: SlowDown if the context or
-// the server ended while it waited.
+// enter begins a deletion, which ends with leave. Errors: SlowDown if the
+// context or the server ends while it waits.
 func (p *pauses) enter(ctx context.Context) (leave func(), err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -52,10 +52,10 @@ func (p *pauses) enter(ctx context.Context) (leave func(), err error) {
 	return func() { p.change(func() { p.active-- }) }, nil
 }
 
-// close lets nobody wait any longer.
+// close ends all waiting.
 func (p *pauses) close() { p.change(func() { p.closed = true }) }
 
-// wait lets go of the lock until something changed or ctx ended.
+// wait releases the lock until the state changes or ctx ends.
 func (p *pauses) wait(ctx context.Context) {
 	changed := p.changed
 	p.mu.Unlock()
@@ -74,7 +74,7 @@ func (p *pauses) change(what func()) {
 	p.changed = make(chan struct{})
 }
 
-// overwrite is enter for a write of key, if there is such an object.
+// overwrite is enter for a write of key, if the object exists.
 func (b *objects) overwrite(ctx context.Context, bucket, key string) (leave func(), err error) {
 	if _, err := os.Lstat(b.path(bucket, key)); errors.Is(err, fs.ErrNotExist) {
 		return func() {}, nil

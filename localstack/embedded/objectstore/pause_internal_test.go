@@ -12,7 +12,7 @@ import (
 	"github.com/versity/versitygw/s3err"
 )
 
-func TestPausesWaitForWhatIsUnderWay(t *testing.T) {
+func TestPauseWaitsForDeletionInProgress(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := newPauses()

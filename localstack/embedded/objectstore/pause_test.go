@@ -12,7 +12,7 @@ import (
 	"millrace/shared/platform/blob"
 )
 
-// begin runs work beside the test; its error comes when it is done.
+// begin runs work in the background and returns a channel with its error.
 func begin(work func() error) <-chan error {
 	done := make(chan error, 1)
 	go func() { done <- work() }()
@@ -37,7 +37,7 @@ func TestPauseDeletes(t *testing.T) {
 	upload, err := store.CreateMultipart(ctx, "org/parts", "")
 	require.NoError(t, err)
 	part := f.sendPart(t, "org/parts", upload, "after")
-	slow, body := io.Pipe() // an overwriting that is under way and takes its time
+	slow, body := io.Pipe() // a slow overwrite in progress
 	streamed := begin(func() error {
 		_, err := store.Put(ctx, "org/streamed", slow, 5, blob.PutOptions{})
 		return err
@@ -89,8 +89,8 @@ func TestPauseDeletes(t *testing.T) {
 	require.NoError(t, store.Delete(ctx, "org/put"))
 }
 
-// TestCloseWhilePaused: the end of the server is the end of the waiting.
-func TestCloseWhilePaused(t *testing.T) {
+// TestCloseEndsWaitingForPause covers closing the server during a pause.
+func TestCloseEndsWaitingForPause(t *testing.T) {
 	f := start(t, config(t.TempDir()))
 	_, err := blob.PutBytes(t.Context(), f.store, "org/a", []byte("x"), blob.PutOptions{})
 	require.NoError(t, err)

@@ -15,24 +15,24 @@ import (
 	"github.com/versity/versitygw/s3response"
 )
 
-// internal logs an error for which S3 has no code and answers for it: the gateway
-// would write it to stderr in a form of its own.
+// internal logs an error that has no S3 code and returns an internal error. The
+// gateway would write it to stderr in its own format.
 func (b *objects) internal(ctx context.Context, operation, key string, err error) error {
 	if err == nil {
 		return nil
 	}
-	if _, ok := err.(s3err.S3Error); ok { //nolint:errorlint // as the gateway asks: it would not know a wrapped one
+	if _, ok := err.(s3err.S3Error); ok { //nolint:errorlint // the gateway does not recognise wrapped errors
 		return err
 	}
 	if errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) || errors.Is(err, context.Canceled) {
-		return errHungUp // the client is gone
+		return errHungUp // the client has disconnected
 	}
 	b.log.ErrorContext(ctx, "object store: operation failed", "operation", operation, "key", key, "error", err)
 	return s3err.GetAPIError(s3err.ErrInternalError)
 }
 
-// recovered is middleware that does the same for panics, and for what the
-// gateway's own middleware returns.
+// recovered is middleware that does the same for panics and for errors of the
+// gateway's middleware.
 func (b *objects) recovered(ctx fiber.Ctx) (err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -61,19 +61,20 @@ func (b *objects) ListObjectsV2(ctx context.Context, in *s3.ListObjectsV2Input) 
 	return out, b.internal(ctx, "ListObjectsV2", aws.ToString(in.Prefix), err)
 }
 
-// HeadBucket looks the bucket up.
+// HeadBucket tests whether the bucket exists.
 func (b *objects) HeadBucket(ctx context.Context, in *s3.HeadBucketInput) (*s3.HeadBucketOutput, error) {
 	out, err := b.Posix.HeadBucket(ctx, in)
 	return out, b.internal(ctx, "HeadBucket", "", err)
 }
 
-// GetBucketAcl reads who may use a bucket, which each request begins with.
+// GetBucketAcl returns the bucket's access rules, which every request reads
+// first.
 func (b *objects) GetBucketAcl(ctx context.Context, in *s3.GetBucketAclInput) ([]byte, error) {
 	out, err := b.Posix.GetBucketAcl(ctx, in)
 	return out, b.internal(ctx, "GetBucketAcl", "", err)
 }
 
-// AbortMultipartUpload drops an upload.
+// AbortMultipartUpload discards an upload.
 func (b *objects) AbortMultipartUpload(ctx context.Context, in *s3.AbortMultipartUploadInput) error {
 	return b.internal(ctx, "AbortMultipartUpload", aws.ToString(in.Key), b.Posix.AbortMultipartUpload(ctx, in))
 }

@@ -1,11 +1,11 @@
-// Package objectstore serves the S3 protocol from this process, keeping objects
-// as plain files, so that the whole service, presigned multipart uploads
-// included, runs without a cloud account.
+// Package objectstore serves the S3 protocol from this process and stores
+// objects as plain files, so that the whole service, including presigned
+// multipart uploads, runs without a cloud account.
 //
 // It is versitygw's S3 gateway on its posix backend, behind a server of package
-// httpserver, which passes requests on to the gateway by a Unix socket. Requests are authenticated
-// by Signature Version 4 as on AWS; anonymous, expired and tampered ones are
-// answered 403.
+// httpserver, which forwards requests to the gateway through a Unix socket.
+// Requests are authenticated by Signature Version 4 as on AWS; anonymous,
+// expired and forged ones are answered with 403.
 package objectstore
 
 import (
@@ -33,89 +33,91 @@ import (
 	"millrace/localstack/embedded/space"
 )
 
-// Folder is where in the data directory objects are kept.
+// Folder is the folder of objects in the data directory.
 const Folder = "objects"
 
-// Region is what clients sign for.
+// Region is the region that clients use for signing.
 const Region = "us-east-1"
 
 const (
 	maxConnections = 4096
 	maxRequests    = 1024
-	maxParts       = 10_000  // of one upload, as S3
-	copyLimit      = 5 << 30 // bytes, as S3
+	maxParts       = 10_000  // of one upload, as in S3
+	copyLimit      = 5 << 30 // bytes, as in S3
 
-	requestPatience = 10 * time.Second       // for requests under way when closing
-	connPatience    = 200 * time.Millisecond // for idle connections after them
+	requestPatience = 10 * time.Second       // for requests in flight when closing
+	connPatience    = 200 * time.Millisecond // for idle connections after that
 )
 
-// ErrRunning is returned by Start while another server runs in the process.
+// ErrRunning is returned by Start if another server runs in the process.
 var ErrRunning = errors.New("an object store already runs in this process")
 
-// Config says what to serve.
+// Config configures a Server.
 type Config struct {
-	Dir string // data directory; objects are kept under Dir/objects
-	// Listen is host:port; port 0 picks a free one, empty is 127.0.0.1:0.
-	// Presigned URLs name the port, so a fixed one keeps them valid over a restart.
+	Dir string // data directory; objects are stored under Dir/objects
+	// Listen is host:port; port 0 means a free one, empty means 127.0.0.1:0.
+	// Presigned URLs contain the port, so a fixed one keeps them valid after a
+	// restart.
 	Listen string
-	// AccessKey and SecretKey are the only credentials. The caller makes them
-	// up for each data directory and keeps them private.
+	// AccessKey and SecretKey are the only credentials. The caller generates them
+	// for each data directory and keeps them private.
 	AccessKey, SecretKey string
-	Bucket               string // created when it does not exist
+	Bucket               string // created if it does not exist
 
-	Connections int // of clients at once; 0: half of what an httpserver.Server has by default
+	Connections int // concurrent, of clients; 0 means half of the default of an httpserver.Server
 
-	// Space refuses writes when the disk is nearly full; nil never does. Reads and
-	// deletions go on.
+	// Space rejects writes when the disk is nearly full; reads and deletions
+	// continue. Nil never rejects.
 	Space *space.Space
-	// FullSync acknowledges a write when it is on the disk, so that a power cut
+	// FullSync acknowledges a write only when it is on disk, so that a power cut
 	// does not undo it. Deletions may be undone.
 	FullSync bool
 
-	// Log takes what fails in the store, and what the gateway writes to os.Stderr,
-	// a variable that it has while it runs; nil: slog.Default().
+	// Log receives failures of the store, and what the gateway writes to
+	// os.Stderr, which is redirected while it runs; nil means slog.Default().
 	Log *slog.Logger
 
-	// OnLost is called with the key of an object that was asked for and is not
-	// there (Missing), or whose content is not what was stored (Damaged). May be nil.
+	// OnLost is called with the key of a requested object that does not exist
+	// (Missing), or whose content is not what was stored (Damaged). It may be nil.
 	OnLost func(key, why string)
 
 	// OnEvent is called after an object was stored by a put, a copy or a completed
-	// upload, or was deleted: before the client has its answer and in its request's
-	// goroutine, so it must be quick and safe for concurrent use. May be nil. A
-	// process killed in between has done it without a call.
+	// upload, or was deleted. It is called before the client gets the response, in
+	// the request's goroutine, so it must be fast and safe for concurrent use. It
+	// may be nil. If the process is killed before the call, the event is lost.
 	OnEvent func(events.Object)
-	// Wants tells which events of which keys OnEvent is to be called for; nil: all.
+	// Wants reports whether OnEvent is to be called for an event of a key; nil
+	// means all.
 	Wants func(event, key string) bool
 }
 
-// running guards what the backend makes process-wide: the working directory.
+// running guards process-wide state of the backend: the working directory.
 var running atomic.Bool
 
 // Server is a running object store.
 type Server struct {
 	endpoint string
-	workdir  string // to go back to
+	workdir  string // to return to
 	backend  *objects
 	gate     *gate
 	api      *s3api.S3ApiServer
 	close    func() error
 
 	front        *httpserver.Server
-	transport    *http.Transport // from the front to the gateway
+	transport    *http.Transport // of the front, to the gateway
 	socket       string          // of the gateway
 	removeSocket func() error
 
 	restoreStderr func()
 }
 
-// Start serves until Close and returns when requests are answered and the bucket
-// exists. ctx covers the start only.
+// Start starts a server and returns when it serves and the bucket exists. ctx
+// covers only the start.
 //
-// Only one can run per process (ErrRunning otherwise): the backend works with
+// Only one server can run per process (ErrRunning otherwise): the backend uses
 // relative paths, so the process's working directory is Dir/objects/buckets
 // until Close, which restores it. Everything else in the process must use
-// absolute paths and give child processes a directory of their own.
+// absolute paths and set the working directory of child processes.
 func Start(ctx context.Context, cfg Config) (*Server, error) {
 	if cfg.AccessKey == "" || cfg.SecretKey == "" || cfg.Bucket == "" || cfg.Dir == "" {
 		return nil, errors.New("object store: directory, bucket, access key and secret key are required")
@@ -153,8 +155,8 @@ func start(ctx context.Context, cfg Config) (_ *Server, err error) {
 	if err != nil {
 		return nil, err
 	}
-	// The lock file serves several processes on one directory, which the data
-	// directory's owner rules out; without it a small put takes a quarter less.
+	// The lock file is for several processes on one directory, which the data
+	// directory's lock excludes; without it a small put takes a quarter less time.
 	opts := posix.PosixOpts{CopyObjectThreshold: copyLimit, ForceNoObjLockFile: true}
 	opts.SetNewDirPerm(0o700)
 	opts.SetNewFilePerm(0o600)
@@ -186,8 +188,8 @@ func start(ctx context.Context, cfg Config) (_ *Server, err error) {
 	return s, s.backend.durable.made(root, cfg.Bucket)
 }
 
-// listen binds the address and serves it through the gateway, whose socket is in
-// dir.
+// listen binds the address and serves it through the gateway, whose socket is
+// in dir.
 func (s *Server) listen(cfg Config, dir string) error {
 	l, err := net.Listen("tcp", cmp.Or(cfg.Listen, "127.0.0.1:0"))
 	if err != nil {
@@ -210,7 +212,7 @@ func (s *Server) listen(cfg Config, dir string) error {
 	return nil
 }
 
-// serveGateway lets the gateway answer on its socket.
+// serveGateway serves the gateway on its socket.
 func (s *Server) serveGateway(cfg Config) error {
 	ready := make(chan struct{})
 	opts := []s3api.Option{
@@ -243,12 +245,13 @@ func (s *Server) serveGateway(cfg Config) error {
 	}
 }
 
-// Endpoint returns the server's URL, without a trailing slash.
+// Endpoint returns the server's URL without a trailing slash.
 func (s *Server) Endpoint() string { return s.endpoint }
 
-// Close stops serving, waits up to ten seconds for requests under way and
-// restores the working directory. Closing again returns the same. After an error
-// the process cannot start another: a request may still work in the directory.
+// Close stops serving, waits up to ten seconds for requests in flight and
+// restores the working directory. Further calls return the same error. After an
+// error the process cannot start another server, because a request may still
+// use the directory.
 func (s *Server) Close() error { return s.close() }
 
 func (s *Server) shutdown() error {
@@ -257,15 +260,15 @@ func (s *Server) shutdown() error {
 	defer cancel()
 	if s.front != nil {
 		if s.front.Shutdown(patient) != nil {
-			_ = s.front.Close() // cuts off what is still in flight
+			_ = s.front.Close() // closes connections still in use
 		}
 		s.transport.CloseIdleConnections()
 	}
-	// Also what no client waits for any more.
+	// Also requests whose clients have disconnected.
 	drained := s.gate.close(patient)
 	if s.api != nil {
-		// What is left are idle connections, which the gateway waits for up to
-		// ten seconds after it closed the listener. Nobody needs them.
+		// Only idle connections are left, for which the gateway would wait up to ten
+		// seconds after it closed the listener.
 		down := make(chan struct{})
 		go func() {
 			defer close(down)
@@ -286,9 +289,9 @@ func (s *Server) shutdown() error {
 	return errors.Join(s.removeSocket(), os.Chdir(s.workdir))
 }
 
-// AddressInUse reports whether an error of [Start] means that something else
-// listens there.
+// AddressInUse reports whether an error of [Start] means that the address is in
+// use.
 func AddressInUse(err error) bool {
-	const windows = syscall.Errno(10048) // WSAEADDRINUSE, which EADDRINUSE is not there
+	const windows = syscall.Errno(10048) // WSAEADDRINUSE, which differs from EADDRINUSE
 	return errors.Is(err, syscall.EADDRINUSE) || errors.Is(err, windows)
 }

@@ -40,8 +40,8 @@ func newStore(endpoint, secret string) *s3.Store {
 	return s3.New(s3.Config{Bucket: bucket, Endpoint: endpoint, AccessKey: accessKey, SecretKey: secret, PathStyle: true})
 }
 
-// fixture is a running server. As a process can have one, tests that start one
-// are not parallel; those below TestServer share theirs.
+// fixture is a running server. A process can have only one, so tests that start
+// one are not parallel; subtests of TestServer share theirs.
 type fixture struct {
 	dir    string
 	server *objectstore.Server
@@ -76,13 +76,13 @@ func (f *fixture) sendPart(t *testing.T, key, id, content string) blob.Part {
 	return blob.Part{Number: 1, ETag: res.Header.Get("ETag")}
 }
 
-// TestServer runs everything with metadata in extended attributes (where the
-// file system has them) and in sidecars.
+// TestServer runs all tests with metadata in extended attributes (if the file
+// system has them) and in sidecars.
 func TestServer(t *testing.T) {
 	for _, metadata := range []string{"attributes", "sidecar"} {
 		t.Run(metadata, func(t *testing.T) {
 			dir := t.TempDir()
-			if metadata == "sidecar" { // a directory that has them keeps them
+			if metadata == "sidecar" { // a directory with sidecars keeps them
 				require.NoError(t, os.MkdirAll(filepath.Join(dir, "objects", "sidecar"), 0o700))
 			}
 			f := start(t, config(dir))
@@ -208,8 +208,7 @@ func (r *recorder) add(o events.Object) {
 	r.calls = append(r.calls, o)
 }
 
-// under lists the events of keys with a prefix, whose sequencers tell the order
-// in which they came.
+// under returns the events of keys with a prefix, ordered by their sequencers.
 func (r *recorder) under(prefix string) []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -18,10 +18,10 @@ import (
 	"millrace/shared/platform/blob"
 )
 
-// TestBodiesAreNoRequests: the gateway refuses a request before it has read a body
-// of unknown length, and takes the rest for another request, whose answer nobody
-// else may get: writes of others succeed beside such requests.
-func TestBodiesAreNoRequests(t *testing.T) {
+// TestBodiesAreNotParsedAsRequests: the gateway refuses a request before it has
+// read a body of unknown length, and takes the rest for another request, whose
+// response no other client may get. Writes of other clients succeed meanwhile.
+func TestBodiesAreNotParsedAsRequests(t *testing.T) {
 	var log bytes.Buffer
 	cfg := config(t.TempDir())
 	cfg.Log = slog.New(slog.NewTextHandler(&log, nil))
@@ -56,8 +56,9 @@ func TestBodiesAreNoRequests(t *testing.T) {
 	assert.Empty(t, log.String())
 }
 
-// TestABodyThatIsNoneIsTheClientsFault: it is refused, and no fault in the log.
-func TestABodyThatIsNoneIsTheClientsFault(t *testing.T) {
+// TestMalformedBodyIsClientError checks that it is rejected and not logged as a
+// failure.
+func TestMalformedBodyIsClientError(t *testing.T) {
 	var log bytes.Buffer
 	cfg := config(t.TempDir())
 	cfg.Log = slog.New(slog.NewTextHandler(&log, nil))
@@ -66,15 +67,15 @@ func TestABodyThatIsNoneIsTheClientsFault(t *testing.T) {
 	for name, body := range map[string]string{"no length": "x\r\nhello\r\n0\r\n\r\n", "no end of a chunk": "5\r\nhelloworld\r\n0\r\n\r\n", "negative": "-1\r\n"} {
 		res, text := sendRaw(t, address, "PUT /"+bucket+"/x HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"+body)
 		require.NotNil(t, res, name)
-		// The gateway may have refused it for its credential before the body came.
+		// The gateway may have rejected the credential before the body arrived.
 		assert.Contains(t, []int{http.StatusBadRequest, http.StatusForbidden}, res.StatusCode, "%s: %s", name, text)
 	}
 	require.NoError(t, f.server.Close())
 	assert.Empty(t, log.String())
 }
 
-// sendRaw sends bytes on a connection of their own and reads one answer; nil if
-// there is none.
+// sendRaw sends bytes on a new connection and reads one response, nil if there
+// is none.
 func sendRaw(t *testing.T, address, sent string) (*http.Response, string) {
 	c, err := net.Dial("tcp", address)
 	if !assert.NoError(t, err) {

@@ -9,15 +9,15 @@ import (
 	"strings"
 )
 
-// How the gateway writes an error to os.Stderr: it offers no other way.
+// Format in which the gateway writes an error to os.Stderr, its only output.
 const (
 	redText  = "\x1b[31m"
 	endOfRed = "\x1b[0m"
 )
 
-// divertStderr takes what the gateway writes to os.Stderr into a log, until restore.
-// What else is written to that variable goes where it went; the log's own output and
-// the runtime's do not use it.
+// divertStderr redirects what the gateway writes to os.Stderr to a log, until
+// restore is called. Other text is passed on; the log's own output and the
+// runtime's do not use the variable.
 func divertStderr(log *slog.Logger) (restore func(), err error) {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -58,8 +58,8 @@ func readErrors(r io.Reader, other io.Writer, log *slog.Logger) {
 	}
 }
 
-// logError logs what the gateway wrote. That a client went away while it sent is
-// no error.
+// logError logs a message of the gateway. A client that disconnected while
+// sending is not an error.
 func logError(log *slog.Logger, text string) {
 	kind, message, ok := strings.Cut(text, "]: ")
 	if !ok {

@@ -12,9 +12,10 @@ import (
 	"github.com/versity/versitygw/debuglogger"
 )
 
-// TestErrorsOfTheGatewayAreLogged: nothing goes to stderr in another form. The
-// variable os.Stderr is the process's, so the test is not parallel.
-func TestErrorsOfTheGatewayAreLogged(t *testing.T) {
+// TestGatewayErrorsAreLogged: the gateway writes nothing to stderr in its own
+// format. The variable os.Stderr belongs to the process, so the test is not
+// parallel.
+func TestGatewayErrorsAreLogged(t *testing.T) {
 	var log bytes.Buffer
 	restore, err := divertStderr(slog.New(slog.NewJSONHandler(&log, nil)))
 	require.NoError(t, err)
@@ -30,7 +31,7 @@ func TestErrorsOfTheGatewayAreLogged(t *testing.T) {
 	assert.Contains(t, lines[2], `two\nlines: file already closed`)
 }
 
-func TestOtherLinesOfStderrPass(t *testing.T) {
+func TestOtherStderrOutputIsPassedOn(t *testing.T) {
 	t.Parallel()
 	var log, other bytes.Buffer
 	readErrors(strings.NewReader("one\n\x1b[31m[INTERNAL ERROR]: boom\x1b[0m\ntwo"), &other, slog.New(slog.NewTextHandler(&log, nil)))
@@ -39,7 +40,7 @@ func TestOtherLinesOfStderrPass(t *testing.T) {
 	assert.NotContains(t, log.String(), "\x1b")
 }
 
-// errUnexpected is how a client that went away looks.
+// errUnexpected is the error of a disconnected client.
 type errUnexpected struct{}
 
 func (errUnexpected) Error() string { return "unexpected EOF" }

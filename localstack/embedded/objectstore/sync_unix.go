@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// openRegular opens a file for reading, but follows no symbolic link and waits
-// for nobody to write into a pipe.
+// openRegular opens a file for reading, without following symbolic links and
+// without blocking on a pipe.
 func openRegular(path string) (*os.File, error) {
 	return os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 }

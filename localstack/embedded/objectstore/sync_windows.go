@@ -2,8 +2,8 @@ package objectstore
 
 import "os"
 
-// openToSync opens a file for writing, which a sync needs on Windows; it returns
-// nil for a directory, for those are not synced there.
+// openToSync opens a file for writing, which syncing requires on Windows. It
+// returns nil for a directory, which cannot be synced there.
 func openToSync(path string) (*os.File, error) {
 	info, err := os.Stat(path)
 	if err != nil || info.IsDir() {

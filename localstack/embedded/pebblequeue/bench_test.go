@@ -15,7 +15,7 @@ import (
 
 var payload = []byte(`{"workspace":"ws_01J8Z3","run":"01J8Z3K4M5N6P7Q8R9S0T1V2W3","task":17,"attempt":1,"due":1732000000000}`)
 
-// BenchmarkLatency sends one message to a receiver that waits, at rest.
+// BenchmarkLatency sends one message to a waiting receiver on idle queues.
 func BenchmarkLatency(b *testing.B) {
 	qs := open(b, filepath.Join(b.TempDir(), "queue"), queue.Definition{Name: "q", Visibility: time.Minute})
 	ctx := b.Context()
@@ -84,7 +84,7 @@ func round(b *testing.B, qs *Queues, msgs []queue.Message, send func() error) {
 	}
 }
 
-// BenchmarkStart loads a backlog of 100,000 messages and asks for its state.
+// BenchmarkStart loads a backlog of 100,000 messages and reads its statistics.
 func BenchmarkStart(b *testing.B) {
 	path := filepath.Join(b.TempDir(), "queue")
 	def := queue.Definition{Name: "q", Visibility: time.Minute}

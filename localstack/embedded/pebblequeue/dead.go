@@ -11,28 +11,28 @@ import (
 )
 
 const (
-	// DeadLife is how long a message stays in a dead-letter queue.
+	// DeadLife is the retention of messages in a dead-letter queue.
 	DeadLife = 14 * 24 * time.Hour
-	// MaxDead is how many messages a dead-letter queue keeps. The first ones tell
-	// what went wrong; those that find it full are removed.
+	// MaxDead is the most messages that a dead-letter queue keeps. The first ones
+	// show what went wrong; messages that find the queue full are removed.
 	MaxDead = 1000
 )
 
-// DeadLetter is a message that was not deleted after all its deliveries.
+// DeadLetter is a message that was not deleted after MaxReceives deliveries.
 type DeadLetter struct {
-	Queue, Group string // the queue that it was sent to
+	Queue, Group string // the queue it was sent to
 	Sent         time.Time
 	Receives     int
 	Body         []byte
-	Kept         bool // in the dead-letter queue; false if that was full
+	Kept         bool // stored in the dead-letter queue; false if that was full
 }
 
-// Watch has f called with each dead letter, in a goroutine of its own that Close
-// waits for. To be called before the queues are used.
+// Watch calls f with each dead letter, in a goroutine that Close waits for. It
+// must be called before the queues are used.
 func (s *Queues) Watch(f func(DeadLetter)) { s.watch = f }
 
-// tell reports a message that was buried. The lane's lock is held, so it does
-// not wait.
+// tell reports a buried message. It must not block, because the lane's lock is
+// held.
 func (s *Queues) tell(d DeadLetter) {
 	if s.watch != nil {
 		s.telling.Go(func() { s.watch(d) })
@@ -40,8 +40,8 @@ func (s *Queues) tell(d DeadLetter) {
 }
 
 // Sweep removes the messages that have been in dead-letter queues for DeadLife,
-// and returns how many. Messages of the other queues are removed by those who
-// handle them, or become dead letters.
+// and returns their number. Messages of other queues are removed by their
+// handlers or become dead letters.
 func (s *Queues) Sweep(ctx context.Context) (int, error) {
 	removed := 0
 	for _, l := range s.lanes {
@@ -57,8 +57,8 @@ func (s *Queues) Sweep(ctx context.Context) (int, error) {
 	return removed, nil
 }
 
-// expire removes the messages that are visible since a time or longer, but for
-// those in flight.
+// expire removes the messages that have been visible since the given time or
+// longer, except those in flight.
 func (l *lane) expire(ctx context.Context, since int64) (int, error) {
 	var places []place
 	err := l.queues.db.Scan(ctx, l.prefix, store.After(l.prefix), false, func(key, _ []byte) (more bool, err error) {
@@ -84,7 +84,7 @@ func (l *lane) expire(ctx context.Context, since int64) (int, error) {
 	return l.discard(ctx, places)
 }
 
-// discard deletes messages from the store and returns how many were there.
+// discard deletes messages from the store and returns how many existed.
 func (l *lane) discard(ctx context.Context, places []place) (gone int, err error) {
 	defer l.forget(places)
 	err = l.queues.db.CommitLater(ctx, func(b *store.Batch) error {
@@ -108,7 +108,7 @@ func (l *lane) discard(ctx context.Context, places []place) (gone int, err error
 	return gone, err
 }
 
-// bury moves a held message to the dead-letter queue, under a new number.
+// bury moves a held message to the dead-letter queue under a new number.
 func (l *lane) bury(m *message) error {
 	var to place
 	var buried *DeadLetter

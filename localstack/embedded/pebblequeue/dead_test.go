@@ -14,12 +14,12 @@ import (
 	"millrace/shared/platform/queue"
 )
 
-// grave is queues on a clock that is moved, and the dead letters they told of.
+// grave is queues on a manual clock, and the dead letters they reported.
 type grave struct {
 	*Queues
 	t   *testing.T
 	db  *store.DB
-	mu  sync.Mutex // of the two below
+	mu  sync.Mutex // guards the two fields below
 	now time.Time
 	got []DeadLetter
 }
@@ -68,7 +68,7 @@ func (g *grave) kill(from, n int) {
 	}
 }
 
-// dead is how many dead letters are kept.
+// dead returns the number of stored dead letters.
 func (g *grave) dead() int {
 	g.t.Helper()
 	n, err := g.Depth(g.t.Context(), queue.Dead("q"))
@@ -76,12 +76,12 @@ func (g *grave) dead() int {
 	return n
 }
 
-func TestDeadLettersAreTold(t *testing.T) {
+func TestDeadLettersAreReported(t *testing.T) {
 	t.Parallel()
 	g := newGrave(t)
 	sent := g.now
 	g.kill(7, 1)
-	require.NoError(t, g.Close()) // waits for what is told
+	require.NoError(t, g.Close()) // waits for pending reports
 	assert.Equal(t, []DeadLetter{{Queue: "q", Group: "g", Sent: sent, Receives: queue.MaxReceives, Body: []byte("7"), Kept: true}}, g.got)
 }
 
@@ -99,7 +99,7 @@ func TestDeadLettersExpire(t *testing.T) {
 	}
 	g.pass(DeadLife - time.Hour - time.Second)
 	assert.Zero(t, sweep())
-	ds, err := g.Receive(t.Context(), queue.Dead("q"), 1, 0) // somebody looks at one
+	ds, err := g.Receive(t.Context(), queue.Dead("q"), 1, 0) // one is in flight
 	require.NoError(t, err)
 	require.Equal(t, "0", string(ds[0].Body))
 	g.pass(time.Second)

@@ -2,13 +2,13 @@ package pebblequeue
 
 import "container/heap"
 
-// moments are the times at which delayed messages become visible, the first on
-// top. They only count: where the messages are is in the store.
+// moments is a heap of the times at which delayed messages become visible. It
+// is only for counting; the messages are in the store.
 type moments []int64
 
 func (m *moments) push(at int64) { heap.Push(m, at) }
 
-// pass drops what has come.
+// pass removes the times up to now.
 func (m *moments) pass(now int64) {
 	for len(*m) > 0 && (*m)[0] <= now {
 		heap.Pop(m)

@@ -9,17 +9,17 @@ import (
 	"millrace/localstack/embedded/store"
 )
 
-// Kept is a message as it is stored.
+// Kept is a stored message.
 type Kept struct {
 	Queue, Group string
-	Visible      time.Time // not delivered before
+	Visible      time.Time // not delivered before this time
 	Sent         time.Time
-	Receives     int // deliveries that were written down
+	Receives     int // recorded deliveries
 	Body         []byte
 }
 
-// Dump calls each with every message of a store. What cannot be read is told to
-// damaged.
+// Dump calls each with every message of a store, and damaged for entries that
+// cannot be read.
 func Dump(ctx context.Context, db *store.DB, each func(Kept) error, damaged func(error)) error {
 	return db.Scan(ctx, []byte{store.MessageSpace}, []byte{store.MessageSpace + 1}, false, func(key, value []byte) (bool, error) {
 		name, rest, _ := store.CutPart(key[1:])

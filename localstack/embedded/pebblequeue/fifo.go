@@ -1,13 +1,13 @@
 package pebblequeue
 
-// fifo is a first-in-first-out list in a ring of slots.
+// fifo is a first-in-first-out list in a ring buffer.
 type fifo[T any] struct {
 	slots []T
 	head  int
 	n     int
 }
 
-// keepSlots is how large a ring stays when it has run empty.
+// keepSlots is the largest size of an empty ring.
 const keepSlots = 1024
 
 func (f *fifo[T]) push(v T) {
@@ -21,7 +21,7 @@ func (f *fifo[T]) push(v T) {
 	f.n++
 }
 
-// pop removes the first; only of a list that is not empty.
+// pop removes the first element. The list must not be empty.
 func (f *fifo[T]) pop() T {
 	var zero T
 	v := f.slots[f.head]
@@ -34,10 +34,10 @@ func (f *fifo[T]) pop() T {
 	return v
 }
 
-// at returns the i-th, from 0; only of a list that has it.
+// at returns the i-th element, from 0, which must exist.
 func (f *fifo[T]) at(i int) T { return f.slots[(f.head+i)%len(f.slots)] }
 
-// remove removes the i-th, from 0, in a time that grows with i.
+// remove removes the i-th element, from 0, in time proportional to i.
 func (f *fifo[T]) remove(i int) T {
 	v := f.at(i)
 	for ; i > 0; i-- {
@@ -47,10 +47,10 @@ func (f *fifo[T]) remove(i int) T {
 	return v
 }
 
-// first returns the first; only of a list that is not empty.
+// first returns the first element. The list must not be empty.
 func (f *fifo[T]) first() T { return f.slots[f.head] }
 
-// all calls yield for each, first to last.
+// all calls yield for each element, first to last.
 func (f *fifo[T]) all(yield func(T) bool) {
 	for i := range f.n {
 		if !yield(f.slots[(f.head+i)%len(f.slots)]) {

@@ -10,9 +10,9 @@ import (
 	"millrace/shared/platform/queue"
 )
 
-// remove ends the deliveries of receipts and returns where the messages are. As
-// on SQS a receipt serves to delete even when its message has been delivered
-// again: its work is done. The caller deletes them, and calls forget.
+// remove ends the deliveries of receipts and returns the messages' places. As
+// on SQS, a receipt is valid for deletion even if its message has been
+// delivered again. The caller deletes the messages and calls forget.
 func (l *lane) remove(receipts []string) (places []place, bad error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -33,7 +33,7 @@ func (l *lane) remove(receipts []string) (places []place, bad error) {
 	return places, bad
 }
 
-// forget drops messages that are deleted.
+// forget drops deleted messages.
 func (l *lane) forget(places []place) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -52,7 +52,7 @@ func (l *lane) extend(d time.Duration, receipts []string) error {
 		return ErrClosed
 	}
 	now := l.queues.now()
-	l.promote(now) // what has run out is no longer held
+	l.promote(now) // expired deliveries are no longer held
 	var bad error
 	for _, receipt := range receipts {
 		p, receives, ok := parseReceipt(l.name, receipt)
@@ -63,24 +63,24 @@ func (l *lane) extend(d time.Duration, receipts []string) error {
 		}
 		l.timed.set(&m.timer, now+d.Microseconds())
 	}
-	l.promote(now) // at once for a d of 0
+	l.promote(now) // a d of 0 takes effect at once
 	l.arm(now)
 	l.wake()
 	return bad
 }
 
-// settle does what is due.
+// settle processes everything that is due.
 func (l *lane) settle(now int64) {
 	l.promote(now)
 	l.arm(now)
 	l.wake()
 }
 
-// visible is how many messages are ready: those that are neither in flight nor
+// visible returns the number of messages that are neither in flight nor
 // delayed.
 func (l *lane) visible() int { return max(0, int(l.total.Load())-l.inFlight-len(l.delayed)) }
 
-// stats counts the queue's messages.
+// stats returns the queue's statistics.
 func (l *lane) stats(ctx context.Context) (s queue.Stats, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -109,7 +109,7 @@ func (l *lane) stats(ctx context.Context) (s queue.Stats, err error) {
 	return s, nil
 }
 
-// firstSent tells when a group's first visible message was sent, in Unix
+// firstSent returns when a group's first visible message was sent, in Unix
 // microseconds; now if there is none.
 func (l *lane) firstSent(ctx context.Context, g *group, now int64) (first int64, err error) {
 	end := store.After(l.groupPrefix(g.name))

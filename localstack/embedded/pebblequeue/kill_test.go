@@ -22,7 +22,7 @@ import (
 
 const childEnv = "PEBBLEQUEUE_TEST_CHILD"
 
-// TestMain lets the test binary be the process that is killed.
+// TestMain runs the test binary as the process to be killed, if requested.
 func TestMain(m *testing.M) {
 	if path := os.Getenv(childEnv); path != "" {
 		fmt.Fprintln(os.Stderr, child(path))
@@ -32,9 +32,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// child sends, receives and deletes until it is killed, and tells what it did:
-// "sent n" when a send was acknowledged, "delete n" before a delete. A line is
-// one write to a pipe, which a kill cannot cut.
+// child sends, receives and deletes until it is killed, and reports each step:
+// "sent n" after an acknowledged send, "delete n" before a delete. A line is
+// one write to a pipe, which a kill cannot split.
 func child(path string) error {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
@@ -95,8 +95,9 @@ func child(path string) error {
 	return context.Cause(ctx)
 }
 
-// TestKill kills a busy process, a few times on the same file: every message it
-// said it had sent and had not begun to delete is there after.
+// TestKill kills a busy process several times on the same file and checks that
+// every message that was reported as sent and not as being deleted still
+// exists.
 func TestKill(t *testing.T) {
 	t.Parallel()
 	const kills, lines = 4, 2000

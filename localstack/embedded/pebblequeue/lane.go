@@ -10,46 +10,46 @@ import (
 	"millrace/shared/platform/queue"
 )
 
-// message is a message delivered by this process and not deleted. Its lane's
-// lock guards it.
+// message is a message that this process has delivered and that is not deleted.
+// The lane's lock guards it.
 type message struct {
 	place
 	receives int
 	sent     int64 // Unix milliseconds
-	timer    timer // set while it is in flight, until its time-out
-	ready    int64 // Unix microseconds since when it is ready again
+	timer    timer // time-out, set while it is in flight
+	ready    int64 // Unix microseconds since which it is ready again
 	gone     bool  // being deleted
 }
 
-// group is the messages of one group of a lane.
+// group is the state of one message group of a lane.
 type group struct {
 	name   string
 	queued bool // in the lane's turns
-	// The first message in the store that this process has not delivered is at
-	// next or behind it; empty if there is none.
+	// next is at or before the first stored message that this process has not
+	// delivered; empty if there is none.
 	next  place
 	empty bool
 	timer timer          // set until next is visible
-	back  fifo[*message] // delivered and ready again
+	back  fifo[*message] // delivered before and ready again
 }
 
-// keepGroups is how many groups without messages a lane remembers.
+// keepGroups is the number of empty groups that a lane remembers.
 const keepGroups = 1024
 
-// lane is one queue. Groups with ready messages stand in line: a delivery takes
-// a message of the first group, which then goes to the end of the line. So each
-// of n groups gets an n-th of the deliveries, whatever the others' backlog.
+// lane is one queue. Groups with ready messages form a line: a delivery takes a
+// message of the first group, which then moves to the end. Each of n groups
+// therefore gets 1/n of the deliveries, whatever the others' backlog.
 type lane struct {
 	name       string
 	visibility time.Duration
 	dead       *lane // nil for a dead-letter queue
 	queues     *Queues
-	prefix     []byte       // of its messages' keys
-	total      atomic.Int64 // messages in the store; changed within commits
+	prefix     []byte       // of the keys of its messages
+	total      atomic.Int64 // messages in the store; modified only within commits
 
-	mu       sync.Mutex // a lane's before its dead lane's, and before a commit
+	mu       sync.Mutex // lock order: a lane, its dead lane, a commit
 	held     map[int64]*message
-	inFlight int // of held
+	inFlight int // number of held messages in flight
 	groups   map[string]*group
 	turns    fifo[*group]
 	timed    timers
@@ -74,7 +74,7 @@ func (l *lane) group(name string) *group {
 	return g
 }
 
-// add takes note of messages in the store.
+// add registers messages in the store.
 func (l *lane) add(places ...place) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -93,7 +93,7 @@ func (l *lane) add(places ...place) {
 	l.wake()
 }
 
-// queue has a group wait for its turn, or for the time of its next message.
+// queue puts a group in line, or waits until its next message is visible.
 func (l *lane) queue(g *group, now int64) {
 	switch {
 	case g.queued:
@@ -108,7 +108,7 @@ func (l *lane) queue(g *group, now int64) {
 	}
 }
 
-// giveBack makes a held message ready again, as it is since a time.
+// giveBack makes a held message ready again, as of since.
 func (l *lane) giveBack(m *message, since, now int64) {
 	m.ready = since
 	g := l.group(m.group)
@@ -129,8 +129,8 @@ func (l *lane) release(m *message) {
 	}
 }
 
-// promote acts on what has become due: a group's next message is visible, a
-// delivery's time is out.
+// promote processes due timers: a group's next message becomes visible, or a
+// delivery times out.
 func (l *lane) promote(now int64) {
 	l.delayed.pass(now)
 	for len(l.timed) > 0 && l.timed[0].due <= now {
@@ -142,25 +142,25 @@ func (l *lane) promote(now int64) {
 		}
 		l.release(due.message)
 		if l.spent(due.message.receives) && l.bury(due.message) == nil {
-			continue // if it failed, the store is closed
+			continue // if it fails, the store is closed
 		}
 		l.giveBack(due.message, due.due, now)
 	}
 }
 
-// spent says whether a message has had all its deliveries.
+// spent reports whether a message has had all its deliveries.
 func (l *lane) spent(receives int) bool { return l.dead != nil && receives >= queue.MaxReceives }
 
-// wake tells the receiver that waits longest, if a group is ready. It wakes the
-// next one if it leaves some.
+// wake signals the longest waiting receiver if a group is ready. That receiver
+// wakes the next one if messages remain.
 func (l *lane) wake() {
 	if l.turns.n > 0 && len(l.waiters) > 0 {
-		l.waiters[0] <- struct{}{} // has room: a signal is sent once per registration
+		l.waiters[0] <- struct{}{} // has capacity: there is one signal per registration
 		l.waiters = slices.Delete(l.waiters, 0, 1)
 	}
 }
 
-// leave ends a wait; a signal it may have had goes on to another.
+// leave ends a wait and passes on a signal that arrived meanwhile.
 func (l *lane) leave(signal chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -170,9 +170,9 @@ func (l *lane) leave(signal chan struct{}) {
 	l.wake()
 }
 
-// arm sets the alarm to the first due time, if it is not set to an earlier one.
-// An alarm that rings early finds nothing due and is set again, which is cheaper
-// than moving it at every delivery.
+// arm sets the alarm to the first due time, unless it is set to an earlier one.
+// An early alarm finds nothing due and is set again, which is cheaper than
+// resetting it on every delivery.
 func (l *lane) arm(now int64) {
 	if len(l.timed) == 0 || l.closed {
 		return

@@ -16,7 +16,7 @@ import (
 
 const modelVisibility = 30 * time.Second
 
-// modelMessage is what a message should be.
+// modelMessage is the expected state of a message.
 type modelMessage struct {
 	group    string
 	until    time.Time // delayed or invisible until then
@@ -26,7 +26,7 @@ type modelMessage struct {
 	dead     bool
 }
 
-// model compares the queues with a plain list of messages, on a clock it moves.
+// model compares the queues with a plain list of messages, on a manual clock.
 type model struct {
 	db   *store.DB
 	qs   *Queues
@@ -42,7 +42,7 @@ func (m *model) open(t require.TestingT) {
 	m.qs = qs
 }
 
-// settle applies what time has done.
+// settle applies the effects of the passed time.
 func (m *model) settle() {
 	for _, msg := range m.msgs {
 		if msg.until.After(m.now) {
@@ -115,7 +115,7 @@ func (m *model) receive(t *rapid.T) {
 	}
 }
 
-// held picks a delivery that is held.
+// held draws a held delivery.
 func (m *model) held(t *rapid.T) (body, name string) {
 	var bodies []string
 	for i := range m.sent {
@@ -151,12 +151,12 @@ func (m *model) advance(t *rapid.T) {
 	m.now = m.now.Add(time.Duration(rapid.IntRange(1, 40).Draw(t, "seconds")) * time.Second)
 }
 
-// restart opens the queues anew: what was in flight is ready, and what has had
-// one delivery at most has had one.
+// restart reopens the queues: messages in flight are ready again, and a message
+// with at most one delivery counts one.
 func (m *model) restart(t *rapid.T) {
 	for _, msg := range m.msgs {
 		if msg.receives >= queue.MaxReceives && !msg.dead {
-			t.Skip("it goes to the dead-letter queue when its turn comes: see TestPoison")
+			t.Skip("it goes to the dead-letter queue when its turn comes: see TestPoisonMessageIsMoved")
 		}
 	}
 	require.NoError(t, m.qs.Close())

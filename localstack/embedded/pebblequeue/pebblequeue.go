@@ -1,23 +1,24 @@
-// Package pebblequeue is the queue port's driver on the embedded server's store.
-// On a store in memory it makes the queues of tests and simulations.
+// Package pebblequeue is the queue driver on the embedded server's store. On an
+// in-memory store it provides the queues of tests and simulations.
 //
-// A message is one key of the store from Send to Delete, in the order of its
-// queue, its group and the time from which it is visible. A queue has in memory
-// where each group's next message is, and the messages delivered and not deleted,
-// so neither a long backlog nor what was deleted before it costs anything.
+// A message is one key of the store from Send to Delete, ordered by queue,
+// group and the time from which it is visible. A queue keeps in memory only the
+// position of each group's next message, and the messages that are delivered
+// and not deleted, so neither a long backlog nor deleted messages cost
+// anything.
 //
-// What survives the death of the process: every message that Send acknowledged,
-// until its Delete. A delete reaches the disk a moment later and may be lost, so
-// the message may be delivered again. Time-outs live in memory: what was in flight
-// is ready again at the next start. A first delivery is not written down; instead
-// a message that is left over from an earlier process counts one delivery, and
-// each later delivery is written before it is handed out. So a message whose
-// deliveries kill the process reaches the dead-letter queue after MaxReceives of
-// them all the same, while a backlog that is never delivered does not age with
-// restarts.
+// Every message that Send acknowledged survives the death of the process, until
+// its Delete. A delete reaches the disk a moment later and may be lost, in
+// which case the message is delivered again. Time-outs are in memory: messages
+// in flight are ready again after a restart. A first delivery is not recorded.
+// Instead, a message left over from an earlier process counts one delivery, and
+// each later delivery is recorded before the message is returned. A message
+// that kills its process therefore reaches the dead-letter queue after
+// MaxReceives deliveries as usual, while a backlog that is never delivered does
+// not age with restarts.
 //
-// Groups take turns: see [queue.Queues.Receive]. Within a group messages come in
-// the order in which they became ready, most of the time.
+// Groups take turns: see [queue.Queues.Receive]. Within a group messages are
+// mostly delivered in the order in which they became ready.
 package pebblequeue
 
 import (
@@ -35,7 +36,7 @@ import (
 	"millrace/shared/platform/table"
 )
 
-// ErrClosed: the queues have been closed.
+// ErrClosed means that the queues have been closed.
 var ErrClosed = errors.New("pebblequeue: closed")
 
 // Queues are the embedded server's queues.
@@ -49,17 +50,18 @@ type Queues struct {
 	watch   func(DeadLetter)
 	telling sync.WaitGroup
 
-	// Within commits only: the next message's number, and the first that the
-	// store does not know to be taken.
+	// Accessed only within commits: the next message number, and the first number
+	// that is not reserved in the store.
 	seq, reserved int64
-	first         int64 // of this process; smaller ones are of earlier processes
+	first         int64 // first number of this process; smaller ones are of earlier processes
 }
 
 var _ queue.Queues = (*Queues)(nil)
 
-// New opens the queues of defs and their dead-letter queues in db, with the
-// messages they had. Messages of a queue that is no longer defined stay in the
-// store until it is again. The caller closes the queues before the store.
+// New opens the queues of defs and their dead-letter queues in db, with their
+// stored messages. Messages of a queue that is no longer defined stay in the
+// store until it is defined again. The caller closes the queues before the
+// store.
 func New(ctx context.Context, db *store.DB, now clock.Clock, defs []queue.Definition) (*Queues, error) {
 	s := &Queues{db: db, clock: now, base: now.Now(), lanes: make(map[string]*lane, 2*len(defs))}
 	for _, def := range defs {
@@ -87,8 +89,8 @@ func (s *Queues) newLane(name string, visibility time.Duration, dead *lane) *lan
 	return l
 }
 
-// now is the time in Unix microseconds. It is the clock's of the start and what
-// has passed since, so that a change of the machine's clock moves no time-out.
+// now returns the time in Unix microseconds: the clock's at the start plus the
+// elapsed time, so that a change of the system clock does not affect time-outs.
 func (s *Queues) now() int64 {
 	return s.base.UnixMicro() + s.clock.Now().Sub(s.base).Microseconds()
 }
@@ -107,7 +109,7 @@ func (s *Queues) lane(ctx context.Context, name string) (*lane, error) {
 	return l, nil
 }
 
-// Send keeps all messages or none: they are one commit.
+// Send sends all messages or none, in one commit.
 func (s *Queues) Send(ctx context.Context, name string, msgs ...queue.Message) error {
 	l, err := s.lane(ctx, name)
 	if err != nil || len(msgs) == 0 {
@@ -140,17 +142,18 @@ func (s *Queues) Send(ctx context.Context, name string, msgs ...queue.Message) e
 	return nil
 }
 
-// Receive gives the groups with ready messages their turns. It waits by signal,
+// Receive takes messages from the groups in turn. Receivers wait for a signal,
 // first come, first served.
 func (s *Queues) Receive(ctx context.Context, name string, max int, wait time.Duration) ([]queue.Delivery, error) {
 	return s.receive(ctx, name, max, wait, nil)
 }
 
-// ReceiveShared is Receive for who has a limited number of places, one for each
-// message: it takes a place of the message's group for each that it returns. Of
-// the groups with ready messages the one that holds fewest places is first. The
-// messages of those that may have none stay where they are, and no other waits for
-// them. Only one may receive from a queue in this way, and no other with these places.
+// ReceiveShared is Receive for a caller with a limited number of places, one
+// for each message: it takes a place of the message's group for each message it
+// returns. Among the groups with ready messages, the one that holds the fewest
+// places is first. Messages of a group that may not have a place stay in the
+// queue without delaying others. Only one caller at a time may receive from a
+// queue in this way, and with these places.
 func (s *Queues) ReceiveShared(ctx context.Context, name string, max int, wait time.Duration, places *share.Places) ([]queue.Delivery, error) {
 	return s.receive(ctx, name, max, wait, places)
 }
@@ -195,8 +198,8 @@ func (s *Queues) receive(ctx context.Context, name string, max int, wait time.Du
 	}
 }
 
-// deliver finishes a receive: it writes down deliveries after the first. If it
-// fails the messages are ready again, and their places free.
+// deliver completes a receive: it records all deliveries but a message's first.
+// If it fails, the messages are ready again and their places free.
 func (s *Queues) deliver(ctx context.Context, l *lane, places *share.Places, got []taken, err error) ([]queue.Delivery, error) {
 	if err != nil || len(got) == 0 {
 		return nil, err
@@ -211,8 +214,8 @@ func (s *Queues) deliver(ctx context.Context, l *lane, places *share.Places, got
 		s.db.Wait()
 		return out, nil
 	}
-	// Not bounded by ctx: what is taken is handed out. Nor by the disk's room, for
-	// what it writes takes the place of what is there.
+	// Not bounded by ctx, because the messages are already taken, nor by the
+	// disk's free space, because the write replaces an equally large one.
 	ctx = table.Reclaiming(context.WithoutCancel(ctx))
 	if err := s.db.Commit(ctx, func(b *store.Batch) error { return writeReceives(b, l, got) }); err != nil {
 		l.undo(got)
@@ -222,8 +225,8 @@ func (s *Queues) deliver(ctx context.Context, l *lane, places *share.Places, got
 	return out, nil
 }
 
-// writeReceives writes the number of deliveries of messages delivered again. One
-// that was deleted meanwhile, by an earlier receipt, stays so.
+// writeReceives records the number of deliveries of messages delivered again.
+// Messages deleted meanwhile by an earlier receipt are skipped.
 func writeReceives(b *store.Batch, l *lane, got []taken) error {
 	for _, t := range got {
 		if t.receives < 2 {
@@ -241,8 +244,8 @@ func writeReceives(b *store.Batch, l *lane, got []taken) error {
 	return nil
 }
 
-// Delete accepts any receipt a message had: see the package comment for when a
-// delete reaches the disk.
+// Delete accepts any receipt of a message. The package documentation describes
+// when a delete reaches the disk.
 func (s *Queues) Delete(ctx context.Context, name string, receipts ...string) error {
 	l, err := s.lane(ctx, name)
 	if err != nil || len(receipts) == 0 {
@@ -258,7 +261,7 @@ func (s *Queues) Delete(ctx context.Context, name string, receipts ...string) er
 	return bad
 }
 
-// Extend changes those deliveries that are held, even if others are not.
+// Extend changes the deliveries that are held even if others are not.
 func (s *Queues) Extend(ctx context.Context, name string, d time.Duration, receipts ...string) error {
 	l, err := s.lane(ctx, name)
 	if err != nil {
@@ -270,7 +273,7 @@ func (s *Queues) Extend(ctx context.Context, name string, d time.Duration, recei
 	return l.extend(d, receipts)
 }
 
-// Depth counts exactly, in no time that grows with the queue.
+// Depth returns an exact count in constant time.
 func (s *Queues) Depth(ctx context.Context, name string) (int, error) {
 	l, err := s.lane(ctx, name)
 	if err != nil {
@@ -282,7 +285,7 @@ func (s *Queues) Depth(ctx context.Context, name string) (int, error) {
 	return l.visible(), nil
 }
 
-// Stats counts exactly. Its time grows with the groups.
+// Stats returns exact counts in time proportional to the number of groups.
 func (s *Queues) Stats(ctx context.Context, name string) (queue.Stats, error) {
 	l, err := s.lane(ctx, name)
 	if err != nil {
@@ -291,7 +294,8 @@ func (s *Queues) Stats(ctx context.Context, name string) (queue.Stats, error) {
 	return l.stats(ctx)
 }
 
-// Close ends waiting receivers with ErrClosed, and waits for [Queues.Watch]. Later calls fail with ErrClosed.
+// Close ends waiting receivers with ErrClosed and waits for [Queues.Watch].
+// Later calls fail with ErrClosed.
 func (s *Queues) Close() error {
 	s.closed.Store(true)
 	for _, l := range s.lanes {

@@ -16,7 +16,7 @@ import (
 	"millrace/shared/platform/queue/queuetest"
 )
 
-// open opens the queues of a file and closes them, and it, with the test.
+// open opens the queues of a file and closes both at the end of the test.
 func open(t testing.TB, path string, defs ...queue.Definition) *Queues {
 	t.Helper()
 	db, err := store.Open(path, store.Options{})
@@ -35,7 +35,7 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-func TestNewRefusesDefinitions(t *testing.T) {
+func TestNewRejectsInvalidDefinitions(t *testing.T) {
 	t.Parallel()
 	db, err := store.Open(filepath.Join(t.TempDir(), "queue"), store.Options{})
 	require.NoError(t, err)
@@ -47,7 +47,7 @@ func TestNewRefusesDefinitions(t *testing.T) {
 	require.ErrorIs(t, err, queue.ErrLimit)
 }
 
-// TestBacklog takes a backlog in its order; what waits is not in memory.
+// TestBacklog receives a backlog in order, without keeping it in memory.
 func TestBacklog(t *testing.T) {
 	t.Parallel()
 	qs := open(t, filepath.Join(t.TempDir(), "queue"), queue.Definition{Name: "q", Visibility: time.Minute})

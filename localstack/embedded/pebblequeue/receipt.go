@@ -6,8 +6,8 @@ import (
 )
 
 // A receipt is "queue/id.receives.at.group": id is the message's number and at
-// the time of its place, in base 36. Receives rise with every delivery, across
-// restarts too, so no two deliveries share a receipt.
+// the time of its place, in base 36. receives grows with every delivery, also
+// across restarts, so no two deliveries have the same receipt.
 
 func formatReceipt(queue string, p place, receives int) (receipt, id string) {
 	b := make([]byte, 0, 128)
@@ -21,7 +21,7 @@ func formatReceipt(queue string, p place, receives int) (receipt, id string) {
 	return receipt, receipt[from:to]
 }
 
-// parseReceipt reads a receipt; false if it is not one of the queue's.
+// parseReceipt parses a receipt. ok is false if it is not one of the queue's.
 func parseReceipt(queue, receipt string) (p place, receives int, ok bool) {
 	rest, found := strings.CutPrefix(receipt, queue+"/")
 	fields := strings.SplitN(rest, ".", 4)

@@ -10,14 +10,15 @@ import (
 	"millrace/localstack/embedded/store"
 )
 
-// numbers is how many numbers are taken from the store at once.
+// numbers is how many message numbers are reserved in the store at once.
 const numbers = 1 << 16
 
 var errDamaged = errors.New("pebblequeue: the store is damaged")
 
 func lanePrefix(queue string) []byte { return store.AppendPart([]byte{store.MessageSpace}, queue) }
 
-// place is where a message is in its queue. It stays there until it is deleted.
+// place is a message's position in its queue. It does not change until the
+// message is deleted.
 type place struct {
 	group string
 	at    int64 // Unix microseconds from which it is visible
@@ -33,7 +34,7 @@ func (p place) key(lane []byte) []byte {
 	return binary.BigEndian.AppendUint64(b, uint64(p.seq))
 }
 
-// parsePlace reads what follows a queue's prefix in a key.
+// parsePlace parses the rest of a key after its queue's prefix.
 func parsePlace(rest []byte) (place, error) {
 	group, rest, ok := store.CutPart(rest)
 	if !ok || len(rest) != 16 {
@@ -45,9 +46,9 @@ func parsePlace(rest []byte) (place, error) {
 	}, nil
 }
 
-// record is what the store has of a message beside its place.
+// record is the stored value of a message, besides its place.
 type record struct {
-	receives int   // deliveries that were written down
+	receives int   // recorded deliveries
 	sent     int64 // Unix milliseconds
 	body     []byte
 }
@@ -59,7 +60,7 @@ func (r record) encode() []byte {
 	return append(b, r.body...)
 }
 
-// parseRecord reads a record; its body is a copy.
+// parseRecord decodes a record. Its body is a copy.
 func parseRecord(b []byte) (r record, err error) {
 	receives, n := binary.Uvarint(b)
 	if n <= 0 {
@@ -72,8 +73,8 @@ func parseRecord(b []byte) (r record, err error) {
 	return record{receives: int(receives), sent: sent, body: bytes.Clone(b[n+k:])}, nil
 }
 
-// number takes the number of a new message, within a commit. No message, deleted
-// or not, has had it.
+// number returns the number of a new message, within a commit. No other message
+// has ever had it.
 func (s *Queues) number(b *store.Batch) (int64, error) {
 	if s.seq == s.reserved {
 		if err := b.Set([]byte{store.NumberSpace}, strconv.AppendInt(nil, s.reserved+numbers, 10)); err != nil {
@@ -85,7 +86,7 @@ func (s *Queues) number(b *store.Batch) (int64, error) {
 	return s.seq - 1, nil
 }
 
-// count changes how many messages the queue has, within a commit.
+// count adds to the number of messages of the queue, within a commit.
 func (l *lane) count(b *store.Batch, by int) error {
 	if by == 0 {
 		return nil
@@ -94,7 +95,8 @@ func (l *lane) count(b *store.Batch, by int) error {
 	return b.Set(store.AppendPart([]byte{store.CountSpace}, l.name), strconv.AppendInt(nil, total, 10))
 }
 
-// load finds the groups of each queue, two reads a group, and what is delayed.
+// load finds the groups of each queue, with two reads for each group, and the
+// delayed messages.
 func (s *Queues) load(ctx context.Context) error {
 	return s.db.View(ctx, func(r *store.Reader) (err error) {
 		if s.seq, err = readInt(r, []byte{store.NumberSpace}); err != nil {
@@ -118,8 +120,8 @@ func (s *Queues) load(ctx context.Context) error {
 	})
 }
 
-// openPlaces are the places of the first message of each group, and of those that
-// are visible after a time.
+// openPlaces returns the place of the first message of each group, and of the
+// messages that become visible after now.
 func openPlaces(r *store.Reader, l *lane, now int64) (places []place, err error) {
 	lower, end := l.prefix, store.After(l.prefix)
 	for {

@@ -16,8 +16,8 @@ import (
 	"millrace/shared/platform/queue"
 )
 
-// crash opens the queues of a file, hands them to run and goes away without
-// closing them first.
+// crash opens the queues of a file, passes them to run and abandons them
+// without closing.
 func crash(t *testing.T, path string, run func(qs *Queues)) {
 	t.Helper()
 	db, err := store.Open(path, store.Options{})
@@ -70,7 +70,8 @@ func TestRestart(t *testing.T) {
 	})
 }
 
-// TestRestartOfDefinitions keeps the messages of a queue while it is undefined.
+// TestRestartOfDefinitions checks that the messages of a queue survive while it
+// is undefined.
 func TestRestartOfDefinitions(t *testing.T) {
 	t.Parallel()
 	db, err := store.Open(filepath.Join(t.TempDir(), "queue"), store.Options{})
@@ -97,9 +98,10 @@ func TestRestartOfDefinitions(t *testing.T) {
 	}
 }
 
-// TestPoison delivers a message that ends the process each time: it is moved
-// after MaxReceives deliveries, and a message nobody receives never is.
-func TestPoison(t *testing.T) {
+// TestPoisonMessageIsMoved delivers a message that ends the process each time:
+// it is moved after MaxReceives deliveries, and a message that is never
+// received is not.
+func TestPoisonMessageIsMoved(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "queue")
 	for n := range queue.MaxReceives {
@@ -124,9 +126,10 @@ func TestPoison(t *testing.T) {
 	})
 }
 
-// TestARefusedSendLeavesNothing: a full disk refuses a message, and neither the
-// count of messages nor their numbers tell of it, now or after a restart.
-func TestARefusedSendLeavesNothing(t *testing.T) {
+// TestRejectedSendHasNoEffect checks that a send rejected by a full disk
+// changes neither the count of messages nor their numbers, now or after a
+// restart.
+func TestRejectedSendHasNoEffect(t *testing.T) {
 	t.Parallel()
 	free := uint64(1 << 20)
 	watch := space.New(func() (uint64, uint64, error) { return free, 64 << 20, nil }, slog.New(slog.DiscardHandler))
@@ -162,9 +165,9 @@ func TestARefusedSendLeavesNothing(t *testing.T) {
 	assert.NotEqual(t, first.ID, third.ID, "a number is not given twice")
 }
 
-// TestAMessageIsDeletedOnce: a receipt that stands twice in a request, and one of
-// an earlier delivery, count once.
-func TestAMessageIsDeletedOnce(t *testing.T) {
+// TestMessageIsDeletedOnce checks that a duplicate receipt in a request, and
+// one of an earlier delivery, count once.
+func TestMessageIsDeletedOnce(t *testing.T) {
 	t.Parallel()
 	qs := open(t, filepath.Join(t.TempDir(), "queue"), queue.Definition{Name: "q", Visibility: time.Hour})
 	send(t, qs, text("a"), text("b"))

@@ -37,9 +37,9 @@ func messages(group string, n int) []queue.Message {
 	return msgs
 }
 
-// TestReceiveSharedWaitsForAPlace leaves the messages of a group that has its share
-// where they are, and hands one out when a place becomes free.
-func TestReceiveSharedWaitsForAPlace(t *testing.T) {
+// TestReceiveSharedWaitsForPlace checks that messages of a group with its full
+// share stay in the queue until a place is free.
+func TestReceiveSharedWaitsForPlace(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		qs, done := inMemory(t)
@@ -86,8 +86,9 @@ func TestReceiveSharedWaitsForAPlace(t *testing.T) {
 	})
 }
 
-// TestReceiveSharedGivesPlacesBack takes places for what it hands out alone.
-func TestReceiveSharedGivesPlacesBack(t *testing.T) {
+// TestReceiveSharedReturnsPlaces checks that only returned messages take
+// places.
+func TestReceiveSharedReturnsPlaces(t *testing.T) {
 	t.Parallel()
 	qs, done := inMemory(t)
 	places := share.New(9)
@@ -95,7 +96,7 @@ func TestReceiveSharedGivesPlacesBack(t *testing.T) {
 	got, err := qs.ReceiveShared(t.Context(), "q", 10, 0, places)
 	require.NoError(t, err)
 	require.Len(t, got, 1)
-	require.NoError(t, qs.Extend(t.Context(), "q", 0, got[0].Receipt)) // ready again, and deleted while it is
+	require.NoError(t, qs.Extend(t.Context(), "q", 0, got[0].Receipt)) // ready again, and deleted while it is ready
 	require.NoError(t, qs.Delete(t.Context(), "q", got[0].Receipt))
 	places.Release("a")
 	got, err = qs.ReceiveShared(t.Context(), "q", 10, 0, places)
@@ -109,9 +110,9 @@ func TestReceiveSharedGivesPlacesBack(t *testing.T) {
 	assert.Zero(t, places.Taken())
 }
 
-// TestReceiveSharedIsFair checks, whatever the groups send and finish, that no
-// group with a message is left waiting that may have a place, and that none gets
-// one before another that holds fewer.
+// TestReceiveSharedIsFair checks, for any sends and completions, that no group
+// with a message waits while it may have a place, and that none gets a place
+// before another that holds fewer.
 func TestReceiveSharedIsFair(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -12,7 +12,7 @@ import (
 	"millrace/shared/platform/queue"
 )
 
-// taken is a message on its way to a receiver.
+// taken is a message about to be returned to a receiver.
 type taken struct {
 	place
 	record
@@ -26,9 +26,9 @@ func (t taken) delivery(queueName string) queue.Delivery {
 	}
 }
 
-// take marks up to max ready messages as delivered and returns them; with places,
-// those of groups that get one. If there is none and signal is not nil, signal is
-// registered: it receives a value when there may be.
+// take marks up to max ready messages as delivered and returns them; with
+// places, only those of groups that get one. If there is none and signal is not
+// nil, signal is registered: it receives a value when there may be one.
 func (l *lane) take(max int, places *share.Places, signal chan struct{}) (got []taken, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -49,7 +49,7 @@ func (l *lane) take(max int, places *share.Places, signal chan struct{}) (got []
 	}
 	l.arm(now)
 	if len(got) > 0 || places == nil {
-		l.wake() // what is left is another's
+		l.wake() // for the remaining messages
 	}
 	return got, nil
 }
@@ -82,8 +82,8 @@ func (l *lane) takeTurns(max int, places *share.Places, now int64) (got []taken,
 	return got, nil
 }
 
-// turn takes the group out of the line whose turn it is, nil if there is none:
-// the first, or with places the one that has fewest, if it may have another.
+// turn removes the next group from the line: the first, or with places the one
+// that has the fewest, if it may have another. It returns nil if there is none.
 func (l *lane) turn(places *share.Places) *group {
 	i := 0
 	if places != nil {
@@ -97,7 +97,7 @@ func (l *lane) turn(places *share.Places) *group {
 	return g
 }
 
-// pass ends the turn of a group that had no message.
+// pass ends the turn of a group without a message.
 func (l *lane) pass(g *group, places *share.Places, now int64) {
 	l.queue(g, now)
 	if places != nil {
@@ -105,7 +105,7 @@ func (l *lane) pass(g *group, places *share.Places, now int64) {
 	}
 }
 
-// vacate gives back the places of messages that are not handed out.
+// vacate releases the places of messages that are not returned.
 func vacate(places *share.Places, got []taken) {
 	if places == nil {
 		return
@@ -115,8 +115,8 @@ func vacate(places *share.Places, got []taken) {
 	}
 }
 
-// nextOf removes the message of a group that has been ready longest, nil if none
-// is. The group knows afterwards where its next one is.
+// nextOf removes the message of a group that has been ready longest, and finds
+// the group's next message. It returns nil if none is ready.
 func (l *lane) nextOf(g *group, it *pebble.Iterator, now int64) (*message, []byte, error) {
 	stored, err := l.findNext(g, it)
 	if err != nil {
@@ -144,13 +144,13 @@ func (l *lane) nextOf(g *group, it *pebble.Iterator, now int64) (*message, []byt
 	return l.fresh(g, it, now)
 }
 
-// findNext moves a group's next to its first message in the store that this
-// process has not delivered, and the iterator with it; false if there is none.
+// findNext moves a group's next, and the iterator, to its first stored message
+// that this process has not delivered. It returns false if there is none.
 func (l *lane) findNext(g *group, it *pebble.Iterator) (bool, error) {
 	if g.empty {
 		return false, nil
 	}
-	// Not into the groups behind it, through all that was deleted there.
+	// Bounded to this group, so as not to scan deleted keys behind it.
 	end := store.After(l.groupPrefix(g.name))
 	for at := it.SeekGEWithLimit(g.next.key(l.prefix), end); at == pebble.IterValid; at = it.NextWithLimit(end) {
 		p, err := parsePlace(it.Key()[len(l.prefix):])
@@ -166,8 +166,9 @@ func (l *lane) findNext(g *group, it *pebble.Iterator) (bool, error) {
 	return false, it.Error()
 }
 
-// fresh takes a group's next message, which is at the iterator. One that had all
-// its deliveries in earlier processes goes to the dead-letter queue.
+// fresh takes a group's next message, at which the iterator is positioned. A
+// message that had all its deliveries in earlier processes goes to the
+// dead-letter queue.
 func (l *lane) fresh(g *group, it *pebble.Iterator, now int64) (*message, []byte, error) {
 	r, err := readRecord(it)
 	if err != nil {
@@ -175,7 +176,7 @@ func (l *lane) fresh(g *group, it *pebble.Iterator, now int64) (*message, []byte
 	}
 	m := &message{place: g.next, receives: r.receives, sent: r.sent}
 	m.timer.message = m
-	if m.seq < l.queues.first && m.at <= l.queues.base.UnixMicro() { // the first delivery leaves no trace
+	if m.seq < l.queues.first && m.at <= l.queues.base.UnixMicro() { // the first delivery was not recorded
 		m.receives = max(m.receives, 1)
 	}
 	l.held[m.seq] = m
@@ -198,8 +199,8 @@ func readRecord(it *pebble.Iterator) (record, error) {
 	return parseRecord(value)
 }
 
-// undo takes deliveries back that could not be handed out: they count for
-// nothing and are ready again.
+// undo reverts deliveries that could not be returned: they do not count, and
+// the messages are ready again.
 func (l *lane) undo(got []taken) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

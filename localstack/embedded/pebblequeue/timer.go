@@ -2,20 +2,20 @@ package pebblequeue
 
 import "container/heap"
 
-// timer is the time at which something happens to a message or a group.
+// timer is the due time of a message or a group.
 type timer struct {
 	due     int64 // Unix microseconds
-	index   int   // in timers, from 1; 0 if it is not set
+	index   int   // index in timers plus one; 0 if it is not set
 	message *message
 	group   *group
 }
 
 func (t *timer) set() bool { return t.index > 0 }
 
-// timers are a lane's timers that are set, the first one due on top.
+// timers is the heap of a lane's set timers.
 type timers []*timer
 
-// set sets a timer, or sets it to another time.
+// set sets or resets a timer.
 func (h *timers) set(t *timer, due int64) {
 	t.due = due
 	if t.set() {
@@ -25,7 +25,7 @@ func (h *timers) set(t *timer, due int64) {
 	heap.Push(h, t)
 }
 
-// stop unsets a timer; false if it was not set.
+// stop unsets a timer. It returns false if it was not set.
 func (h *timers) stop(t *timer) bool {
 	if !t.set() {
 		return false

@@ -13,8 +13,7 @@ import (
 	"millrace/shared/platform/queue"
 )
 
-// timed runs a case on the bubble's clock, on which waits are exact: only the
-// wait itself takes time.
+// timed runs a case on the fake clock of a bubble, so that waits are exact.
 func timed(t *testing.T, visibility time.Duration, run func(t *testing.T, qs *Queues)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -27,7 +26,7 @@ func send(t *testing.T, qs *Queues, msgs ...queue.Message) {
 	require.NoError(t, qs.Send(t.Context(), "q", msgs...))
 }
 
-// receive waits for one delivery and returns it and how long it took.
+// receive waits for one delivery and returns it with the time it took.
 func receive(t *testing.T, qs *Queues, from string) (queue.Delivery, time.Duration) {
 	t.Helper()
 	began := time.Now()
@@ -39,7 +38,7 @@ func receive(t *testing.T, qs *Queues, from string) (queue.Delivery, time.Durati
 
 func text(s string) queue.Message { return queue.Message{Body: []byte(`"` + s + `"`)} }
 
-func TestReceiveReturnsWithTheMessage(t *testing.T) {
+func TestReceiveReturnsWhenMessageIsSent(t *testing.T) {
 	t.Parallel()
 	timed(t, time.Minute, func(t *testing.T, qs *Queues) {
 		go func() {
@@ -51,7 +50,7 @@ func TestReceiveReturnsWithTheMessage(t *testing.T) {
 	})
 }
 
-func TestReceiveWaitsItsTime(t *testing.T) {
+func TestReceiveWaitsGivenTime(t *testing.T) {
 	t.Parallel()
 	timed(t, time.Minute, func(t *testing.T, qs *Queues) {
 		began := time.Now()
@@ -94,7 +93,7 @@ func TestVisibilityIsExact(t *testing.T) {
 		assert.Equal(t, first.ID, second.ID)
 		require.ErrorIs(t, qs.Extend(t.Context(), "q", time.Minute, first.Receipt), queue.ErrReceipt)
 
-		// Longer than the time-out, then shorter than what is left.
+		// Longer than the time-out, then shorter than the remaining time.
 		require.NoError(t, qs.Extend(t.Context(), "q", 15*time.Second, second.Receipt))
 		third, took := receive(t, qs, "q")
 		assert.Equal(t, 15*time.Second, took)
@@ -103,14 +102,15 @@ func TestVisibilityIsExact(t *testing.T) {
 		assert.Equal(t, 2*time.Second, took)
 		assert.Equal(t, 4, fourth.Receives)
 
-		// What has run out is not held, though nobody has it.
+		// An expired delivery is not held, even if the message was not delivered
+		// again.
 		<-time.After(11 * time.Second)
 		require.ErrorIs(t, qs.Extend(t.Context(), "q", time.Minute, fourth.Receipt), queue.ErrReceipt)
 		stats, err := qs.Stats(t.Context(), "q")
 		require.NoError(t, err)
 		assert.Equal(t, queue.Stats{Visible: 1, Oldest: 38 * time.Second}, stats)
 
-		// A late delete finds its message in the list of ready ones.
+		// A late delete finds its message among the ready ones.
 		require.NoError(t, qs.Delete(t.Context(), "q", fourth.Receipt))
 		ds, err := qs.Receive(t.Context(), "q", 1, queue.MaxWait)
 		require.NoError(t, err)
@@ -118,7 +118,7 @@ func TestVisibilityIsExact(t *testing.T) {
 	})
 }
 
-func TestExtendZeroWakesAReceiver(t *testing.T) {
+func TestExtendZeroWakesReceiver(t *testing.T) {
 	t.Parallel()
 	timed(t, time.Hour, func(t *testing.T, qs *Queues) {
 		send(t, qs, text("a"))
@@ -132,7 +132,7 @@ func TestExtendZeroWakesAReceiver(t *testing.T) {
 	})
 }
 
-// TestRedriveNeedsNoReceiver lets the last delivery run out with nobody asking.
+// TestRedriveNeedsNoReceiver lets the last delivery expire without a receiver.
 func TestRedriveNeedsNoReceiver(t *testing.T) {
 	t.Parallel()
 	timed(t, 5*time.Second, func(t *testing.T, qs *Queues) {
@@ -146,15 +146,15 @@ func TestRedriveNeedsNoReceiver(t *testing.T) {
 		assert.Equal(t, 1, d.Receives)
 		assert.Empty(t, qs.lanes["q"].held)
 		require.NoError(t, qs.Delete(t.Context(), "q", last.Receipt), "too late, and without effect")
-		for range 2 * queue.MaxReceives { // it stays, however often it is looked at
+		for range 2 * queue.MaxReceives { // it stays, however often it is received
 			require.NoError(t, qs.Extend(t.Context(), queue.Dead("q"), 0, d.Receipt))
 			d, _ = receive(t, qs, queue.Dead("q"))
 		}
 	})
 }
 
-// TestEveryReceiverIsWoken sends one call's messages to receivers that want one
-// each, some of which give up first.
+// TestEveryReceiverIsWoken sends messages in one call to several waiting
+// receivers of one message each, some of which give up first.
 func TestEveryReceiverIsWoken(t *testing.T) {
 	t.Parallel()
 	timed(t, time.Minute, func(t *testing.T, qs *Queues) {

@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// task is an item of about 600 bytes, as a run's tasks are.
+// task is an item of about 600 bytes, like a run's tasks.
 type task struct {
 	table.Key
 	State   string `table:"state"`
@@ -44,7 +44,7 @@ func open(tb testing.TB) *pebbletable.Table {
 	return pebbletable.New(db, clock.System{})
 }
 
-// step is a transaction as the engine makes them: two items of 600 bytes read,
+// step runs a transaction as the engine does: two items of 600 bytes are read,
 // checked and written.
 func step(ctx context.Context, t *pebbletable.Table, run, attempt int) error {
 	a, b := newTask(run, 0), newTask(run, 1)

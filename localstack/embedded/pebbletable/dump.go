@@ -8,15 +8,15 @@ import (
 	"millrace/shared/platform/table"
 )
 
-// Entry is an item's place in an index; of the index named by the TTL attribute,
-// where there is no At, among those that expire.
+// Entry is an item's key in an index. In the index named by the TTL attribute,
+// which has no At, it is an item with an expiry.
 type Entry struct {
 	Index    table.Index
 	At, Item table.Key
 }
 
-// Dump calls item with every item of a store and entry with every place in an
-// index, as they are stored. What cannot be read is told to damaged.
+// Dump calls item with every item of a store and entry with every index entry,
+// and damaged for what cannot be read.
 func Dump(ctx context.Context, db *store.DB, item func(table.Item) error, entry func(Entry) error, damaged func(error)) error {
 	type space struct {
 		first byte

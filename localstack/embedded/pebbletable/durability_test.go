@@ -21,7 +21,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// fileVariable makes the test binary a writer on that file, to be killed.
+// fileVariable is the environment variable that makes the test binary a writer
+// on the named file, to be killed.
 const fileVariable = "PEBBLETABLE_TEST_WRITER"
 
 func TestMain(m *testing.M) {
@@ -35,8 +36,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// writeForever writes pairs of items from eight goroutines and names each pair
-// on the standard output once it is acknowledged.
+// writeForever writes pairs of items from eight goroutines and prints each pair
+// once it is acknowledged.
 func writeForever(path string) error {
 	db, err := store.Open(path, store.Options{})
 	if err != nil {
@@ -54,7 +55,7 @@ func writeForever(path string) error {
 					return
 				}
 				mu.Lock()
-				fmt.Println(pk) // unbuffered: what is printed has been acknowledged
+				fmt.Println(pk) // unbuffered, and only after it was acknowledged
 				mu.Unlock()
 			}
 		}()
@@ -73,7 +74,7 @@ func pair(pk string) []table.Write {
 	return writes
 }
 
-func TestAcknowledgedWritesSurviveAKill(t *testing.T) {
+func TestAcknowledgedWritesSurviveKill(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "store")
 	acknowledged := map[string]bool{}
@@ -95,8 +96,8 @@ func TestAcknowledgedWritesSurviveAKill(t *testing.T) {
 	assert.GreaterOrEqual(t, len(acknowledged), 1200)
 }
 
-// killed starts a writer, kills it after it has acknowledged n pairs, and notes
-// all it acknowledged.
+// killed starts a writer, kills it after it has acknowledged n pairs, and
+// records all acknowledged pairs.
 func killed(t *testing.T, path string, n int, acknowledged map[string]bool) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0])
@@ -109,7 +110,7 @@ func killed(t *testing.T, path string, n int, acknowledged map[string]bool) {
 	for i := 0; ; i++ {
 		line, err := lines.ReadString('\n')
 		if err != nil {
-			break // what the kill cut short was not acknowledged to anyone
+			break // a truncated line was not acknowledged
 		}
 		acknowledged[strings.TrimSpace(line)] = true
 		if i == n {

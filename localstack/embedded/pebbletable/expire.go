@@ -8,12 +8,12 @@ import (
 	"millrace/shared/platform/table"
 )
 
-// sweepBatch is how many expired items one commit removes.
+// sweepBatch is the number of expired items that one commit removes.
 const sweepBatch = 100
 
-// Sweep removes the items whose TTL attribute has passed, as DynamoDB does in its
-// own time and at no charge, and returns how many. Nothing depends on when it
-// runs.
+// Sweep removes the items whose TTL attribute has passed, which DynamoDB does
+// in the background and free of charge, and returns their number. Nothing
+// depends on when it runs.
 func (t *Table) Sweep(ctx context.Context) (removed int, err error) {
 	ctx = table.Reclaiming(ctx)
 	now := t.clock.Now().Unix()
@@ -30,7 +30,7 @@ func (t *Table) Sweep(ctx context.Context) (removed int, err error) {
 				if err := w.prepare(b); err != nil {
 					return err
 				}
-				// It may have been prolonged since its entry was read.
+				// The expiry may have been extended since its entry was read.
 				if at := expiry(w.old); at == 0 || at >= now {
 					continue
 				}
@@ -51,7 +51,7 @@ func (t *Table) Sweep(ctx context.Context) (removed int, err error) {
 	}
 }
 
-// expired lists items whose time has passed, up to sweepBatch.
+// expired returns the keys of expired items, up to sweepBatch.
 func (t *Table) expired(ctx context.Context, now int64) (keys []table.Key, err error) {
 	err = t.db.Scan(ctx, expiryBound(0), expiryBound(now), false, func(raw, _ []byte) (more bool, err error) {
 		key, ok := cutKey(raw[len(expiryBound(0)):])

@@ -16,8 +16,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// expiring is a table beside a model of what of it expires: the second after
-// which an item may be removed, 0 for never.
+// expiring is a table with a model of its expiries: the second after which an
+// item may be removed, 0 for never.
 type expiring struct {
 	db    *store.DB
 	table *pebbletable.Table
@@ -25,8 +25,8 @@ type expiring struct {
 	model map[table.Key]int64
 }
 
-// life draws a TTL attribute and the second it means, counted from the beginning.
-// What is no whole number above zero means never.
+// life draws a TTL attribute and the second it means, relative to the start.
+// Anything but a positive integer means never.
 func (e *expiring) life(t *rapid.T) (ttl table.Value, at int64) {
 	if rapid.IntRange(0, 3).Draw(t, "kind") > 0 {
 		at = rapid.Int64Range(1, 60).Draw(t, "second")
@@ -71,7 +71,7 @@ func (e *expiring) one(t *rapid.T) {
 	e.note(w, at)
 }
 
-// two writes two items, or neither.
+// two writes two items in a transaction.
 func (e *expiring) two(t *rapid.T) {
 	first, firstAt := e.write(t)
 	second, secondAt := e.write(t)
@@ -103,8 +103,8 @@ func (e *expiring) sweep(t *rapid.T) {
 	require.Equal(t, want, removed)
 }
 
-// agree compares the items, their places in an index and among those that
-// expire with the model.
+// agree compares the items and their entries in an index and among the expiries
+// with the model.
 func (e *expiring) agree(t *rapid.T) {
 	items, due, expire := map[table.Key]bool{}, map[table.Key]bool{}, map[table.Key]bool{}
 	err := pebbletable.Dump(t.Context(), e.db,
@@ -136,7 +136,7 @@ func (e *expiring) agree(t *rapid.T) {
 	require.ElementsMatch(t, slices.Collect(maps.Keys(items)), slices.Collect(maps.Keys(due)))
 }
 
-func TestSweepRemovesExactlyWhatHasExpired(t *testing.T) {
+func TestRandomSweepRemovesExactlyExpiredItems(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		db, err := store.OpenMemory()

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestSweepRemovesWhatHasExpired(t *testing.T) {
+func TestSweepRemovesExpiredItems(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_700_000_000, 0)
 	db, err := store.Open(filepath.Join(t.TempDir(), "store"), store.Options{})

@@ -16,12 +16,13 @@ func appendKey(b []byte, key table.Key) []byte {
 	return store.AppendPart(store.AppendPart(b, key.PK), key.SK)
 }
 
-// entryKey is an item's place in an index.
+// entryKey returns the key of an item's index entry.
 func entryKey(x table.Index, entry, key table.Key) []byte {
 	return appendKey(appendKey(partition(x, ""), entry), key)
 }
 
-// expiryKey is an item's place among those that expire, by the second.
+// expiryKey returns the key of an item's entry among the expiries, ordered by
+// second.
 func expiryKey(second int64, key table.Key) []byte {
 	return appendKey(expiryBound(second), key)
 }
@@ -30,7 +31,7 @@ func expiryBound(second int64) []byte {
 	return binary.BigEndian.AppendUint64([]byte{store.ExpirySpace}, uint64(second))
 }
 
-// expiry is the second after which an item may be removed, 0 for never.
+// expiry returns the second after which an item may be removed, 0 for never.
 func expiry(item table.Item) int64 {
 	if ttl := item[table.TTLAttribute]; ttl.Kind() == table.Number {
 		return max(ttl.Int(), 0)
@@ -38,8 +39,8 @@ func expiry(item table.Item) int64 {
 	return 0
 }
 
-// partition is what the keys of a partition of the table or an index begin with;
-// of an index's all partitions, for the empty pk.
+// partition returns the key prefix of a partition of the table or an index; of
+// all partitions of an index, if pk is empty.
 func partition(x table.Index, pk string) []byte {
 	b := make([]byte, 0, 128)
 	if x == "" {
@@ -52,7 +53,8 @@ func partition(x table.Index, pk string) []byte {
 	return store.AppendPart(b, pk)
 }
 
-// bounds are the keys of a query: from lower on, before upper.
+// bounds returns the key range of a query: from lower (included) to upper
+// (excluded).
 func bounds(q table.Query, start table.Position) (lower, upper []byte) {
 	all := partition(q.Index, q.PK)
 	from := func() []byte { return store.AppendPart(all[:len(all):len(all)], q.Range.From) }
@@ -62,7 +64,7 @@ func bounds(q table.Query, start table.Position) (lower, upper []byte) {
 		lower, upper = from(), store.After(from())
 	case table.RangePrefix:
 		whole := from()
-		lower = whole[:len(whole)-2] // without its end
+		lower = whole[:len(whole)-2] // without its terminator
 		upper = store.After(lower)
 	case table.RangeBetween:
 		lower, upper = from(), store.After(store.AppendPart(all[:len(all):len(all)], q.Range.To))
@@ -78,7 +80,7 @@ func bounds(q table.Query, start table.Position) (lower, upper []byte) {
 	if start == (table.Position{}) {
 		return lower, upper
 	}
-	// The cursor lies within the range, so it stands for the bound it passes.
+	// The cursor is within the range and replaces the bound that it passes.
 	at := itemKey(start.Key)
 	if q.Index != "" {
 		at = entryKey(q.Index, start.Entry, start.Key)

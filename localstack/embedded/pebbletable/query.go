@@ -38,17 +38,18 @@ func (t *Table) Query(ctx context.Context, q table.Query) (table.Page, error) {
 	return p.page, nil
 }
 
-// pager makes one page of the rows it is given.
+// pager builds one page from rows.
 type pager struct {
 	query  table.Query
-	prefix int // bytes of a key that name the partition
+	prefix int // length of the key prefix of the partition
 	page   table.Page
 	bytes  int
 	count  int
 	last   table.Position
 }
 
-// row takes a row of the store; false if the page ends before or with it.
+// row adds a row of the store. It returns false if the page ends before or with
+// it.
 func (p *pager) row(key, value []byte) (more bool, err error) {
 	at, err := p.position(key[p.prefix:])
 	if err != nil {
@@ -59,7 +60,7 @@ func (p *pager) row(key, value []byte) (more bool, err error) {
 	switch {
 	case p.query.Index != "":
 		item = table.EntryItem(p.query.Index, at.Entry, at.Key)
-	case p.query.Filter != nil: // which may be about what is not wanted
+	case p.query.Filter != nil: // the filter may refer to attributes that are not selected
 		item, err = decode(at.Key, string(value))
 	default:
 		item, left, err = project(at.Key, string(value), p.query.Only)
@@ -82,14 +83,14 @@ func (p *pager) row(key, value []byte) (more bool, err error) {
 		p.page.Items = append(p.page.Items, item)
 	}
 	if p.count == p.query.Limit {
-		// As DynamoDB does it, even if nothing should follow.
+		// As DynamoDB does, even if no item follows.
 		p.page.Next = table.EncodeCursor(p.query, p.last)
 		return false, nil
 	}
 	return true, nil
 }
 
-// position reads what follows the partition in a key.
+// position parses the rest of a key after its partition.
 func (p *pager) position(rest []byte) (at table.Position, err error) {
 	sort, rest, ok := store.CutPart(rest)
 	if p.query.Index == "" {

@@ -1,7 +1,7 @@
-// Package pebbletable is the table port's driver on the embedded server's store.
-// It enforces DynamoDB's limits and counts the capacity DynamoDB would charge, so
-// that what would fail or cost there shows here. On a store in memory it is the
-// table of tests and simulations.
+// Package pebbletable is the table driver on the embedded server's store. It
+// enforces DynamoDB's limits and counts the capacity that DynamoDB would
+// charge, so that requests that would fail or be expensive there are noticed
+// here. On an in-memory store it provides the table of tests and simulations.
 package pebbletable
 
 import (
@@ -13,8 +13,8 @@ import (
 	"millrace/shared/platform/table"
 )
 
-// Table is the driver. Reads see everything committed, consistent or not, and
-// indexes are up to date at once; both count as they would on DynamoDB.
+// Table is the driver. Reads see all committed writes, consistent or not, and
+// indexes are always up to date; reads still count as on DynamoDB.
 type Table struct {
 	db    *store.DB
 	clock clock.Clock
@@ -22,12 +22,12 @@ type Table struct {
 
 var _ table.Table = (*Table)(nil)
 
-// New returns the table of a store; the clock says what has expired.
+// New returns the table of a store. now determines what has expired.
 func New(db *store.DB, now clock.Clock) *Table { return &Table{db: db, clock: now} }
 
-// Check reads from the table. Errors: store.ErrDamaged from when a read met what is
-// damaged; errs.Unavailable, with the reason, also while writes are refused for want
-// of room.
+// Check reads from the table. Errors: store.ErrDamaged once a read has met
+// damaged data; errs.Unavailable, with the reason, also while writes are
+// rejected for lack of disk space.
 func (t *Table) Check(ctx context.Context) error {
 	if _, _, err := t.db.Get(ctx, itemKey(table.Key{PK: "-", SK: "-"})); err != nil {
 		return err
@@ -67,7 +67,7 @@ func (t *Table) Get(ctx context.Context, key table.Key, opts ...table.ReadOption
 	return item, nil
 }
 
-// BatchGet returns those items that exist, in the order of keys.
+// BatchGet returns the existing items, in the order of keys.
 func (t *Table) BatchGet(ctx context.Context, keys []table.Key, opts ...table.ReadOption) ([]table.Item, error) {
 	if err := table.CheckKeys(keys); err != nil {
 		return nil, err
@@ -107,7 +107,7 @@ func (t *Table) BatchGet(ctx context.Context, keys []table.Key, opts ...table.Re
 	return items, nil
 }
 
-// load reads an item by its key, nil if there is none.
+// load reads an item by its key. It returns nil if there is none.
 func load(from interface {
 	Get(key []byte) (value string, found bool, err error)
 }, key table.Key) (table.Item, error) {
@@ -118,7 +118,7 @@ func load(from interface {
 	return decode(key, data)
 }
 
-// decode makes an item of its key and its other attributes' encoding.
+// decode returns an item from its key and its other attributes' encoding.
 func decode(key table.Key, data string) (table.Item, error) {
 	item, err := table.DecodeBinary(data, 2)
 	if err != nil {
@@ -128,8 +128,8 @@ func decode(key table.Key, data string) (table.Item, error) {
 	return item, nil
 }
 
-// project makes an item of those attributes that are named, all if none are.
-// left is the size of what it leaves out.
+// project returns an item with only the named attributes, or all if none are
+// named. left is the size of the others.
 func project(key table.Key, data string, only []string) (item table.Item, left int, err error) {
 	if len(only) == 0 {
 		item, err = decode(key, data)
@@ -143,7 +143,7 @@ func project(key table.Key, data string, only []string) (item table.Item, left i
 	return item, left, nil
 }
 
-// encode is the form in which an item's attributes other than the key are kept.
+// encode returns the encoding of an item's attributes other than the key.
 func encode(item table.Item) []byte {
 	return table.AppendBinary(make([]byte, 0, 512), item, "pk", "sk")
 }

@@ -9,8 +9,8 @@ import (
 	"millrace/shared/platform/table"
 )
 
-// Transact applies all of the writes or none. One commit is made at a time, so
-// there is never a conflict.
+// Transact applies all of the writes or none. Commits are serialized, so there
+// are no conflicts.
 func (t *Table) Transact(ctx context.Context, writes ...table.Write) error {
 	if err := table.CheckTransaction(writes); err != nil {
 		return err
@@ -36,7 +36,7 @@ func (t *Table) Transact(ctx context.Context, writes ...table.Write) error {
 	}
 	m, units := table.MeterFrom(ctx), 0.0
 	for _, w := range plans {
-		if cancelled { // it costs as much as what is stored, and nothing of an index
+		if cancelled { // costs the size of the stored items, and nothing for indexes
 			units += table.WriteUnits(w.oldSize)
 		} else {
 			units += w.charge(m)
@@ -46,7 +46,7 @@ func (t *Table) Transact(ctx context.Context, writes ...table.Write) error {
 	return err
 }
 
-// prepareAll prepares every write, so that nothing is written if one is unfit.
+// prepareAll prepares every write, so that nothing is written if one fails.
 func prepareAll(b *store.Batch, plans []*write) error {
 	reasons, size, cancelled := make([]table.Reason, len(plans)), 0, false
 	for i, w := range plans {

@@ -9,8 +9,8 @@ import (
 	"millrace/shared/platform/table"
 )
 
-// write is one write on its way: what can be done outside the commit is done
-// when it is planned, the rest inside.
+// write is a write in progress: it is planned outside the commit and prepared
+// and applied inside.
 type write struct {
 	key    table.Key
 	cond   table.Cond
@@ -18,12 +18,12 @@ type write struct {
 	update bool
 	check  bool
 
-	old, new         table.Item // nil where there is none
+	old, new         table.Item // nil if there is none
 	oldSize, newSize int
-	data             []byte // new's encoding
+	data             []byte // encoding of new
 }
 
-// plan checks and prepares what does not depend on the stored item.
+// plan checks and prepares whatever does not depend on the stored item.
 func plan(w table.Write) (*write, error) {
 	if err := table.CheckWrite(w); err != nil {
 		return nil, err
@@ -61,7 +61,8 @@ func planAll(writes []table.Write) ([]*write, error) {
 	return plans, nil
 }
 
-// prepare loads the stored item, checks the condition and works an Update out.
+// prepare loads the stored item, checks the condition and computes the result
+// of an Update.
 func (w *write) prepare(b *store.Batch) (err error) {
 	if w.old, err = load(b, w.key); err != nil {
 		return err
@@ -83,7 +84,7 @@ func (w *write) prepare(b *store.Batch) (err error) {
 	return nil
 }
 
-// apply writes what prepare found fit: the item and its places in the indexes.
+// apply writes the prepared item and its index entries.
 func (w *write) apply(b *store.Batch) error {
 	switch {
 	case w.check || w.old == nil && w.new == nil:
@@ -129,8 +130,9 @@ func (w *write) apply(b *store.Batch) error {
 	return nil
 }
 
-// charge counts what a write that was applied consumed of the indexes, and
-// returns its units of the table: by the larger of the item before and after.
+// charge counts the units that an applied write consumed of the indexes, and
+// returns its units of the table, which depend on the larger of the old and new
+// item.
 func (w *write) charge(m *table.Meter) float64 {
 	if m != nil && !w.check {
 		for _, x := range table.Indexes {

@@ -8,25 +8,25 @@ import (
 	"millrace/shared/platform/queue"
 )
 
-// Handed are the messages that one invocation of a function sent, until they are
-// settled: handled by the functions that they are for, or given up.
+// Handed tracks the messages that one invocation of a function sent, until they
+// are settled: handled by their functions, or given up.
 type Handed struct {
 	runtime *Runtime
 
 	mu      sync.Mutex
 	open    int
-	pending map[sent]int  // how many of each
-	settled chan struct{} // holds a value if it may be that none is open
+	pending map[sent]int  // number of each
+	settled chan struct{} // holds a value if all may be settled
 }
 
-// sent is a message as its function gets it. Of two alike it is all the same which
-// one is settled.
+// sent identifies a message as its function receives it. Equal messages are
+// interchangeable.
 type sent struct{ queue, body string }
 
 type handedKey struct{}
 
-// Track returns a context for one [Runtime.Invoke], and what tells when all that
-// the function sends is settled. The caller ends it by [Handed.Close].
+// Track returns a context for one [Runtime.Invoke], and the Handed that tracks
+// the messages sent in it. The caller must call [Handed.Close].
 func (r *Runtime) Track(ctx context.Context) (context.Context, *Handed) {
 	h := &Handed{runtime: r, pending: map[sent]int{}, settled: make(chan struct{}, 1)}
 	r.trackedMu.Lock()
@@ -35,8 +35,8 @@ func (r *Runtime) Track(ctx context.Context) (context.Context, *Handed) {
 	return context.WithValue(ctx, handedKey{}, h), h
 }
 
-// Wait waits until all that was sent by now is settled, or ctx ends: then it
-// returns ctx's cause.
+// Wait waits until all messages sent so far are settled, or until ctx ends,
+// whose cause it then returns.
 func (h *Handed) Wait(ctx context.Context) error {
 	for {
 		h.mu.Lock()
@@ -53,14 +53,15 @@ func (h *Handed) Wait(ctx context.Context) error {
 	}
 }
 
-// Close forgets what is not settled.
+// Close forgets unsettled messages.
 func (h *Handed) Close() {
 	h.runtime.trackedMu.Lock()
 	defer h.runtime.trackedMu.Unlock()
 	h.runtime.tracked = slices.DeleteFunc(h.runtime.tracked, func(other *Handed) bool { return other == h })
 }
 
-// add notes n more messages of that kind, or fewer; false if there is none to take.
+// add adds n messages of a kind, or removes them if n is negative. It returns
+// false if there is none to remove.
 func (h *Handed) add(m sent, n int) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -79,7 +80,7 @@ func (h *Handed) add(m sent, n int) bool {
 	return true
 }
 
-// settle notes that a message is handled or given up.
+// settle records that a message is handled or given up.
 func (r *Runtime) settle(queue string, body []byte) {
 	r.trackedMu.Lock()
 	defer r.trackedMu.Unlock()
@@ -90,7 +91,7 @@ func (r *Runtime) settle(queue string, body []byte) {
 	}
 }
 
-// tracking notes what is sent in a context of [Runtime.Track].
+// tracking records messages sent in a context of [Runtime.Track].
 type tracking struct{ queue.Queues }
 
 // Send implements queue.Queues. A message may be handled before Send returns.
@@ -103,7 +104,7 @@ func (q tracking) Send(ctx context.Context, name string, msgs ...queue.Message) 
 		h.add(sent{name, string(m.Body)}, 1)
 	}
 	err := q.Queues.Send(ctx, name, msgs...)
-	if err != nil { // whoever sent them counts them as failures
+	if err != nil { // the sender counts them as failures
 		for _, m := range msgs {
 			h.add(sent{name, string(m.Body)}, -1)
 		}

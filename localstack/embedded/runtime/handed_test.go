@@ -24,8 +24,8 @@ import (
 
 var kind = due.Kind{Name: "q"}
 
-// sender is a runtime of a function that sends what it is invoked with, to one that
-// takes it as timed work.
+// sender returns a runtime of a function that sends its payload to another one,
+// which takes it as timed work.
 func sender(t *testing.T, handle fn.MessageHandler) (*runtime.Runtime, queue.Queues) {
 	queues := memory.Queues(t, clock.System{}, []queue.Definition{{Name: kind.Queue(), Visibility: time.Hour}})
 	specs := []fn.Spec{
@@ -51,7 +51,7 @@ func sender(t *testing.T, handle fn.MessageHandler) (*runtime.Runtime, queue.Que
 	return rt, queues
 }
 
-func TestWhatAnInvocationSendsIsWaitedFor(t *testing.T) {
+func TestWaitForMessagesOfInvocation(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var handled atomic.Int64
@@ -88,12 +88,12 @@ func TestWhatAnInvocationSendsIsWaitedFor(t *testing.T) {
 			require.NoError(t, err)
 			assert.Equal(t, want, handled.Load(), payload)
 		}
-		time.Sleep(2 * time.Minute) // until the one that was given up is with the dead letters
+		time.Sleep(2 * time.Minute) // until the message that was given up is a dead letter
 		stats, err := queues.Stats(t.Context(), kind.Queue())
 		require.NoError(t, err)
 		assert.Equal(t, queue.Stats{}, stats)
 
-		// What others send is none of its business, and nobody waits for ever.
+		// Messages sent elsewhere do not count, and the wait is bounded.
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 		defer cancel()
 		_, err = rt.Invoke(t.Context(), "sender", json.RawMessage(`["poison"]`))

@@ -23,17 +23,17 @@ import (
 
 const workers = 16
 
-// parking is a runtime whose handler of "wait" parks until opened, and notes
-// what it does.
+// parking is a runtime whose handler of "wait" parks until opened, and that
+// counts its handlers.
 type parking struct {
 	*runtime.Runtime
 	queues  queue.Queues
 	open    chan struct{}
-	waiting atomic.Int64 // that were handed to Park and wait
+	waiting atomic.Int64 // parked handlers that wait
 	resumed atomic.Int64
-	running atomic.Int64 // with a worker, after they waited
+	running atomic.Int64 // handlers with a worker again after waiting
 	most    atomic.Int64
-	plain   atomic.Int64 // other messages that were handled
+	plain   atomic.Int64 // other messages handled
 	errs    chan error
 }
 
@@ -150,7 +150,7 @@ func TestStopEndsParkedHandlers(t *testing.T) {
 	})
 }
 
-func TestParkWithoutARuntime(t *testing.T) {
+func TestParkWithoutRuntime(t *testing.T) {
 	t.Parallel()
 	boom := errors.New("boom")
 	called := false

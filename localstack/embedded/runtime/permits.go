@@ -9,24 +9,23 @@ import (
 	"millrace/shared/platform/queue"
 )
 
-// MaxParked is how many handlers of the process may wait without a worker; those
-// of one workspace at most 2,000, so that another's can.
+// MaxParked is the number of handlers of the process that may wait without a
+// worker. A workspace can have at most 2,000 of them.
 const MaxParked = 2250
 
-// sharing is a driver of queues that leaves the messages of a workspace that may
-// have no more workers where they are.
+// sharing is a queue driver that can skip messages of workspaces that may not
+// have more workers.
 type sharing interface {
 	// ReceiveShared takes a place for each message that it returns.
 	ReceiveShared(ctx context.Context, name string, max int, wait time.Duration, workers *share.Places) ([]queue.Delivery, error)
 }
 
-// asTheyCome are the queues of a driver that chooses by itself whose messages come
-// next, as SQS does.
+// asTheyCome adapts a driver that chooses the next message itself, as SQS does.
 type asTheyCome struct{ queue.Queues }
 
-// ReceiveShared waits for free workers first. It holds none while it waits for
-// messages, so a parked handler that goes on meanwhile may make a few more than
-// there are run at once.
+// ReceiveShared first waits for free workers. It does not hold any while it
+// waits for messages, so slightly more handlers than workers may run when a
+// parked handler resumes meanwhile.
 func (q asTheyCome) ReceiveShared(ctx context.Context, name string, most int, wait time.Duration, workers *share.Places) ([]queue.Delivery, error) {
 	free := workers.Free()
 	for ; free == 0; free = workers.Free() {
@@ -48,10 +47,10 @@ type handler struct {
 	runtime   *Runtime
 	workers   *share.Places
 	workspace string
-	stop      context.Context // ends when the runtime receives no more
+	stop      context.Context // ends when the runtime stops receiving
 
 	mu   sync.Mutex
-	away bool // the worker is given back
+	away bool // whether the worker is released
 }
 
 // Parked implements queue.Parker.
@@ -85,7 +84,8 @@ func (h *handler) Park(ctx context.Context, wait func(context.Context) error) er
 	return err
 }
 
-// leave notes whether the worker is given back; false if that was so before.
+// leave records whether the worker is released. It returns false if that does
+// not change.
 func (h *handler) leave(away bool) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -94,7 +94,7 @@ func (h *handler) leave(away bool) bool {
 	return changed
 }
 
-// done gives the worker back when the handler returns.
+// done releases the worker when the handler returns.
 func (h *handler) done() {
 	if h.leave(true) {
 		h.workers.Release(h.workspace)

@@ -1,6 +1,6 @@
-// Package runtime stands in for what invokes functions in the cloud: it feeds
-// functions from their queues in the shape of SQS events, ticks every minute,
-// and invokes any function by its name.
+// Package runtime replaces the services that invoke functions in the cloud: it
+// passes messages from queues to functions as SQS events, ticks every minute,
+// and invokes any function by name.
 package runtime
 
 import (
@@ -27,30 +27,31 @@ import (
 	"millrace/shared/web/fn"
 )
 
-// Region is the region in the names of embedded queues.
+// Region is the region in the ARNs of embedded queues.
 const Region = "local"
 
-// DefaultWorkers is how many messages of one queue are handled at a time: 64 of a
-// workspace that is alone, see package share.
+// DefaultWorkers is the number of messages of one queue that are handled
+// concurrently. A workspace that is alone can have 64 of them; see package
+// share.
 const DefaultWorkers = 72
 
-// failedDelay is how long a message waits after its function failed once.
+// failedDelay is the delay of a message after its first failure.
 const failedDelay = 5 * time.Second
 
-// ErrUnknownFunction: no function of that name can be invoked.
+// ErrUnknownFunction means that no invocable function has that name.
 var ErrUnknownFunction = errors.New("runtime: unknown function")
 
-// Config is what a Runtime runs.
+// Config configures a Runtime.
 type Config struct {
 	Specs   []fn.Spec
 	Deps    fn.Deps
-	Workers int // per queue, 0: DefaultWorkers
+	Workers int // per queue; 0 means DefaultWorkers
 }
 
 // Runtime runs the event functions of a catalog.
 type Runtime struct {
 	queues   queue.Queues
-	receive  sharing // from them
+	receive  sharing // receives from the queues
 	clock    clock.Clock
 	log      *slog.Logger
 	metrics  *telemetry.Metrics
@@ -61,10 +62,10 @@ type Runtime struct {
 	parked   *share.Places     // handlers that wait without a worker
 
 	trackedMu sync.Mutex
-	tracked   []*Handed // of invocations whose messages are waited for
+	tracked   []*Handed // of invocations whose messages are awaited
 
-	stop     context.CancelFunc // ends receiving
-	kill     context.CancelFunc // ends handling
+	stop     context.CancelFunc // stops receiving
+	kill     context.CancelFunc // cancels handlers
 	handling context.Context
 	pollers  sync.WaitGroup
 	running  sync.WaitGroup
@@ -114,7 +115,7 @@ func New(cfg Config) (*Runtime, error) {
 	return r, nil
 }
 
-// Start begins to receive from the queues; with tick set, functions that run
+// Start starts receiving from the queues. If tick is set, functions that run
 // every minute are invoked at each full minute.
 func (r *Runtime) Start(specs []fn.Spec, tick bool) {
 	receive, stop := context.WithCancel(context.Background())
@@ -162,13 +163,13 @@ func (r *Runtime) Stop(ctx context.Context) {
 	r.kill()
 }
 
-// about makes ctx one in which a function works.
+// about returns a context whose subject is a function.
 func about(ctx context.Context, function string) context.Context {
 	return telemetry.With(ctx, &telemetry.Subject{Function: function})
 }
 
-// poll hands messages of a queue to their function, each to a goroutine of its
-// own, so that a long task holds up no other.
+// poll passes the messages of a queue to their function, each in its own
+// goroutine, so that a long task does not delay others.
 func (r *Runtime) poll(ctx context.Context, name, function string) {
 	handling, handle, workers := about(r.handling, function), r.messages[function], r.workers[name]
 	for {
@@ -232,7 +233,7 @@ func (r *Runtime) Waiting(name, workspace string) string {
 	return workers.Why(workspace, "a worker", "that run tasks of its mode")
 }
 
-// handle gives one message to its function and deletes it if that succeeds.
+// handle passes one message to its function and deletes it if that succeeds.
 func (r *Runtime) handle(ctx context.Context, name string, m queue.Delivery, handle fn.MessageHandler) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -264,8 +265,7 @@ func (r *Runtime) handle(ctx context.Context, name string, m queue.Delivery, han
 	}
 }
 
-// again makes a message visible soon that its function failed on without a word
-// of when to deliver it again.
+// again makes a failed message visible soon, unless its function chose a time.
 func (r *Runtime) again(ctx context.Context, name string, m queue.Delivery) {
 	defer r.failed(name, m)
 	delay := min(time.Duration(m.Receives)*failedDelay, time.Minute)
@@ -274,7 +274,8 @@ func (r *Runtime) again(ctx context.Context, name string, m queue.Delivery) {
 	}
 }
 
-// failed notes that a message was not handled: the last time it is given up.
+// failed records that a message was not handled. After its last delivery it is
+// given up.
 func (r *Runtime) failed(name string, m queue.Delivery) {
 	if m.Receives >= queue.MaxReceives {
 		r.settle(name, m.Body)
@@ -295,9 +296,9 @@ func (r *Runtime) everyMinute(ctx context.Context, name string) {
 	}
 }
 
-// Invoke runs a function on an event, as the Lambda Invoke API does, and
-// returns its answer as JSON. Errors: ErrUnknownFunction, and what the function
-// returns.
+// Invoke runs a function with an event, as the Lambda Invoke API does, and
+// returns its result as JSON. Errors: ErrUnknownFunction, and those of the
+// function.
 func (r *Runtime) Invoke(ctx context.Context, name string, payload json.RawMessage) (json.RawMessage, error) {
 	var answer any
 	var err error

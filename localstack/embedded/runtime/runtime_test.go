@@ -21,7 +21,7 @@ import (
 	"millrace/shared/web/fn"
 )
 
-// open makes a runtime of one function that a queue feeds.
+// open returns a runtime with one function triggered by a queue.
 func open(t *testing.T, handle fn.MessageHandler, more ...fn.Spec) (*runtime.Runtime, queue.Queues, []fn.Spec) {
 	queues := memory.Queues(t, clock.System{}, []queue.Definition{{Name: "q", Visibility: time.Hour}})
 	specs := append(more, fn.Spec{
@@ -39,7 +39,7 @@ func send(t *testing.T, q queue.Queues, bodies ...string) {
 	}
 }
 
-func TestAMessageThatFailsComesAgainSoon(t *testing.T) {
+func TestFailedMessageIsDeliveredAgainSoon(t *testing.T) {
 	t.Parallel()
 	for name, fail := range map[string]func() error{
 		"error": func() error { return errors.New("no") },
@@ -75,7 +75,7 @@ func TestAMessageThatFailsComesAgainSoon(t *testing.T) {
 	}
 }
 
-func TestALongMessageHoldsUpNoOther(t *testing.T) {
+func TestLongMessageDoesNotDelayOthers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		handled := make(chan string, 10)

@@ -20,8 +20,8 @@ import (
 	"millrace/shared/web/fn"
 )
 
-// napping is a runtime with 18 workers whose handler takes ten seconds, or as long
-// as the message's body says.
+// napping is a runtime with 18 workers whose handler takes ten seconds, or the
+// duration in the message's body.
 type napping struct {
 	*runtime.Runtime
 	queues queue.Queues
@@ -31,7 +31,7 @@ type napping struct {
 	ended   map[string]int
 }
 
-// plain hides that the driver shares places.
+// plain hides that the driver supports sharing.
 type plain struct{ queue.Queues }
 
 func nap(t *testing.T, driver func(queue.Queues) queue.Queues) *napping {
@@ -87,9 +87,9 @@ func (n *napping) send(t *testing.T, workspace string, count int, body string) {
 
 type counts = map[string]int
 
-// TestWorkspacesShareWorkers has one workspace take all it can get. The next one's
-// messages are handled at once all the same, and what becomes free goes to who has
-// fewest.
+// TestWorkspacesShareWorkers lets one workspace take all workers it can get.
+// Messages of the next one are still handled at once, and freed workers go to
+// the workspace with the fewest.
 func TestWorkspacesShareWorkers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -120,7 +120,7 @@ func TestWorkspacesShareWorkers(t *testing.T) {
 		_, ended = n.state()
 		require.Equal(t, 1, ended["c"])
 
-		time.Sleep(10 * time.Second) // all of the first have ended
+		time.Sleep(10 * time.Second) // all of the first workspace's have ended
 		running, _ = n.state()
 		assert.InDelta(t, running["a"], running["b"], 1)
 		assert.GreaterOrEqual(t, running["a"]+running["b"], share.Alone(18))
@@ -136,9 +136,9 @@ func TestWorkspacesShareWorkers(t *testing.T) {
 	})
 }
 
-// TestParkedHandlersGiveTheirShareBack lets a workspace go on while handlers of it
-// wait for something else.
-func TestParkedHandlersGiveTheirShareBack(t *testing.T) {
+// TestParkedHandlersReleaseTheirShare checks that a workspace proceeds while
+// some of its handlers wait for something else.
+func TestParkedHandlersReleaseTheirShare(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := park(t)
@@ -158,8 +158,9 @@ func TestParkedHandlersGiveTheirShareBack(t *testing.T) {
 	})
 }
 
-// TestQueuesThatShareByThemselves are handled by as many workers as there are.
-func TestQueuesThatShareByThemselves(t *testing.T) {
+// TestQueuesWithoutSharingUseAllWorkers covers drivers that choose messages
+// themselves.
+func TestQueuesWithoutSharingUseAllWorkers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		n := nap(t, func(q queue.Queues) queue.Queues { return plain{q} })

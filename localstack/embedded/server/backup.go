@@ -19,30 +19,30 @@ import (
 	"millrace/shared/platform/errs"
 )
 
-// BackupPath is the route that makes a backup.
+// BackupPath is the route that creates a backup.
 const BackupPath = localPrefix + "backup"
 
 // BackupRequest is the body of [BackupPath].
 type BackupRequest struct {
-	Directory string `json:"directory"` // absolute, not there yet or empty
+	Directory string `json:"directory"` // absolute; must not exist or be empty
 }
 
 // BackupResponse is the answer of [BackupPath].
 type BackupResponse struct {
 	Directory string    `json:"directory"`
-	At        time.Time `json:"at"` // the moment whose table and queues it has
+	At        time.Time `json:"at"` // the time of the snapshot of table and queues
 }
 
-// keyFiles are the files of a data directory, beside store and objects, that a
+// keyFiles are the files of a data directory, besides store and objects, that a
 // server on a copy of it needs.
 var keyFiles = []string{secretsFile, vaultFile, signin.KeyFile, signin.CredentialsFile}
 
-// Backup copies the data directory as it is to a new directory, while the server
-// works: first table and queues as they are at one moment, then the objects, none
-// of which is deleted meanwhile, so that it has all that the table names; then the
-// server's keys. What is in it is the owner's alone. Errors: errs.Unprocessable for
-// a directory that cannot be one, errs.Conflict for one that is used, or while
-// another backup is made.
+// Backup copies the data directory to a new directory while the server runs:
+// first a snapshot of table and queues, then the objects, none of which is
+// deleted meanwhile, so that every object in the table is included; then the
+// server's keys. Only its owner can access the copy. Errors: errs.Unprocessable
+// for an unsuitable directory, errs.Conflict if it is in use, or while another
+// backup is made.
 func (s *Server) Backup(ctx context.Context, to string) (BackupResponse, error) {
 	if !s.backingUp.TryLock() {
 		return BackupResponse{}, errs.New(errs.Conflict, "Another backup is being made")
@@ -72,7 +72,7 @@ func (s *Server) Backup(ctx context.Context, to string) (BackupResponse, error) 
 	return BackupResponse{Directory: to, At: at}, err
 }
 
-// backupInto makes the directory of a backup.
+// backupInto creates the directory of a backup.
 func (s *Server) backupInto(to string) error {
 	field := errs.Body("directory")
 	if !filepath.IsAbs(to) {
@@ -96,7 +96,7 @@ func (s *Server) backupInto(to string) error {
 	return os.Chmod(to, 0o700)
 }
 
-// serveBackup answers BackupPath.
+// serveBackup serves BackupPath.
 func (s *Server) serveBackup(w http.ResponseWriter, r *http.Request) {
 	var body BackupRequest
 	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 16<<10))
@@ -125,5 +125,5 @@ func (s *Server) serveBackup(w http.ResponseWriter, r *http.Request) {
 func writeLocal(w http.ResponseWriter, status int, body any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(body) // the client went away
+	_ = json.NewEncoder(w).Encode(body) // the client has disconnected
 }

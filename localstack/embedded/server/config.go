@@ -17,23 +17,23 @@ import (
 	"millrace/shared/account/quota"
 )
 
-// DefaultListen is where the server listens unless it is told otherwise.
+// DefaultListen is the default address of the API.
 const DefaultListen = "127.0.0.1:8080"
 
-// Config is what an operator sets.
+// Config is an operator's configuration.
 type Config struct {
-	Dir           string   // data directory, made if missing; required
-	Listen        string   // host:port of the API; port 0 picks a free one; "" is DefaultListen
-	S3Listen      string   // host:port of the object store; "" is 127.0.0.1 and the port of the last start
+	Dir           string   // data directory, created if missing; required
+	Listen        string   // host:port of the API; port 0 means a free one; "" means DefaultListen
+	S3Listen      string   // host:port of the object store; "" means 127.0.0.1 and the port of the last start
 	SuperAdmins   []string // emails of the platform's administrators
 	NoTick        bool     // no per-minute tick
-	AllowLoopback bool     // calls made for users may reach this machine
-	AllowRanges   []string // CIDR ranges that such calls may reach besides public ones
+	AllowLoopback bool     // calls on behalf of users may reach this machine
+	AllowRanges   []string // CIDR ranges that such calls may reach besides public addresses
 	FullSync      bool     // a commit waits for the disk
-	Adopt         bool     // a backup takes the place of the server it is of
-	Python        string   // interpreter of Python tasks; "": the first fit python3 on PATH
-	Workers       int      // tasks of an execution mode that run at once; 0: the runtime's default
-	PythonSlots   int      // interpreters alive at once; 0: the pool's default
+	Adopt         bool     // a backup replaces the server it was made of
+	Python        string   // interpreter of Python tasks; "" means the first suitable python3 on PATH
+	Workers       int      // concurrent tasks of an execution mode; 0 means the runtime's default
+	PythonSlots   int      // live interpreters; 0 means the pool's default
 	Isolated      bool     // refuse to start where Python tasks cannot be isolated
 	PythonScratch int64    // bytes of files that a task may keep at once; 0: the pool's default
 	PythonUID     int      // first user of tasks, of a server that is root; 0: the pool's default
@@ -52,7 +52,7 @@ type Config struct {
 	usage  space.Usage          // nil: the usage of the disk that has Dir
 }
 
-// complete fills in defaults and refuses what cannot work.
+// complete fills in defaults and rejects invalid settings.
 func (c *Config) complete() error {
 	if c.Dir == "" {
 		return errors.New("a data directory is required")
@@ -66,12 +66,12 @@ func (c *Config) complete() error {
 	c.Listen = cmp.Or(c.Listen, DefaultListen)
 	for _, address := range []string{c.Listen, c.S3Listen} {
 		if _, _, err := net.SplitHostPort(address); address != "" && err != nil {
-			return fmt.Errorf("%q is no host:port", address)
+			return fmt.Errorf("%q is not host:port", address)
 		}
 	}
 	for _, r := range c.AllowRanges {
 		if _, err := netip.ParsePrefix(r); err != nil {
-			return fmt.Errorf("%q is no CIDR range such as 10.0.0.0/8", r)
+			return fmt.Errorf("%q is not a CIDR range such as 10.0.0.0/8", r)
 		}
 	}
 	if c.PythonSlots < 0 || c.Workers < 0 {
@@ -100,7 +100,7 @@ func (c *Config) complete() error {
 	return nil
 }
 
-// baseURL is the address under which clients on this machine reach a listener.
+// baseURL returns the URL by which clients on this machine reach a listener.
 func baseURL(address net.Addr) string {
 	host, port, _ := net.SplitHostPort(address.String())
 	if ip, err := netip.ParseAddr(host); err == nil && ip.IsUnspecified() {

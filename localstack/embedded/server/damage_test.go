@@ -21,9 +21,10 @@ import (
 	"millrace/localstack/embedded/store"
 )
 
-// TestDamagedDatabase: a request that meets a damaged table is told so, and the
-// server is unhealthy from then on; a server is not started on a database that is
-// gone. As a process can run one server at a time, the test is not parallel.
+// TestDamagedDatabase checks that a request that meets a damaged table gets an
+// error, and that the server is unhealthy from then on; a server does not start
+// if its database is missing. A process can run one server at a time, so the
+// test is not parallel.
 func TestDamagedDatabase(t *testing.T) {
 	dir := t.TempDir()
 	var logged bytes.Buffer
@@ -51,26 +52,26 @@ func TestDamagedDatabase(t *testing.T) {
 	const flows = 20
 	mark := func(n int) string { return fmt.Sprintf("marked-%02d", n) }
 	serve(func(send func(string, string, string) (int, string)) {
-		for n := range flows { // blocks of their own
+		for n := range flows { // in separate blocks
 			expression := "'" + mark(n) + strings.Repeat("x", 3000) + "'"
 			status, answer := send("POST", "/flows", fmt.Sprintf(
 				`{"flow_name":"f%02d","flow_version":"1","flow_spec":{"tasks":[{"name":"t","type":"transform","config":{"expression":"%s"}}]}}`, n, expression))
 			require.Equal(t, 200, status, answer)
 		}
 	})
-	serve(func(func(string, string, string) (int, string)) {}) // brings the log into tables
+	serve(func(func(string, string, string) (int, string)) {}) // moves the log into tables
 	tables, err := filepath.Glob(filepath.Join(datadir.Store(dir), "*.sst"))
 	require.NoError(t, err)
 	require.Len(t, tables, 1)
 	data, err := os.ReadFile(tables[0])
 	require.NoError(t, err)
-	at := map[int]int{} // where a flow's specification is
+	at := map[int]int{} // position of a flow's specification
 	for n := range flows {
 		at[n] = bytes.Index(data, []byte(mark(n)))
 		require.Positive(t, at[n])
 	}
 	order := slices.SortedFunc(maps.Keys(at), func(a, b int) int { return at[a] - at[b] })
-	damaged, intact := order[flows/2], order[flows-1] // with no other kind of item next to it
+	damaged, intact := order[flows/2], order[flows-1] // not adjacent to other kinds of items
 	data[at[damaged]+20] ^= 0xff
 	require.NoError(t, os.WriteFile(tables[0], data, 0o600))
 	run := func(n int) string { return fmt.Sprintf(`{"flow_name":"f%02d","flow_version":"1"}`, n) }

@@ -10,12 +10,12 @@ import (
 	"millrace/shared/platform/queue"
 )
 
-// tellDead logs a message that is given up. What each of its deliveries failed
-// of was logged then.
+// tellDead returns a function that logs a message that is given up. The error
+// of each of its deliveries was logged before.
 func tellDead(log *slog.Logger) func(pebblequeue.DeadLetter) {
 	return func(d pebblequeue.DeadLetter) {
 		var m events.Run
-		_ = json.Unmarshal(d.Body, &m) // of the bus and the bucket there are others, which have none of it
+		_ = json.Unmarshal(d.Body, &m) // messages of the bus and the bucket have none of these fields
 		attrs := []any{
 			"queue", d.Queue, "kind", m.Kind, "org_id", d.Group, "run_id", m.Run, "deliveries", d.Receives,
 			"sent", d.Sent.Format(time.RFC3339),

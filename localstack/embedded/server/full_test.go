@@ -16,8 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestNoRoomToStart: a server on a full disk says so at once.
-func TestNoRoomToStart(t *testing.T) {
+// TestStartOnFullDiskFails checks for an immediate error with the reason.
+func TestStartOnFullDiskFails(t *testing.T) {
 	dir := t.TempDir()
 	_, err := Open(t.Context(), Config{
 		Dir: dir, Listen: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler),
@@ -26,10 +26,10 @@ func TestNoRoomToStart(t *testing.T) {
 	require.EqualError(t, err, "the disk of the data directory "+dir+" is full: 100 KB are free, and a start takes 1024 KB: make room there and start again")
 }
 
-// TestFullDisk: requests that would fill a nearly full disk are answered with the
-// reason; what ends work or makes room is done. As a process can run one server
-// at a time, the test is not parallel.
-func TestFullDisk(t *testing.T) {
+// TestNearlyFullDisk checks that requests that need space are rejected with the
+// reason, and that requests that finish work or free space succeed. A process
+// can run one server at a time, so the test is not parallel.
+func TestNearlyFullDisk(t *testing.T) {
 	var free atomic.Uint64
 	free.Store(4 << 30)
 	s, err := Open(t.Context(), Config{
@@ -76,7 +76,7 @@ func TestFullDisk(t *testing.T) {
 	<-begun
 
 	free.Store(10 << 20)
-	time.Sleep(120 * time.Millisecond) // a reading of the disk is relied on for so long
+	time.Sleep(120 * time.Millisecond) // a reading of the disk is valid for 100 ms
 	for path, body := range map[string]string{"/flows": strings.Replace(flow, "etl", "new", 1), "/runs": `{"flow_name":"old","flow_version":"1"}`} {
 		res, answer := send("POST", path, body)
 		assert.Equal(t, 503, res.StatusCode, path)

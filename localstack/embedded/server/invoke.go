@@ -26,13 +26,13 @@ import (
 	"millrace/shared/web/httpapi"
 )
 
-// The largest payloads that Lambda takes.
+// The largest payloads that Lambda accepts.
 const (
-	maxPayload      = 6 << 20 // of a call that waits for the answer
-	maxAsyncPayload = 1 << 20 // of one that does not
+	maxPayload      = 6 << 20 // of a synchronous invocation
+	maxAsyncPayload = 1 << 20 // of an asynchronous one
 )
 
-// functions answers the Lambda Invoke API for every function of the catalog.
+// functions serves the Lambda Invoke API for every function of the catalog.
 type functions struct {
 	server *Server
 	frame  httpapi.Config
@@ -41,9 +41,9 @@ type functions struct {
 	log    *slog.Logger
 
 	mu   sync.Mutex
-	http map[string]*gateway.Function // by function, made when first invoked
+	http map[string]*gateway.Function // by function, built on first invocation
 
-	running context.Context // of invocations nobody waits for
+	running context.Context // of asynchronous invocations
 	kill    context.CancelFunc
 	async   sync.WaitGroup
 }
@@ -54,8 +54,8 @@ func newFunctions(s *Server, frame httpapi.Config, whole *httpapi.API, deps fn.D
 	return f
 }
 
-// Stop waits for invocations that nobody waits for until ctx ends, and then
-// ends them.
+// Stop waits for asynchronous invocations until ctx ends, and then cancels
+// them.
 func (f *functions) Stop(ctx context.Context) {
 	done := make(chan struct{})
 	go func() { f.async.Wait(); close(done) }()
@@ -67,7 +67,7 @@ func (f *functions) Stop(ctx context.Context) {
 	<-done
 }
 
-// invoke is POST /2015-03-31/functions/{name}/invocations.
+// invoke serves POST /2015-03-31/functions/{name}/invocations.
 func (f *functions) invoke(w http.ResponseWriter, r *http.Request) {
 	now := f.deps.Clock.Now()
 	w.Header().Set("X-Amzn-Requestid", ids.New(now))
@@ -127,13 +127,13 @@ func (f *functions) invoke(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("X-Amz-Function-Error", "Unhandled")
 			answer = mustMarshal(map[string]string{"errorMessage": err.Error(), "errorType": errorType(err)})
 		}
-		_, _ = w.Write(answer) // the client may be gone
+		_, _ = w.Write(answer) // the client may have disconnected
 	default:
 		fail(w, http.StatusBadRequest, "InvalidParameterValueException", "Invocation type is RequestResponse, Event or DryRun")
 	}
 }
 
-// functionName takes a name, name:version or ARN, as Lambda does.
+// functionName returns the name in a name, name:version or ARN, as Lambda does.
 func functionName(s string) string {
 	if _, after, found := strings.Cut(s, ":function:"); found {
 		s = after
@@ -142,9 +142,9 @@ func functionName(s string) string {
 	return name
 }
 
-// answer runs a function, and of the scheduler's tick waits until what it handed
-// out is settled: who makes ticks by hand sees what came of one, and the next one
-// does not meet what is left of it.
+// answer runs a function. For the scheduler's tick it waits until the messages
+// it sent are settled: a manual tick then shows its results, and the next one
+// finds nothing left over.
 func (f *functions) answer(ctx context.Context, spec fn.Spec, payload json.RawMessage) (json.RawMessage, error) {
 	if !spec.Trigger.EveryMinute {
 		return f.call(ctx, spec, payload)
@@ -179,7 +179,7 @@ func (f *functions) call(ctx context.Context, spec fn.Spec, payload json.RawMess
 	return out, err
 }
 
-// proxy hands an API Gateway proxy event to an HTTP function.
+// proxy passes an API Gateway proxy event to an HTTP function.
 func (f *functions) proxy(ctx context.Context, spec fn.Spec, payload json.RawMessage) (json.RawMessage, error) {
 	var event events.APIGatewayProxyRequest
 	if err := json.Unmarshal(payload, &event); err != nil {
@@ -192,7 +192,7 @@ func (f *functions) proxy(ctx context.Context, spec fn.Spec, payload json.RawMes
 	return json.Marshal(answer)
 }
 
-// gateway is the function alone, with no operation but its own.
+// gateway returns the function with only its own operations.
 func (f *functions) gateway(spec fn.Spec) *gateway.Function {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -206,20 +206,20 @@ func (f *functions) gateway(spec fn.Spec) *gateway.Function {
 	return f.http[spec.Name]
 }
 
-// about makes ctx one in which a function works.
+// about returns a context whose subject is a function.
 func about(ctx context.Context, function string) context.Context {
 	return telemetry.With(ctx, &telemetry.Subject{Function: function})
 }
 
-// totals answers with what was measured since the start.
+// totals returns the metrics since the start.
 func (f *functions) totals(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", telemetry.TotalsType)
-	_ = f.deps.Metrics.WriteTotals(w) // the client may be gone
+	_ = f.deps.Metrics.WriteTotals(w) // the client may have disconnected
 }
 
 type timedOut struct{ after time.Duration }
 
-// Error is what Lambda says of it.
+// Error is Lambda's text of a time-out.
 func (t timedOut) Error() string {
 	return fmt.Sprintf("Task timed out after %.2f seconds", t.after.Seconds())
 }
@@ -228,7 +228,7 @@ type panicked struct{ value any }
 
 func (p panicked) Error() string { return fmt.Sprint(p.value) }
 
-// errorType names an error as the Lambda runtime does: by its Go type.
+// errorType names an error by its Go type, as the Lambda runtime does.
 func errorType(err error) string {
 	switch {
 	case errors.Is(err, runtime.ErrUnknownFunction):
@@ -239,8 +239,8 @@ func errorType(err error) string {
 	return reflect.TypeOf(err).Name()
 }
 
-// deny answers a call without the right credential, in the shapes of Lambda and of
-// the API.
+// deny responds to a call without a valid credential, in the shapes of Lambda
+// and of the API.
 func deny(w http.ResponseWriter, err error) {
 	kind := "UnrecognizedClientException"
 	if refusal, ok := errors.AsType[*localhost.Refusal](err); ok {
@@ -253,7 +253,7 @@ func deny(w http.ResponseWriter, err error) {
 	_, _ = w.Write(mustMarshal(map[string]string{"Type": "User", "Message": err.Error(), "detail": err.Error()})) // the client may be gone
 }
 
-// fail answers as the Lambda service does when it invokes nothing.
+// fail responds as the Lambda service does if it invokes nothing.
 func fail(w http.ResponseWriter, status int, kind, message string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("X-Amzn-Errortype", kind)

@@ -43,9 +43,9 @@ func (s *Server) Python(ctx context.Context) (summary string, isolated bool) {
 	return fmt.Sprintf("%s, %d slots, %s (%s)", python, cmp.Or(s.cfg.PythonSlots, interpreters.DefaultSlots), apart, mode), isolated
 }
 
-// tellingIsolation begins to find out how Python tasks are kept apart here, which
-// takes the start of an interpreter, and logs it: a warning where they are not. The
-// function it returns waits until that is done, or given up.
+// tellingIsolation determines in the background how Python tasks are isolated
+// here, which requires starting an interpreter, and logs it, with a warning if
+// they are not. The returned function waits until that is done or cancelled.
 func (s *Server) tellingIsolation() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})

@@ -27,7 +27,8 @@ import (
 
 const tickEvent = `{"event_type": "scheduler_tick"}`
 
-// addresses are the server's own: loopback, and another where the machine has one.
+// addresses returns the server's addresses: loopback, and another one if the
+// machine has one.
 func addresses(t *testing.T, port string) []string {
 	t.Helper()
 	out := []string{"http://" + net.JoinHostPort("127.0.0.1", port)}
@@ -41,15 +42,16 @@ func addresses(t *testing.T, port string) []string {
 	return out
 }
 
-// TestLocalRoutesAskForTheSecret: nothing that a request can say of where it comes
-// from stands in for the secret, and no page of the web gets by with it.
-func TestLocalRoutesAskForTheSecret(t *testing.T) {
+// TestLocalRoutesRequireSecret checks that nothing in a request about its
+// origin replaces the secret, and that no web page gets access with it.
+func TestLocalRoutesRequireSecret(t *testing.T) {
 	_, c := serve(t, func(cfg *server.Config) { cfg.Listen = "0.0.0.0:0" })
 	base, err := url.Parse(c.BaseURL)
 	require.NoError(t, err)
 	bases := addresses(t, base.Port())
 
-	// nginx's proxy_pass sends the upstream's name as Host, and no X-Forwarded-For.
+	// nginx's proxy_pass sends the upstream's name as Host, and no
+	// X-Forwarded-For.
 	proxy := httptest.NewServer(&httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(base) }})
 	defer proxy.Close()
 	bases = append(bases, proxy.URL)
@@ -106,7 +108,8 @@ func invoke(t *testing.T, c signin.Credentials, id, secret string, change func(*
 	return client.Invoke(t.Context(), &lambda.InvokeInput{FunctionName: aws.String("scheduler-tick"), Payload: []byte(tickEvent)})
 }
 
-// later signs as at another time, whatever the SDK has learnt of the server's.
+// later signs with a shifted time, whatever the SDK knows of the server's
+// clock.
 type later struct{ by time.Duration }
 
 // SignHTTP implements lambda.HTTPSignerV4.
@@ -114,7 +117,7 @@ func (l later) SignHTTP(ctx context.Context, keys aws.Credentials, r *http.Reque
 	return v4.NewSigner().SignHTTP(ctx, keys, r, hash, service, region, time.Now().Add(l.by), options...)
 }
 
-// tampering changes the body of a request that is signed.
+// tampering changes the body of a signed request.
 type tampering struct{}
 
 // Do implements lambda.HTTPClient.
@@ -127,7 +130,7 @@ func (tampering) Do(r *http.Request) (*http.Response, error) {
 	return http.DefaultClient.Do(changed)
 }
 
-func TestInvokeTakesSignedCalls(t *testing.T) {
+func TestInvokeAcceptsSignedCalls(t *testing.T) {
 	_, c := serve(t, nil)
 	for name, tc := range map[string]struct {
 		id, secret string

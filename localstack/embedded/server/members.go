@@ -12,21 +12,21 @@ import (
 	"millrace/shared/platform/errs"
 )
 
-// MembersPath is the route by which an operator suspends members of workspaces. It
-// asks for the server's local secret.
+// MembersPath is the route by which an operator suspends members of workspaces.
+// It requires the server's local secret.
 const MembersPath = localPrefix + "members"
 
-// operator is who did in the audit log what an operator does.
+// operator is the actor of an operator's changes in the audit log.
 const operator = "operator"
 
 // MemberRequest is the body of [MembersPath].
 type MemberRequest struct {
 	OrgID     string `json:"org_id"`
 	Email     string `json:"email"`
-	Suspended *bool  `json:"suspended"` // false restores
+	Suspended *bool  `json:"suspended"` // false restores access
 }
 
-// suspendMember answers MembersPath with what the member's access is then.
+// suspendMember serves MembersPath and returns the member's new state.
 func (s *Server) suspendMember(w http.ResponseWriter, r *http.Request) {
 	var body MemberRequest
 	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 16<<10))

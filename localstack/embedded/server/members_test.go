@@ -19,10 +19,10 @@ import (
 	"millrace/shared/account/tenant"
 )
 
-// TestAnOperatorSuspendsAMember: sessions and API keys of theirs are refused from
-// the next request on. As a process can run one server at a time, the test is not
-// parallel.
-func TestAnOperatorSuspendsAMember(t *testing.T) {
+// TestOperatorSuspendsMember checks that the member's sessions and API keys are
+// rejected from the next request on. A process can run one server at a time, so
+// the test is not parallel.
+func TestOperatorSuspendsMember(t *testing.T) {
 	s, err := Open(t.Context(), Config{Dir: t.TempDir(), Listen: "127.0.0.1:0", NoTick: true, Log: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(context.Background())

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestMetrics: the server tells what it did, to whoever has its local secret.
+// TestMetrics checks the metrics, which require the server's local secret.
 func TestMetrics(t *testing.T) {
 	_, me := serve(t, nil)
 	get := func(path string, header ...string) (int, string) {

@@ -17,11 +17,11 @@ import (
 	"millrace/shared/platform/telemetry"
 )
 
-// bucket is the one bucket of the object store.
+// bucket is the name of the object store's only bucket.
 const bucket = "artifacts"
 
-// openObjects starts the object store: where it was told to listen, else where
-// it listened last, else on any free port.
+// openObjects starts the object store on the configured address, otherwise on
+// the last one, otherwise on a free port.
 func (s *Server) openObjects(ctx context.Context, keys *secrets, queues queue.Queues, metrics *telemetry.Metrics) (blob.Store, error) {
 	cfg := objectstore.Config{
 		Dir: s.cfg.Dir, AccessKey: keys.S3AccessKey, SecretKey: keys.S3SecretKey, Bucket: bucket, Space: s.space, FullSync: s.cfg.FullSync, Log: s.cfg.Log, OnLost: s.lost(metrics),
@@ -52,14 +52,14 @@ func (s *Server) openObjects(ctx context.Context, keys *secrets, queues queue.Qu
 	}), s.space}, nil
 }
 
-// roomy is an object store that is not well while its disk is full.
+// roomy is an object store that is unhealthy while its disk is full.
 type roomy struct {
 	blob.Store
 	space *space.Space
 }
 
-// Check looks the bucket up. Errors: errs.Unavailable, with the reason, also while
-// writes are refused for want of room.
+// Check tests whether the bucket is available. Errors: errs.Unavailable, with
+// the reason, also while writes are rejected for lack of disk space.
 func (w roomy) Check(ctx context.Context) error {
 	if err := w.space.Check(ctx); err != nil {
 		return err
@@ -67,23 +67,25 @@ func (w roomy) Check(ctx context.Context) error {
 	return w.Store.Check(ctx)
 }
 
-// referred is what records refer to, of which none may be missing: code, specs, and
-// what runs were given and made. Logs move while they are read.
+// referred matches the objects that records refer to and that must exist: code,
+// specs, inputs and outputs of runs. Logs move while they are read.
 var referred = regexp.MustCompile(`^[^/]+/(artifacts/|specs/|runs/[^/]+/(out/|list/|input))`)
 
-// lost logs and counts objects that are missing or damaged.
+// lost returns a function that logs and counts objects that are missing or
+// damaged.
 func (s *Server) lost(metrics *telemetry.Metrics) func(key, why string) {
 	return func(key, why string) {
 		if why == objectstore.Missing && !referred.MatchString(key) {
 			return
 		}
-		s.cfg.Log.Error("an object is lost from the object store", "key", key, "why", why)
+		s.cfg.Log.Error("object is missing or damaged", "key", key, "why", why)
 		metrics.Count(telemetry.ObjectsLost, telemetry.Dimensions{Code: why})
 	}
 }
 
-// tell puts an event of the bucket on its queue, as S3 does. The event is lost
-// if that fails: what was done with the object stays done.
+// tell returns a function that sends an event of the bucket to its queue, as S3
+// does. If sending fails the event is lost, but the operation on the object
+// succeeds.
 func (s *Server) tell(queues queue.Queues) func(events.Object) {
 	return func(o events.Object) {
 		err := queues.Send(context.Background(), events.ObjectQueue, queue.Message{Body: events.WriteObject(runtime.Region, o)})

@@ -16,10 +16,10 @@ import (
 	"millrace/shared/web/fn"
 )
 
-// TestAFunctionGetsEventsOfTheBucket: one that asks for them in its spec gets
-// S3's messages of the objects that it asks for. As a process can run one server
-// at a time, the test is not parallel.
-func TestAFunctionGetsEventsOfTheBucket(t *testing.T) {
+// TestFunctionReceivesBucketEvents checks that a function receives S3's
+// messages for the objects selected in its spec. A process can run one server
+// at a time, so the test is not parallel.
+func TestFunctionReceivesBucketEvents(t *testing.T) {
 	var store blob.Store
 	got := make(chan events.Object, 10)
 	counter := fn.Spec{

@@ -11,17 +11,17 @@ import (
 	"millrace/shared/web/fn"
 )
 
-// visibility is how long a delivered message stays away from others: longer
-// than any task, as in the cloud, for this process alone handles messages, and
-// those of one that died are visible at the next start.
+// visibility is the visibility time-out: longer than any task, as in the cloud.
+// Only this process handles messages, and those of a dead process are visible
+// at the next start.
 const visibility = 90 * time.Minute
 
-// busQueue is the queue through which a function gets events of the bus.
+// busQueue returns the queue through which a function receives bus events.
 func busQueue(spec fn.Spec) string { return "bus-" + spec.Name }
 
-// definitions are the service's queues, one for each kind of timed work, one for
-// each function that gets events of the bus, and one for events of the bucket if a
-// function gets them.
+// definitions returns the service's queues, one for each kind of timed work,
+// one for each function that receives bus events, and one for bucket events if
+// a function receives them.
 func definitions(specs []fn.Spec) []queue.Definition {
 	var defs []queue.Definition
 	for _, name := range events.AllQueues() {
@@ -41,7 +41,7 @@ func definitions(specs []fn.Spec) []queue.Definition {
 	return defs
 }
 
-// rules put the events of the bus on the queues of those who get them.
+// rules returns the bus rules that feed the functions' queues.
 func rules(specs []fn.Spec) []localbus.Rule {
 	var out []localbus.Rule
 	for _, spec := range specs {
@@ -62,7 +62,7 @@ func (s *Server) waiting(org, mode, kind string) string {
 	return s.runtime.Waiting(events.Tasks(mode), org)
 }
 
-// withEventQueues adds the queues of events to the triggers of their functions.
+// withEventQueues adds the event queues to the triggers of their functions.
 func withEventQueues(specs []fn.Spec) []fn.Spec {
 	out := slices.Clone(specs)
 	for i, spec := range out {

@@ -11,21 +11,20 @@ import (
 	"millrace/shared/web/fn"
 )
 
-// looksPage is how many entries of the due index are read at a time.
+// looksPage is the number of entries of the due index in one read.
 const looksPage = 256
 
-// lookAtLiveRuns has every live run seen to, whenever its next look would be
-// due: what an earlier process held or had in memory is gone with it. Nothing
-// waits for that: who takes one of the messages that the queues have kept finds
-// the leases void as reconciliation does, which finds what no message tells of. They
-// are made one after the other, to leave the processors to what the server is
-// asked meanwhile. A run that cannot be looked at is logged and comes up again
-// with the ticks.
+// lookAtLiveRuns reconciles every live run, whether it is due or not, because
+// leases and in-memory state of an earlier process are gone. Nothing waits for
+// it: a worker that receives an older message finds the leases void, and
+// reconciliation finds work whose message was lost. Runs are reconciled one
+// after the other, to leave processor time to requests. If a run cannot be
+// reconciled, that is logged, and a tick handles the run when it is due.
 //
-// The due index is read page by page while reconciliations move entries in it, mostly to
-// where they are read again: of each shard it is noted which runs were looked at.
-// An entry that is moved to where it is not read any more was moved by another
-// look of this process.
+// The due index is read page by page while reconciliations move its entries,
+// mostly to a later position in the same read, so the reconciled runs of each
+// shard are remembered. An entry that moves to a position already read was
+// moved by another reconciliation of this process.
 func lookAtLiveRuns(ctx context.Context, deps fn.Deps, page int) error {
 	begin, seen := time.Now(), 0
 	worker := dispatch.Worker(deps)
@@ -58,9 +57,9 @@ func lookAtLiveRuns(ctx context.Context, deps fn.Deps, page int) error {
 	return nil
 }
 
-// recovering reconciles the live runs in the background until the function it
-// returns is called, which waits for a look under way. Runs that were not looked
-// at by then are at the next start.
+// recovering reconciles the live runs in the background. The returned function
+// stops that and waits for a reconciliation in progress. Remaining runs are
+// reconciled at the next start.
 func recovering(deps fn.Deps) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})

@@ -18,8 +18,8 @@ import (
 	"millrace/shared/run/runstate"
 )
 
-// watched notes the pages of the due index that are read, and the looks, each of
-// which moves the entry of its run.
+// watched records the pages read of the due index, and the reconciliations,
+// each of which moves the entry of its run.
 type watched struct {
 	table.Table
 	pages []int
@@ -43,7 +43,7 @@ func (w *watched) Update(ctx context.Context, u table.Update) (table.Item, error
 	return w.Table.Update(ctx, u)
 }
 
-func TestEveryLiveRunIsLookedAtOncePageByPage(t *testing.T) {
+func TestEveryLiveRunIsReconciledOnce(t *testing.T) {
 	t.Parallel()
 	const live, page = 100, 3
 	env := localtest.New(t, flows.Spec, runs.Spec)
@@ -58,7 +58,7 @@ func TestEveryLiveRunIsLookedAtOncePageByPage(t *testing.T) {
 		ids = append(ids, run.Require(t, http.StatusOK).String(t, "run_id"))
 	}
 	env.Clock.Advance(time.Second)
-	for i := range live { // what else is due is not read
+	for i := range live { // other due entries are not read
 		r := reminders.New(reminders.Reminder, env.A.OrgID, fmt.Sprint("r", i), env.Clock.Now(), 0)
 		require.NoError(t, env.Deps.Table.Put(t.Context(), table.Put{Item: r}))
 	}
@@ -80,7 +80,7 @@ func TestEveryLiveRunIsLookedAtOncePageByPage(t *testing.T) {
 	}
 }
 
-// stuck is a table whose due index is not read before ctx ends.
+// stuck is a table whose reads of the due index block until ctx ends.
 type stuck struct{ table.Table }
 
 // Query implements table.Table.
@@ -89,7 +89,7 @@ func (stuck) Query(ctx context.Context, _ table.Query) (table.Page, error) {
 	return table.Page{}, ctx.Err()
 }
 
-func TestLooksEndWithTheServer(t *testing.T) {
+func TestRecoveryStopsWithServer(t *testing.T) {
 	t.Parallel()
 	deps := localtest.New(t).Deps
 	deps.Table = stuck{deps.Table}

@@ -8,15 +8,15 @@ import (
 	"millrace/localstack/localhost"
 )
 
-// The paths beside the API. They exist in no deployment.
+// Paths besides the API, which deployments do not have.
 const (
 	localPrefix  = "/_local/"
 	invokePrefix = "/2015-03-31/functions/"
 )
 
-// routes puts the API and the local routes side by side. Whatever is below the
-// prefix of the local ones asks for the local secret; an invocation looks at its
-// credential itself, which may be a signature of its body.
+// routes combines the API and the local routes. All paths below the local
+// prefix require the local secret; an invocation checks its credential itself,
+// which may be a signature of its body.
 func routes(api http.Handler, issuer *signin.Issuer, keys localhost.Keys, functions *functions, backup, members http.HandlerFunc) http.Handler {
 	mux := http.NewServeMux()
 	issuer.Mount(mux)

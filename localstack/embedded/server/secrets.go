@@ -13,30 +13,30 @@ import (
 	"millrace/shared/platform/ids"
 )
 
-// secretsFile holds what the server made up for its data directory, mode 0600.
+// secretsFile stores the keys generated for a data directory, mode 0600.
 const secretsFile = "secrets.json"
 
-// vaultFile holds the keys that seal the values of workspaces' secrets.
+// vaultFile stores the keys that seal the values of workspaces' secrets.
 const vaultFile = "vault.key"
 
-// secrets are the server's own keys. They never leave the data directory.
+// secrets are the server's keys. They never leave the data directory.
 type secrets struct {
 	S3AccessKey string `json:"s3_access_key"`
 	S3SecretKey string `json:"s3_secret_key"`
 	CursorKey   []byte `json:"cursor_key"` // signs list cursors
-	// S3Address is where the object store listened last: presigned URLs name it,
-	// so they hold over a restart while the port can be had again.
+	// S3Address is the last address of the object store. Presigned URLs contain
+	// it, so they stay valid after a restart while the port is available.
 	S3Address string `json:"s3_address,omitempty"`
 }
 
-// hasSecrets tells whether a server has opened the store of a data directory before,
-// for it makes the secrets afterwards.
+// hasSecrets reports whether a server has opened the store of a data directory
+// before, because it creates the secrets afterwards.
 func hasSecrets(dir string) bool {
 	_, err := os.Stat(filepath.Join(dir, secretsFile))
 	return err == nil
 }
 
-// loadSecrets reads the secrets of a data directory, or makes them.
+// loadSecrets reads the secrets of a data directory, or creates them.
 func loadSecrets(dir string) (secrets, error) {
 	var s secrets
 	data, err := os.ReadFile(filepath.Join(dir, secretsFile))

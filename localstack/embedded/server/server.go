@@ -1,6 +1,6 @@
-// Package server is the whole service in one process: the catalog's functions
-// on the embedded drivers, with the object store, the sign-in and the runtime
-// that stands in for what invokes functions in the cloud.
+// Package server runs the whole service in one process: the catalog's functions
+// on the embedded drivers, with the object store, the sign-in, and the runtime
+// that invokes functions.
 package server
 
 import (
@@ -38,11 +38,11 @@ import (
 	"millrace/shared/web/httpapi"
 )
 
-// How long a graceful stop waits.
+// Time limits of a graceful stop.
 const (
 	requestPatience = 5 * time.Second  // for requests in flight
-	runtimePatience = 10 * time.Second // for tasks and messages in flight
-	logPatience     = 5 * time.Second  // for logs to be written
+	runtimePatience = 10 * time.Second // for running tasks and messages
+	logPatience     = 5 * time.Second  // for writing logs
 )
 
 // outboundHelp tells how tasks of type http get to addresses that are not public.
@@ -52,10 +52,11 @@ const outboundHelp = "start the server with --allow-loopback for this machine, w
 // together. The largest has four megabytes.
 const bodyMemory = 24 << 20
 
-// ErrInUse: another process serves the data directory.
+// ErrInUse means that another process serves the data directory.
 var ErrInUse = datadir.ErrInUse
 
-// Server is a server whose parts are all up. Requests are answered from [Server.Serve].
+// Server is a server with all its parts. [Server.Serve] starts serving
+// requests.
 type Server struct {
 	cfg         Config
 	credentials signin.Credentials
@@ -74,15 +75,15 @@ type Server struct {
 
 	backingUp sync.Mutex // held while a backup is made
 
-	// closers undo what was opened, the last one first.
+	// closers release what was opened, in reverse order.
 	closers []func() error
 	serving bool
 	stop    sync.Once
 }
 
-// Open starts everything but the answering of requests: it takes the data
-// directory (ErrInUse if another process has it), opens table, queues and object
-// store, and makes the credentials at the first start.
+// Open starts everything except serving requests: it locks the data directory
+// (ErrInUse if another process uses it), opens table, queues and object store,
+// and creates the credentials on the first start.
 func Open(ctx context.Context, cfg Config) (*Server, error) { return open(ctx, cfg, catalog.All()) }
 
 func open(ctx context.Context, cfg Config, specs []fn.Spec) (_ *Server, err error) {
@@ -107,7 +108,7 @@ func open(ctx context.Context, cfg Config, specs []fn.Spec) (_ *Server, err erro
 	if s.listener, err = listen(cfg.Listen); err != nil {
 		return nil, err
 	}
-	s.closing(func() error { _ = s.listener.Close(); return nil }) // closed by Serve as a rule
+	s.closing(func() error { _ = s.listener.Close(); return nil }) // usually closed by Serve
 
 	deps, keys, err := s.platform(ctx, db)
 	if err != nil {
@@ -123,7 +124,7 @@ func open(ctx context.Context, cfg Config, specs []fn.Spec) (_ *Server, err erro
 	return s, nil
 }
 
-// openStore takes the data directory and opens the store in it.
+// openStore locks the data directory and opens its store.
 func (s *Server) openStore() (*store.DB, error) {
 	var err error
 	if s.dir, err = datadir.Open(s.cfg.Dir, s.cfg.Version); err != nil {
@@ -148,19 +149,20 @@ func (s *Server) openStore() (*store.DB, error) {
 	return db, nil
 }
 
-// startRoom is how many bytes a start takes on the disk beside the logs of the
-// store, which it writes anew as tables.
+// startRoom is the disk space in bytes that a start needs besides that of the
+// store's logs, which it rewrites as tables.
 const startRoom = 1 << 20
 
-// roomToStart refuses to start on a disk where the store could not be opened. With
-// more than that, if less than the reserve, reads are served.
+// roomToStart returns an error if the disk has no space to open the store. With
+// more than that, but less than the reserve, the server starts and rejects
+// writes.
 func (s *Server) roomToStart() error {
 	free, _, err := s.cfg.usage()
 	if err != nil {
-		return nil //nolint:nilerr // taken for room, as later
+		return nil //nolint:nilerr // counts as enough, as later on
 	}
 	need := uint64(startRoom)
-	logs, _ := filepath.Glob(filepath.Join(s.dir.Store(), "*.log")) // fails of a bad pattern only
+	logs, _ := filepath.Glob(filepath.Join(s.dir.Store(), "*.log")) // fails only for a bad pattern
 	for _, path := range logs {
 		if info, err := os.Stat(path); err == nil {
 			need += uint64(info.Size())
@@ -173,8 +175,8 @@ func (s *Server) roomToStart() error {
 	return nil
 }
 
-// restored starts a server on a backup: the server that it is of may still run,
-// so nothing falls due here before this one is told to take its place.
+// restored prepares a server on a backup. The original server may still run, so
+// nothing falls due here before --adopt makes this server replace it.
 func (s *Server) restored() error {
 	if s.cfg.Adopt {
 		return s.dir.Adopt()
@@ -185,7 +187,7 @@ func (s *Server) restored() error {
 	return nil
 }
 
-// platform opens what the functions are built on.
+// platform opens the dependencies of functions.
 func (s *Server) platform(ctx context.Context, db *store.DB) (deps fn.Deps, keys secrets, err error) {
 	now := clock.System{}
 	deps = fn.Deps{
@@ -234,8 +236,8 @@ func (s *Server) platform(ctx context.Context, db *store.DB) (deps fn.Deps, keys
 	return deps, keys, nil
 }
 
-// openInterpreters makes the pool of Python tasks. Tasks see neither the data
-// directory nor the home where the machine allows to hide them.
+// openInterpreters returns the pool of interpreters. If the machine allows to
+// hide them, tasks see neither the data directory nor the home directory.
 func (s *Server) openInterpreters(ctx context.Context) (*interpreters.Pool, error) {
 	hide := []string{s.cfg.Dir}
 	if home, err := os.UserHomeDir(); err == nil && filepath.IsAbs(home) {
@@ -253,7 +255,7 @@ func (s *Server) openInterpreters(ctx context.Context) (*interpreters.Pool, erro
 	return pool, s.requirePython(ctx)
 }
 
-// front builds what answers requests.
+// front builds the HTTP server.
 func (s *Server) front(ctx context.Context, deps fn.Deps, keys secrets) error {
 	base := baseURL(s.listener.Addr())
 	issuer, err := signin.Open(s.cfg.Dir, base, deps.Clock)
@@ -282,14 +284,15 @@ func (s *Server) front(ctx context.Context, deps fn.Deps, keys secrets) error {
 	return nil
 }
 
-// Credentials are what the first start gave, with the current base URL.
+// Credentials returns the credentials of the first start, with the current base
+// URL.
 func (s *Server) Credentials() signin.Credentials { return s.credentials }
 
-// Commits is how many changes of table and queues were committed.
+// Commits returns the number of commits of table and queues.
 func (s *Server) Commits() int64 { return s.store.Commits() }
 
-// Release lets go of what is kept in memory to be quicker, and is read again when
-// it is asked for: for a server without work.
+// Release frees cached memory, for an idle server. It is read again when
+// needed.
 func (s *Server) Release() { s.store.Release() }
 
 // Serve feeds the functions and answers requests until ctx ends, while it looks
@@ -321,8 +324,8 @@ func (s *Server) Serve(ctx context.Context) error {
 	return errors.Join(err, s.Close())
 }
 
-// Close stops a server that does not serve; Serve does so by itself. Again it
-// does nothing.
+// Close stops a server that does not serve; Serve closes it itself. Further
+// calls do nothing.
 func (s *Server) Close() (err error) {
 	s.stop.Do(func() {
 		if !s.serving {
@@ -332,7 +335,7 @@ func (s *Server) Close() (err error) {
 		patient, cancel := context.WithTimeout(context.Background(), requestPatience)
 		defer cancel()
 		if s.http.Shutdown(patient) != nil {
-			_ = s.http.Close() // cuts off what is still in flight
+			_ = s.http.Close() // closes connections still in use
 		}
 		s.functions.Stop(patient)
 		patient, cancel = context.WithTimeout(context.Background(), runtimePatience)
@@ -343,7 +346,7 @@ func (s *Server) Close() (err error) {
 	return err
 }
 
-// closing notes how to close what was just opened.
+// closing registers a function that releases what was just opened.
 func (s *Server) closing(close func() error) { s.closers = append(s.closers, close) }
 
 func (s *Server) undo() error {

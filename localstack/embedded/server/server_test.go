@@ -22,8 +22,9 @@ import (
 	"millrace/localstack/embedded/signin"
 )
 
-// serve runs a server until the test ends. A process can run one at a time, for
-// its object store takes the working directory: these tests are not parallel.
+// serve runs a server until the test ends. A process can run one at a time,
+// because its object store changes the working directory, so these tests are
+// not parallel.
 func serve(t *testing.T, change func(*server.Config)) (*server.Server, signin.Credentials) {
 	t.Helper()
 	cfg := server.Config{
@@ -77,7 +78,8 @@ func sample(t *testing.T, name string) string {
 	return string(data)
 }
 
-// root is the module's directory, read before a server changes the working one.
+// root is the module's directory, determined before a server changes the
+// working directory.
 var root = func() string {
 	dir, err := filepath.Abs(filepath.Join("..", "..", ".."))
 	if err != nil {
@@ -114,7 +116,7 @@ func TestEveryFunctionCanBeInvoked(t *testing.T) {
 			got := post(t, url, string(event), "Authorization", "Bearer "+c.LocalSecret)
 			var out lambda.APIGatewayProxyResponse
 			require.NoError(t, json.Unmarshal([]byte(got.body), &out), "%s", got.body)
-			if op.Access.IsPublic() { // it looks at the request itself
+			if op.Access.IsPublic() { // it checks the request itself
 				assert.Contains(t, []int{http.StatusOK, http.StatusFound, http.StatusUnauthorized, http.StatusUnprocessableEntity}, out.StatusCode,
 					"%s %s of %s: %s", op.Method, op.Path, spec.Name, out.Body)
 				continue
@@ -123,7 +125,7 @@ func TestEveryFunctionCanBeInvoked(t *testing.T) {
 		}
 	}
 
-	// A function serves its own operations and no others, with a credential.
+	// A function serves only its own operations, with a credential.
 	event := `{"httpMethod": "GET", "path": "/me", "headers": {"Authorization": "Bearer ` + c.APIKey + `"}}`
 	for name, status := range map[string]int{"auth": http.StatusOK, "health": http.StatusNotFound} {
 		var out lambda.APIGatewayProxyResponse
@@ -133,7 +135,7 @@ func TestEveryFunctionCanBeInvoked(t *testing.T) {
 	}
 }
 
-func TestInvokeSpeaksAsLambdaDoes(t *testing.T) {
+func TestInvokeRespondsLikeLambda(t *testing.T) {
 	_, c := serve(t, nil)
 	functions := c.BaseURL + "/2015-03-31/functions/"
 	tick := sample(t, "scheduler-tick")
@@ -186,7 +188,7 @@ func TestDiscovery(t *testing.T) {
 	}
 }
 
-func TestASecondServerIsRefusedAndTheFirstStopsClean(t *testing.T) {
+func TestSecondServerFailsAndFirstStopsCleanly(t *testing.T) {
 	dir := t.TempDir()
 	cfg := server.Config{Dir: dir, Listen: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler)}
 	first, err := server.Open(t.Context(), cfg)
@@ -207,21 +209,21 @@ func TestASecondServerIsRefusedAndTheFirstStopsClean(t *testing.T) {
 	for name, mode := range map[string]os.FileMode{".": 0o700, "credentials.json": 0o600, "secrets.json": 0o600, "signin.key": 0o600} {
 		info, err := os.Stat(filepath.Join(dir, name))
 		require.NoError(t, err)
-		if name != "." { // made by the test
+		if name != "." { // created by the test
 			assert.Equal(t, mode, info.Mode().Perm(), name)
 		}
 	}
 }
 
-func TestConfigThatCannotWork(t *testing.T) {
+func TestInvalidConfigIsRejected(t *testing.T) {
 	for want, change := range map[string]func(*server.Config){
-		"data directory is required":   func(c *server.Config) { c.Dir = "" },
-		`"8080" is no host:port`:       func(c *server.Config) { c.Listen = "8080" },
-		`"9000" is no host:port`:       func(c *server.Config) { c.S3Listen = "9000" },
-		`"10.0.0.0" is no CIDR range`:  func(c *server.Config) { c.AllowRanges = []string{"10.0.0.0"} },
-		`unknown limit "apples"`:       func(c *server.Config) { c.Limits = []string{"apples=1"} },
-		"Python interpreters is negat": func(c *server.Config) { c.PythonSlots = -1 },
-		"not a valid email":            func(c *server.Config) { c.SuperAdmins = []string{"nobody"} },
+		"data directory is required":     func(c *server.Config) { c.Dir = "" },
+		`"8080" is not host:port`:        func(c *server.Config) { c.Listen = "8080" },
+		`"9000" is not host:port`:        func(c *server.Config) { c.S3Listen = "9000" },
+		`"10.0.0.0" is not a CIDR range`: func(c *server.Config) { c.AllowRanges = []string{"10.0.0.0"} },
+		`unknown limit "apples"`:         func(c *server.Config) { c.Limits = []string{"apples=1"} },
+		"Python interpreters is negat":   func(c *server.Config) { c.PythonSlots = -1 },
+		"not a valid email":              func(c *server.Config) { c.SuperAdmins = []string{"nobody"} },
 	} {
 		cfg := server.Config{Dir: t.TempDir(), Listen: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler)}
 		change(&cfg)

@@ -6,12 +6,13 @@ import (
 	"time"
 )
 
-// sweepEvery is how often expired items are removed. Whoever reads them
-// compares their expiry, so this only keeps the file small.
+// sweepEvery is how often expired items are removed. Readers check expiry
+// themselves, so this only limits the size of the store.
 const sweepEvery = time.Hour
 
-// sweep calls remove, of what, at once and every hour until the function it returns is
-// called, which waits for a call that is under way.
+// sweep calls remove at once and every hour until the returned function is
+// called, which waits for a call in progress. what names the removed things in
+// the log.
 func sweep(what string, remove func(context.Context) (int, error), log *slog.Logger) (stop func() error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})

@@ -1,14 +1,14 @@
-// Package share divides the places of something scarce, workers for one, between
-// workspaces, so that none of them can take all.
+// Package share divides the places of a scarce resource, such as workers,
+// between workspaces, so that no workspace can take all of them.
 //
-// A workspace may take a place while it holds fewer than eight times as many as
-// are free, and the last free one only while it holds none: dynamic thresholds, as
-// network switches share a buffer between their ports. A workspace that is alone
-// gets eight ninths of the places. Of several that want more than there is each
-// gets the same, and about an eighth of that stays free: for the next one that
-// comes, whose first task begins at once. What is held is never taken away, so a
-// workspace that has more than the others keeps it until its tasks end, and gets
-// no further place before.
+// A workspace may take a place while it holds fewer than eight times the number
+// of free places, and the last free one only while it holds none. These are
+// dynamic thresholds, by which network switches share a buffer between their
+// ports. A workspace that is alone gets eight ninths of the places. If several
+// want more than there are, each gets the same number, and about an eighth of
+// that stays free for the next workspace, whose first task starts at once.
+// Places are never revoked, so a workspace that has more than the others keeps
+// them until its tasks end, and gets no further place before.
 package share
 
 import (
@@ -18,10 +18,12 @@ import (
 	"sync"
 )
 
-// factor is how many times the free places a workspace may hold.
+// factor is the ratio of held to free places up to which a workspace may take
+// another.
 const factor = 8
 
-// Alone is how many of so many places a workspace can hold if no other does.
+// Alone returns how many of limit places a workspace can hold if no other holds
+// any.
 func Alone(limit int) int {
 	n := 0
 	for may(n, limit-n) {
@@ -30,7 +32,7 @@ func Alone(limit int) int {
 	return n
 }
 
-// may tells whether a workspace may take one of the free places.
+// may reports whether a workspace may take one of the free places.
 func may(held, free int) bool {
 	if held == 0 {
 		return free > 0
@@ -38,36 +40,36 @@ func may(held, free int) bool {
 	return free > 1 && held < factor*free //guard:share/reserve drop operand 2
 }
 
-// Places are what is shared. The methods may be called from any goroutine.
+// Places are shared places. It is safe for concurrent use.
 type Places struct {
 	limit   int
 	changed chan struct{}
 
 	mu    sync.Mutex
-	free  int // below zero after Take
+	free  int // may be negative after Take
 	held  map[string]int
-	line  []*waiting // workspaces that wait in Acquire, the longest first
-	asked bool       // First found none, or Free
+	line  []*waiting // workspaces waiting in Acquire, longest first
+	asked bool       // First or Free has returned none
 }
 
-// waiting is a workspace for which none may be taken, and who waits for one.
+// waiting is a workspace with calls that wait for a place.
 type waiting struct {
 	workspace string
-	turns     []chan struct{} // the longest first
+	turns     []chan struct{} // of the calls, longest first
 }
 
-// New makes so many places, at least one.
+// New returns limit places, at least one.
 func New(limit int) *Places {
 	return &Places{limit: limit, free: limit, held: map[string]int{}, changed: make(chan struct{}, 1)}
 }
 
-// take takes a place that a workspace may take.
+// take takes a place for a workspace that may have it.
 func (p *Places) take(workspace string) {
 	p.free--
 	p.held[workspace]++
 }
 
-// Release gives back a place of a workspace.
+// Release releases a place of a workspace.
 func (p *Places) Release(workspace string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -86,8 +88,9 @@ func (p *Places) Release(workspace string) {
 	}
 }
 
-// grant gives a place to the workspace that holds least of those that wait in
-// Acquire; false if it may have none, and so no other may.
+// grant gives a place to the workspace that holds the fewest among those
+// waiting in Acquire. It returns false if that one may have none, in which case
+// no other may.
 func (p *Places) grant() bool {
 	i := p.least(len(p.line), func(i int) string { return p.line[i].workspace })
 	if i < 0 {
@@ -103,8 +106,8 @@ func (p *Places) grant() bool {
 	return true
 }
 
-// least is the index of the workspace that holds least, the first of several such;
-// -1 if it may take no place.
+// least returns the index of the workspace that holds the fewest places, the
+// first of several, or -1 if it may not take one.
 func (p *Places) least(n int, workspace func(int) string) int {
 	least, fewest := -1, 0
 	for i := range n {
@@ -122,7 +125,7 @@ func (p *Places) least(n int, workspace func(int) string) int {
 	return least
 }
 
-// leave takes one who waits out of the line of its workspace.
+// leave removes a waiting call from the line of its workspace.
 func (p *Places) leave(i, turn int) {
 	w := p.line[i]
 	if w.turns = slices.Delete(w.turns, turn, turn+1); len(w.turns) == 0 {
@@ -130,9 +133,9 @@ func (p *Places) leave(i, turn int) {
 	}
 }
 
-// Acquire takes a place for a workspace. It waits for one as long as the workspace
-// may have none; within a workspace it is first come, first served. When ctx ends
-// first the error is its cause.
+// Acquire takes a place for a workspace and waits until the workspace may have
+// one; within a workspace, calls are served first come, first served. If ctx
+// ends first, it returns the cause.
 func (p *Places) Acquire(ctx context.Context, workspace string) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -162,13 +165,14 @@ func (p *Places) Acquire(ctx context.Context, workspace string) error {
 		p.leave(slices.Index(p.line, w), at)
 	}
 	p.mu.Unlock()
-	if at < 0 { // it had its turn at that moment
+	if at < 0 { // it got a place at that moment
 		p.Release(workspace)
 	}
 	return context.Cause(ctx)
 }
 
-// Try takes a place for a workspace, if it may have one.
+// Try takes a place for a workspace if it may have one, and reports whether it
+// did.
 func (p *Places) Try(workspace string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -179,9 +183,9 @@ func (p *Places) Try(workspace string) bool {
 	return true
 }
 
-// First takes a place for the one of n workspaces that holds least, of several
-// such for the first, and returns its index; -1 if none of them may have one. Then
-// Changed tells when to ask again.
+// First takes a place for the one of n workspaces that holds the fewest, the
+// first of several, and returns its index, or -1 if none of them may have one.
+// In that case Changed signals when to try again.
 func (p *Places) First(n int, workspace func(i int) string) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -194,12 +198,12 @@ func (p *Places) First(n int, workspace func(i int) string) int {
 	return i
 }
 
-// Changed has a value when there may be a place after First or Free had none. It
-// is one receiver's.
+// Changed returns a channel that receives when there may be a place after First
+// or Free returned none. It is for a single receiver.
 func (p *Places) Changed() <-chan struct{} { return p.changed }
 
-// Free is how many places are free, for who takes them with Take. 0: Changed tells
-// when there are some.
+// Free returns the number of free places, for callers of Take. If it is 0,
+// Changed signals when there are some.
 func (p *Places) Free() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -207,23 +211,24 @@ func (p *Places) Free() int {
 	return max(p.free, 0)
 }
 
-// Take takes a place whether the workspace may have it or not, for what is begun
-// already.
+// Take takes a place, even if the workspace may not have it, for work that has
+// already begun.
 func (p *Places) Take(workspace string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.take(workspace)
 }
 
-// Taken is how many places are taken.
+// Taken returns the number of taken places.
 func (p *Places) Taken() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.limit - p.free
 }
 
-// Why tells people why a workspace can have no place now; empty if it can. one is
-// what a place is, as in "a worker", and that what it is for, as in "that run tasks".
+// Why returns a sentence that explains why a workspace cannot have a place now,
+// or "" if it can. one names a place, as in "a worker", and that its use, as in
+// "that run tasks".
 func (p *Places) Why(workspace, one, that string) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

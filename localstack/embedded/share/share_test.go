@@ -46,8 +46,8 @@ func TestWhy(t *testing.T) {
 	assert.NotEmpty(t, p.Why("b", "a worker", "there are"), "the last is for who has none")
 }
 
-// TestFirst chooses who holds fewest, the first of several, and tells when to ask
-// again.
+// TestFirst checks that First chooses the workspace with the fewest places, the
+// first of several, and that Changed signals when to try again.
 func TestFirst(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -75,7 +75,7 @@ func TestFirst(t *testing.T) {
 	})
 }
 
-// TestPlacesTakeTurns has workspaces with one place between them take turns.
+// TestPlacesTakeTurns has workspaces take turns with a single place.
 func TestPlacesTakeTurns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -105,18 +105,18 @@ func TestPlacesTakeTurns(t *testing.T) {
 
 var names = []string{"a", "b", "c", "d", "e"}
 
-// step is what happens next: who asks for a place, gives one back, or gives up
-// waiting. Of those that have none to give it means another.
+// step is a random event: a workspace asks for a place, releases one, or gives
+// up waiting. A workspace with none to release stands for another.
 type step struct{ what, who, which int }
 
-// crowd is workspaces that take places, wait for them and give them back.
+// crowd is workspaces that take places, wait for them and release them.
 type crowd struct {
 	*share.Places
 	limit   int
 	held    map[string]int
 	waiters map[string][]*waiter
 	got     chan *waiter
-	base    map[[2]string]int // what the second may hold since the first waits without a break
+	base    map[[2]string]int // maximum that the second may hold while the first waits without interruption
 }
 
 type waiter struct {
@@ -157,7 +157,8 @@ func (c *crowd) play(s step) (wrong string) {
 	return c.check()
 }
 
-// next is the first workspace from one on of which something holds, empty if there is none.
+// next returns the first workspace, starting with one, for which holds is true,
+// or "".
 func next(from int, holds func(string) bool) string {
 	for i := range names {
 		if who := names[(from+i)%len(names)]; holds(who) {
@@ -171,8 +172,7 @@ func (c *crowd) drop(w *waiter) {
 	c.waiters[w.workspace] = slices.DeleteFunc(c.waiters[w.workspace], func(other *waiter) bool { return other == w })
 }
 
-// check notes who got a place, and tells what the places do not keep of what they
-// promise.
+// check records who got a place, and returns what violates the guarantees.
 func (c *crowd) check() (wrong string) {
 	for len(c.got) > 0 {
 		w := <-c.got
@@ -204,7 +204,8 @@ func (c *crowd) check() (wrong string) {
 				delete(c.base, pair)
 			case !waited:
 				c.base[pair] = fair
-			// What it had begun before may go on. Of what became free it gets no more.
+			// Work that had begun may continue, but it gets no more of the released
+			// places.
 			case c.held[other] > max(before, c.held[who]+1):
 				return fmt.Sprintf("%s waits with %d, and %s went from %d to %d", who, c.held[who], other, before, c.held[other])
 			default:
@@ -215,9 +216,9 @@ func (c *crowd) check() (wrong string) {
 	return ""
 }
 
-// TestPlacesAreShared checks that nobody who has none waits while there is a place,
-// that all but the reserve are used while anybody waits, and that nobody who waits
-// is passed by one who holds more.
+// TestPlacesAreShared checks that no workspace without a place waits while one
+// is free, that all places but the reserve are used while any workspace waits,
+// and that no waiting workspace is overtaken by one that holds more.
 func TestPlacesAreShared(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {

@@ -18,11 +18,11 @@ import (
 	"millrace/shared/platform/table"
 )
 
-// CredentialsFile is the file in the data directory that holds what the first
-// start gave.
+// CredentialsFile is the file in the data directory with the credentials of the
+// first start.
 const CredentialsFile = "credentials.json"
 
-// The workspace and owner that the first start makes.
+// The workspace and owner created on the first start.
 const (
 	FirstWorkspace = "Local"
 	FirstOwner     = "owner@millrace.local"
@@ -34,24 +34,25 @@ type Credentials struct {
 	OrgID   string `json:"org_id"`
 	Email   string `json:"email"`   // of the workspace's owner
 	APIKey  string `json:"api_key"` // with full access
-	// LocalSecret is the bearer token of the routes that no deployment has.
+	// LocalSecret is the bearer token of the local routes, which deployments do
+	// not have.
 	LocalSecret string `json:"local_secret"`
 	// AWSAccessKeyID and AWSSecretAccessKey sign calls of the Invoke API.
 	AWSAccessKeyID     string `json:"aws_access_key_id"`
 	AWSSecretAccessKey string `json:"aws_secret_access_key"`
 }
 
-// Keys open the routes that no deployment has.
+// Keys returns the credentials of the local routes.
 func (c Credentials) Keys() localhost.Keys {
 	return localhost.Keys{Secret: c.LocalSecret, AccessKeyID: c.AWSAccessKeyID, SecretAccessKey: c.AWSSecretAccessKey}
 }
 
-// EnsureCredentials makes, at the first start, a workspace, its owner and an
+// EnsureCredentials creates, on the first start, a workspace, its owner and an
 // API key with full access, and writes them to dir/credentials.json (mode
-// 0600). Later starts return what is there, with the current base URL, and add
-// what a file of an earlier version lacks. A first start that was killed half-way
-// is completed by the next; a file that is lost or damaged is made again with a
-// new key in place of the old.
+// 0600). Later starts return the existing credentials, with the current base
+// URL and with fields that a file of an earlier version lacks. An interrupted
+// first start is completed by the next; a lost or damaged file is replaced with
+// a new key.
 func EnsureCredentials(ctx context.Context, dir, baseURL string, t table.Table, now clock.Clock) (Credentials, error) {
 	path := filepath.Join(dir, CredentialsFile)
 	var have Credentials
@@ -80,7 +81,7 @@ func EnsureCredentials(ctx context.Context, dir, baseURL string, t table.Table, 
 	return want, datadir.WriteJSON(path, want)
 }
 
-// ownersAlone reports whether nobody but its owner reads a file.
+// ownersAlone reports whether only its owner can read a file.
 func ownersAlone(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.Mode().Perm()&0o077 == 0

@@ -10,18 +10,18 @@ import (
 	"millrace/shared/platform/errs"
 )
 
-// The issuer's paths.
+// The paths of the issuer.
 const (
 	DiscoveryPath = "/.well-known/openid-configuration"
 	KeysPath      = "/.well-known/jwks.json"
 	SignInPath    = "/_local/sign-in"
 )
 
-// maxBody is the largest body of a sign-in, in bytes.
+// maxBody is the largest body of a sign-in request, in bytes.
 const maxBody = 4 << 10
 
 // Mount adds the issuer's routes to a mux: discovery document, key set, and
-// POST /_local/sign-in {"email"}, which answers {"id_token"}.
+// POST /_local/sign-in {"email"}, which returns {"id_token"}.
 func (i *Issuer) Mount(mux *http.ServeMux) {
 	mux.HandleFunc("GET "+DiscoveryPath, func(w http.ResponseWriter, _ *http.Request) {
 		write(w, http.StatusOK, map[string]any{
@@ -75,5 +75,5 @@ func write(w http.ResponseWriter, status int, body any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(body) // the client went away
+	_ = json.NewEncoder(w).Encode(body) // the client has disconnected
 }

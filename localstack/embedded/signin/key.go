@@ -15,12 +15,12 @@ import (
 )
 
 const (
-	// KeyFile is the file in the data directory that holds the key that signs.
+	// KeyFile is the file in the data directory with the signing key.
 	KeyFile = "signin.key"
 	pemType = "PRIVATE KEY"
 )
 
-// loadKey reads the signing key of a data directory, or makes it.
+// loadKey reads the signing key of a data directory, or creates it.
 func loadKey(dir string) (ed25519.PrivateKey, error) {
 	path := filepath.Join(dir, KeyFile)
 	data, err := os.ReadFile(path)

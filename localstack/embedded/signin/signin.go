@@ -1,8 +1,8 @@
-// Package signin is the identity provider of a server of one's own: an OpenID
-// Connect issuer that signs in whoever asks, under any email. It stands in for
-// the web sign-in and belongs to no deployment.
+// Package signin is the identity provider of a self-hosted server: an OpenID
+// Connect issuer that signs in anyone under any email. It replaces the web
+// sign-in and is not part of a deployment.
 //
-// It also keeps what the first start gives: see [EnsureCredentials].
+// It also stores the credentials of the first start: see [EnsureCredentials].
 package signin
 
 import (
@@ -24,10 +24,10 @@ import (
 // Audience is the client id in every token.
 const Audience = "millrace"
 
-// lifetime is how long a token holds.
+// lifetime is the validity of a token.
 const lifetime = time.Hour
 
-// Issuer signs in users of one data directory.
+// Issuer issues tokens for a data directory.
 type Issuer struct {
 	url    string
 	clock  clock.Clock
@@ -36,9 +36,9 @@ type Issuer struct {
 	keyID  string
 }
 
-// Open opens the issuer of a data directory. Its key, made at the first start,
-// is kept there (mode 0600), so tokens hold over a restart. url is the
-// server's base URL and becomes the tokens' issuer.
+// Open opens the issuer of a data directory. Its key is created on the first
+// start and stored there (mode 0600), so tokens stay valid after a restart. url
+// is the server's base URL and becomes the issuer of its tokens.
 func Open(dir, url string, now clock.Clock) (*Issuer, error) {
 	key, err := loadKey(dir)
 	if err != nil {
@@ -53,7 +53,8 @@ func Open(dir, url string, now clock.Clock) (*Issuer, error) {
 	return i, err
 }
 
-// Verifier accepts the issuer's tokens, without a request to itself.
+// Verifier returns a SignIn that accepts the issuer's tokens without requests
+// to it.
 func (i *Issuer) Verifier() (*identity.SignIn, error) {
 	return identity.NewSignIn(identity.SignInConfig{
 		Issuer: i.url, Audience: Audience, Clock: i.clock,
@@ -61,15 +62,15 @@ func (i *Issuer) Verifier() (*identity.SignIn, error) {
 	})
 }
 
-// tokenClaims are the claims of a token beyond the registered ones.
+// tokenClaims are the claims of a token besides the registered ones.
 type tokenClaims struct {
 	jwt.Claims
 	Email         string `json:"email"`
 	EmailVerified bool   `json:"email_verified"`
 }
 
-// Token signs a user in: it returns an ID token for the email, good for an
-// hour. Errors: errs.Invalid for an email that is none.
+// Token returns an ID token for an email, valid for an hour. Errors:
+// errs.Invalid for an invalid email.
 func (i *Issuer) Token(email string) (string, error) {
 	email, err := identity.ParseEmail(email)
 	if err != nil {
@@ -87,7 +88,7 @@ func (i *Issuer) Token(email string) (string, error) {
 	}).Serialize()
 }
 
-// jwks is the issuer's published key set.
+// jwks returns the issuer's public key set.
 func (i *Issuer) jwks() jose.JSONWebKeySet {
 	return jose.JSONWebKeySet{Keys: []jose.JSONWebKey{
 		{Key: i.public, KeyID: i.keyID, Algorithm: string(jose.EdDSA), Use: "sig"},

@@ -51,7 +51,7 @@ func authenticator(t *testing.T, env *localtest.Env, i *signin.Issuer) *identity
 	return a
 }
 
-func TestSignInGivesATokenThatHoldsOverARestart(t *testing.T) {
+func TestTokenStaysValidAfterRestart(t *testing.T) {
 	t.Parallel()
 	env, dir := localtest.New(t), t.TempDir()
 	first, h := open(t, dir, url)
@@ -99,7 +99,7 @@ func TestSignInBodyIsStrict(t *testing.T) {
 	assert.Equal(t, http.StatusMethodNotAllowed, w.Code)
 }
 
-func TestTokensAreVerifiedByDiscoveryToo(t *testing.T) {
+func TestTokensCanBeVerifiedByDiscovery(t *testing.T) {
 	t.Parallel()
 	env := localtest.New(t)
 	server := httptest.NewUnstartedServer(nil)
@@ -145,7 +145,7 @@ func ensure(t *testing.T, env *localtest.Env, dir, url string, tbl table.Table) 
 	return signin.EnsureCredentials(t.Context(), dir, url, tbl, env.Clock)
 }
 
-func TestCredentialsAreMadeOnce(t *testing.T) {
+func TestCredentialsAreCreatedOnce(t *testing.T) {
 	t.Parallel()
 	env, dir := localtest.New(t), t.TempDir()
 	path := filepath.Join(dir, "credentials.json")
@@ -186,7 +186,7 @@ func TestCredentialsAreMadeOnce(t *testing.T) {
 	read()
 	assert.Equal(t, "http://127.0.0.1:9090", stored["base_url"])
 
-	// A file of an earlier version lacks some; others can read it.
+	// A file of an earlier version lacks some fields and can be read by others.
 	delete(stored, "aws_access_key_id")
 	delete(stored, "aws_secret_access_key")
 	old, err := json.Marshal(stored)
@@ -221,7 +221,7 @@ func TestCredentialsAreMadeOnce(t *testing.T) {
 	assert.Equal(t, errs.Unauthenticated, errs.CodeOf(works(first)))
 }
 
-// dying makes the transaction and then fails, as a server killed before it
+// dying applies the transaction and then fails, like a server killed before it
 // wrote the file.
 type dying struct{ table.Table }
 
@@ -229,7 +229,7 @@ func (d dying) Transact(ctx context.Context, writes ...table.Write) error {
 	return errors.Join(d.Table.Transact(ctx, writes...), errors.New("killed"))
 }
 
-func TestAHalfMadeFirstStartIsRepaired(t *testing.T) {
+func TestInterruptedFirstStartIsCompleted(t *testing.T) {
 	t.Parallel()
 	env, dir := localtest.New(t), t.TempDir()
 	_, err := ensure(t, env, dir, url, dying{env.Deps.Table})

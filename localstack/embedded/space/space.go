@@ -1,6 +1,6 @@
 // Package space watches the free space of the data directory's disk, so that
-// writes are refused before the disk is quite full: a database that cannot write
-// its log cannot go on.
+// writes are rejected before the disk is full: a database that cannot write its
+// log cannot continue.
 package space
 
 import (
@@ -15,47 +15,49 @@ import (
 	"millrace/shared/platform/table"
 )
 
-// ErrFull: less than the reserve is free. It comes as the cause of an
-// [errs.Unavailable] error, whose message tells how much is.
+// ErrFull means that less than the reserve is free. It is the cause of an
+// [errs.Unavailable] error whose message tells how much is free.
 var ErrFull = errors.New("the disk of the data directory is nearly full")
 
 const (
-	// interval is how long a reading of the disk is relied on.
+	// interval is how long a reading of the disk is valid.
 	interval = 100 * time.Millisecond
-	// overhead is what a write may take of the disk beyond its own bytes, for
-	// each of them: the log's copy, the table's, the copy of a compaction.
+	// overhead is the disk space used by a write in multiples of its size: for the
+	// log, the table, and the copy of a compaction.
 	overhead = 3
-	// retryAfter is when a refused write may be tried again.
+	// retryAfter is the retry delay of a rejected write.
 	retryAfter = 10 * time.Second
-	// The bounds of the reserve, which is an eighth of the disk between them.
+	// Bounds of the reserve, which is otherwise an eighth of the disk.
 	leastReserve, mostReserve = 8 << 20, 256 << 20
 )
 
-// Usage reads how many bytes a disk has free and in all.
+// Usage returns the free and total bytes of a disk.
 type Usage func() (free, total uint64, err error)
 
-// Space is the free space of one disk. The zero Space and a nil one have no end.
+// Space is the free space of one disk. The zero Space and a nil one are
+// unlimited.
 type Space struct {
 	usage Usage
 	log   *slog.Logger
 
 	mu      sync.Mutex
-	free    uint64 // at the last reading
+	free    uint64 // in the last reading
 	reserve uint64
 	full    bool
 
-	left atomic.Int64 // bytes that may be written before the disk is read again
-	read atomic.Int64 // when it was read, Unix nanoseconds
+	left atomic.Int64 // bytes that may be written before the next reading
+	read atomic.Int64 // time of the last reading, Unix nanoseconds
 }
 
-// New watches a disk. Its failures to be read are logged and taken for room.
+// New returns the Space of a disk. If the disk cannot be read, that is logged,
+// and writes are accepted.
 func New(usage Usage, log *slog.Logger) *Space { return &Space{usage: usage, log: log} }
 
-// Admit asks for room for a write of n bytes to a database. Errors: ErrFull,
-// unless the context is that of writes that make room (table.Reclaiming).
+// Admit checks that there is space to write n bytes to a database. Errors:
+// ErrFull, unless the context is one of table.Reclaiming.
 func (s *Space) Admit(ctx context.Context, n int) error { return s.admit(ctx, int64(n)*overhead) }
 
-// AdmitFile is Admit for a file of n bytes, which takes no more of the disk.
+// AdmitFile is Admit for a file of n bytes, which has no overhead.
 func (s *Space) AdmitFile(ctx context.Context, n int64) error { return s.admit(ctx, n) }
 
 func (s *Space) admit(ctx context.Context, need int64) error {
@@ -74,18 +76,19 @@ func (s *Space) admit(ctx context.Context, need int64) error {
 	return s.err()
 }
 
-// Check tells whether writes are accepted. Errors: ErrFull.
+// Check reports whether writes are accepted. Errors: ErrFull.
 func (s *Space) Check(ctx context.Context) error { return s.admit(ctx, 0) }
 
-// Reserve is how many bytes are kept free, 0 before the first write.
+// Reserve returns the number of bytes that are kept free, 0 before the first
+// write.
 func (s *Space) Reserve() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.reserve
 }
 
-// measure reads the disk. Once full, it takes half a reserve more than what is
-// kept free until writes are accepted again, so that the two do not alternate.
+// measure reads the disk. Once it was full, writes are accepted again only with
+// half a reserve more than the reserve, to avoid oscillation.
 func (s *Space) measure(need int64) {
 	free, total, err := s.usage()
 	s.read.Store(time.Now().UnixNano())

@@ -23,7 +23,7 @@ func TestAdmit(t *testing.T) {
 	for _, tt := range []struct {
 		name        string
 		free, total uint64
-		bytes, file int64 // asked for by Admit and AdmitFile
+		bytes, file int64 // arguments of Admit and AdmitFile
 		refused     bool
 	}{
 		{"room", 1000 * mb, 8000 * mb, 1000, 1000, false},
@@ -61,7 +61,7 @@ func TestErrFullIsUnavailable(t *testing.T) {
 	assert.Equal(t, 10*time.Second, e.RetryAfter)
 }
 
-func TestNoSpaceIsWatched(t *testing.T) {
+func TestNilSpaceIsUnlimited(t *testing.T) {
 	t.Parallel()
 	for _, s := range []*space.Space{nil, {}} {
 		assert.NoError(t, s.Admit(t.Context(), 1<<40))

@@ -9,18 +9,19 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// bootFile tells in which start of the machine a store was opened last, how, and
-// which log is the newest. What a process wrote outlives it whole: only with the
-// machine may a part of a log be lost that is not the end, or its name.
+// bootFile records in which boot of the machine a store was last opened, how,
+// and its newest log. Writes of a process survive its death completely: only a
+// failure of the machine can lose parts of a log other than the end, or its
+// name.
 const bootFile = "boot.json"
 
 type bootMark struct {
 	Boot     string `json:"boot"`
 	FullSync bool   `json:"full_sync"`
-	Log      uint64 `json:"log"` // 0: not known
+	Log      uint64 `json:"log"` // 0: unknown
 }
 
-// readBoot reads bootFile; what there is none of is empty.
+// readBoot reads bootFile. Missing fields are empty.
 func readBoot(fs vfs.FS, dir string) (mark bootMark) {
 	file, err := fs.Open(fs.PathJoin(dir, bootFile))
 	if err != nil {
@@ -33,8 +34,8 @@ func readBoot(fs vfs.FS, dir string) (mark bootMark) {
 	return mark
 }
 
-// write writes bootFile. It is not synced: what a power cut takes of it is of
-// another start anyway.
+// write writes bootFile without syncing it: after a power cut the boot is
+// another one anyway.
 func (m bootMark) write(fs vfs.FS, dir string) error {
 	data, err := json.Marshal(m)
 	if err != nil {
@@ -52,16 +53,16 @@ func (m bootMark) write(fs vfs.FS, dir string) error {
 	return fs.Rename(name+".new", name)
 }
 
-// outage is what a power cut may have done to the newest log.
+// outage is the possible effect of a power cut on the newest log.
 type outage int
 
 const (
-	held     outage = iota // the machine has been up since
-	cutZeros               // sectors that were not written are zero
-	cutAny                 // or have what was there when the file was another log
+	held     outage = iota // none: the machine has been up since
+	cutZeros               // unwritten sectors are zero
+	cutAny                 // unwritten sectors contain anything, such as an older log's data
 )
 
-// since tells what may have happened since a store was opened last.
+// since returns the possible effect since the store was last opened.
 func (m bootMark) since(boot string) outage {
 	switch {
 	case boot != "" && m.Boot == boot:
@@ -72,9 +73,9 @@ func (m bootMark) since(boot string) outage {
 	return cutZeros
 }
 
-// prepare checks the store that Pebble is about to open, and says whether there is
-// one. A gap that a power cut may have left in the newest log is not damage: with
-// it ends what is kept, and the log is copied aside.
+// prepare checks the store that Pebble is about to open, and reports whether it
+// exists. A gap in the newest log that a power cut may have caused is not
+// damage: the log is cut there, after a copy was made.
 func prepare(dir string, fs *files, opts Options) (there bool, err error) {
 	found, err := inspect(fs, dir, opts.boot)
 	if err != nil {

@@ -2,7 +2,7 @@ package store
 
 import "golang.org/x/sys/unix"
 
-// bootID tells one start of the machine from the next; "" if nothing does.
+// bootID returns an id of the current boot of the machine, "" if there is none.
 func bootID() string {
 	id, err := unix.Sysctl("kern.bootsessionuuid")
 	if err != nil {

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// bootID tells one start of the machine from the next; "" if nothing does.
+// bootID returns an id of the current boot of the machine, "" if there is none.
 func bootID() string {
 	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {

@@ -2,5 +2,5 @@
 
 package store
 
-// bootID tells one start of the machine from the next; "": nothing does here.
+// bootID returns "": this system has no id of its boot.
 func bootID() string { return "" }

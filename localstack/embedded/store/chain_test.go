@@ -12,8 +12,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// chain is commits that each count one up and leave a key of that number, so that
-// what a crash leaves shows whether it is a prefix of what was committed.
+// chain makes commits that each increment a counter and add a key with its
+// value, so that the content after a crash shows whether it is a prefix of the
+// commits.
 type chain struct {
 	db    *DB
 	acked atomic.Int64
@@ -24,7 +25,7 @@ type chain struct {
 
 func linkKey(n int) []byte { return fmt.Appendf(nil, "link%09d", n) }
 
-// link commits the next link. Every third is followed by one without a wait.
+// link makes the next commit. Every third is followed by a CommitLater.
 func (c *chain) link(ctx context.Context, rng *rand.Rand) error {
 	value := strings.Repeat("x", 20+rng.IntN(600))
 	n := 0
@@ -56,7 +57,7 @@ func (c *chain) link(ctx context.Context, rng *rand.Rand) error {
 	return nil
 }
 
-// run commits links from several goroutines until stop.
+// run makes commits from several goroutines until stop.
 func (c *chain) run(t testing.TB, writers int) {
 	ctx, cancel := context.WithCancel(context.Background())
 	c.end, c.more = cancel, make(chan struct{}, 1)
@@ -77,7 +78,7 @@ func (c *chain) run(t testing.TB, writers int) {
 	}
 }
 
-// atLeast waits until n links were acknowledged.
+// atLeast waits until n commits were acknowledged.
 func (c *chain) atLeast(t testing.TB, n int) {
 	for c.acknowledged() < n {
 		<-c.more
@@ -91,8 +92,7 @@ func (c *chain) stop() {
 	c.wg.Wait()
 }
 
-// length is the number of links that a store has; it fails if they are not all
-// those up to that number.
+// length returns the number of commits in a store. It fails if one is missing.
 func length(t testing.TB, db *DB) int {
 	t.Helper()
 	value, _ := get1(t, db, "count")

@@ -13,20 +13,20 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// Pebble opens some damaged stores as if they were shorter ones: it reads the
-// newest log and the manifest up to the first record that is not intact, takes a
-// log that is not there for one that was never made, and begins anew where the
-// file is missing that names the manifest. So a store is checked before Pebble
-// gets it: from the manifest on, each batch has to be there up to the last one,
-// of which a torn rest may be left, for that is how a process or a machine dies.
-// What is missing or short among the tables Pebble finds itself, what is wrong in
-// them when it reads it.
+// Pebble opens some damaged stores as if they were shorter: it reads the newest
+// log and the manifest up to the first record that is not intact, ignores a
+// missing log, and creates a new store if the file that names the manifest is
+// missing. A store is therefore checked before Pebble opens it: starting from
+// the manifest, every batch must exist up to the last one, which may be torn,
+// because that is how a process or a machine dies. Pebble itself detects
+// missing or truncated tables when it opens a store, and damage inside of
+// tables when it reads them.
 
-// inspection is what a check found of a store.
+// inspection is the result of checking a store.
 type inspection struct {
 	exists bool
-	logs   []*logFile // those that Pebble will read, in order
-	// torn is the newest log if it has a gap of which a power cut may be the cause.
+	logs   []*logFile // the logs that Pebble will read, in order
+	// torn is the newest log if it has a gap that a power cut may have caused.
 	torn *logFile
 }
 
@@ -35,20 +35,20 @@ type logFile struct {
 	name   string
 	number uint64
 	chunkReader
-	first, next uint64 // the number of the first write, 0 if there is none, and the one after the last's
+	first, next uint64 // number of the first write, 0 if there is none, and of the one after the last
 }
 
-// edit is the state that a manifest's records tell together.
+// edit is the accumulated state of a manifest's records.
 type edit struct {
-	minLog uint64 // logs before this one are in tables
-	last   uint64 // the number of the last write when it was written
+	minLog uint64 // older logs are in tables
+	last   uint64 // number of the last write at that time
 }
 
-// firstWrite is the number that Pebble gives a store's first write.
+// firstWrite is the number of a Pebble store's first write.
 const firstWrite = 10
 
-// inspect reads manifest and logs of a store in a start of the machine, "" if it is
-// not known which. Errors: *Damage, those of reading.
+// inspect reads manifest and logs of a store. boot is the current boot's id, ""
+// if unknown. Errors: *Damage, and those of reading.
 func inspect(fs vfs.FS, dir, boot string) (found inspection, err error) {
 	names, err := fs.List(dir)
 	if err != nil {
@@ -64,7 +64,7 @@ func inspect(fs vfs.FS, dir, boot string) (found inspection, err error) {
 		return found, damage("", "a marker file cannot be read: %s", oneLine(err.Error()))
 	}
 	if !db.Exists {
-		// What a start that was cut short leaves has none of these.
+		// An interrupted first start has neither tables nor options.
 		if tables || hasOptions {
 			return found, damage("", "the file marker.manifest.* is missing, which names the manifest")
 		}
@@ -91,10 +91,11 @@ func inspect(fs vfs.FS, dir, boot string) (found inspection, err error) {
 	return found, found.check(dir, state, since)
 }
 
-// missing is the number of a log that has to be there and is not. The first log of
-// a process is made before its options are written and has any number from the
-// manifest's on; when the manifest tells of a later one it is that very log. Between
-// the two, while a store is opened, there is none yet, or one without a write.
+// missing returns the number of a log that must exist and does not. The first
+// log of a process is created before its options are written and may have any
+// number from the manifest's on; if the manifest names a later one, it is that
+// log. Between the two, while a store is opened, there may be no log, or one
+// without writes.
 func (f *inspection) missing(state edit, mark bootMark, since outage, options uint64, tables bool) (number uint64, is bool) {
 	if len(f.logs) == 0 {
 		number = max(state.minLog, mark.Log)
@@ -111,7 +112,7 @@ func (f *inspection) missing(state edit, mark bootMark, since outage, options ui
 	return 0, false
 }
 
-// check tells whether the logs go on where the tables end, one after the other.
+// check checks that the logs continue where the tables end, without gaps.
 func (f *inspection) check(dir string, state edit, since outage) error {
 	var before *logFile // the last one with a batch
 	for i, log := range f.logs {
@@ -139,14 +140,14 @@ func (f *inspection) check(dir string, state edit, since outage) error {
 	return nil
 }
 
-// readManifest reads the state that a manifest tells.
+// readManifest reads the state of a manifest.
 func readManifest(fs vfs.FS, dir, name string) (state edit, err error) {
 	file, err := fs.Open(fs.PathJoin(dir, name))
 	if err != nil {
 		return state, &Damage{Dir: dir, File: name, What: "cannot be opened: " + oneLine(err.Error())}
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
-	const enough = 256 // what is read of an edit stands at its beginning
+	const enough = 256 // the fields that are read come first in an edit
 	records := 0
 	c := chunkReader{r: file}
 	if err := c.scan(enough, func(head []byte) { records++; state.read(head) }); err != nil {
@@ -161,8 +162,8 @@ func readManifest(fs vfs.FS, dir, name string) (state edit, err error) {
 	return state, err
 }
 
-// read takes from an edit, as Pebble encodes it, what it says first. Tags and
-// numbers are varints.
+// read reads the first fields of an edit in Pebble's encoding. Tags and numbers
+// are varints.
 func (e *edit) read(data []byte) {
 	number := func() uint64 {
 		v, n := binary.Uvarint(data)
@@ -171,7 +172,7 @@ func (e *edit) read(data []byte) {
 	}
 	for len(data) > 0 {
 		switch tag := number(); tag {
-		case 1: // the comparer's name
+		case 1: // the name of the comparer
 			length := number()
 			data = data[min(length, uint64(len(data))):]
 		case 2:
@@ -180,7 +181,7 @@ func (e *edit) read(data []byte) {
 			e.last = max(e.last, number())
 		case 3, 9, 106: // next file, previous log, removed backing
 			number()
-		case 105: // created backing, its size
+		case 105: // created backing, with its size
 			number()
 			number()
 		default:
@@ -189,7 +190,7 @@ func (e *edit) read(data []byte) {
 	}
 }
 
-// readLogs reads the logs from a number on.
+// readLogs reads the logs with a number of at least from.
 func readLogs(fs vfs.FS, dir string, names []string, from uint64) (logs []*logFile, err error) {
 	for _, name := range names {
 		if number, ok := logNumber(name); ok && number >= from {
@@ -206,7 +207,7 @@ func readLogs(fs vfs.FS, dir string, names []string, from uint64) (logs []*logFi
 }
 
 // read reads a log. A batch begins with the number of its first write (8 bytes)
-// and how many it has (4).
+// and the count of its writes (4).
 func (l *logFile) read(fs vfs.FS, dir string) error {
 	file, err := fs.Open(fs.PathJoin(dir, l.name), vfs.SequentialReadsOption)
 	if err != nil {
@@ -219,7 +220,7 @@ func (l *logFile) read(fs vfs.FS, dir string) error {
 			return
 		}
 		begin, writes := binary.LittleEndian.Uint64(head), binary.LittleEndian.Uint32(head[8:])
-		if writes == 0 { // only what makes the log reach the disk
+		if writes == 0 { // an empty batch, written only to sync the log
 			return
 		}
 		if l.first == 0 {
@@ -231,7 +232,7 @@ func (l *logFile) read(fs vfs.FS, dir string) error {
 	return errors.Join(err, file.Close())
 }
 
-// logNumber is the number of a log; false if the file is none.
+// logNumber returns the number of a log. ok is false if the file is not a log.
 func logNumber(name string) (number uint64, ok bool) {
 	base, ok := strings.CutSuffix(name, ".log")
 	number, err := strconv.ParseUint(base, 10, 64)
@@ -240,7 +241,7 @@ func logNumber(name string) (number uint64, ok bool) {
 
 func logName(number uint64) string { return fmt.Sprintf("%06d.log", number) }
 
-// newest is the highest number of the files of a kind.
+// newest returns the highest number of the files of a kind.
 func newest(names []string, prefix string) (number uint64, found bool) {
 	for _, name := range names {
 		rest, ok := strings.CutPrefix(name, prefix)

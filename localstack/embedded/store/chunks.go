@@ -9,18 +9,19 @@ import (
 	"math/bits"
 )
 
-// Logs and manifests of Pebble consist of chunks, that do not cross the borders of
-// blocks: checksum (4 bytes), length of the payload (2), kind (1), in logs the low
-// half of the log's number (4), payload. What is left of a block is zero. A record
-// is a full chunk, or a first, any number of middle and a last one.
+// Logs and manifests of Pebble consist of chunks that do not cross the borders
+// of blocks: checksum (4 bytes), length of the payload (2), kind (1), in logs
+// the low half of the log's number (4), payload. The rest of a block is zero. A
+// record is a full chunk, or a first chunk, any number of middle ones and a
+// last one.
 const (
 	blockSize      = 32 << 10
 	manifestHeader = 7
 	logHeader      = 11
-	sector         = 512 // what a disk writes at once
+	sector         = 512 // the unit in which a disk writes
 )
 
-// The kinds of chunks in manifests; in logs they are four more.
+// The kinds of chunks in manifests. In logs four is added.
 const (
 	fullChunk = 1 + iota
 	firstChunk
@@ -29,42 +30,42 @@ const (
 	logKinds = 4
 )
 
-// chunkReader reads the records of a log or a manifest as far as they are intact,
-// and then looks for what is intact behind. Pebble takes the first chunk that is
-// not for the end.
+// chunkReader reads the records of a log or a manifest up to the first that is
+// not intact, and then searches for intact chunks behind it. Pebble takes the
+// first chunk that is not intact for the end.
 type chunkReader struct {
 	r      io.Reader
 	number *uint32 // of the log; nil for a manifest
 	header int
 
 	block [blockSize]byte
-	n     int   // bytes of block
+	n     int   // number of bytes in block
 	base  int64 // offset of block in the file
 
-	begun int64 // offset of the record that is being read
+	begun int64 // offset of the record being read
 	bad   int64 // offset of the first chunk that is not intact, -1 if all are
-	size  int64 // bytes of the file
-	// After scan: how far records are intact, whether the log was closed there in
-	// order, and of the first intact chunk behind that the offset, -1 if there is
-	// none, and how many records begin there and behind.
+	size  int64 // size of the file in bytes
+	// Results of scan: the end of the intact records, whether the log was closed
+	// properly there, the offset of the first intact chunk behind it (-1 if there
+	// is none), and the number of records that begin there or later.
 	end    int64
 	closed bool
 	behind int64
 	others int
-	// gap says that between end and behind there is a sector, or the rest of one,
-	// of zeros: such as a power cut leaves where it kept the disk from writing.
+	// gap reports whether there is a sector of zeros, or the rest of one, between
+	// end and behind, as a power cut leaves it.
 	gap bool
 }
 
 // scan reads the whole file and calls record with the beginning of each intact
-// record, of at most want bytes. Errors: those of reading.
+// record, at most want bytes. Errors: those of reading.
 func (c *chunkReader) scan(want int, record func(head []byte)) error {
 	c.header, c.bad, c.behind = manifestHeader, -1, -1
 	if c.number != nil {
 		c.header = logHeader
 	}
 	head := make([]byte, 0, want)
-	inside, intact := false, true // within a record; nothing bad was met yet
+	inside, intact := false, true // within a record; whether everything was intact so far
 	for {
 		n, err := io.ReadFull(c.r, c.block[:])
 		if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
@@ -90,7 +91,7 @@ func (c *chunkReader) scan(want int, record func(head []byte)) error {
 			at += c.header + len(payload)
 		}
 		if n < blockSize && intact && at < n {
-			intact = false // the beginning of a header
+			intact = false // truncated header
 		}
 		if !intact {
 			if c.bad < 0 {
@@ -115,7 +116,8 @@ func (c *chunkReader) scan(want int, record func(head []byte)) error {
 
 func (c *chunkReader) offset(at int) int64 { return c.base + int64(at) }
 
-// chunk reads the chunk at a place in the block. Not ok: there is no intact one.
+// chunk reads the chunk at an offset in the block. ok is false if it is not
+// intact.
 func (c *chunkReader) chunk(at int) (kind byte, payload []byte, ok bool) {
 	kind, payload, ok = c.headed(at)
 	if !ok {
@@ -127,7 +129,7 @@ func (c *chunkReader) chunk(at int) (kind byte, payload []byte, ok bool) {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// headed reads the header of a chunk and does not look at its checksum.
+// headed reads the header of a chunk without checking its checksum.
 func (c *chunkReader) headed(at int) (kind byte, payload []byte, ok bool) {
 	if at+c.header > c.n {
 		return 0, nil, false
@@ -147,7 +149,8 @@ func (c *chunkReader) headed(at int) (kind byte, payload []byte, ok bool) {
 	return kind, c.block[begin:end], true
 }
 
-// trailer says that the log was closed here: an empty chunk of the next number.
+// trailer reports whether the log was closed here: it has an empty chunk with
+// the next number.
 func (c *chunkReader) trailer(at int) bool {
 	if c.number == nil || at+logHeader > c.n {
 		return false
@@ -158,9 +161,9 @@ func (c *chunkReader) trailer(at int) bool {
 	return bytes.Equal(c.block[at:at+logHeader], want)
 }
 
-// search looks for intact chunks in the rest of the block, of which the first that
-// is not intact begins at a place, or none does. The payload of a chunk whose header
-// is intact is left out: what it has is the user's.
+// search searches the rest of the block for intact chunks, beginning at the
+// first that is not. It skips the payload of chunks with an intact header,
+// because users determine its content.
 func (c *chunkReader) search(at int) {
 	if _, payload, ok := c.headed(at); ok {
 		c.gaps(at, at+c.header+len(payload))
@@ -179,7 +182,7 @@ func (c *chunkReader) search(at int) {
 			continue
 		}
 		next := at + 1
-		if c.number != nil { // chunks of another log fill what is left of a file that is used again
+		if c.number != nil { // the rest of a reused file has chunks of another log
 			next = c.candidate(at + 1)
 		}
 		c.gaps(at, next)
@@ -188,8 +191,8 @@ func (c *chunkReader) search(at int) {
 	c.gaps(at, c.n)
 }
 
-// candidate is the first place from at on where a chunk, or the trailer, of the
-// log may begin, else where no header fits any more.
+// candidate returns the first offset from at on where a chunk, or the trailer,
+// of the log may begin, or where no further header fits.
 func (c *chunkReader) candidate(at int) int {
 	for at+c.header <= c.n {
 		low := bytes.IndexByte(c.block[at+7:c.n], byte(*c.number))
@@ -209,7 +212,8 @@ func (c *chunkReader) candidate(at int) int {
 	return max(at, c.n-c.header+1)
 }
 
-// gaps looks whether a sector that ends between two places ends with zeros.
+// gaps looks for a sector that ends with zeros, among those that end between
+// two offsets.
 func (c *chunkReader) gaps(from, to int) {
 	if c.behind >= 0 || c.gap {
 		return

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// FuzzChunks reads any bytes as a log and as a manifest: it finds as many records as
-// Pebble does.
+// FuzzChunks reads arbitrary bytes as a log and as a manifest, and checks that
+// it finds as many records as Pebble does.
 func FuzzChunks(f *testing.F) {
 	killed, _, _, _ := busy(f, false)
 	f.Add(killed[killed.newest("MANIFEST-", "")], uint32(0))
@@ -38,7 +38,7 @@ func FuzzChunks(f *testing.F) {
 					}
 					theirs++
 				}
-				if c.behind < 0 { // else Pebble may take what it has to leave
+				if c.behind < 0 { // otherwise Pebble may accept a record that is rejected here
 					assert.LessOrEqual(t, records, theirs)
 				}
 			}

@@ -9,42 +9,44 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// Batch is a commit that is being made. What it reads is what the commits before
-// it left; its own writes are not among that.
+// Batch is a commit in progress. It reads the state left by previous commits,
+// not its own writes.
 type Batch struct {
 	db    *DB
 	batch *pebble.Batch
 }
 
-// Get reads a key; false if it is absent.
+// Get reads a key. found is false if it does not exist.
 func (b *Batch) Get(key []byte) (value string, found bool, err error) { return get(b.db.pebble, key) }
 
-// Set writes a key. The store keeps neither slice.
+// Set writes a key. The store does not retain the slices.
 func (b *Batch) Set(key, value []byte) error { return b.batch.Set(key, value, nil) }
 
-// Delete removes a key; an absent one is fine.
+// Delete removes a key. A missing key is not an error.
 func (b *Batch) Delete(key []byte) error { return b.batch.Delete(key, nil) }
 
-// Commit lets make check and write, one commit after the other, and returns when
-// what it wrote is durable, as is what it saw. If make fails nothing is written.
-// Errors: make's, ErrClosed, space.ErrFull, ctx's if it has ended before.
+// Commit calls make to check and write, serialized with other commits, and
+// returns when its writes, and everything it read, are durable. If make fails
+// nothing is written. Errors: those of make, ErrClosed, space.ErrFull, and
+// ctx's if it has ended before.
 func (db *DB) Commit(ctx context.Context, make func(*Batch) error) error {
 	return db.commit(ctx, make, true)
 }
 
-// CommitLater is Commit without the wait: the death of the process may undo it
-// until a Commit that follows has returned, or [flushAfter] has passed. A full
-// disk does not refuse it.
+// CommitLater is Commit without waiting for durability: the commit may be lost
+// if the process dies before a following Commit has returned or [flushAfter]
+// has passed. A full disk does not reject it.
 func (db *DB) CommitLater(ctx context.Context, make func(*Batch) error) error {
 	return db.commit(ctx, make, false)
 }
 
-// Writable tells whether commits are accepted. Errors: space.ErrFull.
+// Writable reports whether commits are accepted. Errors: space.ErrFull.
 func (db *DB) Writable(ctx context.Context) error { return db.space.Check(ctx) }
 
 func (db *DB) commit(ctx context.Context, make func(*Batch) error, wait bool) error {
 	if wait {
-		// Also before the lock: whoever has it may wait for room.
+		// Also before locking, because the holder of the lock may wait for disk
+		// space.
 		if err := db.Writable(ctx); err != nil {
 			return err
 		}
@@ -54,15 +56,15 @@ func (db *DB) commit(ctx context.Context, make func(*Batch) error, wait bool) er
 	}
 	defer db.use.RUnlock()
 	b := Batch{db: db, batch: db.pebble.NewBatch()}
-	defer func() { _ = b.batch.Close() }() // it never fails
+	defer func() { _ = b.batch.Close() }() // never fails
 	seq, err := db.apply(ctx, &b, make, wait)
 	switch {
 	case !wait:
-	case seq == 0: // nothing was written, and err tells of what others wrote
+	case seq == 0: // nothing was written; err may depend on others' writes
 		db.durable.wait()
 	default:
 		if fatal := b.batch.SyncWait(); fatal != nil {
-			// What the log holds is not known, and later commits stand on this one.
+			// The state of the log is unknown, and later commits depend on this one.
 			logger{db.log}.Fatalf("commit: %v", fatal)
 		}
 		db.durable.reached(seq)
@@ -71,13 +73,14 @@ func (db *DB) commit(ctx context.Context, make func(*Batch) error, wait bool) er
 }
 
 // apply makes a commit under the lock, so that readers see it. It returns the
-// number by which its durability is told, 0 if that is not to be waited for.
+// number with which to wait for its durability, 0 if there is nothing to wait
+// for.
 func (db *DB) apply(ctx context.Context, b *Batch, make func(*Batch) error, wait bool) (seq uint64, err error) {
 	db.mu.Lock()
 	defer db.mu.Unlock()
 	if wait {
-		// Asked before make, which may keep state of its own that follows what it
-		// writes; so for as much as the commit before took.
+		// Checked before make, which may modify state of its own together with its
+		// writes; so it uses the size of the previous commit.
 		if err := db.space.Admit(ctx, db.lastSize); err != nil {
 			return 0, err
 		}
@@ -102,11 +105,11 @@ func (db *DB) apply(ctx context.Context, b *Batch, make func(*Batch) error, wait
 	return seq, nil
 }
 
-// flushAfter is how long what CommitLater wrote waits for a commit to take it
-// along.
+// flushAfter is how long the writes of CommitLater wait for another commit to
+// flush them.
 const flushAfter = 10 * time.Millisecond
 
-// flush makes durable what CommitLater wrote.
+// flush makes the writes of CommitLater durable.
 func (db *DB) flush() {
 	if err := db.enter(context.Background()); err != nil {
 		return // Close has flushed it
@@ -118,14 +121,15 @@ func (db *DB) flush() {
 	}
 }
 
-// Wait returns when all that the caller may have seen of the store is durable.
+// Wait returns when everything that the caller may have read of the store is
+// durable.
 func (db *DB) Wait() { db.durable.wait() }
 
-// durable tells how far commits are durable. They become so in the order in
-// which they were made, for they share one log.
+// durable tracks which commits are durable. They become durable in the order of
+// their creation, because they share one log.
 type durable struct {
-	made    atomic.Uint64 // the last commit that readers may see
-	synced  atomic.Uint64 // the last commit that is durable, and all before it
+	made    atomic.Uint64 // the last commit visible to readers
+	synced  atomic.Uint64 // the last durable commit; all earlier ones are durable, too
 	waiting atomic.Int64
 
 	mu   sync.Mutex
@@ -135,7 +139,7 @@ type durable struct {
 // begin numbers a commit before readers can see it.
 func (d *durable) begin() uint64 { return d.made.Add(1) }
 
-// reached notes that a commit is durable.
+// reached records that a commit is durable.
 func (d *durable) reached(seq uint64) {
 	for {
 		before := d.synced.Load()
@@ -153,7 +157,7 @@ func (d *durable) reached(seq uint64) {
 	}
 }
 
-// wait returns when every commit that the caller may have seen is durable.
+// wait returns when every commit that the caller may have read is durable.
 func (d *durable) wait() {
 	seen := d.made.Load()
 	if d.synced.Load() >= seen {

@@ -13,25 +13,25 @@ import (
 	"millrace/shared/platform/errs"
 )
 
-// ErrDamaged: a file of the store is not as it was written. It is matched by a
-// [Damage] of Open, and by the errors of reads that meet a damaged table.
+// ErrDamaged means that a file of the store is not as it was written. It
+// matches a [Damage] of Open, and the errors of reads of a damaged table.
 var ErrDamaged = errors.New("store: the database is damaged")
 
-// Damage is why a store is not opened: what was acknowledged is missing from it,
-// or may be. Nothing in the directory was changed.
+// Damage is the reason why a store was not opened: acknowledged writes are
+// missing, or may be. Nothing in the directory was changed.
 type Damage struct {
 	Dir  string // of the store
-	File string // its name in Dir; "" if it is not known which
+	File string // its name in Dir; "" if unknown
 	What string // what is wrong with it
-	// Aside are the copies that [Repair] made of logs.
+	// Aside are the copies of logs that [Repair] made.
 	Aside []string
 
-	// log is set if Repair can cut the logs, at the offset cut of this one.
+	// log is set if Repair can cut the logs, at offset cut of this one.
 	log *logFile
 	cut int64
 }
 
-// Error is one sentence: which file, what is wrong, and what to do.
+// Error returns one sentence: which file, what is wrong, and what to do.
 func (d *Damage) Error() string {
 	what := d.What
 	if d.File != "" {
@@ -47,8 +47,8 @@ func (d *Damage) Error() string {
 // Is matches ErrDamaged.
 func (d *Damage) Is(target error) bool { return target == ErrDamaged }
 
-// damaged tells what Pebble's Open found of a store that was there. Errors of the
-// file system are not damage.
+// damaged converts an error of Pebble's Open for an existing store. Errors of
+// the file system are not damage.
 func damaged(dir string, err error) error {
 	if errors.Is(err, fs.ErrPermission) || vfs.IsNoSpaceError(err) {
 		return fmt.Errorf("store: %w", err)
@@ -56,9 +56,10 @@ func damaged(dir string, err error) error {
 	return &Damage{Dir: dir, What: "Pebble finds: " + oneLine(err.Error())}
 }
 
-// Unreadable makes of what a read met of a damaged file an error that matches
-// ErrDamaged and answers a request as unavailable, and notes it for [DB.Damaged].
-// Other errors, and nil, it returns. Whoever uses an [DB.Iterator] calls it.
+// Unreadable converts the error of a read of a damaged file to one that matches
+// ErrDamaged and is reported to clients as unavailable, and records it for
+// [DB.Damaged]. It returns other errors, and nil, unchanged. Users of
+// [DB.Iterator] must call it.
 func (db *DB) Unreadable(err error) error {
 	if err == nil || !pebble.IsCorruptionError(err) {
 		return err
@@ -70,7 +71,7 @@ func (db *DB) Unreadable(err error) error {
 	return db.noteDamage(file, err)
 }
 
-// noteDamage logs each damaged file once; the store is unhealthy from then on.
+// noteDamage logs each damaged file once. The store is unhealthy from then on.
 func (db *DB) noteDamage(file string, err error) error {
 	damage := &Damage{Dir: db.dir, File: file, What: "cannot be read: " + oneLine(err.Error())}
 	if _, known := db.damage.LoadOrStore(file, damage); !known {
@@ -79,7 +80,8 @@ func (db *DB) noteDamage(file string, err error) error {
 	return unavailable(damage)
 }
 
-// Damaged is what reads and compactions since Open met of damaged files, or nil.
+// Damaged returns the damage that reads and compactions have met since Open, or
+// nil.
 func (db *DB) Damaged() error {
 	var found error
 	db.damage.Range(func(_, damage any) bool {
@@ -89,7 +91,7 @@ func (db *DB) Damaged() error {
 	return found
 }
 
-// oneLine shortens a message of Pebble.
+// oneLine shortens a message of Pebble to one line.
 func oneLine(text string) string {
 	text = strings.Join(strings.Fields(text), " ")
 	if len(text) > 300 {
@@ -98,7 +100,7 @@ func oneLine(text string) string {
 	return text
 }
 
-// unavailable is what a request is told that met damage.
+// unavailable returns the error for a request that met damage.
 func unavailable(cause error) error {
 	return errs.Wrap(errs.Unavailable, cause, "A part of the database is damaged and cannot be read; its operator has to restore a backup")
 }

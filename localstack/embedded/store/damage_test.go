@@ -22,10 +22,10 @@ import (
 	"millrace/shared/platform/errs"
 )
 
-// image is the files of a store by name.
+// image is the content of a store's files by name.
 type image map[string][]byte
 
-// snapshot reads what is in a store's directory.
+// snapshot reads the files of a store's directory.
 func snapshot(t testing.TB, fs vfs.FS) image {
 	t.Helper()
 	out := image{}
@@ -47,7 +47,7 @@ func snapshot(t testing.TB, fs vfs.FS) image {
 	return out
 }
 
-// disk makes a file system that has the files.
+// disk returns a file system with the files.
 func (i image) disk(t testing.TB) vfs.FS {
 	t.Helper()
 	fs := vfs.NewMem()
@@ -61,7 +61,7 @@ func (i image) disk(t testing.TB) vfs.FS {
 	return fs
 }
 
-// newest is the name of the last file of a kind, and last the one before.
+// named returns the names of the files of a kind, in order.
 func (i image) named(prefix, suffix string) []string {
 	var found []string
 	for _, name := range slices.Sorted(maps.Keys(i)) {
@@ -77,7 +77,7 @@ func (i image) newest(prefix, suffix string) string {
 	return found[len(found)-1]
 }
 
-// liveLogs are the logs that are not in tables yet, which the image has last.
+// liveLogs returns the logs that are not in tables yet, which come last.
 func (i image) liveLogs(t testing.TB) []string {
 	found, err := inspect(i.disk(t), "store", thisBoot)
 	require.NoError(t, err)
@@ -88,7 +88,7 @@ func (i image) liveLogs(t testing.TB) []string {
 	return names
 }
 
-// slowTables is a file system on which no table is made while it is held.
+// slowTables is a file system that creates no table while it is held.
 type slowTables struct {
 	vfs.FS
 	held atomic.Bool
@@ -107,9 +107,9 @@ func testOptions(fs vfs.FS) Options {
 	return Options{FS: fs, memTable: 64 << 10, boot: thisBoot, Log: slog.New(slog.DiscardHandler)}
 }
 
-// busy makes images of one store: as a kill leaves it while two logs are not in
-// tables yet, and as it is closed. Each has some tables, and as many links as are
-// acknowledged.
+// busy makes two images of one store: one after a kill with two logs that are
+// not in tables yet, and one after closing it. Each has some tables and the
+// acknowledged number of commits.
 func busy(t testing.TB, full bool) (killed image, killedLinks int, closed image, closedLinks int) {
 	t.Helper()
 	disk := vfs.NewCrashableMem()
@@ -124,11 +124,11 @@ func busy(t testing.TB, full bool) (killed image, killedLinks int, closed image,
 			require.NoError(t, c.link(t.Context(), rng))
 		}
 	}
-	for db.pebble.Metrics().Flush.Count < 3 { // some tables
+	for db.pebble.Metrics().Flush.Count < 3 { // until there are some tables
 		write(50)
 	}
 	fs.held.Store(true)
-	for len(killed.liveLogs(t)) < 2 { // again where a flush that had begun before emptied them
+	for len(killed.liveLogs(t)) < 2 { // again if an earlier flush emptied them
 		for db.pebble.Metrics().MemTable.Count < 3 {
 			write(1)
 		}
@@ -136,7 +136,7 @@ func busy(t testing.TB, full bool) (killed image, killedLinks int, closed image,
 		db.durable.wait()
 		require.NoError(t, db.pebble.LogData(nil, pebble.Sync))
 		killedLinks = length(t, db)
-		killed = snapshot(t, disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: rng})) // all of one moment
+		killed = snapshot(t, disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: rng})) // all of the same moment
 	}
 	fs.held.Store(false)
 	write(50)
@@ -145,10 +145,10 @@ func busy(t testing.TB, full bool) (killed image, killedLinks int, closed image,
 	return killed, killedLinks, snapshot(t, fs), closedLinks
 }
 
-// outcome is what a store turned out to be.
+// outcome is the result of opening a store.
 type outcome struct {
 	refused *Damage
-	unread  error // of a read
+	unread  error // error of a read
 	links   int
 }
 
@@ -188,7 +188,7 @@ func try(t testing.TB, i image, boot string) outcome {
 	return out
 }
 
-// with is the image with a file changed; nil removes it.
+// with returns the image with a file changed; nil removes it.
 func (i image) with(name string, change func([]byte) []byte) image {
 	out := maps.Clone(i)
 	if data := change(slices.Clone(i[name])); data != nil {
@@ -213,7 +213,7 @@ func flip(data []byte) []byte {
 	return data
 }
 
-// zero clears 2 KB of a log, as a power cut may leave them.
+// zero clears 2 KB of a log, as a power cut may.
 func zero(data []byte) []byte {
 	clear(data[8*sector:][:4*sector])
 	return data
@@ -224,9 +224,9 @@ func tail(data []byte) []byte {
 	return data
 }
 
-// TestDamage shows what becomes of each kind of file, damaged in each way: a torn
-// end of the newest log is a crash's mark and is cut, anything else is refused, or
-// told where it is read.
+// TestDamage damages each kind of file in each way. A torn end of the newest
+// log is the effect of a crash and is cut; anything else is rejected, or
+// reported when it is read.
 func TestDamage(t *testing.T) {
 	t.Parallel()
 	killed, killedLinks, closed, closedLinks := busy(t, false)
@@ -239,7 +239,7 @@ func TestDamage(t *testing.T) {
 	const opens, refused, either, unread = "opens", "is refused", "opens or is refused", "cannot be read"
 	for name, c := range map[string]struct {
 		image image
-		links int // that it has, or of which it has all but the last few
+		links int // number of commits it has, or has all but the last few of
 		boot  string
 		want  string
 		says  []string
@@ -281,7 +281,7 @@ func TestDamage(t *testing.T) {
 		"format marker, missing":        {closed.with(closed.newest("marker.format", ""), gone), 0, thisBoot, refused, []string{"marker.format-version.* is missing"}},
 		"format marker, another":        {renamed(closed, closed.newest("marker.format", ""), "marker.format-version.000001.099"), 0, thisBoot, refused, []string{"marker"}},
 
-		// Nothing that was written is in these.
+		// These contain no writes.
 		"options, missing":  {closed.with(closed.newest("OPTIONS-", ""), gone), closedLinks, thisBoot, opens, nil},
 		"options, empty":    {closed.with(closed.newest("OPTIONS-", ""), empty), closedLinks, thisBoot, opens, nil},
 		"boot, missing":     {killed.with(bootFile, gone), killedLinks, thisBoot, opens, nil},
@@ -292,7 +292,7 @@ func TestDamage(t *testing.T) {
 			t.Parallel()
 			got := try(t, c.image, c.boot)
 			want := c.want
-			if want == either { // what is lost may be of a compaction
+			if want == either { // a compaction may have been lost
 				want = opens
 				if got.refused != nil {
 					want = refused
@@ -317,7 +317,8 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-// otherNumber makes of the second chunk one that Pebble takes for the log's end.
+// otherNumber changes the second chunk to one that Pebble takes for the log's
+// end.
 func otherNumber(data []byte) []byte {
 	at := logHeader + int(data[4]) + int(data[5])<<8
 	data[at+7]++
@@ -331,9 +332,9 @@ func renamed(i image, from, to string) image {
 	return out
 }
 
-// TestAPowerCutLeavesAGap: after one the newest log may have it, and what follows
-// is given up but for a copy.
-func TestAPowerCutLeavesAGap(t *testing.T) {
+// TestPowerCutLeavesGap: after a power cut the newest log may have a gap, and
+// the rest is discarded after a copy was made.
+func TestPowerCutLeavesGap(t *testing.T) {
 	t.Parallel()
 	for name, full := range map[string]bool{"": false, "full sync": true} {
 		killed, links, _, _ := busy(t, full)
@@ -343,7 +344,7 @@ func TestAPowerCutLeavesAGap(t *testing.T) {
 		fs := damaged.disk(t)
 		o := testOptions(fs)
 		o.boot = "another"
-		for range 2 { // again nothing more is lost
+		for range 2 { // the second time nothing more is lost
 			db, err := Open("store", o)
 			require.NoError(t, err, name)
 			has := length(t, db)
@@ -359,8 +360,8 @@ func TestAPowerCutLeavesAGap(t *testing.T) {
 	}
 }
 
-// TestAStoreThatWasThereIsNotMadeAnew: not even when its directory is gone.
-func TestAStoreThatWasThereIsNotMadeAnew(t *testing.T) {
+// TestExistingStoreIsNotRecreated, not even if its directory is missing.
+func TestExistingStoreIsNotRecreated(t *testing.T) {
 	t.Parallel()
 	o := testOptions(vfs.NewMem())
 	o.MustExist = true
@@ -376,8 +377,8 @@ func TestAStoreThatWasThereIsNotMadeAnew(t *testing.T) {
 	require.NoError(t, db.Close())
 }
 
-// TestRepair: damaged logs are cut and kept aside, what was written before them is
-// there. For anything else there is only a backup.
+// TestRepair checks that damaged logs are cut and copied aside, and that all
+// writes before the damage are kept. For other damage, only a backup helps.
 func TestRepair(t *testing.T) {
 	t.Parallel()
 	killed, _, closed, closedLinks := busy(t, false)
@@ -428,10 +429,11 @@ func TestRepair(t *testing.T) {
 	require.Error(t, err)
 }
 
-// TestNoDamageIsServedShorter flips bytes and cuts files anywhere. Then a store has
-// all that was acknowledged, or it is refused, or a read tells; but for the end of
-// the newest log, which a crash may have torn.
-func TestNoDamageIsServedShorter(t *testing.T) {
+// TestDamagedStoreNeverLosesAcknowledgedWritesSilently flips bytes and
+// truncates files at random. A store then has all acknowledged writes, or is
+// rejected, or a read fails; except for the end of the newest log, which a
+// crash may have torn.
+func TestDamagedStoreNeverLosesAcknowledgedWritesSilently(t *testing.T) {
 	t.Parallel()
 	killed, killedLinks, closed, closedLinks := busy(t, false)
 	seed := uint64(time.Now().UnixNano())

@@ -13,32 +13,32 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// retryPause is how long a write that the full disk refused waits.
+// retryPause is the pause before a write is retried on a full disk.
 const retryPause = 50 * time.Millisecond
 
-// files is a file system as the store needs it: its files are the owner's alone,
-// logs are synced or only closed so, and a full disk is waited out where Pebble
-// would end the process.
+// files is the file system of a store: files are accessible only to their
+// owner, logs are synced on each commit or only when closed, and writes wait
+// for space on a full disk, for which Pebble would end the process.
 type files struct {
 	vfs.FS
 	lazy bool // logs are not synced before they are closed
 	boot string
 	log  *slog.Logger
-	full atomic.Bool // it has been logged
+	full atomic.Bool // a full disk has been logged
 }
 
-// Create makes a file for writing.
+// Create creates a file for writing.
 func (f *files) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	return f.writable(name, func() (vfs.File, error) { return f.FS.Create(name, category) })
 }
 
-// OpenReadWrite opens a file, or makes it.
+// OpenReadWrite opens a file, or creates it.
 func (f *files) OpenReadWrite(name string, category vfs.DiskWriteCategory, opts ...vfs.OpenOption) (vfs.File, error) {
 	return f.writable(name, func() (vfs.File, error) { return f.FS.OpenReadWrite(name, category, opts...) })
 }
 
-// ReuseForWrite opens a file under another name, for writing. Logs that are not
-// synced gain nothing by it, and are made anew.
+// ReuseForWrite renames a file and opens it for writing. Logs that are not
+// synced do not benefit from it and are created anew.
 func (f *files) ReuseForWrite(oldname, newname string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	if f.lazy {
 		if err := f.FS.Remove(oldname); err != nil {
@@ -49,7 +49,7 @@ func (f *files) ReuseForWrite(oldname, newname string, category vfs.DiskWriteCat
 	return f.writable(newname, func() (vfs.File, error) { return f.FS.ReuseForWrite(oldname, newname, category) })
 }
 
-// MkdirAll makes a directory that is the owner's alone.
+// MkdirAll creates a directory that is accessible only to its owner.
 func (f *files) MkdirAll(dir string, _ fs.FileMode) error {
 	return f.patiently(func() error { return f.FS.MkdirAll(dir, 0o700) })
 }
@@ -75,11 +75,11 @@ func (f *files) Lock(name string) (io.Closer, error) {
 	return lock, err
 }
 
-// Unwrap returns the file system beneath.
+// Unwrap returns the underlying file system.
 func (f *files) Unwrap() vfs.FS { return f.FS }
 
-// writable opens a file for writing. Of a table Pebble bears that it cannot be
-// written, and removes what there is of it; of all else it does not.
+// writable opens a file for writing. Pebble tolerates a table that cannot be
+// written, and removes it, but no other file.
 func (f *files) writable(name string, open func() (vfs.File, error)) (file vfs.File, err error) {
 	err = f.patiently(func() error {
 		file, err = open()
@@ -108,7 +108,7 @@ func (f *files) writable(name string, open func() (vfs.File, error)) (file vfs.F
 	return out, nil
 }
 
-// patiently repeats what a full disk refuses until there is room.
+// patiently retries do on a full disk until there is space.
 func (f *files) patiently(do func() error) error {
 	for {
 		err := do()
@@ -119,14 +119,15 @@ func (f *files) patiently(do func() error) error {
 	}
 }
 
-// wrote notes that something was written, which a name alone does not show.
+// wrote records that bytes were written. Creating a name does not prove that
+// there is space.
 func (f *files) wrote(n int) {
 	if n > 0 && f.full.Load() && f.full.CompareAndSwap(true, false) {
 		f.log.Warn("store: the disk has room again")
 	}
 }
 
-// wait waits for room on a full disk.
+// wait waits before a retry on a full disk.
 func (f *files) wait(err error) {
 	if f.full.CompareAndSwap(false, true) {
 		f.log.Error("store: the disk is full: writes wait until there is room", "error", err)
@@ -134,8 +135,8 @@ func (f *files) wait(err error) {
 	time.Sleep(retryPause)
 }
 
-// tableFile is a table that is being written. What a full disk refuses is refused,
-// after a while: Pebble begins the table anew at once, and for ever.
+// tableFile is a table being written. A write on a full disk fails after a
+// pause, because Pebble would otherwise retry the table forever without one.
 type tableFile struct {
 	vfs.File
 	files *files
@@ -152,13 +153,13 @@ func (f *tableFile) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// patientFile waits out a full disk.
+// patientFile waits for space on a full disk.
 type patientFile struct {
 	vfs.File
 	files *files
 }
 
-// Write writes p, in more than one step if the disk is full.
+// Write writes p, in several steps if the disk is full.
 func (f *patientFile) Write(p []byte) (n int, err error) {
 	err = f.files.patiently(func() error {
 		wrote, err := f.File.Write(p[n:])
@@ -169,9 +170,9 @@ func (f *patientFile) Write(p []byte) (n int, err error) {
 	return n, err
 }
 
-// lazyLog is a log that is synced when it is closed and not before: what is
-// written is with the operating system, which survives the process. Closed it
-// must be on the disk, for Pebble bears a torn end in the newest log only.
+// lazyLog is a log that is synced only when it is closed. Until then its
+// content is with the operating system and survives the process. A closed log
+// must be on disk, because Pebble tolerates a torn end only in the newest log.
 type lazyLog struct{ *patientFile }
 
 // Sync does nothing.

@@ -21,13 +21,13 @@ import (
 	"millrace/shared/platform/table"
 )
 
-// fullFS is a file system in memory that has no room while it is full.
+// fullFS is an in-memory file system that can be full.
 type fullFS struct {
 	vfs.FS
 	full    atomic.Bool
-	refused chan struct{} // gets a value when something was refused
-	tries   atomic.Int64  // that were refused
-	creates bool          // names find room, only contents do not
+	refused chan struct{} // receives when something was refused
+	tries   atomic.Int64  // number of refusals
+	creates bool          // names can still be created, only contents cannot
 }
 
 func (f *fullFS) check(op string) error {
@@ -57,7 +57,7 @@ type fullFile struct {
 	fs *fullFS
 }
 
-// Write writes nothing while there is no room.
+// Write fails while the file system is full.
 func (f *fullFile) Write(p []byte) (int, error) {
 	if err := f.fs.check("write"); err != nil {
 		return 0, err
@@ -65,10 +65,11 @@ func (f *fullFile) Write(p []byte) (int, error) {
 	return f.File.Write(p)
 }
 
-// TestCommitsWaitOutAFullDisk: where Pebble would end the process, commits wait
-// until there is room, and nothing is lost, whatever log or table was written.
-// Pebble holds locks meanwhile, so the time is real.
-func TestCommitsWaitOutAFullDisk(t *testing.T) {
+// TestCommitsWaitForDiskSpace checks that commits wait until there is space,
+// where Pebble would end the process, and that nothing is lost, whichever log
+// or table was being written. Pebble holds locks meanwhile, so the time is
+// real.
+func TestCommitsWaitForDiskSpace(t *testing.T) {
 	t.Parallel()
 	fs := &fullFS{FS: vfs.NewMem(), refused: make(chan struct{}, 1)}
 	o := Options{FS: fs, memTable: 64 << 10, Log: slog.New(slog.DiscardHandler)}
@@ -76,7 +77,7 @@ func TestCommitsWaitOutAFullDisk(t *testing.T) {
 	require.NoError(t, err)
 	c, rng := &chain{db: db}, rand.New(rand.NewPCG(1, 1))
 	for range 8 {
-		for range 100 { // a log and a table, or two
+		for range 100 { // one or two logs and tables
 			require.NoError(t, c.link(t.Context(), rng))
 		}
 		before := c.acknowledged()
@@ -89,7 +90,7 @@ func TestCommitsWaitOutAFullDisk(t *testing.T) {
 			}
 			done <- err
 		}()
-		for range 2 { // it is tried again
+		for range 2 { // it is retried
 			<-fs.refused
 		}
 		assert.LessOrEqual(t, c.acknowledged(), before, "nothing is acknowledged that is not written")
@@ -103,9 +104,9 @@ func TestCommitsWaitOutAFullDisk(t *testing.T) {
 	require.NoError(t, db.Close())
 }
 
-// TestAFullDiskIsNotTriedAllTheTime: neither the disk nor the log is kept busy by a
-// table that cannot be written.
-func TestAFullDiskIsNotTriedAllTheTime(t *testing.T) {
+// TestFullDiskIsRetriedWithPauses checks that a table that cannot be written
+// keeps neither the disk nor the log busy.
+func TestFullDiskIsRetriedWithPauses(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	fs := &fullFS{FS: vfs.NewMem(), refused: make(chan struct{}, 1), creates: true}
@@ -116,7 +117,7 @@ func TestAFullDiskIsNotTriedAllTheTime(t *testing.T) {
 	require.NoError(t, db.Close())
 	fs.full.Store(true)
 	done := make(chan error, 1)
-	go func() { // what the log has becomes a table
+	go func() { // moves the log into a table
 		var err error
 		db, err = Open("store", o)
 		done <- err
@@ -130,9 +131,9 @@ func TestAFullDiskIsNotTriedAllTheTime(t *testing.T) {
 	assert.Equal(t, 1, strings.Count(out.String(), "level=ERROR"), out.String())
 }
 
-// TestANearlyFullDiskRefusesCommits: but not what makes room, and no longer than
-// it is so.
-func TestANearlyFullDiskRefusesCommits(t *testing.T) {
+// TestNearlyFullDiskRejectsCommits, but not those that free space, and only as
+// long as it is nearly full.
+func TestNearlyFullDiskRejectsCommits(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		free := uint64(50 << 20)

@@ -1,21 +1,21 @@
 package store
 
-// Keys are made of parts, and sorted by them one after the other: a part that
-// others follow is escaped and ended, so that no part reads into the next. The
-// first byte of a key is its space.
+// Keys consist of parts and are ordered by them, one after the other: each part
+// but the last is escaped and terminated, so that no part runs into the next.
+// The first byte of a key is its space.
 const (
-	ItemSpace    = 't' // of package pebbletable; pk, sk: an item's other attributes
-	EntrySpace   = 'i' // likewise; index, its pk, its sk, pk, sk: nothing
-	ExpirySpace  = 'x' // likewise; Unix second, pk, sk: nothing
-	MessageSpace = 'q' // of package pebblequeue; queue, group, visible from, number: a message
-	CountSpace   = 'n' // likewise; queue: how many messages it has
-	NumberSpace  = 's' // likewise; the first number that no message has
+	ItemSpace    = 't' // of package pebbletable; key pk, sk; value: the item's other attributes
+	EntrySpace   = 'i' // likewise; key: index, its pk, its sk, pk, sk; no value
+	ExpirySpace  = 'x' // likewise; key: Unix second, pk, sk; no value
+	MessageSpace = 'q' // of package pebblequeue; key: queue, group, visible from, number; value: a message
+	CountSpace   = 'n' // likewise; key: queue; value: its number of messages
+	NumberSpace  = 's' // likewise; value: the first unused message number
 )
 
-// partEnd ends a part. Within a part a zero byte is followed by 0xff.
+// partEnd terminates a part. Within a part a zero byte is followed by 0xff.
 var partEnd = []byte{0, 1}
 
-// AppendPart appends a part that another follows.
+// AppendPart appends a part that is not the last.
 func AppendPart(key []byte, part string) []byte {
 	for i := range len(part) {
 		if c := part[i]; c == 0 {
@@ -27,7 +27,8 @@ func AppendPart(key []byte, part string) []byte {
 	return append(key, partEnd...)
 }
 
-// CutPart reads a part back and returns what follows it; false if key has none.
+// CutPart returns the first part of a key and the rest. ok is false if key has
+// none.
 func CutPart(key []byte) (part string, rest []byte, ok bool) {
 	for i := 0; i+1 < len(key); i++ {
 		if key[i] != 0 {
@@ -61,8 +62,8 @@ func unescape(b []byte) string {
 	return string(b)
 }
 
-// After is the first key behind all those that begin with prefix. The prefix
-// must not be of 0xff bytes only.
+// After returns the first key after all keys that begin with prefix, which must
+// not consist only of 0xff bytes.
 func After(prefix []byte) []byte {
 	for i := len(prefix) - 1; i >= 0; i-- {
 		if prefix[i] != 0xff {

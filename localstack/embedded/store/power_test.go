@@ -13,10 +13,10 @@ import (
 
 var cuts = flag.Int("cuts", 12, "power cuts in each mode and file system")
 
-// lineage is how many power cuts a store goes through before a new one begins.
+// lineage is the number of power cuts of one store before a new one is created.
 const lineage = 20
 
-// power is a file system and what power cuts leave of it.
+// power is a file system that simulates power cuts.
 type power interface {
 	fs() vfs.FS
 	cut(rng *rand.Rand, percent int) (power, error)
@@ -41,9 +41,8 @@ func (p sectorPower) cut(rng *rand.Rand, percent int) (power, error) {
 	return sectorPower{left}, err
 }
 
-// TestPowerCuts cuts the power of a busy store, again and again over what the
-// cuts before left. It always opens, and what it has is a prefix of what was
-// committed: with FullSync all that was acknowledged.
+// TestPowerCuts cuts the power of a busy store repeatedly. It must always open
+// and contain a prefix of the commits; with FullSync, all acknowledged ones.
 func TestPowerCuts(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -75,7 +74,7 @@ func TestPowerCuts(t *testing.T) {
 				writers := &chain{db: db}
 				writers.acked.Store(int64(begun))
 				writers.run(t, 1+rng.IntN(4))
-				writers.atLeast(t, begun+1+rng.IntN(400)) // a log holds some 150
+				writers.atLeast(t, begun+1+rng.IntN(400)) // a log holds about 150
 				acked := writers.acknowledged()
 				left, err := p.cut(rng, rng.IntN(101))
 				require.NoError(t, err)

@@ -8,16 +8,17 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// Reader reads one moment of the store.
+// Reader reads a snapshot of the store.
 type Reader struct {
 	reader pebble.Reader
 }
 
-// Get reads a key; false if it is absent.
+// Get reads a key. found is false if it does not exist.
 func (r *Reader) Get(key []byte) (value string, found bool, err error) { return get(r.reader, key) }
 
-// Scan calls each with the keys from lower on and before upper, in order or in
-// reverse, until it returns false. Key and value are valid during the call only.
+// Scan calls each with the keys from lower (included) to upper (excluded), in
+// order or in reverse, until it returns false. Key and value are valid only
+// during the call.
 func (r *Reader) Scan(lower, upper []byte, reverse bool, each func(key, value []byte) (more bool, err error)) error {
 	it, err := r.reader.NewIter(&pebble.IterOptions{LowerBound: lower, UpperBound: upper})
 	if err != nil {
@@ -26,9 +27,9 @@ func (r *Reader) Scan(lower, upper []byte, reverse bool, each func(key, value []
 	return errors.Join(scan(it, reverse, each), it.Close())
 }
 
-// Iterator walks over the keys from lower on and before upper, of one moment.
-// The caller closes it before the store, and calls [DB.Wait] before it tells
-// anybody what it saw. Errors: ErrClosed.
+// Iterator returns an iterator over a snapshot of the keys from lower
+// (included) to upper (excluded). The caller must close it before the store,
+// and call [DB.Wait] before it discloses what it read. Errors: ErrClosed.
 func (db *DB) Iterator(lower, upper []byte) (*pebble.Iterator, error) {
 	if err := db.enter(context.Background()); err != nil {
 		return nil, err
@@ -54,8 +55,8 @@ func scan(it *pebble.Iterator, reverse bool, each func(key, value []byte) (more 
 	return it.Error()
 }
 
-// Get reads a key, false if it is absent, and returns when what it saw is
-// durable.
+// Get reads a key and returns when what it read is durable. found is false if
+// the key does not exist.
 func (db *DB) Get(ctx context.Context, key []byte) (value string, found bool, err error) {
 	err = db.view(ctx, func() error {
 		value, found, err = get(db.pebble, key)
@@ -64,8 +65,7 @@ func (db *DB) Get(ctx context.Context, key []byte) (value string, found bool, er
 	return value, found, err
 }
 
-// View reads several keys as they were at one moment, and returns when what it
-// saw is durable.
+// View calls read with a snapshot and returns when what it read is durable.
 func (db *DB) View(ctx context.Context, read func(*Reader) error) error {
 	return db.view(ctx, func() error {
 		snapshot := db.pebble.NewSnapshot()
@@ -73,7 +73,7 @@ func (db *DB) View(ctx context.Context, read func(*Reader) error) error {
 	})
 }
 
-// Scan is [Reader.Scan] of a moment of its own, and returns when what it saw is
+// Scan is [Reader.Scan] of a new snapshot. It returns when what it read is
 // durable.
 func (db *DB) Scan(ctx context.Context, lower, upper []byte, reverse bool, each func(key, value []byte) (more bool, err error)) error {
 	return db.view(ctx, func() error { return (&Reader{db.pebble}).Scan(lower, upper, reverse, each) })

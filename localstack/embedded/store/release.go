@@ -2,12 +2,12 @@ package store
 
 import "context"
 
-// Release gives back the memory of the blocks of tables that were read. They hold
-// together more of the heap than their own size. What is needed is read again, from
-// the operating system's cache.
+// Release frees the cached blocks of tables, which together occupy more of the
+// heap than their own size. They are read again, from the operating system's
+// cache, when needed.
 func (db *DB) Release() {
 	if db.enter(context.Background()) != nil {
-		return // closed: it has given all of it back
+		return // closed: Close has freed everything
 	}
 	defer db.use.RUnlock()
 	db.cache.Reserve(int(db.cache.MaxSize()))()

@@ -9,14 +9,14 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// asideDir is where in a store what is given up of its logs is kept.
+// asideDir is the directory in a store for copies of discarded parts of logs.
 const asideDir = "aside"
 
-// Repair makes a store that [Open] refuses for damage in its logs one that opens:
-// it has all that was written before the damage. The damaged log and those after it
-// are copied aside first. It returns the damage, nil if there was none. Errors:
-// ErrInUse, the *Damage for which there is only a backup. A nil file system is the
-// operating system's.
+// Repair repairs a store that [Open] rejects for damage in its logs, so that it
+// opens with all writes before the damage. It first copies the damaged log and
+// all later ones aside. It returns the damage, nil if there was none. Errors:
+// ErrInUse, and a *Damage that only a backup can repair. A nil file system
+// means the operating system's.
 func Repair(dir string, fs vfs.FS) (_ *Damage, err error) {
 	if fs == nil {
 		fs = vfs.Default
@@ -48,7 +48,8 @@ func Repair(dir string, fs vfs.FS) (_ *Damage, err error) {
 	if err := (bootMark{Log: damage.log.number}).write(private, dir); err != nil {
 		return nil, err
 	}
-	// From the last on, so that what is cut short finds a store like this one again.
+	// From the last log on, so that an interrupted repair leaves a store that can
+	// be repaired again.
 	for i := len(found.logs) - 1; i >= 0 && found.logs[i].number > damage.log.number; i-- {
 		if err := private.Remove(private.PathJoin(dir, found.logs[i].name)); err != nil {
 			return nil, err
@@ -57,7 +58,7 @@ func Repair(dir string, fs vfs.FS) (_ *Damage, err error) {
 	return damage, cut(private, dir, damage.log.name, damage.cut)
 }
 
-// cut leaves the first bytes of a log, which may be missing.
+// cut truncates a log, which may be missing.
 func cut(fs vfs.FS, dir, name string, size int64) error {
 	path := fs.PathJoin(dir, name)
 	var data []byte

@@ -8,12 +8,12 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// sectorSize is what a disk writes at once.
+// sectorSize is the unit in which a disk writes.
 const sectorSize = 512
 
-// sectors is a file system in memory that loses in a power cut any sectors of
-// what was not synced, those in the middle as well as those at the end. Names are
-// durable at once; what becomes of names that are not synced is vfs.MemFS's part.
+// sectors is an in-memory file system that loses in a power cut any sectors
+// that were not synced, also in the middle of files. Names are durable at once;
+// vfs.MemFS simulates the loss of names.
 type sectors struct {
 	vfs.FS
 	mu    sync.Mutex
@@ -25,13 +25,13 @@ type sectorData struct{ written, synced []byte }
 
 func newSectors(fs vfs.FS) *sectors { return &sectors{FS: fs, files: map[string]*sectorData{}} }
 
-// Create makes a file.
+// Create creates a file.
 func (s *sectors) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	f, err := s.FS.Create(name, category)
 	return s.open(name, f, err, &sectorData{})
 }
 
-// ReuseForWrite opens a file under another name, its content there still.
+// ReuseForWrite renames a file and opens it for writing, with its content.
 func (s *sectors) ReuseForWrite(oldname, newname string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	f, err := s.FS.ReuseForWrite(oldname, newname, category)
 	s.mu.Lock()
@@ -70,8 +70,8 @@ func (s *sectors) Remove(name string) error {
 	return s.FS.Remove(name)
 }
 
-// cut is a file system as a power cut may leave it: of the sectors that were not
-// synced each is there with this chance in percent.
+// cut returns the file system after a power cut. Each sector that was not
+// synced is kept with the given probability in percent.
 func (s *sectors) cut(rng *rand.Rand, percent int) (*sectors, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -113,7 +113,7 @@ func (d *sectorData) cut(rng *rand.Rand, percent int) []byte {
 	return left
 }
 
-// sectorFile writes a file from its start on.
+// sectorFile writes a file from its beginning.
 type sectorFile struct {
 	vfs.File
 	fs   *sectors
@@ -121,7 +121,7 @@ type sectorFile struct {
 	at   int
 }
 
-// Write writes at the end of what was written.
+// Write appends to what was written.
 func (f *sectorFile) Write(p []byte) (int, error) {
 	f.fs.mu.Lock()
 	defer f.fs.mu.Unlock()
@@ -144,5 +144,5 @@ func (f *sectorFile) Sync() error {
 // SyncData is Sync.
 func (f *sectorFile) SyncData() error { return f.Sync() }
 
-// SyncTo syncs nothing yet.
+// SyncTo does nothing.
 func (f *sectorFile) SyncTo(int64) (fullSync bool, err error) { return false, nil }

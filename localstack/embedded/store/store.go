@@ -1,11 +1,11 @@
-// Package store is the embedded server's database, in which table and queues
-// live side by side: ordered keys on Pebble, one atomic batch a commit.
+// Package store is the embedded server's database for table and queues: ordered
+// keys on Pebble, with one atomic batch per commit.
 //
-// A commit is checked and made under one lock, so that what it read still holds
-// when it is written; it is acknowledged, and what it wrote is shown to readers
-// outside the process, when its log record is where [Options] promise: with the
-// operating system, from where the death of the process takes nothing, or with
-// FullSync on the disk.
+// Commits are serialized, so that what a commit has read still holds when it is
+// written. A commit is acknowledged, and disclosed to readers outside of the
+// process, once its log record is as durable as [Options] promise: with the
+// operating system, where it survives the death of the process, or with
+// FullSync on disk.
 package store
 
 import (
@@ -28,75 +28,75 @@ import (
 	"millrace/localstack/embedded/space"
 )
 
-// The store's errors.
+// Errors of a store.
 var (
-	// ErrClosed: the store has been closed.
+	// ErrClosed means that the store has been closed.
 	ErrClosed = errors.New("store: closed")
-	// ErrInUse: another process (or another Open) has the directory.
+	// ErrInUse means that another process (or another Open) uses the directory.
 	ErrInUse = errors.New("store: the directory is in use")
 )
 
-// The sizes of what is kept in memory, in bytes. A memtable is also the most
-// that a log holds; memTables of them may wait to be written to tables before
-// writes have to wait. They count against Pebble's cache, of which the rest is
-// for blocks of tables.
+// Memory sizes in bytes. A memtable is also the largest size of a log;
+// memTables of them may wait to be written to tables before writes have to
+// wait. They count against Pebble's cache, the rest of which is for blocks of
+// tables.
 const (
 	blockCache   = 8 << 20
 	memTableSize = 4 << 20
 	memTables    = 4
 )
 
-// The sizes of tables, in bytes: those of a flush, and those of the first level
-// that is compacted to, each next one having twice that. What is new stands in a
-// few places among the keys, one for each kind of item. Small tables leave what
-// lies between them alone when they are compacted; one table for a whole flush
-// reaches over all there is, which would be written anew.
+// Table sizes in bytes: of tables written by a flush, and of the first level of
+// compaction; each further level has twice that. New keys are in a few places
+// of the key space, one for each kind of item. With small tables, a compaction
+// rewrites only these places; a single table for a whole flush would span all
+// keys, and all of them would be rewritten.
 const (
 	flushedTable   = 256 << 10
 	compactedTable = 2 << 20
 )
 
-// Flushes wait for each other's compaction: half of compactAfter of them, and
-// writes wait when there are stopAfter, of those that overlap. A read looks at
-// the filters of each.
+// Compaction of overlapping flushes begins at half of compactAfter, and writes
+// wait at stopAfter. A read checks the filters of each.
 const (
 	compactAfter = 8
 	stopAfter    = 24
 )
 
-// uncompressed is how many levels hold what is young, is soon rewritten, and is
+// uncompressed is the number of levels whose data is young, soon rewritten, and
 // not worth compressing.
 const uncompressed = 5
 
-// format is Pebble's on-disk format. None from FormatWALSyncChunks on may be
-// used, which note in a log how far it was synced: without FullSync Pebble takes
-// for synced what the disk may not have, and would refuse to open after a power
-// cut. Earlier ones write tables through channels that Pebble keeps for the next
-// table, which is not possible across testing/synctest bubbles.
+// format is Pebble's on-disk format. FormatWALSyncChunks and later ones cannot
+// be used, because they record in a log how far it was synced: without FullSync
+// Pebble would take unsynced data for synced, and refuse to open the store
+// after a power cut. Earlier formats write tables through channels that Pebble
+// reuses for the next table, which does not work across testing/synctest
+// bubbles.
 const format = pebble.FormatColumnarBlocks
 
-// Options are the settings of Open; the zero Options are the defaults.
+// Options are the options of Open. The zero Options are the defaults.
 type Options struct {
 	// FullSync makes a commit wait for the disk. Without it an acknowledged write
-	// survives the death of the process, but a power cut may lose the last ones:
-	// those of one moment and all after it, never one in between.
+	// survives the death of the process, but a power cut may lose the latest
+	// writes: all from some moment on, never one in between.
 	FullSync bool
-	// ReadOnly opens a store for reading; nothing in the directory is changed.
+	// ReadOnly opens a store for reading and changes nothing in the directory.
 	ReadOnly bool
-	// MustExist refuses to make a store: there was one.
+	// MustExist makes Open fail instead of creating a store.
 	MustExist bool
-	// FS is the file system; nil is the operating system's.
+	// FS is the file system; nil means the operating system's.
 	FS vfs.FS
-	// Space refuses commits when the disk is nearly full; nil never does.
+	// Space rejects commits when the disk is nearly full; nil never does.
 	Space *space.Space
-	// Simulated says that time is that of a testing/synctest bubble, in which what
-	// runs periodically costs more than it is worth.
+	// Simulated means that time is that of a testing/synctest bubble, in which
+	// periodic work costs more than it is worth.
 	Simulated bool
-	// Log receives what nobody waits for; nil is slog.Default.
+	// Log receives background errors; nil means slog.Default.
 	Log *slog.Logger
 
-	memTable uint64 // bytes of a memtable; 0 is memTableSize
-	boot     string // tells one start of the machine from the next; "" asks the operating system if FS is its
+	memTable uint64 // bytes of a memtable; 0 means memTableSize
+	boot     string // id of the machine's boot; "" means the operating system's, if FS is its file system
 }
 
 // DB is an open store. Its methods are safe for concurrent use.
@@ -107,22 +107,22 @@ type DB struct {
 	space  *space.Space
 	log    *slog.Logger
 	dir    string
-	damage sync.Map // *Damage by file: what reads and compactions met
+	damage sync.Map // *Damage by file, as met by reads and compactions
 
-	mu       sync.Mutex // held while a commit is checked and made
+	mu       sync.Mutex // held while a commit is checked and applied
 	lastSize int        // bytes of the last commit
 	durable  durable
 
-	unflushed atomic.Bool // what CommitLater wrote waits for flusher
+	unflushed atomic.Bool // writes of CommitLater wait for flusher
 	flusher   *time.Timer
 
-	use    sync.RWMutex // held by whoever uses pebble; written by Close
+	use    sync.RWMutex // read-locked while pebble is used; locked by Close
 	closed bool
 }
 
-// Open opens the store in dir, or makes one. What was acknowledged is all there, or
-// it is not opened: see [Options] for what a power cut may take. Errors: ErrInUse,
-// *Damage.
+// Open opens the store in dir, or creates one. It either has all acknowledged
+// writes or is not opened; see [Options] for what a power cut may lose. Errors:
+// ErrInUse, *Damage.
 func Open(dir string, opts Options) (*DB, error) {
 	if opts.Log == nil {
 		opts.Log = slog.Default()
@@ -165,7 +165,7 @@ func Open(dir string, opts Options) (*DB, error) {
 	for i := 1; i < len(o.TargetFileSizes); i++ {
 		o.TargetFileSizes[i] = compactedTable << (i - 1)
 	}
-	// Queues leave many tombstones, which the compactions that there are anyway take away.
+	// Queues leave many tombstones, which ordinary compactions remove.
 	o.Experimental.TombstoneDenseCompactionThreshold = -1
 	if opts.Simulated {
 		o.Experimental.CompactionScheduler = pebble.NewConcurrencyLimitSchedulerWithNoPeriodicGrantingForTest()
@@ -192,7 +192,7 @@ func Open(dir string, opts Options) (*DB, error) {
 	return db, nil
 }
 
-// lock takes the directory, making it unless it is only read.
+// lock locks the directory and creates it unless readOnly is set.
 func lock(dir string, fs vfs.FS, readOnly bool) (*pebble.Lock, error) {
 	if !readOnly {
 		if err := fs.MkdirAll(dir, 0o700); err != nil {
@@ -209,12 +209,12 @@ func lock(dir string, fs vfs.FS, readOnly bool) (*pebble.Lock, error) {
 	return lock, nil
 }
 
-// OpenMemory opens an empty store in memory. It works in a testing/synctest
+// OpenMemory opens an empty in-memory store. It works in a testing/synctest
 // bubble if it is opened and closed there.
 func OpenMemory() (*DB, error) { return Open("store", Options{FS: vfs.NewMem(), Simulated: true}) }
 
-// Checkpoint writes the store as it is now to dir, which must not exist, while it
-// is used. Table files are linked where the file system can.
+// Checkpoint writes a snapshot of the store to dir, which must not exist, while
+// the store is in use. Table files are linked if the file system supports it.
 func (db *DB) Checkpoint(ctx context.Context, dir string) error {
 	if err := db.enter(ctx); err != nil {
 		return err
@@ -226,10 +226,10 @@ func (db *DB) Checkpoint(ctx context.Context, dir string) error {
 	return nil
 }
 
-// Commits is how many commits wrote something.
+// Commits returns the number of commits that wrote something.
 func (db *DB) Commits() int64 { return int64(db.durable.made.Load()) }
 
-// Close waits for what is under way and closes the store. Later calls fail with
+// Close waits for calls in progress and closes the store. Later calls fail with
 // ErrClosed; a second Close does nothing.
 func (db *DB) Close() error {
 	db.use.Lock()
@@ -257,14 +257,15 @@ func (db *DB) enter(ctx context.Context) error {
 	return nil
 }
 
-// logger gives Pebble's messages to a slog.Logger: its errors, for it tells of
-// every table it writes.
+// logger passes Pebble's errors to a slog.Logger. It drops other messages,
+// because Pebble logs every table it writes.
 type logger struct{ log *slog.Logger }
 
 // Infof drops the message.
 func (logger) Infof(string, ...any) {}
 
-// Errorf logs an error; but not each try on a full disk, which is told once.
+// Errorf logs an error, but not each attempt on a full disk, which is logged
+// once.
 func (l logger) Errorf(format string, args ...any) {
 	for _, arg := range args {
 		if err, ok := arg.(error); ok && vfs.IsNoSpaceError(err) {
@@ -274,8 +275,8 @@ func (l logger) Errorf(format string, args ...any) {
 	l.log.Error("store: " + fmt.Sprintf(format, args...))
 }
 
-// Fatalf logs an error after which the process cannot go on, and ends it: what
-// was acknowledged is in the log, and is there at the next start.
+// Fatalf logs an error after which the process cannot continue, and ends it.
+// Acknowledged writes are in the log and are read at the next start.
 func (l logger) Fatalf(format string, args ...any) {
 	l.log.Error("store: the process ends: " + fmt.Sprintf(format, args...))
 	os.Exit(1)

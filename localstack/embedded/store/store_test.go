@@ -18,7 +18,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// openMemory opens a store in memory for a test.
+// openMemory opens an in-memory store for a test.
 func openMemory(t testing.TB) *DB {
 	t.Helper()
 	db, err := OpenMemory()
@@ -66,7 +66,8 @@ func TestCommitIsAllOrNothing(t *testing.T) {
 	assert.EqualValues(t, 1, db.Commits())
 }
 
-// TestCommitsAreSerial: what a commit read holds when it is written.
+// TestCommitsAreSerial checks that what a commit has read still holds when it
+// is written.
 func TestCommitsAreSerial(t *testing.T) {
 	t.Parallel()
 	db := openMemory(t)
@@ -92,8 +93,9 @@ func TestCommitsAreSerial(t *testing.T) {
 	assert.Equal(t, "1600", value)
 }
 
-// TestViewIsOneMoment: keys that are always changed together are never seen apart.
-func TestViewIsOneMoment(t *testing.T) {
+// TestViewIsSnapshot: keys that are always changed together never differ in a
+// view.
+func TestViewIsSnapshot(t *testing.T) {
 	t.Parallel()
 	db := openMemory(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -119,12 +121,12 @@ func TestViewIsOneMoment(t *testing.T) {
 	wg.Wait()
 }
 
-// slowLog is a file system whose logs take their time to be written.
+// slowLog is a file system with slow writes to logs.
 type slowLog struct {
 	vfs.FS
-	held chan struct{} // closed when writes may pass
+	held chan struct{} // closed when writes may proceed
 	once sync.Once
-	hit  chan struct{} // closed when one waits
+	hit  chan struct{} // closed when a write waits
 }
 
 func (s *slowLog) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
@@ -146,9 +148,9 @@ func (f *slowFile) Write(p []byte) (int, error) {
 	return f.File.Write(p)
 }
 
-// TestNobodyIsToldOfWhatIsNotDurable: a read and a refused commit that saw a
-// commit whose log record is not written wait until it is.
-func TestNobodyIsToldOfWhatIsNotDurable(t *testing.T) {
+// TestUndurableWritesAreNotDisclosed: a read and a rejected commit that saw a
+// commit whose log record is not written yet wait until it is.
+func TestUndurableWritesAreNotDisclosed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		fs := &slowLog{FS: vfs.NewMem(), held: make(chan struct{}), hit: make(chan struct{})}
@@ -218,9 +220,8 @@ func TestScanKeepsToItsBounds(t *testing.T) {
 	require.ErrorIs(t, db.Scan(t.Context(), []byte("a"), []byte("e"), false, func(_, _ []byte) (bool, error) { return true, failed }), failed)
 }
 
-// TestCommitLaterReachesTheLog: what is written without a wait is in the log a
-// moment later, though no commit follows.
-func TestCommitLaterReachesTheLog(t *testing.T) {
+// TestCommitLaterReachesLog without a following commit.
+func TestCommitLaterReachesLog(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		fs := vfs.NewCrashableMem()
@@ -244,7 +245,7 @@ func TestCommitLaterReachesTheLog(t *testing.T) {
 	})
 }
 
-func TestOneProcessHasTheStore(t *testing.T) {
+func TestStoreIsLockedByOneProcess(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "store")
 	_, err := Open(dir, Options{ReadOnly: true})
@@ -273,9 +274,9 @@ func TestOneProcessHasTheStore(t *testing.T) {
 	require.NoError(t, read.Close())
 }
 
-// TestCheckpointIsOfOneMoment: a copy made while commits go on has a prefix of
-// them, at least those acknowledged before.
-func TestCheckpointIsOfOneMoment(t *testing.T) {
+// TestCheckpointIsSnapshot: a copy made during commits has a prefix of them,
+// including at least those acknowledged before.
+func TestCheckpointIsSnapshot(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	db, err := Open(filepath.Join(dir, "store"), Options{memTable: 64 << 10})
@@ -293,8 +294,8 @@ func TestCheckpointIsOfOneMoment(t *testing.T) {
 	assert.GreaterOrEqual(t, length(t, again), before)
 }
 
-// TestFilesAreTheOwners: whatever the umask, nobody else can read a file.
-func TestFilesAreTheOwners(t *testing.T) {
+// TestFilesArePrivate, whatever the umask.
+func TestFilesArePrivate(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "store")
 	db, err := Open(dir, Options{memTable: 64 << 10})
@@ -319,8 +320,8 @@ func TestFilesAreTheOwners(t *testing.T) {
 	assert.Equal(t, os.FileMode(0o700), info.Mode().Perm())
 }
 
-// TestPartsKeepTheirOrder: keys of parts are ordered as their parts are, one
-// after the other, and read back.
+// TestPartsKeepTheirOrder: keys of parts are ordered like their parts, one
+// after the other, and can be split again.
 func TestPartsKeepTheirOrder(t *testing.T) {
 	t.Parallel()
 	part := rapid.StringOfN(rapid.SampledFrom([]rune{0, 1, 2, 'a', 'b', 0xfe, 0xff, 0x10ffff}), 0, 4, -1)

@@ -15,7 +15,7 @@ import (
 	"millrace/localstack/client"
 )
 
-func TestFirstStartGivesAKeyThatHolds(t *testing.T) {
+func TestFirstStartCreatesLastingKey(t *testing.T) {
 	t.Parallel()
 	dir := dataDir(t)
 	s := start(t, dir)
@@ -72,7 +72,7 @@ func TestSignIn(t *testing.T) {
 	assert.Equal(t, http.StatusUnauthorized, refused.Status)
 }
 
-func TestSecondServerIsRefused(t *testing.T) {
+func TestSecondServerIsRejected(t *testing.T) {
 	t.Parallel()
 	dir := dataDir(t)
 	s := start(t, dir)
@@ -102,7 +102,7 @@ func TestRelativeDataDirectory(t *testing.T) {
 	assert.NoDirExists(t, filepath.Join(parent, "data", "objects", "buckets", "data"))
 }
 
-func TestWrongCommandLines(t *testing.T) {
+func TestInvalidCommandLines(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{
 		{"serve", "--data", dataDir(t), "--no-such-flag"},
@@ -116,10 +116,10 @@ func TestWrongCommandLines(t *testing.T) {
 	}
 	out, err := exec.CommandContext(t.Context(), binary, "serve", "--data", dataDir(t), "--allow-range", "everything").CombinedOutput()
 	require.Error(t, err)
-	assert.Contains(t, string(out), `"everything" is no CIDR range`)
+	assert.Contains(t, string(out), `"everything" is not a CIDR range`)
 }
 
-// TestDemo runs what make demo shows: it checks by itself what it sees.
+// TestDemo runs the program of make demo, which checks its results itself.
 func TestDemo(t *testing.T) {
 	t.Parallel()
 	out, err := exec.CommandContext(t.Context(), binary, "demo").CombinedOutput()
