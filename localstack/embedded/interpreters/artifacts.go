@@ -17,14 +17,14 @@ import (
 	"millrace/shared/run/sandbox"
 )
 
-// artifacts keeps the extracted artifacts: root/<workspace>/<hash>.
+// artifacts manages the extracted artifacts: root/<workspace>/<hash>.
 type artifacts struct {
 	root   string
 	client *http.Client
 	once   singleflight.Group
 }
 
-// directoryName makes a name safe as one element of a path.
+// directoryName converts a name to a safe path element.
 func directoryName(name string) string {
 	if plainName(name) {
 		return name
@@ -33,7 +33,8 @@ func directoryName(name string) string {
 	return "~" + hex.EncodeToString(sum[:]) // no plain name has a tilde
 }
 
-// plainName tells a name of 1 to 100 letters, digits, - and _. Each task asks.
+// plainName reports whether a name consists of 1 to 100 letters, digits, - and
+// _. It is called for each task.
 func plainName(name string) bool {
 	for i := range len(name) {
 		switch c := name[i]; {
@@ -45,8 +46,8 @@ func plainName(name string) bool {
 	return name != "" && len(name) <= 100
 }
 
-// get returns the directory of an extracted artifact, fetching it if it is not
-// there yet. A refused zip is an *errs.Error with code Unprocessable.
+// get returns the directory of an extracted artifact and fetches it if
+// necessary. A rejected zip is an *errs.Error with code Unprocessable.
 func (a *artifacts) get(ctx context.Context, workspace string, artifact sandbox.Artifact) (string, error) {
 	parent := filepath.Join(a.root, directoryName(workspace))
 	dir := filepath.Join(parent, directoryName(artifact.Hash))
@@ -59,7 +60,8 @@ func (a *artifacts) get(ctx context.Context, workspace string, artifact sandbox.
 		case <-ctx.Done():
 			return "", context.Cause(ctx)
 		case r := <-done:
-			// The one who fetches for all may have been cancelled: that is not our end.
+			// The caller that fetches for all may have been cancelled; that must not
+			// fail the others.
 			if r.Err != nil && !(errors.Is(r.Err, errAbandoned) && ctx.Err() == nil) {
 				return "", r.Err
 			}
@@ -102,7 +104,7 @@ func (a *artifacts) fetch(ctx context.Context, parent, dir string, url sandbox.L
 	return os.Rename(content, dir)
 }
 
-// readable lets another user read the tree, whatever the umask was.
+// readable makes a tree readable for other users, whatever the umask.
 func readable(tree string) error {
 	return filepath.WalkDir(tree, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {

@@ -10,7 +10,7 @@ import (
 	"millrace/shared/run/sandbox"
 )
 
-// BenchmarkWarmCall is the overhead of a task that does nothing.
+// BenchmarkWarmCall measures the overhead of an empty task.
 func BenchmarkWarmCall(b *testing.B) {
 	r := newRig(b)
 	req := r.request(b, "def f(day): return 1\n", "f")
@@ -23,7 +23,8 @@ func BenchmarkWarmCall(b *testing.B) {
 	}
 }
 
-// BenchmarkColdCall is the first task of an artifact that is on disk already.
+// BenchmarkColdCall measures the first task of an artifact that is already on
+// disk.
 func BenchmarkColdCall(b *testing.B) {
 	r := newRig(b)
 	req := r.request(b, "def f(): return 1\n", "f")
@@ -31,7 +32,7 @@ func BenchmarkColdCall(b *testing.B) {
 	n := 0
 	for b.Loop() {
 		n++
-		req.Tier = fmt.Sprint(n) // no warm interpreter fits
+		req.Tier = fmt.Sprint(n) // no warm interpreter matches
 		if _, err := r.Run(b.Context(), req, func(sandbox.LogEvent) {}); err != nil {
 			b.Fatal(err)
 		}

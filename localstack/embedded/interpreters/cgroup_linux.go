@@ -14,12 +14,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cgroups is a cgroup v2 directory below the server's own in which it makes one
-// for each interpreter: the kernel itself then bounds memory, that of files in
-// memory included, and processes.
+// cgroups is a cgroup v2 directory below the server's own, with a group for
+// each interpreter: the kernel then bounds processes and memory, including that
+// of files in memory.
 type cgroups struct{ dir string }
 
-// ownCgroups returns those of this process; nil where openCgroups fails.
+// ownCgroups returns the cgroups of this process, or nil if openCgroups fails.
 func ownCgroups() *cgroups {
 	g, err := openCgroups("/proc/self/mountinfo", "/proc/self/cgroup")
 	if err != nil {
@@ -28,8 +28,8 @@ func ownCgroups() *cgroups {
 	return g
 }
 
-// openCgroups makes the directory. The error says why this machine has none that
-// the server may divide; then the watch alone bounds what tasks hold.
+// openCgroups creates the directory. It fails if the server may not create
+// groups on this machine, in which case only the watch bounds what tasks hold.
 func openCgroups(mounts, self string) (*cgroups, error) {
 	own, whole, err := ownCgroup(mounts, self)
 	if err != nil {
@@ -57,7 +57,7 @@ func openCgroups(mounts, self string) (*cgroups, error) {
 	return g, divide(g.dir)
 }
 
-// delegated tells whether a service manager has handed a group over.
+// delegated reports whether a service manager has delegated a group.
 func delegated(dir string) bool {
 	for _, name := range []string{"trusted.delegate", "user.delegate"} {
 		value := make([]byte, 1)
@@ -68,8 +68,8 @@ func delegated(dir string) bool {
 	return false
 }
 
-// ownCgroup finds the directory of the cgroup v2 that this process is in, and
-// whether that is all of the tree that it sees, as in a container.
+// ownCgroup returns the directory of this process's cgroup v2, and whether that
+// is the root of the visible tree, as in a container.
 func ownCgroup(mounts, self string) (dir string, whole bool, err error) {
 	list, err := os.ReadFile(mounts)
 	if err != nil {
@@ -101,8 +101,8 @@ func ownCgroup(mounts, self string) (dir string, whole bool, err error) {
 	return "", false, errors.New("the server is in no cgroup v2")
 }
 
-// divide lets groups below dir have the controllers. A group that holds
-// processes cannot: the server then moves to one of its own below it.
+// divide enables the controllers for groups below dir. That is not possible for
+// a group with processes, so the server moves to a new group below it.
 func divide(dir string) error {
 	enable := func() error { return set(dir, "cgroup.subtree_control", "+memory +pids") }
 	err := enable()
@@ -132,13 +132,13 @@ func (g *cgroups) close() {
 	}
 }
 
-// cgroup is that of one interpreter.
+// cgroup is the group of one interpreter.
 type cgroup struct {
 	dir  string
 	open *os.File
 }
 
-// group makes the group of an interpreter; no group without g.
+// group creates the group of an interpreter, or returns nil if g is nil.
 func (g *cgroups) group(name string, memory int64) (*cgroup, error) {
 	if g == nil {
 		return nil, nil
@@ -163,14 +163,14 @@ func (g *cgroups) group(name string, memory int64) (*cgroup, error) {
 	return c, nil
 }
 
-// enter has a child begin in the group.
+// enter makes a child start in the group.
 func (c *cgroup) enter(attr *syscall.SysProcAttr) {
 	if c != nil {
 		attr.UseCgroupFD, attr.CgroupFD = true, int(c.open.Fd())
 	}
 }
 
-// outOfMemory tells whether the kernel ended the group for its memory.
+// outOfMemory reports whether the kernel killed the group for its memory.
 func (c *cgroup) outOfMemory() bool {
 	if c == nil {
 		return false
@@ -179,7 +179,7 @@ func (c *cgroup) outOfMemory() bool {
 	return field(events, "\noom_kill ") > 0
 }
 
-// close ends what is left in the group and removes it.
+// close kills what is left in the group and removes it.
 func (c *cgroup) close() {
 	if c == nil {
 		return
@@ -188,7 +188,7 @@ func (c *cgroup) close() {
 	if c.open != nil {
 		_ = c.open.Close()
 	}
-	for range 50 { // until the last has ended
+	for range 50 { // until the last process has ended
 		if err := os.Remove(c.dir); !errors.Is(err, syscall.EBUSY) {
 			return
 		}

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The files of a cgroup v2 tree are those of an ordinary directory here: what is
-// written, and what is made of what is read.
+// An ordinary directory replaces the cgroup v2 tree, to check which files are
+// written and how they are parsed.
 func TestCgroups(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -47,7 +47,7 @@ func TestCgroups(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(one.dir, "memory.events"), []byte("low 0\noom 3\noom_kill 2\n"), 0o644))
 	assert.True(t, one.outOfMemory())
 
-	// Some other process's group is nothing to divide.
+	// The group of another process must not be divided.
 	write("self", "0::/docker/x/service\n")
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "service"), 0o755))
 	_, err = openCgroups(mounts, self)

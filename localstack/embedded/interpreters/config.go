@@ -12,8 +12,8 @@ import (
 	"millrace/shared/run/sandbox"
 )
 
-// The modes, as [Pool.Mode] tells them, that separate no tasks from each other;
-// the package's description tells more.
+// The modes, as [Pool.Mode] returns them, that do not isolate tasks from each
+// other; see the package documentation.
 const (
 	Plain         = "plain" // as the server's user, whose files tasks can read
 	PlainOwnUsers = "plain, a user for each slot"
@@ -25,24 +25,24 @@ func IsPlain(mode string) bool { return mode == Plain || mode == PlainOwnUsers }
 // The defaults of Config. The users are of a range that neither Debian nor
 // systemd hands out.
 const (
-	DefaultSlots   = 18 // 16 for a workspace that is alone, see package share
+	DefaultSlots   = 18 // 16 for a workspace that is alone; see package share
 	DefaultUID     = 61000
 	DefaultScratch = 1 << 30
 )
 
-// The networks of tasks.
+// Networks of tasks.
 const (
-	HostNetwork = "host" // that of the machine
-	NoNetwork   = "none" // an empty one
+	HostNetwork = "host" // the machine's
+	NoNetwork   = "none" // an empty namespace
 )
 
 const (
-	grace        = time.Second      // from a task's time-out to the kill from outside
-	startTimeout = 20 * time.Second // a cold start that takes longer is a failed one
-	uploadTime   = 10 * time.Minute // for handing over an output after the task's own time
+	grace        = time.Second      // from a task's time-out to the kill
+	startTimeout = 20 * time.Second // a slower cold start has failed
+	uploadTime   = 10 * time.Minute // for sending an output after the task's own time
 )
 
-// Config says how a Pool runs.
+// Config configures a Pool.
 type Config struct {
 	Dir          string           // artifacts and scratch; made if missing; required
 	Python       string           // the interpreter; tasks see the packages of its virtual environment; empty: the first fit python3 on PATH
@@ -57,7 +57,7 @@ type Config struct {
 	HTTPClient   *http.Client     // reaches the object store; nil: http.DefaultClient
 	Clock        clock.Clock      // nil: clock.System
 
-	only string // the one mode to try; for tests
+	only string // the only mode to try; for tests
 }
 
 var defaultMemory = map[string]int64{
@@ -112,7 +112,8 @@ func (c *Config) complete() error {
 	return nil
 }
 
-// memory returns the bytes of a tier, the smallest's for an unknown one.
+// memory returns the memory of a tier in bytes; that of the smallest tier for
+// an unknown one.
 func (c *Config) memory(tier string) int64 {
 	if m, ok := c.MemoryByTier[tier]; ok {
 		return m
@@ -124,7 +125,7 @@ func (c *Config) memory(tier string) int64 {
 	return least
 }
 
-// failed is the result of a task that failed by its own fault.
+// failed returns the result of a task that failed by its own fault.
 func failed(kind, format string, args ...any) sandbox.Result {
 	return sandbox.Result{Failure: &sandbox.Failure{Type: kind, Message: fmt.Sprintf(format, args...)}}
 }

@@ -13,11 +13,11 @@ import (
 	"millrace/shared/run/sandbox"
 )
 
-// maxLine is the longest line of standard output that stays one event.
+// maxLine is the longest line of standard output in one event.
 const maxLine = 64 << 10
 
-// descriptor reads what a child writes to its standard output or error past
-// Python's own streams: C code, subprocesses, the interpreter's last words.
+// descriptor reads a child's output that bypasses Python's own streams: that of
+// C code, of subprocesses, and of a crashing interpreter.
 type descriptor struct {
 	name  string // stdout or stderr
 	level string
@@ -26,7 +26,7 @@ type descriptor struct {
 	clock clock.Clock
 
 	mu   sync.Mutex
-	sink func(sandbox.LogEvent) // nil between tasks: what comes then belongs to nobody
+	sink func(sandbox.LogEvent) // nil between tasks: the output then belongs to no task
 	rest []byte
 	buf  [16 << 10]byte
 }
@@ -48,7 +48,8 @@ func (d *descriptor) follow() {
 	})
 }
 
-// readAll reads what is there now, with mu held; true at the end of the file.
+// readAll reads what is available, with mu held. It returns true at the end of
+// the file.
 func (d *descriptor) readAll(fd int) bool {
 	for {
 		n, err := syscall.Read(fd, d.buf[:])
@@ -64,15 +65,15 @@ func (d *descriptor) readAll(fd int) bool {
 	}
 }
 
-// start sends what comes from now on to sink.
+// start sends further output to sink.
 func (d *descriptor) start(sink func(sandbox.LogEvent)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.rest, d.sink = d.rest[:0], sink
 }
 
-// finish hands out all that was written until now, a last unended line too, and
-// detaches the sink.
+// finish sends all output so far, including an unterminated line, and detaches
+// the sink.
 func (d *descriptor) finish() {
 	d.mu.Lock()
 	defer d.mu.Unlock()

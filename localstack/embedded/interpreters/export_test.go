@@ -2,5 +2,5 @@
 
 package interpreters
 
-// Only has a pool take one mode, where several work.
+// Only restricts a pool to one mode.
 func Only(name string) func(*Config) { return func(c *Config) { c.only = name } }

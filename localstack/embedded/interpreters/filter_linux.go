@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Calls that no task needs and that the escapes of the past went through, or by
-// which memory is held that nobody counts. They fail as if the task lacked the
+// System calls that no task needs and that past exploits used, or by which
+// memory can be held that is not counted. They fail as if the task lacked the
 // permission, or the kernel the call.
 var (
 	forbidden = []uint32{
@@ -24,7 +24,7 @@ var (
 		unix.SYS_REBOOT, unix.SYS_SWAPON, unix.SYS_SWAPOFF, unix.SYS_ACCT, unix.SYS_SYSLOG, unix.SYS_QUOTACTL,
 	}
 	absent = []uint32{
-		unix.SYS_CLONE3, // its flags are out of a filter's sight; C libraries then take clone
+		unix.SYS_CLONE3, // a filter cannot inspect its flags; C libraries then fall back to clone
 		unix.SYS_IO_URING_SETUP, unix.SYS_IO_URING_ENTER, unix.SYS_IO_URING_REGISTER,
 		unix.SYS_MEMFD_CREATE, unix.SYS_MEMFD_SECRET, unix.SYS_SHMGET, unix.SYS_MSGGET, unix.SYS_SEMGET,
 	}
@@ -32,14 +32,14 @@ var (
 		unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWCGROUP)
 )
 
-// Where a filter finds what it judges: struct seccomp_data, on a little-endian machine.
+// Offsets in struct seccomp_data, on a little-endian machine.
 const (
 	numberAt, archAt, firstArgumentAt = 0, 4, 16
-	x32Bit                            = 0x40000000 // of calls of a third interface, on amd64
+	x32Bit                            = 0x40000000 // flag of the x32 calls on amd64
 )
 
-// filter is the seccomp filter of tasks, as struct sock_filter in hexadecimal;
-// empty where there is none for the machine.
+// filter returns the seccomp filter of tasks, as struct sock_filter in
+// hexadecimal; empty if there is none for this architecture.
 var filter = sync.OnceValue(func() string {
 	arch, ok := map[string]uint32{"amd64": unix.AUDIT_ARCH_X86_64, "arm64": unix.AUDIT_ARCH_AARCH64}[runtime.GOARCH]
 	if !ok {
@@ -48,7 +48,7 @@ var filter = sync.OnceValue(func() string {
 	refuse := bpf.RetConstant{Val: unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)}
 	unknown := bpf.RetConstant{Val: unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)}
 	program := []bpf.Instruction{
-		// Calls of the machine's other interfaces have other numbers.
+		// The numbers of calls differ in the machine's other architectures.
 		bpf.LoadAbsolute{Off: archAt, Size: 4},
 		bpf.JumpIf{Cond: bpf.JumpEqual, Val: arch, SkipTrue: 1}, unknown,
 		bpf.LoadAbsolute{Off: numberAt, Size: 4},
@@ -69,7 +69,7 @@ var filter = sync.OnceValue(func() string {
 	)
 	raw, err := bpf.Assemble(program)
 	if err != nil {
-		panic(err) // the program is the same each time
+		panic(err) // the program is constant
 	}
 	var bytes []byte
 	for _, i := range raw {

@@ -17,7 +17,8 @@ import (
 	"millrace/shared/run/sandbox"
 )
 
-// The kinds of frames; functions/sandbox/python/runner/local.py describes them.
+// The kinds of frames, which functions/sandbox/python/runner/local.py
+// describes.
 const (
 	frameSetup   = 'S'
 	frameReady   = 'Y'
@@ -34,7 +35,7 @@ const (
 	frameOpen    = 'G'
 )
 
-// Bounds of what a child may send: user code can write to the descriptor too.
+// Limits of a child's frames: user code can write to the descriptor, too.
 const (
 	maxEventFrame  = 2 << 20
 	maxResultFrame = 1 << 20
@@ -47,9 +48,10 @@ var (
 	errOtherAttempt = fmt.Errorf("%w: frame of another attempt", errProtocol)
 )
 
-// nonce names what a frame belongs to: the setup or one attempt. The server
-// draws it, the interpreter repeats it in every frame of its answer. Code of an
-// attempt can find out its own, which it may speak for, never a later one.
+// nonce identifies the setup or the attempt that a frame belongs to. The server
+// generates it, and the interpreter repeats it in every frame of its answer.
+// Code of an attempt can find its own nonce, for which it may answer, but never
+// a later one.
 type nonce [16]byte
 
 func newNonce() (n nonce) {
@@ -57,10 +59,10 @@ func newNonce() (n nonce) {
 	return n
 }
 
-// head is the bytes of a frame before its body: length, kind, nonce.
+// head is the size of a frame before its body: length, kind, nonce.
 const head = 4 + 1 + len(nonce{})
 
-// appendFrame appends a frame of a kind with the JSON of v to buf.
+// appendFrame appends a frame of a kind with v as JSON to buf.
 func appendFrame(buf *bytes.Buffer, kind byte, n nonce, v any) error {
 	start := buf.Len()
 	buf.Write([]byte{0, 0, 0, 0, kind})
@@ -72,8 +74,8 @@ func appendFrame(buf *bytes.Buffer, kind byte, n nonce, v any) error {
 	return nil
 }
 
-// readHead reads the next frame up to its body of some bytes. The frame must
-// repeat the nonce.
+// readHead reads the next frame up to its body and returns the body's size. The
+// frame must repeat the nonce.
 func readHead(r *bufio.Reader, n nonce) (kind byte, size int64, err error) {
 	start, err := r.Peek(head)
 	if err != nil {
@@ -103,11 +105,11 @@ func readHead(r *bufio.Reader, n nonce) (kind byte, size int64, err error) {
 	return kind, size, nil
 }
 
-// readBody reads the body of a frame into scratch, where it is valid until
-// scratch is used again.
+// readBody reads the body of a frame into scratch. It is valid until scratch is
+// used again.
 func readBody(r *bufio.Reader, size int64, scratch *bytes.Buffer) ([]byte, error) {
 	scratch.Reset()
-	// Memory follows what arrives, not what the length claims.
+	// Allocate what arrives, not what the length claims.
 	if size <= 1<<20 {
 		scratch.Grow(int(size))
 	}
@@ -124,14 +126,14 @@ type request struct {
 	TimeoutSecs float64          `json:"timeout_secs"`
 }
 
-// input is a value or the name to ask for it by.
+// input is a value, or the name by which to fetch it.
 type input struct {
 	Value json.RawMessage `json:"value,omitempty"`
 	Fetch string          `json:"fetch,omitempty"`
 }
 
-// encodeRequest appends a request. The child gets no links: it asks for inputs,
-// and hands outputs over, by frames.
+// encodeRequest appends a request. It contains no links: the child fetches
+// inputs and sends outputs by frames.
 func encodeRequest(buf *bytes.Buffer, n nonce, req *sandbox.Request, timeout time.Duration) error {
 	var inputs map[string]input
 	if len(req.Inputs) > 0 {
@@ -154,7 +156,7 @@ type answer struct {
 	Error   string           `json:"error"`
 }
 
-// Bounds of texts that task code may have written itself.
+// Limits of texts that task code may have forged.
 const (
 	maxFailure = 4 << 10
 	maxLogger  = 200
@@ -162,8 +164,9 @@ const (
 
 var levels = []string{"debug", "info", "warning", "error", "critical"}
 
-// decodeEvent decodes an event frame: [seconds, level, logger, message]. What no
-// runner writes becomes what it might have written: the time now, the level info.
+// decodeEvent decodes an event frame: [seconds, level, logger, message]. Values
+// that the runner never sends are replaced by defaults: the current time, the
+// level info.
 func decodeEvent(body []byte, now time.Time) (sandbox.LogEvent, error) {
 	var seconds float64
 	var e sandbox.LogEvent
@@ -185,7 +188,7 @@ func decodeEvent(body []byte, now time.Time) (sandbox.LogEvent, error) {
 	return e, nil
 }
 
-// clip cuts a text at most bytes, between characters.
+// clip truncates a text to most bytes, between characters.
 func clip(text string, most int) string {
 	if len(text) <= most {
 		return text

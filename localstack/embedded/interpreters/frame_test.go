@@ -13,8 +13,8 @@ import (
 	"millrace/shared/run/sandbox"
 )
 
-// The body of a request frame has what the runner reads and nothing else: no
-// link, and nothing of the workspace.
+// The body of a request frame has only what the runner reads: no link, and
+// nothing about the workspace.
 func TestRequestFrame(t *testing.T) {
 	t.Parallel()
 	link := func(context.Context) (string, error) { return "https://s3.test/verysecret", nil }

@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// restAfter is how long an interpreter waits for its next task before it is
-// stopped: until then it goes on without a delay.
+// restAfter is how long an idle interpreter runs before it is stopped. Until
+// then its next task starts without delay.
 const restAfter = 100 * time.Millisecond
 
-// rest begins the time in which the interpreter has no task. After restAfter it
-// is stopped: whatever a task left behind in it, and whatever pretends to wait
-// while it runs on, gets no time outside of a task.
+// rest begins the time without a task. After restAfter the interpreter is
+// stopped, so that code left behind by a task gets no processor time outside of
+// a task.
 func (c *interpreter) rest() {
 	c.resting.Lock()
 	c.idle, c.rested = true, 0
@@ -21,7 +21,8 @@ func (c *interpreter) rest() {
 	c.pool.clock.wake()
 }
 
-// tick counts the time with and without a task; false: neither goes on.
+// tick advances the time with or without a task. It returns false if the
+// interpreter needs no further ticks.
 func (c *interpreter) tick() bool {
 	c.killing.Lock()
 	w := c.watch
@@ -31,7 +32,7 @@ func (c *interpreter) tick() bool {
 	}
 	working := w.tick()
 	if !c.resting.TryLock() {
-		return true // it begins or ends its rest now
+		return true // a task or a rest is just beginning or ending
 	}
 	defer c.resting.Unlock()
 	if !c.idle || c.frozen {
@@ -43,7 +44,7 @@ func (c *interpreter) tick() bool {
 	return true
 }
 
-// freeze stops the interpreter if it still has no task, or ends it if it must
+// freeze stops the interpreter if it still has no task, or kills it if it must
 // not have another.
 func (c *interpreter) freeze() {
 	c.resting.Lock()
@@ -61,15 +62,17 @@ func (c *interpreter) freeze() {
 	}
 }
 
-// stop sends a signal that stops the interpreter or has it go on; false: it has ended.
+// stop sends a signal that stops or continues the interpreter. It returns false
+// if the interpreter has ended.
 func (c *interpreter) stop(signal syscall.Signal) bool {
 	c.killing.Lock()
 	defer c.killing.Unlock()
 	return !c.reaped && syscall.Kill(-c.cmd.Process.Pid, signal) == nil
 }
 
-// wake ends the time without a task. False: the interpreter has ended, or wrote
-// something since its last answer, and must not run another.
+// wake ends the time without a task. It returns false if the interpreter has
+// ended, or has written something since its last answer and must not run
+// another task.
 func (c *interpreter) wake() bool {
 	c.resting.Lock()
 	defer c.resting.Unlock()

@@ -21,46 +21,46 @@ import (
 	"millrace/shared/run/sandbox"
 )
 
-// errNotDelivered says that an interpreter never got its request.
+// errNotDelivered means that an interpreter never received its request.
 var errNotDelivered = errors.New("the interpreter did not take the request")
 
-// interpreter is one child process; it runs one task at a time.
+// interpreter is one child process. It runs one task at a time.
 type interpreter struct {
 	pool    *Pool
 	key     key
 	python  string // version
 	cmd     *exec.Cmd
 	mode    mode
-	uid     *ownUID // nil: the server's user
+	uid     *ownUID // nil means the server's user
 	group   *cgroup
-	watch   *watch // once it is ready
+	watch   *watch // set when it is ready
 	scratch string
-	warm    bool // it has run a task before
+	warm    bool // it has run a task
 	spent   bool // it must not run another
 
 	requests *os.File
 	answers  *os.File
-	waiting  syscall.RawConn // of answers
+	waiting  syscall.RawConn // to wait for answers
 	reader   *bufio.Reader
-	buf      bytes.Buffer // of frames, in both directions
+	buf      bytes.Buffer // for frames in both directions
 	out, err *descriptor
 
 	killing sync.Mutex
 	reaped  bool
-	forked  chan struct{} // closed when the process runs, or never will
+	forked  chan struct{} // closed when the process was started, or will not be
 	running bool          // valid once forked is closed
 	ended   chan struct{} // closed when the process is reaped
 	once    sync.Once     // discard
 	logging sync.Mutex    // one event at a time
 
-	resting sync.Mutex    // guards what follows; taken before killing
+	resting sync.Mutex    // guards the fields below; locked before killing
 	idle    bool          // it has no task
-	rested  time.Duration // since it has none
+	rested  time.Duration // time without a task
 	frozen  bool          // it is stopped
 	unfit   bool          // it must not have another task
 }
 
-// start makes a new interpreter for a key and waits until it is ready.
+// start starts an interpreter for a key and waits until it is ready.
 func (p *Pool) start(ctx context.Context, in *installation, k key, artifact string) (*interpreter, error) {
 	c := &interpreter{pool: p, key: k, mode: in.mode, forked: make(chan struct{}), ended: make(chan struct{})}
 	p.mu.Lock()
@@ -100,14 +100,14 @@ func (c *interpreter) launch(in *installation) (err error) {
 	for _, name := range []string{".millrace", ".millrace/artifact", ".millrace/library"} {
 		err = errors.Join(err, os.Mkdir(filepath.Join(c.scratch, name), 0o755))
 	}
-	// The task's user alone writes there; the mount points stay the server's.
+	// Only the task's user can write there; the mount points belong to the server.
 	if err == nil && in.mode.ownUser {
 		if c.uid, err = claimUID(c.pool.config.FirstUID); err == nil {
 			err = os.Chown(c.scratch, c.uid.id, c.uid.id)
 		}
 	}
 	if err == nil && in.mode.plainUser() {
-		endUser(c.uid.id) // what a server that was killed left behind
+		endUser(c.uid.id) // processes that a killed server left behind
 	}
 	if err == nil {
 		c.group, err = in.cgroups.group(filepath.Base(c.scratch), c.pool.config.memory(c.key.tier))
@@ -171,7 +171,7 @@ func (c *interpreter) fork() error {
 	}
 }
 
-// prepare sends the setup and waits for the answer.
+// prepare sends the setup and waits for the response.
 func (c *interpreter) prepare(ctx context.Context, in *installation, artifact string) error {
 	stop := context.AfterFunc(ctx, c.kill)
 	defer stop()
@@ -292,7 +292,7 @@ func (c *interpreter) exchange(ctx context.Context, t *transfer, sink func(sandb
 	for begun := false; ; begun = true {
 		kind, size, err := readHead(c.reader, t.nonce)
 		if errors.Is(err, errOtherAttempt) && !begun {
-			// It is still at an earlier request, whose code gave an answer of its own.
+			// It is still busy with an earlier request, whose code has forged an answer.
 			err = errors.Join(errNotDelivered, err)
 		}
 		if err != nil {
@@ -315,7 +315,7 @@ func (c *interpreter) exchange(ctx context.Context, t *transfer, sink func(sandb
 			if size > t.inline {
 				return sandbox.Result{}, fmt.Errorf("%w: an inline output of %d bytes", errProtocol, size)
 			}
-			buf = new(bytes.Buffer) // the output is the caller's to keep
+			buf = new(bytes.Buffer) // the caller keeps the output
 		}
 		body, err := readBody(c.reader, size, buf)
 		if err != nil {
@@ -353,7 +353,7 @@ func (c *interpreter) result(body, output []byte, stored int64) (sandbox.Result,
 	if err := json.Unmarshal(body, &a); err != nil {
 		return sandbox.Result{}, fmt.Errorf("%w: %w", errProtocol, err)
 	}
-	// Bytes behind the answer are none of the runner's.
+	// Bytes after the answer are not the runner's.
 	c.spent = a.Recycle || c.reader.Buffered() > 0
 	switch {
 	case a.Error != "":
@@ -368,7 +368,7 @@ func (c *interpreter) result(body, output []byte, stored int64) (sandbox.Result,
 		return sandbox.Result{OutputBytes: stored, Uploaded: true}, nil
 	}
 	if err := sandbox.CheckOutput(output); err != nil { //guard:sandbox/output drop
-		c.spent = true // the runner's own outputs are sound
+		c.spent = true // the runner's own outputs are valid
 		return failed(sandbox.ArtifactSerializationError, "%v", err), nil
 	}
 	return sandbox.Result{Output: output, OutputBytes: int64(len(output))}, nil
@@ -376,24 +376,23 @@ func (c *interpreter) result(body, output []byte, stored int64) (sandbox.Result,
 
 var failureTypes = []string{sandbox.TaskFailedError, sandbox.TaskTimeoutError, sandbox.ArtifactSerializationError}
 
-// shrink gives back the memory of a large frame.
+// shrink frees the memory of a large frame.
 func (c *interpreter) shrink() {
 	if c.buf.Cap() > 256<<10 {
 		c.buf = bytes.Buffer{}
 	}
 }
 
-// reap waits for the process, ends its group and makes a read that waits for it
-// return.
+// reap waits for the process, kills its group and unblocks a pending read.
 func (c *interpreter) reap() {
 	c.wait()
-	// What it wrote last is still read; a process that escaped the group may hold
-	// the other end open for ever.
+	// Its last output is still read; a process that escaped the group may keep the
+	// other end open forever.
 	_ = c.answers.SetReadDeadline(time.Now().Add(100 * time.Millisecond))
 	close(c.ended)
 }
 
-// kill ends the process and its group at once.
+// kill kills the process and its group.
 func (c *interpreter) kill() {
 	c.killing.Lock()
 	defer c.killing.Unlock()
@@ -403,7 +402,7 @@ func (c *interpreter) kill() {
 	}
 }
 
-// discard ends the interpreter and removes what belonged to it.
+// discard ends the interpreter and removes its resources.
 func (c *interpreter) discard() {
 	c.once.Do(func() {
 		<-c.forked
@@ -428,11 +427,12 @@ func (c *interpreter) discard() {
 	})
 }
 
-// died ends the interpreter and says how it came to its end.
+// died ends the interpreter and returns an error that tells how it ended.
 func (c *interpreter) died(err error) error {
 	exited := !errors.Is(err, errProtocol)
 	if exited {
-		// Reading failed since it ended or closed its descriptor; give the end a moment.
+		// Reading failed because it ended or closed its descriptor; wait briefly for
+		// the former.
 		select {
 		case <-c.ended:
 		case <-time.After(time.Second):

@@ -26,8 +26,9 @@ import (
 	"millrace/shared/run/sandbox"
 )
 
-// hold is a task that connects to ADDR from itself and from a grandchild in a
-// session of its own, and then waits: the connections live as long as they do.
+// hold is a task that connects to ADDR from itself and from a grandchild in
+// another session, and then waits: each connection lives as long as its
+// process.
 const hold = `
 import os, socket, subprocess, sys, time
 def hold(host, port, detach):
@@ -37,7 +38,7 @@ def hold(host, port, detach):
     time.sleep(600)
 `
 
-// accept takes the two connections of hold and returns them, the task's first.
+// accept returns the two connections of hold, the task's first.
 func accept(t *testing.T, l net.Listener) []net.Conn {
 	t.Helper()
 	conns := map[string]net.Conn{}
@@ -53,7 +54,8 @@ func accept(t *testing.T, l net.Listener) []net.Conn {
 	return []net.Conn{conns["task\n"], conns["grandchild\n"]}
 }
 
-// gone returns when the other ends have closed, which their death does.
+// gone waits until the other ends have closed, which happens when their
+// processes die.
 func gone(t *testing.T, conns []net.Conn) {
 	t.Helper()
 	for _, conn := range conns {
@@ -81,12 +83,12 @@ func namespaces(t *testing.T, r *rig) bool {
 	return strings.Contains(mode, "namespaces")
 }
 
-func TestCancelKillsTheTaskAndItsDescendants(t *testing.T) {
+func TestCancelKillsTaskAndDescendants(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	l, params := listen(t)
 	if namespaces(t, r) {
-		params["detach"] = raw("true") // setsid is no way out
+		params["detach"] = raw("true") // setsid does not escape
 	}
 	req := r.request(t, hold+"\ndef next(): return 'fine'\n", "hold")
 	req.Params = params
@@ -126,7 +128,7 @@ func TestTimeoutKillsDescendants(t *testing.T) {
 	gone(t, conns)
 }
 
-func TestCrashesAreInfrastructure(t *testing.T) {
+func TestCrashIsInfrastructureError(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	const source = `
@@ -146,7 +148,7 @@ def next(): return os.getpid()
 			t.Parallel()
 			var log events
 			req := r.request(t, source, function)
-			req.Tier = function // an interpreter of its own
+			req.Tier = function // a separate interpreter
 			_, err := r.Run(t.Context(), req, log.add)
 			require.Error(t, err)
 			assert.ErrorContains(t, err, want)
@@ -160,8 +162,9 @@ def next(): return os.getpid()
 	}
 }
 
-// A kill from outside, as the kernel's when memory runs out, is told as one.
-func TestSIGKILLIsInfrastructure(t *testing.T) {
+// A kill from outside, such as the kernel's when memory runs out, is reported
+// as such.
+func TestSIGKILLIsInfrastructureError(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	req := r.request(t, "import time\ndef waits(marker): print(marker); time.sleep(600)\ndef next(): return 1\n", "waits")
@@ -182,8 +185,8 @@ func TestSIGKILLIsInfrastructure(t *testing.T) {
 	assert.Equal(t, "1", output(t, result))
 }
 
-// An interpreter that dies between two tasks costs neither of them.
-func TestDeathWhileIdle(t *testing.T) {
+// An interpreter that dies between two tasks fails neither of them.
+func TestDeathWhileIdleFailsNoTask(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	req := r.request(t, "def f(): return 1\n", "f")
@@ -201,7 +204,7 @@ func TestDeathWhileIdle(t *testing.T) {
 	}
 }
 
-// children returns the processes whose command line names a directory.
+// children returns the processes whose command line contains a directory.
 func children(t *testing.T, dir string) (pids []int) {
 	t.Helper()
 	paths, err := filepath.Glob("/proc/[0-9]*/cmdline")
@@ -218,7 +221,7 @@ func children(t *testing.T, dir string) (pids []int) {
 	return pids
 }
 
-func TestCleanSurroundings(t *testing.T) {
+func TestEnvironmentIsClean(t *testing.T) {
 	require.NoError(t, os.Setenv("MILLRACE_TEST_SECRET", "verysecret"))
 	t.Cleanup(func() { os.Unsetenv("MILLRACE_TEST_SECRET") })
 	r := newRig(t)
@@ -309,10 +312,10 @@ def look():
 	look("1") // module globals live as long as the interpreter
 	req.Entrypoint = "flow:threads"
 	r.run(t, req)
-	look("0") // a task that leaves a thread behind takes its interpreter along
+	look("0") // a task that leaves a thread behind ends its interpreter
 }
 
-func TestWorkspacesNeverShareAnInterpreter(t *testing.T) {
+func TestWorkspacesNeverShareInterpreter(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	req := r.request(t, "seen = []\ndef f(name):\n    seen.append(name)\n    return seen\n", "f")
@@ -325,7 +328,7 @@ func TestWorkspacesNeverShareAnInterpreter(t *testing.T) {
 	assert.EqualValues(t, 2, r.gets.Load(), "one download for each workspace")
 }
 
-func TestSlotsAreReusedByTheLeastRecentlyUsed(t *testing.T) {
+func TestLeastRecentlyUsedInterpreterIsReplaced(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *interpreters.Config) { c.Slots = 2 })
 	req := r.request(t, "n = 0\ndef f():\n    global n\n    n += 1\n    return n\n", "f")
@@ -395,7 +398,7 @@ func TestClose(t *testing.T) {
 	assert.Empty(t, left)
 }
 
-// serving is a server in a process of its own, which runs one task.
+// serving is a server in a separate process that runs one task.
 type serving struct {
 	Dir, URL, Hash, Entrypoint string
 	Params                     map[string]json.RawMessage
@@ -419,7 +422,7 @@ func serve(argument string) error {
 	return err
 }
 
-func TestChildrenDieWithTheServer(t *testing.T) {
+func TestChildrenDieWithServer(t *testing.T) {
 	t.Parallel()
 	store := &rig{blobs: map[string][]byte{}}
 	server := httptest.NewServer(store)

@@ -82,7 +82,8 @@ def small_files():
     return "fine"
 `
 
-// What a task and all that it starts hold together is bounded, however they hold it.
+// The total of a task and all processes that it starts is bounded, however they
+// hold memory.
 func TestMemoryOfTheTree(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []string{"namespaces", "plain"} {
@@ -95,7 +96,7 @@ func TestMemoryOfTheTree(t *testing.T) {
 			t.Run(mode+"/"+function, func(t *testing.T) {
 				t.Parallel()
 				if function == "forks" && mode == "plain" && os.Geteuid() != 0 {
-					return // each process alone is bounded there
+					return // there only each single process is bounded
 				}
 				req := r.request(t, hungry, function)
 				result, _ := r.run(t, req)
@@ -108,7 +109,7 @@ func TestMemoryOfTheTree(t *testing.T) {
 			})
 		}
 		for function, want := range map[string]string{
-			"shares":   "104857600", // what forked processes share counts once
+			"shares":   "104857600", // memory shared by forked processes counts once
 			"reserves": `{"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}`,
 			"fork_all": "true",
 		} {
@@ -136,7 +137,7 @@ func TestLargerTiersAreNamed(t *testing.T) {
 	}
 }
 
-// Memory that no process maps is bounded or cannot be had.
+// Memory that no process maps is bounded or unavailable.
 func TestMemoryOutsideOfProcesses(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -158,7 +159,7 @@ func TestScratchIsBounded(t *testing.T) {
 		"deep": "nested deeper than 64",
 	} {
 		if function == "mapped" && os.Geteuid() != 0 {
-			continue // the kernel shows what is mapped to root alone
+			continue // the kernel shows mapped files only to root
 		}
 		t.Run(function, func(t *testing.T) {
 			t.Parallel()
@@ -217,11 +218,11 @@ def kills(uid):
     return reached
 `
 
-func TestNothingElseIsWritable(t *testing.T) {
+func TestOnlyScratchIsWritable(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	if !namespaces(t, r) {
-		return // shared with all in the plain mode
+		return // shared in the plain mode
 	}
 	result, _ := r.run(t, r.request(t, shut, "writable"))
 	assert.JSONEq(t, `["/dev/shm", "/tmp", "/var/tmp"]`, output(t, result))
@@ -229,12 +230,12 @@ func TestNothingElseIsWritable(t *testing.T) {
 	assert.JSONEq(t, `["fd","full","null","ptmx","pts","random","shm","stderr","stdin","stdout","tty","urandom","zero"]`, output(t, result))
 }
 
-// What a task leaves in the places that all processes share is for nobody to find.
-func TestNothingRemains(t *testing.T) {
+// Files that a task leaves in shared places must not be visible to others.
+func TestTaskLeavesNothingBehind(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	if !namespaces(t, r) {
-		return // shared with all in the plain mode
+		return // shared in the plain mode
 	}
 	req := r.request(t, shut, "leave")
 	req.Params = text("x")
@@ -250,7 +251,7 @@ func TestNothingRemains(t *testing.T) {
 	}
 }
 
-func TestForbiddenCalls(t *testing.T) {
+func TestForbiddenSystemCallsFail(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	result, _ := r.run(t, r.request(t, shut, "calls"))
@@ -265,8 +266,8 @@ func TestForbiddenCalls(t *testing.T) {
 	}
 }
 
-// Tasks of several slots are several users, who cannot signal each other.
-func TestUserForEachSlot(t *testing.T) {
+// Tasks of different slots have different users, who cannot signal each other.
+func TestEachSlotHasOwnUser(t *testing.T) {
 	if os.Geteuid() != 0 {
 		return // only root can change the user
 	}

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// modes returns the ways to confine a child, the strictest first.
+// modes returns the isolation modes, the strictest first.
 func modes() []mode {
 	if os.Geteuid() == 0 {
 		return []mode{{name: "namespaces", ownUser: true}, {name: "plain", ownUser: true}}
@@ -16,7 +16,7 @@ func modes() []mode {
 	return []mode{{name: "namespaces", userNamespace: true}, {name: "plain"}}
 }
 
-// attributes returns how the child is forked in its mode.
+// attributes returns the attributes for forking the child in its mode.
 func (c *interpreter) attributes(m mode) *syscall.SysProcAttr {
 	attr := &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if m.name == "namespaces" {
@@ -34,9 +34,9 @@ func (c *interpreter) attributes(m mode) *syscall.SysProcAttr {
 	return attr
 }
 
-// wait reaps the process when it has ended and kills what is left of its group.
-// It looks before it reaps: until then the process's number, and that of its
-// group, belong to nobody else.
+// wait reaps the process when it has ended, and kills the rest of its group. It
+// does so before reaping: until then the ids of the process and its group are
+// not reused.
 func (c *interpreter) wait() {
 	pid := c.cmd.Process.Pid
 	for unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil) == unix.EINTR {
@@ -44,16 +44,16 @@ func (c *interpreter) wait() {
 	c.killing.Lock()
 	defer c.killing.Unlock()
 	_ = syscall.Kill(-pid, syscall.SIGKILL)
-	_ = c.cmd.Wait() // what counts is the state
+	_ = c.cmd.Wait() // only the state matters
 	c.reaped = true
 	if c.mode.plainUser() {
 		endUser(c.uid.id)
 	}
 }
 
-// Undumpable keeps other processes of the same user from reading this process's
-// memory and environment, and the kernel from writing core dumps of it. The
-// server calls it once at its start, before any task runs.
+// Undumpable prevents other processes of the same user from reading this
+// process's memory and environment, and the kernel from writing core dumps of
+// it. The server calls it once, before any task runs.
 func Undumpable() error {
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return fmt.Errorf("prctl PR_SET_DUMPABLE: %w", err)

@@ -7,29 +7,29 @@ import (
 	"syscall"
 )
 
-// modes returns the ways to confine a child, the strictest first.
+// modes returns the isolation modes, the strictest first.
 func modes() []mode {
 	return []mode{{name: "plain", ownUser: os.Geteuid() == 0}}
 }
 
-// attributes returns how the child is forked in its mode.
+// attributes returns the attributes for forking the child in its mode.
 func (c *interpreter) attributes(mode) *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true}
 }
 
-// wait reaps the process when it has ended and kills what is left of its group.
+// wait reaps the process when it has ended, and kills the rest of its group.
 func (c *interpreter) wait() {
-	_ = c.cmd.Wait() // what counts is the state
+	_ = c.cmd.Wait() // only the state matters
 	c.killing.Lock()
 	defer c.killing.Unlock()
 	_ = syscall.Kill(-c.cmd.Process.Pid, syscall.SIGKILL)
 	c.reaped = true
 }
 
-// endUser does nothing: what a task starts in a session of its own is found on
-// Linux only.
+// endUser does nothing, because processes in other sessions can only be found
+// on Linux.
 func endUser(int) {}
 
-// Undumpable does nothing: only Linux lets processes of one user read each other
-// by default.
+// Undumpable does nothing: by default, only Linux lets processes of one user
+// read each other.
 func Undumpable() error { return nil }

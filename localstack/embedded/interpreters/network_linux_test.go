@@ -48,7 +48,8 @@ func withoutNetwork(t *testing.T) (*rig, bool) {
 	r := newRig(t, func(c *interpreters.Config) { c.Network = interpreters.NoNetwork })
 	_, _, err := r.Mode(t.Context())
 	if err != nil {
-		// Where no namespace can be made no task runs, rather than with a network.
+		// If namespaces cannot be created, tasks do not run, instead of running with
+		// a network.
 		require.ErrorContains(t, err, "takes no network away")
 	}
 	return r, err == nil
@@ -84,7 +85,7 @@ func TestNoNetwork(t *testing.T) {
 	assert.Contains(t, output(t, result), `"loopback":"reached"`, "with the host's network the listener is there")
 }
 
-// Without a network large values go by the runner's pipe.
+// Without a network large values go through the runner's pipe.
 func TestLargeValuesWithoutNetwork(t *testing.T) {
 	t.Parallel()
 	r, ok := withoutNetwork(t)
@@ -99,7 +100,7 @@ func TestLargeValuesWithoutNetwork(t *testing.T) {
 	req.Inputs = map[string]sandbox.Input{
 		"one": {URL: at(r.url + "/one")}, "two": {Value: raw("[1,2]")}, "three": {URL: at(r.url + "/three")}, "unused": {URL: at("http://127.0.0.1:1/")},
 	}
-	for range 3 { // and again by the same interpreter
+	for range 3 { // and again in the same interpreter
 		result, log := r.run(t, req)
 		assert.JSONEq(t, `[1048576, [1, 2], {"from": "url"}]`, output(t, result))
 		assert.Equal(t, "info stdout joining\n", log.text())

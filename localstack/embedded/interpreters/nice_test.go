@@ -13,9 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestTasksGiveWay: tasks and what they start have a lower priority than the
-// server, however it was started itself.
-func TestTasksGiveWay(t *testing.T) {
+// TestTasksHaveLowerPriority than the server, whatever the server's own
+// priority.
+func TestTasksHaveLowerPriority(t *testing.T) {
 	t.Parallel()
 	out, err := exec.Command("nice").Output()
 	require.NoError(t, err)

@@ -27,37 +27,37 @@ var (
 // ErrClosed is returned by Run on a closed Pool.
 var ErrClosed = errors.New("the interpreters are closed")
 
-// key says which tasks may share an interpreter.
+// key determines which tasks may share an interpreter.
 type key struct{ workspace, hash, tier string }
 
-// Pool is a sandbox.Sandbox of child processes on this machine. Its methods may
-// be called from any goroutine.
+// Pool is a sandbox.Sandbox of child processes on this machine. It is safe for
+// concurrent use.
 type Pool struct {
 	config    Config
 	artifacts *artifacts
 	places    *share.Places // Slots of them
-	starts    chan func()   // run on the one thread whose end would kill the children
+	starts    chan func()   // run on the thread whose end would kill the children
 	closed    chan struct{}
 	clock     ticks
 
-	installing sync.Mutex // held by the first Run while it looks for Python
+	installing sync.Mutex // held while the first Run looks for Python
 	installed  *installation
 	temporary  string
-	cgroups    *cgroups // nil: the machine has none for the server
+	cgroups    *cgroups // nil if the server cannot use any
 
 	mu   sync.Mutex
 	idle []*interpreter        // least recently used first
 	all  map[*interpreter]bool // idle and busy
 }
 
-// New makes a Pool. Nothing is started and no Python is needed until the first
-// Run.
+// New returns a Pool. It starts nothing and does not need Python until the
+// first Run.
 func New(config Config) (*Pool, error) {
 	if err := config.complete(); err != nil {
 		return nil, err
 	}
-	// Others may pass through the directory, not list it: children of the plain
-	// mode must reach what is theirs.
+	// Others may traverse the directory, but not list it: children of the plain
+	// mode must reach their files.
 	if err := os.MkdirAll(config.Dir, 0o711); err != nil {
 		return nil, err
 	}
@@ -77,7 +77,7 @@ func New(config Config) (*Pool, error) {
 	return p, nil
 }
 
-// sweep removes what an earlier server left half done.
+// sweep removes what an earlier server left behind.
 func (p *Pool) sweep() error {
 	if err := os.RemoveAll(filepath.Join(p.config.Dir, "scratch")); err != nil {
 		return err
@@ -107,9 +107,9 @@ func (p *Pool) starter() {
 	}
 }
 
-// Mode tells how tasks are confined on this machine, see the package's
-// description, and with which Python. It starts an interpreter if none was
-// started before.
+// Mode returns how tasks are isolated on this machine (see the package
+// documentation) and the version of Python. It starts an interpreter if none
+// was started before.
 func (p *Pool) Mode(ctx context.Context) (mode, python string, err error) {
 	in, err := p.installation(ctx)
 	if err != nil {
@@ -182,8 +182,8 @@ func (p *Pool) Reserve(ctx context.Context, workspace string) (release func(), e
 	return release, nil
 }
 
-// Waiting tells why a task of a workspace gets no place now, as a sentence; empty
-// if nothing is in its way.
+// Waiting returns, as a sentence, why a task of a workspace gets no slot now,
+// or "" if it gets one.
 func (p *Pool) Waiting(workspace string) string {
 	return p.places.Why(workspace, "a Python interpreter", "that run tasks at once")
 }
@@ -218,7 +218,7 @@ func (p *Pool) Run(ctx context.Context, req sandbox.Request, log func(sandbox.Lo
 	}
 	result, err := child.call(ctx, &req, log)
 	if errors.Is(err, errNotDelivered) && child.warm && ctx.Err() == nil {
-		// It had died since its last task; nothing of this one was begun.
+		// It had died since its last task; this task has not begun.
 		child.discard()
 		if child, err = p.start(ctx, in, k, dir); err != nil {
 			return sandbox.Result{}, err
@@ -233,8 +233,8 @@ func (p *Pool) Run(ctx context.Context, req sandbox.Request, log func(sandbox.Lo
 	return result, nil
 }
 
-// take returns a warm interpreter or starts one. If all slots are taken it ends an
-// idle one of the workspace that has most, the least recently used of those.
+// take returns a warm interpreter or starts one. If all slots are taken, it
+// ends the least recently used idle interpreter of the workspace with the most.
 func (p *Pool) take(ctx context.Context, in *installation, k key, dir string) (*interpreter, error) {
 	p.mu.Lock()
 	for i, child := range slices.Backward(p.idle) {
@@ -250,7 +250,7 @@ func (p *Pool) take(ctx context.Context, in *installation, k key, dir string) (*
 		}
 	}
 	var oldest *interpreter
-	// The caller holds a slot, so with all of them alive one is idle.
+	// The caller holds a slot, so if all interpreters are alive, one is idle.
 	if len(p.all) >= p.config.Slots && len(p.idle) > 0 {
 		i := p.spare()
 		oldest = p.idle[i]
@@ -263,7 +263,7 @@ func (p *Pool) take(ctx context.Context, in *installation, k key, dir string) (*
 	return p.start(ctx, in, k, dir)
 }
 
-// spare is the index of the idle interpreter that gives way to another.
+// spare returns the index of the idle interpreter to end for another.
 func (p *Pool) spare() (spare int) {
 	alive := map[string]int{}
 	for child := range p.all {
@@ -290,7 +290,8 @@ func (p *Pool) give(child *interpreter) {
 	}
 }
 
-// forget takes an interpreter out of the idle ones; false: it is none.
+// forget removes an interpreter from the idle ones. It returns false if it is
+// not idle.
 func (p *Pool) forget(child *interpreter) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -310,7 +311,7 @@ func (p *Pool) isClosed() bool {
 	}
 }
 
-// Close implements sandbox.Sandbox. Calls that run end with an error.
+// Close implements sandbox.Sandbox. Running calls end with an error.
 func (p *Pool) Close() error {
 	p.mu.Lock()
 	if !p.isClosed() {

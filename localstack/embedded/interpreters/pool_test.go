@@ -29,7 +29,7 @@ import (
 	"millrace/shared/run/sandbox"
 )
 
-// rig is a pool and the store its artifacts come from.
+// rig is a pool and the store of its artifacts.
 type rig struct {
 	*interpreters.Pool
 	dir   string
@@ -42,7 +42,7 @@ type rig struct {
 func newRig(t testing.TB, change ...func(*interpreters.Config)) *rig {
 	t.Helper()
 	r := &rig{dir: t.TempDir(), blobs: map[string][]byte{}}
-	// Tasks that run as another user must get to their directories.
+	// Tasks that run as another user must reach their directories.
 	require.NoError(t, os.Chmod(filepath.Dir(r.dir), 0o711))
 	store := httptest.NewServer(r)
 	t.Cleanup(store.Close)
@@ -58,7 +58,7 @@ func newRig(t testing.TB, change ...func(*interpreters.Config)) *rig {
 	return r
 }
 
-// ServeHTTP is a store that takes and gives anything.
+// ServeHTTP is a store that accepts and returns any object.
 func (r *rig) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -82,12 +82,12 @@ func (r *rig) put(path string, blob []byte) {
 	r.blobs[path] = blob
 }
 
-// at links to a URL.
+// at returns a link to a URL.
 func at(url string) sandbox.Link {
 	return func(context.Context) (string, error) { return url, nil }
 }
 
-// request makes one for a function of a module of the given source.
+// request returns a request for a function in a module with the given source.
 func (r *rig) request(t testing.TB, source, function string) sandbox.Request {
 	t.Helper()
 	var buf bytes.Buffer
@@ -222,7 +222,7 @@ def deep():
 	}
 }
 
-func TestBadArtifactIsTheTasksFault(t *testing.T) {
+func TestBadArtifactFailsTask(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.put("/bad", []byte("no zip"))
@@ -237,7 +237,7 @@ func TestBadArtifactIsTheTasksFault(t *testing.T) {
 	assert.NotContains(t, err.Error(), "verysecret")
 }
 
-func TestOutputOfEveryKindBecomesEvents(t *testing.T) {
+func TestAllOutputBecomesEvents(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	req := r.request(t, `
@@ -270,7 +270,7 @@ def talk(ctx):
 	assert.NotContains(t, text, "unheard")
 }
 
-// The task waits for an answer that is only given once its line has arrived.
+// The task waits for an answer that is given only after its line has arrived.
 func TestOutputIsLive(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -322,7 +322,7 @@ func TestLargeOutput(t *testing.T) {
 	assert.Len(t, output(t, result), 32768)
 }
 
-func TestUploadFailureIsInfrastructure(t *testing.T) {
+func TestUploadFailureIsInfrastructureError(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	req := r.request(t, "def big(): return 'x' * 100000\n", "big")

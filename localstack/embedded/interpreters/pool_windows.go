@@ -7,12 +7,12 @@ import (
 	"millrace/shared/run/sandbox"
 )
 
-// refusal is what becomes of Python tasks on Windows, where a child can be given
+// refusal is the error of Python tasks on Windows, where a child can get
 // neither the descriptors of the protocol nor the limits that confine it.
 const refusal = "the embedded server runs no Python tasks on Windows: run it on Linux or macOS, or in WSL"
 
-// Pool is a sandbox.Sandbox that refuses every task. Its methods may be called
-// from any goroutine.
+// Pool is a sandbox.Sandbox that rejects every task. It is safe for concurrent
+// use.
 type Pool struct{}
 
 var (
@@ -22,7 +22,7 @@ var (
 	_ sandbox.Described = (*Pool)(nil)
 )
 
-// New makes a Pool.
+// New returns a Pool.
 func New(config Config) (*Pool, error) { return &Pool{}, config.complete() }
 
 // Mode returns an error.
@@ -43,7 +43,7 @@ func (*Pool) Runtime(context.Context) (sandbox.Runtime, error) {
 // Reserve implements sandbox.Slots: a refusal needs no place.
 func (*Pool) Reserve(context.Context, string) (release func(), err error) { return func() {}, nil }
 
-// Waiting tells that nothing waits.
+// Waiting returns "", because tasks never wait.
 func (*Pool) Waiting(string) string { return "" }
 
 // Run implements sandbox.Sandbox: the task fails.
@@ -54,5 +54,6 @@ func (*Pool) Run(context.Context, sandbox.Request, func(sandbox.LogEvent)) (sand
 // Close implements sandbox.Sandbox.
 func (*Pool) Close() error { return nil }
 
-// Undumpable does nothing, as processes of other users cannot read this one.
+// Undumpable does nothing, because processes of other users cannot read this
+// one.
 func Undumpable() error { return nil }

@@ -53,15 +53,16 @@ func text(s string) map[string]json.RawMessage {
 	return map[string]json.RawMessage{"text": quoted}
 }
 
-// A task may answer for its own attempt; the next one gets what it returns.
-func TestNoTaskAnswersForAnother(t *testing.T) {
+// A task may answer for its own attempt; the next attempt returns its own
+// result.
+func TestTaskCannotAnswerForAnother(t *testing.T) {
 	t.Parallel()
 	for _, function := range []string{"early", "late", "works"} {
 		t.Run(function, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
 			req := r.request(t, forger, function)
-			req.Timeout = time.Second // works ends by it, however early it answered
+			req.Timeout = time.Second // works uses all of it, however early it answers
 			result, _ := r.run(t, req)
 			assert.Equal(t, `"mine"`, output(t, result))
 			req.Entrypoint, req.Timeout = "flow:honest", 20*time.Second
@@ -80,8 +81,9 @@ func TestNoTaskAnswersForAnother(t *testing.T) {
 	assert.Equal(t, `"honest"`, output(t, result))
 }
 
-// A task that answers and works on gets no time outside of its attempt.
-func TestNothingRunsBetweenTasks(t *testing.T) {
+// A task that answers and continues gets no processor time outside of its
+// attempt.
+func TestNoCodeRunsBetweenTasks(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	l, params := listen(t)
@@ -101,7 +103,7 @@ func TestNothingRunsBetweenTasks(t *testing.T) {
 	assert.ErrorIs(t, silence, os.ErrDeadlineExceeded, "it is stopped")
 }
 
-func TestForgedOutputsAreReadStrictly(t *testing.T) {
+func TestForgedOutputsAreParsedStrictly(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	for value, want := range map[string]string{
@@ -128,8 +130,8 @@ func TestForgedOutputsAreReadStrictly(t *testing.T) {
 	assert.Less(t, len(result.Failure.Message), 5000)
 }
 
-// A link is a credential: the server follows it for the task.
-func TestNoTaskSeesALink(t *testing.T) {
+// A link is a credential: the server uses it on behalf of the task.
+func TestTaskSeesNoLink(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.put("/in", []byte(`[1]`))
@@ -140,7 +142,7 @@ func TestNoTaskSeesALink(t *testing.T) {
 	assert.Equal(t, "false", output(t, result))
 }
 
-func TestForgedEventsAreTamed(t *testing.T) {
+func TestForgedEventsAreSanitized(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	req := r.request(t, forger, "logs")

@@ -18,17 +18,18 @@ import (
 	python "millrace/functions/sandbox"
 )
 
-// mode is a way to confine a child.
+// mode is an isolation mode.
 type mode struct {
 	name          string // namespaces or plain
-	ownUser       bool   // changed to a user and group that no other interpreter has
+	ownUser       bool   // runs with a user and group that no other interpreter has
 	userNamespace bool
 }
 
-// plainUser tells whether a user of its own is all that holds what a child starts.
+// plainUser reports whether only the child's own user tells which processes it
+// started.
 func (m mode) plainUser() bool { return m.ownUser && m.name == "plain" }
 
-// String tells the mode as Pool.Mode does.
+// String returns the mode as Pool.Mode does.
 func (m mode) String() string {
 	switch {
 	case m.userNamespace:
@@ -39,16 +40,16 @@ func (m mode) String() string {
 	return m.name
 }
 
-// environment is what a child starts with; the runner adds HOME and TMPDIR.
+// environment is a child's environment; the runner adds HOME and TMPDIR.
 var environment = []string{"PATH=/usr/local/bin:/usr/bin:/bin", "LANG=C.UTF-8", "TZ=UTC"}
 
 var flags = []string{"-I", "-S", "-B"}
 
 const bootCode = "import sys; sys.path.insert(0, sys.argv[1]); from runner.local import main; main()"
 
-// installation is how children are started on this machine.
+// installation tells how to start children on this machine.
 type installation struct {
-	python  string // the executable itself, no shim
+	python  string // the executable itself, not a shim
 	version string
 	library string // directory of the Python tree
 	venv    venv   // of an interpreter that was named; else none
@@ -57,7 +58,7 @@ type installation struct {
 	cgroups *cgroups
 }
 
-// candidates returns the interpreters to try: each python3 on PATH, shims
+// candidates returns the interpreters to try: each python3 on PATH, with shims
 // resolved.
 func candidates(ctx context.Context, configured string) ([]string, error) {
 	names := []string{configured}
@@ -86,8 +87,8 @@ func candidates(ctx context.Context, configured string) ([]string, error) {
 	return found, nil
 }
 
-// writeLibrary writes the embedded Python tree below dir, once for each content,
-// and returns where.
+// writeLibrary writes the embedded Python tree below dir, once for each
+// content, and returns its directory.
 func writeLibrary(dir string) (string, error) {
 	tree := python.Python()
 	sum := sha256.New()
@@ -120,8 +121,8 @@ func writeLibrary(dir string) (string, error) {
 	return library, os.Rename(temp, library)
 }
 
-// compile makes the bytecode of the library, which children may not write. It
-// only speeds up their start: a failure is none.
+// compile creates the bytecode of the library, which children may not write. It
+// only speeds up their start, so errors are ignored.
 func compile(ctx context.Context, executable, library string) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -186,8 +187,8 @@ func (p *Pool) install(ctx context.Context) (*installation, error) {
 }
 
 // rootFor returns the directory for a mode's artifacts and scratch: Dir, or one
-// in the system's temporary directory when a plain child of another user could
-// not get to Dir.
+// in the system's temporary directory if a plain child with another user could
+// not reach Dir.
 func (p *Pool) rootFor(m mode) (string, error) {
 	if m.ownUser && m.name == "plain" && !traversable(p.config.Dir) {
 		if p.temporary == "" {

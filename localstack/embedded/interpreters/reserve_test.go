@@ -18,7 +18,7 @@ import (
 	"millrace/shared/run/sandbox"
 )
 
-func TestPlacesAreGivenInOrder(t *testing.T) {
+func TestSlotsAreGrantedInOrder(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -37,7 +37,7 @@ func TestPlacesAreGivenInOrder(t *testing.T) {
 					release()
 				}
 			}()
-			synctest.Wait() // it stands in line
+			synctest.Wait() // it is waiting
 		}
 		why := errors.New("fenced")
 		ctx, cancel := context.WithCancelCause(t.Context())
@@ -60,9 +60,9 @@ func TestPlacesAreGivenInOrder(t *testing.T) {
 	})
 }
 
-// TestAWorkspaceLeavesPlaces has one workspace ask for more places than there are:
-// another one's task gets one at once.
-func TestAWorkspaceLeavesPlaces(t *testing.T) {
+// TestWorkspaceLeavesSlots lets one workspace request more slots than there
+// are, and checks that another one's task still gets a slot at once.
+func TestWorkspaceLeavesSlots(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -96,9 +96,9 @@ func TestAWorkspaceLeavesPlaces(t *testing.T) {
 	})
 }
 
-// TestTheWorkspaceWithMostGivesWay ends an idle interpreter of the workspace that
-// has most, though another's was not used for longer.
-func TestTheWorkspaceWithMostGivesWay(t *testing.T) {
+// TestLargestWorkspaceLosesInterpreter checks that an idle interpreter of the
+// workspace with the most is ended, even if another's has been idle for longer.
+func TestLargestWorkspaceLosesInterpreter(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *interpreters.Config) { c.Slots = 3 })
 	name := func(workspace string, code int) string {
@@ -114,7 +114,7 @@ func TestTheWorkspaceWithMostGivesWay(t *testing.T) {
 	assert.NotEqual(t, first, name("acme", 1))
 }
 
-func TestAReservedTaskTakesNoPlace(t *testing.T) {
+func TestReservedTaskTakesNoFurtherSlot(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *interpreters.Config) { c.Slots = 1 })
 	release, err := r.Reserve(t.Context(), "org")
@@ -133,9 +133,9 @@ func TestAReservedTaskTakesNoPlace(t *testing.T) {
 	require.ErrorIs(t, err, interpreters.ErrClosed)
 }
 
-// TestAnArtifactThatCannotBeFetched keeps a task from beginning: a store that
-// does not answer may do so later, an artifact that is gone stays so.
-func TestAnArtifactThatCannotBeFetched(t *testing.T) {
+// TestUnavailableArtifactDelaysOrFailsTask: a store that does not respond may
+// do so later, but a missing artifact stays missing.
+func TestUnavailableArtifactDelaysOrFailsTask(t *testing.T) {
 	t.Parallel()
 	down := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) }))
 	defer down.Close()

@@ -13,14 +13,14 @@ import (
 
 const maxDepth = 64 // of directories in a scratch directory
 
-// scratch measures a directory in which a task writes, while it does.
+// scratch measures a directory while a task writes to it.
 type scratch struct {
 	dir string
 }
 
-// measure returns the bytes on disk and the number of files below the directory,
-// or what it has found when that goes over the limit: more of either is not
-// looked for. Directories nested too deep count as too many files.
+// measure returns the bytes on disk and the number of files below the
+// directory. It stops counting when either exceeds its limit. Too deeply nested
+// directories count as too many files.
 func (s *scratch) measure(limit int64) (bytes int64, files int) {
 	root, err := os.OpenRoot(s.dir)
 	if err != nil {
@@ -34,7 +34,7 @@ func (s *scratch) measure(limit int64) (bytes int64, files int) {
 		if strings.Count(name, "/") > maxDepth {
 			return bytes, maxFiles + 1
 		}
-		// Not to wait for a writer, should a pipe have taken the directory's place.
+		// Must not block if a pipe has replaced the directory.
 		dir, err := root.OpenFile(name, os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NONBLOCK, 0)
 		if err != nil {
 			continue
@@ -56,7 +56,7 @@ func (s *scratch) measure(limit int64) (bytes int64, files int) {
 	return bytes, files
 }
 
-// deviceOf is the device that a directory is on.
+// deviceOf returns the device of a directory.
 func deviceOf(dir string) uint64 {
 	var info unix.Stat_t
 	if unix.Stat(dir, &info) != nil {

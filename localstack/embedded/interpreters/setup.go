@@ -23,16 +23,18 @@ type setup struct {
 	Loopback     bool              `json:"loopback,omitempty"`
 }
 
-// niceness is by how much tasks have a lower priority than the server: however
-// many processes they start, the server answers, and tasks of others begin.
+// niceness is by how much the priority of tasks is lower than the server's, so
+// that the server responds and others' tasks start, however many processes they
+// create.
 const niceness = 10
 
-// threads are what numeric libraries read how many threads to start from.
+// threads are the variables from which numeric libraries read their number of
+// threads.
 var threads = []string{
 	"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS", "NUMEXPR_NUM_THREADS",
 }
 
-// setup is how a child of a tier confines itself.
+// setup returns how a child of a tier confines itself.
 func (c *Config) setup(m mode, tier string) setup {
 	s := setup{
 		Mode: m.name, Nice: niceness, Hide: c.Hide, Mounts: c.Mounts, Filter: filter(), Loopback: c.Network == NoNetwork,
@@ -41,7 +43,7 @@ func (c *Config) setup(m mode, tier string) setup {
 		SharedMemory: c.memory(tier) / 4,
 	}
 	if m.ownUser || m.userNamespace {
-		s.Limits["NPROC"] = maxProcesses // threads too; the user has nothing else running
+		s.Limits["NPROC"] = maxProcesses // includes threads; the user runs nothing else
 	}
 	for _, name := range threads {
 		s.Env[name] = strconv.Itoa(c.cpus(tier))

@@ -7,18 +7,18 @@ import (
 	"time"
 )
 
-// tick is the time between two ticks.
+// tick is the interval of ticks.
 const tick = 10 * time.Millisecond
 
-// ticks measures the time of all interpreters of a pool, while any has a task or
-// had one a moment ago. A timer of each would cost a short task more than the rest
-// of its bookkeeping.
+// ticks measures time for all interpreters of a pool, while any has a task or
+// had one just before. A timer for each would cost a short task more than the
+// rest of its bookkeeping.
 type ticks struct {
 	going atomic.Bool
 	start chan struct{}
 }
 
-// wake has the ticks begin, if they do not go.
+// wake starts the ticks if they do not run.
 func (t *ticks) wake() {
 	if !t.going.Load() {
 		select {
@@ -41,7 +41,8 @@ func (p *Pool) tickers() {
 		}
 		p.clock.going.Store(true)
 		ticker.Reset(tick)
-		// The last one who found them going is seen by the tick after.
+		// A caller that found the ticks running just before they end is served by one
+		// more tick.
 		for idle := 0; idle < 2; {
 			select {
 			case <-ticker.C:
@@ -56,7 +57,8 @@ func (p *Pool) tickers() {
 	}
 }
 
-// tick tells every interpreter that a tick has passed; false: none needs any.
+// tick passes a tick to every interpreter. It returns false if none needs
+// further ticks.
 func (p *Pool) tick() bool {
 	p.mu.Lock()
 	all := make([]*interpreter, 0, len(p.all))

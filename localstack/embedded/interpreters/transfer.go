@@ -17,12 +17,12 @@ import (
 	"millrace/shared/run/sandbox"
 )
 
-// transfer carries the large inputs and the large output of one request: the child
-// may have no network, and a link it does not get need not be signed.
+// transfer sends the large inputs and receives the large output of one request,
+// because the child may have no network and gets no links.
 type transfer struct {
 	pool      *Pool
 	to        io.Writer
-	ended     <-chan struct{} // closed when the child has
+	ended     <-chan struct{} // closed when the child has ended
 	nonce     nonce
 	inputs    map[string]sandbox.Input
 	outputURL sandbox.Link // of large outputs; nil: they come inline
@@ -31,11 +31,12 @@ type transfer struct {
 	stored    int64 // bytes of the output that was stored
 }
 
-// attempts is how often a request to the object store is made, when its failure
-// may pass.
+// attempts is the maximum number of attempts of a request to the object store
+// that fails with a transient error.
 const attempts = 3
 
-// bounded ends ctx when the child has ended, or after a time.
+// bounded returns a context that ends when the child has ended, or after a
+// time-out.
 func (t *transfer) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithTimeout(ctx, uploadTime)
 	go func() {
@@ -48,8 +49,8 @@ func (t *transfer) bounded(ctx context.Context) (context.Context, context.Cancel
 	return ctx, cancel
 }
 
-// fetch answers a fetch frame: with the input, or why there is none. The error
-// means that the child cannot go on.
+// fetch answers a fetch frame with the input, or with the reason why there is
+// none. If it returns an error the child cannot continue.
 func (t *transfer) fetch(ctx context.Context, name []byte) error {
 	ctx, cancel := t.bounded(ctx)
 	defer cancel()
@@ -87,7 +88,7 @@ func (t *transfer) send(kind byte, size int64, body io.Reader) error {
 	return err
 }
 
-// takes tells whether an output of some bytes is stored from here.
+// takes reports whether an output of the given size is to be stored.
 func (t *transfer) takes(size int64) bool {
 	return t.outputURL != nil && size > t.inline && t.stored == 0
 }
@@ -151,7 +152,7 @@ func (p *Pool) request(ctx context.Context, method string, sign sandbox.Link, bo
 				return nil, err
 			}
 		default:
-			if failure, ok := errors.AsType[*url.Error](err); ok { // it shows the link
+			if failure, ok := errors.AsType[*url.Error](err); ok { // its text contains the link
 				err = failure.Err
 			}
 		}

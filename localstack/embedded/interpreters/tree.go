@@ -2,14 +2,14 @@
 
 package interpreters
 
-// process is one of the tree that begins with an interpreter.
+// process is one process of an interpreter's tree.
 type process struct {
 	pid, parent, uid int
 	memory           int64 // bytes: anonymous, shared without a file, swapped out
 }
 
-// descendants picks out of all processes of the machine the root, all of a user,
-// if there is one, and what descends from them.
+// descendants returns, of all processes of the machine, the root and its
+// descendants, and all processes of a user, if one is given.
 func descendants(all []process, root int, uid *int) []process {
 	children := make(map[int][]process)
 	var own []process

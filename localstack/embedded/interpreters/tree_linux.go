@@ -14,18 +14,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tree reads what the processes of one interpreter hold, from a /proc.
+// tree reads the resource usage of an interpreter's processes from a /proc.
 type tree struct {
 	proc *os.File
-	// root is the interpreter's process where the /proc shows those of others too:
-	// then its descendants count, and, with a user of its own, all of that user.
+	// root is the interpreter's process if the /proc also shows other processes:
+	// only its descendants count, and, with its own user, all of that user.
 	root int
 	uid  *int
 	buf  []byte
 }
 
-// newTree returns the tree of an interpreter that is ready and has not run any
-// code of a task. In a PID namespace the /proc within shows it alone.
+// newTree returns the tree of an interpreter that is ready and has not run task
+// code yet. In a PID namespace, its /proc shows only its own processes.
 func newTree(pid int, m mode, uid *int) (*tree, error) {
 	t := &tree{buf: make([]byte, 8<<10)}
 	path := "/proc"
@@ -41,7 +41,7 @@ func newTree(pid int, m mode, uid *int) (*tree, error) {
 
 func (t *tree) close() { _ = t.proc.Close() }
 
-// processes lists what is alive of the tree.
+// processes returns the live processes of the tree.
 func (t *tree) processes() ([]process, error) {
 	if _, err := t.proc.Seek(0, io.SeekStart); err != nil {
 		return nil, err
@@ -64,7 +64,7 @@ func (t *tree) processes() ([]process, error) {
 	return descendants(all, t.root, t.uid), nil
 }
 
-// read returns a file below /proc; the bytes are valid until the next call.
+// read returns a file below /proc. The bytes are valid until the next call.
 func (t *tree) read(name string) ([]byte, error) {
 	fd, err := unix.Openat(int(t.proc.Fd()), name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -88,7 +88,7 @@ func (t *tree) read(name string) ([]byte, error) {
 	}
 }
 
-// status reads one process; false when it has ended.
+// status reads one process. ok is false if it has ended.
 func (t *tree) status(pid int) (process, bool) {
 	data, err := t.read(strconv.Itoa(pid) + "/status")
 	if err != nil {
@@ -100,7 +100,7 @@ func (t *tree) status(pid int) (process, bool) {
 	}, true
 }
 
-// field is the first number behind a label; 0 without one.
+// field returns the first number after a label, 0 if the label is missing.
 func field(data []byte, label string) int64 {
 	_, rest, _ := bytes.Cut(data, []byte(label))
 	rest = bytes.TrimLeft(rest, " \t")
@@ -109,10 +109,10 @@ func field(data []byte, label string) int64 {
 	return n
 }
 
-// memory is what the processes hold together, in bytes. Their own counts are
-// added up first, which is quick; over the limit, what several of them share
-// counts once. Where the kernel does not tell the server what they share, as in
-// the plain mode of one that is not root, the largest of them counts alone.
+// memory returns the total memory of the processes in bytes. It first adds up
+// their own counts, which is fast; if that exceeds the limit, it counts shared
+// memory once. If the kernel does not tell the server what they share, as in
+// the plain mode of a server that is not root, only the largest process counts.
 func (t *tree) memory(processes []process, limit int64) int64 {
 	var sum int64
 	for _, p := range processes {
@@ -123,8 +123,8 @@ func (t *tree) memory(processes []process, limit int64) int64 {
 	}
 	sum = 0
 	var closed int64
-	// The largest first, and no more than it takes: the kernel has the server wait
-	// for processes that grow.
+	// The largest first, and only as many as needed: the kernel makes the server
+	// wait for processes that grow.
 	slices.SortFunc(processes, func(a, b process) int { return cmp.Compare(b.memory, a.memory) })
 	for _, p := range processes {
 		if sum+closed > limit {
@@ -143,8 +143,8 @@ func (t *tree) memory(processes []process, limit int64) int64 {
 	return sum + closed
 }
 
-// unlinked is the bytes of files without a name that the processes hold open or
-// mapped on a device.
+// unlinked returns the bytes of unnamed files on a device that the processes
+// hold open or mapped.
 func (t *tree) unlinked(processes []process, device uint64) int64 {
 	var sum int64
 	seen := make(map[uint64]bool)
@@ -185,8 +185,8 @@ func (t *tree) list(name string) []string {
 	return names
 }
 
-// endUser kills what runs as a user of tasks. Without a PID namespace that is
-// the only hold on a process that has left its group.
+// endUser kills all processes of a task user. Without a PID namespace, that is
+// the only way to find a process that has left its group.
 func endUser(uid int) {
 	t := &tree{buf: make([]byte, 8<<10), root: -1, uid: &uid}
 	var err error
@@ -194,7 +194,7 @@ func endUser(uid int) {
 		return
 	}
 	defer t.close()
-	for range 100 { // what forks on is met again
+	for range 100 { // forking processes may escape a round
 		left, err := t.processes()
 		alive := false
 		for _, p := range left {

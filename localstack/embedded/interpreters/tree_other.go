@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// tree reads what the processes of one interpreter hold, from ps: their resident
-// memory, what they share counted for each.
+// tree reads the resident memory of an interpreter's processes from ps. Shared
+// memory counts for each of them.
 type tree struct {
 	root int
 	uid  *int
@@ -22,7 +22,7 @@ func newTree(pid int, _ mode, uid *int) (*tree, error) { return &tree{root: pid,
 
 func (t *tree) close() {}
 
-// processes lists what is alive of the tree.
+// processes returns the live processes of the tree.
 func (t *tree) processes() ([]process, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
@@ -50,13 +50,13 @@ func (t *tree) memory(processes []process, _ int64) (sum int64) {
 	return sum
 }
 
-// unlinked is 0: only Linux shows which files without a name are open.
+// unlinked returns 0: only Linux shows open unnamed files.
 func (t *tree) unlinked([]process, uint64) int64 { return 0 }
 
-// filter is empty: seccomp is Linux's.
+// filter returns "": seccomp exists only on Linux.
 func filter() string { return "" }
 
-// cgroups and cgroup are Linux's; a nil one bounds nothing.
+// cgroups and cgroup exist only on Linux; nil ones bound nothing.
 type (
 	cgroups struct{}
 	cgroup  struct{}

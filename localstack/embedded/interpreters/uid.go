@@ -9,8 +9,9 @@ import (
 	"syscall"
 )
 
-// uidLocks is where the servers of this machine, which are root if they get
-// here, agree on who has which user. It lasts as long as what runs.
+// uidLocks is the directory in which the servers of this machine, which are
+// root if they need it, agree on the use of users. It lasts until the next
+// boot.
 const uidLocks = "/var/run/millrace-task-uids"
 
 // ownUID is a user that one interpreter of this machine has at a time.
@@ -19,8 +20,8 @@ type ownUID struct {
 	lock *os.File
 }
 
-// claimUID takes the first user from a number on that no interpreter has, of
-// this server or another.
+// claimUID claims the first user id, from first on, that no interpreter of this
+// or another server has.
 func claimUID(first int) (*ownUID, error) {
 	if err := os.MkdirAll(uidLocks, 0o700); err != nil {
 		return nil, err
@@ -38,7 +39,7 @@ func claimUID(first int) (*ownUID, error) {
 	return nil, fmt.Errorf("no user for a task is free from %d on", first)
 }
 
-// value is what a child is told; nil: it keeps the server's user.
+// value returns the user id for the child, nil to keep the server's user.
 func (u *ownUID) value() *int {
 	if u == nil {
 		return nil
@@ -46,7 +47,7 @@ func (u *ownUID) value() *int {
 	return &u.id
 }
 
-// release gives the user to another interpreter, when nothing runs as it any more.
+// release frees the user, once nothing runs as it any more.
 func (u *ownUID) release() {
 	if u != nil {
 		_ = u.lock.Close()

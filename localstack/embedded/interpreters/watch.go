@@ -11,15 +11,15 @@ import (
 	"millrace/shared/run/sandbox"
 )
 
-// Bounds of one interpreter and all that it starts, besides its memory.
+// Limits of an interpreter and all processes it starts, besides memory.
 const (
 	maxProcesses = 512
 	maxFiles     = 100_000 // in its scratch directory
 )
 
-// How often a task is looked at: often enough that memory, growing as fast as a
-// machine hands it out, goes little past the limit, and never so often that
-// looking takes more than a twentieth of a processor.
+// How often a task is measured: often enough that memory, growing as fast as a
+// machine provides it, does not exceed the limit by much, but never using more
+// than a twentieth of a processor.
 const (
 	growth       = 4 << 30 // bytes/s
 	longest      = 200 * time.Millisecond
@@ -27,7 +27,7 @@ const (
 	lookingShare = 20
 )
 
-// usage is what an interpreter and all that it started hold.
+// usage is what an interpreter and all its processes hold.
 type usage struct {
 	memory    int64 // bytes, resident or swapped out
 	processes int
@@ -35,23 +35,24 @@ type usage struct {
 	files     int
 }
 
-// watch bounds what an interpreter holds by looking at it while it has a task.
-// Short tasks are looked at together: only the time with a task counts.
+// watch bounds what an interpreter holds by measuring it while it has a task.
+// Measurements are spaced by the total time with a task, so that short tasks
+// share them.
 type watch struct {
 	c *interpreter
 
 	mu      sync.Mutex
 	busy    bool             // it has a task
-	worked  bool             // it had one since the last tick
-	looking bool             // a look is under way
-	left    time.Duration    // with a task, until the next look
-	excess  *sandbox.Failure // what it went over; it is dead then
+	worked  bool             // it had a task since the last tick
+	looking bool             // a measurement is in progress
+	left    time.Duration    // time with a task until the next measurement
+	excess  *sandbox.Failure // the exceeded limit; the interpreter is dead then
 
-	looks      sync.Mutex // one look at a time
+	looks      sync.Mutex // serializes measurements
 	tree       *tree      // nil once closed
 	scratch    scratch
 	device     uint64    // of the scratch directory
-	scratchDue time.Time // when it is measured next
+	scratchDue time.Time // next measurement of the scratch directory
 	last       usage
 }
 
@@ -72,7 +73,7 @@ func (w *watch) begin() {
 	w.c.pool.clock.wake()
 }
 
-// end ends the time with a task, and tells how the task went over a limit.
+// end ends the time with a task, and returns the exceeded limit, if any.
 func (w *watch) end() *sandbox.Failure {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -80,8 +81,8 @@ func (w *watch) end() *sandbox.Failure {
 	return w.excess
 }
 
-// tick counts the time with a task, and has a look when it is due. False: there
-// was no task.
+// tick advances the time with a task, and measures when it is due. It returns
+// false if there was no task.
 func (w *watch) tick() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -107,7 +108,7 @@ func (w *watch) due() {
 	w.looking = false
 }
 
-// look takes the measure of the interpreter, and ends it if it is too large.
+// look measures the interpreter, and kills it if it exceeds a limit.
 func (w *watch) look() usage {
 	w.looks.Lock()
 	defer w.looks.Unlock()
@@ -137,8 +138,8 @@ func (w *watch) look() usage {
 	return w.last
 }
 
-// settled looks at an interpreter without a task, and tells whether it may run
-// another: nothing runs on in it, and it left the next task half of its memory.
+// settled measures an interpreter without a task, and reports whether it may
+// run another: no code runs in it, and at least half of its memory is free.
 func (w *watch) settled() bool {
 	u := w.look()
 	w.mu.Lock()
@@ -155,7 +156,7 @@ func (w *watch) close() {
 	w.tree = nil
 }
 
-// excess says what of u is more than a task of the tier may hold; nil: nothing.
+// excess returns which limit of the tier u exceeds, or nil.
 func (c *Config) excess(tier string, u usage) *sandbox.Failure {
 	limit := c.memory(tier)
 	var text string
@@ -175,8 +176,8 @@ func (c *Config) excess(tier string, u usage) *sandbox.Failure {
 	return failed(sandbox.TaskFailedError, "%s", text).Failure
 }
 
-// tooMuchMemory says that a task went over its tier's memory and which tier to
-// take instead.
+// tooMuchMemory returns the message for an exceeded memory limit, which names
+// the next larger tier.
 func (c *Config) tooMuchMemory(tier, used string) string {
 	text := fmt.Sprintf("the task used %s MB of %s's %s MB of memory; ", used, tier, megabytes(c.memory(tier)))
 	if larger, bytes := c.larger(tier); larger != "" {
@@ -185,7 +186,7 @@ func (c *Config) tooMuchMemory(tier, used string) string {
 	return text + "there is no larger tier"
 }
 
-// larger is the next larger tier; "" without one.
+// larger returns the next larger tier, "" if there is none.
 func (c *Config) larger(tier string) (name string, bytes int64) {
 	limit := c.memory(tier)
 	for n, b := range c.MemoryByTier {
@@ -196,14 +197,15 @@ func (c *Config) larger(tier string) (name string, bytes int64) {
 	return name, bytes
 }
 
-// cpus is how many threads of a numeric library fit a tier: as many processors
-// as Lambda gives a function of that memory, and no more than the machine has.
+// cpus returns the number of threads for numeric libraries in a tier: as many
+// processors as Lambda gives a function of that memory, but at most the
+// machine's.
 func (c *Config) cpus(tier string) int {
 	const bytesPerCPU = 1769 << 20
 	return min(max(1, int((c.memory(tier)+bytesPerCPU/2)/bytesPerCPU)), runtime.NumCPU())
 }
 
-// megabytes writes bytes as MB, with thousands set apart.
+// megabytes formats bytes as MB, with thousands separators.
 func megabytes(bytes int64) string {
 	text := fmt.Sprint(bytes >> 20)
 	for i := len(text) - 3; i > 0; i -= 3 {
