@@ -1,5 +1,5 @@
-// Package client speaks the HTTP API as any program would, for the demo and for
-// the end-to-end tests.
+// Package client is a client of the HTTP API for the demo and the end-to-end
+// tests.
 package client
 
 import (
@@ -13,27 +13,27 @@ import (
 	"time"
 )
 
-// Client calls one server with one credential.
+// Client calls a server with a credential.
 type Client struct {
 	BaseURL string
 	Token   string // API key or sign-in token; empty: none is sent
 	HTTP    *http.Client
 }
 
-// Error is an answer that is not 2xx.
+// Error is a response other than 2xx.
 type Error struct {
 	Method, Path string
 	Status       int
 	Body         string
 }
 
-// Error shows the answer.
+// Error returns status and body of the response.
 func (e *Error) Error() string {
 	return fmt.Sprintf("%s %s answered %d: %s", e.Method, e.Path, e.Status, e.Body)
 }
 
-// Do sends in as JSON, unless it is nil, and decodes the answer into out, unless
-// that is nil. Errors: *Error for an answer that is not 2xx.
+// Do sends in as JSON, unless it is nil, and decodes the response into out,
+// unless that is nil. Errors: *Error for a response other than 2xx.
 func (c *Client) Do(ctx context.Context, method, path string, in, out any) error {
 	return c.do(ctx, method, path, nil, in, out)
 }
@@ -88,13 +88,13 @@ func (c *Client) http() *http.Client {
 	return http.DefaultClient
 }
 
-// Health is the answer of GET /health.
+// Health is the response of GET /health.
 type Health struct {
 	Status  string `json:"status"`
 	Version string `json:"version"`
 }
 
-// WaitHealthy asks for the health until it is healthy or ctx ends.
+// WaitHealthy polls the health until it is healthy or ctx ends.
 func (c *Client) WaitHealthy(ctx context.Context) (Health, error) {
 	for {
 		var h Health

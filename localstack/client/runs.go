@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Run is a run, with its task records where it was asked for alone.
+// Run is a run. It includes its task records if it was requested by id.
 type Run struct {
 	RunID           string    `json:"run_id"`
 	Slug            string    `json:"run_slug"`
@@ -22,7 +22,7 @@ type Run struct {
 	TaskRuns        []TaskRun `json:"task_runs"`
 }
 
-// Ended reports whether the run is over.
+// Ended reports whether the run is in a final state.
 func (r *Run) Ended() bool {
 	return slices.Contains([]string{"SUCCEEDED", "FAILED", "TIMED_OUT", "CANCELLED"}, r.Status)
 }
@@ -65,7 +65,7 @@ type RunRequest struct {
 	IdempotencyKey string `json:"-"` // empty: none is sent
 }
 
-// Start accepts a run; with Execute set the answer is the finished run.
+// Start accepts a run. With Execute set, it returns the finished run.
 func (c *Client) Start(ctx context.Context, in RunRequest) (Run, error) {
 	var run Run
 	var header http.Header
@@ -81,8 +81,8 @@ func (c *Client) Run(ctx context.Context, id string) (Run, error) {
 	return run, c.Do(ctx, http.MethodGet, "/runs/"+id, nil, &run)
 }
 
-// Watch reads a run until it has ended, and shows each state to seen, which may
-// be nil.
+// Watch polls a run until it has ended, and passes each state to seen, which
+// may be nil.
 func (c *Client) Watch(ctx context.Context, id string, every time.Duration, seen func(Run)) (Run, error) {
 	for {
 		run, err := c.Run(ctx, id)
@@ -101,13 +101,13 @@ func (c *Client) Watch(ctx context.Context, id string, every time.Duration, seen
 	}
 }
 
-// RetryFromFailed starts a retry that reuses what succeeded.
+// RetryFromFailed starts a retry that reuses successful tasks.
 func (c *Client) RetryFromFailed(ctx context.Context, id string) (Run, error) {
 	var run Run
 	return run, c.Do(ctx, http.MethodPost, "/runs/"+id+"/retry-from-failed", nil, &run)
 }
 
-// LogEvent is an event of a run's log.
+// LogEvent is one event of a run's log.
 type LogEvent struct {
 	EventType string `json:"event_type"`
 	Message   string `json:"message"`
@@ -125,8 +125,8 @@ type logPage struct {
 	Source    string     `json:"source"`
 }
 
-// Log reads the log of a finished run to its end. The live log turns into the
-// archive a moment after the run ended, so that is waited for until ctx ends.
+// Log returns the whole log of a finished run. It waits, until ctx ends, for
+// the archive that replaces the live log shortly after the end of the run.
 func (c *Client) Log(ctx context.Context, id string) ([]LogEvent, error) {
 	var out []LogEvent
 	token := ""

@@ -9,12 +9,12 @@ import (
 	"net/http"
 )
 
-// Upload is the code of a flow version, and how to deploy it.
+// Upload is the code of a flow version and its deployment.
 type Upload struct {
 	FlowName       string
 	FlowVersion    string
 	DeploymentName string
-	Spec           json.RawMessage // flow_spec; empty: flow_spec.json of the zip
+	Spec           json.RawMessage // flow_spec; empty: flow_spec.json in the zip
 	Zip            []byte
 }
 
@@ -31,7 +31,7 @@ type initiated struct {
 	Parts       []part `json:"parts"`
 }
 
-// Deployed is the answer to a completed upload.
+// Deployed is the response to a completed upload.
 type Deployed struct {
 	FlowName          string `json:"flow_name"`
 	FlowVersion       string `json:"flow_version"`
@@ -72,7 +72,7 @@ func (c *Client) Upload(ctx context.Context, u Upload) (Deployed, error) {
 	return out, c.Do(ctx, http.MethodPost, "/artifacts/complete", complete, &out)
 }
 
-// put sends a part to its presigned URL, without a credential.
+// put uploads a part to its presigned URL, without a credential.
 func (c *Client) put(ctx context.Context, url string, data []byte) (etag string, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPut, url, bytes.NewReader(data))
 	if err != nil {

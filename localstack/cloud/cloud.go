@@ -1,9 +1,9 @@
-// Package cloud is a deployment on one machine: the resources of the synthesized
-// templates in services that stand in for AWS's, every function a process of the
-// real bootstrap with the environment that its template gives it, the API routed
-// by its document, and what Lambda and EventBridge do between them played by this
-// process. So what runs here is what is deployed, but for what [resources] says
-// has no counterpart.
+// Package cloud runs a deployment on one machine: the resources of the
+// synthesized templates in emulators of AWS's services, every function as a
+// process of the real bootstrap with the environment from its template, the API
+// routed by its document, and this process in place of Lambda and EventBridge.
+// It runs what is deployed, except for what [resources] lists as having no
+// counterpart.
 package cloud
 
 import (
@@ -35,25 +35,25 @@ import (
 	"millrace/shared/platform/table/dynamo"
 )
 
-// closePatience is how long requests in flight may take at the end.
+// closePatience is how long requests in flight may take when closing.
 const closePatience = 2 * time.Second
 
-// Config is a deployment.
+// Config configures a Cloud.
 type Config struct {
 	Assembly  *template.Assembly
-	Services  *emulators.Services // stay the caller's
+	Services  *emulators.Services // not stopped by Close
 	Bootstrap string              // the program of the catalog's functions, for this machine
-	Python    string              // interpreter of the sandbox functions; "": python3
+	Python    string              // interpreter of the sandbox functions; "" means python3
 
-	Dir    string // for keys, credentials and processes; made if missing
-	Listen string // host:port of the API; port 0 picks a free one
+	Dir    string // for keys, credentials and processes; created if missing
+	Listen string // host:port of the API; port 0 means a free one
 
-	Version     string   // of the service; "": the template's, else the bootstrap's
+	Version     string   // of the service; "" means the template's, or else the bootstrap's
 	SuperAdmins []string // emails of the platform's administrators
-	AllowRanges []string // CIDR ranges that calls made for users may reach besides public ones
-	LogLevel    string   // of functions; "": the template's
+	AllowRanges []string // CIDR ranges that calls on behalf of users may reach besides public addresses
+	LogLevel    string   // of functions; "" means the template's
 
-	Output func(function string) io.Writer // gets what functions write; may be nil
+	Output func(function string) io.Writer // returns the destination of a function's output; may be nil
 	Log    *slog.Logger                    // nil: none
 }
 
@@ -72,8 +72,8 @@ type Cloud struct {
 	invoke  string // URL of Lambda's Invoke
 }
 
-// Open makes the resources and serves the API, with a first workspace and its
-// key. Functions answer requests, but nothing triggers them before Start.
+// Open creates the resources and serves the API, with a first workspace and its
+// API key. Functions answer requests, but no triggers run before Start.
 func Open(ctx context.Context, cfg Config) (_ *Cloud, err error) {
 	c := &Cloud{cfg: cfg}
 	if cfg.Log == nil {
@@ -134,7 +134,7 @@ func (c *Cloud) serve(ctx context.Context) error {
 	})
 	calls := http.NewServeMux()
 	calls.Handle(fleet.InvokePattern, c.Fleet)
-	c.run(invoke, localhost.Only(calls)) // asks for no credential, as the emulators do
+	c.run(invoke, localhost.Only(calls)) // requires no credential, like the emulators
 	if c.Table, err = c.openTable(); err == nil {
 		c.Credentials, err = signin.EnsureCredentials(ctx, c.cfg.Dir, c.URL, c.Table, clock.System{})
 	}
@@ -151,7 +151,7 @@ func (c *Cloud) run(on net.Listener, handler http.Handler) {
 	go func() { _ = server.Serve(on) }() // ends with Close
 }
 
-// routes puts the API and the stand-in for the sign-in side by side.
+// routes combines the API and the local sign-in.
 func (c *Cloud) routes(issuer *signin.Issuer) http.Handler {
 	api := gateway.New(gateway.Config{
 		Stage: c.Deployment.API.Stage, Routes: c.Deployment.API.Routes, Responses: c.Deployment.API.Responses, Log: c.cfg.Log,
@@ -174,7 +174,7 @@ func (c *Cloud) routes(issuer *signin.Issuer) http.Handler {
 	})
 }
 
-// openTable opens the deployment's table as functions do.
+// openTable opens the deployment's table like a function.
 func (c *Cloud) openTable() (table.Table, error) {
 	if len(c.Deployment.Tables) != 1 {
 		return nil, fmt.Errorf("cloud: the templates have %d tables, not one", len(c.Deployment.Tables))
@@ -184,7 +184,7 @@ func (c *Cloud) openTable() (table.Table, error) {
 	}), nil
 }
 
-// Start begins to feed and to fire functions as the templates say.
+// Start starts the triggers in the templates.
 func (c *Cloud) Start() {
 	for _, m := range c.Deployment.Mappings {
 		c.Triggers.Feed(m)
@@ -194,8 +194,8 @@ func (c *Cloud) Start() {
 	}
 }
 
-// Close ends everything, whatever it is at, and waits until no process is left.
-// The resources stay in their services.
+// Close ends everything and waits until all processes have exited. The
+// resources stay in their services.
 func (c *Cloud) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), closePatience)
 	defer cancel()

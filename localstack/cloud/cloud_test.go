@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	_ "millrace/functions/catalog" // what the bootstrap is made of
+	_ "millrace/functions/catalog" // the bootstrap is built from it
 	"millrace/localstack/client"
 	"millrace/localstack/cloud/cloudtest"
 	"millrace/localstack/embedded/signin"
@@ -19,7 +19,7 @@ import (
 	"millrace/localstack/proof/drivers"
 )
 
-// credentialsFile leads to a stack that is up, to run the suite against in place
+// credentialsFile is the credentials file of a running stack to test, instead
 // of one in the test's process.
 var credentialsFile = flag.String("credentials", "", "credentials.json of a stack that is up and may call this machine")
 
@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// known are the credentials of the stack that the suite runs against.
+// known returns the credentials of the stack under test.
 func known(t *testing.T) signin.Credentials {
 	t.Helper()
 	if *credentialsFile == "" {
@@ -48,8 +48,8 @@ func known(t *testing.T) signin.Credentials {
 	return c
 }
 
-// TestSuite runs the end-to-end tests over the synthesized templates: every step
-// of them by the deployed functions, triggered as the templates say.
+// TestSuite runs the end-to-end tests on the synthesized templates: all steps
+// run in deployed functions, triggered as in the templates.
 func TestSuite(t *testing.T) {
 	c := known(t)
 	api := &client.Client{BaseURL: c.BaseURL, Token: c.APIKey, HTTP: &http.Client{Timeout: 2 * time.Minute}}

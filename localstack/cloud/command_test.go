@@ -30,14 +30,14 @@ func local(t *testing.T, args ...string) (output string, code int) {
 	return string(out), cmd.ProcessState.ExitCode()
 }
 
-// children lists the processes below one, by number and command line.
+// children returns the descendants of a process, command lines by process id.
 func children(t *testing.T, of string) map[int]string {
 	t.Helper()
 	parents := map[string]string{}
 	stats, err := filepath.Glob("/proc/[0-9]*/stat")
 	require.NoError(t, err)
 	for _, path := range stats {
-		if data, err := os.ReadFile(path); err == nil { // it may be gone
+		if data, err := os.ReadFile(path); err == nil { // it may have ended
 			fields := strings.Fields(string(data[strings.LastIndexByte(string(data), ')')+1:]))
 			parents[strings.Split(path, "/")[2]] = fields[1]
 		}
@@ -46,7 +46,7 @@ func children(t *testing.T, of string) map[int]string {
 	for pid := range parents {
 		for up := parents[pid]; up != "" && up != "0"; up = parents[up] {
 			if up == of {
-				line, _ := os.ReadFile("/proc/" + pid + "/cmdline") // it may be gone
+				line, _ := os.ReadFile("/proc/" + pid + "/cmdline") // it may have ended
 				number, err := strconv.Atoi(pid)
 				require.NoError(t, err)
 				out[number] = string(line)
@@ -56,14 +56,14 @@ func children(t *testing.T, of string) map[int]string {
 	return out
 }
 
-// TestUpAndDown runs the stack as make does: in the background, until it is told
-// to end.
+// TestUpAndDown runs the stack as make does: in the background, until it is
+// stopped.
 func TestUpAndDown(t *testing.T) {
 	t.Parallel()
 	templates, dir := t.TempDir(), filepath.Join(t.TempDir(), "data")
 	require.NoError(t, os.CopyFS(templates, cloudtest.Templates(t, "millrace-up-test")))
 	up := []string{"cloud", "up", "--template", templates, "--data", dir, "--bootstrap", binary, "--on", "emulators", "--listen", "127.0.0.1:0", "--detach"}
-	t.Cleanup(func() { _ = exec.Command(program, "cloud", "down", "--data", dir).Run() }) // it may be down
+	t.Cleanup(func() { _ = exec.Command(program, "cloud", "down", "--data", dir).Run() }) // it may be stopped already
 
 	began := time.Now()
 	out, code := local(t, up...)
@@ -100,7 +100,7 @@ func TestUpAndDown(t *testing.T) {
 	assert.Contains(t, out, "nothing is up")
 }
 
-func TestUpSaysWhatIsMissing(t *testing.T) {
+func TestUpReportsMissingPrerequisites(t *testing.T) {
 	t.Parallel()
 	empty, templates := t.TempDir(), t.TempDir()
 	require.NoError(t, os.CopyFS(templates, cloudtest.Templates(t, "millrace-up-test")))

@@ -14,11 +14,11 @@ import (
 	"millrace/localstack/embedded/signin"
 )
 
-// RoleSecret is the credential that a sandbox function's environment holds, as
-// Lambda gives one to every function. No task may see it.
+// RoleSecret is a credential in a sandbox function's environment, like the one
+// that Lambda gives every function. No task may see it.
 const RoleSecret = "secret-of-the-sandboxes-role"
 
-// The variables that are this machine's to say, whatever the template does.
+// Variables that this machine sets, whatever the template says.
 const (
 	envVersion     = "MILLRACE_VERSION"
 	envLogLevel    = "MILLRACE_LOG_LEVEL"
@@ -29,7 +29,7 @@ const (
 	envAllowRanges = "MILLRACE_ALLOW_RANGES"
 )
 
-// functions are the template's functions with programs of this machine.
+// functions returns the template's functions with programs of this machine.
 func (c *Cloud) functions(ctx context.Context) ([]fleet.Function, error) {
 	if _, err := os.Stat(c.cfg.Bootstrap); err != nil {
 		return nil, fmt.Errorf("cloud: the program of the functions: %w", err)
@@ -66,7 +66,7 @@ func (c *Cloud) functions(ctx context.Context) ([]fleet.Function, error) {
 	return out, nil
 }
 
-// services are the variables by which the SDK finds what stands in for AWS.
+// services returns the variables by which the SDK finds the emulated services.
 func (c *Cloud) services(ctx context.Context) (map[string]string, error) {
 	on := c.cfg.Services
 	cfg := on.DynamoDB.Config()
@@ -86,8 +86,8 @@ func (c *Cloud) services(ctx context.Context) (map[string]string, error) {
 	return out, nil
 }
 
-// environment is what the template gives a function, with the API where
-// it is here, and with this machine's own sign-in.
+// environment returns the template's environment of a function, with the local
+// address of the API and the local sign-in.
 func (c *Cloud) environment(f resources.Function, services map[string]string) map[string]string {
 	env := maps.Clone(services)
 	deployed := c.Deployment.API.Address(services["AWS_REGION"])

@@ -1,6 +1,6 @@
-// Package demo shows the service at work: it starts a server, uploads the
+// Package demo demonstrates the service: it starts a server, uploads the
 // example flows through the API, runs them, and retries one from where it
-// failed. It checks what it shows, so that it can serve as a test.
+// failed. It checks every result, so that it can serve as a test.
 package demo
 
 import (
@@ -21,26 +21,26 @@ import (
 	"millrace/localstack/proc"
 )
 
-// Options say how to show it.
+// Options configure the demo.
 type Options struct {
 	Binary string // the server, millrace-local
-	// Credentials is a file of those of a server that runs already and may call
-	// this machine; "": the demo starts one of its own.
+	// Credentials is the credentials file of a running server that may call this
+	// machine; "" starts a server.
 	Credentials string
-	Dir         string // data directory; "": a temporary one, removed at the end
-	Python      string // interpreter; "": python3 on PATH
+	Dir         string // data directory; "" means a temporary one, removed at the end
+	Python      string // interpreter; "" means python3 on PATH
 	Out         io.Writer
-	Live        bool // Out is a terminal: the table is drawn over
+	Live        bool // Out is a terminal: the table is redrawn
 }
 
-// demo is one showing.
+// demo is one run of the demo.
 type demo struct {
 	Options
 	api  *client.Client
 	page *page
 }
 
-// Run shows the demo. An error means that something was not as expected.
+// Run runs the demo. It returns an error if a result is not as expected.
 func Run(ctx context.Context, o Options) (err error) {
 	if runtime.GOOS == "windows" && o.Credentials == "" {
 		return errors.New("its flows are Python, which the embedded server does not run on Windows")
@@ -71,8 +71,8 @@ func Run(ctx context.Context, o Options) (err error) {
 	return nil
 }
 
-// connect finds the server that runs, or starts one. end ends that; it takes and
-// returns the demo's error.
+// connect returns a client of the running server, or starts one. end stops
+// that; it takes and returns the demo's error.
 func (d *demo) connect(ctx context.Context, work string) (end func(error) error, err error) {
 	if d.Credentials != "" {
 		data, err := os.ReadFile(d.Credentials)
@@ -213,7 +213,7 @@ func (d *demo) watch(ctx context.Context, id string) (client.Run, error) {
 	return run, nil
 }
 
-// expect compares the states of a run and of some of its tasks' attempts.
+// expect compares the states of a run and of the attempts of some of its tasks.
 func (d *demo) expect(run client.Run, status string, tasks map[string]string) error {
 	if run.Status != status {
 		return fmt.Errorf("run %s is %s (%s), not %s", run.RunID, run.Status, run.ErrorMessage, status)
@@ -230,7 +230,7 @@ func (d *demo) expect(run client.Run, status string, tasks map[string]string) er
 	return nil
 }
 
-// log shows the first lines of a run's log and checks that one is in it.
+// log shows the first lines of a run's log and checks that it contains a line.
 func (d *demo) log(ctx context.Context, run client.Run, lines int, want string) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -249,13 +249,13 @@ func (d *demo) log(ctx context.Context, run client.Run, lines int, want string) 
 	return nil
 }
 
-// lastLine is where a traceback says what happened.
+// lastLine returns the last line, which tells the error in a traceback.
 func lastLine(s string) string {
 	s = strings.TrimSpace(s)
 	return s[strings.LastIndexByte(s, '\n')+1:]
 }
 
-// goOn tells what to do next with the data directory.
+// goOn prints what to do next with the data directory.
 func (d *demo) goOn() {
 	d.step("Go on")
 	binary := d.Binary

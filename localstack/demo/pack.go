@@ -16,8 +16,8 @@ import (
 	"millrace/localstack/examples"
 )
 
-// pack writes an example below work and has the authoring package make its
-// flow_spec and its zip, as an author would.
+// pack writes an example below work and creates its flow_spec and zip with the
+// authoring package, like an author.
 func pack(ctx context.Context, python, work, flow string) (spec json.RawMessage, zip []byte, err error) {
 	library := filepath.Join(work, "python")
 	source := filepath.Join(work, "flows", flow)

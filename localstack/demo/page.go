@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// page is what the flows of the demo call.
+// page is the web page that the demo's flows call.
 type page struct {
 	URL    string
 	server *http.Server
 	up     atomic.Bool
 }
 
-// openPage serves /prices.json, and /channel, which is down until it is repaired.
+// openPage serves /prices.json, and /channel, which is down until repaired.
 func openPage() (*page, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -37,7 +37,7 @@ func openPage() (*page, error) {
 	return p, nil
 }
 
-// Close ends the page.
+// Close stops serving.
 func (p *page) Close() { _ = p.server.Close() }
 
 func (p *page) repair() { p.up.Store(true) }

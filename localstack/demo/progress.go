@@ -9,8 +9,8 @@ import (
 	"millrace/localstack/client"
 )
 
-// progress shows a run while it goes on: in a terminal as a table that is drawn
-// over, else one line for each change of a task.
+// progress shows the progress of a run: in a terminal as a table that is
+// redrawn, otherwise as one line for each change of a task.
 type progress struct {
 	out   io.Writer
 	live  bool
@@ -18,7 +18,7 @@ type progress struct {
 	last  map[string]string // states shown, by task and instance
 }
 
-// show takes the next state of the run.
+// show shows the next state of the run.
 func (p *progress) show(run client.Run) {
 	if p.live {
 		p.draw(run)
@@ -37,7 +37,7 @@ func (p *progress) show(run client.Run) {
 	}
 }
 
-// end shows the run as it ended.
+// end shows the final state of the run.
 func (p *progress) end(run client.Run) {
 	if !p.live {
 		fmt.Fprintln(p.out)
@@ -59,7 +59,8 @@ func (p *progress) draw(run client.Run) {
 	_, _ = io.WriteString(p.out, b.String())
 }
 
-// rows are the lines of the table: heading, tasks, instances of maps in one line.
+// rows returns the lines of the table: heading and tasks, with all instances of
+// a map on one line.
 func rows(run client.Run) []string {
 	out := []string{fmt.Sprintf("   %-12s %7s  %-16s %9s  %s", "task", "attempt", "status", "ms", "")}
 	for i := 0; i < len(run.TaskRuns); i++ {
@@ -102,7 +103,7 @@ func millis(t client.TaskRun) string {
 	return fmt.Sprint(*t.DurationMS)
 }
 
-// clip cuts a text to one line of at most n characters.
+// clip shortens a text to one line of at most n characters.
 func clip(s string, n int) string {
 	s, _, _ = strings.Cut(strings.TrimSpace(s), "\n")
 	if utf8.RuneCountInString(s) <= n {

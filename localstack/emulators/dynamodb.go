@@ -9,8 +9,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 )
 
-// The npm package that carries AWS's own DynamoDB Local. The registry is where
-// it has a version and a checksum; AWS's own download has neither.
+// The npm package of AWS's DynamoDB Local. The npm registry provides versions
+// and checksums, AWS's own download neither.
 const (
 	simulator         = "amplify-dynamodb-simulator"
 	simulatorVersion  = "2.9.30"
@@ -32,12 +32,13 @@ var dynamoDBLocal = program{
 		}
 		home := filepath.Join(dir, "package", "emulator")
 		cmd := exec.Command(java,
-			// A process of some seconds gains more by a quick start than by good code.
+			// For a process that runs for seconds, a fast start matters more than
+			// optimized code.
 			"-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx768m",
 			"-Djava.library.path="+filepath.Join(home, "DynamoDBLocal_lib"),
 			"-jar", filepath.Join(home, "DynamoDBLocal.jar"),
 			"-inMemory", "-sharedDb", "-disableTelemetry", "-port", port)
-		cmd.Dir = dir // where it leaves a file of its own
+		cmd.Dir = dir // it writes a file to its working directory
 		return cmd, nil
 	},
 	ready: func(ctx context.Context, url string) error {
@@ -47,6 +48,6 @@ var dynamoDBLocal = program{
 	},
 }
 
-// StartDynamoDB runs AWS's DynamoDB Local, in memory, and installs it the first
-// time. Kill it in the end.
+// StartDynamoDB starts AWS's DynamoDB Local in memory, and installs it the
+// first time. The caller must Kill it.
 func StartDynamoDB(ctx context.Context) (*Process, error) { return dynamoDBLocal.start(ctx) }

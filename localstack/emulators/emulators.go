@@ -1,10 +1,11 @@
-// Package emulators starts and stops the programs that speak AWS's protocols on
+// Package emulators starts and stops programs that implement AWS's protocols on
 // one machine, without Docker: AWS's DynamoDB Local, and moto for SQS, S3,
-// EventBridge, KMS and Secrets Manager. Tests of drivers ask for an [Endpoint]; a
-// test process runs one of each at most, on a free port and in memory, and it
-// dies with the process. The SDK's own variables (AWS_ENDPOINT_URL, AWS_ENDPOINT_URL_SQS …)
-// lead to somewhere else instead, LocalStack (see compose.yaml) or AWS: then
-// nothing is started. What cannot be reached fails the test.
+// EventBridge, KMS and Secrets Manager. Tests of drivers ask for an [Endpoint].
+// A test process runs at most one of each, on a free port and in memory, and it
+// dies with the process. The SDK's own variables (AWS_ENDPOINT_URL,
+// AWS_ENDPOINT_URL_SQS …) select something else instead, such as LocalStack
+// (see compose.yaml) or AWS: then nothing is started. An endpoint that cannot
+// be reached fails the test.
 package emulators
 
 import (
@@ -19,14 +20,14 @@ import (
 	"github.com/aws/aws-sdk-go-v2/credentials"
 )
 
-// Endpoint is where a service is spoken to.
+// Endpoint is the address of a service.
 type Endpoint struct {
 	URL string // such as http://127.0.0.1:40123
 
-	given *aws.Config // from the environment, nil for an emulator of ours
+	given *aws.Config // from the environment; nil for our own emulator
 }
 
-// The region and the credentials emulators are spoken to with; they take any.
+// Region and credentials for emulators, which accept any.
 const (
 	Region    = "us-east-1"
 	accessKey = "test"
@@ -35,8 +36,8 @@ const (
 
 func local(url string) Endpoint { return Endpoint{URL: url} }
 
-// Config returns a configuration whose clients speak to the endpoint. An S3
-// client needs UsePathStyle besides.
+// Config returns a configuration for clients of the endpoint. An S3 client also
+// needs UsePathStyle.
 func (e Endpoint) Config() aws.Config {
 	if e.given != nil {
 		return e.given.Copy()
@@ -48,35 +49,35 @@ func (e Endpoint) Config() aws.Config {
 	}
 }
 
-// DynamoDB returns an endpoint of DynamoDB: AWS_ENDPOINT_URL_DYNAMODB, else
+// DynamoDB returns an endpoint of DynamoDB: AWS_ENDPOINT_URL_DYNAMODB, or else
 // DynamoDB Local.
 func DynamoDB(t testing.TB) Endpoint { t.Helper(); return endpoint(t, "DYNAMODB", sharedDynamoDB) }
 
-// SQS returns an endpoint of SQS: AWS_ENDPOINT_URL_SQS, else moto.
+// SQS returns an endpoint of SQS: AWS_ENDPOINT_URL_SQS, or else moto.
 func SQS(t testing.TB) Endpoint { t.Helper(); return endpoint(t, "SQS", sharedMoto) }
 
-// S3 returns an endpoint of S3: AWS_ENDPOINT_URL_S3, else moto.
+// S3 returns an endpoint of S3: AWS_ENDPOINT_URL_S3, or else moto.
 func S3(t testing.TB) Endpoint { t.Helper(); return endpoint(t, "S3", sharedMoto) }
 
 // EventBridge returns an endpoint of EventBridge: AWS_ENDPOINT_URL_EVENTBRIDGE,
-// else moto.
+// or else moto.
 func EventBridge(t testing.TB) Endpoint { t.Helper(); return endpoint(t, "EVENTBRIDGE", sharedMoto) }
 
-// KMS returns an endpoint of KMS: AWS_ENDPOINT_URL_KMS, else moto.
+// KMS returns an endpoint of KMS: AWS_ENDPOINT_URL_KMS, or else moto.
 func KMS(t testing.TB) Endpoint { t.Helper(); return endpoint(t, "KMS", sharedMoto) }
 
 // SecretsManager returns an endpoint of Secrets Manager:
-// AWS_ENDPOINT_URL_SECRETS_MANAGER, else moto.
+// AWS_ENDPOINT_URL_SECRETS_MANAGER, or else moto.
 func SecretsManager(t testing.TB) Endpoint {
 	t.Helper()
 	return endpoint(t, "SECRETS_MANAGER", sharedMoto)
 }
 
-// Moto returns an endpoint of every service but DynamoDB: AWS_ENDPOINT_URL, else
-// moto.
+// Moto returns an endpoint of all services but DynamoDB: AWS_ENDPOINT_URL, or
+// else moto.
 func Moto(t testing.TB) Endpoint { t.Helper(); return endpoint(t, "", sharedMoto) }
 
-// endpoint returns the one the environment gives for a service, else the
+// endpoint returns the endpoint of a service from the environment, or else the
 // process's own.
 func endpoint(t testing.TB, service string, own *shared) Endpoint {
 	t.Helper()
@@ -98,15 +99,15 @@ func endpoint(t testing.TB, service string, own *shared) Endpoint {
 	return local(proc.URL)
 }
 
-// elsewhere is an endpoint that the environment names, with the region and the
-// credentials the environment gives, if it does.
+// elsewhere returns an endpoint from the environment, with its region and
+// credentials, if there are any.
 func elsewhere(ctx context.Context, url string) (Endpoint, error) {
 	options := []func(*config.LoadOptions) error{
 		config.WithBaseEndpoint(url),
 		config.WithDefaultRegion(Region),
 	}
 	if os.Getenv("AWS_ACCESS_KEY_ID") == "" && os.Getenv("AWS_PROFILE") == "" {
-		// Else the SDK would look for a machine's role, and take its time.
+		// Otherwise the SDK would slowly search for a role of the machine.
 		options = append(options, config.WithCredentialsProvider(
 			credentials.NewStaticCredentialsProvider(accessKey, secretKey, "")))
 	}
@@ -114,13 +115,13 @@ func elsewhere(ctx context.Context, url string) (Endpoint, error) {
 	return Endpoint{URL: url, given: &cfg}, err
 }
 
-// shared is an emulator that the tests of a process share.
+// shared is an emulator shared by the tests of a process.
 type shared struct {
 	program program
 
 	mu   sync.Mutex
 	proc *Process
-	err  error // of the only attempt, so that the other tests need not wait too
+	err  error // of the only attempt, so that other tests fail at once
 }
 
 var (
@@ -128,8 +129,8 @@ var (
 	sharedMoto     = &shared{program: moto}
 )
 
-// get returns the running emulator. It outlives the test that comes first, so
-// it is not bound to a test's context.
+// get returns the running emulator. It outlives the first test, so it is not
+// bound to a test's context.
 func (s *shared) get() (*Process, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -139,7 +140,7 @@ func (s *shared) get() (*Process, error) {
 	return s.proc, s.err
 }
 
-// stop ends the emulator; the next get starts another.
+// stop stops the emulator. The next get starts another.
 func (s *shared) stop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -149,8 +150,8 @@ func (s *shared) stop() {
 	s.proc, s.err = nil, nil
 }
 
-// StopAll stops the emulators this process runs for its tests. On Linux they
-// die with it anyway; elsewhere call it in TestMain.
+// StopAll stops the emulators that this process runs for its tests. On Linux
+// they die with it anyway; elsewhere call it in TestMain.
 func StopAll() {
 	sharedDynamoDB.stop()
 	sharedMoto.stop()

@@ -31,7 +31,7 @@ func TestDynamoDBLocalAnswers(t *testing.T) {
 	require.NoError(t, err)
 }
 
-func TestAProcessRunsOneOfEach(t *testing.T) {
+func TestProcessRunsOneOfEach(t *testing.T) {
 	t.Parallel()
 	var wg sync.WaitGroup
 	urls := make([]string, 10)
@@ -44,7 +44,7 @@ func TestAProcessRunsOneOfEach(t *testing.T) {
 	}
 }
 
-func TestTheEnvironmentLeadsElsewhere(t *testing.T) {
+func TestEnvironmentOverridesEndpoint(t *testing.T) {
 	t.Setenv("AWS_ACCESS_KEY_ID", "")
 	t.Setenv("AWS_PROFILE", "")
 	t.Setenv("AWS_REGION", "")
@@ -74,7 +74,7 @@ func TestTheEnvironmentLeadsElsewhere(t *testing.T) {
 	assert.Equal(t, "AKIDEXAMPLE", keys.AccessKeyID)
 }
 
-func TestATableIsTheTestsOwn(t *testing.T) {
+func TestTableBelongsToTest(t *testing.T) {
 	t.Parallel()
 	var gone table.Table
 	t.Run("inner", func(t *testing.T) {
@@ -88,7 +88,7 @@ func TestATableIsTheTestsOwn(t *testing.T) {
 	require.ErrorContains(t, gone.Check(t.Context()), "non-existent table")
 }
 
-func TestATableIsMadeByItsDefinition(t *testing.T) {
+func TestTableIsCreatedBySchema(t *testing.T) {
 	t.Parallel()
 	client := dynamodb.NewFromConfig(DynamoDB(t).Config())
 	name := "defined-" + rand.Text()
@@ -102,7 +102,7 @@ func TestATableIsMadeByItsDefinition(t *testing.T) {
 	assert.Equal(t, table.TTLAttribute, *ttl.TimeToLiveDescription.AttributeName)
 }
 
-func TestATakenPortIsChosenAnew(t *testing.T) {
+func TestTakenPortIsReplaced(t *testing.T) {
 	t.Parallel()
 	var ports []string
 	never := func(context.Context, string) error { return assert.AnError }
@@ -115,12 +115,12 @@ func TestATakenPortIsChosenAnew(t *testing.T) {
 	assert.Len(t, ports, 3)
 }
 
-func TestAnInstallationIsMadeOnce(t *testing.T) {
+func TestInstallationRunsOnce(t *testing.T) {
 	t.Chdir(t.TempDir())
 	require.NoError(t, os.WriteFile("go.mod", nil, 0o600))
 	require.NoError(t, os.MkdirAll("below", 0o700))
 	t.Chdir("below")
-	count := 0 // the lock guards it
+	count := 0 // guarded by the lock
 	install := func(_ context.Context, dir string) error {
 		count++
 		return os.WriteFile(filepath.Join(dir, "file"), nil, 0o600)

@@ -17,7 +17,7 @@ import (
 	"millrace/localstack/proc"
 )
 
-// Root is the folder of the module that the working directory is in.
+// Root returns the folder of the module that contains the working directory.
 func Root() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -35,10 +35,10 @@ func Root() (string, error) {
 	}
 }
 
-// installed returns the folder of a tool, in .tools beside go.mod, which install
-// fills the first time.
-// A file lock makes other processes wait; the folder takes its name only when
-// it is whole, so an installation that was killed is begun anew.
+// installed returns the folder of a tool, in .tools beside go.mod, which
+// install fills the first time. A file lock makes other processes wait. The
+// folder is renamed when it is complete, so an interrupted installation starts
+// over.
 func installed(ctx context.Context, name string, install func(ctx context.Context, dir string) error) (string, error) {
 	root, err := Root()
 	if err != nil {
@@ -78,7 +78,7 @@ func isDir(path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// runIn runs a command in a folder; its output is part of the error.
+// runIn runs a command in a folder. An error contains its output.
 func runIn(ctx context.Context, dir, name string, args ...string) error {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = dir
@@ -88,10 +88,9 @@ func runIn(ctx context.Context, dir, name string, args ...string) error {
 	return nil
 }
 
-// npmPackage fetches a package of the npm registry through npm, which knows the
-// user's mirrors and proxies, holds it to its checksum (the registry's form:
-// base64 of SHA-512) and unpacks it into dir. Its dependencies and scripts are
-// left alone.
+// npmPackage downloads a package of the npm registry with npm, which knows the
+// user's mirrors and proxies, checks its checksum (base64 of SHA-512, as in the
+// registry) and unpacks it into dir. It ignores dependencies and scripts.
 func npmPackage(ctx context.Context, dir, pkg, version, checksum string) error {
 	if err := runIn(ctx, dir, "npm", "pack", "--silent", pkg+"@"+version); err != nil {
 		return err
@@ -117,8 +116,8 @@ func npmPackage(ctx context.Context, dir, pkg, version, checksum string) error {
 	return os.Remove(archive.Name())
 }
 
-// unpack writes the files of a gzipped tar archive below dir; os.Root keeps
-// names that lead elsewhere from doing so.
+// unpack writes the files of a gzipped tar archive below dir. os.Root prevents
+// names from escaping it.
 func unpack(archive io.Reader, dir string) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {

@@ -15,14 +15,15 @@ import (
 //go:embed compose.yaml
 var composeFile []byte
 
-// The compose file's project, and where it publishes LocalStack.
+// The project of the compose file, and the address where it publishes
+// LocalStack.
 const (
 	composeName    = "compose.yaml"
 	composeProject = "millrace-local"
 	localStackURL  = "http://localhost:4566"
 )
 
-// stopPatience is how long the container may take to end.
+// stopPatience is how long the container may take to stop.
 const stopPatience = time.Minute
 
 // compose runs docker compose with the file in dir.
@@ -31,7 +32,7 @@ func compose(ctx context.Context, dir string, log io.Writer, args ...string) err
 	cmd := exec.CommandContext(ctx, "docker", append([]string{"compose", "--project-name", composeProject, "--file", file}, args...)...)
 	cmd.Env = os.Environ()
 	if os.Getenv(tokenVariable) == "" {
-		cmd.Env = append(cmd.Env, tokenVariable+"=none") // the file asks for one, even to end the container
+		cmd.Env = append(cmd.Env, tokenVariable+"=none") // the file requires one, even to stop the container
 	}
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := cmd.Run(); err != nil {
@@ -40,8 +41,8 @@ func compose(ctx context.Context, dir string, log io.Writer, args ...string) err
 	return nil
 }
 
-// startLocalStack starts the container of the compose file anew, which is
-// written to dir until it is ended.
+// startLocalStack starts the container of the compose file, which is stored in
+// dir until it is stopped.
 func startLocalStack(ctx context.Context, dir string, log io.Writer) (*Services, error) {
 	if err := os.WriteFile(filepath.Join(dir, composeName), composeFile, 0o600); err != nil {
 		return nil, fmt.Errorf("emulators: %w", err)
@@ -54,7 +55,7 @@ func startLocalStack(ctx context.Context, dir string, log io.Writer) (*Services,
 	return &Services{DynamoDB: e, S3: e, SQS: e, EventBridge: e, KMS: e, SecretsManager: e, stop: stop}, nil
 }
 
-// Clean ends the container that was started with dir, if there is one: also when
+// Clean stops the container that was started with dir, if there is one, even if
 // the process that started it was killed.
 func Clean(dir string, log io.Writer) error {
 	file := filepath.Join(dir, composeName)

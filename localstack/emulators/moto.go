@@ -43,8 +43,8 @@ var moto = program{
 }
 
 // motoPython installs moto into a virtual environment and returns its
-// interpreter. The environment's own scripts would not do: they name the folder
-// it was made in, which has been renamed since.
+// interpreter. The environment's own scripts do not work, because they contain
+// the path of the folder before it was renamed.
 func motoPython(ctx context.Context) (string, error) {
 	python := filepath.Join("bin", "python")
 	dir, err := installed(ctx, "moto-"+motoVersion, func(ctx context.Context, dir string) error {
@@ -56,6 +56,7 @@ func motoPython(ctx context.Context) (string, error) {
 	return filepath.Join(dir, python), err
 }
 
-// StartMoto runs moto, which stands in for SQS, S3, EventBridge and KMS in
-// memory: the moto_server on the PATH, else one it installs. Kill it in the end.
+// StartMoto starts moto, an in-memory emulator of SQS, S3, EventBridge and KMS:
+// the moto_server on the PATH, or else one it installs. The caller must Kill
+// it.
 func StartMoto(ctx context.Context) (*Process, error) { return moto.start(ctx) }

@@ -15,23 +15,23 @@ import (
 // machine takes several seconds.
 const startPatience = 90 * time.Second
 
-// Process is a running emulator. It keeps nothing, so there is nothing to end in
-// order: Kill ends it.
+// Process is a running emulator. It stores nothing, so there is no orderly
+// stop: Kill ends it.
 type Process struct {
 	URL string // http://127.0.0.1:port
 
 	*proc.Child
 }
 
-// program says how to run an emulator and how to tell that it is ready.
+// program describes how to run an emulator and how to test that it is ready.
 type program struct {
 	name    string
 	command func(ctx context.Context, port string) (*exec.Cmd, error)
 	ready   func(ctx context.Context, url string) error
 }
 
-// start runs the program on a free port and waits until it is ready. A port
-// that somebody takes between its choice and its use is chosen anew.
+// start runs the program on a free port and waits until it is ready. If another
+// process takes the port meanwhile, it tries another one.
 func (p program) start(ctx context.Context) (*Process, error) {
 	for attempt := 1; ; attempt++ {
 		process, err := p.try(ctx)

@@ -15,19 +15,19 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// The programs that may stand in for AWS.
+// The programs that can emulate AWS.
 const (
 	LocalStack = "localstack" // in Docker, with a token
 	Emulators  = "emulators"  // DynamoDB Local and moto
 )
 
-// tokenVariable holds the token that LocalStack asks for.
+// tokenVariable is the variable with the token that LocalStack requires.
 const tokenVariable = "LOCALSTACK_AUTH_TOKEN"
 
-// Services are what stands in for AWS, as long as it is not stopped.
+// Services are running emulators of AWS.
 type Services struct {
 	Name      string // LocalStack or Emulators
-	AccountID string // as which everything is done
+	AccountID string // of all resources
 
 	DynamoDB, S3, SQS, EventBridge, KMS, SecretsManager Endpoint
 
@@ -36,7 +36,7 @@ type Services struct {
 }
 
 // Choose returns LocalStack if its token is in the environment and Docker
-// answers, else Emulators, and why.
+// answers, otherwise Emulators, and the reason.
 func Choose(ctx context.Context) (name, why string) {
 	if os.Getenv(tokenVariable) == "" {
 		return Emulators, tokenVariable + " is not set"
@@ -47,9 +47,9 @@ func Choose(ctx context.Context) (name, why string) {
 	return LocalStack, tokenVariable + " is set and Docker answers"
 }
 
-// Start starts what the name says, empty of resources, and waits until it
-// answers. dir holds what LocalStack's start needs, and log gets what it says.
-// Stop it in the end.
+// Start starts the named services without resources, and waits until they
+// answer. dir is for files needed to start LocalStack, and log receives its
+// output. The caller must call Stop.
 func Start(ctx context.Context, name, dir string, log io.Writer) (*Services, error) {
 	var s *Services
 	var err error
@@ -100,7 +100,7 @@ func startEmulators(ctx context.Context) (*Services, error) {
 	return &Services{DynamoDB: local(table.URL), S3: moto, SQS: moto, EventBridge: moto, KMS: moto, SecretsManager: moto, stop: stop, died: died}, nil
 }
 
-// account is the number of the account that requests are taken to come from.
+// account returns the account number that the services use.
 func account(ctx context.Context, e Endpoint) (string, error) {
 	out, err := eventbridge.NewFromConfig(e.Config()).DescribeEventBus(ctx, &eventbridge.DescribeEventBusInput{})
 	if err != nil {
@@ -113,15 +113,15 @@ func account(ctx context.Context, e Endpoint) (string, error) {
 	return parts[4], nil
 }
 
-// Died is closed when a part of the services ends by itself; nil where nobody
-// can tell.
+// Died returns a channel that is closed when a part of the services ends by
+// itself; nil if that is not detected.
 func (s *Services) Died() <-chan struct{} { return s.died }
 
-// Stop ends the services; what they held is gone.
+// Stop stops the services and discards their content.
 func (s *Services) Stop() error { return s.stop() }
 
-// Shared returns the services of a test process, as [DynamoDB], [SQS] and the
-// others do one by one. They are not to be stopped.
+// Shared returns the services of a test process, like [DynamoDB], [SQS] and the
+// others individually. They must not be stopped.
 func Shared(t testing.TB) *Services {
 	t.Helper()
 	s := &Services{

@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// fakeDocker puts a docker on the PATH that notes how it is called and runs a
-// script. It returns what reads the notes.
+// fakeDocker puts a docker on the PATH that records its arguments and runs a
+// script. It returns a function that reads the record.
 func fakeDocker(t *testing.T, script string) func() string {
 	t.Helper()
 	dir := t.TempDir()
@@ -30,7 +30,7 @@ func fakeDocker(t *testing.T, script string) func() string {
 	}
 }
 
-func TestLocalStackIsChosenWhereItCanBe(t *testing.T) {
+func TestLocalStackIsChosenIfAvailable(t *testing.T) {
 	fakeDocker(t, "exit 0")
 	t.Setenv(tokenVariable, "")
 	name, why := Choose(t.Context())
@@ -49,7 +49,7 @@ func TestLocalStackIsChosenWhereItCanBe(t *testing.T) {
 	assert.Contains(t, why, "not found")
 }
 
-func TestLocalStackIsStartedAndEndedByCompose(t *testing.T) {
+func TestLocalStackIsStartedAndStoppedByCompose(t *testing.T) {
 	notes := fakeDocker(t, "echo pulling")
 	t.Setenv(tokenVariable, "token")
 	dir := t.TempDir()
@@ -67,7 +67,7 @@ func TestLocalStackIsStartedAndEndedByCompose(t *testing.T) {
 	assert.Equal(t, compose+" up --wait --force-recreate token=token\n"+compose+" down --volumes token=token\n", notes())
 }
 
-func TestLocalStackThatDoesNotComeUpIsEnded(t *testing.T) {
+func TestLocalStackThatDoesNotStartIsStopped(t *testing.T) {
 	notes := fakeDocker(t, `case "$*" in *" up "*) exit 1;; esac`)
 	t.Setenv(tokenVariable, "")
 	_, err := Start(t.Context(), LocalStack, t.TempDir(), &bytes.Buffer{})
@@ -77,7 +77,7 @@ func TestLocalStackThatDoesNotComeUpIsEnded(t *testing.T) {
 	require.ErrorContains(t, err, `"other" is neither localstack nor emulators`)
 }
 
-func TestEmulatorsStandInForEverything(t *testing.T) {
+func TestEmulatorsProvideAllServices(t *testing.T) {
 	t.Parallel()
 	s, err := Start(t.Context(), Emulators, t.TempDir(), &bytes.Buffer{})
 	require.NoError(t, err)

@@ -15,19 +15,19 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
 
-// tablePatience is how long AWS may take to make a table with its indexes.
+// tablePatience is how long AWS may take to create a table with its indexes.
 const tablePatience = 3 * time.Minute
 
-// poll is how soon a table that is being made is asked for.
+// poll is the interval for checking a table that is being created.
 const poll = 20 * time.Millisecond
 
-// CreateTable makes the service's table by its one definition and waits until
-// it serves.
+// CreateTable creates the service's table from its definition and waits until
+// it is active.
 func CreateTable(ctx context.Context, client *dynamodb.Client, name string) error {
 	return MakeTable(ctx, client, dynamo.Schema(name), dynamo.TimeToLive(name).TimeToLiveSpecification)
 }
 
-// MakeTable makes a table with a time to live and waits until it serves.
+// MakeTable creates a table with a time to live and waits until it is active.
 func MakeTable(ctx context.Context, client *dynamodb.Client, in *dynamodb.CreateTableInput, ttl *types.TimeToLiveSpecification) error {
 	if _, err := client.CreateTable(ctx, in); err != nil {
 		return fmt.Errorf("emulators: make table %s: %w", aws.ToString(in.TableName), err)
@@ -44,8 +44,8 @@ func MakeTable(ctx context.Context, client *dynamodb.Client, in *dynamodb.Create
 	return nil
 }
 
-// Table returns a table of the test's own on [DynamoDB], which goes when the
-// test ends.
+// Table returns a table on [DynamoDB] that belongs to the test and is deleted
+// at its end.
 func Table(t testing.TB) table.Table {
 	t.Helper()
 	endpoint := DynamoDB(t)

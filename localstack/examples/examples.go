@@ -1,5 +1,5 @@
-// Package examples holds flows to begin with, one a directory, as they are
-// uploaded. The demo runs them.
+// Package examples contains example flows, one in each directory, in the form
+// in which they are uploaded. The demo runs them.
 package examples
 
 import (

@@ -8,28 +8,29 @@ import (
 	"time"
 )
 
-// Keys open the routes beside the API. A peer's address opens none: user code on
-// this machine, and whoever a reverse proxy lets through, come from loopback too.
+// Keys are the credentials for the routes besides the API. A peer's address is
+// not one of them: user code on this machine, and clients of a reverse proxy,
+// come from loopback, too.
 type Keys struct {
-	Secret          string // bearer token; "" opens nothing
+	Secret          string // bearer token; "" matches none
 	AccessKeyID     string // of requests signed with AWS Signature Version 4
 	SecretAccessKey string
 }
 
-// where ends the messages of refusals.
+// where is the end of error messages.
 const where = " of credentials.json in the server's data directory"
 
-// Refusal is a request without the right credential.
+// Refusal is the error of a request without a valid credential.
 type Refusal struct {
-	Kind    string // as AWS names it, e.g. InvalidSignatureException
-	Message string // for whoever sent it
+	Kind    string // in AWS's terms, e.g. InvalidSignatureException
+	Message string // for the sender
 }
 
-// Error is the message.
+// Error returns the message.
 func (r *Refusal) Error() string { return r.Message }
 
-// Bearer lets requests through that have the secret as their bearer token, and
-// answers 401 to all others.
+// Bearer passes on requests with the secret as their bearer token, and answers
+// 401 to all others.
 func (k Keys) Bearer(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		token, sent := bearer(r)
@@ -44,10 +45,10 @@ func (k Keys) Bearer(next http.Handler) http.Handler {
 	})
 }
 
-// Check looks at the credential of a call of the Invoke API, before its body is
-// read: a bearer token as for [Keys.Bearer], or a signature. What depends on the
-// body, verify tells once it is there; nothing may be done before. Errors:
-// *Refusal.
+// Check checks the credential of a call of the Invoke API before its body is
+// read: a bearer token as for [Keys.Bearer], or a signature. verify checks the
+// part that depends on the body; it must be called before the call has any
+// effect. Errors: *Refusal.
 func (k Keys) Check(r *http.Request, now time.Time) (verify func(body []byte) error, err error) {
 	token, sent := bearer(r)
 	switch {
@@ -62,12 +63,12 @@ func (k Keys) Check(r *http.Request, now time.Time) (verify func(body []byte) er
 	return k.checkSignature(r, now)
 }
 
-// opens compares in a time that does not depend on where the two differ.
+// opens compares in constant time.
 func (k Keys) opens(token string) bool {
 	return k.Secret != "" && subtle.ConstantTimeCompare([]byte(token), []byte(k.Secret)) == 1 //guard:local/secret true
 }
 
-// bearer is the bearer token of a request.
+// bearer returns the bearer token of a request.
 func bearer(r *http.Request) (token string, sent bool) {
 	headers := r.Header["Authorization"]
 	if len(headers) != 1 {
@@ -82,5 +83,5 @@ func unauthorized(w http.ResponseWriter, detail string) {
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("WWW-Authenticate", "Bearer")
 	w.WriteHeader(http.StatusUnauthorized)
-	_ = json.NewEncoder(w).Encode(map[string]string{"detail": detail}) // the client may be gone
+	_ = json.NewEncoder(w).Encode(map[string]string{"detail": detail}) // the client may have disconnected
 }

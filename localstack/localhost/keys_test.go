@@ -61,8 +61,8 @@ func TestBearer(t *testing.T) {
 	}
 }
 
-// TestOnly: web pages stay out, whatever credential they have; where a request
-// comes from says nothing.
+// TestOnly: web pages are rejected, whatever credential they have; the peer's
+// address is irrelevant.
 func TestOnly(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -1,5 +1,6 @@
-// Package localhost guards the routes that a server of one's own has beside the
-// API: from where they may be asked ([Only]), and with which credential ([Keys]).
+// Package localhost protects the routes that a self-hosted server has besides
+// the API: it checks where requests come from ([Only]) and their credential
+// ([Keys]).
 package localhost
 
 import (
@@ -9,9 +10,9 @@ import (
 	"strings"
 )
 
-// Only keeps web pages out, which reach a server here through the user's browser:
-// under a foreign origin, or under a name of their own that resolves to this
-// machine. It is no credential: see [Keys].
+// Only rejects requests of web pages, which reach a local server through the
+// user's browser: from a foreign origin, or under a host name that resolves to
+// this machine. It does not replace a credential: see [Keys].
 func Only(next http.Handler) http.Handler {
 	browsers := http.NewCrossOriginProtection()
 	browsers.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { refuse(w) }))
@@ -31,8 +32,8 @@ func refuse(w http.ResponseWriter) {
 	_, _ = w.Write([]byte(`{"detail":"This route is for programs: ask for it by IP address or as localhost, and from no web page"}`))
 }
 
-// local reports whether a Host header is an address or localhost, not a name
-// that somebody else's DNS may give out.
+// local reports whether a Host header is an address or localhost, and not a
+// name under the control of another DNS.
 func local(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name

@@ -24,18 +24,19 @@ const (
 	hashHeader = "X-Amz-Content-Sha256"
 )
 
-// maxSkew is how far the time of a signature may be from the server's.
+// maxSkew is the tolerated difference between a signature's time and the
+// server's.
 const maxSkew = 15 * time.Minute
 
-// signature is what an Authorization header of AWS Signature Version 4 says.
+// signature is a parsed Authorization header of AWS Signature Version 4.
 type signature struct {
 	key, day, region, service string // of the credential and its scope
 	headers                   []string
 	value                     string // 64 hexadecimal digits
 }
 
-// checkSignature is Check of a signed request. The region is whatever the client
-// is set to, as there is only this machine.
+// checkSignature is Check for a signed request. Any region is accepted, because
+// there is only this machine.
 func (k Keys) checkSignature(r *http.Request, now time.Time) (verify func(body []byte) error, err error) {
 	incomplete := func(format string, args ...any) error {
 		return &Refusal{"IncompleteSignatureException", fmt.Sprintf(format, args...)}
@@ -48,7 +49,7 @@ func (k Keys) checkSignature(r *http.Request, now time.Time) (verify func(body [
 	if k.AccessKeyID == "" || subtle.ConstantTimeCompare([]byte(s.key), []byte(k.AccessKeyID)) != 1 {
 		return nil, &Refusal{"UnrecognizedClientException", "The access key is not the aws_access_key_id" + where}
 	}
-	if _, err := url.ParseQuery(r.URL.RawQuery); err != nil { // the signer would pass over what it cannot read
+	if _, err := url.ParseQuery(r.URL.RawQuery); err != nil { // the signer would ignore unparsable parts
 		return nil, incomplete("The query cannot be read")
 	}
 	if problem := s.covers(r); problem != "" {
@@ -65,7 +66,7 @@ func (k Keys) checkSignature(r *http.Request, now time.Time) (verify func(body [
 	return func(body []byte) error { return k.verify(r, s, at, body) }, nil
 }
 
-// verify signs the request anew and compares.
+// verify signs the request again and compares.
 func (k Keys) verify(r *http.Request, s signature, at time.Time, body []byte) error {
 	sum := sha256.Sum256(body)
 	hash := hex.EncodeToString(sum[:])
@@ -97,8 +98,8 @@ func (k Keys) verify(r *http.Request, s signature, at time.Time, body []byte) er
 	return nil
 }
 
-// covers tells what the signature leaves out that it must hold, "" if nothing:
-// the host, the time, and every header that says something to the service.
+// covers returns a required part that the signature does not cover, or "": the
+// host, the time, and every header that the service uses.
 func (s signature) covers(r *http.Request) string {
 	for _, name := range []string{"host", strings.ToLower(dateHeader)} {
 		if !slices.Contains(s.headers, name) {
@@ -118,8 +119,8 @@ func (s signature) covers(r *http.Request) string {
 	return ""
 }
 
-// parseSignature takes an Authorization header apart; false for one that is not
-// of the algorithm or lacks a part.
+// parseSignature parses an Authorization header. fit is false if it has another
+// algorithm or lacks a part.
 func parseSignature(header string) (s signature, fit bool) {
 	rest, found := strings.CutPrefix(header, algorithm+" ")
 	parts := strings.Split(rest, ",")

@@ -18,10 +18,10 @@ import (
 	"millrace/localstack/localhost"
 )
 
-// now is the time of the signatures that other programs made.
+// now is the time of signatures made by other programs.
 var now = time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
 
-// check is what the server does with a call.
+// check checks a call like the server.
 func check(keys localhost.Keys, r *http.Request, body string, now time.Time) error {
 	verify, err := keys.Check(r, now)
 	if err != nil {
@@ -30,8 +30,8 @@ func check(keys localhost.Keys, r *http.Request, body string, now time.Time) err
 	return verify([]byte(body))
 }
 
-// TestSignaturesOfOtherPrograms checks requests as botocore (the AWS CLI) and curl
-// signed them.
+// TestSignaturesOfOtherPrograms checks requests signed by botocore (the AWS
+// CLI) and curl.
 func TestSignaturesOfOtherPrograms(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -76,7 +76,7 @@ Content-Length: 32
 
 const tick = `{"event_type": "scheduler_tick"}`
 
-// sign is a call that the SDK signs, changed before that.
+// sign returns a call signed by the SDK, after before has modified it.
 func sign(t testing.TB, by localhost.Keys, service string, at time.Time, before func(*http.Request)) *http.Request {
 	t.Helper()
 	r := httptest.NewRequest(http.MethodPost, "http://127.0.0.1:8080/2015-03-31/functions/scheduler-tick/invocations?Qualifier=1", nil)
@@ -176,7 +176,8 @@ func hashOf(body string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// FuzzAuthorization: no Authorization header but the one that was signed opens.
+// FuzzAuthorization checks that only the signed Authorization header is
+// accepted.
 func FuzzAuthorization(f *testing.F) {
 	signed := sign(f, keys, "lambda", now, nil)
 	right := signed.Header.Get("Authorization")

@@ -1,6 +1,6 @@
 // Package proc runs other programs: children that end with this process
-// ([Start]), among them the embedded server ([Serve]), and programs that stay
-// in the background ([Spawn]).
+// ([Start]), among them the embedded server ([Serve]), and background programs
+// ([Spawn]).
 package proc
 
 import (
@@ -17,27 +17,27 @@ import (
 	"time"
 )
 
-// outputPatience is how long a dead program's output may be held open by
-// processes that it started and that left its group.
+// outputPatience is how long the output of a dead program may be held open by
+// processes that it started and that left its process group.
 const outputPatience = time.Second
 
-// poll is how often a program that starts or ends is looked at.
+// poll is the interval for checking a program that starts or ends.
 const poll = 10 * time.Millisecond
 
-// Child is a program that this process has started.
+// Child is a program started by this process.
 type Child struct {
 	cmd    *exec.Cmd
-	output func() string // the last of what it wrote
+	output func() string // the end of its output
 	exited chan struct{}
-	err    error // of the exit, once exited is closed
+	err    error // of the exit; valid once exited is closed
 
 	mu   sync.Mutex // held while exited is closed and while the tree is killed
 	tree tree
 }
 
-// Start runs a command with a process tree of its own, which [Child.Kill] ends.
+// Start starts a command with its own process tree, which [Child.Kill] kills.
 // On Linux and Windows the program dies with this process, however this process
-// ends; elsewhere it has to be ended. What it writes goes to log too, unless that
+// ends; elsewhere it must be killed. Its output also goes to log, unless that
 // is nil; cmd's own outputs are not used.
 func Start(cmd *exec.Cmd, log io.Writer) (*Child, error) {
 	kept := &Tail{}
@@ -55,9 +55,9 @@ func Start(cmd *exec.Cmd, log io.Writer) (*Child, error) {
 	return c, nil
 }
 
-// start starts the program, has own take it, unless that is nil, and a goroutine
-// wait for its end. Both happen on one operating system thread: the kernel's
-// "parent died" is the death of the thread that started the child.
+// start starts the program, passes it to own, unless that is nil, and waits for
+// its end in a goroutine. Both happen on one operating system thread, because
+// the kernel's parent-death signal refers to the thread that started the child.
 func (c *Child) start(own func(*os.Process) tree) error {
 	c.exited = make(chan struct{})
 	started := make(chan error)
@@ -73,7 +73,7 @@ func (c *Child) start(own func(*os.Process) tree) error {
 			return
 		}
 		if c.err = c.cmd.Wait(); errors.Is(c.err, exec.ErrWaitDelay) {
-			c.err = nil // the program ended well, another holds its output
+			c.err = nil // the program succeeded; another process holds its output
 		}
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -84,15 +84,16 @@ func (c *Child) start(own func(*os.Process) tree) error {
 }
 
 // AwaitReady calls ready until it returns nil. If the program ends first, or is
-// not ready in time, the error holds what it wrote, and it is gone afterwards.
-// The context that ready gets ends with the program.
+// not ready in time, it is killed and the error contains its output. The
+// context of ready ends with the program.
 func (c *Child) AwaitReady(ctx context.Context, patience time.Duration, ready func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	return c.await(ctx, ready, c.Kill)
 }
 
-// await is AwaitReady with a way to end a program that is not ready when ctx ends.
+// await is AwaitReady with a function that ends a program which is not ready
+// when ctx ends.
 func (c *Child) await(ctx context.Context, ready func(context.Context) error, end func()) error {
 	alive, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -123,12 +124,12 @@ func (c *Child) await(ctx context.Context, ready func(context.Context) error, en
 	}
 }
 
-// Kill kills the program and what it has started, and waits until it is gone.
-// More than once is fine.
+// Kill kills the program and the processes it has started, and waits for its
+// end. Further calls do nothing.
 func (c *Child) Kill() {
 	c.mu.Lock()
 	select {
-	case <-c.exited: // its number may be another's by now
+	case <-c.exited: // its process id may have been reused
 	default:
 		c.tree.kill(c.cmd.Process)
 	}
@@ -136,8 +137,9 @@ func (c *Child) Kill() {
 	<-c.exited
 }
 
-// Stop tells the program to end, by SIGTERM or what Windows has for it, and waits
-// until it has. An exit code other than 0 is an error that holds what it wrote.
+// Stop terminates the program, with SIGTERM or its counterpart on Windows, and
+// waits for its end. An exit code other than 0 is an error that contains its
+// output.
 func (c *Child) Stop() error {
 	if err := terminate(c.cmd.Process); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
@@ -149,19 +151,20 @@ func (c *Child) Stop() error {
 	return nil
 }
 
-// PID is the number of the process.
+// PID returns the process id.
 func (c *Child) PID() int { return c.cmd.Process.Pid }
 
-// Exited is closed when the program is gone.
+// Exited returns a channel that is closed when the program has ended.
 func (c *Child) Exited() <-chan struct{} { return c.exited }
 
-// Ending tells how the program ended, once it is gone, and what it wrote last.
+// Ending describes how the program ended, with the end of its output. The
+// program must have ended.
 func (c *Child) Ending() string { return c.cmd.ProcessState.String() + c.said() }
 
 // Output returns the last 16 KiB of what the program wrote.
 func (c *Child) Output() string { return c.output() }
 
-// said is the output as the end of a message, "" if there is none.
+// said returns the output as the end of a message, "" if there is none.
 func (c *Child) said() string {
 	if text := strings.TrimSpace(c.output()); text != "" {
 		return "; it wrote:\n" + text
@@ -169,16 +172,17 @@ func (c *Child) said() string {
 	return ""
 }
 
-// tailBytes is how much of an output a Tail keeps.
+// tailBytes is the size of a Tail in bytes.
 const tailBytes = 16 << 10
 
-// Tail keeps the last of what is written to it. Safe for concurrent use.
+// Tail keeps the last bytes that are written to it. It is safe for concurrent
+// use.
 type Tail struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
 }
 
-// Write keeps b and forgets what is too old.
+// Write appends b and drops the oldest bytes.
 func (t *Tail) Write(b []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -187,7 +191,7 @@ func (t *Tail) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// String returns what is kept.
+// String returns the kept bytes.
 func (t *Tail) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

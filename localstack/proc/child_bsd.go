@@ -4,6 +4,6 @@ package proc
 
 import "syscall"
 
-// dieWithParent can do nothing here: macOS and the BSDs do not end a child with
-// its parent.
+// dieWithParent does nothing, because macOS and the BSDs cannot end a child
+// with its parent.
 func dieWithParent(*syscall.SysProcAttr) {}

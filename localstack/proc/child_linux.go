@@ -2,6 +2,6 @@ package proc
 
 import "syscall"
 
-// dieWithParent has the kernel kill the child when this process dies, however
-// it dies.
+// dieWithParent makes the kernel kill the child when this process dies for any
+// reason.
 func dieWithParent(attr *syscall.SysProcAttr) { attr.Pdeathsig = syscall.SIGKILL }

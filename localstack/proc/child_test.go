@@ -31,7 +31,7 @@ func shell(t *testing.T, script string) *proc.Child {
 
 func never(context.Context) error { return assert.AnError }
 
-// says is ready when the output of a child is so.
+// says returns a function that succeeds when the child's output is output.
 func says(c *proc.Child, output string) func(context.Context) error {
 	return func(context.Context) error {
 		if c.Output() != output {
@@ -41,7 +41,7 @@ func says(c *proc.Child, output string) func(context.Context) error {
 	}
 }
 
-func TestOneThatEndsTellsWhy(t *testing.T) {
+func TestEndedChildReportsOutput(t *testing.T) {
 	t.Parallel()
 	var log strings.Builder
 	c, err := proc.Start(exec.Command("sh", "-c", "echo no such option >&2; exit 3"), &log)
@@ -55,7 +55,7 @@ func TestOneThatEndsTellsWhy(t *testing.T) {
 	require.ErrorIs(t, err, os.ErrNotExist)
 }
 
-func TestOneThatIsNeverReadyIsKilled(t *testing.T) {
+func TestChildThatIsNeverReadyIsKilled(t *testing.T) {
 	t.Parallel()
 	c := shell(t, "echo still starting; exec sleep 600")
 	require.NoError(t, c.AwaitReady(t.Context(), time.Minute, says(c, "still starting\n")))
@@ -67,7 +67,7 @@ func TestOneThatIsNeverReadyIsKilled(t *testing.T) {
 	assert.Contains(t, c.Ending(), "signal: killed")
 }
 
-// polite is a program that ends when it is told to.
+// polite is a program that ends when it is terminated.
 func polite(string) error {
 	told := make(chan os.Signal, 1)
 	signal.Notify(told, os.Interrupt, syscall.SIGTERM)
@@ -80,7 +80,7 @@ func polite(string) error {
 	return nil
 }
 
-func TestOneThatIsToldToStops(t *testing.T) {
+func TestStopTerminatesChild(t *testing.T) {
 	t.Parallel()
 	c := proctest.Start(t, "polite", "")
 	_, err := c.Await(t.Context())
@@ -89,7 +89,7 @@ func TestOneThatIsToldToStops(t *testing.T) {
 	assert.Equal(t, "up\nbye\n", c.Output())
 }
 
-func TestKillEndsTheWholeTree(t *testing.T) {
+func TestKillEndsProcessTree(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "pid")
 	c := shell(t, "sleep 600 & echo $! > "+file+".new; mv "+file+".new "+file+"; wait")
@@ -119,9 +119,9 @@ func parent(string) error {
 	return nil
 }
 
-// TestAChildDiesWithItsParent kills a process that runs a child, as a test's
+// TestChildDiesWithParent kills a process that runs a child, as a test's
 // time-out does.
-func TestAChildDiesWithItsParent(t *testing.T) {
+func TestChildDiesWithParent(t *testing.T) {
 	t.Parallel()
 	c := proctest.Start(t, "parent", "")
 	message, err := c.Await(t.Context())
@@ -136,7 +136,7 @@ func TestAChildDiesWithItsParent(t *testing.T) {
 	proctest.RequireGone(t, pid)
 }
 
-func TestARoleThatFailsIsTold(t *testing.T) {
+func TestFailedRoleIsReported(t *testing.T) {
 	t.Parallel()
 	_, err := proctest.Start(t, "nobody", "").Await(t.Context())
 	require.EqualError(t, err, "it ended before it was ready: exit status 1; it wrote:\nno role \"nobody\"")

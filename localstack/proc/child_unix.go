@@ -7,17 +7,17 @@ import (
 	"syscall"
 )
 
-// childAttributes start a program in a process group of its own.
+// childAttributes start a program in its own process group.
 func childAttributes() *syscall.SysProcAttr {
 	attr := &syscall.SysProcAttr{Setpgid: true}
 	dieWithParent(attr)
 	return attr
 }
 
-// daemonAttributes start a program in a session of its own.
+// daemonAttributes start a program in its own session.
 func daemonAttributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }
 
-// tree is a process and what it has started: here its process group.
+// tree is a process and its descendants: here its process group.
 type tree struct{}
 
 func newTree(*os.Process) tree { return tree{} }
@@ -27,8 +27,8 @@ func (tree) kill(p *os.Process) { _ = syscall.Kill(-p.Pid, syscall.SIGKILL) }
 
 func (tree) close() {}
 
-// terminate tells a child to end.
+// terminate asks a child to end.
 func terminate(p *os.Process) error { return p.Signal(syscall.SIGTERM) }
 
-// terminateDaemon tells a program in the background to end.
+// terminateDaemon asks a background program to end.
 func terminateDaemon(p *os.Process) error { return p.Signal(syscall.SIGTERM) }

@@ -8,25 +8,26 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// childAttributes start a program in a console process group of its own, so that
-// CTRL_BREAK reaches it alone.
+// childAttributes start a program in its own console process group, so that
+// CTRL_BREAK reaches only it.
 func childAttributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{CreationFlags: windows.CREATE_NEW_PROCESS_GROUP}
 }
 
-// daemonAttributes start a program without a console, so that it outlives the
-// one that it was started from.
+// daemonAttributes start a program without a console, so that it outlives its
+// parent's.
 func daemonAttributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{CreationFlags: windows.CREATE_NEW_PROCESS_GROUP | windows.DETACHED_PROCESS}
 }
 
-// tree is a process and what it has started: here a job object, which ends its
-// processes when the last handle to it is closed, so also when this process ends.
-// 0: there is none. What a program starts before it is in the job stays outside.
+// tree is a process and its descendants: here a job object, which ends its
+// processes when the last handle to it is closed, and therefore also when this
+// process ends. 0 means none. Processes started before the program is in the
+// job are not part of it.
 type tree windows.Handle
 
-// newTree puts a process into a job of its own. Where that fails, [tree.kill]
-// kills the process alone.
+// newTree puts a process into a new job. If that fails, [tree.kill] kills only
+// the process.
 func newTree(p *os.Process) tree {
 	job, err := windows.CreateJobObject(nil, nil)
 	if err != nil {
@@ -51,7 +52,7 @@ func newTree(p *os.Process) tree {
 	return tree(job)
 }
 
-// kill ends all processes of the job.
+// kill kills all processes of the job.
 func (t tree) kill(p *os.Process) {
 	if t == 0 || windows.TerminateJobObject(windows.Handle(t), 1) != nil {
 		_ = p.Kill() // it may have ended
@@ -75,6 +76,6 @@ func terminate(p *os.Process) error {
 	return p.Kill()
 }
 
-// terminateDaemon kills a program in the background, which has no console to be
-// told by.
+// terminateDaemon kills a background program, which has no console for a
+// signal.
 func terminateDaemon(p *os.Process) error { return p.Kill() }

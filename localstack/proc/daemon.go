@@ -11,16 +11,16 @@ import (
 	"time"
 )
 
-// The files of a directory that a program in the background has for itself.
+// Files in the directory of a background program.
 const (
-	pidFile = "pid" // locked by the program as long as it lives
-	logFile = "log" // what it writes
+	pidFile = "pid" // locked by the program while it lives
+	logFile = "log" // its output
 )
 
-// ErrRunning means that a program runs in the directory already.
+// ErrRunning means that a program is running in the directory.
 var ErrRunning = errors.New("it is up already")
 
-// Take takes a directory, which is made if missing, for this process. Errors:
+// Take locks a directory for this process and creates it if missing. Errors:
 // ErrRunning.
 func Take(dir string) (*Lock, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -33,10 +33,10 @@ func Take(dir string) (*Lock, error) {
 	return lock, err
 }
 
-// Spawn runs a command in the background, in a session of its own, and returns
-// the message of its [Ready]. What it writes goes to the file log of dir. Errors:
-// that of a command that ends before, with what it wrote; ctx's, when the command
-// is told to end.
+// Spawn runs a command in the background, in its own session, and returns the
+// message of its [Ready]. Its output goes to the file log in dir. Errors: a
+// command that ends before, with its output; ctx's, in which case the command
+// is terminated.
 func Spawn(ctx context.Context, dir, program string, args ...string) (message string, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", err
@@ -47,7 +47,7 @@ func Spawn(ctx context.Context, dir, program string, args ...string) (message st
 	}
 	defer log.Close()
 	c := &Child{cmd: exec.Command(program, args...), output: func() string {
-		data, _ := os.ReadFile(log.Name()) // what cannot be read is not told
+		data, _ := os.ReadFile(log.Name()) // the message lacks it if it cannot be read
 		return string(data)
 	}}
 	c.cmd.Stdout, c.cmd.Stderr = log, log
@@ -65,9 +65,9 @@ func Spawn(ctx context.Context, dir, program string, args ...string) (message st
 	return message, err
 }
 
-// Stop tells the program of a directory to end, which kills it on Windows, and
-// waits until it has, at most for patience: then it is killed. false means that
-// there was none.
+// Stop terminates the program of a directory, which on Windows kills it, and
+// waits for its end. After patience it is killed. It returns false if there was
+// none.
 func Stop(ctx context.Context, dir string, patience time.Duration) (bool, error) {
 	path := filepath.Join(dir, pidFile)
 	held, pid, err := holder(path)

@@ -19,7 +19,7 @@ import (
 	"millrace/localstack/proc/proctest"
 )
 
-// TestMain is the program in the background and the parent of a child too.
+// TestMain also runs the background program and the parent of a child.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 2 && os.Args[1] == "daemon" {
 		os.Exit(background(os.Args[2], os.Args[3:]...))
@@ -46,7 +46,7 @@ func background(dir string, how ...string) int {
 	case "done":
 		fmt.Println("nothing to do")
 		return 0
-	case "begets": // a child must not keep the caller waiting
+	case "begets": // a child must not block the caller
 		if err := exec.Command("sleep", "5").Start(); err != nil {
 			return 1
 		}
@@ -75,7 +75,7 @@ func spawn(t *testing.T, dir string, how ...string) (string, error) {
 	return message, err
 }
 
-func TestOneProgramToADirectory(t *testing.T) {
+func TestDirectoryHasOneProgram(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")
 	was, err := proc.Stop(t.Context(), dir, time.Second)
@@ -103,7 +103,7 @@ func TestOneProgramToADirectory(t *testing.T) {
 	assert.False(t, was)
 }
 
-func TestAStubbornProgramIsKilled(t *testing.T) {
+func TestStubbornProgramIsKilled(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	_, err := spawn(t, dir, "stubborn")
@@ -113,7 +113,7 @@ func TestAStubbornProgramIsKilled(t *testing.T) {
 	assert.True(t, was)
 }
 
-func TestAProgramThatSaysNothingFailed(t *testing.T) {
+func TestProgramWithoutNoticeFails(t *testing.T) {
 	t.Parallel()
 	self, err := os.Executable()
 	require.NoError(t, err)
@@ -127,7 +127,7 @@ func TestAProgramThatSaysNothingFailed(t *testing.T) {
 	require.ErrorIs(t, err, os.ErrNotExist)
 }
 
-func TestWithoutACallerTheNoticeIsShown(t *testing.T) {
+func TestNoticeWithoutCallerIsPrinted(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder
 	require.NoError(t, proc.Ready(&out, "up"))

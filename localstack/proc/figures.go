@@ -8,35 +8,35 @@ import (
 	"time"
 )
 
-// What Linux tells of a program, in /proc. Where there is none every figure is
-// an error.
+// Resource usage of a program, from Linux's /proc. On other systems every
+// function returns an error.
 
 // tick is the unit of processor time, the same on every Linux.
 const tick = 10 * time.Millisecond
 
-// Resident is the memory that the program has now, in bytes.
+// Resident returns the program's resident memory in bytes.
 func (c *Child) Resident() (int64, error) {
 	kb, err := c.figure("status", "VmRSS")
 	return kb << 10, err
 }
 
-// Peak is the most memory that the program has had, in bytes.
+// Peak returns the program's peak memory in bytes.
 func (c *Child) Peak() (int64, error) {
 	kb, err := c.figure("status", "VmHWM")
 	return kb << 10, err
 }
 
-// Written is what the program has made the disk write, in bytes.
+// Written returns the bytes that the program has caused to be written to disk.
 func (c *Child) Written() (int64, error) { return c.figure("io", "write_bytes") }
 
-// Processor is the processor time that the program has used.
+// Processor returns the processor time that the program has used.
 func (c *Child) Processor() (time.Duration, error) {
 	path := c.proc("stat")
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return 0, err
 	}
-	// The second field is the name in parentheses, and may hold anything.
+	// The second field is the name in parentheses, and may contain anything.
 	text := string(data)
 	fields := strings.Fields(text[strings.LastIndexByte(text, ')')+1:])
 	if len(fields) < 13 {
@@ -50,7 +50,7 @@ func (c *Child) Processor() (time.Duration, error) {
 	return time.Duration(user+system) * tick, err
 }
 
-// figure reads the number behind "name:" in a file.
+// figure returns the number after "name:" in a file.
 func (c *Child) figure(file, name string) (int64, error) {
 	path := c.proc(file)
 	data, err := os.ReadFile(path)

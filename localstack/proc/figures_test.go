@@ -10,9 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestFiguresAreThoseOfTheProcess looks at a process of which it knows some: this
-// one, and one that is not there.
-func TestFiguresAreThoseOfTheProcess(t *testing.T) {
+// TestFiguresOfProcess uses this process, for which some figures are known, and
+// one that does not exist.
+func TestFiguresOfProcess(t *testing.T) {
 	t.Parallel()
 	of := func(pid int) *Child { return &Child{cmd: &exec.Cmd{Process: &os.Process{Pid: pid}}} }
 	none := of(1 << 30)
@@ -21,7 +21,7 @@ func TestFiguresAreThoseOfTheProcess(t *testing.T) {
 	_, err = none.Processor()
 	require.ErrorIs(t, err, os.ErrNotExist)
 	if _, err := os.Stat("/proc/self/stat"); err != nil {
-		return // no Linux
+		return // not on Linux
 	}
 	self := of(os.Getpid())
 	resident, err := self.Resident()

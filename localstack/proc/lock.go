@@ -9,14 +9,14 @@ import (
 // ErrLocked means that another process holds a lock.
 var ErrLocked = errors.New("locked by another process")
 
-// Lock is an exclusive lock on a file, which holds the number of the process
-// that has it. The kernel gives the lock up when that process ends.
+// Lock is an exclusive lock on a file that contains the process id of its
+// holder. The kernel releases the lock when the process ends.
 type Lock struct{ file *os.File }
 
-// TryLock locks a file, which is made if missing. Errors: ErrLocked.
+// TryLock locks a file and creates it if missing. Errors: ErrLocked.
 func TryLock(path string) (*Lock, error) { return openLock(path, exclusive) }
 
-// WaitLock locks a file, which is made if missing, once nobody else does.
+// WaitLock waits until it can lock a file, which it creates if missing.
 func WaitLock(path string) (*Lock, error) { return openLock(path, exclusive|wait) }
 
 func openLock(path string, how lockFlags) (*Lock, error) {
@@ -38,14 +38,14 @@ func openLock(path string, how lockFlags) (*Lock, error) {
 	return &Lock{file}, nil
 }
 
-// Unlock gives the lock up at once, also while a program that is being started
+// Unlock releases the lock at once, even if a program that is being started
 // still has the file open.
 func (l *Lock) Unlock() error {
 	return errors.Join(l.file.Truncate(0), unlockFile(l.file), l.file.Close())
 }
 
-// holder tells whether a process holds the lock on a file, and its number: 0 if
-// the file does not say, as for a moment at both ends of a hold.
+// holder reports whether a process holds the lock on a file, and its id: 0 if
+// the file does not contain it, as for a moment at both ends of a hold.
 func holder(path string) (held bool, pid int, err error) {
 	file, err := os.Open(path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -55,18 +55,18 @@ func holder(path string) (held bool, pid int, err error) {
 		return false, 0, err
 	}
 	defer file.Close()
-	// The lock first: what stands in the file is its holder's only then.
+	// The lock first, because the content is valid only while the file is locked.
 	if err := lockFile(file, 0); !errors.Is(err, ErrLocked) {
 		return false, 0, err
 	}
-	_, _ = fmt.Fscanln(file, &pid) // it stays 0
+	_, _ = fmt.Fscanln(file, &pid) // 0 on errors
 	return true, pid, nil
 }
 
-// lockFlags say how a file is locked; 0: shared with others, or not at all.
+// lockFlags tell how to lock a file; 0 means shared, without waiting.
 type lockFlags int
 
 const (
 	exclusive lockFlags = 1 << iota
-	wait                // until it can be
+	wait                // until the lock is free
 )

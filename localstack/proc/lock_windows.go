@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// lockedByte is the byte of a file that is locked. Others cannot read what is
-// locked, so it lies far behind the end.
+// lockedByte is the locked byte of a file. Locked bytes cannot be read by
+// others, so it is far behind the end.
 func lockedByte() *windows.Overlapped { return &windows.Overlapped{OffsetHigh: 1 << 30} }
 
 // lockFile locks a file. Errors: ErrLocked.

@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// noticeVariable names the file of a [Notice] to the program that is to write it.
+// noticeVariable tells a program the file of its [Notice].
 const noticeVariable = "MILLRACE_NOTICE"
 
-// Ready says, with a message, that this program is ready: to whoever waits for a
-// [Notice] of it, if there is one, else on stdout.
+// Ready reports, with a message, that this program is ready: to the process
+// that waits for its [Notice], if there is one, otherwise on stdout.
 func Ready(stdout io.Writer, message string) error {
 	path := os.Getenv(noticeVariable)
 	if path == "" {
@@ -26,24 +26,25 @@ func Ready(stdout io.Writer, message string) error {
 	return os.Rename(partial, path)
 }
 
-// Notice is the path of a file, not there yet, in which a program will say that
-// it is ready.
+// Notice is the path of a file that does not exist yet, which a program writes
+// when it is ready.
 type Notice string
 
-// Ask has a command that is not started yet write the notice when it calls
+// Ask makes a command that is not started yet write the notice when it calls
 // [Ready].
 func (n Notice) Ask(cmd *exec.Cmd) {
 	cmd.Env = append(cmd.Environ(), noticeVariable+"="+string(n))
 }
 
-// AwaitNotice is [Child.AwaitReady] for a program that was asked for a notice. It
-// returns its message.
+// AwaitNotice is [Child.AwaitReady] for a program with a notice. It returns its
+// message.
 func (c *Child) AwaitNotice(ctx context.Context, patience time.Duration, n Notice) (message string, err error) {
 	err = c.AwaitReady(ctx, patience, n.into(&message))
 	return message, err
 }
 
-// into reads the notice; os.ErrNotExist as long as it is not there.
+// into returns a function that reads the notice; os.ErrNotExist while it does
+// not exist.
 func (n Notice) into(message *string) func(context.Context) error {
 	return func(context.Context) error {
 		data, err := os.ReadFile(string(n))

@@ -23,14 +23,14 @@ const startPatience = 30 * time.Second
 type Server struct {
 	*Child
 	Credentials signin.Credentials // once it is healthy
-	Startup     time.Duration      // from its start to healthy
+	Startup     time.Duration      // time from its start until it was healthy
 
 	dir, base string
 	begin     time.Time
 }
 
 // Serve runs binary serve --data dir on a free port with further flags, and
-// waits until it is healthy. Its output goes to log too, unless that is nil.
+// waits until it is healthy. Its output also goes to log, unless that is nil.
 func Serve(ctx context.Context, binary, dir string, log io.Writer, flags ...string) (*Server, error) {
 	s, err := StartServer(binary, dir, log, flags...)
 	if err != nil {
@@ -42,7 +42,7 @@ func Serve(ctx context.Context, binary, dir string, log io.Writer, flags ...stri
 	return s, nil
 }
 
-// StartServer is [Serve] without the wait: [Server.AwaitHealthy] follows.
+// StartServer is [Serve] without waiting: call [Server.AwaitHealthy] next.
 func StartServer(binary, dir string, log io.Writer, flags ...string) (*Server, error) {
 	address, err := FreeAddress()
 	if err != nil {
@@ -56,8 +56,8 @@ func StartServer(binary, dir string, log io.Writer, flags ...string) (*Server, e
 	return s, nil
 }
 
-// AwaitHealthy waits until the server is healthy. If it is not in time, or gives
-// up, it is gone afterwards, and the error holds what it wrote.
+// AwaitHealthy waits until the server is healthy. If it ends or is not healthy
+// in time, it is killed, and the error contains its output.
 func (s *Server) AwaitHealthy(ctx context.Context) error {
 	if err := s.AwaitReady(ctx, startPatience, s.healthy); err != nil {
 		return fmt.Errorf("the server: %w", err)
@@ -77,26 +77,26 @@ func (s *Server) healthy(ctx context.Context) error {
 	return json.Unmarshal(data, &s.Credentials)
 }
 
-// Client calls the server with the first start's API key.
+// Client returns a client with the API key of the first start.
 func (s *Server) Client() *client.Client {
 	return &client.Client{BaseURL: s.Credentials.BaseURL, Token: s.Credentials.APIKey}
 }
 
-// Local calls the server's routes that no deployment has, with its local secret.
+// Local returns a client of the local routes, with the local secret.
 func (s *Server) Local() *client.Client {
 	return &client.Client{BaseURL: s.Credentials.BaseURL, Token: s.Credentials.LocalSecret}
 }
 
-// The ports that FreeAddress chooses from. They lie below those that systems give
-// to connections and to listeners that ask for any (from 32,768 on Linux, 49,152
-// elsewhere), so that none of these takes a port before the program listens.
+// Range of ports for FreeAddress. They are below the ports that systems assign
+// to connections and to listeners on any port (from 32,768 on Linux, 49,152
+// elsewhere), so that none of these takes the port before the program listens.
 const (
 	firstPort = 20_000
 	ports     = 12_000
 )
 
-// FreeAddress returns an address of this machine, 127.0.0.1 and a port that
-// nobody uses, so that a program's is known before it listens.
+// FreeAddress returns an address on 127.0.0.1 with an unused port, so that a
+// program's address is known before it listens.
 func FreeAddress() (addr string, err error) {
 	for range 100 {
 		addr = fmt.Sprintf("127.0.0.1:%d", firstPort+rand.IntN(ports))

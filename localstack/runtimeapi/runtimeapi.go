@@ -1,8 +1,8 @@
-// Package runtimeapi stands in for the Lambda Runtime API, the HTTP interface by
-// which a function's process takes events and answers them, so that the real
+// Package runtimeapi emulates the Lambda Runtime API, the HTTP interface by
+// which a function's process receives and answers events, so that the real
 // binary and the real Python handler run as they are deployed. Streamed answers
-// are handed on as they come. Of the Extensions API it has what a process needs
-// to be sent SIGTERM.
+// are passed on as they arrive. Of the Extensions API it has what a process
+// needs to receive SIGTERM.
 package runtimeapi
 
 import (
@@ -22,32 +22,32 @@ import (
 	"millrace/shared/platform/ids"
 )
 
-// DefaultTimeout is the time of an event that sets none.
+// DefaultTimeout is the default time-out of an event.
 const DefaultTimeout = time.Minute
 
 // Event is one invocation.
 type Event struct {
 	Payload []byte        // JSON
-	Timeout time.Duration // 0: DefaultTimeout
+	Timeout time.Duration // 0 means DefaultTimeout
 	Tenant  string        // of a function in tenant isolation mode
-	ARN     string        // as which the function was invoked
+	ARN     string        // of the invoked function
 }
 
-// Fault is how a function or its start failed.
+// Fault is an error of a function or of its start.
 type Fault struct {
 	Type    string `json:"errorType"`
 	Message string `json:"errorMessage"`
 }
 
-// Error shows both.
+// Error returns type and message.
 func (f *Fault) Error() string { return f.Type + ": " + f.Message }
 
-// Answer is what a function answered. Body is read as it is written; a stream
-// that the function cuts off ends with a *Fault. Close it in the end.
+// Answer is a function's answer. Body is read as it is written; a stream that
+// the function aborts ends with a *Fault. The caller must close it.
 type Answer struct {
 	Body        io.ReadCloser
 	ContentType string
-	Streamed    bool // the function answered by Lambda's streaming mode or in pieces of unknown length
+	Streamed    bool // by Lambda's streaming mode, or in chunks of unknown length
 }
 
 // Bytes reads the whole answer and closes it.
@@ -56,7 +56,7 @@ func (a *Answer) Bytes() ([]byte, error) {
 	return data, errors.Join(err, a.Body.Close())
 }
 
-// API is the Runtime API of one process. Make it with Start.
+// API is the Runtime API of one process. Create it with Start.
 type API struct {
 	server   *http.Server
 	listener net.Listener
@@ -104,22 +104,24 @@ func Start() (*API, error) {
 	return a, nil
 }
 
-// Address is what a process gets as AWS_LAMBDA_RUNTIME_API.
+// Address returns the value of AWS_LAMBDA_RUNTIME_API for the process.
 func (a *API) Address() string { return a.listener.Addr().String() }
 
 // Close stops serving.
 func (a *API) Close() error { return a.server.Close() }
 
-// Polled is closed when the process first asks for an event.
+// Polled returns a channel that is closed when the process first requests an
+// event.
 func (a *API) Polled() <-chan struct{} { return a.polled }
 
-// InitFaults gets the fault of a process that reports that it cannot start.
+// InitFaults returns a channel with the fault of a process that reports that it
+// cannot start.
 func (a *API) InitFaults() <-chan *Fault { return a.initFaults }
 
-// Extensions gets the name of an extension that registers.
+// Extensions returns a channel with the names of extensions that register.
 func (a *API) Extensions() <-chan string { return a.registered }
 
-// Invoke hands an event to the process, when it asks for one, and returns its
+// Invoke passes an event to the process, when it requests one, and returns its
 // answer. Errors: a *Fault if the function failed; ctx's.
 func (a *API) Invoke(ctx context.Context, e Event) (*Answer, error) {
 	c := &call{id: ids.New(time.Now()), event: e, answers: make(chan result, 1)}
@@ -143,8 +145,8 @@ func (a *API) Invoke(ctx context.Context, e Event) (*Answer, error) {
 	}
 }
 
-// Ready waits until the process asks for an event: what it was given before is
-// done with. Errors: ctx's.
+// Ready waits until the process requests an event, which means that it has
+// finished the previous one. Errors: ctx's.
 func (a *API) Ready(ctx context.Context) error {
 	select {
 	case a.calls <- nil:
@@ -154,7 +156,7 @@ func (a *API) Ready(ctx context.Context) error {
 	}
 }
 
-// claim takes a call that waits for its answer.
+// claim returns a call that waits for its answer.
 func (a *API) claim(id string) *call {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -170,7 +172,7 @@ func (a *API) next(w http.ResponseWriter, r *http.Request) {
 		case <-r.Context().Done():
 			return
 		case c := <-a.calls:
-			if c != nil { // else it was asked whether the process is ready
+			if c != nil { // otherwise it was only a call of Ready
 				give(w, c)
 				return
 			}
@@ -188,10 +190,10 @@ func give(w http.ResponseWriter, c *call) {
 		h.Set("Lambda-Runtime-Aws-Tenant-Id", c.event.Tenant)
 	}
 	h.Set("Content-Type", "application/json")
-	_, _ = w.Write(c.event.Payload) // the process may be gone
+	_, _ = w.Write(c.event.Payload) // the process may have ended
 }
 
-// response hands an answer on while it arrives.
+// response passes an answer on while it arrives.
 func (a *API) response(w http.ResponseWriter, r *http.Request) {
 	c := a.claim(r.PathValue("id"))
 	if c == nil {
@@ -204,7 +206,7 @@ func (a *API) response(w http.ResponseWriter, r *http.Request) {
 		Streamed: r.Header.Get("Lambda-Runtime-Function-Response-Mode") == "streaming" || r.ContentLength < 0,
 	}}
 	_, err := io.Copy(writer, r.Body)
-	if errors.Is(err, io.ErrClosedPipe) { // nobody reads on: Lambda lets the function finish
+	if errors.Is(err, io.ErrClosedPipe) { // the reader has left: Lambda lets the function finish
 		_, err = io.Copy(io.Discard, r.Body)
 	}
 	if err == nil {
@@ -214,7 +216,7 @@ func (a *API) response(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusAccepted)
 }
 
-// trailing is the fault that ends a stream, nil if it is whole.
+// trailing returns the fault that ends a stream, nil if it is complete.
 func trailing(trailer http.Header) error {
 	kind := trailer.Get("Lambda-Runtime-Function-Error-Type")
 	if kind == "" {
@@ -222,7 +224,7 @@ func trailing(trailer http.Header) error {
 	}
 	f := &Fault{Type: kind}
 	if body, err := base64.StdEncoding.DecodeString(trailer.Get("Lambda-Runtime-Function-Error-Body")); err == nil {
-		_ = json.Unmarshal(body, f) // the type is enough
+		_ = json.Unmarshal(body, f) // the type is sufficient
 	}
 	return f
 }

@@ -1,5 +1,5 @@
-// Package cloudtest opens deployments for tests: of the templates that the
-// repository holds, under names of their own, on DynamoDB Local and moto.
+// Package cloudtest opens deployments for tests: of the repository's templates,
+// with unique names, on DynamoDB Local and moto.
 package cloudtest
 
 import (
@@ -27,21 +27,21 @@ import (
 	"millrace/shared/platform/ids"
 )
 
-// deployed stands before the names of everything in the repository's templates.
+// deployed is the prefix of all names in the repository's templates.
 const deployed = "millrace-acme-prod"
 
-// Version is the service's in these deployments.
+// Version is the version of the service in these deployments.
 const Version = "1.2.3"
 
-// Cloud is one deployment with a workspace. It ends with its test.
+// Cloud is a deployment with a workspace. It is closed at the end of its test.
 type Cloud struct {
 	*cloud.Cloud
 	OrgID  string         // of the workspace
-	Client *client.Client // with its key
-	Prefix string         // stands before the names of functions, queues and all else
+	Client *client.Client // with its API key
+	Prefix string         // of the names of functions, queues and other resources
 }
 
-// Open makes a deployment, all of its resources new, and serves it. No message is
+// Open creates a deployment with new resources and serves it. No message is
 // delivered before Feed or Deliver. binary is the bootstrap.
 func Open(t testing.TB, binary string) *Cloud {
 	t.Helper()
@@ -73,8 +73,7 @@ func OpenTemplates(t testing.TB, binary string, files map[string][]byte) *Cloud 
 	}
 }
 
-// Templates returns the repository's templates with another prefix before every
-// name.
+// Templates returns the repository's templates with another name prefix.
 func Templates(t testing.TB, prefix string) fs.FS {
 	t.Helper()
 	return renamed(t, templates(t), prefix)
@@ -120,16 +119,17 @@ func load(t testing.TB, files map[string][]byte, prefix string) *template.Assemb
 	return a
 }
 
-// Invoke runs an event on a function of the catalog. Errors: *runtimeapi.Fault.
+// Invoke invokes a function of the catalog with an event. Errors:
+// *runtimeapi.Fault.
 func (c *Cloud) Invoke(ctx context.Context, name string, payload []byte) (*runtimeapi.Answer, error) {
 	return c.Fleet.Invoke(ctx, c.Prefix+name, "", payload)
 }
 
-// Idle counts the processes of a function, and a workspace if it is a sandbox's,
-// that wait for an event.
+// Idle returns the number of idle processes of a function, for a sandbox
+// function those of a workspace.
 func (c *Cloud) Idle(name, workspace string) int { return c.Fleet.Idle(c.Prefix+name, workspace) }
 
-// Feed delivers the messages of these queues from now on.
+// Feed starts delivering the messages of these queues.
 func (c *Cloud) Feed(t testing.TB, queues ...string) {
 	t.Helper()
 	for _, name := range queues {
@@ -139,8 +139,8 @@ func (c *Cloud) Feed(t testing.TB, queues ...string) {
 	}
 }
 
-// Deliver waits up to some seconds for messages of a queue and hands them to its
-// function as one event. It returns how many it handed over.
+// Deliver waits up to wait seconds for messages of a queue and passes them to
+// its function in one event. It returns their number.
 func (c *Cloud) Deliver(ctx context.Context, queue string, wait int32) (int, error) {
 	m, err := c.mapping(queue)
 	if err != nil {
@@ -158,13 +158,13 @@ func (c *Cloud) mapping(queue string) (resources.Mapping, error) {
 	return resources.Mapping{}, fmt.Errorf("no function takes messages of %s", queue)
 }
 
-// marked writes what a function does, under its name.
+// marked prefixes a function's output with its name.
 type marked struct {
 	out      io.Writer
 	function string
 }
 
-// Write keeps b under the function's name, unless it is of metrics alone.
+// Write writes b with the function's name, unless it contains only metrics.
 func (m marked) Write(b []byte) (int, error) {
 	if bytes.Contains(b, []byte(`"CloudWatchMetrics"`)) {
 		return len(b), nil

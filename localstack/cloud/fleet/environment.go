@@ -23,9 +23,9 @@ type environment struct {
 	alive   context.Context // ends with the process; its cause is a *runtimeapi.Fault
 }
 
-// start starts a process of a function with nothing in its environment but what
-// the function has and what Lambda adds: where the Runtime API is, where the
-// code is, a folder for temporary files.
+// start starts a process of a function. Its environment contains only the
+// function's variables and Lambda's: the address of the Runtime API, the
+// location of the code, a folder for temporary files.
 func (f *Fleet) start(function Function, tenant string) (*environment, error) {
 	api, err := runtimeapi.Start()
 	if err != nil {
@@ -33,7 +33,7 @@ func (f *Fleet) start(function Function, tenant string) (*environment, error) {
 	}
 	e := &environment{key: key(function.Name, tenant), api: api}
 	if err := f.spawn(e, function); err != nil {
-		_ = api.Close() // nothing used it
+		_ = api.Close() // not used yet
 		_ = os.RemoveAll(e.dir)
 		return nil, fmt.Errorf("start %s: %w", function.Name, err)
 	}
@@ -82,7 +82,7 @@ func (f *Fleet) spawn(e *environment, function Function) (err error) {
 	return nil
 }
 
-// death is why a process that is gone ended.
+// death returns why a process ended.
 func (e *environment) death(running context.Context) error {
 	if running.Err() != nil {
 		return context.Cause(running)
@@ -98,5 +98,5 @@ func (e *environment) death(running context.Context) error {
 // end kills the process and removes its folder.
 func (e *environment) end() {
 	e.process.Kill()
-	_ = errors.Join(e.api.Close(), os.RemoveAll(e.dir)) // both are of no more use
+	_ = errors.Join(e.api.Close(), os.RemoveAll(e.dir)) // neither is needed any more
 }

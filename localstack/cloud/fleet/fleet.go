@@ -1,7 +1,7 @@
-// Package fleet runs functions as Lambda does, each in processes that take their
-// events from a stand-in for the Lambda Runtime API: one event at a time, another
-// process when all are busy, processes of one tenant each where the function
-// asks for it, and none that outlives its time-out.
+// Package fleet runs functions as Lambda does: in processes that receive their
+// events from an emulated Lambda Runtime API, one event at a time, with another
+// process if all are busy, with separate processes for each tenant if the
+// function requires it, and with a time-out.
 package fleet
 
 import (
@@ -19,14 +19,14 @@ import (
 	"millrace/localstack/runtimeapi"
 )
 
-// startPatience is how long a process may take to ask for its first event.
-// Lambda gives it 10 s, but does not run on a busy laptop.
+// startPatience is how long a process may take to request its first event.
+// Lambda allows 10 s, but does not run on a busy laptop.
 const startPatience = 30 * time.Second
 
-// warm is how many idle processes of a function are kept.
+// warm is the number of idle processes of a function that are kept.
 const warm = 4
 
-// The errors of an invocation that was not begun.
+// Errors of an invocation that was not started.
 var (
 	ErrUnknown  = errors.New("no such function")
 	ErrNoTenant = errors.New("the function is isolated by tenant and the invocation names none")
@@ -38,13 +38,13 @@ type Function struct {
 	Name    string
 	ARN     string
 	Command []string               // the program, which speaks the Runtime API
-	Code    func(dir string) error // lays out the code in an empty folder; nil: there is none but the program
-	Env     map[string]string      // all that its processes see, but for what Lambda adds
-	Timeout time.Duration          // of an event
-	Tenants bool                   // a process takes events of one tenant only
+	Code    func(dir string) error // lays out the code in an empty folder; nil if there is only the program
+	Env     map[string]string      // the whole environment of its processes, except Lambda's variables
+	Timeout time.Duration          // of one event
+	Tenants bool                   // each process serves only one tenant
 }
 
-// Fleet runs functions. Make it with New; it is safe for concurrent use.
+// Fleet runs functions. Create it with New. It is safe for concurrent use.
 type Fleet struct {
 	functions map[string]Function
 	dir       string
@@ -58,9 +58,9 @@ type Fleet struct {
 	pending sync.WaitGroup            // events in flight
 }
 
-// New returns a fleet of these functions. Their folders are made in dir, and
-// what they write goes to log, which may be nil. Nothing is started before the
-// first event.
+// New returns a fleet of functions. Their folders are created in dir, and their
+// output goes to log, which may be nil. No process starts before the first
+// event.
 func New(dir string, log func(function string) io.Writer, functions ...Function) *Fleet {
 	f := &Fleet{
 		functions: map[string]Function{}, dir: dir, log: log,
@@ -73,18 +73,19 @@ func New(dir string, log func(function string) io.Writer, functions ...Function)
 	return f
 }
 
-// Names lists the functions.
+// Names returns the names of the functions.
 func (f *Fleet) Names() []string { return slices.Sorted(maps.Keys(f.functions)) }
 
-// Find returns the function of a name.
+// Find returns the function with a name.
 func (f *Fleet) Find(name string) (Function, bool) {
 	function, found := f.functions[name]
 	return function, found
 }
 
-// Invoke runs an event. tenant is "" unless the function is isolated by it. The
-// function goes on when ctx ends, as on Lambda; only the answer is lost. Errors:
-// ErrUnknown, ErrNoTenant, ErrClosed; *runtimeapi.Fault of the function; ctx's.
+// Invoke invokes a function with an event. tenant is "" unless the function is
+// isolated by tenant. As on Lambda, the function continues if ctx ends; only
+// its answer is lost. Errors: ErrUnknown, ErrNoTenant, ErrClosed;
+// *runtimeapi.Fault of the function; ctx's.
 func (f *Fleet) Invoke(ctx context.Context, name, tenant string, payload []byte) (*runtimeapi.Answer, error) {
 	function, found := f.functions[name]
 	if !found {
@@ -119,7 +120,7 @@ func (f *Fleet) Invoke(ctx context.Context, name, tenant string, payload []byte)
 	}
 }
 
-// admit counts an event in.
+// admit counts an event in flight.
 func (f *Fleet) admit() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -130,8 +131,8 @@ func (f *Fleet) admit() error {
 	return nil
 }
 
-// run has an environment take the event. The environment is busy until it asks
-// for another, which may be after its answer.
+// run passes the event to an environment, which is busy until it requests
+// another event, possibly some time after its answer.
 func (f *Fleet) run(function Function, tenant string, payload []byte) (*runtimeapi.Answer, error) {
 	e, err := f.take(function, tenant)
 	if err != nil {
@@ -145,7 +146,7 @@ func (f *Fleet) run(function Function, tenant string, payload []byte) (*runtimea
 		defer f.pending.Done()
 		defer cancel()
 		if e.api.Ready(alive) != nil {
-			f.drop(e) // it is dead, or late
+			f.drop(e) // it is dead or late
 			return
 		}
 		f.free(e)
@@ -191,7 +192,7 @@ func (f *Fleet) take(function Function, tenant string) (*environment, error) {
 
 func key(function, tenant string) string { return function + " " + tenant }
 
-// free makes an environment idle, or ends it if enough are.
+// free makes an environment idle, or ends it if there are enough idle ones.
 func (f *Fleet) free(e *environment) {
 	f.mu.Lock()
 	if f.running.Err() == nil && len(f.idle[e.key]) < warm && e.alive.Err() == nil {
@@ -212,15 +213,15 @@ func (f *Fleet) drop(e *environment) {
 	e.end()
 }
 
-// Idle counts the processes of a function, and a tenant, that wait for an event.
+// Idle returns the number of idle processes of a function and a tenant.
 func (f *Fleet) Idle(function, tenant string) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return len(f.idle[key(function, tenant)])
 }
 
-// Close ends every process, whatever it is at, and waits until all are gone. The
-// folders go too.
+// Close kills all processes, waits until they have exited and removes their
+// folders.
 func (f *Fleet) Close() error {
 	f.stop(ErrClosed)
 	f.mu.Lock()

@@ -24,7 +24,7 @@ import (
 	"millrace/localstack/runtimeapi"
 )
 
-// TestMain is the functions' program too.
+// TestMain also runs the functions' program.
 func TestMain(m *testing.M) {
 	switch os.Getenv("_HANDLER") {
 	case "":
@@ -48,7 +48,7 @@ type answer struct {
 	Files  []string
 }
 
-// handle does what it is asked to.
+// handle does what the request says.
 func handle(ctx context.Context, in request) (answer, error) {
 	switch in.Do {
 	case "fail":
@@ -56,7 +56,7 @@ func handle(ctx context.Context, in request) (answer, error) {
 	case "die":
 		fmt.Println("last words")
 		os.Exit(4)
-	case "wait": // until the file is there
+	case "wait": // until the file exists
 		if err := os.WriteFile(in.File+".began", nil, 0o600); err != nil {
 			return answer{}, err
 		}
@@ -67,10 +67,10 @@ func handle(ctx context.Context, in request) (answer, error) {
 			select {
 			case <-time.After(5 * time.Millisecond):
 			case <-ctx.Done():
-				select {} // it does not mind its deadline
+				select {} // ignores its deadline
 			}
 		}
-	case "beget": // a process of its own
+	case "beget": // starts a child process
 		child := exec.Command("/bin/sleep", "600")
 		if err := child.Start(); err != nil {
 			return answer{}, err
@@ -115,13 +115,13 @@ func invoke(t *testing.T, f *fleet.Fleet, name, tenant string, in request) (answ
 	return out, nil
 }
 
-// idle waits until so many processes wait for an event.
+// idle waits until n processes wait for an event.
 func idle(t *testing.T, f *fleet.Fleet, name, tenant string, n int) {
 	t.Helper()
 	require.Eventually(t, func() bool { return f.Idle(name, tenant) == n }, 20*time.Second, 5*time.Millisecond, "%s %s", name, tenant)
 }
 
-func TestAProcessTakesOneEventAtATime(t *testing.T) {
+func TestProcessHandlesOneEventAtATime(t *testing.T) {
 	t.Parallel()
 	f := open(t, fleet.Function{Name: "f", Env: map[string]string{"OWN": "1"}, Code: func(dir string) error {
 		return os.WriteFile(filepath.Join(dir, "code"), nil, 0o600)
@@ -155,7 +155,7 @@ func TestAProcessTakesOneEventAtATime(t *testing.T) {
 	idle(t, f, "f", "", 2)
 }
 
-func TestTenantsNeverMeet(t *testing.T) {
+func TestTenantsNeverShareProcess(t *testing.T) {
 	t.Parallel()
 	f := open(t, fleet.Function{Name: "f", Tenants: true})
 	_, err := invoke(t, f, "f", "", request{})
@@ -200,7 +200,7 @@ func TestFaults(t *testing.T) {
 	require.ErrorIs(t, err, fleet.ErrUnknown)
 }
 
-func TestAnEventGoesOnWhenItsCallerHasLeft(t *testing.T) {
+func TestEventContinuesAfterCallerLeaves(t *testing.T) {
 	t.Parallel()
 	f := open(t, fleet.Function{Name: "f"})
 	file := filepath.Join(t.TempDir(), "go-on")

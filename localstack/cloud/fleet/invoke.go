@@ -10,15 +10,15 @@ import (
 	"millrace/localstack/runtimeapi"
 )
 
-// InvokePattern is the route of Lambda's Invoke, for [Fleet.ServeHTTP].
+// InvokePattern is the route of Lambda's Invoke API, for [Fleet.ServeHTTP].
 const InvokePattern = "POST /2015-03-31/functions/{name}/invocations"
 
-// maxPayload is the largest payload that Lambda takes, in bytes.
+// maxPayload is the largest payload that Lambda accepts, in bytes.
 const maxPayload = 6 << 20
 
-// ServeHTTP is Lambda's Invoke, without its check of who asks: of a function by
-// name, name and version, or ARN. It answers what the function did, or, for
-// invocations of the type Event, that it was told.
+// ServeHTTP serves Lambda's Invoke API, without authentication, for a function
+// given by name, name and version, or ARN. It responds with the function's
+// answer, or, for invocations of type Event, with an acknowledgement.
 func (f *Fleet) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	payload, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxPayload))
 	if err != nil {
@@ -34,7 +34,7 @@ func (f *Fleet) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	if fault := (*runtimeapi.Fault)(nil); errors.As(err, &fault) {
 		w.Header().Set("X-Amz-Function-Error", "Unhandled")
-		_ = json.NewEncoder(w).Encode(fault) // the client may be gone
+		_ = json.NewEncoder(w).Encode(fault) // the client may have disconnected
 		return
 	}
 	if err != nil {
@@ -43,10 +43,10 @@ func (f *Fleet) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	defer answer.Body.Close()
 	w.Header().Set("X-Amz-Executed-Version", "$LATEST")
-	_, _ = io.Copy(w, answer.Body) // the client may be gone
+	_, _ = io.Copy(w, answer.Body) // the client may have disconnected
 }
 
-// later runs an event that nobody waits for.
+// later runs an asynchronous invocation.
 func (f *Fleet) later(w http.ResponseWriter, name, tenant string, payload []byte) {
 	function, found := f.Find(name)
 	switch {
@@ -69,7 +69,7 @@ func (f *Fleet) later(w http.ResponseWriter, name, tenant string, payload []byte
 	w.WriteHeader(http.StatusAccepted)
 }
 
-// refuseInvocation answers an invocation that was not begun.
+// refuseInvocation responds to an invocation that was not started.
 func refuseInvocation(w http.ResponseWriter, err error) {
 	switch {
 	case errors.Is(err, ErrUnknown):
@@ -81,7 +81,7 @@ func refuseInvocation(w http.ResponseWriter, err error) {
 	}
 }
 
-// functionName takes a name, name:version or ARN, as Lambda does.
+// functionName returns the name in a name, name:version or ARN, as Lambda does.
 func functionName(s string) string {
 	if _, after, found := strings.Cut(s, ":function:"); found {
 		s = after
@@ -90,10 +90,10 @@ func functionName(s string) string {
 	return name
 }
 
-// refuse answers as the Lambda service does when it invokes nothing.
+// refuse responds as the Lambda service does if it invokes nothing.
 func refuse(w http.ResponseWriter, status int, kind, message string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("X-Amzn-Errortype", kind)
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(map[string]string{"Type": "User", "message": message}) // the client may be gone
+	_ = json.NewEncoder(w).Encode(map[string]string{"Type": "User", "message": message}) // the client may have disconnected
 }

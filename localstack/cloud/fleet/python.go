@@ -9,14 +9,14 @@ import (
 	"strings"
 )
 
-// runtimePy plays the part of AWS's Python runtime: it calls the handler.
+// runtimePy emulates AWS's Python runtime: it calls the handler.
 //
 //go:embed runtime.py
 var runtimePy string
 
-// Python returns the command that runs a handler in Python, as Lambda's runtime
-// for it does, and what lays out its code. interpreter is a name on the PATH or a
-// path; a shim is resolved.
+// Python returns the command that runs a Python handler, like Lambda's runtime,
+// and a function that lays out its code. interpreter is a path or a name on
+// PATH; shims are resolved.
 func Python(interpreter string, code fs.FS) (command []string, layout func(dir string) error, err error) {
 	out, err := exec.Command(interpreter, "-I", "-S", "-c", "import sys; print(sys.executable)").Output()
 	if err != nil {

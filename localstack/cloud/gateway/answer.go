@@ -13,11 +13,10 @@ import (
 	"github.com/aws/aws-lambda-go/events"
 )
 
-// streamType is the content type by which a function says that it answers in
-// the streaming form.
+// streamType is the content type of a streamed response.
 const streamType = "application/vnd.awslambda.http-integration-response"
 
-// whole answers with a function's proxy response.
+// whole sends a function's buffered proxy response.
 func whole(w http.ResponseWriter, answer io.Reader) error {
 	var res events.APIGatewayProxyResponse
 	if err := json.NewDecoder(answer).Decode(&res); err != nil {
@@ -31,14 +30,14 @@ func whole(w http.ResponseWriter, answer io.Reader) error {
 		}
 	}
 	head(w, res.StatusCode, res.MultiValueHeaders)
-	_, _ = w.Write(body) // the client may be gone
+	_, _ = w.Write(body) // the client may have disconnected
 	return nil
 }
 
-// delimiter stands between the prelude of a streamed answer and its body.
+// delimiter separates the prelude of a streamed response from its body.
 var delimiter = make([]byte, 8)
 
-// stream hands a streamed answer on as it comes.
+// stream forwards a streamed response as it arrives.
 func stream(w http.ResponseWriter, answer io.Reader) error {
 	in := bufio.NewReader(answer)
 	var prelude []byte
@@ -61,7 +60,7 @@ func stream(w http.ResponseWriter, answer io.Reader) error {
 			if _, err := w.Write(buf[:n]); err != nil {
 				return err
 			}
-			_ = http.NewResponseController(w).Flush() // the server's writer can
+			_ = http.NewResponseController(w).Flush() // the server's writer supports it
 		}
 		if errors.Is(err, io.EOF) {
 			return nil

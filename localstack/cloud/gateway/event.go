@@ -13,7 +13,7 @@ import (
 	"millrace/shared/platform/ids"
 )
 
-// proxyEvent is the event that API Gateway makes of a request with a resource.
+// proxyEvent returns API Gateway's event for a request to a resource.
 func proxyEvent(r *http.Request, stage, resource string) (events.APIGatewayProxyRequest, error) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {

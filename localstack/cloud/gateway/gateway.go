@@ -1,6 +1,6 @@
-// Package gateway stands in for API Gateway's REST API: it routes requests to
-// functions by the integrations of its definition, hands them over as proxy
-// events, and answers with what the functions say, whole or as a stream.
+// Package gateway emulates API Gateway's REST API: it routes requests to
+// functions by the integrations of its definition, passes them on as proxy
+// events, and sends the functions' responses, buffered or as a stream.
 package gateway
 
 import (
@@ -18,37 +18,38 @@ import (
 	"millrace/localstack/runtimeapi"
 )
 
-// MaxBody is the largest request that API Gateway takes, in bytes.
+// MaxBody is the largest request that API Gateway accepts, in bytes.
 const MaxBody = 10 << 20
 
-// Route is one operation with its integration.
+// Route is an operation with its integration.
 type Route struct {
-	Method   string // GET …; AnyMethod: those that have no other route
-	Path     string // as OpenAPI writes it: /runs/{run_id}
+	Method   string // GET …; AnyMethod means those without another route
+	Path     string // in OpenAPI form: /runs/{run_id}
 	Function string // name
-	Stream   bool   // the function answers as a stream
+	Stream   bool   // the function streams its response
 	Timeout  time.Duration
 }
 
-// AnyMethod stands for the methods of a path that have no route of their own.
+// AnyMethod matches the methods of a path without a route of their own.
 const AnyMethod = "ANY"
 
 // Config is an API.
 type Config struct {
 	Stage  string
 	Routes []Route
-	// Responses replace the gateway's own answers, by kind.
+	// Responses replace the gateway's own responses, by kind.
 	Responses map[string]Response
-	// Invoke runs an event. A *runtimeapi.Fault is the function's.
+	// Invoke invokes a function with an event. A *runtimeapi.Fault is the
+	// function's.
 	Invoke func(ctx context.Context, function string, payload []byte) (*runtimeapi.Answer, error)
 	Log    *slog.Logger
 }
 
-// New returns the API at the root of its paths, without the stage. What has no
-// route is answered with 403, as API Gateway does.
+// New returns the handler of an API without its stage. Requests without a route
+// are answered with 403, as by API Gateway.
 func New(cfg Config) http.Handler {
 	router := chi.NewMux()
-	// Routes of any method go first: others then take their place.
+	// Routes of any method first, so that others override them.
 	for _, route := range cfg.Routes {
 		if route.Method == AnyMethod {
 			router.Handle(pattern(route), cfg.handler(route))
@@ -67,10 +68,10 @@ func New(cfg Config) http.Handler {
 	return router
 }
 
-// pattern is a route's path as the router has it.
+// pattern returns a route's path in the router's form.
 func pattern(route Route) string { return strings.ReplaceAll(route.Path, "{proxy+}", "*") }
 
-// handler answers the requests of a route.
+// handler returns the handler of a route.
 func (cfg *Config) handler(route Route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r.Body = http.MaxBytesReader(w, r.Body, MaxBody)
@@ -81,8 +82,8 @@ func (cfg *Config) handler(route Route) http.Handler {
 	})
 }
 
-// answer answers a request by its function. An error means that the answer
-// cannot be completed.
+// answer responds to a request with its function's response. An error means
+// that the response cannot be completed.
 func (cfg *Config) answer(w http.ResponseWriter, r *http.Request, route Route) error {
 	event, err := proxyEvent(r, cfg.Stage, route.Path)
 	if _, over := errors.AsType[*http.MaxBytesError](err); over {
@@ -105,7 +106,7 @@ func (cfg *Config) answer(w http.ResponseWriter, r *http.Request, route Route) e
 	answer, err := cfg.Invoke(ctx, route.Function, payload)
 	switch {
 	case err != nil && r.Context().Err() != nil:
-		return nil // the client is gone
+		return nil // the client has disconnected
 	case errors.Is(err, context.DeadlineExceeded):
 		cfg.refuse(w, timedOut)
 		return nil

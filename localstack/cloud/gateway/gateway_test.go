@@ -19,7 +19,7 @@ import (
 	"millrace/localstack/runtimeapi"
 )
 
-// play answers events by the function's name.
+// play returns a function that responds to events by function name.
 func play(t *testing.T) func(context.Context, string, []byte) (*runtimeapi.Answer, error) {
 	return func(ctx context.Context, function string, payload []byte) (*runtimeapi.Answer, error) {
 		var event events.APIGatewayProxyRequest
@@ -132,9 +132,9 @@ func TestRoutes(t *testing.T) {
 	assert.Equal(t, "it", res.Header.Get("X-Fixed"))
 }
 
-// TestAnswersThatCannotBeCompletedAreCutOff: a client must not take half an
-// answer, or one in the wrong form, for a whole one.
-func TestAnswersThatCannotBeCompletedAreCutOff(t *testing.T) {
+// TestIncompleteResponsesAreAborted: a client must not take half a response, or
+// one in the wrong form, for a complete one.
+func TestIncompleteResponsesAreAborted(t *testing.T) {
 	t.Parallel()
 	server := open(t)
 	for _, path := range []string{"/cut", "/wrong"} {

@@ -10,14 +10,14 @@ import (
 	"millrace/shared/platform/ids"
 )
 
-// Response is an answer in the gateway's own name.
+// Response replaces one of the gateway's own responses.
 type Response struct {
-	Status   int               // 0: the kind's own
-	Template string            // of the body; "" is the gateway's
-	Headers  map[string]string // "gatewayresponse.header.NAME" to what fills it
+	Status   int               // 0 means the default
+	Template string            // of the body; "" means the default
+	Headers  map[string]string // values by "gatewayresponse.header.NAME"
 }
 
-// kind is what the gateway answers by itself.
+// kind is a kind of the gateway's own responses.
 type kind struct {
 	name, class string
 	status      int
@@ -31,10 +31,10 @@ var (
 	timedOut = kind{"INTEGRATION_TIMEOUT", "DEFAULT_5XX", http.StatusGatewayTimeout, "Endpoint request timed out"}
 )
 
-// plain is the gateway's own template.
+// plain is the gateway's default template.
 const plain = `{"message":$context.error.messageString}`
 
-// refuse answers in the gateway's own name.
+// refuse sends one of the gateway's own responses.
 func (cfg *Config) refuse(w http.ResponseWriter, k kind) {
 	r, found := cfg.Responses[k.name]
 	if !found {
@@ -42,7 +42,7 @@ func (cfg *Config) refuse(w http.ResponseWriter, k kind) {
 	}
 	quoted, err := json.Marshal(k.message)
 	if err != nil {
-		panic(err) // texts always marshal
+		panic(err) // strings always marshal
 	}
 	known := strings.NewReplacer("$context.error.messageString", string(quoted), "$context.error.message", k.message, "context.requestId", ids.New(time.Now()))
 	w.Header().Set("Content-Type", "application/json")
@@ -52,5 +52,5 @@ func (cfg *Config) refuse(w http.ResponseWriter, k kind) {
 		}
 	}
 	w.WriteHeader(cmp.Or(r.Status, k.status))
-	_, _ = w.Write([]byte(known.Replace(cmp.Or(r.Template, plain)))) // the client may be gone
+	_, _ = w.Write([]byte(known.Replace(cmp.Or(r.Template, plain)))) // the client may have disconnected
 }

@@ -18,7 +18,7 @@ import (
 // apiID is the id of the API in its address.
 const apiID = "local"
 
-// document is the part of an OpenAPI document that API Gateway acts upon.
+// document is the part of an OpenAPI document that API Gateway uses.
 type document struct {
 	Paths map[string]map[string]struct {
 		Integration integration `json:"x-amazon-apigateway-integration"`
@@ -36,7 +36,7 @@ type integration struct {
 	ResponseTransferMode string
 }
 
-// restAPI describes the API by the document it is made of.
+// restAPI describes the API from its document.
 func (m *maker) restAPI(_ context.Context, p struct{ Body json.RawMessage }) (template.Attributes, error) {
 	if m.out.API.Responses != nil {
 		return template.Attributes{}, errors.New("there is more than one API")
@@ -61,7 +61,7 @@ func (m *maker) restAPI(_ context.Context, p struct{ Body json.RawMessage }) (te
 	return template.Attributes{Ref: apiID}, nil
 }
 
-// methods names what a route is for, by its key in the document.
+// methods returns the method of a route by its key in the document.
 func methods(key string) string {
 	if key == "x-amazon-apigateway-any-method" {
 		return gateway.AnyMethod
@@ -69,7 +69,7 @@ func methods(key string) string {
 	return strings.ToUpper(key)
 }
 
-// call is the address of an invocation in an integration.
+// call matches the invocation address of an integration.
 var call = regexp.MustCompile(`:lambda:path/[0-9-]+/functions/([^/]+)/(response-streaming-)?invocations$`)
 
 func (m *maker) route(method, path string, i integration) (gateway.Route, error) {

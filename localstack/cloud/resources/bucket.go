@@ -29,7 +29,7 @@ type bucketProperties struct {
 	}
 }
 
-// bucket makes a bucket that tells queues of its objects.
+// bucket creates a bucket that notifies queues of object events.
 func (m *maker) bucket(ctx context.Context, p bucketProperties) (template.Attributes, error) {
 	var lifecycle types.BucketLifecycleConfiguration
 	for _, r := range p.LifecycleConfiguration.Rules {
@@ -51,7 +51,7 @@ func (m *maker) bucket(ctx context.Context, p bucketProperties) (template.Attrib
 		notification.QueueConfigurations = append(notification.QueueConfigurations, to)
 	}
 	in := &s3.CreateBucketInput{Bucket: p.BucketName}
-	if m.Region != "us-east-1" { // S3's own default, which it refuses as a value
+	if m.Region != "us-east-1" { // S3's default, which it rejects as a value
 		in.CreateBucketConfiguration = &types.CreateBucketConfiguration{LocationConstraint: types.BucketLocationConstraint(m.Region)}
 	}
 	if _, err := m.S3.CreateBucket(ctx, in); err != nil {

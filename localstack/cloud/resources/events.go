@@ -27,12 +27,12 @@ type ruleProperties struct {
 	ScheduleExpression string
 	Targets            []struct {
 		ID, Arn, Input string
-		RetryPolicy    any // nothing is lost between the services of one machine
+		RetryPolicy    any // not needed between the services of one machine
 	}
 }
 
-// rule makes a rule of a bus that sends events to queues, or describes one that
-// fires functions by the clock.
+// rule creates a bus rule that sends events to queues, or describes a scheduled
+// rule that invokes functions.
 func (m *maker) rule(ctx context.Context, p ruleProperties) (template.Attributes, error) {
 	out := template.Attributes{Ref: p.Name, ARN: m.arn("events", path.Join("rule", p.EventBusName, p.Name))}
 	switch {

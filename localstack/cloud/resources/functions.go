@@ -11,7 +11,7 @@ import (
 
 type functionProperties struct {
 	FunctionName, Runtime, Handler string
-	Timeout                        int // seconds
+	Timeout                        int // in seconds
 	Environment                    struct{ Variables map[string]string }
 	TenancyConfig                  struct{ TenantIsolationMode string }
 }
@@ -40,8 +40,8 @@ type mappingProperties struct {
 	FunctionResponseTypes        []string
 }
 
-// mapping describes an event source mapping of a queue. What is there is handed
-// over at once.
+// mapping describes an event source mapping of a queue. Available messages are
+// passed on at once.
 func (m *maker) mapping(_ context.Context, p mappingProperties) (template.Attributes, error) {
 	queue, err := m.queueName(p.EventSourceArn)
 	if err != nil {

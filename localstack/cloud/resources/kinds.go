@@ -10,12 +10,12 @@ import (
 	"millrace/localstack/cloud/template"
 )
 
-// kind makes or describes a resource of one kind.
+// kind creates or describes a resource of one kind.
 type kind func(ctx context.Context, m *maker, properties map[string]any) (template.Attributes, error)
 
-// kinds are what is made or described, each with the properties that are without
-// effect on one machine: who may reach it, how it is encrypted and kept, how much
-// memory it has, where it logs. Tags are without effect on all.
+// kinds are the kinds that are created or described, each with the properties
+// that have no effect on one machine: permissions, encryption, retention,
+// memory, logging. Tags have no effect on any kind.
 var kinds = map[string]kind{
 	"AWS::DynamoDB::Table":            of((*maker).table, "DeletionProtectionEnabled", "PointInTimeRecoverySpecification", "SSESpecification"),
 	"AWS::SQS::Queue":                 of((*maker).queue),
@@ -33,19 +33,20 @@ var kinds = map[string]kind{
 
 // absent are the kinds without a counterpart on one machine.
 var absent = []string{
-	// Nothing checks permissions.
+	// Permissions are not checked.
 	"AWS::IAM::Role", "AWS::Lambda::Permission", "AWS::SQS::QueuePolicy", "AWS::S3::BucketPolicy", "AWS::SNS::TopicPolicy",
-	// Nobody is called; logs are in files.
+	// No alarms are sent; logs are in files.
 	"AWS::CloudWatch::Alarm", "AWS::CloudWatch::Dashboard", "AWS::SNS::Topic", "AWS::SNS::Subscription", "AWS::Logs::LogGroup",
-	// Requests reach the stand-in for the API at once.
+	// Requests go directly to the emulated API.
 	"AWS::WAFv2::WebACL", "AWS::WAFv2::WebACLAssociation", "AWS::ApiGateway::Account", "AWS::ApiGateway::Deployment",
 	"AWS::ApiGateway::DomainName", "AWS::ApiGateway::BasePathMapping",
-	// Events that nobody waits for are tried once.
+	// Asynchronous events are tried once.
 	"AWS::Lambda::EventInvokeConfig",
 }
 
-// of is a kind whose properties are read into a struct that has those that are
-// applied. Those named are without effect on one machine, all others an error.
+// of returns a kind whose properties are decoded into a struct with those that
+// are applied. The named ones have no effect on one machine; any other is an
+// error.
 func of[T any](make func(*maker, context.Context, T) (template.Attributes, error), without ...string) kind {
 	return func(ctx context.Context, m *maker, properties map[string]any) (template.Attributes, error) {
 		applied := maps.Clone(properties)

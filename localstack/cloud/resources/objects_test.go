@@ -21,8 +21,8 @@ import (
 	"millrace/localstack/cloud/triggers"
 )
 
-// objectEvents loads what the deployment is given for a function that gets
-// events of the bucket, under names of its own, and with a function.
+// objectEvents loads the resources of a function that receives bucket events,
+// with unique names and with a function.
 func objectEvents(t *testing.T, name string) *template.Assembly {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join("..", "..", "..", "infra", "testdata", "object-events.json"))
@@ -39,9 +39,9 @@ func objectEvents(t *testing.T, name string) *template.Assembly {
 	return a
 }
 
-// TestTheBucketTellsItsQueue: what a function's trigger makes of the templates
-// brings it S3's events of the objects that it asked for, as Lambda would.
-func TestTheBucketTellsItsQueue(t *testing.T) {
+// TestBucketNotifiesQueue: with the resources of its trigger, a function
+// receives S3's events for the selected objects, as on AWS.
+func TestBucketNotifiesQueue(t *testing.T) {
 	t.Parallel()
 	on, name := where(t), unique()
 	d, err := resources.Make(t.Context(), objectEvents(t, name), on)

@@ -1,10 +1,10 @@
-// Package resources makes the resources of synthesized templates on one machine:
-// tables, queues, buckets, buses, rules and keys in the services that stand in
-// for AWS's; functions, event source mappings, schedules and the API as
-// descriptions of what is to be run beside them. A kind of resource that it
-// neither makes nor knows to have no counterpart is an error, and so is a
-// property that it neither applies nor knows to be without effect here: what is
-// deployed cannot come to mean something else on a laptop unnoticed.
+// Package resources creates the resources of synthesized templates on one
+// machine: tables, queues, buckets, buses, rules and keys in the emulated
+// services; functions, event source mappings, schedules and the API as
+// descriptions of what to run beside them. A kind of resource that it neither
+// creates nor knows to have no counterpart is an error, as is a property that
+// it neither applies nor knows to have no effect here, so that a deployment
+// cannot silently differ on a laptop.
 package resources
 
 import (
@@ -28,7 +28,7 @@ import (
 	"millrace/localstack/emulators"
 )
 
-// Services are clients of what stands in for AWS.
+// Services are clients of the emulated services.
 type Services struct {
 	DynamoDB       *dynamodb.Client
 	S3             *s3.Client
@@ -38,7 +38,7 @@ type Services struct {
 	SecretsManager *secretsmanager.Client
 }
 
-// NewServices returns clients of the services where they are.
+// NewServices returns clients of the services.
 func NewServices(on *emulators.Services) Services {
 	return Services{
 		DynamoDB:       dynamodb.NewFromConfig(on.DynamoDB.Config()),
@@ -50,25 +50,26 @@ func NewServices(on *emulators.Services) Services {
 	}
 }
 
-// Function is a Lambda function as the template has it.
+// Function is a Lambda function of the template.
 type Function struct {
 	Name, ARN   string
 	Runtime     string // provided.al2023, python3.13 …
 	Handler     string
 	Environment map[string]string
 	Timeout     time.Duration
-	Tenants     bool // in tenant isolation mode
+	Tenants     bool // tenant isolation mode
 }
 
-// Mapping is an event source mapping: messages of a queue that become events.
+// Mapping is an event source mapping: a queue whose messages become events of a
+// function.
 type Mapping struct {
 	Queue    string // name
 	Function string // name
 	Batch    int
-	Partial  bool // the function tells which messages failed
+	Partial  bool // the function reports which messages failed
 }
 
-// Schedule is a rule that fires every minute.
+// Schedule is a rule that invokes a function every minute.
 type Schedule struct {
 	Name     string
 	Function string // name
@@ -79,16 +80,16 @@ type Schedule struct {
 type API struct {
 	Stage     string
 	Routes    []gateway.Route
-	Responses map[string]gateway.Response // the gateway's own, by kind
+	Responses map[string]gateway.Response // replace the gateway's own, by kind
 }
 
-// Address is what the template makes of the API's address, without a slash at
-// its end.
+// Address returns the API's address as the template composes it, without a
+// trailing slash.
 func (a API) Address(region string) string {
 	return fmt.Sprintf("https://%s.execute-api.%s.%s/%s", apiID, region, template.URLSuffix, a.Stage)
 }
 
-// Deployment is what the templates describe.
+// Deployment is the result of creating the templates' resources.
 type Deployment struct {
 	Functions []Function
 	Mappings  []Mapping
@@ -96,24 +97,24 @@ type Deployment struct {
 	API       API
 	Tables    []string
 	Buckets   []string
-	Made      int // resources that are made or described
-	Absent    int // resources without counterpart
+	Made      int // number of resources created or described
+	Absent    int // number of resources without a counterpart
 }
 
-// Where is what the resources are made in.
+// Where is the environment in which resources are created.
 type Where struct {
 	Services
 	Region, AccountID string
 }
 
-// Make makes the resources of an assembly. Errors: template's; a kind or a
-// property that is not known; those of the services.
+// Make creates the resources of an assembly. Errors: those of package template;
+// an unknown kind or property; those of the services.
 func Make(ctx context.Context, a *template.Assembly, where Where) (*Deployment, error) {
 	m := &maker{Where: where, out: &Deployment{}}
 	err := a.Deploy(template.Environment{Region: where.Region, AccountID: where.AccountID}, func(r *template.Resource, properties map[string]any) (template.Attributes, error) {
 		if slices.Contains(absent, r.Type) {
 			m.out.Absent++
-			return template.Attributes{Ref: r.String(), ARN: r.String()}, nil // they lead nowhere
+			return template.Attributes{Ref: r.String(), ARN: r.String()}, nil // placeholders
 		}
 		do, known := kinds[r.Type]
 		if !known {
@@ -128,19 +129,19 @@ func Make(ctx context.Context, a *template.Assembly, where Where) (*Deployment, 
 	return m.out, m.check()
 }
 
-// maker makes the resources of one assembly.
+// maker creates the resources of one assembly.
 type maker struct {
 	Where
 	out *Deployment
 }
 
-// check holds that the functions that are called are there.
+// check checks that all referenced functions exist.
 func (m *maker) check() error {
 	names := map[string]bool{}
 	for _, f := range m.out.Functions {
 		names[f.Name] = true
 	}
-	called := map[string]string{} // function by what calls it
+	called := map[string]string{} // function by what invokes it
 	for _, x := range m.out.Mappings {
 		called["messages of "+x.Queue] = x.Function
 	}
@@ -158,17 +159,17 @@ func (m *maker) check() error {
 	return nil
 }
 
-// arn is the ARN of something of this deployment.
+// arn returns an ARN in this deployment.
 func (m *maker) arn(service, resource string) string {
 	return fmt.Sprintf("arn:%s:%s:%s:%s:%s", template.Partition, service, m.Region, m.AccountID, resource)
 }
 
-// functionName is the name in a function's ARN, or the name itself.
+// functionName returns the name in a function's ARN, or the name itself.
 func (m *maker) functionName(s string) string {
 	return strings.TrimPrefix(s, m.arn("lambda", "function:"))
 }
 
-// queueName is the name in a queue's ARN.
+// queueName returns the name in a queue's ARN.
 func (m *maker) queueName(arn string) (string, error) {
 	name, is := strings.CutPrefix(arn, m.arn("sqs", ""))
 	if !is {

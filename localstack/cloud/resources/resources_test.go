@@ -43,7 +43,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// where is the services with which the test's resources are made.
+// where returns the services in which the test's resources are created.
 func where(t *testing.T) resources.Where {
 	t.Helper()
 	on := emulators.Shared(t)
@@ -52,9 +52,9 @@ func where(t *testing.T) resources.Where {
 
 func unique() string { return "test-" + strings.ToLower(ids.Slug()) }
 
-// TestTheTemplatesAreTheCatalog: what is made of the templates is what the
-// service's own definitions say.
-func TestTheTemplatesAreTheCatalog(t *testing.T) {
+// TestTemplatesMatchCatalog compares the resources with the service's own
+// definitions.
+func TestTemplatesMatchCatalog(t *testing.T) {
 	t.Parallel()
 	name, specs, on := unique(), catalog.All(), where(t)
 	d, err := resources.Make(t.Context(), cloudtest.Assembly(t, name), on)
@@ -201,7 +201,7 @@ func checkStores(t *testing.T, on resources.Where, name string, buckets []string
 	require.NoError(t, err)
 }
 
-// make1 makes the resources of one stack.
+// make1 creates the resources of one stack.
 func make1(t *testing.T, on resources.Where, body string) (*resources.Deployment, error) {
 	t.Helper()
 	a, err := template.Load(fstest.MapFS{unique() + ".template.json": &fstest.MapFile{Data: []byte(`{"Resources": {` + body + `}}`)}})
@@ -209,9 +209,9 @@ func make1(t *testing.T, on resources.Where, body string) (*resources.Deployment
 	return resources.Make(t.Context(), a, on)
 }
 
-// TestWhatNobodyDecidedAboutIsRefused: what a template says is applied, known to
-// be without effect, or an error.
-func TestWhatNobodyDecidedAboutIsRefused(t *testing.T) {
+// TestUnknownKindsAndPropertiesAreRejected: everything in a template is
+// applied, known to have no effect, or an error.
+func TestUnknownKindsAndPropertiesAreRejected(t *testing.T) {
 	t.Parallel()
 	on := where(t)
 	const queue, nobody = `"arn:aws:sqs:${AWS::Region}:${AWS::AccountId}:q"`, `"Targets": [{"Id": "t", "Arn": "arn:aws:sns:x", "Input": "{}"}]`
@@ -244,9 +244,9 @@ func TestWhatNobodyDecidedAboutIsRefused(t *testing.T) {
 	}
 }
 
-// TestARuleSendsItsQueueEvents of the bus that it asks for, as the CDK app has it
-// for functions that get some.
-func TestARuleSendsItsQueueEvents(t *testing.T) {
+// TestRuleSendsEventsToQueue, only those that it selects, in the form in which
+// the CDK app creates rules for functions.
+func TestRuleSendsEventsToQueue(t *testing.T) {
 	t.Parallel()
 	on, name := where(t), unique()
 	_, err := make1(t, on, `

@@ -8,28 +8,28 @@ import (
 	"strings"
 )
 
-// Partition and URLSuffix are the pseudo parameters of the same names.
+// Partition and URLSuffix are the values of these pseudo parameters.
 const (
 	Partition = "aws"
 	URLSuffix = "amazonaws.com"
 )
 
-// Environment is where the templates are deployed.
+// Environment is the environment of a deployment.
 type Environment struct {
 	Region    string // AWS::Region
 	AccountID string // AWS::AccountId
 }
 
-// Attributes are what other resources can learn of one that was made.
+// Attributes are the attributes of a created resource that others can refer to.
 type Attributes struct{ Ref, ARN string }
 
-// Maker makes a resource, in whose properties no function is left, and returns
-// what others may refer to.
+// Maker creates a resource, whose properties are resolved, and returns its
+// attributes.
 type Maker func(r *Resource, properties map[string]any) (Attributes, error)
 
-// Deploy makes every resource after those that it refers to and depends on,
-// always in the same order. Errors: the first of make, of a reference that leads
-// nowhere, of a circle, of what is not interpreted.
+// Deploy creates every resource after those that it refers to and depends on,
+// always in the same order. Errors: the first of make, an unresolved reference,
+// a cycle, an unsupported function.
 func (a *Assembly) Deploy(env Environment, make Maker) error {
 	d := &deployment{
 		stacks: a.stacks, make: make, made: map[*Resource]*Attributes{},
@@ -47,15 +47,15 @@ func (a *Assembly) Deploy(env Environment, make Maker) error {
 	return nil
 }
 
-// deployment is one Deploy under way.
+// deployment is a Deploy in progress.
 type deployment struct {
 	stacks []*stack
 	make   Maker
 	pseudo map[string]string
-	made   map[*Resource]*Attributes // nil: under way
+	made   map[*Resource]*Attributes // nil while in progress
 }
 
-// resource makes a resource of a stack, unless it has been made.
+// resource creates a resource of a stack, unless it exists.
 func (d *deployment) resource(s *stack, id string) (_ *Attributes, err error) {
 	r, found := s.Resources[id]
 	if !found {
@@ -90,7 +90,7 @@ func (d *deployment) resource(s *stack, id string) (_ *Attributes, err error) {
 	return &out, nil
 }
 
-// resolve returns a value of a stack without functions.
+// resolve returns a value with its intrinsic functions evaluated.
 func (d *deployment) resolve(s *stack, v any) (_ any, err error) {
 	switch v := v.(type) {
 	case []any:
@@ -112,7 +112,7 @@ func (d *deployment) resolve(s *stack, v any) (_ any, err error) {
 	return v, nil
 }
 
-// members resolves the values of an object, always in the same order.
+// members resolves the members of an object, always in the same order.
 func (d *deployment) members(s *stack, v map[string]any) (_ map[string]any, err error) {
 	out := make(map[string]any, len(v))
 	for _, name := range slices.Sorted(maps.Keys(v)) {
@@ -123,7 +123,7 @@ func (d *deployment) members(s *stack, v map[string]any) (_ map[string]any, err 
 	return out, nil
 }
 
-// call is the value of an intrinsic function.
+// call evaluates an intrinsic function.
 func (d *deployment) call(s *stack, name string, arg any) (any, error) {
 	text, is := arg.(string)
 	switch {
@@ -146,7 +146,7 @@ func (d *deployment) call(s *stack, name string, arg any) (any, error) {
 	return nil, fmt.Errorf("%s of %v is not known here", name, arg)
 }
 
-// ref is the value of a pseudo parameter or of a resource.
+// ref returns the value of a pseudo parameter or of a resource.
 func (d *deployment) ref(s *stack, name string) (string, error) {
 	if value, found := d.pseudo[name]; found {
 		return value, nil
@@ -160,7 +160,7 @@ func (d *deployment) ref(s *stack, name string) (string, error) {
 
 var variable = regexp.MustCompile(`\$\{[^}]*\}`)
 
-// sub puts what they refer to in the place of the ${names} of a text.
+// sub replaces the ${names} in a text.
 func (d *deployment) sub(s *stack, text string) (_ string, err error) {
 	filled := variable.ReplaceAllStringFunc(text, func(match string) string {
 		value, failed := d.ref(s, match[2:len(match)-1])
@@ -172,7 +172,7 @@ func (d *deployment) sub(s *stack, text string) (_ string, err error) {
 	return filled, err
 }
 
-// imported is the value that some stack exports under a name.
+// imported returns the value that a stack exports under a name.
 func (d *deployment) imported(name string) (any, error) {
 	for _, s := range d.stacks {
 		for _, out := range s.Outputs {

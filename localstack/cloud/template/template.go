@@ -1,8 +1,8 @@
 // Package template interprets the CloudFormation templates that the CDK app in
-// infra synthesizes, without CloudFormation: it puts in what Ref, Fn::GetAtt of
-// Arn, Fn::Sub and Fn::ImportValue stand for and visits the resources in the
-// order of their dependencies. The app uses nothing else, so anything else is an
-// error: parameters, conditions, mappings, other functions, dynamic references.
+// infra synthesizes, without CloudFormation: it evaluates Ref, Fn::GetAtt of
+// Arn, Fn::Sub and Fn::ImportValue and visits the resources in the order of
+// their dependencies. The app uses nothing else, so anything else is an error:
+// parameters, conditions, mappings, other functions, dynamic references.
 package template
 
 import (
@@ -14,15 +14,15 @@ import (
 	"strings"
 )
 
-// suffix ends the names of the files that hold templates.
+// suffix is the suffix of template file names.
 const suffix = ".template.json"
 
-// Assembly is the stacks of one app.
+// Assembly is the stacks of an app.
 type Assembly struct {
-	stacks []*stack // by name
+	stacks []*stack // ordered by name
 }
 
-// stack is one template: everything that may stand in it.
+// stack is one template, with all supported sections.
 type stack struct {
 	Description string
 	Resources   map[string]*Resource
@@ -33,23 +33,24 @@ type stack struct {
 	}
 }
 
-// Resource is one resource as the template writes it.
+// Resource is a resource in a template.
 type Resource struct {
 	Type       string
 	Properties map[string]any
 	DependsOn  []string
-	// What becomes of resources on one machine is not the template's to say.
+	// Policies of AWS without effect on one machine.
 	DeletionPolicy, UpdateReplacePolicy string
 
 	stack *stack
 	name  string
 }
 
-// String names the resource for messages: "data/Table (AWS::DynamoDB::Table)".
+// String returns the name for messages: "data/Table (AWS::DynamoDB::Table)".
 func (r *Resource) String() string { return r.name + " (" + r.Type + ")" }
 
 // Load reads a folder of templates, such as cdk.out: every file *.template.json
-// is a stack. Errors: those of reading; no template; a file that is none.
+// is a stack. It fails if a file cannot be read or is not a template, and if
+// there is none.
 func Load(dir fs.FS) (*Assembly, error) {
 	files, err := fs.Glob(dir, "*"+suffix)
 	if err != nil {
@@ -79,7 +80,7 @@ func load(dir fs.FS, file string) (*stack, error) {
 	}
 	s := &stack{}
 	dec := json.NewDecoder(bytes.NewReader(data))
-	dec.UseNumber() // numbers keep their digits
+	dec.UseNumber() // to keep numbers exact
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(s); err != nil {
 		return nil, err

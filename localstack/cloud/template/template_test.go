@@ -22,8 +22,8 @@ func load(files map[string]string) (*template.Assembly, error) {
 	return template.Load(dir)
 }
 
-// deploy makes resources of which the name and the ARN tell where they come
-// from. It returns them in their order, and their properties as JSON.
+// deploy creates resources whose names and ARNs tell where they come from. It
+// returns them in order, and their properties as JSON.
 func deploy(t *testing.T, files map[string]string) (order []string, properties map[string]string, err error) {
 	t.Helper()
 	a, err := load(files)
@@ -42,7 +42,7 @@ func deploy(t *testing.T, files map[string]string) (order []string, properties m
 	return order, properties, err
 }
 
-// resolved is what the property V of a resource becomes.
+// resolved returns the resolved property V of a resource.
 func resolved(t *testing.T, value string) (string, error) {
 	t.Helper()
 	_, properties, err := deploy(t, map[string]string{
@@ -55,7 +55,7 @@ func resolved(t *testing.T, value string) (string, error) {
 	return properties["App/It (T)"], err
 }
 
-func TestWhatFunctionsStandFor(t *testing.T) {
+func TestFunctionsAreEvaluated(t *testing.T) {
 	t.Parallel()
 	for value, want := range map[string]string{
 		`"plain"`: `"plain"`, `12345678901234567890`: `12345678901234567890`, `null`: `null`, `[true, {"a": 1}]`: `[true,{"a":1}]`,
@@ -73,7 +73,7 @@ func TestWhatFunctionsStandFor(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeResolvedSaysWhereAndWhy(t *testing.T) {
+func TestUnresolvedReferenceIsReported(t *testing.T) {
 	t.Parallel()
 	for value, want := range map[string]string{
 		`{"Ref": "Nobody"}`:                    "the stack has no Nobody",
@@ -92,7 +92,7 @@ func TestWhatCannotBeResolvedSaysWhereAndWhy(t *testing.T) {
 	}
 }
 
-func TestResourcesAreMadeAfterThoseTheyNeed(t *testing.T) {
+func TestResourcesAreCreatedAfterDependencies(t *testing.T) {
 	t.Parallel()
 	files := map[string]string{
 		"a.template.json": `{"Resources": {
@@ -113,7 +113,7 @@ func TestResourcesAreMadeAfterThoseTheyNeed(t *testing.T) {
 	assert.EqualError(t, err, "template: a/A (T): a/B (T): a/C (Broken): out of order")
 }
 
-func TestLoadRefusesWhatIsNoTemplateOfTheApp(t *testing.T) {
+func TestLoadRejectsUnsupportedTemplates(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		`x`:                        "invalid character",

@@ -15,12 +15,12 @@ import (
 	"millrace/localstack/cloud/resources"
 )
 
-// deletePatience is how long messages that were handled may take to be deleted,
-// also when the triggers are being stopped.
+// deletePatience is how long deleting handled messages may take, also while the
+// triggers are stopping.
 const deletePatience = 5 * time.Second
 
-// Deliver waits up to some seconds for messages of a queue and hands them to the
-// function as one event. It returns how many it handed over.
+// Deliver waits up to wait seconds for messages of a queue and passes them to
+// the function in one event. It returns their number.
 func (t *Triggers) Deliver(ctx context.Context, m resources.Mapping, wait int32) (int, error) {
 	batch, err := t.receive(ctx, m, wait)
 	if err != nil || len(batch) == 0 {
@@ -53,8 +53,8 @@ func (t *Triggers) url(ctx context.Context, queue string) (*string, error) {
 	return out.QueueUrl, nil
 }
 
-// handle hands messages over and deletes those that the function does not report
-// as failed.
+// handle passes messages to the function and deletes those that it does not
+// report as failed.
 func (t *Triggers) handle(ctx context.Context, m resources.Mapping, batch []types.Message) error {
 	payload, err := t.event(m, batch)
 	if err != nil {
@@ -77,7 +77,7 @@ func (t *Triggers) handle(ctx context.Context, m resources.Mapping, batch []type
 	return t.remove(ctx, m, batch, failed)
 }
 
-// remove deletes messages but those that failed.
+// remove deletes the messages that did not fail.
 func (t *Triggers) remove(ctx context.Context, m resources.Mapping, batch []types.Message, failed map[string]bool) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deletePatience)
 	defer cancel()
@@ -105,7 +105,7 @@ func (t *Triggers) remove(ctx context.Context, m resources.Mapping, batch []type
 	return errors.Join(errs...)
 }
 
-// event is what Lambda makes of messages.
+// event returns Lambda's event for messages.
 func (t *Triggers) event(m resources.Mapping, batch []types.Message) ([]byte, error) {
 	var e events.SQSEvent
 	for _, message := range batch {

@@ -1,5 +1,5 @@
-// Package triggers makes functions run: by the messages of their queues, as
-// Lambda's event source mappings do, and by the clock, as EventBridge's rules do.
+// Package triggers invokes functions: with the messages of their queues, like
+// Lambda's event source mappings, and on schedules, like EventBridge's rules.
 package triggers
 
 import (
@@ -13,21 +13,21 @@ import (
 	"millrace/localstack/cloud/resources"
 )
 
-// atOnce is how many batches of a queue are handled at once. Lambda goes on to a
-// thousand; this is one machine.
+// atOnce is the number of batches of a queue that are handled concurrently.
+// Lambda scales to a thousand; this is one machine.
 const atOnce = 10
 
-// poll is how long a request for messages waits, in seconds.
+// poll is the duration of a receive request in seconds.
 const poll = 10
 
-// pause is how long a queue is left alone after an error.
+// pause is how long a queue is not polled after an error.
 const pause = time.Second
 
-// Config is what triggers what.
+// Config configures Triggers.
 type Config struct {
 	SQS               *sqs.Client
 	Region, AccountID string
-	// Invoke runs a function and returns its answer.
+	// Invoke invokes a function and returns its answer.
 	Invoke func(ctx context.Context, function string, payload []byte) ([]byte, error)
 	Log    *slog.Logger
 }
@@ -40,14 +40,14 @@ type Triggers struct {
 	work    sync.WaitGroup
 }
 
-// New returns triggers that do nothing yet.
+// New returns triggers that are not started.
 func New(cfg Config) *Triggers {
 	t := &Triggers{Config: cfg}
 	t.running, t.stop = context.WithCancel(context.Background())
 	return t
 }
 
-// Feed begins to hand the messages of a queue to its function.
+// Feed starts passing the messages of a queue to its function.
 func (t *Triggers) Feed(m resources.Mapping) {
 	slots := make(chan struct{}, atOnce)
 	t.work.Go(func() {
@@ -69,14 +69,14 @@ func (t *Triggers) Feed(m resources.Mapping) {
 			t.work.Go(func() {
 				defer func() { <-slots }()
 				if err := t.handle(t.running, m, batch); err != nil && t.running.Err() == nil {
-					t.Log.Error("messages not handled: they come again", "queue", m.Queue, "function", m.Function, "messages", len(batch), "error", err)
+					t.Log.Error("messages not handled: they are delivered again", "queue", m.Queue, "function", m.Function, "messages", len(batch), "error", err)
 				}
 			})
 		}
 	})
 }
 
-// Fire begins to fire a rule by the clock, at full minutes.
+// Fire starts a scheduled rule, which fires at full minutes.
 func (t *Triggers) Fire(s resources.Schedule) {
 	t.work.Go(func() {
 		for {
@@ -90,7 +90,7 @@ func (t *Triggers) Fire(s resources.Schedule) {
 	})
 }
 
-// wait waits until a time, false if the triggers are stopped before.
+// wait waits until a time. It returns false if the triggers are stopped before.
 func (t *Triggers) wait(until time.Time) bool {
 	timer := time.NewTimer(time.Until(until))
 	defer timer.Stop()
@@ -102,8 +102,8 @@ func (t *Triggers) wait(until time.Time) bool {
 	}
 }
 
-// Stop ends the triggers, and waits for what they were at. Messages that were
-// not handled come again.
+// Stop stops the triggers and waits for batches in progress. Unhandled messages
+// are delivered again.
 func (t *Triggers) Stop() {
 	t.stop()
 	t.work.Wait()

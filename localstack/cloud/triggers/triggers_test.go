@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 
 type invoke = func(ctx context.Context, function string, payload []byte) ([]byte, error)
 
-// open makes a queue whose messages are hidden for a second, with n messages.
+// open creates a queue with n messages and a visibility time-out of a second.
 func open(t *testing.T, n int, do invoke) (*triggers.Triggers, resources.Mapping) {
 	t.Helper()
 	client := sqs.NewFromConfig(emulators.SQS(t).Config())
@@ -61,7 +61,7 @@ func batch(t *testing.T, payload []byte) events.SQSEvent {
 	return e
 }
 
-func TestOnlyWhatFailedComesAgain(t *testing.T) {
+func TestOnlyFailedMessagesAreDeliveredAgain(t *testing.T) {
 	t.Parallel()
 	var seen [][]string
 	tr, m := open(t, 3, func(_ context.Context, function string, payload []byte) ([]byte, error) {
@@ -95,7 +95,7 @@ func TestOnlyWhatFailedComesAgain(t *testing.T) {
 	assert.Equal(t, []string{"1"}, seen[1])
 }
 
-func TestAFailedBatchComesAgain(t *testing.T) {
+func TestFailedBatchIsDeliveredAgain(t *testing.T) {
 	t.Parallel()
 	var calls atomic.Int32
 	answers := []string{"", "no JSON", "{}"}
@@ -117,7 +117,7 @@ func TestAFailedBatchComesAgain(t *testing.T) {
 	assert.EqualValues(t, 3, calls.Load())
 }
 
-func TestFeedKeepsToItsBound(t *testing.T) {
+func TestFeedLimitsConcurrency(t *testing.T) {
 	t.Parallel()
 	const messages, bound = 24, 10
 	var mu sync.Mutex
@@ -131,7 +131,7 @@ func TestFeedKeepsToItsBound(t *testing.T) {
 			done[r.Body] = true
 		}
 		mu.Unlock()
-		<-time.After(20 * time.Millisecond) // others get their chance
+		<-time.After(20 * time.Millisecond) // let the others run
 		mu.Lock()
 		now--
 		mu.Unlock()
@@ -157,7 +157,7 @@ func TestSchedulesFireAtFullMinutes(t *testing.T) {
 			fired = append(fired, fmt.Sprintf("%s %s %s", time.Now().UTC().Format("15:04:05"), function, payload))
 			return nil, errors.New("a failure ends nothing")
 		}})
-		<-time.After(10 * time.Second) // somewhere in a minute
+		<-time.After(10 * time.Second) // somewhere within a minute
 		tr.Fire(resources.Schedule{Name: "tick", Function: "f", Input: json.RawMessage(`{"a":1}`)})
 		<-time.After(3 * time.Minute)
 		tr.Stop()

@@ -1,5 +1,5 @@
 // Package proctest helps tests that run programs: it builds this module's own
-// ([Main]), and runs the test binary as another ([Start]).
+// ([Main]), and runs the test binary as another program ([Start]).
 package proctest
 
 import (
@@ -10,15 +10,15 @@ import (
 	"testing"
 )
 
-// The commands of this module that users run.
+// The commands of this module for users.
 const (
 	Local     = "millrace/localstack" // millrace-local
 	Bootstrap = "millrace/functions/bootstrap"
 )
 
-// Main is a TestMain's: it builds commands, notes their paths, runs the tests and
-// removes the commands. It returns the exit code. go test keeps results until an
-// import changes: import what the commands are made of.
+// Main implements a TestMain: it builds commands, stores their paths, runs the
+// tests and removes the commands. It returns the exit code. go test caches
+// results until an import changes, so import what the commands are built from.
 func Main(m *testing.M, commands map[string]*string) int {
 	dir, err := os.MkdirTemp("", "millrace-binaries-")
 	if err != nil {

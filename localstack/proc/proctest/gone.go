@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// gonePatience is how long a process may take to be gone.
+// gonePatience is how long a process may take to end.
 const gonePatience = 10 * time.Second
 
-// Gone reports whether no process of a number lives; one that has ended and that
-// nobody has waited for counts as gone.
+// Gone reports whether the process with an id has ended, even if it was not
+// reaped yet.
 func Gone(pid int) bool {
 	if stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)); err == nil {
 		return strings.Contains(string(stat), ") Z ")

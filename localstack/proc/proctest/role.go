@@ -14,7 +14,7 @@ import (
 	"millrace/localstack/proc"
 )
 
-// The environment of a test binary that plays a role.
+// Environment variables of a test binary in a role.
 const (
 	roleVariable     = "MILLRACE_TEST_ROLE"
 	argumentVariable = "MILLRACE_TEST_ARGUMENT"
@@ -23,8 +23,9 @@ const (
 // readyPatience is how long a child may take to be ready.
 const readyPatience = time.Minute
 
-// Play is called first by a TestMain whose tests call [Start]: in a child it plays
-// the role and ends the process, with code 1 if that fails. Else it does nothing.
+// Play must be called first by a TestMain whose tests call [Start]. In a child
+// it plays the role and ends the process, with code 1 if the role fails;
+// otherwise it does nothing.
 func Play(roles map[string]func(argument string) error) {
 	name, child := os.LookupEnv(roleVariable)
 	if !child {
@@ -47,7 +48,7 @@ type Child struct {
 	notice proc.Notice
 }
 
-// Start runs the test binary in a role of [Play], until the test ends at most.
+// Start runs the test binary in a role of [Play], at most until the test ends.
 func Start(t testing.TB, role, argument string) *Child {
 	t.Helper()
 	self, err := os.Executable()
@@ -65,8 +66,8 @@ func Start(t testing.TB, role, argument string) *Child {
 	return c
 }
 
-// Program is a program that plays a role in the test binary with the arguments that
-// it is given, os.Args[1:] there. It lasts as long as the test.
+// Program returns a program that plays a role in the test binary, with its
+// arguments in os.Args[1:]. It exists until the test ends.
 func Program(t testing.TB, role, argument string) string {
 	t.Helper()
 	self, err := os.Executable()
@@ -81,15 +82,16 @@ func Program(t testing.TB, role, argument string) string {
 	return file
 }
 
-// Environment is this process's without what makes it play a role.
+// Environment returns this process's environment without the variables of a
+// role.
 func Environment() []string {
 	return slices.DeleteFunc(os.Environ(), func(variable string) bool {
 		return strings.HasPrefix(variable, roleVariable+"=") || strings.HasPrefix(variable, argumentVariable+"=")
 	})
 }
 
-// Await returns the message of [proc.Ready] when the child has called it. A child
-// that does not is gone afterwards, and the error holds what it wrote.
+// Await returns the message of [proc.Ready] when the child has called it. If it
+// does not, the child is killed, and the error contains its output.
 func (c *Child) Await(ctx context.Context) (message string, err error) {
 	return c.AwaitNotice(ctx, readyPatience, c.notice)
 }
