@@ -51,7 +51,8 @@ func backupCommand() *cobra.Command {
 	return c
 }
 
-// operatorClient calls the server that runs on a data directory, as its operator.
+// operatorClient returns a client of the server on a data directory with the
+// operator's credential.
 func operatorClient(data string) (*client.Client, error) {
 	var credentials signin.Credentials
 	file, err := os.ReadFile(filepath.Join(data, signin.CredentialsFile))

@@ -22,10 +22,10 @@ import (
 	"millrace/localstack/proc"
 )
 
-// downPatience is how long a stack may take to end by itself.
+// downPatience is how long a stack may take to stop by itself.
 const downPatience = 30 * time.Second
 
-// cloudDir is where a stack keeps what it needs, unless it is told otherwise.
+// cloudDir is the default directory of a stack.
 const cloudDir = ".local"
 
 func cloudCommand() *cobra.Command {
@@ -111,7 +111,7 @@ func (o *cloudOptions) up(ctx context.Context, out io.Writer) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, lock.Unlock()) }()
-	// What an earlier stack held is gone with it, its keys too.
+	// The data of an earlier stack is gone, including its keys.
 	if err := os.Remove(filepath.Join(o.Dir, signin.CredentialsFile)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
@@ -149,7 +149,7 @@ func (o *cloudOptions) up(ctx context.Context, out io.Writer) (err error) {
 	}
 }
 
-// complete fills in defaults and refuses what cannot be.
+// complete fills in defaults and rejects invalid flags.
 func (o *cloudOptions) complete() (err error) {
 	if o.Dir, err = filepath.Abs(o.Dir); err != nil {
 		return err
@@ -208,7 +208,7 @@ func downCommand() *cobra.Command {
 	return c
 }
 
-// outputs are files of what functions write, one each.
+// outputs are the log files of functions, one each.
 type outputs struct {
 	dir string
 
@@ -220,7 +220,7 @@ func (o *outputs) clear() error {
 	return errors.Join(os.RemoveAll(o.dir), os.MkdirAll(o.dir, 0o700))
 }
 
-// of returns the file of a function, stderr if it cannot be made.
+// of returns the file of a function, or stderr if it cannot be created.
 func (o *outputs) of(function string) io.Writer {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -241,6 +241,6 @@ func (o *outputs) close() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, file := range o.files {
-		_ = file.Close() // logs
+		_ = file.Close() // only logs
 	}
 }

@@ -35,7 +35,7 @@ func demoCommand() *cobra.Command {
 	return c
 }
 
-// noArgs is cobra.NoArgs as an error of usage.
+// noArgs is cobra.NoArgs that returns a usage error.
 func noArgs(c *cobra.Command, args []string) error {
 	if err := cobra.NoArgs(c, args); err != nil {
 		return usageError{err}

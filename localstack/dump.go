@@ -70,7 +70,7 @@ func plainItem(item table.Item) map[string]any {
 	return out
 }
 
-// plain is a value as JSON has it: numbers as they are, bytes in base64, sets as
+// plain converts a value to JSON: exact numbers, bytes in base64, sets as
 // lists.
 func plain(v table.Value) any {
 	switch v.Kind() {

@@ -1,4 +1,4 @@
-// Command millrace-local is the whole service in one process, for one machine:
+// Command millrace-local runs the whole service in one process on one machine:
 // the API, the workers, the scheduler and the object store on one data
 // directory, without a cloud account.
 package main
@@ -18,7 +18,7 @@ import (
 	"millrace/localstack/proc"
 )
 
-// The exit codes beside 0.
+// Exit codes besides 0.
 const (
 	exitFailure = 1
 	exitUsage   = 2
@@ -27,7 +27,7 @@ const (
 	exitInterrupted = 130 // by the second signal
 )
 
-// version is set when a release is built (-ldflags "-X main.version=…").
+// version is set in releases (-ldflags "-X main.version=…").
 var version = ""
 
 func main() {
@@ -92,7 +92,7 @@ func versionCommand() *cobra.Command {
 	}
 }
 
-// serviceVersion is the release, or else the commit that the binary was built of.
+// serviceVersion returns the release version, or else the commit of the build.
 func serviceVersion() string {
 	if version != "" {
 		return version

@@ -8,22 +8,22 @@ import (
 	"time"
 )
 
-// How the garbage collector is paced.
+// Settings of the garbage collector.
 const (
-	calmPercent = 100       // Go's own default
-	mostPercent = 400       // of a busy server
+	calmPercent = 100       // Go's default
+	mostPercent = 400       // for a busy server
 	headroom    = 96 << 20  // bytes of garbage that a busy server may hold
-	busyRate    = 50        // commits a second from which a server is busy
-	calmSeconds = 10        // without that, until it is calm again
-	softLimit   = 448 << 20 // bytes of memory from which on it is collected as often as it takes
+	busyRate    = 50        // commits a second that make a server busy
+	calmSeconds = 10        // seconds below that until it is calm again
+	softLimit   = 448 << 20 // bytes of memory above which garbage is collected as often as needed
 )
 
-// collector is what pace sets.
+// collector is the garbage collector that pace controls.
 type collector struct {
-	live    func() uint64 // bytes of heap in use after the last collection
+	live    func() uint64 // bytes of live heap after the last collection
 	percent func(int)
 	limit   func(int64)
-	free    func() // gives memory back to the machine
+	free    func() // returns memory to the operating system
 }
 
 var theCollector = collector{
@@ -37,17 +37,18 @@ var theCollector = collector{
 	free:    debug.FreeOSMemory,
 }
 
-// paced is the server that is paced.
+// paced is the server whose load is observed.
 type paced interface {
-	Commits() int64 // so far
-	Release()       // lets go of what it keeps in memory to be quicker
+	Commits() int64 // total so far
+	Release()       // frees cached memory
 }
 
-// pace lets the collector run seldom while the server is busy, for then it is a
-// fifth of the work, and has memory given back when it is calm again, after the
-// start too. What the server holds is bounded to less than softLimit; garbage must
-// not double it. Who has set GOGC or GOMEMLIMIT has paced it already. It returns
-// when ctx ends.
+// pace makes the garbage collector run less often while the server is busy,
+// when it would take a fifth of the processor time, and returns memory to the
+// operating system when the server is calm again, and after the start. The
+// memory limit is softLimit, so that garbage does not double the server's
+// memory. It does nothing if GOGC or GOMEMLIMIT is set. It returns when ctx
+// ends.
 func pace(ctx context.Context, c collector, s paced) {
 	if os.Getenv("GOGC") != "" || os.Getenv("GOMEMLIMIT") != "" {
 		return
@@ -82,7 +83,7 @@ func pace(ctx context.Context, c collector, s paced) {
 	}
 }
 
-// percentFor is the garbage in percent of what lives.
+// percentFor returns the garbage allowed in percent of the live heap.
 func percentFor(live uint64) int {
 	return int(min(max(100*headroom/max(live, 1), calmPercent), mostPercent))
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// counted is a server that is paced.
+// counted is a paced server.
 type counted struct {
 	atomic.Int64
 	calls []string
@@ -65,10 +65,10 @@ func TestCollectorIsPaced(t *testing.T) {
 	})
 }
 
-func TestWhoeverPacesItIsLeftTo(t *testing.T) {
+func TestPaceRespectsEnvironment(t *testing.T) {
 	for _, name := range []string{"GOGC", "GOMEMLIMIT"} {
 		t.Setenv(name, "50")
-		pace(t.Context(), collector{}, nil) // not asked
+		pace(t.Context(), collector{}, nil) // it must not be used
 		t.Setenv(name, "")
 	}
 }

@@ -79,9 +79,9 @@ func serveCommand() *cobra.Command {
 }
 
 func serve(c *cobra.Command, cfg server.Config) error {
-	// Before anything secret is read. Not for an ordinary user: the kernel would
-	// let the server set up no user namespaces, and those hide it, its files and
-	// its memory from tasks far better.
+	// Before any secret is read. Not for an ordinary user, for whom the kernel
+	// would not let the server create user namespaces, which hide it, its files
+	// and its memory from tasks much better.
 	var err error
 	if os.Geteuid() == 0 {
 		if err = interpreters.Undumpable(); err != nil {
