@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// answerPatience is how long the answer to a random request may take. What is
-// bounded takes a second; the machine may be busy.
+// answerPatience is how long the response to a random request may take. Bounded
+// work takes a second, but the machine may be busy.
 const answerPatience = 30 * time.Second
 
 // fuzzer sends random requests to all operations.
@@ -36,13 +36,13 @@ func fuzzAPI(a *attacker) {
 	a.each(8, size(1200, 25_000), f.one)
 }
 
-// caller is who sends a request: with which credential, and whose answers it may
+// caller sends a request: with which credential, and whose responses it must
 // not see.
 type caller struct {
 	name, authorization string
-	own                 *estate   // nil: nobody's
-	foreign             []*estate // whose canaries its answers never hold
-	reads               bool      // what it changes is not its own
+	own                 *estate   // nil: none
+	foreign             []*estate // whose canaries its responses must never contain
+	reads               bool      // it may only change what is not its own
 }
 
 func (f *fuzzer) caller(rng *rand.Rand) caller {
@@ -65,8 +65,8 @@ func (f *fuzzer) caller(rng *rand.Rand) caller {
 	return caller{name: "forger", authorization: odd[rng.IntN(len(odd))], foreign: both, reads: true}
 }
 
-// names are what a caller asks for by name: what strangers have, what there is to
-// play with, and, where nothing changes by it, its own.
+// names are the names in a caller's requests: of strangers' things, of
+// expendable things, and, for requests without changes, of its own.
 func (c *caller) names(f *fuzzer, changes bool) names {
 	out := names{
 		"flow_version": {"1", "2", "3", "latest", "versions"}, "environment": {"default", "prod", ""},
@@ -109,7 +109,7 @@ func (f *fuzzer) one(rng *rand.Rand, _ int) {
 	}
 	req, err := r.request(f.Credentials.BaseURL)
 	if err != nil {
-		return // Go's client sends no such thing: fuzzRaw does
+		return // Go's client does not send such requests: fuzzRaw does
 	}
 	began := time.Now()
 	res, err := f.http.Do(req)
@@ -135,12 +135,12 @@ func (f *fuzzer) one(rng *rand.Rand, _ int) {
 	}
 }
 
-// refusals are how Go's server answers what is no request that it could hand on.
+// refusals are the responses of Go's server to malformed requests.
 var refusals = []int{
 	http.StatusBadRequest, http.StatusExpectationFailed, http.StatusRequestHeaderFieldsTooLarge, http.StatusNotImplemented, http.StatusHTTPVersionNotSupported,
 }
 
-// judge holds an answer of the API to the shape that all answers have.
+// judge checks a response of the API against the common shape.
 func (a *attacker) judge(what string, res *http.Response, body []byte) {
 	if res.Close && slices.Contains(refusals, res.StatusCode) && res.Header.Get("X-Request-Id") == "" {
 		return
@@ -184,7 +184,7 @@ func (a *attacker) judge(what string, res *http.Response, body []byte) {
 	}
 }
 
-// valid draws a request that fits an operation's description.
+// valid draws a request that matches an operation's description.
 func (f *fuzzer) valid(d *drawer, op *operation) *request {
 	r := &request{method: op.method, path: op.path, query: url.Values{}, header: http.Header{}}
 	for _, p := range op.Parameters {

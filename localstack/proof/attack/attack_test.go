@@ -1,12 +1,13 @@
-// Package attack attacks a server from outside, as hostile tenants and strangers
-// would: random requests to all that listens, and work that is made to cost much.
-// Beside it another workspace goes on with its requests and runs. What it waits,
-// with and without the attack, and the memory that the server takes, are measured;
-// -full takes the sizes at which they are held to what is promised, a test run a
-// part of each, held to what does not depend on how busy the machine is.
+// Package attack attacks a server from outside, as hostile tenants and
+// strangers would: with random requests to all listeners, and with work that is
+// meant to be expensive. Meanwhile another workspace continues its requests and
+// runs. The tests measure its waiting times, with and without the attack, and
+// the server's memory. With -full they use the sizes for which the limits are
+// guaranteed; a normal test run uses smaller ones and checks only what does not
+// depend on how busy the machine is.
 //
-// The attacker is a process of its own, with lower priority than the server: what
-// is measured is the server's fairness, not the machine's size.
+// The attacker is a separate process with a lower priority than the server, in
+// order to measure the server's fairness and not the machine's size.
 package attack
 
 import (
@@ -19,7 +20,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	_ "millrace/localstack/embedded/server" // what the binary is made of
+	_ "millrace/localstack/embedded/server" // the binary is built from it
 	"millrace/localstack/proc/proctest"
 )
 
@@ -28,11 +29,11 @@ var (
 	seed = flag.Uint64("seed", 1, "what random requests are drawn from")
 )
 
-// What the server is held to beside an attack.
+// Limits during an attack.
 const (
-	mostRequest = 100 * time.Millisecond // p95 of another workspace's requests
-	mostRun     = time.Second            // p95 of its runs of one task
-	mostMemory  = 600 << 20              // resident memory of the server, Python tasks apart
+	mostRequest = 100 * time.Millisecond // p95 of the other workspace's requests
+	mostRun     = time.Second            // p95 of its runs with one task
+	mostMemory  = 600 << 20              // resident memory of the server without Python tasks
 )
 
 // binary is millrace-local, built once.
@@ -44,12 +45,12 @@ func TestMain(m *testing.M) {
 	os.Exit(proctest.Main(m, map[string]*string{proctest.Local: &binary}))
 }
 
-// attack is one way to harm the service.
+// attack is one kind of attack.
 type attack struct {
-	name, sent string        // sent: what, for the report
-	span       time.Duration // how long a whole one goes on that ends by time; a part lasts partSpan
-	estates    bool          // it needs workspaces with something in them
-	restart    bool          // a server that is killed in the midst of it has to get over it
+	name, sent string        // sent describes the requests in the report
+	span       time.Duration // duration of a full attack that ends by time; a partial one takes partSpan
+	estates    bool          // it needs workspaces with content
+	restart    bool          // the server must recover from a kill during the attack
 	run        func(*attacker)
 }
 
@@ -57,7 +58,7 @@ const partSpan = 300 * time.Millisecond
 
 var attacks = []attack{
 	{name: "api", sent: "random requests to all operations", estates: true, run: fuzzAPI},
-	{name: "raw", sent: "requests that are no HTTP", estates: true, run: fuzzRaw},
+	{name: "raw", sent: "malformed HTTP requests", estates: true, run: fuzzRaw},
 	{name: "expressions", sent: "random expressions and templates, registered and run", run: fuzzExpressions},
 	{name: "objects", sent: "random requests to the object store", estates: true, run: fuzzObjects},
 	{name: "invoke", sent: "random calls and events of all functions", estates: true, run: fuzzInvoke},
@@ -79,7 +80,7 @@ var attacks = []attack{
 	{name: "uploads", sent: "more bytes than declared, uploads never completed", span: 8 * time.Second, run: uploads},
 }
 
-// TestAttacks attacks a server, each time a new one if it is done in full.
+// TestAttacks attacks a server, with -full a new one for each attack.
 func TestAttacks(t *testing.T) {
 	rows := [][]string{heading}
 	var shared *service
@@ -114,7 +115,7 @@ func TestAttacks(t *testing.T) {
 // heading is the first line of the report.
 var heading = []string{"attack", "what was sent", "n", "what came back", "took", "peak MB", "requests", "runs", "Python runs"}
 
-// row is the line of an attack in the report.
+// row returns an attack's line in the report.
 func (r *result) row(a *attack) []string {
 	cells := []string{a.name, a.sent, fmt.Sprint(r.Sent), r.answers(), r.took.Round(100 * time.Millisecond).String(), fmt.Sprint(r.memory >> 20)}
 	for i, under := range r.under.all() {
@@ -123,7 +124,7 @@ func (r *result) row(a *attack) []string {
 	return cells
 }
 
-// table lays rows out.
+// table formats rows.
 func table(rows [][]string) string {
 	widths := make([]int, len(heading))
 	for _, row := range rows {

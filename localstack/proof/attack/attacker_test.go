@@ -26,20 +26,20 @@ import (
 	"millrace/shared/platform/ids"
 )
 
-// role is what the test binary plays as the attacker.
+// role is the role of the test binary as the attacker.
 const role = "attacker"
 
-// orders are what an attacker is told.
+// orders are the instructions for an attacker.
 type orders struct {
-	Attack, Result string // Result: the file for its tally
+	Attack, Result string // Result is the file for its tally
 	Full           bool
 	Seed           uint64
-	Credentials    signin.Credentials // of the server, for attacks by those who have its secrets
-	Owner          string             // a key with full access to the workspace the attacker is in
+	Credentials    signin.Credentials // of the server, for attackers who know its secrets
+	Owner          string             // a key with full access to the attacker's workspace
 	Ours, Theirs   *estate            // nil: the attack needs none
 }
 
-// orders makes workspaces for an attack.
+// orders creates workspaces for an attack.
 func (s *service) orders(t *testing.T, a *attack) *orders {
 	t.Helper()
 	o := &orders{Attack: a.name, Full: *full, Seed: *seed, Credentials: s.Credentials, Result: filepath.Join(t.TempDir(), "tally")}
@@ -52,7 +52,7 @@ func (s *service) orders(t *testing.T, a *attack) *orders {
 	return o
 }
 
-// send has an attacker do its worst, and returns what came of it.
+// send runs an attacker and returns its tally.
 func (o *orders) send(t *testing.T) *tally {
 	t.Helper()
 	child := proctest.Start(t, role, string(marshal(o)))
@@ -69,16 +69,16 @@ func (o *orders) send(t *testing.T) *tally {
 	return got
 }
 
-// attacker is the process that attacks.
+// attacker is the attacking process.
 type attacker struct {
 	*orders
 	*tally
-	api  *client.Client // full access to its workspace
+	api  *client.Client // with full access to its workspace
 	ctx  context.Context
-	ends context.Context // when an attack that goes by time is over
+	ends context.Context // done when an attack that ends by time is over
 }
 
-// play is the role of the attacker.
+// play runs the attacker.
 func play(argument string) error {
 	if err := lowerPriority(); err != nil {
 		return err
@@ -102,11 +102,12 @@ func play(argument string) error {
 	a.ends, stop = context.WithTimeout(a.ctx, span)
 	defer stop()
 	attacks[i].run(a)
-	a.mu.Lock() // for good: what is under way counts no more
+	a.mu.Lock() // never unlocked: pending results no longer count
 	return os.WriteFile(o.Result, marshal(a.tally), 0o600)
 }
 
-// newHTTP is a client over connections of its own that follows no redirects.
+// newHTTP returns a client with its own connections that does not follow
+// redirects.
 func newHTTP(patience time.Duration) *http.Client {
 	return &http.Client{
 		Timeout:       patience,
@@ -115,11 +116,11 @@ func newHTTP(patience time.Duration) *http.Client {
 	}
 }
 
-// random draws from the seed, apart for each number.
+// random returns a generator with the seed, a different one for each number.
 func (o *orders) random(number uint64) *rand.Rand { return rand.New(rand.NewPCG(o.Seed, number)) }
 
-// each shares n jobs out among workers; what a job draws does not depend on which
-// of them has it.
+// each distributes n jobs among workers. The random numbers of a job do not
+// depend on its worker.
 func (a *attacker) each(workers, n int, job func(rng *rand.Rand, i int)) {
 	var all sync.WaitGroup
 	for w := range workers {
@@ -132,7 +133,7 @@ func (a *attacker) each(workers, n int, job func(rng *rand.Rand, i int)) {
 	all.Wait()
 }
 
-// forever has workers do something, at least once, until the attack is over.
+// forever makes workers repeat do, at least once, until the attack is over.
 func (a *attacker) forever(workers int, do func(i int)) {
 	var all sync.WaitGroup
 	for w := range workers {
@@ -145,15 +146,15 @@ func (a *attacker) forever(workers int, do func(i int)) {
 	all.Wait()
 }
 
-// do sends a request of the attacker's workspace and counts its answer, unless it
-// is an error of the network. A fault of the server is a problem.
+// do sends a request of the attacker's workspace and counts its response,
+// unless there is a network error. A server error is a problem.
 func (a *attacker) do(ctx context.Context, method, path string, in, out any) error {
 	err := a.api.Do(ctx, method, path, in, out)
 	a.counted(method+" "+path, err)
 	return err
 }
 
-// counted counts the answer that err tells of.
+// counted counts the response in err.
 func (a *attacker) counted(what string, err error) {
 	refused, isAnswer := errors.AsType[*client.Error](err)
 	switch {
@@ -171,7 +172,7 @@ func (a *attacker) counted(what string, err error) {
 	}
 }
 
-// lost counts a connection that came to nothing.
+// lost counts a failed connection.
 func (a *attacker) lost(err error) {
 	if timeout := net.Error(nil); errors.As(err, &timeout) && timeout.Timeout() {
 		a.answer("no answer")
@@ -180,17 +181,17 @@ func (a *attacker) lost(err error) {
 	a.answer("closed")
 }
 
-// token is a name that nobody else has.
+// token returns a unique name.
 func token() string {
 	return strings.ToLower(strings.NewReplacer("_", "", "-", "").Replace(ids.Token(12)))
 }
 
-// tally is what came of an attack.
+// tally is the result of an attack.
 type tally struct {
 	mu       sync.Mutex
 	Sent     int
-	Answers  map[string]int // how often what came back
-	Problems []string       // what must not be
+	Answers  map[string]int // number of each kind of response
+	Problems []string       // what must not happen
 }
 
 func (t *tally) answer(what string) {
@@ -200,7 +201,7 @@ func (t *tally) answer(what string) {
 	t.Answers[what]++
 }
 
-// mostProblems is how many problems are kept.
+// mostProblems is the number of problems that are kept.
 const mostProblems = 30
 
 func (t *tally) problem(format string, args ...any) {
@@ -211,7 +212,7 @@ func (t *tally) problem(format string, args ...any) {
 	}
 }
 
-// answers are the counts on one line.
+// answers returns the counts on one line.
 func (t *tally) answers() string {
 	var out []string
 	for _, name := range slices.Sorted(maps.Keys(t.Answers)) {

@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// impatience is how long an attacker waits for what it asks before it leaves and
-// asks again: what it asked for may go on.
+// impatience is how long an attacker waits for a response before it disconnects
+// and sends another request; the work of the first may go on.
 func impatience() time.Duration { return size(300*time.Millisecond, 2*time.Second) }
 
-// bomb registers a flow and, if it is taken, runs it with parameters, from many
-// clients at a time.
+// bomb registers a flow and, if it is accepted, runs it with parameters, from
+// many concurrent clients.
 func (a *attacker) bomb(schemas []object, parameters func(i int) object) {
 	a.forever(8, func(i int) {
 		ctx, cancel := context.WithTimeout(a.ctx, impatience())
@@ -26,13 +26,14 @@ func (a *attacker) bomb(schemas []object, parameters func(i int) object) {
 		body := object{"flow_name": name, "flow_version": "1", "parameters": parameters(i % len(schemas))}
 		for range 3 {
 			ctx, cancel := context.WithTimeout(a.ctx, impatience())
-			_ = a.do(ctx, http.MethodPost, "/runs", body, nil) // the next one
+			_ = a.do(ctx, http.MethodPost, "/runs", body, nil) // go on with the next
 			cancel()
 		}
 	})
 }
 
-// schemaBombs are schemas whose check costs many times what they are long.
+// schemaBombs are schemas whose check is much more expensive than their length
+// suggests.
 func schemaBombs(a *attacker) {
 	branches := object{}
 	for i := range 8 {
@@ -71,7 +72,7 @@ func schemaBombs(a *attacker) {
 	a.bomb(schemas, func(i int) object { return values[i] })
 }
 
-// patternBombs are regular expressions that are large or slow, in schemas and in
+// patternBombs are large or slow regular expressions in schemas and
 // expressions.
 func patternBombs(a *attacker) {
 	var alternatives strings.Builder
@@ -90,7 +91,7 @@ func patternBombs(a *attacker) {
 	a.bomb(schemas, func(int) object { return object{"x": long[:240_000]} })
 }
 
-// macroBombs are flows whose expressions take long to be compiled or to be run.
+// macroBombs are flows whose expressions take long to compile or evaluate.
 func macroBombs(a *attacker) {
 	nested := "1"
 	for i := range 24 {
@@ -117,7 +118,7 @@ func macroBombs(a *attacker) {
 		name := fmt.Sprint("macros-", i)
 		if a.do(ctx, http.MethodPost, "/flows", object{"flow_name": name, "flow_version": "1", "flow_spec": specs[i%len(specs)]}, nil) == nil {
 			body := object{"flow_name": name, "flow_version": "1", "parameters": object{"big": strings.Repeat("x", 200_000)}}
-			_ = a.do(ctx, http.MethodPost, "/runs", body, nil) // the next one
+			_ = a.do(ctx, http.MethodPost, "/runs", body, nil) // go on with the next
 		}
 	})
 }

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// hold opens so many connections to an address, keeps each as keep does, and opens
-// a new one for each that is closed, until the attack is over.
+// hold opens n connections to an address, handles each with keep, and replaces
+// those that are closed, until the attack is over.
 func (a *attacker) hold(n int, address string, keep func(net.Conn) error) {
 	var all sync.WaitGroup
 	for range n {
@@ -53,7 +53,7 @@ func (a *attacker) both(n int, api, store func(net.Conn) error) {
 	two.Wait()
 }
 
-// slowBodies sends bodies a byte a second.
+// slowBodies sends bodies at a byte a second.
 func slowBodies(a *attacker) {
 	slowly := func(head string) func(net.Conn) error {
 		return func(conn net.Conn) error {
@@ -74,7 +74,7 @@ func slowBodies(a *attacker) {
 	a.both(size(100, 2000), slowly(api), slowly(store))
 }
 
-// halfOpen sends requests that do not end.
+// halfOpen sends requests that never end.
 func halfOpen(a *attacker) {
 	keep := func(conn net.Conn) error {
 		if _, err := io.WriteString(conn, "GET / HTTP/1.1\r\n"); err != nil {
@@ -86,7 +86,7 @@ func halfOpen(a *attacker) {
 	a.both(size(150, 5000), keep, keep)
 }
 
-// neverReading asks for much and reads nothing.
+// neverReading sends requests for large responses and does not read them.
 func neverReading(a *attacker) {
 	asked := strings.Repeat("GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n", 100)
 	a.hold(size(50, 1000), hostOf(a.Credentials.BaseURL), func(conn net.Conn) error {

@@ -12,9 +12,9 @@ import (
 	"millrace/localstack/client"
 )
 
-// estate is a workspace with one of everything. Its canary stands in all that is
-// its own but in no name: a request can name what another workspace has, but an
-// answer to a stranger never holds the canary.
+// estate is a workspace with one of everything. All of its content, but no
+// name, contains its canary: a request can name another workspace's things, but
+// a response to a stranger must never contain the canary.
 type estate struct {
 	Org, Email, Owner, Viewer string // Owner and Viewer: API keys
 	Canary                    string
@@ -26,10 +26,10 @@ type estate struct {
 	Cursor, LogCursor         string
 }
 
-// partSize is how many bytes the open upload of an estate has declared.
+// partSize is the declared size in bytes of an estate's open upload.
 const partSize = 10
 
-// settle makes a workspace with one of everything.
+// settle creates a workspace with one of everything.
 func (s *service) settle(t *testing.T, name string) *estate {
 	t.Helper()
 	api := s.workspace(t, name+"@example.com")
@@ -59,7 +59,7 @@ func (s *service) settle(t *testing.T, name string) *estate {
 	require.NoError(t, err)
 	require.Equal(t, "SUCCEEDED", run.Status)
 	e.Run, e.Slug = run.RunID, run.Slug
-	_, err = api.Log(t.Context(), run.RunID) // until it is archived, as it stays
+	_, err = api.Log(t.Context(), run.RunID) // until it is archived and no longer changes
 	require.NoError(t, err)
 	var version struct {
 		ArtifactURI string `json:"artifact_store_uri"`
@@ -88,7 +88,7 @@ func (s *service) settle(t *testing.T, name string) *estate {
 	return e
 }
 
-// objects is the address of the object store.
+// objects returns the address of the object store.
 func (e *estate) objects() (base string, part *url.URL) {
 	part, err := url.Parse(e.PartURL)
 	if err != nil {
@@ -97,7 +97,8 @@ func (e *estate) objects() (base string, part *url.URL) {
 	return part.Scheme + "://" + part.Host, part
 }
 
-// estate reads what the workspaces of an attack have, as an attack may not change it.
+// estate returns the content of an attack's workspaces, which the attack must
+// not change.
 func (o *orders) estate(t *testing.T) (found []string) {
 	t.Helper()
 	for _, e := range []*estate{o.Ours, o.Theirs} {

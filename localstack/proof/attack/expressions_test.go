@@ -11,8 +11,8 @@ import (
 	"millrace/localstack/client"
 )
 
-// fuzzExpressions registers flows of random expressions and templates, and runs
-// those that are taken. What becomes of a run is its own matter, but it ends soon.
+// fuzzExpressions registers flows with random expressions and templates, and
+// runs those that are accepted. A run may have any result, but must end soon.
 func fuzzExpressions(a *attacker) {
 	a.each(4, size(300, 3000), func(rng *rand.Rand, i int) {
 		ctx, cancel := context.WithTimeout(a.ctx, answerPatience)
@@ -70,7 +70,7 @@ func flowSpec(rng *rand.Rand) object {
 
 func pick[T any](rng *rand.Rand, from []T) T { return from[rng.IntN(len(from))] }
 
-// template draws a text with expressions in it, whole or not.
+// template draws a text with expressions in it, well-formed or not.
 func template(rng *rand.Rand) string {
 	var b strings.Builder
 	for range 1 + rng.IntN(3) {
@@ -78,7 +78,7 @@ func template(rng *rand.Rand) string {
 		case 0:
 			b.WriteString(pick(rng, []string{"", "text ", "$", "{{", "}}", "${{", "${{ }}", "$${{ x }}", "${{ '}}' }}", "${{ {'a': {}}}}", "\x00", "ÿ"}))
 		case 1:
-			// One that does not exist is asked for again for seconds.
+			// A missing secret is retried for seconds.
 			b.WriteString("${{ secrets." + pick(rng, size([]string{"", "1"}, []string{"", "x", "a.b", "x + 'y'"})) + " }}")
 		default:
 			b.WriteString("${{ " + expression(rng, 3) + " }}")
@@ -91,7 +91,7 @@ var patterns = []string{
 	`^[0-9]{4}-[0-9]{2}$`, `(a+)+$`, `b`, `[^ab]{3,5}`, `(?s)(.)(.*)`, `^$`, `(`, `(?P<n>x){1000}`, `((x{100}){100}){100}`, `[[:alpha:]]*`, `\p{Greek}`, `(?i)` + strings.Repeat("a|", 50) + "b", `\C`, `(?:)*`, `a{2,1}`, `.*.*.*.*=.*`, "\xff",
 }
 
-// atoms are the ends of expressions; of oddAtoms a flow is refused most times.
+// atoms are the leaves of expressions; a flow with oddAtoms is mostly rejected.
 var (
 	atoms = []string{
 		"0", "1", "-1", "9223372036854775807", "-9223372036854775808", "18446744073709551615u", "1.5", "1e308", "0.0/0.0", "true", "false", "null", "''", "'a'", "'\\U0001F600'", "r'\\d'",
@@ -103,8 +103,8 @@ var (
 	}
 )
 
-// expression draws an expression. Most of what it is made of is of no type that is
-// known before it runs, or nearly all of them were refused.
+// expression draws an expression. The types of most of its parts are unknown
+// before it is evaluated; otherwise nearly all would be rejected.
 func expression(rng *rand.Rand, depth int) string {
 	if rng.IntN(60) == 0 {
 		return pick(rng, oddAtoms)

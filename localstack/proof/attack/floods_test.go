@@ -13,13 +13,14 @@ import (
 	"millrace/localstack/client"
 )
 
-// refused reports whether a limit was met.
+// refused reports whether an error is that of a limit.
 func refused(err error) bool {
 	answer, ok := errors.AsType[*client.Error](err)
 	return ok && answer.Status == http.StatusTooManyRequests
 }
 
-// flood starts runs that do not end, until a limit is met or time is over.
+// flood starts runs that do not end, until a limit is reached or the time is
+// over.
 func flood(a *attacker) {
 	tasks := many(size(100, 1000), func(name string) object {
 		return object{"name": name, "type": "wait", "config": object{"seconds": 3600}}
@@ -34,8 +35,7 @@ func flood(a *attacker) {
 	}
 }
 
-// wideFlood starts runs of very many instances, most of which have to wait until
-// there is room for them.
+// wideFlood starts runs with very many instances, most of which must wait.
 func wideFlood(a *attacker) {
 	each := transform("each", "item")
 	each["map_over"] = fmt.Sprintf("lists.range(%d)", size(500, 10_000))
@@ -46,8 +46,8 @@ func wideFlood(a *attacker) {
 	a.until429(16, client.RunRequest{FlowName: "wide", FlowVersion: "1"})
 }
 
-// until429 starts runs until so many were refused, each worker a few times. What a
-// worker is told to wait for, it does not.
+// until429 starts runs until each worker was rejected a few times. Workers
+// ignore Retry-After.
 func (a *attacker) until429(workers int, in client.RunRequest) {
 	var met atomic.Int64
 	a.forever(workers, func(int) {
@@ -62,7 +62,7 @@ func (a *attacker) until429(workers int, in client.RunRequest) {
 	})
 }
 
-// directories completes uploads of zips that are nothing but a directory.
+// directories completes uploads of zips that consist only of a directory.
 func directories(a *attacker) {
 	var buf bytes.Buffer
 	w := zip.NewWriter(&buf)
@@ -88,7 +88,8 @@ func directories(a *attacker) {
 	})
 }
 
-// uploads sends more than was declared, and begins uploads that do not end.
+// uploads sends more than was declared, and begins uploads without completing
+// them.
 func uploads(a *attacker) {
 	web := newHTTP(answerPatience)
 	var begun struct {

@@ -10,17 +10,17 @@ import (
 	"millrace/localstack/client"
 )
 
-// transform is a task that takes no time.
+// transform returns a trivial task.
 func transform(name, expression string, after ...string) object {
 	return object{"name": name, "type": "transform", "depends_on": after, "config": object{"expression": expression}}
 }
 
-// python is a task of flow.py.
+// python returns a task of flow.py.
 func python(name string, after ...string) object {
 	return object{"name": name, "type": "python", "entrypoint": "flow:" + name, "depends_on": after}
 }
 
-// many are a task n times, named after it, t0 and so on.
+// many returns n tasks named t0, t1 and so on.
 func many(n int, task func(name string) object) (tasks []object) {
 	for i := range n {
 		tasks = append(tasks, task(fmt.Sprint("t", i)))

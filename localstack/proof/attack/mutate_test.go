@@ -10,10 +10,10 @@ import (
 	"strings"
 )
 
-// raw is a piece of JSON that is sent as it is, be it JSON or not.
+// raw is text that is sent verbatim, whether it is JSON or not.
 type raw string
 
-// nasty are values that programs trip over.
+// nasty are values that often cause bugs.
 var nasty = []any{
 	nil, true, "", "\x00", -1, 1 << 53, 1.5, []any{}, object{}, object{"": nil}, []any{nil, []any{nil}},
 	raw("1e400"), raw("-0"), raw("99999999999999999999999999"), raw("-9223372036854775809"), raw("1E-400"), raw("01"), raw("NaN"), raw("+1"), raw("'x'"),
@@ -24,7 +24,7 @@ var nasty = []any{
 	"9999-12-31T23:59:59Z", "0000-00-00", "s3://other/key", "http://169.254.169.254/", "__svc_x", "__proto__", "latest",
 }
 
-// encode writes a value as JSON, names in order, with its raw pieces.
+// encode writes a value as JSON, with sorted names and verbatim raw pieces.
 func encode(b *bytes.Buffer, v any) {
 	switch v := v.(type) {
 	case raw:
@@ -58,7 +58,7 @@ func encode(b *bytes.Buffer, v any) {
 	}
 }
 
-// mutate changes one place of a value, which may be the whole.
+// mutate changes one place of a value, possibly the whole value.
 func mutate(rng *rand.Rand, v any) any {
 	if rng.IntN(8) == 0 {
 		return nasty[rng.IntN(len(nasty))]
@@ -76,7 +76,7 @@ func mutate(rng *rand.Rand, v any) any {
 		switch rng.IntN(6) {
 		case 0:
 			delete(v, key)
-		case 1: // twice the same name
+		case 1: // a duplicate name
 			var b bytes.Buffer
 			encode(&b, object{key: v[key]})
 			inner := strings.TrimSuffix(strings.TrimPrefix(b.String(), "{"), "}")
@@ -111,7 +111,7 @@ func garble(rng *rand.Rand, body []byte) []byte {
 	case 4:
 		var b bytes.Buffer
 		w := gzip.NewWriter(&b)
-		_, _ = w.Write(body) // a buffer takes everything
+		_, _ = w.Write(body) // writing to a buffer does not fail
 		_ = w.Close()
 		return b.Bytes()
 	case 5:
@@ -129,7 +129,7 @@ func garble(rng *rand.Rand, body []byte) []byte {
 	}
 }
 
-// flip changes one character of a token to another.
+// flip replaces one character of a token.
 func flip(rng *rand.Rand, s string) string {
 	if s == "" {
 		return "x"

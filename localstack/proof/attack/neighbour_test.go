@@ -18,21 +18,21 @@ import (
 	"millrace/shared/platform/ids"
 )
 
-// neighbour is a workspace that goes on while others attack the server.
+// neighbour is a workspace that keeps working while others attack the server.
 type neighbour struct {
 	api *client.Client
 	key string
 }
 
-// What the neighbour does in a second. Each begins at its time, however long the
-// one before takes.
+// The neighbour's requests per second. Each starts on time, however long the
+// previous one takes.
 const (
 	requestsPerSecond = 100
 	runsPerSecond     = 20
 	pythonPerSecond   = 5
 )
 
-// patience is how long the neighbour waits for an answer.
+// patience is how long the neighbour waits for a response.
 const patience = time.Minute
 
 func newNeighbour(t *testing.T, s *service) *neighbour {
@@ -44,36 +44,36 @@ func newNeighbour(t *testing.T, s *service) *neighbour {
 	return n
 }
 
-// client calls a server over connections of its own.
+// client returns a client with its own connections.
 func (n *neighbour) client(base string) *client.Client {
 	return &client.Client{BaseURL: base, Token: n.key, HTTP: &http.Client{
 		Timeout: patience, Transport: &http.Transport{MaxIdleConnsPerHost: 64},
 	}}
 }
 
-// figures are what a time of requests and runs took.
+// figures are the durations of requests and runs.
 type figures struct {
 	request, run, python quantiles
 	failures             []string
 }
 
-// all are the columns of the report.
+// all returns the columns of the report.
 func (f *figures) all() []quantiles { return []quantiles{f.request, f.run, f.python} }
 
-// held is a figure with what it may be at most.
+// held is a figure with its upper limit.
 type held struct {
 	quantiles
 	most time.Duration
 }
 
-// limited are the figures that the service is held to.
+// limited returns the figures with limits.
 func (f *figures) limited() iter.Seq2[string, held] {
 	return maps.All(map[string]held{
 		"requests": {f.request, mostRequest}, "runs": {f.run, mostRun}, "Python runs": {f.python, mostRun},
 	})
 }
 
-// quantiles sum up how long something took.
+// quantiles summarize durations.
 type quantiles struct {
 	count         int
 	p50, p95, p99 time.Duration
@@ -88,7 +88,7 @@ func quantilesOf(samples []time.Duration) quantiles {
 	return quantiles{len(samples), at(50), at(95), at(99)}
 }
 
-// String shows milliseconds.
+// String returns milliseconds.
 func (q quantiles) String() string {
 	if q.count == 0 {
 		return "-"
@@ -97,15 +97,15 @@ func (q quantiles) String() string {
 	return ms(q.p50) + "/" + ms(q.p95) + "/" + ms(q.p99)
 }
 
-// series collects how long something took, from many goroutines.
+// series collects durations from many goroutines.
 type series struct {
 	mu       sync.Mutex
 	samples  []time.Duration
 	failures []string
 }
 
-// measure has the neighbour make requests and runs for as long as the attack goes
-// on, and waits for their ends.
+// measure makes the neighbour send requests and runs during the attack, and
+// waits for their ends.
 func (n *neighbour) measure(ctx context.Context, attack func(context.Context)) figures {
 	var request, run, python series
 	ongoing, stop := context.WithCancel(ctx)
@@ -135,8 +135,8 @@ func (n *neighbour) measure(ctx context.Context, attack func(context.Context)) f
 	}
 }
 
-// collect does something again and again until done. What is not over two seconds
-// later is counted with the time that it has taken so far.
+// collect repeats do until done. Calls that are not finished two seconds later
+// count with the time they have taken so far.
 func (s *series) collect(ctx context.Context, done <-chan struct{}, every time.Duration, do func(context.Context, int) error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -166,8 +166,8 @@ func (s *series) collect(ctx context.Context, done <-chan struct{}, every time.D
 	}
 }
 
-// one runs a flow of one task to its end. The key lets it be sent again where a
-// connection was closed before.
+// one runs a flow of one task to its end. The idempotency key permits a retry
+// if the connection was closed.
 func (n *neighbour) one(ctx context.Context, in client.RunRequest) error {
 	in.Execute, in.IdempotencyKey = true, ids.Token(12)
 	run, err := n.api.Start(ctx, in)

@@ -2,5 +2,5 @@
 
 package attack
 
-// lowerPriority does nothing: the figures are those of a machine that is shared.
+// lowerPriority does nothing on this system.
 func lowerPriority() error { return nil }

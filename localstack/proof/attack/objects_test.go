@@ -13,7 +13,7 @@ import (
 )
 
 // fuzzObjects sends requests to the object store: without a credential, with
-// forged ones, and with presigned addresses that were changed.
+// forged ones, and with modified presigned URLs.
 func fuzzObjects(a *attacker) {
 	base, part := a.Ours.objects()
 	bucket := "/" + strings.Split(part.Path, "/")[1]
@@ -25,7 +25,7 @@ func fuzzObjects(a *attacker) {
 		}
 		req, err := r.request(base)
 		if err != nil {
-			return // not to be sent by Go's client
+			return // Go's client cannot send it
 		}
 		res, err := web.Do(req)
 		if err != nil {
@@ -50,7 +50,7 @@ func fuzzObjects(a *attacker) {
 	})
 }
 
-// storeRequest draws a request without a right credential.
+// storeRequest draws a request without a valid credential.
 func (a *attacker) storeRequest(rng *rand.Rand, bucket string) *request {
 	keys := []string{
 		"", "/", bucket, bucket + "/", bucket + "/" + a.Theirs.ArtifactKey, bucket + "/" + strings.TrimPrefix(a.Theirs.ArtifactURI, "s3:/"+bucket+"/"), bucket + "/../secrets.json",
@@ -91,7 +91,7 @@ var xmls = []string{
 	`<!DOCTYPE l [<!ENTITY f SYSTEM "file:///etc/passwd">]><Delete><Object><Key>&f;</Key></Object></Delete>`, strings.Repeat("<a>", 20_000), "5;chunk-signature=0\r\nhello\r\n0;chunk-signature=0\r\n\r\n",
 }
 
-// tamper makes a request of a presigned one with something changed.
+// tamper turns a request into a presigned one with something changed.
 func (a *attacker) tamper(rng *rand.Rand, r *request, part *url.URL) {
 	r.method, r.query = http.MethodPut, part.Query()
 	path := part.EscapedPath()
@@ -124,8 +124,8 @@ func (a *attacker) tamper(rng *rand.Rand, r *request, part *url.URL) {
 	r.path = path
 }
 
-// put sends a body of so many zeros to a presigned address. It tells what came
-// back, and how much of the body was taken.
+// put sends a body of n zeros to a presigned URL. It returns the response, and
+// how much of the body was accepted.
 func put(ctx context.Context, web *http.Client, address string, n int64, told bool) (status string, taken int64) {
 	body := &zeros{left: n}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPut, address, body)
@@ -147,7 +147,7 @@ func put(ctx context.Context, web *http.Client, address string, n int64, told bo
 	return fmt.Sprint(res.StatusCode), n - body.left
 }
 
-// zeros reads as so many of them.
+// zeros reads as left zeros.
 type zeros struct{ left int64 }
 
 func (z *zeros) Read(p []byte) (int, error) {

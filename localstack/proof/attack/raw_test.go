@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// fuzzRaw sends what an HTTP client would not, to both listeners.
+// fuzzRaw sends to both listeners what an HTTP client would not.
 func fuzzRaw(a *attacker) {
 	api := hostOf(a.Credentials.BaseURL)
 	store, _ := a.Ours.objects()
@@ -34,12 +34,12 @@ func fuzzRaw(a *attacker) {
 func hostOf(base string) string {
 	u, err := url.Parse(base)
 	if err != nil {
-		panic(err) // the server's own
+		panic(err) // it comes from the server
 	}
 	return u.Host
 }
 
-// rawRequest draws a request, most of which are none.
+// rawRequest draws a request that is mostly malformed.
 func (a *attacker) rawRequest(rng *rand.Rand, host string) string {
 	line := pick(rng, []string{
 		"GET /me HTTP/1.1", "GET  /me HTTP/1.1", "GET /me HTTP/9.9", "GET /me", "\x00\x01\x02", "PRI * HTTP/2.0", "GET http://evil.example/me HTTP/1.1", "GET /me\x00 HTTP/1.1",
@@ -67,8 +67,8 @@ func (a *attacker) rawRequest(rng *rand.Rand, host string) string {
 	return b.String()
 }
 
-// sendRaw sends bytes and reads what comes back. The API answers requests; that
-// something is no request the server tells in its own words.
+// sendRaw sends bytes and reads the response. The API answers requests; Go's
+// server itself answers malformed ones.
 func (a *attacker) sendRaw(address, sent string, api bool) {
 	conn, err := net.DialTimeout("tcp", address, 10*time.Second)
 	if err != nil {
@@ -96,7 +96,7 @@ func (a *attacker) sendRaw(address, sent string, api bool) {
 		}
 		if strings.HasPrefix(sent, "HEAD") {
 			a.answer("HEAD")
-			return // its answer has no body, though a length
+			return // a response to HEAD has a length, but no body
 		}
 		res, err := http.ReadResponse(in, nil)
 		if err != nil {
@@ -107,7 +107,7 @@ func (a *attacker) sendRaw(address, sent string, api bool) {
 		res.Body.Close()
 		a.answer(fmt.Sprint(res.StatusCode))
 		switch {
-		case api && !strings.Contains(sent, "OPTIONS * "): // that is answered by Go
+		case api && !strings.Contains(sent, "OPTIONS * "): // Go answers that
 			a.judge(fmt.Sprintf("%.300q", sent), res, body)
 		case res.StatusCode >= 500 && !slices.Contains(refusals, res.StatusCode) && res.StatusCode != http.StatusServiceUnavailable:
 			a.problem("%.300q: %d: %.200s", sent, res.StatusCode, body)

@@ -10,24 +10,24 @@ import (
 	"strings"
 )
 
-// request is one that is drawn and changed before it is sent.
+// request is drawn and changed before it is sent.
 type request struct {
-	method, path string // path: escaped
+	method, path string // path is escaped
 	query        url.Values
 	header       http.Header
-	value        any // of the body, before it is written as JSON
+	value        any // of the body, before encoding
 	hasBody      bool
-	garble       *rand.Rand // changes the bytes of the body; nil: they stay
-	unknown      bool       // the length of the body is not told
-	misdirected  bool       // not at the operation that it was drawn for
+	garble       *rand.Rand // changes the bytes of the body; nil: unchanged
+	unknown      bool       // the body's length is not announced
+	misdirected  bool       // not for the operation that it was drawn for
 }
 
-// String is what a problem tells of a request.
+// String returns the request for a problem.
 func (r *request) String() string {
 	return fmt.Sprintf("%s %.300s?%.200s %.400v %.600s", r.method, r.path, r.query.Encode(), r.header, r.body())
 }
 
-// body writes the body.
+// body returns the body.
 func (r *request) body() []byte {
 	if !r.hasBody {
 		return nil
@@ -37,7 +37,7 @@ func (r *request) body() []byte {
 	return b.Bytes()
 }
 
-// request is what Go sends of it.
+// request returns the request for Go's client.
 func (r *request) request(base string) (*http.Request, error) {
 	body := r.body()
 	if r.garble != nil {
@@ -49,7 +49,7 @@ func (r *request) request(base string) (*http.Request, error) {
 	}
 	target.Opaque, target.RawQuery = r.path, r.query.Encode()
 	if !strings.HasPrefix(r.path, "/") || strings.HasPrefix(r.path, "//") {
-		target.Opaque = "//" + target.Host + r.path // an absolute address
+		target.Opaque = "//" + target.Host + r.path // an absolute URL
 	}
 	var content io.Reader
 	if len(body) > 0 {
@@ -70,7 +70,7 @@ func (r *request) request(base string) (*http.Request, error) {
 	return req, nil
 }
 
-// oddHeaders are headers that somebody believes.
+// oddHeaders are headers that some servers trust.
 var oddHeaders = [][2]string{
 	{"Content-Type", "text/plain"}, {"Content-Type", "multipart/form-data; boundary=x"}, {"Content-Type", "application/json; charset=utf-16"},
 	{"Content-Type", "application/xml"}, {"Content-Type", ""}, {"Content-Type", ";;;"}, {"Content-Encoding", "gzip"}, {"Accept", "text/html"}, {"Accept", "*/*;q=x"},
@@ -81,13 +81,13 @@ var oddHeaders = [][2]string{
 	{"X-Big", strings.Repeat("h", 30_000)},
 }
 
-// mutate changes one thing about a request.
+// mutate changes one part of a request.
 func (r *request) mutate(rng *rand.Rand, f *fuzzer) {
 	switch rng.IntN(12) {
 	case 0:
 		methods := []string{"GET", "HEAD", "OPTIONS", "TRACE", "PROPFIND", "FOO", "get", "POST", "PUT", "PATCH", "DELETE"}
 		if r.method == http.MethodGet {
-			methods = methods[:7] // it names what the caller may change
+			methods = methods[:7] // it names things that the caller may change
 		}
 		r.method, r.misdirected = pick(rng, methods), true
 	case 1:
@@ -101,7 +101,7 @@ func (r *request) mutate(rng *rand.Rand, f *fuzzer) {
 			r.path = r.path[:at] + trick + r.path[at:]
 		}
 	case 2:
-		r.misdirected = true // another thing of that name may be found, or none
+		r.misdirected = true // it may match another thing, or none
 		parts := strings.Split(r.path, "/")
 		parts[len(parts)-1] = url.PathEscape(text(nasty[rng.IntN(len(nasty))]))
 		r.path = strings.Join(parts, "/")
@@ -132,7 +132,7 @@ func (r *request) mutate(rng *rand.Rand, f *fuzzer) {
 	}
 }
 
-// text is a value as a part of an address.
+// text returns a value as part of a URL.
 func text(v any) string {
 	out := fmt.Sprint(v)
 	return out[:min(len(out), 9000)]

@@ -10,7 +10,7 @@ import (
 	"millrace/localstack/client"
 )
 
-// document is what the attacker reads of the server's OpenAPI document.
+// document is the part of the server's OpenAPI document that the attacker uses.
 type document struct {
 	Paths      map[string]map[string]*operation `json:"paths"`
 	Components struct {
@@ -51,7 +51,7 @@ type schema struct {
 // types is one type or a list of them.
 type types []string
 
-// UnmarshalJSON takes both.
+// UnmarshalJSON accepts one type or a list.
 func (t *types) UnmarshalJSON(data []byte) error {
 	var one string
 	if json.Unmarshal(data, &one) == nil {
@@ -61,7 +61,7 @@ func (t *types) UnmarshalJSON(data []byte) error {
 	return json.Unmarshal(data, (*[]string)(t))
 }
 
-// describe reads the document of the server, whose operations come in order.
+// describe reads the server's document and returns its operations in order.
 func (a *attacker) describe() (doc document, all []*operation, err error) {
 	public := &client.Client{BaseURL: a.Credentials.BaseURL}
 	if err = public.Do(a.ctx, "GET", "/openapi.json", nil, &doc); err != nil {
@@ -77,17 +77,17 @@ func (a *attacker) describe() (doc document, all []*operation, err error) {
 	return doc, all, nil
 }
 
-// names are values to draw from, by the name of what they are for.
+// names are values to draw from, by parameter name.
 type names map[string][]any
 
-// drawer draws values that fit schemas, mostly.
+// drawer draws values that mostly match schemas.
 type drawer struct {
 	*rand.Rand
 	schemas map[string]*schema
 	names   names
 }
 
-// value draws a value for what has a name.
+// value draws a value for a named field.
 func (d *drawer) value(name string, s *schema, depth int) any {
 	if known := d.names[name]; len(known) > 0 && d.IntN(5) > 0 {
 		return known[d.IntN(len(known))]
@@ -148,7 +148,7 @@ func (d *drawer) number(s *schema) any {
 	return low + d.IntN(max(high-low, 1))
 }
 
-// word is a string as people send it.
+// word returns a string that a user might send.
 func (d *drawer) word() string {
 	words := []string{"", "a", "default", "scratch", "1", "latest", "2026-01-02T03:04:05Z", "python", "nano", "flows.read", "ÿ", "日本", "a b", "null"}
 	return words[d.IntN(len(words))]

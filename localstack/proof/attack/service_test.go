@@ -20,7 +20,7 @@ import (
 	"millrace/localstack/proc"
 )
 
-// service is a server under attack, and the workspace that is not its target.
+// service is a server under attack, with the workspace that is not its target.
 type service struct {
 	*proc.Server
 	dir       string
@@ -29,7 +29,7 @@ type service struct {
 	alone     *figures // of the neighbour before the first attack
 }
 
-// logged is what servers have written. Safe for concurrent use.
+// logged is the output of servers. It is safe for concurrent use.
 type logged struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -41,7 +41,7 @@ func (l *logged) Write(b []byte) (int, error) {
 	return l.buf.Write(b)
 }
 
-// take returns what was written since it was called last.
+// take returns the output since the last call.
 func (l *logged) take() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -50,10 +50,10 @@ func (l *logged) take() string {
 }
 
 // start runs a server with default settings until the test ends. Tasks may call
-// this machine: it is where the attacker is.
+// this machine, where the attacker runs.
 func start(t *testing.T) *service {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "millrace-attack-") // its children are another user for root
+	dir, err := os.MkdirTemp("", "millrace-attack-") // its children have another user if the test is root
 	require.NoError(t, err)
 	s := &service{dir: filepath.Join(dir, "data"), log: &logged{}}
 	t.Cleanup(func() {
@@ -67,7 +67,7 @@ func start(t *testing.T) *service {
 	return s
 }
 
-// serve starts the server, again if there was one.
+// serve starts the server, or restarts it.
 func (s *service) serve(t *testing.T) {
 	t.Helper()
 	server, err := proc.Serve(t.Context(), binary, s.dir, s.log, "--allow-loopback")
@@ -75,15 +75,15 @@ func (s *service) serve(t *testing.T) {
 	s.Server = server
 }
 
-// result is what came of an attack.
+// result is the result of an attack.
 type result struct {
 	*tally
 	took         time.Duration
-	memory       int64 // the most that the server had, in bytes
+	memory       int64 // peak of the server, in bytes
 	alone, under figures
 }
 
-// suffer has the server attacked.
+// suffer runs an attack against the server.
 func (s *service) suffer(t *testing.T, a *attack) *result {
 	t.Helper()
 	in := s.orders(t, a)
@@ -119,7 +119,7 @@ func (s *service) suffer(t *testing.T, a *attack) *result {
 	return r
 }
 
-// size chooses between a part and the whole.
+// size returns part, or whole with -full.
 func size[T any](part, whole T) T {
 	if *full {
 		return whole
@@ -142,7 +142,7 @@ func (s *service) well(ctx context.Context) error {
 	return err
 }
 
-// most is the most memory the server has had; 0 where that cannot be told.
+// most returns the peak memory of the server; 0 if it is unknown.
 func (s *service) most(t *testing.T) int64 {
 	t.Helper()
 	most, err := s.Peak()
@@ -153,13 +153,13 @@ func (s *service) most(t *testing.T) int64 {
 	return most
 }
 
-// faults are the lines of the log that tell of a fault of the server.
+// faults returns the log lines that report a fault of the server.
 func (s *service) faults(a *attack) (found []string) {
 	for line := range strings.Lines(s.log.take()) {
-		// An operator is told of messages and invocations that make no sense.
+		// Messages and invocations that make no sense are logged for the operator.
 		failed := strings.Contains(line, "level=ERROR") && a.name != "invoke"
 		if strings.Contains(line, `msg="a library panicked on a user's input"`) {
-			continue // and the user is told that the input is no good
+			continue // the user gets the error
 		}
 		if failed || strings.Contains(line, "panic") || strings.Contains(line, "fatal error") {
 			found = append(found, strings.TrimSpace(line))
@@ -168,7 +168,7 @@ func (s *service) faults(a *attack) (found []string) {
 	return found[:min(len(found), 10)]
 }
 
-// workspace signs somebody in who makes a workspace, and returns a client with
+// workspace signs in a user, creates a workspace, and returns a client with
 // full access to it.
 func (s *service) workspace(t *testing.T, email string) *client.Client {
 	t.Helper()
@@ -182,7 +182,7 @@ func (s *service) workspace(t *testing.T, email string) *client.Client {
 	return &client.Client{BaseURL: web.BaseURL, Token: newKey(t, web, "full access")}
 }
 
-// newKey makes an API key; without scopes it may do everything.
+// newKey creates an API key, with full access if there are no scopes.
 func newKey(t *testing.T, api *client.Client, name string, scopes ...string) string {
 	t.Helper()
 	var made struct {

@@ -11,9 +11,10 @@ import (
 	"millrace/localstack/client"
 )
 
-// begin uploads or registers a flow and starts it so many times. A flow without a
-// source has no Python tasks; mode is its tier. It goes on until the attack is over, then the runs
-// are cancelled, so that what follows is what the server keeps of them.
+// begin uploads or registers a flow and starts it the given number of times. A
+// flow without a source has no Python tasks; mode is its tier. When the attack
+// is over the runs are cancelled, so that later attacks meet only what the
+// server retains.
 func (a *attacker) begin(times int, mode, source string, tasks ...object) {
 	var err error
 	in := client.RunRequest{FlowName: a.Attack, FlowVersion: "1", ExecutionMode: mode}
@@ -43,12 +44,12 @@ func (a *attacker) begin(times int, mode, source string, tasks ...object) {
 		for _, t := range run.TaskRuns {
 			a.answer(t.Status)
 		}
-		_ = a.api.Do(ctx, http.MethodPost, "/runs/"+id+"/cancel", nil, nil) // it may be over
+		_ = a.api.Do(ctx, http.MethodPost, "/runs/"+id+"/cancel", nil, nil) // it may have ended
 	}
 }
 
-// largeOutputs has many tasks read an output that is thirty times as large when it
-// is read.
+// largeOutputs makes many tasks read an output that takes thirty times its size
+// in memory.
 func largeOutputs(a *attacker) {
 	n := size(200_000, 5_200_000)
 	readers := many(40, func(name string) object {
@@ -58,13 +59,14 @@ func largeOutputs(a *attacker) {
 	a.begin(size(1, 3), "medium", source, append(readers, python("make"))...)
 }
 
-// largeAnswers has many http tasks answered by what is large when it is read.
+// largeAnswers makes many http tasks receive a response that takes much more
+// than its size in memory.
 func largeAnswers(a *attacker) {
 	n := size(100_000, 10_000_000)
 	page := []byte("[" + strings.Repeat("{},", n) + "{}]")
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write(page) // the server may have had enough
+		_, _ = w.Write(page) // the server may stop reading
 	}))
 	defer server.Close()
 	a.begin(size(1, 2), "nano", "", many(20, func(name string) object {
@@ -72,7 +74,7 @@ func largeAnswers(a *attacker) {
 	})...)
 }
 
-// pythonBombs are tasks that fork, or take memory, or both, or fill the disk.
+// pythonBombs are tasks that fork, allocate memory, both, or fill the disk.
 func pythonBombs(a *attacker) {
 	source := `
 import os, time
@@ -108,14 +110,14 @@ def burns(ctx):
     while True:
         pass
 `
-	if !*full { // of a part the point is that it is stopped, not that it hurts
+	if !*full { // a partial attack only shows that it is stopped
 		a.begin(1, "nano", source, python("eats"), python("both"))
 		return
 	}
 	a.begin(2, "nano", source, python("forks"), python("eats"), python("both"), python("fills"), python("burns"))
 }
 
-// slowHTTP has http tasks wait for somebody who does not answer.
+// slowHTTP makes http tasks wait for a server that does not respond.
 func slowHTTP(a *attacker) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -137,7 +139,7 @@ func slowHTTP(a *attacker) {
 	})...)
 }
 
-// sleepers has Python tasks that do nothing for long.
+// sleepers are Python tasks that sleep.
 func sleepers(a *attacker) {
 	a.begin(4, "nano", "import time\n\ndef nap():\n    time.sleep(60)\n", many(size(2, 16), func(name string) object {
 		task := python(name)

@@ -1,10 +1,10 @@
-// Package bench measures what the service costs and how fast it is, and holds
-// it to its budgets. What is counted, such as units of the table and requests
-// to the queues, is the same on every machine and may not rise above the golden
-// file; times are those of the machine and are only reported.
+// Package bench measures the cost and speed of the service and compares them
+// with its budgets. Counts, such as units of the table and requests to the
+// queues, are the same on every machine and may not rise above the golden file.
+// Times depend on the machine and are only reported.
 //
-// Times are taken by a client over HTTP, of the real server in a process of its
-// own on a new data directory; both share the machine.
+// Times are measured by a client over HTTP, on the real server in a separate
+// process with a new data directory; both share the machine.
 package bench
 
 import (
@@ -19,28 +19,28 @@ import (
 	"time"
 )
 
-// Options say what to measure, and how.
+// Options select what to measure, and how.
 type Options struct {
 	Binary string         // the server, millrace-local
-	Rows   *regexp.Regexp // names of the rows to measure; nil: all
-	Python string         // interpreter of Python tasks; "": the server's choice
+	Rows   *regexp.Regexp // names of the rows to measure; nil means all
+	Python string         // interpreter of Python tasks; "" means the server's default
 	// Bootstrap is the program of the deployed functions, for this machine;
-	// Deployed is the same as it is deployed, for arm64. "": not measured.
+	// Deployed is the same for arm64, as it is deployed. "" skips their rows.
 	Bootstrap, Deployed string
-	History             []int         // numbers of runs at which reads are timed
+	History             []int         // numbers of runs for which reads are timed
 	Load                time.Duration // how long 16 clients submit runs
-	Writes              time.Duration // how long the table is written to, by one and by 16
-	Idle                time.Duration // how long the idle server is watched
+	Writes              time.Duration // how long the table is written to, by one writer and by 16
+	Idle                time.Duration // how long the idle server is observed
 	Out                 io.Writer
 }
 
-// Defaults are the options that have one.
+// Defaults are the default options.
 var Defaults = Options{History: []int{1000, 100_000}, Load: 5 * time.Second, Writes: 6 * time.Second, Idle: 30 * time.Second}
 
-// ErrRose: a count is above the golden file.
+// ErrRose means that a count is above the golden file.
 var ErrRose = errors.New("counts rose")
 
-// group measures rows that share what it takes.
+// group measures rows with a common set-up.
 type group struct {
 	rows []string
 	run  func(context.Context, *bench) error
@@ -56,8 +56,8 @@ type bench struct {
 	fell   []string
 }
 
-// Run measures, and writes the table row by row. Errors: ErrRose, and what
-// could not be measured. That a budget is not met is no error.
+// Run measures, and writes the table row by row. Errors: ErrRose, and failed
+// measurements. An exceeded budget is not an error.
 func Run(ctx context.Context, o Options) (err error) {
 	for _, path := range []*string{&o.Binary, &o.Bootstrap, &o.Deployed} { // counting changes the working directory
 		if *path == "" {
@@ -115,7 +115,7 @@ func (b *bench) groups() []group {
 	return append(out, bootstrapGroups(b.Bootstrap, b.Deployed)...)
 }
 
-// wanted reports whether a row is to be measured.
+// wanted reports whether to measure a row.
 func (b *bench) wanted(row string) bool { return b.Rows == nil || b.Rows.MatchString(row) }
 
 // show prints a row if it is wanted.
@@ -125,7 +125,7 @@ func (b *bench) show(r row) {
 	}
 }
 
-// count is what the golden file has of a work, nil if nothing.
+// count returns the golden counts of a work, or nil.
 func (b *bench) count(work string) *Count {
 	if c, found := find(b.golden, work); found {
 		return &c
@@ -133,7 +133,7 @@ func (b *bench) count(work string) *Count {
 	return nil
 }
 
-// compare notes what differs from the golden counts.
+// compare records the differences from the golden counts.
 func (b *bench) compare(got []Count) {
 	rose, fell := Compare(b.golden, got)
 	b.rose, b.fell = append(b.rose, rose...), append(b.fell, fell...)

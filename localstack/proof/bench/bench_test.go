@@ -20,7 +20,7 @@ import (
 	"millrace/shared/platform/table"
 )
 
-func TestARiseIsARise(t *testing.T) {
+func TestCompareReportsRises(t *testing.T) {
 	t.Parallel()
 	want := []Count{{Work: "a", Tasks: 2, Write: 4.5, Read: 3, Requests: 2}, {Work: "gone", Write: 1}}
 	got := []Count{{Work: "a", Tasks: 2, Write: 5, Read: 2.5, Requests: 2}, {Work: "new", Write: 9}}
@@ -32,7 +32,7 @@ func TestARiseIsARise(t *testing.T) {
 	assert.Empty(t, fell)
 }
 
-func TestTheGoldenFileReadsAsItWasWritten(t *testing.T) {
+func TestGoldenFileRoundTrips(t *testing.T) {
 	t.Parallel()
 	counts, err := Golden()
 	require.NoError(t, err)
@@ -50,7 +50,7 @@ func TestBudgetsNeedTheirCounts(t *testing.T) {
 	require.NoError(t, err)
 	_, err = CountBudgets(counts[1:])
 	require.ErrorContains(t, err, acceptWork)
-	// What costs more than it may is not met.
+	// A count above its budget does not meet it.
 	for i := range counts {
 		if counts[i].Work == acceptKeyWork {
 			counts[i].Write = acceptWrites + 1
@@ -67,7 +67,7 @@ func TestBudgetsNeedTheirCounts(t *testing.T) {
 	assert.Equal(t, []string{acceptKeyWork + ": write units"}, failed)
 }
 
-func TestABillAddsUp(t *testing.T) {
+func TestBillAddsUp(t *testing.T) {
 	t.Parallel()
 	lines := bill(
 		Count{Write: 12, Read: 4, Requests: 1, Sends: 1, Calls: 4},
@@ -106,7 +106,7 @@ func TestSamples(t *testing.T) {
 	assert.Equal(t, "1,000", thousands(1000))
 }
 
-func TestRowsAreChosenByName(t *testing.T) {
+func TestRowsAreSelectedByName(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder
 	err := Run(t.Context(), Options{Out: &out, Rows: regexp.MustCompile("no such row")})
@@ -120,9 +120,9 @@ func TestRowsAreChosenByName(t *testing.T) {
 	assert.Regexp(t, `wanted too .*20 KB .*NOT MET\n`, out.String())
 }
 
-// TestTheHistoryIsOfRunsThatTheServiceKnows: what the history is filled with
-// answers requests as the run it is made of does.
-func TestTheHistoryIsOfRunsThatTheServiceKnows(t *testing.T) {
+// TestHistoryMatchesRealRuns checks that a run of the generated history
+// responds to requests like the run from which it was made.
+func TestHistoryMatchesRealRuns(t *testing.T) {
 	t.Parallel()
 	const n = 2*fillBatch + 7
 	ctx, dir := t.Context(), t.TempDir()

@@ -13,13 +13,13 @@ import (
 	"millrace/localstack/runtimeapi"
 )
 
-// The budgets of the deployed program.
+// Budgets of the deployed program.
 const (
 	pollTime   = 20 * time.Millisecond
 	deployable = 20 << 20 // bytes
 )
 
-// started are the functions whose start is timed: the one with most
+// started are the functions whose start is timed: the one with the most
 // operations, and the one with the most drivers.
 var started = []string{"runs", "taskworker"}
 
@@ -27,7 +27,7 @@ const deployedRow = "bootstrap, arm64, stripped"
 
 func pollRow(function string) string { return "bootstrap to first poll, " + function }
 
-// bootstrapGroups measure the programs that are given.
+// bootstrapGroups returns the groups that measure the given programs.
 func bootstrapGroups(program, deployed string) []group {
 	var out []group
 	if program != "" {
@@ -62,7 +62,7 @@ func (b *bench) polls(ctx context.Context, function string) error {
 		}
 		times = append(times, took)
 	}
-	times = times[1:] // the first reads the program from the disk
+	times = times[1:] // the first start reads the program from disk
 	b.show(timed(pollRow(function), times).in(span(pollTime), times.median() <= pollTime))
 	return nil
 }
@@ -72,7 +72,7 @@ func (b *bench) poll(ctx context.Context, function string) (time.Duration, error
 	if err != nil {
 		return 0, err
 	}
-	defer func() { _ = api.Close() }() // its process is gone
+	defer func() { _ = api.Close() }() // its process has ended
 	cmd := exec.CommandContext(ctx, b.Bootstrap)
 	cmd.Env = settings(api.Address(), function)
 	cmd.Dir = b.dir
@@ -94,8 +94,8 @@ func (b *bench) poll(ctx context.Context, function string) (time.Duration, error
 	}
 }
 
-// settings are the environment of a function; nothing they name is contacted
-// before its first event.
+// settings returns the environment of a function. It contacts none of the named
+// services before its first event.
 func settings(api, function string) []string {
 	secret := base64.StdEncoding.EncodeToString([]byte(strings.Repeat("k", 32)))
 	return []string{

@@ -2,15 +2,15 @@ package bench
 
 import "fmt"
 
-// The budgets of what is counted.
+// Budgets of counts.
 const (
-	acceptWrites = 16.0 // write units, audit, indexes and idempotency key included
+	acceptWrites = 16.0 // write units, including audit, indexes and idempotency key
 	chainWrites  = 3.0  // write units a task
 	chainReads   = 1.0  // read units a task
 	wideWrites   = 6.0  // write units a task
 	wideRequests = 3.0  // queue requests a task
 	chainDollars = 2.60 // dollars per million tasks
-	linearSlack  = 1.05 // so much more may a task of the widest run cost than one of the least wide
+	linearSlack  = 1.05 // largest ratio of the cost of a task in the widest run to that in the narrowest
 )
 
 const (
@@ -18,7 +18,7 @@ const (
 	readsEach  = "read units a task"
 )
 
-// Budget is a count and the most it may be.
+// Budget is a count with its upper limit.
 type Budget struct {
 	Work      string // as in [Count]
 	What      string
@@ -28,9 +28,9 @@ type Budget struct {
 // Met reports whether the count is within its budget.
 func (b Budget) Met() bool { return b.Got <= b.Most }
 
-// CountBudgets holds counts to their budgets. A task of a chain costs what the
-// chain's next task does; the run's own share is the first's. Errors: a count
-// is missing.
+// CountBudgets compares counts with their budgets. The cost of a task in a
+// chain is that of one more task; the run's own cost is not included. It fails
+// if a count is missing.
 func CountBudgets(counts []Count) ([]Budget, error) {
 	var missing error
 	of := func(work string) Count {
@@ -57,7 +57,7 @@ func CountBudgets(counts []Count) ([]Budget, error) {
 			out = append(out,
 				Budget{c.Work, writesEach, each.Write, wideWrites},
 				Budget{c.Work, "queue requests a task", float64(c.Requests) / float64(c.Tasks), wideRequests},
-				// A queue that has little to do hands messages over one by one.
+				// A queue with little traffic delivers messages one by one.
 				Budget{c.Work, "queue requests a task, one by one", float64(c.Sends+1+2*(c.Messages+1)) / float64(c.Tasks), wideRequests},
 				Budget{c.Work, "write units a task, against the least wide", each.Write / narrow.Write, linearSlack},
 			)

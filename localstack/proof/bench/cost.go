@@ -15,11 +15,11 @@ type line struct {
 	amount float64 // per task
 }
 
-// dollars is what the line costs per million tasks.
+// dollars returns the cost of the line per million tasks.
 func (l line) dollars() float64 { return l.price * l.amount }
 
-// bill is what a million trivial tasks cost that are run as so many runs of
-// this kind, each accepted over the API.
+// bill returns the cost of a million trivial tasks, executed as runs of this
+// kind that are each accepted over the API.
 func bill(accept, run Count) []line {
 	tasks := float64(run.Tasks)
 	total := func(of func(Count) float64) float64 { return (of(accept) + of(run)) / tasks }
@@ -38,7 +38,7 @@ func bill(accept, run Count) []line {
 	}
 }
 
-// sum is the total of a bill in dollars.
+// sum returns the total of a bill in dollars.
 func sum(lines []line) float64 {
 	total := 0.0
 	for _, l := range lines {
@@ -53,7 +53,7 @@ const (
 	billedFan   = 1000
 )
 
-// dollars is the cost of a million tasks of a work.
+// dollars returns the cost of a million tasks of a work.
 func dollars(counts []Count, work string) (float64, []line, error) {
 	accept, found := find(counts, acceptWork)
 	if !found {
@@ -67,7 +67,7 @@ func dollars(counts []Count, work string) (float64, []line, error) {
 	return sum(lines), lines, nil
 }
 
-// Markdown is the README's bill, derived from counts.
+// Markdown returns the README's bill, computed from counts.
 func Markdown(counts []Count) (string, error) {
 	inSequence, left, err := dollars(counts, chainWork(billedChain))
 	if err != nil {
@@ -93,7 +93,7 @@ func Markdown(counts []Count) (string, error) {
 	return b.String(), nil
 }
 
-// price writes a price without needless zeros, but with cents.
+// price formats a price without superfluous zeros, but with cents.
 func price(v float64) string {
 	s := fmt.Sprintf("%.4f", v)
 	for strings.HasSuffix(s, "0") && len(s)-strings.IndexByte(s, '.') > 3 {

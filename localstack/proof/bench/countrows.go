@@ -12,8 +12,8 @@ import (
 	"millrace/shared/platform/ids"
 )
 
-// tries is how often counts are taken while some are above the golden file:
-// a machine that stands still for half a second makes the log one write larger.
+// tries is how often counts are repeated while some are above the golden file:
+// if the machine stalls for half a second, the log takes one more write.
 const tries = 3
 
 const chainRow = "a task of a chain"
@@ -85,7 +85,7 @@ func countRows(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// withObjects runs an object store for do. Meanwhile the process's working
+// withObjects runs do with an object store. Meanwhile the process's working
 // directory is the store's.
 func (b *bench) withObjects(ctx context.Context, do func(blob.Store) error) (err error) {
 	dir, err := os.MkdirTemp(b.dir, "objects-")

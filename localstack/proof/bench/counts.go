@@ -9,16 +9,16 @@ import (
 	"millrace/shared/platform/blob"
 )
 
-// Count is what a piece of work costs: it is the same on every machine. Tables
-// are in memory and messages are handled in batches of ten.
+// Count is the cost of a piece of work, which is the same on every machine.
+// Tables are in memory and messages are handled in batches of ten.
 type Count struct {
 	Work     string
-	Tasks    int     // of the run; 0: it is no run
+	Tasks    int     // of the run; 0: not a run
 	Write    float64 // write units of table and indexes
 	Read     float64 // read units
 	Requests int     // to the queues
-	Sends    int     // of those: that sent messages
-	Batches  int     // of those: that got messages; so often a function is invoked
+	Sends    int     // requests that sent messages
+	Batches  int     // requests that received messages, each of which is an invocation of a function
 	Messages int     // sent
 	Puts     int     // objects written
 	Gets     int     // objects read
@@ -38,7 +38,7 @@ func newCount(work string, tasks int, u meter.Usage) Count {
 	return c
 }
 
-// The works that other figures are made of.
+// The works from which other figures are computed.
 const (
 	acceptWork    = "accept a run"
 	acceptKeyWork = "accept a run with an idempotency key"
@@ -53,17 +53,17 @@ func fanWork(n int) string      { return fmt.Sprintf("fan-out and join, %d tasks
 func parallelWork(n int) string { return fmt.Sprintf("%d in parallel and a join", n) }
 func mapWork(n int) string      { return fmt.Sprintf("map of %d and its join", n) }
 
-// The sizes that are counted.
+// Sizes of the counted runs.
 var (
 	chains = []int{40, 200}
 	widths = []int{100, 1000, Widest}
 )
 
-// Widest is the most tasks, or instances of a map, that are counted.
+// Widest is the largest counted number of tasks, or instances of a map.
 const Widest = 10_000
 
-// Counts runs everything that is counted, with runs up to so wide, on the
-// object store given.
+// Counts measures all counts, with runs up to the given width, on the given
+// object store.
 func Counts(ctx context.Context, objects blob.Store, widest int) ([]Count, error) {
 	s, err := openService(ctx, platform{objects: objects})
 	if err != nil {
@@ -83,7 +83,7 @@ type tally struct {
 	counts []Count
 }
 
-// note counts what do does.
+// note counts the cost of do.
 func (t *tally) note(work string, tasks int, do func() error) error {
 	t.meter.Reset()
 	if err := do(); err != nil {
@@ -140,7 +140,7 @@ func (t *tally) take(ctx context.Context) error {
 	return t.reads(ctx, id)
 }
 
-// warm runs a flow, so that what is cached from then on is.
+// warm runs a flow to fill the caches.
 func (t *tally) warm(ctx context.Context, f flow) (string, error) {
 	if err := t.register(ctx, f); err != nil {
 		return "", err
@@ -170,7 +170,7 @@ func (t *tally) run(ctx context.Context, work string, tasks int, f flow) error {
 	return t.finished(ctx, f, id)
 }
 
-// reads counts what is read most, of a run of one task.
+// reads counts the most frequent reads of a run with one task.
 func (t *tally) reads(ctx context.Context, id string) error {
 	one := single()
 	for range 50 {
@@ -189,7 +189,7 @@ func (t *tally) reads(ctx context.Context, id string) error {
 	return nil
 }
 
-// reading is a request that should cost the same however many runs there are.
+// reading is a request whose cost should not depend on the number of runs.
 type reading struct{ work, path string }
 
 func readings(id string) []reading {

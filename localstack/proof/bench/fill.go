@@ -21,8 +21,8 @@ import (
 	"millrace/shared/run/runstate"
 )
 
-// template is a run of which others are made: each of them has the same items
-// under an id of its own, so they are what the service itself writes.
+// template is a run that is copied: each copy has the same items under another
+// id, so they are as the service writes them.
 type template struct {
 	org, run string
 }
@@ -35,16 +35,16 @@ type history struct {
 	ids   []string // of all runs
 }
 
-// draw is the id of any run.
+// draw returns the id of a random run.
 func (h *history) draw() string { return h.ids[rand.IntN(len(h.ids))] }
 
 const (
-	fillers   = 4  // who make items at a time; one writes
+	fillers   = 4  // goroutines that build items; one writes
 	fillBatch = 50 // runs of one write
 )
 
-// fill makes runs that are over until there are n. They are later than those
-// there are, a second apart.
+// fill adds finished runs until there are n. They are later than the existing
+// ones, a second apart.
 func (h *history) fill(ctx context.Context, n int) (err error) {
 	db, err := store.Open(datadir.Store(h.dir), store.Options{})
 	if err != nil {
@@ -71,7 +71,7 @@ func (h *history) fill(ctx context.Context, n int) (err error) {
 	})
 }
 
-// after are n ids, each a second later than the one before, the first than last.
+// after returns n ids, a second apart, the first later than last.
 func after(last time.Time, n int) []string {
 	var out []string
 	for range n {
@@ -102,7 +102,8 @@ func multiply(ctx context.Context, items table.Table, runs []string, of func(id 
 	return work.Wait()
 }
 
-// finished are the items of a run that is over. Errors: it is not.
+// finished returns the items of a finished run, and fails if it is not
+// finished.
 func (t template) finished(ctx context.Context, store table.Table) ([]table.Item, error) {
 	run, err := runstate.GetRun(ctx, store, t.org, t.run)
 	if err != nil {
@@ -118,8 +119,8 @@ func (t template) finished(ctx context.Context, store table.Table) ([]table.Item
 	return out, err
 }
 
-// items are everything that the table has of the run. Errors: the items of any
-// run, or those that are needed beside them, are not among that.
+// items returns all items of the run in the table. It fails if the items that
+// every run has, or the needed ones, are missing.
 func (t template) items(ctx context.Context, store table.Table, needed ...table.Key) ([]table.Item, error) {
 	var out []table.Item
 	record := runstate.RunKey(t.org, t.run)
@@ -157,7 +158,7 @@ func (t template) items(ctx context.Context, store table.Table, needed ...table.
 	return out, nil
 }
 
-// as is an item of the run as another run would have it.
+// as returns an item of the run as that of another run.
 func (t template) as(id string, item table.Item) table.Item {
 	out := make(table.Item, len(item))
 	for name, v := range item {

@@ -2,10 +2,10 @@ package bench
 
 import "fmt"
 
-// succeeded is the status of a run, and of a task, that ended well.
+// succeeded is the status of a successful run or task.
 const succeeded = "SUCCEEDED"
 
-// flow is a flow version as POST /flows takes it.
+// flow is a flow version, as in the body of POST /flows.
 type flow struct {
 	Name    string `json:"flow_name"`
 	Version string `json:"flow_version"`
@@ -30,19 +30,19 @@ func newFlow(name string, tasks ...task) flow {
 	return f
 }
 
-// run is the body of POST /runs.
+// run returns the body of POST /runs.
 func (f flow) run() map[string]any {
 	return map[string]any{"flow_name": f.Name, "flow_version": f.Version}
 }
 
-// transform is a task that takes no time.
+// transform returns a trivial task.
 func transform(name, expression string, after ...string) task {
 	return task{Name: name, Type: "transform", DependsOn: after, Config: map[string]any{"expression": expression}}
 }
 
 func single() flow { return newFlow("single", transform("only", "1")) }
 
-// chain is n tasks in sequence.
+// chain returns a flow of n tasks in sequence.
 func chain(n int) flow {
 	tasks := []task{transform("t0", "1")}
 	for i := 1; i < n; i++ {
@@ -51,7 +51,8 @@ func chain(n int) flow {
 	return newFlow(fmt.Sprintf("chain-%d", n), tasks...)
 }
 
-// fan is n tasks in all: one, what it fans out to, and their join.
+// fan returns a flow of n tasks in total: one, its parallel dependents, and
+// their join.
 func fan(n int) flow {
 	tasks, names := []task{transform("root", "1")}, []string{}
 	for i := range n - 2 {
@@ -61,7 +62,7 @@ func fan(n int) flow {
 	return newFlow(fmt.Sprintf("fan-%d", n), append(tasks, transform("join", "1", names...))...)
 }
 
-// parallel is n tasks that nothing precedes, and their join.
+// parallel returns a flow of n parallel tasks and their join.
 func parallel(n int) flow {
 	var tasks []task
 	var names []string
@@ -72,7 +73,8 @@ func parallel(n int) flow {
 	return newFlow(fmt.Sprintf("parallel-%d", n), append(tasks, transform("join", "1", names...))...)
 }
 
-// mapped is a map of n instances, the task that gives its list, and a join.
+// mapped returns a flow with a map of n instances, the task that returns its
+// list, and a join.
 func mapped(n int) flow {
 	each := transform("each", "item", "list")
 	each.MapOver = "tasks.list.output"

@@ -11,10 +11,10 @@ import (
 //go:embed testdata/budget.golden
 var golden string
 
-// Golden are the counts that may not rise by accident.
+// Golden returns the golden counts.
 func Golden() ([]Count, error) { return parse(golden) }
 
-// columns are the numbers of a line of the golden file, in order.
+// columns are the numbers in a line of the golden file, in order.
 var columns = []struct {
 	name  string
 	value func(*Count) any
@@ -32,7 +32,7 @@ var columns = []struct {
 	{"events", func(c *Count) any { return &c.Events }},
 }
 
-// Format writes counts as the golden file has them.
+// Format formats counts for the golden file.
 func Format(counts []Count) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%-38s", "#")
@@ -60,7 +60,7 @@ func number(v any) string {
 	panic(fmt.Sprintf("bench: no number: %T", v))
 }
 
-// parse reads what Format wrote.
+// parse parses the output of Format.
 func parse(text string) ([]Count, error) {
 	var out []Count
 	for line := range strings.Lines(text) {
@@ -90,8 +90,8 @@ func parse(text string) ([]Count, error) {
 	return out, nil
 }
 
-// Compare tells what rose against the golden counts, and what fell. A work
-// that only one side has is neither.
+// Compare returns what rose and what fell compared with the golden counts. A
+// work that is only on one side is neither.
 func Compare(want, got []Count) (rose, fell []string) {
 	for _, g := range got {
 		w, found := find(want, g.Work)

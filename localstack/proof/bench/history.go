@@ -18,14 +18,14 @@ import (
 	"millrace/shared/platform/clock"
 )
 
-// flatFactor and flatSlack bound what a read may take longer at a history than
-// at the smallest to be called flat.
+// flatFactor and flatSlack define by how much a read may take longer for a long
+// history than for the shortest and still count as flat.
 const (
 	flatFactor = 1.5
 	flatSlack  = 200 * time.Microsecond
 )
 
-// What else is told of a server on a history.
+// Further figures of a server with a history.
 const (
 	startupWork = "server's start"
 	memoryWork  = "server's memory"
@@ -57,8 +57,8 @@ func historyGroup(sizes []int) group {
 	return group{rows, func(ctx context.Context, b *bench) error { return b.history(ctx, slices.Compact(sizes)) }}
 }
 
-// history lets the store grow to each size in turn, and times reads over HTTP
-// and counts what they read there.
+// history grows the store to each size in turn, and times and counts reads over
+// HTTP.
 func (b *bench) history(ctx context.Context, sizes []int) error {
 	parent, err := os.MkdirTemp(b.dir, "history-")
 	if err != nil {
@@ -110,8 +110,8 @@ func (b *bench) history(ctx context.Context, sizes []int) error {
 	return nil
 }
 
-// firstRun makes a run over the API on a new data directory, and waits until
-// nothing of it is left to do.
+// firstRun makes a run over the API in a new data directory, and waits until no
+// work is left for it.
 func (b *bench) firstRun(ctx context.Context, dir string) (template, string, error) {
 	s, err := b.serveOn(ctx, dir)
 	if err != nil {
@@ -145,13 +145,13 @@ func (b *bench) firstRun(ctx context.Context, dir string) (template, string, err
 	}()
 	org, key := s.Credentials.OrgID, s.Credentials.APIKey
 	if ended := s.end(ctx); err == nil {
-		err = ended // what was under way is done
+		err = ended // the server has stopped
 	}
 	return template{org: org, run: id}, key, err
 }
 
-// readTimes times reads of a server on the history of n runs, of runs drawn
-// from all of it; more is what else there is to tell of the server.
+// readTimes times reads on a server with n runs, of random runs; more are
+// further figures of the server.
 func (b *bench) readTimes(ctx context.Context, h *history, n int) (out map[string]samples, more []row, err error) {
 	s, err := b.serveOn(ctx, h.dir)
 	if err != nil {
@@ -184,7 +184,7 @@ func (b *bench) readTimes(ctx context.Context, h *history, n int) (out map[strin
 	}, nil
 }
 
-// readCounts counts what the same reads cost on the history's store.
+// readCounts counts the cost of the same reads.
 func (b *bench) readCounts(ctx context.Context, h *history) (counts []Count, err error) {
 	db, err := store.Open(datadir.Store(h.dir), store.Options{Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
@@ -203,7 +203,7 @@ func (b *bench) readCounts(ctx context.Context, h *history) (counts []Count, err
 		}
 		defer func() { _ = s.close() }() // it is in memory
 		t := &tally{service: s}
-		for range 2 { // the first time for what is cached
+		for range 2 { // the first time fills the caches
 			t.counts = nil
 			for _, r := range readings(h.draw()) {
 				if err := t.note(r.work, 0, func() error { _, err := t.call(ctx, http.MethodGet, r.path, nil); return err }); err != nil {

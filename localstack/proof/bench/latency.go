@@ -14,7 +14,7 @@ import (
 	"millrace/localstack/client"
 )
 
-// The budgets of times, on two quiet cores.
+// Time budgets, on two idle cores.
 const (
 	sequenceTime = 5 * time.Millisecond
 	pythonTime   = 20 * time.Millisecond
@@ -66,7 +66,7 @@ func (b *bench) latency(ctx context.Context, name string, f flow, work string, n
 	})
 }
 
-// code is a module with a task that does nothing.
+// code is a module with an empty task.
 const code = "def step(ctx):\n    return 1\n"
 
 func python(ctx context.Context, b *bench) error {
@@ -110,13 +110,13 @@ func python(ctx context.Context, b *bench) error {
 	}, flags...)
 }
 
-// rest is how long the server is left alone before a run that finds it idle.
+// rest is the pause before a run on an idle server.
 const rest = 20 * time.Millisecond
 
-// firstStart times from before the request that submits a run until the server
-// notes in its log that the first attempt begins, and until the page hears from
-// that. What a request with nothing to do takes says how much of it is the
-// machine's.
+// firstStart measures the time from before the request that submits a run until
+// the server logs the start of the first attempt, and until the attempt's call
+// reaches the page. The duration of a trivial request shows the machine's share
+// of it.
 func firstStart(ctx context.Context, b *bench) error {
 	called := make(chan time.Time, 1)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -127,7 +127,7 @@ func firstStart(ctx context.Context, b *bench) error {
 		called <- time.Now()
 	})}
 	go func() { _ = page.Serve(listener) }() // ends with Close
-	defer func() { _ = page.Close() }()      // nobody calls any more
+	defer func() { _ = page.Close() }()      // no more calls are expected
 	f := newFlow("calls", task{Name: "call", Type: "http", Config: map[string]any{"url": "http://" + listener.Addr().String()}})
 	body, err := json.Marshal(f.run())
 	if err != nil {
@@ -192,13 +192,13 @@ func firstStart(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// begun reads from a server's log how long after their submission the attempts
-// of runs began.
+// begun reads from a server's log the delays between the submissions and first
+// attempts of runs.
 func begun(log string, submitted map[string]time.Time) (samples, error) {
 	var out samples
 	for line := range strings.Lines(log) {
 		if line[0] != '{' {
-			continue // what the server says of itself
+			continue // other log lines
 		}
 		var entry struct {
 			Time    time.Time `json:"time"`

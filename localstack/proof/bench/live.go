@@ -21,13 +21,13 @@ import (
 	"millrace/shared/run/runstate"
 )
 
-// waiting is a flow whose runs are live for a day, and then some.
+// waiting returns a flow whose runs wait for more than a day.
 func waiting() flow {
 	return newFlow("waiting", task{Name: "wait", Type: "wait", Config: map[string]any{"seconds": 100_000}})
 }
 
-// firstLive makes a run that waits on a data directory, and kills the server
-// while it does.
+// firstLive makes a run that waits in a data directory, and kills the server
+// meanwhile.
 func (b *bench) firstLive(ctx context.Context, dir string) (template, error) {
 	s, err := b.serveOn(ctx, dir)
 	if err != nil {
@@ -69,7 +69,7 @@ func (s *server) await(ctx context.Context, f flow) (string, error) {
 		if err := json.Unmarshal(data, &now); err != nil {
 			return "", err
 		}
-		if err := pause(ctx, 10*rest); err != nil { // it has begun, and soon waits
+		if err := pause(ctx, 10*rest); err != nil { // it has begun, and waits soon
 			return "", err
 		}
 		if len(now.Tasks) == 1 && now.Tasks[0].Status != "" && now.Tasks[0].Status != string(engine.Queued) {
@@ -78,9 +78,9 @@ func (s *server) await(ctx context.Context, f flow) (string, error) {
 	}
 }
 
-// fillLive makes n runs that wait as the first does: in the due index, where
-// their next looks are spread over the time between two, and with the message
-// of their task in its queue.
+// fillLive makes n runs that wait like the first: with entries in the due
+// index, spread over the reconciliation interval, and a task message in the
+// queue.
 func (h *history) fillLive(ctx context.Context, first template, n int) (err error) {
 	db, err := store.Open(datadir.Store(h.dir), store.Options{})
 	if err != nil {
@@ -127,7 +127,8 @@ func (h *history) fillLive(ctx context.Context, first template, n int) (err erro
 	return queues.Send(ctx, message.Queue, messages...)
 }
 
-// waiting are the items of a run whose one task waits. Errors: it does not.
+// waiting returns the items of a run whose only task waits, and fails if it
+// does not.
 func (t template) waiting(ctx context.Context, store table.Table) ([]table.Item, error) {
 	run, err := runstate.GetRun(ctx, store, t.org, t.run)
 	if err != nil {
@@ -143,7 +144,7 @@ func (t template) waiting(ctx context.Context, store table.Table) ([]table.Item,
 	return t.items(ctx, store)
 }
 
-// message is the one message that the run has in the queues.
+// message returns the only message of the run in the queues.
 func (t template) message(ctx context.Context, db *store.DB) (out pebblequeue.Kept, err error) {
 	found := 0
 	damaged := func(fault error) { err = errors.Join(err, fault) }

@@ -13,7 +13,7 @@ import (
 	"millrace/shared/run/worker"
 )
 
-// The runs of the data directory on which a start is timed.
+// The runs in the data directory of the start measurement.
 const (
 	pastRuns = 80_000
 	liveRuns = 20_000
@@ -22,11 +22,11 @@ const (
 // startTime is the budget of a server's start.
 const startTime = time.Second
 
-// nextReconcile is within which each live run, for it has just begun to wait, is
-// looked at.
+// nextReconcile is the time within which each live run is reconciled, because
+// it has just begun to wait.
 const nextReconcile = worker.ReconcileEvery
 
-// calm is how long a server that was busy takes to give memory back.
+// calm is how long a busy server takes to return memory.
 const calm = 12 * time.Second
 
 var (
@@ -43,9 +43,9 @@ func liveGroup() group {
 	return group{[]string{liveStartRow, liveFirstRow, liveLookedRow, liveMemoryRow, liveCalmRow}, live}
 }
 
-// live times the start of a server whose predecessor was killed with many live
-// runs, what runs that are submitted at once take, and how long it takes until
-// each live run is looked at.
+// live times the start of a server after its predecessor was killed with many
+// live runs, the runs that are submitted at once, and the time until each live
+// run is reconciled.
 func live(ctx context.Context, b *bench) error {
 	parent, err := os.MkdirTemp(b.dir, "live-")
 	if err != nil {
@@ -76,7 +76,7 @@ func live(ctx context.Context, b *bench) error {
 	return errors.Join(b.started(ctx, s, begin), s.end(ctx))
 }
 
-// started tells of a server that was started at begin and is healthy now.
+// started reports a server that was started at begin and is healthy.
 func (b *bench) started(ctx context.Context, s *server, begin time.Time) error {
 	b.show(row{name: liveStartRow, median: span(s.Startup)}.in(span(startTime), s.Startup <= startTime))
 	atStart, err := s.Resident()
@@ -105,8 +105,8 @@ func (b *bench) started(ctx context.Context, s *server, begin time.Time) error {
 	return nil
 }
 
-// looked waits until the server has looked at every live run, and tells when
-// that was.
+// looked waits until the server has reconciled every live run, and returns the
+// time.
 func (s *server) looked(ctx context.Context) (time.Time, error) {
 	for begin := time.Now(); time.Since(begin) < time.Minute; {
 		for line := range strings.Lines(s.log.String()) {

@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// The budgets of throughput and size, on two quiet cores.
+// Budgets of throughput and memory, on two idle cores.
 const (
-	loadRate   = 3000 // runs finished a second
+	loadRate   = 3000 // finished runs a second
 	wideTime   = 5 * time.Second
 	wideMemory = 300 << 20 // bytes resident
 	idleMemory = 60 << 20  // bytes resident
@@ -34,9 +34,9 @@ var (
 
 func loadGroups() []group { return []group{{[]string{loadRow, loadTimeRow, loadCPURow}, load}} }
 
-// load lets clients submit runs and wait for their ends for a while, and then
-// looks whether the server knows each of them as succeeded. What the server's
-// processor time for a run is depends less on what else the machine does.
+// load makes clients submit runs and wait for their ends for a while, and then
+// checks that the server lists each of them as succeeded. The server's
+// processor time per run depends less on other load of the machine.
 func load(ctx context.Context, b *bench) error {
 	f := single()
 	return b.with(ctx, func(s *server) error {
@@ -73,9 +73,9 @@ func load(ctx context.Context, b *bench) error {
 	})
 }
 
-// submit has clients run flows to their ends, one after the other each, until d
-// is over. It returns how many runs were made, their times, and the time until
-// the last had ended.
+// submit makes clients run flows to their ends, one after the other each, for
+// d. It returns the number of runs, their durations, and the time until the
+// last has ended.
 func (s *server) submit(ctx context.Context, body []byte, d time.Duration) (int, samples, time.Duration, error) {
 	var (
 		runs   atomic.Int64
@@ -88,7 +88,7 @@ func (s *server) submit(ctx context.Context, body []byte, d time.Duration) (int,
 	for i := range clients {
 		wg.Go(func() {
 			for time.Now().Before(before) {
-				// Whether it succeeded is looked up for all runs in the end.
+				// The results of all runs are checked at the end.
 				_, took, err := s.call(ctx, http.MethodPost, "/runs", body)
 				if err != nil {
 					errs[i] = err
@@ -108,8 +108,8 @@ func (s *server) submit(ctx context.Context, body []byte, d time.Duration) (int,
 	return int(runs.Load()), all, took, errors.Join(errs[:]...)
 }
 
-// allSucceeded is an error unless the server has that many runs, all of which
-// have succeeded.
+// allSucceeded returns an error unless the server has want runs and all have
+// succeeded.
 func (s *server) allSucceeded(ctx context.Context, want int) error {
 	data, _, err := s.call(ctx, http.MethodGet, "/runs", nil)
 	if err != nil {
@@ -142,7 +142,7 @@ func wideGroups() []group {
 	}
 }
 
-// wide times runs of a wide flow on a server that does nothing else.
+// wide times runs of a wide flow on an otherwise idle server.
 func (b *bench) wide(ctx context.Context, f flow, work, name, peakName string) error {
 	return b.with(ctx, func(s *server) error {
 		if err := s.register(ctx, f); err != nil {
@@ -166,10 +166,10 @@ func (b *bench) wide(ctx context.Context, f flow, work, name, peakName string) e
 
 func idleGroup() group { return group{[]string{idleRow, idleShareRow}, idle} }
 
-// settled is how long a server that has just worked takes to be idle.
+// settled is how long a server takes to become idle.
 const settled = 5 * time.Second
 
-// idle watches a server that has run some flows and has nothing to do.
+// idle observes a server that has run some flows and is idle.
 func idle(ctx context.Context, b *bench) error {
 	f := single()
 	return b.with(ctx, func(s *server) error {

@@ -19,7 +19,7 @@ const (
 	backlog      = 1_000_000 // messages
 	sendBatch    = 1000
 	sendGroups   = 4
-	receivesEach = 5000 // that are timed
+	receivesEach = 5000 // number of timed receives
 	opensEach    = 5
 )
 
@@ -50,8 +50,8 @@ func (i *inbox) open(ctx context.Context) (*pebblequeue.Queues, error) {
 	return pebblequeue.New(ctx, i.db, clock.System{}, []queue.Definition{def})
 }
 
-// opens times opening the queues as the next process would, on what the store
-// has of them, and tells what memory they take beside the store.
+// opens times reopening the queues, and returns the memory they take besides
+// the store.
 func (i *inbox) opens(ctx context.Context) (out samples, memory int64, err error) {
 	for range opensEach {
 		before := heap()
@@ -84,8 +84,8 @@ func (i *inbox) send(ctx context.Context, n int) error {
 	return nil
 }
 
-// take receives up to most messages and deletes them; took is the time of the
-// receive.
+// take receives up to most messages and deletes them. took is the duration of
+// the receive.
 func (i *inbox) take(ctx context.Context, most int) (n int, took time.Duration, err error) {
 	begin := time.Now()
 	got, err := i.queues.Receive(ctx, inboxName, most, 0)
@@ -100,7 +100,7 @@ func (i *inbox) take(ctx context.Context, most int) (n int, took time.Duration, 
 	return len(got), took, i.queues.Delete(ctx, inboxName, receipts...)
 }
 
-// receives times receives of one message, each of which before has done.
+// receives times receives of one message; before is called before each.
 func (i *inbox) receives(ctx context.Context, before func() error) (out samples, err error) {
 	for range receivesEach {
 		if err := before(); err != nil {
@@ -118,7 +118,7 @@ func (i *inbox) receives(ctx context.Context, before func() error) (out samples,
 	return out, nil
 }
 
-// drain receives and deletes what there is.
+// drain receives and deletes all messages.
 func (i *inbox) drain(ctx context.Context, want int) (time.Duration, error) {
 	begin, got := time.Now(), 0
 	for {
@@ -136,10 +136,10 @@ func (i *inbox) drain(ctx context.Context, want int) (time.Duration, error) {
 	return time.Since(begin), nil
 }
 
-// heap is the memory of what lives.
+// heap returns the live heap in bytes.
 func heap() int64 {
 	runtime.GC()
-	runtime.GC() // what the first has only marked for finalizers
+	runtime.GC() // the first only ran finalizers
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapInuse)

@@ -4,5 +4,5 @@ package bench_test
 
 import "millrace/localstack/proof/bench"
 
-// widest is how wide the runs are that are counted.
+// widest is the width of the widest counted run.
 const widest = bench.Widest

@@ -23,8 +23,8 @@ const (
 	priceTransition = 25.00   // Step Functions Standard, state transition
 )
 
-// requestTime is how long a function is taken to wait for a request to
-// DynamoDB, SQS, S3 or EventBridge. It is an assumption: within a region they
-// answer in single-digit milliseconds. The work of trivial tasks itself is less
-// than 0.1 ms.
+// requestTime is the assumed waiting time of a function for a request to
+// DynamoDB, SQS, S3 or EventBridge. Within a region they respond in
+// single-digit milliseconds. The work of a trivial task itself takes less than
+// 0.1 ms.
 const requestTime = 5 * time.Millisecond

@@ -2,6 +2,6 @@
 
 package bench_test
 
-// widest is how wide the runs are that are counted: under the race detector the
-// widest take minutes, and show nothing that others do not.
+// widest is the width of the widest counted run. Under the race detector, the
+// widest take minutes and show nothing new.
 const widest = 1000

@@ -15,10 +15,10 @@ import (
 	"millrace/localstack/proc"
 )
 
-// clients is how many requests the bench makes at a time, at most.
+// clients is the maximum number of concurrent requests.
 const clients = 16
 
-// server is a running server and how it is called.
+// server is a running server with its client.
 type server struct {
 	*proc.Server
 	dir  string
@@ -26,7 +26,7 @@ type server struct {
 	http *http.Client
 }
 
-// output is what a server has written so far.
+// output collects what a server writes.
 type output struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -46,13 +46,13 @@ func (o *output) String() string {
 	return o.text.String()
 }
 
-// serve starts a server on a new data directory, as operators do.
+// serve starts a server on a new data directory, like an operator.
 func (b *bench) serve(ctx context.Context, flags ...string) (*server, error) {
 	dir, err := os.MkdirTemp(b.dir, "data-")
 	if err != nil {
 		return nil, err
 	}
-	// Children of a server that runs as root are another user.
+	// Children of a server that runs as root have another user.
 	for _, path := range []string{b.dir, dir} {
 		if err := os.Chmod(path, 0o711); err != nil {
 			return nil, err
@@ -84,7 +84,7 @@ func (s *server) end(ctx context.Context) error {
 	return nil
 }
 
-// with runs do on a server of its own.
+// with calls do with a new server.
 func (b *bench) with(ctx context.Context, do func(*server) error, flags ...string) (err error) {
 	s, err := b.serve(ctx, flags...)
 	if err != nil {
@@ -94,13 +94,13 @@ func (b *bench) with(ctx context.Context, do func(*server) error, flags ...strin
 		if ended := s.end(ctx); err == nil {
 			err = ended
 		}
-		_ = os.RemoveAll(filepath.Dir(s.dir)) // all of it goes in the end
+		_ = os.RemoveAll(filepath.Dir(s.dir)) // the whole directory is removed at the end
 	}()
 	return do(s)
 }
 
-// call makes a request of the API with a JSON body and returns the answer of a 200
-// and how long it took until it was read.
+// call sends a request to the API with a JSON body and returns the body of a
+// 200 response, and how long it took to read it.
 func (s *server) call(ctx context.Context, method, path string, body []byte) ([]byte, time.Duration, error) {
 	return s.callAs(ctx, s.Credentials.APIKey, method, path, body)
 }
@@ -138,7 +138,7 @@ func (s *server) register(ctx context.Context, f flow) error {
 	return err
 }
 
-// execute is the body of POST /runs that waits for the end.
+// execute returns the body of POST /runs that waits for the end.
 func (f flow) execute() []byte {
 	body := f.run()
 	body["execute"] = true
@@ -149,8 +149,8 @@ func (f flow) execute() []byte {
 	return data
 }
 
-// execute runs a flow to its end and returns how long that took as the client
-// saw it. The run must succeed.
+// execute runs a flow to its end and returns the duration as seen by the
+// client. The run must succeed.
 func (s *server) execute(ctx context.Context, body []byte) (id string, took time.Duration, err error) {
 	data, took, err := s.call(ctx, http.MethodPost, "/runs", body)
 	if err != nil {
@@ -170,8 +170,8 @@ func (s *server) execute(ctx context.Context, body []byte) (id string, took time
 	return run.ID, took, nil
 }
 
-// sample times n runs after some that warm up, and returns what the server
-// wrote to the disk for one of them, 0 if that cannot be told.
+// sample times n runs after some to warm up, and returns the bytes written to
+// disk per run, 0 if unknown.
 func (s *server) sample(ctx context.Context, body []byte, warm, n int) (samples, int64, error) {
 	for range warm {
 		if _, _, err := s.execute(ctx, body); err != nil {
@@ -190,8 +190,8 @@ func (s *server) sample(ctx context.Context, body []byte, warm, n int) (samples,
 	return out, (s.written() - before) / int64(n), nil
 }
 
-// written is what the server has made the disk write, in bytes; 0 where that
-// cannot be told.
+// written returns the bytes that the server has caused to be written to disk; 0
+// if unknown.
 func (s *server) written() int64 {
 	n, err := s.Written()
 	if err != nil {

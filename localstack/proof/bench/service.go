@@ -32,10 +32,10 @@ import (
 	"millrace/shared/web/fn"
 )
 
-// service is the whole service in this process, with everything it asks of its
-// platform counted. Requests are answered by the real router; messages are
-// handled one after the other, as one warm function would, so that the counts
-// are the same every time.
+// service is the whole service in this process, with all requests to its
+// platform counted. Requests go through the real router. Messages are handled
+// one after the other, as by one warm function, so that the counts are
+// reproducible.
 type service struct {
 	meter    meter.Meter
 	api      http.Handler
@@ -51,15 +51,14 @@ type handler struct {
 	handle fn.MessageHandler
 }
 
-// still is the clock of what is counted: items have the same sizes every time,
-// and nobody runs out of time.
+// still is a constant clock, for items of constant size and no time-outs.
 var still = clock.Func(func() time.Time { return time.Date(2026, 1, 2, 3, 4, 5, 678_000_000, time.UTC) })
 
-// platform is what a service stands on.
+// platform is what a service runs on.
 type platform struct {
-	table   table.Table // nil: in memory, with a workspace of its own
+	table   table.Table // nil: in memory, with a new workspace
 	objects blob.Store
-	key     string // API key of a workspace that the table has
+	key     string // API key of a workspace in the table
 	log     *slog.Logger
 }
 
@@ -75,7 +74,7 @@ func openService(ctx context.Context, p platform) (*service, error) {
 	return s, nil
 }
 
-// close lets go of what the service has in memory.
+// close closes the in-memory store.
 func (s *service) close() error { return s.store.Close() }
 
 func (s *service) open(ctx context.Context, p platform) error {
@@ -96,14 +95,14 @@ func (s *service) open(ctx context.Context, p platform) error {
 		return err
 	}
 	s.queues = s.meter.Queues(queues)
-	// As a deployed function: other processes may work on the same runs, and
+	// As for a deployed function: other processes may work on the same runs, and
 	// nothing waits in memory between messages.
 	deps := fn.Deps{
 		Table: s.meter.Table(p.table), Queues: s.queues, Blob: s.meter.Objects(p.objects), Clock: now, Log: log,
 		Bus:    s.meter.Bus(localbus.New(s.queues, nil)),
 		Config: fn.Config{Version: "bench", Boot: ids.Token(6)},
 	}
-	// Logs wait for the end of their run on the slowest machine.
+	// Logs wait for the end of their run even on the slowest machine.
 	deps.Logs = &runlog.Store{Table: deps.Table, Blob: deps.Blob, Clock: now, Log: log, Linger: time.Hour}
 	service, err := catalog.Assemble(specs, deps, catalog.Settings{
 		CursorKey: []byte(ids.Token(32)), Traces: true, Chance: func(int64) int64 { return 0 },
@@ -120,7 +119,8 @@ func (s *service) open(ctx context.Context, p platform) error {
 	return nil
 }
 
-// call sends a request through the router and returns the answer of a 200.
+// call sends a request through the router and returns the body of a 200
+// response.
 func (s *service) call(ctx context.Context, method, path string, body any, header ...string) ([]byte, error) {
 	var content io.Reader
 	if body != nil {
@@ -148,7 +148,7 @@ func (s *service) call(ctx context.Context, method, path string, body any, heade
 	return w.body.Bytes(), nil
 }
 
-// answer takes down what a handler answers.
+// answer records the response of a handler.
 type answer struct {
 	header http.Header
 	status int
@@ -164,7 +164,7 @@ func (a *answer) WriteHeader(status int) { a.status = status }
 // Write implements http.ResponseWriter.
 func (a *answer) Write(p []byte) (int, error) { return a.body.Write(p) }
 
-// Flush implements http.Flusher, for answers that are streamed.
+// Flush implements http.Flusher, for streamed responses.
 func (a *answer) Flush() {}
 
 // register registers a flow without code.
@@ -185,7 +185,7 @@ func (s *service) accept(ctx context.Context, f flow, header ...string) (string,
 	return run.ID, json.Unmarshal(data, &run)
 }
 
-// work handles messages until none is left, in batches as Lambda gets them.
+// work handles messages until none is left, in batches as from Lambda.
 func (s *service) work(ctx context.Context) error {
 	for busy := true; busy; {
 		busy = false
@@ -224,7 +224,7 @@ func (s *service) handle(ctx context.Context, h handler, got []queue.Delivery) e
 	return s.queues.Delete(ctx, h.queue, receipts...)
 }
 
-// finished is an error unless the run has succeeded.
+// finished returns an error unless the run has succeeded.
 func (s *service) finished(ctx context.Context, f flow, id string) error {
 	data, err := s.call(ctx, http.MethodGet, "/runs/"+id, nil)
 	if err != nil {

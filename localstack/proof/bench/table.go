@@ -13,21 +13,21 @@ type row struct {
 	name          string
 	median, p95   string
 	p99, worst    string
-	write, read   float64 // units, 0: not counted
-	requests      float64 // to queues, 0: not counted
-	bytes         int64   // written to the disk, 0: not measured
+	write, read   float64 // units; 0: not counted
+	requests      float64 // to queues; 0: not counted
+	bytes         int64   // written to disk; 0: not measured
 	budget        string
-	met, hasScore bool // hasScore: met says whether the budget is
+	met, hasScore bool // met reports whether the budget is met, if hasScore is set
 }
 
-// in holds the row to its budget.
+// in adds the row's budget.
 func (r row) in(budget string, met bool) row {
 	r.budget, r.met, r.hasScore = budget, met, true
 	return r
 }
 
-// of adds what the row's work is counted to cost, accepting the run included
-// where it is given.
+// of adds the counts of the row's work, including that of accepting the run if
+// given.
 func (r row) of(counts ...*Count) row {
 	for _, c := range counts {
 		if c != nil {
@@ -37,7 +37,7 @@ func (r row) of(counts ...*Count) row {
 	return r
 }
 
-// printer writes rows as they come.
+// printer prints rows as they are measured.
 type printer struct {
 	out  io.Writer
 	rows int
@@ -59,7 +59,7 @@ func (p *printer) print(r row) {
 	fmt.Fprintf(p.out, layout, r.name, r.median, r.p95, r.p99, r.worst, units(r.write), units(r.read), units(r.requests), size(r.bytes), r.budget, score)
 }
 
-// units writes a count, nothing for none.
+// units formats a count, "" for none.
 func units(v float64) string {
 	if v == 0 {
 		return ""
@@ -67,7 +67,7 @@ func units(v float64) string {
 	return strconv.FormatFloat(float64(int64(v*1000+0.5))/1000, 'f', -1, 64)
 }
 
-// size writes bytes, nothing for none.
+// size formats bytes, "" for none.
 func size(n int64) string {
 	switch {
 	case n <= 0:
@@ -80,7 +80,7 @@ func size(n int64) string {
 	return fmt.Sprintf("%d MB", n>>20)
 }
 
-// span writes a duration with three digits.
+// span formats a duration with three digits.
 func span(d time.Duration) string {
 	switch {
 	case d >= 10*time.Second:
@@ -98,10 +98,10 @@ func span(d time.Duration) string {
 	return fmt.Sprintf("%.1f µs", d.Seconds()*1e6)
 }
 
-// samples are the times of one work.
+// samples are the durations of one work.
 type samples []time.Duration
 
-// at are the times that shares of the samples do not exceed.
+// at returns quantiles of the samples.
 func (s samples) at(shares ...float64) []time.Duration {
 	sorted, out := slices.Sorted(slices.Values(s)), make([]time.Duration, len(shares))
 	for i, q := range shares {
@@ -114,7 +114,7 @@ func (s samples) at(shares ...float64) []time.Duration {
 
 func (s samples) median() time.Duration { return s.at(0.5)[0] }
 
-// timed is a row of times.
+// timed returns a row of durations.
 func timed(name string, s samples) row {
 	at := s.at(0.5, 0.95, 0.99, 1)
 	return row{name: name, median: span(at[0]), p95: span(at[1]), p99: span(at[2]), worst: span(at[3])}

@@ -20,12 +20,12 @@ import (
 )
 
 const (
-	writtenRuns = 1 << 20 // over whose keys writes are spread
+	writtenRuns = 1 << 20 // writes are spread over their keys
 	itemSize    = 600     // bytes
-	syncShare   = 3       // writes that wait for the disk are made for so much less time
+	syncShare   = 3       // divisor of the time for writes that wait for the disk
 )
 
-// writing is a way of writing to a table that is timed.
+// writing is a timed way of writing to a table.
 type writing struct {
 	writers int
 	sync    bool
@@ -53,8 +53,8 @@ func writeGroups() []group {
 	return out
 }
 
-// writes times writes to one store on the disk, which is flushed and compacted
-// meanwhile.
+// writes times writes to one store on disk, including its flushes and
+// compactions.
 func (b *bench) writes(of []writing) (err error) {
 	dir, err := os.MkdirTemp(b.dir, "writes-")
 	if err != nil {
@@ -85,7 +85,7 @@ func (b *bench) writes(of []writing) (err error) {
 	return nil
 }
 
-// write has writers put pairs of items until the time is up.
+// write makes writers put pairs of items until the time is over.
 func write(items table.Table, writers int, until time.Time) (samples, error) {
 	times := make([]samples, writers)
 	var work errgroup.Group
@@ -106,7 +106,7 @@ func write(items table.Table, writers int, until time.Time) (samples, error) {
 	return slices.Concat(times...), err
 }
 
-// pair are writes of two items of a run.
+// pair returns writes of two items of a run.
 func pair(run int) (a, b table.Put) {
 	item := func(task string) table.Put {
 		pk := fmt.Sprintf("acme#run#%026d#t0", run)

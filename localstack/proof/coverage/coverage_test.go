@@ -26,7 +26,7 @@ func (s *set[T]) add(n int) error {
 }
 `
 
-// blocks are those that go test -cover makes of source, with what ran.
+// blocks are the coverage blocks of source.
 var blocks = []block{
 	{point{3, 35}, point{4, 11}, 1},
 	{point{4, 11}, point{6, 3}, 0},
@@ -85,8 +85,8 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestUpdate: an update keeps the reasons of what is not run, drops what is, and
-// adds the rest.
+// TestUpdate checks that an update keeps the reasons of lines that are not run,
+// drops lines that are, and adds new ones.
 func TestUpdate(t *testing.T) {
 	t.Parallel()
 	list, err := parseList("# about\n## why\np set.add: return errFull x3\np set.add: return nil\n## gone\np set.add: return 7\n")

@@ -21,18 +21,18 @@ type Line struct {
 	Run    bool
 }
 
-// Name is how the list knows a line: lines of one function that read the same
-// have one name.
+// Name identifies a line in the list. Equal lines of one function have the same
+// name.
 type Name struct {
 	Package  string // its folder, relative to the module
-	Function string // with its receiver's type, such as session.walk
-	Text     string // without the spaces around it
+	Function string // with its receiver's type, e.g. session.walk
+	Text     string // without surrounding spaces
 }
 
-// String is the name as it stands in the list.
+// String returns the name as in the list.
 func (n Name) String() string { return n.Package + " " + n.Function + ": " + n.Text }
 
-// sourceLines lists the lines of the files of a profile, in order.
+// sourceLines returns the lines of the files of a profile, in order.
 func sourceLines(root string, blocks map[string][]block) ([]Line, error) {
 	var out []Line
 	for file, of := range blocks {
@@ -50,7 +50,7 @@ func sourceLines(root string, blocks map[string][]block) ([]Line, error) {
 	return out, nil
 }
 
-// fileLines lists the lines of one file.
+// fileLines returns the lines of one file.
 func fileLines(file string, source []byte, blocks []block) ([]Line, error) {
 	fset := token.NewFileSet()
 	parsed, err := parser.ParseFile(fset, file, source, parser.SkipObjectResolution)
@@ -87,7 +87,7 @@ func fileLines(file string, source []byte, blocks []block) ([]Line, error) {
 	return out, nil
 }
 
-// blockAt is the innermost block that a statement is in.
+// blockAt returns the innermost block that contains a statement.
 func blockAt(blocks []block, at point) (in block, found bool) {
 	for _, b := range blocks {
 		if !at.before(b.from) && at.before(b.to) && (!found || in.from.before(b.from)) {

@@ -9,14 +9,14 @@ import (
 	"strings"
 )
 
-// List is the lines that are not run, by the reason why:
+// List is the lines that are not run, by reason:
 //
-//	# What the list is about; lines like this one say no more.
+//	# What the list is about; lines like this one are comments.
 //
 //	## A reason, for all lines up to the next
 //	shared/run/worker session.walk: return nil, err x3
 //
-// x3 says that up to three lines of the function read so and are not run.
+// x3 means that up to three lines of the function with this text are not run.
 type List struct {
 	head    []string
 	reasons []reason
@@ -32,7 +32,8 @@ type entry struct {
 	count int
 }
 
-// noReason heads the lines that an update added. A reason must be found for them.
+// noReason is the heading of lines added by an update, which still need a
+// reason.
 const noReason = "No reason yet"
 
 var (
@@ -40,7 +41,7 @@ var (
 	countForm = regexp.MustCompile(` x(\d+)$`)
 )
 
-// ReadList reads a list; one that is not there is empty.
+// ReadList reads a list. A missing file is an empty list.
 func ReadList(path string) (*List, error) {
 	data, err := os.ReadFile(path)
 	if err != nil && !os.IsNotExist(err) {
@@ -80,7 +81,7 @@ func parseList(text string) (*List, error) {
 	return l, nil
 }
 
-// String writes the list.
+// String formats the list.
 func (l *List) String() string {
 	var b strings.Builder
 	for _, line := range l.head {
@@ -99,8 +100,8 @@ func (l *List) String() string {
 	return b.String()
 }
 
-// Updated is the list with the lines that are not run and no others. New ones
-// come last, without a reason.
+// Updated returns the list with exactly the lines that are not run. New ones
+// are at the end, without a reason.
 func (l *List) Updated(lines []Line) *List {
 	left := map[Name]int{}
 	var order []Name
@@ -137,9 +138,9 @@ func (l *List) Updated(lines []Line) *List {
 	return out
 }
 
-// Check prints where the list and the lines do not agree: lines that are neither
+// Check prints the differences between list and lines: lines that are neither
 // run nor listed, listed ones that are not in the source, and lines without a
-// reason. A listed line that was run is well: chance may have had a part in it.
+// reason. A listed line may be run, because that may depend on chance.
 func (l *List) Check(lines []Line, out io.Writer) error {
 	listed, unexplained := map[Name]int{}, 0
 	for _, r := range l.reasons {

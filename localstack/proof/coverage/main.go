@@ -1,10 +1,10 @@
-// Command coverage holds what a run of tests covers to a list: each line of code
-// that the tests did not run must stand in the list, with the reason why no test
-// of theirs gets there. So a line that is new and not run is noticed, and what is
-// known not to be run can be read.
+// Command coverage compares the coverage of a test run with a list: each line
+// of code that the tests did not run must be in the list, with the reason why
+// they cannot reach it. New lines that are not run are therefore noticed, and
+// the known ones are documented.
 //
-// The list knows a line by its function and its text, not by its number, so it
-// survives changes elsewhere in the file. See [List] for its form.
+// The list identifies a line by its function and its text, not by its number,
+// so it survives changes elsewhere in the file. See [List] for its form.
 package main
 
 import (
@@ -26,7 +26,8 @@ func main() {
 	}
 }
 
-// errUnlisted: the list and what was run do not agree; what about was printed.
+// errUnlisted means that list and coverage differ. The differences were
+// printed.
 var errUnlisted = errors.New("the list is not that of the lines that are not run")
 
 func run(profile, path string, update bool, out io.Writer) error {

@@ -10,24 +10,24 @@ import (
 	"strings"
 )
 
-// module is the path of the module, with which a profile names files.
+// module is the prefix of file names in a profile.
 const module = "millrace/"
 
-// point is a place in a file, both from 1.
+// point is a position in a file, both from 1.
 type point struct{ line, column int }
 
 func (p point) before(o point) bool {
 	return p.line < o.line || p.line == o.line && p.column < o.column
 }
 
-// block is a run of statements of a profile: they are run all or not at all.
+// block is a basic block of a profile.
 type block struct {
-	from, to point // to is behind the last
+	from, to point // to is after the last statement
 	count    int
 }
 
 // readProfile reads the blocks of a profile by file, relative to the module. A
-// block that stands in it several times was run if one of them was.
+// block that occurs several times was run if one of them was.
 func readProfile(path string) (map[string][]block, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -67,7 +67,7 @@ func readProfile(path string) (map[string][]block, error) {
 	return out, nil
 }
 
-// moduleRoot is the folder of go.mod.
+// moduleRoot returns the folder of go.mod.
 func moduleRoot() (string, error) {
 	out, err := exec.Command("go", "env", "GOMOD").Output()
 	if err != nil {

@@ -43,12 +43,12 @@ import (
 
 var cloudCrashes = flag.Int("cloud-crashes", 2, "how often to kill a worker on the cloud's drivers")
 
-// visibility of messages: longer than a lease, so that a message of a worker
-// that died comes when its lease is over.
+// visibility is longer than a lease, so that a message of a dead worker is
+// delivered again when its lease has expired.
 const visibility = 35 * time.Second
 
-// line is a worker's line to DynamoDB. At one of its writes the worker is
-// killed: before the write is done or after, and without an answer.
+// line is a worker's connection to DynamoDB. At one of its writes the worker is
+// killed: before or after the write is applied, and without a response.
 type line struct {
 	http.Handler
 	mu     sync.Mutex
@@ -80,7 +80,7 @@ func (l *line) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	l.Handler.ServeHTTP(w, r)
 }
 
-// seen is how many writes the worker has made.
+// seen returns the number of writes that the worker has made.
 func (l *line) seen() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -162,7 +162,7 @@ func (d *deployment) start(at int, before bool) *worker {
 	return w
 }
 
-// read takes a snapshot of the table, while no worker lives.
+// read takes a snapshot of the table while no worker runs.
 func (d *deployment) read(ctx context.Context, messages ...fsck.Message) *fsck.Snapshot {
 	t := d.t
 	deps := d.settings.deps(slog.New(slog.DiscardHandler))
@@ -184,7 +184,7 @@ func (d *deployment) read(ctx context.Context, messages ...fsck.Message) *fsck.S
 	return s
 }
 
-// waiting counts what a queue holds that is not delayed.
+// waiting returns the number of messages in a queue that are not delayed.
 func (d *deployment) waiting(ctx context.Context, name string) int {
 	got, err := d.queues.GetQueueUrl(ctx, &awssqs.GetQueueUrlInput{QueueName: aws.String(d.settings.Prefix + name)})
 	require.NoError(d.t, err)
@@ -201,7 +201,7 @@ func (d *deployment) waiting(ctx context.Context, name string) int {
 	return n
 }
 
-// empty waits until no queue holds anything but what is delayed.
+// empty waits until the queues have only delayed messages.
 func (d *deployment) empty(ctx context.Context) {
 	require.Eventually(d.t, func() bool {
 		return !slices.ContainsFunc(catalog.Queues(catalog.All()), func(q queue.Definition) bool {
@@ -210,8 +210,8 @@ func (d *deployment) empty(ctx context.Context) {
 	}, 3*visibility, time.Second, "messages are left")
 }
 
-// TestCloudCrashes kills workers on the cloud's drivers at random writes: two
-// at a time, which share all runs.
+// TestCloudCrashes kills workers on the cloud's drivers at random writes. Two
+// at a time share all runs.
 func TestCloudCrashes(t *testing.T) {
 	t.Parallel()
 	d := deploy(t)

@@ -1,8 +1,8 @@
-// Package crash kills a server at random writes, again and again over one data
+// Package crash kills a server at random writes, repeatedly over one data
 // directory, while clients submit all kinds of work, cancel it, retry it, and
-// ask twice for the same. After each death the store is held to what is true at
-// any moment and to what it was at the death before, in the end to what was
-// asked and answered and to what the flows make of it.
+// repeat requests. After each death it checks the store against the invariants
+// and against its state at the previous death, and at the end against the
+// requests and responses and the expected results of the flows.
 package crash
 
 import (
@@ -21,44 +21,44 @@ import (
 	"millrace/shared/run/worker"
 )
 
-// The times of a loop.
+// Durations of a loop.
 const (
-	idleLife  = 1500 * time.Millisecond // a server that writes too little is killed after this
-	settling  = 5 * time.Minute         // for all runs to end when nobody kills any more
-	drains    = 5                       // servers after that, for what is left in the queues
+	idleLife  = 1500 * time.Millisecond // a server that writes too little is killed after this time
+	settling  = 5 * time.Minute         // for all runs to end after the last kill
+	drains    = 5                       // servers after that, to empty the queues
 	drainLife = 300 * time.Millisecond  // of each
 )
 
-// Config says what to kill.
+// Config configures a loop.
 type Config struct {
 	Binary  string // millrace-local
 	Dir     string // data directory
 	Crashes int
 	Seed    uint64
-	Runs    int // submissions for each crash; 0: 12
-	// Objects opens the object store of a data directory whose server has ended,
-	// so that what is there is looked at in the end; nil: it is not.
+	Runs    int // submissions per crash; 0 means 12
+	// Objects opens the object store of a data directory without a running server,
+	// to check objects at the end; nil skips that.
 	Objects func(ctx context.Context, dir string) (blob.Store, error)
 	Logf    func(format string, args ...any)
 }
 
-// Report tells what came of it.
+// Report is the result of a loop.
 type Report struct {
 	Tally
 	Problems []string
 	Crashes  int // kills
 	Starting int // of these, before the server was healthy
-	Idle     int // of these, of a server with nothing more to write
-	Torn     int // kills after which the log ended in half a record
-	Stops    int // orderly stops in between
-	Commits  int // seen before kills
-	Items    int // in the store in the end
+	Idle     int // of these, of a server that had nothing to write
+	Torn     int // kills that left half a record at the end of the log
+	Stops    int // orderly stops
+	Commits  int // observed before kills
+	Items    int // in the store at the end
 	Requests map[string]int
 	Startup  time.Duration // the longest
-	Settled  time.Duration // from the last start until all runs were over
+	Settled  time.Duration // from the last start until all runs had ended
 }
 
-// String is the report on a few lines.
+// String formats the report on a few lines.
 func (r Report) String() string {
 	return fmt.Sprintf("%d kills (%d while starting, %d idle, %d in a write) and %d stops after %d commits; %d items, runs %v, %d lost attempts, %d tasks and %d messages given up; requests %v; longest start %s, settled in %s; %d problems",
 		r.Crashes, r.Starting, r.Idle, r.Torn, r.Stops, r.Commits, r.Items, r.Runs, r.Lost, r.GivenUp, r.Dead, r.Requests,
@@ -70,12 +70,12 @@ type loop struct {
 	cfg     Config
 	history *History
 	rng     *rand.Rand
-	log     *bytes.Buffer // of the server that runs
+	log     *bytes.Buffer // of the running server
 	last    *fsck.Snapshot
 }
 
-// Run runs a loop. Its error is one of the loop itself: what is wrong with the
-// store is among the report's problems.
+// Run runs a loop. Its error is one of the loop itself; problems of the store
+// are in the report.
 func Run(ctx context.Context, cfg Config) (Report, error) {
 	if cfg.Runs == 0 {
 		cfg.Runs = 12
@@ -125,7 +125,7 @@ func (l *loop) spawn() (*proc.Server, error) {
 	return proc.StartServer(l.cfg.Binary, l.cfg.Dir, l.log, "--allow-loopback", "--python-slots", "4")
 }
 
-// start waits for a server, a new one unless there is one.
+// start waits for a server, starting one if s is nil.
 func (l *loop) start(ctx context.Context, s *proc.Server) (*proc.Server, error) {
 	if s == nil {
 		var err error
@@ -140,7 +140,7 @@ func (l *loop) start(ctx context.Context, s *proc.Server) (*proc.Server, error) 
 	return s, nil
 }
 
-// life is the life of one server, from its start to its death.
+// life runs one server from its start to its death.
 func (l *loop) life(ctx context.Context) error {
 	l.history.Allow(l.cfg.Runs)
 	wire := newTripwire(l.cfg.Dir)
@@ -166,10 +166,11 @@ func (l *loop) life(ctx context.Context) error {
 	return l.check(ctx)
 }
 
-// startAndDie kills a server while it starts or soon after.
+// startAndDie kills a server during or soon after its start.
 func (l *loop) startAndDie(ctx context.Context, s *proc.Server, wire *tripwire) error {
 	healthy := make(chan error, 1)
-	// Not for idleLife only: the end of its own wait would kill the server first.
+	// Not only for idleLife, after which AwaitHealthy itself would kill the
+	// server.
 	go func() { healthy <- s.AwaitHealthy(ctx) }()
 	bounded, cancel := context.WithTimeout(ctx, idleLife)
 	defer cancel()
@@ -183,7 +184,7 @@ func (l *loop) startAndDie(ctx context.Context, s *proc.Server, wire *tripwire) 
 	return nil
 }
 
-// workAndDie kills a server that works.
+// workAndDie kills a working server.
 func (l *loop) workAndDie(ctx context.Context, s *proc.Server, wire *tripwire) error {
 	if _, err := l.start(ctx, s); err != nil {
 		return err
@@ -199,7 +200,7 @@ func (l *loop) workAndDie(ctx context.Context, s *proc.Server, wire *tripwire) e
 	return l.kill(s, wire)
 }
 
-// workAndStop stops a server in order.
+// workAndStop stops a server in an orderly way.
 func (l *loop) workAndStop(ctx context.Context, s *proc.Server) error {
 	if _, err := l.start(ctx, s); err != nil {
 		return err
@@ -238,7 +239,7 @@ func (l *loop) kill(s *proc.Server, wire *tripwire) error {
 	return err
 }
 
-// complain takes errors that a server logged for problems.
+// complain records errors in the server's log as problems.
 func (l *loop) complain() {
 	for line := range strings.Lines(l.log.String()) {
 		if strings.Contains(line, "panic") || strings.Contains(line, "level=ERROR") {
@@ -251,8 +252,8 @@ func (l *loop) tell(format string, args ...any) {
 	l.Problems = append(l.Problems, fmt.Sprintf(format, args...))
 }
 
-// check holds the store that a server left to what is true at any moment, and
-// to what was there before.
+// check checks the store that a server left against the invariants and its
+// earlier state.
 func (l *loop) check(ctx context.Context) error {
 	now, err := l.read(ctx, nil)
 	if err != nil {
@@ -272,7 +273,7 @@ func (l *loop) check(ctx context.Context) error {
 	return nil
 }
 
-// end lets all runs end, and checks everything.
+// end waits for all runs to end, and checks everything.
 func (l *loop) end(ctx context.Context) error {
 	begun := time.Now()
 	if err := l.serve(ctx, func(ctx context.Context, api *client.Client) error {
@@ -303,9 +304,9 @@ func (l *loop) end(ctx context.Context) error {
 	return nil
 }
 
-// drain starts servers until one leaves its queues idle. A message that came
-// twice and was in flight comes to the next server at once, which finds its run
-// over; and the one that is stopped may not have come to all of them yet.
+// drain starts servers until one leaves its queues idle. A duplicate message
+// that was in flight is delivered to the next server at once, which finds its
+// run ended; a stopped server may not have received all of them yet.
 func (l *loop) drain(ctx context.Context) error {
 	for range drains {
 		now, err := l.read(ctx, nil)
@@ -322,8 +323,7 @@ func (l *loop) drain(ctx context.Context) error {
 	return nil
 }
 
-// serve has a server live for as long as do takes, whose error is a problem of
-// the store.
+// serve runs a server while do runs, whose error is a problem.
 func (l *loop) serve(ctx context.Context, do func(context.Context, *client.Client) error) error {
 	s, err := l.start(ctx, nil)
 	if err != nil {
@@ -350,15 +350,15 @@ func (l *loop) count(s *fsck.Snapshot) {
 	l.Tally = Count(s)
 }
 
-// Tally counts what a store keeps in the end.
+// Tally counts the final content of a store.
 type Tally struct {
 	Runs    map[string]int // by status
 	Lost    int            // attempts that died with their server
-	GivenUp int            // tasks that failed because ten of their attempts were
-	Dead    int            // messages given up: ten servers died with them
+	GivenUp int            // tasks that failed after ten lost attempts
+	Dead    int            // messages given up after ten deaths
 }
 
-// Count makes a tally.
+// Count returns a tally.
 func Count(s *fsck.Snapshot) Tally {
 	t := Tally{Runs: map[string]int{}}
 	for _, m := range s.Messages {

@@ -46,7 +46,8 @@ func TestCrashes(t *testing.T) {
 		assert.Zero(t, report.Dead, "no message is given up before ten servers died with it")
 	}
 	assert.Positive(t, report.Commits, "commits are seen")
-	// On a quiet machine some three for each kill; on a busy one less is submitted.
+	// On an idle machine about three for each kill; on a busy one fewer are
+	// submitted.
 	assert.Greater(t, report.Runs["SUCCEEDED"], *crashes/5, "work is done")
 	if !t.Failed() {
 		require.NoError(t, os.RemoveAll(parent))

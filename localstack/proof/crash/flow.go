@@ -20,21 +20,21 @@ const (
 	down    kind = "down"        // calls the page, which fails until the run is repaired
 	python  kind = "python"      // a function
 	pyShaky kind = "python-once" // a function that fails in its first attempt
-	pyStuck kind = "python-late" // a function that passes its timeout_secs
-	pyEach  kind = "python-each" // a function of an element
+	pyStuck kind = "python-late" // a function that exceeds its timeout_secs
+	pyEach  kind = "python-each" // a function of one element
 )
 
-// task is a task of a drawn flow. What becomes of it depends on nothing but the
-// drawing and whether its run is repaired.
+// task is a task of a drawn flow. Its result depends only on the drawing and on
+// whether its run is repaired.
 type task struct {
 	name    string
 	kind    kind
 	deps    []int
 	rule    engine.Rule
 	retries int
-	never   bool // its condition does not hold
-	width   int  // of the list it is mapped over; -1: not mapped
-	bad     int  // the element whose instance fails; -1: none
+	never   bool // its condition is false
+	width   int  // of its list; -1: not mapped
+	bad     int  // index of the failing instance; -1: none
 }
 
 // flow is a drawn flow.
@@ -42,7 +42,7 @@ type flow struct {
 	name      string
 	tasks     []task
 	onFailure bool
-	deadline  int // timeout_secs, passed by every run; 0: none
+	deadline  int // timeout_secs, exceeded by every run; 0: none
 }
 
 func (f *flow) code() bool {
@@ -57,8 +57,8 @@ func (f *flow) code() bool {
 
 var rules = []engine.Rule{engine.AllSuccess, engine.AllSuccess, engine.AllSuccess, engine.AllDone, engine.OneFailed, engine.NoneFailed}
 
-// drawFlows draws the flows of a history: a few shapes that always belong to
-// it, and graphs of all kinds of tasks.
+// drawFlows draws the flows of a history: some fixed shapes, and graphs with
+// all kinds of tasks.
 func drawFlows(rng *rand.Rand) []*flow {
 	flows := []*flow{
 		{name: "chain", tasks: chain(20, value)},
@@ -143,7 +143,7 @@ func drawFlow(rng *rand.Rand, name string) *flow {
 	return f
 }
 
-// spec writes the flow_spec. page is where calls go.
+// spec returns the flow_spec. page is the address for calls.
 func (f *flow) spec(page string) map[string]any {
 	var tasks []map[string]any
 	for _, t := range f.tasks {
@@ -215,8 +215,8 @@ func (f *flow) json(page string) json.RawMessage {
 	return raw
 }
 
-// source is flow.py: each function notes in the ledger when it begins and when
-// it ends, and waits until that is noted.
+// source is flow.py: each function reports its beginning and its end to the
+// page, and waits for the response.
 const source = `
 import socket, time
 

@@ -16,16 +16,15 @@ import (
 	"millrace/localstack/client"
 )
 
-// Bounds of the load.
+// Limits of the load.
 const (
 	clients  = 6
-	mostLive = 60 // runs at a time
+	mostLive = 60 // concurrent runs
 	think    = 30 * time.Millisecond
 )
 
-// History is work submitted to a service that keeps dying: which flows there
-// are, what was asked, and what was answered. It is drawn from a seed, but for
-// the times at which things happen.
+// History is work submitted to a service that keeps dying: its flows, requests
+// and responses. It is drawn from a seed, except for timing.
 type History struct {
 	seed  uint64
 	flows []*flow
@@ -33,23 +32,23 @@ type History struct {
 
 	mu       sync.Mutex
 	api      *client.Client // nil while there is none
-	allowed  int            // submissions that clients may still make
+	allowed  int            // submissions left for clients
 	runs     map[string]*record
 	keys     []keyed
 	tags     int
-	versions map[string]int // of the flow "grown": answered registrations by version
+	versions map[string]int // of the flow "grown": acknowledged registrations by version
 	problems []string
 	counts   map[string]int
 }
 
-// record is what clients know of a run that was accepted.
+// record is what clients know of an accepted run.
 type record struct {
 	flow    *flow
 	id, tag string
 	parent  string
 	partial bool   // a retry from failed
-	stopped bool   // a cancel was answered
-	ended   string // the final status that was answered, "" if none was
+	stopped bool   // a cancel was acknowledged
+	ended   string // the reported final status, "" if none
 }
 
 // keyed is a submission with an idempotency key.
@@ -57,10 +56,10 @@ type keyed struct {
 	flow *flow
 	key  string
 	tag  string
-	run  string // answered; "" while none was
+	run  string // from the response; "" without one
 }
 
-// NewHistory draws a history. Close ends its servers.
+// NewHistory draws a history. Close stops its servers.
 func NewHistory(seed uint64) (*History, error) {
 	p, err := newPage()
 	if err != nil {
@@ -72,7 +71,7 @@ func NewHistory(seed uint64) (*History, error) {
 	}, nil
 }
 
-// Close ends what tasks talk to.
+// Close stops the servers that tasks call.
 func (h *History) Close() { h.page.close() }
 
 func (h *History) tell(format string, args ...any) {
@@ -83,7 +82,7 @@ func (h *History) tell(format string, args ...any) {
 	}
 }
 
-// Register registers the flows at a service that nobody kills.
+// Register registers the flows at a service that is not killed.
 func (h *History) Register(ctx context.Context, api *client.Client) error {
 	var code bytes.Buffer
 	w := zip.NewWriter(&code)
@@ -109,14 +108,14 @@ func (h *History) Register(ctx context.Context, api *client.Client) error {
 	return nil
 }
 
-// Serve says which service clients talk to; nil: none, for the time being.
+// Serve sets the service that clients call; nil means none at the moment.
 func (h *History) Serve(api *client.Client) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.api = api
 }
 
-// Allow lets clients make n more submissions.
+// Allow permits n more submissions.
 func (h *History) Allow(n int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -151,7 +150,7 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// act is one request of a client.
+// act sends one request of a client.
 func (h *History) act(ctx context.Context, api *client.Client, rng *rand.Rand) {
 	switch draw := rng.IntN(20); {
 	case draw < 9:
@@ -169,7 +168,7 @@ func (h *History) act(ctx context.Context, api *client.Client, rng *rand.Rand) {
 	}
 }
 
-// take says whether one more run may be submitted.
+// take reports whether another run may be submitted.
 func (h *History) take() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -186,8 +185,8 @@ func (h *History) take() bool {
 	return true
 }
 
-// answered notes an answer; false if there was none. An answer that tells of a
-// fault of the service is a problem: a service that dies answers nothing.
+// answered records a response. It returns false if there was none. A server
+// error is a problem: a dying service does not respond.
 func (h *History) answered(what string, err error, expected ...int) bool {
 	h.mu.Lock()
 	h.counts[what]++
@@ -206,13 +205,13 @@ func (h *History) answered(what string, err error, expected ...int) bool {
 	return false
 }
 
-// submit submits a run: often with an idempotency key, sometimes one that was
-// used before.
+// submit submits a run: often with an idempotency key, sometimes with one used
+// before.
 func (h *History) submit(ctx context.Context, api *client.Client, rng *rand.Rand) {
 	h.mu.Lock()
 	var use int
 	if len(h.keys) > 0 && rng.IntN(4) == 0 {
-		use = max(0, len(h.keys)-1-rng.IntN(40)) // one of the last, answered or not
+		use = max(0, len(h.keys)-1-rng.IntN(40)) // one of the latest, with or without a response
 	} else {
 		h.tags++
 		k := keyed{flow: h.flows[rng.IntN(len(h.flows))], tag: fmt.Sprint("tag", h.tags)}
@@ -224,7 +223,7 @@ func (h *History) submit(ctx context.Context, api *client.Client, rng *rand.Rand
 	}
 	k := h.keys[use]
 	if k.key == "" {
-		h.keys[use].run = "unknown" // it may be accepted without an answer: once only
+		h.keys[use].run = "unknown" // it may be accepted without a response, but only once
 	}
 	h.mu.Unlock()
 	if k.key == "" && k.run != "" {
@@ -249,7 +248,8 @@ func (h *History) submit(ctx context.Context, api *client.Client, rng *rand.Rand
 	}
 }
 
-// draw draws a run that fit allows, one of the last; nil if there is none.
+// draw draws one of the latest runs for which fit is true; nil if there is
+// none.
 func (h *History) draw(rng *rand.Rand, fit func(*record) bool) *record {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -284,7 +284,7 @@ func (h *History) cancel(ctx context.Context, api *client.Client, rng *rand.Rand
 	}
 }
 
-// retry retries a run that failed, repaired, from its failed tasks or as a whole.
+// retry retries a failed run, repaired, from its failed tasks or as a whole.
 func (h *History) retry(ctx context.Context, api *client.Client, rng *rand.Rand) {
 	r := h.draw(rng, func(r *record) bool { return r.ended == "FAILED" && r.parent == "" })
 	if r == nil || !h.take() {
@@ -305,7 +305,7 @@ func (h *History) retry(ctx context.Context, api *client.Client, rng *rand.Rand)
 	h.runs[run.RunID] = &record{flow: r.flow, id: run.RunID, tag: r.tag, parent: r.id, partial: partial}
 }
 
-// grow registers one version after the other of one flow.
+// grow registers successive versions of one flow.
 func (h *History) grow(ctx context.Context, api *client.Client, rng *rand.Rand) {
 	version := fmt.Sprint(1 + rng.IntN(200))
 	spec := map[string]any{"tasks": []map[string]any{{"name": "v" + version, "type": "transform", "config": map[string]any{"expression": version}}}}
@@ -317,7 +317,7 @@ func (h *History) grow(ctx context.Context, api *client.Client, rng *rand.Rand) 
 	}
 }
 
-// look reads a run; what it was told of one that is over must stay so.
+// look reads a run. A reported final state must not change.
 func (h *History) look(ctx context.Context, api *client.Client, rng *rand.Rand) {
 	r := h.draw(rng, func(r *record) bool { return r.ended == "" || rng.IntN(10) == 0 })
 	if r == nil {
@@ -337,8 +337,7 @@ func (h *History) look(ctx context.Context, api *client.Client, rng *rand.Rand) 
 	}
 }
 
-// Settle waits until every run is over, those among them of which nobody was
-// told.
+// Settle waits until every run has ended, including those without a response.
 func (h *History) Settle(ctx context.Context, api *client.Client) error {
 	for {
 		var page struct {
@@ -366,7 +365,7 @@ func (h *History) Settle(ctx context.Context, api *client.Client) error {
 	}
 }
 
-// Requests counts the clients' requests by what they were.
+// Requests returns the number of clients' requests by kind.
 func (h *History) Requests() map[string]int {
 	h.mu.Lock()
 	defer h.mu.Unlock()

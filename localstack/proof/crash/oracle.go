@@ -6,20 +6,21 @@ import (
 	"millrace/shared/run/engine"
 )
 
-// verdict is what the rules make of a run: its status and those of its tasks,
+// verdict is the expected result of a run: its status and those of its tasks,
 // instances as name[i].
 type verdict struct {
 	run   engine.Status
 	nodes map[string]engine.Status
 }
 
-// reuse is what a retry takes from the run that it retries, by node: REUSED, or
-// SKIPPED of a task that was.
+// reuse is what a retry reuses from its source run, by node: REUSED, or SKIPPED
+// for a skipped task.
 type reuse map[string]engine.Status
 
 func instance(name string, i int) string { return fmt.Sprintf("%s[%d]", name, i) }
 
-// ending is how a task or an instance of it ends that runs.
+// ending returns the status in which a task, or an instance of it, ends if it
+// runs.
 func (t *task) ending(repaired bool, index int) engine.Status {
 	switch {
 	case t.kind == faulty, t.kind == down && !repaired, index >= 0 && index == t.bad:
@@ -30,7 +31,7 @@ func (t *task) ending(repaired bool, index int) engine.Status {
 	return engine.Succeeded
 }
 
-// judge works out what becomes of a run of the flow.
+// judge computes the expected result of a run of the flow.
 func (f *flow) judge(repaired bool, taken reuse) verdict {
 	v := verdict{nodes: map[string]engine.Status{}}
 	outcomes := make([]engine.Outcome, len(f.tasks))
@@ -58,8 +59,8 @@ func (f *flow) judge(repaired bool, taken reuse) verdict {
 	return v
 }
 
-// node is what becomes of a task whose dependencies ended as sets say; those of
-// its instances are added to nodes.
+// node returns the expected status of a task whose dependencies ended as in
+// sets, and adds those of its instances to nodes.
 func (f *flow) node(t *task, sets engine.Sets, repaired bool, taken reuse, nodes map[string]engine.Status) (engine.Status, engine.Outcome) {
 	if st, ok := taken[t.name]; ok {
 		return st, st.Outcome()

@@ -10,14 +10,14 @@ import (
 	"sync"
 )
 
-// attempt names one attempt of one task or instance of a run.
+// attempt identifies one attempt of a task or instance of a run.
 type attempt struct {
 	run, task     string
-	index, number int // index -1: no instance
+	index, number int // index -1: not an instance
 }
 
-// page is what tasks talk to: HTTP calls by tag and task, and the notes of
-// Python functions. It outlives every server.
+// page is the server that tasks call: it counts HTTP calls by tag and task, and
+// records reports of Python functions. It outlives every server.
 type page struct {
 	*httptest.Server
 	notes net.Listener
@@ -44,13 +44,13 @@ func (p *page) close() {
 	p.Server.Close()
 }
 
-// port is where notes are taken.
+// port returns the port for reports.
 func (p *page) port() string {
 	_, port, _ := net.SplitHostPort(p.notes.Addr().String())
 	return port
 }
 
-// answer is GET /<kind>/<tag>/<task>.
+// answer serves GET /<kind>/<tag>/<task>.
 func (p *page) answer(w http.ResponseWriter, r *http.Request) {
 	parts := strings.Split(strings.TrimPrefix(r.URL.Path, "/"), "/")
 	if len(parts) != 3 {

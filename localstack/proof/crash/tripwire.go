@@ -9,8 +9,8 @@ import (
 	"millrace/localstack/embedded/datadir"
 )
 
-// tripwire counts the commits that a server makes, from outside, by the growth of
-// the newest log of its store.
+// tripwire counts the commits of a server from outside, by the growth of the
+// newest log of its store.
 type tripwire struct {
 	dir  string // of the store
 	seen int
@@ -20,14 +20,14 @@ type tripwire struct {
 	size int64
 }
 
-// poll is how often the log is looked at, and listEvery after how many looks
-// whether there is a newer one; a commit takes some 20 µs.
+// poll is how often the log is checked, and listEvery after how many checks to
+// look for a newer one. A commit takes about 20 µs.
 const (
 	poll      = 10 * time.Microsecond
 	listEvery = 100
 )
 
-// newTripwire takes what an earlier server left for granted.
+// newTripwire ignores what an earlier server has written.
 func newTripwire(dir string) *tripwire {
 	t := &tripwire{dir: datadir.Store(dir)}
 	t.open()
@@ -35,11 +35,11 @@ func newTripwire(dir string) *tripwire {
 }
 
 func (t *tripwire) close() {
-	t.log.Close() // which is fine for none
+	t.log.Close() // nil is fine
 }
 
-// newest is the path of the newest log, "" for none. Their names are numbers of
-// the same length.
+// newest returns the path of the newest log, "" if there is none. Log names are
+// numbers of equal length.
 func (t *tripwire) newest() string {
 	logs, _ := filepath.Glob(filepath.Join(t.dir, "*.log"))
 	newest := ""
@@ -49,7 +49,7 @@ func (t *tripwire) newest() string {
 	return newest
 }
 
-// open turns to the newest log.
+// open opens the newest log.
 func (t *tripwire) open() {
 	name := t.newest()
 	if name == t.name {
@@ -61,7 +61,7 @@ func (t *tripwire) open() {
 	}
 }
 
-// wait returns when n commits were seen, or ctx ends.
+// wait returns after n commits, or when ctx ends.
 func (t *tripwire) wait(ctx context.Context, n int) {
 	for looks := 0; ctx.Err() == nil && t.seen < n; looks++ {
 		if looks%listEvery == 0 {
@@ -77,8 +77,8 @@ func (t *tripwire) wait(ctx context.Context, n int) {
 	}
 }
 
-// tear adds to the newest log what a server leaves that is killed in the middle
-// of a write, and reports whether there is a log.
+// tear appends to the newest log what a server killed during a write leaves,
+// and reports whether there is a log.
 func (t *tripwire) tear(tail []byte) (bool, error) {
 	name := t.newest()
 	if name == "" {

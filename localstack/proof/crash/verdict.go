@@ -11,8 +11,8 @@ import (
 	"millrace/shared/run/worker"
 )
 
-// Judge holds what a store keeps in the end to what was asked and answered, and
-// to what the flows make of it.
+// Judge compares the final store with requests and responses, and with the
+// expected results of the flows.
 func (h *History) Judge(s *fsck.Snapshot) []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -43,7 +43,7 @@ func (h *History) Judge(s *fsck.Snapshot) []string {
 	return slices.Concat(h.problems, j.problems)
 }
 
-// flow is the flow of a name; nil for one that is not run.
+// flow returns the flow with a name; nil for one that is not run.
 func (h *History) flow(name string) *flow {
 	for _, f := range h.flows {
 		if f.name == name {
@@ -65,7 +65,7 @@ func (j *judgement) tell(format string, args ...any) {
 	j.problems = append(j.problems, fmt.Sprintf(format, args...))
 }
 
-// names are a run's nodes by the names that verdicts use.
+// names returns a run's nodes by their names in verdicts.
 func names(run *fsck.Run) map[string]engine.Node {
 	out := map[string]engine.Node{}
 	for i, t := range run.Flow.Tasks {
@@ -82,7 +82,7 @@ func names(run *fsck.Run) map[string]engine.Node {
 	return out
 }
 
-// run holds one run to the rules.
+// run checks one run.
 func (j *judgement) run(f *flow, run *fsck.Run) {
 	tag := tagOf(run)
 	lost := false
@@ -100,7 +100,7 @@ func (j *judgement) run(f *flow, run *fsck.Run) {
 		j.notes(f, run, name, n)
 	}
 	switch {
-	case run.Fence != "", lost: // fsck has held it to its fence
+	case run.Fence != "", lost: // fsck has checked it
 		return
 	case f.deadline > 0:
 		j.tell("run %s of %s is %s, and did not pass its deadline", run.ID, f.name, run.Status)
@@ -134,7 +134,8 @@ func tagOf(run *fsck.Run) string {
 	return in.Parameters.Tag
 }
 
-// taken is what a retry takes from the run it retries, by the engine's own plan.
+// taken returns what a retry reuses from its source run, according to the
+// engine's plan.
 func (j *judgement) taken(run *fsck.Run) reuse {
 	source, asked := j.byID[run.Parent], j.runs[run.ID]
 	if source == nil || !run.Partial && (asked == nil || !asked.partial) {
@@ -173,9 +174,8 @@ func (j *judgement) taken(run *fsck.Run) reuse {
 	return out
 }
 
-// notes holds what a Python function noted to what the store says of it: an
-// attempt begins once, the one that succeeded came to its end once, and none
-// begins after it.
+// notes compares a Python function's reports with the store: an attempt begins
+// once, the successful one ended once, and none begins after it.
 func (j *judgement) notes(f *flow, run *fsck.Run, name string, n engine.Node) {
 	ref, err := run.Plan.Ref(n)
 	if err != nil || ref.Kind != engine.KindTask && ref.Kind != engine.KindInstance {
@@ -206,7 +206,7 @@ func (j *judgement) notes(f *flow, run *fsck.Run, name string, n engine.Node) {
 	}
 }
 
-// mayCall: no task called the page more often than it was tried.
+// mayCall checks that no task called the page more often than it was attempted.
 func (h *History) mayCall(j *judgement) {
 	h.page.mu.Lock()
 	defer h.page.mu.Unlock()

@@ -19,7 +19,7 @@ import (
 	"millrace/functions/catalog"
 	"millrace/localstack/embedded/interpreters"
 	"millrace/localstack/embedded/runtime"
-	_ "millrace/localstack/embedded/server" // what the binary is made of
+	_ "millrace/localstack/embedded/server" // the binary is built from it
 	"millrace/localstack/emulators"
 	"millrace/localstack/proc"
 	"millrace/localstack/proc/proctest"
@@ -32,8 +32,8 @@ import (
 	"millrace/shared/web/fn"
 )
 
-// workerSettings are what a process of the service on the cloud's drivers needs
-// to know.
+// workerSettings are the settings of a process of the service on the cloud's
+// drivers.
 type workerSettings struct {
 	Table, Bucket, Bus, Prefix, Dir string
 	DynamoDB, S3, SQS, EventBridge  string // endpoints
@@ -61,7 +61,7 @@ func (s workerSettings) aws(endpoint string) func(context.Context) (aws.Config, 
 	return func(context.Context) (aws.Config, error) { return cfg, nil }
 }
 
-// deps are the cloud's drivers.
+// deps returns the cloud's drivers.
 func (s workerSettings) deps(log *slog.Logger) fn.Deps {
 	now := clock.System{}
 	d := fn.Deps{
@@ -76,8 +76,9 @@ func (s workerSettings) deps(log *slog.Logger) fn.Deps {
 	return d
 }
 
-// work is a process of the service: its API and its workers, which share the
-// runs with those of other processes. It is ready when it listens, and says where.
+// work runs a process of the service: its API and its workers, which share the
+// runs with other processes. When it listens it is ready and reports its
+// address.
 func (s workerSettings) work() error {
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
 	d := s.deps(log)

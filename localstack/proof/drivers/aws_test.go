@@ -25,7 +25,8 @@ import (
 	"millrace/shared/platform/queue/sqs"
 )
 
-// testdata is absolute: an object store may change the working directory.
+// testdata is absolute, because an object store may change the working
+// directory.
 var testdata string
 
 func TestMain(m *testing.M) {
@@ -39,8 +40,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// cloud opens the cloud's drivers on DynamoDB Local and moto, with a table,
-// queues and a bucket of their own.
+// cloud opens the cloud's drivers on DynamoDB Local and moto, with a new table,
+// queues and bucket.
 func cloud(t *testing.T) localtest.Options {
 	t.Helper()
 	base := emulators.SQS(t).Config()
@@ -62,7 +63,7 @@ func cloud(t *testing.T) localtest.Options {
 	}
 }
 
-// bucket makes a bucket of the test's own.
+// bucket creates a bucket for the test.
 func bucket(t *testing.T) blob.Store {
 	t.Helper()
 	endpoint := emulators.S3(t)

@@ -30,7 +30,7 @@ func TestTimedWorkCloud(t *testing.T) {
 	timedWork(t, cloud(t))
 }
 
-// timedWork has items of a function come due, twice each, on any drivers.
+// timedWork makes items of a function come due, twice each, on any drivers.
 func timedWork(t *testing.T, o localtest.Options) {
 	const items = 20
 	specs := catalog.With(reminders.DueSpec)

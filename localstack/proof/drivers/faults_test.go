@@ -25,8 +25,8 @@ import (
 	"millrace/shared/platform/table/dynamo"
 )
 
-// badLine is a line to DynamoDB on which, once armed, three calls of ten are
-// throttled and the answer to every twentieth write is lost.
+// badLine is a connection to DynamoDB on which, once armed, three of ten calls
+// are throttled and the response to every twentieth write is lost.
 type badLine struct {
 	armed             atomic.Bool
 	calls, writes     atomic.Int64
@@ -59,9 +59,10 @@ func (b *badLine) RoundTrip(r *http.Request) (*http.Response, error) {
 	return res, err
 }
 
-// TestCloudOnABadLine runs flows while the table is throttled and answers are
-// lost: every run ends as it should, every task of it once.
-func TestCloudOnABadLine(t *testing.T) {
+// TestCloudOnUnreliableNetwork runs flows while the table throttles and
+// responses are lost: every run must end as expected, and each of its tasks
+// once.
+func TestCloudOnUnreliableNetwork(t *testing.T) {
 	t.Parallel()
 	line := &badLine{}
 	s := drivers.Open(t, func(t *testing.T) localtest.Options {
@@ -78,7 +79,7 @@ func TestCloudOnABadLine(t *testing.T) {
 	})
 	post := func(path string, body any, out any) {
 		t.Helper()
-		require.Eventually(t, func() bool { // 503 where the driver's own retries were not enough
+		require.Eventually(t, func() bool { // 503 if the driver's own retries were not sufficient
 			return s.Client.Do(t.Context(), http.MethodPost, path, body, out) == nil
 		}, time.Minute, 100*time.Millisecond)
 	}

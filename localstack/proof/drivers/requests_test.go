@@ -38,7 +38,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// meteredQueues counts requests as SQS takes them: batches of up to ten.
+// meteredQueues counts requests as SQS does: in batches of up to ten.
 type meteredQueues struct {
 	queue.Queues
 	mu       *sync.Mutex
@@ -66,8 +66,8 @@ func (m meteredQueues) Extend(ctx context.Context, q string, d time.Duration, re
 	return m.Queues.Extend(ctx, q, d, receipts...)
 }
 
-// bench is a service whose requests are counted. Messages are handled one
-// after the other, as one warm function would.
+// bench is a service whose requests are counted. Messages are handled one after
+// the other, as by one warm function.
 type bench struct {
 	*localtest.Env
 	t        *testing.T
@@ -88,7 +88,7 @@ func newBench(t *testing.T) *bench {
 	return b
 }
 
-// count notes what something costs, by request.
+// count records the cost of do, by request.
 func (b *bench) count(what string, tasks int, do func()) {
 	b.meter.Reset()
 	clear(b.queues.requests)
@@ -109,7 +109,7 @@ func (b *bench) count(what string, tasks int, do func()) {
 	b.rows = append(b.rows, row, "    "+strings.Join(parts, ", "))
 }
 
-// work handles messages until none is left, in batches as Lambda gets them.
+// work handles messages until none is left, in batches as from Lambda.
 func (b *bench) work() {
 	for busy := true; busy; {
 		busy = false
@@ -140,8 +140,8 @@ func (b *bench) post(path string, body any) string {
 	return b.Do(b.t, b.A.Key, http.MethodPost, path, body).Require(b.t, http.StatusOK).String(b.t, "run_id")
 }
 
-// TestRequests holds the requests that the main operations make to the golden
-// table: what an operation costs does not rise by accident.
+// TestRequests compares the requests of the main operations with the golden
+// table, so that the cost of an operation does not rise by accident.
 func TestRequests(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -170,11 +170,11 @@ func TestRequests(t *testing.T) {
 		b.register("wide", append(wide, task("join", names...))...)
 		b.register("failing", append(slices.Clone(chain[:20]), bad)...)
 		body := func(flow string) map[string]any { return map[string]any{"flow_name": flow, "flow_version": "1"} }
-		for _, flow := range []string{"chain", "wide", "failing"} { // warm
+		for _, flow := range []string{"chain", "wide", "failing"} { // to warm up
 			b.post("/runs", body(flow))
 			b.work()
 		}
-		for range 40 { // what a process draws of its workspace's limits it draws in slices
+		for range 40 { // a process draws limits of its workspace in slices
 			b.post("/runs", body("chain"))
 		}
 		b.work()
@@ -212,7 +212,8 @@ func TestRequests(t *testing.T) {
 	})
 }
 
-// timed counts what timed work costs, of two kinds. What is not due costs nothing.
+// timed counts the cost of timed work of two kinds. Entries that are not due
+// cost nothing.
 func (b *bench) timed(deps fn.Deps) {
 	tick, found := catalog.Find(catalog.With(reminders.DueSpec), schedulertick.Spec.Name)
 	require.True(b.t, found)
@@ -237,7 +238,7 @@ func (b *bench) timed(deps fn.Deps) {
 	b.count("their function: read, end", 0, b.work)
 }
 
-// accept has a run made that no request of a user asks for.
+// accept creates a run without a user's request.
 func (b *bench) accept(vars func(context.Context, string, string) (map[string]string, error), req launch.Request) runstate.Run {
 	d := b.Deps
 	l := &launch.Launcher{Table: d.Table, Queues: d.Queues, Blob: d.Blob, Clock: d.Clock, Log: d.Log, Hub: d.Hub, Quota: d.Quota, Vars: vars}
@@ -246,9 +247,9 @@ func (b *bench) accept(vars func(context.Context, string, string) (map[string]st
 	return run
 }
 
-// TestVarsAreThoseOfWhenTheRunWasAccepted: a run sees the variables of its
-// environment as they were then, whatever became of them since.
-func TestVarsAreThoseOfWhenTheRunWasAccepted(t *testing.T) {
+// TestVariablesAreFrozenAtAcceptance: a run sees the variables of its
+// environment as they were when it was accepted.
+func TestVariablesAreFrozenAtAcceptance(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)

@@ -1,6 +1,6 @@
-// Package drivers runs the whole service, workers included, over any drivers
-// of the ports, and holds them all to the same end-to-end tests: what works on
-// the embedded drivers works on the cloud's.
+// Package drivers runs the whole service, including workers, on any drivers of
+// the ports, with the same end-to-end tests, so that what works on the embedded
+// drivers works on the cloud's.
 package drivers
 
 import (
@@ -24,7 +24,7 @@ import (
 	"millrace/shared/web/fn"
 )
 
-// Drivers opens the ports for one service. What it leaves nil is embedded.
+// Drivers opens the ports for one service. Ports left nil are embedded.
 type Drivers func(t *testing.T) localtest.Options
 
 // Service is the running service.
@@ -33,12 +33,12 @@ type Service struct {
 	Client   *client.Client // with the key of workspace A
 	Stranger *client.Client // with the key of workspace B
 
-	mark string // of the flows of one run of the suite
+	mark string // makes flow names unique to a run of the suite
 }
 
-// At returns a service that runs elsewhere on this machine, for [Suite]: client
-// has the key of a workspace; the stranger's is made through the stand-in for the
-// sign-in, which asks for the local secret. Env is nil.
+// At returns a service that runs elsewhere on this machine, for [Suite]. known
+// has the key of a workspace; the stranger's is created through the local
+// sign-in, which requires the local secret. Env is nil.
 func At(t *testing.T, known *client.Client, secret string) *Service {
 	t.Helper()
 	var signedIn struct {
@@ -54,13 +54,13 @@ func At(t *testing.T, known *client.Client, secret string) *Service {
 	return &Service{Client: known, Stranger: &client.Client{BaseURL: known.BaseURL, Token: made.Key}}
 }
 
-// Open starts the service on the drivers: the API on a listener of its own,
-// every queue function with its queues, and Python interpreters.
+// Open starts the service on the drivers: the API on its own listener, every
+// queue function with its queues, and Python interpreters.
 func Open(t *testing.T, drivers Drivers) *Service {
 	t.Helper()
 	o := drivers(t)
 	o.Config = fn.Config{Version: "test", AllowLoopback: true, Boot: ids.Token(6)}
-	// As a deployed function: other processes may work on the same runs, and
+	// As for a deployed function: other processes may work on the same runs, and
 	// nothing waits in memory between messages.
 	o.Config.Sole, o.Config.Resident = false, false
 	pool, err := interpreters.New(interpreters.Config{Dir: filepath.Join(t.TempDir(), "python"), Slots: 8})

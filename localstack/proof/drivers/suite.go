@@ -24,8 +24,8 @@ import (
 // Exercise runs the end-to-end tests over one set of drivers.
 func Exercise(t *testing.T, drivers Drivers) { Suite(t, Open(t, drivers)) }
 
-// Suite runs the end-to-end tests against a service, through its API alone. It
-// must allow calls to this machine. The names of the flows are new each time.
+// Suite runs the end-to-end tests against a service, only through its API. The
+// service must allow calls to this machine. Flow names are unique in each run.
 func Suite(t *testing.T, s *Service) {
 	s.mark = "-" + strings.ToLower(ids.Slug())
 	for _, c := range []struct {
@@ -52,7 +52,7 @@ func Suite(t *testing.T, s *Service) {
 
 type object = map[string]any
 
-// code is a module of tasks, and what wires them.
+// code is a module of tasks.
 const code = `
 import time
 
@@ -94,15 +94,15 @@ func transform(name, expression string, deps ...string) object {
 	return t
 }
 
-// name is the flow's name in this run of the suite.
+// name returns the flow's name in this run of the suite.
 func (s *Service) name(flow string) string { return flow + s.mark }
 
-// request is a run of a flow without code.
+// request returns a request to run a flow without code.
 func (s *Service) request(flow string) client.RunRequest {
 	return client.RunRequest{FlowName: s.name(flow), FlowVersion: "1"}
 }
 
-// upload sends the code in parts through presigned links and deploys it.
+// upload uploads the code in parts through presigned URLs and deploys it.
 func (s *Service) upload(t *testing.T, flow string, tasks ...object) {
 	t.Helper()
 	var buf bytes.Buffer
@@ -147,8 +147,8 @@ func testPythonFlow(t *testing.T, s *Service) {
 	log, err := s.Client.Log(ctx, run.RunID)
 	require.NoError(t, err)
 	assert.True(t, slices.ContainsFunc(log, func(e client.LogEvent) bool { return e.Message == "making 7" && e.TaskName == "make" }), "%+v", log)
-	// Where several processes write a log, their batches stand in the order in
-	// which they were stored.
+	// If several processes write a log, their batches are in the order in which
+	// they were stored.
 	assert.True(t, slices.ContainsFunc(log, func(e client.LogEvent) bool { return e.EventType == "run_started" }), "%+v", log)
 	assert.Equal(t, "run_finished", log[len(log)-1].EventType)
 }

@@ -20,7 +20,7 @@ import (
 	"millrace/localstack/embedded/server"
 )
 
-// cli runs the binary and returns what it wrote, and its exit code.
+// cli runs the binary and returns its output and exit code.
 func cli(t *testing.T, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
 	var out, errs bytes.Buffer
@@ -34,10 +34,10 @@ func cli(t *testing.T, args ...string) (stdout, stderr string, code int) {
 
 const greeting = "def hello(ctx):\n    return 'x' * 50000\n"
 
-// TestBackupOfARunningServer: a copy made while the server works is a data
-// directory with its runs, code, large outputs and keys, on which a server makes
-// nothing fall due until it is told to.
-func TestBackupOfARunningServer(t *testing.T) {
+// TestBackupOfRunningServer: a copy made while the server runs is a data
+// directory with its runs, code, large outputs and keys. Nothing falls due on a
+// server that uses it, until it is adopted.
+func TestBackupOfRunningServer(t *testing.T) {
 	t.Parallel()
 	dir := dataDir(t)
 	s := start(t, dir)
@@ -71,13 +71,13 @@ func TestBackupOfARunningServer(t *testing.T) {
 		_, _, code = cli(t, wrong...)
 		assert.Equal(t, 2, code, "%v", wrong)
 	}
-	// The API key is no local secret.
+	// The API key is not the local secret.
 	err = api.Do(t.Context(), http.MethodPost, server.BackupPath, server.BackupRequest{Directory: to + "2"}, nil)
 	var refused *client.Error
 	require.ErrorAs(t, err, &refused)
 	assert.Equal(t, http.StatusUnauthorized, refused.Status)
 
-	// Beside the server that it is of.
+	// Beside the original server.
 	copied := start(t, to)
 	assert.Contains(t, copied.Output(), "nothing falls due here until the server is started with --adopt")
 	assert.Equal(t, s.Credentials.APIKey, copied.Credentials.APIKey)
@@ -107,7 +107,8 @@ func TestBackupOfARunningServer(t *testing.T) {
 	assert.NotContains(t, start(t, to).Output(), "--adopt", "once is enough")
 }
 
-// TestDump prints what a stopped server left, and changes nothing.
+// TestDump prints the content of a stopped server's data directory and changes
+// nothing.
 func TestDump(t *testing.T) {
 	t.Parallel()
 	dir := dataDir(t)
@@ -137,8 +138,9 @@ func TestDump(t *testing.T) {
 	assert.NotContains(t, stderr, "panic")
 }
 
-// TestAnOldDataDirectoryIsRefused: one sentence names the version that opens it.
-func TestAnOldDataDirectoryIsRefused(t *testing.T) {
+// TestOldDataDirectoryIsRejected checks for one sentence that names the version
+// that opens it.
+func TestOldDataDirectoryIsRejected(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "millrace.db"), []byte("SQLite format 3\x00"), 0o600))
@@ -153,9 +155,9 @@ func TestAnOldDataDirectoryIsRefused(t *testing.T) {
 	assert.Len(t, entries, 1)
 }
 
-// TestFilesAreTheOwnersWhateverTheUmask starts the server with a umask that
-// forbids nothing. What Python tasks read is another user's where there is one.
-func TestFilesAreTheOwnersWhateverTheUmask(t *testing.T) {
+// TestFilesArePrivateWhateverTheUmask starts the server with an umask of 0.
+// Only what Python tasks read may belong to another user.
+func TestFilesArePrivateWhateverTheUmask(t *testing.T) {
 	t.Parallel()
 	dir := dataDir(t)
 	script := filepath.Join(t.TempDir(), "serve")

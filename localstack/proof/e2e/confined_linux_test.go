@@ -13,10 +13,10 @@ import (
 	"millrace/localstack/proc/proctest"
 )
 
-// roles are what the test binary plays.
+// roles are the roles of the test binary.
 var roles = map[string]func(string) error{"confined": becomeConfined}
 
-// confined says as what a program runs.
+// confined describes how to run a program.
 type confined struct {
 	Binary       string
 	UID          int // 0: the test's
@@ -24,7 +24,7 @@ type confined struct {
 	NoNamespaces bool // as in a container
 }
 
-// becomeConfined becomes the program.
+// becomeConfined executes the program.
 func becomeConfined(argument string) error {
 	var c confined
 	if err := json.Unmarshal([]byte(argument), &c); err != nil {
@@ -37,7 +37,7 @@ func becomeConfined(argument string) error {
 		}
 		env = append(env, "HOME="+c.Home)
 	}
-	runtime.LockOSThread() // the filter is the thread's, which goes on as the program
+	runtime.LockOSThread() // the filter applies to this thread, which executes the program
 	if c.NoNamespaces {
 		if err := denyNamespaces(); err != nil {
 			return err
@@ -56,14 +56,14 @@ func changeUser(uid int) error {
 	return syscall.Setuid(uid)
 }
 
-// namespaceFlags are those of clone and unshare that make namespaces.
+// namespaceFlags are the flags of clone and unshare that create namespaces.
 const namespaceFlags = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC |
 	unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNET
 
-// denyNamespaces has the kernel refuse them to this thread and what it becomes and
-// starts, as Docker's filter does.
+// denyNamespaces makes the kernel deny them to this thread and its children, as
+// Docker's filter does.
 func denyNamespaces() error {
-	const number, flags = 0, 16 // offsets in what the filter sees
+	const number, flags = 0, 16 // offsets in the filter's data
 	load := func(offset uint32) unix.SockFilter {
 		return unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: offset}
 	}

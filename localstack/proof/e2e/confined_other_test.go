@@ -2,5 +2,5 @@
 
 package e2e
 
-// roles are what the test binary plays: nothing.
+// roles are the roles of the test binary: none.
 var roles map[string]func(string) error

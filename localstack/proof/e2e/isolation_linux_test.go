@@ -17,8 +17,8 @@ import (
 	"millrace/localstack/proc/proctest"
 )
 
-// attack is a task that tries to be somebody else: without a credential, with what
-// it can say of itself, and with the credentials if it finds them.
+// attack is a task that tries to act as somebody else: without a credential,
+// with forged claims, and with the server's credentials if it finds them.
 const attack = `
 import json, os, urllib.error, urllib.request
 
@@ -53,12 +53,12 @@ def attack(ctx):
     return {"statuses": statuses, "found": found is not None, "others": others, "signed_in": signed_in}
 `
 
-// TestATaskIsNobodyElse runs an attacker's task in each way that tasks are confined:
-// it gets nowhere without a credential, and finds one only where it runs as the
-// server's own user without namespaces, which the server says at its start.
-func TestATaskIsNobodyElse(t *testing.T) {
+// TestTaskCannotImpersonate runs an attacker's task in each isolation mode: it
+// achieves nothing without a credential, and finds one only if it runs as the
+// server's user without namespaces, about which the server warns at its start.
+func TestTaskCannotImpersonate(t *testing.T) {
 	t.Parallel()
-	const stranger = 64321 // a user that the machine does not have
+	const stranger = 64321 // a user id that the machine does not use
 	cases := map[string]confined{
 		"as the machine allows": {},
 		"without namespaces":    {NoNamespaces: true},
@@ -71,7 +71,7 @@ func TestATaskIsNobodyElse(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			home, err := os.MkdirTemp("/var/tmp", "millrace-data-") // tasks have a /tmp of their own
+			home, err := os.MkdirTemp("/var/tmp", "millrace-data-") // tasks have their own /tmp
 			require.NoError(t, err)
 			t.Cleanup(func() { _ = os.RemoveAll(home) })
 			dir := filepath.Join(home, "data")

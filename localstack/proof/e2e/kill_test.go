@@ -16,8 +16,8 @@ import (
 	"millrace/localstack/client"
 )
 
-// counter is a page that counts the calls of tasks, by name, and holds some of
-// them back until it is released.
+// counter is a page that counts the calls of tasks, by name, and blocks some of
+// them until it is released.
 type counter struct {
 	*httptest.Server
 	mu       sync.Mutex
@@ -66,15 +66,15 @@ func (c *counter) waitFor(t *testing.T, name string) {
 	require.Eventually(t, func() bool { return c.counts()[name] > 0 }, 30*time.Second, 5*time.Millisecond)
 }
 
-// call is an http task that calls the page under its own name.
+// call returns an http task that calls the page under its own name.
 func (c *counter) call(name string, after ...string) task {
 	return task{Name: name, Type: "http", DependsOn: after, Config: map[string]any{"url": c.URL + "/" + name}}
 }
 
-// TestKilledServerGoesOn kills the server in the middle of a run of 50 tasks,
-// half of them Python: after a restart the run finishes, and no task that had
-// finished is run again.
-func TestKilledServerGoesOn(t *testing.T) {
+// TestKilledServerResumes kills the server in the middle of a run of 50 tasks,
+// half of them Python. After a restart the run finishes, and no finished task
+// runs again.
+func TestKilledServerResumes(t *testing.T) {
 	t.Parallel()
 	const tasks, held = 50, 15
 	dir := dataDir(t)

@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"millrace/localstack/client"
-	_ "millrace/localstack/demo" // what the binary is made of
+	_ "millrace/localstack/demo" // the binary is built from it
 	_ "millrace/localstack/embedded/server"
 	"millrace/localstack/proc"
 	"millrace/localstack/proc/proctest"
@@ -31,8 +31,8 @@ func TestMain(m *testing.M) {
 	os.Exit(proctest.Main(m, map[string]*string{proctest.Local: &binary}))
 }
 
-// dataDir is a data directory whose server's children, which are another user
-// for root, can reach.
+// dataDir returns a data directory that the server's children can reach, which
+// have another user if the test is root.
 func dataDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "millrace-data-")
@@ -47,7 +47,7 @@ func start(t *testing.T, dir string, flags ...string) *proc.Server {
 	return startOf(t, binary, dir, flags...)
 }
 
-// startOf is start of a program that becomes the server.
+// startOf is start for a program that executes the server.
 func startOf(t *testing.T, program, dir string, flags ...string) *proc.Server {
 	t.Helper()
 	s, err := proc.Serve(t.Context(), program, dir, nil, flags...)
@@ -71,13 +71,13 @@ type task struct {
 	Config     map[string]any `json:"config,omitempty"`
 }
 
-// transform is a task that takes no time.
+// transform returns a trivial task.
 func transform(name, expression string, after ...string) task {
 	return task{Name: name, Type: "transform", DependsOn: after, Config: map[string]any{"expression": expression}}
 }
 
-// deploy uploads a flow with this source of flow.py and deploys it under the
-// flow's name.
+// deploy uploads a flow with the given source of flow.py and deploys it under
+// the flow's name.
 func deploy(t *testing.T, api *client.Client, flow, source string, tasks []task) {
 	t.Helper()
 	var buf bytes.Buffer

@@ -12,8 +12,8 @@ import (
 	"millrace/localstack/client"
 )
 
-// TestWorkloads runs the shapes of flow that the service is measured by. The
-// times are logged: a shared machine says little about them.
+// TestWorkloads runs the flows of the benchmark. Times are only logged, because
+// they depend on the machine.
 func TestWorkloads(t *testing.T) {
 	s := start(t, dataDir(t))
 	api := s.Client()
@@ -107,7 +107,7 @@ def second(first):
 	assert.Contains(t, lines[2], "by hand")
 }
 
-func TestGracefulStopLosesNothing(t *testing.T) {
+func TestGracefulStopLosesNoWork(t *testing.T) {
 	t.Parallel()
 	dir := dataDir(t)
 	page := newCounter(t)
@@ -120,7 +120,7 @@ func TestGracefulStopLosesNothing(t *testing.T) {
 	begin := time.Now()
 	stopped := make(chan error, 1)
 	go func() { stopped <- s.Stop() }()
-	// It listens no more, but lets the task finish.
+	// It stops listening, but lets the task finish.
 	require.Eventually(t, func() bool { return s.Client().Do(t.Context(), "GET", "/health", nil, nil) != nil }, 10*time.Second, 10*time.Millisecond)
 	page.release()
 	require.NoError(t, <-stopped)

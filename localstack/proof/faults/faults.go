@@ -1,9 +1,9 @@
-// Package faults makes tables, queues, object stores and buses fail as those of a
-// cloud do: requests are throttled, fail before or after they are done, hang, meet
-// transactions; indexes lag; messages are lost, late, out of order or delivered
-// several times; a service is down for a while; and a process dies at a write.
-// What fails is drawn from a seed. With a [Steps] as the gate the order of all
-// requests is drawn as well, so that a history can be played again.
+// Package faults makes tables, queues, object stores and buses fail like those
+// of a cloud: requests are throttled, fail before or after they are applied,
+// hang, conflict with transactions; indexes lag; messages are lost, late, out
+// of order or duplicated; a service is down for a while; and a process dies at
+// a write. Faults are drawn from a seed. With [Steps] as the gate, the order of
+// all requests is drawn as well, so that a history can be replayed.
 package faults
 
 import (
@@ -18,37 +18,37 @@ import (
 	"millrace/shared/platform/table"
 )
 
-// The errors of requests that were made to fail.
+// Errors of requests that were made to fail.
 var (
-	// ErrInjected: the request failed; whether it was done is not known.
+	// ErrInjected means that the request failed. It may have been applied.
 	ErrInjected = errors.New("faults: injected fault")
-	// ErrDead: the process that makes the request is dead.
+	// ErrDead means that the requesting process is dead.
 	ErrDead = errors.New("faults: the process is dead")
 )
 
-// Rates are the probabilities, from 0 to 1, of what may go wrong with a request
-// or a message. Of a request they are told apart by one draw, so those of one
-// kind of request add up to at most 1.
+// Rates are the probabilities, from 0 to 1, of faults of requests and messages.
+// A single draw decides on a request, so the rates of one kind of request must
+// add up to at most 1.
 type Rates struct {
-	Throttle float64 // table.ErrThrottled, nothing done
-	Before   float64 // ErrInjected, nothing done
-	After    float64 // ErrInjected, done all the same; of many writes, some may be
-	Conflict float64 // table.ErrConflict of a write, nothing done
-	Resend   float64 // a write of the table is done, and sent again by the driver, which lost its answer; no transaction
+	Throttle float64 // table.ErrThrottled, not applied
+	Before   float64 // ErrInjected, not applied
+	After    float64 // ErrInjected, but applied; of several writes, possibly only some
+	Conflict float64 // table.ErrConflict of a write, not applied
+	Resend   float64 // a write of the table is applied and sent again by the driver, which lost the response; not for transactions
 	Stale    float64 // a query of an index sees an earlier state
 
-	Lose      float64 // a message that was accepted never arrives
-	Late      float64 // a message comes up to a minute late
-	Duplicate float64 // a message comes one to five times more
+	Lose      float64 // an accepted message is never delivered
+	Late      float64 // a message is delivered up to a minute late
+	Duplicate float64 // a message is delivered one to five times more
 }
 
-// staleFor is the longest an index lags.
+// staleFor is the longest lag of an index.
 const staleFor = 2 * time.Second
 
-// late is the longest a message comes late.
+// late is the longest delay of a message.
 const late = time.Minute
 
-// Plan draws what fails, for all processes on one store.
+// Plan draws the faults for all processes on one store.
 type Plan struct {
 	clock clock.Clock
 
@@ -62,8 +62,8 @@ type Plan struct {
 	counts  map[string]int
 }
 
-// NewPlan makes a plan for processes that share a table, until the test ends. The
-// same seed draws the same for the same requests in the same order.
+// NewPlan returns a plan for processes that share a table, until the test ends.
+// The same seed draws the same faults for the same requests in the same order.
 func NewPlan(t memory.T, seed uint64, rates Rates, store table.Table, now clock.Clock) *Plan {
 	return &Plan{
 		clock: now, rng: rand.New(rand.NewPCG(seed, 0x9e3779b97f4a7c15)), rates: rates,
@@ -71,15 +71,15 @@ func NewPlan(t memory.T, seed uint64, rates Rates, store table.Table, now clock.
 	}
 }
 
-// Calm ends the faults: from here on everything goes well.
+// Calm stops all faults.
 func (p *Plan) Calm() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.rates, p.outages = Rates{}, nil
 }
 
-// Tell has a function called for every fault with its name, and with the request
-// that it made fail; one of a message or of an index has none. It must not make
+// Tell calls told for every fault with its name and the request that it made
+// fail; faults of messages and indexes have no request. told must not make
 // requests.
 func (p *Plan) Tell(told func(r Request, fault string)) {
 	p.mu.Lock()
@@ -87,7 +87,7 @@ func (p *Plan) Tell(told func(r Request, fault string)) {
 	p.told = told
 }
 
-// Counts tells how often each fault was injected, by name.
+// Counts returns the number of injected faults by name.
 func (p *Plan) Counts() map[string]int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -98,15 +98,15 @@ func (p *Plan) Counts() map[string]int {
 	return out
 }
 
-// fault is what becomes of a request.
+// fault decides the outcome of a request.
 type fault struct {
-	before error // fail with it, and do nothing
-	after  error // do it, and fail with it
-	hang   bool  // give no answer for long
-	resend bool  // do it twice, and answer what the second time says
+	before error // fail with it, without applying the request
+	after  error // apply the request and fail with it
+	hang   bool  // do not respond for long
+	resend bool  // apply it twice, and return the second result
 }
 
-// draw decides of a request.
+// draw draws the outcome of a request.
 func (p *Plan) draw(write bool, r Request) fault {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -117,7 +117,7 @@ func (p *Plan) draw(write bool, r Request) fault {
 	hit := func(name string, rate float64) bool {
 		if x -= rate; x < 0 && rate > 0 {
 			p.count(r, name)
-			x = 2 // no other
+			x = 2 // none of the others
 			return true
 		}
 		return false
@@ -137,7 +137,7 @@ func (p *Plan) draw(write bool, r Request) fault {
 	return fault{}
 }
 
-// count counts a fault and tells of it; the caller holds mu.
+// count counts a fault and reports it. The caller holds mu.
 func (p *Plan) count(r Request, name string) {
 	p.counts[name]++
 	if p.told != nil {
@@ -145,7 +145,7 @@ func (p *Plan) count(r Request, name string) {
 	}
 }
 
-// chance draws an event of a probability; the caller holds mu.
+// chance draws an event with a probability. The caller holds mu.
 func (p *Plan) chance(name string, rate float64) bool {
 	if rate <= 0 || p.rng.Float64() >= rate {
 		return false
@@ -154,33 +154,33 @@ func (p *Plan) chance(name string, rate float64) bool {
 	return true
 }
 
-// Request is a request that waits at a gate.
+// Request is a request waiting at a gate.
 type Request struct {
 	Process   string
 	Operation string // the method's name
-	Subject   string // the key's or the queue's
+	Subject   string // the key or the queue
 	Port      Port
 	Caller    string // see As
 }
 
-// caller is the key of a context's value.
+// caller is the key of a context value.
 type caller struct{}
 
-// As names who makes requests with a context. Of requests of one process that
-// are otherwise alike, the one whose caller's name sorts first comes first in
-// the order of [Steps], whichever came to wait first.
+// As names the caller of requests made with a context. Otherwise equal requests
+// of one process are ordered by the caller's name in [Steps], whichever arrived
+// first.
 func As(ctx context.Context, name string) context.Context {
 	return context.WithValue(ctx, caller{}, name)
 }
 
-// Gate decides when a request is made. Enter returns when it is its turn, or
+// Gate decides when a request proceeds. Enter returns when it is its turn, or
 // when ctx ends.
 type Gate interface {
 	Enter(ctx context.Context, r Request) error
 }
 
-// Process is what one process sees of the store and the queues. Its wrappers
-// are safe for concurrent use.
+// Process is one process's view of the store and the queues. Its wrappers are
+// safe for concurrent use.
 type Process struct {
 	plan *Plan
 	name string
@@ -194,13 +194,13 @@ type Process struct {
 	dead    bool
 }
 
-// Process makes a process; gate may be nil.
+// Process returns a process; gate may be nil.
 func (p *Plan) Process(name string, gate Gate) *Process {
 	return &Process{plan: p, name: name, gate: gate, died: make(chan struct{})}
 }
 
-// CrashAt has the process die at its n-th write from now, 1 for the next:
-// before it is done, or after. 0 calls it off.
+// CrashAt makes the process die at its n-th write from now, 1 for the next,
+// before or after it is applied. 0 cancels it.
 func (p *Process) CrashAt(n int, after bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -221,10 +221,10 @@ func (p *Process) die() {
 	}
 }
 
-// Died is closed when the process is dead.
+// Died returns a channel that is closed when the process is dead.
 func (p *Process) Died() <-chan struct{} { return p.died }
 
-// enter waits for the request's turn and decides what becomes of it.
+// enter waits for the request's turn and draws its outcome.
 func (p *Process) enter(ctx context.Context, port Port, write bool, operation, subject string) fault {
 	by, _ := ctx.Value(caller{}).(string)
 	r := Request{p.name, operation, subject, port, by}
@@ -240,7 +240,7 @@ func (p *Process) enter(ctx context.Context, port Port, write bool, operation, s
 	return f
 }
 
-// decide says what becomes of a request whose turn it is.
+// decide returns the outcome of a request whose turn it is.
 func (p *Process) decide(write bool, r Request) fault {
 	p.mu.Lock()
 	defer p.mu.Unlock()

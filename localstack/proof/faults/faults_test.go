@@ -24,7 +24,7 @@ import (
 	"millrace/shared/platform/table/tabletest"
 )
 
-// TestWithoutFaults: a plan that draws nothing changes nothing.
+// TestWithoutFaults: a plan without faults changes nothing.
 func TestWithoutFaults(t *testing.T) {
 	t.Parallel()
 	store := memory.Table(t, clock.System{})
@@ -35,7 +35,7 @@ func TestWithoutFaults(t *testing.T) {
 	})
 }
 
-// play makes the same requests and returns what came of them.
+// play makes the same requests and returns their results.
 func play(t *testing.T, seed uint64) (log []string, counts map[string]int) {
 	store := memory.Table(t, clock.System{})
 	rates := faults.Rates{Throttle: .1, Before: .1, After: .1, Conflict: .1, Stale: .5, Lose: .1, Late: .1, Duplicate: .1}
@@ -71,8 +71,8 @@ func TestSeedsRepeat(t *testing.T) {
 	}
 }
 
-// TestCrash: from its write on everything a process does fails, and another
-// process sees what it did.
+// TestCrash: from its fatal write on, everything a process does fails, and
+// another process sees what it did before.
 func TestCrash(t *testing.T) {
 	t.Parallel()
 	for _, after := range []bool{false, true} {
@@ -96,7 +96,7 @@ func TestCrash(t *testing.T) {
 	}
 }
 
-// TestStaleIndexCatchesUp: an index lags by seconds, not for ever.
+// TestStaleIndexCatchesUp: an index lags by seconds, not forever.
 func TestStaleIndexCatchesUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -121,8 +121,8 @@ func TestStaleIndexCatchesUp(t *testing.T) {
 	})
 }
 
-// TestOutage: while a port is out its requests fail or give no answer, those of
-// the others are done, and what fails is told.
+// TestOutage: during an outage of a port its requests fail or do not respond,
+// those of others succeed, and faults are reported.
 func TestOutage(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -170,7 +170,7 @@ func TestOutage(t *testing.T) {
 	})
 }
 
-// TestSteps: requests pass one by one, in the order that is asked for.
+// TestSteps: requests pass one by one, in the requested order.
 func TestSteps(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

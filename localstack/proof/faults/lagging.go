@@ -9,9 +9,9 @@ import (
 	"millrace/shared/platform/table"
 )
 
-// Lagging makes of a table one whose reads see what was before an item's last
-// write, for ever, unless they ask for consistency. Queries of indexes do not
-// lag; for that see [Rates].
+// Lagging returns a table whose reads always see the state before an item's
+// last write, unless they are consistent. Queries of indexes do not lag; see
+// [Rates] for that.
 func Lagging(t table.Table) table.Table {
 	return &lagging{Table: t, before: map[table.Key]table.Item{}}
 }
@@ -19,10 +19,10 @@ func Lagging(t table.Table) table.Table {
 type lagging struct {
 	table.Table
 	mu     sync.Mutex
-	before map[table.Key]table.Item // nil: the item was not there
+	before map[table.Key]table.Item // nil: the item did not exist
 }
 
-// write remembers what the items were, if the write is done.
+// write remembers the previous items, if the write succeeds.
 func (l *lagging) write(ctx context.Context, keys []table.Key, do func() error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -74,7 +74,7 @@ func (l *lagging) Transact(ctx context.Context, writes ...table.Write) error {
 	return l.write(ctx, targets(writes), func() error { return l.Table.Transact(ctx, writes...) })
 }
 
-// lags returns what an item was.
+// lags returns the previous state of an item.
 func (l *lagging) lags(key table.Key) (item table.Item, written bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

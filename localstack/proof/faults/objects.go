@@ -9,11 +9,11 @@ import (
 	"millrace/shared/platform/bus"
 )
 
-// Objects is an object store as the process sees it.
+// Objects returns the process's view of an object store.
 func (p *Process) Objects(inner blob.Store) blob.Store { return &faultyObjects{inner, p} }
 
 type faultyObjects struct {
-	blob.Store // the methods that the engine does not use
+	blob.Store // for methods that the engine does not use
 	p          *Process
 }
 
@@ -57,7 +57,7 @@ func (o *faultyObjects) Delete(ctx context.Context, keys ...string) error {
 	return errors.Join(o.Store.Delete(ctx, keys...), f.after)
 }
 
-// Bus is a bus as the process sees it.
+// Bus returns the process's view of a bus.
 func (p *Process) Bus(inner bus.Bus) bus.Bus { return &faultyBus{inner, p} }
 
 type faultyBus struct {

@@ -5,39 +5,39 @@ import (
 	"time"
 )
 
-// Port is what a request is made of.
+// Port is the target of a request.
 type Port string
 
-// The ports whose requests fail.
+// The ports whose requests can fail.
 const (
 	Tables  Port = "table"
-	Logs    Port = "log" // the table as the store of logs uses it
+	Logs    Port = "log" // the table, as the log store uses it
 	Queues  Port = "queue"
 	Objects Port = "object"
 	Bus     Port = "bus"
 )
 
-// Outage is a time during which requests of one port fail, on top of the
+// Outage is a period during which requests of one port fail, in addition to the
 // [Rates].
 type Outage struct {
 	Port        Port
 	From, Until time.Time
-	Rate        float64 // of requests that fail, from 0 to 1
-	Hang        bool    // they give no answer instead of an error
+	Rate        float64 // of failing requests, from 0 to 1
+	Hang        bool    // requests do not respond instead of failing
 }
 
-// Patience is how long a request hangs unless its context ends before: then the
-// driver gives it up.
+// Patience is how long a request hangs unless its context ends before. Then the
+// driver gives up.
 const Patience = time.Minute
 
-// Break has outages come.
+// Break adds outages.
 func (p *Plan) Break(outages ...Outage) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.outages = append(p.outages, outages...)
 }
 
-// down draws whether a request meets an outage; the caller holds mu.
+// down draws whether a request meets an outage. The caller holds mu.
 func (p *Plan) down(r Request) (fault, bool) {
 	now := p.clock.Now()
 	for _, o := range p.outages {
@@ -57,7 +57,7 @@ func (p *Plan) down(r Request) (fault, bool) {
 	return fault{}, false
 }
 
-// hang waits as a request does that gets no answer. It was not done.
+// hang waits like a request without a response. The request is not applied.
 func hang(ctx context.Context) error {
 	timeout := time.NewTimer(Patience)
 	defer timeout.Stop()

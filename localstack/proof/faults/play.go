@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// Play lets the requests pass one by one, in an order drawn from rng, until done
-// is closed. settled returns when everything but the requests that wait is
-// blocked, as testing/synctest.Wait does. Now and then, and whenever nothing
-// waits, up to most of the clock's time goes by.
+// Play lets the requests pass one by one, in an order drawn from rng, until
+// done is closed. settled returns when everything but the waiting requests is
+// blocked, like testing/synctest.Wait. Sometimes, and whenever no request
+// waits, up to most of the clock's time passes.
 func (s *Steps) Play(rng *rand.Rand, settled func(), most time.Duration, done <-chan struct{}) {
 	anyone := func(string) bool { return true }
 	for {

@@ -7,7 +7,7 @@ import (
 	"millrace/shared/platform/queue"
 )
 
-// Queues are queues as the process sees them.
+// Queues returns the process's view of queues.
 func (p *Process) Queues(inner queue.Queues) queue.Queues { return &faultyQueues{Queues: inner, p: p} }
 
 type faultyQueues struct {
@@ -15,8 +15,8 @@ type faultyQueues struct {
 	p *Process
 }
 
-// Send sends messages, loses them, sends them late or several times, or fails;
-// when it fails afterwards some are sent.
+// Send sends messages, loses, delays or duplicates them, or fails, possibly
+// after sending some.
 func (q *faultyQueues) Send(ctx context.Context, name string, msgs ...queue.Message) error {
 	for i := range msgs {
 		if err := msgs[i].Check(); err != nil {
@@ -34,8 +34,8 @@ func (q *faultyQueues) Send(ctx context.Context, name string, msgs ...queue.Mess
 	return f.after
 }
 
-// mangle draws what becomes of messages; of those of a request that fails only
-// some may be sent.
+// mangle draws the faults of messages; of those of a failing request only some
+// may be sent.
 func (p *Plan) mangle(msgs []queue.Message, fails bool) []queue.Message {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -70,7 +70,7 @@ func (q *faultyQueues) Receive(ctx context.Context, name string, limit int, wait
 	}
 	got, err := q.Queues.Receive(ctx, name, limit, wait)
 	if err == nil && f.after != nil {
-		return nil, f.after // they are in flight, and nobody has them
+		return nil, f.after // they are in flight, but were not delivered
 	}
 	return got, err
 }

@@ -11,24 +11,24 @@ import (
 	"millrace/shared/platform/table"
 )
 
-// replica is the indexes as they were a while ago: it follows the store's
-// writes in their order, late.
+// replica is a lagging copy of the indexes: it applies the store's writes in
+// order, late.
 type replica struct {
 	table   *pebbletable.Table
 	pending []change
 }
 
-// change is what a write left of an item: its places in the indexes.
+// change is the result of a write: an item's index entries.
 type change struct {
 	key  table.Key
-	item table.Item // nil: it is gone
+	item table.Item // nil: deleted
 	at   time.Time
 }
 
 func newReplica(t memory.T, now clock.Clock) *replica { return &replica{table: memory.Table(t, now)} }
 
-// noted remembers what became of written items. They are read anew under the
-// lock, so that of two writes at a time the later is remembered last.
+// noted records the state of written items. It reads them under the lock, so
+// that the later of two concurrent writes is recorded last.
 func (p *Plan) noted(keys ...table.Key) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -41,7 +41,7 @@ func (p *Plan) noted(keys ...table.Key) {
 	}
 }
 
-// places keeps of an item its keys and those of the indexes.
+// places returns only an item's keys and those of the indexes.
 func places(item table.Item) table.Item {
 	if item == nil {
 		return nil
@@ -58,7 +58,7 @@ func places(item table.Item) table.Item {
 	return out
 }
 
-// lag decides whether a query sees the replica, and brings that forward: past
+// lag decides whether a query sees the replica, and updates that: with
 // everything older than staleFor, and some of the rest.
 func (p *Plan) lag() bool {
 	p.mu.Lock()

@@ -7,9 +7,9 @@ import (
 	"sync"
 )
 
-// Steps is a [Gate] that lets one request pass at a time, when it is told to:
-// a test that waits until all else is blocked (testing/synctest) and then draws
-// which request goes on decides the order of everything.
+// Steps is a [Gate] that lets requests pass one at a time, on demand: a test
+// that waits until everything else is blocked (testing/synctest) and then draws
+// which request proceeds controls the order of everything.
 type Steps struct {
 	mu      sync.Mutex
 	waiting []*waiting // in order
@@ -24,10 +24,10 @@ type waiting struct {
 	pass chan struct{}
 }
 
-// NewSteps makes a gate that is shut.
+// NewSteps returns a closed gate.
 func NewSteps() *Steps { return &Steps{arrived: make(chan struct{}, 1)} }
 
-// Enter waits until the request is let pass.
+// Enter waits until the request may pass.
 func (s *Steps) Enter(ctx context.Context, r Request) error {
 	s.mu.Lock()
 	if s.open {
@@ -54,12 +54,12 @@ func (s *Steps) Enter(ctx context.Context, r Request) error {
 	}
 }
 
-// Arrived receives when a request has come to wait.
+// Arrived returns a channel that receives when a request has begun to wait.
 func (s *Steps) Arrived() <-chan struct{} { return s.arrived }
 
-// Waiting lists the requests of processes that may go on, in an order that does
-// not depend on chance: by process, operation, subject and caller, then as they
-// came.
+// Waiting returns the requests of processes that may proceed, in a
+// deterministic order: by process, operation, subject and caller, then by
+// arrival.
 func (s *Steps) Waiting(may func(process string) bool) []Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -71,8 +71,8 @@ func (s *Steps) Waiting(may func(process string) bool) []Request {
 	return out
 }
 
-// Pass lets the i-th of the requests that Waiting lists go on; false if there
-// is none.
+// Pass lets the i-th request of Waiting pass. It returns false if there is
+// none.
 func (s *Steps) Pass(i int, may func(process string) bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -95,7 +95,7 @@ func (w *waiting) compare(o *waiting) int {
 		cmp.Compare(w.Subject, o.Subject), cmp.Compare(w.Caller, o.Caller), cmp.Compare(w.seq, o.seq))
 }
 
-// Open lets everything pass from now on.
+// Open lets all requests pass from now on.
 func (s *Steps) Open() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

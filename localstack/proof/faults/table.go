@@ -7,15 +7,15 @@ import (
 	"millrace/shared/platform/table"
 )
 
-// Table is the plan's store as the process sees it.
+// Table returns the process's view of the plan's store.
 func (p *Process) Table() table.Table { return &faultyTable{p.plan.store, p, Tables} }
 
-// Logs is the same table as the store of logs uses it, so that its requests may
-// fail while others are done.
+// Logs returns the same table for the log store, whose requests can fail
+// separately.
 func (p *Process) Logs() table.Table { return &faultyTable{p.plan.store, p, Logs} }
 
 type faultyTable struct {
-	table.Table // the methods that cannot fail by plan
+	table.Table // for methods that cannot fail by plan
 	p           *Process
 	port        Port
 }
@@ -52,21 +52,21 @@ func (t *faultyTable) Query(ctx context.Context, q table.Query) (table.Page, err
 	return t.Table.Query(ctx, q)
 }
 
-// write makes a write, or fails before or after it.
+// write makes a write, or fails before or after it is applied.
 func (t *faultyTable) write(ctx context.Context, operation string, keys []table.Key, do func() error) error {
 	f := t.p.enter(ctx, t.port, true, operation, keys[0].SK)
 	if f.before != nil {
 		return f.before
 	}
 	err := do()
-	if f.resend && operation != "Transact" { // those carry a token
+	if f.resend && operation != "Transact" { // transactions carry a token
 		err = do()
 	}
 	if err == nil || f.resend {
 		t.p.plan.noted(keys...)
 	}
 	if f.after != nil {
-		return f.after // even of a write that was refused: its answer is lost
+		return f.after // also for a rejected write, whose response is lost
 	}
 	return err
 }
@@ -93,7 +93,7 @@ func (t *faultyTable) Delete(ctx context.Context, del table.Delete) error {
 	return t.write(ctx, "Delete", []table.Key{del.Key}, func() error { return t.Table.Delete(ctx, del) })
 }
 
-// BatchWrite applies the writes, fails, or does some and fails.
+// BatchWrite applies the writes, fails, or applies some and fails.
 func (t *faultyTable) BatchWrite(ctx context.Context, writes []table.Write) error {
 	if len(writes) == 0 {
 		return t.Table.BatchWrite(ctx, writes)

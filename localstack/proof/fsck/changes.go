@@ -11,18 +11,19 @@ import (
 )
 
 // settled are the attributes of a task's item that never change once it is
-// finished. What it was told of its dependencies may still be noted again.
+// finished. The outcomes of its dependencies may still be added again.
 var settled = []string{
 	runstate.NodeStatus, runstate.NodeAttempt, runstate.NodeOutput, runstate.NodeOutputRef, runstate.NodeError, runstate.NodeErrorType,
 	runstate.NodeStarted, runstate.NodeEnded, runstate.NodeWidth, runstate.NodeListHash, runstate.NodeHistory, runstate.NodeCarried, runstate.NodeLease,
 }
 
-// leaving are the attributes by which a run that is over is done with.
+// leaving are the attributes that are removed when a finished run is completely
+// processed.
 var leaving = []string{runstate.RunArchived, runstate.DuePK, runstate.DueSK}
 
-// Changes tells what must not have come of an earlier snapshot: a run or a task
-// that was over and is another, a transition that there is not, a history, an
-// audit entry or an idempotency key that was changed or is gone.
+// Changes returns what must not have changed since an earlier snapshot: a
+// finished run or task that differs, an impossible transition, a history, audit
+// entry or idempotency key that was changed or removed.
 func Changes(before, after *Snapshot) []string {
 	for key, was := range before.items {
 		is := after.items[key]
@@ -35,7 +36,7 @@ func Changes(before, after *Snapshot) []string {
 				after.tell("%v changed from %v to %v", key, was, is)
 			}
 		case ofRun && key.SK == "archive":
-			// Lines that come late are merged into it.
+			// Late lines are merged into it.
 			if is == nil || is["n"].Int() < was["n"].Int() {
 				after.tell("%v had %d events and has %d", key, was["n"].Int(), is["n"].Int())
 			}
@@ -48,7 +49,7 @@ func Changes(before, after *Snapshot) []string {
 	return after.report()
 }
 
-// same compares all attributes but some.
+// same compares all attributes except some.
 func same(a, b table.Item, but []string) bool {
 	for _, pair := range [][2]table.Item{{a, b}, {b, a}} {
 		for attr, v := range pair[0] {

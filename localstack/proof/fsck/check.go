@@ -13,7 +13,7 @@ import (
 	"millrace/shared/run/runstate"
 )
 
-// Check tells what is wrong with the store, whatever it is in the middle of.
+// Check returns what is wrong with the store, in any state of its work.
 func (s *Snapshot) Check(ctx context.Context) []string {
 	entries := s.audited()
 	for _, run := range s.Runs() {
@@ -71,8 +71,8 @@ func (c subject) record(entries map[string]int) {
 	}
 }
 
-// ending: a run that ended by itself ended as its sinks say, and nothing of it
-// is left undone.
+// ending checks that the status of a run that ended by itself follows from its
+// sinks, and that no work of it is left.
 func (c subject) ending() {
 	if !c.Status.RunEnded() || c.Fence != "" {
 		return
@@ -143,7 +143,7 @@ func (s *Snapshot) audited() map[string]int {
 	return out
 }
 
-// versions: a flow's count of versions is how many there are, and each was
+// versions checks that a flow's count of versions is right, and that each was
 // registered once.
 func (s *Snapshot) versions(entries map[string]int) {
 	for pk, heads := range s.parts {
@@ -175,7 +175,8 @@ func (s *Snapshot) versions(entries map[string]int) {
 	}
 }
 
-// keys: an idempotency key names one run, and a run has one key at most.
+// keys checks that an idempotency key names one run, and that a run has at most
+// one key.
 func (s *Snapshot) keys() {
 	of := map[string]string{}
 	for pk, items := range s.parts {
@@ -199,7 +200,8 @@ func (s *Snapshot) keys() {
 	}
 }
 
-// occurrences: what a run stands for names a run there is, and no two the same.
+// occurrences checks that occurrence keys name existing runs, each at most
+// once.
 func (s *Snapshot) occurrences() {
 	of := map[string]string{}
 	for pk, items := range s.parts {
@@ -220,7 +222,7 @@ func (s *Snapshot) occurrences() {
 	}
 }
 
-// orphans: what belongs to a run belongs to one there is.
+// orphans checks that items of runs belong to existing runs.
 func (s *Snapshot) orphans() {
 	for pk := range s.parts {
 		org, rest, ok := strings.Cut(pk, "#run#")
@@ -234,7 +236,7 @@ func (s *Snapshot) orphans() {
 	}
 }
 
-// indexes: the entries of the indexes are those that the items make.
+// indexes checks that the index entries match the items.
 func (s *Snapshot) indexes() {
 	if s.Entries == nil {
 		return

@@ -16,8 +16,8 @@ import (
 )
 
 // Read takes a snapshot of an embedded server's data directory; objects as for
-// [New]. The server must not run. What it left is left as it is, also by one that
-// was killed.
+// [New]. The server must not run; it may have been killed. Read changes
+// nothing.
 func Read(ctx context.Context, dir string, objects blob.Store) (_ *Snapshot, err error) {
 	db, err := store.Open(datadir.Store(dir), store.Options{ReadOnly: true, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
@@ -27,7 +27,7 @@ func Read(ctx context.Context, dir string, objects blob.Store) (_ *Snapshot, err
 	return ReadStore(ctx, db, objects)
 }
 
-// ReadStore is Read of a store that is open.
+// ReadStore is Read for an open store.
 func ReadStore(ctx context.Context, db *store.DB, objects blob.Store) (*Snapshot, error) {
 	var items []table.Item
 	var messages []Message

@@ -1,10 +1,10 @@
-// Package fsck checks what a deployment keeps against the engine's invariants,
-// item by item, from outside: it reads a [Snapshot] and tells what is wrong.
+// Package fsck checks a deployment's data against the engine's invariants, item
+// by item, from outside: it reads a [Snapshot] and reports what is wrong.
 //
-// What [Snapshot.Check] holds is true after every single write, so also of a
-// store whose server was killed in the middle of its work. [Snapshot.CheckIdle]
-// holds what is true besides once nothing is left to do, and [Changes] what may
-// become of a store from one moment to a later one.
+// [Snapshot.Check] checks what holds after every single write, and therefore
+// also for a store whose server was killed. [Snapshot.CheckIdle] also checks
+// what holds when no work is left, and [Changes] compares two states of a
+// store.
 package fsck
 
 import (
@@ -29,23 +29,23 @@ import (
 	"millrace/shared/run/runstate"
 )
 
-// Snapshot is all that a deployment keeps at one moment.
+// Snapshot is all data of a deployment at one moment.
 type Snapshot struct {
 	At       time.Time
 	Messages []Message
-	// Entries are the index entries as they are stored, by index, entry key and
-	// item key; nil if the store makes them of the items by itself.
+	// Entries are the stored index entries, by index, entry key and item key; nil
+	// if the store derives them from the items.
 	Entries map[Entry]bool
 
-	objects  blob.Store // nil: what is there is not looked at
+	objects  blob.Store // nil: not checked
 	items    map[table.Key]table.Item
 	parts    map[string][]table.Item // by partition, sorted
 	runs     map[RunID]*Run
-	view     view // of the items that readers of the service are given
+	view     view // items for the service's readers
 	problems []string
 }
 
-// Entry is an item's place in an index.
+// Entry is an item's key in an index.
 type Entry struct {
 	Index    string
 	At, Item table.Key
@@ -58,24 +58,25 @@ type Message struct {
 	Body         []byte
 }
 
-// Dead reports whether the message was given up: it was delivered too often.
+// Dead reports whether the message was given up after too many deliveries.
 func (m Message) Dead() bool { return strings.HasSuffix(m.Queue, queue.Dead("")) }
 
-// RunID names a run.
+// RunID identifies a run.
 type RunID struct{ Org, ID string }
 
-// Run is a run with all that is known of it.
+// Run is a run with all of its data.
 type Run struct {
 	runstate.Run
 	Flow  *flowspec.Flow
 	Plan  *engine.Plan
 	Input runstate.InputItem
 	Nodes map[engine.Node]*runstate.Node
-	Log   []string // keys of batches that are left
+	Log   []string // keys of remaining batches
 }
 
-// New makes a snapshot of items, read at a moment. objects is the object store;
-// nil: what is there is not looked at, and flows that are kept there are unknown.
+// New returns a snapshot of items read at a moment. objects is the object
+// store; if it is nil, objects are not checked, and flows stored there are
+// unknown.
 func New(ctx context.Context, at time.Time, items []table.Item, objects blob.Store) (*Snapshot, error) {
 	s := &Snapshot{
 		At: at, objects: objects, items: make(map[table.Key]table.Item, len(items)), parts: map[string][]table.Item{}, runs: map[RunID]*Run{},
@@ -100,7 +101,7 @@ func New(ctx context.Context, at time.Time, items []table.Item, objects blob.Sto
 	return s, nil
 }
 
-// Runs are the runs, the oldest first.
+// Runs returns the runs, oldest first.
 func (s *Snapshot) Runs() []*Run {
 	ids := slices.SortedFunc(maps.Keys(s.runs), func(a, b RunID) int { return strings.Compare(a.ID+a.Org, b.ID+b.Org) })
 	out := make([]*Run, len(ids))
@@ -110,20 +111,20 @@ func (s *Snapshot) Runs() []*Run {
 	return out
 }
 
-// Run is one run; nil if there is none of that name.
+// Run returns a run, nil if it does not exist.
 func (s *Snapshot) Run(id RunID) *Run { return s.runs[id] }
 
-// Items are the items of a partition, by sort key.
+// Items returns the items of a partition, by sort key.
 func (s *Snapshot) Items(pk string) []table.Item { return s.parts[pk] }
 
-// Len counts the items.
+// Len returns the number of items.
 func (s *Snapshot) Len() int { return len(s.items) }
 
 func (s *Snapshot) tell(format string, args ...any) {
 	s.problems = append(s.problems, fmt.Sprintf(format, args...))
 }
 
-// report returns what was told since the last report, the same once.
+// report returns the problems found since the last report, without duplicates.
 func (s *Snapshot) report() []string {
 	out := s.problems
 	s.problems = nil
@@ -180,7 +181,7 @@ func (s *Snapshot) load(ctx context.Context, id RunID) {
 	}
 }
 
-// view is a table of the snapshot's items that reads one at a time.
+// view is a table of the snapshot's items that supports single reads.
 type view struct {
 	table.Table
 	items map[table.Key]table.Item
@@ -195,17 +196,17 @@ func (v view) Get(_ context.Context, key table.Key, _ ...table.ReadOption) (tabl
 	return item, nil
 }
 
-// absent is an object store that is not looked at.
+// absent is an object store that is not checked.
 type absent struct{ blob.Store }
 
 var errAbsent = errors.New("fsck: the object store is not looked at")
 
-// Get refuses.
+// Get fails.
 func (absent) Get(context.Context, string, *blob.Range) (io.ReadCloser, blob.Object, error) {
 	return nil, blob.Object{}, errAbsent
 }
 
-// logs reads logs of the snapshot.
+// logs returns the log store of the snapshot.
 func (s *Snapshot) logs() *runlog.Store {
 	return &runlog.Store{Table: s.view, Blob: s.objects, Clock: clock.Func(func() time.Time { return s.At }), Log: slog.New(slog.DiscardHandler)}
 }

@@ -30,7 +30,7 @@ import (
 	"millrace/shared/run/runstate"
 )
 
-// left is the data directory of a server that ran some flows and was stopped.
+// left is the data directory of a stopped server that ran some flows.
 type left struct{ dir, org, done, failed string }
 
 func leave(t *testing.T) left {
@@ -62,7 +62,7 @@ func leave(t *testing.T) left {
 	return l
 }
 
-// change changes an item behind everybody's back.
+// change changes an item behind the service's back.
 func (l left) change(t *testing.T, write table.Write) {
 	db, err := store.Open(datadir.Store(l.dir), store.Options{})
 	require.NoError(t, err)
@@ -75,7 +75,7 @@ func set(key table.Key, attr string, v any) table.Write {
 	return table.Update{Key: key, Do: []table.Action{table.Set(attr, v)}}
 }
 
-// TestEveryFaultIsFound breaks what a server left, in one way after the other.
+// TestEveryFaultIsFound corrupts the data in one way after the other.
 func TestEveryFaultIsFound(t *testing.T) {
 	l := leave(t)
 	whole, err := fsck.Read(t.Context(), l.dir, nil)
@@ -147,7 +147,7 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// TestEntriesAndMessages breaks what no item holds.
+// TestEntriesAndMessages corrupts index entries and messages.
 func TestEntriesAndMessages(t *testing.T) {
 	l := leave(t)
 	s, err := fsck.Read(t.Context(), l.dir, nil)

@@ -10,10 +10,10 @@ import (
 	"millrace/shared/run/runstate"
 )
 
-// CheckIdle tells what is left to do in a store in which all should be done:
-// every run is over and done with, no lease lives, nothing of a run is due, the
-// queues are idle as in [Snapshot.CheckQueues], and every log can be read to its
-// end.
+// CheckIdle returns what is left to do in a store in which all work should be
+// done: every run is completely processed, no lease is held, nothing of a run
+// is due, the queues are idle as in [Snapshot.CheckQueues], and every log can
+// be read to its end.
 func (s *Snapshot) CheckIdle(ctx context.Context) []string {
 	for _, run := range s.Runs() {
 		c := subject{s, run}
@@ -34,10 +34,10 @@ func (s *Snapshot) CheckIdle(ctx context.Context) []string {
 	return append(s.report(), s.CheckQueues()...)
 }
 
-// CheckQueues tells which messages should not be there in a store in which all
-// should be done: all but those of runs that are over that are delayed or were
-// given up. A message that is in flight counts: while somebody else has a task's
-// lease it is not deleted but comes again.
+// CheckQueues returns the messages that should not exist in a store in which
+// all work should be done: all but those of finished runs that are delayed or
+// were given up. Messages in flight count: while another worker holds a task's
+// lease, its message is not deleted but delivered again.
 func (s *Snapshot) CheckQueues() []string {
 	for _, m := range s.Messages {
 		var body events.Run
@@ -50,7 +50,7 @@ func (s *Snapshot) CheckQueues() []string {
 	return s.report()
 }
 
-// log reads a run's archive from page to page, and holds it to its own count.
+// log reads a run's archive page by page, and compares it with its count.
 func (c subject) log(ctx context.Context) {
 	if c.objects == nil {
 		return

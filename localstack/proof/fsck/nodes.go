@@ -46,7 +46,7 @@ func (c subject) nodes(ctx context.Context) {
 	}
 }
 
-// within reports whether a map's instance or join is one of those its width allows.
+// within reports whether a map's instance or join is within its width.
 func (c subject) within(n engine.Node, ref engine.Ref) bool {
 	parent := c.Nodes[engine.Node(ref.Task)]
 	if parent == nil || parent.Width == nil {
@@ -56,7 +56,7 @@ func (c subject) within(n engine.Node, ref engine.Ref) bool {
 	return n >= first && n < end || n >= firstJoin && n < endJoin
 }
 
-// task is the definition of the task that a node runs.
+// task returns the definition of the task that a node runs.
 func (c subject) task(ref engine.Ref) *flowspec.Task {
 	if ref.Kind == engine.KindOnFailure {
 		return c.Run.Flow.OnFailure
@@ -64,9 +64,9 @@ func (c subject) task(ref engine.Ref) *flowspec.Task {
 	return &c.Run.Flow.Tasks[ref.Task]
 }
 
-// attempts: each attempt but the last is in the history, in order; a lease is
-// one of a running attempt; no more were made than retries and lost workers
-// account for.
+// attempts checks that each attempt but the last is in the history, in order;
+// that a lease belongs to a running attempt; and that there are no more
+// attempts than retries and lost workers account for.
 func (c subject) attempts(n engine.Node, ref engine.Ref, item *runstate.Node) {
 	task := c.task(ref)
 	if task == nil {
@@ -97,7 +97,7 @@ func (c subject) attempts(n engine.Node, ref engine.Ref, item *runstate.Node) {
 	}
 }
 
-// sets: what a node was told of its dependencies is what became of them.
+// sets checks that the recorded outcomes of a node's dependencies are right.
 func (c subject) sets(n engine.Node, item *runstate.Node) {
 	for outcome, set := range map[engine.Outcome][]int{
 		engine.OutcomeOK: item.OK, engine.OutcomeSkipped: item.Skipped,
@@ -126,7 +126,7 @@ func (c subject) sets(n engine.Node, item *runstate.Node) {
 	}
 }
 
-// width is that of the map a node belongs to, 0 for others.
+// width returns the width of the map that a node belongs to, 0 for others.
 func (c subject) width(n engine.Node) int {
 	ref, err := c.Plan.Ref(n)
 	if err != nil || ref.Task < 0 || ref.Kind == engine.KindTask {
@@ -138,8 +138,9 @@ func (c subject) width(n engine.Node) int {
 	return 0
 }
 
-// outcome is what a node hands on; false if it is not finished. A join without
-// an item has one child, whose outcome it hands on: that is not followed here.
+// outcome returns the outcome that a node passes on; false if it is not
+// finished. A join without an item has one child, whose outcome it passes on;
+// that is not followed here.
 func (c subject) outcome(n engine.Node) (engine.Outcome, bool) {
 	item := c.Nodes[n]
 	ref, err := c.Plan.Ref(n)
@@ -168,7 +169,8 @@ func (c subject) outcome(n engine.Node) (engine.Outcome, bool) {
 	return item.Sets().Worst(), item.Sets().Count() >= need
 }
 
-// rule: a task is what its trigger rule makes of what it depends on.
+// rule checks that a task's status follows from its trigger rule and
+// dependencies.
 func (c subject) rule(n engine.Node, ref engine.Ref, item *runstate.Node) {
 	if ref.Kind != engine.KindTask || item.Status == "" || item.Status == engine.Cancelled || item.Status == engine.Reused {
 		return
@@ -202,7 +204,7 @@ func (c subject) rule(n engine.Node, ref engine.Ref, item *runstate.Node) {
 	}
 }
 
-// outputs: the objects that an item names are there.
+// outputs checks that the objects named by an item exist.
 func (c subject) outputs(ctx context.Context, n engine.Node, item *runstate.Node) {
 	if c.objects == nil {
 		return

@@ -12,9 +12,9 @@ import (
 	"millrace/localstack/client"
 )
 
-// stubborn are tasks that do not want to end: one sleeps, one ignores every
-// signal it can, one catches whatever is raised in it, one leaves it to a child
-// in a session of its own.
+// stubborn are tasks that resist ending: one sleeps, one ignores every signal
+// it can, one catches every exception, one delegates to a child in another
+// session.
 const stubborn = `
 import os, signal, subprocess, sys, time
 
@@ -51,11 +51,11 @@ def forks(ctx):
     child.wait()
 `
 
-// TestCancelStopsTasks cancels runs whose tasks do not want to end: they are
-// gone, and the runs are over, within 5 seconds.
+// TestCancelStopsTasks cancels runs with tasks that resist ending: their
+// processes and the runs must end within 5 seconds.
 func TestCancelStopsTasks(t *testing.T) {
 	s := start(t)
-	mark := 100_000 + os.Getpid() // a child's argument, to find it by
+	mark := 100_000 + os.Getpid() // a child's argument by which to find it
 	tasks := []string{"sleeps", "ignores", "catches", "spins", "forks"}
 	for _, name := range tasks {
 		s.upload(name, fmt.Sprintf(stubborn, mark), python(name))
@@ -80,7 +80,7 @@ func TestCancelStopsTasks(t *testing.T) {
 		"what the tasks started is gone")
 }
 
-// said tells whether a run's task has written a line.
+// said reports whether a run's task has written a line.
 func (s *service) said(id, line string) bool {
 	var page struct {
 		Events []event `json:"events"`

@@ -20,8 +20,8 @@ import (
 	"millrace/shared/platform/table"
 )
 
-// TestTimedWork: a tick reads what is due and nothing else, however much there is,
-// and of ten times what a tick takes each entry is handled once within ten ticks.
+// TestTimedWork: a tick reads only due entries, however many there are, and of
+// ten times the entries of a tick each is handled once within ten ticks.
 func TestTimedWork(t *testing.T) {
 	all, due := size(5_000, 100_000), size(50, 1_000)
 	var meter table.Meter

@@ -17,8 +17,8 @@ import (
 	"millrace/localstack/client"
 )
 
-// running lists the processes whose command line holds a text; none where that
-// cannot be told.
+// running returns the processes whose command line contains a text; none if
+// that is unknown.
 func running(t *testing.T, text string) (found []string) {
 	t.Helper()
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
@@ -31,7 +31,7 @@ func running(t *testing.T, text string) (found []string) {
 	return found
 }
 
-// workspace signs somebody in who makes a workspace, and returns a client of it.
+// workspace signs in a user, creates a workspace, and returns a client of it.
 func (s *service) workspace(email string) *service {
 	s.t.Helper()
 	web := &client.Client{BaseURL: s.BaseURL}
@@ -45,9 +45,9 @@ func (s *service) workspace(email string) *service {
 	return &service{s.Server, web, s.t}
 }
 
-// TestOthersWait floods the service from one workspace: runs of another start
-// and end all the same, and do not wait for the flood.
-func TestOthersWait(t *testing.T) {
+// TestFloodDoesNotDelayOthers floods the service from one workspace: runs of
+// another still start and end without waiting for the flood.
+func TestFloodDoesNotDelayOthers(t *testing.T) {
 	s := start(t)
 	other := s.workspace("other@example.com")
 	n := size(2000, 10_000)
@@ -93,9 +93,10 @@ func TestOthersWait(t *testing.T) {
 	assert.Less(t, s.peak(), int64(mostMemory))
 }
 
-// TestOthersBegin has one workspace take all the workers and Python interpreters it
-// can get, with tasks that end long after the test: runs of another begin at once.
-func TestOthersBegin(t *testing.T) {
+// TestOthersStartWhileOneHoldsWorkers lets one workspace take all the workers
+// and Python interpreters it can get, with tasks that outlast the test: runs of
+// another start at once.
+func TestOthersStartWhileOneHoldsWorkers(t *testing.T) {
 	s := start(t, "--allow-loopback")
 	other := s.workspace("other@example.com")
 	hung := make(chan struct{})

@@ -23,8 +23,8 @@ import (
 	"millrace/shared/run/runstate"
 )
 
-// TestHistoryCostsNothing lets the history of runs grow: a tick, a page of runs
-// and one run read as much as before, to the unit.
+// TestHistoryCostsNothing grows the history of runs: a tick, a page of runs and
+// one run cost exactly the same read units as before.
 func TestHistoryCostsNothing(t *testing.T) {
 	var meter table.Meter
 	var store table.Table
@@ -70,7 +70,7 @@ func TestHistoryCostsNothing(t *testing.T) {
 	t.Logf("%d runs made in %s; read units %v", many, filled.Round(time.Second), before)
 }
 
-// fill makes runs that ended, second by second, and returns the id of the last.
+// fill creates finished runs, a second apart, and returns the id of the last.
 func fill(t *testing.T, store table.Table, model runstate.Run, from, to int) (id string) {
 	t.Helper()
 	now := model.CreatedAt.Time().Add(-time.Duration(to) * time.Second)

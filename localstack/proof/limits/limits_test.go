@@ -1,6 +1,6 @@
-// Package limits holds the service to the sizes it promises, from outside: the
-// real binary, its API, its memory. A test run takes a part of each; -full takes
-// all of it.
+// Package limits checks the sizes that the service guarantees from outside:
+// with the real binary, its API, its memory. A normal test run uses a part of
+// each; -full uses the limits.
 package limits
 
 import (
@@ -19,14 +19,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"millrace/localstack/client"
-	_ "millrace/localstack/embedded/server" // what the binary is made of
+	_ "millrace/localstack/embedded/server" // the binary is built from it
 	"millrace/localstack/proc"
 	"millrace/localstack/proc/proctest"
 )
 
 var full = flag.Bool("full", false, "the limits themselves, not a part of them")
 
-// size chooses between the limit and a part of it.
+// size returns part, or limit with -full.
 func size(part, limit int) int {
 	if *full {
 		return limit
@@ -34,7 +34,7 @@ func size(part, limit int) int {
 	return part
 }
 
-// mostMemory is what the server may have in memory at any time.
+// mostMemory is the server's memory limit.
 const mostMemory = 300 << 20
 
 // binary is millrace-local, built once.
@@ -55,7 +55,7 @@ type service struct {
 // start runs a server until the test ends.
 func start(t *testing.T, flags ...string) *service {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "millrace-data-") // its children are another user for root
+	dir, err := os.MkdirTemp("", "millrace-data-") // its children have another user if the test is root
 	require.NoError(t, err)
 	log := &bytes.Buffer{}
 	s, err := proc.Serve(t.Context(), binary, filepath.Join(dir, "data"), log, flags...)
@@ -68,7 +68,7 @@ func start(t *testing.T, flags ...string) *service {
 	return &service{s, s.Client(), t}
 }
 
-// peak is the most memory the server has had; 0 where that cannot be told.
+// peak returns the peak memory of the server; 0 if it is unknown.
 func (s *service) peak() int64 {
 	most, err := s.Peak()
 	if errors.Is(err, os.ErrNotExist) {
@@ -80,12 +80,12 @@ func (s *service) peak() int64 {
 
 type object = map[string]any
 
-// transform is a task that takes no time.
+// transform returns a trivial task.
 func transform(name, expression string, after ...string) object {
 	return object{"name": name, "type": "transform", "depends_on": after, "config": object{"expression": expression}}
 }
 
-// python is a task of flow.py.
+// python returns a task of flow.py.
 func python(name string, after ...string) object {
 	return object{"name": name, "type": "python", "entrypoint": "flow:" + name, "depends_on": after}
 }
@@ -124,7 +124,8 @@ func (s *service) begin(in client.RunRequest) client.Run {
 	return run
 }
 
-// summary is a run in the list of runs, which is read faster than a wide one alone.
+// summary returns a run from the list of runs, which is faster than reading a
+// wide one.
 func (s *service) summary(id string) client.Run {
 	s.t.Helper()
 	var page struct {
@@ -140,7 +141,7 @@ func (s *service) summary(id string) client.Run {
 	return client.Run{}
 }
 
-// end waits until a run is over.
+// end waits until a run has ended.
 func (s *service) end(id string, patience time.Duration) client.Run {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), patience)

@@ -26,8 +26,8 @@ type event struct {
 	Sequence  int64  `json:"sequence"`
 }
 
-// lines reads a log from page to page and returns how many lines it has, all in
-// order.
+// lines reads a log page by page and returns its number of lines, which must be
+// in order.
 func (s *service) lines(ctx context.Context, id string, limit int) (lines, pages int) {
 	s.t.Helper()
 	token := ""
@@ -62,8 +62,8 @@ func (s *service) lines(ctx context.Context, id string, limit int) (lines, pages
 	}
 }
 
-// TestManyLines writes a very long log and reads it, while it is written and
-// when it is an archive.
+// TestManyLines writes a very long log and reads it while it is written and
+// after it was archived.
 func TestManyLines(t *testing.T) {
 	s := start(t)
 	s.upload("talk", flood, python("talk"))

@@ -24,8 +24,8 @@ def whole(part):
     return [len(part), sum(map(len, part))]
 `
 
-// TestLargeOutputs hands the largest output from task to task: the server has
-// it in memory at no time.
+// TestLargeOutputs passes the largest output from task to task. The server must
+// never hold it in memory.
 func TestLargeOutputs(t *testing.T) {
 	s := start(t)
 	each := python("part")
@@ -47,7 +47,7 @@ func TestLargeOutputs(t *testing.T) {
 	t.Logf("an output of %d MB in %s; peak memory %d MB", bytes>>20, time.Since(began).Round(time.Millisecond), s.peak()>>20)
 	assert.Less(t, s.peak(), int64(150<<20))
 
-	// Eight outputs make a list of the largest size there may be.
+	// Eight outputs form a list of the largest permitted size.
 	began = time.Now()
 	part := (bytes - 16) / 8
 	id = s.begin(client.RunRequest{Deployment: "gathered", ExecutionMode: "large", Parameters: object{"bytes": part}}).RunID
@@ -56,8 +56,8 @@ func TestLargeOutputs(t *testing.T) {
 	assert.Less(t, s.peak(), int64(150<<20))
 }
 
-// TestOutputsTooLarge passes the limit: the task fails and says why.
-func TestOutputsTooLarge(t *testing.T) {
+// TestOversizedOutputFailsTask checks the error message, too.
+func TestOversizedOutputFailsTask(t *testing.T) {
 	s := start(t)
 	each := python("part")
 	each["map_over"] = "lists.range(8)"
@@ -74,7 +74,7 @@ func TestOutputsTooLarge(t *testing.T) {
 	require.Equal(t, "FAILED", run.Status)
 	assert.Contains(t, run.ErrorMessage, "Task part failed: ArtifactSerializationError: its outputs have 268435465 bytes as a list, at most 268435456 are handed on")
 
-	// A nano task has not the memory for it.
+	// A nano task does not have enough memory for it.
 	id = s.begin(client.RunRequest{Deployment: "large", Parameters: object{"bytes": limit}}).RunID
 	run = s.end(id, 2*time.Minute)
 	require.Equal(t, "FAILED", run.Status)

@@ -11,7 +11,7 @@ import (
 	"millrace/localstack/client"
 )
 
-// TestWide runs the widest fan-out that a flow may have, and the widest map.
+// TestWide runs the widest fan-out and the widest map that a flow may have.
 func TestWide(t *testing.T) {
 	n := size(1000, 10_000)
 	tasks, names := []object{transform("root", "1")}, []string{}

@@ -13,11 +13,11 @@ import (
 	"millrace/shared/web/httpapi"
 )
 
-// CheckAccess sends one operation with every credential that must be refused
-// (none, malformed, expired, revoked, a key lacking one of the scopes,
-// a user of each role that lacks the permission) and asserts the status, the
-// words of the refusal and that nothing was audited. path is a path the
-// operation's pattern matches, body a body it takes.
+// CheckAccess sends one operation with every credential that must be rejected
+// (none, malformed, expired, revoked, a key lacking one of the scopes, a user
+// of each role that lacks the permission) and asserts the status, the error
+// message and that nothing was audited. path must match the operation's
+// pattern, and body must be valid.
 func (env *Env) CheckAccess(t testing.TB, operationID, path string, body any) {
 	t.Helper()
 	op := env.Operation(t, operationID)
@@ -46,7 +46,7 @@ func (env *Env) CheckAccess(t testing.TB, operationID, path string, body any) {
 	needed := scopes(op.Access)
 	for _, missing := range needed {
 		if strings.HasPrefix(missing, "(") {
-			continue // alternatives: the domain's own test
+			continue // alternatives are left to the domain's own test
 		}
 		rest := slices.DeleteFunc(allScopes(), func(s string) bool { return s == missing })
 		refused("a key without "+missing, env.Key(t, env.A, rest...), 403, denial(missing))
@@ -61,7 +61,7 @@ func (env *Env) CheckAccess(t testing.TB, operationID, path string, body any) {
 	}
 }
 
-// Operation returns the registered operation of that id.
+// Operation returns the registered operation with an id.
 func (env *Env) Operation(t testing.TB, id string) httpapi.Operation {
 	t.Helper()
 	for _, op := range env.API.Operations() {
@@ -75,7 +75,8 @@ func (env *Env) Operation(t testing.TB, id string) httpapi.Operation {
 
 func denial(what string) string { return "Permission denied: requires '" + what + "'" }
 
-// scopes are what a key needs; alternatives come as one in parentheses.
+// scopes returns the scopes that a key needs; alternatives are one element in
+// parentheses.
 func scopes(a tenant.Access) []string {
 	if a.Scopes() == "" {
 		return nil

@@ -8,7 +8,7 @@ import (
 	"millrace/shared/platform/bus"
 )
 
-// Bus keeps what is published.
+// Bus records published events.
 type Bus struct {
 	mu     sync.Mutex
 	events []bus.Event
@@ -22,8 +22,8 @@ func (b *Bus) Publish(_ context.Context, events ...bus.Event) error {
 	return nil
 }
 
-// Published returns the events so far, those of the given detail types if any
-// are given.
+// Published returns the events so far, limited to the given detail types if
+// there are any.
 func (b *Bus) Published(detailTypes ...string) []bus.Event {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -7,9 +7,9 @@ import (
 	"millrace/shared/platform/clock"
 )
 
-// Clock is the machine's clock (a synctest bubble's inside one), moved by what
-// a test says. Timers do not notice the move: what waits for a moment looks at
-// the clock when it next wakes.
+// Clock is the system clock (a synctest bubble's inside one) with an offset set
+// by a test. Timers do not follow the offset: a waiting goroutine checks the
+// clock when it next wakes.
 type Clock struct{ offset atomic.Int64 }
 
 // Now returns the current time in UTC.
@@ -17,8 +17,8 @@ func (c *Clock) Now() time.Time {
 	return clock.System{}.Now().Add(time.Duration(c.offset.Load()))
 }
 
-// Advance moves the clock on.
+// Advance moves the clock forward.
 func (c *Clock) Advance(d time.Duration) { c.offset.Add(int64(d)) }
 
-// Set moves the clock to a moment, from which it runs on.
+// Set sets the clock, which then runs on.
 func (c *Clock) Set(now time.Time) { c.offset.Store(int64(now.Sub(clock.System{}.Now()))) }

@@ -1,9 +1,9 @@
-// Package localtest is the test kit of the domains: the real router over the
+// Package localtest is the test kit of the domains: the real router on the
 // embedded drivers, with two workspaces, their keys and users, and a clock that
 // a test can move.
 //
-// Everything but the object store works inside a testing/synctest bubble if the
-// Env is opened there.
+// Everything except the object store works inside a testing/synctest bubble if
+// the Env is opened there.
 package localtest
 
 import (
@@ -36,7 +36,7 @@ import (
 	"millrace/shared/web/httpapi"
 )
 
-// BaseURL is the service's address as tokens and links name it.
+// BaseURL is the service's address in tokens and links.
 const BaseURL = "http://millrace.test"
 
 // SuperAdmin is the email of the Env's platform administrator.
@@ -45,22 +45,22 @@ const SuperAdmin = "root@platform.test"
 // Visibility is the visibility time-out of the Env's queues.
 const Visibility = 30 * time.Second
 
-// Options change what an Env is made of; the zero Options are the defaults.
+// Options configure an Env. The zero Options are the defaults.
 type Options struct {
 	Table   table.Table     // nil: the embedded one, in memory
 	Queues  queue.Queues    // nil: the embedded ones
-	Blob    blob.Store      // nil: a real object store, started when it is first used
+	Blob    blob.Store      // nil: a real object store, started on first use
 	Bus     bus.Bus         // nil: a recorder, the Env's Bus
 	Sandbox sandbox.Sandbox // nil: none
-	Vault   vault.Vault     // nil: with keys of its own
+	Vault   vault.Vault     // nil: one with new keys
 	Config  fn.Config
-	Limits  []string           // name=value of limits that differ from the table of package quota
-	Chance  func(int64) int64  // draws the slices of limits; nil: at random
+	Limits  []string           // name=value of limits that differ from the defaults of package quota
+	Chance  func(int64) int64  // draws the sizes of slices of limits; nil: random
 	Log     *slog.Logger       // nil: the test's output
 	Metrics *telemetry.Metrics // nil: nothing is measured
-	Waiting fn.Waiting         // nil: nothing is known of what tasks wait for
-	// Wrap may stand something before the table (faults, counts). The Env's own
-	// set-up goes through it too. Nil: nothing.
+	Waiting fn.Waiting         // nil: tasks never wait
+	// Wrap wraps the table (for faults, counts). The Env's own set-up uses it,
+	// too. May be nil.
 	Wrap func(table.Table) table.Table
 }
 
@@ -72,15 +72,15 @@ type Workspace struct {
 	Key   string // API key with full access
 }
 
-// Env is the service as one test sees it: its own table, queues and bus, and
-// the operations of the specs it was opened with.
+// Env is the service as seen by one test: its own table, queues and bus, and
+// the operations of its specs.
 type Env struct {
 	API    *httpapi.API
-	Deps   fn.Deps // what the specs were built on; Table, Queues, Blob … to look behind the API
+	Deps   fn.Deps // what the specs were built with; Table, Queues, Blob … to bypass the API
 	Clock  *Clock
-	Bus    *Bus // every event published
+	Bus    *Bus // records every published event
 	Issuer *signin.Issuer
-	A, B   Workspace // strangers to each other
+	A, B   Workspace // unrelated workspaces
 }
 
 // New opens an Env with the operations of the specs.
@@ -139,7 +139,8 @@ func Open(t testing.TB, o Options, specs ...fn.Spec) *Env {
 	return env
 }
 
-// embed opens the embedded table and queues, in memory, where none are given.
+// embed opens in-memory embedded drivers for the table and queues that are not
+// given.
 func (o *Options) embed(t testing.TB, now clock.Clock, specs []fn.Spec) {
 	t.Helper()
 	db := memory.Store(t)
@@ -151,7 +152,8 @@ func (o *Options) embed(t testing.TB, now clock.Clock, specs []fn.Spec) {
 	}
 }
 
-// Queues are the service's queues, with those of the timed work that specs take.
+// Queues returns the service's queues, including those for the timed work of
+// specs.
 func Queues(specs ...fn.Spec) []queue.Definition {
 	defs := fixture.Queues(Visibility)
 	for _, spec := range specs {
@@ -162,7 +164,7 @@ func Queues(specs ...fn.Spec) []queue.Definition {
 	return defs
 }
 
-// Workspace makes a workspace with an owner and a full-access key.
+// Workspace creates a workspace with an owner and a full-access key.
 func (env *Env) Workspace(t testing.TB, name, owner string) Workspace {
 	t.Helper()
 	ctx := tenant.With(context.Background(), tenant.Principal{Email: owner, Role: tenant.Owner})

@@ -16,7 +16,7 @@ import (
 	"millrace/shared/platform/blob"
 )
 
-func TestWorkspacesAreStrangers(t *testing.T) {
+func TestWorkspacesAreIsolated(t *testing.T) {
 	t.Parallel()
 	env := localtest.New(t, auth.Spec, orgs.Spec)
 	assert.NotEqual(t, env.A.OrgID, env.B.OrgID)
@@ -32,13 +32,13 @@ func TestWorkspacesAreStrangers(t *testing.T) {
 	}
 }
 
-func TestInABubble(t *testing.T) {
+func TestEnvWorksInSynctestBubble(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		env := localtest.New(t, auth.Spec)
 		token := env.SignIn(t, env.A.Owner)
 		env.Do(t, token, "GET", "/me", nil).Require(t, 200)
-		time.Sleep(2 * time.Hour) // the bubble's
+		time.Sleep(2 * time.Hour) // of the bubble's time
 		env.Do(t, token, "GET", "/me", nil).Require(t, 401)
 	})
 }

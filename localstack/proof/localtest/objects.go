@@ -19,9 +19,9 @@ import (
 
 const bucket = "artifacts"
 
-// shared is the test process's object store: there can only be one. It runs
-// while an Env uses it. Envs keep apart by their workspaces' ids, with which
-// all keys begin.
+// shared is the object store of the test process, which can have only one. It
+// runs while any Env uses it. Envs are separated by their workspaces' ids, with
+// which all keys begin.
 var shared struct {
 	mu     sync.Mutex
 	users  int
@@ -30,7 +30,7 @@ var shared struct {
 	dir    string
 }
 
-// acquire returns the object store, starting it for its first user.
+// acquire returns the object store and starts it for its first user.
 func acquire() (blob.Store, error) {
 	shared.mu.Lock()
 	defer shared.mu.Unlock()
@@ -57,7 +57,7 @@ func acquire() (blob.Store, error) {
 	return shared.store, nil
 }
 
-// release gives the object store back; the last one to do so ends it.
+// release releases the object store; the last user stops it.
 func release() error {
 	shared.mu.Lock()
 	defer shared.mu.Unlock()
@@ -70,8 +70,8 @@ func release() error {
 	return os.RemoveAll(shared.dir)
 }
 
-// objects is the object store of one Env, started when it is first used: from
-// then until the Env ends, the process's working directory is the store's.
+// objects is the object store of one Env, started on first use. From then until
+// the Env ends, the process's working directory is the store's.
 type objects struct{ open func() (blob.Store, error) }
 
 var _ blob.Store = objects{}

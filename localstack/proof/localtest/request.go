@@ -13,14 +13,14 @@ import (
 
 // Request is a request to the service.
 type Request struct {
-	Credential string // API key or token, "" for none
-	OrgID      string // X-Org-Id, "" for none
+	Credential string // API key or token; "" means none
+	OrgID      string // X-Org-Id; "" means none
 	Method     string
 	Path       string // with query
-	// Body is sent as JSON; a string, []byte or json.RawMessage as it is; nil
-	// sends none.
+	// Body is sent as JSON; a string, []byte or json.RawMessage verbatim; nil
+	// sends no body.
 	Body   any
-	Header http.Header // more headers
+	Header http.Header // further headers
 }
 
 // Do sends a request with a credential ("" for none); body as in [Request].
@@ -64,7 +64,7 @@ func (env *Env) Send(t testing.TB, r Request) *Response {
 	return &Response{Code: w.Code, Header: w.Header(), Body: w.Body.Bytes(), request: r.Method + " " + r.Path}
 }
 
-// Response is an answer.
+// Response is the response to a request.
 type Response struct {
 	Code    int
 	Header  http.Header
@@ -79,7 +79,7 @@ func (r *Response) Require(t testing.TB, code int) *Response {
 	return r
 }
 
-// Into decodes the JSON body into v; numbers in interfaces stay exact.
+// Into decodes the JSON body into v. Numbers in interfaces stay exact.
 func (r *Response) Into(t testing.TB, v any) *Response {
 	t.Helper()
 	d := json.NewDecoder(bytes.NewReader(r.Body))
@@ -96,8 +96,8 @@ func (r *Response) Object(t testing.TB) map[string]any {
 	return m
 }
 
-// Get returns what stands at a path of keys and indexes in the body, e.g.
-// Get(t, "items", 0, "name"), and ends the test if nothing does.
+// Get returns the value at a path of keys and indexes in the body, e.g. Get(t,
+// "items", 0, "name"), and ends the test if there is none.
 func (r *Response) Get(t testing.TB, path ...any) any {
 	t.Helper()
 	var v any

@@ -16,7 +16,7 @@ import (
 	"millrace/shared/platform/errs"
 )
 
-// SignIn returns a sign-in token of a user, who need not be known yet.
+// SignIn returns a sign-in token for a user, who may be unknown.
 func (env *Env) SignIn(t testing.TB, email string) string {
 	t.Helper()
 	token, err := env.Issuer.Token(email)
@@ -24,8 +24,8 @@ func (env *Env) SignIn(t testing.TB, email string) string {
 	return token
 }
 
-// User returns a sign-in token of the workspace's user of a role, e.g.
-// "viewer@<org>.test", making them a member at first use.
+// User returns a sign-in token for the workspace's user with a role, e.g.
+// "viewer@<org>.test", who becomes a member on first use.
 func (env *Env) User(t testing.TB, w Workspace, role tenant.Role) string {
 	t.Helper()
 	email := UserEmail(w, role)
@@ -36,26 +36,26 @@ func (env *Env) User(t testing.TB, w Workspace, role tenant.Role) string {
 	return env.SignIn(t, email)
 }
 
-// UserEmail is the email of the user whom [Env.User] signs in.
+// UserEmail returns the email of the user whom [Env.User] signs in.
 func UserEmail(w Workspace, role tenant.Role) string {
 	return fmt.Sprintf("%s@%s.test", role, strings.ToLower(strings.ReplaceAll(w.OrgID, "_", "-")))
 }
 
-// Key makes an API key with these scopes; with none it has full access.
+// Key creates an API key with these scopes; without any it has full access.
 func (env *Env) Key(t testing.TB, w Workspace, scopes ...string) string {
 	t.Helper()
 	_, secret := env.key(t, w, time.Time{}, scopes)
 	return secret
 }
 
-// ExpiredKey makes a full-access API key that has expired.
+// ExpiredKey creates a full-access API key that has expired.
 func (env *Env) ExpiredKey(t testing.TB, w Workspace) string {
 	t.Helper()
 	_, secret := env.key(t, w, env.Clock.Now().Add(-time.Second), nil)
 	return secret
 }
 
-// RevokedKey makes a full-access API key and deletes it.
+// RevokedKey creates a full-access API key and deletes it.
 func (env *Env) RevokedKey(t testing.TB, w Workspace) string {
 	t.Helper()
 	key, secret := env.key(t, w, time.Time{}, nil)
@@ -70,19 +70,19 @@ func (env *Env) key(t testing.TB, w Workspace, expires time.Time, scopes []strin
 	return key, secret
 }
 
-// keys are the API keys, as many as a test wants.
+// keys returns the API keys without a limit on their number.
 func (env *Env) keys() identity.Keys {
 	return identity.NewKeys(record.Store{Table: env.Deps.Table, Clock: env.Clock})
 }
 
-// as is a context of the workspace's owner.
+// as returns a context of the workspace's owner.
 func (env *Env) as(w Workspace) context.Context {
 	return tenant.With(context.Background(), tenant.Principal{
 		OrgID: w.OrgID, OrgName: w.Name, Email: w.Owner, Role: tenant.Owner,
 	})
 }
 
-// Audit returns a workspace's audit entries, the oldest first.
+// Audit returns a workspace's audit entries, oldest first.
 func (env *Env) Audit(t testing.TB, org string) []audit.Record {
 	t.Helper()
 	var out []audit.Record
@@ -93,7 +93,7 @@ func (env *Env) Audit(t testing.TB, org string) []audit.Record {
 	return out
 }
 
-// AuditCount returns how many audit entries a workspace has.
+// AuditCount returns the number of audit entries of a workspace.
 func (env *Env) AuditCount(t testing.TB, org string) int {
 	t.Helper()
 	return len(env.Audit(t, org))

@@ -1,5 +1,5 @@
 // Package memory opens the embedded server's drivers in memory, for tests and
-// simulations: they cost little and work inside a testing/synctest bubble.
+// simulations. They are cheap and work inside a testing/synctest bubble.
 // Nothing survives the test.
 package memory
 
@@ -15,7 +15,7 @@ import (
 	"millrace/shared/platform/queue"
 )
 
-// T is the test that closes what it opened at its end.
+// T closes at the end of a test what was opened in it.
 type T interface {
 	require.TestingT
 	Helper()
@@ -31,7 +31,7 @@ func Store(t T) *store.DB {
 	return db
 }
 
-// Table opens an empty table; the clock says what has expired.
+// Table opens an empty table; now determines what has expired.
 func Table(t T, now clock.Clock) *pebbletable.Table {
 	t.Helper()
 	return pebbletable.New(Store(t), now)

@@ -1,6 +1,6 @@
-// Package meter counts what the service asks of its platform: capacity of the
+// Package meter counts the service's requests to its platform: capacity of the
 // table, requests to the queues, the object store and the bus. Each counter
-// stands before a driver of the port and reports to one Meter, whoever calls.
+// wraps a driver and reports to one Meter, whoever calls.
 package meter
 
 import (
@@ -9,25 +9,25 @@ import (
 	"millrace/shared/platform/table"
 )
 
-// Usage is what a Meter has counted.
+// Usage is the count of a Meter.
 type Usage struct {
 	Table    table.Usage
 	Sends    int // requests that sent messages, of up to ten
-	Receives int // requests that got messages
+	Receives int // requests that received messages
 	Deletes  int // requests that deleted messages
-	Extends  int // requests that changed when messages are delivered again
-	Depths   int // requests for the number of messages that are ready
+	Extends  int // requests that changed visibility time-outs
+	Depths   int // requests for the number of visible messages
 	Messages int // messages sent
 	Puts     int // objects written
 	Gets     int // objects read
 	Events   int // events published on the bus
 }
 
-// QueueRequests is every request to a queue, as SQS charges them.
+// QueueRequests returns the total of requests to queues, as SQS bills them.
 func (u Usage) QueueRequests() int { return u.Sends + u.Receives + u.Deletes + u.Extends + u.Depths }
 
-// Meter adds up what its counters see. The zero Meter is ready. Safe for
-// concurrent use.
+// Meter adds up the counts of its counters. The zero Meter is ready to use. It
+// is safe for concurrent use.
 type Meter struct {
 	table table.Meter
 
@@ -35,10 +35,10 @@ type Meter struct {
 	usage Usage
 }
 
-// Table counts the capacity that calls to a table consume.
+// Table wraps a table and counts the capacity consumed.
 func (m *Meter) Table(next table.Table) table.Table { return table.Metered(next, &m.table) }
 
-// Reset returns what has been counted and begins anew.
+// Reset returns the counts so far and sets them to zero.
 func (m *Meter) Reset() Usage {
 	m.mu.Lock()
 	defer m.mu.Unlock()

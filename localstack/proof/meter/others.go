@@ -10,9 +10,9 @@ import (
 	"millrace/shared/platform/queue"
 )
 
-// Queues counts requests to queues as SQS takes them, in batches of up to ten.
-// A Receive that gets nothing is not counted: how often an idle poller asks is
-// not up to the service.
+// Queues wraps queues and counts requests as SQS does, in batches of up to ten.
+// A Receive without messages is not counted, because the service does not
+// control how often an idle poller asks.
 func (m *Meter) Queues(next queue.Queues) queue.Queues { return countedQueues{next, m} }
 
 type countedQueues struct {
@@ -50,7 +50,8 @@ func (c countedQueues) Depth(ctx context.Context, name string) (int, error) {
 	return c.Queues.Depth(ctx, name)
 }
 
-// Objects counts the objects that are written and read, whole or in part.
+// Objects wraps an object store and counts the objects that are written and
+// read, whole or in part.
 func (m *Meter) Objects(next blob.Store) blob.Store { return countedObjects{next, m} }
 
 type countedObjects struct {
@@ -68,7 +69,7 @@ func (c countedObjects) Get(ctx context.Context, key string, rng *blob.Range) (i
 	return c.Store.Get(ctx, key, rng)
 }
 
-// Bus counts the events that are published.
+// Bus wraps a bus and counts the published events.
 func (m *Meter) Bus(next bus.Bus) bus.Bus { return countedBus{next, m} }
 
 type countedBus struct {

@@ -15,26 +15,26 @@ import (
 	"time"
 )
 
-// suites are the packages whose tests a mutant of the engine must not survive,
-// the quickest first. The drivers' own suites run for their own guards alone.
+// suites are the packages whose tests must kill every mutant of the engine, the
+// fastest first. The drivers' own suites run only for their own guards.
 var suites = []string{"shared/run/engine", "shared/run/runstate", "shared/run/launch", "functions/runs", "shared/run/worker"}
 
-// limit bounds one run of tests: a mutant that hangs is caught as well.
+// limit bounds one run of tests: a mutant that hangs is killed as well.
 const limit = 6 * time.Minute
 
 // bench builds and runs tests.
 type bench struct {
 	root   string
 	suites []string
-	dir    string          // of its own, for overlays and test binaries
-	rapid  map[string]bool // by package: its tests take rapid's flags
+	dir    string          // its own directory, for overlays and test binaries
+	rapid  map[string]bool // packages whose tests accept rapid's flags
 }
 
-// verdict is what became of a mutant.
+// verdict is the result for a mutant.
 type verdict struct {
 	caught   bool
-	by       string // the test, with its package
-	expected bool   // it is among those that the guard names
+	by       string // the failed test, with its package
+	expected bool   // the guard names the test
 	took     time.Duration
 }
 
@@ -53,7 +53,7 @@ func (v verdict) line(g Guard, good bool) string {
 	return line
 }
 
-// moduleRoot is the folder of go.mod.
+// moduleRoot returns the folder of go.mod.
 func moduleRoot() (string, error) {
 	out, err := exec.Command("go", "env", "GOMOD").Output()
 	if err != nil {
@@ -73,8 +73,8 @@ func newBench(root string, suites []string) (*bench, error) {
 
 func (b *bench) close() { os.RemoveAll(b.dir) }
 
-// whole makes sure that the tests pass while nothing is broken: of a tree whose
-// tests fail every mutant would count as caught.
+// whole checks that the tests pass without a mutation; otherwise every mutant
+// would count as killed.
 func (b *bench) whole(ctx context.Context, guards []Guard) error {
 	used := slices.Clone(b.suites)
 	for _, g := range guards {
@@ -102,7 +102,7 @@ func (b *bench) whole(ctx context.Context, guards []Guard) error {
 	return nil
 }
 
-// judge breaks a guard and runs first the tests that should notice, then all.
+// judge mutates a guard and runs first the tests that should fail, then all.
 func (b *bench) judge(ctx context.Context, g Guard) (v verdict, err error) {
 	began := time.Now()
 	defer func() { v.took = time.Since(began) }()
@@ -137,8 +137,8 @@ func (b *bench) judge(ctx context.Context, g Guard) (v verdict, err error) {
 
 func name(pkg, test string) string { return pkg[strings.LastIndexByte(pkg, '/')+1:] + "." + test }
 
-// overlay writes the broken source beside the tree, and the file that has the
-// compiler read it in place of the whole one.
+// overlay writes the mutated source, and the overlay file that makes the
+// compiler use it.
 func (b *bench) overlay(dir string, m Mark) (string, error) {
 	broken, err := m.apply(b.root)
 	if err != nil {
@@ -156,8 +156,8 @@ func (b *bench) overlay(dir string, m Mark) (string, error) {
 	return overlay, os.WriteFile(overlay, raw, 0o600)
 }
 
-// build compiles a package's tests. An error is one of this list, not a catch:
-// source that does not compile proves nothing.
+// build compiles a package's tests. A mutant that does not compile is an error,
+// because it proves nothing.
 func (b *bench) build(ctx context.Context, dir, pkg, overlay string) (string, error) {
 	to := filepath.Join(dir, strings.ReplaceAll(pkg, "/", "-")+".test")
 	args := []string{"test", "-c", "-o", to}
@@ -175,11 +175,11 @@ func (b *bench) build(ctx context.Context, dir, pkg, overlay string) (string, er
 	return to, nil
 }
 
-// failure finds the first test that failed in the output of tests; of one that
-// panicked or hung only the panic is there.
+// failure matches the first failed test in the output of tests; if one panicked
+// or hung there is only the panic.
 var failure = regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+)|^(panic: .*|fatal error: .*)$`)
 
-// test runs tests and returns which failed, "" if none did.
+// test runs tests and returns the failed one, "" if none failed.
 func (b *bench) test(ctx context.Context, pkg, binary, run string) (string, error) {
 	args := []string{"-test.run", run, "-test.failfast", "-test.timeout", limit.String(), "-test.paniconexit0"}
 	if b.rapid[pkg] {

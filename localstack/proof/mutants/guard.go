@@ -13,26 +13,26 @@ import (
 	"strings"
 )
 
-// Guard is a place in the source without which an invariant breaks. A comment
-// marks it: "//guard:" with the name and the operator that breaks it.
+// Guard is a place in the source that an invariant depends on. A comment marks
+// it: "//guard:" with the name and the operator that breaks it.
 type Guard struct {
 	Name  string
-	Holds string // what it sees to
-	Tests Tests  // those that should notice
+	Holds string // what it ensures
+	Tests Tests  // those that should fail without it
 	Mark  Mark
 }
 
 // Tests are tests of one package.
 type Tests struct {
-	Package string // from the module's root
-	Run     string // names, with | between them
+	Package string // relative to the module's root
+	Run     string // names, joined by |
 }
 
-// Mark is a guard's place in the source.
+// Mark is a guard's position in the source.
 type Mark struct {
-	File string // from the module's root
+	File string // relative to the module's root
 	Line int    // the line that the operator applies to
-	Op   string // the operator, with what it takes
+	Op   string // the operator with its operands
 }
 
 func (m Mark) String() string { return fmt.Sprintf("%s:%d", m.File, m.Line) }
@@ -50,8 +50,8 @@ func (m Mark) apply(root string) ([]byte, error) {
 	return broken, nil
 }
 
-// The lists of guards: in each line the name, the package and its tests that
-// should notice, and what the guard sees to.
+// The lists of guards: each line has the name, the package and its tests that
+// should fail, and what the guard ensures.
 var (
 	//go:embed guards.txt
 	guardList string
@@ -59,7 +59,7 @@ var (
 	redundantList string
 )
 
-// folders are where guards are looked for.
+// folders are searched for guards.
 var folders = []string{"shared", "functions", "localstack"}
 
 // guarded reads a list and finds its guards in the source.
@@ -86,7 +86,7 @@ func guarded(root, list string) ([]Guard, error) {
 	return out, nil
 }
 
-// marked finds the marks of the module, by the guards' names.
+// marked returns the marks of the module, by the guards' names.
 func marked(root string) (map[string][]Mark, error) {
 	marks := map[string][]Mark{}
 	for _, folder := range folders {
@@ -118,8 +118,8 @@ func marked(root string) (map[string][]Mark, error) {
 
 var mark = regexp.MustCompile(`^//guard:(\S+) (.+)$`)
 
-// read adds the marks of a file. A mark that stands alone on its line is about
-// the next line that is no comment.
+// read adds the marks of a file. A mark on a line of its own applies to the
+// next line that is not a comment.
 func read(name string, source []byte, marks map[string][]Mark) error {
 	if !bytes.Contains(source, []byte("//guard:")) {
 		return nil

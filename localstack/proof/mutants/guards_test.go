@@ -13,9 +13,9 @@ import (
 
 const root = "../../.."
 
-// TestGuardsStand holds the lists to the source: each guard is marked once, each
-// mark is of a guard, its operator fits what it marks and leaves other Go, and
-// the tests that should notice exist.
+// TestGuardsStand compares the lists with the source: each guard is marked
+// once, each mark belongs to a guard, its operator fits the marked line and
+// results in different valid Go, and the tests that should fail exist.
 func TestGuardsStand(t *testing.T) {
 	t.Parallel()
 	marks, err := marked(root)
@@ -40,7 +40,7 @@ func TestGuardsStand(t *testing.T) {
 
 var testFunc = regexp.MustCompile(`(?m)^func (Test\w+)\(t \*testing\.T\)`)
 
-// tests are the names of a package's tests.
+// tests returns the names of a package's tests.
 func tests(t *testing.T, pkg string) map[string]bool {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(root, pkg, "*_test.go"))
@@ -56,9 +56,9 @@ func tests(t *testing.T, pkg string) map[string]bool {
 	return there
 }
 
-// TestAMutantIsJudged breaks one guard, then so that nothing changes, and so that
-// it is no longer Go.
-func TestAMutantIsJudged(t *testing.T) {
+// TestMutantIsJudged breaks one guard, then without an effect, and then so that
+// it is invalid Go.
+func TestMutantIsJudged(t *testing.T) {
 	t.Parallel()
 	dir, err := filepath.Abs(root)
 	require.NoError(t, err)

@@ -1,12 +1,11 @@
 // Command mutants checks the tests of the engine: it breaks the guards of its
-// invariants one at a time, in a copy that the compiler is shown in place of the
-// source, and demands that a test fails for each. A guard whose loss no test
-// notices is a survivor; it is printed and the command fails.
+// invariants one at a time, in a compiler overlay, and requires that a test
+// fails for each. A mutant that no test kills is a survivor; it is printed and
+// the command fails.
 //
-// Guards are listed in guards.txt, those that others hold as well in
-// redundant.txt. In the source a comment marks each, at the end of its line or
-// on a line above, with how it is broken: see [Guard], and apply for the
-// operators.
+// Guards are listed in guards.txt, redundant ones in redundant.txt. In the
+// source a comment marks each, at the end of its line or on a line above, with
+// the operator that breaks it: see [Guard], and apply for the operators.
 package main
 
 import (
@@ -86,14 +85,14 @@ func run(ctx context.Context, only string, jobs int, list, spare bool) error {
 	return nil
 }
 
-// line is what is told of a guard.
+// line is the report on a guard.
 type line struct {
 	text string
 	good bool
 }
 
-// judgeAll breaks the guards, some at a time, and tells of each as soon as it is
-// judged.
+// judgeAll breaks the guards, several in parallel, and reports each as soon as
+// it is judged.
 func (b *bench) judgeAll(ctx context.Context, guards []Guard, jobs int, spare bool) <-chan line {
 	lines := make(chan line)
 	work := make(chan Guard)
@@ -102,7 +101,7 @@ func (b *bench) judgeAll(ctx context.Context, guards []Guard, jobs int, spare bo
 		wg.Go(func() {
 			for g := range work {
 				v, err := b.judge(ctx, g)
-				if err != nil { // it proves nothing, one way or the other
+				if err != nil { // it proves nothing
 					lines <- line{fmt.Sprintf("ERROR     %s: %v", g.Name, err), false}
 					continue
 				}
@@ -125,7 +124,7 @@ func (b *bench) judgeAll(ctx context.Context, guards []Guard, jobs int, spare bo
 	return lines
 }
 
-// print lists guards with what they see to.
+// print lists guards with what they ensure.
 func print(guards []Guard) error {
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 	for _, g := range guards {

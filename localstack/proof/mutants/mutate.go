@@ -6,33 +6,33 @@ import (
 	"strings"
 )
 
-// apply breaks the marked line. Of several candidates on the line an operator
-// takes the first, and the whole of that if it is nested.
+// apply breaks the marked line. If there are several candidates on the line, an
+// operator applies to the first, and to all of it if it is nested.
 //
-//	true, false      the condition holds always, or never
-//	and X, or X      the condition holds only if X does too, or if X does as well
+//	true, false      the condition is always true, or always false
+//	and X, or X      the condition also requires X, or X also suffices
 //	off +N, off -N   the right side of a comparison is N more, or N less
 //
-// The condition is that of an if or a case; else the first comparison or logical
-// expression; else what is returned or assigned.
+// The condition is that of an if or a case; otherwise the first comparison or
+// logical expression; otherwise what is returned or assigned.
 //
-//	drop             what the line begins with is left out: a statement, a case,
+//	drop             what the line begins with is removed: a statement, a case,
 //	                 the arguments or elements
-//	insert X         X comes before it
-//	when X           the statement is done only if X holds
+//	insert X         X is inserted before it
+//	when X           the statement is executed only if X is true
 //	return X         X is returned before the statement
-//	hoist X          the element is left out, and X, in which _ stands for it, comes
-//	                 before the statement
+//	hoist X          the element is removed, and X, in which _ stands for it, is
+//	                 inserted before the statement
 //
-//	drop PART        PART is left out
-//	PART X           PART is X
-//	call F           F is called in place of the function that is
+//	drop PART        PART is removed
+//	PART X           PART is replaced by X
+//	call F           F is called instead of the function
 //
 // PART is "arg N" of a call, "operand N" of && || + or -, or "field F" of a
 // literal. N may be a path: "arg 3.1" is the first argument of the third.
 //
-// What is left out stays in the source where nothing reaches it, so that what it
-// names is in use.
+// What is removed stays in the source as unreachable code, so that the names in
+// it are still used.
 func (m *mutation) apply(op string) {
 	verb, x, _ := strings.Cut(op, " ")
 	switch verb {
@@ -83,7 +83,7 @@ func (m *mutation) apply(op string) {
 	}
 }
 
-// condition is what the line depends on.
+// condition returns the condition of the line.
 func (m *mutation) condition() ast.Expr {
 	for _, p := range m.here {
 		switch n := p.node.(type) {

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// TestOperators breaks lines of a function, each by the operator beside it.
+// TestOperators mutates lines of a function, each with the operator beside it.
 func TestOperators(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ line, op, broken string }{

@@ -11,15 +11,15 @@ import (
 	"strings"
 )
 
-// mutation changes a marked line, and leaves every other byte of the source.
+// mutation changes a marked line and keeps every other byte of the source.
 type mutation struct {
 	fset   *token.FileSet
 	source []byte
-	here   []place // what begins on the line, in order, outermost first
+	here   []place // nodes that begin on the line, in order, outermost first
 	edits  []edit
 }
 
-// place is a node and what it is in, outermost first.
+// place is a node with its ancestors, outermost first.
 type place struct {
 	node ast.Node
 	in   []ast.Node
@@ -30,7 +30,7 @@ type edit struct {
 	text     string
 }
 
-// misfit is an operator that does not fit its line.
+// misfit is the error of an operator that does not fit its line.
 type misfit struct{ error }
 
 func fail(format string, args ...any) { panic(misfit{fmt.Errorf(format, args...)}) }
@@ -60,7 +60,7 @@ func mutate(source []byte, line int, op string) (out []byte, err error) {
 	return out, err
 }
 
-// walk collects what begins on a line.
+// walk collects the nodes that begin on a line.
 func (m *mutation) walk(line int) {
 	file, err := parser.ParseFile(m.fset, "", m.source, parser.SkipObjectResolution)
 	if err != nil {
@@ -99,7 +99,7 @@ func (m *mutation) before(s ast.Stmt, text string) {
 	m.edit(s.Pos(), s.Pos(), text+"; ")
 }
 
-// use keeps in use what an expression that is left out names.
+// use keeps the names in a removed expression used.
 func (m *mutation) use(in []ast.Node, e ast.Expr) {
 	if field, ok := e.(*ast.KeyValueExpr); ok {
 		e = field.Value
@@ -112,14 +112,14 @@ func (m *mutation) use(in []ast.Node, e ast.Expr) {
 	}
 }
 
-// remove takes elements out of a list, with the commas or operators beside them.
+// remove removes elements of a list, with adjacent commas or operators.
 func (m *mutation) remove(list []ast.Expr, from, to int) {
 	switch {
 	case to < len(list):
 		m.edit(list[from].Pos(), list[to].Pos(), "")
 	case from > 0:
 		m.edit(list[from-1].End(), list[to-1].End(), "")
-	default: // all: a comma may follow
+	default: // all of them; a comma may follow
 		end := m.offset(list[to-1].End())
 		if rest := bytes.TrimLeft(m.source[end:], " \t\n"); bytes.HasPrefix(rest, []byte(",")) {
 			end = len(m.source) - len(rest) + 1
@@ -128,7 +128,7 @@ func (m *mutation) remove(list []ast.Expr, from, to int) {
 	}
 }
 
-// first finds the first node of a kind that begins on the line.
+// first returns the first node of a kind that begins on the line.
 func first[N ast.Node](m *mutation, ok func(N) bool) (none N, in []ast.Node) {
 	for _, p := range m.here {
 		if n, is := p.node.(N); is && ok(n) {
@@ -139,7 +139,7 @@ func first[N ast.Node](m *mutation, ok func(N) bool) (none N, in []ast.Node) {
 	return none, nil
 }
 
-// statement is what the line begins with.
+// statement returns the statement with which the line begins.
 func (m *mutation) statement() ast.Stmt {
 	s, ok := m.here[0].node.(ast.Stmt)
 	if !ok {
@@ -148,7 +148,8 @@ func (m *mutation) statement() ast.Stmt {
 	return s
 }
 
-// enclosing is the innermost statement that another can come before.
+// enclosing returns the innermost statement before which another can be
+// inserted.
 func enclosing(in []ast.Node) ast.Stmt {
 	for i := len(in) - 1; i > 0; i-- {
 		if _, clause := in[i].(*ast.CaseClause); clause {
@@ -164,7 +165,7 @@ func enclosing(in []ast.Node) ast.Stmt {
 	return nil
 }
 
-// part is one of the parts of a call, an expression or a literal.
+// part is a part of a call, an expression or a literal.
 type part struct {
 	list []ast.Expr
 	at   int
@@ -172,7 +173,7 @@ type part struct {
 	in   []ast.Node
 }
 
-// value is the part, of a field what it is set to.
+// value returns the part; for a field, its value.
 func (p part) value() ast.Expr {
 	if field, ok := p.list[p.at].(*ast.KeyValueExpr); ok {
 		return field.Value
@@ -180,7 +181,7 @@ func (p part) value() ast.Expr {
 	return p.list[p.at]
 }
 
-// element is what the line begins with, among the elements that it is one of.
+// element returns the element with which the line begins, and its siblings.
 func (m *mutation) element() part { return elementOf(m.here[0].node, m.here[0].in) }
 
 func elementOf(n ast.Node, in []ast.Node) part {
@@ -199,7 +200,7 @@ func elementOf(n ast.Node, in []ast.Node) part {
 	return p
 }
 
-// part finds a part of the first call, expression or literal on the line.
+// part returns a part of the first call, expression or literal on the line.
 func (m *mutation) part(kind, path string) (p part) {
 	if kind == "field" {
 		return elementOf(first(m, func(f *ast.KeyValueExpr) bool { return m.text(f.Key) == path }))
@@ -218,7 +219,7 @@ func (m *mutation) part(kind, path string) (p part) {
 	return p
 }
 
-// parts are the arguments of a call, or the operands of an expression.
+// parts returns the arguments of a call, or the operands of an expression.
 func parts(kind string, e ast.Expr) (list []ast.Expr, op token.Token) {
 	switch e := ast.Unparen(e).(type) {
 	case *ast.CallExpr:

@@ -1,5 +1,5 @@
-// Package seed has the random tests of a package draw the same histories at every
-// run, so that a change is tried on those of the last one.
+// Package seed makes the random tests of a package draw the same histories in
+// every run, so that a change is tested with those of the previous one.
 package seed
 
 import (
@@ -8,8 +8,8 @@ import (
 	"os"
 )
 
-// Fix parses the flags and sets what package rapid draws from, unless
-// -rapid.seed says otherwise. For a TestMain.
+// Fix parses the flags and sets the seed of package rapid, unless -rapid.seed
+// is set. TestMain calls it.
 func Fix() {
 	flag.Parse()
 	if f := flag.Lookup("rapid.seed"); f != nil && f.Value.String() == "0" {

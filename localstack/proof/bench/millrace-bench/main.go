@@ -1,5 +1,5 @@
-// Command millrace-bench measures what the service costs and how fast it is on
-// this machine, and holds it to its budgets: see package bench.
+// Command millrace-bench measures the cost and speed of the service on this
+// machine and compares them with its budgets: see package bench.
 package main
 
 import (
@@ -26,7 +26,7 @@ func main() {
 	}
 }
 
-// options reads the command line; a wrong one exits with 2.
+// options parses the command line; an invalid one exits with 2.
 func options() bench.Options {
 	o := bench.Defaults
 	o.Out = os.Stdout

@@ -9,19 +9,19 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	_ "millrace/localstack/embedded/server" // what the binary is made of
+	_ "millrace/localstack/embedded/server" // the binary is built from it
 	"millrace/localstack/proc/proctest"
 )
 
-// server is the binary that is measured.
+// server is the measured binary.
 var server string
 
 func TestMain(m *testing.M) {
 	os.Exit(proctest.Main(m, map[string]*string{proctest.Local: &server}))
 }
 
-// TestBenchMeasures: the command starts servers of the binary, loses no run, and
-// says so.
+// TestBenchMeasures checks that the command starts servers of the binary, loses
+// no run, and reports that.
 func TestBenchMeasures(t *testing.T) {
 	t.Parallel()
 	bench := filepath.Join(t.TempDir(), "millrace-bench")
