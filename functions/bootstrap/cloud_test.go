@@ -25,7 +25,7 @@ import (
 
 type object = map[string]any
 
-// sample is an event of events/samples.
+// sample returns an event in events/samples.
 func sample(t *testing.T, name string) []byte {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join("..", "..", "events", "samples", name+".json"))
@@ -48,7 +48,7 @@ func register(t *testing.T, c *cloudtest.Cloud, flow string, tasks ...object) {
 	require.Equal(t, flow, out.FlowName)
 }
 
-// finish waits until a run has ended well.
+// finish waits until a run has succeeded.
 func finish(t *testing.T, c *cloudtest.Cloud, id string) client.Run {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second)
@@ -59,7 +59,7 @@ func finish(t *testing.T, c *cloudtest.Cloud, id string) client.Run {
 	return run
 }
 
-// deploy uploads a flow with one file of Python.
+// deploy uploads a flow with one Python file.
 func deploy(t *testing.T, c *cloudtest.Cloud, flow, source string, tasks ...object) {
 	t.Helper()
 	var buf bytes.Buffer
@@ -75,9 +75,9 @@ func deploy(t *testing.T, c *cloudtest.Cloud, flow, source string, tasks ...obje
 	require.NoError(t, err)
 }
 
-// TestAFlowFromRegistrationToItsEnd takes one step after the other, each on the
+// TestFlowFromRegistrationToEnd takes one step after the other, each on the
 // real binary.
-func TestAFlowFromRegistrationToItsEnd(t *testing.T) {
+func TestFlowFromRegistrationToEnd(t *testing.T) {
 	t.Parallel()
 	c := cloudtest.Open(t, binary)
 	var health struct {
@@ -112,9 +112,9 @@ func TestAFlowFromRegistrationToItsEnd(t *testing.T) {
 	assert.Len(t, list.Items, 1)
 }
 
-// TestEveryFunctionTakesItsSamples: what events/samples holds is what the
-// deployed functions take.
-func TestEveryFunctionTakesItsSamples(t *testing.T) {
+// TestEveryFunctionAcceptsItsSamples checks that the deployed functions accept
+// the events in events/samples.
+func TestEveryFunctionAcceptsItsSamples(t *testing.T) {
 	t.Parallel()
 	c := cloudtest.Open(t, binary)
 	invoke := func(name string, payload []byte) string {
@@ -132,7 +132,8 @@ func TestEveryFunctionTakesItsSamples(t *testing.T) {
 
 	assert.JSONEq(t, `{"status": "processed", "checked": 0, "triggered": 0, "failures": 0}`, invoke("scheduler-tick", sample(t, "scheduler-tick")))
 	for _, name := range []string{"run-start", "run-task", "run-walk"} {
-		// The samples' run is nobody's: each is to be delivered again.
+		// The run in the samples does not exist, so each message is to be delivered
+		// again.
 		assert.JSONEq(t, `{"batchItemFailures": [{"itemIdentifier": "059f36b4-87a3-44ab-83d2-661975830a7d"}]}`, invoke("taskworker", sample(t, name)), name)
 	}
 	assert.JSONEq(t, `{"batchItemFailures": null}`, invoke("dispatch", sample(t, "run-look")), "there is nothing to look at")
@@ -142,8 +143,8 @@ func TestEveryFunctionTakesItsSamples(t *testing.T) {
 	require.ErrorContains(t, err, "not an API Gateway proxy event")
 }
 
-// TestRequestsOfTheGateway asks every HTTP function for something.
-func TestRequestsOfTheGateway(t *testing.T) {
+// TestGatewayRequests sends a request to every HTTP function.
+func TestGatewayRequests(t *testing.T) {
 	t.Parallel()
 	c := cloudtest.Open(t, binary)
 	register(t, c, "one", transform("one", "1"))
@@ -160,7 +161,7 @@ func TestRequestsOfTheGateway(t *testing.T) {
 		"/api-keys":                      200,
 		"/nothing":                       404,
 		"/nothing/":                      404,
-		"/runs/?limit=1":                 200, // by a redirection
+		"/runs/?limit=1":                 200, // by a redirect
 		"/flows/one/latest/":             200,
 		"/":                              200,
 	} {
@@ -180,9 +181,9 @@ func TestRequestsOfTheGateway(t *testing.T) {
 	require.NoError(t, res.Body.Close())
 }
 
-// TestTheConsoleServesTheDescription by its function alone: the bootstrap behind
-// the gateway, which streams what is packed.
-func TestTheConsoleServesTheDescription(t *testing.T) {
+// TestConsoleServesDescription uses only the console function: the bootstrap
+// behind the gateway, which streams compressed files.
+func TestConsoleServesDescription(t *testing.T) {
 	t.Parallel()
 	c := cloudtest.Open(t, binary)
 	get := func(method, path, tag string) (*http.Response, string) {
@@ -191,7 +192,7 @@ func TestTheConsoleServesTheDescription(t *testing.T) {
 		if tag != "" {
 			req.Header.Set("If-None-Match", tag)
 		}
-		res, err := http.DefaultClient.Do(req) // which asks for gzip, and unpacks it
+		res, err := http.DefaultClient.Do(req) // requests gzip and decompresses it
 		require.NoError(t, err)
 		data, err := io.ReadAll(res.Body)
 		require.NoError(t, err)
@@ -247,9 +248,10 @@ def large(): return "x" * 100000
 def total(each, large): return [each, len(large)]
 `
 
-// TestPythonRunsInTheSandboxFunctions: from the gateway by queue, worker and
-// Invoke to the handler, and back by answer, links and log route.
-func TestPythonRunsInTheSandboxFunctions(t *testing.T) {
+// TestPythonRunsInSandboxFunctions: from the gateway through queue, worker and
+// Invoke to the handler, and back through the answer, presigned URLs and the
+// log route.
+func TestPythonRunsInSandboxFunctions(t *testing.T) {
 	t.Parallel()
 	c := cloudtest.Open(t, binary)
 	c.Feed(t, "tasks-nano", "runs")
@@ -259,7 +261,7 @@ func TestPythonRunsInTheSandboxFunctions(t *testing.T) {
 	each := python("each")
 	each["map_over"] = "[1, 2, 3]"
 	deploy(t, c, "py", source, python("show"), each, python("large"), python("total", "each", "large"))
-	// The answer is streamed until the run has ended.
+	// The response is streamed until the run has ended.
 	run, err := c.Client.Start(t.Context(), client.RunRequest{Deployment: "py", Parameters: object{"word": "tea"}, Execute: true})
 	require.NoError(t, err)
 	require.Equal(t, "SUCCEEDED", run.Status, "%s: %+v", run.ErrorMessage, run.TaskRuns)
@@ -282,10 +284,10 @@ func TestPythonRunsInTheSandboxFunctions(t *testing.T) {
 	assert.Equal(t, "run_finished", log[len(log)-1].EventType)
 }
 
-// TestCancellingReachesTheSandbox: the fence stops the attempt, in the worker
-// and, by the log route's answer, in the sandbox, whose environment is free for
-// the next task at once.
-func TestCancellingReachesTheSandbox(t *testing.T) {
+// TestCancelReachesSandbox: the fence stops the attempt in the worker and,
+// through the response of the log route, in the sandbox, whose environment is
+// free for the next task at once.
+func TestCancelReachesSandbox(t *testing.T) {
 	t.Parallel()
 	c := cloudtest.Open(t, binary)
 	c.Feed(t, "tasks-nano", "runs")
@@ -305,7 +307,7 @@ func TestCancellingReachesTheSandbox(t *testing.T) {
 		"the task was killed in the sandbox too")
 }
 
-// logOf reads a page of a run's log.
+// logOf returns a page of a run's log.
 func logOf(t *testing.T, c *cloudtest.Cloud, id string) string {
 	t.Helper()
 	var page json.RawMessage

@@ -13,15 +13,15 @@ import (
 	"millrace/shared/web/gateway"
 )
 
-// start builds the function in the form its trigger asks for.
+// start builds the function in the form that its trigger requires.
 func (p *platform) start() (started, error) {
 	if p.err != nil {
 		return started{}, fmt.Errorf("%w of %s: %w", errSettings, p.spec.Name, p.err)
 	}
 	out := started{speak: p.speak}
 	if p.deps.Logs != nil {
-		// With this Lambda sends SIGTERM before it ends an environment, also one
-		// whose event took too long.
+		// This makes Lambda send SIGTERM before it ends an environment, also after a
+		// time-out.
 		out.options = append(out.options, lambda.WithEnableSIGTERM(p.flush))
 	}
 	switch {
@@ -41,8 +41,8 @@ func (p *platform) start() (started, error) {
 	return out, nil
 }
 
-// messages is a function that queues feed: it sees whole bodies, and the names
-// that queues have in the service.
+// messages returns a function triggered by queues. It receives whole bodies,
+// and the queues' names in the service.
 func (p *platform) messages() fn.MessageHandler {
 	handle := p.queues.Messages(p.spec.Messages(p.deps))
 	return func(ctx context.Context, batch events.SQSEvent) (events.SQSEventResponse, error) {
@@ -54,7 +54,7 @@ func (p *platform) messages() fn.MessageHandler {
 	}
 }
 
-// named takes the deployment's prefix off the name in a queue's ARN.
+// named returns the queue's name in an ARN without the deployment's prefix.
 func (p *platform) named(arn string) string {
 	at := strings.LastIndexByte(arn, ':') + 1
 	return arn[:at] + strings.TrimPrefix(arn[at:], p.cfg.QueuePrefix)

@@ -1,12 +1,12 @@
-// Command bootstrap is the one program that every Lambda function of a
-// deployment runs (provided.al2023, built with -tags lambda.norpc): it becomes
-// the function of the catalog that _HANDLER names, builds that one alone, on
-// what its spec says it needs, and takes events from the Lambda Runtime API.
-// Its environment is described in settings.go.
+// Command bootstrap is the program that every Lambda function of a deployment
+// runs (provided.al2023, built with -tags lambda.norpc). It builds the catalog
+// function named by _HANDLER, and only that one, with the dependencies in its
+// spec, and takes events from the Lambda Runtime API. settings.go describes its
+// environment.
 //
-// Nothing but Secrets Manager, for a function that needs a secret, is contacted
-// before the first event: clients are made when they are first used, once for
-// the process.
+// Before the first event it contacts nothing but Secrets Manager, for a
+// function that needs a secret: clients are created on first use, once for the
+// process.
 package main
 
 import (
@@ -32,7 +32,7 @@ import (
 var version = "dev"
 
 func main() {
-	slog.SetDefault(telemetry.NewLogger(os.Stdout, telemetry.JSON, slog.LevelInfo)) // for what is handed no logger
+	slog.SetDefault(telemetry.NewLogger(os.Stdout, telemetry.JSON, slog.LevelInfo)) // for code without a logger of its own
 	build, err := start(os.Getenv, catalog.All())
 	if err != nil {
 		refuse(os.Getenv("_HANDLER"), err)
@@ -43,18 +43,18 @@ func main() {
 	lambda.StartWithOptions(build.handler, build.options...)
 }
 
-// started is a function ready for events.
+// started is a function that is ready for events.
 type started struct {
-	handler any // as package lambda takes it
+	handler any // as accepted by package lambda
 	options []lambda.Option
-	speak   func() // makes the process's default loggers the function's
+	speak   func() // sets the process's default loggers
 }
 
-// errSettings: the environment does not make a function.
+// errSettings means that the environment is invalid.
 var errSettings = errors.New("settings")
 
-// start builds the function that _HANDLER names. Errors: errSettings, wrapped
-// with what is wrong.
+// start builds the function named by _HANDLER. Errors: errSettings, wrapped
+// with the reason.
 func start(getenv func(string) string, specs []fn.Spec) (started, error) {
 	name := getenv("_HANDLER")
 	spec, found := catalog.Find(specs, name)
@@ -78,8 +78,8 @@ func names(specs []fn.Spec) []string {
 	return out
 }
 
-// reportInit tells the Runtime API why there is no function. The process ends
-// either way.
+// reportInit reports to the Runtime API why the function cannot start. The
+// process ends in any case.
 func reportInit(api string, cause error) {
 	if api == "" {
 		return

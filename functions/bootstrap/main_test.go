@@ -10,7 +10,7 @@ import (
 	"millrace/localstack/emulators"
 )
 
-// binary is the bootstrap as it is deployed, but for this machine, built once.
+// binary is the bootstrap as it is deployed, but built for this machine, once.
 var binary string
 
 func TestMain(m *testing.M) {
@@ -31,8 +31,8 @@ func TestMain(m *testing.M) {
 	}())
 }
 
-// build builds the bootstrap with the flags of a deployment, but for those that
-// would compile everything once more.
+// build builds the bootstrap with the flags of a deployment, except those that
+// would require recompiling everything.
 func build(to string, flags []string, env ...string) ([]byte, error) {
 	args := append([]string{"build", "-tags", "lambda.norpc", "-ldflags", "-s -w", "-o", to}, flags...)
 	cmd := exec.Command("go", append(args, "millrace/functions/bootstrap")...)

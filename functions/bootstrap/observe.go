@@ -18,18 +18,18 @@ import (
 	"millrace/shared/web/fn"
 )
 
-// observer is how a function tells what it does: JSON lines on standard output,
-// those of a metric included, which are written once an invocation.
+// observer provides a function's observability: JSON lines on standard output,
+// including those of metrics, which are written once per invocation.
 type observer struct {
 	function string
 	clock    clock.Clock
 	metrics  *telemetry.Metrics
 	units    table.Meter
-	warm     atomic.Bool                       // there was an invocation
-	current  atomic.Pointer[telemetry.Subject] // the invocation at hand, or the last one
+	warm     atomic.Bool                       // there was an invocation before
+	current  atomic.Pointer[telemetry.Subject] // the current or last invocation
 }
 
-// begin makes the context of an invocation.
+// begin returns the context of an invocation.
 func (o *observer) begin(ctx context.Context) context.Context {
 	s := &telemetry.Subject{Function: o.function, ColdStart: !o.warm.Swap(true)}
 	if lc, ok := lambdacontext.FromContext(ctx); ok {
@@ -39,7 +39,8 @@ func (o *observer) begin(ctx context.Context) context.Context {
 	return telemetry.With(ctx, s)
 }
 
-// subject is the invocation at hand, or merely the function before the first.
+// subject returns the current invocation, or only the function before the first
+// one.
 func (o *observer) subject() telemetry.Subject {
 	if s := o.current.Load(); s != nil {
 		return *s
@@ -61,14 +62,14 @@ func (o *observer) flush() error {
 	return o.metrics.Flush(o.clock.Now(), o.subject())
 }
 
-// observed makes invocations of next known to its logs.
+// observed adds the invocation to the log context of next.
 func observed[In, Out any](o *observer, next func(context.Context, In) (Out, error)) func(context.Context, In) (Out, error) {
 	return func(ctx context.Context, in In) (Out, error) {
 		return next(o.begin(ctx), in)
 	}
 }
 
-// measured counts the invocations of a function that nothing else counts.
+// measured counts the invocations of a function that are not counted elsewhere.
 func (p *platform) measured(next fn.Handler) fn.Handler {
 	return func(ctx context.Context, payload json.RawMessage) (any, error) {
 		began := p.deps.Clock.Now()
@@ -78,9 +79,9 @@ func (p *platform) measured(next fn.Handler) fn.Handler {
 	}
 }
 
-// runtimeLog takes what package lambda logs: what an invocation failed with, a
-// panic included, as it reports it to Lambda, and trouble with the Runtime API.
-// It is the one place that logs the former.
+// runtimeLog receives the log of package lambda: errors of invocations,
+// including panics, as reported to Lambda, and problems with the Runtime API.
+// Errors of invocations are logged only here.
 type runtimeLog struct {
 	log *slog.Logger
 	of  *observer
@@ -107,14 +108,14 @@ func (r runtimeLog) Write(data []byte) (int, error) {
 	return len(data), nil
 }
 
-// speak makes the process's default loggers the function's.
+// speak sets the process's default loggers to the function's.
 func (p *platform) speak() {
 	slog.SetDefault(p.deps.Log)
 	log.SetFlags(0)
 	log.SetOutput(runtimeLog{p.deps.Log, &p.observer})
 }
 
-// refuse tells why there is no function, as the function would have told it.
+// refuse logs why the function cannot start, in the function's log format.
 func refuse(name string, err error) {
 	s := telemetry.Subject{Function: name, ColdStart: true}
 	telemetry.NewLogger(os.Stdout, telemetry.JSON, slog.LevelInfo).

@@ -23,8 +23,8 @@ import (
 
 const traceID = "0af7651916cd43dd8448eb211c80319c"
 
-// output runs payloads on one process of a function, one after the other, and
-// returns the answers ("" for a fault) and the lines that it wrote.
+// output sends payloads to one process of a function, one after the other, and
+// returns the answers ("" for a fault) and the lines it wrote.
 func output(t *testing.T, handler string, env map[string]string, payloads ...string) (answers []string, lines []telemetrytest.Line) {
 	t.Helper()
 	api, err := runtimeapi.Start()
@@ -56,8 +56,7 @@ func output(t *testing.T, handler string, env map[string]string, payloads ...str
 	return answers, out.Lines(t)
 }
 
-// get is a request for somebody's own data, with much in it that nobody else
-// should read.
+// get returns a request with data that must not be logged.
 func get(t *testing.T, path string) string {
 	t.Helper()
 	header := map[string][]string{
@@ -77,11 +76,11 @@ func only(lines []telemetrytest.Line, has string) []telemetrytest.Line {
 	return slices.DeleteFunc(slices.Clone(lines), func(l telemetrytest.Line) bool { return l[has] == nil })
 }
 
-// TestLinesOfARequest: whatever a deployed function writes is JSON: a canonical
-// line for each request, and its metrics, once.
-func TestLinesOfARequest(t *testing.T) {
+// TestLogLinesOfRequest: a deployed function writes only JSON: one canonical
+// line for each request, and its metrics once.
+func TestLogLinesOfRequest(t *testing.T) {
 	t.Parallel()
-	for _, handler := range []string{"auth", "runs"} { // answered whole, and as a stream
+	for _, handler := range []string{"auth", "runs"} { // one buffers its responses, the other streams them
 		path := map[string]string{"auth": "/me", "runs": "/runs"}[handler]
 		t.Run(handler, func(t *testing.T) {
 			t.Parallel()
@@ -120,8 +119,8 @@ func TestLinesOfARequest(t *testing.T) {
 	}
 }
 
-// TestLinesOfAFailure: what an invocation failed with is logged once.
-func TestLinesOfAFailure(t *testing.T) {
+// TestErrorOfInvocationIsLoggedOnce.
+func TestErrorOfInvocationIsLoggedOnce(t *testing.T) {
 	t.Parallel()
 	answers, lines := output(t, "scheduler-tick", nil, `{"event_type": "other"}`)
 	assert.Equal(t, []string{""}, answers)
@@ -148,8 +147,8 @@ func TestLogLevel(t *testing.T) {
 	assert.NotEmpty(t, telemetrytest.Metrics(t, lines), "metrics have no level")
 }
 
-// TestPanicsAndTroubleOfTheRuntime come out of package lambda by its log.
-func TestPanicsAndTroubleOfTheRuntime(t *testing.T) {
+// TestPanicsAndRuntimeErrorsAreLogged covers the log of package lambda.
+func TestPanicsAndRuntimeErrorsAreLogged(t *testing.T) {
 	t.Parallel()
 	var out telemetrytest.Log
 	o := &observer{function: "runs"}
@@ -166,8 +165,8 @@ func TestPanicsAndTroubleOfTheRuntime(t *testing.T) {
 	assert.Equal(t, "runs", telemetry.From(ctx).Function)
 }
 
-// TestConsumedUnitsAreMeasured, those of work outside of an invocation's context
-// included.
+// TestConsumedUnitsAreMeasured, including those of work without an invocation's
+// context.
 func TestConsumedUnitsAreMeasured(t *testing.T) {
 	t.Parallel()
 	var out telemetrytest.Log
@@ -185,7 +184,7 @@ func TestConsumedUnitsAreMeasured(t *testing.T) {
 	}, telemetrytest.Metrics(t, out.Lines(t)))
 }
 
-func TestTheNamespaceIsOneOfCloudWatchs(t *testing.T) {
+func TestNamespaceIsValidForCloudWatch(t *testing.T) {
 	t.Parallel()
 	for name, ok := range map[string]bool{"": true, "Millrace/prod-eu": true, "AWS/Lambda": false, "with space": false} {
 		r := reader{getenv: getenv(map[string]string{envMetrics: name})}

@@ -26,22 +26,22 @@ import (
 	"millrace/shared/web/httpapi"
 )
 
-// flushPatience is how long the logs of runs may take to be stored after an
-// event, or when the environment is shut down.
+// flushPatience is how long storing the logs of runs may take after an event,
+// or when the environment is shut down.
 const flushPatience = 5 * time.Second
 
-// platform is what one function is built on.
+// platform holds the dependencies of one function.
 type platform struct {
 	cfg      settings
 	spec     fn.Spec
 	deps     fn.Deps
-	queues   *sqs.Queues // the driver behind deps.Queues
+	queues   *sqs.Queues // the driver in deps.Queues
 	service  *catalog.Service
-	err      error // of making them
+	err      error // of creating them
 	observer observer
 }
 
-// newPlatform makes the drivers of what the spec needs; all else stays nil. It
+// newPlatform creates the drivers that the spec needs; the others stay nil. It
 // contacts nothing.
 func newPlatform(cfg settings, spec fn.Spec) *platform {
 	now, needs := clock.System{}, spec.Needs
@@ -61,7 +61,7 @@ func newPlatform(cfg settings, spec fn.Spec) *platform {
 		p.deps.Table = table.Metered(dynamo.New(dynamo.Config{Table: cfg.Table, AWS: aws}), &p.observer.units)
 	}
 	if needs.Blob != fn.NoAccess {
-		// What its role refuses in the cloud is refused on every machine.
+		// Writes that the role denies in the cloud fail on every machine.
 		p.deps.Blob = blob.Within(s3.New(s3.Config{
 			Bucket: cfg.Bucket, Region: cfg.Region,
 			Endpoint: cfg.ObjectEndpoint, PathStyle: cfg.ObjectEndpoint != "",
@@ -96,7 +96,7 @@ func newPlatform(cfg settings, spec fn.Spec) *platform {
 	return p
 }
 
-// assemble puts the function together on its drivers.
+// assemble builds the function with its drivers.
 func (p *platform) assemble() (*catalog.Service, error) {
 	s := catalog.Settings{
 		SuperAdmins: p.cfg.SuperAdmins, CursorKey: p.cfg.CursorKey, Limits: p.cfg.Limits, Traces: p.spec.Needs.Blob == fn.Writes,
@@ -115,14 +115,14 @@ func (p *platform) assemble() (*catalog.Service, error) {
 		return nil, err
 	}
 	if p.deps = out.Deps; p.spec.Trigger.Unmatched {
-		whole := out.Frame // made when it is asked for: no cold start pays for it
+		whole := out.Frame // built on demand, so that cold starts do not pay for it
 		out.Frame.Whole = sync.OnceValue(func() *httpapi.API { return catalog.API(catalog.All(), whole) })
 	}
 	return out, nil
 }
 
-// flush stores the logs of runs that wait in memory, and writes the metrics:
-// between two events an environment is frozen, and it may never wake again.
+// flush stores buffered logs of runs and writes the metrics: between two events
+// an environment is frozen, possibly forever.
 func (p *platform) flush() {
 	if p.deps.Logs != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), flushPatience)

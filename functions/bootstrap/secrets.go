@@ -14,24 +14,24 @@ import (
 	"github.com/aws/smithy-go"
 )
 
-// secretsPatience is how long the reading of a secret may take. A function needs
-// two at most, and Lambda gives it 10 s to start.
+// secretsPatience is how long reading a secret may take. A function needs at
+// most two, and Lambda gives it 10 s to start.
 const secretsPatience = 4 * time.Second
 
-// secretVariables may hold the ARN of a secret of Secrets Manager in place of
-// their value, so that it stands neither in the deployment's template nor in
+// secretVariables may contain the ARN of a secret in Secrets Manager instead of
+// their value, so that the value is neither in the deployment's template nor in
 // the function's settings.
 var secretVariables = []string{envCursorKey, envAttemptKey}
 
-// secrets is an environment in which such ARNs have become values.
+// secrets is an environment in which such ARNs are replaced by values.
 type secrets struct {
 	getenv func(string) string
 	read   func(ctx context.Context, arn string) (string, error)
 	faults []error
 }
 
-// get is like getenv. A secret is read when it is asked for; one that cannot be
-// is noted, and empty.
+// get implements getenv. It reads a secret on demand; if that fails, it records
+// the error and returns "".
 func (s *secrets) get(name string) string {
 	value := s.getenv(name)
 	if !slices.Contains(secretVariables, name) || !strings.HasPrefix(value, "arn:") {
@@ -47,7 +47,7 @@ func (s *secrets) get(name string) string {
 	return value
 }
 
-// readSecret reads a secret by its ARN. The error holds no value.
+// readSecret reads a secret by its ARN. Its errors do not contain the value.
 func readSecret(ctx context.Context, arn string) (string, error) {
 	base, err := config.LoadDefaultConfig(ctx)
 	if err != nil {

@@ -18,8 +18,8 @@ import (
 
 const secretARN = "arn:aws:secretsmanager:eu-central-1:000000000000:secret:cursor-AbCdEf"
 
-// secretsManager answers one value for every secret, or refuses if there is
-// none, and tells what it was asked for.
+// secretsManager starts a server with one value for every secret, or which
+// fails if the value is empty, and reports the requested ids.
 func secretsManager(t *testing.T, value string) (url string, asked <-chan string) {
 	t.Helper()
 	names := make(chan string, 8)
@@ -63,7 +63,7 @@ func withSecrets(t *testing.T, handler, value string) (api *runtimeapi.API, aske
 	return api, asked
 }
 
-func TestASecretIsReadByItsARN(t *testing.T) {
+func TestSecretIsReadByARN(t *testing.T) {
 	t.Parallel()
 	api, asked := withSecrets(t, "runs", secret)
 	select {
@@ -84,7 +84,7 @@ func TestASecretIsReadByItsARN(t *testing.T) {
 	assert.Len(t, cfg.CursorKey, 35)
 }
 
-func TestASecretThatCannotBeReadKeepsTheFunctionFromStarting(t *testing.T) {
+func TestUnreadableSecretPreventsStart(t *testing.T) {
 	t.Parallel()
 	for value, want := range map[string]string{
 		"":            "the secret of MILLRACE_CURSOR_KEY could not be read: AccessDeniedException: not for you",
@@ -104,7 +104,7 @@ func TestASecretThatCannotBeReadKeepsTheFunctionFromStarting(t *testing.T) {
 	}
 }
 
-func TestAFunctionReadsNoSecretThatItDoesNotNeed(t *testing.T) {
+func TestFunctionReadsOnlySecretsItNeeds(t *testing.T) {
 	t.Parallel()
 	api, asked := withSecrets(t, "taskworker", secret)
 	select {

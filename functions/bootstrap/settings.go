@@ -16,11 +16,11 @@ import (
 	"millrace/shared/web/fn"
 )
 
-// The environment of a function. Which of it is required follows from what the
-// function's spec needs; the rest may be left out, and nothing is kept that the
-// function does not need. Region, credentials and endpoints (AWS_REGION,
-// AWS_ENDPOINT_URL, AWS_ENDPOINT_URL_DYNAMODB …) are the SDK's own variables. In
-// place of a secret its ARN in Secrets Manager may stand.
+// The environment of a function. The function's spec determines which variables
+// are required; the others are optional, and variables that the function does
+// not need are ignored. Region, credentials and endpoints (AWS_REGION,
+// AWS_ENDPOINT_URL, AWS_ENDPOINT_URL_DYNAMODB …) are the SDK's own variables. A
+// secret may be given as its ARN in Secrets Manager.
 const (
 	envVersion  = "MILLRACE_VERSION"   // shown by health; default: the build's
 	envLogLevel = "MILLRACE_LOG_LEVEL" // debug, info (default), warn or error
@@ -30,26 +30,26 @@ const (
 	envBucket      = "MILLRACE_BUCKET"        // name of the S3 bucket
 	envBus         = "MILLRACE_BUS"           // name or ARN of the EventBridge bus
 	envVaultKey    = "MILLRACE_VAULT_KEY_ARN" // ARN of the KMS key that wraps the data keys of secret values
-	envQueuePrefix = "MILLRACE_QUEUE_PREFIX"  // stands before the queues' names; may be empty
+	envQueuePrefix = "MILLRACE_QUEUE_PREFIX"  // prefix of the queues' names; may be empty
 
 	envIssuer      = "MILLRACE_SIGNIN_ISSUER"   // of sign-in tokens; empty: only API keys are accepted
-	envAudience    = "MILLRACE_SIGNIN_AUDIENCE" // the client id in them; goes with the issuer
-	envJWKS        = "MILLRACE_SIGNIN_JWKS_URL" // of the issuer's keys; default: what its discovery document says
-	envSuperAdmins = "MILLRACE_SUPER_ADMINS"    // emails of the platform's administrators, by commas
+	envAudience    = "MILLRACE_SIGNIN_AUDIENCE" // the client id in them; required with the issuer
+	envJWKS        = "MILLRACE_SIGNIN_JWKS_URL" // of the issuer's keys; default: the one in its discovery document
+	envSuperAdmins = "MILLRACE_SUPER_ADMINS"    // emails of the platform's administrators, comma-separated
 	envCursorKey   = "MILLRACE_CURSOR_KEY"      // secret, base64 of 32 bytes or more: signs list cursors
-	envLimits      = "MILLRACE_LIMITS"          // name=value of limits that differ from package quota's table, by commas
-	envURL         = "MILLRACE_URL"             // where callers reach the API, without a slash at its end
-	envAllowRanges = "MILLRACE_ALLOW_RANGES"    // CIDR ranges that calls made for users may reach besides public ones, by commas
+	envLimits      = "MILLRACE_LIMITS"          // name=value of limits that differ from the defaults of package quota, comma-separated
+	envURL         = "MILLRACE_URL"             // base URL of the API for callers, without a trailing slash
+	envAllowRanges = "MILLRACE_ALLOW_RANGES"    // CIDR ranges that calls on behalf of users may reach besides public addresses, comma-separated
 
-	envSandboxPrefix = "MILLRACE_SANDBOX_PREFIX" // stands before the tier in the names of the sandbox functions
-	envLogURL        = "MILLRACE_LOG_URL"        // where the sandbox hands logs over: the API's POST /internal/attempts/logs
+	envSandboxPrefix = "MILLRACE_SANDBOX_PREFIX" // prefix of the names of the sandbox functions, before the tier
+	envLogURL        = "MILLRACE_LOG_URL"        // where the sandbox delivers logs: the API's POST /internal/attempts/logs
 	envAttemptKey    = "MILLRACE_ATTEMPT_KEY"    // secret, base64 of 32 bytes or more: signs the tokens for it
 )
 
-// minKey is the least length of a secret, in bytes.
+// minKey is the minimum length of a secret, in bytes.
 const minKey = ticket.MinKey
 
-// settings are what the environment says.
+// settings are the parsed environment.
 type settings struct {
 	Version  string
 	LogLevel slog.Level
@@ -71,8 +71,8 @@ type settings struct {
 	AttemptKey            []byte
 }
 
-// readSettings reads and checks what a function needs. The error names every
-// variable that is missing or wrong, and no value of a secret.
+// readSettings reads and checks the variables that a function needs. The error
+// names every missing or invalid variable, but no value of a secret.
 func readSettings(getenv func(string) string, spec fn.Spec) (settings, error) {
 	r := reader{getenv: getenv}
 	needs := spec.Needs
@@ -129,13 +129,13 @@ func readSettings(getenv func(string) string, spec fn.Spec) (settings, error) {
 	return cfg, errors.Join(r.faults...)
 }
 
-// usesQueues reports whether a function speaks to queues itself: it sends to
-// them, reads their counts, or defers the messages it is given.
+// usesQueues reports whether a function uses queues itself: it sends to them,
+// reads their counts, or defers the messages it receives.
 func usesQueues(spec fn.Spec) bool {
 	return len(spec.Needs.Send) > 0 || len(spec.Needs.Measure) > 0 || spec.Messages != nil
 }
 
-// reader reads variables and collects their faults.
+// reader reads variables and collects errors.
 type reader struct {
 	getenv func(string) string
 	faults []error

@@ -17,7 +17,7 @@ import (
 
 const secret = "c2VjcmV0LXNlY3JldC1zZWNyZXQtc2VjcmV0LXNlY3JldC0="
 
-// complete is an environment in which every function starts.
+// complete returns an environment in which every function starts.
 func complete() map[string]string {
 	return map[string]string{
 		"AWS_REGION": "eu-central-1", envTable: "t", envBucket: "b", envBus: "bus", envQueuePrefix: "q-",
@@ -30,7 +30,7 @@ func getenv(env map[string]string) func(string) string {
 	return func(name string) string { return env[name] }
 }
 
-func TestEveryFunctionStartsAndGetsWhatItNeedsAlone(t *testing.T) {
+func TestEveryFunctionStartsWithOnlyItsDependencies(t *testing.T) {
 	t.Parallel()
 	for _, spec := range catalog.All() {
 		cfg, err := readSettings(getenv(complete()), spec)
@@ -52,7 +52,7 @@ func TestEveryFunctionStartsAndGetsWhatItNeedsAlone(t *testing.T) {
 	}
 }
 
-func TestMissingAndWrongSettingsAreNamedAllAtOnce(t *testing.T) {
+func TestAllInvalidSettingsAreReportedAtOnce(t *testing.T) {
 	t.Parallel()
 	worker, _ := catalog.Find(catalog.All(), "taskworker")
 	_, err := readSettings(getenv(nil), worker)
@@ -89,7 +89,7 @@ func TestMissingAndWrongSettingsAreNamedAllAtOnce(t *testing.T) {
 	require.ErrorIs(t, err, errSettings)
 }
 
-func TestAProcessThatCannotStartSaysWhy(t *testing.T) {
+func TestFailedStartReportsReason(t *testing.T) {
 	t.Parallel()
 	for handler, want := range map[string]string{
 		"nothing": `_HANDLER is "nothing", not one of artifacts, auth,`,

@@ -17,9 +17,9 @@ import (
 	"millrace/shared/web/fn"
 )
 
-// TestAProcessAsksForSIGTERM: Lambda sends it only to environments that have an
+// TestProcessRegistersForSIGTERM: Lambda sends it only to environments with an
 // extension.
-func TestAProcessAsksForSIGTERM(t *testing.T) {
+func TestProcessRegistersForSIGTERM(t *testing.T) {
 	t.Parallel()
 	for handler, asks := range map[string]bool{"taskworker": true, "runs": true, "scheduler-tick": false} {
 		api, err := runtimeapi.Start()
@@ -36,9 +36,9 @@ func TestAProcessAsksForSIGTERM(t *testing.T) {
 	}
 }
 
-// TestLogsAreStoredBeforeAnEnvironmentIsFrozen: after an event, and when the
-// environment is shut down, nothing waits in memory.
-func TestLogsAreStoredBeforeAnEnvironmentIsFrozen(t *testing.T) {
+// TestLogsAreStoredBeforeEnvironmentIsFrozen: after an event, and when the
+// environment is shut down, no logs are buffered in memory.
+func TestLogsAreStoredBeforeEnvironmentIsFrozen(t *testing.T) {
 	t.Parallel()
 	env := localtest.Open(t, localtest.Options{Blob: &blobtest.Memory{}})
 	spec := fn.Spec{Name: "x", Handle: func(d fn.Deps) fn.Handler {

@@ -14,13 +14,13 @@ import (
 	"millrace/localstack/runtimeapi"
 )
 
-// The budget of a start and of what is deployed.
+// Budgets of a start and of the deployed size.
 const (
 	maxFirstPoll = 20 * time.Millisecond
 	maxBinary    = 20 << 20
 )
 
-// process starts a function that reaches nothing but its Runtime API.
+// process starts a function that can reach only its Runtime API.
 func process(tb testing.TB, api *runtimeapi.API, handler string) (end func()) {
 	tb.Helper()
 	cmd := exec.Command(binary)
@@ -35,8 +35,8 @@ func process(tb testing.TB, api *runtimeapi.API, handler string) (end func()) {
 	}
 }
 
-// firstPoll is the time from the start of the process to its first request for
-// an event.
+// firstPoll returns the time from the start of the process to its first request
+// for an event.
 func firstPoll(tb testing.TB, handler string) time.Duration {
 	tb.Helper()
 	api, err := runtimeapi.Start()
@@ -53,7 +53,7 @@ func firstPoll(tb testing.TB, handler string) time.Duration {
 	}
 }
 
-// median of the times of n starts.
+// median returns the median time of n starts.
 func median(tb testing.TB, handler string, n int) time.Duration {
 	tb.Helper()
 	times := make([]time.Duration, n)
@@ -70,8 +70,8 @@ func TestEveryFunctionPolls(t *testing.T) {
 	}
 }
 
-// BenchmarkStart prints the median of 20 starts of functions with few and with many
-// operations, and of one that has none. The budget is for a quiet machine.
+// BenchmarkStart reports the median of 20 starts of functions with few and with
+// many operations, and of one without. The budget is for an idle machine.
 func BenchmarkStart(b *testing.B) {
 	for _, handler := range []string{"health", "runs", "taskworker", "flows", "console"} {
 		b.Run(handler, func(b *testing.B) {
@@ -85,7 +85,7 @@ func BenchmarkStart(b *testing.B) {
 	}
 }
 
-// BenchmarkDeployedSize prints the size of what is deployed beside its budget.
+// BenchmarkDeployedSize reports the deployed size with its budget.
 func BenchmarkDeployedSize(b *testing.B) {
 	out := filepath.Join(b.TempDir(), "bootstrap")
 	for b.Loop() {

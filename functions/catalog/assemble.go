@@ -12,28 +12,29 @@ import (
 	"millrace/shared/web/httpapi"
 )
 
-// Settings are what a service is told besides the drivers that it stands on.
+// Settings are the settings of a service besides its drivers.
 type Settings struct {
-	SignIn      *identity.SignIn    // of tokens of the web sign-in; nil: API keys only
+	SignIn      *identity.SignIn    // verifies tokens of the web sign-in; nil: API keys only
 	SuperAdmins []string            // emails of the platform's administrators
 	CursorKey   []byte              // signs list cursors; at least 16 bytes
-	Limits      quota.Values        // that differ from the table of limits
-	Unlimited   bool                // nothing is limited
-	Chance      func(n int64) int64 // draws the slices of limits; nil: at random
-	Traces      bool                // exception traces are stored beside the objects
-	Bodies      *httpapi.Bodies     // bounds the memory of request bodies; nil: has none
+	Limits      quota.Values        // that differ from the defaults
+	Unlimited   bool                // disables all limits
+	Chance      func(n int64) int64 // draws the sizes of slices; nil: random
+	Traces      bool                // store exception traces in the object store
+	Bodies      *httpapi.Bodies     // bounds the memory of request bodies; nil: unbounded
 }
 
-// Service is functions put together on drivers.
+// Service is a set of functions with their dependencies.
 type Service struct {
 	Specs []fn.Spec
-	Deps  fn.Deps        // the drivers, and what is made of them
-	Frame httpapi.Config // of the functions that answer requests
+	Deps  fn.Deps        // the drivers, and what is built from them
+	Frame httpapi.Config // for functions that serve HTTP
 }
 
-// Assemble puts functions together on drivers: it makes of the table, the clock and
-// the object store what every function is handed besides, and the frame of
-// operations. What deps has already, stays. Errors: those of settings.
+// Assemble builds the dependencies of functions from drivers: it derives
+// everything else from the table, the clock and the object store, and returns
+// the configuration of the HTTP framework. It keeps what deps already has.
+// Errors: invalid settings.
 func Assemble(specs []fn.Spec, deps fn.Deps, s Settings) (*Service, error) {
 	if deps.Hub == nil {
 		deps.Hub = &signal.Hub{}
@@ -49,7 +50,7 @@ func Assemble(specs []fn.Spec, deps fn.Deps, s Settings) (*Service, error) {
 		Title: "Millrace", Version: deps.Config.Version, Clock: deps.Clock, Log: deps.Log, Metrics: deps.Metrics,
 		CursorKey: s.CursorKey, Bodies: s.Bodies, URL: deps.Config.URL,
 	}}
-	if deps.Quota != nil { // a nil one would be a Limiter that is there
+	if deps.Quota != nil { // a nil *Quota would be a non-nil Limiter
 		out.Frame.Limiter = deps.Quota
 	}
 	if s.Traces {
@@ -68,7 +69,7 @@ func Assemble(specs []fn.Spec, deps fn.Deps, s Settings) (*Service, error) {
 	return out, nil
 }
 
-// API is one API with the operations of all functions.
+// API returns an API with the operations of all functions.
 func (s *Service) API() *httpapi.API {
 	api := httpapi.New(s.Frame)
 	for _, spec := range s.Specs {
@@ -79,7 +80,7 @@ func (s *Service) API() *httpapi.API {
 	return api
 }
 
-// Messages builds the functions that queues feed, by queue.
+// Messages builds the functions that queues trigger, by queue.
 func (s *Service) Messages() map[string]fn.MessageHandler {
 	out := map[string]fn.MessageHandler{}
 	for _, spec := range s.Specs {

@@ -1,6 +1,6 @@
-// Package catalog is the registry of the service's functions: the one explicit
-// list from which the embedded server, the bootstrap, the deployment and the
-// table of operations are derived. Adding a domain is one folder and one line
+// Package catalog is the registry of the service's functions: the explicit list
+// from which the embedded server, the bootstrap, the deployment and the table
+// of operations are derived. Adding a domain takes one folder and one line
 // here.
 package catalog
 
@@ -28,8 +28,8 @@ import (
 // All returns the spec of every function, HTTP domains first.
 func All() []fn.Spec { return With() }
 
-// With returns the catalog with more functions, as it would be if they were in it.
-// It panics on functions that cannot stand beside each other.
+// With returns the catalog extended by more functions. It panics if functions
+// conflict.
 func With(more ...fn.Spec) []fn.Spec {
 	return ticked(checked(append([]fn.Spec{
 		artifacts.Spec,
@@ -50,8 +50,7 @@ func With(more ...fn.Spec) []fn.Spec {
 	}, more...)...))
 }
 
-// ticked has the scheduler's tick hand out the kinds of timed work that the
-// functions take.
+// ticked adds the kinds of timed work of the functions to the scheduler's tick.
 func ticked(specs []fn.Spec) []fn.Spec {
 	var kinds []due.Kind
 	for _, s := range specs {
@@ -65,7 +64,7 @@ func ticked(specs []fn.Spec) []fn.Spec {
 	return specs
 }
 
-// Find returns the function of a name, false if there is none.
+// Find returns the function with a name. ok is false if there is none.
 func Find(specs []fn.Spec, name string) (fn.Spec, bool) {
 	for _, s := range specs {
 		if s.Name == name {
@@ -75,7 +74,7 @@ func Find(specs []fn.Spec, name string) (fn.Spec, bool) {
 	return fn.Spec{}, false
 }
 
-// Unmatched returns the function that requests come to that match no operation,
+// Unmatched returns the function for requests that match no operation. ok is
 // false if there is none.
 func Unmatched(specs []fn.Spec) (fn.Spec, bool) {
 	for _, s := range specs {
@@ -86,9 +85,9 @@ func Unmatched(specs []fn.Spec) (fn.Spec, bool) {
 	return fn.Spec{}, false
 }
 
-// validate refuses a function that would not work when it is deployed: a Lambda
-// function has one entry point, so it takes one kind of events. A domain that
-// answers requests and handles events has a function for each.
+// validate returns an error for a function that would not work when deployed: a
+// Lambda function has one entry point, so it takes one kind of event. A domain
+// that serves requests and handles events has a function for each.
 func validate(s fn.Spec) error {
 	handlers := 0
 	for _, there := range []bool{s.Routes != nil, s.Messages != nil, s.Handle != nil} {
@@ -122,10 +121,9 @@ func validate(s fn.Spec) error {
 	return fmt.Errorf("catalog: function %q %s", s.Name, fault)
 }
 
-// checked panics on functions that would take each other's place in everything
-// derived from the list: two of one name, two that take one kind of timed work, two
-// that get unmatched requests, and two that get events of the bucket, for S3 tells
-// one queue of each.
+// checked panics on functions that conflict: two with one name, two for one
+// kind of timed work, two for unmatched requests, and two for events of the
+// bucket, because S3 notifies only one queue of each event.
 func checked(specs ...fn.Spec) []fn.Spec {
 	seen := make(map[string]bool, len(specs))
 	objectsTo, unmatchedTo, dueTo := "", "", map[string]string{}

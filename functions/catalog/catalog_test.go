@@ -23,7 +23,7 @@ import (
 
 var update = flag.Bool("update", false, "write the generated files anew")
 
-// The README's tables stand between these lines.
+// The README's tables are between these lines.
 const (
 	begin = "<!-- %s: written by make generate -->\n"
 	end   = "<!-- end of %s -->\n"
@@ -48,7 +48,7 @@ func TestReadmeListsOperationsLimitsAndTaskTypes(t *testing.T) {
 	})
 }
 
-// here is this folder: the object store of other tests changes the working
+// here is this folder. The object store of other tests changes the working
 // directory.
 var here, _ = os.Getwd()
 
@@ -65,7 +65,7 @@ func golden(t *testing.T, path string, want func(old string) string) {
 	require.NoError(t, os.WriteFile(path, []byte(want(string(old))), 0o644))
 }
 
-func TestEverySpecIsWhole(t *testing.T) {
+func TestEverySpecIsComplete(t *testing.T) {
 	t.Parallel()
 	fed := map[string]string{}
 	var queues []string
@@ -99,7 +99,7 @@ func TestEverySpecIsWhole(t *testing.T) {
 	}
 }
 
-func TestEveryOperationSaysWhatItIs(t *testing.T) {
+func TestEveryOperationIsDescribed(t *testing.T) {
 	t.Parallel()
 	ops := Operations(All())
 	require.NotEmpty(t, ops)
@@ -119,7 +119,7 @@ func TestNamesAreUnique(t *testing.T) {
 	assert.False(t, found)
 }
 
-// timed is a function that there is not. It takes kinds of timed work.
+// timed is a fictitious function for kinds of timed work.
 func timed(name string, kinds ...string) fn.Spec {
 	s := fn.Spec{Name: name, Messages: func(fn.Deps) fn.MessageHandler { return nil }, Timeout: time.Minute}
 	for _, kind := range kinds {
@@ -128,7 +128,7 @@ func timed(name string, kinds ...string) fn.Spec {
 	return s
 }
 
-func TestAKindOfTimedWorkHasOneFunction(t *testing.T) {
+func TestKindOfTimedWorkHasOneFunction(t *testing.T) {
 	t.Parallel()
 	assert.PanicsWithValue(t, `catalog: "a" and "b" both take what is due of the kind "poll"`, func() {
 		With(timed("a", "poll", "sla"), timed("b", "poll"))
@@ -152,13 +152,13 @@ func TestAKindOfTimedWorkHasOneFunction(t *testing.T) {
 	}
 }
 
-// taker is a function that there is not. It gets events of the bucket.
+// taker is a fictitious function for events of the bucket.
 func taker(name string) fn.Spec {
 	objects := fn.ObjectTrigger{Events: []fn.ObjectEvent{fn.ObjectCreated}}
 	return fn.Spec{Name: name, Trigger: fn.Trigger{Objects: objects}, Messages: func(fn.Deps) fn.MessageHandler { return nil }, Timeout: time.Minute}
 }
 
-// onTick is a function that there is not. It gets ticks.
+// onTick is a fictitious function for ticks.
 func onTick(name string) fn.Spec {
 	return fn.Spec{Name: name, Trigger: fn.Trigger{EveryMinute: true}, Handle: func(fn.Deps) fn.Handler { return nil }}
 }
@@ -178,7 +178,7 @@ func TestOneFunctionGetsUnmatchedRequests(t *testing.T) {
 	assert.False(t, found)
 }
 
-func TestOneFunctionGetsEventsOfObjects(t *testing.T) {
+func TestOneFunctionGetsObjectEvents(t *testing.T) {
 	t.Parallel()
 	assert.PanicsWithValue(t, `catalog: "a" and "c" both get events of objects`, func() {
 		checked(taker("a"), onTick("b"), taker("c"))

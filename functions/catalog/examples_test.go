@@ -10,8 +10,8 @@ import (
 	"millrace/shared/web/httpapi"
 )
 
-// TestExamplesAreAccepted sends what the description shows, in the order in which
-// a user would.
+// TestExamplesAreAccepted sends the examples of the description, in the order
+// in which a user would.
 func TestExamplesAreAccepted(t *testing.T) {
 	t.Parallel()
 	env := open(t)

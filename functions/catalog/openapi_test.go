@@ -13,7 +13,8 @@ import (
 )
 
 // TestDescriptionIsThatOfTheGoldenFile keeps the published description, which
-// make contract checks, in the repository: a change of the interface shows in it.
+// make contract checks, in the repository, so that changes of the interface are
+// visible.
 func TestDescriptionIsThatOfTheGoldenFile(t *testing.T) {
 	t.Parallel()
 	data, err := API(All(), httpapi.Config{Title: "Millrace", Version: "1"}).JSON()

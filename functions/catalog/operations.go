@@ -10,20 +10,21 @@ import (
 	"millrace/shared/web/httpapi"
 )
 
-// Operation is an HTTP operation and the function that serves it.
+// Operation is an HTTP operation with the function that serves it.
 type Operation struct {
 	httpapi.Operation
 	Function string // name of the function
 }
 
-// API is the API of functions. It only describes their operations, which are built
-// on nothing and must not be called. It panics if two claim the same.
+// API returns an API that only describes the operations of functions. They are
+// built without dependencies and must not be called. It panics on duplicate
+// operations.
 func API(specs []fn.Spec, frame httpapi.Config) *httpapi.API {
 	return (&Service{Specs: specs, Frame: frame}).API()
 }
 
-// Operations lists the operations of the functions, by path and method. It
-// panics if two claim the same.
+// Operations returns the operations of the functions, by path and method. It
+// panics on duplicates.
 func Operations(specs []fn.Spec) []Operation {
 	api := httpapi.New(httpapi.Config{Title: "Millrace"})
 	var out []Operation
@@ -42,13 +43,13 @@ func Operations(specs []fn.Spec) []Operation {
 	return out
 }
 
-// Public are the operations of the interface: those that are not hidden.
+// Public returns the operations that are not hidden.
 func Public(ops []Operation) []Operation {
 	return slices.DeleteFunc(slices.Clone(ops), func(op Operation) bool { return op.Hidden })
 }
 
-// Table writes operations as tab-separated values with a heading: method, path,
-// permission, scopes an API key needs, function.
+// Table formats operations as tab-separated values with a heading: method,
+// path, permission, scopes that an API key needs, function.
 func Table(ops []Operation) string {
 	var b strings.Builder
 	b.WriteString("method\tpath\tpermission\tapi_key_scopes\tfunction\n")
@@ -58,7 +59,7 @@ func Table(ops []Operation) string {
 	return b.String()
 }
 
-// Markdown writes operations as the table of the README.
+// Markdown formats operations as the table in the README.
 func Markdown(ops []Operation) string {
 	var b strings.Builder
 	b.WriteString("| | | what | needs |\n| --- | --- | --- | --- |\n")
@@ -68,7 +69,7 @@ func Markdown(ops []Operation) string {
 	return b.String()
 }
 
-// needs names what a caller needs, and the scopes of a key where they differ.
+// needs returns what a caller needs, and the scopes of a key if they differ.
 func needs(op Operation) string {
 	access, scopes := op.Access.String(), op.Access.Scopes()
 	if scopes == "" || scopes == access {

@@ -8,11 +8,11 @@ import (
 	"millrace/shared/web/fn"
 )
 
-// BusQueue is the queue through which a function gets events of the bus.
+// BusQueue returns the queue through which a function receives bus events.
 func BusQueue(spec fn.Spec) string { return "bus-" + spec.Name }
 
-// ObjectsTo returns the function that gets events of the bucket, false if none
-// does.
+// ObjectsTo returns the function for events of the bucket. ok is false if there
+// is none.
 func ObjectsTo(specs []fn.Spec) (fn.Spec, bool) {
 	for _, s := range specs {
 		if len(s.Trigger.Objects.Events) > 0 {
@@ -22,10 +22,11 @@ func ObjectsTo(specs []fn.Spec) (fn.Spec, bool) {
 	return fn.Spec{}, false
 }
 
-// Queues are the queues that feed functions: those that their triggers name, one
-// for each kind of timed work, one for each function that gets events of the bus,
-// and one for the function that gets events of the bucket. A message stays away from others for longer than its
-// function may take, which Lambda asks for.
+// Queues returns the queues that trigger functions: those named by their
+// triggers, one for each kind of timed work, one for each function that
+// receives bus events, and one for the function that receives bucket events. As
+// Lambda requires, the visibility time-out is longer than the function's
+// time-out.
 func Queues(specs []fn.Spec) []queue.Definition {
 	var defs []queue.Definition
 	for _, spec := range specs {

@@ -28,7 +28,8 @@ var spec = object{"tasks": []object{
 func open(t *testing.T, limits ...string) *localtest.Env {
 	t.Helper()
 	env := localtest.Open(t, localtest.Options{Limits: limits}, catalog.All()...)
-	// In the middle of a minute: a rate's window does not end in the test.
+	// In the middle of a minute, so that a rate's window does not end during the
+	// test.
 	env.Clock.Set(time.Now().Truncate(time.Minute).Add(time.Minute + 10*time.Second))
 	return env
 }
@@ -43,7 +44,7 @@ func run(env *localtest.Env, t *testing.T, key string) *localtest.Response {
 	return env.Do(t, key, "POST", "/runs", object{"flow_name": "etl", "flow_version": "1"})
 }
 
-// refused holds a 429 to its form: what limit it is, and when to come back.
+// refused checks a 429: it must name the limit and the retry delay.
 func refused(t *testing.T, res *localtest.Response, detail string, after int) {
 	t.Helper()
 	require.Equal(t, http.StatusTooManyRequests, res.Code, "%s", res.Body)
@@ -53,8 +54,8 @@ func refused(t *testing.T, res *localtest.Response, detail string, after int) {
 	assert.True(t, seconds >= 1 && seconds <= after, "Retry-After: %d", seconds)
 }
 
-// Each quota lets in as many as it says, refuses one more without a change, leaves
-// other workspaces alone, and lets in as many as were freed.
+// Each quota admits as many as it allows, rejects one more without a change,
+// does not affect other workspaces, and admits as many as were freed.
 func TestQuotas(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -62,10 +63,10 @@ func TestQuotas(t *testing.T) {
 		do     func(env *localtest.Env, t *testing.T, key string, n int) *localtest.Response
 		free   func(env *localtest.Env, t *testing.T, first *localtest.Response)
 		detail string
-		of     bool // it is the user's, in whatever workspace
+		of     bool // per user, in any workspace
 	}{
 		"API keys": {
-			limit: "api-keys=3", // the key of the test is one
+			limit: "api-keys=3", // the test's own key is one
 			do: func(env *localtest.Env, t *testing.T, key string, n int) *localtest.Response {
 				return env.Do(t, key, "POST", "/api-keys", object{"name": fmt.Sprint("k", n)})
 			},
@@ -202,7 +203,7 @@ func cancel(env *localtest.Env, t *testing.T, first *localtest.Response) {
 	settle(env, t)
 }
 
-// settle has runs that were cancelled done with.
+// settle completes the processing of cancelled runs.
 func settle(env *localtest.Env, t *testing.T) {
 	t.Helper()
 	dispatch, ok := catalog.Find(catalog.All(), "dispatch")
@@ -242,9 +243,9 @@ func TestRates(t *testing.T) {
 	env.Do(t, env.A.Key, "GET", "/runs", nil).Require(t, 200)
 }
 
-// A request that is sent again under its idempotency key is answered, and neither
-// it nor one that is refused for another reason uses up a limit.
-func TestWhatMakesNoRunUsesNothingUp(t *testing.T) {
+// A request repeated with its idempotency key is answered; neither it nor one
+// rejected for another reason uses up a limit.
+func TestRequestsWithoutNewRunUseNoQuota(t *testing.T) {
 	t.Parallel()
 	env := open(t, "runs-per-minute=1")
 	flow(env, t, env.A.Key, "etl", "1").Require(t, 200)
@@ -257,7 +258,7 @@ func TestWhatMakesNoRunUsesNothingUp(t *testing.T) {
 	refused(t, run(env, t, env.A.Key), "limit runs-per-minute", 50)
 }
 
-// Two servers of one table hold a workspace to one limit together.
+// Two servers on one table share a workspace's limit.
 func TestServersShareLimits(t *testing.T) {
 	t.Parallel()
 	const limit = 300

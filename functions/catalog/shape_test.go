@@ -16,15 +16,15 @@ import (
 	"millrace/shared/web/httpapi"
 )
 
-// plumbing are the folders of functions that are no domain.
+// plumbing are the folders of functions/ that are not domains.
 var plumbing = []string{"bootstrap", "catalog", "sandbox"}
 
-// domainFile is the name of a file of a domain: what a function is, its operations
-// and bodies, its rules, its records and queries, its event side, its timed work.
-// What is too long for one file is told apart by a word behind.
+// domainFile matches a domain's file names: the function's spec, its operations
+// and bodies, its rules, its records and queries, its event handlers, its timed
+// work. Parts of a long file have a suffix.
 var domainFile = regexp.MustCompile(`^(spec|api|service|store|events|due)(_[a-z]+)?\.go$`)
 
-// TestDomainsHaveOneShape: a newcomer who knows one folder knows all.
+// TestDomainsHaveOneShape, so that knowing one folder means knowing all.
 func TestDomainsHaveOneShape(t *testing.T) {
 	t.Parallel()
 	folders, err := os.ReadDir(filepath.Join(here, ".."))
@@ -47,9 +47,9 @@ func TestDomainsHaveOneShape(t *testing.T) {
 	assert.Greater(t, seen, 10)
 }
 
-// TestWhatCannotWorkDeployedIsRefused: a function is one kind of handler, for which
-// Lambda has one entry point, and its triggers are of that kind.
-func TestWhatCannotWorkDeployedIsRefused(t *testing.T) {
+// TestUndeployableSpecIsRejected: a function is one kind of handler, because
+// Lambda has one entry point, and its triggers must be of that kind.
+func TestUndeployableSpecIsRejected(t *testing.T) {
 	t.Parallel()
 	routes := func(*httpapi.API, fn.Deps) {}
 	messages := func(fn.Deps) fn.MessageHandler { return nil }

@@ -21,7 +21,7 @@ func get(t *testing.T, env *localtest.Env, path string, header http.Header) *loc
 	return env.Send(t, localtest.Request{Method: "GET", Path: path, Header: header})
 }
 
-func TestTheDocumentIsOfTheWholeAPI(t *testing.T) {
+func TestDocumentDescribesWholeAPI(t *testing.T) {
 	t.Parallel()
 	env := localtest.New(t, catalog.All()...)
 	res := get(t, env, "/openapi.json", nil).Require(t, 200)
@@ -45,7 +45,7 @@ func TestTheDocumentIsOfTheWholeAPI(t *testing.T) {
 	}
 }
 
-func TestThePageLoadsNothingFromElsewhere(t *testing.T) {
+func TestPageLoadsOnlyFromServer(t *testing.T) {
 	t.Parallel()
 	env := localtest.New(t, catalog.All()...)
 	page := get(t, env, "/docs", nil).Require(t, 200)
@@ -74,7 +74,7 @@ func TestThePageLoadsNothingFromElsewhere(t *testing.T) {
 	assert.Equal(t, "../docs", slash.Header.Get("Location"))
 }
 
-func TestTheRootLeadsToThePage(t *testing.T) {
+func TestRootRedirectsToPage(t *testing.T) {
 	t.Parallel()
 	for url, want := range map[string]string{"": "/docs", "https://x.test/v1": "https://x.test/v1/docs"} {
 		env := localtest.Open(t, localtest.Options{Config: fn.Config{URL: url}}, console.Spec)

@@ -12,8 +12,8 @@ import (
 
 //go:generate ./docs/fetch.sh
 
-// The page is made by Scalar's API reference, MIT licence, see docs/LICENSE. Its
-// script is served from here and may load nothing from elsewhere.
+// The page uses Scalar's API reference (MIT licence, see docs/LICENSE). Its
+// script is served from here and may load nothing from other servers.
 var (
 	//go:embed docs/scalar.js.gz
 	script []byte
@@ -27,9 +27,9 @@ var (
 
 const (
 	javaScript = "text/javascript; charset=utf-8"
-	forever    = "public, max-age=31536000, immutable" // of what has its version in its path
-	// policy lets the page load from this server only. The script styles its
-	// elements itself, and draws icons from data.
+	forever    = "public, max-age=31536000, immutable" // for paths that contain the version
+	// policy lets the page load only from this server. The script sets styles on
+	// its elements, and draws icons from data URLs.
 	policy = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; " +
 		"font-src 'self' data:; connect-src 'self'; worker-src 'self' blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
@@ -37,7 +37,7 @@ const (
 func scriptPath() string { return "/docs/scalar-" + strings.TrimSpace(scriptVersion) + ".js" }
 
 type service struct {
-	url      string // of the deployment; empty where it is not known
+	url      string // of the deployment; empty if unknown
 	library  *httpapi.Packed
 	document func() (*httpapi.Packed, error) // of the whole API
 }
@@ -49,13 +49,13 @@ func newService(api *httpapi.API, url string) *service {
 	})}
 }
 
-// root is GET /.
+// root serves GET /.
 func (s *service) root(context.Context, *httpapi.None) (httpapi.Redirect, error) {
-	// Without the deployment's URL the API has no folder before its paths.
+	// Without a URL of the deployment, no prefix precedes the paths of the API.
 	return httpapi.Redirect{Location: s.url + "/docs"}, nil
 }
 
-// page is GET /docs.
+// page serves GET /docs.
 func (s *service) page(context.Context, *httpapi.None) (httpapi.File, error) {
 	text := strings.NewReplacer("{{script}}", "."+scriptPath()).Replace(page)
 	return httpapi.File{Type: "text/html; charset=utf-8", Data: []byte(text), Header: http.Header{
@@ -63,17 +63,17 @@ func (s *service) page(context.Context, *httpapi.None) (httpapi.File, error) {
 	}}, nil
 }
 
-// start is GET /docs/start.js.
+// start serves GET /docs/start.js.
 func (s *service) start(context.Context, *httpapi.None) (httpapi.File, error) {
 	return httpapi.File{Type: javaScript, Data: start}, nil
 }
 
-// script is GET /docs/scalar-<version>.js.
+// script serves GET /docs/scalar-<version>.js.
 func (s *service) script(context.Context, *httpapi.None) (httpapi.File, error) {
 	return httpapi.File{Type: javaScript, Packed: s.library, Cache: forever}, nil
 }
 
-// openapi is GET /openapi.json.
+// openapi serves GET /openapi.json.
 func (s *service) openapi(context.Context, *httpapi.None) (httpapi.File, error) {
 	document, err := s.document()
 	return httpapi.File{Type: "application/json", Packed: document}, err

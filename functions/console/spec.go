@@ -1,6 +1,6 @@
-// Package console serves what people look at in a browser: the description of the
-// whole API, as a document and as a page. Requests that match no operation come to
-// it as well.
+// Package console serves pages for browsers: the description of the whole API,
+// as a document and as a page. It also handles requests that match no
+// operation.
 package console
 
 import (
@@ -9,7 +9,7 @@ import (
 	"millrace/shared/web/fn"
 )
 
-// name is the function's.
+// name is the name of the function.
 const name = "console"
 
 // Spec is the console function.

@@ -1,5 +1,5 @@
-// Package dispatch reconciles runs: it takes their messages from the run control
-// queue, mends what was lost, and ends runs that were stopped.
+// Package dispatch reconciles runs: it receives their messages from the run
+// control queue, repairs what was lost, and ends stopped runs.
 package dispatch
 
 import (
@@ -21,7 +21,7 @@ var Spec = fn.Spec{
 	Messages: func(d fn.Deps) fn.MessageHandler { return Worker(d).Messages },
 }
 
-// Worker builds a worker that reconciles runs and executes nothing.
+// Worker returns a worker that reconciles runs and executes no tasks.
 func Worker(d fn.Deps) *worker.Worker {
 	return worker.New(d.Worker())
 }

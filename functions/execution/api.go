@@ -9,7 +9,7 @@ import (
 	"millrace/shared/web/httpapi"
 )
 
-// Backend is one way in which tasks execute.
+// Backend is an executor of tasks.
 type Backend struct {
 	Name           string          `json:"name" doc:"What default_executor names"`
 	Kind           string          `json:"kind" enum:"sandbox,builtin" doc:"sandbox: user code in a process of its own; builtin: the service itself"`
@@ -23,7 +23,7 @@ type Backend struct {
 	MaxTimeout     *int            `json:"max_timeout_secs" doc:"The most a task may set; null: no such bound"`
 }
 
-// Isolation is how user code is kept apart.
+// Isolation describes how user code is isolated.
 type Isolation struct {
 	Level  string `json:"level" enum:"environment,namespaces,processes" doc:"environment: a machine of its own for each workspace; namespaces: processes that see nothing of the service or of each other; processes: no boundary between workspaces, for one's own code only"`
 	Detail string `json:"detail"`

@@ -14,7 +14,7 @@ import (
 	"millrace/shared/run/sandbox"
 )
 
-// present is a sandbox that is there and is not asked.
+// present is a configured sandbox that must not be called.
 type present struct{ sandbox.Sandbox }
 
 func TestAccess(t *testing.T) {
@@ -24,7 +24,7 @@ func TestAccess(t *testing.T) {
 	env.Do(t, env.User(t, env.A, tenant.Viewer), "GET", "/backends", nil).Require(t, 200)
 }
 
-func TestBackendsSayWhatIsConfigured(t *testing.T) {
+func TestBackendsReportConfiguration(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		sandbox   sandbox.Sandbox
@@ -43,7 +43,7 @@ func TestBackendsSayWhatIsConfigured(t *testing.T) {
 	}
 }
 
-// isolated is a sandbox that says how it isolates tasks, or that it cannot run any.
+// isolated is a sandbox that returns an isolation or an error.
 type isolated struct {
 	present
 	err error
@@ -72,7 +72,7 @@ func TestBackendsTellIsolationAndRuntime(t *testing.T) {
 	assert.NotContains(t, string(res.Body), "/secret/place")
 }
 
-func TestBackendsOfferTheTiers(t *testing.T) {
+func TestBackendsListTiers(t *testing.T) {
 	t.Parallel()
 	env := localtest.New(t, execution.Spec)
 	res := env.Do(t, env.Key(t, env.A, "runs.read"), "GET", "/backends", nil).Require(t, 200)
@@ -89,7 +89,7 @@ func TestBackendsOfferTheTiers(t *testing.T) {
 	assert.Equal(t, json.Number("840"), res.Get(t, "items", 0, "max_timeout_secs"))
 }
 
-func TestBackendsTellTheirTimeouts(t *testing.T) {
+func TestBackendsReportTimeouts(t *testing.T) {
 	t.Parallel()
 	env := localtest.New(t, execution.Spec)
 	res := env.Do(t, env.A.Key, "GET", "/backends", nil).Require(t, 200)

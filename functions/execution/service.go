@@ -11,14 +11,14 @@ import (
 	"millrace/shared/web/httpapi"
 )
 
-// service tells what tasks run on.
+// service describes what executes tasks.
 type service struct {
 	sandbox sandbox.Sandbox // nil: none is configured
 	log     *slog.Logger
 }
 
-// list lists the executors, one for each task type, and which of them the
-// deployment has.
+// list lists the executors, one for each task type, and whether the deployment
+// has them.
 func (s *service) list(ctx context.Context, _ *httpapi.None) (httpapi.Items[Backend], error) {
 	var out httpapi.Items[Backend]
 	for _, t := range tasktype.All() {
@@ -37,8 +37,8 @@ func (s *service) list(ctx context.Context, _ *httpapi.None) (httpapi.Items[Back
 	return out, nil
 }
 
-// sandboxed tells of an executor that needs the sandbox whether there is one,
-// and how it keeps tasks apart.
+// sandboxed reports, for an executor that needs the sandbox, whether there is
+// one and how it isolates tasks.
 func (s *service) sandboxed(ctx context.Context, b *Backend) {
 	b.Kind = "sandbox"
 	if s.sandbox == nil {
@@ -63,7 +63,7 @@ func (s *service) sandboxed(ctx context.Context, b *Backend) {
 	}
 }
 
-// tiers lists the runtime tiers, smallest first.
+// tiers returns the runtime tiers, smallest first.
 func tiers() []ExecutionMode {
 	var out []ExecutionMode
 	for _, t := range tier.All() {
@@ -72,7 +72,7 @@ func tiers() []ExecutionMode {
 	return out
 }
 
-// bound is a number of seconds; nil for as long as any flow may run.
+// bound returns a limit in seconds, nil for the longest time of any flow.
 func bound(secs int) *int {
 	if secs >= flowspec.MaxFlowTimeout {
 		return nil

@@ -1,4 +1,4 @@
-// Package execution serves what tasks can run on.
+// Package execution describes the executors and tiers for tasks.
 package execution
 
 import (
@@ -7,7 +7,7 @@ import (
 	"millrace/shared/web/fn"
 )
 
-// name is the function's.
+// name is the name of the function.
 const name = "execution"
 
 // Spec is the execution function.

@@ -6,7 +6,7 @@ import (
 	"millrace/shared/web/httpapi"
 )
 
-// status is the state of a component, or of all.
+// status is the state of a component, or of the whole service.
 type status string
 
 // The statuses, best first.
@@ -16,14 +16,14 @@ const (
 	unhealthy status = "unhealthy"
 )
 
-// ComponentHealth is what one component answered.
+// ComponentHealth is the state of one component.
 type ComponentHealth struct {
 	Name    string `json:"name" enum:"key_value_table,object_store,message_queue"`
 	Status  status `json:"status" enum:"healthy,degraded,unhealthy"`
 	Message string `json:"message" doc:"What was found, in words"`
 }
 
-// HealthCheckResponse is the answer of GET /health.
+// HealthCheckResponse is the response of GET /health.
 type HealthCheckResponse struct {
 	Status     status            `json:"status" enum:"healthy,degraded,unhealthy" doc:"The worst of the components'"`
 	Version    string            `json:"version" doc:"Of the service"`

@@ -27,7 +27,7 @@ import (
 	"millrace/shared/web/httpapi"
 )
 
-// fakeTable, fakeBlob and fakeQueues answer checks as a test says.
+// fakeTable, fakeBlob and fakeQueues are fakes with configurable checks.
 type (
 	fakeTable struct {
 		table.Table
@@ -72,7 +72,7 @@ type report struct {
 
 const secret = "the operator's secret"
 
-// ask serves GET /health on these dependencies, to who runs the service.
+// ask serves GET /health with these dependencies, for the operator.
 func ask(t *testing.T, d fn.Deps) (report, string) {
 	t.Helper()
 	return askAs(t, d, "Bearer "+secret)
@@ -94,7 +94,7 @@ func askAs(t *testing.T, d fn.Deps, authorization string) (report, string) {
 	return out, w.Body.String()
 }
 
-func TestTheRealComponents(t *testing.T) {
+func TestRealComponents(t *testing.T) {
 	env := localtest.Open(t, localtest.Options{Config: fn.Config{Version: "1.2.3"}}, health.Spec)
 	res := env.Do(t, "", "GET", "/health", nil).Require(t, 200)
 	assert.Equal(t, "healthy", res.String(t, "status"), "%s", res.Body)
@@ -117,8 +117,8 @@ func TestTheRealComponents(t *testing.T) {
 	assert.Equal(t, "operational; tasks waiting: 1, the oldest for 42s", r.Components[2].Message)
 }
 
-// TestBacklogIsForTheOperator: everybody else is told which component works.
-func TestBacklogIsForTheOperator(t *testing.T) {
+// TestBacklogIsOnlyForOperator: all others learn only which component works.
+func TestBacklogIsOnlyForOperator(t *testing.T) {
 	t.Parallel()
 	d := fn.Deps{Queues: fakeQueues{dead: 3, stats: func(string) (queue.Stats, error) { return queue.Stats{Visible: 2, Oldest: time.Minute}, nil }}}
 	for _, authorization := range []string{"", "Bearer ", "Bearer x", secret, "Bearer " + secret + "x", "Basic " + secret} {
@@ -130,8 +130,8 @@ func TestBacklogIsForTheOperator(t *testing.T) {
 	assert.Equal(t, "operational; tasks waiting: 12, the oldest for 1m0s; messages given up (dead letters): 21", r.Components[2].Message)
 }
 
-// TestAFullDiskIsUnhealthy, with the reason, for everybody.
-func TestAFullDiskIsUnhealthy(t *testing.T) {
+// TestFullDiskIsUnhealthy, with the reason, for all callers.
+func TestFullDiskIsUnhealthy(t *testing.T) {
 	t.Parallel()
 	full := fmt.Errorf("check: %w", errs.New(errs.Unavailable, "the disk is nearly full: writes are refused"))
 	r, _ := askAs(t, fn.Deps{Table: fakeTable{check: answers(full)}, Blob: fakeBlob{check: answers(full)}}, "")
@@ -142,7 +142,7 @@ func TestAFullDiskIsUnhealthy(t *testing.T) {
 	}
 }
 
-func TestNeedsNoCredentialAndLooksAtNone(t *testing.T) {
+func TestCredentialIsIgnored(t *testing.T) {
 	t.Parallel()
 	r, _ := ask(t, fn.Deps{})
 	assert.Equal(t, "degraded", r.Status)
@@ -153,7 +153,7 @@ func TestNeedsNoCredentialAndLooksAtNone(t *testing.T) {
 	assert.Equal(t, "dev", r.Version)
 }
 
-func TestTheWorstDecides(t *testing.T) {
+func TestWorstComponentDecides(t *testing.T) {
 	t.Parallel()
 	boom := errors.New("dial tcp 10.1.2.3: secret-endpoint")
 	states := []struct {
@@ -180,7 +180,7 @@ func TestTheWorstDecides(t *testing.T) {
 
 var errNotConfigured = errors.New("stands for the port's own")
 
-// as gives a component's own kind of not configured, wrapped as drivers do.
+// as returns a component's own error for not configured, wrapped as drivers do.
 func as(err, own error) error {
 	if errors.Is(err, errNotConfigured) {
 		return fmt.Errorf("check: %w", own)
@@ -188,7 +188,7 @@ func as(err, own error) error {
 	return err
 }
 
-func TestOneQueueIsEnough(t *testing.T) {
+func TestOneFailingQueueIsReported(t *testing.T) {
 	t.Parallel()
 	for _, name := range events.AllQueues() {
 		for err, want := range map[error]string{errors.New("boom"): "unhealthy", queue.ErrUnknownQueue: "degraded"} {
@@ -212,7 +212,7 @@ func TestOneQueueIsEnough(t *testing.T) {
 		return queue.Stats{}, queue.ErrUnknownQueue
 	}}})
 	assert.Equal(t, "unhealthy", r.Components[2].Status)
-	// A driver that can't tell the age says so by leaving it out.
+	// An unknown age is omitted.
 	r, _ = ask(t, fn.Deps{Queues: fakeQueues{stats: func(string) (queue.Stats, error) { return queue.Stats{Visible: 2}, nil }}})
 	assert.Equal(t, "operational; tasks waiting: 12", r.Components[2].Message)
 	r, _ = ask(t, fn.Deps{Queues: fakeQueues{dead: 3, stats: func(string) (queue.Stats, error) { return queue.Stats{}, nil }}})
@@ -220,16 +220,16 @@ func TestOneQueueIsEnough(t *testing.T) {
 	assert.Equal(t, "healthy", r.Components[2].Status)
 }
 
-func TestAComponentThatHangsIsGivenUp(t *testing.T) {
+func TestHangingComponentTimesOut(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		hang := make(chan struct{})
 		begin := time.Now()
 		r, _ := ask(t, fn.Deps{
-			Table: fakeTable{check: func(context.Context) error { <-hang; return nil }}, // deaf to its context
+			Table: fakeTable{check: func(context.Context) error { <-hang; return nil }}, // ignores its context
 			Blob:  fakeBlob{check: func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }},
 			Queues: fakeQueues{stats: func(string) (queue.Stats, error) {
-				time.Sleep(3 * time.Second) // the bubble's
+				time.Sleep(3 * time.Second) // of the bubble's time
 				return queue.Stats{}, nil
 			}},
 		})
@@ -240,6 +240,6 @@ func TestAComponentThatHangsIsGivenUp(t *testing.T) {
 			assert.Equal(t, "no answer within 2s", c.Message)
 		}
 		close(hang)
-		time.Sleep(time.Second) // the bubble's: lets the queues answer to nobody
+		time.Sleep(time.Second) // of the bubble's time: lets the queues finish
 	})
 }

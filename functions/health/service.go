@@ -20,30 +20,30 @@ import (
 	"millrace/shared/web/fn"
 )
 
-// patience is how long one component may take to answer.
+// patience is the time-out of a component's check.
 const patience = 2 * time.Second
 
-// service makes the report.
+// service builds the report.
 type service struct {
 	version string
 	clock   clock.Clock
 	log     *slog.Logger
-	secret  string // of who runs the service; empty: none
+	secret  string // of the operator; empty: none
 	checks  []check
 }
 
-// check is one component: probe returns what is to be said of a component that
-// works, to who runs the service.
+// check is the check of one component. probe returns a detail about a working
+// component, for the operator.
 type check struct {
 	name  string
 	probe func(context.Context) (string, error)
 }
 
-// operational is what everybody is told of a component that works. How much is
-// waiting is the workspaces' business.
+// operational is the detail for other callers. The backlog concerns only the
+// workspaces.
 const operational = "operational"
 
-// errNotConfigured is what a probe answers with when there is nothing to ask.
+// errNotConfigured is returned by a probe if there is nothing to check.
 var errNotConfigured = errors.New("not configured")
 
 func newService(d fn.Deps) service {
@@ -74,18 +74,19 @@ func newService(d fn.Deps) service {
 	return s
 }
 
-// operates reports whether an Authorization header is that of who runs the service.
+// operates reports whether an Authorization header is the operator's.
 func (s service) operates(authorization string) bool {
 	bearer, ok := strings.CutPrefix(authorization, "Bearer ")
 	return ok && s.secret != "" && subtle.ConstantTimeCompare([]byte(bearer), []byte(s.secret)) == 1
 }
 
-// health tells the state of the service.
+// health returns the state of the service.
 func (s service) health(ctx context.Context, in *reportIn) (HealthCheckResponse, error) {
 	return s.report(ctx, s.operates(in.Authorization)), nil
 }
 
-// report asks all components at once; in full for who runs the service.
+// report checks all components concurrently. full adds the details for the
+// operator.
 func (s service) report(ctx context.Context, full bool) HealthCheckResponse {
 	r := HealthCheckResponse{
 		Status: healthy, Version: s.version,
@@ -113,9 +114,8 @@ func worse(a, b status) status {
 	return a
 }
 
-// ask asks one component and gives up after patience, even on a driver that
-// does not heed its context. The report is public, so why a component fails
-// goes to the log only.
+// ask checks one component with a time-out, even if the driver ignores its
+// context. The report is public, so the cause of a failure is only logged.
 func (s service) ask(ctx context.Context, c check) ComponentHealth {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -143,7 +143,7 @@ func (s service) ask(ctx context.Context, c check) ComponentHealth {
 		out.Status, out.Message = degraded, "not configured"
 	case errors.Is(a.err, context.DeadlineExceeded):
 		out.Status, out.Message = unhealthy, fmt.Sprintf("no answer within %v", patience)
-	case refused != nil && refused.Code == errs.Unavailable: // in words for users
+	case refused != nil && refused.Code == errs.Unavailable: // the message is for users
 		out.Status, out.Message = unhealthy, refused.Message
 	default:
 		out.Status, out.Message = unhealthy, "not reachable or failing"
@@ -163,8 +163,8 @@ func isNotConfigured(err error) bool {
 	return false
 }
 
-// queues asks every queue, and says how long tasks wait and how many messages
-// failed too often.
+// queues checks every queue, and returns how long tasks wait and how many dead
+// letters there are.
 func queues(ctx context.Context, q queue.Queues) (string, error) {
 	names := events.AllQueues()
 	stats, dead, failures := make([]queue.Stats, len(names)), make([]int, len(names)), make([]error, len(names))
@@ -188,7 +188,7 @@ func queues(ctx context.Context, q queue.Queues) (string, error) {
 	var oldest time.Duration
 	for i, s := range stats {
 		given += dead[i]
-		if names[i] == events.Runs { // its messages are no tasks
+		if names[i] == events.Runs { // its messages are not tasks
 			continue
 		}
 		waiting += s.Visible
@@ -198,7 +198,7 @@ func queues(ctx context.Context, q queue.Queues) (string, error) {
 	if waiting > 0 {
 		text = fmt.Sprintf("%s; tasks waiting: %d", operational, waiting)
 	}
-	if waiting > 0 && oldest > 0 { // not every driver can tell
+	if waiting > 0 && oldest > 0 { // not every driver knows
 		text += fmt.Sprintf(", the oldest for %v", oldest.Round(time.Second))
 	}
 	if given > 0 {
@@ -207,7 +207,7 @@ func queues(ctx context.Context, q queue.Queues) (string, error) {
 	return text, nil
 }
 
-// worst picks a failure over a queue that is merely not configured.
+// worst prefers a failure over a queue that is not configured.
 func worst(failures []error) error {
 	var found error
 	for _, err := range failures {

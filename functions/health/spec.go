@@ -1,4 +1,4 @@
-// Package health serves the report on the service's own state.
+// Package health reports the health of the service.
 package health
 
 import (
@@ -9,7 +9,7 @@ import (
 	"millrace/shared/web/fn"
 )
 
-// name is the function's.
+// name is the name of the function.
 const name = "health"
 
 // Spec is the health function.
@@ -23,7 +23,7 @@ var Spec = fn.Spec{
 	Routes:   routes,
 }
 
-// measured are the queues whose counts the report tells.
+// measured returns the queues whose counts are in the report.
 func measured() []string {
 	names := events.AllQueues()
 	for _, name := range events.AllQueues() {

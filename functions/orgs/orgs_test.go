@@ -25,7 +25,7 @@ func TestAccess(t *testing.T) {
 	env.CheckAccess(t, "orgs-create", "/orgs", object{"name": "New"})
 }
 
-func TestAUserWithoutAWorkspaceMakesOne(t *testing.T) {
+func TestUserWithoutWorkspaceCreatesOne(t *testing.T) {
 	t.Parallel()
 	env := localtest.New(t, orgs.Spec, auth.Spec)
 	token := env.SignIn(t, "New@Example.com")
@@ -53,7 +53,7 @@ func TestAUserWithoutAWorkspaceMakesOne(t *testing.T) {
 	env.Do(t, token, "GET", "/api-keys", nil).Require(t, 200)
 }
 
-func TestListsTheCallersWorkspaces(t *testing.T) {
+func TestListReturnsCallersWorkspaces(t *testing.T) {
 	t.Parallel()
 	env := localtest.New(t, orgs.Spec)
 	viewer := env.User(t, env.A, tenant.Viewer)
@@ -76,7 +76,7 @@ func TestListsTheCallersWorkspaces(t *testing.T) {
 	assert.Equal(t, true, list.Get(t, "items", 1, "suspended"))
 }
 
-func TestAKeyListsItsOwnWorkspace(t *testing.T) {
+func TestKeyListsOnlyItsWorkspace(t *testing.T) {
 	t.Parallel()
 	env := localtest.New(t, orgs.Spec)
 	env.Workspace(t, "Also the owner's", env.A.Owner)
@@ -94,7 +94,7 @@ func TestAKeyListsItsOwnWorkspace(t *testing.T) {
 	assert.Len(t, env.Do(t, env.A.Key, "GET", "/orgs", nil).Items(t), 1)
 }
 
-func TestBodiesAreChecked(t *testing.T) {
+func TestInvalidBodiesAreRejected(t *testing.T) {
 	t.Parallel()
 	env := localtest.New(t, orgs.Spec)
 	for _, body := range []string{

@@ -13,14 +13,14 @@ import (
 	"millrace/shared/web/httpapi"
 )
 
-// service holds the rules of workspaces.
+// service implements the rules of workspaces.
 type service struct {
 	table table.Table
 	clock clock.Clock
 	quota *quota.Quota
 }
 
-// list lists the workspaces of a user, or the one of a key.
+// list returns the workspaces of a user, or the one of a key.
 func (s *service) list(ctx context.Context, _ *httpapi.None) (out httpapi.Items[OrgResponse], err error) {
 	p := tenant.From(ctx)
 	if p.IsKey() {
@@ -48,7 +48,7 @@ func (s *service) list(ctx context.Context, _ *httpapi.None) (out httpapi.Items[
 	return out, nil
 }
 
-// create makes a workspace that the caller owns. Errors: errs.Unprocessable,
+// create creates a workspace owned by the caller. Errors: errs.Unprocessable,
 // errs.TooMany.
 func (s *service) create(ctx context.Context, in *createIn) (OrgResponse, error) {
 	trimmed := strings.TrimSpace(in.Body.Name)

@@ -7,7 +7,7 @@ import (
 	"millrace/shared/web/fn"
 )
 
-// name is the function's.
+// name is the name of the function.
 const name = "orgs"
 
 // Spec is the orgs function.

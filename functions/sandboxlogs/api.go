@@ -6,11 +6,11 @@ import (
 	"millrace/shared/web/httpapi"
 )
 
-// maxBody is the largest batch, in bytes; the runner makes batches a quarter of
-// it, but one line of a log may be long.
+// maxBody is the largest batch in bytes. The runner sends batches of a quarter
+// of it, but a single log line may be long.
 const maxBody = 1 << 20
 
-// Event is a line that a task wrote.
+// Event is a line written by a task.
 type Event struct {
 	Timestamp string `json:"timestamp" format:"date-time"`
 	Level     string `json:"level" enum:"debug,info,warning,error,critical"`
@@ -19,12 +19,12 @@ type Event struct {
 	Sequence  int64  `json:"sequence,omitempty" minimum:"1" doc:"Rises within the attempt"`
 }
 
-// Batch is what the runner posts, with no events to ask for the fence alone.
+// Batch is the runner's request. Without events it only asks for the fence.
 type Batch struct {
 	Events []Event `json:"events" maxItems:"1000"`
 }
 
-// Fence answers it.
+// Fence is the response to a Batch.
 type Fence struct {
 	Cancelled bool `json:"cancelled" doc:"The attempt is to stop"`
 }

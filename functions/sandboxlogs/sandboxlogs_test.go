@@ -29,7 +29,7 @@ const (
 	node = 4
 )
 
-// world is a workspace with a run whose node's second attempt is under way.
+// world is a workspace with a run that executes a node's second attempt.
 type world struct {
 	*localtest.Env
 	token string
@@ -63,7 +63,7 @@ func line(message string) map[string]any {
 	return map[string]any{"timestamp": "2026-01-31T00:00:00.000Z", "level": "info", "logger": "stdout", "message": message, "sequence": 1}
 }
 
-// log reads what is stored of the run's log, by another process's eyes.
+// log reads the stored log of the run, as another process would.
 func (w *world) log(t *testing.T) []runlog.Event {
 	t.Helper()
 	w.Clock.Advance(time.Second)
@@ -77,7 +77,7 @@ func (w *world) log(t *testing.T) []runlog.Event {
 	return out
 }
 
-func TestALogIsStoredWhenItIsAcknowledged(t *testing.T) {
+func TestAcknowledgedLogIsStored(t *testing.T) {
 	w := open(t)
 	res := w.post(t, w.token, line("one"), line("two")).Require(t, 200)
 	assert.JSONEq(t, `{"cancelled": false}`, string(res.Body))
@@ -90,7 +90,7 @@ func TestALogIsStoredWhenItIsAcknowledged(t *testing.T) {
 	assert.Equal(t, runlog.TypeLog, got[0].EventType)
 }
 
-func TestWhoMayPost(t *testing.T) {
+func TestOnlyAttemptTokensMayPost(t *testing.T) {
 	w := open(t)
 	other := ticket.Sign(bytes.Repeat([]byte{8}, ticket.MinKey), ticket.Attempt{Org: w.A.OrgID, Run: run, Node: node, Number: 2, Expires: w.Clock.Now().Unix() + 60})
 	for name, token := range map[string]string{"none": "", "an API key": w.A.Key, "another key's": other, "a cut one": w.token[:len(w.token)-1]} {
@@ -101,7 +101,7 @@ func TestWhoMayPost(t *testing.T) {
 	w.post(t, w.token, line("late")).Require(t, 401)
 	assert.Empty(t, w.log(t))
 
-	// A token of another workspace reaches nothing of this one's.
+	// A token of another workspace gives no access to this one.
 	strange := ticket.Sign(key, ticket.Attempt{Org: w.B.OrgID, Run: run, Node: node, Number: 2, Expires: w.Clock.Now().Unix() + 60})
 	res := w.post(t, strange, line("stray")).Require(t, 200)
 	assert.JSONEq(t, `{"cancelled": true}`, string(res.Body))
@@ -111,7 +111,7 @@ func TestWhoMayPost(t *testing.T) {
 	unset.Do(t, w.token, "POST", sandboxlogs.Path, map[string]any{"events": []any{}}).Require(t, 401)
 }
 
-func TestTheFence(t *testing.T) {
+func TestFence(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change    func(r *runstate.Run, n *runstate.Node)
 		cancelled bool

@@ -16,7 +16,7 @@ import (
 	"millrace/shared/run/sandbox/ticket"
 )
 
-// service holds the rules.
+// service implements the rules.
 type service struct {
 	table  table.Table
 	clock  clock.Clock
@@ -25,7 +25,7 @@ type service struct {
 	key    []byte // signs the tokens of attempts
 }
 
-// post takes a batch. Errors: errs.Unauthenticated for a token that is none of an
+// post accepts a batch. Errors: errs.Unauthenticated for an invalid token of an
 // attempt, errs.TooMany.
 func (s *service) post(ctx context.Context, in *postIn) (Fence, error) {
 	token, bearer := strings.CutPrefix(in.Authorization, "Bearer ")
@@ -40,8 +40,8 @@ func (s *service) post(ctx context.Context, in *postIn) (Fence, error) {
 	return s.take(ctx, attempt, events)
 }
 
-// events makes the run's log events of a batch, within the attempt's limits.
-// Errors: errs.TooMany.
+// events converts a batch to log events of the run, within the attempt's
+// limits. Errors: errs.TooMany.
 func (s *service) events(a ticket.Attempt, b Batch) ([]runlog.Event, error) {
 	now := s.clock.Now()
 	out := make([]runlog.Event, len(b.Events))
@@ -49,7 +49,7 @@ func (s *service) events(a ticket.Attempt, b Batch) ([]runlog.Event, error) {
 	for i, e := range b.Events {
 		size += len(e.Message) + len(e.Logger)
 		at, err := time.Parse(time.RFC3339, e.Timestamp)
-		if err != nil || at.After(now) { // the clock of the sandbox is not ours
+		if err != nil || at.After(now) { // the sandbox's clock may differ from ours
 			at = now
 		}
 		out[i] = runlog.Event{
@@ -64,9 +64,9 @@ func (s *service) events(a ticket.Attempt, b Batch) ([]runlog.Event, error) {
 	return out, nil
 }
 
-// take stores events of an attempt and tells whether it is to stop: when its
-// run was stopped or is over, or when the attempt is no longer the one that
-// runs. The log of a run that is over is closed: its events are dropped.
+// take stores events of an attempt and reports whether the attempt must stop:
+// because its run was stopped or has ended, or because another attempt has
+// replaced it. Events of an ended run are dropped, because its log is closed.
 func (s *service) take(ctx context.Context, a ticket.Attempt, events []runlog.Event) (Fence, error) {
 	run, err := table.Load[runstate.Run](ctx, s.table, runstate.RunKey(a.Org, a.Run), table.Consistent)
 	if errors.Is(err, table.ErrNotFound) {
@@ -84,8 +84,8 @@ func (s *service) take(ctx context.Context, a ticket.Attempt, events []runlog.Ev
 	}
 	if len(events) > 0 {
 		s.logs.Append(a.Org, a.Run, events...)
-		// The runner answers for its task once this is acknowledged, and the
-		// end of the run closes the log: the events must be stored by then.
+		// The runner finishes its task once this is acknowledged, and the end of the
+		// run closes the log, so the events must be stored by then.
 		if err := s.logs.Flush(ctx, a.Org, a.Run); err != nil {
 			return Fence{}, err
 		}

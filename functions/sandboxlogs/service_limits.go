@@ -10,9 +10,9 @@ import (
 	"millrace/shared/run/sandbox/ticket"
 )
 
-// What one attempt may hand over to one environment of this function. A runner
-// posts twice a second at most while its task writes; the gateway bounds all
-// attempts together.
+// Limits of one attempt in one environment of this function. A runner posts at
+// most twice a second while its task writes; the gateway limits the total of
+// all attempts.
 const (
 	postsPerSecond = 5
 	postsAtOnce    = 50
@@ -21,9 +21,9 @@ const (
 	attemptsKnown  = 4096
 )
 
-// limits are the limiters of the attempts seen last.
+// limits holds the limiters of the most recent attempts.
 type limits struct {
-	mu   sync.Mutex // makes getting and adding one step
+	mu   sync.Mutex // makes get-or-add atomic
 	seen *lru.Cache[attemptKey, *limit]
 }
 
@@ -42,7 +42,7 @@ func newLimits() *limits {
 	return &limits{seen: seen}
 }
 
-// admit takes a post of some bytes, or tells when to try it again.
+// admit accepts a post of size bytes, or returns the retry delay.
 func (l *limits) admit(a ticket.Attempt, size int, now time.Time) time.Duration {
 	key := attemptKey{a.Run, a.Node, a.Number}
 	l.mu.Lock()

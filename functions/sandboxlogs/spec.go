@@ -1,6 +1,6 @@
-// Package sandboxlogs is the sandbox's way back: the route by which the runner
-// of a task hands over the task's log, and learns that it is to stop. It is
-// called by no user; its credential is a token of the attempt, package ticket.
+// Package sandboxlogs serves the route by which a task's runner delivers the
+// task's log and learns that it must stop. It is not for users; its credential
+// is a token of the attempt, see package ticket.
 package sandboxlogs
 
 import (
@@ -9,10 +9,10 @@ import (
 	"millrace/shared/web/fn"
 )
 
-// name is the function's.
+// name is the name of the function.
 const name = "sandboxlogs"
 
-// Path is where the runner posts to.
+// Path is the path of the route.
 const Path = "/internal/attempts/logs"
 
 // Spec is the sandboxlogs function.

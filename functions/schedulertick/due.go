@@ -17,48 +17,49 @@ import (
 )
 
 const (
-	// budget is how long a tick takes up entries; batchTime is for the last ones.
-	// Together they are less than the function's time. queryTime is for one page of
-	// a shard: those of the others wait for it.
+	// budget is how long a tick collects entries, and batchTime how long it then
+	// waits for the last batches. Together they are less than the function's
+	// time-out. queryTime is the time-out of one page of a shard, for which the
+	// others wait.
 	budget    = 40 * time.Second
 	batchTime = 10 * time.Second
 	queryTime = 10 * time.Second
-	// readers is how many shards are read at once, parallel how many batches are
-	// handed out at once.
+	// readers is the number of shards that are read concurrently, parallel the
+	// number of batches that are sent concurrently.
 	readers  = 16
 	parallel = 16
-	// pageSize is how many entries are read at once.
+	// pageSize is the number of entries in one read.
 	pageSize = 1000
-	// again is when an entry that was handed out comes up again, should nobody have
-	// seen to it: a backlog must not grow with each minute.
+	// again is when an entry that was handed out comes up again if it was not
+	// handled: a backlog must not grow every minute.
 	again = 90 * time.Second
 )
 
-// round is one tick's work.
+// round is the work of one tick.
 type round struct {
 	service
 	limit  int
 	shards []*shard
 
-	time    context.Context // ends when no more is to be taken up
+	time    context.Context // ends when no more entries are to be collected
 	end     context.CancelFunc
 	batches errgroup.Group
 
 	mu                        sync.Mutex
-	waiting                   map[*source][]entry // taken up, less than a batch
-	seen                      map[table.Key]bool  // items: those that move meanwhile are not handed out again
-	lag                       time.Duration       // how long what was most overdue had been
+	waiting                   map[*source][]entry // collected, less than a batch
+	seen                      map[table.Key]bool  // collected items: those whose entries move meanwhile are not handed out again
+	lag                       time.Duration       // age of the most overdue entry
 	checked, triggered, fails int
 }
 
-// shard is one partition of a source's entries.
+// shard is a partition of a source's entries.
 type shard struct {
 	*source
 	partition string
 	start     table.Cursor
-	done      bool  // it has no more
-	err       error // it could not be read
-	taken     int   // in the last turn
+	done      bool  // it has no more entries
+	err       error // from reading it
+	taken     int   // entries in the last turn
 }
 
 func (s service) round(ctx context.Context, brought time.Time, limit int) *round {
@@ -73,10 +74,10 @@ func (s service) round(ctx context.Context, brought time.Time, limit int) *round
 	return r
 }
 
-// read takes up what is due, in turns: in each the shards that may have more share
-// what is left of the limit. When that is less than one entry for each, other
-// shards come first each minute, so that none is left out for good. It returns the
-// errors of shards that could not be read.
+// read collects due entries in turns: in each turn the shards that may have
+// more share the rest of the limit. If that is less than one entry for each,
+// the order of shards rotates every minute, so that none is starved. It returns
+// the errors of shards that could not be read.
 func (r *round) read(ctx context.Context) (failed []error) {
 	open := rotated(r.shards, int(r.clock.Now().Unix()/60)) //guard:tick/rotates arg 2 0
 	for left := r.limit; left > 0 && len(open) > 0 && !r.over(); {
@@ -98,22 +99,22 @@ func (r *round) read(ctx context.Context) (failed []error) {
 				failed = append(failed, fmt.Errorf("read %s: %w", s.partition, s.err))
 			}
 		}
-		// Those that were not asked come first in the next turn.
+		// Shards that had no turn are first in the next one.
 		open = slices.DeleteFunc(slices.Concat(open[len(asked):], asked), func(s *shard) bool { return s.done || s.err != nil })
 	}
 	return failed
 }
 
-// over reports whether the tick takes up no more.
+// over reports whether the tick must collect no more.
 func (r *round) over() bool { return r.time.Err() != nil }
 
-// rotated is a list that begins elsewhere.
+// rotated returns a list rotated by a number of elements.
 func rotated[T any](list []T, by int) []T {
 	by %= len(list)
 	return slices.Concat(list[by:], list[:by])
 }
 
-// take takes up to share more entries of a shard.
+// take collects up to share more entries of a shard.
 func (r *round) take(ctx context.Context, s *shard, share int) error {
 	for s.taken = 0; s.taken < share && !s.done; {
 		page, err := r.page(ctx, s, min(pageSize, share-s.taken))
@@ -142,8 +143,8 @@ func (r *round) page(ctx context.Context, s *shard, limit int) (table.Page, erro
 	})
 }
 
-// add takes up an entry and hands out a batch if that makes one; false if the item
-// was taken up before.
+// add collects an entry and sends a batch when it is full. It returns false if
+// the item was collected before.
 func (r *round) add(ctx context.Context, src *source, e entry) bool {
 	r.mu.Lock()
 	if r.seen[e.key] {
@@ -167,8 +168,8 @@ func (r *round) add(ctx context.Context, src *source, e entry) bool {
 	return true
 }
 
-// flush has a batch handed out, unless the time for that is over when its turn
-// comes.
+// flush sends a batch in the background, unless the time for that is over when
+// its turn comes.
 func (r *round) flush(ctx context.Context, src *source, batch []entry) {
 	r.batches.Go(func() error {
 		if r.over() {
@@ -186,7 +187,7 @@ func (r *round) flush(ctx context.Context, src *source, batch []entry) {
 	})
 }
 
-// wait waits for all batches and returns what came of them.
+// wait waits for all batches and returns their results.
 func (r *round) wait(ctx context.Context) (checked, triggered, fails int) {
 	for src, batch := range r.waiting {
 		r.flush(ctx, src, batch)
@@ -196,8 +197,8 @@ func (r *round) wait(ctx context.Context) (checked, triggered, fails int) {
 	return r.checked, r.triggered, r.fails
 }
 
-// hand hands entries to the queue of their source and postpones them. It returns
-// how many it handed out.
+// hand sends entries to the queue of their source and postpones them. It
+// returns the number of sent entries.
 func (r *round) hand(ctx context.Context, src *source, batch []entry) int {
 	var known []entry
 	var msgs []queue.Message
@@ -217,14 +218,14 @@ func (r *round) hand(ctx context.Context, src *source, batch []entry) int {
 		return 0
 	}
 	for _, e := range known {
-		if err := r.postpone(ctx, src, e); err != nil { // it is handed out twice
+		if err := r.postpone(ctx, src, e); err != nil { // it will be handed out twice
 			r.log.WarnContext(ctx, "due entry not postponed", "kind", src.name, "entry", e.key.PK, "error", err)
 		}
 	}
 	return len(known)
 }
 
-// postpone moves an entry's place, unless somebody else did.
+// postpone moves an entry, unless it was moved meanwhile.
 func (r *round) postpone(ctx context.Context, src *source, e entry) error {
 	next, err := src.postponed(e)
 	if err != nil || next == e.place {

@@ -26,7 +26,7 @@ import (
 	"millrace/shared/web/fn"
 )
 
-// due stores n live runs that fell due a while ago, and one that did not yet.
+// due stores n overdue live runs, and one that is not due yet.
 func due(t *testing.T, env *localtest.Env, n int) {
 	t.Helper()
 	now := env.Clock.Now()
@@ -51,7 +51,8 @@ func invoke(t *testing.T, d fn.Deps, payload string) (events.SchedulerTickResult
 	return result, err
 }
 
-// looks takes the look messages off the queue, by run.
+// looks receives the reconciliation messages from the queue and counts them by
+// run.
 func looks(t *testing.T, env *localtest.Env) map[string]int {
 	t.Helper()
 	got := map[string]int{}
@@ -73,7 +74,7 @@ func looks(t *testing.T, env *localtest.Env) map[string]int {
 	}
 }
 
-func TestATickHasWhatIsDueLookedAt(t *testing.T) {
+func TestTickSendsReconciliationOfDueRuns(t *testing.T) {
 	t.Parallel()
 	env := localtest.New(t)
 	due(t, env, 40)
@@ -94,7 +95,7 @@ func TestATickHasWhatIsDueLookedAt(t *testing.T) {
 	assert.Equal(t, 41, result.Checked, "what nobody looked at is due again")
 }
 
-func TestATickSeesToNoMoreThanItIsTold(t *testing.T) {
+func TestTickHandlesAtMostMaxDue(t *testing.T) {
 	t.Parallel()
 	env := localtest.New(t)
 	due(t, env, 10)
@@ -104,7 +105,7 @@ func TestATickSeesToNoMoreThanItIsTold(t *testing.T) {
 	assert.Len(t, looks(t, env), 3)
 }
 
-func TestWhatIsNoTickIsRefused(t *testing.T) {
+func TestInvalidTickIsRejected(t *testing.T) {
 	t.Parallel()
 	env := localtest.New(t)
 	due(t, env, 1)
@@ -120,12 +121,12 @@ func TestWhatIsNoTickIsRefused(t *testing.T) {
 	assert.Empty(t, looks(t, env))
 }
 
-// refusing is queues that take nothing.
+// refusing is queues whose Send fails.
 type refusing struct{ queue.Queues }
 
 func (refusing) Send(context.Context, string, ...queue.Message) error { return errors.New("down") }
 
-func TestWhatFailsIsCountedAndStaysDue(t *testing.T) {
+func TestFailedEntryIsCountedAndStaysDue(t *testing.T) {
 	t.Parallel()
 	env := localtest.New(t)
 	due(t, env, 5)
@@ -139,8 +140,9 @@ func TestWhatFailsIsCountedAndStaysDue(t *testing.T) {
 	assert.Equal(t, 5, result.Triggered)
 }
 
-// TestNoRunIsLeftOut: of more than a tick sees to each gets its turn.
-func TestNoRunIsLeftOut(t *testing.T) {
+// TestBacklogIsHandledFairly: if more runs are due than a tick handles, each
+// gets its turn.
+func TestBacklogIsHandledFairly(t *testing.T) {
 	t.Parallel()
 	env := localtest.New(t)
 	due(t, env, 41)
@@ -155,8 +157,8 @@ func TestNoRunIsLeftOut(t *testing.T) {
 	assert.Len(t, got, 42)
 }
 
-// broken is a table that cannot read some shards of the due index, and notes which
-// are read.
+// broken is a table that cannot read some shards of the due index, and records
+// which are read.
 type broken struct {
 	table.Table
 	down func(partition string) bool
@@ -178,7 +180,7 @@ func (b *broken) Query(ctx context.Context, q table.Query) (table.Page, error) {
 	return b.Table.Query(ctx, q)
 }
 
-func TestAShardThatFailsHoldsUpNoOther(t *testing.T) {
+func TestFailedShardDoesNotDelayOthers(t *testing.T) {
 	t.Parallel()
 	env := localtest.New(t)
 	due(t, env, 40)
@@ -209,9 +211,9 @@ func TestAShardThatFailsHoldsUpNoOther(t *testing.T) {
 	require.ErrorIs(t, err, errShard, "nothing could be read")
 }
 
-// TestOtherShardsComeFirstEachMinute: a tick that may take less than an entry of
-// each shard takes those of others than the last tick did.
-func TestOtherShardsComeFirstEachMinute(t *testing.T) {
+// TestOrderOfShardsRotates: a tick that may handle less than one entry per
+// shard begins with other shards than the last one.
+func TestOrderOfShardsRotates(t *testing.T) {
 	t.Parallel()
 	env := localtest.New(t)
 	due(t, env, 40)
@@ -248,7 +250,7 @@ func (b *batched) Send(ctx context.Context, name string, msgs ...queue.Message) 
 	return b.Queues.Send(ctx, name, msgs...)
 }
 
-func TestLooksAreSentInBatches(t *testing.T) {
+func TestReconciliationsAreSentInBatches(t *testing.T) {
 	t.Parallel()
 	env := localtest.New(t)
 	due(t, env, 41)
@@ -261,8 +263,9 @@ func TestLooksAreSentInBatches(t *testing.T) {
 	assert.Equal(t, []int{1, 10, 10, 10, 10}, queues.sends)
 }
 
-// TestADueTimeThatMovedIsKept: who looked at the run meanwhile knows better.
-func TestADueTimeThatMovedIsKept(t *testing.T) {
+// TestEntryMovedMeanwhileIsKept: a concurrent reconciliation of the run knows
+// better when it is due.
+func TestEntryMovedMeanwhileIsKept(t *testing.T) {
 	t.Parallel()
 	env := localtest.New(t)
 	due(t, env, 1)
@@ -280,7 +283,7 @@ func TestADueTimeThatMovedIsKept(t *testing.T) {
 	assert.Equal(t, soon, run.DueEntry)
 }
 
-// slow is queues that take their time.
+// slow is queues with a slow Send.
 type slow struct{ queue.Queues }
 
 func (s slow) Send(ctx context.Context, name string, msgs ...queue.Message) error {
@@ -292,8 +295,8 @@ func (s slow) Send(ctx context.Context, name string, msgs ...queue.Message) erro
 	return s.Queues.Send(ctx, name, msgs...)
 }
 
-// TestATickMindsItsTime: what it does not come to stays for the next.
-func TestATickMindsItsTime(t *testing.T) {
+// TestTickStopsAtItsTimeLimit: the rest is left for the next tick.
+func TestTickStopsAtItsTimeLimit(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		env := localtest.New(t)

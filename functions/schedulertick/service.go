@@ -17,7 +17,7 @@ import (
 	"millrace/shared/web/fn"
 )
 
-// service holds the rules of a tick.
+// service implements the rules of a tick.
 type service struct {
 	table   table.Table
 	queues  queue.Queues
@@ -25,7 +25,7 @@ type service struct {
 	log     *slog.Logger
 	metrics *telemetry.Metrics
 	kinds   []due.Kind
-	local   bool // the embedded server: a tick may bring its own time
+	local   bool // the embedded server: a tick may carry its own time
 }
 
 func handler(d fn.Deps, kinds []due.Kind) fn.Handler {
@@ -39,11 +39,11 @@ func handler(d fn.Deps, kinds []due.Kind) fn.Handler {
 	}
 }
 
-// tick hands out up to max_due of the entries that are due, the same share of each
-// shard of each kind as long as it has as many, the oldest of a shard first. What
-// it does not come to stays for the next tick, and so does what could not be
-// handed out or read: that is counted as failures, an entry or a shard each. An
-// error is returned if no shard could be read.
+// tick hands out up to max_due due entries, the same share from each shard of
+// each kind if it has as many, the oldest of a shard first. The rest is left
+// for the next tick, as is what could not be read or handed out, which counts
+// as failures, one for each entry or shard. It returns an error if no shard
+// could be read.
 func (s service) tick(ctx context.Context, tick events.SchedulerTick) (events.SchedulerTickResult, error) {
 	result := events.SchedulerTickResult{Status: "processed"}
 	brought, err := s.check(tick)
@@ -65,8 +65,8 @@ func (s service) tick(ctx context.Context, tick events.SchedulerTick) (events.Sc
 	return result, nil
 }
 
-// check refuses what is no tick, and returns the time that it brings, the zero time
-// if it brings none.
+// check rejects an invalid tick, and returns the time that the tick carries, or
+// the zero time.
 func (s service) check(tick events.SchedulerTick) (brought time.Time, err error) {
 	if tick.EventType != events.TickType {
 		return brought, errs.New(errs.Invalid, "event_type is %q, not %q", tick.EventType, events.TickType)
@@ -83,7 +83,7 @@ func (s service) check(tick events.SchedulerTick) (brought time.Time, err error)
 	return brought.UTC(), nil
 }
 
-// tell logs and measures a tick. lag is how long what was most overdue had been.
+// tell logs and measures a tick. lag is the age of the most overdue entry.
 func (s service) tell(ctx context.Context, result events.SchedulerTickResult, lag time.Duration) {
 	s.metrics.Time(telemetry.TickLag, telemetry.Dimensions{Function: telemetry.From(ctx).Function}, lag)
 	level := slog.LevelDebug

@@ -1,6 +1,7 @@
-// Package schedulertick is invoked every minute: it reads what has fallen due
-// and hands it to whom it is for, live runs to their reconciliation and timed work
-// (package due) to the functions that take it. It knows nothing else of either.
+// Package schedulertick is invoked every minute: it reads the due entries and
+// sends them to their handlers, live runs to reconciliation and timed work
+// (package due) to the functions that handle it. It knows nothing else about
+// either.
 package schedulertick
 
 import (
@@ -11,10 +12,12 @@ import (
 	"millrace/shared/web/fn"
 )
 
-// Spec is the scheduler-tick function of a service without timed work but runs.
+// Spec is the scheduler-tick function of a service whose only due entries are
+// runs.
 var Spec = For()
 
-// For is the scheduler-tick function of a service with kinds of timed work.
+// For returns the scheduler-tick function of a service with kinds of timed
+// work.
 func For(kinds ...due.Kind) fn.Spec {
 	queues := []string{events.Runs}
 	for _, kind := range kinds {

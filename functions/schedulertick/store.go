@@ -12,25 +12,27 @@ import (
 	"millrace/shared/run/runstate"
 )
 
-// entry is an item that is due: its key, and its place in the due index.
+// entry is a due item: its key, and its entry in the due index.
 type entry struct {
 	key   table.Key
 	place table.DueEntry
 }
 
-// source is one kind of entries: where they stand, and what is made of them.
+// source is one kind of entries: where they are stored, and which message hands
+// them out.
 type source struct {
 	name       string
-	queue      string    // to which they are handed
-	now        time.Time // what has come up by then is due
+	queue      string    // for their messages
+	now        time.Time // entries up to this time are due
 	partitions []string
 	message    func(entry) (queue.Message, error)
-	// postponed is the place of an entry that was handed out.
+	// postponed returns the moved entry for one that was handed out.
 	postponed func(entry) (table.DueEntry, error)
 }
 
-// sources are those of a tick: runs, and the kinds of timed work. Those that take
-// the time that a tick brings do; brought is the zero time if it brings none.
+// sources returns the sources of a tick: runs, and the kinds of timed work.
+// Kinds that take the time of a tick use brought; it is the zero time if the
+// tick carries none.
 func (s service) sources(brought time.Time) []*source {
 	now := s.clock.Now()
 	list := []*source{runs(now)}
@@ -40,7 +42,7 @@ func (s service) sources(brought time.Time) []*source {
 	return list
 }
 
-// runs are the live runs: what is due is a reconciliation.
+// runs is the source of live runs, which are due for reconciliation.
 func runs(now time.Time) *source {
 	parse := func(e entry) (org, run string, err error) {
 		org, run, ok := runstate.ParseRunKey(e.key.PK)
@@ -70,10 +72,10 @@ func runs(now time.Time) *source {
 	return src
 }
 
-// timed are the entries of a kind of timed work.
+// timed is the source of a kind of timed work.
 func timed(kind due.Kind, now, brought time.Time) *source {
-	// Whichever clock is behind, the entry comes up again by it: a time that a tick
-	// brought may be years away, and be gone with the next tick.
+	// The entry must come up again by whichever clock is behind: the time of a
+	// tick may be years away, and gone with the next tick.
 	next := now.Add(again)
 	if !kind.TakesNow {
 		brought = time.Time{}
@@ -89,7 +91,7 @@ func timed(kind due.Kind, now, brought time.Time) *source {
 		postponed: func(e entry) (table.DueEntry, error) {
 			sk, ok := due.Postponed(e.place.DueSK, next)
 			if !ok {
-				return table.DueEntry{}, fmt.Errorf("the sort key %q tells no time", e.place.DueSK)
+				return table.DueEntry{}, fmt.Errorf("the sort key %q has no time", e.place.DueSK)
 			}
 			return table.DueEntry{DuePK: e.place.DuePK, DueSK: sk}, nil
 		},

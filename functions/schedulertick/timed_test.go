@@ -22,7 +22,7 @@ import (
 	"millrace/shared/web/fn"
 )
 
-// world is a service with timed work, of which the test is the queues' runtime.
+// world is a service with timed work. The test itself delivers the messages.
 type world struct {
 	*localtest.Env
 	t      *testing.T
@@ -39,7 +39,7 @@ func open(t *testing.T, o localtest.Options) *world {
 	return w
 }
 
-// on has the tick built anew, as the catalog does.
+// on rebuilds the tick like the catalog.
 func (w *world) on(d fn.Deps) {
 	w.t.Helper()
 	spec, found := catalog.Find(catalog.With(reminders.DueSpec), schedulertick.Spec.Name)
@@ -54,7 +54,7 @@ func (w *world) ticks(payload string) events.SchedulerTickResult {
 	return out.(events.SchedulerTickResult)
 }
 
-// put stores a reminder that is due at a time from now.
+// put stores a reminder that is due at an offset from now.
 func (w *world) put(kind timed.Kind, id string, in, every time.Duration) table.Key {
 	w.t.Helper()
 	r := reminders.New(kind, w.A.OrgID, id, w.Env.Clock.Now().Add(in), every)
@@ -69,7 +69,7 @@ func (w *world) get(key table.Key) reminders.Record {
 	return r
 }
 
-// take takes the messages of a kind off its queue, has each handled so many times,
+// take receives the messages of a kind, handles each the given number of times,
 // and returns them.
 func (w *world) take(kind timed.Kind, times int) (taken []events.Due) {
 	w.t.Helper()
@@ -95,7 +95,7 @@ func (w *world) take(kind timed.Kind, times int) (taken []events.Due) {
 	}
 }
 
-func TestTimedWorkIsHandedToItsFunction(t *testing.T) {
+func TestTimedWorkIsSentToItsFunction(t *testing.T) {
 	t.Parallel()
 	w := open(t, localtest.Options{})
 	once := w.put(reminders.Reminder, "once", -time.Minute, 0)
@@ -125,7 +125,7 @@ func TestTimedWorkIsHandedToItsFunction(t *testing.T) {
 	assert.Equal(t, []int{1, 2, 1}, []int{w.get(once).Count, w.get(often).Count, w.get(later).Count})
 }
 
-func TestALostMessageIsMadeUpFor(t *testing.T) {
+func TestLostMessageIsRepeated(t *testing.T) {
 	t.Parallel()
 	w := open(t, localtest.Options{})
 	key := w.put(reminders.Reminder, "r", -time.Second, 0)
@@ -140,9 +140,9 @@ func TestALostMessageIsMadeUpFor(t *testing.T) {
 	assert.Equal(t, 1, w.get(key).Count)
 }
 
-// TestAnEntrySetAnewIsNotMoved: a user who changes when an item is due while it is
-// handed out has the last word.
-func TestAnEntrySetAnewIsNotMoved(t *testing.T) {
+// TestChangedEntryIsNotMoved: if a user changes an item's due time while it is
+// handed out, the change is kept.
+func TestChangedEntryIsNotMoved(t *testing.T) {
 	t.Parallel()
 	w := open(t, localtest.Options{})
 	for name, to := range map[string]timed.Entry{
@@ -165,14 +165,14 @@ func TestAnEntrySetAnewIsNotMoved(t *testing.T) {
 	require.ErrorIs(t, err, table.ErrNotFound, "what was deleted is not made again")
 }
 
-func TestATickMayBringItsTime(t *testing.T) {
+func TestTickMayCarryItsTime(t *testing.T) {
 	t.Parallel()
 	w := open(t, localtest.Options{Config: fn.Config{Sole: true}})
 	now := w.Env.Clock.Now()
 	tick := func(at time.Time) events.SchedulerTickResult {
 		return w.ticks(`{"event_type":"scheduler_tick","now":"` + at.Format(time.RFC3339Nano) + `"}`)
 	}
-	due(t, w.Env, 1) // one run is due, one a minute later
+	due(t, w.Env, 1) // one run is due, another a minute later
 	poll := w.put(reminders.Reminder, "poll", time.Hour, 24*time.Hour)
 	deadline := w.put(reminders.Deadline, "deadline", time.Hour, 0)
 	past := w.put(reminders.Reminder, "past", -48*time.Hour, 0)
@@ -190,8 +190,8 @@ func TestATickMayBringItsTime(t *testing.T) {
 	assert.Zero(t, w.get(deadline).Count)
 	assert.Zero(t, tick(noon).Triggered)
 
-	// A message is lost that was sent by a time far away: the entry comes up by the
-	// clock, if not before it is due.
+	// If a message sent for a distant time is lost, the entry comes up again by
+	// the clock, but not before it is due.
 	assert.Equal(t, 1, tick(year).Triggered)
 	assert.Len(t, w.take(reminders.Reminder, 0), 1)
 	w.Env.Clock.Advance(24 * time.Hour)
@@ -208,7 +208,7 @@ func TestATickMayBringItsTime(t *testing.T) {
 	}
 }
 
-// inShards makes ids of reminders that stand in a shard each.
+// inShards returns ids of reminders by shard.
 func inShards(org string, n int) [][]string {
 	ids := make([][]string, timed.Shards)
 	for i, full := 0, 0; full < timed.Shards; i++ {
@@ -225,8 +225,8 @@ func inShards(org string, n int) [][]string {
 	return ids
 }
 
-// TestNoShardStarves: one shard has more than a tick takes. The others get their
-// share of it, and what they leave is the full shard's.
+// TestNoShardStarves: one shard has more entries than a tick handles. The
+// others get their share, and the full shard the rest.
 func TestNoShardStarves(t *testing.T) {
 	t.Parallel()
 	w := open(t, localtest.Options{})
@@ -261,9 +261,9 @@ func TestNoShardStarves(t *testing.T) {
 	}
 }
 
-// TestWhatCannotBeReadIsNoTask: an entry that this version does not understand is
-// counted and left, and holds up no other.
-func TestWhatCannotBeReadIsNoTask(t *testing.T) {
+// TestUnknownEntryIsSkipped: an entry that this version does not understand is
+// counted and left in place, and does not delay others.
+func TestUnknownEntryIsSkipped(t *testing.T) {
 	t.Parallel()
 	w := open(t, localtest.Options{})
 	odd := reminders.New(reminders.Reminder, w.A.OrgID, "odd", w.Env.Clock.Now(), 0)
@@ -276,10 +276,10 @@ func TestWhatCannotBeReadIsNoTask(t *testing.T) {
 	assert.Equal(t, odd, w.get(odd.Key))
 }
 
-// TestAllThatIsDue: of ten times what a tick takes each entry is handled once
-// within ten ticks, the oldest of a shard first, though a shard cannot be read in
-// the first of them.
-func TestAllThatIsDue(t *testing.T) {
+// TestAllDueEntriesAreHandled: of ten times the entries of a tick each is
+// handled once within ten ticks, the oldest of a shard first, even if a shard
+// cannot be read in the first tick.
+func TestAllDueEntriesAreHandled(t *testing.T) {
 	t.Parallel()
 	const all = 2000
 	w := open(t, localtest.Options{})

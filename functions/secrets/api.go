@@ -23,8 +23,8 @@ type SecretUpdateRequest struct {
 	Environment *string `json:"environment,omitempty" is:"name" doc:"As the query parameter"`
 }
 
-// SecretMetadataPatchRequest is the body of PATCH /secrets/{secret_name}. What is
-// absent or null stays.
+// SecretMetadataPatchRequest is the body of PATCH /secrets/{secret_name}.
+// Fields that are absent or null are not changed.
 type SecretMetadataPatchRequest struct {
 	Description *string            `json:"description,omitempty" maxLength:"4096" example:"Reads the warehouse"`
 	Tags        *map[string]string `json:"tags,omitempty" doc:"Up to 50. Replaces all"`
@@ -46,7 +46,7 @@ type SecretValueResponse struct {
 	Value       string  `json:"value"`
 }
 
-// DeletedSecret tells what was deleted.
+// DeletedSecret identifies the deleted secret.
 type DeletedSecret struct {
 	Status      string  `json:"status" enum:"deleted"`
 	Name        string  `json:"name"`
@@ -58,7 +58,7 @@ type SecretListResponse struct {
 	Items []secret.Secret `json:"items"`
 }
 
-// Path is the path of one secret.
+// Path identifies a secret by path and query.
 type Path struct {
 	Name        string  `path:"secret_name" pattern:"^[A-Za-z_][A-Za-z0-9_]*$" maxLength:"128"`
 	Environment *string `query:"environment" is:"name" doc:"Absent: the workspace's own, else the only one there is; 422 if there are several, and names them"`

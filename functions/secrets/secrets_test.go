@@ -35,10 +35,10 @@ func TestAccess(t *testing.T) {
 	env.CheckAccess(t, "secrets-value", "/secrets/TOKEN/value", nil)
 }
 
-func TestASecretFromItsCreationToItsDeletion(t *testing.T) {
+func TestSecretLifecycle(t *testing.T) {
 	t.Parallel()
 	env := localtest.New(t, secrets.Spec)
-	env.Clock.Advance(time.Minute) // entries of one millisecond are in no order
+	env.Clock.Advance(time.Minute) // entries of one millisecond are not ordered
 	before := env.AuditCount(t, env.A.OrgID)
 	made := env.Do(t, env.A.Key, "POST", "/secrets", object{"name": "TOKEN", "value": canary, "tags": object{"team": "etl"}}).Require(t, 201)
 	now := made.String(t, "created_at")
@@ -88,7 +88,7 @@ func TestASecretFromItsCreationToItsDeletion(t *testing.T) {
 	assert.Equal(t, []string{"create", "update", "read_value", "update_metadata", "delete"}, actions)
 }
 
-func TestTheEnvironmentComesFirstAndTheWorkspaceIsTheFallback(t *testing.T) {
+func TestEnvironmentTakesPrecedenceOverWorkspace(t *testing.T) {
 	t.Parallel()
 	env := localtest.New(t, secrets.Spec)
 	create := func(name string, environment any, value string) {
@@ -142,7 +142,7 @@ func TestTheEnvironmentComesFirstAndTheWorkspaceIsTheFallback(t *testing.T) {
 	assert.Empty(t, env.Do(t, env.B.Key, "GET", "/secrets", nil).Items(t))
 }
 
-func TestACopyIsSealedForItsTarget(t *testing.T) {
+func TestCopyIsSealedForItsTarget(t *testing.T) {
 	t.Parallel()
 	env := localtest.New(t, secrets.Spec)
 	env.Do(t, env.A.Key, "POST", "/secrets", object{"name": "T", "value": canary, "environment": "test", "description": "d", "tags": object{"a": "b"}}).Require(t, 201)
@@ -160,7 +160,7 @@ func TestACopyIsSealedForItsTarget(t *testing.T) {
 	env.Do(t, env.A.Key, "POST", "/secrets/copy", object{"name": "NONE", "source_environment": "test", "target_environment": "prod"}).Require(t, 404)
 	env.Do(t, env.A.Key, "POST", "/secrets/copy", object{"name": "T", "target_environment": "prod"}).Require(t, 422)
 
-	// A sealed value that is moved opens for nobody.
+	// A sealed value that is moved to another record does not open.
 	items, err := table.Load[secret.Secret](t.Context(), env.Deps.Table, table.Key{PK: env.A.OrgID + "#secrets", SK: "T#test"}, table.Consistent)
 	require.NoError(t, err)
 	for name, moved := range map[string]secret.Secret{
@@ -174,7 +174,7 @@ func TestACopyIsSealedForItsTarget(t *testing.T) {
 	require.ErrorIs(t, err, vault.ErrRefused, "another workspace")
 }
 
-func TestBodiesAreChecked(t *testing.T) {
+func TestInvalidBodiesAreRejected(t *testing.T) {
 	t.Parallel()
 	env := localtest.New(t, secrets.Spec)
 	before := env.AuditCount(t, env.A.OrgID)
@@ -211,9 +211,9 @@ func TestBodiesAreChecked(t *testing.T) {
 	assert.Equal(t, before+1, env.AuditCount(t, env.A.OrgID))
 }
 
-// TestAValueTakesThePermissionToReadSecrets: who may run flows may not for that
-// read what they read.
-func TestAValueTakesThePermissionToReadSecrets(t *testing.T) {
+// TestReadingValueRequiresPermission: permission to run flows does not include
+// reading the secrets that they use.
+func TestReadingValueRequiresPermission(t *testing.T) {
 	t.Parallel()
 	env := localtest.New(t, secrets.Spec)
 	env.Do(t, env.A.Key, "POST", "/secrets", object{"name": "A", "value": canary}).Require(t, 201)

@@ -12,13 +12,14 @@ import (
 	"millrace/shared/run/secret"
 )
 
-// service holds the rules of secrets.
+// service implements the rules of secrets.
 type service struct {
 	secrets record.Set[secret.Secret, *secret.Secret]
 	vault   vault.Vault
 }
 
-// create makes a secret. Errors: errs.Unprocessable, errs.Conflict, errs.TooMany.
+// create creates a secret. Errors: errs.Unprocessable, errs.Conflict,
+// errs.TooMany.
 func (s *service) create(ctx context.Context, in *createIn) (secret.Secret, error) {
 	made := secret.Secret{
 		Name: in.Body.Name, Environment: in.Body.Environment, Description: in.Body.Description, Tags: in.Body.Tags, Version: 1,
@@ -32,17 +33,17 @@ func (s *service) create(ctx context.Context, in *createIn) (secret.Secret, erro
 	return s.secrets.Create(ctx, secret.ID(made.Name, made.Of()), made)
 }
 
-// list lists secrets.
+// list returns secrets without their values.
 func (s *service) list(ctx context.Context, in *listIn) (SecretListResponse, error) {
 	all, err := s.secrets.List(ctx, "", in.Limit, func(found *secret.Secret) bool {
-		found.Sealed = nil // 64 KB of each need not be held
+		found.Sealed = nil // saves memory: a value may have 64 KB
 		return in.Environment == nil || found.Of() == *in.Environment
 	})
 	return SecretListResponse{Items: all}, err
 }
 
-// get shows a secret. Errors: errs.NotFound, errs.Unprocessable if several go by
-// the name.
+// get returns a secret without its value. Errors: errs.NotFound,
+// errs.Unprocessable if several secrets have the name.
 func (s *service) get(ctx context.Context, in *Path) (secret.Secret, error) {
 	id, err := s.locate(ctx, in)
 	if err != nil {
@@ -51,7 +52,7 @@ func (s *service) get(ctx context.Context, in *Path) (secret.Secret, error) {
 	return s.secrets.Get(ctx, id)
 }
 
-// update gives a secret a new value. Errors: as get.
+// update replaces a secret's value. Errors: those of get.
 func (s *service) update(ctx context.Context, in *updateIn) (secret.Secret, error) {
 	if faults := checkValue(in.Body.Value); len(faults) > 0 {
 		return secret.Secret{}, errs.Validation(faults...)
@@ -69,7 +70,7 @@ func (s *service) update(ctx context.Context, in *updateIn) (secret.Secret, erro
 	})
 }
 
-// patch changes description and tags. Errors: as get.
+// patch changes description and tags. Errors: those of get.
 func (s *service) patch(ctx context.Context, in *patchIn) (secret.Secret, error) {
 	if in.Body.Tags != nil {
 		if faults := registry.CheckTags(errs.Body("tags"), *in.Body.Tags); len(faults) > 0 {
@@ -87,8 +88,8 @@ func (s *service) patch(ctx context.Context, in *patchIn) (secret.Secret, error)
 	})
 }
 
-// copy copies a secret. Errors: errs.NotFound; errs.Conflict if the target has it
-// and is not to be overwritten.
+// copy copies a secret to another environment. Errors: errs.NotFound;
+// errs.Conflict if the target exists and overwrite is not set.
 func (s *service) copy(ctx context.Context, in *copyIn) (secret.Secret, error) {
 	org, body := tenant.From(ctx).OrgID, in.Body
 	target := secret.Secret{Name: body.Name, Environment: body.TargetEnvironment}
@@ -125,7 +126,7 @@ func (s *service) copy(ctx context.Context, in *copyIn) (secret.Secret, error) {
 	return out.After, err
 }
 
-// delete deletes a secret. Errors: as get.
+// delete deletes a secret. Errors: those of get.
 func (s *service) delete(ctx context.Context, in *Path) (DeletedSecret, error) {
 	id, err := s.locate(ctx, in)
 	if err != nil {
@@ -135,7 +136,8 @@ func (s *service) delete(ctx context.Context, in *Path) (DeletedSecret, error) {
 	return DeletedSecret{Status: "deleted", Name: gone.Name, Environment: gone.Environment}, err
 }
 
-// value opens a secret's value, once the audit log knows of it. Errors: as get.
+// value returns a secret's value, after the audit entry was written. Errors:
+// those of get.
 func (s *service) value(ctx context.Context, in *Path) (SecretValueResponse, error) {
 	found, err := s.get(ctx, in)
 	if err != nil {
@@ -149,7 +151,7 @@ func (s *service) value(ctx context.Context, in *Path) (SecretValueResponse, err
 	return SecretValueResponse{Name: found.Name, Environment: found.Environment, Version: found.Version, Value: value}, err
 }
 
-// edit changes the secret that a path names.
+// edit changes the secret identified by a path.
 func (s *service) edit(ctx context.Context, at *Path, action string, do func(*secret.Secret) error) (secret.Secret, error) {
 	id, err := s.locate(ctx, at)
 	if err != nil {
@@ -158,9 +160,9 @@ func (s *service) edit(ctx context.Context, at *Path, action string, do func(*se
 	return s.secrets.Update(ctx, id, action, do)
 }
 
-// locate is the id of the secret that a path names: that of the environment; else
-// the workspace's own, else the only one of the name. Errors: errs.NotFound,
-// errs.Unprocessable if there are several.
+// locate returns the id of the secret identified by a path: that of the
+// environment; otherwise the workspace's own, otherwise the only one with the
+// name. Errors: errs.NotFound, errs.Unprocessable if there are several.
 func (s *service) locate(ctx context.Context, at *Path) (string, error) {
 	if at.Environment != nil {
 		return secret.ID(at.Name, *at.Environment), nil
@@ -170,8 +172,8 @@ func (s *service) locate(ctx context.Context, at *Path) (string, error) {
 	case err != nil:
 		return "", err
 	case len(all) == 0:
-		return secret.ID(at.Name, ""), nil // not found
-	case len(all) == 1 || all[0].Environment == nil: // the workspace's own is the first
+		return secret.ID(at.Name, ""), nil // does not exist
+	case len(all) == 1 || all[0].Environment == nil: // the workspace's own sorts first
 		return all[0].SK, nil
 	}
 	names := make([]string, len(all))
@@ -181,7 +183,7 @@ func (s *service) locate(ctx context.Context, at *Path) (string, error) {
 	return "", errs.Field([]any{"query", "environment"}, nil, "the secret is in several environments, name one: %s", strings.Join(names, ", "))
 }
 
-// checkValue refuses values that the vault does not take.
+// checkValue rejects values that the vault does not accept.
 func checkValue(value string) []errs.Detail {
 	if len(value) <= vault.MaxValue {
 		return nil

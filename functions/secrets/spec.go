@@ -1,6 +1,7 @@
-// Package secrets is the function that keeps secrets. It is the model of a plain
-// domain: spec.go says what the function is, api.go its operations and bodies,
-// service.go its rules; a domain that stores more than records has a store.go.
+// Package secrets is the function that manages secrets. It is the model of a
+// plain domain: spec.go describes the function, api.go its operations and
+// bodies, service.go its rules; a domain that stores more than records has a
+// store.go.
 package secrets
 
 import (
@@ -9,7 +10,7 @@ import (
 	"millrace/shared/web/fn"
 )
 
-// name is the function's.
+// name is the name of the function.
 const name = "secrets"
 
 // Spec describes the function.

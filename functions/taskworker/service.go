@@ -14,7 +14,7 @@ import (
 	"millrace/shared/web/fn"
 )
 
-// executors builds what runs the tasks of each type of package tasktype.
+// executors returns the executors of the task types in package tasktype.
 func executors(d fn.Deps, client *http.Client) executor.Set {
 	return executor.Set{
 		"python":    executor.Python{Sandbox: d.Sandbox, Blob: d.Blob},
@@ -24,11 +24,11 @@ func executors(d fn.Deps, client *http.Client) executor.Set {
 	}
 }
 
-// messages builds the worker with everything that runs tasks.
+// messages builds the worker with all executors.
 func messages(d fn.Deps) fn.MessageHandler {
 	client, err := outbound.NewClient(outbound.Policy{Loopback: d.Config.AllowLoopback, Ranges: d.Config.AllowRanges})
 	if err != nil {
-		panic(err) // the operator's ranges are checked when they are set
+		panic(err) // the operator's ranges were validated
 	}
 	set := executors(d, client)
 	if got := slices.Sorted(maps.Keys(set)); !slices.Equal(got, tasktype.Kinds().Names()) {

@@ -12,7 +12,7 @@ import (
 	"millrace/shared/web/fn"
 )
 
-func TestEachTaskTypeHasItsExecutor(t *testing.T) {
+func TestEachTaskTypeHasExecutor(t *testing.T) {
 	t.Parallel()
 	set := executors(fn.Deps{Clock: clock.System{}}, nil)
 	assert.Len(t, set, len(tasktype.All()))

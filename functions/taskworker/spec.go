@@ -1,5 +1,5 @@
-// Package taskworker runs the tasks of runs: it takes start and task messages
-// from the queues of the tiers and hands them to the worker.
+// Package taskworker executes the tasks of runs: it receives start and task
+// messages from the queues of the tiers and passes them to the worker.
 package taskworker
 
 import (

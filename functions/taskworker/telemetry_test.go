@@ -50,8 +50,8 @@ def leak(ctx):
     raise ValueError("refused: " + ctx.secret("token"))
 `
 
-// service is the whole way of a run: the API, the queues, the workers, Python
-// and a server somewhere else. What the service tells of itself is kept.
+// service is everything that a run needs: the API, the queues, the workers,
+// Python and another server. Its logs and metrics are recorded.
 type service struct {
 	*localtest.Env
 	log, numbers telemetrytest.Log
@@ -62,7 +62,7 @@ type service struct {
 	calls []http.Header
 }
 
-// secret is what every secret of the service resolves to.
+// secret is the value of every secret of the service.
 const secret = "planted-secret-0123456789"
 
 func open(t *testing.T) *service {
@@ -73,7 +73,7 @@ func open(t *testing.T) *service {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.calls = append(s.calls, r.Header)
-		if r.URL.Path == "/fail" { // as careless servers do, it repeats what it was sent
+		if r.URL.Path == "/fail" { // like careless servers, it echoes the request
 			w.WriteHeader(http.StatusInternalServerError)
 			_, _ = w.Write([]byte("refused: " + r.URL.RawQuery + " " + r.Header.Get("X-Token")))
 		}
@@ -102,11 +102,11 @@ func open(t *testing.T) *service {
 	return s
 }
 
-// withSecrets is the worker of a deployment in which tasks have secrets.
+// withSecrets is the worker of a deployment with secrets.
 func withSecrets(d fn.Deps) fn.MessageHandler {
 	calls, err := outbound.NewClient(outbound.Policy{Loopback: true})
 	if err != nil {
-		panic(err) // the policy is a constant
+		panic(err) // the policy is constant
 	}
 	return worker.New(worker.Config{
 		Table: d.Table, Queues: d.Queues, Blob: d.Blob, Bus: d.Bus, Clock: d.Clock, Log: d.Log, Metrics: d.Metrics,
@@ -152,8 +152,8 @@ func task(t object, more ...object) object {
 	return t
 }
 
-// measured waits until the numbers have a metric, for what is counted after a
-// run has ended, and returns them all.
+// measured waits until a metric exists, because some are counted after a run
+// has ended, and returns all metrics.
 func (s *service) measured(t *testing.T, name string, dimensions ...string) []telemetrytest.Metric {
 	t.Helper()
 	var got []telemetrytest.Metric
@@ -165,10 +165,9 @@ func (s *service) measured(t *testing.T, name string, dimensions ...string) []te
 	return got
 }
 
-// TestATraceFromTheRequestToItsTasks: the trace that POST /runs brings is what
-// the Python task sees, what the http task sends, and what the log lines of the
-// worker say.
-func TestATraceFromTheRequestToItsTasks(t *testing.T) {
+// TestTraceReachesTasks: the trace of POST /runs is passed to the Python task,
+// sent by the http task, and logged by the worker.
+func TestTraceReachesTasks(t *testing.T) {
 	t.Parallel()
 	s := open(t)
 	s.deploy(t, "traced",
@@ -211,8 +210,8 @@ func TestATraceFromTheRequestToItsTasks(t *testing.T) {
 	assert.Equal(t, []any{"last", 1.0, spans["last"]}, []any{last["task"], last["attempt"], last["span_id"]}, "%v", last)
 }
 
-// TestARunWithoutATraceBeginsOne, the same for all its tasks.
-func TestARunWithoutATraceBeginsOne(t *testing.T) {
+// TestRunWithoutTraceStartsOne, the same for all of its tasks.
+func TestRunWithoutTraceStartsOne(t *testing.T) {
 	t.Parallel()
 	s := open(t)
 	s.deploy(t, "untraced", python("first", "trace"), python("second", "trace", after("first")))
@@ -228,9 +227,9 @@ func TestARunWithoutATraceBeginsOne(t *testing.T) {
 
 func after(names ...string) object { return object{"depends_on": names} }
 
-// TestNothingSecretIsTold: a secret, a credential or a value of the user's
-// stands on no line of the service's log, whatever goes wrong with a run.
-func TestNothingSecretIsTold(t *testing.T) {
+// TestSecretsAreNotLogged: no secret, credential or value of the user's is in
+// the service's log, whatever goes wrong with a run.
+func TestSecretsAreNotLogged(t *testing.T) {
 	t.Parallel()
 	s := open(t)
 	config := object{"token": "${{ secrets.token }}"}
@@ -254,13 +253,13 @@ func TestNothingSecretIsTold(t *testing.T) {
 	require.Equal(t, "FAILED", res.String(t, "status"))
 	id := res.String(t, "run_id")
 	var history *localtest.Response
-	require.Eventually(t, func() bool { // logs may be a moment behind
+	require.Eventually(t, func() bool { // the log may lag
 		history = s.Do(t, s.A.Key, "GET", "/runs/"+id+"/logs", nil).Require(t, 200)
 		return strings.Contains(string(history.Body), "using ***") && strings.Contains(string(history.Body), "run_finished")
 	}, time.Minute, 10*time.Millisecond, "the task did write it")
 	require.Contains(t, string(res.Body), "refused: ***", "and failed with it")
 
-	// Code that is gone: the sandbox cannot fetch it by its link.
+	// Missing code: the sandbox cannot fetch it.
 	s.deploy(t, "codeless", python("lost", "trace"))
 	uri := s.Do(t, s.A.Key, "GET", "/flows/codeless/1", nil).Require(t, 200).String(t, "artifact_store_uri")
 	require.NoError(t, s.Deps.Blob.Delete(t.Context(), strings.TrimPrefix(uri, "objstore://")))
@@ -268,7 +267,7 @@ func TestNothingSecretIsTold(t *testing.T) {
 	require.Equal(t, "FAILED", lost.String(t, "status"))
 	require.Equal(t, "SandboxError", lost.String(t, "task_runs", 0, "error_type"), "%s", lost.Body)
 
-	// A message that nobody can handle, and requests that are refused.
+	// An invalid message, and rejected requests.
 	for _, credential := range []string{s.A.Key + "planted", "svc_planted-key-0123456789", "planted-token"} {
 		s.Do(t, credential, "GET", "/runs?planted=planted-query", nil).Require(t, 401)
 	}
@@ -303,8 +302,8 @@ func message(t *testing.T, m events.Run) queue.Message {
 	return queue.Message{Body: body, Group: m.Org}
 }
 
-// TestARunIsMeasured from its acceptance to its end.
-func TestARunIsMeasured(t *testing.T) {
+// TestRunIsMeasured from its acceptance to its end.
+func TestRunIsMeasured(t *testing.T) {
 	t.Parallel()
 	s := open(t)
 	s.deploy(t, "counted",
