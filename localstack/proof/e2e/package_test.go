@@ -17,9 +17,9 @@ import (
 // packageDir is the Python side of the repository.
 const packageDir = "../../../functions/sandbox/python"
 
-// python runs a command in the Python side's folder, with nothing of this
+// command runs a program in the Python side's folder, with nothing of this
 // machine's configuration in its way, and returns what it wrote to standard output.
-func python(t *testing.T, dir string, env []string, name string, args ...string) string {
+func command(t *testing.T, dir string, env []string, name string, args ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), name, args...)
 	cmd.Dir = dir
@@ -56,7 +56,7 @@ func TestPythonClient(t *testing.T) {
 	start(t, filepath.Join(project, ".millrace"))
 	below := filepath.Join(project, "etl", "flows")
 	require.NoError(t, os.MkdirAll(below, 0o755))
-	python(t, below, []string{"PYTHONPATH=" + source}, "python3", "-m", "unittest", "tests.live_client")
+	command(t, below, []string{"PYTHONPATH=" + source}, "python3", "-m", "unittest", "tests.live_client")
 }
 
 // inspect checks the installation that it runs in against its RECORD, and prints
@@ -86,26 +86,26 @@ func TestPythonPackageIsInstalled(t *testing.T) {
 	t.Parallel()
 	source, dir := sources(t), t.TempDir()
 	env := filepath.Join(dir, "venv")
-	python(t, dir, nil, "python3", "-m", "venv", env)
+	command(t, dir, nil, "python3", "-m", "venv", env)
 	bin := filepath.Join(env, "bin")
 	pip := func(args ...string) {
-		python(t, dir, nil, filepath.Join(bin, "python"), append([]string{"-m", "pip", "--disable-pip-version-check"}, args...)...)
+		command(t, dir, nil, filepath.Join(bin, "python"), append([]string{"-m", "pip", "--disable-pip-version-check"}, args...)...)
 	}
-	installed := func() string { return python(t, dir, nil, filepath.Join(bin, "python"), "-c", inspect) }
+	installed := func() string { return command(t, dir, nil, filepath.Join(bin, "python"), "-c", inspect) }
 	script := filepath.Join(bin, "millrace")
 
-	wheel := python(t, dir, nil, "python3", filepath.Join(source, "packaging", "binary.py"), binary, runtime.GOOS+"/"+runtime.GOARCH, "-o", dir)
+	wheel := command(t, dir, nil, "python3", filepath.Join(source, "packaging", "binary.py"), binary, runtime.GOOS+"/"+runtime.GOARCH, "-o", dir)
 
 	pip("install", wheel)
 	assert.Contains(t, installed(), env)
-	assert.Equal(t, python(t, dir, nil, binary, "version"), python(t, dir, nil, script, "version"), "the script is the binary")
+	assert.Equal(t, command(t, dir, nil, binary, "version"), command(t, dir, nil, script, "version"), "the script is the binary")
 
 	for _, args := range [][]string{{"--no-build-isolation"}, nil} {
 		pip(append([]string{"install", "--force-reinstall", source}, args...)...)
 		assert.Contains(t, installed(), env)
-		assert.Contains(t, python(t, dir, nil, script, "--help"), "spec")
+		assert.Contains(t, command(t, dir, nil, script, "--help"), "spec")
 	}
 	pip("install", "--force-reinstall", "--no-build-isolation", "--editable", source)
 	assert.Contains(t, installed(), source, "edits are seen")
-	assert.Contains(t, python(t, dir, nil, script, "--help"), "spec")
+	assert.Contains(t, command(t, dir, nil, script, "--help"), "spec")
 }
