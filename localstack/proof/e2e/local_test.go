@@ -41,7 +41,7 @@ func TestLocalRunsAreAsTheServers(t *testing.T) {
 		name := strings.TrimSuffix(filepath.Base(file), ".py")
 		t.Run(name, func(t *testing.T) {
 			parameters := map[string]any{}
-			if name == "values" {
+			if name != "failures" {
 				parameters["day"] = "2026-01-31"
 			}
 			server, local := onServer(t, api, name, file, parameters), onThisMachine(t, file)
@@ -54,8 +54,8 @@ func TestLocalRunsAreAsTheServers(t *testing.T) {
 	}
 }
 
-// python runs the interpreter with the package on its path; home keeps the runs.
-func python(t *testing.T, home string, arguments ...string) (stdout []byte, code int) {
+// runPython runs the interpreter with the package on its path; home keeps the runs.
+func runPython(t *testing.T, home string, arguments ...string) (stdout []byte, code int) {
 	t.Helper()
 	library, err := filepath.Abs("../../../functions/sandbox/python")
 	require.NoError(t, err)
@@ -78,7 +78,7 @@ func python(t *testing.T, home string, arguments ...string) (stdout []byte, code
 // onServer deploys a flow and runs it.
 func onServer(t *testing.T, api *client.Client, name, file string, parameters map[string]any) story {
 	t.Helper()
-	spec, code := python(t, t.TempDir(), "-m", "millrace", "spec", file)
+	spec, code := runPython(t, t.TempDir(), "-m", "millrace", "spec", file)
 	require.Zero(t, code)
 	source, err := os.ReadFile(file)
 	require.NoError(t, err)
@@ -123,7 +123,7 @@ func onServer(t *testing.T, api *client.Client, name, file string, parameters ma
 func onThisMachine(t *testing.T, file string) story {
 	t.Helper()
 	home := t.TempDir()
-	_, code := python(t, home, file)
+	_, code := runPython(t, home, file)
 	runs, err := filepath.Glob(filepath.Join(home, "runs", "*"))
 	require.NoError(t, err)
 	require.Len(t, runs, 1)

@@ -24,7 +24,8 @@ class Reader:
         """Return a JSON value whose placeholders became "${{ … }}"; its other types became JSON."""
         value = self._rendered(value, where)
         try:
-            return json.loads(_values.encode(value, where))
+            # The service keeps a flow_spec with its keys sorted: so do local runs.
+            return json.loads(json.dumps(json.loads(_values.encode(value, where)), sort_keys=True))
         except ArtifactSerializationError as error:
             raise FlowDefinitionError(str(error)) from None
 

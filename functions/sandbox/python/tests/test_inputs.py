@@ -92,6 +92,13 @@ class Inputs(unittest.TestCase):
             with self.subTest(returned):
                 self.assertEqual(returns.spec().get("result"), want)
 
+    def test_objects_have_their_keys_sorted_as_the_service_keeps_them(self):
+        @flow
+        def ordered():
+            return merge({"b": 1, "a": [{"d": 1, "c": 2}]})
+
+        self.assertEqual(str(ordered.build().entries["merge"].inputs), "{'parts': {'a': [{'c': 2, 'd': 1}], 'b': 1}}")
+
     def test_a_parameter_is_not_taken_for_the_task_of_its_name(self):
         @flow
         def both(rows: list):
