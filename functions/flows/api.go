@@ -131,7 +131,8 @@ const (
        "config": {"expression": "tasks.orders.output.body.filter(o, o.paid)"}},
       {"name": "report", "type": "transform", "depends_on": ["paid"], "condition": "size(tasks.paid.output) > 0",
        "config": {"expression": "{'day': params.day, 'paid': size(tasks.paid.output)}"}}
-    ]
+    ],
+    "result": "tasks.report.output"
   },
   "tags": {"team": "sales"}
 }`

@@ -31,7 +31,7 @@ func Changes(before, after *Snapshot) []string {
 		_, audited := audit.Workspace(key.PK)
 		switch {
 		case audited, strings.Contains(key.PK, "#spec#"), strings.Contains(key.PK, "#idempotency#"),
-			strings.Contains(key.PK, "#occurrence#"), ofRun && key.SK == "input":
+			strings.Contains(key.PK, "#occurrence#"), ofRun && (key.SK == "input" || key.SK == "result"):
 			if !same(was, is, nil) {
 				after.tell("%v changed from %v to %v", key, was, is)
 			}
