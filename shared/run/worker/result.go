@@ -25,11 +25,13 @@ func (l *lifecycle) keepResult(ctx context.Context) error {
 	v := values{l.session}
 	defer v.releaseScope()
 	var out executor.Value
-	if err == nil {
+	if err != nil { // registered by another version of the service
+		err = &expr.EvalError{Msg: err.Error()}
+	} else {
 		out, err = v.result(ctx, template)
 	}
-	switch why, lasting := lastingFault(err); {
-	case lasting:
+	switch why, final := lastingFault(err); {
+	case final:
 		item.Error = clip(why)
 	case err != nil:
 		return err
@@ -70,16 +72,14 @@ func (v values) result(ctx context.Context, template *expr.Template) (executor.V
 	return out, err
 }
 
-// lastingFault tells what is wrong with a result, if evaluating it again would not
-// help.
-func lastingFault(err error) (why string, lasting bool) {
+// lastingFault returns what is wrong with a result if evaluating it again would fail
+// the same way.
+func lastingFault(err error) (why string, ok bool) {
 	if bad, ok := errors.AsType[*expr.EvalError](err); ok {
 		return bad.Msg, true
 	}
-	for _, gone := range []error{blob.ErrNotFound, blob.ErrDamaged, blob.ErrTooLarge} {
-		if errors.Is(err, gone) {
-			return "an output that it reads cannot be read: " + gone.Error(), true
-		}
+	if refused, ok := lasting(err); ok {
+		return refused.Failure.Message, true
 	}
 	return "", false
 }

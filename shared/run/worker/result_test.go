@@ -25,7 +25,9 @@ func TestResultIsKeptWhenARunSucceeds(t *testing.T) {
 			return ok(`"` + strings.Repeat("x", runstate.MaxInline) + `"`)
 		})
 		w.task("b", func(context.Context, *executor.Attempt) executor.Result { return ok("1") })
-		w.task("c", func(context.Context, *executor.Attempt) executor.Result { return ok("1") })
+		w.task("c", func(context.Context, *executor.Attempt) executor.Result {
+			return executor.Result{Output: executor.Value{Ref: org + "/runs/gone.json", Size: runstate.MaxInline + 1}}
+		})
 		for name, c := range map[string]struct {
 			result any
 			check  func(*runstate.Result)
@@ -39,7 +41,8 @@ func TestResultIsKeptWhenARunSucceeds(t *testing.T) {
 				assert.EqualValues(t, runstate.MaxInline+8, r.OutputSize)
 				assert.Contains(t, r.OutputRef, "/result.json")
 			}},
-			"bad": {"tasks.b.output.x", func(r *runstate.Result) { assert.NotEmpty(t, r.Error) }},
+			"gone": {"size(tasks.c.output)", func(r *runstate.Result) { assert.Contains(t, r.Error, "gone from the object store") }},
+			"bad":  {"tasks.b.output.x", func(r *runstate.Result) { assert.NotEmpty(t, r.Error) }},
 		} {
 			var doc map[string]any
 			require.NoError(t, json.Unmarshal([]byte(spec("a", "b", "c: a b")), &doc))
