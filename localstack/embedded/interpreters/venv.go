@@ -19,8 +19,8 @@ type venv struct {
 	Site []string `json:"site"` // its folders of packages, those of the system too if it says so
 }
 
-// venvCode prints the venv, or null for an interpreter without one. Children run
-// with -S, which skips all of that.
+// venvCode prints the venv as JSON, or null if there is none. Children run with
+// -S and cannot tell.
 const venvCode = `
 import json, os, site, sys
 found = None
@@ -29,8 +29,8 @@ if sys.prefix != sys.base_prefix:
 print(json.dumps(found))
 `
 
-// venvOf asks an interpreter for its virtual environment; the zero venv if it has
-// none.
+// venvOf returns the virtual environment of an interpreter, the zero venv if it
+// has none.
 func venvOf(ctx context.Context, executable string) (venv, error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -43,7 +43,7 @@ func venvOf(ctx context.Context, executable string) (venv, error) {
 		}
 		return venv{}, fmt.Errorf("asking %s for its packages: %w", executable, err)
 	}
-	// What the environment's own files print at the start comes before it.
+	// The environment's .pth files may print something first.
 	lines := bytes.Split(bytes.TrimSpace(out), []byte{'\n'})
 	var v *venv
 	if err := json.Unmarshal(lines[len(lines)-1], &v); err != nil {

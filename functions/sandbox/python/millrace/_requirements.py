@@ -1,8 +1,8 @@
-"""The packages that requirements.txt beside a flow names, as they go into its zip.
+"""Installs the packages in a flow's requirements.txt for its zip.
 
-They are installed into a folder of their own by uv, or else pip, from wheels only,
-for the platform and the Python that will run the tasks; the folder is kept by the
-hash of the file, platform and Python, so that the next zip needs no installer.
+uv, or else pip, installs them into a folder, from wheels only, for the platform
+and the Python version that run the tasks. The folder is cached by the hash of the
+file, the platform and the version, so that the next zip needs no installer.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ from ._record import home
 from .errors import FlowDefinitionError
 
 NAME = "requirements.txt"
-KEPT = 10  # installed sets of packages, the latest used
+KEPT = 10  # sets of installed packages, most recently used
 
 # The tags of pip and the platform of uv. glibc 2.28 is that of RHEL 8 and Debian
 # 10; the tasks of a deployment on AWS have 2.34.
@@ -30,14 +30,14 @@ PLATFORMS = {
     "darwin/arm64": (["macosx_12_0_arm64"], "aarch64-apple-darwin"),
 }
 _MACHINES = {"x86_64": "amd64", "amd64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
-# What would have pip install elsewhere than into the folder.
+# Settings of pip that contradict the command line.
 _MISLEADING = ("PIP_USER", "PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_PLATFORM", "PIP_PYTHON_VERSION", "PIP_NO_BINARY", "PIP_ONLY_BINARY")
-# Traces of the installer, and what runs on no server: they differ from one installation to the next.
+# Records of the installer. They differ between installations of the same packages.
 _TRACES = ("INSTALLER", "RECORD", "REQUESTED", "direct_url.json", "uv_cache.json")
 
 
 class RequirementsError(FlowDefinitionError):
-    """A requirements.txt names what cannot be installed; the message tells the line and what to do."""
+    """A requirement cannot be installed. The message names the line and the remedy."""
 
 
 class Line:
@@ -64,11 +64,11 @@ def this_python():
 
 
 def install(directory, platform=None, python_version=None):
-    """Install what requirements.txt of a directory names and return (folder, whether it was kept from before).
+    """Install the packages in requirements.txt of a directory and return (folder, cached).
 
-    The folder is None where the file is missing or names nothing; no installer is
-    started then. platform and python_version: None for those of this machine.
-    RequirementsError.
+    The folder is None if the file is missing or has no requirements; no installer
+    is started then. platform and python_version default to those of this machine.
+    Raises RequirementsError.
     """
     if platform is not None and platform not in PLATFORMS:
         raise RequirementsError(f"the platform {platform!r} is not known: name one of {', '.join(PLATFORMS)}")
@@ -84,7 +84,7 @@ def install(directory, platform=None, python_version=None):
     digest.update(f"\0{platform or 'native ' + this_platform()}\0{python_version or this_python()}".encode())
     base = os.path.join(home(), "dependencies")
     target = os.path.join(base, digest.hexdigest())
-    # A wheel named by its path may change without its name.
+    # The content of a wheel that is named by its path may change.
     keep = not any(line.wheel for line in lines)
     if keep and os.path.isdir(target):
         os.utime(target)
@@ -109,7 +109,7 @@ def install(directory, platform=None, python_version=None):
 
 
 def installed(folder):
-    """Return what is in a folder, sorted: [{"name", "version"}]."""
+    """Return the packages in a folder, sorted: [{"name", "version"}]."""
     found = []
     for name in sorted(os.listdir(folder)):
         if name.endswith(".dist-info"):
@@ -193,7 +193,7 @@ def _install(path, lines, target, platform, python_version):
 
 
 def _blamed(lines, said):
-    """Return the line that an installer's errors are about, the first of the file that they name."""
+    """Return the first line of the file that an installer's errors name, or None."""
     if found := re.search(r"line (\d+)(?: of|\))", said):
         for line in lines:
             if line.number == int(found[1]):
@@ -223,8 +223,8 @@ def _uv(platform, python_version):
     if platform is not None or python_version is not None:
         command += ["--python-version", python_version or this_python()]
     environment = dict(os.environ)
-    # uv has names of its own for the variables that pip's users set. They may
-    # hold a password, so they stay out of the command line.
+    # uv reads other variables than pip. The values may contain a password and must
+    # not be on the command line.
     if os.environ.get("PIP_NO_INDEX", "").lower() in ("1", "true", "yes", "on"):
         command.append("--no-index")
     for theirs, ours, separator in (("UV_DEFAULT_INDEX", "PIP_INDEX_URL", None), ("UV_INDEX", "PIP_EXTRA_INDEX_URL", " "), ("UV_FIND_LINKS", "PIP_FIND_LINKS", ",")):
@@ -248,7 +248,7 @@ def _clean(folder):
 
 
 def _prune(base, target):
-    """Remove the sets that were used longest ago."""
+    """Remove the least recently used sets."""
     sets = [entry for entry in os.scandir(base) if not entry.name.startswith(".") and entry.path != target]
     for entry in sorted(sets, key=lambda e: e.stat().st_mtime, reverse=True)[KEPT - 1 :]:
         shutil.rmtree(entry.path, ignore_errors=True)

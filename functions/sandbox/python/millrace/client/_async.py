@@ -1,9 +1,8 @@
 """The client for asyncio.
 
-Requests run on threads of the client's own, over the transport that Client
-has: proxies, TLS and redirects have one implementation that way, and a wait holds
-no thread between its requests. A call that is cancelled lets its request end in
-the background.
+Requests run in a thread pool over the transport of Client, so that proxies, TLS
+and redirects have one implementation. A wait occupies no thread between its
+requests. If a call is cancelled, its request completes in the background.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ T = TypeVar("T")
 
 
 class AsyncClient:
-    """As Client, with await. ``connections`` is how many requests run at once.
+    """The methods of Client, with await. ``connections`` is the number of concurrent requests.
 
     Close it with ``aclose()`` or use it in ``async with``.
     """
@@ -49,7 +48,7 @@ class AsyncClient:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Let the requests under way end without waiting for them; no further ones can be made."""
+        """Close the client. Requests in progress complete in the background."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def run(

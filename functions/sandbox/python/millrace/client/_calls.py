@@ -1,9 +1,9 @@
 """The operations of the API, without input or output.
 
-Each is a generator of steps: it yields a Request and is sent the Response, it
-yields a Pause and is sent None when that is over, it yields Work and is sent what
-that returned; what a step raises is thrown into it. Client and AsyncClient only
-differ in how they carry the steps out.
+Each is a generator of steps. It yields a Request and receives the Response, a
+Pause and receives None after it, or Work and receives its result. An exception
+of a step is thrown into the generator. Client and AsyncClient differ only in how
+they execute the steps.
 """
 
 from __future__ import annotations
@@ -30,31 +30,31 @@ T = TypeVar("T")
 
 @dataclasses.dataclass(frozen=True)
 class Pause:
-    """Nothing is to be done for so long."""
+    """A delay in seconds before the next step."""
 
     seconds: float
 
 
 @dataclasses.dataclass(frozen=True)
 class Work:
-    """A function that takes long and makes no request."""
+    """A slow function that makes no request."""
 
     function: Callable[[], Any]
 
 
 Call = Generator["Request | Pause | Work", Any, T]
 
-MAX_PAUSE = 60.0  # the longest Retry-After that is waited for; limits are counted by the minute
+MAX_PAUSE = 60.0  # the longest Retry-After to wait for; rate limits are per minute
 _BUSY = (502, 503, 504)
 
 
 def exchange(request: Request, retries: int) -> Call[Response]:
-    """Send a request until it is answered, and return the answer.
+    """Send a request, retry it where that is safe, and return the response.
 
-    It is repeated when it certainly changed nothing (no connection, or 429), and
-    after a cut connection or 502, 503 and 504 only where repeating is safe: reads,
-    and what carries an Idempotency-Key. Retry-After is kept to. APIError for an
-    answer of 300 or more; ConnectionFailedError.
+    A request that certainly changed nothing (no connection, or 429) is always
+    retried. After a broken connection, 502, 503 or 504 only idempotent requests
+    are: reads, and those with an Idempotency-Key. Retry-After is respected. Raises
+    APIError for a status of 300 or more, and ConnectionFailedError.
     """
     for attempt in range(retries + 1):
         pause = min(5.0, 0.2 * 2**attempt) * random.uniform(0.5, 1)
@@ -67,7 +67,7 @@ def exchange(request: Request, retries: int) -> Call[Response]:
             if response.status < 300:
                 return response
             refused = _error(request, response)
-            # After a cut connection the first request of a key may still be at work.
+            # After a broken connection our first request may still be in progress.
             mine = response.status == 409 and attempt > 0 and "Idempotency-Key" in request.headers
             again = response.status == 429 or mine or response.status in _BUSY and request.repeatable
             if refused.retry_after is not None:
@@ -84,7 +84,7 @@ def _error(request: Request, response: Response) -> APIError:
         try:
             detail = json.loads(response.body)["detail"]
         except (ValueError, KeyError, TypeError):
-            pass  # of a proxy, or the object store, whose text may repeat the URL
+            pass  # not from the API: the text of a proxy or object store may contain the URL
     errors = [e for e in detail if isinstance(e, dict)] if isinstance(detail, list) else []
     if errors:
         detail = "; ".join(f"{'.'.join(map(str, e.get('loc', ())))}: {e.get('msg', '')}" for e in errors)
@@ -109,7 +109,7 @@ def _retry_after(text: str | None) -> float | None:
 
 
 class Calls:
-    """The operations, with how often a request is repeated."""
+    """The operations. retries is the number of retries of one request."""
 
     def __init__(self, retries: int) -> None:
         self.retries = retries
@@ -174,12 +174,12 @@ class Calls:
         return (yield from self.json("POST", _run(run_id) + "/cancel"))
 
     def output(self, run_id: str, task: str, index: int | None, attempt: int | None) -> Call[Any]:
-        """Return what a task returned, of whatever size: large ones come from the object store."""
+        """Return the output of a task. Large outputs are read from the object store."""
         path = f"{_run(run_id)}/tasks/{urllib.parse.quote(task, safe='')}/output"
         try:
             return (yield from self.json("GET", path, query={"map_index": index, "attempt": attempt}))
         except NotFoundError:
-            # A service without this operation has the small ones in the run's detail.
+            # An older service lacks this operation; small outputs are in the run's detail.
             records = (yield from self.run(run_id))["task_runs"]
             found, output = inline_output(records, task, index, attempt)
             if not found:
@@ -191,7 +191,7 @@ class Calls:
 
 
 class LogReader:
-    """Where the reading of a log is: feed() takes a page and returns its events."""
+    """The state of reading a log. feed takes a page and returns its events."""
 
     def __init__(self, follow: bool) -> None:
         self.token: str | None = None
@@ -202,7 +202,7 @@ class LogReader:
     def feed(self, page: Mapping[str, Any]) -> Iterator[LogEvent]:
         self.token = page.get("next_token")
         empty = not page["events"]
-        # The log of a run that goes on has no end: what there is ends with an empty page.
+        # The log of an active run has no last page: an empty page means no more events yet.
         self.ended = self.token is None or empty and not self._follow and page["source"] == "live"
         waits = empty and page["source"] == "live"
         self.pause = min(1.0, max(0.1, self.pause * 1.5)) if waits else 0.0
@@ -210,7 +210,7 @@ class LogReader:
 
 
 def inline_output(records: list[dict[str, Any]], task: str, index: int | None, attempt: int | None) -> tuple[bool, Any]:
-    """Find the output in a run's task records: (whether there is one, the output)."""
+    """Find an inline output in the task records of a run. Returns (found, output)."""
     newest: dict[int | None, dict[str, Any]] = {}
     for record in records:
         if record["task_name"] == task and attempt in (None, record["attempt"]):

@@ -1,4 +1,4 @@
-"""What the service answers, as values. ``raw`` is always the answer as it came."""
+"""The responses of the service as values. ``raw`` is the response itself."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import dataclasses
 import datetime
 import re
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from .errors import RunFailedError
 
@@ -31,35 +31,28 @@ def instant(text: str | None) -> datetime.datetime | None:
 class _Record:
     raw: Mapping[str, Any] = dataclasses.field(repr=False, compare=False)
 
+    _names: ClassVar[Mapping[str, str]] = {}  # in the answer, where they differ
+    _times: ClassVar[frozenset[str]] = frozenset()
+
     @classmethod
     def of(cls: type[_R], raw: Mapping[str, Any]) -> _R:
-        """Return the record of an answer, whose further fields stay in raw."""
-        values = {}
-        for field in dataclasses.fields(cls):
-            if field.name == "raw":
-                continue
-            value = raw.get(field.metadata.get("name", field.name))
-            values[field.name] = instant(value) if field.metadata.get("time") and value else value
-        return cls(raw=raw, **values)
-
-
-def _time(name: str | None = None) -> Any:
-    return dataclasses.field(metadata={"time": True, **({"name": name} if name else {})})
-
-
-def _named(name: str) -> Any:
-    return dataclasses.field(metadata={"name": name})
+        """Return the record of a response. Unknown fields are in raw."""
+        values = {f.name: raw.get(cls._names.get(f.name, f.name)) for f in dataclasses.fields(cls) if f.name != "raw"}
+        return cls(raw=raw, **{name: instant(value) if name in cls._times else value for name, value in values.items()})
 
 
 @dataclasses.dataclass(frozen=True)
 class LogEvent(_Record):
-    """A line of a run's log, or one that tells what became of a task or the run (``event_type``)."""
+    """An event of a run's log: a line (``event_type`` log), or a change of a task or the run."""
 
-    time: datetime.datetime = _time("timestamp")
+    _names = {"time": "timestamp", "task": "task_name"}
+    _times = frozenset(("time",))
+
+    time: datetime.datetime
     message: str
     event_type: str
     level: str | None
-    task: str | None = _named("task_name")
+    task: str | None
     map_index: int | None
     attempt: int | None
     logger: str | None
@@ -74,14 +67,16 @@ class LogEvent(_Record):
 class TaskRun(_Record):
     """One attempt of a task, or of an instance of a mapped one (``map_index``)."""
 
+    _times = frozenset(("started_at", "ended_at"))
+
     task_name: str
     task_run_id: str
     map_index: int | None
     attempt: int
     status: str
     reason: str | None
-    started_at: datetime.datetime | None = _time()
-    ended_at: datetime.datetime | None = _time()
+    started_at: datetime.datetime | None
+    ended_at: datetime.datetime | None
     duration_ms: int | None
     error_type: str | None
     error_message: str | None
@@ -94,17 +89,19 @@ class TaskRun(_Record):
 class FlowInfo(_Record):
     """A registered flow."""
 
+    _times = frozenset(("created_at", "updated_at"))
+
     flow_name: str
     latest_version: str
     version_count: int
     description: str | None
     tags: Mapping[str, str] | None
-    created_at: datetime.datetime = _time()
-    updated_at: datetime.datetime = _time()
+    created_at: datetime.datetime
+    updated_at: datetime.datetime
 
 
 class RunFields:
-    """What is known of a run, as of the last answer about it: ``refresh`` and ``wait`` ask anew."""
+    """The fields of a run, as of the last response: ``refresh`` and ``wait`` update them."""
 
     def __init__(self, raw: Mapping[str, Any]) -> None:
         self.raw = dict(raw)
@@ -115,7 +112,7 @@ class RunFields:
 
     @property
     def slug(self) -> str:
-        """Three words and a number, which name the run to people."""
+        """The readable name of the run: three words and a number."""
         return self.raw["run_slug"]  # type: ignore[no-any-return]
 
     @property
@@ -145,7 +142,7 @@ class RunFields:
 
     @property
     def parameters(self) -> Mapping[str, Any] | None:
-        """Of a run that was read alone; None where the answer does not tell."""
+        """The parameters, or None if the last response was a list or the start of the run."""
         return self.raw.get("parameters")
 
     @property
@@ -158,7 +155,7 @@ class RunFields:
 
     @property
     def result(self) -> Any:
-        """What the flow returned, where it returns something and the run was read alone."""
+        """The return value of the flow, if it has one and the last response was the run's detail."""
         return self.raw.get("result")
 
     @property
@@ -179,16 +176,16 @@ class RunFields:
 
     @property
     def reused_task_count(self) -> int | None:
-        """Of a retry: how many tasks and map instances it reuses."""
+        """Of a retry: the number of reused tasks and map instances."""
         return self.raw.get("reused_task_count")
 
     @property
     def task_runs(self) -> list[TaskRun]:
-        """One for each attempt of each task or instance; empty until the run was read alone."""
+        """One record for each attempt; empty unless the last response was the run's detail."""
         return [TaskRun.of(r) for r in self.raw.get("task_runs") or ()]
 
     def task(self, name: str, index: int | None = None) -> TaskRun:
-        """Return the last attempt of a task, or of instance index of a mapped one; KeyError if there is none."""
+        """Return the last attempt of a task, or of an instance of a mapped task. Raises KeyError."""
         found = [r for r in self.task_runs if r.task_name == name and r.map_index == index]
         if not found:
             raise KeyError(name if index is None else f"{name}[{index}]")

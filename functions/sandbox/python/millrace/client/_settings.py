@@ -1,9 +1,9 @@
-"""Which server a client speaks to, and with which credential.
+"""Finds the server and the credential of a client.
 
 The first source that names a server decides: the arguments; MILLRACE_URL with
 MILLRACE_API_KEY and MILLRACE_ORG; .millrace/credentials.json in this folder or
-one above; the context chosen by `millrace context use`. A credential is only
-sent to the server that its source names.
+one above; the context chosen by `millrace context use`. A credential is sent only
+to the server of its own source.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def find(
     url: str | None = None, api_key: str | None = None, org: str | None = None, context: str | None = None,
     environ: Mapping[str, str] = os.environ, directory: str | None = None,
 ) -> Settings:
-    """Return the settings of the server to use; NoServerError when nothing names one."""
+    """Return the settings of the server to use, or raise NoServerError."""
     if url is not None and context is not None:
         raise NoServerError("give a url or a context, not both")
     named = environ.get("MILLRACE_URL") or None
@@ -68,7 +68,7 @@ def find(
 
 
 def _kept(environ: Mapping[str, str], directory: str | None) -> Any:
-    """Yield the settings of the folder's credentials and of the chosen context, where there are any."""
+    """Yield the settings of credentials.json and of the chosen context, if any."""
     place = os.path.abspath(directory or os.getcwd())
     while True:
         path = os.path.join(place, CREDENTIALS)
@@ -110,7 +110,7 @@ def _context(environ: Mapping[str, str], name: str | None) -> Any:
 def _load(path: str) -> dict[str, Any]:
     try:
         if hasattr(os, "geteuid") and os.stat(path).st_uid not in (os.geteuid(), 0):
-            # Whoever may write to a folder above, /tmp for instance, could name a server of theirs.
+            # Other users may write to a parent folder, such as /tmp.
             raise NoServerError(f"{path} belongs to another user: set MILLRACE_URL and MILLRACE_API_KEY if you trust it")
         with open(path, encoding="utf-8") as file:
             record = json.load(file)

@@ -1,4 +1,4 @@
-"""The client for ordinary code."""
+"""The synchronous client."""
 
 from __future__ import annotations
 
@@ -24,10 +24,11 @@ class Client:
 
     Without arguments it finds the server as the command line does: MILLRACE_URL
     and MILLRACE_API_KEY, .millrace/credentials.json in this folder or one above, or
-    the context chosen with `millrace context use`. ``timeout`` is how many seconds
-    an answer may take to go on, ``retries`` how often a request is repeated where
-    that is safe. NoServerError when no server is named. What every method raises:
-    APIError when the service refuses, ConnectionFailedError when it cannot be reached.
+    the context chosen with `millrace context use`. ``timeout`` is the time in
+    seconds to wait for data from the server, ``retries`` the number of retries of
+    a request where that is safe. Raises NoServerError if no server is configured.
+    Every method may raise APIError (the service refused the request) and
+    ConnectionFailedError (there was no complete response).
     """
 
     def __init__(
@@ -45,9 +46,9 @@ class Client:
     ) -> Run:
         """Start a run of a deployment, or of a flow version, ``flow@version``.
 
-        Parameters are given as keywords, or as a mapping where a name is that of an
-        option. A request that is repeated makes one run; with an idempotency_key
-        of the caller's, so does a call that is repeated within a day.
+        Parameters are keyword arguments, or a mapping if a name clashes with an
+        option. Retries by the client never start a second run. With an
+        idempotency_key, neither does a second call within 24 hours.
         """
         return self._run(self._do(self._calls.start(name, {**(parameters or {}), **more}, environment, tier, idempotency_key)))
 
@@ -60,7 +61,7 @@ class Client:
         since: datetime.datetime | datetime.timedelta | str | None = None, until: datetime.datetime | str | None = None,
         trigger_source: str | None = None, triggered_by: str | None = None, limit: int | None = 100,
     ) -> list[Run]:
-        """List runs, the newest first; limit None lists all. A timedelta counts back from now."""
+        """List runs, newest first. limit=None lists all of them. A timedelta is relative to now."""
         query = {
             "flow_name": flow, "deployment": deployment, "status": status, "environment": environment, "since": since, "until": until,
             "trigger_source": trigger_source, "triggered_by": triggered_by, "limit": limit,
@@ -68,7 +69,7 @@ class Client:
         return [self._run(raw) for raw in self._do(self._calls.runs(query))]
 
     def flows(self, *, environment: str | None = None) -> list[FlowInfo]:
-        """List the registered flows; with an environment, those deployed to it."""
+        """List the registered flows, or those that are deployed to an environment."""
         return [FlowInfo.of(raw) for raw in self._do(self._calls.flows(environment))]
 
     def deploy(
@@ -77,10 +78,10 @@ class Client:
     ) -> Deployed:
         """Upload the code in a directory, register the flow's version and deploy it.
 
-        The deployment's name defaults to the flow's, the version to dev- and a hash
-        of code and graph, the tier to medium. What requirements.txt of the directory
-        names goes with it, for the platform (linux/amd64, linux/arm64 …) and the Python
-        (3.11 …) that are given, else for those that the server tells.
+        The name defaults to that of the flow, the version to dev- and a hash of the
+        code and the flow_spec, the tier to medium. The packages in requirements.txt
+        of the directory are included, for the given platform (linux/arm64, …) and
+        Python version (3.13, …), by default those of the server.
         """
         return self._do(deploy(self._calls, flow, directory, name, version, environment, tier, platform, python_version))
 
@@ -116,24 +117,24 @@ class Client:
 
 
 class Run(RunFields):
-    """A run of the service. Its fields are as of the last answer about it."""
+    """A run. Its fields are those of the last response; refresh and wait update them."""
 
     def __init__(self, client: Client, raw: Mapping[str, Any]) -> None:
         super().__init__(raw)
         self._client = client
 
     def refresh(self) -> Run:
-        """Read the run anew."""
+        """Read the run again."""
         self.raw = self._client._do(self._client._calls.run(self.id))
         return self
 
     def wait(self, timeout: float | None = None) -> Run:
-        """Wait until the run has ended, however it ends; WaitTimeoutError past timeout seconds."""
+        """Wait until the run has ended, with any status. Raises WaitTimeoutError after timeout seconds."""
         self.raw = self._client._do(self._client._calls.wait(self.id, timeout))
         return self
 
     def raise_for_status(self) -> Run:
-        """RunFailedError if the run ended otherwise than SUCCEEDED."""
+        """Raise RunFailedError if the run has ended with another status than SUCCEEDED."""
         self._check()
         return self
 
@@ -141,7 +142,7 @@ class Run(RunFields):
         self, *, follow: bool = False, task: str | None = None, level: str | None = None,
         since: datetime.datetime | datetime.timedelta | str | None = None,
     ) -> Iterator[LogEvent]:
-        """Yield what the log has until now, in order; with follow, until the run has ended."""
+        """Yield the log events so far, in order; with follow, until the run has ended."""
         reader = LogReader(follow)
         filters = {"task_name": task, "level": level, "since": since}
         while not reader.ended:
@@ -150,18 +151,22 @@ class Run(RunFields):
                 time.sleep(reader.pause)
 
     def output(self, task: str, index: int | None = None, *, attempt: int | None = None) -> Any:
-        """Return what a task returned, of any size; of a mapped task without index, the list. NotFoundError."""
+        """Return the output of a task, of any size; for a mapped task without index, the list of outputs.
+
+        Raises NotFoundError if there is none.
+        """
         return self._client._do(self._client._calls.output(self.id, task, index, attempt))
 
     def retry(self, *, failed: bool = False, latest: bool = False) -> Run:
         """Start the run again and return the new run.
 
-        failed: reuse what succeeded; latest: with the newest code of the flow.
-        A connection that is cut may leave a retry started: it is not repeated.
+        failed reuses the tasks that succeeded, latest runs the newest code of the
+        flow. If the connection breaks, the new run may exist: the client does not
+        send this request again.
         """
         return self._client._run(self._client._do(self._client._calls.retry(self.id, failed, latest)))
 
     def cancel(self) -> Run:
-        """Ask for the run's end; wait tells when it has come."""
+        """Request the cancellation of the run. Use wait to know when it has ended."""
         self.raw.update(self._client._do(self._client._calls.cancel(self.id)))
         return self

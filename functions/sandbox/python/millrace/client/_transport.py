@@ -1,8 +1,8 @@
 """One HTTP request, by urllib: TLS, proxies of the environment and redirects.
 
-A connection serves one request. That costs a handshake each, and spares the
-question whether a request on a connection that the server has just closed was
-carried out.
+Each request has its own connection. That costs a handshake, but a request never
+fails because the server has just closed an idle connection, which would leave
+open whether the request was executed.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ MAX_REDIRECTS = 5
 
 @dataclasses.dataclass(frozen=True)
 class Request:
-    """A request of the API, or, with an absolute url, of the object store, which gets no credential.
+    """A request to the API, or, with an absolute url, to the object store, without credentials.
 
-    ``repeatable``: sending it twice does what sending it once does.
+    ``repeatable`` requests are idempotent.
     """
 
     method: str
@@ -49,7 +49,7 @@ class Request:
 
 @dataclasses.dataclass(frozen=True)
 class Response:
-    """An answer, whatever its status."""
+    """A response with any status."""
 
     status: int
     reason: str
@@ -58,7 +58,7 @@ class Response:
 
 
 class Transport:
-    """Sends requests to one server. It may be used from several threads."""
+    """Sends requests to one server. It is safe for use by several threads."""
 
     def __init__(self, settings: Settings, timeout: float) -> None:
         self._settings, self._timeout = settings, timeout
@@ -70,7 +70,7 @@ class Transport:
             self._opener.add_handler(handler)
 
     def send(self, request: Request) -> Response:
-        """Send a request and read the whole answer; ConnectionFailedError when there is none."""
+        """Send a request and read the whole response, or raise ConnectionFailedError."""
         url = request.url or self._settings.url + request.path
         if request.query:
             url += "?" + urllib.parse.urlencode(request.query)
@@ -78,7 +78,7 @@ class Transport:
         prepared.add_header("User-Agent", "millrace-python/" + __version__)
         prepared.add_header("Accept", "application/json")
         for name, value in self._headers(request).items():
-            prepared.add_unredirected_header(name, value)  # no redirect ever carries them
+            prepared.add_unredirected_header(name, value)  # never sent to the target of a redirect
         where = urllib.parse.urlsplit(url)
         try:
             with self._opener.open(prepared, timeout=self._timeout) as answer:
@@ -124,7 +124,7 @@ def _failed(request: Request, where: urllib.parse.SplitResult, cause: Any) -> Co
 
 
 class _Redirects(urllib.request.HTTPRedirectHandler):
-    """Follows redirects of reads, to http and https, never from https to http."""
+    """Follows redirects of GET requests, but never from https to http."""
 
     max_redirections = MAX_REDIRECTS
 
@@ -138,7 +138,7 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
 
 
 class _Proxies(urllib.request.ProxyHandler):
-    """Proxies as the environment names them, but none for this machine."""
+    """The proxies of the environment, but none for loopback addresses."""
 
     def proxy_open(self, req: Any, proxy: str, type: str) -> Any:
         if is_loopback(urllib.parse.urlsplit(req.full_url).hostname or ""):

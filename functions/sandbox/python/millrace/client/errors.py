@@ -1,4 +1,4 @@
-"""What the client raises. No message holds a credential or a presigned URL."""
+"""The exceptions of the client. No message contains a credential or a presigned URL."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ if TYPE_CHECKING:
 
 
 class NoServerError(MillraceError):
-    """No server is named, or what names it cannot be used."""
+    """No server is configured, or its configuration is invalid."""
 
 
 class ConnectionFailedError(MillraceError, ConnectionError):
-    """There was no whole answer: the connection failed, was cut, or took too long.
+    """There was no complete response: the connection failed, broke or timed out.
 
-    ``unsent`` is true when the request certainly never reached the server.
+    ``unsent`` is true if the request certainly did not reach the server.
     """
 
     def __init__(self, message: str, unsent: bool = False) -> None:
@@ -28,10 +28,10 @@ class ConnectionFailedError(MillraceError, ConnectionError):
 class APIError(MillraceError):
     """The service refused a request.
 
-    ``status`` is the HTTP status, ``detail`` the service's reason, ``errors`` the
-    entries {type, loc, msg, input} of a body or parameter that is invalid,
-    ``request_id`` what the service's logs know the request by (or None), and
-    ``retry_after`` the seconds after which to try again (or None).
+    ``status`` is the HTTP status, ``detail`` the reason, ``errors`` the validation
+    errors {type, loc, msg, input}, ``request_id`` the id of the request in the
+    service's logs or None, and ``retry_after`` the seconds to wait before the next
+    attempt or None.
     """
 
     def __init__(
@@ -54,11 +54,11 @@ class APIError(MillraceError):
 
 
 class InvalidRequestError(APIError):
-    """400, 413 or 422: what was sent is invalid; ``errors`` tells where."""
+    """400, 413 or 422: the request is invalid; see ``errors``."""
 
 
 class NotSignedInError(APIError):
-    """401: there is no credential, or it is not valid any more."""
+    """401: the credential is missing, invalid or expired."""
 
 
 class NotAllowedError(APIError):
@@ -66,15 +66,15 @@ class NotAllowedError(APIError):
 
 
 class NotFoundError(APIError):
-    """404: there is no such thing in this workspace."""
+    """404: the resource does not exist in this workspace."""
 
 
 class ConflictError(APIError):
-    """409: the thing is in a state that does not allow it."""
+    """409: the state of the resource does not allow the request."""
 
 
 class RateLimitedError(APIError):
-    """429: a limit is reached; ``retry_after`` tells when to come back."""
+    """429: a rate limit or quota is exceeded; see ``retry_after``."""
 
 
 class ServerError(APIError):
@@ -88,7 +88,7 @@ APIError._BY_STATUS = {
 
 
 class RunFailedError(MillraceError):
-    """A run ended otherwise than SUCCEEDED; ``run`` is that run."""
+    """A run ended with another status than SUCCEEDED. ``run`` is the run."""
 
     def __init__(self, run: RunFields) -> None:
         why = run.error_message or run.reason
@@ -97,4 +97,4 @@ class RunFailedError(MillraceError):
 
 
 class WaitTimeoutError(MillraceError, TimeoutError):
-    """The run had not ended within the timeout of wait; it goes on."""
+    """The run did not end within the timeout of wait. It continues."""
