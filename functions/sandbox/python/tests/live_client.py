@@ -42,6 +42,18 @@ def daily(day: str, rows: int = 3, fail: bool = False):
     items = extract(day, rows)
     check(double.map(items), fail)
 
+@task
+def large():
+    return "x" * 3_000_000
+
+@task
+def measure(large):
+    {body}
+
+@flow(name="big", version="1")
+def big():
+    measure(large())
+
 @flow(name="slow", version="1")
 def slow():
     wait("nap", 3600)'''
@@ -57,7 +69,7 @@ class TestLive(unittest.TestCase):
         os.mkdir(cls.source)
         for name in ("slugs", "tables"):
             wheels.build(links, name)
-        for name, text in (("flow.py", FLOW), ("requirements.txt", "tables==1.0\n")):
+        for name, text in (("flow.py", FLOW.replace("{body}", "pass")), ("requirements.txt", "tables==1.0\n")):
             with open(os.path.join(cls.source, name), "w", encoding="utf-8") as file:
                 file.write(text)
         sys.path.insert(0, cls.source)
@@ -95,6 +107,26 @@ class TestLive(unittest.TestCase):
         self.assertEqual((again.status, again.raw["parent_run_id"]), ("FAILED", run.id))
         self.assertEqual({r.task_name for r in again.task_runs if r.status == "REUSED"}, {"extract", "double"})
         self.assertEqual(run.retry().wait(timeout=60).status, "FAILED")
+
+    def test_what_failed_goes_on_with_the_latest_code(self):
+        def deploy(name, body):
+            folder = os.path.join(self.dir, name)
+            os.mkdir(folder)
+            with open(os.path.join(folder, "flow.py"), "w", encoding="utf-8") as file:
+                file.write(FLOW.replace("{body}", body))
+            return self.client.deploy(self.flows.big, folder)
+
+        deploy("broken", "raise ValueError('not yet')")
+        run = self.client.run("big").wait(timeout=60)
+        self.assertEqual(run.status, "FAILED")
+        self.assertEqual(len(run.output("large")), 3_000_000)  # by a redirect to the object store
+        deployed = deploy("fixed", "return len(large)")
+        again = run.retry(failed=True, latest=True)
+        self.assertEqual((again.flow_version, again.reused_task_count), (deployed.flow_version, 1))
+        again.wait(timeout=60).raise_for_status()
+        self.assertEqual(again.output("measure"), 3_000_000)
+        self.assertEqual([r.id for r in self.client.runs(deployment="big", status="FAILED")], [run.id])
+        self.assertEqual(self.client.get(run.slug).id, run.id)
 
     def test_the_same_content_is_the_same_version(self):
         self.assertEqual(self.again.flow_version, self.deployed[0].flow_version)

@@ -138,18 +138,10 @@ class TestCalls(Fake):
         self.server.answers = [(200, b'\n  {"n": 12345678901234567890}')]
         self.assertEqual(run.output("report", 2, attempt=1), {"n": 12345678901234567890})
         self.assertEqual(self.server.requests[-1][1], "/runs/01J/tasks/report/output?map_index=2&attempt=1")
-
-    def test_outputs_of_a_service_without_the_operation(self):
-        records = [task("one", 1), task("each", "b", map_index=1), task("each", "a", map_index=0), task("each", "A", map_index=0, attempt=2)]
-        large = {**task("large"), "output_uri": "objstore://x"}
-        del large["output"]
-        detail = (200, {**RUN, "task_runs": [*records, large]})
-        answers = lambda method, path: detail if path == "/runs/01J" else (404, {"detail": "Not Found"})
-        run = self.client(answers).get("01J")
-        self.assertEqual((run.output("one"), run.output("each"), run.output("each", 1), run.output("each", 0)), (1, ["A", "b"], "b", "A"))
-        for name in ("large", "missing"):
-            with self.assertRaises(api.NotFoundError):
-                run.output(name)
+        self.server.answers = [(404, {"detail": "no such task"})]
+        with self.assertRaises(api.NotFoundError):
+            run.output("a/b")
+        self.assertEqual(self.server.requests[-1][1], "/runs/01J/tasks/a%2Fb/output")
 
 
 class TestRefusals(Fake):

@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 from .. import _values
 from ._records import ENDED, LogEvent
 from ._transport import Request, Response
-from .errors import APIError, ConnectionFailedError, NotFoundError, WaitTimeoutError
+from .errors import APIError, ConnectionFailedError, WaitTimeoutError
 
 T = TypeVar("T")
 
@@ -176,15 +176,7 @@ class Calls:
     def output(self, run_id: str, task: str, index: int | None, attempt: int | None) -> Call[Any]:
         """Return the output of a task. Large outputs are read from the object store."""
         path = f"{_run(run_id)}/tasks/{urllib.parse.quote(task, safe='')}/output"
-        try:
-            return (yield from self.json("GET", path, query={"map_index": index, "attempt": attempt}))
-        except NotFoundError:
-            # An older service lacks this operation; small outputs are in the run's detail.
-            records = (yield from self.run(run_id))["task_runs"]
-            found, output = inline_output(records, task, index, attempt)
-            if not found:
-                raise
-            return output
+        return (yield from self.json("GET", path, query={"map_index": index, "attempt": attempt}))
 
     def log_page(self, run_id: str, token: str | None, filters: Mapping[str, Any]) -> Call[dict[str, Any]]:
         return (yield from self.json("GET", _run(run_id) + "/logs", query={**filters, "next_token": token}))
@@ -207,21 +199,6 @@ class LogReader:
         waits = empty and page["source"] == "live"
         self.pause = min(1.0, max(0.1, self.pause * 1.5)) if waits else 0.0
         return map(LogEvent.of, page["events"])
-
-
-def inline_output(records: list[dict[str, Any]], task: str, index: int | None, attempt: int | None) -> tuple[bool, Any]:
-    """Find an inline output in the task records of a run. Returns (found, output)."""
-    newest: dict[int | None, dict[str, Any]] = {}
-    for record in records:
-        if record["task_name"] == task and attempt in (None, record["attempt"]):
-            newest[record.get("map_index")] = record
-    whole = None in newest or index is not None
-    if not whole and newest:
-        if any("output_uri" in r for r in newest.values()):
-            return False, None
-        return True, [newest[i].get("output") for i in sorted(newest)]  # type: ignore[type-var]
-    record = newest.get(index, {})
-    return "output" in record, record.get("output")
 
 
 def _run(run_id: str) -> str:
