@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/url"
 	"strings"
+	"unicode"
 	"unicode/utf16"
 )
 
@@ -22,7 +23,32 @@ func encodings(v string) []string {
 	for _, form := range []string{url.QueryEscape(v), url.PathEscape(v)} {
 		forms = append(forms, form, lowerHex(form))
 	}
-	return append(forms, jsonForms(v)...)
+	return append(append(forms, jsonForms(v)...), pythonForms(v)...)
+}
+
+// pythonForms are the ways in which Python shows v inside a string that it shows:
+// by repr and in ASCII alone, between quotes that v has itself and others.
+func pythonForms(v string) []string {
+	var forms []string
+	for _, printable := range []func(rune) bool{unicode.IsPrint, func(r rune) bool { return r < 0x7f }} {
+		var b strings.Builder
+		for _, r := range v {
+			switch short := strings.IndexRune("\\\n\r\t", r); {
+			case short >= 0:
+				b.WriteString(`\` + `\nrt`[short:short+1])
+			case r >= ' ' && printable(r):
+				b.WriteRune(r)
+			case r < 0x100:
+				fmt.Fprintf(&b, `\x%02x`, r)
+			case r < 0x10000:
+				fmt.Fprintf(&b, `\u%04x`, r)
+			default:
+				fmt.Fprintf(&b, `\U%08x`, r)
+			}
+		}
+		forms = append(forms, b.String(), strings.ReplaceAll(b.String(), "'", `\'`))
+	}
+	return forms
 }
 
 // base64Core returns the common part of the base64 of all texts in which v

@@ -101,6 +101,23 @@ func TestEncodings(t *testing.T) {
 	})
 }
 
+// TestPythonForms takes what Python 3.11 prints of values in lists and dicts.
+func TestPythonForms(t *testing.T) {
+	t.Parallel()
+	for value, shown := range map[string][]string{
+		`{"key": "a\nb"}`:           {`['{"key": "a\\nb"}']`},
+		"it's\ta\x01 \u00a0 käse\"": {`['it\'s\ta\x01 \xa0 käse"']`, `['it\'s\ta\x01 \xa0 k\xe4se"']`},
+		"it's \u2028 \U0001f600!":   {`["it's \u2028 😀!"]`, `["it's \u2028 \U0001f600!"]`},
+		`c:\users\secret`:           {`{'path': 'c:\\users\\secret'}`},
+	} {
+		m := masker(value)
+		for _, text := range shown {
+			assert.NotContains(t, m.String(text), "s", "%q of %q", text, value)
+			assert.Contains(t, m.String(text), mask.Stars)
+		}
+	}
+}
+
 // TestJSON checks that masked JSON has the same shape, and that no string
 // contains the value after decoding.
 func TestJSON(t *testing.T) {

@@ -54,7 +54,8 @@ class Context:
             raise ValueError(f"level is one of {', '.join(LEVELS)}, not {level!r}")
         text = str(message)
         for key, value in fields.items():
-            text += f" {key}={value!r}" if isinstance(value, str) and " " in value else f" {key}={value}"
+            # Between quotes as it stands: escaped, a secret in it would not be found and hidden.
+            text += f" {key}='{value}'" if isinstance(value, str) and " " in value else f" {key}={value}"
         self._emit(level, "task", text)
 
     def secret(self, name: str) -> str:

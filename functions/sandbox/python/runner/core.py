@@ -11,6 +11,7 @@ from millrace._context import Context
 from millrace.errors import ArtifactSerializationError, MillraceError, TaskFailedError, TaskTimeoutError
 
 from . import hygiene
+from .masking import Masker
 
 INLINE_BYTES = 32 << 10
 DEFAULT_TIMEOUT_SECS = 600.0
@@ -73,6 +74,7 @@ class Executor:
             if len(output) > INLINE_BYTES:
                 self._over()
             if len(output) > INLINE_BYTES and request.get("output_url"):
+                output = Masker((request.get("secrets") or {}).values()).mask_json(output)
                 _put(request["output_url"], output)
                 answer, output = {"output_ref": True, "output_bytes": len(output)}, None
         except Interrupted:

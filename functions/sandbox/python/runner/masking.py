@@ -1,8 +1,10 @@
-"""Hides the values of secrets in log lines, as the service's package mask does.
+"""Hides the values of secrets in log lines and large outputs, as the service's
+package mask does.
 
-In the cloud log lines go straight from here to the log, past the worker that
-knows the secrets; so they are masked before they are posted. What is printed by
-mistake is hidden, as it stands, in base64, URL-encoded or JSON-escaped.
+In the cloud log lines go straight from here to the log, and large outputs to the
+object store, past the worker that knows the secrets; so they are masked before
+they are sent. What is printed or returned by mistake is hidden, as it stands, in
+base64, URL-encoded, JSON-escaped or in Python's repr.
 """
 
 import base64
@@ -12,6 +14,7 @@ import urllib.parse
 
 MIN_LENGTH = 6
 STARS = "***"
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')  # of JSON
 _SAFE = ("-_.~", "-_.~/", "-_.!~*'()", "-_.~$&+,/:;=@")
 
 
@@ -24,11 +27,25 @@ class Masker:
             for part in {value, value.strip(), *value.splitlines()}:
                 if len(part.encode("utf-8", "replace")) >= MIN_LENGTH:
                     forms.update(_encodings(part))
-        forms = sorted(filter(None, forms), key=len, reverse=True)
-        self._pattern = re.compile("|".join(map(re.escape, forms))) if forms else None
+        forms.discard("")
+        self._pattern = _any_of(forms)
+        self._in_json = _any_of({json.dumps(form, ensure_ascii=False)[1:-1] for form in forms})
 
     def mask(self, text):
         return self._pattern.sub(STARS, text) if self._pattern else text
+
+    def mask_json(self, data):
+        """Mask the strings of a JSON document, as _values.encode writes one."""
+        if not self._in_json:
+            return data
+        text = data.decode("utf-8")
+        if not self._in_json.search(text):
+            return data
+        return _STRING.sub(lambda string: self._in_json.sub(STARS, string[0]), text).encode("utf-8")
+
+
+def _any_of(forms):
+    return re.compile("|".join(map(re.escape, sorted(forms, key=len, reverse=True)))) if forms else None
 
 
 def _encodings(value):
@@ -50,6 +67,10 @@ def _encodings(value):
         for text in (form, html):
             yield text
             yield text.replace("/", "\\/")
+    for show in (repr, ascii):
+        form = "".join("'" if char == "'" else show(char)[1:-1] for char in value)
+        yield form
+        yield "".join("\\'" if char == "'" else show(char)[1:-1] for char in value)
 
 
 def _core(encode, data, shift):

@@ -3,6 +3,7 @@ import json
 import unittest
 import urllib.parse
 
+from millrace import _values
 from runner.masking import STARS, Masker
 
 SECRET = 'pä"ss/<w>&rd?1'
@@ -20,6 +21,8 @@ class MaskingTest(unittest.TestCase):
             urllib.parse.quote(SECRET, safe="").lower(),
             json.dumps(SECRET)[1:-1],
             json.dumps(SECRET, ensure_ascii=False)[1:-1],
+            repr(SECRET)[1:-1],
+            ascii(SECRET)[1:-1],
         ]
         for text in shown:
             self.assertEqual(f"a {STARS} b", masker.mask(f"a {text} b"), text)
@@ -28,6 +31,27 @@ class MaskingTest(unittest.TestCase):
                 for after in (b"", b"z", b"zz"):
                     line = encode(before + data + after).decode()
                     self.assertIn(STARS, masker.mask(line), line)
+
+    def test_a_value_is_hidden_in_what_python_shows_of_it(self):
+        for value in ('{"key": "a\\nb", "path": "c:\\\\x"}', "it's\ta\x01 \xa0 key", "'both\" quotes\\", "käse\u2028\U0001f600!"):
+            masker = Masker([value])
+            for shown in ([value], {"k": value}, {value: 1}, [value + "'"], [value + '"'], ["'" + value + '"']):
+                for text in (repr(shown), ascii(shown)):
+                    self.assertIn(STARS, masker.mask(text), text)
+
+    def test_an_output_is_masked_in_its_strings_alone(self):
+        value = 'k/1 "ä"\\n'
+        masker = Masker([value, "123456"])
+        forms = [value, json.dumps(value), repr([value]), base64.b64encode(value.encode()).decode(), urllib.parse.quote(value)]
+        for output in (forms, {"deep": [{value: forms}], "n": 123456, "quote\\\"": "123456"}):
+            masked = masker.mask_json(_values.encode(output))
+            text = json.dumps(json.loads(masked))
+            for form in forms[:1] + forms[3:]:
+                self.assertNotIn(form, text)
+            self.assertNotIn("k/1", text)
+        self.assertEqual({"deep": [{STARS: json.loads(masked)["deep"][0][STARS]}], "n": 123456, 'quote\\"': STARS}, json.loads(masked))
+        untouched = _values.encode({"n": 123456, "text": "nothing"})
+        self.assertEqual(untouched, masker.mask_json(untouched))
 
     def test_lines_of_a_value_are_hidden_and_short_ones_are_not(self):
         masker = Masker(["first line\nsecond line\n", "abc"])
