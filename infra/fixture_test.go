@@ -52,7 +52,7 @@ func TestDomainIsDeployedOnceItStandsInTheCatalog(t *testing.T) {
 		files[name+".template.json"], err = json.Marshal(template.json)
 		require.NoError(t, err)
 	}
-	c := cloudtest.OpenTemplates(t, bootstrapWith(t, "reminders"), files)
+	c := cloudtest.OpenWith(t, bootstrapWith(t, "reminders"), cloudtest.Options{Templates: files})
 	c.Start()
 	remindertest.Exercise(t, remindertest.Service{
 		Client: c.Client, Org: c.OrgID, Table: c.Table,

@@ -4,6 +4,7 @@ package cloudtest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -41,23 +42,36 @@ type Cloud struct {
 	Prefix string         // of the names of functions, queues and other resources
 }
 
+// Options change a deployment; the zero Options are the defaults.
+type Options struct {
+	Templates map[string][]byte    // by their files' names, with the same prefix before every name; nil: the repository's
+	Services  *emulators.Services  // nil: DynamoDB Local and moto
+	LogLevel  string               // of functions; "": warn
+	Output    func(written []byte) // is shown what functions write, their metrics left out; nil: nobody is
+}
+
 // Open creates a deployment with new resources and serves it. No message is
 // delivered before Feed or Deliver. binary is the bootstrap.
 func Open(t testing.TB, binary string) *Cloud {
 	t.Helper()
-	return OpenTemplates(t, binary, templates(t))
+	return OpenWith(t, binary, Options{})
 }
 
-// OpenTemplates is Open of other templates, by their files' names, with the same
-// prefix before every name.
-func OpenTemplates(t testing.TB, binary string, files map[string][]byte) *Cloud {
+// OpenWith is Open with options.
+func OpenWith(t testing.TB, binary string, o Options) *Cloud {
 	t.Helper()
+	if o.Templates == nil {
+		o.Templates = templates(t)
+	}
+	if o.Services == nil {
+		o.Services = emulators.Shared(t)
+	}
 	id := "test-" + strings.ToLower(strings.NewReplacer("_", "", "-", "").Replace(ids.Token(9)))
 	said := &proc.Tail{}
 	c, err := cloud.Open(t.Context(), cloud.Config{
-		Assembly: load(t, files, id), Services: emulators.Shared(t), Bootstrap: binary, Dir: t.TempDir(), Version: Version,
-		AllowRanges: []string{"127.0.0.0/8"}, LogLevel: "warn",
-		Output: func(function string) io.Writer { return marked{said, function} },
+		Assembly: load(t, o.Templates, id), Services: o.Services, Bootstrap: binary, Dir: t.TempDir(), Version: Version,
+		AllowRanges: []string{"127.0.0.0/8"}, LogLevel: cmp.Or(o.LogLevel, "warn"),
+		Output: func(function string) io.Writer { return marked{said, function, o.Output} },
 		Log:    slog.New(slog.NewTextHandler(said, nil)),
 	})
 	require.NoError(t, err, "%s", said)
@@ -162,12 +176,16 @@ func (c *Cloud) mapping(queue string) (resources.Mapping, error) {
 type marked struct {
 	out      io.Writer
 	function string
+	seen     func([]byte)
 }
 
 // Write writes b with the function's name, unless it contains only metrics.
 func (m marked) Write(b []byte) (int, error) {
 	if bytes.Contains(b, []byte(`"CloudWatchMetrics"`)) {
 		return len(b), nil
+	}
+	if m.seen != nil {
+		m.seen(b)
 	}
 	if _, err := fmt.Fprintf(m.out, "%s: %s", m.function, b); err != nil {
 		return 0, err
