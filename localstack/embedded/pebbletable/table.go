@@ -80,27 +80,25 @@ func (t *Table) BatchGet(ctx context.Context, keys []table.Key, opts ...table.Re
 	for len(keys) > 0 {
 		batch := keys[:min(len(keys), table.MaxBatchGet)]
 		keys = keys[len(batch):]
-		units := 0.0
-		err := t.db.View(ctx, func(r *store.Reader) error {
-			for _, key := range batch {
-				data, found, err := r.Get(itemKey(key))
-				if err != nil {
-					return err
-				}
-				var item table.Item
-				left := 0
-				if found {
-					if item, left, err = project(key, data, o.Only); err != nil {
-						return err
-					}
-					items = append(items, item)
-				}
-				units += table.ReadUnits(item.Size()+left, o.Consistent)
-			}
-			return nil
-		})
+		raw := make([][]byte, len(batch))
+		for i, key := range batch {
+			raw[i] = itemKey(key)
+		}
+		values, err := t.db.GetAll(ctx, raw)
 		if err != nil {
 			return nil, err
+		}
+		units := 0.0
+		for i, value := range values {
+			var item table.Item
+			left := 0
+			if value.Found {
+				if item, left, err = project(batch[i], value.Data, o.Only); err != nil {
+					return nil, err
+				}
+				items = append(items, item)
+			}
+			units += table.ReadUnits(item.Size()+left, o.Consistent)
 		}
 		table.MeterFrom(ctx).Add(table.OpBatchGet, table.Units{Read: units})
 	}

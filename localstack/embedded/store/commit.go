@@ -14,16 +14,37 @@ import (
 type Batch struct {
 	db    *DB
 	batch *pebble.Batch
+	slots []*readSlot // of the read cache, of the keys that it writes
 }
 
 // Get reads a key. found is false if it does not exist.
 func (b *Batch) Get(key []byte) (value string, found bool, err error) { return get(b.db.pebble, key) }
 
 // Set writes a key. The store does not retain the slices.
-func (b *Batch) Set(key, value []byte) error { return b.batch.Set(key, value, nil) }
+func (b *Batch) Set(key, value []byte) error {
+	b.note(key)
+	return b.batch.Set(key, value, nil)
+}
 
 // Delete removes a key. A missing key is not an error.
-func (b *Batch) Delete(key []byte) error { return b.batch.Delete(key, nil) }
+func (b *Batch) Delete(key []byte) error {
+	b.note(key)
+	return b.batch.Delete(key, nil)
+}
+
+// note records that the batch writes a key, for the read cache.
+func (b *Batch) note(key []byte) {
+	if key[0] == ItemSpace {
+		b.slots = append(b.slots, b.db.reads.slot(key))
+	}
+}
+
+// written tells the read cache that readers see the writes.
+func (b *Batch) written() {
+	for _, slot := range b.slots {
+		slot.end()
+	}
+}
 
 // Commit calls make to check and write, serialized with other commits, and
 // returns when its writes, and everything it read, are durable. If make fails
@@ -88,6 +109,10 @@ func (db *DB) apply(ctx context.Context, b *Batch, make func(*Batch) error, wait
 	if err := make(b); err != nil || b.batch.Empty() {
 		return 0, db.Unreadable(err)
 	}
+	for _, slot := range b.slots {
+		slot.begin()
+	}
+	defer b.written()
 	if !wait {
 		if err := db.pebble.Apply(b.batch, pebble.NoSync); err != nil {
 			logger{db.log}.Fatalf("commit: %v", err)

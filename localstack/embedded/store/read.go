@@ -58,11 +58,69 @@ func scan(it *pebble.Iterator, reverse bool, each func(key, value []byte) (more 
 // Get reads a key and returns when what it read is durable. found is false if
 // the key does not exist.
 func (db *DB) Get(ctx context.Context, key []byte) (value string, found bool, err error) {
+	slot := db.reads.slot(key)
+	version := slot.version.Load()
+	if value, found = slot.get(key); found {
+		return value, true, db.usable(ctx)
+	}
 	err = db.view(ctx, func() error {
 		value, found, err = get(db.pebble, key)
 		return err
 	})
+	if err == nil && found && key[0] == ItemSpace {
+		slot.keep(version, key, value)
+	}
 	return value, found, err
+}
+
+// Value is the result of reading a key.
+type Value struct {
+	Data  string
+	Found bool // false: the key does not exist
+}
+
+// GetAll reads several keys, as of one moment, and returns when what it read is
+// durable.
+func (db *DB) GetAll(ctx context.Context, keys [][]byte) ([]Value, error) {
+	values, slots, versions := make([]Value, len(keys)), make([]*readSlot, len(keys)), make([]uint64, len(keys))
+	cached := true
+	for i, key := range keys {
+		slots[i] = db.reads.slot(key)
+		versions[i] = slots[i].version.Load()
+		if cached {
+			values[i].Data, values[i].Found = slots[i].get(key)
+			cached = values[i].Found
+		}
+	}
+	for i, slot := range slots {
+		cached = cached && slot.version.Load() == versions[i]
+	}
+	if cached {
+		return values, db.usable(ctx)
+	}
+	err := db.View(ctx, func(r *Reader) (err error) {
+		for i, key := range keys {
+			if values[i].Data, values[i].Found, err = r.Get(key); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	for i, key := range keys {
+		if err == nil && values[i].Found && key[0] == ItemSpace {
+			slots[i].keep(versions[i], key, values[i].Data)
+		}
+	}
+	return values, err
+}
+
+// usable returns the error of a read that the read cache answers.
+func (db *DB) usable(ctx context.Context) error {
+	if err := db.enter(ctx); err != nil {
+		return err
+	}
+	db.use.RUnlock()
+	return nil
 }
 
 // View calls read with a snapshot and returns when what it read is durable.

@@ -10,5 +10,6 @@ func (db *DB) Release() {
 		return // closed: Close has freed everything
 	}
 	defer db.use.RUnlock()
+	db.reads.clear()
 	db.cache.Reserve(int(db.cache.MaxSize()))()
 }

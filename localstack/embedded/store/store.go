@@ -108,6 +108,7 @@ type DB struct {
 	log    *slog.Logger
 	dir    string
 	damage sync.Map // *Damage by file, as met by reads and compactions
+	reads  *readCache
 
 	mu       sync.Mutex // held while a commit is checked and applied
 	lastSize int        // bytes of the last commit
@@ -142,7 +143,7 @@ func Open(dir string, opts Options) (*DB, error) {
 	if err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}
-	db := &DB{space: opts.Space, log: opts.Log, dir: dir, cache: pebble.NewCache(blockCache + memTables*memTableSize), lock: lock}
+	db := &DB{space: opts.Space, log: opts.Log, dir: dir, reads: newReadCache(), cache: pebble.NewCache(blockCache + memTables*memTableSize), lock: lock}
 	db.durable.cond.L = &db.durable.mu
 	o := &pebble.Options{
 		FS:                          fs,
