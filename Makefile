@@ -23,8 +23,8 @@ help: ## Show what can be made
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: build
-build: ## Build bin/millrace-local, the whole service in one binary
-	$(GO) build -ldflags '-s -w -X main.version=$(VERSION)' -o bin/millrace-local ./localstack
+build: ## Build bin/millrace, client and server in one binary
+	$(GO) build -ldflags '-s -w -X main.version=$(VERSION)' -o bin/millrace ./localstack
 
 # Python's packages of the platforms that users have, the binary in them: the
 # same bytes for the same commit. The package's version is in one place.
@@ -44,7 +44,7 @@ wheels: ## Build Python wheels that carry the binary into bin/wheels (PLATFORMS=
 .PHONY: demo
 demo: build ## Show the service at work: start it, upload flows, run them, retry one
 	@rm -rf .demo
-	@bin/millrace-local demo --data .demo
+	@bin/millrace demo --data .demo
 
 .PHONY: test
 test: ## Run every test, the end-to-end ones included
@@ -264,17 +264,17 @@ bootstrap: ## Build bin/bootstrap, the program of the deployed functions, for th
 
 .PHONY: local-up
 local-up: build bootstrap $(if $(filter cdk.out,$(TEMPLATE)),synth) ## Run the synthesized templates here: LocalStack, or DynamoDB Local and moto
-	bin/millrace-local cloud up --template $(TEMPLATE) --on $(ON) --allow-loopback --detach
+	bin/millrace cloud up --template $(TEMPLATE) --on $(ON) --allow-loopback --detach
 
 .PHONY: local-down
 local-down: ## End what local-up started
-	bin/millrace-local cloud down
+	bin/millrace cloud down
 
 .PHONY: e2e-aws
 e2e-aws: local-up ## Run the end-to-end tests over the synthesized templates, started and ended for them
 	@$(GO) test ./localstack/cloud -count=1 -run TestSuite -v -credentials $(CURDIR)/.local/credentials.json; \
-		status=$$?; bin/millrace-local demo --credentials .local/credentials.json || status=1; \
-		bin/millrace-local cloud down; exit $$status
+		status=$$?; bin/millrace demo --credentials .local/credentials.json || status=1; \
+		bin/millrace cloud down; exit $$status
 
 .PHONY: clean
 clean: ## Remove what was built, the demo's data and the tools

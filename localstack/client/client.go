@@ -1,5 +1,5 @@
-// Package client is a client of the HTTP API for the demo and the end-to-end
-// tests.
+// Package client speaks the HTTP API as any program would, for the command line, the
+// demo and the end-to-end tests.
 package client
 
 import (
@@ -17,23 +17,12 @@ import (
 type Client struct {
 	BaseURL string
 	Token   string // API key or sign-in token; empty: none is sent
+	Org     string // workspace of a caller who is in several; empty: the caller's own
 	HTTP    *http.Client
 }
 
-// Error is a response other than 2xx.
-type Error struct {
-	Method, Path string
-	Status       int
-	Body         string
-}
-
-// Error returns status and body of the response.
-func (e *Error) Error() string {
-	return fmt.Sprintf("%s %s answered %d: %s", e.Method, e.Path, e.Status, e.Body)
-}
-
-// Do sends in as JSON, unless it is nil, and decodes the response into out,
-// unless that is nil. Errors: *Error for a response other than 2xx.
+// Do sends in as JSON, unless it is nil, and decodes the answer into out, unless
+// that is nil. Errors: *Error for an answer that is not 2xx.
 func (c *Client) Do(ctx context.Context, method, path string, in, out any) error {
 	return c.do(ctx, method, path, nil, in, out)
 }
@@ -47,20 +36,7 @@ func (c *Client) do(ctx context.Context, method, path string, header http.Header
 		}
 		body = bytes.NewReader(data)
 	}
-	req, err := http.NewRequestWithContext(ctx, method, c.BaseURL+path, body)
-	if err != nil {
-		return err
-	}
-	for k, v := range header {
-		req.Header[k] = v
-	}
-	if in != nil {
-		req.Header.Set("Content-Type", "application/json")
-	}
-	if c.Token != "" {
-		req.Header.Set("Authorization", "Bearer "+c.Token)
-	}
-	res, err := c.http().Do(req)
+	res, err := c.Send(ctx, method, path, header, body)
 	if err != nil {
 		return err
 	}
@@ -69,9 +45,6 @@ func (c *Client) do(ctx context.Context, method, path string, header http.Header
 	if err != nil {
 		return err
 	}
-	if res.StatusCode < 200 || res.StatusCode > 299 {
-		return &Error{Method: method, Path: path, Status: res.StatusCode, Body: string(data)}
-	}
 	if out == nil || len(data) == 0 {
 		return nil
 	}
@@ -79,6 +52,52 @@ func (c *Client) do(ctx context.Context, method, path string, header http.Header
 		return fmt.Errorf("%s %s: %w", method, path, err)
 	}
 	return nil
+}
+
+// Send sends a request with a body of JSON, nil for none, and returns the answer,
+// whose body the caller closes. A redirect is followed without the credential.
+// Errors: *Error for an answer that is not 2xx.
+func (c *Client) Send(ctx context.Context, method, path string, header http.Header, body io.Reader) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, method, c.BaseURL+path, body)
+	if err != nil {
+		return nil, err
+	}
+	for k, v := range header {
+		req.Header[k] = v
+	}
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	if c.Token != "" {
+		req.Header.Set("Authorization", "Bearer "+c.Token)
+	}
+	if c.Org != "" {
+		req.Header.Set("X-Org-Id", c.Org)
+	}
+	caller := *c.http()
+	// The object store refuses a request that has a credential beside its signature,
+	// and other hosts are not to see it.
+	caller.CheckRedirect = func(to *http.Request, via []*http.Request) error {
+		if len(via) >= 5 {
+			return errors.New("too many redirects")
+		}
+		to.Header.Del("Authorization")
+		to.Header.Del("X-Org-Id")
+		return nil
+	}
+	res, err := caller.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	if res.StatusCode < 200 || res.StatusCode > 299 {
+		defer res.Body.Close()
+		data, err := io.ReadAll(res.Body)
+		if err != nil {
+			return nil, err
+		}
+		return nil, &Error{Method: method, Path: path, Status: res.StatusCode, Body: string(data), RequestID: res.Header.Get("X-Request-Id")}
+	}
+	return res, nil
 }
 
 func (c *Client) http() *http.Client {

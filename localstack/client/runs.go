@@ -11,15 +11,25 @@ import (
 
 // Run is a run. It includes its task records if it was requested by id.
 type Run struct {
-	RunID           string    `json:"run_id"`
-	Slug            string    `json:"run_slug"`
-	Status          string    `json:"status"`
-	ErrorMessage    string    `json:"error_message"`
-	DurationMS      int64     `json:"duration_ms"`
-	ParentRunID     string    `json:"parent_run_id"`
-	ReusedTaskCount int       `json:"reused_task_count"`
-	SkipTaskIDs     []string  `json:"skip_task_ids"`
-	TaskRuns        []TaskRun `json:"task_runs"`
+	RunID           string         `json:"run_id"`
+	Slug            string         `json:"run_slug"`
+	FlowName        string         `json:"flow_name"`
+	FlowVersion     string         `json:"flow_version"`
+	Deployment      string         `json:"deployment"`
+	Environment     string         `json:"environment"`
+	TriggeredBy     string         `json:"triggered_by"`
+	Status          string         `json:"status"`
+	Reason          string         `json:"reason"`
+	ErrorMessage    string         `json:"error_message"`
+	CreatedAt       time.Time      `json:"created_at"`
+	StartedAt       time.Time      `json:"started_at"`
+	DurationMS      int64          `json:"duration_ms"`
+	ExecutionMode   string         `json:"execution_mode"`
+	Parameters      map[string]any `json:"parameters"`
+	ParentRunID     string         `json:"parent_run_id"`
+	ReusedTaskCount int            `json:"reused_task_count"`
+	SkipTaskIDs     []string       `json:"skip_task_ids"`
+	TaskRuns        []TaskRun      `json:"task_runs"`
 }
 
 // Ended reports whether the run is in a final state.
@@ -61,6 +71,7 @@ type RunRequest struct {
 	Parameters  map[string]any `json:"parameters,omitempty"`
 	Execute     bool           `json:"execute,omitempty"`
 
+	Environment    string `json:"environment,omitempty"`
 	ExecutionMode  string `json:"execution_mode,omitempty"`
 	IdempotencyKey string `json:"-"` // empty: none is sent
 }
@@ -119,10 +130,17 @@ type LogEvent struct {
 	Logger    string `json:"logger"`
 }
 
-type logPage struct {
-	Events    []LogEvent `json:"events"`
-	NextToken string     `json:"next_token"`
-	Source    string     `json:"source"`
+// LogPage is a page of a run's log, its events as the server wrote them. While the run
+// is live there is always a next token, and after a page that may be empty.
+type LogPage struct {
+	Events    []json.RawMessage `json:"events"`
+	NextToken string            `json:"next_token"`
+}
+
+// LogPage reads the page of a token, the first one for "".
+func (c *Client) LogPage(ctx context.Context, id, token string) (LogPage, error) {
+	var page LogPage
+	return page, c.Do(ctx, http.MethodGet, "/runs/"+id+"/logs?"+url.Values{"next_token": {token}}.Encode(), nil, &page)
 }
 
 // Log returns the whole log of a finished run. It waits, until ctx ends, for
@@ -131,11 +149,17 @@ func (c *Client) Log(ctx context.Context, id string) ([]LogEvent, error) {
 	var out []LogEvent
 	token := ""
 	for {
-		var page logPage
-		if err := c.Do(ctx, http.MethodGet, "/runs/"+id+"/logs?"+url.Values{"next_token": {token}}.Encode(), nil, &page); err != nil {
+		page, err := c.LogPage(ctx, id, token)
+		if err != nil {
 			return nil, err
 		}
-		out = append(out, page.Events...)
+		for _, data := range page.Events {
+			var event LogEvent
+			if err := json.Unmarshal(data, &event); err != nil {
+				return nil, err
+			}
+			out = append(out, event)
+		}
 		if page.NextToken == "" {
 			return out, nil
 		}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 )
 
@@ -16,6 +17,10 @@ type Upload struct {
 	DeploymentName string
 	Spec           json.RawMessage // flow_spec; empty: flow_spec.json in the zip
 	Zip            []byte
+	// Settings are more of the deployment's, by their names in the API.
+	Settings map[string]any
+	// Progress is called when so many bytes of the zip are there; nil: nobody is told.
+	Progress func(sent int)
 }
 
 type part struct {
@@ -60,11 +65,15 @@ func (c *Client) Upload(ctx context.Context, u Upload) (Deployed, error) {
 			return Deployed{}, fmt.Errorf("part %d: %w", p.PartNumber, err)
 		}
 		done = append(done, part{PartNumber: p.PartNumber, ETag: etag})
+		if u.Progress != nil {
+			u.Progress(len(u.Zip) - len(rest))
+		}
 	}
 	complete := map[string]any{
 		"upload_id": begun.UploadID, "artifact_key": begun.ArtifactKey, "parts": done,
 		"flow_name": u.FlowName, "flow_version": u.FlowVersion, "deployment_name": u.DeploymentName,
 	}
+	maps.Copy(complete, u.Settings)
 	if len(u.Spec) > 0 {
 		complete["flow_spec"] = u.Spec
 	}

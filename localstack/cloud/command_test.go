@@ -19,7 +19,7 @@ import (
 	"millrace/localstack/proc/proctest"
 )
 
-// local runs millrace-local.
+// local runs millrace.
 func local(t *testing.T, args ...string) (output string, code int) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), program, args...)

@@ -23,7 +23,7 @@ import (
 
 // Options configure the demo.
 type Options struct {
-	Binary string // the server, millrace-local
+	Binary string // the server, millrace
 	// Credentials is the credentials file of a running server that may call this
 	// machine; "" starts a server.
 	Credentials string

@@ -39,7 +39,7 @@ func (d *Damage) Error() string {
 	}
 	remedy := "restore a backup"
 	if d.log != nil {
-		remedy += ", or run millrace-local repair, which keeps the damaged part aside and gives up what was written after it"
+		remedy += ", or run millrace repair, which keeps the damaged part aside and gives up what was written after it"
 	}
 	return fmt.Sprintf("%v: in %s %s; nothing was changed: %s", ErrDamaged, d.Dir, what, remedy)
 }

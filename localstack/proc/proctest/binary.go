@@ -12,7 +12,7 @@ import (
 
 // The commands of this module for users.
 const (
-	Local     = "millrace/localstack" // millrace-local
+	Local     = "millrace/localstack" // millrace
 	Bootstrap = "millrace/functions/bootstrap"
 )
 

@@ -36,7 +36,7 @@ const (
 	mostMemory  = 600 << 20              // resident memory of the server without Python tasks
 )
 
-// binary is millrace-local, built once.
+// binary is millrace, built once.
 var binary string
 
 func TestMain(m *testing.M) {

@@ -21,7 +21,7 @@ import (
 
 // Options select what to measure, and how.
 type Options struct {
-	Binary string         // the server, millrace-local
+	Binary string         // the server, millrace
 	Rows   *regexp.Regexp // names of the rows to measure; nil means all
 	Python string         // interpreter of Python tasks; "" means the server's default
 	// Bootstrap is the program of the deployed functions, for this machine;

@@ -31,7 +31,7 @@ const (
 
 // Config configures a loop.
 type Config struct {
-	Binary  string // millrace-local
+	Binary  string // millrace
 	Dir     string // data directory
 	Crashes int
 	Seed    uint64

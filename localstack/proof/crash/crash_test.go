@@ -24,7 +24,7 @@ var (
 	seed    = flag.Uint64("seed", 1, "what the history is drawn from")
 )
 
-// binary is millrace-local, built once.
+// binary is millrace, built once.
 var binary string
 
 // TestCrashes kills a server at random writes.

@@ -23,7 +23,7 @@ import (
 	"millrace/localstack/proc/proctest"
 )
 
-// binary is millrace-local, built once.
+// binary is millrace, built once.
 var binary string
 
 func TestMain(m *testing.M) {

@@ -37,7 +37,7 @@ func size(part, limit int) int {
 // mostMemory is the server's memory limit.
 const mostMemory = 300 << 20
 
-// binary is millrace-local, built once.
+// binary is millrace, built once.
 var binary string
 
 func TestMain(m *testing.M) {

@@ -30,7 +30,7 @@ func main() {
 func options() bench.Options {
 	o := bench.Defaults
 	o.Out = os.Stdout
-	flag.StringVar(&o.Binary, "binary", "bin/millrace-local", "the server to measure")
+	flag.StringVar(&o.Binary, "binary", "bin/millrace", "the server to measure")
 	flag.Func("rows", "measure only rows whose names match this regular expression", func(s string) (err error) {
 		o.Rows, err = regexp.Compile(s)
 		return err

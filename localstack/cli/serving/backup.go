@@ -1,4 +1,4 @@
-package main
+package serving
 
 import (
 	"encoding/json"
@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"millrace/localstack/cli/command"
 	"millrace/localstack/client"
 	"millrace/localstack/embedded/server"
 	"millrace/localstack/embedded/signin"
@@ -17,20 +18,12 @@ import (
 func backupCommand() *cobra.Command {
 	var data string
 	c := &cobra.Command{
-		Use:   "backup --data DIR TO",
+		Use:   "backup TO",
 		Short: "Copy the data directory of a running server to a new directory",
 		Long: "Copies table, queues, objects and keys of the running server to TO, which must not exist or be empty.\n" +
 			"A server started on the copy makes nothing fall due until it is started with --adopt.",
-		Args: func(c *cobra.Command, args []string) error {
-			if err := cobra.ExactArgs(1)(c, args); err != nil {
-				return usageError{err}
-			}
-			return nil
-		},
+		Args: command.Exactly(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			if data == "" {
-				return usageError{fmt.Errorf("--data DIR is required (see %s --help)", c.CommandPath())}
-			}
 			to, err := filepath.Abs(args[0])
 			if err != nil {
 				return err
@@ -47,7 +40,7 @@ func backupCommand() *cobra.Command {
 			return nil
 		},
 	}
-	c.Flags().StringVar(&data, "data", "", "data directory of the server (required)")
+	c.Flags().StringVar(&data, "data", defaultData, "data directory of the server")
 	return c
 }
 

@@ -1,4 +1,4 @@
-package main
+package serving
 
 import (
 	"fmt"
@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"millrace/localstack/cli/command"
 	"millrace/localstack/embedded/server"
 )
 
@@ -23,18 +24,13 @@ func restoreCommand() *cobra.Command {
 func memberCommand(name string, suspended bool, short, long string) *cobra.Command {
 	var data, org string
 	c := &cobra.Command{
-		Use:   name + " --data DIR --org ORG_ID EMAIL",
+		Use:   name + " --org ORG_ID EMAIL",
 		Short: short,
 		Long:  long,
-		Args: func(c *cobra.Command, args []string) error {
-			if err := cobra.ExactArgs(1)(c, args); err != nil {
-				return usageError{err}
-			}
-			return nil
-		},
+		Args:  command.Exactly(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			if data == "" || org == "" {
-				return usageError{fmt.Errorf("--data DIR and --org ORG_ID are required (see %s --help)", c.CommandPath())}
+			if org == "" {
+				return command.Usage(fmt.Errorf("--org ORG_ID is required (see %s --help)", c.CommandPath()))
 			}
 			api, err := operatorClient(data)
 			if err != nil {
@@ -52,7 +48,7 @@ func memberCommand(name string, suspended bool, short, long string) *cobra.Comma
 			return nil
 		},
 	}
-	c.Flags().StringVar(&data, "data", "", "data directory of the server (required)")
+	c.Flags().StringVar(&data, "data", defaultData, "data directory of the server")
 	c.Flags().StringVar(&org, "org", "", "the workspace, as GET /orgs has it (required)")
 	return c
 }

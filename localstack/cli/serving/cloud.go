@@ -1,4 +1,4 @@
-package main
+package serving
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"millrace/localstack/cli/command"
 	"millrace/localstack/cloud"
 	"millrace/localstack/cloud/template"
 	"millrace/localstack/embedded/server"
@@ -29,13 +30,10 @@ const downPatience = 30 * time.Second
 const cloudDir = ".local"
 
 func cloudCommand() *cobra.Command {
-	c := &cobra.Command{
+	return command.Group(&cobra.Command{
 		Use:   "cloud",
 		Short: "Run what is deployed, on this machine: the synthesized templates with their functions",
-		Args:  noArgs,
-	}
-	c.AddCommand(upCommand(), downCommand())
-	return c
+	}, upCommand(), downCommand())
 }
 
 // cloudOptions are the flags of cloud up.
@@ -53,7 +51,7 @@ func upCommand() *cobra.Command {
 		Short: "Make the resources of the templates and run their functions until SIGTERM",
 		Long: "Makes the resources of the synthesized templates in LocalStack, or in DynamoDB Local and moto,\n" +
 			"and runs their functions. Nothing is kept: the next start begins anew.",
-		Args: noArgs,
+		Args: command.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if o.detach {
 				return o.spawn(c)
@@ -155,7 +153,7 @@ func (o *cloudOptions) complete() (err error) {
 		return err
 	}
 	if o.on != "auto" && o.on != emulators.LocalStack && o.on != emulators.Emulators {
-		return usageError{fmt.Errorf("--on is auto, %s or %s, not %q", emulators.LocalStack, emulators.Emulators, o.on)}
+		return command.Usage(fmt.Errorf("--on is auto, %s or %s, not %q", emulators.LocalStack, emulators.Emulators, o.on))
 	}
 	if o.loopback {
 		o.AllowRanges = append(o.AllowRanges, "127.0.0.0/8", "::1/128")
@@ -179,7 +177,7 @@ func (o *cloudOptions) complete() (err error) {
 func (o *cloudOptions) banner(c *cloud.Cloud, why string, took time.Duration) string {
 	var b strings.Builder
 	d := c.Deployment
-	fmt.Fprintf(&b, "millrace-local runs %s on %s (%s), up after %.1f s\n", o.templates, o.Services.Name, why, took.Seconds())
+	fmt.Fprintf(&b, "millrace runs %s on %s (%s), up after %.1f s\n", o.templates, o.Services.Name, why, took.Seconds())
 	fmt.Fprintf(&b, "  resources    %d, %d of them functions; %d without counterpart here\n", d.Made, len(d.Functions), d.Absent)
 	fmt.Fprintf(&b, "  API          %s\n", c.URL)
 	fmt.Fprintf(&b, "  credentials  %s\n", filepath.Join(o.Dir, signin.CredentialsFile))
@@ -192,7 +190,7 @@ func downCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "down",
 		Short: "End the stack that cloud up --detach left in the background, and all that it runs",
-		Args:  noArgs,
+		Args:  command.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			was, err := proc.Stop(c.Context(), dir, downPatience)
 			if err != nil {

@@ -1,4 +1,4 @@
-package main
+package serving
 
 import (
 	"fmt"
@@ -7,6 +7,7 @@ import (
 	"github.com/mattn/go-isatty"
 	"github.com/spf13/cobra"
 
+	"millrace/localstack/cli/command"
 	"millrace/localstack/demo"
 )
 
@@ -15,7 +16,7 @@ func demoCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "demo",
 		Short: "Show the service at work: start a server, upload the example flows, run them, retry one",
-		Args:  noArgs,
+		Args:  command.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			binary, err := os.Executable()
 			if err != nil {
@@ -33,12 +34,4 @@ func demoCommand() *cobra.Command {
 	c.Flags().StringVar(&o.Python, "python", "", "interpreter of Python tasks (default: python3 on PATH)")
 	c.MarkFlagsMutuallyExclusive("data", "credentials")
 	return c
-}
-
-// noArgs is cobra.NoArgs that returns a usage error.
-func noArgs(c *cobra.Command, args []string) error {
-	if err := cobra.NoArgs(c, args); err != nil {
-		return usageError{err}
-	}
-	return nil
 }

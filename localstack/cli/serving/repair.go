@@ -1,10 +1,11 @@
-package main
+package serving
 
 import (
 	"fmt"
 
 	"github.com/spf13/cobra"
 
+	"millrace/localstack/cli/command"
 	"millrace/localstack/embedded/datadir"
 	"millrace/localstack/embedded/store"
 )
@@ -12,16 +13,13 @@ import (
 func repairCommand() *cobra.Command {
 	var data string
 	c := &cobra.Command{
-		Use:   "repair --data DIR",
+		Use:   "repair",
 		Short: "Cut the damaged part off a log of the database; no server may run on it",
 		Long: "A server refuses to start on a database in which something is missing that was acknowledged. If that is\n" +
 			"in a log, repair makes the database what it was before the damage: what was written after it is given up,\n" +
 			"and kept in DIR/store/aside. Restore a backup instead if there is one. Any other damage only a backup mends.",
-		Args: noArgs,
+		Args: command.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if data == "" {
-				return usageError{fmt.Errorf("--data DIR is required (see %s --help)", c.CommandPath())}
-			}
 			if err := datadir.Check(data); err != nil {
 				return err
 			}
@@ -41,6 +39,6 @@ func repairCommand() *cobra.Command {
 			return nil
 		},
 	}
-	c.Flags().StringVar(&data, "data", "", "data directory (required)")
+	c.Flags().StringVar(&data, "data", defaultData, "data directory")
 	return c
 }

@@ -1,4 +1,4 @@
-package main
+package serving
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"millrace/localstack/cli/command"
 	"millrace/localstack/embedded/interpreters"
 	"millrace/localstack/embedded/runtime"
 	"millrace/localstack/embedded/server"
@@ -19,38 +20,35 @@ import (
 	"millrace/shared/platform/telemetry"
 )
 
-// defaultData is the data directory of a server that is told of none.
-const defaultData = ".millrace"
-
-func serveCommand() *cobra.Command {
+func serveCommand(version string) *cobra.Command {
 	var cfg server.Config
 	var level, format string
 	var scratch int64
 	c := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve the API, the workers, the scheduler and the object store until SIGTERM",
-		Args:  noArgs,
+		Args:  command.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			var minimum slog.Level
 			if err := minimum.UnmarshalText([]byte(level)); err != nil {
-				return usageError{fmt.Errorf("--log-level is debug, info, warn or error, not %q", level)}
+				return command.Usage(fmt.Errorf("--log-level is debug, info, warn or error, not %q", level))
 			}
 			if format != telemetry.Text && format != telemetry.JSON {
-				return usageError{fmt.Errorf("--log-format is text or json, not %q", format)}
+				return command.Usage(fmt.Errorf("--log-format is text or json, not %q", format))
 			}
 			if cfg.TaskNetwork != interpreters.HostNetwork && cfg.TaskNetwork != interpreters.NoNetwork {
-				return usageError{fmt.Errorf("--task-network is %s or %s, not %q", interpreters.HostNetwork, interpreters.NoNetwork, cfg.TaskNetwork)}
+				return command.Usage(fmt.Errorf("--task-network is %s or %s, not %q", interpreters.HostNetwork, interpreters.NoNetwork, cfg.TaskNetwork))
 			}
 			if scratch < 1 || cfg.PythonUID < 1 {
-				return usageError{fmt.Errorf("--python-scratch and --python-uid are positive")}
+				return command.Usage(fmt.Errorf("--python-scratch and --python-uid are positive"))
 			}
 			if cfg.Workers < 1 || cfg.PythonSlots < 1 {
-				return usageError{fmt.Errorf("--workers and --python-slots are positive")}
+				return command.Usage(fmt.Errorf("--workers and --python-slots are positive"))
 			}
 			cfg.PythonScratch = scratch << 20
 			cfg.Log = telemetry.NewLogger(os.Stderr, format, minimum)
 			slog.SetDefault(cfg.Log)
-			cfg.Version = serviceVersion()
+			cfg.Version = version
 			return serve(c, cfg)
 		},
 	}

@@ -1,4 +1,4 @@
-package main
+package serving
 
 import (
 	"bufio"
@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"millrace/localstack/cli/command"
 	"millrace/localstack/embedded/datadir"
 	"millrace/localstack/embedded/pebblequeue"
 	"millrace/localstack/embedded/pebbletable"
@@ -20,15 +21,12 @@ import (
 func dumpCommand() *cobra.Command {
 	var data string
 	c := &cobra.Command{
-		Use:   "dump --data DIR",
+		Use:   "dump",
 		Short: "Print table and queues of a data directory, an object of JSON a line; no server may run on it",
 		Long: "Prints each item of the table as {\"item\": …} and each message of the queues as {\"message\": …}.\n" +
 			"Nothing in the directory is changed.",
-		Args: noArgs,
+		Args: command.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) (err error) {
-			if data == "" {
-				return usageError{fmt.Errorf("--data DIR is required (see %s --help)", c.CommandPath())}
-			}
 			if err := datadir.Check(data); err != nil {
 				return err
 			}
@@ -58,7 +56,7 @@ func dumpCommand() *cobra.Command {
 			return damage
 		},
 	}
-	c.Flags().StringVar(&data, "data", "", "data directory (required)")
+	c.Flags().StringVar(&data, "data", defaultData, "data directory")
 	return c
 }
 

@@ -1,0 +1,81 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"millrace/localstack/cli/command"
+	"millrace/localstack/client"
+)
+
+// TestClientCommandsNeedNothingOfTheServer keeps the server's libraries out of what
+// client commands are made of, so that they can be a program of their own.
+func TestClientCommandsNeedNothingOfTheServer(t *testing.T) {
+	t.Parallel()
+	groups := []string{"command", "session", "output", "runs", "flows", "secrets", "general"}
+	args := []string{"list", "-deps"}
+	for _, group := range groups {
+		args = append(args, "millrace/localstack/cli/"+group)
+	}
+	out, err := exec.CommandContext(t.Context(), "go", args...).Output()
+	require.NoError(t, err)
+	for _, imported := range strings.Fields(string(out)) {
+		for _, heavy := range []string{
+			"github.com/cockroachdb/", "github.com/danielgtaylor/huma", "github.com/santhosh-tekuri/jsonschema", "github.com/versity/",
+			"github.com/aws/", "cel.dev/", "millrace/shared/", "millrace/localstack/embedded/",
+		} {
+			assert.False(t, strings.HasPrefix(imported, heavy), "a client command imports %s", imported)
+		}
+	}
+}
+
+func TestExitCodesOfErrors(t *testing.T) {
+	t.Parallel()
+	refused := func(status int) error {
+		return fmt.Errorf("daily: %w", &client.Error{Status: status, Path: "/x", Body: `{"detail":"why"}`, RequestID: "r1"})
+	}
+	for want, errs := range map[int][]error{
+		command.Done:        {nil, command.Exit(command.Done)},
+		command.Failure:     {errors.New("x"), refused(http.StatusConflict), refused(500)},
+		command.WrongUsage:  {command.Usagef("x")},
+		command.TimedOut:    {command.Exit(command.TimedOut)},
+		command.NotAllowed:  {refused(401), refused(403)},
+		command.NotFound:    {refused(404), refused(410)},
+		command.Interrupted: {context.Canceled, fmt.Errorf("get: %w", context.Canceled)},
+	} {
+		for _, err := range errs {
+			assert.Equal(t, want, code(err), "%v", err)
+		}
+	}
+	assert.Equal(t, "daily: why (request r1)", explain(refused(409)))
+	assert.Contains(t, explain(refused(401)), "millrace doctor")
+	assert.Empty(t, explain(command.Exit(command.TimedOut)))
+}
+
+// TestEveryCommandIsDescribed looks at all of them: each has a sentence for the list
+// that it is in, takes no argument unseen, and has no flag without a word.
+func TestEveryCommandIsDescribed(t *testing.T) {
+	t.Parallel()
+	var look func(c *cobra.Command)
+	look = func(c *cobra.Command) {
+		assert.NotEmpty(t, c.Short, c.CommandPath())
+		assert.NotNil(t, c.Args, "%s says nothing of arguments", c.CommandPath())
+		assert.NotNil(t, c.RunE, c.CommandPath())
+		for _, below := range c.Commands() {
+			look(below)
+		}
+	}
+	c := root("1")
+	look(c)
+	c.SetArgs([]string{"no-such-command"})
+	assert.Equal(t, command.WrongUsage, code(c.Execute()))
+}

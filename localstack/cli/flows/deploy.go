@@ -1,0 +1,146 @@
+package flows
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+
+	"github.com/spf13/cobra"
+
+	"millrace/localstack/cli/command"
+	"millrace/localstack/cli/output"
+	"millrace/localstack/cli/session"
+	"millrace/localstack/client"
+)
+
+// ordinaryTier is what a new deployment gets that names none.
+const ordinaryTier = "medium"
+
+// deploying are the flags of deploy.
+type deploying struct {
+	name, environment, version, tier, schedule, timezone string
+	check                                                bool
+}
+
+func deployCommand(s *session.Session) *cobra.Command {
+	var o deploying
+	c := &cobra.Command{
+		Use:   "deploy [FILE or DIR]",
+		Short: "Upload the flows of a Python file or folder, and deploy each under its name",
+		Long: "Imports a Python file, or the files of a folder (default: this one) that import millrace; packs the folder,\n" +
+			"uploads it, and registers and deploys each flow. Where the folder is clean in git the version is git's,\n" +
+			"else a hash of the content. What a deployment has and no flag names stays.",
+		Args: command.Args(cobra.MaximumNArgs(1)),
+		RunE: func(c *cobra.Command, args []string) error {
+			path := "."
+			if len(args) == 1 {
+				path = args[0]
+			}
+			collected, err := collect(c.Context(), path, c.ErrOrStderr())
+			if err != nil {
+				return err
+			}
+			if o.name != "" && len(collected.Flows) > 1 {
+				return command.Usagef("--name is of one deployment, and %s has %d flows: name one file", path, len(collected.Flows))
+			}
+			if requires(collected.Root) {
+				fmt.Fprintln(c.ErrOrStderr(), "requirements.txt is not installed: put packages beside the flow (pip install --target)")
+			}
+			if o.version == "" {
+				o.version = collected.version(c.Context())
+			}
+			return o.all(c, s, collected)
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&o.name, "name", "", "deployment (default: the flow's name)")
+	f.StringVar(&o.environment, "env", "", "environment (default: the deployment's, or default)")
+	f.StringVar(&o.version, "version", "", "version of the flow (default: of git, or of the content)")
+	f.StringVar(&o.tier, "tier", "", "nano, micro, small, medium (of a new deployment), large or xlarge")
+	f.StringVar(&o.schedule, "schedule", "", "cron expression, kept with the deployment")
+	f.StringVar(&o.timezone, "timezone", "", "IANA zone of the schedule")
+	f.BoolVar(&o.check, "check", false, "import and pack only, upload nothing")
+	return c
+}
+
+// all deploys each flow.
+func (o *deploying) all(c *cobra.Command, s *session.Session, collected *code) error {
+	out := s.Out(c)
+	if o.check {
+		for _, f := range collected.Flows {
+			out.Printf("%s %s: %d files, %s\n", f.Name, o.version, collected.Files, size(len(collected.zip)))
+		}
+		return nil
+	}
+	api, err := s.Changing(c)
+	if err != nil {
+		return err
+	}
+	for _, f := range collected.Flows {
+		upload := client.Upload{FlowName: f.Name, FlowVersion: o.version, DeploymentName: f.Name, Spec: f.Spec, Zip: collected.zip}
+		if o.name != "" {
+			upload.DeploymentName = o.name
+		}
+		if err := o.one(c, out, api, upload, collected.Files); err != nil {
+			return fmt.Errorf("%s %s: %w", f.Name, o.version, err)
+		}
+	}
+	return nil
+}
+
+func (o *deploying) one(c *cobra.Command, out *output.Printer, api *client.Client, upload client.Upload, files int) error {
+	var before deployment
+	err := api.Do(c.Context(), http.MethodGet, "/deployments/"+url.PathEscape(upload.DeploymentName), nil, &before)
+	if refused, ok := errors.AsType[*client.Error](err); ok && refused.Status == http.StatusNotFound {
+		err = nil
+	}
+	if err != nil {
+		return err
+	}
+	upload.Settings = o.settings(before)
+	if out.Terminal && !out.JSON {
+		upload.Progress = func(sent int) { out.Printf("\r%s of %s", size(sent), size(len(upload.Zip))) }
+	}
+	made, err := api.Upload(c.Context(), upload)
+	if upload.Progress != nil {
+		out.Printf("\r\x1b[K")
+	}
+	if err != nil {
+		return err
+	}
+	if out.JSON {
+		return out.Line(made)
+	}
+	out.Printf("%s %s (%d files, %s); deployment %s: %d -> %d\n", made.FlowName, made.FlowVersion, files, size(len(upload.Zip)),
+		made.DeploymentName, before.Version, made.DeploymentVersion)
+	return nil
+}
+
+// settings are those that flags name, and the tier of a new deployment.
+func (o *deploying) settings(before deployment) map[string]any {
+	settings := map[string]any{}
+	tier := o.tier
+	if tier == "" && before.Version == 0 {
+		tier = ordinaryTier
+	}
+	for name, value := range map[string]string{
+		"environment": o.environment, "execution_mode": tier, "schedule": o.schedule, "timezone": o.timezone,
+	} {
+		if value != "" {
+			settings[name] = value
+		}
+	}
+	return settings
+}
+
+// size is a number of bytes for people.
+func size(n int) string {
+	switch {
+	case n < 1<<10:
+		return fmt.Sprintf("%d B", n)
+	case n < 1<<20:
+		return fmt.Sprintf("%d KB", n>>10)
+	}
+	return fmt.Sprintf("%.1f MB", float64(n)/(1<<20))
+}

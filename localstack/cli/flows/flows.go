@@ -1,0 +1,162 @@
+// Package flows has the commands about flows and deployments.
+package flows
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"millrace/localstack/cli/command"
+	"millrace/localstack/cli/session"
+)
+
+// most is how many deployments or flows one request lists.
+const most = 500
+
+// Commands are all of them that ask a server.
+func Commands(s *session.Session) []*cobra.Command {
+	return []*cobra.Command{flowsCommand(s), deploymentsCommand(s), rollbackCommand(s), deployCommand(s), initCommand()}
+}
+
+// list asks for all pages of a list, and prints the API's JSON or a table.
+func list[T any](c *cobra.Command, s *session.Session, path string, query url.Values, titles []string, row func(T) []string) error {
+	api, err := s.Client()
+	if err != nil {
+		return err
+	}
+	query.Set("limit", strconv.Itoa(most))
+	items := []json.RawMessage{}
+	for {
+		var page struct {
+			Items     []json.RawMessage `json:"items"`
+			NextToken string            `json:"next_token"`
+		}
+		if err := api.Do(c.Context(), http.MethodGet, path+"?"+query.Encode(), nil, &page); err != nil {
+			return err
+		}
+		items = append(items, page.Items...)
+		if page.NextToken == "" {
+			break
+		}
+		query.Set("next_token", page.NextToken)
+	}
+	out := s.Out(c)
+	if out.JSON {
+		all, err := json.Marshal(map[string]any{"items": items})
+		if err != nil {
+			return err
+		}
+		return out.Value(all)
+	}
+	rows := make([][]string, len(items))
+	for i, item := range items {
+		var v T
+		if err := json.Unmarshal(item, &v); err != nil {
+			return err
+		}
+		rows[i] = row(v)
+	}
+	return out.Table(titles, rows)
+}
+
+// flow is a flow as it is listed.
+type flow struct {
+	Name     string    `json:"flow_name"`
+	Latest   string    `json:"latest_version"`
+	Versions int       `json:"version_count"`
+	Updated  time.Time `json:"updated_at"`
+}
+
+func flowsCommand(s *session.Session) *cobra.Command {
+	var environment string
+	c := &cobra.Command{
+		Use:   "flows",
+		Short: "List flows",
+		Args:  command.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			out := s.Out(c)
+			return list(c, s, "/flows", environmentQuery(environment), []string{"FLOW", "LATEST", "VERSIONS", "UPDATED"}, func(f flow) []string {
+				return []string{f.Name, f.Latest, strconv.Itoa(f.Versions), out.Time(f.Updated)}
+			})
+		},
+	}
+	c.Flags().StringVar(&environment, "env", "", "only flows that have a deployment in this environment")
+	return c
+}
+
+func environmentQuery(environment string) url.Values {
+	query := url.Values{}
+	if environment != "" {
+		query.Set("environment", environment)
+	}
+	return query
+}
+
+// deployment is a deployment as people read it.
+type deployment struct {
+	Name        string    `json:"deployment_name"`
+	Version     int       `json:"deployment_version"`
+	Flow        string    `json:"flow_name"`
+	FlowVersion string    `json:"flow_version"`
+	Environment string    `json:"environment"`
+	Tier        string    `json:"execution_mode"`
+	Updated     time.Time `json:"updated_at"`
+}
+
+func deploymentsCommand(s *session.Session) *cobra.Command {
+	var environment string
+	c := &cobra.Command{
+		Use:   "deployments",
+		Short: "List deployments",
+		Args:  command.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			out := s.Out(c)
+			titles := []string{"DEPLOYMENT", "VERSION", "FLOW", "FLOW VERSION", "ENV", "TIER", "UPDATED"}
+			return list(c, s, "/deployments", environmentQuery(environment), titles, func(d deployment) []string {
+				return []string{d.Name, strconv.Itoa(d.Version), d.Flow, d.FlowVersion, d.Environment, d.Tier, out.Time(d.Updated)}
+			})
+		},
+	}
+	c.Flags().StringVar(&environment, "env", "", "only deployments in this environment")
+	return c
+}
+
+func rollbackCommand(s *session.Session) *cobra.Command {
+	return &cobra.Command{
+		Use:   "rollback DEPLOYMENT [VERSION]",
+		Short: "Give a deployment what it had at an earlier version of it, by default the one before",
+		Args:  command.Args(cobra.RangeArgs(1, 2)),
+		RunE: func(c *cobra.Command, args []string) error {
+			body := map[string]any{}
+			if len(args) == 2 {
+				version, err := strconv.Atoi(args[1])
+				if err != nil || version < 1 {
+					return command.Usagef("VERSION is a number of the deployment's versions (see millrace deployments), not %q", args[1])
+				}
+				body["deployment_version"] = version
+			}
+			api, err := s.Changing(c)
+			if err != nil {
+				return err
+			}
+			var answer json.RawMessage
+			if err := api.Do(c.Context(), http.MethodPost, "/deployments/"+url.PathEscape(args[0])+"/rollback", body, &answer); err != nil {
+				return err
+			}
+			out := s.Out(c)
+			if out.JSON {
+				return out.Value(answer)
+			}
+			var d deployment
+			if err := json.Unmarshal(answer, &d); err != nil {
+				return err
+			}
+			out.Printf("%s: %s %s, deployment version %d\n", d.Name, d.Flow, d.FlowVersion, d.Version)
+			return nil
+		},
+	}
+}

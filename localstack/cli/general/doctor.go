@@ -1,0 +1,161 @@
+package general
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os/exec"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"millrace/localstack/cli/command"
+	"millrace/localstack/cli/output"
+	"millrace/localstack/cli/session"
+	"millrace/localstack/client"
+)
+
+// skew is by how much the clocks of client and server may differ.
+const skew = 30 * time.Second
+
+// finding is one thing that was looked at.
+type finding struct {
+	What   string `json:"what"`
+	OK     bool   `json:"ok"`
+	Detail string `json:"detail"`
+}
+
+func doctorCommand(s *session.Session, version string) *cobra.Command {
+	return &cobra.Command{
+		Use:   "doctor",
+		Short: "Look whether all is well: server, credential, clock, versions, isolation, Python",
+		Args:  command.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			findings := examine(c.Context(), s, version)
+			out := s.Out(c)
+			well := true
+			for _, f := range findings {
+				well = well && f.OK
+				if err := printFinding(out, f); err != nil {
+					return err
+				}
+			}
+			if !well {
+				return command.Exit(command.Failure)
+			}
+			return nil
+		},
+	}
+}
+
+func printFinding(out *output.Printer, f finding) error {
+	if out.JSON {
+		return out.Line(f)
+	}
+	mark := "ok"
+	if !f.OK {
+		mark = "WRONG"
+	}
+	out.Printf("%-6s %-11s %s\n", mark, f.What, f.Detail)
+	return nil
+}
+
+// examine looks at what can be looked at: without a server there is less of it.
+func examine(ctx context.Context, s *session.Session, version string) (findings []finding) {
+	add := func(what string, ok bool, format string, args ...any) {
+		findings = append(findings, finding{what, ok, fmt.Sprintf(format, args...)})
+	}
+	add("version", true, "%s", version)
+	python, err := pythonVersion(ctx)
+	add("python", err == nil, "%s", told(python, err))
+	target, err := s.Target()
+	if err != nil {
+		add("server", false, "%v", err)
+		return findings
+	}
+	api := target.Client()
+	began := time.Now()
+	res, err := api.Send(ctx, http.MethodGet, "/health", nil, nil)
+	if err != nil {
+		add("server", false, "%s (%s): %v", target.URL, target.Source, reach(err))
+		return findings
+	}
+	_ = res.Body.Close() // only its head counts
+	add("server", true, "%s (%s), answers in %s", target.URL, target.Source, time.Since(began).Round(time.Millisecond))
+	if date, err := http.ParseTime(res.Header.Get("Date")); err == nil {
+		off := time.Since(date).Round(time.Second)
+		add("clock", off.Abs() < skew, "differs from the server's by %s", off.Abs())
+	}
+	var health client.Health
+	err = api.Do(ctx, http.MethodGet, "/health", nil, &health)
+	add("health", err == nil && health.Status == "healthy", "%s, version %s", told(health.Status, err), health.Version)
+	var me struct {
+		Email string `json:"user_email"`
+		Org   string `json:"org_id"`
+		Role  string `json:"role"`
+	}
+	err = api.Do(ctx, http.MethodGet, "/me", nil, &me)
+	add("credential", err == nil, "%s", told(fmt.Sprintf("%s, %s in %s", me.Email, cmp.Or(me.Role, "by an API key"), me.Org), err))
+	if err != nil {
+		return findings
+	}
+	var backends struct {
+		Items []struct {
+			Name      string `json:"name"`
+			Available bool   `json:"available"`
+			Message   string `json:"message"`
+			Isolation *struct {
+				Detail string `json:"detail"`
+			} `json:"isolation"`
+		} `json:"items"`
+	}
+	if err := api.Do(ctx, http.MethodGet, "/backends", nil, &backends); err != nil {
+		add("executors", false, "%s", told("", err))
+	}
+	for _, b := range backends.Items {
+		detail := b.Name + " " + b.Message
+		if b.Isolation != nil {
+			detail += " " + b.Isolation.Detail
+		}
+		add("executor", b.Available, "%s", strings.Join(strings.Fields(detail), " "))
+	}
+	return findings
+}
+
+// told is a text, or why there is none.
+func told(text string, err error) string {
+	if refused, ok := errors.AsType[*client.Error](err); ok {
+		return refused.Detail()
+	}
+	if err != nil {
+		return err.Error()
+	}
+	return text
+}
+
+// reach says of an error of the network what to do about it.
+func reach(err error) error {
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		return errors.New("nothing answers there: start a server with millrace serve")
+	}
+	return err
+}
+
+// pythonVersion is that of the interpreter that deploy and serve find.
+func pythonVersion(ctx context.Context) (string, error) {
+	path, err := exec.LookPath("python3")
+	if err != nil {
+		return "", errors.New("no python3 on PATH: deploy and Python tasks of a server here need 3.10 or newer")
+	}
+	out, err := exec.CommandContext(ctx, path, "-I", "-S", "-c",
+		"import sys; print('%d.%d.%d' % sys.version_info[:3]); sys.exit(sys.version_info < (3, 10))").Output()
+	version := strings.TrimSpace(string(out))
+	if err != nil {
+		return "", fmt.Errorf("%s is Python %s: deploy and Python tasks need 3.10 or newer", path, version)
+	}
+	return path + " " + version, nil
+}

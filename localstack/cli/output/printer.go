@@ -1,0 +1,149 @@
+// Package output prints what commands answer: tables for people, JSON for programs.
+package output
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/mattn/go-isatty"
+	"golang.org/x/term"
+)
+
+// Printer prints the answer of one command.
+type Printer struct {
+	JSON     bool // print the API's JSON
+	Terminal bool // people read it
+	out      io.Writer
+	color    bool
+	width    int
+}
+
+// New prints to out, as JSON if asked. It looks whether out is a terminal, which has
+// colours unless NO_COLOR is set.
+func New(out io.Writer, asJSON bool) *Printer {
+	p := &Printer{JSON: asJSON, out: out}
+	file, ok := out.(*os.File)
+	if !ok || !isatty.IsTerminal(file.Fd()) {
+		return p
+	}
+	p.Terminal = true
+	p.color = os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+	if width, _, err := term.GetSize(int(file.Fd())); err == nil { //nolint:gosec // a descriptor fits
+		p.width = width
+	}
+	return p
+}
+
+// Printf prints text.
+func (p *Printer) Printf(format string, args ...any) { fmt.Fprintf(p.out, format, args...) }
+
+// Raw prints bytes as they are.
+func (p *Printer) Raw(data []byte) error {
+	_, err := p.out.Write(data)
+	return err
+}
+
+// Value prints JSON, indented for people.
+func (p *Printer) Value(data json.RawMessage) error {
+	var b bytes.Buffer
+	if p.Terminal {
+		if err := json.Indent(&b, data, "", "  "); err != nil {
+			return err
+		}
+	} else if err := json.Compact(&b, data); err != nil {
+		return err
+	}
+	b.WriteByte('\n')
+	return p.Raw(b.Bytes())
+}
+
+// Line prints a value as JSON on a line of its own, for streams.
+func (p *Printer) Line(v any) error {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		return err
+	}
+	return p.Raw(b.Bytes())
+}
+
+// Table prints rows below a line of titles. Columns are as wide as what is in them;
+// on a terminal the last one is cut to its width, and statuses have colours.
+func (p *Printer) Table(titles []string, rows [][]string) error {
+	widths := make([]int, len(titles))
+	all := append([][]string{titles}, rows...)
+	for _, row := range all {
+		for i, cell := range row {
+			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
+		}
+	}
+	var b strings.Builder
+	for _, row := range all {
+		used := 0
+		for i, cell := range row {
+			if i == len(row)-1 {
+				b.WriteString(p.Colored(p.cut(cell, used)))
+				continue
+			}
+			b.WriteString(p.Colored(cell))
+			b.WriteString(strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell)+2))
+			used += widths[i] + 2
+		}
+		b.WriteByte('\n')
+	}
+	return p.Raw([]byte(b.String()))
+}
+
+// cut shortens the last cell of a line to what a terminal has room for.
+func (p *Printer) cut(cell string, used int) string {
+	cell, _, _ = strings.Cut(cell, "\n")
+	room := max(p.width-used, 10)
+	if p.width == 0 || utf8.RuneCountInString(cell) <= room {
+		return cell
+	}
+	return string([]rune(cell)[:room-1]) + "…"
+}
+
+// colors are those of statuses.
+var colors = map[string]string{
+	"SUCCEEDED": "32", "REUSED": "32", "FAILED": "31", "TIMED_OUT": "31", "UPSTREAM_FAILED": "31",
+	"RUNNING": "34", "RETRYING": "33", "CANCELLED": "33", "error": "31", "warning": "33",
+}
+
+// Colored is a status in its colour on a terminal, and any other text as it is.
+func (p *Printer) Colored(text string) string {
+	if code := colors[text]; p.color && code != "" {
+		return "\x1b[" + code + "m" + text + "\x1b[0m"
+	}
+	return text
+}
+
+// Time is a moment for people: local time on a terminal, RFC 3339 in UTC elsewhere.
+func (p *Printer) Time(t time.Time) string {
+	switch {
+	case t.IsZero():
+		return ""
+	case p.Terminal:
+		return t.Local().Format("2006-01-02 15:04:05")
+	}
+	return t.UTC().Format(time.RFC3339)
+}
+
+// Duration is how long something took.
+func Duration(ms int64) string {
+	d := time.Duration(ms) * time.Millisecond
+	switch {
+	case d < time.Second:
+		return fmt.Sprintf("%dms", ms)
+	case d < time.Minute:
+		return fmt.Sprintf("%.1fs", d.Seconds())
+	}
+	return d.Round(time.Second).String()
+}

@@ -1,0 +1,139 @@
+package runs
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"millrace/localstack/cli/command"
+	"millrace/localstack/cli/output"
+	"millrace/localstack/cli/session"
+	"millrace/localstack/client"
+)
+
+// followEvery is how often a log is read that has nothing new.
+const followEvery = 250 * time.Millisecond
+
+// levels from the least to the most serious.
+var levels = []string{"debug", "info", "warning", "error"}
+
+// reading are the flags of logs.
+type reading struct {
+	follow             bool
+	task, level, since string
+	from               time.Time
+}
+
+func logsCommand(s *session.Session) *cobra.Command {
+	var o reading
+	c := &cobra.Command{
+		Use:   "logs RUN",
+		Short: "Print what a run's tasks wrote",
+		Long:  "Prints what a run's tasks wrote. " + naming,
+		Args:  command.Exactly(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := o.check(); err != nil {
+				return err
+			}
+			api, err := s.Client()
+			if err != nil {
+				return err
+			}
+			id, err := find(c.Context(), api, args[0])
+			if err != nil {
+				return err
+			}
+			return o.print(c.Context(), api, id, s.Out(c))
+		},
+	}
+	f := c.Flags()
+	f.BoolVarP(&o.follow, "follow", "f", false, "go on until the run has ended")
+	f.StringVar(&o.task, "task", "", "only events of this task, or of an instance: price[3]")
+	f.StringVar(&o.level, "level", "", "only events of this level or a more serious one: debug, info, warning, error")
+	f.StringVar(&o.since, "since", "", "only events since: a duration such as 90s or 1d, or a time in RFC 3339")
+	return c
+}
+
+func (o *reading) check() (err error) {
+	if o.level = strings.ToLower(o.level); o.level == "warn" {
+		o.level = "warning"
+	}
+	if o.level != "" && !slices.Contains(levels, o.level) {
+		return command.Usagef("--level is debug, info, warning or error, not %q", o.level)
+	}
+	if o.since == "" {
+		return nil
+	}
+	if o.from, err = Since(o.since, time.Now()); err != nil {
+		return command.Usagef("--since: %w", err)
+	}
+	return nil
+}
+
+// print prints the log to its end; that of a run that has not ended as far as it is
+// there, unless it is followed.
+func (o *reading) print(ctx context.Context, api *client.Client, id string, out *output.Printer) error {
+	token, ended := "", false
+	for {
+		page, err := api.LogPage(ctx, id, token)
+		if err != nil {
+			return err
+		}
+		for _, data := range page.Events {
+			if err := o.event(out, data); err != nil {
+				return err
+			}
+		}
+		if token = page.NextToken; token == "" {
+			return nil
+		}
+		if len(page.Events) > 0 {
+			continue
+		}
+		// The log of a run that has ended comes to its end by itself, a moment later.
+		if !ended && !o.follow {
+			run, err := api.Run(ctx, id)
+			if err != nil || !run.Ended() {
+				return err
+			}
+			ended = true
+		}
+		select {
+		case <-time.After(followEvery):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// event prints an event that was asked for.
+func (o *reading) event(out *output.Printer, data json.RawMessage) error {
+	var e client.LogEvent
+	if err := json.Unmarshal(data, &e); err != nil {
+		return err
+	}
+	at, _ := time.Parse(time.RFC3339Nano, e.Timestamp) // zero: shown, whatever is asked for
+	name := label(client.TaskRun{TaskName: e.TaskName, MapIndex: e.MapIndex})
+	switch {
+	case o.task != "" && o.task != e.TaskName && o.task != name,
+		o.level != "" && slices.Index(levels, e.Level) < slices.Index(levels, o.level),
+		!at.IsZero() && at.Before(o.from):
+		return nil
+	}
+	if out.JSON {
+		return out.Value(data)
+	}
+	when := e.Timestamp
+	if out.Terminal {
+		when = at.Local().Format("15:04:05.000")
+	}
+	if name == "" {
+		name = "run"
+	}
+	out.Printf("%s %s %s: %s\n", when, out.Colored(e.Level), name, e.Message)
+	return nil
+}

@@ -1,0 +1,185 @@
+package runs
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"millrace/localstack/cli/command"
+	"millrace/localstack/cli/session"
+	"millrace/localstack/client"
+)
+
+// ordinaryTier is what a run gets whose flow and tasks name no tier.
+const ordinaryTier = "medium"
+
+// starting are the flags of run.
+type starting struct {
+	params                  []string
+	file, environment, tier string
+	watch                   bool
+}
+
+func runCommand(s *session.Session) *cobra.Command {
+	var o starting
+	c := &cobra.Command{
+		Use:   "run DEPLOYMENT | run FLOW@VERSION",
+		Short: "Start a run",
+		Long:  "Starts a run of a deployment, or of a flow's version (latest for the newest).\nA parameter k=v is text where the flow's schema says string, else JSON.",
+		Args:  command.Exactly(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			api, err := s.Changing(c)
+			if err != nil {
+				return err
+			}
+			request, err := o.request(c.Context(), c.InOrStdin(), api, args[0])
+			if err != nil {
+				return err
+			}
+			return o.start(c, s, api, request)
+		},
+	}
+	f := c.Flags()
+	f.StringArrayVarP(&o.params, "param", "p", nil, "k=v of a parameter; repeat for more")
+	f.StringVar(&o.file, "params", "", "file of parameters, a JSON object; - for stdin")
+	f.StringVar(&o.environment, "env", "", "environment (default: the deployment's)")
+	f.StringVar(&o.tier, "tier", "", "nano, micro, small, medium, large or xlarge, of all its tasks")
+	f.BoolVarP(&o.watch, "watch", "w", false, "show its tasks until it ends, and exit by its outcome")
+	return c
+}
+
+func (o *starting) start(c *cobra.Command, s *session.Session, api *client.Client, request client.RunRequest) error {
+	body, err := json.Marshal(request)
+	if err != nil {
+		return err
+	}
+	var answer json.RawMessage
+	if err := api.Do(c.Context(), http.MethodPost, "/runs", json.RawMessage(body), &answer); err != nil {
+		return err
+	}
+	return begun(c, s, api, answer, o.watch)
+}
+
+// begun shows a run that was just made, and watches it if asked.
+func begun(c *cobra.Command, s *session.Session, api *client.Client, answer json.RawMessage, watching bool) error {
+	var run client.Run
+	if err := json.Unmarshal(answer, &run); err != nil {
+		return err
+	}
+	out := s.Out(c)
+	switch {
+	case out.JSON && !watching:
+		return out.Value(answer)
+	case !out.JSON:
+		out.Printf("%s %s  %s\n", run.FlowName, run.FlowVersion, run.Slug)
+	}
+	if !watching {
+		return nil
+	}
+	return watch(c, s, api, run.RunID)
+}
+
+// request is the run that was asked for.
+func (o *starting) request(ctx context.Context, stdin io.Reader, api *client.Client, name string) (client.RunRequest, error) {
+	request := client.RunRequest{Environment: o.environment, ExecutionMode: o.tier, Parameters: map[string]any{}}
+	flow, version, exact := strings.Cut(name, "@")
+	if !exact {
+		request.Deployment = name
+		var d struct {
+			FlowName    string `json:"flow_name"`
+			FlowVersion string `json:"flow_version"`
+		}
+		if err := api.Do(ctx, http.MethodGet, "/deployments/"+url.PathEscape(name), nil, &d); err != nil {
+			return request, fmt.Errorf("%s: %w", name, err)
+		}
+		flow, version = d.FlowName, d.FlowVersion
+	}
+	spec, version, err := flowSpec(ctx, api, flow, version)
+	if err != nil {
+		return request, fmt.Errorf("%s: %w", name, err)
+	}
+	if exact {
+		request.FlowName, request.FlowVersion = flow, version
+		if request.ExecutionMode == "" && !spec.namesTier() {
+			request.ExecutionMode = ordinaryTier
+		}
+	}
+	return request, o.parameters(stdin, spec, request.Parameters)
+}
+
+// spec is what is read of a flow_spec.
+type spec struct {
+	Parameters struct {
+		Properties map[string]struct {
+			Type any `json:"type"`
+		} `json:"properties"`
+	} `json:"parameters"`
+	Tasks []struct {
+		Tier string `json:"tier"`
+	} `json:"tasks"`
+}
+
+func (s *spec) namesTier() bool {
+	for _, t := range s.Tasks {
+		if t.Tier != "" {
+			return true
+		}
+	}
+	return false
+}
+
+func flowSpec(ctx context.Context, api *client.Client, flow, version string) (spec, string, error) {
+	if version == "" {
+		version = "latest"
+	}
+	var detail struct {
+		FlowVersion string `json:"flow_version"`
+		FlowSpec    spec   `json:"flow_spec"`
+	}
+	err := api.Do(ctx, http.MethodGet, "/flows/"+url.PathEscape(flow)+"/"+url.PathEscape(version), nil, &detail)
+	return detail.FlowSpec, detail.FlowVersion, err
+}
+
+// parameters reads those of the file, and then those of the command line.
+func (o *starting) parameters(stdin io.Reader, s spec, into map[string]any) error {
+	if o.file != "" {
+		file := stdin
+		if o.file != "-" {
+			f, err := os.Open(o.file)
+			if err != nil {
+				return command.Usagef("--params: %w", err)
+			}
+			defer f.Close()
+			file = f
+		}
+		decoder := json.NewDecoder(file)
+		decoder.UseNumber()
+		if err := decoder.Decode(&into); err != nil {
+			return command.Usagef("--params %s is no JSON object: %w", o.file, err)
+		}
+	}
+	for _, text := range o.params {
+		name, value, ok := strings.Cut(text, "=")
+		if !ok || name == "" {
+			return command.Usagef("-p takes k=v, not %q", text)
+		}
+		into[name] = parameter(value, s.Parameters.Properties[name].Type)
+	}
+	return nil
+}
+
+// parameter reads a value of the command line by the type of its schema: text where
+// that is string, else JSON, and text again where it is none.
+func parameter(value string, kind any) any {
+	if kind == "string" || !json.Valid([]byte(value)) {
+		return value
+	}
+	return json.RawMessage(value)
+}

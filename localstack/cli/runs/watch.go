@@ -1,0 +1,153 @@
+package runs
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"millrace/localstack/cli/command"
+	"millrace/localstack/cli/output"
+	"millrace/localstack/cli/session"
+	"millrace/localstack/client"
+)
+
+// watchEvery is how often a watched run is read.
+const watchEvery = 250 * time.Millisecond
+
+// outcome are the exit codes of a run's status.
+var outcome = map[string]int{
+	"SUCCEEDED": command.Done, "FAILED": command.Failure, "TIMED_OUT": command.TimedOut, "CANCELLED": command.Cancelled,
+}
+
+// watch shows a run until it has ended, and exits by its outcome. An interrupt ends
+// the watching, not the run.
+func watch(c *cobra.Command, s *session.Session, api *client.Client, id string) error {
+	out := s.Out(c)
+	progress := &progress{out: out, seen: map[string]string{}}
+	run, err := api.Watch(c.Context(), id, watchEvery, progress.show)
+	if c.Context().Err() != nil {
+		fmt.Fprintf(c.ErrOrStderr(), "the run goes on: millrace logs -f %s, millrace cancel %s\n", id, id)
+		return command.Exit(command.Interrupted)
+	}
+	if err != nil {
+		return err
+	}
+	if !out.JSON {
+		end(out, run)
+	}
+	return command.Exit(outcome[run.Status])
+}
+
+// progress shows the tasks of a run as they change: a table that is drawn over on a
+// terminal, a line for each change elsewhere.
+type progress struct {
+	out   *output.Printer
+	seen  map[string]string // status by attempt
+	lines int               // of the table on the terminal
+}
+
+func (p *progress) show(run client.Run) {
+	switch {
+	case p.out.JSON:
+		p.changes(run, func(t client.TaskRun) { _ = p.out.Line(t) })
+	case p.out.Terminal:
+		p.draw(run)
+	default:
+		p.changes(run, func(t client.TaskRun) { p.out.Printf("%s\n", strings.TrimRight(line(t), " ")) })
+	}
+}
+
+// changes calls told with each attempt whose status is not the one before.
+func (p *progress) changes(run client.Run, told func(client.TaskRun)) {
+	for _, t := range run.TaskRuns {
+		key := fmt.Sprint(label(t), " ", t.Attempt)
+		if p.seen[key] != t.Status {
+			p.seen[key] = t.Status
+			told(t)
+		}
+	}
+}
+
+func line(t client.TaskRun) string {
+	text := fmt.Sprintf("%-24s %-10s", label(t), t.Status)
+	if t.DurationMS != nil {
+		text += " " + output.Duration(*t.DurationMS)
+	}
+	if t.Attempt > 1 {
+		text += fmt.Sprintf(" attempt %d", t.Attempt)
+	}
+	if why := reason(t); why != "" {
+		first, _, _ := strings.Cut(why, "\n")
+		text += " " + first
+	}
+	return text
+}
+
+// draw draws a line for each task, a mapped one with the number of its instances by
+// status, over the lines that were drawn before.
+func (p *progress) draw(run client.Run) {
+	if p.lines > 0 {
+		p.out.Printf("\x1b[%dA\x1b[J", p.lines)
+	}
+	p.lines = 0
+	for _, row := range summaries(run) {
+		p.out.Printf("%-24s %s %s\n", row.name, p.out.Colored(row.status), row.detail)
+		p.lines++
+	}
+}
+
+type summary struct{ name, status, detail string }
+
+func summaries(run client.Run) (rows []summary) {
+	var names []string
+	newest := map[string]map[string]client.TaskRun{} // by task, then by label
+	for _, t := range run.TaskRuns {
+		if newest[t.TaskName] == nil {
+			newest[t.TaskName] = map[string]client.TaskRun{}
+			names = append(names, t.TaskName)
+		}
+		newest[t.TaskName][label(t)] = t
+	}
+	for _, name := range names {
+		if t, single := newest[name][name]; single && len(newest[name]) == 1 {
+			_, rest, _ := strings.Cut(strings.TrimLeft(line(t)[len(name):], " "), " ")
+			rows = append(rows, summary{name, t.Status, strings.TrimSpace(rest)})
+			continue
+		}
+		done, status := 0, "SUCCEEDED"
+		for _, t := range newest[name] {
+			switch t.Status {
+			case "SUCCEEDED", "REUSED":
+				done++
+			default:
+				status = worse(status, t.Status)
+			}
+		}
+		rows = append(rows, summary{name, status, fmt.Sprintf("%d of %d", done, len(newest[name]))})
+	}
+	return rows
+}
+
+// worse is the status that says more of the whole of a mapped task.
+func worse(a, b string) string {
+	for _, s := range []string{"FAILED", "TIMED_OUT", "RETRYING", "RUNNING", "QUEUED", "PENDING"} {
+		if a == s || b == s {
+			return s
+		}
+	}
+	return b
+}
+
+// end tells the outcome, and what comes next.
+func end(out *output.Printer, run client.Run) {
+	out.Printf("%s in %s  %s\n", out.Colored(run.Status), output.Duration(run.DurationMS), run.Slug)
+	if run.Status == "SUCCEEDED" {
+		return
+	}
+	if run.ErrorMessage != "" {
+		out.Printf("%s\n", run.ErrorMessage)
+	}
+	out.Printf("millrace logs %s   |   millrace retry %s --failed -w\n", run.Slug, run.Slug)
+}

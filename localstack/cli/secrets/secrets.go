@@ -1,0 +1,191 @@
+// Package secrets has the commands about secrets.
+package secrets
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/mattn/go-isatty"
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"millrace/localstack/cli/command"
+	"millrace/localstack/cli/session"
+	"millrace/localstack/client"
+)
+
+// most is how many secrets are listed.
+const most = 1000
+
+// Commands are all of them.
+func Commands(s *session.Session) []*cobra.Command {
+	return []*cobra.Command{command.Group(&cobra.Command{
+		Use:   "secrets",
+		Short: "Set, list and remove secrets, which tasks read by ctx.secret(name)",
+	}, setCommand(s), listCommand(s), removeCommand(s))}
+}
+
+func setCommand(s *session.Session) *cobra.Command {
+	var environment string
+	c := &cobra.Command{
+		Use:   "set NAME",
+		Short: "Make a secret, or give it a new value; the value comes from stdin or a prompt",
+		Args:  command.Exactly(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			api, err := s.Changing(c)
+			if err != nil {
+				return err
+			}
+			value, err := read(c.InOrStdin(), c.ErrOrStderr(), args[0])
+			if err != nil {
+				return err
+			}
+			return set(c, s, api, args[0], environment, value)
+		},
+	}
+	c.Flags().StringVar(&environment, "env", "", "environment (default: the workspace's own, which every environment falls back to)")
+	return c
+}
+
+// set makes the secret, and gives one that is there a new value.
+func set(c *cobra.Command, s *session.Session, api *client.Client, name, environment, value string) error {
+	body := map[string]any{"name": name, "value": value}
+	if environment != "" {
+		body["environment"] = environment
+	}
+	var answer json.RawMessage
+	err := api.Do(c.Context(), http.MethodPost, "/secrets", body, &answer)
+	if refused, ok := errors.AsType[*client.Error](err); ok && refused.Status == http.StatusConflict {
+		delete(body, "name")
+		err = api.Do(c.Context(), http.MethodPut, "/secrets/"+url.PathEscape(name), body, &answer)
+	}
+	if err != nil {
+		return err
+	}
+	out := s.Out(c)
+	if out.JSON {
+		return out.Value(answer)
+	}
+	var made secret
+	if err := json.Unmarshal(answer, &made); err != nil {
+		return err
+	}
+	out.Printf("%s has version %d%s\n", made.Name, made.Version, made.in())
+	return nil
+}
+
+// read takes the value from a prompt that does not show it, or from stdin without the
+// line's end.
+func read(in io.Reader, prompt io.Writer, name string) (string, error) {
+	if file, ok := in.(*os.File); ok && isatty.IsTerminal(file.Fd()) {
+		fmt.Fprintf(prompt, "value of %s: ", name)
+		value, err := term.ReadPassword(int(file.Fd())) //nolint:gosec // a descriptor fits
+		fmt.Fprintln(prompt)
+		return string(value), err
+	}
+	value, err := io.ReadAll(bufio.NewReader(in))
+	if err != nil {
+		return "", err
+	}
+	text := strings.TrimSuffix(strings.TrimSuffix(string(value), "\n"), "\r")
+	if text == "" {
+		return "", command.Usagef("the value is empty: give it on stdin, or at the prompt of a terminal")
+	}
+	return text, nil
+}
+
+// secret is a secret as people read it.
+type secret struct {
+	Name        string    `json:"name"`
+	Environment string    `json:"environment"`
+	Version     int       `json:"version"`
+	Updated     time.Time `json:"updated_at"`
+	UpdatedBy   string    `json:"updated_by"`
+}
+
+func (s secret) in() string {
+	if s.Environment == "" {
+		return ""
+	}
+	return " in " + s.Environment
+}
+
+func listCommand(s *session.Session) *cobra.Command {
+	var environment string
+	c := &cobra.Command{
+		Use:   "list",
+		Short: "List secrets, without their values",
+		Args:  command.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			api, err := s.Client()
+			if err != nil {
+				return err
+			}
+			query := url.Values{"limit": {strconv.Itoa(most)}}
+			if environment != "" {
+				query.Set("environment", environment)
+			}
+			var answer json.RawMessage
+			if err := api.Do(c.Context(), http.MethodGet, "/secrets?"+query.Encode(), nil, &answer); err != nil {
+				return err
+			}
+			out := s.Out(c)
+			if out.JSON {
+				return out.Value(answer)
+			}
+			var page struct {
+				Items []secret `json:"items"`
+			}
+			if err := json.Unmarshal(answer, &page); err != nil {
+				return err
+			}
+			rows := make([][]string, len(page.Items))
+			for i, it := range page.Items {
+				rows[i] = []string{it.Name, it.Environment, strconv.Itoa(it.Version), out.Time(it.Updated), it.UpdatedBy}
+			}
+			return out.Table([]string{"SECRET", "ENV", "VERSION", "UPDATED", "BY"}, rows)
+		},
+	}
+	c.Flags().StringVar(&environment, "env", "", "only secrets of this environment")
+	return c
+}
+
+func removeCommand(s *session.Session) *cobra.Command {
+	var environment string
+	c := &cobra.Command{
+		Use:   "rm NAME",
+		Short: "Remove a secret",
+		Args:  command.Exactly(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			api, err := s.Changing(c)
+			if err != nil {
+				return err
+			}
+			path := "/secrets/" + url.PathEscape(args[0])
+			if environment != "" {
+				path += "?" + url.Values{"environment": {environment}}.Encode()
+			}
+			var answer json.RawMessage
+			if err := api.Do(c.Context(), http.MethodDelete, path, nil, &answer); err != nil {
+				return err
+			}
+			out := s.Out(c)
+			if out.JSON {
+				return out.Value(answer)
+			}
+			out.Printf("%s is removed\n", args[0])
+			return nil
+		},
+	}
+	c.Flags().StringVar(&environment, "env", "", "environment (default: the workspace's own, else the only one it is in)")
+	return c
+}

@@ -1,0 +1,74 @@
+package session
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// Context is a server that a user goes back to.
+type Context struct {
+	URL    string `json:"url"`
+	APIKey string `json:"api_key,omitempty"`
+	Org    string `json:"org,omitempty"`
+}
+
+// Contexts are those that a user has, by name.
+type Contexts struct {
+	Current  string             `json:"current,omitempty"`
+	Contexts map[string]Context `json:"contexts"`
+}
+
+// ConfigFile is where they are: contexts.json in the user's configuration folder.
+func ConfigFile() (string, error) {
+	dir, err := os.UserConfigDir()
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(dir, "millrace", "contexts.json"), nil
+}
+
+// ReadContexts reads a file of contexts; one that is missing has none.
+func ReadContexts(file string) (Contexts, error) {
+	c := Contexts{Contexts: map[string]Context{}}
+	data, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return c, nil
+	}
+	if err != nil {
+		return c, err
+	}
+	if err := json.Unmarshal(data, &c); err != nil {
+		return c, fmt.Errorf("%s: %w", file, err)
+	}
+	return c, nil
+}
+
+// Write writes the contexts to a file that is the owner's alone.
+func (c Contexts) Write(file string) (err error) {
+	data, err := json.MarshalIndent(c, "", "  ")
+	if err != nil {
+		return err
+	}
+	dir := filepath.Dir(file)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	temporary, err := os.CreateTemp(dir, ".contexts-") // mode 0600
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = os.Remove(temporary.Name())
+		}
+	}()
+	_, err = temporary.Write(append(data, '\n'))
+	if err = errors.Join(err, temporary.Close()); err != nil {
+		return err
+	}
+	return os.Rename(temporary.Name(), file)
+}

@@ -1,0 +1,66 @@
+package session
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestTheFirstThatNamesAServerIsTaken asks with each source, from the last to the
+// first, beside all that come after it.
+func TestTheFirstThatNamesAServerIsTaken(t *testing.T) {
+	t.Parallel()
+	project := t.TempDir()
+	below := filepath.Join(project, "flows", "daily")
+	require.NoError(t, os.MkdirAll(below, 0o700))
+	require.NoError(t, os.Mkdir(filepath.Join(project, ".millrace"), 0o700))
+	file := filepath.Join(project, ".millrace", "credentials.json")
+	require.NoError(t, os.WriteFile(file, []byte(`{"base_url": "http://folder:1", "api_key": "folder's", "local_secret": "s"}`), 0o600))
+	config := filepath.Join(t.TempDir(), "millrace", "contexts.json")
+	require.NoError(t, Contexts{Current: "prod", Contexts: map[string]Context{
+		"prod": {URL: "https://prod/", APIKey: "prod's", Org: "org_p"}, "test": {URL: "https://test", APIKey: "test's"},
+	}}.Write(config))
+	info, err := os.Stat(config)
+	require.NoError(t, err)
+	assert.Equal(t, os.FileMode(0o600), info.Mode().Perm())
+
+	for name, c := range map[string]struct {
+		flags Session
+		env   map[string]string
+		dir   string
+		want  Target
+	}{
+		"context in use":           {Session{}, nil, "/", Target{"https://prod", "prod's", "org_p", "context prod"}},
+		"folder":                   {Session{}, nil, project, Target{"http://folder:1", "folder's", "", file}},
+		"folder above":             {Session{}, nil, below, Target{"http://folder:1", "folder's", "", file}},
+		"folder, key by flag":      {Session{APIKey: "mine"}, nil, below, Target{"http://folder:1", "mine", "", file}},
+		"environment":              {Session{}, map[string]string{urlVariable: "http://env:2/", orgVariable: "org_e"}, below, Target{"http://env:2", "", "org_e", urlVariable}},
+		"environment and its key":  {Session{}, map[string]string{urlVariable: "http://env:2", keyVariable: "env's"}, below, Target{"http://env:2", "env's", "", urlVariable}},
+		"context by flag":          {Session{Context: "test"}, map[string]string{urlVariable: "http://env:2"}, below, Target{"https://test", "test's", "", "--context test"}},
+		"URL by flag":              {Session{URL: "http://flag:3"}, map[string]string{urlVariable: "http://env:2"}, below, Target{"http://flag:3", "", "", "--url"}},
+		"URL and key by flag":      {Session{URL: "http://flag:3", APIKey: "mine"}, map[string]string{keyVariable: "env's"}, below, Target{"http://flag:3", "mine", "", "--url"}},
+		"URL by flag, key by env.": {Session{URL: "http://flag:3"}, map[string]string{keyVariable: "env's"}, below, Target{"http://flag:3", "env's", "", "--url"}},
+	} {
+		got, err := c.flags.find(func(name string) string { return c.env[name] }, c.dir, config)
+		require.NoError(t, err, name)
+		assert.Equal(t, c.want, got, name)
+	}
+	for name, c := range map[string]struct {
+		flags Session
+		want  string
+	}{
+		"two servers":        {Session{URL: "http://a", Context: "prod"}, "name two servers"},
+		"unknown context":    {Session{Context: "none"}, "there is no context none"},
+		"no address":         {Session{URL: "prod"}, `"prod" of --url is no address`},
+		"another scheme":     {Session{URL: "ftp://prod"}, "is no address"},
+		"key in the address": {Session{URL: "https://key@prod"}, "is no address"},
+	} {
+		_, err := c.flags.find(func(string) string { return "" }, project, config)
+		require.ErrorContains(t, err, c.want, name)
+	}
+	_, err = (&Session{}).find(func(string) string { return "" }, "/", filepath.Join(t.TempDir(), "none"))
+	require.ErrorContains(t, err, "start one here with millrace serve")
+}

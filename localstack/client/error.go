@@ -1,0 +1,67 @@
+package client
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+)
+
+// Error is an answer that is not 2xx.
+type Error struct {
+	Method, Path string
+	Status       int
+	Body         string
+	RequestID    string // under which the server logged it
+}
+
+// Error shows the answer.
+func (e *Error) Error() string {
+	return fmt.Sprintf("%s %s answered %d: %s", e.Method, e.Path, e.Status, e.Body)
+}
+
+// Detail is what the server says for people: its detail, one line for each entry of a
+// list; the status where the answer is not one of the API.
+func (e *Error) Detail() string {
+	var answer struct {
+		Detail json.RawMessage `json:"detail"`
+	}
+	status := fmt.Sprintf("the server answered %d %s", e.Status, http.StatusText(e.Status))
+	if json.Unmarshal([]byte(e.Body), &answer) != nil {
+		return status
+	}
+	var text string
+	if json.Unmarshal(answer.Detail, &text) == nil {
+		return cmp.Or(text, status)
+	}
+	var entries []struct {
+		Loc []any  `json:"loc"`
+		Msg string `json:"msg"`
+	}
+	if json.Unmarshal(answer.Detail, &entries) != nil || len(entries) == 0 {
+		return status
+	}
+	lines := make([]string, len(entries))
+	for i, entry := range entries {
+		lines[i] = place(entry.Loc) + ": " + entry.Msg
+	}
+	return strings.Join(lines, "\n")
+}
+
+// place writes where a fault is, as in body.tasks[3].name.
+func place(loc []any) string {
+	var b strings.Builder
+	for _, part := range loc {
+		switch part := part.(type) {
+		case float64:
+			fmt.Fprintf(&b, "[%d]", int(part))
+		default:
+			if b.Len() > 0 {
+				b.WriteByte('.')
+			}
+			fmt.Fprint(&b, part)
+		}
+	}
+	return b.String()
+}
