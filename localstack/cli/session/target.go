@@ -39,41 +39,74 @@ func (t Target) Client() *client.Client {
 }
 
 // find takes the first that names a server: the flags, the environment, the
-// credentials of this folder or one above, the context in use. A key that belongs to
-// one of them is never sent to the server of another; one that is given by flag or
-// environment is sent to whatever is found.
+// credentials of this folder or one above, the context in use. A credential is sent
+// only to the server that it is of: the one beside it, or any for that of the flag.
 func (s *Session) find(getenv func(string) string, dir, config string) (Target, error) {
-	given := cmp.Or(s.APIKey, getenv(keyVariable))
-	org := getenv(orgVariable)
 	if s.URL != "" && s.Context != "" {
 		return Target{}, errors.New("--url and --context name two servers: give one of them")
 	}
-	switch {
-	case s.URL != "":
-		return checked(Target{s.URL, given, org, "--url"})
-	case s.Context != "":
-		return named(config, s.Context, given, org, "--context "+s.Context)
-	case getenv(urlVariable) != "":
-		return checked(Target{getenv(urlVariable), given, org, urlVariable})
+	if s.Context != "" {
+		t, err := named(config, s.Context, "--context "+s.Context)
+		t.APIKey = cmp.Or(s.APIKey, t.APIKey)
+		return t, err
 	}
-	path, known, err := credentials(dir)
+	kept, err := s.kept(dir, config)
 	if err != nil {
 		return Target{}, err
 	}
-	if path != "" {
-		return checked(Target{known.BaseURL, cmp.Or(given, known.APIKey), org, path})
+	key, org := getenv(keyVariable), getenv(orgVariable)
+	source, address := "--url", s.URL
+	if address == "" {
+		source, address = urlVariable, getenv(urlVariable)
 	}
-	contexts, err := ReadContexts(config)
+	if address == "" {
+		if len(kept) == 0 {
+			return Target{}, errors.New("no server is named: start one here with millrace serve, or name one with --url or " + urlVariable)
+		}
+		t := kept[0]
+		t.APIKey, t.Org = cmp.Or(s.APIKey, key, t.APIKey), cmp.Or(org, t.Org)
+		return t, nil
+	}
+	t, err := checked(Target{URL: address, Source: source})
 	if err != nil {
 		return Target{}, err
 	}
-	if contexts.Current != "" {
-		return named(config, contexts.Current, given, org, "context "+contexts.Current)
+	// The key of the environment belongs to the URL beside it.
+	if beside := getenv(urlVariable); beside == "" || strings.TrimSuffix(beside, "/") == t.URL {
+		t.APIKey, t.Org = key, org
 	}
-	return Target{}, errors.New("no server is named: start one here with millrace serve, or name one with --url or " + urlVariable)
+	for _, k := range kept {
+		if t.APIKey == "" && k.URL == t.URL {
+			t.APIKey, t.Org = k.APIKey, cmp.Or(t.Org, k.Org)
+		}
+	}
+	t.APIKey = cmp.Or(s.APIKey, t.APIKey)
+	return t, nil
 }
 
-func named(config, name, key, org, source string) (Target, error) {
+// kept are the server of this folder or the nearest one above, and that of the context
+// in use, where there are any.
+func (s *Session) kept(dir, config string) (kept []Target, err error) {
+	path, known, err := credentials(dir)
+	if err != nil {
+		return nil, err
+	}
+	if path != "" {
+		t, err := checked(Target{URL: known.BaseURL, APIKey: known.APIKey, Source: path})
+		if err != nil {
+			return nil, err
+		}
+		kept = append(kept, t)
+	}
+	contexts, err := ReadContexts(config)
+	if err != nil || contexts.Current == "" {
+		return kept, err
+	}
+	t, err := named(config, contexts.Current, "context "+contexts.Current)
+	return append(kept, t), err
+}
+
+func named(config, name, source string) (Target, error) {
 	contexts, err := ReadContexts(config)
 	if err != nil {
 		return Target{}, err
@@ -82,7 +115,7 @@ func named(config, name, key, org, source string) (Target, error) {
 	if !ok {
 		return Target{}, fmt.Errorf("there is no context %s (see millrace context list)", name)
 	}
-	return checked(Target{c.URL, cmp.Or(key, c.APIKey), cmp.Or(org, c.Org), source})
+	return checked(Target{c.URL, c.APIKey, c.Org, source})
 }
 
 func checked(t Target) (Target, error) {
@@ -108,6 +141,9 @@ func credentials(dir string) (path string, c localCredentials, err error) {
 		data, err := os.ReadFile(path)
 		switch {
 		case err == nil:
+			if err := mine(path); err != nil {
+				return "", c, err
+			}
 			if err := json.Unmarshal(data, &c); err != nil {
 				return "", c, fmt.Errorf("%s: %w", path, err)
 			}

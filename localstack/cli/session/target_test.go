@@ -43,6 +43,10 @@ func TestTheFirstThatNamesAServerIsTaken(t *testing.T) {
 		"URL by flag":              {Session{URL: "http://flag:3"}, map[string]string{urlVariable: "http://env:2"}, below, Target{"http://flag:3", "", "", "--url"}},
 		"URL and key by flag":      {Session{URL: "http://flag:3", APIKey: "mine"}, map[string]string{keyVariable: "env's"}, below, Target{"http://flag:3", "mine", "", "--url"}},
 		"URL by flag, key by env.": {Session{URL: "http://flag:3"}, map[string]string{keyVariable: "env's"}, below, Target{"http://flag:3", "env's", "", "--url"}},
+		"key of another URL":       {Session{URL: "http://flag:3"}, map[string]string{urlVariable: "http://env:2", keyVariable: "env's"}, below, Target{"http://flag:3", "", "", "--url"}},
+		"context, key by env.":     {Session{Context: "prod"}, map[string]string{keyVariable: "env's", orgVariable: "org_e"}, below, Target{"https://prod", "prod's", "org_p", "--context prod"}},
+		"the folder's by its URL":  {Session{URL: "http://folder:1/"}, nil, below, Target{"http://folder:1", "folder's", "", "--url"}},
+		"a context's by its URL":   {Session{}, map[string]string{urlVariable: "https://prod"}, below, Target{"https://prod", "prod's", "org_p", urlVariable}},
 	} {
 		got, err := c.flags.find(func(name string) string { return c.env[name] }, c.dir, config)
 		require.NoError(t, err, name)
@@ -60,6 +64,11 @@ func TestTheFirstThatNamesAServerIsTaken(t *testing.T) {
 	} {
 		_, err := c.flags.find(func(string) string { return "" }, project, config)
 		require.ErrorContains(t, err, c.want, name)
+	}
+	if os.Geteuid() == 0 {
+		require.NoError(t, os.Chown(file, 12345, 12345))
+		_, err = (&Session{}).find(func(string) string { return "" }, below, config)
+		require.ErrorContains(t, err, "belongs to another user")
 	}
 	_, err = (&Session{}).find(func(string) string { return "" }, "/", filepath.Join(t.TempDir(), "none"))
 	require.ErrorContains(t, err, "start one here with millrace serve")
