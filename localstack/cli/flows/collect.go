@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -142,18 +141,4 @@ func validVersion(name string) bool {
 	return name != "" && len(name) <= 128 && !strings.ContainsFunc(name, func(r rune) bool {
 		return !strings.ContainsRune("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-", r)
 	})
-}
-
-// requires reports whether a folder names packages that the code needs.
-func requires(root string) bool {
-	data, err := os.ReadFile(filepath.Join(root, "requirements.txt"))
-	if errors.Is(err, fs.ErrNotExist) {
-		return false
-	}
-	for line := range strings.Lines(string(data)) {
-		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
-			return true
-		}
-	}
-	return false
 }

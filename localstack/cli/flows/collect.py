@@ -41,7 +41,7 @@ def main(archive, files):
     sys.path.insert(0, root)
     try:
         flows = [{"name": name, "spec": json.loads(flow.to_json())} for name, flow in flows_of(files).items()]
-        return {"root": root, "flows": flows, "files": pack(root, archive) if flows else 0}
+        return {"root": root, "flows": flows, "files": pack(root, archive).files if flows else 0}
     except MillraceError as error:
         return {"error": f"{type(error).__name__}: {error}"}
     except Exception as error:

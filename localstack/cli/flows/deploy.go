@@ -30,7 +30,8 @@ func deployCommand(s *session.Session) *cobra.Command {
 		Short: "Upload the flows of a Python file or folder, and deploy each under its name",
 		Long: "Imports a Python file, or the files of a folder (default: this one) that import millrace; packs the folder,\n" +
 			"uploads it, and registers and deploys each flow. Where the folder is clean in git the version is git's,\n" +
-			"else a hash of the content. What a deployment has and no flag names stays.",
+			"else a hash of the content. What requirements.txt names is packed with it, for this machine's platform.\n" +
+			"What a deployment has and no flag names stays.",
 		Args: command.Args(cobra.MaximumNArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
 			path := "."
@@ -43,9 +44,6 @@ func deployCommand(s *session.Session) *cobra.Command {
 			}
 			if o.name != "" && len(collected.Flows) > 1 {
 				return command.Usagef("--name is of one deployment, and %s has %d flows: name one file", path, len(collected.Flows))
-			}
-			if requires(collected.Root) {
-				fmt.Fprintln(c.ErrOrStderr(), "requirements.txt is not installed: put packages beside the flow (pip install --target)")
 			}
 			if o.version == "" {
 				o.version = collected.version(c.Context())

@@ -80,7 +80,8 @@ func TestFromNothingToAGreenRun(t *testing.T) {
 		events++
 	}
 	assert.Greater(t, events, 5)
-	assert.Contains(t, u.must("retry", "last", "--failed", "-w"), "reuses ")
+	assert.Contains(t, u.must("retry", "last", "-w"), "SUCCEEDED in ")
+	assert.Equal(t, 1, u.run("", "retry", "last", "--failed").code, "nothing of it failed")
 	assert.Contains(t, u.must("compare", slug, "last"), "SUCCEEDED -> SUCCEEDED")
 	assert.Contains(t, u.must("runs", "--status", "succeeded", "--since", "1d", "--limit", "1"), "daily")
 	assert.Contains(t, u.must("doctor"), "ok     health")
