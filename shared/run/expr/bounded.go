@@ -11,8 +11,8 @@ import (
 	"cel.dev/cel-go/interpreter"
 )
 
-// bounded are the functions that charge before they work; false means that the
-// arguments are of wrong types.
+// bounded are functions that charge before they work. They return false if the
+// arguments have the wrong types.
 var bounded = map[string]func(*interpreter.ExecutionFrame, []ref.Val) (ref.Val, bool){
 	celops.Equals:     equal,
 	celops.NotEquals:  notEqual,
@@ -31,11 +31,11 @@ var bounded = map[string]func(*interpreter.ExecutionFrame, []ref.Val) (ref.Val, 
 	"substring":       substring,
 }
 
-// chargeText charges for a text of so many bytes that is made.
+// chargeText charges for creating a text of size bytes.
 func chargeText(frame *interpreter.ExecutionFrame, size int) {
 	b := budgetOf(frame)
 	if size > maxString {
-		size = b.Left() // one text may not be larger, whatever is left
+		size = b.Left() // limits a single text, whatever the rest of the budget
 		must(b.Spend(size + 1))
 	}
 	must(b.Spend(1 + size/64))
@@ -102,8 +102,9 @@ func join(frame *interpreter.ExecutionFrame, args []ref.Val) (ref.Val, bool) {
 	return types.String(out.String()), true
 }
 
-// distinct keeps the first of equal elements. Only elements of the same kind and
-// number or text are compared by key; others one by one, charged as such.
+// distinct keeps the first of equal elements. Elements of the same kind that
+// are numbers or texts are compared by key; others pairwise, and charged
+// accordingly.
 func distinct(frame *interpreter.ExecutionFrame, args []ref.Val) (ref.Val, bool) {
 	list, ok := args[0].(traits.Lister)
 	if !ok {
@@ -129,7 +130,8 @@ func distinct(frame *interpreter.ExecutionFrame, args []ref.Val) (ref.Val, bool)
 	return types.NewRefValList(adapter{}, kept), true
 }
 
-// scalarKey is equal for scalars that CEL calls equal: 1, 1u and 1.0 are.
+// scalarKey returns a key that is equal for scalars that are equal in CEL, such
+// as 1, 1u and 1.0.
 func scalarKey(v ref.Val) (any, bool) {
 	switch v := v.(type) {
 	case types.String, types.Bool, types.Null, types.Int:
@@ -138,7 +140,7 @@ func scalarKey(v ref.Val) (any, bool) {
 		if i, ok := v.ConvertToType(types.IntType).(types.Int); ok && i.Equal(v) == types.True {
 			return i, true
 		}
-		return v, v.Equal(v) == types.True // NaN equals nothing
+		return v, v.Equal(v) == types.True // NaN does not equal itself
 	}
 	return nil, false
 }

@@ -20,7 +20,8 @@ import (
 // little is a tenth of an evaluation's budget.
 var little = budget.Limits{Steps: maxSteps / 10, Bytes: maxBytes / 16}
 
-// steps evaluates an expression with little and returns how many steps that took.
+// steps evaluates an expression with the budget little and returns the steps it
+// took.
 func steps(t testing.TB, src string, s Scope) (int64, error) {
 	p, err := Compile(src)
 	require.NoError(t, err, src)
@@ -34,8 +35,8 @@ func text(n int) Scope {
 	return Scope{Params: map[string]any{"big": strings.Repeat("a", n), "t": "2026-01-02T00:00:00Z"}}
 }
 
-// Functions of texts take steps in proportion to the text, so that a few of them
-// on large texts are cheap, and many are stopped.
+// Text functions take steps in proportion to the text, so that a few calls on
+// large texts are cheap, and many are stopped.
 func TestTextFunctionsAreLinear(t *testing.T) {
 	t.Parallel()
 	for _, src := range []string{
@@ -61,7 +62,7 @@ func TestTextFunctionsAreLinear(t *testing.T) {
 	}
 }
 
-func TestWhatIsBuiltIsBounded(t *testing.T) {
+func TestMemoryOfResultsIsBounded(t *testing.T) {
 	t.Parallel()
 	for src, want := range map[string]string{
 		`lists.range(100).map(i, params.big + string(i))`:                              "builds too much; at most 8388608 bytes",
@@ -83,7 +84,7 @@ func TestWhatIsBuiltIsBounded(t *testing.T) {
 }
 
 // The expressions of one template share a budget.
-func TestATemplateHasOneBudget(t *testing.T) {
+func TestTemplateHasOneBudget(t *testing.T) {
 	t.Parallel()
 	one := `"${{ lists.range(100000).all(i, i >= 0) }}"`
 	render := func(n int) error {
@@ -113,7 +114,7 @@ func TestEverydayPatternsWork(t *testing.T) {
 	}
 }
 
-func TestCostlyExpressionsAreRefused(t *testing.T) {
+func TestCostlyExpressionsAreRejected(t *testing.T) {
 	t.Parallel()
 	for src, want := range map[string]string{
 		`{b"a": 1}`:                     "an object's key must be a string, a number or a boolean, not bytes",
@@ -164,7 +165,7 @@ func nestedMacros(n int) string {
 	return " || [] == dyn(" + s + ")"
 }
 
-// Places in a text are what the library says they are.
+// Positions in a text are the same as the library's.
 func FuzzText(f *testing.F) {
 	f.Add("größe größe", "ß", 3, 7)
 	f.Add("", "", 0, 0)

@@ -12,25 +12,25 @@ import (
 	"millrace/shared/platform/cache"
 )
 
-// programs keeps what was compiled: the same few expressions run for every task
-// of every run, and compiling costs a hundred times an evaluation.
+// programs caches compiled expressions: the same few expressions run for every
+// task of every run, and compiling costs a hundred times an evaluation.
 var programs = sync.OnceValue(func() *cache.Weighted[string, *Program] {
 	return cache.NewWeighted[string, *Program](programBytes)
 })
 
-// The memory of compiled expressions.
+// Memory of compiled expressions.
 const (
 	programBytes = 32 << 20
-	tokenBytes   = 128 // that a token of the source takes when compiled
+	tokenBytes   = 128 // per token of the source
 )
 
-// Compile checks an expression that was registered, and so is known to be within
-// bounds. The error is a [*SyntaxError] with one sentence
-// for the user; secrets are refused, they belong in templates.
+// Compile compiles an expression that was registered before, and is therefore
+// known to be within its limits. The error is a [*SyntaxError] with one
+// sentence for the user. Secrets are rejected: they belong in templates.
 func Compile(src string) (*Program, error) { return CompileIn(budget.Unlimited(), src) }
 
-// CompileIn is [Compile] for one of many expressions that a request brings: what
-// it costs is charged to b, whose errors it returns besides.
+// CompileIn is [Compile] for an expression in a request: it charges its cost to
+// b and also returns b's errors.
 func CompileIn(b *budget.Budget, src string) (*Program, error) {
 	p, err := compile(b, src)
 	if err != nil {
@@ -116,10 +116,10 @@ func compileNew(b *budget.Budget, src string) (*Program, error) {
 	}, nil
 }
 
-// parseCost is how many steps a token costs until it is part of a program.
+// parseCost is the steps for parsing and planning one token.
 const parseCost = 40
 
-// tokens counts the words, numbers, strings and signs of a source, roughly.
+// tokens returns an estimate of the number of tokens in a source.
 func tokens(src string) int {
 	n, word := 0, false
 	for i := range len(src) {
@@ -140,7 +140,7 @@ func tokens(src string) int {
 	return n
 }
 
-// shape is what checking the types of an expression costs.
+// shape is the cost of type-checking an expression.
 type shape struct {
 	macros int
 	cost   int

@@ -9,7 +9,7 @@ import (
 	"millrace/shared/platform/budget/budgettest"
 )
 
-// What an expression costs is charged, when it is compiled and with any input.
+// Compiling and evaluating an expression is charged, for any input.
 func FuzzCost(f *testing.F) {
 	long := strings.Repeat("ab", 2000)
 	for _, src := range []string{

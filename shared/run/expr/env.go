@@ -11,7 +11,7 @@ import (
 	"cel.dev/cel-go/ext"
 )
 
-// The names an expression may start from.
+// The root names of expressions.
 const (
 	varParams  = "params"
 	varRun     = "run"
@@ -22,8 +22,8 @@ const (
 	varIndex   = "index"
 )
 
-// environment is made at the first compilation: it costs about a millisecond,
-// which a cold start without expressions should not pay.
+// environment is created by the first compilation. That takes about a
+// millisecond, which a cold start without expressions should not pay.
 var environment = sync.OnceValues(func() (*cel.Env, error) {
 	object := cel.MapType(cel.StringType, cel.DynType)
 	return cel.NewEnv(

@@ -12,13 +12,13 @@ import (
 	"millrace/shared/platform/budget"
 )
 
-// dashed finds a task's name with a dash written after a dot, which CEL reads
-// as a subtraction.
+// dashed matches a task name with a dash after a dot, which CEL parses as a
+// subtraction.
 var dashed = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`\b(tasks|secrets|params|vars)\.([A-Za-z]\w*(?:-\w+)+)`)
 })
 
-// issueError makes one sentence of the first issue.
+// issueError returns one sentence for the first issue.
 func issueError(src string, issues *cel.Issues) error {
 	first := issues.Errors()[0]
 	at := first.Location
@@ -32,7 +32,7 @@ func issueError(src string, issues *cel.Issues) error {
 	return e
 }
 
-// firstSentence strips what only the library's authors can use.
+// firstSentence removes what only the library's authors can use.
 func firstSentence(msg string) string {
 	msg, _, _ = strings.Cut(msg, "\n")
 	msg = strings.TrimPrefix(msg, "Syntax error: ")
@@ -44,7 +44,7 @@ func firstSentence(msg string) string {
 	return readable(msg)
 }
 
-// readable rewrites CEL's internal names of operators (_+_, @in) as written.
+// readable replaces CEL's internal operator names (_+_, @in) by the operators.
 func readable(msg string) string {
 	for _, op := range []string{"+", "-", "*", "/", "%", "==", "!=", "<=", ">=", "<", ">", "&&", "||", "in"} {
 		msg = strings.ReplaceAll(msg, "_"+op+"_", op)
@@ -52,8 +52,8 @@ func readable(msg string) string {
 	return strings.NewReplacer("@in", "in", "_[_]", "[]", "_?_:_", "?:", "!_", "!").Replace(msg)
 }
 
-// budgetError is why an evaluation was stopped: an [*EvalError], or why its
-// context has ended.
+// budgetError returns why an evaluation was stopped: an [*EvalError], or the
+// cause of its context's end.
 func budgetError(err error) error {
 	if used, ok := errors.AsType[*budget.Exceeded](err); ok {
 		return evalErrorf("the expression %s", used)
@@ -61,14 +61,14 @@ func budgetError(err error) error {
 	return err
 }
 
-// runError makes an [*EvalError] of what an evaluation failed with.
+// runError converts the error of an evaluation to an [*EvalError].
 func runError(ctx context.Context, err error) error {
 	msg := firstSentence(err.Error())
 	switch {
 	case strings.HasPrefix(msg, "internal error: runtime error: hash of unhashable type"):
 		msg = "an object's key must be a string, a number or a boolean"
 	case strings.HasPrefix(msg, "internal error:"):
-		// The library recovered from a panic: its text may hold anything.
+		// The library recovered from a panic, whose text may contain anything.
 		budget.Report(ctx, "evaluate an expression", err)
 		msg = "the expression cannot be evaluated"
 	case strings.HasPrefix(msg, "no such overload"):

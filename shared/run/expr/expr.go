@@ -1,6 +1,6 @@
-// Package expr holds the expressions of flows: CEL programs, and templates of
-// JSON with ${{ … }} inside strings. An expression is checked when a flow is
-// registered and run with a bounded amount of work; it reads nothing but its
+// Package expr implements the expressions of flows: CEL programs, and JSON
+// templates with ${{ … }} inside strings. An expression is checked when a flow
+// is registered, and evaluated with a bounded amount of work; it reads only its
 // [Scope].
 package expr
 
@@ -10,12 +10,12 @@ import (
 	"millrace/shared/platform/budget"
 )
 
-// The bounds of one expression and of one evaluation.
+// Limits of one expression and of one evaluation.
 const (
 	MaxSource   = 16 << 10  // bytes of one expression's source
-	maxSteps    = 5_000_000 // steps taken and values built by one evaluation, about a second
-	maxBytes    = 128 << 20 // built by one evaluation
-	maxString   = 16 << 20  // bytes of a string made by replace, join or json.encode
+	maxSteps    = 5_000_000 // steps taken and values created by one evaluation, about a second
+	maxBytes    = 128 << 20 // allocated by one evaluation
+	maxString   = 16 << 20  // bytes of a string created by replace, join or json.encode
 	maxDepth    = 200       // nesting of a value
 	maxMacros   = 24        // map, filter, exists … in one expression: the type checker is cubic in their chain
 	maxChecking = 250_000   // steps of the type checker, for lists and objects as well
@@ -24,17 +24,17 @@ const (
 // evaluation is the budget of one expression, or of all in one template.
 var evaluation = budget.Limits{Steps: maxSteps, Bytes: maxBytes}
 
-// Scope is what an expression sees. Values are plain JSON as [Decode] gives
-// them; they are only read and may be shared between evaluations.
+// Scope is the input of an evaluation. Values are plain JSON as returned by
+// [Decode]; they are only read and may be shared between evaluations.
 type Scope struct {
 	Params map[string]any      // the run's parameters
 	Run    map[string]any      // run_id, flow_name, flow_version, environment, logical_date
 	Vars   map[string]any      // environment variables as they were when the run was accepted
-	Tasks  map[string]TaskView // tasks that have finished, by name
-	Item   *Item               // what the instance of a mapped task works on, nil otherwise
+	Tasks  map[string]TaskView // finished tasks, by name
+	Item   *Item               // element of a mapped task's instance, otherwise nil
 }
 
-// TaskView is what an expression sees of one task.
+// TaskView is an expression's view of one task.
 type TaskView struct {
 	Output any    // plain JSON; a list of instance outputs for a mapped task
 	Status string // the task's terminal state, e.g. SUCCEEDED
@@ -46,13 +46,13 @@ type Item struct {
 	Index int
 }
 
-// SyntaxError says why an expression cannot be compiled.
+// SyntaxError is the reason why an expression does not compile.
 type SyntaxError struct {
-	Line, Column int    // where, from 1; zero when the whole expression is meant
-	Msg          string // one sentence without its place
+	Line, Column int    // from 1; zero if the whole expression is meant
+	Msg          string // one sentence without the position
 }
 
-// Error is the sentence with its place.
+// Error returns the sentence with its position.
 func (e *SyntaxError) Error() string {
 	switch {
 	case e.Line == 0:
@@ -64,11 +64,11 @@ func (e *SyntaxError) Error() string {
 	}
 }
 
-// EvalError says why an expression has no value; its text is safe to show to
+// EvalError is the reason why an evaluation failed. Its text may be shown to
 // the flow's owner.
 type EvalError struct{ Msg string }
 
-// Error is the sentence.
+// Error returns the sentence.
 func (e *EvalError) Error() string { return e.Msg }
 
 func evalErrorf(format string, args ...any) error {

@@ -226,7 +226,8 @@ func TestItemOfAMappedTask(t *testing.T) {
 	assert.Equal(t, []string{"x"}, tpl.Tasks())
 }
 
-// What would take hours or all memory ends at once with a clear error.
+// Expressions that would take hours or all memory end at once with a clear
+// error.
 func TestRunawayExpressionsAreStopped(t *testing.T) {
 	t.Parallel()
 	nest := func(n int, wrap string) string {

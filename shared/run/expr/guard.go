@@ -11,13 +11,13 @@ import (
 	"millrace/shared/platform/budget"
 )
 
-// The library's own cost limit charges for a step after it is done, counts a
-// list by its outermost length, and searches a stack that grows with every
-// iteration. A few short expressions, [x, x] nested forty times or one replace,
-// would take hours or all memory in a single step, and a plain filter of ten
-// thousand rows took 110 ms. The guards count instead: each step costs one, a
-// text its length, what is built the number of values it stands for; and the
-// functions whose work is not linear are replaced by bounded ones.
+// The library's own cost limit charges for a step after it was executed, counts
+// only the outermost length of a list, and searches a stack that grows with
+// every iteration. A few short expressions, such as [x, x] nested forty times
+// or one replace, could take hours or all memory in a single step, and a plain
+// filter of ten thousand rows took 110 ms. The guards count instead: each step
+// costs one, a text its length, a result the number of its values; and
+// functions with more than linear cost are replaced by bounded ones.
 
 // guard decorates the steps of a program.
 func guard(step interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
@@ -60,16 +60,16 @@ func constant(steps []interpreter.InterpretableV2) bool {
 	return true
 }
 
-// must stops the evaluation if the budget has stopped; the library recovers it
-// as an error, and the budget knows why.
+// must stops the evaluation if err is not nil. The library recovers it as an
+// error, and the budget knows the cause.
 func must(err error) {
 	if err != nil {
 		panic(interpreter.EvalCancelledError{Cause: interpreter.CostLimitExceeded, Message: "stopped"})
 	}
 }
 
-// budgetOf is the budget of the evaluation. There is none while a program is
-// planned: what is computed then are constants, no longer than the source.
+// budgetOf returns the budget of the evaluation. There is none while a program
+// is planned: the constants computed then are no longer than the source.
 func budgetOf(frame *interpreter.ExecutionFrame) *budget.Budget {
 	v, _ := frame.ResolveName(budgetVar)
 	a, ok := v.(*activation)
@@ -88,14 +88,14 @@ func chargeWeight(frame *interpreter.ExecutionFrame, v ref.Val) {
 	must(b.Spend(weigh(v, b.Left())))
 }
 
-// What the parts of a list and an object take in memory.
+// Memory of the parts of lists and objects.
 const (
 	elementBytes = 24
 	entryBytes   = 80
 )
 
-// chargeBuilt charges for a value that was made, and for the memory of its
-// outermost part: what is within was charged when it was made.
+// chargeBuilt charges for a created value and the memory of its outermost part.
+// Inner values were charged when they were created.
 func chargeBuilt(frame *interpreter.ExecutionFrame, v ref.Val) {
 	b := budgetOf(frame)
 	must(b.Spend(weigh(v, b.Left())))
@@ -116,7 +116,7 @@ func sizeOf(v traits.Sizer) int {
 	return int(n)
 }
 
-// weighedConstructor charges for the list or object it makes.
+// weighedConstructor charges for the list or object it creates.
 type weighedConstructor struct {
 	interpreter.InterpretableConstructor
 }
@@ -127,8 +127,8 @@ func (w *weighedConstructor) Exec(frame *interpreter.ExecutionFrame) ref.Val {
 	return v
 }
 
-// countedAttribute charges for looking up a variable or field, or for choosing
-// a branch. A value that later steps may go through whole costs a part of that.
+// countedAttribute charges for reading a variable or field, or for choosing a
+// branch. Values that later steps may traverse are charged a fraction of that.
 type countedAttribute struct {
 	interpreter.InterpretableAttribute
 }
@@ -147,8 +147,8 @@ func (c *countedAttribute) Exec(frame *interpreter.ExecutionFrame) ref.Val {
 	return v
 }
 
-// weighedCall charges for what a function returns, except the accumulator of a
-// comprehension, whose elements were charged when they were made.
+// weighedCall charges for a function's result, except the accumulator of a
+// comprehension, whose elements were charged when they were created.
 type weighedCall struct{ interpreter.InterpretableCall }
 
 func (w *weighedCall) Exec(frame *interpreter.ExecutionFrame) ref.Val {
@@ -162,9 +162,9 @@ func (w *weighedCall) Exec(frame *interpreter.ExecutionFrame) ref.Val {
 	return v
 }
 
-// addition is a + b: texts and lists are charged before they are joined. The
-// accumulator of a comprehension costs one: its elements were charged when they
-// were made.
+// addition implements a + b. Texts and lists are charged before they are
+// concatenated. The accumulator of a comprehension costs one, because its
+// elements were charged when they were created.
 type addition struct{ interpreter.InterpretableCall }
 
 func (a *addition) Exec(frame *interpreter.ExecutionFrame) ref.Val {
@@ -203,8 +203,8 @@ func (a *addition) Exec(frame *interpreter.ExecutionFrame) ref.Val {
 	return types.LabelErrNode(a.ID(), v)
 }
 
-// joined copies two lists into one: the library's sum is a view over two lists,
-// slower to read with each view over views.
+// joined copies two lists into one. The library's sum is a view of two lists,
+// and nested views are slow to read.
 func joined(frame *interpreter.ExecutionFrame, lists ...traits.Lister) ref.Val {
 	n := 0
 	for _, l := range lists {
@@ -223,7 +223,7 @@ func joined(frame *interpreter.ExecutionFrame, lists ...traits.Lister) ref.Val {
 	return v
 }
 
-// boundedCall runs a function of this package in place of the library's.
+// boundedCall calls a function of this package instead of the library's.
 type boundedCall struct {
 	interpreter.InterpretableCall
 	f func(frame *interpreter.ExecutionFrame, args []ref.Val) (ref.Val, bool)
@@ -246,8 +246,8 @@ func (b *boundedCall) Exec(frame *interpreter.ExecutionFrame) ref.Val {
 	return v
 }
 
-// The library reaches some steps, the branches of a ?: among them, by Eval: each
-// guard must answer there too, or the step it wraps would run unguarded.
+// The library evaluates some steps, such as the branches of ?:, by Eval, so
+// each guard must implement it, or the wrapped step would run unguarded.
 
 // Eval implements interpreter.Interpretable.
 func (c *countedAttribute) Eval(a interpreter.Activation) ref.Val {

@@ -8,9 +8,9 @@ import (
 	"millrace/shared/platform/regex"
 )
 
-// measure goes through a parsed expression before the library checks it, whose
-// time is cubic in how deep its lists, objects and comprehensions are nested.
-// Faults that the library does not survive are found here.
+// measure inspects a parsed expression before the library checks it, because
+// the check's time is cubic in the nesting of lists, objects and
+// comprehensions. It also reports errors that would make the library panic.
 func measure(tree *ast.AST) *shape {
 	s := &shape{}
 	s.height(tree.Expr())
@@ -23,13 +23,13 @@ func measure(tree *ast.AST) *shape {
 	return s
 }
 
-// What a level of nesting below costs a list or an object, and a comprehension.
+// Cost of a nesting level in a list or an object, and in a comprehension.
 const (
 	literalCost       = 1
 	comprehensionCost = 4
 )
 
-// height is how deep the types below e are nested.
+// height returns the nesting depth of the types below e.
 func (s *shape) height(e ast.Expr) int {
 	switch e.Kind() {
 	case ast.SelectKind:
@@ -82,14 +82,15 @@ func (s *shape) highest(list []ast.Expr) int {
 	return h
 }
 
-// literal is a list or an object around what is so high.
+// literal returns the height of a list or an object with elements of the given
+// height.
 func (s *shape) literal(below int) int {
 	h := below + 1
 	s.cost += literalCost * h * h
 	return h
 }
 
-// pattern checks a regular expression that is written out.
+// pattern checks a regular expression given as a literal.
 func (s *shape) pattern(e ast.Expr) {
 	if e.Kind() != ast.LiteralKind {
 		return

@@ -12,8 +12,8 @@ import (
 	"cel.dev/cel-go/interpreter"
 )
 
-// prepaid are functions of the library that cost more than their result shows:
-// what their arguments cost is charged before they are called.
+// prepaid are library functions that cost more than their result shows. They
+// are charged by their arguments before they are called.
 var prepaid = map[string]func(*interpreter.ExecutionFrame, []ref.Val){
 	"format":                      priceFormat,
 	"math.@max":                   priceList,
@@ -37,7 +37,7 @@ var prepaid = map[string]func(*interpreter.ExecutionFrame, []ref.Val){
 	overloads.TimeGetMilliseconds: priceZone,
 }
 
-// priceFormat charges for the text that is made of the arguments.
+// priceFormat charges for the text that formatting the arguments creates.
 func priceFormat(frame *interpreter.ExecutionFrame, args []ref.Val) {
 	b := budgetOf(frame)
 	n := 0
@@ -48,7 +48,7 @@ func priceFormat(frame *interpreter.ExecutionFrame, args []ref.Val) {
 	must(b.Take(64 * n))
 }
 
-// priceList charges for going through lists.
+// priceList charges for traversing lists.
 func priceList(frame *interpreter.ExecutionFrame, args []ref.Val) {
 	n := 1
 	for _, a := range args {
@@ -59,25 +59,25 @@ func priceList(frame *interpreter.ExecutionFrame, args []ref.Val) {
 	charge(frame, n)
 }
 
-// priceText charges for functions that take a text apart, four bytes for each
-// character, or go through it several times.
+// priceText charges for functions that split a text, four bytes for each
+// character, or traverse it several times.
 func priceText(frame *interpreter.ExecutionFrame, args []ref.Val) {
 	if s, ok := args[0].(types.String); ok {
 		charge(frame, len(s)/32)
 	}
 }
 
-// priceSort charges for comparing the keys, the last argument.
+// priceSort charges for comparing the keys, which are the last argument.
 func priceSort(frame *interpreter.ExecutionFrame, args []ref.Val) {
 	priceList(frame, args)
 	if l, ok := args[len(args)-1].(traits.Lister); ok {
 		n := sizeOf(l)
 		charge(frame, n*bits.Len(uint(n)))
-		chargeWeight(frame, l) // a long text that many begin with is read each time
+		chargeWeight(frame, l) // comparing texts with a long common prefix reads all of it
 	}
 }
 
-// priceZone charges for reading a time zone's rules.
+// priceZone charges for loading a time zone's rules.
 func priceZone(frame *interpreter.ExecutionFrame, args []ref.Val) {
 	if len(args) > 1 {
 		charge(frame, 200)
@@ -85,7 +85,7 @@ func priceZone(frame *interpreter.ExecutionFrame, args []ref.Val) {
 	charge(frame, 1)
 }
 
-// implementations are the library's functions by overload.
+// implementations returns the library's functions by overload.
 var implementations = sync.OnceValues(func() (map[string]*functions.Overload, error) {
 	env, err := environment()
 	if err != nil {
@@ -105,7 +105,7 @@ var implementations = sync.OnceValues(func() (map[string]*functions.Overload, er
 	return out, nil
 })
 
-// prepaidCall charges before it calls a function of the library.
+// prepaidCall charges before it calls a library function.
 type prepaidCall struct {
 	interpreter.InterpretableCall
 	price func(*interpreter.ExecutionFrame, []ref.Val)
@@ -119,7 +119,7 @@ func newPrepaid(s interpreter.InterpretableCall, price func(*interpreter.Executi
 	}
 	call := known[s.OverloadID()]
 	if call == nil {
-		call = known[s.Function()] // it chooses by the arguments
+		call = known[s.Function()] // chosen by the arguments
 	}
 	if call == nil {
 		return &weighedCall{s}, nil

@@ -22,7 +22,7 @@ type Program struct {
 	output  string
 }
 
-// Source is the text the program was compiled from.
+// Source returns the source of the program.
 func (p *Program) Source() string { return p.source }
 
 // Tasks returns the names of the tasks the expression refers to, sorted.
@@ -31,7 +31,7 @@ func (p *Program) Tasks() []string { return slices.Clone(p.tasks) }
 // Secrets returns the names of the secrets it refers to, sorted.
 func (p *Program) Secrets() []string { return slices.Clone(p.secrets) }
 
-// UsesItem tells whether it reads item or index, which only the instances of a
+// UsesItem reports whether it reads item or index, which only instances of a
 // mapped task have.
 func (p *Program) UsesItem() bool { return p.item }
 
@@ -39,16 +39,16 @@ func (p *Program) UsesItem() bool { return p.item }
 // tasks.extract.output is; ok is false for any other expression.
 func (p *Program) Output() (task string, ok bool) { return p.output, p.output != "" }
 
-// MayBeBool tells whether the expression's type allows true or false.
+// MayBeBool reports whether the expression's type allows a boolean.
 func (p *Program) MayBeBool() bool { return p.kind == types.DynKind || p.kind == types.BoolKind }
 
-// MayBeList tells whether the expression's type allows a list.
+// MayBeList reports whether the expression's type allows a list.
 func (p *Program) MayBeList() bool { return p.kind == types.DynKind || p.kind == types.ListKind }
 
-// Eval computes the value as plain JSON: nil, bool, int64, float64, string,
-// []any, map[string]any, and json.Number for integers beyond int64. Parts of the
-// scope may be handed back as they are, so the result is not to be changed. The
-// error is an [*EvalError] or the context's.
+// Eval returns the value as plain JSON: nil, bool, int64, float64, string,
+// []any, map[string]any, and json.Number for integers beyond int64. The result
+// may share parts of the scope, so callers must not modify it. The error is an
+// [*EvalError] or the context's.
 func (p *Program) Eval(ctx context.Context, s Scope) (any, error) {
 	b, end := budget.New(ctx, evaluation)
 	defer end()
@@ -74,7 +74,7 @@ func (p *Program) eval(ctx context.Context, b *budget.Budget, s Scope, secrets m
 	return native(v, 0)
 }
 
-// EvalBool is Eval for a condition: anything but true or false is an error.
+// EvalBool is Eval for a condition. Any value but a boolean is an error.
 func (p *Program) EvalBool(ctx context.Context, s Scope) (bool, error) {
 	v, err := p.Eval(ctx, s)
 	if err != nil {
@@ -87,7 +87,7 @@ func (p *Program) EvalBool(ctx context.Context, s Scope) (bool, error) {
 	return b, nil
 }
 
-// EvalList is Eval for a list: anything else is an error.
+// EvalList is Eval for a list. Any other value is an error.
 func (p *Program) EvalList(ctx context.Context, s Scope) ([]any, error) {
 	v, err := p.Eval(ctx, s)
 	if err != nil {
@@ -105,11 +105,11 @@ type activation struct {
 	scope   Scope
 	tasks   []string
 	secrets map[string]any
-	view    ref.Val // tasks, made when first asked for
+	view    ref.Val // tasks, created on first use
 	budget  *budget.Budget
 }
 
-// budgetVar is a name no expression can write.
+// budgetVar is a name that expressions cannot contain.
 const budgetVar = "@budget"
 
 func (a *activation) Parent() cel.Activation { return nil }

@@ -10,14 +10,15 @@ import (
 	"cel.dev/cel-go/common/types"
 )
 
-// refs are the names an expression refers to, sorted.
+// refs are the sorted names to which an expression refers.
 type refs struct {
 	tasks, secrets []string
 	item           bool // item or index
 }
 
-// references finds the tasks and secrets of a checked expression. They must be
-// named in the text: what a task depends on is known before anything runs.
+// references returns the tasks and secrets of a checked expression. They must
+// be named literally, because a task's dependencies must be known before
+// anything runs.
 func references(tree *ast.AST) (refs, error) {
 	w := walker{info: tree.SourceInfo(), tasks: map[string]bool{}, secrets: map[string]bool{}}
 	w.walk(tree.Expr())
@@ -35,7 +36,7 @@ type walker struct {
 	info           *ast.SourceInfo
 	tasks, secrets map[string]bool
 	item           bool
-	local          []string // variables of the comprehensions around
+	local          []string // variables of the enclosing comprehensions
 	err            error
 }
 
@@ -47,8 +48,8 @@ func (w *walker) fail(e ast.Expr, format string, args ...any) {
 	w.err = &SyntaxError{Line: at.Line(), Column: at.Column() + 1, Msg: fmt.Sprintf(format, args...)}
 }
 
-// walk visits every node. A root (tasks, secrets) is met either as the head of
-// a complete reference, which is recorded, or alone, which is a fault.
+// walk visits every node. A root (tasks, secrets) is either the head of a
+// complete reference, which is recorded, or alone, which is an error.
 func (w *walker) walk(e ast.Expr) {
 	if w.err != nil || w.taskField(e) || w.secret(e) {
 		return
@@ -154,7 +155,7 @@ func (w *walker) secret(e ast.Expr) bool {
 	return true
 }
 
-// member takes apart operand.name and operand["name"].
+// member splits operand.name and operand["name"].
 func member(e ast.Expr) (operand ast.Expr, name string, ok bool) {
 	switch e.Kind() {
 	case ast.SelectKind:

@@ -21,16 +21,17 @@ type rendering struct {
 // node is a part of a template.
 type node interface {
 	render(r *rendering) (any, error)
-	expressions() int // how many are below
+	expressions() int // number of expressions below
 }
 
-// literal is a value without expressions; it is handed out as it is.
+// literal is a value without expressions, which is returned unchanged.
 type literal struct{ value any }
 
 func (l literal) render(*rendering) (any, error) { return l.value, nil }
 func (literal) expressions() int                 { return 0 }
 
-// exprNode is a string that is one whole ${{ … }}: it keeps the value's type.
+// exprNode is a string that consists of one ${{ … }}. It keeps the value's
+// type.
 type exprNode struct{ program *Program }
 
 func (e exprNode) render(r *rendering) (any, error) {
@@ -38,8 +39,8 @@ func (e exprNode) render(r *rendering) (any, error) {
 }
 func (exprNode) expressions() int { return 1 }
 
-// textNode is a string with expressions inside: strings are inserted as they
-// are, other values as JSON.
+// textNode is a string with embedded expressions: strings are inserted
+// verbatim, other values as JSON.
 type textNode []node
 
 func (t textNode) render(r *rendering) (any, error) {
@@ -68,7 +69,8 @@ func (t textNode) render(r *rendering) (any, error) {
 	return out.String(), nil
 }
 
-// A text of more than one part has at least one expression, even a faulty one.
+// A text of more than one part has at least one expression, possibly an invalid
+// one.
 func (t textNode) expressions() int { return max(1, count(t)) }
 
 type listNode []node
@@ -114,7 +116,7 @@ func (o objectNode) expressions() int {
 	return n
 }
 
-// folded replaces a part without expressions by its value.
+// folded replaces a node without expressions by its value.
 func folded(n node) node {
 	if n.expressions() > 0 {
 		return n

@@ -5,8 +5,7 @@ import (
 	"strings"
 )
 
-// segment is a stretch of a template string: text, or the source of an
-// expression.
+// segment is a part of a template string: text, or the source of an expression.
 type segment struct {
 	expression bool
 	text       string
@@ -14,8 +13,7 @@ type segment struct {
 
 var errUnclosed = errors.New("a ${{ is not closed by }}; write $${{ for a literal ${{")
 
-// split cuts a template string at its expressions. Neighbouring stretches of
-// text are joined.
+// split splits a template string at its expressions. Adjacent texts are joined.
 func split(s string) ([]segment, error) {
 	var out []segment
 	var text strings.Builder
@@ -50,8 +48,8 @@ func split(s string) ([]segment, error) {
 	}
 }
 
-// expressionEnd finds the }} that closes an expression, past those inside its
-// strings and the braces of its objects; -1 if there is none.
+// expressionEnd returns the index of the }} that closes an expression, skipping
+// those inside its strings and the braces of its objects; -1 if there is none.
 func expressionEnd(s string) int {
 	depth := 0
 	for i := 0; i < len(s); i++ {

@@ -19,28 +19,28 @@ type Template struct {
 	secrets []string
 }
 
-// Ref is a task, or the item of a mapped task, that a place inside a template
-// refers to.
+// Ref is a reference to a task, or to the item of a mapped task, with its place
+// in a template.
 type Ref struct {
 	Path []any  // object keys and array indexes, empty for the whole value
 	Task string // empty for item and index
 }
 
-// TemplateError is one fault of a template.
+// TemplateError is one error in a template.
 type TemplateError struct {
 	Path []any // object keys and array indexes, empty for the whole value
 	Err  error
 }
 
-// Error is the sentence without the path.
+// Error returns the sentence without the path.
 func (e *TemplateError) Error() string { return e.Err.Error() }
 
 // Unwrap returns the expression's own error.
 func (e *TemplateError) Unwrap() error { return e.Err }
 
-// CompileTemplate checks a JSON value and the expressions in it. Keys are taken
-// literally. In a string, `$${{` stands for `${{`. The error joins one
-// [*TemplateError] per fault; [TemplateErrors] takes it apart.
+// CompileTemplate compiles a JSON value with expressions. Keys are literal. In
+// a string, `$${{` stands for `${{`. The error joins a [*TemplateError] for
+// each fault; [TemplateErrors] splits it.
 func CompileTemplate(raw json.RawMessage) (*Template, error) {
 	v, err := Decode(raw)
 	if err != nil {
@@ -49,8 +49,8 @@ func CompileTemplate(raw json.RawMessage) (*Template, error) {
 	return NewTemplate(budget.Unlimited(), v)
 }
 
-// NewTemplate is [CompileTemplate] for a value that is decoded already; it
-// charges work as [CompileIn] does.
+// NewTemplate is [CompileTemplate] for a decoded value. It charges work like
+// [CompileIn].
 func NewTemplate(work *budget.Budget, v any) (*Template, error) {
 	b := builder{work: work}
 	root := b.build(v, nil)
@@ -78,7 +78,7 @@ func ExpressionTemplate(work *budget.Budget, src string) (*Template, error) {
 	return t, nil
 }
 
-// TemplateErrors returns the faults joined in an error of [CompileTemplate].
+// TemplateErrors returns the errors joined in an error of [CompileTemplate].
 func TemplateErrors(err error) []*TemplateError {
 	var out []*TemplateError
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
@@ -121,11 +121,11 @@ func (t *Template) Output() (task string, ok bool) {
 	return e.program.Output()
 }
 
-// Constant tells whether the template holds no expression: its value is known.
+// Constant reports whether the template has no expression.
 func (t *Template) Constant() bool { return t.root.expressions() == 0 }
 
-// Render computes the value as plain JSON, see [Program.Eval]. Each secret is
-// asked for at most once; secret may be nil where [Template.Secrets] is empty.
+// Render returns the value as plain JSON, see [Program.Eval]. secret is called
+// at most once for each secret; it may be nil if [Template.Secrets] is empty.
 func (t *Template) Render(ctx context.Context, s Scope, secret func(name string) (string, error)) (any, error) {
 	values := make(map[string]any, len(t.secrets))
 	for _, name := range t.secrets {

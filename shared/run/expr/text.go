@@ -9,11 +9,11 @@ import (
 	"cel.dev/cel-go/interpreter"
 )
 
-// The library searches a text at every place anew, and copies it whole, four
-// bytes for each character, to find one. These take a time that is linear in the
-// text; places are counted in characters, as there.
+// The library searches a text from every position, and copies all of it, four
+// bytes for each character, to find one. These functions take linear time.
+// Positions are counted in characters, as in the library.
 
-// texts takes one or two leading texts and at most a number behind them.
+// texts returns one or two leading texts and an optional number.
 func texts(args []ref.Val, n int) (text [2]string, number types.Int, given, ok bool) {
 	if len(args) < n || len(args) > n+1 {
 		return text, 0, false, false
@@ -32,7 +32,7 @@ func texts(args []ref.Val, n int) (text [2]string, number types.Int, given, ok b
 	return text, number, true, ok
 }
 
-// chargeScan charges for going through texts.
+// chargeScan charges for traversing texts.
 func chargeScan(frame *interpreter.ExecutionFrame, text ...string) {
 	n := 1
 	for _, s := range text {
@@ -41,8 +41,8 @@ func chargeScan(frame *interpreter.ExecutionFrame, text ...string) {
 	charge(frame, n)
 }
 
-// byteOf is where character n begins; the length of the text, and false, if it
-// has no more than n.
+// byteOf returns the offset of character n; the text's length and false if it
+// has at most n.
 func byteOf(s string, n int) (int, bool) {
 	if n < 0 || n >= len(s) {
 		return len(s), false
@@ -56,7 +56,7 @@ func byteOf(s string, n int) (int, bool) {
 	return len(s), false
 }
 
-// outOfRange is the library's error.
+// outOfRange returns the library's error.
 func outOfRange(n types.Int) ref.Val { return types.NewErr("index out of range: %d", int64(n)) }
 
 func indexOf(frame *interpreter.ExecutionFrame, args []ref.Val) (ref.Val, bool) {
@@ -98,7 +98,7 @@ func lastIndexOf(frame *interpreter.ExecutionFrame, args []ref.Val) (ref.Val, bo
 		return types.Int(-1), true
 	}
 	within := text[0]
-	if given { // a match may begin at from, and end behind it
+	if given { // a match may begin at from and end after it
 		start, _ := byteOf(text[0], int(from))
 		within = text[0][:min(len(text[0]), start+len(text[1]))]
 	}

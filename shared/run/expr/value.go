@@ -14,9 +14,9 @@ import (
 	"cel.dev/cel-go/common/types/traits"
 )
 
-// native turns a CEL value into plain JSON. Timestamps become RFC 3339 text,
+// native converts a CEL value to plain JSON. Timestamps become RFC 3339 text,
 // durations seconds ("90s"), bytes base64, types their names, an empty optional
-// null; keys that are not strings are written as text.
+// null; keys other than strings become text.
 func native(v ref.Val, depth int) (any, error) {
 	if depth > maxDepth {
 		return nil, evalErrorf("the result is nested more than %d levels deep", maxDepth)
@@ -112,15 +112,15 @@ func keyText(k ref.Val) (string, bool) {
 	return "", false
 }
 
-// concatType is the type of a concatenation, a view over two lists. Its Value
-// also is a []any, but one of values that need not be plain JSON.
+// concatType is the type of a concatenation, a view of two lists. Its Value is
+// a []any, too, but with values that may not be plain JSON.
 var concatType = sync.OnceValue(func() reflect.Type {
 	one := types.NewDynamicList(adapter{}, []any{nil})
 	return reflect.TypeOf(one.Add(one))
 })
 
-// plainList gives back a list that came in with the scope as it is: only those
-// are backed by []any.
+// plainList returns a list of the scope unchanged: only those are backed by
+// []any.
 func plainList(l traits.Lister) ([]any, bool) {
 	if reflect.TypeOf(l) == concatType() {
 		return nil, false
@@ -129,7 +129,7 @@ func plainList(l traits.Lister) ([]any, bool) {
 	return list, ok
 }
 
-// kindOf names a plain value's type as JSON does.
+// kindOf returns the JSON type of a plain value.
 func kindOf(v any) string {
 	switch v.(type) {
 	case nil:
@@ -146,8 +146,8 @@ func kindOf(v any) string {
 	return "a number"
 }
 
-// weigh counts the values below v, shared parts each time they occur, and gives
-// up once it passes limit. Text counts by length.
+// weigh counts the values below v, shared ones each time they occur, and stops
+// once it exceeds limit. Text counts by length.
 func weigh(v any, limit int) int {
 	switch v := v.(type) {
 	case string:

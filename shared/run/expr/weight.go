@@ -1,20 +1,21 @@
 package expr
 
-// Bytes of memory that decoded JSON takes, each with its place in what holds it.
+// Memory of decoded JSON in bytes, including the slot in its container.
 const (
-	weightValue   = 36  // of an element: an interface, and what a list has grown past
-	weightScalar  = 16  // of what a string or a number points to, beside its text
-	weightList    = 24  // of a list beside its elements
+	weightValue   = 36  // of an element: an interface, and spare capacity of its list
+	weightScalar  = 16  // of a string or a number besides its text
+	weightList    = 24  // of a list besides its elements
 	weightObject  = 48  // of an object without members
 	weightMembers = 272 // of eight members of an object, full or not
 )
 
-// Weight is how many bytes of memory [Decode] takes for a JSON text at most, as far
-// as the number of its values tells. What is not JSON has some weight too.
+// Weight returns an upper bound of the memory that [Decode] needs for a JSON
+// text, estimated from the number of its values. Invalid JSON has a weight,
+// too.
 func Weight(raw []byte) int64 {
 	total, quoted := int64(len(raw)), false
-	var members []int // of the objects and lists that are open; -1: a list
-	last := byte(0)   // what came before, white space left out
+	var members []int // of the open objects and lists; -1: a list
+	last := byte(0)   // previous character other than white space
 	for i := 0; i < len(raw); i++ {
 		c := raw[i]
 		if quoted {

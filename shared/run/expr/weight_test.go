@@ -12,7 +12,7 @@ import (
 	"millrace/shared/run/expr"
 )
 
-// documents are JSON texts of about a megabyte by what they are made of.
+// documents returns JSON texts of about a megabyte, by kind of content.
 func documents() map[string]string {
 	list := func(element string) string {
 		n := 1<<20/(len(element)+1) + 1
@@ -46,9 +46,9 @@ func documents() map[string]string {
 	}
 }
 
-// TestWeightBoundsWhatDecodingTakes: it is no less than what lives after a decode,
+// TestWeightBoundsDecodedMemory: it is at least the live memory after decoding,
 // and not many times as much.
-func TestWeightBoundsWhatDecodingTakes(t *testing.T) {
+func TestWeightBoundsDecodedMemory(t *testing.T) {
 	for name, text := range documents() {
 		raw := []byte(text)
 		var before, after runtime.MemStats
@@ -60,7 +60,7 @@ func TestWeightBoundsWhatDecodingTakes(t *testing.T) {
 		runtime.ReadMemStats(&after)
 		lives := int64(after.HeapAlloc) - int64(before.HeapAlloc)
 		weight := expr.Weight(raw)
-		assert.GreaterOrEqual(t, weight+(4<<10), lives, name) // what the runtime itself has made counts as well
+		assert.GreaterOrEqual(t, weight+(4<<10), lives, name) // the runtime's own allocations count as well
 		assert.LessOrEqual(t, weight, 5*lives+(1<<20), name)
 		runtime.KeepAlive(v)
 		runtime.KeepAlive(raw)
