@@ -12,23 +12,23 @@ import (
 	"millrace/shared/run/runstate"
 )
 
-// The bounds of making an archive.
+// Limits of building an archive.
 const (
-	maxSpent = 10_000 // batches remembered to be cleared; more are looked up again
-	maxFresh = 1_000  // batches that a merge adds to an archive at a time
-	tries    = 20     // times that another process may be first
+	maxSpent = 10_000 // remembered batches to be cleared; more are looked up again
+	maxFresh = 1_000  // batches that one merge adds to an archive
+	tries    = 20     // attempts if other processes intervene
 )
 
-// errChanged: another process changed the head of the log meanwhile.
+// errChanged means that another process changed the head of the log meanwhile.
 var errChanged = errors.New("runlog: the archive was changed by others")
 
-// Archive turns the run's batches into its archive, and leaves none. It is
-// repeatable: if the archive stands, what batches are left are merged into it.
-// Whoever writes a batch after that merges it (see [Store.Flush]), so that no
-// batch outlives the archive but for a crash, after which the next Flush or
-// Archive of the run that has something to write repairs it.
+// Archive converts the run's batches to its archive and removes them. It is
+// idempotent: if the archive exists, remaining batches are merged into it. A
+// process that writes a batch later merges it itself (see [Store.Flush]), so
+// that batches outlive the archive only after a crash, which the next Flush or
+// Archive of the run that has something to write repairs.
 //
-// What is still in memory goes straight into the archive: the log of a short
+// Events still in memory go directly into the archive, so the log of a short
 // run is written once.
 func (s *Store) Archive(ctx context.Context, org, run string) error {
 	b := s.buffer(runID{org, run}, false)
@@ -48,9 +48,9 @@ func (s *Store) Archive(ctx context.Context, org, run string) error {
 	return nil
 }
 
-// end puts what is held into the archive. The caller holds writing.
+// end adds the buffered events to the archive. The caller holds writing.
 func (s *Store) end(ctx context.Context, b *buffer) error {
-	err := s.drain(ctx, b) // what failed before may be stored already
+	err := s.drain(ctx, b) // a failed batch may have been stored
 	if err != nil {
 		return err
 	}
@@ -97,8 +97,8 @@ func (s *Store) first(ctx context.Context, id runID, log []*pending) error {
 	return err
 }
 
-// archive makes the archive of the batches there are and of those in memory, or
-// merges them into the one that stands.
+// archive builds the archive from the stored and buffered batches, or merges
+// them into the existing one.
 func (s *Store) archive(ctx context.Context, id runID, tail []*pending) error {
 	for lost := 0; ; {
 		head, err := s.head(ctx, id)
@@ -112,8 +112,8 @@ func (s *Store) archive(ctx context.Context, id runID, tail []*pending) error {
 			done, err = s.build(ctx, head, id, tail)
 		}
 		if errors.Is(err, blob.ErrNotFound) {
-			// Another process archived the batch, or replaced the archive, that
-			// was about to be read.
+			// Another process archived the batch, or replaced the archive, that was
+			// about to be read.
 			if now, again := s.head(ctx, id); again == nil && now.Version != head.Version {
 				err = errChanged
 			}
@@ -129,8 +129,8 @@ func (s *Store) archive(ctx context.Context, id runID, tail []*pending) error {
 	}
 }
 
-// pause waits longer each time that another process was first, so that of many
-// one is first soon; up to 1.3 s, or until ctx ends.
+// pause waits after losing against another process, longer each time, so that
+// one of many wins soon; up to 1.3 s, or until ctx ends.
 func pause(ctx context.Context, lost int) {
 	timer := time.NewTimer(rand.N(10 * time.Millisecond << min(lost, 7)))
 	defer timer.Stop()
@@ -140,7 +140,7 @@ func pause(ctx context.Context, lost int) {
 	}
 }
 
-// build makes the first archive. It is not done if there is more to merge.
+// build builds the first archive. It returns false if there is more to merge.
 // Errors: errChanged.
 func (s *Store) build(ctx context.Context, head archive, id runID, tail []*pending) (done bool, err error) {
 	left := []spent{}
@@ -153,10 +153,10 @@ func (s *Store) build(ctx context.Context, head archive, id runID, tail []*pendi
 		return false, err
 	}
 	//guard:log/again return true, nil
-	return s.merge(ctx, made, id, nil) // what came since the batches were read
+	return s.merge(ctx, made, id, nil) // batches stored since they were read
 }
 
-// remember keeps which batches went by, up to maxSpent.
+// remember records the batches of seq, up to maxSpent.
 func remember(seq iter.Seq2[batch, error], left *[]spent) iter.Seq2[batch, error] {
 	return func(yield func(batch, error) bool) {
 		for b, err := range seq {
@@ -170,9 +170,9 @@ func remember(seq iter.Seq2[batch, error], left *[]spent) iter.Seq2[batch, error
 	}
 }
 
-// merge adds to an archive the batches that are left and those in memory, but
-// for those it has, and clears them. It is not done if there is more to merge.
-// Errors: errChanged.
+// merge adds the remaining and buffered batches to an archive, except those it
+// has, and removes them. It returns false if there is more to merge. Errors:
+// errChanged.
 func (s *Store) merge(ctx context.Context, head archive, id runID, tail []*pending) (done bool, err error) {
 	if err := s.remove(ctx, head.Replaced); err != nil {
 		return false, err
@@ -228,9 +228,8 @@ func sequence(batches []batch) iter.Seq2[batch, error] {
 	}
 }
 
-// rebuild makes an archive of what an archive has, if it stands, and of
-// batches that it does not have, in order, and makes it the run's. Errors:
-// errChanged.
+// rebuild builds an archive from an existing one, if any, and from batches that
+// it does not have, in order, and makes it the run's. Errors: errChanged.
 func (s *Store) rebuild(ctx context.Context, id runID, old archive, has *contents, fresh iter.Seq2[batch, error]) (archive, error) {
 	b := builder{}
 	defer func() { _ = b.out.Close() }()

@@ -21,8 +21,8 @@ import (
 	"millrace/shared/run/runstate"
 )
 
-// TestArchiveAfterCrash crashes Archive at every write, before and after it is
-// done: the next process completes it, and nothing is lost or left.
+// TestArchiveAfterCrash crashes Archive before and after every write. The next
+// process completes it, and nothing is lost or left over.
 func TestArchiveAfterCrash(t *testing.T) {
 	t.Parallel()
 	for _, size := range []int{10, 3000} {
@@ -61,9 +61,9 @@ func TestArchiveAfterCrash(t *testing.T) {
 	}
 }
 
-// TestArchiveTwiceAtOnce lets one process archive the whole log while another
-// is about to store the archive it made.
-func TestArchiveTwiceAtOnce(t *testing.T) {
+// TestConcurrentArchives lets one process archive the whole log while another
+// is about to store its own archive.
+func TestConcurrentArchives(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -79,9 +79,9 @@ func TestArchiveTwiceAtOnce(t *testing.T) {
 	})
 }
 
-// TestArchiveAnswerLost: the item's write was done, but a retry below us finds
-// it and reports a failed condition. Its objects are ours and must stay.
-func TestArchiveAnswerLost(t *testing.T) {
+// TestArchiveResponseLost: the item was written, but a retry of the driver
+// finds it and reports a failed condition. Its objects must be kept.
+func TestArchiveResponseLost(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -94,7 +94,8 @@ func TestArchiveAnswerLost(t *testing.T) {
 	})
 }
 
-// TestArchiveIsPlainGzip holds that anyone can read the archive's object.
+// TestArchiveIsPlainGzip checks that the archive's object can be read by any
+// program.
 func TestArchiveIsPlainGzip(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -115,8 +116,7 @@ func TestArchiveIsPlainGzip(t *testing.T) {
 	})
 }
 
-// TestManyBatches has more batches than a member counts and an archive
-// remembers.
+// TestManyBatches has more batches than a member counts and Archive remembers.
 func TestManyBatches(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -131,7 +131,7 @@ func TestManyBatches(t *testing.T) {
 	})
 }
 
-// peak samples the heap while a function works, with little garbage in it.
+// peak samples the heap while work runs, with little garbage.
 func peak(work func()) uint64 {
 	defer debug.SetGCPercent(debug.SetGCPercent(20))
 	runtime.GC()
@@ -175,7 +175,7 @@ func bigLog(t testing.TB, n int) *runlog.Store {
 	return s
 }
 
-// TestLargeLog archives and pages 200,000 lines, 50 MB, in little memory.
+// TestLargeLog archives and reads 200,000 lines, 50 MB, in little memory.
 func TestLargeLog(t *testing.T) {
 	const n = 200_000
 	s := bigLog(t, n)

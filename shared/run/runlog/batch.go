@@ -11,33 +11,34 @@ import (
 	"millrace/shared/run/runstate"
 )
 
-// batch is the item of one batch of events. Its sort key is its id. The same id
-// always stands for the same events, also in the archive; a batch whose writer
-// moved to another partition between two attempts may stand in both.
+// batch is the item of one batch of events. Its sort key is its id. An id
+// always stands for the same events, also in the archive. A batch whose writer
+// moved to another partition between two attempts may be in both.
 type batch struct {
 	table.Key
 	Events int    `table:"n"`
 	Data   string `table:"d,omitempty"` // NDJSON
 	Ref    string `table:"ref,omitempty"`
-	// Expires removes what stays behind the archive when a writer dies between
-	// its last batch and its look for the archive: seconds of Unix time.
+	// Expires, in Unix seconds, removes a batch that was left behind because its
+	// writer died before it checked for the archive.
 	Expires int64 `table:"ttl"`
 }
 
-// keepBatch is longer than any run lives, and with it a log that is not archived.
+// keepBatch is longer than the lifetime of any run, and so of any log that is
+// not archived.
 const keepBatch = 2 * 365 * 24 * time.Hour
 
 // all is the range of all ids.
 var all = table.Range{}
 
-// batches reads the batches of a run's live log in the order of their ids, from
-// as many partitions as are given. limit is how many a query reads at a time, 0
-// as many as fit. A batch that stands in two partitions comes twice.
+// batches iterates over the batches of a run's live log in the order of their
+// ids, from the given number of partitions. limit is the number of batches in
+// one query, 0 for as many as fit. A batch in two partitions is returned twice.
 func (s *Store) batches(ctx context.Context, id runID, shards int, ids table.Range, limit int) iter.Seq2[batch, error] {
 	partitions := runstate.LogPartitions(id.org, id.run)
 	var each []iter.Seq2[batch, error]
 	// The first partition is read last: a writer moves away from it, so that
-	// nothing of what it wrote before it moved is missed.
+	// nothing it wrote before is missed.
 	for shard := min(max(shards, 1), len(partitions)) - 1; shard >= 0; shard-- {
 		q := table.Query{PK: partitions[shard], Range: ids, Limit: limit, Consistent: true}
 		each = append(each, s.query(ctx, q))
@@ -63,8 +64,7 @@ func (s *Store) query(ctx context.Context, q table.Query) iter.Seq2[batch, error
 	}
 }
 
-// merged merges sequences of batches that are in order into one. It ends at the
-// first error.
+// merged merges ordered sequences of batches. It ends at the first error.
 func merged(each ...iter.Seq2[batch, error]) iter.Seq2[batch, error] {
 	if len(each) == 1 {
 		return each[0]
@@ -99,7 +99,7 @@ func merged(each ...iter.Seq2[batch, error]) iter.Seq2[batch, error] {
 	}
 }
 
-// source is a sequence of batches and the next of it.
+// source is a sequence of batches with its next element.
 type source struct {
 	next  func() (batch, error, bool)
 	batch batch
@@ -107,13 +107,13 @@ type source struct {
 	more  bool
 }
 
-// advance goes on to the next batch. After an error there is none.
+// advance moves to the next batch. After an error there is none.
 func (s *source) advance() {
 	s.batch, s.err, s.more = s.next()
 	s.more = s.more && s.err == nil
 }
 
-// queued is batches in memory, as a sequence.
+// queued returns buffered batches as a sequence.
 func queued(queue []*pending) iter.Seq2[batch, error] {
 	return func(yield func(batch, error) bool) {
 		for _, p := range queue {
@@ -124,7 +124,7 @@ func queued(queue []*pending) iter.Seq2[batch, error] {
 	}
 }
 
-// data reads the events of a batch.
+// data returns the events of a batch.
 func (s *Store) data(ctx context.Context, b batch) ([]byte, error) {
 	if b.Ref == "" {
 		return []byte(b.Data), nil
@@ -133,13 +133,14 @@ func (s *Store) data(ctx context.Context, b batch) ([]byte, error) {
 	return data, err
 }
 
-// spent is a batch that the archive makes needless.
+// spent is a batch that was archived.
 type spent struct {
 	key table.Key
 	ref string
 }
 
-// clear removes batches: their objects first, which only the items name.
+// clear removes batches, their objects first, because only the items refer to
+// them.
 func (s *Store) clear(ctx context.Context, left []spent) error {
 	var objects []string
 	var items []table.Write

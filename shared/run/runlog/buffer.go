@@ -14,45 +14,45 @@ import (
 
 type runID struct{ org, run string }
 
-// buffer holds a run's events that are not stored yet. It lives as long as it
-// holds some.
+// buffer holds the events of a run that are not stored yet. It is removed when
+// it is empty.
 type buffer struct {
-	linger time.Duration // the longest an event waits
+	linger time.Duration // maximum buffering time of an event
 	id     runID
 
-	held    *atomic.Int64 // bytes that all buffers of the process hold
-	writing chan struct{} // a lock, held while batches are written, so they keep their order
+	held    *atomic.Int64 // total bytes in the buffers of the process
+	writing chan struct{} // a lock, held while batches are written to keep their order
 
 	// Under writing:
 	queue     []*pending // taken and not known to be stored
-	unchecked bool       // a batch may have been stored since the archive was looked for
+	unchecked bool       // a batch may have been stored since the last check for the archive
 
-	mu     sync.Mutex // for what follows
+	mu     sync.Mutex // guards the fields below
 	lines  bytes.Buffer
 	events int
 	queued int    // bytes in the queue
-	lost   int    // events dropped because the store took none
-	flight string // the id of the batch that is being written
+	lost   int    // dropped events
+	flight string // id of the batch being written
 	timer  *time.Timer
 	asked  bool // a flush of what is held was asked for
 	whole  bool // it holds all that there is of the run's log, see Store.Begin
 	dead   bool // out of the map: nothing may be added
 }
 
-// firstBytes is the room made at once for what follows a run's first events:
-// those of a run of one task.
+// firstBytes is the initial capacity after a run's first events: enough for a
+// run of one task.
 const firstBytes = 1 << 10
 
-// pending is a batch on its way into the store.
+// pending is a batch that is being stored.
 type pending struct {
 	data     []byte
 	events   int
-	id       string // the batch's, once drawn
-	ref      string // of the object that is to hold data, once drawn
-	uploaded bool   // it does
+	id       string // of the batch, once generated
+	ref      string // object for data, once generated
+	uploaded bool   // the object is stored
 }
 
-// batch is the batch as an item, without its partition.
+// batch returns the item of the batch, without its partition.
 func (p *pending) batch() batch {
 	item := batch{Key: table.Key{SK: p.id}, Events: p.events, Ref: p.ref}
 	if p.ref == "" {
@@ -61,7 +61,7 @@ func (p *pending) batch() batch {
 	return item
 }
 
-// lock makes the caller the one who writes batches, until unlock.
+// lock acquires the right to write batches, until unlock.
 func (b *buffer) lock(ctx context.Context) error {
 	select {
 	case b.writing <- struct{}{}:
@@ -73,15 +73,15 @@ func (b *buffer) lock(ctx context.Context) error {
 
 func (b *buffer) unlock() { <-b.writing }
 
-// size is how many bytes are queued.
+// size returns the number of queued bytes.
 func (b *buffer) size() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.queued
 }
 
-// add takes lines and says how many bytes are held and whether the caller is
-// to ask for a flush; ok is false if the buffer is out of use.
+// add appends lines and returns the total of buffered bytes, and whether the
+// caller must request a flush; ok is false if the buffer was removed.
 func (b *buffer) add(lines []byte, events int, flush func()) (held int, ask, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -101,14 +101,14 @@ func (b *buffer) add(lines []byte, events int, flush func()) (held int, ask, ok 
 	return held, ask, true
 }
 
-// arm makes sure that flush is called in time. The caller holds mu.
+// arm schedules flush. The caller holds mu.
 func (b *buffer) arm(after time.Duration, flush func()) {
 	if b.timer == nil {
 		b.timer = time.AfterFunc(after, flush)
 	}
 }
 
-// disarm notes that a flush began.
+// disarm records that a flush began.
 func (b *buffer) disarm() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -119,7 +119,7 @@ func (b *buffer) disarm() {
 	b.asked = false
 }
 
-// take moves what is held to the queue. The caller holds writing.
+// take moves buffered events to the queue. The caller holds writing.
 func (b *buffer) take(now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -134,12 +134,12 @@ func (b *buffer) take(now time.Time) {
 		b.lost = 0
 	}
 	data, n := b.lines.Bytes(), b.events
-	b.lines, b.events = bytes.Buffer{}, 0 // the old one's memory goes with the batch
+	b.lines, b.events = bytes.Buffer{}, 0 // the batch keeps the old buffer
 	b.queue = split(b.queue, data, n)
 	b.queued += len(data)
 }
 
-// stored takes the first batch off the queue.
+// stored removes the first batch from the queue.
 func (b *buffer) stored() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -147,7 +147,7 @@ func (b *buffer) stored() {
 	b.queue, b.flight = b.queue[1:], ""
 }
 
-// archived takes all batches off the queue.
+// archived removes all batches from the queue.
 func (b *buffer) archived() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -155,13 +155,13 @@ func (b *buffer) archived() {
 	b.queue, b.flight = nil, ""
 }
 
-// release notes that bytes of the queue are no longer held. The caller holds mu.
+// release subtracts bytes of the queue. The caller holds mu.
 func (b *buffer) release(bytes int) {
 	b.queued -= bytes
 	b.held.Add(-int64(bytes))
 }
 
-// fly notes the batch that is being written.
+// fly records the batch being written.
 func (b *buffer) fly(id string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -182,7 +182,8 @@ func (b *buffer) isWhole() bool {
 	return b.whole
 }
 
-// drop makes room after the store took nothing, and says how many events went.
+// drop makes room if nothing can be stored, and returns the number of dropped
+// events.
 func (b *buffer) drop() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -196,7 +197,7 @@ func (b *buffer) drop() int {
 	return n
 }
 
-// split cuts data into batches of whole lines.
+// split splits data into batches of whole lines.
 func split(queue []*pending, data []byte, events int) []*pending {
 	for len(data) > batchMax {
 		n := bytes.LastIndexByte(data[:batchMax], '\n') + 1

@@ -11,16 +11,16 @@ import (
 	"millrace/shared/platform/blob"
 )
 
-// contents is what an archive has, read as far as it is needed.
+// contents is the content of an archive, read on demand.
 type contents struct {
 	store   *Store
 	archive archive
 
 	loaded  bool
 	spans   []span
-	offsets []int64 // where the members begin
+	offsets []int64 // offsets of the members
 
-	member int // the one whose counts these are, from 1
+	member int // the member with these counts, from 1
 	counts []count
 }
 
@@ -41,8 +41,8 @@ func (c *contents) load(ctx context.Context) error {
 	return nil
 }
 
-// batch tells whether the archive has a batch. Asked in order of the ids it
-// reads the head of each member once.
+// batch reports whether the archive has a batch. If called in order of ids, it
+// reads the header of each member once.
 func (c *contents) batch(ctx context.Context, id string) (bool, error) {
 	if err := c.load(ctx); err != nil {
 		return false, err
@@ -65,8 +65,8 @@ func (c *contents) batch(ctx context.Context, id string) (bool, error) {
 	return slices.ContainsFunc(c.counts, func(n count) bool { return n.id == id }), nil
 }
 
-// copy adds the archive to another, with batches that come between. Members
-// into which none comes are copied as they are.
+// copy copies the archive to another and inserts new batches. Members without
+// new batches are copied unchanged.
 func (c *contents) copy(ctx context.Context, in *intake) error {
 	if err := c.load(ctx); err != nil {
 		return err
@@ -91,7 +91,7 @@ func (c *contents) copy(ctx context.Context, in *intake) error {
 	return nil
 }
 
-// transfer copies the members from one up to another as they are.
+// transfer copies a range of members unchanged.
 func (c *contents) transfer(ctx context.Context, b *builder, from, to int) error {
 	if err := b.close(); err != nil {
 		return err
@@ -116,7 +116,7 @@ func (c *contents) transfer(ctx context.Context, b *builder, from, to int) error
 	return nil
 }
 
-// interleave adds a member's batches and those that come between.
+// interleave copies a member's batches and inserts new ones.
 func (c *contents) interleave(ctx context.Context, in *intake, member int) error {
 	data, counts, err := c.store.member(ctx, c.archive, c.offsets[member], c.spans[member].Length)
 	if err != nil {
@@ -141,8 +141,8 @@ type intake struct {
 	source
 	store   *Store
 	builder *builder
-	last    string // id of the batch that was added last
-	events  int    // that were added
+	last    string // id of the last added batch
+	events  int    // number of added events
 }
 
 // upTo adds the batches before an id, all for "", each once.
@@ -164,7 +164,7 @@ func (in *intake) upTo(ctx context.Context, id string) error {
 	return in.err
 }
 
-// raw reads a part of the archive as it is.
+// raw reads a part of the archive without decoding it.
 func (s *Store) raw(ctx context.Context, a archive, offset, length int64) (io.ReadCloser, error) {
 	if a.Ref == "" {
 		if offset < 0 || length < 0 || offset+length > int64(len(a.Data)) {

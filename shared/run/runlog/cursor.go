@@ -16,34 +16,34 @@ import (
 	"millrace/shared/platform/table"
 )
 
-// lookBack is how long after the time in its id a batch may come to be stored,
-// by the reader's clock, so that one who follows the log still gets it. Half of
-// it is for clocks that differ, half for writes that do not succeed at once. The
-// archive has what comes later.
+// lookBack is how long after the time in its id a batch may be stored, by the
+// reader's clock, to be still seen by a reader that follows the log. Half of it
+// is for clock differences, half for retried writes. Later batches are in the
+// archive.
 const lookBack = 10 * time.Second
 
-// maxShown bounds how many batches a cursor names. Of a log with more in the
-// time of lookBack those behind them wait until they are older than that.
+// maxShown bounds the number of batches in a cursor. If a log has more within
+// lookBack, later ones are shown once they are older than that.
 const maxShown = 320
 
-// ErrBadCursor: the cursor is not one of this log's.
+// ErrBadCursor means that the cursor is not one of this log.
 var ErrBadCursor = errors.New("runlog: bad cursor")
 
-// position is a place in a log: the batches before one id are done, and so are
-// some events of that one. Of the batches behind it, those named are done as
-// well, or some of their events.
+// position is a position in a log: all batches before one id were shown, and a
+// number of events of that one. Of later batches, the listed ones were shown,
+// or some of their events.
 type position struct {
 	batch  string
 	offset int
 	shown  []mark // in order of time
 }
 
-// mark names a batch that was shown, well enough to tell it from others: the
-// millisecond of its id, and a hash of the whole.
+// mark identifies a shown batch: the millisecond of its id, and a hash of the
+// id.
 type mark struct {
 	at     uint64
 	hash   uint32 // 24 bits
-	events int    // how many were shown, 0: all
+	events int    // number of shown events; 0: all
 }
 
 func markOf(id string, events int) mark {
@@ -52,7 +52,7 @@ func markOf(id string, events int) mark {
 	return mark{millis(id), h.Sum32() & 0xffffff, events}
 }
 
-// millis is the time in an id, 0 for what is none.
+// millis returns the time in an id, 0 if the id is invalid.
 func millis(id string) uint64 {
 	parsed, err := ulid.ParseStrict(id)
 	if err != nil {
@@ -66,7 +66,7 @@ func (p position) clone() position {
 	return p
 }
 
-// find is where a batch is named, -1 if it is not.
+// find returns the index of a batch's mark, -1 if there is none.
 func (p position) find(id string) int {
 	if len(p.shown) == 0 {
 		return -1
@@ -75,7 +75,7 @@ func (p position) find(id string) int {
 	return slices.IndexFunc(p.shown, func(s mark) bool { return s.at == m.at && s.hash == m.hash })
 }
 
-// done tells how many events of a batch were shown, or that it needs none to be.
+// done returns how many events of a batch were shown, or that all were.
 func (p position) done(id string) (skip int, all bool) {
 	switch {
 	case id < p.batch:
@@ -89,8 +89,8 @@ func (p position) done(id string) (skip int, all bool) {
 	return 0, false
 }
 
-// show notes that a batch behind the position was shown, or that many of its
-// events, if not 0.
+// show records that a batch after the position was shown, or the number of its
+// shown events, if not 0.
 func (p *position) show(id string, events int) {
 	if i := p.find(id); i >= 0 {
 		p.shown[i].events = events
@@ -106,7 +106,7 @@ func (p *position) show(id string, events int) {
 	p.shown = slices.Insert(p.shown, at, m)
 }
 
-// since counts the batches named whose time is not before that of an id.
+// since returns the number of marks whose time is not before that of an id.
 func (p position) since(id string) int {
 	from := millis(id)
 	i, _ := slices.BinarySearchFunc(p.shown, from, func(s mark, at uint64) int {
@@ -118,15 +118,15 @@ func (p position) since(id string) int {
 	return len(p.shown) - i
 }
 
-// advance moves the position to after so many events of a batch.
+// advance moves the position after a number of events of a batch.
 func (p *position) advance(batch string, offset int) {
 	p.batch, p.offset = batch, offset
 	p.shown = slices.Clone(p.shown[len(p.shown)-p.since(batch):])
 }
 
-// cursor writes the position: batch, offset and, if there are any, the marks, as
-// the difference of their times, doubled, with 1 for a number of events to
-// follow, then the hash and that number.
+// cursor encodes the position: batch, offset and, if there are any, the marks,
+// as the difference of their times, doubled, plus 1 if a number of events
+// follows, then the hash and that number.
 func (p position) cursor() table.Cursor {
 	out := p.batch + "." + strconv.Itoa(p.offset)
 	if len(p.shown) == 0 {
@@ -166,7 +166,7 @@ func parsePosition(c table.Cursor) (position, error) {
 	return p, nil
 }
 
-// parse reads the marks of a cursor.
+// parse parses the marks of a cursor.
 func (p *position) parse(marks string) error {
 	b, err := base64.RawURLEncoding.Strict().DecodeString(marks)
 	if err != nil || len(b) == 0 {

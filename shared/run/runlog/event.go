@@ -1,6 +1,6 @@
-// Package runlog keeps the logs of runs: events are buffered and written in
-// batches to the run's log partition while it runs, and become one compressed
-// archive when it is over. Reading pages works the same across the switch.
+// Package runlog stores the logs of runs. Events are buffered and written in
+// batches to the run's log partition while it runs; when it has ended they
+// become one compressed archive. Reading pages works the same before and after.
 package runlog
 
 import (
@@ -13,7 +13,7 @@ import (
 
 // The event types.
 const (
-	TypeLog           = "log" // a line that a task wrote
+	TypeLog           = "log" // a line written by a task
 	TypeRunStarted    = "run_started"
 	TypeRunFinished   = "run_finished"
 	TypeTaskStarted   = "task_started"
@@ -25,10 +25,10 @@ const (
 	TypeTaskLost      = "task_lost"
 	TypeTaskWaiting   = "task_waiting"
 	TypeTaskReused    = "task_reused"
-	TypeTaskDeferred  = "task_deferred" // it could not begin, for a cause outside of it
+	TypeTaskDeferred  = "task_deferred" // it could not begin for an external reason
 )
 
-// Event is one log event, as the interface's log pages show it.
+// Event is one log event, as in the API's log pages.
 type Event struct {
 	EventType string       `json:"event_type"`
 	Message   string       `json:"message"`
@@ -40,18 +40,19 @@ type Event struct {
 	MapIndex  *int         `json:"map_index,omitempty"`
 	Attempt   int          `json:"attempt,omitempty"`
 	Logger    string       `json:"logger,omitempty"`
-	Sequence  int64        `json:"sequence,omitempty"` // rises within one task attempt
+	Sequence  int64        `json:"sequence,omitempty"` // rises within a task attempt
 }
 
-// MaxLine is the most bytes of one event's message; longer ones are cut.
+// MaxLine is the largest message of an event in bytes; longer ones are
+// truncated.
 const MaxLine = 64 << 10
 
-// appendLine writes the event as one line of NDJSON.
+// appendLine appends the event as one line of NDJSON.
 func (e Event) appendLine(b *bytes.Buffer) error {
 	if len(e.Message) > MaxLine {
 		e.Message = fmt.Sprintf("%s… (%d bytes cut)", bytes.ToValidUTF8([]byte(e.Message[:MaxLine]), nil), len(e.Message)-MaxLine)
 	}
-	enc := json.NewEncoder(b) // ends the line itself
+	enc := json.NewEncoder(b) // appends the newline itself
 	enc.SetEscapeHTML(false)
 	return enc.Encode(struct {
 		Event

@@ -15,9 +15,9 @@ import (
 	"millrace/shared/run/runlog"
 )
 
-// TestFollowSkewedClocks holds that one who follows gets each event once, as
-// long as the log is live, though the clocks of writers and readers are seconds
-// apart and the log is spread over partitions.
+// TestFollowSkewedClocks checks that a follower gets each event once while the
+// log is live, although the clocks of writers and readers differ by seconds and
+// the log is spread over partitions.
 func TestFollowSkewedClocks(t *testing.T) {
 	t.Parallel()
 	skews := []time.Duration{0, -5 * time.Second, 5 * time.Second, -2500 * time.Millisecond}
@@ -52,10 +52,10 @@ func TestFollowSkewedClocks(t *testing.T) {
 			stop := make(chan struct{})
 			go func() {
 				all.Wait()
-				time.Sleep(20 * time.Second) // the followers have it all by then
+				time.Sleep(20 * time.Second) // the followers have all of it by then
 				close(stop)
 			}()
-			// Half of the difference is the readers'.
+			// Half of the difference is that of the readers.
 			readers := []*runlog.Store{w.storeAt(0), w.storeAt(-2 * time.Second), w.storeAt(2 * time.Second)}
 			var got []string
 			largest := 0
@@ -80,8 +80,8 @@ func TestFollowSkewedClocks(t *testing.T) {
 	}
 }
 
-// TestFollowLateBatch shows a batch whose place in the order is among those that
-// were shown, in parts, and goes on after it.
+// TestFollowLateBatch shows a batch that sorts among those shown before, in
+// parts, and continues after it.
 func TestFollowLateBatch(t *testing.T) {
 	t.Parallel()
 	for limit := 1; limit <= 12; limit++ {
@@ -126,8 +126,8 @@ func TestFollowLateBatch(t *testing.T) {
 	}
 }
 
-// TestFollowManyBatches: of a log with more batches than a cursor names all are
-// shown in the end, and once.
+// TestFollowManyBatches: if a log has more batches than a cursor can list, all
+// are shown eventually, and once.
 func TestFollowManyBatches(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -11,40 +11,40 @@ import (
 	"millrace/shared/run/runstate"
 )
 
-// archive is the head of a run's log: the item that tells how many partitions
-// the live log has and, once it is made, what the archive is: one gzip stream of
-// NDJSON in members, with an index of where they are. Small ones stand in the
-// item. An archive only ever grows; what it is replaced by has another version.
+// archive is the head of a run's log: the item with the number of partitions of
+// the live log and, once it exists, the archive's description: one gzip stream
+// of NDJSON in members, with an index of their positions. A small archive is in
+// the item itself. An archive only grows; each replacement has a new version.
 type archive struct {
 	table.Key
-	Shards   int      `table:"sh,omitempty"`  // partitions in use, 0: one
-	Version  string   `table:"v,omitempty"`   // unlike that of any other
-	Events   int      `table:"n"`             // there even if there are none
+	Shards   int      `table:"sh,omitempty"`  // partitions in use; 0: one
+	Version  string   `table:"v,omitempty"`   // unique
+	Events   int      `table:"n"`             // stored even if it is 0
 	Index    string   `table:"ix,omitempty"`  // JSON of []span
 	IndexRef string   `table:"ixr,omitempty"` // the object of a large one
 	Data     []byte   `table:"d,omitempty"`
 	Ref      string   `table:"ref,omitempty"` // the object of a large archive
-	Replaced []string `table:"old,omitempty"` // objects of the archive before
+	Replaced []string `table:"old,omitempty"` // objects of the previous archive
 }
 
-// The attributes of a head that conditions and updates name.
+// Attributes of a head used in conditions and updates.
 const (
 	headShards  = "sh"
 	headVersion = "v"
 	headEvents  = "n"
 )
 
-// stands tells whether the archive is made.
+// stands reports whether the archive exists.
 func (a archive) stands() bool { return a.Index != "" || a.IndexRef != "" }
 
-// Archived tells whether the item with [runstate.ArchiveKey] is that of a log
-// whose archive stands. A nil item is not.
+// Archived reports whether the item with [runstate.ArchiveKey] belongs to a log
+// with an archive. A nil item does not.
 func Archived(head table.Item) bool {
 	_, made := head[headEvents]
 	return made
 }
 
-// unchanged holds if the head is still that which was read.
+// unchanged holds if the head is still the one that was read.
 func (a archive) unchanged() table.Cond {
 	shards, version, made := table.Absent(headShards), table.Absent(headVersion), table.Absent(headEvents)
 	if a.Shards > 0 {
@@ -63,7 +63,7 @@ func (a archive) unchanged() table.Cond {
 	)
 }
 
-// objects are what the archive has in the object store.
+// objects returns the archive's objects in the object store.
 func (a archive) objects() []string {
 	var all []string
 	for _, ref := range []string{a.Ref, a.IndexRef} {
@@ -74,7 +74,7 @@ func (a archive) objects() []string {
 	return all
 }
 
-// head reads the head of a run's log; the zero archive with its key if it has
+// head reads the head of a run's log; the zero archive with its key if there is
 // none yet.
 func (s *Store) head(ctx context.Context, id runID) (archive, error) {
 	key := runstate.ArchiveKey(id.org, id.run)
@@ -89,13 +89,13 @@ func (s *Store) head(ctx context.Context, id runID) (archive, error) {
 	return head, nil
 }
 
-// spread has the log use all its partitions from now on. A partition of the
-// table takes 1,000 write units a second, and the live log of a run begins as
-// one: enough for 1,000 batches of up to 1 KB a second, but a wide run in the
-// cloud has one or more for each message. Whoever meets the bound spreads the
-// log; the others learn of it when they look for the archive after their next
-// batch. A log that never meets it costs one query a page and one to archive
-// it. It is no matter if this fails.
+// spread makes the log use all its partitions from now on. A partition of the
+// table accepts 1,000 write units a second, and the live log of a run begins
+// with one: enough for 1,000 batches of up to 1 KB a second, but a wide run in
+// the cloud has one or more for each message. The process that reaches the
+// limit spreads the log; others learn it when they check for the archive after
+// their next batch. A log that never reaches the limit costs one query for a
+// page and one to archive it. Failures are harmless.
 func (s *Store) spread(ctx context.Context, id runID) {
 	if s.knows(id).shards >= runstate.LogShards {
 		return
@@ -114,8 +114,8 @@ func (s *Store) spread(ctx context.Context, id runID) {
 	}
 }
 
-// replace makes an archive of so many events the run's. If the head is no longer
-// old it is errChanged, and what was written is removed.
+// replace makes an archive the run's. If the head is no longer old it returns
+// errChanged and removes what was written.
 func (s *Store) replace(ctx context.Context, id runID, old archive, b *builder, events int) (archive, error) {
 	index, err := json.Marshal(b.spans)
 	if err != nil {
@@ -133,7 +133,7 @@ func (s *Store) replace(ctx context.Context, id runID, old archive, b *builder, 
 	err = s.Table.Put(ctx, table.Put{Item: head, If: old.unchanged()})
 	var refused *table.ConditionError
 	switch {
-	case errors.As(err, &refused) && refused.Old[headVersion].Str() == head.Version: // our own; the answer was lost
+	case errors.As(err, &refused) && refused.Old[headVersion].Str() == head.Version: // our own write, whose response was lost
 	case errors.Is(err, table.ErrConditionFailed):
 		if err := s.remove(ctx, head.objects()); err != nil {
 			return archive{}, err
@@ -146,8 +146,8 @@ func (s *Store) replace(ctx context.Context, id runID, old archive, b *builder, 
 	return head, nil
 }
 
-// upload stores what does not fit the head. Objects have names of their own: of
-// two who archive at once, the second spoils nothing.
+// upload stores what does not fit into the head. Objects have unique names, so
+// that concurrent archives do not overwrite each other.
 func (s *Store) upload(ctx context.Context, id runID, head *archive, b *builder, index []byte) error {
 	name := runstate.Object(id.org, id.run, "log-"+head.Version)
 	body, err := b.out.Reader()

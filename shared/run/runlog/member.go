@@ -16,41 +16,42 @@ import (
 	"millrace/shared/platform/blob"
 )
 
-// The bounds of a gzip member of an archive: a page reads the members it needs
-// and no others.
+// Limits of a gzip member of an archive. A page reads only the members it
+// needs.
 const (
-	memberBytes   = 256 << 10 // before compression; more only for one larger batch
+	memberBytes   = 256 << 10 // uncompressed; more only for a single larger batch
 	memberBatches = 2000      // what fits a gzip header
 )
 
-// errDamaged: an archive does not hold what it should.
+// errDamaged means that an archive's content is not as expected.
 var errDamaged = errors.New("runlog: the archive is damaged")
 
-// span is where one gzip member of an archive is: behind those before it.
+// span is the position of one gzip member in an archive, after the previous
+// one.
 type span struct {
-	First  string `json:"f"` // its first batch
+	First  string `json:"f"` // id of its first batch
 	Length int64  `json:"l"`
 }
 
-// count says how many events of a batch a member holds, in order. The counts of
-// a member stand in an extra field of its gzip header, where readers that know
-// nothing of batches pass over them.
+// count is the number of events of a batch in a member. The counts of a member
+// are in an extra field of its gzip header, in the order of the batches; other
+// readers ignore it.
 type count struct {
 	id     string
 	events int
 }
 
-// builder makes the gzip members of an archive.
+// builder builds the gzip members of an archive.
 type builder struct {
 	out   blob.Spool
 	spans []span
 
-	raw    bytes.Buffer // the member that is being filled
+	raw    bytes.Buffer // the current member
 	counts []count
 }
 
-// Most runs write little: what gzip's usual level has to clear for each member is
-// then most of the work, and a twentieth of the member all that it saves.
+// Most runs write little. For these, clearing gzip's tables at the default
+// level would be most of the work, and save only a twentieth of the size.
 const littleBytes = 16 << 10
 
 var gzips, quickGzips = gzipsOf(gzip.DefaultCompression), gzipsOf(gzip.BestSpeed)
@@ -76,7 +77,7 @@ func (b *builder) add(id string, data []byte, events int) error {
 	return nil
 }
 
-// close ends the member that is being filled.
+// close completes the current member.
 func (b *builder) close() error {
 	if len(b.counts) == 0 {
 		return nil
@@ -106,7 +107,7 @@ func (b *builder) close() error {
 	return nil
 }
 
-// fieldID names the extra field, as RFC 1952 wants it.
+// fieldID identifies the extra field, see RFC 1952.
 const fieldID = "mr"
 
 func extraField(counts []count) ([]byte, error) {
@@ -157,8 +158,7 @@ func (s *Store) index(ctx context.Context, a archive) ([]span, error) {
 	return spans, nil
 }
 
-// open opens a member: its header is read, what it holds is not. The caller
-// closes the body.
+// open opens a member and reads its header. The caller closes the body.
 func (s *Store) open(ctx context.Context, a archive, offset, length int64) (*gzip.Reader, io.Closer, error) {
 	body, err := s.raw(ctx, a, offset, length)
 	if err != nil {
@@ -173,7 +173,7 @@ func (s *Store) open(ctx context.Context, a archive, offset, length int64) (*gzi
 	return gz, body, nil
 }
 
-// member reads a member's log and what it holds of which batch.
+// member reads a member's log and its counts.
 func (s *Store) member(ctx context.Context, a archive, offset, length int64) ([]byte, []count, error) {
 	gz, body, err := s.open(ctx, a, offset, length)
 	if err != nil {

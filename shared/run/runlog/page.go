@@ -19,41 +19,41 @@ const (
 	Archive = "archive"
 )
 
-// The limits of a page.
+// Limits of a page.
 const (
 	DefaultLimit = 500
 	MaxLimit     = 10_000
 	pageBytes    = 4 << 20
 )
 
-// settle is how old a batch is before a page shows it: by then the batches of
-// others with an earlier id are mostly stored too, so that a reader who follows
-// gets events in the order in which they happened. What comes later than that is
-// shown when it comes (see lookBack).
+// settle is the minimum age of a batch in a page: by then most batches with
+// earlier ids are stored, too, so that a follower gets events in the order in
+// which they happened. Batches that are stored later are shown when they arrive
+// (see lookBack).
 const settle = 500 * time.Millisecond
 
-// pageTries is how often a page is read again because the log changed meanwhile.
+// pageTries is the number of attempts to read a page while the log changes.
 const pageTries = 10
 
-// Page is a page of a run's log. Next is where to go on: always set while the
-// run is live, even on an empty page; empty at the end of an archive.
+// Page is one page of a run's log. Next is the position of the following page:
+// always set while the run is live, even on an empty page; empty at the end of
+// an archive.
 type Page struct {
 	Events []json.RawMessage
 	Next   table.Cursor
 	Source string
 }
 
-// Page reads up to limit events (1 to MaxLimit) from a position. ended says
-// that the run is over, so that its archive may stand. Errors: ErrBadCursor.
+// Page reads up to limit events (1 to MaxLimit) from a position. ended tells
+// that the run has ended, so that its archive may exist. Errors: ErrBadCursor.
 //
-// One who follows a live log gets each event once, also those of a writer whose
-// clock is up to five seconds behind, which come later than others of their time.
-// For that each page reads again what the pages before it have shown of the last
-// ten seconds, at most 320 batches: a run that writes two small batches a second
-// costs a follower two consistent reads a page, of the batches and of the log's
-// head; one whose log is spread over partitions costs one for each and two of
-// the head. A log that takes more than 32 batches a second is shown up to ten
-// seconds late.
+// A follower of a live log gets each event once, including those of a writer
+// whose clock is up to five seconds behind, which arrive late. Therefore each
+// page reads again what the previous ones have shown of the last ten seconds,
+// at most 320 batches: a run that writes two small batches a second costs a
+// follower two consistent reads a page, of the batches and of the log's head; a
+// log that is spread over partitions costs one for each and two of the head. A
+// log with more than 32 batches a second is shown up to ten seconds late.
 func (s *Store) Page(ctx context.Context, org, run string, ended bool, from table.Cursor, limit int) (Page, error) {
 	return s.Filtered(ctx, org, run, ended, from, limit, Filter{})
 }
@@ -83,7 +83,7 @@ func (s *Store) Filtered(ctx context.Context, org, run string, ended bool, from 
 			if !errors.Is(err, blob.ErrNotFound) {
 				return page, err
 			}
-			head, ended = archive{}, true // another has taken its place meanwhile
+			head, ended = archive{}, true // the archive was replaced meanwhile
 			continue
 		}
 		shards := max(head.Shards, s.knows(id).shards)
@@ -91,8 +91,8 @@ func (s *Store) Filtered(ctx context.Context, org, run string, ended bool, from 
 		if err != nil && !errors.Is(err, blob.ErrNotFound) {
 			return page, err
 		}
-		// Batches may have gone into the archive while they were read: a page
-		// could have a hole. Or the log is spread.
+		// Batches may have been archived while they were read, so a page could have a
+		// gap. Or the log was spread.
 		var failed error
 		if head, failed = s.head(ctx, id); failed != nil {
 			return Page{}, failed
@@ -107,7 +107,7 @@ func (s *Store) Filtered(ctx context.Context, org, run string, ended bool, from 
 func (s *Store) livePage(ctx context.Context, id runID, shards int, pos position, limit int, filter Filter) (Page, error) {
 	out := collector{limit: limit, pos: pos.clone(), page: Page{Source: Live}, filter: filter}
 	now := s.Clock.Now()
-	// Behind this batches may still come.
+	// Batches after this one may still arrive.
 	floor, until := ids.First(now.Add(-lookBack)), ids.First(now.Add(-settle))
 	if flight := s.flight(id); flight != "" { // of any age
 		floor = min(floor, flight)
@@ -144,7 +144,7 @@ func (s *Store) livePage(ctx context.Context, id runID, shards int, pos position
 	return out.end(true), nil
 }
 
-// flight is the id of the batch of a run that is being written here.
+// flight returns the id of the batch of a run that this process is writing.
 func (s *Store) flight(id runID) string {
 	b := s.buffer(id, false)
 	if b == nil {
@@ -199,10 +199,10 @@ type collector struct {
 	read         int // bytes, those of events that the filter does not select included
 }
 
-// full tells that no further event fits for sure.
+// full reports whether no further event fits.
 func (c *collector) full() bool { return len(c.page.Events) >= c.limit }
 
-// end is the page; more says that there may be more to read.
+// end returns the page. more tells that there may be more to read.
 func (c *collector) end(more bool) Page {
 	if c.page.Events == nil {
 		c.page.Events = []json.RawMessage{}
@@ -213,9 +213,9 @@ func (c *collector) end(more bool) Page {
 	return c.page
 }
 
-// take adds the events of a batch from skip on; false when the page is full
-// before the batch is done. Nothing comes any more that is before floor and
-// before what was taken.
+// take adds the events of a batch from skip on. It returns false if the page is
+// full before the batch is done. No batch arrives any more before floor and
+// before the collected ones.
 func (c *collector) take(id, floor string, data []byte, skip int) bool {
 	at, more := 0, true
 	for len(data) > 0 {
@@ -248,7 +248,7 @@ func (c *collector) take(id, floor string, data []byte, skip int) bool {
 	return more
 }
 
-// cutLines takes n lines off the front of data.
+// cutLines removes n lines from the front of data.
 func cutLines(data *[]byte, n int) []byte {
 	end := 0
 	for range n {

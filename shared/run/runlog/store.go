@@ -25,8 +25,8 @@ type Store struct {
 	Blob  blob.Store
 	Clock clock.Clock
 	Log   *slog.Logger
-	// Linger is the longest an event waits in memory; 0: [Linger]. The time is the
-	// machine's, so what counts requests sets it longer than a run takes anywhere.
+	// Linger is the maximum time an event is buffered; 0 means [Linger]. It is
+	// real time, so tests that count requests set it longer than any run takes.
 	Linger time.Duration
 	// Sole says that no other process writes logs, so that what this one knows not to
 	// have written is not there.
@@ -40,20 +40,20 @@ type Store struct {
 	known   map[runID]knowledge
 	entropy *ulid.MonotonicEntropy
 	last    uint64 // milliseconds of the last id
-	writer  uint32 // a number that few other processes have
+	writer  uint32 // a number that few other processes share
 }
 
-// knowledge is what a process remembers of a run's log. Forgetting it costs
-// requests and nothing else.
+// knowledge is what a process remembers of a run's log. Losing it only costs
+// requests.
 type knowledge struct {
-	shards   int  // partitions in use, 0: one, as far as is known
-	archived bool // the archive stands
+	shards   int  // known partitions in use; 0: one
+	archived bool // the archive exists
 }
 
-// maxKnown is how many runs a process remembers.
+// maxKnown is the number of runs that a process remembers.
 const maxKnown = 4096
 
-// scratch is buffers in which events become lines.
+// scratch are buffers for encoding events.
 var scratch = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
 func (s *Store) buffer(id runID, create bool) *buffer {
@@ -80,7 +80,7 @@ func (s *Store) buffers() []*buffer {
 	return all
 }
 
-// retire forgets a buffer that holds nothing. The caller holds writing.
+// retire removes an empty buffer. The caller holds writing.
 func (s *Store) retire(b *buffer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -103,7 +103,7 @@ func (s *Store) knows(id runID) knowledge {
 	return s.known[id]
 }
 
-// learn remembers what a run's head says.
+// learn remembers the content of a run's head.
 func (s *Store) learn(id runID, head archive) {
 	k := knowledge{shards: head.Shards, archived: head.stands()}
 	if k == (knowledge{}) {
@@ -123,8 +123,8 @@ func (s *Store) learn(id runID, head archive) {
 	s.known[id] = k
 }
 
-// partition is where this process writes batches of a run: in the first
-// partition, or, once the log is spread, in one of all.
+// partition returns the partition to which this process writes batches of a
+// run: the first one, or, once the log is spread, one of all.
 func (s *Store) partition(id runID) string {
 	all := runstate.LogPartitions(id.org, id.run)
 	shards := s.knows(id).shards
@@ -136,7 +136,7 @@ func (s *Store) partition(id runID) string {
 	return all[h.Sum32()%uint32(min(shards, len(all)))]
 }
 
-// number is drawn once for each Store.
+// number is generated once for each Store.
 func (s *Store) number() uint32 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -148,7 +148,7 @@ func (s *Store) number() uint32 {
 	return s.writer
 }
 
-// draw makes an id that sorts after those drawn before, here.
+// draw returns an id that sorts after those drawn before by this store.
 func (s *Store) draw() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -157,7 +157,7 @@ func (s *Store) draw() string {
 	}
 	s.last = max(s.last, ulid.Timestamp(s.Clock.Now()))
 	id, err := ulid.New(s.last, s.entropy)
-	if err != nil { // the millisecond's ids are used up
+	if err != nil { // the ids of this millisecond are used up
 		s.last++
 		id = ulid.MustNew(s.last, s.entropy)
 	}

@@ -14,28 +14,28 @@ import (
 	"millrace/shared/run/runstate"
 )
 
-// The sizes and times of batches.
+// Sizes and times of batches.
 const (
-	Linger      = 500 * time.Millisecond // the longest an event waits in memory
-	BatchBytes  = 64 << 10               // a batch this large is written at once
-	InlineBytes = 4 << 10                // a larger batch or archive is an object
-	batchMax    = 512 << 10              // no batch of several lines is larger
-	backlog     = 4 << 20                // bytes of one run kept in memory before Append waits
-	memory      = 64 << 20               // bytes of all runs kept in memory before every Append waits
+	Linger      = 500 * time.Millisecond // maximum time that an event is buffered
+	BatchBytes  = 64 << 10               // a batch of this size is written at once
+	InlineBytes = 4 << 10                // a larger batch or archive is stored as an object
+	batchMax    = 512 << 10              // the largest batch of several lines
+	backlog     = 4 << 20                // bytes of one run buffered before Append waits
+	memory      = 64 << 20               // bytes of all runs buffered before every Append waits
 )
 
-// The times of a write.
+// Time limits of writes.
 const (
 	putTime   = 300 * time.Millisecond // for one attempt
 	putTries  = 4
 	flushTime = 30 * time.Second // for a flush
-	again     = 2 * time.Second  // until a flush that failed is tried again
+	again     = 2 * time.Second  // delay before a failed flush is retried
 )
 
-// Append takes events of a run. They are written within [Linger], or by the
-// next Flush. It waits only when the run, or all runs of the process together,
-// write faster than the store takes it; when the store takes nothing for long,
-// events are dropped, and an event in the log says how many.
+// Append adds events of a run. They are written within [Linger], or by the next
+// Flush. It waits only if the run, or all runs of the process together, write
+// faster than the store accepts; if the store fails for long, events are
+// dropped, and an event in the log tells how many.
 func (s *Store) Append(org, run string, events ...Event) {
 	lines := scratch.Get().(*bytes.Buffer)
 	defer func() {
@@ -92,9 +92,9 @@ func (s *Store) Begin(org, run string) (began func()) {
 	}
 }
 
-// Flush writes what is buffered of a run. After an error it is still buffered.
-// It takes at most 30 seconds. The events of a run whose archive stands are in
-// the archive when it returns without an error.
+// Flush writes the buffered events of a run. After an error they are still
+// buffered. It takes at most 30 seconds. If the run's archive exists, the
+// events are in it when Flush returns nil.
 func (s *Store) Flush(ctx context.Context, org, run string) error {
 	b := s.buffer(runID{org, run}, false)
 	if b == nil {
@@ -103,10 +103,10 @@ func (s *Store) Flush(ctx context.Context, org, run string) error {
 	return s.flush(ctx, b, true)
 }
 
-// closers is how many runs Close writes at a time.
+// closers is the number of runs that Close writes concurrently.
 const closers = 16
 
-// Close writes everything that is buffered.
+// Close writes all buffered events.
 func (s *Store) Close(ctx context.Context) error {
 	all := s.buffers()
 	failed := make([]error, len(all))
@@ -122,13 +122,13 @@ func (s *Store) Close(ctx context.Context) error {
 	return errors.Join(failed...)
 }
 
-// flushLogged is a flush that nobody waits for, and tells whether it went well.
+// flushLogged flushes in the background, logs an error, and reports success.
 func (s *Store) flushLogged(b *buffer) bool {
 	return s.logged(b, s.flush(context.Background(), b, true))
 }
 
-// flushSoon is a flush in the middle of many events: it leaves it to the next
-// one, or to the run's end, to look for the archive.
+// flushSoon flushes while many events arrive. It leaves the check for the
+// archive to the next flush, or to the end of the run.
 func (s *Store) flushSoon(b *buffer) {
 	s.logged(b, s.flush(context.Background(), b, false))
 }
@@ -140,8 +140,8 @@ func (s *Store) logged(b *buffer, err error) bool {
 	return err == nil
 }
 
-// flush writes what is held and, if look says so, looks for the archive. What
-// could not be written stays, to be tried again.
+// flush writes buffered events and, if look is set, checks for the archive.
+// What could not be written stays for a retry.
 func (s *Store) flush(ctx context.Context, b *buffer, look bool) error {
 	ctx, cancel := context.WithTimeout(ctx, flushTime)
 	defer cancel()
@@ -170,7 +170,7 @@ func (s *Store) flush(ctx context.Context, b *buffer, look bool) error {
 	return err
 }
 
-// rearm makes sure that what is left to do is done by itself.
+// rearm schedules remaining work.
 func (s *Store) rearm(b *buffer, after time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -179,19 +179,19 @@ func (s *Store) rearm(b *buffer, after time.Duration) {
 	}
 }
 
-// batch writes what is held as batches.
+// batch writes buffered events as batches.
 func (s *Store) batch(ctx context.Context, b *buffer) error {
-	if err := s.drain(ctx, b); err != nil { // what failed before; until it is stored nothing is added to it
+	if err := s.drain(ctx, b); err != nil { // batches that failed before; nothing is added until they are stored
 		return err
 	}
 	b.take(s.Clock.Now())
 	return s.drain(ctx, b)
 }
 
-// check looks for the archive after batches were written, for whoever made it
-// may have looked for batches before these were there. The archive is written
-// before its maker looks for batches once more, so that one of the two finds
-// what the other wrote.
+// check checks for the archive after batches were written, because the
+// archiving process may have read the batches before these were stored. It
+// writes the archive before it reads the batches again, so that one of the two
+// finds what the other wrote.
 func (s *Store) check(ctx context.Context, b *buffer) error {
 	head, err := s.head(ctx, b.id)
 	if err != nil {
@@ -216,10 +216,10 @@ func (s *Store) drain(ctx context.Context, b *buffer) error {
 	return nil
 }
 
-// write stores one batch. Its id is drawn just before the first attempt, since
-// readers look only so far back for batches that come late (see lookBack), and
-// never again: an attempt whose outcome is not known is repeated under the same
-// id, so that whatever becomes of it the log has the batch once.
+// write stores one batch. Its id is generated just before the first attempt,
+// because readers look back for late batches only so far (see lookBack), and is
+// never changed: an attempt with an unknown result is repeated with the same
+// id, so that the log has the batch once in any case.
 func (s *Store) write(ctx context.Context, b *buffer, p *pending) error {
 	if !p.uploaded && len(p.data) > InlineBytes {
 		if p.ref == "" {
