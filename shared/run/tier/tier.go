@@ -1,5 +1,5 @@
-// Package tier holds the runtime tiers: the sizes in which a run's tasks
-// execute, named by the interface's execution_mode.
+// Package tier defines the runtime tiers: the sizes of tasks, named by the
+// API's execution_mode.
 package tier
 
 import (
@@ -22,15 +22,15 @@ const (
 	XLarge Tier = "xlarge"
 )
 
-// Default is the tier of a flow or deployment that names none.
+// Default is the tier of a flow or deployment without one.
 const Default = Nano
 
 var all = []Tier{Nano, Micro, Small, Medium, Large, XLarge}
 
-// All lists the tiers, smallest first.
+// All returns the tiers, smallest first.
 func All() []Tier { return slices.Clone(all) }
 
-// Parse returns the tier of that name; the empty name is [Default]. Errors:
+// Parse returns the tier with that name; the empty name is [Default]. Errors:
 // errs.Invalid for an unsupported one.
 func Parse(name string) (Tier, error) {
 	if name == "" {
@@ -42,8 +42,8 @@ func Parse(name string) (Tier, error) {
 	return "", errs.New(errs.Invalid, "Unsupported runtime: execution_mode %q is not one of %s", cut(name), Names())
 }
 
-// MemoryMB is the memory of one task, in MB: 256 for nano, doubled from tier to
-// tier; 0 for a value that is no tier.
+// MemoryMB returns the memory of one task in MB: 256 for nano, doubled from
+// tier to tier; 0 for an invalid tier.
 func (t Tier) MemoryMB() int {
 	i := slices.Index(all, t)
 	if i < 0 {
@@ -52,7 +52,7 @@ func (t Tier) MemoryMB() int {
 	return 256 << i
 }
 
-// Names lists the names for messages: "nano, micro, …".
+// Names returns the names for messages: "nano, micro, …".
 func Names() string {
 	names := make([]string, len(all))
 	for i, t := range all {
@@ -61,7 +61,7 @@ func Names() string {
 	return strings.Join(names, ", ")
 }
 
-// cut keeps a caller's long value out of messages.
+// cut shortens a caller's value for messages.
 func cut(s string) string {
 	if len(s) > 64 {
 		return strings.ToValidUTF8(s[:64], "") + "…"

@@ -34,7 +34,7 @@ func TestParse(t *testing.T) {
 	assert.Equal(t, tier.Nano, got)
 }
 
-func TestAnUnsupportedTierIs400(t *testing.T) {
+func TestUnsupportedTierIs400(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"giant", "Nano", " nano", strings.Repeat("é", 500)} {
 		_, err := tier.Parse(name)
