@@ -20,8 +20,8 @@ import (
 	"millrace/shared/run/expr"
 )
 
-// applied compiles a schema, applies it to a value, and returns how many steps
-// each took.
+// applied compiles a schema, applies it to a value, and returns the steps of
+// each.
 func applied(t testing.TB, schema, value any) (compiling, applying int64, err error) {
 	raw, err := json.Marshal(schema)
 	require.NoError(t, err)
@@ -45,7 +45,7 @@ func applied(t testing.TB, schema, value any) (compiling, applying int64, err er
 
 type object = map[string]any
 
-// kindsOfTests are kinds of tasks whose configs nothing checks.
+// kindsOfTests are task kinds whose configs are not checked.
 var kindsOfTests = Kinds{
 	"wait":      {Name: "wait", MaxTimeoutSecs: MaxFlowTimeout},
 	"transform": {Name: "transform", MaxTimeoutSecs: MaxFlowTimeout, Expressions: []string{"expression"}},
@@ -67,8 +67,8 @@ func fields(n int, f func(i int) any) object {
 	return out
 }
 
-// Whatever a schema says of a value, applying it costs steps in proportion to
-// what the library does, or is stopped.
+// Applying a schema costs steps in proportion to the library's work, or is
+// stopped.
 func TestApplyingASchemaIsCharged(t *testing.T) {
 	t.Parallel()
 	ints := list(20_000, func(i int) any { return i })
@@ -76,7 +76,7 @@ func TestApplyingASchemaIsCharged(t *testing.T) {
 	for name, c := range map[string]struct {
 		schema object
 		value  any
-		least  int64 // steps, where it is not stopped
+		least  int64 // minimum steps, if it is not stopped
 	}{
 		"alternatives":    {object{"pattern": strings.Repeat("(.*)N|", 150) + "x"}, strings.Repeat("a", 250_000), 0},
 		"repetition":      {object{"pattern": "^(x?){300}$"}, strings.Repeat("x", 250_000), 0},
@@ -116,7 +116,8 @@ func nested(n int) any {
 	return v
 }
 
-// collisions are 2^n lists of texts that differ only in where they are cut.
+// collisions returns 2^n lists of texts that differ only in where they are
+// split.
 func collisions(n int) []any {
 	return list(1<<n, func(i int) any {
 		item := []any{""}
@@ -147,7 +148,7 @@ func TestCompilingASchemaIsBounded(t *testing.T) {
 
 func TestDefaultsAreBounded(t *testing.T) {
 	t.Parallel()
-	// Each level holds as much as the ones below it: none is too much alone.
+	// Each level is as large as all below it; none alone is too large.
 	deep := object{"type": "object", "properties": object{}}
 	for range 20 {
 		deep = object{"properties": object{"a": deep, "b": object{"default": strings.Repeat("x", 1000)}}, "default": object{}}
@@ -160,7 +161,7 @@ func TestDefaultsAreBounded(t *testing.T) {
 	require.Empty(t, faults)
 	assert.Greater(t, len(got["x"]), 20_000)
 
-	// What was registered when this was not checked is stopped when it is used.
+	// A schema registered before this check existed is stopped when it is used.
 	props := fields(8, func(int) any { return object{"$ref": "#/$defs/a"} })
 	raw, err = expr.Encode(object{
 		"parameters": object{"properties": object{"x": object{"$ref": "#/$defs/a"}}, "$defs": object{"a": object{"default": object{}, "properties": props}}},
@@ -175,7 +176,7 @@ func TestDefaultsAreBounded(t *testing.T) {
 	assert.Contains(t, faults[0].Msg, "too much work; at most 2000000 steps")
 }
 
-func TestCheckingEndsWithItsCaller(t *testing.T) {
+func TestCheckEndsWithContext(t *testing.T) {
 	t.Parallel()
 	flow, faults := Parse(t.Context(), json.RawMessage(`{"parameters":{"properties":{"x":{"default":1}}},"tasks":[{"name":"a","type":"wait","config":{"seconds":1}}]}`), kindsOfTests)
 	require.Empty(t, faults)
@@ -187,15 +188,15 @@ func TestCheckingEndsWithItsCaller(t *testing.T) {
 	_, faults = Parse(ctx, flow.Canonical(), kindsOfTests)
 	assert.Len(t, faults, 1)
 
-	// One that waits for another validation of the same schema leaves, too.
+	// A check that waits for another one of the same schema is cancelled, too.
 	s, err := flow.schema(budget.Unlimited())
 	require.NoError(t, err)
 	s.meter.turn <- struct{}{}
 	require.ErrorIs(t, s.meter.validate(ctx, budget.Unlimited(), s.compiled, object{}, 0), context.Canceled)
 }
 
-// A flow_spec has one budget for all that is compiled.
-func TestRegisteringHasOneBudget(t *testing.T) {
+// All compiling for a flow_spec shares one budget.
+func TestRegistrationHasOneBudget(t *testing.T) {
 	t.Parallel()
 	task := func(i int) any {
 		s := "1"
@@ -215,8 +216,8 @@ func TestRegisteringHasOneBudget(t *testing.T) {
 	assert.Contains(t, faults[0].Msg, "does too much work; at most 800000 steps are allowed in all: make them fewer, shorter or less nested")
 }
 
-// A panic of a library is a fault of the schema.
-func TestAPanicIsAFault(t *testing.T) {
+// A panic of the library is an error in the schema.
+func TestLibraryPanicIsSchemaError(t *testing.T) {
 	t.Parallel()
 	b, end := budget.New(t.Context(), checking)
 	defer end()
@@ -225,9 +226,10 @@ func TestAPanicIsAFault(t *testing.T) {
 	assert.Equal(t, "the parameters cannot be processed", tooMuch(err).Msg)
 }
 
-// TestChecksOfOneSchemaWaitForEachOther, each of them with a turn while its
-// defaults are filled in: none holds a turn that the one before it needs.
-func TestChecksOfOneSchemaWaitForEachOther(t *testing.T) {
+// TestConcurrentChecksOfSchema checks that concurrent checks of one schema,
+// each of which takes a turn while it fills in defaults, do not hold a turn
+// that another one needs.
+func TestConcurrentChecksOfSchema(t *testing.T) {
 	t.Parallel()
 	integer := object{"type": "integer"}
 	numbers := object{"default": list(15_000, func(int) any { return 0 }), "items": object{"allOf": []any{integer, integer, integer}}}

@@ -10,12 +10,13 @@ import (
 	"strings"
 )
 
-// maxNumber is how many digits a number of a schema or of parameters may have,
-// and how far its exponent may go: comparing numbers computes with all digits.
+// maxNumber is the largest number of digits, and the largest exponent, of a
+// number in a schema or in parameters: comparing numbers computes with all
+// digits.
 const maxNumber = 400
 
-// checkNumbers refuses numbers that are too large to compute with and values
-// that are nested too deep, and returns how deep v is nested.
+// checkNumbers rejects too large numbers and too deeply nested values, and
+// returns the nesting depth of v.
 func checkNumbers(v any, depth int) (int, error) {
 	if depth > maxDepth {
 		return 0, fmt.Errorf("nested more than %d levels deep", maxDepth)
@@ -48,7 +49,7 @@ func checkNumbers(v any, depth int) (int, error) {
 	return deepest, nil
 }
 
-// maxDepth is how deep parameters may be nested, as expressions see them.
+// maxDepth is the largest nesting of parameters.
 const maxDepth = 200
 
 // weight counts the values in v, text and numbers by length.
@@ -74,10 +75,10 @@ func weight(v any) int {
 	return 1
 }
 
-// canonical is a text that is the same for values that JSON Schema calls equal:
-// 1, 1.0 and 1e0 are, and objects whose keys are in another order.
+// canonical returns a text that is the same for values that are equal in JSON
+// Schema: 1, 1.0 and 1e0 are, as are objects with their keys in another order.
 func canonical(v any) string {
-	if s, ok := v.(string); ok { // the usual case of an enum
+	if s, ok := v.(string); ok { // the usual case in an enum
 		return `"` + s
 	}
 	var out strings.Builder
@@ -123,13 +124,12 @@ func canonicalNumber(s string) string {
 	return s
 }
 
-// isPlainInteger tells whether a number is an integer written in its one plain
-// form.
+// isPlainInteger reports whether a number is an integer in its canonical form.
 func isPlainInteger(s string) bool {
 	return s != "-0" && !strings.ContainsAny(s, ".eE")
 }
 
-// typeOf names a value's type and tells whether it is among those wanted.
+// typeOf returns a value's type and reports whether it is in want.
 func typeOf(v any, want []string) (got string, ok bool) {
 	switch v := v.(type) {
 	case nil:

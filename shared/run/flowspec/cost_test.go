@@ -16,8 +16,8 @@ import (
 	"millrace/shared/run/expr"
 )
 
-// What a schema costs, and its defaults, is charged for any value; and with the
-// meter it allows what it allows without.
+// Applying a schema and its defaults is charged for any value, and the metered
+// schema accepts the same values as the library's.
 func FuzzSchemaCost(f *testing.F) {
 	for _, seed := range [][2]string{
 		{`{"properties":{"a":{"type":"integer","minimum":1},"b":{"enum":[1,"x",[1.0]]}},"required":["a"],"additionalProperties":false}`, `{"a":1.0,"b":[1]}`},
@@ -36,7 +36,7 @@ func FuzzSchemaCost(f *testing.F) {
 		if len(document) > maxSchemaBytes || len(value) > 256<<10 {
 			return
 		}
-		tree, err := expr.Decode(document) // as a flow_spec is read
+		tree, err := expr.Decode(document) // decoded like a flow_spec
 		if err != nil {
 			return
 		}
@@ -80,7 +80,7 @@ func FuzzSchemaCost(f *testing.F) {
 	})
 }
 
-// plain compiles a schema as the library does.
+// plain compiles a schema with the library only.
 func plain(t *testing.T, root map[string]any) *jsonschema.Schema {
 	c := jsonschema.NewCompiler()
 	c.DefaultDraft(jsonschema.Draft2020)

@@ -10,17 +10,17 @@ import (
 	"millrace/shared/platform/budget"
 )
 
-// The bounds of filling in defaults.
+// Limits of filling in defaults.
 const (
 	maxDefaults     = 256 << 10 // bytes that the defaults of one object may add
 	maxFilled       = 1 << 20   // bytes of the parameters with all defaults
 	maxDefaultDepth = 32        // of objects below objects
-	defaultBytes    = 100       // that a value takes in memory besides its text
+	defaultBytes    = 100       // of a value in memory besides its text
 )
 
-// applyDefaults fills absent properties of an object, and of the objects that
-// are its properties, and yields which properties it changed. References within
-// the document are followed. The error is that of b.
+// applyDefaults sets absent properties of an object, and of objects in its
+// properties, and returns which properties it changed. It follows references
+// within the document. The error is that of b.
 func applyDefaults(b *budget.Budget, root, s, object map[string]any, depth int) (map[string]bool, error) {
 	changed := map[string]bool{}
 	s = resolve(root, s)
@@ -63,7 +63,7 @@ func applyDefaults(b *budget.Budget, root, s, object map[string]any, depth int) 
 	return changed, nil
 }
 
-// defaultOf is a property's own default, or that of what it refers to.
+// defaultOf returns a property's own default, or that of the referenced schema.
 func defaultOf(root, property map[string]any) (any, bool) {
 	if value, ok := property["default"]; ok {
 		return value, true
@@ -72,12 +72,11 @@ func defaultOf(root, property map[string]any) (any, bool) {
 	return value, ok
 }
 
-// expansion finds objects whose defaults, filled in below each other, would
-// grow without measure.
+// expansion detects objects whose nested defaults would grow without bound.
 type expansion struct {
 	root map[string]any
 	size map[place]int
-	// worst is the path of the first property whose defaults are too much.
+	// worst is the path of the first property whose defaults are too large.
 	worst []any
 }
 
@@ -88,15 +87,15 @@ type place struct {
 }
 
 // checkDefaults returns the path of a property whose defaults would add more
-// than [maxDefaults] bytes to an empty object; nil if there is none. The work is
-// at most the number of properties times [maxDefaultDepth].
+// than [maxDefaults] bytes to an empty object, or nil. The work is at most the
+// number of properties times [maxDefaultDepth].
 func checkDefaults(root map[string]any) []any {
 	e := &expansion{root: root, size: map[place]int{}}
 	e.added(root, nil, 0)
 	return e.worst
 }
 
-// added is how many bytes of JSON filling in the defaults adds to an empty object.
+// added returns how many bytes of JSON the defaults add to an empty object.
 func (e *expansion) added(s map[string]any, path []any, depth int) int {
 	s = resolve(e.root, s)
 	at := place{reflect.ValueOf(s).Pointer(), depth}
@@ -111,7 +110,7 @@ func (e *expansion) added(s map[string]any, path []any, depth int) int {
 			continue
 		}
 		here := append(path[:len(path):len(path)], "properties", key)
-		below := e.added(property, here, depth+1) // also of an object that is given
+		below := e.added(property, here, depth+1) // also for a given object
 		value, ok := defaultOf(e.root, property)
 		if !ok {
 			continue
@@ -122,7 +121,7 @@ func (e *expansion) added(s map[string]any, path []any, depth int) int {
 		}
 		if total > maxDefaults {
 			if e.worst == nil {
-				e.worst = here[:2] // below it the path may lead through references
+				e.worst = here[:2] // below it the path may go through references
 			}
 			total = maxDefaults + 1
 		}
@@ -131,7 +130,7 @@ func (e *expansion) added(s map[string]any, path []any, depth int) int {
 	return total
 }
 
-// jsonSize is about how long a value is as JSON.
+// jsonSize returns the approximate length of a value as JSON.
 func jsonSize(v any) int {
 	switch v := v.(type) {
 	case string:
@@ -154,7 +153,8 @@ func jsonSize(v any) int {
 	return 5
 }
 
-// clone copies a default: what is filled in below it must not reach the schema.
+// clone copies a default, so that filling in defaults below it does not modify
+// the schema.
 func clone(v any) any {
 	switch v := v.(type) {
 	case map[string]any:

@@ -8,7 +8,7 @@ import (
 	"millrace/shared/run/expr"
 )
 
-// expression checks a field that is an expression as a whole.
+// expression checks a field that consists of one expression.
 func (p *parser) expression(o *Object, task int, name string, fits func(*expr.Program) bool, misfit string) {
 	src, ok := o.Text(name)
 	if !ok {
@@ -18,7 +18,7 @@ func (p *parser) expression(o *Object, task int, name string, fits func(*expr.Pr
 	program, err := expr.CompileIn(p.budget, src)
 	switch {
 	case p.budget.Err() != nil:
-		return // told of the whole
+		return // reported before
 	case err != nil:
 		p.faults.add("expression_error", loc, src, "%s", err)
 		return
@@ -33,14 +33,15 @@ func (p *parser) expression(o *Object, task int, name string, fits func(*expr.Pr
 	}
 }
 
-// item reports the use of item or index where there is none.
+// item reports item or index outside of a mapped task.
 func (p *parser) item(o *Object, loc []any) {
 	if !o.mapped {
 		p.faults.add("expression_error", loc, nil, "item and index exist only in the config and inputs of a task with map_over")
 	}
 }
 
-// config checks a task's config: the expressions in it, then what its type asks.
+// config checks a task's config: its expressions, and then the rules of its
+// type.
 func (p *parser) config(o *Object, task int, kind Kind) {
 	if !o.Has("config") {
 		if kind.NeedsConfig {
@@ -81,7 +82,7 @@ func without(m map[string]any, name string) map[string]any {
 func (p *parser) template(c *Object, task int, what string, secrets bool, fields map[string]any) {
 	template, err := expr.NewTemplate(p.budget, fields)
 	if p.budget.Err() != nil {
-		return // told of the whole
+		return // reported before
 	}
 	if err != nil {
 		for _, fault := range expr.TemplateErrors(err) {
@@ -102,12 +103,12 @@ func (p *parser) template(c *Object, task int, what string, secrets bool, fields
 	}
 }
 
-// graph builds the flow, refuses cycles, and holds expressions to the tasks that
-// have finished by then.
+// graph builds the flow, rejects cycles, and checks that expressions refer only
+// to tasks that have finished by then.
 func (p *parser) graph(list []any, canonical json.RawMessage) *Flow {
 	p.unknownRefs()
 	if len(p.names) != len(list) {
-		return nil // names that are not unique make no graph
+		return nil // duplicate names
 	}
 	spec := Spec{Tasks: make([]Task, len(list))}
 	for i, v := range list {
@@ -153,7 +154,7 @@ func (p *parser) graph(list []any, canonical json.RawMessage) *Flow {
 	return flow
 }
 
-// unknownRefs reports, and drops, references to tasks that do not exist.
+// unknownRefs reports, and removes, references to unknown tasks.
 func (p *parser) unknownRefs() {
 	p.refs = slices.DeleteFunc(p.refs, func(r ref) bool {
 		if _, ok := p.names[r.name]; ok {

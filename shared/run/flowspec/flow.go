@@ -15,7 +15,7 @@ import (
 )
 
 // Flow is a valid flow_spec with its graph. It is immutable, shared by all runs
-// and safe for concurrent use; what it hands out must not be changed.
+// and safe for concurrent use; callers must not modify what its methods return.
 type Flow struct {
 	Spec
 	canonical  []byte
@@ -30,9 +30,9 @@ type Flow struct {
 	result     func() (*expr.Template, error)
 }
 
-// Load makes a Flow of the canonical content of one that passed [Parse]; the
-// kinds give its tasks their defaults. It checks the graph alone; an error means
-// that the content is damaged.
+// Load returns the Flow of the canonical content of one that passed [Parse];
+// kinds provide the defaults of its tasks. It checks only the graph; an error
+// means that the content is damaged.
 func Load(canonical []byte, kinds Kinds) (*Flow, error) {
 	var spec Spec
 	if err := json.Unmarshal(canonical, &spec); err != nil {
@@ -48,7 +48,8 @@ func Load(canonical []byte, kinds Kinds) (*Flow, error) {
 	return f, nil
 }
 
-// newFlow indexes a spec. The order falls short of the tasks if there is a cycle.
+// newFlow indexes a spec. If there is a cycle, the order does not contain all
+// tasks.
 func newFlow(spec Spec, canonical []byte, kinds Kinds) (*Flow, error) {
 	sum := sha256.Sum256(canonical)
 	n := len(spec.Tasks)
@@ -88,7 +89,7 @@ func newFlow(spec Spec, canonical []byte, kinds Kinds) (*Flow, error) {
 	return f, nil
 }
 
-// fill sets the defaults. A type that is known no more has the general ones.
+// fill sets the defaults. A type that no longer exists has the general ones.
 func (t *Task) fill(kinds Kinds) {
 	if t.TriggerRule == "" {
 		t.TriggerRule = DefaultRule
@@ -111,21 +112,21 @@ func (t *Task) fill(kinds Kinds) {
 	}
 }
 
-// lazyTask is compiled at first use: a worker runs few tasks of a flow.
+// lazyTask is compiled on first use: a worker runs few tasks of a flow.
 type lazyTask struct {
 	template  func() (*expr.Template, error)
 	arguments func() (*Arguments, error)
 }
 
-// Template is the task's config, an empty object if it has none.
+// Template returns the task's config, an empty object if it has none.
 func (t *Task) Template() (*expr.Template, error) { return t.lazy.template() }
 
-// Canonical is the flow_spec as it was registered, keys sorted and nothing
-// between them; it is what [Load] takes.
+// Canonical returns the registered flow_spec with sorted keys and without white
+// space, as accepted by [Load].
 func (f *Flow) Canonical() []byte { return f.canonical }
 
-// Footprint estimates, on the safe side, how many bytes the flow takes in memory
-// with the plan, the schema and the templates that are made of it when it runs.
+// Footprint returns an upper estimate of the memory in bytes of the flow with
+// the plan, the schema and the templates that are built when it runs.
 func (f *Flow) Footprint() int {
 	edges := 0
 	for _, d := range f.deps {
@@ -134,26 +135,28 @@ func (f *Flow) Footprint() int {
 	return 2*len(f.canonical) + 40*len(f.Parameters) + 1024*len(f.Tasks) + 48*edges
 }
 
-// Hash is the hex SHA-256 of the canonical content: the same for equal specs.
+// Hash returns the hex SHA-256 of the canonical content, which is the same for
+// equal specs.
 func (f *Flow) Hash() string { return f.hash }
 
-// Index is the place of a task in Tasks; false for an unknown name and for the
-// on_failure task.
+// Index returns the index of a task in Tasks. ok is false for an unknown name
+// and for the on_failure task.
 func (f *Flow) Index(name string) (int, bool) {
 	i, ok := f.byName[name]
 	return i, ok
 }
 
-// Deps are the tasks that task i depends on, in the order of its depends_on.
+// Deps returns the tasks that task i depends on, in the order of its
+// depends_on.
 func (f *Flow) Deps(i int) []int { return f.deps[i] }
 
-// Dependents are the tasks that depend on task i directly, ascending.
+// Dependents returns the tasks that directly depend on task i, ascending.
 func (f *Flow) Dependents(i int) []int { return f.dependents[i] }
 
-// Order lists all tasks, each after those it depends on.
+// Order returns all tasks, each after those it depends on.
 func (f *Flow) Order() []int { return f.order }
 
-// Sinks are the tasks on which nothing depends, ascending.
+// Sinks returns the tasks without dependents, ascending.
 func (f *Flow) Sinks() []int {
 	var out []int
 	for i, d := range f.dependents {
@@ -167,11 +170,11 @@ func (f *Flow) Sinks() []int {
 // Ancestors yields the direct and transitive dependencies of task i, ascending.
 func (f *Flow) Ancestors(i int) iter.Seq[int] { return f.ancestors()[i].all() }
 
-// IsAncestor tells whether task i depends on task a, directly or not.
+// IsAncestor reports whether task i depends on task a, directly or indirectly.
 func (f *Flow) IsAncestor(a, i int) bool { return f.ancestors()[i].has(a) }
 
-// Used tells for each task whether an expression or a function may read its
-// output; it may be true without need, never false wrongly.
+// Used reports for each task whether an expression or a function may read its
+// output. It may be true unnecessarily, but is never wrongly false.
 func (f *Flow) Used() []bool { return f.used() }
 
 func (f *Flow) readers() []bool {
@@ -192,15 +195,15 @@ func (f *Flow) readers() []bool {
 		f.mark(used, f.OnFailure)
 		everything = f.OnFailure.Entrypoint != "" && !given(f.OnFailure.Inputs)
 	}
-	// A function's arguments may be any upstream task's output.
+	// A function's arguments may be the output of any upstream task.
 	for i := range used {
 		used[i] = used[i] || upstream[i] || everything
 	}
 	return used
 }
 
-// mark goes by the text of a task's expressions, for compiling them all would
-// cost a hundred times as much: each word that is a task's name counts.
+// mark marks each task whose name occurs as a word in the text of a task's
+// expressions. Compiling them would cost a hundred times as much.
 func (f *Flow) mark(used []bool, t *Task) {
 	for _, text := range []string{t.Condition, t.MapOver, string(t.Config), string(t.Inputs)} {
 		f.markText(used, text)

@@ -65,7 +65,7 @@ func TestHashIgnoresLayout(t *testing.T) {
 	assert.Len(t, a.Hash(), 64)
 }
 
-func TestLoadRefusesDamage(t *testing.T) {
+func TestLoadRejectsDamagedContent(t *testing.T) {
 	t.Parallel()
 	for _, bad := range []string{``, `[]`, `{"tasks":[{"name":"a","depends_on":["b"]}]}`,
 		`{"tasks":[{"name":"a","depends_on":["b"]},{"name":"b","depends_on":["a"]}]}`} {
@@ -103,7 +103,7 @@ func TestUsed(t *testing.T) {
 	assert.Equal(t, []bool{true, true, false, false}, parse(t, wait("a"), wait("b", "a"), python("p", "b"), wait("z", "p")).Used())
 }
 
-// Any graph is either ordered or has a cycle that is named truly.
+// Any graph is either ordered or has a cycle, which is reported correctly.
 func TestOrderOrCycle(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -160,7 +160,7 @@ func TestOrderOrCycle(t *testing.T) {
 	})
 }
 
-func TestTheLimits(t *testing.T) {
+func TestLimits(t *testing.T) {
 	t.Parallel()
 	tasks := make([]m, flowspec.MaxTasks+1)
 	for i := range tasks {
@@ -263,8 +263,8 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// chain is a flow of n tasks: a python task in front, transforms behind it, each
-// with an expression of its own.
+// chain returns a flow of n tasks: a Python task followed by transforms, each
+// with a different expression.
 func chain(n int) []m {
 	tasks := []m{python("t0")}
 	for i := 1; i < n; i++ {

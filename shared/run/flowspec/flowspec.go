@@ -1,6 +1,6 @@
-// Package flowspec holds registered flows: the format of a flow_spec, its
-// validation, and [Flow], the immutable form that runs are planned from. It
-// does no I/O and reads no clock.
+// Package flowspec defines registered flows: the format of a flow_spec, its
+// validation, and [Flow], the immutable form from which runs are planned. It
+// does no I/O and does not use the clock.
 package flowspec
 
 import (
@@ -9,18 +9,18 @@ import (
 	"time"
 )
 
-// The bounds of a flow_spec.
+// Limits of a flow_spec.
 const (
 	MaxTasks       = 10_000
 	MaxBytes       = 4 << 20 // canonical JSON
 	MaxRetries     = 100
 	MaxFlowTimeout = 366 * 24 * 60 * 60 // seconds
 	maxBackoff     = 24 * 60 * 60       // seconds
-	maxFaults      = 1_000              // reported at once
+	maxFaults      = 1_000              // reported at most
 	maxTaskName    = 64                 // bytes
 )
 
-// The defaults of a task.
+// Defaults of a task.
 const (
 	DefaultTimeoutSecs = 600
 	DefaultRule        = AllSuccess
@@ -34,7 +34,7 @@ const (
 	NoneFailed = "none_failed"
 )
 
-// Spec is a flow_spec as it was registered, with its defaults filled in.
+// Spec is a registered flow_spec, with its defaults filled in.
 type Spec struct {
 	Parameters  json.RawMessage `json:"parameters,omitempty" doc:"JSON Schema 2020-12 of a run's parameters: they are checked against it, and its defaults apply"`
 	TimeoutSecs int             `json:"timeout_secs,omitempty" minimum:"1" maximum:"31622400" doc:"Of a whole run, which ends TIMED_OUT past it; absent: none"`
@@ -70,8 +70,8 @@ type Task struct {
 // SchemaName names the format in the API's description.
 func (Task) SchemaName() string { return "FlowTask" }
 
-// Backoff is the delay between attempts: DelaySecs before the first retry, each
-// further one Factor times as long, at most MaxSecs.
+// Backoff is the delay between attempts: DelaySecs before the first retry, then
+// Factor times the previous delay, at most MaxSecs.
 type Backoff struct {
 	DelaySecs float64 `json:"delay_secs" required:"false" minimum:"0" maximum:"86400" default:"1" doc:"Before the first retry"`
 	Factor    float64 `json:"factor" required:"false" minimum:"1" maximum:"100" default:"2" doc:"How many times as long each further delay is"`
@@ -95,7 +95,7 @@ func (b *Backoff) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// RetryDelay is the time to wait before retry n, from 1.
+// RetryDelay returns the delay before retry n, from 1.
 func (t *Task) RetryDelay(n int) time.Duration {
 	b := DefaultBackoff
 	if t.RetryBackoff != nil {

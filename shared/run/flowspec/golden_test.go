@@ -19,7 +19,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the expectations in testdata")
 
-// each runs a test for every file of a folder of testdata.
+// each runs a test for every file in a folder of testdata.
 func each(t *testing.T, folder string, test func(t *testing.T, path string, raw []byte)) {
 	paths, err := filepath.Glob(filepath.Join("testdata", folder, "*.json"))
 	require.NoError(t, err)
@@ -69,7 +69,7 @@ func TestValidSpecs(t *testing.T) {
 
 type invalidCase struct {
 	Spec   json.RawMessage `json:"spec,omitempty"`
-	Raw    *string         `json:"raw,omitempty"` // where the document is not JSON
+	Raw    *string         `json:"raw,omitempty"` // if the document is not JSON
 	Faults []errs.Detail   `json:"faults"`
 }
 

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// topological orders the tasks by Kahn's method; those on a cycle, and behind
-// one, are left out.
+// topological orders the tasks by Kahn's algorithm, without those on or behind
+// a cycle.
 func (f *Flow) topological() []int {
 	open := make([]int, len(f.Tasks))
 	order := make([]int, 0, len(f.Tasks))
@@ -26,8 +26,8 @@ func (f *Flow) topological() []int {
 	return order
 }
 
-// findCycle returns the tasks of one cycle, each the dependency of the next;
-// nil if there is none.
+// findCycle returns the tasks of one cycle, each followed by one that depends
+// on it; nil if there is none.
 func (f *Flow) findCycle() []string {
 	const (
 		unseen = iota
@@ -35,7 +35,7 @@ func (f *Flow) findCycle() []string {
 		done
 	)
 	state := make([]int8, len(f.Tasks))
-	next := make([]int, len(f.Tasks)) // which dependency to follow
+	next := make([]int, len(f.Tasks)) // next dependency to follow
 	for start := range f.Tasks {
 		if state[start] != unseen {
 			continue
@@ -63,8 +63,8 @@ func (f *Flow) findCycle() []string {
 	return nil
 }
 
-// cycle names the end of a path from task first on, against the direction in
-// which the path was walked, beginning with the task that is first in the spec.
+// cycle returns the names on a path from task first on, in reverse order,
+// beginning with the task that is first in the spec.
 func (f *Flow) cycle(path []int, first int) []string {
 	var ring []int
 	for i := len(path) - 1; i >= 0; i-- {
@@ -86,7 +86,7 @@ func (f *Flow) cycle(path []int, first int) []string {
 	return names
 }
 
-// cycleText draws a cycle: a -> b -> a. A long one is shortened in the middle.
+// cycleText formats a cycle: a -> b -> a. It shortens a long one in the middle.
 func cycleText(names []string) string {
 	shown := append(names[:len(names):len(names)], names[0])
 	if len(shown) > 40 {

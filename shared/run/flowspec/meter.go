@@ -10,33 +10,33 @@ import (
 	"millrace/shared/platform/regex"
 )
 
-// The library counts nothing: one schema of a few hundred bytes may be applied
-// for hours, compare each of fifty thousand values with each of as many others,
-// or match a pattern whose states take all memory. A meter goes before each
-// subschema wherever it is applied. It charges for what the library does there
-// itself, and takes over type, const, enum and uniqueItems, which it does in a
-// time that is linear in the value.
+// The library counts nothing: a schema of a few hundred bytes may take hours to
+// apply, compare each of fifty thousand values with each of as many others, or
+// match a pattern whose states take all memory. A meter runs before each
+// subschema wherever it is applied. It charges for the library's own work
+// there, and replaces type, const, enum and uniqueItems by implementations that
+// are linear in the value.
 
 // meter charges the validations of one schema to a budget, one at a time.
 type meter struct {
 	turn   chan struct{}
 	budget *budget.Budget
-	depth  int // how deep the value is nested
-	wide   int // how often the properties and elements of a value are gone through
+	depth  int // nesting depth of the value
+	wide   int // how often the properties and elements of a value are traversed
 }
 
 func newMeter() *meter { return &meter{turn: make(chan struct{}, 1), wide: 1} }
 
-// What a subschema costs.
+// Costs of a subschema.
 const (
 	visitSteps = 4
 	visitBytes = 200
 	errorBytes = 300 // of the error that it may report
 )
 
-// attach puts the meter before a compiled schema, and before the boolean ones
-// directly below it. What it looks for is the library's format check, the last
-// of those that come first.
+// attach inserts the meter before a compiled schema, and before the boolean
+// ones directly below it. It uses the library's format check, which runs last
+// among the checks of the value itself.
 func (m *meter) attach(s *jsonschema.Schema) {
 	r := &rule{meter: m, schema: s, format: s.Format, fixed: visitSteps + listed(s)}
 	if s.Types != nil && !s.Types.IsEmpty() {
@@ -63,7 +63,7 @@ func (m *meter) attach(s *jsonschema.Schema) {
 	r.numeric = s.Minimum != nil || s.Maximum != nil || s.ExclusiveMinimum != nil || s.ExclusiveMaximum != nil || s.MultipleOf != nil
 	r.measured = s.MinLength != nil || s.MaxLength != nil || s.Format != nil
 	if s.UnevaluatedProperties != nil || s.UnevaluatedItems != nil {
-		m.wide = 4 // all around it note what they have evaluated
+		m.wide = 4 // all of them record what they have evaluated
 	}
 	m.before(s, r.check)
 	for below := range children(s) {
@@ -90,16 +90,16 @@ func (m *meter) charge(steps, bytes int) {
 	budget.Must(m.budget.Take(bytes))
 }
 
-// violation carries an error of the library's own kind through its format check.
+// violation passes an error of the library's own kind through its format check.
 type violation struct{ kind jsonschema.ErrorKind }
 
 func (violation) Error() string { return "violation" }
 
-// rule is what the meter knows of one subschema.
+// rule is the meter's data about one subschema.
 type rule struct {
 	meter    *meter
 	schema   *jsonschema.Schema
-	fixed    int // steps whatever the value
+	fixed    int // steps for any value
 	types    []string
 	constant *string
 	want     any // the value of constant
@@ -110,12 +110,12 @@ type rule struct {
 	measured bool // a text is gone through
 }
 
-// check charges for applying the subschema to v, without those below it, and
-// makes the checks that come first.
+// check charges for applying the subschema to v, without its own subschemas,
+// and runs the checks that the meter replaces.
 func (r *rule) check(v any) error {
 	r.meter.charge(r.fixed+r.cost(v), visitBytes)
 	if r.schema.DynamicRef != nil || r.schema.RecursiveRef != nil {
-		r.meter.charge(r.meter.depth+1, 0) // the schemas around are searched
+		r.meter.charge(r.meter.depth+1, 0) // the library searches the enclosing schemas
 	}
 	if r.types != nil {
 		if got, ok := typeOf(v, r.types); !ok {
@@ -144,7 +144,7 @@ func (r *rule) fail(k jsonschema.ErrorKind) error {
 	return violation{k}
 }
 
-// cost is what the library goes through of the value itself.
+// cost returns the steps that the library takes on the value itself.
 func (r *rule) cost(v any) int {
 	switch v := v.(type) {
 	case map[string]any:
@@ -180,13 +180,13 @@ func (m *meter) pattern(s string) (jsonschema.Regexp, error) {
 
 // MatchString implements jsonschema.Regexp.
 func (p *metered) MatchString(s string) bool {
-	if p.meter.budget != nil { // else the schema itself is checked
+	if p.meter.budget != nil { // nil while the schema itself is checked
 		p.meter.charge(p.Cost(len(s)), 0)
 	}
 	return p.Regexp.MatchString(s)
 }
 
-// unique is uniqueItems.
+// unique implements uniqueItems.
 type unique struct{ meter *meter }
 
 // Validate implements jsonschema.SchemaExt.

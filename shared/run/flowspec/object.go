@@ -10,17 +10,18 @@ import (
 	"millrace/shared/platform/errs"
 )
 
-// Object reads the fields of a JSON object strictly: each wrong type, missing
-// or unknown field is reported, and reading goes on. A null field is absent.
+// Object reads the fields of a JSON object strictly: each wrong type and each
+// missing or unknown field is reported, and reading continues. A null field
+// counts as absent.
 type Object struct {
 	loc       []any
 	fields    map[string]any
 	faults    *faults
-	templated bool // strings with ${{ may stand for any type
+	templated bool // strings with ${{ may have a value of any type
 	mapped    bool // the config of a task with map_over
 }
 
-// faults collects what is wrong, up to a limit.
+// faults collects errors, up to a limit.
 type faults struct{ list []errs.Detail }
 
 func (f *faults) add(kind string, loc []any, input any, format string, args ...any) {
@@ -30,7 +31,8 @@ func (f *faults) add(kind string, loc []any, input any, format string, args ...a
 	f.list = append(f.list, errs.Detail{Type: kind, Loc: loc, Msg: fmt.Sprintf(format, args...), Input: short(input)})
 }
 
-// short keeps scalars and clips text: a fault does not send the spec back.
+// short returns scalars and truncated text, so that an error does not contain
+// the whole spec.
 func short(v any) any {
 	switch v := v.(type) {
 	case string:
@@ -45,12 +47,12 @@ func short(v any) any {
 
 func at(loc []any, path ...any) []any { return slices.Concat(loc, path) }
 
-// Fault reports a fault of type value_error at a path below the object.
+// Fault reports an error of type value_error at a path below the object.
 func (o *Object) Fault(input any, path []any, format string, args ...any) {
 	o.faults.add("value_error", at(o.loc, path...), input, format, args...)
 }
 
-// Only reports every field that is not among the known ones.
+// Only reports every unknown field.
 func (o *Object) Only(known ...string) {
 	for _, k := range slices.Sorted(maps.Keys(o.fields)) {
 		if !slices.Contains(known, k) {
@@ -66,10 +68,10 @@ func clip(s string) string {
 	return s
 }
 
-// Has tells whether the field is there and not null.
+// Has reports whether the field is present and not null.
 func (o *Object) Has(name string) bool { return o.fields[name] != nil }
 
-// Given tells whether the field is there, if only as null.
+// Given reports whether the field is present, even if it is null.
 func (o *Object) Given(name string) bool {
 	_, given := o.fields[name]
 	return given
@@ -84,20 +86,21 @@ func (o *Object) Require(names ...string) {
 	}
 }
 
-// Value is a field as plain JSON, nil if absent.
+// Value returns a field as plain JSON, nil if it is absent.
 func (o *Object) Value(name string) any { return o.fields[name] }
 
-// Templated tells whether the field is a string with an expression in it, whose
+// Templated reports whether the field is a string with an expression, whose
 // value is known only when the task runs.
 func (o *Object) Templated(name string) bool { return o.templated && IsTemplate(o.fields[name]) }
 
-// IsTemplate tells whether a value is a string with an expression in it.
+// IsTemplate reports whether a value is a string with an expression.
 func IsTemplate(v any) bool {
 	s, ok := v.(string)
 	return ok && strings.Contains(s, "${{")
 }
 
-// Text is a string field; false if it is absent, wrong, or a template.
+// Text returns a string field. ok is false if it is absent, invalid, or a
+// template.
 func (o *Object) Text(name string) (string, bool) {
 	v := o.fields[name]
 	if v == nil || o.Templated(name) {
@@ -110,7 +113,8 @@ func (o *Object) Text(name string) (string, bool) {
 	return s, ok
 }
 
-// Number is a numeric field within bounds; false as with [Object.Text].
+// Number returns a numeric field within bounds. ok is false as for
+// [Object.Text].
 func (o *Object) Number(name string, low, high float64) (float64, bool) {
 	v := o.fields[name]
 	if v == nil || o.Templated(name) {
@@ -133,7 +137,7 @@ func (o *Object) Number(name string, low, high float64) (float64, bool) {
 	return n, true
 }
 
-// Int is a whole number within bounds; false as with [Object.Text].
+// Int returns an integer field within bounds. ok is false as for [Object.Text].
 func (o *Object) Int(name string, low, high int) (int, bool) {
 	v := o.fields[name]
 	if v == nil || o.Templated(name) {
@@ -151,7 +155,7 @@ func (o *Object) Int(name string, low, high int) (int, bool) {
 	return int(n), true
 }
 
-// Whole is a value as a whole number; false if it is none.
+// Whole converts a value to an integer. ok is false if it is not one.
 func Whole(v any) (int64, bool) {
 	switch v := v.(type) {
 	case int64:
@@ -171,7 +175,7 @@ func number(f float64) string {
 	return fmt.Sprintf("%g", f)
 }
 
-// Object is a field that is an object; nil as with [Object.Text].
+// Object returns an object field, nil where [Object.Text] returns false.
 func (o *Object) Object(name string) *Object {
 	v := o.fields[name]
 	if v == nil || o.Templated(name) {
@@ -185,7 +189,7 @@ func (o *Object) Object(name string) *Object {
 	return &Object{loc: at(o.loc, name), fields: m, faults: o.faults, templated: o.templated}
 }
 
-// List is a field that is a list; nil as with [Object.Text].
+// List returns a list field, nil where [Object.Text] returns false.
 func (o *Object) List(name string) []any {
 	v := o.fields[name]
 	if v == nil || o.Templated(name) {
@@ -198,5 +202,5 @@ func (o *Object) List(name string) []any {
 	return list
 }
 
-// Keys are the names of the fields, sorted.
+// Keys returns the names of the fields, sorted.
 func (o *Object) Keys() []string { return slices.Sorted(maps.Keys(o.fields)) }

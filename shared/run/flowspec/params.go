@@ -20,10 +20,10 @@ import (
 
 var paramsLoc = errs.Body("parameters")
 
-// checking is the budget of the parameters of one run.
+// checking is the budget for the parameters of one run.
 var checking = budget.Limits{Steps: 2_000_000, Bytes: 64 << 20}
 
-// schema checks the parameters of a flow_spec.
+// schema checks the parameters schema of a flow_spec.
 func (p *parser) schema(v any) {
 	loc := at(specLoc, "parameters")
 	root := v.(map[string]any)
@@ -50,12 +50,12 @@ func (p *parser) schema(v any) {
 		}
 	}
 	if p.budget.Err() != nil {
-		return // told of the whole
+		return // reported before
 	}
 	p.faults.add("value_error", loc, nil, "parameters is not a valid JSON Schema: %s", schemaProblem(err))
 }
 
-// schemaProblem is the library's sentence without the made-up address.
+// schemaProblem returns the library's sentence without its internal URL.
 func schemaProblem(err error) string {
 	if load, ok := errors.AsType[*jsonschema.LoadURLError](err); ok {
 		return "it refers to " + clip(strings.TrimPrefix(load.URL, "mem:///")) + ": " + load.Err.Error()
@@ -66,11 +66,11 @@ func schemaProblem(err error) string {
 	return strings.ReplaceAll(err.Error(), schemaURL, "")
 }
 
-// CheckParams fills in the schema's defaults, of the parameters and of the
-// objects among them, and checks the result. Keys for which injected is true
-// (nil for none) are the service's own: they are kept, meet a requirement, and
-// are not checked. Each violation has its place below ["body","parameters"].
-// What would take too much work is a violation; it ends early with ctx.
+// CheckParams fills in the schema's defaults, of the parameters and of objects
+// in them, and checks the result. Keys for which injected (nil for none)
+// returns true belong to the service: they are kept, count as present, and are
+// not checked. Each violation has its place below ["body","parameters"]. Too
+// much work is a violation, too; it ends early with ctx.
 func (f *Flow) CheckParams(ctx context.Context, params map[string]json.RawMessage, injected func(key string) bool) (map[string]json.RawMessage, []errs.Detail) {
 	b, end := budget.New(ctx, checking)
 	defer end()
@@ -91,7 +91,7 @@ func (f *Flow) CheckParams(ctx context.Context, params map[string]json.RawMessag
 	}
 	if bad := s.fill(b, values, out, func(key string) bool {
 		_, own := params[key]
-		return own && injected != nil && injected(key) // its value is the service's
+		return own && injected != nil && injected(key) // the service sets its value
 	}); len(bad) > 0 {
 		return nil, bad
 	}
@@ -110,7 +110,7 @@ func (f *Flow) CheckParams(ctx context.Context, params map[string]json.RawMessag
 	return out, nil
 }
 
-// fill applies the defaults to values, and notes in out what they changed of
+// fill applies the defaults to values, and records in out how they changed
 // parameters that are not kept.
 func (s *schema) fill(b *budget.Budget, values map[string]any, out map[string]json.RawMessage, kept func(string) bool) []errs.Detail {
 	changed, err := applyDefaults(b, s.root, s.root, values, 0)
@@ -134,7 +134,7 @@ func (s *schema) fill(b *budget.Budget, values map[string]any, out map[string]js
 	return nil
 }
 
-// tooMuch tells why parameters could not be checked.
+// tooMuch returns the error for parameters that could not be checked.
 func tooMuch(err error) errs.Detail {
 	msg := "the check was given up"
 	if _, ok := errors.AsType[*budget.PanicError](err); ok {
@@ -146,9 +146,9 @@ func tooMuch(err error) errs.Detail {
 	return errs.Detail{Type: "value_error", Loc: paramsLoc, Msg: msg}
 }
 
-// CheckDefaults checks parameters that a run may still add to, those of a
-// deployment or schedule: what the schema requires may be missing. The error is
-// an [*errs.Error] with one entry per violation, or why ctx has ended.
+// CheckDefaults checks parameters that a run may complete, such as those of a
+// deployment or schedule: required ones may be missing. The error is an
+// [*errs.Error] with one entry per violation, or the cause of ctx's end.
 func (f *Flow) CheckDefaults(ctx context.Context, params map[string]json.RawMessage) error {
 	b, end := budget.New(ctx, checking)
 	defer end()
@@ -191,8 +191,8 @@ func (s *schema) check(ctx context.Context, b *budget.Budget, compiled *jsonsche
 	return violations(paramsLoc, invalid, values)
 }
 
-// decodeParams reads the values with every digit of their numbers, and tells how
-// deep they are nested.
+// decodeParams decodes the values with exact numbers, and returns their nesting
+// depth.
 func decodeParams(params map[string]json.RawMessage, skip func(string) bool) (values map[string]any, depth int, bad []errs.Detail) {
 	values = make(map[string]any, len(params))
 	for _, key := range slices.Sorted(maps.Keys(params)) {
@@ -211,7 +211,7 @@ func decodeParams(params map[string]json.RawMessage, skip func(string) bool) (va
 	return values, depth, bad
 }
 
-// forgive drops the given keys from what is missing at the top.
+// forgive removes the given keys from the missing ones at the top level.
 func forgive(e *jsonschema.ValidationError, given func(string) bool) {
 	if r, ok := e.ErrorKind.(*kind.Required); ok && len(e.InstanceLocation) == 0 {
 		r.Missing = slices.DeleteFunc(r.Missing, given)

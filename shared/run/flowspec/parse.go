@@ -26,10 +26,10 @@ var (
 	specLoc  = errs.Body("flow_spec")
 )
 
-// Parse checks a flow_spec and makes its [Flow]. Every fault is reported, each
+// Parse checks a flow_spec and returns its [Flow]. Every error is reported,
 // with its place below ["body","flow_spec"], up to a thousand; the flow is nil
-// if there is one. Compiling all that is in it has a budget: beyond it that is
-// the fault. It ends early with ctx.
+// if there is any. Compiling has a budget, and exceeding it is an error. Parse
+// ends early with ctx.
 func Parse(ctx context.Context, raw json.RawMessage, kinds Kinds) (*Flow, []errs.Detail) {
 	return parseWithin(ctx, registering, raw, kinds)
 }
@@ -49,11 +49,11 @@ func parseWithin(ctx context.Context, limits budget.Limits, raw json.RawMessage,
 	return flow, nil
 }
 
-// registering is the budget of one flow_spec: 10,000 tasks with two ordinary
-// expressions each are within it.
+// registering is the budget of one flow_spec. It suffices for 10,000 tasks with
+// two ordinary expressions each.
 var registering = budget.Limits{Steps: 16_000_000, Bytes: 128 << 20}
 
-// gaveUp tells why a flow_spec was not checked to its end.
+// gaveUp returns the error for a flow_spec that was not checked completely.
 func (p *parser) gaveUp(err error) errs.Detail {
 	loc, msg := specLoc, "the check was given up"
 	if used, ok := errors.AsType[*budget.Exceeded](err); ok {
@@ -67,14 +67,14 @@ func (p *parser) gaveUp(err error) errs.Detail {
 
 type parser struct {
 	budget  *budget.Budget
-	reached int // the task at which the budget was used up, -1 before
+	reached int // the task at which the budget was used up; -1 before
 	kinds   Kinds
 	faults  *faults
-	names   map[string]int // task to index, the first of equal names
+	names   map[string]int // task indexes, the first for duplicate names
 	refs    []ref
 }
 
-// ref is a task that an expression refers to.
+// ref is a reference of an expression to a task.
 type ref struct {
 	task int // index of the referring task, -1 for on_failure
 	loc  []any
@@ -133,8 +133,8 @@ func (p *parser) parse(raw json.RawMessage) *Flow {
 	return p.graph(list, canonical)
 }
 
-// decode reads the document, refusing what JSON itself leaves open: fields
-// given twice, broken text, anything behind the end.
+// decode decodes the document and rejects what JSON leaves undefined: duplicate
+// fields, invalid text, trailing data.
 func (p *parser) decode(raw json.RawMessage) (map[string]any, bool) {
 	dec := jsontext.NewDecoder(bytes.NewReader(raw))
 	_, err := dec.ReadValue()
@@ -169,7 +169,7 @@ func (p *parser) decode(raw json.RawMessage) (map[string]any, bool) {
 	return tree, ok
 }
 
-// pointer splits a JSON pointer; a numeric token is taken as an index.
+// pointer splits a JSON pointer; a numeric token becomes an index.
 func pointer(ptr jsontext.Pointer) []any {
 	var out []any
 	for token := range ptr.Tokens() {
@@ -198,7 +198,8 @@ func (p *parser) index(list []any) {
 	}
 }
 
-// task checks one element of tasks; false if the graph cannot be built with it.
+// task checks one element of tasks. It returns false if the graph cannot be
+// built with it.
 func (p *parser) task(i int, v any) bool {
 	loc := at(specLoc, "tasks", i)
 	m, ok := v.(map[string]any)
@@ -218,8 +219,8 @@ func (p *parser) task(i int, v any) bool {
 	return p.dependsOn(o) && o.Has("name")
 }
 
-// onFailure checks the task that runs after a failed run: it stands outside the
-// graph, so nothing about its place can be said.
+// onFailure checks the task that runs after a failed run. It is not part of the
+// graph, so it must not have fields about its place.
 func (p *parser) onFailure(o *Object) {
 	for _, name := range []string{"depends_on", "map_over", "trigger_rule", "condition"} {
 		if _, has := o.fields[name]; has {
@@ -236,7 +237,7 @@ func (p *parser) onFailure(o *Object) {
 	p.common(o, -1)
 }
 
-// common checks the fields of every task.
+// common checks the fields that all tasks have.
 func (p *parser) common(o *Object, i int) {
 	o.Require("name", "type")
 	if name, ok := o.Text("name"); ok && (len(name) > maxTaskName || !taskName.MatchString(name)) {
@@ -278,7 +279,7 @@ func (p *parser) entrypoint(o *Object, kind Kind, entrypoint string, named bool)
 	}
 }
 
-// dependsOn checks the names; false if they do not fit the graph.
+// dependsOn checks the names. It returns false if they do not fit the graph.
 func (p *parser) dependsOn(o *Object) bool {
 	sound := true
 	seen := map[string]bool{}

@@ -9,18 +9,18 @@ import (
 	"millrace/shared/platform/regex"
 )
 
-// The bounds of a schema of parameters.
+// Limits of a parameters schema.
 const (
 	maxSchemaBytes  = 256 << 10
 	maxSchemaValues = 20_000 // objects, lists and scalars
 	maxSubschemas   = 3_000  // objects and booleans
 	maxPatterns     = 1_000
-	maxChain        = 100     // subschemas that are applied to one value, each by the one before
-	maxRules        = 100_000 // subschemas that may be applied to one value, those below apart
+	maxChain        = 100     // subschemas applied to one value, each by the previous one
+	maxRules        = 100_000 // subschemas that may be applied to one value, without those below it
 )
 
-// checkSchema holds a schema to its bounds and returns how many steps it costs
-// to compile.
+// checkSchema checks a schema against its limits and returns the steps to
+// compile it.
 func checkSchema(root map[string]any) (steps int, err error) {
 	if _, err := checkNumbers(root, 0); err != nil {
 		return 0, err
@@ -39,14 +39,15 @@ func checkSchema(root map[string]any) (steps int, err error) {
 			return 0, fmt.Errorf("it may have at most %d %s, this one has %d", bound.most, bound.what, bound.n)
 		}
 	}
-	// The library checks each value against its metaschema, and looks through
-	// all subschemas for each.
+	// The library checks each value against its metaschema, and searches all
+	// subschemas for each.
 	steps = 20*c.values + c.schemas*c.schemas/4 + 2*c.refs*c.schemas + c.patterns*regex.CompileCost(regex.MaxBytes)/4
 	return steps, nil
 }
 
-// census counts what a schema is made of. It takes every object and boolean for a
-// subschema and every key for a keyword: a reference may point anywhere.
+// census counts the parts of a schema. It takes every object and boolean for a
+// subschema and every key for a keyword, because a reference may point
+// anywhere.
 type census struct{ values, schemas, refs, patterns int }
 
 func (c *census) count(v any) {
@@ -76,7 +77,7 @@ func (c *census) count(v any) {
 	}
 }
 
-// listed counts what the library goes through at a subschema whatever the value.
+// listed counts what the library traverses at a subschema for any value.
 func listed(s *jsonschema.Schema) int {
 	n := len(s.Required) + len(s.Dependencies) + len(s.DependentRequired) + len(s.DependentSchemas)
 	for _, names := range s.DependentRequired {
@@ -90,7 +91,8 @@ func listed(s *jsonschema.Schema) int {
 	return n
 }
 
-// checkRules refuses a schema that would apply too many subschemas to one value.
+// checkRules rejects a schema that would apply too many subschemas to one
+// value.
 func checkRules(all []*jsonschema.Schema) error {
 	w := &walk{seen: make(map[*jsonschema.Schema]*reach, len(all))}
 	for _, s := range all {
@@ -104,13 +106,13 @@ func checkRules(all []*jsonschema.Schema) error {
 	return nil
 }
 
-// reach is what a subschema applies to the value that it is applied to.
+// reach is what a subschema applies to the same value.
 type reach struct{ chain, rules int }
 
 type walk struct{ seen map[*jsonschema.Schema]*reach }
 
-// reach goes no further once it is too much: a chain may be as long as the
-// schema. In a circle, which validation reports, it counts each once.
+// reach stops once it exceeds the limits, because a chain may be as long as the
+// schema. In a cycle, which validation reports, it counts each subschema once.
 func (w *walk) reach(s *jsonschema.Schema) reach {
 	if r, ok := w.seen[s]; ok {
 		return *r

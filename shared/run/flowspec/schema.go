@@ -15,26 +15,26 @@ import (
 	"millrace/shared/platform/budget"
 )
 
-// schema is a compiled JSON Schema of parameters. Nothing outside of it is
-// ever loaded.
+// schema is a compiled JSON Schema of parameters. It never loads other
+// documents.
 type schema struct {
-	root     map[string]any // the document, nil for none
+	root     map[string]any // the document, nil if there is none
 	compiled *jsonschema.Schema
-	optional func() (*jsonschema.Schema, error) // nothing required at the top
+	optional func() (*jsonschema.Schema, error) // without required properties at the top level
 	meter    *meter
 }
 
 const schemaURL = "mem:///parameters.json"
 
-// refusingLoader answers every reference to another document.
+// refusingLoader rejects every reference to another document.
 type refusingLoader struct{}
 
 func (refusingLoader) Load(string) (any, error) {
 	return nil, errors.New("references to other documents are not allowed")
 }
 
-// compileSchema compiles a schema within the bounds of [checkSchema]. The error
-// is an [*errs.Error]'s detail, the library's, or that of b.
+// compileSchema compiles a schema within the limits of [checkSchema]. The error
+// is that of the limits, the library's, or that of b.
 func compileSchema(b *budget.Budget, raw json.RawMessage) (*schema, error) {
 	s := &schema{meter: newMeter()}
 	if len(raw) == 0 || bytes.Equal(raw, []byte("null")) {
@@ -70,12 +70,12 @@ func compileSchema(b *budget.Budget, raw json.RawMessage) (*schema, error) {
 	return s, nil
 }
 
-// smallSchema is how many bytes a schema may have to be compiled without a turn,
-// some 2 ms.
+// smallSchema is the size in bytes up to which a schema is compiled without a
+// turn, about 2 ms.
 const smallSchema = 8 << 10
 
-// compileLater returns what compiles a registered schema when it is first asked
-// for. What it costs is not charged, but a large one takes a turn of the budget.
+// compileLater returns a function that compiles a registered schema on first
+// use. Its cost is not charged, but a large schema takes a turn of the budget.
 func compileLater(raw json.RawMessage) func(*budget.Budget) (*schema, error) {
 	var compiled atomic.Bool
 	compile := sync.OnceValues(func() (*schema, error) {
@@ -102,7 +102,7 @@ func (m *meter) compile(b *budget.Budget, root map[string]any) (compiled *jsonsc
 	c.RegisterVocabulary(&jsonschema.Vocabulary{
 		URL: "mem:///meter",
 		Compile: func(ctx *jsonschema.CompilerContext, _ map[string]any) (jsonschema.SchemaExt, error) {
-			all = append(all, ctx.Enqueue(nil)) // the schema that is being compiled
+			all = append(all, ctx.Enqueue(nil)) // the schema being compiled
 			return nil, nil
 		},
 	})
@@ -126,8 +126,8 @@ func (m *meter) compile(b *budget.Budget, root map[string]any) (compiled *jsonsc
 	return compiled, nil
 }
 
-// validate returns a *jsonschema.ValidationError for what does not match, or the
-// error of the budget.
+// validate returns a *jsonschema.ValidationError for a mismatch, or the error
+// of the budget.
 func (m *meter) validate(ctx context.Context, b *budget.Budget, s *jsonschema.Schema, v any, depth int) error {
 	b.Rest()
 	select { // the meter serves one validation at a time

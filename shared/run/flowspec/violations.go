@@ -19,12 +19,12 @@ import (
 
 var english = sync.OnceValue(func() *message.Printer { return message.NewPrinter(language.English) })
 
-// violations lists what a schema found wrong with a value at loc.
+// violations returns the errors of a schema for a value at loc.
 func violations(loc []any, e *jsonschema.ValidationError, value any) []errs.Detail {
 	f := &faults{}
 	leaves(f, loc, e, value)
-	// The library walks maps: without an order, the same fault would be told
-	// another way each time.
+	// The library iterates over maps, so sort the errors to report the same one
+	// each time.
 	slices.SortStableFunc(f.list, func(a, b errs.Detail) int {
 		return cmp.Or(cmp.Compare(fmt.Sprint(a.Loc...), fmt.Sprint(b.Loc...)), cmp.Compare(a.Msg, b.Msg))
 	})
@@ -82,7 +82,8 @@ func leaves(f *faults, loc []any, e *jsonschema.ValidationError, root any) {
 	}
 }
 
-// locate turns the path within a value into a loc, and finds what is there.
+// locate converts the path within a value to a loc, and returns the value
+// there.
 func locate(loc []any, path []string, value any) ([]any, any) {
 	out := at(loc)
 	for _, token := range path {
