@@ -8,15 +8,15 @@ import (
 	"millrace/shared/run/engine"
 )
 
-// Final tells which nodes of a stopped run were finished when it ended, and
-// which others had begun. Whatever is written to a node later is not shown: a
-// worker that was following the run's graph may still skip a task, say, or claim
-// one and give it up at once. It is encoded as runs of node numbers.
+// Final records which nodes of a stopped run were finished when it ended, and
+// which others had begun. Later writes to its nodes are not shown: a worker
+// that was following the run's graph may still skip a task, or claim one and
+// release it at once. It is encoded as runs of node numbers.
 type Final []byte
 
-// MakeFinal makes a Final of a run's items as they are when it ends. It is never
-// empty, so that it tells a run of which nothing was finished from one that ended
-// by itself.
+// MakeFinal returns the Final of a run's items as they are when it ends. It is
+// never empty, to distinguish a stopped run without finished nodes from a run
+// that ended by itself.
 func MakeFinal(items map[engine.Node]*Node) Final {
 	out := Final{finalVersion}
 	for _, want := range []func(*Node) bool{
@@ -37,8 +37,8 @@ func MakeFinal(items map[engine.Node]*Node) Final {
 // finalVersion is the first byte of a Final.
 const finalVersion = 1
 
-// appendRuns appends how many runs of successive numbers there are, and for each
-// the gap before it and its length.
+// appendRuns appends the number of runs of successive numbers, and for each the
+// gap before it and its length.
 func appendRuns(out []byte, numbers []engine.Node) []byte {
 	var runs []byte
 	count, next := uint64(0), engine.Node(0)
@@ -54,8 +54,8 @@ func appendRuns(out []byte, numbers []engine.Node) []byte {
 	return append(binary.AppendUvarint(out, count), runs...)
 }
 
-// Shown is the item of a node as readers are to see it: of a stopped run as it
-// was when the run ended. A node without an item is nil.
+// Shown returns a node's item as readers should see it: for a stopped run as it
+// was when the run ended. It is nil for a node without an item.
 func (r *Run) Shown(n engine.Node, item *Node) *Node {
 	if len(r.Final) == 0 || item == nil || !r.Status.RunEnded() {
 		return item
@@ -75,7 +75,8 @@ func (r *Run) Shown(n engine.Node, item *Node) *Node {
 	return shown
 }
 
-// holds reports whether runs of numbers hold n, and returns what follows them.
+// holds reports whether runs of numbers contain n, and returns the rest after
+// them.
 func holds(runs []byte, n engine.Node) (bool, []byte) {
 	count, size := binary.Uvarint(runs)
 	runs = runs[max(size, 0):]

@@ -12,30 +12,31 @@ import (
 	"millrace/shared/platform/table"
 )
 
-// The attributes of a map's place in the list of its workspace.
+// Attributes of a map's entry in the list of its workspace.
 const (
 	itemsPK = "l1_pk"
 	itemsSK = "l1_sk"
 )
 
-// itemsPartition is the list of a workspace's maps whose instances are not all
-// finished. Its sort keys are widths: each instance reads the map's item, so what
-// stands in it is to be short.
+// itemsPartition returns the list of a workspace's maps with unfinished
+// instances. Its sort keys are widths: each instance reads the map's item, so
+// its attributes must be short.
 func itemsPartition(org string) string { return org + "#m" }
 
-// ListItems puts a map of so many instances into its workspace's list.
+// ListItems returns the actions that add a map with the given number of
+// instances to its workspace's list.
 func ListItems(org string, width int) []table.Action {
 	return []table.Action{table.Set(itemsPK, itemsPartition(org)), table.Set(itemsSK, strconv.Itoa(width))}
 }
 
-// UnlistItems takes a map off the list.
+// UnlistItems returns the actions that remove a map from the list.
 func UnlistItems() []table.Action {
 	return []table.Action{table.Remove(itemsPK), table.Remove(itemsSK)}
 }
 
-// CountItems counts the instances of a workspace's maps that are not finished as
-// a whole, of runs that have not ended. What runs that were stopped have left in
-// the list it takes off.
+// CountItems counts the instances of a workspace's unfinished maps in runs that
+// have not ended. It removes the entries that stopped runs have left in the
+// list.
 func CountItems(ctx context.Context, t table.Table, org string) (int64, error) {
 	type mapped struct {
 		key   table.Key

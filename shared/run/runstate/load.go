@@ -14,7 +14,7 @@ import (
 	"millrace/shared/platform/table"
 )
 
-// MaxInput is the most bytes an [Input] may have.
+// MaxInput is the largest [Input] in bytes.
 const MaxInput = 8 << 20
 
 // GetRun reads a run's record, consistently. Errors: errs.NotFound.
@@ -70,7 +70,7 @@ func FindSlug(ctx context.Context, t table.Table, org, slug string, now time.Tim
 	return found, nil
 }
 
-// LoadInput reads what a run was accepted with.
+// LoadInput reads the input of a run.
 func LoadInput(ctx context.Context, t table.Table, b blob.Store, org, run string) (*Input, error) {
 	item, err := table.Load[InputItem](ctx, t, InputKey(org, run), table.Consistent)
 	if err != nil {
@@ -89,8 +89,8 @@ func LoadInput(ctx context.Context, t table.Table, b blob.Store, org, run string
 	return &in, nil
 }
 
-// StoreInput makes the item of an input; a large one goes to the object store
-// before the item is returned.
+// StoreInput returns the item of an input. A large input is stored in the
+// object store first.
 func StoreInput(ctx context.Context, b blob.Store, org, run string, in *Input) (InputItem, error) {
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)

@@ -24,13 +24,13 @@ type Node struct {
 	Failed     []int         `table:"fl,omitempty,set"`
 	Nonce      string        `table:"ln,omitempty"` // the lease's owner
 	LeaseUntil clock.Millis  `table:"lu,omitempty"`
-	Due        clock.Millis  `table:"q,omitempty"`  // not before, while RETRYING, QUEUED or suspended
+	Due        clock.Millis  `table:"q,omitempty"`  // not before this time, while RETRYING, QUEUED or suspended
 	Reason     string        `table:"wy,omitempty"` // why it waits, while QUEUED
-	Deferred   int           `table:"df,omitempty"` // how often this attempt was given back before it began
-	Announced  bool          `table:"an,omitempty"` // the log says that an attempt that was given back began
+	Deferred   int           `table:"df,omitempty"` // how often this attempt was deferred before it began
+	Announced  bool          `table:"an,omitempty"` // the log has the start of an attempt that was deferred
 	Suspended  bool          `table:"su,omitempty"`
 	Lost       int           `table:"lost,omitempty"` // leases lost so far
-	Chain      string        `table:"ch,omitempty"`   // the message whose walk this node belongs to
+	Chain      string        `table:"ch,omitempty"`   // the message that propagates from this node
 	StartedAt  clock.Millis  `table:"sa,omitempty"`
 	EndedAt    clock.Millis  `table:"ea,omitempty"`
 	Output     string        `table:"out,omitempty"` // JSON up to MaxInline
@@ -38,16 +38,16 @@ type Node struct {
 	OutputSize int64         `table:"ob,omitempty"`
 	ErrorType  string        `table:"et,omitempty"`
 	Error      string        `table:"em,omitempty"`
-	Carried    *int          `table:"oc,omitempty"` // engine.Outcome where it is not the status's own
+	Carried    *int          `table:"oc,omitempty"` // engine.Outcome, if it differs from the status's own
 	Width      *int          `table:"w,omitempty"`  // of a mapped task, once its list is evaluated
 	List       string        `table:"li,omitempty"` // the list, JSON up to MaxInline
 	ListRef    string        `table:"lr,omitempty"` // object key of a larger one
 	ListHash   string        `table:"lh,omitempty"`
-	Reuse      bool          `table:"ru,omitempty"` // instances of this map are reused where the plan says so
-	History    []Attempt     `table:"h,omitempty"`  // attempts before this one
+	Reuse      bool          `table:"ru,omitempty"` // instances of this map are reused as planned
+	History    []Attempt     `table:"h,omitempty"`  // previous attempts
 }
 
-// Attempt is the record of an attempt that is over.
+// Attempt is the record of a finished attempt.
 type Attempt struct {
 	Attempt   int           `table:"a" json:"a"`
 	Status    engine.Status `table:"s" json:"s"`
@@ -57,7 +57,7 @@ type Attempt struct {
 	Error     string        `table:"m,omitempty" json:"m"`
 }
 
-// The attributes of a Node that updates and conditions name.
+// Attributes of a Node used in updates and conditions.
 const (
 	NodeStatus    = "st"
 	NodeAttempt   = "at"
@@ -90,7 +90,7 @@ const (
 	NodeHistory   = "h"
 )
 
-// SetOf names the set that notes an outcome.
+// SetOf returns the name of the set that records an outcome.
 func SetOf(o engine.Outcome) string {
 	switch o {
 	case engine.OutcomeOK:
@@ -103,12 +103,12 @@ func SetOf(o engine.Outcome) string {
 	return NodeFailed
 }
 
-// Sets counts the dependencies noted.
+// Sets counts the recorded dependencies.
 func (n *Node) Sets() engine.Sets {
 	return engine.Sets{OK: len(n.OK), Skipped: len(n.Skipped), TimedOut: len(n.TimedOut), Failed: len(n.Failed)}
 }
 
-// Noted reports whether a dependency is noted.
+// Noted reports whether a dependency is recorded.
 func (n *Node) Noted(dep engine.Node) bool {
 	for _, set := range [][]int{n.OK, n.Skipped, n.TimedOut, n.Failed} {
 		for _, m := range set {
@@ -120,7 +120,7 @@ func (n *Node) Noted(dep engine.Node) bool {
 	return false
 }
 
-// Outcome is what the finished node means to its dependents.
+// Outcome returns the outcome of the finished node for its dependents.
 func (n *Node) Outcome() engine.Outcome {
 	if n.Carried != nil {
 		return engine.Outcome(*n.Carried)
@@ -128,20 +128,20 @@ func (n *Node) Outcome() engine.Outcome {
 	return n.Status.Outcome()
 }
 
-// Number is the node's number in the plan.
+// Number returns the node's number in the plan.
 func (n *Node) Number() engine.Node { return NodeNumber(n.SK) }
 
-// Input is what a run sees, frozen when it was accepted. Secret values are
-// never part of it.
+// Input is the input of a run, frozen at acceptance. It never contains secret
+// values.
 type Input struct {
 	Parameters  map[string]json.RawMessage `json:"parameters"`
 	Vars        map[string]string          `json:"vars,omitempty"`
 	LogicalDate string                     `json:"logical_date,omitempty"`
 	Reuse       *Reuse                     `json:"reuse,omitempty"`
-	Trace       string                     `json:"traceparent,omitempty"` // W3C Trace Context of what began the run
+	Trace       string                     `json:"traceparent,omitempty"` // W3C Trace Context of the request that created the run
 }
 
-// Size estimates how many bytes the input takes in memory.
+// Size estimates the input's memory in bytes.
 func (in *Input) Size() int {
 	const entry = 64 // of a map or a list, besides its text
 	n := len(in.LogicalDate) + len(in.Trace)
@@ -165,9 +165,9 @@ func (in *Input) Size() int {
 	return n
 }
 
-// Reuse is the plan of a retry from failed.
+// Reuse is the plan of a retry from failed tasks.
 type Reuse struct {
-	Run       string           `json:"run"`       // the run whose results are taken
+	Run       string           `json:"run"`       // the run whose results are reused
 	Tasks     []int            `json:"tasks"`     // indexes of whole tasks
 	Instances map[string][]int `json:"instances"` // by task index: instances
 	Names     []string         `json:"names"`     // names of the tasks that succeeded
@@ -191,7 +191,7 @@ func (r *Reuse) Place(own Place) Place {
 	return own
 }
 
-// InputItem stores an Input: its JSON, or the key of an object that holds it.
+// InputItem stores an Input: its JSON, or the key of the object with it.
 type InputItem struct {
 	table.Key
 	Data string `table:"data,omitempty"`
@@ -209,7 +209,7 @@ type Result struct {
 	Error      string `table:"em,omitempty"`
 }
 
-// TaskRunID names one attempt of one node of a run.
+// TaskRunID returns the id of one attempt of one node of a run.
 func TaskRunID(run string, n engine.Node, attempt int) string {
 	return fmt.Sprintf("%s-%d-%d", run, n, attempt)
 }

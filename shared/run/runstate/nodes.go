@@ -12,14 +12,14 @@ import (
 	"millrace/shared/run/engine"
 )
 
-// NodeOption tells how nodes are read.
+// NodeOption configures reads of nodes.
 type NodeOption func(*nodeOptions)
 
-type nodeOptions struct{ only []string } // attributes; none: all
+type nodeOptions struct{ only []string } // empty: all attributes
 
-// Light reads nodes without what may be large: Output, List, Error and History.
-// The items of 10,000 nodes then take a few MB, not hundreds. The read units are
-// the same.
+// Light reads nodes without their potentially large attributes: Output, List,
+// Error and History. The items of 10,000 nodes then take a few MB instead of
+// hundreds. The read units are the same.
 func Light(o *nodeOptions) { o.only = light() }
 
 var light = sync.OnceValue(func() []string {
@@ -28,7 +28,7 @@ var light = sync.OnceValue(func() []string {
 	})
 })
 
-// Only reads those attributes of nodes alone.
+// Only reads only the given attributes of nodes.
 func Only(attributes ...string) NodeOption {
 	return func(o *nodeOptions) { o.only = attributes }
 }
@@ -40,7 +40,7 @@ func options(opts []NodeOption) (o nodeOptions) {
 	return o
 }
 
-// LoadNode reads a node's item consistently; nil if it has none.
+// LoadNode reads a node's item consistently. It returns nil if there is none.
 func LoadNode(ctx context.Context, t table.Table, org, run string, n engine.Node, opts ...NodeOption) (*Node, error) {
 	item, err := table.Load[Node](ctx, t, NodeKey(org, run, n), table.Consistent, table.Only(options(opts).only...))
 	if errors.Is(err, table.ErrNotFound) {
@@ -52,8 +52,8 @@ func LoadNode(ctx context.Context, t table.Table, org, run string, n engine.Node
 	return &item, nil
 }
 
-// LoadAll reads the items of some nodes consistently; those that have none are
-// missing from the answer.
+// LoadAll reads the items of some nodes consistently. Nodes without an item are
+// missing from the result.
 func LoadAll(ctx context.Context, t table.Table, org, run string, nodes []engine.Node, opts ...NodeOption) (map[engine.Node]*Node, error) {
 	keys := make([]table.Key, len(nodes))
 	for i, n := range nodes {
@@ -77,9 +77,9 @@ func LoadAll(ctx context.Context, t table.Table, org, run string, nodes []engine
 // Span is a range of node numbers, the end excluded.
 type Span struct{ From, To engine.Node }
 
-// SpanNodes reads the items of a range of nodes consistently, in the order of
-// their numbers. No more than a page of them, a megabyte, is held at a time. The
-// first error ends it.
+// SpanNodes iterates over the items of a range of nodes, read consistently, in
+// the order of their numbers. It holds at most one page, a megabyte, at a time.
+// The first error ends it.
 func SpanNodes(ctx context.Context, t table.Table, org, run string, span Span, opts ...NodeOption) iter.Seq2[*Node, error] {
 	only := options(opts).only
 	return func(yield func(*Node, error) bool) {
@@ -121,11 +121,12 @@ func LoadSpan(ctx context.Context, t table.Table, org, run string, span Span, it
 	return nil
 }
 
-// Nodes reads all items of a run's nodes like [SpanNodes], as [Run.Shown] shows
-// them: tasks, then by map its instances, and joins if they are asked for.
+// Nodes iterates over all items of a run's nodes like [SpanNodes], in the form
+// of [Run.Shown]: tasks, then the instances of each map, and joins if joins is
+// set.
 func Nodes(ctx context.Context, t table.Table, run *Run, p *engine.Plan, joins bool, opts ...NodeOption) iter.Seq2[*Node, error] {
 	if only := options(opts).only; len(only) > 0 && !slices.Contains(only, NodeWidth) {
-		opts = []NodeOption{Only(append([]string{NodeWidth}, only...)...)} // which tells the instances
+		opts = []NodeOption{Only(append([]string{NodeWidth}, only...)...)} // the width determines the instances
 	}
 	return func(yield func(*Node, error) bool) {
 		widths := map[int]int{}
@@ -163,7 +164,7 @@ func Nodes(ctx context.Context, t table.Table, run *Run, p *engine.Plan, joins b
 	}
 }
 
-// LoadNodes reads what [Nodes] does, at once.
+// LoadNodes returns the items of [Nodes] as a slice.
 func LoadNodes(ctx context.Context, t table.Table, run *Run, p *engine.Plan, joins bool, opts ...NodeOption) (map[engine.Node]*Node, error) {
 	items := map[engine.Node]*Node{}
 	for n, err := range Nodes(ctx, t, run, p, joins, opts...) {

@@ -1,7 +1,7 @@
-// Package runstate is how runs are stored: the keys and items of a run, its
-// input, its task nodes and its archive, and where it stands in the indexes.
-// Everything of a run lives in partitions that begin with the workspace and
-// the run, so no read of one workspace can reach another's.
+// Package runstate defines how runs are stored: the keys and items of a run,
+// its input, its task nodes and its archive, and its index entries. All data of
+// a run is in partitions that begin with the workspace and the run, so a read
+// of one workspace cannot reach another's.
 package runstate
 
 import (
@@ -16,21 +16,21 @@ import (
 	"millrace/shared/run/engine"
 )
 
-// The sizes that keep a run's items and partitions small.
+// Sizes that keep a run's items and partitions small.
 const (
 	NodesPerShard = 500      // task items of one partition
-	MaxInline     = 32 << 10 // bytes of JSON kept in an item; more goes to the object store
+	MaxInline     = 32 << 10 // bytes of JSON stored in an item; more goes to the object store
 	DueShards     = 16
-	MaxMessage    = 2 << 10 // bytes of an error message kept
+	MaxMessage    = 2 << 10 // bytes of a stored error message
 )
 
-// The fences that stop a run.
+// The fences, which stop a run.
 const (
 	FenceCancel   = "cancel"
 	FenceDeadline = "deadline"
 )
 
-// Run is a run's record and control item: small, because every task start
+// Run is a run's record and control item. It is small, because every task start
 // reads it.
 type Run struct {
 	table.Key
@@ -42,9 +42,9 @@ type Run struct {
 	Flow         string        `table:"flow"`
 	Version      string        `table:"ver"`
 	SpecHash     string        `table:"spec"`
-	Plan         int           `table:"pv,omitempty"`   // version of its plan, as [engine.PlanOf] takes it
+	Plan         int           `table:"pv,omitempty"`   // version of its plan, as for [engine.PlanOf]
 	Artifact     string        `table:"art,omitempty"`  // object key of the code
-	CodeHash     string        `table:"code,omitempty"` // names the code's content
+	CodeHash     string        `table:"code,omitempty"` // identifies the code's content
 	Deployment   string        `table:"dep,omitempty"`
 	Environment  string        `table:"env"`
 	Mode         string        `table:"mode"`         // tier
@@ -58,7 +58,7 @@ type Run struct {
 	Fence        string        `table:"fe,omitempty"`
 	FenceBy      string        `table:"fb,omitempty"`
 	FenceAt      clock.Millis  `table:"fa,omitempty"`
-	Tasks        int           `table:"n,omitempty"`  // of its flow, as its due entry tells
+	Tasks        int           `table:"n,omitempty"`  // of its flow, as encoded in its due entry
 	Timeout      int           `table:"to,omitempty"` // seconds from start to deadline
 	Deadline     clock.Millis  `table:"dl,omitempty"`
 	Error        string        `table:"err,omitempty"`
@@ -68,11 +68,11 @@ type Run struct {
 	Reused       int           `table:"reu,omitempty"`
 	Archived     bool          `table:"arc,omitempty"`
 	ReconciledAt clock.Millis  `table:"lk,omitempty"`  // when it was last reconciled
-	ProbedAt     clock.Millis  `table:"pb,omitempty"`  // when a reconciliation last sent messages again
-	Final        Final         `table:"fin,omitempty"` // of a run that was stopped, once it has ended
+	ProbedAt     clock.Millis  `table:"pb,omitempty"`  // when a reconciliation last repeated messages
+	Final        Final         `table:"fin,omitempty"` // of a stopped run that has ended
 }
 
-// The attributes of a Run that updates and conditions name.
+// Attributes of a Run used in updates and conditions.
 const (
 	RunStatus     = "st"
 	RunStarted    = "sa"
@@ -91,7 +91,7 @@ const (
 	DueSK         = "due_sk"
 )
 
-// Fenced tells why the run must start no more tasks at now, "" if it may.
+// Fenced returns why the run must not start more tasks at now, "" if it may.
 func (r *Run) Fenced(now time.Time) string {
 	switch {
 	case r.Fence != "":
@@ -114,10 +114,10 @@ func (r *Run) TierOf(task string) string {
 	return task
 }
 
-// RunKey is the key of a run's record.
+// RunKey returns the key of a run's record.
 func RunKey(org, run string) table.Key { return table.Key{PK: partition(org, run), SK: "run"} }
 
-// InputKey is the key of a run's input.
+// InputKey returns the key of a run's input.
 func InputKey(org, run string) table.Key { return table.Key{PK: partition(org, run), SK: "input"} }
 
 // ResultKey is the key of a run's result.
@@ -125,20 +125,20 @@ func ResultKey(org, run string) table.Key {
 	return table.Key{PK: partition(org, run), SK: "result"}
 }
 
-// ArchiveKey is the key of a run's log archive.
+// ArchiveKey returns the key of a run's log archive.
 func ArchiveKey(org, run string) table.Key {
 	return table.Key{PK: partition(org, run), SK: "archive"}
 }
 
-// LogShards is the most partitions that a run's live log has.
+// LogShards is the largest number of partitions of a run's live log.
 const LogShards = 4
 
-// LogPartition is the first partition of a run's live log, where every writer
-// begins.
+// LogPartition returns the first partition of a run's live log, where every
+// writer begins.
 func LogPartition(org, run string) string { return partition(org, run) + "#log" }
 
-// LogPartitions are all partitions that a run's live log may have, the first
-// one first.
+// LogPartitions returns all partitions that a run's live log may have, the
+// first one first.
 func LogPartitions(org, run string) []string {
 	all := make([]string, LogShards)
 	for shard := range all {
@@ -152,27 +152,28 @@ func LogPartitions(org, run string) []string {
 
 func partition(org, run string) string { return org + "#run#" + run } //guard:tenant/run operand 1 "org"
 
-// NodeKey is the key of a task node.
+// NodeKey returns the key of a task node.
 func NodeKey(org, run string, n engine.Node) table.Key {
 	return table.Key{PK: NodePartition(org, run, int(n)/NodesPerShard), SK: fmt.Sprintf("%09d", int(n))}
 }
 
-// NodePartition is the partition of a shard of a run's task nodes.
+// NodePartition returns the partition of a shard of a run's task nodes.
 func NodePartition(org, run string, shard int) string {
 	return partition(org, run) + "#t" + strconv.Itoa(shard)
 }
 
-// NodeNumber reads the number of a node from its sort key.
+// NodeNumber returns the number of a node by its sort key.
 func NodeNumber(sk string) engine.Node {
 	n, _ := strconv.Atoi(strings.TrimLeft(sk, "0"))
 	return engine.Node(n)
 }
 
-// Object is the key of an object that belongs to a run.
+// Object returns the key of an object that belongs to a run.
 func Object(org, run, name string) string { return org + "/runs/" + run + "/" + name } //guard:tenant/objects operand 1 "org"
 
-// DueAt is a run's place in the due index. It tells how many tasks the run's flow
-// has, so that what is unfinished can be counted by the index alone.
+// DueAt returns a run's entry in the due index. It contains the number of tasks
+// in the run's flow, so that unfinished tasks can be counted from the index
+// alone.
 func DueAt(org, run string, tasks int, at time.Time) table.DueEntry {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(run))
@@ -182,8 +183,8 @@ func DueAt(org, run string, tasks int, at time.Time) table.DueEntry {
 	}
 }
 
-// DueTasks is the number of tasks that the entry of the due index with that sort
-// key tells of; of one that tells none it is 1.
+// DueTasks returns the number of tasks in the sort key of a due entry, 1 if it
+// has none.
 func DueTasks(sk string) int {
 	n, err := strconv.Atoi(sk[strings.LastIndexByte(sk, '#')+1:])
 	if err != nil {
@@ -192,17 +193,18 @@ func DueTasks(sk string) int {
 	return n
 }
 
-// DuePartition is one shard of the due index.
+// DuePartition returns a shard of the due index.
 func DuePartition(shard int) string { return "due#" + strconv.Itoa(shard) }
 
-// ParseRunKey reads workspace and run from the partition of a run's record.
+// ParseRunKey returns workspace and run of the partition of a run's record.
 func ParseRunKey(pk string) (org, run string, ok bool) {
 	org, run, ok = strings.Cut(pk, "#run#")
 	return org, run, ok && !strings.Contains(run, "#")
 }
 
-// Lists are a run's places in the list indexes: by workspace, flow,
-// environment, and flow with environment, each sorted by run id, that is by time.
+// Lists returns a run's entries in the list indexes: by workspace, flow,
+// environment, and flow with environment, each sorted by run id, and therefore
+// by time.
 func Lists(org, flow, env, run string) table.ListEntries {
 	return table.ListEntries{
 		L1PK: ListPartition(org, "", ""), L1SK: run,
@@ -212,13 +214,13 @@ func Lists(org, flow, env, run string) table.ListEntries {
 	}
 }
 
-// ListPartition is the list of a workspace's runs, narrowed to a flow and an
-// environment where they are given.
+// ListPartition returns the list of a workspace's runs, limited to a flow and
+// an environment if they are given.
 func ListPartition(org, flow, env string) string {
 	return org + "#runs#" + flow + "#" + env //guard:tenant/lists operand 1 "org"
 }
 
-// ListIndex is the index that holds [ListPartition].
+// ListIndex returns the index that contains [ListPartition].
 func ListIndex(flow, env string) table.Index {
 	switch {
 	case flow != "" && env != "":
@@ -231,8 +233,8 @@ func ListIndex(flow, env string) table.Index {
 	return table.ByList
 }
 
-// Duration is how long the run took in milliseconds, 0 while it has not ended
-// or if it never started.
+// Duration returns how long the run took in milliseconds; 0 if it has not ended
+// or never started.
 func (r *Run) Duration() int64 {
 	if r.StartedAt == 0 || r.EndedAt == 0 {
 		return 0
@@ -240,8 +242,8 @@ func (r *Run) Duration() int64 {
 	return int64(r.EndedAt - r.StartedAt)
 }
 
-// FenceSignal names the signal, within a process, that a run was fenced.
+// FenceSignal returns the name of the in-process signal that a run was fenced.
 func FenceSignal(run string) string { return "fence/" + run }
 
-// RunSignal names the signal, within a process, that a run is over.
+// RunSignal returns the name of the in-process signal that a run has ended.
 func RunSignal(run string) string { return "run/" + run }
