@@ -1,7 +1,7 @@
-// Package tasktype is the catalog of task types: the one list from which the
-// validation of flows, default_executor, GET /backends, the executors of the
-// workers and the README's table follow. A new type is an entry of [All] and its
-// executor in function taskworker, which does not start while one is missing.
+// Package tasktype is the catalog of task types, from which the validation of
+// flows, default_executor, GET /backends, the executors of the workers and the
+// README's table are derived. A new type is an entry of [All] and an executor
+// in function taskworker, which does not start while one is missing.
 package tasktype
 
 import (
@@ -14,26 +14,26 @@ import (
 	"millrace/shared/run/flowspec"
 )
 
-// Type is one type of tasks.
+// Type is a type of tasks.
 type Type struct {
-	flowspec.Kind // what registering a flow has to know
+	flowspec.Kind // the part needed for registering a flow
 
-	// Sandboxed: its tasks are user code in a process of its own; otherwise the
-	// service itself does the work.
+	// Sandboxed means that its tasks run user code in a separate process;
+	// otherwise the service itself does the work.
 	Sandboxed bool
-	// Tiered: the runtime tier makes a difference.
+	// Tiered means that the runtime tier makes a difference.
 	Tiered bool
-	// Doc says what a task does, in one sentence.
+	// Doc describes in one sentence what a task does.
 	Doc string
-	// Config describes the fields of config, in Markdown; empty for none.
+	// Config describes the fields of config, in Markdown; "" for none.
 	Config string
 }
 
-// heldTimeoutSecs is the longest that a task may take which holds a worker for as
-// long as it runs: it has to fit the invocation of one.
+// heldTimeoutSecs is the largest time-out of a task that holds a worker while
+// it runs: it must fit into one invocation.
 const heldTimeoutSecs = 840
 
-// All returns the types; the first is what default_executor is unless it is named.
+// All returns the types. The first is the default of default_executor.
 func All() []Type { return slices.Clone(all) }
 
 var all = []Type{
@@ -72,7 +72,7 @@ var all = []Type{
 	},
 }
 
-// Find returns the type of a name, false if there is none.
+// Find returns the type with a name. ok is false if there is none.
 func Find(name string) (Type, bool) {
 	i := slices.IndexFunc(all, func(t Type) bool { return t.Name == name })
 	if i < 0 {
@@ -81,7 +81,7 @@ func Find(name string) (Type, bool) {
 	return all[i], true
 }
 
-// Names lists the types in the order of [All].
+// Names returns the names of the types in the order of [All].
 func Names() []string {
 	names := make([]string, len(all))
 	for i, t := range all {
@@ -90,7 +90,8 @@ func Names() []string {
 	return names
 }
 
-// Kinds returns what flowspec checks flows against. It must not be changed.
+// Kinds returns the kinds against which flowspec checks flows. Callers must not
+// modify it.
 var Kinds = sync.OnceValue(func() flowspec.Kinds {
 	kinds := make(flowspec.Kinds, len(all))
 	for _, t := range all {
@@ -99,7 +100,7 @@ var Kinds = sync.OnceValue(func() flowspec.Kinds {
 	return kinds
 })
 
-// Markdown writes the types as the table of the README.
+// Markdown returns the types as the table in the README.
 func Markdown() string {
 	var b strings.Builder
 	b.WriteString("| type | what a task does | `config` | secrets in it | `timeout_secs` if left out | at most |\n| --- | --- | --- | --- | --- | --- |\n")

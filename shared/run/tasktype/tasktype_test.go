@@ -42,13 +42,13 @@ func TestEachTypeIsComplete(t *testing.T) {
 	assert.Len(t, tasktype.Kinds(), len(seen))
 }
 
-// The sandbox has the same default for a request that names no timeout.
+// The sandbox has the same default for a request without a time-out.
 func TestSandboxTimeoutIsThatOfTasks(t *testing.T) {
 	t.Parallel()
 	assert.Equal(t, sandbox.DefaultTimeout, flowspec.DefaultTimeoutSecs*time.Second)
 }
 
-// Where secrets are not allowed a config that reads one is refused.
+// A config that reads a secret is rejected if its type does not allow secrets.
 func TestSecretsInConfig(t *testing.T) {
 	t.Parallel()
 	configs := map[string]string{
