@@ -51,9 +51,9 @@ func invoke(t *testing.T, d fn.Deps, payload string) (events.SchedulerTickResult
 	return result, err
 }
 
-// looks receives the reconciliation messages from the queue and counts them by
-// run.
-func looks(t *testing.T, env *localtest.Env) map[string]int {
+// reconciliations receives the reconciliation messages from the queue and
+// counts them by run.
+func reconciliations(t *testing.T, env *localtest.Env) map[string]int {
 	t.Helper()
 	got := map[string]int{}
 	for {
@@ -81,18 +81,18 @@ func TestTickSendsReconciliationOfDueRuns(t *testing.T) {
 	result, err := invoke(t, env.Deps, `{"event_type":"scheduler_tick","max_due":100}`)
 	require.NoError(t, err)
 	assert.Equal(t, events.SchedulerTickResult{Status: "processed", Checked: 40, Triggered: 40}, result)
-	got := looks(t, env)
+	got := reconciliations(t, env)
 	assert.Len(t, got, 40)
 	assert.NotContains(t, got, "run40", "not due yet")
 	env.Clock.Advance(time.Minute)
 	result, err = invoke(t, env.Deps, `{"event_type":"scheduler_tick"}`)
 	require.NoError(t, err)
 	assert.Equal(t, 1, result.Checked, "the others' looks are under way")
-	assert.Len(t, looks(t, env), 1)
+	assert.Len(t, reconciliations(t, env), 1)
 	env.Clock.Advance(5 * time.Minute)
 	result, err = invoke(t, env.Deps, `{"event_type":"scheduler_tick"}`)
 	require.NoError(t, err)
-	assert.Equal(t, 41, result.Checked, "what nobody looked at is due again")
+	assert.Equal(t, 41, result.Checked, "unhandled runs are due again")
 }
 
 func TestTickHandlesAtMostMaxDue(t *testing.T) {
@@ -102,7 +102,7 @@ func TestTickHandlesAtMostMaxDue(t *testing.T) {
 	result, err := invoke(t, env.Deps, `{"event_type":"scheduler_tick","max_due":3}`)
 	require.NoError(t, err)
 	assert.Equal(t, 3, result.Checked)
-	assert.Len(t, looks(t, env), 3)
+	assert.Len(t, reconciliations(t, env), 3)
 }
 
 func TestInvalidTickIsRejected(t *testing.T) {
@@ -118,7 +118,7 @@ func TestInvalidTickIsRejected(t *testing.T) {
 		_, err := invoke(t, env.Deps, payload)
 		assert.Equal(t, errs.Invalid, errs.CodeOf(err), name)
 	}
-	assert.Empty(t, looks(t, env))
+	assert.Empty(t, reconciliations(t, env))
 }
 
 // refusing is queues whose Send fails.
@@ -151,7 +151,7 @@ func TestBacklogIsHandledFairly(t *testing.T) {
 		result, err := invoke(t, env.Deps, `{"event_type":"scheduler_tick","max_due":10}`)
 		require.NoError(t, err)
 		assert.LessOrEqual(t, result.Checked, 10)
-		maps.Copy(got, looks(t, env))
+		maps.Copy(got, reconciliations(t, env))
 		env.Clock.Advance(time.Minute)
 	}
 	assert.Len(t, got, 42)
@@ -199,7 +199,7 @@ func TestFailedShardDoesNotDelayOthers(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, events.SchedulerTickResult{Status: "processed", Checked: 40 - in, Triggered: 40 - in, Failures: 1}, result)
 	assert.Len(t, b.read, runstate.DueShards)
-	assert.Len(t, looks(t, env), 40-in)
+	assert.Len(t, reconciliations(t, env), 40-in)
 
 	b.down = func(string) bool { return false }
 	result, err = invoke(t, d, `{"event_type":"scheduler_tick"}`)
@@ -311,6 +311,6 @@ func TestTickStopsAtItsTimeLimit(t *testing.T) {
 		assert.Equal(t, result.Checked, result.Triggered)
 		assert.Greater(t, result.Triggered, 500)
 		assert.Less(t, result.Triggered, 1000)
-		assert.Len(t, looks(t, env), result.Triggered)
+		assert.Len(t, reconciliations(t, env), result.Triggered)
 	})
 }

@@ -104,7 +104,7 @@ func TestTimedWorkIsSentToItsFunction(t *testing.T) {
 	later := w.put(reminders.Reminder, "later", time.Minute, 0)
 	due(t, w.Env, 1)
 	assert.Equal(t, events.SchedulerTickResult{Status: "processed", Checked: 3, Triggered: 3}, w.ticks(`{"event_type":"scheduler_tick"}`))
-	assert.Len(t, looks(t, w.Env), 1, "runs are as they were")
+	assert.Len(t, reconciliations(t, w.Env), 1, "runs are as they were")
 
 	// Each message is delivered three times.
 	assert.Len(t, w.take(reminders.Reminder, 3), 1)
@@ -179,7 +179,7 @@ func TestTickMayCarryItsTime(t *testing.T) {
 
 	noon := now.Add(-24 * time.Hour).Truncate(time.Second)
 	assert.Equal(t, 2, tick(noon).Triggered, "what was due a day ago, and the run, which goes by the clock")
-	assert.Len(t, looks(t, w.Env), 1)
+	assert.Len(t, reconciliations(t, w.Env), 1)
 	assert.Len(t, w.take(reminders.Reminder, 1), 1)
 	assert.Equal(t, noon, w.get(past).Now.Time())
 
@@ -243,7 +243,7 @@ func TestNoShardStarves(t *testing.T) {
 	due(t, w.Env, 4)
 	result := w.ticks(`{"event_type":"scheduler_tick","max_due":100}`)
 	assert.Equal(t, 100, result.Triggered)
-	assert.Len(t, looks(t, w.Env), 4)
+	assert.Len(t, reconciliations(t, w.Env), 4)
 	assert.Len(t, w.take(reminders.Deadline, 1), 1)
 	handed := w.take(reminders.Reminder, 1)
 	assert.Len(t, handed, 95)

@@ -84,13 +84,14 @@ func (c gatewayConn) Write(p []byte) (int, error) {
 func presigned(res *http.Response) error {
 	if res.StatusCode == http.StatusInsufficientStorage && res.Request.URL.Query().Has("X-Amz-Signature") {
 		res.StatusCode, res.Status = http.StatusServiceUnavailable, ""
-		res.Header.Set("Retry-After", strconv.Itoa(int(roomAfter.Seconds())))
+		res.Header.Set("Retry-After", strconv.Itoa(int(spaceRetryAfter.Seconds())))
 	}
 	return nil
 }
 
-// roomAfter is the retry delay for a write that failed for lack of disk space.
-const roomAfter = 10 * time.Second
+// spaceRetryAfter is the retry delay for a write that failed for lack of disk
+// space.
+const spaceRetryAfter = 10 * time.Second
 
 // failed responds to a request that did not reach the gateway, or whose body
 // did not arrive.

@@ -11,13 +11,13 @@ import (
 	"millrace/shared/web/fn"
 )
 
-// looksPage is the number of entries of the due index in one read.
-const looksPage = 256
+// reconcilePage is the number of entries of the due index in one read.
+const reconcilePage = 256
 
-// lookAtLiveRuns reconciles every live run, whether it is due or not, because
-// leases and in-memory state of an earlier process are gone. Nothing waits for
-// it: a worker that receives an older message finds the leases void, and
-// reconciliation finds work whose message was lost. Runs are reconciled one
+// reconcileLiveRuns reconciles every live run, whether it is due or not,
+// because leases and in-memory state of an earlier process are gone. Nothing
+// waits for it: a worker that receives an older message finds the leases void,
+// and reconciliation finds work whose message was lost. Runs are reconciled one
 // after the other, to leave processor time to requests. If a run cannot be
 // reconciled, that is logged, and a tick handles the run when it is due.
 //
@@ -25,11 +25,11 @@ const looksPage = 256
 // mostly to a later position in the same read, so the reconciled runs of each
 // shard are remembered. An entry that moves to a position already read was
 // moved by another reconciliation of this process.
-func lookAtLiveRuns(ctx context.Context, deps fn.Deps, page int) error {
+func reconcileLiveRuns(ctx context.Context, deps fn.Deps, page int) error {
 	begin, seen := time.Now(), 0
 	worker := dispatch.Worker(deps)
 	for shard := range runstate.DueShards {
-		looked := map[table.Key]bool{}
+		reconciled := map[table.Key]bool{}
 		due := table.Query{Index: table.Due, PK: runstate.DuePartition(shard), Limit: page}
 		for item, err := range table.All(ctx, deps.Table, due) {
 			if err != nil {
@@ -37,22 +37,22 @@ func lookAtLiveRuns(ctx context.Context, deps fn.Deps, page int) error {
 			}
 			key := item.Key()
 			org, run, ok := runstate.ParseRunKey(key.PK)
-			if !ok || looked[key] {
+			if !ok || reconciled[key] {
 				continue
 			}
-			looked[key] = true
+			reconciled[key] = true
 			err = worker.Reconcile(ctx, org, run)
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
 			if err != nil {
-				deps.Log.Error("run not looked at", "org_id", org, "run_id", run, "error", err)
+				deps.Log.Error("run not reconciled", "org_id", org, "run_id", run, "error", err)
 			}
 		}
-		seen += len(looked)
+		seen += len(reconciled)
 	}
 	if seen > 0 {
-		deps.Log.Info("looked at live runs", "runs", seen, "took", time.Since(begin))
+		deps.Log.Info("live runs reconciled", "runs", seen, "took", time.Since(begin))
 	}
 	return nil
 }
@@ -65,8 +65,8 @@ func recovering(deps fn.Deps) (stop func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		if err := lookAtLiveRuns(ctx, deps, looksPage); err != nil && ctx.Err() == nil {
-			deps.Log.Error("live runs not looked at", "error", err)
+		if err := reconcileLiveRuns(ctx, deps, reconcilePage); err != nil && ctx.Err() == nil {
+			deps.Log.Error("live runs not reconciled", "error", err)
 		}
 	}()
 	return func() {

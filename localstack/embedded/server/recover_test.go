@@ -65,7 +65,7 @@ func TestEveryLiveRunIsReconciledOnce(t *testing.T) {
 	w := &watched{Table: env.Deps.Table, looks: map[table.Key]int{}, parts: map[string]bool{}}
 	deps := env.Deps
 	deps.Table = w
-	require.NoError(t, lookAtLiveRuns(t.Context(), deps, page))
+	require.NoError(t, reconcileLiveRuns(t.Context(), deps, page))
 	for _, id := range ids {
 		assert.Equal(t, 1, w.looks[runstate.RunKey(env.A.OrgID, id)], id)
 		run, err := runstate.GetRun(t.Context(), env.Deps.Table, env.A.OrgID, id)

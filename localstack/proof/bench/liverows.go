@@ -87,7 +87,7 @@ func (b *bench) started(ctx context.Context, s *server, begin time.Time) error {
 	if err != nil {
 		return err
 	}
-	at, err := s.looked(ctx)
+	at, err := s.reconciled(ctx)
 	if err != nil {
 		return err
 	}
@@ -105,9 +105,9 @@ func (b *bench) started(ctx context.Context, s *server, begin time.Time) error {
 	return nil
 }
 
-// looked waits until the server has reconciled every live run, and returns the
-// time.
-func (s *server) looked(ctx context.Context) (time.Time, error) {
+// reconciled waits until the server has reconciled every live run, and returns
+// the time.
+func (s *server) reconciled(ctx context.Context) (time.Time, error) {
 	for begin := time.Now(); time.Since(begin) < time.Minute; {
 		for line := range strings.Lines(s.log.String()) {
 			var entry struct {
@@ -115,11 +115,11 @@ func (s *server) looked(ctx context.Context) (time.Time, error) {
 				Message string    `json:"msg"`
 				Runs    int       `json:"runs"`
 			}
-			if json.Unmarshal([]byte(line), &entry) != nil || entry.Message != "looked at live runs" {
+			if json.Unmarshal([]byte(line), &entry) != nil || entry.Message != "live runs reconciled" {
 				continue
 			}
 			if entry.Runs < liveRuns {
-				return entry.Time, fmt.Errorf("the server looked at %d live runs of %d", entry.Runs, liveRuns)
+				return entry.Time, fmt.Errorf("the server reconciled %d live runs of %d", entry.Runs, liveRuns)
 			}
 			return entry.Time, nil
 		}
@@ -127,5 +127,5 @@ func (s *server) looked(ctx context.Context) (time.Time, error) {
 			return time.Time{}, err
 		}
 	}
-	return time.Time{}, fmt.Errorf("the server has not looked at its live runs within a minute\n%s", s.log)
+	return time.Time{}, fmt.Errorf("the server has not reconciled its live runs within a minute\n%s", s.log)
 }

@@ -199,7 +199,7 @@ func (v view) Get(_ context.Context, key table.Key, _ ...table.ReadOption) (tabl
 // absent is an object store that is not checked.
 type absent struct{ blob.Store }
 
-var errAbsent = errors.New("fsck: the object store is not looked at")
+var errAbsent = errors.New("fsck: the object store is not checked")
 
 // Get fails.
 func (absent) Get(context.Context, string, *blob.Range) (io.ReadCloser, blob.Object, error) {

@@ -14,9 +14,10 @@ const (
 	quantum   = 50_000
 )
 
-// hoard is the number of bytes that work may hold while it waits for its turn.
-// Work that holds more proceeds to its end, so that only few hold much memory.
-const hoard = 8 << 20
+// maxWaitingBytes is the number of bytes that work may hold while it waits for
+// its turn. Work that holds more proceeds to its end, so that only few hold
+// much memory.
+const maxWaitingBytes = 8 << 20
 
 // turns is the gate of the process. It has half as many turns as there are
 // cores, so that short requests find a free core, however much long work there
@@ -29,7 +30,7 @@ func (b *Budget) pause() error {
 	if b.ctx.Err() != nil { //guard:budget/cancelled false
 		return context.Cause(b.ctx)
 	}
-	if b.turn && b.bytes > hoard {
+	if b.turn && b.bytes > maxWaitingBytes {
 		return nil
 	}
 	b.end()

@@ -29,9 +29,9 @@ var sentinels = map[string]error{
 // answer 507. The SDK does not retry such a request.
 const insufficientStorage = "InsufficientStorage"
 
-// roomAfter is the retry delay told to clients when a write failed for lack of
-// disk space.
-const roomAfter = 10 * time.Second
+// spaceRetryAfter is the retry delay told to clients when a write failed for
+// lack of disk space.
+const spaceRetryAfter = 10 * time.Second
 
 // translate maps a vendor error to the port's error. Others keep their chain,
 // so that a cancelled context stays visible.
@@ -45,7 +45,7 @@ func translate(err error) error {
 		}
 		if api.ErrorCode() == insufficientStorage {
 			e := errs.Wrap(errs.Unavailable, err, "%s", api.ErrorMessage())
-			e.RetryAfter = roomAfter
+			e.RetryAfter = spaceRetryAfter
 			return e
 		}
 	}
