@@ -11,21 +11,21 @@ import (
 
 // Backend is an executor of tasks.
 type Backend struct {
-	Name           string          `json:"name" doc:"What default_executor names"`
-	Kind           string          `json:"kind" enum:"sandbox,builtin" doc:"sandbox: user code in a process of its own; builtin: the service itself"`
+	Name           string          `json:"name" doc:"Name, as used in default_executor"`
+	Kind           string          `json:"kind" enum:"sandbox,builtin" doc:"sandbox: user code in a separate process; builtin: executed by the service itself"`
 	TaskTypes      []string        `json:"task_types" doc:"The task types it executes"`
 	Available      bool            `json:"available" doc:"Whether tasks of these types can run now in this deployment"`
-	Message        string          `json:"message" doc:"Why it is not available, else what it does"`
-	ExecutionModes []ExecutionMode `json:"execution_modes" doc:"The runtime tiers it offers, smallest first; empty where the tier makes no difference"`
-	Isolation      *Isolation      `json:"isolation" doc:"How tasks are kept apart from the service and from each other; null where no user code runs"`
+	Message        string          `json:"message" doc:"What it does, or why it is not available"`
+	ExecutionModes []ExecutionMode `json:"execution_modes" doc:"The runtime tiers, smallest first; empty if the tier makes no difference"`
+	Isolation      *Isolation      `json:"isolation" doc:"How tasks are isolated from the service and from each other; null if no user code runs"`
 	Runtime        *Runtime        `json:"runtime" doc:"What user code runs on, for which packages that it brings have to be made; null where none runs"`
-	DefaultTimeout *int            `json:"default_timeout_secs" doc:"Of a task that sets no timeout_secs; null: such a task has none"`
-	MaxTimeout     *int            `json:"max_timeout_secs" doc:"The most a task may set; null: no such bound"`
+	DefaultTimeout *int            `json:"default_timeout_secs" doc:"Default of timeout_secs; null: no time-out by default"`
+	MaxTimeout     *int            `json:"max_timeout_secs" doc:"Largest timeout_secs; null: no limit"`
 }
 
 // Isolation describes how user code is isolated.
 type Isolation struct {
-	Level  string `json:"level" enum:"environment,namespaces,processes" doc:"environment: a machine of its own for each workspace; namespaces: processes that see nothing of the service or of each other; processes: no boundary between workspaces, for one's own code only"`
+	Level  string `json:"level" enum:"environment,namespaces,processes" doc:"environment: a separate machine for each workspace; namespaces: processes that cannot see the service or each other; processes: no isolation between workspaces, only for trusted code"`
 	Detail string `json:"detail"`
 }
 
@@ -39,13 +39,13 @@ type Runtime struct {
 type ExecutionMode struct {
 	Name     string `json:"name" enum:"nano,micro,small,medium,large,xlarge"`
 	MemoryMB int    `json:"memory_mb" doc:"Memory of one task"`
-	Default  bool   `json:"default" doc:"Taken where a run, deployment or flow names no tier"`
+	Default  bool   `json:"default" doc:"Used if neither run, deployment nor flow has a tier"`
 }
 
 func routes(api *httpapi.API, d fn.Deps) {
 	s := &service{sandbox: d.Sandbox, log: d.Log}
 	g := httpapi.Group{API: api, Function: name, Reads: tenant.Needs(tenant.RunsRead)}
 	httpapi.Get(g, "/backends", s.list, "List the executors of this deployment", httpapi.ID("backends-list"),
-		httpapi.Doc("The executor of each task type ("+strings.Join(tasktype.Names(), ", ")+"), with its timeouts and, where the "+
+		httpapi.Doc("The executor of each task type ("+strings.Join(tasktype.Names(), ", ")+"), with its timeouts and, if the "+
 			"runtime tier matters, the memory of each. An executor that this deployment lacks is listed with available false."))
 }

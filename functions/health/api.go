@@ -20,13 +20,13 @@ const (
 type ComponentHealth struct {
 	Name    string `json:"name" enum:"key_value_table,object_store,message_queue"`
 	Status  status `json:"status" enum:"healthy,degraded,unhealthy"`
-	Message string `json:"message" doc:"What was found, in words"`
+	Message string `json:"message" doc:"Details"`
 }
 
 // HealthCheckResponse is the response of GET /health.
 type HealthCheckResponse struct {
-	Status     status            `json:"status" enum:"healthy,degraded,unhealthy" doc:"The worst of the components'"`
-	Version    string            `json:"version" doc:"Of the service"`
+	Status     status            `json:"status" enum:"healthy,degraded,unhealthy" doc:"The worst status of the components"`
+	Version    string            `json:"version" doc:"Version of the service"`
 	Components []ComponentHealth `json:"components" doc:"Always the three, in this order: key_value_table, object_store, message_queue"`
 	Timestamp  string            `json:"timestamp" doc:"RFC 3339, UTC"`
 }
@@ -38,10 +38,10 @@ type reportIn struct {
 func routes(api *httpapi.API, d fn.Deps) {
 	g := httpapi.Group{API: api, Function: name, Reads: tenant.Public}
 	httpapi.Get(g, "/health", newService(d).health, "Health of the service", httpapi.ID("health"),
-		httpapi.Doc("Asks the table, the object store and the message queues at the time of the call, each for at most "+
+		httpapi.Doc("Checks the table, the object store and the message queues at the time of the call, each for at most "+
 			"two seconds. healthy: operational; degraded: not configured; unhealthy: not reachable, or failing. "+
-			"A store whose disk is full, so that writes are refused, is unhealthy and says so. "+
-			"The answer is 200 whatever the status is, and needs no credential; with that of who runs the service "+
+			"A store that rejects writes because its disk is full is unhealthy and reports that. "+
+			"The response is always 200 and needs no credential. With the operator's credential "+
 			"(on the embedded server Authorization: Bearer and the local_secret of credentials.json) "+
-			"the message of message_queue also tells how many tasks wait, how long the oldest has, and how many messages were given up."))
+			"the message of message_queue also tells how many tasks wait, for how long the oldest has waited, and how many messages were given up."))
 }

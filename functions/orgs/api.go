@@ -15,8 +15,8 @@ type OrgCreateRequest struct {
 type OrgResponse struct {
 	OrgID     string `json:"org_id"`
 	Name      string `json:"name"`
-	Role      string `json:"role" doc:"The caller's role in it; empty for an API key"`
-	Suspended bool   `json:"suspended" doc:"The workspace, or the caller's access to it, is suspended"`
+	Role      string `json:"role" doc:"The caller's role; empty for an API key"`
+	Suspended bool   `json:"suspended" doc:"Whether the workspace, or the caller's access to it, is suspended"`
 	CreatedAt string `json:"created_at" doc:"RFC 3339, UTC"`
 }
 
@@ -27,9 +27,9 @@ func routes(api *httpapi.API, d fn.Deps) {
 	access := tenant.Authenticated.Keys(tenant.ScopeAdmin)
 	g := httpapi.Group{API: api, Function: name, Reads: access, Writes: access}
 	httpapi.Get(g, "/orgs", s.list, "List the caller's workspaces",
-		httpapi.Doc("For a user, the workspaces they are a member of, the earliest joined first; any of them can be "+
+		httpapi.Doc("For a user, the workspaces they are a member of, the earliest joined first; each can be "+
 			"named in X-Org-Id. For an API key, which needs the scope `admin`, its own workspace."))
 	httpapi.Post(g, "/orgs", s.create, "Create a workspace",
-		httpapi.Doc("The caller becomes its owner; the owner of a workspace made with an API key, which needs the "+
-			"scope `admin`, is the user who made the key. The key itself keeps to its own workspace."))
+		httpapi.Doc("The caller becomes its owner; the owner of a workspace created with an API key, which needs the "+
+			"scope `admin`, is the user who created the key. The key itself remains limited to its own workspace."))
 }

@@ -16,7 +16,7 @@ type Event struct {
 	Level     string `json:"level" enum:"debug,info,warning,error,critical"`
 	Logger    string `json:"logger" maxLength:"200"`
 	Message   string `json:"message"`
-	Sequence  int64  `json:"sequence,omitempty" minimum:"1" doc:"Rises within the attempt"`
+	Sequence  int64  `json:"sequence,omitempty" minimum:"1" doc:"Increases within the attempt"`
 }
 
 // Batch is the runner's request. Without events it only asks for the fence.
@@ -26,7 +26,7 @@ type Batch struct {
 
 // Fence is the response to a Batch.
 type Fence struct {
-	Cancelled bool `json:"cancelled" doc:"The attempt is to stop"`
+	Cancelled bool `json:"cancelled" doc:"Whether the attempt must stop"`
 }
 
 type postIn struct {
@@ -37,8 +37,8 @@ type postIn struct {
 func routes(api *httpapi.API, d fn.Deps) {
 	s := &service{table: d.Table, clock: d.Clock, logs: d.Logs, limits: newLimits(), key: d.Config.AttemptKey}
 	g := httpapi.Group{API: api, Function: name, Writes: tenant.Public}
-	httpapi.Post(g, Path, s.post, "Hand over a batch of a task's log, and ask whether the task is to stop",
+	httpapi.Post(g, Path, s.post, "Store a batch of a task's log, and ask whether the task must stop",
 		httpapi.ID("attempt-logs"), httpapi.Hidden, httpapi.BodyLimit(maxBody),
-		httpapi.Doc("For the sandbox alone: the bearer token is one of the attempt. A batch that is acknowledged is "+
-			"stored. 429 when an attempt hands over more than it may."))
+		httpapi.Doc("Only for the sandbox: the bearer token is that of the attempt. An acknowledged batch is "+
+			"stored. 429 if an attempt exceeds its limits."))
 }

@@ -26,10 +26,10 @@ import (
 type Secret struct {
 	record.Meta
 	Name        string            `table:"name" json:"name"`
-	Environment *string           `table:"environment" json:"environment" doc:"null: the workspace's own, the fallback of every environment"`
+	Environment *string           `table:"environment" json:"environment" doc:"null: the workspace's own secret, the fallback of every environment"`
 	Description string            `table:"description,omitempty" json:"description"`
 	Tags        map[string]string `table:"tags,omitempty" json:"tags"`
-	Version     int               `table:"version" json:"version" doc:"Rises with each new value"`
+	Version     int               `table:"version" json:"version" doc:"Incremented by each new value"`
 	Sealed      vault.Sealed      `table:"sealed" json:"-"`
 }
 
