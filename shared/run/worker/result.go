@@ -2,7 +2,6 @@ package worker
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -64,7 +63,7 @@ func (v values) result(ctx context.Context, template *expr.Template) (executor.V
 	if err != nil {
 		return executor.Value{}, &expr.EvalError{Msg: err.Error()}
 	}
-	out := executor.Value{JSON: json.RawMessage(raw), Size: int64(len(raw))}
+	out := executor.Value{JSON: raw, Size: int64(len(raw))}
 	if len(raw) > runstate.MaxInline {
 		out.Ref = runstate.Object(v.org, v.id, "result.json")
 		_, err = blob.PutBytes(ctx, v.Blob, out.Ref, raw, blob.PutOptions{ContentType: "application/json"})
