@@ -137,6 +137,7 @@ func (s *service) publish(ctx context.Context, u upload, in *CompleteUploadReque
 	reg := &registry.Registration{
 		FlowName: u.FlowName, FlowVersion: u.FlowVersion, ArtifactKey: u.ArtifactKey, CodeHash: deref(in.CodeHash),
 		Tags: in.Tags, DepPackageSlugs: in.DepPackageSlugs, CodeOnly: true,
+		Kinds: s.store.Kinds,
 	}
 	size, _ := tier.Parse(deref(in.ExecutionMode)) // checked, as is the next
 	reg.ExecutionMode = string(size)

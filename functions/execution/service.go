@@ -15,13 +15,14 @@ import (
 type service struct {
 	sandbox sandbox.Sandbox // nil: none is configured
 	log     *slog.Logger
+	held    int // seconds that a task may hold a worker, see fn.Config.MaxTaskSecs
 }
 
 // list lists the executors, one for each task type, and whether the deployment
 // has them.
 func (s *service) list(ctx context.Context, _ *httpapi.None) (httpapi.Items[Backend], error) {
 	var out httpapi.Items[Backend]
-	for _, t := range tasktype.All() {
+	for _, t := range tasktype.Within(s.held) {
 		b := Backend{
 			Name: t.Name, Kind: "builtin", TaskTypes: []string{t.Name}, Available: true, Message: t.Doc,
 			ExecutionModes: []ExecutionMode{}, DefaultTimeout: bound(t.DefaultTimeoutSecs), MaxTimeout: bound(t.MaxTimeoutSecs),

@@ -32,7 +32,7 @@ func (s *service) register(ctx context.Context, req *registerIn) (FlowRegisterRe
 	in := &req.Body
 	reg := &registry.Registration{
 		FlowName: in.FlowName, FlowVersion: in.FlowVersion, CodeHash: orEmpty(in.CodeHash),
-		Description: orEmpty(in.Description), Tags: in.Tags,
+		Description: orEmpty(in.Description), Tags: in.Tags, Kinds: s.store.Kinds,
 	}
 	org := tenant.From(ctx).OrgID
 	if uri := orEmpty(in.ArtifactStoreURI); uri != "" {

@@ -141,6 +141,9 @@ type taskRun struct {
 	DurationMS   *int64  `json:"duration_ms"`
 	ErrorType    *string `json:"error_type"`
 	ErrorMessage *string `json:"error_message"`
+	Exception    *string `json:"exception"`
+	Traceback    *string `json:"traceback"`
+	QueuedMS     *int64  `json:"queued_ms"`
 	Output       any     `json:"output"`
 	OutputURI    *string `json:"output_uri"`
 	Executor     string  `json:"executor"`

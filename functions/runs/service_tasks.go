@@ -3,8 +3,11 @@ package runs
 import (
 	"context"
 	"encoding/json"
+	"slices"
 
+	"millrace/shared/platform/clock"
 	"millrace/shared/run/engine"
+	"millrace/shared/run/executor"
 	"millrace/shared/run/flowspec"
 	"millrace/shared/run/runstate"
 )
@@ -16,15 +19,21 @@ type TaskRun struct {
 	MapIndex     *int            `json:"map_index" doc:"Of an instance of a mapped task, from 0"`
 	Attempt      int             `json:"attempt" doc:"From 1"`
 	Status       string          `json:"status" doc:"PENDING, QUEUED, RUNNING, RETRYING, AWAITING_APPROVAL, SUCCEEDED, REUSED, SKIPPED, FAILED, TIMED_OUT, UPSTREAM_FAILED or CANCELLED"`
-	StartedAt    *string         `json:"started_at"`
+	QueuedMS     *int64          `json:"queued_ms" doc:"From when it was ready until its own code began, or until now; null of what never was ready"`
+	StartedAt    *string         `json:"started_at" doc:"When its own code began; importing the module of a Python task comes before"`
 	EndedAt      *string         `json:"ended_at"`
 	DurationMS   *int64          `json:"duration_ms"`
 	Reason       *string         `json:"reason,omitempty" doc:"Why a QUEUED attempt waits"`
 	ErrorType    *string         `json:"error_type"`
 	ErrorMessage *string         `json:"error_message" doc:"Cut short where a run has very many of them"`
+	Exception    *string         `json:"exception" doc:"Class of the exception that the task raised, e.g. ConnectionError"`
+	Traceback    *string         `json:"traceback" doc:"Of the task's own code, its end if it is long; null where a run has very many of them"`
 	Output       json.RawMessage `json:"output,omitempty" doc:"What the task returned, unless it is given by output_uri"`
 	OutputURI    *string         `json:"output_uri,omitempty" doc:"Where a large output is kept"`
 	Executor     string          `json:"executor" doc:"The task's type"`
+
+	begin, end clock.Millis // its started_at and ended_at
+	lost       bool         // with its worker
 }
 
 // reader makes the records of a run's task attempts.
@@ -39,6 +48,8 @@ type reader struct {
 
 	status []engine.Status           // by task, "" where nothing has reached it
 	width  []int                     // by task: of an evaluated list, else -1
+	began  []clock.Millis            // by task: when a map's list was evaluated
+	ended  []clock.Millis            // by task
 	tasks  [][]TaskRun               // by task
 	last   []TaskRun                 // on_failure
 	queued func(kind string) *string // why a ready task of a type waits, unless its item tells
@@ -47,6 +58,7 @@ type reader struct {
 func (r *reader) read(ctx context.Context) ([]TaskRun, error) {
 	n := r.plan.Len()
 	r.status, r.width, r.tasks = make([]engine.Status, n), make([]int, n), make([][]TaskRun, n)
+	r.began, r.ended = make([]clock.Millis, n), make([]clock.Millis, n)
 	if err := r.readTasks(ctx); err != nil {
 		return nil, err
 	}
@@ -61,8 +73,12 @@ func (r *reader) read(ctx context.Context) ([]TaskRun, error) {
 			node := engine.Node(i)
 			r.tasks[i] = []TaskRun{r.bare(&r.flow.Tasks[i], node, nil, r.unreached(r.ready(i)))}
 		}
+		r.queue(&r.flow.Tasks[i], r.tasks[i], r.readyAt(i))
 		out = append(out, r.tasks[i]...)
 		r.tasks[i] = nil
+	}
+	if r.flow.OnFailure != nil {
+		r.queue(r.flow.OnFailure, r.last, slices.Max(r.ended))
 	}
 	return append(out, r.last...), nil
 }
@@ -80,9 +96,9 @@ func (r *reader) readTasks(ctx context.Context) error {
 		case item == nil:
 			r.width[i] = -1
 		case item.Width != nil && *item.Width > 0:
-			r.status[i], r.width[i] = item.Status, *item.Width
+			r.status[i], r.width[i], r.began[i], r.ended[i] = item.Status, *item.Width, item.StartedAt, item.EndedAt
 		default:
-			r.status[i], r.width[i] = item.Status, -1
+			r.status[i], r.width[i], r.ended[i] = item.Status, -1, item.EndedAt
 			r.tasks[i], err = r.attempts(ctx, &r.flow.Tasks[i], n, nil, item)
 		}
 		return err
@@ -243,10 +259,12 @@ func (r *reader) attempts(ctx context.Context, task *flowspec.Task, n engine.Nod
 		t.Attempt, t.TaskRunID = h.Attempt, runstate.TaskRunID(r.run.ID, n, h.Attempt)
 		t.StartedAt, t.EndedAt, t.DurationMS = at(h.StartedAt), at(h.EndedAt), between(h.StartedAt, h.EndedAt)
 		t.ErrorType, t.ErrorMessage = orNull(h.ErrorType), r.message(h.Error)
+		t.Exception, t.Traceback = orNull(h.Exception), r.traceback(h.Traceback)
+		t.begin, t.end, t.lost = h.StartedAt, h.EndedAt, h.ErrorType == executor.WorkerLost
 		out = append(out, t)
 	}
 	ended := item.EndedAt
-	if r.settled(item) != item.Status && item.StartedAt != 0 {
+	if r.settled(item) == engine.Cancelled && !item.Status.Terminal() && item.StartedAt != 0 {
 		ended = max(r.run.EndedAt, item.StartedAt)
 	}
 	t := r.bare(task, n, index, r.settled(item))
@@ -254,6 +272,7 @@ func (r *reader) attempts(ctx context.Context, task *flowspec.Task, n engine.Nod
 	t.TaskRunID = runstate.TaskRunID(r.run.ID, n, t.Attempt)
 	t.StartedAt, t.EndedAt, t.DurationMS = at(item.StartedAt), at(ended), between(item.StartedAt, ended)
 	t.ErrorType, t.ErrorMessage = orNull(item.ErrorType), r.message(item.Error)
+	t.Exception, t.Traceback, t.begin, t.end = orNull(item.Exception), r.traceback(item.Traceback), item.StartedAt, ended
 	if item.Reason != "" {
 		t.Reason = orNull(item.Reason)
 	}
@@ -264,10 +283,22 @@ func (r *reader) attempts(ctx context.Context, task *flowspec.Task, n engine.Nod
 // settled is the status of an item: what still ran, or waited, when the run
 // was stopped and its worker was gone, was cancelled with it.
 func (r *reader) settled(item *runstate.Node) engine.Status {
-	if r.run.Status.RunEnded() && !item.Status.Terminal() {
+	switch {
+	case r.run.Status.RunEnded() && !item.Status.Terminal():
 		return engine.Cancelled
+	case item.Status == engine.Running && item.Nonce != "" && item.StartedAt == 0:
+		return engine.Queued // a worker has it, and its own code has not begun
 	}
 	return item.Status
+}
+
+// traceback is a traceback if there is room for it.
+func (r *reader) traceback(s string) *string {
+	if r.text < len(s) {
+		return nil
+	}
+	r.text -= len(s)
+	return orNull(s)
 }
 
 // message is an error message as far as there is room for it.

@@ -1,6 +1,8 @@
 package sandboxlogs
 
 import (
+	"encoding/json"
+
 	"millrace/shared/account/tenant"
 	"millrace/shared/web/fn"
 	"millrace/shared/web/httpapi"
@@ -12,11 +14,12 @@ const maxBody = 1 << 20
 
 // Event is a line written by a task.
 type Event struct {
-	Timestamp string `json:"timestamp" format:"date-time"`
-	Level     string `json:"level" enum:"debug,info,warning,error,critical"`
-	Logger    string `json:"logger" maxLength:"200"`
-	Message   string `json:"message"`
-	Sequence  int64  `json:"sequence,omitempty" minimum:"1" doc:"Increases within the attempt"`
+	Timestamp string                     `json:"timestamp" format:"date-time"`
+	Level     string                     `json:"level" enum:"debug,info,warning,error,critical"`
+	Logger    string                     `json:"logger" maxLength:"200"`
+	Message   string                     `json:"message"`
+	Fields    map[string]json.RawMessage `json:"fields,omitempty" doc:"What ctx.log was given besides its message"`
+	Sequence  int64                      `json:"sequence,omitempty" minimum:"1" doc:"Rises within the attempt"`
 }
 
 // Batch is the runner's request. Without events it only asks for the fence.

@@ -2,6 +2,7 @@ package sandboxlogs
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"millrace/shared/run/engine"
 	"millrace/shared/run/runlog"
 	"millrace/shared/run/runstate"
+	"millrace/shared/run/sandbox"
 	"millrace/shared/run/sandbox/ticket"
 )
 
@@ -47,13 +49,17 @@ func (s *service) events(a ticket.Attempt, b Batch) ([]runlog.Event, error) {
 	out := make([]runlog.Event, len(b.Events))
 	size := 0
 	for i, e := range b.Events {
-		size += len(e.Message) + len(e.Logger)
+		fields, err := fieldsOf(e)
+		if err != nil {
+			return nil, err
+		}
+		size += len(e.Message) + len(e.Logger) + len(fields)
 		at, err := time.Parse(time.RFC3339, e.Timestamp)
 		if err != nil || at.After(now) { // the sandbox's clock may differ from ours
 			at = now
 		}
 		out[i] = runlog.Event{
-			EventType: runlog.TypeLog, Level: e.Level, Logger: e.Logger, Message: e.Message,
+			EventType: runlog.TypeLog, Level: e.Level, Logger: e.Logger, Message: e.Message, Fields: fields,
 			Timestamp: clock.ToMillis(at), RunID: a.Run, TaskName: a.Task, MapIndex: a.MapIndex, Attempt: a.Number,
 			TaskRunID: runstate.TaskRunID(a.Run, engine.Node(a.Node), a.Number), Sequence: e.Sequence,
 		}
@@ -62,6 +68,18 @@ func (s *service) events(a ticket.Attempt, b Batch) ([]runlog.Event, error) {
 		return nil, &errs.Error{Code: errs.TooMany, Message: "the task writes more log than is taken", RetryAfter: wait}
 	}
 	return out, nil
+}
+
+// fieldsOf are an event's fields as one object; too many are none.
+func fieldsOf(e Event) (json.RawMessage, error) {
+	if len(e.Fields) == 0 {
+		return nil, nil
+	}
+	fields, err := json.Marshal(e.Fields)
+	if err != nil || len(fields) > 2*sandbox.MaxFields { // escapes and masking may lengthen them
+		return nil, err
+	}
+	return fields, nil
 }
 
 // take stores events of an attempt and reports whether the attempt must stop:

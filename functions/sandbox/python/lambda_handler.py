@@ -5,6 +5,6 @@ from runner.cloud import Cloud
 _cloud = Cloud()
 
 
-def handler(event, _context):
+def handler(event, context):
     """Run one task request; runner/cloud.py describes event and answer."""
-    return _cloud.run(event)
+    return _cloud.run(event, context.get_remaining_time_in_millis() / 1000 if context else None)

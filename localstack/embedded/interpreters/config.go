@@ -57,7 +57,9 @@ type Config struct {
 	HTTPClient   *http.Client     // reaches the object store; nil: http.DefaultClient
 	Clock        clock.Clock      // nil: clock.System
 
-	only string // the only mode to try; for tests
+	only      string        // the one mode to try; for tests
+	importing time.Duration // that a module may take; sandbox.ImportTimeout but in tests
+	fetching  time.Duration // that inputs may take; uploadTime but in tests
 }
 
 var defaultMemory = map[string]int64{
@@ -99,6 +101,12 @@ func (c *Config) complete() error {
 	}
 	if c.HTTPClient == nil {
 		c.HTTPClient = http.DefaultClient
+	}
+	if c.importing == 0 {
+		c.importing = sandbox.ImportTimeout
+	}
+	if c.fetching == 0 {
+		c.fetching = uploadTime
 	}
 	if c.Clock == nil {
 		c.Clock = clock.System{}

@@ -24,6 +24,7 @@ const (
 	frameReady   = 'Y'
 	frameRequest = 'Q'
 	frameEvent   = 'E'
+	frameReached = 'B'
 	frameOver    = 'U'
 	frameOutput  = 'O'
 	frameResult  = 'R'
@@ -33,6 +34,12 @@ const (
 	frameSave    = 'P'
 	frameSaved   = 'K'
 	frameOpen    = 'G'
+)
+
+// What frameReached tells that an attempt has come to.
+const (
+	reachedInputs   = "inputs"
+	reachedFunction = "function"
 )
 
 // Limits of a child's frames: user code can write to the descriptor, too.
@@ -91,7 +98,7 @@ func readHead(r *bufio.Reader, n nonce) (kind byte, size int64, err error) {
 		bound = maxOutputFrame
 	case frameSave:
 		bound = maxSaveFrame
-	case frameReady, frameResult, frameOver, frameFetch, frameOpen:
+	case frameReady, frameResult, frameReached, frameOver, frameFetch, frameOpen:
 	default:
 		return 0, 0, fmt.Errorf("%w: frame of kind %q", errProtocol, kind)
 	}
@@ -124,6 +131,7 @@ type request struct {
 	*sandbox.Request
 	Inputs      map[string]input `json:"inputs,omitempty"`
 	TimeoutSecs float64          `json:"timeout_secs"`
+	ImportSecs  float64          `json:"import_timeout_secs"`
 }
 
 // input is a value, or the name by which to fetch it.
@@ -134,7 +142,7 @@ type input struct {
 
 // encodeRequest appends a request. It contains no links: the child fetches
 // inputs and sends outputs by frames.
-func encodeRequest(buf *bytes.Buffer, n nonce, req *sandbox.Request, timeout time.Duration) error {
+func encodeRequest(buf *bytes.Buffer, n nonce, req *sandbox.Request, timeout, importing time.Duration) error {
 	var inputs map[string]input
 	if len(req.Inputs) > 0 {
 		inputs = make(map[string]input, len(req.Inputs))
@@ -146,7 +154,7 @@ func encodeRequest(buf *bytes.Buffer, n nonce, req *sandbox.Request, timeout tim
 			inputs[name] = input{Fetch: name}
 		}
 	}
-	return appendFrame(buf, frameRequest, n, request{Request: req, Inputs: inputs, TimeoutSecs: timeout.Seconds()})
+	return appendFrame(buf, frameRequest, n, request{Request: req, Inputs: inputs, TimeoutSecs: timeout.Seconds(), ImportSecs: importing.Seconds()})
 }
 
 // answer is the body of a result frame.
@@ -156,25 +164,21 @@ type answer struct {
 	Error   string           `json:"error"`
 }
 
-// Limits of texts that task code may have forged.
-const (
-	maxFailure = 4 << 10
-	maxLogger  = 200
-)
+const maxLogger = 200 // bytes that task code may have forged
 
 var levels = []string{"debug", "info", "warning", "error", "critical"}
 
-// decodeEvent decodes an event frame: [seconds, level, logger, message]. Values
-// that the runner never sends are replaced by defaults: the current time, the
+// decodeEvent decodes an event frame: [seconds, level, logger, message],
+// and an object of fields if ctx.log was given some. Values the runner never sends are replaced by defaults: the current time, the
 // level info.
 func decodeEvent(body []byte, now time.Time) (sandbox.LogEvent, error) {
 	var seconds float64
 	var e sandbox.LogEvent
-	fields := []any{&seconds, &e.Level, &e.Logger, &e.Message}
+	fields := []any{&seconds, &e.Level, &e.Logger, &e.Message, &e.Fields}
 	if err := json.Unmarshal(body, &fields); err != nil {
 		return e, fmt.Errorf("%w: event: %w", errProtocol, err)
 	}
-	if len(fields) != 4 {
+	if len(fields) != 4 && len(fields) != 5 {
 		return e, fmt.Errorf("%w: event of %d fields", errProtocol, len(fields))
 	}
 	e.Time = now
@@ -183,6 +187,9 @@ func decodeEvent(body []byte, now time.Time) (sandbox.LogEvent, error) {
 	}
 	if !slices.Contains(levels, e.Level) {
 		e.Level = "info"
+	}
+	if len(e.Fields) > sandbox.MaxFields || !bytes.HasPrefix(e.Fields, []byte("{")) {
+		e.Fields = nil
 	}
 	e.Logger = clip(e.Logger, maxLogger)
 	return e, nil

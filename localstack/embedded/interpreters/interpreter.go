@@ -18,6 +18,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"millrace/shared/run/sandbox"
 )
 
@@ -231,7 +233,8 @@ func (c *interpreter) call(ctx context.Context, req *sandbox.Request, log func(s
 	}
 	c.buf.Reset()
 	n := newNonce()
-	if err := encodeRequest(&c.buf, n, req, timeout); err != nil {
+	importing := c.pool.config.importing
+	if err := encodeRequest(&c.buf, n, req, timeout, importing); err != nil {
 		return sandbox.Result{}, fmt.Errorf("encoding the request: %w", err)
 	}
 	sink := func(e sandbox.LogEvent) {
@@ -241,16 +244,16 @@ func (c *interpreter) call(ctx context.Context, req *sandbox.Request, log func(s
 	}
 	c.out.start(sink)
 	c.err.start(sink)
-	var late atomic.Bool
-	timer := time.AfterFunc(timeout+grace, func() { late.Store(true); c.kill() })
-	defer timer.Stop()
+	bound := &bound{timeout: timeout, fetching: c.pool.config.fetching, begin: req.Begin, reached: map[string]bool{}}
+	bound.timer = time.AfterFunc(importing+grace, func() { bound.late.Store(true); c.kill() })
+	defer bound.timer.Stop()
 	stop := context.AfterFunc(ctx, c.kill)
 	c.watch.begin()
 	t := transfer{pool: c.pool, to: c.requests, ended: c.ended, nonce: n, inputs: req.Inputs, outputURL: req.OutputURL, files: req.Files, inline: sandbox.MaxOutputBytes}
 	if req.OutputURL != nil {
 		t.inline = sandbox.InlineBytes
 	}
-	result, err := c.exchange(ctx, &t, sink, timer)
+	result, err := c.exchange(ctx, &t, sink, bound)
 	excess := c.watch.end()
 	if !stop() {
 		c.spent = true // killed, or about to be
@@ -266,8 +269,16 @@ func (c *interpreter) call(ctx context.Context, req *sandbox.Request, log func(s
 		return sandbox.Result{}, context.Cause(ctx)
 	case excess != nil:
 		return sandbox.Result{Failure: excess}, nil
-	case late.Load():
+	case bound.late.Load():
 		c.spent = true
+		switch {
+		case bound.reached[reachedFunction]:
+		case bound.reached[reachedInputs]:
+			return sandbox.Result{}, fmt.Errorf("fetching the task's inputs took longer than %g s", c.pool.config.fetching.Seconds())
+		default:
+			return failed(sandbox.TaskTimeoutError, "importing the module of %s took longer than the %g s that it has, and was killed",
+				req.Entrypoint, importing.Seconds()), nil
+		}
 		return failed(sandbox.TaskTimeoutError, "the task ran past its timeout_secs (%g) and was killed", timeout.Seconds()), nil
 	case errors.Is(err, errRunner):
 		return sandbox.Result{}, err
@@ -281,10 +292,41 @@ func (c *interpreter) call(ctx context.Context, req *sandbox.Request, log func(s
 	return sandbox.Result{}, err
 }
 
+// bound ends an attempt that takes too long, by what it has come to. Each step
+// counts once, whatever the task writes.
+type bound struct {
+	timer    *time.Timer
+	late     atomic.Bool
+	timeout  time.Duration // of the task's function
+	fetching time.Duration // of its inputs
+	begin    func(ago time.Duration)
+	reached  map[string]bool
+}
+
+// reach takes a step that the attempt has come to: its outer time is that of the
+// step from then on.
+func (b *bound) reach(step string) {
+	if b.reached[step] { //guard:sandbox/once false
+		return
+	}
+	b.reached[step] = true
+	switch step {
+	case reachedInputs:
+		b.timer.Reset(b.fetching)
+	case reachedFunction:
+		b.timer.Reset(b.timeout + grace)
+		if b.begin != nil {
+			b.begin(0)
+		}
+	default: // the output is handed over
+		b.timer.Reset(uploadTime)
+	}
+}
+
 // errRunner marks a failure that the runner reported and survived.
 var errRunner = errors.New("the sandbox failed")
 
-func (c *interpreter) exchange(ctx context.Context, t *transfer, sink func(sandbox.LogEvent), timer *time.Timer) (sandbox.Result, error) {
+func (c *interpreter) exchange(ctx context.Context, t *transfer, sink func(sandbox.LogEvent), b *bound) (sandbox.Result, error) {
 	if _, err := c.requests.Write(c.buf.Bytes()); err != nil {
 		return sandbox.Result{}, errors.Join(errNotDelivered, err)
 	}
@@ -328,8 +370,12 @@ func (c *interpreter) exchange(ctx context.Context, t *transfer, sink func(sandb
 				return sandbox.Result{}, err
 			}
 			sink(event)
+		case frameReached:
+			if step := string(body); step == reachedInputs || step == reachedFunction {
+				b.reach(step)
+			}
 		case frameOver:
-			timer.Reset(uploadTime)
+			b.reach("over")
 		case frameOutput:
 			output = body
 		case frameFetch:
@@ -362,7 +408,9 @@ func (c *interpreter) result(body, output []byte, stored int64) (sandbox.Result,
 		if !slices.Contains(failureTypes, a.Failure.Type) {
 			a.Failure.Type = sandbox.TaskFailedError
 		}
-		a.Failure.Message = clip(a.Failure.Message, maxFailure)
+		f := a.Failure
+		f.Message, f.Exception = clip(f.Message, sandbox.MaxFailure), clip(f.Exception, sandbox.MaxException)
+		f.Traceback = clip(f.Traceback, sandbox.MaxTraceback+100) // it has cut it, with a mark
 		return sandbox.Result{Failure: a.Failure}, nil
 	case stored > 0:
 		return sandbox.Result{OutputBytes: stored, Uploaded: true}, nil
@@ -445,13 +493,28 @@ func (c *interpreter) died(err error) error {
 		return fmt.Errorf("the interpreter stopped answering: %w", err)
 	}
 	status, _ := c.cmd.ProcessState.Sys().(syscall.WaitStatus)
+	signal := syscall.Signal(0)
+	switch {
+	case status.Signaled():
+		signal = status.Signal()
+	case c.mode.name == "namespaces" && status.ExitStatus() > 128: // as the first process of the namespace tells it
+		signal = syscall.Signal(status.ExitStatus() - 128)
+	}
 	switch {
 	case c.pool.isClosed():
 		return ErrClosed
-	case status.Signaled() && status.Signal() == syscall.SIGKILL:
-		return errors.New("the interpreter died: killed by signal 9 (SIGKILL), probably out of memory")
-	case status.Signaled():
-		return fmt.Errorf("the interpreter died: killed by signal %d (%s)", status.Signal(), status.Signal())
+	case signal == syscall.SIGKILL:
+		return errors.New("the interpreter died: killed by signal 9 (SIGKILL), by itself or for want of memory")
+	case signal != 0:
+		return fmt.Errorf("the interpreter died: killed by signal %d (%s)", signal, signalName(signal))
 	}
 	return fmt.Errorf("the interpreter died: exit status %d", status.ExitStatus())
+}
+
+// signalName is a signal's name and what it means.
+func signalName(s syscall.Signal) string {
+	if name := unix.SignalName(s); name != "" {
+		return name + ", " + s.String()
+	}
+	return s.String()
 }

@@ -61,23 +61,28 @@ def fork_all():
 def little(): return 1
 def fills(): [open(f"{d}/f{i}", "wb").write(bytes(8 << 20)) for d in ("/tmp", "/var/tmp") for i in range(5)]; time.sleep(30)
 def unlinked():
+    os.chdir(os.environ["TMPDIR"])
     keep = []
     for i in range(5):
         keep.append(open(f"f{i}", "wb")); keep[-1].write(bytes(8 << 20)); os.unlink(f"f{i}")
     time.sleep(30)
 def mapped():
+    os.chdir(os.environ["TMPDIR"])
     keep = []
     for i in range(5):
         f = open(f"f{i}", "w+b"); f.truncate(8 << 20); m = mmap.mmap(f.fileno(), 8 << 20); keep.append(m)
         os.unlink(f"f{i}"); f.close(); m[:] = bytes(8 << 20)
     time.sleep(30)
 def one_file():
+    os.chdir(os.environ["TMPDIR"])
     try: open("f", "wb").write(bytes(40 << 20))
     except OSError as e: return e.strerror
 def deep():
+    os.chdir(os.environ["TMPDIR"])
     for i in range(70): os.mkdir("d"); os.chdir("d")
     time.sleep(30)
 def small_files():
+    os.chdir(os.environ["TMPDIR"])
     for i in range(50): open(f"f{i}", "wb").write(bytes(1 << 20)); os.unlink(f"f{i}")
     return "fine"
 `

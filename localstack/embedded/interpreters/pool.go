@@ -22,6 +22,7 @@ var (
 	_ sandbox.Slots     = (*Pool)(nil)
 	_ sandbox.Isolating = (*Pool)(nil)
 	_ sandbox.Described = (*Pool)(nil)
+	_ sandbox.Starting  = (*Pool)(nil)
 )
 
 // ErrClosed is returned by Run on a closed Pool.
@@ -181,6 +182,9 @@ func (p *Pool) Reserve(ctx context.Context, workspace string) (release func(), e
 	}
 	return release, nil
 }
+
+// TellsStart implements sandbox.Starting.
+func (p *Pool) TellsStart() bool { return true }
 
 // Waiting returns, as a sentence, why a task of a workspace gets no slot now,
 // or "" if it gets one.

@@ -255,7 +255,7 @@ def talk(ctx):
 	result, log := r.run(t, req)
 	assert.Equal(t, "null", output(t, result))
 	text := log.text()
-	ordered := "info stdout one\ninfo task two rows=3\nwarning stderr three\nwarning my.lib four 4\n"
+	ordered := "info stdout one\ninfo task two\nwarning stderr three\nwarning my.lib four 4\n"
 	var pythonOnly []string
 	for line := range strings.Lines(text) {
 		if strings.Contains(ordered, line) {

@@ -45,7 +45,7 @@ var environment = []string{"PATH=/usr/local/bin:/usr/bin:/bin", "LANG=C.UTF-8", 
 
 var flags = []string{"-I", "-S", "-B"}
 
-const bootCode = "import sys; sys.path.insert(0, sys.argv[1]); from runner.local import main; main()"
+const bootCode = "import sys; sys.path.insert(0, sys.argv[1]); from runner.init import init; init(); from runner.local import main; main()"
 
 // installation tells how to start children on this machine.
 type installation struct {

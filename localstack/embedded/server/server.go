@@ -34,6 +34,7 @@ import (
 	"millrace/shared/platform/telemetry"
 	"millrace/shared/platform/vault/keyfile"
 	"millrace/shared/run/runlog"
+	"millrace/shared/run/tasktype"
 	"millrace/shared/web/fn"
 	"millrace/shared/web/httpapi"
 )
@@ -194,6 +195,7 @@ func (s *Server) platform(ctx context.Context, db *store.DB) (deps fn.Deps, keys
 		Clock: now, Log: s.cfg.Log, Metrics: telemetry.NewTotals(), Hub: &signal.Hub{},
 		Config: fn.Config{
 			Version: s.cfg.Version, Region: runtime.Region,
+			MaxTaskSecs:   tasktype.ResidentSecs,
 			AllowLoopback: s.cfg.AllowLoopback, OutboundHelp: outboundHelp, AllowRanges: s.cfg.AllowRanges,
 			Boot: ids.Token(6), Sole: true, Resident: true,
 		},

@@ -13,6 +13,7 @@ import (
 	"millrace/shared/platform/telemetry"
 	"millrace/shared/run/expr"
 	"millrace/shared/run/flowspec"
+	"millrace/shared/run/sandbox"
 )
 
 // The error types of failures, as task records show them.
@@ -65,8 +66,13 @@ type Attempt struct {
 	Output func(ctx context.Context, task string) (Value, error)
 	// Secret resolves a secret of the run's environment.
 	Secret func(name string) (string, error)
-	// Log takes a line the task wrote; at may be zero for now.
-	Log func(at time.Time, level, logger, message string)
+	// Failed is what failed in the run; of its on_failure task alone, else nil.
+	Failed func(ctx context.Context) (*Failures, error)
+	// Begin is to be called by a [Preparing] executor, once: the task's own code
+	// began so long ago.
+	Begin func(ago time.Duration)
+	// Log takes a line the task wrote; its Time may be zero for now.
+	Log func(sandbox.LogEvent)
 
 	hidden *mask.Masker // of the secrets that were resolved, set by Masked
 }
@@ -74,8 +80,10 @@ type Attempt struct {
 // Failure is how an attempt failed.
 type Failure struct {
 	Type, Message string
-	TimedOut      bool // the task ends TIMED_OUT, not FAILED, when no retry is left
-	Final         bool // a retry would fail the same way
+	Exception     string // class of what the task raised, e.g. ConnectionError; may be empty
+	Traceback     string // of the task's own code; may be empty
+	TimedOut      bool   // the task ends TIMED_OUT, not FAILED, when no retry is left
+	Final         bool   // a retry would fail the same way
 }
 
 // Result is how an attempt ended: with a failure, suspended until a time, or
@@ -125,6 +133,20 @@ type Executor interface {
 	Execute(ctx context.Context, a *Attempt) Result
 	// Instant reports that attempts take no time worth a heartbeat.
 	Instant() bool
+}
+
+// Preparing is an Executor whose attempts take time before the task's own code
+// begins, which does not count as the task's.
+type Preparing interface {
+	// Preparation is the most that it takes, and whether Attempt.Begin is called
+	// at its end. Where it is not, the executor alone keeps the task's time-out.
+	Preparation() (most time.Duration, told bool)
+}
+
+// Failures is what failed in a run.
+type Failures struct {
+	List  json.RawMessage // {task_name, map_index, attempt, error_type, error_message}, the first of them
+	Count int             // of all
 }
 
 // Set is the executors by task type.

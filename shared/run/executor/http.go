@@ -12,13 +12,13 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 
 	"millrace/shared/kit/outbound"
 	"millrace/shared/platform/telemetry"
 	"millrace/shared/run/expr"
+	"millrace/shared/run/sandbox"
 )
 
 // MaxAnswer is the largest body an http task takes.
@@ -68,7 +68,10 @@ func (h HTTP) execute(ctx context.Context, a *Attempt) Result {
 	if len(body) > MaxAnswer {
 		return Failed(HTTPFailed, "the answer has more than %d bytes", MaxAnswer)
 	}
-	a.Log(time.Time{}, "info", "http", fmt.Sprintf("%s %s answered %d, %d bytes", req.Method, redact(req.URL), res.StatusCode, len(body)))
+	a.Log(sandbox.LogEvent{
+		Level: "info", Logger: "http",
+		Message: fmt.Sprintf("%s %s answered %d, %d bytes", req.Method, redact(req.URL), res.StatusCode, len(body)),
+	})
 	if !expected(config["expected_status"], res.StatusCode) {
 		return Failed(HTTPFailed, "%s %s answered %d: %s", req.Method, redact(req.URL), res.StatusCode, excerpt(a, body))
 	}

@@ -11,6 +11,7 @@ import (
 	"millrace/shared/platform/blob"
 	"millrace/shared/platform/errs"
 	"millrace/shared/run/expr"
+	"millrace/shared/run/sandbox"
 )
 
 // Masked runs do on an attempt whose functions all are there, and hides the
@@ -30,10 +31,14 @@ func Masked(ctx context.Context, store blob.Store, a *Attempt, do func(context.C
 		}
 		return v, err
 	}
-	own.Log = func(at time.Time, level, logger, message string) {
+	own.Log = func(e sandbox.LogEvent) {
 		if a.Log != nil {
-			a.Log(at, level, own.hidden.String(logger), own.hidden.String(message))
+			e.Logger, e.Message, e.Fields = own.hidden.String(e.Logger), own.hidden.String(e.Message), own.hidden.JSON(e.Fields)
+			a.Log(e)
 		}
+	}
+	if own.Begin == nil {
+		own.Begin = func(time.Duration) {}
 	}
 	if own.Scope == nil {
 		own.Scope = func(context.Context, []string) (expr.Scope, error) { return expr.Scope{}, nil }
@@ -49,7 +54,7 @@ func Masked(ctx context.Context, store blob.Store, a *Attempt, do func(context.C
 	}
 	if r.Failure != nil {
 		f := *r.Failure
-		f.Message = own.hidden.String(f.Message)
+		f.Message, f.Exception, f.Traceback = own.hidden.String(f.Message), own.hidden.String(f.Exception), own.hidden.String(f.Traceback)
 		r.Failure = &f
 	}
 	r.Unstarted = own.hidden.String(r.Unstarted)

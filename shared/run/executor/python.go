@@ -23,10 +23,23 @@ type Python struct {
 // linkLife is how long the links handed to the sandbox are good.
 const linkLife = 20 * time.Minute
 
-var _ Reserver = Python{}
+// preparation is the most that comes before a task's function: the artifact is
+// fetched, an interpreter started, the module imported, inputs are fetched.
+const preparation = 15 * time.Minute
+
+var (
+	_ Reserver  = Python{}
+	_ Preparing = Python{}
+)
 
 // Instant reports false.
 func (Python) Instant() bool { return false }
+
+// Preparation implements [Preparing].
+func (p Python) Preparation() (most time.Duration, told bool) {
+	starting, ok := p.Sandbox.(sandbox.Starting)
+	return preparation, ok && starting.TellsStart()
+}
 
 // Reserve waits for a place in the sandbox; there is always one in a sandbox
 // without limit.
@@ -64,7 +77,7 @@ func (p Python) execute(ctx context.Context, a *Attempt) Result {
 	if req.Secrets, err = a.secrets(); err != nil {
 		return trouble(err, "config")
 	}
-	result, err := p.Sandbox.Run(ctx, req, func(e sandbox.LogEvent) { a.Log(e.Time, e.Level, e.Logger, e.Message) })
+	result, err := p.Sandbox.Run(ctx, req, a.Log)
 	if err != nil {
 		if ctx.Err() != nil {
 			return Failed(Cancelled, "%v", context.Cause(ctx))
@@ -79,7 +92,9 @@ func (p Python) execute(ctx context.Context, a *Attempt) Result {
 		return Failed(SandboxFailed, "%s", text)
 	}
 	if f := result.Failure; f != nil {
-		return Result{Failure: &Failure{Type: f.Type, Message: f.Message, TimedOut: f.Type == sandbox.TaskTimeoutError}}
+		return Result{Failure: &Failure{
+			Type: f.Type, Message: f.Message, Exception: f.Exception, Traceback: f.Traceback, TimedOut: f.Type == sandbox.TaskTimeoutError,
+		}}
 	}
 	if result.Uploaded {
 		return p.uploaded(ctx, a)
@@ -153,7 +168,7 @@ func (p Python) request(ctx context.Context, a *Attempt, made *links) (sandbox.R
 		Workspace: a.Org, Tier: a.Mode, RunID: a.RunID, FlowName: a.Flow, FlowVersion: a.Version,
 		TaskName: a.Task.Name, TaskRunID: a.TaskRunID, Attempt: a.Number, MapIndex: a.MapIndex, Item: a.Item,
 		Artifact: sandbox.Artifact{Hash: artifactName(a)}, Entrypoint: a.Task.Entrypoint,
-		Params: a.Params, TraceParent: a.Trace.String(), Timeout: a.Timeout, Reserved: a.Reserved, OnlyInputs: a.Task.HasInputs(),
+		Params: a.Params, TraceParent: a.Trace.String(), Timeout: a.Timeout, Reserved: a.Reserved, Begin: a.Begin, OnlyInputs: a.Task.HasInputs(),
 	}
 	req.Artifact.URL = made.link("link to the artifact", func(ctx context.Context) (string, error) {
 		return p.Blob.PresignGet(ctx, a.Artifact, linkLife, "")
@@ -162,6 +177,13 @@ func (p Python) request(ctx context.Context, a *Attempt, made *links) (sandbox.R
 		return p.Blob.PresignPut(ctx, a.OutputKey, linkLife)
 	})
 	req.Files = p.files(a, made)
+	if a.Failed != nil {
+		failed, err := a.Failed(ctx)
+		if err != nil {
+			return req, fmt.Errorf("what failed: %w", err)
+		}
+		req.Failed, req.FailedCount = failed.List, failed.Count
+	}
 	var err error
 	if req.OnlyInputs {
 		req.Inputs, err = p.arguments(ctx, a, made)

@@ -15,6 +15,7 @@ import (
 	"millrace/shared/run/executor"
 	"millrace/shared/run/expr"
 	"millrace/shared/run/flowspec"
+	"millrace/shared/run/sandbox"
 	"millrace/shared/run/tasktype"
 )
 
@@ -56,10 +57,10 @@ func attempt(t testing.TB, task string) (*executor.Attempt, *logged) {
 			}
 			return secret, nil
 		},
-		Log: func(_ time.Time, level, logger, message string) {
+		Log: func(e sandbox.LogEvent) {
 			log.mu.Lock()
 			defer log.mu.Unlock()
-			log.lines = append(log.lines, fmt.Sprint(level, " ", logger, " ", message))
+			log.lines = append(log.lines, fmt.Sprint(e.Level, " ", e.Logger, " ", e.Message, string(e.Fields)))
 		},
 	}, log
 }

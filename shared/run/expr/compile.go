@@ -113,6 +113,7 @@ func compileNew(b *budget.Budget, src string) (*Program, error) {
 		secrets: refs.secrets,
 		item:    refs.item,
 		output:  wholeOutput(checked.NativeRep().Expr()),
+		failed:  refs.failed,
 	}, nil
 }
 

@@ -20,6 +20,8 @@ const (
 	varSecrets = "secrets"
 	varItem    = "item"
 	varIndex   = "index"
+	varFailed  = "failed"
+	varCount   = "failed_count"
 )
 
 // environment is created by the first compilation. That takes about a
@@ -35,6 +37,8 @@ var environment = sync.OnceValues(func() (*cel.Env, error) {
 		cel.Variable(varSecrets, object),
 		cel.Variable(varItem, cel.DynType),
 		cel.Variable(varIndex, cel.IntType),
+		cel.Variable(varFailed, cel.ListType(cel.DynType)),
+		cel.Variable(varCount, cel.IntType),
 		cel.OptionalTypes(),
 		ext.Strings(),
 		ext.Lists(ext.ListsMaxRangeSize(100_000)),

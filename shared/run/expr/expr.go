@@ -30,8 +30,9 @@ type Scope struct {
 	Params map[string]any      // the run's parameters
 	Run    map[string]any      // run_id, flow_name, flow_version, environment, logical_date
 	Vars   map[string]any      // environment variables as they were when the run was accepted
-	Tasks  map[string]TaskView // finished tasks, by name
-	Item   *Item               // element of a mapped task's instance, otherwise nil
+	Tasks  map[string]TaskView // tasks that have finished, by name
+	Item   *Item               // what the instance of a mapped task works on, nil otherwise
+	Failed *Failed             // what failed in the run, for its on_failure task, nil otherwise
 }
 
 // TaskView is an expression's view of one task.
@@ -44,6 +45,12 @@ type TaskView struct {
 type Item struct {
 	Value any
 	Index int
+}
+
+// Failed is what failed in a run: failed and failed_count in an expression.
+type Failed struct {
+	List  []any // objects, the first of them
+	Count int   // of all
 }
 
 // SyntaxError is the reason why an expression does not compile.

@@ -20,6 +20,7 @@ type Program struct {
 	secrets []string
 	item    bool
 	output  string
+	failed  bool
 }
 
 // Source returns the source of the program.
@@ -39,7 +40,11 @@ func (p *Program) UsesItem() bool { return p.item }
 // tasks.extract.output is; ok is false for any other expression.
 func (p *Program) Output() (task string, ok bool) { return p.output, p.output != "" }
 
-// MayBeBool reports whether the expression's type allows a boolean.
+// UsesFailed reports whether the expression reads failed or failed_count, which
+// only the on_failure task has.
+func (p *Program) UsesFailed() bool { return p.failed }
+
+// MayBeBool reports whether the expression's type allows true or false.
 func (p *Program) MayBeBool() bool { return p.kind == types.DynKind || p.kind == types.BoolKind }
 
 // MayBeList reports whether the expression's type allows a list.
@@ -142,6 +147,14 @@ func (a *activation) ResolveName(name string) (any, bool) {
 	case varIndex:
 		if a.scope.Item != nil {
 			return a.scope.Item.Index, true
+		}
+	case varFailed:
+		if a.scope.Failed != nil {
+			return a.scope.Failed.List, true
+		}
+	case varCount:
+		if a.scope.Failed != nil {
+			return a.scope.Failed.Count, true
 		}
 	case budgetVar:
 		return a, true

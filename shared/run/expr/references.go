@@ -14,6 +14,7 @@ import (
 type refs struct {
 	tasks, secrets []string
 	item           bool // item or index
+	failed         bool // failed or failed_count
 }
 
 // references returns the tasks and secrets of a checked expression. They must
@@ -29,14 +30,15 @@ func references(tree *ast.AST) (refs, error) {
 		tasks:   slices.Sorted(maps.Keys(w.tasks)),
 		secrets: slices.Sorted(maps.Keys(w.secrets)),
 		item:    w.item,
+		failed:  w.failed,
 	}, nil
 }
 
 type walker struct {
 	info           *ast.SourceInfo
 	tasks, secrets map[string]bool
-	item           bool
-	local          []string // variables of the enclosing comprehensions
+	item, failed   bool
+	local          []string // variables of the comprehensions around
 	err            error
 }
 
@@ -59,6 +61,8 @@ func (w *walker) walk(e ast.Expr) {
 		switch name := e.AsIdent(); name {
 		case varItem, varIndex:
 			w.item = w.item || !slices.Contains(w.local, name)
+		case varFailed, varCount:
+			w.failed = w.failed || !slices.Contains(w.local, name)
 		case varTasks:
 			w.fail(e, "tasks must be followed by a task's name and .output or .status, e.g. tasks.extract.output; the name cannot be computed")
 		case varSecrets:

@@ -19,11 +19,12 @@ type Template struct {
 	secrets []string
 }
 
-// Ref is a reference to a task, or to the item of a mapped task, with its place
-// in a template.
+// Ref is a reference to a task, to the item of a mapped task, or to the failures of
+// the run, with its place in a template.
 type Ref struct {
-	Path []any  // object keys and array indexes, empty for the whole value
-	Task string // empty for item and index
+	Path   []any  // object keys and array indexes, empty for the whole value
+	Task   string // empty for item and index, and if Failed
+	Failed bool   // failed or failed_count
 }
 
 // TemplateError is one error in a template.
@@ -195,6 +196,9 @@ func (b *builder) text(s string, path []any) node {
 		}
 		if p.item {
 			b.refs = append(b.refs, Ref{Path: slices.Clone(path)})
+		}
+		if p.failed {
+			b.refs = append(b.refs, Ref{Path: slices.Clone(path), Failed: true})
 		}
 		b.secrets = append(b.secrets, p.secrets...)
 		parts = append(parts, exprNode{p})

@@ -31,6 +31,16 @@ func (p *parser) expression(o *Object, task int, name string, fits func(*expr.Pr
 	if program.UsesItem() {
 		p.item(o, loc)
 	}
+	if program.UsesFailed() {
+		p.failed(o, loc)
+	}
+}
+
+// failed reports the use of failed or failed_count where there is neither.
+func (p *parser) failed(o *Object, loc []any) {
+	if !o.failed {
+		p.faults.add("expression_error", loc, nil, "failed and failed_count exist only in the config of on_failure")
+	}
 }
 
 // item reports item or index outside of a mapped task.
@@ -53,7 +63,7 @@ func (p *parser) config(o *Object, task int, kind Kind) {
 	if c == nil {
 		return
 	}
-	c.mapped = o.Has("map_over")
+	c.mapped, c.failed = o.Has("map_over"), o.failed
 	rest := c.fields
 	for _, name := range kind.Expressions {
 		p.expression(c, task, name, func(*expr.Program) bool { return true }, "")
@@ -95,6 +105,10 @@ func (p *parser) template(c *Object, task int, what string, secrets bool, fields
 	}
 	for _, r := range template.Refs() {
 		loc := at(c.loc, r.Path...)
+		if r.Failed {
+			p.failed(c, loc)
+			continue
+		}
 		if r.Task == "" {
 			p.item(c, loc)
 			continue

@@ -83,7 +83,7 @@ func (p *parser) inputs(o *Object, task int, kind Kind) {
 	if in == nil {
 		return
 	}
-	in.mapped = o.Has("map_over")
+	in.mapped, in.failed = o.Has("map_over"), o.failed
 	if len(in.fields) > maxArguments {
 		in.Fault(nil, nil, "a task may have at most %d inputs, this one has %d", maxArguments, len(in.fields))
 		return
@@ -132,6 +132,10 @@ func (p *parser) result(root *Object) {
 		p.faults.add("expression_error", loc, nil, "result may not use secrets, this one reads secrets.%s", clip(names[0]))
 	}
 	for _, r := range t.Refs() {
+		if r.Failed {
+			p.failed(&Object{}, at(loc, r.Path...))
+			continue
+		}
 		if r.Task == "" {
 			p.faults.add("expression_error", at(loc, r.Path...), nil, "item and index exist only in the config and inputs of a task with map_over")
 			continue

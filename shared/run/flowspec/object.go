@@ -19,6 +19,7 @@ type Object struct {
 	faults    *faults
 	templated bool // strings with ${{ may have a value of any type
 	mapped    bool // the config of a task with map_over
+	failed    bool // on_failure, or its config
 }
 
 // faults collects errors, up to a limit.

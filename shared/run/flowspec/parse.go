@@ -222,6 +222,7 @@ func (p *parser) task(i int, v any) bool {
 // onFailure checks the task that runs after a failed run. It is not part of the
 // graph, so it must not have fields about its place.
 func (p *parser) onFailure(o *Object) {
+	o.failed = true
 	for _, name := range []string{"depends_on", "map_over", "trigger_rule", "condition"} {
 		if _, has := o.fields[name]; has {
 			o.faults.add("extra_forbidden", at(o.loc, name), o.fields[name], "on_failure runs once, after a failed run: it has no %s", name)

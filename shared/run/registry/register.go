@@ -27,6 +27,7 @@ type Registration struct {
 	ExecutionMode         string // a tier's name
 	Tags                  map[string]string
 	DepPackageSlugs       []string
+	Kinds                 flowspec.Kinds // of the deployment's tasks; nil: tasktype.Kinds
 	// CodeOnly: a version that is there has the same content if spec and code
 	// are the same; the other fields are the deployment's own.
 	CodeOnly bool
@@ -44,7 +45,11 @@ func (r *Registration) Parse(ctx context.Context, spec json.RawMessage) error {
 	faults = append(faults, CheckSlugs(errs.Body("dep_package_slugs"), r.DepPackageSlugs)...)
 	ctx, end := budget.WithPatience(ctx)
 	defer end()
-	flow, invalid := flowspec.Parse(ctx, spec, tasktype.Kinds())
+	kinds := r.Kinds
+	if kinds == nil {
+		kinds = tasktype.Kinds()
+	}
+	flow, invalid := flowspec.Parse(ctx, spec, kinds)
 	if err := context.Cause(ctx); err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 	"millrace/shared/platform/blob"
 	"millrace/shared/platform/clock"
 	"millrace/shared/platform/table"
+	"millrace/shared/run/flowspec"
 )
 
 // Store changes what is registered. The workspace and the actor are those of
@@ -21,8 +22,9 @@ type Store struct {
 	Table table.Table
 	Blob  blob.Store
 	Clock clock.Clock
-	Log   *slog.Logger // nil: slog.Default
-	Quota *quota.Quota // nil: nothing is limited
+	Log   *slog.Logger   // nil: slog.Default
+	Quota *quota.Quota   // nil: nothing is limited
+	Kinds flowspec.Kinds // of the deployment's tasks, for Registration.Kinds; nil: tasktype.Kinds
 }
 
 func (s Store) log() *slog.Logger {

@@ -40,7 +40,9 @@ type Event struct {
 	MapIndex  *int         `json:"map_index,omitempty"`
 	Attempt   int          `json:"attempt,omitempty"`
 	Logger    string       `json:"logger,omitempty"`
-	Sequence  int64        `json:"sequence,omitempty"` // rises within a task attempt
+	Sequence  int64        `json:"sequence,omitempty"` // rises within one task attempt
+	// Fields is what ctx.log was given besides its message, a JSON object; nil for none.
+	Fields json.RawMessage `json:"fields,omitempty"`
 }
 
 // MaxLine is the largest message of an event in bytes; longer ones are

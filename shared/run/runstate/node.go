@@ -38,7 +38,9 @@ type Node struct {
 	OutputSize int64         `table:"ob,omitempty"`
 	ErrorType  string        `table:"et,omitempty"`
 	Error      string        `table:"em,omitempty"`
-	Carried    *int          `table:"oc,omitempty"` // engine.Outcome, if it differs from the status's own
+	Exception  string        `table:"ex,omitempty"` // class of the exception that the task raised
+	Traceback  string        `table:"tb,omitempty"` // at most MaxTraceback bytes
+	Carried    *int          `table:"oc,omitempty"` // engine.Outcome where it is not the status's own
 	Width      *int          `table:"w,omitempty"`  // of a mapped task, once its list is evaluated
 	List       string        `table:"li,omitempty"` // the list, JSON up to MaxInline
 	ListRef    string        `table:"lr,omitempty"` // object key of a larger one
@@ -55,6 +57,8 @@ type Attempt struct {
 	EndedAt   clock.Millis  `table:"e,omitempty" json:"e"`
 	ErrorType string        `table:"t,omitempty" json:"t"`
 	Error     string        `table:"m,omitempty" json:"m"`
+	Exception string        `table:"x,omitempty" json:"x,omitempty"`
+	Traceback string        `table:"r,omitempty" json:"r,omitempty"`
 }
 
 // Attributes of a Node used in updates and conditions.
@@ -81,6 +85,8 @@ const (
 	NodeOutSize   = "ob"
 	NodeErrorType = "et"
 	NodeError     = "em"
+	NodeException = "ex"
+	NodeTraceback = "tb"
 	NodeCarried   = "oc"
 	NodeWidth     = "w"
 	NodeList      = "li"

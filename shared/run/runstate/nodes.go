@@ -18,13 +18,13 @@ type NodeOption func(*nodeOptions)
 type nodeOptions struct{ only []string } // empty: all attributes
 
 // Light reads nodes without their potentially large attributes: Output, List,
-// Error and History. The items of 10,000 nodes then take a few MB instead of
-// hundreds. The read units are the same.
+// Error, Traceback and History. The items of 10,000 nodes then take a few MB
+// instead of hundreds. The read units are the same.
 func Light(o *nodeOptions) { o.only = light() }
 
 var light = sync.OnceValue(func() []string {
 	return slices.DeleteFunc(table.Attributes[Node](), func(attr string) bool {
-		return slices.Contains([]string{NodeOutput, NodeList, NodeError, NodeHistory}, attr)
+		return slices.Contains([]string{NodeOutput, NodeList, NodeError, NodeTraceback, NodeHistory}, attr)
 	})
 })
 

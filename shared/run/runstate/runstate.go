@@ -21,7 +21,9 @@ const (
 	NodesPerShard = 500      // task items of one partition
 	MaxInline     = 32 << 10 // bytes of JSON stored in an item; more goes to the object store
 	DueShards     = 16
-	MaxMessage    = 2 << 10 // bytes of a stored error message
+	MaxMessage    = 2 << 10 // bytes of an error message kept
+	MaxTraceback  = 4 << 10 // bytes of a traceback kept
+	MaxTracebacks = 16      // attempts before the last one whose tracebacks are kept: an item is bounded
 )
 
 // The fences, which stop a run.

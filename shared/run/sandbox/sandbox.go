@@ -77,22 +77,27 @@ type Request struct {
 	MapIndex    *int                       `json:"map_index,omitempty"` // set for an instance of a map
 	Item        json.RawMessage            `json:"item,omitempty"`      // the instance's element
 	Artifact    Artifact                   `json:"-"`
-	Entrypoint  string                     `json:"entrypoint"`            // module:function
-	Inputs      map[string]Input           `json:"-"`                     // by upstream task name; with OnlyInputs by argument
-	OnlyInputs  bool                       `json:"only_inputs,omitempty"` // nothing else but ctx, item and index is filled in by name
-	Params      map[string]json.RawMessage `json:"params,omitempty"`      // the run's parameters
-	Secrets     map[string]string          `json:"secrets,omitempty"`     // what ctx.secret may read
-	TraceParent string                     `json:"traceparent,omitempty"` // W3C Trace Context of the attempt: ctx.traceparent and $TRACEPARENT; may be empty
-	Timeout     time.Duration              `json:"-"`                     // 0 means DefaultTimeout
-	OutputURL   Link                       `json:"-"`                     // presigned PUT for outputs over InlineBytes; nil: they come inline
-	Files       Files                      `json:"-"`                     // of files that the task saves or opens; nil: it can do neither
-	Reserved    bool                       `json:"-"`                     // the caller holds a place of Slots: Run takes none
+	Entrypoint  string                     `json:"entrypoint"`             // module:function
+	Inputs      map[string]Input           `json:"-"`                      // by upstream task name; with OnlyInputs by argument
+	OnlyInputs  bool                       `json:"only_inputs,omitempty"`  // nothing else but ctx, item and index is filled in by name
+	Params      map[string]json.RawMessage `json:"params,omitempty"`       // the run's parameters
+	Secrets     map[string]string          `json:"secrets,omitempty"`      // what ctx.secret may read
+	TraceParent string                     `json:"traceparent,omitempty"`  // W3C Trace Context of the attempt: ctx.traceparent and $TRACEPARENT; may be empty
+	Timeout     time.Duration              `json:"-"`                      // 0 means DefaultTimeout
+	OutputURL   Link                       `json:"-"`                      // presigned PUT for outputs over InlineBytes; nil: they come inline
+	Files       Files                      `json:"-"`                      // of files that the task saves or opens; nil: it can do neither
+	Reserved    bool                       `json:"-"`                      // the caller holds a place of Slots: Run takes none
+	Failed      json.RawMessage            `json:"failed,omitempty"`       // a list of what failed in the run, for its on_failure task
+	FailedCount int                        `json:"failed_count,omitempty"` // how many there are; Failed may hold the first alone
+	Begin       func(ago time.Duration)    `json:"-"`                      // called once: the task's function began so long ago; nil: nobody wants to know
 }
 
 // Failure is a fault of the task itself.
 type Failure struct {
-	Type    string `json:"type"` // TaskFailedError, TaskTimeoutError or ArtifactSerializationError
-	Message string `json:"message"`
+	Type      string `json:"type"` // TaskFailedError, TaskTimeoutError or ArtifactSerializationError
+	Message   string `json:"message"`
+	Exception string `json:"exception,omitempty"` // class of what the task raised, e.g. ConnectionError
+	Traceback string `json:"traceback,omitempty"` // of the task's own code, at most MaxTraceback bytes
 }
 
 // Result is how the attempt ended: with an output, inline or uploaded to
@@ -110,7 +115,16 @@ type LogEvent struct {
 	Level   string // debug, info, warning, error, critical
 	Logger  string // stdout, stderr, task (ctx.log), traceback, or the name of a logging logger
 	Message string
+	Fields  json.RawMessage // a JSON object of at most MaxFields bytes, of ctx.log; nil for none
 }
+
+// The most bytes of texts that task code may have written itself.
+const (
+	MaxFailure   = 4 << 10 // of a failure's message
+	MaxException = 200     // of an exception's class
+	MaxTraceback = 4 << 10
+	MaxFields    = 16 << 10
+)
 
 // ErrUnavailable: the sandbox could not take the attempt for the time being, and
 // nothing of the task's code has begun. Run wraps it with the reason.
@@ -124,6 +138,17 @@ type Slots interface {
 	// place back; calls after the first do nothing. The error is ctx's cause, or
 	// that of a closed Sandbox.
 	Reserve(ctx context.Context, workspace string) (release func(), err error)
+}
+
+// ImportTimeout is how long importing the task's module may take. It is no part
+// of the task's own time, which begins with its function.
+const ImportTimeout = 60 * time.Second
+
+// Starting is a Sandbox that calls Request.Begin when the task's function begins.
+// Others call it when the attempt is over, if they know by then.
+type Starting interface {
+	// TellsStart reports that it does.
+	TellsStart() bool
 }
 
 // The levels of Isolation.

@@ -21,6 +21,9 @@ type Type struct {
 	// Sandboxed means that its tasks run user code in a separate process;
 	// otherwise the service itself does the work.
 	Sandboxed bool
+	// Held: a task holds a worker for as long as it runs; a deployment says how
+	// long that may be.
+	Held bool
 	// Tiered means that the runtime tier makes a difference.
 	Tiered bool
 	// Doc describes in one sentence what a task does.
@@ -29,28 +32,46 @@ type Type struct {
 	Config string
 }
 
-// heldTimeoutSecs is the largest time-out of a task that holds a worker while
-// it runs: it must fit into one invocation.
-const heldTimeoutSecs = 840
+// The longest that a task may take which holds a worker for as long as it runs.
+const (
+	// HeldSecs is the most where a worker is an invocation, which the task and the
+	// import of its module have to fit.
+	HeldSecs = 840
+	// ResidentSecs is the most where workers live on, as in the embedded server.
+	ResidentSecs = 24 * 60 * 60
+)
 
 // All returns the types. The first is the default of default_executor.
 func All() []Type { return slices.Clone(all) }
+
+// Within returns the types of a deployment in which a task may hold a worker for
+// so many seconds, 0 for [HeldSecs].
+func Within(held int) []Type {
+	types := All()
+	for i := range types {
+		if types[i].Held && held > 0 {
+			types[i].MaxTimeoutSecs = held
+		}
+	}
+	return types
+}
 
 var all = []Type{
 	{
 		Kind: flowspec.Kind{
 			Name: "python", NeedsEntrypoint: true, Secrets: true,
-			DefaultTimeoutSecs: flowspec.DefaultTimeoutSecs, MaxTimeoutSecs: heldTimeoutSecs,
+			DefaultTimeoutSecs: flowspec.DefaultTimeoutSecs, MaxTimeoutSecs: HeldSecs,
 		},
-		Sandboxed: true, Tiered: true,
+		Sandboxed: true, Held: true, Tiered: true,
 		Doc:    "Runs functions of the uploaded artifact.",
 		Config: "any; a secret that it refers to can be read by `ctx.secret`",
 	},
 	{
 		Kind: flowspec.Kind{
 			Name: "http", NeedsConfig: true, CheckConfig: checkHTTP, Secrets: true,
-			DefaultTimeoutSecs: flowspec.DefaultTimeoutSecs, MaxTimeoutSecs: heldTimeoutSecs,
+			DefaultTimeoutSecs: flowspec.DefaultTimeoutSecs, MaxTimeoutSecs: HeldSecs,
 		},
+		Held:   true,
 		Doc:    "Makes an HTTP request.",
 		Config: "`url`, `method` (GET), `headers`, `json` or `body`, `expected_status` (a status or a list of them; any 2xx)",
 	},
@@ -90,15 +111,18 @@ func Names() []string {
 	return names
 }
 
-// Kinds returns the kinds against which flowspec checks flows. Callers must not
-// modify it.
-var Kinds = sync.OnceValue(func() flowspec.Kinds {
+// Kinds returns what flowspec checks flows against, for [HeldSecs]. It must not
+// be changed.
+var Kinds = sync.OnceValue(func() flowspec.Kinds { return KindsWithin(0) })
+
+// KindsWithin is [Kinds] for a deployment, as [Within] takes it.
+func KindsWithin(held int) flowspec.Kinds {
 	kinds := make(flowspec.Kinds, len(all))
-	for _, t := range all {
+	for _, t := range Within(held) {
 		kinds[t.Name] = t.Kind
 	}
 	return kinds
-})
+}
 
 // Markdown returns the types as the table in the README.
 func Markdown() string {
@@ -109,9 +133,16 @@ func Markdown() string {
 		if t.Secrets {
 			secrets = "yes"
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | %s |\n", t.Name, t.Doc, t.Config, secrets, seconds(t.DefaultTimeoutSecs), seconds(t.MaxTimeoutSecs))
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | %s |\n", t.Name, t.Doc, t.Config, secrets, seconds(t.DefaultTimeoutSecs), most(t))
 	}
 	return b.String()
+}
+
+func most(t Type) string {
+	if t.Held {
+		return fmt.Sprintf("%d on AWS, %d on the embedded server", HeldSecs, ResidentSecs)
+	}
+	return seconds(t.MaxTimeoutSecs)
 }
 
 func seconds(n int) string {

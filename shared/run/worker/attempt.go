@@ -25,6 +25,9 @@ type attempt struct {
 	told   bool           // its log says how it ended
 	// announced: its log says that it began.
 	announced bool
+	// begun is when its own code began, in milliseconds; 0 before, and of a task
+	// type that does not tell.
+	begun atomic.Int64
 }
 
 // outcome is what came of an attempt that was to be made.

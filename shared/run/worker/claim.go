@@ -113,6 +113,9 @@ func (a *attempts) refused(ctx context.Context, r ready, old *runstate.Node, now
 // attempt waits: a task that ends its worker each time must not do so as often
 // as a worker can be started. A suspended attempt is resumed by the new one.
 func (a *attempts) takeOver(ctx context.Context, r ready, old *runstate.Node, now time.Time) (mine, other *runstate.Node, err error) {
+	if a.flow == nil {
+		_ = a.load(ctx) // for the task's name in the log: nothing hangs on it
+	}
 	nonce := a.Boot + "." + ids.Token(9)
 	end := runstate.Attempt{
 		Attempt: old.Attempt, Status: engine.Failed, StartedAt: old.StartedAt, EndedAt: millis(now),
@@ -151,7 +154,7 @@ func (a *attempts) takeOver(ctx context.Context, r ready, old *runstate.Node, no
 			table.Set(runstate.NodeAttempt, old.Attempt+1), //guard:take-over/attempt drop operand 2
 			table.Set(runstate.NodeNonce, nonce),
 			table.Set(runstate.NodeLease, int64(millis(now.Add(Lease)))),
-			table.Remove(runstate.NodeDeferred), table.Remove(runstate.NodeAnnounced),
+			table.Remove(runstate.NodeDeferred), table.Remove(runstate.NodeAnnounced), table.Remove(runstate.NodeReason),
 		)
 		if !old.Suspended { //guard:take-over/suspended true
 			do = append(do, table.Set(runstate.NodeStarted, int64(millis(now))))
@@ -189,10 +192,7 @@ func (a *attempts) takeOver(ctx context.Context, r ready, old *runstate.Node, no
 		return nil, nil, err
 	}
 	a.Metrics.Count(telemetry.LeasesLost, a.tier())
-	a.Logs.Append(a.org, a.id, runlog.Event{
-		EventType: runlog.TypeTaskLost, Level: "warning", Logger: "millrace", RunID: a.id, Attempt: old.Attempt,
-		TaskRunID: runstate.TaskRunID(a.id, r.node, old.Attempt), Timestamp: millis(now), Message: end.Error,
-	})
+	a.event(a.subjectOf(r.node, old), runlog.TypeTaskLost, "warning", "%s", end.Error)
 	switch {
 	case ends:
 		a.countTask(got.Status)

@@ -11,6 +11,7 @@ import (
 	"millrace/shared/run/executor"
 	"millrace/shared/run/runlog"
 	"millrace/shared/run/runstate"
+	"millrace/shared/run/sandbox"
 )
 
 // The delays between the tries to write how an attempt ended.
@@ -79,7 +80,7 @@ func (a *attempts) record(ctx context.Context, w *attempt, result executor.Resul
 		return nil, a.suspend(ctx, w, result.Until)
 	}
 	if f := result.Failure; f != nil {
-		f.Message = clip(f.Message)
+		f.Message, f.Exception, f.Traceback = clip(f.Message), shorten(f.Exception, sandbox.MaxException), clipTraceback(f.Traceback)
 		// Attempts lost with their workers are no retries.
 		used := w.item.Attempt - w.item.Lost //guard:retry/lost drop operand 2
 		//guard:retry/bound off +1
@@ -90,12 +91,21 @@ func (a *attempts) record(ctx context.Context, w *attempt, result executor.Resul
 		}
 	}
 	status, kept := engine.Succeeded, executor.Value{}
-	do := []table.Action{table.Set(runstate.NodeEnded, int64(millis(a.Clock.Now()))), table.Remove(runstate.NodeLease)}
+	do := []table.Action{
+		table.Set(runstate.NodeStarted, int64(w.item.StartedAt)), // its code began later than it was claimed
+		table.Set(runstate.NodeEnded, int64(millis(a.Clock.Now()))), table.Remove(runstate.NodeLease), table.Remove(runstate.NodeReason),
+	}
 	if f := result.Failure; f != nil {
 		if status = engine.Failed; f.TimedOut {
 			status = engine.TimedOut
 		}
 		do = append(do, table.Set(runstate.NodeErrorType, f.Type), table.Set(runstate.NodeError, f.Message))
+		if f.Exception != "" {
+			do = append(do, table.Set(runstate.NodeException, f.Exception))
+		}
+		if f.Traceback != "" {
+			do = append(do, table.Set(runstate.NodeTraceback, f.Traceback))
+		}
 	} else {
 		out, value, err := a.keepOutput(ctx, w.node, w.item.Attempt, result.Output)
 		if err != nil {
@@ -199,14 +209,20 @@ func (a *attempts) retry(ctx context.Context, w *attempt, f *executor.Failure, u
 	if f.TimedOut {
 		status = engine.TimedOut
 	}
+	traceback := f.Traceback
+	if len(w.item.History) >= runstate.MaxTracebacks {
+		traceback = ""
+	}
 	item, err := a.conclude(ctx, w, engine.Retrying, []table.Action{
 		table.Set(runstate.NodeAttempt, w.item.Attempt+1), //guard:retry/attempt drop operand 2
 		table.Set(runstate.NodeDue, int64(millis(now.Add(delay)))),
 		table.Append(runstate.NodeHistory, runstate.Attempt{
 			Attempt: w.item.Attempt, Status: status, StartedAt: w.item.StartedAt, EndedAt: millis(now), ErrorType: f.Type, Error: f.Message,
+			Exception: f.Exception, Traceback: traceback,
 		}),
 		table.Remove(runstate.NodeNonce), table.Remove(runstate.NodeLease), table.Remove(runstate.NodeDeferred),
 		table.Remove(runstate.NodeStarted), table.Remove(runstate.NodeSuspended), table.Remove(runstate.NodeAnnounced),
+		table.Remove(runstate.NodeReason),
 	}, func(item *runstate.Node) bool {
 		return item.Status == engine.Retrying && item.Attempt == w.item.Attempt+1 //guard:retry/lost-answer false
 	})

@@ -16,6 +16,7 @@ import (
 	"millrace/shared/run/engine"
 	"millrace/shared/run/executor"
 	"millrace/shared/run/runlog"
+	"millrace/shared/run/sandbox"
 )
 
 func itoa(n int) string { return strconv.Itoa(n) }
@@ -355,7 +356,7 @@ func TestLogsFollowTheRun(t *testing.T) {
 		w := newWorld(t)
 		w.task("talk", func(_ context.Context, a *executor.Attempt) executor.Result {
 			for i := range 100 {
-				a.Log(time.Time{}, "info", "stdout", fmt.Sprintf("line %d %s", i, strings.Repeat("x", 200)))
+				a.Log(sandbox.LogEvent{Level: "info", Logger: "stdout", Message: fmt.Sprintf("line %d %s", i, strings.Repeat("x", 200))})
 			}
 			return ok("1")
 		})

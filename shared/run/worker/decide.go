@@ -95,12 +95,12 @@ func (g *graph) pass(ctx context.Context, n engine.Node, item *runstate.Node, ki
 		return nil, fmt.Errorf("end node %d: %w", n, err)
 	}
 	g.countTask(item.Status)
-	if task, err := g.task(n); err == nil {
+	if w := g.subjectOf(n, item); w.task != nil {
 		level := "info"
 		if item.Status == engine.UpstreamFailed {
 			level = "warning"
 		}
-		g.event(&attempt{node: n, item: item, task: task}, kind, level, text, task.Name, task.TriggerRule)
+		g.event(w, kind, level, text, w.task.Name, w.task.TriggerRule)
 	}
 	return g.doneOf(ctx, n, item)
 }

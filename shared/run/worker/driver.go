@@ -25,8 +25,7 @@ type driver struct {
 }
 
 func newDriver(s *session) *driver {
-	life := &lifecycle{s}
-	return &driver{session: s, attempts: &attempts{values: values{s}}, graph: &graph{session: s, life: life}, lifecycle: life}
+	return &driver{session: s, attempts: &attempts{values: values{s}}, graph: &graph{session: s}, lifecycle: &lifecycle{s}}
 }
 
 // handle does what a message says. deliveries counts how often it was delivered,

@@ -7,12 +7,14 @@ import (
 	"runtime/debug"
 	"time"
 
+	"millrace/shared/platform/clock"
 	"millrace/shared/run/engine"
 	"millrace/shared/run/executor"
 	"millrace/shared/run/expr"
 	"millrace/shared/run/flowspec"
 	"millrace/shared/run/runlog"
 	"millrace/shared/run/runstate"
+	"millrace/shared/run/sandbox"
 )
 
 // The times of an attempt past its own.
@@ -26,6 +28,10 @@ type begin struct {
 	executor executor.Executor
 	attempt  *executor.Attempt
 	cut      bool // the run's deadline ends it, before the task's own time-out
+	// preparation is how long it may take until the task's own code begins, 0 if
+	// that is at once; told: Attempt.Begin is called then.
+	preparation time.Duration
+	told        bool
 }
 
 // prepare does what comes between a claim and the execution. It returns nil if
@@ -64,6 +70,9 @@ func (a *attempts) prepare(ctx context.Context, w *attempt) (*begin, outcome, er
 		return a.refuse(ctx, w, executor.Final(executor.UnknownType, "nothing here runs tasks of type %q", w.task.Type))
 	}
 	b := &begin{executor: run}
+	if preparing, ok := run.(executor.Preparing); ok {
+		b.preparation, b.told = preparing.Preparation()
+	}
 	if b.attempt, b.cut, err = a.describe(ctx, w); err != nil {
 		return nil, outcome{}, err
 	}
@@ -137,10 +146,29 @@ func (a *attempts) execute(ctx context.Context, w *attempt, b *begin) (outcome, 
 	}
 	h := a.heartbeat(ctx, w)
 	defer h.close()
-	limited, cancel := context.WithTimeout(h, b.attempt.Timeout+overrun)
+	limited, cancel := context.WithCancel(h)
+	limit := b.attempt.Timeout + overrun
+	if !b.cut {
+		limit += b.preparation
+	}
+	timer := time.AfterFunc(limit, cancel)
+	b.attempt.Begin = func(ago time.Duration) {
+		//guard:begin/time false
+		if w.begun.CompareAndSwap(0, int64(millis(a.Clock.Now().Add(-ago)))) && !b.cut {
+			timer.Reset(b.attempt.Timeout + overrun)
+		}
+		h.tell()
+	}
+	if b.told {
+		h.prepares(w) //guard:begin/queued drop
+	}
 	result, returned := a.attend(limited, b)
 	overran := limited.Err() != nil && h.Err() == nil
+	timer.Stop()
 	cancel()
+	if begun := w.begun.Load(); begun != 0 {
+		w.item.StartedAt = clock.Millis(begun) //guard:begin/started drop
+	}
 	a.place.giveBack() // the result may have to wait for the store
 	switch why := h.stopped(); {
 	case why == leaseLost:
@@ -155,6 +183,8 @@ func (a *attempts) execute(ctx context.Context, w *attempt, b *begin) (outcome, 
 		return outcome{}, err
 	case b.cut && (overran || result.Failure != nil && result.Failure.TimedOut):
 		return outcome{stopped: runstate.FenceDeadline}, nil
+	case overran && b.told && w.begun.Load() == 0:
+		result = executor.Failed(executor.SandboxFailed, "the task's code did not begin within %s", b.preparation)
 	case overran: //guard:attempt/time and result.Failure != nil
 		result = timeoutResult(w.task)
 	}
@@ -220,7 +250,10 @@ func (a *attempts) describe(ctx context.Context, w *attempt) (out *executor.Atte
 		Scope:     a.scope,
 		Output:    a.outputOf,
 		Hold:      a.hold,
-		Log:       func(at time.Time, level, logger, message string) { a.line(w, at, level, logger, message) },
+		Log:       func(e sandbox.LogEvent) { a.line(w, e) },
+	}
+	if w.ref.Kind == engine.KindOnFailure {
+		a.tellFailures(out)
 	}
 	if a.run.Deadline != 0 {
 		if left := a.run.Deadline.Time().Sub(a.Clock.Now()); left < out.Timeout {

@@ -3,7 +3,6 @@ package worker
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"millrace/events"
 	"millrace/shared/run/engine"
@@ -16,7 +15,6 @@ import (
 // sees to both.
 type graph struct {
 	*session
-	life *lifecycle
 
 	ready         []ready
 	worst         *engine.Outcome                // END: all sinks are finished
@@ -28,8 +26,7 @@ type graph struct {
 type done struct {
 	node    engine.Node
 	outcome engine.Outcome
-	width   int    // of the map that the node belongs to
-	failure string // how it failed, "" if it did not
+	width   int // of the map that the node belongs to
 }
 
 // doneOf is the done of a finished node's item.
@@ -38,11 +35,6 @@ func (g *graph) doneOf(ctx context.Context, n engine.Node, item *runstate.Node) 
 	ref, err := g.flow.plan.Ref(n)
 	if err != nil {
 		return nil, err
-	}
-	if item.Status == engine.Failed || item.Status == engine.TimedOut {
-		if task, err := g.task(n); err == nil {
-			d.failure = clip(fmt.Sprintf("Task %s failed: %s: %s", task.Name, item.ErrorType, item.Error))
-		}
 	}
 	if ref.Kind == engine.KindInstance {
 		parent, err := g.mapItem(ctx, ref.Task)

@@ -163,35 +163,6 @@ func (w *world) waitLooking(id string) (run runstate.Run) {
 	return run
 }
 
-// TestTheFirstFailureIsKept: of two tasks that fail the first is the run's error.
-func TestTheFirstFailureIsKept(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		var begun sync.WaitGroup
-		begun.Add(2)
-		second := make(chan struct{})
-		w.task("first", func(context.Context, *executor.Attempt) executor.Result {
-			begun.Done()
-			begun.Wait()
-			return executor.Final(executor.TaskFailed, "one")
-		})
-		w.task("second", func(context.Context, *executor.Attempt) executor.Result {
-			begun.Done()
-			<-second
-			return executor.Final(executor.TaskFailed, "two")
-		})
-		w.register("f", spec("first", "second"))
-		id := w.run("f").ID
-		begun.Wait()
-		synctest.Wait()
-		require.Equal(t, engine.Failed, w.status(id, "first"))
-		close(second)
-		run := w.wait(id)
-		assert.Equal(t, "Task first failed: TaskFailedError: one", run.Error)
-	})
-}
-
 // TestAWorkerMindsItsTime: a worker goes on with no task that it has no time for.
 func TestAWorkerMindsItsTime(t *testing.T) {
 	t.Parallel()

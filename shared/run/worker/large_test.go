@@ -28,7 +28,7 @@ func TestListsTooLargeFail(t *testing.T) {
 		w.register("read", `{"tasks":[`+each+`,{"name":"after","type":"python","entrypoint":"m:f","depends_on":["each"]}]}`)
 		run := w.wait(w.run("read").ID)
 		assert.Equal(t, engine.Failed, run.Status)
-		assert.Equal(t, "Task each failed: ArtifactSerializationError: its outputs have 268435459 bytes as a list, at most 268435456 are handed on", run.Error)
+		assert.Equal(t, "1 of 2 tasks failed: each (ArtifactSerializationError: its outputs have 268435459 bytes as a list, at most 268435456 are handed on)", run.Error)
 		assert.Equal(t, engine.Succeeded, w.status(run.ID, "each[1]"))
 		assert.Equal(t, engine.UpstreamFailed, w.status(run.ID, "after"))
 		assert.Zero(t, w.times("after"))

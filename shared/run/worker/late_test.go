@@ -26,7 +26,6 @@ func TestWhatComesTooLate(t *testing.T) {
 		return err
 	}
 	steps := map[string]func(d *driver) error{
-		"failure":        func(d *driver) error { return d.lifecycle.noteFailure(t.Context(), "no") },
 		"end":            func(d *driver) error { return finish(d, engine.OutcomeOK) },
 		"failed end":     func(d *driver) error { return finish(d, engine.OutcomeFailed) },
 		"deadline":       func(d *driver) error { return d.lifecycle.fence(t.Context(), now) },
@@ -38,8 +37,7 @@ func TestWhatComesTooLate(t *testing.T) {
 		run  runstate.Run
 		step string
 	}{
-		{"a cancelled run keeps its error", cancelled, "failure"},
-		{"so does one that timed out", runstate.Run{Status: engine.TimedOut, EndedAt: 5, Archived: true, Error: "late"}, "failure"},
+		{"a run that timed out keeps its error", runstate.Run{Status: engine.TimedOut, EndedAt: 5, Archived: true, Error: "late"}, "failed end"},
 		{"a cancelled run stays cancelled", cancelled, "end"},
 		{"a cancelled run does not fail", cancelled, "failed end"},
 		{"a run ends once", runstate.Run{Status: engine.Succeeded, EndedAt: 5, Archived: true}, "end"},

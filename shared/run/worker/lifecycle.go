@@ -82,25 +82,6 @@ func (l *lifecycle) watchDeadline(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// noteFailure keeps the first failure on the run, as its error_message. It
-// comes before anything that could end the run.
-func (l *lifecycle) noteFailure(ctx context.Context, failure string) error {
-	if l.run.Error != "" {
-		return nil
-	}
-	_, err := l.Table.Update(ctx, table.Update{
-		Key: runstate.RunKey(l.org, l.id),
-		Do:  []table.Action{table.SetIfAbsent(runstate.RunError, failure)}, //guard:failure/first call table.Set
-		//guard:failure/terminal drop
-		If: table.In(runstate.RunStatus, string(engine.Running), string(engine.CancellationRequested)),
-	})
-	if err != nil && !errors.Is(err, table.ErrConditionFailed) {
-		return fmt.Errorf("note failure: %w", err)
-	}
-	l.run.Error = failure
-	return nil
-}
-
 // finish is END: all sinks are finished. A run that failed is to run its
 // on_failure task first, which it reports; any other ends.
 func (l *lifecycle) finish(ctx context.Context, worst engine.Outcome) (onFailure bool, err error) {
@@ -148,15 +129,27 @@ func (l *lifecycle) finishFailed(ctx context.Context) error {
 
 // end makes a run terminal, unless it was stopped meanwhile.
 func (l *lifecycle) end(ctx context.Context, to engine.Status) error {
+	do := []table.Action{
+		table.Set(runstate.RunStatus, string(to)),
+		//guard:due/kept insert table.Remove(runstate.DuePK), table.Remove(runstate.DueSK)
+		table.Set(runstate.RunEnded, int64(millis(l.Clock.Now()))),
+	}
+	if to != engine.Succeeded {
+		failed, err := l.failures(ctx)
+		if err != nil {
+			return err
+		}
+		why, err := failed.verdict(ctx, to)
+		if err != nil {
+			return err
+		}
+		do = append(do, table.Set(runstate.RunError, why))
+	}
 	err := l.update(ctx, "end run",
 		table.And(
 			status(to),                      //guard:end/running drop
 			table.Absent(runstate.RunFence), //guard:end/fence drop
-		),
-		table.Set(runstate.RunStatus, string(to)),
-		//guard:due/kept insert table.Remove(runstate.DuePK), table.Remove(runstate.DueSK)
-		table.Set(runstate.RunEnded, int64(millis(l.Clock.Now()))),
-	)
+		), do...)
 	if errors.Is(err, table.ErrConditionFailed) {
 		return l.stop(ctx)
 	}
@@ -175,6 +168,10 @@ func (l *lifecycle) afterEnd(ctx context.Context) error {
 		level = "error"
 	}
 	l.log(runlog.TypeRunFinished, level, "Run %s ended: %s", run.Slug, run.Status)
+	if run.Status == engine.Failed || run.Status == engine.TimedOut {
+		l.Log.InfoContext(ctx, "run failed", "run_id", l.id, "run_slug", run.Slug, "flow", run.Flow, "version", run.Version,
+			"status", string(run.Status), "error", run.Error)
+	}
 	l.Hub.Signal(runstate.RunSignal(l.id))
 	return l.archive(ctx)
 }

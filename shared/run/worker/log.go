@@ -8,6 +8,7 @@ import (
 	"millrace/shared/run/engine"
 	"millrace/shared/run/runlog"
 	"millrace/shared/run/runstate"
+	"millrace/shared/run/sandbox"
 )
 
 // journal writes the log of a run.
@@ -42,9 +43,9 @@ func (j *journal) logEnd(w *attempt, kind, level, format string, args ...any) {
 }
 
 // line logs a line that a task wrote.
-func (j *journal) line(w *attempt, at time.Time, level, logger, message string) {
-	e := j.attemptEvent(w)
-	e.EventType, e.Level, e.Logger, e.Message = runlog.TypeLog, level, logger, message
+func (j *journal) line(w *attempt, l sandbox.LogEvent) {
+	e, at := j.attemptEvent(w), l.Time
+	e.EventType, e.Level, e.Logger, e.Message, e.Fields = runlog.TypeLog, l.Level, l.Logger, l.Message, l.Fields
 	if at.IsZero() {
 		at = j.Clock.Now()
 	}
@@ -52,16 +53,16 @@ func (j *journal) line(w *attempt, at time.Time, level, logger, message string) 
 	j.Logs.Append(j.org, j.id, e)
 }
 
-// attemptID is the id of an attempt's record.
+// attemptID is the id of an attempt's record. What never ran has one as well.
 func (j *journal) attemptID(w *attempt) string {
 	if w.id == "" {
-		w.id = runstate.TaskRunID(j.id, w.node, w.item.Attempt)
+		w.id = runstate.TaskRunID(j.id, w.node, max(w.item.Attempt, 1))
 	}
 	return w.id
 }
 
 func (j *journal) attemptEvent(w *attempt) runlog.Event {
-	e := runlog.Event{RunID: j.id, Attempt: w.item.Attempt, TaskRunID: j.attemptID(w)}
+	e := runlog.Event{RunID: j.id, Attempt: max(w.item.Attempt, 1), TaskRunID: j.attemptID(w)}
 	if w.task != nil {
 		e.TaskName = w.task.Name
 	}

@@ -24,6 +24,7 @@ import (
 	"millrace/shared/run/executor"
 	"millrace/shared/run/runlog"
 	"millrace/shared/run/runstate"
+	"millrace/shared/run/sandbox"
 	"millrace/shared/run/worker"
 )
 
@@ -113,7 +114,7 @@ func TestTheLogOfWhatIsPassedOn(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := still(t)
 				speak := func(_ context.Context, a *executor.Attempt) executor.Result {
-					a.Log(time.Time{}, "info", "stdout", "line of attempt "+itoa(a.Number))
+					a.Log(sandbox.LogEvent{Level: "info", Logger: "stdout", Message: "line of attempt " + itoa(a.Number)})
 					if a.Task.Name == "again" && a.Number == 1 {
 						return executor.Failed(executor.TaskFailed, "once")
 					}
@@ -159,7 +160,7 @@ func TestTheLogOfAnEndAtTheDeadline(t *testing.T) {
 					w := still(t)
 					w.task("a", func(_ context.Context, a *executor.Attempt) executor.Result {
 						time.Sleep(900 * time.Millisecond)
-						a.Log(time.Time{}, "info", "stdout", "last words")
+						a.Log(sandbox.LogEvent{Level: "info", Logger: "stdout", Message: "last words"})
 						return c.result
 					})
 					flow := spec("a", "b: a")
@@ -207,7 +208,7 @@ func TestTheLogOfAMessageThatFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := still(t)
 		w.task("a", func(_ context.Context, a *executor.Attempt) executor.Result {
-			a.Log(time.Time{}, "info", "stdout", "what matters")
+			a.Log(sandbox.LogEvent{Level: "info", Logger: "stdout", Message: "what matters"})
 			return ok("1")
 		})
 		w.register("f", with(spec("a", "b: a"), map[string]map[string]any{"a": {"timeout_secs": 5}, "b": {"timeout_secs": 600}}))
@@ -250,7 +251,7 @@ func TestTheLogOfACancelledAttemptThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := still(t)
 		w.task("a", func(ctx context.Context, a *executor.Attempt) executor.Result {
-			a.Log(time.Time{}, "info", "stdout", "last words")
+			a.Log(sandbox.LogEvent{Level: "info", Logger: "stdout", Message: "last words"})
 			<-ctx.Done()
 			return executor.Failed(executor.TaskFailed, "stopped")
 		})

@@ -17,6 +17,7 @@ import (
 	"millrace/shared/run/executor"
 	"millrace/shared/run/runlog"
 	"millrace/shared/run/runstate"
+	"millrace/shared/run/sandbox"
 	"millrace/shared/run/worker"
 )
 
@@ -38,7 +39,7 @@ func TestTheLogOfALostAttempt(t *testing.T) {
 		w.task("a", func(ctx context.Context, a *executor.Attempt) executor.Result {
 			w.usurp(id)
 			<-ctx.Done()
-			a.Log(time.Time{}, "info", "stdout", "last words")
+			a.Log(sandbox.LogEvent{Level: "info", Logger: "stdout", Message: "last words"})
 			return ok("1")
 		})
 		w.register("f", with(spec("a"), map[string]map[string]any{"a": {"timeout_secs": 600}}))

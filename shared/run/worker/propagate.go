@@ -38,13 +38,6 @@ func (g *graph) propagate(ctx context.Context, from ...done) error {
 // edges lists what finished nodes lead to; of a node that leads to more than a
 // hundred the first hundred, with a message for each further hundred.
 func (g *graph) edges(ctx context.Context, from []done) ([]edge, error) {
-	for _, d := range from { // before anything that could end the run
-		if d.failure != "" { //guard:propagate/failure false
-			if err := g.life.noteFailure(ctx, d.failure); err != nil {
-				return nil, err
-			}
-		}
-	}
 	var out []edge
 	for _, d := range from {
 		if d.node == g.flow.plan.OnFailure() {

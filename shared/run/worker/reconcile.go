@@ -156,27 +156,9 @@ func (r *reconciler) propagations(ctx context.Context) error {
 			r.wants(ReconcileEvery) // its worker may be at it
 			continue
 		}
-		if d.failure != "" { // what it failed with was not read with the others
-			if d, err = r.failed(ctx, n); err != nil {
-				return err
-			}
-		}
 		r.again = append(r.again, d)
 	}
 	return nil
-}
-
-// failed is the done of a node that failed, with the message it failed with.
-func (r *reconciler) failed(ctx context.Context, n engine.Node) (done, error) {
-	item, err := r.node(ctx, n)
-	if err != nil {
-		return done{}, err
-	}
-	d, err := r.graph.doneOf(ctx, n, item)
-	if err != nil {
-		return done{}, err
-	}
-	return *d, nil
 }
 
 // waiting sees to a node that is under way: it enqueues one that has lost its

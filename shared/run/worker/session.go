@@ -127,6 +127,17 @@ func (s *session) task(n engine.Node) (*flowspec.Task, error) {
 	return nil, fmt.Errorf("worker: node %d of run %s runs no task", n, s.id)
 }
 
+// subjectOf is a node's attempt as its item tells, for the log; without a name
+// where the flow is not loaded.
+func (s *session) subjectOf(n engine.Node, item *runstate.Node) *attempt {
+	w := &attempt{node: n, item: item}
+	if s.flow != nil {
+		w.task, _ = s.task(n)
+		w.ref, _ = s.flow.plan.Ref(n)
+	}
+	return w
+}
+
 // mapItem is the item of a mapped task whose list was evaluated.
 func (s *session) mapItem(ctx context.Context, task int) (*runstate.Node, error) {
 	n := engine.Node(task)

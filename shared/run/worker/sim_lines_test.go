@@ -10,6 +10,7 @@ import (
 	"millrace/shared/platform/table"
 	"millrace/shared/run/executor"
 	"millrace/shared/run/runlog"
+	"millrace/shared/run/sandbox"
 )
 
 // simLine is a line that an attempt wrote to the log.
@@ -30,7 +31,7 @@ func (s *sim) write(p *proc, a *executor.Attempt, n int) {
 		}
 		s.lines[a.TaskRunID] = append(s.lines[a.TaskRunID], line)
 		s.mu.Unlock()
-		a.Log(time.Time{}, "info", "stdout", line.text)
+		a.Log(sandbox.LogEvent{Level: "info", Logger: "stdout", Message: line.text})
 	}
 }
 

@@ -162,6 +162,9 @@ func (l *lifecycle) takeBack(ctx context.Context, n engine.Node, item *runstate.
 		return false, fmt.Errorf("cancel node %d: %w", n, err)
 	}
 	l.countTask(engine.Cancelled)
+	if w := l.subjectOf(n, item); w.task != nil {
+		l.event(w, runlog.TypeTaskCancelled, "warning", "Task %s stopped: %s", w.task.Name, reason(why))
+	}
 	return false, nil
 }
 
@@ -224,7 +227,7 @@ func (l *lifecycle) cancelled(why string) []table.Action {
 		table.Set(runstate.NodeErrorType, executor.Cancelled),
 		table.Set(runstate.NodeError, reason(why)),
 		table.Set(runstate.NodeEnded, int64(millis(l.Clock.Now()))),
-		table.Remove(runstate.NodeLease),
+		table.Remove(runstate.NodeLease), table.Remove(runstate.NodeReason),
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"millrace/shared/kit/record"
 	"millrace/shared/run/launch"
 	"millrace/shared/run/registry"
+	"millrace/shared/run/tasktype"
 	"millrace/shared/run/worker"
 )
 
@@ -19,7 +20,7 @@ func (d Deps) Records() record.Store {
 
 // Registry returns the registry of flows and deployments.
 func (d Deps) Registry() registry.Store {
-	return registry.Store{Table: d.Table, Blob: d.Blob, Clock: d.Clock, Log: d.Log, Quota: d.Quota}
+	return registry.Store{Table: d.Table, Blob: d.Blob, Clock: d.Clock, Log: d.Log, Quota: d.Quota, Kinds: tasktype.KindsWithin(d.Config.MaxTaskSecs)}
 }
 
 // Launcher returns the launcher, which accepts runs.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from ._types import TYPE_CHECKING
 from .errors import TaskFailedError
 
@@ -11,6 +13,8 @@ if TYPE_CHECKING:
     from ._files import File
     from ._types import Any
 
+MAX_FIELDS = 16 << 10  # bytes of JSON
+_MAX_FIELD, _MAX_PARTS, _MAX_DEPTH = 2000, 100, 5
 LEVELS = ("debug", "info", "warning", "error", "critical")
 
 
@@ -46,17 +50,16 @@ class Context:
         self._emit = emit
 
     def log(self, message: object, level: str = "info", **fields: Any) -> None:
-        """Write a log event. Fields are appended to the message as key=value."""
+        """Write a log event; fields become the event's own, as JSON.
+
+        What is no JSON in them is written as text; they are cut where they have
+        more than 16 KB."""
         level = str(level).lower()
         if level == "warn":
             level = "warning"
         if level not in LEVELS:
             raise ValueError(f"level is one of {', '.join(LEVELS)}, not {level!r}")
-        text = str(message)
-        for key, value in fields.items():
-            # Between quotes as it stands: escaped, a secret in it would not be found and hidden.
-            text += f" {key}='{value}'" if isinstance(value, str) and " " in value else f" {key}={value}"
-        self._emit(level, "task", text)
+        self._emit(level, "task", str(message), _fields(fields))
 
     def secret(self, name: str) -> str:
         """Return the value of a secret: of the run's environment, else of the workspace.
@@ -79,3 +82,40 @@ class Context:
 
     def __repr__(self):
         return f"<ctx {self.flow_name}/{self.task_name} run {self.run_id} attempt {self.attempt}>"
+
+
+def _fields(fields):
+    """Return fields as a JSON object within MAX_FIELDS bytes, None without any."""
+    out, size = {}, 40
+    for number, (key, value) in enumerate(fields.items()):
+        value = _field(value)
+        size += len(json.dumps([key, value])) + 2
+        if size > MAX_FIELDS:
+            out["…"] = f"{len(fields) - number} more fields were cut"
+            break
+        out[key] = value
+    return out or None
+
+
+def _field(value, depth=0):
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, int) and abs(value) < 1 << 63:
+        return int(value)
+    if isinstance(value, float) and value - value == 0:  # neither NaN nor infinite
+        return float(value)
+    if isinstance(value, (list, tuple)) and depth < _MAX_DEPTH:
+        return [_field(part, depth + 1) for part in value[:_MAX_PARTS]]
+    if isinstance(value, dict) and depth < _MAX_DEPTH:
+        return {_text(key): _field(part, depth + 1) for key, part in list(value.items())[:_MAX_PARTS]}
+    return _text(value)
+
+
+def _text(value):
+    try:
+        text = str(value)
+    except Exception as error:
+        text = f"<{type(value).__name__} whose str() raised {type(error).__name__}>"
+    if len(text) > _MAX_FIELD:
+        text = text[:_MAX_FIELD] + "…"
+    return text.encode("utf-8", "replace").decode()

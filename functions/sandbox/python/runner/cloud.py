@@ -4,11 +4,13 @@ The event is a request as core.Executor takes it, and
     artifact  {"hash", "url"}: what names the code, and a presigned GET of it
     log_url   the internal route that takes log batches and tells the cancel fence
     token     the bearer token of this attempt for that route
+    limit_secs  when the answer has to be there; the function's own end counts too
 The answer is {"output", "output_bytes"}, {"output_ref": true, "output_bytes"},
-{"failure": {"type", "message"}}, or {"error"} when the sandbox itself failed.
+{"failure": {"type", "message", "exception", "traceback"}}, with task_secs, how long
+the task's function took, or {"error"} when the sandbox itself failed.
 
 To the route it posts {"events": [{"timestamp", "level", "logger", "message",
-"sequence"}]}, secrets masked, a few times a second while there are any and at
+"sequence", "fields"}]}, secrets masked, a few times a second while there are any and at
 least every 5 s; {"cancelled": true} in the answer ends the task. Everything is
 posted before the answer is given. Lines that the route does not take, or that a task writes
 faster than they can be posted, are dropped, and a line of the log says so.
@@ -33,15 +35,18 @@ import time
 import urllib.request
 
 from millrace import _values
+from millrace._context import MAX_FIELDS
 from millrace.errors import ArtifactSerializationError
 
 from . import artifact
-from .core import DEFAULT_TIMEOUT_SECS
+from .core import DEFAULT_TIMEOUT_SECS, IMPORT_TIMEOUT_SECS
 from .local import HEAD
 from .masking import Masker
 
-_BOOT = "import sys; sys.path.insert(0, sys.argv[1]); from runner.local import main; main()"
+_BOOT = "import sys; sys.path.insert(0, sys.argv[1]); from runner.init import init; init(); from runner.local import main; main()"
 _GRACE_SECS = 1.0
+_START_SECS = 20.0  # of an interpreter
+_MARGIN_SECS = 5.0  # for the answer and the last log lines
 _UPLOAD_SECS = 600.0
 _MAX_LINE = 64 << 10
 _POST_EVENTS, _POST_BYTES = 1000, 256 << 10  # of one post
@@ -58,7 +63,10 @@ class Cloud:
         self._child = None
         self._hash = None
 
-    def run(self, event):
+    def run(self, event, remaining=None):
+        """Run one event; remaining is how many seconds this function has for it."""
+        limits = [seconds for seconds in (remaining, event.get("limit_secs")) if seconds is not None]
+        self._limit = time.monotonic() + min(limits) - _MARGIN_SECS if limits else float("inf")
         reporter = Reporter(event.get("log_url"), event.get("token"), Masker((event.get("secrets") or {}).values()))
         try:
             return self._run(event, reporter)
@@ -72,14 +80,14 @@ class Cloud:
             return {"failure": {"type": "TaskFailedError", "message": str(error)}}
         except OSError as error:
             return {"error": f"the artifact could not be fetched: {type(error).__name__} {getattr(error, 'code', '')}".rstrip()}
-        request = {k: v for k, v in event.items() if k not in ("artifact", "log_url", "token")}
+        request = {k: v for k, v in event.items() if k not in ("artifact", "log_url", "token", "limit_secs")}
         if self._child is not None and (self._hash != event["artifact"]["hash"] or self._child.stale()):
             self.close()
         answer = None
         while answer is None:  # a child that still answers an earlier request is replaced
             if self._child is None:
                 self._child, self._hash = Child(directory, os.path.join(self._root, "scratch")), event["artifact"]["hash"]
-            answer = self._child.call(request, reporter)
+            answer = self._child.call(request, reporter, self._limit)
             if answer is None:
                 self.close()
         if self._child.spent:
@@ -123,21 +131,27 @@ class Reporter:
         if url:
             self._thread.start()
 
-    def add(self, seconds, level, logger, message):
+    def add(self, seconds, level, logger, message, fields=None):
+        size = len(message) + (len(json.dumps(fields)) if fields else 0)
+        if size - len(message) > MAX_FIELDS or not isinstance(fields, (dict, type(None))):
+            fields = None  # no runner writes that
         with self._lock:
-            if not self._url or self._waiting + len(message) > _MAX_WAITING:
+            if not self._url or self._waiting + size > _MAX_WAITING:
                 self._dropped += 1
                 return
-            self._waiting += len(message)
-            self._events.append(self._event(seconds, level, logger, message))
+            self._waiting += size
+            self._events.append((size, self._event(seconds, level, logger, message, fields)))
         self._wake.set()
 
-    def _event(self, seconds, level, logger, message):
+    def _event(self, seconds, level, logger, message, fields=None):
         self._sequence += 1
-        return {
+        event = {
             "timestamp": _stamp(seconds), "level": level if level in _LEVELS else "info",
             "logger": self._masker.mask(logger)[:200], "message": self._masker.mask(message), "sequence": self._sequence,
         }
+        if fields:
+            event["fields"] = self._masker.mask_value(fields)
+        return event
 
     def close(self):
         """Send what is left."""
@@ -164,11 +178,12 @@ class Reporter:
                 batch.append(self._event(time.time(), "warning", "millrace", f"{self._dropped} log lines were dropped: too many at once"))
                 self._dropped = 0
             while self._events and len(batch) < _POST_EVENTS:
-                size += len(self._events[0]["message"])
+                more = self._events[0][0]
+                size += more
                 if batch and size > _POST_BYTES:
                     break
-                batch.append(self._events.popleft())
-                self._waiting -= len(batch[-1]["message"])
+                batch.append(self._events.popleft()[1])
+                self._waiting -= more
         return batch
 
     def _post(self, batch):
@@ -224,11 +239,14 @@ class Child:
         self._used = False
         self._send(b"S", {"mode": "plain", "artifact": directory, "scratch": scratch, "hide": [], "limits": {"CORE": 0}})
 
-    def call(self, request, reporter):
-        """Run one request; return its answer, or None if the child was not done with an earlier one."""
+    def call(self, request, reporter, limit=float("inf")):
+        """Run one request until the clock shows limit; return its answer, or None if the child was not done with an earlier one."""
         timeout = float(request.get("timeout_secs") or DEFAULT_TIMEOUT_SECS)
-        deadline = time.monotonic() + timeout + _GRACE_SECS
-        output, warm, self._used, self._nonce = None, self._used, True, os.urandom(HEAD - 1)
+        importing = float(request.get("import_timeout_secs") or IMPORT_TIMEOUT_SECS)
+        late = f"importing the module of {request.get('entrypoint')} took longer than the {importing:g} s that it has"
+        deadline = time.monotonic() + _START_SECS + importing + _GRACE_SECS
+        began, reached, output = None, set(), None  # each step is reached once, whatever a task writes
+        warm, self._used, self._nonce = self._used, True, os.urandom(HEAD - 1)
         try:
             self._send(b"Q", request)
             with selectors.DefaultSelector() as selector:
@@ -237,9 +255,10 @@ class Child:
                 while True:
                     if reporter.cancelled.is_set():
                         return self._end({"failure": {"type": "Cancelled", "message": "the task was cancelled"}})
-                    if time.monotonic() > deadline:
-                        message = f"the task ran past its timeout_secs ({timeout:g}) and was killed"
-                        return self._end({"failure": {"type": "TaskTimeoutError", "message": message}})
+                    if time.monotonic() > min(deadline, limit):
+                        if limit < deadline:
+                            late = "its function's time was over: fetching, import, task and upload share it"
+                        return self._end(_timed({"failure": {"type": "TaskTimeoutError", "message": late + "; it was killed"}}, began))
                     for key, _ in selector.select(0.25):
                         if key.fd in self._outputs and not self._lines(key.fd, reporter):
                             selector.unregister(key.fd)
@@ -247,14 +266,20 @@ class Child:
                         warm = warm and kind == b"Y"  # from here on the request is begun
                         if kind == b"E":
                             reporter.add(*json.loads(body))
-                        elif kind == b"U":
+                        elif kind in (b"B", b"U"):
+                            if (step := (kind, body)) in reached:
+                                continue
+                            reached.add(step)
                             deadline = time.monotonic() + _UPLOAD_SECS
+                            if step == (b"B", b"function"):
+                                began, late = time.monotonic(), f"the task ran past its timeout_secs ({timeout:g})"
+                                deadline = began + timeout + _GRACE_SECS
                         elif kind == b"O":
                             output = body
                         elif kind in (b"P", b"G"):
                             self._send_bytes(b"N", b"this deployment keeps no files of tasks")
                         elif kind == b"R":
-                            return self._answer(json.loads(body), output)
+                            return _timed(self._answer(json.loads(body), output), began)
                         elif kind == b"Y" and "error" in (ready := json.loads(body)):
                             return self._end({"error": "starting the interpreter: " + ready["error"]})
         except (EOFError, OSError):
@@ -374,6 +399,13 @@ class Child:
             self._killpg()
             os.waitpid(self._pid, 0)
             self._pid = 0
+
+
+def _timed(answer, began):
+    """Tell in an answer how long the task's function took."""
+    if began is not None:
+        answer["task_secs"] = round(time.monotonic() - began, 3)
+    return answer
 
 
 def _strict(output):

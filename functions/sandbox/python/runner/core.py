@@ -1,5 +1,6 @@
 """Runs one task request, for the embedded server and for Lambda alike."""
 
+import errno
 import json
 import os
 import signal
@@ -15,8 +16,11 @@ from .masking import Masker
 
 INLINE_BYTES = 32 << 10
 DEFAULT_TIMEOUT_SECS = 600.0
+IMPORT_TIMEOUT_SECS = 60.0
+MAX_TRACEBACK = 4 << 10
 # A task that swallows the first interruption gets another one this often.
 _AGAIN_SECS = 0.25
+_root = ""  # of the artifact, with a slash at its end
 
 
 class Interrupted(BaseException):
@@ -26,15 +30,19 @@ class Interrupted(BaseException):
 class Executor:
     """Runs requests one after another against one artifact directory.
 
-    ``emit(level, logger, message)`` takes log events from any thread.
+    ``emit(level, logger, message, fields=None)`` takes log events from any thread.
+    ``reach(step)`` is told what the attempt has come to: b"inputs" when the module
+    is imported and inputs are to be fetched, b"function" when the task's function
+    begins, and with it the task's own time.
     ``writing()`` tells whether the main thread is inside emit: the alarm must
     not tear a half-written event apart. ``over()`` is called when the task's own
     time is over and a large output is left to hand on. ``fetch(name)`` returns
     the JSON of an input that comes without a link.
     """
 
-    def __init__(self, artifact, emit, writing=lambda: False, over=lambda: None, fetch=None):
+    def __init__(self, artifact, emit, writing=lambda: False, over=lambda: None, fetch=None, reach=lambda step: None):
         self._fetch = fetch
+        self._reach = reach
         self._emit = emit
         self._writing = writing
         self._over = over
@@ -42,8 +50,11 @@ class Executor:
         # A sentence for the message of an exception that has to do with how tasks are shut in.
         self.hint = lambda error: ""
         self._armed = False
+        self._late = ""
         self._handler = self._alarm
         signal.signal(signal.SIGALRM, self._handler)
+        global _root
+        _root = os.path.join(os.path.abspath(artifact), "") if artifact else ""
         if artifact and artifact not in sys.path:
             sys.path.insert(0, artifact)
         streams.install_logging(emit)
@@ -51,7 +62,7 @@ class Executor:
     def execute(self, request):
         """Run one request; return (answer, output): a dict and the output's JSON bytes or None.
 
-        The answer has either ``failure`` {type, message} or, when the output was
+        The answer has either ``failure`` {type, message, exception, traceback} or, when the output was
         put to ``output_url``, ``output_ref`` and ``output_bytes``. ``recycle`` is
         true when the task left threads or processes behind, so that this
         interpreter must not run another.
@@ -67,8 +78,7 @@ class Executor:
         timeout = float(request.get("timeout_secs") or DEFAULT_TIMEOUT_SECS)
         try:
             try:
-                self._arm(timeout)
-                output = self._run(request)
+                output = self._run(request, timeout)
             finally:
                 self._disarm()
             if len(output) > INLINE_BYTES:
@@ -77,11 +87,11 @@ class Executor:
                 output = Masker((request.get("secrets") or {}).values()).mask_json(output)
                 _put(request["output_url"], output)
                 answer, output = {"output_ref": True, "output_bytes": len(output)}, None
-        except Interrupted:
+        except Interrupted as error:
             self._disarm()
-            answer = _failure("TaskTimeoutError", f"the task ran past its timeout_secs ({timeout:g})")
+            answer = _failure("TaskTimeoutError", self._late, traceback=_traceback(error, self._late))
         except (ArtifactSerializationError, TaskTimeoutError) as error:
-            answer = _failure(type(error).__name__, str(error))
+            answer = _failure(type(error).__name__, str(error), traceback=_traceback(error))
         except TransferError:
             raise
         except BaseException as error:  # noqa: B036: SystemExit and KeyboardInterrupt end the task, not the interpreter
@@ -94,9 +104,19 @@ class Executor:
             answer["recycle"] = True
         return answer, output
 
-    def _run(self, request):
+    def _run(self, request, timeout):
+        if request["entrypoint"] not in self._entrypoints:
+            allowed = float(request.get("import_timeout_secs") or IMPORT_TIMEOUT_SECS)
+            self._late = f"importing the module of {request['entrypoint']} took longer than the {allowed:g} s that it has"
+            self._arm(allowed)
         function, wanted, hints = self._function(request["entrypoint"])
+        self._disarm()
+        if any("value" not in given for given in (request.get("inputs") or {}).values()):
+            self._reach(b"inputs")
         args, kwargs = _arguments.fill(wanted, self._sources(request), request.get("task_name", ""), hints, request.get("has_files", False))
+        self._late = f"the task ran past its timeout_secs ({timeout:g})"
+        self._reach(b"function")
+        self._arm(timeout)
         result = _arguments.call(function, args, kwargs)
         return _values.encode(result, warn=lambda message: self._emit("warning", "millrace", message))
 
@@ -105,6 +125,8 @@ class Executor:
         if request.get("map_index") is not None:
             special["item"] = request.get("item")
             special["index"] = request["map_index"]
+        if request.get("failed") is not None:
+            special["failed"], special["failed_count"] = request["failed"], request.get("failed_count", 0)
         inputs = _arguments.from_tasks(request.get("inputs") or {}, self._load)
         if request.get("only_inputs"):
             return (_arguments.from_mapping(special), inputs)
@@ -145,25 +167,38 @@ class Executor:
             raise Interrupted
 
     def _failed(self, error):
+        trace = _traceback(error)
+        kind = type(error).__name__
         if isinstance(error, MillraceError) and error.__traceback__ is not None and _raised_here(error):
-            return _failure("TaskFailedError", str(error))
-        self._emit("error", "traceback", _traceback(error))
+            return _failure("TaskFailedError", str(error), kind if trace else "", trace)
+        self._emit("error", "traceback", trace or kind)
         if isinstance(error, SystemExit):
             message = f"SystemExit: the task called exit with {error.code!r}"
         else:
             text = _text(error)
-            message = f"{type(error).__name__}: {text}" if text else type(error).__name__
+            message = f"{kind}: {text}" if text else kind
         if isinstance(error, MemoryError):
             message += " (the task went over its memory)"
-        return _failure("TaskFailedError", message[:2000] + self.hint(error))
+        if isinstance(error, OSError) and error.errno == errno.EROFS and not os.path.isabs(str(error.filename)):
+            message += " (a task's working directory is its artifact, which is read-only: write to tempfile.gettempdir())"
+        return _failure("TaskFailedError", message[:2000] + self.hint(error), kind, trace)
 
 
 class TransferError(Exception):
     """An input could not be fetched or the output not stored: not the task's fault."""
 
 
-def _failure(kind, message):
-    return {"failure": {"type": kind, "message": message}}
+def _failure(kind, message, exception="", traceback=""):
+    if len(traceback) > MAX_TRACEBACK:
+        traceback = "…\n" + traceback[-MAX_TRACEBACK:].partition("\n")[2]  # its end tells most
+    failure = {"type": kind, "message": message, "exception": exception, "traceback": traceback}
+    return {"failure": {name: value for name, value in failure.items() if value}}
+
+
+def _homes():
+    """The directories of the runner and of the package, wherever they were found."""
+    return tuple(os.path.abspath(place) + os.sep for package in ("runner", "millrace") for place in (
+        *sys.modules[package].__path__, os.path.dirname(sys.modules[package].__file__)))
 
 
 def _raised_here(error):
@@ -172,21 +207,40 @@ def _raised_here(error):
     trace = error.__traceback__
     while trace.tb_next is not None:
         trace = trace.tb_next
-    home = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    return os.path.abspath(trace.tb_frame.f_code.co_filename).startswith(home + os.sep)
+    return os.path.abspath(trace.tb_frame.f_code.co_filename).startswith(_homes())
 
 
-def _traceback(error):
+def _traceback(error, told=None):
+    """Return the traceback of the task's own code, "" if none of it is in it.
+
+    Frames of the runner say nothing to the author of a task, and files of the
+    artifact are named from its root. told replaces the last line."""
     import traceback
 
-    trace = error.__traceback__
-    # The runner's own frames say nothing to the author of a task.
-    while trace is not None and trace.tb_frame.f_globals.get("__name__") in (__name__, _arguments.__name__):
-        trace = trace.tb_next
     try:
-        return "".join(traceback.format_exception(type(error), error, trace)).rstrip()
+        whole = traceback.TracebackException(type(error), error, error.__traceback__)
+        if not _cut(whole, _homes()):
+            return ""
+        lines = list(whole.format())
+        if told is not None:
+            lines[-1] = f"TaskTimeoutError: {told}\n"
+        return "".join(lines).rstrip()
     except Exception:
-        return type(error).__name__
+        return ""
+
+
+def _cut(whole, homes):
+    """Take the frames of homes out of a traceback and of what caused it; tell whether others are left."""
+    left, todo = False, [whole]
+    while todo:
+        one = todo.pop()
+        one.stack[:] = [f for f in one.stack if not f.filename.startswith(homes) and not f.filename.startswith("<frozen importlib")]
+        for frame in one.stack:
+            left = True
+            if _root and frame.filename.startswith(_root):
+                frame.filename = frame.filename[len(_root) :]
+        todo += [e for e in (one.__cause__, one.__context__, *(getattr(one, "exceptions", None) or ())) if e is not None]
+    return left
 
 
 def _text(error):

@@ -19,9 +19,8 @@ KEEP = ".millrace"
 # with the size that tells that it is empty; both are emptied after each task.
 scratch = memory = None
 empty_size = 0
-# Set by the local runner when this interpreter is the first process of a PID
-# namespace, or has a user of its own: every process that it may signal is then
-# a descendant of the task.
+# Set by the local runner when this interpreter has a PID namespace or a user of
+# its own: every process that it may signal is then a descendant of the task.
 alone = False
 
 

@@ -10,7 +10,10 @@ to another request.
     S  setup     JSON   server to runner, once: confine yourself
     Y  ready     JSON   the answer: {"pid", "python"}, or {"error"}
     Q  request   JSON   one task
-    E  event     JSON   [seconds, level, logger, message]
+    B  reached   text   "inputs": the module is imported, inputs are to be fetched;
+                        "function": the task's function begins, and its own time
+    E  event     JSON   [seconds, level, logger, message] or, of ctx.log with fields,
+                        [seconds, level, logger, message, {…}]
     U  over             the task's own time is over, its output is being handed on
     O  output    bytes  the task's output, JSON
     F  fetch     text   the name of a task whose output the task takes; its thread waits for
@@ -175,13 +178,15 @@ class Channel:
     def writing(self):
         return self._main_writing
 
-    def emit(self, level, logger, message):
+    def emit(self, level, logger, message, fields=None):
         if self._forked:
+            if fields:
+                message += " " + json.dumps(fields)
             os.write(1 if logger == "stdout" else 2, (message + "\n").encode("utf-8", "replace"))
             return
         if len(message) > _MAX_MESSAGE:
             message = message[:_MAX_MESSAGE] + " …"
-        event = json.dumps((time.time(), level, logger, message))
+        event = json.dumps((time.time(), level, logger, message, *((fields,) if fields else ())))
         self.write((b"E", event.encode()))
 
 
@@ -222,9 +227,12 @@ def main():
     confine.line_buffered()
     hygiene.scratch, hygiene.memory = places.scratch, places.memory
     hygiene.empty_size = os.stat(places.memory).st_size if places.memory else 0
-    hygiene.alone = os.getpid() == 1 or setup.get("uid") is not None
+    hygiene.alone = setup["mode"] == "namespaces" or setup.get("uid") is not None
     sys.argv[:] = ["millrace"]
-    executor = core.Executor(places.artifact, channel.emit, channel.writing, lambda: channel.write((b"U", b"")), channel.fetch)
+    executor = core.Executor(
+        places.artifact, channel.emit, channel.writing, lambda: channel.write((b"U", b"")), channel.fetch,
+        lambda step: channel.write((b"B", step)),
+    )
     _files.store, _files.fetch = channel.save_file, channel.open_file
     executor.hint = hints.explain(setup, places.scratch)
     ready = {"pid": os.getpid(), "python": ".".join(map(str, sys.version_info[:3]))}

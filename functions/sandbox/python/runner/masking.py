@@ -43,6 +43,20 @@ class Masker:
             return data
         return _STRING.sub(lambda string: self._in_json.sub(STARS, string[0]), text).encode("utf-8")
 
+    def mask_value(self, value):
+        """Mask the strings of a JSON value, keys too; a number that holds a secret becomes stars."""
+        if not self._pattern:
+            return value
+        if isinstance(value, str):
+            return self.mask(value)
+        if isinstance(value, dict):
+            return {self.mask(key): self.mask_value(part) for key, part in value.items()}
+        if isinstance(value, list):
+            return [self.mask_value(part) for part in value]
+        if isinstance(value, (int, float)) and self._pattern.search(str(value)):
+            return STARS
+        return value
+
 
 def _any_of(forms):
     return re.compile("|".join(map(re.escape, sorted(forms, key=len, reverse=True)))) if forms else None

@@ -17,6 +17,9 @@ def talk(ctx): print("printed"); ctx.log("logged"); os.write(2, b"written\\n"); 
 def leak(ctx): print("it is", ctx.secret("token"))
 def big(): return "x" * 40000
 def boom(): return {}["no"]
+def fields(ctx): ctx.log("read", rows=3, of={ctx.secret("token"): ["it is " + ctx.secret("token")]})
+def soon(): return 1
+if VERSION != int(VERSION): time.sleep(1.2)
 def slow(): print("started"); time.sleep(60)
 def stubborn():
     while True:
@@ -84,14 +87,16 @@ class CloudTest(unittest.TestCase):
         with zipfile.ZipFile(data, "w") as archive:
             archive.writestr("flow.py", SOURCE % version)
         self.store.blobs[f"/{version}"] = data.getvalue()
-        return self.cloud.run(
+        answer = self.cloud.run(
             {"artifact": {"hash": f"v{version}", "url": f"{self.url}/{version}"}, "log_url": self.url + "/logs", "token": "t0ken", "run_id": "r",
              "task_name": "t", "attempt": 1, "entrypoint": f"flow:{function}", "timeout_secs": 20, "secrets": {"token": "s"}, **more}
         )
+        self.took = answer.get("task_secs")
+        return answer
 
     def test_versions_never_mix(self):
         for version in (1, 2, 1):
-            self.assertEqual(self.call("version", version), {"output": version, "output_bytes": 1})
+            self.assertEqual(self.call("version", version), {"output": version, "output_bytes": 1, "task_secs": self.took})
 
     def test_logs_are_posted(self):
         self.assertEqual(self.call("talk")["output"], "s")
@@ -103,12 +108,34 @@ class CloudTest(unittest.TestCase):
         self.call("leak", secrets={"token": "hush-hush"})
         self.assertEqual([e["message"] for e in self.store.events], ["it is ***"])
 
+    def test_fields_are_their_own(self):
+        self.call("fields", secrets={"token": "hush-hush"})
+        (event,) = self.store.events
+        self.assertEqual((event["message"], event["fields"]), ("read", {"rows": 3, "of": {"***": ["it is ***"]}}))
+
+    def test_time_is_the_functions(self):
+        answer = self.call("soon", 1.5, timeout_secs=1)
+        self.assertEqual(answer["output"], 1)
+        self.assertLess(answer["task_secs"], 1)
+        failure = self.call("soon", 2.5, import_timeout_secs=0.3)["failure"]
+        self.assertEqual(failure["type"], "TaskTimeoutError")
+        self.assertIn("importing the module of flow:soon took longer than the 0.3 s", failure["message"])
+
+    def test_the_functions_own_end(self):
+        self.call("version")
+        answer = self.cloud.run({"artifact": {"hash": "v1", "url": ""}, "log_url": self.url + "/logs", "token": "t", "entrypoint": "flow:slow"}, 5.3)
+        self.assertEqual(answer["failure"]["type"], "TaskTimeoutError")
+        self.assertIn("function's time was over", answer["failure"]["message"])
+
     def test_large_output_is_uploaded(self):
-        self.assertEqual(self.call("big", output_url=self.url + "/out"), {"output_ref": True, "output_bytes": 40002})
+        self.assertEqual(self.call("big", output_url=self.url + "/out"), {"output_ref": True, "output_bytes": 40002, "task_secs": self.took})
         self.assertEqual(len(self.store.blobs["/out"]), 40002)
 
     def test_failures(self):
-        self.assertEqual(self.call("boom")["failure"], {"type": "TaskFailedError", "message": "KeyError: 'no'"})
+        failure = self.call("boom")["failure"]
+        trace = failure.pop("traceback")
+        self.assertEqual(failure, {"type": "TaskFailedError", "message": "KeyError: 'no'", "exception": "KeyError"})
+        self.assertRegex(trace, r'^Traceback \(most recent call last\):\n  File "flow.py", line \d+, in boom\n[^/]*KeyError: .no.$')
         for function in ("slow", "stubborn"):
             self.assertEqual(self.call(function, timeout_secs=0.2)["failure"]["type"], "TaskTimeoutError")
         message = "the file 'flow.py' could not be saved: this deployment keeps no files of tasks"

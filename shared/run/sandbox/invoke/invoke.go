@@ -38,6 +38,9 @@ import (
 	"millrace/shared/run/sandbox/ticket"
 )
 
+// mostTaskSecs is as long as an invocation lasts.
+const mostTaskSecs = 900
+
 // MaxPayload is the largest request and answer of an invocation, in bytes.
 const MaxPayload = 6 << 20
 
@@ -154,7 +157,10 @@ func (s *Sandbox) Run(ctx context.Context, req sandbox.Request, _ func(sandbox.L
 	case out.FunctionError != nil:
 		return sandbox.Result{}, crashed(out.Payload)
 	}
-	result, err := decode(out.Payload)
+	result, took, err := decode(out.Payload)
+	if took > 0 && req.Begin != nil {
+		req.Begin(took)
+	}
 	if err == nil && result.Failure != nil && result.Failure.Type == cancelled {
 		return sandbox.Result{}, s.stopped(ctx)
 	}
@@ -195,6 +201,7 @@ type event struct {
 	*sandbox.Request
 	Inputs      map[string]input `json:"inputs,omitempty"`
 	TimeoutSecs float64          `json:"timeout_secs"`
+	LimitSecs   float64          `json:"limit_secs,omitempty"` // when the answer has to be there
 	OutputURL   string           `json:"output_url,omitempty"`
 	Artifact    artifact         `json:"artifact"`
 	LogURL      string           `json:"log_url"`
@@ -252,12 +259,17 @@ func (s *Sandbox) payload(ctx context.Context, req *sandbox.Request) ([]byte, er
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", sandbox.ErrUnavailable, err)
 	}
+	limit := float64(0)
+	if until, limited := ctx.Deadline(); limited {
+		limit = max(time.Until(until).Seconds(), 1)
+	}
 	data, err := json.Marshal(event{
-		Request: req, Inputs: urls.inputs, TimeoutSecs: timeout.Seconds(), OutputURL: urls.output,
+		LimitSecs: limit,
+		Request:   req, Inputs: urls.inputs, TimeoutSecs: timeout.Seconds(), OutputURL: urls.output,
 		Artifact: artifact{Hash: req.Artifact.Hash, URL: urls.artifact}, LogURL: s.cfg.LogURL,
 		Token: ticket.Sign(s.cfg.Key, ticket.Attempt{
 			Org: req.Workspace, Run: req.RunID, Node: node, Number: req.Attempt, Task: req.TaskName,
-			MapIndex: req.MapIndex, Expires: s.cfg.Clock.Now().Add(timeout + lag).Unix(),
+			MapIndex: req.MapIndex, Expires: s.cfg.Clock.Now().Add(sandbox.ImportTimeout + timeout + lag).Unix(),
 		}),
 	})
 	if err != nil {
@@ -311,30 +323,33 @@ func crashed(payload []byte) error {
 	return fmt.Errorf("the sandbox failed: %s: %s", fault.Type, fault.Message)
 }
 
-// decode reads the runner's answer.
-func decode(payload []byte) (sandbox.Result, error) {
+// decode reads the runner's answer, and how long the task's function took, 0 if it
+// did not begin.
+func decode(payload []byte) (result sandbox.Result, took time.Duration, err error) {
 	var answer struct {
 		Output      json.RawMessage  `json:"output"`
 		OutputRef   bool             `json:"output_ref"`
 		OutputBytes int64            `json:"output_bytes"`
 		Failure     *sandbox.Failure `json:"failure"`
 		Error       string           `json:"error"`
+		TaskSecs    float64          `json:"task_secs"`
 	}
 	if err := json.Unmarshal(payload, &answer); err != nil {
-		return sandbox.Result{}, errors.New("the sandbox's answer is not readable")
+		return sandbox.Result{}, 0, errors.New("the sandbox's answer is not readable")
 	}
+	took = time.Duration(min(max(answer.TaskSecs, 0), mostTaskSecs) * float64(time.Second))
 	switch {
 	case answer.Error != "":
-		return sandbox.Result{}, errors.New(answer.Error)
+		return sandbox.Result{}, took, errors.New(answer.Error)
 	case answer.Failure != nil:
-		return sandbox.Result{Failure: answer.Failure}, nil
+		return sandbox.Result{Failure: answer.Failure}, took, nil
 	case answer.OutputRef:
-		return sandbox.Result{Uploaded: true, OutputBytes: answer.OutputBytes}, nil
+		return sandbox.Result{Uploaded: true, OutputBytes: answer.OutputBytes}, took, nil
 	case answer.Output == nil:
-		return sandbox.Result{}, errors.New("the sandbox's answer has no output")
+		return sandbox.Result{}, took, errors.New("the sandbox's answer has no output")
 	}
 	if fault, ok := errors.AsType[sandbox.OutputError](sandbox.CheckOutput(answer.Output)); ok {
-		return sandbox.Result{Failure: &sandbox.Failure{Type: sandbox.ArtifactSerializationError, Message: fault.Error()}}, nil
+		return sandbox.Result{Failure: &sandbox.Failure{Type: sandbox.ArtifactSerializationError, Message: fault.Error()}}, took, nil
 	}
-	return sandbox.Result{Output: answer.Output, OutputBytes: answer.OutputBytes}, nil
+	return sandbox.Result{Output: answer.Output, OutputBytes: answer.OutputBytes}, took, nil
 }

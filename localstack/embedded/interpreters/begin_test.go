@@ -1,0 +1,190 @@
+//go:build unix
+
+package interpreters_test
+
+import (
+	"os"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"millrace/localstack/embedded/interpreters"
+	"millrace/shared/run/sandbox"
+)
+
+// TestImportIsNoTimeOfTheTask: a module that takes longer than the task's time-out
+// to import costs the task nothing, and its function's begin is told once.
+func TestImportIsNoTimeOfTheTask(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	var begun atomic.Int64
+	req := r.request(t, "import time\ntime.sleep(1.5)\ndef f(up): return up\ndef forges():\n import gc\n"+
+		" c = next(o for o in gc.get_objects() if type(o).__name__ == 'Channel')\n for _ in range(3): c.write((b'B', b'function'))\n", "f")
+	req.Timeout = time.Second
+	req.Begin = func(time.Duration) { begun.Add(1) }
+	r.put("/up", []byte("7"))
+	req.Inputs = map[string]sandbox.Input{"up": {URL: at(r.url + "/up")}}
+	result, _ := r.run(t, req)
+	assert.Equal(t, "7", output(t, result))
+	assert.EqualValues(t, 1, begun.Load())
+	assert.True(t, r.TellsStart())
+
+	req.Entrypoint = "flow:forges"
+	result, _ = r.run(t, req)
+	assert.Equal(t, "null", output(t, result))
+	assert.EqualValues(t, 2, begun.Load(), "what a task writes of its begin begins nothing")
+}
+
+// TestImportHasItsOwnTime: over it the task times out with a message that says so,
+// whether the import heeds the interruption or not.
+func TestImportHasItsOwnTime(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, func(c *interpreters.Config) { interpreters.SetImporting(c, 300*time.Millisecond) })
+	for _, source := range []string{
+		"import time\ntime.sleep(60)\n",
+		"import time\nwhile True:\n try: time.sleep(60)\n except BaseException: pass\n",
+	} {
+		result, _ := r.run(t, r.request(t, source, "f"))
+		require.NotNil(t, result.Failure)
+		assert.Equal(t, sandbox.TaskTimeoutError, result.Failure.Type)
+		assert.Contains(t, result.Failure.Message, "importing the module of flow:f took longer than the 0.3 s that it has")
+	}
+}
+
+// TestFailuresCarryTheirTraceback: class and traceback of what a task raised, from
+// the artifact's root, without the runner's frames, and bounded.
+func TestFailuresCarryTheirTraceback(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	const source = `
+import asyncio, time
+class Odd(ConnectionError): pass
+def helper(): raise Odd("no route")
+def chained():
+    try: helper()
+    except Odd as e: raise ValueError("after all") from e
+def nosecret(ctx): ctx.secret("absent")
+def needs(nothing): pass
+async def waits(): helper()
+def deep(n=300):
+    if n: deep(n - 1) if n % 2 else deep(n=n - 1)
+    else: helper()
+def slow(): time.sleep(60)
+`
+	for _, c := range []struct {
+		function, exception string
+		has                 []string
+	}{
+		{"helper", "Odd", []string{"Traceback (most recent call last):\n  File \"flow.py\", line 4, in helper\n", "flow.Odd: no route"}},
+		{"chained", "ValueError", []string{"flow.Odd: no route\n\nThe above exception", `File "flow.py", line 7, in chained`, "ValueError: after all"}},
+		{"nosecret", "TaskFailedError", []string{`File "flow.py", line 8, in nosecret`, "does not name the secret 'absent'"}},
+		{"needs", "", nil},
+		{"waits", "Odd", []string{`File "flow.py", line 10, in waits`}},
+		{"deep", "Odd", []string{"flow.Odd: no route"}},
+		{"slow", "", []string{`File "flow.py", line 14, in slow`, "TaskTimeoutError: the task ran past its timeout_secs (0.5)"}},
+	} {
+		t.Run(c.function, func(t *testing.T) {
+			t.Parallel()
+			req := r.request(t, source, c.function)
+			if c.function == "slow" {
+				req.Timeout = 500 * time.Millisecond
+			}
+			result, _ := r.run(t, req)
+			require.NotNil(t, result.Failure)
+			assert.Equal(t, c.exception, result.Failure.Exception)
+			trace := result.Failure.Traceback
+			for _, part := range c.has {
+				assert.Contains(t, trace, part)
+			}
+			assert.NotContains(t, trace, "runner/")
+			assert.NotContains(t, trace, "millrace/_")
+			assert.LessOrEqual(t, len(trace), sandbox.MaxTraceback+10)
+		})
+	}
+}
+
+// TestFieldsOfALogEvent: what ctx.log is given besides its message is an object of
+// its own, bounded, whatever its values are.
+func TestFieldsOfALogEvent(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	req := r.request(t, `
+import decimal
+class Bad:
+    def __str__(self): raise ValueError
+def talk(ctx):
+    ctx.log("plain")
+    ctx.log("read", rows=3, ok=True, none=None, f=float("nan"), big=1 << 70, d=decimal.Decimal("1.5"), of=[1, {"a": (2,)}], bad=Bad(), odd="\ud800")
+    ctx.log("much", **{"k%d" % i: "x" * 5000 for i in range(50)})
+`, "talk")
+	_, log := r.run(t, req)
+	require.Len(t, log.list, 3)
+	assert.Nil(t, log.list[0].Fields)
+	assert.Equal(t, "read", log.list[1].Message)
+	assert.JSONEq(t, `{"rows": 3, "ok": true, "none": null, "f": "nan", "big": "1180591620717411303424", "d": "1.5", "of": [1, {"a": [2]}],
+		"bad": "<Bad whose str() raised ValueError>", "odd": "?"}`, string(log.list[1].Fields))
+	assert.LessOrEqual(t, len(log.list[2].Fields), sandbox.MaxFields)
+	assert.Contains(t, string(log.list[2].Fields), "more fields were cut")
+}
+
+// TestSignalsToOneself: a task that kills its own process has failed, with the
+// signal named, in every mode; one that has a handler for it goes on.
+func TestSignalsToOneself(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	const source = `
+import ctypes, os, signal, subprocess
+def segv(): os.kill(os.getpid(), signal.SIGSEGV)
+def term(): signal.raise_signal(signal.SIGTERM)
+def kills(): os.kill(os.getpid(), signal.SIGKILL)
+def c(): ctypes.CDLL(None).raise_(signal.SIGUSR1) if hasattr(ctypes.CDLL(None), "raise_") else ctypes.CDLL(None)["raise"](signal.SIGUSR1)
+def child(): subprocess.run(["sh", "-c", "kill -HUP $PPID; sleep 5"])
+def aborts(): os.abort()
+def handled():
+    got = []
+    signal.signal(signal.SIGUSR1, lambda *_: got.append(1))
+    os.kill(os.getpid(), signal.SIGUSR1)
+    return got
+`
+	for function, want := range map[string]string{
+		"segv": "signal 11 (SIGSEGV", "term": "signal 15 (SIGTERM", "kills": "signal 9 (SIGKILL)", "c": "signal 10 (SIGUSR1", "child": "signal 1 (SIGHUP", "aborts": "signal 6 (SIGABRT",
+	} {
+		_, err := r.Run(t.Context(), r.request(t, source, function), func(sandbox.LogEvent) {})
+		assert.ErrorContains(t, err, "the interpreter died: killed by "+want, function)
+	}
+	result, _ := r.run(t, r.request(t, source, "handled"))
+	assert.Equal(t, "[1]", output(t, result))
+}
+
+// TestFilesOfTheArtifact: a task opens them by their relative paths; it cannot
+// change them, and is told where it can write.
+func TestFilesOfTheArtifact(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	const source = `
+import os, tempfile
+def reads(): return open("flow.py").read().splitlines()[1]
+def moves(): os.chdir("/"); return 1
+def writes(): open("out.csv", "w").write("x")
+def temporary():
+    with tempfile.NamedTemporaryFile() as f: return f.write(b"x")
+`
+	for range 2 { // and so does the next task of the interpreter
+		result, _ := r.run(t, r.request(t, source, "reads"))
+		assert.Equal(t, `"import os, tempfile"`, output(t, result))
+		result, _ = r.run(t, r.request(t, source, "moves"))
+		assert.Equal(t, "1", output(t, result))
+	}
+	result, _ := r.run(t, r.request(t, source, "temporary"))
+	assert.Equal(t, "1", output(t, result))
+	if os.Geteuid() != 0 && !namespaces(t, r) {
+		return // such a task has the rights of the server
+	}
+	result, _ = r.run(t, r.request(t, source, "writes"))
+	require.NotNil(t, result.Failure)
+	assert.Equal(t, "OSError", result.Failure.Exception)
+	assert.Contains(t, result.Failure.Message, "write to tempfile.gettempdir()")
+}

@@ -1,0 +1,114 @@
+package worker_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"millrace/shared/run/engine"
+	"millrace/shared/run/executor"
+	"millrace/shared/run/worker"
+)
+
+// fails scripts tasks that fail, each with a message.
+func (w *world) fails(tasks map[string]string) {
+	for name, text := range tasks {
+		w.task(name, func(context.Context, *executor.Attempt) executor.Result {
+			return executor.Failed(executor.TaskFailed, "%s", text)
+		})
+	}
+}
+
+// TestRunErrorNamesWhatDecidedIt: of the tasks that failed the run's error names
+// those that its status comes from, and none that a trigger rule tolerated.
+func TestRunErrorNamesWhatDecidedIt(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("é", 400)
+	for _, c := range []struct {
+		name, flow string
+		rules      map[string]map[string]any
+		fails      map[string]string
+		want       string
+	}{
+		{
+			"a tolerated failure", spec("train", "other", "choose: train other"),
+			map[string]map[string]any{"choose": {"trigger_rule": "all_done"}},
+			map[string]string{"train": "RuntimeError: no model", "choose": "ValueError: nothing\nto choose"},
+			"2 of 3 tasks failed: choose (ValueError: nothing to choose)",
+		},
+		{
+			"what made a sink UPSTREAM_FAILED", spec("a", "b: a", "c: b", "other"), nil,
+			map[string]string{"a": "KeyError: 'x'"},
+			"1 of 4 tasks failed: a (KeyError: 'x')",
+		},
+		{
+			"an instance of a map", spec("each", "after: each"),
+			map[string]map[string]any{"each": {"map_over": "[1, 2, 3]"}},
+			map[string]string{"each": "ValueError: bad"},
+			"1 of 2 tasks failed: each[0] (ValueError: bad; 3 of 3 instances failed)",
+		},
+		{
+			"more than it names", spec("a", "b", "c", "d", "e"), nil,
+			map[string]string{"a": "1", "b": "2", "c": "3", "d": "4", "e": "5"},
+			"5 of 5 tasks failed: a (1), b (2), c (3), and 2 more",
+		},
+		{
+			"a long message", spec("a"), nil, map[string]string{"a": long},
+			"1 of 1 tasks failed: a (" + long[:300] + "…)",
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				w.fails(c.fails)
+				w.register("f", with(c.flow, c.rules))
+				run := w.wait(w.run("f").ID)
+				assert.Equal(t, engine.Failed, run.Status)
+				assert.Equal(t, c.want, run.Error)
+			})
+		})
+	}
+}
+
+// TestOnFailureIsToldWhatFailed: the task gets the last failures of tasks and
+// instances, the first hundred and their number, and expressions see the same.
+func TestOnFailureIsToldWhatFailed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.fails(map[string]string{"a": "ValueError: one", "each": "ValueError: two"})
+		var told *executor.Failures
+		w.task("page", func(ctx context.Context, a *executor.Attempt) executor.Result {
+			var err error
+			told, err = a.Failed(ctx)
+			assert.NoError(t, err)
+			return ok("null")
+		})
+		raw := with(spec("fine", "a", "each", "after: a"), map[string]map[string]any{
+			"a": {"retries": 1}, "each": {"map_over": fmt.Sprintf("lists.range(%d)", worker.MostFailed+20)},
+		})
+		flow := func(onFailure string) string {
+			return strings.TrimSuffix(raw, "}") + `,"on_failure":` + onFailure + `}`
+		}
+		w.register("f", flow(`{"name":"page","type":"python","entrypoint":"flow:page"}`))
+		w.wait(w.run("f").ID)
+		require.NotNil(t, told)
+		assert.Equal(t, worker.MostFailed+21, told.Count)
+		var list []map[string]any
+		require.NoError(t, json.Unmarshal(told.List, &list))
+		require.Len(t, list, worker.MostFailed)
+		assert.Equal(t, map[string]any{"task_name": "a", "map_index": nil, "attempt": 2.0, "error_type": "TaskFailedError", "error_message": "ValueError: one"}, list[0])
+		assert.Equal(t, map[string]any{"task_name": "each", "map_index": 0.0, "attempt": 1.0, "error_type": "TaskFailedError", "error_message": "ValueError: two"}, list[1])
+
+		w.register("g", flow(`{"name":"page","type":"transform","config":{"expression":"[failed[0].task_name, string(failed_count)]"}}`))
+		id := w.wait(w.run("g").ID).ID
+		assert.JSONEq(t, `["a", "121"]`, w.nodes(id)["page"].Output)
+	})
+}
