@@ -72,7 +72,7 @@ func TestOversizedOutputFailsTask(t *testing.T) {
 	id = s.begin(client.RunRequest{Deployment: "gathered", ExecutionMode: "large", Parameters: object{"bytes": limit / 8}}).RunID
 	run = s.end(id, 5*time.Minute)
 	require.Equal(t, "FAILED", run.Status)
-	assert.Contains(t, run.ErrorMessage, "Task part failed: ArtifactSerializationError: its outputs have 268435465 bytes as a list, at most 268435456 are handed on")
+	assert.Contains(t, run.ErrorMessage, "part (ArtifactSerializationError: its outputs have 268435465 bytes as a list, at most 268435456 are handed on)")
 
 	// A nano task does not have enough memory for it.
 	id = s.begin(client.RunRequest{Deployment: "large", Parameters: object{"bytes": limit}}).RunID

@@ -69,3 +69,26 @@ func TestSecretsInConfig(t *testing.T) {
 		assert.Equal(t, "config", faults[0].Loc[4])
 	}
 }
+
+// TestHeldTypesAreBoundByTheDeployment: what holds a worker while it runs may take
+// as long as the deployment says, and the fault names that limit.
+func TestHeldTypesAreBoundByTheDeployment(t *testing.T) {
+	t.Parallel()
+	for held, want := range map[int]string{0: "840", tasktype.ResidentSecs: "86400"} {
+		for kind, more := range map[string]string{"python": `"entrypoint":"m:f"`, "http": `"config":{"url":"https://example.com"}`} {
+			spec := func(secs string) []byte {
+				return []byte(`{"tasks":[{"name":"a","type":"` + kind + `",` + more + `,"timeout_secs":` + secs + `}]}`)
+			}
+			_, faults := flowspec.Parse(t.Context(), spec(want), tasktype.KindsWithin(held))
+			assert.Empty(t, faults)
+			_, faults = flowspec.Parse(t.Context(), spec(want+"0"), tasktype.KindsWithin(held))
+			require.Len(t, faults, 1)
+			assert.Equal(t, "timeout_secs must be from 1 to "+want, faults[0].Msg)
+		}
+	}
+	for _, typ := range tasktype.Within(tasktype.ResidentSecs) {
+		if found, _ := tasktype.Find(typ.Name); !typ.Held {
+			assert.Equal(t, found.MaxTimeoutSecs, typ.MaxTimeoutSecs, typ.Name)
+		}
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -13,6 +14,7 @@ import (
 
 	"millrace/shared/run/engine"
 	"millrace/shared/run/executor"
+	"millrace/shared/run/runlog"
 	"millrace/shared/run/worker"
 )
 
@@ -110,5 +112,55 @@ func TestOnFailureIsToldWhatFailed(t *testing.T) {
 		w.register("g", flow(`{"name":"page","type":"transform","config":{"expression":"[failed[0].task_name, string(failed_count)]"}}`))
 		id := w.wait(w.run("g").ID).ID
 		assert.JSONEq(t, `["a", "121"]`, w.nodes(id)["page"].Output)
+	})
+}
+
+// TestEachEndNamesItsAttempt: every event of the log that tells how an attempt
+// ended names its task, its record, its attempt, and its index in a map.
+func TestEachEndNamesItsAttempt(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.fails(map[string]string{"bad": "no"})
+		stuck := make(chan struct{})
+		w.task("lost", func(ctx context.Context, a *executor.Attempt) executor.Result {
+			if a.Number > 1 {
+				return ok("1")
+			}
+			close(stuck)
+			<-ctx.Done()
+			return ok("1")
+		})
+		w.register("f", with(spec("lost", "bad", "never: bad", "each", "skips"), map[string]map[string]any{
+			"each": {"map_over": "[1, 2]"}, "skips": {"condition": "false"},
+		}))
+		id := w.run("f").ID
+		<-stuck
+		w.kill()
+		w.boot = "boot2"
+		w.start(slog.New(slog.DiscardHandler))
+		require.NoError(t, w.c.Reconcile(w.ctx, org, id))
+		w.wait(id)
+		page, err := w.logs.Page(w.ctx, org, id, true, "", runlog.MaxLimit)
+		require.NoError(t, err)
+		ends := map[string]bool{}
+		for _, raw := range page.Events {
+			var e runlog.Event
+			require.NoError(t, json.Unmarshal(raw, &e))
+			if strings.HasPrefix(e.EventType, "run_") {
+				continue
+			}
+			assert.NotEmpty(t, e.TaskName, "%s", raw)
+			if strings.Contains(e.Message, "all 2 instances") {
+				continue // the map as a whole
+			}
+			assert.Equal(t, fmt.Sprint(e.Attempt), e.TaskRunID[strings.LastIndex(e.TaskRunID, "-")+1:], "%s", raw)
+			assert.Positive(t, e.Attempt, "%s", raw)
+			assert.True(t, e.TaskName != "each" || e.MapIndex != nil || e.EventType == runlog.TypeTaskStarted, "%s", raw)
+			ends[e.EventType+" "+e.TaskName] = true
+		}
+		for _, want := range []string{"task_lost lost", "task_succeeded lost", "task_failed bad", "task_failed never", "task_succeeded each", "task_skipped skips"} {
+			assert.Contains(t, ends, want)
+		}
 	})
 }

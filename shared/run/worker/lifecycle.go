@@ -169,7 +169,7 @@ func (l *lifecycle) afterEnd(ctx context.Context) error {
 	}
 	l.log(runlog.TypeRunFinished, level, "Run %s ended: %s", run.Slug, run.Status)
 	if run.Status == engine.Failed || run.Status == engine.TimedOut {
-		l.Log.InfoContext(ctx, "run failed", "run_id", l.id, "run_slug", run.Slug, "flow", run.Flow, "version", run.Version,
+		l.Log.InfoContext(ctx, "run failed", "run_slug", run.Slug, "flow", run.Flow, "version", run.Version,
 			"status", string(run.Status), "error", run.Error)
 	}
 	l.Hub.Signal(runstate.RunSignal(l.id))
