@@ -23,9 +23,10 @@ type Run struct {
 	Node    int    `json:"node,omitempty"`
 	Attempt int    `json:"attempt,omitempty"`
 	Part    int    `json:"part,omitempty"`
-	Type    string `json:"type,omitempty"`        // of the task, so that a worker can prepare before it claims the task
-	Delay   int64  `json:"delay_ms,omitempty"`    // for which the queue was to delay it
-	Trace   string `json:"traceparent,omitempty"` // W3C Trace Context of the request that created the run
+	Type    string `json:"type,omitempty"`         // of the task, so that a worker can prepare before it claims the task
+	Delay   int64  `json:"delay_ms,omitempty"`     // for which the queue was to delay it
+	Timeout *int   `json:"timeout_secs,omitempty"` // of the run to start, in seconds, 0 for none; nil: read the run
+	Trace   string `json:"traceparent,omitempty"`  // W3C Trace Context of the request that created the run
 }
 
 // DetailRunFinished is the detail type of [RunFinished] on the bus.

@@ -93,7 +93,7 @@ func TestAReplayedRunIsSentAgain(t *testing.T) {
 	l.Queues = k.queues
 	_, err = l.Accept(k.ctx, org, keyed("request"))
 	require.NoError(t, err)
-	assert.Equal(t, []events.Run{{Kind: events.RunStart, Org: org, Run: first.ID}}, k.sent(events.Tasks("nano")))
+	assert.Equal(t, []events.Run{{Kind: events.RunStart, Org: org, Run: first.ID, Timeout: new(int)}}, k.sent(events.Tasks("nano")))
 
 	_, err = k.store.Update(k.ctx, table.Update{Key: first.Key, Do: []table.Action{table.Set(runstate.RunStatus, string(engine.Running))}})
 	require.NoError(t, err)

@@ -319,7 +319,7 @@ func traceOf(ctx context.Context) string {
 // dispatch sends the run to the workers. If that fails the run is accepted all
 // the same: the due index brings it up.
 func (l *Launcher) dispatch(ctx context.Context, run *runstate.Run, trace string) {
-	l.send(ctx, events.Tasks(run.Mode), events.Run{Kind: events.RunStart, Org: run.Org, Run: run.ID, Trace: trace})
+	l.send(ctx, events.Tasks(run.Mode), events.Run{Kind: events.RunStart, Org: run.Org, Run: run.ID, Timeout: &run.Timeout, Trace: trace})
 }
 
 // send is not given up when the caller is: what it tells of is written.

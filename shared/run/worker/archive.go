@@ -30,7 +30,7 @@ func (l *lifecycle) archive(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	err = l.Bus.Publish(ctx, bus.Event{DetailType: events.DetailRunFinished, Detail: detail, Workspace: l.org, Time: run.EndedAt.Time()})
+	err = l.Bus.Publish(ctx, bus.Event{DetailType: events.DetailRunFinished, Detail: detail, Workspace: l.org, Time: run.EndedAt.Time(), DedupeKey: run.ID})
 	if err != nil { //guard:due/published false
 		return fmt.Errorf("publish end of run: %w", err)
 	}

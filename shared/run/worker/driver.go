@@ -35,7 +35,7 @@ func (d *driver) handle(ctx context.Context, m events.Run, deliveries int) (err 
 	d.again, d.deliveries = deliveries > 1, deliveries
 	switch m.Kind {
 	case events.RunStart:
-		err = d.start(ctx)
+		err = d.start(ctx, m.Timeout)
 	case events.RunTask:
 		d.chain = fmt.Sprint(m.Node)
 		err = d.takeUp(ctx, m)
@@ -52,13 +52,17 @@ func (d *driver) handle(ctx context.Context, m events.Run, deliveries int) (err 
 	return errors.Join(err, d.flush(ctx)) //guard:log/before-delete arg 2 nil
 }
 
-// start begins a run: its roots are what is ready first.
-func (d *driver) start(ctx context.Context) error {
+// start begins a run: its roots are what is ready first. timeout is the run's, nil
+// if its message did not bring it.
+func (d *driver) start(ctx context.Context, timeout *int) error {
 	d.chain = "start"
-	if err := d.load(ctx); err != nil {
-		return err
+	if timeout == nil { // sent by a version that did not say
+		if err := d.load(ctx); err != nil {
+			return err
+		}
+		timeout = &d.run.Timeout
 	}
-	first, err := d.lifecycle.start(ctx)
+	first, err := d.lifecycle.start(ctx, *timeout)
 	if err != nil {
 		return err
 	}

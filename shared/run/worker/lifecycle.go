@@ -45,15 +45,16 @@ func (l *lifecycle) update(ctx context.Context, what string, condition table.Con
 }
 
 // start begins a run: QUEUED turns to RUNNING before any task is claimed. It
-// reports whether it was this call that did.
-func (l *lifecycle) start(ctx context.Context) (bool, error) {
+// reports whether it was this call that did. timeout is the run's, in seconds, 0 for
+// none. The run is read by that.
+func (l *lifecycle) start(ctx context.Context, timeout int) (bool, error) {
 	now := l.Clock.Now()
 	do := []table.Action{
 		table.Set(runstate.RunStatus, string(engine.Running)),
 		table.Set(runstate.RunStarted, int64(millis(now))),
 	}
-	if l.run.Timeout > 0 { //guard:start/deadline false
-		do = append(do, table.Set(runstate.RunDeadline, int64(millis(now))+1000*int64(l.run.Timeout)))
+	if timeout > 0 { //guard:start/deadline false
+		do = append(do, table.Set(runstate.RunDeadline, int64(millis(now))+1000*int64(timeout)))
 	}
 	began := l.Logs.Begin(l.org, l.id)
 	//guard:start/first insert if d, err := true, error(nil); err == nil { return d, nil }
@@ -67,7 +68,10 @@ func (l *lifecycle) start(ctx context.Context) (bool, error) {
 	began()
 	l.Metrics.Time(telemetry.StartDelay, l.tier(), max(now.Sub(l.run.CreatedAt.Time()), 0))
 	l.log(runlog.TypeRunStarted, "info", "Run %s of %s %s started", l.run.Slug, l.run.Flow, l.run.Version)
-	return true, l.watchDeadline(ctx, now)
+	if err := l.watchDeadline(ctx, now); err != nil {
+		return true, err
+	}
+	return true, l.plan(ctx)
 }
 
 // watchDeadline asks for a reconciliation at the deadline, if a queue can delay that

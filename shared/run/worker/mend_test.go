@@ -234,6 +234,7 @@ func TestTheEndOfARunIsToldAndArchived(t *testing.T) {
 				assert.Empty(t, run.DueSK)
 				require.Len(t, b.kept, 1)
 				assert.Equal(t, events.DetailRunFinished, b.kept[0].DetailType)
+				assert.Equal(t, id, b.kept[0].DedupeKey, "however often it is published")
 				page, err := w.logs.Page(w.ctx, org, id, true, "", runlog.MaxLimit)
 				require.NoError(t, err)
 				assert.Equal(t, runlog.Archive, page.Source)

@@ -100,7 +100,7 @@ func (r *reconciler) dispatch(ctx context.Context) error {
 	if err != nil || !lost {
 		return err
 	}
-	return r.sendAll(ctx, events.Tasks(r.run.Mode), []events.Run{{Kind: events.RunStart}}, 0)
+	return r.sendAll(ctx, events.Tasks(r.run.Mode), []events.Run{{Kind: events.RunStart, Timeout: &r.run.Timeout}}, 0)
 }
 
 // wants asks for a reconciliation after a while at the latest.

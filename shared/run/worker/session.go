@@ -71,8 +71,13 @@ func (s *session) load(ctx context.Context) error {
 		return fmt.Errorf("read run %s: %w", s.id, err)
 	}
 	s.run = &run
+	return s.plan(ctx)
+}
+
+// plan reads the flow of the run that was read, and its plan, unless they are known.
+func (s *session) plan(ctx context.Context) (err error) {
 	if s.flow == nil {
-		s.flow, err = s.compiled(ctx, &run)
+		s.flow, err = s.compiled(ctx, s.run)
 	}
 	return err
 }
