@@ -139,7 +139,8 @@ class CloudTest(unittest.TestCase):
         for function in ("slow", "stubborn"):
             self.assertEqual(self.call(function, timeout_secs=0.2)["failure"]["type"], "TaskTimeoutError")
         message = "the file 'flow.py' could not be saved: this deployment keeps no files of tasks"
-        self.assertEqual(self.call("save")["failure"], {"type": "TaskFailedError", "message": message})
+        failure = self.call("save")["failure"]
+        self.assertEqual((failure["type"], failure["message"], failure["exception"]), ("TaskFailedError", message, "TaskFailedError"))
         self.assertEqual(self.call("dies"), {"error": "the interpreter died: exit status 4"})
         self.assertEqual(self.call("version")["output"], 1)
 
