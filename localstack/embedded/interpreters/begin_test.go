@@ -3,7 +3,6 @@
 package interpreters_test
 
 import (
-	"os"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -159,8 +158,8 @@ def handled():
 	assert.Equal(t, "[1]", output(t, result))
 }
 
-// TestFilesOfTheArtifact: a task opens them by their relative paths; it cannot
-// change them, and is told where it can write.
+// TestFilesOfTheArtifact: a task opens them by their relative paths and cannot
+// change them; it writes beside them, and the next task sees nothing of that.
 func TestFilesOfTheArtifact(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -168,7 +167,13 @@ func TestFilesOfTheArtifact(t *testing.T) {
 import os, tempfile
 def reads(): return open("flow.py").read().splitlines()[1]
 def moves(): os.chdir("/"); return 1
-def writes(): open("out.csv", "w").write("x")
+def writes():
+    open("out.csv", "w").write("x"); os.unlink("flow.py"); open("flow.py", "w").write("mine")
+    return sorted(os.listdir("."))
+def lists(): return sorted(os.listdir(".")), sorted(n for n in os.listdir(os.environ["TMPDIR"]) if n != ".millrace")
+def removes():
+    os.chdir("/"); import shutil; shutil.rmtree(os.environ["TMPDIR"] + "/work")
+def changes(): open("flow.py", "w").write("x")
 def temporary():
     with tempfile.NamedTemporaryFile() as f: return f.write(b"x")
 `
@@ -180,11 +185,17 @@ def temporary():
 	}
 	result, _ := r.run(t, r.request(t, source, "temporary"))
 	assert.Equal(t, "1", output(t, result))
-	if os.Geteuid() != 0 && !namespaces(t, r) {
-		return // such a task has the rights of the server
+	for _, function := range []string{"writes", "removes"} {
+		result, _ = r.run(t, r.request(t, source, function))
+		require.Nil(t, result.Failure)
+		result, _ = r.run(t, r.request(t, source, "lists"))
+		assert.JSONEq(t, `[["flow.py"], ["work"]]`, output(t, result), "what a task makes there is gone after %s, and the artifact is back", function)
 	}
-	result, _ = r.run(t, r.request(t, source, "writes"))
+	if !namespaces(t, r) {
+		return // the task may have the rights of the server
+	}
+	result, _ = r.run(t, r.request(t, source, "changes"))
 	require.NotNil(t, result.Failure)
 	assert.Equal(t, "OSError", result.Failure.Exception)
-	assert.Contains(t, result.Failure.Message, "write to tempfile.gettempdir()")
+	assert.Contains(t, result.Failure.Message, "the files of the artifact are read-only")
 }

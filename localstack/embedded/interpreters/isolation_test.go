@@ -251,7 +251,7 @@ def look(secret):
     return {"env": dict(os.environ), "fds": fds, "uid": os.getuid(), "groups": os.getgroups(), "parent": read("/proc/%d/environ" % os.getppid()),
             "secret": read(secret), "processes": len(processes), "writable": writable, "packages": [p for p in sys.path if "site-packages" in p],
             "caps": [l for l in open("/proc/self/status").read().splitlines() if l.startswith(("CapEff", "CapBnd", "NoNewPrivs"))]}
-def ls(): return sorted(n for n in os.listdir(os.environ["TMPDIR"]) if n != ".millrace")
+def ls(): return sorted(n for n in os.listdir(os.environ["TMPDIR"]) if n not in (".millrace", "work"))
 `, "look")
 	isolated := namespaces(t, r)
 	require.NoError(t, os.WriteFile(secret, []byte("verysecret"), 0o600))
@@ -307,7 +307,7 @@ def threads():
     threading.Thread(target=threading.Event().wait).start()
 def look():
     logging.info("heard"); print("printed")
-    return [count, os.getcwd() == os.path.dirname(__file__), "LEFT" in os.environ, len(sys.argv), signal.getsignal(signal.SIGTERM) == signal.SIG_DFL,
+    return [count, os.getcwd() == os.environ["TMPDIR"] + "/work", "LEFT" in os.environ, len(sys.argv), signal.getsignal(signal.SIGTERM) == signal.SIG_DFL,
             "/left" in sys.path]
 `, "dirty")
 	look := func(count string) {

@@ -230,7 +230,7 @@ func TestOnlyScratchIsWritable(t *testing.T) {
 		return // shared in the plain mode
 	}
 	result, _ := r.run(t, r.request(t, shut, "writable"))
-	assert.JSONEq(t, `["/dev/shm", "/tmp", "/var/tmp"]`, output(t, result))
+	assert.JSONEq(t, `["/dev/shm", "/tmp", "/tmp/work", "/var/tmp", "/var/tmp/work"]`, output(t, result))
 	result, _ = r.run(t, r.request(t, shut, "devices"))
 	assert.JSONEq(t, `["fd","full","null","ptmx","pts","random","shm","stderr","stdin","stdout","tty","urandom","zero"]`, output(t, result))
 }

@@ -53,7 +53,7 @@ def confine(setup):
         places = _mounts(setup)
     if setup.get("loopback"):
         _loopback()
-    os.chdir(places.artifact)
+    os.chdir(places.scratch)
     _limits(setup["limits"])
     if linux:
         _prctl(_PR_SET_NO_NEW_PRIVS, 1)

@@ -180,7 +180,7 @@ class Executor:
         if isinstance(error, MemoryError):
             message += " (the task went over its memory)"
         if isinstance(error, OSError) and error.errno == errno.EROFS and not os.path.isabs(str(error.filename)):
-            message += " (a task's working directory is its artifact, which is read-only: write to tempfile.gettempdir())"
+            message += " (the files of the artifact are read-only)"
         return _failure("TaskFailedError", message[:2000] + self.hint(error), kind, trace)
 
 

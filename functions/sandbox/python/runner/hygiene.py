@@ -12,12 +12,16 @@ _SIGNALS = tuple(
     for name in ("SIGINT", "SIGTERM", "SIGALRM", "SIGCHLD", "SIGHUP", "SIGPIPE", "SIGUSR1", "SIGUSR2", "SIGQUIT", "SIGPROF", "SIGVTALRM")
     if hasattr(signal, name)
 )
-# Directory entries of the sandbox itself, never a task's.
+# Directory entries of the sandbox itself, never a task's, and the working
+# directory of tasks.
 KEEP = ".millrace"
+WORK = "work"
 
 # Set by the local runner: the task's own directory, and its directory in memory
 # with the size that tells that it is empty; both are emptied after each task.
 scratch = memory = None
+# Set by the local runner: where the artifact is.
+artifact = None
 empty_size = 0
 # Set by the local runner when this interpreter has a PID namespace or a user of
 # its own: every process that it may signal is then a descendant of the task.
@@ -58,16 +62,16 @@ class Snapshot:
             if _signal.getsignal(number) is not handler and handler is not None:
                 _signal.signal(number, handler)
         _restore_logging(self.logging)
+        left = _end_children()
+        if scratch is not None:
+            left = not _empty(scratch) or not furnish() or left
+        # One call instead of the five of a listing: few tasks use it.
+        if memory is not None and os.stat(memory).st_size != empty_size:
+            left = not _empty(memory) or left
         try:
             os.chdir(self.cwd)
         except OSError:
             return True
-        left = _end_children()
-        if scratch is not None:
-            left = not _empty(scratch) or left
-        # One call instead of the five of a listing: few tasks use it.
-        if memory is not None and os.stat(memory).st_size != empty_size:
-            left = not _empty(memory) or left
         return left or _thread_count() > self.threads
 
 
@@ -119,9 +123,39 @@ def _end_children():
         return False
 
 
-def _empty(directory):
+def furnish():
+    """Make the working directory: the task's own, with a link to each file and folder of the artifact; false if that fails.
+
+    So a task opens what is packed beside its code by a relative path, and writes
+    files of its own there too."""
+    work = os.path.join(scratch, WORK)
     try:
-        names = [name for name in os.listdir(directory) if name != KEEP]
+        wanted = {name: os.path.join(artifact, name) for name in os.listdir(artifact)}
+        if not os.path.isdir(work) or os.path.islink(work):
+            _empty(scratch, (KEEP,))
+            os.mkdir(work)
+        found = os.listdir(work)
+        if len(found) == len(wanted) and all(_links(os.path.join(work, name), wanted.get(name)) for name in found):
+            return True
+        if not _empty(work, ()):
+            return False
+        for name, target in wanted.items():
+            os.symlink(target, os.path.join(work, name))
+    except OSError:
+        return False
+    return True
+
+
+def _links(path, target):
+    try:
+        return os.readlink(path) == target
+    except OSError:
+        return False
+
+
+def _empty(directory, keep=(KEEP, WORK)):
+    try:
+        names = [name for name in os.listdir(directory) if name not in keep]
         if names:
             import shutil
 

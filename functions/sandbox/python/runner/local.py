@@ -225,7 +225,9 @@ def main():
         channel.write((b"Y", json.dumps({"error": f"{type(error).__name__}: {error}"}).encode()))
         os._exit(3)
     confine.line_buffered()
-    hygiene.scratch, hygiene.memory = places.scratch, places.memory
+    hygiene.scratch, hygiene.memory, hygiene.artifact = places.scratch, places.memory, places.artifact
+    if hygiene.furnish():
+        os.chdir(os.path.join(places.scratch, hygiene.WORK))
     hygiene.empty_size = os.stat(places.memory).st_size if places.memory else 0
     hygiene.alone = setup["mode"] == "namespaces" or setup.get("uid") is not None
     sys.argv[:] = ["millrace"]
