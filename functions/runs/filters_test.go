@@ -136,7 +136,7 @@ func TestLogFilters(t *testing.T) {
 	id := w.run(t, object{"flow_name": "etl", "flow_version": "1"})
 	w.become(t, id, engine.Running)
 	levels := []string{"debug", "info", "warning", "error", ""}
-	start := w.Clock.Now()
+	start := clock.ToMillis(w.Clock.Now()).Time() // as events tell it
 	for i := range 40 {
 		w.Deps.Logs.Append(w.A.OrgID, id, runlog.Event{
 			EventType: runlog.TypeLog, Message: fmt.Sprint(i), RunID: id, Timestamp: clock.ToMillis(w.Clock.Now()),

@@ -128,6 +128,8 @@ type LogEvent struct {
 	MapIndex  *int   `json:"map_index"`
 	Attempt   int    `json:"attempt"`
 	Logger    string `json:"logger"`
+	// Fields are what ctx.log was given besides the message.
+	Fields map[string]json.RawMessage `json:"fields"`
 }
 
 // LogPage is a page of a run's log, its events as the server wrote them. While the run

@@ -3,6 +3,7 @@ package runs
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -19,7 +20,7 @@ import (
 const followEvery = 250 * time.Millisecond
 
 // levels from the least to the most serious.
-var levels = []string{"debug", "info", "warning", "error"}
+var levels = []string{"debug", "info", "warning", "error", "critical"}
 
 // reading are the flags of logs.
 type reading struct {
@@ -53,7 +54,7 @@ func logsCommand(s *session.Session) *cobra.Command {
 	f := c.Flags()
 	f.BoolVarP(&o.follow, "follow", "f", false, "go on until the run has ended")
 	f.StringVar(&o.task, "task", "", "only events of this task, or of an instance: price[3]")
-	f.StringVar(&o.level, "level", "", "only events of this level or a more serious one: debug, info, warning, error")
+	f.StringVar(&o.level, "level", "", "only events of this level or a more serious one: debug, info, warning, error, critical")
 	f.StringVar(&o.since, "since", "", "only events since: a duration such as 90s or 1d, or a time in RFC 3339")
 	return c
 }
@@ -63,7 +64,7 @@ func (o *reading) check() (err error) {
 		o.level = "warning"
 	}
 	if o.level != "" && !slices.Contains(levels, o.level) {
-		return command.Usagef("--level is debug, info, warning or error, not %q", o.level)
+		return command.Usagef("--level is debug, info, warning, error or critical, not %q", o.level)
 	}
 	if o.since == "" {
 		return nil
@@ -134,6 +135,20 @@ func (o *reading) event(out *output.Printer, data json.RawMessage) error {
 	if name == "" {
 		name = "run"
 	}
-	out.Printf("%s %s %s: %s\n", when, out.Colored(e.Level), name, e.Message)
+	out.Printf("%s %s %s: %s%s\n", when, out.Colored(e.Level), name, e.Message, fields(e.Fields))
 	return nil
+}
+
+// fields are the fields of ctx.log as they follow its message: key=value, strings
+// without quotes.
+func fields(all map[string]json.RawMessage) string {
+	var b strings.Builder
+	for _, key := range slices.Sorted(maps.Keys(all)) {
+		var text string
+		if json.Unmarshal(all[key], &text) != nil {
+			text = string(all[key])
+		}
+		b.WriteString(" " + key + "=" + text)
+	}
+	return b.String()
 }

@@ -110,3 +110,16 @@ func TestSummariesOfMappedTasks(t *testing.T) {
 	}}
 	assert.Equal(t, []summary{{"rows", "SUCCEEDED", ""}, {"each", "RUNNING", "1 of 2"}, {"done", "SUCCEEDED", "1 of 1"}}, summaries(run))
 }
+
+func TestFieldsFollowTheMessage(t *testing.T) {
+	t.Parallel()
+	for data, want := range map[string]string{
+		`{}`:                             "",
+		`{"day":"mon","rows":3}`:         " day=mon rows=3",
+		`{"path":"a\/b","ids":[1,null]}`: " ids=[1,null] path=a/b",
+	} {
+		var all map[string]json.RawMessage
+		require.NoError(t, json.Unmarshal([]byte(data), &all))
+		assert.Equal(t, want, fields(all), data)
+	}
+}

@@ -180,8 +180,9 @@ func (f *failures) list(ctx context.Context) (*executor.Failures, error) {
 			return nil, err
 		}
 		for _, n := range some {
-			item, ref := items[n], engine.Ref{}
-			if ref, err = f.flow.plan.Ref(n); err != nil || item == nil {
+			item := items[n]
+			ref, err := f.flow.plan.Ref(n)
+			if err != nil || item == nil {
 				return nil, fmt.Errorf("worker: node %d of run %s: %w", n, f.id, errNoItem)
 			}
 			told := failedTask{TaskName: f.flow.Tasks[ref.Task].Name, Attempt: max(item.Attempt, 1), ErrorType: item.ErrorType, ErrorMessage: item.Error}

@@ -173,8 +173,8 @@ func (l *lifecycle) afterEnd(ctx context.Context) error {
 	}
 	l.log(runlog.TypeRunFinished, level, "Run %s ended: %s", run.Slug, run.Status)
 	if run.Status == engine.Failed || run.Status == engine.TimedOut {
-		l.Log.InfoContext(ctx, "run failed", "run_slug", run.Slug, "flow", run.Flow, "version", run.Version,
-			"status", string(run.Status), "error", run.Error)
+		// The error quotes the user's code, which the service's log does not.
+		l.Log.InfoContext(ctx, "run failed", "run_slug", run.Slug, "flow", run.Flow, "version", run.Version, "status", string(run.Status))
 	}
 	l.Hub.Signal(runstate.RunSignal(l.id))
 	return l.archive(ctx)

@@ -19,6 +19,7 @@ import time
 
 from . import _arguments, _builtin, _cel, _files, _modules, _secrets, _streams, _typed, _values
 from ._context import Context
+from ._record import with_fields
 from .errors import ArtifactSerializationError, ExpressionError, MillraceError, TaskTimeoutError
 
 # From a task's time-out to the kill from outside; how often a task is interrupted until then.
@@ -175,7 +176,7 @@ class Attempt:
                     self._event(time.time(), kept[0], kept[1], line.decode("utf-8", "replace").rstrip("\r"), None)
 
     def _event(self, seconds, level, logger, message, fields):
-        self.log.write(message + "\n")
+        self.log.write(with_fields(message, fields) + "\n")
         self.log.flush()
         self.record.event(level, message, self, logger, fields, seconds)
 

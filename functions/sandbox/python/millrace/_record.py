@@ -57,6 +57,11 @@ def _kept():
         return KEPT_RUNS
 
 
+def with_fields(message, fields):
+    """Return the message as people read it, with the fields of ctx.log behind it."""
+    return " ".join([message, *(f"{key}={value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}" for key, value in (fields or {}).items())])
+
+
 class Record:
     """The directory of one run: run.log, log.jsonl, run.json, tasks/, artifacts/, files/.
 
@@ -91,7 +96,7 @@ class Record:
     def _line(self, seconds, level, message, about, more):
         index = about["map_index"]
         place = "" if about["task_name"] is None else f"[{about['task_name']}] " if index is None else f"[{about['task_name']}[{index}]] "
-        line = f"{stamp(seconds)} {level.upper():<7} {place}{message}"
+        line = f"{stamp(seconds)} {level.upper():<7} {place}{with_fields(message, more.get('fields'))}"
         self._log.write(line + "\n")
         self._log.flush()
         event = {"timestamp": stamp(seconds), "level": level, "message": message, "run_id": self.run_id, **about, **more}
