@@ -67,9 +67,12 @@ func TestBackupOfRunningServer(t *testing.T) {
 	_, stderr, code = cli(t, "backup", "--data", dir, filepath.Join(dir, "within"))
 	assert.Equal(t, 1, code)
 	assert.Contains(t, stderr, "within the data directory")
-	for _, wrong := range [][]string{{"backup", to}, {"backup", "--data", dir}, {"dump"}} {
-		_, _, code = cli(t, wrong...)
-		assert.Equal(t, 2, code, "%v", wrong)
+	_, _, code = cli(t, "backup", "--data", dir)
+	assert.Equal(t, 2, code, "no directory to back up to")
+	for _, elsewhere := range [][]string{{"backup", to + "3"}, {"dump"}} { // no server, no data: .millrace
+		_, stderr, code = cli(t, elsewhere...)
+		assert.Equal(t, 1, code, "%v", elsewhere)
+		assert.Contains(t, stderr, ".millrace", "%v", elsewhere)
 	}
 	// The API key is not the local secret.
 	err = api.Do(t.Context(), http.MethodPost, server.BackupPath, server.BackupRequest{Directory: to + "2"}, nil)

@@ -123,7 +123,7 @@ func TestTaskCannotImpersonate(t *testing.T) {
 			if isolated {
 				again := startOf(t, program, dir, "--require-isolation")
 				require.NoError(t, again.Stop())
-				assert.NotContains(t, again.Output(), "isolated")
+				assert.NotContains(t, again.Output(), "Python tasks are isolated")
 				return
 			}
 			out, err := required.CombinedOutput()
