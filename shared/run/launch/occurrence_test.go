@@ -204,7 +204,7 @@ func TestAnOccurrenceIsKnownForGood(t *testing.T) {
 	again, err := l.Accept(k.ctx, org, req)
 	require.NoError(t, err)
 	assert.Equal(t, first.ID, again.ID)
-	assert.Equal(t, []events.Run{{Kind: events.RunStart, Org: org, Run: first.ID}}, k.sent(events.Tasks("nano")), "its message may be lost")
+	assert.Equal(t, []events.Run{{Kind: events.RunStart, Org: org, Run: first.ID, Timeout: &first.Timeout}}, k.sent(events.Tasks("nano")), "its message may be lost")
 
 	k.deploy("d", "")
 	now = now.AddDate(1, 0, 0)
