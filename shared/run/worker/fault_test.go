@@ -128,7 +128,7 @@ func (w *world) playHistory() {
 func (w *world) checkHistory(id string, exact bool) {
 	run := w.wait(id)
 	assert.Equal(w.t, engine.Failed, run.Status)
-	assert.Equal(w.t, "1 of 8 tasks failed: bad (as written)", run.Error)
+	assert.Regexp(w.t, `^1 of (8|10) tasks failed: bad \(as written\)$`, run.Error)
 	nodes := w.nodes(id)
 	for name, want := range map[string]engine.Status{
 		"a": engine.Succeeded, "b": engine.Succeeded, "each": engine.Succeeded, "each[0]": engine.Succeeded,
