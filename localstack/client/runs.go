@@ -30,6 +30,8 @@ type Run struct {
 	ReusedTaskCount int            `json:"reused_task_count"`
 	SkipTaskIDs     []string       `json:"skip_task_ids"`
 	TaskRuns        []TaskRun      `json:"task_runs"`
+
+	Result json.RawMessage `json:"result"` // of the flow; nil if it has none, or a large one
 }
 
 // Ended reports whether the run is in a final state.

@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"archive/zip"
-	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
@@ -24,6 +23,7 @@ import (
 // story is what became of a run, wherever it was.
 type story struct {
 	Status  string
+	Result  string            // what the flow returns, JSON
 	Tasks   []string          // task[index]#attempt status, error
 	Outputs map[string]string // by task, JSON
 	Lines   []string          // what tasks logged
@@ -44,23 +44,48 @@ func TestLocalRunsAreAsTheServers(t *testing.T) {
 			if name != "failures" {
 				parameters["day"] = "2026-01-31"
 			}
-			server, local := onServer(t, api, name, file, parameters), onThisMachine(t, file)
-			assert.Equal(t, server.Status, local.Status)
-			assert.Equal(t, server.Tasks, local.Tasks)
-			assert.Equal(t, server.Outputs, local.Outputs)
-			assert.Equal(t, server.Lines, local.Lines)
+			server := onServer(t, api, name, file, parameters)
+			dir := t.TempDir() // flows may write files where they are
+			require.NoError(t, os.CopyFS(dir, os.DirFS(filepath.Dir(file))))
+			local := onThisMachine(t, python{home: t.TempDir(), dir: dir}, filepath.Base(file))
+			same(t, server, local)
 			assert.NotEmpty(t, server.Lines)
 		})
 	}
 }
 
-// runPython runs the interpreter with the package on its path; home keeps the runs.
-func runPython(t *testing.T, home string, arguments ...string) (stdout []byte, code int) {
+// same requires that a run was the same in both places. Of many lines only the
+// first that differs is told.
+func same(t *testing.T, server, local story) {
 	t.Helper()
-	library, err := filepath.Abs("../../../functions/sandbox/python")
+	for i := range max(len(server.Lines), len(local.Lines)) {
+		if i >= len(server.Lines) || i >= len(local.Lines) || server.Lines[i] != local.Lines[i] {
+			assert.Equal(t, server.Lines[i:min(i+20, len(server.Lines))], local.Lines[i:min(i+20, len(local.Lines))], "lines from %d", i)
+			break
+		}
+	}
+	assert.Len(t, local.Lines, len(server.Lines))
+	server.Lines, local.Lines = nil, nil
+	assert.Equal(t, server, local)
+}
+
+// python is where and how the interpreter runs.
+type python struct {
+	home string   // keeps the runs
+	dir  string   // works here; "": in the test's folder
+	path []string // of modules, besides the package
+	env  []string
+}
+
+// run runs the interpreter with the package on its path.
+func (p python) run(t *testing.T, arguments ...string) (stdout []byte, code int) {
+	t.Helper()
+	library, err := filepath.Abs(packageDir)
 	require.NoError(t, err)
 	cmd := exec.CommandContext(t.Context(), "python3", arguments...)
-	cmd.Env = append(os.Environ(), "PYTHONPATH="+library, "PYTHONDONTWRITEBYTECODE=1", "MILLRACE_HOME="+home)
+	cmd.Dir = p.dir
+	path := strings.Join(append([]string{library}, p.path...), string(os.PathListSeparator))
+	cmd.Env = append(append(os.Environ(), p.env...), "PYTHONPATH="+path, "PYTHONDONTWRITEBYTECODE=1", "MILLRACE_HOME="+p.home)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
@@ -78,7 +103,7 @@ func runPython(t *testing.T, home string, arguments ...string) (stdout []byte, c
 // onServer deploys a flow and runs it.
 func onServer(t *testing.T, api *client.Client, name, file string, parameters map[string]any) story {
 	t.Helper()
-	spec, code := runPython(t, t.TempDir(), "-m", "millrace", "spec", file)
+	spec, code := python{home: t.TempDir()}.run(t, "-m", "millrace", "spec", file)
 	require.Zero(t, code)
 	source, err := os.ReadFile(file)
 	require.NoError(t, err)
@@ -89,24 +114,37 @@ func onServer(t *testing.T, api *client.Client, name, file string, parameters ma
 	_, err = entry.Write(source)
 	require.NoError(t, err)
 	require.NoError(t, w.Close())
-	_, err = api.Upload(t.Context(), client.Upload{FlowName: name, FlowVersion: "1", DeploymentName: name, Spec: spec, Zip: archive.Bytes()})
+	return deployed(t, api, name, spec, archive.Bytes(), parameters)
+}
+
+// deployed uploads a flow with its zip and runs it.
+func deployed(t *testing.T, api *client.Client, name string, spec, archive []byte, parameters map[string]any) story {
+	t.Helper()
+	_, err := api.Upload(t.Context(), client.Upload{FlowName: name, FlowVersion: "1", DeploymentName: name, Spec: spec, Zip: archive})
 	require.NoError(t, err)
 	run, err := api.Start(t.Context(), client.RunRequest{Deployment: name, Parameters: parameters, Execute: true})
 	require.NoError(t, err)
 
-	s := story{Status: run.Status, Outputs: map[string]string{}}
-	instances := map[string][]string{}
+	s := story{Status: run.Status, Result: plain(t, run.Result), Outputs: map[string]string{}}
+	instances := map[string]map[int]string{}
 	for _, r := range run.TaskRuns {
 		s.Tasks = append(s.Tasks, record(r.TaskName, r.MapIndex, r.Attempt, r.Status, r.ErrorType, r.ErrorMessage))
 		switch output := plain(t, r.Output); {
 		case r.Status == "RETRYING":
 		case r.MapIndex != nil:
-			instances[r.TaskName] = append(instances[r.TaskName], output)
+			if instances[r.TaskName] == nil {
+				instances[r.TaskName] = map[int]string{}
+			}
+			instances[r.TaskName][*r.MapIndex] = output // of the last attempt
 		case r.Status == "SUCCEEDED":
 			s.Outputs[r.TaskName] = output
 		}
 	}
-	for task, outputs := range instances {
+	for task, byIndex := range instances {
+		var outputs []string
+		for index := range len(byIndex) {
+			outputs = append(outputs, byIndex[index])
+		}
 		if !slices.Contains(outputs, "") { // of a map that succeeded
 			s.Outputs[task] = "[" + strings.Join(outputs, ",") + "]"
 		}
@@ -119,21 +157,24 @@ func onServer(t *testing.T, api *client.Client, name, file string, parameters ma
 	return s.sorted()
 }
 
-// onThisMachine runs a flow without a server.
-func onThisMachine(t *testing.T, file string) story {
+// onThisMachine runs a flow without a server, by what is given to the interpreter.
+func onThisMachine(t *testing.T, p python, arguments ...string) story {
 	t.Helper()
-	home := t.TempDir()
-	_, code := runPython(t, home, file)
-	runs, err := filepath.Glob(filepath.Join(home, "runs", "*"))
+	_, code := p.run(t, arguments...)
+	runs, err := filepath.Glob(filepath.Join(p.home, "runs", "*"))
 	require.NoError(t, err)
 	require.Len(t, runs, 1)
 	var run struct {
 		Status string            `json:"status"`
+		Result json.RawMessage   `json:"result"`
 		Tasks  map[string]string `json:"tasks"`
 	}
 	read(t, filepath.Join(runs[0], "run.json"), &run)
 	assert.Equal(t, run.Status == "SUCCEEDED", code == 0, "exit code %d", code)
 	s := story{Status: run.Status, Outputs: map[string]string{}}
+	if string(run.Result) != "null" {
+		s.Result = plain(t, run.Result)
+	}
 	for name, status := range run.Tasks {
 		var meta struct{ Attempts []client.TaskRun }
 		read(t, filepath.Join(runs[0], "tasks", name, "meta.json"), &meta)
@@ -152,9 +193,9 @@ func onThisMachine(t *testing.T, file string) story {
 	log, err := os.Open(filepath.Join(runs[0], "log.jsonl"))
 	require.NoError(t, err)
 	defer log.Close()
-	for lines := bufio.NewScanner(log); lines.Scan(); {
+	for events := json.NewDecoder(log); events.More(); {
 		var e client.LogEvent
-		require.NoError(t, json.Unmarshal(lines.Bytes(), &e))
+		require.NoError(t, events.Decode(&e))
 		s.Lines = append(s.Lines, line(t, e.EventType, e.TaskName, e.MapIndex, e.Attempt, e.Level, e.Logger, e.Message)...)
 	}
 	return s.sorted()

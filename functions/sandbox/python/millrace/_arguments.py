@@ -108,5 +108,12 @@ def call(function, args, kwargs):
     if type(result).__name__ == "coroutine" and hasattr(result, "cr_frame"):
         import asyncio
 
-        result = asyncio.run(result)
+        try:
+            result = asyncio.run(result)
+        except BaseException as error:
+            # The event loop's frames before the task's own say nothing to its author.
+            trace = error.__traceback__.tb_next
+            while trace is not None and trace.tb_frame.f_globals.get("__name__", "").startswith("asyncio."):
+                trace = trace.tb_next
+            raise error.with_traceback(trace or error.__traceback__)
     return result

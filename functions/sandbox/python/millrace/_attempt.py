@@ -12,8 +12,10 @@ What bypasses Python arrives on the descriptors of standard output and error.
 import json
 import os
 import selectors
+import shutil
 import signal
 import sys
+import tempfile
 import threading
 import time
 
@@ -51,9 +53,11 @@ class Attempt:
         self._lines = {}
         self._finished = False
         self._pid = 0
+        self._scratch = ""
 
     def start(self):
         self.log = self.record.open_log(self.entry.name, self.request["attempt"], self.request.get("map_index"))
+        self._scratch = self.record.scratch(self.entry.name, self.request["attempt"], self.request.get("map_index"))
         pipes = [os.pipe() for _ in range(3)]
         self._answers = pipes[0][0]
         self._lines = {pipes[1][0]: [*_STREAMS[0], b""], pipes[2][0]: [*_STREAMS[1], b""]}
@@ -155,12 +159,13 @@ class Attempt:
             os.waitpid(self._pid, 0)
             self._pid = 0
         self._read_lines()
-        for level, logger, rest in self._lines.values():
-            if rest:
-                self._event(time.time(), level, logger, rest.decode("utf-8", "replace"), None)
+        for stream in self._lines.values():
+            if stream[2]:
+                self._line(stream, stream[2])
         for descriptor in (self._answers, *self._lines):
             os.close(descriptor)
         self.log.close()
+        shutil.rmtree(self._scratch, ignore_errors=True)
         self.ended_at = time.time()
         self._finished = True
         if "type" in result:
@@ -171,9 +176,20 @@ class Attempt:
     def _read_lines(self):
         for descriptor, kept in self._lines.items():
             for chunk in _chunks(descriptor):
-                *lines, kept[2] = (kept[2] + chunk).split(b"\n")
+                *lines, rest = (kept[2] + chunk).split(b"\n")
                 for line in lines:
-                    self._event(time.time(), kept[0], kept[1], line.decode("utf-8", "replace").rstrip("\r"), None)
+                    self._line(kept, line)
+                # A line without end is no reason to keep all of it in memory.
+                while len(rest) > _streams.MAX_LINE:
+                    self._line(kept, rest[: _streams.MAX_LINE])
+                    rest = rest[_streams.MAX_LINE :]
+                kept[2] = rest
+
+    def _line(self, stream, line):
+        """Log a line of a stream, in several events where it is longer than one of the service has room for."""
+        for start in range(0, max(len(line), 1), _streams.MAX_LINE):
+            text = line[start : start + _streams.MAX_LINE].removesuffix(b"\r").decode("utf-8", "replace")
+            self._event(time.time(), *stream[:2], text, None)
 
     def _event(self, seconds, level, logger, message, fields):
         self.log.write(with_fields(message, fields) + "\n")
@@ -226,6 +242,8 @@ class Attempt:
         _files.store = lambda path, name: self.record.keep_file(self.entry.name, request["attempt"], request.get("map_index"), path, name)
         function = self.entry.source.__millrace_function__
         os.chdir(_modules.root_of(function.__module__))
+        # Attempts that run at once may write files of the same name there, as in the service.
+        os.environ["TMPDIR"] = tempfile.tempdir = self._scratch
         args, kwargs = filled(function, request, Context({**request, "secrets": dict(_secrets.Environment(_secrets.of_task(self.entry)))}, emit))
         return _values.encode(_arguments.call(function, args, kwargs), warn=warn)
 
@@ -248,6 +266,8 @@ class _Writer:
         if self._forked:
             os.write(1 if logger == "stdout" else 2, (message + "\n").encode("utf-8", "replace"))
             return
+        if len(message) > _streams.MAX_MESSAGE:
+            message = message[: _streams.MAX_MESSAGE] + " …"
         self.write(b"E", json.dumps((time.time(), level, logger, message, fields), default=str).encode())
 
     def write(self, kind, body):
@@ -310,7 +330,7 @@ class Stub(Attempt):
 def filled(function, request, ctx):
     """Return (args, kwargs) of a task's function, as the service's runner fills them."""
     special = {"ctx": ctx}
-    for name in ("item", "failed"):
+    for name in ("item", "failed", "failed_count"):
         if name in request:
             special[name] = request[name]
     if "item" in request:

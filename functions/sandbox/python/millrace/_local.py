@@ -50,7 +50,7 @@ class _State:
         self.output = None
         self.error = None  # what failure makes
         self.failed = []  # what on_failure is told of it
-        self.told = None  # what on_failure is told, where this is its task
+        self.told = {}  # what on_failure is told, where this is its task: failed and failed_count
         self.waiting = 0  # instances not yet over
         self.mapped = False
         self.outputs = []
@@ -125,6 +125,7 @@ class _Run:
         self.flow, self.parameters, self.stub, self.max_workers = flow, parameters, stub, max_workers
         self.returned = builder.result
         self.late = self.has_files = False
+        self.handlers = {}  # the state of on_failure by its name, when it ran
         self.states = {name: _State(entry) for name, entry in builder.entries.items()}
         self.dependents = {name: [] for name in self.states}
         for name, state in self.states.items():
@@ -154,7 +155,7 @@ class _Run:
                 result = how(self.returned, self._names())
             except ExpressionError as fault:
                 self.record.log("warning", "", f"the flow's result has no value: {fault}")
-        self.record.finish(status, self.states, error, result)
+        self.record.finish(status, {**self.states, **self.handlers}, error, result)
         if error:
             raise ERRORS.get(error["type"], TaskFailedError)(error["message"]) from None
         outputs = {name: state.output for name, state in self.states.items() if state.status == "SUCCEEDED"}
@@ -268,8 +269,8 @@ class _Run:
         if index is not None:
             request["map_index"], request["item"] = index, item
             names = {**names, "item": item, "index": index}
-        if state.told is not None:
-            request["failed"] = names["failed"] = state.told
+        request.update(state.told)
+        names = {**names, **state.told}
         stub = self.stub.get(entry.name, _MISSING)
         if entry.inputs is not None:
             try:
@@ -338,10 +339,11 @@ class _Run:
 
     def _failure_task(self, entry, status):
         # It is no task of the DAG: nothing depends on it and it changes no outcome.
-        state = _State(entry)
+        state = self.handlers[entry.name] = _State(entry)
         state.waiting, state.outputs = 1, [None]
-        state.told = [told for other in self.states.values() for told in other.failed][:MAX_FAILED]
-        self.record.log("info", entry.name, f"the run is {status}: on_failure runs")
+        failed = [told for other in self.states.values() for told in other.failed]
+        state.told = {"failed": failed[:MAX_FAILED], "failed_count": len(failed)}
+        self.record.log("info", entry.name, f"the run is {status}: on_failure runs", "task_started")
         self._enqueue(state, None, None, 1, 0)
         self._loop(None)
 

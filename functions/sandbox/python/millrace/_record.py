@@ -6,6 +6,7 @@ The newest 50 runs are kept, or as many as $MILLRACE_KEEP_RUNS says.
 import json
 import os
 import secrets
+import shutil
 import sys
 import time
 
@@ -45,8 +46,6 @@ def prune(directory, keep):
                 continue
         except (OSError, ValueError):
             pass
-        import shutil
-
         shutil.rmtree(path, ignore_errors=True)
 
 
@@ -106,8 +105,6 @@ class Record:
 
     def keep_file(self, task, attempt, index, path, name):
         """Copy a file that a task saves; return its key, below the directory of all runs."""
-        import shutil
-
         directory = os.path.join(self.path, "files", task, str(attempt) if index is None else f"{attempt}.{index}")
         os.makedirs(directory, mode=0o700, exist_ok=True)
         number = len(os.listdir(directory))
@@ -116,6 +113,12 @@ class Record:
         shutil.copyfile(path, target)
         os.chmod(target, 0o400)
         return os.path.relpath(target, os.path.dirname(self.path))
+
+    def scratch(self, task, attempt, index):
+        """Make the directory of an attempt's temporary files and return its path."""
+        path = os.path.join(self.path, "tmp", f"{task}.{attempt}" if index is None else f"{task}.{attempt}.{index}")
+        os.makedirs(path, mode=0o700)
+        return path
 
     def open_log(self, task, attempt, index):
         """Open tasks/<task>/<attempt>.log, or <attempt>.<index>.log of an instance of a map."""
@@ -150,6 +153,7 @@ class Record:
     def finish(self, status, states, error, result=None):
         """Write run.json for good; error is what ``failure`` makes."""
         self._write_run(status, states, error, stamp(), result)
+        shutil.rmtree(os.path.join(self.path, "tmp"), ignore_errors=True)
         self.log("info" if status == "SUCCEEDED" else "error", "", f"Run {self.run_id} ended: {status}; kept in {self.path}", "run_finished")
         self._log.close()
         self._events.close()

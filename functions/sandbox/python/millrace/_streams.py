@@ -5,6 +5,8 @@ import sys
 
 # A line longer than this is cut into several events.
 MAX_LINE = 64 << 10
+# A message of ctx.log or logging is cut here.
+MAX_MESSAGE = 256 << 10
 LEVELS = {"stdout": "info", "stderr": "warning"}
 
 

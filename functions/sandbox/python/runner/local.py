@@ -31,7 +31,7 @@ import sys
 import threading
 import time
 
-from millrace import _files
+from millrace import _files, _streams
 from millrace.errors import TaskFailedError
 
 from . import confine, core, hints, hygiene
@@ -39,7 +39,6 @@ from . import confine, core, hints, hygiene
 REQUESTS, ANSWERS = 3, 4
 HEAD = 1 + 16  # kind and nonce
 MAX_FILE = (1 << 30) - HEAD
-_MAX_MESSAGE = 256 << 10
 
 
 class Channel:
@@ -184,8 +183,8 @@ class Channel:
                 message += " " + json.dumps(fields)
             os.write(1 if logger == "stdout" else 2, (message + "\n").encode("utf-8", "replace"))
             return
-        if len(message) > _MAX_MESSAGE:
-            message = message[:_MAX_MESSAGE] + " …"
+        if len(message) > _streams.MAX_MESSAGE:
+            message = message[:_streams.MAX_MESSAGE] + " …"
         event = json.dumps((time.time(), level, logger, message, *((fields,) if fields else ())))
         self.write((b"E", event.encode()))
 

@@ -154,9 +154,9 @@ class Local(unittest.TestCase):
         self.addCleanup(told.close)
 
         @task
-        def tell(ctx):
+        def tell(ctx, failed, failed_count):
             with open(told.name, "w") as file:
-                file.write(ctx.flow_name)
+                file.write(f"{ctx.flow_name} {[one['task_name'] for one in failed]} {failed_count}")
 
         @flow(name="outcomes", on_failure=tell)
         def outcomes():
@@ -175,9 +175,57 @@ class Local(unittest.TestCase):
         self.assertEqual(
             self.read("run.json")["tasks"],
             {"boom": "FAILED", "fine": "SUCCEEDED", "skipped": "SKIPPED", "after_failed": "UPSTREAM_FAILED", "done": "SUCCEEDED", "one": "SUCCEEDED",
-             "one_none": "SKIPPED", "none": "SUCCEEDED", "after_skipped": "SKIPPED", "broken": "FAILED"},
+             "one_none": "SKIPPED", "none": "SUCCEEDED", "after_skipped": "SKIPPED", "broken": "FAILED", "tell": "SUCCEEDED"},
         )
-        self.assertEqual(told.read(), b"outcomes")
+        self.assertEqual(told.read(), b"outcomes ['boom', 'broken'] 2")
+
+    def test_temporary_files_are_the_attempts_own(self):
+        @task
+        def write(item):
+            with tempfile.NamedTemporaryFile(delete=False) as file, open(os.path.join(tempfile.gettempdir(), "part"), "x"):
+                child = subprocess.run([sys.executable, "-c", "import tempfile; print(tempfile.gettempdir())"], capture_output=True, text=True)
+                return [os.path.dirname(file.name), child.stdout.strip()]
+
+        @flow
+        def writers():
+            write.map([1, 2, 3])
+
+        places = writers().outputs["write"]
+        self.assertEqual(len({directory for both in places for directory in both}), 3)
+        for directory, of_child in places:
+            self.assertEqual(directory, of_child)
+            self.assertFalse(os.path.exists(directory))
+
+    def test_long_lines_are_several_events(self):
+        @task
+        def write(ctx):
+            os.write(1, b"a" * 150_000 + b"\n" + b"b" * 70_000)
+            print("c" * 70_000)
+            ctx.log("d" * 300_000)
+
+        @flow
+        def long():
+            write()
+
+        long()
+        events = [event for event in map(json.loads, self.read("log.jsonl").splitlines()) if event["event_type"] == "log"]
+        sizes = sorted((event["message"][0], len(event["message"])) for event in events)
+        self.assertEqual(sizes, [("a", 18_928), ("a", 65_536), ("a", 65_536), ("b", 4_464), ("b", 65_536), ("c", 4_464), ("c", 65_536), ("d", 262_146)])
+
+    def test_a_coroutines_traceback_is_its_own(self):
+        @task
+        async def fails():
+            raise ValueError("no")
+
+        @flow
+        def awaited():
+            fails()
+
+        with self.assertRaises(TaskFailedError):
+            awaited()
+        log = self.read("tasks", "fails", "1.log")
+        self.assertIn('raise ValueError("no")', log)
+        self.assertNotIn("asyncio", log)
 
     def test_failed_instance_yields_null(self):
         @task
