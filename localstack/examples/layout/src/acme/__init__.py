@@ -1,0 +1,3 @@
+"""The code of a company, as a package."""
+
+CURRENCY = "EUR"

@@ -1,0 +1,1 @@
+"""Flows, one a module."""

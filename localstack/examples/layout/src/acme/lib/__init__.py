@@ -1,0 +1,5 @@
+"""What flows share."""
+
+from .prices import price_of
+
+__all__ = ["price_of"]
