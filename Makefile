@@ -113,6 +113,16 @@ powercuts: ## Cut the power of a busy store CUTS (200) times in each mode and ch
 limits: ## Hold the server to its limits: 10,000 tasks, 256 MB outputs, 1,000,000 log lines
 	$(GO) test ./localstack/proof/limits -count=1 -v -timeout 0 -full
 
+# A Python with numpy: Debian's /usr/bin/python3 with python3-numpy, or that of a
+# virtual environment.
+NUMPY_PYTHON ?= python3
+
+.PHONY: numpy
+numpy: ## Train with numpy on three tiers of the embedded server (NUMPY_PYTHON=.venv/bin/python)
+	@$(NUMPY_PYTHON) -B localstack/examples/training/check.py
+	@$(MAKE) --no-print-directory build
+	@$(NUMPY_PYTHON) -B localstack/examples/training/check.py bin/millrace
+
 # The same requests each time, unless a seed is given.
 ATTACKS     ?= .
 ATTACK_SEED  = $(if $(filter file,$(origin SEED)),1,$(SEED))
