@@ -12,34 +12,30 @@ import sys
 import traceback
 
 
-def root_of(file):
-    """The folder that a file's package is imported from."""
-    folder = os.path.dirname(os.path.abspath(file))
-    while os.path.isfile(os.path.join(folder, "__init__.py")):
-        folder = os.path.dirname(folder)
-    return folder
-
-
 def flows_of(files):
+    from millrace import _modules
     from millrace.flows import Flow
 
     found = {}
     for file in files:
-        path = os.path.abspath(file)
-        module = os.path.splitext(os.path.relpath(path, root_of(file)))[0].replace(os.sep, ".")
-        for value in vars(importlib.import_module(module)).values():
+        for value in vars(importlib.import_module(_modules.place(file)[1])).values():
             if isinstance(value, Flow):
                 found.setdefault(value.name, value)
     return found
 
 
 def main(archive, files):
+    from millrace import _modules, _requirements
     from millrace._pack import pack
     from millrace.errors import MillraceError
 
-    root = root_of(files[0])
+    root = _modules.place(files[0])[0]
     sys.path.insert(0, root)
     try:
+        # What requirements.txt names need not be installed here: the zip brings it.
+        packages, _ = _requirements.install(root, None, None)
+        if packages is not None:
+            sys.path.insert(1, packages)
         flows = [{"name": name, "spec": json.loads(flow.to_json())} for name, flow in flows_of(files).items()]
         return {"root": root, "flows": flows, "files": pack(root, archive).files if flows else 0}
     except MillraceError as error:

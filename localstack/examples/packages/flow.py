@@ -4,8 +4,8 @@ The names are those of packages that the tests build; offline they come from a
 folder of wheels:
 
     export PIP_NO_INDEX=1 PIP_FIND_LINKS=wheels
+    millrace deploy .                                   # installs nothing here
     pip install -r requirements.txt && python flow.py
-    millrace deploy .
 """
 
 import dotted

@@ -105,7 +105,7 @@ func checkNoise(t *testing.T, s story) {
 func TestExamples(t *testing.T) {
 	t.Parallel()
 	sources(t)
-	library := packages(t)
+	index := wheels(t)
 	api := start(t, dataDir(t)).Client()
 	for name, e := range examples {
 		t.Run(name, func(t *testing.T) {
@@ -115,7 +115,9 @@ func TestExamples(t *testing.T) {
 				run = []string{"-m", "millrace", "run", e.flow}
 			}
 			if name == "packages" {
-				p.path, p.env = []string{library.installed}, library.env
+				installed := t.TempDir()
+				command(t, dir, index, "python3", "-m", "pip", "install", "-q", "--target", installed, "-r", "requirements.txt")
+				p.path, p.env = []string{installed}, index
 			}
 			spec, archive, dependencies := pack(t, p, e.flow)
 			assert.Len(t, dependencies, e.dependencies)
@@ -193,20 +195,37 @@ func pack(t *testing.T, p python, flow string) (spec, archive []byte, dependenci
 	return spec, archive, packed.Dependencies
 }
 
-// wheels is what stands in for a package index.
-type wheels struct {
-	env       []string // has installers use it
-	installed string   // where the packages of examples/packages are installed for local runs
+// wheels builds those of the five packages of examples/packages. It returns the
+// environment that has installers use them, and nothing else.
+func wheels(t *testing.T) []string {
+	t.Helper()
+	links := t.TempDir()
+	build := "import sys\nfrom tests import wheels\n" +
+		"for name in ('dotted', 'native', 'slugs', 'tables'): wheels.build(sys.argv[1], name)\nwheels.build(sys.argv[1], 'units', '2.0')"
+	command(t, sources(t), nil, "python3", "-c", build, links)
+	return []string{"PIP_NO_INDEX=1", "PIP_FIND_LINKS=" + links, "PIP_CONFIG_FILE=" + os.DevNull}
 }
 
-// packages builds wheels of five packages and installs them from there.
-func packages(t *testing.T) wheels {
-	t.Helper()
-	links, installed := t.TempDir(), t.TempDir()
-	tests := sources(t)
-	build := fmt.Sprintf("from tests import wheels\nfor name in ('dotted', 'native', 'slugs', 'tables'): wheels.build(%q, name)\nwheels.build(%[1]q, 'units', '2.0')", links)
-	command(t, tests, nil, "python3", "-c", build)
-	w := wheels{[]string{"PIP_NO_INDEX=1", "PIP_FIND_LINKS=" + links, "PIP_CONFIG_FILE=" + os.DevNull}, installed}
-	command(t, exampleDir(t, "packages"), w.env, "python3", "-m", "pip", "install", "-q", "--target", installed, "-r", "requirements.txt")
-	return w
+// TestDeployOfWhatIsNotInstalled: deploying takes no installation of what the zip
+// brings, and finds a package without __init__.py below src.
+func TestDeployOfWhatIsNotInstalled(t *testing.T) {
+	t.Parallel()
+	s := start(t, dataDir(t))
+	u := &user{t: t, dir: t.TempDir(), env: append(wheels(t),
+		"MILLRACE_URL="+s.Credentials.BaseURL, "MILLRACE_API_KEY="+s.Credentials.APIKey, "MILLRACE_HOME="+t.TempDir())}
+	u.must("deploy", exampleDir(t, "packages"))
+	assert.Contains(t, u.must("run", "packages", "-w"), "SUCCEEDED in ")
+
+	team := filepath.Join(u.dir, "src", "team")
+	require.NoError(t, os.MkdirAll(team, 0o755))
+	for file, text := range map[string]string{
+		filepath.Join(u.dir, "pyproject.toml"): "",
+		filepath.Join(team, "names.py"):        "NAME = 'team'\n",
+		filepath.Join(team, "daily.py"):        "from millrace import flow, task\nfrom .names import NAME\n\n@task\ndef name(): return NAME\n\n@flow\ndef named(): name()\n",
+	} {
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+	}
+	u.must("deploy", "src/team/daily.py")
+	u.must("run", "named", "-w")
+	assert.Equal(t, "team", u.must("output", "last", "name"))
 }
