@@ -246,6 +246,12 @@ def each(item):
     return item * 2
 def large(): return "x" * 100000
 def total(each, large): return [each, len(large)]
+def save(ctx):
+    with open("numbers.bin", "wb") as file: file.write(bytes(range(250)) * 20972)
+    return {"kept": [ctx.save_file("numbers.bin")]}
+def read(save):
+    data = save["kept"][0].read_bytes()
+    return [len(data), data == bytes(range(250)) * 20972]
 `
 
 // TestPythonRunsInSandboxFunctions: from the gateway through queue, worker and
@@ -260,13 +266,16 @@ func TestPythonRunsInSandboxFunctions(t *testing.T) {
 	}
 	each := python("each")
 	each["map_over"] = "[1, 2, 3]"
-	deploy(t, c, "py", source, python("show"), each, python("large"), python("total", "each", "large"))
+	deploy(t, c, "py", source, python("show"), each, python("large"), python("total", "each", "large"),
+		python("save"), python("read", "save"))
 	// The response is streamed until the run has ended.
 	run, err := c.Client.Start(t.Context(), client.RunRequest{Deployment: "py", Parameters: object{"word": "tea"}, Execute: true})
 	require.NoError(t, err)
 	require.Equal(t, "SUCCEEDED", run.Status, "%s: %+v", run.ErrorMessage, run.TaskRuns)
 	run = finish(t, c, run.RunID)
 	assert.JSONEq(t, `[[2, 4, 6], 100000]`, string(run.Task("total")[0].Output))
+	assert.JSONEq(t, `[5243000, true]`, string(run.Task("read")[0].Output), "a file of 5 MB went from one task to another")
+	assert.Contains(t, string(run.Task("save")[0].Output), `"key":"runs/`+run.RunID+`/out/`)
 	shown := string(run.Task("show")[0].Output)
 	assert.Contains(t, shown, `"word":"tea"`)
 	assert.NotContains(t, shown, cloud.RoleSecret, "a task sees no credential")

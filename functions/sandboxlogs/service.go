@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"millrace/shared/platform/blob"
 	"millrace/shared/platform/clock"
 	"millrace/shared/platform/errs"
 	"millrace/shared/platform/table"
@@ -21,6 +22,7 @@ import (
 // service implements the rules.
 type service struct {
 	table  table.Table
+	blob   blob.Store
 	clock  clock.Clock
 	logs   *runlog.Store
 	limits *limits
@@ -28,7 +30,8 @@ type service struct {
 }
 
 // post accepts a batch. Errors: errs.Unauthenticated for an invalid token of an
-// attempt, errs.TooMany.
+// attempt, errs.TooMany, errs.Unprocessable for a file that the attempt may not
+// save or open.
 func (s *service) post(ctx context.Context, in *postIn) (Fence, error) {
 	token, bearer := strings.CutPrefix(in.Authorization, "Bearer ")
 	attempt, err := ticket.Check(s.key, token, s.clock.Now())
@@ -39,7 +42,16 @@ func (s *service) post(ctx context.Context, in *postIn) (Fence, error) {
 	if err != nil {
 		return Fence{}, err
 	}
-	return s.take(ctx, attempt, events)
+	link, err := s.file(attempt, in.Body)
+	if err != nil {
+		return Fence{}, err
+	}
+	fence, err := s.take(ctx, attempt, events)
+	if err != nil || fence.Cancelled || link == nil {
+		return fence, err
+	}
+	fence.Reference, fence.URL, err = link(ctx)
+	return fence, err
 }
 
 // events converts a batch to log events of the run, within the attempt's
@@ -64,8 +76,8 @@ func (s *service) events(a ticket.Attempt, b Batch) ([]runlog.Event, error) {
 			TaskRunID: runstate.TaskRunID(a.Run, engine.Node(a.Node), a.Number), Sequence: e.Sequence,
 		}
 	}
-	if wait := s.limits.admit(a, size, now); wait > 0 {
-		return nil, &errs.Error{Code: errs.TooMany, Message: "the task writes more log than is taken", RetryAfter: wait}
+	if wait := s.limits.admit(a, size, b.forFile(), now); wait > 0 {
+		return nil, &errs.Error{Code: errs.TooMany, Message: "the task writes more log or takes more files than is allowed", RetryAfter: wait}
 	}
 	return out, nil
 }

@@ -1,6 +1,7 @@
 // Package sandboxlogs serves the route by which a task's runner delivers the
-// task's log and learns that it must stop. It is not for users; its credential
-// is a token of the attempt, see package ticket.
+// task's log, learns that it must stop and gets the links of files that the task
+// saves or opens. It is not for users; its credential is a token of the attempt,
+// see package ticket.
 package sandboxlogs
 
 import (

@@ -173,6 +173,12 @@ func NodeNumber(sk string) engine.Node {
 // Object returns the key of an object that belongs to a run.
 func Object(org, run, name string) string { return org + "/runs/" + run + "/" + name } //guard:tenant/objects operand 1 "org"
 
+// OutputKey returns the key of the output of one attempt of one node, if it is too
+// large for the item. The attempt's files are beside it.
+func OutputKey(org, run string, n engine.Node, attempt int) string {
+	return Object(org, run, fmt.Sprintf("out/%d-%d.json", n, attempt))
+}
+
 // DueAt returns a run's entry in the due index. It contains the number of tasks
 // in the run's flow, so that unfinished tasks can be counted from the index
 // alone.

@@ -246,7 +246,7 @@ func (a *attempts) describe(ctx context.Context, w *attempt) (out *executor.Atte
 		Params:    in.Parameters,
 		Trace:     a.span(w),
 		Timeout:   time.Duration(w.task.TimeoutSecs) * time.Second,
-		OutputKey: runstate.Object(a.org, a.id, fmt.Sprintf("out/%d-%d.json", w.node, w.item.Attempt)),
+		OutputKey: runstate.OutputKey(a.org, a.id, w.node, w.item.Attempt),
 		Scope:     a.scope,
 		Output:    a.outputOf,
 		Hold:      a.hold,

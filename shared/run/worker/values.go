@@ -38,7 +38,7 @@ func (v values) keepOutput(ctx context.Context, n engine.Node, attempt int, out 
 	if len(out.JSON) <= runstate.MaxInline {
 		return []table.Action{table.Set(runstate.NodeOutput, string(out.JSON))}, out, nil
 	}
-	key := runstate.Object(v.org, v.id, fmt.Sprintf("out/%d-%d.json", n, attempt))
+	key := runstate.OutputKey(v.org, v.id, n, attempt)
 	if _, err := blob.PutBytes(ctx, v.Blob, key, out.JSON, blob.PutOptions{ContentType: "application/json"}); err != nil {
 		return nil, out, fmt.Errorf("store output: %w", err)
 	}

@@ -12,7 +12,10 @@ the task's function took, or {"error"} when the sandbox itself failed.
 To the route it posts {"events": [{"timestamp", "level", "logger", "message",
 "sequence", "fields"}]}, secrets masked, a few times a second while there are any and at
 least every 5 s; {"cancelled": true} in the answer ends the task. Everything is
-posted before the answer is given. Lines that the route does not take, or that a task writes
+posted before the answer is given. For a file that the task saves or opens it posts
+{"events": [], "save_file": number} or {"events": [], "open_file": reference}, which is
+answered with "reference" and "url"; the bytes go between the link and the task's pipe
+and are nowhere as a whole. Lines that the route does not take, or that a task writes
 faster than they can be posted, are dropped, and a line of the log says so.
 
 The task runs in a child of the local transport, kept warm for one artifact: one
@@ -25,6 +28,7 @@ import fcntl
 import hashlib
 import json
 import os
+import select
 import selectors
 import shutil
 import signal
@@ -32,6 +36,7 @@ import sys
 import tempfile
 import threading
 import time
+import urllib.error
 import urllib.request
 
 from millrace import _values
@@ -40,7 +45,8 @@ from millrace.errors import ArtifactSerializationError
 
 from . import artifact
 from .core import DEFAULT_TIMEOUT_SECS, IMPORT_TIMEOUT_SECS
-from .local import HEAD
+from .links import FileError, Links, TransferError, read
+from .local import HEAD, MAX_FILE
 from .masking import Masker
 
 _BOOT = "import sys; sys.path.insert(0, sys.argv[1]); from runner.init import init; init(); from runner.local import main; main()"
@@ -52,6 +58,8 @@ _MAX_LINE = 64 << 10
 _POST_EVENTS, _POST_BYTES = 1000, 256 << 10  # of one post
 _MAX_WAITING = 8 << 20  # bytes of lines that wait to be posted
 _POST_EVERY_SECS = 0.3
+_ASK_SECS = 10.0  # until a question is given up
+_CHUNK = 1 << 20  # of a file
 _LEVELS = frozenset(("debug", "info", "warning", "error", "critical"))
 
 
@@ -186,16 +194,47 @@ class Reporter:
                 self._waiting -= more
         return batch
 
+    def _send(self, message):
+        """Post a message; return the answer."""
+        body = json.dumps(message, ensure_ascii=False).encode("utf-8", "replace")
+        headers = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"}
+        request = urllib.request.Request(self._url, data=body, headers=headers)
+        with urllib.request.urlopen(request, timeout=5) as response:
+            answer = json.loads(response.read() or b"{}")
+        if answer.get("cancelled"):
+            self.cancelled.set()
+        return answer
+
+    def ask(self, question):
+        """Return the route's answer with the link of a file; FileError says why there is none."""
+        if not self._url:
+            raise FileError("there is no place for files here")
+        until, delay = time.monotonic() + _ASK_SECS, 0.2
+        while True:
+            try:
+                answer = self._send({"events": [], **question})
+                if self.cancelled.is_set():
+                    raise FileError("the task is to stop")
+                if not isinstance(answer.get("url"), str) or not isinstance(answer.get("reference"), str):
+                    raise FileError("this deployment keeps no files of tasks")  # it is older than this runner
+                return answer
+            except urllib.error.HTTPError as error:
+                with error:
+                    if error.code < 500 and error.code != 429:
+                        raise FileError(_detail(error)) from None
+                fault = f"the service answered {error.code}"
+            except (OSError, ValueError) as error:
+                fault = f"the service did not answer: {type(error).__name__}"
+            if time.monotonic() + delay > until:
+                raise FileError(fault)
+            time.sleep(delay)
+            delay = min(2 * delay, 1)
+
     def _post(self, batch):
         """Post a batch, perhaps an empty one; true if more waits."""
-        body = json.dumps({"events": batch}, ensure_ascii=False).encode("utf-8", "replace")
-        headers = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"}
         for delay in (0.2, 0.5, 1, None):
             try:
-                request = urllib.request.Request(self._url, data=body, headers=headers)
-                with urllib.request.urlopen(request, timeout=5) as answer:
-                    if json.loads(answer.read() or b"{}").get("cancelled"):
-                        self.cancelled.set()
+                self._send({"events": batch})
                 break
             except (OSError, ValueError):
                 if delay is not None:
@@ -206,6 +245,23 @@ class Reporter:
             return False
         with self._lock:
             return bool(self._events or self._dropped)
+
+
+def _detail(error):
+    """Say in words what the route refused."""
+    try:
+        detail = json.loads(error.read(64 << 10))["detail"]
+        return str(detail if isinstance(detail, str) else detail[0]["msg"])
+    except (OSError, ValueError, LookupError, TypeError):
+        return f"the service answered {error.code}"
+
+
+class OverError(Exception):
+    """The attempt is over, with the answer given."""
+
+    def __init__(self, answer):
+        super().__init__(answer)
+        self.answer = answer
 
 
 class ProtocolError(Exception):
@@ -247,21 +303,26 @@ class Child:
         deadline = time.monotonic() + _START_SECS + importing + _GRACE_SECS
         began, reached, output = None, set(), None  # each step is reached once, whatever a task writes
         warm, self._used, self._nonce = self._used, True, os.urandom(HEAD - 1)
+        links = Links(reporter.ask)
+
+        def wait(seconds=0.25):
+            """Wait for the child and take its lines; OverError when its time is over."""
+            if reporter.cancelled.is_set():
+                raise OverError({"failure": {"type": "Cancelled", "message": "the task was cancelled"}})
+            if time.monotonic() > min(deadline, limit):
+                why = "its function's time was over: fetching, import, task and upload share it" if limit < deadline else late
+                raise OverError(_timed({"failure": {"type": "TaskTimeoutError", "message": why + "; it was killed"}}, began))
+            for key, _ in selector.select(seconds):
+                if key.fd in self._outputs and not self._lines(key.fd, reporter):
+                    selector.unregister(key.fd)
+
         try:
             self._send(b"Q", request)
             with selectors.DefaultSelector() as selector:
                 for fd in (self._answers, *self._outputs):
                     selector.register(fd, selectors.EVENT_READ)
                 while True:
-                    if reporter.cancelled.is_set():
-                        return self._end({"failure": {"type": "Cancelled", "message": "the task was cancelled"}})
-                    if time.monotonic() > min(deadline, limit):
-                        if limit < deadline:
-                            late = "its function's time was over: fetching, import, task and upload share it"
-                        return self._end(_timed({"failure": {"type": "TaskTimeoutError", "message": late + "; it was killed"}}, began))
-                    for key, _ in selector.select(0.25):
-                        if key.fd in self._outputs and not self._lines(key.fd, reporter):
-                            selector.unregister(key.fd)
+                    wait()
                     for kind, body in self._frames():
                         warm = warm and kind == b"Y"  # from here on the request is begun
                         if kind == b"E":
@@ -276,12 +337,18 @@ class Child:
                                 deadline = began + timeout + _GRACE_SECS
                         elif kind == b"O":
                             output = body
-                        elif kind in (b"P", b"G"):
-                            self._send_bytes(b"N", b"this deployment keeps no files of tasks")
+                        elif kind == b"P":
+                            self._save(links, body, wait)
+                        elif kind == b"G":
+                            self._open(links, body, wait)
                         elif kind == b"R":
                             return _timed(self._answer(json.loads(body), output), began)
                         elif kind == b"Y" and "error" in (ready := json.loads(body)):
                             return self._end({"error": "starting the interpreter: " + ready["error"]})
+        except OverError as over:
+            return self._end(over.answer)
+        except TransferError as error:
+            return self._end({"error": str(error)})
         except (EOFError, OSError):
             return self._end({"error": f"the interpreter died: {self._fate()}"})
         except ArtifactSerializationError as error:
@@ -322,26 +389,92 @@ class Child:
         while data:
             data = data[os.write(self._requests, data) :]
 
-    def _frames(self):
-        ended = False
+    def _save(self, links, size, wait):
+        """Store the file whose bytes follow in the pipe."""
+        chunks = self._chunks(size, wait)
         try:
-            while chunk := os.read(self._answers, 1 << 20):
-                self._buffer += chunk
-            ended = True
-        except BlockingIOError:
+            kind, body = b"K", links.save(chunks, size).encode()
+        except FileError as error:
+            kind, body = b"N", str(error).encode()
+        for _ in chunks:  # what was not stored
             pass
-        while len(self._buffer) >= 5:
-            size = int.from_bytes(self._buffer[:4], "big")
-            if len(self._buffer) < size + 4:
-                break
-            frame = bytes(self._buffer[4 : size + 4])
-            del self._buffer[: size + 4]
-            kind, nonce = frame[:1], frame[1:HEAD]
-            if nonce != (self._setup if kind == b"Y" else self._nonce):
-                raise ProtocolError("a frame of another attempt")
-            yield kind, frame[HEAD:]
-        if ended:
+        self._send_bytes(kind, body)
+
+    def _chunks(self, size, wait):
+        """Yield so many bytes of the pipe."""
+        while size:
+            if not self._buffer and not self._fill(_CHUNK):
+                wait()
+                continue
+            chunk = bytes(self._buffer[: min(size, _CHUNK)])
+            del self._buffer[: len(chunk)]
+            size -= len(chunk)
+            yield chunk
+            wait(0)
+
+    def _open(self, links, reference, wait):
+        """Answer with the file that a reference names."""
+        try:
+            source, size = links.open(reference.decode("utf-8", "replace"))
+        except FileError as error:
+            self._send_bytes(b"N", str(error).encode())
+            return
+        with source:
+            os.set_blocking(self._requests, False)
+            try:
+                self._feed((size + HEAD).to_bytes(4, "big") + b"I" + self._nonce, wait)
+                while size:
+                    chunk = read(source, min(size, _CHUNK))
+                    size -= len(chunk)
+                    self._feed(chunk, wait)
+            finally:
+                os.set_blocking(self._requests, True)
+
+    def _feed(self, data, wait):
+        """Write to the child as it reads."""
+        rest = memoryview(data)
+        while rest:
+            wait(0)
+            try:
+                rest = rest[os.write(self._requests, rest) :]
+            except BlockingIOError:
+                select.select([], [self._requests], [], 0.25)
+
+    def _fill(self, most):
+        """Read what waits in the pipe; false if nothing does."""
+        try:
+            chunk = os.read(self._answers, most)
+        except BlockingIOError:
+            return False
+        if not chunk:
             raise EOFError
+        self._buffer += chunk
+        return True
+
+    def _frames(self):
+        """Yield kind and body of the frames that have come; of a file its size, for its bytes are left in the pipe."""
+        self._fill(_CHUNK)  # once: a child that never stops writing must not keep the clock from being read
+        while frame := self._frame():
+            yield frame
+
+    def _frame(self):
+        """Take the next frame from the buffer, if it is there."""
+        if len(self._buffer) < 4 + HEAD:
+            return None
+        size = int.from_bytes(self._buffer[:4], "big")
+        kind, nonce = bytes(self._buffer[4:5]), self._buffer[5 : 4 + HEAD]
+        if size < HEAD or nonce != (self._setup if kind == b"Y" else self._nonce):
+            raise ProtocolError("a frame of another attempt")
+        if kind == b"P":
+            if size > HEAD + MAX_FILE:
+                raise ProtocolError("a file of more than 1 GB")
+            del self._buffer[: 4 + HEAD]
+            return kind, size - HEAD
+        if len(self._buffer) < size + 4:
+            return None
+        body = bytes(self._buffer[4 + HEAD : size + 4])
+        del self._buffer[: size + 4]
+        return kind, body
 
     def _lines(self, fd, reporter):
         """Report the lines that wait on a descriptor; false at its end."""

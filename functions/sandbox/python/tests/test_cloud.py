@@ -1,3 +1,4 @@
+import hashlib
 import http.server
 import io
 import json
@@ -26,7 +27,21 @@ def stubborn():
         try: time.sleep(60)
         except BaseException: pass
 def dies(): os._exit(4)
-def save(ctx): ctx.save_file(__file__)
+def write(ctx, size):
+    with open("out", "wb") as file: file.write(b"0123456789abcdef" * (size >> 4) + b"x" * (size & 15))
+    return ctx.save_file("out", "big.bin")
+def digest(file):
+    import hashlib
+    return [file.name, hashlib.sha256(open(file, "rb").read()).hexdigest()]
+def twice(ctx):
+    kept = []
+    for size in (16, 200000):
+        try: kept.append(write(ctx, size).key)
+        except Exception as error: kept.append(str(error))
+    return kept
+def guarded(file):
+    try: return file.read_text()
+    except Exception as error: return str(error)
 def env(): return sorted(os.environ)
 def trace(ctx): return [ctx.traceparent, os.environ.get("TRACEPARENT"), os.popen("echo $TRACEPARENT").read().strip()]
 def forge(): os.environ["TRACEPARENT"] = "forged"
@@ -43,15 +58,36 @@ def says(text): frame(own(), b"O", text.encode()); frame(own(), b"R", b"{}"); ti
 
 class Store(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
-        self.answer(self.server.blobs[self.path])
+        if self.path in self.server.blobs:
+            self.answer(self.server.blobs[self.path], size=self.server.claimed)
+        else:
+            self.answer(b"", 404)
 
     def do_PUT(self):
-        self.server.blobs[self.path] = self.body()
-        self.answer(b"")
+        if self.server.refuses:
+            self.answer(b"", 403)
+        else:
+            self.server.blobs[self.path] = self.body()
+            self.answer(b"")
+
+    def link(self, batch):
+        self.server.asked.append(batch)
+        reference = batch.get("open_file") or f"files/{batch['save_file']}"
+        if self.server.faults:
+            self.answer(b'{"detail": "not now"}', self.server.faults.pop())
+        elif not reference.startswith("files/"):
+            self.answer(b'{"detail": [{"msg": "it is refused"}]}', 422)
+        else:
+            url = f"http://127.0.0.1:{self.server.server_port}/{reference}"
+            self.answer(json.dumps({"cancelled": False, "reference": reference, "url": url}).encode())
 
     def do_POST(self):
-        events = json.loads(self.body())["events"]
+        batch = json.loads(self.body())
+        events = batch["events"]
         self.server.tokens.add(self.headers["Authorization"])
+        if len(batch) > 1:
+            self.link(batch)
+            return
         self.server.events += events
         cancelled = self.server.cancel_at is not None and any(e["message"] == self.server.cancel_at for e in self.server.events)
         self.answer(json.dumps({"cancelled": cancelled}).encode())
@@ -59,8 +95,9 @@ class Store(http.server.BaseHTTPRequestHandler):
     def body(self):
         return self.rfile.read(int(self.headers["Content-Length"]))
 
-    def answer(self, data):
-        self.send_response(200)
+    def answer(self, data, status=200, size=None):
+        self.send_response(status)
+        self.send_header("Content-Length", str(size or len(data)))
         self.end_headers()
         self.wfile.write(data)
 
@@ -75,6 +112,7 @@ class CloudTest(unittest.TestCase):
         os.chmod(root.name, 0o755)
         self.store = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Store)
         self.store.blobs, self.store.events, self.store.tokens, self.store.cancel_at = {}, [], set(), None
+        self.store.asked, self.store.faults, self.store.refuses, self.store.claimed = [], [], False, None
         threading.Thread(target=self.store.serve_forever, args=(0.01,), daemon=True).start()
         self.addCleanup(self.store.server_close)
         self.addCleanup(self.store.shutdown)
@@ -138,10 +176,49 @@ class CloudTest(unittest.TestCase):
         self.assertRegex(trace, r'^Traceback \(most recent call last\):\n  File "flow.py", line \d+, in boom\n[^/]*KeyError: .no.$')
         for function in ("slow", "stubborn"):
             self.assertEqual(self.call(function, timeout_secs=0.2)["failure"]["type"], "TaskTimeoutError")
-        message = "the file 'flow.py' could not be saved: this deployment keeps no files of tasks"
-        failure = self.call("save")["failure"]
-        self.assertEqual((failure["type"], failure["message"], failure["exception"]), ("TaskFailedError", message, "TaskFailedError"))
         self.assertEqual(self.call("dies"), {"error": "the interpreter died: exit status 4"})
+        self.assertEqual(self.call("version")["output"], 1)
+
+    def test_files(self):
+        for size in (0, 5 << 20, (3 << 20) + 7):
+            saved = self.call("write", params={"size": size})["output"]
+            self.assertEqual(saved, {"$file": {"key": "files/0", "name": "big.bin", "size": size}})
+            data = self.store.blobs["/files/0"]
+            self.assertEqual(len(data), size)
+            digest = hashlib.sha256(data).hexdigest()
+            self.assertEqual(self.call("digest", inputs={"file": {"value": saved}})["output"], ["big.bin", digest])
+        self.assertEqual(self.store.tokens, {"Bearer t0ken"})
+
+    def test_tasks_without_files_ask_for_none(self):
+        self.call("talk")
+        self.assertEqual(self.store.asked, [])
+
+    def test_files_are_numbered_and_asked_for_again(self):
+        self.store.faults = [429, 503]
+        self.assertEqual(self.call("twice")["output"], ["files/0", "files/1"])
+        self.assertEqual([batch["save_file"] for batch in self.store.asked], [0, 0, 0, 1])
+
+    def test_files_that_are_refused(self):
+        self.store.refuses = True
+        for said in self.call("twice")["output"]:
+            self.assertRegex(said, "^the file 'big.bin' could not be saved: the object store (answered 403|did not answer: [A-Za-z]+)$")
+        self.store.refuses = False
+        for key, want in (("files/9", "the object store answered 404"), ("../other", "it is refused")):
+            answer = self.call("guarded", inputs={"file": {"value": {"$file": {"key": key, "name": "f", "size": 1}}}})
+            self.assertEqual(answer["output"], f"the file 'f' could not be opened: {want}")
+        self.store.faults = [401]
+        failure = self.call("write", params={"size": 2 << 20})["failure"]
+        self.assertEqual((failure["type"], failure["message"]), ("TaskFailedError", "the file 'big.bin' could not be saved: not now"))
+        answer = self.call("twice", log_url=None)
+        self.assertIn("there is no place for files here", answer["output"][0])
+        self.assertEqual(self.call("version")["output"], 1)
+
+    def test_a_file_that_breaks_off_ends_the_interpreter(self):
+        self.call("version")
+        self.store.blobs["/files/1"], self.store.claimed = b"short", 100
+        answer = self.call("guarded", inputs={"file": {"value": {"$file": {"key": "files/1", "name": "f", "size": 100}}}})
+        self.assertIn("a file could not be fetched", answer["error"])
+        self.store.claimed = None
         self.assertEqual(self.call("version")["output"], 1)
 
     def test_no_task_answers_for_another(self):

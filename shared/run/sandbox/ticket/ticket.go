@@ -1,6 +1,7 @@
 // Package ticket makes and checks the bearer token with which the sandbox acts
-// for one attempt of one task: it may hand over that attempt's log and ask
-// whether it is to stop, until the attempt's time is over, and nothing else.
+// for one attempt of one task: it may hand over that attempt's log, ask whether it
+// is to stop, save files beside that attempt's output and open files of its
+// workspace, until the attempt's time is over, and nothing else.
 package ticket
 
 import (

@@ -1,0 +1,65 @@
+"""Files of tasks by links: the internal route hands out one for each file."""
+
+import http.client
+import urllib.error
+import urllib.request
+
+_TIMEOUT_SECS = 20  # of each step of a request to the object store
+
+
+class FileError(Exception):
+    """A file cannot be saved or opened; the text is for the task's author, without the link."""
+
+
+class TransferError(Exception):
+    """The file that a task opens broke off."""
+
+
+class Links:
+    """The files of one attempt; ask posts a question to the route and returns its answer."""
+
+    def __init__(self, ask):
+        self._ask = ask
+        self._saved = 0
+
+    def save(self, chunks, size):
+        """Store a file of size bytes and return its reference; on a FileError chunks may be left."""
+        link = self._ask({"save_file": self._saved})
+        self._saved += 1
+        headers = {"Content-Type": "application/octet-stream", "Content-Length": str(size)}
+        try:
+            request = urllib.request.Request(link["url"], data=chunks, headers=headers, method="PUT")
+            with urllib.request.urlopen(request, timeout=_TIMEOUT_SECS):
+                return link["reference"]
+        except (OSError, http.client.HTTPException) as error:
+            raise FileError(_said(error)) from None
+
+    def open(self, reference):
+        """Return the response with a file, and its size."""
+        link = self._ask({"open_file": reference})
+        try:
+            source = urllib.request.urlopen(link["url"], timeout=_TIMEOUT_SECS)
+        except (OSError, http.client.HTTPException) as error:
+            raise FileError(_said(error)) from None
+        if source.length is None:
+            source.close()
+            raise FileError("the object store did not tell its size")
+        return source, source.length
+
+
+def read(source, most):
+    """Return the next bytes of a response, at least one."""
+    try:
+        data = source.read1(most)
+    except (OSError, http.client.HTTPException) as error:
+        raise TransferError(f"a file could not be fetched: {type(error).__name__}") from None
+    if not data:
+        raise TransferError("a file could not be fetched: it broke off")
+    return data
+
+
+def _said(error):
+    if isinstance(error, urllib.error.HTTPError):
+        error.close()
+        return f"the object store answered {error.code}"
+    return f"the object store did not answer: {type(error).__name__}"
