@@ -1,21 +1,27 @@
 """Prints the flows of Python files and makes the zip of their code.
 
-Called with the zip to make, a file for the answer, and the files, which all belong to
-one folder. The answer is JSON, apart from what the files print:
-{"root", "files", "flows": [{"name", "spec"}]}, or {"error"}.
+Reads one line of JSON on stdin, {"archive", "answer", "files", "platform",
+"python_version"}: the zip to make (null for none), a file for the answer, the files,
+which all belong to one folder, and what the packages of requirements.txt are for (null:
+this machine). It is started before there is one, so that its own imports are done.
+The answer is JSON, apart from what the files print:
+{"root", "files", "flows": [{"name", "file", "line", "spec", "lines"}]}, lines being those
+of the tasks in the spec, or {"error"} with file and line where they are known.
 """
 
 import importlib
+import inspect
 import json
 import os
 import sys
 import traceback
 
+from millrace import _modules, _requirements
+from millrace._pack import pack
+from millrace.flows import Flow
+
 
 def flows_of(files):
-    from millrace import _modules
-    from millrace.flows import Flow
-
     found = {}
     for file in files:
         for value in vars(importlib.import_module(_modules.place(file)[1])).values():
@@ -24,29 +30,56 @@ def flows_of(files):
     return found
 
 
-def main(archive, files):
-    from millrace import _modules, _requirements
-    from millrace._pack import pack
-    from millrace.errors import MillraceError
+def place(function, root):
+    """The file and line of a function, ("", 0) where they are not known."""
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    if code is None or not code.co_filename.startswith(root + os.sep):
+        return "", 0
+    return os.path.relpath(code.co_filename, root), code.co_firstlineno
 
+
+def described(flow, root):
+    """What the answer says of a flow. Errors without a line of the user's get the flow's."""
+    file, line = place(flow.function, root)
+    try:
+        spec = json.loads(flow.to_json())
+    except Exception as error:
+        if not where(error, root) and file:
+            error.place = f"{file}:{line}: "
+        raise
+    entries = flow.build().entries.values()
+    lines = [place(getattr(entry.source, "__millrace_function__", flow.function), root) for entry in entries]
+    return {"name": flow.name, "file": file, "line": line, "spec": spec, "lines": [f"{f}:{n}" if f else "" for f, n in lines]}
+
+
+def where(error, root):
+    """The user's file and line that an error is of: "flow.py:3: "."""
+    if isinstance(error, SyntaxError) and (error.filename or "").startswith(root + os.sep):
+        return f"{os.path.relpath(error.filename, root)}:{error.lineno}: "
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename.startswith(root + os.sep)]
+    if frames:
+        return f"{os.path.relpath(frames[-1].filename, root)}:{frames[-1].lineno}: "
+    return getattr(error, "place", "")
+
+
+def main(archive, files, platform, python_version):
     root = _modules.place(files[0])[0]
     sys.path.insert(0, root)
+    if (platform, python_version) == (_requirements.this_platform(), _requirements.this_python()):
+        platform = python_version = None
     try:
         # What requirements.txt names need not be installed here: the zip brings it.
-        packages, _ = _requirements.install(root, None, None)
-        if packages is not None:
+        if packages := _requirements.install(root, None, None)[0]:
             sys.path.insert(1, packages)
-        flows = [{"name": name, "spec": json.loads(flow.to_json())} for name, flow in flows_of(files).items()]
-        return {"root": root, "flows": flows, "files": pack(root, archive).files if flows else 0}
-    except MillraceError as error:
-        return {"error": f"{type(error).__name__}: {error}"}
+        flows = [described(flow, root) for flow in flows_of(files).values()]
+        return {"root": root, "flows": flows, "files": pack(root, archive, platform, python_version).files if flows and archive else 0}
     except Exception as error:
-        frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename.startswith(root + os.sep)]
-        where = f"{os.path.relpath(frames[-1].filename, root)}:{frames[-1].lineno}: " if frames else ""
-        return {"error": f"{where}{type(error).__name__}: {error}"}
+        message = error.msg if isinstance(error, SyntaxError) else error
+        return {"error": f"{where(error, root)}{type(error).__name__}: {message}"}
 
 
-archive, answer, *files = sys.argv[1:]
-collected = main(archive, files)
-with open(answer, "w", encoding="utf-8") as out:
-    json.dump(collected, out)
+if request := sys.stdin.readline():
+    asked = json.loads(request)
+    collected = main(asked["archive"], asked["files"], asked["platform"], asked["python_version"])
+    with open(asked["answer"], "w", encoding="utf-8") as out:
+        json.dump(collected, out)

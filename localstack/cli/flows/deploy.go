@@ -1,6 +1,7 @@
 package flows
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -30,7 +31,7 @@ func deployCommand(s *session.Session) *cobra.Command {
 		Short: "Upload the flows of a Python file or folder, and deploy each under its name",
 		Long: "Imports a Python file, or the files of a folder (default: this one) that import millrace; packs the folder,\n" +
 			"uploads it, and registers and deploys each flow. Where the folder is clean in git the version is git's,\n" +
-			"else a hash of the content. What requirements.txt names is packed with it, for this machine's platform.\n" +
+			"else a hash of the content. What requirements.txt names is packed with it, for the server's platform and Python.\n" +
 			"What a deployment has and no flag names stays.",
 		Args: command.Args(cobra.MaximumNArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -38,7 +39,18 @@ func deployCommand(s *session.Session) *cobra.Command {
 			if len(args) == 1 {
 				path = args[0]
 			}
-			collected, err := collect(c.Context(), path, c.ErrOrStderr())
+			var api *client.Client
+			var on Runtime
+			if !o.check {
+				var err error
+				if api, err = s.Changing(c); err != nil {
+					return err
+				}
+				if on, err = RuntimeOf(c.Context(), api); err != nil {
+					return err
+				}
+			}
+			collected, err := collect(c.Context(), path, on, c.ErrOrStderr())
 			if err != nil {
 				return err
 			}
@@ -48,7 +60,7 @@ func deployCommand(s *session.Session) *cobra.Command {
 			if o.version == "" {
 				o.version = collected.version(c.Context())
 			}
-			return o.all(c, s, collected)
+			return o.all(c, s.Out(c), api, collected)
 		},
 	}
 	f := c.Flags()
@@ -63,20 +75,15 @@ func deployCommand(s *session.Session) *cobra.Command {
 }
 
 // all deploys each flow.
-func (o *deploying) all(c *cobra.Command, s *session.Session, collected *code) error {
-	out := s.Out(c)
+func (o *deploying) all(c *cobra.Command, out *output.Printer, api *client.Client, collected *Code) error {
 	if o.check {
 		for _, f := range collected.Flows {
-			out.Printf("%s %s: %d files, %s\n", f.Name, o.version, collected.Files, size(len(collected.zip)))
+			out.Printf("%s %s: %d files, %s\n", f.Name, o.version, collected.Files, size(len(collected.Zip)))
 		}
 		return nil
 	}
-	api, err := s.Changing(c)
-	if err != nil {
-		return err
-	}
 	for _, f := range collected.Flows {
-		upload := client.Upload{FlowName: f.Name, FlowVersion: o.version, DeploymentName: f.Name, Spec: f.Spec, Zip: collected.zip}
+		upload := client.Upload{FlowName: f.Name, FlowVersion: o.version, DeploymentName: f.Name, Spec: f.Spec, Zip: collected.Zip}
 		if o.name != "" {
 			upload.DeploymentName = o.name
 		}
@@ -88,11 +95,7 @@ func (o *deploying) all(c *cobra.Command, s *session.Session, collected *code) e
 }
 
 func (o *deploying) one(c *cobra.Command, out *output.Printer, api *client.Client, upload client.Upload, files int) error {
-	var before deployment
-	err := api.Do(c.Context(), http.MethodGet, "/deployments/"+url.PathEscape(upload.DeploymentName), nil, &before)
-	if refused, ok := errors.AsType[*client.Error](err); ok && refused.Status == http.StatusNotFound {
-		err = nil
-	}
+	before, err := current(c.Context(), api, upload.DeploymentName)
 	if err != nil {
 		return err
 	}
@@ -113,6 +116,51 @@ func (o *deploying) one(c *cobra.Command, out *output.Printer, api *client.Clien
 	out.Printf("%s %s (%d files, %s); deployment %s: %d -> %d\n", made.FlowName, made.FlowVersion, files, size(len(upload.Zip)),
 		made.DeploymentName, before.Version, made.DeploymentVersion)
 	return nil
+}
+
+// current is a deployment as it is, of version 0 if it is not there.
+func current(ctx context.Context, api *client.Client, name string) (deployment, error) {
+	var d deployment
+	err := api.Do(ctx, http.MethodGet, "/deployments/"+url.PathEscape(name), nil, &d)
+	if refused, ok := errors.AsType[*client.Error](err); ok && refused.Status == http.StatusNotFound {
+		err = nil
+	}
+	return d, err
+}
+
+// RuntimeOf is what a server's Python tasks run on; the zero Runtime where it does not
+// tell, or not this caller.
+func RuntimeOf(ctx context.Context, api *client.Client) (Runtime, error) {
+	var backends struct {
+		Items []struct {
+			Name    string  `json:"name"`
+			Runtime Runtime `json:"runtime"`
+		} `json:"items"`
+	}
+	err := api.Do(ctx, http.MethodGet, "/backends", nil, &backends)
+	if refused, ok := errors.AsType[*client.Error](err); ok && (refused.Status == http.StatusForbidden || refused.Status == http.StatusNotFound) {
+		return Runtime{}, nil
+	}
+	for _, b := range backends.Items {
+		if b.Runtime.Platform != "" && b.Runtime.Python != "" {
+			return b.Runtime, err
+		}
+	}
+	return Runtime{}, err
+}
+
+// Deploy registers a flow of the code under a version, and deploys it under its name. It
+// returns the version of the deployment.
+func (c *Code) Deploy(ctx context.Context, api *client.Client, f Flow, version string) (int, error) {
+	before, err := current(ctx, api, f.Name)
+	if err != nil {
+		return 0, err
+	}
+	made, err := api.Upload(ctx, client.Upload{
+		FlowName: f.Name, FlowVersion: version, DeploymentName: f.Name, Spec: f.Spec, Zip: c.Zip,
+		Settings: (&deploying{}).settings(before),
+	})
+	return made.DeploymentVersion, err
 }
 
 // settings are those that flags name, and the tier of a new deployment.
