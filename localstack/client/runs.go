@@ -114,10 +114,20 @@ func (c *Client) Watch(ctx context.Context, id string, every time.Duration, seen
 	}
 }
 
-// RetryFromFailed starts a retry that reuses successful tasks.
+// RetryFromFailed starts a retry that reuses successful tasks, with the code of the run.
 func (c *Client) RetryFromFailed(ctx context.Context, id string) (Run, error) {
+	return c.RetryFromFailedWith(ctx, id, "")
+}
+
+// RetryFromFailedWith is RetryFromFailed with the code of another version of the flow,
+// that of the run if it is "".
+func (c *Client) RetryFromFailedWith(ctx context.Context, id, version string) (Run, error) {
+	path := "/runs/" + id + "/retry-from-failed"
+	if version != "" {
+		path += "?" + url.Values{"flow_version": {version}}.Encode()
+	}
 	var run Run
-	return run, c.Do(ctx, http.MethodPost, "/runs/"+id+"/retry-from-failed", nil, &run)
+	return run, c.Do(ctx, http.MethodPost, path, nil, &run)
 }
 
 // LogEvent is one event of a run's log.

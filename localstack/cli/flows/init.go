@@ -53,7 +53,7 @@ func initCommand() *cobra.Command {
 			if err := ignore(filepath.Join(dir, ".gitignore")); err != nil {
 				return err
 			}
-			fmt.Fprintf(c.OutOrStdout(), "next, in %s: millrace serve, and in another terminal\n  millrace deploy\n  millrace run daily -w\n", dir)
+			fmt.Fprintf(c.OutOrStdout(), "next, in %s: millrace dev, and press r\n", dir)
 			return nil
 		},
 	}

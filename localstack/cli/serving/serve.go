@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"millrace/localstack/cli/command"
 	"millrace/localstack/embedded/interpreters"
@@ -20,39 +21,61 @@ import (
 	"millrace/shared/platform/telemetry"
 )
 
+// options are the flags of a server.
+type options struct {
+	cfg           server.Config
+	level, format string
+	scratch       int64
+}
+
 func serveCommand(version string) *cobra.Command {
-	var cfg server.Config
-	var level, format string
-	var scratch int64
+	var o options
 	c := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve the API, the workers, the scheduler and the object store until SIGTERM",
 		Args:  command.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			var minimum slog.Level
-			if err := minimum.UnmarshalText([]byte(level)); err != nil {
-				return command.Usage(fmt.Errorf("--log-level is debug, info, warn or error, not %q", level))
+			cfg, err := o.config(version)
+			if err != nil {
+				return err
 			}
-			if format != telemetry.Text && format != telemetry.JSON {
-				return command.Usage(fmt.Errorf("--log-format is text or json, not %q", format))
+			s, wait, err := open(c, cfg)
+			if err != nil {
+				return err
 			}
-			if cfg.TaskNetwork != interpreters.HostNetwork && cfg.TaskNetwork != interpreters.NoNetwork {
-				return command.Usage(fmt.Errorf("--task-network is %s or %s, not %q", interpreters.HostNetwork, interpreters.NoNetwork, cfg.TaskNetwork))
-			}
-			if scratch < 1 || cfg.PythonUID < 1 {
-				return command.Usage(fmt.Errorf("--python-scratch and --python-uid are positive"))
-			}
-			if cfg.Workers < 1 || cfg.PythonSlots < 1 {
-				return command.Usage(fmt.Errorf("--workers and --python-slots are positive"))
-			}
-			cfg.PythonScratch = scratch << 20
-			cfg.Log = telemetry.NewLogger(os.Stderr, format, minimum)
-			slog.SetDefault(cfg.Log)
-			cfg.Version = version
-			return serve(c, cfg)
+			defer wait()
+			return s.Serve(c.Context())
 		},
 	}
-	f := c.Flags()
+	o.flags(c.Flags())
+	return c
+}
+
+// config is what the flags say. It sets the logger of the process.
+func (o *options) config(version string) (server.Config, error) {
+	cfg := o.cfg
+	var minimum slog.Level
+	switch {
+	case minimum.UnmarshalText([]byte(o.level)) != nil:
+		return cfg, command.Usagef("--log-level is debug, info, warn or error, not %q", o.level)
+	case o.format != telemetry.Text && o.format != telemetry.JSON:
+		return cfg, command.Usagef("--log-format is text or json, not %q", o.format)
+	case cfg.TaskNetwork != interpreters.HostNetwork && cfg.TaskNetwork != interpreters.NoNetwork:
+		return cfg, command.Usagef("--task-network is %s or %s, not %q", interpreters.HostNetwork, interpreters.NoNetwork, cfg.TaskNetwork)
+	case o.scratch < 1 || cfg.PythonUID < 1:
+		return cfg, command.Usagef("--python-scratch and --python-uid are positive")
+	case cfg.Workers < 1 || cfg.PythonSlots < 1:
+		return cfg, command.Usagef("--workers and --python-slots are positive")
+	}
+	cfg.PythonScratch = o.scratch << 20
+	cfg.Log = telemetry.NewLogger(os.Stderr, o.format, minimum)
+	slog.SetDefault(cfg.Log)
+	cfg.Version = version
+	return cfg, nil
+}
+
+func (o *options) flags(f *pflag.FlagSet) {
+	cfg := &o.cfg
 	f.StringVar(&cfg.Dir, "data", defaultData, "data directory, made if missing; everything is kept there")
 	f.StringVar(&cfg.Listen, "listen", server.DefaultListen, "host:port of the API; port 0 picks a free one")
 	f.StringVar(&cfg.S3Listen, "s3-listen", "", "host:port of the object store (default: 127.0.0.1 and the port of the last start)")
@@ -66,33 +89,32 @@ func serveCommand(version string) *cobra.Command {
 	f.IntVar(&cfg.Workers, "workers", runtime.DefaultWorkers, "tasks of one execution mode that run at once; a workspace that is alone gets eight ninths (64 of 72), the next one's tasks begin at once in the rest")
 	f.IntVar(&cfg.PythonSlots, "python-slots", interpreters.DefaultSlots, "Python tasks that run at once; a workspace that is alone gets eight ninths (16 of 18, with fewer than 18 all but one), the next one's tasks begin at once in the rest")
 	f.BoolVar(&cfg.Isolated, "require-isolation", false, "refuse to start where Python tasks would share users, files and processes with the server or each other")
-	f.Int64Var(&scratch, "python-scratch", interpreters.DefaultScratch>>20, "MB of files that a Python task may keep at once")
+	f.Int64Var(&o.scratch, "python-scratch", interpreters.DefaultScratch>>20, "MB of files that a Python task may keep at once")
 	f.IntVar(&cfg.PythonUID, "python-uid", interpreters.DefaultUID, "user of the first Python slot, the next ones follow; where the server is root")
 	f.StringArrayVar(&cfg.Mounts, "mount", nil, "DIR or DIR:rw: a directory of this machine that Python tasks see at its path, or may write to as well; repeat for more")
 	f.StringVar(&cfg.TaskNetwork, "task-network", interpreters.HostNetwork, "network of Python tasks: host, this machine's with all that it reaches, or none")
 	f.StringArrayVar(&cfg.Limits, "limit", nil, "name=value (a number or unlimited) of a limit for each workspace or user, such as runs-per-minute=600; repeat for more; a name that is none lists them")
-	f.StringVar(&level, "log-level", "warn", "debug, info (with every request), warn or error; logs go to stderr")
-	f.StringVar(&format, "log-format", telemetry.Text, "text or json, a JSON object a line")
-	return c
+	f.StringVar(&o.level, "log-level", "warn", "debug, info (with every request), warn or error; logs go to stderr")
+	f.StringVar(&o.format, "log-format", telemetry.Text, "text or json, a JSON object a line")
 }
 
-func serve(c *cobra.Command, cfg server.Config) error {
+// open opens a server and tells where it is. wait returns when all was told.
+func open(c *cobra.Command, cfg server.Config) (s *server.Server, wait func(), err error) {
 	// Before any secret is read. Not for an ordinary user, for whom the kernel
 	// would not let the server create user namespaces, which hide it, its files
 	// and its memory from tasks much better.
-	var err error
 	if os.Geteuid() == 0 {
 		if err = interpreters.Undumpable(); err != nil {
-			return err
+			return nil, nil, err
 		}
 	}
 	if cfg.Dir, err = filepath.Abs(cfg.Dir); err != nil { // the object store changes the working directory
-		return err
+		return nil, nil, err
 	}
 	cfg.Stopping = func(tasks int) { fmt.Fprintln(c.ErrOrStderr(), stopping(tasks)) }
-	s, err := server.Open(c.Context(), cfg)
+	s, err = server.Open(c.Context(), cfg)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
 	out, base := c.OutOrStdout(), s.Credentials().BaseURL
 	fmt.Fprintf(out, "millrace %s serves %s\n  API          %s\n  description  %s/docs\n  credentials  %s\n",
@@ -100,8 +122,7 @@ func serve(c *cobra.Command, cfg server.Config) error {
 	go pace(c.Context(), theCollector, s)
 	var told sync.WaitGroup
 	told.Go(func() { tellPython(c.Context(), out, s, cfg.Mounts) })
-	defer told.Wait()
-	return s.Serve(c.Context())
+	return s, told.Wait, nil
 }
 
 // tellPython is the last part of what the start tells: it takes an interpreter's start.

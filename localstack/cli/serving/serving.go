@@ -17,7 +17,7 @@ const defaultData = ".millrace"
 // Commands are all of them. version is that of the binary.
 func Commands(version string) []*cobra.Command {
 	commands := []*cobra.Command{
-		serveCommand(version), backupCommand(), dumpCommand(), repairCommand(), suspendCommand(), restoreCommand(), demoCommand(), cloudCommand(),
+		serveCommand(version), devCommand(version), backupCommand(), dumpCommand(), repairCommand(), suspendCommand(), restoreCommand(), demoCommand(), cloudCommand(),
 	}
 	for _, c := range commands {
 		tellInUse(c)

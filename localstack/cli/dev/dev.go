@@ -1,0 +1,214 @@
+// Package dev deploys a folder at each save, and runs its flows at a key.
+package dev
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"millrace/localstack/cli/flows"
+	"millrace/localstack/cli/output"
+	"millrace/localstack/cli/python"
+	"millrace/localstack/cli/runs"
+	"millrace/localstack/client"
+)
+
+// Options are what the loop works with.
+type Options struct {
+	Dir     string // absolute
+	API     *client.Client
+	Library *python.Library
+	Out     *output.Printer
+	// Keys are those that the user presses; nil where there is no terminal.
+	Keys <-chan byte
+	// Open shows a URL in a browser.
+	Open func(url string) error
+}
+
+// loop is the state of the program. Only the goroutine of Run prints and writes to it.
+type loop struct {
+	Options
+	runtime   flows.Runtime
+	collector *flows.Collector
+	log       bytes.Buffer // of the collector
+
+	hash, file string // of the code that is deployed, and of the last file that was saved
+	flows      []flows.Flow
+	wrong      bool   // the last save was not deployed
+	busy       bool   // a save is being deployed
+	waiting    byte   // key to obey when it is
+	flow       string // to run
+
+	live    *runs.Live
+	states  chan client.Run // of the run that is shown
+	quit    context.CancelFunc
+	unwatch context.CancelFunc
+}
+
+// outcome is what became of a save.
+type outcome struct {
+	save
+	code *flows.Code
+	told []string
+	err  error
+}
+
+// Run deploys the folder now and at each save until ctx ends or q is pressed. What is
+// wrong with the code is shown, and ends nothing. Errors: of the folder, of Python's start
+// and of a server that tells no runtime.
+func Run(ctx context.Context, o Options) error {
+	ctx, quit := context.WithCancel(ctx)
+	defer quit()
+	l := &loop{Options: o, quit: quit, unwatch: func() {}}
+	saves, err := watch(ctx, o.Dir)
+	if err != nil {
+		return err
+	}
+	if l.runtime, err = flows.RuntimeOf(ctx, o.API); err != nil {
+		return err
+	}
+	if l.collector, err = flows.NewCollector(ctx, o.Library, o.Dir, &l.log); err != nil {
+		return err
+	}
+	done := make(chan outcome)
+	l.begin(ctx, save{at: time.Now()}, done)
+	for {
+		taken := saves
+		if l.busy {
+			taken = nil
+		}
+		select {
+		case <-ctx.Done():
+			l.unwatch()
+			if l.busy {
+				<-done
+			}
+			_ = l.collector.Close() // killed with ctx
+			return nil
+		case s, ok := <-taken:
+			if !ok {
+				<-ctx.Done()
+				continue
+			}
+			l.begin(ctx, s, done)
+		case made := <-done:
+			l.busy = false
+			if ctx.Err() != nil {
+				continue // the error is that of the end
+			}
+			if err := l.end(ctx, made); err != nil {
+				return err
+			}
+		case key := <-l.Keys:
+			l.press(ctx, key)
+		case run := <-l.states:
+			l.live.Show(run)
+		}
+	}
+}
+
+// say prints a line, below the table of a run that goes on.
+func (l *loop) say(format string, args ...any) {
+	l.Out.Printf("%s %s\n", time.Now().Format(time.TimeOnly), fmt.Sprintf(format, args...))
+	if l.live != nil {
+		l.live.Interrupted()
+	}
+}
+
+func (l *loop) begin(ctx context.Context, s save, done chan<- outcome) {
+	l.busy = true
+	hash, collector := l.hash, l.collector
+	go func() {
+		made := outcome{save: s}
+		made.code, made.err = collector.Collect(l.Dir, l.runtime, true)
+		if made.err == nil && made.code.Hash() != hash {
+			made.told, made.err = deploy(ctx, l.API, made.code)
+		}
+		done <- made
+	}()
+}
+
+// end tells what became of a save, and prepares for the next one.
+func (l *loop) end(ctx context.Context, made outcome) (err error) {
+	if l.log.Len() > 0 {
+		_ = l.Out.Raw(l.log.Bytes()) // as all that is printed
+		l.log.Reset()
+	}
+	took := time.Since(made.at).Round(time.Millisecond)
+	switch {
+	case made.err != nil:
+		l.wrong = true
+		l.say("%s", made.err)
+	case made.code.Hash() == l.hash && l.wrong:
+		l.wrong = false
+		l.say("as it is deployed: %s", version(made.code))
+	case made.code.Hash() != l.hash:
+		l.wrong, l.hash, l.flows = false, made.code.Hash(), made.code.Flows
+		for _, line := range made.told {
+			l.say("%s in %s", line, took)
+		}
+	}
+	if made.path != "" {
+		l.file = made.path
+	}
+	l.choose()
+	if l.collector, err = flows.NewCollector(ctx, l.Library, l.Dir, &l.log); err != nil {
+		return err
+	}
+	if key := l.waiting; key != 0 {
+		l.waiting = 0
+		l.press(ctx, key)
+	}
+	return nil
+}
+
+// version is what the code is deployed as.
+func version(code *flows.Code) string { return "dev-" + code.Hash() }
+
+// start shows a run that was started or retried, in place of the one before.
+func (l *loop) start(ctx context.Context, run client.Run, err error) {
+	if err != nil {
+		l.say("%s", told(err))
+		return
+	}
+	l.unwatch()
+	l.say("%s %s  %s", run.FlowName, run.FlowVersion, run.Slug)
+	l.live = runs.NewLive(l.Out)
+	states := make(chan client.Run)
+	l.states = states
+	ctx, l.unwatch = context.WithCancel(ctx)
+	go func() {
+		// A server that does not answer says so itself.
+		_ = runs.Follow(ctx, l.API, run.RunID, func(run client.Run) {
+			select {
+			case states <- run:
+			case <-ctx.Done():
+			}
+		})
+	}()
+}
+
+// told is what the server says, or the error.
+func told(err error) string {
+	if refused, ok := errors.AsType[*client.Error](err); ok {
+		return refused.Detail()
+	}
+	return err.Error()
+}
+
+// newest is the newest run of a flow.
+func (l *loop) newest(ctx context.Context) (run client.Run, err error) {
+	var page struct {
+		Items []client.Run `json:"items"`
+	}
+	if err := l.API.Do(ctx, http.MethodGet, "/runs?limit=1&flow_name="+l.flow, nil, &page); err != nil {
+		return run, err
+	}
+	if len(page.Items) == 0 {
+		return run, fmt.Errorf("%s has not run: press r", l.flow)
+	}
+	return page.Items[0], nil
+}

@@ -1,0 +1,72 @@
+package dev
+
+import (
+	"context"
+	"path/filepath"
+	"slices"
+
+	"millrace/localstack/client"
+)
+
+// Help names the keys.
+const Help = "r run   f retry from failed with the new code   o open   q quit"
+
+// press obeys a key; one that needs the code waits until it is deployed.
+func (l *loop) press(ctx context.Context, key byte) {
+	switch key {
+	case 'q':
+		l.quit()
+	case 'o':
+		url := l.API.BaseURL + "/docs"
+		if err := l.Open(url); err != nil {
+			l.say("%s (no browser was opened: %s)", url, err)
+		}
+	case 'r', 'f':
+		switch {
+		case l.busy:
+			l.waiting = key
+		case l.wrong:
+			l.say("what was saved last is not deployed: mend it first")
+		case l.flow == "":
+			l.say("no flow is deployed")
+		case key == 'r':
+			run, err := l.API.Start(ctx, client.RunRequest{Deployment: l.flow})
+			l.start(ctx, run, err)
+		default:
+			l.retry(ctx)
+		}
+	case '\n', '\r', '?', 'h':
+		l.say("%s", Help)
+	}
+}
+
+// retry runs the flow's newest run again from what failed, with the code as it is now.
+func (l *loop) retry(ctx context.Context) {
+	run, err := l.newest(ctx)
+	if err == nil {
+		run, err = l.API.RetryFromFailedWith(ctx, run.RunID, "dev-"+l.hash)
+	}
+	l.start(ctx, run, err)
+}
+
+// choose takes as the flow to run one of the file that was saved last; else the one
+// before if it is still there, else the first.
+func (l *loop) choose() {
+	var saved, all []string
+	for _, f := range l.flows {
+		all = append(all, f.Name)
+		if f.File != "" && filepath.Join(l.Dir, f.File) == l.file {
+			saved = append(saved, f.Name)
+		}
+	}
+	for _, candidates := range [][]string{saved, all} {
+		if slices.Contains(candidates, l.flow) {
+			return
+		}
+		if len(candidates) > 0 {
+			l.flow = candidates[0]
+			return
+		}
+	}
+	l.flow = ""
+}
