@@ -14,6 +14,7 @@ import (
 	"millrace/localstack/cli/command"
 	"millrace/localstack/cli/flows"
 	"millrace/localstack/cli/general"
+	"millrace/localstack/cli/keys"
 	"millrace/localstack/cli/runs"
 	"millrace/localstack/cli/secrets"
 	"millrace/localstack/cli/serving"
@@ -57,7 +58,7 @@ func root(version string) *cobra.Command {
 	})
 	s := &session.Session{}
 	command.Group(c, versionCommand(version))
-	for _, group := range [][]*cobra.Command{runs.Commands(s), flows.Commands(s), secrets.Commands(s), general.Commands(s, version)} {
+	for _, group := range [][]*cobra.Command{runs.Commands(s), flows.Commands(s), secrets.Commands(s), keys.Commands(s), general.Commands(s, version)} {
 		c.AddCommand(s.Commands(group...)...)
 	}
 	c.AddCommand(serving.Commands(version)...)

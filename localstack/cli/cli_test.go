@@ -21,7 +21,7 @@ import (
 // client commands are made of, so that they can be a program of their own.
 func TestClientCommandsNeedNothingOfTheServer(t *testing.T) {
 	t.Parallel()
-	groups := []string{"command", "session", "output", "runs", "flows", "secrets", "general"}
+	groups := []string{"command", "session", "output", "runs", "flows", "secrets", "keys", "general", "dev"}
 	args := []string{"list", "-deps"}
 	for _, group := range groups {
 		args = append(args, "millrace/localstack/cli/"+group)

@@ -19,7 +19,7 @@ import (
 
 // Commands are all of them that ask a server. version is that of the binary.
 func Commands(s *session.Session, version string) []*cobra.Command {
-	return []*cobra.Command{apiCommand(s), doctorCommand(s, version), contextCommand()}
+	return []*cobra.Command{apiCommand(s), doctorCommand(s, version), contextCommand(s)}
 }
 
 // calling are the flags of api.
@@ -72,8 +72,15 @@ func apiCommand(s *session.Session) *cobra.Command {
 				var page struct {
 					NextToken string `json:"next_token"`
 				}
-				if !o.paginate || json.Unmarshal(data, &page) != nil || page.NextToken == "" {
+				if !o.paginate {
 					return nil
+				}
+				// A list has no pages, and an object a token if there are more.
+				if !bytes.HasPrefix(bytes.TrimSpace(data), []byte("{")) {
+					return nil
+				}
+				if err := json.Unmarshal(data, &page); err != nil || page.NextToken == "" {
+					return err
 				}
 				query := target.Query()
 				query.Set("next_token", page.NextToken)

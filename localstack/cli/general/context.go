@@ -1,6 +1,7 @@
 package general
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -13,11 +14,78 @@ import (
 )
 
 // contextCommand has the contexts: servers that a user goes back to.
-func contextCommand() *cobra.Command {
+func contextCommand(s *session.Session) *cobra.Command {
 	return command.Group(&cobra.Command{
 		Use:   "context",
-		Short: "List the servers that you go back to, and choose one",
-	}, contextListCommand(), contextUseCommand())
+		Short: "Keep the servers that you go back to, and choose one",
+	}, contextAddCommand(s), contextListCommand(), contextUseCommand(), contextRemoveCommand())
+}
+
+func contextAddCommand(s *session.Session) *cobra.Command {
+	var org string
+	c := &cobra.Command{
+		Use:   "add NAME --url URL",
+		Short: "Keep a server with its API key, which comes from stdin or a prompt; the first one is in use at once",
+		Args:  command.Exactly(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			name := args[0]
+			if name == "" || s.URL == "" {
+				return command.Usagef("a context has a name and a server: give --url")
+			}
+			file, contexts, err := readContexts()
+			if err != nil {
+				return err
+			}
+			if _, ok := contexts.Contexts[name]; ok {
+				return fmt.Errorf("there is a context %s already: remove it first (millrace context rm %s)", name, name)
+			}
+			target, err := (&session.Session{URL: s.URL, APIKey: s.APIKey}).Target()
+			if err != nil {
+				return command.Usage(err)
+			}
+			key := s.APIKey
+			if key == "" {
+				if key, err = session.ReadSecret(c.InOrStdin(), c.ErrOrStderr(), "API key of "+target.URL+" (empty for none)"); err != nil {
+					return err
+				}
+			}
+			contexts.Contexts[name] = session.Context{URL: target.URL, APIKey: key, Org: org}
+			contexts.Current = cmp.Or(contexts.Current, name)
+			return contexts.Write(file)
+		},
+	}
+	c.Flags().StringVar(&org, "org", "", "workspace, of a user who is in several")
+	return c
+}
+
+func contextRemoveCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "rm NAME",
+		Short: "Forget a server and its key",
+		Args:  command.Exactly(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			file, contexts, err := readContexts()
+			if err != nil {
+				return err
+			}
+			if err := known(file, contexts, args[0]); err != nil {
+				return err
+			}
+			delete(contexts.Contexts, args[0])
+			if contexts.Current == args[0] {
+				contexts.Current = ""
+			}
+			return contexts.Write(file)
+		},
+	}
+}
+
+// known is the error of a context that is not there.
+func known(file string, contexts session.Contexts, name string) error {
+	if _, ok := contexts.Contexts[name]; ok {
+		return nil
+	}
+	return &command.Error{Code: command.NotFound, Err: fmt.Errorf("there is no context %s in %s (see millrace context list)", name, file)}
 }
 
 func contextListCommand() *cobra.Command {
@@ -53,8 +121,8 @@ func contextUseCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if _, ok := contexts.Contexts[args[0]]; !ok {
-				return &command.Error{Code: command.NotFound, Err: fmt.Errorf("there is no context %s in %s (see millrace context list)", args[0], file)}
+			if err := known(file, contexts, args[0]); err != nil {
+				return err
 			}
 			contexts.Current = args[0]
 			return contexts.Write(file)

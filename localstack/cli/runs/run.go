@@ -24,17 +24,22 @@ const ordinaryTier = "medium"
 type starting struct {
 	params                  []string
 	file, environment, tier string
-	watch                   bool
+	watch, here             bool
 }
 
 func runCommand(s *session.Session) *cobra.Command {
 	var o starting
 	c := &cobra.Command{
-		Use:   "run DEPLOYMENT | run FLOW@VERSION",
+		Use:   "run DEPLOYMENT | run FLOW@VERSION | run --local FLOW",
 		Short: "Start a run",
-		Long:  "Starts a run of a deployment, or of a flow's version (latest for the newest).\nA parameter k=v is text where the flow's schema says string, else JSON.",
-		Args:  command.Exactly(1),
+		Long: "Starts a run of a deployment, or of a flow's version (latest for the newest).\nA parameter k=v is text where the flow's schema says string, else JSON.\n" +
+			"With --local it runs on this machine, without a server: FLOW is flow.py, flow.py:name, or the name of a flow in\n" +
+			"this folder. Its values are printed as JSON.",
+		Args: command.Exactly(1),
 		RunE: func(c *cobra.Command, args []string) error {
+			if o.here {
+				return o.local(c, args[0])
+			}
 			api, err := s.Changing(c)
 			if err != nil {
 				return err
@@ -52,6 +57,7 @@ func runCommand(s *session.Session) *cobra.Command {
 	f.StringVar(&o.environment, "env", "", "environment (default: the deployment's)")
 	f.StringVar(&o.tier, "tier", "", "nano, micro, small, medium, large or xlarge, of all its tasks")
 	f.BoolVarP(&o.watch, "watch", "w", false, "show its tasks until it ends, and exit by its outcome")
+	f.BoolVar(&o.here, "local", false, "on this machine, without a server")
 	return c
 }
 

@@ -2,21 +2,15 @@
 package secrets
 
 import (
-	"bufio"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"net/url"
-	"os"
 	"strconv"
-	"strings"
 	"time"
 
-	"github.com/mattn/go-isatty"
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"millrace/localstack/cli/command"
 	"millrace/localstack/cli/session"
@@ -83,20 +77,12 @@ func set(c *cobra.Command, s *session.Session, api *client.Client, name, environ
 	return nil
 }
 
-// read takes the value from a prompt that does not show it, or from stdin without the
-// line's end.
+// read takes the value from a prompt or from stdin.
 func read(in io.Reader, prompt io.Writer, name string) (string, error) {
-	if file, ok := in.(*os.File); ok && isatty.IsTerminal(file.Fd()) {
-		fmt.Fprintf(prompt, "value of %s: ", name)
-		value, err := term.ReadPassword(int(file.Fd())) //nolint:gosec // a descriptor fits
-		fmt.Fprintln(prompt)
-		return string(value), err
-	}
-	value, err := io.ReadAll(bufio.NewReader(in))
+	text, err := session.ReadSecret(in, prompt, "value of "+name)
 	if err != nil {
 		return "", err
 	}
-	text := strings.TrimSuffix(strings.TrimSuffix(string(value), "\n"), "\r")
 	if text == "" {
 		return "", command.Usagef("the value is empty: give it on stdin, or at the prompt of a terminal")
 	}

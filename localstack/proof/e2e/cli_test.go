@@ -176,3 +176,51 @@ func TestExitCodesByOutcome(t *testing.T) {
 	}
 	assert.Contains(t, u.run("", "runs", "--url", "http://127.0.0.1:1").err, "millrace serve")
 }
+
+func TestContextsAndKeysByTheCommandLine(t *testing.T) {
+	t.Parallel()
+	s := start(t, dataDir(t))
+	u := &user{t: t, dir: t.TempDir()}
+	added := u.run(s.Credentials.APIKey+"\n", "context", "add", "here", "--url", s.Credentials.BaseURL)
+	require.Zero(t, added.code, added.err)
+	assert.Equal(t, 1, u.run("", "context", "add", "here", "--url", "http://127.0.0.1:1").code)
+	assert.Equal(t, 2, u.run("", "context", "add", "bad", "--url", "ftp://x").code)
+	assert.Contains(t, u.must("context", "list"), "*  here     "+s.Credentials.BaseURL)
+
+	created := u.run("", "keys", "create", "ci", "--scope", "flows.read", "--days", "3")
+	require.Zero(t, created.code, created.err)
+	key := strings.TrimSpace(created.out)
+	assert.Regexp(t, `^svc_\w+$`, key, "stdout has the key alone")
+	assert.NotContains(t, created.err, key)
+	id := strings.Split(strings.Split(created.err, "\n")[1], ",")[0]
+	assert.Contains(t, u.must("keys", "list"), id)
+	assert.Zero(t, u.run("", "flows", "--api-key", key).code)
+	assert.Equal(t, 5, u.run("", "runs", "--api-key", key).code, "it may not read runs")
+	assert.Contains(t, u.must("keys", "delete", id), "is deleted")
+	assert.Equal(t, 6, u.run("", "keys", "delete", id).code)
+	assert.Equal(t, 5, u.run("", "flows", "--api-key", key).code)
+	assert.Equal(t, 2, u.run("", "keys", "create", "x", "--all", "--scope", "flows.read").code)
+
+	u.must("context", "rm", "here")
+	assert.Equal(t, 6, u.run("", "context", "rm", "here").code)
+	assert.Equal(t, 1, u.run("", "flows").code, "no server is named")
+}
+
+func TestRunLocallyByTheCommandLine(t *testing.T) {
+	t.Parallel()
+	u := &user{t: t, dir: t.TempDir()}
+	u.must("init")
+	for _, name := range []string{"daily", "flow.py", "flow.py:daily"} {
+		ran := u.run("", "run", "--local", name, "-p", "day=2026")
+		require.Zero(t, ran.code, ran.err)
+		var made struct {
+			Outputs map[string]any `json:"outputs"`
+		}
+		require.NoError(t, json.Unmarshal([]byte(ran.out), &made), ran.out)
+		assert.InDelta(t, 16, made.Outputs["load"], 0, name)
+	}
+	assert.Equal(t, 6, u.run("", "run", "--local", "weekly").code)
+	assert.Equal(t, 1, u.run("", "run", "--local", "daily", "-p", "month=1").code)
+	assert.Equal(t, 2, u.run("", "run", "--local", "daily", "--tier", "nano").code)
+	assert.Equal(t, 1, u.run(`{"day": 5}`, "run", "--local", "daily", "--params", "-").code, "it is text")
+}

@@ -16,6 +16,7 @@ def main(arguments=None):
     run = commands.add_parser("run", help="run a flow on this machine")
     run.add_argument("flow", help=named)
     run.add_argument("--param", action="append", default=[], metavar="NAME=VALUE", help="a run parameter; the value is JSON, or else text")
+    run.add_argument("--params", metavar="FILE", help="run parameters, a JSON object; - for standard input")
     pack = commands.add_parser("pack", help="make the artifact zip of a directory")
     pack.add_argument("directory", help="the directory that modules are imported from, or a flow.py in it or in a package of it")
     pack.add_argument("-o", "--output", default="artifact.zip")
@@ -60,9 +61,23 @@ def _run(options):
     from ._load import load
 
     flow = load(options.flow)
-    result = flow.run(**dict(_parameter(flow, text) for text in options.param))
+    given = _parameters(options.params) if options.params else {}
+    result = flow.run(**{**given, **dict(_parameter(flow, text) for text in options.param)})
     made = {"run_id": result.run_id, "status": result.status, "result": result.result, "outputs": result.outputs}
     print(json.dumps(made, indent=2, ensure_ascii=False))
+
+
+def _parameters(path):
+    from .errors import FlowDefinitionError
+
+    try:
+        with open(0 if path == "-" else path, encoding="utf-8") as file:
+            given = json.load(file)
+    except ValueError as error:
+        raise FlowDefinitionError(f"--params {path} is not JSON: {error}") from None
+    if not isinstance(given, dict):
+        raise FlowDefinitionError(f"--params {path} is no JSON object")
+    return given
 
 
 def _parameter(flow, text):

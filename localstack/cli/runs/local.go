@@ -1,0 +1,77 @@
+package runs
+
+import (
+	"errors"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"millrace/localstack/cli/command"
+	"millrace/localstack/cli/flows"
+	"millrace/localstack/cli/python"
+)
+
+// local runs a flow on this machine, without a server: one of this folder by its name, or
+// flow.py, flow.py:name, package.module:name.
+func (o *starting) local(c *cobra.Command, name string) (err error) {
+	if o.environment != "" || o.tier != "" {
+		return command.Usagef("--local runs a flow without a server: there is no --env or --tier for it")
+	}
+	library, err := python.NewLibrary("")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = library.Remove() }() // a temporary folder
+	file := name
+	if !strings.Contains(name, ":") && filepath.Ext(name) != ".py" {
+		if file, err = flowFile(c, library, name); err != nil {
+			return err
+		}
+	}
+	args := []string{"-m", "millrace", "run", file}
+	if o.file != "" {
+		args = append(args, "--params", o.file)
+	}
+	for _, text := range o.params {
+		if name, _, ok := strings.Cut(text, "="); !ok || name == "" {
+			return command.Usagef("-p takes k=v, not %q", text)
+		}
+		args = append(args, "--param", text)
+	}
+	cmd := library.Command(c.Context(), args...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = c.InOrStdin(), c.OutOrStdout(), c.ErrOrStderr()
+	err = cmd.Run()
+	if c.Context().Err() != nil {
+		return c.Context().Err()
+	}
+	if _, ended := errors.AsType[*exec.ExitError](err); ended {
+		return command.Exit(command.Failure) // Python has told why
+	}
+	if err != nil {
+		return library.Missing(err)
+	}
+	return nil
+}
+
+// flowFile finds the file of a flow in this folder by the flow's name.
+func flowFile(c *cobra.Command, library *python.Library, name string) (string, error) {
+	collector, err := flows.NewCollector(c.Context(), library, "", c.ErrOrStderr())
+	if err != nil {
+		return "", err
+	}
+	code, err := collector.Collect(".", flows.Runtime{}, false)
+	if err != nil {
+		return "", err
+	}
+	var known []string
+	for _, f := range code.Flows {
+		if f.Name == name && f.File != "" {
+			return filepath.Join(code.Root, f.File) + ":" + name, nil
+		}
+		known = append(known, f.Name)
+	}
+	return "", &command.Error{Code: command.NotFound, Err: fmt.Errorf("there is no flow %s in this folder, only %s", name, strings.Join(known, ", "))}
+}
