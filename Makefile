@@ -210,9 +210,10 @@ $(GOVULNCHECK):
 	@mv .tools/govulncheck $@
 
 .PHONY: generate
-generate: ## Write the generated files anew: the tables of operations, the templates, the counts and what they cost
+generate: ## Write the generated files anew: the tables of operations, the templates, the counts and what they cost, the manual
 	$(GO) test ./functions/catalog -count=1 -run 'TestOperationsAreThoseOfTheGoldenFile|TestDescriptionIsThatOfTheGoldenFile|TestReadmeLists' -update
 	$(GO) test ./infra -count=1 -run TestTemplatesMatchGoldenFiles -update
+	$(GO) test ./localstack/proof/manual -count=1 -run TestPagesAreUpToDate -update
 	$(GO) test ./localstack/proof/bench -count=1 -run 'TestCountsAreThoseOfTheGoldenFile|TestReadmeShowsTheBill' -update
 
 .PHONY: verify
@@ -220,6 +221,7 @@ verify: ## Check that generated files and go.mod are up to date
 	$(GO) test ./functions/catalog -count=1 -run 'TestOperationsAreThoseOfTheGoldenFile|TestDescriptionIsThatOfTheGoldenFile|TestReadmeLists'
 	$(GO) test ./localstack/proof/bench -count=1 -run 'TestCountsAreThoseOfTheGoldenFile|TestReadmeShowsTheBill'
 	$(GO) test ./infra -count=1 -run TestTemplatesMatchGoldenFiles
+	$(GO) test ./localstack/proof/manual -count=1 -run TestPagesAreUpToDate
 	$(GO) mod tidy -diff
 
 # A deployment: make synth TENANT=acme REGION=eu-west-1 [STAGE=prod], and more of

@@ -226,6 +226,13 @@ func TestConsoleServesDescription(t *testing.T) {
 	assert.Equal(t, 200, res.StatusCode)
 	assert.Greater(t, len(body), 3<<20)
 
+	res, body = get("GET", "/docs/flow-spec", "")
+	assert.Equal(t, 200, res.StatusCode, body)
+	assert.Contains(t, body, "trigger_rule")
+	assert.True(t, res.Uncompressed, "it came packed")
+	res, _ = get("GET", "/docs/nothing", "")
+	assert.Equal(t, 404, res.StatusCode)
+
 	res, body = get("DELETE", "/runs", "")
 	assert.Equal(t, 405, res.StatusCode)
 	assert.Equal(t, []string{"GET", "POST"}, res.Header.Values("Allow"))

@@ -74,6 +74,40 @@ func TestPageLoadsOnlyFromServer(t *testing.T) {
 	assert.Equal(t, "../docs", slash.Header.Get("Location"))
 }
 
+func TestManualIsServed(t *testing.T) {
+	t.Parallel()
+	env := localtest.New(t, console.Spec)
+	link := regexp.MustCompile(`href="\./docs/([^"]+)"`)
+	linked := link.FindAllStringSubmatch(string(get(t, env, "/docs", nil).Require(t, 200).Body), -1)
+	require.Len(t, linked, 5)
+	for _, found := range linked {
+		page := get(t, env, "/docs/"+found[1], nil).Require(t, 200)
+		text := string(page.Body)
+		assert.Equal(t, "text/html; charset=utf-8", page.Header.Get("Content-Type"))
+		policy := page.Header.Get("Content-Security-Policy")
+		assert.Contains(t, policy, "default-src 'none'")
+		assert.NotContains(t, policy, "script-src")
+		assert.NotContains(t, text, "<script")
+		assert.NotContains(t, text, `src="`, "nothing is loaded")
+		assert.Contains(t, text, `href="../docs"`)
+		for _, other := range linked {
+			assert.Contains(t, text, `<a href="`+other[1]+`"`, found[1])
+		}
+
+		again := get(t, env, "/docs/"+found[1], http.Header{"If-None-Match": {page.Header.Get("ETag")}})
+		assert.Equal(t, http.StatusNotModified, again.Code)
+		packed := get(t, env, "/docs/"+found[1], http.Header{"Accept-Encoding": {"gzip"}}).Require(t, 200)
+		assert.Less(t, len(packed.Body)*2, len(page.Body))
+		slash := get(t, env, "/docs/"+found[1]+"/", nil)
+		assert.Equal(t, http.StatusPermanentRedirect, slash.Code, "its links are beside it")
+	}
+	for _, none := range []string{"nothing", "flow-spec.html", "flow-spec.md", "..%2Fpage", "%2e%2e", strings.Repeat("a", 64)} {
+		res := get(t, env, "/docs/"+none, nil)
+		assert.Equal(t, http.StatusNotFound, res.Code, none)
+		assert.Contains(t, string(res.Body), `"detail"`, none)
+	}
+}
+
 func TestRootRedirectsToPage(t *testing.T) {
 	t.Parallel()
 	for url, want := range map[string]string{"": "/docs", "https://x.test/v1": "https://x.test/v1/docs"} {

@@ -2,11 +2,15 @@ package console
 
 import (
 	"context"
-	_ "embed" // the page and its scripts
+	"embed"
+	"errors"
+	"io/fs"
 	"net/http"
+	"path"
 	"strings"
 	"sync"
 
+	"millrace/shared/platform/errs"
 	"millrace/shared/web/httpapi"
 )
 
@@ -23,15 +27,22 @@ var (
 	page string
 	//go:embed docs/start.js
 	start []byte
+	// manual is the Markdown of docs as HTML, which make generate writes: what is
+	// deployed has no renderer, and its start does nothing for the pages.
+	//go:embed docs/pages/*.html
+	manual embed.FS
 )
 
 const (
+	html       = "text/html; charset=utf-8"
 	javaScript = "text/javascript; charset=utf-8"
 	forever    = "public, max-age=31536000, immutable" // for paths that contain the version
 	// policy lets the page load only from this server. The script sets styles on
 	// its elements, and draws icons from data URLs.
 	policy = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; " +
 		"font-src 'self' data:; connect-src 'self'; worker-src 'self' blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+	// manualPolicy is that of the manual's pages, which are text and a style.
+	manualPolicy = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 
 func scriptPath() string { return "/docs/scalar-" + strings.TrimSpace(scriptVersion) + ".js" }
@@ -40,6 +51,7 @@ type service struct {
 	url      string // of the deployment; empty if unknown
 	library  *httpapi.Packed
 	document func() (*httpapi.Packed, error) // of the whole API
+	pages    sync.Map                        // *httpapi.Packed of pages that were asked for, by name
 }
 
 func newService(api *httpapi.API, url string) *service {
@@ -58,8 +70,26 @@ func (s *service) root(context.Context, *httpapi.None) (httpapi.Redirect, error)
 // page serves GET /docs.
 func (s *service) page(context.Context, *httpapi.None) (httpapi.File, error) {
 	text := strings.NewReplacer("{{script}}", "."+scriptPath()).Replace(page)
-	return httpapi.File{Type: "text/html; charset=utf-8", Data: []byte(text), Header: http.Header{
+	return httpapi.File{Type: html, Data: []byte(text), Header: http.Header{
 		"Content-Security-Policy": {policy}, "Referrer-Policy": {"no-referrer"},
+	}}, nil
+}
+
+// manualPage serves GET /docs/{page}.
+func (s *service) manualPage(_ context.Context, in *manualInput) (httpapi.File, error) {
+	packed, ok := s.pages.Load(in.Page)
+	if !ok {
+		data, err := manual.ReadFile(path.Join("docs/pages", in.Page+".html"))
+		if errors.Is(err, fs.ErrNotExist) {
+			return httpapi.File{}, errs.New(errs.NotFound, "There is no such page")
+		}
+		if err != nil {
+			return httpapi.File{}, err
+		}
+		packed, _ = s.pages.LoadOrStore(in.Page, httpapi.Pack(data))
+	}
+	return httpapi.File{Type: html, Packed: packed.(*httpapi.Packed), Header: http.Header{
+		"Content-Security-Policy": {manualPolicy}, "Referrer-Policy": {"no-referrer"},
 	}}, nil
 }
 

@@ -24,7 +24,7 @@ import (
 // Main runs the command line of this process and returns its exit code. version is
 // that of a release, "" for the commit that the binary was built of.
 func Main(version string) int {
-	err := root(serviceVersion(version)).ExecuteContext(interruptible())
+	err := Command(serviceVersion(version)).ExecuteContext(interruptible())
 	if err != nil && explain(err) != "" {
 		fmt.Fprintln(os.Stderr, "millrace:", explain(err))
 	}
@@ -46,7 +46,8 @@ func interruptible() context.Context {
 	return ctx
 }
 
-func root(version string) *cobra.Command {
+// Command returns the whole command line, of a binary with a version.
+func Command(version string) *cobra.Command {
 	c := &cobra.Command{
 		Use:           "millrace",
 		Short:         "Run workflows: the client of any deployment, and a server for this machine",

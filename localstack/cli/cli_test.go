@@ -74,7 +74,7 @@ func TestEveryCommandIsDescribed(t *testing.T) {
 			look(below)
 		}
 	}
-	c := root("1")
+	c := Command("1")
 	look(c)
 	c.SetArgs([]string{"no-such-command"})
 	assert.Equal(t, command.WrongUsage, code(c.Execute()))

@@ -10,19 +10,19 @@ type Status string
 
 // The statuses of tasks; a run uses those that RunTransitions lists.
 const (
-	Pending               Status = "PENDING"
-	Queued                Status = "QUEUED"
-	Running               Status = "RUNNING"
-	Retrying              Status = "RETRYING"
-	AwaitingApproval      Status = "AWAITING_APPROVAL"
-	Succeeded             Status = "SUCCEEDED"
-	Reused                Status = "REUSED"
-	Skipped               Status = "SKIPPED"
-	Failed                Status = "FAILED"
-	TimedOut              Status = "TIMED_OUT"
-	UpstreamFailed        Status = "UPSTREAM_FAILED"
-	Cancelled             Status = "CANCELLED"
-	CancellationRequested Status = "CANCELLATION_REQUESTED"
+	Pending               Status = "PENDING"                // waits for the tasks that it depends on
+	Queued                Status = "QUEUED"                 // waits for a worker; a run: accepted, nothing has started
+	Running               Status = "RUNNING"                // an attempt runs, or waits without a worker
+	Retrying              Status = "RETRYING"               // an attempt failed, the next one starts after its delay
+	AwaitingApproval      Status = "AWAITING_APPROVAL"      // is kept for approvals, no task has it yet
+	Succeeded             Status = "SUCCEEDED"              // done
+	Reused                Status = "REUSED"                 // done by the run that this one retries, whose output it has
+	Skipped               Status = "SKIPPED"                // not run: its condition, its trigger rule, or what it depends on
+	Failed                Status = "FAILED"                 // its last attempt failed; a run: a task at the end of the graph failed
+	TimedOut              Status = "TIMED_OUT"              // its last attempt, or the run, took longer than timeout_secs
+	UpstreamFailed        Status = "UPSTREAM_FAILED"        // not run, since a task that it depends on failed
+	Cancelled             Status = "CANCELLED"              // ended because the run was cancelled, or had ended
+	CancellationRequested Status = "CANCELLATION_REQUESTED" // a run whose tasks are being stopped
 )
 
 // RunTransitions are the transitions a run may make; anything else is an error.

@@ -28,6 +28,7 @@ const (
 	UnknownType   = "UnknownTaskTypeError"       // nothing here runs tasks of that type
 	Cancelled     = "CancelledError"             // the run was cancelled or passed its deadline
 	StorageFailed = "StorageError"               // an object that the task needs is gone, or what it hands on cannot be stored
+	Upstream      = "UpstreamFailedError"        // it did not run, since a task that it depends on failed
 	Internal      = "InternalError"              // the service itself failed
 )
 

@@ -7,6 +7,7 @@ import (
 
 	"millrace/shared/platform/table"
 	"millrace/shared/run/engine"
+	"millrace/shared/run/executor"
 	"millrace/shared/run/runlog"
 	"millrace/shared/run/runstate"
 )
@@ -48,7 +49,7 @@ func (g *graph) decide(ctx context.Context, n engine.Node, sets engine.Sets) (*d
 	if status == engine.UpstreamFailed {
 		outcome := int(carried)
 		item.Carried = &outcome //guard:decide/carried drop
-		item.ErrorType, item.Error = "UpstreamFailedError", "A task it depends on did not succeed."
+		item.ErrorType, item.Error = executor.Upstream, "A task it depends on did not succeed."
 		kind, text = runlog.TypeTaskFailed, "Task %s not run: a task it depends on did not succeed (trigger rule %s)"
 	}
 	return g.pass(ctx, n, item, kind, text)
