@@ -62,6 +62,15 @@ def where(error, root):
     return getattr(error, "place", "")
 
 
+def for_this_machine(root):
+    """The packages for the import alone, None if not all have a wheel for this machine:
+    the import tells what it lacks."""
+    try:
+        return _requirements.install(root)[0]
+    except _requirements.RequirementsError:
+        return None
+
+
 def main(archive, files, platform, python_version):
     root = _modules.place(files[0])[0]
     sys.path.insert(0, root)
@@ -69,7 +78,10 @@ def main(archive, files, platform, python_version):
         platform = python_version = None
     try:
         # What requirements.txt names need not be installed here: the zip brings it.
-        if packages := _requirements.install(root, None, None)[0]:
+        packages = _requirements.install(root, platform, python_version)[0]
+        if packages and platform is not None:
+            packages = for_this_machine(root)
+        if packages:
             sys.path.insert(1, packages)
         flows = [described(flow, root) for flow in flows_of(files).values()]
         return {"root": root, "flows": flows, "files": pack(root, archive, platform, python_version).files if flows and archive else 0}
