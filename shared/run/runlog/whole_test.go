@@ -1,6 +1,8 @@
 package runlog_test
 
 import (
+	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 
@@ -18,15 +20,18 @@ func TestAWholeLogIsArchivedWithoutALook(t *testing.T) {
 	t.Parallel()
 	type process struct {
 		*runlog.Store
+		other *runlog.Store // of another process
 		began func()
 	}
 	type step func(t *testing.T, p *process)
-	stored := func(t *testing.T, p *process) {
+	two := func(t *testing.T, s *runlog.Store) {
 		for i := 1; i <= 2; i++ {
-			p.Append(org, run, line("w", i, 10))
+			s.Append(org, run, line("w", i, 10))
 		}
-		require.NoError(t, p.Flush(t.Context(), org, run))
+		require.NoError(t, s.Flush(t.Context(), org, run))
 	}
+	stored := func(t *testing.T, p *process) { two(t, p.Store) }
+	elsewhere := func(t *testing.T, p *process) { two(t, p.other) }
 	begin := func(_ *testing.T, p *process) { p.began = p.Begin(org, run) }
 	begun := func(_ *testing.T, p *process) { p.began() }
 	alone := func(_ *testing.T, p *process) { p.Sole = true }
@@ -35,7 +40,7 @@ func TestAWholeLogIsArchivedWithoutALook(t *testing.T) {
 		whole bool
 	}{
 		"alone":                       {[]step{alone, begin, begun}, true},
-		"one of several":              {[]step{begin, stored, begun}, false},
+		"one of several":              {[]step{begin, elsewhere, begun}, false},
 		"not begun here":              {[]step{alone, stored}, false},
 		"stored by another meanwhile": {[]step{alone, begin, stored, begun}, false},
 		"stored after it began":       {[]step{alone, begin, begun, stored}, false},
@@ -44,7 +49,7 @@ func TestAWholeLogIsArchivedWithoutALook(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t)
-				s, first := &process{Store: w.store()}, 3
+				s, first := &process{Store: w.store(), other: w.store()}, 3
 				for _, do := range c.steps {
 					do(t, s)
 				}
@@ -90,5 +95,35 @@ func TestAWholeLogThatOthersArchived(t *testing.T) {
 		require.NoError(t, s.Archive(t.Context(), org, run))
 		got, _ := w.read(w.store(), run, true, "", 25)
 		assert.ElementsMatch(t, lines(2), got)
+	})
+}
+
+// TestLogOfWhichAPartIsStored: a flush that stored some of a log's batches and failed
+// leaves the others in memory, and the archive has all of them.
+func TestLogOfWhichAPartIsStored(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		s := w.store()
+		s.Sole = true
+		s.Begin(org, run)()
+		down := errors.New("down")
+		w.table.set(func(_ context.Context, n int, _ string) (before, after error) {
+			if n > 2 { // the first batch is an object and an item
+				before = down
+			}
+			return before, nil
+		})
+		const n = 12 // 720 KB, which are several batches
+		for i := 1; i <= n; i++ {
+			s.Append(org, run, line("w", i, 60_000))
+		}
+		require.ErrorIs(t, s.Flush(t.Context(), org, run), down)
+		w.table.set(nil)
+		assert.Equal(t, 1, w.batches(run))
+		require.NoError(t, s.Archive(t.Context(), org, run))
+		got, page := w.read(w.store(), run, true, "", 25)
+		assert.Equal(t, lines(n), got)
+		assert.Equal(t, runlog.Archive, page.Source)
 	})
 }
