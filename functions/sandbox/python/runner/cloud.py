@@ -92,7 +92,7 @@ class Cloud:
         if self._child is not None and (self._hash != event["artifact"]["hash"] or self._child.stale()):
             self.close()
         answer = None
-        while answer is None:  # a child that still answers an earlier request is replaced
+        while answer is None:  # a child that an earlier request has spoiled is replaced
             if self._child is None:
                 self._child, self._hash = Child(directory, os.path.join(self._root, "scratch")), event["artifact"]["hash"]
             answer = self._child.call(request, reporter, self._limit)
@@ -296,7 +296,7 @@ class Child:
         self._send(b"S", {"mode": "plain", "artifact": directory, "scratch": scratch, "hide": [], "limits": {"CORE": 0}})
 
     def call(self, request, reporter, limit=float("inf")):
-        """Run one request until the clock shows limit; return its answer, or None if the child was not done with an earlier one."""
+        """Run one request until the clock shows limit; return its answer, or None if an earlier one kept the child from beginning it."""
         timeout = float(request.get("timeout_secs") or DEFAULT_TIMEOUT_SECS)
         importing = float(request.get("import_timeout_secs") or IMPORT_TIMEOUT_SECS)
         late = f"importing the module of {request.get('entrypoint')} took longer than the {importing:g} s that it has"
@@ -350,7 +350,8 @@ class Child:
         except TransferError as error:
             return self._end({"error": str(error)})
         except (EOFError, OSError):
-            return self._end({"error": f"the interpreter died: {self._fate()}"})
+            # Before it began this request it died of what an earlier one had left.
+            return self._end(None if warm else {"error": f"the interpreter died: {self._fate()}"})
         except ArtifactSerializationError as error:
             return self._end({"failure": {"type": "ArtifactSerializationError", "message": str(error)}})
         except ProtocolError as error:

@@ -41,6 +41,7 @@ def twice(ctx):
     return kept
 def half(): os.write(4, (5000 + 17).to_bytes(4, "big") + b"P" + own() + b"x" * 100); time.sleep(60)
 def deaf(): frame(own(), b"G", b"files/1"); time.sleep(60)
+def undone(): frame(own(), b"G", b"files/1")
 def guarded(file):
     try: return file.read_text()
     except Exception as error: return str(error)
@@ -230,6 +231,12 @@ class CloudTest(unittest.TestCase):
             failure = self.call(function, timeout_secs=0.2)["failure"]
             self.assertEqual(failure["type"], "TaskTimeoutError", function)
         self.assertEqual(self.call("version")["output"], 1)
+
+    def test_a_file_that_no_task_takes_spoils_no_other(self):
+        self.store.blobs["/files/1"] = bytes(1 << 20)
+        for _ in range(5):  # the interpreter dies of it, somewhat later
+            self.assertIsNone(self.call("undone")["output"])
+            self.assertEqual(self.call("version")["output"], 1)
 
     def test_no_task_answers_for_another(self):
         self.assertIn("broke the protocol", self.call("early")["error"])
