@@ -15,6 +15,8 @@
 //     A connection's buffer in the kernel is bounded, so that a client that reads
 //     nothing is detected after some hundred kilobytes. Pauses of the handler, as
 //     between heartbeats, do not count.
+//   - Responses are written in turns of 16 KB, so that a thousand large ones do
+//     not delay small ones.
 //
 // # Connections
 //

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"runtime"
 	"time"
 )
 
@@ -116,6 +117,9 @@ func (x *exchange) Write(p []byte) (n int, err error) {
 		if err != nil || len(p) == 0 {
 			return n, err
 		}
+		// Many large responses that fit the kernel's buffers would otherwise be
+		// written one after the other before anyone else's request begins.
+		runtime.Gosched()
 	}
 }
 
