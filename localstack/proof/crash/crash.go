@@ -23,10 +23,13 @@ import (
 
 // Durations of a loop.
 const (
-	idleLife  = 1500 * time.Millisecond // a server that writes too little is killed after this time
-	settling  = 5 * time.Minute         // for all runs to end after the last kill
-	drains    = 5                       // servers after that, to empty the queues
-	drainLife = 300 * time.Millisecond  // of each
+	idleLife = 1500 * time.Millisecond // a server that writes too little is killed after this time
+	// settling is the time for all runs to end after the last kill. The message of a
+	// run that died with ten servers is a dead letter; while others wait in its
+	// queue, the run is sent again when it is 15 minutes old.
+	settling  = 25 * time.Minute
+	drains    = 5                      // servers after that, to empty the queues
+	drainLife = 300 * time.Millisecond // of each
 )
 
 // Config configures a loop.
