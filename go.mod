@@ -32,6 +32,7 @@ require (
 	github.com/gofiber/fiber/v3 v3.5.0
 	github.com/hashicorp/golang-lru/v2 v2.0.7
 	github.com/mattn/go-isatty v0.0.24
+	github.com/netresearch/go-cron v0.9.1
 	github.com/oklog/ulid/v2 v2.1.2
 	github.com/pkg/xattr v0.4.12
 	github.com/santhosh-tekuri/jsonschema/v6 v6.0.3

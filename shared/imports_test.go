@@ -31,7 +31,7 @@ var rooms = map[string][]string{
 // none of its own line or of a later one, but what stands in its own folder.
 // Drivers and suites stand with their port.
 var layers = [][]string{
-	{"errs", "clock", "ids", "signal", "mask", "telemetry", "awsretry", "cache", "regex"},
+	{"errs", "clock", "ids", "signal", "mask", "telemetry", "awsretry", "cache", "regex", "cron"},
 	{"tier", "budget"},
 	{"tenant", "table", "blob", "bus", "vault", "expr", "outbound"},
 	{"queue", "ratelimit"}, // large messages go through the object store
@@ -48,7 +48,7 @@ var layers = [][]string{
 }
 
 // pure packages do no I/O: of the standard library they may not import these.
-var pure = []string{"shared/run/engine", "shared/run/flowspec", "shared/run/tasktype", "shared/run/expr", "shared/account/tenant"}
+var pure = []string{"shared/run/engine", "shared/run/flowspec", "shared/run/tasktype", "shared/run/expr", "shared/account/tenant", "shared/kit/cron"}
 
 var inputOutput = []string{"net", "net/http", "os", "os/exec", "database/sql", "log", "log/slog", "syscall"}
 
