@@ -38,7 +38,7 @@ var threads = []string{
 func (c *Config) setup(m mode, tier string) setup {
 	s := setup{
 		Mode: m.name, Nice: niceness, Hide: c.Hide, Mounts: c.Mounts, Filter: filter(), Loopback: c.Network == NoNetwork,
-		Limits:       map[string]int64{"CORE": 0, "NOFILE": 1024, "FSIZE": c.Scratch},
+		Limits:       map[string]int64{"CORE": 0, "NOFILE": 1024, "FSIZE": largestFile(c.Scratch)},
 		Env:          make(map[string]string, len(threads)),
 		SharedMemory: c.memory(tier) / 4,
 	}
@@ -57,3 +57,8 @@ type ready struct {
 	Python string `json:"python"`
 	Error  string `json:"error"`
 }
+
+// largestFile is the size of a file that fits scratch space together with the
+// directories in it, so that the write of a larger one fails before the task is
+// ended for what it keeps.
+func largestFile(scratch int64) int64 { return max(scratch-1<<20, scratch/2) }
