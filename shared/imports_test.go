@@ -41,7 +41,7 @@ var layers = [][]string{
 	{"identity"},
 	{"runstate", "registry"},
 	{"runlog", "executor"},
-	{"launch", "worker", "secret"},
+	{"launch", "worker", "secret", "schedule"},
 	{"httpapi"},
 	{"fn"},
 	{"gateway"},

@@ -19,6 +19,7 @@ import (
 	"millrace/functions/runs"
 	"millrace/functions/sandboxlogs"
 	"millrace/functions/schedulertick"
+	"millrace/functions/schedules"
 	"millrace/functions/secrets"
 	"millrace/functions/taskworker"
 	"millrace/shared/kit/due"
@@ -42,9 +43,11 @@ func With(more ...fn.Spec) []fn.Spec {
 		orgs.Spec,
 		runs.Spec,
 		sandboxlogs.Spec,
+		schedules.Spec,
 		secrets.Spec,
 
 		dispatch.Spec,
+		schedules.DueSpec,
 		schedulertick.Spec,
 		taskworker.Spec,
 	}, more...)...))

@@ -139,7 +139,7 @@ func TestKindOfTimedWorkHasOneFunction(t *testing.T) {
 	specs := With(timed("a", "poll", "sla"), timed("b", "approval"))
 	tick, found := Find(specs, "scheduler-tick")
 	require.True(t, found)
-	assert.Equal(t, []string{events.Runs, "due-poll", "due-sla", "due-approval"}, tick.Needs.Send)
+	assert.Equal(t, []string{events.Runs, "due-schedule", "due-poll", "due-sla", "due-approval"}, tick.Needs.Send)
 	assert.Subset(t, Queues(specs), []queue.Definition{
 		{Name: "due-poll", Visibility: 2 * time.Minute}, {Name: "due-sla", Visibility: 2 * time.Minute}, {Name: "due-approval", Visibility: 2 * time.Minute},
 	})

@@ -11,23 +11,9 @@ import (
 	"millrace/shared/web/httpapi"
 )
 
-// RunResponse is a run as it was accepted.
-type RunResponse struct {
-	RunID         string  `json:"run_id"`
-	RunSlug       string  `json:"run_slug" doc:"Three words and a number"`
-	FlowName      string  `json:"flow_name"`
-	FlowVersion   string  `json:"flow_version"`
-	Deployment    *string `json:"deployment"`
-	Environment   string  `json:"environment"`
-	ExecutionMode string  `json:"execution_mode"`
-	TriggerSource string  `json:"trigger_source" doc:"manual, schedule, sensor, retry, backfill or flow"`
-	Status        string  `json:"status" doc:"QUEUED, RUNNING, SUCCEEDED, FAILED, TIMED_OUT, CANCELLATION_REQUESTED or CANCELLED"`
-	CreatedAt     string  `json:"created_at"`
-}
-
 // RunRecord is a run in a list.
 type RunRecord struct {
-	RunResponse
+	runstate.RunResponse
 	StartedAt    *string `json:"started_at"`
 	EndedAt      *string `json:"ended_at"`
 	DurationMS   *int64  `json:"duration_ms" doc:"From start to end; null until the run has ended, and if it never started"`
@@ -61,7 +47,7 @@ type RunList struct {
 
 // RetryResponse is a retry as it was accepted.
 type RetryResponse struct {
-	RunResponse
+	runstate.RunResponse
 	ParentRunID     string   `json:"parent_run_id"`
 	Partial         bool     `json:"partial" doc:"Whether it is planned to reuse results; false for a full retry"`
 	ReusedTaskCount int      `json:"reused_task_count" doc:"Tasks and map instances that are planned to be reused"`
@@ -100,17 +86,9 @@ type LogEvent struct {
 	Sequence  int64                      `json:"sequence,omitempty" doc:"Rises within one attempt"`
 }
 
-func response(r *runstate.Run) RunResponse {
-	return RunResponse{
-		RunID: r.ID, RunSlug: r.Slug, FlowName: r.Flow, FlowVersion: r.Version, Deployment: orNull(r.Deployment),
-		Environment: r.Environment, ExecutionMode: r.Mode, TriggerSource: r.Trigger,
-		Status: string(r.Status), CreatedAt: r.CreatedAt.String(),
-	}
-}
-
 func record(r *runstate.Run) RunRecord {
 	out := RunRecord{
-		RunResponse: response(r), StartedAt: at(r.StartedAt), EndedAt: at(r.EndedAt),
+		RunResponse: r.Response(), StartedAt: at(r.StartedAt), EndedAt: at(r.EndedAt),
 		DurationMS: between(r.StartedAt, r.EndedAt), TriggeredBy: orNull(r.By), ParentRunID: orNull(r.Parent),
 	}
 	if r.Status == engine.Failed || r.Status == engine.TimedOut {

@@ -69,7 +69,7 @@ func (s *service) load(ctx context.Context, name string) (*runstate.Run, error) 
 
 // create accepts a run, and waits for its end if it is told to. Whatever refuses
 // it is known before the answer begins.
-func (s *service) create(ctx context.Context, in *createInput) (out httpapi.Stream[RunResponse], err error) {
+func (s *service) create(ctx context.Context, in *createInput) (out httpapi.Stream[runstate.RunResponse], err error) {
 	req, err := in.Body.launch(in.Key)
 	if err != nil {
 		return out, err
@@ -79,9 +79,9 @@ func (s *service) create(ctx context.Context, in *createInput) (out httpapi.Stre
 		return out, err
 	}
 	if in.Body.Execute {
-		return httpapi.Later[RunResponse](func(ctx context.Context) (any, error) { return s.await(ctx, run.ID) }), nil
+		return httpapi.Later[runstate.RunResponse](func(ctx context.Context) (any, error) { return s.await(ctx, run.ID) }), nil
 	}
-	return httpapi.Whole(response(&run)), nil
+	return httpapi.Whole(run.Response()), nil
 }
 
 // cancel stops a run. Errors: errs.NotFound, errs.Invalid if it has ended
@@ -117,7 +117,7 @@ func (s *service) again(ctx context.Context, name string, retry func(org, id str
 	}
 	made, err := retry(tenant.From(ctx).OrgID, id)
 	return RetryResponse{
-		RunResponse: response(&made.Run), ParentRunID: made.Run.Parent, Partial: made.Run.Partial,
+		RunResponse: made.Run.Response(), ParentRunID: made.Run.Parent, Partial: made.Run.Partial,
 		ReusedTaskCount: made.Run.Reused, SkipTaskIDs: append([]string{}, made.Names...),
 	}, err
 }

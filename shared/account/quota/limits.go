@@ -28,6 +28,7 @@ const (
 	Deployments    Name = "deployments"
 	APIKeys        Name = "api-keys"
 	Secrets        Name = "secrets"
+	Schedules      Name = "schedules"
 	Workspaces     Name = "workspaces"
 )
 
@@ -86,6 +87,7 @@ var Limits = []Limit{
 	{Name: Deployments, Scope: Workspace, Default: 2000, What: "deployments", Advice: "Delete some", Again: soon},
 	{Name: APIKeys, Scope: Workspace, Default: 1000, What: "API keys", Advice: "Delete some", Again: soon},
 	{Name: Secrets, Scope: Workspace, Default: 5000, What: "secrets", Advice: "Delete some", Again: soon},
+	{Name: Schedules, Scope: Workspace, Default: 10_000, What: "schedules", Advice: "Change one that is disabled", Again: soon},
 	{Name: Workspaces, Scope: User, Default: 100, What: "workspaces made by them", Advice: "Use one that exists", Again: soon},
 }
 

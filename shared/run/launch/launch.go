@@ -135,6 +135,19 @@ func (l *Launcher) Accept(ctx context.Context, org string, req Request) (runstat
 	return l.write(ctx, p)
 }
 
+// Check refuses what Accept would refuse now, and returns the flow that would run.
+// Errors: those of Accept but for limits.
+func (l *Launcher) Check(ctx context.Context, org string, req Request) (flow string, err error) {
+	if faults := registry.CheckParameters(errs.Body("parameters"), req.Parameters); len(faults) > 0 {
+		return "", errs.Validation(faults...)
+	}
+	p, err := l.resolve(ctx, org, req)
+	if err != nil {
+		return "", err
+	}
+	return p.run.Flow, nil
+}
+
 // acceptOccurrence is Accept of a run that stands for something.
 func (l *Launcher) acceptOccurrence(ctx context.Context, org string, req Request) (runstate.Run, error) {
 	taken, metadata, err := req.Occurrence.item(org)
@@ -156,6 +169,9 @@ func (l *Launcher) acceptOccurrence(ctx context.Context, org string, req Request
 		return runstate.Run{}, err
 	}
 	taken.Run = p.run.ID
+	if p.run.By == "" {
+		p.run.By = req.Occurrence.Kind + ":" + req.Occurrence.ID
+	}
 	p.occurrence, p.audit.Metadata = taken, metadata
 	return l.write(ctx, p)
 }

@@ -9,10 +9,12 @@ import (
 	"net/http"
 	"os"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"millrace/shared/platform/errs"
 )
@@ -25,7 +27,16 @@ type body struct {
 	required bool
 	of       reflect.Type
 	shape    *shape // of Body; compiled when the operation is described
+	nulls    []int  // index of Nulls in Body; nil if there is none
 }
+
+// Nulls is a field of a Body (json:"-") that lists the body's fields that are
+// null, for operations that change what is given: null clears a field, where an
+// absent one keeps its value.
+type Nulls []string
+
+// Has reports whether a field was null.
+func (n Nulls) Has(field string) bool { return slices.Contains(n, field) }
 
 // bodyOf returns the body of an input struct.
 func bodyOf(in reflect.Type) *body {
@@ -37,6 +48,13 @@ func bodyOf(in reflect.Type) *body {
 		b.field, b.raw, b.of = f.Index, true, f.Type
 	} else if f, ok := in.FieldByName("Body"); ok {
 		b.field, b.of = f.Index, f.Type
+		if b.of.Kind() == reflect.Struct {
+			for f := range b.of.Fields() {
+				if f.Type == reflect.TypeFor[Nulls]() {
+					b.nulls = f.Index
+				}
+			}
+		}
 	}
 	return b
 }
@@ -192,11 +210,28 @@ func (b *body) fill(c *call, in any) error {
 		if err := decodeInto(c.data, target.Addr().Interface()); err != nil {
 			return undecodable(err)
 		}
+		if b.nulls != nil {
+			target.FieldByIndex(b.nulls).Set(reflect.ValueOf(nullsOf(c.data)))
+		}
 	}
 	for _, m := range c.missing {
 		setDefault(target, m.loc[1:], m)
 	}
 	return nil
+}
+
+// nullsOf lists the fields of an object that are null.
+func nullsOf(data []byte) (all Nulls) {
+	var fields map[string]jsontext.Value
+	if err := decodeInto(data, &fields); err != nil {
+		return nil // it is no object, and was refused if it had to be
+	}
+	for name, value := range fields {
+		if value.Kind() == 'n' {
+			all = append(all, name)
+		}
+	}
+	return all
 }
 
 // undecodable converts the error of a value that passed the check and was

@@ -147,3 +147,31 @@ func BenchmarkRegister(b *testing.B) {
 		}
 	}
 }
+
+// TestNullsOfABody: null clears a field that an absent one keeps.
+func TestNullsOfABody(t *testing.T) {
+	t.Parallel()
+	type patch struct {
+		Nulls httpapi.Nulls  `json:"-"`
+		Name  *string        `json:"name,omitempty"`
+		Count *int           `json:"count,omitempty"`
+		Inner map[string]any `json:"inner,omitempty"`
+	}
+	type in struct{ Body patch }
+	var got patch
+	api := fixture(t, nil)
+	g := httpapi.Group{API: api, Function: "patches", Writes: tenant.Authenticated}
+	httpapi.Patch(g, "/patches", func(_ context.Context, in *in) (struct{}, error) {
+		got = in.Body
+		return struct{}{}, nil
+	}, "Patch", httpapi.ID("patches"))
+	for body, want := range map[string][]string{
+		`{}`: nil, `{"name":null}`: {"name"}, `{"name":"a","count":null}`: {"count"}, `{"inner":{"name":null}}`: nil,
+	} {
+		w := httptest.NewRecorder()
+		api.Handler().ServeHTTP(w, request(t, "PATCH", "/patches", "owner", body))
+		assert.Equal(t, 200, w.Code, w.Body)
+		assert.Equal(t, httpapi.Nulls(want), got.Nulls, body)
+		assert.Equal(t, len(want) > 0 && want[0] == "name", got.Nulls.Has("name"), body)
+	}
+}

@@ -1,0 +1,243 @@
+package schedules
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"time"
+
+	"millrace/shared/account/tenant"
+	"millrace/shared/kit/record"
+	"millrace/shared/platform/clock"
+	"millrace/shared/platform/errs"
+	"millrace/shared/platform/ids"
+	"millrace/shared/platform/table"
+	"millrace/shared/run/launch"
+	"millrace/shared/run/registry"
+	"millrace/shared/run/runstate"
+	"millrace/shared/run/schedule"
+	"millrace/shared/run/tier"
+	"millrace/shared/web/fn"
+)
+
+// service implements the rules of schedules.
+type service struct {
+	schedules record.Set[schedule.Schedule, *schedule.Schedule]
+	launcher  *launch.Launcher
+	clock     clock.Clock
+}
+
+func newService(d fn.Deps) *service {
+	return &service{
+		schedules: record.New[schedule.Schedule](schedule.Kind, d.Records()), launcher: d.Launcher(), clock: d.Clock,
+	}
+}
+
+// put creates a schedule or replaces the one of the same id. Errors:
+// errs.Unprocessable, errs.NotFound for what it names, errs.Invalid for an
+// unknown tier, errs.TooMany.
+func (s *service) put(ctx context.Context, in *createIn) (schedule.Schedule, error) {
+	body := &in.Body
+	next := schedule.Schedule{
+		FlowName: value(body.FlowName), FlowVersion: body.FlowVersion, Deployment: body.Deployment,
+		Mode: body.Mode, IntervalSeconds: body.IntervalSeconds, CronExpression: body.CronExpression, Timezone: value(body.Timezone),
+		Enabled: body.Enabled == nil || *body.Enabled, CatchupPolicy: value(body.CatchupPolicy),
+		Environment: body.Environment, Parameters: body.Parameters, ExecutionMode: body.ExecutionMode,
+	}
+	id := "sch_" + ids.New(s.clock.Now())
+	if body.ScheduleID != nil {
+		id = *body.ScheduleID
+	}
+	return s.write(ctx, id, func(now *schedule.Schedule) (schedule.Schedule, error) {
+		made := next
+		if now != nil {
+			made.Meta, made.Entry, made.NextRunEpoch = now.Meta, now.Entry, now.NextRunEpoch
+			made.LastRunAt, made.LastRunID, made.LastError = now.LastRunAt, now.LastRunID, now.LastError
+		}
+		return made, nil
+	})
+}
+
+// list lists schedules in order of their ids.
+func (s *service) list(ctx context.Context, in *listIn) (ScheduleListResponse, error) {
+	all, err := s.schedules.List(ctx, "", in.Limit, func(found *schedule.Schedule) bool {
+		return (in.FlowName == "" || found.FlowName == in.FlowName) && (in.Mode == "" || found.Mode == in.Mode) &&
+			(in.Enabled == nil || found.Enabled == *in.Enabled)
+	})
+	return ScheduleListResponse{Items: all}, err
+}
+
+// get returns a schedule. Errors: errs.NotFound.
+func (s *service) get(ctx context.Context, in *Path) (schedule.Schedule, error) {
+	return s.schedules.Get(ctx, in.ID)
+}
+
+// patch changes a schedule. Errors: errs.NotFound, and those of put.
+func (s *service) patch(ctx context.Context, in *patchIn) (schedule.Schedule, error) {
+	return s.write(ctx, in.ID, func(now *schedule.Schedule) (schedule.Schedule, error) {
+		if now == nil {
+			return schedule.Schedule{}, s.schedules.Absent(in.ID)
+		}
+		next := *now
+		in.Body.apply(&next)
+		return next, nil
+	})
+}
+
+// apply changes what a patch has, and clears what is null in it.
+func (p *SchedulePatchRequest) apply(s *schedule.Schedule) {
+	change(&s.FlowVersion, p.FlowVersion, p.Nulls.Has("flow_version"))
+	change(&s.Deployment, p.Deployment, p.Nulls.Has("deployment"))
+	change(&s.IntervalSeconds, p.IntervalSeconds, p.Nulls.Has("interval_seconds"))
+	change(&s.CronExpression, p.CronExpression, p.Nulls.Has("cron_expression"))
+	change(&s.Environment, p.Environment, p.Nulls.Has("environment"))
+	change(&s.ExecutionMode, p.ExecutionMode, p.Nulls.Has("execution_mode"))
+	set(&s.FlowName, p.FlowName, p.Nulls.Has("flow_name"))
+	set(&s.Mode, p.Mode, false)
+	set(&s.Timezone, p.Timezone, p.Nulls.Has("timezone"))
+	set(&s.Enabled, p.Enabled, false)
+	set(&s.CatchupPolicy, p.CatchupPolicy, p.Nulls.Has("catchup_policy"))
+	set(&s.Parameters, p.Parameters, p.Nulls.Has("parameters"))
+	if p.Deployment != nil && p.FlowName == nil {
+		s.FlowName, s.FlowVersion = "", p.FlowVersion // the deployment's
+	}
+}
+
+func change[T any](field **T, value *T, clear bool) {
+	if value != nil || clear {
+		*field = value
+	}
+}
+
+func set[T any](field, value *T, clear bool) {
+	if value != nil {
+		*field = *value
+	} else if clear {
+		*field = *new(T)
+	}
+}
+
+func value(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}
+
+// write makes a change, after what it results in was checked.
+func (s *service) write(ctx context.Context, id string, next func(now *schedule.Schedule) (schedule.Schedule, error)) (schedule.Schedule, error) {
+	var head registry.Head
+	out, err := s.schedules.Write(ctx, id, record.Change[schedule.Schedule]{
+		Next: func(now *schedule.Schedule) (schedule.Schedule, error) {
+			made, err := next(now)
+			if err != nil {
+				return made, err
+			}
+			made.ScheduleID = id
+			if head, err = s.check(ctx, &made); err != nil {
+				return made, err
+			}
+			return made, s.plan(ctx, now, &made)
+		},
+		Also: func(o record.Outcome[schedule.Schedule]) []table.Write { return s.depend(ctx, o, head) },
+	})
+	return out.After, err
+}
+
+// check completes a schedule with its defaults, and refuses one whose run would
+// be refused. It returns the flow that the schedule names.
+func (s *service) check(ctx context.Context, made *schedule.Schedule) (head registry.Head, err error) {
+	made.Timezone = cmp.Or(made.Timezone, "UTC")
+	made.CatchupPolicy = cmp.Or(made.CatchupPolicy, schedule.CatchUpNone)
+	if made.ExecutionMode != nil {
+		size, err := tier.Parse(*made.ExecutionMode)
+		if err != nil {
+			return head, err
+		}
+		made.ExecutionMode = new(string(size))
+	}
+	if made.Deployment == nil && (made.FlowName == "" || made.FlowVersion == nil) {
+		return head, errs.Field(errs.Body("flow_version"), nil, "either deployment, or both flow_name and flow_version, must be given")
+	}
+	if made.Deployment != nil && made.FlowVersion != nil {
+		return head, errs.Field(errs.Body("flow_version"), *made.FlowVersion, "the deployment selects the version")
+	}
+	flow, err := s.launcher.Check(ctx, tenant.From(ctx).OrgID, request(made, nil))
+	if err != nil {
+		return head, err
+	}
+	if made.FlowName != "" && made.FlowName != flow {
+		return head, errs.Field(errs.Body("flow_name"), made.FlowName, "the deployment is of the flow %s", flow)
+	}
+	made.FlowName = flow
+	if made.Deployment != nil {
+		return head, nil // the deployment keeps its flow
+	}
+	return registry.GetFlow(ctx, s.schedules.Table, tenant.From(ctx).OrgID, made.FlowName)
+}
+
+// plan sets the next occurrence: that which the schedule had, while it is enabled
+// and its timing did not change.
+func (s *service) plan(ctx context.Context, now, made *schedule.Schedule) error {
+	timing, err := made.Timing()
+	if err != nil {
+		return err
+	}
+	switch key := s.schedules.Key(ctx, made.ScheduleID); {
+	case !made.Enabled:
+		made.SetNext(key, time.Time{})
+	case now == nil || !now.Enabled || !sameTiming(now, made):
+		made.SetNext(key, timing.First(s.clock.Now()))
+	}
+	return nil
+}
+
+func sameTiming(a, b *schedule.Schedule) bool {
+	return a.Mode == b.Mode && a.Timezone == b.Timezone && same(a.IntervalSeconds, b.IntervalSeconds) && same(a.CronExpression, b.CronExpression)
+}
+
+func same[T comparable](a, b *T) bool { return a == b || a != nil && b != nil && *a == *b }
+
+// depend makes an enabled schedule keep the flow that it names from being
+// deleted, and lets go of the one that it named before.
+func (s *service) depend(ctx context.Context, o record.Outcome[schedule.Schedule], head registry.Head) (writes []table.Write) {
+	id, keeps := o.After.ScheduleID, func(s *schedule.Schedule) bool { return s.Enabled && s.Deployment == nil }
+	if o.Existed && keeps(&o.Before) && (!keeps(&o.After) || o.Before.FlowName != o.After.FlowName) {
+		writes = append(writes, registry.Release(tenant.From(ctx).OrgID, o.Before.FlowName, schedule.Kind.Type, id))
+	}
+	if keeps(&o.After) {
+		writes = append(writes, registry.Depend(head, schedule.Kind.Type, id, clock.ToMillis(s.clock.Now()))...)
+	}
+	return writes
+}
+
+// trigger starts a run now. Errors: errs.NotFound, and those of a run.
+func (s *service) trigger(ctx context.Context, in *triggerIn) (runstate.RunResponse, error) {
+	found, err := s.schedules.Get(ctx, in.ID)
+	if err != nil {
+		return runstate.RunResponse{}, err
+	}
+	req := request(&found, in.Body)
+	req.Trigger = launch.Schedule
+	run, err := s.launcher.Accept(ctx, tenant.From(ctx).OrgID, req)
+	return run.Response(), err
+}
+
+// request is the run that a schedule asks for.
+func request(s *schedule.Schedule, by *ScheduleTriggerRequest) launch.Request {
+	req := launch.Request{
+		Deployment: value(s.Deployment), Version: value(s.FlowVersion), Environment: value(s.Environment),
+		Mode: value(s.ExecutionMode), Parameters: s.Parameters,
+	}
+	if s.Deployment == nil {
+		req.Flow = s.FlowName
+	}
+	if by != nil && len(by.Parameters) > 0 {
+		req.Parameters = maps.Clone(s.Parameters)
+		if req.Parameters == nil {
+			req.Parameters = by.Parameters
+		}
+		maps.Copy(req.Parameters, by.Parameters)
+	}
+	return req
+}
