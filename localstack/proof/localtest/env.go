@@ -18,6 +18,7 @@ import (
 	"millrace/functions/catalog"
 	"millrace/localstack/embedded/pebbletable"
 	"millrace/localstack/embedded/signin"
+	"millrace/localstack/embedded/store"
 	"millrace/localstack/proof/fixture"
 	"millrace/localstack/proof/memory"
 	"millrace/shared/account/identity"
@@ -25,7 +26,6 @@ import (
 	"millrace/shared/account/tenant"
 	"millrace/shared/platform/blob"
 	"millrace/shared/platform/bus"
-	"millrace/shared/platform/clock"
 	"millrace/shared/platform/queue"
 	"millrace/shared/platform/table"
 	"millrace/shared/platform/telemetry"
@@ -81,6 +81,7 @@ type Env struct {
 	Bus    *Bus // records every published event
 	Issuer *signin.Issuer
 	A, B   Workspace // unrelated workspaces
+	db     *store.DB // of the embedded table; nil with a table of the options
 }
 
 // New opens an Env with the operations of the specs.
@@ -102,7 +103,7 @@ func Open(t testing.TB, o Options, specs ...fn.Spec) *Env {
 	}
 
 	if o.Table == nil || o.Queues == nil {
-		o.embed(t, env.Clock, specs)
+		env.embed(t, &o, specs)
 	}
 	if o.Bus == nil {
 		o.Bus = env.Bus
@@ -141,14 +142,14 @@ func Open(t testing.TB, o Options, specs ...fn.Spec) *Env {
 
 // embed opens in-memory embedded drivers for the table and queues that are not
 // given.
-func (o *Options) embed(t testing.TB, now clock.Clock, specs []fn.Spec) {
+func (env *Env) embed(t testing.TB, o *Options, specs []fn.Spec) {
 	t.Helper()
 	db := memory.Store(t)
 	if o.Table == nil {
-		o.Table = pebbletable.New(db, now)
+		env.db, o.Table = db, pebbletable.New(db, env.Clock)
 	}
 	if o.Queues == nil {
-		o.Queues = memory.QueuesIn(t, db, now, Queues(specs...))
+		o.Queues = memory.QueuesIn(t, db, env.Clock, Queues(specs...))
 	}
 }
 

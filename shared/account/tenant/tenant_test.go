@@ -1,6 +1,7 @@
 package tenant_test
 
 import (
+	_ "embed"
 	"slices"
 	"strings"
 	"testing"
@@ -14,34 +15,31 @@ import (
 	"millrace/shared/platform/errs"
 )
 
-// holders is the published table of roles and permissions.
-var holders = map[string]string{
-	"owner admin developer viewer": "flows.read runs.read schedules.read nodes.read environments.read dep_packages.read connectors.read connections.read",
-	"owner admin developer": "flows.write runs.trigger schedules.write secrets.read nodes.write notifications.read sensors.read dep_packages.write " +
-		"connectors.write connections.write connections.verify connections.use",
-	"owner admin": "flows.delete runs.cancel secrets.write nodes.delete admin.members admin.api_keys admin.audit environments.write " +
-		"notifications.write sensors.write connectors.delete connections.delete",
-	"owner": "admin.org billing.read billing.write",
-}
+// permissions is the published table of permissions and their roles.
+//
+//go:embed testdata/permissions.txt
+var permissions string
 
 func TestRoles(t *testing.T) {
 	t.Parallel()
-	count := 0
-	for roles, permissions := range holders {
-		for name := range strings.FieldsSeq(permissions) {
-			count++
-			p := tenant.Permission(name)
-			assert.Contains(t, tenant.Permissions(), p)
-			assert.True(t, tenant.KnownScope(name))
-			for _, role := range tenant.Roles() {
-				holds := slices.Contains(strings.Fields(roles), string(role))
-				assert.Equal(t, holds, role.Has(p), "%s %s", role, p)
-				assert.Equal(t, holds, slices.Contains(role.Permissions(), p), "%s %s", role, p)
-			}
+	var published []tenant.Permission
+	for line := range strings.Lines(permissions) {
+		fields := strings.Fields(line)
+		if len(fields) == 0 || fields[0] == "#" {
+			continue
+		}
+		p := tenant.Permission(fields[0])
+		published = append(published, p)
+		assert.True(t, tenant.KnownScope(fields[0]))
+		for _, role := range tenant.Roles() {
+			holds := slices.Contains(fields[1:], string(role))
+			assert.Equal(t, holds, role.Has(p), "%s %s", role, p)
+			assert.Equal(t, holds, slices.Contains(role.Permissions(), p), "%s %s", role, p)
 		}
 	}
-	assert.Equal(t, 35, count)
-	assert.Len(t, tenant.Permissions(), 35)
+	assert.Len(t, published, 35)
+	assert.ElementsMatch(t, published, tenant.Permissions())
+	assert.True(t, tenant.KnownScope(tenant.ScopeAdmin))
 	assert.False(t, tenant.Role("").Has(tenant.FlowsRead))
 	assert.False(t, tenant.Role("root").Has(tenant.FlowsRead))
 	assert.False(t, tenant.Owner.Has("unknown"))
