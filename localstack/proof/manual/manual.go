@@ -26,6 +26,7 @@ var pages = []page{
 	{"python", "Python", []string{"functions/sandbox/README.md", "functions/sandbox/python/README.md"}},
 	{"cli", "Command line", []string{folder + "/cli.md"}},
 	{"limits", "Limits and errors", []string{folder + "/limits.md"}},
+	{"access", "Access", []string{folder + "/access.md"}},
 	{"local-and-server", "Local runs", []string{folder + "/local-and-server.md"}},
 }
 
@@ -42,6 +43,7 @@ func Files(root string) (map[string]string, error) {
 	files := map[string]string{}
 	for path, tables := range map[string][]table{
 		folder + "/flow-spec.md": flowSpec, folder + "/cli.md": commandLine, folder + "/limits.md": limits,
+		folder + "/access.md": access,
 	} {
 		data, err := os.ReadFile(filepath.Join(root, path))
 		if err != nil {

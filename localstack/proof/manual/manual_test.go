@@ -26,7 +26,7 @@ var root, _ = filepath.Abs(filepath.Join("..", "..", ".."))
 func TestPagesAreUpToDate(t *testing.T) {
 	files, err := Files(root)
 	require.NoError(t, err)
-	require.Len(t, files, 3+len(pages))
+	require.Len(t, files, 4+len(pages))
 	for path, want := range files {
 		path = filepath.Join(root, path)
 		if *update {
