@@ -81,7 +81,7 @@ type Request struct {
 	Environment   string                     // "" inherits the deployment's, else default
 	Mode          string                     // "" inherits the deployment's, else the flow version's
 	Parameters    map[string]json.RawMessage // as the caller gave them
-	Injected      map[string]json.RawMessage // set by the service where the caller did not
+	Injected      map[string]json.RawMessage // set by the service where the caller did not; the flow's schema need not know them
 	Trigger       string
 	LogicalDate   string // RFC 3339, of the occurrence
 	Key           string // idempotency key, "" for none
@@ -220,8 +220,13 @@ func (l *Launcher) resolve(ctx context.Context, org string, req Request) (*plan,
 	if err != nil {
 		return nil, fmt.Errorf("load flow %s %s: %w", v.FlowName, v.FlowVersion, err)
 	}
-	injected := func(key string) bool { _, ok := req.Injected[key]; return ok }
-	if params, err = checked(ctx, flow, merge(req.Injected, params), injected); err != nil {
+	injected := func(key string) bool {
+		_, set := req.Injected[key]
+		_, given := params[key]
+		return set && !given // a caller's value is checked as any other
+	}
+	whole, err := checked(ctx, flow, merge(req.Injected, params), injected)
+	if err != nil {
 		return nil, err
 	}
 	run := l.record(ctx, org, v, req.Environment, req.Mode, req.Trigger)
@@ -231,7 +236,7 @@ func (l *Launcher) resolve(ctx context.Context, org string, req Request) (*plan,
 	}
 	return &plan{
 		run:   run,
-		input: runstate.Input{Parameters: params, LogicalDate: req.LogicalDate},
+		input: runstate.Input{Parameters: whole, LogicalDate: req.LogicalDate},
 		audit: audit.Change{Action: "create"},
 	}, nil
 }
