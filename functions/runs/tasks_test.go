@@ -233,9 +233,9 @@ func TestStatusOfWhatHasNotRun(t *testing.T) {
 	assert.Equal(t, "Cancelled by me.", *d.Reason)
 	assert.Equal(t, "me", *d.CancelledBy)
 
-	w.become(t, id, engine.TimedOut, table.Set(runstate.RunFence, runstate.FenceDeadline), table.Set(runstate.RunError, "The run passed its timeout_secs=1."))
+	w.become(t, id, engine.TimedOut, table.Set(runstate.RunFence, runstate.FenceDeadline), table.Set(runstate.RunError, "The run passed its timeout_secs (1)."))
 	d = w.get(t, id)
-	assert.Equal(t, "The run passed its timeout_secs=1.", *d.Reason)
+	assert.Equal(t, "The run passed its timeout_secs (1).", *d.Reason)
 	assert.Nil(t, d.CancelledBy)
 }
 

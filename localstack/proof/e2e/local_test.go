@@ -23,6 +23,7 @@ import (
 // story is what became of a run, wherever it was.
 type story struct {
 	Status  string
+	Error   string            // what decided the status
 	Result  string            // what the flow returns, JSON
 	Tasks   []string          // task[index]#attempt status, error
 	Outputs map[string]string // by task, JSON
@@ -125,7 +126,7 @@ func deployed(t *testing.T, api *client.Client, name string, spec, archive []byt
 	run, err := api.Start(t.Context(), client.RunRequest{Deployment: name, Parameters: parameters, Execute: true})
 	require.NoError(t, err)
 
-	s := story{Status: run.Status, Result: plain(t, run.Result), Outputs: map[string]string{}}
+	s := story{Status: run.Status, Error: words(run.ErrorMessage), Result: plain(t, run.Result), Outputs: map[string]string{}}
 	instances := map[string]map[int]string{}
 	for _, r := range run.TaskRuns {
 		s.Tasks = append(s.Tasks, record(r.TaskName, r.MapIndex, r.Attempt, r.Status, r.ErrorType, r.ErrorMessage))
@@ -166,12 +167,13 @@ func onThisMachine(t *testing.T, p python, arguments ...string) story {
 	require.Len(t, runs, 1)
 	var run struct {
 		Status string            `json:"status"`
+		Error  string            `json:"error_message"`
 		Result json.RawMessage   `json:"result"`
 		Tasks  map[string]string `json:"tasks"`
 	}
 	read(t, filepath.Join(runs[0], "run.json"), &run)
 	assert.Equal(t, run.Status == "SUCCEEDED", code == 0, "exit code %d", code)
-	s := story{Status: run.Status, Outputs: map[string]string{}}
+	s := story{Status: run.Status, Error: words(run.Error), Outputs: map[string]string{}}
 	if string(run.Result) != "null" {
 		s.Result = plain(t, run.Result)
 	}
@@ -208,17 +210,28 @@ func read(t *testing.T, file string, into any) {
 	require.NoError(t, json.Unmarshal(data, into))
 }
 
-// record tells of an attempt; a task that never ran has none. Of an expression
-// without a value both say why in their own words, and so does who notices that a
-// time is over.
+// record tells of an attempt; a task that never ran has none.
 func record(task string, index *int, attempt int, status, errorType, message string) string {
-	switch {
-	case attempt == 0, status == "SKIPPED", status == "UPSTREAM_FAILED", errorType == "ExpressionError":
+	if attempt == 0 || status == "SKIPPED" || status == "UPSTREAM_FAILED" {
 		return fmt.Sprintf("%s %s", task, status)
-	case errorType == "TaskTimeoutError":
-		message = ""
 	}
-	return fmt.Sprintf("%s%s#%d %s %s %s", task, instance(index), attempt, status, errorType, message)
+	return fmt.Sprintf("%s%s#%d %s %s %s", task, instance(index), attempt, status, errorType, words(message))
+}
+
+// words are what an error says without what one side tells more of: which value has
+// the wrong type, where a local run's secrets come from, and whether a task that is
+// too late had to be killed, for which it has a second of the machine's time.
+func words(message string) string {
+	for _, own := range ownWords {
+		message = own.ReplaceAllString(message, "$1")
+	}
+	return message
+}
+
+var ownWords = []*regexp.Regexp{
+	regexp.MustCompile("(no such overload: )[^`]*"),
+	regexp.MustCompile(`(there is no secret named \w+)[ :][^)]*`),
+	regexp.MustCompile(`(ran past its timeout_secs \(\d+\)) and was killed`),
 }
 
 func instance(index *int) string {

@@ -112,6 +112,14 @@ func Final(kind, format string, args ...any) Result {
 	return r
 }
 
+// TimedOut makes a Result of a task that ran past its timeout_secs, in the words of
+// the sandbox's runner.
+func TimedOut(task *flowspec.Task) Result {
+	r := Failed(TaskTimeout, "the task ran past its timeout_secs (%d)", task.TimeoutSecs)
+	r.Failure.TimedOut = true
+	return r
+}
+
 // NotStarted makes a Result of what kept the attempt's code from beginning.
 func NotStarted(err error) Result {
 	r := Failed(SandboxFailed, "%v", err)

@@ -163,9 +163,7 @@ func (h HTTP) callFailed(ctx context.Context, a *Attempt, err error) Result {
 		return Final(HTTPFailed, "config.url leads to an address that flows may not reach")
 	}
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		r := Failed(TaskTimeout, "task %s exceeded timeout_secs=%d", a.Task.Name, a.Task.TimeoutSecs)
-		r.Failure.TimedOut = true
-		return r
+		return TimedOut(a.Task)
 	}
 	return Failed(HTTPFailed, "the call failed: %s", cause(err))
 }

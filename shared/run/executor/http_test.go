@@ -198,7 +198,7 @@ func TestHTTPFailures(t *testing.T) {
 		final    bool
 		message  string
 	}{
-		"time":       {`{"url":"` + hang.URL + `/?key=private"}`, true, executor.TaskTimeout, false, "task call exceeded timeout_secs=60"},
+		"time":       {`{"url":"` + hang.URL + `/?key=private"}`, true, executor.TaskTimeout, false, "the task ran past its timeout_secs (60)"},
 		"cut":        {`{"url":"` + cut.URL + `/?key=private"}`, true, executor.HTTPFailed, false, "the call failed: unexpected EOF"},
 		"refused":    {`{"url":"` + gone.URL + `/?key=private"}`, true, executor.HTTPFailed, false, "the call failed: dial: connect: connection refused"},
 		"denied":     {`{"url":"` + cut.URL + `/?key=private"}`, false, executor.HTTPFailed, true, "may not reach"},

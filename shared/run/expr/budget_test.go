@@ -208,7 +208,7 @@ func FuzzText(f *testing.F) {
 			got, err := p.Eval(t.Context(), scope)
 			if bad, failed := want.(*types.Err); failed {
 				require.Error(t, err, src)
-				assert.Equal(t, bad.Error(), err.Error(), src)
+				assert.EqualError(t, err, bad.Error()+" in `"+src+"`")
 				continue
 			}
 			require.NoError(t, err, src)

@@ -61,6 +61,22 @@ func budgetError(err error) error {
 	return err
 }
 
+// noOverload begins the errors of values whose type an operator or a function does
+// not take.
+const noOverload = "no such overload: "
+
+// maxShown is how many characters of an expression its errors tell.
+const maxShown = 200
+
+// shown is the source of an expression in an error, on one line.
+func shown(src string) string {
+	line := []rune(strings.Join(strings.Fields(src), " "))
+	if len(line) > maxShown {
+		return string(line[:maxShown]) + "…"
+	}
+	return string(line)
+}
+
 // runError converts the error of an evaluation to an [*EvalError].
 func runError(ctx context.Context, err error) error {
 	msg := firstSentence(err.Error())
@@ -72,7 +88,9 @@ func runError(ctx context.Context, err error) error {
 		budget.Report(ctx, "evaluate an expression", err)
 		msg = "the expression cannot be evaluated"
 	case strings.HasPrefix(msg, "no such overload"):
-		msg += "; numbers with and without a fraction do not mix, convert with double(…) or int(…), or the value has another type than expected"
+		msg = noOverload + "numbers with and without a fraction do not mix, convert with double(…) or int(…), or a value has another type than expected"
+	case strings.HasSuffix(msg, "expected iterable type"):
+		msg = noOverload + "map, filter and the like are for lists and objects"
 	}
 	return evalErrorf("%s", msg)
 }

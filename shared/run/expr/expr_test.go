@@ -181,9 +181,9 @@ func TestTypedEval(t *testing.T) {
 	p, err := expr.Compile(`params.n`)
 	require.NoError(t, err)
 	_, err = p.EvalBool(t.Context(), scope(t))
-	assert.EqualError(t, err, "expected true or false, the expression gave a number")
+	assert.EqualError(t, err, "expected true or false, the expression gave a number in `params.n`")
 	_, err = p.EvalList(t.Context(), scope(t))
-	assert.EqualError(t, err, "expected a list, the expression gave a number")
+	assert.EqualError(t, err, "expected a list, the expression gave a number in `params.n`")
 	assert.True(t, p.MayBeBool())
 	assert.True(t, p.MayBeList())
 
@@ -369,5 +369,23 @@ func BenchmarkEval(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// TestErrorsNameTheExpression: what local runs say, too (tests/test_cel.py).
+func TestErrorsNameTheExpression(t *testing.T) {
+	t.Parallel()
+	long := "params.absent" + strings.Repeat(" + 1", 100)
+	for src, want := range map[string]string{
+		"params.absent +\n  1": "no such key: absent in `params.absent + 1`",
+		"params.n.map(x, x)":   "no such overload: map, filter and the like are for lists and objects in `params.n.map(x, x)`",
+		"params.n + 0.5":       "no such overload: numbers with and without a fraction do not mix, convert with double(…) or int(…), or a value has another type than expected in `params.n + 0.5`",
+		"[1][params.n]":        "index out of bounds: 3 in `[1][params.n]`",
+		long:                   "no such key: absent in `" + long[:200] + "…`",
+	} {
+		p, err := expr.Compile(src)
+		require.NoError(t, err)
+		_, err = p.Eval(t.Context(), scope(t))
+		assert.EqualError(t, err, want)
 	}
 }

@@ -2,6 +2,8 @@ package expr
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 
 	"cel.dev/cel-go/cel"
@@ -53,7 +55,7 @@ func (p *Program) MayBeList() bool { return p.kind == types.DynKind || p.kind ==
 // Eval returns the value as plain JSON: nil, bool, int64, float64, string,
 // []any, map[string]any, and json.Number for integers beyond int64. The result
 // may share parts of the scope, so callers must not modify it. The error is an
-// [*EvalError] or the context's.
+// [*EvalError], which names the expression, or the context's.
 func (p *Program) Eval(ctx context.Context, s Scope) (any, error) {
 	b, end := budget.New(ctx, evaluation)
 	defer end()
@@ -61,6 +63,20 @@ func (p *Program) Eval(ctx context.Context, s Scope) (any, error) {
 }
 
 func (p *Program) eval(ctx context.Context, b *budget.Budget, s Scope, secrets map[string]any) (any, error) {
+	v, err := p.value(ctx, b, s, secrets)
+	if bad, ok := errors.AsType[*EvalError](err); ok {
+		err = p.errorf("%s", bad.Msg)
+	}
+	return v, err
+}
+
+// errorf makes an [*EvalError] that names the expression, in the words of local
+// runs (millrace/_cel.py).
+func (p *Program) errorf(format string, args ...any) error {
+	return evalErrorf("%s in `%s`", fmt.Sprintf(format, args...), shown(p.source))
+}
+
+func (p *Program) value(ctx context.Context, b *budget.Budget, s Scope, secrets map[string]any) (any, error) {
 	v, _, err := p.program.ContextEval(ctx, &activation{
 		scope: s, tasks: p.tasks, secrets: secrets, budget: b,
 	})
@@ -87,7 +103,7 @@ func (p *Program) EvalBool(ctx context.Context, s Scope) (bool, error) {
 	}
 	b, ok := v.(bool)
 	if !ok {
-		return false, evalErrorf("expected true or false, the expression gave %s", kindOf(v))
+		return false, p.errorf("expected true or false, the expression gave %s", kindOf(v))
 	}
 	return b, nil
 }
@@ -100,7 +116,7 @@ func (p *Program) EvalList(ctx context.Context, s Scope) ([]any, error) {
 	}
 	list, ok := v.([]any)
 	if !ok {
-		return nil, evalErrorf("expected a list, the expression gave %s", kindOf(v))
+		return nil, p.errorf("expected a list, the expression gave %s", kindOf(v))
 	}
 	return list, nil
 }

@@ -239,7 +239,7 @@ func TestDeadlineEndsTheRun(t *testing.T) {
 		assert.Equal(t, engine.TimedOut, run.Status)
 		assert.InDelta(t, 90, time.Since(began).Seconds(), 10)
 		assert.Equal(t, 0, w.times("after"))
-		assert.Contains(t, run.Error, "timeout_secs=90")
+		assert.Contains(t, run.Error, "timeout_secs (90)")
 	})
 }
 

@@ -11,7 +11,6 @@ import (
 	"millrace/shared/run/engine"
 	"millrace/shared/run/executor"
 	"millrace/shared/run/expr"
-	"millrace/shared/run/flowspec"
 	"millrace/shared/run/runlog"
 	"millrace/shared/run/runstate"
 	"millrace/shared/run/sandbox"
@@ -186,7 +185,7 @@ func (a *attempts) execute(ctx context.Context, w *attempt, b *begin) (outcome, 
 	case overran && b.told && w.begun.Load() == 0:
 		result = executor.Failed(executor.SandboxFailed, "the task's code did not begin within %s", b.preparation)
 	case overran: //guard:attempt/time and result.Failure != nil
-		result = timeoutResult(w.task)
+		result = executor.TimedOut(w.task)
 	}
 	if !returned {
 		a.Log.ErrorContext(ctx, "executor does not return: abandoned", "type", w.task.Type)
@@ -224,12 +223,6 @@ func (a *attempts) call(ctx context.Context, b *begin) (result executor.Result) 
 		}
 	}()
 	return b.executor.Execute(ctx, b.attempt)
-}
-
-func timeoutResult(task *flowspec.Task) executor.Result {
-	r := executor.Failed(executor.TaskTimeout, "task %s exceeded timeout_secs=%d", task.Name, task.TimeoutSecs)
-	r.Failure.TimedOut = true
-	return r
 }
 
 // describe is the attempt as its executor sees it; cut tells that the run's

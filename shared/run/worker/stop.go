@@ -125,7 +125,7 @@ func (l *lifecycle) endStopped(ctx context.Context, now time.Time, items map[eng
 	}
 	if l.run.Status == engine.Running {
 		to = engine.TimedOut
-		do = append(do, table.Set(runstate.RunError, fmt.Sprintf("The run passed its timeout_secs=%d.", l.run.Timeout)))
+		do = append(do, table.Set(runstate.RunError, fmt.Sprintf("The run passed its timeout_secs (%d).", l.run.Timeout)))
 	}
 	//guard:stop/once arg 3 nil
 	err := l.update(ctx, "end stopped run", status(to), append(do, table.Set(runstate.RunStatus, string(to)))...)

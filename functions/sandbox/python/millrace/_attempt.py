@@ -91,9 +91,9 @@ class Attempt:
         """Whether the attempt has ended, by itself or by its time."""
         return self._finished
 
-    def kill(self):
+    def stop(self, why):
         """End the process and all it started."""
-        self._finish(failure("CancelledError", "the run was stopped"))
+        self._finish(failure("CancelledError", why))
 
     def take(self):
         """Take what the process wrote, and notice its end."""
@@ -203,6 +203,7 @@ class Attempt:
             os.setpgid(0, 0)
             for number in (signal.SIGINT, signal.SIGTERM):
                 signal.signal(number, signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
             os.dup2(out, 1)
             os.dup2(err, 2)
             for descriptor in {out, err, self._answers, *self._lines, self.log.fileno()} - {0, 1, 2, answers}:
@@ -236,8 +237,8 @@ class Attempt:
         if self.entry.type != "python":
             config = self.entry.options["config"] or {}
             if self.entry.type != "transform":
-                config = _cel.render(config, {**self.names, "secrets": _secrets.Environment()})
-            return _values.encode(_builtin.run(self.entry.type, config, self.names), warn=warn)
+                config = _cel.render(config, {**self.names, "secrets": _secrets.Environment()}, "config")
+            return _values.encode(_builtin.run(self.entry.type, config, self.names, emit), warn=warn)
         request = self.request
         _files.store = lambda path, name: self.record.keep_file(self.entry.name, request["attempt"], request.get("map_index"), path, name)
         function = self.entry.source.__millrace_function__
@@ -318,13 +319,12 @@ class Stub(Attempt):
             self.output, self.has_files = json.loads(data), _files.MARK in data
         except Exception as error:
             self.error = told(error, emit)
-        self.kill()
+        self.log.close()
+        self.ended_at = time.time()
+        self._finished = True
 
-    def kill(self):
-        if not self._finished:
-            self.log.close()
-            self.ended_at = time.time()
-            self._finished = True
+    def stop(self, _why):
+        """Do nothing: it is over when it has begun."""
 
 
 def filled(function, request, ctx):
@@ -348,8 +348,8 @@ def told(error, emit):
     """Return the failure that an exception is, and log its traceback."""
     if isinstance(error, (ArtifactSerializationError, TaskTimeoutError)):
         return failure(type(error).__name__, str(error))
-    if isinstance(error, ExpressionError):
-        return failure("ExpressionError", str(error))
+    if isinstance(error, (ExpressionError, _builtin.HttpError)):
+        return failure(type(error).__name__, str(error))
     trace = last = error.__traceback__
     while last is not None and last.tb_next is not None:
         last = last.tb_next

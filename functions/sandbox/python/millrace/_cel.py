@@ -21,6 +21,7 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v
 _ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|([0-7]{3})|(.))", re.DOTALL)
 _MACROS = {"all", "exists", "exists_one", "filter", "map"}
 _MAX_DEPTH = 40
+_MAX_SHOWN = 200  # characters of an expression in an error
 
 
 class Unsupported(ExpressionError):
@@ -35,9 +36,40 @@ def check(text):
         pass  # the service decides
 
 
-def evaluate(text, names):
-    """Return the value of an expression over a dict of names; ExpressionError if it has none."""
-    return compile_expression(text)(names)
+def evaluate(text, names, where=""):
+    """Return the value of an expression over a dict of names; ExpressionError if it has none. where is the part of the task that has it."""
+    return _located(where, lambda: compile_expression(text)(names))
+
+
+def boolean(text, names, where):
+    """Return whether a condition holds."""
+    return _expected(bool, "true or false", text, names, where)
+
+
+def elements(text, names, where):
+    """Return the list that an expression gives."""
+    return _expected(list, "a list", text, names, where)
+
+
+def _expected(kind, what, text, names, where):
+    value = evaluate(text, names, where)
+    if not isinstance(value, kind):
+        raise ExpressionError(f"{where}: expected {what}, the expression gave {_v.kind(value)}{_in(text)}")
+    return value
+
+
+def _located(where, give):
+    try:
+        return give()
+    except ExpressionError as error:
+        # A secret that is not there has named its place.
+        raise ExpressionError(str(error) if not where or str(error).startswith("config: ") else f"{where}: {error}") from None
+
+
+def _in(text):
+    """Return the end of an error, which names the expression, as the service does."""
+    text = " ".join(text.split())
+    return f" in `{text[:_MAX_SHOWN] + '…' if len(text) > _MAX_SHOWN else text}`"
 
 
 def compile_expression(text):
@@ -49,11 +81,13 @@ def compile_expression(text):
 
     def run(names):
         try:
-            return node(names)
+            return _v.plain(node(names))
         except ExpressionError as error:
-            raise ExpressionError(f"{error} in {text!r}") from None
+            raise ExpressionError(f"{error}{_in(text)}") from None
         except RecursionError:
-            raise ExpressionError(f"{text!r} is nested too deeply") from None
+            raise ExpressionError(f"nested too deeply{_in(text)}") from None
+        except TypeError:  # a list or an object where a key is wanted
+            raise ExpressionError(f"an object's key must be a string, a number or a boolean{_in(text)}") from None
 
     return run
 
@@ -152,7 +186,7 @@ class _Parser:
             return lambda names: not _v.boolean(operand(names))
         if self.accept("-"):
             operand = self.unary()
-            return lambda names: -_v.number(operand(names))
+            return lambda names: _v.negative(operand(names))
         return self.member()
 
     def member(self):
@@ -304,12 +338,17 @@ def without_text(text):
     return _TEXT.sub('""', text)
 
 
-def render(value, names):
-    """Replace each ${{ … }} in the strings of a JSON value; one that is the whole string keeps its type."""
+def render(value, names, where=""):
+    """Replace each ${{ … }} in the strings of a JSON value; one that is the whole string keeps its type.
+    where is the part of the task that has the value."""
+    return _located(where, lambda: _rendered(value, names))
+
+
+def _rendered(value, names):
     if isinstance(value, dict):
-        return {key: render(item, names) for key, item in value.items()}
+        return {key: _rendered(value[key], names) for key in sorted(value)}
     if isinstance(value, list):
-        return [render(item, names) for item in value]
+        return [_rendered(item, names) for item in value]
     if not isinstance(value, str) or "${{" not in value:
         return value
     found = parts(value)

@@ -1,5 +1,10 @@
-"""What the operators, functions and macros of CEL do; _cel.py reads the text."""
+"""What the operators, functions and macros of CEL do; _cel.py reads the text.
 
+Types and errors are those of the service, so that what fails there fails here, and
+with the same words. Only of an operand of the wrong type more is told than there.
+"""
+
+import math
 import re
 
 from .errors import ExpressionError
@@ -7,15 +12,15 @@ from .errors import ExpressionError
 
 def lookup(names, name):
     if name not in names:
-        raise ExpressionError(f"there is no {name!r}")
+        raise ExpressionError(f"undeclared reference to {name!r}")
     return names[name]
 
 
 def select(value, name):
-    if not isinstance(value, dict):
-        raise ExpressionError(f"{kind(value)} has no field {name!r}")
-    if name not in value:
-        raise ExpressionError(f"no such key: {name!r}")
+    if isinstance(value, list):
+        raise ExpressionError("unsupported index type 'string' in list")
+    if not isinstance(value, dict) or name not in value:
+        raise ExpressionError(f"no such key: {'null' if name is None else text(name)}")
     return value[name]
 
 
@@ -29,10 +34,12 @@ def index(node, index):
         if isinstance(value, list):
             if isinstance(at, float) and at.is_integer():
                 at = int(at)
+            if isinstance(at, float):
+                raise ExpressionError(f"unsupported index value {at:g} in list")
             if isinstance(at, bool) or not isinstance(at, int):
-                raise ExpressionError("the index of a list is a whole number")
+                raise ExpressionError(f"unsupported index type '{_type(at)}' in list")
             if not 0 <= at < len(value):
-                raise ExpressionError(f"the index {at} is outside of a list of {len(value)}")
+                raise ExpressionError(f"index out of bounds: {at}")
             return value[at]
         return select(value, at)
 
@@ -49,19 +56,59 @@ def has(node, names):
 
 def boolean(value):
     if not isinstance(value, bool):
-        raise ExpressionError(f"{kind(value)} is neither true nor false")
+        raise _overload(f"{kind(value)} is neither true nor false")
     return value
 
 
-def number(value):
+def negative(value):
+    return _whole(-_number(value))
+
+
+def _number(value):
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise ExpressionError(f"{kind(value)} is not a number")
+        raise _overload(f"{kind(value)} is not a number")
     return value
+
+
+def _numbers(a, b):
+    if isinstance(_number(a), float) != isinstance(_number(b), float):
+        raise _overload("numbers with and without a fraction do not mix, convert with double(…) or int(…)")
+    return a, b
+
+
+def _whole(value):
+    """Return the result of arithmetic, which has 64 bits where it is whole."""
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        raise ExpressionError("integer overflow")
+    return value
+
+
+def _overload(why):
+    return ExpressionError(f"no such overload: {why}")
 
 
 def kind(value):
-    kinds = {bool: "a bool", int: "a number", float: "a number", str: "a string", list: "a list", dict: "a map", type(None): "null"}
+    """Return what a value is, in the words of JSON."""
+    kinds = {bool: "a boolean", int: "a number", float: "a number", str: "a string", list: "a list", dict: "an object", type(None): "null"}
     return kinds.get(type(value), type(value).__name__)
+
+
+def _type(value):
+    """Return the name of a value's type in CEL."""
+    return {bool: "bool", int: "int", float: "double", str: "string", list: "list", dict: "map", type(None): "null_type"}[type(value)]
+
+
+def plain(value):
+    """Return a value as it is once the service has written it as JSON: 2.0 is 2 there."""
+    if isinstance(value, float):
+        if value != value or value in (math.inf, -math.inf):
+            raise ExpressionError(f"{ {math.inf: '+Inf', -math.inf: '-Inf'}.get(value, 'NaN') } cannot be written as JSON")
+        return int(value) if value.is_integer() and abs(value) < 1e21 else value
+    if isinstance(value, list):
+        return [plain(item) for item in value]
+    if isinstance(value, dict):
+        return {key: plain(item) for key, item in value.items()}
+    return value
 
 
 def logic(left, right, decisive):
@@ -96,7 +143,7 @@ def _equal(a, b):
 def _ordered(compare):
     def run(a, b):
         if isinstance(a, str) != isinstance(b, str) or not isinstance(a, (str, int, float)) or not isinstance(b, (str, int, float)):
-            raise ExpressionError(f"{kind(a)} and {kind(b)} have no order")
+            raise _overload(f"{kind(a)} and {kind(b)} have no order")
         return compare(a, b)
 
     return run
@@ -105,24 +152,41 @@ def _ordered(compare):
 def _add(a, b):
     if isinstance(a, (str, list)) and type(a) is type(b):
         return a + b
-    return number(a) + number(b)
+    a, b = _numbers(a, b)
+    return _whole(a + b)
+
+
+def _subtract(a, b):
+    a, b = _numbers(a, b)
+    return _whole(a - b)
+
+
+def _multiply(a, b):
+    a, b = _numbers(a, b)
+    return _whole(a * b)
 
 
 def _divide(a, b):
-    a, b = number(a), number(b)
-    if isinstance(a, float) or isinstance(b, float):
+    a, b = _numbers(a, b)
+    if isinstance(a, float):
         if b == 0:
-            raise ExpressionError("division by zero")
+            return math.nan if a == 0 or a != a else math.copysign(math.inf, a) * math.copysign(1, b)
         return a / b
     if b == 0:
         raise ExpressionError("division by zero")
-    return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
+    return _whole(_quotient(a, b))
 
 
 def _remainder(a, b):
-    if isinstance(number(a), float) or isinstance(number(b), float):
-        raise ExpressionError("% takes whole numbers")
-    return a - b * _divide(a, b)
+    if isinstance(_number(a), float) or isinstance(_number(b), float):
+        raise _overload("% takes whole numbers")
+    if b == 0:
+        raise ExpressionError("modulus by zero")
+    return a - b * _quotient(a, b)
+
+
+def _quotient(a, b):
+    return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
 
 
 def _contained(a, b):
@@ -130,7 +194,7 @@ def _contained(a, b):
         return any(_equal(a, item) for item in b)
     if isinstance(b, dict):
         return a in b
-    raise ExpressionError(f"nothing is in {kind(b)}")
+    raise _overload(f"nothing is in {kind(b)}")
 
 
 OPERATORS = {
@@ -142,8 +206,8 @@ OPERATORS = {
     ">=": _ordered(lambda a, b: a >= b),
     "in": _contained,
     "+": _add,
-    "-": lambda a, b: number(a) - number(b),
-    "*": lambda a, b: number(a) * number(b),
+    "-": _subtract,
+    "*": _multiply,
     "/": _divide,
     "%": _remainder,
 }
@@ -155,7 +219,7 @@ def macro(name, target, variable, bodies):
         if isinstance(values, dict):
             values = list(values)
         if not isinstance(values, list):
-            raise ExpressionError(f"{name} is for lists and maps, not for {kind(values)}")
+            raise _overload(f"{name} is for lists and objects, not for {kind(values)}")
         scopes = [{**names, variable: value} for value in values]
         if name == "map":
             return [bodies[-1](s) for s in scopes if len(bodies) == 1 or boolean(bodies[0](s))]
@@ -176,8 +240,8 @@ def call(function, arguments, name):
         values = [argument(names) for argument in arguments]
         try:
             return function(*values)
-        except (TypeError, ValueError, AttributeError, OverflowError, re.error):
-            raise ExpressionError(f"{name} does not take {', '.join(map(kind, values)) or 'nothing'}") from None
+        except (TypeError, ValueError, AttributeError, re.error):
+            raise _overload(f"{name} does not take {', '.join(map(kind, values)) or 'nothing'}") from None
 
     return run
 
@@ -205,13 +269,41 @@ def text(value):
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
+def _conversion(name, convert):
+    def run(value):
+        try:
+            return convert(value)
+        except ValueError:
+            raise ExpressionError(f"type conversion error from '{_type(value)}' to '{name}'") from None
+        except OverflowError:
+            raise ExpressionError("integer overflow") from None
+
+    return run
+
+
+def _int(value):
+    if isinstance(value, str) and not re.fullmatch(r"[+-]?[0-9]+", value):
+        raise ValueError
+    if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+        raise TypeError
+    return _whole(int(value))
+
+
+def _double(value):
+    if isinstance(value, bool):
+        raise TypeError
+    return float(value)
+
+
 def _bool(value):
-    if value in ("true", "false"):
-        return value == "true"
+    if isinstance(value, str):
+        if value not in ("true", "True", "TRUE", "t", "1", "false", "False", "FALSE", "f", "0"):
+            raise ValueError
+        return value in ("true", "True", "TRUE", "t", "1")
     return boolean(value)
 
 
-FUNCTIONS = {"size": _size, "string": text, "int": int, "double": float, "bool": _bool}
+FUNCTIONS = {"size": _size, "string": text, "int": _conversion("int", _int), "double": _conversion("double", _double), "bool": _conversion("bool", _bool)}
 METHODS = {
     "size": _size,
     "contains": lambda text, part: str.__contains__(text, part),

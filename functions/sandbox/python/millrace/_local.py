@@ -8,6 +8,7 @@ JSON, as they do in the service.
 import heapq
 import json
 import os
+import signal
 import sys
 import time
 
@@ -22,6 +23,7 @@ ERRORS = {e.__name__: e for e in (TaskFailedError, TaskTimeoutError, ArtifactSer
 DEFAULT_TIMEOUT_SECS = 600
 MAX_INSTANCES = 10_000
 MAX_FAILED = 100  # that on_failure is told
+MAX_BLAMED, MAX_BLAME = 3, 300  # tasks that the run's error names, and bytes of the error of each
 _MISSING = object()
 
 
@@ -145,7 +147,7 @@ class _Run:
             if status != "SUCCEEDED" and (entry := self.flow.failure_entry()):
                 self._failure_task(entry, status)
         except BaseException:
-            self._stop()
+            self._stop("The run was cancelled.")
             self.record.finish("CANCELLED", self.states, None)
             raise
         error, result = self._error(status), None
@@ -166,7 +168,7 @@ class _Run:
             self._decide(name)
         limit = self.flow.timeout_secs
         if not self._loop(None if limit is None else self.started + limit):
-            self.record.log("error", "", f"the run passed the flow's timeout_secs ({limit})")
+            self.record.log("error", "", self._too_long())
             self.late = True
             return "TIMED_OUT"
         sinks = [s for n, s in self.states.items() if not self.dependents[n]]
@@ -179,12 +181,17 @@ class _Run:
         while self.ready or self.running:
             now = time.monotonic()
             if deadline is not None and now >= deadline:
-                self._stop()
+                self._stop("The run passed its timeout_secs.")
                 return False
             while self.ready and self.ready[0][0] <= now and len(self.running) < self.max_workers:
                 attempt = heapq.heappop(self.ready)[2]
-                attempt.start()
-                self.running.append(attempt)
+                # An interrupt in between would leave a process that nobody ends.
+                before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+                try:
+                    attempt.start()
+                    self.running.append(attempt)
+                finally:
+                    signal.pthread_sigmask(signal.SIG_SETMASK, before)
             wake = [a.deadline for a in self.running]
             if deadline is not None:
                 wake.append(deadline)
@@ -196,12 +203,16 @@ class _Run:
                 self._ended(attempt)
         return True
 
-    def _stop(self):
+    def _stop(self, why):
         for attempt in self.running:
-            attempt.kill()
-        for state in self.states.values():
+            attempt.stop(why)
+            self.record.attempt(attempt, "CANCELLED")
+            request, name = attempt.request, attempt.state.entry.name
+            self.record.log("warning", name, f"Task {name} stopped: {why}", "task_cancelled", request.get("map_index"), request["attempt"])
+        for state in (*self.states.values(), *self.handlers.values()):
             if state.status not in DONE:
                 state.status = "CANCELLED"
+                self.record.task(state)
         self.running, self.ready = [], []
 
     def _names(self):
@@ -227,7 +238,7 @@ class _Run:
             return self._over(state, "SKIPPED", reason=f"its trigger rule {rule} does not hold")
         try:
             if options["condition"] is not None:
-                if _cel.evaluate(options["condition"], self._names()) is not True:
+                if not _cel.boolean(options["condition"], self._names(), "condition"):
                     return self._over(state, "SKIPPED", reason="its condition is false")
             stub = self.stub.get(name, _MISSING)
             if stub is not _MISSING and not callable(stub) and not isinstance(stub, BaseException):
@@ -237,28 +248,28 @@ class _Run:
             if options["map_over"] is None:
                 state.waiting, state.outputs = 1, [None]
                 return self._enqueue(state, None, None, 1, 0)
-            items = _cel.evaluate(options["map_over"], self._names())
-            if not isinstance(items, list):
-                raise ExpressionError("map_over is not a list")
+            items = _cel.elements(options["map_over"], self._names(), "map_over")
             if len(items) > MAX_INSTANCES:
-                raise ExpressionError(f"map_over has {len(items)} elements, the limit is {MAX_INSTANCES}")
+                raise ExpressionError(f"map_over: the list has {len(items)} elements, at most {MAX_INSTANCES} are allowed")
         except ExpressionError as error:
-            return self._over(state, "FAILED", error=failure("ExpressionError", str(error)))
+            state.waiting, state.outputs = 1, [None]
+            return self._enqueue(state, None, None, 1, 0, error)
         state.mapped, state.waiting, state.outputs = True, len(items), [None] * len(items)
         if not items:
             return self._over(state, "SUCCEEDED", [])
         for index, item in enumerate(items):
             self._enqueue(state, index, item, 1, 0)
 
-    def _enqueue(self, state, index, item, number, delay):
+    def _enqueue(self, state, index, item, number, delay, error=None):
+        """Have an attempt begin after some seconds; with an error one that ends with it."""
         self.sequence += 1
-        attempt = self._attempt(state, index, item, number)
+        attempt = self._attempt(state, index, item, number, error)
         attempt.state = state
         heapq.heappush(self.ready, (time.monotonic() + delay, self.sequence, attempt))
         if state.status == "PENDING":
             state.status = "RUNNING"
 
-    def _attempt(self, state, index, item, number):
+    def _attempt(self, state, index, item, number, error=None):
         entry, names = state.entry, self._names()
         request = {
             "run_id": self.record.run_id, "flow_name": self.flow.name, "flow_version": self.flow.version, "task_name": entry.name,
@@ -271,10 +282,10 @@ class _Run:
             names = {**names, "item": item, "index": index}
         request.update(state.told)
         names = {**names, **state.told}
-        stub = self.stub.get(entry.name, _MISSING)
-        if entry.inputs is not None:
+        stub = error or self.stub.get(entry.name, _MISSING)
+        if entry.inputs is not None and error is None:
             try:
-                request["arguments"] = _cel.render(entry.inputs, names)
+                request["arguments"] = _cel.render(entry.inputs, names, "inputs")
             except ExpressionError as error:
                 stub = error
         if stub is not _MISSING:
@@ -287,7 +298,7 @@ class _Run:
         self.has_files = self.has_files or attempt.has_files
         error = attempt.error
         retries = state.entry.options["retries"] or 0
-        again = error is not None and number <= retries
+        again = error is not None and error["type"] != "ExpressionError" and number <= retries  # what has no value has none later
         status = "SUCCEEDED" if error is None else "TIMED_OUT" if error["type"] == "TaskTimeoutError" else "FAILED"
         self.record.attempt(attempt, status)
         if again:
@@ -312,7 +323,6 @@ class _Run:
         return self._over(state, worst, state.outputs if state.mapped else state.outputs[0], state.error)
 
     def _over(self, state, status, output=None, error=None, reason=None):
-        never_ran = not state.outcomes and status != "SUCCEEDED"
         state.status, state.output, state.error, state.reason = status, output, error, reason
         name = state.entry.name
         if status == "SUCCEEDED":
@@ -324,9 +334,6 @@ class _Run:
             rule = state.entry.options["trigger_rule"] or "all_success"
             text = f"Task {name} not run: a task it depends on did not succeed (trigger rule {rule})"
             self.record.log("warning", name, text, "task_failed")
-        elif never_ran:
-            self.record.log("error", name, f"Task {name} failed: {error['type']}: {error['message']}", "task_failed")
-            state.failed.append(told_failure(name, None, 1, error))
         if self.settled is not None:
             return self.settled.append(name)  # the loop below is at work: a long chain is no deep recursion
         self.settled = [name]
@@ -341,7 +348,7 @@ class _Run:
         # It is no task of the DAG: nothing depends on it and it changes no outcome.
         state = self.handlers[entry.name] = _State(entry)
         state.waiting, state.outputs = 1, [None]
-        failed = [told for other in self.states.values() for told in other.failed]
+        failed = [told for other in self.states.values() for told in sorted(other.failed, key=lambda told: told["map_index"] or 0)]
         state.told = {"failed": failed[:MAX_FAILED], "failed_count": len(failed)}
         self.record.log("info", entry.name, f"the run is {status}: on_failure runs", "task_started")
         self._enqueue(state, None, None, 1, 0)
@@ -352,13 +359,16 @@ class _Run:
             return None
         decisive = self._decisive()
         if self.late or not decisive:
-            return failure("TaskTimeoutError", f"the run passed the flow's timeout_secs ({self.flow.timeout_secs})")
-        names = [f"{s.entry.name} ({s.error['message']})" for s in decisive]
-        more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+            return failure("TaskTimeoutError", self._too_long())
+        decisive = [s for s in decisive if s.status == status]
+        more = f", and {len(decisive) - MAX_BLAMED} more" if len(decisive) > MAX_BLAMED else ""
         first = decisive[0].error
         count = sum(s.status in ("FAILED", "TIMED_OUT") for s in self.states.values())
-        text = f"{count} of {len(self.states)} tasks failed: {', '.join(names[:5])}{more}"
+        text = f"{count} of {len(self.states)} tasks failed: {', '.join(map(_blame, decisive[:MAX_BLAMED]))}{more}"
         return failure(first["type"], text, first["exception"], first["traceback"])
+
+    def _too_long(self):
+        return f"The run passed its timeout_secs ({self.flow.timeout_secs:g})."
 
     def _decisive(self):
         """Return the failed tasks that decided the run's status: what its sinks ended of."""
@@ -374,6 +384,20 @@ class _Run:
             elif state.error:
                 found.append(state)
         return [state for state in self.states.values() if state in found]
+
+
+def _blame(state):
+    """Name a failed task, or the first failed instance of a map, and say why it failed."""
+    error, name, more = state.error, state.entry.name, ""
+    if state.mapped:
+        first = min(state.failed, key=lambda told: told["map_index"])
+        error = {"type": first["error_type"], "message": first["error_message"]}
+        name, more = f"{name}[{first['map_index']}]", f"; {len(state.failed)} of {len(state.outputs)} instances failed"
+    why = error["message"] if error["type"] == "TaskFailedError" else f"{error['type']}: {error['message']}"
+    why = " ".join(why.split())
+    if len(why.encode()) > MAX_BLAME:
+        why = why.encode()[:MAX_BLAME].decode("utf-8", "ignore") + "…"
+    return f"{name} ({why}{more})"
 
 
 def told_failure(name, index, attempt, error):

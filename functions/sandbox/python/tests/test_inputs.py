@@ -134,7 +134,7 @@ class Inputs(unittest.TestCase):
         def broken(day: str):
             return copy_table(extract(day)["nothing"], "t")
 
-        with self.assertRaisesRegex(millrace.ExpressionError, r"1 of 2 tasks failed: copy_table \(no such key: 'nothing'"):
+        with self.assertRaisesRegex(millrace.ExpressionError, r"1 of 2 tasks failed: copy_table \(ExpressionError: inputs: no such key: nothing in `tasks.extract.output.nothing`\)"):
             broken(day="2026-01-02")
 
     def test_stub(self):

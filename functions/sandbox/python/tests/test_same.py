@@ -12,7 +12,7 @@ import time
 import unittest
 import warnings
 
-from millrace import File, FlowDefinitionError, TaskFailedError, TaskTimeoutError, flow
+from millrace import ExpressionError, File, FlowDefinitionError, TaskFailedError, TaskTimeoutError, flow, transform
 from millrace import _record
 from tests.module_level import task
 
@@ -125,6 +125,66 @@ class Same(unittest.TestCase):
         log = self.stderr.getvalue()
         self.assertIn("WARNING [after] Task after not run: a task it depends on did not succeed (trigger rule all_success)\n", log)
         self.assertIn("INFO    [skipped] Task skipped skipped: its condition is false\n", log)
+
+    def test_a_run_that_is_stopped_keeps_what_ran(self):
+        @task
+        def interrupted():
+            os.kill(os.getppid(), signal.SIGINT)
+            time.sleep(60)
+
+        @task
+        def never():
+            pass
+
+        def body():
+            never.with_options(depends_on=interrupted())()
+
+        with self.assertRaises(KeyboardInterrupt):
+            flow(body)()
+        (attempt,) = self.meta("interrupted")["attempts"]
+        self.assertEqual((attempt["status"], attempt["error_type"], attempt["error_message"]), ("CANCELLED", "CancelledError", "The run was cancelled."))
+        self.assertEqual((self.meta("never")["status"], self.meta("never")["attempts"]), ("CANCELLED", []))
+        self.assertIn("WARNING [interrupted] Task interrupted stopped: The run was cancelled.\n", self.stderr.getvalue())
+
+    def test_an_expression_without_a_value_is_an_attempt_that_failed(self):
+        @task(retries=3)
+        def never(x=0):
+            pass
+
+        def body():
+            never.with_options(name="condition", condition="params")()
+            never.with_options(name="list", map_over="params")()
+            never.with_options(name="input")("${{ params.x }}")
+            transform("value", "1 / 0", retries=3)
+
+        with self.assertRaises(ExpressionError):
+            flow(body)()
+        for name, want in {
+            "condition": "condition: expected true or false, the expression gave an object in `params`",
+            "list": "map_over: expected a list, the expression gave an object in `params`",
+            "input": "inputs: no such key: x in `params.x`",
+            "value": "config.expression: division by zero in `1 / 0`",
+        }.items():
+            (attempt,) = self.meta(name)["attempts"]
+            self.assertEqual((attempt["attempt"], attempt["error_type"], attempt["error_message"]), (1, "ExpressionError", want))
+
+    def test_the_run_s_error_names_three_and_counts_instances(self):
+        @task
+        def boom(item):
+            raise ValueError("no\n" + item * 400)
+
+        def body():
+            boom.map(["x", "y"])
+            for number in range(4):
+                boom.with_options(name=f"b{number}")("z")
+
+        with self.assertRaises(TaskFailedError) as caught:
+            flow(body)()
+        told = lambda letter: "ValueError: no " + letter * 285 + "…"
+        self.assertEqual(
+            str(caught.exception),
+            f"5 of 5 tasks failed: boom[0] ({told('x')}; 2 of 2 instances failed), b0 ({told('z')}), b1 ({told('z')}), and 2 more",
+        )
 
     def test_on_failure_is_told_what_failed(self):
         @task

@@ -2,7 +2,7 @@ import json
 import os
 import time
 
-from millrace import flow, task, transform
+from millrace import flow, task, transform, wait
 
 
 @task(retries=1, retry_backoff=0.01)
@@ -33,6 +33,20 @@ def leaves():
 @task(timeout_secs=1)
 def slow():
     time.sleep(60)
+
+
+@task(timeout_secs=1)
+def stubborn():
+    while True:
+        try:
+            time.sleep(60)
+        except BaseException:
+            pass
+
+
+@task
+def takes(value):
+    return value
 
 
 @task
@@ -73,8 +87,19 @@ def failures():
     skipped = fine.with_options(name="skipped", condition="tasks.fine.output > 1", depends_on=ok)()
     fine.with_options(name="after_skipped", depends_on=skipped)()
     fine.with_options(name="none_failed", depends_on=[ok, skipped], trigger_rule="none_failed")()
-    transform("no_value", "params.nothing + 1")
+    stubborn()
+    wait("pause", 0.1)
+    transform("no_value", "params.nothing  +\n 1", retries=3)
+    transform("no_element", "[1, 2][tasks.fine.output + 1]")
+    transform("no_number", "1 / (tasks.fine.output - 1)")
+    transform("mixed", "tasks.fine.output + 0.5")
+    transform("converted", "int('x' + string(tasks.fine.output))")
+    transform("whole", "[double(tasks.fine.output), 0.5]")
     fine.with_options(name="no_condition", condition="tasks.fine.output.nothing", depends_on=ok)()
+    fine.with_options(name="no_bool", condition="tasks.fine.output", depends_on=ok)()
+    fine.with_options(name="no_list", map_over="tasks.fine.output", depends_on=ok)()
+    takes.with_options(name="no_argument")(ok["nothing"])
+    takes.with_options(name="no_arguments").map(["a", "b"], value="${{ {'a': 1}[item] }}")
 
 
 if __name__ == "__main__":
