@@ -18,6 +18,7 @@ import (
 	"millrace/shared/run/engine"
 	"millrace/shared/run/runlog"
 	"millrace/shared/run/runstate"
+	"millrace/shared/run/sandbox"
 	"millrace/shared/run/sandbox/ticket"
 	"millrace/shared/web/fn"
 )
@@ -88,6 +89,34 @@ func TestAcknowledgedLogIsStored(t *testing.T) {
 	assert.Equal(t, run+"-4-2", got[0].TaskRunID)
 	assert.Equal(t, 2, got[0].Attempt)
 	assert.Equal(t, runlog.TypeLog, got[0].EventType)
+}
+
+// TestFieldsAreKept: what ctx.log was given besides its message stays an object, with
+// its numbers as they were; more of it than a line may have is left out.
+func TestFieldsAreKept(t *testing.T) {
+	w := open(t)
+	with := func(message string, fields any) map[string]any {
+		out := line(message)
+		out["fields"] = fields
+		return out
+	}
+	w.post(t, w.token,
+		with("some", map[string]any{"rows": json.RawMessage("12345678901234567890"), "source": "örders", "deep": map[string]any{"ok": []any{true, nil, 1.5}}}),
+		with("none", map[string]any{}),
+		with("many", map[string]any{"x": strings.Repeat("x", 2*sandbox.MaxFields)}),
+		line("without"),
+	).Require(t, 200)
+	got := w.log(t)
+	require.Len(t, got, 4)
+	assert.Equal(t, `{"deep":{"ok":[true,null,1.5]},"rows":12345678901234567890,"source":"örders"}`, string(got[0].Fields))
+	for _, e := range got[1:] {
+		assert.Empty(t, e.Fields, e.Message)
+	}
+
+	for _, bad := range []any{"text", []any{1}, 5} {
+		w.post(t, w.token, with("bad", bad)).Require(t, 422)
+	}
+	assert.Len(t, w.log(t), 4)
 }
 
 func TestOnlyAttemptTokensMayPost(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"millrace/shared/platform/telemetry/telemetrytest"
 	"millrace/shared/run/engine"
 	"millrace/shared/run/executor"
 	"millrace/shared/run/runlog"
@@ -162,5 +163,34 @@ func TestEachEndNamesItsAttempt(t *testing.T) {
 		for _, want := range []string{"task_lost lost", "task_succeeded lost", "task_failed bad", "task_failed never", "task_succeeded each", "task_skipped skips"} {
 			assert.Contains(t, ends, want)
 		}
+	})
+}
+
+// TestTheServicesLogNamesFailedRuns: a line for each, without the words of the
+// user's code; none for other runs.
+func TestTheServicesLogNamesFailedRuns(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.kill()
+		var log telemetrytest.Log
+		w.start(log.Logger())
+		w.fails(map[string]string{"bad": "the customer's own words"})
+		w.register("fails", spec("bad"))
+		w.register("fine", spec("good"))
+		bad := w.wait(w.run("fails").ID)
+		w.wait(w.run("fine").ID)
+		w.kill()
+		var lines []map[string]any
+		for _, line := range log.Lines(t) {
+			assert.NotContains(t, fmt.Sprint(line), "own words")
+			if line[slog.LevelKey] != "DEBUG" {
+				lines = append(lines, line)
+			}
+		}
+		require.Len(t, lines, 1, "%v", lines)
+		assert.Subset(t, lines[0], map[string]any{
+			slog.LevelKey: "INFO", slog.MessageKey: "run failed", "run_id": bad.ID, "run_slug": bad.Slug, "flow": "fails", "version": "1", "status": "FAILED",
+		})
 	})
 }

@@ -2,6 +2,7 @@ package worker_test
 
 import (
 	"context"
+	"encoding/json"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -14,6 +15,7 @@ import (
 	"millrace/localstack/proof/faults"
 	"millrace/shared/platform/clock"
 	"millrace/shared/platform/table"
+	"millrace/shared/run/engine"
 	"millrace/shared/run/executor"
 	"millrace/shared/run/runlog"
 	"millrace/shared/run/runstate"
@@ -94,5 +96,50 @@ func TestALostAttemptPassesNothingOn(t *testing.T) {
 		require.Zero(t, w.times("b"))
 		require.NoError(t, one.Handle(w.ctx, message(events.RunTask, id, 1), 1))
 		assert.Equal(t, "2", read)
+	})
+}
+
+// TestTheLogTellsOfALeaseThatWasTakenOver: the attempt that was lost has an event of
+// its own, before what the next one did.
+func TestTheLogTellsOfALeaseThatWasTakenOver(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := still(t)
+		var id string
+		var two handed
+		w.task("a", func(ctx context.Context, a *executor.Attempt) executor.Result {
+			if a.Number == 1 { // its process stands still until its lease has run out
+				assert.NoError(t, two.Handle(w.ctx, message(events.RunTask, id, 0), 1))
+			}
+			return ok(itoa(a.Number))
+		})
+		w.register("f", spec("a"))
+		id = w.run("f").ID
+		ahead := clock.Func(func() time.Time { return time.Now().Add(worker.Lease + time.Second) })
+		two = w.hand("two", w.frozen, func(cfg *worker.Config) { cfg.Clock = ahead })
+		one := w.hand("one", w.frozen)
+		require.NoError(t, one.Handle(w.ctx, message(events.RunStart, id, 0), 1))
+		require.Equal(t, engine.Succeeded, w.wait(id).Status)
+		var lost []runlog.Event
+		told := map[string]int{} // events of the second attempt
+		page, err := w.logs.Page(w.ctx, org, id, true, "", runlog.MaxLimit)
+		require.NoError(t, err)
+		for _, raw := range page.Events {
+			var e runlog.Event
+			require.NoError(t, json.Unmarshal(raw, &e))
+			switch {
+			case e.EventType == runlog.TypeTaskLost:
+				lost = append(lost, e)
+			case e.Attempt == 2:
+				told[e.EventType]++
+				assert.Len(t, lost, 1, e.EventType)
+			}
+		}
+		require.Len(t, lost, 1)
+		assert.Equal(t, runlog.Event{
+			EventType: runlog.TypeTaskLost, Level: "warning", Message: "The worker that ran this attempt was lost.", Timestamp: lost[0].Timestamp,
+			RunID: id, TaskName: "a", Attempt: 1, TaskRunID: runstate.TaskRunID(id, 0, 1), Logger: lost[0].Logger, Sequence: lost[0].Sequence,
+		}, lost[0])
+		assert.Equal(t, 1, told[runlog.TypeTaskSucceeded])
 	})
 }
