@@ -158,7 +158,7 @@ class Reporter:
             "logger": self._masker.mask(logger)[:200], "message": self._masker.mask(message), "sequence": self._sequence,
         }
         if fields:
-            event["fields"] = self._masker.mask_value(fields)
+            event["fields"] = json.loads(self._masker.mask_json(json.dumps(fields, ensure_ascii=False).encode("utf-8", "replace")))
         return event
 
     def close(self):

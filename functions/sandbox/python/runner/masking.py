@@ -14,7 +14,7 @@ import urllib.parse
 
 MIN_LENGTH = 6
 STARS = "***"
-_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')  # of JSON
+_SCALAR = re.compile(r'"(?:[^"\\]|\\.)*"|-?\d[\d.eE+-]*')  # a string or a number of JSON
 _SAFE = ("-_.~", "-_.~/", "-_.!~*'()", "-_.~$&+,/:;=@")
 
 
@@ -35,27 +35,18 @@ class Masker:
         return self._pattern.sub(STARS, text) if self._pattern else text
 
     def mask_json(self, data):
-        """Mask the strings of a JSON document, as _values.encode writes one."""
+        """Mask the strings of a JSON document, as _values.encode writes one, keys too; a number that holds a secret becomes stars."""
         if not self._in_json:
             return data
         text = data.decode("utf-8")
         if not self._in_json.search(text):
             return data
-        return _STRING.sub(lambda string: self._in_json.sub(STARS, string[0]), text).encode("utf-8")
+        return _SCALAR.sub(self._masked, text).encode("utf-8")
 
-    def mask_value(self, value):
-        """Mask the strings of a JSON value, keys too; a number that holds a secret becomes stars."""
-        if not self._pattern:
-            return value
-        if isinstance(value, str):
-            return self.mask(value)
-        if isinstance(value, dict):
-            return {self.mask(key): self.mask_value(part) for key, part in value.items()}
-        if isinstance(value, list):
-            return [self.mask_value(part) for part in value]
-        if isinstance(value, (int, float)) and self._pattern.search(str(value)):
-            return STARS
-        return value
+    def _masked(self, scalar):
+        if scalar[0].startswith('"'):
+            return self._in_json.sub(STARS, scalar[0])
+        return f'"{STARS}"' if self._in_json.search(scalar[0]) else scalar[0]
 
 
 def _any_of(forms):

@@ -39,18 +39,19 @@ class MaskingTest(unittest.TestCase):
                 for text in (repr(shown), ascii(shown)):
                     self.assertIn(STARS, masker.mask(text), text)
 
-    def test_an_output_is_masked_in_its_strings_alone(self):
+    def test_json_is_masked_in_its_strings_and_numbers(self):
         value = 'k/1 "ä"\\n'
         masker = Masker([value, "123456"])
         forms = [value, json.dumps(value), repr([value]), base64.b64encode(value.encode()).decode(), urllib.parse.quote(value)]
-        for output in (forms, {"deep": [{value: forms}], "n": 123456, "quote\\\"": "123456"}):
+        for output in (forms, {"deep": [{value: forms}], "n": 123456, "part": -9.1234561, "other": [123, 45.6], "quote\\\"": "123456"}):
             masked = masker.mask_json(_values.encode(output))
             text = json.dumps(json.loads(masked))
             for form in forms[:1] + forms[3:]:
                 self.assertNotIn(form, text)
             self.assertNotIn("k/1", text)
-        self.assertEqual({"deep": [{STARS: json.loads(masked)["deep"][0][STARS]}], "n": 123456, 'quote\\"': STARS}, json.loads(masked))
-        untouched = _values.encode({"n": 123456, "text": "nothing"})
+        hidden = {"n": STARS, "part": STARS, "other": [123, 45.6], 'quote\\"': STARS}
+        self.assertEqual({"deep": [{STARS: json.loads(masked)["deep"][0][STARS]}], **hidden}, json.loads(masked))
+        untouched = _values.encode({"n": 12345, "text": "nothing"})
         self.assertEqual(untouched, masker.mask_json(untouched))
 
     def test_lines_of_a_value_are_hidden_and_short_ones_are_not(self):
