@@ -12,9 +12,8 @@ type setup struct {
 	Artifact     string            `json:"artifact"`
 	Scratch      string            `json:"scratch"`
 	Hide         []string          `json:"hide"`
-	Visible      []string          `json:"visible,omitempty"` // seen although they may lie in hidden directories
-	Site         []string          `json:"site,omitempty"`    // end of sys.path
-	Mounts       []Mount           `json:"mounts,omitempty"`
+	Mounts       []Mount           `json:"mounts,omitempty"` // seen although they may lie in hidden directories
+	Site         []string          `json:"site,omitempty"`   // end of sys.path
 	Limits       map[string]int64  `json:"limits"`
 	Nice         int               `json:"nice"`
 	Env          map[string]string `json:"env"`
@@ -37,7 +36,7 @@ var threads = []string{
 // setup returns how a child of a tier confines itself.
 func (c *Config) setup(m mode, tier string) setup {
 	s := setup{
-		Mode: m.name, Nice: niceness, Hide: c.Hide, Mounts: c.Mounts, Filter: filter(), Loopback: c.Network == NoNetwork,
+		Mode: m.name, Nice: niceness, Hide: c.Hide, Filter: filter(), Loopback: c.Network == NoNetwork,
 		Limits:       map[string]int64{"CORE": 0, "NOFILE": 1024, "FSIZE": largestFile(c.Scratch)},
 		Env:          make(map[string]string, len(threads)),
 		SharedMemory: c.memory(tier) / 4,

@@ -9,7 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
-	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -55,16 +55,19 @@ func venvOf(ctx context.Context, executable string) (venv, error) {
 	return *v, nil
 }
 
-// visible returns the directories that tasks must see, even below hidden ones.
-func (v venv) visible() []string {
+// mounts adds the environment's directories to the operator's mounts, whose own
+// choice for one of them stands. A directory comes before those in it.
+func (v venv) mounts(own []Mount) []Mount {
+	out := slices.Clone(own)
 	if v.Root == "" {
-		return nil
+		return out
 	}
-	dirs := []string{v.Root}
-	for _, dir := range v.Site {
-		if !strings.HasPrefix(dir, v.Root+string(filepath.Separator)) {
-			dirs = append(dirs, dir)
+	for _, dir := range append([]string{v.Root}, v.Site...) {
+		same := func(m Mount) bool { return m.Path == dir }
+		if (dir == v.Root || !within(dir, v.Root)) && !slices.ContainsFunc(out, same) {
+			out = append(out, Mount{Path: dir})
 		}
 	}
-	return dirs
+	slices.SortFunc(out, func(a, b Mount) int { return strings.Compare(a.Path, b.Path) })
+	return out
 }

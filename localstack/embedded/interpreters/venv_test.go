@@ -108,3 +108,52 @@ func TestRuntimeIsThatOfTheInterpreter(t *testing.T) {
 	assert.Regexp(t, `^3\.\d+$`, told.Python)
 	assert.Contains(t, version, " "+told.Python+".")
 }
+
+// TestVenvInAWritableMount: the environment stays read-only in a directory of the
+// operator that tasks may write to, unless the operator names it, too.
+func TestVenvInAWritableMount(t *testing.T) {
+	t.Parallel()
+	for name, named := range map[string]bool{"left": false, "named": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			project := homeDir(t)
+			require.NoError(t, os.Chmod(project, 0o777)) // tasks of a server that is root are other users
+			python := newVenv(t, project)
+			home, err := filepath.EvalSymlinks(filepath.Dir(project))
+			require.NoError(t, err)
+			own, err := os.UserHomeDir()
+			require.NoError(t, err)
+			r := newRig(t, func(c *interpreters.Config) {
+				c.Python, c.Hide = python, []string{home, own}
+				c.Mounts = []interpreters.Mount{{Path: project, Writable: true}}
+				if named {
+					c.Mounts = append(c.Mounts, interpreters.Mount{Path: filepath.Join(project, ".venv"), Writable: true})
+				}
+			})
+			if !namespaces(t, r) {
+				t.Log("tasks are not isolated here: they see all files as they are")
+				return
+			}
+			sites, err := filepath.Glob(filepath.Join(project, ".venv", "lib", "*", "site-packages"))
+			require.NoError(t, err)
+			require.Len(t, sites, 1)
+			require.NoError(t, os.Chmod(sites[0], 0o777))
+			task := `
+import os, venv_only
+def writes(directory):
+    try:
+        open(os.path.join(directory, "new"), "w").close()
+    except OSError:
+        return False
+    return True
+def f(): return [writes(` + "'" + project + "'" + `), writes(os.path.dirname(venv_only.where))]
+`
+			result, _ := r.run(t, r.request(t, task, "f"))
+			want := `[true,false]`
+			if named {
+				want = `[true,true]`
+			}
+			assert.Equal(t, want, output(t, result))
+		})
+	}
+}

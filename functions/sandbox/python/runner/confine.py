@@ -11,9 +11,9 @@ The server says how (setup["mode"]):
 With setup["uid"] it ends as that user, which no other interpreter has, with no
 group and no capability. setup["filter"] is a seccomp filter, in hexadecimal;
 setup["loopback"] says that the network namespace is new and empty;
-setup["env"] is added to the environment. setup["visible"] are directories that
-stay in place within hidden ones, setup["site"] those of packages, and
-setup["mounts"] those of the operator, which may be written to if it says so.
+setup["env"] is added to the environment. setup["mounts"] are directories that
+stay in place within hidden ones, which may be written to if it says so: those of
+the operator, and of a virtual environment. setup["site"] are those of packages.
 """
 
 import ctypes
@@ -91,9 +91,10 @@ def confine(setup):
 def _mounts(setup):
     artifact, scratch = setup["artifact"], setup["scratch"]
     library = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    prefixes = {os.path.realpath(p) for p in (sys.base_prefix, sys.prefix, sys.base_exec_prefix, *setup.get("visible", ()))}
+    mounts = setup.get("mounts", ())
+    shown = {os.path.realpath(p) for p in (sys.base_prefix, sys.prefix, sys.base_exec_prefix, *(mount["path"] for mount in mounts))}
     # One within another is visible with that.
-    prefixes = sorted(p for p in prefixes if not any(p.startswith(q + os.sep) for q in prefixes))
+    shown = sorted(p for p in shown if not any(p.startswith(q + os.sep) for q in shown))
     _mount(None, "/", None, _MS_REC | _MS_PRIVATE)
     _read_only("/", True, _AT_RECURSIVE)
     inner = os.path.join(scratch, ".millrace")
@@ -104,16 +105,15 @@ def _mounts(setup):
     _mount(inner, inner, None, _MS_BIND | _MS_REC)
     _mount(None, inner, None, _MS_REMOUNT | _MS_BIND | _MS_RDONLY | _MS_NOSUID | _MS_NODEV)
     root, hidden = scratch, list(setup["hide"])
-    if any(p == "/tmp" or p.startswith("/tmp/") for p in prefixes):
+    if any(p == "/tmp" or p.startswith("/tmp/") for p in shown):
         _mount(scratch, scratch, None, _MS_BIND | _MS_REC)
         hidden.append("/tmp")
     else:
         root = "/tmp"
         _mount(scratch, root, None, _MS_BIND | _MS_REC)
     _read_only(root, False)
-    mounts = setup.get("mounts", ())
     for directory in hidden:
-        _hide(directory, [root, *prefixes, *(mount["path"] for mount in mounts)])
+        _hide(directory, [root, *shown])
     for mount in mounts:
         _open(mount["path"], mount["writable"])
     if os.path.isdir("/var/tmp") and not os.path.islink("/var/tmp"):
