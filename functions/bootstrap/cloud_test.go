@@ -256,6 +256,10 @@ def total(each, large): return [each, len(large)]
 def save(ctx):
     with open("numbers.bin", "wb") as file: file.write(bytes(range(250)) * 20972)
     return {"kept": [ctx.save_file("numbers.bin")]}
+def greedy():
+    import os, signal
+    held = b"x" * (200 << 20)
+    os.kill(os.getpid(), signal.SIGKILL) # as the kernel does
 def read(save):
     data = save["kept"][0].read_bytes()
     return [len(data), data == bytes(range(250)) * 20972]
@@ -298,6 +302,13 @@ func TestPythonRunsInSandboxFunctions(t *testing.T) {
 		assert.NotZero(t, at[line], "%s is in the archive: %v", line, at)
 	}
 	assert.Equal(t, "run_finished", log[len(log)-1].EventType)
+
+	deploy(t, c, "greedy", source, python("greedy"))
+	run, err = c.Client.Start(t.Context(), client.RunRequest{Deployment: "greedy", Execute: true})
+	require.NoError(t, err)
+	task := run.Task("greedy")[0]
+	assert.Equal(t, "TaskFailedError", task.ErrorType)
+	assert.Equal(t, "the task used all of nano's 256 MB of memory; the next larger tier is execution_mode micro with 512 MB", task.ErrorMessage)
 }
 
 // TestCancelReachesSandbox: the fence stops the attempt in the worker and,

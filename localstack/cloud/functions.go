@@ -40,7 +40,7 @@ func (c *Cloud) functions(ctx context.Context) ([]fleet.Function, error) {
 	}
 	var out []fleet.Function
 	for _, f := range c.Deployment.Functions {
-		function := fleet.Function{Name: f.Name, ARN: f.ARN, Timeout: f.Timeout, Tenants: f.Tenants}
+		function := fleet.Function{Name: f.Name, ARN: f.ARN, Timeout: f.Timeout, Memory: f.MemoryMB, Tenants: f.Tenants}
 		switch {
 		case strings.HasPrefix(f.Runtime, "provided"):
 			function.Command = []string{c.cfg.Bootstrap}

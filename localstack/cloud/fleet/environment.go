@@ -65,6 +65,9 @@ func (f *Fleet) spawn(e *environment, function Function) (err error) {
 	}
 	cmd.Env = append(cmd.Env, "AWS_LAMBDA_RUNTIME_API="+e.api.Address(), "AWS_LAMBDA_FUNCTION_NAME="+function.Name,
 		"LAMBDA_TASK_ROOT="+root, "TMPDIR="+tmp)
+	if function.Memory > 0 {
+		cmd.Env = append(cmd.Env, fmt.Sprintf("AWS_LAMBDA_FUNCTION_MEMORY_SIZE=%d", function.Memory))
+	}
 	slices.Sort(cmd.Env)
 	var log io.Writer
 	if f.log != nil {

@@ -41,6 +41,7 @@ type Function struct {
 	Code    func(dir string) error // lays out the code in an empty folder; nil if there is only the program
 	Env     map[string]string      // the whole environment of its processes, except Lambda's variables
 	Timeout time.Duration          // of one event
+	Memory  int                    // in MB, which its processes are told and nothing limits; 0 for none
 	Tenants bool                   // each process serves only one tenant
 }
 

@@ -12,6 +12,7 @@ import (
 type functionProperties struct {
 	FunctionName, Runtime, Handler string
 	Timeout                        int // in seconds
+	MemorySize                     int // in MB
 	Environment                    struct{ Variables map[string]string }
 	TenancyConfig                  struct{ TenantIsolationMode string }
 }
@@ -21,7 +22,7 @@ type functionProperties struct {
 func (m *maker) function(_ context.Context, p functionProperties) (template.Attributes, error) {
 	f := Function{
 		Name: p.FunctionName, ARN: m.arn("lambda", "function:"+p.FunctionName), Runtime: p.Runtime, Handler: p.Handler,
-		Environment: p.Environment.Variables, Timeout: time.Duration(p.Timeout) * time.Second,
+		Environment: p.Environment.Variables, Timeout: time.Duration(p.Timeout) * time.Second, MemoryMB: p.MemorySize,
 	}
 	switch p.TenancyConfig.TenantIsolationMode {
 	case "":

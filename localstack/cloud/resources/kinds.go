@@ -15,7 +15,7 @@ type kind func(ctx context.Context, m *maker, properties map[string]any) (templa
 
 // kinds are the kinds that are created or described, each with the properties
 // that have no effect on one machine: permissions, encryption, retention,
-// memory, logging. Tags have no effect on any kind.
+// logging. Tags have no effect on any kind.
 var kinds = map[string]kind{
 	"AWS::DynamoDB::Table":            of((*maker).table, "DeletionProtectionEnabled", "PointInTimeRecoverySpecification", "SSESpecification"),
 	"AWS::SQS::Queue":                 of((*maker).queue),
@@ -25,7 +25,7 @@ var kinds = map[string]kind{
 	"AWS::SecretsManager::Secret":     of((*maker).secret, "KmsKeyId"),
 	"AWS::Events::EventBus":           of((*maker).bus),
 	"AWS::Events::Rule":               of((*maker).rule, "Description"),
-	"AWS::Lambda::Function":           of((*maker).function, "Architectures", "Code", "Description", "EphemeralStorage", "LoggingConfig", "MemorySize", "RecursiveLoop", "Role"),
+	"AWS::Lambda::Function":           of((*maker).function, "Architectures", "Code", "Description", "EphemeralStorage", "LoggingConfig", "RecursiveLoop", "Role"),
 	"AWS::Lambda::EventSourceMapping": of((*maker).mapping),
 	"AWS::ApiGateway::RestApi":        of((*maker).restAPI, "DisableExecuteApiEndpoint", "EndpointConfiguration", "FailOnWarnings", "Name"),
 	"AWS::ApiGateway::Stage":          of((*maker).stage, "AccessLogSetting", "DeploymentId", "MethodSettings", "RestApiId"),

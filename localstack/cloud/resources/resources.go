@@ -57,6 +57,7 @@ type Function struct {
 	Handler     string
 	Environment map[string]string
 	Timeout     time.Duration
+	MemoryMB    int  // which nothing limits here
 	Tenants     bool // tenant isolation mode
 }
 

@@ -83,7 +83,7 @@ func (c *interpreter) call(ctx context.Context, req *sandbox.Request, log func(s
 	}
 	err = c.died(err)
 	if c.group.outOfMemory() {
-		return failed(sandbox.TaskFailedError, "%s", c.pool.config.tooMuchMemory(c.key.tier, "more than all")), nil
+		return failed(sandbox.TaskFailedError, "%s", c.pool.config.tooMuchMemory(c.key.tier, 0)), nil
 	}
 	return sandbox.Result{}, err
 }

@@ -162,12 +162,12 @@ func (c *Config) excess(tier string, u usage) *sandbox.Failure {
 	var text string
 	switch {
 	case u.memory > limit: //guard:sandbox/memory drop
-		text = c.tooMuchMemory(tier, megabytes(u.memory))
+		text = c.tooMuchMemory(tier, u.memory)
 	case u.processes > maxProcesses:
 		text = fmt.Sprintf("the task runs %d processes at once, %d are allowed", u.processes, maxProcesses)
 	case u.scratch > c.Scratch: //guard:sandbox/scratch drop
 		text = fmt.Sprintf("the task's files take %s MB, its scratch directory may hold %s MB (the server's --python-scratch)",
-			megabytes(u.scratch), megabytes(c.Scratch))
+			sandbox.Megabytes(u.scratch), sandbox.Megabytes(c.Scratch))
 	case u.files > maxFiles:
 		text = fmt.Sprintf("the task's scratch directory has more than %d files, or directories nested deeper than %d", maxFiles, maxDepth)
 	default:
@@ -176,14 +176,11 @@ func (c *Config) excess(tier string, u usage) *sandbox.Failure {
 	return failed(sandbox.TaskFailedError, "%s", text).Failure
 }
 
-// tooMuchMemory returns the message for an exceeded memory limit, which names
-// the next larger tier.
-func (c *Config) tooMuchMemory(tier, used string) string {
-	text := fmt.Sprintf("the task used %s MB of %s's %s MB of memory; ", used, tier, megabytes(c.memory(tier)))
-	if larger, bytes := c.larger(tier); larger != "" {
-		return text + fmt.Sprintf("the next larger tier is execution_mode %s with %s MB", larger, megabytes(bytes))
-	}
-	return text + "there is no larger tier"
+// tooMuchMemory returns the message for an exceeded memory limit; used is 0 where it
+// is not known.
+func (c *Config) tooMuchMemory(tier string, used int64) string {
+	next, bytes := c.larger(tier)
+	return sandbox.OutOfMemory(used, sandbox.Memory{Tier: tier, Bytes: c.memory(tier)}, sandbox.Memory{Tier: next, Bytes: bytes})
 }
 
 // larger returns the next larger tier, "" if there is none.
@@ -203,13 +200,4 @@ func (c *Config) larger(tier string) (name string, bytes int64) {
 func (c *Config) cpus(tier string) int {
 	const bytesPerCPU = 1769 << 20
 	return min(max(1, int((c.memory(tier)+bytesPerCPU/2)/bytesPerCPU)), runtime.NumCPU())
-}
-
-// megabytes formats bytes as MB, with thousands separators.
-func megabytes(bytes int64) string {
-	text := fmt.Sprint(bytes >> 20)
-	for i := len(text) - 3; i > 0; i -= 3 {
-		text = text[:i] + "," + text[i:]
-	}
-	return text
 }

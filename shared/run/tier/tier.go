@@ -52,6 +52,14 @@ func (t Tier) MemoryMB() int {
 	return 256 << i
 }
 
+// Next returns the next larger tier, "" if there is none.
+func (t Tier) Next() Tier {
+	if i := slices.Index(all, t); i >= 0 && i+1 < len(all) {
+		return all[i+1]
+	}
+	return ""
+}
+
 // Names returns the names for messages: "nano, micro, …".
 func Names() string {
 	names := make([]string, len(all))

@@ -145,7 +145,7 @@ class Attempt:
             return failure("SandboxError", "the interpreter stopped answering")
         code = os.waitstatus_to_exitcode(self._status)
         if code == -signal.SIGKILL:
-            return failure("SandboxError", "the interpreter died: killed by signal 9 (SIGKILL), probably out of memory")
+            return failure("SandboxError", "the interpreter died: killed by signal 9 (SIGKILL), by itself or for want of memory")
         if code < 0:
             return failure("SandboxError", f"the interpreter died: killed by signal {-code} ({(signal.strsignal(-code) or 'unknown').lower()})")
         return failure("SandboxError", f"the interpreter died: exit status {code}")

@@ -7,7 +7,8 @@ The event is a request as core.Executor takes it, and
     limit_secs  when the answer has to be there; the function's own end counts too
 The answer is {"output", "output_bytes"}, {"output_ref": true, "output_bytes"},
 {"failure": {"type", "message", "exception", "traceback"}}, with task_secs, how long
-the task's function took, or {"error"} when the sandbox itself failed.
+the task's function took, or {"error"} when the sandbox itself failed, with
+out_of_memory where the kernel killed the task for the memory that it used.
 
 To the route it posts {"events": [{"timestamp", "level", "logger", "message",
 "sequence", "fields"}]}, secrets masked, a few times a second while there are any and at
@@ -351,7 +352,7 @@ class Child:
             return self._end({"error": str(error)})
         except (EOFError, OSError):
             # Before it began this request it died of what an earlier one had left.
-            return self._end(None if warm else {"error": f"the interpreter died: {self._fate()}"})
+            return self._end(None if warm else _timed(self._fate(), began))
         except ArtifactSerializationError as error:
             return self._end({"failure": {"type": "ArtifactSerializationError", "message": str(error)}})
         except ProtocolError as error:
@@ -507,19 +508,20 @@ class Child:
             self._outputs = {}
 
     def _fate(self):
-        """Reap a child that has closed its end, and say how it ended."""
+        """Reap a child that has closed its end; return the answer that tells how it ended."""
         deadline = time.monotonic() + 1
         while self._pid and time.monotonic() < deadline:
-            pid, status = os.waitpid(self._pid, os.WNOHANG)
+            pid, status, usage = os.wait4(self._pid, os.WNOHANG)
             if pid:
                 self._killpg()
                 self._pid = 0
                 code = os.waitstatus_to_exitcode(status)
                 if code == -signal.SIGKILL:
-                    return "killed by signal 9 (SIGKILL), probably out of memory"
-                return f"killed by signal {-code}" if code < 0 else f"exit status {code}"
+                    answer = {"error": "the interpreter died: killed by signal 9 (SIGKILL), by itself or for want of memory"}
+                    return {**answer, "out_of_memory": True} if _most_memory(usage.ru_maxrss << 10) else answer
+                return {"error": f"the interpreter died: {f'killed by signal {-code}' if code < 0 else f'exit status {code}'}"}
             time.sleep(0.01)
-        return "it closed its descriptors"
+        return {"error": "the interpreter died: it closed its descriptors"}
 
     def _killpg(self):
         try:
@@ -533,6 +535,12 @@ class Child:
             self._killpg()
             os.waitpid(self._pid, 0)
             self._pid = 0
+
+
+def _most_memory(used):
+    """Tell whether so many bytes are most of what this function has: the kernel kills the largest process when it has no more."""
+    has = os.environ.get("AWS_LAMBDA_FUNCTION_MEMORY_SIZE", "")
+    return has.isdecimal() and used > int(has) << 19
 
 
 def _timed(answer, began):

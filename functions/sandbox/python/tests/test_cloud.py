@@ -6,6 +6,7 @@ import os
 import tempfile
 import threading
 import unittest
+import unittest.mock
 import zipfile
 
 from runner.cloud import Cloud
@@ -27,6 +28,7 @@ def stubborn():
         try: time.sleep(60)
         except BaseException: pass
 def dies(): os._exit(4)
+def killed(size): held = b"x" * size; os.kill(os.getpid(), 9)
 def write(ctx, size):
     with open("out", "wb") as file: file.write(b"0123456789abcdef" * (size >> 4) + b"x" * (size & 15))
     return ctx.save_file("out", "big.bin")
@@ -180,7 +182,14 @@ class CloudTest(unittest.TestCase):
         self.assertRegex(trace, r'^Traceback \(most recent call last\):\n  File "flow.py", line \d+, in boom\n[^/]*KeyError: .no.$')
         for function in ("slow", "stubborn"):
             self.assertEqual(self.call(function, timeout_secs=0.2)["failure"]["type"], "TaskTimeoutError")
-        self.assertEqual(self.call("dies"), {"error": "the interpreter died: exit status 4"})
+        with unittest.mock.patch.dict(os.environ, {"AWS_LAMBDA_FUNCTION_MEMORY_SIZE": "4096"}):
+            died = self.call("killed", params={"size": 1})
+        self.assertEqual(sorted(died), ["error", "task_secs"])
+        self.assertIn("killed by signal 9 (SIGKILL), by itself or for want of memory", died["error"])
+        with unittest.mock.patch.dict(os.environ, {"AWS_LAMBDA_FUNCTION_MEMORY_SIZE": "80"}):  # as the kernel does
+            self.assertIs(self.call("killed", params={"size": 80 << 20})["out_of_memory"], True)
+        died = self.call("dies")
+        self.assertEqual(died, {"error": "the interpreter died: exit status 4", "task_secs": died["task_secs"]})
         self.assertEqual(self.call("version")["output"], 1)
 
     def test_files(self):

@@ -36,6 +36,7 @@ import (
 	"millrace/shared/platform/clock"
 	"millrace/shared/run/sandbox"
 	"millrace/shared/run/sandbox/ticket"
+	"millrace/shared/run/tier"
 )
 
 // mostTaskSecs is as long as an invocation lasts.
@@ -155,9 +156,9 @@ func (s *Sandbox) Run(ctx context.Context, req sandbox.Request, _ func(sandbox.L
 	case err != nil:
 		return sandbox.Result{}, refused(err)
 	case out.FunctionError != nil:
-		return sandbox.Result{}, crashed(out.Payload)
+		return crashed(out.Payload, req.Tier)
 	}
-	result, took, err := decode(out.Payload)
+	result, took, err := decode(out.Payload, req.Tier)
 	if took > 0 && req.Begin != nil {
 		req.Begin(took)
 	}
@@ -308,30 +309,42 @@ func refused(err error) error {
 	return fmt.Errorf("the sandbox did not answer: %w", err)
 }
 
-// crashed is what Lambda answers in place of a function that failed.
-func crashed(payload []byte) error {
+// crashed is what Lambda answers in place of a function that failed. It kills one
+// that goes over its memory.
+func crashed(payload []byte, tier string) (sandbox.Result, error) {
 	var fault struct {
 		Type    string `json:"errorType"`
 		Message string `json:"errorMessage"`
 	}
 	if json.Unmarshal(payload, &fault) != nil || fault.Type+fault.Message == "" {
-		return errors.New("the sandbox failed")
+		return sandbox.Result{}, errors.New("the sandbox failed")
 	}
 	if strings.Contains(fault.Message, "signal: killed") || fault.Type == "Runtime.OutOfMemory" {
-		return fmt.Errorf("the sandbox was killed, probably out of memory: %s", fault.Message)
+		return outOfMemory(tier), nil
 	}
-	return fmt.Errorf("the sandbox failed: %s: %s", fault.Type, fault.Message)
+	return sandbox.Result{}, fmt.Errorf("the sandbox failed: %s: %s", fault.Type, fault.Message)
+}
+
+// outOfMemory is the result of a task that went over the memory of its tier, in the
+// words of the embedded server.
+func outOfMemory(name string) sandbox.Result {
+	of := func(t tier.Tier) sandbox.Memory {
+		return sandbox.Memory{Tier: string(t), Bytes: int64(t.MemoryMB()) << 20}
+	}
+	has := tier.Tier(name)
+	return sandbox.Result{Failure: &sandbox.Failure{Type: sandbox.TaskFailedError, Message: sandbox.OutOfMemory(0, of(has), of(has.Next()))}}
 }
 
 // decode reads the runner's answer, and how long the task's function took, 0 if it
 // did not begin.
-func decode(payload []byte) (result sandbox.Result, took time.Duration, err error) {
+func decode(payload []byte, tier string) (result sandbox.Result, took time.Duration, err error) {
 	var answer struct {
 		Output      json.RawMessage  `json:"output"`
 		OutputRef   bool             `json:"output_ref"`
 		OutputBytes int64            `json:"output_bytes"`
 		Failure     *sandbox.Failure `json:"failure"`
 		Error       string           `json:"error"`
+		OutOfMemory bool             `json:"out_of_memory"`
 		TaskSecs    float64          `json:"task_secs"`
 	}
 	if err := json.Unmarshal(payload, &answer); err != nil {
@@ -339,6 +352,8 @@ func decode(payload []byte) (result sandbox.Result, took time.Duration, err erro
 	}
 	took = time.Duration(min(max(answer.TaskSecs, 0), mostTaskSecs) * float64(time.Second))
 	switch {
+	case answer.OutOfMemory:
+		return outOfMemory(tier), took, nil
 	case answer.Error != "":
 		return sandbox.Result{}, took, errors.New(answer.Error)
 	case answer.Failure != nil:

@@ -127,6 +127,9 @@ func TestItInvokesTheTierForTheWorkspace(t *testing.T) {
 
 func TestAnswers(t *testing.T) {
 	t.Parallel()
+	greedy := sandbox.Result{Failure: &sandbox.Failure{
+		Type: "TaskFailedError", Message: "the task used all of small's 1,024 MB of memory; the next larger tier is execution_mode medium with 2,048 MB",
+	}}
 	for name, tc := range map[string]struct {
 		answer answer
 		want   sandbox.Result
@@ -137,7 +140,9 @@ func TestAnswers(t *testing.T) {
 		"error":       {answer{status: 200, body: `{"error": "the interpreter died: exit status 4"}`}, sandbox.Result{}, "exit status 4"},
 		"nothing":     {answer{status: 200, body: `{}`}, sandbox.Result{}, "no output"},
 		"no JSON":     {answer{status: 200, body: `oops`}, sandbox.Result{}, "not readable"},
-		"crash":       {answer{status: 200, fault: "Unhandled", body: `{"errorType": "Runtime.ExitError", "errorMessage": "RequestId: 1 Error: Runtime exited with error: signal: killed"}`}, sandbox.Result{}, "out of memory"},
+		"crash":       {answer{status: 200, fault: "Unhandled", body: `{"errorType": "Runtime.ExitError", "errorMessage": "RequestId: 1 Error: Runtime exited with error: signal: killed"}`}, greedy, ""},
+		"no memory":   {answer{status: 200, fault: "Unhandled", body: `{"errorType": "Runtime.OutOfMemory", "errorMessage": "RequestId: 1"}`}, greedy, ""},
+		"greedy task": {answer{status: 200, body: `{"error": "the interpreter died: killed by signal 9", "out_of_memory": true, "task_secs": 3}`}, greedy, ""},
 		"time-out":    {answer{status: 200, fault: "Unhandled", body: `{"errorType": "Sandbox.Timedout", "errorMessage": "Task timed out"}`}, sandbox.Result{}, "Sandbox.Timedout"},
 		"mute crash":  {answer{status: 200, fault: "Unhandled", body: ``}, sandbox.Result{}, "the sandbox failed"},
 		"no function": {answer{status: 404, kind: "ResourceNotFoundException", body: `{"Message": "Function not found"}`}, sandbox.Result{}, "ResourceNotFoundException"},
