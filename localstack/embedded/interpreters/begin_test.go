@@ -197,5 +197,5 @@ def temporary():
 	result, _ = r.run(t, r.request(t, source, "changes"))
 	require.NotNil(t, result.Failure)
 	assert.Equal(t, "OSError", result.Failure.Exception)
-	assert.Contains(t, result.Failure.Message, "the files of the artifact are read-only")
+	assert.Contains(t, result.Failure.Message, "what was deployed with the flow is read-only: write to another name")
 }

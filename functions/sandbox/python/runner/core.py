@@ -180,7 +180,7 @@ class Executor:
         if isinstance(error, MemoryError):
             message += " (the task went over its memory)"
         if isinstance(error, OSError) and error.errno == errno.EROFS and not os.path.isabs(str(error.filename)):
-            message += " (the files of the artifact are read-only)"
+            message += " (what was deployed with the flow is read-only: write to another name, or leave the file out of the flow's folder)"
         return _failure("TaskFailedError", message[:2000] + self.hint(error), kind, trace)
 
 
