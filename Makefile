@@ -22,9 +22,18 @@ ROWS     ?=
 help: ## Show what can be made
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
+# The binary of users: the client's commands, which start in 3 ms, and the whole
+# program as data, for those that need the server (localstack/cli/bundle). Arguments:
+# the file, flags of go build.
+CARRIED := localstack/cli/bundle/program
+define bundle
+$(GO) build $(2) -o $(CARRIED) ./localstack && $(GO) tool buildid $(CARRIED) > $(CARRIED).id && \
+	$(GO) build -tags bundle $(2) -o $(1) ./localstack && rm $(CARRIED) $(CARRIED).id
+endef
+
 .PHONY: build
 build: ## Build bin/millrace, client and server in one binary
-	$(GO) build -ldflags '-s -w -X main.version=$(VERSION)' -o bin/millrace ./localstack
+	$(call bundle,bin/millrace,-ldflags '-s -w -X main.version=$(VERSION)')
 
 # Python's packages of the platforms that users have, the binary in them: the
 # same bytes for the same commit. The package's version is in one place.
@@ -36,8 +45,8 @@ PLATFORMS ?= linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
 wheels: ## Build Python wheels that carry the binary into bin/wheels (PLATFORMS="linux/amd64 …")
 	@rm -rf bin/wheels && mkdir -p bin/wheels
 	@set -e; for platform in $(PLATFORMS); do \
-		GOOS=$${platform%/*} GOARCH=$${platform#*/} $(GO) build -trimpath -buildvcs=false \
-			-ldflags '-s -w -X main.version=$(RELEASE)+$(VERSION)' -o bin/wheels/.binary ./localstack; \
+		export GOOS=$${platform%/*} GOARCH=$${platform#*/}; \
+		$(call bundle,bin/wheels/.binary,-trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(RELEASE)+$(VERSION)'); \
 		python3 $(PACKAGE)/packaging/binary.py bin/wheels/.binary $$platform -o bin/wheels; \
 	done; rm bin/wheels/.binary
 

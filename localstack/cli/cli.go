@@ -17,14 +17,16 @@ import (
 	"millrace/localstack/cli/keys"
 	"millrace/localstack/cli/runs"
 	"millrace/localstack/cli/secrets"
-	"millrace/localstack/cli/serving"
 	"millrace/localstack/cli/session"
 )
 
 // Main runs the command line of this process and returns its exit code. version is
 // that of a release, "" for the commit that the binary was built of.
 func Main(version string) int {
-	err := Command(serviceVersion(version)).ExecuteContext(interruptible())
+	err := become(os.Args[1:])
+	if err == nil {
+		err = Command(serviceVersion(version)).ExecuteContext(interruptible())
+	}
 	if err != nil && explain(err) != "" {
 		fmt.Fprintln(os.Stderr, "millrace:", explain(err))
 	}
@@ -62,6 +64,6 @@ func Command(version string) *cobra.Command {
 	for _, group := range [][]*cobra.Command{runs.Commands(s), flows.Commands(s), secrets.Commands(s), keys.Commands(s), general.Commands(s, version)} {
 		c.AddCommand(s.Commands(group...)...)
 	}
-	c.AddCommand(serving.Commands(version)...)
+	c.AddCommand(servingCommands(version)...)
 	return c
 }

@@ -13,21 +13,19 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"millrace/localstack/cli/bundle"
 	"millrace/localstack/cli/command"
 	"millrace/localstack/client"
 )
 
-// TestClientCommandsNeedNothingOfTheServer keeps the server's libraries out of what
-// client commands are made of, so that they can be a program of their own.
+// TestClientCommandsNeedNothingOfTheServer keeps the server's libraries out of the
+// binary of users, in which each command would wait for them to initialize.
 func TestClientCommandsNeedNothingOfTheServer(t *testing.T) {
 	t.Parallel()
-	groups := []string{"command", "session", "output", "runs", "flows", "secrets", "keys", "general", "dev"}
-	args := []string{"list", "-deps"}
-	for _, group := range groups {
-		args = append(args, "millrace/localstack/cli/"+group)
-	}
-	out, err := exec.CommandContext(t.Context(), "go", args...).Output()
+	// -e: what it carries is not there.
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-e", "-deps", "-tags", "bundle", "millrace/localstack").Output()
 	require.NoError(t, err)
+	require.Contains(t, string(out), "millrace/localstack/cli/runs\n")
 	for _, imported := range strings.Fields(string(out)) {
 		for _, heavy := range []string{
 			"github.com/cockroachdb/", "github.com/danielgtaylor/huma", "github.com/santhosh-tekuri/jsonschema", "github.com/versity/",
@@ -36,6 +34,17 @@ func TestClientCommandsNeedNothingOfTheServer(t *testing.T) {
 			assert.False(t, strings.HasPrefix(imported, heavy), "a client command imports %s", imported)
 		}
 	}
+}
+
+// TestTheBinaryOfUsersListsAllCommands compares what it says of the commands that it
+// leaves to the whole program with what that says.
+func TestTheBinaryOfUsersListsAllCommands(t *testing.T) {
+	t.Parallel()
+	var whole []bundle.Command
+	for _, c := range servingCommands("1") {
+		whole = append(whole, bundle.Command{Name: c.Name(), Short: c.Short})
+	}
+	assert.ElementsMatch(t, whole, bundle.Commands)
 }
 
 func TestExitCodesOfErrors(t *testing.T) {

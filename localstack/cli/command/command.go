@@ -5,6 +5,8 @@ package command
 import (
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 )
@@ -94,4 +96,13 @@ func Group(c *cobra.Command, below ...*cobra.Command) *cobra.Command {
 	c.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
 	c.AddCommand(below...)
 	return c
+}
+
+// Program is the file that the user started, by which this process starts itself and
+// finds what lies beside it.
+func Program() (string, error) {
+	if filepath.IsAbs(os.Args[0]) { // set by the binary that carries this program
+		return os.Args[0], nil
+	}
+	return os.Executable()
 }

@@ -76,7 +76,7 @@ func upCommand() *cobra.Command {
 
 // spawn runs the same command in the background.
 func (o *cloudOptions) spawn(c *cobra.Command) error {
-	program, err := os.Executable()
+	program, err := command.Program()
 	if err != nil {
 		return err
 	}
@@ -159,7 +159,7 @@ func (o *cloudOptions) complete() (err error) {
 		o.AllowRanges = append(o.AllowRanges, "127.0.0.0/8", "::1/128")
 	}
 	if o.Bootstrap == "" {
-		program, err := os.Executable()
+		program, err := command.Program()
 		if err != nil {
 			return err
 		}

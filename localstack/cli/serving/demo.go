@@ -18,7 +18,7 @@ func demoCommand() *cobra.Command {
 		Short: "Show the service at work: start a server, upload the example flows, run them, retry one",
 		Args:  command.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			binary, err := os.Executable()
+			binary, err := command.Program()
 			if err != nil {
 				return err
 			}

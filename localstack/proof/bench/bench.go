@@ -111,7 +111,7 @@ func (b *bench) groups() []group {
 	out = append(out, messageGroup())
 	out = append(out, wideGroups()...)
 	out = append(out, historyGroup(b.History), liveGroup())
-	out = append(out, idleGroup())
+	out = append(out, idleGroup(), commandGroup())
 	return append(out, bootstrapGroups(b.Bootstrap, b.Deployed)...)
 }
 
