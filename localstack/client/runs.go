@@ -151,10 +151,28 @@ type LogPage struct {
 	NextToken string            `json:"next_token"`
 }
 
-// LogPage reads the page of a token, the first one for "".
-func (c *Client) LogPage(ctx context.Context, id, token string) (LogPage, error) {
+// LogFilter selects events of a log; what is empty selects all.
+type LogFilter struct {
+	Task  string
+	Level string // of this level or a more serious one
+	Since time.Time
+}
+
+// LogPage reads the page of a token, the first one for "". The token of a page is for
+// the filter of that page.
+func (c *Client) LogPage(ctx context.Context, id string, filter LogFilter, token string) (LogPage, error) {
+	query := url.Values{"next_token": {token}}
+	if filter.Task != "" {
+		query.Set("task_name", filter.Task)
+	}
+	if filter.Level != "" {
+		query.Set("level", filter.Level)
+	}
+	if !filter.Since.IsZero() {
+		query.Set("since", filter.Since.UTC().Format(time.RFC3339Nano))
+	}
 	var page LogPage
-	return page, c.Do(ctx, http.MethodGet, "/runs/"+id+"/logs?"+url.Values{"next_token": {token}}.Encode(), nil, &page)
+	return page, c.Do(ctx, http.MethodGet, "/runs/"+id+"/logs?"+query.Encode(), nil, &page)
 }
 
 // Log returns the whole log of a finished run. It waits, until ctx ends, for
@@ -163,7 +181,7 @@ func (c *Client) Log(ctx context.Context, id string) ([]LogEvent, error) {
 	var out []LogEvent
 	token := ""
 	for {
-		page, err := c.LogPage(ctx, id, token)
+		page, err := c.LogPage(ctx, id, LogFilter{}, token)
 		if err != nil {
 			return nil, err
 		}

@@ -63,6 +63,9 @@ func (o *reading) check() (err error) {
 	if o.level = strings.ToLower(o.level); o.level == "warn" {
 		o.level = "warning"
 	}
+	if o.task != "" && !instance.MatchString(o.task) {
+		return command.Usagef("--task is a task, such as price or price[3], not %q", o.task)
+	}
 	if o.level != "" && !slices.Contains(levels, o.level) {
 		return command.Usagef("--level is debug, info, warning, error or critical, not %q", o.level)
 	}
@@ -78,9 +81,13 @@ func (o *reading) check() (err error) {
 // print prints the log to its end; that of a run that has not ended as far as it is
 // there, unless it is followed.
 func (o *reading) print(ctx context.Context, api *client.Client, id string, out *output.Printer) error {
+	filter := client.LogFilter{Level: o.level, Since: o.from}
+	if m := instance.FindStringSubmatch(o.task); m != nil {
+		filter.Task = m[1]
+	}
 	token, ended := "", false
 	for {
-		page, err := api.LogPage(ctx, id, token)
+		page, err := api.LogPage(ctx, id, filter, token)
 		if err != nil {
 			return err
 		}
@@ -89,19 +96,23 @@ func (o *reading) print(ctx context.Context, api *client.Client, id string, out 
 				return err
 			}
 		}
+		before := token
 		if token = page.NextToken; token == "" {
 			return nil
 		}
-		if len(page.Events) > 0 {
+		// An empty page of a log that has ended is one in which the filter selects nothing.
+		if len(page.Events) > 0 || ended && token != before {
 			continue
 		}
 		// The log of a run that has ended comes to its end by itself, a moment later.
-		if !ended && !o.follow {
+		if !ended {
 			run, err := api.Run(ctx, id)
-			if err != nil || !run.Ended() {
+			if err != nil || !run.Ended() && !o.follow {
 				return err
 			}
-			ended = true
+			if ended = run.Ended(); ended && token != before {
+				continue
+			}
 		}
 		select {
 		case <-time.After(followEvery):
@@ -111,25 +122,21 @@ func (o *reading) print(ctx context.Context, api *client.Client, id string, out 
 	}
 }
 
-// event prints an event that was asked for.
+// event prints an event, unless it is of another instance of the task than was asked for.
 func (o *reading) event(out *output.Printer, data json.RawMessage) error {
 	var e client.LogEvent
 	if err := json.Unmarshal(data, &e); err != nil {
 		return err
 	}
-	at, _ := time.Parse(time.RFC3339Nano, e.Timestamp) // zero: shown, whatever is asked for
 	name := label(client.TaskRun{TaskName: e.TaskName, MapIndex: e.MapIndex})
-	switch {
-	case o.task != "" && o.task != e.TaskName && o.task != name,
-		o.level != "" && slices.Index(levels, e.Level) < slices.Index(levels, o.level),
-		!at.IsZero() && at.Before(o.from):
+	if o.task != "" && o.task != e.TaskName && o.task != name {
 		return nil
 	}
 	if out.JSON {
 		return out.Value(data)
 	}
 	when := e.Timestamp
-	if out.Terminal {
+	if at, err := time.Parse(time.RFC3339Nano, when); err == nil && out.Terminal {
 		when = at.Local().Format("15:04:05.000")
 	}
 	if name == "" {

@@ -3,9 +3,11 @@
 package runs
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -28,80 +30,111 @@ func Commands(s *session.Session) []*cobra.Command {
 	}
 }
 
+// statuses are those of runs, as the API has them.
+var statuses = []string{"QUEUED", "RUNNING", "SUCCEEDED", "FAILED", "TIMED_OUT", "CANCELLATION_REQUESTED", "CANCELLED"}
+
+// listing are the flags of runs.
+type listing struct {
+	status, flow, deployment, environment, since string
+	limit                                        int
+}
+
 func listCommand(s *session.Session) *cobra.Command {
-	var status, flow, environment, since string
-	var limit int
+	var o listing
 	c := &cobra.Command{
 		Use:   "runs",
 		Short: "List runs, the newest first",
 		Args:  command.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			query := url.Values{}
-			for name, value := range map[string]string{"flow_name": flow, "environment": environment} {
-				if value != "" {
-					query.Set(name, value)
-				}
-			}
-			if since != "" {
-				from, err := Since(since, time.Now())
-				if err != nil {
-					return command.Usagef("--since: %w", err)
-				}
-				query.Set("since", from.UTC().Format(time.RFC3339))
-			}
-			if limit < 1 || limit > most {
-				return command.Usagef("--limit is 1 to %d", most)
-			}
-			// Those of one status are chosen here: a server may not know that filter.
-			query.Set("limit", strconv.Itoa(limit))
-			if status = strings.ToUpper(status); status != "" {
-				query.Set("limit", strconv.Itoa(most))
+			query, err := o.query()
+			if err != nil {
+				return err
 			}
 			api, err := s.Client()
 			if err != nil {
 				return err
 			}
-			var page struct {
-				Items []json.RawMessage `json:"items"`
-			}
-			if err := api.Do(c.Context(), http.MethodGet, "/runs?"+query.Encode(), nil, &page); err != nil {
+			items, err := list(c.Context(), api, query, o.limit)
+			if err != nil {
 				return err
 			}
-			return printRuns(s.Out(c), page.Items, status, limit)
+			return printRuns(s.Out(c), items)
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&status, "status", "", "only runs that are it, such as FAILED; of the newest 500")
-	f.StringVar(&flow, "flow", "", "only runs of this flow")
-	f.StringVar(&environment, "env", "", "only runs in this environment")
-	f.StringVar(&since, "since", "", "only runs made since: a duration such as 90m or 1d, or a time in RFC 3339")
-	f.IntVar(&limit, "limit", 20, "how many at most")
+	f.StringVar(&o.status, "status", "", "only runs that are it, such as FAILED")
+	f.StringVar(&o.flow, "flow", "", "only runs of this flow")
+	f.StringVar(&o.deployment, "deployment", "", "only runs of this deployment")
+	f.StringVar(&o.environment, "env", "", "only runs in this environment")
+	f.StringVar(&o.since, "since", "", "only runs made since: a duration such as 90m or 1d, or a time in RFC 3339")
+	f.IntVar(&o.limit, "limit", 20, "how many at most, up to 500")
 	c.AddCommand(getCommand(s))
 	return c
 }
 
-func printRuns(out *output.Printer, items []json.RawMessage, status string, limit int) error {
-	kept := []json.RawMessage{}
-	var rows [][]string
-	for _, item := range items {
+// query is what the flags ask of the API.
+func (o *listing) query() (url.Values, error) {
+	query := url.Values{}
+	o.status = strings.ToUpper(o.status)
+	if o.status != "" && !slices.Contains(statuses, o.status) {
+		return nil, command.Usagef("--status is one of %s, not %q", strings.Join(statuses, ", "), o.status)
+	}
+	for name, value := range map[string]string{
+		"status": o.status, "flow_name": o.flow, "deployment": o.deployment, "environment": o.environment,
+	} {
+		if value != "" {
+			query.Set(name, value)
+		}
+	}
+	if o.since != "" {
+		from, err := Since(o.since, time.Now())
+		if err != nil {
+			return nil, command.Usagef("--since: %w", err)
+		}
+		query.Set("since", from.UTC().Format(time.RFC3339))
+	}
+	if o.limit < 1 || o.limit > most {
+		return nil, command.Usagef("--limit is 1 to %d", most)
+	}
+	return query, nil
+}
+
+// list asks for runs until there are enough or no more: the server looks for those that
+// a query selects in a part of the history at a time.
+func list(ctx context.Context, api *client.Client, query url.Values, limit int) ([]json.RawMessage, error) {
+	items := []json.RawMessage{}
+	for {
+		query.Set("limit", strconv.Itoa(limit-len(items)))
+		var page struct {
+			Items []json.RawMessage `json:"items"`
+			Until string            `json:"next_until"`
+		}
+		if err := api.Do(ctx, http.MethodGet, "/runs?"+query.Encode(), nil, &page); err != nil {
+			return nil, err
+		}
+		items = append(items, page.Items...)
+		if page.Until == "" || len(items) >= limit {
+			return items, nil
+		}
+		query.Set("until", page.Until)
+	}
+}
+
+func printRuns(out *output.Printer, items []json.RawMessage) error {
+	if out.JSON {
+		all, err := json.Marshal(map[string]any{"items": items})
+		if err != nil {
+			return err
+		}
+		return out.Value(all)
+	}
+	rows := make([][]string, len(items))
+	for i, item := range items {
 		var run client.Run
 		if err := json.Unmarshal(item, &run); err != nil {
 			return err
 		}
-		if status != "" && run.Status != status || len(kept) == limit {
-			continue
-		}
-		kept = append(kept, item)
-		rows = append(rows, []string{
-			run.Slug, run.FlowName, run.FlowVersion, run.Status, out.Time(run.CreatedAt), took(run), why(run),
-		})
-	}
-	if out.JSON {
-		list, err := json.Marshal(map[string]any{"items": kept})
-		if err != nil {
-			return err
-		}
-		return out.Value(list)
+		rows[i] = []string{run.Slug, run.FlowName, run.FlowVersion, run.Status, out.Time(run.CreatedAt), took(run), why(run)}
 	}
 	return out.Table([]string{"RUN", "FLOW", "VERSION", "STATUS", "CREATED", "TOOK", "WHY"}, rows)
 }
