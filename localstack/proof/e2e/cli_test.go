@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
 	"os"
@@ -28,15 +29,21 @@ type answer struct {
 
 func (u *user) run(stdin string, args ...string) answer {
 	u.t.Helper()
-	cmd := exec.CommandContext(u.t.Context(), binary, args...)
+	cmd := u.command(args...)
 	var out, said bytes.Buffer
-	cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr = u.dir, strings.NewReader(stdin), &out, &said
-	cmd.Env = append(os.Environ(), append([]string{"MILLRACE_URL=", "MILLRACE_API_KEY=", "XDG_CONFIG_HOME=" + u.dir}, u.env...)...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), &out, &said
 	err := cmd.Run()
 	if err != nil {
 		require.IsType(u.t, &exec.ExitError{}, err)
 	}
 	return answer{cmd.ProcessState.ExitCode(), out.String(), said.String()}
+}
+
+func (u *user) command(args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(u.t.Context(), binary, args...)
+	cmd.Dir = u.dir
+	cmd.Env = append(os.Environ(), append([]string{"MILLRACE_URL=", "MILLRACE_API_KEY=", "XDG_CONFIG_HOME=" + u.dir}, u.env...)...)
+	return cmd
 }
 
 // must runs a command that is done.
@@ -45,6 +52,39 @@ func (u *user) must(args ...string) string {
 	a := u.run("", args...)
 	require.Zero(u.t, a.code, "%v: %s%s", args, a.out, a.err)
 	return a.out
+}
+
+// begun is a command that goes on. It has told which run it is about.
+type begun struct {
+	cmd      *exec.Cmd
+	run      string // its slug
+	out, err *bytes.Buffer
+	read     func()
+}
+
+// begin starts a command that starts a run, and waits until it has.
+func (u *user) begin(args ...string) begun {
+	u.t.Helper()
+	b := begun{cmd: u.command(args...), out: &bytes.Buffer{}, err: &bytes.Buffer{}}
+	b.cmd.Stderr = b.err
+	pipe, err := b.cmd.StdoutPipe()
+	require.NoError(u.t, err)
+	require.NoError(u.t, b.cmd.Start())
+	out := bufio.NewReader(pipe)
+	first, err := out.ReadString('\n')
+	require.NoError(u.t, err)
+	words := strings.Fields(first)
+	require.Len(u.t, words, 3, first)
+	b.run = words[2]
+	b.read = func() { _, _ = out.WriteTo(b.out) } // what it printed is compared
+	return b
+}
+
+// end waits for the command's end and returns its exit code.
+func (b begun) end() int {
+	b.read()
+	_ = b.cmd.Wait() // the code tells
+	return b.cmd.ProcessState.ExitCode()
 }
 
 // TestFromNothingToAGreenRun does what a new user does, and goes on from there.
@@ -161,6 +201,18 @@ func TestExitCodesByOutcome(t *testing.T) {
 	u.must("cancel", run.RunID)
 	assert.Zero(t, (<-watched).code, "the log ends with the run")
 	assert.Contains(t, u.must("runs", "get", "last"), "CANCELLED")
+
+	// A run that is cancelled while it is watched, and one whose watching is interrupted.
+	watch := u.begin("run", "long@1", "-w")
+	u.must("cancel", watch.run)
+	assert.Equal(t, 4, watch.end())
+	assert.Contains(t, watch.out.String(), "CANCELLED in ")
+	watch = u.begin("run", "long@1", "-w")
+	require.NoError(t, watch.cmd.Process.Signal(os.Interrupt))
+	assert.Equal(t, 130, watch.end())
+	assert.Contains(t, watch.err.String(), "the run goes on: millrace logs -f ")
+	assert.Contains(t, u.must("runs", "--flow", "long", "--status", "running"), watch.run)
+	u.must("cancel", watch.run)
 
 	for want, args := range map[int][][]string{
 		2: {{"runs", "--nope"}, {"nope"}, {"runs", "--since", "x"}, {"run"}, {"output", "last", "a b"}, {"runs", "--limit", "0"}, {"logs", "last", "--level", "loud"}},
