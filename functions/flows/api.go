@@ -26,10 +26,14 @@ type FlowRegisterRequest struct {
 	Tags             map[string]string `json:"tags,omitempty" doc:"Up to 50"`
 	DefaultExecutor  *string           `json:"default_executor,omitempty" maxLength:"64" doc:"One of GET /backends, python by default; another runtime is 400"`
 	ExecutionMode    *string           `json:"execution_mode,omitempty" maxLength:"64" doc:"nano (default), micro, small, medium, large or xlarge; another is 400"`
+	DryRun           bool              `json:"dry_run,omitempty" doc:"Checks the version and answers what would be registered, but stores nothing; code that is not uploaded yet is not checked"`
 }
 
 // FlowRegisterResponse is a version as it was registered.
-type FlowRegisterResponse struct{ registry.VersionView }
+type FlowRegisterResponse struct {
+	registry.VersionView
+	DryRun bool `json:"dry_run,omitempty" doc:"Nothing was stored"`
+}
 
 // FlowDetailResponse is a version with its flow_spec.
 type FlowDetailResponse struct {

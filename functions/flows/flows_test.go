@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -102,6 +103,35 @@ func TestVersionsAreStringsAndTheNewestRegisteredIsLatest(t *testing.T) {
 	assert.Equal(t, "1-rc.1_b", item.String(t, "items", 0, "latest_version"))
 	assert.Equal(t, json.Number("3"), item.Get(t, "items", 0, "version_count"))
 	assert.Equal(t, "number 1-rc.1_b", item.String(t, "items", 0, "description"))
+}
+
+// TestADryRunStoresNothing checks versions before their code is uploaded.
+func TestADryRunStoresNothing(t *testing.T) {
+	t.Parallel()
+	env := localtest.New(t, flows.Spec)
+	dry := object{"dry_run": true, "code_hash": "abc"}
+	audited(t, env, 0, func() {
+		res := register(t, env, "etl", "1", registrytest.PythonSpec, dry).Require(t, 200)
+		assert.Equal(t, true, res.Get(t, "dry_run"))
+		assert.Equal(t, "1", res.String(t, "flow_version"))
+		register(t, env, "etl", "1", registrytest.PythonSpec, object{"dry_run": false}).Require(t, 422)
+		register(t, env, "etl", "latest", registrytest.Spec(1), dry).Require(t, 422)
+		register(t, env, "etl", "1", `{"tasks": []}`, dry).Require(t, 422)
+		register(t, env, "etl", "1", registrytest.Spec(1), dry, object{"execution_mode": "huge"}).Require(t, 400)
+		env.Do(t, env.A.Key, "GET", "/flows/etl/1", nil).Require(t, 404)
+		assert.Empty(t, env.Do(t, env.A.Key, "GET", "/flows", nil).Require(t, 200).Items(t))
+	})
+	// What is there: the same content is a success, other content is refused as it would be.
+	first := register(t, env, "etl", "1", registrytest.Spec(1)).Require(t, 200)
+	assert.NotContains(t, string(first.Body), "dry_run")
+	env.Clock.Advance(time.Minute)
+	again := register(t, env, "etl", "1", registrytest.Spec(1), dry).Require(t, 200)
+	assert.Equal(t, first.String(t, "registered_at"), again.String(t, "registered_at"))
+	register(t, env, "etl", "1", registrytest.Spec(2), dry).Require(t, 409)
+	missing := registry.ArtifactURI(env.A.OrgID + "/artifacts/etl/1/01NONE.zip")
+	res := register(t, env, "etl", "2", registrytest.PythonSpec, dry, object{"artifact_store_uri": missing})
+	assert.GreaterOrEqual(t, res.Code, 403, "code that is named is checked")
+	env.Do(t, env.A.Key, "GET", "/flows/etl/2", nil).Require(t, 404)
 }
 
 func TestForeignArtifactIs403(t *testing.T) {

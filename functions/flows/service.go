@@ -25,7 +25,7 @@ type service struct {
 	cursors httpapi.Cursors
 }
 
-// register registers a version. Errors: errs.Forbidden for an artifact of
+// register registers a version, or checks one. Errors: errs.Forbidden for an artifact of
 // another workspace, errs.Unprocessable with an entry per fault, errs.Invalid
 // for an unsupported runtime, errs.Conflict for other content.
 func (s *service) register(ctx context.Context, req *registerIn) (FlowRegisterResponse, error) {
@@ -35,6 +35,7 @@ func (s *service) register(ctx context.Context, req *registerIn) (FlowRegisterRe
 		Description: orEmpty(in.Description), Tags: in.Tags, Kinds: s.store.Kinds,
 	}
 	org := tenant.From(ctx).OrgID
+	reg.Unuploaded = in.DryRun && orEmpty(in.ArtifactStoreURI) == ""
 	if uri := orEmpty(in.ArtifactStoreURI); uri != "" {
 		key, err := registry.ArtifactKey(org, uri)
 		if err != nil {
@@ -51,13 +52,17 @@ func (s *service) register(ctx context.Context, req *registerIn) (FlowRegisterRe
 	if err := s.artifact(ctx, reg.ArtifactKey); err != nil {
 		return FlowRegisterResponse{}, err
 	}
+	if in.DryRun {
+		v, err := s.store.Check(ctx, reg)
+		return FlowRegisterResponse{VersionView: v.View(), DryRun: true}, err
+	}
 	out, err := s.store.Commit(ctx, registry.Change{Register: reg, Audit: func(o registry.Outcome) audit.Change {
 		return audit.Change{
 			Action: "register", ResourceType: "flow", ResourceID: o.Version.FlowName, After: o.Version.View(),
 			Metadata: map[string]any{"flow_version": o.Version.FlowVersion},
 		}
 	}})
-	return FlowRegisterResponse{out.Version.View()}, err
+	return FlowRegisterResponse{VersionView: out.Version.View()}, err
 }
 
 // runtime sets executor and tier.

@@ -4,9 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
-	"strconv"
-	"strings"
 
 	"golang.org/x/sync/errgroup"
 
@@ -27,35 +24,10 @@ func deploy(ctx context.Context, api *client.Client, code *flows.Code) (told []s
 		group.Go(func() error {
 			number, err := code.Deploy(ctx, api, f, version(code))
 			told[i] = fmt.Sprintf("%s %s, deployment version %d", f.Name, version(code), number)
-			errs[i] = placed(f, err)
+			errs[i] = f.Placed(err)
 			return nil
 		})
 	}
 	_ = group.Wait() // each has its error
 	return told, errors.Join(errs...)
-}
-
-var taskPlace = regexp.MustCompile(`^body\.flow_spec\.tasks\[(\d+)\]`)
-
-// placed says of a refusal where in the user's files it is: at the task that it names, or
-// at the flow.
-func placed(f flows.Flow, err error) error {
-	refused, ok := errors.AsType[*client.Error](err)
-	if !ok {
-		return err
-	}
-	var lines []string
-	for line := range strings.Lines(refused.Detail()) {
-		at := f.Name
-		if f.File != "" {
-			at = fmt.Sprintf("%s:%d", f.File, f.Line)
-		}
-		if found := taskPlace.FindStringSubmatch(line); found != nil {
-			if i, err := strconv.Atoi(found[1]); err == nil && i < len(f.Lines) && f.Lines[i] != "" {
-				at = f.Lines[i]
-			}
-		}
-		lines = append(lines, at+": "+strings.TrimRight(line, "\n"))
-	}
-	return errors.New(strings.Join(lines, "\n"))
 }

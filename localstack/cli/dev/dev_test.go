@@ -17,24 +17,6 @@ import (
 	"millrace/localstack/client"
 )
 
-func TestARefusalIsPlaced(t *testing.T) {
-	t.Parallel()
-	f := flows.Flow{Name: "daily", File: "flow.py", Line: 9, Lines: []string{"flow.py:3", ""}}
-	refusal := func(detail string) error {
-		return fmt.Errorf("complete: %w", &client.Error{Status: 422, Body: `{"detail":` + detail + `}`})
-	}
-	for detail, want := range map[string]string{
-		`[{"loc":["body","flow_spec","tasks",0,"name"],"msg":"x"},{"loc":["body","flow_spec"],"msg":"y"}]`: "flow.py:3: body.flow_spec.tasks[0].name: x\nflow.py:9: body.flow_spec: y",
-		`[{"loc":["body","flow_spec","tasks",1],"msg":"x"}]`:                                               "flow.py:9: body.flow_spec.tasks[1]: x",
-		`[{"loc":["body","flow_spec","tasks",7],"msg":"x"}]`:                                               "flow.py:9: body.flow_spec.tasks[7]: x",
-		`"too many versions"`: "flow.py:9: too many versions",
-	} {
-		assert.EqualError(t, placed(f, refusal(detail)), want)
-	}
-	assert.EqualError(t, placed(flows.Flow{Name: "daily"}, refusal(`"no"`)), "daily: no")
-	assert.EqualError(t, placed(f, io.EOF), "EOF")
-}
-
 func TestTheFlowToRunIsThatOfTheFileSavedLast(t *testing.T) {
 	t.Parallel()
 	two := []flows.Flow{{Name: "a", File: "a.py"}, {Name: "b", File: "b.py"}, {Name: "c", File: "b.py"}}

@@ -2,6 +2,7 @@ package flows
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -39,16 +40,17 @@ func deployCommand(s *session.Session) *cobra.Command {
 			if len(args) == 1 {
 				path = args[0]
 			}
-			var api *client.Client
-			var on Runtime
-			if !o.check {
-				var err error
-				if api, err = s.Changing(c); err != nil {
-					return err
-				}
-				if on, err = RuntimeOf(c.Context(), api); err != nil {
-					return err
-				}
+			server := s.Changing
+			if o.check {
+				server = func(*cobra.Command) (*client.Client, error) { return s.Client() }
+			}
+			api, err := server(c)
+			if err != nil {
+				return err
+			}
+			on, err := RuntimeOf(c.Context(), api)
+			if err != nil {
+				return err
 			}
 			collected, err := collect(c.Context(), path, on, c.ErrOrStderr())
 			if err != nil {
@@ -70,27 +72,43 @@ func deployCommand(s *session.Session) *cobra.Command {
 	f.StringVar(&o.tier, "tier", "", "nano, micro, small, medium (of a new deployment), large or xlarge")
 	f.StringVar(&o.schedule, "schedule", "", "cron expression, kept with the deployment")
 	f.StringVar(&o.timezone, "timezone", "", "IANA zone of the schedule")
-	f.BoolVar(&o.check, "check", false, "import and pack only, upload nothing")
+	f.BoolVar(&o.check, "check", false, "import, pack, and have the server check the flows; upload nothing")
 	return c
 }
 
-// all deploys each flow.
+// all deploys each flow, or checks each and tells of all that are wrong.
 func (o *deploying) all(c *cobra.Command, out *output.Printer, api *client.Client, collected *Code) error {
-	if o.check {
-		for _, f := range collected.Flows {
-			out.Printf("%s %s: %d files, %s\n", f.Name, o.version, collected.Files, size(len(collected.Zip)))
-		}
-		return nil
-	}
+	var wrong []error
 	for _, f := range collected.Flows {
+		if o.check {
+			wrong = append(wrong, o.checked(c, out, api, collected, f))
+			continue
+		}
 		upload := client.Upload{FlowName: f.Name, FlowVersion: o.version, DeploymentName: f.Name, Spec: f.Spec, Zip: collected.Zip}
 		if o.name != "" {
 			upload.DeploymentName = o.name
 		}
 		if err := o.one(c, out, api, upload, collected.Files); err != nil {
-			return fmt.Errorf("%s %s: %w", f.Name, o.version, err)
+			return fmt.Errorf("%s %s: %w", f.Name, o.version, f.faulty(err))
 		}
 	}
+	return errors.Join(wrong...)
+}
+
+// checked asks the server whether it would register a flow.
+func (o *deploying) checked(c *cobra.Command, out *output.Printer, api *client.Client, collected *Code, f Flow) error {
+	body := map[string]any{"flow_name": f.Name, "flow_version": o.version, "flow_spec": f.Spec, "dry_run": true}
+	if o.tier != "" {
+		body["execution_mode"] = o.tier
+	}
+	var answer json.RawMessage
+	if err := api.Do(c.Context(), http.MethodPost, "/flows", body, &answer); err != nil {
+		return f.faulty(err)
+	}
+	if out.JSON {
+		return out.Value(answer)
+	}
+	out.Printf("%s %s: %d files, %s\n", f.Name, o.version, collected.Files, size(len(collected.Zip)))
 	return nil
 }
 

@@ -1,17 +1,22 @@
 package flows
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
+	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"millrace/localstack/cli/output"
 	"millrace/localstack/client"
 )
 
@@ -58,4 +63,53 @@ func TestPackagesAreThoseForTheServer(t *testing.T) {
 	assert.Equal(t, "flow.py", made.Flows[0].File)
 	assert.Equal(t, []string{"flow.py:2"}, made.Flows[0].Lines)
 	assert.NotEmpty(t, made.Zip)
+}
+
+func TestARefusalIsPlaced(t *testing.T) {
+	t.Parallel()
+	f := Flow{Name: "daily", File: "flow.py", Line: 9, Lines: []string{"flow.py:3", ""}}
+	refusal := func(detail string) error {
+		return fmt.Errorf("complete: %w", &client.Error{Status: 422, Body: `{"detail":` + detail + `}`})
+	}
+	for detail, want := range map[string]string{
+		`[{"loc":["body","flow_spec","tasks",0,"name"],"msg":"x"},{"loc":["body","flow_spec"],"msg":"y"}]`: "flow.py:3: body.flow_spec.tasks[0].name: x\nflow.py:9: body.flow_spec: y",
+		`[{"loc":["body","flow_spec","tasks",1],"msg":"x"}]`:                                               "flow.py:9: body.flow_spec.tasks[1]: x",
+		`[{"loc":["body","flow_spec","tasks",7],"msg":"x"}]`:                                               "flow.py:9: body.flow_spec.tasks[7]: x",
+		`"too many versions"`: "flow.py:9: too many versions",
+	} {
+		assert.EqualError(t, f.Placed(refusal(detail)), want)
+	}
+	assert.EqualError(t, Flow{Name: "daily"}.Placed(refusal(`"no"`)), "daily: no")
+	assert.EqualError(t, f.Placed(io.EOF), "EOF")
+}
+
+// TestACheckAsksTheServer has two flows checked, of which the server takes one.
+func TestACheckAsksTheServer(t *testing.T) {
+	t.Parallel()
+	var asked []string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		assert.NoError(t, err)
+		asked = append(asked, r.Method+" "+r.URL.Path+" "+string(body))
+		if strings.Contains(string(body), "bad") {
+			w.WriteHeader(http.StatusUnprocessableEntity)
+			fmt.Fprint(w, `{"detail":[{"loc":["body","flow_spec","tasks",0],"msg":"x"}]}`)
+			return
+		}
+		fmt.Fprint(w, `{"flow_name":"daily","dry_run":true}`)
+	}))
+	t.Cleanup(server.Close)
+	o := deploying{check: true, version: "7", tier: "small"}
+	code := &Code{Files: 2, Zip: make([]byte, 2048), Flows: []Flow{
+		{Name: "bad", File: "flow.py", Line: 9, Lines: []string{"flow.py:3"}, Spec: json.RawMessage(`{}`)},
+		{Name: "daily", Spec: json.RawMessage(`{"tasks":[]}`)},
+	}}
+	var out bytes.Buffer
+	c := &cobra.Command{}
+	c.SetContext(t.Context())
+	err := o.all(c, output.New(&out, false), &client.Client{BaseURL: server.URL}, code)
+	require.EqualError(t, err, "flow.py:3: body.flow_spec.tasks[0]: x")
+	assert.Equal(t, "daily 7: 2 files, 2 KB\n", out.String())
+	require.Len(t, asked, 2)
+	assert.Equal(t, `POST /flows {"dry_run":true,"execution_mode":"small","flow_name":"daily","flow_spec":{"tasks":[]},"flow_version":"7"}`, asked[1])
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"millrace/shared/account/quota"
+	"millrace/shared/account/tenant"
 	"millrace/shared/platform/budget"
 	"millrace/shared/platform/clock"
 	"millrace/shared/platform/errs"
@@ -31,6 +32,9 @@ type Registration struct {
 	// CodeOnly: a version that is there has the same content if spec and code
 	// are the same; the other fields are the deployment's own.
 	CodeOnly bool
+	// Unuploaded: the code is not there yet, so that nothing of it is checked or
+	// compared. It can only be checked: see [Store.Check].
+	Unuploaded bool
 }
 
 // Parse reads the flow_spec and lists every fault of it and of the other fields
@@ -54,7 +58,7 @@ func (r *Registration) Parse(ctx context.Context, spec json.RawMessage) error {
 		return err
 	}
 	faults = append(faults, invalid...)
-	if r.Flow = flow; flow != nil && r.ArtifactKey == "" && needsCode(flow) {
+	if r.Flow = flow; flow != nil && r.ArtifactKey == "" && !r.Unuploaded && needsCode(flow) {
 		faults = append(faults, errs.Detail{
 			Type: "missing", Loc: errs.Body("artifact_store_uri"),
 			Msg: "a flow with Python tasks needs an uploaded artifact: initiate and complete an upload, or name one",
@@ -80,6 +84,9 @@ func (r *Registration) store(ctx context.Context, s Store) error {
 // matches reports whether a registered version has the registration's content.
 // Code is compared by its hash where both have one, else by the artifact.
 func (r *Registration) matches(v *Version) bool {
+	if r.Unuploaded {
+		return r.Flow.Hash() == v.SpecHash
+	}
 	code := r.ArtifactKey == v.ArtifactKey
 	if r.CodeHash != "" && v.CodeHash != "" {
 		code = r.CodeHash == v.CodeHash && (r.ArtifactKey == "") == (v.ArtifactKey == "")
@@ -92,17 +99,49 @@ func (r *Registration) matches(v *Version) bool {
 		slices.Equal(r.DepPackageSlugs, v.DepPackageSlugs)
 }
 
-// register plans the version and the flow's head. Errors: errs.Conflict if the
+// Check returns the version that a registration would make, or that is there with the
+// same content. It stores nothing, and takes no room. Errors: errs.Conflict if the
 // version is there with other content.
+func (s Store) Check(ctx context.Context, r *Registration) (Version, error) {
+	principal := tenant.From(ctx)
+	_, have, err := r.find(ctx, s.Table, principal.OrgID)
+	if err != nil {
+		return Version{}, err
+	}
+	if have != nil {
+		return *have, nil
+	}
+	return r.version(principal.OrgID, principal.Actor(), clock.ToMillis(s.Clock.Now())), nil
+}
+
+// find reads the version and the flow's head, nil where they are not there. Errors:
+// errs.Conflict if the version is there with other content.
+func (r *Registration) find(ctx context.Context, t table.Table, org string) (*Head, *Version, error) {
+	head, have, err := readVersion(ctx, t, org, r.FlowName, r.FlowVersion)
+	if err == nil && have != nil && !r.matches(have) {
+		err = errs.New(errs.Conflict, "Flow '%s' version '%s' is already registered with other content", r.FlowName, r.FlowVersion)
+	}
+	return head, have, err
+}
+
+// version is a new version, but for what it has of its flow's head.
+func (r *Registration) version(org, actor string, now clock.Millis) Version {
+	return Version{
+		Key: versionKey(org, r.FlowName, r.FlowVersion), OrgID: org, FlowName: r.FlowName, FlowVersion: r.FlowVersion,
+		SpecHash: r.Flow.Hash(), TaskCount: len(r.Flow.Tasks),
+		ArtifactKey: r.ArtifactKey, CodeHash: r.CodeHash, Description: r.Description,
+		DefaultExecutor: r.DefaultExecutor, ExecutionMode: r.ExecutionMode,
+		Tags: r.Tags, DepPackageSlugs: r.DepPackageSlugs, RegisteredAt: now, RegisteredBy: actor,
+	}
+}
+
+// register plans the version and the flow's head. Errors: those of [Registration.find].
 func (p *plan) register(r *Registration) error {
-	head, have, err := readVersion(p.ctx, p.Table, p.org, r.FlowName, r.FlowVersion)
+	head, have, err := r.find(p.ctx, p.Table, p.org)
 	if err != nil {
 		return err
 	}
 	if have != nil {
-		if !r.matches(have) {
-			return errs.New(errs.Conflict, "Flow '%s' version '%s' is already registered with other content", r.FlowName, r.FlowVersion)
-		}
 		p.out.Version, p.out.Latest = *have, head.LatestVersion
 		return nil
 	}
@@ -133,13 +172,8 @@ func (p *plan) register(r *Registration) error {
 			If: table.And(table.Eq("incarnation", head.Incarnation), table.Eq("seq", head.Seq)),
 		})
 	}
-	v := Version{
-		Key: versionKey(p.org, r.FlowName, r.FlowVersion), OrgID: p.org, FlowName: r.FlowName, FlowVersion: r.FlowVersion,
-		Seq: p.head.Seq, Incarnation: p.head.Incarnation, SpecHash: r.Flow.Hash(), TaskCount: len(r.Flow.Tasks),
-		ArtifactKey: r.ArtifactKey, CodeHash: r.CodeHash, Description: r.Description,
-		DefaultExecutor: r.DefaultExecutor, ExecutionMode: r.ExecutionMode,
-		Tags: r.Tags, DepPackageSlugs: r.DepPackageSlugs, RegisteredAt: now, RegisteredBy: p.actor,
-	}
+	v := r.version(p.org, p.actor, now)
+	v.Seq, v.Incarnation = p.head.Seq, p.head.Incarnation
 	p.add(table.Put{Item: v, If: table.Or(table.IsNew(), table.Ne("incarnation", v.Incarnation))})
 	p.out.Version, p.out.Registered, p.out.Latest = v, true, v.FlowVersion
 	return nil
