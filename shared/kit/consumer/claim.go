@@ -103,7 +103,7 @@ func (d *Delivery) finish(ctx context.Context, log *slog.Logger) {
 	if d.marked {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deferring)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTimeout)
 	defer cancel()
 	if _, err := d.cfg.Table.Update(ctx, d.mark()); err != nil {
 		log.WarnContext(ctx, "handled event not marked", "error", err)
@@ -113,7 +113,7 @@ func (d *Delivery) finish(ctx context.Context, log *slog.Logger) {
 // release releases the claim of an event that was not handled. If that fails,
 // the lease must expire first.
 func (d *Delivery) release(ctx context.Context, log *slog.Logger) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deferring)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTimeout)
 	defer cancel()
 	err := d.cfg.Table.Delete(ctx, table.Delete{Key: d.key, If: d.mine()})
 	if err != nil && !errors.Is(err, table.ErrConditionFailed) {

@@ -25,10 +25,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"runtime/debug"
-	"strconv"
-	"strings"
-	"sync"
 	"time"
 
 	lambda "github.com/aws/aws-lambda-go/events"
@@ -37,6 +33,7 @@ import (
 	"millrace/shared/platform/bus"
 	"millrace/shared/platform/clock"
 	"millrace/shared/platform/queue"
+	"millrace/shared/platform/queue/batch"
 	"millrace/shared/platform/table"
 )
 
@@ -44,13 +41,12 @@ import (
 // queues keep messages for at most 14 days.
 const Remember = 15 * 24 * time.Hour
 
-// Delays before a message is delivered again.
-const (
-	firstRetry = 2 * time.Second
-	mostRetry  = time.Minute
-	unreadable = time.Second // on its way to the dead-letter queue
-	deferring  = 5 * time.Second
-)
+// unreadableDelay is the delay before an unreadable message is delivered again,
+// on its way to the dead-letter queue.
+const unreadableDelay = time.Second
+
+// writeTimeout bounds the writes after a handler.
+const writeTimeout = 5 * time.Second
 
 // Config configures a consumer. All fields are required.
 type Config struct {
@@ -103,63 +99,42 @@ func New(cfg Config, routes ...Route) *Consumer {
 }
 
 // Messages handles a batch of messages concurrently and returns those to be
-// delivered again.
-func (c *Consumer) Messages(ctx context.Context, batch lambda.SQSEvent) (lambda.SQSEventResponse, error) {
-	var (
-		mu  sync.Mutex
-		out lambda.SQSEventResponse
-		wg  sync.WaitGroup
-	)
-	for _, m := range batch.Records {
-		wg.Go(func() {
-			again, err := c.message(ctx, m)
-			if err == nil {
-				return
-			}
-			c.postpone(ctx, m, again)
-			mu.Lock()
-			defer mu.Unlock()
-			out.BatchItemFailures = append(out.BatchItemFailures, lambda.SQSBatchItemFailure{ItemIdentifier: m.MessageId})
-		})
-	}
-	wg.Wait()
-	return out, nil
+// delivered again (see package batch).
+func (c *Consumer) Messages(ctx context.Context, messages lambda.SQSEvent) (lambda.SQSEventResponse, error) {
+	return batch.Handler{Queues: c.cfg.Queues, Log: c.cfg.Log, Do: c.message}.Messages(ctx, messages)
 }
 
-// message handles one message. If it returns an error, the message is to be
-// delivered again after the given delay.
-func (c *Consumer) message(ctx context.Context, m lambda.SQSMessage) (again time.Duration, err error) {
-	receives, _ := strconv.Atoi(m.Attributes["ApproximateReceiveCount"])
+// message handles one message.
+func (c *Consumer) message(ctx context.Context, m batch.Message) error {
 	d, route, err := c.read(m)
 	if err != nil {
-		return c.refuse(ctx, m, receives, err)
+		return c.reject(ctx, m, err)
 	}
 	log := c.cfg.Log.With("consumer", c.cfg.Name, "type", d.DetailType, "event", d.ID, "org_id", d.Workspace)
-	again = min(firstRetry<<min(max(receives-1, 0), 10), mostRetry)
 	held, err := d.take(ctx)
 	switch {
 	case err != nil:
 		log.ErrorContext(ctx, "event not claimed", "error", err)
-		return again, err
+		return err
 	case held == handled:
-		return 0, nil
+		return nil
 	case held > 0:
-		return held, errors.New("consumer: another process holds the event")
+		return batch.RetryAfter(held, errors.New("consumer: another process holds the event"))
 	}
-	if err := c.run(ctx, d, route); err != nil {
+	if err := batch.Recover(ctx, log, func() error { return c.run(ctx, d, route) }); err != nil {
 		d.release(ctx, log)
 		if errors.Is(err, errUnreadable) {
-			return c.refuse(ctx, m, receives, err)
+			return c.reject(ctx, m, err)
 		}
-		log.ErrorContext(ctx, "event not handled", "receives", receives, "error", err)
-		return again, err
+		log.ErrorContext(ctx, "event not handled", "receives", m.Receives, "error", err)
+		return err
 	}
 	d.finish(ctx, log)
-	return 0, nil
+	return nil
 }
 
 // read returns the event of a message and its route.
-func (c *Consumer) read(m lambda.SQSMessage) (*Delivery, Route, error) {
+func (c *Consumer) read(m batch.Message) (*Delivery, Route, error) {
 	envelope, err := bus.DecodeEnvelope([]byte(m.Body))
 	if err != nil {
 		return nil, Route{}, err
@@ -178,34 +153,18 @@ func (c *Consumer) read(m lambda.SQSMessage) (*Delivery, Route, error) {
 	return newDelivery(&c.cfg, event), route, nil
 }
 
-// refuse delivers a message again until it is a dead letter, and logs it once.
-func (c *Consumer) refuse(ctx context.Context, m lambda.SQSMessage, receives int, cause error) (time.Duration, error) {
-	if receives <= 1 {
+// reject delivers a message again until it is a dead letter, and logs it once.
+func (c *Consumer) reject(ctx context.Context, m batch.Message, cause error) error {
+	if m.Receives <= 1 {
 		c.cfg.Log.ErrorContext(ctx, "message is not an event with a handler, it becomes a dead letter",
 			"consumer", c.cfg.Name, "message", m.MessageId, "error", cause)
 	}
-	return unreadable, cause
+	return batch.RetryAfter(unreadableDelay, cause)
 }
 
-// run calls the handler. A panic becomes an error of that event alone.
-func (c *Consumer) run(ctx context.Context, d *Delivery, route Route) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("consumer: handler panicked: %v\n%s", p, debug.Stack())
-		}
-	}()
+// run calls the handler, for at most the lease.
+func (c *Consumer) run(ctx context.Context, d *Delivery, route Route) error {
 	ctx, cancel := context.WithTimeout(tenant.With(ctx, tenant.Principal{OrgID: d.Workspace}), c.cfg.Lease)
 	defer cancel()
 	return route.handle(ctx, d)
-}
-
-// postpone delivers a message again after a delay, which is shorter than the
-// visibility time-out of its queue.
-func (c *Consumer) postpone(ctx context.Context, m lambda.SQSMessage, again time.Duration) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deferring)
-	defer cancel()
-	from := m.EventSourceARN[strings.LastIndexByte(m.EventSourceARN, ':')+1:]
-	if err := c.cfg.Queues.Extend(ctx, from, again, m.ReceiptHandle); err != nil {
-		c.cfg.Log.WarnContext(ctx, "message not deferred", "consumer", c.cfg.Name, "message", m.MessageId, "error", err)
-	}
 }

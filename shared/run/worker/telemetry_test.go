@@ -118,10 +118,11 @@ func TestMessagesAreLoggedAndMeasured(t *testing.T) {
 	w := newTold(t)
 	ctx := telemetry.With(t.Context(), &telemetry.Subject{Function: "taskworker", Invocation: "i-1"})
 	deliver := func(body string) bool {
-		return w.message(ctx, lambda.SQSMessage{
+		out, err := w.Messages(ctx, lambda.SQSEvent{Records: []lambda.SQSMessage{{
 			MessageId: "m-1", Body: body, EventSourceARN: "arn:aws:sqs:local:000000000000:tasks-small",
 			Attributes: map[string]string{"ApproximateReceiveCount": "3"},
-		})
+		}}})
+		return assert.NoError(t, err) && len(out.BatchItemFailures) == 0
 	}
 	require.False(t, deliver(`{"kind":"task","org_id":"org","run_id":"none","node":4,"attempt":1,"traceparent":"`+parent+`"}`))
 	require.True(t, deliver(`{"kind":"look","org_id":"org","run_id":"none","traceparent":"nonsense"}`), "there is nothing to look at")
