@@ -2,7 +2,7 @@ package engine
 
 import "millrace/shared/run/flowspec"
 
-// Defs is a flow's graph, as [NewPlan] takes it.
+// Defs returns a flow's graph in the form that [NewPlan] takes.
 func Defs(flow *flowspec.Flow) []TaskDef {
 	defs := make([]TaskDef, len(flow.Tasks))
 	for i, t := range flow.Tasks {

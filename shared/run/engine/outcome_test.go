@@ -43,9 +43,9 @@ func TestRunStatus(t *testing.T) {
 	}
 }
 
-// TestENDWaitsForAllSinks: each task that nothing depends on leads to END, which
-// needs all of them.
-func TestENDWaitsForAllSinks(t *testing.T) {
+// TestEndDependsOnAllSinks checks that each task without dependents leads to
+// END, and that END needs all of them.
+func TestEndDependsOnAllSinks(t *testing.T) {
 	t.Parallel()
 	p := NewPlan([]TaskDef{{}, {Deps: []int{0}}, {Deps: []int{0}}, {}})
 	for _, sink := range []Node{1, 2, 3} {
@@ -54,9 +54,9 @@ func TestENDWaitsForAllSinks(t *testing.T) {
 	assert.NotContains(t, p.Targets(0, 0), Target{Node: p.End(), Need: 3})
 }
 
-// TestTheWidestJoin: up to 64 dependencies are noted on the task itself, more on
-// joins of at most 64 each.
-func TestTheWidestJoin(t *testing.T) {
+// TestWideFanInUsesJoins checks that up to 64 dependencies are recorded on the
+// task itself, and more on joins of at most 64 each.
+func TestWideFanInUsesJoins(t *testing.T) {
 	t.Parallel()
 	for _, width := range []int{layouts[PlanVersion].joinWidth, layouts[PlanVersion].joinWidth + 1, layouts[PlanVersion].joinWidth*layouts[PlanVersion].joinWidth + 1} {
 		defs := make([]TaskDef, width+1)

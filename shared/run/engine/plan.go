@@ -2,21 +2,21 @@ package engine
 
 import "fmt"
 
-// Node numbers a node of a plan. Numbers depend on the flow and the version of
-// the plan alone, so a plan can be computed again anywhere.
+// Node is the number of a node in a plan. Numbers depend only on the flow and
+// the version of the plan, so every process computes the same plan.
 //
 //	0 … T-1        tasks, in the order of the flow
 //	T              END, which all sinks lead to
 //	T+1            the on_failure task
 //	T+2 … M-1      joins of wide fan-ins
 //	M + k*block …  map k: instance i at +i, its joins from +MaxWidth on;
-//	               a block has MaxWidth numbers and some to spare for joins
+//	               a block has MaxWidth numbers and some spare ones for joins
 type Node int
 
-// NodeKind tells what a node is.
+// NodeKind is the kind of a node.
 type NodeKind int
 
-// The kinds of nodes.
+// Kinds of nodes.
 const (
 	KindTask NodeKind = iota
 	KindEnd
@@ -25,27 +25,28 @@ const (
 	KindInstance
 )
 
-// TaskDef is what the plan needs to know of a task.
+// TaskDef is the part of a task that its plan depends on.
 type TaskDef struct {
 	Deps   []int // indexes of the tasks it depends on
 	Rule   Rule
 	Mapped bool
 }
 
-// Target is a node to be told that another one has finished. It is ready to be
-// decided when Need nodes have told it; a target that needs one is ready at once.
+// Target is a node that is notified when another one has finished. It is ready
+// to be decided when Need nodes have notified it.
 type Target struct {
 	Node Node
 	Need int
 }
 
-// join is a static join: the tree above a wide fan-in.
+// join is a static join: a node in the tree of a wide fan-in.
 type join struct {
 	parent Target
 	need   int
 }
 
-// Plan is the plan of a flow: immutable, shared by all its runs.
+// Plan is the plan of a flow. It is immutable and shared by all runs of the
+// flow.
 type Plan struct {
 	layout
 	tasks    []TaskDef
@@ -54,7 +55,7 @@ type Plan struct {
 	roots    []Node
 	sinks    int
 	maps     []int // tasks that are mapped
-	mapIndex []int // by task: its place in maps
+	mapIndex []int // by task: its index in maps
 	mapBase  int   // number of the first map block
 }
 
@@ -89,7 +90,8 @@ func newPlan(l layout, tasks []TaskDef) *Plan {
 	return p
 }
 
-// lead makes the tasks lead to a node, through a tree of joins if they are many.
+// lead makes the tasks lead to a node, through a tree of joins if there are
+// many.
 func (p *Plan) lead(from []int, to Node) {
 	leaves := p.tree(len(from), Target{Node: to, Need: len(from)})
 	for i, f := range from {
@@ -130,13 +132,13 @@ func (p *Plan) OnFailure() Node { return Node(len(p.tasks) + 1) }
 // Roots returns the tasks without dependencies.
 func (p *Plan) Roots() []Node { return p.roots }
 
-// Sinks returns how many tasks nothing depends on.
+// Sinks returns the number of tasks without dependents.
 func (p *Plan) Sinks() int { return p.sinks }
 
 // Maps returns the indexes of the mapped tasks.
 func (p *Plan) Maps() []int { return p.maps }
 
-// Static returns how many numbers come before the first map block.
+// Static returns the number of nodes before the first map block.
 func (p *Plan) Static() int { return p.mapBase }
 
 // Def returns a task's definition.
@@ -155,14 +157,14 @@ func (p *Plan) MapNodes(task, width int) (first, end, firstJoin, endJoin Node) {
 	return first, first + Node(width), first + Node(p.maxWidth), first + Node(p.maxWidth) + Node(p.joinCount(width))
 }
 
-// Ref tells what a node is, and of which task.
+// Ref describes a node.
 type Ref struct {
 	Kind  NodeKind
 	Task  int // KindTask, KindInstance, and joins of a map; -1 otherwise
 	Index int // of an instance or of a map's join
 }
 
-// Ref resolves a number; an unknown one is an error.
+// Ref returns the description of a node. An unknown number is an error.
 func (p *Plan) Ref(n Node) (Ref, error) {
 	t := len(p.tasks)
 	switch i := int(n); {
@@ -188,9 +190,10 @@ func (p *Plan) Ref(n Node) (Ref, error) {
 	return Ref{}, fmt.Errorf("engine: no node %d in this plan", n)
 }
 
-// Targets returns the nodes to tell that n has finished. The width of a map is
-// needed for its instances and joins. A map's last join leads to the mapped
-// task itself, which is then finished with the worst outcome of its instances.
+// Targets returns the nodes to notify when n has finished. width is the width
+// of the map that n is an instance or a join of. A map's last join leads to the
+// mapped task itself, which then finishes with the worst outcome of its
+// instances.
 func (p *Plan) Targets(n Node, width int) []Target {
 	ref, err := p.Ref(n)
 	if err != nil {
@@ -214,8 +217,8 @@ func (p *Plan) Targets(n Node, width int) []Target {
 	return nil
 }
 
-// mapTarget is the join above child i of a level of a map's join tree; level 0
-// are the instances.
+// mapTarget returns the join above child i of a level of a map's join tree.
+// Level 0 is the instances.
 func (p *Plan) mapTarget(task, level, i, width int) Target {
 	children := p.levelSize(level, width)
 	group := i / p.joinWidth
@@ -224,8 +227,8 @@ func (p *Plan) mapTarget(task, level, i, width int) Target {
 	return Target{Node: number, Need: min(p.joinWidth, children-group*p.joinWidth)}
 }
 
-// JoinNeed is how many children a join has; width is that of the map it
-// belongs to, if it does.
+// JoinNeed returns the number of children of a join. width is the width of the
+// map that the join belongs to, if any.
 func (p *Plan) JoinNeed(n Node, width int) int {
 	ref, err := p.Ref(n)
 	if err != nil || ref.Kind != KindJoin {

@@ -9,8 +9,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// walker runs a plan by the book: it keeps the sets that items would keep and
-// finishes nodes in any order the test draws.
+// walker executes a plan as specified: it keeps the sets that items would have
+// and finishes nodes in an order drawn by the test.
 type walker struct {
 	t      require.TestingT
 	p      *Plan
@@ -90,7 +90,7 @@ func TestEveryPlanEnds(t *testing.T) {
 			}
 			k := rapid.IntRange(0, min(i, 3)).Draw(t, "deps")
 			if dense && i == n-1 {
-				k = i // one task joins all
+				k = i // one task joins all others
 			}
 			seen := map[int]bool{}
 			for j := range k {
@@ -215,7 +215,7 @@ func TestReuse(t *testing.T) {
 	}
 }
 
-func TestRefRefusesUnknownNumbers(t *testing.T) {
+func TestRefRejectsUnknownNumbers(t *testing.T) {
 	t.Parallel()
 	p := NewPlan([]TaskDef{{}, {Deps: []int{0}, Mapped: true}})
 	for _, n := range []Node{-1, Node(p.Static() + p.block())} {

@@ -1,24 +1,24 @@
 package engine
 
-// Source is what a retry from failed sees of the run it retries.
+// Source is the run that a retry from failed reuses results of.
 type Source struct {
 	Task     func(task int) Status               // PENDING where there is no record
 	Instance func(task, index int) Status        // of a mapped task
 	Width    func(task int) (width int, ok bool) // of a mapped task, ok if its list was evaluated
 }
 
-// ReusePlan says which nodes of a new run take the source's result.
+// ReusePlan lists the nodes of a new run that take the source's result.
 type ReusePlan struct {
 	Tasks     []int         // whole tasks, succeeded or skipped, in plan order
 	Instances map[int][]int // of mapped tasks that run again: indexes of instances that succeeded
-	Reused    []int         // the tasks among Tasks that succeeded: what the answer counts and names
+	Reused    []int         // the tasks among Tasks that succeeded, as the response counts and names them
 }
 
-// Reuse computes what a retry from failed reuses: a task that succeeded, if
-// none of its ancestors runs again; a skipped one likewise, because the same
-// inputs would skip it again; and of a mapped task that runs again the
-// instances that succeeded, if its list is unchanged. If nothing succeeded the
-// plan is empty: a full retry.
+// Reuse returns what a retry from failed reuses: a task that succeeded, if none
+// of its ancestors runs again; a skipped one likewise, because the same inputs
+// would skip it again; and the instances that succeeded of a mapped task that
+// runs again, if its list is unchanged. If nothing succeeded the plan is empty,
+// which means a full retry.
 func (p *Plan) Reuse(order []int, src Source) ReusePlan {
 	out := ReusePlan{Instances: map[int][]int{}}
 	settled := make([]bool, len(p.tasks))

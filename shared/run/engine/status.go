@@ -1,6 +1,6 @@
-// Package engine is the run state machine: statuses and their transitions, the
-// plan of a run with its joins, trigger rules, outcomes, and what a retry from
-// failed reuses. It is pure: no clock, no I/O, no AWS.
+// Package engine is the state machine of runs: statuses and their transitions,
+// the plan of a run with its joins, trigger rules, outcomes, and what a retry
+// from failed reuses. It is pure: no clock, no I/O, no AWS.
 package engine
 
 import "slices"
@@ -8,25 +8,25 @@ import "slices"
 // Status is the status of a task attempt, or of a run.
 type Status string
 
-// The statuses of tasks; a run uses those that RunTransitions lists.
+// Statuses of tasks. A run has only those in RunTransitions.
 const (
 	Pending               Status = "PENDING"                // waits for the tasks that it depends on
-	Queued                Status = "QUEUED"                 // waits for a worker; a run: accepted, nothing has started
+	Queued                Status = "QUEUED"                 // waits for a worker; of a run: accepted, nothing has started
 	Running               Status = "RUNNING"                // an attempt runs, or waits without a worker
 	Retrying              Status = "RETRYING"               // an attempt failed, the next one starts after its delay
-	AwaitingApproval      Status = "AWAITING_APPROVAL"      // is kept for approvals, no task has it yet
-	Succeeded             Status = "SUCCEEDED"              // done
-	Reused                Status = "REUSED"                 // done by the run that this one retries, whose output it has
-	Skipped               Status = "SKIPPED"                // not run: its condition, its trigger rule, or what it depends on
-	Failed                Status = "FAILED"                 // its last attempt failed; a run: a task at the end of the graph failed
+	AwaitingApproval      Status = "AWAITING_APPROVAL"      // reserved for approvals; no task has it yet
+	Succeeded             Status = "SUCCEEDED"              // finished
+	Reused                Status = "REUSED"                 // finished in the run that this one retries, whose output it takes
+	Skipped               Status = "SKIPPED"                // not run, because of its condition, its trigger rule or its dependencies
+	Failed                Status = "FAILED"                 // its last attempt failed; of a run: a task at the end of the graph failed
 	TimedOut              Status = "TIMED_OUT"              // its last attempt, or the run, took longer than timeout_secs
-	UpstreamFailed        Status = "UPSTREAM_FAILED"        // not run, since a task that it depends on failed
-	Cancelled             Status = "CANCELLED"              // ended because the run was cancelled, or had ended
+	UpstreamFailed        Status = "UPSTREAM_FAILED"        // not run, because a dependency failed
+	Cancelled             Status = "CANCELLED"              // ended because the run was cancelled or had ended
 	CancellationRequested Status = "CANCELLATION_REQUESTED" // a run whose tasks are being stopped
 )
 
-// RunTransitions are the transitions a run may make; anything else is an error.
-// The empty status is a run that does not exist yet.
+// RunTransitions are the transitions that a run may make. All others are
+// errors. The empty status is a run that does not exist yet.
 var RunTransitions = map[Status][]Status{
 	"":                    {Queued},
 	Queued:                {Running, Cancelled},
@@ -34,28 +34,28 @@ var RunTransitions = map[Status][]Status{
 	CancellationRequested: {Cancelled},
 }
 
-// Step is what turns the status of a task's item into another.
+// Step is an operation that changes the status of a task's item.
 type Step int
 
-// The steps.
+// Steps.
 const (
 	Claim    Step = iota // a worker takes the lease of an attempt
-	Complete             // the lease's owner ends the attempt, suspends it or gives it back
-	Decide               // what the task depends on decides it without an attempt
-	Collect              // the last of its instances ends a map
-	Stop                 // the run was stopped, and no lease lives
+	Complete             // the owner of the lease ends, suspends or releases the attempt
+	Decide               // the task is decided by its dependencies, without an attempt
+	Collect              // the last instance of a map ends the map
+	Stop                 // the run was stopped, and no lease is alive
 )
 
-// transition is a change of a task's status that a step may make.
+// transition is a change of a task's status by a step.
 type transition struct {
 	step     Step
 	from, to Status
 }
 
-// taskSteps are the transitions a task's item may make; anything else is an
-// error. An item is made lazily, so the empty status covers PENDING and QUEUED;
-// an item that is QUEUED was given back. RUNNING to RUNNING is a new lease
-// after a lost one, or of a suspended attempt.
+// taskSteps are the transitions that a task's item may make. All others are
+// errors. Items are created lazily, so the empty status includes PENDING and
+// QUEUED; the item of a released task is QUEUED. RUNNING to RUNNING is a new
+// lease after a lost one, or of a suspended attempt.
 var taskSteps = []transition{
 	{Claim, "", Running}, {Claim, Queued, Running}, {Claim, Retrying, Running}, {Claim, Running, Running},
 	{Claim, Running, Queued}, // the third lost lease, and those after it
@@ -68,7 +68,8 @@ var taskSteps = []transition{
 	{Stop, Running, Cancelled},
 }
 
-// TaskTransitions are the statuses that each status of a task's item may turn into.
+// TaskTransitions maps each status of a task's item to those that may follow
+// it.
 var TaskTransitions = func() map[Status][]Status {
 	out := map[Status][]Status{}
 	for _, t := range taskSteps {
@@ -79,8 +80,8 @@ var TaskTransitions = func() map[Status][]Status {
 	return out
 }()
 
-// From lists the statuses that a step may turn into to: the condition of the
-// write that makes it.
+// From returns the statuses that a step may change to another one: the
+// condition of the write.
 func From(step Step, to Status) []Status {
 	var from []Status
 	for _, t := range taskSteps {
@@ -101,7 +102,7 @@ func (s Status) Terminal() bool {
 	return false
 }
 
-// RunEnded reports whether a run with this status never changes again.
+// RunEnded reports whether a run with this status is final.
 func (s Status) RunEnded() bool {
 	switch s {
 	case Succeeded, Failed, TimedOut, Cancelled:
@@ -110,8 +111,8 @@ func (s Status) RunEnded() bool {
 	return false
 }
 
-// Before lists the statuses from which a run may turn into to: the condition of
-// the write that does it.
+// Before returns the statuses that may precede a status of a run: the condition
+// of the write.
 func Before(to Status) []Status {
 	var from []Status
 	for f, tos := range RunTransitions {
@@ -123,11 +124,12 @@ func Before(to Status) []Status {
 	return from
 }
 
-// Outcome is what a finished node means to its dependents, from best to worst.
+// Outcome is the effect of a finished node on its dependents, from best to
+// worst.
 type Outcome int
 
-// The outcomes. Failed stands for FAILED and UPSTREAM_FAILED; an
-// UPSTREAM_FAILED whose only cause is a time-out carries OutcomeTimedOut, so
+// Outcomes. OutcomeFailed is that of FAILED and UPSTREAM_FAILED. An
+// UPSTREAM_FAILED task whose only cause is a time-out has OutcomeTimedOut, so
 // that the run ends TIMED_OUT and not FAILED.
 const (
 	OutcomeOK Outcome = iota
@@ -136,7 +138,7 @@ const (
 	OutcomeFailed
 )
 
-// Outcome returns what a terminal status means to dependents.
+// Outcome returns the outcome of a terminal status.
 func (s Status) Outcome() Outcome {
 	switch s {
 	case Succeeded, Reused:
@@ -153,10 +155,10 @@ func (s Status) Outcome() Outcome {
 // Sets counts the finished dependencies of a node by outcome.
 type Sets struct{ OK, Skipped, TimedOut, Failed int }
 
-// Count returns how many dependencies are finished.
+// Count returns the number of finished dependencies.
 func (s Sets) Count() int { return s.OK + s.Skipped + s.TimedOut + s.Failed }
 
-// Add counts one more.
+// Add counts one more outcome.
 func (s *Sets) Add(o Outcome) {
 	switch o {
 	case OutcomeOK:
@@ -183,7 +185,7 @@ func (s Sets) Worst() Outcome {
 	return OutcomeOK
 }
 
-// One makes Sets of a single outcome.
+// One returns Sets with a single outcome.
 func One(o Outcome) Sets {
 	var s Sets
 	s.Add(o)
@@ -193,7 +195,7 @@ func One(o Outcome) Sets {
 // Rule is a trigger rule.
 type Rule string
 
-// The trigger rules.
+// Trigger rules.
 const (
 	AllSuccess Rule = "all_success"
 	AllDone    Rule = "all_done"
@@ -202,8 +204,8 @@ const (
 )
 
 // Decide applies a trigger rule to the outcomes of a node's dependencies, all
-// finished. It returns Running if the node is to run, else Skipped or
-// UpstreamFailed, with the outcome that the node then carries.
+// of which are finished. It returns Running if the node is to run, otherwise
+// Skipped or UpstreamFailed, and the node's own outcome in that case.
 func (r Rule) Decide(s Sets) (Status, Outcome) {
 	failed := s.Failed+s.TimedOut > 0 //guard:rule/time-outs-fail drop operand 2
 	upstream := OutcomeFailed
@@ -234,7 +236,8 @@ func (r Rule) Decide(s Sets) (Status, Outcome) {
 	}
 }
 
-// RunStatus is the status a run ends with, given the worst outcome of its sinks.
+// RunStatus returns the final status of a run, given the worst outcome of its
+// sinks.
 func RunStatus(worst Outcome) Status {
 	switch worst {
 	case OutcomeFailed: //guard:outcome/run-failed drop
@@ -245,5 +248,6 @@ func RunStatus(worst Outcome) Status {
 	return Succeeded
 }
 
-// MapStatus is the status of a mapped task, given the worst of its instances.
+// MapStatus returns the final status of a mapped task, given the worst outcome
+// of its instances.
 func MapStatus(worst Outcome) Status { return RunStatus(worst) }

@@ -2,21 +2,21 @@ package engine
 
 import "fmt"
 
-// PlanVersion is the version of the plans that runs accepted now are given.
+// PlanVersion is the version of the plans of newly accepted runs.
 //
-// A run's nodes are stored, and named in messages, by their numbers, and its
-// plan is computed again from its flow. So a run keeps the version it was
-// accepted with: how a version numbers never changes, and another way to number
-// is a further version.
+// Nodes are stored, and named in messages, by their numbers, and the plan of a
+// run is computed again from its flow. A run therefore keeps the version it was
+// accepted with, and the numbering of a version never changes: another
+// numbering is a new version.
 const PlanVersion = 1
 
-// layouts are the versions of plans.
+// layouts are the layouts by version.
 var layouts = map[int]layout{
 	1: {joinWidth: 64, fanWidth: 100, maxWidth: 10_000, spare: 200},
 }
 
-// layout is the sizes that keep every item and every message small, and that
-// the numbers of nodes follow from.
+// layout has the sizes that keep all items and messages small. They determine
+// the numbers of nodes.
 type layout struct {
 	joinWidth int
 	fanWidth  int
@@ -24,13 +24,13 @@ type layout struct {
 	spare     int // numbers for the joins of a map of maxWidth
 }
 
-// NewPlan computes the plan, of the current version, of a flow whose graph has
-// no cycle.
+// NewPlan computes the plan of a flow in the current version. The graph must
+// have no cycle.
 func NewPlan(tasks []TaskDef) *Plan { return newPlan(layouts[PlanVersion], tasks) }
 
-// PlanOf computes the plan, of a run's version, of a flow whose graph has no
-// cycle. Version 0 is 1: that of runs which do not tell theirs. An unknown
-// version is an error: the run was accepted by a newer service.
+// PlanOf computes the plan of a flow in the version of a run. The graph must
+// have no cycle. Version 0 is 1, for runs that were accepted without a version.
+// An unknown version is an error: the run was accepted by a newer service.
 func PlanOf(version int, tasks []TaskDef) (*Plan, error) {
 	if version == 0 {
 		version = 1
@@ -42,20 +42,20 @@ func PlanOf(version int, tasks []TaskDef) (*Plan, error) {
 	return newPlan(l, tasks), nil
 }
 
-// JoinWidth is how many dependencies are noted on one item.
+// JoinWidth returns the largest number of dependencies recorded on one item.
 func (l layout) JoinWidth() int { return l.joinWidth }
 
-// FanWidth is how many dependents are handled for one message.
+// FanWidth returns the number of dependents handled for one message.
 func (l layout) FanWidth() int { return l.fanWidth }
 
-// MaxWidth is how many elements a map may have.
+// MaxWidth returns the largest number of elements of a map.
 func (l layout) MaxWidth() int { return l.maxWidth }
 
-// block is how many numbers a map owns: instances first, then its joins.
+// block returns the number of nodes of a map: its instances, then its joins.
 func (l layout) block() int { return l.maxWidth + l.spare }
 
-// levelSize is how many nodes a level of a map's tree has: width at level 0,
-// then one for each joinWidth of the level below, down to one.
+// levelSize returns the number of nodes in a level of a map's tree: width at
+// level 0, then one for each joinWidth nodes of the level below, down to one.
 func (l layout) levelSize(level, width int) int {
 	n := width
 	for range level {
@@ -72,7 +72,7 @@ func (l layout) topLevel(width int) int {
 	return level
 }
 
-// levelStart is the index of a level's first join, level 1 being the first.
+// levelStart returns the index of a level's first join. The first level is 1.
 func (l layout) levelStart(level, width int) int {
 	start := 0
 	for below := 1; below < level; below++ {

@@ -17,8 +17,8 @@ import (
 
 var add = flag.Bool("add", false, "write the numbering of a version that has no file yet")
 
-// TestVersionsNeverChange holds each version's numbering to a file that was
-// written when the version was new: runs in flight rest on it.
+// TestVersionsNeverChange compares each version's numbering with a file that
+// was written when the version was new: unfinished runs depend on it.
 func TestVersionsNeverChange(t *testing.T) {
 	t.Parallel()
 	require.Contains(t, layouts, PlanVersion)
@@ -40,7 +40,7 @@ func TestVersionsNeverChange(t *testing.T) {
 	assert.Len(t, files, len(layouts), "a version that runs may have is never removed")
 }
 
-// numbering tells all numbers of a few flows.
+// numbering describes all numbers of a few flows.
 func numbering(t *testing.T, version int) string {
 	var b strings.Builder
 	p, err := PlanOf(version, nil)
@@ -77,7 +77,7 @@ func numbering(t *testing.T, version int) string {
 	return b.String()
 }
 
-// joined are n tasks and one that depends on all of them.
+// joined returns n tasks and one that depends on all of them.
 func joined(n int) []TaskDef {
 	tasks := make([]TaskDef, n+1)
 	for i := range n {
@@ -86,7 +86,8 @@ func joined(n int) []TaskDef {
 	return tasks
 }
 
-// edges tells what nodes lead to, neighbours that lead to the same together.
+// edges describes the targets of nodes, consecutive nodes with the same targets
+// together.
 func edges(b *strings.Builder, p *Plan, from, to Node, width int) {
 	for n := from; n < to; {
 		targets, end := p.Targets(n, width), n+1
@@ -105,7 +106,7 @@ func edges(b *strings.Builder, p *Plan, from, to Node, width int) {
 	}
 }
 
-// ranges tells the first and the last of consecutive nodes.
+// ranges describes the first and last of consecutive nodes.
 func ranges(nodes []Node) string {
 	if first, last := nodes[0], nodes[len(nodes)-1]; first != last {
 		return fmt.Sprintf("%d..%d", first, last)
@@ -113,7 +114,8 @@ func ranges(nodes []Node) string {
 	return fmt.Sprint(nodes[0])
 }
 
-// TestPlanOf: a run's plan is that of its own version, whatever is current.
+// TestPlanOf checks that a run's plan has the run's own version, whatever the
+// current one is.
 func TestPlanOf(t *testing.T) {
 	t.Parallel()
 	tasks := joined(130)
