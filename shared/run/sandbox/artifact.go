@@ -14,34 +14,34 @@ import (
 	"millrace/shared/platform/errs"
 )
 
-// Bounds of an artifact.
+// Limits of an artifact.
 const (
 	MaxExtractedBytes = 1 << 30 // of all files together, extracted
-	MaxRatio          = 100     // extracted bytes to bytes of the zip
+	MaxRatio          = 100     // extracted bytes per byte of the zip
 	MaxFiles          = 50_000
 	maxNameBytes      = 1024
 )
 
 // freeBytes may be extracted whatever the ratio: tiny zips of repetitive source
-// compress far better than 100 times and harm nobody.
+// legitimately compress far better than 100 times.
 const freeBytes = 1 << 20
 
-// refused makes the 422 of an artifact that breaks a rule.
+// refused returns the 422 error of an artifact that breaks a rule.
 func refused(name, format string, args ...any) error {
 	return errs.Field(errs.Body("artifact"), name, "the artifact is refused: "+format, args...)
 }
 
-// Check validates an uploaded zip without extracting it: absolute names, "..",
-// links and other special files, duplicate names, encryption, an expansion over
-// 1 GB or 100 times are a 422 *errs.Error. An error of r itself comes back as
-// it is.
+// Check validates an uploaded zip without extracting it. Absolute names, "..",
+// links and other special files, duplicate names, encryption and an expansion
+// over 1 GB or 100 times are a 422 *errs.Error. An error of r is returned as
+// is.
 func Check(r io.ReaderAt, size int64) error {
 	_, err := Names(r, size)
 	return err
 }
 
-// Names is [Check] that returns the names of the zip's files: clean, relative and
-// separated by slashes.
+// Names is like [Check] and returns the names of the zip's files: clean,
+// relative and separated by slashes.
 func Names(r io.ReaderAt, size int64) ([]string, error) {
 	entries, err := open(r, size)
 	if err != nil {
@@ -63,8 +63,8 @@ type entry struct {
 	dir  bool
 }
 
-// readerAt remembers a failure of the storage behind a zip, so that it is not
-// mistaken for a fault of the zip.
+// readerAt records an error of the storage behind a zip, so that it is not
+// mistaken for an error of the zip.
 type readerAt struct {
 	io.ReaderAt
 	err error
@@ -91,7 +91,7 @@ func open(r io.ReaderAt, size int64) ([]entry, error) {
 	if source.err != nil {
 		return nil, fmt.Errorf("reading the artifact: %w", source.err)
 	}
-	// Unsafe names are named one by one below.
+	// Unsafe names are reported one by one below.
 	if err != nil && !errors.Is(err, zip.ErrInsecurePath) {
 		return nil, refused("", "it is not a readable zip file")
 	}
@@ -128,7 +128,7 @@ func open(r io.ReaderAt, size int64) ([]entry, error) {
 	return entries, nil
 }
 
-// limit is how many bytes a zip of a size may expand to.
+// limit returns the number of bytes that a zip of a size may expand to.
 func limit(size int64) uint64 {
 	return min(MaxExtractedBytes, max(freeBytes, uint64(max(size, 0))*MaxRatio))
 }
@@ -170,10 +170,11 @@ func shorten(name string) string {
 	return name
 }
 
-// Extract checks a zip as [Check] does and writes it below dir, which must
-// exist. Sizes are enforced on the bytes really written, whatever the zip
-// claims; a zip that lies is a 422, other failures are errors of the disk.
-// Files are made 0644, or 0755 if executable. On an error dir may hold a part.
+// Extract checks a zip like [Check] and writes it below dir, which must exist.
+// Sizes are enforced on the bytes actually written, whatever the zip's
+// directory states; a wrong statement is a 422, other failures are errors of
+// the disk. Files have mode 0644, or 0755 if executable. After an error dir may
+// contain some of the files.
 func Extract(r io.ReaderAt, size int64, dir string) error {
 	entries, err := open(r, size)
 	if err != nil {
@@ -210,10 +211,10 @@ func write(root *os.Root, e entry, left int64) (n int64, err error) {
 	if e.Mode()&0o111 != 0 {
 		mode = 0o755
 	}
-	// Exclusive: nothing that is there already is followed or overwritten.
+	// Exclusive: existing files and links are neither followed nor overwritten.
 	file, err := root.OpenFile(e.name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if err != nil {
-		if errors.Is(err, fs.ErrExist) { // names that this file system takes for one
+		if errors.Is(err, fs.ErrExist) { // two names that are the same to this file system
 			return 0, refused(e.Name, "%q is in it twice", e.Name)
 		}
 		return 0, fmt.Errorf("extracting the artifact: %w", err)
@@ -237,7 +238,7 @@ func write(root *os.Root, e entry, left int64) (n int64, err error) {
 	return n, nil
 }
 
-// diskWriter tells a full disk from a damaged zip.
+// diskWriter distinguishes a full disk from a damaged zip.
 type diskWriter struct {
 	io.Writer
 	err error

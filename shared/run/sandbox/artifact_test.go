@@ -45,7 +45,7 @@ func pack(t testing.TB, files ...file) []byte {
 	}
 	require.NoError(t, w.Close())
 	data := buf.Bytes()
-	for _, f := range files { // what the writer does not let one set, in the central directory
+	for _, f := range files { // fields of the central directory that the writer does not let one set
 		at := bytes.LastIndex(data, []byte(f.name)) - 46
 		if f.flags != 0 {
 			binary.LittleEndian.PutUint16(data[at+8:], f.flags)
@@ -69,7 +69,7 @@ func noise(n int) string {
 	return string(b)
 }
 
-func TestCheckRefuses(t *testing.T) {
+func TestCheckRejects(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
 		files []file
@@ -113,7 +113,7 @@ func TestCheckRefuses(t *testing.T) {
 	}
 }
 
-func TestCheckRefusesWhatIsNoZip(t *testing.T) {
+func TestCheckRejectsOtherFiles(t *testing.T) {
 	t.Parallel()
 	for _, data := range []string{"", "PK", "hello", strings.Repeat("x", 1000)} {
 		err := sandbox.Check(strings.NewReader(data), int64(len(data)))
@@ -121,7 +121,7 @@ func TestCheckRefusesWhatIsNoZip(t *testing.T) {
 	}
 }
 
-func TestCheckRefusesMoreThanAGigabyte(t *testing.T) {
+func TestCheckRejectsMoreThanAGigabyte(t *testing.T) {
 	t.Parallel()
 	data := pack(t, file{name: "big", content: noise(1 << 20)})
 	at := bytes.LastIndex(data, []byte("big")) - 46
@@ -130,7 +130,8 @@ func TestCheckRefusesMoreThanAGigabyte(t *testing.T) {
 	assert.ErrorContains(t, err, "more than 1 GB")
 }
 
-// A zip whose directory claims a small size must not write more than that.
+// TestExtractEnforcesRealSizes extracts a zip whose directory states a smaller
+// size.
 func TestExtractEnforcesRealSizes(t *testing.T) {
 	t.Parallel()
 	data := pack(t, file{name: "zeros", content: strings.Repeat("\x00", 16<<20)})
@@ -167,7 +168,8 @@ func TestExtract(t *testing.T) {
 	}
 }
 
-// Whatever is in the directory already is neither followed nor overwritten.
+// TestExtractFollowsNoLink checks that existing entries of the directory are
+// neither followed nor overwritten.
 func TestExtractFollowsNoLink(t *testing.T) {
 	t.Parallel()
 	outside, dir := t.TempDir(), t.TempDir()
@@ -183,7 +185,8 @@ type broken struct{}
 
 func (broken) ReadAt([]byte, int64) (int, error) { return 0, errors.New("disk on fire") }
 
-// A failing store is not the user's fault.
+// TestCheckPassesStorageErrors checks that a failing store is not reported as
+// the user's error.
 func TestCheckPassesStorageErrors(t *testing.T) {
 	t.Parallel()
 	err := sandbox.Check(broken{}, 1000)

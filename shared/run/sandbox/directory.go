@@ -6,11 +6,11 @@ import (
 	"io"
 )
 
-// maxDirectory bounds a zip's directory in bytes: 50,000 files of 320 bytes each.
-// archive/zip holds it in memory several times over.
+// maxDirectory bounds a zip's directory in bytes: 50,000 files of 320 bytes
+// each. archive/zip keeps it in memory several times over.
 const maxDirectory = 16 << 20
 
-// The sizes of a zip's records in bytes, without what is of variable length.
+// Sizes of a zip's records in bytes, without the parts of variable length.
 const (
 	directoryHeaderLen = 46
 	directoryEndLen    = 22
@@ -18,16 +18,17 @@ const (
 	directoryEnd64Len  = 56
 )
 
-// checkDirectory refuses a zip with too many files or too large a directory before
-// archive/zip reads it, which reads headers for as long as there are any, whatever
-// the end of the directory says. What is no zip it leaves to that.
+// checkDirectory rejects a zip with too many files or too large a directory
+// before archive/zip reads it. archive/zip reads headers as long as there are
+// any, whatever the end record says. checkDirectory accepts data that is not a
+// zip: archive/zip reports it.
 func checkDirectory(r io.ReaderAt, size int64) error {
 	end, at, ok := directoryEnd(r, size)
 	if !ok {
 		return nil
 	}
 	files, length, offset := uint64(binary.LittleEndian.Uint16(end[10:])), uint64(binary.LittleEndian.Uint32(end[12:])), uint64(binary.LittleEndian.Uint32(end[16:]))
-	if files == 0xffff || length == 0xffff || offset == 0xffffffff { // as archive/zip has it
+	if files == 0xffff || length == 0xffff || offset == 0xffffffff { // the condition of archive/zip
 		if end64, at64, ok := directoryEnd64(r, at); ok {
 			files, length, offset = binary.LittleEndian.Uint64(end64[32:]), binary.LittleEndian.Uint64(end64[40:]), binary.LittleEndian.Uint64(end64[48:])
 			at = at64
@@ -36,7 +37,7 @@ func checkDirectory(r io.ReaderAt, size int64) error {
 	if err := checkCounts(files, length); err != nil {
 		return err
 	}
-	// The directory ends where its end begins, or else begins where that says.
+	// The directory ends at its end record, or begins at the offset given there.
 	for _, begin := range []int64{at - int64(length), int64(offset)} {
 		if begin < 0 || begin >= size {
 			continue
@@ -58,8 +59,8 @@ func checkCounts(files, length uint64) error {
 	return nil
 }
 
-// walkDirectory counts the headers of a directory. What it cannot read is for
-// archive/zip to tell.
+// walkDirectory counts the headers of a directory. It leaves it to archive/zip
+// to report unreadable ones.
 func walkDirectory(r io.Reader) error {
 	in := bufio.NewReaderSize(r, 64<<10)
 	var files, length uint64
@@ -84,8 +85,8 @@ func walkDirectory(r io.Reader) error {
 	}
 }
 
-// directoryEnd finds the record that ends a zip, and its offset, where archive/zip
-// finds it: behind it is a comment of up to 64 KB.
+// directoryEnd finds the record at the end of a zip, and its offset, where
+// archive/zip finds it: before a comment of up to 64 KB.
 func directoryEnd(r io.ReaderAt, size int64) (end []byte, at int64, ok bool) {
 	for _, length := range []int64{1 << 10, 65 << 10} {
 		tail := make([]byte, min(length, size))
@@ -105,7 +106,7 @@ func directoryEnd(r io.ReaderAt, size int64) (end []byte, at int64, ok bool) {
 	return nil, 0, false
 }
 
-// directoryEnd64 finds the record that takes the place of one at an offset.
+// directoryEnd64 finds the zip64 record that replaces the one at an offset.
 func directoryEnd64(r io.ReaderAt, at int64) (end []byte, at64 int64, ok bool) {
 	locator, end := make([]byte, locator64Len), make([]byte, directoryEnd64Len)
 	if at < locator64Len {

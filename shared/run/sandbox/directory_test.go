@@ -14,8 +14,8 @@ import (
 	"millrace/shared/run/sandbox"
 )
 
-// directory makes a zip of a directory alone: n empty files, each with so many
-// bytes of extra field and comment. Its end claims what it is told to.
+// directory returns a zip with only a directory: n empty files, each with extra
+// bytes of extra field and comment. claims sets the values in its end record.
 func directory(n, extra int, zip64 bool, claims func(files, length uint64) (uint64, uint64)) []byte {
 	header := make([]byte, 46+4+extra)
 	binary.LittleEndian.PutUint32(header, 0x02014b50)
@@ -51,8 +51,8 @@ func directory(n, extra int, zip64 bool, claims func(files, length uint64) (uint
 
 func honest(files, length uint64) (uint64, uint64) { return files, length }
 
-// TestCheckReadsNoHugeDirectory: not even one whose end says that it is small.
-// Allocations are counted, so nothing else runs.
+// TestCheckReadsNoHugeDirectory includes a directory whose end record states a
+// small size. It counts allocations, so no other test may run.
 func TestCheckReadsNoHugeDirectory(t *testing.T) {
 	for name, c := range map[string]struct {
 		zip  []byte
@@ -80,7 +80,8 @@ func TestCheckReadsNoHugeDirectory(t *testing.T) {
 	}
 }
 
-// TestCheckReadsManyFiles: the limits leave room for what is allowed.
+// TestCheckReadsManyFiles checks that the limits leave room for what is
+// allowed.
 func TestCheckReadsManyFiles(t *testing.T) {
 	t.Parallel()
 	var files []file

@@ -7,14 +7,15 @@ import (
 	"strings"
 )
 
-// fileReference matches what SavedFile makes: a run of the workspace, which may
-// be an earlier one whose outputs are reused, node and attempt, and a number.
+// fileReference matches the references of SavedFile: a run of the workspace,
+// which may be an earlier one whose outputs are reused, node and attempt, and a
+// number.
 var fileReference = regexp.MustCompile(`^runs/[0-9A-Za-z]{1,64}/out/[0-9]{1,9}-[0-9]{1,9}-files/[0-9]{1,9}$`)
 
-// SavedFile returns where an attempt's file of a number, from 0, is stored: beside
-// its output, whose key is given. The reference is that key without the workspace
-// org, so that a task cannot name a file of another one. Its error is fit for the
-// author of the task.
+// SavedFile returns where a file of an attempt is stored: next to the attempt's
+// output, whose key is given. Files are numbered from 0. The reference is that
+// key without the workspace org, so that a task cannot name a file of another
+// workspace. The error is suitable for the author of the task.
 func SavedFile(org, outputKey string, number int) (reference, key string, err error) {
 	if number < 0 || number >= MaxSavedFiles {
 		return "", "", fmt.Errorf("a task saves at most %d files", MaxSavedFiles)
@@ -27,9 +28,9 @@ func SavedFile(org, outputKey string, number int) (reference, key string, err er
 	return reference, key, nil
 }
 
-// OpenedFile returns the key of the file of the workspace org that a reference
-// names, which the task may have made up. Its error is fit for the author of the
-// task.
+// OpenedFile returns the key of the file that a reference names in the
+// workspace org. The reference may be invented by the task. The error is
+// suitable for the author of the task.
 func OpenedFile(org, reference string) (key string, err error) {
 	if !fileReference.MatchString(reference) { //guard:sandbox/file drop
 		return "", errors.New("that is no reference to a file of a task")

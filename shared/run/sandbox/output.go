@@ -11,23 +11,27 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// MaxOutputDepth is how deeply objects and arrays of an output may be nested.
+// MaxOutputDepth is the largest nesting depth of objects and arrays in an
+// output.
 const MaxOutputDepth = 100
 
-// OutputError says why an output is refused, for the author of the task.
+// OutputError is the reason why an output is invalid, for the author of the
+// task.
 type OutputError string
 
 // Error implements error.
 func (e OutputError) Error() string { return "the output " + string(e) }
 
-// CheckOutput tells why an output is not JSON that every reader of the service
-// takes, by the rules of request bodies: one document in UTF-8, no key twice in
-// an object, no lone surrogates, at most MaxOutputDepth levels, no number that
-// float64 cannot hold. The error is fit for the author of the task.
+// CheckOutput returns an error if an output is not JSON that every reader of
+// the service accepts. The rules are those of request bodies: one document in
+// UTF-8, no duplicate keys in an object, no lone surrogates, at most
+// MaxOutputDepth levels, no number outside the range of float64. The error is
+// suitable for the author of the task.
 func CheckOutput(data []byte) error { return CheckOutputFrom(bytes.NewReader(data)) }
 
-// CheckOutputFrom is [CheckOutput] of what r holds, in little memory. It reads
-// to the end of r, or to the first fault; an error of r is returned as it is.
+// CheckOutputFrom is like [CheckOutput] for the data of r, and needs little
+// memory. It reads r to its end or to the first violation. An error of r is
+// returned as is.
 func CheckOutputFrom(r io.Reader) error {
 	source := &faultyReader{Reader: r}
 	decoder := jsontext.NewDecoder(source)
@@ -59,7 +63,8 @@ func CheckOutputFrom(r io.Reader) error {
 	}
 }
 
-// finite tells whether a float64 holds a number; a short one without an exponent fits.
+// finite reports whether a float64 can represent a number. A short one without
+// an exponent always fits.
 func finite(number string) bool {
 	if len(number) <= 300 && !strings.ContainsAny(number, "eE") {
 		return true
@@ -68,7 +73,7 @@ func finite(number string) bool {
 	return err == nil
 }
 
-// faultyReader keeps an error of a reader that is not its end.
+// faultyReader records an error of a reader other than io.EOF.
 type faultyReader struct {
 	io.Reader
 	err error
@@ -95,7 +100,7 @@ func refusedOutput(err error) OutputError {
 	return OutputError("is not JSON: " + err.Error())
 }
 
-// place is a pointer into the output, cut where a key makes it long.
+// place returns a pointer into the output, truncated if a key makes it long.
 func place(p jsontext.Pointer) string {
 	text := []rune(string(p))
 	if len(text) > 200 {

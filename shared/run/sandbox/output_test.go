@@ -44,7 +44,8 @@ func TestCheckOutput(t *testing.T) {
 	assert.ErrorIs(t, err, broken)
 }
 
-// What passes the check is decoded by the strict decoder that answers go through.
+// FuzzCheckOutput checks that an output that passes is decoded by the strict
+// decoder that responses go through.
 func FuzzCheckOutput(f *testing.F) {
 	for _, seed := range []string{`{"a":1,"a":2}`, `"\ud800"`, "\"\xff\"", `[1e999]`, `{"a":[{}]}`, `1 2`} {
 		f.Add([]byte(seed))

@@ -2,19 +2,19 @@ package sandbox
 
 import "context"
 
-// Runtime is what tasks run on: packages that are installed for them have to fit
-// it.
+// Runtime is the platform that tasks run on. Packages installed for tasks must
+// fit it.
 type Runtime struct {
-	Platform string // linux/arm64, as Go names systems and machines
-	Python   string // 3.13
+	Platform string // such as linux/arm64, in Go's names of systems and architectures
+	Python   string // such as 3.13
 }
 
-// LambdaRuntime is that of the sandbox functions.
+// LambdaRuntime is the Runtime of the sandbox functions.
 var LambdaRuntime = Runtime{Platform: "linux/arm64", Python: "3.13"}
 
-// Described is a Sandbox that tells what tasks run on.
+// Described is a Sandbox that knows its Runtime.
 type Described interface {
-	// Runtime may have to start an interpreter to find out. Its error means that
+	// Runtime may have to start an interpreter to find out. An error means that
 	// tasks cannot run here.
 	Runtime(ctx context.Context) (Runtime, error)
 }

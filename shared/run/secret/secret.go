@@ -1,8 +1,8 @@
-// Package secret is the secrets of workspaces as they are stored, and how a task
-// gets the value of one. A secret is known by its name and its environment; that of
-// no environment is the workspace's own, the fallback of them all. Values are sealed
-// by the vault for the workspace, environment and name, and opened only where a
-// task runs or somebody who may asks for one.
+// Package secret stores the secrets of workspaces and resolves them for tasks.
+// A secret is identified by its name and its environment. The one without an
+// environment is the workspace's own, the fallback for all environments. Values
+// are sealed by the vault for the workspace, environment and name. They are
+// opened only where a task runs, or for a caller with permission to read one.
 //
 // Stored items, at <org>#secrets:
 //
@@ -33,19 +33,19 @@ type Secret struct {
 	Sealed      vault.Sealed      `table:"sealed" json:"-"`
 }
 
-// SchemaName is what the interface calls it.
+// SchemaName is the name of the schema in the interface.
 func (Secret) SchemaName() string { return "SecretResponse" }
 
-// Kind is the kind of record that secrets are.
+// Kind is the record kind of secrets.
 var Kind = record.Kind{Folder: "secrets", Type: "secret", Noun: "Secret", Limit: quota.Secrets, Name: nameOf}
 
-// ID is the id of a secret; the empty environment stands for the workspace's own.
+// ID returns the id of a secret. The empty environment is the workspace's own.
 func ID(name, environment string) string { return name + "#" + environment }
 
-// Prefix is what the ids of the secrets of one name begin with.
+// Prefix returns the common prefix of the ids of all secrets of a name.
 func Prefix(name string) string { return name + "#" }
 
-// nameOf is how messages and audit entries name the secret of an id.
+// nameOf returns the name of a secret in messages and audit entries.
 func nameOf(id string) string {
 	name, environment, _ := strings.Cut(id, "#")
 	if environment == "" {
@@ -54,7 +54,7 @@ func nameOf(id string) string {
 	return environment + "/" + name
 }
 
-// Of is the environment, empty for the workspace's own.
+// Of returns the environment, empty for the workspace's own secret.
 func (s *Secret) Of() string {
 	if s.Environment == nil {
 		return ""
@@ -62,7 +62,7 @@ func (s *Secret) Of() string {
 	return *s.Environment
 }
 
-// Seal seals a value as that of the secret.
+// Seal seals a value and sets it as the secret's.
 func (s *Secret) Seal(ctx context.Context, v vault.Vault, org, value string) (err error) {
 	s.Sealed, err = v.Seal(ctx, org, purpose(s.Name, s.Of()), []byte(value)) //guard:secret/bound-to-workspace arg 2 "org"
 	if err != nil {
@@ -71,7 +71,7 @@ func (s *Secret) Seal(ctx context.Context, v vault.Vault, org, value string) (er
 	return nil
 }
 
-// Open opens the value.
+// Open returns the opened value.
 func (s *Secret) Open(ctx context.Context, v vault.Vault, org string) (string, error) {
 	value, err := v.Open(ctx, org, purpose(s.Name, s.Of()), s.Sealed)
 	if err != nil {
@@ -80,7 +80,7 @@ func (s *Secret) Open(ctx context.Context, v vault.Vault, org string) (string, e
 	return string(value), nil
 }
 
-// purpose is what a value is sealed for.
+// purpose returns the purpose that a value is sealed for.
 func purpose(name, environment string) string { return "secret/" + environment + "/" + name }
 
 // Resolver resolves the secrets of tasks.
@@ -89,8 +89,8 @@ type Resolver struct {
 	Vault vault.Vault
 }
 
-// Value is the value of a secret in an environment: that of the environment itself,
-// else the workspace's own. Errors: errs.NotFound; those of table and vault.
+// Value returns the value of a secret in an environment: the environment's own,
+// or else the workspace's. Errors: errs.NotFound; those of table and vault.
 func (r Resolver) Value(ctx context.Context, org, environment, name string) (string, error) {
 	keys := []table.Key{{PK: partition(org), SK: ID(name, environment)}}
 	if environment != "" {

@@ -1,18 +1,18 @@
-// Package invoke is the [sandbox.Sandbox] driver for AWS Lambda: a function for
-// each tier, whose environments belong to one workspace each (tenant isolation
-// mode, TenantId is the workspace) and whose role permits nothing. It gets its
-// code, inputs and outputs by presigned links, and hands its log over, as the
-// task writes it, to the internal route that [Config.LogURL] names, under a
-// token of the attempt.
+// Package invoke is the [sandbox.Sandbox] driver for AWS Lambda: one function
+// for each tier. The functions run in tenant isolation mode, with the workspace
+// as TenantId, so that each environment belongs to one workspace, and their
+// role has no permissions. A function gets its code, inputs and outputs by
+// presigned links, and posts its log, while the task runs, to the internal
+// route [Config.LogURL] with a token of the attempt.
 //
-// Log events thus take another way than the answer: the runner hands over the
-// last of them before it answers, and the route stores what it gets before it
-// acknowledges. So the log is whole when Run returns, as the port asks, though
-// log is never called.
+// Log events thus take another way than the response. The runner posts the last
+// of them before it responds, and the route stores events before it
+// acknowledges them. The log is therefore complete when Run returns, as the
+// port requires, although log is never called.
 //
-// Lambda has no call that ends an invocation. When ctx ends Run returns at once,
-// and the task's process is killed when the runner next asks the route, at most
-// 5 s later, and is told that the attempt is over.
+// Lambda cannot end an invocation. When ctx ends, Run returns at once; the
+// task's process is killed when the runner next asks the route, at most 5 s
+// later, and learns that the attempt is over.
 package invoke
 
 import (
@@ -39,26 +39,25 @@ import (
 	"millrace/shared/run/tier"
 )
 
-// mostTaskSecs is as long as an invocation lasts.
+// mostTaskSecs is the longest duration of an invocation.
 const mostTaskSecs = 900
 
-// MaxPayload is the largest request and answer of an invocation, in bytes.
+// MaxPayload is the largest request and response of an invocation, in bytes.
 const MaxPayload = 6 << 20
 
-// lag is how much longer than the task a token is good: the start of a cold
-// environment, the fetch of the artifact, and the upload of a large output.
+// lag is how much longer than the task a token is valid: the start of a cold
+// environment, the download of the artifact, and the upload of a large output.
 const lag = 5 * time.Minute
 
-// cancelled is the type of failure by which the runner says that it was told to
-// stop; learning is how long the holder of the attempt may take to learn of it,
-// a few of its heartbeats.
+// cancelled is the failure type of a runner that was told to stop. learning is
+// how long the owner of the attempt may take to learn of it: a few heartbeats.
 const (
 	cancelled = "Cancelled"
 	learning  = 20 * time.Second
 )
 
-// The SDK's retryer is the only layer that repeats an invocation, and only one
-// that Lambda refused to begin: whatever else fails may have run the task.
+// Only the SDK's retryer repeats an invocation, and only one that Lambda
+// refused to start: after any other error the task may have run.
 const (
 	maxAttempts = 5
 	maxBackoff  = 5 * time.Second
@@ -66,33 +65,32 @@ const (
 
 var throttles = []string{"TooManyRequestsException", "ThrottlingException", "Throttling", "EC2ThrottledException"}
 
-// unready are the other codes by which Lambda says that it had no environment to
-// run the code in, and may have one later. A ServiceException does not say
-// whether the code began.
+// unready are the other error codes of Lambda for having no environment now but
+// possibly later. A ServiceException does not tell whether the code started.
 var unready = []string{
 	"ResourceNotReadyException", "ResourceConflictException", "SnapStartNotReadyException", "SnapStartTimeoutException",
 	"EC2UnexpectedException", "ENILimitReachedException", "SubnetIPAddressLimitReachedException",
 }
 
-// Config says which functions to invoke and what to give them.
+// Config configures the functions to invoke and what is passed to them.
 type Config struct {
-	// Prefix stands before the tier in the functions' names, e.g.
+	// Prefix precedes the tier in the functions' names, e.g.
 	// "millrace-prod-sandbox-".
 	Prefix string
-	// LogURL is the internal route that takes logs.
+	// LogURL is the internal route that receives logs.
 	LogURL string
-	// Key signs the tokens for it; at least ticket.MinKey bytes.
+	// Key signs the tokens for LogURL. It has at least ticket.MinKey bytes.
 	Key []byte
-	// AWS loads region, credentials and endpoint at first use.
+	// AWS loads region, credentials and endpoint on first use.
 	AWS   func(ctx context.Context) (aws.Config, error)
 	Clock clock.Clock
 }
 
-// Sandbox is the driver. Make it with New.
+// Sandbox is the driver. Create it with New.
 type Sandbox struct {
 	cfg Config
 
-	mu     sync.Mutex // guards the lazy client
+	mu     sync.Mutex // guards the client, which is created lazily
 	client *lambda.Client
 }
 
@@ -102,7 +100,7 @@ var (
 	_ sandbox.Described = (*Sandbox)(nil)
 )
 
-// New returns a sandbox. It contacts nothing.
+// New returns a sandbox. It makes no request.
 func New(cfg Config) (*Sandbox, error) {
 	switch {
 	case cfg.Prefix == "" || cfg.LogURL == "" || cfg.AWS == nil || cfg.Clock == nil:
@@ -117,7 +115,7 @@ func (s *Sandbox) connect(ctx context.Context) (*lambda.Client, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.client == nil {
-		// The first caller's cancellation must not decide about everybody's client.
+		// The client is shared: it must not depend on the first caller's context.
 		base, err := s.cfg.AWS(context.WithoutCancel(ctx))
 		if err != nil {
 			return nil, fmt.Errorf("invoke: %w", err)
@@ -168,8 +166,8 @@ func (s *Sandbox) Run(ctx context.Context, req sandbox.Request, _ func(sandbox.L
 	return result, err
 }
 
-// stopped is what Run returns for a task that the route told to stop. Whoever
-// holds ctx is about to learn of it too, and ends ctx.
+// stopped returns the error of Run for a task that the route told to stop. The
+// owner of ctx is about to learn of it too and will cancel ctx.
 func (s *Sandbox) stopped(ctx context.Context) error {
 	wait := time.NewTimer(learning)
 	defer wait.Stop()
@@ -194,15 +192,15 @@ func (s *Sandbox) Runtime(context.Context) (sandbox.Runtime, error) {
 	return sandbox.LambdaRuntime, nil
 }
 
-// Close frees nothing: environments are Lambda's.
+// Close does nothing: the environments belong to Lambda.
 func (s *Sandbox) Close() error { return nil }
 
-// event is what runner/cloud.py takes.
+// event is the input of runner/cloud.py.
 type event struct {
 	*sandbox.Request
 	Inputs      map[string]input `json:"inputs,omitempty"`
 	TimeoutSecs float64          `json:"timeout_secs"`
-	LimitSecs   float64          `json:"limit_secs,omitempty"` // when the answer has to be there
+	LimitSecs   float64          `json:"limit_secs,omitempty"` // when the response is due
 	OutputURL   string           `json:"output_url,omitempty"`
 	Artifact    artifact         `json:"artifact"`
 	LogURL      string           `json:"log_url"`
@@ -219,7 +217,7 @@ type input struct {
 	URL   string          `json:"url,omitempty"`
 }
 
-// links are the URLs that an event holds.
+// links are the URLs in an event.
 type links struct {
 	artifact, output string
 	inputs           map[string]input
@@ -282,7 +280,7 @@ func (s *Sandbox) payload(ctx context.Context, req *sandbox.Request) ([]byte, er
 	return data, nil
 }
 
-// nodeOf reads the node from the id of the attempt: run, node, attempt.
+// nodeOf parses the node from the id of the attempt: run, node, attempt.
 func nodeOf(req *sandbox.Request) (int, error) {
 	rest, own := strings.CutPrefix(req.TaskRunID, req.RunID+"-")
 	number, _, found := strings.Cut(rest, "-")
@@ -293,9 +291,9 @@ func nodeOf(req *sandbox.Request) (int, error) {
 	return node, nil
 }
 
-// refused is why an invocation was not made or not answered, without the
-// request, which holds links and secrets. It is sandbox.ErrUnavailable only if
-// the code cannot have begun.
+// refused returns the error of an invocation that was not made or got no
+// response, without the request, which contains links and secrets. It wraps
+// sandbox.ErrUnavailable only if the code cannot have started.
 func refused(err error) error {
 	if e, ok := errors.AsType[smithy.APIError](err); ok {
 		if slices.Contains(throttles, e.ErrorCode()) || slices.Contains(unready, e.ErrorCode()) {
@@ -303,7 +301,7 @@ func refused(err error) error {
 		}
 		return fmt.Errorf("the sandbox was not invoked: %s: %s", e.ErrorCode(), e.ErrorMessage())
 	}
-	if e, ok := errors.AsType[*net.OpError](err); ok && e.Op == "dial" { // nothing was sent
+	if e, ok := errors.AsType[*net.OpError](err); ok && e.Op == "dial" { // no bytes were sent
 		return fmt.Errorf("%w: %w", sandbox.ErrUnavailable, e)
 	}
 	return fmt.Errorf("the sandbox did not answer: %w", err)

@@ -26,7 +26,8 @@ import (
 
 var key = bytes.Repeat([]byte{1}, ticket.MinKey)
 
-// answers is Lambda: one answer after the other, the last one for ever.
+// answers stands in for Lambda. It gives one response after the other, and the
+// last one forever.
 type answers struct {
 	list     []answer
 	requests []*http.Request
@@ -78,7 +79,7 @@ func open(t *testing.T, lambda *answers) *invoke.Sandbox {
 	return s
 }
 
-// at links to a URL.
+// at returns a link to a URL.
 func at(url string) sandbox.Link {
 	return func(context.Context) (string, error) { return url, nil }
 }
@@ -96,7 +97,7 @@ func request() sandbox.Request {
 	}
 }
 
-func TestItInvokesTheTierForTheWorkspace(t *testing.T) {
+func TestRunInvokesFunctionOfTier(t *testing.T) {
 	t.Parallel()
 	lambda := &answers{list: []answer{{status: 200, body: `{"output": null, "output_bytes": 4}`}}}
 	got, err := open(t, lambda).Run(t.Context(), request(), nil)
@@ -125,7 +126,7 @@ func TestItInvokesTheTierForTheWorkspace(t *testing.T) {
 		string(lambda.bodies[0]))
 }
 
-func TestAnswers(t *testing.T) {
+func TestResponses(t *testing.T) {
 	t.Parallel()
 	greedy := sandbox.Result{Failure: &sandbox.Failure{
 		Type: "TaskFailedError", Message: "the task used all of small's 1,024 MB of memory; the next larger tier is execution_mode medium with 2,048 MB",
@@ -164,7 +165,7 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-func TestOnlyWhatWasNotBegunIsRepeated(t *testing.T) {
+func TestOnlyUnstartedInvocationIsRetried(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		busy := answer{status: 429, kind: "TooManyRequestsException", body: `{"Message": "Rate Exceeded."}`}
@@ -187,7 +188,7 @@ func TestOnlyWhatWasNotBegunIsRepeated(t *testing.T) {
 	})
 }
 
-func TestAStoppedTaskEndsWithItsContextsCause(t *testing.T) {
+func TestStoppedTaskReturnsCauseOfContext(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		lambda := &answers{list: []answer{{status: 200, body: `{"failure": {"type": "Cancelled", "message": "the task was cancelled"}}`}}}
@@ -208,7 +209,7 @@ func TestAStoppedTaskEndsWithItsContextsCause(t *testing.T) {
 	})
 }
 
-func TestRefusals(t *testing.T) {
+func TestInvocationErrors(t *testing.T) {
 	t.Parallel()
 	lambda := &answers{list: []answer{{status: 200, body: `{}`}}}
 	s := open(t, lambda)
@@ -228,7 +229,8 @@ func TestRefusals(t *testing.T) {
 	require.Error(t, err)
 }
 
-// TestUnavailable: only what surely did not begin may be given back.
+// TestUnavailable checks that only invocations that cannot have started are
+// reported as unavailable.
 func TestUnavailable(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -1,7 +1,8 @@
 // Package ticket makes and checks the bearer token with which the sandbox acts
-// for one attempt of one task: it may hand over that attempt's log, ask whether it
-// is to stop, save files beside that attempt's output and open files of its
-// workspace, until the attempt's time is over, and nothing else.
+// for one attempt of one task. Until the attempt's time is over, the token
+// allows it to post the attempt's log, to ask whether the attempt is to stop,
+// to save files next to the attempt's output and to open files of its
+// workspace, and nothing else.
 package ticket
 
 import (
@@ -14,23 +15,23 @@ import (
 	"time"
 )
 
-// MinKey is the least length of a key, in bytes.
+// MinKey is the minimum length of a key, in bytes.
 const MinKey = 32
 
-// maxToken is the longest token looked at, in bytes.
+// maxToken is the length of the longest token that is parsed, in bytes.
 const maxToken = 4 << 10
 
-// domain keeps what is signed here apart from whatever else a key may sign.
+// domain separates these signatures from others made with the same key.
 const domain = "millrace attempt v1\n"
 
-// ErrInvalid: the token is not one of this key's, or its time is over.
+// ErrInvalid means that the token was not signed with this key, or has expired.
 var ErrInvalid = errors.New("ticket: invalid or expired token")
 
-// Attempt is what a token stands for.
+// Attempt is the content of a token.
 type Attempt struct {
 	Org      string `json:"o"`
 	Run      string `json:"r"`
-	Node     int    `json:"n"`           // of the plan
+	Node     int    `json:"n"`           // in the plan
 	Number   int    `json:"a"`           // of the attempt, 1 for the first
 	Task     string `json:"t"`           // name of the task, for the log
 	MapIndex *int   `json:"i,omitempty"` // of a map instance, for the log
@@ -39,8 +40,8 @@ type Attempt struct {
 
 var encoding = base64.RawURLEncoding.Strict()
 
-// Sign makes the token of an attempt: its JSON and a MAC over it, in URL-safe
-// base64 with a point between. It panics on a key shorter than MinKey.
+// Sign returns the token of an attempt: its JSON and a MAC of it, in URL-safe
+// base64 separated by a dot. It panics if the key is shorter than MinKey.
 func Sign(key []byte, a Attempt) string {
 	data, err := json.Marshal(a)
 	if err != nil {
@@ -49,7 +50,7 @@ func Sign(key []byte, a Attempt) string {
 	return encoding.EncodeToString(data) + "." + encoding.EncodeToString(mac(key, data))
 }
 
-// Check reads a token. Errors: ErrInvalid, also for a key that is too short.
+// Check parses a token. Errors: ErrInvalid, also for a key that is too short.
 func Check(key []byte, token string, now time.Time) (Attempt, error) {
 	if len(key) < MinKey || len(token) > maxToken {
 		return Attempt{}, ErrInvalid

@@ -17,7 +17,7 @@ var (
 	key = bytes.Repeat([]byte{7}, ticket.MinKey)
 )
 
-func TestATokenTellsItsAttemptUntilItsTimeIsOver(t *testing.T) {
+func TestTokenIsValidUntilItExpires(t *testing.T) {
 	t.Parallel()
 	index := 3
 	want := ticket.Attempt{Org: "org_a", Run: "R", Node: 4, Number: 2, Task: "each", MapIndex: &index, Expires: now.Unix() + 60}
@@ -35,7 +35,7 @@ func TestATokenTellsItsAttemptUntilItsTimeIsOver(t *testing.T) {
 	assert.Panics(t, func() { ticket.Sign(key[1:], want) })
 }
 
-func TestNoChangedTokenIsTaken(t *testing.T) {
+func TestChangedTokenIsInvalid(t *testing.T) {
 	t.Parallel()
 	token := ticket.Sign(key, ticket.Attempt{Org: "org_a", Run: "R", Number: 1, Task: "t", Expires: now.Unix() + 60})
 	rapid.Check(t, func(t *rapid.T) {
