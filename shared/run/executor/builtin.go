@@ -51,7 +51,8 @@ func (Transform) execute(ctx context.Context, a *Attempt) Result {
 	return Result{Output: Value{JSON: out, Size: int64(len(out))}}
 }
 
-// Wait suspends the attempt for config.seconds; nothing runs meanwhile.
+// Wait suspends the attempt for config.seconds. No worker is occupied
+// meanwhile.
 type Wait struct {
 	Now func() time.Time
 }
@@ -90,8 +91,8 @@ func number(v any) (float64, bool) {
 	return 0, false
 }
 
-// config renders the task's config: its templates see what expressions see,
-// secrets besides.
+// config returns the task's rendered config. Its templates may use what
+// expressions may use, and secrets.
 func (a *Attempt) config(ctx context.Context) (map[string]any, *Result) {
 	template, err := a.Task.Template()
 	if err != nil {
@@ -120,7 +121,7 @@ func (a *Attempt) config(ctx context.Context) (map[string]any, *Result) {
 	return m, nil
 }
 
-// item lets the expressions of a map's instance see its element.
+// item adds the element of a map's instance to the scope of its expressions.
 func (a *Attempt) item(scope *expr.Scope) error {
 	if a.MapIndex == nil {
 		return nil
@@ -133,8 +134,9 @@ func (a *Attempt) item(scope *expr.Scope) error {
 	return nil
 }
 
-// trouble tells an expression that cannot be evaluated and a secret that is not
-// there, which no retry mends, from a store that cannot be read.
+// trouble returns the result of an error: of an expression that cannot be
+// evaluated and of a missing secret, which no retry mends, or of a store that
+// cannot be read.
 func trouble(err error, where string) Result {
 	if bad, ok := errors.AsType[*expr.EvalError](err); ok {
 		return Final(Expression, "%s: %s", where, bad.Msg)

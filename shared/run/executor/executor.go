@@ -1,6 +1,6 @@
 // Package executor runs the work of one task attempt, by the task's type. An
-// executor knows nothing of leases, retries or dependents: it is given an
-// attempt and answers a result.
+// executor is given an attempt and returns a result. It is not concerned with
+// leases, retries and dependents.
 package executor
 
 import (
@@ -16,31 +16,32 @@ import (
 	"millrace/shared/run/sandbox"
 )
 
-// The error types of failures, as task records show them.
+// Error types of failures, as task records show them.
 const (
 	TaskFailed    = "TaskFailedError"            // the task's own code failed
-	TaskTimeout   = "TaskTimeoutError"           // past timeout_secs
+	TaskTimeout   = "TaskTimeoutError"           // the task exceeded timeout_secs
 	Serialization = "ArtifactSerializationError" // the output is not JSON
 	Expression    = "ExpressionError"            // a condition, list or config could not be evaluated
-	HTTPFailed    = "HttpError"                  // an http task got no acceptable answer
+	HTTPFailed    = "HttpError"                  // an http task got no acceptable response
 	SandboxFailed = "SandboxError"               // the interpreter died or could not be started
 	WorkerLost    = "WorkerLostError"            // the worker died ten times
-	UnknownType   = "UnknownTaskTypeError"       // nothing here runs tasks of that type
-	Cancelled     = "CancelledError"             // the run was cancelled or passed its deadline
-	StorageFailed = "StorageError"               // an object that the task needs is gone, or what it hands on cannot be stored
-	Upstream      = "UpstreamFailedError"        // it did not run, since a task that it depends on failed
+	UnknownType   = "UnknownTaskTypeError"       // no executor for the task's type
+	Cancelled     = "CancelledError"             // the run was cancelled or exceeded its deadline
+	StorageFailed = "StorageError"               // an object that the task needs is missing, or its output cannot be stored
+	Upstream      = "UpstreamFailedError"        // not run, because a dependency failed
 	Internal      = "InternalError"              // the service itself failed
 )
 
-// Value is an output: JSON in memory, or the key of an object that holds it.
+// Value is an output: JSON in memory, or the key of the object that contains
+// it.
 type Value struct {
 	JSON json.RawMessage
 	Ref  string
 	Size int64 // bytes of JSON, in memory or not
 }
 
-// Attempt is one attempt of a task, as an executor sees it. Its functions may be
-// nil where a task needs none of them.
+// Attempt is one attempt of a task, as an executor sees it. Functions that the
+// task does not need may be nil.
 type Attempt struct {
 	Org, RunID, Flow, Version, Environment, Mode string
 	TaskRunID                                    string
@@ -48,64 +49,65 @@ type Attempt struct {
 	Number                                       int // 1 for the first
 	MapIndex                                     *int
 	Item                                         json.RawMessage // the element, when mapped
-	Resumed                                      bool            // the attempt was suspended and its time has come
+	Resumed                                      bool            // the attempt was suspended and its time to resume has come
 	Started                                      time.Time
-	Timeout                                      time.Duration // what is left until the task's or the run's end; 0 is no limit
-	Artifact, CodeHash                           string        // object key of the code, and what names its content
+	Timeout                                      time.Duration // time left until the task's or the run's deadline; 0: no limit
+	Artifact, CodeHash                           string        // object key of the code, and the identifier of its content
 	Params                                       map[string]json.RawMessage
-	Reserved                                     bool            // the caller holds the place that Reserver gave
-	OutputKey                                    string          // where a large output goes in the object store
-	Trace                                        telemetry.Trace // what the attempt does belongs to this span; zero: to none
+	Reserved                                     bool            // the caller has reserved a slot by Reserver
+	OutputKey                                    string          // object key for a large output
+	Trace                                        telemetry.Trace // the attempt's span; zero if it has none
 
-	// Scope is what expressions see; outputs of the named tasks are loaded.
+	// Scope returns what expressions see, with the outputs of the named tasks.
 	Scope func(ctx context.Context, tasks []string) (expr.Scope, error)
-	// Hold takes so many bytes of the process's memory until the attempt is over,
-	// in place of what it held for expressions, and waits for them. nil: as much
-	// as there is.
+	// Hold reserves memory of the process until the end of the attempt, replacing
+	// the reservation for expressions, and waits until there is enough. nil:
+	// memory is not limited.
 	Hold func(ctx context.Context, bytes int64) error
-	// Output is what a dependency handed on.
+	// Output returns the output of a dependency.
 	Output func(ctx context.Context, task string) (Value, error)
 	// Secret resolves a secret of the run's environment.
 	Secret func(name string) (string, error)
-	// Failed is what failed in the run; of its on_failure task alone, else nil.
+	// Failed returns the failed tasks of the run. It is nil except for the
+	// on_failure task.
 	Failed func(ctx context.Context) (*Failures, error)
-	// Begin is to be called by a [Preparing] executor, once: the task's own code
-	// began so long ago.
+	// Begin is called by a [Preparing] executor, once, with the time since the
+	// task's own code began.
 	Begin func(ago time.Duration)
-	// Log takes a line the task wrote; its Time may be zero for now.
+	// Log takes a line that the task wrote. A zero Time means now.
 	Log func(sandbox.LogEvent)
 
-	hidden *mask.Masker // of the secrets that were resolved, set by Masked
+	hidden *mask.Masker // masks the secrets resolved so far; set by Masked
 }
 
-// Failure is how an attempt failed.
+// Failure is the failure of an attempt.
 type Failure struct {
 	Type, Message string
-	Exception     string // class of what the task raised, e.g. ConnectionError; may be empty
+	Exception     string // class of the exception that the task raised, e.g. ConnectionError; may be empty
 	Traceback     string // of the task's own code; may be empty
-	TimedOut      bool   // the task ends TIMED_OUT, not FAILED, when no retry is left
+	TimedOut      bool   // the task ends TIMED_OUT, not FAILED, if no retry is left
 	Final         bool   // a retry would fail the same way
 }
 
-// Result is how an attempt ended: with a failure, suspended until a time, or
-// with an output.
+// Result is the result of an attempt: a failure, a suspension until a time, or
+// an output.
 type Result struct {
 	Output  Value
 	Failure *Failure
 	Until   time.Time
-	// Unstarted is why the attempt's own code did not begin, for a cause outside
-	// of it: a store could not be reached, the sandbox was throttled. Such an
-	// attempt may be given back and does not count; Failure says the same, for
-	// who does not.
+	// Unstarted is set if the attempt's own code did not begin for an external
+	// reason: a store could not be reached, or the sandbox was throttled. Such an
+	// attempt may be released and does not count. Failure has the same reason, for
+	// callers that do not release attempts.
 	Unstarted string
 }
 
-// Failed makes a Result of a failure.
+// Failed returns the Result of a failure.
 func Failed(kind, format string, args ...any) Result {
 	return Result{Failure: &Failure{Type: kind, Message: fmt.Sprintf(format, args...)}}
 }
 
-// Final makes a Result of a failure that no retry would mend.
+// Final returns the Result of a failure that no retry would mend.
 func Final(kind, format string, args ...any) Result {
 	r := Failed(kind, format, args...)
 	r.Failure.Final = true
@@ -129,34 +131,35 @@ func NotStarted(err error) Result {
 
 // Reserver is an Executor that runs a limited number of attempts at once.
 type Reserver interface {
-	// Reserve waits for a place for an Attempt of the workspace org with Reserved
-	// set; those of one workspace are served as they come. release gives it back;
-	// calls after the first do nothing. The error is ctx's cause, or that nothing
-	// can run any more.
+	// Reserve waits for a slot for an Attempt of the workspace org with Reserved
+	// set. Callers of one workspace are served in order of arrival. release frees
+	// the slot; further calls do nothing. The error is ctx's cause, or that of a
+	// closed sandbox.
 	Reserve(ctx context.Context, org string) (release func(), err error)
 }
 
 // Executor runs attempts of one task type. When ctx ends it must stop the work
-// and return soon; what it then returns is not used.
+// and return soon; its result is then ignored.
 type Executor interface {
 	Execute(ctx context.Context, a *Attempt) Result
-	// Instant reports that attempts take no time worth a heartbeat.
+	// Instant reports whether attempts are too short to need a heartbeat.
 	Instant() bool
 }
 
 // Preparing is an Executor whose attempts take time before the task's own code
-// begins, which does not count as the task's.
+// begins. That time does not count as the task's.
 type Preparing interface {
-	// Preparation is the most that it takes, and whether Attempt.Begin is called
-	// at its end. Where it is not, the executor alone keeps the task's time-out.
+	// Preparation returns the longest time it takes, and whether Attempt.Begin is
+	// called at its end. If it is not called, only the executor enforces the
+	// task's timeout.
 	Preparation() (most time.Duration, told bool)
 }
 
-// Failures is what failed in a run.
+// Failures are the failed tasks of a run.
 type Failures struct {
-	List  json.RawMessage // {task_name, map_index, attempt, error_type, error_message}, the first of them
-	Count int             // of all
+	List  json.RawMessage // the first of them: {task_name, map_index, attempt, error_type, error_message}
+	Count int             // the number of all
 }
 
-// Set is the executors by task type.
+// Set maps task types to their executors.
 type Set map[string]Executor

@@ -8,11 +8,11 @@ import (
 	"millrace/shared/run/sandbox"
 )
 
-// files makes the links of an attempt's files.
+// files makes the links to an attempt's files.
 type files struct {
 	store  blob.Store
 	org    string
-	output string // key of the output, beside which they are stored
+	output string // key of the output, next to which files are stored
 	made   *links
 	saved  atomic.Int64
 }

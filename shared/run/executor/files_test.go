@@ -13,7 +13,7 @@ import (
 	"millrace/shared/run/sandbox"
 )
 
-func TestFilesAreTheWorkspaces(t *testing.T) {
+func TestFilesAreSavedAndOpenedInWorkspace(t *testing.T) {
 	t.Parallel()
 	run := func(ctx context.Context, req sandbox.Request, _ func(sandbox.LogEvent)) (sandbox.Result, error) {
 		first, link, err := req.Files.Save(ctx)
@@ -48,7 +48,8 @@ func TestFilesAreTheWorkspaces(t *testing.T) {
 	require.Nil(t, r.Failure)
 }
 
-// The links of files are credentials, like those of outputs.
+// TestLinksOfFilesAreHidden checks that links of files are masked, as those of
+// outputs are: they are credentials.
 func TestLinksOfFilesAreHidden(t *testing.T) {
 	t.Parallel()
 	var link string

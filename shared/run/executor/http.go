@@ -21,20 +21,20 @@ import (
 	"millrace/shared/run/sandbox"
 )
 
-// MaxAnswer is the largest body an http task takes.
+// MaxAnswer is the largest response body that an http task accepts.
 const MaxAnswer = 32 << 20
 
-// HTTP calls config.url and hands on {status, headers, body, json}.
+// HTTP calls config.url. Its output is {status, headers, body, json}.
 type HTTP struct {
 	Client *http.Client // from package outbound
-	Help   string       // tells what lets calls reach a refused address; empty: nothing does
+	Help   string       // how to allow calls to a refused address; empty: it cannot be allowed
 }
 
 // Instant reports false.
 func (HTTP) Instant() bool { return false }
 
-// Execute makes the call. An answer that is not 2xx fails the attempt unless
-// config.expected_status names it.
+// Execute makes the call. A response that is not 2xx fails the attempt unless
+// config.expected_status lists its status.
 func (h HTTP) Execute(ctx context.Context, a *Attempt) Result {
 	return Masked(ctx, nil, a, h.execute)
 }
@@ -82,7 +82,8 @@ func (h HTTP) execute(ctx context.Context, a *Attempt) Result {
 	return Result{Output: Value{JSON: out, Size: int64(len(out))}}
 }
 
-// client does not follow a redirect whose status the task expects.
+// client returns a client that does not follow redirects whose status the task
+// expects.
 func (h HTTP) client(expects any) *http.Client {
 	if expects == nil {
 		return h.Client
@@ -168,8 +169,9 @@ func (h HTTP) callFailed(ctx context.Context, a *Attempt, err error) Result {
 	return Failed(HTTPFailed, "the call failed: %s", cause(err))
 }
 
-// cause says why a call failed without its URL, which may hold a credential,
-// and without the addresses of this machine and its name servers.
+// cause returns the reason why a call failed, without its URL, which may
+// contain a credential, and without the addresses of this machine and its name
+// servers.
 func cause(err error) string {
 	if e, ok := errors.AsType[*net.DNSError](err); ok {
 		return fmt.Sprintf("lookup %s: %s", e.Name, e.Err)
@@ -197,16 +199,16 @@ func expected(want any, got int) bool {
 	return ok && n == float64(got)
 }
 
-// smallAnswer is how many bytes of an answer are read without memory held for
-// them; answerFactor is how much more than its body a larger one takes: the body,
-// its text and its JSON in the output, and the output once more where secrets are
-// hidden in it.
+// smallAnswer is the number of bytes of a response that are read without
+// reserving memory. answerFactor is the ratio of the memory that a larger
+// response takes to its body: the body, its text and its JSON in the output,
+// and the output again if it contains secrets.
 const (
 	smallAnswer  = 256 << 10
 	answerFactor = 4
 )
 
-// read reads the body of an answer, at most a byte more than MaxAnswer.
+// read reads the body of a response, at most one byte more than MaxAnswer.
 func read(ctx context.Context, a *Attempt, res *http.Response) ([]byte, error) {
 	body, err := io.ReadAll(io.LimitReader(res.Body, smallAnswer))
 	if err != nil || len(body) < smallAnswer {
@@ -227,13 +229,13 @@ func read(ctx context.Context, a *Attempt, res *http.Response) ([]byte, error) {
 	return whole.Bytes(), err
 }
 
-// answer is the output of a call. A body that is JSON stands in it as it is,
-// without being decoded, which takes many times its size.
+// answer returns the output of a call. A JSON body is copied without decoding
+// it, which takes many times its size.
 func answer(res *http.Response, body []byte) (json.RawMessage, error) {
 	headers := make(map[string]any, len(res.Header))
 	for name, values := range res.Header {
 		if name == "Set-Cookie" {
-			continue // a credential of the session, not a result
+			continue // a credential of the session, not part of the result
 		}
 		headers[strings.ToLower(name)] = strings.ToValidUTF8(strings.Join(values, ", "), "\ufffd")
 	}
@@ -247,17 +249,17 @@ func answer(res *http.Response, body []byte) (json.RawMessage, error) {
 	}
 	out := make([]byte, 0, 2*len(body)+len(body)/8+len(told)+64)
 	out = append(out, `{"body":`...)
-	out, _ = jsontext.AppendQuote(out, body) // what is no UTF-8 is replaced in it
+	out, _ = jsontext.AppendQuote(out, body) // AppendQuote replaces invalid UTF-8
 	out = append(append(out, `,"headers":`...), told...)
 	out = append(append(out, `,"json":`...), document...)
 	return fmt.Appendf(out, `,"status":%d}`, res.StatusCode), nil
 }
 
-// redact leaves out what a URL may hold of credentials.
+// redact returns a URL without the parts that may contain credentials.
 func redact(u *url.URL) string { return u.Scheme + "://" + u.Host + u.EscapedPath() }
 
-// excerpt is the beginning of an answer. Secrets are hidden before it is cut, or
-// the part of one could remain.
+// excerpt returns the beginning of a response. Secrets are masked before it is
+// truncated, because a part of one could remain otherwise.
 func excerpt(a *Attempt, body []byte) string {
 	const most, window = 300, 64 << 10
 	text := a.hidden.String(strings.ToValidUTF8(string(body[:min(len(body), window)]), "\ufffd"))

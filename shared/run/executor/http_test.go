@@ -27,7 +27,7 @@ type answer struct {
 	JSON    json.RawMessage
 }
 
-// echo answers with what it was sent, and the status its path names.
+// echo responds with the request it got, and the status in its path.
 func echo(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
@@ -108,9 +108,10 @@ func TestHTTPStatus(t *testing.T) {
 	}
 }
 
-// TestLargeAnswersAreCounted: memory is held for an answer that is not small, by
-// its length where that is told, and the answer comes whole.
-func TestLargeAnswersAreCounted(t *testing.T) {
+// TestLargeResponsesReserveMemory checks that memory is reserved for a response
+// that is not small, by its Content-Length if it has one, and that the output
+// has the whole response.
+func TestLargeResponsesReserveMemory(t *testing.T) {
 	t.Parallel()
 	list := "[" + strings.Repeat(`{"a":"<é>"},`, 50_000) + "1]"
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -230,8 +231,8 @@ func TestHTTPFailures(t *testing.T) {
 	assert.False(t, r.Failure.TimedOut, "a worker that stops is no time-out")
 }
 
-// TestHTTPSecrets holds that a service that sends back what it was sent does
-// not put a secret into outputs, failures or logs.
+// TestHTTPSecrets checks that a service that echoes a request does not put its
+// secret into outputs, failures or logs.
 func TestHTTPSecrets(t *testing.T) {
 	t.Parallel()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -263,7 +264,7 @@ func TestHTTPSecrets(t *testing.T) {
 	}
 }
 
-func TestRefusedAddressTellsWhatAllowsIt(t *testing.T) {
+func TestErrorOfRefusedAddressNamesSetting(t *testing.T) {
 	t.Parallel()
 	call := caller(t, false)
 	for help, want := range map[string]string{

@@ -14,10 +14,10 @@ import (
 	"millrace/shared/run/sandbox"
 )
 
-// Masked runs do on an attempt whose functions all are there, and hides the
-// secrets it resolves, from then on, in its log lines, its output and its
-// failure. Every executor that renders a config does its work in it. store
-// holds outputs that are objects; nil if do makes none.
+// Masked runs do on an attempt with all its functions set, and masks the
+// secrets that it resolves in its log lines, its output and its failure. Every
+// executor that renders a config works within it. store contains outputs that
+// are objects; it is nil if do makes none.
 func Masked(ctx context.Context, store blob.Store, a *Attempt, do func(context.Context, *Attempt) Result) Result {
 	own := *a
 	own.hidden = &mask.Masker{}
@@ -72,8 +72,8 @@ func Masked(ctx context.Context, store blob.Store, a *Attempt, do func(context.C
 	return r
 }
 
-// rewrite masks an output that is an object, if it has to be. The masked one
-// gets a key of its own, to which the task had no link.
+// rewrite masks an output that is an object, if necessary. The masked object
+// has another key, to which the task had no link.
 func rewrite(ctx context.Context, store blob.Store, m *mask.Masker, v Value) (Value, error) {
 	size, hit := int64(0), false
 	err := masked(ctx, store, m, v.Ref, func(r io.Reader, found func() bool) (err error) {

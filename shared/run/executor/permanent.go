@@ -9,16 +9,17 @@ import (
 	"millrace/shared/platform/vault"
 )
 
-// lasting are the errors of the stores that come again however often the same
-// is asked for.
+// lasting are the errors of the stores that recur however often a request is
+// repeated.
 var lasting = []error{
 	blob.ErrNotFound, blob.ErrDamaged, blob.ErrTooLarge, blob.ErrKey, blob.ErrArgument, blob.ErrNotConfigured,
 	table.ErrNotFound, table.ErrLimit, table.ErrInvalid, table.ErrNotConfigured,
 	vault.ErrRefused, vault.ErrArgument,
 }
 
-// permanent tells an error of what an attempt needs that no later try would
-// mend, such as an object that is gone, from a store that cannot be reached.
+// permanent reports whether an error of what an attempt needs cannot be mended
+// by a retry, such as that of a missing object. The error of a store that
+// cannot be reached is not permanent.
 func permanent(err error) bool {
 	for _, kind := range lasting {
 		if errors.Is(err, kind) {

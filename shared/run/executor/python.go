@@ -20,11 +20,12 @@ type Python struct {
 	Blob    blob.Store
 }
 
-// linkLife is how long the links handed to the sandbox are good.
+// linkLife is how long the links passed to the sandbox are valid.
 const linkLife = 20 * time.Minute
 
-// preparation is the most that comes before a task's function: the artifact is
-// fetched, an interpreter started, the module imported, inputs are fetched.
+// preparation is the longest time before a task's function begins: the artifact
+// is downloaded, an interpreter started, the module imported, inputs are
+// downloaded.
 const preparation = 15 * time.Minute
 
 var (
@@ -41,8 +42,8 @@ func (p Python) Preparation() (most time.Duration, told bool) {
 	return preparation, ok && starting.TellsStart()
 }
 
-// Reserve waits for a place in the sandbox; there is always one in a sandbox
-// without limit.
+// Reserve waits for a slot in the sandbox. It returns at once if the sandbox
+// has no limit.
 func (p Python) Reserve(ctx context.Context, org string) (release func(), err error) {
 	if slots, ok := p.Sandbox.(sandbox.Slots); ok {
 		return slots.Reserve(ctx, org)
@@ -50,8 +51,8 @@ func (p Python) Reserve(ctx context.Context, org string) (release func(), err er
 	return func() {}, nil
 }
 
-// Execute runs the task's entrypoint. Large values travel by presigned links,
-// so the sandbox needs no permission of its own.
+// Execute runs the task's entrypoint. Large values are passed by presigned
+// links, so the sandbox needs no permissions.
 func (p Python) Execute(ctx context.Context, a *Attempt) Result {
 	return Masked(ctx, p.Blob, a, p.execute)
 }
@@ -103,12 +104,12 @@ func (p Python) execute(ctx context.Context, a *Attempt) Result {
 }
 
 // mostChecked is the largest output that is checked to be JSON: those that
-// expressions read. Larger ones go to user code alone.
+// expressions may read. Larger ones are read only by user code.
 const mostChecked = 16 << 20
 
-// uploaded is the result of a task whose output was put to its link. Code of the
-// task can claim that without doing it, and can put what no JSON is: the object
-// is read, at the price of looking at it.
+// uploaded returns the result of a task whose output was uploaded by its link.
+// The task's code could claim an upload that it did not make, or upload what is
+// not JSON. The object is therefore read, at the cost of that request.
 func (p Python) uploaded(ctx context.Context, a *Attempt) Result {
 	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
 		size, err := p.inspect(ctx, a)
@@ -127,7 +128,8 @@ func (p Python) uploaded(ctx context.Context, a *Attempt) Result {
 		case permanent(err):
 			return Failed(StorageFailed, "reading the output: %v", err)
 		}
-		// The task is done: a store that does not answer is asked again.
+		// The task has succeeded: a request that the store does not answer is
+		// repeated.
 		select {
 		case <-time.After(wait):
 		case <-ctx.Done():
@@ -135,8 +137,8 @@ func (p Python) uploaded(ctx context.Context, a *Attempt) Result {
 	}
 }
 
-// inspect reads and checks the output that was uploaded, and returns its size.
-// Errors: blob.ErrTooLarge, sandbox.OutputError, those of the store and of ctx.
+// inspect reads and checks the uploaded output and returns its size. Errors:
+// blob.ErrTooLarge, sandbox.OutputError, those of the store and of ctx.
 func (p Python) inspect(ctx context.Context, a *Attempt) (int64, error) {
 	body, object, err := p.Blob.Get(ctx, a.OutputKey, nil)
 	if err != nil {
@@ -152,8 +154,8 @@ func (p Python) inspect(ctx context.Context, a *Attempt) (int64, error) {
 	return object.Size, p.check(ctx, a, body, object.Size)
 }
 
-// check reads an output and tells whether it is JSON. A string of it is in memory
-// as a whole meanwhile, and again while its buffer grows.
+// check reads an output and checks that it is JSON. A string in it is in memory
+// as a whole meanwhile, and twice while its buffer grows.
 func (p Python) check(ctx context.Context, a *Attempt, body io.Reader, size int64) error {
 	if size > smallAnswer && a.Hold != nil {
 		if err := a.Hold(ctx, 2*size); err != nil {
@@ -198,7 +200,7 @@ func (p Python) request(ctx context.Context, a *Attempt, made *links) (sandbox.R
 	return req, nil
 }
 
-// output is what a task handed on, by its value or by a link.
+// output returns the output of a task, by value or by link.
 func (p Python) output(ctx context.Context, a *Attempt, made *links, name string) (sandbox.Input, error) {
 	v, err := a.Output(ctx, name)
 	if err != nil {
@@ -213,12 +215,12 @@ func (p Python) output(ctx context.Context, a *Attempt, made *links, name string
 	return in, nil
 }
 
-// MaxArguments is the most bytes of JSON that a task's inputs may have in all,
-// those apart that are another task's whole output.
+// MaxArguments is the largest size of a task's inputs together, in bytes of
+// JSON, without those that are another task's whole output.
 const MaxArguments = 4 << 20
 
-// arguments are the task's inputs. Errors: an [expr.EvalError] for one that has no
-// value, or for too much of them.
+// arguments returns the task's inputs. Errors: an [expr.EvalError] if one has
+// no value, or if they are too large together.
 func (p Python) arguments(ctx context.Context, a *Attempt, made *links) (map[string]sandbox.Input, error) {
 	given, err := a.Task.Arguments()
 	if err != nil {
@@ -235,7 +237,7 @@ func (p Python) arguments(ctx context.Context, a *Attempt, made *links) (map[str
 	if err != nil {
 		return nil, err
 	}
-	values, _ := v.(map[string]any) // it is the template of an object
+	values, _ := v.(map[string]any) // the template is an object's
 	out, size := make(map[string]sandbox.Input, len(values)+len(given.Outputs)), 0
 	for name, value := range values {
 		raw, err := expr.Encode(value)
@@ -247,7 +249,7 @@ func (p Python) arguments(ctx context.Context, a *Attempt, made *links) (map[str
 		}
 		out[name] = sandbox.Input{Value: raw}
 	}
-	if a.Hold != nil { // the outputs that were read are memory no more
+	if a.Hold != nil { // the outputs that were read may be freed
 		if err := a.Hold(ctx, int64(size)); err != nil {
 			return nil, err
 		}
@@ -260,21 +262,21 @@ func (p Python) arguments(ctx context.Context, a *Attempt, made *links) (map[str
 	return out, nil
 }
 
-// artifactName names the code's content. Keys of artifacts are made once and
-// never written again, so a key will do where no hash is known.
+// artifactName returns the identifier of the code's content. Keys of artifacts
+// are never written again, so a key serves where the hash is unknown.
 func artifactName(a *Attempt) string {
 	return noSeparators.Replace(a.Artifact)
 }
 
 var noSeparators = strings.NewReplacer("/", "-", "#", "-")
 
-// links remembers the presigned links of an attempt that were made.
+// links records the presigned links made for an attempt.
 type links struct {
 	mu   sync.Mutex
 	made []string
 }
 
-// link is a sandbox.Link; what names it in errors.
+// link returns a sandbox.Link; what is its name in errors.
 func (l *links) link(what string, sign sandbox.Link) sandbox.Link {
 	return func(ctx context.Context) (string, error) {
 		link, err := sign(ctx)
@@ -288,7 +290,7 @@ func (l *links) link(what string, sign sandbox.Link) sandbox.Link {
 	}
 }
 
-// hide takes the links out of a message: who has one needs no other credential.
+// hide removes the links from a message, because they are credentials.
 func (l *links) hide(text string) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -298,7 +300,7 @@ func (l *links) hide(text string) string {
 	return text
 }
 
-// secrets resolves the secrets that the task's config names.
+// secrets resolves the secrets named in the task's config.
 func (a *Attempt) secrets() (map[string]string, error) {
 	template, err := a.Task.Template()
 	if err != nil {

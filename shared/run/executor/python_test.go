@@ -23,7 +23,7 @@ import (
 	"millrace/shared/run/sandbox"
 )
 
-// fake is a sandbox that does what a test says.
+// fake is a sandbox whose behaviour a test sets.
 type fake func(ctx context.Context, req sandbox.Request, log func(sandbox.LogEvent)) (sandbox.Result, error)
 
 func (f fake) Run(ctx context.Context, req sandbox.Request, log func(sandbox.LogEvent)) (sandbox.Result, error) {
@@ -80,8 +80,8 @@ func TestPythonRequest(t *testing.T) {
 	assert.Nil(t, got.Secrets, "a task gets the secrets that its config names")
 }
 
-// TestPythonArguments: with inputs a task gets these and nothing else by name; a
-// whole output goes by reference.
+// TestPythonArguments checks that a task with inputs gets only these by name,
+// and that a whole output is passed by reference.
 func TestPythonArguments(t *testing.T) {
 	t.Parallel()
 	var got sandbox.Request
@@ -185,7 +185,7 @@ func TestPythonContextEnds(t *testing.T) {
 	assert.Equal(t, executor.Failure{Type: executor.Cancelled, Message: "lease lost"}, *r.Failure)
 }
 
-func TestPythonErrorsHoldNoLinks(t *testing.T) {
+func TestPythonErrorsContainNoLinks(t *testing.T) {
 	t.Parallel()
 	var links []string
 	r, _, _ := python(t, pyTask, nil, func(_ context.Context, req sandbox.Request, _ func(sandbox.LogEvent)) (sandbox.Result, error) {
@@ -206,7 +206,7 @@ func made(t *testing.T, link sandbox.Link) string {
 	return url
 }
 
-// signing counts the links of a store, which fail with err.
+// signing counts the links of a store. Signing fails with err.
 type signing struct {
 	blob.Store
 	links int
@@ -223,9 +223,9 @@ func (s *signing) PresignPut(context.Context, string, time.Duration) (string, er
 	return "link", s.err
 }
 
-// A link is signed when the sandbox asks for it: that takes longer than a short
-// task.
-func TestPythonSignsLinksThatAreNeeded(t *testing.T) {
+// TestPythonSignsOnlyLinksThatAreNeeded checks that a link is signed when the
+// sandbox asks for it: signing takes longer than a short task.
+func TestPythonSignsOnlyLinksThatAreNeeded(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		asks      func(sandbox.Request) sandbox.Link
@@ -260,8 +260,8 @@ func TestPythonSignsLinksThatAreNeeded(t *testing.T) {
 	}
 }
 
-// TestPythonSecrets holds that what a task says and hands on has no secret in
-// it, also when it is large and went to the object store by itself.
+// TestPythonSecrets checks that logs, outputs and failures of a task contain no
+// secret, even if the output is large and was uploaded by the task.
 func TestPythonSecrets(t *testing.T) {
 	t.Parallel()
 	say := func(log func(sandbox.LogEvent)) {
@@ -309,8 +309,9 @@ func TestPythonSecrets(t *testing.T) {
 	}
 }
 
-// What a task claims to have uploaded is looked at, whatever the claim.
-func TestUploadsAreLookedAt(t *testing.T) {
+// TestUploadsAreVerified checks that an upload is read, whatever the task
+// claims.
+func TestUploadsAreVerified(t *testing.T) {
 	t.Parallel()
 	for content, want := range map[string]string{
 		"": "it is not", `{"a":1}`: "", `{"a":1,"a":2}`: `a key twice: "/a"`, `"\ud800"`: "not JSON", "\"\xff\"": "UTF-8", `1],[2`: "not JSON",
@@ -348,9 +349,9 @@ func (u *unreachable) Get(ctx context.Context, key string, rng *blob.Range) (io.
 	return u.Memory.Get(ctx, key, rng)
 }
 
-// TestAStoreThatDoesNotAnswerCostsNoResult: a task is done, and its output cannot
-// be looked at for a moment.
-func TestAStoreThatDoesNotAnswerCostsNoResult(t *testing.T) {
+// TestUnreachableStoreLosesNoResult finishes a task whose output cannot be read
+// at first.
+func TestUnreachableStoreLosesNoResult(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := &unreachable{Memory: &blobtest.Memory{}, left: 5}
@@ -364,7 +365,7 @@ func TestAStoreThatDoesNotAnswerCostsNoResult(t *testing.T) {
 	})
 }
 
-func TestBareAttempt(t *testing.T) {
+func TestAttemptWithoutFunctions(t *testing.T) {
 	t.Parallel()
 	a, _ := attempt(t, transform("1 + 1"))
 	a.Scope, a.Output, a.Secret, a.Log = nil, nil, nil, nil
@@ -376,7 +377,7 @@ func TestBareAttempt(t *testing.T) {
 	assert.Contains(t, r.Failure.Message, "no output of up")
 }
 
-// slots is a fake sandbox with places.
+// slots is a fake sandbox with slots.
 type slots struct {
 	fake
 	taken, given int
@@ -413,7 +414,8 @@ func TestPythonReserves(t *testing.T) {
 	assert.Equal(t, 1, box.taken, "a sandbox without limit has no places")
 }
 
-// TestUnstarted tells what kept an attempt from beginning from its failure.
+// TestUnstarted distinguishes failures from causes that kept an attempt from
+// beginning.
 func TestUnstarted(t *testing.T) {
 	t.Parallel()
 	output := func(err error) func(*executor.Attempt) {

@@ -24,8 +24,9 @@ func traced(t *testing.T) telemetry.Trace {
 	return trace
 }
 
-// TestHTTPHandsTheTraceOn unless the task says something else, or there is none.
-func TestHTTPHandsTheTraceOn(t *testing.T) {
+// TestHTTPPropagatesTrace checks that requests have the attempt's trace, unless
+// the task sets another or there is none.
+func TestHTTPPropagatesTrace(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		headers string
@@ -51,7 +52,7 @@ func TestHTTPHandsTheTraceOn(t *testing.T) {
 	}
 }
 
-func TestPythonGetsTheTrace(t *testing.T) {
+func TestPythonGetsTrace(t *testing.T) {
 	t.Parallel()
 	for want, trace := range map[string]telemetry.Trace{parent: traced(t), "": {}} {
 		var got sandbox.Request

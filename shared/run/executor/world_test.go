@@ -21,7 +21,7 @@ import (
 
 const secret = "hunter2/hunter2+"
 
-// logged is what an attempt logged.
+// logged records what an attempt logged.
 type logged struct {
 	mu    sync.Mutex
 	lines []string
@@ -33,8 +33,8 @@ func (l *logged) text() []string {
 	return l.lines
 }
 
-// attempt is the first attempt of a task given as JSON, with a secret named
-// token, a parameter day and an upstream task up.
+// attempt returns the first attempt of a task given as JSON, with a secret
+// named token, a parameter day and an upstream task up.
 func attempt(t testing.TB, task string) (*executor.Attempt, *logged) {
 	t.Helper()
 	flow, err := flowspec.Load([]byte(`{"tasks":[{"name":"up","type":"transform","config":{"expression":"1"}},`+task+`]}`), tasktype.Kinds())
