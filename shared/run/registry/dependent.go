@@ -9,12 +9,12 @@ import (
 	"millrace/shared/platform/table"
 )
 
-// Dependent is something that keeps a flow from being deleted: an enabled
-// deployment, schedule or sensor. Whoever owns it writes it with [Depend] and
-// takes it away with [Release], in the transaction that enables or disables it.
+// Dependent is something that prevents the deletion of a flow: an enabled
+// deployment, schedule or sensor. Its owner writes it with [Depend] and removes
+// it with [Release], in the transaction that enables or disables it.
 type Dependent struct {
 	table.Key
-	Kind  string       `table:"kind"` // deployment, schedule, sensor …
+	Kind  string       `table:"kind"` // such as deployment, schedule, sensor
 	ID    string       `table:"id"`
 	Since clock.Millis `table:"since"`
 }
@@ -26,9 +26,9 @@ func dependentKey(org, flow, kind, id string) table.Key {
 }
 
 // Depend returns the two writes that make kind/id a dependent of the flow. The
-// second is an update of the flow's head: it fails its transaction if the flow
-// was deleted meanwhile, and makes a deletion that overlooked the dependent
-// fail. A transaction can hold one such update per flow.
+// second updates the flow's head: it fails its transaction if the flow was
+// deleted meanwhile, and it fails a deletion that did not see the dependent. A
+// transaction can contain one such update per flow.
 func Depend(head Head, kind, id string, now clock.Millis) []table.Write {
 	return []table.Write{
 		putDependent(head.OrgID, head.FlowName, kind, id, now),
@@ -44,15 +44,16 @@ func putDependent(org, flow, kind, id string, now clock.Millis) table.Write {
 	return table.Put{Item: Dependent{Key: dependentKey(org, flow, kind, id), Kind: kind, ID: id, Since: now}}
 }
 
-// Release returns the write that ends a dependency; an absent one is fine.
+// Release returns the write that removes a dependent. It does not fail if there
+// is none.
 func Release(org, flow, kind, id string) table.Write {
 	return table.Delete{Key: dependentKey(org, flow, kind, id)}
 }
 
-// maxNamed is how many dependents a refusal names.
+// maxNamed is the number of dependents named in an error.
 const maxNamed = 20
 
-// Dependents lists what depends on a flow, by kind and id, at most limit.
+// Dependents returns the dependents of a flow, by kind and id, at most limit.
 func Dependents(ctx context.Context, t table.Table, org, flow string, limit int) ([]Dependent, error) {
 	q := table.Query{PK: flowPK(org, flow), Range: table.Prefix(dependentPrefix), Limit: limit, Consistent: true}
 	page, err := t.Query(ctx, q)
@@ -62,7 +63,8 @@ func Dependents(ctx context.Context, t table.Table, org, flow string, limit int)
 	return table.Decode[Dependent](page.Items)
 }
 
-// inUse is the 409 that names the dependents, of which there is at least one.
+// inUse returns the 409 error that names the dependents, of which there is at
+// least one.
 func inUse(flow string, deps []Dependent) error {
 	named := ""
 	for i, d := range deps {

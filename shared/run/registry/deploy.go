@@ -14,20 +14,21 @@ import (
 // Deploy changes one deployment.
 type Deploy struct {
 	Name string
-	// Action is the verb of the audit entry; empty: create or update.
+	// Action is the action of the audit entry; empty: create or update.
 	Action string
-	// Next returns the deployment as it shall be, given what it is (nil if there
-	// is none): the fields a user sets. It may be called several times.
+	// Next returns the new deployment, given the current one (nil if there is
+	// none): the fields that a user sets. It may be called several times.
 	Next func(now *Deployment) (Deployment, error)
-	// Chosen: the flow version was chosen earlier, so that its absence is a
-	// conflict (409) and not a 404.
+	// Chosen means that the flow version was chosen earlier, so that its absence
+	// is a conflict (409) and not a 404.
 	Chosen bool
-	Always bool // a change that changes nothing is a deployment_version too
+	Always bool // count a deployment_version even if nothing changes
 }
 
-// deploy plans the deployment, its history and its hold on the flow. Errors:
-// those of Next; errs.NotFound or errs.Conflict without the flow version;
-// errs.Unprocessable for parameters that the flow's schema refuses.
+// deploy plans the writes of the deployment, its history and its dependence on
+// the flow. Errors: those of Next; errs.NotFound or errs.Conflict without the
+// flow version; errs.Unprocessable for parameters that violate the flow's
+// schema.
 func (p *plan) deploy(d *Deploy) error {
 	var head *Head
 	out, writes, entry, err := p.deployments().Prepare(p.ctx, d.Name, record.Change[Deployment]{
@@ -50,7 +51,7 @@ func (p *plan) deploy(d *Deploy) error {
 			return next, p.checkParameters(next.Parameters)
 		},
 		Also: func(o record.Outcome[Deployment]) []table.Write {
-			kept := o.After // the history has no place in the lists
+			kept := o.After // history items are in no list
 			kept.Key, kept.ListEntries = historyKey(p.org, d.Name, kept.DeploymentVersion), table.ListEntries{}
 			return append(p.hold(o, head), table.Put{Item: kept})
 		},
@@ -66,7 +67,7 @@ func (p *plan) deploy(d *Deploy) error {
 	return nil
 }
 
-// versionOf sets the outcome's version to the one the deployment selects.
+// versionOf sets the outcome's version to the one that the deployment selects.
 func (p *plan) versionOf(d *Deployment) (*Head, error) {
 	if v := p.out.Version; v.FlowName == d.FlowName && v.FlowVersion == d.FlowVersion && p.head != nil {
 		return p.head, nil
@@ -85,7 +86,7 @@ func (p *plan) versionOf(d *Deployment) (*Head, error) {
 }
 
 // checkParameters checks a deployment's parameters against the schema of its
-// flow; what is required may be missing, for a run may bring it.
+// flow. Required ones may be missing, because a run may set them.
 func (p *plan) checkParameters(params map[string]json.RawMessage) error {
 	if len(params) == 0 {
 		return nil
@@ -99,7 +100,7 @@ func (p *plan) checkParameters(params map[string]json.RawMessage) error {
 	return flow.CheckDefaults(ctx, params)
 }
 
-// fill sets what the registry itself decides.
+// fill sets the fields that the registry decides.
 func (p *plan) fill(old, d *Deployment, name string) {
 	d.OrgID, d.Name = p.org, name
 	if old != nil {
@@ -110,8 +111,8 @@ func (p *plan) fill(old, d *Deployment, name string) {
 	d.ListEntries = d.entries()
 }
 
-// hold moves the deployment's hold on its flow: an active one keeps the flow
-// from being deleted.
+// hold moves the deployment's dependence on its flow. An active deployment
+// prevents the deletion of the flow.
 func (p *plan) hold(o record.Outcome[Deployment], head *Head) (writes []table.Write) {
 	old, next := &o.Before, &o.After
 	held, holds := old.Status == Active, next.Status == Active
@@ -121,7 +122,7 @@ func (p *plan) hold(o record.Outcome[Deployment], head *Head) (writes []table.Wr
 	}
 	switch now := clock.ToMillis(p.now); {
 	case !holds || stays:
-	case p.head != nil: // this transaction raises the head's rev already
+	case p.head != nil: // this transaction increments the head's rev already
 		writes = append(writes, putDependent(p.org, next.FlowName, deploymentKind.Type, next.Name, now))
 	default:
 		writes = append(writes, Depend(*head, deploymentKind.Type, next.Name, now)...)

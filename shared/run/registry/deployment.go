@@ -13,10 +13,10 @@ import (
 	"millrace/shared/platform/table"
 )
 
-// The states of a deployment.
+// Statuses of a deployment.
 const (
-	Active   = "ACTIVE"   // its flow cannot be deleted, runs may start from it
-	Inactive = "INACTIVE" // kept, starts no runs
+	Active   = "ACTIVE"   // its flow cannot be deleted, and runs may start from it
+	Inactive = "INACTIVE" // starts no runs
 )
 
 // Deployment is a name that selects a flow version, an environment and a
@@ -34,25 +34,26 @@ type Deployment struct {
 	DefaultExecutor   string                     `table:"default_executor"` // one of Executors
 	Status            string                     `table:"status"`           // Active or Inactive
 	Timezone          string                     `table:"timezone,omitempty"`
-	DeploymentVersion int                        `table:"deployment_version"` // counts from 1, gapless
+	DeploymentVersion int                        `table:"deployment_version"` // counts from 1 without gaps
 	Incarnation       string                     `table:"incarnation"`
-	Parameters        map[string]json.RawMessage `table:"parameters,omitempty"` // defaults under a run's own
+	Parameters        map[string]json.RawMessage `table:"parameters,omitempty"` // defaults for a run's parameters
 	Tags              map[string]string          `table:"tags,omitempty"`
 	DepPackageSlugs   []string                   `table:"dep_package_slugs,omitempty"`
 }
 
-// Audited is a deployment as audit entries show it.
+// Audited returns the deployment as audit entries show it.
 func (d *Deployment) Audited() any { return d.View() }
 
-// deploymentKind is the kind of record that deployments are, by name.
+// deploymentKind is the record kind of deployments.
 var deploymentKind = record.Kind{Folder: "deployments", Type: "deployment", Noun: "Deployment", Limit: quota.Deployments}
 
-// deployments are those of the workspace of a context.
+// deployments returns the deployments of the context's workspace.
 func (s Store) deployments() record.Set[Deployment, *Deployment] {
 	return record.New[Deployment](deploymentKind, record.Store{Table: s.Table, Clock: s.Clock, Quota: s.Quota})
 }
 
-// Same reports whether two deployments differ in nothing that a user sets.
+// Same reports whether two deployments are equal in all fields that a user
+// sets.
 func (d *Deployment) Same(o *Deployment) bool {
 	return d.FlowName == o.FlowName && d.FlowVersion == o.FlowVersion &&
 		d.Environment == o.Environment && d.Namespace == o.Namespace &&
@@ -72,8 +73,8 @@ func historyKey(org, name string, version int) table.Key {
 	return table.Key{PK: historyPK(org, name), SK: fmt.Sprintf("%010d", version)}
 }
 
-// A deployment stands in two lists: those of its environment by name, and the
-// flows of its environment by flow.
+// A deployment is in two lists: the deployments of its environment by name, and
+// the flows of its environment by flow.
 func deploymentsIn(org, environment string) string { return org + "#deployments#env#" + environment }
 
 func flowsIn(org, environment string) string { return org + "#flows#env#" + environment }
@@ -111,8 +112,8 @@ func DeploymentAt(ctx context.Context, t table.Table, now Deployment, version in
 	return d, err
 }
 
-// Deployments returns up to limit deployments in order of their names, those of
-// one environment if it is not empty.
+// Deployments returns up to limit deployments in order of their names, only
+// those of one environment unless it is empty.
 func (s Store) Deployments(ctx context.Context, environment string, limit int) ([]Deployment, error) {
 	if environment != "" {
 		return deploymentsOf(ctx, s.Table, tenantOf(ctx), environment, limit)
@@ -120,8 +121,8 @@ func (s Store) Deployments(ctx context.Context, environment string, limit int) (
 	return s.deployments().List(ctx, "", limit, nil)
 }
 
-// deploymentsOf lists by environment. The index may lag behind the items, so
-// what the items say decides.
+// deploymentsOf lists deployments by environment. The index may be stale, so
+// the items decide.
 func deploymentsOf(ctx context.Context, t table.Table, org, environment string, limit int) ([]Deployment, error) {
 	out := make([]Deployment, 0, min(limit, 128))
 	q := table.Query{Index: table.ByEnv, PK: deploymentsIn(org, environment), Limit: limit}

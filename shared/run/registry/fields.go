@@ -11,7 +11,7 @@ import (
 	"millrace/shared/platform/errs"
 )
 
-// CheckTags lists what is wrong with tags: at most MaxTags, keys of 1 to
+// CheckTags returns the violations of tags: at most MaxTags, keys of 1 to
 // MaxTagKey and values of up to MaxTagValue characters.
 func CheckTags(loc []any, tags map[string]string) []errs.Detail {
 	if len(tags) > MaxTags {
@@ -29,8 +29,8 @@ func CheckTags(loc []any, tags map[string]string) []errs.Detail {
 	return out
 }
 
-// CheckSlugs lists what is wrong with dep_package_slugs: at most MaxSlugs, each
-// a name.
+// CheckSlugs returns the violations of dep_package_slugs: at most MaxSlugs,
+// each a name.
 func CheckSlugs(loc []any, slugs []string) []errs.Detail {
 	if len(slugs) > MaxSlugs {
 		return []errs.Detail{fault(loc, len(slugs), "at most 50 packages can be named")}
@@ -48,19 +48,19 @@ func fault(loc []any, input any, msg string) errs.Detail {
 	return errs.Detail{Type: "value_error", Loc: loc, Msg: msg, Input: input}
 }
 
-// at appends a step to a path without touching it.
+// at returns a copy of a path with a further step.
 func at(loc []any, step any) []any { return append(append([]any{}, loc...), step) }
 
-// injected are the parameters that the service sets where a caller did not.
+// injected are the parameters that the service sets unless the caller does.
 var injected = []string{"data_interval_start", "logical_date", "ds", "objstore_bucket", "objstore_key"}
 
-// Injected reports whether a parameter is one that the service sets where a caller
-// did not: a flow's schema need not know it.
+// Injected reports whether the service sets a parameter unless the caller does.
+// A flow's schema need not contain it.
 func Injected(key string) bool { return slices.Contains(injected, key) }
 
-// CheckParameters lists what is wrong with the parameters of a run or of a
-// deployment before the flow's schema is asked: keys that the service reserves,
-// in order, and their size, at most MaxParameterBytes.
+// CheckParameters returns the violations of a run's or deployment's parameters
+// that do not depend on the flow's schema: reserved keys, in order, and a size
+// over MaxParameterBytes.
 func CheckParameters(loc []any, params map[string]json.RawMessage) []errs.Detail {
 	var out []errs.Detail
 	size := 0

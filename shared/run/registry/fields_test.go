@@ -17,7 +17,7 @@ func TestParameters(t *testing.T) {
 	text := func(bytes int) json.RawMessage { return json.RawMessage(`"` + strings.Repeat("x", bytes-2) + `"`) }
 	for name, c := range map[string]struct {
 		params map[string]json.RawMessage
-		want   [][]any // places, in order
+		want   [][]any // locations, in order
 	}{
 		"none":          {nil, nil},
 		"near the word": {map[string]json.RawMessage{"__svc": text(2), "x__svc_": text(2), "__SVC_a": text(2)}, nil},

@@ -13,11 +13,11 @@ import (
 	"millrace/shared/run/tasktype"
 )
 
-// flowBytes is what parsed flows may take in memory: four of 3 MB of JSON with 10,000 tasks, or
-// tens of thousands of small ones.
+// flowBytes limits the memory of parsed flows: four of 3 MB of JSON with 10,000
+// tasks, or tens of thousands of small ones.
 const flowBytes = 64 << 20
 
-// parsed is a flow with its plans, shared by all that happens in the process.
+// parsed is a flow with its plans, shared by the whole process.
 type parsed struct {
 	flow *flowspec.Flow
 
@@ -25,11 +25,11 @@ type parsed struct {
 	plans map[int]*engine.Plan // by version
 }
 
-// flowCache keeps parsed flows by workspace and hash.
+// flowCache caches parsed flows by workspace and hash.
 type flowCache struct {
 	flows *cache.Weighted[string, *parsed]
-	// parsing lets one flow be parsed at a time: of a large one that many tasks
-	// ask for at once that is what takes the memory.
+	// parsing is held while a flow is parsed. Parsing takes most of the memory
+	// when many tasks request a large flow at once.
 	parsing sync.Mutex
 }
 
@@ -37,7 +37,8 @@ var flows = sync.OnceValue(func() *flowCache {
 	return &flowCache{flows: cache.NewWeighted[string, *parsed](flowBytes)}
 })
 
-// parse makes the flow of a key, unless another has done so meanwhile.
+// parse returns the flow of a key, which another call may have parsed
+// meanwhile.
 func (c *flowCache) parse(key string, content []byte) (*parsed, error) {
 	c.parsing.Lock()
 	defer c.parsing.Unlock()
@@ -69,8 +70,8 @@ func loadParsed(ctx context.Context, t table.Table, b blob.Store, org, specHash 
 	return p, nil
 }
 
-// LoadFlow returns the parsed flow of a [Version]'s SpecHash; callers share it
-// and must not change it. What was loaded once is kept in memory.
+// LoadFlow returns the parsed flow of a [Version]'s SpecHash. Callers share it
+// and must not change it. Loaded flows are cached in memory.
 func LoadFlow(ctx context.Context, t table.Table, b blob.Store, org, specHash string) (*flowspec.Flow, error) {
 	p, err := loadParsed(ctx, t, b, org, specHash)
 	if err != nil {
@@ -79,8 +80,8 @@ func LoadFlow(ctx context.Context, t table.Table, b blob.Store, org, specHash st
 	return p.flow, nil
 }
 
-// LoadPlan returns what [LoadFlow] does with the flow's plan of a version, as a
-// run tells it. An unknown version is an error.
+// LoadPlan is like [LoadFlow] and also returns the flow's plan of a version,
+// that of a run. An unknown version is an error.
 func LoadPlan(ctx context.Context, t table.Table, b blob.Store, org, specHash string, version int) (*flowspec.Flow, *engine.Plan, error) {
 	p, err := loadParsed(ctx, t, b, org, specHash)
 	if err != nil {

@@ -12,9 +12,10 @@ import (
 	"millrace/shared/platform/cache"
 )
 
-// TestFlowsAreKeptWithinABudget: of flows as large as they may be a few are
-// kept, and a flow is parsed once, however many ask for it at once.
-func TestFlowsAreKeptWithinABudget(t *testing.T) {
+// TestFlowCacheStaysWithinBudget checks that a few flows of the largest size
+// are cached, and that a flow is parsed once, however many callers request it
+// at once.
+func TestFlowCacheStaysWithinBudget(t *testing.T) {
 	t.Parallel()
 	c := &flowCache{flows: cache.NewWeighted[string, *parsed](flowBytes)}
 	spec := func(i int) []byte {

@@ -17,7 +17,7 @@ import (
 	"millrace/shared/run/tasktype"
 )
 
-// Registration is a version to be registered. [Registration.Parse] checks it.
+// Registration is a version to register. [Registration.Parse] checks it.
 type Registration struct {
 	FlowName, FlowVersion string
 	Flow                  *flowspec.Flow // set by Parse
@@ -29,17 +29,17 @@ type Registration struct {
 	Tags                  map[string]string
 	DepPackageSlugs       []string
 	Kinds                 flowspec.Kinds // of the deployment's tasks; nil: tasktype.Kinds
-	// CodeOnly: a version that is there has the same content if spec and code
-	// are the same; the other fields are the deployment's own.
+	// CodeOnly means that an existing version has the same content if spec and
+	// code are the same; the other fields are the deployment's own.
 	CodeOnly bool
 	// Unuploaded: the code is not there yet, so that nothing of it is checked or
 	// compared. It can only be checked: see [Store.Check].
 	Unuploaded bool
 }
 
-// Parse reads the flow_spec and lists every fault of it and of the other fields
-// as an errs.Unprocessable, or tells why ctx has ended, or that the check had to
-// wait for too long. A flow with a Python task needs an artifact.
+// Parse parses the flow_spec and returns all violations of it and of the other
+// fields as an errs.Unprocessable, or an error if ctx has ended or the check
+// had to wait too long. A flow with a Python task needs an artifact.
 func (r *Registration) Parse(ctx context.Context, spec json.RawMessage) error {
 	var faults []errs.Detail
 	if ReservedVersion(r.FlowVersion) {
@@ -76,13 +76,13 @@ func needsCode(flow *flowspec.Flow) bool {
 		slices.ContainsFunc(flow.Tasks, func(t flowspec.Task) bool { return t.Entrypoint != "" })
 }
 
-// store puts the spec before the version that names it.
+// store stores the spec, before the version that refers to it.
 func (r *Registration) store(ctx context.Context, s Store) error {
 	return putSpec(ctx, s.Table, s.Blob, tenantOf(ctx), r.Flow.Hash(), r.Flow.Canonical())
 }
 
 // matches reports whether a registered version has the registration's content.
-// Code is compared by its hash where both have one, else by the artifact.
+// Code is compared by hash if both have one, otherwise by artifact.
 func (r *Registration) matches(v *Version) bool {
 	if r.Unuploaded {
 		return r.Flow.Hash() == v.SpecHash

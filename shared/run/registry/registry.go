@@ -1,20 +1,20 @@
-// Package registry holds what a workspace has registered: flows with their
-// versions, and deployments with their history. Runs read it, the flow,
+// Package registry stores what a workspace has registered: flows with their
+// versions, and deployments with their history. Runs read it; the flow,
 // artifact and deployment functions write it through a [Store].
 //
-// Layout. All keys begin with the workspace; names never hold '#'.
+// Layout. All keys begin with the workspace. Names never contain '#'.
 //
-//	<org>#flows          <flow>        Head: what is latest, and the flow's incarnation
+//	<org>#flows          <flow>        Head: the latest version, and the flow's incarnation
 //	<org>#flow#<flow>    v#<version>   Version
-//	<org>#flow#<flow>    dep#<kind>#<id>  Dependent: what keeps the flow from being deleted
-//	<org>#flow#<flow>    draft         the draft under edit (function flows)
+//	<org>#flow#<flow>    dep#<kind>#<id>  Dependent: prevents the deletion of the flow
+//	<org>#flow#<flow>    draft         the draft being edited (function flows)
 //	<org>#spec#<hash>    spec          a flow_spec by its content; over 32 KB in the object store
 //	<org>#deployments    <deployment>  Deployment
 //	<org>#deployment#<deployment> <%010d>  the deployment as it was at that deployment_version
 //
-// A flow and a deployment carry an incarnation, made anew when one is created
-// again after deletion. An item of an older incarnation does not exist for
-// readers, so that deleting is one transaction however many versions there are.
+// A flow or deployment that is created again after its deletion gets a new
+// incarnation. Readers ignore items of older incarnations, so that a deletion
+// is one transaction however many versions there are.
 package registry
 
 import (
@@ -31,7 +31,7 @@ import (
 	"millrace/shared/run/tasktype"
 )
 
-// The limits of what is stored beside a name.
+// Limits of registered data.
 const (
 	MaxTags           = 50
 	MaxTagKey         = 128       // characters of a tag's key
@@ -39,38 +39,39 @@ const (
 	MaxDescription    = 4096      // characters
 	MaxSlugs          = 50        // dep_package_slugs
 	MaxParameterBytes = 256 << 10 // of the parameters of a run or of a deployment, as JSON
-	InlineBytes       = 32 << 10  // larger specs and drafts live in the object store
+	InlineBytes       = 32 << 10  // larger specs and drafts are stored in the object store
 )
 
-// DefaultEnvironment is the environment of a deployment that names none.
+// DefaultEnvironment is the environment of a deployment that does not set one.
 const DefaultEnvironment = "default"
 
-// ReservedParameter begins the parameters that only the service sets.
+// ReservedParameter is the prefix of parameters that only the service sets.
 const ReservedParameter = "__svc_"
 
-// MaxName is the most characters of a name. A pattern that counted them would take
-// a hundred times as long to compile, which each function does at its start.
+// MaxName is the maximum length of a name in characters. A pattern that limits
+// the length would take a hundred times as long to compile, which each function
+// does when it starts.
 const MaxName = 128
 
-// NamePattern is the regular expression of a name that is not longer than MaxName.
+// NamePattern is the regular expression of a name, without its length.
 const NamePattern = `^[A-Za-z0-9][A-Za-z0-9._-]*$`
 
 var namePattern = regexp.MustCompile(NamePattern)
 
-// ValidName reports whether name may name a flow, version, deployment or
-// environment: 1 to 128 letters, digits, '.', '_' and '-', of which the first is a
+// ValidName reports whether name may be the name of a flow, version, deployment
+// or environment: 1 to 128 letters, digits, '.', '_' and '-', beginning with a
 // letter or digit.
 func ValidName(name string) bool { return len(name) <= MaxName && namePattern.MatchString(name) }
 
-// reserved are words that stand in the place of a version in a path.
+// reserved are words that take the place of a version in a path.
 var reserved = []string{"latest", "versions", "draft", "backfill"}
 
-// ReservedVersion reports whether a version of that name could not be read back
-// because a path gives the word another meaning.
+// ReservedVersion reports whether a version of that name could not be read,
+// because its path has another meaning.
 func ReservedVersion(version string) bool { return slices.Contains(reserved, version) }
 
-// ParseExecutor checks a default_executor; it names a task
-// type, the empty one is the first. Errors: errs.Invalid for an unsupported runtime.
+// ParseExecutor checks a default_executor, which is the name of a task type.
+// Empty means the first type. Errors: errs.Invalid for an unsupported runtime.
 func ParseExecutor(name string) (string, error) {
 	known := tasktype.Names()
 	if name == "" {
@@ -82,10 +83,11 @@ func ParseExecutor(name string) (string, error) {
 	return name, nil
 }
 
-// artifactScheme begins an artifact_store_uri; the object's key follows.
+// artifactScheme begins an artifact_store_uri. The object's key follows.
 const artifactScheme = "objstore://"
 
-// ArtifactURI is the artifact_store_uri of an artifact's key, empty for none.
+// ArtifactURI returns the artifact_store_uri of an artifact's key, empty for an
+// empty key.
 func ArtifactURI(key string) string {
 	if key == "" {
 		return ""
@@ -93,7 +95,7 @@ func ArtifactURI(key string) string {
 	return artifactScheme + key
 }
 
-// ArtifactKey returns the key of an artifact_store_uri, or of a key as it is.
+// ArtifactKey returns the key of an artifact_store_uri, or a plain key as is.
 // Errors: errs.Forbidden if it is not an artifact of the workspace.
 func ArtifactKey(org, uri string) (string, error) {
 	key := strings.TrimPrefix(uri, artifactScheme)
@@ -104,7 +106,7 @@ func ArtifactKey(org, uri string) (string, error) {
 	return key, nil
 }
 
-// The 404s that reads and writes share.
+// The 404 errors of reads and writes.
 
 func noFlow(flow string) error {
 	return errs.New(errs.NotFound, "Flow '%s' not found", flow)
@@ -114,12 +116,12 @@ func noVersion(flow, version string) error {
 	return errs.New(errs.NotFound, "Flow '%s' has no version '%s'", flow, version)
 }
 
-// NoDeployment is the errs.NotFound of a deployment that is not there.
+// NoDeployment returns the errs.NotFound of a deployment that does not exist.
 func NoDeployment(name string) error {
 	return errs.New(errs.NotFound, "Deployment '%s' not found", name)
 }
 
-// load reads one item consistently and reports whether it is there.
+// load reads one item consistently and reports whether it exists.
 func load[T any](ctx context.Context, t table.Table, key table.Key) (v T, found bool, err error) {
 	v, err = table.Load[T](ctx, t, key, table.Consistent)
 	if errors.Is(err, table.ErrNotFound) {
@@ -131,7 +133,7 @@ func load[T any](ctx context.Context, t table.Table, key table.Key) (v T, found 
 	return v, true, nil
 }
 
-// loadAll reads the items that exist, in the order of keys, consistently.
+// loadAll reads the existing items consistently, in the order of keys.
 func loadAll[T any](ctx context.Context, t table.Table, keys []table.Key) ([]T, error) {
 	if len(keys) == 0 {
 		return nil, nil
@@ -151,8 +153,8 @@ func keysOf(items []table.Item) []table.Key {
 	return keys
 }
 
-// sameJSON compares two parameter sets by their bytes; both come from a decoder
-// that keeps each value as it was sent.
+// sameJSON compares two parameter sets by their bytes. Both come from a decoder
+// that keeps values as they were sent.
 func sameJSON(a, b map[string]json.RawMessage) bool {
 	if len(a) != len(b) {
 		return false

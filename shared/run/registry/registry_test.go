@@ -36,7 +36,7 @@ func large() string {
 	return `{"tasks":[{"name":"t","type":"transform","description":"` + strings.Repeat("d", 40<<10) + `","config":{"expression":"1"}}]}`
 }
 
-func TestLargeSpecsLiveInTheObjectStore(t *testing.T) {
+func TestLargeSpecsAreStoredAsObjects(t *testing.T) {
 	t.Parallel()
 	s := open(t)
 	small := registrytest.Register(t, s, org, "small", "1", registrytest.Spec(1), "")
@@ -46,7 +46,7 @@ func TestLargeSpecsLiveInTheObjectStore(t *testing.T) {
 	require.Len(t, objects, 1)
 	assert.Contains(t, objects[0].Key, big.SpecHash)
 	for _, v := range []registry.Version{small, big} {
-		for range 2 { // loaded, then kept
+		for range 2 { // loaded, then cached
 			flow, err := registry.LoadFlow(t.Context(), s.Table, s.Blob, org, v.SpecHash)
 			require.NoError(t, err)
 			assert.Equal(t, "t", flow.Tasks[0].Name)
@@ -65,7 +65,7 @@ func TestLargeSpecsLiveInTheObjectStore(t *testing.T) {
 	assert.Equal(t, errs.Internal, errs.CodeOf(err), "a spec of another workspace is not there, nor kept under this one")
 }
 
-func TestSpecsOutliveTheirFlow(t *testing.T) {
+func TestSpecsRemainAfterDeletionOfFlow(t *testing.T) {
 	t.Parallel()
 	s := open(t)
 	v := registrytest.Register(t, s, org, "etl", "1", large(), "")
@@ -92,7 +92,7 @@ func TestNamesWithSeparatorsAreNotFound(t *testing.T) {
 	}
 }
 
-func TestConcurrentRegistrationsAreAllKeptInOrder(t *testing.T) {
+func TestConcurrentRegistrationsAreAllStoredInOrder(t *testing.T) {
 	t.Parallel()
 	s := open(t)
 	const n = 20
@@ -111,9 +111,9 @@ func TestConcurrentRegistrationsAreAllKeptInOrder(t *testing.T) {
 	}
 }
 
-// A sensor, say, becomes a dependent in its own transaction, while the flow is
-// being deleted: one of the two must lose.
-func TestADependentIsNeverOverlooked(t *testing.T) {
+// TestConcurrentDependentAndDeletion adds a dependent, such as a sensor, in its
+// own transaction while the flow is being deleted: one of the two must fail.
+func TestConcurrentDependentAndDeletion(t *testing.T) {
 	t.Parallel()
 	s := open(t)
 	for i := range 30 {
@@ -138,7 +138,7 @@ func TestADependentIsNeverOverlooked(t *testing.T) {
 	}
 }
 
-func TestARefusalNamesManyDependentsBriefly(t *testing.T) {
+func TestConflictNamesFirstDependents(t *testing.T) {
 	t.Parallel()
 	s := open(t)
 	registrytest.Register(t, s, org, "etl", "1", registrytest.Spec(1), "")
@@ -152,7 +152,7 @@ func TestARefusalNamesManyDependentsBriefly(t *testing.T) {
 	assert.NotContains(t, err.Error(), "d25")
 }
 
-func TestStaleFurtherWritesAreReported(t *testing.T) {
+func TestFailedConditionOfFurtherWriteIsErrStale(t *testing.T) {
 	t.Parallel()
 	s := open(t)
 	reg := &registry.Registration{FlowName: "etl", FlowVersion: "1", DefaultExecutor: "python", ExecutionMode: "nano"}
@@ -169,8 +169,8 @@ func TestStaleFurtherWritesAreReported(t *testing.T) {
 	assert.Equal(t, errs.NotFound, errs.CodeOf(err))
 }
 
-// The registry against a model of it: whatever is registered, deployed, rolled
-// on, deleted and made again, reads give what the model says.
+// TestRegistryFollowsItsModel compares reads with a model after random
+// registrations, deployments, roll-backs, deletions and re-creations.
 func TestRegistryFollowsItsModel(t *testing.T) {
 	t.Parallel()
 	s := open(t)

@@ -12,9 +12,9 @@ import (
 	"millrace/shared/platform/table"
 )
 
-// DeleteFlow deletes a flow with all its versions, and what the further writes
-// say, as one transaction. Specs and artifacts stay, for runs refer to them.
-// Errors: errs.NotFound; errs.Conflict naming what depends on the flow.
+// DeleteFlow deletes a flow with all its versions, and makes the further
+// writes, in one transaction. Specs and artifacts are kept, because runs refer
+// to them. Errors: errs.NotFound; errs.Conflict naming the flow's dependents.
 func (s Store) DeleteFlow(ctx context.Context, flow string, also ...table.Write) (Head, error) {
 	org := tenantOf(ctx)
 	var head Head
@@ -29,7 +29,7 @@ func (s Store) DeleteFlow(ctx context.Context, flow string, also ...table.Write)
 		if len(deps) > 0 {
 			return inUse(flow, deps)
 		}
-		// rev was read before the dependents: one that came since has raised it.
+		// rev was read before the dependents: a new one has incremented it.
 		writes := append([]table.Write{
 			table.Delete{Key: head.Key, If: table.And(table.Eq("incarnation", head.Incarnation), table.Eq("rev", head.Rev))},
 			audit.Entry(ctx, s.Clock.Now(), audit.Change{
@@ -41,7 +41,7 @@ func (s Store) DeleteFlow(ctx context.Context, flow string, also ...table.Write)
 	if err != nil {
 		return Head{}, err
 	}
-	// Without the head its versions do not exist; the rest is tidying up.
+	// Without the head its versions do not exist. The rest only frees storage.
 	s.purge(ctx, flowPK(org, flow), versionPrefix, head.Incarnation)
 	return head, nil
 }
@@ -69,9 +69,10 @@ func (s Store) DeleteDeployment(ctx context.Context, name string) error {
 	return err
 }
 
-// purge removes the items of a dead incarnation. Each delete is conditional,
-// for the name may be in use again. What a failure leaves is invisible and is
-// overwritten when the same version is made again, so it is only logged.
+// purge deletes the items of a deleted incarnation. Each delete is conditional,
+// because the name may be in use again. Items left by a failure are invisible,
+// and overwritten when the same version is created again, so the failure is
+// only logged.
 func (s Store) purge(ctx context.Context, pk, prefix, incarnation string) {
 	group, gctx := errgroup.WithContext(ctx)
 	group.SetLimit(8)

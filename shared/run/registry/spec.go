@@ -8,22 +8,24 @@ import (
 	"millrace/shared/platform/table"
 )
 
-// MaxSpecBytes bounds a flow_spec, as JSON: what a request body can carry.
+// MaxSpecBytes is the largest flow_spec as JSON: the size that a request body
+// allows.
 const MaxSpecBytes = 4 << 20
 
 // storedSpec is a flow_spec by its content. It is written before the version
-// that names it and never removed: runs read it after their flow is deleted.
+// that refers to it and never deleted: runs read it after their flow is
+// deleted.
 type storedSpec struct {
 	table.Key
 	Content   string `table:"content,omitempty"`    // JSON, up to InlineBytes
-	ObjectKey string `table:"object_key,omitempty"` // of a larger one
+	ObjectKey string `table:"object_key,omitempty"` // of a larger spec
 }
 
 func specKey(org, hash string) table.Key {
 	return table.Key{PK: org + "#spec#" + hash, SK: "spec"}
 }
 
-// putSpec stores a flow_spec's JSON under its hash; again is harmless.
+// putSpec stores a flow_spec's JSON under its hash. It may be called again.
 func putSpec(ctx context.Context, t table.Table, b blob.Store, org, hash string, content []byte) error {
 	item := storedSpec{Key: specKey(org, hash), Content: string(content)}
 	if len(content) > InlineBytes {
@@ -42,8 +44,8 @@ func putSpec(ctx context.Context, t table.Table, b blob.Store, org, hash string,
 	return nil
 }
 
-// LoadSpec returns a flow_spec's JSON as it was registered. A hash that was
-// never registered is a failure of the service, not a 404.
+// LoadSpec returns a flow_spec's JSON as it was registered. An unknown hash is
+// an internal error, not a 404.
 func LoadSpec(ctx context.Context, t table.Table, b blob.Store, org, hash string) ([]byte, error) {
 	item, found, err := load[storedSpec](ctx, t, specKey(org, hash))
 	switch {

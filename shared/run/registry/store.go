@@ -16,14 +16,14 @@ import (
 	"millrace/shared/run/flowspec"
 )
 
-// Store changes what is registered. The workspace and the actor are those of
-// the context's principal.
+// Store changes the registry. The workspace and the actor are those of the
+// context's principal.
 type Store struct {
 	Table table.Table
 	Blob  blob.Store
 	Clock clock.Clock
 	Log   *slog.Logger   // nil: slog.Default
-	Quota *quota.Quota   // nil: nothing is limited
+	Quota *quota.Quota   // nil: no limits
 	Kinds flowspec.Kinds // of the deployment's tasks, for Registration.Kinds; nil: tasktype.Kinds
 }
 
@@ -34,36 +34,37 @@ func (s Store) log() *slog.Logger {
 	return s.Log
 }
 
-// Change is what one call does to the registry, as one transaction with one
-// audit entry. At least one of Register and Deploy is set.
+// Change is a change of the registry, made in one transaction with one audit
+// entry. At least one of Register and Deploy is set.
 type Change struct {
 	Register *Registration // nil: no version is registered
 	Deploy   *Deploy       // nil: no deployment is changed
-	// Also gives further writes for the transaction; if one of their conditions
-	// does not hold, Commit returns ErrStale. With it the transaction is written
+	// Also returns further writes for the transaction. If a condition of theirs
+	// fails, Commit returns ErrStale. If Also is set the transaction is written
 	// even if neither version nor deployment changes.
 	Also func(Outcome) []table.Write
-	// Audit describes the change; nil: the change of its deployment.
+	// Audit describes the change; nil: the change of the deployment.
 	Audit func(Outcome) audit.Change
 }
 
-// Outcome is what a Commit came to.
+// Outcome is the result of a Commit.
 type Outcome struct {
-	Version    Version     // registered, or that of the deployment
+	Version    Version     // the registered version, or that of the deployment
 	Registered bool        // Version is new
 	Latest     string      // the flow's latest version afterwards
-	Deployment *Deployment // as it is now; nil without Deploy
-	Before     *Deployment // as it was; nil if it is new
-	Deployed   bool        // Deployment is changed or new
+	Deployment *Deployment // after the change; nil without Deploy
+	Before     *Deployment // before the change; nil if it is new
+	Deployed   bool        // Deployment was changed or is new
 }
 
-// ErrStale says that a condition of Change.Also did not hold.
+// ErrStale means that a condition of Change.Also failed.
 var ErrStale = errors.New("registry: a further write's condition did not hold")
 
-// Commit makes the change. A registration of what is registered with the same
+// Commit makes the change. A registration of a registered version with the same
 // content, and a deployment that stays the same, change nothing. Errors: those
 // of the change's parts; errs.Conflict if others kept changing the same names;
-// errs.TooMany if the workspace may have no more flows, versions or deployments.
+// errs.TooMany if the workspace has reached its limit of flows, versions or
+// deployments.
 func (s Store) Commit(ctx context.Context, c Change) (Outcome, error) {
 	if c.Register != nil {
 		if err := c.Register.store(ctx, s); err != nil {
@@ -122,20 +123,20 @@ type plan struct {
 	actor  string
 	now    time.Time
 	writes []table.Write
-	entry  audit.Change // of the deployment's change
+	entry  audit.Change // the audit entry of the deployment's change
 	out    Outcome
-	head   *Head // of the flow just registered, as it will be
+	head   *Head // the flow's head after the registration
 }
 
 func (p *plan) add(writes ...table.Write) { p.writes = append(p.writes, writes...) }
 
-// retry calls do until others no longer get in its way.
+// retry calls do until it does not conflict with concurrent changes.
 func retry(ctx context.Context, do func() error) error {
 	return record.Retry(ctx, "the same names", do)
 }
 
-// room takes room for one more of a partition's items. What comes to nothing is
-// given back when they are counted anew.
+// room reserves quota for one more item of a partition. Reservations that are
+// not used are released when the items are counted again.
 func (p *plan) room(name quota.Name, partition string) error {
 	return p.Quota.Take(p.ctx, name, p.org, 1, func(ctx context.Context) (int64, error) {
 		return table.Count(ctx, p.Table, table.Query{PK: partition, Only: []string{"incarnation"}, Consistent: true})

@@ -11,16 +11,16 @@ import (
 	"millrace/shared/platform/table"
 )
 
-// Head is a flow: what is latest, and how it came to be.
+// Head is a flow: its latest version and its incarnation.
 type Head struct {
 	table.Key
 	OrgID         string            `table:"org_id"`
 	FlowName      string            `table:"flow_name"`
 	LatestVersion string            `table:"latest"`
-	Seq           int               `table:"seq"`                   // of the newest registration, counts from 1
-	Rev           int64             `table:"rev"`                   // raised by whatever a deletion must not overlook
+	Seq           int               `table:"seq"`                   // of the newest registration, from 1
+	Rev           int64             `table:"rev"`                   // incremented by every change that a deletion must not miss
 	Incarnation   string            `table:"incarnation"`           // ULID of the flow's first registration
-	Versions      int               `table:"versions"`              // how many are registered
+	Versions      int               `table:"versions"`              // number of registered versions
 	Description   string            `table:"description,omitempty"` // of the latest version
 	Tags          map[string]string `table:"tags,omitempty"`        // of the latest version
 	CreatedAt     clock.Millis      `table:"created_at"`
@@ -37,7 +37,7 @@ type Version struct {
 	Incarnation     string            `table:"incarnation"`
 	SpecHash        string            `table:"spec_hash"` // for [LoadFlow]
 	TaskCount       int               `table:"task_count"`
-	ArtifactKey     string            `table:"artifact_key,omitempty"` // object key of the zip, empty without one
+	ArtifactKey     string            `table:"artifact_key,omitempty"` // object key of the zip; empty if there is none
 	CodeHash        string            `table:"code_hash,omitempty"`
 	Description     string            `table:"description,omitempty"`
 	DefaultExecutor string            `table:"default_executor"` // one of Executors
@@ -58,7 +58,7 @@ func versionKey(org, flow, version string) table.Key {
 	return table.Key{PK: flowPK(org, flow), SK: versionPrefix + version}
 }
 
-// DraftKey is where the flow's draft is stored.
+// DraftKey returns the key of the flow's draft.
 func DraftKey(org, flow string) table.Key { return table.Key{PK: flowPK(org, flow), SK: "draft"} }
 
 // GetFlow returns a flow. Errors: errs.NotFound.
@@ -87,8 +87,8 @@ func GetVersion(ctx context.Context, t table.Table, org, flow, version string) (
 	return *v, nil
 }
 
-// readVersion reads a flow's head and one version together; what is not there,
-// or is left of an older incarnation, is nil.
+// readVersion reads a flow's head and one version together. Each is nil if it
+// does not exist; a version is also nil if it belongs to an older incarnation.
 func readVersion(ctx context.Context, t table.Table, org, flow, version string) (*Head, *Version, error) {
 	if !ValidName(flow) || !ValidName(version) {
 		return nil, nil, nil
@@ -129,7 +129,7 @@ func Latest(ctx context.Context, t table.Table, org, flow string) (Version, erro
 }
 
 // Versions returns all versions of a flow, newest registration first. Errors:
-// errs.NotFound without the flow.
+// errs.NotFound if the flow does not exist.
 func Versions(ctx context.Context, t table.Table, org, flow string) (Head, []Version, error) {
 	head, err := GetFlow(ctx, t, org, flow)
 	if err != nil {
@@ -148,8 +148,8 @@ func Versions(ctx context.Context, t table.Table, org, flow string) (Head, []Ver
 	return head, newestFirst(out), nil
 }
 
-// ListFlows returns up to limit flows behind the name after, in order of their
-// names, and the name to go on after, empty at the end.
+// ListFlows returns up to limit flows after the name after, in order of their
+// names, and the name after which to continue, empty at the end.
 func ListFlows(ctx context.Context, t table.Table, org, after string, limit int) ([]Head, string, error) {
 	q := table.Query{PK: headKey(org, "").PK, Limit: limit, Consistent: true}
 	if after != "" {
@@ -166,14 +166,15 @@ func ListFlows(ctx context.Context, t table.Table, org, after string, limit int)
 	return heads, heads[len(heads)-1].FlowName, nil
 }
 
-// ListFlowsIn is [ListFlows] over the flows that have a deployment in an
-// environment. A page may hold fewer than limit, even none, and yet have a next.
+// ListFlowsIn is like [ListFlows] for the flows that have a deployment in an
+// environment. A page may have fewer than limit flows, even none, and yet a
+// next one.
 func ListFlowsIn(ctx context.Context, t table.Table, org, environment, after string, limit int) ([]Head, string, error) {
 	q := table.Query{Index: table.ByBoth, PK: flowsIn(org, environment), Limit: 2 * limit}
 	var names []string
 	for {
 		if after != "" {
-			q.Range = table.After(after + "#~") // behind all deployments of that flow
+			q.Range = table.After(after + "#~") // after all deployments of that flow
 		}
 		page, err := t.Query(ctx, q)
 		if err != nil {
@@ -195,7 +196,7 @@ func ListFlowsIn(ctx context.Context, t table.Table, org, environment, after str
 	}
 }
 
-// headsOf reads flows by name, leaving out what is no longer there.
+// headsOf reads flows by name. Deleted flows are left out.
 func headsOf(ctx context.Context, t table.Table, org string, names []string, next string) ([]Head, string, error) {
 	keys := make([]table.Key, len(names))
 	for i, name := range names {
@@ -205,7 +206,7 @@ func headsOf(ctx context.Context, t table.Table, org string, names []string, nex
 	return heads, next, err
 }
 
-// storedVersions reads every version item of a flow, whatever its incarnation.
+// storedVersions reads all version items of a flow, of all incarnations.
 func storedVersions(ctx context.Context, t table.Table, org, flow string) ([]Version, error) {
 	var out []Version
 	q := table.Query{PK: flowPK(org, flow), Range: table.Prefix(versionPrefix), Consistent: true}

@@ -2,7 +2,7 @@ package registry
 
 import "encoding/json"
 
-// FlowView is a flow as answers and audit entries show it.
+// FlowView is a flow as responses and audit entries show it.
 type FlowView struct {
 	FlowName      string            `json:"flow_name"`
 	LatestVersion string            `json:"latest_version" doc:"The version registered last"`
@@ -13,7 +13,7 @@ type FlowView struct {
 	UpdatedAt     string            `json:"updated_at" format:"date-time" doc:"When a version was last registered"`
 }
 
-// View shows a flow.
+// View returns the view of a flow.
 func (h *Head) View() FlowView {
 	return FlowView{
 		FlowName: h.FlowName, LatestVersion: h.LatestVersion, VersionCount: h.Versions,
@@ -22,7 +22,7 @@ func (h *Head) View() FlowView {
 	}
 }
 
-// VersionView is a version as answers and audit entries show it.
+// VersionView is a version as responses and audit entries show it.
 type VersionView struct {
 	FlowName         string            `json:"flow_name"`
 	FlowVersion      string            `json:"flow_version"`
@@ -39,7 +39,7 @@ type VersionView struct {
 	RegisteredBy     string            `json:"registered_by"`
 }
 
-// View shows a version.
+// View returns the view of a version.
 func (v *Version) View() VersionView {
 	return VersionView{
 		FlowName: v.FlowName, FlowVersion: v.FlowVersion, SpecHash: v.SpecHash, TaskCount: v.TaskCount,
@@ -50,7 +50,7 @@ func (v *Version) View() VersionView {
 	}
 }
 
-// DeploymentView is a deployment as answers and audit entries show it.
+// DeploymentView is a deployment as responses and audit entries show it.
 type DeploymentView struct {
 	DeploymentName    string                     `json:"deployment_name"`
 	DeploymentVersion int                        `json:"deployment_version" doc:"Raised by one with each change"`
@@ -72,7 +72,7 @@ type DeploymentView struct {
 	UpdatedBy         string                     `json:"updated_by"`
 }
 
-// View shows a deployment.
+// View returns the view of a deployment.
 func (d *Deployment) View() DeploymentView {
 	return DeploymentView{
 		DeploymentName: d.Name, DeploymentVersion: d.DeploymentVersion, FlowName: d.FlowName, FlowVersion: d.FlowVersion,

@@ -8,41 +8,41 @@ import (
 	"millrace/shared/platform/table"
 )
 
-// ErrFault is what a broken write answers.
+// ErrFault is the error of a failed write.
 var ErrFault = errors.New("registrytest: the table broke")
 
-// Fault is how a write breaks.
+// Fault is a way in which a write fails.
 type Fault int
 
-// The ways to break.
+// The ways in which a write fails.
 const (
-	Before Fault = iota // nothing is written
-	After               // it is written, but the answer is lost
+	Before Fault = iota // nothing was written
+	After               // the item was written, but the response is lost
 )
 
-// Faults is a table whose n-th write breaks, as if the process had died there:
-// the writes behind it break too, until Heal.
+// Faults is a table whose n-th write fails, as if the process had died there.
+// The writes after it fail too, until Heal.
 type Faults struct {
 	table.Table
 
 	mu     sync.Mutex
-	left   int // writes until it breaks; negative: it does not
+	left   int // writes until one fails; negative: none does
 	fault  Fault
 	broken bool
 	writes int
 }
 
-// Wrap stands before a table; it does not break until told.
+// Wrap returns a table that passes all calls to t, until Break.
 func Wrap(t table.Table) *Faults { return &Faults{Table: t, left: -1} }
 
-// Break makes the n-th write from now (0 is the next) break.
+// Break makes the n-th write from now (0 is the next) fail.
 func (f *Faults) Break(n int, fault Fault) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.left, f.fault, f.broken = n, fault, false
 }
 
-// Heal makes the table whole and reports whether it had broken.
+// Heal ends the failures and reports whether there were any.
 func (f *Faults) Heal() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -51,14 +51,15 @@ func (f *Faults) Heal() bool {
 	return broken
 }
 
-// Writes counts the writes that were asked for so far.
+// Writes returns the number of writes requested so far.
 func (f *Faults) Writes() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.writes
 }
 
-// next says whether to break, and whether to write all the same.
+// next returns whether the next write fails, and whether it is executed
+// nevertheless.
 func (f *Faults) next() (fails, writes bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -1,5 +1,5 @@
-// Package registrytest helps tests that need something registered, and breaks
-// the table where they say.
+// Package registrytest registers flows, deployments and artifacts for tests,
+// and makes writes of a table fail.
 package registrytest
 
 import (
@@ -22,7 +22,8 @@ import (
 	"millrace/shared/run/registry"
 )
 
-// Spec is a flow_spec of one task that needs no code; n tells specs apart.
+// Spec returns a flow_spec of one task that needs no code. Specs with different
+// n differ.
 func Spec(n int) string {
 	return fmt.Sprintf(`{"parameters":{"type":"object","properties":{"day":{"type":"string"},"n":{"type":"integer"}},"required":["day"]},`+
 		`"tasks":[{"name":"t","type":"transform","config":{"expression":"%d"}}]}`, n)
@@ -31,18 +32,18 @@ func Spec(n int) string {
 // PythonSpec is a flow_spec whose task is the function flow:main of an artifact.
 const PythonSpec = `{"tasks":[{"name":"main","type":"python","entrypoint":"flow:main"}]}`
 
-// As is a context of an owner of the workspace.
+// As returns a context of an owner of the workspace.
 func As(org string) context.Context {
 	return tenant.With(context.Background(), tenant.Principal{OrgID: org, Email: "owner@" + org, Role: tenant.Owner})
 }
 
-// Store makes a registry's store.
+// Store returns a registry's store.
 func Store(t table.Table, b blob.Store, c clock.Clock) registry.Store {
 	return registry.Store{Table: t, Blob: b, Clock: c}
 }
 
-// Register registers a version of a flow_spec (JSON); with an artifact key for
-// one that needs code.
+// Register registers a version of a flow_spec (JSON), with an artifact key if
+// it needs code.
 func Register(t testing.TB, s registry.Store, org, flow, version, spec, artifactKey string) registry.Version {
 	t.Helper()
 	reg := &registry.Registration{
@@ -54,8 +55,8 @@ func Register(t testing.TB, s registry.Store, org, flow, version, spec, artifact
 	return out.Version
 }
 
-// Deploy makes an active deployment, or points an existing one at the version
-// and environment.
+// Deploy creates an active deployment, or changes the version and environment
+// of an existing one.
 func Deploy(t testing.TB, s registry.Store, org, name, flow, version, environment string) registry.Deployment {
 	t.Helper()
 	out, err := s.Commit(As(org), registry.Change{
@@ -79,7 +80,7 @@ func entry(action, kind, id string) func(registry.Outcome) audit.Change {
 	}
 }
 
-// Zip makes a zip of files, text by name.
+// Zip returns a zip of files, given by name and text.
 func Zip(t testing.TB, files map[string]string) []byte {
 	t.Helper()
 	var buf bytes.Buffer
