@@ -22,12 +22,12 @@ import (
 	"millrace/shared/run/runstate"
 )
 
-// nowhere is queues that take nothing.
+// nowhere is a set of queues that reject all messages.
 type nowhere struct{ queue.Queues }
 
 func (nowhere) Send(context.Context, string, ...queue.Message) error { return errors.New("down") }
 
-// sent takes the messages of a queue off it.
+// sent removes and returns the messages of a queue.
 func (k *keys) sent(name string) []events.Run {
 	k.t.Helper()
 	got, err := k.queues.Receive(k.ctx, name, queue.MaxBatch, 0)
@@ -41,7 +41,7 @@ func (k *keys) sent(name string) []events.Run {
 	return out
 }
 
-// deploy stores a deployment, or takes it away.
+// deploy stores a deployment, or deletes it if flow is empty.
 func (k *keys) deploy(name, flow string) {
 	k.t.Helper()
 	key := table.Key{PK: org + "#deployments", SK: name}
@@ -53,9 +53,9 @@ func (k *keys) deploy(name, flow string) {
 	require.NoError(k.t, k.store.Put(k.ctx, table.Put{Item: item}))
 }
 
-// TestAReplayNeedsNoDeployment: a request is answered as it was first, whatever
-// became of the deployment that it names.
-func TestAReplayNeedsNoDeployment(t *testing.T) {
+// TestReplayNeedsNoDeployment checks that a repeated request gets its first
+// response, even if the deployment that it names has changed or is gone.
+func TestReplayNeedsNoDeployment(t *testing.T) {
 	t.Parallel()
 	k := newKeys(t)
 	k.deploy("d", "f")
@@ -79,9 +79,9 @@ func TestAReplayNeedsNoDeployment(t *testing.T) {
 	assert.Equal(t, errs.NotFound, errs.CodeOf(err))
 }
 
-// TestAReplayedRunIsSentAgain: the answer to the first request was lost, and
-// its message with it.
-func TestAReplayedRunIsSentAgain(t *testing.T) {
+// TestReplayedRunIsSentAgain repeats a request whose response and message were
+// lost.
+func TestReplayedRunIsSentAgain(t *testing.T) {
 	t.Parallel()
 	k := newKeys(t)
 	l := k.launcher(k.store)
@@ -103,9 +103,9 @@ func TestAReplayedRunIsSentAgain(t *testing.T) {
 	assert.Empty(t, k.sent(events.Tasks("nano")), "somebody took it up")
 }
 
-// TestACancelFindsItsRun: a cancel whose message is lost is found by the next
-// tick, and one that is repeated sends another.
-func TestACancelFindsItsRun(t *testing.T) {
+// TestLostMessageOfCancelIsRepaired checks that the next tick finds a cancelled
+// run whose message was lost, and that a repeated cancel sends another message.
+func TestLostMessageOfCancelIsRepaired(t *testing.T) {
 	t.Parallel()
 	k := newKeys(t)
 	k.queues = memory.Queues(t, clock.System{}, []queue.Definition{{Name: events.Tasks("nano"), Visibility: time.Minute}, {Name: events.Runs, Visibility: time.Minute}})

@@ -15,13 +15,14 @@ import (
 	"millrace/shared/run/runstate"
 )
 
-// cancelTries bounds how often a cancel meets a run that moves on meanwhile.
+// cancelTries is how often a cancel is tried while the run changes
+// concurrently.
 const cancelTries = 8
 
-// Cancel stops a run: one that is queued at once, a running one as soon as its
-// tasks have stopped. It may be repeated; then it changes nothing, and asks for the
-// reconciliation that ends the run again. Errors:
-// errs.NotFound, errs.Invalid for a run that has ended otherwise.
+// Cancel stops a run: a queued one at once, a running one when its tasks have
+// stopped. A repeated cancel changes nothing, and requests the reconciliation
+// that ends the run again. Errors: errs.NotFound; errs.Invalid for a run that
+// has ended otherwise.
 func (l *Launcher) Cancel(ctx context.Context, org, id string) (runstate.Run, error) {
 	for range cancelTries {
 		run, err := runstate.GetRun(ctx, l.Table, org, id)
@@ -46,12 +47,12 @@ func (l *Launcher) Cancel(ctx context.Context, org, id string) (runstate.Run, er
 	return runstate.Run{}, errs.New(errs.Unavailable, "Run %s keeps changing: try again", id)
 }
 
-// stop writes the cancellation; false if the run changed meanwhile.
+// stop writes the cancellation. It returns false if the run changed meanwhile.
 func (l *Launcher) stop(ctx context.Context, run *runstate.Run) (bool, error) {
 	before, from, now := snapshot(run), run.Status, l.Clock.Now()
 	run.Fence, run.FenceBy, run.FenceAt = runstate.FenceCancel, actor(ctx), clock.ToMillis(now)
 	run.Status = engine.CancellationRequested
-	// The tick finds the run if the message for its reconciliation is lost.
+	// The tick finds the run if the message of its reconciliation is lost.
 	due := runstate.DueAt(run.Org, run.ID, run.Tasks, now)
 	run.DueEntry = due
 	do := []table.Action{
@@ -85,14 +86,14 @@ func (l *Launcher) stop(ctx context.Context, run *runstate.Run) (bool, error) {
 		l.Hub.Signal(runstate.RunSignal(run.ID))
 		l.Metrics.Count(telemetry.RunsFinished, telemetry.Dimensions{Tier: run.Mode, Outcome: string(run.Status)})
 	}
-	// The reconciliation ends the run once nothing of it runs; tasks see the fence by
-	// themselves.
+	// The reconciliation ends the run when no task of it runs. Tasks see the fence
+	// by themselves.
 	//guard:cancel/look drop
 	l.reconcile(ctx, run)
 	return true, nil
 }
 
-// reconcile has a run reconciled.
+// reconcile requests a reconciliation of the run.
 func (l *Launcher) reconcile(ctx context.Context, run *runstate.Run) {
 	l.send(ctx, events.Runs, events.Run{Kind: events.RunReconcile, Org: run.Org, Run: run.ID, Trace: telemetry.From(ctx).Trace.String()})
 }

@@ -13,8 +13,8 @@ import (
 	"millrace/shared/run/runstate"
 )
 
-// admit has a run counted on the limits of its workspace. What comes to nothing
-// afterwards is given back when they are counted anew.
+// admit counts a run towards the limits of its workspace. If it is not accepted
+// in the end, its share is released at the next count.
 func (l *Launcher) admit(ctx context.Context, run *runstate.Run) error {
 	if err := l.Quota.Rate(ctx, quota.Runs, run.Org); err != nil {
 		return err
@@ -33,22 +33,23 @@ func (l *Launcher) admit(ctx context.Context, run *runstate.Run) error {
 	return l.Quota.Take(ctx, quota.QueuedTasks, run.Org, int64(run.Tasks), tasks)
 }
 
-// Census counts the live runs of all workspaces by the due index, which has
-// every run until all that follows its end is done. It is read seldom: after as
-// many runs were accepted as there was room for. The zero Census is ready for use.
+// Census counts the live runs of all workspaces by the due index, which
+// contains every run until its end is completely processed. It is read seldom:
+// after as many runs were accepted as there was room for. The zero Census is
+// ready for use.
 type Census struct {
-	began atomic.Int64 // counts so far, with the one under way
+	began atomic.Int64 // number of counts so far, including a running one
 
 	mu   sync.Mutex
-	done int64 // counts so far
+	done int64 // number of completed counts
 	live map[string]unfinished
 }
 
-// unfinished is what a workspace has that has not ended.
+// unfinished is the number of a workspace's runs and tasks that have not ended.
 type unfinished struct{ runs, tasks int64 }
 
-// of counts what a workspace has unfinished. Those who ask while it is counted
-// share the next count.
+// of counts what a workspace has unfinished. Concurrent callers share the next
+// count.
 func (c *Census) of(ctx context.Context, t table.Table, org string) (unfinished, error) {
 	if c == nil {
 		c = &Census{}

@@ -12,10 +12,10 @@ import (
 	"millrace/shared/run/runstate"
 )
 
-// idempotency remembers what an idempotency key was used for. A key has a
+// idempotency is the item of an idempotency key's use with a flow. A key has a
 // partition of its own with an item for each flow it was used with, so that a
-// request is known again before what it names is looked for: its deployment may
-// be gone by then.
+// repeated request is recognized before what it names is read: its deployment
+// may be gone by then.
 type idempotency struct {
 	table.Key
 	Run     string `table:"run"`
@@ -30,7 +30,7 @@ func keyPartition(org, key string) string {
 	return org + "#idempotency#" + digest(key) //guard:tenant/idempotency operand 1 "org"
 }
 
-// use is the first use of a request's key with the flow of a run.
+// use returns the first use of a request's key with the flow of a run.
 func (l *Launcher) use(req *Request, run *runstate.Run) *idempotency {
 	return &idempotency{
 		Key: table.Key{PK: keyPartition(run.Org, req.Key), SK: run.Flow},
@@ -38,14 +38,14 @@ func (l *Launcher) use(req *Request, run *runstate.Run) *idempotency {
 	}
 }
 
-// put takes the key for its flow, unless it is taken.
+// put returns the write that takes the key for its flow, unless it is taken.
 func (l *Launcher) put(i *idempotency) table.Put {
 	//guard:accept/key drop field If
 	//guard:accept/expired-key-is-taken drop arg 2
 	return table.Put{Item: *i, If: table.Or(table.IsNew(), table.Le(table.TTLAttribute, l.Clock.Now().Unix()))}
 }
 
-// uses reads what a key was used for; of an empty key there is nothing.
+// uses reads the uses of a key. An empty key has none.
 func (l *Launcher) uses(ctx context.Context, org, key string) (uses, error) {
 	if key == "" {
 		return nil, nil
@@ -73,9 +73,10 @@ func (l *Launcher) uses(ctx context.Context, org, key string) (uses, error) {
 	return found, nil
 }
 
-// replay returns the run that a request with the key was answered with before,
-// as that answer said; nil if there was none. If nothing took up the run yet it
-// is sent to the workers again: with the answer the message may have been lost.
+// replay returns the run of an earlier request with the same key, as the
+// response to that request described it; nil if there was none. A run that has
+// not started is sent to the workers again: its message may have been lost with
+// the response.
 func (l *Launcher) replay(ctx context.Context, org, fingerprint string, known uses) (*runstate.Run, error) {
 	for _, i := range known {
 		if i.Request != fingerprint { //guard:accept/fingerprint false
@@ -88,7 +89,7 @@ func (l *Launcher) replay(ctx context.Context, org, fingerprint string, known us
 		if run.Status == engine.Queued { //guard:accept/replay-sends false
 			l.dispatch(ctx, &run, "")
 		}
-		run.Status = engine.Queued // as the first answer said
+		run.Status = engine.Queued // as in the first response
 		return &run, nil
 	}
 	return nil, nil
@@ -105,7 +106,7 @@ func (u uses) free(flow string) error {
 	return nil
 }
 
-// raced answers a request whose key was taken a moment before it.
+// raced returns the run of a concurrent request that took the key first.
 func (l *Launcher) raced(ctx context.Context, p *plan) (runstate.Run, error) {
 	known, err := l.uses(ctx, p.run.Org, p.key)
 	if err != nil {
@@ -124,8 +125,8 @@ func beingAccepted(cause error) error {
 	return errs.Wrap(errs.Conflict, cause, "A request with this Idempotency-Key is being accepted")
 }
 
-// taken reports whether a transaction failed because its last write, the key's,
-// met another.
+// taken reports whether a transaction failed because of its last write: the key
+// was taken.
 func taken(err error, writes int) bool {
 	tx, ok := errors.AsType[*table.TransactionError](err)
 	if !ok {

@@ -34,8 +34,8 @@ import (
 
 const org = "org_test"
 
-// used is what is known of an idempotency key: the first request with it, and
-// its run; "" while the answer that names it was lost.
+// used is the state of an idempotency key: the first request with it, and its
+// run; "" while the response that names it was lost.
 type used struct{ request, run string }
 
 type keyCall struct{ key, request string }
@@ -43,10 +43,10 @@ type keyCall struct{ key, request string }
 type keyAnswer struct {
 	run     string
 	refused bool // the key was used for another request
-	unknown bool // the answer was lost: accepted or not
+	unknown bool // the response was lost: it is unknown whether the run was accepted
 }
 
-// keyModel is a register that the first request sets.
+// keyModel is a register that is set by the first request.
 var keyModel = (&porcupine.NondeterministicModel{
 	Partition: func(history []porcupine.Operation) [][]porcupine.Operation {
 		by := map[string][]porcupine.Operation{}
@@ -78,11 +78,11 @@ var keyModel = (&porcupine.NondeterministicModel{
 	},
 }).ToModel()
 
-// TestKeysAreLinear sends requests with few idempotency keys from several
-// processes at once, over a store that fails: there is an order in which the
-// first of a key makes a run, each like it is answered with that run, and any
-// other is refused.
-func TestKeysAreLinear(t *testing.T) {
+// TestKeysAreLinearizable sends requests with few idempotency keys from several
+// processes at once, to a table that fails: there is an order in which the
+// first request of a key makes a run, each equal request returns that run, and
+// any other is rejected.
+func TestKeysAreLinearizable(t *testing.T) {
 	t.Parallel()
 	seen := map[keyAnswer]int{}
 	for seed := range uint64(100) {
@@ -108,7 +108,7 @@ const (
 	requestCount = 2
 )
 
-// keys is what a history is played on.
+// keys records a history of requests.
 type keys struct {
 	t       *testing.T
 	ctx     context.Context
@@ -116,7 +116,7 @@ type keys struct {
 	objects *blobtest.Memory
 	queues  *pebblequeue.Queues
 
-	tick    atomic.Int64 // orders calls and returns
+	tick    atomic.Int64 // orders calls and responses
 	mu      sync.Mutex
 	history []porcupine.Operation
 }
@@ -129,13 +129,13 @@ func newKeys(t *testing.T) *keys {
 	return k
 }
 
-// register makes the flow that runs are of, in the workspace of ctx.
+// register registers the flow of the runs, in the workspace of ctx.
 func (k *keys) register(ctx context.Context) {
 	spec := `{"tasks":[{"name":"a","type":"python","entrypoint":"m:f"}]}`
 	require.NoError(k.t, fixture.Register(ctx, k.store, k.objects, "f", spec))
 }
 
-// launcher accepts runs over a table.
+// launcher returns a launcher over a table.
 func (k *keys) launcher(tbl table.Table) *launch.Launcher {
 	return &launch.Launcher{
 		Table: tbl, Queues: k.queues, Blob: k.objects, Clock: clock.System{},
@@ -143,8 +143,8 @@ func (k *keys) launcher(tbl table.Table) *launch.Launcher {
 	}
 }
 
-// play has several processes make requests; in which order they pass and which
-// of them fail follows from the seed. Then each key is asked for once more.
+// play makes requests in several processes. The seed determines their order and
+// which of them fail. At the end it requests each key once more.
 func (k *keys) play(seed uint64) {
 	rates := faults.Rates{Throttle: .03, Before: .03, After: .08, Conflict: .08}
 	plan, gate := faults.NewPlan(k.t, seed, rates, k.store, clock.System{}), faults.NewSteps()
@@ -211,8 +211,9 @@ func (k *keys) check() {
 	assert.Equal(k.t, keyCount, entries)
 }
 
-// TestTheKeyModelRefuses shows the model histories that no such register has.
-func TestTheKeyModelRefuses(t *testing.T) {
+// TestKeyModelRejectsInvalidHistories checks the model with histories that no
+// such register has.
+func TestKeyModelRejectsInvalidHistories(t *testing.T) {
 	t.Parallel()
 	type step struct {
 		request string

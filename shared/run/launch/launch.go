@@ -1,7 +1,7 @@
-// Package launch is the one door by which runs come into being and are stopped:
-// by hand, schedule, sensor, retry or backfill. It resolves what is to run,
-// checks it, freezes what the run will see, and writes run and audit entry in
-// one transaction before it hands the run to the workers.
+// Package launch accepts and stops runs. All runs are created by it, whether by
+// hand, schedule, sensor, retry or backfill. It resolves and checks what is to
+// run, records everything that the run will see, and writes run and audit entry
+// in one transaction before it sends the run to the workers.
 package launch
 
 import (
@@ -33,7 +33,7 @@ import (
 	"millrace/shared/run/runstate"
 )
 
-// The sources of runs.
+// Sources of runs.
 const (
 	Manual   = "manual"
 	Schedule = "schedule"
@@ -43,16 +43,16 @@ const (
 	SubFlow  = "flow"
 )
 
-// The limits of a submission.
+// Limits of a request.
 const (
-	KeyLife = 24 * time.Hour // of an idempotency key
+	KeyLife = 24 * time.Hour // lifetime of an idempotency key
 	MaxKey  = 255
 )
 
 const (
-	// firstLook is how long a run may stay unnoticed if its message is lost.
+	// firstLook is the time until a run whose message is lost is reconciled.
 	firstLook = time.Minute
-	// sendTimeout bounds the send of a message.
+	// sendTimeout is the timeout for sending a message.
 	sendTimeout = 10 * time.Second
 )
 
@@ -64,17 +64,18 @@ type Launcher struct {
 	Clock  clock.Clock
 	Log    *slog.Logger
 	Hub    *signal.Hub
-	Quota  *quota.Quota // nil: nothing is limited
-	// Metrics counts the runs; nil: nothing is measured.
+	Quota  *quota.Quota // nil: no limits
+	// Metrics counts the runs; nil: no metrics.
 	Metrics *telemetry.Metrics
-	Census  *Census // shared by those who accept runs; nil: each counts for itself
-	// Vars reads the variables of an environment, once for each run that is
-	// accepted: the run sees them as they are then. Nil: there are none. Its errors
-	// are passed on.
+	Census  *Census // shared by all launchers of a process; nil: each has its own
+	// Vars reads the variables of an environment, once for each accepted run,
+	// which sees them as they are then. If it is nil there are none. Its errors
+	// are returned by Accept.
 	Vars func(ctx context.Context, org, environment string) (map[string]string, error)
 }
 
-// Request is a run to be accepted. Deployment decides over Flow and Version.
+// Request is a run to accept. Deployment takes precedence over Flow and
+// Version.
 type Request struct {
 	Deployment    string
 	Flow, Version string
@@ -83,15 +84,15 @@ type Request struct {
 	Parameters    map[string]json.RawMessage // as the caller gave them
 	Injected      map[string]json.RawMessage // set by the service where the caller did not; the flow's schema need not know them
 	Trigger       string
-	LogicalDate   string // RFC 3339, of the occurrence
-	Key           string // idempotency key, "" for none
-	Fingerprint   string // of the request that carries Key
-	// Occurrence is what the run stands for, nil for nothing; it decides over
-	// Trigger, and no Key goes with it.
+	LogicalDate   string // of the occurrence, in RFC 3339
+	Key           string // idempotency key; "": none
+	Fingerprint   string // of the request with Key
+	// Occurrence is set if the run belongs to one. It takes precedence over
+	// Trigger, and excludes a Key.
 	Occurrence *Occurrence
 }
 
-// plan is a run that was resolved and checked, ready to be written.
+// plan is a resolved and checked run, ready to be written.
 type plan struct {
 	run   runstate.Run
 	input runstate.Input
@@ -102,12 +103,14 @@ type plan struct {
 	occurrence *occurrence
 }
 
-// Accept makes a run, or answers with the one that the same request made before
-// under its idempotency key, or that its occurrence made, whatever became since of
-// what it names; of an occurrence as the run is now. Errors: errs.Invalid without anything to run,
-// errs.NotFound for an unknown deployment or flow version, errs.Unprocessable
-// for parameters, or an idempotency key used for another request, errs.Conflict
-// for an inactive deployment, errs.TooMany for a workspace that has used up a limit.
+// Accept creates a run. If an equal request with the same idempotency key was
+// accepted before, or a request of the same occurrence, it returns that run,
+// whatever has become of what the request names. The run of an occurrence is
+// returned as it is now. Errors: errs.Invalid if the request names nothing to
+// run; errs.NotFound for an unknown deployment or flow version;
+// errs.Unprocessable for invalid parameters, or an idempotency key used for
+// another request; errs.Conflict for an inactive deployment; errs.TooMany for a
+// workspace that has reached a limit.
 func (l *Launcher) Accept(ctx context.Context, org string, req Request) (runstate.Run, error) {
 	if faults := registry.CheckParameters(errs.Body("parameters"), req.Parameters); len(faults) > 0 {
 		return runstate.Run{}, errs.Validation(faults...)
@@ -183,7 +186,7 @@ func deref(r *runstate.Run) runstate.Run {
 	return *r
 }
 
-// resolve finds what is to run and checks the parameters against it.
+// resolve reads what is to run and checks the parameters against it.
 func (l *Launcher) resolve(ctx context.Context, org string, req Request) (*plan, error) {
 	params, modeGiven := req.Parameters, req.Mode != ""
 	if req.Deployment != "" {
@@ -241,8 +244,9 @@ func (l *Launcher) resolve(ctx context.Context, org string, req Request) (*plan,
 	}, nil
 }
 
-// checked are the parameters of a run with their defaults. Errors:
-// errs.Unprocessable with what the flow's schema refuses; why ctx has ended.
+// checked returns the parameters of a run with their defaults. Errors:
+// errs.Unprocessable for parameters that violate the flow's schema; the cause
+// of an ended ctx.
 func checked(ctx context.Context, flow *flowspec.Flow, params map[string]json.RawMessage, injected func(key string) bool) (map[string]json.RawMessage, error) {
 	checking, end := budget.WithPatience(ctx)
 	defer end()
@@ -256,7 +260,7 @@ func checked(ctx context.Context, flow *flowspec.Flow, params map[string]json.Ra
 	return params, nil
 }
 
-// record is the record of a new run of a flow version.
+// record returns the record of a new run of a flow version.
 func (l *Launcher) record(ctx context.Context, org string, v registry.Version, env, mode, trigger string) runstate.Run {
 	now := l.Clock.Now()
 	id := ids.New(now)
@@ -271,10 +275,10 @@ func (l *Launcher) record(ctx context.Context, org string, v registry.Version, e
 	}
 }
 
-// actor names who acts: a user by email, a key by its id.
+// actor returns the actor of a run: a user's email, or a key's id.
 func actor(ctx context.Context) string { return tenant.From(ctx).Actor() }
 
-// write stores the run and hands it to the workers.
+// write stores the run and sends it to the workers.
 func (l *Launcher) write(ctx context.Context, p *plan) (runstate.Run, error) {
 	if l.Vars != nil {
 		var err error
@@ -327,9 +331,9 @@ func (l *Launcher) write(ctx context.Context, p *plan) (runstate.Run, error) {
 	return p.run, nil
 }
 
-// traceOf is the trace that a new run belongs to: of what asks for it, or one of
-// its own. It stands in the run's input: the record is written often, and near a
-// kilobyte.
+// traceOf returns the trace of a new run: that of the request, or a new one. It
+// is stored in the run's input, not in the record, which is written often and
+// near a kilobyte.
 func traceOf(ctx context.Context) string {
 	if trace := telemetry.From(ctx).Trace; !trace.IsZero() {
 		return trace.String()
@@ -337,13 +341,14 @@ func traceOf(ctx context.Context) string {
 	return telemetry.NewTrace().String()
 }
 
-// dispatch sends the run to the workers. If that fails the run is accepted all
-// the same: the due index brings it up.
+// dispatch sends the run to the workers. If that fails the run is accepted
+// nevertheless: the due index brings it up.
 func (l *Launcher) dispatch(ctx context.Context, run *runstate.Run, trace string) {
 	l.send(ctx, events.Tasks(run.Mode), events.Run{Kind: events.RunStart, Org: run.Org, Run: run.ID, Timeout: &run.Timeout, Trace: trace})
 }
 
-// send is not given up when the caller is: what it tells of is written.
+// send sends a message even if the caller's context has ended, because what the
+// message refers to is written.
 func (l *Launcher) send(ctx context.Context, to string, m events.Run) {
 	body, err := json.Marshal(m)
 	if err == nil {
@@ -356,7 +361,7 @@ func (l *Launcher) send(ctx context.Context, to string, m events.Run) {
 	}
 }
 
-// snapshot is a run as audit entries show it.
+// snapshot returns a run as audit entries show it.
 func snapshot(r *runstate.Run) map[string]any {
 	out := map[string]any{
 		"run_id": r.ID, "run_slug": r.Slug, "flow_name": r.Flow, "flow_version": r.Version, "status": r.Status,
@@ -371,7 +376,7 @@ func snapshot(r *runstate.Run) map[string]any {
 	return out
 }
 
-// merge lays over onto under.
+// merge returns the union of both, in which over takes precedence.
 func merge(under, over map[string]json.RawMessage) map[string]json.RawMessage {
 	out := make(map[string]json.RawMessage, len(under)+len(over))
 	for _, m := range []map[string]json.RawMessage{under, over} {

@@ -14,18 +14,18 @@ import (
 	"millrace/shared/run/runstate"
 )
 
-// Occurrence is what a run stands for: an instant of a schedule, an interval of a
-// backfill, an event of a sensor. It makes one run, however often it is asked for
-// and by how many.
+// Occurrence identifies what a run was started for: an instant of a schedule,
+// an interval of a backfill, an event of a sensor. An occurrence makes one run,
+// however often it is requested, also concurrently.
 type Occurrence struct {
-	Kind    string    // Schedule, Backfill or Sensor; it is the run's trigger source
+	Kind    string    // Schedule, Backfill or Sensor; also the run's trigger source
 	ID      string    // of the schedule, backfill or sensor
 	Instant time.Time // of a schedule, to the millisecond, in any zone; also the logical date
-	Index   int       // of a backfill's interval, from 0
+	Index   int       // of a backfill: the interval, from 0
 	Event   string    // of a sensor: the event's id
 }
 
-// occurrence is the item that an occurrence was taken by. It lives as long as the
+// occurrence is the item that claims an occurrence. It is kept as long as the
 // record of its run.
 type occurrence struct {
 	table.Key
@@ -33,11 +33,12 @@ type occurrence struct {
 }
 
 const (
-	occurrenceTries = 6 // to write what another transaction is writing
+	occurrenceTries = 6 // to write while another transaction is in progress
 	occurrencePause = 20 * time.Millisecond
 )
 
-// part tells the occurrences of one schedule, backfill or sensor apart.
+// part returns the key of an occurrence among those of its schedule, backfill
+// or sensor.
 func (o *Occurrence) part() (string, error) {
 	var part string
 	switch {
@@ -54,9 +55,9 @@ func (o *Occurrence) part() (string, error) {
 	return part, nil
 }
 
-// item is what the occurrence is taken by, its run not known yet, and what the
-// run's audit entry says of it. Names of any length make keys of one length, each
-// in a partition of its own.
+// item returns the item that claims the occurrence, without its run, and the
+// occurrence's part in the run's audit entry. Names of any length result in
+// keys of one length, each in a partition of its own.
 func (o *Occurrence) item(org string) (*occurrence, map[string]any, error) {
 	part, err := o.part()
 	if err != nil {
@@ -71,8 +72,9 @@ func occurrencePartition(org, name string) string {
 	return org + "#occurrence#" + digest(name) //guard:tenant/occurrence operand 1 "org"
 }
 
-// made returns the run of an occurrence, nil if there is none. If nothing took up
-// the run yet it is sent to the workers again, as its message may have been lost.
+// made returns the run of an occurrence, nil if there is none. A run that has
+// not started is sent to the workers again, because its message may have been
+// lost.
 func (l *Launcher) made(ctx context.Context, org string, o *occurrence) (*runstate.Run, error) {
 	known, err := table.Load[occurrence](ctx, l.Table, o.Key, table.Consistent) //guard:accept/occurrence-consistent drop arg 4
 	if errors.Is(err, table.ErrNotFound) {
@@ -91,9 +93,9 @@ func (l *Launcher) made(ctx context.Context, org string, o *occurrence) (*runsta
 	return &run, nil
 }
 
-// commit writes the transaction that accepts a run. Of a run that stands for an
-// occurrence it answers with the one that another made a moment before, nil if
-// there is none; while another is making it, it waits.
+// commit writes the transaction that accepts a run. For the run of an
+// occurrence it waits for concurrent transactions, and returns the run that one
+// of them created for the same occurrence, or nil.
 func (l *Launcher) commit(ctx context.Context, p *plan, writes []table.Write) (*runstate.Run, error) {
 	err := l.Table.Transact(ctx, writes...)
 	if p.occurrence == nil {

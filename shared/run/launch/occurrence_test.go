@@ -29,7 +29,7 @@ import (
 
 var instant = time.Date(2026, 3, 29, 1, 30, 0, 0, time.UTC)
 
-// nightly is an occurrence of a schedule, some days later.
+// nightly returns an occurrence of a schedule, some days later.
 func nightly(days int) *launch.Occurrence {
 	return &launch.Occurrence{Kind: launch.Schedule, ID: "nightly", Instant: instant.AddDate(0, 0, days)}
 }
@@ -38,7 +38,7 @@ func of(o *launch.Occurrence) launch.Request {
 	return launch.Request{Flow: "f", Version: "1", Occurrence: o}
 }
 
-// runs are the ids of all runs of the workspace, and their audit entries' count.
+// runs returns the number of audit entries of each run of the workspace, by id.
 func (k *keys) runs() map[string]int {
 	out := map[string]int{}
 	for item, err := range table.All(k.ctx, k.store, table.Query{Index: table.ByList, PK: org + "#runs##"}) {
@@ -55,10 +55,10 @@ func (k *keys) runs() map[string]int {
 	return out
 }
 
-// TestAnOccurrenceMakesOneRunUnderFaults asks for few occurrences from several
-// processes at once, over a store that fails: each makes one run, and every answer
-// names it.
-func TestAnOccurrenceMakesOneRunUnderFaults(t *testing.T) {
+// TestOccurrenceMakesOneRunUnderFaults requests few occurrences from several
+// processes at once, with a table that fails: each makes one run, and every
+// response names it.
+func TestOccurrenceMakesOneRunUnderFaults(t *testing.T) {
 	t.Parallel()
 	const occurrences = 4
 	failed := 0
@@ -115,9 +115,9 @@ func TestAnOccurrenceMakesOneRunUnderFaults(t *testing.T) {
 	assert.Positive(t, failed, "no fault was met")
 }
 
-// TestAnOccurrenceSurvivesACrashAtEveryWrite: whether the process died before or
-// after the write, asked again there is one run.
-func TestAnOccurrenceSurvivesACrashAtEveryWrite(t *testing.T) {
+// TestOccurrenceMakesOneRunAfterCrash makes the process die before and after
+// each write: there is one run after the next request.
+func TestOccurrenceMakesOneRunAfterCrash(t *testing.T) {
 	t.Parallel()
 	for _, fault := range []registrytest.Fault{registrytest.Before, registrytest.After} {
 		for n, met := 0, true; met; n++ {
@@ -138,9 +138,9 @@ func TestAnOccurrenceSurvivesACrashAtEveryWrite(t *testing.T) {
 	}
 }
 
-// TestTwoAskForOneOccurrenceAtOnce: the one that is a moment later is answered with
-// the other's run.
-func TestTwoAskForOneOccurrenceAtOnce(t *testing.T) {
+// TestConcurrentRequestsOfOccurrence checks that the later of two requests
+// returns the run of the other.
+func TestConcurrentRequestsOfOccurrence(t *testing.T) {
 	t.Parallel()
 	k := newKeys(t)
 	var first runstate.Run
@@ -168,9 +168,9 @@ func (c *contended) Transact(ctx context.Context, writes ...table.Write) error {
 	return c.Table.Transact(ctx, writes...)
 }
 
-// TestAnOccurrenceThatIsBeingAccepted: who meets the transaction of another waits
-// for it, for a while.
-func TestAnOccurrenceThatIsBeingAccepted(t *testing.T) {
+// TestOccurrenceWaitsForConcurrentTransaction checks that a request waits for a
+// while for the conflicting transaction of another.
+func TestOccurrenceWaitsForConcurrentTransaction(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		k := newKeys(t)
@@ -187,9 +187,9 @@ func TestAnOccurrenceThatIsBeingAccepted(t *testing.T) {
 	})
 }
 
-// TestAnOccurrenceIsKnownForGood: a year later, with its run ended and its
-// deployment gone, it is answered with the run as it is.
-func TestAnOccurrenceIsKnownForGood(t *testing.T) {
+// TestOccurrenceDoesNotExpire checks that a request a year later returns the
+// run as it is, although it has ended and its deployment is gone.
+func TestOccurrenceDoesNotExpire(t *testing.T) {
 	t.Parallel()
 	k := newKeys(t)
 	k.deploy("d", "f")
@@ -217,7 +217,7 @@ func TestAnOccurrenceIsKnownForGood(t *testing.T) {
 	assert.Empty(t, k.sent(events.Tasks("nano")))
 }
 
-// TestOccurrencesAreReadConsistently over a table whose reads lag.
+// TestOccurrencesAreReadConsistently uses a table whose other reads are stale.
 func TestOccurrencesAreReadConsistently(t *testing.T) {
 	t.Parallel()
 	k := newKeys(t)
@@ -232,9 +232,9 @@ func TestOccurrencesAreReadConsistently(t *testing.T) {
 	assert.Zero(t, meter.Usage().Total().Write, "no transaction was tried")
 }
 
-// TestOccurrencesAreApart: each of these makes a run of its own, once, with its
-// trigger source, logical date and audit entry.
-func TestOccurrencesAreApart(t *testing.T) {
+// TestDifferentOccurrencesMakeDifferentRuns checks that each occurrence makes
+// one run, with its trigger source, logical date and audit entry.
+func TestDifferentOccurrencesMakeDifferentRuns(t *testing.T) {
 	t.Parallel()
 	k := newKeys(t)
 	l := k.launcher(k.store)
@@ -282,9 +282,9 @@ func TestOccurrencesAreApart(t *testing.T) {
 	assert.True(t, seen[run.ID], "the same instant elsewhere")
 }
 
-// TestAnOccurrenceIsOfOneWorkspace: another's schedule of the same name makes its
-// own run.
-func TestAnOccurrenceIsOfOneWorkspace(t *testing.T) {
+// TestOccurrenceBelongsToOneWorkspace checks that a schedule of the same name
+// in another workspace makes its own run.
+func TestOccurrenceBelongsToOneWorkspace(t *testing.T) {
 	t.Parallel()
 	k := newKeys(t)
 	const other = "org_other"
@@ -299,8 +299,8 @@ func TestAnOccurrenceIsOfOneWorkspace(t *testing.T) {
 	assert.Equal(t, other, two.Org)
 }
 
-// TestIncompleteOccurrencesAreRefused, and make nothing.
-func TestIncompleteOccurrencesAreRefused(t *testing.T) {
+// TestIncompleteOccurrencesAreRejected checks that they make no run.
+func TestIncompleteOccurrencesAreRejected(t *testing.T) {
 	t.Parallel()
 	k := newKeys(t)
 	l := k.launcher(k.store)

@@ -21,7 +21,7 @@ func keyed(request string) launch.Request {
 	return launch.Request{Flow: "f", Version: "1", Trigger: launch.Manual, Key: "key", Fingerprint: request}
 }
 
-// around is a table that does something before or after its first transaction.
+// around is a table that calls functions before or after its first transaction.
 type around struct {
 	table.Table
 	before, after func()
@@ -40,9 +40,9 @@ func (a *around) Transact(ctx context.Context, writes ...table.Write) error {
 	return err
 }
 
-// TestTwoRequestsOfOneKeyAtOnce: a request that is a moment later than its like
-// is answered with the other's run, and makes none.
-func TestTwoRequestsOfOneKeyAtOnce(t *testing.T) {
+// TestConcurrentRequestsWithOneKey checks that the later of two equal requests
+// returns the run of the other, and makes none.
+func TestConcurrentRequestsWithOneKey(t *testing.T) {
 	t.Parallel()
 	k := newKeys(t)
 	var first runstate.Run
@@ -56,8 +56,8 @@ func TestTwoRequestsOfOneKeyAtOnce(t *testing.T) {
 	assert.Equal(t, first.ID, second.ID)
 }
 
-// TestKeysAreReadConsistently: over a table whose reads lag a request that is
-// sent again is answered with its run all the same.
+// TestKeysAreReadConsistently checks that a repeated request returns its run
+// even if other reads of the table are stale.
 func TestKeysAreReadConsistently(t *testing.T) {
 	t.Parallel()
 	k := newKeys(t)
@@ -69,8 +69,9 @@ func TestKeysAreReadConsistently(t *testing.T) {
 	assert.Equal(t, first.ID, again.ID)
 }
 
-// TestAKeyExpires: a day later a key is free, though its item is still there.
-func TestAKeyExpires(t *testing.T) {
+// TestKeyExpiresAfterADay checks that a key is free then, even if its item
+// still exists.
+func TestKeyExpiresAfterADay(t *testing.T) {
 	t.Parallel()
 	k := newKeys(t)
 	now := time.Now()
@@ -92,9 +93,9 @@ func TestAKeyExpires(t *testing.T) {
 	assert.Equal(t, next.ID, again.ID, "its life began anew")
 }
 
-// TestAKeyIsOfOneWorkspace: the same key of the same flow makes a run in each
-// workspace.
-func TestAKeyIsOfOneWorkspace(t *testing.T) {
+// TestKeyBelongsToOneWorkspace checks that the same key with the same flow
+// makes a run in each workspace.
+func TestKeyBelongsToOneWorkspace(t *testing.T) {
 	t.Parallel()
 	k := newKeys(t)
 	const other = "org_other"
@@ -109,9 +110,9 @@ func TestAKeyIsOfOneWorkspace(t *testing.T) {
 	assert.Equal(t, other, two.Org)
 }
 
-// TestAMessageIsSentThoughTheCallerLeaves: a caller who leaves when the run is
-// written does not keep it from the workers.
-func TestAMessageIsSentThoughTheCallerLeaves(t *testing.T) {
+// TestMessageIsSentAfterCallerCancelled checks that a run is sent to the
+// workers if the caller's context ends after it was written.
+func TestMessageIsSentAfterCallerCancelled(t *testing.T) {
 	t.Parallel()
 	k := newKeys(t)
 	ctx, leave := context.WithCancel(k.ctx)

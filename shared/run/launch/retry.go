@@ -14,17 +14,17 @@ import (
 	"millrace/shared/run/runstate"
 )
 
-// Retried is a retry, and what it takes over.
+// Retried is a new run and the tasks that it reuses.
 type Retried struct {
 	Run   runstate.Run
-	Names []string // tasks reused, in the order of the flow
+	Names []string // of the reused tasks, in the order of the flow
 }
 
-// Retry makes a new run of an ended run's flow version with its parameters,
-// environment and tier. With partial set it reuses what succeeded; if nothing
-// did, or what it needs is gone, it is a full retry. Errors: errs.NotFound,
-// errs.Conflict while the run has not ended or if its flow version was
-// registered anew with other content.
+// Retry creates a new run of an ended run's flow version with its parameters,
+// environment and tier. If partial is set the new run reuses what succeeded; if
+// nothing did, or what it needs is gone, all tasks run again. Errors:
+// errs.NotFound; errs.Conflict if the run has not ended, or if its flow version
+// was registered again with other content.
 func (l *Launcher) Retry(ctx context.Context, org, id string, partial bool) (Retried, error) {
 	source, err := l.ended(ctx, org, id)
 	if err != nil {
@@ -33,11 +33,12 @@ func (l *Launcher) Retry(ctx context.Context, org, id string, partial bool) (Ret
 	return l.retry(ctx, &source, partial)
 }
 
-// RetryFromFailed is a partial Retry of a run that did not succeed. With a version,
-// LatestVersion included, it runs that version of the flow, and reuses the tasks
-// whose entry, and those of all tasks before it, are the same there; their code is
-// not compared. Errors: those of Retry, errs.Conflict for a run that succeeded,
-// errs.Unprocessable for parameters that the version does not take.
+// RetryFromFailed is a partial Retry of a run that did not succeed. If version
+// is set, which may be LatestVersion, the new run has that version of the flow.
+// It reuses the tasks whose definition, and that of all tasks before them, is
+// the same there; their code is not compared. Errors: those of Retry;
+// errs.Conflict for a run that succeeded; errs.Unprocessable for parameters
+// that the version does not accept.
 func (l *Launcher) RetryFromFailed(ctx context.Context, org, id, version string) (Retried, error) {
 	source, err := l.ended(ctx, org, id)
 	if err != nil {
@@ -52,8 +53,8 @@ func (l *Launcher) RetryFromFailed(ctx context.Context, org, id, version string)
 	return l.retryOn(ctx, &source, version)
 }
 
-// ended reads a run that is to be retried. Errors: errs.NotFound; errs.Conflict
-// while it has not ended.
+// ended reads the run to retry. Errors: errs.NotFound; errs.Conflict if it has
+// not ended.
 func (l *Launcher) ended(ctx context.Context, org, id string) (runstate.Run, error) {
 	source, err := runstate.GetRun(ctx, l.Table, org, id)
 	if err == nil && !source.Status.RunEnded() { //guard:retry/ended false
@@ -62,7 +63,7 @@ func (l *Launcher) ended(ctx context.Context, org, id string) (runstate.Run, err
 	return source, err
 }
 
-// retry retries a run on its own flow version.
+// retry retries a run with its own flow version.
 func (l *Launcher) retry(ctx context.Context, source *runstate.Run, partial bool) (Retried, error) {
 	org, id := source.Org, source.ID
 	v, err := registry.GetVersion(ctx, l.Table, org, source.Flow, source.Version)
@@ -90,14 +91,15 @@ func (l *Launcher) retry(ctx context.Context, source *runstate.Run, partial bool
 		}
 	}
 	if p.run.Partial {
-		// What is reused is found by its number in the source.
+		// Results are reused by their node's number in the source.
 		p.run.Plan = source.Plan //guard:reuse/plan drop
 	}
 	run, err := l.write(ctx, p)
 	return Retried{Run: run, Names: names}, err
 }
 
-// retryOn retries a run from failed on a version of its flow that may be another.
+// retryOn retries a run from failed with a version of its flow, which may be
+// another one.
 func (l *Launcher) retryOn(ctx context.Context, source *runstate.Run, name string) (Retried, error) {
 	org := source.Org
 	var v registry.Version
@@ -136,10 +138,10 @@ func (l *Launcher) retryOn(ctx context.Context, source *runstate.Run, name strin
 	return Retried{Run: run, Names: names}, err
 }
 
-// LatestVersion names the version of a flow that was registered last.
+// LatestVersion is the name of a flow's newest version.
 const LatestVersion = "latest"
 
-// retryPlan is a retry that reuses nothing yet.
+// retryPlan returns the plan of a retry that reuses nothing.
 func (l *Launcher) retryPlan(ctx context.Context, source *runstate.Run, v registry.Version, flow *flowspec.Flow, input *runstate.Input) *plan {
 	p := &plan{
 		run:   l.record(ctx, source.Org, v, source.Environment, source.Mode, Retry),
@@ -156,7 +158,7 @@ type version struct {
 	graph *engine.Plan
 }
 
-// place is where a task's nodes are.
+// place returns the place of a task's nodes.
 func (v *version) place(task int) runstate.Place {
 	at := runstate.Place{Task: engine.Node(task)}
 	if v.graph.Def(task).Mapped {
@@ -165,8 +167,8 @@ func (v *version) place(task int) runstate.Place {
 	return at
 }
 
-// unchanged tells, by task of v, which task of before it is; -1 for one that is
-// not the same.
+// unchanged returns, for each task of v, the index of the same task in before;
+// -1 if it is not the same.
 func (v *version) unchanged(before *version) ([]int, error) {
 	if v.flow != before.flow {
 		return v.flow.Unchanged(before.flow)
@@ -178,8 +180,8 @@ func (v *version) unchanged(before *version) ([]int, error) {
 	return same, nil
 }
 
-// reuse plans what the new run, of the version after, takes from the source, which
-// has the version before.
+// reuse plans what the new run, with the version after, takes from the source,
+// with the version before.
 func (l *Launcher) reuse(ctx context.Context, source *runstate.Run, before, after version, p *plan) ([]string, error) {
 	same, err := after.unchanged(&before)
 	if err != nil {
@@ -204,7 +206,7 @@ func (l *Launcher) reuse(ctx context.Context, source *runstate.Run, before, afte
 	reused := after.graph.Reuse(after.flow.Order(), engine.Source{
 		Task: func(task int) engine.Status {
 			was := same[task]
-			// The list of a map that nothing read was not kept.
+			// The list of a map is not stored if nothing reads it.
 			if was < 0 || after.graph.Def(task).Mapped && after.flow.Used()[task] && !before.flow.Used()[was] {
 				return engine.Pending
 			}

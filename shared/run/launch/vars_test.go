@@ -14,8 +14,8 @@ import (
 	"millrace/shared/run/runstate"
 )
 
-// TestVarsAreReadOnceForEachRun: by a run and by a retry of it, each as they are
-// then, and not by a request that is answered with a run there is.
+// TestVarsAreReadOnceForEachRun checks that a run and its retry each read them,
+// as they are then, and that a request that returns an existing run does not.
 func TestVarsAreReadOnceForEachRun(t *testing.T) {
 	t.Parallel()
 	k := newKeys(t)
@@ -49,9 +49,9 @@ func TestVarsAreReadOnceForEachRun(t *testing.T) {
 	assert.Equal(t, map[string]string{"REGION": "us"}, vars(retried.Run))
 }
 
-// TestARunWithoutItsVarsIsNotAccepted: what the environment's store says is the
-// answer, and nothing is written.
-func TestARunWithoutItsVarsIsNotAccepted(t *testing.T) {
+// TestRunWithUnreadableVarsIsNotAccepted checks that the error of Vars is
+// returned and nothing is written.
+func TestRunWithUnreadableVarsIsNotAccepted(t *testing.T) {
 	t.Parallel()
 	k := newKeys(t)
 	l := k.launcher(k.store)
