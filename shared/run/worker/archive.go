@@ -11,8 +11,8 @@ import (
 	"millrace/shared/run/runstate"
 )
 
-// archive archives the log of a terminal run and publishes its end; only then
-// does the run leave the due index. Repeatable.
+// archive archives the log of a terminal run and publishes its end. Only then
+// does the run leave the due index. It may be repeated.
 func (l *lifecycle) archive(ctx context.Context) error {
 	if l.run.Archived {
 		return nil

@@ -17,41 +17,43 @@ import (
 type attempt struct {
 	ref    engine.Ref
 	node   engine.Node
-	item   *runstate.Node // as it was claimed
+	item   *runstate.Node // at the time of the claim
 	task   *flowspec.Task
-	parent *runstate.Node // the mapped task's item, of an instance
-	lines  atomic.Int64   // log lines so far
+	parent *runstate.Node // of an instance: the mapped task's item
+	lines  atomic.Int64   // number of log lines so far
 	id     string         // see attemptID
-	told   bool           // its log says how it ended
-	// announced: its log says that it began.
+	told   bool           // the log has its end
+	// announced means that the log has its beginning.
 	announced bool
-	// begun is when its own code began, in milliseconds; 0 before, and of a task
-	// type that does not tell.
+	// begun is when the attempt's own code began, in milliseconds. It is 0 before,
+	// and for task types that do not report it.
 	begun atomic.Int64
 }
 
-// outcome is what came of an attempt that was to be made.
+// outcome is the result of trying to make an attempt.
 type outcome struct {
-	// item is the node as it stands, if something is to follow from it: it is
-	// finished, or a map whose list is evaluated.
+	// item is the node's item if something follows from it: the node is finished,
+	// or is a map whose list is evaluated.
 	item *runstate.Node
-	// stopped tells why the run was stopped, if it was; then the attempt is
-	// claimed and to be cancelled.
+	// stopped is why the run was stopped, empty if it was not. If it is set the
+	// attempt is claimed and must be cancelled.
 	stopped string
 }
 
-// attempts makes the attempts of tasks: it claims them, keeps their leases while
-// they execute, and completes them.
+// attempts makes the attempts of tasks: it claims them, keeps their leases
+// during execution, and completes them.
 type attempts struct {
 	values
-	place *place // that the next attempt has, if its task type needs one
+	place *place // slot of the next attempt, if its task type needs one
 }
 
-// leaseLost is what a lease is when another owns the attempt, or may.
+// leaseLost is the reason to stop when another worker owns the attempt, or may
+// own it.
 const leaseLost = "lost"
 
-// try claims a node and makes the attempt. own says that the message is about
-// this very node; another node's own message sees to it if it cannot be claimed.
+// try claims a node and makes the attempt. own means that the message is about
+// this node. If it is not, and the node cannot be claimed, the node's own
+// message takes care of it.
 func (a *attempts) try(ctx context.Context, r ready, own bool) (outcome, error) {
 	item, other, err := a.claim(ctx, r)
 	if err != nil {
@@ -61,7 +63,7 @@ func (a *attempts) try(ctx context.Context, r ready, own bool) (outcome, error) 
 		if !own && other.Chain != a.chain { //guard:inline/again drop operand 2
 			return outcome{}, nil
 		}
-		a.again = true // whatever follows may have been done too
+		a.again = true // what follows may have been done before too
 		if other.Status.Terminal() || other.Width != nil && other.Status == engine.Running {
 			return outcome{item: other}, nil //guard:message/again return outcome{}, nil
 		}
@@ -70,7 +72,7 @@ func (a *attempts) try(ctx context.Context, r ready, own bool) (outcome, error) 
 	defer a.releaseScope()
 	w := &attempt{node: r.node, item: item}
 	a.attempt = w
-	// What hangs must leave time to give the attempt back.
+	// A request that hangs must leave time to release the attempt.
 	left := w.item.LeaseUntil.Time().Sub(a.Clock.Now()) - 2*Heartbeat
 	//guard:prepare/hangs arg 2 100 * Lease
 	limited, cancel := context.WithTimeout(ctx, left)
@@ -85,7 +87,7 @@ func (a *attempts) try(ctx context.Context, r ready, own bool) (outcome, error) 
 	return a.execute(ctx, w, begin)
 }
 
-// leased reports whether the item's lease lives.
+// leased reports whether the item's lease is alive.
 func (s *session) leased(n *runstate.Node, now time.Time) bool {
 	//guard:lease/of-others drop operand 2.1
 	//guard:lease/of-earlier drop operand 2

@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// budget bounds the bytes that the attempts of a process hold at once besides the
-// caches. It is served in the order of asking, so that a large one is not kept waiting for
-// ever by small ones.
+// budget bounds the bytes that the attempts of a process use at once besides
+// the caches. Requests are granted in order, so that large ones are not starved
+// by small ones.
 type budget struct {
 	whole int64
 	free  *semaphore.Weighted
@@ -20,10 +20,10 @@ func newBudget(whole int64) *budget {
 	return &budget{whole: whole, free: semaphore.NewWeighted(whole)}
 }
 
-// acquire waits until so many bytes are free, and takes them until release is
-// called, which may be called more than once. More than the whole counts as the
-// whole: such a one is then alone. Whoever holds some must not ask for more, for
-// two who do may wait for each other for ever. Errors: those of ctx.
+// acquire waits until bytes are free, and takes them until release is called,
+// which may be called more than once. A request for more than the whole budget
+// gets the whole. A holder must not acquire more, because two holders could
+// wait for each other forever. Errors: those of ctx.
 func (b *budget) acquire(ctx context.Context, bytes int64) (release func(), err error) {
 	n := min(max(bytes, 0), b.whole) //guard:budget/whole arg 1 0
 	if err := b.free.Acquire(ctx, n); err != nil {

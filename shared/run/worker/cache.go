@@ -9,20 +9,20 @@ import (
 	"millrace/shared/run/runstate"
 )
 
-// The bytes of a worker's caches. Flows are kept by package registry.
+// Sizes of a worker's caches in bytes. Flows are cached by package registry.
 const (
 	inputBytes  = 16 << 20
-	listBytes   = 32 << 20 // a map's instances all read its list, which may be 16 MB
+	listBytes   = 32 << 20 // all instances of a map read its list, which may be 16 MB
 	outputBytes = 32 << 20
 	paramBytes  = 4 << 20 // of decoded parameters
-	weightBytes = 1 << 20 // of what outputs take once decoded
+	weightBytes = 1 << 20 // the decoded sizes of outputs
 )
 
-// decodedFactor is how much more memory decoded JSON takes than its text.
+// decodedFactor is the ratio of the memory of decoded JSON to its text.
 const decodedFactor = 4
 
-// caches keep what never changes: inputs, evaluated lists and outputs of finished
-// tasks.
+// caches contains data that never changes: inputs, evaluated lists and outputs
+// of finished tasks.
 type caches struct {
 	inputs  *cache.Weighted[string, *runstate.Input]
 	lists   *cache.Weighted[outputID, []json.RawMessage]
@@ -50,7 +50,7 @@ func (c *caches) output(run string, n engine.Node) (executor.Value, bool) {
 	return c.outputs.Get(outputID{run, n})
 }
 
-// keep keeps an output, unless it is so large that it would drive out all others.
+// keep caches an output, unless it is so large that it would evict all others.
 func (c *caches) keep(run string, n engine.Node, v executor.Value) {
 	if len(v.JSON) > outputBytes/8 {
 		return
@@ -73,8 +73,8 @@ func (c *caches) keepList(run string, n engine.Node, list []json.RawMessage) {
 // parameters returns a run's decoded parameters.
 func (c *caches) parameters(run string) (map[string]any, bool) { return c.params.Get(run) }
 
-// keepParameters keeps those that take time to decode: the many tasks of a wide
-// map share them. size is that of their JSON.
+// keepParameters caches parameters that take time to decode, because the many
+// tasks of a wide map share them. size is that of their JSON.
 func (c *caches) keepParameters(run string, values map[string]any, size int) {
 	if size >= 1<<10 {
 		c.params.Add(run, values, size*decodedFactor)

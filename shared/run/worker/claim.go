@@ -15,9 +15,10 @@ import (
 	"millrace/shared/run/runstate"
 )
 
-// claim takes a lease on an attempt. It returns the claimed item; or, if the
-// attempt is not to be had, nil and the item as it stands: finished already,
-// another owner's, or not due. What such an item still needs has been seen to.
+// claim takes a lease on an attempt and returns the claimed item. If the
+// attempt cannot be claimed it returns nil and the current item: finished,
+// owned by another worker, or not yet due. What such an item still needs has
+// been arranged.
 func (a *attempts) claim(ctx context.Context, r ready) (mine, other *runstate.Node, err error) {
 	now, nonce := a.Clock.Now(), a.Boot+"."+ids.Token(9)
 	due := table.And(
@@ -54,18 +55,19 @@ func (a *attempts) claim(ctx context.Context, r ready) (mine, other *runstate.No
 		return nil, nil, err
 	}
 	//guard:claim/lost-answer false
-	if old.Nonce == nonce { // the claim was written, its answer lost
+	if old.Nonce == nonce { // the claim was written, but its response lost
 		return old, nil, nil
 	}
 	return a.refused(ctx, r, old, now)
 }
 
 // claimTries is how often a claim is tried before its message is delivered
-// again. By then a claim whose answer was lost is a live lease without an owner.
+// again. By then a claim whose response was lost is a live lease without an
+// owner.
 const claimTries = 5
 
-// persist makes a write that may be made again, with growing delays while the
-// table fails. Errors: table.ErrConditionFailed, and the last of those.
+// persist makes an idempotent write, again with growing delays while the table
+// fails. Errors: table.ErrConditionFailed, or the last error.
 func (s *session) persist(ctx context.Context, tries int, u table.Update) (item table.Item, err error) {
 	for try := range tries {
 		item, err = s.Table.Update(ctx, u)
@@ -79,7 +81,7 @@ func (s *session) persist(ctx context.Context, tries int, u table.Update) (item 
 	return item, err
 }
 
-// sleep waits; false if ctx ended meanwhile.
+// sleep waits for d. It returns false if ctx ended first.
 func sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -91,30 +93,31 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// refused sees to an attempt that could not be claimed as it stands.
+// refused handles an attempt that could not be claimed.
 func (a *attempts) refused(ctx context.Context, r ready, old *runstate.Node, now time.Time) (mine, other *runstate.Node, err error) {
 	switch {
 	case old.Nonce == "" && old.Due != 0 && !old.Status.Terminal():
-		// Before its time, or a message of an earlier attempt: whoever made the
-		// item wait may have died before it sent the message, so send it again.
+		// The attempt is not due, or the message belongs to an earlier one. The
+		// worker that made the item wait may have died before it sent the message, so
+		// send it again.
 		if wait := old.Due.Time().Sub(now); wait > 0 || old.Attempt != r.attempt {
 			return nil, old, a.send(ctx, []ready{{r.node, old.Attempt}}, wait) //guard:claim/too-early return nil, old, nil
 		}
 	case old.Status == engine.Running && old.Nonce != "" && !a.leased(old, now):
 		return a.takeOver(ctx, r, old, now)
 	}
-	// A message that meets a live lease is done with: should the owner die, the
-	// next reconciliation finds the lease run out.
+	// A message that finds a live lease is done. If the owner dies, the next
+	// reconciliation finds the expired lease.
 	return nil, old, nil
 }
 
 // takeOver starts a new attempt in place of one whose worker was lost. It does
 // not count as a retry, but the tenth ends the task. From the third on the new
-// attempt waits: a task that ends its worker each time must not do so as often
-// as a worker can be started. A suspended attempt is resumed by the new one.
+// attempt is delayed: a task that kills its workers must not do so as fast as
+// workers are started. A suspended attempt is resumed by the new one.
 func (a *attempts) takeOver(ctx context.Context, r ready, old *runstate.Node, now time.Time) (mine, other *runstate.Node, err error) {
 	if a.flow == nil {
-		_ = a.load(ctx) // for the task's name in the log: nothing hangs on it
+		_ = a.load(ctx) // only for the task's name in the log
 	}
 	nonce := a.Boot + "." + ids.Token(9)
 	end := runstate.Attempt{
@@ -163,7 +166,7 @@ func (a *attempts) takeOver(ctx context.Context, r ready, old *runstate.Node, no
 	item, err := a.persist(ctx, claimTries, table.Update{
 		Key: runstate.NodeKey(a.org, a.id, r.node),
 		Do:  do,
-		// Not if it was renewed meanwhile: then its worker lives.
+		// Not if it was renewed meanwhile: then its worker is alive.
 		If: table.And(
 			table.Eq(runstate.NodeStatus, string(engine.Running)), //guard:take-over/running drop
 			table.Eq(runstate.NodeNonce, old.Nonce),               //guard:take-over/nonce drop
@@ -171,7 +174,7 @@ func (a *attempts) takeOver(ctx context.Context, r ready, old *runstate.Node, no
 		),
 	})
 	if failed, ok := errors.AsType[*table.ConditionError](err); ok {
-		// Its worker completed it after all, or another took it over.
+		// Its worker completed it after all, or another worker took it over.
 		now := &runstate.Node{}
 		if err := table.Unmarshal(failed.Old, now); err != nil {
 			return nil, nil, err
@@ -203,8 +206,9 @@ func (a *attempts) takeOver(ctx context.Context, r ready, old *runstate.Node, no
 	return got, nil, nil
 }
 
-// from is the condition of a step that turns an item's status into to, made of
-// the table of transitions. It holds for no item without a status.
+// from returns the condition of a step that changes an item's status to
+// another, from the table of transitions. It does not hold for an item without
+// a status.
 func from(step engine.Step, to engine.Status) table.Cond {
 	var names []string
 	for _, s := range engine.From(step, to) {

@@ -14,16 +14,16 @@ import (
 	"millrace/shared/run/sandbox"
 )
 
-// The delays between the tries to write how an attempt ended.
+// Delays between attempts to write a result.
 const (
 	firstAgain = 100 * time.Millisecond
 	mostAgain  = 5 * time.Second
 )
 
-// complete writes how an attempt ended, and keeps at it while stores fail: what
-// a task took its time for is not done again for a write. The lease is kept
-// meanwhile; h is the attempt's heartbeat, if it has one already. It gives up
-// when the worker's time is over, or the attempt is another owner's.
+// complete writes the result of an attempt, and repeats the write while stores
+// fail, so that the task's work is not lost. The lease is renewed meanwhile; h
+// is the attempt's heartbeat if it has one already. complete gives up when the
+// worker's time is over, or another worker owns the attempt.
 func (a *attempts) complete(ctx context.Context, w *attempt, result executor.Result, h *heartbeat) (outcome, error) {
 	for try := 0; ; try++ {
 		item, err := a.record(ctx, w, result)
@@ -57,8 +57,9 @@ func (a *attempts) complete(ctx context.Context, w *attempt, result executor.Res
 	}
 }
 
-// pause waits, at most until the attempt must stop; it returns why. Once the
-// lease is lost it only waits: what was written may be one's own end.
+// pause waits, at most until the attempt must stop, and returns the reason to
+// stop. Once the lease is lost it only waits: the write may have ended the
+// attempt already.
 func (h *heartbeat) pause(ctx context.Context, d time.Duration) string {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -73,15 +74,15 @@ func (h *heartbeat) pause(ctx context.Context, d time.Duration) string {
 	return h.stopped()
 }
 
-// record writes how an attempt ended: suspended, to be retried, or for good; it
-// returns the finished item, nil if there is none. It may be repeated.
+// record writes the result of an attempt: it is suspended, to be retried, or
+// finished. It returns the finished item, or nil. It may be repeated.
 func (a *attempts) record(ctx context.Context, w *attempt, result executor.Result) (*runstate.Node, error) {
 	if !result.Until.IsZero() {
 		return nil, a.suspend(ctx, w, result.Until)
 	}
 	if f := result.Failure; f != nil {
 		f.Message, f.Exception, f.Traceback = clip(f.Message), shorten(f.Exception, sandbox.MaxException), clipTraceback(f.Traceback)
-		// Attempts lost with their workers are no retries.
+		// Attempts lost with their workers do not count as retries.
 		used := w.item.Attempt - w.item.Lost //guard:retry/lost drop operand 2
 		//guard:retry/bound off +1
 		//guard:retry/all off -1
@@ -92,7 +93,7 @@ func (a *attempts) record(ctx context.Context, w *attempt, result executor.Resul
 	}
 	status, kept := engine.Succeeded, executor.Value{}
 	do := []table.Action{
-		table.Set(runstate.NodeStarted, int64(w.item.StartedAt)), // its code began later than it was claimed
+		table.Set(runstate.NodeStarted, int64(w.item.StartedAt)), // its code began later than the claim
 		table.Set(runstate.NodeEnded, int64(millis(a.Clock.Now()))), table.Remove(runstate.NodeLease), table.Remove(runstate.NodeReason),
 	}
 	if f := result.Failure; f != nil {
@@ -126,15 +127,16 @@ func (a *attempts) record(ctx context.Context, w *attempt, result executor.Resul
 	return item, nil
 }
 
-// concluded tells of an item that it is what ending the attempt made of it.
+// concluded returns a function that reports whether an item is the result of
+// completing the attempt.
 func concluded(w *attempt) func(*runstate.Node) bool {
 	//guard:conclude/of-another drop operand 1
 	return func(item *runstate.Node) bool { return item.Nonce == w.item.Nonce && item.Status.Terminal() }
 }
 
-// conclude writes the end of an attempt, if its lease is still ours. It returns
-// nil if it is not. landed recognises the write in an item, because the answer
-// to a write that was done can be lost.
+// conclude writes the end of an attempt if the worker still owns its lease.
+// Otherwise it returns nil. landed recognizes the write in an item, because the
+// response to a successful write can be lost.
 func (s *session) conclude(ctx context.Context, w *attempt, to engine.Status, do []table.Action, landed func(*runstate.Node) bool) (*runstate.Node, error) {
 	stored, err := s.Table.Update(ctx, table.Update{
 		Key: runstate.NodeKey(s.org, s.id, w.node),
@@ -168,7 +170,7 @@ func (s *session) conclude(ctx context.Context, w *attempt, to engine.Status, do
 	return item, nil
 }
 
-// skip ends a claimed task whose condition does not hold.
+// skip ends a claimed task whose condition is false.
 func (a *attempts) skip(ctx context.Context, w *attempt) (*runstate.Node, error) {
 	item, err := a.conclude(ctx, w, engine.Skipped, []table.Action{
 		table.Set(runstate.NodeEnded, int64(millis(a.Clock.Now()))),
@@ -182,7 +184,7 @@ func (a *attempts) skip(ctx context.Context, w *attempt) (*runstate.Node, error)
 	return item, nil
 }
 
-// suspend gives the lease back until a later time.
+// suspend releases the lease until a later time.
 func (a *attempts) suspend(ctx context.Context, w *attempt, until time.Time) error {
 	item, err := a.conclude(ctx, w, engine.Running, []table.Action{
 		table.Set(runstate.NodeDue, int64(millis(until))),
@@ -201,7 +203,7 @@ func (a *attempts) suspend(ctx context.Context, w *attempt, until time.Time) err
 	return a.send(ctx, []ready{{w.node, w.item.Attempt}}, until.Sub(a.Clock.Now()))
 }
 
-// retry ends an attempt that failed and enqueues the next.
+// retry ends a failed attempt and enqueues the next one.
 func (a *attempts) retry(ctx context.Context, w *attempt, f *executor.Failure, used int) error {
 	now := a.Clock.Now()
 	delay := w.task.RetryDelay(used)

@@ -12,8 +12,8 @@ import (
 	"millrace/shared/run/runstate"
 )
 
-// known goes on with a node that was decided before. Only the message that it
-// hangs on sees to it; every other has a message of its own.
+// known continues from a node that was decided before, if the message is the
+// one that decided it. All other nodes have a message of their own.
 func (g *graph) known(ctx context.Context, n engine.Node, item *runstate.Node) (*done, error) {
 	if item.Chain != g.chain { //guard:propagate/chain drop
 		return nil, nil
@@ -25,8 +25,8 @@ func (g *graph) known(ctx context.Context, n engine.Node, item *runstate.Node) (
 	return nil, nil
 }
 
-// decide tells what becomes of a task whose dependencies are all finished. One
-// that is to run is ready; any other is finished by that and returned.
+// decide decides a task whose dependencies are all finished. A task that is to
+// run is added to ready; any other is finished by the decision and returned.
 func (g *graph) decide(ctx context.Context, n engine.Node, sets engine.Sets) (*done, error) {
 	in, err := g.inputs(ctx)
 	if err != nil {
@@ -55,7 +55,7 @@ func (g *graph) decide(ctx context.Context, n engine.Node, sets engine.Sets) (*d
 	return g.pass(ctx, n, item, kind, text)
 }
 
-// pass writes the end of a node that never runs.
+// pass writes the end of a node that does not run.
 func (g *graph) pass(ctx context.Context, n engine.Node, item *runstate.Node, kind, text string) (*done, error) {
 	do := []table.Action{
 		table.Set(runstate.NodeStatus, string(item.Status)),
@@ -106,11 +106,12 @@ func (g *graph) pass(ctx context.Context, n engine.Node, item *runstate.Node, ki
 	return g.doneOf(ctx, n, item)
 }
 
-// reuse hands on what the source run's node made, without running it.
+// reuse finishes a node with the result of the source run's node, without
+// running it.
 func (g *graph) reuse(ctx context.Context, n engine.Node, from *runstate.Reuse) (*done, error) {
 	source := from.Run
 	src := g.sources[n]
-	if src == nil && int(n) < g.flow.plan.Len() { // instances are read ahead
+	if src == nil && int(n) < g.flow.plan.Len() { // those of instances are read ahead
 		var err error
 		if src, err = runstate.LoadNode(ctx, g.Table, g.org, source, from.Place(runstate.Place{Task: n}).Task); err != nil {
 			return nil, err

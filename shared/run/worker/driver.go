@@ -13,24 +13,24 @@ import (
 	"millrace/shared/run/runstate"
 )
 
-// driver does what a message says: it has attempts made, what they finish
-// propagated, and runs ended.
+// driver handles one message: it has attempts made, propagates what they
+// finish, and ends runs.
 type driver struct {
 	*session
 	attempts   *attempts
 	graph      *graph
 	lifecycle  *lifecycle
-	inline     int // tasks gone on with
-	deliveries int // of the message, 1 for the first
+	inline     int // number of tasks run by this message after the first
+	deliveries int // of the message, from 1
 }
 
 func newDriver(s *session) *driver {
 	return &driver{session: s, attempts: &attempts{values: values{s}}, graph: &graph{session: s}, lifecycle: &lifecycle{s}}
 }
 
-// handle does what a message says. deliveries counts how often it was delivered,
-// 1 for the first. After an error the message is to be delivered again: every
-// step is repeatable.
+// handle handles a message. deliveries is the number of its deliveries, from 1.
+// After an error the message must be delivered again: every step may be
+// repeated.
 func (d *driver) handle(ctx context.Context, m events.Run, deliveries int) (err error) {
 	d.again, d.deliveries = deliveries > 1, deliveries
 	switch m.Kind {
@@ -39,7 +39,7 @@ func (d *driver) handle(ctx context.Context, m events.Run, deliveries int) (err 
 	case events.RunTask:
 		d.chain = fmt.Sprint(m.Node)
 		err = d.takeUp(ctx, m)
-	case events.RunPropagate, "expand": // as versions before called the instances of a map
+	case events.RunPropagate, "expand": // earlier versions' name for the instances of a map
 		d.chain = fmt.Sprintf("%d/%d", m.Node, m.Part)
 		err = d.part(ctx, m)
 	case events.RunReconcile:
@@ -47,16 +47,16 @@ func (d *driver) handle(ctx context.Context, m events.Run, deliveries int) (err 
 	default:
 		return fmt.Errorf("worker: unknown message kind %q", m.Kind)
 	}
-	// After an error as well: a process that is frozen between messages may
-	// never come to it.
+	// Flush after an error as well: a process that is frozen between messages may
+	// never get another chance.
 	return errors.Join(err, d.flush(ctx)) //guard:log/before-delete arg 2 nil
 }
 
-// start begins a run: its roots are what is ready first. timeout is the run's, nil
-// if its message did not bring it.
+// start begins a run with its roots. timeout is the run's, nil if the message
+// does not contain it.
 func (d *driver) start(ctx context.Context, timeout *int) error {
 	d.chain = "start"
-	if timeout == nil { // sent by a version that did not say
+	if timeout == nil { // sent by an earlier version
 		if err := d.load(ctx); err != nil {
 			return err
 		}
@@ -75,8 +75,8 @@ func (d *driver) start(ctx context.Context, timeout *int) error {
 	return d.propagate(ctx, done{node: events.Start})
 }
 
-// stopped sees to a run that has ended or is to end, and reports whether it is
-// such a one.
+// stopped handles a run that has ended or must end, and reports whether it is
+// one.
 func (d *driver) stopped(ctx context.Context) (bool, error) {
 	switch {
 	case d.run.Status.RunEnded():
@@ -90,7 +90,7 @@ func (d *driver) stopped(ctx context.Context) (bool, error) {
 // takeUp makes the attempt that a message is about.
 func (d *driver) takeUp(ctx context.Context, m events.Run) error {
 	kind := m.Type
-	if d.scarce && kind == "" { // sent by a version that did not say
+	if d.scarce && kind == "" { // sent by an earlier version
 		if err := d.load(ctx); err != nil {
 			return err
 		}
@@ -117,7 +117,7 @@ func (d *driver) takeUp(ctx context.Context, m events.Run) error {
 	return d.drive(ctx, r, place)
 }
 
-// part does one part of a wide propagation.
+// part handles one part of a wide propagation.
 func (d *driver) part(ctx context.Context, m events.Run) error {
 	if err := d.load(ctx); err != nil {
 		return err
@@ -131,8 +131,8 @@ func (d *driver) part(ctx context.Context, m events.Run) error {
 	return d.goOn(ctx)
 }
 
-// propagate goes on from finished nodes and drives one of the tasks that are
-// ready then.
+// propagate propagates finished nodes and runs one of the tasks that become
+// ready.
 func (d *driver) propagate(ctx context.Context, from ...done) error {
 	if err := d.graph.propagate(ctx, from...); err != nil {
 		return err
@@ -140,8 +140,8 @@ func (d *driver) propagate(ctx context.Context, from ...done) error {
 	return d.goOn(ctx)
 }
 
-// goOn ends the run if that is due, or drives one of the ready nodes and
-// enqueues the others.
+// goOn ends the run if it is finished. Otherwise it runs one of the ready nodes
+// and enqueues the others.
 func (d *driver) goOn(ctx context.Context) error {
 	r, place, err := d.next(ctx)
 	if err != nil || r == nil {
@@ -150,8 +150,9 @@ func (d *driver) goOn(ctx context.Context) error {
 	return d.drive(ctx, *r, place)
 }
 
-// drive makes an attempt and goes on with what it makes ready, one task after
-// the other, as long as there is one and time for it. The rest is enqueued.
+// drive makes an attempt and continues with a task that it makes ready, one
+// after the other, as long as there is one and time for it. The others are
+// enqueued.
 func (d *driver) drive(ctx context.Context, r ready, p *place) error {
 	defer func() { p.giveBack() }()
 	for own := true; ; own = false {
@@ -177,15 +178,15 @@ func (d *driver) drive(ctx context.Context, r ready, p *place) error {
 	}
 }
 
-// follow goes on from a node that is finished, or is a map whose instances are
-// to begin.
+// follow continues from a node that is finished, or is a map whose instances
+// are to begin.
 func (d *driver) follow(ctx context.Context, n engine.Node, item *runstate.Node) error {
 	if d.run == nil {
 		if err := d.load(ctx); err != nil {
 			return err
 		}
 	}
-	if d.run.Status.RunEnded() { // followed before, up to the end
+	if d.run.Status.RunEnded() { // this was done before, and ended the run
 		return d.lifecycle.archive(ctx)
 	}
 	if !item.Status.Terminal() {
@@ -198,7 +199,7 @@ func (d *driver) follow(ctx context.Context, n engine.Node, item *runstate.Node)
 	return d.graph.propagate(ctx, *from)
 }
 
-// finish ends the run if the graph has come to its end.
+// finish ends the run if the graph has reached its end.
 func (d *driver) finish(ctx context.Context) error {
 	switch {
 	case d.graph.onFailureDone:
@@ -214,16 +215,16 @@ func (d *driver) finish(ctx context.Context) error {
 	return nil
 }
 
-// The bounds of what hangs on one message, because all of it is followed again
-// if the message is delivered again, by a crash for one.
+// Limits of the work on one message. All of it is repeated if the message is
+// delivered again, for example after a crash.
 const (
 	// MaxInline is how many tasks a worker runs one after the other.
 	MaxInline = 256
-	// maxSiblings is how many ready nodes it keeps one of.
+	// maxSiblings is the number of ready nodes of which it keeps one.
 	maxSiblings = queue.MaxBatch
 )
 
-// next keeps one ready node for this worker, with the place it needs, and
+// next keeps one ready node for this worker, with the slot it needs, and
 // enqueues the others.
 func (d *driver) next(ctx context.Context) (*ready, *place, error) {
 	if err := d.finish(ctx); err != nil {
@@ -262,7 +263,7 @@ func (d *driver) next(ctx context.Context) (*ready, *place, error) {
 	return &nodes[0], place, nil
 }
 
-// need is how long a node may take.
+// need returns how long a node may take.
 func (d *driver) need(r ready) time.Duration {
 	task, err := d.task(r.node)
 	if err != nil {

@@ -16,26 +16,27 @@ import (
 	"millrace/shared/run/sandbox"
 )
 
-// The times of an attempt past its own.
+// Times allowed after an attempt's own timeout.
 const (
-	overrun = 2 * time.Second  // how long an executor that keeps the time-out by itself may take to say so
-	abandon = 15 * time.Second // how long one whose context is over may take to return
+	overrun = 2 * time.Second  // for an executor that enforces the timeout by itself to report it
+	abandon = 15 * time.Second // for an executor to return after its context ended
 )
 
 // begin is an attempt that is ready to execute.
 type begin struct {
 	executor executor.Executor
 	attempt  *executor.Attempt
-	cut      bool // the run's deadline ends it, before the task's own time-out
+	cut      bool // the run's deadline ends it before the task's own timeout
 	// preparation is how long it may take until the task's own code begins, 0 if
-	// that is at once; told: Attempt.Begin is called then.
+	// it begins at once. told means that Attempt.Begin is called then.
 	preparation time.Duration
 	told        bool
 }
 
-// prepare does what comes between a claim and the execution. It returns nil if
-// that was all: the run was stopped, the condition does not hold, the task is a
-// map, or it cannot run. An error says that a service was not there.
+// prepare does what is needed between claim and execution. It returns nil if
+// there is nothing to execute: the run was stopped, the condition is false, the
+// task is a map, or it cannot run. An error means that a service was not
+// available.
 func (a *attempts) prepare(ctx context.Context, w *attempt) (*begin, outcome, error) {
 	if err := a.load(ctx); err != nil { //guard:fence/anew when a.run == nil
 		return nil, outcome{}, err
@@ -91,14 +92,14 @@ func (a *attempts) prepare(ctx context.Context, w *attempt) (*begin, outcome, er
 	return b, outcome{}, nil
 }
 
-// refuse completes an attempt that is not to begin.
+// refuse completes an attempt that must not begin.
 func (a *attempts) refuse(ctx context.Context, w *attempt, result executor.Result) (*begin, outcome, error) {
 	out, err := a.complete(ctx, w, result, nil)
 	return nil, out, err
 }
 
-// decideToRun evaluates a task's condition, and the list that it is mapped over.
-// It reports whether the attempt is over with that.
+// decideToRun evaluates a task's condition and the list that it is mapped over.
+// It reports whether this completed the attempt.
 func (a *attempts) decideToRun(ctx context.Context, w *attempt) (over bool, out outcome, err error) {
 	if w.ref.Kind != engine.KindTask {
 		return false, outcome{}, nil
@@ -124,7 +125,7 @@ func (a *attempts) decideToRun(ctx context.Context, w *attempt) (over bool, out 
 	return false, outcome{}, nil
 }
 
-// execute runs a claimed attempt to its end, and completes it.
+// execute executes a claimed attempt and completes it.
 func (a *attempts) execute(ctx context.Context, w *attempt, b *begin) (outcome, error) {
 	defer a.place.giveBack()
 	a.Log.DebugContext(ctx, "attempt begins")
@@ -168,7 +169,7 @@ func (a *attempts) execute(ctx context.Context, w *attempt, b *begin) (outcome, 
 	if begun := w.begun.Load(); begun != 0 {
 		w.item.StartedAt = clock.Millis(begun) //guard:begin/started drop
 	}
-	a.place.giveBack() // the result may have to wait for the store
+	a.place.giveBack() // writing the result may have to wait for the store
 	switch why := h.stopped(); {
 	case why == leaseLost:
 		a.Log.WarnContext(ctx, "lease lost", "node", w.node)
@@ -176,7 +177,7 @@ func (a *attempts) execute(ctx context.Context, w *attempt, b *begin) (outcome, 
 	case why != "":
 		return outcome{stopped: why}, nil
 	case ctx.Err() != nil: //guard:attempt/stopped false
-		return outcome{}, ctx.Err() // the worker stops: its lease runs out
+		return outcome{}, ctx.Err() // the worker stops and its lease expires
 	case result.Unstarted != "":
 		_, err := a.giveBack(ctx, w, result.Unstarted)
 		return outcome{}, err
@@ -189,13 +190,13 @@ func (a *attempts) execute(ctx context.Context, w *attempt, b *begin) (outcome, 
 	}
 	if !returned {
 		a.Log.ErrorContext(ctx, "executor does not return: abandoned", "type", w.task.Type)
-		result.Failure.Final = true // another attempt would run beside it
+		result.Failure.Final = true // another attempt would run concurrently
 	}
 	return a.complete(ctx, w, result, h)
 }
 
-// attend waits for the executor to return; for one that does not heed its
-// context only so long. It reports whether it has returned.
+// attend waits for the executor to return, for a limited time if it ignores its
+// context. It reports whether the executor has returned.
 func (a *attempts) attend(ctx context.Context, b *begin) (executor.Result, bool) {
 	done := make(chan executor.Result, 1)
 	go func() { done <- a.call(ctx, b) }()
@@ -214,7 +215,7 @@ func (a *attempts) attend(ctx context.Context, b *begin) (executor.Result, bool)
 	}
 }
 
-// call executes. A panic ends the attempt alone.
+// call calls the executor. A panic ends only this attempt.
 func (a *attempts) call(ctx context.Context, b *begin) (result executor.Result) {
 	defer func() {
 		if p := recover(); p != nil { //guard:execute/panic when false

@@ -61,7 +61,7 @@ func (a *attempts) expand(ctx context.Context, w *attempt) (outcome, error) {
 }
 
 // keepList stores an evaluated list, a small one in the item, and returns the
-// actions that note it there, with its hash.
+// actions that record it there, with its hash.
 func (a *attempts) keepList(ctx context.Context, w *attempt, list []json.RawMessage) ([]table.Action, string, error) {
 	raw, err := json.Marshal(list)
 	if err != nil {
@@ -94,7 +94,7 @@ func (a *attempts) keepList(ctx context.Context, w *attempt, list []json.RawMess
 	return do, hash, nil
 }
 
-// sameList reports whether the run that is retried mapped over the same list.
+// sameList reports whether the source run mapped over the same list.
 func (a *attempts) sameList(ctx context.Context, w *attempt, hash string) (bool, error) {
 	in, err := a.inputs(ctx)
 	if err != nil || in.Reuse == nil {

@@ -14,21 +14,21 @@ import (
 	"millrace/shared/run/runstate"
 )
 
-// The bounds of what is told of failures.
+// Limits of descriptions of failures.
 const (
-	mostBlamed = 3   // tasks that a run's error names
-	mostBlame  = 300 // bytes of the error of each
-	// MostFailed is how many failures the on_failure task is told of.
+	mostBlamed = 3   // tasks named in a run's error
+	mostBlame  = 300 // bytes of each one's error
+	// MostFailed is the number of failures passed to the on_failure task.
 	MostFailed = 100
 )
 
-// failures tells which tasks of a run failed, once all of them are finished.
+// failures is the failed tasks of a run whose tasks are all finished.
 type failures struct {
 	*session
-	items map[engine.Node]*runstate.Node // of the tasks: status, width and outcome
+	items map[engine.Node]*runstate.Node // of tasks: status, width and outcome
 }
 
-// failures reads how the tasks of the run ended.
+// failures reads the statuses of the run's tasks.
 func (s *session) failures(ctx context.Context) (*failures, error) {
 	f := &failures{s, map[engine.Node]*runstate.Node{}}
 	span := runstate.Span{To: s.flow.plan.End()}
@@ -36,7 +36,7 @@ func (s *session) failures(ctx context.Context) (*failures, error) {
 		runstate.Only(runstate.NodeStatus, runstate.NodeWidth, runstate.NodeCarried))
 }
 
-// failed lists the tasks that failed by themselves, ascending.
+// failed returns the tasks that failed by themselves, ascending.
 func (f *failures) failed() []engine.Node {
 	var out []engine.Node
 	for n, item := range f.items {
@@ -52,9 +52,9 @@ func hasFailed(item *runstate.Node) bool {
 	return item.Status == engine.Failed || item.Status == engine.TimedOut
 }
 
-// decisive lists the failed tasks that gave the run its outcome, ascending: the
-// sinks with that outcome, or what made them UPSTREAM_FAILED. A failure that a
-// trigger rule tolerated is none of them.
+// decisive returns the failed tasks that determined the run's outcome,
+// ascending: the sinks with that outcome, or the tasks that made them
+// UPSTREAM_FAILED. Failures that a trigger rule tolerated are not included.
 func (f *failures) decisive(worst engine.Outcome) []engine.Node {
 	seen, found := map[int]bool{}, []engine.Node(nil)
 	todo := slices.Clone(f.flow.Sinks())
@@ -76,7 +76,7 @@ func (f *failures) decisive(worst engine.Outcome) []engine.Node {
 	return found
 }
 
-// instances lists the first failed instances of a map, and counts all.
+// instances returns the first failed instances of a map, and the number of all.
 func (f *failures) instances(ctx context.Context, task engine.Node, width, most int) (first []engine.Node, count int, err error) {
 	from, to, _, _ := f.flow.plan.MapNodes(int(task), width)
 	for item, err := range runstate.SpanNodes(ctx, f.Table, f.org, f.id, runstate.Span{From: from, To: to}, runstate.Only(runstate.NodeStatus)) {
@@ -93,8 +93,8 @@ func (f *failures) instances(ctx context.Context, task engine.Node, width, most 
 	return first, count, nil
 }
 
-// blame names a failed task, or the first failed instance of a map, and says why
-// it failed.
+// blame names a failed task, or the first failed instance of a map, and its
+// error.
 func (f *failures) blame(ctx context.Context, n engine.Node) (string, error) {
 	task := int(n)
 	name, rest := f.flow.Tasks[task].Name, ""
@@ -103,7 +103,7 @@ func (f *failures) blame(ctx context.Context, n engine.Node) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		if count > 0 { // or the map failed although its instances succeeded
+		if count > 0 { // otherwise the map failed although its instances succeeded
 			n = first[0]
 			name = fmt.Sprintf("%s[%d]", name, n-f.flow.plan.Instance(task, 0))
 			rest = fmt.Sprintf("; %d of %d instances failed", count, *width)
@@ -123,8 +123,8 @@ func (f *failures) blame(ctx context.Context, n engine.Node) (string, error) {
 	return fmt.Sprintf("%s (%s%s)", name, shorten(why, mostBlame), rest), nil
 }
 
-// verdict is the error of a run that ends with a status other than SUCCEEDED: how
-// many of its tasks failed, and those that decided it.
+// verdict returns the error of a run that did not succeed: how many of its
+// tasks failed, and which of them decided it.
 func (f *failures) verdict(ctx context.Context, to engine.Status) (string, error) {
 	decisive := f.decisive(to.Outcome())
 	var blamed []string
@@ -142,8 +142,8 @@ func (f *failures) verdict(ctx context.Context, to engine.Status) (string, error
 	return clip(text), nil
 }
 
-// failedTask is a task, or an instance of a map, that failed, as the on_failure
-// task is told of it.
+// failedTask is a failed task, or instance of a map, as the on_failure task
+// sees it.
 type failedTask struct {
 	TaskName     string `json:"task_name"`
 	MapIndex     *int   `json:"map_index"`
@@ -152,8 +152,8 @@ type failedTask struct {
 	ErrorMessage string `json:"error_message"`
 }
 
-// list tells the on_failure task of what failed, in the order of the plan: the
-// first MostFailed tasks and instances, and how many there are.
+// list returns the failures for the on_failure task, in the order of the plan:
+// the first MostFailed tasks and instances, and the number of all.
 func (f *failures) list(ctx context.Context) (*executor.Failures, error) {
 	var nodes []engine.Node
 	out := &executor.Failures{}
@@ -197,8 +197,8 @@ func (f *failures) list(ctx context.Context) (*executor.Failures, error) {
 	return out, err
 }
 
-// tellFailures has the on_failure task see what failed: as an argument, or in its
-// expressions.
+// tellFailures passes the failures to the on_failure task, as an argument or in
+// its expressions.
 func (a *attempts) tellFailures(out *executor.Attempt) {
 	out.Failed = func(ctx context.Context) (*executor.Failures, error) {
 		f, err := a.failures(ctx)
@@ -226,7 +226,8 @@ func (a *attempts) tellFailures(out *executor.Attempt) {
 	}
 }
 
-// clipTraceback cuts a traceback to what a record keeps: its end tells most.
+// clipTraceback truncates a traceback to the length that a record stores. It
+// keeps the end, which is the most informative part.
 func clipTraceback(s string) string {
 	if len(s) <= runstate.MaxTraceback {
 		return s
@@ -238,7 +239,7 @@ func clipTraceback(s string) string {
 	return "…\n" + strings.ToValidUTF8(s, "")
 }
 
-// shorten makes one line of a message, of so many bytes at most.
+// shorten returns a message as one line of at most most bytes.
 func shorten(s string, most int) string {
 	s = strings.Join(strings.Fields(s), " ")
 	if len(s) <= most {

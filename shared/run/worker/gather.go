@@ -13,8 +13,8 @@ import (
 	"millrace/shared/run/runstate"
 )
 
-// collect ends a mapped task whose instances are all finished. item is the map's
-// own where it was read because this may have been done before.
+// collect ends a mapped task whose instances are all finished. item is the
+// map's own item if it was read, because this may have been done before.
 func (g *graph) collect(ctx context.Context, n engine.Node, last done, item *runstate.Node) (*done, error) {
 	if item != nil && item.Status.Terminal() { //guard:map/collected drop
 		return g.doneOf(ctx, n, item)
@@ -55,7 +55,7 @@ func (g *graph) collect(ctx context.Context, n engine.Node, last done, item *run
 	})
 	if failed, ok := errors.AsType[*table.ConditionError](err); ok {
 		//guard:map/again return nil, nil
-		stored = failed.Old // ended before, by another message from the last join
+		stored = failed.Old // ended before by another message from the last join
 	} else if err != nil {
 		return nil, fmt.Errorf("end map %d: %w", n, err)
 	} else if status == engine.Succeeded {
@@ -76,8 +76,8 @@ func (g *graph) collect(ctx context.Context, n engine.Node, last done, item *run
 	return g.doneOf(ctx, n, item)
 }
 
-// gather makes the list of the instances' outputs, in order, null where one did
-// not succeed.
+// gather stores the list of the instances' outputs, in order, null for those
+// that did not succeed.
 func (g *graph) gather(ctx context.Context, task, width int) ([]table.Action, error) {
 	first, end, _, _ := g.flow.plan.MapNodes(task, width)
 	var list blob.Spool

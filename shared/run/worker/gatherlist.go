@@ -13,26 +13,28 @@ import (
 	"millrace/shared/run/runstate"
 )
 
-// The bounds of what is read ahead of a list's outputs. A larger output is
-// streamed when its turn comes.
+// Limits of reading a list's outputs ahead. A larger output is streamed in its
+// turn.
 const (
-	aheadReads = 16      // at once, from the object store
-	aheadBytes = 4 << 20 // read, or being read, and not yet written
+	aheadReads = 16      // concurrent reads of the object store
+	aheadBytes = 4 << 20 // read or being read, and not yet written
 	aheadMost  = 1 << 20 // of one output
 )
 
-// tooLarge is a list of outputs, by its bytes, that no task may be handed.
+// tooLarge is the error of a list of outputs that no task can take. Its value
+// is the size in bytes.
 type tooLarge int64
 
-// Error says what is wrong.
+// Error implements error.
 func (n tooLarge) Error() string {
 	return fmt.Sprintf("its outputs have %d bytes as a list, at most %d are handed on", int64(n), MaxOutput)
 }
 
-// WriteOutputs writes the list of the outputs of a map's instances, which are the
-// nodes of a span, in order: null where one did not succeed. It holds a page of
-// nodes and what it reads ahead of the object store, a few MB. Errors: tooLarge,
-// even where an output cannot be read; those of the table, the store and to.
+// WriteOutputs writes the list of the outputs of a map's instances, which are
+// the nodes of a span, in order: null for those that did not succeed. It uses a
+// few MB of memory: a page of nodes and the outputs that it reads ahead.
+// Errors: tooLarge, even if an output cannot be read; those of the table, the
+// store and to.
 func WriteOutputs(ctx context.Context, t table.Table, b blob.Store, org, run string, instances runstate.Span, to io.Writer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	l := &outputList{ctx: ctx, blob: b, to: bufio.NewWriterSize(to, 64<<10), sep: '['}
@@ -65,32 +67,31 @@ func WriteOutputs(ctx context.Context, t table.Table, b blob.Store, org, run str
 	return l.end()
 }
 
-// listed is an output on its way into the list.
+// listed is an output to be written to the list.
 type listed struct {
 	node engine.Node
-	text string // of one that is not in the object store
+	text string // if it is not in the object store
 	ref  string
 	size int64
-	read func() ([]byte, error) // of one that is read ahead: waits for it
+	read func() ([]byte, error) // waits for an output that is read ahead
 }
 
-// outputList writes outputs one after the other and reads later ones meanwhile.
+// outputList writes outputs one after the other and meanwhile reads later ones.
 type outputList struct {
 	ctx   context.Context
 	blob  blob.Store
 	to    *bufio.Writer
 	sep   byte
-	total int64 // bytes, but for the last bracket
-	err   error // the first; sizes are added up all the same
+	total int64 // bytes, without the closing bracket
+	err   error // the first; sizes are summed nevertheless
 
-	queue   []*listed // to be written, the first of which is awaited
+	queue   []*listed // to be written; the first is awaited
 	held    int64     // bytes of the queue
-	pending int       // of the queue, those read ahead
+	pending int       // number of those in the queue that are read ahead
 	reads   sync.WaitGroup
 }
 
-// add takes the next output. What waits is written as far as needed to stay
-// within the bounds.
+// add adds an output. It writes queued outputs until the limits are met.
 func (l *outputList) add(out *listed) {
 	bytes := int64(len(out.text))
 	if out.ref != "" {
@@ -112,7 +113,7 @@ func (l *outputList) add(out *listed) {
 	}
 }
 
-// weight is what an output in the queue takes in memory.
+// weight returns the memory that a queued output takes.
 func (o *listed) weight() int64 {
 	if o.read != nil {
 		return o.size
@@ -120,7 +121,7 @@ func (o *listed) weight() int64 {
 	return int64(len(o.text))
 }
 
-// readAhead begins to read an output.
+// readAhead starts to read an output.
 func (l *outputList) readAhead(out *listed) {
 	var data []byte
 	var err error
@@ -140,7 +141,7 @@ func (l *outputList) write() {
 	out := l.queue[0]
 	l.queue = l.queue[1:]
 	l.held -= out.weight()
-	_ = l.to.WriteByte(l.sep) // an error is told again by what follows
+	_ = l.to.WriteByte(l.sep) // later calls return the error again
 	l.sep = ','
 	var err error
 	switch {
@@ -160,7 +161,7 @@ func (l *outputList) write() {
 	}
 }
 
-// stream writes an output that is too large to be held.
+// stream writes an output that is too large for memory.
 func (l *outputList) stream(out *listed) error {
 	body, obj, err := l.blob.Get(l.ctx, out.ref, nil)
 	if err != nil {
@@ -174,10 +175,10 @@ func (l *outputList) stream(out *listed) error {
 	return err
 }
 
-// end writes what is left.
+// end writes the rest.
 func (l *outputList) end() error {
 	if l.total+1 > MaxOutput {
-		return tooLarge(l.total + 1) // whatever else went wrong: it will be no smaller next time
+		return tooLarge(l.total + 1) // whatever other errors there were: it will not be smaller next time
 	}
 	for len(l.queue) > 0 && l.err == nil {
 		l.write()

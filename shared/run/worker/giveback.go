@@ -14,24 +14,25 @@ import (
 	"millrace/shared/run/runstate"
 )
 
-// The delays before an attempt that was given back is tried again.
+// Delays before a released attempt is tried again.
 const (
 	firstDefer = time.Second
 	mostDefer  = time.Minute
 )
 
-// missingObject is an object that is gone: waiting does not bring it back.
+// missingObject is the error of an object that does not exist: waiting does not
+// bring it back.
 type missingObject string
 
-// Error says what is gone.
+// Error implements error.
 func (m missingObject) Error() string {
 	return fmt.Sprintf("object %s is gone from the object store", string(m))
 }
 
 func missing(key string) error { return missingObject(key) }
 
-// lasting tells an error that waiting does not mend from one of a service that
-// is not there for a while. Its result is how the attempt then ends.
+// lasting distinguishes an error that waiting does not mend from that of a
+// service that is temporarily unavailable. The result is that of the attempt.
 func lasting(err error) (executor.Result, bool) {
 	var gone missingObject
 	switch {
@@ -51,11 +52,11 @@ func lasting(err error) (executor.Result, bool) {
 	return executor.Result{}, false
 }
 
-// unable deals with a claimed attempt that could not begin: what cannot get
-// better ends it, for all else it is given back.
+// unable handles a claimed attempt that could not begin. A permanent error ends
+// it; otherwise it is released.
 func (a *attempts) unable(ctx context.Context, w *attempt, err error) (outcome, error) {
 	if ctx.Err() != nil {
-		return outcome{}, err // the worker stops: its lease runs out
+		return outcome{}, err // the worker stops and its lease expires
 	}
 	if errors.Is(err, errNoRun) {
 		return outcome{}, err
@@ -71,15 +72,15 @@ func (a *attempts) unable(ctx context.Context, w *attempt, err error) (outcome, 
 	}
 	given, failed := a.giveBack(ctx, w, reason)
 	if failed == nil && !given {
-		failed = err // what failed may have been done: its message finds out
+		failed = err // the write may have been made: its message will show
 	}
 	return outcome{}, failed
 }
 
-// giveBack gives up the lease of an attempt whose own code has not begun, for a
-// cause outside of it, and enqueues it anew. That counts neither as a retry nor
-// as a lost worker; the run's deadline ends it. reason is shown to users. It
-// reports false if the lease is not ours any more.
+// giveBack releases the lease of an attempt whose own code has not begun, for
+// an external reason, and enqueues it again. This counts neither as a retry nor
+// as a lost worker; only the run's deadline limits it. reason is shown to
+// users. It returns false if the worker no longer owns the lease.
 func (a *attempts) giveBack(ctx context.Context, w *attempt, reason string) (bool, error) {
 	delay := min(firstDefer<<min(w.item.Deferred, 10), mostDefer)
 	due := millis(a.Clock.Now().Add(delay))

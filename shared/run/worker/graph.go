@@ -9,27 +9,26 @@ import (
 	"millrace/shared/run/runstate"
 )
 
-// graph follows a run's plan: it propagates what has finished to what depends
-// on it, decides those nodes, and expands maps. What it may find to run stands
-// in ready, and in worst or onFailureDone that the run is to end; the driver
-// sees to both.
+// graph follows a run's plan: it propagates finished nodes to their dependents,
+// decides those, and expands maps. Nodes to run are collected in ready. worst
+// or onFailureDone is set when the run is to end. The driver acts on both.
 type graph struct {
 	*session
 
 	ready         []ready
-	worst         *engine.Outcome                // END: all sinks are finished
+	worst         *engine.Outcome                // END is reached: all sinks are finished
 	onFailureDone bool                           // the on_failure task is finished
-	sources       map[engine.Node]*runstate.Node // items of the run that is retried, read ahead
+	sources       map[engine.Node]*runstate.Node // items of the source run, read ahead
 }
 
-// done is a finished node, as propagation goes on from it.
+// done is a finished node to be propagated.
 type done struct {
 	node    engine.Node
 	outcome engine.Outcome
 	width   int // of the map that the node belongs to
 }
 
-// doneOf is the done of a finished node's item.
+// doneOf returns the done of a finished node's item.
 func (g *graph) doneOf(ctx context.Context, n engine.Node, item *runstate.Node) (*done, error) {
 	d := &done{node: n, outcome: item.Outcome()}
 	ref, err := g.flow.plan.Ref(n)
@@ -46,7 +45,7 @@ func (g *graph) doneOf(ctx context.Context, n engine.Node, item *runstate.Node) 
 	return d, nil
 }
 
-// targets are the nodes that a finished one leads to.
+// targets returns the nodes that a finished one leads to.
 func (g *graph) targets(d done) []engine.Target {
 	if d.node != events.Start {
 		return g.flow.plan.Targets(d.node, d.width)
@@ -59,7 +58,8 @@ func (g *graph) targets(d done) []engine.Target {
 	return out
 }
 
-// reachEnd notes that all sinks are finished, with the worst of their outcomes.
+// reachEnd records that all sinks are finished, with the worst of their
+// outcomes.
 func (g *graph) reachEnd(worst engine.Outcome) { g.worst = &worst }
 
 // atEnd reports whether the run is to end.
@@ -74,12 +74,12 @@ func (g *graph) endsMap(d done, t engine.Ref) bool {
 	return err == nil && from.Kind == engine.KindJoin && from.Task == t.Task
 }
 
-// take returns the nodes that are ready, and forgets them.
+// take returns the nodes that are ready and empties the list.
 func (g *graph) take() []ready {
 	nodes := g.ready
 	g.ready = nil
 	return nodes
 }
 
-// errNoItem is an item that propagation relies on and that is not there.
+// errNoItem means that an item that propagation needs does not exist.
 var errNoItem = errors.New("no item to go on from")

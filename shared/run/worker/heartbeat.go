@@ -11,30 +11,31 @@ import (
 	"millrace/shared/run/runstate"
 )
 
-// heartbeat keeps an attempt's lease, and reads whether the run was stopped. Its
-// context ends when the attempt must stop: early enough that it has stopped
-// before another owner may claim it, on clocks that agree within [Heartbeat].
+// heartbeat renews an attempt's lease and reads whether the run was stopped.
+// Its context ends when the attempt must stop: early enough that it has stopped
+// before another worker may claim it, if their clocks agree within [Heartbeat].
 type heartbeat struct {
 	context.Context
 	cancel  context.CancelCauseFunc
 	done    chan struct{}
 	item    *runstate.Node
-	until   time.Time   // the end of the lease as the table has it for sure
-	waiting atomic.Bool // the attempt is over and its result waits to be stored
-	// news: the attempt is not begun a while after its claim, or has begun; its
-	// item says so from the next renewal on, which is made at once.
+	until   time.Time   // the end of the lease that is certainly stored
+	waiting atomic.Bool // the attempt is over and its result is waiting to be stored
+	// news: the attempt has not begun some time after its claim, or it has begun.
+	// The next renewal, made at once, writes that to its item.
 	news   chan struct{}
-	marked bool // the item says that the attempt has not begun
+	marked bool // the item has the mark that the attempt has not begun
 }
 
-// settling is how long an attempt may take to begin before its item says that it
-// has not: most begin within it, and cost no write then.
+// settling is how long an attempt may take to begin before that is written to
+// its item. Most begin within it and save the write.
 const settling = 500 * time.Millisecond
 
-// preparing is what the item of an attempt says whose own code has not begun.
+// preparing is the reason in the item of an attempt whose own code has not
+// begun.
 const preparing = "It waits until its interpreter has started and imported its module."
 
-// prepares has the item say that the attempt has not begun, if that takes long.
+// prepares has the item marked as not begun if preparation takes long.
 func (h *heartbeat) prepares(w *attempt) {
 	timer := time.AfterFunc(settling, func() {
 		if w.begun.Load() == 0 {
@@ -44,7 +45,7 @@ func (h *heartbeat) prepares(w *attempt) {
 	context.AfterFunc(h, func() { timer.Stop() })
 }
 
-// tell has the heartbeat renew the lease if there is something new to say.
+// tell renews the lease early if there is news.
 func (h *heartbeat) tell() {
 	select {
 	case h.news <- struct{}{}:
@@ -52,8 +53,8 @@ func (h *heartbeat) tell() {
 	}
 }
 
-// begun is what the next renewal is to say of an attempt's begin: nothing, if the
-// item says so already.
+// begun returns the actions of the next renewal that record whether the attempt
+// has begun; none if the item is up to date.
 func (h *heartbeat) begun(w *attempt) []table.Action {
 	begun := w.begun.Load()
 	switch {
@@ -65,13 +66,13 @@ func (h *heartbeat) begun(w *attempt) []table.Action {
 	return nil
 }
 
-// stop is why an attempt had to stop.
+// stop is the reason why an attempt had to stop.
 type stop string
 
-// Error names the reason.
+// Error implements error.
 func (s stop) Error() string { return "worker: stopped: " + string(s) }
 
-// heartbeat begins to keep an attempt's lease.
+// heartbeat starts to renew an attempt's lease.
 func (a *attempts) heartbeat(ctx context.Context, w *attempt) *heartbeat {
 	h := &heartbeat{done: make(chan struct{}), news: make(chan struct{}, 1), item: w.item, until: w.item.LeaseUntil.Time()}
 	h.Context, h.cancel = context.WithCancelCause(ctx)
@@ -88,7 +89,7 @@ func (a *attempts) heartbeat(ctx context.Context, w *attempt) *heartbeat {
 func (a *attempts) keep(h *heartbeat, w *attempt, woken <-chan struct{}) {
 	next := time.NewTimer(Heartbeat)
 	defer next.Stop()
-	var say []table.Action // once the item is to say something
+	var say []table.Action // nil until there is something to record
 	for {
 		select {
 		case <-h.Done():
@@ -103,7 +104,7 @@ func (a *attempts) keep(h *heartbeat, w *attempt, woken <-chan struct{}) {
 		asked := a.Clock.Now()
 		limit := min(h.until.Sub(asked)-Heartbeat, 2*Heartbeat)
 		if h.waiting.Load() {
-			limit = 2 * Heartbeat // what is late now is a write, and no execution
+			limit = 2 * Heartbeat // only a write is pending, not an execution
 		}
 		//guard:heartbeat/hangs arg 2 100 * Lease
 		limited, done := context.WithTimeout(h, limit)
@@ -118,7 +119,7 @@ func (a *attempts) keep(h *heartbeat, w *attempt, woken <-chan struct{}) {
 		}
 		switch {
 		case err != nil && (h.waiting.Load() || h.until.Sub(a.Clock.Now()) > Heartbeat): //guard:heartbeat/fails drop operand 2
-			next.Reset(heartbeatAgain) // another fits before the lease is over
+			next.Reset(heartbeatAgain) // there is time for another before the lease expires
 			continue
 		case err != nil:
 			why = leaseLost
@@ -131,14 +132,14 @@ func (a *attempts) keep(h *heartbeat, w *attempt, woken <-chan struct{}) {
 	}
 }
 
-// close stops the heartbeat. The attempt's item then has its lease.
+// close stops the heartbeat and sets the lease of the attempt's item.
 func (h *heartbeat) close() {
 	h.cancel(nil)
 	<-h.done
 	h.item.LeaseUntil = millis(h.until)
 }
 
-// stopped is why the attempt must stop, "" if it may go on.
+// stopped returns why the attempt must stop, "" if it may continue.
 func (h *heartbeat) stopped() string {
 	if why, ok := errors.AsType[stop](context.Cause(h)); ok {
 		return string(why)
@@ -146,13 +147,13 @@ func (h *heartbeat) stopped() string {
 	return ""
 }
 
-// heartbeatAgain is when a heartbeat that failed is made again.
+// heartbeatAgain is the delay before a failed heartbeat is repeated.
 const heartbeatAgain = time.Second
 
-// renew keeps the lease, and reads the fence. It returns why the attempt must
-// stop, "" if it may go on, and whether the lease was renewed for sure, which it
-// may have been if the fence could not be read. say is what the item says of the
-// attempt from then on.
+// renew renews the lease and reads the fence. It returns why the attempt must
+// stop, "" if it may continue, and whether the lease was certainly renewed,
+// which may be so even if the fence could not be read. say are further actions
+// on the item.
 func (a *attempts) renew(ctx context.Context, n engine.Node, nonce string, say ...table.Action) (why string, renewed bool, err error) {
 	_, err = a.Table.Update(ctx, table.Update{
 		Key: runstate.NodeKey(a.org, a.id, n),
@@ -176,9 +177,9 @@ func (a *attempts) renew(ctx context.Context, n engine.Node, nonce string, say .
 	return run.Fenced(a.Clock.Now()), true, nil //guard:heartbeat/fence return "", true, nil
 }
 
-// fresh makes sure that an attempt still has its lease when it begins: a worker
-// may have stood still since it claimed it. It returns why the attempt must not
-// begin, "" if it may.
+// fresh checks that an attempt still has its lease when it begins, because the
+// worker may have been paused since the claim. It returns why the attempt must
+// not begin, "" if it may.
 func (a *attempts) fresh(ctx context.Context, w *attempt) (string, error) {
 	for {
 		now := a.Clock.Now()

@@ -8,8 +8,8 @@ import (
 	"millrace/shared/run/runstate"
 )
 
-// beginMap begins the instances of a map whose list is evaluated: a hundred
-// here, a message for each further hundred.
+// beginMap begins the instances of a map whose list is evaluated: the first
+// hundred here, and each further hundred by a message.
 func (g *graph) beginMap(ctx context.Context, n engine.Node, item *runstate.Node) error {
 	g.remember(n, item)
 	width := *item.Width
@@ -26,7 +26,7 @@ func (g *graph) beginMap(ctx context.Context, n engine.Node, item *runstate.Node
 }
 
 // expandPart makes one hundred instances ready. Those whose results are reused
-// are finished at once.
+// finish at once.
 func (g *graph) expandPart(ctx context.Context, n engine.Node, width, part int) error {
 	task := int(n)
 	item, err := g.mapItem(ctx, task)
@@ -53,8 +53,8 @@ func (g *graph) expandPart(ctx context.Context, n engine.Node, width, part int) 
 	return g.reuseInstances(ctx, in.Reuse, task, reused)
 }
 
-// reuseInstances finishes instances of a mapped task with what the run that is
-// retried made.
+// reuseInstances finishes instances of a mapped task with the results of the
+// source run.
 func (g *graph) reuseInstances(ctx context.Context, from *runstate.Reuse, task int, nodes []engine.Node) error {
 	var before map[engine.Node]*runstate.Node
 	var err error

@@ -14,12 +14,12 @@ import (
 	"millrace/shared/run/runstate"
 )
 
-// lifecycle leads a run's life: it starts and finishes runs, stops those that
-// were cancelled or passed their deadline, and archives what has ended.
+// lifecycle starts and finishes runs, stops those that were cancelled or
+// exceeded their deadline, and archives those that ended.
 type lifecycle struct{ *session }
 
-// status is the condition that the run may turn into a status, made of the table
-// of transitions.
+// status returns the condition under which the run may change to a status, from
+// the table of transitions.
 func status(to engine.Status) table.Cond {
 	before := engine.Before(to)
 	names := make([]string, len(before))
@@ -29,8 +29,8 @@ func status(to engine.Status) table.Cond {
 	return table.In(runstate.RunStatus, names...)
 }
 
-// update changes the run's record if a condition holds, and takes it as it is
-// then. Errors: table.ErrConditionFailed.
+// update changes the run's record if a condition holds, and takes over the new
+// record. Errors: table.ErrConditionFailed.
 func (l *lifecycle) update(ctx context.Context, what string, condition table.Cond, do ...table.Action) error {
 	stored, err := l.Table.Update(ctx, table.Update{Key: runstate.RunKey(l.org, l.id), Do: do, If: condition})
 	if err != nil {
@@ -44,9 +44,9 @@ func (l *lifecycle) update(ctx context.Context, what string, condition table.Con
 	return nil
 }
 
-// start begins a run: QUEUED turns to RUNNING before any task is claimed. It
-// reports whether it was this call that did. timeout is the run's, in seconds, 0 for
-// none. The run is read by that.
+// start starts a run: QUEUED changes to RUNNING before any task is claimed. It
+// reports whether this call did so. timeout is the run's, in seconds, 0 for
+// none. The run is read as well.
 func (l *lifecycle) start(ctx context.Context, timeout int) (bool, error) {
 	now := l.Clock.Now()
 	do := []table.Action{
@@ -60,7 +60,7 @@ func (l *lifecycle) start(ctx context.Context, timeout int) (bool, error) {
 	//guard:start/first insert if d, err := true, error(nil); err == nil { return d, nil }
 	err := l.update(ctx, "start run", status(engine.Running), do...) //guard:start/queued arg 3 nil
 	if errors.Is(err, table.ErrConditionFailed) {
-		return false, l.load(ctx) // another delivery was first, or a cancel
+		return false, l.load(ctx) // another delivery or a cancel was first
 	}
 	if err != nil {
 		return false, err
@@ -74,8 +74,8 @@ func (l *lifecycle) start(ctx context.Context, timeout int) (bool, error) {
 	return true, l.plan(ctx)
 }
 
-// watchDeadline asks for a reconciliation at the deadline, if a queue can delay that
-// long; later ones the due index brings up.
+// watchDeadline requests a reconciliation at the deadline if a queue can delay
+// it that long. The due index brings up later ones.
 func (l *lifecycle) watchDeadline(ctx context.Context, now time.Time) error {
 	if l.run.Deadline == 0 {
 		return nil
@@ -86,8 +86,9 @@ func (l *lifecycle) watchDeadline(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// finish is END: all sinks are finished. A run that failed is to run its
-// on_failure task first, which it reports; any other ends.
+// finish handles the end of the graph: all sinks are finished. For a failed run
+// with an on_failure task it reports that the task is to run; any other run
+// ends.
 func (l *lifecycle) finish(ctx context.Context, worst engine.Outcome) (onFailure bool, err error) {
 	to := engine.RunStatus(worst)
 	if to == engine.Succeeded {
@@ -120,7 +121,8 @@ func (l *lifecycle) finish(ctx context.Context, worst engine.Outcome) (onFailure
 	return true, nil
 }
 
-// finishFailed ends a run whose on_failure task is over, however that ended.
+// finishFailed ends a run whose on_failure task is finished, whatever its
+// status.
 func (l *lifecycle) finishFailed(ctx context.Context) error {
 	if err := l.load(ctx); err != nil {
 		return err
@@ -163,7 +165,7 @@ func (l *lifecycle) end(ctx context.Context, to engine.Status) error {
 	return l.afterEnd(ctx)
 }
 
-// afterEnd does what follows the write that made a run terminal.
+// afterEnd follows the write that made a run terminal.
 func (l *lifecycle) afterEnd(ctx context.Context) error {
 	run := l.run
 	l.Metrics.Count(telemetry.RunsFinished, telemetry.Dimensions{Tier: run.Mode, Outcome: string(run.Status)})
@@ -173,7 +175,7 @@ func (l *lifecycle) afterEnd(ctx context.Context) error {
 	}
 	l.log(runlog.TypeRunFinished, level, "Run %s ended: %s", run.Slug, run.Status)
 	if run.Status == engine.Failed || run.Status == engine.TimedOut {
-		// The error quotes the user's code, which the service's log does not.
+		// The run's error quotes the user's code, so it is not logged here.
 		l.Log.InfoContext(ctx, "run failed", "run_slug", run.Slug, "flow", run.Flow, "version", run.Version, "status", string(run.Status))
 	}
 	l.Hub.Signal(runstate.RunSignal(l.id))

@@ -25,7 +25,7 @@ func (j *journal) log(kind, level, format string, args ...any) {
 	})
 }
 
-// event logs something that happened to an attempt.
+// event logs an event of an attempt.
 func (j *journal) event(w *attempt, kind, level, format string, args ...any) {
 	e := j.attemptEvent(w)
 	e.EventType, e.Level, e.Logger = kind, level, "millrace"
@@ -33,8 +33,8 @@ func (j *journal) event(w *attempt, kind, level, format string, args ...any) {
 	j.Logs.Append(j.org, j.id, e)
 }
 
-// logEnd logs how an attempt ended, once: the write that ends it may be made
-// again.
+// logEnd logs the end of an attempt once, because the write that ends it may be
+// repeated.
 func (j *journal) logEnd(w *attempt, kind, level, format string, args ...any) {
 	if !w.told {
 		w.told = true
@@ -53,7 +53,8 @@ func (j *journal) line(w *attempt, l sandbox.LogEvent) {
 	j.Logs.Append(j.org, j.id, e)
 }
 
-// attemptID is the id of an attempt's record. What never ran has one as well.
+// attemptID returns the id of an attempt's record. Nodes that never ran have
+// one as well.
 func (j *journal) attemptID(w *attempt) string {
 	if w.id == "" {
 		w.id = runstate.TaskRunID(j.id, w.node, max(w.item.Attempt, 1))
@@ -76,7 +77,7 @@ func took(item *runstate.Node) time.Duration {
 	return item.EndedAt.Time().Sub(item.StartedAt.Time())
 }
 
-// clip cuts a message to what a record keeps.
+// clip truncates a message to the length that a record stores.
 func clip(s string) string {
 	if len(s) <= runstate.MaxMessage {
 		return s
@@ -84,7 +85,7 @@ func clip(s string) string {
 	return strings.ToValidUTF8(s[:runstate.MaxMessage], "") + "…"
 }
 
-// mapEvent logs something that happened to a mapped task as a whole.
+// mapEvent logs an event of a mapped task as a whole.
 func (j *journal) mapEvent(task, kind, level, text string) {
 	j.Logs.Append(j.org, j.id, runlog.Event{
 		EventType: kind, Level: level, Logger: "millrace", RunID: j.id, TaskName: task,

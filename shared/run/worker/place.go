@@ -9,24 +9,25 @@ import (
 	"millrace/shared/run/executor"
 )
 
-// The times of waiting for a place.
+// Times of waiting for a slot.
 const (
-	placeWait  = 5 * time.Minute  // after which the message goes back to its queue
-	placeAgain = 15 * time.Second // for which it then stays there
+	placeWait  = 5 * time.Minute  // until the message returns to its queue
+	placeAgain = 15 * time.Second // until it is delivered again
 )
 
-// mostDeliveries is after how many deliveries a message that waits for a place is
-// sent anew. It is not to blame for the processes that died while it waited, and
-// would be given up; one that kills its process loses leases, and those are counted.
+// mostDeliveries is the number of deliveries after which a message that waits
+// for a slot is sent anew. Processes that died while it waited do not count
+// against it, otherwise it would become a dead letter. A message that kills its
+// processes loses leases, which are counted.
 const mostDeliveries = 5
 
-// place is what an attempt takes up while it executes: a Python interpreter, for
-// one. It is taken before the attempt is claimed, so that waiting for it is no
-// part of the attempt. A nil place is none.
+// place is a slot that an attempt needs while it executes, such as a Python
+// interpreter. It is reserved before the attempt is claimed, so that the wait
+// does not count as the attempt's time. A nil place is no slot.
 type place struct{ release func() }
 
-// reserve takes a place for a task type. It returns false if none was to be had
-// for so long that the message had better go back to its queue.
+// reserve waits for a slot of a task type. It returns false if the wait took so
+// long that the message should return to its queue.
 func (s *session) reserve(ctx context.Context, kind string) (*place, bool, error) {
 	scarce, ok := s.Executors[kind].(executor.Reserver)
 	if !ok {
@@ -51,7 +52,7 @@ func (s *session) reserve(ctx context.Context, kind string) (*place, bool, error
 
 func (p *place) taken() bool { return p != nil && p.release != nil }
 
-// giveBack frees the place; it may be called again.
+// giveBack frees the slot. It may be called again.
 func (p *place) giveBack() {
 	if p.taken() {
 		p.release()

@@ -13,35 +13,35 @@ import (
 	"millrace/shared/run/runstate"
 )
 
-// The bounds of what reconciliations send for tasks that are ready and that nobody has
-// taken up: their message is lost, or it waits in its queue.
+// Limits of the messages that reconciliations send for ready tasks that no
+// worker has claimed: their message is lost, or waits in its queue.
 const (
-	firstProbe = time.Minute      // age at the first, where nothing waits in the queue
-	slowProbe  = 15 * time.Minute // the same where something does
-	firstPace  = 2                // how many times the age it is at each further one, where nothing waits
-	mostPace   = 4 * time.Minute  // and the most that it grows
-	slowPace   = 4                // how many times the age it is where something does
-	maxProbes  = 10               // nodes of one reconciliation where something waits
+	firstProbe = time.Minute      // age at the first one if the queue is empty
+	slowProbe  = 15 * time.Minute // age at the first one otherwise
+	firstPace  = 2                // factor of the age at each further one if the queue is empty
+	mostPace   = 4 * time.Minute  // maximum growth of the age
+	slowPace   = 4                // factor of the age at each further one otherwise
+	maxProbes  = 10               // nodes of one reconciliation if the queue is not empty
 )
 
-// probe judges whether messages are lost. The queue tells most: where nothing
-// waits, what was not taken up for a minute is lost. Where something does it is
-// tried with a few, at ages that multiply, so that a backlog is not multiplied.
+// probe decides whether messages are lost. If the queue is empty, a message
+// that was not received for a minute is lost. Otherwise a few messages are sent
+// again, at exponentially growing ages, so that a backlog is not multiplied.
 type probe struct {
 	*session
 	now    time.Time
 	probed time.Time     // the last reconciliation that sent messages again
-	sent   bool          // this one does
-	first  time.Duration // firstProbe or slowProbe; 0 while the queue was not asked
-	left   int           // nodes that may still be sent
+	sent   bool          // this reconciliation sends messages again
+	first  time.Duration // firstProbe or slowProbe; 0 before the queue's depth is read
+	left   int           // number of nodes that may still be sent
 }
 
 func (d *driver) newProbe(now time.Time) *probe {
 	return &probe{session: d.session, now: now, probed: d.run.ProbedAt.Time()}
 }
 
-// lost reports whether a message that should have been taken up since a time is
-// to be sent again.
+// lost reports whether to send a message again that should have been received
+// at since.
 func (p *probe) lost(ctx context.Context, since clock.Millis) (bool, error) {
 	age := p.now.Sub(since.Time())
 	if age < firstProbe {
@@ -57,7 +57,7 @@ func (p *probe) lost(ctx context.Context, since clock.Millis) (bool, error) {
 			p.first, p.left = slowProbe, maxProbes
 		}
 	}
-	last := p.first // of the ages that it had
+	last := p.first // the last age at which it was judged
 	for at := last; at <= age; at = p.after(at) {
 		last = at //guard:probe/doubles when at == p.first
 	}
@@ -70,7 +70,7 @@ func (p *probe) lost(ctx context.Context, since clock.Millis) (bool, error) {
 	return true, nil
 }
 
-// after is the age at which a message is judged next.
+// after returns the next age at which a message is judged.
 func (p *probe) after(at time.Duration) time.Duration {
 	if p.first == slowProbe {
 		return at * slowPace
@@ -78,7 +78,7 @@ func (p *probe) after(at time.Duration) time.Duration {
 	return min(at*firstPace, at.Truncate(mostPace)+mostPace) //guard:probe/paced arg 2 at*firstPace
 }
 
-// noted is what a reconciliation that sent messages again writes.
+// noted returns the actions of a reconciliation that sent messages again.
 func (p *probe) noted() []table.Action {
 	if !p.sent {
 		return nil
@@ -86,8 +86,8 @@ func (p *probe) noted() []table.Action {
 	return []table.Action{table.Set(runstate.RunProbed, int64(millis(p.now)))} //guard:probe/noted return nil
 }
 
-// again is how long it is until it is worth while to judge a message again. Where
-// the queue holds others that may change soon.
+// again returns the time until the message is judged again. If the queue is not
+// empty that may change soon.
 func (p *probe) again(since clock.Millis) time.Duration {
 	age := p.now.Sub(since.Time())
 	if p.first == slowProbe { //guard:probe/backlog-again false
@@ -100,8 +100,9 @@ func (p *probe) again(since clock.Millis) time.Duration {
 	return at - age
 }
 
-// unclaimedSince judges a task that is ready since a time and that nobody has
-// taken up; it asks for the next reconciliation at it.
+// unclaimedSince reports whether to send the message of a ready task again that
+// no worker has claimed since a time, and requests the next reconciliation for
+// it.
 func (r *reconciler) unclaimedSince(ctx context.Context, since clock.Millis) (bool, error) {
 	if r.restarted { //guard:reconcile/restarts false
 		r.wants(firstProbe)
@@ -112,8 +113,8 @@ func (r *reconciler) unclaimedSince(ctx context.Context, since clock.Millis) (bo
 	return lost, err
 }
 
-// unclaimed decides again the tasks that are ready and have no item: at once
-// where that ends them, where they are to run if their message is lost.
+// unclaimed decides ready tasks without an item again: at once if the decision
+// ends them, or if their message is lost where they are to run.
 func (r *reconciler) unclaimed(ctx context.Context) error {
 	for i := range r.flow.plan.Len() {
 		n := engine.Node(i)
@@ -145,7 +146,7 @@ func (r *reconciler) unclaimed(ctx context.Context) error {
 	return nil
 }
 
-// readySince tells when the last dependency of a task finished, and with what
+// readySince returns when the last dependency of a task finished, and the
 // outcomes; false if not all have.
 func (r *reconciler) readySince(task int) (since clock.Millis, sets engine.Sets, ok bool) {
 	since = r.run.StartedAt
@@ -160,7 +161,7 @@ func (r *reconciler) readySince(task int) (since clock.Millis, sets engine.Sets,
 	return since, sets, true
 }
 
-// instances begins again the instances of a map that have no item, if their
+// instances begins the instances of a map that have no item again, if their
 // messages are lost.
 func (r *reconciler) instances(ctx context.Context, n engine.Node, item *runstate.Node) error {
 	task, width := int(n), *item.Width
@@ -187,7 +188,7 @@ func (r *reconciler) instances(ctx context.Context, n engine.Node, item *runstat
 	return nil
 }
 
-// expandAgain makes those instances of a part ready that have no item.
+// expandAgain makes the instances of a part ready that have no item.
 func (r *reconciler) expandAgain(ctx context.Context, n engine.Node, width, part int) error {
 	before := len(r.graph.ready)
 	if err := r.graph.expandPart(ctx, n, width, part); err != nil {

@@ -13,15 +13,15 @@ import (
 	"millrace/shared/run/runstate"
 )
 
-// edge is what is to be noted: that a node finished, on one it leads to.
+// edge is a finished node and one of its targets, which is to be notified.
 type edge struct {
 	from done
 	to   engine.Target
 }
 
-// propagate goes on from finished nodes: it notes them on each node they lead
-// to, and of those that are complete it finishes joins, skips, and collects in
-// ready what is to run. It may be repeated at any time.
+// propagate propagates finished nodes: it records them on each of their
+// targets. Of targets that are complete it finishes joins and skipped tasks,
+// and collects those to run in ready. It may be repeated at any time.
 func (g *graph) propagate(ctx context.Context, from ...done) error {
 	for len(from) > 0 && !g.atEnd() {
 		edges, err := g.edges(ctx, from)
@@ -35,8 +35,9 @@ func (g *graph) propagate(ctx context.Context, from ...done) error {
 	return nil
 }
 
-// edges lists what finished nodes lead to; of a node that leads to more than a
-// hundred the first hundred, with a message for each further hundred.
+// edges returns the edges of finished nodes. Of a node with more than a hundred
+// targets it returns the first hundred and sends a message for each further
+// hundred.
 func (g *graph) edges(ctx context.Context, from []done) ([]edge, error) {
 	var out []edge
 	for _, d := range from {
@@ -63,7 +64,7 @@ func (g *graph) edges(ctx context.Context, from []done) ([]edge, error) {
 	return out, nil
 }
 
-// part does one part of a wide propagation: of what a finished node leads to, or
+// part handles one part of a wide propagation: of a finished node's targets, or
 // of the instances of a map whose list is evaluated.
 func (g *graph) part(ctx context.Context, m events.Run) error {
 	n, d := engine.Node(m.Node), &done{node: engine.Node(m.Node)}
@@ -96,9 +97,9 @@ func (g *graph) part(ctx context.Context, m events.Run) error {
 	return g.propagate(ctx, more...)
 }
 
-// notifyAll notes on each node once all that finished together before it: a
-// hundred tasks that were skipped take one write to a join, not a hundred. It
-// returns the nodes that are finished by that.
+// notifyAll notifies each target once of all nodes that finished together: a
+// hundred skipped tasks cost one write to a join, not a hundred. It returns the
+// nodes that finish thereby.
 func (g *graph) notifyAll(ctx context.Context, edges []edge) ([]done, error) {
 	slices.SortStableFunc(edges, func(a, b edge) int { return cmp.Compare(a.to.Node, b.to.Node) })
 	known, err := g.decided(ctx, edges)
@@ -123,8 +124,8 @@ func (g *graph) notifyAll(ctx context.Context, edges []edge) ([]done, error) {
 	return more, nil
 }
 
-// decided reads, where this may have been done before, the items of those
-// targets that are not written to be notified.
+// decided reads the items of those targets that are not written by their
+// notification, if this may have been done before.
 func (g *graph) decided(ctx context.Context, edges []edge) (map[engine.Node]*runstate.Node, error) {
 	if !g.again {
 		return nil, nil
@@ -142,9 +143,9 @@ func (g *graph) decided(ctx context.Context, edges []edge) (map[engine.Node]*run
 	return runstate.LoadAll(ctx, g.Table, g.org, g.id, nodes)
 }
 
-// notify notes on a node that some of its dependencies have finished. If they
-// were the last, the node is decided; if it is finished by that, it is
-// returned. known are the items that the node may have.
+// notify records on a node that some of its dependencies have finished. If they
+// were the last, the node is decided; if it finishes thereby it is returned.
+// known are items that the node may have.
 func (g *graph) notify(ctx context.Context, edges []edge, known map[engine.Node]*runstate.Node) (*done, error) {
 	d, t := edges[0].from, edges[0].to
 	ref, err := g.flow.plan.Ref(t.Node)
@@ -181,10 +182,10 @@ func (g *graph) notify(ctx context.Context, edges []edge, known map[engine.Node]
 	return g.decide(ctx, t.Node, sets)
 }
 
-// note adds dependencies' numbers to a node's sets.
+// note adds the numbers of dependencies to a node's sets.
 func (g *graph) note(ctx context.Context, edges []edge) (*runstate.Node, error) {
 	//guard:log/before-end when false
-	if err := g.flush(ctx); err != nil { // others may end the run on what this process has only in memory
+	if err := g.flush(ctx); err != nil { // others may end the run on the basis of what only this process has in memory
 		return nil, err
 	}
 	sets := map[string][]int{}

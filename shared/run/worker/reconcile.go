@@ -15,37 +15,37 @@ import (
 	"millrace/shared/run/runstate"
 )
 
-// chainReconcile is the chain of what a reconciliation settles by itself.
+// chainReconcile is the chain of nodes that a reconciliation decides by itself.
 const chainReconcile = "reconcile"
 
-// grace is how long after its time something is left to its own message.
+// grace is how long after its due time something is left to its own message.
 const grace = 10 * time.Second
 
-// reconcileCost is how long a reconciliation is put off for each node it reads.
+// reconcileCost is the delay of the next reconciliation for each node read.
 const reconcileCost = 6 * time.Millisecond
 
-// reconciler compares a run's items with its plan, and mends whatever a worker
-// that died, or a message that was lost, left undone.
+// reconciler compares a run's items with its plan, and repairs what died
+// workers or lost messages left undone.
 type reconciler struct {
 	*session
 	graph *graph
 	items map[engine.Node]*runstate.Node
 	now   time.Time
 	probe *probe
-	// restarted says that the queues have kept every message, as after a restart
-	// of the process that works on the run alone. A server that is restarted
-	// again and again would otherwise multiply them.
+	// restarted means that the queues have kept all messages, as after a restart
+	// of the only process that works on the run. A server that restarts again and
+	// again would otherwise multiply them.
 	restarted bool
 	again     []done        // to be propagated again
-	next      time.Duration // until the next reconciliation that is worth it
+	next      time.Duration // time until the next useful reconciliation
 }
 
-// reconcile reconciles a run: what was lost is mended, a stopped run ended.
+// reconcile reconciles a run: it repairs what was lost, and ends a stopped run.
 func (d *driver) reconcile(ctx context.Context, restarted bool) error {
 	d.chain, d.again = chainReconcile, true
 	if err := d.load(ctx); err != nil {
 		if errors.Is(err, errNoRun) {
-			return nil // a message of a run that was never accepted
+			return nil // the message of a run that was not accepted
 		}
 		return err
 	}
@@ -60,7 +60,7 @@ func (d *driver) reconcile(ctx context.Context, restarted bool) error {
 		return d.postpone(ctx, now, ReconcileEvery)
 	}
 	if !restarted && now.Sub(d.run.ReconciledAt.Time()) < grace { //guard:reconcile/again false
-		return nil // one of several messages, as a tick that was late makes them
+		return nil // one of several messages, such as those of a late tick
 	}
 	r := &reconciler{session: d.session, graph: d.graph, now: now, probe: d.newProbe(now), restarted: restarted, next: ReconcileMost}
 	if d.run.Status == engine.Queued {
@@ -88,11 +88,11 @@ func (d *driver) reconcile(ctx context.Context, restarted bool) error {
 	if len(mended)+len(r.again) > 0 {
 		r.wants(ReconcileEvery)
 	}
-	// A reconciliation at a large run is dear, because it reads every node.
+	// Reconciling a large run is expensive, because every node is read.
 	return d.postpone(ctx, now, max(r.next, time.Duration(nodes)*reconcileCost), r.probe.noted()...)
 }
 
-// dispatch sends the message of a run that nobody has started.
+// dispatch sends the message of a run that no worker has started.
 func (r *reconciler) dispatch(ctx context.Context) error {
 	lost, err := r.unclaimedSince(ctx, r.run.CreatedAt)
 	//guard:reconcile/dispatch true
@@ -103,12 +103,12 @@ func (r *reconciler) dispatch(ctx context.Context) error {
 	return r.sendAll(ctx, events.Tasks(r.run.Mode), []events.Run{{Kind: events.RunStart, Timeout: &r.run.Timeout}}, 0)
 }
 
-// wants asks for a reconciliation after a while at the latest.
+// wants requests a reconciliation after some time at the latest.
 func (r *reconciler) wants(after time.Duration) { r.next = min(r.next, after) }
 
-// repair propagates again from each finished node that does not show in what it
-// leads to, decides again tasks that nobody took up, and enqueues what is due
-// and what has lost its lease.
+// repair propagates finished nodes again that are not recorded on their
+// targets, decides tasks again that no worker took up, and enqueues nodes that
+// are due or have lost their lease.
 func (r *reconciler) repair(ctx context.Context) error {
 	if err := r.propagations(ctx); err != nil {
 		return err
@@ -124,7 +124,7 @@ func (r *reconciler) repair(ctx context.Context) error {
 	return r.graph.propagate(ctx, r.again...)
 }
 
-// propagations lists what to propagate again.
+// propagations collects what to propagate again.
 func (r *reconciler) propagations(ctx context.Context) error {
 	for _, n := range slices.Sorted(maps.Keys(r.items)) {
 		item := r.items[n]
@@ -153,7 +153,7 @@ func (r *reconciler) propagations(ctx context.Context) error {
 			continue
 		}
 		if !r.restarted && item.EndedAt != 0 && r.now.Sub(item.EndedAt.Time()) < grace { //guard:reconcile/under-way false
-			r.wants(ReconcileEvery) // its worker may be at it
+			r.wants(ReconcileEvery) // its worker may still be doing it
 			continue
 		}
 		r.again = append(r.again, d)
@@ -161,8 +161,8 @@ func (r *reconciler) propagations(ctx context.Context) error {
 	return nil
 }
 
-// waiting sees to a node that is under way: it enqueues one that has lost its
-// lease, or is past its time.
+// waiting handles an unfinished node: it enqueues one that has lost its lease
+// or is overdue.
 func (r *reconciler) waiting(ctx context.Context, n engine.Node, item *runstate.Node) error {
 	switch {
 	case item.Status.Terminal():
@@ -185,7 +185,7 @@ func (r *reconciler) waiting(ctx context.Context, n engine.Node, item *runstate.
 	return nil
 }
 
-// overdue enqueues a node that somebody should have taken up since a time: by the
+// overdue enqueues a node that a worker should have taken up at since: at the
 // first reconciliation after it, and later if that message seems to be lost.
 func (r *reconciler) overdue(ctx context.Context, n engine.Node, item *runstate.Node, since clock.Millis) error {
 	again := r.restarted || r.probe.probed.Before(since.Time())
@@ -203,7 +203,7 @@ func (r *reconciler) overdue(ctx context.Context, n engine.Node, item *runstate.
 	return nil
 }
 
-// spread is the done of a node's item; false if a join is not complete.
+// spread returns the done of a node's item; false if a join is not complete.
 func (r *reconciler) spread(ctx context.Context, n engine.Node, ref engine.Ref, item *runstate.Node) (done, bool, error) {
 	if item.Status.Terminal() {
 		d, err := r.graph.doneOf(ctx, n, item)
@@ -226,11 +226,11 @@ func (r *reconciler) spread(ctx context.Context, n engine.Node, ref engine.Ref, 
 	return d, item.Sets().Count() >= r.flow.plan.JoinNeed(n, d.width), nil
 }
 
-// missed reports whether a finished node does not show in one it leads to.
-// Tasks that are ready and that nobody has taken up are no part of it.
+// missed reports whether a finished node is not recorded on one of its targets.
+// It does not include ready tasks that no worker has taken up.
 func (r *reconciler) missed(ctx context.Context, d done) (bool, error) {
 	if d.node == r.flow.plan.OnFailure() { //guard:reconcile/on_failure drop
-		return true, nil // the run would be over
+		return true, nil // the run would have ended
 	}
 	for _, t := range r.graph.targets(d) {
 		ref, err := r.flow.plan.Ref(t.Node)
@@ -249,7 +249,7 @@ func (r *reconciler) missed(ctx context.Context, d done) (bool, error) {
 		case ref.Kind == engine.KindEnd:
 			missed, err = r.endMissed(ctx)
 		case ref.Kind == engine.KindJoin:
-			// A join with more children has an item of its own to compare.
+			// A join with more children has an item to compare.
 			if t.Need == 1 { //guard:reconcile/join false
 				missed, err = r.missed(ctx, done{node: t.Node, outcome: d.outcome, width: d.width})
 			}
@@ -263,8 +263,8 @@ func (r *reconciler) missed(ctx context.Context, d done) (bool, error) {
 	return false, nil
 }
 
-// endMissed reports whether END fired, and the run did not end or its on_failure
-// task was not taken up.
+// endMissed reports whether END was reached, but the run did not end or its
+// on_failure task was not taken up.
 func (r *reconciler) endMissed(ctx context.Context) (bool, error) {
 	if r.run.Worst == nil { //guard:reconcile/END false
 		return true, nil
@@ -279,8 +279,8 @@ func (r *reconciler) endMissed(ctx context.Context) (bool, error) {
 	return r.unclaimedSince(ctx, last) //guard:reconcile/on_failure-lost return false, nil
 }
 
-// postpone writes when the run is to be reconciled next, after a while within
-// ReconcileEvery and ReconcileMost, and what more there is to write.
+// postpone writes the time of the run's next reconciliation, between
+// ReconcileEvery and ReconcileMost from now, and further actions.
 func (d *driver) postpone(ctx context.Context, now time.Time, after time.Duration, more ...table.Action) error {
 	next := now.Add(min(max(ReconcileEvery, after), ReconcileMost)) //guard:reconcile/next arg 1 100 * ReconcileMost
 	//guard:reconcile/deadline false

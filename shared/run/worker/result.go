@@ -12,9 +12,10 @@ import (
 	"millrace/shared/run/runstate"
 )
 
-// keepResult stores the value of the flow's result before the run turns SUCCEEDED.
-// A result that has no value, or whose value cannot be kept, does not fail the run:
-// what is wrong is stored in its place. It may be repeated; the first one stays.
+// keepResult stores the value of the flow's result before the run changes to
+// SUCCEEDED. A result that has no value, or cannot be stored, does not fail the
+// run: the error is stored instead. It may be repeated; the first result is
+// kept.
 func (l *lifecycle) keepResult(ctx context.Context) error {
 	template, err := l.flow.ResultTemplate()
 	if template == nil && err == nil {
@@ -45,8 +46,8 @@ func (l *lifecycle) keepResult(ctx context.Context) error {
 	return nil
 }
 
-// result evaluates a result. One that is a task's whole output is not read, a large
-// one is an object.
+// result evaluates a result. A task's whole output is not read; a large result
+// is an object.
 func (v values) result(ctx context.Context, template *expr.Template) (executor.Value, error) {
 	if task, whole := template.Output(); whole {
 		return v.outputOf(ctx, task)
@@ -71,7 +72,7 @@ func (v values) result(ctx context.Context, template *expr.Template) (executor.V
 	return out, err
 }
 
-// lastingFault returns what is wrong with a result if evaluating it again would fail
+// lastingFault returns the error of a result if evaluating it again would fail
 // the same way.
 func lastingFault(err error) (why string, ok bool) {
 	if bad, ok := errors.AsType[*expr.EvalError](err); ok {

@@ -5,18 +5,18 @@ import (
 	"sync"
 )
 
-// maxWaiting is how many bytes of results may wait to be stored before no more
-// attempts are begun.
+// maxWaiting is the size in bytes of the results waiting to be stored at which
+// no more attempts begin.
 const maxWaiting = 64 << 20
 
 // results counts the bytes of results that wait because a store failed.
 type results struct {
 	mu    sync.Mutex
 	bytes int
-	room  chan struct{} // closed when there is room again; nil while there is
+	room  chan struct{} // closed when the size is below maxWaiting again; nil while it is
 }
 
-// wait counts a result in, until the function returned is called.
+// wait counts a result until the returned function is called.
 func (r *results) wait(bytes int) (forget func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

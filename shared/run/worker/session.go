@@ -20,24 +20,24 @@ import (
 	"millrace/shared/run/runstate"
 )
 
-// session is the work on one message of one run: what it has read of the run,
-// and how it reads, sends and logs. The parts that do the work share it.
+// session is the work on one message of one run: what was read of the run, and
+// how to read, send and log. The parts of the worker share it.
 type session struct {
 	journal
-	chain   string            // names the message, as the nodes that hang on it do
-	again   bool              // the message was delivered before: read before deciding
-	queue   string            // that the message came from
-	trace   telemetry.Trace   // that the run belongs to, once known
-	subject telemetry.Subject // of what is logged; in the context
-	attempt *attempt          // the attempt under way, or the last one; nil before the first
+	chain   string            // identifies the message in the nodes that it decides
+	again   bool              // the message was delivered before, so read before deciding
+	queue   string            // from which the message was received
+	trace   telemetry.Trace   // of the run, once known
+	subject telemetry.Subject // for the log; in the context
+	attempt *attempt          // the current attempt, or the last one; nil before the first
 
 	run   *runstate.Run // as last read
 	flow  *compiled
 	input *runstate.Input
-	base  expr.Scope                     // without tasks; made when it is first needed
-	maps  map[engine.Node]*runstate.Node // of maps whose list is evaluated: that never changes
+	base  expr.Scope                     // without tasks; created on first use
+	maps  map[engine.Node]*runstate.Node // of maps whose list is evaluated; they never change
 
-	scoped func() // gives back the memory of the outputs that expressions read; nil: none
+	scoped func() // releases the memory of outputs that expressions read; may be nil
 }
 
 // ready is a node that may be claimed.
@@ -50,14 +50,14 @@ type ready struct {
 type compiled struct {
 	*flowspec.Flow
 	plan *engine.Plan
-	used func() []bool // by task: something reads its output
+	used func() []bool // by task: whether its output is read
 }
 
 func (c *Worker) session(org, run string) *session {
 	return &session{journal: journal{c, org, run}}
 }
 
-// errNoRun is what a message is about that names no run.
+// errNoRun means that the run of a message does not exist.
 var errNoRun = errors.New("worker: there is no such run")
 
 // load reads the run's record consistently, and its plan.
@@ -74,7 +74,7 @@ func (s *session) load(ctx context.Context) error {
 	return s.plan(ctx)
 }
 
-// plan reads the flow of the run that was read, and its plan, unless they are known.
+// plan reads the flow of the run and its plan, once.
 func (s *session) plan(ctx context.Context) (err error) {
 	if s.flow == nil {
 		s.flow, err = s.compiled(ctx, s.run)
@@ -90,7 +90,7 @@ func (c *Worker) compiled(ctx context.Context, run *runstate.Run) (*compiled, er
 	return &compiled{Flow: flow, plan: plan, used: sync.OnceValue(flow.Used)}, nil
 }
 
-// inputs reads what the run was accepted with; it never changes.
+// inputs reads the input of the run, which never changes.
 func (s *session) inputs(ctx context.Context) (*runstate.Input, error) {
 	if s.input != nil {
 		return s.input, nil
@@ -117,7 +117,7 @@ func (s *session) node(ctx context.Context, n engine.Node) (*runstate.Node, erro
 	return runstate.LoadNode(ctx, s.Table, s.org, s.id, n)
 }
 
-// task is the definition of the task that a node runs.
+// task returns the definition of the task that a node runs.
 func (s *session) task(n engine.Node) (*flowspec.Task, error) {
 	ref, err := s.flow.plan.Ref(n)
 	if err != nil {
@@ -132,8 +132,8 @@ func (s *session) task(n engine.Node) (*flowspec.Task, error) {
 	return nil, fmt.Errorf("worker: node %d of run %s runs no task", n, s.id)
 }
 
-// subjectOf is a node's attempt as its item tells, for the log; without a name
-// where the flow is not loaded.
+// subjectOf returns a node's attempt from its item, for the log; without a name
+// if the flow is not loaded.
 func (s *session) subjectOf(n engine.Node, item *runstate.Node) *attempt {
 	w := &attempt{node: n, item: item}
 	if s.flow != nil {
@@ -143,7 +143,7 @@ func (s *session) subjectOf(n engine.Node, item *runstate.Node) *attempt {
 	return w
 }
 
-// mapItem is the item of a mapped task whose list was evaluated.
+// mapItem returns the item of a mapped task whose list was evaluated.
 func (s *session) mapItem(ctx context.Context, task int) (*runstate.Node, error) {
 	n := engine.Node(task)
 	if item := s.maps[n]; item != nil {
@@ -160,7 +160,7 @@ func (s *session) mapItem(ctx context.Context, task int) (*runstate.Node, error)
 	return item, nil
 }
 
-// remember keeps the item of a map whose list was evaluated.
+// remember caches the item of a map whose list was evaluated.
 func (s *session) remember(n engine.Node, item *runstate.Node) {
 	if s.maps == nil {
 		s.maps = map[engine.Node]*runstate.Node{}
@@ -186,7 +186,8 @@ func (s *session) send(ctx context.Context, nodes []ready, delay time.Duration) 
 	return s.sendAll(ctx, events.Tasks(s.mode()), msgs, delay)
 }
 
-// mode is the run's tier; before the run is read, the message's queue is as good.
+// mode returns the run's tier. Before the run is read it is taken from the
+// message's queue.
 func (s *session) mode() string {
 	if s.run != nil {
 		return s.run.Mode
@@ -197,8 +198,9 @@ func (s *session) mode() string {
 	return "nano"
 }
 
-// sendAll sends messages about the run. What this process has logged of the run
-// is stored first: who gets a message may end the run, and with it the log.
+// sendAll sends messages about the run. What this process has logged about the
+// run is stored first, because the receiver of a message may end the run and
+// archive its log.
 func (s *session) sendAll(ctx context.Context, to string, msgs []events.Run, delay time.Duration) error {
 	if err := s.flush(ctx); err != nil {
 		return err
@@ -219,8 +221,8 @@ func (s *session) sendAll(ctx context.Context, to string, msgs []events.Run, del
 	return nil
 }
 
-// flush stores what this process has logged of the run, unless it lives on
-// between messages and does so by itself.
+// flush stores what this process has logged about the run, unless the process
+// is long-lived and does so by itself.
 func (s *session) flush(ctx context.Context) error {
 	if s.Resident {
 		return nil
@@ -228,12 +230,12 @@ func (s *session) flush(ctx context.Context) error {
 	return s.Logs.Flush(ctx, s.org, s.id) //guard:log/before-send return nil
 }
 
-// reconcileLater asks for a reconciliation of the run after a while.
+// reconcileLater requests a reconciliation of the run after a delay.
 func (s *session) reconcileLater(ctx context.Context, delay time.Duration) error {
 	return s.sendAll(ctx, events.Runs, []events.Run{{Kind: events.RunReconcile}}, delay)
 }
 
-// object reads a JSON object of the store: an output, or a list.
+// object reads a JSON object from the store: an output or a list.
 func (s *session) object(ctx context.Context, key string) (json.RawMessage, error) {
 	data, _, err := blob.GetBytes(ctx, s.Blob, key, MaxOutput)
 	if errors.Is(err, blob.ErrNotFound) {

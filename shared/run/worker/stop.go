@@ -13,8 +13,8 @@ import (
 	"millrace/shared/run/runstate"
 )
 
-// stop ends a stopped run once nothing of it runs any more. While something
-// does, a reconciliation that was asked for asks for another.
+// stop ends a stopped run when none of its attempts runs any more. Until then
+// each requested reconciliation requests another.
 func (l *lifecycle) stop(ctx context.Context) error {
 	if err := l.load(ctx); err != nil {
 		return err
@@ -38,8 +38,8 @@ func (l *lifecycle) stop(ctx context.Context) error {
 		if err := l.fence(ctx, now); err != nil {
 			return err
 		}
-		// By another clock an attempt may have been claimed since they were read;
-		// none that is claimed from here on begins.
+		// By another clock an attempt may have been claimed since the items were
+		// read. Attempts claimed from now on do not begin.
 		again, err := l.nodes(ctx)
 		if err != nil {
 			return err
@@ -58,13 +58,13 @@ func (l *lifecycle) stop(ctx context.Context) error {
 	return l.endStopped(ctx, now, items)
 }
 
-// nodes reads what there is of the run, but for what may be large.
+// nodes reads the run's items without their large attributes.
 func (l *lifecycle) nodes(ctx context.Context) (map[engine.Node]*runstate.Node, error) {
 	return runstate.LoadNodes(ctx, l.Table, l.run, l.flow.plan, false, runstate.Light)
 }
 
-// inTime reports whether everything of the run was finished before its deadline,
-// and with what outcome: then only the write of its end is late.
+// inTime reports whether all nodes of the run finished before its deadline, and
+// the outcome: only the write of the run's end is late then.
 func (l *lifecycle) inTime(items map[engine.Node]*runstate.Node) (engine.Outcome, bool) {
 	finished := func(n engine.Node) bool {
 		item := items[n]
@@ -92,8 +92,8 @@ func (l *lifecycle) inTime(items map[engine.Node]*runstate.Node) (engine.Outcome
 	return worst, true
 }
 
-// takeBackAll cancels every attempt whose lease is over, and reports whether any
-// other still runs.
+// takeBackAll cancels every attempt whose lease has expired, and reports
+// whether others still run.
 func (l *lifecycle) takeBackAll(ctx context.Context, items map[engine.Node]*runstate.Node, now time.Time, why string) (bool, error) {
 	for n, item := range items {
 		if item.Status != engine.Running || item.Nonce == "" {
@@ -114,9 +114,9 @@ func (l *lifecycle) takeBackAll(ctx context.Context, items map[engine.Node]*runs
 	return false, nil
 }
 
-// endStopped makes a stopped run terminal. What readers are shown of its nodes
-// from then on is what they are now: propagation that is under way may still
-// write some, and a message may still claim one before it sees the fence.
+// endStopped makes a stopped run terminal. It records the nodes as they are
+// now, for readers: a propagation under way may still write some, and a message
+// may still claim one before it sees the fence.
 func (l *lifecycle) endStopped(ctx context.Context, now time.Time, items map[engine.Node]*runstate.Node) error {
 	to := engine.Cancelled
 	do := []table.Action{
@@ -130,7 +130,7 @@ func (l *lifecycle) endStopped(ctx context.Context, now time.Time, items map[eng
 	//guard:stop/once arg 3 nil
 	err := l.update(ctx, "end stopped run", status(to), append(do, table.Set(runstate.RunStatus, string(to)))...)
 	if errors.Is(err, table.ErrConditionFailed) {
-		return l.reconcileLater(ctx, time.Second) // moved on meanwhile
+		return l.reconcileLater(ctx, time.Second) // it changed meanwhile
 	}
 	if err != nil {
 		return err
@@ -138,8 +138,8 @@ func (l *lifecycle) endStopped(ctx context.Context, now time.Time, items map[eng
 	return l.afterEnd(ctx)
 }
 
-// takeBack cancels an attempt whose lease ran out, so that its worker, if it
-// lives after all, can end it in no other way once the run is over. It reports
+// takeBack cancels an attempt whose lease has expired, so that its worker, if
+// it is alive, cannot end it otherwise after the run has ended. It reports
 // whether the attempt still runs.
 func (l *lifecycle) takeBack(ctx context.Context, n engine.Node, item *runstate.Node, why string) (bool, error) {
 	_, err := l.Table.Update(ctx, table.Update{
@@ -168,9 +168,9 @@ func (l *lifecycle) takeBack(ctx context.Context, n engine.Node, item *runstate.
 	return false, nil
 }
 
-// release cancels a claimed attempt of a run that was stopped, and ends the run
-// if it was the last that ran. It keeps at it while the lease lives: the attempt's
-// message, delivered again, would find that and leave it alone.
+// release cancels a claimed attempt of a stopped run, and ends the run if it
+// was the last one that ran. It retries while the lease is alive: the attempt's
+// message, delivered again, would find the lease and do nothing.
 func (l *lifecycle) release(ctx context.Context, w *attempt, why string) error {
 	for try := 0; ; try++ {
 		err := l.cancel(ctx, w, why)
@@ -184,13 +184,13 @@ func (l *lifecycle) release(ctx context.Context, w *attempt, why string) error {
 	}
 }
 
-// cancel writes the end of a claimed attempt of a run that was stopped. What it
-// tells the log comes first: with the write the run may end, and then its log
-// has. It may be repeated.
+// cancel writes the end of a claimed attempt of a stopped run. Its log is
+// written first: the write may let the run end, and with it the log. It may be
+// repeated.
 func (l *lifecycle) cancel(ctx context.Context, w *attempt, why string) error {
 	if why == runstate.FenceDeadline && l.run.Fence == "" { //guard:release/fence-first false
-		// By this clock it is over; by others it may not be, and they would
-		// finish a run that lost this task.
+		// The deadline has passed by this clock but maybe not by others, and those
+		// would finish a run that lost this task.
 		if err := l.fence(ctx, l.Clock.Now()); err != nil {
 			return err
 		}
@@ -208,9 +208,9 @@ func (l *lifecycle) cancel(ctx context.Context, w *attempt, why string) error {
 	return err
 }
 
-// flushWithin flushes the log for as long as the attempt's lease leaves time. A
-// log that takes longer keeps its lines: they are stored after the message, and
-// join the archive if there is one by then.
+// flushWithin flushes the log for as long as the attempt's lease allows. Lines
+// of a log that takes longer are stored after the message, and added to the
+// archive if it exists by then.
 func (l *lifecycle) flushWithin(ctx context.Context, w *attempt) error {
 	left := w.item.LeaseUntil.Time().Sub(l.Clock.Now()) - Heartbeat
 	limited, cancel := context.WithTimeout(ctx, min(max(left, 0), Heartbeat))
@@ -221,7 +221,8 @@ func (l *lifecycle) flushWithin(ctx context.Context, w *attempt) error {
 	return ctx.Err()
 }
 
-// cancelled is what ends an attempt of a run that was stopped, besides its status.
+// cancelled returns the actions that end an attempt of a stopped run, besides
+// its status.
 func (l *lifecycle) cancelled(why string) []table.Action {
 	return []table.Action{
 		table.Set(runstate.NodeErrorType, executor.Cancelled),
@@ -241,7 +242,8 @@ func reason(why string) string {
 	return "The run is over."
 }
 
-// fence writes a deadline's fence, so that the run can end in no other way.
+// fence writes the fence of a deadline, so that the run can end in no other
+// way.
 func (l *lifecycle) fence(ctx context.Context, now time.Time) error {
 	_, err := l.Table.Update(ctx, table.Update{
 		Key: runstate.RunKey(l.org, l.id),

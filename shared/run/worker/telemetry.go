@@ -14,9 +14,9 @@ import (
 	"millrace/shared/run/engine"
 )
 
-// about makes ctx one whose work is about the session's run. trace is the
-// traceparent that a message brought; without one the run's own is taken as soon
-// as it is read.
+// about returns a context for work on the session's run. trace is the
+// traceparent of the message. Without one the run's own is used as soon as the
+// run is read.
 func (s *session) about(ctx context.Context, trace string) context.Context {
 	s.subject = telemetry.From(ctx)
 	s.subject.Workspace, s.subject.Run = s.org, s.id
@@ -24,8 +24,9 @@ func (s *session) about(ctx context.Context, trace string) context.Context {
 	return telemetry.With(ctx, &s.subject)
 }
 
-// traced notes the run's trace, unless it is known. An attempt may be under way:
-// a message of a reconciliation that found a worker lost need not bring it.
+// traced sets the run's trace unless it is known. There may be a current
+// attempt already, because a reconciliation's message for a lost worker's task
+// may have no trace.
 func (s *session) traced(trace string) {
 	if s.trace.IsZero() && trace != "" {
 		s.trace, _ = telemetry.ParseTrace(trace)
@@ -36,29 +37,29 @@ func (s *session) traced(trace string) {
 	}
 }
 
-// working makes an attempt what the session is about: what is logged from now
-// on is about it, in the span that the task itself gets as its parent. Attempts
-// of a session come one after the other, so nobody reads the subject meanwhile.
+// working makes an attempt the session's subject: all later log entries refer
+// to it, in the span that the task gets as its parent. The attempts of a
+// session are sequential, so nothing reads the subject concurrently.
 func (s *session) working(w *attempt) {
 	s.attempt = w
 	s.subject.Task, s.subject.Attempt = w.task.Name, w.item.Attempt
 	s.subject.Trace = s.span(w)
 }
 
-// span is an attempt's span in the run's trace.
+// span returns an attempt's span in the run's trace.
 func (s *session) span(w *attempt) telemetry.Trace {
 	return s.trace.Span(s.attemptID(w))
 }
 
-// tier is what metrics are told apart by.
+// tier returns the dimensions of metrics.
 func (s *session) tier() telemetry.Dimensions { return telemetry.Dimensions{Tier: s.mode()} }
 
-// countTask counts a task or instance that is over.
+// countTask counts a finished task or instance.
 func (s *session) countTask(status engine.Status) {
 	s.Metrics.Count(telemetry.TasksFinished, telemetry.Dimensions{Tier: s.mode(), Outcome: string(status)})
 }
 
-// handled logs and measures a message that was dealt with.
+// handled logs and measures a handled message.
 func (s *session) handled(ctx context.Context, m events.Run, deliveries int, took time.Duration, err error) {
 	code := ""
 	if err != nil {
@@ -82,8 +83,8 @@ func (s *session) handled(ctx context.Context, m events.Run, deliveries int, too
 	s.Log.LogAttrs(ctx, level, text, attrs...)
 }
 
-// waited measures how long a message waited for a worker. Later deliveries say
-// nothing of that: they waited for a time-out.
+// waited measures how long a message waited for a worker. Later deliveries are
+// not measured: they waited for a time-out.
 func (s *session) waited(m lambda.SQSMessage, run events.Run, deliveries int, now time.Time) {
 	sent, err := strconv.ParseInt(m.Attributes["SentTimestamp"], 10, 64)
 	if s.Metrics == nil || err != nil || deliveries != 1 || run.Kind == events.RunReconcile {

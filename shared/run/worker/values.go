@@ -15,19 +15,19 @@ import (
 	"millrace/shared/run/runstate"
 )
 
-// MaxOutput is the most bytes of JSON a task may hand on.
+// MaxOutput is the largest output of a task, in bytes of JSON.
 const MaxOutput = 256 << 20
 
-// maxScope is the most bytes of one output that expressions may read.
+// maxScope is the largest output that expressions may read, in bytes.
 const maxScope = 16 << 20
 
-// values reads what the tasks of a run hand on, for expressions and executors,
-// and keeps what they make.
+// values reads the outputs of a run's tasks, for expressions and executors, and
+// stores those of attempts.
 type values struct{ *session }
 
-// keepOutput stores an output, small ones in the item, and returns the actions
-// that note it there. What it returns as kept is for the cache, once the item is
-// written: an attempt that lost its lease must not pass its output on.
+// keepOutput stores an output, a small one in the item, and returns the actions
+// that record it there. kept is for the cache after the item was written: an
+// attempt that lost its lease must not pass on its output.
 func (v values) keepOutput(ctx context.Context, n engine.Node, attempt int, out executor.Value) (do []table.Action, kept executor.Value, err error) {
 	if out.Ref != "" {
 		return refActions(out), out, nil
@@ -46,13 +46,13 @@ func (v values) keepOutput(ctx context.Context, n engine.Node, attempt int, out 
 	return refActions(stored), stored, nil
 }
 
-// refActions note an output that stands in the object store.
+// refActions returns the actions that record an output in the object store.
 func refActions(v executor.Value) []table.Action {
 	return []table.Action{table.Set(runstate.NodeOutputRef, v.Ref), table.Set(runstate.NodeOutSize, v.Size)}
 }
 
-// outputOf is what a finished task handed on. Large outputs that are not in
-// memory stay in the object store.
+// outputOf returns the output of a finished task. Large outputs that are not in
+// memory are returned as references.
 func (v values) outputOf(ctx context.Context, task string) (executor.Value, error) {
 	i, ok := v.flow.Index(task)
 	if !ok {
@@ -93,7 +93,7 @@ func (v values) holds(ctx context.Context, w *attempt) (bool, error) {
 	return program.EvalBool(ctx, scope)
 }
 
-// scope is what expressions see, with the outputs of the named tasks.
+// scope returns what expressions see, with the outputs of the named tasks.
 func (v values) scope(ctx context.Context, tasks []string) (expr.Scope, error) {
 	in, err := v.inputs(ctx)
 	if err != nil {
@@ -117,19 +117,20 @@ func (v values) scope(ctx context.Context, tasks []string) (expr.Scope, error) {
 	return scope, nil
 }
 
-// The memory of outputs as expressions see them.
+// Memory of outputs as expressions see them.
 const (
 	scopeBytes = 160 << 20 // of a process
-	scopeSmall = 64 << 10  // JSON of a scope that is not counted
+	scopeSmall = 64 << 10  // size of JSON up to which a scope is not counted
 )
 
-// errMemory is why an attempt does not begin that gets no memory in time.
+// errMemory means that an attempt does not begin because it got no memory in
+// time.
 var errMemory = errors.New("worker: others hold the memory for outputs")
 
-// reserveScope takes the memory that the outputs of the named tasks need once
-// they are decoded, in place of what the session held for those before. It waits
-// for it no longer than a lease bears. Errors: errMemory; an [expr.EvalError] if
-// there is not so much.
+// reserveScope reserves the memory that the decoded outputs of the named tasks
+// need, in place of the session's previous reservation. It waits no longer than
+// a lease allows. Errors: errMemory; an [expr.EvalError] if it is more than the
+// process has.
 func (v values) reserveScope(ctx context.Context, tasks []string) error {
 	v.releaseScope()
 	size := int64(0)
@@ -164,7 +165,7 @@ func (v values) reserveScope(ctx context.Context, tasks []string) error {
 	return nil
 }
 
-// weigh is the memory that an output takes once it is decoded.
+// weigh returns the memory of a decoded output.
 func (v values) weigh(ctx context.Context, task string, out executor.Value) (int64, error) {
 	if out.JSON != nil {
 		return expr.Weight(out.JSON), nil
@@ -191,7 +192,7 @@ func (v values) weigh(ctx context.Context, task string, out executor.Value) (int
 	return weight, nil
 }
 
-// reserve takes memory of the process.
+// reserve reserves memory of the process.
 func (v values) reserve(ctx context.Context, bytes int64) (release func(), err error) {
 	limited, cancel := context.WithTimeout(ctx, 2*Heartbeat)
 	defer cancel()
@@ -201,7 +202,8 @@ func (v values) reserve(ctx context.Context, bytes int64) (release func(), err e
 	return release, err
 }
 
-// hold takes memory until the attempt is over, in place of what expressions had.
+// hold reserves memory until the attempt is over, in place of the reservation
+// for expressions.
 func (v values) hold(ctx context.Context, bytes int64) error {
 	v.releaseScope()
 	release, err := v.memory.acquire(ctx, bytes)
@@ -216,7 +218,7 @@ func tooLargeToRead(task string, size int64) error {
 	return &expr.EvalError{Msg: fmt.Sprintf("the output of %s has %d bytes, expressions read at most %d", task, size, maxScope)}
 }
 
-// releaseScope gives back the memory of the outputs that were last read.
+// releaseScope releases the memory of the outputs read last.
 func (v values) releaseScope() {
 	if v.scoped != nil {
 		v.scoped()
@@ -224,8 +226,8 @@ func (v values) releaseScope() {
 	}
 }
 
-// fixed is the part of the scope that is the same for all tasks of the run.
-// Expressions change none of it.
+// fixed returns the part of the scope that is the same for all tasks of the
+// run. Expressions do not change it.
 func (v values) fixed(in *runstate.Input) (scope expr.Scope, err error) {
 	scope.Run = map[string]any{
 		"run_id": v.id, "flow_name": v.run.Flow, "flow_version": v.run.Version,
@@ -251,7 +253,7 @@ func (v values) fixed(in *runstate.Input) (scope expr.Scope, err error) {
 	return scope, nil
 }
 
-// view is a task as expressions see it.
+// view returns a task as expressions see it.
 func (v values) view(ctx context.Context, name string) (expr.TaskView, error) {
 	value, err := v.outputOf(ctx, name)
 	if err != nil {
@@ -275,15 +277,15 @@ func (v values) view(ctx context.Context, name string) (expr.TaskView, error) {
 	if err != nil {
 		return expr.TaskView{}, err
 	}
-	if item != "" && item != engine.Reused { // what is reused succeeded: a retry decides as its source did
+	if item != "" && item != engine.Reused { // a reused task succeeded: a retry decides as its source did
 		status = item
 	}
 	return expr.TaskView{Output: out, Status: string(status)}, nil
 }
 
-// status is a finished task's status. A task whose output is in memory
-// succeeded, unless it is a map, which hands on its list even if it failed; only
-// of others the item is read.
+// status returns a finished task's status. A task whose output is in memory
+// succeeded, unless it is a map, which has its list even if it failed. The item
+// is read for other tasks only.
 func (v values) status(ctx context.Context, n engine.Node) (engine.Status, error) {
 	if out, ok := v.cache.output(v.id, n); ok && !v.flow.plan.Def(int(n)).Mapped && out.JSON != nil && string(out.JSON) != "null" {
 		return engine.Succeeded, nil
@@ -298,7 +300,7 @@ func (v values) status(ctx context.Context, n engine.Node) (engine.Status, error
 	return item.Status, nil
 }
 
-// evaluateList evaluates what a task is mapped over.
+// evaluateList evaluates the list that a task is mapped over.
 func (v values) evaluateList(ctx context.Context, w *attempt) ([]any, error) {
 	program, err := expr.Compile(w.task.MapOver)
 	if err != nil {
@@ -311,7 +313,7 @@ func (v values) evaluateList(ctx context.Context, w *attempt) ([]any, error) {
 	return program.EvalList(ctx, scope)
 }
 
-// list is the evaluated list of a mapped task.
+// list returns the evaluated list of a mapped task.
 func (v values) list(ctx context.Context, task int, item *runstate.Node) ([]json.RawMessage, error) {
 	id := outputID{v.id, engine.Node(task)}
 	if list, ok := v.cache.lists.Get(id); ok {

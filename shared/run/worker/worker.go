@@ -1,14 +1,15 @@
-// Package worker moves runs forward over the table and the queues. Its parts,
-// from the bottom: a session holds what one message has read of its run; attempts
-// claims, executes and completes the attempts of tasks; lifecycle starts, stops,
-// finishes and archives runs; graph propagates what has finished to what depends
-// on it; reconciler mends what was lost; a driver does what a message says with
-// them. It holds no state that another worker could not take up: everything is
-// decided by conditional writes, so any number of workers may work on one run,
-// and each step may be repeated.
+// Package worker executes runs by means of the table and the queues. Its parts,
+// from the bottom: a session holds what one message has read of its run;
+// attempts claims, executes and completes the attempts of tasks; lifecycle
+// starts, stops, finishes and archives runs; graph propagates finished nodes to
+// their dependents; reconciler repairs what was lost; a driver handles a
+// message with them. A worker has no state that another could not take over:
+// all decisions are conditional writes, so any number of workers may work on
+// one run, and each step may be repeated.
 //
-// Comments that begin with "//guard:" mark what that rests on, here as in the
-// packages it uses: localstack/proof/mutants breaks each, and a test must fail.
+// Comments that begin with "//guard:" mark the code that this depends on, here
+// and in the packages that it uses. localstack/proof/mutants breaks each of
+// them, and a test must fail.
 package worker
 
 import (
@@ -29,20 +30,20 @@ import (
 	"millrace/shared/run/runlog"
 )
 
-// The times of the engine.
+// Times of the engine.
 const (
-	Lease          = 30 * time.Second // how long a claim holds without a heartbeat
-	Heartbeat      = 5 * time.Second  // how often a running attempt renews it and reads the fence
-	CancelPoll     = 5 * time.Second  // how often a stopped run is reconciled until nothing runs
-	ReconcileEvery = time.Minute      // how often a live run is reconciled
-	ReconcileMost  = 10 * time.Minute // the same for the largest
-	MaxLost        = 10               // leases a task may lose
-	FewLost        = 3                // after which it is held back before each further attempt
-	HoldBack       = time.Minute      // for so long
-	WriteMargin    = 5 * time.Second  // of a worker's time kept for completing
+	Lease          = 30 * time.Second // duration of a claim without a heartbeat
+	Heartbeat      = 5 * time.Second  // interval in which a running attempt renews its lease and reads the fence
+	CancelPoll     = 5 * time.Second  // interval of reconciliations of a stopped run until nothing runs
+	ReconcileEvery = time.Minute      // interval of reconciliations of a live run
+	ReconcileMost  = 10 * time.Minute // the same for the largest runs
+	MaxLost        = 10               // number of lost leases that ends a task
+	FewLost        = 3                // number of lost leases after which further attempts are delayed
+	HoldBack       = time.Minute      // that delay
+	WriteMargin    = 5 * time.Second  // part of a worker's time reserved for completing
 )
 
-// Config is what a Worker stands on.
+// Config configures a Worker.
 type Config struct {
 	Table     table.Table
 	Queues    queue.Queues
@@ -50,33 +51,33 @@ type Config struct {
 	Bus       bus.Bus
 	Clock     clock.Clock
 	Log       *slog.Logger
-	Metrics   *telemetry.Metrics // nil: nothing is measured
+	Metrics   *telemetry.Metrics // nil: no metrics
 	Logs      *runlog.Store
 	Hub       *signal.Hub
 	Executors executor.Set
-	Quota     *quota.Quota // nil: nothing is limited
-	// Secret resolves a secret of a workspace's environment; nil: there are none.
+	Quota     *quota.Quota // nil: no limits
+	// Secret resolves a secret of a workspace's environment. nil: there are none.
 	Secret func(ctx context.Context, org, environment, name string) (string, error)
-	// Boot names this process in its leases; empty: a name of its own.
+	// Boot identifies this process in its leases. Empty: a generated id.
 	Boot string
-	// Sole says that no other process works on these runs, so that a lease of
-	// an earlier process is void.
+	// Sole means that no other process works on these runs, so that leases of
+	// earlier processes are void.
 	Sole bool
-	// Resident says that the process lives on between messages, so that logs
-	// may wait in memory for the next batch.
+	// Resident means that the process lives on between messages, so that logs may
+	// stay in memory until the next batch.
 	Resident bool
 }
 
-// Worker is safe for concurrent use.
+// Worker handles the messages of runs. It is safe for concurrent use.
 type Worker struct {
 	Config
 	cache   *caches
-	results results // that wait to be stored
-	memory  *budget // of what expressions read
-	scarce  bool    // some executors need a place
+	results results // waiting to be stored
+	memory  *budget // of outputs that expressions read
+	scarce  bool    // some executors need a slot
 }
 
-// New makes a Worker.
+// New returns a Worker.
 func New(cfg Config) *Worker {
 	if cfg.Boot == "" {
 		cfg.Boot = ids.Token(6)
@@ -89,8 +90,8 @@ func New(cfg Config) *Worker {
 	return c
 }
 
-// Reconcile reconciles a run after a restart of the process that works on it alone:
-// the leases of the process before are void, and the queues have kept its
+// Reconcile reconciles a run after a restart of the only process that works on
+// it: the leases of the earlier process are void, and the queues have kept its
 // messages.
 func (c *Worker) Reconcile(ctx context.Context, org, run string) error {
 	d := newDriver(c.session(org, run))
