@@ -33,7 +33,7 @@ func (l *Launcher) Cancel(ctx context.Context, org, id string) (runstate.Run, er
 		case engine.Cancelled:
 			return run, nil
 		case engine.CancellationRequested:
-			l.reconcile(ctx, &run) //guard:cancel/look-again drop
+			l.reconcile(ctx, &run) //guard:cancel/reconcile-again drop
 			return run, nil
 		case engine.Queued, engine.Running:
 		default:

@@ -17,7 +17,7 @@ import (
 	"millrace/shared/run/sandbox"
 )
 
-// preparing is scripted; its tasks begin when they say so.
+// preparing is scripted with tasks that call Begin themselves.
 type preparing struct{ scripted }
 
 func (preparing) Preparation() (time.Duration, bool) { return 10 * time.Minute, true }
@@ -28,9 +28,10 @@ func prepares(t *testing.T) *world {
 	return w
 }
 
-// TestPreparationIsNoTimeOfTheTask: until a task's own code begins its attempt has
-// not started, and neither its time-out nor its duration counts that.
-func TestPreparationIsNoTimeOfTheTask(t *testing.T) {
+// TestPreparationDoesNotCountAsTaskTime checks that an attempt has not started
+// until the task's own code begins, and that neither its timeout nor its
+// duration counts the time before.
+func TestPreparationDoesNotCountAsTaskTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := prepares(t)
@@ -64,9 +65,9 @@ func TestPreparationIsNoTimeOfTheTask(t *testing.T) {
 	})
 }
 
-// TestTheTimeOfATaskBeginsWithIt: what began is held to its time-out, and what
-// never begins is ended too.
-func TestTheTimeOfATaskBeginsWithIt(t *testing.T) {
+// TestTimeoutCountsFromBegin checks that a task is timed out from its begin,
+// and that a task that never begins is ended too.
+func TestTimeoutCountsFromBegin(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		begins bool
@@ -97,9 +98,10 @@ func TestTheTimeOfATaskBeginsWithIt(t *testing.T) {
 	}
 }
 
-// TestATaskOfADay: a task runs for 24 hours, far longer than a message is hidden:
-// once, with its lease kept, its log whole, and the run goes on after it.
-func TestATaskOfADay(t *testing.T) {
+// TestTaskOf24Hours runs a task for far longer than the visibility time-out of
+// its message: it runs once, keeps its lease, has its whole log, and the run
+// continues after it.
+func TestTaskOf24Hours(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

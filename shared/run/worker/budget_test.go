@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestBudget: what is held at once stays within the whole, but for what is
-// larger, which is held alone; and all get their turn.
+// TestBudget checks that the bytes acquired at once stay within the budget,
+// that larger requests are granted alone, and that all are granted.
 func TestBudget(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -47,8 +47,9 @@ func TestBudget(t *testing.T) {
 	})
 }
 
-// TestBudgetInTurn: small ones that come later do not get ahead of a large one.
-func TestBudgetInTurn(t *testing.T) {
+// TestBudgetIsGrantedInOrder checks that later small requests do not overtake a
+// large one.
+func TestBudgetIsGrantedInOrder(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBudget(10)

@@ -13,7 +13,7 @@ import (
 	"millrace/shared/run/runstate"
 )
 
-func TestSmallParametersAreNotKept(t *testing.T) {
+func TestSmallParametersAreNotCached(t *testing.T) {
 	t.Parallel()
 	c := newCaches()
 	c.keepParameters("small", map[string]any{"a": int64(1)}, 10)
@@ -21,8 +21,8 @@ func TestSmallParametersAreNotKept(t *testing.T) {
 	assert.False(t, ok, "decoding it again costs nothing")
 }
 
-// TestCachesAreBounded: what many runs need is kept within a budget, what was
-// used last first.
+// TestCachesAreBounded checks that the caches of many runs stay within their
+// budgets and evict what was used least recently.
 func TestCachesAreBounded(t *testing.T) {
 	t.Parallel()
 	c := newCaches()
@@ -53,9 +53,10 @@ func TestCachesAreBounded(t *testing.T) {
 	assert.Equal(t, []bool{false, true}, []bool{old, last})
 }
 
-// TestLargeValuesThatManyRead: the list of a map, which each instance reads, is
-// kept at any size it may have; an output that would drive out the others is not.
-func TestLargeValuesThatManyRead(t *testing.T) {
+// TestCacheOfLargeValues checks that the list of a map, which each instance
+// reads, is cached at any size, and that an output that would evict the others
+// is not.
+func TestCacheOfLargeValues(t *testing.T) {
 	t.Parallel()
 	c := newCaches()
 	large := json.RawMessage(bytes.Repeat([]byte("x"), maxScope))

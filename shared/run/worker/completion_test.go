@@ -17,10 +17,10 @@ import (
 	"millrace/shared/run/executor"
 )
 
-// failing is a way in which the end of an attempt cannot be written.
+// failing is a way in which writing the end of an attempt fails.
 type failing func(w *world, calm time.Time)
 
-// failings are such ways by name.
+// failings are these ways by name.
 var failings = map[string]failing{
 	"objects": func(w *world, calm time.Time) {
 		w.blob.(*objects).set(func(key string) error {
@@ -40,8 +40,8 @@ var failings = map[string]failing{
 	},
 }
 
-// charge is a flow whose first task must run once: its output stands in the
-// object store. From its end to calm the result cannot be written.
+// charge runs a flow whose first task must run once and has its output in the
+// object store. From the task's end until calm the result cannot be written.
 func charge(t *testing.T, what failing, outage time.Duration, more string) (*world, string) {
 	w := newWorld(t, func(w *world) {
 		w.blob = &objects{Store: w.blob}
@@ -62,9 +62,9 @@ func charge(t *testing.T, what failing, outage time.Duration, more string) (*wor
 	return w, id
 }
 
-// TestAResultIsKeptUntilItIsWritten: what a task made is stored as soon as it can
-// be, under the lease of the attempt that made it.
-func TestAResultIsKeptUntilItIsWritten(t *testing.T) {
+// TestResultIsWrittenAfterFailures checks that a result is stored as soon as
+// possible, under the lease of its attempt.
+func TestResultIsWrittenAfterFailures(t *testing.T) {
 	t.Parallel()
 	for what, failing := range failings {
 		for _, outage := range []time.Duration{20 * time.Second, 2 * time.Minute, 6 * time.Minute, 10 * time.Minute} {
@@ -90,9 +90,9 @@ func TestAResultIsKeptUntilItIsWritten(t *testing.T) {
 	}
 }
 
-// TestNoWriteForAWhile: for less time than a lease holds nothing at all can be
-// written.
-func TestNoWriteForAWhile(t *testing.T) {
+// TestResultSurvivesShortOutage lets all writes fail for less than the duration
+// of a lease.
+func TestResultSurvivesShortOutage(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w, id := charge(t, func(w *world, calm time.Time) {
@@ -104,10 +104,10 @@ func TestNoWriteForAWhile(t *testing.T) {
 	})
 }
 
-// TestAResultOutlivesAnOutage: for longer than a lease holds nothing at all can be
-// written, and outputs for longer than that. Nobody could take the task over
-// meanwhile, and nobody does afterwards.
-func TestAResultOutlivesAnOutage(t *testing.T) {
+// TestResultSurvivesLongOutage lets all writes fail for longer than a lease,
+// and outputs for even longer. No worker could take over the task meanwhile,
+// and none does afterwards.
+func TestResultSurvivesLongOutage(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const outage = 5 * time.Minute
@@ -123,9 +123,9 @@ func TestAResultOutlivesAnOutage(t *testing.T) {
 	})
 }
 
-// TestAnInstantResultIsKeptUntilItIsWritten: a task that needs no lease while it
-// executes has one while its result cannot be written.
-func TestAnInstantResultIsKeptUntilItIsWritten(t *testing.T) {
+// TestInstantResultIsWrittenAfterFailures checks that a task that executes
+// without a heartbeat has one while its result cannot be written.
+func TestInstantResultIsWrittenAfterFailures(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const outage = 2 * time.Minute
@@ -150,9 +150,9 @@ func TestAnInstantResultIsKeptUntilItIsWritten(t *testing.T) {
 	})
 }
 
-// TestAResultThatWaitsHoldsUpNoStop: a run is cancelled, or passes its deadline,
+// TestWaitingResultDoesNotDelayStop cancels a run, or lets its deadline pass,
 // while the result of its task cannot be written.
-func TestAResultThatWaitsHoldsUpNoStop(t *testing.T) {
+func TestWaitingResultDoesNotDelayStop(t *testing.T) {
 	t.Parallel()
 	for why, status := range map[string]engine.Status{"cancel": engine.Cancelled, "deadline": engine.TimedOut} {
 		t.Run(why, func(t *testing.T) {
@@ -178,9 +178,9 @@ func TestAResultThatWaitsHoldsUpNoStop(t *testing.T) {
 	}
 }
 
-// TestAResultWaitsWithinTheWorkersTime: a worker with little time left tries to
-// write a result for as long as it has, and is done by then.
-func TestAResultWaitsWithinTheWorkersTime(t *testing.T) {
+// TestWaitingResultEndsWithWorkersTime checks that a worker with little time
+// left retries the write for that time only.
+func TestWaitingResultEndsWithWorkersTime(t *testing.T) {
 	t.Parallel()
 	const has = time.Minute
 	const short = 40 * time.Second

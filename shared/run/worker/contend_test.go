@@ -22,8 +22,8 @@ import (
 	"millrace/shared/run/runstate"
 )
 
-// sentAgain is a table that is asked for every update twice, as by a client that
-// got no answer to the first.
+// sentAgain is a table that gets every update twice, as from a client that lost
+// the first response.
 type sentAgain struct{ table.Table }
 
 func (s sentAgain) Update(ctx context.Context, u table.Update) (table.Item, error) {
@@ -31,7 +31,7 @@ func (s sentAgain) Update(ctx context.Context, u table.Update) (table.Item, erro
 	return s.Table.Update(ctx, u)
 }
 
-// contender makes a session of a process of its own over a table.
+// contender returns a session of another process over a table.
 func contender(tbl table.Table, boot string, now time.Time) *session {
 	fixed := clock.Func(func() time.Time { return now })
 	log := slog.New(slog.NewTextHandler(io.Discard, nil))
@@ -39,7 +39,7 @@ func contender(tbl table.Table, boot string, now time.Time) *session {
 	return New(Config{Table: tbl, Clock: fixed, Log: log, Logs: logs, Boot: boot, Sole: true}).session("org", "run")
 }
 
-// left stores the item of a task whose worker is gone, and returns it.
+// left stores the item of a task whose worker died, and returns it.
 func left(t *testing.T, tbl table.Table, until time.Time) *runstate.Node {
 	item := runstate.Node{
 		Key: runstate.NodeKey("org", "run", 0), Status: engine.Running, Attempt: 1, Nonce: "gone.1", LeaseUntil: millis(until),
@@ -54,9 +54,9 @@ func stored(t *testing.T, tbl table.Table) *runstate.Node {
 	return item
 }
 
-// TestOneTakesOver: of two workers that have seen the same void lease one takes
-// it over, even if they do so at the moment at which it was taken.
-func TestOneTakesOver(t *testing.T) {
+// TestOneWorkerTakesOver checks that of two workers that have read the same
+// void lease one takes it over, even if the other tries at the same moment.
+func TestOneWorkerTakesOver(t *testing.T) {
 	t.Parallel()
 	now := time.UnixMilli(1_000_000)
 	tbl := memory.Table(t, clock.System{})
@@ -71,7 +71,7 @@ func TestOneTakesOver(t *testing.T) {
 	assert.Equal(t, mine.Nonce, other.Nonce)
 	assert.Equal(t, 1, stored(t, tbl).Lost)
 
-	// One whose write was sent again has it all the same.
+	// A worker whose write was sent twice has the lease nevertheless.
 	tbl = memory.Table(t, clock.System{})
 	old = left(t, tbl, now)
 	mine, _, err = newDriver(contender(sentAgain{tbl}, "new", now)).attempts.takeOver(t.Context(), ready{attempt: 1}, old, now)
@@ -81,10 +81,10 @@ func TestOneTakesOver(t *testing.T) {
 	assert.Equal(t, 1, stored(t, tbl).Lost)
 }
 
-// TestATaskThatEndsItsWorkersIsHeldBack: from the third lease that was lost on the
-// next attempt waits, and says why; its message is sent once, also where the
-// answer to the write was lost.
-func TestATaskThatEndsItsWorkersIsHeldBack(t *testing.T) {
+// TestTaskThatKillsItsWorkersIsDelayed checks that from the third lost lease
+// the next attempt is delayed, with the reason in its item, and that its
+// message is sent once, even if the response to the write was lost.
+func TestTaskThatKillsItsWorkersIsDelayed(t *testing.T) {
 	t.Parallel()
 	now := time.UnixMilli(1_000_000)
 	for name, wrap := range map[string]func(table.Table) table.Table{
@@ -119,9 +119,9 @@ func TestATaskThatEndsItsWorkersIsHeldBack(t *testing.T) {
 	}
 }
 
-// TestTakingBackHeedsTheWorker: a stopped run takes back no attempt whose lease
-// was renewed, or taken over, since it was seen.
-func TestTakingBackHeedsTheWorker(t *testing.T) {
+// TestStopLeavesRenewedLease checks that a stopped run cancels no attempt whose
+// lease was renewed, or taken over, since it was read.
+func TestStopLeavesRenewedLease(t *testing.T) {
 	t.Parallel()
 	now := time.UnixMilli(1_000_000)
 	tbl := memory.Table(t, clock.System{})
@@ -151,9 +151,10 @@ func TestTakingBackHeedsTheWorker(t *testing.T) {
 	}
 }
 
-// TestLeasesOfAnEarlierProcess: a process that is alone takes over at once what
-// an earlier one left; one of several waits for the lease to end.
-func TestLeasesOfAnEarlierProcess(t *testing.T) {
+// TestLeasesOfEarlierProcess checks that a sole process takes over the leases
+// of the earlier one at once, and that one of several waits until a lease
+// expires.
+func TestLeasesOfEarlierProcess(t *testing.T) {
 	t.Parallel()
 	now := time.UnixMilli(1_000_000)
 	tbl := memory.Table(t, clock.System{})
@@ -170,9 +171,10 @@ func TestLeasesOfAnEarlierProcess(t *testing.T) {
 	assert.Equal(t, 2, mine.Attempt)
 }
 
-// TestAWorkerThatStoodStill: what it claimed does not begin if the run was stopped
-// meanwhile, and not if its lease is lost; otherwise it renews the lease.
-func TestAWorkerThatStoodStill(t *testing.T) {
+// TestPausedWorkerDoesNotBegin checks that a claimed attempt does not begin if
+// the run was stopped meanwhile, or its lease was lost; otherwise the lease is
+// renewed.
+func TestPausedWorkerDoesNotBegin(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		change []table.Action // of the run

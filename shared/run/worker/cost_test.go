@@ -12,12 +12,12 @@ import (
 )
 
 // cost runs a flow twice, the second time with warm caches, and returns the
-// units of the second run from its acceptance to its end.
+// capacity units of the second run from its acceptance to its end.
 func cost(t *testing.T, flow string) (accept, write, read float64) {
 	return costOf(t, engine.Succeeded, func(*world) {}, flow)
 }
 
-// costOf is the cost of a flow whose tasks are scripted, and that ends so.
+// costOf returns the cost of a flow of scripted tasks that ends with a status.
 func costOf(t *testing.T, end engine.Status, script func(*world), flow string) (accept, write, read float64) {
 	synctest.Test(t, func(t *testing.T) {
 		meter := &table.Meter{}
@@ -33,7 +33,7 @@ func costOf(t *testing.T, end engine.Status, script func(*world), flow string) (
 		run := w.run("f")
 		total := meter.Usage().Total()
 		accept = total.Write
-		w.table = plain // looking on costs nothing
+		w.table = plain // the test's own reads are not counted
 		assert.Equal(t, end, w.wait(run.ID).Status)
 		total = meter.Usage().Total()
 		write, read = total.Write, total.Read
@@ -41,9 +41,9 @@ func costOf(t *testing.T, end engine.Status, script func(*world), flow string) (
 	return accept, write, read
 }
 
-// TestUnitsOfAChain holds the engine to what a task of a chain may cost: three
-// write units and one read unit, the run's own share included.
-func TestUnitsOfAChain(t *testing.T) {
+// TestUnitsOfChain checks the cost of a task in a chain: three write units and
+// one read unit, including its share of the run's own cost.
+func TestUnitsOfChain(t *testing.T) {
 	t.Parallel()
 	tasks := []string{"t0"}
 	for i := 1; i < 40; i++ {
@@ -56,8 +56,9 @@ func TestUnitsOfAChain(t *testing.T) {
 	assert.LessOrEqual(t, read/40, 1.5)
 }
 
-// TestUnitsOfAFanOut holds a fan-out and join to six write units a task.
-func TestUnitsOfAFanOut(t *testing.T) {
+// TestUnitsOfFanOut checks that a fan-out with its join costs six write units a
+// task.
+func TestUnitsOfFanOut(t *testing.T) {
 	t.Parallel()
 	tasks, deps := []string{"root"}, ""
 	for i := range 100 {

@@ -20,14 +20,15 @@ import (
 	"millrace/shared/run/worker"
 )
 
-// limited is a flow_spec with a time for the whole run.
+// limited returns a flow_spec with a timeout for the whole run.
 func limited(flow string, secs int) string {
 	return fmt.Sprintf(`%s,"timeout_secs":%d}`, strings.TrimSuffix(flow, "}"), secs)
 }
 
-// TestDoneInTimeIsNotTimedOut: all tasks succeeded before the deadline, and the end
-// of the run could not be written until after it.
-func TestDoneInTimeIsNotTimedOut(t *testing.T) {
+// TestRunFinishedInTimeIsNotTimedOut checks that a run succeeds if all tasks
+// succeeded before the deadline but the end of the run could only be written
+// after it.
+func TestRunFinishedInTimeIsNotTimedOut(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		result executor.Result
@@ -61,9 +62,9 @@ func TestDoneInTimeIsNotTimedOut(t *testing.T) {
 	}
 }
 
-// TestADeadlineSeenEarly: a worker whose clock is 5 s ahead finds that the deadline
-// has passed: the run is TIMED_OUT and says so.
-func TestADeadlineSeenEarly(t *testing.T) {
+// TestDeadlineOfFastClock checks that a worker whose clock is 5 s ahead ends
+// the run as TIMED_OUT with that error.
+func TestDeadlineOfFastClock(t *testing.T) {
 	t.Parallel()
 	for name, at := range map[string]time.Duration{"claims": 56 * time.Second, "runs": 40 * time.Second} {
 		t.Run(name, func(t *testing.T) {
@@ -74,7 +75,7 @@ func TestADeadlineSeenEarly(t *testing.T) {
 				w.lasting("b", 10*time.Minute)
 				w.register("f", limited(with(spec("a", "b: a"), map[string]map[string]any{"a": {"timeout_secs": 100}, "b": {"timeout_secs": 840}}), 60))
 				id := w.run("f").ID
-				ctx, cancel := context.WithTimeout(w.ctx, 10*time.Minute) // too short for b: it is passed on
+				ctx, cancel := context.WithTimeout(w.ctx, 10*time.Minute) // too short for b, which is sent to the queue
 				defer cancel()
 				require.NoError(t, w.hand("one").Handle(ctx, message(events.RunStart, id, 0), 1))
 				require.Equal(t, engine.Succeeded, w.status(id, "a"))
@@ -82,7 +83,7 @@ func TestADeadlineSeenEarly(t *testing.T) {
 					cfg.Clock = clock.Func(func() time.Time { return time.Now().Add(5 * time.Second) })
 				})
 				require.NoError(t, ahead.Handle(w.ctx, message(events.RunTask, id, 1), 1))
-				require.NoError(t, w.hand("looks").Handle(w.ctx, message(events.RunReconcile, id, 0), 1))
+				require.NoError(t, w.hand("reconciler").Handle(w.ctx, message(events.RunReconcile, id, 0), 1))
 				w.process("rest")
 				w.ticking()
 				run := w.ends(id, 3*time.Minute)
@@ -94,10 +95,11 @@ func TestADeadlineSeenEarly(t *testing.T) {
 	}
 }
 
-// TestAClaimMeetsADeadline: a task is claimed by a worker whose clock is behind,
-// between the moment another has read the run's tasks and the one at which it
-// ends the run at its deadline. The run does not end while the task runs.
-func TestAClaimMeetsADeadline(t *testing.T) {
+// TestClaimDuringDeadline claims a task, by a worker whose clock is behind,
+// between the moment when another worker has read the run's tasks and the one
+// when it ends the run at its deadline. The run does not end while the task
+// runs.
+func TestClaimDuringDeadline(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := still(t)
@@ -106,7 +108,7 @@ func TestAClaimMeetsADeadline(t *testing.T) {
 		w.lasting("b", takes)
 		w.register("f", limited(with(spec("a", "b: a"), map[string]map[string]any{"a": {"timeout_secs": 30}, "b": {"timeout_secs": 840}}), 60))
 		id := w.run("f").ID
-		ctx, cancel := context.WithTimeout(w.ctx, time.Minute) // too short for b: it is passed on
+		ctx, cancel := context.WithTimeout(w.ctx, time.Minute) // too short for b, which is sent to the queue
 		defer cancel()
 		require.NoError(t, w.hand("one").Handle(ctx, message(events.RunStart, id, 0), 1))
 		require.Equal(t, engine.Succeeded, w.status(id, "a"))
@@ -115,7 +117,7 @@ func TestAClaimMeetsADeadline(t *testing.T) {
 			cfg.Clock = clock.Func(func() time.Time { return time.Now().Add(-5 * time.Second) })
 		})
 		worked := make(chan error, 1)
-		looks := w.hand("looks", func(cfg *worker.Config) {
+		reconciler := w.hand("reconciler", func(cfg *worker.Config) {
 			cfg.Table = &unwritable{Table: w.plain, fails: func(_ context.Context, u table.Update) error {
 				if sets(u, runstate.RunFence) != "" {
 					go func() { worked <- behind.Handle(w.ctx, message(events.RunTask, id, 1), 1) }()
@@ -124,7 +126,7 @@ func TestAClaimMeetsADeadline(t *testing.T) {
 				return nil
 			}}
 		})
-		require.NoError(t, looks.Handle(w.ctx, message(events.RunReconcile, id, 0), 1))
+		require.NoError(t, reconciler.Handle(w.ctx, message(events.RunReconcile, id, 0), 1))
 		assert.Equal(t, engine.Running, w.status(id, "b"))
 		assert.Equal(t, engine.Running, w.get(id).Status, "b runs")
 		require.NoError(t, <-worked)
@@ -135,9 +137,10 @@ func TestAClaimMeetsADeadline(t *testing.T) {
 	})
 }
 
-// TestADeadlinesCutNamesTheRun: a task that the run's time cuts short did not exceed
-// its own, whoever notices first: its worker, or a look elsewhere.
-func TestADeadlinesCutNamesTheRun(t *testing.T) {
+// TestErrorOfTaskCutByDeadlineNamesRun checks the error of a task that the
+// run's timeout ended before its own, whether its worker notices or a
+// reconciliation.
+func TestErrorOfTaskCutByDeadlineNamesRun(t *testing.T) {
 	t.Parallel()
 	for name, execute := range map[string]func(context.Context, *executor.Attempt) executor.Result{
 		"heeds its context": func(ctx context.Context, _ *executor.Attempt) executor.Result {
@@ -152,7 +155,7 @@ func TestADeadlinesCutNamesTheRun(t *testing.T) {
 			return executor.Result{Failure: &executor.Failure{Type: executor.TaskTimeout, Message: "out of time", TimedOut: true}}
 		},
 	} {
-		for _, secs := range []int{31, 60, 61, 62, 64} { // heartbeats come each 5 s
+		for _, secs := range []int{31, 60, 61, 62, 64} { // heartbeats are every 5 s
 			t.Run(fmt.Sprint(name, " ", secs), func(t *testing.T) {
 				t.Parallel()
 				synctest.Test(t, func(t *testing.T) {
@@ -167,7 +170,7 @@ func TestADeadlinesCutNamesTheRun(t *testing.T) {
 					w.register("f", limited(with(spec("a", "b: a"), map[string]map[string]any{"a": {"timeout_secs": 600}}), secs))
 					id := w.run("f").ID
 					_ = w.hand("works").Handle(w.ctx, message(events.RunStart, id, 0), 1)
-					w.process("looks")
+					w.process("reconciler")
 					run := w.ends(id, 5*time.Minute)
 					assert.Equal(t, engine.TimedOut, run.Status)
 					assert.Contains(t, run.Error, fmt.Sprintf("timeout_secs (%d)", secs))
@@ -181,9 +184,10 @@ func TestADeadlinesCutNamesTheRun(t *testing.T) {
 	}
 }
 
-// TestAnExecuteThatDoesNotStop heeds no context: its run ends all the same within a
-// minute of when it should, and its worker is free for others.
-func TestAnExecuteThatDoesNotStop(t *testing.T) {
+// TestExecutorIgnoringContext checks that the run of an executor that does not
+// stop ends within a minute of when it should, and that its worker is free for
+// others.
+func TestExecutorIgnoringContext(t *testing.T) {
 	t.Parallel()
 	// As many as there are workers.
 	stuck := with(spec("stuck", "after: stuck"), map[string]map[string]any{"stuck": {"map_over": "lists.range(16)"}})

@@ -21,15 +21,16 @@ import (
 	"millrace/shared/run/worker"
 )
 
-// long is a flow of a task that takes 13 minutes, of 14 that a task may take.
+// long registers a flow of a task that takes 13 of the 14 minutes allowed for a
+// task.
 func (w *world) long() {
 	w.lasting("a", 13*time.Minute)
 	w.register("f", with(spec("a", "b: a"), map[string]map[string]any{"a": {"timeout_secs": 840}}))
 }
 
-// TestDuplicatesOfALongTask come while it runs: it runs once, and none of them
-// ends as a dead letter.
-func TestDuplicatesOfALongTask(t *testing.T) {
+// TestDuplicatesOfLongTask delivers duplicates while the task runs: it runs
+// once, and none of them becomes a dead letter.
+func TestDuplicatesOfLongTask(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -49,13 +50,13 @@ func TestDuplicatesOfALongTask(t *testing.T) {
 		assert.Equal(t, 1, w.times("b"))
 		assert.Less(t, run.Duration(), (14 * time.Minute).Milliseconds())
 		assert.Zero(t, w.dead())
-		assert.Zero(t, w.kept(), "nothing waits for a run that is over")
+		assert.Zero(t, w.kept(), "no message waits for an ended run")
 	})
 }
 
-// TestADuplicateHoldsUpNothing: a message that is delivered while another worker
-// runs its attempt is done with at once.
-func TestADuplicateHoldsUpNothing(t *testing.T) {
+// TestDuplicateIsDoneAtOnce checks that a message delivered while another
+// worker runs its attempt is done at once.
+func TestDuplicateIsDoneAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -70,9 +71,9 @@ func TestADuplicateHoldsUpNothing(t *testing.T) {
 	})
 }
 
-// TestAKillLeavesNoDeadLetter: the embedded server is killed while a long task runs.
-// The next one, which alone works on the run, looks at it before it serves.
-func TestAKillLeavesNoDeadLetter(t *testing.T) {
+// TestKillLeavesNoDeadLetter kills the embedded server while a long task runs.
+// The next one, the sole process of the run, reconciles it before it serves.
+func TestKillLeavesNoDeadLetter(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := still(t)
@@ -99,9 +100,9 @@ func TestAKillLeavesNoDeadLetter(t *testing.T) {
 	})
 }
 
-// TestADuplicateGathersNothing: a duplicate of the message of a map's instance that
-// is finished, as is the map, reads and writes next to nothing.
-func TestADuplicateGathersNothing(t *testing.T) {
+// TestDuplicateCollectsNothing checks that a duplicate message of a finished
+// instance of a finished map costs next to no reads and writes.
+func TestDuplicateCollectsNothing(t *testing.T) {
 	t.Parallel()
 	for _, receives := range []int{1, 2} {
 		t.Run(fmt.Sprint(receives), func(t *testing.T) {

@@ -1,7 +1,7 @@
 package worker
 
-// Held is how many bytes a Worker keeps between messages and for results that
-// wait to be stored, and how many it may.
+// Held returns the bytes that a Worker keeps between messages and for results
+// that wait to be stored, and the limit.
 func (c *Worker) Held() (bytes, budget int) {
 	c.results.mu.Lock()
 	defer c.results.mu.Unlock()

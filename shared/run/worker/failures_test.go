@@ -28,9 +28,9 @@ func (w *world) fails(tasks map[string]string) {
 	}
 }
 
-// TestRunErrorNamesWhatDecidedIt: of the tasks that failed the run's error names
-// those that its status comes from, and none that a trigger rule tolerated.
-func TestRunErrorNamesWhatDecidedIt(t *testing.T) {
+// TestRunErrorNamesDecisiveTasks checks that a run's error names the failed
+// tasks that determined its status, and none that a trigger rule tolerated.
+func TestRunErrorNamesDecisiveTasks(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("é", 400)
 	for _, c := range []struct {
@@ -46,7 +46,7 @@ func TestRunErrorNamesWhatDecidedIt(t *testing.T) {
 			"2 of 3 tasks failed: choose (ValueError: nothing to choose)",
 		},
 		{
-			"what made a sink UPSTREAM_FAILED", spec("a", "b: a", "c: b", "other"), nil,
+			"the cause of an UPSTREAM_FAILED sink", spec("a", "b: a", "c: b", "other"), nil,
 			map[string]string{"a": "KeyError: 'x'"},
 			"1 of 4 tasks failed: a (KeyError: 'x')",
 		},
@@ -57,7 +57,7 @@ func TestRunErrorNamesWhatDecidedIt(t *testing.T) {
 			"1 of 2 tasks failed: each[0] (ValueError: bad; 3 of 3 instances failed)",
 		},
 		{
-			"more than it names", spec("a", "b", "c", "d", "e"), nil,
+			"more tasks than are named", spec("a", "b", "c", "d", "e"), nil,
 			map[string]string{"a": "1", "b": "2", "c": "3", "d": "4", "e": "5"},
 			"5 of 5 tasks failed: a (1), b (2), c (3), and 2 more",
 		},
@@ -80,9 +80,10 @@ func TestRunErrorNamesWhatDecidedIt(t *testing.T) {
 	}
 }
 
-// TestOnFailureIsToldWhatFailed: the task gets the last failures of tasks and
-// instances, the first hundred and their number, and expressions see the same.
-func TestOnFailureIsToldWhatFailed(t *testing.T) {
+// TestOnFailureTaskGetsFailures checks that the task gets the last failures of
+// tasks and instances, the first hundred and their number, and that expressions
+// see the same.
+func TestOnFailureTaskGetsFailures(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -116,9 +117,9 @@ func TestOnFailureIsToldWhatFailed(t *testing.T) {
 	})
 }
 
-// TestEachEndNamesItsAttempt: every event of the log that tells how an attempt
-// ended names its task, its record, its attempt, and its index in a map.
-func TestEachEndNamesItsAttempt(t *testing.T) {
+// TestEndEventsNameTheirAttempt checks that every log event of the end of an
+// attempt has its task, its record, its attempt, and its index in a map.
+func TestEndEventsNameTheirAttempt(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

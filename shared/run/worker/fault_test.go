@@ -20,14 +20,14 @@ import (
 
 var errFault = errors.New("injected fault")
 
-// faulty is a table whose writes fail as a test says.
+// faulty is a table with failing writes.
 type faulty struct {
 	table.Table
 	mu     sync.Mutex
 	writes int
 	armed  bool
-	// fault decides of the n-th write, from 1, whether it fails before it is
-	// done, or after, when only its answer is lost.
+	// fault returns whether the n-th write, from 1, fails before it is executed,
+	// or after, so that only its response is lost.
 	fault func(n int) (before, after bool)
 }
 
@@ -41,7 +41,7 @@ func (f *faulty) next() (before, after bool) {
 	return f.fault(f.writes)
 }
 
-// arm begins to count writes.
+// arm starts to count writes.
 func (f *faulty) arm(fault func(int) (bool, bool)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -90,8 +90,8 @@ func lose(err error, lost bool) error {
 	return err
 }
 
-// history is a flow with everything in it: a map, a join, a retry, a condition
-// that skips, a failure with a task that makes it good, and on_failure.
+// history is a flow with all features: a map, a join, a retry, a false
+// condition, a tolerated failure, and on_failure.
 const history = `{"tasks":[
  {"name":"a","type":"python","entrypoint":"m:f"},
  {"name":"b","type":"python","entrypoint":"m:f","depends_on":["a"],"retries":1},
@@ -124,7 +124,7 @@ func (w *world) playHistory() {
 	w.register("history", history)
 }
 
-// check asserts that the history ended as it must.
+// checkHistory asserts that the history ended as it must.
 func (w *world) checkHistory(id string, exact bool) {
 	run := w.wait(id)
 	assert.Equal(w.t, engine.Failed, run.Status)
@@ -147,7 +147,7 @@ func (w *world) checkHistory(id string, exact bool) {
 	}
 }
 
-// count tells how many writes the history makes.
+// countWrites returns the number of writes of the history.
 func countWrites(t *testing.T) int {
 	var n int
 	synctest.Test(t, func(t *testing.T) {
@@ -162,8 +162,8 @@ func countWrites(t *testing.T) int {
 }
 
 // TestEveryWriteMayFail lets each write of a history fail in turn, before it is
-// done and after: the run ends as it would have, and no attempt that finished
-// runs again.
+// executed and after: the run ends as usual, and no finished attempt runs
+// again.
 func TestEveryWriteMayFail(t *testing.T) {
 	t.Parallel()
 	total := countWrites(t)
@@ -182,7 +182,7 @@ func TestEveryWriteMayFail(t *testing.T) {
 					w.playHistory()
 					id := w.run("history").ID
 					f.arm(func(i int) (bool, bool) { return i == n && !after, i == n && after })
-					// A claim whose answer is lost leaves a lease behind: a new attempt follows.
+					// A claim whose response is lost leaves a lease, so a new attempt follows.
 					w.checkHistory(id, false)
 				})
 			})
@@ -190,8 +190,8 @@ func TestEveryWriteMayFail(t *testing.T) {
 	}
 }
 
-// finished notes which tasks of a run have succeeded, and returns what makes sure
-// later that none of them ran again.
+// finished records which tasks of a run have succeeded, and returns a function
+// that asserts that none of them ran again.
 func (w *world) finished(id string) (noneAgain func()) {
 	before := map[string]int{}
 	for name, item := range w.nodes(id) {
@@ -206,9 +206,9 @@ func (w *world) finished(id string) (noneAgain func()) {
 	}
 }
 
-// TestEveryWriteMayBeTheLast kills the worker at each write in turn: everything
-// it does from then on fails. A new process looks at the run, and it ends; no
-// task that had finished runs again.
+// TestEveryWriteMayBeTheLast kills the worker at each write in turn: all its
+// later requests fail. A new process reconciles the run, and it ends; no
+// finished task runs again.
 func TestEveryWriteMayBeTheLast(t *testing.T) {
 	t.Parallel()
 	total := countWrites(t)
@@ -268,7 +268,7 @@ func TestLostLeasesEndTheTask(t *testing.T) {
 			<-began
 			gone, cancel := context.WithCancel(t.Context())
 			cancel()
-			w.rt.Stop(gone) // ends it without a word
+			w.rt.Stop(gone) // stops without completing the attempt
 			w.boot = "boot" + itoa(i+2)
 			w.start(slog.Default())
 			require.NoError(t, w.c.Reconcile(w.ctx, org, id))

@@ -20,18 +20,18 @@ import (
 	"millrace/shared/run/worker"
 )
 
-// TestAWorkerThatGoesOnSeesTheFence cancels a run while a worker is between two
-// of its tasks: the next, which no message brings, does not begin.
-func TestAWorkerThatGoesOnSeesTheFence(t *testing.T) {
+// TestInlineTaskSeesFence cancels a run while a worker is between two of its
+// tasks: the next one, for which there is no message, does not begin.
+func TestInlineTaskSeesFence(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		elsewhere := *w.launch // another process, of which the worker learns nothing by itself
+		elsewhere := *w.launch // another process, whose cancel the worker is not notified of
 		elsewhere.Hub = &signal.Hub{}
 		w.task("a", func(_ context.Context, a *executor.Attempt) executor.Result {
 			_, err := elsewhere.Cancel(w.ctx, org, a.RunID)
 			require.NoError(t, err)
-			return ok("1") // it was done by the time
+			return ok("1") // it had finished by then
 		})
 		w.register("f", spec("a", "b: a", "c: b"))
 		run := w.wait(w.run("f").ID)
@@ -42,7 +42,7 @@ func TestAWorkerThatGoesOnSeesTheFence(t *testing.T) {
 	})
 }
 
-// readOnce is a table that calls a hook after an item was first read.
+// readOnce is a table that calls a hook after the first read of an item.
 type readOnce struct {
 	table.Table
 	key  table.Key
@@ -58,9 +58,9 @@ func (r *readOnce) Get(ctx context.Context, key table.Key, opts ...table.ReadOpt
 	return item, err
 }
 
-// TestAStartMeetsACancel cancels a run when a worker has read that it is to be
-// started: it does not start.
-func TestAStartMeetsACancel(t *testing.T) {
+// TestCancelDuringStart cancels a run when a worker has read that it is to
+// start: it does not start.
+func TestCancelDuringStart(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := still(t)
@@ -79,9 +79,9 @@ func TestAStartMeetsACancel(t *testing.T) {
 	})
 }
 
-// TestACancelMeetsAnEnd lets a run end when a cancel has read that it runs: it
-// stays as it ended, and the cancel leaves no audit entry.
-func TestACancelMeetsAnEnd(t *testing.T) {
+// TestEndDuringCancel lets a run end when a cancel has read that it runs: its
+// status stays, and the cancel leaves no audit entry.
+func TestEndDuringCancel(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := still(t)
@@ -100,10 +100,10 @@ func TestACancelMeetsAnEnd(t *testing.T) {
 	})
 }
 
-// TestAStopThatCannotBeWritten: the writes that end the attempt of a run that was
-// cancelled, or that passed its deadline, fail for a while. The attempt is not
-// lost for that.
-func TestAStopThatCannotBeWritten(t *testing.T) {
+// TestStopSurvivesFailedWrites lets the writes fail for a while that end the
+// attempt of a run that was cancelled, or exceeded its deadline. The attempt is
+// not lost.
+func TestStopSurvivesFailedWrites(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		fails func(table.Update) bool
@@ -147,9 +147,10 @@ func TestAStopThatCannotBeWritten(t *testing.T) {
 	}
 }
 
-// TestADeadlineIsFinal: a run of which a look has found that it passed its
-// deadline is TIMED_OUT, even if its last task succeeds before it sees that.
-func TestADeadlineIsFinal(t *testing.T) {
+// TestDeadlineIsFinal checks that a run is TIMED_OUT after a reconciliation
+// found that it exceeded its deadline, even if its last task succeeds before it
+// sees that.
+func TestDeadlineIsFinal(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := still(t)
@@ -167,7 +168,7 @@ func TestADeadlineIsFinal(t *testing.T) {
 			worked <- err
 		}()
 		synctest.Wait()
-		w.c = w.hand("other").Worker // looks, and tells the worker nothing
+		w.c = w.hand("other").Worker // reconciles without notifying the worker
 		w.serve()
 		require.NoError(t, <-worked)
 		assert.Equal(t, engine.TimedOut, w.wait(id).Status)

@@ -26,8 +26,8 @@ import (
 	"millrace/shared/run/runstate"
 )
 
-// slowStore is an object store whose answers take a second, and that counts what
-// is asked of it.
+// slowStore is an object store that responds after a second and counts its
+// requests.
 type slowStore struct {
 	blobtest.Memory
 	now, most, asked atomic.Int64
@@ -86,12 +86,12 @@ func (w *gatherWorld) list(ctx context.Context, width int, to io.Writer) error {
 	return WriteOutputs(ctx, w.table, w.blob, "org", "run", runstate.Span{From: 0, To: engine.Node(width)}, to)
 }
 
-// TestOutputsAreListed holds lists of all kinds of outputs to what json makes of
-// them.
-func TestOutputsAreListed(t *testing.T) {
+// TestWriteOutputs compares lists of all kinds of outputs with those that json
+// makes of them.
+func TestWriteOutputs(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
-		width := rapid.IntRange(1, 700).Draw(rt, "width") // nodes lie in partitions of 500
+		width := rapid.IntRange(1, 700).Draw(rt, "width") // nodes are stored in partitions of 500
 		kinds := rapid.SliceOfN(rapid.IntRange(0, 5), width, width).Draw(rt, "kinds")
 		lengths := rapid.SliceOfN(rapid.SampledFrom([]int{0, 10, 2000}), width, width).Draw(rt, "lengths")
 		large := rapid.IntRange(0, width-1).Draw(rt, "large")
@@ -130,8 +130,8 @@ func TestOutputsAreListed(t *testing.T) {
 	})
 }
 
-// TestOutputsAreReadAhead: of outputs in the object store sixteen are read at
-// once, fewer if they are large.
+// TestOutputsAreReadAhead checks that sixteen outputs in the object store are
+// read at once, fewer if they are large.
 func TestOutputsAreReadAhead(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -161,7 +161,7 @@ func TestOutputsAreReadAhead(t *testing.T) {
 	}
 }
 
-// full is a writer of which the disk is full after some bytes.
+// full is a writer to a disk that is full after some bytes.
 type full struct{ left int }
 
 var errFull = errors.New("no space left")
@@ -173,7 +173,7 @@ func (f *full) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func TestListsThatCannotBeWritten(t *testing.T) {
+func TestWriteOutputsErrors(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const width = 100
@@ -194,9 +194,9 @@ func TestListsThatCannotBeWritten(t *testing.T) {
 	})
 }
 
-// TestTheLargestList: a list may have as many bytes as an output. One that has
-// more is too large whatever cannot be read of it.
-func TestTheLargestList(t *testing.T) {
+// TestLargestList checks that a list may have as many bytes as an output. A
+// larger one is too large even if outputs cannot be read.
+func TestLargestList(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newGatherWorld(t)

@@ -17,7 +17,7 @@ import (
 	"millrace/shared/run/worker"
 )
 
-// firstFail fails the first requests of a kind.
+// firstFail lets the first requests of a kind fail.
 type firstFail struct {
 	mu   sync.Mutex
 	left int
@@ -33,7 +33,7 @@ func (l *firstFail) err() error {
 	return errFault
 }
 
-// unsent is queues whose first requests to send fail.
+// unsent is queues whose first sends fail.
 type unsent struct {
 	queue.Queues
 	fails *firstFail
@@ -46,14 +46,14 @@ func (u *unsent) Send(ctx context.Context, to string, msgs ...queue.Message) err
 	return u.Queues.Send(ctx, to, msgs...)
 }
 
-// TestGivingBackNeedsNoMending: an attempt that cannot begin is back in the queue
-// before its lease is over, though giving it back fails at first. Nothing reconciles
-// the run.
-func TestGivingBackNeedsNoMending(t *testing.T) {
+// TestReleasedAttemptNeedsNoReconciliation checks that an attempt that cannot
+// begin is in the queue again before its lease expires, even if releasing it
+// fails at first. Nothing reconciles the run.
+func TestReleasedAttemptNeedsNoReconciliation(t *testing.T) {
 	t.Parallel()
 	for what, c := range map[string]struct {
-		hangs         bool // the read that fails gets no answer
-		writes, sends int  // of giving back that fail
+		hangs         bool // the failing read gets no response
+		writes, sends int  // failing ones while the attempt is released
 	}{
 		"read fails":  {},
 		"read hangs":  {hangs: true},
@@ -106,9 +106,9 @@ func TestGivingBackNeedsNoMending(t *testing.T) {
 	}
 }
 
-// TestAWaitThatIsGivenBackGoesOn: when the time of a wait has come the run cannot be
-// read for a while. The wait does not begin anew.
-func TestAWaitThatIsGivenBackGoesOn(t *testing.T) {
+// TestReleasedWaitContinues checks that a wait does not begin again if the run
+// cannot be read for a while when its time has come.
+func TestReleasedWaitContinues(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := still(t)

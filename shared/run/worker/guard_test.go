@@ -25,7 +25,7 @@ import (
 	"millrace/shared/run/worker"
 )
 
-// still is a world whose own workers do nothing.
+// still returns a world without workers of its own.
 func still(t *testing.T, opts ...option) *world {
 	w := newWorld(t, opts...)
 	w.rt.Stop(w.ctx)
@@ -36,8 +36,8 @@ func message(kind, run string, node int) events.Run {
 	return events.Run{Kind: kind, Org: org, Run: run, Node: node, Attempt: 1}
 }
 
-// resent is a table whose n-th update is sent again, because the answer to the
-// first was lost on its way.
+// resent is a table whose n-th update is sent again, because the response to
+// the first was lost.
 type resent struct {
 	table.Table
 	mu    sync.Mutex
@@ -55,8 +55,8 @@ func (r *resent) Update(ctx context.Context, u table.Update) (table.Item, error)
 	return r.Table.Update(ctx, u)
 }
 
-// TestEveryWriteMayBeSentAgain has each update of a history made twice in turn,
-// as clients do that got no answer: it goes on as if it had been made once.
+// TestEveryWriteMayBeSentAgain sends each update of a history twice in turn,
+// like clients that got no response: the history is the same as with one.
 func TestEveryWriteMayBeSentAgain(t *testing.T) {
 	t.Parallel()
 	play := func(t *testing.T, at int) (updates int) {
@@ -81,8 +81,8 @@ func TestEveryWriteMayBeSentAgain(t *testing.T) {
 	}
 }
 
-// TestReadsAreConsistent plays over a table whose reads see an old state unless
-// they ask for a consistent one: they all do that decide anything.
+// TestReadsAreConsistent uses a table whose reads are stale unless they are
+// consistent: all reads that decide anything are.
 func TestReadsAreConsistent(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -100,8 +100,8 @@ func TestReadsAreConsistent(t *testing.T) {
 		w.register("f", spec("slow"))
 		id := w.run("f").ID
 		<-began
-		// Another process is asked, and the look that it asks for does not come:
-		// nothing but the store tells of it.
+		// Another process is asked, and its request for a reconciliation is lost, so
+		// that only the store tells.
 		nowhere := memory.Queues(w.t, clock.System{}, []queue.Definition{{Name: events.Runs, Visibility: time.Minute}})
 		other := launch.Launcher{Table: w.table, Queues: nowhere, Blob: w.blob, Clock: w.launch.Clock, Log: w.launch.Log, Hub: &signal.Hub{}}
 		asked := time.Now()
@@ -113,9 +113,9 @@ func TestReadsAreConsistent(t *testing.T) {
 	})
 }
 
-// TestAnAttemptDoesNotOutliveItsLease: a worker whose heartbeats fail stops its
-// task before another can take it over.
-func TestAnAttemptDoesNotOutliveItsLease(t *testing.T) {
+// TestAttemptStopsBeforeItsLeaseExpires checks that a worker whose heartbeats
+// fail stops its task before another can take it over.
+func TestAttemptStopsBeforeItsLeaseExpires(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := &faulty{}
@@ -136,16 +136,16 @@ func TestAnAttemptDoesNotOutliveItsLease(t *testing.T) {
 		})
 		w.register("f", spec("a"))
 		id := w.run("f").ID
-		assert.Equal(t, engine.Succeeded, w.waitLooking(id).Status)
+		assert.Equal(t, engine.Succeeded, w.waitReconciling(id).Status)
 		assert.Less(t, took, worker.Lease)
 		assert.Greater(t, took, worker.Lease/2, "one heartbeat may fail")
 		assert.Equal(t, "2", w.nodes(id)["a"].Output)
 	})
 }
 
-// waitLooking waits for the end of a run as wait does; meanwhile it is looked at
-// whenever it is due, as ticks have it done.
-func (w *world) waitLooking(id string) (run runstate.Run) {
+// waitReconciling waits for the end of a run like wait, and meanwhile
+// reconciles it whenever it is due, as ticks do.
+func (w *world) waitReconciling(id string) (run runstate.Run) {
 	w.t.Helper()
 	for range 600 {
 		run = w.get(id)
@@ -163,8 +163,9 @@ func (w *world) waitLooking(id string) (run runstate.Run) {
 	return run
 }
 
-// TestAWorkerMindsItsTime: a worker goes on with no task that it has no time for.
-func TestAWorkerMindsItsTime(t *testing.T) {
+// TestWorkerStartsNoTaskWithoutTime checks that a worker continues with no task
+// that it has no time for.
+func TestWorkerStartsNoTaskWithoutTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := still(t)
@@ -186,9 +187,9 @@ func TestAWorkerMindsItsTime(t *testing.T) {
 	})
 }
 
-// TestMessagesAreOfTheWorkspace: whatever is sent about a run stands in the group
-// of its workspace.
-func TestMessagesAreOfTheWorkspace(t *testing.T) {
+// TestMessagesAreInGroupOfWorkspace checks the group of all messages about a
+// run.
+func TestMessagesAreInGroupOfWorkspace(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := still(t)
@@ -205,8 +206,9 @@ func TestMessagesAreOfTheWorkspace(t *testing.T) {
 	})
 }
 
-// TestADeadlineIsDue: a look leaves a run due at its deadline, at the latest.
-func TestADeadlineIsDue(t *testing.T) {
+// TestReconciliationLeavesDeadlineDue checks that a run is due at its deadline,
+// at the latest, after a reconciliation.
+func TestReconciliationLeavesDeadlineDue(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -217,13 +219,13 @@ func TestADeadlineIsDue(t *testing.T) {
 		require.NoError(t, err)
 		run := w.get(id)
 		assert.Equal(t, fmt.Sprintf("%013d", int64(run.Deadline)), run.DueSK[:13])
-		assert.Equal(t, engine.TimedOut, w.waitLooking(id).Status)
+		assert.Equal(t, engine.TimedOut, w.waitReconciling(id).Status)
 	})
 }
 
-// TestAStoppedRunWaitsForItsTasks: a task that does not heed its context keeps
-// its run from being over.
-func TestAStoppedRunWaitsForItsTasks(t *testing.T) {
+// TestStoppedRunWaitsForItsTasks checks that a run does not end while a task
+// runs that ignores its context.
+func TestStoppedRunWaitsForItsTasks(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -245,9 +247,10 @@ func TestAStoppedRunWaitsForItsTasks(t *testing.T) {
 	})
 }
 
-// TestAStoppedRunIsLookedAtAgain: a run that is cancelled after its only worker
-// was lost ends when the lease does, without a tick.
-func TestAStoppedRunIsLookedAtAgain(t *testing.T) {
+// TestStoppedRunIsReconciledUntilItsLeaseExpires checks that a run that is
+// cancelled after its only worker was lost ends when the lease expires, without
+// a tick.
+func TestStoppedRunIsReconciledUntilItsLeaseExpires(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := still(t)
@@ -279,9 +282,9 @@ func TestAStoppedRunIsLookedAtAgain(t *testing.T) {
 	})
 }
 
-// TestJoinsCarryTheWorst: what one of many tasks comes to is known beyond the
-// joins above them.
-func TestJoinsCarryTheWorst(t *testing.T) {
+// TestJoinsCarryWorstOutcome checks that the outcome of one of many tasks
+// passes through the joins above them.
+func TestJoinsCarryWorstOutcome(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		result executor.Result

@@ -23,9 +23,9 @@ import (
 	"millrace/shared/run/worker"
 )
 
-// TestThrottledReadsAreNoLostWorkers runs 200 tasks while most reads of the run's
+// TestThrottledReadsLoseNoLease runs 200 tasks while most reads of the run's
 // record, which each of them needs before it begins, are throttled.
-func TestThrottledReadsAreNoLostWorkers(t *testing.T) {
+func TestThrottledReadsLoseNoLease(t *testing.T) {
 	t.Parallel()
 	for _, rate := range []float64{.6, .8, .9} {
 		t.Run(fmt.Sprint(rate), func(t *testing.T) {
@@ -71,22 +71,23 @@ func TestThrottledReadsAreNoLostWorkers(t *testing.T) {
 	}
 }
 
-// prepared is a run of which one task waits on the queue, for a process that
-// knows nothing of the run yet.
+// prepared is a run with one task waiting in the queue, for a process that has
+// not read anything of the run yet.
 type prepared struct {
 	flow   string
 	script func(*world)
 	target string
-	missed func(w *world, id string) string // the object that it needs, if it needs one
-	gone   bool                             // nor does it begin if the item is gone
+	missed func(w *world, id string) string // the object that it needs, if any
+	gone   bool                             // it does not begin either if the item does not exist
 	// unread is what the target needs before it begins: an item or an object.
 	item   func(w *world, id string) table.Key
 	object string // in its key
 }
 
-const large = 20 << 10 // two of them are no more kept in an item
+const large = 20 << 10 // two of them are too large for an item
 
-// preparations are runs by what their target reads between its claim and its begin.
+// preparations are runs by what their target reads between its claim and its
+// begin.
 var preparations = map[string]prepared{
 	"run": {
 		flow: spec("a", "b"), target: "b",
@@ -121,8 +122,8 @@ func makesAList(w *world) {
 	})
 }
 
-// prepare brings a run to where its target alone is left, and notes the numbers
-// of the attempts that begin of it.
+// prepare runs everything but the target, and records the numbers of the
+// target's attempts that begin.
 func (p prepared) prepare(t *testing.T, w *world) (id string, numbers *[]int) {
 	if p.script != nil {
 		p.script(w)
@@ -150,10 +151,10 @@ func (p prepared) prepare(t *testing.T, w *world) (id string, numbers *[]int) {
 	return id, numbers
 }
 
-// TestAnAttemptThatCannotBeginIsGivenBack: what an attempt needs cannot be read for
-// a while after it was claimed. It waits in the queue, not under a lease, and
-// then begins as the attempt it was.
-func TestAnAttemptThatCannotBeginIsGivenBack(t *testing.T) {
+// TestAttemptThatCannotBeginIsReleased lets the reads fail for a while that an
+// attempt needs after its claim. It waits in the queue, not under a lease, and
+// then begins with the same number.
+func TestAttemptThatCannotBeginIsReleased(t *testing.T) {
 	t.Parallel()
 	for what, p := range preparations {
 		t.Run(what, func(t *testing.T) {
@@ -188,9 +189,9 @@ func TestAnAttemptThatCannotBeginIsGivenBack(t *testing.T) {
 					require.NotNil(t, item)
 					assert.Equal(t, engine.Queued, item.Status)
 					assert.Equal(t, 1, item.Attempt)
-					assert.Zero(t, item.LeaseUntil, "others may take it up")
+					assert.Zero(t, item.LeaseUntil, "others may claim it")
 					assert.NotZero(t, item.Due)
-					assert.NotEmpty(t, w.reason(item), "somebody may ask why it waits")
+					assert.NotEmpty(t, w.reason(item), "readers see why it waits")
 				}
 				run := w.ends(id, outage+3*time.Minute)
 				assert.Equal(t, engine.Succeeded, run.Status)
@@ -205,13 +206,14 @@ func TestAnAttemptThatCannotBeginIsGivenBack(t *testing.T) {
 						began++
 					}
 				}
-				assert.Equal(t, 1, began, "the log tells it once")
+				assert.Equal(t, 1, began, "it is logged once")
 			})
 		})
 	}
 }
 
-// reason is the text that an item holds besides its lease, its walk and its output.
+// reason returns the text in an item that is not its lease, its chain or its
+// output.
 func (w *world) reason(n *runstate.Node) string {
 	item, err := w.plain.Get(w.ctx, n.Key, table.Consistent)
 	require.NoError(w.t, err)
@@ -227,8 +229,8 @@ func (w *world) reason(n *runstate.Node) string {
 	return ""
 }
 
-// TestAnItemThatIsGoneFailsTheTask at once, as an object does.
-func TestAnItemThatIsGoneFailsTheTask(t *testing.T) {
+// TestMissingItemFailsTask checks that the task fails at once.
+func TestMissingItemFailsTask(t *testing.T) {
 	t.Parallel()
 	for what, p := range preparations {
 		if !p.gone {
@@ -254,8 +256,9 @@ func TestAnItemThatIsGoneFailsTheTask(t *testing.T) {
 	}
 }
 
-// TestAnObjectThatIsGoneFailsTheTask at once, for no waiting brings it back.
-func TestAnObjectThatIsGoneFailsTheTask(t *testing.T) {
+// TestMissingObjectFailsTask checks that the task fails at once, because
+// waiting does not help.
+func TestMissingObjectFailsTask(t *testing.T) {
 	t.Parallel()
 	for what, p := range preparations {
 		if p.missed == nil {

@@ -12,9 +12,10 @@ import (
 	"millrace/shared/run/worker"
 )
 
-// TestListsTooLargeFail maps to outputs that are too large together: the map
-// fails and says so, and the run ends. If nothing reads them all is well.
-func TestListsTooLargeFail(t *testing.T) {
+// TestListTooLargeFailsMap maps to outputs that are too large together: the map
+// fails with that error, and the run ends. If nothing reads them the map
+// succeeds.
+func TestListTooLargeFailsMap(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

@@ -15,9 +15,9 @@ import (
 	"millrace/shared/run/runstate"
 )
 
-// TestWhatComesTooLate has a worker write to a run that has changed since it was
-// read: nothing that has ended or was stopped is written over.
-func TestWhatComesTooLate(t *testing.T) {
+// TestLateWritesChangeNothing lets a worker write to a run that has changed
+// since it was read: nothing that has ended or was stopped is overwritten.
+func TestLateWritesChangeNothing(t *testing.T) {
 	t.Parallel()
 	now := time.UnixMilli(1_000_000)
 	finish := func(d *driver, worst engine.Outcome) error {
@@ -26,10 +26,10 @@ func TestWhatComesTooLate(t *testing.T) {
 		return err
 	}
 	steps := map[string]func(d *driver) error{
-		"end":            func(d *driver) error { return finish(d, engine.OutcomeOK) },
-		"failed end":     func(d *driver) error { return finish(d, engine.OutcomeFailed) },
-		"deadline":       func(d *driver) error { return d.lifecycle.fence(t.Context(), now) },
-		"look postponed": func(d *driver) error { return d.postpone(t.Context(), now, ReconcileEvery) },
+		"end":                      func(d *driver) error { return finish(d, engine.OutcomeOK) },
+		"failed end":               func(d *driver) error { return finish(d, engine.OutcomeFailed) },
+		"deadline":                 func(d *driver) error { return d.lifecycle.fence(t.Context(), now) },
+		"reconciliation postponed": func(d *driver) error { return d.postpone(t.Context(), now, ReconcileEvery) },
 	}
 	cancelled := runstate.Run{Status: engine.Cancelled, Fence: runstate.FenceCancel, EndedAt: 5, Archived: true}
 	for _, c := range []struct {
@@ -41,9 +41,9 @@ func TestWhatComesTooLate(t *testing.T) {
 		{"a cancelled run stays cancelled", cancelled, "end"},
 		{"a cancelled run does not fail", cancelled, "failed end"},
 		{"a run ends once", runstate.Run{Status: engine.Succeeded, EndedAt: 5, Archived: true}, "end"},
-		{"a deadline is no cancel", runstate.Run{Status: engine.CancellationRequested, Fence: runstate.FenceCancel}, "deadline"},
-		{"a run that is over passes no deadline", runstate.Run{Status: engine.Succeeded, EndedAt: 5, Archived: true}, "deadline"},
-		{"a run that is over is not due", cancelled, "look postponed"},
+		{"a deadline is not a cancel", runstate.Run{Status: engine.CancellationRequested, Fence: runstate.FenceCancel}, "deadline"},
+		{"an ended run passes no deadline", runstate.Run{Status: engine.Succeeded, EndedAt: 5, Archived: true}, "deadline"},
+		{"an ended run is not due", cancelled, "reconciliation postponed"},
 	} {
 		tbl := memory.Table(t, clock.System{})
 		c.run.Key, c.run.Org, c.run.ID = runstate.RunKey("org", "run"), "org", "run"

@@ -30,28 +30,28 @@ import (
 	"millrace/shared/run/runstate"
 )
 
-// lease is the register that a node's item is to those who claim, renew, give
-// back and end it. Times are milliseconds.
+// lease models a node's item for its claims, renewals, releases and ends. Times
+// are milliseconds.
 type lease struct {
-	holder string // the nonce; "" before the first claim, and once it was given back
+	holder string // the nonce; "" before the first claim, and after a release
 	until  int64
-	due    int64 // not before
+	due    int64 // no claim before
 	ended  bool
 
-	lost      int  // how many ran out and were taken over
-	suspended bool // it was given back until a later time
+	lost      int  // number of expired leases that were taken over
+	suspended bool // it was released until a later time
 }
 
-// The operations on a lease.
+// Operations on a lease.
 const (
 	claims   = "claim"
 	renews   = "renew"
-	suspends = "suspend" // gives it back until a later time
+	suspends = "suspend" // releases it until a later time
 	ends     = "end"
 )
 
-// leaseCall is one operation: at is the caller's time, nonce whose lease it is.
-// A claim brings its nonce with its answer.
+// leaseCall is one operation. at is the caller's time, nonce identifies its
+// lease. A claim returns its nonce.
 type leaseCall struct {
 	kind  string
 	nonce string
@@ -60,12 +60,12 @@ type leaseCall struct {
 	id    int64
 }
 
-// leaseAnswer is what came of it.
+// leaseAnswer is the result of an operation.
 type leaseAnswer struct {
 	done    bool
 	nonce   string
-	unknown bool // the answer was lost: done or not
-	raced   bool // others were at it meanwhile: a claim may then fail for no more than that
+	unknown bool // the response was lost: the operation may have been executed
+	raced   bool // other operations were concurrent: a claim may fail for that reason alone
 }
 
 func (l lease) claimed(nonce string, at int64) lease {
@@ -75,8 +75,8 @@ func (l lease) claimed(nonce string, at int64) lease {
 	return lease{holder: nonce, until: at + Lease.Milliseconds(), lost: l.lost, suspended: l.suspended}
 }
 
-// heldBack is the lease after a claim that takes over one of several lost: the
-// task waits.
+// heldBack is the lease after a claim that takes over after several lost ones:
+// the task is delayed.
 func (l lease) heldBack(at int64) lease {
 	return lease{due: at + HoldBack.Milliseconds(), lost: l.lost + 1}
 }
@@ -108,7 +108,7 @@ var leaseModel = (&porcupine.NondeterministicModel{
 			next.until = in.at + Lease.Milliseconds()
 		case suspends:
 			next = lease{due: in.due, lost: now.lost, suspended: true}
-		case ends: // repeated by the one who did it, it is done again
+		case ends: // repeated by the same worker, it succeeds again
 			may = in.nonce != "" && now.holder == in.nonce
 			next.ended = true
 		}
@@ -126,10 +126,10 @@ var leaseModel = (&porcupine.NondeterministicModel{
 	},
 }).ToModel()
 
-// TestLeasesAreLinear has several workers claim, renew, give back and end one
-// node over a store that fails, in drawn orders, while time passes: there is an
-// order in which each answer is that of a register with one holder.
-func TestLeasesAreLinear(t *testing.T) {
+// TestLeasesAreLinearizable lets several workers claim, renew, release and end
+// one node over a store that fails, in drawn orders, while time passes: there
+// is an order in which each response is that of a register with one holder.
+func TestLeasesAreLinearizable(t *testing.T) {
 	t.Parallel()
 	seen := map[string]int{}
 	for seed := range uint64(300) {
@@ -149,7 +149,7 @@ func TestLeasesAreLinear(t *testing.T) {
 		for _, of := range []string{"done true, unknown false", "done false, unknown false", "done false, unknown true"} {
 			least := 20
 			if kind+" "+of == claims+" done false, unknown true" {
-				least = 0 // a claim that fails is made again
+				least = 0 // a failed claim is repeated
 			}
 			assert.Greater(t, seen[kind+" "+of], least, "%s %s", kind, of)
 		}
@@ -159,8 +159,8 @@ func TestLeasesAreLinear(t *testing.T) {
 	}
 }
 
-// leaseHistory plays one history of a seed: which requests fail and in which
-// order they pass follows from it.
+// leaseHistory plays the history of a seed, which determines which requests
+// fail and in which order they are executed.
 func leaseHistory(t *testing.T, seed uint64) []porcupine.Operation {
 	store := memory.Table(t, clock.System{})
 	run := runstate.Run{Key: runstate.RunKey("org", "run"), Org: "org", ID: "run", Status: engine.Running}
@@ -190,23 +190,23 @@ func leaseHistory(t *testing.T, seed uint64) []porcupine.Operation {
 	return h.history
 }
 
-// leases collects a history.
+// leases records a history.
 type leases struct {
 	store   *pebbletable.Table
 	queues  *pebblequeue.Queues
-	tick    atomic.Int64 // orders calls and returns
+	tick    atomic.Int64 // orders calls and responses
 	mu      sync.Mutex
 	history []porcupine.Operation
 }
 
-// work makes a worker's operations one after the other.
+// work executes a worker's operations one after the other.
 func (h *leases) work(t *testing.T, client int, tbl table.Table, rng *rand.Rand) {
 	log := slog.New(slog.NewTextHandler(io.Discard, nil))
 	logs := &runlog.Store{Table: h.store, Blob: &blobtest.Memory{}, Clock: clock.System{}, Log: log}
 	c := New(Config{Table: tbl, Queues: h.queues, Clock: clock.System{}, Log: log, Logs: logs, Boot: fmt.Sprint("boot", client)})
 	nonce := ""
 	for range 10 {
-		time.Sleep(time.Duration(rng.Int64N(int64(Lease)))) // often it is alone
+		time.Sleep(time.Duration(rng.Int64N(int64(Lease)))) // often no other is concurrent
 		in := leaseCall{kind: claims, nonce: nonce, at: time.Now().UnixMilli(), id: h.tick.Add(1)}
 		if nonce != "" {
 			in.kind = []string{renews, renews, renews, claims, suspends, ends}[rng.IntN(6)]
@@ -227,7 +227,7 @@ func (h *leases) call(t *testing.T, s *session, in leaseCall) leaseAnswer {
 	ctx, w := t.Context(), &attempt{item: &runstate.Node{Nonce: in.nonce}, task: &flowspec.Task{}}
 	switch in.kind {
 	case claims:
-		r := ready{attempt: 1} // a message names the attempt that it is about
+		r := ready{attempt: 1} // a message names its attempt
 		if item, err := runstate.LoadNode(ctx, h.store, "org", "run", 0); assert.NoError(t, err) && item != nil {
 			r.attempt = item.Attempt
 		}
@@ -239,7 +239,7 @@ func (h *leases) call(t *testing.T, s *session, in leaseCall) leaseAnswer {
 	case renews:
 		why, _, err := a.renew(ctx, 0, in.nonce)
 		return leaseAnswer{done: err == nil && why == "", unknown: err != nil}
-	case suspends: // does not tell what came of it
+	case suspends: // does not return the result
 		_ = a.suspend(ctx, w, time.UnixMilli(in.due))
 		return leaseAnswer{unknown: true}
 	}
@@ -247,11 +247,11 @@ func (h *leases) call(t *testing.T, s *session, in leaseCall) leaseAnswer {
 	return leaseAnswer{done: item != nil, unknown: err != nil}
 }
 
-// TestTheLeaseModelRefuses shows the model histories that no register with one
-// holder has.
-func TestTheLeaseModelRefuses(t *testing.T) {
+// TestLeaseModelRejectsInvalidHistories checks the model with histories that no
+// register with one holder has.
+func TestLeaseModelRejectsInvalidHistories(t *testing.T) {
 	t.Parallel()
-	const over = int64(30_000) // when the first lease ends
+	const over = int64(30_000) // when the first lease expires
 	yes, no := leaseAnswer{done: true}, leaseAnswer{}
 	call := func(kind, nonce string, at int64) leaseCall { return leaseCall{kind: kind, nonce: nonce, at: at} }
 	gets := func(nonce string) leaseAnswer { return leaseAnswer{done: true, nonce: nonce} }
@@ -265,21 +265,21 @@ func TestTheLeaseModelRefuses(t *testing.T) {
 		steps []step
 		want  porcupine.CheckResult
 	}{
-		"a lease, and another after it":   {[]step{first, {call(renews, "a", 10), yes}, {call(claims, "", over+10), gets("b")}, {call(renews, "a", over+10), no}}, porcupine.Ok},
-		"two live leases":                 {[]step{first, {call(claims, "", over-1), gets("b")}}, porcupine.Illegal},
-		"a lease refused that is over":    {[]step{first, {call(claims, "", over), no}}, porcupine.Illegal},
-		"a renewal that was not heeded":   {[]step{first, {call(renews, "a", 10), yes}, takes}, porcupine.Illegal},
-		"a renewal of what was lost":      {[]step{first, takes, {call(renews, "a", over+1), yes}}, porcupine.Illegal},
-		"an end of what was lost":         {[]step{first, takes, {call(ends, "a", over+1), yes}}, porcupine.Illegal},
-		"a claim of what has ended":       {[]step{first, {call(ends, "a", 1), yes}, takes}, porcupine.Illegal},
-		"a renewal of what has ended":     {[]step{first, {call(ends, "a", 1), yes}, {call(renews, "a", 2), yes}}, porcupine.Illegal},
-		"an end that is done again":       {[]step{first, {call(ends, "a", 1), leaseAnswer{unknown: true}}, {call(ends, "a", 2), yes}}, porcupine.Ok},
-		"a claim before its time":         {[]step{first, {leaseCall{kind: suspends, nonce: "a", due: 50}, yes}, {call(claims, "", 49), gets("b")}}, porcupine.Illegal},
-		"a lease that nobody knows of":    {[]step{{call(claims, "", 0), leaseAnswer{unknown: true}}, {call(claims, "", 1), no}, takes}, porcupine.Ok},
-		"a third lease that was lost":     {[]step{first, takes, {call(claims, "", 2*over), gets("c")}, {call(claims, "", 3*over), gets("d")}}, porcupine.Illegal},
-		"a task that is held back":        {[]step{first, takes, {call(claims, "", 2*over), gets("c")}, {call(claims, "", 3*over), no}, {call(claims, "", 5*over), gets("d")}}, porcupine.Ok},
-		"one that is held back too short": {[]step{first, takes, {call(claims, "", 2*over), gets("c")}, {call(claims, "", 3*over), no}, {call(claims, "", 4*over), gets("d")}}, porcupine.Illegal},
-		"a claim that nothing stands for": {[]step{{call(claims, "", 0), no}}, porcupine.Illegal},
+		"a lease, and another after it":  {[]step{first, {call(renews, "a", 10), yes}, {call(claims, "", over+10), gets("b")}, {call(renews, "a", over+10), no}}, porcupine.Ok},
+		"two live leases":                {[]step{first, {call(claims, "", over-1), gets("b")}}, porcupine.Illegal},
+		"a claim rejected after expiry":  {[]step{first, {call(claims, "", over), no}}, porcupine.Illegal},
+		"a claim during a renewed lease": {[]step{first, {call(renews, "a", 10), yes}, takes}, porcupine.Illegal},
+		"a renewal of a lost lease":      {[]step{first, takes, {call(renews, "a", over+1), yes}}, porcupine.Illegal},
+		"an end of a lost lease":         {[]step{first, takes, {call(ends, "a", over+1), yes}}, porcupine.Illegal},
+		"a claim after the end":          {[]step{first, {call(ends, "a", 1), yes}, takes}, porcupine.Illegal},
+		"a renewal after the end":        {[]step{first, {call(ends, "a", 1), yes}, {call(renews, "a", 2), yes}}, porcupine.Illegal},
+		"a repeated end":                 {[]step{first, {call(ends, "a", 1), leaseAnswer{unknown: true}}, {call(ends, "a", 2), yes}}, porcupine.Ok},
+		"a claim before its time":        {[]step{first, {leaseCall{kind: suspends, nonce: "a", due: 50}, yes}, {call(claims, "", 49), gets("b")}}, porcupine.Illegal},
+		"a lease of an unknown claim":    {[]step{{call(claims, "", 0), leaseAnswer{unknown: true}}, {call(claims, "", 1), no}, takes}, porcupine.Ok},
+		"a third lost lease":             {[]step{first, takes, {call(claims, "", 2*over), gets("c")}, {call(claims, "", 3*over), gets("d")}}, porcupine.Illegal},
+		"a delayed task":                 {[]step{first, takes, {call(claims, "", 2*over), gets("c")}, {call(claims, "", 3*over), no}, {call(claims, "", 5*over), gets("d")}}, porcupine.Ok},
+		"a task delayed too briefly":     {[]step{first, takes, {call(claims, "", 2*over), gets("c")}, {call(claims, "", 3*over), no}, {call(claims, "", 4*over), gets("d")}}, porcupine.Illegal},
+		"a claim rejected without cause": {[]step{{call(claims, "", 0), no}}, porcupine.Illegal},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

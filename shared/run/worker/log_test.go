@@ -9,8 +9,8 @@ import (
 	"millrace/shared/run/runstate"
 )
 
-// TestClipLeavesNoHalfCharacter where it cuts a message.
-func TestClipLeavesNoHalfCharacter(t *testing.T) {
+// TestClipSplitsNoCharacter checks where a message is truncated.
+func TestClipSplitsNoCharacter(t *testing.T) {
 	t.Parallel()
 	whole := strings.Repeat("x", runstate.MaxMessage)
 	assert.Equal(t, whole, clip(whole))

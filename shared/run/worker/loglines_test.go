@@ -28,11 +28,12 @@ import (
 	"millrace/shared/run/worker"
 )
 
-// archived is the log of a run that is over: each event as task and type, lines of
-// tasks as task and text. Nothing may be left beside its archive.
+// archived returns the log of a run that has ended: each event as task and
+// type, lines of tasks as task and text. It asserts that there is nothing
+// besides the archive.
 func (w *world) archived(id string) (out []string) {
 	w.t.Helper()
-	time.Sleep(time.Minute) // for what waits in memory
+	time.Sleep(time.Minute) // until buffered lines are written
 	synctest.Wait()
 	for from := table.Cursor(""); ; {
 		page, err := w.logs.Page(w.ctx, org, id, true, from, runlog.MaxLimit)
@@ -71,7 +72,7 @@ func told(t *testing.T, log []string, events ...string) {
 	assert.Equal(t, events, got, "%v", log)
 }
 
-// onSend is queues that call a hook when the first message of a task was sent.
+// onSend is queues that call a hook after the first message of a task was sent.
 type onSend struct {
 	queue.Queues
 	once sync.Once
@@ -87,11 +88,11 @@ func (s *onSend) Send(ctx context.Context, name string, msgs ...queue.Message) e
 	return err
 }
 
-// TestTheLogOfWhatIsPassedOn: another process ends the run as soon as a message is
-// on the queue, before the one that sent it has done anything else.
-func TestTheLogOfWhatIsPassedOn(t *testing.T) {
+// TestLogOfHandover lets another process end the run as soon as a message is in
+// the queue, before its sender has done anything else.
+func TestLogOfHandover(t *testing.T) {
 	t.Parallel()
-	tooLong := map[string]any{"timeout_secs": 600} // for the time that the first has
+	tooLong := map[string]any{"timeout_secs": 600} // more than the time that the first worker has left
 	for name, c := range map[string]struct {
 		flow string
 		want []string
@@ -142,9 +143,10 @@ func TestTheLogOfWhatIsPassedOn(t *testing.T) {
 	}
 }
 
-// TestTheLogOfAnEndAtTheDeadline: a look finds that a run of one second is over, and
-// archives its log, when the end of its task is written and not told yet.
-func TestTheLogOfAnEndAtTheDeadline(t *testing.T) {
+// TestLogOfEndAtDeadline lets a reconciliation end a run with a timeout of one
+// second, and archive its log, after the end of its task was written and before
+// it was logged.
+func TestLogOfEndAtDeadline(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		result executor.Result
@@ -169,7 +171,7 @@ func TestTheLogOfAnEndAtTheDeadline(t *testing.T) {
 					}
 					w.register("f", flow)
 					id := w.run("f").ID
-					looks := w.hand("looks", w.frozen)
+					reconciler := w.hand("reconciler", w.frozen)
 					var ended atomic.Bool
 					tbl := &unwritable{Table: w.plain, hook: func(u table.Update) {
 						if !finishes(u) || !ended.CompareAndSwap(false, true) {
@@ -180,9 +182,9 @@ func TestTheLogOfAnEndAtTheDeadline(t *testing.T) {
 							require.NoError(t, err)
 						}
 						time.Sleep(200 * time.Millisecond)
-						require.NoError(t, looks.Handle(w.ctx, message(events.RunReconcile, id, 0), 1))
+						require.NoError(t, reconciler.Handle(w.ctx, message(events.RunReconcile, id, 0), 1))
 					}}
-					// The logs of both are in the same table, and nowhere else.
+					// Both write their logs to the same table only.
 					one := w.hand("one", func(cfg *worker.Config) { cfg.Table = tbl }, w.frozen, func(cfg *worker.Config) { cfg.Logs.Table = w.plain })
 					_ = one.Handle(w.ctx, message(events.RunStart, id, 0), 1)
 					w.process("rest")
@@ -201,9 +203,9 @@ func TestTheLogOfAnEndAtTheDeadline(t *testing.T) {
 	}
 }
 
-// TestTheLogOfAMessageThatFails: a function fails after its task ended, and its
-// environment never wakes again: what the task wrote is in the log.
-func TestTheLogOfAMessageThatFails(t *testing.T) {
+// TestLogOfFailedMessage lets a function fail after its task ended, in an
+// environment that never resumes: the task's lines are in the log.
+func TestLogOfFailedMessage(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := still(t)
@@ -228,7 +230,7 @@ func TestTheLogOfAMessageThatFails(t *testing.T) {
 	})
 }
 
-// hungLog is a table whose log takes no batch until a time.
+// hungLog is a table that accepts no log batches until a time.
 type hungLog struct {
 	table.Table
 	until time.Time
@@ -243,10 +245,10 @@ func (h *hungLog) Put(ctx context.Context, p table.Put) error {
 	return h.Table.Put(ctx, p)
 }
 
-// TestTheLogOfACancelledAttemptThatHangs: the log takes no lines for longer than a
-// lease when a run is cancelled. The attempt is not lost for that, and its lines
+// TestLogOfCancelledAttemptThatHangs lets the log accept no lines for longer
+// than a lease when a run is cancelled. The attempt is not lost, and its lines
 // are in the log in the end.
-func TestTheLogOfACancelledAttemptThatHangs(t *testing.T) {
+func TestLogOfCancelledAttemptThatHangs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := still(t)
@@ -280,7 +282,7 @@ func TestTheLogOfACancelledAttemptThatHangs(t *testing.T) {
 	})
 }
 
-// refusing is queues that take nothing.
+// refusing is queues that reject all messages.
 type refusing struct{ queue.Queues }
 
 func (refusing) Send(context.Context, string, ...queue.Message) error { return errDown }

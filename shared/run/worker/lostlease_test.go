@@ -23,7 +23,7 @@ import (
 	"millrace/shared/run/worker"
 )
 
-// usurp has another take over an attempt of a run's first node.
+// usurp lets another worker take over an attempt of a run's first node.
 func (w *world) usurp(id string) {
 	_, err := w.plain.Update(w.ctx, table.Update{
 		Key: runstate.NodeKey(org, id, 0), Do: []table.Action{table.Set(runstate.NodeNonce, "another's")},
@@ -31,9 +31,9 @@ func (w *world) usurp(id string) {
 	require.NoError(w.t, err)
 }
 
-// TestTheLogOfALostAttempt: an attempt loses its lease in a process that never
-// wakes again once the message is handled: its lines are in the log.
-func TestTheLogOfALostAttempt(t *testing.T) {
+// TestLogOfLostAttempt loses the lease of an attempt in a process that never
+// resumes after the message: its lines are in the log.
+func TestLogOfLostAttempt(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := still(t)
@@ -61,10 +61,10 @@ func TestTheLogOfALostAttempt(t *testing.T) {
 	})
 }
 
-// TestALostAttemptPassesNothingOn: an attempt is taken over just before its end is
-// written, by a process whose clock is ahead. The process that lost it hands on
-// what the other made.
-func TestALostAttemptPassesNothingOn(t *testing.T) {
+// TestLostAttemptPassesOnNothing lets a process whose clock is ahead take over
+// an attempt just before its end is written. The first process passes on the
+// result of the other.
+func TestLostAttemptPassesOnNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := still(t)

@@ -22,14 +22,16 @@ import (
 	"millrace/shared/run/worker"
 )
 
-// executing notes which tasks are executed, and whether one ever is twice at a time.
+// executing records which tasks are executed, and whether one ever is executed
+// twice at a time.
 type executing struct {
 	mu    sync.Mutex
 	now   map[string]int
 	twice []string
 }
 
-// begin notes that a task begins; the function it returns, that it has stopped.
+// begin records that a task begins. The returned function records that it has
+// stopped.
 func (e *executing) begin(name string) (end func()) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -46,7 +48,7 @@ func (e *executing) begin(name string) (end func()) {
 	}
 }
 
-// hanging is a table some of whose requests get no answer until their caller
+// hanging is a table some of whose requests get no response until their caller
 // gives up, or the driver does.
 type hanging struct {
 	table.Table
@@ -82,9 +84,9 @@ func (h *hanging) Get(ctx context.Context, key table.Key, opts ...table.ReadOpti
 	return h.Table.Get(ctx, key, opts...)
 }
 
-// TestAHungRenewalStopsTheAttempt before its lease is over, so that no other begins
-// while it runs.
-func TestAHungRenewalStopsTheAttempt(t *testing.T) {
+// TestHungRenewalStopsAttempt checks that the attempt stops before its lease
+// expires, so that no other one begins while it runs.
+func TestHungRenewalStopsAttempt(t *testing.T) {
 	t.Parallel()
 	for _, what := range []string{"the lease", "the fence"} {
 		for _, after := range []time.Duration{0, 12 * time.Second} {
@@ -124,7 +126,7 @@ func TestAHungRenewalStopsTheAttempt(t *testing.T) {
 					<-began
 					from.Store(time.Now().Add(after).UnixNano())
 					other := w.hand("other")
-					for range 40 { // as often as a message may come
+					for range 40 { // as often as a message may be delivered
 						time.Sleep(5 * time.Second)
 						go func() { _ = other.Handle(w.ctx, message(events.RunTask, id, 0), 1) }()
 						synctest.Wait()
@@ -158,9 +160,9 @@ func (s *slowRead) Get(ctx context.Context, key table.Key, opts ...table.ReadOpt
 	return s.Table.Get(ctx, key, opts...)
 }
 
-// TestALeaseCountsFromItsClaim: an attempt whose lease was half spent when its work
-// began, and cannot be renewed, stops before the lease is over.
-func TestALeaseCountsFromItsClaim(t *testing.T) {
+// TestLeaseCountsFromClaim checks that an attempt whose lease was half over
+// when its work began, and cannot be renewed, stops before the lease expires.
+func TestLeaseCountsFromClaim(t *testing.T) {
 	t.Parallel()
 	for _, spent := range []time.Duration{6 * time.Second, 14 * time.Second, 19 * time.Second} {
 		t.Run(spent.String(), func(t *testing.T) {
@@ -188,9 +190,9 @@ func TestALeaseCountsFromItsClaim(t *testing.T) {
 	}
 }
 
-// TestNoTwoExecutionsOfATask: of processes whose renewals hang now and then none
-// executes a task that another live one still does.
-func TestNoTwoExecutionsOfATask(t *testing.T) {
+// TestTaskIsNotExecutedTwiceAtATime checks that of processes whose renewals
+// hang now and then none executes a task that another live one still executes.
+func TestTaskIsNotExecutedTwiceAtATime(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(12) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {

@@ -30,8 +30,9 @@ func (p *panicking) Get(ctx context.Context, key table.Key, opts ...table.ReadOp
 	return p.Table.Get(ctx, key, opts...)
 }
 
-// TestAPanicFailsItsMessageAlone: the other messages of the batch are dealt with.
-func TestAPanicFailsItsMessageAlone(t *testing.T) {
+// TestPanicFailsOnlyItsMessage checks that the other messages of the batch are
+// handled.
+func TestPanicFailsOnlyItsMessage(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := still(t)
@@ -54,14 +55,14 @@ func TestAPanicFailsItsMessageAlone(t *testing.T) {
 			}
 			assert.Equal(t, want, w.get(m.Run).Status)
 		}
-		// A batch of one is no different.
+		// A batch of one is handled likewise.
 		require.ErrorIs(t, c.Handle(w.ctx, msgs[1], 2), errAgain)
 	})
 }
 
-// TestAPanicEndsItsAttemptAlone: what an executor panics with is how its attempt
-// failed; the task's retries follow, and nobody else notices.
-func TestAPanicEndsItsAttemptAlone(t *testing.T) {
+// TestPanicEndsOnlyItsAttempt checks that a panic of an executor fails the
+// attempt, that the task is retried, and that others are not affected.
+func TestPanicEndsOnlyItsAttempt(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := still(t)
@@ -101,6 +102,6 @@ func TestAPanicEndsItsAttemptAlone(t *testing.T) {
 		assert.Equal(t, engine.Failed, item.Status)
 		assert.NotEqual(t, executor.WorkerLost, item.ErrorType)
 		assert.Equal(t, engine.UpstreamFailed, w.status(ids[1], "after"))
-		assert.Equal(t, 3, w.times("bad"), "twice of the one, once of the other")
+		assert.Equal(t, 3, w.times("bad"), "two attempts in one run, one in the other")
 	})
 }

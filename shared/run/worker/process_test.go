@@ -25,13 +25,13 @@ import (
 	"millrace/shared/web/fn"
 )
 
-// errAgain says that a message is to be delivered again.
+// errAgain means that a message must be delivered again.
 var errAgain = errors.New("the message is to be delivered again")
 
-// handed is a worker that a test hands messages to in place of their queue.
+// handed is a worker that gets its messages from a test instead of a queue.
 type handed struct{ *worker.Worker }
 
-// Handle hands over one message. Errors: errAgain.
+// Handle handles one message. Errors: errAgain.
 func (h handed) Handle(ctx context.Context, m events.Run, receives int) error {
 	out, err := h.Messages(ctx, batch(receives, m))
 	if err == nil && len(out.BatchItemFailures) > 0 {
@@ -40,7 +40,8 @@ func (h handed) Handle(ctx context.Context, m events.Run, receives int) error {
 	return err
 }
 
-// batch is messages as their queue delivers them. Their ids are "0", "1" and so on.
+// batch returns messages as their queue delivers them. Their ids are "0", "1"
+// and so on.
 func batch(receives int, msgs ...events.Run) (out lambda.SQSEvent) {
 	for i, m := range msgs {
 		body, _ := json.Marshal(m)
@@ -58,26 +59,26 @@ func batch(receives int, msgs ...events.Run) (out lambda.SQSEvent) {
 	return out
 }
 
-// hand makes a worker, one of several, that does what a test hands to it.
+// hand returns a worker, one of several, for messages from the test.
 func (w *world) hand(boot string, change ...func(*worker.Config)) handed {
 	cfg := w.c.Config
 	cfg.Boot, cfg.Sole, cfg.Hub, cfg.Queues = boot, false, &signal.Hub{}, w.queues
-	cfg.Log = slog.New(slog.DiscardHandler) // what is handed over cannot be deferred
+	cfg.Log = slog.New(slog.DiscardHandler) // such messages cannot be deferred
 	for _, c := range change {
 		c(&cfg)
 	}
 	return handed{worker.New(cfg)}
 }
 
-// frozen is a change of a worker to one whose process stands still between
+// frozen is a change of a worker to one in a process that is suspended between
 // messages, with a log buffer of its own.
 func (w *world) frozen(cfg *worker.Config) {
 	cfg.Resident = false
 	cfg.Logs = &runlog.Store{Table: cfg.Table, Blob: cfg.Blob, Clock: clock.System{}, Log: cfg.Log}
 }
 
-// process is one of several processes that take messages from the world's
-// queues, as the functions of a cloud do.
+// process is one of several processes that receive messages from the world's
+// queues, like the functions of a cloud.
 type process struct {
 	*faults.Process
 	c  *worker.Worker
@@ -95,7 +96,7 @@ func (w *world) process(boot string, change ...func(*worker.Config)) *process {
 	return p
 }
 
-// kill ends the process at once: nothing that it does from now on comes to pass.
+// kill ends the process at once: all its requests fail from now on.
 func (p *process) kill() {
 	p.Kill()
 	now, cancel := context.WithCancel(context.Background())
@@ -103,13 +104,13 @@ func (p *process) kill() {
 	p.rt.Stop(now)
 }
 
-// work has 16 workers hand the messages of all queues to a worker.
+// work starts 16 workers that pass the messages of all queues to a worker.
 func (w *world) work(c *worker.Worker) *runtime.Runtime {
 	spec := fn.Spec{Name: "worker", Messages: func(fn.Deps) fn.MessageHandler { return c.Messages }}
 	for _, q := range events.AllQueues() {
 		spec.Trigger.Queues = append(spec.Trigger.Queues, fn.QueueTrigger{Queue: q, Batch: 10})
 	}
-	// 16 for the one workspace that there is.
+	// 16 for the only workspace.
 	rt, err := runtime.New(runtime.Config{Specs: []fn.Spec{spec}, Deps: fn.Deps{Queues: c.Queues, Log: c.Log}, Workers: 17})
 	require.NoError(w.t, err)
 	rt.Start([]fn.Spec{spec}, false)
@@ -117,7 +118,7 @@ func (w *world) work(c *worker.Worker) *runtime.Runtime {
 	return rt
 }
 
-// tick has what is due looked at, as the scheduler's tick does.
+// tick reconciles what is due, like the scheduler's tick.
 func (w *world) tick() {
 	tick := schedulertick.Spec.Handle(fn.Deps{Table: w.plain, Queues: w.queues, Clock: clock.System{}, Log: slog.New(slog.DiscardHandler)})
 	_, err := tick(context.WithoutCancel(w.ctx), json.RawMessage(`{"event_type":"scheduler_tick"}`))
@@ -142,7 +143,7 @@ func (w *world) ticking() {
 	})
 }
 
-// ends waits until a run is over and off the due index, for no longer than within.
+// ends waits, at most within, until a run has ended and left the due index.
 func (w *world) ends(id string, within time.Duration) (run runstate.Run) {
 	w.t.Helper()
 	for began := time.Now(); ; time.Sleep(time.Second) {
@@ -156,7 +157,8 @@ func (w *world) ends(id string, within time.Duration) (run runstate.Run) {
 	}
 }
 
-// dead counts the dead letters of the tier's queue and of the runs' queue.
+// dead returns the number of dead letters of the tier's queue and of the runs'
+// queue.
 func (w *world) dead() (n int) {
 	for _, q := range []string{events.Tasks("nano"), events.Runs} {
 		stats, err := w.queues.Stats(w.ctx, q+"-dead")

@@ -21,8 +21,9 @@ import (
 	"millrace/shared/run/worker"
 )
 
-// TestALookLeavesWhatIsJustDue to the message that is about to be taken.
-func TestALookLeavesWhatIsJustDue(t *testing.T) {
+// TestReconciliationLeavesDueTaskToItsMessage checks a task whose message is
+// about to be received.
+func TestReconciliationLeavesDueTaskToItsMessage(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := still(t)
@@ -42,9 +43,9 @@ func TestALookLeavesWhatIsJustDue(t *testing.T) {
 	})
 }
 
-// TestALookAfterARestartEndsTheRun whose tasks are all finished, and whose worker died
-// before it ended the run.
-func TestALookAfterARestartEndsTheRun(t *testing.T) {
+// TestReconciliationAfterRestartEndsRun reconciles a run whose tasks are all
+// finished, and whose worker died before it ended the run.
+func TestReconciliationAfterRestartEndsRun(t *testing.T) {
 	t.Parallel()
 	for sinks, flow := range map[int]string{1: spec("a"), 2: spec("a", "b")} {
 		t.Run(itoa(sinks), func(t *testing.T) {
@@ -71,7 +72,7 @@ func TestALookAfterARestartEndsTheRun(t *testing.T) {
 				m.fatal = nil
 				m.mu.Unlock()
 				w.reborn()
-				w.rt.Stop(w.ctx) // no message does it
+				w.rt.Stop(w.ctx) // no message ends it
 				require.Equal(t, engine.Running, w.get(id).Status)
 				w.load(slog.Default())
 				require.NoError(t, w.c.Reconcile(w.ctx, org, id))
@@ -92,9 +93,9 @@ func (q *queried) Query(ctx context.Context, query table.Query) (table.Page, err
 	return q.Table.Query(ctx, query)
 }
 
-// TestLooksThatComeTogetherAreOne: of several that a late tick asks for one reads the
-// run's nodes; one that comes later does again.
-func TestLooksThatComeTogetherAreOne(t *testing.T) {
+// TestConcurrentReconciliationsAreOne checks that of several that a late tick
+// requests one reads the run's nodes, and that a later one reads them again.
+func TestConcurrentReconciliationsAreOne(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := still(t)
@@ -116,22 +117,22 @@ func TestLooksThatComeTogetherAreOne(t *testing.T) {
 	})
 }
 
-// TestALookLeavesAWorkerAlone that has written the end of its task and is about to go
-// on from it.
-func TestALookLeavesAWorkerAlone(t *testing.T) {
+// TestReconciliationLeavesWorkerAlone checks a worker that has written the end
+// of its task and is about to propagate it.
+func TestReconciliationLeavesWorkerAlone(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := still(t)
 		w.register("f", spec("a", "b", "c: a b"))
 		id := w.run("f").ID
 		w.steal()
-		looks, ended := w.hand("looks"), 0
+		reconciler, ended := w.hand("reconciler"), 0
 		tbl := &unwritable{Table: w.plain, hook: func(u table.Update) {
 			if !finishes(u) {
 				return
 			}
 			if ended++; ended == 2 {
-				require.NoError(t, looks.Handle(w.ctx, message(events.RunReconcile, id, 0), 1))
+				require.NoError(t, reconciler.Handle(w.ctx, message(events.RunReconcile, id, 0), 1))
 				assert.Zero(t, w.waiting(), "c has no message")
 			}
 		}}
@@ -144,16 +145,17 @@ func TestALookLeavesAWorkerAlone(t *testing.T) {
 	})
 }
 
-// TestLooksSendFewMessages while those that wait are not taken.
-func TestLooksSendFewMessages(t *testing.T) {
+// TestReconciliationsSendFewMessages checks their number while waiting messages
+// are not received.
+func TestReconciliationsSendFewMessages(t *testing.T) {
 	t.Parallel()
 	const roots = 40
 	for name, c := range map[string]struct {
-		dies  bool // the worker of the first task
-		after time.Duration
-		look  func(w *world, c handed, id string) error
-		looks int
-		more  int // messages at most
+		dies            bool // the worker of the first task
+		after           time.Duration
+		reconcile       func(w *world, c handed, id string) error
+		reconciliations int
+		more            int // messages at most
 	}{
 		"restarts": {false, 20 * time.Minute, func(w *world, c handed, id string) error {
 			return c.Reconcile(w.ctx, org, id)
@@ -193,8 +195,8 @@ func TestLooksSendFewMessages(t *testing.T) {
 				waiting := w.waiting()
 				require.Equal(t, roots, waiting)
 				time.Sleep(c.after)
-				for range c.looks {
-					require.NoError(t, c.look(w, one, id))
+				for range c.reconciliations {
+					require.NoError(t, c.reconcile(w, one, id))
 				}
 				assert.LessOrEqual(t, w.waiting(), waiting+c.more)
 			})
@@ -202,9 +204,9 @@ func TestLooksSendFewMessages(t *testing.T) {
 	}
 }
 
-// TestALookAtABacklogComesSoon: whether a message is lost can be told when those that
-// wait beside it are taken.
-func TestALookAtABacklogComesSoon(t *testing.T) {
+// TestReconciliationOfBacklogIsRepeatedSoon checks that a run is reconciled
+// again when the messages in front of its own may have been received.
+func TestReconciliationOfBacklogIsRepeatedSoon(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := still(t)

@@ -19,8 +19,8 @@ import (
 )
 
 // TestNothingIsLoggedAfterTheEnd stops runs before a task was claimed and while
-// one ran: what is told of it is in the archive once, nothing is told of what a
-// message claims after the end, and nothing is left beside the archive.
+// one ran: its events are in the archive once, a message that claims a task
+// after the end logs nothing, and nothing is left besides the archive.
 func TestNothingIsLoggedAfterTheEnd(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -49,7 +49,7 @@ func TestNothingIsLoggedAfterTheEnd(t *testing.T) {
 		}
 		assert.Equal(t, 1, stopped(running))
 
-		// A task of a run that is over is claimed by a message that comes late.
+		// A late message claims a task of an ended run.
 		err = handed{w.c}.Handle(w.ctx, events.Run{Kind: events.RunTask, Org: org, Run: running, Node: 0, Attempt: 1}, 1)
 		require.NoError(t, err)
 		w.register("g", spec("late"))
@@ -63,7 +63,7 @@ func TestNothingIsLoggedAfterTheEnd(t *testing.T) {
 			require.NoError(t, err)
 		}
 		assert.Equal(t, engine.Cancelled, w.status(queued, "late"))
-		time.Sleep(time.Minute) // for what waits in memory
+		time.Sleep(time.Minute) // until buffered lines are written
 		for _, id := range []string{running, queued} {
 			batches, err := w.table.Query(w.ctx, table.Query{PK: runstate.LogPartition(org, id)})
 			require.NoError(t, err)

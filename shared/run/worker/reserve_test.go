@@ -19,17 +19,17 @@ import (
 	"millrace/shared/run/worker"
 )
 
-// placed runs scripted tasks, only so many at a time. An attempt for which no
-// place was reserved takes one itself.
+// placed runs scripted tasks, a limited number at a time. An attempt for which
+// no slot was reserved takes one itself.
 type placed struct {
 	scripted
 	places chan struct{}
 
 	mu       sync.Mutex
-	reserved int // places that no attempt has come for yet
+	reserved int // slots whose attempt has not come yet
 }
 
-// Reserve waits for a place.
+// Reserve waits for a slot.
 func (p *placed) Reserve(ctx context.Context, _ string) (release func(), err error) {
 	select {
 	case p.places <- struct{}{}:
@@ -54,13 +54,13 @@ func (p *placed) Execute(ctx context.Context, a *executor.Attempt) executor.Resu
 		case p.places <- struct{}{}:
 			defer func() { <-p.places }()
 		case <-ctx.Done():
-			return executor.Failed(executor.TaskTimeout, "no place within its time")
+			return executor.Failed(executor.TaskTimeout, "no slot within its timeout")
 		}
 	}
 	return p.scripted.Execute(ctx, a)
 }
 
-// places makes a world whose Python tasks run on so many places.
+// places returns a world with n slots for Python tasks.
 func places(t *testing.T, n int, opts ...option) (*world, *placed) {
 	w := still(t, opts...)
 	p := &placed{scripted: scripted{w}, places: make(chan struct{}, n)}
@@ -73,7 +73,7 @@ func places(t *testing.T, n int, opts ...option) (*world, *placed) {
 	return w, p
 }
 
-// lasting scripts a task that takes so long.
+// lasting scripts a task by its duration.
 func (w *world) lasting(name string, takes time.Duration) {
 	w.task(name, func(ctx context.Context, _ *executor.Attempt) executor.Result {
 		select {
@@ -84,9 +84,9 @@ func (w *world) lasting(name string, takes time.Duration) {
 	})
 }
 
-// TestWaitingForAPlaceIsNotTheTasksTime: eight tasks of 4 s that may take 10 run on
-// two places.
-func TestWaitingForAPlaceIsNotTheTasksTime(t *testing.T) {
+// TestWaitForSlotDoesNotCountAsTaskTime runs eight tasks of 4 s with a timeout
+// of 10 s on two slots.
+func TestWaitForSlotDoesNotCountAsTaskTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w, p := places(t, 2)
@@ -101,12 +101,12 @@ func TestWaitingForAPlaceIsNotTheTasksTime(t *testing.T) {
 				assert.InDelta(t, 4, item.EndedAt.Time().Sub(item.StartedAt.Time()).Seconds(), .5, "%s: the wait is no part of its duration", name)
 			}
 		}
-		assert.Empty(t, p.places, "all were given back")
+		assert.Empty(t, p.places, "all slots were released")
 	})
 }
 
-// TestAPlaceIsGivenBackBeforeTheResultIsStored.
-func TestAPlaceIsGivenBackBeforeTheResultIsStored(t *testing.T) {
+// TestSlotIsReleasedBeforeResultIsStored lets the write of a result fail.
+func TestSlotIsReleasedBeforeResultIsStored(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w, p := places(t, 1, func(w *world) { w.blob = &objects{Store: w.blob} })
@@ -134,10 +134,10 @@ func TestAPlaceIsGivenBackBeforeTheResultIsStored(t *testing.T) {
 	})
 }
 
-// TestWhoWaitsForAPlaceHoldsUpNobody: while 64 tasks wait for a place, a run that
-// needs none goes through at once, and what waits holds no lease and can be
-// cancelled.
-func TestWhoWaitsForAPlaceHoldsUpNobody(t *testing.T) {
+// TestWaitForSlotBlocksNoOther checks that while 64 tasks wait for a slot, a
+// run that needs none is executed at once, and that waiting tasks have no lease
+// and can be cancelled.
+func TestWaitForSlotBlocksNoOther(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w, p := places(t, 2)
@@ -161,11 +161,11 @@ func TestWhoWaitsForAPlaceHoldsUpNobody(t *testing.T) {
 				leases++
 			}
 		}
-		assert.Equal(t, 2, leases, "what waits is not claimed")
+		assert.Equal(t, 2, leases, "waiting tasks are not claimed")
 		_, err := w.launch.Cancel(w.ctx, org, wide)
 		require.NoError(t, err)
 		assert.Equal(t, engine.Cancelled, w.ends(wide, 30*time.Second).Status)
-		time.Sleep(30 * time.Second) // who waits learns it by then
+		time.Sleep(30 * time.Second) // waiting ones notice it by then
 		assert.Empty(t, p.places)
 		began := 0
 		for _, name := range tasks {

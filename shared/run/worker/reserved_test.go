@@ -17,9 +17,9 @@ import (
 
 var _ executor.Reserver = (*placed)(nil)
 
-// TestAnAttemptKnowsThatItsPlaceIsReserved: an executor that can reserve places is
-// told so, and one that cannot is not.
-func TestAnAttemptKnowsThatItsPlaceIsReserved(t *testing.T) {
+// TestAttemptKnowsThatItsSlotIsReserved checks the attempts of an executor that
+// can reserve slots, and of one that cannot.
+func TestAttemptKnowsThatItsSlotIsReserved(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var told atomic.Int32
@@ -45,9 +45,10 @@ func TestAnAttemptKnowsThatItsPlaceIsReserved(t *testing.T) {
 	})
 }
 
-// TestAMessageThatWaitsIsNotGivenUp: a message that was delivered again and again
-// while it waited for a place, to processes that died, begins its count anew.
-func TestAMessageThatWaitsIsNotGivenUp(t *testing.T) {
+// TestMessageWaitingForSlotIsNoDeadLetter checks that a message that was
+// delivered again and again while it waited for a slot, to processes that died,
+// is sent anew.
+func TestMessageWaitingForSlotIsNoDeadLetter(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w, p := places(t, 1)

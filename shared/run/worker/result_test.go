@@ -15,9 +15,10 @@ import (
 	"millrace/shared/run/runstate"
 )
 
-// TestResultIsKeptWhenARunSucceeds: a small one in the table, a large one as an object;
-// one without a value is said to be so, and the run ends all the same.
-func TestResultIsKeptWhenARunSucceeds(t *testing.T) {
+// TestResultIsStoredWhenRunSucceeds checks a small result in the table, a large
+// one as an object, and the error of one without a value, which does not fail
+// the run.
+func TestResultIsStoredWhenRunSucceeds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

@@ -16,11 +16,11 @@ import (
 	"millrace/shared/run/worker"
 )
 
-// TestMapsWaitForRoom: four runs with two maps of four each, in a workspace that may
-// have five instances: two maps are under way at a time, the others wait and tell
-// why, and all runs come to their end. The instances of a run that was cancelled
-// count no more.
-func TestMapsWaitForRoom(t *testing.T) {
+// TestMapsWaitForQuota starts four runs with two maps of four instances each,
+// in a workspace that may have five instances: two maps run at a time, the
+// others wait and give the reason, and all runs end. Instances of a cancelled
+// run do not count.
+func TestMapsWaitForQuota(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := still(t)
@@ -40,7 +40,7 @@ func TestMapsWaitForRoom(t *testing.T) {
 			return n
 		}
 		ids := []string{w.run("f").ID}
-		time.Sleep(time.Second) // the first two have the room
+		time.Sleep(time.Second) // the first two have quota
 		ids = append(ids, w.run("f").ID)
 		time.Sleep(time.Second)
 		for range 2 {
@@ -65,6 +65,6 @@ func TestMapsWaitForRoom(t *testing.T) {
 		assert.Equal(t, 12, w.times("more"), "each instance ran once")
 		left, err := table.Count(w.ctx, w.plain, table.Query{Index: table.ByList, PK: org + "#m"})
 		require.NoError(t, err)
-		assert.Zero(t, left, "what the cancelled run left in the list was taken off")
+		assert.Zero(t, left, "the cancelled run's entries were removed from the list")
 	})
 }

@@ -28,15 +28,15 @@ func until(t *testing.T, d time.Duration) context.Context {
 	return ctx
 }
 
-// TestScopesShareTheMemory: of expressions that read large outputs no more are
-// evaluated at once than there is memory for; one that gets none in time lets its
-// attempt be given back.
-func TestScopesShareTheMemory(t *testing.T) {
+// TestScopesShareMemory checks that expressions that read large outputs are not
+// evaluated at once if they need more memory than there is, and that an attempt
+// that gets none in time is released.
+func TestScopesShareMemory(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		tbl := memory.Table(t, clock.System{})
 		objects := &blobtest.Memory{}
-		for i, name := range []string{"org/large", "org/larger"} { // as JSON; much larger once it is decoded
+		for i, name := range []string{"org/large", "org/larger"} { // as JSON; much larger when decoded
 			raw := []byte("[" + strings.Repeat("{},", (3+4*i)<<20/3) + "{}]")
 			_, err := blob.PutBytes(t.Context(), objects, name, raw, blob.PutOptions{})
 			require.NoError(t, err)

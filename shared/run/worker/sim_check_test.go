@@ -14,7 +14,7 @@ import (
 	"millrace/shared/run/worker"
 )
 
-// check holds what is left of a history to the invariants.
+// check checks the invariants of the final state of a history.
 func (s *sim) check() {
 	runs := s.runs()
 	first := map[string]bool{}
@@ -47,8 +47,8 @@ func (s *sim) check() {
 	}
 }
 
-// checkRetries checks the retries of a run; a lost answer may have made several,
-// of which the first is retried.
+// checkRetries checks the retries of a run. A lost response may have caused
+// several, of which the first is retried.
 func (s *sim) checkRetries(runs []*simRun, src *source) *source {
 	var next *source
 	for i, r := range runs {
@@ -75,10 +75,10 @@ func (s *sim) checkRun(r *simRun, src *source) *source {
 		s.tell("run %s was cancelled, and is %s", id, run.Status)
 	}
 	nodes, final := s.nodes(&run), s.final(&run)
-	lost := s.gone > 0 // what becomes of a run then depends on what it had read
+	lost := s.gone > 0 // the run's end then depends on what it had read
 	for name, item := range nodes {
 		// A claim may come after a stopped run's end: it begins nothing, and may
-		// be left if its answer was lost.
+		// remain if its response was lost.
 		if item.LeaseUntil != 0 && (run.Fence == "" || item.LeaseUntil.Time().After(time.Now())) {
 			s.tell("%s of run %s, which is %s, keeps a lease until %s", name, id, run.Status, item.LeaseUntil)
 		}
@@ -113,7 +113,7 @@ func (s *sim) checkRun(r *simRun, src *source) *source {
 		s.checkLists(&run, nodes)
 	}
 	s.checkLines(r)
-	// What a stopped run left is judged by what it left.
+	// The retry of a stopped run is judged by the nodes that had finished.
 	next.nodes, next.width = final, map[int]int{}
 	for i := range s.flow.tasks {
 		if item := nodes[s.flow.tasks[i].name]; item != nil && item.Width != nil {
@@ -123,7 +123,7 @@ func (s *sim) checkRun(r *simRun, src *source) *source {
 	return next
 }
 
-// meant tells whether a task was drawn to lose all the leases it may.
+// meant reports whether a task was drawn to lose the maximum number of leases.
 func (s *sim) meant(name string, gen int) bool {
 	for i := range s.flow.tasks {
 		t := &s.flow.tasks[i]
@@ -134,7 +134,8 @@ func (s *sim) meant(name string, gen int) bool {
 	return false
 }
 
-// checkReuse: what is reused hands on what the source has, and did not run.
+// checkReuse checks that a reused task has the source's output, and did not
+// run.
 func (s *sim) checkReuse(run *runstate.Run, nodes map[string]*runstate.Node) {
 	if run.Parent == "" {
 		return
@@ -158,8 +159,8 @@ func (s *sim) checkReuse(run *runstate.Run, nodes map[string]*runstate.Node) {
 	}
 }
 
-// checkLists: a map hands on its instances' outputs in order, null for those
-// that failed.
+// checkLists checks that a map's output is its instances' outputs in order,
+// null for those that failed.
 func (s *sim) checkLists(run *runstate.Run, nodes map[string]*runstate.Node) {
 	for i := range s.flow.tasks {
 		t := &s.flow.tasks[i]
@@ -184,7 +185,7 @@ func (s *sim) checkLists(run *runstate.Run, nodes map[string]*runstate.Node) {
 	}
 }
 
-// checkDue: nothing is due any more.
+// checkDue checks that nothing is due any more.
 func (s *sim) checkDue() {
 	for shard := range runstate.DueShards {
 		for item, err := range table.All(s.ctx, s.store, table.Query{Index: table.Due, PK: runstate.DuePartition(shard)}) {
@@ -193,8 +194,9 @@ func (s *sim) checkDue() {
 	}
 }
 
-// checkAudit: every run has one entry of its making, and one of its cancel if it
-// was cancelled; a key that was sent often made one.
+// checkAudit checks that every run has one audit entry of its creation, and one
+// of its cancel if it was cancelled, and that a key that was sent several times
+// made one run.
 func (s *sim) checkAudit(org string) {
 	entries := map[string]int{}
 	for r, err := range audit.Entries(s.ctx, s.store, org, time.Time{}, time.Time{}) {

@@ -10,8 +10,8 @@ import (
 	"millrace/shared/run/launch"
 )
 
-// client makes requests of a process until one is answered; after each that is
-// not, another process is asked.
+// client makes requests of a process until one gets a response. After each one
+// without, another process is asked.
 func (s *sim) client(do func(p *proc) error) {
 	s.mu.Lock()
 	s.busy++
@@ -34,8 +34,8 @@ func (s *sim) client(do func(p *proc) error) {
 	}()
 }
 
-// submit has a run accepted, with an idempotency key, so that the client may ask
-// again as long as it gets no answer; or the last generation retried.
+// submit requests a run, or a retry of the last generation, with an idempotency
+// key, so that the client may repeat the request until it gets a response.
 func (s *sim) submit(l *lineage, gen int) {
 	ctx := fixture.Owner(s.ctx, l.org)
 	if gen > 0 {
@@ -95,14 +95,15 @@ func (s *sim) cancelLater(l *lineage, gen int, after time.Duration) {
 	})
 }
 
-// runs are the runs there are.
+// runs returns all runs.
 func (s *sim) runs() []*simRun {
 	s.store.mu.Lock()
 	defer s.store.mu.Unlock()
 	return slices.Clone(s.store.runs)
 }
 
-// first is the first run of a lineage in a generation, "" if there is none yet.
+// first returns the first run of a lineage in a generation, "" if there is none
+// yet.
 func (s *sim) first(l *lineage, gen int) string {
 	s.mu.Lock()
 	id := l.accepted
@@ -116,7 +117,7 @@ func (s *sim) first(l *lineage, gen int) string {
 	return ""
 }
 
-// retriesOf are the retries of a run, those of its first retry, and so on.
+// retriesOf returns the retries of a run, those of its first retry, and so on.
 func (s *sim) retriesOf(id string) (out [][]*simRun) {
 	runs := s.runs()
 	for {
@@ -134,7 +135,7 @@ func (s *sim) retriesOf(id string) (out [][]*simRun) {
 	}
 }
 
-// over reports whether a generation has come to its end.
+// over reports whether all runs of a generation have ended.
 func (s *sim) over(gen int) bool {
 	s.mu.Lock()
 	busy := s.busy

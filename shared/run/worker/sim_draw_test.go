@@ -8,38 +8,39 @@ import (
 	"millrace/localstack/proof/faults"
 )
 
-// simHistory is all that is drawn before it is played. The order in which things
-// happen and what fails is drawn from the seed while it is played.
+// simHistory is the part of a history that is drawn before it is played. The
+// order of events and the failures are drawn from the seed while it is played.
 type simHistory struct {
 	flow        simFlow
 	seed        uint64
 	rates       faults.Rates
 	outages     []simOutage
-	calmAfter   time.Duration // of each generation; then nothing fails any more
+	calmAfter   time.Duration // of each generation, until failures end
 	processes   int
-	slots       int             // messages that a process handles at a time; 0 is 16
+	slots       int             // messages that a process handles at a time; 0: 16
 	batch       int             // messages of one invocation
-	skew        []time.Duration // of the processes' clocks, one after the other
-	sole        bool            // a process that starts voids the leases of those before
-	power       bool            // a crash is a power cut, of a machine whose commits wait for the disk
-	lambda      bool            // processes keep nothing between messages, and have a limit
+	skew        []time.Duration // of the processes' clocks, in turn
+	sole        bool            // a new process voids the leases of earlier ones
+	power       bool            // a crash is a power cut of a machine with synchronous commits
+	lambda      bool            // processes keep nothing between messages, and have a time limit
 	crashes     int
-	crashWithin int  // requests of a process, by which it crashes; 0 is 60
-	bigInput    bool // the runs' inputs go to the object store
+	crashWithin int  // number of requests of a process within which it crashes; 0: 60
+	bigInput    bool // the runs' inputs are stored as objects
 	pauses      bool
-	twice       bool            // each run is asked for by two clients at a time, with one idempotency key
-	forgets     bool            // processes lose what they keep in memory but what is under way
-	noTicks     bool            // and so no looks but those of cancels and deadlines
-	places      int             // attempts that a process executes at a time; 0: as many as there are
+	twice       bool            // each run is requested by two clients at a time, with one idempotency key
+	forgets     bool            // processes lose their memory except for work in progress
+	noTicks     bool            // and so only the reconciliations of cancels and deadlines
+	places      int             // attempts that a process executes at a time; 0: no limit
 	secrets     bool            // tasks may read secrets
-	untyped     bool            // messages come from a version that did not tell the types of tasks
-	gone        time.Duration   // after the start, the objects of the runs are removed; 0: never
-	orgs        []string        // of the runs that are accepted, one each; nil is one run
-	cancel      []time.Duration // after the start, one for each generation that is cancelled
-	retries     []bool          // the retries: from failed, or in full
+	untyped     bool            // messages come from an earlier version, without the types of tasks
+	gone        time.Duration   // time after the start when the runs' objects are removed; 0: never
+	orgs        []string        // workspaces of the runs, one each; nil: one run
+	cancel      []time.Duration // time after the start, one for each generation that is cancelled
+	retries     []bool          // of each retry: whether it is from failed, or in full
 }
 
-// simOutage is a time in which a port fails, from the start of each generation.
+// simOutage is a time in which a port fails, relative to the start of each
+// generation.
 type simOutage struct {
 	port       faults.Port
 	after, For time.Duration
@@ -47,7 +48,7 @@ type simOutage struct {
 	hang       bool
 }
 
-// faulty tells whether anything may go wrong in it.
+// faulty reports whether anything may fail in the history.
 func (h *simHistory) faulty() bool {
 	kills := false
 	for i := range h.flow.tasks {
@@ -57,7 +58,7 @@ func (h *simHistory) faulty() bool {
 }
 
 // mostSkew is how much the clocks of two processes may differ: less than half a
-// lease, for an attempt begins with at least half of its lease left.
+// lease, because an attempt begins with at least half of its lease left.
 func (h *simHistory) mostSkew() time.Duration {
 	var least, most time.Duration
 	for _, d := range h.skew {
@@ -104,7 +105,7 @@ func drawActs(t *rapid.T, tries int) []act {
 	return rapid.SliceOfN(rapid.SampledFrom([]act{actSucceed, actSucceed, actSucceed, actSucceed, actSlow, actFail, actFail, actFinal, actHang}), tries, tries).Draw(t, "acts")
 }
 
-// one draws true once in n times.
+// one draws true with a probability of 1/n.
 func one(t *rapid.T, n int, label string) bool { return rapid.IntRange(0, n-1).Draw(t, label) == n-1 }
 
 func drawTask(t *rapid.T, before []simTask, i int) simTask {

@@ -16,16 +16,15 @@ import (
 	"millrace/shared/run/runstate"
 )
 
-// simulated runs a drawn task: what it does is drawn, and when it begins the
-// invariants are checked against the store itself. inner does the work of tasks
-// that are not drawn.
+// simulated executes drawn tasks. When an attempt begins it checks the
+// invariants against the store. inner executes tasks of other types.
 type simulated struct {
 	s     *sim
 	p     *proc
 	inner executor.Executor
 }
 
-// Instant is that of the executor within.
+// Instant returns inner's.
 func (e simulated) Instant() bool { return e.inner != nil && e.inner.Instant() }
 
 // Execute runs an attempt.
@@ -50,13 +49,13 @@ func (e simulated) Execute(ctx context.Context, a *executor.Attempt) executor.Re
 	return e.s.execute(ctx, e.p, a, item, e.s.generation(run))
 }
 
-// execute does what was drawn for an attempt.
+// execute executes what was drawn for an attempt.
 func (s *sim) execute(ctx context.Context, p *proc, a *executor.Attempt, item *runstate.Node, gen int) executor.Result {
 	task, index, instance := s.flow.onFailure, len(s.flow.tasks), 0
 	if a.Task.Name != "cleanup" {
 		_, _ = fmt.Sscanf(a.Task.Name, "t%d", &index)
 		task = &s.flow.tasks[index]
-		if !s.disturbed { // the reads count against the task's time
+		if !s.disturbed { // the reads count as the task's time
 			s.inputs(ctx, a, task)
 		}
 	}
@@ -71,7 +70,7 @@ func (s *sim) execute(ctx context.Context, p *proc, a *executor.Attempt, item *r
 		<-ctx.Done()
 		return ok("null")
 	}
-	try := a.Number - item.Lost // attempts that were lost with their workers are no tries
+	try := a.Number - item.Lost // attempts lost with their workers do not count
 	if try < 1 {
 		s.tell("%s: attempt %d of %d lost: %+v", a.Task.Name, a.Number, item.Lost, *item)
 		return ok("null")
@@ -106,7 +105,7 @@ func (s *sim) execute(ctx context.Context, p *proc, a *executor.Attempt, item *r
 	return s.handOn(ctx, p, a, s.flow.output(index, instance, a.Number, gen))
 }
 
-// kill has a process die at once.
+// kill makes a process die at once.
 func (s *sim) kill(p *proc) {
 	s.mu.Lock()
 	p.diedAt = time.Now()
@@ -114,7 +113,7 @@ func (s *sim) kill(p *proc) {
 	p.Kill()
 }
 
-// checkElement holds the element that an instance is given to its map's list.
+// checkElement checks that an instance has the element of its map's list.
 func (s *sim) checkElement(a *executor.Attempt, task *simTask, index int) {
 	if !s.flow.tasks[task.mapOn].mapped() {
 		if string(a.Item) != s.flow.element(task.mapOn, index) {
@@ -130,7 +129,7 @@ func (s *sim) checkElement(a *executor.Attempt, task *simTask, index int) {
 	}
 }
 
-// generation is how many runs a run is the retry of.
+// generation returns how many retries precede a run.
 func (s *sim) generation(run *runstate.Run) int {
 	s.store.mu.Lock()
 	defer s.store.mu.Unlock()
@@ -140,7 +139,7 @@ func (s *sim) generation(run *runstate.Run) int {
 	return 0
 }
 
-// begins checks all that must hold when an attempt begins.
+// begins checks the invariants of the beginning of an attempt.
 func (s *sim) begins(p *proc, a *executor.Attempt, n engine.Node) (*runstate.Node, *runstate.Run) {
 	what := number(a.RunID, n, a.Number) + " (" + a.Task.Name + ")"
 	run, err := runstate.GetRun(s.ctx, s.store, a.Org, a.RunID)
@@ -170,7 +169,8 @@ func (s *sim) begins(p *proc, a *executor.Attempt, n engine.Node) (*runstate.Nod
 	return item, &run
 }
 
-// ruleHolds checks a beginning task's trigger rule over the stored statuses.
+// ruleHolds checks the trigger rule of a beginning task against the stored
+// statuses.
 func (s *sim) ruleHolds(what string, a *executor.Attempt, run *runstate.Run) {
 	if a.Task.Name == "cleanup" {
 		for i, t := range s.flow.tasks {
@@ -211,13 +211,13 @@ func (s *sim) ruleHolds(what string, a *executor.Attempt, run *runstate.Run) {
 	}
 }
 
-// inputs checks that a task is handed what its dependencies stored.
+// inputs checks that a task gets the outputs that its dependencies stored.
 func (s *sim) inputs(ctx context.Context, a *executor.Attempt, task *simTask) {
-	for _, d := range task.deps[:min(len(task.deps), 4)] { // more would take a wide join its whole time
+	for _, d := range task.deps[:min(len(task.deps), 4)] { // more would take all the time of a wide join's task
 		name := s.flow.tasks[d].name
 		v, err := a.Output(ctx, name)
 		if err != nil {
-			continue // a read that was made to fail
+			continue // a read that failed as drawn
 		}
 		got := string(v.JSON)
 		if v.JSON == nil {
@@ -229,8 +229,8 @@ func (s *sim) inputs(ctx context.Context, a *executor.Attempt, task *simTask) {
 	}
 }
 
-// handOn hands on an output. Of some large ones the executor makes the object,
-// if nothing fails: it would take of the task's time.
+// handOn returns an output. Some large ones are uploaded by the executor, if
+// nothing fails: that would take the task's time.
 func (s *sim) handOn(ctx context.Context, p *proc, a *executor.Attempt, output string) executor.Result {
 	if !s.disturbed && len(output) > runstate.MaxInline && len(a.TaskRunID)%2 == 0 {
 		_, err := blob.PutBytes(ctx, p.config.Blob, a.OutputKey, []byte(output), blob.PutOptions{})

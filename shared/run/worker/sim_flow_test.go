@@ -7,23 +7,23 @@ import (
 	"time"
 )
 
-// act is what one try of a task does.
+// act is the behaviour of one try of a task.
 type act int
 
 const (
 	actSucceed act = iota
 	actSlow        // succeeds after most of its time
 	actFail
-	actFinal // fails in a way that no retry mends
-	actHang  // passes its timeout_secs
+	actFinal // fails permanently
+	actHang  // exceeds its timeout_secs
 	actPanic // the executor panics
-	actStuck // passes its timeout_secs, and does not heed the end of its context
+	actStuck // exceeds its timeout_secs, and ignores the end of its context
 )
 
-// The generations of a history: a run, the retry of it, and the retry of that.
+// Generations of a history: a run, its retry, and the retry of that.
 const generations = 3
 
-// simTask is a task of a drawn flow, with what it will do.
+// simTask is a task of a drawn flow, with its behaviour.
 type simTask struct {
 	name    string
 	deps    []int
@@ -33,29 +33,29 @@ type simTask struct {
 	delay   int // seconds before the first retry
 	timeout int
 	cond    string // kind of condition, "" for none
-	condOn  int    // the dependency it looks at
+	condOn  int    // the dependency that it refers to
 	mapOn   int    // the dependency whose list it maps over; -1: not mapped
-	large   bool   // its output goes to the object store
+	large   bool   // its output is stored as an object
 	fat     bool   // the elements of the list in its output are long
-	huge    bool   // its output has more bytes than expressions read
-	defers  int    // its executor could not begin it so often
-	unknown bool   // nothing runs tasks of its type
-	kills   int    // in the first generation, its process dies in it until so many leases were lost
-	lines   int    // it writes to the log
+	huge    bool   // its output is larger than expressions may read
+	defers  int    // how often its executor cannot begin it
+	unknown bool   // no executor has its type
+	kills   int    // in the first generation, its process dies until so many leases were lost
+	lines   int    // log lines that it writes
 	widths  [generations]int
 	acts    [generations][][]act // by instance (one of a plain task), then by try
 }
 
 func (t *simTask) mapped() bool { return t.mapOn >= 0 }
 
-// act is what a try does, from 1; tries beyond those drawn repeat.
+// act returns the behaviour of a try, from 1. The last one drawn repeats.
 func (t *simTask) act(gen, index, try int) act {
 	of := t.acts[gen][index%len(t.acts[gen])]
 	return of[min(try, len(of))-1]
 }
 
-// killed says how many leases an instance is to lose in a generation because its
-// process dies in it.
+// killed returns how many leases an instance loses in a generation because its
+// process dies.
 func (t *simTask) killed(gen, index int) int {
 	if gen > 0 || index > 0 {
 		return 0
@@ -78,9 +78,9 @@ func plainTask(i int, deps []int, acts []act) simTask {
 	return t
 }
 
-// list is the length of the list that a task's output carries: that of the
-// widest map over it, so that all of one task's maps find their elements. A map
-// over a map takes its outputs.
+// list returns the length of the list in a task's output: that of its widest
+// map, so that all its maps find their elements. A map over a map takes its
+// outputs.
 func (f *simFlow) list(task, gen int) int {
 	n := 0
 	for i := range f.tasks {
@@ -91,7 +91,7 @@ func (f *simFlow) list(task, gen int) int {
 	return n
 }
 
-// element is one of the elements of that list, as JSON.
+// element returns one of the elements of that list, as JSON.
 func (f *simFlow) element(task, i int) string {
 	if f.tasks[task].fat {
 		return fmt.Sprintf(`"%d%s"`, i, strings.Repeat(".", simFat))
@@ -99,17 +99,18 @@ func (f *simFlow) element(task, i int) string {
 	return fmt.Sprint(i)
 }
 
-// simFat is how long an element is that is long.
+// simFat is the length of a long element.
 const simFat = 9_000
 
-// unreadable tells of a task's output that it has more bytes than expressions
-// read: of one that names the task for its status alone as well.
+// unreadable reports whether a task's output is larger than expressions may
+// read. It applies to expressions that name the task only for its status as
+// well.
 func (f *simFlow) unreadable(task, gen int) bool {
 	t := &f.tasks[task]
 	return t.huge || t.fat && f.list(task, gen)*simFat > 16<<20
 }
 
-// output is what a try of a task hands on.
+// output returns the output of a try of a task.
 func (f *simFlow) output(task, index, attempt, gen int) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `{"task":%d,"index":%d,"attempt":%d,"gen":%d,"list":[`, task, index, attempt, gen)
@@ -124,7 +125,7 @@ func (f *simFlow) output(task, index, attempt, gen int) string {
 	switch t := &f.tasks[task]; {
 	case t.huge:
 		pad = 17 << 20
-	case t.large: // half of them so large that expressions must wait for memory
+	case t.large: // half of these are so large that expressions must wait for memory
 		pad = 33_000 + task%2*40_000
 	}
 	if pad > 0 {
@@ -136,7 +137,7 @@ func (f *simFlow) output(task, index, attempt, gen int) string {
 	return b.String()
 }
 
-// spec writes the flow_spec.
+// spec returns the flow_spec.
 func (f *simFlow) spec() string {
 	doc := map[string]any{}
 	var tasks []any
@@ -156,7 +157,7 @@ func (f *simFlow) spec() string {
 	return string(raw)
 }
 
-// parameters are those of its runs.
+// parameters returns the parameters of the flow's runs.
 func (f *simFlow) parameters() map[string]json.RawMessage {
 	for i := range f.tasks {
 		if f.tasks[i].cond == "params" {
@@ -166,7 +167,7 @@ func (f *simFlow) parameters() map[string]json.RawMessage {
 	return nil
 }
 
-// parameters are those of the runs of a history.
+// parameters returns the parameters of the runs of a history.
 func (h *simHistory) parameters() map[string]json.RawMessage {
 	out := h.flow.parameters()
 	if h.bigInput {
@@ -178,13 +179,13 @@ func (h *simHistory) parameters() map[string]json.RawMessage {
 	return out
 }
 
-// The growth of the delays between tries.
+// Growth of the delays between tries.
 const (
 	simFactor   = 3
 	simMostWait = 1200 // seconds
 )
 
-// retryDelay is how long a task waits after its n-th try.
+// retryDelay returns the delay after a task's n-th try.
 func (t *simTask) retryDelay(n int) time.Duration {
 	secs := t.delay
 	for range n - 1 {

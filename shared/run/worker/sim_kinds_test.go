@@ -15,9 +15,9 @@ import (
 // random order.
 func TestSimulatedRuns(t *testing.T) { simulate(t, calm) }
 
-// TestSimulatedRunsUnseen plays runs that no tick has looked at: as long as
-// nothing fails the messages alone bring a run to its end.
-func TestSimulatedRunsUnseen(t *testing.T) {
+// TestSimulatedRunsWithoutTicks plays runs without ticks: as long as nothing fails,
+// messages alone bring a run to its end.
+func TestSimulatedRunsWithoutTicks(t *testing.T) {
 	few(t)
 	simulate(t, func(t *rapid.T) simHistory {
 		h := calm(t)
@@ -26,7 +26,7 @@ func TestSimulatedRunsUnseen(t *testing.T) {
 	})
 }
 
-// TestSimulatedFaults plays runs over a store and queues that fail.
+// TestSimulatedFaults plays runs with a store and queues that fail.
 func TestSimulatedFaults(t *testing.T) {
 	simulate(t, func(t *rapid.T) simHistory {
 		h := stormy(t, calm(t))
@@ -37,9 +37,9 @@ func TestSimulatedFaults(t *testing.T) {
 	})
 }
 
-// TestSimulatedOutages has the table, the object store, the queues, the bus or the
-// log be down for a while, or give no answers, while tasks run that take longer
-// than a lease.
+// TestSimulatedOutages makes the table, the object store, the queues, the bus
+// or the log fail or hang for a while, during tasks that take longer than a
+// lease.
 func TestSimulatedOutages(t *testing.T) {
 	few(t)
 	ports := []faults.Port{faults.Tables, faults.Tables, faults.Objects, faults.Queues, faults.Bus, faults.Logs}
@@ -75,8 +75,8 @@ func TestSimulatedCancels(t *testing.T) {
 	})
 }
 
-// TestSimulatedCrashes kills processes at random writes: one that is alone and
-// voids the leases of those before it, with its machine's power or without, or
+// TestSimulatedCrashes kills processes at random writes: a sole process that
+// voids the leases of earlier ones, with or without its machine's power, or
 // some of several.
 func TestSimulatedCrashes(t *testing.T) {
 	simulate(t, func(t *rapid.T) simHistory {
@@ -93,8 +93,8 @@ func TestSimulatedCrashes(t *testing.T) {
 	})
 }
 
-// TestSimulatedKillers has tasks that kill their process, once or until they may
-// lose no more leases.
+// TestSimulatedKillers has tasks that kill their process, once or until they
+// may lose no more leases.
 func TestSimulatedKillers(t *testing.T) {
 	few(t)
 	simulate(t, func(t *rapid.T) simHistory {
@@ -112,11 +112,11 @@ func TestSimulatedKillers(t *testing.T) {
 	})
 }
 
-// simSkew is how far a clock may be off here. Leases bear clocks that differ by
-// less than half of one.
+// simSkew is the largest difference of the clocks. Leases tolerate a difference
+// of less than half of one.
 const simSkew = 7 * time.Second
 
-// TestSimulatedSkew has the clocks of processes differ.
+// TestSimulatedSkew gives processes different clocks.
 func TestSimulatedSkew(t *testing.T) {
 	few(t)
 	simulate(t, func(t *rapid.T) simHistory {
@@ -149,7 +149,7 @@ func TestSimulatedCrowds(t *testing.T) {
 	})
 }
 
-// backlog is a history of slow tasks that wait for few workers.
+// backlog returns a history of slow tasks that wait for few workers.
 func backlog(seed uint64, tasks, timeout, processes, slots int) simHistory {
 	h := simHistory{seed: seed, processes: processes, slots: slots}
 	h.flow.tasks = []simTask{plainTask(0, nil, []act{actSucceed})}
@@ -161,7 +161,7 @@ func backlog(seed uint64, tasks, timeout, processes, slots int) simHistory {
 	return h
 }
 
-// TestSimulatedBacklogs has tasks wait for a worker for long.
+// TestSimulatedBacklogs has tasks that wait long for a worker.
 func TestSimulatedBacklogs(t *testing.T) {
 	few(t)
 	simulate(t, func(t *rapid.T) simHistory {
@@ -170,7 +170,8 @@ func TestSimulatedBacklogs(t *testing.T) {
 	})
 }
 
-// TestSimulatedLongBacklog has 300 tasks of nine minutes wait for 16 workers.
+// TestSimulatedLongBacklog has 300 tasks of nine minutes that wait for 16
+// workers.
 func TestSimulatedLongBacklog(t *testing.T) {
 	alone(t)
 	broke, s := play(t, backlog(1, 300, 541, 1, 16))

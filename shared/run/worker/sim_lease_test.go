@@ -13,16 +13,16 @@ import (
 	"millrace/shared/run/worker"
 )
 
-// execution is an attempt that executes, or did.
+// execution is a current or former execution of an attempt.
 type execution struct {
 	p       *proc
 	attempt int
 	over    bool
-	next    time.Time // when an attempt began after it, while it was not over
+	next    time.Time // when another attempt began before this one was over
 }
 
-// begin notes that an attempt executes in a process from here on, and returns
-// what ends it. The attempt before must be over, or its process dead.
+// begin records that an attempt executes in a process. The returned function
+// ends it. The attempt before must be over, or its process dead.
 func (s *sim) begin(p *proc, a *executor.Attempt, node engine.Node) (end func()) {
 	key, now := simNode{a.RunID, node}, time.Now()
 	s.mu.Lock()
@@ -46,8 +46,8 @@ func (s *sim) begin(p *proc, a *executor.Attempt, node engine.Node) (end func())
 	}
 }
 
-// overlaps tells of an attempt that goes on while the next one does, longer than
-// the clocks of the two processes differ. The caller holds mu.
+// overlaps reports an attempt that continues during the next one for longer
+// than the clocks of the two processes differ. The caller holds mu.
 func (s *sim) overlaps(key simNode, e *execution, now time.Time) {
 	if s.mostSkew() > 0 && now.Sub(e.next) <= s.mostSkew() {
 		return
@@ -56,8 +56,9 @@ func (s *sim) overlaps(key simNode, e *execution, now time.Time) {
 		e.attempt, key.node, key.run, e.p.name, now.Format(time.TimeOnly), e.next.Format(time.TimeOnly)))
 }
 
-// lost holds a lease that was lost to what its process met: it is dead, it stood
-// still, or its requests about the lease failed again and again until it ended.
+// lost checks that there is a cause for a lost lease: its process is dead, was
+// paused, or its requests about the lease failed again and again until it
+// expired.
 func (s *sim) lost(k table.Key, before table.Item) {
 	name, _, _ := strings.Cut(before[runstate.NodeNonce].Str(), ".")
 	until := time.UnixMilli(before[runstate.NodeLease].Int())
@@ -71,8 +72,8 @@ func (s *sim) lost(k table.Key, before table.Item) {
 	s.problems = append(s.problems, fmt.Sprintf("%s lost its lease on node %s at %s, and it lives and could have kept it", name, k.SK, until.Format(time.TimeOnly)))
 }
 
-// out tells whether the table was out for the second half of a lease that ran
-// until a time.
+// out reports whether the table was out for the second half of a lease until a
+// time.
 func (s *sim) out(until time.Time) bool {
 	for _, o := range s.outages {
 		from := s.began.Add(o.after)
@@ -83,13 +84,13 @@ func (s *sim) out(until time.Time) bool {
 	return false
 }
 
-// excused tells whether a process may have lost a lease that ran until a time.
+// excused reports whether a process may have lost a lease until a time.
 func (p *proc) excused(node string, until time.Time, skew time.Duration) bool {
 	if p.dead() {
 		return true
 	}
-	// The process may know of an earlier end alone: the answer to the renewal
-	// that gave the lease this one may have been lost.
+	// The process may know of an earlier end only, if the response to the last
+	// renewal was lost.
 	from := until.Add(-2*worker.Lease - skew)
 	until = until.Add(skew)
 	within := func(at time.Time) bool { return !at.Before(from) && !at.After(until) }
@@ -112,11 +113,11 @@ func (p *proc) excused(node string, until time.Time, skew time.Duration) bool {
 			failed++
 		}
 	}
-	// A heartbeat that fails is made again, while the lease has time for it.
+	// A failed heartbeat is repeated while the lease has time for it.
 	return failed >= 3 || failed > 0 && skew > 0
 }
 
-// checkTries holds the executions of each task to what explains them: its tries,
+// checkTries checks that the executions of each task are explained by its tries
 // and the leases it lost.
 func (s *sim) checkTries(run *runstate.Run, name string, item *runstate.Node) {
 	task := s.flow.onFailure

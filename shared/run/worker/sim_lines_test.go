@@ -13,14 +13,14 @@ import (
 	"millrace/shared/run/sandbox"
 )
 
-// simLine is a line that an attempt wrote to the log.
+// simLine is a log line written by an attempt.
 type simLine struct {
 	text string
 	at   time.Time
 	p    *proc
 }
 
-// write has an attempt write lines to its log.
+// write lets an attempt write lines to its log.
 func (s *sim) write(p *proc, a *executor.Attempt, n int) {
 	for range n {
 		s.mu.Lock()
@@ -35,13 +35,14 @@ func (s *sim) write(p *proc, a *executor.Attempt, n int) {
 	}
 }
 
-// unflushed is how long a line may be in the memory of a process alone, with the
-// time that the simulated store takes for a write.
+// unflushed is how long a line may be only in the memory of a process,
+// including the time of a write to the simulated store.
 const unflushed = runlog.Linger + 3*time.Second
 
-// checkLines: the archive of a run has every line of its attempts once, in their
-// order, and nothing is left beside it. Of a process that was killed the last
-// lines may be missing; more of them if the log could not be written before.
+// checkLines checks that the archive of a run has every line of its attempts
+// once, in their order, and that nothing is left besides it. The last lines of
+// a killed process may be missing; more of them if the log could not be written
+// before.
 func (s *sim) checkLines(r *simRun) {
 	logs := &runlog.Store{Table: s.store, Blob: s.blob, Clock: clock.System{}, Log: quiet}
 	got := map[string][]string{}
@@ -74,8 +75,8 @@ func (s *sim) checkLines(r *simRun) {
 	}
 }
 
-// leftByDead tells of a batch that the process that wrote it died soon after,
-// before it had looked for the archive. It expires.
+// leftByDead reports whether a batch was written by a process that died soon
+// after, before it had read the archive. The batch expires.
 func (s *sim) leftByDead(batch table.Key) bool {
 	item, err := s.store.Get(s.ctx, batch)
 	if err != nil || item[table.TTLAttribute].Int() <= time.Now().Unix() {

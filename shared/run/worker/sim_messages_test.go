@@ -8,8 +8,8 @@ import (
 	"millrace/shared/run/runstate"
 )
 
-// checkMessages: a run in which nothing fails sends a message for each task and
-// each of its tries, and whenever a map finds no room.
+// checkMessages checks that a run in which nothing fails sends a message for
+// each task and each of its tries, and whenever a map finds no quota.
 func (s *sim) checkMessages(r *simRun, want verdict, nodes map[string]*runstate.Node) {
 	tries := len(want.nodes) + s.deferred[r.id]
 	for key, n := range s.tries {
@@ -33,12 +33,11 @@ func (s *sim) checkMessages(r *simRun, want verdict, nodes map[string]*runstate.
 	}
 }
 
-// roomless holds how often a map was given back, because others had the room for
-// its instances, to the time its run took: it waits for longer each time, up to a
-// minute.
+// roomless checks how often a map was released for lack of quota against the
+// time that its run took: it waits longer each time, up to a minute.
 func (s *sim) roomless(r *simRun, name string, times int) int {
 	waits := time.Duration(0)
-	for n := range times - 1 { // the last may have been cut short by the end of the run
+	for n := range times - 1 { // the last may have been shortened by the end of the run
 		waits += min(time.Second<<min(n, 10), time.Minute)
 	}
 	if took := r.archived.Sub(r.began); waits > took && !s.disturbed {
@@ -47,7 +46,7 @@ func (s *sim) roomless(r *simRun, name string, times int) int {
 	return times
 }
 
-// checkDead: no message was given up, if nothing failed.
+// checkDead checks that no message became a dead letter, if nothing failed.
 func (s *sim) checkDead() {
 	for _, name := range []string{events.Tasks("nano"), events.Runs} {
 		stats, err := s.queues.Stats(s.ctx, queue.Dead(name))

@@ -15,13 +15,13 @@ import (
 	"millrace/shared/run/worker"
 )
 
-// scarce is a simulated executor with few places.
+// scarce is a simulated executor with few slots.
 type scarce struct {
 	simulated
 	places chan struct{}
 }
 
-// Reserve waits for a place, as long as the process lives.
+// Reserve waits for a slot as long as the process lives.
 func (e scarce) Reserve(ctx context.Context, _ string) (release func(), err error) {
 	select {
 	case e.places <- struct{}{}:
@@ -33,7 +33,7 @@ func (e scarce) Reserve(ctx context.Context, _ string) (release func(), err erro
 	}
 }
 
-// defers is how often an attempt's executor cannot begin it.
+// defers returns how often an attempt's executor cannot begin it.
 func (s *sim) defers(a *executor.Attempt) int {
 	if a.Task.Name == "cleanup" {
 		return s.flow.onFailure.defers
@@ -41,7 +41,7 @@ func (s *sim) defers(a *executor.Attempt) int {
 	return s.taskOf(a.Task.Name).defers
 }
 
-// unstarted is the result of an attempt that its executor could not begin.
+// unstarted returns the result of an attempt that its executor could not begin.
 func (s *sim) unstarted(a *executor.Attempt) executor.Result {
 	s.mu.Lock()
 	s.executed[a.TaskRunID]--
@@ -50,7 +50,7 @@ func (s *sim) unstarted(a *executor.Attempt) executor.Result {
 	return executor.NotStarted(errors.New("no room, as drawn"))
 }
 
-// checkGiven holds what an attempt is given besides its inputs to what there is.
+// checkGiven checks an attempt's fields besides its inputs.
 func (s *sim) checkGiven(a *executor.Attempt) {
 	if a.Reserved != (s.places > 0) {
 		s.tell("%s began with a place: %t", a.TaskRunID, a.Reserved)
@@ -60,8 +60,8 @@ func (s *sim) checkGiven(a *executor.Attempt) {
 	}
 }
 
-// remove removes the objects of all runs that are not over, also from the
-// memories of the processes.
+// remove removes the objects of all unfinished runs, also from the caches of
+// the processes.
 func (s *sim) remove() {
 	s.removed = true
 	objects, _, err := s.blob.List(s.ctx, "", "", 10_000)
@@ -82,7 +82,7 @@ func (s *sim) remove() {
 	}
 }
 
-// oddly has executors behave oddly, and tasks ask for what there is not.
+// oddly makes executors behave oddly, and tasks refer to what does not exist.
 func oddly(t *rapid.T, h *simHistory, acts ...act) {
 	for i := range h.flow.tasks {
 		task := &h.flow.tasks[i]
@@ -107,8 +107,8 @@ func oddly(t *rapid.T, h *simHistory, acts ...act) {
 	h.places = rapid.SampledFrom([]int{0, 1, 3}).Draw(t, "places")
 }
 
-// TestSimulatedOddities has executors panic, not return when they should, not
-// begin what they are given, and have few places, over stores that work.
+// TestSimulatedOddities has executors that panic, do not return when they
+// should, cannot begin an attempt, or have few slots, with stores that work.
 func TestSimulatedOddities(t *testing.T) {
 	few(t)
 	simulate(t, func(t *rapid.T) simHistory {
@@ -121,7 +121,7 @@ func TestSimulatedOddities(t *testing.T) {
 	})
 }
 
-// TestSimulatedOdditiesInStorms does so over stores and queues that fail, with
+// TestSimulatedOdditiesInStorms does so with stores and queues that fail, and
 // processes that die.
 func TestSimulatedOdditiesInStorms(t *testing.T) {
 	few(t)
@@ -133,8 +133,8 @@ func TestSimulatedOdditiesInStorms(t *testing.T) {
 	})
 }
 
-// TestSimulatedEnds has processes die, and messages be lost, where short runs
-// come to their end: by their deadline, or with a task for failed ones.
+// TestSimulatedEnds lets processes die, and messages be lost, when short runs
+// end: by their deadline, or with a task for failed ones.
 func TestSimulatedEnds(t *testing.T) {
 	simulate(t, func(t *rapid.T) simHistory {
 		h := stormy(t, calm(t))
@@ -156,7 +156,7 @@ func TestSimulatedEnds(t *testing.T) {
 	})
 }
 
-// TestSimulatedLosses has the objects of runs vanish while they run.
+// TestSimulatedLosses removes the objects of runs while they run.
 func TestSimulatedLosses(t *testing.T) {
 	few(t)
 	simulate(t, func(t *rapid.T) simHistory {
@@ -176,8 +176,8 @@ func TestSimulatedLosses(t *testing.T) {
 	})
 }
 
-// TestSimulatedHugeResults has more results wait for the object store than fit,
-// while one of the processes dies, and expressions read some.
+// TestSimulatedHugeResults has more results waiting for the object store than
+// fit, while one of the processes dies, and expressions read some.
 func TestSimulatedHugeResults(t *testing.T) {
 	alone(t)
 	for _, crashes := range []int{0, 1} {
@@ -230,7 +230,7 @@ func TestSimulatedOddFlow(t *testing.T) {
 		task(nil, actSucceed)
 		mapped(11, 2).unknown = true
 		h.flow.tasks[12].rule = "all_done"
-		if seed == 0 { // outputs too large to be held while they are listed, and a list too large to be read
+		if seed == 0 { // outputs too large for memory while they are listed, and a list too large to be read
 			task(nil, actSucceed)
 			mapped(13, 2).huge = true
 			read := task([]int{14}, actSucceed)
@@ -241,10 +241,10 @@ func TestSimulatedOddFlow(t *testing.T) {
 	}
 }
 
-// TestSimulatedPlaces has tasks of nine minutes wait for one place, for longer
-// than a message does, and go on with others that then wait for it in turn; or
-// the process die meanwhile.
-func TestSimulatedPlaces(t *testing.T) {
+// TestSimulatedSlots has tasks of nine minutes that wait for one slot, for
+// longer than a message does, and continue with others that wait for it in
+// turn; or the process dies meanwhile.
+func TestSimulatedSlots(t *testing.T) {
 	alone(t)
 	for _, kills := range []int{0, 1} {
 		h := backlog(1, 5, 541, 1, 16)
@@ -257,7 +257,7 @@ func TestSimulatedPlaces(t *testing.T) {
 	}
 }
 
-// play1 plays a history and tells what broke.
+// play1 plays a history and reports violations.
 func play1(t *testing.T, h simHistory) {
 	t.Helper()
 	if broke, s := play(t, h); broke != "" {

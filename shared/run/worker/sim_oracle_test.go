@@ -7,30 +7,30 @@ import (
 	"millrace/shared/run/worker"
 )
 
-// verdict is what the rules say of a run: its status and its nodes', by task
-// name, instances as name[i]. Tasks that do not end are not listed.
+// verdict is the expected end of a run: its status and its nodes', by task
+// name, instances as name[i]. Tasks that do not end are not included.
 type verdict struct {
 	run   engine.Status
 	nodes map[string]engine.Status
 }
 
-// source is the run that a retry takes results from.
+// source is the run that a retry reuses results of.
 type source struct {
 	nodes map[string]engine.Status
 	from  map[int]int // by task: the generation that made its output
 	width map[int]int // by mapped task whose list was evaluated
 }
 
-// judge evaluates the rules over the drawn flow, task by task, without a plan:
-// what each task does is known, so what becomes of it follows from what becomes
-// of its dependencies.
+// judge computes the expected end of a run from the drawn flow, task by task,
+// without a plan: the behaviour of each task is known, so its end follows from
+// the ends of its dependencies.
 type judge struct {
 	f       *simFlow
 	gen     int
 	src     *source
 	partial bool
 	out     map[string]engine.Status
-	cause   []engine.Status // by task: FAILED or TIMED_OUT where it failed, or what failed it
+	cause   []engine.Status // by task: FAILED or TIMED_OUT if it failed, or the status that caused it
 	settled []bool
 	from    []int
 	width   map[int]int
@@ -71,7 +71,7 @@ func (f *simFlow) judge(gen int, src *source) (verdict, *source) {
 	return v, next
 }
 
-// anythingReused reports whether a retry from failed has anything to take.
+// anythingReused reports whether a retry from failed reuses anything.
 func (j *judge) anythingReused() bool {
 	found := false
 	for i := range j.f.tasks {
@@ -91,12 +91,13 @@ func (j *judge) anythingReused() bool {
 	return found
 }
 
-// simMaxWidth is how many elements a map may have.
+// simMaxWidth is the largest number of elements of a map.
 const simMaxWidth = 10_000
 
 func instance(t *simTask, i int) string { return fmt.Sprintf("%s[%d]", t.name, i) }
 
-// ending is how a task or an instance ends that runs by its own acts.
+// ending returns the status with which a task or instance ends by its own
+// behaviour.
 func ending(t *simTask, gen, index int) engine.Status {
 	if t.killed(gen, index) >= worker.MaxLost {
 		return engine.Failed
@@ -114,7 +115,7 @@ func ending(t *simTask, gen, index int) engine.Status {
 			return engine.Succeeded
 		case a == actFinal:
 			return engine.Failed
-		case a == actStuck: // no other try is to run beside it
+		case a == actStuck: // no other try may run concurrently
 			return engine.TimedOut
 		case try <= t.retries:
 		case a == actHang:
@@ -163,14 +164,14 @@ func (j *judge) task(i int) {
 	}
 }
 
-// runs is a task whose rule holds.
+// runs handles a task whose rule holds.
 func (j *judge) runs(i int) {
 	t := &j.f.tasks[i]
 	good := func(d int) bool {
 		st := j.out[j.f.tasks[d].name]
 		return st == engine.Succeeded || st == engine.Reused
 	}
-	gathered := func(d int) bool { // a map hands on its list, however its instances ended
+	gathered := func(d int) bool { // a map has its list, whatever the statuses of its instances
 		_, ok := j.width[d]
 		return ok
 	}

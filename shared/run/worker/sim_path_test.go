@@ -8,21 +8,22 @@ import (
 	"millrace/shared/run/runstate"
 )
 
-// The times that a run may take beyond those of its tasks.
+// Times that a run may take beyond those of its tasks.
 const (
-	simPoll  = 5 * time.Second // until a message that was delayed is found
+	simPoll  = 5 * time.Second // until a delayed message is received
 	simSpare = time.Minute     // if nothing fails
-	simMend  = 5 * time.Minute // after the last fault, until what was lost is made up for
-	// simBehind is the same of a message that was lost while others waited. Whether
-	// it waits behind them cannot be seen: it is sent again after a quarter of an
-	// hour, with nine others, the rest as soon as nothing waits any more.
+	simMend  = 5 * time.Minute // after the last fault, until losses are repaired
+	// simBehind is the same for a message that was lost while others waited. It
+	// cannot be known whether it waits behind them: it is sent again after a
+	// quarter of an hour, with nine others, and the rest as soon as no message
+	// waits any more.
 	simBehind = 30 * time.Minute
-	simRoom   = time.Minute + simPoll // until a map that waits for room finds it
+	simRoom   = time.Minute + simPoll // until a map that waits for quota gets it
 )
 
-// lengths are how long a run takes at least that ends as v says: its critical
-// path, and the work of all its tasks one after the other. If maps need room, each
-// may wait for all that may be under way beside it.
+// lengths returns the minimum duration of a run that ends as v says: its
+// critical path, and the work of all its tasks one after the other. If maps
+// need quota, each may wait for all maps that may run concurrently.
 func (f *simFlow) lengths(gen int, v verdict, room bool) (path, work time.Duration) {
 	longest := make([]time.Duration, len(f.tasks)) // by task: of its instances
 	for i := range f.tasks {
@@ -62,7 +63,7 @@ func (f *simFlow) lengths(gen int, v verdict, room bool) (path, work time.Durati
 	return path, work
 }
 
-// before tells by task which tasks it depends on, at whatever remove.
+// before returns, by task, its direct and indirect dependencies.
 func (f *simFlow) before() []map[int]bool {
 	out := make([]map[int]bool, len(f.tasks))
 	for i := range f.tasks {
@@ -75,10 +76,11 @@ func (f *simFlow) before() []map[int]bool {
 	return out
 }
 
-// expanded tells whether a task is a map that has instances.
+// expanded reports whether a task is a map that has instances.
 func (v verdict) expanded(t *simTask) bool { return t.mapped() && v.nodes[instance(t, 0)] != "" }
 
-// mostWork is the work of a run of any generation all of whose tasks are executed.
+// mostWork returns the work of a run of any generation whose tasks are all
+// executed.
 func (f *simFlow) mostWork() (most time.Duration) {
 	for gen := range generations {
 		sum := time.Duration(0)
@@ -94,8 +96,8 @@ func (f *simFlow) mostWork() (most time.Duration) {
 	return most
 }
 
-// mostHeld is how long the maps of a run of any generation have room, one after
-// the other, the delays between tries included.
+// mostHeld returns how long the maps of a run of any generation have quota, one
+// after the other, including the delays between tries.
 func (f *simFlow) mostHeld() (most time.Duration) {
 	for gen := range generations {
 		sum := time.Duration(0)
@@ -114,8 +116,8 @@ func (f *simFlow) mostHeld() (most time.Duration) {
 	return most
 }
 
-// length is how long a task or an instance takes with all its tries, and how much
-// of that it holds a worker.
+// length returns how long a task or an instance takes with all its tries, and
+// how much of that it occupies a worker.
 func (t *simTask) length(gen, index int) (took, busy time.Duration) {
 	deferred := time.Duration(0) // before each try
 	for n := range t.defers {
@@ -132,7 +134,7 @@ func (t *simTask) length(gen, index int) (took, busy time.Duration) {
 			busy += t.slow()
 		case actHang: // the worker waits a little longer than the task
 			busy += time.Duration(t.timeout+3) * time.Second
-		case actStuck: // and leaves it to itself after a while
+		case actStuck: // and abandons it after a while
 			busy += time.Duration(t.timeout+20) * time.Second
 		}
 		if a == actSucceed || a == actSlow || a == actFinal || a == actStuck || try > t.retries {
@@ -142,12 +144,12 @@ func (t *simTask) length(gen, index int) (took, busy time.Duration) {
 	}
 }
 
-// slow is how long a try takes that is slow.
+// slow returns the duration of a slow try.
 func (t *simTask) slow() time.Duration { return time.Duration(t.timeout-1) * time.Second }
 
-// limit is the time at which a run must be over: after its critical path, if it
-// has workers enough, and a minute. From the last fault on it has as long again,
-// and the time to make up for what was lost.
+// limit returns the time at which a run must have ended: after its critical
+// path, if there are enough workers, and a minute. After the last fault it has
+// as long again, and the time to repair losses.
 func (s *sim) limit(r *simRun, v verdict) time.Time {
 	path, work := s.flow.lengths(r.gen, v, s.places == 0)
 	others := time.Duration(len(s.lineages)-1) * s.flow.mostWork()
@@ -155,7 +157,7 @@ func (s *sim) limit(r *simRun, v verdict) time.Time {
 		return r.began.Add(s.gone + time.Duration(s.flow.deadline)*time.Second + simMend)
 	}
 	length := path + (work+others)/s.workers() + simSpare
-	if len(s.lineages) > 1 && s.places == 0 { // its maps may wait for all that the others do, also between tries
+	if len(s.lineages) > 1 && s.places == 0 { // its maps may wait for the maps of all other runs, also between tries
 		length += others + time.Duration(len(s.lineages)-1)*s.flow.mostHeld() + time.Duration(len(s.flow.tasks))*simMend
 	}
 	if r.fault.Before(r.began) {
@@ -167,8 +169,9 @@ func (s *sim) limit(r *simRun, v verdict) time.Time {
 	return r.fault.Add(length + simMend)
 }
 
-// workers is how many tasks are surely executed at a time, if there are so many.
-// Where they need places one process may have the messages of them all.
+// workers returns the number of tasks that are certainly executed at a time, if
+// there are so many. If they need slots, one process may have the messages of
+// them all.
 func (s *sim) workers() time.Duration {
 	if s.places > 0 {
 		return time.Duration(min(s.places, s.slots))
@@ -176,8 +179,8 @@ func (s *sim) workers() time.Duration {
 	return time.Duration(s.processes * s.slots)
 }
 
-// checkTime: a run takes no longer than its tasks, and faults no longer than it
-// takes to make up for them.
+// checkTime checks that a run takes no longer than its tasks, and that faults
+// delay it no longer than their repair takes.
 func (s *sim) checkTime(r *simRun, run *runstate.Run, want verdict) {
 	took := r.archived.Sub(r.began)
 	s.took = max(s.took, took)

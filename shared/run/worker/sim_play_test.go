@@ -17,18 +17,19 @@ import (
 	"millrace/shared/run/runstate"
 )
 
-// The times of a simulation.
+// Times of a simulation.
 const (
-	simCalm  = 3 * time.Hour    // then the faults end, if not before
-	simLimit = 6 * time.Hour    // by then every run is over
-	simAfter = 10 * time.Minute // what is still under way may do its harm
-	simDown  = 2 * time.Minute  // longer than anything hangs or sleeps
+	simCalm  = 3 * time.Hour    // when the faults end at the latest
+	simLimit = 6 * time.Hour    // when every run must have ended
+	simAfter = 10 * time.Minute // for late effects of unfinished work
+	simDown  = 2 * time.Minute  // longer than any hang or pause
 )
 
-// play plays a history and returns what broke, "" if nothing did.
+// play plays a history and returns the violation of an invariant, "" if there
+// is none.
 func play(t *testing.T, h simHistory) (broke string, s *sim) {
 	synctest.Test(t, func(t *testing.T) {
-		cryptotest.SetGlobalRandom(t, h.seed) // ids and nonces are drawn like the rest
+		cryptotest.SetGlobalRandom(t, h.seed) // ids and nonces are drawn as well
 		s = newSim(t, h)
 		for gen := 0; ; gen++ {
 			began := time.Now()
@@ -55,9 +56,9 @@ func play(t *testing.T, h simHistory) (broke string, s *sim) {
 	return broke, s
 }
 
-// windDown has everything come to its end. What hangs or sleeps would be told as
-// a deadlock, for no time goes by in a bubble whose test has returned, and hide
-// what broke.
+// windDown lets everything end. Whatever hangs or sleeps would be reported as a
+// deadlock, because no time passes in a bubble whose test has returned, and
+// hide the violation.
 func (s *sim) windDown() {
 	for _, p := range s.procs {
 		p.end()
@@ -69,7 +70,7 @@ func (s *sim) windDown() {
 	synctest.Wait()
 }
 
-// breakLater has the outages come.
+// breakLater starts the outages at their times.
 func (s *sim) breakLater(began time.Time) {
 	for _, o := range s.outages {
 		from := began.Add(o.after)
@@ -77,9 +78,9 @@ func (s *sim) breakLater(began time.Time) {
 	}
 }
 
-// outage is how long the outages of a generation go on, and until a process has
-// then stored what it logged: it keeps that in its memory as long as the log
-// fails, also after the end of the run.
+// outage returns how long the outages of a generation last, and until a process
+// has then stored its log: it keeps that in memory as long as the log fails,
+// also after the end of the run.
 func (s *sim) outage() time.Duration {
 	var left time.Duration
 	for _, o := range s.outages {
@@ -88,14 +89,14 @@ func (s *sim) outage() time.Duration {
 	return left
 }
 
-// quieten goes on for a while, and tells if anything still changes.
+// quieten continues for a while, and reports changes.
 func (s *sim) quieten(d time.Duration) {
 	end := time.Now().Add(d)
 	s.until(time.Now(), func() bool { return time.Now().After(end) })
 }
 
-// until lets one thing after the other happen until done. It is asked after
-// every few steps.
+// until plays one event after the other until done returns true. It is called
+// after every few steps.
 func (s *sim) until(began time.Time, done func() bool) {
 	minute := time.Now().Truncate(time.Minute)
 	for step := 0; !s.failed(); step++ {
@@ -126,14 +127,14 @@ func (s *sim) until(began time.Time, done func() bool) {
 	}
 }
 
-// calm ends the faults. A process that stands still every other minute would not
-// come to the end of a task that takes longer.
+// calm ends the faults. A process that is paused every other minute would never
+// finish a task that takes longer.
 func (s *sim) calm() {
 	s.plan.Calm()
 	s.pauses = false
 }
 
-// minute is a tick of the scheduler.
+// minute ticks like the scheduler.
 func (s *sim) minute() {
 	if s.rng.IntN(4) == 0 {
 		_, _ = s.store.Sweep(s.ctx)
@@ -148,7 +149,7 @@ func (s *sim) minute() {
 	}
 }
 
-// step lets a request pass, hands out messages, or lets time go by.
+// step executes a request, hands out messages, or lets time pass.
 func (s *sim) step() {
 	requests := s.gate.Waiting(s.may)
 	waiting := len(requests)
@@ -162,7 +163,7 @@ func (s *sim) step() {
 		s.pause()
 		return
 	}
-	slow := 200 * time.Millisecond // the most that a request takes longer than another
+	slow := 200 * time.Millisecond // the largest difference between the durations of two requests
 	if !s.disturbed {
 		slow = 5 * time.Millisecond
 	}
@@ -185,7 +186,7 @@ func (s *sim) step() {
 	}
 }
 
-// stuck tells of runs that did not end.
+// stuck reports runs that did not end.
 func (s *sim) stuck() {
 	for _, r := range s.runs() {
 		id := r.id

@@ -21,43 +21,44 @@ import (
 	"millrace/shared/web/fn"
 )
 
-// proc is one process with its view of the world.
+// proc is one process with its own view of the world.
 type proc struct {
 	*faults.Process
-	name   string
-	ctx    context.Context
-	end    context.CancelFunc
-	config worker.Config
-	c      *worker.Worker
-	launch *launch.Launcher
-	tick   fn.Handler
-	queues queue.Queues
-	clock  clock.Clock
-	tasks  atomic.Int32 // messages under way
-	looks  atomic.Int32
+	name            string
+	ctx             context.Context
+	end             context.CancelFunc
+	config          worker.Config
+	c               *worker.Worker
+	launch          *launch.Launcher
+	tick            fn.Handler
+	queues          queue.Queues
+	clock           clock.Clock
+	tasks           atomic.Int32 // messages being handled
+	reconciliations atomic.Int32
 
-	// What keeps it from its leases; under sim.mu.
+	// Causes of lost leases; under sim.mu.
 	paused   time.Time // until
 	pauses   [][2]time.Time
 	failures []failure   // of the table
-	expired  []time.Time // messages that took longer than the process may
+	expired  []time.Time // messages that took longer than the process may take
 	diedAt   time.Time
-	// logFailed: a write of its log failed, so that lines may wait in its memory.
+	// logFailed means that a write of its log failed, so that lines may be waiting
+	// in its memory.
 	logFailed bool
-	puts      map[string]time.Time // the batches of logs that it wrote, by id
+	puts      map[string]time.Time // the log batches that it wrote, by id
 }
 
-// failure is a request of a process that failed.
+// failure is a failed request of a process.
 type failure struct {
 	at time.Time
 	faults.Request
 	hung bool
 }
 
-// messageTime is how long a function may take for its messages.
+// messageTime is the time limit of a function for its messages.
 const messageTime = 15 * time.Minute
 
-// start begins a process of a name of its own.
+// start starts a process with a name of its own.
 func (s *sim) start() *proc {
 	s.boots++
 	p := &proc{name: "boot" + itoa(s.boots), clock: clock.System{}, puts: map[string]time.Time{}}
@@ -75,8 +76,8 @@ func (s *sim) start() *proc {
 		Boot: p.name, Sole: s.sole, Resident: !s.lambda,
 		Executors: executor.Set{"python": simulated{s, p, nil}, "wait": simulated{s, p, executor.Wait{Now: p.clock.Now}}},
 	}
-	if s.places == 0 { // else tasks wait long enough
-		// So few that maps wait for each other.
+	if s.places == 0 { // otherwise tasks wait long enough
+		// Few enough that maps wait for each other.
 		p.config.Quota = quota.New(quota.Config{Table: p.Table(), Clock: p.clock, Log: quiet, Values: quota.Values{quota.QueuedItems: 3}})
 	}
 	if s.places > 0 {
@@ -108,8 +109,8 @@ func (p *proc) dead() bool {
 	}
 }
 
-// bury replaces dead processes. As at a start of the embedded server, one that
-// is alone looks at every run.
+// bury replaces dead processes. A sole process reconciles every run, as at a
+// start of the embedded server.
 func (s *sim) bury() {
 	for i, p := range s.procs {
 		if !p.dead() || p.ctx.Err() != nil {
@@ -143,17 +144,17 @@ func (s *sim) bury() {
 	}
 }
 
-// may says whose requests may go on.
+// may reports whether requests of a process may proceed.
 func (s *sim) may(name string) bool {
 	for _, p := range s.procs {
 		if p.name == name {
 			return !time.Now().Before(p.paused)
 		}
 	}
-	return true // a dead one's, which fail
+	return true // a dead one's requests proceed and fail
 }
 
-// alive draws a process that may go on; nil if there is none.
+// alive draws a live process; nil if there is none.
 func (s *sim) alive() *proc {
 	p := s.procs[s.rng.IntN(len(s.procs))]
 	if p.dead() || time.Now().Before(p.paused) {
@@ -162,7 +163,7 @@ func (s *sim) alive() *proc {
 	return p
 }
 
-// pause keeps a process from all its requests for a while.
+// pause delays all requests of a process for a while.
 func (s *sim) pause() {
 	p, now := s.procs[s.rng.IntN(len(s.procs))], time.Now()
 	until := now.Add(time.Duration(s.rng.Int64N(int64(2 * time.Minute))))

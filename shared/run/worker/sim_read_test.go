@@ -10,7 +10,7 @@ import (
 	"millrace/shared/run/worker"
 )
 
-// item reads a task's item; tasks are numbered in their order.
+// item reads a task's item. Tasks are numbered in their order.
 func (s *sim) item(org, run string, task int) *runstate.Node {
 	item, err := runstate.LoadNode(s.ctx, s.store, org, run, engine.Node(task))
 	if err != nil {
@@ -27,7 +27,7 @@ func (s *sim) objectOf(key string) string {
 	return string(data)
 }
 
-// stored is the output that a node keeps.
+// stored returns the output of a node.
 func (s *sim) stored(item *runstate.Node) string {
 	switch {
 	case item == nil || item.Output == "" && item.OutputRef == "":

@@ -16,12 +16,12 @@ import (
 	"millrace/shared/run/worker"
 )
 
-// lookSlots is how many looks a process does at a time. They have workers of
-// their own, so that tasks do not keep a run from being looked at.
-const lookSlots = 4
+// reconcileSlots is how many reconciliations a process does at a time. They have
+// workers of their own, so that tasks do not delay them.
+const reconcileSlots = 4
 
-// receive takes messages from a queue for a process and begins to handle them;
-// false if there are none.
+// receive receives messages from a queue for a process and starts to handle
+// them. It returns false if there are none.
 func (s *sim) receive() bool {
 	p := s.alive()
 	if p == nil {
@@ -38,7 +38,7 @@ func (s *sim) receive() bool {
 func (s *sim) receiveFrom(p *proc, name string) bool {
 	busy, free := &p.tasks, s.slots
 	if name == events.Runs {
-		busy, free = &p.looks, lookSlots
+		busy, free = &p.reconciliations, reconcileSlots
 	}
 	free -= int(busy.Load())
 	if free <= 0 {
@@ -52,7 +52,7 @@ func (s *sim) receiveFrom(p *proc, name string) bool {
 	if err != nil || len(got) == 0 {
 		return false
 	}
-	each := 1 // messages of an invocation
+	each := 1 // messages of one invocation
 	if s.batch > 1 {
 		each = len(got)
 	}
@@ -64,7 +64,7 @@ func (s *sim) receiveFrom(p *proc, name string) bool {
 			defer busy.Add(-1)
 			s.handle(ctx, p, c, name, batch)
 		}()
-		synctest.Wait() // one after the other, so that chance has no part in their order
+		synctest.Wait() // one after the other, so that their order is not random
 	}
 	return true
 }

@@ -1,6 +1,6 @@
 package worker_test
 
-// checkMemory holds what the processes keep to their budgets.
+// checkMemory checks the memory of the processes against their budgets.
 func (s *sim) checkMemory() {
 	for _, p := range s.procs {
 		if bytes, budget := p.c.Held(); bytes > budget {

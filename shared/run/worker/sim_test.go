@@ -15,9 +15,9 @@ import (
 	"millrace/localstack/proof/faults"
 )
 
-// simulate plays histories that draw makes: a few in a test run, as many as
-// -rapid.checks says in a long one. What rapid prints of a failure replays it:
-// its fail file holds the flow and the seed from which everything else follows.
+// simulate plays drawn histories: a few in a test run, as many as -rapid.checks
+// says in a long one. The output of rapid for a failure replays it: its fail
+// file has the flow and the seed from which everything else follows.
 func simulate(t *testing.T, draw func(t *rapid.T) simHistory) {
 	alone(t)
 	played, steps := 0, 0
@@ -37,8 +37,8 @@ func simulate(t *testing.T, draw func(t *rapid.T) simHistory) {
 	t.Logf("%d histories, %.0f a second, %d steps, the longest run %s", played, float64(played)/took, steps, longest.Round(time.Second))
 }
 
-// few has a test run play fewer histories of a kind than rapid's default, unless
-// their number is given.
+// few makes a test run play fewer histories of a kind than rapid's default,
+// unless their number is set.
 func few(t *testing.T) {
 	checks := flag.Lookup("rapid.checks")
 	if checks.Value.String() != checks.DefValue {
@@ -48,8 +48,8 @@ func few(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, checks.Value.Set(checks.DefValue)) })
 }
 
-// alone has one goroutine run at a time until the test ends, so that two that
-// wake at the same instant do not race to be first and histories repeat.
+// alone makes one goroutine run at a time until the test ends, so that two that
+// wake at the same instant do not race and histories repeat.
 func alone(t *testing.T) {
 	before := runtime.GOMAXPROCS(1)
 	t.Cleanup(func() { runtime.GOMAXPROCS(before) })
@@ -93,7 +93,7 @@ func sometimes(t *rapid.T, h simHistory) simHistory {
 	return h
 }
 
-// slowly has some tasks take longer than a lease.
+// slowly makes some tasks take longer than a lease.
 func slowly(t *rapid.T, h *simHistory) {
 	for i := range h.flow.tasks {
 		task := &h.flow.tasks[i]
@@ -110,7 +110,7 @@ func drawCancel(t *rapid.T) time.Duration {
 	return time.Duration(rapid.Int64Range(0, int64(time.Minute)).Draw(t, "after"))
 }
 
-// repeated is a history with all kinds of faults.
+// repeated returns a history with all kinds of faults.
 func repeated() simHistory {
 	h := simHistory{
 		seed: 7, processes: 2, pauses: true, batch: 3,
@@ -128,8 +128,8 @@ func repeated() simHistory {
 	return h
 }
 
-// TestSimulationRepeats plays one history twice: every request comes at the same
-// time and in the same order, and each kind of fault is among what it meets.
+// TestSimulationRepeats plays one history twice: every request is made at the
+// same time and in the same order, and each kind of fault occurs.
 func TestSimulationRepeats(t *testing.T) {
 	alone(t)
 	h := repeated()

@@ -13,7 +13,7 @@ import (
 	"millrace/shared/platform/queue"
 )
 
-// simTrace keeps the last of what happened in a history, for its reader.
+// simTrace keeps the last events of a history, for the reader of a failure.
 type simTrace struct {
 	began time.Time
 	last  [120]struct {
@@ -35,7 +35,7 @@ func (t *simTrace) add(at time.Time, what string, of faults.Request) {
 
 func (t *simTrace) note(at time.Time, what string) { t.add(at, what, faults.Request{}) }
 
-// String writes a line for each thing that happened.
+// String returns a line for each event.
 func (t *simTrace) String() string {
 	var b strings.Builder
 	for i := max(0, t.n-len(t.last)); i < t.n; i++ {
@@ -54,7 +54,7 @@ type simQueues struct {
 	queue.Queues
 	mu    sync.Mutex
 	nodes map[string]int // by run
-	// untyped: they do not tell the types of tasks.
+	// untyped means that messages do not have the types of tasks.
 	untyped bool
 }
 

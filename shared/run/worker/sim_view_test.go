@@ -9,15 +9,15 @@ import (
 	"millrace/shared/run/runstate"
 )
 
-// simView is what a reader sees of a run that is over: its record, and its nodes
+// simView is a reader's view of a run that has ended: its record, and its nodes
 // by task name.
 type simView struct {
 	record string
 	nodes  map[string]string
 }
 
-// observe holds what a reader sees of the runs that are over to what was seen
-// of them first. Only runs are read of which something was written since.
+// observe compares readers' views of the runs that have ended with the first
+// view of each. It reads only runs that were written to since.
 func (s *sim) observe() {
 	for _, r := range s.dirty() {
 		run, err := runstate.GetRun(s.ctx, s.store, r.org, r.id)
@@ -42,8 +42,8 @@ func (s *sim) observe() {
 	}
 }
 
-// dirty takes the runs of which something was written after their end, the end
-// included.
+// dirty returns the runs that were written to after their end, including the
+// end itself.
 func (s *sim) dirty() []*simRun {
 	s.store.mu.Lock()
 	defer s.store.mu.Unlock()
@@ -57,8 +57,8 @@ func (s *sim) dirty() []*simRun {
 	return out
 }
 
-// view is what a reader sees of a run. What did not end before a run that was
-// stopped reads as cancelled.
+// view returns a reader's view of a run. A task that had not ended before a run
+// was stopped reads as cancelled.
 func (s *sim) view(run *runstate.Run) simView {
 	v := simView{
 		record: fmt.Sprint(run.Status, " ", run.StartedAt, " to ", run.EndedAt, " ", run.Error),

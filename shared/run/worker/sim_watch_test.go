@@ -14,8 +14,8 @@ import (
 	"millrace/shared/run/runstate"
 )
 
-// watched is the store of a simulation: it looks at every write as it is done,
-// and tells what breaks an invariant.
+// watched is the store of a simulation: it checks the invariants of every write
+// as it is executed.
 type watched struct {
 	*pebbletable.Table
 	s    *sim
@@ -27,7 +27,7 @@ type watched struct {
 	batches map[table.Key]string // of logs, with their run
 }
 
-// simRun is what is known of a run that was accepted.
+// simRun is an accepted run.
 type simRun struct {
 	org, id  string
 	parent   string
@@ -35,8 +35,8 @@ type simRun struct {
 	began    time.Time
 	ended    bool
 	archived time.Time
-	fault    time.Time // the last before that
-	dirty    bool      // something of it changed after its end
+	fault    time.Time // the last fault before that
+	dirty    bool      // it was written to after its end
 }
 
 func newWatched(s *sim) *watched {
@@ -98,7 +98,7 @@ func keysOf(writes []table.Write) []table.Key {
 	return keys
 }
 
-// changed holds one change to the invariants.
+// changed checks the invariants of one change.
 func (w *watched) changed(k table.Key, before, after table.Item) {
 	_, rest, of := strings.Cut(k.PK, "#run#")
 	id, part, _ := strings.Cut(rest, "#")
@@ -127,7 +127,7 @@ func (w *watched) run(before, after table.Item) {
 		if before != nil {
 			w.tell("run %s was removed", before["id"].Str())
 		}
-		return // refused
+		return // rejected
 	}
 	from, to := status(before), status(after)
 	id := after["id"].Str()
@@ -207,8 +207,8 @@ func (w *watched) node(k table.Key, before, after table.Item) {
 	w.afterwards(k, before, from, to)
 }
 
-// afterwards holds a change of an attempt to the state of its run: once that is
-// over, what had a worker ends in no other way than cancelled.
+// afterwards checks a change of an attempt against its run: after the run's end
+// a running attempt may only end cancelled.
 func (w *watched) afterwards(k table.Key, before table.Item, from, to engine.Status) {
 	if from == to || before[runstate.NodeNonce].Str() == "" {
 		return
@@ -218,7 +218,7 @@ func (w *watched) afterwards(k table.Key, before table.Item, from, to engine.Sta
 	if err != nil || !status(run).RunEnded() {
 		return
 	}
-	// A claim may come after the end: it begins nothing, and is given back.
+	// A claim may come after the end: it begins nothing, and is released.
 	if to != engine.Cancelled && to != engine.Running && to != engine.Queued {
 		w.tell("node %v became %s after its run was %s", k, to, status(run))
 	}

@@ -44,42 +44,42 @@ type sim struct {
 	plan    *faults.Plan
 	gate    *faults.Steps
 	procs   []*proc
-	named   map[string]*proc // all there were
+	named   map[string]*proc // all processes so far
 	boots   int
 	steps   int
 	handled int         // batches of messages
-	trace   hash.Hash64 // of every request in its order
-	told    simTrace    // the last of what happened
+	trace   hash.Hash64 // of every request, in order
+	told    simTrace    // the last events
 	took    time.Duration
-	began   time.Time // of the generation under way
+	began   time.Time // of the current generation
 	removed bool      // the objects of the runs
-	// disturbed: things may go wrong in this history.
+	// disturbed means that anything may fail in this history.
 	disturbed bool
 
 	mu        sync.Mutex
 	problems  []string
 	executed  map[string]int
-	tries     map[simNode]int        // how often a node's work began
+	tries     map[simNode]int        // how often a node's attempts began
 	deferred  map[string]int         // by run: how often an executor could not begin
-	under     map[simNode]*execution // the last of a node
+	under     map[simNode]*execution // the last execution of a node
 	lines     map[string][]simLine   // by attempt
 	views     map[string]simView     // of the runs that are over
 	lineages  []*lineage
 	stopped   map[string]bool
-	busy      int // clients' requests under way
+	busy      int // clients' current requests
 	lastFault time.Time
 }
 
-// simNode names a node of a run.
+// simNode identifies a node of a run.
 type simNode struct {
 	run  string
 	node engine.Node
 }
 
-// lineage is a run and the retries of it.
+// lineage is a run and its retries.
 type lineage struct {
 	org, key string
-	accepted string // the id that was answered
+	accepted string // the id in the response
 }
 
 func (s *sim) tell(format string, args ...any) {
@@ -137,7 +137,7 @@ func newSim(t *testing.T, h simHistory) *sim {
 	return s
 }
 
-// asked notes a request that is let pass, for the reader of a failure.
+// asked records a request that is executed, for the reader of a failure.
 func (s *sim) asked(r faults.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -150,7 +150,7 @@ func (s *sim) asked(r faults.Request) {
 	}
 }
 
-// failing notes a request that is made to fail.
+// failing records a request that is made to fail.
 func (s *sim) failing(r faults.Request, fault string) {
 	now := time.Now()
 	s.mu.Lock()
@@ -166,7 +166,7 @@ func (s *sim) failing(r faults.Request, fault string) {
 	}
 }
 
-// open opens the store that a file system has.
+// open opens the store in a file system.
 func (s *sim) open(t *testing.T, fs *vfs.MemFS) {
 	s.t, s.fs = t, fs
 	db, err := store.Open("store", store.Options{FS: fs, FullSync: s.power, Simulated: true})
@@ -177,8 +177,8 @@ func (s *sim) open(t *testing.T, fs *vfs.MemFS) {
 	s.openQueues()
 }
 
-// openQueues opens the queues, as a server does that starts: what was in flight
-// is ready again.
+// openQueues opens the queues like a starting server: messages in flight are
+// visible again.
 func (s *sim) openQueues() {
 	if s.queues != nil {
 		_ = s.queues.Close()
@@ -190,8 +190,8 @@ func (s *sim) openQueues() {
 	s.sent = &simQueues{Queues: s.queues, nodes: s.sent.nodes, untyped: s.untyped}
 }
 
-// cutPower goes on with what a power cut leaves: what was synced, and some of the
-// rest.
+// cutPower continues with what a power cut leaves: what was synced, and some of
+// the rest.
 func (s *sim) cutPower() {
 	s.open(s.t, s.fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: s.rng.IntN(101), RNG: s.rng}))
 }
@@ -204,14 +204,14 @@ func (s *sim) register() {
 		}
 		seen[l.org] = true
 		if err := fixture.Register(fixture.Owner(s.ctx, l.org), s.store, s.blob, "f", s.flow.spec()); err != nil {
-			panic(err) // a mistake of the test
+			panic(err) // an error of the test
 		}
 	}
 	v, err := registry.GetVersion(s.ctx, s.store, s.orgs[0], "f", "1")
 	if err != nil {
 		panic(err)
 	}
-	// Flows are cached over all histories; from now on this one is.
+	// Flows are cached for all histories; from now on this one is cached.
 	flow, err := registry.LoadFlow(s.ctx, s.store, s.blob, s.orgs[0], v.SpecHash)
 	if err != nil {
 		panic(err)

@@ -51,7 +51,7 @@ func (l *lifecycle) stop(ctx context.Context) error {
 	case err != nil:
 		return err
 	case runs && l.chain == chainReconcile:
-		return l.reconcileLater(ctx, CancelPoll) //guard:stop/look-again return nil
+		return l.reconcileLater(ctx, CancelPoll) //guard:stop/reconcile-again return nil
 	case runs:
 		return nil
 	}

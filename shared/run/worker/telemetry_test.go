@@ -26,7 +26,7 @@ import (
 	"millrace/shared/run/runstate"
 )
 
-// told is a worker at a time of the test's, and what it tells of itself.
+// told is a worker at a time set by the test, with its log and metrics.
 type told struct {
 	*Worker
 	now          time.Time
@@ -53,13 +53,13 @@ func (w *told) metrics(t *testing.T) []telemetrytest.Metric {
 	return telemetrytest.Metrics(t, w.numbers.Lines(t))
 }
 
-// TestDelayOfTheQueueIsMeasured: from when a message could be taken, so without
-// the time that the queue was told to hold it back.
-func TestDelayOfTheQueueIsMeasured(t *testing.T) {
+// TestQueueDelayIsMeasured checks that the delay counts from when a message
+// could be received, without the delay requested by its sender.
+func TestQueueDelayIsMeasured(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		run        events.Run
-		sent       time.Duration // before it was taken
+		sent       time.Duration // before it was received
 		deliveries int
 		want       []float64 // milliseconds
 	}{
@@ -67,7 +67,7 @@ func TestDelayOfTheQueueIsMeasured(t *testing.T) {
 		"held back":         {events.Run{Kind: events.RunTask, Delay: 60_000}, 62 * time.Second, 1, []float64{2000}},
 		"clocks that drift": {events.Run{Kind: events.RunTask, Delay: 5000}, 4 * time.Second, 1, []float64{0}},
 		"delivered again":   {events.Run{Kind: events.RunTask}, time.Minute, 2, nil},
-		"a look":            {events.Run{Kind: events.RunReconcile}, time.Minute, 1, nil},
+		"reconciliation":    {events.Run{Kind: events.RunReconcile}, time.Minute, 1, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -86,7 +86,8 @@ func TestDelayOfTheQueueIsMeasured(t *testing.T) {
 	}
 }
 
-// TestLostLeasesAreCounted, and the task that lost too many is over.
+// TestLostLeasesAreCounted checks the metrics of lost leases and of the task
+// that lost too many.
 func TestLostLeasesAreCounted(t *testing.T) {
 	t.Parallel()
 	w := newTold(t)
@@ -96,7 +97,7 @@ func TestLostLeasesAreCounted(t *testing.T) {
 	require.NoError(t, err)
 	require.NotNil(t, mine)
 	attempt := mine.Attempt
-	for range 2 * MaxLost { // from the third on they are held back in between
+	for range 2 * MaxLost { // from the third on they are delayed
 		w.now = w.now.Add(HoldBack + time.Second)
 		got, other, err := newDriver(s).attempts.claim(t.Context(), ready{node: 0, attempt: attempt})
 		require.NoError(t, err)
@@ -110,8 +111,8 @@ func TestLostLeasesAreCounted(t *testing.T) {
 	assert.InDelta(t, 1, telemetrytest.Sum(got, "TasksFinished", "Tier", "small", "Outcome", "FAILED"), 0)
 }
 
-// TestMessagesAreLoggedAndMeasured: a failure always, with all that the message
-// said; a success for who looks closely.
+// TestMessagesAreLoggedAndMeasured checks that a failure is logged with all
+// fields of the message, and a success at debug level.
 func TestMessagesAreLoggedAndMeasured(t *testing.T) {
 	t.Parallel()
 	const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -125,7 +126,7 @@ func TestMessagesAreLoggedAndMeasured(t *testing.T) {
 		return assert.NoError(t, err) && len(out.BatchItemFailures) == 0
 	}
 	require.False(t, deliver(`{"kind":"task","org_id":"org","run_id":"none","node":4,"attempt":1,"traceparent":"`+parent+`"}`))
-	require.True(t, deliver(`{"kind":"look","org_id":"org","run_id":"none","traceparent":"nonsense"}`), "there is nothing to look at")
+	require.True(t, deliver(`{"kind":"look","org_id":"org","run_id":"none","traceparent":"nonsense"}`), "there is nothing to reconcile")
 	require.False(t, deliver(`no JSON`))
 
 	failed := w.log.Said(t, "message failed")
@@ -147,7 +148,7 @@ func TestMessagesAreLoggedAndMeasured(t *testing.T) {
 	assert.InDelta(t, 1, telemetrytest.Sum(got, "Errors", "Function", "taskworker", "Code", "internal"), 0)
 }
 
-// lost loses what is sent, and keeps it for the test.
+// lost rejects all messages and records them for the test.
 type lost struct {
 	queue.Queues
 	sent []queue.Message
@@ -158,8 +159,8 @@ func (q *lost) Send(_ context.Context, _ string, msgs ...queue.Message) error {
 	return errors.New("the queue is gone")
 }
 
-// TestMessagesCarryTheTraceAndTheirDelay.
-func TestMessagesCarryTheTraceAndTheirDelay(t *testing.T) {
+// TestMessagesHaveTraceAndDelay checks the bodies of sent messages.
+func TestMessagesHaveTraceAndDelay(t *testing.T) {
 	t.Parallel()
 	const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 	w := newTold(t)
@@ -175,7 +176,7 @@ func TestMessagesCarryTheTraceAndTheirDelay(t *testing.T) {
 
 	s = w.session("org", "run")
 	s.about(t.Context(), "")
-	s.traced(parent) // as the run's input says
+	s.traced(parent) // as in the run's input
 	s.traced("00-ffffffffffffffffffffffffffffffff-b7ad6b7169203331-01")
 	assert.Equal(t, parent, s.trace.String(), "the first that is known stays")
 

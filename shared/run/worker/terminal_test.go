@@ -22,16 +22,16 @@ import (
 	"millrace/shared/run/worker"
 )
 
-// seen is what a reader sees of a run that is over.
+// seen is a reader's view of a run that has ended.
 type seen struct {
 	run   runstate.Run
-	nodes map[string]string // what is shown of tasks and instances that have a status
+	nodes map[string]string // statuses of tasks and instances that have one
 }
 
 // see reads a run as the API does.
 func (w *world) see(id string) seen {
 	s := seen{run: w.get(id), nodes: map[string]string{}}
-	s.run.Archived, s.run.DueEntry = false, table.DueEntry{} // not shown
+	s.run.Archived, s.run.DueEntry = false, table.DueEntry{} // not shown to readers
 	for name, n := range w.nodes(id) {
 		if n.Status != "" {
 			s.nodes[name] = fmt.Sprintf("%s %d %s %s %s %q %q %q %d %d", n.Status, n.Attempt, n.StartedAt, n.EndedAt, n.ErrorType, n.Error, n.Output, n.OutputRef, n.OutputSize, len(n.History))
@@ -40,8 +40,8 @@ func (w *world) see(id string) seen {
 	return s
 }
 
-// unchanged asserts that a reader sees at last what he saw at first. A task of which
-// he saw nothing was never run: all he may learn is that it was cancelled.
+// unchanged asserts that a reader's last view equals the first. A task that was
+// not in the first never ran: it may only become cancelled.
 func unchanged(t *testing.T, first, last seen) {
 	t.Helper()
 	assert.Equal(t, first.run, last.run)
@@ -57,7 +57,7 @@ func unchanged(t *testing.T, first, last seen) {
 	}
 }
 
-// wideFlow is a root, 90 tasks after it and a join.
+// wideFlow returns a flow of a root, 90 tasks after it and a join.
 func wideFlow() string {
 	tasks, deps := []string{"root"}, ""
 	for i := range 90 {
@@ -67,9 +67,9 @@ func wideFlow() string {
 	return spec(append(tasks, "join:"+deps)...)
 }
 
-// TestAnEndedRunDoesNotChange: a run is stopped, by a cancel or by its deadline,
-// while a worker is in the middle of what follows from a task's end.
-func TestAnEndedRunDoesNotChange(t *testing.T) {
+// TestEndedRunDoesNotChange stops a run by a cancel or by its deadline while a
+// worker is propagating a task's end.
+func TestEndedRunDoesNotChange(t *testing.T) {
 	t.Parallel()
 	mapped := with(spec("each", "sum: each"), map[string]map[string]any{"each": {"map_over": "lists.range(3)"}})
 	fails := func(w *world) {
@@ -80,7 +80,7 @@ func TestAnEndedRunDoesNotChange(t *testing.T) {
 	for name, c := range map[string]struct {
 		flow   string
 		script func(*world)
-		stop   func(n int, u table.Update) bool // at the n-th node that an update ended; 0: none yet
+		stop   func(n int, u table.Update) bool // at the n-th node ended by an update; 0: none yet
 		object string                           // or when an object of that name was stored
 	}{
 		"walk begins":    {flow: wideFlow(), script: fails, stop: func(n int, _ table.Update) bool { return n == 1 }},
@@ -106,7 +106,7 @@ func TestAnEndedRunDoesNotChange(t *testing.T) {
 					}
 					w.register("f", flow)
 					id := w.run("f").ID
-					looks := w.hand("looks")
+					reconciler := w.hand("reconciler")
 					var first seen
 					stop := func() {
 						if why == "cancel" {
@@ -115,7 +115,7 @@ func TestAnEndedRunDoesNotChange(t *testing.T) {
 						} else {
 							time.Sleep(61 * time.Second)
 						}
-						require.NoError(t, looks.Handle(w.ctx, message(events.RunReconcile, id, 0), 1))
+						require.NoError(t, reconciler.Handle(w.ctx, message(events.RunReconcile, id, 0), 1))
 						if run := w.get(id); run.Archived {
 							first = w.see(id)
 						}
@@ -137,7 +137,7 @@ func TestAnEndedRunDoesNotChange(t *testing.T) {
 							}
 						}
 					}
-					// Whether it can go on does not matter here.
+					// Whether it can continue does not matter here.
 					_ = w.hand("works", func(cfg *worker.Config) { cfg.Table = u }).Handle(w.ctx, message(events.RunStart, id, 0), 1)
 					for at := 1; at <= 2 && c.flow == mapped && w.times("each") < 3; at++ {
 						node := w.nodes(id)[fmt.Sprintf("each[%d]", at)]
@@ -147,7 +147,7 @@ func TestAnEndedRunDoesNotChange(t *testing.T) {
 					w.process("goes on")
 					w.ticking()
 					w.ends(id, 10*time.Minute)
-					if first.run.ID == "" { // it waited for the walk
+					if first.run.ID == "" { // it waited for the propagation
 						first = w.see(id)
 					}
 					want := engine.Cancelled
@@ -166,7 +166,7 @@ func TestAnEndedRunDoesNotChange(t *testing.T) {
 	}
 }
 
-// instance is the node of an instance of a run's first task.
+// instance returns the node of an instance of a run's first task.
 func (w *world) instance(id string, index int) int {
 	run := w.get(id)
 	_, plan := w.plan(&run)
@@ -192,10 +192,10 @@ func failsOnce(name string) func(*world) {
 	}
 }
 
-// TestWhatWaitsEndsWithItsRun: a task that waits for its next attempt, or for its
-// time, when its run is cancelled is CANCELLED from then on, and stays it when
-// its message comes.
-func TestWhatWaitsEndsWithItsRun(t *testing.T) {
+// TestWaitingTaskEndsWithItsRun checks that a task that waits for its next
+// attempt, or for its time, is CANCELLED when its run is cancelled, also after
+// its message was received.
+func TestWaitingTaskEndsWithItsRun(t *testing.T) {
 	t.Parallel()
 	for name, flow := range map[string]string{
 		"retry": with(spec("a", "b: a"), map[string]map[string]any{"a": {"retries": 3, "retry_backoff": map[string]any{"delay_secs": 120}}}),
@@ -234,9 +234,10 @@ func (s slow) Update(ctx context.Context, u table.Update) (table.Item, error) {
 	return s.Table.Update(ctx, u)
 }
 
-// TestACancelInTheMidstOfAWideRun cancels runs a moment later each, by another
-// process, while workers tell 90 tasks of the root's end and the join of theirs.
-func TestACancelInTheMidstOfAWideRun(t *testing.T) {
+// TestCancelDuringWideRun cancels runs at different moments, in another
+// process, while workers notify 90 tasks of the root's end and the join of
+// theirs.
+func TestCancelDuringWideRun(t *testing.T) {
 	t.Parallel()
 	for _, fails := range []bool{true, false} {
 		for after := time.Millisecond; after < 120*time.Millisecond; after += 9 * time.Millisecond {
@@ -267,7 +268,7 @@ func TestACancelInTheMidstOfAWideRun(t *testing.T) {
 					for began := time.Now(); !w.get(id).Status.RunEnded(); time.Sleep(100 * time.Microsecond) {
 						require.Less(t, time.Since(began), time.Minute)
 					}
-					first := w.see(id) // before the walk is over, maybe
+					first := w.see(id) // possibly before the propagation is complete
 					time.Sleep(10 * time.Minute)
 					unchanged(t, first, w.see(id))
 					if first.run.Status == engine.Cancelled {

@@ -13,9 +13,9 @@ import (
 	"millrace/shared/run/launch"
 )
 
-// TestTierOfATask: the request's tier decides, then the task's, then that of the
-// deployment or the flow version; a retry keeps that order.
-func TestTierOfATask(t *testing.T) {
+// TestTierOfTask checks the precedence of tiers: the request's, then the
+// task's, then that of the deployment or the flow version; also in a retry.
+func TestTierOfTask(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

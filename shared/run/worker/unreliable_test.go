@@ -12,7 +12,7 @@ import (
 	"millrace/shared/run/runstate"
 )
 
-// unreadable is a table whose reads of single items fail as a test says.
+// unreadable is a table whose reads of single items can be made to fail.
 type unreadable struct {
 	table.Table
 	mu    sync.Mutex
@@ -53,8 +53,8 @@ func (u *unreadable) BatchGet(ctx context.Context, keys []table.Key, opts ...tab
 	return u.Table.BatchGet(ctx, keys, opts...)
 }
 
-// unwritable is a table whose updates fail as a test says, and call a hook when
-// they are done.
+// unwritable is a table whose updates can be made to fail, and that calls a
+// hook after them.
 type unwritable struct {
 	table.Table
 	fails func(ctx context.Context, u table.Update) error // nil: none does
@@ -95,7 +95,7 @@ func renews(u table.Update) bool {
 	return sets(u, runstate.NodeLease) != "" && sets(u, runstate.NodeStatus) == "" && sets(u, runstate.NodeNonce) == ""
 }
 
-// objects is an object store that fails as a test says, and counts.
+// objects is an object store that can be made to fail, and counts.
 type objects struct {
 	blob.Store
 	mu    sync.Mutex
@@ -120,7 +120,7 @@ func (o *objects) err(key string, puts int) error {
 	return o.fails(key)
 }
 
-// stored counts the objects that were put.
+// stored returns the number of stored objects.
 func (o *objects) stored() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -145,7 +145,7 @@ func (o *objects) Get(ctx context.Context, key string, rng *blob.Range) (io.Read
 	return o.Store.Get(ctx, key, rng)
 }
 
-// until is an error until a time.
+// until returns an error until a time.
 func until(t time.Time, err error) error {
 	if time.Now().Before(t) {
 		return err

@@ -35,18 +35,19 @@ import (
 
 const org = "org_test"
 
-// visibility is how long a message that was taken is hidden: as deployed, longer
-// than any task. What a dead worker had taken comes back by looks, not by that.
+// visibility is the visibility time-out of messages: as deployed, longer than
+// any task. Messages received by a dead worker are repaired by reconciliations,
+// not by the time-out.
 const visibility = 90 * time.Minute
 
 // world is a whole engine inside one synctest bubble: the embedded drivers,
-// workers, and executors that a test scripts.
+// workers, and executors scripted by the test.
 type world struct {
 	t      *testing.T
 	ctx    context.Context
 	db     *store.DB
-	table  table.Table // as the engine sees it: with what the test put before it
-	plain  table.Table // as the test looks at it
+	table  table.Table // as the engine sees it: wrapped by the test
+	plain  table.Table // as the test reads it
 	queues queue.Queues
 	blob   blob.Store
 	logs   *runlog.Store
@@ -84,18 +85,18 @@ func newWorld(t *testing.T, opts ...option) *world {
 	return w
 }
 
-// openQueues opens the queues, as a process does that starts.
+// openQueues opens the queues, like a process that starts.
 func (w *world) openQueues() {
 	w.queues = memory.QueuesIn(w.t, w.db, clock.System{}, fixture.Queues(visibility))
 }
 
-// start begins the workers, of a process of its own.
+// start starts the workers, in a process of their own.
 func (w *world) start(log *slog.Logger) {
 	w.load(log)
 	w.serve()
 }
 
-// load makes the worker of a process, without its workers.
+// load creates the worker of a process, without starting it.
 func (w *world) load(log *slog.Logger) {
 	w.c = worker.New(worker.Config{
 		Table: w.table, Queues: w.queues, Blob: w.blob, Bus: localbus.New(w.queues, nil), Clock: clock.System{},
@@ -107,17 +108,17 @@ func (w *world) load(log *slog.Logger) {
 	})
 }
 
-// kill ends the workers with what they are at.
+// kill stops the workers in the middle of their work.
 func (w *world) kill() {
 	now, cancel := context.WithTimeout(w.ctx, time.Second)
 	defer cancel()
 	w.rt.Stop(now)
 }
 
-// serve has workers hand messages to the world's worker.
+// serve starts workers that pass messages to the world's worker.
 func (w *world) serve() { w.rt = w.work(w.c) }
 
-// scripted runs what the test says a task does; without a script it succeeds
+// scripted runs tasks as scripted by the test. Without a script a task succeeds
 // with null.
 type scripted struct{ w *world }
 
@@ -145,7 +146,7 @@ func (w *world) task(name string, do func(ctx context.Context, a *executor.Attem
 	w.tasks[name] = do
 }
 
-// times counts how often a task began.
+// times returns how often a task began.
 func (w *world) times(name string) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -158,13 +159,13 @@ func (w *world) times(name string) int {
 	return n
 }
 
-// register makes a flow of a flow_spec. Tasks of type work are scripted.
+// register registers a flow. Tasks of type work are scripted.
 func (w *world) register(name, spec string) {
 	w.t.Helper()
 	require.NoError(w.t, fixture.Register(w.ctx, w.table, w.blob, name, spec))
 }
 
-// run accepts a run of a flow.
+// run starts a run of a flow.
 func (w *world) run(name string, params ...string) runstate.Run {
 	w.t.Helper()
 	p := map[string]json.RawMessage{}
@@ -184,7 +185,7 @@ func (w *world) get(id string) runstate.Run {
 	return run
 }
 
-// wait waits until the run is over and off the due index.
+// wait waits until a run has ended and left the due index.
 func (w *world) wait(id string) runstate.Run {
 	w.t.Helper()
 	began := time.Now()
@@ -199,7 +200,7 @@ func (w *world) wait(id string) runstate.Run {
 	return runstate.Run{}
 }
 
-// plan is a run's flow and plan.
+// plan returns a run's flow and plan.
 func (w *world) plan(run *runstate.Run) (*flowspec.Flow, *engine.Plan) {
 	w.t.Helper()
 	flow, err := registry.LoadFlow(w.ctx, w.plain, w.blob, org, run.SpecHash)
@@ -230,7 +231,7 @@ func (w *world) nodes(id string) map[string]*runstate.Node {
 	return out
 }
 
-// status is the status of a task's item, PENDING if it has none.
+// status returns the status of a task's item, PENDING if it has none.
 func (w *world) status(id, name string) engine.Status {
 	w.t.Helper()
 	if item := w.nodes(id)[name]; item != nil && item.Status != "" {

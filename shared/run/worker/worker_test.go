@@ -21,7 +21,7 @@ import (
 
 func itoa(n int) string { return strconv.Itoa(n) }
 
-// spec makes a flow_spec of tasks written as "name: dep dep"; all are scripted.
+// spec returns a flow_spec of scripted tasks written as "name: dep dep".
 func spec(tasks ...string) string {
 	var list []map[string]any
 	for _, t := range tasks {
@@ -36,7 +36,7 @@ func spec(tasks ...string) string {
 	return string(raw)
 }
 
-// with changes tasks of a flow_spec: fields by task name.
+// with sets fields of tasks of a flow_spec, by task name.
 func with(raw string, fields map[string]map[string]any) string {
 	var doc map[string]any
 	_ = json.Unmarshal([]byte(raw), &doc)
@@ -91,7 +91,7 @@ func TestFanOutAndJoin(t *testing.T) {
 	}
 }
 
-func TestMapHandsOnItsList(t *testing.T) {
+func TestMapOutputsItsList(t *testing.T) {
 	t.Parallel()
 	for _, width := range []int{0, 1, 3, 150} {
 		t.Run(itoa(width), func(t *testing.T) {
@@ -149,7 +149,8 @@ func TestRetriesThenSucceeds(t *testing.T) {
 		run := w.wait(w.run("f").ID)
 		assert.Equal(t, engine.Succeeded, run.Status)
 		assert.Equal(t, 3, w.times("flaky"))
-		// 1,800 s, then 3,600 cut to the default maximum of 300: longer than a queue can delay.
+		// 1,800 s, then 3,600 limited to the default maximum of 300: longer than a
+		// queue can delay.
 		assert.InDelta(t, 600, time.Since(began).Seconds(), 30)
 		item := w.nodes(run.ID)["flaky"]
 		require.Len(t, item.History, 2)
@@ -172,7 +173,7 @@ func TestFailureStopsDependentsAndRunsOnFailure(t *testing.T) {
 		raw = strings.TrimSuffix(raw, "}") + `,"on_failure":{"name":"page","type":"python","entrypoint":"flow:page"}}`
 		w.register("f", raw)
 		run := w.wait(w.run("f").ID)
-		// Its sinks succeeded: all_done and one_failed make good what failed.
+		// Its sinks succeeded: all_done and one_failed tolerate the failure.
 		assert.Equal(t, engine.Succeeded, run.Status)
 		assert.Equal(t, engine.UpstreamFailed, w.status(run.ID, "after"))
 		assert.Equal(t, 1, w.times("always"))
@@ -225,7 +226,7 @@ func TestTimeoutEndsTimedOut(t *testing.T) {
 	})
 }
 
-func TestDeadlineEndsTheRun(t *testing.T) {
+func TestDeadlineEndsRun(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -243,7 +244,7 @@ func TestDeadlineEndsTheRun(t *testing.T) {
 	})
 }
 
-func TestCancelStopsARunningTask(t *testing.T) {
+func TestCancelStopsRunningTask(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -272,7 +273,7 @@ func TestCancelStopsARunningTask(t *testing.T) {
 	})
 }
 
-func TestWaitHoldsNoWorker(t *testing.T) {
+func TestWaitOccupiesNoWorker(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -285,7 +286,7 @@ func TestWaitHoldsNoWorker(t *testing.T) {
 	})
 }
 
-func TestRetryFromFailedReuses(t *testing.T) {
+func TestRetryFromFailedReusesResults(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -322,9 +323,9 @@ func TestRetryFromFailedReuses(t *testing.T) {
 	})
 }
 
-// TestRetryOfAnotherListReusesNoInstance retries a map whose list depends on the
-// run.
-func TestRetryOfAnotherListReusesNoInstance(t *testing.T) {
+// TestRetryWithDifferentListReusesNoInstance retries a map whose list depends
+// on the run.
+func TestRetryWithDifferentListReusesNoInstance(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -350,7 +351,7 @@ func TestRetryOfAnotherListReusesNoInstance(t *testing.T) {
 	})
 }
 
-func TestLogsFollowTheRun(t *testing.T) {
+func TestLogOfRun(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

@@ -18,15 +18,16 @@ import (
 	"millrace/shared/run/executor"
 )
 
-// waiting counts the messages on the tier's queue that nobody has taken.
+// waiting returns the number of messages in the tier's queue that were not
+// received.
 func (w *world) waiting() int {
 	stats, err := w.queues.Stats(w.ctx, events.Tasks("nano"))
 	require.NoError(w.t, err)
 	return stats.Visible + stats.Delayed
 }
 
-// wide starts a run of n tasks side by side, which end when release is closed,
-// and lets the workers take what they can.
+// wide starts a run of n parallel tasks, which end when release is closed, and
+// lets the workers receive what they can.
 func (w *world) wide(n int) (id string, release chan struct{}) {
 	release = make(chan struct{})
 	var tasks []string
@@ -47,9 +48,9 @@ func (w *world) wide(n int) (id string, release chan struct{}) {
 	return id, release
 }
 
-// TestLooksDoNotMultiplyMessages looks again and again at a wide run that waits
-// for workers, as a server does that is restarted again and again.
-func TestLooksDoNotMultiplyMessages(t *testing.T) {
+// TestReconciliationsDoNotMultiplyMessages reconciles again and again a wide
+// run that waits for workers, like a server that restarts again and again.
+func TestReconciliationsDoNotMultiplyMessages(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -65,19 +66,19 @@ func TestLooksDoNotMultiplyMessages(t *testing.T) {
 	})
 }
 
-// TestLooksLeaveAWaitAlone looks for hours at a run that waits: the wait keeps
-// one message, and its run is looked at ever less often.
-func TestLooksLeaveAWaitAlone(t *testing.T) {
+// TestReconciliationsDoNotMultiplyWaits reconciles for hours a run that waits:
+// the wait keeps one message, and its run is reconciled ever less often.
+func TestReconciliationsDoNotMultiplyWaits(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.register("nap", `{"tasks":[{"name":"nap","type":"wait","config":{"seconds":20000}}]}`)
 		id := w.run("nap").ID
-		looks := 0
+		reconciliations := 0
 		for range 300 { // minutes
 			time.Sleep(time.Minute)
 			if due := w.get(id).DueSK; due < fmt.Sprintf("%013d", time.Now().UnixMilli()) {
-				looks++
+				reconciliations++
 				require.NoError(t, w.queues.Send(w.ctx, events.Runs, queue.Message{
 					Body: fmt.Appendf(nil, `{"kind":"look","org_id":%q,"run_id":%q}`, org, id), Group: org,
 				}))
@@ -85,13 +86,13 @@ func TestLooksLeaveAWaitAlone(t *testing.T) {
 			}
 		}
 		assert.LessOrEqual(t, w.waiting(), 1)
-		assert.InDelta(t, 32, looks, 6, "one in ten minutes, after a while")
+		assert.InDelta(t, 32, reconciliations, 6, "one in ten minutes, after a while")
 		assert.Equal(t, engine.Succeeded, w.wait(id).Status)
 	})
 }
 
-// TestALostMessageIsMadeUpFor loses the messages of tasks that were ready.
-func TestALostMessageIsMadeUpFor(t *testing.T) {
+// TestLostMessageIsSentAgain loses the messages of tasks that were ready.
+func TestLostMessageIsSentAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -113,7 +114,7 @@ func TestALostMessageIsMadeUpFor(t *testing.T) {
 		})
 		id := w.run("f").ID
 		<-began
-		// The one message that the end of a sends is taken by a thief.
+		// The one message sent at the end of a is removed.
 		w.rt.Stop(stopped(t, go1))
 		w.steal()
 		close(hold)
@@ -130,7 +131,7 @@ func TestALostMessageIsMadeUpFor(t *testing.T) {
 	})
 }
 
-// steal takes the messages that wait on the tier's queue for good.
+// steal removes the messages that wait in the tier's queue.
 func (w *world) steal() {
 	got, err := w.queues.Receive(w.ctx, events.Tasks("nano"), 10, 0)
 	require.NoError(w.t, err)
@@ -139,9 +140,9 @@ func (w *world) steal() {
 	}
 }
 
-// TestALookEndsARunWhoseOnFailureIsOver loses the message whose worker died
+// TestReconciliationEndsRunAfterOnFailure loses the message whose worker died
 // between the end of the on_failure task and that of the run.
-func TestALookEndsARunWhoseOnFailureIsOver(t *testing.T) {
+func TestReconciliationEndsRunAfterOnFailure(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := &faulty{}
@@ -159,7 +160,7 @@ func TestALookEndsARunWhoseOnFailureIsOver(t *testing.T) {
 		f.arm(func(int) (before, after bool) {
 			select {
 			case <-paged:
-				if since++; since == 2 { // the first notes that the task is over
+				if since++; since == 2 { // the first update records that the task has ended
 					close(died)
 				}
 				return since >= 2, false
@@ -171,7 +172,7 @@ func TestALookEndsARunWhoseOnFailureIsOver(t *testing.T) {
 		<-died
 		w.kill()
 		f.disarm()
-		w.openQueues() // what was in flight is visible
+		w.openQueues() // messages in flight become visible
 		w.steal()
 		require.Equal(t, engine.Succeeded, w.status(id, "page"))
 		require.Equal(t, engine.Running, w.get(id).Status)
@@ -184,7 +185,7 @@ func TestALookEndsARunWhoseOnFailureIsOver(t *testing.T) {
 	})
 }
 
-// stopped is a context that ends a moment after the gate opens.
+// stopped returns a context that ends shortly after the gate opens.
 func stopped(t *testing.T, gate chan struct{}) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	t.Cleanup(cancel)

@@ -19,8 +19,8 @@ import (
 	"millrace/shared/run/executor"
 )
 
-// tallied is queues that count the messages sent to the tier's, and lose the first
-// of a node.
+// tallied is queues that count the messages sent to the tier's queue, and lose
+// the first ones of a node.
 type tallied struct {
 	queue.Queues
 	mu         sync.Mutex
@@ -50,7 +50,7 @@ func (q *tallied) Send(ctx context.Context, to string, msgs ...queue.Message) er
 	return q.Queues.Send(ctx, to, out...)
 }
 
-// tally has a world's workers send by queues that count.
+// tally returns queues that count the messages of a world's workers.
 func (w *world) tally(lose int) *tallied {
 	w.rt.Stop(w.ctx)
 	q := &tallied{Queues: w.queues, lose: lose, times: 1}
@@ -60,8 +60,8 @@ func (w *world) tally(lose int) *tallied {
 	return q
 }
 
-// TestSlowTasksAreSentOnce: 300 tasks of nine minutes wait for 16 workers for hours:
-// looks do not take those that wait for lost ones.
+// TestSlowTasksAreSentOnce lets 300 tasks of nine minutes wait for 16 workers
+// for hours: reconciliations do not treat waiting messages as lost.
 func TestSlowTasksAreSentOnce(t *testing.T) {
 	t.Parallel()
 	for _, mapped := range []bool{false, true} {
@@ -95,9 +95,9 @@ func TestSlowTasksAreSentOnce(t *testing.T) {
 	}
 }
 
-// TestARunThatWaitsIsStartedOnce: runs wait for an hour until a worker is free; the
-// messages that start them are not sent again and again.
-func TestARunThatWaitsIsStartedOnce(t *testing.T) {
+// TestWaitingRunIsSentOnce lets runs wait for an hour until a worker is free:
+// the messages that start them are not sent again and again.
+func TestWaitingRunIsSentOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -126,9 +126,9 @@ func TestARunThatWaitsIsStartedOnce(t *testing.T) {
 	})
 }
 
-// TestProgressHidesNoLoss: the message of a task is lost while another branch of its
-// run begins a task every 50 s.
-func TestProgressHidesNoLoss(t *testing.T) {
+// TestLostMessageIsFoundDespiteProgress loses the message of a task while
+// another branch of its run begins a task every 50 s.
+func TestLostMessageIsFoundDespiteProgress(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const chain = 30
@@ -146,7 +146,7 @@ func TestProgressHidesNoLoss(t *testing.T) {
 		q := w.tally(chain + 1)
 		var ready, began time.Time
 		w.task("root", func(context.Context, *executor.Attempt) executor.Result {
-			time.Sleep(90 * time.Second) // the run has been looked at
+			time.Sleep(90 * time.Second) // the run has been reconciled
 			ready = time.Now()
 			return ok("1")
 		})
@@ -162,9 +162,9 @@ func TestProgressHidesNoLoss(t *testing.T) {
 	})
 }
 
-// TestAMessageThatIsLostAgainIsSentAgain: each further time the task waits twice as
-// long at most, and never longer than four minutes.
-func TestAMessageThatIsLostAgainIsSentAgain(t *testing.T) {
+// TestMessageLostRepeatedlyIsSentAgain checks that each further time the task
+// waits at most twice as long, and never longer than four minutes.
+func TestMessageLostRepeatedlyIsSentAgain(t *testing.T) {
 	t.Parallel()
 	for times, within := range map[int]time.Duration{2: 4 * time.Minute, 3: 7 * time.Minute, 6: 20 * time.Minute} {
 		t.Run(itoa(times), func(t *testing.T) {
@@ -182,10 +182,10 @@ func TestAMessageThatIsLostAgainIsSentAgain(t *testing.T) {
 	}
 }
 
-// TestADeadWorkerIsReplaced: of two processes of a cloud one dies in the middle of a
-// long task, with the message that it had taken: the other goes on soon after the
-// lease is over.
-func TestADeadWorkerIsReplaced(t *testing.T) {
+// TestDeadWorkerIsReplaced kills one of two processes of a cloud in the middle
+// of a long task, with the message that it had received: the other continues
+// soon after the lease has expired.
+func TestDeadWorkerIsReplaced(t *testing.T) {
 	t.Parallel()
 	for _, at := range []time.Duration{4 * time.Second, 30 * time.Second, 3 * time.Minute, 9 * time.Minute, 13 * time.Minute} {
 		t.Run(at.String(), func(t *testing.T) {

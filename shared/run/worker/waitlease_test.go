@@ -20,10 +20,10 @@ import (
 
 const nap = `{"tasks":[{"name":"nap","type":"wait","config":{"seconds":7200}},{"name":"after","type":"python","entrypoint":"m:f","depends_on":["nap"]}]}`
 
-// TestAWaitOutlivesItsWorkers: a process dies in the middle of a wait, and every
-// message is lost; then workers die that take the wait up again when its time has
-// come, before they end it. It does not begin anew.
-func TestAWaitOutlivesItsWorkers(t *testing.T) {
+// TestWaitSurvivesLostWorkers kills a process in the middle of a wait, and
+// loses all messages; then it kills workers that resume the wait when its time
+// has come, before they end it. The wait does not begin again.
+func TestWaitSurvivesLostWorkers(t *testing.T) {
 	t.Parallel()
 	for _, losses := range []int{0, 1, 3} {
 		t.Run(itoa(losses), func(t *testing.T) {
@@ -51,7 +51,7 @@ func TestAWaitOutlivesItsWorkers(t *testing.T) {
 					select {
 					case <-died:
 					case <-time.After(3 * time.Hour):
-						require.Fail(t, "nobody took the wait up again")
+						require.Fail(t, "no worker resumed the wait")
 					}
 					p.kill()
 				}

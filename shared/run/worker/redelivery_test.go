@@ -17,7 +17,8 @@ import (
 	"millrace/shared/run/worker"
 )
 
-// kept counts the messages that the tier's queue keeps, taken ones included.
+// kept returns the number of messages in the tier's queue, including received
+// ones.
 func (w *world) kept() int {
 	stats, err := w.queues.Stats(w.ctx, events.Tasks("nano"))
 	require.NoError(w.t, err)
@@ -46,7 +47,7 @@ func TestRestartsDoNotMultiplyMessages(t *testing.T) {
 	})
 }
 
-// counted counts the messages that are sent.
+// counted counts sent messages.
 type counted struct {
 	queue.Queues
 	sent *int
@@ -57,9 +58,10 @@ func (c counted) Send(ctx context.Context, to string, msgs ...queue.Message) err
 	return c.Queues.Send(ctx, to, msgs...)
 }
 
-// TestALongChainPassesOn runs a chain on one message for every MaxInline tasks,
-// so that a message delivered again is walked again in bounded time.
-func TestALongChainPassesOn(t *testing.T) {
+// TestLongChainTakesSeveralMessages checks that a chain is run with one message
+// for every MaxInline tasks, so that a redelivered message repeats a bounded
+// amount of work.
+func TestLongChainTakesSeveralMessages(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -77,9 +79,9 @@ func TestALongChainPassesOn(t *testing.T) {
 	})
 }
 
-// TestUnitsOfTasksLeftOut holds a task that a failed one leaves out to one
-// write, and its part in those to joins.
-func TestUnitsOfTasksLeftOut(t *testing.T) {
+// TestUnitsOfSkippedDependents checks that a dependent of a failed task costs
+// one write, and its share of those to joins.
+func TestUnitsOfSkippedDependents(t *testing.T) {
 	t.Parallel()
 	tasks := []string{"root"}
 	for i := range 95 {

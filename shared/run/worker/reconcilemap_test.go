@@ -15,9 +15,9 @@ import (
 	"millrace/shared/run/worker"
 )
 
-// TestAMapHidesNothingFromALook: a look at a run whose map's instances are under way
-// sees to what else it finds, a worker lost or a retry that is due.
-func TestAMapHidesNothingFromALook(t *testing.T) {
+// TestReconciliationRepairsBesidesRunningMap checks that a reconciliation of a
+// run with a running map also repairs a lost worker or a retry that is due.
+func TestReconciliationRepairsBesidesRunningMap(t *testing.T) {
 	t.Parallel()
 	for _, what := range []string{"worker lost", "retry due"} {
 		t.Run(what, func(t *testing.T) {
@@ -45,8 +45,8 @@ func TestAMapHidesNothingFromALook(t *testing.T) {
 				require.NoError(t, err)
 				require.Len(t, got, 1)
 				require.NoError(t, w.queues.Delete(w.ctx, events.Tasks("nano"), got[0].Receipt))
-				// One worker has a and dies, or its message for the next attempt is
-				// lost; the map goes on in another.
+				// One worker has a and dies, or its message for the next attempt is lost.
+				// The map continues in another.
 				ctx, kill := context.WithCancel(w.ctx)
 				defer kill()
 				gone := w.hand("gone", func(cfg *worker.Config) { cfg.Queues = &tallied{Queues: w.queues, lose: 0} })
@@ -63,7 +63,7 @@ func TestAMapHidesNothingFromALook(t *testing.T) {
 				died := time.Now()
 				w.ticking()
 				time.Sleep(5 * time.Minute)
-				require.False(t, again.IsZero(), "nobody saw to it")
+				require.False(t, again.IsZero(), "nothing repaired it")
 				assert.LessOrEqual(t, again.Sub(died), 90*time.Second+time.Minute)
 				assert.Equal(t, engine.Succeeded, w.ends(id, 30*time.Minute).Status)
 				assert.Equal(t, 2, w.times("a"))

@@ -29,17 +29,17 @@ import (
 	"millrace/shared/run/worker"
 )
 
-// reborn begins a process that knows nothing of the messages of the one before.
+// reborn starts a process that has none of the messages of the earlier one.
 func (w *world) reborn() {
 	w.queues = memory.Queues(w.t, clock.System{}, fixture.Queues(visibility))
 	w.boot = "boot2"
 	w.start(slog.Default())
 }
 
-// TestLooksMendWhatIsLost kills the worker after each write in turn, and loses
-// every message there is: looks alone bring the run to its end, and nothing that
-// had finished runs again.
-func TestLooksMendWhatIsLost(t *testing.T) {
+// TestReconciliationsRepairAllLosses kills the worker after each write in turn,
+// and loses all messages: reconciliations alone bring the run to its end, and
+// nothing finished runs again.
+func TestReconciliationsRepairAllLosses(t *testing.T) {
 	t.Parallel()
 	flow := strings.Replace(history, `{"tasks":[`, `{"tasks":[
  {"name":"z","type":"python","entrypoint":"m:f"},
@@ -72,7 +72,7 @@ func TestLooksMendWhatIsLost(t *testing.T) {
 			f.disarm()
 			noneAgain := w.finished(id)
 			w.reborn()
-			w.waitLooking(id)
+			w.waitReconciling(id)
 			w.checkHistory(id, false)
 			noneAgain()
 			for _, name := range []string{"z", "one[0]"} {
@@ -82,7 +82,7 @@ func TestLooksMendWhatIsLost(t *testing.T) {
 		return writes
 	}
 	for n := range play(t, never) {
-		t.Run(itoa(n), func(t *testing.T) { // 0: the first message is all that is lost
+		t.Run(itoa(n), func(t *testing.T) { // 0: only the first message is lost
 			t.Parallel()
 			play(t, n)
 		})
@@ -91,8 +91,8 @@ func TestLooksMendWhatIsLost(t *testing.T) {
 
 const never = 1 << 30
 
-// mortal is a table whose user dies with the update that a test names: all that
-// comes after it fails.
+// mortal is a table whose user dies with an update chosen by the test: all
+// later requests fail.
 type mortal struct {
 	table.Table
 	mu    sync.Mutex
@@ -123,11 +123,12 @@ func (m *mortal) Update(ctx context.Context, u table.Update) (table.Item, error)
 	return item, err
 }
 
-// TestLooksGoOnFromJoins kills the worker of a wide run when a join of it is told
-// of its first task, when it is told of its last, and when the next is told of its
-// first, and loses every message: looks go on from a join when it is complete, and
-// not before. It leads to a task, or to the end of the run.
-func TestLooksGoOnFromJoins(t *testing.T) {
+// TestReconciliationsContinueFromJoins kills the worker of a wide run when a
+// join is notified of its first task, when it is notified of its last, and when
+// the next join is notified of its first, and loses all messages:
+// reconciliations continue from a join when it is complete, and not before. The
+// join leads to a task, or to the end of the run.
+func TestReconciliationsContinueFromJoins(t *testing.T) {
 	t.Parallel()
 	const width = 64 + 2
 	for name, c := range map[string]struct {
@@ -150,7 +151,7 @@ func TestLooksGoOnFromJoins(t *testing.T) {
 					if leads == "join" {
 						tasks = append(tasks, "join:"+deps)
 					}
-					fatal := fmt.Sprintf("%09d", len(tasks)+2+c.join) // the join's sort key: it comes after END and on_failure
+					fatal := fmt.Sprintf("%09d", len(tasks)+2+c.join) // the join's sort key: its number follows END and on_failure
 					m := &mortal{died: make(chan struct{})}
 					w := newWorld(t, func(w *world) { w.wrap = func(inner table.Table) table.Table { m.Table = inner; return m } })
 					dead := make(chan struct{})
@@ -173,7 +174,7 @@ func TestLooksGoOnFromJoins(t *testing.T) {
 					m.fatal = nil
 					m.mu.Unlock()
 					w.reborn()
-					assert.Equal(t, engine.Succeeded, w.waitLooking(id).Status)
+					assert.Equal(t, engine.Succeeded, w.waitReconciling(id).Status)
 					if leads == "join" {
 						assert.Equal(t, len(w.ran)-1, slices.Index(w.ran, "join"), "it began last, once")
 					}
@@ -186,7 +187,7 @@ func TestLooksGoOnFromJoins(t *testing.T) {
 	}
 }
 
-// gatedBus keeps events, unless it is down.
+// gatedBus records events, unless it is down.
 type gatedBus struct {
 	down bool
 	kept []bus.Event
@@ -202,9 +203,9 @@ func (b *gatedBus) Publish(_ context.Context, evs ...bus.Event) error {
 	return nil
 }
 
-// TestTheEndOfARunIsToldAndArchived: a run that has ended stays due until its end
-// is published and its log archived, whichever fails first.
-func TestTheEndOfARunIsToldAndArchived(t *testing.T) {
+// TestEndOfRunIsPublishedAndArchived checks that a run that has ended stays due
+// until its end is published and its log archived, whichever fails first.
+func TestEndOfRunIsPublishedAndArchived(t *testing.T) {
 	t.Parallel()
 	for _, what := range []string{"bus", "archive"} {
 		t.Run(what, func(t *testing.T) {
@@ -244,7 +245,7 @@ func TestTheEndOfARunIsToldAndArchived(t *testing.T) {
 	}
 }
 
-// kinds are the events of a page, as task and type.
+// kinds returns the events of a page, as task and type.
 func kinds(t *testing.T, page runlog.Page) []string {
 	var out []string
 	for _, raw := range page.Events {
@@ -271,12 +272,12 @@ func (h *hooked) Update(ctx context.Context, u table.Update) (table.Item, error)
 	return item, err
 }
 
-// TestNoLogIsLost: of workers that keep nothing between messages one ends the run
-// right after another told of its task, or after it passed the next one on: the
-// log has what both wrote.
+// TestNoLogIsLost has two workers without log buffers between messages. One
+// ends the run right after the other notified it of its task, or sent the next
+// one to the queue: the log has the lines of both.
 func TestNoLogIsLost(t *testing.T) {
 	t.Parallel()
-	// worker has a log of its own: what it holds in memory no other sees.
+	// worker has a log of its own, so its buffer is not shared.
 	worker := func(w *world, boot string, tbl table.Table) handed {
 		return w.hand(boot, func(cfg *worker.Config) {
 			cfg.Table, cfg.Resident = tbl, false
@@ -302,7 +303,7 @@ func TestNoLogIsLost(t *testing.T) {
 			h := &hooked{Table: w.table, key: runstate.NodeKey(org, id, 2), hook: func() {
 				err := other.Handle(w.ctx, message(events.RunTask, id, 1), 1)
 				assert.NoError(t, err)
-				check(w, id, "a", "b", "join") // whatever becomes of the first from here on
+				check(w, id, "a", "b", "join") // the first worker no longer matters
 			}}
 			err := worker(w, "one", h).Handle(w.ctx, message(events.RunStart, id, 0), 1)
 			require.NoError(t, err)
@@ -326,11 +327,12 @@ func TestNoLogIsLost(t *testing.T) {
 	})
 }
 
-// TestAMapThatAWorkerWentOnWith lets each write of a map fail that no message of
-// its own brought.
-func TestAMapThatAWorkerWentOnWith(t *testing.T) {
+// TestMapOfInlineTask lets each write of a map fail whose task had no message
+// of its own.
+func TestMapOfInlineTask(t *testing.T) {
 	t.Parallel()
-	// The worker that starts the run goes on with the first root; a has a message.
+	// The worker that starts the run continues with the first root; a has a
+	// message.
 	flow := with(spec("first", "a", "each: a", "sum: each"), map[string]map[string]any{"each": {"map_over": "[1, 2]"}})
 	play := func(t *testing.T, n int, after bool) (writes int) {
 		synctest.Test(t, func(t *testing.T) {
@@ -341,7 +343,7 @@ func TestAMapThatAWorkerWentOnWith(t *testing.T) {
 			f.arm(func(i int) (bool, bool) { return i == n && !after, i == n && after })
 			run := w.wait(id)
 			assert.Equal(t, engine.Succeeded, run.Status)
-			assert.Less(t, run.Duration(), worker.ReconcileEvery.Milliseconds(), "its message came again: no look had to mend it")
+			assert.Less(t, run.Duration(), worker.ReconcileEvery.Milliseconds(), "its message came again: no reconciliation had to repair it")
 			assert.GreaterOrEqual(t, w.times("each"), 2)
 			writes = f.disarm()
 		})
