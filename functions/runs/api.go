@@ -10,7 +10,7 @@ type runPath struct {
 	RunID string `path:"run_id" maxLength:"128" doc:"Its id or its slug"`
 }
 
-// nothing is the body of an operation that takes none: absent, null or {}.
+// nothing is the empty body of an operation: absent, null or {}.
 type nothing struct{}
 
 type runAction struct {

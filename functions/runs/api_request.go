@@ -22,7 +22,7 @@ type RunRequest struct {
 	Execute       bool                        `json:"execute,omitempty" doc:"Wait until the run has ended and answer its detail"`
 }
 
-// launch is the request as the launcher takes it. Errors: errs.Invalid for an
+// launch converts the request to the launcher's. Errors: errs.Invalid for an
 // unsupported runtime.
 func (r *RunRequest) launch(key string) (launch.Request, error) {
 	out := launch.Request{
@@ -47,8 +47,8 @@ func (r *RunRequest) launch(key string) (launch.Request, error) {
 	return out, nil
 }
 
-// fingerprint names a request by its content: neither the order of its keys nor
-// the spaces between them count.
+// fingerprint returns a hash of a request's content, independent of the order
+// of keys and of white space.
 func fingerprint(r *RunRequest) (string, error) {
 	raw, err := json.Marshal(r)
 	if err != nil {
@@ -58,14 +58,14 @@ func fingerprint(r *RunRequest) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("fingerprint: %w", err)
 	}
-	if raw, err = json.Marshal(content); err != nil { // objects in order of their keys
+	if raw, err = json.Marshal(content); err != nil { // sorts the keys of objects
 		return "", fmt.Errorf("fingerprint: %w", err)
 	}
 	sum := sha256.Sum256(raw)
 	return hex.EncodeToString(sum[:]), nil
 }
 
-// decode reads JSON with every digit of its numbers.
+// decode decodes JSON and keeps all digits of numbers.
 func decode(raw json.RawMessage) (any, error) {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.UseNumber()

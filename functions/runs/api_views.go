@@ -45,7 +45,7 @@ type RunList struct {
 	NextUntil string      `json:"next_until,omitempty" doc:"With filters: the list went through 10,000 runs and ended early. The same request with until set to this goes on"`
 }
 
-// RetryResponse is a retry as it was accepted.
+// RetryResponse is an accepted retry.
 type RetryResponse struct {
 	runstate.RunResponse
 	ParentRunID     string   `json:"parent_run_id"`
@@ -54,7 +54,7 @@ type RetryResponse struct {
 	SkipTaskIDs     []string `json:"skip_task_ids" doc:"Names of the tasks that are planned to be reused"`
 }
 
-// CancelResponse tells that a run is cancelled, or will be.
+// CancelResponse reports that a run is cancelled, or will be.
 type CancelResponse struct {
 	RunID       string `json:"run_id"`
 	Status      string `json:"status" enum:"cancellation_requested,cancelled"`
@@ -69,7 +69,7 @@ type LogPage struct {
 	Source    string                  `json:"source" enum:"live,archive"`
 }
 
-// LogEvent is an event of a run's log: a line that a task wrote, or what became of
+// LogEvent is an event of a run's log: a line written by a task, or a change of
 // a run or a task.
 type LogEvent struct {
 	EventType string                     `json:"event_type" doc:"log, or run_started, run_finished, task_started, task_succeeded, task_failed, task_retrying, task_skipped, task_cancelled, task_lost, task_waiting, task_reused, task_deferred; others may come"`
@@ -129,10 +129,11 @@ func orNull(s string) *string {
 	return &s
 }
 
-// at is a time as answers show it, null for none.
+// at returns a time as responses show it, null for none.
 func at(m clock.Millis) *string { return orNull(m.String()) }
 
-// between is the milliseconds from one time to another, null if one is missing.
+// between returns the milliseconds from one time to another, null if one is
+// missing.
 func between(from, to clock.Millis) *int64 {
 	if from == 0 || to == 0 {
 		return nil

@@ -13,7 +13,7 @@ import (
 	"millrace/shared/run/engine"
 )
 
-func TestCancelOfAQueuedRun(t *testing.T) {
+func TestCancelOfQueuedRun(t *testing.T) {
 	t.Parallel()
 	w := idle(t)
 	w.flow(t, "etl", "1", chain)
@@ -49,7 +49,7 @@ func TestCancelOfAQueuedRun(t *testing.T) {
 	assert.Nil(t, d.StartedAt)
 }
 
-func TestCancelOfARunningRun(t *testing.T) {
+func TestCancelOfRunningRun(t *testing.T) {
 	t.Parallel()
 	w := online(t)
 	begun := make(chan struct{})
@@ -98,7 +98,7 @@ func TestCancelAgainChangesNothing(t *testing.T) {
 	assert.Equal(t, before, w.AuditCount(t, w.A.OrgID), "what changes nothing is not audited")
 }
 
-func TestCancelUndoesNothing(t *testing.T) {
+func TestCancelKeepsResultsOfFinishedTasks(t *testing.T) {
 	t.Parallel()
 	w := online(t)
 	url, calls := failing(t, 0)
@@ -114,6 +114,6 @@ func TestCancelUndoesNothing(t *testing.T) {
 	d := w.ended(t, id)
 	assert.Equal(t, "CANCELLED", d.Status)
 	assert.Equal(t, []string{"effect#1 SUCCEEDED", "pause#1 CANCELLED"}, brief(d.TaskRuns))
-	assert.Equal(t, map[string]any{"ok": true}, d.TaskRuns[0].Output.(object)["json"], "what was made stays")
-	assert.EqualValues(t, 1, calls.Load(), "and nobody is told otherwise")
+	assert.Equal(t, map[string]any{"ok": true}, d.TaskRuns[0].Output.(object)["json"], "its output is kept")
+	assert.EqualValues(t, 1, calls.Load(), "the effect is not repeated")
 }

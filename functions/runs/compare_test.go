@@ -134,7 +134,7 @@ func TestCompareRunsOfDifferentFlows(t *testing.T) {
 	assert.Equal(t, true, body["flow"].(object)["name_changed"])
 }
 
-// The description says what the operations take and give.
+// TestDescription checks the parameters and responses in the OpenAPI document.
 func TestDescription(t *testing.T) {
 	t.Parallel()
 	w := idle(t)

@@ -11,7 +11,7 @@ import (
 	"millrace/shared/platform/table"
 )
 
-// contended is a table whose next transactions meet another.
+// contended is a table whose next transactions conflict with another.
 type contended struct {
 	table.Table
 	conflicts atomic.Int32

@@ -17,7 +17,7 @@ import (
 	"millrace/shared/run/runstate"
 )
 
-// put stores a run that was made at a time.
+// put stores a run that was created at a time.
 func (w world) put(t *testing.T, at time.Time, change func(*runstate.Run)) string {
 	t.Helper()
 	id := ids.New(at)
@@ -65,9 +65,9 @@ func TestRunListFilters(t *testing.T) {
 	}
 }
 
-// TestAFilteredListEndsAndTellsWhereToGoOn: a filter that selects little does not
-// have the whole history read.
-func TestAFilteredListEndsAndTellsWhereToGoOn(t *testing.T) {
+// TestFilteredListStopsAndReturnsNextToken checks that a filter that matches
+// few runs does not read the whole history.
+func TestFilteredListStopsAndReturnsNextToken(t *testing.T) {
 	t.Parallel()
 	w := idle(t)
 	oldest := w.put(t, epoch.Add(-time.Hour), func(r *runstate.Run) { r.Status = engine.Failed })
@@ -84,7 +84,7 @@ func TestAFilteredListEndsAndTellsWhereToGoOn(t *testing.T) {
 	assert.NotContains(t, string(w.Do(t, w.A.Key, "GET", "/runs?status=SUCCEEDED&limit=3", nil).Require(t, 200).Body), "next_until")
 }
 
-func TestARunCanBeNamedByItsSlug(t *testing.T) {
+func TestRunIsFoundBySlug(t *testing.T) {
 	t.Parallel()
 	w := live(t)
 	w.flow(t, "etl", "1", chain)
@@ -112,13 +112,13 @@ func TestARunCanBeNamedByItsSlug(t *testing.T) {
 	}
 }
 
-// TestAnAmbiguousSlug: two runs of one instant may have the same name; then neither
-// is taken for the other.
-func TestAnAmbiguousSlug(t *testing.T) {
+// TestAmbiguousSlug checks that two runs that were created at one instant and
+// have the same slug are not confused.
+func TestAmbiguousSlug(t *testing.T) {
 	t.Parallel()
 	w := idle(t)
 	id := w.put(t, epoch, func(*runstate.Run) {})
-	const round = 1 << 31 // milliseconds after which a slug comes again
+	const round = 1 << 31 // milliseconds after which a slug recurs
 	again := ids.First(epoch.Add(round * time.Millisecond))[:10] + id[10:]
 	require.Equal(t, ids.SlugOf(id), ids.SlugOf(again))
 	w.put(t, epoch, func(r *runstate.Run) {
@@ -136,7 +136,7 @@ func TestLogFilters(t *testing.T) {
 	id := w.run(t, object{"flow_name": "etl", "flow_version": "1"})
 	w.become(t, id, engine.Running)
 	levels := []string{"debug", "info", "warning", "error", ""}
-	start := clock.ToMillis(w.Clock.Now()).Time() // as events tell it
+	start := clock.ToMillis(w.Clock.Now()).Time() // as in events
 	for i := range 40 {
 		w.Deps.Logs.Append(w.A.OrgID, id, runlog.Event{
 			EventType: runlog.TypeLog, Message: fmt.Sprint(i), RunID: id, Timestamp: clock.ToMillis(w.Clock.Now()),

@@ -22,13 +22,13 @@ import (
 
 type object = map[string]any
 
-// workers are the functions that bring runs to their end.
+// workers are the functions that execute runs.
 var workers = []fn.Spec{taskworker.Spec, dispatch.Spec}
 
-// world is the service with the operations around runs.
+// world is the service with the operations of runs.
 type world struct{ *localtest.Env }
 
-// idle is a world in which nobody works: runs stay QUEUED.
+// idle returns a world without workers: runs stay QUEUED.
 func idle(t *testing.T, o ...localtest.Options) world {
 	t.Helper()
 	options := localtest.Options{Config: fn.Config{Resident: true}}
@@ -38,7 +38,7 @@ func idle(t *testing.T, o ...localtest.Options) world {
 	return world{localtest.Open(t, options, runs.Spec, flows.Spec, deployments.Spec)}
 }
 
-// live is a world whose workers run what is queued.
+// live returns a world with workers.
 func live(t *testing.T) world {
 	t.Helper()
 	w := idle(t)
@@ -65,13 +65,13 @@ func (w world) flow(t *testing.T, name, version string, spec object) {
 	w.Do(t, w.A.Key, "POST", "/flows", object{"flow_name": name, "flow_version": version, "flow_spec": spec}).Require(t, 200)
 }
 
-// run makes a run and returns its id.
+// run starts a run and returns its id.
 func (w world) run(t *testing.T, body object) string {
 	t.Helper()
 	return w.Do(t, w.A.Key, "POST", "/runs", body).Require(t, 200).String(t, "run_id")
 }
 
-// finish makes a run and returns its detail once it has ended.
+// finish starts a run and returns its detail after its end.
 func (w world) finish(t *testing.T, flow string, params object) detail {
 	t.Helper()
 	var d detail
@@ -86,7 +86,7 @@ func (w world) get(t *testing.T, id string) detail {
 	return d
 }
 
-// ended waits until a run has a status that is final.
+// ended waits until a run has ended.
 func (w world) ended(t *testing.T, id string) detail {
 	t.Helper()
 	var d detail
@@ -149,7 +149,7 @@ type taskRun struct {
 	Executor     string  `json:"executor"`
 }
 
-// brief writes records as name[index]#attempt status.
+// brief formats records as name[index]#attempt status.
 func brief(tasks []taskRun) []string {
 	out := make([]string, len(tasks))
 	for i, t := range tasks {
@@ -188,13 +188,13 @@ func keysOf(m object) []string {
 
 type response = localtest.Response
 
-// post makes a run under an idempotency key.
+// post starts a run with an idempotency key.
 func (w world) post(t *testing.T, k, body string) *response {
 	t.Helper()
 	return w.Send(t, localtest.Request{Credential: w.A.Key, Method: "POST", Path: "/runs", Body: body, Header: key(k)})
 }
 
-// others are the operations of the other domains.
+// others returns the operations of the other domains.
 func (w world) others() []string {
 	var out []string
 	for _, op := range w.API.Operations() {
@@ -205,7 +205,7 @@ func (w world) others() []string {
 	return out
 }
 
-// audited is the one audit entry of what was done to a run.
+// audited returns the only audit entry of an action on a run.
 func (w world) audited(t *testing.T, run, action string) audit.Record {
 	t.Helper()
 	var found []audit.Record

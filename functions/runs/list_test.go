@@ -27,8 +27,9 @@ import (
 
 var epoch = time.Date(2026, 3, 4, 5, 0, 0, 0, time.UTC)
 
-// history stores n runs, a second apart from epoch on, and returns their ids,
-// the newest first. Every second run is of flow even, every third in prod.
+// history stores n runs, created a second apart from epoch on, and returns
+// their ids, the newest first. Every second run is of flow even, every third in
+// prod.
 func (w world) history(t *testing.T, n int) []string {
 	t.Helper()
 	writes, out := make([]table.Write, n), make([]string, n)
@@ -67,7 +68,7 @@ func TestRunList(t *testing.T) {
 	w := idle(t)
 	assert.Equal(t, []string{}, w.list(t, ""))
 	assert.JSONEq(t, `{"items":[]}`, string(w.Do(t, w.A.Key, "GET", "/runs", nil).Body))
-	all := w.history(t, 600) // all[i] was made at epoch + (599-i) s
+	all := w.history(t, 600) // all[i] was created at epoch + (599-i) s
 	made := func(i int) int { return 599 - i }
 	pick := func(keep func(n int) bool) []string {
 		out := []string{}
@@ -113,7 +114,7 @@ func TestRunList(t *testing.T) {
 	}
 }
 
-func TestAnUnboundedListIsStreamed(t *testing.T) {
+func TestUnboundedListIsStreamed(t *testing.T) {
 	t.Parallel()
 	var pages, records atomic.Int32
 	proceed := make(chan struct{})
@@ -161,7 +162,7 @@ func TestAnUnboundedListIsStreamed(t *testing.T) {
 	assert.ErrorIs(t, err, io.EOF)
 }
 
-func TestAListThatBreaksIsCutOff(t *testing.T) {
+func TestFailedListIsTruncated(t *testing.T) {
 	t.Parallel()
 	var pages, failFrom atomic.Int32
 	failFrom.Store(3)
@@ -198,7 +199,7 @@ func (w world) open(t *testing.T, url string) *http.Response {
 	return res
 }
 
-// watched is a table whose reads of run lists are watched.
+// watched is a table that calls a hook before it reads run lists.
 type watched struct {
 	table.Table
 	onList  func(table.Query) error

@@ -29,7 +29,7 @@ type logPage struct {
 	Source    string  `json:"source"`
 }
 
-// page reads one page; limit 0 names none.
+// page reads one page. Limit 0 sends none.
 func (w world) page(t *testing.T, run string, limit int, token string) logPage {
 	t.Helper()
 	q := url.Values{}
@@ -44,7 +44,7 @@ func (w world) page(t *testing.T, run string, limit int, token string) logPage {
 	return p
 }
 
-// write logs events numbered from, from+1 … of a run, and makes them visible.
+// write logs events of a run, numbered from from, and flushes them.
 func (w world) write(t *testing.T, run string, from, n int) {
 	t.Helper()
 	for i := from; i < from+n; i++ {
@@ -64,7 +64,7 @@ func numbers(n int) []string {
 	return out
 }
 
-func TestLogOfARun(t *testing.T) {
+func TestLogOfRun(t *testing.T) {
 	t.Parallel()
 	w := live(t)
 	w.flow(t, "etl", "1", chain)
@@ -86,7 +86,7 @@ func TestLogOfARun(t *testing.T) {
 	assert.Equal(t, []string{"run_started", "task_started", "task_succeeded", "task_started", "task_succeeded", "run_finished"}, types)
 }
 
-func TestPagesAcrossTheSwitchToTheArchive(t *testing.T) {
+func TestLogPagesContinueInArchive(t *testing.T) {
 	w := idle(t)
 	w.flow(t, "etl", "1", chain)
 	id := w.run(t, object{"flow_name": "etl", "flow_version": "1"})
@@ -142,7 +142,7 @@ func TestPagesAcrossTheSwitchToTheArchive(t *testing.T) {
 	w.Do(t, w.A.Key, "GET", "/runs/"+other+"/logs?next_token="+*foreign+"x", nil).Require(t, 400)
 }
 
-func TestLimitsOfALogPage(t *testing.T) {
+func TestLimitsOfLogPage(t *testing.T) {
 	w := idle(t)
 	w.flow(t, "etl", "1", chain)
 	id := w.run(t, object{"flow_name": "etl", "flow_version": "1"})

@@ -11,14 +11,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// output reads an output of a run's task.
+// output reads the output of a run's task.
 func (w world) output(t *testing.T, run, path string, status int) string {
 	t.Helper()
 	return string(w.Do(t, w.A.Key, "GET", "/runs/"+run+path, nil).Require(t, status).Body)
 }
 
-// TestOutputsOfAnySize: what a task handed on can be read, small and large, of a
-// mapped task as a whole and by instance.
+// TestOutputsOfAnySize reads outputs, small and large, and those of a mapped
+// task as a whole and by instance.
 func TestOutputsOfAnySize(t *testing.T) {
 	t.Parallel()
 	w := live(t)
@@ -60,7 +60,7 @@ func TestOutputsOfAnySize(t *testing.T) {
 	w.output(t, id, "/tasks/each/output?map_index=-1", 422)
 	w.Do(t, w.B.Key, "GET", "/runs/"+id+"/tasks/small/output", nil).Require(t, 404)
 
-	// A retry hands on what it reuses.
+	// A retry has the outputs that it reuses.
 	again := w.Do(t, w.A.Key, "POST", "/runs/"+id+"/retry-from-failed", nil).Require(t, 200).String(t, "run_id")
 	w.ended(t, again)
 	assert.JSONEq(t, `{"a":1}`, w.output(t, again, "/tasks/small/output", 200))
@@ -69,8 +69,9 @@ func TestOutputsOfAnySize(t *testing.T) {
 	assert.JSONEq(t, `[10,null,2]`, w.output(t, again, "/tasks/each/output", 200))
 }
 
-// TestLargeOutputsAreRedirectedTo: above 1 MB the object store serves them.
-func TestLargeOutputsAreRedirectedTo(t *testing.T) {
+// TestLargeOutputsAreRedirected checks that outputs above 1 MB are served by
+// the object store.
+func TestLargeOutputsAreRedirected(t *testing.T) {
 	t.Parallel()
 	w := live(t)
 	text := strings.Repeat("0123456789abcdef", 1<<13) // 128 KB
@@ -97,8 +98,8 @@ func TestLargeOutputsAreRedirectedTo(t *testing.T) {
 	assert.NotContains(t, string(detail.Body), `"result":`)
 }
 
-// TestResult: a run that succeeded shows the value of its flow's result; one without
-// a value succeeds all the same, and says what is wrong.
+// TestResult checks that a successful run shows the value of its flow's result,
+// and that one without a value succeeds and shows the error.
 func TestResult(t *testing.T) {
 	t.Parallel()
 	w := live(t)

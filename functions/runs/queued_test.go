@@ -14,8 +14,9 @@ import (
 	"millrace/shared/run/runstate"
 )
 
-// TestQueuedAndRunning: a record tells how long its attempt waited until its own
-// code began, and is QUEUED until then, though a worker has it.
+// TestQueuedAndRunning checks that a record has the time that its attempt
+// waited until its own code began, and is QUEUED until then, even after a
+// worker claimed it.
 func TestQueuedAndRunning(t *testing.T) {
 	t.Parallel()
 	w := idle(t)
@@ -74,7 +75,7 @@ func TestQueuedAndRunning(t *testing.T) {
 	assert.Contains(t, raw.Tasks[3], "exception", "null where there is none")
 }
 
-// texts are what pointers point to, nil for none.
+// texts returns what pointers point to, nil for none.
 func texts(pointers ...*string) []any {
 	out := make([]any, len(pointers))
 	for i, p := range pointers {

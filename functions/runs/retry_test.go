@@ -64,7 +64,7 @@ func TestRetryFromFailed(t *testing.T) {
 	))
 	d := w.finish(t, "etl", nil)
 	require.Equal(t, "FAILED", d.Status)
-	for round, last := range []string{"FAILED", "SUCCEEDED"} { // a retry of a retry reuses what the first run made
+	for round, last := range []string{"FAILED", "SUCCEEDED"} { // a retry of a retry reuses the results of the first run
 		before := w.AuditCount(t, w.A.OrgID)
 		res := w.Do(t, w.A.Key, "POST", "/runs/"+d.RunID+"/retry-from-failed", nil).Require(t, 200)
 		assert.Equal(t, before+1, w.AuditCount(t, w.A.OrgID))
@@ -90,7 +90,7 @@ func TestRetryFromFailed(t *testing.T) {
 	assert.EqualValues(t, 3, calls.Load())
 }
 
-func TestRetryFromFailedWhereNothingSucceeded(t *testing.T) {
+func TestRetryFromFailedWithoutSuccessRunsAll(t *testing.T) {
 	t.Parallel()
 	w := online(t)
 	url, _ := failing(t, 1)
@@ -103,7 +103,7 @@ func TestRetryFromFailedWhereNothingSucceeded(t *testing.T) {
 	assert.Equal(t, []string{"boom#1 SUCCEEDED", "b#1 SUCCEEDED"}, brief(w.ended(t, res.String(t, "run_id")).TaskRuns))
 }
 
-func TestInstancesAreReusedOneByOne(t *testing.T) {
+func TestInstancesAreReusedIndividually(t *testing.T) {
 	t.Parallel()
 	w := live(t)
 	w.flow(t, "etl", "1", tasks(transform("each", "10 / item", object{"map_over": "[1, 0, 5]"})))
@@ -119,7 +119,7 @@ func TestInstancesAreReusedOneByOne(t *testing.T) {
 	assert.Equal(t, json.Number("2"), d.TaskRuns[2].Output)
 }
 
-func TestRetryOfAFlowRegisteredAnew(t *testing.T) {
+func TestRetryOfFlowRegisteredAgain(t *testing.T) {
 	t.Parallel()
 	w := live(t)
 	w.flow(t, "etl", "1", chain)
@@ -132,8 +132,8 @@ func TestRetryOfAFlowRegisteredAnew(t *testing.T) {
 	w.Do(t, w.A.Key, "POST", "/runs/"+id+"/retry-from-failed", nil).Require(t, 409)
 }
 
-// TestPlanVersions: a run keeps the numbers its nodes were given, and what is
-// reused has the source's.
+// TestPlanVersions checks that a run keeps the numbers of its nodes, and that
+// reused nodes have the source's.
 func TestPlanVersions(t *testing.T) {
 	t.Parallel()
 	w := idle(t)

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestARunThatSucceededHasNothingToRetryFrom(t *testing.T) {
+func TestRetryFromFailedOfSucceededRunIsConflict(t *testing.T) {
 	t.Parallel()
 	w := live(t)
 	w.flow(t, "etl", "1", chain)
@@ -19,8 +19,8 @@ func TestARunThatSucceededHasNothingToRetryFrom(t *testing.T) {
 	w.Do(t, w.A.Key, "POST", "/runs/"+id+"/retry", nil).Require(t, 200)
 }
 
-// TestRetryFromFailedOnAnotherVersion: the fixed flow runs, with what succeeded and
-// is the same in it, wherever its tasks stand there.
+// TestRetryFromFailedOnAnotherVersion checks that the corrected flow runs, and
+// reuses what succeeded and is unchanged, wherever its tasks are in it.
 func TestRetryFromFailedOnAnotherVersion(t *testing.T) {
 	t.Parallel()
 	w := online(t)
@@ -34,8 +34,9 @@ func TestRetryFromFailedOnAnotherVersion(t *testing.T) {
 	))
 	source := w.finish(t, "etl", nil)
 	require.Equal(t, "FAILED", source.Status)
-	// Tasks stand elsewhere, load is mended, other is another, and its dependent
-	// with it; double is read now, and so its list, which was not kept, is made anew.
+	// Tasks are in another order, load is corrected, other has changed, and so its
+	// dependent; double is read now, so its list, which was not stored, is
+	// computed again.
 	w.flow(t, "etl", "2", tasks(
 		transform("new", "0", object{"map_over": "[0]"}),
 		transform("other", "8"), transform("after_other", "tasks.other.output", after("other")),
@@ -74,7 +75,7 @@ func TestRetryFromFailedOnAnotherVersion(t *testing.T) {
 		assert.Equal(t, []any{json.Number("2"), json.Number("4"), json.Number("6")}, d.TaskRuns[12].Output)
 		assert.JSONEq(t, `[10,null,2]`, w.output(t, d.RunID, "/tasks/each/output", 200))
 
-		// A retry of the retry, on its own version and on another.
+		// A retry of the retry, with its own version and with another.
 		second := w.Do(t, w.A.Key, "POST", "/runs/"+d.RunID+"/retry-from-failed", nil).Require(t, 200)
 		assert.Equal(t, []any{"new", "other", "after_other", "extract", "clean", "load", "double", "sum"}, second.Get(t, "skip_task_ids"))
 		third := w.Do(t, w.A.Key, "POST", "/runs/"+w.ended(t, second.String(t, "run_id")).RunID+"/retry-from-failed?flow_version=3", nil).Require(t, 200)
@@ -86,7 +87,7 @@ func TestRetryFromFailedOnAnotherVersion(t *testing.T) {
 	assert.EqualValues(t, 1, calls.Load(), "what is reused never runs again")
 }
 
-func TestRetryFromFailedOnAVersionThatDoesNotFit(t *testing.T) {
+func TestRetryFromFailedOnIncompatibleVersion(t *testing.T) {
 	t.Parallel()
 	w := live(t)
 	w.flow(t, "etl", "1", tasks(transform("a", "params.n / 0")))
@@ -111,9 +112,10 @@ func TestRetryFromFailedOnAVersionThatDoesNotFit(t *testing.T) {
 	assert.Equal(t, json.Number("5"), d.TaskRuns[0].Output, "with the defaults of the new version")
 }
 
-// TestUnknownParametersAreRefused: a flow whose schema closes its parameters takes no
-// others, and the fault names the one meant.
-func TestUnknownParametersAreRefused(t *testing.T) {
+// TestUnknownParametersAreRejected checks that a flow whose schema allows no
+// additional parameters rejects them, and that the error suggests the closest
+// name.
+func TestUnknownParametersAreRejected(t *testing.T) {
 	t.Parallel()
 	w := idle(t)
 	w.flow(t, "etl", "1", object{

@@ -16,7 +16,7 @@ import (
 
 var chain = tasks(transform("a", "1 + 1"), transform("b", "tasks.a.output * 21", after("a")))
 
-func TestARunNamesADeploymentOrAFlowVersion(t *testing.T) {
+func TestRunOfDeploymentOrFlowVersion(t *testing.T) {
 	t.Parallel()
 	w := idle(t)
 	w.flow(t, "etl", "1", chain)
@@ -44,7 +44,7 @@ func TestARunNamesADeploymentOrAFlowVersion(t *testing.T) {
 	assert.Nil(t, run["deployment"])
 }
 
-func TestDeploymentsHandOnEnvironmentAndTier(t *testing.T) {
+func TestRunInheritsEnvironmentAndTierOfDeployment(t *testing.T) {
 	t.Parallel()
 	w := idle(t)
 	w.flow(t, "etl", "1", chain)
@@ -65,7 +65,7 @@ func TestDeploymentsHandOnEnvironmentAndTier(t *testing.T) {
 	w.Do(t, w.A.Key, "POST", "/runs", object{"deployment": "prod"}).Require(t, 409)
 }
 
-func TestTierOfARun(t *testing.T) {
+func TestTierOfRun(t *testing.T) {
 	t.Parallel()
 	w := idle(t)
 	w.flow(t, "etl", "1", chain)
@@ -80,7 +80,7 @@ func TestTierOfARun(t *testing.T) {
 	assert.Equal(t, "nano", run.String(t, "execution_mode"), "the flow version's")
 }
 
-func TestReservedParametersAreRefused(t *testing.T) {
+func TestReservedParametersAreRejected(t *testing.T) {
 	t.Parallel()
 	w := idle(t)
 	w.flow(t, "etl", "1", chain)
@@ -291,7 +291,7 @@ func TestAccess(t *testing.T) {
 	assert.Contains(t, *w.get(t, made).TriggeredBy, "developer@")
 }
 
-func TestAnotherWorkspacesRuns(t *testing.T) {
+func TestRunsOfOtherWorkspaceAreNotFound(t *testing.T) {
 	t.Parallel()
 	w := live(t)
 	w.flow(t, "etl", "1", chain)

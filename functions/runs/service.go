@@ -21,7 +21,7 @@ import (
 	"millrace/shared/web/httpapi"
 )
 
-// service holds the rules of runs as the interface shows them.
+// service implements the rules of runs.
 type service struct {
 	table    table.Table
 	blob     blob.Store
@@ -34,9 +34,9 @@ type service struct {
 	clock    clock.Clock
 }
 
-// known is the id of the run that a request names by its id or its slug. Errors:
-// errs.NotFound for what cannot be a run's id and for a slug of no run,
-// errs.Conflict for one of several runs.
+// known returns the id of a run given its id or its slug. Errors: errs.NotFound
+// for an invalid id and for an unknown slug; errs.Conflict if several runs have
+// the slug.
 func (s *service) known(ctx context.Context, name string) (string, error) {
 	if _, ok := ids.Time(name); ok {
 		return name, nil
@@ -53,8 +53,8 @@ func (s *service) known(ctx context.Context, name string) (string, error) {
 	return found[0], nil
 }
 
-// clockSkew is how far ahead of this machine's clock that of one may be which
-// accepted a run.
+// clockSkew is how far the clock of a machine that accepted a run may be ahead
+// of this one's.
 const clockSkew = time.Minute
 
 // load reads a run's record. Errors: those of known.
@@ -95,15 +95,16 @@ func (s *service) cancel(ctx context.Context, in *runAction) (CancelResponse, er
 	return cancelled(&run), err
 }
 
-// retry makes a new run of an ended one. Errors: errs.NotFound, errs.Conflict.
+// retry creates a new run of an ended one. Errors: errs.NotFound;
+// errs.Conflict.
 func (s *service) retry(ctx context.Context, in *runAction) (RetryResponse, error) {
 	return s.again(ctx, in.RunID, func(org, id string) (launch.Retried, error) {
 		return s.launcher.Retry(ctx, org, id, false)
 	})
 }
 
-// retryFromFailed is retry, but reuses what succeeded, and may take another version
-// of the flow.
+// retryFromFailed is like retry, but reuses what succeeded, and may use another
+// version of the flow.
 func (s *service) retryFromFailed(ctx context.Context, in *retryAction) (RetryResponse, error) {
 	return s.again(ctx, in.RunID, func(org, id string) (launch.Retried, error) {
 		return s.launcher.RetryFromFailed(ctx, org, id, in.FlowVersion)
@@ -140,7 +141,7 @@ func (s *service) logsPage(ctx context.Context, in *logsQuery) (LogPage, error) 
 	limit, ended := min(in.Limit, runlog.MaxLimit), run.Status.RunEnded()
 	page, err := s.logs.Filtered(ctx, run.Org, run.ID, ended, from, limit, filter)
 	if errors.Is(err, blob.ErrNotFound) {
-		// The archive took the batch's place while the page was read.
+		// The archive replaced the batch while the page was read.
 		page, err = s.logs.Filtered(ctx, run.Org, run.ID, true, from, limit, filter)
 	}
 	if errors.Is(err, runlog.ErrBadCursor) {

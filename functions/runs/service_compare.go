@@ -30,14 +30,14 @@ type ComparedRun struct {
 	Cost *float64 `json:"cost"`
 }
 
-// StatusComparison holds both statuses.
+// StatusComparison has both statuses.
 type StatusComparison struct {
 	A       string `json:"a"`
 	B       string `json:"b"`
 	Changed bool   `json:"changed"`
 }
 
-// FlowComparison holds what both ran.
+// FlowComparison has the flow versions of both runs.
 type FlowComparison struct {
 	A              ComparedFlow `json:"a"`
 	B              ComparedFlow `json:"b"`
@@ -64,7 +64,7 @@ type ChangedValue struct {
 	B json.RawMessage `json:"b"`
 }
 
-// ComparedTask is a task, by its name, in both runs.
+// ComparedTask is a task in both runs, matched by name.
 type ComparedTask struct {
 	TaskName        string    `json:"task_name"`
 	A               *TaskSide `json:"a" doc:"Null if run A has no such task"`
@@ -73,8 +73,8 @@ type ComparedTask struct {
 	StatusChanged   bool      `json:"status_changed"`
 }
 
-// TaskSide is the latest attempt of a task in one run; of a mapped task, the
-// task as a whole.
+// TaskSide is the latest attempt of a task in one run, or a mapped task as a
+// whole.
 type TaskSide struct {
 	Status     string   `json:"status"`
 	Attempt    int      `json:"attempt"`
@@ -84,7 +84,7 @@ type TaskSide struct {
 	Cost       *float64 `json:"cost"`
 }
 
-// side is what is compared of one run.
+// side is the compared data of one run.
 type side struct {
 	run    *runstate.Run
 	params map[string]json.RawMessage
@@ -182,7 +182,7 @@ func pair(name string, a, b *TaskSide) ComparedTask {
 	return out
 }
 
-// delta is b minus a, null if one is missing.
+// delta returns b minus a, null if one is missing.
 func delta(a, b *int64) *int64 {
 	if a == nil || b == nil {
 		return nil
@@ -190,8 +190,8 @@ func delta(a, b *int64) *int64 {
 	return ptr(*b - *a)
 }
 
-// changes compares parameters by value: neither spaces nor the order of keys
-// count.
+// changes compares parameters by value, independent of white space and the
+// order of keys.
 func changes(a, b map[string]json.RawMessage) (ParameterChanges, error) {
 	out := ParameterChanges{
 		Added: map[string]json.RawMessage{}, Removed: map[string]json.RawMessage{}, Changed: map[string]ChangedValue{},

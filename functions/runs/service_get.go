@@ -10,9 +10,9 @@ import (
 	"millrace/shared/run/runstate"
 )
 
-// get shows a run with its task attempts. Errors: errs.NotFound.
+// get returns a run with its task attempts. Errors: errs.NotFound.
 func (s *service) get(ctx context.Context, in *runPath) (*RunDetail, error) {
-	// The record is read before the tasks: of a run that has ended they are final.
+	// The record is read before the tasks: if the run has ended, they are final.
 	run, err := s.load(ctx, in.RunID)
 	if err != nil {
 		return nil, err
@@ -20,7 +20,7 @@ func (s *service) get(ctx context.Context, in *runPath) (*RunDetail, error) {
 	return s.detail(ctx, run)
 }
 
-// detail shows a run, whose record was read before its tasks are.
+// detail returns the detail of a run whose record was read before.
 func (s *service) detail(ctx context.Context, run *runstate.Run) (*RunDetail, error) {
 	input, err := runstate.LoadInput(ctx, s.table, s.blob, run.Org, run.ID)
 	if err != nil {

@@ -16,18 +16,18 @@ import (
 	"millrace/shared/web/httpapi"
 )
 
-// The sizes of a list.
+// Limits of a list.
 const (
 	maxLimit    = 500
 	batch       = 100    // records read and sent at a time
-	maxFiltered = 10_000 // records that one list with filters goes through
+	maxFiltered = 10_000 // records that one filtered list reads
 )
 
-// list lists runs, newest first, page by page, so that a list of any length takes
-// little memory.
+// list lists runs, newest first, page by page, so that a list of any length
+// takes little memory.
 //
-// What is not an index's is filtered as it is read: then a list goes through at most
-// maxFiltered records, and tells where to go on.
+// Filters without an index are applied to the records read. Such a list reads
+// at most maxFiltered records and returns where to continue.
 func (s *service) list(ctx context.Context, in *listQuery) (out httpapi.Stream[RunList], err error) {
 	created, err := in.created()
 	if err != nil {
@@ -39,7 +39,7 @@ func (s *service) list(ctx context.Context, in *listQuery) (out httpapi.Stream[R
 		Range:   created,
 		Reverse: true,
 	}
-	left := -1 // records still to be read, negative for all there are
+	left := -1 // records still to be read, negative for all
 	if in.Limit != nil {
 		left = min(max(*in.Limit, 1), maxLimit)
 	}
@@ -52,19 +52,19 @@ func (s *service) list(ctx context.Context, in *listQuery) (out httpapi.Stream[R
 	})
 }
 
-// filtered reports whether records are to be left out.
+// filtered reports whether the query has filters without an index.
 func (in *listQuery) filtered() bool {
 	return in.Status != "" || in.Deployment != "" || in.TriggerSource != "" || in.TriggeredBy != ""
 }
 
-// wants reports whether a record passes the filters.
+// wants reports whether a record matches the filters.
 func (in *listQuery) wants(r *runstate.Run) bool {
 	return (in.Status == "" || in.Status == string(r.Status)) && (in.Deployment == "" || in.Deployment == r.Deployment) &&
 		(in.TriggerSource == "" || in.TriggerSource == r.Trigger) && (in.TriggeredBy == "" || in.TriggeredBy == r.By)
 }
 
-// records reads a list of runs page by page. When it ends early because it went
-// through many records for the filters, it sets until to where to go on.
+// records reads a list of runs page by page. If it stops because the filters
+// made it read too many records, it sets until to where to continue.
 func (s *service) records(ctx context.Context, query table.Query, left int, in *listQuery, until *string) iter.Seq2[RunRecord, error] {
 	return func(yield func(RunRecord, error) bool) {
 		seen, last := 0, clock.Millis(0)
@@ -80,7 +80,7 @@ func (s *service) records(ctx context.Context, query table.Query, left int, in *
 			}
 			for i := range runs {
 				run := &runs[i]
-				if in.filtered() && seen >= maxFiltered && run.CreatedAt != last { // those of one instant are not divided
+				if in.filtered() && seen >= maxFiltered && run.CreatedAt != last { // records of one instant are not separated
 					*until = run.CreatedAt.String()
 					return
 				}
@@ -100,7 +100,7 @@ func (s *service) records(ctx context.Context, query table.Query, left int, in *
 	}
 }
 
-// listed reads a page of a list; it may be empty and yet not be the last.
+// listed reads a page of a list. An empty page need not be the last.
 func (s *service) listed(ctx context.Context, query table.Query) ([]runstate.Run, table.Cursor, error) {
 	page, err := s.table.Query(ctx, query)
 	if err != nil || len(page.Items) == 0 {
@@ -118,11 +118,11 @@ func (s *service) listed(ctx context.Context, query table.Query) ([]runstate.Run
 	return runs, page.Next, err
 }
 
-// layouts are the forms of a timestamp; what names no offset is in UTC.
+// layouts are the layouts of a timestamp. Without an offset it is in UTC.
 var layouts = []string{time.RFC3339Nano, "2006-01-02T15:04:05.999999999", "2006-01-02T15:04", time.DateOnly}
 
-// created is the range of the ids of runs created in the time asked for. Errors:
-// errs.Unprocessable.
+// created returns the range of the ids of runs created in the requested time.
+// Errors: errs.Unprocessable.
 func (in *listQuery) created() (table.Range, error) {
 	since, err := timeOf("since", in.Since)
 	if err != nil {
@@ -152,13 +152,14 @@ func (in *listQuery) created() (table.Range, error) {
 	return table.Between(ids.First(since), ids.First(until.Add(time.Millisecond))), nil
 }
 
-// timeOf reads a timestamp; the empty text is the zero time. Errors: errs.Unprocessable.
+// timeOf parses a timestamp. Empty is the zero time. Errors:
+// errs.Unprocessable.
 func timeOf(param, value string) (time.Time, error) {
 	text := value
 	if text == "" {
 		return time.Time{}, nil
 	}
-	if date, hour, ok := strings.Cut(text, " "); ok { // a plus sign that a query string made a space, or ISO 8601 written as SQL does
+	if date, hour, ok := strings.Cut(text, " "); ok { // a plus sign decoded as a space, or SQL's form of ISO 8601
 		sep := "+"
 		if len(date) == len(time.DateOnly) {
 			sep = "T"

@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	maxAnswer = 1 << 20          // bytes of a value that is handed on through the API
+	maxAnswer = 1 << 20          // bytes of a value in a response
 	linkLife  = 15 * time.Minute // of the URL of a larger one
 )
 
@@ -32,8 +32,7 @@ type value struct {
 	size int64
 }
 
-// output answers with what a task handed on. Errors: errs.NotFound where there is
-// nothing.
+// output returns the output of a task. Errors: errs.NotFound if there is none.
 func (s *service) output(ctx context.Context, in *outputQuery) (out httpapi.Stream[json.RawMessage], err error) {
 	run, err := s.load(ctx, in.RunID)
 	if err != nil {
@@ -65,7 +64,7 @@ func (s *service) output(ctx context.Context, in *outputQuery) (out httpapi.Stre
 	return s.mapOutput(ctx, in, run, plan, task, item)
 }
 
-// outputOf answers with the output of a task or an instance.
+// outputOf returns the output of a task or an instance.
 func (s *service) outputOf(ctx context.Context, in *outputQuery, item *runstate.Node) (out httpapi.Stream[json.RawMessage], err error) {
 	if item == nil || item.Status == "" {
 		return out, errs.New(errs.NotFound, "Task %s has not run: it has no output", in.TaskName)
@@ -82,7 +81,7 @@ func (s *service) outputOf(ctx context.Context, in *outputQuery, item *runstate.
 	return s.serve(ctx, value{item.Output, item.OutputRef, item.OutputSize})
 }
 
-// mapOutput answers with the output of a mapped task: of an instance, or the list.
+// mapOutput returns the output of a mapped task: of an instance, or the list.
 func (s *service) mapOutput(ctx context.Context, in *outputQuery, run *runstate.Run, plan *engine.Plan, task int, item *runstate.Node) (out httpapi.Stream[json.RawMessage], err error) {
 	if item != nil && item.Width == nil && item.Status == engine.Succeeded && in.MapIndex == nil && in.Attempt == nil {
 		return s.outputOf(ctx, in, item) // of an empty list
@@ -133,8 +132,7 @@ func (s *service) mapOutput(ctx context.Context, in *outputQuery, run *runstate.
 	}), nil
 }
 
-// result answers with what a run results in. Errors: errs.NotFound where there is
-// nothing.
+// result returns the result of a run. Errors: errs.NotFound if there is none.
 func (s *service) result(ctx context.Context, in *runPath) (out httpapi.Stream[json.RawMessage], err error) {
 	run, err := s.load(ctx, in.RunID)
 	if err != nil {
@@ -152,7 +150,7 @@ func (s *service) result(ctx context.Context, in *runPath) (out httpapi.Stream[j
 	return s.serve(ctx, value{item.Output, item.OutputRef, item.OutputSize})
 }
 
-// resultOf reads what a run results in; nil unless it SUCCEEDED.
+// resultOf reads the result of a run, nil unless it SUCCEEDED.
 func (s *service) resultOf(ctx context.Context, run *runstate.Run) (*runstate.Result, error) {
 	if run.Status != engine.Succeeded {
 		return nil, nil
@@ -160,7 +158,7 @@ func (s *service) resultOf(ctx context.Context, run *runstate.Run) (*runstate.Re
 	return runstate.LoadResult(ctx, s.table, run.Org, run.ID)
 }
 
-// showResult sets what the run results in.
+// showResult sets the result of the run.
 func (s *service) showResult(ctx context.Context, flow *flowspec.Flow, r *reader, out *RunDetail) error {
 	if template, err := flow.ResultTemplate(); template == nil && err == nil {
 		return nil
@@ -186,7 +184,7 @@ func (s *service) showResult(ctx context.Context, flow *flowspec.Flow, r *reader
 	return nil
 }
 
-// serve answers with a value, or with where it is.
+// serve responds with a value, or with a redirect to it.
 func (s *service) serve(ctx context.Context, v value) (out httpapi.Stream[json.RawMessage], err error) {
 	if v.text == "" && v.ref == "" {
 		v.text = "null"
@@ -204,10 +202,11 @@ func (s *service) serve(ctx context.Context, v value) (out httpapi.Stream[json.R
 	return httpapi.Elsewhere[json.RawMessage](url), err
 }
 
-// errNotJSON: an output is not JSON, as user code wrote it.
+// errNotJSON means that an output written by user code is not JSON.
 var errNotJSON = errors.New("runs: not JSON")
 
-// object reads an output that is an object. Errors: errs.NotFound if it is gone.
+// object reads an output that is an object. Errors: errs.NotFound if it does
+// not exist.
 func (s *service) object(ctx context.Context, key string, size int64) (json.RawMessage, error) {
 	data, _, err := blob.GetBytes(ctx, s.blob, key, size)
 	switch {

@@ -16,7 +16,7 @@ import (
 	"millrace/shared/run/runstate"
 )
 
-// The sizes of a run's detail.
+// Limits of a run's detail.
 const (
 	inlineOutputs = 1 << 20 // bytes of outputs in it
 	inlineText    = 1 << 20 // bytes of error messages in full
@@ -25,17 +25,17 @@ const (
 	readers       = 16      // objects read at once
 )
 
-// outputs decides how each output of a run is shown, by the sizes that the items
-// tell, so that the answers of an ended run are the same. Small outputs that find
-// no more room in the answer are, once the run has ended, kept in objects of
-// their own, each a JSON object by task_run_id; their URIs point into these.
+// outputs decides how each output of a run is shown, by the sizes in the items,
+// so that all responses of an ended run are equal. When the run has ended,
+// small outputs for which the response has no room are stored in objects, each
+// a JSON object by task_run_id. Their URIs refer to these.
 type outputs struct {
 	store   blob.Store
 	run     *runstate.Run
 	left    int               // bytes that may still be inlined
-	objects map[string]object // outputs that are objects and to be inlined, by task_run_id
+	objects map[string]object // outputs to be inlined that are objects, by task_run_id
 
-	spill  bytes.Buffer // what the next object holds so far
+	spill  bytes.Buffer // contents of the next object so far
 	number int          // of the next object
 }
 
@@ -54,8 +54,8 @@ func (o *outputs) show(ctx context.Context, t *TaskRun, item *runstate.Node) err
 	switch {
 	case item.OutputRef != "":
 		t.OutputURI = ptr(registry.ArtifactURI(item.OutputRef))
-		// An object counts as what is kept in items at the least, so that an
-		// answer takes few reads whatever the sizes are said to be.
+		// An object counts at least as much as the largest output in an item, so that
+		// a response needs few reads whatever the sizes are said to be.
 		if room := max(item.OutputSize, runstate.MaxInline); room <= int64(o.left) {
 			o.left -= int(room)
 			if o.objects == nil {
@@ -83,9 +83,9 @@ func (o *outputs) show(ctx context.Context, t *TaskRun, item *runstate.Node) err
 	return nil
 }
 
-// fetch reads the outputs that are objects and to be inlined into their records,
-// side by side. One that cannot be read, or is not what its item says, as user
-// code wrote it, keeps its URI.
+// fetch reads the outputs to be inlined that are objects, concurrently. One
+// that cannot be read, or does not match its item, because user code wrote it,
+// keeps its URI.
 func (o *outputs) fetch(ctx context.Context, log *slog.Logger, tasks []TaskRun) {
 	var reads errgroup.Group
 	reads.SetLimit(readers)
@@ -109,8 +109,8 @@ func (o *outputs) fetch(ctx context.Context, log *slog.Logger, tasks []TaskRun) 
 	_ = reads.Wait()
 }
 
-// flush stores the object, unless an earlier answer has: what an ended run's
-// tasks made does not change.
+// flush stores the object, unless an earlier response has: outputs of an ended
+// run do not change.
 func (o *outputs) flush(ctx context.Context) error {
 	if o.spill.Len() == 0 {
 		return nil

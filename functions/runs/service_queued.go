@@ -6,8 +6,8 @@ import (
 	"millrace/shared/run/flowspec"
 )
 
-// readyAt is when a task, or the instances of a map, could begin; 0 if they could
-// not yet.
+// readyAt returns when a task, or the instances of a map, became ready; 0 if
+// they are not.
 func (r *reader) readyAt(task int) clock.Millis {
 	if r.width[task] > 0 {
 		return r.began[task]
@@ -22,9 +22,9 @@ func (r *reader) readyAt(task int) clock.Millis {
 	return at
 }
 
-// queue tells how long the attempts of a task waited to begin, the first of each
-// instance from ready on, each later one from when the one before had ended and
-// the delay of the retry was over.
+// queue sets how long the attempts of a task waited to begin: the first of each
+// instance from ready on, each later one from the end of the one before and the
+// delay of the retry.
 func (r *reader) queue(task *flowspec.Task, attempts []TaskRun, ready clock.Millis) {
 	retries := 0
 	for i := range attempts {

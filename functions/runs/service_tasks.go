@@ -33,7 +33,7 @@ type TaskRun struct {
 	Executor     string          `json:"executor" doc:"The task's type"`
 
 	begin, end clock.Millis // its started_at and ended_at
-	lost       bool         // with its worker
+	lost       bool         // lost with its worker
 }
 
 // reader makes the records of a run's task attempts.
@@ -44,15 +44,15 @@ type reader struct {
 	flow    *flowspec.Flow
 	plan    *engine.Plan
 	outputs outputs
-	text    int // bytes of error messages that may still be shown in full
+	text    int // bytes of error messages that still fit
 
-	status []engine.Status           // by task, "" where nothing has reached it
-	width  []int                     // by task: of an evaluated list, else -1
+	status []engine.Status           // by task, "" without an item
+	width  []int                     // by task: of an evaluated list, otherwise -1
 	began  []clock.Millis            // by task: when a map's list was evaluated
 	ended  []clock.Millis            // by task
 	tasks  [][]TaskRun               // by task
 	last   []TaskRun                 // on_failure
-	queued func(kind string) *string // why a ready task of a type waits, unless its item tells
+	queued func(kind string) *string // why a ready task of a type waits, unless its item has the reason
 }
 
 func (r *reader) read(ctx context.Context) ([]TaskRun, error) {
@@ -83,7 +83,7 @@ func (r *reader) read(ctx context.Context) ([]TaskRun, error) {
 	return append(out, r.last...), nil
 }
 
-// readTasks makes the records of what is no map instance.
+// readTasks makes the records of all nodes but map instances.
 func (r *reader) readTasks(ctx context.Context) error {
 	return r.each(ctx, r.run.ID, 0, r.plan.OnFailure()+1, func(n engine.Node, item *runstate.Node) (err error) {
 		i := int(n)
@@ -105,8 +105,8 @@ func (r *reader) readTasks(ctx context.Context) error {
 	})
 }
 
-// each calls do for each number of a range, with its item in a run if it has one
-// that was decided. The items are never all in memory.
+// each calls do for each number of a range, with its item in a run if it has
+// one that was decided. It does not keep all items in memory.
 func (r *reader) each(ctx context.Context, run string, from, to engine.Node, do func(engine.Node, *runstate.Node) error, opts ...runstate.NodeOption) error {
 	without := func(end engine.Node) error {
 		for ; from < end; from++ {
@@ -138,7 +138,7 @@ func (r *reader) each(ctx context.Context, run string, from, to engine.Node, do 
 }
 
 // readInstances makes the records of a map's instances. Those of a map that is
-// reused as a whole stand in the run that made them.
+// reused as a whole are in the run that made them.
 func (r *reader) readInstances(ctx context.Context, task int) error {
 	def := &r.flow.Tasks[task]
 	first, end, _, _ := r.plan.MapNodes(task, r.width[task])
@@ -172,9 +172,9 @@ func (r *reader) readInstances(ctx context.Context, task int) error {
 	})
 }
 
-// origin is the run whose instances a reused map stands for: the first, back
-// along the retries, in which it was not itself reused; and the node of the map's
-// first instance there. input is the run's, at where the map is in it.
+// origin returns the run whose instances a reused map refers to: the first one,
+// back along the retries, in which it was not reused; and the node of the map's
+// first instance there. input is the run's, at the place of the map in it.
 func (s *service) origin(ctx context.Context, run *runstate.Run, input *runstate.Input, at runstate.Place) (string, engine.Node, error) {
 	for from := input; from.Reuse != nil; {
 		source := from.Reuse.Run
@@ -193,8 +193,7 @@ func (s *service) origin(ctx context.Context, run *runstate.Run, input *runstate
 	return run.ID, at.First, nil
 }
 
-// ready reports whether a task that nothing has reached waits for a worker
-// alone.
+// ready reports whether a task without an item only waits for a worker.
 func (r *reader) ready(task int) bool {
 	for _, d := range r.flow.Deps(task) {
 		if !r.status[d].Terminal() {
@@ -204,7 +203,7 @@ func (r *reader) ready(task int) bool {
 	return true
 }
 
-// unreached is the status of what has no item.
+// unreached returns the status of a node without an item.
 func (r *reader) unreached(ready bool) engine.Status {
 	switch {
 	case r.run.Status.RunEnded():
@@ -215,7 +214,7 @@ func (r *reader) unreached(ready bool) engine.Status {
 	return engine.Pending
 }
 
-// bare is a record of an attempt of which nothing is known but its status.
+// bare returns a record of an attempt with no more than its status.
 func (r *reader) bare(task *flowspec.Task, n engine.Node, index *int, status engine.Status) TaskRun {
 	t := TaskRun{
 		TaskName: task.Name, TaskRunID: runstate.TaskRunID(r.run.ID, n, 1), MapIndex: index, Attempt: 1,
@@ -227,7 +226,7 @@ func (r *reader) bare(task *flowspec.Task, n engine.Node, index *int, status eng
 	return t
 }
 
-// whyQueued tells why ready tasks of a run wait, by their type.
+// whyQueued returns the reason why ready tasks of a run wait, by their type.
 func (s *service) whyQueued(run *runstate.Run) func(kind string) *string {
 	known := map[string]*string{}
 	return func(kind string) *string {
@@ -243,7 +242,7 @@ func (s *service) whyQueued(run *runstate.Run) func(kind string) *string {
 	}
 }
 
-// waits tells what is in the way of a run's ready tasks; nil if nothing is known.
+// waits returns the reason why a run's ready tasks wait; nil if it is unknown.
 func (s *service) waits(run *runstate.Run, kind string) *string {
 	if s.waiting == nil {
 		return nil
@@ -251,7 +250,7 @@ func (s *service) waits(run *runstate.Run, kind string) *string {
 	return orNull(s.waiting(run.Org, run.Mode, kind))
 }
 
-// attempts makes the records of a node: the attempts before, then the current one.
+// attempts makes the records of a node: earlier attempts, then the current one.
 func (r *reader) attempts(ctx context.Context, task *flowspec.Task, n engine.Node, index *int, item *runstate.Node) ([]TaskRun, error) {
 	out := make([]TaskRun, 0, len(item.History)+1)
 	for _, h := range item.History {
@@ -280,19 +279,19 @@ func (r *reader) attempts(ctx context.Context, task *flowspec.Task, n engine.Nod
 	return append(out, t), err
 }
 
-// settled is the status of an item: what still ran, or waited, when the run
-// was stopped and its worker was gone, was cancelled with it.
+// settled returns the status of an item. Attempts that still ran, or waited,
+// when the run was stopped without their worker, are cancelled.
 func (r *reader) settled(item *runstate.Node) engine.Status {
 	switch {
 	case r.run.Status.RunEnded() && !item.Status.Terminal():
 		return engine.Cancelled
 	case item.Status == engine.Running && item.Nonce != "" && item.StartedAt == 0:
-		return engine.Queued // a worker has it, and its own code has not begun
+		return engine.Queued // a worker has claimed it, and its own code has not begun
 	}
 	return item.Status
 }
 
-// traceback is a traceback if there is room for it.
+// traceback returns a traceback if it fits.
 func (r *reader) traceback(s string) *string {
 	if r.text < len(s) {
 		return nil
@@ -301,7 +300,7 @@ func (r *reader) traceback(s string) *string {
 	return orNull(s)
 }
 
-// message is an error message as far as there is room for it.
+// message returns an error message, truncated if it does not fit.
 func (r *reader) message(s string) *string {
 	if len(s) > shortText && r.text < len(s) {
 		end := shortText

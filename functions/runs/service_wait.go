@@ -8,14 +8,15 @@ import (
 	"millrace/shared/run/runstate"
 )
 
-// The times of a request that waits for its run.
+// Times of a request that waits for its run.
 const (
 	waitMost  = 14*time.Minute + 30*time.Second // within the function's time-out
-	lookFirst = 20 * time.Millisecond           // reads of the run, should the signal of its end be another process's
+	lookFirst = 20 * time.Millisecond           // intervals of reading the run, in case another process signals its end
 	lookMost  = time.Second
 )
 
-// await returns the detail of a run when it has ended or has taken too long.
+// await returns the detail of a run after its end, or when it has taken too
+// long.
 func (s *service) await(ctx context.Context, id string) (*RunDetail, error) {
 	org := tenant.From(ctx).OrgID
 	woken, stop := s.hub.Wait(runstate.RunSignal(id))

@@ -9,11 +9,11 @@ import (
 	"millrace/shared/web/fn"
 )
 
-// name is the function's.
+// name is the name of the function.
 const name = "runs"
 
-// Spec describes the function. Its time-out leaves room for requests that wait
-// for their run.
+// Spec is the runs function. Its timeout leaves room for requests that wait for
+// their run.
 var Spec = fn.Spec{
 	Name:     name,
 	Doc:      "Accepts runs, shows, lists, compares, cancels and retries them, and pages through their logs.",

@@ -17,7 +17,7 @@ import (
 
 var discard = slog.New(slog.DiscardHandler)
 
-func TestExecuteAnswersWithTheFinishedRun(t *testing.T) {
+func TestExecuteReturnsFinishedRun(t *testing.T) {
 	t.Parallel()
 	w := live(t)
 	w.flow(t, "etl", "1", chain)
@@ -45,12 +45,12 @@ func TestExecuteAnswersWithTheFinishedRun(t *testing.T) {
 	assert.Equal(t, "SUCCEEDED", again.String(t, "status"))
 }
 
-func TestExecuteKeepsTheRequestOpen(t *testing.T) {
+func TestExecuteKeepsRequestOpen(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := idle(t)
 		w.flow(t, "etl", "1", chain)
-		go func() { // somebody cancels the run after 25 s
+		go func() { // the run is cancelled after 25 s
 			time.Sleep(25 * time.Second)
 			id := w.Do(t, w.A.Key, "GET", "/runs", nil).String(t, "items", 0, "run_id")
 			w.Do(t, w.A.Key, "POST", "/runs/"+id+"/cancel", nil).Require(t, 200)
@@ -71,8 +71,9 @@ func TestExecuteKeepsTheRequestOpen(t *testing.T) {
 	})
 }
 
-// The end of a run may be news of another process, which no signal brings.
-func TestExecuteLooksByItself(t *testing.T) {
+// TestExecuteReadsRunWithoutSignal ends a run in another process, which sends
+// no signal.
+func TestExecuteReadsRunWithoutSignal(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := idle(t)
@@ -88,7 +89,7 @@ func TestExecuteLooksByItself(t *testing.T) {
 	})
 }
 
-func TestAClientThatLeavesDoesNotStopTheRun(t *testing.T) {
+func TestRunContinuesAfterClientDisconnects(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := idle(t)

@@ -21,7 +21,7 @@ import (
 	"millrace/shared/web/fn"
 )
 
-// online is a live world whose http tasks may call the test's own servers.
+// online returns a live world whose http tasks may call the test's own servers.
 func online(t *testing.T) world {
 	t.Helper()
 	w := idle(t, localtest.Options{Config: fn.Config{Resident: true, AllowLoopback: true}})
@@ -29,7 +29,8 @@ func online(t *testing.T) world {
 	return w
 }
 
-// failing answers 500 to the first n calls, then 200, and counts.
+// failing responds with 500 to the first n calls, then with 200, and counts
+// calls.
 func failing(t *testing.T, n int32) (url string, calls *atomic.Int32) {
 	t.Helper()
 	calls = new(atomic.Int32)
@@ -59,7 +60,7 @@ func TestRunDetail(t *testing.T) {
 	t.Parallel()
 	w := live(t)
 	w.flow(t, "etl", "1", tasks(
-		transform("late", "tasks.each.output", after("each")), // defined before what it waits for
+		transform("late", "tasks.each.output", after("each")), // defined before its dependency
 		transform("each", "item * 10", after("list"), object{"map_over": "tasks.list.output"}),
 		transform("list", "[1, 2, 3]"),
 		transform("none", "1", object{"map_over": "[]"}),
@@ -94,7 +95,7 @@ func TestRunDetail(t *testing.T) {
 	}
 }
 
-func TestDetailOfAFailedRun(t *testing.T) {
+func TestDetailOfFailedRun(t *testing.T) {
 	t.Parallel()
 	w := online(t)
 	url, calls := failing(t, 9)
@@ -125,7 +126,7 @@ func TestDetailOfAFailedRun(t *testing.T) {
 	assert.Nil(t, d.TaskRuns[3].StartedAt)
 }
 
-// node puts a node's item, as a worker would leave it.
+// node stores a node's item, as a worker would.
 func (w world) node(t *testing.T, run string, n int, item runstate.Node) {
 	t.Helper()
 	item.Key = runstate.NodeKey(w.A.OrgID, run, engine.Node(n))
@@ -141,8 +142,8 @@ func (w world) become(t *testing.T, run string, status engine.Status, more ...ta
 	require.NoError(t, err)
 }
 
-// TestWhyTasksWait shows what is in the way of ready tasks, where that is known, and
-// of a run whose first task has not begun.
+// TestWhyTasksWait checks the reasons why ready tasks wait, if they are known,
+// and that of a run whose first task has not begun.
 func TestWhyTasksWait(t *testing.T) {
 	t.Parallel()
 	why := map[string]string{}
@@ -186,7 +187,7 @@ func text(s *string) string {
 	return *s
 }
 
-func TestStatusOfWhatHasNotRun(t *testing.T) {
+func TestStatusOfTasksNotRun(t *testing.T) {
 	t.Parallel()
 	w := idle(t)
 	w.flow(t, "etl", "1", object{
@@ -214,7 +215,7 @@ func TestStatusOfWhatHasNotRun(t *testing.T) {
 		{Attempt: 1, Status: engine.Failed, StartedAt: now, EndedAt: now + 5, ErrorType: "TaskFailedError", Error: "no"},
 	}})
 	w.node(t, id, 5, runstate.Node{Status: engine.Running, Attempt: 1, StartedAt: now, Width: &width})
-	w.node(t, id, 6, runstate.Node{OK: []int{3}}) // told of one dependency, decided by none
+	w.node(t, id, 6, runstate.Node{OK: []int{3}}) // notified by one dependency, not decided
 	w.node(t, id, 7, runstate.Node{OK: []int{3}}) // END: never shown
 	first := engine.NewPlan([]engine.TaskDef{{}, {Deps: []int{0}}, {Deps: []int{3}}, {}, {}, {Mapped: true}, {Deps: []int{3, 0}}}).Instance(5, 0)
 	w.node(t, id, int(first), runstate.Node{Status: engine.Reused, Attempt: 1, EndedAt: now, Output: "1"})
@@ -239,7 +240,7 @@ func TestStatusOfWhatHasNotRun(t *testing.T) {
 	assert.Nil(t, d.CancelledBy)
 }
 
-func TestOutputsBeyondTheAnswer(t *testing.T) {
+func TestOutputsTooLargeForResponse(t *testing.T) {
 	w := live(t)
 	w.flow(t, "big", "1", tasks(
 		transform("each", "params.text", object{"map_over": "params.list"}),
@@ -277,9 +278,9 @@ func TestOutputsBeyondTheAnswer(t *testing.T) {
 	assert.Equal(t, json.Number("1"), d.TaskRuns[41].Output, "there is room for it")
 }
 
-// TestOutputsOfTheObjectStoreAreInlined up to 1 MB in all, if they can be read
-// and are what the task's item says.
-func TestOutputsOfTheObjectStoreAreInlined(t *testing.T) {
+// TestOutputsInObjectStoreAreInlined checks that they are inlined up to 1 MB in
+// all, if they can be read and match the task's item.
+func TestOutputsInObjectStoreAreInlined(t *testing.T) {
 	t.Parallel()
 	w := idle(t, localtest.Options{Log: discard})
 	w.flow(t, "etl", "1", tasks(transform("a", "1"), transform("b", "1"), transform("c", "1"), transform("d", "1"), transform("e", "1"), transform("f", "1"), transform("g", "1")))
@@ -287,14 +288,14 @@ func TestOutputsOfTheObjectStoreAreInlined(t *testing.T) {
 	text := func(n int) string { return strings.Repeat("x", n) }
 	outputs := []struct {
 		stored string // the object; "" for none
-		size   int    // that the item says
+		size   int    // in the item
 		inline bool
 	}{
 		{`"` + text(300<<10) + `"`, 300<<10 + 2, true},
 		{`"` + text(600<<10) + `"`, 600<<10 + 2, true},
-		{`"` + text(200<<10) + `"`, 200<<10 + 2, false}, // no room is left
+		{`"` + text(200<<10) + `"`, 200<<10 + 2, false}, // does not fit
 		{``, 9, false},
-		{`"` + text(1<<10) + `"`, 9, false}, // larger than it says
+		{`"` + text(1<<10) + `"`, 9, false}, // larger than in its item
 		{`{"a":`, 5, false},
 		{`[1]`, 3, false}, // counts as 32 KB
 	}
@@ -324,7 +325,7 @@ func TestOutputsOfTheObjectStoreAreInlined(t *testing.T) {
 	}
 }
 
-func TestManyErrorMessagesAreCutShort(t *testing.T) {
+func TestManyErrorMessagesAreTruncated(t *testing.T) {
 	t.Parallel()
 	w := idle(t)
 	w.flow(t, "etl", "1", tasks(transform("each", "item", object{"map_over": "[1]"})))
