@@ -12,7 +12,7 @@ import (
 	"millrace/shared/web/httpapi"
 )
 
-// flowSpec is a flow_spec, which the registry reads.
+// flowSpec is a flow_spec, which the registry parses.
 type flowSpec = httpapi.Raw[flowspec.Spec]
 
 // FlowRegisterRequest is the body of POST /flows.
@@ -69,15 +69,15 @@ type FlowVersionListResponse struct {
 	Items []FlowVersionItem `json:"items"`
 }
 
-// DeletedFlow tells what was deleted.
+// DeletedFlow names what was deleted.
 type DeletedFlow struct {
 	Status          string `json:"status"`
 	FlowName        string `json:"flow_name"`
 	DeletedVersions int    `json:"deleted_versions"`
 }
 
-// DraftSourceRequest is the body of PUT /flows/{flow_name}/draft/source. What
-// is left out stays as it is.
+// DraftSourceRequest is the body of PUT /flows/{flow_name}/draft/source. Absent
+// fields are not changed.
 type DraftSourceRequest struct {
 	FlowSpec json.RawMessage   `json:"flow_spec,omitempty" doc:"The flow_spec under edit: an object, complete or not, or null"`
 	Source   map[string]string `json:"source,omitempty" doc:"All source files: text by file name, e.g. flow.py"`
@@ -115,7 +115,7 @@ type listQuery struct {
 
 type registerIn struct{ Body FlowRegisterRequest }
 
-// The bodies that the description shows.
+// Examples of request bodies.
 const (
 	registerExample = `{
   "flow_name": "daily-sales",

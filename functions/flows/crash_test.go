@@ -28,7 +28,7 @@ func actions(t *testing.T, env *localtest.Env, action, kind string) (n int) {
 	return n
 }
 
-func TestRegisteringSurvivesACrashAtEveryWrite(t *testing.T) {
+func TestRegistrationSurvivesCrashAtEveryWrite(t *testing.T) {
 	t.Parallel()
 	crash(t, func(t *testing.T, env *localtest.Env) {
 		register(t, env, "etl", "0", registrytest.Spec(0)).Require(t, 200)
@@ -42,7 +42,7 @@ func TestRegisteringSurvivesACrashAtEveryWrite(t *testing.T) {
 	})
 }
 
-func TestDeletingSurvivesACrashAtEveryWrite(t *testing.T) {
+func TestDeletionSurvivesCrashAtEveryWrite(t *testing.T) {
 	t.Parallel()
 	crash(t, func(t *testing.T, env *localtest.Env) {
 		for i, version := range []string{"1", "2", "3"} {
@@ -60,7 +60,7 @@ func TestDeletingSurvivesACrashAtEveryWrite(t *testing.T) {
 	})
 }
 
-func TestDraftSurvivesACrashAtEveryWrite(t *testing.T) {
+func TestDraftSurvivesCrashAtEveryWrite(t *testing.T) {
 	t.Parallel()
 	for name, text := range map[string]string{"small": "print('new')", "large": strings.Repeat("# new\n", 10_000)} {
 		t.Run(name, func(t *testing.T) {

@@ -23,7 +23,7 @@ import (
 
 const draftPath = "/flows/etl/draft/source"
 
-func TestDraftIsCopiedFromTheLatestVersion(t *testing.T) {
+func TestDraftIsCopiedFromLatestVersion(t *testing.T) {
 	t.Parallel()
 	env := localtest.New(t, flows.Spec)
 	key := registrytest.PutArtifact(t, env.Deps.Blob, env.A.OrgID, "etl", "1", map[string]string{
@@ -43,7 +43,7 @@ func TestDraftIsCopiedFromTheLatestVersion(t *testing.T) {
 	assert.JSONEq(t, registrytest.PythonSpec, string(must(json.Marshal(draft.Get(t, "flow_spec")))))
 	assert.JSONEq(t, string(draft.Body), string(env.Do(t, env.A.Key, "GET", draftPath, nil).Require(t, 200).Body))
 
-	audited(t, env, 0, func() { // again: the same draft
+	audited(t, env, 0, func() { // once more: the same draft
 		assert.JSONEq(t, string(draft.Body), string(env.Do(t, env.A.Key, "POST", "/flows/etl/draft", nil).Require(t, 200).Body))
 	})
 	registrytest.Register(t, storeOf(env), env.A.OrgID, "etl", "2", registrytest.Spec(2), "")
@@ -82,9 +82,9 @@ func TestDraftIsEdited(t *testing.T) {
 	}
 }
 
-// TestDraftStoredByAnEarlierVersion: a draft whose item has a revision of the kind
-// that drafts had, and does not tell who made it, is read and edited.
-func TestDraftStoredByAnEarlierVersion(t *testing.T) {
+// TestDraftStoredByEarlierVersion reads and edits a draft whose item has the
+// revision of earlier versions, and no author.
+func TestDraftStoredByEarlierVersion(t *testing.T) {
 	t.Parallel()
 	env := localtest.New(t, flows.Spec)
 	key, created := table.Key{PK: env.A.OrgID + "#flow#etl", SK: "draft"}, clock.ToMillis(env.Clock.Now().Add(-time.Hour))
@@ -106,7 +106,7 @@ func TestDraftStoredByAnEarlierVersion(t *testing.T) {
 	again := env.Do(t, env.A.Key, "PUT", draftPath, object{"source": object{"c.py": "3"}, "etag": edited.String(t, "etag")}).Require(t, 200)
 	assert.Equal(t, object{"c.py": "3"}, again.Get(t, "source"))
 	entries := env.Audit(t, env.A.OrgID)
-	first := entries[slices.IndexFunc(entries, func(r audit.Record) bool { // both of one millisecond, perhaps
+	first := entries[slices.IndexFunc(entries, func(r audit.Record) bool { // both of one millisecond, possibly
 		return r.ResourceType == "flow_draft" && strings.Contains(r.Before, `"etag":"1"`)
 	})]
 	assert.Equal(t, []string{"update", "etl"}, []string{first.Action, first.ResourceID})
@@ -114,9 +114,9 @@ func TestDraftStoredByAnEarlierVersion(t *testing.T) {
 	assert.Contains(t, first.After, edited.String(t, "etag"))
 }
 
-// TestEditsOfOneDraftAreMadeOneByOne: without an etag nobody is told that others
-// edit the draft as well, and what they did not edit stays.
-func TestEditsOfOneDraftAreMadeOneByOne(t *testing.T) {
+// TestEditsOfDraftAreSerialized checks that without an etag concurrent edits
+// all succeed, and keep what they do not change.
+func TestEditsOfDraftAreSerialized(t *testing.T) {
 	t.Parallel()
 	env := localtest.New(t, flows.Spec)
 	env.Do(t, env.A.Key, "POST", "/flows/etl/draft", nil).Require(t, 200)
@@ -139,7 +139,7 @@ func TestEditsOfOneDraftAreMadeOneByOne(t *testing.T) {
 	assert.Len(t, found, 1, "no object is left behind")
 }
 
-func TestLargeDraftLivesInTheObjectStore(t *testing.T) {
+func TestLargeDraftIsStoredAsObject(t *testing.T) {
 	t.Parallel()
 	env := localtest.New(t, flows.Spec)
 	register(t, env, "etl", "1", registrytest.Spec(1)).Require(t, 200)
@@ -164,7 +164,7 @@ func TestLargeDraftLivesInTheObjectStore(t *testing.T) {
 	env.Do(t, env.A.Key, "GET", draftPath, nil).Require(t, 404)
 }
 
-func TestBadDraftsAreRefused(t *testing.T) {
+func TestInvalidDraftsAreRejected(t *testing.T) {
 	t.Parallel()
 	env := localtest.New(t, flows.Spec)
 	env.Do(t, env.A.Key, "POST", "/flows/etl/draft", nil).Require(t, 200)

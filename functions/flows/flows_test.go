@@ -25,7 +25,7 @@ func storeOf(env *localtest.Env) registry.Store {
 	return registrytest.Store(env.Deps.Table, env.Deps.Blob, env.Clock)
 }
 
-// registration is a body of POST /flows.
+// registration returns a body of POST /flows.
 func registration(flow, version, spec string, more ...object) object {
 	body := object{"flow_name": flow, "flow_version": version, "flow_spec": json.RawMessage(spec)}
 	for _, m := range more {
@@ -41,7 +41,8 @@ func register(t *testing.T, env *localtest.Env, flow, version, spec string, more
 	return env.Do(t, env.A.Key, "POST", "/flows", registration(flow, version, spec, more...))
 }
 
-// audited runs do and asserts how many audit entries workspace A got by it.
+// audited calls do and asserts the number of audit entries that it adds in
+// workspace A.
 func audited(t *testing.T, env *localtest.Env, n int, do func()) {
 	t.Helper()
 	before := env.AuditCount(t, env.A.OrgID)
@@ -71,7 +72,7 @@ func TestAccess(t *testing.T) {
 	}
 }
 
-func TestVersionsAreStringsAndTheNewestRegisteredIsLatest(t *testing.T) {
+func TestLatestVersionIsNewestRegistration(t *testing.T) {
 	t.Parallel()
 	env := localtest.New(t, flows.Spec)
 	audited(t, env, 3, func() {
@@ -173,7 +174,7 @@ func TestRegisteringAgain(t *testing.T) {
 	assert.Equal(t, "2", env.Do(t, env.A.Key, "GET", "/flows/etl/latest", nil).String(t, "flow_version"))
 }
 
-func TestRegisterListsEveryFault(t *testing.T) {
+func TestRegistrationErrorListsAllViolations(t *testing.T) {
 	t.Parallel()
 	env := localtest.New(t, flows.Spec)
 	many := object{}
@@ -231,7 +232,7 @@ func TestRegisterListsEveryFault(t *testing.T) {
 	assert.Empty(t, env.Do(t, env.A.Key, "GET", "/flows", nil).Items(t))
 }
 
-func TestNamesHave128Characters(t *testing.T) {
+func TestNamesHaveAtMost128Characters(t *testing.T) {
 	t.Parallel()
 	env := localtest.New(t, flows.Spec)
 	name := strings.Repeat("n", 128)
@@ -263,7 +264,7 @@ func TestUnsupportedRuntimeIs400(t *testing.T) {
 	assert.Equal(t, "python", res.String(t, "default_executor"))
 }
 
-func TestListPagesByNameAndFiltersByEnvironment(t *testing.T) {
+func TestListPaginatesByNameAndFiltersByEnvironment(t *testing.T) {
 	t.Parallel()
 	env := localtest.New(t, flows.Spec)
 	s := storeOf(env)
@@ -272,7 +273,7 @@ func TestListPagesByNameAndFiltersByEnvironment(t *testing.T) {
 		flow := fmt.Sprintf("flow-%02d", i)
 		registrytest.Register(t, s, env.A.OrgID, flow, "1", registrytest.Spec(i), "")
 		all = append(all, flow)
-		for d := range i % 4 { // none, one, two or three deployments, some elsewhere
+		for d := range i % 4 { // none, one, two or three deployments, some in other environments
 			environment := "prod"
 			if d == 1 {
 				environment = "dev"
@@ -338,13 +339,13 @@ func TestBadCursorIs400(t *testing.T) {
 	}
 }
 
-func TestDeletingNeedsFlowsWriteNotFlowsDelete(t *testing.T) {
+func TestDeletionNeedsFlowsWriteNotFlowsDelete(t *testing.T) {
 	t.Parallel()
 	env := localtest.New(t, flows.Spec)
 	register(t, env, "etl", "1", registrytest.Spec(1)).Require(t, 200)
 	onlyDelete := env.Key(t, env.A, string(tenant.FlowsDelete), string(tenant.FlowsRead))
 	env.Do(t, onlyDelete, "DELETE", "/flows/etl", nil).Require(t, 403)
-	developer := env.User(t, env.A, tenant.Developer) // may write, may not flows.delete
+	developer := env.User(t, env.A, tenant.Developer) // has flows.write, but not flows.delete
 	audited(t, env, 1, func() {
 		res := env.Do(t, developer, "DELETE", "/flows/etl", nil).Require(t, 200)
 		assert.Equal(t, "deleted", res.String(t, "status"))
@@ -352,7 +353,7 @@ func TestDeletingNeedsFlowsWriteNotFlowsDelete(t *testing.T) {
 	env.Do(t, developer, "DELETE", "/flows/etl", nil).Require(t, 404)
 }
 
-func TestDeletingNamesWhatIsInTheWay(t *testing.T) {
+func TestDeletionErrorNamesDependents(t *testing.T) {
 	t.Parallel()
 	env := localtest.New(t, flows.Spec)
 	s := storeOf(env)
@@ -409,8 +410,8 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// crash repeats a call, breaking the table at each of its writes in turn,
-// before and after it, and hands every survivor to check.
+// crash repeats a call. It makes each write of the table fail in turn, before
+// and after it is executed, and calls check each time.
 func crash(t *testing.T, prepare func(*testing.T, *localtest.Env), call func(*testing.T, *localtest.Env) *localtest.Response, check func(*testing.T, *localtest.Env, *localtest.Response)) {
 	t.Helper()
 	for _, fault := range []registrytest.Fault{registrytest.Before, registrytest.After} {

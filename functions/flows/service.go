@@ -18,7 +18,7 @@ import (
 	"millrace/shared/web/httpapi"
 )
 
-// service holds the rules of flows.
+// service implements the rules of flows.
 type service struct {
 	store   registry.Store
 	drafts  record.Set[draft, *draft]
@@ -79,7 +79,7 @@ func (s *service) runtime(reg *registry.Registration, in *FlowRegisterRequest) e
 	return nil
 }
 
-// artifact makes sure that the code is there and is a fit zip.
+// artifact checks that the code exists and is a valid zip.
 func (s *service) artifact(ctx context.Context, key string) error {
 	if key == "" {
 		return nil
@@ -94,7 +94,7 @@ func (s *service) artifact(ctx context.Context, key string) error {
 	return sandbox.Check(blob.NewReaderAt(ctx, s.store.Blob, key, obj.Size), obj.Size)
 }
 
-// list pages through flows. Errors: errs.Invalid for a bad cursor.
+// list lists flows page by page. Errors: errs.Invalid for a bad cursor.
 func (s *service) list(ctx context.Context, in *listQuery) (FlowListResponse, error) {
 	org := tenant.From(ctx).OrgID
 	after, err := s.cursors.Open(ctx, in)
@@ -121,17 +121,18 @@ func (s *service) list(ctx context.Context, in *listQuery) (FlowListResponse, er
 	return out, nil
 }
 
-// latest shows the version registered last. Errors: errs.NotFound.
+// latest returns the newest version. Errors: errs.NotFound.
 func (s *service) latest(ctx context.Context, in *flowPath) (FlowDetailResponse, error) {
 	return s.detail(ctx, in.FlowName, "")
 }
 
-// version shows a version. Errors: errs.NotFound.
+// version returns a version. Errors: errs.NotFound.
 func (s *service) version(ctx context.Context, in *versionPath) (FlowDetailResponse, error) {
 	return s.detail(ctx, in.FlowName, in.FlowVersion)
 }
 
-// detail shows a version, the latest if none is named. Errors: errs.NotFound.
+// detail returns a version, the latest if version is empty. Errors:
+// errs.NotFound.
 func (s *service) detail(ctx context.Context, flow, version string) (FlowDetailResponse, error) {
 	org := tenant.From(ctx).OrgID
 	head, err := registry.GetFlow(ctx, s.store.Table, org, flow)
@@ -171,8 +172,8 @@ func (s *service) versions(ctx context.Context, in *flowPath) (FlowVersionListRe
 	return out, nil
 }
 
-// delete deletes a flow with its draft. Errors: errs.NotFound; errs.Conflict
-// while something depends on it.
+// delete deletes a flow with its draft. Errors: errs.NotFound; errs.Conflict if
+// it has dependents.
 func (s *service) delete(ctx context.Context, in *flowPath) (DeletedFlow, error) {
 	flow := in.FlowName
 	old, _, err := s.drafts.Find(ctx, flow)

@@ -16,7 +16,7 @@ import (
 	"millrace/shared/run/registry"
 )
 
-// MaxDraftBytes bounds a draft's content, as JSON.
+// MaxDraftBytes is the largest content of a draft, as JSON.
 const MaxDraftBytes = 3 << 20
 
 const (
@@ -24,13 +24,13 @@ const (
 	maxFileName   = 512 // bytes
 )
 
-// content is what is edited.
+// content is the editable part of a draft.
 type content struct {
 	FlowSpec json.RawMessage   `json:"flow_spec"` // an object, or null
 	Source   map[string]string `json:"source"`    // text by file name
 }
 
-// draftCreate makes the flow's draft, or returns the one that has been edited.
+// draftCreate creates the flow's draft, or returns the existing one.
 func (s *service) draftCreate(ctx context.Context, in *flowPath) (DraftResponse, error) {
 	return s.saveDraft(ctx, in.FlowName, func(now *draft) (draft, content, error) {
 		if now != nil && now.ETag != now.BaseETag {
@@ -45,7 +45,7 @@ func (s *service) draftCreate(ctx context.Context, in *flowPath) (DraftResponse,
 	})
 }
 
-// fromLatest copies the latest version; without one the draft is empty.
+// fromLatest copies the latest version. Without one the draft is empty.
 func (s *service) fromLatest(ctx context.Context, flow string) (content, draft, error) {
 	org := tenant.From(ctx).OrgID
 	next := draft{FlowName: flow}
@@ -68,7 +68,7 @@ func (s *service) fromLatest(ctx context.Context, flow string) (content, draft, 
 	return fresh, next, err
 }
 
-// draftRead shows the draft. Errors: errs.NotFound.
+// draftRead returns the draft. Errors: errs.NotFound.
 func (s *service) draftRead(ctx context.Context, in *flowPath) (out DraftResponse, err error) {
 	err = record.Retry(ctx, "the draft", func() error {
 		d, found, err := s.drafts.Find(ctx, in.FlowName)
@@ -85,9 +85,9 @@ func (s *service) draftRead(ctx context.Context, in *flowPath) (out DraftRespons
 	return out, err
 }
 
-// draftWrite changes the draft; what the body leaves out stays. Errors:
+// draftWrite changes the fields of the draft that the body contains. Errors:
 // errs.NotFound; errs.Conflict if the body's etag is not the draft's;
-// errs.Unprocessable for a source that no artifact could hold.
+// errs.Unprocessable for a source that no artifact could contain.
 func (s *service) draftWrite(ctx context.Context, req *draftIn) (DraftResponse, error) {
 	flow, in := req.FlowName, &req.Body
 	if err := in.check(); err != nil {
@@ -117,15 +117,15 @@ func (s *service) draftWrite(ctx context.Context, req *draftIn) (DraftResponse, 
 	})
 }
 
-// saveDraft makes a flow's draft what edit says, given what it is, nil if there is
-// none; a draft of the same etag and base stays as it is. A large content goes to
-// the object store under a name of its own first, so that a crash leaves the old
-// one whole.
+// saveDraft replaces a flow's draft by the result of edit, which gets the
+// current one, nil if there is none. A draft with the same etag and base is not
+// written. A large content is stored first, in an object with a new name, so
+// that a crash leaves the old content intact.
 func (s *service) saveDraft(ctx context.Context, flow string, edit func(now *draft) (draft, content, error)) (DraftResponse, error) {
 	var c content
-	var written string // the object of the last try
+	var written string // object of the last attempt
 	out, err := s.drafts.Write(ctx, flow, record.Change[draft]{Next: func(now *draft) (draft, error) {
-		s.dropObject(ctx, written) // others were first
+		s.dropObject(ctx, written) // a concurrent edit was first
 		written = ""
 		next, edited, err := edit(now)
 		if err != nil {
@@ -142,7 +142,7 @@ func (s *service) saveDraft(ctx context.Context, flow string, edit func(now *dra
 	switch code := errs.CodeOf(err); {
 	case code == errs.TooMany || code == errs.Conflict:
 		s.dropObject(ctx, written)
-	case err != nil: // it may have been written all the same, so its object stays
+	case err != nil: // the write may have succeeded, so its object is kept
 	case out.Changed:
 		s.dropObject(ctx, out.Before.ObjectKey)
 	}
@@ -169,7 +169,7 @@ func noDraft(flow string) error {
 	return errs.New(errs.NotFound, "Flow '%s' has no draft; POST /flows/%s/draft makes one", flow, flow)
 }
 
-// check refuses what could not stand in an artifact.
+// check rejects files that an artifact could not contain.
 func (in *DraftSourceRequest) check() error {
 	var faults []errs.Detail
 	bad := func(loc []any, input any, msg string) {

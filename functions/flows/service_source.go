@@ -15,16 +15,17 @@ import (
 	"millrace/shared/run/sandbox"
 )
 
-// What of an artifact comes into a draft: text files up to a size, until
-// together they are half of what a draft may have, so that there is room to edit.
+// Limits of the files of an artifact that are copied to a draft: text files up
+// to a size, until they are half of the largest draft, so that there is room to
+// edit.
 const (
 	maxSourceFile = 256 << 10
 	maxSource     = MaxDraftBytes / 2
 	maxOmitted    = 100 // names of files left out
 )
 
-// sourceOf reads the text files of an artifact by name; the names of the others
-// are omitted. Without an artifact there is no source.
+// sourceOf returns the text files of an artifact by name, and the names of its
+// other files. Without an artifact there is no source.
 func (s *service) sourceOf(ctx context.Context, key string) (source map[string]string, omitted []string, err error) {
 	source = map[string]string{}
 	if key == "" {
@@ -32,7 +33,7 @@ func (s *service) sourceOf(ctx context.Context, key string) (source map[string]s
 	}
 	obj, err := s.store.Blob.Head(ctx, key)
 	if errors.Is(err, blob.ErrNotFound) {
-		return source, nil, nil // removed by hand: the spec can still be edited
+		return source, nil, nil // the artifact was deleted manually; the spec can still be edited
 	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("read artifact: %w", err)
@@ -67,13 +68,14 @@ func (s *service) sourceOf(ctx context.Context, key string) (source map[string]s
 	return source, omitted, nil
 }
 
-// damaged tells a fault of the zip from one of the store behind it.
+// damaged distinguishes an error of the zip from one of the store.
 func damaged(err error) bool {
 	_, corrupt := errors.AsType[flate.CorruptInputError](err)
 	return corrupt || errors.Is(err, zip.ErrChecksum) || errors.Is(err, zip.ErrFormat) || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
-// textOf reads a file of up to limit bytes; nil if it is larger, damaged or not text.
+// textOf returns the text of a file of up to limit bytes, nil if it is larger,
+// damaged or not text.
 func textOf(f *zip.File, limit int) ([]byte, error) {
 	if f.UncompressedSize64 > uint64(limit) {
 		return nil, nil
@@ -97,7 +99,7 @@ func textOf(f *zip.File, limit int) ([]byte, error) {
 	return text, nil
 }
 
-// summaries lists a flow's tasks in the order of the spec.
+// summaries returns a flow's tasks in the order of the spec.
 func summaries(flow *flowspec.Flow) []TaskSummary {
 	out := make([]TaskSummary, len(flow.Tasks))
 	for i, t := range flow.Tasks {

@@ -1,5 +1,5 @@
-// Package flows is the function that registers flows, shows their versions,
-// deletes them, and keeps the draft under edit of each.
+// Package flows is the function that registers flows, shows and deletes their
+// versions, and stores the draft of each.
 package flows
 
 import (
@@ -8,10 +8,10 @@ import (
 	"millrace/shared/web/fn"
 )
 
-// name is the function's.
+// name is the name of the function.
 const name = "flows"
 
-// Spec describes the function.
+// Spec is the flows function.
 var Spec = fn.Spec{
 	Name:     name,
 	Doc:      "Registers flows, lists and deletes them, and keeps their drafts.",

@@ -15,14 +15,14 @@ import (
 	"millrace/shared/run/registry"
 )
 
-// draft is a flow's draft as stored; its content lies in the item or, over
-// registry.InlineBytes, in an object.
+// draft is a flow's draft as stored. Its content is in the item, or in an
+// object if it is over registry.InlineBytes.
 type draft struct {
 	record.Meta
 	table.ListEntries
 	FlowName    string   `table:"flow_name"`
 	BaseVersion string   `table:"base_version,omitempty"` // the version it was copied from
-	BaseETag    string   `table:"base_etag"`              // of the copy: an edited draft has another
+	BaseETag    string   `table:"base_etag"`              // of the copied content; an edited draft has another etag
 	ETag        string   `table:"etag"`
 	Size        int      `table:"size"` // bytes of the content as JSON
 	Files       int      `table:"files"`
@@ -31,14 +31,14 @@ type draft struct {
 	ObjectKey   string   `table:"object_key,omitempty"`
 }
 
-// Audited is what audit entries show: never the source itself.
+// Audited returns the draft as audit entries show it: without the source.
 func (d *draft) Audited() any {
 	return map[string]any{
 		"flow_name": d.FlowName, "base_version": d.BaseVersion, "etag": d.ETag, "size": d.Size, "files": d.Files,
 	}
 }
 
-// drafts are the drafts of flows, by flow.
+// drafts is the record kind of drafts, by flow.
 var drafts = record.Kind{
 	Folder: "drafts", In: table.ByList, Type: "flow_draft", Noun: "The draft of flow", Limit: quota.Drafts,
 	At: registry.DraftKey,
@@ -56,7 +56,7 @@ func (d *draft) response(c content) DraftResponse {
 	return out
 }
 
-// fill puts a content into a draft, a large one into an object of its own.
+// fill sets the content of a draft and stores a large one in an object.
 func (s *service) fill(ctx context.Context, d *draft, c content) error {
 	data, err := json.Marshal(c)
 	if err != nil {
@@ -78,8 +78,8 @@ func (s *service) fill(ctx context.Context, d *draft, c content) error {
 	return nil
 }
 
-// contentOf reads what a draft holds. Errors: table.ErrConditionFailed if others
-// changed the draft since it was read, and its object is gone.
+// contentOf returns the content of a draft. Errors: table.ErrConditionFailed if
+// the draft was changed since it was read, and its object was deleted.
 func (s *service) contentOf(ctx context.Context, d *draft) (content, error) {
 	data := []byte(d.Content)
 	if d.ObjectKey != "" {
@@ -100,8 +100,8 @@ func (s *service) contentOf(ctx context.Context, d *draft) (content, error) {
 	return c, nil
 }
 
-// dropObject removes an object that nothing refers to; a failure leaves it
-// behind and is only logged.
+// dropObject deletes an object that nothing refers to. A failure is only
+// logged.
 func (s *service) dropObject(ctx context.Context, key string) {
 	if key == "" {
 		return
