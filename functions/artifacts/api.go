@@ -7,7 +7,7 @@ import (
 	"millrace/shared/web/httpapi"
 )
 
-// flowSpec is a flow_spec, which the registry reads.
+// flowSpec is a flow_spec, which the registry parses.
 type flowSpec = httpapi.Raw[flowspec.Spec]
 
 // InitiateUploadRequest is the body of POST /artifacts/initiate.
@@ -19,7 +19,7 @@ type InitiateUploadRequest struct {
 	ContentType *string `json:"content_type,omitempty" maxLength:"128" doc:"application/zip by default"`
 }
 
-// InitiateUploadResponse says where to send the parts.
+// InitiateUploadResponse has the URLs to send the parts to.
 type InitiateUploadResponse struct {
 	UploadID    string       `json:"upload_id"`
 	ArtifactKey string       `json:"artifact_key"`
@@ -28,13 +28,13 @@ type InitiateUploadResponse struct {
 	ExpiresAt   string       `json:"expires_at" format:"date-time" doc:"Until when the URLs are valid"`
 }
 
-// UploadPart is where one part goes.
+// UploadPart is the URL of one part.
 type UploadPart struct {
 	PartNumber int    `json:"part_number"`
 	UploadURL  string `json:"upload_url" doc:"PUT the part's bytes here, without credentials; the answer's ETag belongs to the completion"`
 }
 
-// CompletedPart is a part as the object store answered it.
+// CompletedPart is a part as the object store acknowledged it.
 type CompletedPart struct {
 	PartNumber int    `json:"part_number" minimum:"1" maximum:"10000" example:"1"`
 	ETag       string `json:"etag" minLength:"1" maxLength:"256" example:"9b2cf535f27731c974343645a3985328" doc:"The ETag header of the part's answer, with or without quotes"`
@@ -61,7 +61,7 @@ type CompleteUploadRequest struct {
 	Tags            map[string]string `json:"tags,omitempty" doc:"Up to 50"`
 }
 
-// CompleteUploadResponse is what was registered and deployed.
+// CompleteUploadResponse is the registered version and its deployment.
 type CompleteUploadResponse struct {
 	ArtifactStoreURI  string `json:"artifact_store_uri"`
 	FlowName          string `json:"flow_name"`

@@ -31,8 +31,8 @@ func initiate(t *testing.T, env *localtest.Env, version string, size int) *local
 	return env.Do(t, env.A.Key, "POST", "/artifacts/initiate", object{"flow_name": "etl", "flow_version": version, "size_bytes": size, "file_name": "etl.zip"})
 }
 
-// send puts the parts to their URLs, as a client does, and returns them for the
-// completion.
+// send sends the parts to their URLs, as a client does, and returns them for
+// the completion.
 func send(t *testing.T, begun *localtest.Response, data []byte) []object {
 	t.Helper()
 	size := int(must(begun.Get(t, "part_size").(json.Number).Int64()))
@@ -48,7 +48,7 @@ func send(t *testing.T, begun *localtest.Response, data []byte) []object {
 	return parts
 }
 
-// completion is a body of POST /artifacts/complete.
+// completion returns a body of POST /artifacts/complete.
 func completion(t *testing.T, begun *localtest.Response, version string, parts []object, more ...object) object {
 	t.Helper()
 	body := object{
@@ -66,7 +66,7 @@ func complete(t *testing.T, env *localtest.Env, body object) *localtest.Response
 	return env.Do(t, env.A.Key, "POST", "/artifacts/complete", body)
 }
 
-// upload takes a zip all the way.
+// upload initiates and completes the upload of a zip.
 func upload(t *testing.T, env *localtest.Env, version string, data []byte, more ...object) *localtest.Response {
 	t.Helper()
 	begun := initiate(t, env, version, len(data)).Require(t, 200)
@@ -134,7 +134,7 @@ func TestUploadRegistersAndDeploys(t *testing.T) {
 
 	sum := sha256.Sum256(data)
 	key := begun.String(t, "artifact_key")
-	// Flow 2: what the answer holds.
+	// The complete response.
 	assert.Equal(t, object{
 		"artifact_store_uri": registry.ArtifactURI(key), "flow_name": "etl", "flow_version": "1", "deployment_name": "etl-prod",
 		"code_hash": hex.EncodeToString(sum[:]), "deployment_version": json.Number("1"), "environment": "default",
@@ -152,7 +152,7 @@ func TestUploadRegistersAndDeploys(t *testing.T) {
 	assert.Equal(t, []any{"1", key}, []any{v.FlowVersion, v.ArtifactKey})
 }
 
-func TestCompletingTwiceGivesTheSameAnswer(t *testing.T) {
+func TestRepeatedCompletionReturnsSameResponse(t *testing.T) {
 	t.Parallel()
 	env := localtest.New(t, artifacts.Spec)
 	data := registrytest.Zip(t, files)
@@ -167,7 +167,7 @@ func TestCompletingTwiceGivesTheSameAnswer(t *testing.T) {
 	})
 }
 
-func TestRedeployingRaisesTheDeploymentVersion(t *testing.T) {
+func TestRedeploymentIncrementsDeploymentVersion(t *testing.T) {
 	t.Parallel()
 	env := localtest.New(t, artifacts.Spec)
 	upload(t, env, "1", registrytest.Zip(t, files), object{"execution_mode": "large", "environment": "prod"}).Require(t, 200)
@@ -177,7 +177,7 @@ func TestRedeployingRaisesTheDeploymentVersion(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, []string{"2", "large", "prod"}, []string{d.FlowVersion, d.ExecutionMode, d.Environment}, "what is left out stays")
 
-	// The same code again under version 1: the version is what it was, and deployed.
+	// The same code again as version 1: the version is unchanged, and deployed.
 	again := upload(t, env, "1", registrytest.Zip(t, files)).Require(t, 200)
 	assert.Equal(t, json.Number("3"), again.Get(t, "deployment_version"))
 	objects, _, err := env.Deps.Blob.List(t.Context(), env.A.OrgID+"/artifacts/etl/1/", "", 0)
@@ -185,7 +185,7 @@ func TestRedeployingRaisesTheDeploymentVersion(t *testing.T) {
 	require.Len(t, objects, 1, "the second copy is not kept")
 	assert.Equal(t, again.String(t, "artifact_store_uri"), registry.ArtifactURI(objects[0].Key))
 
-	// Other code under version 1 is refused, and can be aborted.
+	// Other code as version 1 is rejected, and can be aborted.
 	other := registrytest.Zip(t, map[string]string{"flow.py": "def main(): return 2", "flow_spec.json": registrytest.PythonSpec})
 	begun := initiate(t, env, "1", len(other)).Require(t, 200)
 	audited(t, env, 0, func() { complete(t, env, completion(t, begun, "1", send(t, begun, other))).Require(t, 409) })
@@ -205,10 +205,10 @@ func TestUploadsResumeWhileURLsAreValid(t *testing.T) {
 	for _, field := range []string{"upload_id", "artifact_key", "expires_at"} {
 		assert.Equal(t, begun.String(t, field), again.String(t, field), field)
 	}
-	// Another version is an upload of its own.
+	// Another version has an upload of its own.
 	assert.NotEqual(t, begun.String(t, "artifact_key"), initiate(t, env, "2", len(data)).Require(t, 200).String(t, "artifact_key"))
 	complete(t, env, completion(t, again, "1", parts)).Require(t, 200)
-	// A completed one is not resumed.
+	// A completed upload is not resumed.
 	assert.NotEqual(t, begun.String(t, "upload_id"), initiate(t, env, "1", len(data)).Require(t, 200).String(t, "upload_id"))
 }
 
@@ -229,7 +229,7 @@ func TestAbandonedUploadsAreAbortedFirst(t *testing.T) {
 			old := initiate(t, env, "1", len(data)).Require(t, 200)
 			parts := send(t, old, data)
 			var fresh *localtest.Response
-			audited(t, env, 2, func() { fresh = begin(t, env, len(data)).Require(t, 200) }) // an abort and a beginning
+			audited(t, env, 2, func() { fresh = begin(t, env, len(data)).Require(t, 200) }) // an abort and an initiation
 			assert.NotEqual(t, old.String(t, "upload_id"), fresh.String(t, "upload_id"))
 			complete(t, env, completion(t, old, "1", parts)).Require(t, 409)
 			_, err := env.Deps.Blob.CompleteMultipart(t.Context(), old.String(t, "artifact_key"), old.String(t, "upload_id"),
@@ -257,7 +257,7 @@ func TestUploadsOfOtherWorkspacesAre403(t *testing.T) {
 		// One's own key with the other's upload_id.
 		body["artifact_key"] = mine.String(t, "artifact_key")
 		env.Do(t, env.B.Key, "POST", "/artifacts/complete", body).Require(t, 403)
-		// One's own, but never begun.
+		// One's own, but never initiated.
 		body["artifact_key"] = env.B.OrgID + "/artifacts/etl/1/01NOTHING.zip"
 		env.Do(t, env.B.Key, "POST", "/artifacts/complete", body).Require(t, 404)
 	})
@@ -267,7 +267,7 @@ func TestUploadsOfOtherWorkspacesAre403(t *testing.T) {
 	complete(t, env, body).Require(t, 200)
 }
 
-func TestAbortOfAnUploadIs204AndRepeatable(t *testing.T) {
+func TestAbortIs204AndRepeatable(t *testing.T) {
 	t.Parallel()
 	env := localtest.New(t, artifacts.Spec)
 	data := registrytest.Zip(t, files)

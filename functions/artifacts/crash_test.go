@@ -34,8 +34,8 @@ func count(t *testing.T, env *localtest.Env, action string) (n int) {
 	return n
 }
 
-// everyCrash calls try for each place to crash until the call it makes no
-// longer meets one, which try reports.
+// everyCrash calls try with each crash until the call under test makes no such
+// write any more, which try reports.
 func everyCrash(t *testing.T, try func(n int, fault registrytest.Fault) (met bool)) {
 	t.Helper()
 	for _, fault := range []registrytest.Fault{registrytest.Before, registrytest.After} {
@@ -47,7 +47,7 @@ func everyCrash(t *testing.T, try func(n int, fault registrytest.Fault) (met boo
 	}
 }
 
-func TestCompletingSurvivesACrashAtEveryWrite(t *testing.T) {
+func TestCompletionSurvivesCrashAtEveryWrite(t *testing.T) {
 	t.Parallel()
 	everyCrash(t, func(n int, fault registrytest.Fault) bool {
 		env, faults := breakable(t)
@@ -72,7 +72,7 @@ func TestCompletingSurvivesACrashAtEveryWrite(t *testing.T) {
 	})
 }
 
-func TestRefusingSurvivesACrashAtEveryWrite(t *testing.T) {
+func TestRejectionSurvivesCrashAtEveryWrite(t *testing.T) {
 	t.Parallel()
 	everyCrash(t, func(n int, fault registrytest.Fault) bool {
 		env, faults := breakable(t)
@@ -88,7 +88,7 @@ func TestRefusingSurvivesACrashAtEveryWrite(t *testing.T) {
 	})
 }
 
-func TestInitiatingSurvivesACrashAtEveryWrite(t *testing.T) {
+func TestInitiationSurvivesCrashAtEveryWrite(t *testing.T) {
 	t.Parallel()
 	everyCrash(t, func(n int, fault registrytest.Fault) bool {
 		env, faults := breakable(t)
@@ -105,7 +105,7 @@ func TestInitiatingSurvivesACrashAtEveryWrite(t *testing.T) {
 	})
 }
 
-func TestAbortingSurvivesACrashAtEveryWrite(t *testing.T) {
+func TestAbortSurvivesCrashAtEveryWrite(t *testing.T) {
 	t.Parallel()
 	everyCrash(t, func(n int, fault registrytest.Fault) bool {
 		env, faults := breakable(t)
@@ -122,7 +122,7 @@ func TestAbortingSurvivesACrashAtEveryWrite(t *testing.T) {
 	})
 }
 
-func TestRacingCompletionsAnswerAlike(t *testing.T) {
+func TestConcurrentCompletionsRespondAlike(t *testing.T) {
 	t.Parallel()
 	env := localtest.New(t, artifacts.Spec)
 	data := registrytest.Zip(t, files)
@@ -141,7 +141,7 @@ func TestRacingCompletionsAnswerAlike(t *testing.T) {
 	assert.Equal(t, 1, count(t, env, "deploy"))
 }
 
-func TestACompletionRacingAnAbortEndsOneWay(t *testing.T) {
+func TestConcurrentCompletionAndAbortHaveOneResult(t *testing.T) {
 	t.Parallel()
 	for range 8 {
 		env := localtest.New(t, artifacts.Spec)

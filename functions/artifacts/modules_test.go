@@ -13,9 +13,10 @@ import (
 	"millrace/shared/run/registry/registrytest"
 )
 
-// TestARefusedDeployIsNotResumed: after a completion that was refused when the parts
-// had been put together, the same upload takes no parts; the next one is new.
-func TestARefusedDeployIsNotResumed(t *testing.T) {
+// TestRejectedUploadIsNotResumed checks that after a completion that was
+// rejected when the parts had been assembled, the same upload accepts no parts,
+// and that the next one is new.
+func TestRejectedUploadIsNotResumed(t *testing.T) {
 	t.Parallel()
 	env := localtest.New(t, artifacts.Spec)
 	upload(t, env, "1", registrytest.Zip(t, files)).Require(t, 200)
@@ -33,9 +34,9 @@ func TestARefusedDeployIsNotResumed(t *testing.T) {
 	upload(t, env, "2", without, object{"flow_spec": json.RawMessage(registrytest.PythonSpec)}).Require(t, 200)
 }
 
-// TestAnEntrypointsModuleHasToBeInTheArtifact: what would fail in every run is told
-// when the code comes.
-func TestAnEntrypointsModuleHasToBeInTheArtifact(t *testing.T) {
+// TestModuleOfEntrypointMustBeInArtifact checks that a missing module is
+// reported when the code is uploaded, because every run would fail.
+func TestModuleOfEntrypointMustBeInArtifact(t *testing.T) {
 	t.Parallel()
 	env := localtest.New(t, artifacts.Spec)
 	spec := func(entrypoint string) object {

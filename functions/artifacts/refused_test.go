@@ -19,7 +19,7 @@ import (
 	"millrace/shared/run/registry/registrytest"
 )
 
-func TestHostileZipsAreRefusedAndRemoved(t *testing.T) {
+func TestHostileZipsAreRejectedAndDeleted(t *testing.T) {
 	t.Parallel()
 	raw := func(change func(*zip.FileHeader), content string) []byte {
 		var buf bytes.Buffer
@@ -56,13 +56,13 @@ func TestHostileZipsAreRefusedAndRemoved(t *testing.T) {
 			_, err := registry.GetFlow(t.Context(), env.Deps.Table, env.A.OrgID, "etl")
 			assert.Error(t, err)
 			abort(t, env, env.A.Key, begun).Require(t, 204)
-			// The version can be uploaded anew.
+			// The version can be uploaded again.
 			upload(t, env, "1", registrytest.Zip(t, files)).Require(t, 200)
 		})
 	}
 }
 
-func TestSizeMustBeWhatWasAnnounced(t *testing.T) {
+func TestSizeMustBeAsAnnounced(t *testing.T) {
 	t.Parallel()
 	env := localtest.New(t, artifacts.Spec)
 	data := registrytest.Zip(t, files)
@@ -75,7 +75,7 @@ func TestSizeMustBeWhatWasAnnounced(t *testing.T) {
 	assert.False(t, stored(t, env, begun.String(t, "artifact_key")))
 }
 
-func TestFaultsOfACompletionCanBeMended(t *testing.T) {
+func TestInvalidCompletionCanBeRepeated(t *testing.T) {
 	t.Parallel()
 	env := localtest.New(t, artifacts.Spec)
 	data := registrytest.Zip(t, map[string]string{"flow.py": ""})
@@ -106,7 +106,7 @@ func TestFaultsOfACompletionCanBeMended(t *testing.T) {
 			res := env.Do(t, env.A.Key, "POST", "/artifacts/complete", body)
 			assert.Equal(t, 422, res.Code, "%s: %s", name, res.Body)
 		}
-		// Neither here nor in the zip; for that the parts had to be put together.
+		// Neither in the request nor in the zip, which was assembled to find out.
 		res := complete(t, env, completion(t, begun, "1", parts)).Require(t, 422)
 		assert.Equal(t, []any{"body", "flow_spec"}, res.Get(t, "detail", 0, "loc"))
 	})

@@ -19,15 +19,15 @@ import (
 )
 
 const (
-	partSize = 8 << 20       // bytes; the object store's least is 5 MiB
+	partSize = 8 << 20       // bytes; the object store's minimum is 5 MiB
 	validity = 6 * time.Hour // of the parts' URLs
-	attempts = 10            // of beginning an upload that others begin too
+	attempts = 10            // to begin an upload while others do so too
 )
 
-// service holds the rules of uploads.
+// service implements the rules of uploads.
 type service struct{ store registry.Store }
 
-// initiate resumes the open upload of the flow version or begins one.
+// initiate resumes the open upload of the flow version or begins a new one.
 func (s *service) initiate(ctx context.Context, req *initiateIn) (InitiateUploadResponse, error) {
 	in := &req.Body
 	if registry.ReservedVersion(in.FlowVersion) {
@@ -47,7 +47,7 @@ func (s *service) initiate(ctx context.Context, req *initiateIn) (InitiateUpload
 		switch {
 		case u.State == open && !whole && u.SizeBytes == in.SizeBytes && s.store.Clock.Now().Before(u.Expires.Time()):
 			return s.resume(ctx, u)
-		case u.State == open, u.State == aborted: // the latter again, in case it was cut short
+		case u.State == open, u.State == aborted: // an abort is repeated, because it may have been interrupted
 			err = s.drop(ctx, u)
 		}
 		if err == nil {
@@ -57,7 +57,7 @@ func (s *service) initiate(ctx context.Context, req *initiateIn) (InitiateUpload
 		case err == nil:
 			return s.resume(ctx, u)
 		case errors.Is(err, table.ErrConditionFailed), errors.Is(err, table.ErrConflict):
-			// Another caller began, completed or aborted one: look again.
+			// Another caller began, completed or aborted one: read again.
 		default:
 			return InitiateUploadResponse{}, err
 		}
@@ -65,8 +65,8 @@ func (s *service) initiate(ctx context.Context, req *initiateIn) (InitiateUpload
 	return InitiateUploadResponse{}, errs.New(errs.Conflict, "Others are uploading flow '%s' version '%s'; try again", in.FlowName, in.FlowVersion)
 }
 
-// whole reports whether a completion put an open upload together, and was then
-// refused: the upload takes no parts any more.
+// whole reports whether a completion assembled an open upload and was then
+// rejected: the upload accepts no more parts.
 func (s *service) whole(ctx context.Context, u upload) (bool, error) {
 	_, err := s.store.Blob.Head(ctx, u.ArtifactKey)
 	if errors.Is(err, blob.ErrNotFound) {
@@ -78,7 +78,7 @@ func (s *service) whole(ctx context.Context, u upload) (bool, error) {
 	return true, nil
 }
 
-// begin makes a new upload in place of the one that was named before.
+// begin begins a new upload that replaces the one named before.
 func (s *service) begin(ctx context.Context, in *InitiateUploadRequest, named string) (upload, error) {
 	p, now := tenant.From(ctx), s.store.Clock.Now()
 	key, err := blob.Key(p.OrgID, "artifacts", in.FlowName, in.FlowVersion, ids.New(now)+".zip")
@@ -110,8 +110,8 @@ func (s *service) begin(ctx context.Context, in *InitiateUploadRequest, named st
 		Action: "initiate", ResourceType: "artifact", ResourceID: key, After: u.summary(),
 	}))
 	if errors.Is(err, table.ErrConditionFailed) || errors.Is(err, table.ErrConflict) {
-		// Surely not written. After any other failure it may have been: then the
-		// upload is resumed, or else the bucket's lifecycle ends it.
+		// It was certainly not written. After other errors it may have been: then the
+		// upload is resumed, or the bucket's lifecycle deletes it.
 		err = errors.Join(err, s.store.Blob.AbortMultipart(ctx, key, id))
 	}
 	if err != nil {
@@ -120,7 +120,7 @@ func (s *service) begin(ctx context.Context, in *InitiateUploadRequest, named st
 	return u, nil
 }
 
-// resume answers with URLs for all parts, valid as long as the upload is.
+// resume returns URLs for all parts, valid as long as the upload.
 func (s *service) resume(ctx context.Context, u upload) (InitiateUploadResponse, error) {
 	out := InitiateUploadResponse{
 		UploadID: u.UploadID, ArtifactKey: u.ArtifactKey, PartSize: partSize, ExpiresAt: u.Expires.String(),
@@ -137,7 +137,8 @@ func (s *service) resume(ctx context.Context, u upload) (InitiateUploadResponse,
 	return out, nil
 }
 
-// abort drops an upload. Errors: those of owned; errs.Conflict once completed.
+// abort aborts an upload. Errors: those of owned; errs.Conflict if it is
+// completed.
 func (s *service) abort(ctx context.Context, in *abortIn) (httpapi.None, error) {
 	for range attempts {
 		u, err := s.owned(ctx, in.Body.UploadID, in.Body.ArtifactKey)
@@ -158,8 +159,8 @@ func (s *service) abort(ctx context.Context, in *abortIn) (httpapi.None, error) 
 	return httpapi.None{}, errs.New(errs.Conflict, "The upload is being changed by others; try again")
 }
 
-// drop marks an upload as aborted, which shuts out a completion, and then
-// removes what was stored of it. Again is fine.
+// drop marks an upload as aborted, which prevents a completion, and then
+// deletes what was stored of it. It may be repeated.
 func (s *service) drop(ctx context.Context, u upload) error {
 	if u.State == open {
 		now := s.store.Clock.Now()
@@ -175,7 +176,7 @@ func (s *service) drop(ctx context.Context, u upload) error {
 	if err := s.store.Blob.AbortMultipart(ctx, u.ArtifactKey, u.UploadID); err != nil {
 		return fmt.Errorf("abort upload: %w", err)
 	}
-	if err := s.store.Blob.Delete(ctx, u.ArtifactKey); err != nil { // put together, but never registered
+	if err := s.store.Blob.Delete(ctx, u.ArtifactKey); err != nil { // assembled, but never registered
 		return fmt.Errorf("abort upload: %w", err)
 	}
 	return nil

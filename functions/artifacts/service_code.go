@@ -16,17 +16,17 @@ import (
 	"millrace/shared/run/registry"
 )
 
-// specFile is where a zip brings its own flow_spec.
+// specFile is the name of the flow_spec within a zip.
 const specFile = "flow_spec.json"
 
-// hasSpec reports whether the request brings a flow_spec.
+// hasSpec reports whether the request has a flow_spec.
 func (in *CompleteUploadRequest) hasSpec() bool {
 	raw := bytes.TrimSpace(in.FlowSpec)
 	return len(raw) > 0 && string(raw) != "null"
 }
 
-// specIn reads flow_spec.json of a zip that passed its check. Errors:
-// errs.Unprocessable without a readable one.
+// specIn reads flow_spec.json of a checked zip. Errors: errs.Unprocessable if
+// it is missing or unreadable.
 func specIn(r io.ReaderAt, size int64) (json.RawMessage, error) {
 	archive, err := zip.NewReader(r, size)
 	if err != nil {
@@ -51,7 +51,7 @@ func specIn(r io.ReaderAt, size int64) (json.RawMessage, error) {
 	return spec, nil
 }
 
-// damaged tells a fault of the zip from one of the store behind it.
+// damaged distinguishes an error of the zip from one of the store.
 func damaged(err error) bool {
 	_, corrupt := errors.AsType[flate.CorruptInputError](err)
 	return corrupt || errors.Is(err, zip.ErrChecksum) || errors.Is(err, zip.ErrFormat) || errors.Is(err, io.ErrUnexpectedEOF)
@@ -71,9 +71,9 @@ func (s *service) hash(ctx context.Context, key string) (string, error) {
 	return hex.EncodeToString(sum.Sum(nil)), nil
 }
 
-// deployment returns what the completion makes of a deployment: a new one has
-// the registration's runtime and the defaults, of an old one what the request
-// leaves out stays.
+// deployment returns a function that sets a deployment's fields: a new one has
+// the registration's runtime and the defaults; an existing one keeps the fields
+// that the request does not set.
 func (in *CompleteUploadRequest) deployment(reg *registry.Registration) func(*registry.Deployment) (registry.Deployment, error) {
 	return func(now *registry.Deployment) (registry.Deployment, error) {
 		next := registry.Deployment{

@@ -21,9 +21,9 @@ import (
 	"millrace/shared/run/tier"
 )
 
-// complete puts the parts together, registers and deploys. Whatever cuts it
-// short, the same request again takes it to its end: putting together is
-// repeatable, and all the rest is one transaction.
+// complete assembles the parts, registers and deploys. If it is interrupted,
+// the same request completes it: assembling may be repeated, and the rest is
+// one transaction.
 func (s *service) complete(ctx context.Context, req *completeIn) (CompleteUploadResponse, error) {
 	in := &req.Body
 	if _, err := registry.ArtifactKey(tenant.From(ctx).OrgID, in.ArtifactKey); err != nil {
@@ -45,7 +45,7 @@ func (s *service) complete(ctx context.Context, req *completeIn) (CompleteUpload
 		case completed:
 			return s.answered(ctx, u, digest)
 		case aborted:
-			// Perhaps this call put the object together after the abort removed it.
+			// This call may have assembled the object after the abort deleted it.
 			if err := s.store.Blob.Delete(ctx, u.ArtifactKey); err != nil {
 				return CompleteUploadResponse{}, fmt.Errorf("remove aborted artifact: %w", err)
 			}
@@ -57,13 +57,14 @@ func (s *service) complete(ctx context.Context, req *completeIn) (CompleteUpload
 		if !errors.Is(err, registry.ErrStale) && !errors.Is(err, blob.ErrNotFound) {
 			return out, err
 		}
-		// The upload was ended meanwhile: its state is final now and says how.
+		// The upload was ended meanwhile. Its state is final now, and tells the
+		// result.
 	}
 	return CompleteUploadResponse{}, errs.New(errs.Conflict, "The uploaded artifact is gone; abort the upload and initiate a new one")
 }
 
-// check lists what is wrong with the request itself. Errors:
-// errs.Unprocessable, errs.Invalid for an unsupported runtime.
+// check returns the errors of the request itself. Errors: errs.Unprocessable;
+// errs.Invalid for an unsupported runtime.
 func (in *CompleteUploadRequest) check() error {
 	var faults []errs.Detail
 	if in.Schedule != nil {
@@ -93,7 +94,7 @@ func (in *CompleteUploadRequest) check() error {
 	return err
 }
 
-// digest tells requests apart.
+// digest returns a hash that identifies the request.
 func (in *CompleteUploadRequest) digest() (string, error) {
 	data, err := json.Marshal(in)
 	if err != nil {
@@ -103,7 +104,8 @@ func (in *CompleteUploadRequest) digest() (string, error) {
 	return hex.EncodeToString(sum[:]), nil
 }
 
-// answered gives a completed upload's answer again, to the same request.
+// answered returns the response of a completed upload again, to the same
+// request.
 func (s *service) answered(ctx context.Context, u upload, digest string) (CompleteUploadResponse, error) {
 	var out CompleteUploadResponse
 	if u.Request != digest {
@@ -115,7 +117,7 @@ func (s *service) answered(ctx context.Context, u upload, digest string) (Comple
 	return out, s.dropUnused(ctx, u, out)
 }
 
-// dropUnused removes an artifact whose version was registered before with the
+// dropUnused deletes an artifact whose version was registered before with the
 // same code.
 func (s *service) dropUnused(ctx context.Context, u upload, out CompleteUploadResponse) error {
 	if out.ArtifactStoreURI == registry.ArtifactURI(u.ArtifactKey) {
@@ -127,8 +129,8 @@ func (s *service) dropUnused(ctx context.Context, u upload, out CompleteUploadRe
 	return nil
 }
 
-// publish does the work of a completion. Errors: registry.ErrStale if the
-// upload was ended meanwhile.
+// publish executes a completion. Errors: registry.ErrStale if the upload was
+// ended meanwhile.
 func (s *service) publish(ctx context.Context, u upload, in *CompleteUploadRequest, digest string) (CompleteUploadResponse, error) {
 	var out CompleteUploadResponse
 	if in.FlowName != u.FlowName || in.FlowVersion != u.FlowVersion {
@@ -139,10 +141,10 @@ func (s *service) publish(ctx context.Context, u upload, in *CompleteUploadReque
 		Tags: in.Tags, DepPackageSlugs: in.DepPackageSlugs, CodeOnly: true,
 		Kinds: s.store.Kinds,
 	}
-	size, _ := tier.Parse(deref(in.ExecutionMode)) // checked, as is the next
+	size, _ := tier.Parse(deref(in.ExecutionMode)) // both are checked
 	reg.ExecutionMode = string(size)
 	reg.DefaultExecutor, _ = registry.ParseExecutor(deref(in.DefaultExecutor))
-	if in.hasSpec() { // its faults are told while parts can still be sent
+	if in.hasSpec() { // report its errors while parts can still be sent
 		if err := reg.Parse(ctx, json.RawMessage(in.FlowSpec)); err != nil {
 			return out, err
 		}
@@ -179,8 +181,8 @@ func (s *service) publish(ctx context.Context, u upload, in *CompleteUploadReque
 	return out, s.dropUnused(ctx, u, out)
 }
 
-// assemble puts the parts together, checks the zip, and takes from it what the
-// request leaves out: flow_spec and code hash.
+// assemble assembles the parts, checks the zip, and reads from it what the
+// request does not have: flow_spec and code hash.
 func (s *service) assemble(ctx context.Context, u upload, in *CompleteUploadRequest, reg *registry.Registration) error {
 	parts := make([]blob.Part, len(in.Parts))
 	for i, p := range in.Parts {
@@ -188,7 +190,7 @@ func (s *service) assemble(ctx context.Context, u upload, in *CompleteUploadRequ
 	}
 	_, err := s.store.Blob.CompleteMultipart(ctx, u.ArtifactKey, u.UploadID, parts)
 	if errors.Is(err, blob.ErrBadPart) || errors.Is(err, blob.ErrNoUpload) {
-		// An abort may just be taking the parts away.
+		// A concurrent abort may be deleting the parts.
 		if now, _, loadErr := s.load(ctx, u.ArtifactKey); loadErr != nil || now.State != open {
 			return cmp.Or(loadErr, registry.ErrStale)
 		}
@@ -234,7 +236,8 @@ func (s *service) assemble(ctx context.Context, u upload, in *CompleteUploadRequ
 	return err
 }
 
-// refuse ends an upload whose artifact is unfit, removes it and returns the 422.
+// refuse ends an upload whose artifact is invalid, deletes it and returns the
+// 422 error.
 func (s *service) refuse(ctx context.Context, u upload, reason string) error {
 	if u.State == open {
 		_, err := s.store.Table.Update(ctx, u.to(refused, s.store.Clock.Now(), table.Set("reason", reason)))

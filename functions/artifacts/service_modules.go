@@ -10,11 +10,11 @@ import (
 	"millrace/shared/run/flowspec"
 )
 
-// maxNear is how many files a fault names that may be the module meant.
+// maxNear is the number of files that an error suggests.
 const maxNear = 3
 
-// missingModules lists the tasks whose entrypoint names a module that no file of
-// the artifact is.
+// missingModules returns an error for each task whose entrypoint names a module
+// that is not in the artifact.
 func missingModules(flow *flowspec.Flow, files []string) []errs.Detail {
 	there := modules(files)
 	var faults []errs.Detail
@@ -37,9 +37,9 @@ func missingModules(flow *flowspec.Flow, files []string) []errs.Detail {
 	return faults
 }
 
-// modules are the names under which Python imports files from their root: of
-// acme/flows/daily.py it is acme.flows.daily, with or without __init__.py beside it,
-// of acme/flows/__init__.py acme.flows. Compiled modules count.
+// modules returns the names under which Python imports files from their root:
+// acme.flows.daily for acme/flows/daily.py, with or without __init__.py next to
+// it, and acme.flows for acme/flows/__init__.py. Compiled modules are included.
 func modules(files []string) map[string]bool {
 	out := make(map[string]bool, len(files))
 	for _, file := range files {
@@ -57,7 +57,8 @@ func modules(files []string) map[string]bool {
 	return out
 }
 
-// missingModule says that a module is not there, and what may have been meant.
+// missingModule returns an error that names a missing module and suggests
+// others.
 func missingModule(module string, files []string) string {
 	file := strings.ReplaceAll(module, ".", "/")
 	msg := fmt.Sprintf("no file of the artifact is the module %s: it would be %s.py or %s/__init__.py at the root of the zip", module, file, file)
@@ -67,11 +68,12 @@ func missingModule(module string, files []string) string {
 	return msg
 }
 
-// nearFiles are the Python files whose name, without regard to case, is the
-// module's, those with most of its folders first; without any, those at the root.
+// nearFiles returns the Python files with the module's name, ignoring case,
+// those with most of its folders first; or, if there are none, those at the
+// root.
 func nearFiles(file string, files []string) []string {
 	want := strings.Split(strings.ToLower(file), "/")
-	common := func(name string) (n int) { // names in common from the end on
+	common := func(name string) (n int) { // number of equal elements at the end
 		name = strings.TrimSuffix(strings.TrimSuffix(strings.ToLower(name), ".py"), "/__init__")
 		have := strings.Split(name, "/")
 		for n < min(len(have), len(want)) && have[len(have)-1-n] == want[len(want)-1-n] {

@@ -17,7 +17,7 @@ import (
 	"millrace/shared/run/registry"
 )
 
-// The states of an upload; all but open are final.
+// States of an upload. All but open are final.
 const (
 	open      = "OPEN"
 	completed = "COMPLETED"
@@ -28,11 +28,11 @@ const (
 // remembered is how long an upload's record is kept after its last change.
 const remembered = 30 * 24 * time.Hour
 
-// upload is one upload, at <org>#uploads, k#<ulid of the artifact's key>.
+// upload is an upload, at <org>#uploads, k#<ulid of the artifact's key>.
 type upload struct {
 	table.Key
 	table.ListEntries
-	UploadID    string       `table:"upload_id"` // the object store's
+	UploadID    string       `table:"upload_id"` // in the object store
 	ArtifactKey string       `table:"artifact_key"`
 	FlowName    string       `table:"flow_name"`
 	FlowVersion string       `table:"flow_version"`
@@ -41,14 +41,14 @@ type upload struct {
 	State       string       `table:"state"`
 	Expires     clock.Millis `table:"expires"`           // of the URLs
 	Request     string       `table:"request,omitempty"` // digest of the request that completed it
-	Answer      string       `table:"answer,omitempty"`  // JSON of the completion's answer
-	Reason      string       `table:"reason,omitempty"`  // why it was refused
+	Answer      string       `table:"answer,omitempty"`  // JSON of the completion's response
+	Reason      string       `table:"reason,omitempty"`  // why it was rejected
 	CreatedAt   clock.Millis `table:"created_at"`
 	CreatedBy   string       `table:"created_by"`
 	TTL         int64        `table:"ttl,omitempty"`
 }
 
-// current names the newest upload of a flow version, at <org>#uploads,
+// current refers to the newest upload of a flow version, at <org>#uploads,
 // v#<flow>#<version>.
 type current struct {
 	table.Key
@@ -56,8 +56,8 @@ type current struct {
 	TTL         int64  `table:"ttl"`
 }
 
-// The list of a workspace's artifacts: open uploads, and those that a version was
-// registered with. Its sort keys tell the size.
+// The list of a workspace's artifacts: open uploads, and those that a version
+// was registered with. Sort keys contain the size.
 func artifactList(org string) string { return org + "#artifacts" }
 
 const (
@@ -65,12 +65,12 @@ const (
 	keptList = "kept#"
 )
 
-// place is the upload's place in the list.
+// place returns the upload's sort key in the list.
 func (u *upload) place(list string) string {
 	return fmt.Sprintf("%s%s#%d", list, strings.TrimPrefix(u.SK, "k#"), u.SizeBytes)
 }
 
-// room takes room for one more upload. Errors: errs.TooMany.
+// room reserves quota for one more upload. Errors: errs.TooMany.
 func (s *service) room(ctx context.Context, size int64) error {
 	org := tenant.From(ctx).OrgID
 	all := func(ctx context.Context, list string, take func(id string, size int64)) error {
@@ -81,7 +81,7 @@ func (s *service) room(ctx context.Context, size int64) error {
 			}
 			entry, _ := item.Entry(table.ByList)
 			id, text, _ := strings.Cut(strings.TrimPrefix(entry.SK, list), "#")
-			size, _ := strconv.ParseInt(text, 10, 64) // as place writes it
+			size, _ := strconv.ParseInt(text, 10, 64) // see place
 			take(id, size)
 		}
 		return nil
@@ -89,7 +89,7 @@ func (s *service) room(ctx context.Context, size int64) error {
 	uploads := func(ctx context.Context) (n int64, err error) {
 		oldest := s.store.Clock.Now().Add(-validity)
 		err = all(ctx, openList, func(id string, _ int64) {
-			if at, ok := ids.Time(id); ok && at.After(oldest) { // else its URLs are of no use any more
+			if at, ok := ids.Time(id); ok && at.After(oldest) { // otherwise its URLs have expired
 				n++
 			}
 		})
@@ -107,7 +107,7 @@ func (s *service) room(ctx context.Context, size int64) error {
 	return s.store.Quota.Take(ctx, quota.ArtifactBytes, org, size, bytes)
 }
 
-// summary is what audit entries show.
+// summary returns the upload as audit entries show it.
 func (u *upload) summary() map[string]any {
 	return map[string]any{
 		"artifact_key": u.ArtifactKey, "flow_name": u.FlowName, "flow_version": u.FlowVersion,
@@ -124,10 +124,10 @@ func currentKey(org, flow, version string) table.Key {
 	return table.Key{PK: org + "#uploads", SK: "v#" + flow + "#" + version}
 }
 
-// is is the condition that the upload is in a state.
+// is returns the condition that the upload is in a state.
 func is(state string) table.Cond { return table.Eq("state", state) }
 
-// to is the write that ends an open upload.
+// to returns the write that ends an open upload.
 func (u *upload) to(state string, now time.Time, also ...table.Action) table.Update {
 	return table.Update{Key: u.Key, If: is(open), Do: append([]table.Action{
 		table.Set("state", state), table.Set(table.TTLAttribute, now.Add(remembered).Unix()),
@@ -135,8 +135,8 @@ func (u *upload) to(state string, now time.Time, also ...table.Action) table.Upd
 	}, also...)}
 }
 
-// keep is the write that completes an upload whose artifact is used: its record
-// stays as long as the artifact.
+// keep returns the write that completes an upload whose artifact is used: its
+// record does not expire.
 func (u *upload) keep(also ...table.Action) table.Update {
 	return table.Update{Key: u.Key, If: is(open), Do: append([]table.Action{
 		table.Set("state", completed), table.Remove(table.TTLAttribute),
@@ -144,14 +144,14 @@ func (u *upload) keep(also ...table.Action) table.Update {
 	}, also...)}
 }
 
-// org is the workspace of the upload.
+// org returns the workspace of the upload.
 func (u *upload) org() string {
 	org, _, _ := strings.Cut(u.ArtifactKey, "/")
 	return org
 }
 
-// owned reads the upload that a caller names. Errors: errs.Forbidden if the
-// artifact is another workspace's or the identifiers do not belong together,
+// owned reads the upload named by a caller. Errors: errs.Forbidden if the
+// artifact belongs to another workspace or the identifiers do not match;
 // errs.NotFound if there is no such upload.
 func (s *service) owned(ctx context.Context, uploadID, artifactKey string) (upload, error) {
 	key, err := registry.ArtifactKey(tenant.From(ctx).OrgID, artifactKey)
@@ -183,7 +183,7 @@ func (s *service) load(ctx context.Context, artifactKey string) (upload, bool, e
 }
 
 // newest returns the newest upload of a flow version, whatever its state, and
-// what names it.
+// its id in the reference.
 func (s *service) newest(ctx context.Context, flow, version string) (u upload, named string, err error) {
 	c, err := table.Load[current](ctx, s.store.Table, currentKey(tenant.From(ctx).OrgID, flow, version), table.Consistent)
 	if errors.Is(err, table.ErrNotFound) {
