@@ -15,17 +15,18 @@ type DeploymentRequest struct {
 	Settings
 }
 
-// ChangeVersionRequest points a deployment at another version of its flow.
+// ChangeVersionRequest changes the flow version of a deployment.
 type ChangeVersionRequest struct {
 	FlowVersion string `json:"flow_version" is:"name" example:"7"`
 }
 
-// RollbackRequest names what to go back to.
+// RollbackRequest names the deployment_version to return to.
 type RollbackRequest struct {
 	DeploymentVersion *int `json:"deployment_version,omitempty" minimum:"1" example:"3" doc:"Absent: the one before the current one"`
 }
 
-// UpdateDeploymentSettingsRequest changes settings; what is absent stays.
+// UpdateDeploymentSettingsRequest changes settings. Absent ones are not
+// changed.
 type UpdateDeploymentSettingsRequest struct{ Settings }
 
 // DeploymentResponse is a deployment after POST.
@@ -39,7 +40,7 @@ type DeploymentListResponse struct {
 	Items []DeploymentListItem `json:"items"`
 }
 
-// DeletedDeployment tells what was deleted.
+// DeletedDeployment names what was deleted.
 type DeletedDeployment struct {
 	Status         string `json:"status" enum:"deleted"`
 	DeploymentName string `json:"deployment_name"`
@@ -78,7 +79,7 @@ type settingsIn struct {
 	Body UpdateDeploymentSettingsRequest
 }
 
-// what every change of a deployment does.
+// in the description of every change of a deployment
 const raises = " Raises deployment_version by one, unless nothing changes. Runs in flight keep the version they started with."
 
 func routes(api *httpapi.API, d fn.Deps) {

@@ -8,8 +8,8 @@ import (
 	"millrace/shared/run/tier"
 )
 
-// Settings are what a deployment has besides its flow. What is absent or null
-// keeps its value, or takes the default in a new deployment.
+// Settings are the fields of a deployment besides its flow. Those absent or
+// null keep their value, or have the default in a new deployment.
 type Settings struct {
 	Environment     *string                     `json:"environment,omitempty" is:"name" example:"production" doc:"default, unless it is named"`
 	Namespace       *string                     `json:"namespace,omitempty" maxLength:"128"`
@@ -23,8 +23,8 @@ type Settings struct {
 	DepPackageSlugs *[]string                   `json:"dep_package_slugs,omitempty" doc:"Up to 50. Replaces all"`
 }
 
-// check lists what is wrong with the settings. Errors: errs.Unprocessable with
-// an entry per fault, errs.Invalid for an unsupported runtime.
+// check returns the errors of the settings. Errors: errs.Unprocessable with all
+// violations; errs.Invalid for an unsupported runtime.
 func (s *Settings) check() error {
 	var faults []errs.Detail
 	bad := func(field string, input any, msg string) {
@@ -57,7 +57,7 @@ func (s *Settings) check() error {
 	return nil
 }
 
-// apply changes a deployment. An empty runtime stands for the default one.
+// apply changes a deployment. An empty runtime means the default.
 func (s *Settings) apply(d *registry.Deployment) {
 	set(&d.Environment, s.Environment)
 	set(&d.Namespace, s.Namespace)

@@ -20,7 +20,7 @@ import (
 
 type object = map[string]any
 
-// open makes an Env whose workspace A has versions 1, 2 and 3 of flow etl.
+// open returns an Env whose workspace A has versions 1, 2 and 3 of flow etl.
 func open(t *testing.T) *localtest.Env {
 	t.Helper()
 	env := localtest.New(t, deployments.Spec)
@@ -87,7 +87,7 @@ func TestAccess(t *testing.T) {
 	}
 }
 
-func TestEachChangeRaisesTheDeploymentVersion(t *testing.T) {
+func TestChangesIncrementDeploymentVersion(t *testing.T) {
 	t.Parallel()
 	env := open(t)
 	do := func(version int, method, path string, body any) *localtest.Response {
@@ -118,7 +118,7 @@ func TestEachChangeRaisesTheDeploymentVersion(t *testing.T) {
 	assert.Equal(t, "INACTIVE", again.String(t, "status"))
 	assert.JSONEq(t, string(again.Body), string(env.Do(t, env.A.Key, "GET", "/deployments/d", nil).Require(t, 200).Body))
 
-	audited(t, env, 0, func() { // no change: no version
+	audited(t, env, 0, func() { // no change, so no deployment_version
 		assert.Equal(t, 4, number(t, deploy(t, env, "d", "3").Require(t, 200), "deployment_version"))
 		assert.Equal(t, 4, number(t, env.Do(t, env.A.Key, "PATCH", "/deployments/d", object{"flow_version": "3"}).Require(t, 200), "deployment_version"))
 		assert.Equal(t, 4, number(t, env.Do(t, env.A.Key, "PUT", "/deployments/d/settings", object{"environment": nil, "tags": object{}}).Require(t, 200), "deployment_version"))
@@ -157,14 +157,14 @@ func TestDeploymentRollback(t *testing.T) {
 	back = rollback(object{}).Require(t, 200)
 	assert.Equal(t, []any{6, 4, "1"}, []any{number(t, back, "deployment_version"), number(t, back, "rolled_back_to"), back.String(t, "flow_version")})
 
-	// What was deployed may be gone: inactive deployments do not keep it.
+	// An earlier version may be deleted: inactive deployments do not keep it.
 	_, err := storeOf(env).DeleteFlow(registrytest.As(env.A.OrgID), "etl")
 	require.NoError(t, err)
 	rollback(nil).Require(t, 409)
 	env.Do(t, env.A.Key, "PUT", "/deployments/d/settings", object{"status": "ACTIVE"}).Require(t, 409)
 }
 
-func TestDeleteAnswersStringsAndTheNameStartsAnew(t *testing.T) {
+func TestNameCanBeUsedAgainAfterDeletion(t *testing.T) {
 	t.Parallel()
 	env := open(t)
 	for _, version := range []string{"1", "2", "3"} {
@@ -209,10 +209,10 @@ func TestUnsupportedRuntimeIs400(t *testing.T) {
 	})
 }
 
-func TestParametersAreCheckedAgainstTheFlow(t *testing.T) {
+func TestParametersAreCheckedAgainstFlow(t *testing.T) {
 	t.Parallel()
 	env := open(t)
-	deploy(t, env, "d", "1", object{"parameters": object{"n": 1}}).Require(t, 200) // day is required of runs
+	deploy(t, env, "d", "1", object{"parameters": object{"n": 1}}).Require(t, 200) // runs require day
 	audited(t, env, 0, func() {
 		for name, params := range map[string]any{
 			"wrong type": object{"n": "x"},
@@ -226,10 +226,10 @@ func TestParametersAreCheckedAgainstTheFlow(t *testing.T) {
 			assert.Equal(t, 422, res.Code, "%s: %.200s", name, res.Body)
 		}
 	})
-	// Large ones fit, with their history and audit entry.
+	// Large ones are allowed, with their history and audit entry.
 	large := object{"x": strings.Repeat("y", 250<<10)}
 	deploy(t, env, "d", "1", object{"parameters": large}).Require(t, 200)
-	// A version whose schema refuses them cannot be taken.
+	// A version whose schema rejects them cannot be selected.
 	registrytest.Register(t, storeOf(env), env.A.OrgID, "etl", "strict",
 		`{"parameters":{"type":"object","additionalProperties":false},"tasks":[{"name":"t","type":"wait","config":{"seconds":0}}]}`, "")
 	env.Do(t, env.A.Key, "PATCH", "/deployments/d", object{"flow_version": "strict"}).Require(t, 422)
@@ -294,7 +294,7 @@ func TestListing(t *testing.T) {
 	assert.Equal(t, prod[1:], names("?environment=prod"), "it moved")
 }
 
-func TestConcurrentChangesAreGapless(t *testing.T) {
+func TestConcurrentChangesLeaveNoGap(t *testing.T) {
 	t.Parallel()
 	env := open(t)
 	deploy(t, env, "d", "1").Require(t, 200)
@@ -335,7 +335,7 @@ func TestWorkspacesDoNotSeeEachOther(t *testing.T) {
 		}{
 			{"GET", "/deployments/d", nil}, {"PATCH", "/deployments/d", object{"flow_version": "2"}},
 			{"POST", "/deployments/d/rollback", nil}, {"PUT", "/deployments/d/settings", object{"status": "INACTIVE"}},
-			{"DELETE", "/deployments/d", nil}, {"POST", "/deployments", request("d", "1")}, // of a flow B does not have
+			{"DELETE", "/deployments/d", nil}, {"POST", "/deployments", request("d", "1")}, // of a flow that B does not have
 		} {
 			res := env.Send(t, localtest.Request{Credential: env.B.Key, OrgID: env.A.OrgID, Method: r.method, Path: r.path, Body: r.body})
 			assert.Equal(t, 404, res.Code, "%s %s: %s", r.method, r.path, res.Body)
@@ -346,7 +346,7 @@ func TestWorkspacesDoNotSeeEachOther(t *testing.T) {
 	assert.Equal(t, 1, number(t, env.Do(t, env.A.Key, "GET", "/deployments/d", nil), "deployment_version"))
 }
 
-func TestChangesSurviveACrashAtEveryWrite(t *testing.T) {
+func TestChangesSurviveCrashAtEveryWrite(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		method, path string
@@ -399,9 +399,9 @@ func actions(t *testing.T, env *localtest.Env, action string) (n int) {
 	return n
 }
 
-// TestDeploymentStoredByAnEarlierVersion: a deployment whose items have no revision
-// is changed, rolled back and deleted, with the audit entries that it always had.
-func TestDeploymentStoredByAnEarlierVersion(t *testing.T) {
+// TestDeploymentStoredByEarlierVersion changes, rolls back and deletes a
+// deployment whose items have no revision, and checks the audit entries.
+func TestDeploymentStoredByEarlierVersion(t *testing.T) {
 	t.Parallel()
 	env := open(t)
 	deploy(t, env, "d", "1").Require(t, 200)

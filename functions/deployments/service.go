@@ -8,10 +8,10 @@ import (
 	"millrace/shared/run/registry"
 )
 
-// service holds the rules of deployments.
+// service implements the rules of deployments.
 type service struct{ store registry.Store }
 
-// put makes a deployment or changes the one of that name.
+// put creates a deployment or changes the existing one.
 func (s *service) put(ctx context.Context, req *putIn) (DeploymentResponse, error) {
 	in := &req.Body
 	if err := in.check(); err != nil {
@@ -36,7 +36,7 @@ func (s *service) put(ctx context.Context, req *putIn) (DeploymentResponse, erro
 	return DeploymentResponse{view}, err
 }
 
-// version points the deployment at another version of its flow.
+// version changes the flow version of the deployment.
 func (s *service) version(ctx context.Context, in *versionIn) (DeploymentListItem, error) {
 	view, err := s.edit(ctx, registry.Deploy{Name: in.Name, Action: "change_version"}, func(next *registry.Deployment) error {
 		next.FlowVersion = in.Body.FlowVersion
@@ -57,7 +57,8 @@ func (s *service) settings(ctx context.Context, in *settingsIn) (DeploymentListI
 	return DeploymentListItem{view}, err
 }
 
-// rollback gives the deployment what it had at an earlier deployment_version.
+// rollback restores the state of the deployment at an earlier
+// deployment_version.
 func (s *service) rollback(ctx context.Context, in *rollbackIn) (RollbackResponse, error) {
 	var out RollbackResponse
 	view, err := s.edit(ctx, registry.Deploy{Name: in.Name, Action: "rollback", Chosen: true, Always: true}, func(next *registry.Deployment) error {
@@ -84,7 +85,7 @@ func (s *service) rollback(ctx context.Context, in *rollbackIn) (RollbackRespons
 	return out, err
 }
 
-// edit changes a deployment that must be there.
+// edit changes an existing deployment.
 func (s *service) edit(ctx context.Context, d registry.Deploy, do func(*registry.Deployment) error) (registry.DeploymentView, error) {
 	d.Next = func(now *registry.Deployment) (registry.Deployment, error) {
 		if now == nil {
@@ -119,7 +120,7 @@ func (s *service) list(ctx context.Context, in *listQuery) (DeploymentListRespon
 	return out, nil
 }
 
-// get shows one deployment. Errors: errs.NotFound.
+// get returns one deployment. Errors: errs.NotFound.
 func (s *service) get(ctx context.Context, in *path) (DeploymentListItem, error) {
 	d, err := registry.GetDeployment(ctx, s.store.Table, tenant.From(ctx).OrgID, in.Name)
 	return DeploymentListItem{d.View()}, err

@@ -1,5 +1,5 @@
-// Package deployments is the function that keeps deployments: names that select
-// a flow version, an environment and a runtime tier for runs.
+// Package deployments is the function that manages deployments: names that
+// select a flow version, an environment and a runtime tier for runs.
 package deployments
 
 import (
@@ -8,10 +8,10 @@ import (
 	"millrace/shared/web/fn"
 )
 
-// name is the function's.
+// name is the name of the function.
 const name = "deployments"
 
-// Spec describes the function.
+// Spec is the deployments function.
 var Spec = fn.Spec{
 	Name:     name,
 	Doc:      "Makes, changes, rolls back and deletes deployments.",
