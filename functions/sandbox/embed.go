@@ -1,7 +1,6 @@
-// Package sandbox is the Python side of the service: the authoring package
+// Package sandbox embeds the Python side of the service: the authoring package
 // millrace, the runner that executes users' tasks, and the handler of the
-// Lambda function that wraps it. This package carries the files into the
-// binaries; it runs nothing.
+// Lambda function. It runs nothing.
 package sandbox
 
 import (
@@ -12,11 +11,11 @@ import (
 //go:embed python/millrace/*.py python/millrace/client/*.py python/runner/*.py python/lambda_handler.py
 var files embed.FS
 
-// Handler is the name of the Lambda handler within [Python].
+// Handler is the name of the Lambda handler in [Python].
 const Handler = "lambda_handler.handler"
 
 // Python returns the Python tree: millrace/, runner/ and lambda_handler.py, as
-// it belongs on sys.path or into the function's zip.
+// needed on sys.path or in the function's zip.
 func Python() fs.FS {
 	tree, err := fs.Sub(files, "python")
 	if err != nil {

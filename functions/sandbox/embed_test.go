@@ -13,10 +13,10 @@ import (
 	"millrace/functions/sandbox"
 )
 
-// The Python side has its tests in Python; they count as ours.
+// TestPythonPackage runs the Python side's own tests.
 func TestPythonPackage(t *testing.T) {
 	t.Parallel()
-	// Reading them here tells go test that its cached result hangs on them.
+	// Reading them tells go test that its cached result depends on them.
 	tests, err := filepath.Glob("python/tests/test_*.py")
 	require.NoError(t, err)
 	require.NotEmpty(t, tests)
@@ -32,7 +32,8 @@ func TestPythonPackage(t *testing.T) {
 	assert.Contains(t, string(out), "\nOK\n")
 }
 
-// A file that the embed patterns miss would only be missed in the cloud.
+// TestEverySourceIsEmbedded checks the embed patterns: a missing file would
+// only be noticed in the cloud.
 func TestEverySourceIsEmbedded(t *testing.T) {
 	t.Parallel()
 	err := fs.WalkDir(os.DirFS("python"), ".", func(path string, d fs.DirEntry, err error) error {
@@ -40,7 +41,7 @@ func TestEverySourceIsEmbedded(t *testing.T) {
 			return err
 		}
 		if d.IsDir() && (path == "tests" || path == "packaging" || d.Name() == "__pycache__") {
-			return fs.SkipDir // of the repository alone
+			return fs.SkipDir // only in the repository
 		}
 		if d.IsDir() || filepath.Ext(path) != ".py" {
 			return nil

@@ -25,19 +25,19 @@ func TestFilesAreLinked(t *testing.T) {
 	w := open(t)
 	const reference = "runs/" + run + "/out/4-2-files/0"
 	want := fmt.Sprintf(`{"cancelled": false, "reference": %q, "url": "memory:put/%s/%s"}`, reference, w.A.OrgID, reference)
-	for range 2 { // the number names the file: a request whose response was lost is sent again
+	for range 2 { // the number identifies the file: a request whose response was lost is repeated
 		assert.JSONEq(t, want, string(w.ask(t, w.token, "save_file", 0).Require(t, 200).Body))
 	}
 	w.ask(t, w.token, "save_file", sandbox.MaxSavedFiles-1).Require(t, 200)
 
 	res := w.ask(t, w.token, "open_file", reference).Require(t, 200)
 	assert.JSONEq(t, fmt.Sprintf(`{"cancelled": false, "reference": %q, "url": "memory:get/%s/%s"}`, reference, w.A.OrgID, reference), string(res.Body))
-	// An output that is reused names a file of an earlier run.
+	// A reused output refers to a file of an earlier run.
 	w.ask(t, w.token, "open_file", "runs/01EARLIER/out/3-1-files/7").Require(t, 200)
 	assert.JSONEq(t, `{"cancelled": false}`, string(w.post(t, w.token).Require(t, 200).Body), "nobody asked for a file")
 }
 
-func TestFilesThatAreRefused(t *testing.T) {
+func TestInvalidFilesAreRejected(t *testing.T) {
 	w := open(t)
 	for _, number := range []int{-1, sandbox.MaxSavedFiles, 1 << 40} {
 		res := w.ask(t, w.token, "save_file", number).Require(t, 422)
@@ -58,7 +58,8 @@ func TestFilesThatAreRefused(t *testing.T) {
 	for _, token := range []string{"", w.A.Key, w.token[:len(w.token)-1]} {
 		w.ask(t, token, "save_file", 0).Require(t, 401)
 	}
-	// What an attempt gets is its own workspace's, and nothing once it is to stop.
+	// Links are only for files of the attempt's workspace, and not for an attempt
+	// that must stop.
 	strange := ticket.Sign(key, ticket.Attempt{Org: w.B.OrgID, Run: run, Node: node, Number: 2, Expires: w.Clock.Now().Unix() + 60})
 	earlier := ticket.Sign(key, ticket.Attempt{Org: w.A.OrgID, Run: run, Node: node, Number: 1, Expires: w.Clock.Now().Unix() + 60})
 	for _, token := range []string{strange, earlier} {
@@ -72,8 +73,9 @@ func TestFilesThatAreRefused(t *testing.T) {
 	w.ask(t, w.token, "save_file", 0).Require(t, 401)
 }
 
-// Files have a limit of their own, so that they do not displace the log.
-func TestFilesLeaveTheLogItsPosts(t *testing.T) {
+// TestFilesDoNotCountAsLogPosts checks that files have a limit of their own, so
+// that they do not displace the log.
+func TestFilesDoNotCountAsLogPosts(t *testing.T) {
 	w := open(t)
 	status := 200
 	for i := range 60 {

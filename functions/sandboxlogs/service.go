@@ -82,7 +82,8 @@ func (s *service) events(a ticket.Attempt, b Batch) ([]runlog.Event, error) {
 	return out, nil
 }
 
-// fieldsOf are an event's fields as one object; too many are none.
+// fieldsOf returns an event's fields as one object, or none if there are too
+// many.
 func fieldsOf(e Event) (json.RawMessage, error) {
 	if len(e.Fields) == 0 {
 		return nil, nil

@@ -11,15 +11,15 @@ import (
 	"millrace/shared/run/sandbox/ticket"
 )
 
-// linkLife is how long the link of a file is good. The runner uses it at once, and
-// no invocation of the sandbox lasts longer.
+// linkLife is how long the link of a file is valid. The runner uses it at once,
+// and no invocation of the sandbox lasts longer.
 const linkLife = 15 * time.Minute
 
-// forFile tells whether a batch asks for the link of a file.
+// forFile reports whether a batch requests the link of a file.
 func (b Batch) forFile() bool { return b.SaveFile != nil || b.OpenFile != "" }
 
-// file returns what makes the link of the file that a batch names, nil if it names
-// none. Errors: errs.Unprocessable.
+// file returns the function that makes the link of the file that a batch names,
+// nil if it names none. Errors: errs.Unprocessable.
 func (s *service) file(a ticket.Attempt, b Batch) (func(ctx context.Context) (reference, url string, err error), error) {
 	switch {
 	case b.SaveFile != nil && b.OpenFile != "":

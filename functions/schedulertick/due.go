@@ -59,7 +59,7 @@ type shard struct {
 	start     table.Cursor
 	done      bool  // it has no more entries
 	err       error // from reading it
-	taken     int   // entries in the last turn
+	taken     int   // entries in the last round of reads
 }
 
 func (s service) round(ctx context.Context, brought time.Time, limit int) *round {

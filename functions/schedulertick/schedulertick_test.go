@@ -140,8 +140,8 @@ func TestFailedEntryIsCountedAndStaysDue(t *testing.T) {
 	assert.Equal(t, 5, result.Triggered)
 }
 
-// TestBacklogIsHandledFairly: if more runs are due than a tick handles, each
-// gets its turn.
+// TestBacklogIsHandledFairly checks that each of more due runs than a tick
+// handles gets its turn.
 func TestBacklogIsHandledFairly(t *testing.T) {
 	t.Parallel()
 	env := localtest.New(t)
@@ -211,8 +211,8 @@ func TestFailedShardDoesNotDelayOthers(t *testing.T) {
 	require.ErrorIs(t, err, errShard, "nothing could be read")
 }
 
-// TestOrderOfShardsRotates: a tick that may handle less than one entry per
-// shard begins with other shards than the last one.
+// TestOrderOfShardsRotates checks that a tick that may handle less than one
+// entry per shard begins with other shards than the last one.
 func TestOrderOfShardsRotates(t *testing.T) {
 	t.Parallel()
 	env := localtest.New(t)
@@ -263,8 +263,8 @@ func TestReconciliationsAreSentInBatches(t *testing.T) {
 	assert.Equal(t, []int{1, 10, 10, 10, 10}, queues.sends)
 }
 
-// TestEntryMovedMeanwhileIsKept: a concurrent reconciliation of the run knows
-// better when it is due.
+// TestEntryMovedMeanwhileIsKept checks that the due time set by a concurrent
+// reconciliation is kept.
 func TestEntryMovedMeanwhileIsKept(t *testing.T) {
 	t.Parallel()
 	env := localtest.New(t)
@@ -295,7 +295,7 @@ func (s slow) Send(ctx context.Context, name string, msgs ...queue.Message) erro
 	return s.Queues.Send(ctx, name, msgs...)
 }
 
-// TestTickStopsAtItsTimeLimit: the rest is left for the next tick.
+// TestTickStopsAtItsTimeLimit checks that the rest is left for the next tick.
 func TestTickStopsAtItsTimeLimit(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

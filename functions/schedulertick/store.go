@@ -42,7 +42,7 @@ func (s service) sources(brought time.Time) []*source {
 	return list
 }
 
-// runs is the source of live runs, which are due for reconciliation.
+// runs returns the source of live runs, which are due for reconciliation.
 func runs(now time.Time) *source {
 	parse := func(e entry) (org, run string, err error) {
 		org, run, ok := runstate.ParseRunKey(e.key.PK)
@@ -72,7 +72,7 @@ func runs(now time.Time) *source {
 	return src
 }
 
-// timed is the source of a kind of timed work.
+// timed returns the source of a kind of timed work.
 func timed(kind due.Kind, now, brought time.Time) *source {
 	// The entry must come up again by whichever clock is behind: the time of a
 	// tick may be years away, and gone with the next tick.

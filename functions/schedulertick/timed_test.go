@@ -140,8 +140,8 @@ func TestLostMessageIsRepeated(t *testing.T) {
 	assert.Equal(t, 1, w.get(key).Count)
 }
 
-// TestChangedEntryIsNotMoved: if a user changes an item's due time while it is
-// handed out, the change is kept.
+// TestChangedEntryIsNotMoved checks that a due time that a user sets while the
+// entry is handed out is kept.
 func TestChangedEntryIsNotMoved(t *testing.T) {
 	t.Parallel()
 	w := open(t, localtest.Options{})
@@ -225,7 +225,7 @@ func inShards(org string, n int) [][]string {
 	return ids
 }
 
-// TestNoShardStarves: one shard has more entries than a tick handles. The
+// TestNoShardStarves checks a shard with more entries than a tick handles: the
 // others get their share, and the full shard the rest.
 func TestNoShardStarves(t *testing.T) {
 	t.Parallel()
@@ -261,8 +261,8 @@ func TestNoShardStarves(t *testing.T) {
 	}
 }
 
-// TestUnknownEntryIsSkipped: an entry that this version does not understand is
-// counted and left in place, and does not delay others.
+// TestUnknownEntryIsSkipped checks that an entry that this version does not
+// understand is counted and left in place, and does not delay others.
 func TestUnknownEntryIsSkipped(t *testing.T) {
 	t.Parallel()
 	w := open(t, localtest.Options{})
@@ -276,9 +276,9 @@ func TestUnknownEntryIsSkipped(t *testing.T) {
 	assert.Equal(t, odd, w.get(odd.Key))
 }
 
-// TestAllDueEntriesAreHandled: of ten times the entries of a tick each is
-// handled once within ten ticks, the oldest of a shard first, even if a shard
-// cannot be read in the first tick.
+// TestAllDueEntriesAreHandled checks that of ten times the entries of a tick
+// each is handled once within ten ticks, the oldest of a shard first, even if a
+// shard cannot be read in the first tick.
 func TestAllDueEntriesAreHandled(t *testing.T) {
 	t.Parallel()
 	const all = 2000

@@ -165,8 +165,8 @@ func (s *service) measured(t *testing.T, name string, dimensions ...string) []te
 	return got
 }
 
-// TestTraceReachesTasks: the trace of POST /runs is passed to the Python task,
-// sent by the http task, and logged by the worker.
+// TestTraceReachesTasks checks that the trace of POST /runs is passed to the
+// Python task, sent by the http task, and logged by the worker.
 func TestTraceReachesTasks(t *testing.T) {
 	t.Parallel()
 	s := open(t)
@@ -210,7 +210,8 @@ func TestTraceReachesTasks(t *testing.T) {
 	assert.Equal(t, []any{"last", 1.0, spans["last"]}, []any{last["task"], last["attempt"], last["span_id"]}, "%v", last)
 }
 
-// TestRunWithoutTraceStartsOne, the same for all of its tasks.
+// TestRunWithoutTraceStartsOne checks that all of its tasks have the same
+// trace.
 func TestRunWithoutTraceStartsOne(t *testing.T) {
 	t.Parallel()
 	s := open(t)
@@ -227,8 +228,8 @@ func TestRunWithoutTraceStartsOne(t *testing.T) {
 
 func after(names ...string) object { return object{"depends_on": names} }
 
-// TestSecretsAreNotLogged: no secret, credential or value of the user's is in
-// the service's log, whatever goes wrong with a run.
+// TestSecretsAreNotLogged checks that no secret, credential or value of the
+// user's is in the service's log, however a run fails.
 func TestSecretsAreNotLogged(t *testing.T) {
 	t.Parallel()
 	s := open(t)
@@ -302,7 +303,7 @@ func message(t *testing.T, m events.Run) queue.Message {
 	return queue.Message{Body: body, Group: m.Org}
 }
 
-// TestRunIsMeasured from its acceptance to its end.
+// TestRunIsMeasured checks the metrics of a run from its acceptance to its end.
 func TestRunIsMeasured(t *testing.T) {
 	t.Parallel()
 	s := open(t)
