@@ -26,8 +26,8 @@ func encodings(v string) []string {
 	return append(append(forms, jsonForms(v)...), pythonForms(v)...)
 }
 
-// pythonForms are the ways in which Python shows v inside a string that it shows:
-// by repr and in ASCII alone, between quotes that v has itself and others.
+// pythonForms returns the forms of v in Python's repr of a string that contains
+// v, also in ASCII only, in both kinds of quotes.
 func pythonForms(v string) []string {
 	var forms []string
 	for _, printable := range []func(rune) bool{unicode.IsPrint, func(r rune) bool { return r < 0x7f }} {

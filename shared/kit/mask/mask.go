@@ -1,7 +1,7 @@
 // Package mask hides secret values in a task's log lines, errors and outputs. A
 // value is found verbatim, in base64 (standard or URL-safe, anywhere in a
-// longer text), URL-encoded, JSON-escaped and as Python's repr shows it, which is
-// how Python prints what stands in a list, a dict or an exception.
+// longer text), URL-encoded, JSON-escaped and in the form of Python's repr, in
+// which Python prints the elements of a list, a dict or an exception.
 //
 // It hides values printed by mistake. It cannot stop a task that discloses a
 // secret on purpose, letter by letter or encrypted.

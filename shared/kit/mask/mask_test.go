@@ -101,7 +101,7 @@ func TestEncodings(t *testing.T) {
 	})
 }
 
-// TestPythonForms takes what Python 3.11 prints of values in lists and dicts.
+// TestPythonForms uses the output of Python 3.11 for values in lists and dicts.
 func TestPythonForms(t *testing.T) {
 	t.Parallel()
 	for value, shown := range map[string][]string{

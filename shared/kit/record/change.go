@@ -23,8 +23,8 @@ var ErrDelete = errors.New("record: to be deleted")
 
 // Change is a change of one record.
 type Change[T any] struct {
-	// Action is the verb of the audit entry: "rotate". Empty: create, update or
-	// delete, whichever it turns out to be.
+	// Action is the action of the audit entry, such as "rotate". Empty: create,
+	// update or delete, depending on the change.
 	Action string
 	// Next returns the new record for the stored one, which is nil if there is
 	// none. It is called again if another writer changes the record meanwhile. An
@@ -33,8 +33,8 @@ type Change[T any] struct {
 	Next func(now *T) (T, error)
 	// Metadata is added to the audit entry.
 	Metadata map[string]any
-	// Also gives further writes of the transaction, nil: none. They are under no
-	// conditions of their own that could fail while the record is as it was.
+	// Also returns further writes of the transaction; it may be nil. Their
+	// conditions must not fail while the record is unchanged.
 	Also func(Outcome[T]) []table.Write
 }
 
@@ -85,9 +85,9 @@ func Retry(ctx context.Context, what string, do func() error) error {
 	return errs.New(errs.Conflict, "Others are changing %s; try again", what)
 }
 
-// Prepare is Write without the transaction: it returns the writes of the change,
-// none if nothing changes, and what their audit entry tells. It is for changes of
-// several records, which the caller makes as one transaction, inside [Retry].
+// Prepare is like Write without the transaction: it returns the writes of the
+// change, none if nothing changes, and its audit change. It is for changes of
+// several records, which the caller makes in one transaction, inside [Retry].
 func (s Set[T, P]) Prepare(ctx context.Context, id string, c Change[T]) (Outcome[T], []table.Write, audit.Change, error) {
 	return s.prepare(ctx, id, c, func() error { return s.room(ctx) })
 }
@@ -136,7 +136,7 @@ func (s Set[T, P]) prepare(
 	return out, writes, entry, nil
 }
 
-// audited is what audit entries show of a record.
+// audited returns a record as audit entries show it.
 func audited(r any) any {
 	if a, ok := r.(Audited); ok {
 		return a.Audited()
@@ -157,8 +157,8 @@ func (s Set[T, P]) unchanged(out *Outcome[T]) (cond table.Cond) {
 	return cond
 }
 
-// stamp gives a record its key and what it tells of its making and its change. A
-// new record that names who made it keeps that.
+// stamp sets a record's key and its creation and update fields. A new record
+// that has a creator keeps it.
 func (s Set[T, P]) stamp(ctx context.Context, id string, out *Outcome[T]) {
 	r, before := P(&out.After), P(&out.Before).made()
 	m, now, actor := r.made(), clock.ToMillis(s.Clock.Now()), tenant.From(ctx).Actor()
@@ -170,8 +170,8 @@ func (s Set[T, P]) stamp(ctx context.Context, id string, out *Outcome[T]) {
 	r.changed(now, actor)
 }
 
-// room takes room for a new record. What is not used after all is given back when
-// the records are counted anew.
+// room reserves quota for a new record. A reservation that is not used is
+// released when the records are counted again.
 func (s Set[T, P]) room(ctx context.Context) error {
 	if s.Limit == "" {
 		return nil

@@ -52,8 +52,8 @@ func TestRecordStoredWithAnotherRevision(t *testing.T) {
 	}
 }
 
-// stamp is a record that is never changed, has a place of its own for each, and is
-// found in an index.
+// stamp is a record that is never changed, is stored outside of its kind's
+// partition, and is found by an index.
 type stamp struct {
 	record.Made
 	table.ListEntries
@@ -63,7 +63,7 @@ type stamp struct {
 
 func (s *stamp) Audited() any { return map[string]any{"land": s.Land} }
 
-func TestRecordsOfAnIndexWithWhatIsWrittenBesides(t *testing.T) {
+func TestRecordsOfIndexWithFurtherWrites(t *testing.T) {
 	t.Parallel()
 	s := newShelf(t, nil)
 	ann := as("acme", "ann@acme.test")

@@ -34,7 +34,7 @@ func TestConcurrentWriteIsNotOverwritten(t *testing.T) {
 	ann, bob := as("acme", "ann@acme.test"), as("acme", "bob@acme.test")
 	page := func(b *book) error { b.Pages++; return nil }
 	for name, test := range map[string]struct {
-		there    bool // before
+		there    bool // whether the record exists before
 		bob, ann func(s *shelf) error
 		want     error
 		pages    int64

@@ -28,18 +28,18 @@ import (
 	"millrace/shared/platform/table"
 )
 
-// Made is what every record has besides its own fields: embed it in one that is
-// never changed, and [Meta] in one that is.
+// Made has the fields common to all records. Embed it in a record that is never
+// changed, and [Meta] in one that is.
 type Made struct {
 	table.Key `json:"-"`
-	// Revision names this state of the record: no other state of it has the same. A
-	// record that was stored before it had revisions has none.
+	// Revision identifies this state of the record. A record that was stored
+	// before revisions existed has none.
 	Revision  table.Value  `table:"revision,omitempty" json:"-"`
 	CreatedAt clock.Millis `table:"created_at" json:"created_at"`
 	CreatedBy string       `table:"created_by" json:"created_by" doc:"Email of the user, or api-key:<key_id>"`
 }
 
-// Meta is Made of a record that is changed.
+// Meta is Made for a record that can be changed.
 type Meta struct {
 	Made
 	UpdatedAt clock.Millis `table:"updated_at" json:"updated_at"`
@@ -57,13 +57,13 @@ type stamped[T any] interface {
 	changed(at clock.Millis, by string)
 }
 
-// Audited is a record, or a pointer to one, that says itself what audit entries
-// show of it; nothing else is read from its tags.
+// Audited is a record, or a pointer to one, with its own form in audit entries,
+// instead of that by its tags.
 type Audited interface{ Audited() any }
 
-// Touch is what an update does besides that changes a record without being a
-// [Change] of it, so that a Change under way does not overwrite what it did: it
-// begins anew.
+// Touch returns the action for an update that changes a record without a
+// [Change]. A concurrent Change is then repeated instead of overwriting the
+// update.
 func Touch(now time.Time) table.Action { return table.Set("revision", ids.New(now)) }
 
 // Kind describes a kind of record.
@@ -71,9 +71,9 @@ type Kind struct {
 	// Folder names the records' partition of a workspace: <org>#<Folder>. A
 	// record's id is its sort key.
 	Folder string
-	// At is the key of a record that is stored elsewhere in its workspace; nil: none
-	// is. The records of such a kind stand in <org>#<Folder> of the index In, which
-	// has their keys alone.
+	// At returns the key of a record that is stored elsewhere in its workspace. If
+	// it is nil, none is. The records of such a kind are listed at <org>#<Folder>
+	// of the index In, which contains only their keys.
 	At func(org, id string) table.Key
 	In table.Index
 	// Type is the resource type of audit entries, a singular noun: "secret".

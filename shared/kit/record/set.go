@@ -29,8 +29,8 @@ type Set[T any, P stamped[T]] struct {
 	Store
 }
 
-// New makes the set of a kind. It panics on a record type whose fields do not all
-// say how they are shown, unless it is [Audited].
+// New returns the set of a kind. It panics if the record type has fields
+// without a tag that says how they are shown, unless it is [Audited].
 func New[T any, P stamped[T]](k Kind, s Store) Set[T, P] {
 	if _, ok := any(P(nil)).(Audited); !ok {
 		check(reflect.TypeFor[T]())
@@ -46,8 +46,8 @@ func (s Set[T, P]) Key(ctx context.Context, id string) table.Key {
 	return table.Key{PK: s.Partition(ctx), SK: id}
 }
 
-// Partition is where the records are listed: the partition that they are stored in,
-// or, of a kind that has an index, that of the index.
+// Partition returns the partition that lists the records: the one that they are
+// stored in, or that of the kind's index.
 func (s Set[T, P]) Partition(ctx context.Context) string {
 	return s.org(ctx) + "#" + s.Folder //guard:tenant/record operand 1 "org"
 }
@@ -60,7 +60,8 @@ func (s Set[T, P]) org(ctx context.Context) string {
 	return org
 }
 
-// query finds all records; those of an index are found with some delay.
+// query returns the query of all records. Those of an index are found with some
+// delay.
 func (s Set[T, P]) query(ctx context.Context) table.Query {
 	return table.Query{Index: s.In, PK: s.Partition(ctx), Consistent: s.In == ""}
 }
@@ -77,7 +78,7 @@ func (s Set[T, P]) Get(ctx context.Context, id string) (T, error) {
 	return r, nil
 }
 
-// Absent is the errs.NotFound of a record that there is not.
+// Absent returns the errs.NotFound of a record that does not exist.
 func (s Set[T, P]) Absent(id string) error {
 	return errs.New(errs.NotFound, "%s '%s' not found", s.Noun, s.name(id))
 }
@@ -98,7 +99,7 @@ func (s Set[T, P]) All(ctx context.Context, prefix string) iter.Seq2[T, error] {
 	return s.all(ctx, prefix, 0)
 }
 
-// all is All in pages of so many records, 0: as many as fit.
+// all is All with a page size, 0 for the largest.
 func (s Set[T, P]) all(ctx context.Context, prefix string, page int) iter.Seq2[T, error] {
 	q := s.query(ctx)
 	q.Range, q.Limit = table.Prefix(prefix), page
@@ -125,7 +126,7 @@ func (s Set[T, P]) all(ctx context.Context, prefix string, page int) iter.Seq2[T
 func (s Set[T, P]) List(ctx context.Context, prefix string, limit int, keep func(*T) bool) ([]T, error) {
 	out, page := []T{}, 0
 	if keep == nil {
-		page = limit // no more is read than that
+		page = limit // no more is needed
 	}
 	for r, err := range s.all(ctx, prefix, page) {
 		if err != nil {

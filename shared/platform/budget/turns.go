@@ -15,7 +15,7 @@ const (
 )
 
 // maxWaitingBytes is the number of bytes that work may hold while it waits for
-// its turn. Work that holds more proceeds to its end, so that only few hold
+// its turn. Work that holds more continues to its end, so that only few hold
 // much memory.
 const maxWaitingBytes = 8 << 20
 

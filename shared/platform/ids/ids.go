@@ -42,7 +42,7 @@ func Token(n int) string {
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 
-// Slug returns a readable name of three words and a number, made by chance, e.g.
+// Slug returns a random readable name of three words and a number, e.g.
 // "calm-amber-otter-4821".
 func Slug() string {
 	var b [8]byte

@@ -9,19 +9,19 @@ import (
 	"github.com/oklog/ulid/v2"
 )
 
-// A slug made of a ULID tells the time of it, and so it can be looked up by a range
-// of ids without an index of its own: the time counts in spans of about four
-// minutes and comes round again after about 25 days. The rest of it is a hash of
-// what is random in the id.
+// The slug of a ULID contains its time, so that the ULID is found by ranges of
+// ids without an index. The time counts in spans of about four minutes and
+// wraps around after about 25 days. The rest is a hash of the random part of
+// the id.
 const (
 	slugSpan  = 1 << 18 // milliseconds
 	slugSpans = 1 << 13
 	slugRest  = 59_625 // slugSpans * slugRest is the number of slugs
 	slugs     = slugSpans * slugRest
-	// Slugs of one time are not to look alike: n*slugMix mod slugs, which has no
-	// divisor in common with it.
+	// Slugs of similar times must not look alike: they are n*slugMix mod slugs,
+	// with which it has no common divisor.
 	slugMix   = 192_837_463
-	slugUnmix = 21_095_527 // its inverse
+	slugUnmix = 21_095_527 // the inverse of slugMix
 )
 
 // IsSlug reports whether s may be a slug.
@@ -30,7 +30,7 @@ func IsSlug(s string) bool {
 	return ok
 }
 
-// slugNumber is what slug made s of.
+// slugNumber returns the number of a slug.
 func slugNumber(s string) (n uint64, ok bool) {
 	parts := strings.Split(s, "-")
 	if len(parts) != 4 {
@@ -51,7 +51,7 @@ func slugNumber(s string) (n uint64, ok bool) {
 	return n, true
 }
 
-// SlugOf returns the slug of a ULID; the empty string of what is none.
+// SlugOf returns the slug of a ULID, empty if id is not a ULID.
 func SlugOf(id string) string {
 	parsed, err := ulid.ParseStrict(id)
 	if err != nil {
@@ -65,8 +65,9 @@ func SlugOf(id string) string {
 	return slug(n * slugMix % slugs)
 }
 
-// SlugTimes yields the spans of time, the end excluded, in which a ULID may have
-// been made whose slug it is: those between since and until, the newest first.
+// SlugTimes returns the spans of time, with the end excluded, in which a ULID
+// with the slug may have been created: those between since and until, the
+// newest first.
 func SlugTimes(s string, since, until time.Time) [][2]time.Time {
 	n, ok := slugNumber(s)
 	if !ok {

@@ -10,9 +10,9 @@ import (
 	"millrace/shared/platform/ids"
 )
 
-// TestSlugOfLeadsBackToTheID: the spans of time that a slug may stand for have the
-// id that it was made of, are few, and lie between the bounds.
-func TestSlugOfLeadsBackToTheID(t *testing.T) {
+// TestSlugTimesContainID checks that the spans of time of a slug contain the
+// time of its id, are few, and lie between the bounds.
+func TestSlugTimesContainID(t *testing.T) {
 	t.Parallel()
 	first := time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC)
 	now := first.AddDate(3, 0, 0)
@@ -40,8 +40,7 @@ func TestSlugOfLeadsBackToTheID(t *testing.T) {
 	assert.Greater(t, len(seen), 1_990)
 }
 
-// TestSlugsOfOneInstantDiffer: runs that are accepted together have names of their
-// own.
+// TestSlugsOfOneInstantDiffer checks runs that are accepted together.
 func TestSlugsOfOneInstantDiffer(t *testing.T) {
 	t.Parallel()
 	at, slugs := time.UnixMilli(1_790_000_000_000), map[string]bool{}
@@ -51,7 +50,7 @@ func TestSlugsOfOneInstantDiffer(t *testing.T) {
 	assert.GreaterOrEqual(t, len(slugs), 18)
 }
 
-func TestWhatIsNoSlug(t *testing.T) {
+func TestInvalidSlugs(t *testing.T) {
 	t.Parallel()
 	for _, s := range []string{"", "a", "calm-amber-otter", "calm-amber-otter-0999", "calm-amber-otter-10000", "calm-amber-otter-+999", "Calm-amber-otter-4821", "amber-calm-otter-4821", "calm-amber-otter-4821-x"} {
 		assert.False(t, ids.IsSlug(s), s)

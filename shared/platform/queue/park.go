@@ -15,7 +15,7 @@ type Parker interface {
 	Park(ctx context.Context, wait func(context.Context) error) error
 	// Parked returns the number of waiting handlers of the process.
 	Parked() int
-	// Stopping reports whether the runtime hands out no more messages.
+	// Stopping reports whether the runtime delivers no more messages.
 	Stopping() bool
 }
 
@@ -50,8 +50,8 @@ func Parked(ctx context.Context) int {
 	return 0
 }
 
-// Stopping reports whether the runtime of a message handler is about to end: the
-// handler finishes what it has begun and leaves the rest to the queues.
+// Stopping reports whether the runtime of a message handler is about to stop:
+// the handler finishes what it has begun and leaves the rest to the queues.
 func Stopping(ctx context.Context) bool {
 	p, ok := ctx.Value(parkerKey{}).(Parker)
 	return ok && p.Stopping()

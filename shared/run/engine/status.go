@@ -15,8 +15,8 @@ const (
 	Running               Status = "RUNNING"                // an attempt runs, or waits without a worker
 	Retrying              Status = "RETRYING"               // an attempt failed, the next one starts after its delay
 	AwaitingApproval      Status = "AWAITING_APPROVAL"      // reserved for approvals; no task has it yet
-	Succeeded             Status = "SUCCEEDED"              // finished
-	Reused                Status = "REUSED"                 // finished in the run that this one retries, whose output it takes
+	Succeeded             Status = "SUCCEEDED"              // finished without an error
+	Reused                Status = "REUSED"                 // succeeded in the run that this one retries, whose output it takes
 	Skipped               Status = "SKIPPED"                // not run, because of its condition, its trigger rule or its dependencies
 	Failed                Status = "FAILED"                 // its last attempt failed; of a run: a task at the end of the graph failed
 	TimedOut              Status = "TIMED_OUT"              // its last attempt, or the run, took longer than timeout_secs

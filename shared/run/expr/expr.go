@@ -31,8 +31,8 @@ type Scope struct {
 	Run    map[string]any      // run_id, flow_name, flow_version, environment, logical_date
 	Vars   map[string]any      // environment variables as they were when the run was accepted
 	Tasks  map[string]TaskView // tasks that have finished, by name
-	Item   *Item               // what the instance of a mapped task works on, nil otherwise
-	Failed *Failed             // what failed in the run, for its on_failure task, nil otherwise
+	Item   *Item               // the element of a mapped task's instance, nil otherwise
+	Failed *Failed             // the failed tasks of the run, for its on_failure task, nil otherwise
 }
 
 // TaskView is an expression's view of one task.
@@ -47,10 +47,10 @@ type Item struct {
 	Index int
 }
 
-// Failed is what failed in a run: failed and failed_count in an expression.
+// Failed is the variables failed and failed_count of an expression.
 type Failed struct {
-	List  []any // objects, the first of them
-	Count int   // of all
+	List  []any // the first of them, as objects
+	Count int   // number of all
 }
 
 // SyntaxError is the reason why an expression does not compile.

@@ -9,15 +9,15 @@ import (
 // Function describes a function of expressions, for their reference.
 type Function struct {
 	Name  string   // "size", "math.abs"
-	Forms []string // "string.charAt(int) -> string": receiver, arguments, result
+	Forms []string // signatures: "string.charAt(int) -> string"
 	Doc   string   // a sentence, "" for none
 }
 
-// typeNames gives the types of CEL the names that authors know.
+// typeNames replaces CEL's names of types by those that authors know.
 var typeNames = strings.NewReplacer("google.protobuf.Timestamp", "timestamp", "google.protobuf.Duration", "duration", "optional_type(", "optional(")
 
-// Functions lists the functions by name. Operators and what only the compiler
-// uses are not among them.
+// Functions returns the functions by name, without operators and functions that
+// only the compiler uses.
 func Functions() ([]Function, error) {
 	env, err := environment()
 	if err != nil {
@@ -39,11 +39,11 @@ func Functions() ([]Function, error) {
 	return out, nil
 }
 
-// spaces are the name spaces of macros that have one: the library tells the last
-// part of a name only.
+// spaces are the namespaces of macros that have one: the library has only the
+// last part of a name.
 var spaces = map[string]string{"bind": "cel.", "greatest": "math.", "least": "math."}
 
-// Macros lists the names of macros, such as filter and has, sorted.
+// Macros returns the names of macros, such as filter and has, sorted.
 func Macros() ([]string, error) {
 	env, err := environment()
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestFunctionsAreThoseOfExpressions(t *testing.T) {
+func TestFunctions(t *testing.T) {
 	t.Parallel()
 	list, err := Functions()
 	require.NoError(t, err)

@@ -38,8 +38,8 @@ func (p *Program) Secrets() []string { return slices.Clone(p.secrets) }
 // mapped task have.
 func (p *Program) UsesItem() bool { return p.item }
 
-// Output returns the name of the task whose output the whole expression is, as
-// tasks.extract.output is; ok is false for any other expression.
+// Output returns the name of the task if the expression is the output of a
+// task, such as tasks.extract.output. ok is false for all other expressions.
 func (p *Program) Output() (task string, ok bool) { return p.output, p.output != "" }
 
 // UsesFailed reports whether the expression reads failed or failed_count, which

@@ -38,7 +38,7 @@ type walker struct {
 	info           *ast.SourceInfo
 	tasks, secrets map[string]bool
 	item, failed   bool
-	local          []string // variables of the comprehensions around
+	local          []string // variables of the enclosing comprehensions
 	err            error
 }
 
@@ -136,7 +136,8 @@ func (w *walker) taskField(e ast.Expr) bool {
 	return true
 }
 
-// wholeOutput is the name of the task if e is tasks.<name>.output, else "".
+// wholeOutput returns the name of the task if e is tasks.<name>.output,
+// otherwise "".
 func wholeOutput(e ast.Expr) string {
 	operand, field, ok := member(e)
 	if !ok || field != "output" {

@@ -62,8 +62,8 @@ func NewTemplate(work *budget.Budget, v any) (*Template, error) {
 	return &Template{root: root, refs: b.refs, secrets: slices.Compact(b.secrets)}, nil
 }
 
-// ExpressionTemplate is the template of one expression as a whole, without ${{ }}
-// around it; it charges work as [CompileIn] does, whose errors it returns.
+// ExpressionTemplate returns the template of a single expression, without ${{
+// }} around it. Like [CompileIn] it charges work, and returns its errors.
 func ExpressionTemplate(work *budget.Budget, src string) (*Template, error) {
 	p, err := CompileIn(work, src)
 	if err != nil {
@@ -112,8 +112,8 @@ func (t *Template) Tasks() []string {
 // Secrets returns the names of the secrets it refers to, sorted.
 func (t *Template) Secrets() []string { return slices.Clone(t.secrets) }
 
-// Output returns the name of the task whose output is the template's whole value;
-// ok is false for any other template.
+// Output returns the name of the task whose output is the template's whole
+// value. ok is false for all other templates.
 func (t *Template) Output() (task string, ok bool) {
 	e, single := t.root.(exprNode)
 	if !single {

@@ -36,7 +36,7 @@ func (p *parser) expression(o *Object, task int, name string, fits func(*expr.Pr
 	}
 }
 
-// failed reports the use of failed or failed_count where there is neither.
+// failed reports the use of failed or failed_count where they are not defined.
 func (p *parser) failed(o *Object, loc []any) {
 	if !o.failed {
 		p.faults.add("expression_error", loc, nil, "failed and failed_count exist only in the config of on_failure")
@@ -88,7 +88,8 @@ func without(m map[string]any, name string) map[string]any {
 	return out
 }
 
-// template checks the expressions in fields of c; what names c in a fault.
+// template checks the expressions in fields of c. what is the name of c in
+// errors.
 func (p *parser) template(c *Object, task int, what string, secrets bool, fields map[string]any) {
 	template, err := expr.NewTemplate(p.budget, fields)
 	if p.budget.Err() != nil {

@@ -214,7 +214,7 @@ func (f *Flow) markText(used []bool, text string) {
 	if !strings.Contains(text, "tasks") {
 		return
 	}
-	if strings.Contains(text, `\`) { // an escape may spell a name otherwise
+	if strings.Contains(text, `\`) { // an escape sequence may be part of a name
 		for i := range used {
 			used[i] = true
 		}

@@ -43,7 +43,7 @@ type Spec struct {
 	Result      json.RawMessage `json:"result,omitempty" doc:"What a run that succeeded results in: an expression, or any JSON with ${{ … }} in its strings. It may read every task"`
 }
 
-// SchemaName names the format in the API's description.
+// SchemaName is the name of the schema in the API's description.
 func (Spec) SchemaName() string { return "FlowSpec" }
 
 // Task is one task of a flow. An expression is CEL: it sees params, run, vars, and
@@ -67,7 +67,7 @@ type Task struct {
 	lazy *lazyTask
 }
 
-// SchemaName names the format in the API's description.
+// SchemaName is the name of the schema in the API's description.
 func (Task) SchemaName() string { return "FlowTask" }
 
 // Backoff is the delay between attempts: DelaySecs before the first retry, then
@@ -78,7 +78,7 @@ type Backoff struct {
 	MaxSecs   float64 `json:"max_secs" required:"false" minimum:"0" maximum:"86400" default:"300" doc:"The longest delay"`
 }
 
-// SchemaName names the format in the API's description.
+// SchemaName is the name of the schema in the API's description.
 func (Backoff) SchemaName() string { return "RetryBackoff" }
 
 // DefaultBackoff is one second, doubling, at most five minutes.

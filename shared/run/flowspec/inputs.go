@@ -12,7 +12,7 @@ import (
 	"millrace/shared/run/tier"
 )
 
-// argumentName is what a Python function's argument may be called.
+// argumentName matches the names of a Python function's arguments.
 var argumentName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`) // and at most maxArgument
 
 const (
@@ -20,20 +20,20 @@ const (
 	maxArgument  = 128 // bytes of an argument's name
 )
 
-// Arguments are the inputs of a task, compiled.
+// Arguments are the compiled inputs of a task.
 type Arguments struct {
-	// Outputs names, by argument, the task whose whole output it is: such a value
-	// can be handed on by reference.
+	// Outputs maps arguments to the tasks whose whole output they are. Such a
+	// value can be passed by reference.
 	Outputs map[string]string
-	// Values is an object of the other arguments.
+	// Values is the template of an object of the other arguments.
 	Values *expr.Template
 }
 
-// HasInputs tells whether the task says what its function's arguments are. If so,
-// an empty object included, nothing but ctx, item and index is filled in by name.
+// HasInputs reports whether the task has inputs. If so, even if they are empty,
+// only ctx, item and index are passed by name.
 func (t *Task) HasInputs() bool { return given(t.Inputs) }
 
-// Arguments are the task's inputs; nil if it has none.
+// Arguments returns the task's inputs, nil if it has none.
 func (t *Task) Arguments() (*Arguments, error) {
 	if !t.HasInputs() {
 		return nil, nil
@@ -41,7 +41,7 @@ func (t *Task) Arguments() (*Arguments, error) {
 	return t.lazy.arguments()
 }
 
-// given tells whether an optional field is there: null is absent.
+// given reports whether an optional field is set. null means absent.
 func given(raw json.RawMessage) bool { return len(raw) > 0 && string(raw) != "null" }
 
 func compileArguments(raw json.RawMessage) (*Arguments, error) {
@@ -70,7 +70,7 @@ func compileArguments(raw json.RawMessage) (*Arguments, error) {
 	return out, err
 }
 
-// inputs checks the arguments that a task gives its function.
+// inputs checks the arguments of a task's function.
 func (p *parser) inputs(o *Object, task int, kind Kind) {
 	if !o.Has("inputs") {
 		return
@@ -99,7 +99,7 @@ func (p *parser) inputs(o *Object, task int, kind Kind) {
 	p.template(in, task, "the inputs of a task", false, in.fields)
 }
 
-// tier checks the runtime tier that a task names.
+// tier checks the runtime tier of a task.
 func (p *parser) tier(o *Object) {
 	name, ok := o.Text("tier")
 	if ok && !slices.Contains(tier.All(), tier.Tier(name)) {
@@ -117,7 +117,7 @@ func (p *parser) result(root *Object) {
 	t, err := compileResult(p.budget, v)
 	switch {
 	case p.budget.Err() != nil:
-		return // told of the whole
+		return // the error is reported for the whole
 	case err != nil:
 		faults := expr.TemplateErrors(err)
 		for _, fault := range faults {
@@ -144,7 +144,7 @@ func (p *parser) result(root *Object) {
 	}
 }
 
-// ResultTemplate is the flow's result, nil if it has none.
+// ResultTemplate returns the flow's result, nil if it has none.
 func (f *Flow) ResultTemplate() (*expr.Template, error) {
 	if !given(f.Spec.Result) {
 		return nil, nil
@@ -160,7 +160,7 @@ func resultTemplate(b *budget.Budget, raw json.RawMessage) (*expr.Template, erro
 	return compileResult(b, v)
 }
 
-// compileResult takes a string without ${{ for an expression.
+// compileResult treats a string without ${{ as an expression.
 func compileResult(b *budget.Budget, v any) (*expr.Template, error) {
 	if src, ok := v.(string); ok && !strings.Contains(src, "${{") {
 		return expr.ExpressionTemplate(b, src)

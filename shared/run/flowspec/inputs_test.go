@@ -22,7 +22,7 @@ func whole(t *testing.T, doc m) *flowspec.Flow {
 	return flow
 }
 
-func TestArgumentsKeepWholeOutputsApart(t *testing.T) {
+func TestArgumentsSeparateWholeOutputs(t *testing.T) {
 	t.Parallel()
 	taking := python("b", "a")
 	taking["inputs"] = m{"rows": "${{ tasks.a.output }}", "named": `${{ tasks["a"].output }}`, "first": "${{ tasks.a.output[0] }}", "n": 3, "status": "${{ tasks.a.status }}"}
@@ -44,8 +44,8 @@ func TestArgumentsKeepWholeOutputsApart(t *testing.T) {
 	assert.True(t, parse(t, empty).Tasks[0].HasInputs(), "an empty object says that there are none")
 }
 
-// TestUsedByInputsAndResult: with inputs a function reads what they name and nothing
-// else; the result reads as well.
+// TestUsedByInputsAndResult checks that a function with inputs reads only the
+// tasks in them, and that the result reads tasks as well.
 func TestUsedByInputsAndResult(t *testing.T) {
 	t.Parallel()
 	taking := python("c", "a", "b")
@@ -84,8 +84,8 @@ func TestResultTemplate(t *testing.T) {
 	assert.Nil(t, template)
 }
 
-// TestUnchanged: a task is the same if its entry is, and those of all before it,
-// wherever it stands.
+// TestUnchanged checks that a task is unchanged if its entry and those of all
+// tasks before it are, wherever it is in the flow.
 func TestUnchanged(t *testing.T) {
 	t.Parallel()
 	before := parse(t, python("a"), python("b", "a"), python("c", "b"), python("d"), python("gone"))

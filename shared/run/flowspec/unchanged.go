@@ -6,9 +6,9 @@ import (
 	"fmt"
 )
 
-// Unchanged returns, for each task of f, the index in before of the task whose
-// entry is the same, as are those of all its ancestors; -1 for every other task.
-// The error says that a flow's content is damaged.
+// Unchanged returns, for each task of f, the index in before of the task with
+// the same entry, if all their ancestors are unchanged as well; -1 for all
+// other tasks. The error means that a flow's content is damaged.
 func (f *Flow) Unchanged(before *Flow) ([]int, error) {
 	mine, err := f.entries()
 	if err != nil {
@@ -36,7 +36,7 @@ func (f *Flow) Unchanged(before *Flow) ([]int, error) {
 	return out, nil
 }
 
-// entries are the tasks as they were registered, in canonical form.
+// entries returns the tasks as they were registered, in canonical form.
 func (f *Flow) entries() ([]json.RawMessage, error) {
 	var spec struct {
 		Tasks []json.RawMessage `json:"tasks"`

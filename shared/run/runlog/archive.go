@@ -65,7 +65,7 @@ func (s *Store) end(ctx context.Context, b *buffer) error {
 	}
 	err = errChanged
 	if b.isWhole() {
-		b.part() // whatever becomes of it
+		b.part() // whatever the result is
 		err = s.first(ctx, b.id, b.queue)
 	}
 	if errors.Is(err, errChanged) {
@@ -79,8 +79,8 @@ func (s *Store) end(ctx context.Context, b *buffer) error {
 	return nil
 }
 
-// first makes the archive of a log of which nothing is stored. Errors: errChanged
-// if there is something after all.
+// first writes the archive of a log of which nothing is stored. Errors:
+// errChanged if something is.
 func (s *Store) first(ctx context.Context, id runID, log []*pending) error {
 	b, events := builder{}, 0
 	defer func() { _ = b.out.Close() }()

@@ -35,7 +35,7 @@ type buffer struct {
 	flight string // id of the batch being written
 	timer  *time.Timer
 	asked  bool // a flush of what is held was asked for
-	whole  bool // it holds all that there is of the run's log, see Store.Begin
+	whole  bool // it contains the whole log of the run, see Store.Begin
 	dead   bool // out of the map: nothing may be added
 }
 
@@ -168,14 +168,14 @@ func (b *buffer) fly(id string) {
 	b.flight = id
 }
 
-// part notes that what it holds is no longer all that there is.
+// part records that the buffer no longer contains the whole log.
 func (b *buffer) part() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.whole = false
 }
 
-// isWhole tells whether it holds all that there is of the run's log.
+// isWhole reports whether the buffer contains the whole log of the run.
 func (b *buffer) isWhole() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

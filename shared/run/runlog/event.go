@@ -40,8 +40,9 @@ type Event struct {
 	MapIndex  *int         `json:"map_index,omitempty"`
 	Attempt   int          `json:"attempt,omitempty"`
 	Logger    string       `json:"logger,omitempty"`
-	Sequence  int64        `json:"sequence,omitempty"` // rises within one task attempt
-	// Fields is what ctx.log was given besides its message, a JSON object; nil for none.
+	Sequence  int64        `json:"sequence,omitempty"` // increases within one task attempt
+	// Fields are the fields passed to ctx.log besides the message, a JSON object;
+	// nil for none.
 	Fields json.RawMessage `json:"fields,omitempty"`
 }
 

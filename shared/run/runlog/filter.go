@@ -6,18 +6,18 @@ import (
 	"time"
 )
 
-// Levels are the levels of events, the least first.
+// Levels are the levels of events in ascending order.
 var levels = []string{"debug", "info", "warning", "error", "critical"}
 
 // Filter selects events of a log. The zero Filter selects all.
 type Filter struct {
-	Task  string    // only of this task
-	Level string    // only of this level and those above; an event without one counts as info
-	Since time.Time // only of then or later
+	Task  string    // only events of this task
+	Level string    // only events of this level or higher; an event without a level has level info
+	Since time.Time // only events at or after this time
 }
 
-// filterBytes is how much of a log a page goes through for the events that a filter
-// selects: it may come out empty and not be the last.
+// filterBytes is how much of a log a page of a filtered log reads. The page may
+// be empty without being the last.
 const filterBytes = 16 << 20
 
 func (f Filter) zero() bool { return f == Filter{} }

@@ -58,7 +58,7 @@ func (s *Store) Page(ctx context.Context, org, run string, ended bool, from tabl
 	return s.Filtered(ctx, org, run, ended, from, limit, Filter{})
 }
 
-// Filtered is [Store.Page] of the events that a filter selects. It goes through at
+// Filtered is like [Store.Page] for the events that match a filter. It reads at
 // most 16 MB of the log.
 func (s *Store) Filtered(ctx context.Context, org, run string, ended bool, from table.Cursor, limit int, filter Filter) (Page, error) {
 	pos, err := parsePosition(from)
@@ -66,7 +66,8 @@ func (s *Store) Filtered(ctx context.Context, org, run string, ended bool, from 
 		return Page{}, err
 	}
 	if from == "" && !filter.Since.IsZero() {
-		// The id of a batch is no earlier than its events, but for another machine's clock.
+		// The id of a batch is no earlier than its events, except for differences
+		// between clocks.
 		pos.batch = ids.First(filter.Since.Add(-lookBack))
 	}
 	id := runID{org, run}
@@ -196,7 +197,7 @@ type collector struct {
 	page         Page
 	pos          position // after what was taken
 	filter       Filter
-	read         int // bytes, those of events that the filter does not select included
+	read         int // bytes, including those of events that do not match
 }
 
 // full reports whether no further event fits.

@@ -28,12 +28,12 @@ type Store struct {
 	// Linger is the maximum time an event is buffered; 0 means [Linger]. It is
 	// real time, so tests that count requests set it longer than any run takes.
 	Linger time.Duration
-	// Sole says that no other process writes logs, so that what this one knows not to
-	// have written is not there.
+	// Sole means that no other process writes logs, so that anything this process
+	// has not written does not exist.
 	Sole bool
 
-	held    atomic.Int64  // bytes that the buffers hold
-	written atomic.Uint64 // batches whose write was begun
+	held    atomic.Int64  // bytes in the buffers
+	written atomic.Uint64 // number of batches whose write was begun
 
 	mu      sync.Mutex
 	runs    map[runID]*buffer

@@ -14,10 +14,10 @@ import (
 	"millrace/shared/run/runlog"
 )
 
-// TestAWholeLogIsArchivedWithoutALook has a process that writes logs alone archive a
-// log that it has in memory from the beginning: that is one write. Whatever was
-// stored of the log, before the run began here or after, has it look for all of it.
-func TestAWholeLogIsArchivedWithoutALook(t *testing.T) {
+// TestWholeLogIsArchivedWithoutRead archives a log that a sole process has in
+// memory from the beginning: that is one write. If anything of the log was
+// stored before, or after the run began, all of it is read.
+func TestWholeLogIsArchivedWithoutRead(t *testing.T) {
 	t.Parallel()
 	type process struct {
 		*runlog.Store
@@ -34,7 +34,7 @@ func TestAWholeLogIsArchivedWithoutALook(t *testing.T) {
 	stored := func(t *testing.T, p *process) { two(t, p.Store) }
 	elsewhere := func(t *testing.T, p *process) {
 		two(t, p.other)
-		time.Sleep(time.Millisecond) // of the bubble: batches of two processes have no order within one
+		time.Sleep(time.Millisecond) // the bubble's time: batches of two processes are not ordered within an instant
 	}
 	begin := func(_ *testing.T, p *process) { p.began = p.Begin(org, run) }
 	begun := func(_ *testing.T, p *process) { p.began() }
@@ -73,7 +73,7 @@ func TestAWholeLogIsArchivedWithoutALook(t *testing.T) {
 				assert.Equal(t, runlog.Archive, page.Source)
 				assert.Zero(t, w.batches(run), "no batch is left")
 
-				// What comes late becomes part of it, as of any archive.
+				// Late events become part of it, as of any archive.
 				s.Append(org, run, line("w", 6, 10))
 				require.NoError(t, s.Flush(t.Context(), org, run))
 				got, _ = w.read(w.store(), run, true, "", 25)
@@ -84,9 +84,9 @@ func TestAWholeLogIsArchivedWithoutALook(t *testing.T) {
 	}
 }
 
-// TestAWholeLogThatOthersArchived: what stands is kept, should the process not have
-// been alone after all.
-func TestAWholeLogThatOthersArchived(t *testing.T) {
+// TestWholeLogArchivedByAnotherProcess checks that an existing archive is kept
+// if the process was not the only one after all.
+func TestWholeLogArchivedByAnotherProcess(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -102,9 +102,9 @@ func TestAWholeLogThatOthersArchived(t *testing.T) {
 	})
 }
 
-// TestLogOfWhichAPartIsStored: a flush that stored some of a log's batches and failed
-// leaves the others in memory, and the archive has all of them.
-func TestLogOfWhichAPartIsStored(t *testing.T) {
+// TestLogStoredInPart lets a flush store some of a log's batches and then fail:
+// the others stay in memory, and the archive has all of them.
+func TestLogStoredInPart(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

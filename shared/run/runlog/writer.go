@@ -75,10 +75,11 @@ func (s *Store) Append(org, run string, events ...Event) {
 	}
 }
 
-// Begin is called before the write by which a run begins, which only one of all
-// who try succeeds in. Whoever did then calls began, before it logs: if this process
-// writes logs alone, and has written none since, its memory holds the whole log, which
-// is then archived without a look for more. Any batch that is written ends that.
+// Begin is called before the write by which a run begins, which succeeds only
+// once. The successful caller then calls began, before it logs. If this process
+// is the only one to write logs, and has written none of the run since, its
+// memory has the whole log, which is then archived without reading the store.
+// Any batch that is written ends that.
 func (s *Store) Begin(org, run string) (began func()) {
 	before := s.written.Load()
 	return func() {

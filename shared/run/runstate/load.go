@@ -26,7 +26,7 @@ func GetRun(ctx context.Context, t table.Table, org, run string) (Run, error) {
 	return r, err
 }
 
-// LoadResult reads what a run results in; nil if it has no result.
+// LoadResult reads the result of a run; nil if it has none.
 func LoadResult(ctx context.Context, t table.Table, org, run string) (*Result, error) {
 	r, err := table.Load[Result](ctx, t, ResultKey(org, run), table.Consistent)
 	if errors.Is(err, table.ErrNotFound) {
@@ -38,9 +38,9 @@ func LoadResult(ctx context.Context, t table.Table, org, run string) (*Result, e
 	return &r, nil
 }
 
-// FindSlug returns the ids of a workspace's runs that have a slug made of their id,
-// oldest last; of runs accepted before now. It reads the keys of the runs of a few
-// minutes in every 25 days since the workspace's first run.
+// FindSlug returns the ids of a workspace's runs with a slug, newest first, of
+// runs accepted before now. It reads the keys of the runs of a few minutes in
+// every 25 days since the workspace's first run.
 func FindSlug(ctx context.Context, t table.Table, org, slug string, now time.Time) ([]string, error) {
 	if !ids.IsSlug(slug) {
 		return nil, nil

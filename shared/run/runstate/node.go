@@ -40,7 +40,7 @@ type Node struct {
 	Error      string        `table:"em,omitempty"`
 	Exception  string        `table:"ex,omitempty"` // class of the exception that the task raised
 	Traceback  string        `table:"tb,omitempty"` // at most MaxTraceback bytes
-	Carried    *int          `table:"oc,omitempty"` // engine.Outcome where it is not the status's own
+	Carried    *int          `table:"oc,omitempty"` // engine.Outcome if it is not that of the status
 	Width      *int          `table:"w,omitempty"`  // of a mapped task, once its list is evaluated
 	List       string        `table:"li,omitempty"` // the list, JSON up to MaxInline
 	ListRef    string        `table:"lr,omitempty"` // object key of a larger one
@@ -177,19 +177,20 @@ type Reuse struct {
 	Tasks     []int            `json:"tasks"`     // indexes of whole tasks
 	Instances map[string][]int `json:"instances"` // by task index: instances
 	Names     []string         `json:"names"`     // names of the tasks that succeeded
-	// Places are the nodes in Run, by task index, where they have other numbers
-	// there than in the new run: Run has another version of the flow.
+	// Places are the places of nodes in Run, by task index, if their numbers
+	// differ from those in the new run because Run has another version of the
+	// flow.
 	Places map[string]Place `json:"places,omitempty"`
 }
 
-// Place is where a task's nodes are in the run that is retried.
+// Place is the place of a task's nodes in the source run.
 type Place struct {
 	Task  engine.Node `json:"task"`
 	First engine.Node `json:"first,omitempty"` // a mapped task's first instance
 }
 
-// Place tells where a task's nodes are in the source; own is where they are in
-// the new run.
+// Place returns the place of a task's nodes in the source, given that in the
+// new run.
 func (r *Reuse) Place(own Place) Place {
 	if at, ok := r.Places[strconv.Itoa(int(own.Task))]; ok { //guard:reuse/places false
 		return at
@@ -204,9 +205,9 @@ type InputItem struct {
 	Ref  string `table:"ref,omitempty"`
 }
 
-// Result is what a run that succeeded results in, by its flow's result: JSON up to
-// MaxInline, an object of more, or why it has no value. It is written before the run
-// turns SUCCEEDED, and not at all for a flow without a result.
+// Result is the result of a run that succeeded: JSON up to MaxInline, an object
+// if it is larger, or the reason why it has no value. It is written before the
+// run changes to SUCCEEDED, and only if the flow has a result.
 type Result struct {
 	table.Key
 	Output     string `table:"out,omitempty"`

@@ -21,9 +21,9 @@ const (
 	NodesPerShard = 500      // task items of one partition
 	MaxInline     = 32 << 10 // bytes of JSON stored in an item; more goes to the object store
 	DueShards     = 16
-	MaxMessage    = 2 << 10 // bytes of an error message kept
-	MaxTraceback  = 4 << 10 // bytes of a traceback kept
-	MaxTracebacks = 16      // attempts before the last one whose tracebacks are kept: an item is bounded
+	MaxMessage    = 2 << 10 // bytes of an error message that are stored
+	MaxTraceback  = 4 << 10 // bytes of a traceback that are stored
+	MaxTracebacks = 16      // number of earlier attempts whose tracebacks are stored, because the size of an item is limited
 )
 
 // The fences, which stop a run.
@@ -50,7 +50,7 @@ type Run struct {
 	Deployment   string        `table:"dep,omitempty"`
 	Environment  string        `table:"env"`
 	Mode         string        `table:"mode"`         // tier
-	ModeGiven    bool          `table:"mg,omitempty"` // the request named Mode: it decides over that of a task
+	ModeGiven    bool          `table:"mg,omitempty"` // Mode was set by the request, and takes precedence over a task's
 	Trigger      string        `table:"trig"`
 	By           string        `table:"by,omitempty"` // user or key that triggered it
 	Status       engine.Status `table:"st"`
@@ -108,7 +108,7 @@ func (r *Run) Fenced(now time.Time) string {
 	return ""
 }
 
-// TierOf is the tier in which a task runs whose own is given, "" for none.
+// TierOf returns the tier of a task, given its own, "" if it has none.
 func (r *Run) TierOf(task string) string {
 	if task == "" || r.ModeGiven {
 		return r.Mode
@@ -122,7 +122,7 @@ func RunKey(org, run string) table.Key { return table.Key{PK: partition(org, run
 // InputKey returns the key of a run's input.
 func InputKey(org, run string) table.Key { return table.Key{PK: partition(org, run), SK: "input"} }
 
-// ResultKey is the key of a run's result.
+// ResultKey returns the key of a run's result.
 func ResultKey(org, run string) table.Key {
 	return table.Key{PK: partition(org, run), SK: "result"}
 }
@@ -173,8 +173,8 @@ func NodeNumber(sk string) engine.Node {
 // Object returns the key of an object that belongs to a run.
 func Object(org, run, name string) string { return org + "/runs/" + run + "/" + name } //guard:tenant/objects operand 1 "org"
 
-// OutputKey returns the key of the output of one attempt of one node, if it is too
-// large for the item. The attempt's files are beside it.
+// OutputKey returns the key of the output of one attempt of one node, if it is
+// too large for the item. The attempt's files are stored next to it.
 func OutputKey(org, run string, n engine.Node, attempt int) string {
 	return Object(org, run, fmt.Sprintf("out/%d-%d.json", n, attempt))
 }

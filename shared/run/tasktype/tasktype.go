@@ -21,8 +21,8 @@ type Type struct {
 	// Sandboxed means that its tasks run user code in a separate process;
 	// otherwise the service itself does the work.
 	Sandboxed bool
-	// Held: a task holds a worker for as long as it runs; a deployment says how
-	// long that may be.
+	// Held means that a task occupies a worker while it runs. The deployment
+	// limits how long that may be.
 	Held bool
 	// Tiered means that the runtime tier makes a difference.
 	Tiered bool
@@ -32,20 +32,21 @@ type Type struct {
 	Config string
 }
 
-// The longest that a task may take which holds a worker for as long as it runs.
+// Limits of the timeout of tasks that occupy a worker while they run.
 const (
-	// HeldSecs is the most where a worker is an invocation, which the task and the
-	// import of its module have to fit.
+	// HeldSecs is the limit if a worker is an invocation, which includes the
+	// import of the task's module.
 	HeldSecs = 840
-	// ResidentSecs is the most where workers live on, as in the embedded server.
+	// ResidentSecs is the limit if workers are long-lived, as in the embedded
+	// server.
 	ResidentSecs = 24 * 60 * 60
 )
 
 // All returns the types. The first is the default of default_executor.
 func All() []Type { return slices.Clone(all) }
 
-// Within returns the types of a deployment in which a task may hold a worker for
-// so many seconds, 0 for [HeldSecs].
+// Within returns the types of a deployment in which a task may occupy a worker
+// for held seconds, 0 for [HeldSecs].
 func Within(held int) []Type {
 	types := All()
 	for i := range types {
@@ -111,11 +112,11 @@ func Names() []string {
 	return names
 }
 
-// Kinds returns what flowspec checks flows against, for [HeldSecs]. It must not
-// be changed.
+// Kinds returns the kinds that flowspec checks flows against, for [HeldSecs].
+// It must not be changed.
 var Kinds = sync.OnceValue(func() flowspec.Kinds { return KindsWithin(0) })
 
-// KindsWithin is [Kinds] for a deployment, as [Within] takes it.
+// KindsWithin is like [Kinds] for a deployment with a limit, see [Within].
 func KindsWithin(held int) flowspec.Kinds {
 	kinds := make(flowspec.Kinds, len(all))
 	for _, t := range Within(held) {

@@ -70,9 +70,9 @@ func TestSecretsInConfig(t *testing.T) {
 	}
 }
 
-// TestHeldTypesAreBoundByTheDeployment: what holds a worker while it runs may take
-// as long as the deployment says, and the fault names that limit.
-func TestHeldTypesAreBoundByTheDeployment(t *testing.T) {
+// TestTimeoutLimitOfDeployment checks that the timeout of a task that occupies
+// a worker is limited by the deployment, and that the error names the limit.
+func TestTimeoutLimitOfDeployment(t *testing.T) {
 	t.Parallel()
 	for held, want := range map[int]string{0: "840", tasktype.ResidentSecs: "86400"} {
 		for kind, more := range map[string]string{"python": `"entrypoint":"m:f"`, "http": `"config":{"url":"https://example.com"}`} {

@@ -59,8 +59,8 @@ type Config struct {
 	URL           string   // base URL for callers, without a trailing slash; empty: the root of the requested host. Only the function of unmatched requests knows it
 	AllowLoopback bool     // outbound calls made for users may reach this machine
 	AllowRanges   []string // CIDR ranges that such calls may reach besides public ones
-	MaxTaskSecs   int      // the longest timeout_secs of a task that holds a worker while it runs; 0: tasktype.HeldSecs
-	OutboundHelp  string   // tells authors of flows how the operator allows a refused address; empty: it cannot be allowed
+	MaxTaskSecs   int      // the limit of timeout_secs of a task that occupies a worker while it runs; 0: tasktype.HeldSecs
+	OutboundHelp  string   // tells authors of flows how the operator can allow a refused address; empty: it cannot be allowed
 	Boot          string   // identifies this process in the leases it takes
 	Sole          bool     // no other process works on these runs, so leases of earlier ones are void
 	Resident      bool     // the process outlives an event

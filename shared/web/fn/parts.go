@@ -46,9 +46,9 @@ func (d Deps) Due(do func(context.Context, due.Task) error) MessageHandler {
 	return due.Handler{Queues: d.Queues, Clock: d.Clock, Log: d.Log, Metrics: d.Metrics, Do: do}.Messages
 }
 
-// Events is a function that events of the bus are handled by, each once (package
-// consumer). name is the consumer's, lease how long a handler may run: the
-// function's time-out.
+// Events returns the handler of a function's events, each of which is handled
+// once (package consumer). name is the consumer's name. lease is how long a
+// handler may run: the function's timeout.
 func (d Deps) Events(name string, lease time.Duration, routes ...consumer.Route) MessageHandler {
 	return consumer.New(consumer.Config{
 		Name: name, Table: d.Table, Queues: d.Queues, Clock: d.Clock, Log: d.Log, Lease: lease,

@@ -7,9 +7,9 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 )
 
-// Raw is JSON that a handler takes, or gives, as it is, and that the description
-// shows as a T. The frame does not hold it to that: whoever reads it says what is
-// wrong. T is a struct.
+// Raw is JSON that a handler reads or writes itself, and that the API's
+// description shows as a T. It is not validated: that is up to its reader. T is
+// a struct.
 type Raw[T any] stdjson.RawMessage
 
 // described is a Raw of any type.

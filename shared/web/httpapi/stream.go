@@ -73,7 +73,7 @@ func Later[T any](do func(ctx context.Context) (any, error)) Stream[T] {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		beats := beat(w, cancel)
-		defer beats.end() // should do panic
+		defer beats.end() // in case do panics
 		v, err := do(ctx)
 		if gone := beats.end(); gone {
 			return nil
@@ -85,7 +85,7 @@ func Later[T any](do func(ctx context.Context) (any, error)) Stream[T] {
 	})
 }
 
-// heartbeats show that an answer that is waited for is alive.
+// heartbeats show that a pending response is alive.
 type heartbeats struct {
 	w      http.ResponseWriter
 	cancel context.CancelFunc
@@ -93,11 +93,11 @@ type heartbeats struct {
 	mu    sync.Mutex // held while w is written to
 	timer *time.Timer
 	over  bool
-	gone  bool // the client is
+	gone  bool // the client has disconnected
 }
 
-// beat begins to send heartbeats. Until they end nobody else writes to w. When the
-// client turns out to be gone it calls cancel.
+// beat starts heartbeats. Until they end only they may write to w. cancel is
+// called when the client has disconnected.
 func beat(w http.ResponseWriter, cancel context.CancelFunc) *heartbeats {
 	h := &heartbeats{w: w, cancel: cancel}
 	h.mu.Lock()
@@ -120,8 +120,8 @@ func (h *heartbeats) send() {
 	h.timer.Reset(heartbeat)
 }
 
-// end ends the heartbeats, and reports whether the client is gone. It may be
-// repeated.
+// end ends the heartbeats and reports whether the client has disconnected. It
+// may be repeated.
 func (h *heartbeats) end() (gone bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
