@@ -24,7 +24,7 @@ type Run struct {
 	Attempt int    `json:"attempt,omitempty"`
 	Part    int    `json:"part,omitempty"`
 	Type    string `json:"type,omitempty"`         // of the task, so that a worker can prepare before it claims the task
-	Delay   int64  `json:"delay_ms,omitempty"`     // for which the queue was to delay it
+	Delay   int64  `json:"delay_ms,omitempty"`     // delay requested from the queue
 	Timeout *int   `json:"timeout_secs,omitempty"` // of the run to start, in seconds, 0 for none; nil: read the run
 	Trace   string `json:"traceparent,omitempty"`  // W3C Trace Context of the request that created the run
 }

@@ -19,10 +19,10 @@ import (
 	"millrace/localstack/proof/fixture/remindertest"
 )
 
-// TestDomainIsDeployedOnceItStandsInTheCatalog synthesizes the templates of a
-// catalog with a domain of one folder more, deploys them on DynamoDB Local and moto
-// with a bootstrap of that catalog, and uses the domain.
-func TestDomainIsDeployedOnceItStandsInTheCatalog(t *testing.T) {
+// TestDomainInCatalogIsDeployed synthesizes the templates of a catalog with one
+// more domain, deploys them on DynamoDB Local and moto with a bootstrap of that
+// catalog, and uses the domain.
+func TestDomainInCatalogIsDeployed(t *testing.T) {
 	t.Parallel()
 	after, err := synthesize(example(), catalog.With(reminders.Specs...), "code")
 	require.NoError(t, err)
@@ -67,8 +67,8 @@ func TestDomainIsDeployedOnceItStandsInTheCatalog(t *testing.T) {
 	})
 }
 
-// bootstrapWith builds the bootstrap with a fixture's domain in the catalog: the
-// line that a domain is, and its import.
+// bootstrapWith builds the bootstrap with a fixture's domain in the catalog:
+// its line and its import.
 func bootstrapWith(t *testing.T, domain string) string {
 	t.Helper()
 	root, err := emulators.Root()

@@ -85,7 +85,7 @@ func ask(t *testing.T, f *gateway.Function, method, path string, query map[strin
 func TestPathWithTrailingSlashReachesItsOperation(t *testing.T) {
 	t.Parallel()
 	paths, f := deployed(t).paths(t), unmatched(t)
-	variable := strings.NewReplacer("{page}", "limits", "{", "", "}", "-1") // a page of the manual has to be there
+	variable := strings.NewReplacer("{page}", "limits", "{", "", "}", "-1") // the page must exist
 	for _, op := range catalog.Operations(catalog.All()) {
 		if op.Path == "/" {
 			continue

@@ -29,7 +29,7 @@ type Isolation struct {
 	Detail string `json:"detail"`
 }
 
-// Runtime is what user code runs on.
+// Runtime is the platform that user code runs on.
 type Runtime struct {
 	Platform string `json:"platform" doc:"Operating system and machine: linux/arm64, linux/amd64, darwin/arm64 or darwin/amd64"`
 	Python   string `json:"python_version" doc:"3.13 for instance"`

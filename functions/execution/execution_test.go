@@ -57,7 +57,7 @@ func (i isolated) Runtime(context.Context) (sandbox.Runtime, error) {
 	return sandbox.Runtime{Platform: "linux/arm64", Python: "3.13"}, nil
 }
 
-func TestBackendsTellIsolationAndRuntime(t *testing.T) {
+func TestBackendsShowIsolationAndRuntime(t *testing.T) {
 	t.Parallel()
 	env := localtest.Open(t, localtest.Options{Sandbox: isolated{}}, execution.Spec)
 	res := env.Do(t, env.A.Key, "GET", "/backends", nil).Require(t, 200)

@@ -15,7 +15,7 @@ import (
 type service struct {
 	sandbox sandbox.Sandbox // nil: none is configured
 	log     *slog.Logger
-	held    int // seconds that a task may hold a worker, see fn.Config.MaxTaskSecs
+	held    int // longest time in seconds that a task may occupy a worker, see fn.Config.MaxTaskSecs
 }
 
 // list lists the executors, one for each task type, and whether the deployment
@@ -58,7 +58,7 @@ func (s *service) sandboxed(ctx context.Context, b *Backend) {
 	}
 	b.Isolation = &Isolation{Level: i.Level, Detail: i.Detail}
 	if box, ok := s.sandbox.(sandbox.Described); ok {
-		if r, err := box.Runtime(ctx); err == nil { // it runs tasks, or Isolation had failed
+		if r, err := box.Runtime(ctx); err == nil { // it runs tasks; otherwise Isolation has failed
 			b.Runtime = &Runtime{Platform: r.Platform, Python: r.Python}
 		}
 	}

@@ -1,5 +1,5 @@
-// Package client speaks the HTTP API as any program would, for the command line, the
-// demo and the end-to-end tests.
+// Package client is a client of the HTTP API, for the command line, the demo
+// and the end-to-end tests.
 package client
 
 import (
@@ -21,8 +21,8 @@ type Client struct {
 	HTTP    *http.Client
 }
 
-// Do sends in as JSON, unless it is nil, and decodes the answer into out, unless
-// that is nil. Errors: *Error for an answer that is not 2xx.
+// Do sends in as JSON, unless it is nil, and decodes the response into out,
+// unless that is nil. Errors: *Error for a response that is not 2xx.
 func (c *Client) Do(ctx context.Context, method, path string, in, out any) error {
 	return c.do(ctx, method, path, nil, in, out)
 }
@@ -54,9 +54,9 @@ func (c *Client) do(ctx context.Context, method, path string, header http.Header
 	return nil
 }
 
-// Send sends a request with a body of JSON, nil for none, and returns the answer,
-// whose body the caller closes. A redirect is followed without the credential.
-// Errors: *Error for an answer that is not 2xx.
+// Send sends a request with a JSON body, nil for none, and returns the
+// response, whose body the caller closes. A redirect is followed without the
+// credential. Errors: *Error for a response that is not 2xx.
 func (c *Client) Send(ctx context.Context, method, path string, header http.Header, body io.Reader) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, method, c.BaseURL+path, body)
 	if err != nil {
@@ -75,8 +75,8 @@ func (c *Client) Send(ctx context.Context, method, path string, header http.Head
 		req.Header.Set("X-Org-Id", c.Org)
 	}
 	caller := *c.http()
-	// The object store refuses a request that has a credential beside its signature,
-	// and other hosts are not to see it.
+	// The object store rejects a request that has a credential besides its
+	// signature, and other hosts must not see it.
 	caller.CheckRedirect = func(to *http.Request, via []*http.Request) error {
 		if len(via) >= 5 {
 			return errors.New("too many redirects")

@@ -8,21 +8,21 @@ import (
 	"strings"
 )
 
-// Error is an answer that is not 2xx.
+// Error is a response that is not 2xx.
 type Error struct {
 	Method, Path string
 	Status       int
 	Body         string
-	RequestID    string // under which the server logged it
+	RequestID    string // id of the request in the server's log
 }
 
-// Error shows the answer.
+// Error implements error.
 func (e *Error) Error() string {
 	return fmt.Sprintf("%s %s answered %d: %s", e.Method, e.Path, e.Status, e.Body)
 }
 
-// Detail is what the server says for people: its detail, one line for each entry of a
-// list; the status where the answer is not one of the API.
+// Detail returns the server's message: its detail, one line for each entry of a
+// list, or the status if the response is not one of the API.
 func (e *Error) Detail() string {
 	var answer struct {
 		Detail json.RawMessage `json:"detail"`
@@ -49,7 +49,7 @@ func (e *Error) Detail() string {
 	return strings.Join(lines, "\n")
 }
 
-// place writes where a fault is, as in body.tasks[3].name.
+// place formats the location of an error, as in body.tasks[3].name.
 func place(loc []any) string {
 	var b strings.Builder
 	for _, part := range loc {

@@ -8,7 +8,7 @@ import (
 	"millrace/localstack/client"
 )
 
-func TestDetailIsWhatTheServerSays(t *testing.T) {
+func TestDetailIsMessageOfServer(t *testing.T) {
 	t.Parallel()
 	for body, want := range map[string]string{
 		`{"detail":"no such run"}`: "no such run",

@@ -31,7 +31,7 @@ type Run struct {
 	SkipTaskIDs     []string       `json:"skip_task_ids"`
 	TaskRuns        []TaskRun      `json:"task_runs"`
 
-	Result json.RawMessage `json:"result"` // of the flow; nil if it has none, or a large one
+	Result json.RawMessage `json:"result"` // of the flow; nil if it has none, or if it is large
 }
 
 // Ended reports whether the run is in a final state.
@@ -114,13 +114,14 @@ func (c *Client) Watch(ctx context.Context, id string, every time.Duration, seen
 	}
 }
 
-// RetryFromFailed starts a retry that reuses successful tasks, with the code of the run.
+// RetryFromFailed starts a retry that reuses successful tasks, with the code of
+// the run.
 func (c *Client) RetryFromFailed(ctx context.Context, id string) (Run, error) {
 	return c.RetryFromFailedWith(ctx, id, "")
 }
 
-// RetryFromFailedWith is RetryFromFailed with the code of another version of the flow,
-// that of the run if it is "".
+// RetryFromFailedWith is like RetryFromFailed with the code of another version
+// of the flow; "" is the run's version.
 func (c *Client) RetryFromFailedWith(ctx context.Context, id, version string) (Run, error) {
 	path := "/runs/" + id + "/retry-from-failed"
 	if version != "" {
@@ -140,12 +141,12 @@ type LogEvent struct {
 	MapIndex  *int   `json:"map_index"`
 	Attempt   int    `json:"attempt"`
 	Logger    string `json:"logger"`
-	// Fields are what ctx.log was given besides the message.
+	// Fields are the fields passed to ctx.log besides the message.
 	Fields map[string]json.RawMessage `json:"fields"`
 }
 
-// LogPage is a page of a run's log, its events as the server wrote them. While the run
-// is live there is always a next token, and after a page that may be empty.
+// LogPage is a page of a run's log, with its events as the server wrote them. A
+// page may be empty. A live run always has a next token.
 type LogPage struct {
 	Events    []json.RawMessage `json:"events"`
 	NextToken string            `json:"next_token"`

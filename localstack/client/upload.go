@@ -17,9 +17,10 @@ type Upload struct {
 	DeploymentName string
 	Spec           json.RawMessage // flow_spec; empty: flow_spec.json in the zip
 	Zip            []byte
-	// Settings are more of the deployment's, by their names in the API.
+	// Settings are further settings of the deployment, by their names in the API.
 	Settings map[string]any
-	// Progress is called when so many bytes of the zip are there; nil: nobody is told.
+	// Progress is called with the number of bytes of the zip sent so far. It may
+	// be nil.
 	Progress func(sent int)
 }
 

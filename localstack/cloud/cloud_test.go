@@ -23,7 +23,7 @@ import (
 // of one in the test's process.
 var credentialsFile = flag.String("credentials", "", "credentials.json of a stack that is up and may call this machine")
 
-// The bootstrap for this machine and millrace, built once.
+// The bootstrap for this machine, and millrace, each built once.
 var binary, program string
 
 func TestMain(m *testing.M) {

@@ -21,7 +21,7 @@ import (
 	"millrace/localstack/proof/fixture/canary"
 )
 
-// writing keeps what is written to it by several at a time.
+// writing records what is written to it, also concurrently.
 type writing struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -39,7 +39,7 @@ func (w *writing) bytes() []byte {
 	return bytes.Clone(w.buf.Bytes())
 }
 
-// overheard stands before a service and keeps the bodies that it is sent.
+// overheard puts a proxy before a service that records the bodies of requests.
 func overheard(t *testing.T, service *emulators.Endpoint) *writing {
 	t.Helper()
 	target, err := url.Parse(service.URL)
@@ -65,11 +65,11 @@ func overheard(t *testing.T, service *emulators.Endpoint) *writing {
 	return kept
 }
 
-// TestASecretIsFoundNowhereInTheCloud: a canary that a flow in the sandbox functions
-// prints, logs, returns, raises and sends is in no message, event, item, object or
-// line of a function's log, in none of four encodings. KMS and the sandbox functions
-// alone are given it.
-func TestASecretIsFoundNowhereInTheCloud(t *testing.T) {
+// TestSecretIsFoundNowhereInCloud runs a flow in the sandbox functions that
+// prints, logs, returns, raises and sends a canary secret. It is in no message,
+// event, item, object or log line of a function, in none of four encodings.
+// Only KMS and the sandbox functions get it.
+func TestSecretIsFoundNowhereInCloud(t *testing.T) {
 	t.Parallel()
 	services := *emulators.Shared(t)
 	sent := map[string]*writing{

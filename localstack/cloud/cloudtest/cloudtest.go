@@ -42,12 +42,12 @@ type Cloud struct {
 	Prefix string         // of the names of functions, queues and other resources
 }
 
-// Options change a deployment; the zero Options are the defaults.
+// Options change a deployment. The zero Options are the defaults.
 type Options struct {
-	Templates map[string][]byte    // by their files' names, with the same prefix before every name; nil: the repository's
+	Templates map[string][]byte    // by file name, with the same prefix in all names; nil: the repository's
 	Services  *emulators.Services  // nil: DynamoDB Local and moto
 	LogLevel  string               // of functions; "": warn
-	Output    func(written []byte) // is shown what functions write, their metrics left out; nil: nobody is
+	Output    func(written []byte) // is called with what functions write, except metrics; may be nil
 }
 
 // Open creates a deployment with new resources and serves it. No message is
@@ -57,7 +57,7 @@ func Open(t testing.TB, binary string) *Cloud {
 	return OpenWith(t, binary, Options{})
 }
 
-// OpenWith is Open with options.
+// OpenWith is like Open, with options.
 func OpenWith(t testing.TB, binary string, o Options) *Cloud {
 	t.Helper()
 	if o.Templates == nil {
@@ -99,7 +99,7 @@ func Assembly(t testing.TB, prefix string) *template.Assembly {
 	return load(t, templates(t), prefix)
 }
 
-// templates are the files of the repository's templates.
+// templates returns the repository's templates.
 func templates(t testing.TB) map[string][]byte {
 	t.Helper()
 	root, err := emulators.Root()

@@ -160,9 +160,9 @@ func (d *Dir) prepare(version string) error {
 	return nil
 }
 
-// ignore has git ignore the directory, credentials and keys above all, unless it has
-// a .gitignore. A directory that is not known as a data directory yet and has other
-// files is somebody's project: git goes on to see those.
+// ignore makes git ignore the directory, credentials and keys above all, unless
+// it has a .gitignore. A directory with other files that is not yet a data
+// directory belongs to somebody's project, so git must still see those files.
 func (d *Dir) ignore(known bool) error {
 	path := d.name(ignoreFile)
 	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {

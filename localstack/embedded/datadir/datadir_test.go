@@ -123,7 +123,7 @@ func TestDirectoryIsBackupUntilAdopted(t *testing.T) {
 	require.NoError(t, d.Close())
 }
 
-func TestGitIgnoresADataDirectory(t *testing.T) {
+func TestGitIgnoresDataDirectory(t *testing.T) {
 	t.Parallel()
 	open := func(path string) {
 		d, err := datadir.Open(path, "1")

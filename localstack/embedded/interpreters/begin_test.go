@@ -14,9 +14,9 @@ import (
 	"millrace/shared/run/sandbox"
 )
 
-// TestImportIsNoTimeOfTheTask: a module that takes longer than the task's time-out
-// to import costs the task nothing, and its function's begin is told once.
-func TestImportIsNoTimeOfTheTask(t *testing.T) {
+// TestImportDoesNotCountAsTaskTime imports a module for longer than the task's
+// timeout: the task succeeds, and the begin of its function is reported once.
+func TestImportDoesNotCountAsTaskTime(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	var begun atomic.Int64
@@ -37,9 +37,9 @@ func TestImportIsNoTimeOfTheTask(t *testing.T) {
 	assert.EqualValues(t, 2, begun.Load(), "what a task writes of its begin begins nothing")
 }
 
-// TestImportHasItsOwnTime: over it the task times out with a message that says so,
-// whether the import heeds the interruption or not.
-func TestImportHasItsOwnTime(t *testing.T) {
+// TestImportTimeout checks that the task times out with a message about the
+// import, whether or not the import can be interrupted.
+func TestImportTimeout(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *interpreters.Config) { interpreters.SetImporting(c, 300*time.Millisecond) })
 	for _, source := range []string{
@@ -53,9 +53,10 @@ func TestImportHasItsOwnTime(t *testing.T) {
 	}
 }
 
-// TestFailuresCarryTheirTraceback: class and traceback of what a task raised, from
-// the artifact's root, without the runner's frames, and bounded.
-func TestFailuresCarryTheirTraceback(t *testing.T) {
+// TestFailuresHaveTraceback checks class and traceback of the exception of a
+// task: relative to the artifact's root, without the runner's frames, and
+// bounded.
+func TestFailuresHaveTraceback(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	const source = `
@@ -105,9 +106,9 @@ def slow(): time.sleep(60)
 	}
 }
 
-// TestFieldsOfALogEvent: what ctx.log is given besides its message is an object of
-// its own, bounded, whatever its values are.
-func TestFieldsOfALogEvent(t *testing.T) {
+// TestFieldsOfLogEvent checks that fields passed to ctx.log besides the message
+// are an object of their own, bounded, whatever their values are.
+func TestFieldsOfLogEvent(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	req := r.request(t, `
@@ -129,9 +130,10 @@ def talk(ctx):
 	assert.Contains(t, string(log.list[2].Fields), "more fields were cut")
 }
 
-// TestSignalsToOneself: a task that kills its own process has failed, with the
-// signal named, in every mode; one that has a handler for it goes on.
-func TestSignalsToOneself(t *testing.T) {
+// TestTaskSignalsItself checks that a task that kills its own process fails
+// with the name of the signal, in every mode, and that one with a handler for
+// it continues.
+func TestTaskSignalsItself(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	const source = `
@@ -158,9 +160,10 @@ def handled():
 	assert.Equal(t, "[1]", output(t, result))
 }
 
-// TestFilesOfTheArtifact: a task opens them by their relative paths and cannot
-// change them; it writes beside them, and the next task sees nothing of that.
-func TestFilesOfTheArtifact(t *testing.T) {
+// TestFilesOfArtifact checks that a task opens them by their relative paths and
+// cannot change them, that it can write other files in their directory, and
+// that the next task does not see those.
+func TestFilesOfArtifact(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	const source = `
@@ -177,7 +180,7 @@ def changes(): open("flow.py", "w").write("x")
 def temporary():
     with tempfile.NamedTemporaryFile() as f: return f.write(b"x")
 `
-	for range 2 { // and so does the next task of the interpreter
+	for range 2 { // the next task of the interpreter does the same
 		result, _ := r.run(t, r.request(t, source, "reads"))
 		assert.Equal(t, `"import os, tempfile"`, output(t, result))
 		result, _ = r.run(t, r.request(t, source, "moves"))

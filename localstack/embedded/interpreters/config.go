@@ -19,7 +19,7 @@ const (
 	PlainOwnUsers = "plain, a user for each slot"
 )
 
-// IsPlain reports whether a mode separates no tasks from each other.
+// IsPlain reports whether a mode does not isolate tasks from each other.
 func IsPlain(mode string) bool { return mode == Plain || mode == PlainOwnUsers }
 
 // The defaults of Config. The users are of a range that neither Debian nor
@@ -45,7 +45,7 @@ const (
 // Config configures a Pool.
 type Config struct {
 	Dir          string           // artifacts and scratch; made if missing; required
-	Python       string           // the interpreter; tasks see the packages of its virtual environment; empty: the first fit python3 on PATH
+	Python       string           // the interpreter; tasks see the packages of its virtual environment; empty: the first suitable python3 on PATH
 	Slots        int              // interpreters alive at once; 0: DefaultSlots
 	MemoryByTier map[string]int64 // bytes by execution mode; nil: the service's tiers
 	Isolated     bool             // tasks run in namespaces or not at all
@@ -53,13 +53,13 @@ type Config struct {
 	FirstUID     int              // user of slot 0, the next ones are the others'; for a server that is root; 0: DefaultUID
 	Scratch      int64            // bytes of files that a task may keep on disk at once; 0: DefaultScratch
 	Network      string           // HostNetwork or NoNetwork; empty: HostNetwork
-	Mounts       []Mount          // directories that tasks see although they lie in a hidden one, or may write to
+	Mounts       []Mount          // directories that are visible to tasks even below a hidden one, or writable
 	HTTPClient   *http.Client     // reaches the object store; nil: http.DefaultClient
 	Clock        clock.Clock      // nil: clock.System
 
-	only      string        // the one mode to try; for tests
-	importing time.Duration // that a module may take; sandbox.ImportTimeout but in tests
-	fetching  time.Duration // that inputs may take; uploadTime but in tests
+	only      string        // the only mode to try; for tests
+	importing time.Duration // timeout of a module; sandbox.ImportTimeout except in tests
+	fetching  time.Duration // timeout of inputs; uploadTime except in tests
 }
 
 var defaultMemory = map[string]int64{

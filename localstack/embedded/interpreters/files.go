@@ -9,9 +9,8 @@ import (
 	"millrace/shared/run/sandbox"
 )
 
-// save stores a file that the task saves, which follows in the pipe, and answers
-// with its reference, or why there is none. The error means that the child cannot
-// go on.
+// save stores a file that follows in the pipe, and responds with its reference
+// or an error. The returned error means that the child cannot continue.
 func (t *transfer) save(ctx context.Context, from io.Reader, size int64) error {
 	ctx, cancel := t.bounded(ctx)
 	defer cancel()
@@ -34,7 +33,7 @@ func (t *transfer) save(ctx context.Context, from io.Reader, size int64) error {
 	return t.sendText(frameSaved, reference)
 }
 
-// open answers with the content of a file, or why there is none.
+// open responds with the content of a file, or an error.
 func (t *transfer) open(ctx context.Context, reference []byte) error {
 	ctx, cancel := t.bounded(ctx)
 	defer cancel()
@@ -48,7 +47,7 @@ func (t *transfer) open(ctx context.Context, reference []byte) error {
 	return t.get(ctx, known(url), sandbox.MaxFileBytes)
 }
 
-// known is the Link that a URL is.
+// known returns the Link of a URL.
 func known(url string) sandbox.Link {
 	return func(context.Context) (string, error) { return url, nil }
 }

@@ -15,7 +15,7 @@ import (
 	"millrace/shared/run/sandbox"
 )
 
-// shelf is where the files of a test are.
+// shelf stores the files of a test.
 type shelf struct {
 	url   string
 	saved int
@@ -111,7 +111,7 @@ func TestFiles(t *testing.T) {
 	assert.LessOrEqual(t, got[3], 5.0)
 	assert.Equal(t, []any{"none.txt", "none.txt", "files of tasks are read-only: write another one and save that"}, got[4:])
 
-	// Also of an input that is itself fetched.
+	// Also for an input that is fetched.
 	r.put("/big", saved.Output)
 	loaded, log = call("load", map[string]sandbox.Input{"files": {URL: at(r.url + "/big")}})
 	require.Nil(t, loaded.Failure, log)

@@ -36,7 +36,7 @@ const (
 	frameOpen    = 'G'
 )
 
-// What frameReached tells that an attempt has come to.
+// Steps of an attempt, as a frameReached reports them.
 const (
 	reachedInputs   = "inputs"
 	reachedFunction = "function"
@@ -164,13 +164,13 @@ type answer struct {
 	Error   string           `json:"error"`
 }
 
-const maxLogger = 200 // bytes that task code may have forged
+const maxLogger = 200 // bytes; task code may have forged it
 
 var levels = []string{"debug", "info", "warning", "error", "critical"}
 
-// decodeEvent decodes an event frame: [seconds, level, logger, message],
-// and an object of fields if ctx.log was given some. Values the runner never sends are replaced by defaults: the current time, the
-// level info.
+// decodeEvent decodes an event frame: [seconds, level, logger, message], and an
+// object of the fields passed to ctx.log, if any. Values that the runner never
+// sends are replaced by defaults: the current time, the level info.
 func decodeEvent(body []byte, now time.Time) (sandbox.LogEvent, error) {
 	var seconds float64
 	var e sandbox.LogEvent

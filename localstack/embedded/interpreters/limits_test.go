@@ -126,7 +126,7 @@ func TestMemoryOfTheTree(t *testing.T) {
 				}
 				req := r.request(t, hungry, function)
 				if function == "fork_all" {
-					req.Tier = "micro" // hundreds of processes are bounded by their number here, not by their memory
+					req.Tier = "micro" // hundreds of processes are limited by their number here, not by their memory
 				}
 				result, _ := r.run(t, req)
 				assert.JSONEq(t, want, output(t, result))
@@ -235,7 +235,7 @@ func TestOnlyScratchIsWritable(t *testing.T) {
 		return // shared in the plain mode
 	}
 	req := r.request(t, shut, "writable")
-	req.Timeout = 5 * time.Minute // it walks all of the machine's directories
+	req.Timeout = 5 * time.Minute // it walks all directories of the machine
 	result, _ := r.run(t, req)
 	assert.JSONEq(t, `["/dev/shm", "/tmp", "/tmp/work", "/var/tmp", "/var/tmp/work"]`, output(t, result))
 	result, _ = r.run(t, r.request(t, shut, "devices"))

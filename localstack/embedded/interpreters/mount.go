@@ -14,7 +14,7 @@ type Mount struct {
 	Writable bool   `json:"writable"`
 }
 
-// String is the mount as an operator writes it.
+// String returns the mount as an operator writes it.
 func (m Mount) String() string {
 	if m.Writable {
 		return m.Path + ":rw"
@@ -22,13 +22,13 @@ func (m Mount) String() string {
 	return m.Path
 }
 
-// closed are the directories that no mount may be, hold or lie in: the kernel's, and
-// those that each task has of its own.
+// closed are the directories that a mount must not be, contain or be in: the
+// kernel's, and those that each task has of its own.
 var closed = []string{"/proc", "/sys", "/dev", "/tmp", "/var/tmp"}
 
-// ParseMounts reads mounts written as DIR or DIR:rw. It refuses those that would
-// show tasks the data directory, a whole home or the whole machine, and directories
-// that tasks have of their own. Errors name the mount.
+// ParseMounts parses mounts written as DIR or DIR:rw. It rejects those that
+// would show tasks the data directory, a whole home or the whole machine, and
+// directories that tasks have of their own. Errors name the mount.
 func ParseMounts(written []string, data string) ([]Mount, error) {
 	mounts := make([]Mount, 0, len(written))
 	for _, text := range written {
@@ -50,7 +50,7 @@ func parseMount(text, data string) (Mount, error) {
 	}
 	info, err := os.Stat(path)
 	if err != nil {
-		return Mount{}, errors.Unwrap(err) // a path error, whose path is told
+		return Mount{}, errors.Unwrap(err) // the path of a path error is in the message already
 	}
 	if !info.IsDir() {
 		return Mount{}, errors.New("it is no directory")
@@ -81,7 +81,7 @@ func parseMount(text, data string) (Mount, error) {
 	return Mount{path, writable}, nil
 }
 
-// within reports whether a path is a directory or below it.
+// within reports whether a path is a directory or in it.
 func within(path, dir string) bool {
 	return path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, string(filepath.Separator))+string(filepath.Separator))
 }

@@ -15,8 +15,8 @@ import (
 	"millrace/shared/run/sandbox"
 )
 
-// homeDir is a directory outside of those that tasks have of their own, as a user's
-// project is.
+// homeDir returns a directory that is none of those that tasks have of their
+// own, like a user's project.
 func homeDir(t *testing.T) string {
 	t.Helper()
 	home, err := os.UserHomeDir()
@@ -29,7 +29,7 @@ func homeDir(t *testing.T) string {
 	return dir
 }
 
-func TestMountsThatOpenTooMuchAreRefused(t *testing.T) {
+func TestMountsOfTooMuchAreRejected(t *testing.T) {
 	t.Parallel()
 	project := homeDir(t)
 	data := filepath.Join(project, ".millrace")
@@ -73,9 +73,9 @@ def write(path):
 def names(path): return sorted(os.listdir(path))
 `
 
-// TestMountedDirectoriesOfAHiddenOne mounts two directories of a project that tasks
-// do not see, one of them to write to.
-func TestMountedDirectoriesOfAHiddenOne(t *testing.T) {
+// TestMountsBelowHiddenDirectory mounts two directories of a project that tasks
+// do not see, one of them writable.
+func TestMountsBelowHiddenDirectory(t *testing.T) {
 	t.Parallel()
 	project := homeDir(t)
 	shown, written, secret := filepath.Join(project, "shown"), filepath.Join(project, "deep", "written"), filepath.Join(project, "secret")
@@ -83,7 +83,7 @@ func TestMountedDirectoriesOfAHiddenOne(t *testing.T) {
 		require.NoError(t, os.MkdirAll(dir, 0o755))
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "file"), []byte("in "+filepath.Base(dir)), 0o644))
 	}
-	require.NoError(t, os.Chmod(written, 0o777)) // tasks of a server that is root are other users
+	require.NoError(t, os.Chmod(written, 0o777)) // tasks of a server that is root have other users
 	home, err := filepath.EvalSymlinks(filepath.Dir(project))
 	require.NoError(t, err)
 	r := newRig(t, func(c *interpreters.Config) {

@@ -9,12 +9,12 @@ import (
 	"strings"
 )
 
-// oldest is the first minor version of Python 3 that tasks run on.
+// oldest is the minimum minor version of Python 3.
 const oldest = 10
 
-// Check reports why tasks cannot run on an interpreter: it does not exist, does not
-// start, is no Python or one older than 3.10. How tasks are isolated with it is not
-// tried, see [Pool.Mode].
+// Check reports why tasks cannot run with an interpreter: it does not exist,
+// does not start, or is not Python 3.10 or newer. It does not try to isolate
+// tasks, see [Pool.Mode].
 func Check(ctx context.Context, python string) error {
 	_, err := probe(ctx, python)
 	return err
@@ -25,7 +25,7 @@ func Check(ctx context.Context, python string) error {
 func probe(ctx context.Context, name string) (executable string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	// Of a form that Python 2 prints alike.
+	// The format is the same in Python 2.
 	out, err := exec.CommandContext(ctx, name, "-I", "-S", "-c",
 		`import sys; print("%d.%d.%d %s" % (sys.version_info[:3] + (sys.executable,)))`).Output()
 	if err != nil {
@@ -42,7 +42,7 @@ func probe(ctx context.Context, name string) (executable string, err error) {
 	return executable, nil
 }
 
-// reason is what an interpreter that failed wrote last, or else how it failed.
+// reason returns the last line that a failed interpreter wrote, or its error.
 func reason(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)

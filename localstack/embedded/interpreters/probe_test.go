@@ -14,7 +14,7 @@ import (
 	"millrace/localstack/embedded/interpreters"
 )
 
-func TestCheckTellsWhyAnInterpreterIsRefused(t *testing.T) {
+func TestCheckOfUnsuitableInterpreters(t *testing.T) {
 	t.Parallel()
 	script := func(body string) string {
 		file := filepath.Join(t.TempDir(), "python")

@@ -52,7 +52,7 @@ type installation struct {
 	python  string // the executable itself, not a shim
 	version string
 	library string // directory of the Python tree
-	venv    venv   // of a configured interpreter; zero: none
+	venv    venv   // of a configured interpreter; zero if it has none
 	mode    mode
 	root    string // directory of artifacts and scratch
 	cgroups *cgroups
@@ -162,7 +162,7 @@ func (p *Pool) install(ctx context.Context) (*installation, error) {
 		}
 		for _, executable := range pythons {
 			in := &installation{python: executable, library: library, mode: m, root: root, cgroups: p.cgroups}
-			// Only a configured interpreter adds packages, not one found on PATH.
+			// Only a configured interpreter provides packages, not one found on PATH.
 			if p.config.Python != "" {
 				if in.venv, err = venvOf(ctx, executable); err != nil {
 					refusals = append(refusals, err)

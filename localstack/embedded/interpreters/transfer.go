@@ -27,8 +27,8 @@ type transfer struct {
 	inputs    map[string]sandbox.Input
 	outputURL sandbox.Link // of large outputs; nil: they come inline
 	files     sandbox.Files
-	inline    int64 // bytes of the largest output that comes inline
-	stored    int64 // bytes of the output that was stored
+	inline    int64 // size in bytes of the largest inline output
+	stored    int64 // bytes of the stored output
 }
 
 // attempts is the maximum number of attempts of a request to the object store
@@ -61,7 +61,7 @@ func (t *transfer) fetch(ctx context.Context, name []byte) error {
 	return t.get(ctx, in.URL, sandbox.MaxOutputBytes)
 }
 
-// get answers with what a link leads to.
+// get responds with the content of a link.
 func (t *transfer) get(ctx context.Context, link sandbox.Link, most int64) error {
 	resp, err := t.pool.request(ctx, http.MethodGet, link, nil, 0, "")
 	if err != nil {
@@ -93,7 +93,7 @@ func (t *transfer) takes(size int64) bool {
 	return t.outputURL != nil && size > t.inline && t.stored == 0
 }
 
-// store puts the output, which follows in the pipe, to its link.
+// store stores the output, which follows in the pipe, by its link.
 func (t *transfer) store(ctx context.Context, from io.Reader, size int64) error {
 	ctx, cancel := t.bounded(ctx)
 	defer cancel()
@@ -104,8 +104,8 @@ func (t *transfer) store(ctx context.Context, from io.Reader, size int64) error 
 	return nil
 }
 
-// put stores what follows in the pipe. It goes by a file: a link is tried again, a
-// pipe is read once.
+// put stores what follows in the pipe. It is written to a file first: an upload
+// may be retried, but a pipe is read once.
 func (t *transfer) put(ctx context.Context, link sandbox.Link, from io.Reader, size int64, contentType string) error {
 	spool, err := os.CreateTemp(t.pool.config.Dir, ".output-")
 	if err != nil {

@@ -52,7 +52,7 @@ func (t *tree) processes() ([]process, error) {
 	}
 	var all []process
 	for _, name := range names {
-		if pid, err := strconv.Atoi(name); err == nil && (pid != 1 || t.root != 0) { // the first process of a namespace runs no task
+		if pid, err := strconv.Atoi(name); err == nil && (pid != 1 || t.root != 0) { // the first process of a namespace does not run a task
 			if p, ok := t.status(pid); ok {
 				all = append(all, p)
 			}

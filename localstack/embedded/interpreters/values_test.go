@@ -33,9 +33,10 @@ def take(row: Row, color: Color, day: "datetime.date | None", nan: float):
     return [type(row).__name__, row.day.isoformat(), str(row.price + 1), color.name, day.year, math.isnan(nan)]
 `
 
-// Both sides of a hand-over: what is no JSON becomes JSON, and comes back by the
-// annotation of the argument that takes it.
-func TestValuesGoThroughJSONBothWays(t *testing.T) {
+// TestValuesAreConvertedToJSONAndBack checks that values that JSON does not
+// have are converted, and converted back according to the annotation of the
+// argument that takes them.
+func TestValuesAreConvertedToJSONAndBack(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	made, log := r.run(t, r.request(t, typedSource, "make"))

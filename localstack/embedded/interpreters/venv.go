@@ -16,11 +16,11 @@ import (
 // venv is the virtual environment that an interpreter belongs to.
 type venv struct {
 	Root string   `json:"root"`
-	Site []string `json:"site"` // its folders of packages, those of the system too if it says so
+	Site []string `json:"site"` // its package directories, those of the system too if it is configured so
 }
 
 // venvCode prints the venv as JSON, or null if there is none. Children run with
-// -S and cannot tell.
+// -S and cannot find out.
 const venvCode = `
 import json, os, site, sys
 found = None

@@ -16,8 +16,8 @@ import (
 	"millrace/localstack/embedded/interpreters"
 )
 
-// newVenv makes a virtual environment below a directory, with a module in it, and
-// returns its interpreter.
+// newVenv creates a virtual environment below a directory, with a module in it,
+// and returns its interpreter.
 func newVenv(t *testing.T, parent string) string {
 	t.Helper()
 	root := filepath.Join(parent, ".venv")
@@ -47,26 +47,26 @@ def f():
     return [os.path.exists(venv_only.where), os.path.exists(sys.executable), os.path.exists(os.path.join(os.path.dirname(home), "private")), written]
 `
 
-func TestVenvOfTheNamedInterpreterIsSeen(t *testing.T) {
+func TestVenvOfConfiguredInterpreterIsVisible(t *testing.T) {
 	t.Parallel()
 	home := t.TempDir()
 	python := newVenv(t, home)
 	require.NoError(t, os.WriteFile(filepath.Join(home, "private"), nil, 0o644))
-	own, err := os.UserHomeDir() // the interpreter itself may be there
+	own, err := os.UserHomeDir() // the interpreter itself may be in it
 	require.NoError(t, err)
 	r := newRig(t, func(c *interpreters.Config) { c.Python, c.Hide = python, []string{own, filepath.Dir(home), home} })
 	mode, version, err := r.Mode(t.Context())
 	require.NoError(t, err)
 	assert.True(t, strings.HasPrefix(version, python), version)
 	result, _ := r.run(t, r.request(t, venvTask, "f"))
-	want := `[true,true,true,` // hidden is nothing without namespaces
+	want := `[true,true,true,` // without namespaces nothing is hidden
 	if strings.Contains(mode, "namespaces") {
 		want = `[true,true,false,false]`
 	}
 	assert.Contains(t, output(t, result), want, mode)
 }
 
-func TestVenvOnPathIsNotSeen(t *testing.T) {
+func TestVenvOnPathIsNotVisible(t *testing.T) {
 	python := newVenv(t, t.TempDir())
 	t.Setenv("PATH", filepath.Dir(python)+string(filepath.ListSeparator)+os.Getenv("PATH"))
 	r := newRig(t)
@@ -75,7 +75,8 @@ func TestVenvOnPathIsNotSeen(t *testing.T) {
 	assert.Contains(t, result.Failure.Message, "venv_only")
 }
 
-// The artifact's own modules come before those of the environment.
+// TestArtifactPrecedesVenv checks that the artifact's modules take precedence
+// over those of the environment.
 func TestArtifactPrecedesVenv(t *testing.T) {
 	t.Parallel()
 	python := newVenv(t, t.TempDir())
@@ -84,7 +85,7 @@ func TestArtifactPrecedesVenv(t *testing.T) {
 	assert.Regexp(t, `^\[(false,)+true\]$`, output(t, result))
 }
 
-func TestVenvThatTasksCannotReadIsRefused(t *testing.T) {
+func TestVenvUnreadableToTasksIsRejected(t *testing.T) {
 	t.Parallel()
 	python := newVenv(t, t.TempDir())
 	sites, err := filepath.Glob(filepath.Join(filepath.Dir(filepath.Dir(python)), "lib", "*", "site-packages"))
@@ -97,7 +98,7 @@ func TestVenvThatTasksCannotReadIsRefused(t *testing.T) {
 	assert.ErrorContains(t, err, "cannot be read by the user that tasks run as")
 }
 
-func TestRuntimeIsThatOfTheInterpreter(t *testing.T) {
+func TestRuntimeOfInterpreter(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	_, version, err := r.Mode(t.Context())

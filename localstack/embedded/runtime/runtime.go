@@ -69,7 +69,7 @@ type Runtime struct {
 	handling context.Context
 	pollers  sync.WaitGroup
 	running  sync.WaitGroup
-	next     chan func() // to a goroutine that has handled its message
+	next     chan func() // to a goroutine that has handled its previous message
 	resting  atomic.Int64
 }
 
@@ -131,13 +131,13 @@ func (r *Runtime) Start(specs []fn.Spec, tick bool) {
 	}
 }
 
-// Drain receives no more and ends what parked handlers wait for. Handlers finish
-// what they have begun and begin nothing new. It does not wait for them: [Runtime.Stop]
-// does.
+// Drain receives no more messages and ends the waits of parked handlers.
+// Handlers finish what they have begun and begin nothing new. It does not wait
+// for them: [Runtime.Stop] does.
 func (r *Runtime) Drain() { r.stop() }
 
-// Handling is how many messages that feed a function are being handled, without
-// those whose handlers are parked.
+// Handling returns the number of messages of a function that are being handled,
+// without those of parked handlers.
 func (r *Runtime) Handling(function string) (n int) {
 	for name, feeds := range r.feeds {
 		if feeds == function {
@@ -147,8 +147,9 @@ func (r *Runtime) Handling(function string) (n int) {
 	return n
 }
 
-// Stop is [Runtime.Drain], waits for what is being handled until ctx ends, and then
-// ends that too. What was not finished is delivered again at the next start.
+// Stop calls [Runtime.Drain], waits until all handlers have finished or ctx
+// ends, and then cancels them. Unfinished messages are delivered again at the
+// next start.
 func (r *Runtime) Stop(ctx context.Context) {
 	r.Drain()
 	r.pollers.Wait()
@@ -193,12 +194,12 @@ func (r *Runtime) poll(ctx context.Context, name, function string) {
 	}
 }
 
-// maxResting is how many goroutines wait for a message after they have handled one.
+// maxResting is the number of goroutines that wait for another message.
 const maxResting = 16
 
-// run does something in a goroutine. One that has done something before is taken
-// if there is one: its stack has grown to what a handler takes, which costs a new
-// one much of a short message's time. ctx ends their waiting.
+// run calls do in a goroutine. It reuses a waiting one if possible, because its
+// stack has grown to the size that handlers need, which would cost much of a
+// short message's time. The goroutines end with ctx.
 func (r *Runtime) run(ctx context.Context, do func()) {
 	select {
 	case r.next <- do:

@@ -123,8 +123,9 @@ func TestTickEveryMinute(t *testing.T) {
 	})
 }
 
-// TestDrainBeginsNothingNew drains a runtime while a handler works: the handler may
-// finish, is told to begin nothing more, and other messages stay in the queue.
+// TestDrainBeginsNothingNew drains a runtime while a handler works: the handler
+// may finish, is told to begin nothing more, and other messages stay in the
+// queue.
 func TestDrainBeginsNothingNew(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

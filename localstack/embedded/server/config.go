@@ -39,17 +39,17 @@ type Config struct {
 	PythonUID     int      // first user of tasks, of a server that is root; 0: the pool's default
 	TaskNetwork   string   // interpreters.HostNetwork or NoNetwork; "": the host's
 	Limits        []string // name=value of limits that differ from the table of package quota
-	Mounts        []string // DIR or DIR:rw of directories that Python tasks see as they are
+	Mounts        []string // DIR or DIR:rw of directories that are visible to Python tasks
 	Version       string   // of the service
 	Log           *slog.Logger
 
-	// Stopping is called when [Server.Serve] begins to stop, with the number of tasks
-	// that it lets finish; nil: nobody is told.
+	// Stopping is called when [Server.Serve] begins to stop, with the number of
+	// tasks that may finish. It may be nil.
 	Stopping func(tasks int)
 
-	limits quota.Values         // as Limits says
-	mounts []interpreters.Mount // as Mounts says
-	usage  space.Usage          // nil: the usage of the disk that has Dir
+	limits quota.Values         // parsed Limits
+	mounts []interpreters.Mount // parsed Mounts
+	usage  space.Usage          // nil: the usage of Dir's disk
 }
 
 // complete fills in defaults and rejects invalid settings.

@@ -10,10 +10,10 @@ import (
 	"millrace/localstack/proof/fixture/remindertest"
 )
 
-// TestDomainIsServedOnceItStandsInTheCatalog uses a domain that is one folder and
-// one line of a catalog. As a process can run one server at a time, the test is not
+// TestDomainInCatalogIsServed uses a domain that is one folder and one line of
+// a catalog. A process can run one server at a time, so the test is not
 // parallel.
-func TestDomainIsServedOnceItStandsInTheCatalog(t *testing.T) {
+func TestDomainInCatalogIsServed(t *testing.T) {
 	s := openWith(t, catalog.With(reminders.Specs...))
 	c := s.Credentials()
 	remindertest.Exercise(t, remindertest.Service{

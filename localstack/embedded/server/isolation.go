@@ -9,8 +9,8 @@ import (
 	"millrace/localstack/embedded/interpreters"
 )
 
-// requirePython is an error if the interpreter or the mounts that were asked for do
-// not work, or if tasks must be isolated and cannot be.
+// requirePython returns an error if the configured interpreter or mounts do not
+// work, or if tasks must be isolated and cannot be.
 func (s *Server) requirePython(ctx context.Context) error {
 	if !s.cfg.Isolated && s.cfg.Python == "" && len(s.cfg.mounts) == 0 {
 		return nil
@@ -28,8 +28,8 @@ func (s *Server) requirePython(ctx context.Context) error {
 
 func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
 
-// Python tells people with what Python tasks run, and whether they are kept apart. It
-// starts an interpreter if none was started before.
+// Python describes, for users, the interpreter of Python tasks and whether
+// tasks are isolated. It starts an interpreter if none was started before.
 func (s *Server) Python(ctx context.Context) (summary string, isolated bool) {
 	mode, python, err := s.pool.Mode(ctx)
 	if err != nil {

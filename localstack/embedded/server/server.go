@@ -46,7 +46,8 @@ const (
 	logPatience     = 5 * time.Second  // for writing logs
 )
 
-// outboundHelp tells how tasks of type http get to addresses that are not public.
+// outboundHelp describes how tasks of type http reach addresses that are not
+// public.
 const outboundHelp = "start the server with --allow-loopback for this machine, with --allow-range CIDR for a private network"
 
 // bodyMemory is how many bytes the request bodies that are read or worked on have
@@ -297,11 +298,12 @@ func (s *Server) Commits() int64 { return s.store.Commits() }
 // needed.
 func (s *Server) Release() { s.store.Release() }
 
-// Serve feeds the functions and answers requests until ctx ends, while it looks
-// at every live run, since the leases of earlier processes are void; then it stops:
-// it listens no more and starts no task, lets requests and tasks in flight finish
-// within their patience, and closes everything. What was not finished goes on at the next
-// start. Errors: a listener or a part that failed.
+// Serve runs the functions and serves requests until ctx ends, and meanwhile
+// reconciles every live run, because the leases of earlier processes are void.
+// Then it stops: it accepts no connections and starts no tasks, lets requests
+// and tasks in flight finish within their timeouts, and closes everything.
+// Unfinished work continues at the next start. Errors: those of a listener or a
+// part that failed.
 func (s *Server) Serve(ctx context.Context) error {
 	s.serving = true
 	s.runtime.Start(s.specs, !s.cfg.NoTick)

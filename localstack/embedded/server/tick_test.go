@@ -55,10 +55,10 @@ func tick(t *testing.T, s *Server, payload string) (result events.SchedulerTickR
 	return result
 }
 
-// TestAnInvokedTickAnswersWhenAllIsSettled: what a tick by hand brought about can
-// be seen when it answers, be its time in the past or years ahead. As a process can
-// run one server at a time, the test is not parallel.
-func TestAnInvokedTickAnswersWhenAllIsSettled(t *testing.T) {
+// TestInvokedTickWaitsForItsEffects checks that the effects of an invoked tick
+// are visible when it returns, whether its time is in the past or years ahead.
+// A process can run one server at a time, so the test is not parallel.
+func TestInvokedTickWaitsForItsEffects(t *testing.T) {
 	s := openWith(t, catalog.With(reminders.DueSpec))
 	org, now := s.Credentials().OrgID, time.Now()
 	const daily = 200

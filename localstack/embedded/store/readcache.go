@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 )
 
-// The limits of the read cache: at most 4 MB.
+// Limits of the read cache: at most 4 MB.
 const (
 	readSlots = 2048
 	readBytes = 2 << 10 // of a key and its value

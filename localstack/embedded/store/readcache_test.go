@@ -16,9 +16,9 @@ import (
 
 func item(i int) []byte { return fmt.Appendf([]byte{ItemSpace}, "%d", i) }
 
-// TestReadsAreOfTheLastCommit reads cached keys before and after each commit, one by
-// one and together.
-func TestReadsAreOfTheLastCommit(t *testing.T) {
+// TestReadsReturnLastCommit reads cached keys before and after each commit, one
+// by one and together.
+func TestReadsReturnLastCommit(t *testing.T) {
 	t.Parallel()
 	db, err := OpenMemory()
 	require.NoError(t, err)
@@ -57,8 +57,9 @@ func TestReadsAreOfTheLastCommit(t *testing.T) {
 	}
 }
 
-// TestReadsAtOnce reads two keys that are always written together.
-func TestReadsAtOnce(t *testing.T) {
+// TestConcurrentReadsAreConsistent reads two keys that are always written
+// together.
+func TestConcurrentReadsAreConsistent(t *testing.T) {
 	t.Parallel()
 	db, err := OpenMemory()
 	require.NoError(t, err)
@@ -103,16 +104,16 @@ func TestReadsAtOnce(t *testing.T) {
 	readers.Wait()
 }
 
-// TestReadsDuringACommit: a value that is read while a commit becomes visible may be
-// the old one, and is not cached.
-func TestReadsDuringACommit(t *testing.T) {
+// TestReadsDuringCommit checks that a value that is read while a commit becomes
+// visible may be the old one, and is not cached.
+func TestReadsDuringCommit(t *testing.T) {
 	t.Parallel()
 	slot, key := &readSlot{}, item(1)
 	cached := func() bool { _, ok := slot.get(key); return ok }
 	slot.keep(slot.version.Load(), key, "old")
 	assert.True(t, cached())
 	slot.begin()
-	slot.begin() // another key of the slot
+	slot.begin() // another key with the same slot
 	assert.False(t, cached())
 	slot.keep(slot.version.Load(), key, "old")
 	assert.False(t, cached())
@@ -125,8 +126,8 @@ func TestReadsDuringACommit(t *testing.T) {
 	assert.True(t, cached())
 }
 
-// TestCachedReadOfAClosedStore fails like any other read.
-func TestCachedReadOfAClosedStore(t *testing.T) {
+// TestCachedReadOfClosedStore checks that it fails like any other read.
+func TestCachedReadOfClosedStore(t *testing.T) {
 	t.Parallel()
 	db, err := OpenMemory()
 	require.NoError(t, err)

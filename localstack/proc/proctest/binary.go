@@ -36,8 +36,8 @@ func Main(m *testing.M, commands map[string]*string) int {
 	return m.Run()
 }
 
-// Build builds a command of this module to a file, as small as it is deployed, with
-// more flags of go build.
+// Build builds a command of this module to a file, stripped like a deployed
+// one, with further flags of go build.
 func Build(file, command string, flags ...string) error {
 	args := append([]string{"build", "-tags", "lambda.norpc", "-ldflags", "-s -w", "-o", file}, flags...)
 	cmd := exec.Command("go", append(args, command)...)

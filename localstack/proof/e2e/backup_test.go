@@ -69,7 +69,7 @@ func TestBackupOfRunningServer(t *testing.T) {
 	assert.Contains(t, stderr, "within the data directory")
 	_, _, code = cli(t, "backup", "--data", dir)
 	assert.Equal(t, 2, code, "no directory to back up to")
-	for _, elsewhere := range [][]string{{"backup", to + "3"}, {"dump"}} { // no server, no data: .millrace
+	for _, elsewhere := range [][]string{{"backup", to + "3"}, {"dump"}} { // no server and no data in .millrace
 		_, stderr, code = cli(t, elsewhere...)
 		assert.Equal(t, 1, code, "%v", elsewhere)
 		assert.Contains(t, stderr, ".millrace", "%v", elsewhere)

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// user runs commands of the binary in a folder, as in a terminal that is none.
+// user runs commands of the binary in a folder, without a terminal.
 type user struct {
 	t   *testing.T
 	dir string
@@ -153,7 +153,7 @@ def daily(): text()
 	assert.Contains(t, wrong.err, "flow.py:2: ZeroDivisionError")
 }
 
-func TestSecretsByTheCommandLine(t *testing.T) {
+func TestSecretsByCommandLine(t *testing.T) {
 	t.Parallel()
 	dir := dataDir(t)
 	s := start(t, dir)
@@ -229,7 +229,7 @@ func TestExitCodesByOutcome(t *testing.T) {
 	assert.Contains(t, u.run("", "runs", "--url", "http://127.0.0.1:1").err, "millrace serve")
 }
 
-func TestContextsAndKeysByTheCommandLine(t *testing.T) {
+func TestContextsAndKeysByCommandLine(t *testing.T) {
 	t.Parallel()
 	s := start(t, dataDir(t))
 	u := &user{t: t, dir: t.TempDir()}
@@ -258,7 +258,7 @@ func TestContextsAndKeysByTheCommandLine(t *testing.T) {
 	assert.Equal(t, 1, u.run("", "flows").code, "no server is named")
 }
 
-func TestRunLocallyByTheCommandLine(t *testing.T) {
+func TestLocalRunByCommandLine(t *testing.T) {
 	t.Parallel()
 	u := &user{t: t, dir: t.TempDir()}
 	u.must("init")

@@ -15,7 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestDevDeploysAtEachSave saves, breaks and mends a flow while dev watches its folder.
+// TestDevDeploysAtEachSave saves, breaks and repairs a flow while dev watches
+// its folder.
 func TestDevDeploysAtEachSave(t *testing.T) {
 	t.Parallel()
 	project := filepath.Dir(dataDir(t))
@@ -58,13 +59,13 @@ func TestDevDeploysAtEachSave(t *testing.T) {
 	stop()
 }
 
-// printed are the lines that a program prints.
+// printed are the lines printed by a program.
 type printed struct {
 	t     *testing.T
 	lines <-chan string
 }
 
-// until reads to the first line that a pattern matches.
+// until reads up to the first line that matches a pattern.
 func (p printed) until(pattern string) string {
 	p.t.Helper()
 	var all []string
@@ -101,13 +102,13 @@ func develop(t *testing.T, dir string) (lines printed, stop func()) {
 	stop = func() {
 		ended = true
 		require.NoError(t, cmd.Process.Signal(syscall.SIGINT))
-		for range read { // to its end
+		for range read { // read to its end
 		}
 		assert.NoError(t, cmd.Wait())
 	}
 	t.Cleanup(func() {
 		if !ended {
-			_ = cmd.Process.Kill() // the test has failed
+			_ = cmd.Process.Kill() // after a failure of the test
 			_ = cmd.Wait()
 		}
 	})

@@ -17,7 +17,7 @@ import (
 // examplesDir has a directory for each example.
 const examplesDir = "../../examples"
 
-// example is a flow of examplesDir, and what has to come of it.
+// example is a flow of examplesDir, and its expected result.
 type example struct {
 	flow         string // its file; "": flow.py
 	result       string // JSON
@@ -26,7 +26,7 @@ type example struct {
 	check        func(*testing.T, story)
 }
 
-// has checks that lines are among those that tasks wrote.
+// has returns a check that lines are among those written by tasks.
 func has(lines ...string) func(*testing.T, story) {
 	return func(t *testing.T, s story) {
 		t.Helper()
@@ -34,8 +34,8 @@ func has(lines ...string) func(*testing.T, story) {
 	}
 }
 
-// examples are those that run to their end without the demo's pages (etl, flaky)
-// and without hours of patience, which has a test of its own.
+// examples are those that run without the demo's pages (etl, flaky) and do not
+// wait for hours (patience, see TestPatience).
 var examples = map[string]example{
 	"csv": {
 		result: `{"rows":200000,"cents":{"north":249900000,"east":250050000,"south":250000000,"west":249950000}}`,
@@ -78,8 +78,8 @@ var examples = map[string]example{
 	},
 }
 
-// checkNoise: each line is one event, and of a line over 64 KB each 64 KB are,
-// whoever wrote it.
+// checkNoise checks that each line is one event, and that a line over 64 KB is
+// one for each 64 KB, whoever wrote it.
 func checkNoise(t *testing.T, s story) {
 	t.Helper()
 	const prefix, cut = "chatter#1 info stdout: ", 64 << 10
@@ -100,8 +100,9 @@ func checkNoise(t *testing.T, s story) {
 	assert.Subset(t, s.Lines, []string{prefix + "the child is done", prefix + "no end of line"})
 }
 
-// TestExamples runs each example by `python flow.py`, or `python -m millrace run`
-// for the one in a package, and on the embedded server, packed by `millrace pack`.
+// TestExamples runs each example by `python flow.py`, or `python -m millrace
+// run` for the one in a package, and on the embedded server, packed by
+// `millrace pack`.
 func TestExamples(t *testing.T) {
 	t.Parallel()
 	sources(t)
@@ -140,14 +141,14 @@ func TestExamples(t *testing.T) {
 	}
 }
 
-// TestExamplesAreKnown: each has a row in the README, and a test.
-func TestExamplesAreKnown(t *testing.T) {
+// TestExamplesAreListed checks that each has a row in the README, and a test.
+func TestExamplesAreListed(t *testing.T) {
 	t.Parallel()
 	readme, err := os.ReadFile(filepath.Join(examplesDir, "README.md"))
 	require.NoError(t, err)
 	entries, err := os.ReadDir(examplesDir)
 	require.NoError(t, err)
-	elsewhere := []string{"etl", "flaky", "patience", "training"} // the demo, TestPatience, make numpy
+	elsewhere := []string{"etl", "flaky", "patience", "training"} // tested by the demo, TestPatience and make numpy
 	for _, entry := range entries {
 		if !entry.IsDir() {
 			continue
@@ -158,8 +159,8 @@ func TestExamplesAreKnown(t *testing.T) {
 	}
 }
 
-// exampleDir is the absolute path of an example, whose files were read once so
-// that go test keeps no result past a change.
+// exampleDir returns the absolute path of an example. It reads the example's
+// files, so that go test does not cache the result when they change.
 func exampleDir(t *testing.T, name string) string {
 	t.Helper()
 	dir, err := filepath.Abs(filepath.Join(examplesDir, name))
@@ -173,8 +174,8 @@ func exampleDir(t *testing.T, name string) string {
 	return dir
 }
 
-// pack makes a flow's flow_spec and the zip of its code. The flow is flow.py unless
-// it is given. dependencies are the packages that the zip brings.
+// pack returns a flow's flow_spec and the zip of its code. The flow is flow.py
+// unless it is set. dependencies are the packages in the zip.
 func pack(t *testing.T, p python, flow string) (spec, archive []byte, dependencies []any) {
 	t.Helper()
 	what := flow
@@ -195,8 +196,8 @@ func pack(t *testing.T, p python, flow string) (spec, archive []byte, dependenci
 	return spec, archive, packed.Dependencies
 }
 
-// wheels builds those of the five packages of examples/packages. It returns the
-// environment that has installers use them, and nothing else.
+// wheels builds the wheels of the five packages of examples/packages. It
+// returns the environment that makes installers use only them.
 func wheels(t *testing.T) []string {
 	t.Helper()
 	links := t.TempDir()
@@ -206,9 +207,9 @@ func wheels(t *testing.T) []string {
 	return []string{"PIP_NO_INDEX=1", "PIP_FIND_LINKS=" + links, "PIP_CONFIG_FILE=" + os.DevNull}
 }
 
-// TestDeployOfWhatIsNotInstalled: deploying takes no installation of what the zip
-// brings, and finds a package without __init__.py below src.
-func TestDeployOfWhatIsNotInstalled(t *testing.T) {
+// TestDeployWithoutInstalledDependencies deploys without installing the zip's
+// packages, and with a package without __init__.py below src.
+func TestDeployWithoutInstalledDependencies(t *testing.T) {
 	t.Parallel()
 	s := start(t, dataDir(t))
 	u := &user{t: t, dir: t.TempDir(), env: append(wheels(t),

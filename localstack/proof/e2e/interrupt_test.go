@@ -21,7 +21,7 @@ import (
 	"millrace/localstack/client"
 )
 
-// foreground is a server as a user starts it in a terminal.
+// foreground is a server started as in a terminal.
 type foreground struct {
 	*exec.Cmd
 	lines chan string // of stdout and stderr
@@ -59,7 +59,7 @@ func (f *foreground) until(t *testing.T, text string) string {
 	return ""
 }
 
-// code is the exit code of the server when it has ended.
+// code waits for the end of the server and returns its exit code.
 func (f *foreground) code(t *testing.T) int {
 	t.Helper()
 	for range f.lines {
@@ -116,8 +116,8 @@ func lastLine(text string) string {
 	return lines[len(lines)-1]
 }
 
-// TestStartTellsWhereAndHow starts a server without a flag for its data.
-func TestStartTellsWhereAndHow(t *testing.T) {
+// TestStartPrintsDataAndIsolation starts a server without a flag for its data.
+func TestStartPrintsDataAndIsolation(t *testing.T) {
 	t.Parallel()
 	project := filepath.Dir(dataDir(t))
 	f := startForeground(t, project, "--listen", "127.0.0.1:0", "--python-slots", "7")
@@ -130,7 +130,7 @@ func TestStartTellsWhereAndHow(t *testing.T) {
 	assert.Zero(t, f.code(t))
 }
 
-func TestStartThatCannotBeTellsTheRemedy(t *testing.T) {
+func TestFailedStartPrintsRemedy(t *testing.T) {
 	t.Parallel()
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -149,8 +149,8 @@ func TestStartThatCannotBeTellsTheRemedy(t *testing.T) {
 	}
 }
 
-// TestRefusedLoopbackNamesTheFlag runs an http task that calls this machine.
-func TestRefusedLoopbackNamesTheFlag(t *testing.T) {
+// TestErrorOfLoopbackNamesFlag runs an http task that calls this machine.
+func TestErrorOfLoopbackNamesFlag(t *testing.T) {
 	t.Parallel()
 	page := newCounter(t)
 	s := start(t, dataDir(t))

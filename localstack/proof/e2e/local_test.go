@@ -20,19 +20,19 @@ import (
 	"millrace/localstack/client"
 )
 
-// story is what became of a run, wherever it was.
+// story is the result of a run, local or on a server.
 type story struct {
 	Status  string
 	Error   string            // what decided the status
 	Result  string            // what the flow returns, JSON
 	Tasks   []string          // task[index]#attempt status, error
 	Outputs map[string]string // by task, JSON
-	Lines   []string          // what tasks logged
+	Lines   []string          // lines logged by tasks
 }
 
-// TestLocalRunsAreAsTheServers runs the same flows by `python flow.py` and on the
-// embedded server.
-func TestLocalRunsAreAsTheServers(t *testing.T) {
+// TestLocalRunsEqualServerRuns runs the same flows by `python flow.py` and on
+// the embedded server.
+func TestLocalRunsEqualServerRuns(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/local/*.py")
 	require.NoError(t, err)
@@ -46,7 +46,7 @@ func TestLocalRunsAreAsTheServers(t *testing.T) {
 				parameters["day"] = "2026-01-31"
 			}
 			server := onServer(t, api, name, file, parameters)
-			dir := t.TempDir() // flows may write files where they are
+			dir := t.TempDir() // flows may write files in their directory
 			require.NoError(t, os.CopyFS(dir, os.DirFS(filepath.Dir(file))))
 			local := onThisMachine(t, python{home: t.TempDir(), dir: dir}, filepath.Base(file))
 			same(t, server, local)
@@ -55,8 +55,8 @@ func TestLocalRunsAreAsTheServers(t *testing.T) {
 	}
 }
 
-// same requires that a run was the same in both places. Of many lines only the
-// first that differs is told.
+// same requires that a run had the same result in both places. Only the first
+// different line is shown.
 func same(t *testing.T, server, local story) {
 	t.Helper()
 	for i := range max(len(server.Lines), len(local.Lines)) {
@@ -70,10 +70,10 @@ func same(t *testing.T, server, local story) {
 	assert.Equal(t, server, local)
 }
 
-// python is where and how the interpreter runs.
+// python is how to run the interpreter.
 type python struct {
-	home string   // keeps the runs
-	dir  string   // works here; "": in the test's folder
+	home string   // directory of the runs
+	dir  string   // working directory; "": the test's directory
 	path []string // of modules, besides the package
 	env  []string
 }
@@ -158,7 +158,8 @@ func deployed(t *testing.T, api *client.Client, name string, spec, archive []byt
 	return s.sorted()
 }
 
-// onThisMachine runs a flow without a server, by what is given to the interpreter.
+// onThisMachine runs a flow without a server, with the given arguments of the
+// interpreter.
 func onThisMachine(t *testing.T, p python, arguments ...string) story {
 	t.Helper()
 	_, code := p.run(t, arguments...)
@@ -241,10 +242,10 @@ func instance(index *int) string {
 	return fmt.Sprintf("[%d]", *index)
 }
 
-// references to files name the run, which differs.
+// references to files contain the run, which differs.
 var fileKey = regexp.MustCompile(`"key":"[^"]*"`)
 
-// plain is JSON in one form.
+// plain returns JSON in canonical form.
 func plain(t *testing.T, data json.RawMessage) string {
 	t.Helper()
 	if len(data) == 0 {
@@ -257,7 +258,8 @@ func plain(t *testing.T, data json.RawMessage) string {
 	return fileKey.ReplaceAllString(string(out), `"key":"-"`)
 }
 
-// line is a line that a task wrote; of a traceback the last one, for paths differ.
+// line formats a line written by a task; of a traceback only the last one,
+// because paths differ.
 func line(t *testing.T, kind, task string, index *int, attempt int, level, logger, message string) []string {
 	t.Helper()
 	if kind != "log" || task == "" {
@@ -269,7 +271,7 @@ func line(t *testing.T, kind, task string, index *int, attempt int, level, logge
 	return []string{fmt.Sprintf("%s%s#%d %s %s: %s", task, instance(index), attempt, level, logger, message)}
 }
 
-// sorted is the story without the order of what happens at once.
+// sorted returns the story without the order of concurrent tasks.
 func (s story) sorted() story {
 	slices.Sort(s.Tasks)
 	slices.Sort(s.Lines)

@@ -11,14 +11,14 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	_ "millrace/functions/sandbox" // what the Python package is made of
+	_ "millrace/functions/sandbox" // the sources of the Python package
 )
 
 // packageDir is the Python side of the repository.
 const packageDir = "../../../functions/sandbox/python"
 
-// command runs a program in the Python side's folder, with nothing of this
-// machine's configuration in its way, and returns what it wrote to standard output.
+// command runs a program in the Python side's folder, without this machine's
+// configuration, and returns its standard output.
 func command(t *testing.T, dir string, env []string, name string, args ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), name, args...)
@@ -33,8 +33,8 @@ func command(t *testing.T, dir string, env []string, name string, args ...string
 	return strings.TrimSpace(string(out))
 }
 
-// sources is where the Python side is, as an absolute path, read once so that go
-// test keeps no result past a change.
+// sources returns the absolute path of the Python side. It reads the files, so
+// that go test does not cache the result when they change.
 func sources(t *testing.T) string {
 	t.Helper()
 	dir, err := filepath.Abs(packageDir)
@@ -48,7 +48,8 @@ func sources(t *testing.T) string {
 	return dir
 }
 
-// The client finds the server by the data directory of the folder it runs in.
+// TestPythonClient checks that the client finds the server by the data
+// directory of its working directory.
 func TestPythonClient(t *testing.T) {
 	t.Parallel()
 	source := sources(t)
@@ -59,8 +60,8 @@ func TestPythonClient(t *testing.T) {
 	command(t, below, []string{"PYTHONPATH=" + source}, "python3", "-m", "unittest", "tests.live_client")
 }
 
-// inspect checks the installation that it runs in against its RECORD, and prints
-// what is installed.
+// inspect compares its own installation with RECORD, and prints the installed
+// packages.
 const inspect = `
 import base64, hashlib, importlib.metadata, importlib.util, sys
 import millrace, millrace.client
@@ -80,8 +81,8 @@ for name in ("runner", "tests", "packaging", "backend", "lambda_handler"):
 print(millrace.Client.__name__, millrace.__file__)
 `
 
-// The package is installed in each way that there is, without a network, in one
-// environment after the other.
+// TestPythonPackageIsInstalled installs the package in each possible way,
+// without a network, in one environment after the other.
 func TestPythonPackageIsInstalled(t *testing.T) {
 	t.Parallel()
 	source, dir := sources(t), t.TempDir()

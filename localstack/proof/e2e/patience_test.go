@@ -27,8 +27,8 @@ import (
 	"millrace/shared/web/fn"
 )
 
-// settling does what the Python tasks of the example patience do: no interpreter
-// runs on a bubble's clock.
+// settling replaces the Python tasks of the example patience, because
+// interpreters do not use a bubble's clock.
 type settling struct{}
 
 func (settling) Run(_ context.Context, req sandbox.Request, _ func(sandbox.LogEvent)) (sandbox.Result, error) {
@@ -49,14 +49,14 @@ func (settling) Run(_ context.Context, req sandbox.Request, _ func(sandbox.LogEv
 
 func (settling) Close() error { return nil }
 
-// TestPatience runs the example that waits two hours: on the bubble's clock through
-// the router, and here with the wait stubbed.
+// TestPatience runs the example that waits two hours: with the bubble's clock
+// through the router, and locally with the wait stubbed.
 func TestPatience(t *testing.T) {
 	t.Parallel()
 	p := python{home: t.TempDir(), dir: exampleDir(t, "patience")}
 	spec, archive, _ := pack(t, p, "")
 	local := onThisMachine(t, p, "flow.py")
-	// What a stub gives has no attempt.
+	// Stubbed tasks have no attempt.
 	require.Equal(t, []string{"checked#1 SUCCEEDED  ", "clearing SUCCEEDED", "confirm#1 SUCCEEDED  ", "submit#1 SUCCEEDED  "}, local.Tasks)
 
 	synctest.Test(t, func(t *testing.T) {

@@ -36,7 +36,7 @@ func commonFlags(string) (string, error) {
 	return g.String(), nil
 }
 
-// commands describes each command of the binary that a user sees.
+// commands describes the commands of the binary that are shown to users.
 func commands(string) (string, error) {
 	var b strings.Builder
 	var walk func(c *cobra.Command)
@@ -85,7 +85,7 @@ func describe(b *strings.Builder, c *cobra.Command) {
 	}
 }
 
-// spelled is a flag as it is typed.
+// spelled returns a flag as it is typed.
 func spelled(f *pflag.Flag) string {
 	text := "--" + f.Name
 	if f.Shorthand != "" {
@@ -100,7 +100,7 @@ func spelled(f *pflag.Flag) string {
 	return code(text)
 }
 
-// normal is a flag's default, "" for what is empty.
+// normal returns a flag's default, "" if it is empty.
 func normal(f *pflag.Flag) string {
 	switch f.DefValue {
 	case "", "0", "0s", "false", "[]":

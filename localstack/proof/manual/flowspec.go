@@ -16,7 +16,7 @@ var flowSpec = []table{
 	{"fields of retry_backoff", fields[flowspec.Backoff]},
 	{"task types", func(string) (string, error) { return tasktype.Markdown(), nil }},
 	{"trigger rules", triggerRules},
-	{"statuses", listed("shared/run/engine/status.go", "The statuses of tasks", "status", "")},
+	{"statuses", listed("shared/run/engine/status.go", "Statuses of tasks", "status", "")},
 	{"functions", functions},
 }
 
@@ -61,7 +61,7 @@ func typeOf(name string, t reflect.Type) string {
 	return "string"
 }
 
-// allowed tells the limits that a tag has.
+// allowed returns the limits in a tag.
 func allowed(tag reflect.StructTag) string {
 	if choice := tag.Get("enum"); choice != "" {
 		return "`" + strings.ReplaceAll(choice, ",", "`, `") + "`"

@@ -20,13 +20,13 @@ import (
 var (
 	markdown = goldmark.New(goldmark.WithExtensions(extension.GFM), goldmark.WithParserOptions(parser.WithAutoHeadingID()))
 	mark     = regexp.MustCompile(`(?m)^<!-- .* -->\n`)
-	broken   = strings.NewReplacer("`<br>`", "` · `") // HTML in Markdown is not passed on
+	broken   = strings.NewReplacer("`<br>`", "` · `") // HTML in Markdown is not rendered
 )
 
-// render makes the HTML of a page. read reads a file of the repository.
+// render returns the HTML of a page. read reads a file of the repository.
 func render(p page, read func(path string) ([]byte, error)) (string, error) {
 	var body bytes.Buffer
-	ids := parser.NewContext().IDs() // unique in the page, whatever files it is made of
+	ids := parser.NewContext().IDs() // unique in the page, even if it has several sources
 	title := ""
 	for _, source := range p.sources {
 		data, err := read(source)
@@ -56,8 +56,8 @@ func render(p page, read func(path string) ([]byte, error)) (string, error) {
 	return strings.NewReplacer("{{title}}", html.EscapeString(strings.ReplaceAll(title, "`", "")), "{{nav}}", nav, "{{body}}", body.String()).Replace(frame), nil
 }
 
-// relink makes links to files of the repository links to their pages. Of a link
-// to a file that is no page only the text is left.
+// relink changes links to files of the repository to links to their pages. A
+// link to a file without a page is replaced by its text.
 func relink(doc ast.Node, source string) error {
 	var links []*ast.Link
 	err := ast.Walk(doc, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
@@ -89,7 +89,7 @@ func relink(doc ast.Node, source string) error {
 	return nil
 }
 
-// unlink puts the text of a link in its place.
+// unlink replaces a link by its text.
 func unlink(link *ast.Link) {
 	parent := link.Parent()
 	for child := link.FirstChild(); child != nil; {
@@ -100,7 +100,7 @@ func unlink(link *ast.Link) {
 	parent.RemoveChild(parent, link)
 }
 
-// frame is what stands around each page.
+// frame is the HTML around each page.
 const frame = `<!doctype html>
 <html lang="en">
   <head>

@@ -17,7 +17,7 @@ var limits = []table{
 	{"tiers", tiers},
 	{"quotas", func(string) (string, error) { return quota.Markdown(), nil }},
 	{"sizes", sizes},
-	{"error types", listed("shared/run/executor/executor.go", "The error types", "`error_type`", "")},
+	{"error types", listed("shared/run/executor/executor.go", "Error types", "`error_type`", "")},
 	{"HTTP codes", statuses},
 }
 
@@ -59,7 +59,7 @@ func sizes(string) (string, error) {
 	return g.String(), nil
 }
 
-// size tells bytes in the largest unit that divides them.
+// size formats bytes in the largest unit that divides them.
 func size(bytes int) string {
 	for _, unit := range []struct {
 		shift int

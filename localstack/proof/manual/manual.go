@@ -1,7 +1,7 @@
-// Package manual writes the pages of functions/console/docs: the tables in them,
-// of the code, and the HTML that the console serves, of the pages and of the
-// READMEs of the Python side. It is no part of what is deployed, so that no
-// function carries a renderer.
+// Package manual writes the pages of functions/console/docs: the tables in
+// them, from the code, and the HTML that the console serves, from the pages and
+// from the READMEs of the Python side. It is not part of the deployment, so
+// that no function contains a renderer.
 package manual
 
 import (
@@ -11,14 +11,14 @@ import (
 	"strings"
 )
 
-// folder is where the pages are.
+// folder is the directory of the pages.
 const folder = "functions/console/docs"
 
 // page is one page as the console serves it.
 type page struct {
 	name    string   // the last part of its path below /docs
 	title   string   // in the navigation
-	sources []string // Markdown files of the repository, one after the other
+	sources []string // Markdown files of the repository, concatenated
 }
 
 var pages = []page{
@@ -30,15 +30,15 @@ var pages = []page{
 	{"local-and-server", "Local runs", []string{folder + "/local-and-server.md"}},
 }
 
-// Generated tables stand between these lines of a page.
+// Generated tables are between these lines of a page.
 const (
 	begin = "<!-- %s: written by make generate -->\n"
 	end   = "<!-- end of %s -->\n"
 )
 
-// Files returns the content of all generated files of the repository at root, by
-// path: each page with its tables written anew, and its HTML. Errors: a page
-// without the marks of a table, a link that leads nowhere.
+// Files returns the content of all generated files of the repository at root,
+// by path: each page with its tables updated, and its HTML. Errors: a page
+// without the marks of a table; a broken link.
 func Files(root string) (map[string]string, error) {
 	files := map[string]string{}
 	for path, tables := range map[string][]table{
@@ -92,7 +92,7 @@ func fill(root, text string, tables []table) (string, error) {
 	return text, nil
 }
 
-// grid writes a table of Markdown.
+// grid writes a Markdown table.
 type grid struct{ strings.Builder }
 
 func newGrid(heads ...string) *grid {

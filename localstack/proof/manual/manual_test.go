@@ -22,7 +22,8 @@ var update = flag.Bool("update", false, "write the generated files anew")
 // directory.
 var root, _ = filepath.Abs(filepath.Join("..", "..", ".."))
 
-// TestPagesAreUpToDate runs before the parallel tests, which read what it writes.
+// TestPagesAreUpToDate runs before the parallel tests, which read what it
+// writes.
 func TestPagesAreUpToDate(t *testing.T) {
 	files, err := Files(root)
 	require.NoError(t, err)
@@ -43,7 +44,7 @@ func TestPagesAreUpToDate(t *testing.T) {
 	assert.Len(t, served, len(pages), "a page that nothing writes")
 }
 
-func TestLinksOfPagesLeadSomewhere(t *testing.T) {
+func TestLinksOfPagesAreValid(t *testing.T) {
 	t.Parallel()
 	files, err := Files(root)
 	require.NoError(t, err)
@@ -69,7 +70,7 @@ func TestLinksOfPagesLeadSomewhere(t *testing.T) {
 	}
 }
 
-func TestTableWithoutItsMarksIsAnError(t *testing.T) {
+func TestTableWithoutMarksIsError(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"", "<!-- tiers: written by make generate -->\n"} {
 		_, err := fill(root, text, limits[:1])
@@ -79,8 +80,8 @@ func TestTableWithoutItsMarksIsAnError(t *testing.T) {
 	assert.Error(t, err)
 }
 
-// TestExampleIsAFlow registers the example of the page, as a reader would.
-func TestExampleIsAFlow(t *testing.T) {
+// TestExampleIsValidFlow registers the example of the page, as a reader would.
+func TestExampleIsValidFlow(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile(filepath.Join(root, folder, "flow-spec.md"))
 	require.NoError(t, err)

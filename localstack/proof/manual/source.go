@@ -10,11 +10,11 @@ import (
 	"strings"
 )
 
-// named is a constant of the code with the comment behind it.
+// named is a constant of the code with its trailing comment.
 type named struct{ name, value, comment string }
 
-// constants returns the documented constants in a file of the repository that
-// stand in the group whose comment begins with group. Errors: there is none.
+// constants returns the documented constants in a file of the repository, of
+// the group whose comment begins with group. Errors: there are none.
 func constants(root, path, group string) ([]named, error) {
 	file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(root, path), nil, parser.ParseComments)
 	if err != nil {
@@ -49,7 +49,7 @@ func constants(root, path, group string) ([]named, error) {
 	return out, nil
 }
 
-// listed makes a table of constants.
+// listed returns a table of constants.
 func listed(path, group string, heads ...string) func(root string) (string, error) {
 	return func(root string) (string, error) {
 		list, err := constants(root, path, group)
