@@ -60,7 +60,7 @@ type Deleted struct {
 }
 
 func routes(api *httpapi.API, d fn.Deps) {
-	s := &service{identity.NewKeys(d.Records())}
+	s := &service{keys: identity.NewKeys(d.Records())}
 	manage := tenant.Needs(tenant.AdminAPIKeys)
 	keys := httpapi.Group{
 		API: api, Function: name, Name: "api-keys",
@@ -83,4 +83,5 @@ func routes(api *httpapi.API, d fn.Deps) {
 		httpapi.Doc("The user, the workspace this request acts in, and the role there. For an API key the role is empty."))
 	httpapi.Get(who, "/users/me", s.currentUser, "The current user, with account metadata", httpapi.ID("users-me"),
 		httpapi.Doc("As GET /me, with the workspace's name and whether the user administers the platform."))
+	sessionRoutes(api, d)
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"millrace/functions/catalog"
+	"millrace/localstack/proof/localtest"
 	"millrace/shared/web/httpapi"
 )
 
@@ -16,7 +17,7 @@ func TestExamplesAreAccepted(t *testing.T) {
 	t.Parallel()
 	env := open(t)
 	document := catalog.API(catalog.All(), httpapi.Config{}).OpenAPI()
-	send := func(credential, method, path, at string) {
+	answer := func(credential, method, path, at string) *localtest.Response {
 		t.Helper()
 		item := document.Paths[path]
 		require.NotNil(t, item, path)
@@ -31,7 +32,11 @@ func TestExamplesAreAccepted(t *testing.T) {
 		require.NoError(t, json.Unmarshal(data, &described))
 		example := described.RequestBody.Content["application/json"].Example
 		require.NotEmpty(t, example, "%s %s has no example", method, path)
-		res := env.Do(t, credential, method, at, example)
+		return env.Do(t, credential, method, at, example)
+	}
+	send := func(credential, method, path, at string) {
+		t.Helper()
+		res := answer(credential, method, path, at)
 		require.Equal(t, 2, res.Code/100, "%s %s: %s", method, path, res.Body)
 	}
 	send(env.A.Key, "POST", "/flows", "/flows")
@@ -48,4 +53,9 @@ func TestExamplesAreAccepted(t *testing.T) {
 	owner := env.SignIn(t, env.A.Owner)
 	send(owner, "POST", "/api-keys", "/api-keys")
 	send(owner, "POST", "/orgs", "/orgs")
+	send(env.SignIn(t, "ann@example.com"), "POST", "/auth/login", "/auth/login")
+	send("", "POST", "/auth/device/start", "/auth/device/start")
+	// Codes are made by chance, so those of the examples are well-formed and unknown.
+	answer(owner, "POST", "/auth/device/approve", "/auth/device/approve").Require(t, 404)
+	answer("", "POST", "/auth/device/token", "/auth/device/token").Require(t, 410)
 }

@@ -1,6 +1,7 @@
 package identity
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -68,8 +69,9 @@ func errCredential(cause error) error {
 // changes state.
 //
 // An API key belongs to one workspace and ignores orgHeader. A user acts in the
-// workspace that orgHeader names. If the user is not a member of it, a mutation
-// is rejected, and a read falls back, like a request without the header, to the
+// workspace that orgHeader names, or, without the header, in the one that the
+// access token was approved for. If the user is not a member of it, a mutation
+// is rejected, and a read falls back, like a request that names none, to the
 // workspace joined first. A user without a workspace has an empty OrgID.
 //
 // Errors: errs.Unauthenticated for a missing, malformed, unknown, expired or
@@ -83,19 +85,25 @@ func (a *Authenticator) Authenticate(ctx context.Context, bearer, orgHeader stri
 		return tenant.Principal{}, errCredential(errors.New("credential too long"))
 	case strings.HasPrefix(bearer, KeyPrefix):
 		return a.key(ctx, bearer)
+	case strings.HasPrefix(bearer, TokenPrefix):
+		return a.accessToken(ctx, bearer, orgHeader, mutation)
 	case strings.Count(bearer, ".") == 2: // a JWT
 		email, err := a.signIn(ctx, bearer)
 		if err != nil {
 			return tenant.Principal{}, err
 		}
-		return a.session(ctx, email, orgHeader, mutation)
+		u, err := loadUser(ctx, a.c.Table, email)
+		if err != nil {
+			return tenant.Principal{}, err
+		}
+		return a.session(ctx, u, orgHeader, mutation)
 	}
 	return tenant.Principal{}, errCredential(errors.New("unknown kind of credential"))
 }
 
 // key authenticates an API key.
 func (a *Authenticator) key(ctx context.Context, secret string) (tenant.Principal, error) {
-	if !validSecret(secret) {
+	if !validSecret(KeyPrefix, secret) {
 		return tenant.Principal{}, errCredential(errors.New("malformed API key"))
 	}
 	k, err := table.Load[UsedKey](ctx, a.c.Table, lookupKey(hashSecret(secret)), table.Consistent)
@@ -178,20 +186,39 @@ func (a *Authenticator) signIn(ctx context.Context, token string) (string, error
 	return a.c.SignIn.email(ctx, token, a.c.Clock.Now())
 }
 
-// session selects the workspace in which a user acts.
-func (a *Authenticator) session(ctx context.Context, email, orgHeader string, mutation bool) (tenant.Principal, error) {
-	p := tenant.Principal{Email: email, SuperAdmin: a.superAdmins[email]}
-	all, err := Memberships(ctx, a.c.Table, email)
+// accessToken authenticates an access token.
+func (a *Authenticator) accessToken(ctx context.Context, token, orgHeader string, mutation bool) (tenant.Principal, error) {
+	s, err := loadSession(ctx, a.c.Table, token)
 	if err != nil {
 		return tenant.Principal{}, err
 	}
-	if orgHeader != "" {
-		i := slices.IndexFunc(all, func(m Membership) bool { return m.OrgID == orgHeader })
+	if !a.c.Clock.Now().Before(s.ExpiresAt.Time()) { //guard:identity/session-expiry false
+		return tenant.Principal{}, errCredential(errors.New("access token has expired"))
+	}
+	u, err := loadUser(ctx, a.c.Table, s.Email)
+	if err != nil {
+		return tenant.Principal{}, err
+	}
+	if u.Logouts != s.Logouts { //guard:identity/logout false
+		return tenant.Principal{}, errCredential(errors.New("access token was revoked by a logout"))
+	}
+	p, err := a.session(ctx, u, cmp.Or(orgHeader, s.OrgID), mutation)
+	p.SessionID = s.SessionID
+	return p, err
+}
+
+// session selects the workspace in which a user acts; org names it, "" if
+// nothing does.
+func (a *Authenticator) session(ctx context.Context, u User, org string, mutation bool) (tenant.Principal, error) {
+	p := tenant.Principal{Email: u.Email, SuperAdmin: a.superAdmins[u.Email]}
+	all := u.Memberships
+	if org != "" {
+		i := slices.IndexFunc(all, func(m Membership) bool { return m.OrgID == org })
 		switch {
 		case i >= 0:
 			all = all[i : i+1]
 		case mutation:
-			return tenant.Principal{}, errs.New(errs.Forbidden, "X-Org-Id names no workspace of yours")
+			return tenant.Principal{}, errs.New(errs.Forbidden, "X-Org-Id, or what you signed in for, names no workspace of yours")
 		}
 	}
 	if len(all) == 0 {

@@ -69,7 +69,7 @@ func TestMalformedCredentialIsRejectedWithoutRead(t *testing.T) {
 	flipped := []byte(env.A.Key)
 	flipped[10] ^= 1
 	for _, bearer := range []string{
-		"", "svc_", "svc_short", string(flipped), env.A.Key + "x", "opaque", "a.b.c", "..",
+		"", "svc_", "svc_short", string(flipped), env.A.Key + "x", "mat_", "mat_" + env.A.Key[4:], "opaque", "a.b.c", "..",
 		string(bytes.Repeat([]byte("x"), 1<<20)), env.SignIn(t, env.A.Owner) + "x",
 	} {
 		_, err := a.Authenticate(t.Context(), bearer, "", false)

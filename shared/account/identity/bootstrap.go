@@ -50,7 +50,7 @@ func Bootstrap(ctx context.Context, t table.Table, now time.Time, workspace, ema
 		return firstStart(ctx, t, now, workspace, email)
 	case err != nil:
 		return Credentials{}, err
-	case known.OrgID == made.OrgID && validSecret(known.APIKey):
+	case known.OrgID == made.OrgID && validSecret(KeyPrefix, known.APIKey):
 		return Credentials{OrgID: made.OrgID, Email: made.Email, APIKey: known.APIKey}, nil
 	}
 	return replaceKey(ctx, t, now, made)

@@ -1,15 +1,18 @@
 // Package identity stores who may use the service (workspaces, users,
-// memberships and API keys) and provides the [Authenticator] that turns a
-// bearer credential into a principal.
+// memberships, API keys and access tokens) and provides the [Authenticator]
+// that turns a bearer credential into a principal.
 //
 // Stored items, by partition and sort key:
 //
 //	<org>#workspace  workspace      a workspace
 //	<org>#members    <email>        a member, by workspace
-//	user#<email>     user           a user
+//	user#<email>     user           a user, with the number of logouts
 //	user#<email>     org#<org>      the same membership, by user
 //	<org>#keys       <key_id>       an API key, for lists
 //	key#<sha256>     key            the same key, for authentication
+//	session#<sha256> session        an access token
+//	device#<sha256>  grant          a device authorization, by its device code
+//	device#code#<h>  code           the same, by its user code (keyed hash)
 //	platform         bootstrap      what the first start created
 //
 // Items stored twice are written in one transaction, together with their audit
@@ -70,7 +73,7 @@ func membershipKey(email, org string) table.Key {
 func Partitions(org string) []string {
 	return []string{
 		workspaceKey(org).PK, memberKey(org, "").PK, org + "#" + keyFolder,
-		userKey("*").PK, lookupKey("*").PK, bootstrapKey.PK,
+		userKey("*").PK, lookupKey("*").PK, sessionKey("*").PK, grantKey("*").PK, bootstrapKey.PK,
 	}
 }
 

@@ -81,7 +81,7 @@ func (k Keys) Create(ctx context.Context, req KeyRequest) (APIKey, string, error
 
 // create is the change that makes a key of a new id and secret.
 func (k Keys) create(ctx context.Context, req KeyRequest) (id, secret string, c record.Change[APIKey]) {
-	secret = newSecret()
+	secret = newSecret(KeyPrefix)
 	p := tenant.From(ctx)
 	key := APIKey{
 		OrgID: p.OrgID, KeyID: "key_" + ids.New(k.Clock.Now()), Prefix: secret[:shownLen], Name: req.Name, Scopes: req.Scopes,

@@ -9,38 +9,41 @@ import (
 	"strings"
 )
 
-// KeyPrefix is the prefix of every API key and of no other kind of credential.
-const KeyPrefix = "svc_"
+// The prefixes of credentials. Each is that of one kind only.
+const (
+	KeyPrefix   = "svc_" // of API keys
+	TokenPrefix = "mat_" // of access tokens
+)
 
-// An API key is KeyPrefix, 256 random bits and a checksum, both in base 62 so
-// that a double click selects all of it.
+// A credential is its prefix, 256 random bits and a checksum, both in base 62
+// so that a double click selects all of it.
 const (
 	randomDigits   = 43
 	checksumDigits = 6
-	shownLen       = 12 // characters of a key shown in lists
+	shownLen       = 12 // characters of an API key shown in lists
 
 	base62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 )
 
-// newSecret returns a new API key.
-func newSecret() string {
+// newSecret returns a new credential with a prefix.
+func newSecret(prefix string) string {
 	var random [32]byte
 	_, _ = rand.Read(random[:]) // never fails (crypto/rand)
-	body := KeyPrefix + encode(new(big.Int).SetBytes(random[:]), randomDigits)
+	body := prefix + encode(new(big.Int).SetBytes(random[:]), randomDigits)
 	return body + checksum(body)
 }
 
-// validSecret reports whether s has the form and the checksum of an API key, so
-// that a mistyped or forged one is rejected without a read.
-func validSecret(s string) bool {
-	if len(s) != len(KeyPrefix)+randomDigits+checksumDigits || !strings.HasPrefix(s, KeyPrefix) {
+// validSecret reports whether s has the form and the checksum of a credential
+// with a prefix, so that a mistyped or forged one is rejected without a read.
+func validSecret(prefix, s string) bool {
+	if len(s) != len(prefix)+randomDigits+checksumDigits || !strings.HasPrefix(s, prefix) {
 		return false
 	}
 	body, sum := s[:len(s)-checksumDigits], s[len(s)-checksumDigits:]
 	return checksum(body) == sum
 }
 
-// hashSecret returns the stored form of an API key.
+// hashSecret returns the stored form of a credential.
 func hashSecret(s string) string {
 	sum := sha256.Sum256([]byte(s))
 	return hex.EncodeToString(sum[:])

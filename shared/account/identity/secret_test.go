@@ -13,10 +13,10 @@ func TestSecretsAreLongValidAndDistinct(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}
 	for range 1000 {
-		s := newSecret()
+		s := newSecret(KeyPrefix)
 		require.Len(t, s, 53)
 		require.True(t, strings.HasPrefix(s, "svc_"))
-		require.True(t, validSecret(s))
+		require.True(t, validSecret(KeyPrefix, s))
 		require.False(t, seen[s])
 		seen[s] = true
 	}
@@ -25,20 +25,20 @@ func TestSecretsAreLongValidAndDistinct(t *testing.T) {
 func TestSecretWithOneChangedCharacterIsInvalid(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		s := []byte(newSecret())
+		s := []byte(newSecret(KeyPrefix))
 		i := rapid.IntRange(0, len(s)-1).Draw(t, "at")
 		c := rapid.Byte().Filter(func(b byte) bool { return b != s[i] }).Draw(t, "char")
 		s[i] = c
-		assert.False(t, validSecret(string(s)))
+		assert.False(t, validSecret(KeyPrefix, string(s)))
 	})
 }
 
 func FuzzValidSecret(f *testing.F) {
 	f.Add("svc_")
-	f.Add(newSecret())
+	f.Add(newSecret(KeyPrefix))
 	f.Add(strings.Repeat("é", 30))
 	f.Fuzz(func(t *testing.T, s string) {
-		if validSecret(s) && len(s) != 53 {
+		if validSecret(KeyPrefix, s) && len(s) != 53 {
 			t.Fatalf("%q passes", s)
 		}
 	})
@@ -46,7 +46,7 @@ func FuzzValidSecret(f *testing.F) {
 
 func TestHashIsNotTheSecret(t *testing.T) {
 	t.Parallel()
-	s := newSecret()
+	s := newSecret(KeyPrefix)
 	assert.Len(t, hashSecret(s), 64)
 	assert.NotContains(t, hashSecret(s), s[4:])
 	assert.Equal(t, hashSecret(s), hashSecret(s))

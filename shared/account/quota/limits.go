@@ -16,6 +16,8 @@ const (
 	Reads          Name = "reads-per-minute"
 	Writes         Name = "writes-per-minute"
 	UserRequests   Name = "user-requests-per-minute"
+	Logins         Name = "logins-per-minute"
+	DeviceGrants   Name = "device-grants-per-minute"
 	Runs           Name = "runs-per-minute"
 	UnfinishedRuns Name = "unfinished-runs"
 	QueuedTasks    Name = "queued-tasks"
@@ -40,6 +42,7 @@ const (
 	Workspace Scope = "workspace"
 	User      Scope = "user" // in all workspaces; for an API key, its creator
 	Flow      Scope = "flow"
+	Address   Scope = "address" // of a client; for IPv6, its /64 network
 )
 
 // Limit is one row of the table of limits.
@@ -75,6 +78,8 @@ var Limits = []Limit{
 	{Name: Reads, Scope: Workspace, Default: 1_200_000, Per: time.Minute, What: "requests that read"},
 	{Name: Writes, Scope: Workspace, Default: 600_000, Per: time.Minute, What: "requests that change something"},
 	{Name: UserRequests, Scope: User, Default: 1_800_000, Per: time.Minute, What: "requests"},
+	{Name: Logins, Scope: User, Default: 600, Per: time.Minute, What: "logins"},
+	{Name: DeviceGrants, Scope: Address, Default: 600, Per: time.Minute, What: "device authorizations started"},
 	{Name: Runs, Scope: Workspace, Default: 360_000, Per: time.Minute, What: "runs started"},
 	{Name: UnfinishedRuns, Scope: Workspace, Default: 100_000, What: "unfinished runs", Advice: waits, Again: later},
 	{Name: QueuedTasks, Scope: Workspace, Default: 1_000_000, What: "tasks of unfinished runs", Advice: waits, Again: later, Whole: true},

@@ -10,6 +10,7 @@ import (
 // defence: a driver's error may quote the URL or header it failed on.
 var credentials = []credential{
 	look("svc_", `\bsvc_[A-Za-z0-9_-]{12,}`, "svc_***"),
+	look("mat_", `\bmat_[A-Za-z0-9_-]{12,}`, "mat_***"),
 	// Signed tokens: a JSON object in base64, then at least a signature.
 	look("eyJ", `\beyJ[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]*)?`, "***"),
 	look("earer ", `\b([Bb]earer +)[A-Za-z0-9._~+/=-]{8,}`, "${1}***"),

@@ -10,6 +10,8 @@ package httpapi
 
 import (
 	"context"
+	"crypto/hmac"
+	"crypto/sha256"
 	"log/slog"
 	"net/http"
 	"reflect"
@@ -104,6 +106,14 @@ func (a *API) Handler() http.Handler { return a.handler }
 
 // Operations returns the registered operations in the order of registration.
 func (a *API) Operations() []Operation { return slices.Clone(a.ops) }
+
+// DeriveKey returns a key of 32 bytes for a purpose, the same in all processes
+// of the service: it is derived from the key that signs cursors.
+func (a *API) DeriveKey(purpose string) []byte {
+	mac := hmac.New(sha256.New, a.config.CursorKey)
+	mac.Write([]byte("derived key: " + purpose))
+	return mac.Sum(nil)
+}
 
 // Cursors returns the codec of list cursors with the API's key.
 func (a *API) Cursors() Cursors { return Cursors{key: a.config.CursorKey} }

@@ -153,14 +153,24 @@ func (a *API) requestBody(op *Operation, b *body) *huma.RequestBody {
 // responses describes the responses: the operation's own, and its errors.
 func (a *API) responses(op *Operation, h *huma.Operation, out reflect.Type) map[string]*huma.Response {
 	success := &huma.Response{Description: http.StatusText(op.Status)}
-	if s, ok := reflect.Zero(out).Interface().(streamed); ok {
+	var wait reflect.Type
+	switch s := reflect.Zero(out).Interface().(type) {
+	case streamed:
 		out = s.body()
+	case pending:
+		out, wait = s.bodies()
 	}
 	if out != reflect.TypeFor[None]() && !out.Implements(reflect.TypeFor[responder]()) {
 		schema := a.document.Components.Schemas.Schema(out, true, op.ID+"Response")
 		success.Content = map[string]*huma.MediaType{"application/json": {Schema: schema}}
 	}
 	all := map[string]*huma.Response{strconv.Itoa(op.Status): success}
+	if wait != nil {
+		schema := a.document.Components.Schemas.Schema(wait, true, op.ID+"Pending")
+		all[strconv.Itoa(http.StatusAccepted)] = &huma.Response{
+			Description: http.StatusText(http.StatusAccepted), Content: map[string]*huma.MediaType{"application/json": {Schema: schema}},
+		}
+	}
 	for _, status := range errorsOf(op, h) {
 		if status < http.StatusBadRequest {
 			all[strconv.Itoa(status)] = &huma.Response{
