@@ -195,6 +195,14 @@ $(CONTRACT):
 		openapi-fetch@$(OPENAPI_FETCH) typescript@$(TYPESCRIPT_VERSION)
 	@mv $@.new $@
 
+# The pages by which users sign in, in a real browser: apt-get install chromium, or
+# CHROMIUM=path of Chrome.
+CHROMIUM ?= $(or $(shell command -v chromium || command -v chromium-browser || command -v google-chrome),chromium)
+
+.PHONY: browser
+browser: ## Sign in and approve devices in a real Chromium (apt-get install chromium, or CHROMIUM=path)
+	$(GO) run ./localstack/proof/browser -chromium '$(CHROMIUM)'
+
 # What an editor tells the author of a flow: pyright is what most of them use.
 PYRIGHT_VERSION := 1.1.414
 PYRIGHT         := .tools/pyright-$(PYRIGHT_VERSION)

@@ -262,9 +262,11 @@ func environment(cfg Config, spec fn.Spec, api api) map[string]*string {
 	if spec.Trigger.Unmatched {
 		env["MILLRACE_URL"] = api.url("")
 	}
-	if spec.Authenticates() {
+	if spec.Authenticates() || spec.Trigger.Unmatched {
 		set("MILLRACE_SIGNIN_ISSUER", cfg.Issuer)
 		set("MILLRACE_SIGNIN_AUDIENCE", cfg.Audience)
+	}
+	if spec.Authenticates() {
 		set("MILLRACE_SIGNIN_JWKS_URL", cfg.JWKS)
 		set("MILLRACE_SUPER_ADMINS", join(cfg.SuperAdmins))
 	}

@@ -55,6 +55,9 @@ func newPlatform(cfg settings, spec fn.Spec) *platform {
 			Version: cfg.Version, Region: cfg.Region, URL: cfg.URL, AllowRanges: cfg.AllowRanges, Boot: ids.Token(6),
 		},
 	}
+	if spec.Trigger.Unmatched {
+		p.deps.Config.SignIn = fn.SignIn{Issuer: cfg.Issuer, Client: cfg.Audience}
+	}
 	load := sync.OnceValues(func() (aws.Config, error) { return config.LoadDefaultConfig(context.Background()) })
 	aws := func(context.Context) (aws.Config, error) { return load() }
 	if needs.Table != fn.NoAccess {

@@ -104,11 +104,14 @@ func readSettings(getenv func(string) string, spec fn.Spec) (settings, error) {
 	}
 	if spec.Authenticates() {
 		cfg.CursorKey = r.key(envCursorKey)
-		cfg.Issuer, cfg.Audience, cfg.JWKS = getenv(envIssuer), getenv(envAudience), getenv(envJWKS)
+		cfg.JWKS = getenv(envJWKS)
+		cfg.SuperAdmins = r.list(envSuperAdmins)
+	}
+	if spec.Authenticates() || spec.Trigger.Unmatched {
+		cfg.Issuer, cfg.Audience = getenv(envIssuer), getenv(envAudience)
 		if (cfg.Issuer == "") != (cfg.Audience == "") {
 			r.fault("%s and %s go together", envIssuer, envAudience)
 		}
-		cfg.SuperAdmins = r.list(envSuperAdmins)
 	}
 	if spec.Trigger.Unmatched {
 		cfg.URL = r.address(envURL)

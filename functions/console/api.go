@@ -19,5 +19,8 @@ func routes(api *httpapi.API, d fn.Deps) {
 	httpapi.Get(g, "/docs/start.js", s.start, "The page's start script", httpapi.Hidden, httpapi.AnyQuery)
 	httpapi.Get(g, "/docs/{page}", s.manualPage, "A page of the manual", httpapi.Hidden, httpapi.AnyQuery)
 	httpapi.Get(g, scriptPath(), s.script, "The page's library", httpapi.Hidden, httpapi.AnyQuery)
+	in := newSignIn(d.Config)
+	httpapi.Get(g, "/cli-callback", in.page, "The page that approves a device", httpapi.ID("console-cli-callback"), httpapi.Hidden, httpapi.AnyQuery)
+	httpapi.Get(g, "/cli-callback/page.js", in.script, "Its script", httpapi.ID("console-cli-callback-script"), httpapi.Hidden, httpapi.AnyQuery)
 	httpapi.Get(g, "/openapi.json", s.openapi, "The description as an OpenAPI 3.1 document", httpapi.Hidden, httpapi.AnyQuery)
 }

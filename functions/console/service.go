@@ -34,7 +34,7 @@ var (
 )
 
 const (
-	html       = "text/html; charset=utf-8"
+	htmlType   = "text/html; charset=utf-8"
 	javaScript = "text/javascript; charset=utf-8"
 	forever    = "public, max-age=31536000, immutable" // for paths that contain the version
 	// policy lets the page load only from this server. The script sets styles on
@@ -70,7 +70,7 @@ func (s *service) root(context.Context, *httpapi.None) (httpapi.Redirect, error)
 // page serves GET /docs.
 func (s *service) page(context.Context, *httpapi.None) (httpapi.File, error) {
 	text := strings.NewReplacer("{{script}}", "."+scriptPath()).Replace(page)
-	return httpapi.File{Type: html, Data: []byte(text), Header: http.Header{
+	return httpapi.File{Type: htmlType, Data: []byte(text), Header: http.Header{
 		"Content-Security-Policy": {policy}, "Referrer-Policy": {"no-referrer"},
 	}}, nil
 }
@@ -88,7 +88,7 @@ func (s *service) manualPage(_ context.Context, in *manualInput) (httpapi.File, 
 		}
 		packed, _ = s.pages.LoadOrStore(in.Page, httpapi.Pack(data))
 	}
-	return httpapi.File{Type: html, Packed: packed.(*httpapi.Packed), Header: http.Header{
+	return httpapi.File{Type: htmlType, Packed: packed.(*httpapi.Packed), Header: http.Header{
 		"Content-Security-Policy": {manualPolicy}, "Referrer-Policy": {"no-referrer"},
 	}}, nil
 }

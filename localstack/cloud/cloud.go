@@ -53,6 +53,8 @@ type Config struct {
 	AllowRanges []string // CIDR ranges that calls on behalf of users may reach besides public addresses
 	LogLevel    string   // of functions; "" means the template's
 
+	SignInCode func(code string) // shows the one-time code that a browser is asked for; nil: no browser can sign in
+
 	Output func(function string) io.Writer // returns the destination of a function's output; may be nil
 	Log    *slog.Logger                    // nil: none
 }
@@ -116,6 +118,7 @@ func (c *Cloud) serve(ctx context.Context) error {
 	issuer, err := signin.Open(c.cfg.Dir, c.URL, clock.System{})
 	var functions []fleet.Function
 	if err == nil {
+		issuer.Tell(c.cfg.SignInCode)
 		functions, err = c.functions(ctx)
 	}
 	if err != nil {
@@ -161,12 +164,14 @@ func (c *Cloud) routes(issuer *signin.Issuer) http.Handler {
 	})
 	local := http.NewServeMux()
 	issuer.Mount(local)
-	guarded := localhost.Only(c.Credentials.Keys().Bearer(local))
+	guarded, open := localhost.Only(c.Credentials.Keys().Bearer(local)), localhost.Only(local)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch r.URL.Path {
-		case signin.DiscoveryPath, signin.KeysPath:
+		switch path := r.URL.Path; {
+		case path == signin.DiscoveryPath, path == signin.KeysPath:
 			local.ServeHTTP(w, r)
-		case signin.SignInPath:
+		case signin.ForBrowsers(path):
+			open.ServeHTTP(w, r)
+		case path == signin.SignInPath:
 			guarded.ServeHTTP(w, r)
 		default:
 			api.ServeHTTP(w, r)

@@ -128,7 +128,7 @@ func (o *cloudOptions) up(ctx context.Context, out io.Writer) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, services.Stop()) }()
-	o.Services, o.Output, o.Assembly = services, logs.of, assembly
+	o.Services, o.Output, o.Assembly, o.SignInCode = services, logs.of, assembly, tellCode(os.Stderr)
 	o.Log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	stack, err := cloud.Open(ctx, o.Config)
 	if err != nil {

@@ -111,18 +111,26 @@ func open(c *cobra.Command, cfg server.Config) (s *server.Server, wait func(), e
 	if cfg.Dir, err = filepath.Abs(cfg.Dir); err != nil { // the object store changes the working directory
 		return nil, nil, err
 	}
+	cfg.SignInCode = tellCode(c.OutOrStdout())
 	cfg.Stopping = func(tasks int) { fmt.Fprintln(c.ErrOrStderr(), stopping(tasks)) }
 	s, err = server.Open(c.Context(), cfg)
 	if err != nil {
 		return nil, nil, err
 	}
 	out, base := c.OutOrStdout(), s.Credentials().BaseURL
-	fmt.Fprintf(out, "millrace %s serves %s\n  API          %s\n  description  %s/docs\n  credentials  %s\n",
-		cfg.Version, cfg.Dir, base, base, filepath.Join(cfg.Dir, signin.CredentialsFile))
+	fmt.Fprintf(out, "millrace %s serves %s\n  API          %s\n  description  %s/docs\n  credentials  %s\n  sign in      millrace login --url %s\n",
+		cfg.Version, cfg.Dir, base, base, filepath.Join(cfg.Dir, signin.CredentialsFile), base)
 	go pace(c.Context(), theCollector, s)
 	var told sync.WaitGroup
 	told.Go(func() { tellPython(c.Context(), out, s, cfg.Mounts) })
 	return s, told.Wait, nil
+}
+
+// tellCode shows the one-time code that a browser asks for.
+func tellCode(out io.Writer) func(code string) {
+	return func(code string) {
+		fmt.Fprintf(out, "one-time code %s: a browser asks for it to sign in; do not enter it anywhere else\n", code)
+	}
 }
 
 // tellPython is the last part of what the start tells: it takes an interpreter's start.

@@ -46,6 +46,9 @@ type Config struct {
 	// Stopping is called when [Server.Serve] begins to stop, with the number of
 	// tasks that may finish. It may be nil.
 	Stopping func(tasks int)
+	// SignInCode shows the one-time code that a browser is asked for that signs
+	// in; nil: no browser can sign in.
+	SignInCode func(code string)
 
 	limits quota.Values         // parsed Limits
 	mounts []interpreters.Mount // parsed Mounts

@@ -15,7 +15,8 @@ const (
 )
 
 // routes combines the API and the local routes. All paths below the local
-// prefix require the local secret; an invocation checks its credential itself,
+// prefix require the local secret, except those by which browsers sign in, who
+// are asked for a one-time code; an invocation checks its credential itself,
 // which may be a signature of its body.
 func routes(api http.Handler, issuer *signin.Issuer, keys localhost.Keys, functions *functions, backup, members http.HandlerFunc) http.Handler {
 	mux := http.NewServeMux()
@@ -24,15 +25,17 @@ func routes(api http.Handler, issuer *signin.Issuer, keys localhost.Keys, functi
 	mux.HandleFunc("GET "+localPrefix+"metrics", functions.totals)
 	mux.HandleFunc("POST "+BackupPath, backup)
 	mux.HandleFunc("POST "+MembersPath, members)
-	local, invoke := localhost.Only(keys.Bearer(mux)), localhost.Only(mux)
+	local, open := localhost.Only(keys.Bearer(mux)), localhost.Only(mux)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch path := r.URL.Path; {
 		case path == signin.DiscoveryPath, path == signin.KeysPath:
 			mux.ServeHTTP(w, r)
+		case signin.ForBrowsers(path):
+			open.ServeHTTP(w, r)
 		case strings.HasPrefix(path, localPrefix):
 			local.ServeHTTP(w, r)
 		case strings.HasPrefix(path, invokePrefix):
-			invoke.ServeHTTP(w, r)
+			open.ServeHTTP(w, r)
 		default:
 			api.ServeHTTP(w, r)
 		}

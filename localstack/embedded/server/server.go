@@ -269,10 +269,11 @@ func (s *Server) front(ctx context.Context, deps fn.Deps, keys secrets) error {
 	if err != nil {
 		return err
 	}
+	issuer.Tell(s.cfg.SignInCode)
 	if s.credentials, err = signin.EnsureCredentials(ctx, s.cfg.Dir, base, deps.Table, deps.Clock); err != nil {
 		return fmt.Errorf("credentials: %w", err)
 	}
-	deps.Config.Operator = s.credentials.LocalSecret
+	deps.Config.Operator, deps.Config.SignIn = s.credentials.LocalSecret, issuer.Page()
 	service, err := catalog.Assemble(s.specs, deps, catalog.Settings{
 		SignIn: verifier, SuperAdmins: s.cfg.SuperAdmins, CursorKey: keys.CursorKey, Traces: true, Bodies: httpapi.NewBodies(bodyMemory),
 	})

@@ -15,20 +15,32 @@ const (
 	DiscoveryPath = "/.well-known/openid-configuration"
 	KeysPath      = "/.well-known/jwks.json"
 	SignInPath    = "/_local/sign-in"
+	AuthorizePath = "/_local/authorize"
+	TokenPath     = "/_local/token"
 )
+
+// ForBrowsers reports whether a path is one that browsers use to sign in,
+// without the local secret.
+func ForBrowsers(path string) bool { return path == AuthorizePath || path == TokenPath }
 
 // maxBody is the largest body of a sign-in request, in bytes.
 const maxBody = 4 << 10
 
-// Mount adds the issuer's routes to a mux: discovery document, key set, and
-// POST /_local/sign-in {"email"}, which returns {"id_token"}.
+// Mount adds the issuer's routes to a mux: discovery document, key set, the
+// sign-in of browsers by authorization code with PKCE, and POST /_local/sign-in
+// {"email"}, which returns {"id_token"}.
 func (i *Issuer) Mount(mux *http.ServeMux) {
 	mux.HandleFunc("GET "+DiscoveryPath, func(w http.ResponseWriter, _ *http.Request) {
 		write(w, http.StatusOK, map[string]any{
 			"issuer":                                i.url,
 			"jwks_uri":                              i.url + KeysPath,
+			"authorization_endpoint":                i.url + AuthorizePath,
+			"token_endpoint":                        i.url + TokenPath,
 			"id_token_signing_alg_values_supported": []string{"EdDSA"},
-			"response_types_supported":              []string{"id_token"},
+			"response_types_supported":              []string{"code"},
+			"grant_types_supported":                 []string{"authorization_code"},
+			"code_challenge_methods_supported":      []string{"S256"},
+			"token_endpoint_auth_methods_supported": []string{"none"},
 			"subject_types_supported":               []string{"public"},
 		})
 	})
@@ -36,6 +48,9 @@ func (i *Issuer) Mount(mux *http.ServeMux) {
 		write(w, http.StatusOK, i.jwks())
 	})
 	mux.HandleFunc("POST "+SignInPath, i.signIn)
+	mux.HandleFunc("GET "+AuthorizePath, i.authorize)
+	mux.HandleFunc("POST "+AuthorizePath, i.confirm)
+	mux.HandleFunc("POST "+TokenPath, i.exchange)
 }
 
 func (i *Issuer) signIn(w http.ResponseWriter, r *http.Request) {

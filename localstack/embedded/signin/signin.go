@@ -1,6 +1,7 @@
 // Package signin is the identity provider of a self-hosted server: an OpenID
-// Connect issuer that signs in anyone under any email. It replaces the web
-// sign-in and is not part of a deployment.
+// Connect issuer that signs in anyone under any email, who has the server's
+// local secret or, in a browser, a one-time code that the server shows to its
+// operator. It replaces the web sign-in and is not part of a deployment.
 //
 // It also stores the credentials of the first start: see [EnsureCredentials].
 package signin
@@ -34,6 +35,9 @@ type Issuer struct {
 	signer jose.Signer
 	public ed25519.PublicKey
 	keyID  string
+
+	codes  codes             // that browsers are asked for
+	grants map[string]signed // authorization codes of sign-ins that were completed, guarded by codes.mu
 }
 
 // Open opens the issuer of a data directory. Its key is created on the first
@@ -44,7 +48,7 @@ func Open(dir, url string, now clock.Clock) (*Issuer, error) {
 	if err != nil {
 		return nil, err
 	}
-	i := &Issuer{url: strings.TrimSuffix(url, "/"), clock: now, public: key.Public().(ed25519.PublicKey)}
+	i := &Issuer{url: strings.TrimSuffix(url, "/"), clock: now, public: key.Public().(ed25519.PublicKey), grants: map[string]signed{}}
 	sum := sha256.Sum256(i.public)
 	i.keyID = hex.EncodeToString(sum[:8])
 	i.signer, err = jose.NewSigner(
@@ -67,11 +71,14 @@ type tokenClaims struct {
 	jwt.Claims
 	Email         string `json:"email"`
 	EmailVerified bool   `json:"email_verified"`
+	Nonce         string `json:"nonce,omitempty"`
 }
 
 // Token returns an ID token for an email, valid for an hour. Errors:
 // errs.Invalid for an invalid email.
-func (i *Issuer) Token(email string) (string, error) {
+func (i *Issuer) Token(email string) (string, error) { return i.token(email, "") }
+
+func (i *Issuer) token(email, nonce string) (string, error) {
 	email, err := identity.ParseEmail(email)
 	if err != nil {
 		return "", err
@@ -84,7 +91,7 @@ func (i *Issuer) Token(email string) (string, error) {
 			IssuedAt: jwt.NewNumericDate(now), NotBefore: jwt.NewNumericDate(now),
 			Expiry: jwt.NewNumericDate(now.Add(lifetime)),
 		},
-		Email: email, EmailVerified: true,
+		Email: email, EmailVerified: true, Nonce: nonce,
 	}).Serialize()
 }
 

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"strings"
 	"sync"
 	"time"
 
@@ -41,7 +40,7 @@ type remoteKeys struct {
 
 func newRemoteKeys(c SignInConfig) *remoteKeys {
 	if c.Client == nil {
-		c.Client = &http.Client{Timeout: fetchTimeout}
+		c.Client = newClient()
 	}
 	return &remoteKeys{c: c}
 }
@@ -119,23 +118,18 @@ func (r *remoteKeys) known(kid string) []jose.JSONWebKey {
 func (r *remoteKeys) fetch(ctx context.Context) (jose.JSONWebKeySet, error) {
 	url := r.c.JWKSURL
 	if url == "" {
-		var discovery struct {
-			Issuer  string `json:"issuer"`
-			JWKSURI string `json:"jwks_uri"`
-		}
-		at := strings.TrimSuffix(r.c.Issuer, "/") + "/.well-known/openid-configuration"
-		if err := r.get(ctx, at, &discovery); err != nil {
+		d, err := Discover(ctx, r.c.Client, r.c.Issuer)
+		if err != nil {
 			return jose.JSONWebKeySet{}, err
 		}
-		if discovery.Issuer != r.c.Issuer || discovery.JWKSURI == "" {
-			return jose.JSONWebKeySet{}, fmt.Errorf("%s is not of issuer %q or has no jwks_uri", at, r.c.Issuer)
+		if url = d.Keys; url == "" {
+			return jose.JSONWebKeySet{}, fmt.Errorf("the discovery document of %q has no jwks_uri", r.c.Issuer)
 		}
-		url = discovery.JWKSURI
 	}
 	var raw struct {
 		Keys []json.RawMessage `json:"keys"`
 	}
-	if err := r.get(ctx, url, &raw); err != nil {
+	if err := getJSON(ctx, r.c.Client, url, &raw); err != nil {
 		return jose.JSONWebKeySet{}, err
 	}
 	var set jose.JSONWebKeySet
@@ -150,12 +144,12 @@ func (r *remoteKeys) fetch(ctx context.Context) (jose.JSONWebKeySet, error) {
 	return set, nil
 }
 
-func (r *remoteKeys) get(ctx context.Context, url string, into any) error {
+func getJSON(ctx context.Context, client *http.Client, url string, into any) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return err
 	}
-	resp, err := r.c.Client.Do(req)
+	resp, err := client.Do(req)
 	if err != nil {
 		return err
 	}

@@ -66,6 +66,19 @@ type Config struct {
 	Resident      bool     // the process outlives an event
 	Operator      string   // bearer credential of the operator; empty: none is accepted
 	AttemptKey    []byte   // signs the tokens of task attempts; empty: none is accepted
+	SignIn        SignIn   // of browsers. Only the function of unmatched requests knows it
+}
+
+// SignIn is how browsers sign in at the identity provider: OpenID Connect,
+// authorization code with PKCE, as a public client.
+type SignIn struct {
+	Issuer string // empty: browsers cannot sign in
+	Client string // client id
+	// Callback is the redirect URI. Empty: /cli-callback below the URL of Config.
+	Callback string
+	// Authorize and Token are the provider's endpoints. Empty: those of its
+	// discovery document.
+	Authorize, Token string
 }
 
 // Handler handles one event as JSON (an AWS event shape, or the function's own)
