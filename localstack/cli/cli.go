@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"millrace/localstack/cli/account"
 	"millrace/localstack/cli/command"
 	"millrace/localstack/cli/flows"
 	"millrace/localstack/cli/general"
@@ -61,7 +62,7 @@ func Command(version string) *cobra.Command {
 	})
 	s := &session.Session{}
 	command.Group(c, versionCommand(version))
-	for _, group := range [][]*cobra.Command{runs.Commands(s), flows.Commands(s), secrets.Commands(s), keys.Commands(s), general.Commands(s, version)} {
+	for _, group := range [][]*cobra.Command{runs.Commands(s), flows.Commands(s), secrets.Commands(s), keys.Commands(s), account.Commands(s), general.Commands(s, version)} {
 		c.AddCommand(s.Commands(group...)...)
 	}
 	c.AddCommand(servingCommands(version)...)

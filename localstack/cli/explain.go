@@ -60,7 +60,7 @@ func explain(err error) string {
 	}
 	switch refused.Status {
 	case http.StatusUnauthorized:
-		text += "\nmillrace doctor tells which server and key are used"
+		text += "\nmillrace login signs in; millrace doctor tells which server and key are used"
 	case http.StatusNotFound:
 		if strings.HasPrefix(refused.Path, "/runs/") {
 			text += "\nmillrace runs lists the runs"

@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-	goruntime "runtime"
 
 	"github.com/spf13/cobra"
 
@@ -15,6 +13,7 @@ import (
 	"millrace/localstack/cli/dev"
 	"millrace/localstack/cli/output"
 	"millrace/localstack/cli/python"
+	"millrace/localstack/cli/session"
 	"millrace/localstack/client"
 	"millrace/localstack/embedded/server"
 )
@@ -77,24 +76,10 @@ func develop(c *cobra.Command, cfg server.Config, dir string) error {
 	credentials := s.Credentials()
 	err = dev.Run(ctx, dev.Options{
 		Dir: dir, API: &client.Client{BaseURL: credentials.BaseURL, Token: credentials.APIKey}, Library: library,
-		Out: output.New(c.OutOrStdout(), false), Keys: keys, Open: browse,
+		Out: output.New(c.OutOrStdout(), false), Keys: keys, Open: session.Browse,
 	})
 	// Before what waits for tasks: a second interrupt ends the process there.
 	restore()
 	stop()
 	return errors.Join(err, <-served)
-}
-
-// browse shows a URL in the user's browser.
-func browse(url string) error {
-	program := "xdg-open"
-	if goruntime.GOOS == "darwin" {
-		program = "open"
-	}
-	cmd := exec.Command(program, url) //nolint:gosec,noctx // the server's own address; the browser outlives the server
-	if err := cmd.Start(); err != nil {
-		return err
-	}
-	go func() { _ = cmd.Wait() }() // how it ends is the browser's
-	return nil
 }

@@ -7,13 +7,19 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 )
 
-// Context is a server that a user goes back to.
+// Context is a server that a user goes back to, with an API key or the access
+// token of millrace login.
 type Context struct {
 	URL    string `json:"url"`
 	APIKey string `json:"api_key,omitempty"`
 	Org    string `json:"org,omitempty"`
+
+	Token     string    `json:"access_token,omitempty"`
+	ExpiresAt time.Time `json:"expires_at,omitzero"` // of the token
+	Email     string    `json:"email,omitempty"`     // whose token it is
 }
 
 // Contexts are those that a user has, by name.

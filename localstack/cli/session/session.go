@@ -29,19 +29,26 @@ func (s *Session) Commands(commands ...*cobra.Command) []*cobra.Command {
 	return commands
 }
 
-// Client returns a client of the server that is meant. Errors tell how to name one.
+// Client returns a client of the server that is meant. Errors tell how to name
+// one, or how to sign in again.
 func (s *Session) Client() (*client.Client, error) {
+	t, err := s.valid()
+	return t.Client(), err
+}
+
+// valid finds the server that is meant, with a credential that has not expired.
+func (s *Session) valid() (Target, error) {
 	t, err := s.Target()
-	if err != nil {
-		return nil, err
+	if err == nil {
+		err = t.expired()
 	}
-	return t.Client(), nil
+	return t, err
 }
 
 // Changing is [Session.Client] for a command that changes something: it tells on
 // stderr which server it speaks to.
 func (s *Session) Changing(c *cobra.Command) (*client.Client, error) {
-	t, err := s.Target()
+	t, err := s.valid()
 	if err != nil {
 		return nil, err
 	}

@@ -10,7 +10,9 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
+	"millrace/localstack/cli/command"
 	"millrace/localstack/client"
 )
 
@@ -31,6 +33,7 @@ type Target struct {
 	APIKey string
 	Org    string
 	Source string // where that was found, for people
+	Again  string // if the credential has expired: the command that signs in again
 }
 
 // Client calls it.
@@ -47,7 +50,7 @@ func (s *Session) find(getenv func(string) string, dir, config string) (Target, 
 	}
 	if s.Context != "" {
 		t, err := named(config, s.Context, "--context "+s.Context)
-		t.APIKey = cmp.Or(s.APIKey, t.APIKey)
+		t.use(s.APIKey)
 		return t, err
 	}
 	kept, err := s.kept(dir, config)
@@ -64,7 +67,8 @@ func (s *Session) find(getenv func(string) string, dir, config string) (Target, 
 			return Target{}, errors.New("no server is named: start one here with millrace serve, or name one with --url or " + urlVariable)
 		}
 		t := kept[0]
-		t.APIKey, t.Org = cmp.Or(s.APIKey, key, t.APIKey), cmp.Or(org, t.Org)
+		t.use(cmp.Or(s.APIKey, key))
+		t.Org = cmp.Or(org, t.Org)
 		return t, nil
 	}
 	t, err := checked(Target{URL: address, Source: source})
@@ -77,11 +81,26 @@ func (s *Session) find(getenv func(string) string, dir, config string) (Target, 
 	}
 	for _, k := range kept {
 		if t.APIKey == "" && k.URL == t.URL {
-			t.APIKey, t.Org = k.APIKey, cmp.Or(t.Org, k.Org)
+			t.APIKey, t.Org, t.Again = k.APIKey, cmp.Or(t.Org, k.Org), k.Again
 		}
 	}
-	t.APIKey = cmp.Or(s.APIKey, t.APIKey)
+	t.use(s.APIKey)
 	return t, nil
+}
+
+// use takes another credential, unless it is empty.
+func (t *Target) use(key string) {
+	if key != "" {
+		t.APIKey, t.Again = key, ""
+	}
+}
+
+// expired is the error of a target whose credential has expired.
+func (t Target) expired() error {
+	if t.Again == "" {
+		return nil
+	}
+	return &command.Error{Code: command.NotAllowed, Err: fmt.Errorf("your sign-in at %s has expired (%s): sign in again with %s", t.URL, t.Source, t.Again)}
 }
 
 // kept are the server of this folder or the nearest one above, and that of the context
@@ -115,7 +134,11 @@ func named(config, name, source string) (Target, error) {
 	if !ok {
 		return Target{}, fmt.Errorf("there is no context %s (see millrace context list)", name)
 	}
-	return checked(Target{c.URL, c.APIKey, c.Org, source})
+	t := Target{URL: c.URL, APIKey: cmp.Or(c.APIKey, c.Token), Org: c.Org, Source: source}
+	if c.APIKey == "" && c.Token != "" && !time.Now().Before(c.ExpiresAt) {
+		t.Again = "millrace login --context " + name
+	}
+	return checked(t)
 }
 
 func checked(t Target) (Target, error) {

@@ -1,0 +1,222 @@
+package account
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"time"
+
+	"github.com/mattn/go-isatty"
+	"github.com/spf13/cobra"
+
+	"millrace/localstack/cli/command"
+	"millrace/localstack/cli/session"
+	"millrace/localstack/client"
+)
+
+// shortest is the shortest time between two requests for the token.
+const shortest = 100 * time.Millisecond
+
+// page is where a user types the code.
+const page = "/cli-callback"
+
+// login is a command that signs in.
+type login struct {
+	session   *session.Session
+	noBrowser bool
+	browse    func(url string) error
+}
+
+func loginCommand(s *session.Session, browse func(url string) error) *cobra.Command {
+	o := login{session: s, browse: browse}
+	c := &cobra.Command{
+		Use:   "login",
+		Short: "Sign in to a server in the browser, and keep the access token in a context",
+		Long: "Shows a code, which you type at a page of the server, signed in there. The access token is valid for 24 hours\n" +
+			"and kept in the context that --context names, else in one of that server; that context is in use from then on.",
+		Example: "  millrace login --url https://millrace.example.com\n  millrace login",
+		Args:    command.NoArgs,
+		RunE:    o.run,
+	}
+	c.Flags().BoolVar(&o.noBrowser, "no-browser", false, "open no browser: only tell where the page is")
+	return c
+}
+
+// signedIn is the answer to a redeemed device code, or to one that waits.
+type signedIn struct {
+	Token     string    `json:"access_token"`
+	ExpiresAt time.Time `json:"expires_at"`
+	Email     string    `json:"user_email"`
+	Org       string    `json:"org_id"`
+	Workspace string    `json:"workspace_name"`
+	Interval  int       `json:"interval"` // seconds; of one that waits
+}
+
+func (o *login) run(c *cobra.Command, _ []string) error {
+	file, contexts, err := readContexts()
+	if err != nil {
+		return err
+	}
+	server, err := o.server(contexts)
+	if err != nil {
+		return err
+	}
+	name, err := contextFor(contexts, o.session.Context, server)
+	if err != nil {
+		return err
+	}
+	got, err := o.authorize(c, &client.Client{BaseURL: server})
+	if err != nil {
+		return err
+	}
+	// It is read anew: the sign-in took a while.
+	if contexts, err = session.ReadContexts(file); err != nil {
+		return err
+	}
+	contexts.Contexts[name] = session.Context{URL: server, Org: got.Org, Token: got.Token, ExpiresAt: got.ExpiresAt, Email: got.Email}
+	contexts.Current = name
+	if err := contexts.Write(file); err != nil {
+		return err
+	}
+	return o.tell(c, name, server, got)
+}
+
+// server is the URL to sign in to.
+func (o *login) server(contexts session.Contexts) (string, error) {
+	known, ok := contexts.Contexts[o.session.Context]
+	switch {
+	case o.session.URL != "": // of the context, if that is named, too
+		t, err := (&session.Session{URL: o.session.URL}).Target()
+		return t.URL, err
+	case o.session.Context == "":
+		t, err := o.session.Target()
+		return t.URL, err
+	case !ok:
+		return "", &command.Error{Code: command.NotFound, Err: fmt.Errorf("there is no context %s: give its --url as well", o.session.Context)}
+	}
+	return known.URL, nil
+}
+
+// contextFor returns the name of the context that keeps the token: the one that
+// is asked for; otherwise one of the server, if it has no API key, which would
+// be lost; otherwise a new one.
+func contextFor(contexts session.Contexts, asked, server string) (string, error) {
+	fits := func(name string) bool {
+		known, ok := contexts.Contexts[name]
+		return ok && known.URL == server && known.APIKey == ""
+	}
+	if asked != "" {
+		if known := contexts.Contexts[asked]; known.APIKey != "" {
+			return "", fmt.Errorf("the context %s has an API key: remove it first (millrace context rm %s), or name another context", asked, asked)
+		}
+		return asked, nil
+	}
+	if fits(contexts.Current) {
+		return contexts.Current, nil
+	}
+	at, err := url.Parse(server)
+	if err != nil {
+		return "", err
+	}
+	name := at.Host
+	for n := 2; ; n++ {
+		if _, taken := contexts.Contexts[name]; !taken || fits(name) {
+			return name, nil
+		}
+		name = fmt.Sprintf("%s-%d", at.Host, n)
+	}
+}
+
+// authorize has the user approve this command line, and returns the token.
+func (o *login) authorize(c *cobra.Command, api *client.Client) (signedIn, error) {
+	ctx, out := c.Context(), c.ErrOrStderr()
+	var begun struct {
+		DeviceCode string `json:"device_code"`
+		UserCode   string `json:"user_code"`
+		Interval   int    `json:"interval"`
+	}
+	if err := api.Do(ctx, http.MethodPost, "/auth/device/start", map[string]any{}, &begun); err != nil {
+		return signedIn{}, err
+	}
+	code := begun.UserCode
+	if len(code) == 8 {
+		code = code[:4] + " " + code[4:]
+	}
+	fmt.Fprintf(out, "Open %s and type the code %s\n", api.BaseURL+page, code)
+	if !o.noBrowser && terminal(c.InOrStdin()) {
+		if err := o.browse(api.BaseURL + page); err != nil {
+			fmt.Fprintf(out, "(no browser was opened: %v)\n", err)
+		}
+	}
+	return o.poll(ctx, api, begun.DeviceCode, begun.Interval)
+}
+
+// poll asks for the token until the user has approved. Errors: exit code
+// NotAllowed if the code has expired.
+func (o *login) poll(ctx context.Context, api *client.Client, device string, interval int) (signedIn, error) {
+	for {
+		select {
+		case <-time.After(max(shortest, time.Duration(interval)*time.Second)):
+		case <-ctx.Done():
+			return signedIn{}, ctx.Err()
+		}
+		var got signedIn
+		err := api.Do(ctx, http.MethodPost, "/auth/device/token", map[string]any{"device_code": device}, &got)
+		refused, isRefusal := errors.AsType[*client.Error](err)
+		switch {
+		case isRefusal && refused.Status == http.StatusGone:
+			return signedIn{}, &command.Error{Code: command.NotAllowed, Err: errors.New("nobody approved in time, the code has expired: run millrace login again")}
+		case isRefusal && (refused.Status == http.StatusTooManyRequests || refused.Status >= http.StatusInternalServerError):
+			continue // it passes, or the code expires
+		case err != nil:
+			return signedIn{}, err
+		case got.Token != "":
+			return got, nil
+		}
+		interval = got.Interval
+	}
+}
+
+// tell tells who is signed in where, and if commands here use something else.
+func (o *login) tell(c *cobra.Command, name, server string, got signedIn) error {
+	out := o.session.Out(c)
+	if out.JSON {
+		answer, err := json.Marshal(map[string]any{
+			"context": name, "url": server, "user_email": got.Email, "org_id": got.Org, "workspace_name": got.Workspace, "expires_at": got.ExpiresAt,
+		})
+		if err != nil {
+			return err
+		}
+		if err := out.Value(answer); err != nil {
+			return err
+		}
+	} else {
+		workspace := "in no workspace"
+		if got.Org != "" {
+			workspace = "workspace " + got.Workspace
+		}
+		out.Printf("Signed in to %s as %s, %s, until %s (context %s)\n", server, got.Email, workspace, out.Time(got.ExpiresAt), name)
+	}
+	if used, err := (&session.Session{}).Target(); err == nil && used.APIKey != got.Token {
+		fmt.Fprintf(c.ErrOrStderr(), "Commands here use %s of %s: give --context %s to use this sign-in\n", used.URL, used.Source, name)
+	}
+	return nil
+}
+
+func terminal(in io.Reader) bool {
+	file, ok := in.(*os.File)
+	return ok && isatty.IsTerminal(file.Fd())
+}
+
+func readContexts() (file string, contexts session.Contexts, err error) {
+	if file, err = session.ConfigFile(); err != nil {
+		return "", contexts, err
+	}
+	contexts, err = session.ReadContexts(file)
+	return file, contexts, err
+}

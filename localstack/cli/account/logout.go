@@ -1,0 +1,72 @@
+package account
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"millrace/localstack/cli/command"
+	"millrace/localstack/cli/session"
+	"millrace/localstack/client"
+)
+
+func logoutCommand(s *session.Session) *cobra.Command {
+	return &cobra.Command{
+		Use:   "logout",
+		Short: "Sign out: revoke your access tokens at the server, and forget the context's",
+		Long:  "Revokes all your access tokens of the server, those of other machines as well, and forgets that of the context. API keys stay.",
+		Args:  command.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			file, contexts, err := readContexts()
+			if err != nil {
+				return err
+			}
+			name, err := signedInContext(contexts, s)
+			if err != nil {
+				return err
+			}
+			known := contexts.Contexts[name]
+			fmt.Fprintf(c.ErrOrStderr(), "%s (context %s)\n", known.URL, name)
+			// What the server says, it is forgotten here.
+			token := known.Token
+			contexts.Contexts[name] = session.Context{URL: known.URL, Org: known.Org}
+			if err := contexts.Write(file); err != nil {
+				return err
+			}
+			if time.Now().Before(known.ExpiresAt) {
+				api := &client.Client{BaseURL: known.URL, Token: token}
+				err := api.Do(c.Context(), http.MethodPost, "/auth/logout", nil, nil)
+				if refused, ok := errors.AsType[*client.Error](err); err != nil && (!ok || refused.Status != http.StatusUnauthorized) {
+					return fmt.Errorf("the token is forgotten here, but the server did not revoke it: %w", err)
+				}
+			}
+			s.Out(c).Printf("Signed out of %s\n", known.URL)
+			return nil
+		},
+	}
+}
+
+// signedInContext is the context that --context names, one of the server of
+// --url, or else the one in use. Errors: exit code NotAllowed if it has no
+// access token.
+func signedInContext(contexts session.Contexts, s *session.Session) (string, error) {
+	names := []string{s.Context}
+	if s.Context == "" {
+		names = append([]string{contexts.Current}, slices.Sorted(maps.Keys(contexts.Contexts))...)
+	}
+	if s.Context == "" && s.URL == "" {
+		names = names[:1]
+	}
+	for _, name := range names {
+		if known := contexts.Contexts[name]; known.Token != "" && (s.URL == "" || known.URL == strings.TrimSuffix(s.URL, "/")) {
+			return name, nil
+		}
+	}
+	return "", &command.Error{Code: command.NotAllowed, Err: errors.New("you are not signed in: millrace context list shows the contexts, millrace login signs in")}
+}
