@@ -58,4 +58,6 @@ func TestExamplesAreAccepted(t *testing.T) {
 	// Codes are made by chance, so those of the examples are well-formed and unknown.
 	answer(owner, "POST", "/auth/device/approve", "/auth/device/approve").Require(t, 404)
 	answer("", "POST", "/auth/device/token", "/auth/device/token").Require(t, 410)
+	send(owner, "POST", "/orgs/{org_id}/members", "/orgs/"+env.A.OrgID+"/members")
+	send(owner, "PATCH", "/orgs/{org_id}/members/{email}/role", "/orgs/"+env.A.OrgID+"/members/new.colleague@example.com/role")
 }

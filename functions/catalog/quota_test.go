@@ -82,6 +82,14 @@ func TestQuotas(t *testing.T) {
 			},
 			detail: "The user has 3 workspaces made by them; at most 3 are allowed (limit workspaces).", of: true,
 		},
+		"members": {
+			limit: "members=3", // the owner is one
+			do: func(env *localtest.Env, t *testing.T, key string, n int) *localtest.Response {
+				org := env.Do(t, key, "GET", "/orgs", nil).String(t, "items", 0, "org_id")
+				return env.Do(t, key, "POST", "/orgs/"+org+"/members", object{"email": fmt.Sprintf("m%d@x.test", n), "role": "viewer"})
+			},
+			detail: "The workspace has 3 members; at most 3 are allowed (limit members). Have new people join another workspace, or ask the operator",
+		},
 		"flows": {
 			limit: "flows=2",
 			do: func(env *localtest.Env, t *testing.T, key string, n int) *localtest.Response {

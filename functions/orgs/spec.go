@@ -1,4 +1,4 @@
-// Package orgs serves workspaces.
+// Package orgs serves workspaces, their members and roles.
 package orgs
 
 import (
@@ -13,7 +13,7 @@ const name = "orgs"
 // Spec is the orgs function.
 var Spec = fn.Spec{
 	Name:     name,
-	Doc:      "Workspaces of the caller.",
+	Doc:      "Workspaces of the caller, their members and roles.",
 	Trigger:  fn.Trigger{HTTP: true},
 	Needs:    fn.Needs{Table: fn.Writes, Identity: true},
 	MemoryMB: 256,

@@ -32,6 +32,7 @@ const (
 	Secrets        Name = "secrets"
 	Schedules      Name = "schedules"
 	Workspaces     Name = "workspaces"
+	Members        Name = "members"
 )
 
 // Scope tells what a limit is counted for.
@@ -93,6 +94,7 @@ var Limits = []Limit{
 	{Name: APIKeys, Scope: Workspace, Default: 1000, What: "API keys", Advice: "Delete some", Again: soon},
 	{Name: Secrets, Scope: Workspace, Default: 5000, What: "secrets", Advice: "Delete some", Again: soon},
 	{Name: Schedules, Scope: Workspace, Default: 10_000, What: "schedules", Advice: "Change one that is disabled", Again: soon},
+	{Name: Members, Scope: Workspace, Default: 1000, What: "members", Advice: "Have new people join another workspace", Again: soon},
 	{Name: Workspaces, Scope: User, Default: 100, What: "workspaces made by them", Advice: "Use one that exists", Again: soon},
 }
 

@@ -47,6 +47,21 @@ func (a *API) authorized(op *Operation, serve func(context.Context, *call, http.
 	}
 }
 
+// orgParam is the path parameter that names the workspace of a request.
+const orgParam = "org_id"
+
+// pathOrg returns the workspace that a request's path names, "" if it names
+// none.
+func pathOrg(r *http.Request) string {
+	return pathParam(r, orgParam)
+}
+
+// otherOrg is the error of a path that names a workspace other than the one in
+// which the request acts. It does not tell whether that workspace exists.
+func otherOrg() error {
+	return errs.New(errs.Forbidden, "Permission denied: the path names a workspace in which this credential does not act")
+}
+
 // admit authenticates the caller and checks access.
 func (a *API) admit(ctx context.Context, c *call, r *http.Request, mutation bool) (context.Context, error) {
 	if c.op.Access.IsPublic() {
@@ -57,6 +72,9 @@ func (a *API) admit(ctx context.Context, c *call, r *http.Request, mutation bool
 		c.principal, c.subject.Workspace = p, p.OrgID
 		ctx = tenant.With(ctx, p)
 		err = c.op.Access.Check(p)
+		if org := pathOrg(r); err == nil && org != "" && org != p.OrgID { //guard:tenant/path false
+			err = otherOrg()
+		}
 	}
 	if err == nil && a.config.Limiter != nil { //guard:limit/requests false
 		err = a.config.Limiter.Request(ctx, p, mutation)
@@ -72,7 +90,12 @@ func (a *API) authenticate(ctx context.Context, r *http.Request, mutation bool) 
 	if a.config.Authenticator == nil || len(bearer) > maxCredential {
 		return tenant.Principal{}, errs.New(errs.Unauthenticated, "Invalid credential")
 	}
-	return a.config.Authenticator.Authenticate(ctx, bearer, r.Header.Get("X-Org-Id"), mutation)
+	selected := r.Header.Get("X-Org-Id")
+	if org := pathOrg(r); org != "" && selected == "" {
+		// The path selects the workspace as well. If it cannot, admit says so.
+		selected, mutation = org, false
+	}
+	return a.config.Authenticator.Authenticate(ctx, bearer, selected, mutation)
 }
 
 // bearerOf returns the credential of an Authorization header.

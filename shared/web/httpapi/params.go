@@ -90,10 +90,7 @@ func readParams(in any, params []param, anyQuery bool, r *http.Request) []errs.D
 		var text string
 		switch p.in {
 		case "path":
-			text = chi.URLParam(r, p.name)
-			if unescaped, err := url.PathUnescape(text); err == nil && r.URL.RawPath != "" {
-				text = unescaped
-			}
+			text = pathParam(r, p.name)
 		case "query":
 			text = query.Get(p.name)
 		case "header":
@@ -113,6 +110,16 @@ func readParams(in any, params []param, anyQuery bool, r *http.Request) []errs.D
 		c.unknown(params, query)
 	}
 	return c.details
+}
+
+// pathParam returns a parameter of the path, "" if the route has none of the
+// name.
+func pathParam(r *http.Request, name string) string {
+	text := chi.URLParam(r, name)
+	if unescaped, err := url.PathUnescape(text); err == nil && r.URL.RawPath != "" {
+		return unescaped
+	}
+	return text
 }
 
 // unknown reports the query parameters that an operation does not have.
