@@ -93,7 +93,7 @@ func partitionsKept(cfg Config, spec fn.Spec) []statement {
 	writes := spec.Needs.Table == fn.Writes
 	var out []statement
 	if writes {
-		out = append(out, deny("AuditIsKept", []string{audit.Partition(anyOrg, "*")}, "dynamodb:BatchWriteItem", "dynamodb:DeleteItem", "dynamodb:UpdateItem"))
+		out = append(out, deny("AuditIsKept", []string{audit.Partition(anyOrg, "*"), audit.DigestPartition(anyOrg)}, "dynamodb:BatchWriteItem", "dynamodb:DeleteItem", "dynamodb:UpdateItem"))
 	}
 	switch {
 	case spec.Needs.Identity:

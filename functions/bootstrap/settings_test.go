@@ -42,7 +42,7 @@ func TestEveryFunctionStartsWithOnlyItsDependencies(t *testing.T) {
 		d := p.deps
 		assert.Equal(t, spec.Needs.Table != fn.NoAccess, d.Table != nil, "%s: table", spec.Name)
 		assert.Equal(t, spec.Needs.Blob != fn.NoAccess, d.Blob != nil, "%s: objects", spec.Name)
-		assert.Equal(t, len(spec.Needs.Send)+len(spec.Needs.Measure)+len(spec.Trigger.Queues) > 0, d.Queues != nil, "%s: queues", spec.Name)
+		assert.Equal(t, usesQueues(spec), d.Queues != nil, "%s: queues", spec.Name)
 		assert.Equal(t, spec.Needs.Publish, d.Bus != nil, "%s: bus", spec.Name)
 		assert.Equal(t, spec.Needs.Sandbox, d.Sandbox != nil, "%s: sandbox", spec.Name)
 		assert.Equal(t, spec.Needs.Vault, d.Vault != nil, "%s: vault", spec.Name)
@@ -92,7 +92,7 @@ func TestAllInvalidSettingsAreReportedAtOnce(t *testing.T) {
 func TestFailedStartReportsReason(t *testing.T) {
 	t.Parallel()
 	for handler, want := range map[string]string{
-		"nothing": `_HANDLER is "nothing", not one of artifacts, auth,`,
+		"nothing": `_HANDLER is "nothing", not one of artifacts, audit,`,
 		"runs":    envTable + " is missing",
 		"":        `_HANDLER is ""`,
 	} {

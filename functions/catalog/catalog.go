@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	"millrace/functions/artifacts"
+	"millrace/functions/audit"
 	"millrace/functions/auth"
 	"millrace/functions/console"
 	"millrace/functions/deployments"
@@ -34,6 +35,7 @@ func All() []fn.Spec { return With() }
 func With(more ...fn.Spec) []fn.Spec {
 	return ticked(checked(append([]fn.Spec{
 		artifacts.Spec,
+		audit.Spec,
 		auth.Spec,
 		console.Spec,
 		deployments.Spec,
@@ -46,6 +48,7 @@ func With(more ...fn.Spec) []fn.Spec {
 		schedules.Spec,
 		secrets.Spec,
 
+		audit.DigestSpec,
 		dispatch.Spec,
 		schedules.DueSpec,
 		schedulertick.Spec,

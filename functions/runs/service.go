@@ -135,7 +135,7 @@ func (s *service) logsPage(ctx context.Context, in *logsQuery) (LogPage, error) 
 		return LogPage{}, err
 	}
 	filter := runlog.Filter{Task: in.TaskName, Level: in.Level}
-	if filter.Since, err = timeOf("since", in.Since); err != nil {
+	if filter.Since, err = httpapi.QueryTime("since", in.Since); err != nil {
 		return LogPage{}, err
 	}
 	limit, ended := min(in.Limit, runlog.MaxLimit), run.Status.RunEnded()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"iter"
-	"strings"
 	"time"
 
 	"millrace/shared/account/tenant"
@@ -118,20 +117,17 @@ func (s *service) listed(ctx context.Context, query table.Query) ([]runstate.Run
 	return runs, page.Next, err
 }
 
-// layouts are the layouts of a timestamp. Without an offset it is in UTC.
-var layouts = []string{time.RFC3339Nano, "2006-01-02T15:04:05.999999999", "2006-01-02T15:04", time.DateOnly}
-
-// created returns the range of the ids of runs created in the requested time.
-// Errors: errs.Unprocessable.
+// created is the range of the ids of runs created in the time asked for. Errors:
+// errs.Unprocessable.
 func (in *listQuery) created() (table.Range, error) {
-	since, err := timeOf("since", in.Since)
+	since, err := httpapi.QueryTime("since", in.Since)
 	if err != nil {
 		return table.Range{}, err
 	}
 	if whole := since.Truncate(time.Millisecond); whole.Before(since) { // created_at has milliseconds
 		since = whole.Add(time.Millisecond)
 	}
-	until, err := timeOf("until", in.Until)
+	until, err := httpapi.QueryTime("until", in.Until)
 	switch {
 	case err != nil:
 		return table.Range{}, err
@@ -150,31 +146,4 @@ func (in *listQuery) created() (table.Range, error) {
 		})
 	}
 	return table.Between(ids.First(since), ids.First(until.Add(time.Millisecond))), nil
-}
-
-// timeOf parses a timestamp. Empty is the zero time. Errors:
-// errs.Unprocessable.
-func timeOf(param, value string) (time.Time, error) {
-	text := value
-	if text == "" {
-		return time.Time{}, nil
-	}
-	if date, hour, ok := strings.Cut(text, " "); ok { // a plus sign decoded as a space, or SQL's form of ISO 8601
-		sep := "+"
-		if len(date) == len(time.DateOnly) {
-			sep = "T"
-			hour = strings.Replace(hour, " ", "+", 1)
-		}
-		text = date + sep + hour
-	}
-	for _, layout := range layouts {
-		t, err := time.Parse(layout, text)
-		if err != nil {
-			continue
-		}
-		return t, nil
-	}
-	return time.Time{}, errs.Validation(errs.Detail{
-		Type: "datetime_parsing", Loc: []any{"query", param}, Msg: "Input should be a valid ISO 8601 timestamp", Input: value,
-	})
 }

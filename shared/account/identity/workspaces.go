@@ -40,7 +40,7 @@ func newWorkspace(ctx context.Context, now time.Time, name, email string) (Works
 		Key: workspaceKey(org), OrgID: org, Name: name, CreatedAt: clock.ToMillis(now), CreatedBy: email,
 	}
 	return w, append(
-		[]table.Write{table.Put{Item: w, If: table.IsNew()}},
+		[]table.Write{table.Put{Item: w, If: table.IsNew()}, audit.Begin(org, now)},
 		append(newMember(Membership{
 			OrgID: org, Email: email, Role: tenant.Owner, AddedAt: w.CreatedAt, AddedBy: email,
 		}), audit.EntryFor(ctx, org, now, audit.Change{

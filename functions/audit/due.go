@@ -1,0 +1,79 @@
+package audit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"millrace/shared/account/audit"
+	"millrace/shared/kit/due"
+	"millrace/shared/platform/table"
+	"millrace/shared/web/fn"
+)
+
+// maxDays bounds the days that one task digests, after a long time in which
+// nothing was digested.
+const maxDays = 60
+
+func digests(d fn.Deps) fn.MessageHandler {
+	s := &service{table: d.Table, vault: d.Vault, clock: d.Clock}
+	return d.Due(s.digest)
+}
+
+// digest digests the days of a workspace that are over and were not digested. A
+// task that comes twice, or is interrupted, stores no digest twice.
+func (s *service) digest(ctx context.Context, task due.Task) error {
+	org := task.Org()
+	chain, err := table.Load[audit.Chain](ctx, s.table, audit.ChainKey(org), table.Consistent)
+	if errors.Is(err, table.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read chain: %w", err)
+	}
+	next, now := chain.Next, s.clock.Now()
+	for range maxDays {
+		if !next.Over(now) {
+			break
+		}
+		if err := s.digestDay(ctx, org, chain.First, next); err != nil {
+			return fmt.Errorf("digest %s: %w", next, err)
+		}
+		next = next.Next()
+	}
+	_, err = s.table.Update(ctx, due.Move(task, next.DueFor(org), table.Set(audit.AttrNext, string(next))))
+	if errors.Is(err, table.ErrConditionFailed) {
+		return nil // the task was handled elsewhere
+	}
+	return err
+}
+
+// digestDay stores the digest of a day, unless it is stored.
+func (s *service) digestDay(ctx context.Context, org string, first, day audit.Day) error {
+	d, err := audit.NewDigest(ctx, s.table, org, day, s.clock.Now())
+	if err != nil {
+		return err
+	}
+	if day != first {
+		before, err := table.Load[audit.Digest](ctx, s.table, audit.DigestKey(org, day.Previous()), table.Consistent)
+		if err != nil && !errors.Is(err, table.ErrNotFound) {
+			return err
+		}
+		if err == nil {
+			d.Previous = before.Link()
+		} else {
+			d.Previous = missing // the digest was removed; this is found when the log is verified
+		}
+	}
+	if d.Sealed, err = s.vault.Seal(ctx, org, d.SealName(), []byte(d.Link())); err != nil {
+		return err
+	}
+	err = s.table.Put(ctx, table.Put{Item: d, If: table.IsNew()}) //guard:audit/digest-once drop field If
+	if errors.Is(err, table.ErrConditionFailed) {
+		return nil
+	}
+	return err
+}
+
+// missing is the link to a digest that was not there. It is no SHA-256.
+const missing = "missing"

@@ -1,0 +1,205 @@
+package catalog_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"millrace/functions/catalog"
+	"millrace/localstack/proof/localtest"
+	"millrace/shared/account/audit"
+	"millrace/shared/run/registry/registrytest"
+)
+
+// mutation is a request of an operation that changes something, and the entry
+// that it leaves in the audit log.
+type mutation struct {
+	resourceType, action string
+	// do makes the change. It calls now right before the last request, which is
+	// that of the operation.
+	do func(t *testing.T, env *localtest.Env, now func()) *localtest.Response
+}
+
+// as is a mutation of one request after others that prepare it.
+func as(resourceType, action, method, path string, body any, before ...func(t *testing.T, env *localtest.Env)) mutation {
+	return mutation{resourceType, action, func(t *testing.T, env *localtest.Env, now func()) *localtest.Response {
+		t.Helper()
+		for _, prepare := range before {
+			prepare(t, env)
+		}
+		now()
+		return env.Do(t, env.A.Key, method, path, body)
+	}}
+}
+
+// request prepares a mutation.
+func request(method, path string, body any) func(t *testing.T, env *localtest.Env) {
+	return func(t *testing.T, env *localtest.Env) {
+		t.Helper()
+		res := env.Do(t, env.A.Key, method, path, body)
+		require.Equal(t, 2, res.Code/100, "%s %s: %s", method, path, res.Body)
+	}
+}
+
+var (
+	registers = request("POST", "/flows", object{"flow_name": "etl", "flow_version": "1", "flow_spec": spec})
+	deploys   = request("POST", "/deployments", object{"deployment_name": "prod", "flow_name": "etl", "flow_version": "1"})
+	drafts    = request("POST", "/flows/etl/draft", nil)
+	hides     = request("POST", "/secrets", object{"name": "S", "value": "v"})
+)
+
+// ofRun is a mutation of a run, which may have been cancelled.
+func ofRun(action, verb string, cancelled bool) mutation {
+	return mutation{"run", action, func(t *testing.T, env *localtest.Env, now func()) *localtest.Response {
+		t.Helper()
+		registers(t, env)
+		id := run(env, t, env.A.Key).Require(t, 200).String(t, "run_id")
+		if cancelled {
+			env.Do(t, env.A.Key, "POST", "/runs/"+id+"/cancel", nil).Require(t, 200)
+		}
+		now()
+		return env.Do(t, env.A.Key, "POST", "/runs/"+id+"/"+verb, nil)
+	}}
+}
+
+func initiated(t *testing.T, env *localtest.Env) *localtest.Response {
+	t.Helper()
+	return env.Do(t, env.A.Key, "POST", "/artifacts/initiate", object{"flow_name": "etl", "flow_version": "1", "size_bytes": 3}).Require(t, 200)
+}
+
+func inMembers(env *localtest.Env) string { return "/orgs/" + env.A.OrgID + "/members" }
+
+// mutations has a row for each operation that changes something, by its id.
+var mutations = map[string]mutation{
+	"api-keys-create": as("api_key", "create", "POST", "/api-keys", object{"name": "k"}),
+	"api-keys-delete": {"api_key", "delete", func(t *testing.T, env *localtest.Env, now func()) *localtest.Response {
+		id := env.Do(t, env.A.Key, "POST", "/api-keys", object{"name": "k"}).Require(t, 200).String(t, "key_id")
+		now()
+		return env.Do(t, env.A.Key, "DELETE", "/api-keys/"+id, nil)
+	}},
+	"artifacts-initiate": as("artifact", "initiate", "POST", "/artifacts/initiate", object{"flow_name": "etl", "flow_version": "1", "size_bytes": 3}),
+	"artifacts-abort": {"artifact", "abort", func(t *testing.T, env *localtest.Env, now func()) *localtest.Response {
+		begun := initiated(t, env)
+		now()
+		return env.Do(t, env.A.Key, "POST", "/artifacts/abort", object{"upload_id": begun.String(t, "upload_id"), "artifact_key": begun.String(t, "artifact_key")})
+	}},
+	"artifacts-complete": {"deployment", "deploy", func(t *testing.T, env *localtest.Env, now func()) *localtest.Response {
+		data := registrytest.Zip(t, map[string]string{"flow.py": "def main():\n    return 1\n", "flow_spec.json": registrytest.PythonSpec})
+		begun := env.Do(t, env.A.Key, "POST", "/artifacts/initiate", object{"flow_name": "etl", "flow_version": "1", "size_bytes": len(data)}).Require(t, 200)
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPut, begun.String(t, "parts", 0, "upload_url"), bytes.NewReader(data))
+		require.NoError(t, err)
+		sent, err := http.DefaultClient.Do(req)
+		require.NoError(t, err)
+		require.NoError(t, sent.Body.Close())
+		now()
+		return env.Do(t, env.A.Key, "POST", "/artifacts/complete", object{
+			"upload_id": begun.String(t, "upload_id"), "artifact_key": begun.String(t, "artifact_key"),
+			"parts":           []object{{"part_number": 1, "etag": sent.Header.Get("ETag")}},
+			"deployment_name": "prod", "flow_name": "etl", "flow_version": "1",
+		})
+	}},
+	"deployments-put": as("deployment", "create", "POST", "/deployments",
+		object{"deployment_name": "prod", "flow_name": "etl", "flow_version": "1"}, registers),
+	"deployments-delete": as("deployment", "delete", "DELETE", "/deployments/prod", nil, registers, deploys),
+	"deployments-version": as("deployment", "change_version", "PATCH", "/deployments/prod", object{"flow_version": "2"}, registers, deploys,
+		request("POST", "/flows", object{"flow_name": "etl", "flow_version": "2", "flow_spec": spec})),
+	"deployments-settings": as("deployment", "update_settings", "PUT", "/deployments/prod/settings", object{"execution_mode": "small"}, registers, deploys),
+	"deployments-rollback": as("deployment", "rollback", "POST", "/deployments/prod/rollback", object{}, registers, deploys,
+		request("PUT", "/deployments/prod/settings", object{"execution_mode": "small"})),
+	"flows-register":     as("flow", "register", "POST", "/flows", object{"flow_name": "etl", "flow_version": "1", "flow_spec": spec}),
+	"flows-delete":       as("flow", "delete", "DELETE", "/flows/etl", nil, registers),
+	"flows-draft-create": as("flow_draft", "create", "POST", "/flows/etl/draft", nil, registers),
+	"flows-draft-write":  as("flow_draft", "update", "PUT", "/flows/etl/draft/source", object{"flow_spec": object{"tasks": []object{}}}, registers, drafts),
+	"orgs-create":        as("org", "create", "POST", "/orgs", object{"name": "Another"}),
+	"orgs-add-member": {"member", "create", func(t *testing.T, env *localtest.Env, now func()) *localtest.Response {
+		now()
+		return env.Do(t, env.A.Key, "POST", inMembers(env), object{"email": "m@a.test", "role": "viewer"})
+	}},
+	"orgs-change-role": {"member", "update_role", func(t *testing.T, env *localtest.Env, now func()) *localtest.Response {
+		env.Do(t, env.A.Key, "POST", inMembers(env), object{"email": "m@a.test", "role": "viewer"}).Require(t, 200)
+		now()
+		return env.Do(t, env.A.Key, "PATCH", inMembers(env)+"/m@a.test/role", object{"role": "developer"})
+	}},
+	"runs-create":            as("run", "create", "POST", "/runs", object{"flow_name": "etl", "flow_version": "1"}, registers),
+	"runs-cancel":            ofRun("cancel", "cancel", false),
+	"runs-retry":             ofRun("retry", "retry", true),
+	"runs-retry-from-failed": ofRun("retry", "retry-from-failed", true),
+	"secrets-create":         as("secret", "create", "POST", "/secrets", object{"name": "S", "value": "v"}),
+	"secrets-copy":           as("secret", "copy", "POST", "/secrets/copy", object{"name": "S", "source_environment": nil, "target_environment": "x"}, hides),
+	"secrets-delete":         as("secret", "delete", "DELETE", "/secrets/S", nil, hides),
+	"secrets-patch":          as("secret", "update_metadata", "PATCH", "/secrets/S", object{"description": "d"}, hides),
+	"secrets-update":         as("secret", "update", "PUT", "/secrets/S", object{"value": "w"}, hides),
+}
+
+// unaudited are operations that change something, but nothing of a user's.
+var unaudited = map[string]string{
+	"attempt-logs": "a task delivers its own log",
+}
+
+// TestEveryMutationLeavesOneEntry makes each change of the catalog through the
+// router. A new operation needs a row.
+func TestEveryMutationLeavesOneEntry(t *testing.T) {
+	t.Parallel()
+	ops := map[string]bool{}
+	for _, op := range catalog.Operations(catalog.All()) {
+		if op.Method == http.MethodGet {
+			continue
+		}
+		ops[op.ID] = true
+		if unaudited[op.ID] != "" {
+			continue
+		}
+		row, found := mutations[op.ID]
+		if !assert.True(t, found, "%s changes something: add the entry that it leaves to mutations", op.ID) {
+			continue
+		}
+		t.Run(op.ID, func(t *testing.T) {
+			t.Parallel()
+			env := open(t)
+			before := map[string]bool{}
+			res := row.do(t, env, func() {
+				for _, r := range everywhere(t, env) {
+					before[r.ID()] = true
+				}
+			})
+			require.Equal(t, 2, res.Code/100, "%s", res.Body)
+			var left []audit.Record
+			for _, r := range everywhere(t, env) {
+				if !before[r.ID()] {
+					left = append(left, r)
+				}
+			}
+			require.Len(t, left, 1, "%+v", left)
+			e := left[0]
+			assert.Equal(t, row.resourceType+" "+row.action, e.ResourceType+" "+e.Action)
+			assert.NotEmpty(t, e.ResourceID)
+			assert.Equal(t, env.A.Owner, e.ActorEmail)
+			assert.NotEmpty(t, e.IP)
+			assert.Equal(t, res.Header.Get("X-Request-Id"), e.RequestID)
+			assert.True(t, e.Before+e.After+e.Metadata != "", "it tells nothing of the change")
+			for _, snapshot := range []string{e.Before, e.After, e.Metadata} {
+				assert.True(t, snapshot == "" || json.Valid([]byte(snapshot)))
+			}
+		})
+	}
+	for id := range mutations {
+		assert.True(t, ops[id], "%s is no operation", id)
+	}
+	for id := range unaudited {
+		assert.True(t, ops[id], "%s is no operation", id)
+	}
+}
+
+// everywhere returns the entries of all workspaces of the owner of workspace A.
+func everywhere(t *testing.T, env *localtest.Env) (out []audit.Record) {
+	t.Helper()
+	orgs := env.Do(t, env.SignIn(t, env.A.Owner), "GET", "/orgs", nil).Require(t, 200)
+	for i := range orgs.Items(t) {
+		out = append(out, env.Audit(t, orgs.String(t, "items", i, "org_id"))...)
+	}
+	return out
+}
