@@ -11,6 +11,7 @@ import (
 
 	"millrace/shared/platform/table/dynamo"
 	"millrace/shared/web/fn"
+	"millrace/shared/web/httpapi"
 )
 
 // The exports of the data stack. Other stacks refer to everything else by name.
@@ -169,6 +170,10 @@ func addBucket(stack awscdk.Stack, cfg Config, key awskms.CfnKey) awss3.CfnBucke
 			&awss3.CfnBucket_RuleProperty{
 				Id: jsii.String("old-versions"), Status: jsii.String("Enabled"), ExpiredObjectDeleteMarker: jsii.Bool(true),
 				NoncurrentVersionExpiration: &awss3.CfnBucket_NoncurrentVersionExpirationProperty{NoncurrentDays: jsii.Number(noncurrentDays)},
+			},
+			&awss3.CfnBucket_RuleProperty{
+				Id: jsii.String("exception-traces"), Status: jsii.String("Enabled"),
+				Prefix: jsii.String(httpapi.TracePrefix), ExpirationInDays: jsii.Number(httpapi.TraceDays),
 			},
 		}},
 	})

@@ -92,7 +92,7 @@ func TestAllInvalidSettingsAreReportedAtOnce(t *testing.T) {
 func TestFailedStartReportsReason(t *testing.T) {
 	t.Parallel()
 	for handler, want := range map[string]string{
-		"nothing": `_HANDLER is "nothing", not one of artifacts, audit,`,
+		"nothing": `_HANDLER is "nothing", not one of admin, artifacts,`,
 		"runs":    envTable + " is missing",
 		"":        `_HANDLER is ""`,
 	} {

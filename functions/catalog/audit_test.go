@@ -2,6 +2,7 @@ package catalog_test
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"net/http"
 	"testing"
@@ -12,13 +13,16 @@ import (
 	"millrace/functions/catalog"
 	"millrace/localstack/proof/localtest"
 	"millrace/shared/account/audit"
+	"millrace/shared/platform/blob"
 	"millrace/shared/run/registry/registrytest"
+	"millrace/shared/web/httpapi"
 )
 
 // mutation is a request of an operation that changes something, and the entry
 // that it leaves in the audit log.
 type mutation struct {
 	resourceType, action string
+	actor                string // email; empty: the owner of workspace A
 	// do makes the change. It calls now right before the last request, which is
 	// that of the operation.
 	do func(t *testing.T, env *localtest.Env, now func()) *localtest.Response
@@ -26,7 +30,7 @@ type mutation struct {
 
 // as is a mutation of one request after others that prepare it.
 func as(resourceType, action, method, path string, body any, before ...func(t *testing.T, env *localtest.Env)) mutation {
-	return mutation{resourceType, action, func(t *testing.T, env *localtest.Env, now func()) *localtest.Response {
+	return mutation{resourceType, action, "", func(t *testing.T, env *localtest.Env, now func()) *localtest.Response {
 		t.Helper()
 		for _, prepare := range before {
 			prepare(t, env)
@@ -54,7 +58,7 @@ var (
 
 // ofRun is a mutation of a run, which may have been cancelled.
 func ofRun(action, verb string, cancelled bool) mutation {
-	return mutation{"run", action, func(t *testing.T, env *localtest.Env, now func()) *localtest.Response {
+	return mutation{"run", action, "", func(t *testing.T, env *localtest.Env, now func()) *localtest.Response {
 		t.Helper()
 		registers(t, env)
 		id := run(env, t, env.A.Key).Require(t, 200).String(t, "run_id")
@@ -75,19 +79,26 @@ func inMembers(env *localtest.Env) string { return "/orgs/" + env.A.OrgID + "/me
 
 // mutations has a row for each operation that changes something, by its id.
 var mutations = map[string]mutation{
+	"admin-delete": {"exception", "delete", localtest.SuperAdmin, func(t *testing.T, env *localtest.Env, now func()) *localtest.Response {
+		key := httpapi.TraceKey(env.Clock.Now(), env.A.OrgID, "req")
+		_, err := blob.PutBytes(t.Context(), env.Deps.Blob, key, []byte("{}"), blob.PutOptions{})
+		require.NoError(t, err)
+		now()
+		return env.Do(t, env.SignIn(t, localtest.SuperAdmin), "DELETE", "/admin/exceptions", object{"keys": []string{key}})
+	}},
 	"api-keys-create": as("api_key", "create", "POST", "/api-keys", object{"name": "k"}),
-	"api-keys-delete": {"api_key", "delete", func(t *testing.T, env *localtest.Env, now func()) *localtest.Response {
+	"api-keys-delete": {"api_key", "delete", "", func(t *testing.T, env *localtest.Env, now func()) *localtest.Response {
 		id := env.Do(t, env.A.Key, "POST", "/api-keys", object{"name": "k"}).Require(t, 200).String(t, "key_id")
 		now()
 		return env.Do(t, env.A.Key, "DELETE", "/api-keys/"+id, nil)
 	}},
 	"artifacts-initiate": as("artifact", "initiate", "POST", "/artifacts/initiate", object{"flow_name": "etl", "flow_version": "1", "size_bytes": 3}),
-	"artifacts-abort": {"artifact", "abort", func(t *testing.T, env *localtest.Env, now func()) *localtest.Response {
+	"artifacts-abort": {"artifact", "abort", "", func(t *testing.T, env *localtest.Env, now func()) *localtest.Response {
 		begun := initiated(t, env)
 		now()
 		return env.Do(t, env.A.Key, "POST", "/artifacts/abort", object{"upload_id": begun.String(t, "upload_id"), "artifact_key": begun.String(t, "artifact_key")})
 	}},
-	"artifacts-complete": {"deployment", "deploy", func(t *testing.T, env *localtest.Env, now func()) *localtest.Response {
+	"artifacts-complete": {"deployment", "deploy", "", func(t *testing.T, env *localtest.Env, now func()) *localtest.Response {
 		data := registrytest.Zip(t, map[string]string{"flow.py": "def main():\n    return 1\n", "flow_spec.json": registrytest.PythonSpec})
 		begun := env.Do(t, env.A.Key, "POST", "/artifacts/initiate", object{"flow_name": "etl", "flow_version": "1", "size_bytes": len(data)}).Require(t, 200)
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodPut, begun.String(t, "parts", 0, "upload_url"), bytes.NewReader(data))
@@ -115,11 +126,11 @@ var mutations = map[string]mutation{
 	"flows-draft-create": as("flow_draft", "create", "POST", "/flows/etl/draft", nil, registers),
 	"flows-draft-write":  as("flow_draft", "update", "PUT", "/flows/etl/draft/source", object{"flow_spec": object{"tasks": []object{}}}, registers, drafts),
 	"orgs-create":        as("org", "create", "POST", "/orgs", object{"name": "Another"}),
-	"orgs-add-member": {"member", "create", func(t *testing.T, env *localtest.Env, now func()) *localtest.Response {
+	"orgs-add-member": {"member", "create", "", func(t *testing.T, env *localtest.Env, now func()) *localtest.Response {
 		now()
 		return env.Do(t, env.A.Key, "POST", inMembers(env), object{"email": "m@a.test", "role": "viewer"})
 	}},
-	"orgs-change-role": {"member", "update_role", func(t *testing.T, env *localtest.Env, now func()) *localtest.Response {
+	"orgs-change-role": {"member", "update_role", "", func(t *testing.T, env *localtest.Env, now func()) *localtest.Response {
 		env.Do(t, env.A.Key, "POST", inMembers(env), object{"email": "m@a.test", "role": "viewer"}).Require(t, 200)
 		now()
 		return env.Do(t, env.A.Key, "PATCH", inMembers(env)+"/m@a.test/role", object{"role": "developer"})
@@ -177,7 +188,7 @@ func TestEveryMutationLeavesOneEntry(t *testing.T) {
 			e := left[0]
 			assert.Equal(t, row.resourceType+" "+row.action, e.ResourceType+" "+e.Action)
 			assert.NotEmpty(t, e.ResourceID)
-			assert.Equal(t, env.A.Owner, e.ActorEmail)
+			assert.Equal(t, cmp.Or(row.actor, env.A.Owner), e.ActorEmail)
 			assert.NotEmpty(t, e.IP)
 			assert.Equal(t, res.Header.Get("X-Request-Id"), e.RequestID)
 			assert.True(t, e.Before+e.After+e.Metadata != "", "it tells nothing of the change")

@@ -7,6 +7,7 @@ package catalog
 import (
 	"fmt"
 
+	"millrace/functions/admin"
 	"millrace/functions/artifacts"
 	"millrace/functions/audit"
 	"millrace/functions/auth"
@@ -34,6 +35,7 @@ func All() []fn.Spec { return With() }
 // conflict.
 func With(more ...fn.Spec) []fn.Spec {
 	return ticked(checked(append([]fn.Spec{
+		admin.Spec,
 		artifacts.Spec,
 		audit.Spec,
 		auth.Spec,

@@ -21,7 +21,7 @@ func TestExamplesAreAccepted(t *testing.T) {
 		t.Helper()
 		item := document.Paths[path]
 		require.NotNil(t, item, path)
-		op := map[string]any{"POST": item.Post, "PUT": item.Put, "PATCH": item.Patch}[method]
+		op := map[string]any{"POST": item.Post, "PUT": item.Put, "PATCH": item.Patch, "DELETE": item.Delete}[method]
 		var described struct {
 			RequestBody struct {
 				Content map[string]struct{ Example json.RawMessage }
@@ -50,6 +50,7 @@ func TestExamplesAreAccepted(t *testing.T) {
 	send(env.A.Key, "POST", "/secrets", "/secrets")
 	send(env.A.Key, "PUT", "/secrets/{secret_name}", "/secrets/WAREHOUSE_PASSWORD")
 	send(env.A.Key, "PATCH", "/secrets/{secret_name}", "/secrets/WAREHOUSE_PASSWORD")
+	send(env.SignIn(t, localtest.SuperAdmin), "DELETE", "/admin/exceptions", "/admin/exceptions")
 	owner := env.SignIn(t, env.A.Owner)
 	send(owner, "POST", "/api-keys", "/api-keys")
 	send(owner, "POST", "/orgs", "/orgs")

@@ -16,6 +16,8 @@ type bucketProperties struct {
 		Rules []struct {
 			types.LifecycleRule
 			ExpiredObjectDeleteMarker *bool
+			ExpirationInDays          *int32
+			Prefix                    string
 		}
 	}
 	NotificationConfiguration struct {
@@ -33,9 +35,9 @@ type bucketProperties struct {
 func (m *maker) bucket(ctx context.Context, p bucketProperties) (template.Attributes, error) {
 	var lifecycle types.BucketLifecycleConfiguration
 	for _, r := range p.LifecycleConfiguration.Rules {
-		r.Filter = &types.LifecycleRuleFilter{Prefix: new("")}
-		if r.ExpiredObjectDeleteMarker != nil {
-			r.Expiration = &types.LifecycleExpiration{ExpiredObjectDeleteMarker: r.ExpiredObjectDeleteMarker}
+		r.Filter = &types.LifecycleRuleFilter{Prefix: &r.Prefix}
+		if r.ExpiredObjectDeleteMarker != nil || r.ExpirationInDays != nil {
+			r.Expiration = &types.LifecycleExpiration{ExpiredObjectDeleteMarker: r.ExpiredObjectDeleteMarker, Days: r.ExpirationInDays}
 		}
 		lifecycle.Rules = append(lifecycle.Rules, r.LifecycleRule)
 	}

@@ -221,6 +221,7 @@ func (s *Server) platform(ctx context.Context, db *store.DB) (deps fn.Deps, keys
 	if deps.Blob, err = s.openObjects(ctx, &keys, queues, deps.Metrics); err != nil {
 		return deps, keys, err
 	}
+	s.closing(sweep("exception traces", expiredTraces(deps.Blob, now), s.cfg.Log))
 	logs := &runlog.Store{Table: deps.Table, Blob: deps.Blob, Clock: now, Log: s.cfg.Log, Sole: deps.Config.Sole}
 	s.closing(func() error {
 		ctx, cancel := context.WithTimeout(context.Background(), logPatience)

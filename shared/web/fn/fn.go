@@ -142,7 +142,7 @@ func (s Spec) WriteFolders() []string {
 		return nil
 	}
 	folders := slices.Clone(s.Needs.Folders)
-	if s.Trigger.HTTP {
+	if s.Trigger.HTTP && !slices.Contains(folders, httpapi.TraceFolder) {
 		folders = append(folders, httpapi.TraceFolder)
 	}
 	if len(s.Needs.Send) > 0 || s.Messages != nil {

@@ -66,7 +66,7 @@ func TestTrace(t *testing.T) {
 	assert.Equal(t, 500, w.Code)
 	id := w.Header().Get("X-Request-Id")
 
-	data := store.kept["acme/exceptions/2026-03-04/"+id+".json"]
+	data := store.kept["_platform/exceptions/8227399232991/acme/"+id+".json"]
 	require.NotEmpty(t, data)
 	var trace httpapi.Trace
 	require.NoError(t, json.Unmarshal(data, &trace))
@@ -103,7 +103,7 @@ func TestTraceOfPanicWithoutWorkspace(t *testing.T) {
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, request(t, "POST", "/hooks/panic", "", ""))
 	assert.Equal(t, 500, w.Code)
-	data := string(store.kept["_platform/exceptions/2026-03-04/"+w.Header().Get("X-Request-Id")+".json"])
+	data := string(store.kept["_platform/exceptions/8227399232991/-/"+w.Header().Get("X-Request-Id")+".json"])
 	assert.Contains(t, data, `"http_path":"/hooks/{token}"`, "the token is a credential")
 	assert.Contains(t, data, "fixture_test.go", "the stack leads to the handler")
 	assert.Contains(t, data, `"exception_message":"hook"`)

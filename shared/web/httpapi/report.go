@@ -1,13 +1,16 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"net/url"
+	"regexp"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -20,12 +23,11 @@ const (
 	// traceTimeout bounds the write of a trace. The response waits for it, because
 	// a function is frozen after its response.
 	traceTimeout = 2 * time.Second
-	// noOrg is the folder of traces of requests without a workspace.
-	noOrg = "_platform"
+	// noOrg stands for the workspace in the key of a trace without one.
+	noOrg = "-"
 )
 
-// Trace is an exception trace, stored under <org>/exceptions/<date>/<request
-// id>.json.
+// Trace is an exception trace. [TraceKey] is the key under which it is stored.
 type Trace struct {
 	Timestamp        string         `json:"timestamp"`
 	RequestID        string         `json:"request_id"`
@@ -39,15 +41,49 @@ type Trace struct {
 	Event            map[string]any `json:"event"` // the request without credentials and body
 }
 
-// TraceFolder is the folder of traces in each workspace of the object store.
+// TraceFolder is the folder of traces in the object store.
 const TraceFolder = "exceptions"
 
-// TracePrefix returns the prefix of the keys of a workspace's traces.
-func TracePrefix(org string) string {
-	if org == "" {
-		org = noOrg
+// TracePrefix is the prefix of the keys of all traces. They do not stand with
+// the objects of their workspaces, so that the platform's administrators can
+// list them, and one rule of the bucket lets them expire.
+const TracePrefix = "_platform/" + TraceFolder + "/"
+
+// TraceDays is how many days traces are kept.
+const TraceDays = 30
+
+// lastMilli is the largest time of 13 digits in milliseconds.
+const lastMilli = 9_999_999_999_999
+
+// TraceKey returns the key of a trace, given the workspace of the request, ""
+// for none, and its id:
+//
+//	_platform/exceptions/<descending time>/<org or ->/<request id>.json
+//
+// In order of keys the newest trace comes first.
+func TraceKey(at time.Time, org, requestID string) string {
+	return TracesBefore(at) + "/" + cmp.Or(org, noOrg) + "/" + requestID + ".json"
+}
+
+// TracesBefore returns a key that sorts before those of traces of that time or
+// earlier, and after those of later ones.
+func TracesBefore(at time.Time) string {
+	return fmt.Sprintf("%s%013d", TracePrefix, lastMilli-min(max(at.UnixMilli(), 0), lastMilli))
+}
+
+// ParseTraceKey returns the workspace, "" for none, and the request id in the
+// key of a trace. ok is false for any other key.
+func ParseTraceKey(key string) (org, requestID string, ok bool) {
+	rest, ok := strings.CutPrefix(key, TracePrefix)
+	parts := strings.Split(rest, "/")
+	if !ok || len(parts) != 3 {
+		return "", "", false
 	}
-	return org + "/" + TraceFolder + "/"
+	requestID, ok = strings.CutSuffix(parts[2], ".json")
+	if org = parts[1]; org == noOrg {
+		org = ""
+	}
+	return org, requestID, ok && requestID != "" && len(parts[0]) == 13
 }
 
 // report logs a failure of the service once for each request, and stores its
@@ -66,7 +102,7 @@ func (a *API) report(ctx context.Context, c *call, err error) {
 	}
 	trace := Trace{
 		Timestamp: clock.Format(now), RequestID: c.request.ID, ExceptionType: kind,
-		ExceptionMessage: err.Error(), Traceback: traceback, HTTPMethod: c.request.Method,
+		ExceptionMessage: withoutCredentials(err.Error()), Traceback: withoutCredentials(traceback), HTTPMethod: c.request.Method,
 		HTTPPath: c.publicPath(), OrgID: c.principal.OrgID, Event: c.event(c.http),
 	}
 	if c.op != nil {
@@ -76,7 +112,7 @@ func (a *API) report(ctx context.Context, c *call, err error) {
 	if err == nil {
 		stored, cancel := context.WithTimeout(context.WithoutCancel(ctx), traceTimeout)
 		defer cancel()
-		key := TracePrefix(c.principal.OrgID) + now.UTC().Format(time.DateOnly) + "/" + c.request.ID + ".json"
+		key := TraceKey(now, c.principal.OrgID, c.request.ID)
 		_, err = blob.PutBytes(stored, a.config.Traces, key, data, blob.PutOptions{ContentType: "application/json"})
 	}
 	if err != nil {
@@ -138,6 +174,16 @@ func (c *call) event(r *http.Request) map[string]any {
 		"actor": c.principal.Actor(),
 	}
 }
+
+// credentials matches credentials in the text of errors: API keys, JWTs, bearer
+// credentials, passwords in URLs, and values of names that suggest one.
+var credentials = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`(?i)svc_[0-9a-z]{8,}|eyJ[\w-]+\.[\w-]+\.[\w-]*|\bbearer\s+[^\s"',;]+|://[^\s/@:]*:[^\s/@]+@` +
+		`|[\w-]*(?:password|passwd|secret|token|signature|credential|api[_-]?key)["']?\s*[=:]\s*(?:"[^"]*"|'[^']*'|[^\s&"',;}\]]+)`)
+})
+
+// withoutCredentials replaces credentials in a text by "***".
+func withoutCredentials(text string) string { return credentials().ReplaceAllString(text, "***") }
 
 // sensitive reports whether a name suggests a credential.
 func sensitive(name string) bool {
