@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"millrace/localstack/cli/account"
+	"millrace/localstack/cli/audit"
 	"millrace/localstack/cli/command"
 	"millrace/localstack/cli/flows"
 	"millrace/localstack/cli/general"
@@ -19,6 +20,7 @@ import (
 	"millrace/localstack/cli/runs"
 	"millrace/localstack/cli/secrets"
 	"millrace/localstack/cli/session"
+	"millrace/localstack/cli/workspace"
 )
 
 // Main runs the command line of this process and returns its exit code. version is
@@ -62,7 +64,10 @@ func Command(version string) *cobra.Command {
 	})
 	s := &session.Session{}
 	command.Group(c, versionCommand(version))
-	for _, group := range [][]*cobra.Command{runs.Commands(s), flows.Commands(s), secrets.Commands(s), keys.Commands(s), account.Commands(s), general.Commands(s, version)} {
+	for _, group := range [][]*cobra.Command{
+		runs.Commands(s), flows.Commands(s), secrets.Commands(s), keys.Commands(s), workspace.Commands(s), audit.Commands(s), account.Commands(s),
+		general.Commands(s, version),
+	} {
 		c.AddCommand(s.Commands(group...)...)
 	}
 	c.AddCommand(servingCommands(version)...)

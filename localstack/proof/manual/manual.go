@@ -27,6 +27,7 @@ var pages = []page{
 	{"cli", "Command line", []string{folder + "/cli.md"}},
 	{"limits", "Limits and errors", []string{folder + "/limits.md"}},
 	{"access", "Access", []string{folder + "/access.md"}},
+	{"workspaces", "Workspaces and audit log", []string{folder + "/workspaces.md"}},
 	{"local-and-server", "Local runs", []string{folder + "/local-and-server.md"}},
 }
 
