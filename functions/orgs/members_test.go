@@ -68,6 +68,7 @@ func TestChangedRoleHoldsFromTheNextRequest(t *testing.T) {
 	env := localtest.New(t, orgs.Spec, auth.Spec)
 	developer, email := env.User(t, env.A, tenant.Developer), localtest.UserEmail(env.A, tenant.Developer)
 	env.Do(t, developer, "GET", "/api-keys", nil).Require(t, 403)
+	env.Clock.Advance(time.Second) // entries of one millisecond are in no order
 	before := env.AuditCount(t, env.A.OrgID)
 	for range 2 { // the second one changes nothing
 		res := env.Do(t, env.A.Key, "PATCH", roleOf(env.A, email), object{"role": "admin"}).Require(t, 200)
