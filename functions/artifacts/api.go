@@ -51,7 +51,7 @@ type CompleteUploadRequest struct {
 	CodeHash        *string           `json:"code_hash,omitempty" maxLength:"128" doc:"Identifies the code; by default the SHA-256 of the zip"`
 	DefaultExecutor *string           `json:"default_executor,omitempty" maxLength:"64" doc:"One of GET /backends; another is 400"`
 	DepPackageSlugs []string          `json:"dep_package_slugs,omitempty" doc:"Up to 50"`
-	Environment     *string           `json:"environment,omitempty" is:"name" doc:"default, unless it is named"`
+	Environment     *string           `json:"environment,omitempty" is:"name" doc:"default, unless it is named; one that is not there is made"`
 	FlowSpec        flowSpec          `json:"flow_spec,omitempty" doc:"The DAG; without it flow_spec.json at the root of the zip is read"`
 	Namespace       *string           `json:"namespace,omitempty" maxLength:"128"`
 	Schedule        *string           `json:"schedule,omitempty" maxLength:"256" doc:"Must be null: schedules are resources of their own"`
@@ -70,6 +70,8 @@ type CompleteUploadResponse struct {
 	CodeHash          string `json:"code_hash"`
 	DeploymentVersion int    `json:"deployment_version"`
 	Environment       string `json:"environment"`
+	// EnvironmentCreated tells what the deployment made besides.
+	EnvironmentCreated bool `json:"environment_created,omitempty" doc:"The environment was made for this deployment"`
 }
 
 // AbortUploadRequest is the body of POST /artifacts/abort.

@@ -259,5 +259,6 @@ func response(o registry.Outcome) CompleteUploadResponse {
 		ArtifactStoreURI: registry.ArtifactURI(o.Version.ArtifactKey), FlowName: o.Version.FlowName, FlowVersion: o.Version.FlowVersion,
 		DeploymentName: o.Deployment.Name, CodeHash: o.Version.CodeHash,
 		DeploymentVersion: o.Deployment.DeploymentVersion, Environment: o.Deployment.Environment,
+		EnvironmentCreated: o.NewEnvironment,
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"millrace/functions/console"
 	"millrace/functions/deployments"
 	"millrace/functions/dispatch"
+	"millrace/functions/environments"
 	"millrace/functions/execution"
 	"millrace/functions/flows"
 	"millrace/functions/health"
@@ -41,6 +42,7 @@ func With(more ...fn.Spec) []fn.Spec {
 		auth.Spec,
 		console.Spec,
 		deployments.Spec,
+		environments.Spec,
 		execution.Spec,
 		flows.Spec,
 		health.Spec,

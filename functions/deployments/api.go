@@ -30,7 +30,10 @@ type RollbackRequest struct {
 type UpdateDeploymentSettingsRequest struct{ Settings }
 
 // DeploymentResponse is a deployment after POST.
-type DeploymentResponse struct{ registry.DeploymentView }
+type DeploymentResponse struct {
+	registry.DeploymentView
+	EnvironmentCreated bool `json:"environment_created,omitempty" doc:"The environment was made for this deployment"`
+}
 
 // DeploymentListItem is a deployment.
 type DeploymentListItem struct{ registry.DeploymentView }
@@ -87,7 +90,7 @@ func routes(api *httpapi.API, d fn.Deps) {
 	g := httpapi.Group{API: api, Function: name, Reads: tenant.Needs(tenant.FlowsRead), Writes: tenant.Needs(tenant.FlowsWrite)}
 	const one = "/deployments/{deployment_name}"
 	httpapi.Post(g, "/deployments", s.put, "Make or change a deployment", httpapi.Errors(400, 404, 409),
-		httpapi.Doc("Makes the deployment, or gives an existing one of the name this flow version and these settings; settings left out stay as they are."+raises+
+		httpapi.Doc("Makes the deployment, or gives an existing one of the name this flow version and these settings; settings left out stay as they are. An environment that is not there is made."+raises+
 			" An unknown flow version is 404, an unsupported runtime 400."))
 	httpapi.Get(g, "/deployments", s.list, "List deployments", httpapi.Doc("In order of their names, up to limit."))
 	httpapi.Get(g, one, s.get, "Get a deployment")
@@ -98,6 +101,6 @@ func routes(api *httpapi.API, d fn.Deps) {
 			"A rollback is a new deployment_version itself, so that it can be rolled back in turn. "+
 			"409 if there is nothing to go back to, or the flow version is no longer registered; 404 for an unknown deployment_version."))
 	httpapi.Put(g, one+"/settings", s.settings, "Change a deployment's settings", httpapi.Errors(400, 409),
-		httpapi.Doc("What is absent or null stays."+raises))
+		httpapi.Doc("What is absent or null stays. An environment that is not there is made."+raises))
 	httpapi.Delete(g, one, s.delete, "Delete a deployment", httpapi.Doc("With its history. Runs that it started stay."))
 }

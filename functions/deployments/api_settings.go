@@ -11,7 +11,7 @@ import (
 // Settings are the fields of a deployment besides its flow. Those absent or
 // null keep their value, or have the default in a new deployment.
 type Settings struct {
-	Environment     *string                     `json:"environment,omitempty" is:"name" example:"production" doc:"default, unless it is named"`
+	Environment     *string                     `json:"environment,omitempty" is:"name" example:"production" doc:"default, unless it is named; one that is not there is made"`
 	Namespace       *string                     `json:"namespace,omitempty" maxLength:"128"`
 	ExecutionMode   *string                     `json:"execution_mode,omitempty" maxLength:"64" example:"small" doc:"nano, micro, small, medium, large or xlarge; a new deployment takes the version's. Another is 400"`
 	DefaultExecutor *string                     `json:"default_executor,omitempty" maxLength:"64" doc:"One of GET /backends; a new deployment takes the version's. Another is 400"`

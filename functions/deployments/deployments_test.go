@@ -90,6 +90,7 @@ func TestAccess(t *testing.T) {
 func TestChangesIncrementDeploymentVersion(t *testing.T) {
 	t.Parallel()
 	env := open(t)
+	env.Environments(t, env.A, "prod")
 	do := func(version int, method, path string, body any) *localtest.Response {
 		t.Helper()
 		var res *localtest.Response

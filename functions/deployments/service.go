@@ -21,7 +21,7 @@ func (s *service) put(ctx context.Context, req *putIn) (DeploymentResponse, erro
 	if err != nil {
 		return DeploymentResponse{}, err
 	}
-	view, err := s.change(ctx, registry.Deploy{Name: in.DeploymentName, Next: func(now *registry.Deployment) (registry.Deployment, error) {
+	out, err := s.store.Commit(ctx, registry.Change{Deploy: &registry.Deploy{Name: in.DeploymentName, Next: func(now *registry.Deployment) (registry.Deployment, error) {
 		next := registry.Deployment{
 			Environment: registry.DefaultEnvironment, Status: registry.Active,
 			ExecutionMode: v.ExecutionMode, DefaultExecutor: v.DefaultExecutor, DepPackageSlugs: v.DepPackageSlugs,
@@ -32,8 +32,11 @@ func (s *service) put(ctx context.Context, req *putIn) (DeploymentResponse, erro
 		next.FlowName, next.FlowVersion = in.FlowName, in.FlowVersion
 		in.apply(&next)
 		return next, nil
-	}})
-	return DeploymentResponse{view}, err
+	}}})
+	if err != nil {
+		return DeploymentResponse{}, err
+	}
+	return DeploymentResponse{out.Deployment.View(), out.NewEnvironment}, nil
 }
 
 // version changes the flow version of the deployment.

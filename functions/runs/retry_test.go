@@ -18,6 +18,7 @@ func TestRetry(t *testing.T) {
 	url, calls := failing(t, 1)
 	w.flow(t, "etl", "1", tasks(transform("a", "params.x"), call("b", url, after("a"))))
 	w.flow(t, "etl", "2", chain)
+	w.Environments(t, w.A, "staging")
 	first := w.Do(t, w.A.Key, "POST", "/runs", object{
 		"flow_name": "etl", "flow_version": "1", "environment": "staging", "execution_mode": "small", "parameters": object{"x": 7}, "execute": true,
 	}).Require(t, 200)

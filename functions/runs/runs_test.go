@@ -57,6 +57,7 @@ func TestRunInheritsEnvironmentAndTierOfDeployment(t *testing.T) {
 	assert.Equal(t, "large", run.String(t, "execution_mode"))
 	assert.Equal(t, map[string]any{"day": "friday", "kept": json.Number("1")}, w.get(t, run.String(t, "run_id")).Parameters)
 
+	w.Environments(t, w.A, "staging")
 	run = w.Do(t, w.A.Key, "POST", "/runs", object{"deployment": "prod", "environment": "staging", "execution_mode": "micro"}).Require(t, 200)
 	assert.Equal(t, "staging", run.String(t, "environment"))
 	assert.Equal(t, "micro", run.String(t, "execution_mode"))

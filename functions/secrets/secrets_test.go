@@ -22,6 +22,14 @@ type object = map[string]any
 
 const canary = "kanarienvogel-4711"
 
+// open opens an Env with the environments prod and test.
+func open(t *testing.T) *localtest.Env {
+	t.Helper()
+	env := localtest.New(t, secrets.Spec)
+	env.Environments(t, env.A, "prod", "test")
+	return env
+}
+
 func TestAccess(t *testing.T) {
 	t.Parallel()
 	env := localtest.New(t, secrets.Spec)
@@ -90,7 +98,7 @@ func TestSecretLifecycle(t *testing.T) {
 
 func TestEnvironmentTakesPrecedenceOverWorkspace(t *testing.T) {
 	t.Parallel()
-	env := localtest.New(t, secrets.Spec)
+	env := open(t)
 	create := func(name string, environment any, value string) {
 		env.Do(t, env.A.Key, "POST", "/secrets", object{"name": name, "environment": environment, "value": value}).Require(t, 201)
 	}
@@ -144,7 +152,7 @@ func TestEnvironmentTakesPrecedenceOverWorkspace(t *testing.T) {
 
 func TestCopyIsSealedForItsTarget(t *testing.T) {
 	t.Parallel()
-	env := localtest.New(t, secrets.Spec)
+	env := open(t)
 	env.Do(t, env.A.Key, "POST", "/secrets", object{"name": "T", "value": canary, "environment": "test", "description": "d", "tags": object{"a": "b"}}).Require(t, 201)
 	body := object{"name": "T", "source_environment": "test", "target_environment": "prod"}
 	made := env.Do(t, env.A.Key, "POST", "/secrets/copy", body).Require(t, 201)

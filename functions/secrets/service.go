@@ -7,6 +7,7 @@ import (
 	"millrace/shared/account/tenant"
 	"millrace/shared/kit/record"
 	"millrace/shared/platform/errs"
+	"millrace/shared/platform/table"
 	"millrace/shared/platform/vault"
 	"millrace/shared/run/registry"
 	"millrace/shared/run/secret"
@@ -14,8 +15,9 @@ import (
 
 // service implements the rules of secrets.
 type service struct {
-	secrets record.Set[secret.Secret, *secret.Secret]
-	vault   vault.Vault
+	secrets  record.Set[secret.Secret, *secret.Secret]
+	vault    vault.Vault
+	registry registry.Store
 }
 
 // create creates a secret. Errors: errs.Unprocessable, errs.Conflict,
@@ -30,14 +32,44 @@ func (s *service) create(ctx context.Context, in *createIn) (secret.Secret, erro
 	if err := made.Seal(ctx, s.vault, tenant.From(ctx).OrgID, in.Body.Value); err != nil {
 		return made, err
 	}
-	return s.secrets.Create(ctx, secret.ID(made.Name, made.Of()), made)
+	id := secret.ID(made.Name, made.Of())
+	out, err := s.secrets.Write(ctx, id, s.within(ctx, made.Environment, errs.Body("environment"), record.Change[secret.Secret]{
+		Next: func(now *secret.Secret) (secret.Secret, error) {
+			if now != nil {
+				return made, errs.New(errs.Conflict, "Secret '%s' exists already", secret.Kind.Name(id))
+			}
+			return made, nil
+		},
+	}))
+	return out.After, err
+}
+
+// within makes a change that stores a secret one that fails with errs.Unprocessable,
+// told of loc, without the secret's environment, also if that is deleted meanwhile.
+func (s *service) within(ctx context.Context, environment *string, loc []any, c record.Change[secret.Secret]) record.Change[secret.Secret] {
+	if environment == nil {
+		return c
+	}
+	var e registry.Environment
+	next := c.Next
+	c.Next = func(now *secret.Secret) (out secret.Secret, err error) {
+		if e, err = s.registry.NamedEnvironment(ctx, *environment, loc); err != nil {
+			return out, err
+		}
+		return next(now)
+	}
+	c.Also = func(record.Outcome[secret.Secret]) []table.Write { return []table.Write{e.Check()} }
+	return c
 }
 
 // list returns secrets without their values.
 func (s *service) list(ctx context.Context, in *listIn) (SecretListResponse, error) {
-	all, err := s.secrets.List(ctx, "", in.Limit, func(found *secret.Secret) bool {
-		found.Sealed = nil // saves memory: a value may have 64 KB
-		return in.Environment == nil || found.Of() == *in.Environment
+	deleted, err := s.registry.DeletedEnvironments(ctx)
+	if err != nil {
+		return SecretListResponse{}, err
+	}
+	all, err := secret.List(ctx, s.secrets.Store, in.Limit, func(found *secret.Secret) bool {
+		return !deleted[found.Of()] && (in.Environment == nil || found.Of() == *in.Environment)
 	})
 	return SecretListResponse{Items: all}, err
 }
@@ -97,6 +129,16 @@ func (s *service) copy(ctx context.Context, in *copyIn) (secret.Secret, error) {
 	if from == to {
 		return target, errs.Field(errs.Body("target_environment"), target.Of(), "is the source_environment")
 	}
+	if body.SourceEnvironment != nil {
+		if _, err := s.registry.NamedEnvironment(ctx, *body.SourceEnvironment, errs.Body("source_environment")); err != nil {
+			return target, err
+		}
+	}
+	if body.TargetEnvironment != nil {
+		if _, err := s.registry.NamedEnvironment(ctx, *body.TargetEnvironment, errs.Body("target_environment")); err != nil {
+			return target, err
+		}
+	}
 	source, err := s.secrets.Get(ctx, from)
 	if err != nil {
 		return target, err
@@ -109,7 +151,7 @@ func (s *service) copy(ctx context.Context, in *copyIn) (secret.Secret, error) {
 		return target, err
 	}
 	target.Description, target.Tags = source.Description, source.Tags
-	out, err := s.secrets.Write(ctx, to, record.Change[secret.Secret]{
+	out, err := s.secrets.Write(ctx, to, s.within(ctx, body.TargetEnvironment, errs.Body("target_environment"), record.Change[secret.Secret]{
 		Action: "copy", Metadata: map[string]any{"source_environment": body.SourceEnvironment, "source_version": source.Version},
 		Next: func(now *secret.Secret) (secret.Secret, error) {
 			next := target
@@ -122,7 +164,7 @@ func (s *service) copy(ctx context.Context, in *copyIn) (secret.Secret, error) {
 			}
 			return next, nil
 		},
-	})
+	}))
 	return out.After, err
 }
 
@@ -162,12 +204,18 @@ func (s *service) edit(ctx context.Context, at *Path, action string, do func(*se
 
 // locate returns the id of the secret identified by a path: that of the
 // environment; otherwise the workspace's own, otherwise the only one with the
-// name. Errors: errs.NotFound, errs.Unprocessable if there are several.
+// name. Errors: errs.NotFound, errs.Unprocessable if there are several, or no such
+// environment.
 func (s *service) locate(ctx context.Context, at *Path) (string, error) {
 	if at.Environment != nil {
-		return secret.ID(at.Name, *at.Environment), nil
+		_, err := s.registry.NamedEnvironment(ctx, *at.Environment, []any{"query", "environment"})
+		return secret.ID(at.Name, *at.Environment), err
 	}
-	all, err := s.secrets.List(ctx, secret.Prefix(at.Name), 0, nil)
+	deleted, err := s.registry.DeletedEnvironments(ctx)
+	if err != nil {
+		return "", err
+	}
+	all, err := s.secrets.List(ctx, secret.Prefix(at.Name), 0, func(found *secret.Secret) bool { return !deleted[found.Of()] })
 	switch {
 	case err != nil:
 		return "", err

@@ -14,6 +14,7 @@ import (
 	"millrace/localstack/cli/account"
 	"millrace/localstack/cli/audit"
 	"millrace/localstack/cli/command"
+	"millrace/localstack/cli/environments"
 	"millrace/localstack/cli/flows"
 	"millrace/localstack/cli/general"
 	"millrace/localstack/cli/keys"
@@ -65,8 +66,8 @@ func Command(version string) *cobra.Command {
 	s := &session.Session{}
 	command.Group(c, versionCommand(version))
 	for _, group := range [][]*cobra.Command{
-		runs.Commands(s), flows.Commands(s), secrets.Commands(s), keys.Commands(s), workspace.Commands(s), audit.Commands(s), account.Commands(s),
-		general.Commands(s, version),
+		runs.Commands(s), flows.Commands(s), secrets.Commands(s), environments.Commands(s), keys.Commands(s),
+		workspace.Commands(s), audit.Commands(s), account.Commands(s), general.Commands(s, version),
 	} {
 		c.AddCommand(s.Commands(group...)...)
 	}

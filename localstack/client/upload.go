@@ -45,6 +45,8 @@ type Deployed struct {
 	DeploymentVersion int    `json:"deployment_version"`
 	CodeHash          string `json:"code_hash"`
 	Environment       string `json:"environment"`
+	// EnvironmentCreated: the environment was made for the deployment.
+	EnvironmentCreated bool `json:"environment_created,omitempty"`
 }
 
 // Upload uploads a flow's code in parts, registers its version and deploys it.

@@ -133,6 +133,9 @@ func (o *deploying) one(c *cobra.Command, out *output.Printer, api *client.Clien
 	}
 	out.Printf("%s %s (%d files, %s); deployment %s: %d -> %d\n", made.FlowName, made.FlowVersion, files, size(len(upload.Zip)),
 		made.DeploymentName, before.Version, made.DeploymentVersion)
+	if made.EnvironmentCreated {
+		out.Printf("the environment %s is new: it was made for this deployment\n", made.Environment)
+	}
 	return nil
 }
 

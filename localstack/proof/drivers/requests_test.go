@@ -195,9 +195,13 @@ func TestRequests(t *testing.T) {
 		b.count("its end", 0, b.work)
 		b.count("page of 5 runs", 0, func() { b.get("/runs?limit=5") })
 		nightly := &launch.Occurrence{Kind: launch.Schedule, ID: "nightly", Instant: b.Clock.Now()}
-		accept := func() { b.accept(nil, launch.Request{Flow: "chain", Version: "1", Occurrence: nightly}) }
+		accept := func() { b.accept(launch.Request{Flow: "chain", Version: "1", Occurrence: nightly}) }
 		b.count("accept a schedule's run", 0, accept)
 		b.count("the same once more", 0, accept)
+		b.Environments(b.t, b.A, "prod")
+		b.count("accept a run in prod", 0, func() {
+			b.accept(launch.Request{Flow: "chain", Version: "1", Environment: "prod", Trigger: launch.Manual})
+		})
 
 		b.timed(deps)
 
@@ -239,9 +243,9 @@ func (b *bench) timed(deps fn.Deps) {
 }
 
 // accept creates a run without a user's request.
-func (b *bench) accept(vars func(context.Context, string, string) (map[string]string, error), req launch.Request) runstate.Run {
+func (b *bench) accept(req launch.Request) runstate.Run {
 	d := b.Deps
-	l := &launch.Launcher{Table: d.Table, Queues: d.Queues, Blob: d.Blob, Clock: d.Clock, Log: d.Log, Hub: d.Hub, Quota: d.Quota, Vars: vars}
+	l := &launch.Launcher{Table: d.Table, Queues: d.Queues, Blob: d.Blob, Clock: d.Clock, Log: d.Log, Hub: d.Hub, Quota: d.Quota}
 	run, err := l.Accept(b.t.Context(), b.A.OrgID, req)
 	require.NoError(b.t, err)
 	return run
@@ -258,12 +262,13 @@ func TestVariablesAreFrozenAtAcceptance(t *testing.T) {
 		shows := task("shows")
 		shows["config"] = map[string]any{"expression": "vars.REGION + ' of ' + run.environment"}
 		b.register("f", shows)
-		region := "eu"
-		run := b.accept(func(_ context.Context, org, environment string) (map[string]string, error) {
-			assert.Equal(t, []string{b.A.OrgID, "default"}, []string{org, environment})
-			return map[string]string{"REGION": region}, nil
-		}, launch.Request{Flow: "f", Version: "1", Trigger: launch.Manual})
-		region = "us"
+		set := func(region string) {
+			body := map[string]any{"variables": map[string]string{"REGION": region}}
+			b.Do(t, b.A.Key, http.MethodPut, "/environments/default/variables", body).Require(t, http.StatusOK)
+		}
+		set("eu")
+		run := b.accept(launch.Request{Flow: "f", Version: "1", Trigger: launch.Manual})
+		set("us")
 		b.work()
 		got := b.Do(t, b.A.Key, http.MethodGet, "/runs/"+run.ID, nil).Require(t, http.StatusOK)
 		assert.Contains(t, string(got.Body), `"output":"eu of default"`)

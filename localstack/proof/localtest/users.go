@@ -14,6 +14,7 @@ import (
 	"millrace/shared/account/tenant"
 	"millrace/shared/kit/record"
 	"millrace/shared/platform/errs"
+	"millrace/shared/run/registry"
 )
 
 // SignIn returns a sign-in token for a user, who may be unknown.
@@ -73,6 +74,15 @@ func (env *Env) key(t testing.TB, w Workspace, expires time.Time, scopes []strin
 // keys returns the API keys without a limit on their number.
 func (env *Env) keys() identity.Keys {
 	return identity.NewKeys(record.Store{Table: env.Deps.Table, Clock: env.Clock})
+}
+
+// Environments creates environments in a workspace.
+func (env *Env) Environments(t testing.TB, w Workspace, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		_, err := env.Deps.Registry().CreateEnvironment(env.as(w), registry.Environment{Name: name})
+		require.NoError(t, err)
+	}
 }
 
 // as returns a context of the workspace's owner.

@@ -28,6 +28,7 @@ var pages = []page{
 	{"limits", "Limits and errors", []string{folder + "/limits.md"}},
 	{"access", "Access", []string{folder + "/access.md"}},
 	{"workspaces", "Workspaces and audit log", []string{folder + "/workspaces.md"}},
+	{"environments", "Environments", []string{folder + "/environments.md"}},
 	{"local-and-server", "Local runs", []string{folder + "/local-and-server.md"}},
 }
 

@@ -31,6 +31,7 @@ const (
 	APIKeys        Name = "api-keys"
 	Secrets        Name = "secrets"
 	Schedules      Name = "schedules"
+	Environments   Name = "environments"
 	Workspaces     Name = "workspaces"
 	Members        Name = "members"
 )
@@ -95,6 +96,7 @@ var Limits = []Limit{
 	{Name: Secrets, Scope: Workspace, Default: 5000, What: "secrets", Advice: "Delete some", Again: soon},
 	{Name: Schedules, Scope: Workspace, Default: 10_000, What: "schedules", Advice: "Change one that is disabled", Again: soon},
 	{Name: Members, Scope: Workspace, Default: 1000, What: "members", Advice: "Have new people join another workspace", Again: soon},
+	{Name: Environments, Scope: Workspace, Default: 100, What: "environments", Advice: "Delete some", Again: soon},
 	{Name: Workspaces, Scope: User, Default: 100, What: "workspaces made by them", Advice: "Use one that exists", Again: soon},
 }
 

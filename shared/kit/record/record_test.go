@@ -304,6 +304,10 @@ func TestSetBehavesLikeMap(t *testing.T) {
 					assert.Equal(rt, k, all[i].SK)
 					assert.Equal(rt, want[k], all[i].Pages)
 				}
+				last := len(keys) - 1
+				only, err := s.List(ctx, prefix, 0, func(b *book) bool { return last >= 0 && b.SK == keys[last] })
+				require.NoError(rt, err)
+				assert.Len(rt, only, min(1, len(keys)), "0 is no bound")
 				few, err := s.List(ctx, prefix, 1, func(b *book) bool { return b.Pages > 1 })
 				require.NoError(rt, err)
 				assert.LessOrEqual(rt, len(few), 1)

@@ -120,8 +120,8 @@ func (s Set[T, P]) all(ctx context.Context, prefix string, page int) iter.Seq2[T
 	}
 }
 
-// List returns up to limit records for which keep returns true, all if keep is
-// nil, in order of their ids. keep may clear large fields that are not needed,
+// List returns up to limit records, 0: any number, for which keep returns true, all
+// if keep is nil, in order of their ids. keep may clear large fields that are not needed,
 // to save memory.
 func (s Set[T, P]) List(ctx context.Context, prefix string, limit int, keep func(*T) bool) ([]T, error) {
 	out, page := []T{}, 0
@@ -135,7 +135,7 @@ func (s Set[T, P]) List(ctx context.Context, prefix string, limit int, keep func
 		if keep == nil || keep(&r) {
 			out = append(out, r)
 		}
-		if len(out) == limit {
+		if limit > 0 && len(out) == limit {
 			break
 		}
 	}

@@ -68,10 +68,6 @@ type Launcher struct {
 	// Metrics counts the runs; nil: no metrics.
 	Metrics *telemetry.Metrics
 	Census  *Census // shared by all launchers of a process; nil: each has its own
-	// Vars reads the variables of an environment, once for each accepted run,
-	// which sees them as they are then. If it is nil there are none. Its errors
-	// are returned by Accept.
-	Vars func(ctx context.Context, org, environment string) (map[string]string, error)
 }
 
 // Request is a run to accept. Deployment takes precedence over Flow and
@@ -96,6 +92,8 @@ type Request struct {
 type plan struct {
 	run   runstate.Run
 	input runstate.Input
+	env   registry.RunEnvironment
+	envAt int // of the environment's write in the transaction
 	audit audit.Change
 	key   string // the idempotency key
 	idem  *idempotency
@@ -108,9 +106,9 @@ type plan struct {
 // whatever has become of what the request names. The run of an occurrence is
 // returned as it is now. Errors: errs.Invalid if the request names nothing to
 // run; errs.NotFound for an unknown deployment or flow version;
-// errs.Unprocessable for invalid parameters, or an idempotency key used for
-// another request; errs.Conflict for an inactive deployment; errs.TooMany for a
-// workspace that has reached a limit.
+// errs.Unprocessable for invalid parameters, an unknown environment, or an
+// idempotency key used for another request; errs.Conflict for an inactive
+// deployment; errs.TooMany for a workspace that has reached a limit.
 func (l *Launcher) Accept(ctx context.Context, org string, req Request) (runstate.Run, error) {
 	if faults := registry.CheckParameters(errs.Body("parameters"), req.Parameters); len(faults) > 0 {
 		return runstate.Run{}, errs.Validation(faults...)
@@ -209,15 +207,15 @@ func (l *Launcher) resolve(ctx context.Context, org string, req Request) (*plan,
 	if req.Flow == "" || req.Version == "" {
 		return nil, errs.New(errs.Invalid, "Either deployment, or both flow_name and flow_version, must be given")
 	}
-	v, err := registry.GetVersion(ctx, l.Table, org, req.Flow, req.Version)
+	if req.Environment == "" {
+		req.Environment = registry.DefaultEnvironment
+	}
+	v, vars, err := registry.GetVersionIn(ctx, l.Table, org, req.Flow, req.Version, req.Environment)
 	if err != nil {
 		return nil, err
 	}
 	if req.Mode == "" {
 		req.Mode = v.ExecutionMode
-	}
-	if req.Environment == "" {
-		req.Environment = registry.DefaultEnvironment
 	}
 	flow, err := registry.LoadFlow(ctx, l.Table, l.Blob, org, v.SpecHash)
 	if err != nil {
@@ -232,6 +230,10 @@ func (l *Launcher) resolve(ctx context.Context, org string, req Request) (*plan,
 	if err != nil {
 		return nil, err
 	}
+	env, err := l.registry().RunEnvironment(ctx, org, req.Environment, vars)
+	if err != nil {
+		return nil, err
+	}
 	run := l.record(ctx, org, v, req.Environment, req.Mode, req.Trigger)
 	run.Deployment, run.Timeout, run.ModeGiven = req.Deployment, flow.TimeoutSecs, modeGiven
 	if req.LogicalDate == "" {
@@ -239,9 +241,15 @@ func (l *Launcher) resolve(ctx context.Context, org string, req Request) (*plan,
 	}
 	return &plan{
 		run:   run,
-		input: runstate.Input{Parameters: whole, LogicalDate: req.LogicalDate},
+		input: runstate.Input{Parameters: whole, LogicalDate: req.LogicalDate, Vars: env.Vars},
+		env:   env,
 		audit: audit.Change{Action: "create"},
 	}, nil
+}
+
+// registry returns the store of environments.
+func (l *Launcher) registry() registry.Store {
+	return registry.Store{Table: l.Table, Blob: l.Blob, Clock: l.Clock, Log: l.Log, Quota: l.Quota}
 }
 
 // checked returns the parameters of a run with their defaults. Errors:
@@ -280,12 +288,6 @@ func actor(ctx context.Context) string { return tenant.From(ctx).Actor() }
 
 // write stores the run and sends it to the workers.
 func (l *Launcher) write(ctx context.Context, p *plan) (runstate.Run, error) {
-	if l.Vars != nil {
-		var err error
-		if p.input.Vars, err = l.Vars(ctx, p.run.Org, p.run.Environment); err != nil {
-			return runstate.Run{}, err
-		}
-	}
 	if err := l.admit(ctx, &p.run); err != nil { //guard:limit/runs false
 		return runstate.Run{}, err
 	}
@@ -301,6 +303,8 @@ func (l *Launcher) write(ctx context.Context, p *plan) (runstate.Run, error) {
 		//guard:accept/audit hoist if err := l.Table.Put(ctx, _); err != nil { return runstate.Run{}, err }
 		audit.EntryFor(ctx, p.run.Org, l.Clock.Now(), p.audit),
 	}
+	p.envAt = len(writes)
+	writes = append(writes, p.env.Accept(p.run.ID, 0)...)
 	if p.idem != nil {
 		writes = append(writes,
 			//guard:accept/key-in-transaction hoist if err := l.Table.Put(ctx, _); err != nil { return runstate.Run{}, err }
@@ -316,6 +320,9 @@ func (l *Launcher) write(ctx context.Context, p *plan) (runstate.Run, error) {
 	made, err := l.commit(ctx, p, writes)
 	if made != nil {
 		return *made, nil
+	}
+	if p.gone(err) {
+		return runstate.Run{}, p.env.Gone()
 	}
 	if p.idem != nil && taken(err, len(writes)) { //guard:accept/raced false
 		return l.raced(ctx, p)

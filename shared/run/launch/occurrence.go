@@ -97,12 +97,12 @@ func (l *Launcher) made(ctx context.Context, org string, o *occurrence) (*runsta
 // occurrence it waits for concurrent transactions, and returns the run that one
 // of them created for the same occurrence, or nil.
 func (l *Launcher) commit(ctx context.Context, p *plan, writes []table.Write) (*runstate.Run, error) {
-	err := l.Table.Transact(ctx, writes...)
+	err := l.transact(ctx, p, writes)
 	if p.occurrence == nil {
 		return nil, err
 	}
 	for try := range occurrenceTries {
-		if err == nil || !taken(err, len(writes)) && !errors.Is(err, table.ErrConflict) {
+		if err == nil || p.gone(err) || !taken(err, len(writes)) && !errors.Is(err, table.ErrConflict) {
 			return nil, err
 		}
 		if run, err := l.made(ctx, p.run.Org, p.occurrence); err != nil || run != nil {
@@ -115,7 +115,7 @@ func (l *Launcher) commit(ctx context.Context, p *plan, writes []table.Write) (*
 			pause.Stop()
 			return nil, context.Cause(ctx)
 		}
-		err = l.Table.Transact(ctx, writes...)
+		err = l.transact(ctx, p, writes)
 	}
 	if errors.Is(err, table.ErrConflict) {
 		return nil, errs.Wrap(errs.Conflict, err, "The run of this occurrence is being accepted")

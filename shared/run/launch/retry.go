@@ -24,7 +24,8 @@ type Retried struct {
 // environment and tier. If partial is set the new run reuses what succeeded; if
 // nothing did, or what it needs is gone, all tasks run again. Errors:
 // errs.NotFound; errs.Conflict if the run has not ended, or if its flow version
-// was registered again with other content.
+// was registered again with other content; errs.Unprocessable if its
+// environment was deleted.
 func (l *Launcher) Retry(ctx context.Context, org, id string, partial bool) (Retried, error) {
 	source, err := l.ended(ctx, org, id)
 	if err != nil {
@@ -66,7 +67,7 @@ func (l *Launcher) ended(ctx context.Context, org, id string) (runstate.Run, err
 // retry retries a run with its own flow version.
 func (l *Launcher) retry(ctx context.Context, source *runstate.Run, partial bool) (Retried, error) {
 	org, id := source.Org, source.ID
-	v, err := registry.GetVersion(ctx, l.Table, org, source.Flow, source.Version)
+	v, vars, err := registry.GetVersionIn(ctx, l.Table, org, source.Flow, source.Version, source.Environment)
 	if err != nil {
 		return Retried{}, err
 	}
@@ -81,7 +82,10 @@ func (l *Launcher) retry(ctx context.Context, source *runstate.Run, partial bool
 	if err != nil {
 		return Retried{}, err
 	}
-	p := l.retryPlan(ctx, source, v, flow, input)
+	p, err := l.retryPlan(ctx, source, v, vars, flow, input)
+	if err != nil {
+		return Retried{}, err
+	}
 	p.audit.Metadata["from_failed"] = partial
 	var names []string
 	if partial {
@@ -102,13 +106,14 @@ func (l *Launcher) retry(ctx context.Context, source *runstate.Run, partial bool
 // another one.
 func (l *Launcher) retryOn(ctx context.Context, source *runstate.Run, name string) (Retried, error) {
 	org := source.Org
-	var v registry.Version
-	var err error
 	if name == LatestVersion {
-		v, err = registry.Latest(ctx, l.Table, org, source.Flow)
-	} else {
-		v, err = registry.GetVersion(ctx, l.Table, org, source.Flow, name)
+		head, err := registry.GetFlow(ctx, l.Table, org, source.Flow)
+		if err != nil {
+			return Retried{}, err
+		}
+		name = head.LatestVersion
 	}
+	v, vars, err := registry.GetVersionIn(ctx, l.Table, org, source.Flow, name, source.Environment)
 	if err != nil {
 		return Retried{}, err
 	}
@@ -127,7 +132,10 @@ func (l *Launcher) retryOn(ctx context.Context, source *runstate.Run, name strin
 	if err != nil {
 		return Retried{}, err
 	}
-	p := l.retryPlan(ctx, source, v, after.flow, input)
+	p, err := l.retryPlan(ctx, source, v, vars, after.flow, input)
+	if err != nil {
+		return Retried{}, err
+	}
 	p.input.Parameters = params
 	p.audit.Metadata["from_failed"], p.audit.Metadata["flow_version"] = true, v.FlowVersion
 	names, err := l.reuse(ctx, source, before, after, p)
@@ -142,14 +150,21 @@ func (l *Launcher) retryOn(ctx context.Context, source *runstate.Run, name strin
 const LatestVersion = "latest"
 
 // retryPlan returns the plan of a retry that reuses nothing.
-func (l *Launcher) retryPlan(ctx context.Context, source *runstate.Run, v registry.Version, flow *flowspec.Flow, input *runstate.Input) *plan {
+func (l *Launcher) retryPlan(
+	ctx context.Context, source *runstate.Run, v registry.Version, vars *registry.VariableSet, flow *flowspec.Flow, input *runstate.Input,
+) (*plan, error) {
+	env, err := l.registry().RunEnvironment(ctx, source.Org, source.Environment, vars)
+	if err != nil {
+		return nil, err
+	}
 	p := &plan{
 		run:   l.record(ctx, source.Org, v, source.Environment, source.Mode, Retry),
-		input: runstate.Input{Parameters: input.Parameters, LogicalDate: input.LogicalDate},
+		input: runstate.Input{Parameters: input.Parameters, LogicalDate: input.LogicalDate, Vars: env.Vars},
+		env:   env,
 		audit: audit.Change{Action: "retry", Metadata: map[string]any{"parent_run_id": source.ID}},
 	}
 	p.run.Deployment, p.run.Timeout, p.run.Parent, p.run.ModeGiven = source.Deployment, flow.TimeoutSecs, source.ID, source.ModeGiven
-	return p
+	return p, nil
 }
 
 // version is a version of a flow with its plan.

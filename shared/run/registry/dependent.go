@@ -3,15 +3,19 @@ package registry
 import (
 	"context"
 	"fmt"
+	"strings"
+	"time"
 
+	"millrace/shared/kit/record"
 	"millrace/shared/platform/clock"
 	"millrace/shared/platform/errs"
 	"millrace/shared/platform/table"
 )
 
-// Dependent is something that prevents the deletion of a flow: an enabled
-// deployment, schedule or sensor. Its owner writes it with [Depend] and removes
-// it with [Release], in the transaction that enables or disables it.
+// Dependent is something that prevents the deletion of a flow or an environment: a
+// deployment, schedule or sensor. Its owner writes it with [Depend] or
+// [DependOnEnvironment] and removes it with [Release] or [ReleaseEnvironment], in
+// the transaction that enables or disables it.
 type Dependent struct {
 	table.Key
 	Kind  string       `table:"kind"` // such as deployment, schedule, sensor
@@ -21,8 +25,9 @@ type Dependent struct {
 
 const dependentPrefix = "dep#"
 
-func dependentKey(org, flow, kind, id string) table.Key {
-	return table.Key{PK: flowPK(org, flow), SK: dependentPrefix + kind + "#" + id}
+// dependentKey is a dependent's key in the partition of what it depends on.
+func dependentKey(pk, kind, id string) table.Key {
+	return table.Key{PK: pk, SK: dependentPrefix + kind + "#" + id}
 }
 
 // Depend returns the two writes that make kind/id a dependent of the flow. The
@@ -31,7 +36,7 @@ func dependentKey(org, flow, kind, id string) table.Key {
 // transaction can contain one such update per flow.
 func Depend(head Head, kind, id string, now clock.Millis) []table.Write {
 	return []table.Write{
-		putDependent(head.OrgID, head.FlowName, kind, id, now),
+		putDependent(flowPK(head.OrgID, head.FlowName), kind, id, now),
 		table.Update{
 			Key: headKey(head.OrgID, head.FlowName),
 			Do:  []table.Action{table.Add("rev", 1)},
@@ -40,14 +45,35 @@ func Depend(head Head, kind, id string, now clock.Millis) []table.Write {
 	}
 }
 
-func putDependent(org, flow, kind, id string, now clock.Millis) table.Write {
-	return table.Put{Item: Dependent{Key: dependentKey(org, flow, kind, id), Kind: kind, ID: id, Since: now}}
+// DependOnEnvironment is [Depend] of an environment; default cannot be deleted, so
+// that it has no dependents.
+func DependOnEnvironment(e *Environment, kind, id string, now time.Time) []table.Write {
+	if e.Name == DefaultEnvironment {
+		return nil
+	}
+	org := strings.TrimSuffix(e.PK, "#"+environmentKind.Folder)
+	return []table.Write{
+		putDependent(environmentPK(org, e.Name), kind, id, clock.ToMillis(now)),
+		table.Update{Key: e.Key, Do: []table.Action{record.Touch(now)}, If: table.Eq("incarnation", e.Incarnation)},
+	}
+}
+
+func putDependent(pk, kind, id string, now clock.Millis) table.Write {
+	return table.Put{Item: Dependent{Key: dependentKey(pk, kind, id), Kind: kind, ID: id, Since: now}}
 }
 
 // Release returns the write that removes a dependent. It does not fail if there
 // is none.
 func Release(org, flow, kind, id string) table.Write {
-	return table.Delete{Key: dependentKey(org, flow, kind, id)}
+	return table.Delete{Key: dependentKey(flowPK(org, flow), kind, id)}
+}
+
+// ReleaseEnvironment is [Release] of an environment, nothing for default.
+func ReleaseEnvironment(org, environment, kind, id string) []table.Write {
+	if environment == DefaultEnvironment {
+		return nil
+	}
+	return []table.Write{table.Delete{Key: dependentKey(environmentPK(org, environment), kind, id)}}
 }
 
 // maxNamed is the number of dependents named in an error.
@@ -55,17 +81,21 @@ const maxNamed = 20
 
 // Dependents returns the dependents of a flow, by kind and id, at most limit.
 func Dependents(ctx context.Context, t table.Table, org, flow string, limit int) ([]Dependent, error) {
-	q := table.Query{PK: flowPK(org, flow), Range: table.Prefix(dependentPrefix), Limit: limit, Consistent: true}
+	return dependents(ctx, t, flowPK(org, flow), limit)
+}
+
+func dependents(ctx context.Context, t table.Table, pk string, limit int) ([]Dependent, error) {
+	q := table.Query{PK: pk, Range: table.Prefix(dependentPrefix), Limit: limit, Consistent: true}
 	page, err := t.Query(ctx, q)
 	if err != nil {
-		return nil, fmt.Errorf("list dependents of flow %s: %w", flow, err)
+		return nil, fmt.Errorf("list dependents of %s: %w", pk, err)
 	}
 	return table.Decode[Dependent](page.Items)
 }
 
 // inUse returns the 409 error that names the dependents, of which there is at
-// least one.
-func inUse(flow string, deps []Dependent) error {
+// least one, and says what to do about them first.
+func inUse(what, name string, deps []Dependent, first string) error {
 	named := ""
 	for i, d := range deps {
 		if i == maxNamed {
@@ -77,5 +107,5 @@ func inUse(flow string, deps []Dependent) error {
 		}
 		named += d.Kind + " '" + d.ID + "'"
 	}
-	return errs.New(errs.Conflict, "Flow '%s' is in use by %s; disable or delete them first", flow, named)
+	return errs.New(errs.Conflict, "%s '%s' is in use by %s; %s first", what, name, named, first)
 }

@@ -3,6 +3,7 @@ package registry
 import (
 	"encoding/json"
 
+	"millrace/shared/account/audit"
 	"millrace/shared/kit/record"
 	"millrace/shared/platform/budget"
 	"millrace/shared/platform/clock"
@@ -60,6 +61,9 @@ func (p *plan) deploy(d *Deploy) error {
 		return err
 	}
 	p.add(writes...)
+	if err := p.moveEnvironment(out); err != nil {
+		return err
+	}
 	p.entry, p.out.Deployment, p.out.Deployed = entry, &out.After, out.Changed
 	if out.Existed {
 		p.out.Before = &out.Before
@@ -123,9 +127,44 @@ func (p *plan) hold(o record.Outcome[Deployment], head *Head) (writes []table.Wr
 	switch now := clock.ToMillis(p.now); {
 	case !holds || stays:
 	case p.head != nil: // this transaction increments the head's rev already
-		writes = append(writes, putDependent(p.org, next.FlowName, deploymentKind.Type, next.Name, now))
+		writes = append(writes, putDependent(flowPK(p.org, next.FlowName), deploymentKind.Type, next.Name, now))
 	default:
 		writes = append(writes, Depend(*head, deploymentKind.Type, next.Name, now)...)
 	}
 	return writes
+}
+
+// moveEnvironment moves the deployment's hold on its environment. One that is not there is
+// made.
+func (p *plan) moveEnvironment(o record.Outcome[Deployment]) error {
+	old, next := o.Before.Environment, o.After.Environment
+	if !o.Changed || o.Existed && old == next {
+		return nil
+	}
+	if o.Existed {
+		p.add(ReleaseEnvironment(p.org, old, deploymentKind.Type, o.After.Name)...)
+	}
+	if next == DefaultEnvironment {
+		return nil
+	}
+	e, found, err := p.FindEnvironment(p.ctx, next)
+	if err != nil {
+		return err
+	}
+	if found {
+		p.add(DependOnEnvironment(&e, deploymentKind.Type, o.After.Name, p.now)...)
+		return nil
+	}
+	made, writes, entry, err := p.environments().Prepare(p.ctx, next, p.creation(p.ctx, Environment{Name: next},
+		func(now Environment) (Environment, error) { return now, table.ErrConflict })) // made meanwhile
+	if err != nil {
+		return err
+	}
+	p.out.NewEnvironment = made.Changed
+	p.add(writes...)
+	p.add(
+		audit.Entry(p.ctx, p.now, entry),
+		putDependent(environmentPK(p.org, next), deploymentKind.Type, o.After.Name, clock.ToMillis(p.now)),
+	)
+	return nil
 }

@@ -121,6 +121,12 @@ func (s Store) Deployments(ctx context.Context, environment string, limit int) (
 	return s.deployments().List(ctx, "", limit, nil)
 }
 
+// DeploymentsIn returns all deployments of an environment in order of their names,
+// consistently.
+func (s Store) DeploymentsIn(ctx context.Context, environment string) ([]Deployment, error) {
+	return s.deployments().List(ctx, "", 0, func(d *Deployment) bool { return d.Environment == environment })
+}
+
 // deploymentsOf lists deployments by environment. The index may be stale, so
 // the items decide.
 func deploymentsOf(ctx context.Context, t table.Table, org, environment string, limit int) ([]Deployment, error) {

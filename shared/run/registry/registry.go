@@ -1,6 +1,7 @@
 // Package registry stores what a workspace has registered: flows with their
-// versions, and deployments with their history. Runs read it; the flow,
-// artifact and deployment functions write it through a [Store].
+// versions, deployments with their history, and environments with their
+// variables. Runs read it; the functions of these things write it through a
+// [Store].
 //
 // Layout. All keys begin with the workspace. Names never contain '#'.
 //
@@ -11,6 +12,12 @@
 //	<org>#spec#<hash>    spec          a flow_spec by its content; over 32 KB in the object store
 //	<org>#deployments    <deployment>  Deployment
 //	<org>#deployment#<deployment> <%010d>  the deployment as it was at that deployment_version
+//	<org>#environments  <environment>  Environment
+//	<org>#environment-order  order     the order in which they are shown
+//	<org>#environments-deleted  <environment>  a deleted one whose secrets are not all deleted yet
+//	<org>#env#<environment>  variables        VariableSet: its variables
+//	<org>#env#<environment>  dep#<kind>#<id>  Dependent: what keeps it from being deleted
+//	<org>#env#<environment>  last#<shard>     the run accepted last, so that none is overlooked
 //
 // A flow or deployment that is created again after its deletion gets a new
 // incarnation. Readers ignore items of older incarnations, so that a deletion

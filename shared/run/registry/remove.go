@@ -27,7 +27,7 @@ func (s Store) DeleteFlow(ctx context.Context, flow string, also ...table.Write)
 			return err
 		}
 		if len(deps) > 0 {
-			return inUse(flow, deps)
+			return inUse("Flow", flow, deps, "disable or delete them")
 		}
 		// rev was read before the dependents: a new one has incremented it.
 		writes := append([]table.Write{
@@ -56,7 +56,8 @@ func (s Store) DeleteDeployment(ctx context.Context, name string) error {
 			}
 			return Deployment{}, record.ErrDelete
 		},
-		Also: func(o record.Outcome[Deployment]) (release []table.Write) {
+		Also: func(o record.Outcome[Deployment]) []table.Write {
+			release := ReleaseEnvironment(org, o.Before.Environment, deploymentKind.Type, name)
 			if o.Before.Status == Active {
 				release = append(release, Release(org, o.Before.FlowName, deploymentKind.Type, name))
 			}
@@ -98,3 +99,5 @@ func (s Store) purge(ctx context.Context, pk, prefix, incarnation string) {
 }
 
 func tenantOf(ctx context.Context) string { return tenant.From(ctx).OrgID }
+
+func actorOf(ctx context.Context) string { return tenant.From(ctx).Actor() }

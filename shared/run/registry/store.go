@@ -55,6 +55,8 @@ type Outcome struct {
 	Deployment *Deployment // after the change; nil without Deploy
 	Before     *Deployment // before the change; nil if it is new
 	Deployed   bool        // Deployment was changed or is new
+	// NewEnvironment is set if the deployment's environment was created for it.
+	NewEnvironment bool
 }
 
 // ErrStale means that a condition of Change.Also failed.

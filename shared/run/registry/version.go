@@ -87,19 +87,45 @@ func GetVersion(ctx context.Context, t table.Table, org, flow, version string) (
 	return *v, nil
 }
 
+// GetVersionIn is [GetVersion] with the variables of an environment, in the same
+// request; nil: none are stored.
+func GetVersionIn(ctx context.Context, t table.Table, org, flow, version, environment string) (Version, *VariableSet, error) {
+	key := variablesKey(org, environment)
+	head, v, more, err := readVersionAnd(ctx, t, org, flow, version, key)
+	switch {
+	case err != nil:
+		return Version{}, nil, err
+	case head == nil:
+		return Version{}, nil, noFlow(flow)
+	case v == nil:
+		return Version{}, nil, noVersion(flow, version)
+	case len(more) == 0:
+		return *v, nil, nil
+	}
+	set := new(VariableSet)
+	return *v, set, table.Unmarshal(more[0], set)
+}
+
 // readVersion reads a flow's head and one version together. Each is nil if it
 // does not exist; a version is also nil if it belongs to an older incarnation.
 func readVersion(ctx context.Context, t table.Table, org, flow, version string) (*Head, *Version, error) {
+	head, v, _, err := readVersionAnd(ctx, t, org, flow, version)
+	return head, v, err
+}
+
+// readVersionAnd is readVersion and what there is of further items.
+func readVersionAnd(ctx context.Context, t table.Table, org, flow, version string, further ...table.Key) (*Head, *Version, []table.Item, error) {
 	if !ValidName(flow) || !ValidName(version) {
-		return nil, nil, nil
+		return nil, nil, nil, nil
 	}
 	hk, vk := headKey(org, flow), versionKey(org, flow, version)
-	items, err := t.BatchGet(ctx, []table.Key{hk, vk}, table.Consistent)
+	items, err := t.BatchGet(ctx, append([]table.Key{hk, vk}, further...), table.Consistent)
 	if err != nil {
-		return nil, nil, fmt.Errorf("read version %s of flow %s: %w", version, flow, err)
+		return nil, nil, nil, fmt.Errorf("read version %s of flow %s: %w", version, flow, err)
 	}
 	var head *Head
 	var v *Version
+	var more []table.Item
 	for _, item := range items {
 		switch item.Key() {
 		case hk:
@@ -108,15 +134,17 @@ func readVersion(ctx context.Context, t table.Table, org, flow, version string) 
 		case vk:
 			v = new(Version)
 			err = table.Unmarshal(item, v)
+		default:
+			more = append(more, item)
 		}
 		if err != nil {
-			return nil, nil, fmt.Errorf("read version %s of flow %s: %w", version, flow, err)
+			return nil, nil, nil, fmt.Errorf("read version %s of flow %s: %w", version, flow, err)
 		}
 	}
 	if v != nil && (head == nil || v.Incarnation != head.Incarnation) {
 		v = nil
 	}
-	return head, v, nil
+	return head, v, more, nil
 }
 
 // Latest returns the version registered last. Errors: errs.NotFound.

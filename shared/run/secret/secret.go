@@ -62,6 +62,15 @@ func (s *Secret) Of() string {
 	return *s.Environment
 }
 
+// List returns up to limit secrets of the workspace for which keep returns true, 0:
+// all, without their sealed values, in order of name and environment.
+func List(ctx context.Context, store record.Store, limit int, keep func(*Secret) bool) ([]Secret, error) {
+	return record.New[Secret](Kind, store).List(ctx, "", limit, func(s *Secret) bool {
+		s.Sealed = nil // saves memory: a value may have 64 KB
+		return keep(s)
+	})
+}
+
 // Seal seals a value and sets it as the secret's.
 func (s *Secret) Seal(ctx context.Context, v vault.Vault, org, value string) (err error) {
 	s.Sealed, err = v.Seal(ctx, org, purpose(s.Name, s.Of()), []byte(value)) //guard:secret/bound-to-workspace arg 2 "org"

@@ -1,0 +1,158 @@
+// Package environments has the commands about environments and their variables.
+package environments
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"millrace/localstack/cli/command"
+	"millrace/localstack/cli/session"
+)
+
+// most is how many environments are listed.
+const most = "1000"
+
+// Commands are all of them.
+func Commands(s *session.Session) []*cobra.Command {
+	return []*cobra.Command{command.Group(&cobra.Command{
+		Use:   "env",
+		Short: "List, create, delete, compare and promote environments, and set their variables",
+	}, listCommand(s), getCommand(s), createCommand(s), deleteCommand(s), varsCommand(s), diffCommand(s), promoteCommand(s))}
+}
+
+// environment is an environment as people read it.
+type environment struct {
+	Name        string    `json:"name"`
+	Description string    `json:"description"`
+	Protected   bool      `json:"protected"`
+	Variables   int       `json:"variable_count"`
+	Created     time.Time `json:"created_at"`
+	CreatedBy   string    `json:"created_by"`
+}
+
+// path is that of an environment and what is below it.
+func path(name string, below ...string) string {
+	out := "/environments/" + url.PathEscape(name)
+	for _, part := range below {
+		out += "/" + url.PathEscape(part)
+	}
+	return out
+}
+
+func listCommand(s *session.Session) *cobra.Command {
+	return &cobra.Command{
+		Use:   "list",
+		Short: "List environments in their order",
+		Args:  command.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return show(c, s, "/environments?limit="+most, func(answer json.RawMessage) ([]environment, error) {
+				var list struct {
+					Items []environment `json:"items"`
+				}
+				err := json.Unmarshal(answer, &list)
+				return list.Items, err
+			})
+		},
+	}
+}
+
+func getCommand(s *session.Session) *cobra.Command {
+	return &cobra.Command{
+		Use:   "get ENV",
+		Short: "Show an environment",
+		Args:  command.Exactly(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			return show(c, s, path(args[0]), func(answer json.RawMessage) ([]environment, error) {
+				one := make([]environment, 1)
+				return one, json.Unmarshal(answer, &one[0])
+			})
+		},
+	}
+}
+
+// show prints the environments of an answer.
+func show(c *cobra.Command, s *session.Session, at string, read func(json.RawMessage) ([]environment, error)) error {
+	api, err := s.Client()
+	if err != nil {
+		return err
+	}
+	var answer json.RawMessage
+	if err := api.Do(c.Context(), http.MethodGet, at, nil, &answer); err != nil {
+		return err
+	}
+	out := s.Out(c)
+	if out.JSON {
+		return out.Value(answer)
+	}
+	all, err := read(answer)
+	if err != nil {
+		return err
+	}
+	rows := make([][]string, len(all))
+	for i, e := range all {
+		rows[i] = []string{e.Name, yes(e.Protected), strconv.Itoa(e.Variables), out.Time(e.Created), e.CreatedBy, e.Description}
+	}
+	return out.Table([]string{"ENV", "PROTECTED", "VARIABLES", "CREATED", "BY", "DESCRIPTION"}, rows)
+}
+
+func yes(is bool) string {
+	if is {
+		return "yes"
+	}
+	return ""
+}
+
+func createCommand(s *session.Session) *cobra.Command {
+	var description, color string
+	var protected bool
+	c := &cobra.Command{
+		Use:   "create ENV",
+		Short: "Create an environment; a deployment to one that is not there makes it, too",
+		Args:  command.Exactly(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			body := map[string]any{"name": args[0], "description": description, "color": color, "protected": protected}
+			return change(c, s, http.MethodPost, "/environments", body, args[0]+" is created")
+		},
+	}
+	c.Flags().StringVar(&description, "description", "", "what it is for")
+	c.Flags().StringVar(&color, "color", "", "shown beside its name")
+	c.Flags().BoolVar(&protected, "protected", false, "let only owners and admins promote into it")
+	return c
+}
+
+func deleteCommand(s *session.Session) *cobra.Command {
+	return &cobra.Command{
+		Use:   "delete ENV",
+		Short: "Delete an environment with its variables and secrets",
+		Long: `Deletes an environment with its variables and secrets. One that a deployment or an unfinished run is in
+cannot be deleted, nor can default.`,
+		Args: command.Exactly(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			return change(c, s, http.MethodDelete, path(args[0]), nil, args[0]+" is deleted")
+		},
+	}
+}
+
+// change makes a request that changes something, and prints its answer or what it
+// did.
+func change(c *cobra.Command, s *session.Session, method, at string, body any, did string) error {
+	api, err := s.Changing(c)
+	if err != nil {
+		return err
+	}
+	var answer json.RawMessage
+	if err := api.Do(c.Context(), method, at, body, &answer); err != nil {
+		return err
+	}
+	out := s.Out(c)
+	if out.JSON {
+		return out.Value(answer)
+	}
+	out.Printf("%s\n", did)
+	return nil
+}
