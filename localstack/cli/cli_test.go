@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"os/exec"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/spf13/cobra"
@@ -68,6 +70,8 @@ func TestExitCodesOfErrors(t *testing.T) {
 	assert.Equal(t, "daily: why (request r1)", explain(refused(409)))
 	assert.Contains(t, explain(refused(401)), "millrace doctor")
 	assert.Empty(t, explain(command.Exit(command.TimedOut)))
+	away := &url.Error{Op: "Get", URL: "http://127.0.0.1:1/runs?limit=1", Err: syscall.ECONNREFUSED}
+	assert.Contains(t, explain(fmt.Errorf("daily: %w", away)), "http://127.0.0.1:1 does not answer: ")
 }
 
 // TestEveryCommandIsDescribed looks at all of them: each has a sentence for the list
@@ -87,4 +91,8 @@ func TestEveryCommandIsDescribed(t *testing.T) {
 	look(c)
 	c.SetArgs([]string{"no-such-command"})
 	assert.Equal(t, command.WrongUsage, code(c.Execute()))
+	c.SetArgs([]string{"output", "last"})
+	err := c.Execute()
+	assert.Equal(t, command.WrongUsage, code(err))
+	require.EqualError(t, err, "usage: millrace output RUN TASK[i] [flags] (arguments given: 1)")
 }

@@ -45,7 +45,7 @@ func explain(err error) string {
 		return "interrupted"
 	}
 	if e, ok := errors.AsType[*url.Error](err); ok && errors.Is(err, syscall.ECONNREFUSED) {
-		return fmt.Sprintf("%s does not answer: start a server with millrace serve, or name another with --url", e.URL)
+		return fmt.Sprintf("%s does not answer: start a server with millrace serve, or name another with --url", server(e.URL))
 	}
 	refused, ok := errors.AsType[*client.Error](err)
 	if !ok {
@@ -67,4 +67,13 @@ func explain(err error) string {
 		}
 	}
 	return text
+}
+
+// server is the address of the server in the URL of a request.
+func server(address string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		return address
+	}
+	return u.Scheme + "://" + u.Host
 }

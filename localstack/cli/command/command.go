@@ -83,7 +83,14 @@ func Args(check cobra.PositionalArgs) cobra.PositionalArgs {
 var NoArgs = Args(cobra.NoArgs)
 
 // Exactly takes n arguments.
-func Exactly(n int) cobra.PositionalArgs { return Args(cobra.ExactArgs(n)) }
+func Exactly(n int) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error {
+		if len(args) == n {
+			return nil
+		}
+		return Usagef("usage: %s (arguments given: %d)", c.UseLine(), len(args))
+	}
+}
 
 // Group makes of a command one that has only others below it: alone it shows its help.
 func Group(c *cobra.Command, below ...*cobra.Command) *cobra.Command {

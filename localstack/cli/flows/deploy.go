@@ -89,7 +89,7 @@ func (o *deploying) all(c *cobra.Command, out *output.Printer, api *client.Clien
 			upload.DeploymentName = o.name
 		}
 		if err := o.one(c, out, api, upload, collected.Files); err != nil {
-			return fmt.Errorf("%s %s: %w", f.Name, o.version, f.faulty(err))
+			return f.refused(o.version, err)
 		}
 	}
 	return errors.Join(wrong...)
@@ -103,12 +103,12 @@ func (o *deploying) checked(c *cobra.Command, out *output.Printer, api *client.C
 	}
 	var answer json.RawMessage
 	if err := api.Do(c.Context(), http.MethodPost, "/flows", body, &answer); err != nil {
-		return f.faulty(err)
+		return f.refused(o.version, err)
 	}
 	if out.JSON {
 		return out.Value(answer)
 	}
-	out.Printf("%s %s: %d files, %s\n", f.Name, o.version, collected.Files, size(len(collected.Zip)))
+	out.Printf("%s %s (%d files, %s): the server would take it\n", f.Name, o.version, collected.Files, size(len(collected.Zip)))
 	return nil
 }
 
@@ -131,8 +131,11 @@ func (o *deploying) one(c *cobra.Command, out *output.Printer, api *client.Clien
 	if out.JSON {
 		return out.Line(made)
 	}
-	out.Printf("%s %s (%d files, %s); deployment %s: %d -> %d\n", made.FlowName, made.FlowVersion, files, size(len(upload.Zip)),
-		made.DeploymentName, before.Version, made.DeploymentVersion)
+	change := fmt.Sprintf("%d -> %d", before.Version, made.DeploymentVersion)
+	if made.DeploymentVersion == before.Version {
+		change = fmt.Sprintf("%d, as it was", before.Version)
+	}
+	out.Printf("%s %s (%d files, %s); deployment %s: %s\n", made.FlowName, made.FlowVersion, files, size(len(upload.Zip)), made.DeploymentName, change)
 	if made.EnvironmentCreated {
 		out.Printf("the environment %s is new: it was made for this deployment\n", made.Environment)
 	}

@@ -3,6 +3,7 @@ package flows
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -81,6 +82,12 @@ func TestARefusalIsPlaced(t *testing.T) {
 	}
 	assert.EqualError(t, Flow{Name: "daily"}.Placed(refusal(`"no"`)), "daily: no")
 	assert.EqualError(t, f.Placed(io.EOF), "EOF")
+
+	assert.EqualError(t, f.refused("7", refusal(`[{"loc":["body","flow_spec","tasks",0],"msg":"x"}]`)), "flow.py:3: body.flow_spec.tasks[0]: x")
+	elsewhere := f.refused("7", refusal(`[{"loc":["body","schedule"],"msg":"x"}]`))
+	require.ErrorContains(t, elsewhere, "daily 7: ")
+	_, isRefusal := errors.AsType[*client.Error](elsewhere)
+	assert.True(t, isRefusal, "it has an exit code and a request of its own")
 }
 
 // TestACheckAsksTheServer has two flows checked, of which the server takes one.
@@ -109,7 +116,7 @@ func TestACheckAsksTheServer(t *testing.T) {
 	c.SetContext(t.Context())
 	err := o.all(c, output.New(&out, false), &client.Client{BaseURL: server.URL}, code)
 	require.EqualError(t, err, "flow.py:3: body.flow_spec.tasks[0]: x")
-	assert.Equal(t, "daily 7: 2 files, 2 KB\n", out.String())
+	assert.Equal(t, "daily 7 (2 files, 2 KB): the server would take it\n", out.String())
 	require.Len(t, asked, 2)
 	assert.Equal(t, `POST /flows {"dry_run":true,"execution_mode":"small","flow_name":"daily","flow_spec":{"tasks":[]},"flow_version":"7"}`, asked[1])
 }

@@ -36,10 +36,11 @@ func (f Flow) Placed(err error) error {
 	return errors.New(strings.Join(lines, "\n"))
 }
 
-// faulty places what is wrong with the flow. A refusal for another reason stays as it is.
-func (f Flow) faulty(err error) error {
-	if refused, ok := errors.AsType[*client.Error](err); ok && refused.Status == http.StatusUnprocessableEntity {
+// refused places what is wrong with the flow. For an error that is of something else it
+// names the flow and its version.
+func (f Flow) refused(version string, err error) error {
+	if refused, ok := errors.AsType[*client.Error](err); ok && refused.Status == http.StatusUnprocessableEntity && strings.HasPrefix(refused.Detail(), "body.flow_spec") {
 		return f.Placed(err)
 	}
-	return err
+	return fmt.Errorf("%s %s: %w", f.Name, version, err)
 }

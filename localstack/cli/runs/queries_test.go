@@ -57,6 +57,8 @@ func TestTheServerChoosesTheRuns(t *testing.T) {
 	require.NoError(t, err)
 	assert.Len(t, items, 3)
 
+	_, err = (&listing{status: "done", limit: 1}).query()
+	require.ErrorContains(t, err, `not "done"`)
 	for _, wrong := range []listing{{status: "done", limit: 1}, {limit: 0}, {limit: 501}, {since: "soon", limit: 1}} {
 		_, err := wrong.query()
 		assert.Equal(t, command.WrongUsage, command.Code(err), "%+v", wrong)

@@ -75,12 +75,12 @@ func listCommand(s *session.Session) *cobra.Command {
 // query is what the flags ask of the API.
 func (o *listing) query() (url.Values, error) {
 	query := url.Values{}
-	o.status = strings.ToUpper(o.status)
-	if o.status != "" && !slices.Contains(statuses, o.status) {
+	status := strings.ToUpper(o.status)
+	if status != "" && !slices.Contains(statuses, status) {
 		return nil, command.Usagef("--status is one of %s, not %q", strings.Join(statuses, ", "), o.status)
 	}
 	for name, value := range map[string]string{
-		"status": o.status, "flow_name": o.flow, "deployment": o.deployment, "environment": o.environment,
+		"status": status, "flow_name": o.flow, "deployment": o.deployment, "environment": o.environment,
 	} {
 		if value != "" {
 			query.Set(name, value)

@@ -96,11 +96,13 @@ func TestFromNothingToAGreenRun(t *testing.T) {
 	u.must("init")
 	start(t, filepath.Join(project, ".millrace"))
 
+	assert.Regexp(t, `^daily c-[0-9a-f]{12} \(3 files, \d+ B\): the server would take it\n$`, u.must("deploy", "--check"))
+	assert.Equal(t, "FLOW  LATEST  VERSIONS  UPDATED\n", u.must("flows"), "nothing was stored")
 	first := u.run("", "deploy")
 	require.Zero(t, first.code, first.err)
 	assert.Regexp(t, `^daily c-[0-9a-f]{12} \(3 files, \d+ B\); deployment daily: 0 -> 1\n$`, first.out)
 	assert.Contains(t, first.err, "credentials.json)", "it tells which server it speaks to")
-	assert.Contains(t, u.must("deploy"), "deployment daily: 1 -> 1", "again it changes nothing")
+	assert.Contains(t, u.must("deploy"), "deployment daily: 1, as it was", "again it changes nothing")
 	assert.Contains(t, u.must("deployments"), "medium")
 
 	ran := u.must("run", "daily", "-p", "day=2026-02-01", "-w")
