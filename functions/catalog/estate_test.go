@@ -93,6 +93,9 @@ func furnish(t *testing.T, env *localtest.Env, w localtest.Workspace, word, cont
 	do("POST", "/secrets", object{"name": secret, "value": content, "description": content})
 	do("POST", "/secrets", object{"name": secret, "value": content, "environment": word + "-env"})
 	key := do("POST", "/api-keys", object{"name": content})
+	schedule := do("POST", "/schedules", object{
+		"schedule_id": word + "-daily", "deployment": word + "-prod", "mode": "interval", "interval_seconds": 86400, "parameters": object{"text": content},
+	})
 	ended := do("POST", "/runs", object{"deployment": word + "-prod", "execute": true})
 	require.Equal(t, "SUCCEEDED", ended.String(t, "status"), "%.500s", ended.Body)
 	failed := do("POST", "/runs", object{"flow_name": word, "flow_version": "2", "execute": true})
@@ -114,6 +117,7 @@ func furnish(t *testing.T, env *localtest.Env, w localtest.Workspace, word, cont
 			"upload_id":          {begun.String(t, "upload_id")},
 			"artifact_key":       {begun.String(t, "artifact_key")},
 			"artifact_store_uri": {done.String(t, "artifact_store_uri")},
+			"schedule_id":        {schedule.String(t, "schedule_id")},
 			"resource_type":      {"run"}, "resource_id": {run},
 		},
 	}

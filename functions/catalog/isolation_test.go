@@ -154,6 +154,7 @@ func TestStrangersNameThings(t *testing.T) {
 		{"/runs", object{"flow_name": flow, "flow_version": "latest"}, 404},
 		{"/runs", object{"deployment": a.names["deployment"][0]}, 404},
 		{"/deployments", object{"deployment_name": "mine", "flow_name": flow, "flow_version": "1"}, 404},
+		{"/schedules", object{"deployment": a.names["deployment"][0], "mode": "interval", "interval_seconds": 60}, 404},
 		{"/flows", code, 403},
 		{"/flows", with(code, "artifact_store_uri", strings.Replace(uri, a.OrgID, b.OrgID+"/../"+a.OrgID, 1)), 403},
 		{"/flows", with(code, "artifact_store_uri", strings.ReplaceAll(uri, "/", "//")), 403},
