@@ -105,7 +105,7 @@ type proof struct {
 	bad map[string]func(t testing.TB, env *localtest.Env, email string) string
 }
 
-var proofs = []proof{signInToken}
+var proofs = []proof{signInToken, accessToken}
 
 var signInToken = proof{
 	name: "sign-in token",
@@ -115,6 +115,28 @@ var signInToken = proof{
 			env.Clock.Advance(-25 * time.Hour)
 			defer env.Clock.Advance(25 * time.Hour)
 			return env.SignIn(t, email)
+		},
+	},
+}
+
+func login(t testing.TB, env *localtest.Env, email string) string {
+	t.Helper()
+	return env.Do(t, env.SignIn(t, email), "POST", "/auth/login", object{"email": email}).Require(t, 200).String(t, "access_token")
+}
+
+var accessToken = proof{
+	name: "access token",
+	of:   login,
+	bad: map[string]func(t testing.TB, env *localtest.Env, email string) string{
+		"expired": func(t testing.TB, env *localtest.Env, email string) string {
+			env.Clock.Advance(-25 * time.Hour)
+			defer env.Clock.Advance(25 * time.Hour)
+			return login(t, env, email)
+		},
+		"revoked": func(t testing.TB, env *localtest.Env, email string) string {
+			token := login(t, env, email)
+			env.Do(t, token, "POST", "/auth/logout", nil).Require(t, 200)
+			return token
 		},
 	},
 }
