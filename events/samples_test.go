@@ -49,6 +49,15 @@ func TestSamples(t *testing.T) {
 				assert.Equal(t, message.Kind == events.RunReconcile, queue == events.Runs, "reconciliations, and nothing else, go to %s", events.Runs)
 				kinds = append(kinds, message.Kind)
 			}
+		case strings.HasPrefix(name, "due-"):
+			for _, record := range strict[lambda.SQSEvent](t, data).Records {
+				message := strict[events.Due](t, []byte(record.Body))
+				assert.Equal(t, strings.TrimPrefix(name, "due-"), message.Kind)
+				assert.True(t, strings.HasPrefix(message.PK, record.Attributes["MessageGroupId"]+"#"), "the item is of the group's workspace")
+				assert.NotEmpty(t, message.SK)
+				assert.False(t, message.At.IsZero())
+				assert.True(t, strings.HasSuffix(record.EventSourceARN, ":"+name), "the queue is that of the kind")
+			}
 		case strings.HasPrefix(name, "api-"):
 			assert.NotEmpty(t, strict[lambda.APIGatewayProxyRequest](t, data).Path)
 		default:

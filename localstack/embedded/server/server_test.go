@@ -92,6 +92,7 @@ func TestEveryFunctionCanBeInvoked(t *testing.T) {
 	_, c := serve(t, nil)
 	payloads := map[string][]string{
 		"scheduler-tick": {"scheduler-tick"},
+		"audit-digest":   {"due-audit-digest"},
 		"dispatch":       {"run-look"},
 		"taskworker":     {"run-look", "run-start", "run-task", "run-walk"},
 	}
