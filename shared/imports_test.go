@@ -31,7 +31,7 @@ var rooms = map[string][]string{
 // none of its own line or of a later one, but what stands in its own folder.
 // Drivers and suites stand with their port.
 var layers = [][]string{
-	{"errs", "clock", "ids", "signal", "mask", "telemetry", "awsretry", "cache", "regex", "cron"},
+	{"errs", "clock", "ids", "notify", "mask", "telemetry", "awsretry", "cache", "regex", "cron"},
 	{"tier", "budget"},
 	{"tenant", "table", "blob", "bus", "vault", "expr", "outbound"},
 	{"queue", "ratelimit"}, // large messages go through the object store

@@ -47,8 +47,8 @@ func TestEveryFunctionStartsWithOnlyItsDependencies(t *testing.T) {
 		assert.Equal(t, spec.Needs.Sandbox, d.Sandbox != nil, "%s: sandbox", spec.Name)
 		assert.Equal(t, spec.Needs.Vault, d.Vault != nil, "%s: vault", spec.Name)
 		assert.Equal(t, spec.Needs.AttemptKey, d.Config.AttemptKey != nil, "%s: key of attempts", spec.Name)
-		assert.False(t, d.Config.Sole || d.Config.Resident, spec.Name)
-		assert.NotEmpty(t, d.Config.Boot, spec.Name)
+		assert.False(t, d.Config.Exclusive || d.Config.LongLived, spec.Name)
+		assert.NotEmpty(t, d.Config.ProcessID, spec.Name)
 	}
 }
 

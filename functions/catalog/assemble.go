@@ -6,7 +6,7 @@ import (
 
 	"millrace/shared/account/identity"
 	"millrace/shared/account/quota"
-	"millrace/shared/platform/signal"
+	"millrace/shared/platform/notify"
 	"millrace/shared/run/runlog"
 	"millrace/shared/web/fn"
 	"millrace/shared/web/httpapi"
@@ -36,8 +36,8 @@ type Service struct {
 // the configuration of the HTTP framework. It keeps what deps already has.
 // Errors: invalid settings.
 func Assemble(specs []fn.Spec, deps fn.Deps, s Settings) (*Service, error) {
-	if deps.Hub == nil {
-		deps.Hub = &signal.Hub{}
+	if deps.Broker == nil {
+		deps.Broker = &notify.Broker{}
 	}
 	writes := slices.ContainsFunc(specs, func(spec fn.Spec) bool { return spec.Needs.Table == fn.Writes })
 	if deps.Quota == nil && deps.Table != nil && writes && !s.Unlimited {

@@ -64,7 +64,7 @@ type compareQuery struct {
 
 func routes(api *httpapi.API, d fn.Deps) {
 	s := &service{
-		table: d.Table, blob: d.Blob, log: d.Log, logs: d.Logs, hub: d.Hub, waiting: d.Waiting, cursors: api.Cursors(),
+		table: d.Table, blob: d.Blob, log: d.Log, logs: d.Logs, hub: d.Broker, waiting: d.Waiting, cursors: api.Cursors(),
 		launcher: d.Launcher(), clock: d.Clock,
 	}
 	g := httpapi.Group{API: api, Function: name, Reads: tenant.Needs(tenant.RunsRead), Writes: tenant.Needs(tenant.RunsTrigger)}

@@ -31,7 +31,7 @@ type world struct{ *localtest.Env }
 // idle returns a world without workers: runs stay QUEUED.
 func idle(t *testing.T, o ...localtest.Options) world {
 	t.Helper()
-	options := localtest.Options{Config: fn.Config{Resident: true}}
+	options := localtest.Options{Config: fn.Config{LongLived: true}}
 	if len(o) > 0 {
 		options = o[0]
 	}

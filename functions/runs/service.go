@@ -12,7 +12,7 @@ import (
 	"millrace/shared/platform/clock"
 	"millrace/shared/platform/errs"
 	"millrace/shared/platform/ids"
-	"millrace/shared/platform/signal"
+	"millrace/shared/platform/notify"
 	"millrace/shared/platform/table"
 	"millrace/shared/run/launch"
 	"millrace/shared/run/runlog"
@@ -27,7 +27,7 @@ type service struct {
 	blob     blob.Store
 	log      *slog.Logger
 	logs     *runlog.Store
-	hub      *signal.Hub
+	hub      *notify.Broker
 	waiting  fn.Waiting
 	launcher *launch.Launcher
 	cursors  httpapi.Cursors

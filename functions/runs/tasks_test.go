@@ -24,7 +24,7 @@ import (
 // online returns a live world whose http tasks may call the test's own servers.
 func online(t *testing.T) world {
 	t.Helper()
-	w := idle(t, localtest.Options{Config: fn.Config{Resident: true, AllowLoopback: true}})
+	w := idle(t, localtest.Options{Config: fn.Config{LongLived: true, AllowLoopback: true}})
 	w.work(t)
 	return w
 }

@@ -29,7 +29,7 @@ type service struct {
 }
 
 func handler(d fn.Deps, kinds []due.Kind) fn.Handler {
-	s := service{table: d.Table, queues: d.Queues, clock: d.Clock, log: d.Log, metrics: d.Metrics, kinds: kinds, local: d.Config.Sole}
+	s := service{table: d.Table, queues: d.Queues, clock: d.Clock, log: d.Log, metrics: d.Metrics, kinds: kinds, local: d.Config.Exclusive}
 	return func(ctx context.Context, payload json.RawMessage) (any, error) {
 		var tick events.SchedulerTick
 		if err := json.Unmarshal(payload, &tick); err != nil {

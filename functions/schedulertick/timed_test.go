@@ -167,7 +167,7 @@ func TestChangedEntryIsNotMoved(t *testing.T) {
 
 func TestTickMayCarryItsTime(t *testing.T) {
 	t.Parallel()
-	w := open(t, localtest.Options{Config: fn.Config{Sole: true}})
+	w := open(t, localtest.Options{Config: fn.Config{Exclusive: true}})
 	now := w.Env.Clock.Now()
 	tick := func(at time.Time) events.SchedulerTickResult {
 		return w.ticks(`{"event_type":"scheduler_tick","now":"` + at.Format(time.RFC3339Nano) + `"}`)

@@ -85,7 +85,7 @@ func open(t *testing.T) *service {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, pool.Close()) })
 	s.Env = localtest.Open(t, localtest.Options{
-		Sandbox: pool, Config: fn.Config{Resident: true, AllowLoopback: true}, Log: s.log.Logger(), Metrics: s.metrics,
+		Sandbox: pool, Config: fn.Config{LongLived: true, AllowLoopback: true}, Log: s.log.Logger(), Metrics: s.metrics,
 	}, runs.Spec, flows.Spec, artifacts.Spec)
 
 	work := taskworker.Spec
@@ -110,7 +110,7 @@ func withSecrets(d fn.Deps) fn.MessageHandler {
 	}
 	return worker.New(worker.Config{
 		Table: d.Table, Queues: d.Queues, Blob: d.Blob, Bus: d.Bus, Clock: d.Clock, Log: d.Log, Metrics: d.Metrics,
-		Logs: d.Logs, Hub: d.Hub, Resident: d.Config.Resident,
+		Logs: d.Logs, Broker: d.Broker, LongLived: d.Config.LongLived,
 		Secret:    func(context.Context, string, string, string) (string, error) { return secret, nil },
 		Executors: executor.Set{"python": executor.Python{Sandbox: d.Sandbox, Blob: d.Blob}, "http": executor.HTTP{Client: calls}},
 	}).Messages

@@ -30,7 +30,7 @@ import (
 	"millrace/shared/account/quota"
 	"millrace/shared/platform/clock"
 	"millrace/shared/platform/ids"
-	"millrace/shared/platform/signal"
+	"millrace/shared/platform/notify"
 	"millrace/shared/platform/telemetry"
 	"millrace/shared/platform/vault/keyfile"
 	"millrace/shared/run/runlog"
@@ -193,12 +193,12 @@ func (s *Server) restored() error {
 func (s *Server) platform(ctx context.Context, db *store.DB) (deps fn.Deps, keys secrets, err error) {
 	now := clock.System{}
 	deps = fn.Deps{
-		Clock: now, Log: s.cfg.Log, Metrics: telemetry.NewTotals(), Hub: &signal.Hub{},
+		Clock: now, Log: s.cfg.Log, Metrics: telemetry.NewTotals(), Broker: &notify.Broker{},
 		Config: fn.Config{
 			Version: s.cfg.Version, Region: runtime.Region,
 			MaxTaskSecs:   tasktype.ResidentSecs,
 			AllowLoopback: s.cfg.AllowLoopback, OutboundHelp: outboundHelp, AllowRanges: s.cfg.AllowRanges,
-			Boot: ids.Token(6), Sole: true, Resident: true,
+			ProcessID: ids.Token(6), Exclusive: true, LongLived: true,
 		},
 	}
 	items := pebbletable.New(db, now)

@@ -100,7 +100,7 @@ func (s *service) open(ctx context.Context, p platform) error {
 	deps := fn.Deps{
 		Table: s.meter.Table(p.table), Queues: s.queues, Blob: s.meter.Objects(p.objects), Clock: now, Log: log,
 		Bus:    s.meter.Bus(localbus.New(s.queues, nil)),
-		Config: fn.Config{Version: "bench", Boot: ids.Token(6)},
+		Config: fn.Config{Version: "bench", ProcessID: ids.Token(6)},
 	}
 	// Logs wait for the end of their run even on the slowest machine.
 	deps.Logs = &runlog.Store{Table: deps.Table, Blob: deps.Blob, Clock: now, Log: log, Linger: time.Hour}

@@ -65,7 +65,7 @@ func (s workerSettings) aws(endpoint string) func(context.Context) (aws.Config, 
 func (s workerSettings) deps(log *slog.Logger) fn.Deps {
 	now := clock.System{}
 	d := fn.Deps{
-		Clock: now, Log: log, Config: fn.Config{Version: "test", Region: emulators.Region, AllowLoopback: true, Boot: ids.Token(6)},
+		Clock: now, Log: log, Config: fn.Config{Version: "test", Region: emulators.Region, AllowLoopback: true, ProcessID: ids.Token(6)},
 		Table: dynamo.New(dynamo.Config{Table: s.Table, AWS: s.aws(s.DynamoDB)}),
 		Blob: s3.New(s3.Config{
 			Bucket: s.Bucket, Region: emulators.Region, Endpoint: s.S3, AccessKey: s.AccessKey, SecretKey: s.SecretKey, PathStyle: true,

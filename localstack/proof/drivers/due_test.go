@@ -34,7 +34,7 @@ func TestTimedWorkCloud(t *testing.T) {
 func timedWork(t *testing.T, o localtest.Options) {
 	const items = 20
 	specs := catalog.With(reminders.DueSpec)
-	o.Config = fn.Config{Sole: true} // a tick may bring its time
+	o.Config = fn.Config{Exclusive: true} // a tick may bring its time
 	env := localtest.Open(t, o, specs...)
 	tick, found := catalog.Find(specs, schedulertick.Spec.Name)
 	require.True(t, found)

@@ -59,10 +59,10 @@ func At(t *testing.T, known *client.Client, secret string) *Service {
 func Open(t *testing.T, drivers Drivers) *Service {
 	t.Helper()
 	o := drivers(t)
-	o.Config = fn.Config{Version: "test", AllowLoopback: true, Boot: ids.Token(6)}
+	o.Config = fn.Config{Version: "test", AllowLoopback: true, ProcessID: ids.Token(6)}
 	// As for a deployed function: other processes may work on the same runs, and
 	// nothing waits in memory between messages.
-	o.Config.Sole, o.Config.Resident = false, false
+	o.Config.Exclusive, o.Config.LongLived = false, false
 	pool, err := interpreters.New(interpreters.Config{Dir: filepath.Join(t.TempDir(), "python"), Slots: 8})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, pool.Close()) })

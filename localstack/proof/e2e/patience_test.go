@@ -61,7 +61,7 @@ func TestPatience(t *testing.T) {
 
 	synctest.Test(t, func(t *testing.T) {
 		specs := []fn.Spec{taskworker.Spec, dispatch.Spec, schedulertick.Spec}
-		env := localtest.Open(t, localtest.Options{Sandbox: settling{}, Blob: &blobtest.Memory{}, Config: fn.Config{Resident: true}}, runs.Spec, flows.Spec)
+		env := localtest.Open(t, localtest.Options{Sandbox: settling{}, Blob: &blobtest.Memory{}, Config: fn.Config{LongLived: true}}, runs.Spec, flows.Spec)
 		rt, err := runtime.New(runtime.Config{Specs: specs, Deps: env.Deps, Workers: 2})
 		require.NoError(t, err)
 		rt.Start(specs, true)

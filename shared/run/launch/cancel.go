@@ -81,9 +81,9 @@ func (l *Launcher) stop(ctx context.Context, run *runstate.Run) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("cancel run: %w", err)
 	}
-	l.Hub.Signal(runstate.FenceSignal(run.ID))
+	l.Broker.Signal(runstate.FenceSignal(run.ID))
 	if run.Status == engine.Cancelled {
-		l.Hub.Signal(runstate.RunSignal(run.ID))
+		l.Broker.Signal(runstate.RunSignal(run.ID))
 		l.Metrics.Count(telemetry.RunsFinished, telemetry.Dimensions{Tier: run.Mode, Outcome: string(run.Status)})
 	}
 	// The reconciliation ends the run when no task of it runs. Tasks see the fence

@@ -26,8 +26,8 @@ import (
 	"millrace/shared/platform/blob/blobtest"
 	"millrace/shared/platform/clock"
 	"millrace/shared/platform/errs"
+	"millrace/shared/platform/notify"
 	"millrace/shared/platform/queue"
-	"millrace/shared/platform/signal"
 	"millrace/shared/platform/table"
 	"millrace/shared/run/launch"
 )
@@ -139,7 +139,7 @@ func (k *keys) register(ctx context.Context) {
 func (k *keys) launcher(tbl table.Table) *launch.Launcher {
 	return &launch.Launcher{
 		Table: tbl, Queues: k.queues, Blob: k.objects, Clock: clock.System{},
-		Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Hub: &signal.Hub{},
+		Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Broker: &notify.Broker{},
 	}
 }
 

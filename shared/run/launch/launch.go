@@ -23,8 +23,8 @@ import (
 	"millrace/shared/platform/clock"
 	"millrace/shared/platform/errs"
 	"millrace/shared/platform/ids"
+	"millrace/shared/platform/notify"
 	"millrace/shared/platform/queue"
-	"millrace/shared/platform/signal"
 	"millrace/shared/platform/table"
 	"millrace/shared/platform/telemetry"
 	"millrace/shared/run/engine"
@@ -63,7 +63,7 @@ type Launcher struct {
 	Blob   blob.Store
 	Clock  clock.Clock
 	Log    *slog.Logger
-	Hub    *signal.Hub
+	Broker *notify.Broker
 	Quota  *quota.Quota // nil: no limits
 	// Metrics counts the runs; nil: no metrics.
 	Metrics *telemetry.Metrics

@@ -28,9 +28,9 @@ type Store struct {
 	// Linger is the maximum time an event is buffered; 0 means [Linger]. It is
 	// real time, so tests that count requests set it longer than any run takes.
 	Linger time.Duration
-	// Sole means that no other process writes logs, so that anything this process
+	// Exclusive means that no other process writes logs, so that anything this process
 	// has not written does not exist.
-	Sole bool
+	Exclusive bool
 
 	held    atomic.Int64  // bytes in the buffers
 	written atomic.Uint64 // number of batches whose write was begun

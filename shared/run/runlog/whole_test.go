@@ -38,7 +38,7 @@ func TestWholeLogIsArchivedWithoutRead(t *testing.T) {
 	}
 	begin := func(_ *testing.T, p *process) { p.began = p.Begin(org, run) }
 	begun := func(_ *testing.T, p *process) { p.began() }
-	alone := func(_ *testing.T, p *process) { p.Sole = true }
+	alone := func(_ *testing.T, p *process) { p.Exclusive = true }
 	for name, c := range map[string]struct {
 		steps []step
 		whole bool
@@ -91,7 +91,7 @@ func TestWholeLogArchivedByAnotherProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		s, other := w.store(), w.store()
-		s.Sole = true
+		s.Exclusive = true
 		s.Begin(org, run)()
 		other.Append(org, run, line("w", 1, 10))
 		require.NoError(t, other.Archive(t.Context(), org, run))
@@ -109,7 +109,7 @@ func TestLogStoredInPart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		s := w.store()
-		s.Sole = true
+		s.Exclusive = true
 		s.Begin(org, run)()
 		down := errors.New("down")
 		w.table.set(func(_ context.Context, n int, _ string) (before, after error) {

@@ -83,7 +83,7 @@ func (s *Store) Append(org, run string, events ...Event) {
 func (s *Store) Begin(org, run string) (began func()) {
 	before := s.written.Load()
 	return func() {
-		if !s.Sole { //guard:log/sole false
+		if !s.Exclusive { //guard:log/sole false
 			return
 		}
 		b := s.buffer(runID{org, run}, true)

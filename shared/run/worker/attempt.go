@@ -91,7 +91,7 @@ func (a *attempts) try(ctx context.Context, r ready, own bool) (outcome, error) 
 func (s *session) leased(n *runstate.Node, now time.Time) bool {
 	//guard:lease/of-others drop operand 2.1
 	//guard:lease/of-earlier drop operand 2
-	if n.Nonce == "" || (s.Sole && !strings.HasPrefix(n.Nonce, s.Boot+".")) {
+	if n.Nonce == "" || (s.Exclusive && !strings.HasPrefix(n.Nonce, s.ProcessID+".")) {
 		return false
 	}
 	//guard:lease/ends true

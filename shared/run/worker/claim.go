@@ -20,7 +20,7 @@ import (
 // owned by another worker, or not yet due. What such an item still needs has
 // been arranged.
 func (a *attempts) claim(ctx context.Context, r ready) (mine, other *runstate.Node, err error) {
-	now, nonce := a.Clock.Now(), a.Boot+"."+ids.Token(9)
+	now, nonce := a.Clock.Now(), a.ProcessID+"."+ids.Token(9)
 	due := table.And(
 		table.Eq(runstate.NodeAttempt, r.attempt),      //guard:claim/attempt drop
 		table.Le(runstate.NodeDue, int64(millis(now))), //guard:claim/due drop
@@ -119,7 +119,7 @@ func (a *attempts) takeOver(ctx context.Context, r ready, old *runstate.Node, no
 	if a.flow == nil {
 		_ = a.load(ctx) // only for the task's name in the log
 	}
-	nonce := a.Boot + "." + ids.Token(9)
+	nonce := a.ProcessID + "." + ids.Token(9)
 	end := runstate.Attempt{
 		Attempt: old.Attempt, Status: engine.Failed, StartedAt: old.StartedAt, EndedAt: millis(now),
 		ErrorType: executor.WorkerLost, Error: "The worker that ran this attempt was lost.",

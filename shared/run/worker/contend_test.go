@@ -36,7 +36,7 @@ func contender(tbl table.Table, boot string, now time.Time) *session {
 	fixed := clock.Func(func() time.Time { return now })
 	log := slog.New(slog.NewTextHandler(io.Discard, nil))
 	logs := &runlog.Store{Table: tbl, Blob: &blobtest.Memory{}, Clock: fixed, Log: log}
-	return New(Config{Table: tbl, Clock: fixed, Log: log, Logs: logs, Boot: boot, Sole: true}).session("org", "run")
+	return New(Config{Table: tbl, Clock: fixed, Log: log, Logs: logs, ProcessID: boot, Exclusive: true}).session("org", "run")
 }
 
 // left stores the item of a task whose worker died, and returns it.
@@ -160,7 +160,7 @@ func TestLeasesOfEarlierProcess(t *testing.T) {
 	tbl := memory.Table(t, clock.System{})
 	left(t, tbl, now.Add(Lease))
 	several := contender(tbl, "new", now)
-	several.Sole = false
+	several.Exclusive = false
 	mine, other, err := newDriver(several).attempts.claim(t.Context(), ready{attempt: 1})
 	require.NoError(t, err)
 	assert.Nil(t, mine)

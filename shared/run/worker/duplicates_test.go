@@ -77,7 +77,7 @@ func TestKillLeavesNoDeadLetter(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := still(t)
-		sole := func(cfg *worker.Config) { cfg.Sole = true }
+		sole := func(cfg *worker.Config) { cfg.Exclusive = true }
 		w.lasting("a", 13*time.Minute)
 		w.register("f", with(spec("first", "a", "b: a"), map[string]map[string]any{"a": {"timeout_secs": 840}})) // a has a message of its own
 		id := w.run("f").ID

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"millrace/events"
-	"millrace/shared/platform/signal"
+	"millrace/shared/platform/notify"
 	"millrace/shared/platform/table"
 	"millrace/shared/run/engine"
 	"millrace/shared/run/executor"
@@ -27,7 +27,7 @@ func TestInlineTaskSeesFence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		elsewhere := *w.launch // another process, whose cancel the worker is not notified of
-		elsewhere.Hub = &signal.Hub{}
+		elsewhere.Broker = &notify.Broker{}
 		w.task("a", func(_ context.Context, a *executor.Attempt) executor.Result {
 			_, err := elsewhere.Cancel(w.ctx, org, a.RunID)
 			require.NoError(t, err)

@@ -15,8 +15,8 @@ import (
 	"millrace/localstack/proof/faults"
 	"millrace/localstack/proof/memory"
 	"millrace/shared/platform/clock"
+	"millrace/shared/platform/notify"
 	"millrace/shared/platform/queue"
-	"millrace/shared/platform/signal"
 	"millrace/shared/platform/table"
 	"millrace/shared/run/engine"
 	"millrace/shared/run/executor"
@@ -103,7 +103,7 @@ func TestReadsAreConsistent(t *testing.T) {
 		// Another process is asked, and its request for a reconciliation is lost, so
 		// that only the store tells.
 		nowhere := memory.Queues(w.t, clock.System{}, []queue.Definition{{Name: events.Runs, Visibility: time.Minute}})
-		other := launch.Launcher{Table: w.table, Queues: nowhere, Blob: w.blob, Clock: w.launch.Clock, Log: w.launch.Log, Hub: &signal.Hub{}}
+		other := launch.Launcher{Table: w.table, Queues: nowhere, Blob: w.blob, Clock: w.launch.Clock, Log: w.launch.Log, Broker: &notify.Broker{}}
 		asked := time.Now()
 		_, err := other.Cancel(w.ctx, org, id)
 		require.NoError(t, err)

@@ -76,7 +76,7 @@ func (s stop) Error() string { return "worker: stopped: " + string(s) }
 func (a *attempts) heartbeat(ctx context.Context, w *attempt) *heartbeat {
 	h := &heartbeat{done: make(chan struct{}), news: make(chan struct{}, 1), item: w.item, until: w.item.LeaseUntil.Time()}
 	h.Context, h.cancel = context.WithCancelCause(ctx)
-	woken, unhook := a.Hub.Wait(runstate.FenceSignal(a.id)) //guard:heartbeat/woken arg 1.1 "nobody"
+	woken, unhook := a.Broker.Wait(runstate.FenceSignal(a.id)) //guard:heartbeat/woken arg 1.1 "nobody"
 	go func() {
 		defer close(h.done)
 		defer unhook()

@@ -203,7 +203,7 @@ type leases struct {
 func (h *leases) work(t *testing.T, client int, tbl table.Table, rng *rand.Rand) {
 	log := slog.New(slog.NewTextHandler(io.Discard, nil))
 	logs := &runlog.Store{Table: h.store, Blob: &blobtest.Memory{}, Clock: clock.System{}, Log: log}
-	c := New(Config{Table: tbl, Queues: h.queues, Clock: clock.System{}, Log: log, Logs: logs, Boot: fmt.Sprint("boot", client)})
+	c := New(Config{Table: tbl, Queues: h.queues, Clock: clock.System{}, Log: log, Logs: logs, ProcessID: fmt.Sprint("boot", client)})
 	nonce := ""
 	for range 10 {
 		time.Sleep(time.Duration(rng.Int64N(int64(Lease)))) // often no other is concurrent

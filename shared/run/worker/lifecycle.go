@@ -178,6 +178,6 @@ func (l *lifecycle) afterEnd(ctx context.Context) error {
 		// The run's error quotes the user's code, so it is not logged here.
 		l.Log.InfoContext(ctx, "run failed", "run_slug", run.Slug, "flow", run.Flow, "version", run.Version, "status", string(run.Status))
 	}
-	l.Hub.Signal(runstate.RunSignal(l.id))
+	l.Broker.Signal(runstate.RunSignal(l.id))
 	return l.archive(ctx)
 }

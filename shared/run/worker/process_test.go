@@ -18,7 +18,7 @@ import (
 	"millrace/localstack/embedded/runtime"
 	"millrace/localstack/proof/faults"
 	"millrace/shared/platform/clock"
-	"millrace/shared/platform/signal"
+	"millrace/shared/platform/notify"
 	"millrace/shared/run/runlog"
 	"millrace/shared/run/runstate"
 	"millrace/shared/run/worker"
@@ -62,7 +62,7 @@ func batch(receives int, msgs ...events.Run) (out lambda.SQSEvent) {
 // hand returns a worker, one of several, for messages from the test.
 func (w *world) hand(boot string, change ...func(*worker.Config)) handed {
 	cfg := w.c.Config
-	cfg.Boot, cfg.Sole, cfg.Hub, cfg.Queues = boot, false, &signal.Hub{}, w.queues
+	cfg.ProcessID, cfg.Exclusive, cfg.Broker, cfg.Queues = boot, false, &notify.Broker{}, w.queues
 	cfg.Log = slog.New(slog.DiscardHandler) // such messages cannot be deferred
 	for _, c := range change {
 		c(&cfg)
@@ -73,7 +73,7 @@ func (w *world) hand(boot string, change ...func(*worker.Config)) handed {
 // frozen is a change of a worker to one in a process that is suspended between
 // messages, with a log buffer of its own.
 func (w *world) frozen(cfg *worker.Config) {
-	cfg.Resident = false
+	cfg.LongLived = false
 	cfg.Logs = &runlog.Store{Table: cfg.Table, Blob: cfg.Blob, Clock: clock.System{}, Log: cfg.Log}
 }
 

@@ -280,7 +280,7 @@ func TestNoLogIsLost(t *testing.T) {
 	// worker has a log of its own, so its buffer is not shared.
 	worker := func(w *world, boot string, tbl table.Table) handed {
 		return w.hand(boot, func(cfg *worker.Config) {
-			cfg.Table, cfg.Resident = tbl, false
+			cfg.Table, cfg.LongLived = tbl, false
 			cfg.Logs = &runlog.Store{Table: w.table, Blob: w.blob, Clock: clock.System{}, Log: w.logs.Log}
 		})
 	}

@@ -224,7 +224,7 @@ func (s *session) sendAll(ctx context.Context, to string, msgs []events.Run, del
 // flush stores what this process has logged about the run, unless the process
 // is long-lived and does so by itself.
 func (s *session) flush(ctx context.Context) error {
-	if s.Resident {
+	if s.LongLived {
 		return nil
 	}
 	return s.Logs.Flush(ctx, s.org, s.id) //guard:log/before-send return nil

@@ -12,8 +12,8 @@ import (
 	"millrace/localstack/proof/faults"
 	"millrace/shared/account/quota"
 	"millrace/shared/platform/clock"
+	"millrace/shared/platform/notify"
 	"millrace/shared/platform/queue"
-	"millrace/shared/platform/signal"
 	"millrace/shared/run/executor"
 	"millrace/shared/run/launch"
 	"millrace/shared/run/runlog"
@@ -69,11 +69,11 @@ func (s *sim) start() *proc {
 	p.Process = s.plan.Process(p.name, s.gate)
 	p.ctx, p.end = context.WithCancel(s.ctx)
 	p.queues = p.Queues(s.sent)
-	hub, objects := &signal.Hub{}, p.Objects(s.blob)
+	hub, objects := &notify.Broker{}, p.Objects(s.blob)
 	p.config = worker.Config{
 		Table: p.Table(), Queues: p.queues, Blob: objects, Bus: p.Bus(localbus.New(p.queues, nil)), Clock: p.clock,
-		Log: quiet, Logs: &runlog.Store{Table: p.Logs(), Blob: objects, Clock: p.clock, Log: quiet, Sole: s.sole}, Hub: hub,
-		Boot: p.name, Sole: s.sole, Resident: !s.lambda,
+		Log: quiet, Logs: &runlog.Store{Table: p.Logs(), Blob: objects, Clock: p.clock, Log: quiet, Exclusive: s.sole}, Broker: hub,
+		ProcessID: p.name, Exclusive: s.sole, LongLived: !s.lambda,
 		Executors: executor.Set{"python": simulated{s, p, nil}, "wait": simulated{s, p, executor.Wait{Now: p.clock.Now}}},
 	}
 	if s.places == 0 { // otherwise tasks wait long enough
@@ -87,7 +87,7 @@ func (s *sim) start() *proc {
 		p.config.Secret = func(_ context.Context, _, _, name string) (string, error) { return "the secret " + name, nil }
 	}
 	p.c = worker.New(p.config)
-	p.launch = &launch.Launcher{Table: p.Table(), Queues: p.queues, Blob: objects, Clock: p.clock, Log: quiet, Hub: hub}
+	p.launch = &launch.Launcher{Table: p.Table(), Queues: p.queues, Blob: objects, Clock: p.clock, Log: quiet, Broker: hub}
 	p.tick = schedulertick.Spec.Handle(fn.Deps{Table: p.Table(), Queues: p.queues, Clock: p.clock, Log: quiet})
 	s.mu.Lock()
 	defer s.mu.Unlock()

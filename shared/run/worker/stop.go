@@ -258,6 +258,6 @@ func (l *lifecycle) fence(ctx context.Context, now time.Time) error {
 		return fmt.Errorf("fence run: %w", err)
 	}
 	l.run.Fence = runstate.FenceDeadline
-	l.Hub.Signal(runstate.FenceSignal(l.id))
+	l.Broker.Signal(runstate.FenceSignal(l.id))
 	return nil
 }

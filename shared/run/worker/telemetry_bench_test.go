@@ -17,7 +17,7 @@ import (
 	"millrace/localstack/proof/memory"
 	"millrace/shared/platform/blob/blobtest"
 	"millrace/shared/platform/clock"
-	"millrace/shared/platform/signal"
+	"millrace/shared/platform/notify"
 	"millrace/shared/run/executor"
 	"millrace/shared/run/launch"
 	"millrace/shared/run/runlog"
@@ -29,15 +29,15 @@ import (
 func BenchmarkRun(b *testing.B) {
 	const tasks = 40
 	ctx := fixture.Owner(b.Context(), org)
-	now, objects, hub, log := clock.System{}, &blobtest.Memory{}, &signal.Hub{}, slog.New(slog.DiscardHandler)
+	now, objects, hub, log := clock.System{}, &blobtest.Memory{}, &notify.Broker{}, slog.New(slog.DiscardHandler)
 	store := memory.Table(b, now)
 	queues := memory.Queues(b, now, fixture.Queues(2*time.Minute))
 	c := worker.New(worker.Config{
-		Table: store, Queues: queues, Blob: objects, Bus: localbus.New(queues, nil), Clock: now, Log: log, Hub: hub, Resident: true,
+		Table: store, Queues: queues, Blob: objects, Bus: localbus.New(queues, nil), Clock: now, Log: log, Broker: hub, LongLived: true,
 		Logs:      &runlog.Store{Table: store, Blob: objects, Clock: now, Log: log},
 		Executors: executor.Set{"python": instant{}},
 	})
-	l := &launch.Launcher{Table: store, Queues: queues, Blob: objects, Clock: now, Log: log, Hub: hub}
+	l := &launch.Launcher{Table: store, Queues: queues, Blob: objects, Clock: now, Log: log, Broker: hub}
 	names := []string{"t0"}
 	for i := 1; i < tasks; i++ {
 		names = append(names, fmt.Sprintf("t%d: t%d", i, i-1))

@@ -40,7 +40,7 @@ func newTold(t *testing.T) *told {
 	store := memory.Table(t, now)
 	w.Worker = New(Config{
 		Table: store, Queues: memory.Queues(t, now, fixture.Queues(time.Minute)), Clock: now, Log: w.log.Logger(), Metrics: telemetry.NewMetrics("Millrace", &w.numbers),
-		Logs: &runlog.Store{Table: store, Blob: &blobtest.Memory{}, Clock: now, Log: w.log.Logger()}, Resident: true,
+		Logs: &runlog.Store{Table: store, Blob: &blobtest.Memory{}, Clock: now, Log: w.log.Logger()}, LongLived: true,
 	})
 	run := runstate.Run{Key: runstate.RunKey("org", "run"), Org: "org", ID: "run", Status: engine.Running, Mode: "small"}
 	require.NoError(t, store.Put(t.Context(), table.Put{Item: run}))

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"millrace/events"
-	"millrace/shared/platform/signal"
+	"millrace/shared/platform/notify"
 	"millrace/shared/platform/table"
 	"millrace/shared/run/engine"
 	"millrace/shared/run/executor"
@@ -252,7 +252,7 @@ func TestCancelDuringWideRun(t *testing.T) {
 					w.serve()
 					w.ticking()
 					elsewhere := *w.launch
-					elsewhere.Hub = &signal.Hub{}
+					elsewhere.Broker = &notify.Broker{}
 					w.task("root", func(context.Context, *executor.Attempt) executor.Result {
 						if fails {
 							return executor.Final(executor.TaskFailed, "no")

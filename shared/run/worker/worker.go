@@ -22,8 +22,8 @@ import (
 	"millrace/shared/platform/bus"
 	"millrace/shared/platform/clock"
 	"millrace/shared/platform/ids"
+	"millrace/shared/platform/notify"
 	"millrace/shared/platform/queue"
-	"millrace/shared/platform/signal"
 	"millrace/shared/platform/table"
 	"millrace/shared/platform/telemetry"
 	"millrace/shared/run/executor"
@@ -53,19 +53,19 @@ type Config struct {
 	Log       *slog.Logger
 	Metrics   *telemetry.Metrics // nil: no metrics
 	Logs      *runlog.Store
-	Hub       *signal.Hub
+	Broker    *notify.Broker
 	Executors executor.Set
 	Quota     *quota.Quota // nil: no limits
 	// Secret resolves a secret of a workspace's environment. nil: there are none.
 	Secret func(ctx context.Context, org, environment, name string) (string, error)
-	// Boot identifies this process in its leases. Empty: a generated id.
-	Boot string
-	// Sole means that no other process works on these runs, so that leases of
+	// ProcessID identifies this process in its leases. Empty: a generated id.
+	ProcessID string
+	// Exclusive means that no other process works on these runs, so that leases of
 	// earlier processes are void.
-	Sole bool
-	// Resident means that the process lives on between messages, so that logs may
+	Exclusive bool
+	// LongLived means that the process lives on between messages, so that logs may
 	// stay in memory until the next batch.
-	Resident bool
+	LongLived bool
 }
 
 // Worker handles the messages of runs. It is safe for concurrent use.
@@ -79,8 +79,8 @@ type Worker struct {
 
 // New returns a Worker.
 func New(cfg Config) *Worker {
-	if cfg.Boot == "" {
-		cfg.Boot = ids.Token(6)
+	if cfg.ProcessID == "" {
+		cfg.ProcessID = ids.Token(6)
 	}
 	c := &Worker{Config: cfg, cache: newCaches(), memory: newBudget(scopeBytes)}
 	for _, e := range cfg.Executors {

@@ -20,8 +20,8 @@ import (
 	"millrace/shared/platform/blob"
 	"millrace/shared/platform/blob/blobtest"
 	"millrace/shared/platform/clock"
+	"millrace/shared/platform/notify"
 	"millrace/shared/platform/queue"
-	"millrace/shared/platform/signal"
 	"millrace/shared/platform/table"
 	"millrace/shared/run/engine"
 	"millrace/shared/run/executor"
@@ -52,7 +52,7 @@ type world struct {
 	blob   blob.Store
 	logs   *runlog.Store
 	launch *launch.Launcher
-	hub    *signal.Hub
+	hub    *notify.Broker
 	c      *worker.Worker
 	rt     *runtime.Runtime
 	boot   string
@@ -66,7 +66,7 @@ type world struct {
 type option func(*world)
 
 func newWorld(t *testing.T, opts ...option) *world {
-	w := &world{t: t, hub: &signal.Hub{}, blob: &blobtest.Memory{}, boot: "boot1", tasks: map[string]func(context.Context, *executor.Attempt) executor.Result{}}
+	w := &world{t: t, hub: &notify.Broker{}, blob: &blobtest.Memory{}, boot: "boot1", tasks: map[string]func(context.Context, *executor.Attempt) executor.Result{}}
 	w.ctx = fixture.Owner(t.Context(), org)
 	for _, o := range opts {
 		o(w)
@@ -80,7 +80,7 @@ func newWorld(t *testing.T, opts ...option) *world {
 	w.openQueues()
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	w.logs = &runlog.Store{Table: w.table, Blob: w.blob, Clock: clock.System{}, Log: log}
-	w.launch = &launch.Launcher{Table: w.table, Queues: w.queues, Blob: w.blob, Clock: clock.System{}, Log: log, Hub: w.hub}
+	w.launch = &launch.Launcher{Table: w.table, Queues: w.queues, Blob: w.blob, Clock: clock.System{}, Log: log, Broker: w.hub}
 	w.start(log)
 	return w
 }
@@ -100,7 +100,7 @@ func (w *world) start(log *slog.Logger) {
 func (w *world) load(log *slog.Logger) {
 	w.c = worker.New(worker.Config{
 		Table: w.table, Queues: w.queues, Blob: w.blob, Bus: localbus.New(w.queues, nil), Clock: clock.System{},
-		Log: log, Logs: w.logs, Hub: w.hub, Boot: w.boot, Sole: true, Resident: true,
+		Log: log, Logs: w.logs, Broker: w.hub, ProcessID: w.boot, Exclusive: true, LongLived: true,
 		Executors: executor.Set{
 			"python": scripted{w}, "http": scripted{w},
 			"transform": executor.Transform{}, "wait": executor.Wait{Now: clock.System{}.Now},

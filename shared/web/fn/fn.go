@@ -18,8 +18,8 @@ import (
 	"millrace/shared/platform/blob"
 	"millrace/shared/platform/bus"
 	"millrace/shared/platform/clock"
+	"millrace/shared/platform/notify"
 	"millrace/shared/platform/queue"
-	"millrace/shared/platform/signal"
 	"millrace/shared/platform/table"
 	"millrace/shared/platform/telemetry"
 	"millrace/shared/platform/vault"
@@ -40,7 +40,7 @@ type Deps struct {
 	Clock   clock.Clock
 	Log     *slog.Logger
 	Metrics *telemetry.Metrics // nil: nothing is measured
-	Hub     *signal.Hub        // wakes waiting goroutines of this process
+	Broker  *notify.Broker     // wakes waiting goroutines of this process
 	Logs    *runlog.Store      // logs of runs, shared by the functions of this process
 	Quota   *quota.Quota       // nil: nothing is limited
 	Waiting Waiting            // nil: tasks do not run in this process
@@ -61,9 +61,9 @@ type Config struct {
 	AllowRanges   []string // CIDR ranges that such calls may reach besides public ones
 	MaxTaskSecs   int      // the limit of timeout_secs of a task that occupies a worker while it runs; 0: tasktype.HeldSecs
 	OutboundHelp  string   // tells authors of flows how the operator can allow a refused address; empty: it cannot be allowed
-	Boot          string   // identifies this process in the leases it takes
-	Sole          bool     // no other process works on these runs, so leases of earlier ones are void
-	Resident      bool     // the process outlives an event
+	ProcessID     string   // identifies this process in the leases it takes
+	Exclusive     bool     // no other process works on these runs, so leases of earlier ones are void
+	LongLived     bool     // the process outlives an event
 	Operator      string   // bearer credential of the operator; empty: none is accepted
 	AttemptKey    []byte   // signs the tokens of task attempts; empty: none is accepted
 	SignIn        SignIn   // of browsers. Only the function of unmatched requests knows it

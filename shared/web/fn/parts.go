@@ -27,7 +27,7 @@ func (d Deps) Registry() registry.Store {
 func (d Deps) Launcher() *launch.Launcher {
 	return &launch.Launcher{
 		Table: d.Table, Queues: d.Queues, Blob: d.Blob, Clock: d.Clock, Log: d.Log, Metrics: d.Metrics,
-		Hub: d.Hub, Quota: d.Quota, Census: &launch.Census{},
+		Broker: d.Broker, Quota: d.Quota, Census: &launch.Census{},
 	}
 }
 
@@ -36,7 +36,7 @@ func (d Deps) Launcher() *launch.Launcher {
 func (d Deps) Worker() worker.Config {
 	return worker.Config{
 		Table: d.Table, Queues: d.Queues, Blob: d.Blob, Bus: d.Bus, Clock: d.Clock, Log: d.Log, Metrics: d.Metrics,
-		Logs: d.Logs, Hub: d.Hub, Quota: d.Quota, Boot: d.Config.Boot, Sole: d.Config.Sole, Resident: d.Config.Resident,
+		Logs: d.Logs, Broker: d.Broker, Quota: d.Quota, ProcessID: d.Config.ProcessID, Exclusive: d.Config.Exclusive, LongLived: d.Config.LongLived,
 	}
 }
 
