@@ -46,7 +46,7 @@ func (s *service) sandboxed(ctx context.Context, b *Backend) {
 		b.Available, b.Message = false, "No sandbox is configured in this deployment."
 		return
 	}
-	box, ok := s.sandbox.(sandbox.Isolating)
+	box, ok := s.sandbox.(sandbox.IsolationReporter)
 	if !ok {
 		return
 	}
@@ -57,7 +57,7 @@ func (s *service) sandboxed(ctx context.Context, b *Backend) {
 		return
 	}
 	b.Isolation = &Isolation{Level: i.Level, Detail: i.Detail}
-	if box, ok := s.sandbox.(sandbox.Described); ok {
+	if box, ok := s.sandbox.(sandbox.RuntimeReporter); ok {
 		if r, err := box.Runtime(ctx); err == nil { // it runs tasks; otherwise Isolation has failed
 			b.Runtime = &Runtime{Platform: r.Platform, Python: r.Python}
 		}

@@ -98,7 +98,7 @@ func (s *service) cancel(ctx context.Context, in *runAction) (CancelResponse, er
 // retry creates a new run of an ended one. Errors: errs.NotFound;
 // errs.Conflict.
 func (s *service) retry(ctx context.Context, in *runAction) (RetryResponse, error) {
-	return s.again(ctx, in.RunID, func(org, id string) (launch.Retried, error) {
+	return s.again(ctx, in.RunID, func(org, id string) (launch.RetryResult, error) {
 		return s.launcher.Retry(ctx, org, id, false)
 	})
 }
@@ -106,12 +106,12 @@ func (s *service) retry(ctx context.Context, in *runAction) (RetryResponse, erro
 // retryFromFailed is like retry, but reuses what succeeded, and may use another
 // version of the flow.
 func (s *service) retryFromFailed(ctx context.Context, in *retryAction) (RetryResponse, error) {
-	return s.again(ctx, in.RunID, func(org, id string) (launch.Retried, error) {
+	return s.again(ctx, in.RunID, func(org, id string) (launch.RetryResult, error) {
 		return s.launcher.RetryFromFailed(ctx, org, id, in.FlowVersion)
 	})
 }
 
-func (s *service) again(ctx context.Context, name string, retry func(org, id string) (launch.Retried, error)) (RetryResponse, error) {
+func (s *service) again(ctx context.Context, name string, retry func(org, id string) (launch.RetryResult, error)) (RetryResponse, error) {
 	id, err := s.known(ctx, name)
 	if err != nil {
 		return RetryResponse{}, err

@@ -199,7 +199,7 @@ func (s *service) serve(ctx context.Context, v value) (out httpapi.Stream[json.R
 		}
 	}
 	url, err := s.blob.PresignGet(ctx, v.ref, linkLife, "")
-	return httpapi.Elsewhere[json.RawMessage](url), err
+	return httpapi.RedirectTo[json.RawMessage](url), err
 }
 
 // errNotJSON means that an output written by user code is not JSON.

@@ -26,7 +26,7 @@ func (s *service) file(a ticket.Attempt, b Batch) (func(ctx context.Context) (re
 		return nil, errs.Field(errs.Body("open_file"), b.OpenFile, "a request is for one file")
 	case b.SaveFile != nil:
 		output := runstate.OutputKey(a.Org, a.Run, engine.Node(a.Node), a.Number)
-		reference, key, err := sandbox.SavedFile(a.Org, output, *b.SaveFile)
+		reference, key, err := sandbox.FileReference(a.Org, output, *b.SaveFile)
 		if err != nil {
 			return nil, errs.Field(errs.Body("save_file"), *b.SaveFile, "%s", err)
 		}
@@ -35,7 +35,7 @@ func (s *service) file(a ticket.Attempt, b Batch) (func(ctx context.Context) (re
 			return reference, url, err
 		}, nil
 	case b.OpenFile != "":
-		key, err := sandbox.OpenedFile(a.Org, b.OpenFile)
+		key, err := sandbox.FileKey(a.Org, b.OpenFile)
 		if err != nil {
 			return nil, errs.Field(errs.Body("open_file"), b.OpenFile, "%s", err)
 		}

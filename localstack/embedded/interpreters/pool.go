@@ -18,11 +18,11 @@ import (
 )
 
 var (
-	_ sandbox.Sandbox   = (*Pool)(nil)
-	_ sandbox.Slots     = (*Pool)(nil)
-	_ sandbox.Isolating = (*Pool)(nil)
-	_ sandbox.Described = (*Pool)(nil)
-	_ sandbox.Starting  = (*Pool)(nil)
+	_ sandbox.Sandbox           = (*Pool)(nil)
+	_ sandbox.Reserver          = (*Pool)(nil)
+	_ sandbox.IsolationReporter = (*Pool)(nil)
+	_ sandbox.RuntimeReporter   = (*Pool)(nil)
+	_ sandbox.StartReporter     = (*Pool)(nil)
 )
 
 // ErrClosed is returned by Run on a closed Pool.
@@ -119,7 +119,7 @@ func (p *Pool) Mode(ctx context.Context) (mode, python string, err error) {
 	return in.mode.String(), in.python + " " + in.version, nil
 }
 
-// Isolation implements sandbox.Isolating.
+// Isolation implements sandbox.IsolationReporter.
 func (p *Pool) Isolation(ctx context.Context) (sandbox.Isolation, error) {
 	in, err := p.installation(ctx)
 	if err != nil {
@@ -143,7 +143,7 @@ func (p *Pool) Isolation(ctx context.Context) (sandbox.Isolation, error) {
 	return i, nil
 }
 
-// Runtime implements sandbox.Described.
+// Runtime implements sandbox.RuntimeReporter.
 func (p *Pool) Runtime(ctx context.Context) (sandbox.Runtime, error) {
 	in, err := p.installation(ctx)
 	if err != nil {
@@ -170,7 +170,7 @@ func (p *Pool) installation(ctx context.Context) (*installation, error) {
 	return p.installed, nil
 }
 
-// Reserve implements sandbox.Slots.
+// Reserve implements sandbox.Reserver.
 func (p *Pool) Reserve(ctx context.Context, workspace string) (release func(), err error) {
 	if err := p.places.Acquire(ctx, workspace); err != nil {
 		return nil, err
@@ -183,7 +183,7 @@ func (p *Pool) Reserve(ctx context.Context, workspace string) (release func(), e
 	return release, nil
 }
 
-// TellsStart implements sandbox.Starting.
+// TellsStart implements sandbox.StartReporter.
 func (p *Pool) TellsStart() bool { return true }
 
 // Waiting returns, as a sentence, why a task of a workspace gets no slot now,

@@ -16,10 +16,10 @@ const refusal = "the embedded server runs no Python tasks on Windows: run it on 
 type Pool struct{}
 
 var (
-	_ sandbox.Sandbox   = (*Pool)(nil)
-	_ sandbox.Slots     = (*Pool)(nil)
-	_ sandbox.Isolating = (*Pool)(nil)
-	_ sandbox.Described = (*Pool)(nil)
+	_ sandbox.Sandbox           = (*Pool)(nil)
+	_ sandbox.Reserver          = (*Pool)(nil)
+	_ sandbox.IsolationReporter = (*Pool)(nil)
+	_ sandbox.RuntimeReporter   = (*Pool)(nil)
 )
 
 // New returns a Pool.
@@ -30,17 +30,17 @@ func (*Pool) Mode(context.Context) (mode, python string, err error) {
 	return "", "", errors.New(refusal)
 }
 
-// Isolation implements sandbox.Isolating.
+// Isolation implements sandbox.IsolationReporter.
 func (*Pool) Isolation(context.Context) (sandbox.Isolation, error) {
 	return sandbox.Isolation{}, errors.New(refusal)
 }
 
-// Runtime implements sandbox.Described.
+// Runtime implements sandbox.RuntimeReporter.
 func (*Pool) Runtime(context.Context) (sandbox.Runtime, error) {
 	return sandbox.Runtime{}, errors.New(refusal)
 }
 
-// Reserve implements sandbox.Slots: a refusal needs no place.
+// Reserve implements sandbox.Reserver: a refusal needs no place.
 func (*Pool) Reserve(context.Context, string) (release func(), err error) { return func() {}, nil }
 
 // Waiting returns "", because tasks never wait.

@@ -103,7 +103,7 @@ func (s *service) open(ctx context.Context, p platform) error {
 		Config: fn.Config{Version: "bench", ProcessID: ids.Token(6)},
 	}
 	// Logs wait for the end of their run even on the slowest machine.
-	deps.Logs = &runlog.Store{Table: deps.Table, Blob: deps.Blob, Clock: now, Log: log, Linger: time.Hour}
+	deps.Logs = &runlog.Store{Table: deps.Table, Blob: deps.Blob, Clock: now, Log: log, FlushInterval: time.Hour}
 	service, err := catalog.Assemble(specs, deps, catalog.Settings{
 		CursorKey: []byte(ids.Token(32)), Traces: true, Chance: func(int64) int64 { return 0 },
 	})

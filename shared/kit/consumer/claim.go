@@ -55,7 +55,7 @@ func partition(consumer string, event *bus.Event) string {
 // handled before, otherwise how long another delivery holds it.
 func (d *Delivery) take(ctx context.Context) (time.Duration, error) {
 	now := d.cfg.Clock.Now()
-	c := claim{Key: d.key, Owner: d.owner, Until: clock.ToMillis(now.Add(d.cfg.Lease)), Expires: now.Add(Remember).Unix()}
+	c := claim{Key: d.key, Owner: d.owner, Until: clock.ToMillis(now.Add(d.cfg.Lease)), Expires: now.Add(Retention).Unix()}
 	//guard:consumer/lease-ends drop arg 2
 	free := table.Or(table.IsNew(), table.Le(leaseAttribute, now.UnixMilli()), table.Le(table.TTLAttribute, now.Unix()))
 	put := table.Put{Item: c, If: free} //guard:consumer/claim drop field If

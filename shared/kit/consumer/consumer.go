@@ -37,9 +37,9 @@ import (
 	"millrace/shared/platform/table"
 )
 
-// Remember is how long a handled event is remembered. Queues and dead-letter
+// Retention is how long a handled event is remembered. Queues and dead-letter
 // queues keep messages for at most 14 days.
-const Remember = 15 * 24 * time.Hour
+const Retention = 15 * 24 * time.Hour
 
 // unreadableDelay is the delay before an unreadable message is delivered again,
 // on its way to the dead-letter queue.

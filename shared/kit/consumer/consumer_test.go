@@ -153,7 +153,7 @@ func TestEventIsHandledOnce(t *testing.T) {
 		assert.Empty(t, again.BatchItemFailures)
 		w.drain(c)
 		assert.Equal(t, map[string]int{"a": 2, "b": 1}, w.calls)
-		time.Sleep(consumer.Remember - time.Hour)
+		time.Sleep(consumer.Retention - time.Hour)
 		w.publish(event("b"))
 		w.drain(c)
 		assert.Equal(t, 1, w.called("b"))

@@ -130,7 +130,7 @@ func TestRequestWaitsAtMost15Seconds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		g := single()
-		ctx, end := WithPatience(of(t, "a"))
+		ctx, end := WithWaitLimit(of(t, "a"))
 		defer end()
 		b := work(ctx, g)
 		for range 2 {

@@ -18,10 +18,10 @@ type patience struct {
 
 type patienceKey struct{}
 
-// WithPatience returns a context for costly work that a request asks for, and
+// WithWaitLimit returns a context for costly work that a request asks for, and
 // its cancel function. Once the work has waited 15 s for turns in total, the
 // context is cancelled with an errs.Unavailable that carries a retry delay.
-func WithPatience(ctx context.Context) (context.Context, context.CancelFunc) {
+func WithWaitLimit(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	return context.WithValue(ctx, patienceKey{}, &patience{longest, cancel}), func() { cancel(nil) }
 }

@@ -6,8 +6,8 @@ package notify
 
 import "sync"
 
-// Broker delivers signals by name. The zero Broker is ready to use; a nil Broker
-// delivers nothing.
+// Broker delivers signals by name. The zero Broker is ready to use; a nil
+// Broker delivers nothing.
 type Broker struct {
 	mu      sync.Mutex
 	waiters map[string]map[chan struct{}]struct{}

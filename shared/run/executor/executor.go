@@ -71,7 +71,7 @@ type Attempt struct {
 	// Failed returns the failed tasks of the run. It is nil except for the
 	// on_failure task.
 	Failed func(ctx context.Context) (*Failures, error)
-	// Begin is called by a [Preparing] executor, once, with the time since the
+	// Begin is called by a [Preparer] executor, once, with the time since the
 	// task's own code began.
 	Begin func(ago time.Duration)
 	// Log takes a line that the task wrote. A zero Time means now.
@@ -146,9 +146,9 @@ type Executor interface {
 	Instant() bool
 }
 
-// Preparing is an Executor whose attempts take time before the task's own code
+// Preparer is an Executor whose attempts take time before the task's own code
 // begins. That time does not count as the task's.
-type Preparing interface {
+type Preparer interface {
 	// Preparation returns the longest time it takes, and whether Attempt.Begin is
 	// called at its end. If it is not called, only the executor enforces the
 	// task's timeout.

@@ -25,7 +25,7 @@ func (p Python) files(a *Attempt, made *links) *files {
 
 // Save implements [sandbox.Files].
 func (f *files) Save(ctx context.Context) (reference, url string, err error) {
-	reference, key, err := sandbox.SavedFile(f.org, f.output, int(f.saved.Add(1)-1))
+	reference, key, err := sandbox.FileReference(f.org, f.output, int(f.saved.Add(1)-1))
 	if err != nil {
 		return "", "", err
 	}
@@ -37,7 +37,7 @@ func (f *files) Save(ctx context.Context) (reference, url string, err error) {
 
 // Open implements [sandbox.Files].
 func (f *files) Open(ctx context.Context, reference string) (url string, err error) {
-	key, err := sandbox.OpenedFile(f.org, reference)
+	key, err := sandbox.FileKey(f.org, reference)
 	if err != nil {
 		return "", err
 	}

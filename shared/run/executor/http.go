@@ -21,8 +21,8 @@ import (
 	"millrace/shared/run/sandbox"
 )
 
-// MaxAnswer is the largest response body that an http task accepts.
-const MaxAnswer = 32 << 20
+// MaxResponse is the largest response body that an http task accepts.
+const MaxResponse = 32 << 20
 
 // HTTP calls config.url. Its output is {status, headers, body, json}.
 type HTTP struct {
@@ -65,8 +65,8 @@ func (h HTTP) execute(ctx context.Context, a *Attempt) Result {
 	if err != nil {
 		return h.callFailed(ctx, a, err)
 	}
-	if len(body) > MaxAnswer {
-		return Failed(HTTPFailed, "the answer has more than %d bytes", MaxAnswer)
+	if len(body) > MaxResponse {
+		return Failed(HTTPFailed, "the answer has more than %d bytes", MaxResponse)
 	}
 	a.Log(sandbox.LogEvent{
 		Level: "info", Logger: "http",
@@ -208,13 +208,13 @@ const (
 	answerFactor = 4
 )
 
-// read reads the body of a response, at most one byte more than MaxAnswer.
+// read reads the body of a response, at most one byte more than MaxResponse.
 func read(ctx context.Context, a *Attempt, res *http.Response) ([]byte, error) {
 	body, err := io.ReadAll(io.LimitReader(res.Body, smallAnswer))
 	if err != nil || len(body) < smallAnswer {
 		return body, err
 	}
-	size := int64(MaxAnswer)
+	size := int64(MaxResponse)
 	if res.ContentLength > 0 {
 		size = min(size, res.ContentLength)
 	}
@@ -225,7 +225,7 @@ func read(ctx context.Context, a *Attempt, res *http.Response) ([]byte, error) {
 	}
 	whole := bytes.NewBuffer(make([]byte, 0, size+bytes.MinRead))
 	whole.Write(body)
-	_, err = whole.ReadFrom(io.LimitReader(res.Body, MaxAnswer+1-smallAnswer))
+	_, err = whole.ReadFrom(io.LimitReader(res.Body, MaxResponse+1-smallAnswer))
 	return whole.Bytes(), err
 }
 

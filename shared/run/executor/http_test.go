@@ -124,7 +124,7 @@ func TestLargeResponsesReserveMemory(t *testing.T) {
 		_, _ = io.WriteString(w, list[len(list)/2:])
 	}))
 	defer s.Close()
-	for path, want := range map[string]int64{"/told": 4 * int64(len(list)), "/": 4 * executor.MaxAnswer} {
+	for path, want := range map[string]int64{"/told": 4 * int64(len(list)), "/": 4 * executor.MaxResponse} {
 		a, _ := attempt(t, httpTask(`{"url":"`+s.URL+path+`"}`))
 		var held []int64
 		a.Hold = func(_ context.Context, bytes int64) error {
@@ -151,7 +151,7 @@ func TestHTTPBodies(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", kind)
 		if r.URL.Path == "/big" {
-			for range executor.MaxAnswer>>20 + 1 {
+			for range executor.MaxResponse>>20 + 1 {
 				_, _ = w.Write(make([]byte, 1<<20))
 			}
 		}

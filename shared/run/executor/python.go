@@ -29,23 +29,23 @@ const linkLife = 20 * time.Minute
 const preparation = 15 * time.Minute
 
 var (
-	_ Reserver  = Python{}
-	_ Preparing = Python{}
+	_ Reserver = Python{}
+	_ Preparer = Python{}
 )
 
 // Instant reports false.
 func (Python) Instant() bool { return false }
 
-// Preparation implements [Preparing].
+// Preparation implements [Preparer].
 func (p Python) Preparation() (most time.Duration, told bool) {
-	starting, ok := p.Sandbox.(sandbox.Starting)
+	starting, ok := p.Sandbox.(sandbox.StartReporter)
 	return preparation, ok && starting.TellsStart()
 }
 
 // Reserve waits for a slot in the sandbox. It returns at once if the sandbox
 // has no limit.
 func (p Python) Reserve(ctx context.Context, org string) (release func(), err error) {
-	if slots, ok := p.Sandbox.(sandbox.Slots); ok {
+	if slots, ok := p.Sandbox.(sandbox.Reserver); ok {
 		return slots.Reserve(ctx, org)
 	}
 	return func() {}, nil

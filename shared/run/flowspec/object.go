@@ -144,7 +144,7 @@ func (o *Object) Int(name string, low, high int) (int, bool) {
 	if v == nil || o.Templated(name) {
 		return 0, false
 	}
-	n, ok := Whole(v)
+	n, ok := Integer(v)
 	if !ok {
 		o.faults.add("int_type", at(o.loc, name), v, "%s must be a whole number", name)
 		return 0, false
@@ -156,8 +156,8 @@ func (o *Object) Int(name string, low, high int) (int, bool) {
 	return int(n), true
 }
 
-// Whole converts a value to an integer. ok is false if it is not one.
-func Whole(v any) (int64, bool) {
+// Integer converts a value to an integer. ok is false if it is not one.
+func Integer(v any) (int64, bool) {
 	switch v := v.(type) {
 	case int64:
 		return v, true

@@ -34,7 +34,7 @@ func keyPartition(org, key string) string {
 func (l *Launcher) use(req *Request, run *runstate.Run) *idempotency {
 	return &idempotency{
 		Key: table.Key{PK: keyPartition(run.Org, req.Key), SK: run.Flow},
-		Run: run.ID, Request: req.Fingerprint, Expires: l.Clock.Now().Add(KeyLife).Unix(),
+		Run: run.ID, Request: req.Fingerprint, Expires: l.Clock.Now().Add(KeyLifetime).Unix(),
 	}
 }
 

@@ -45,8 +45,8 @@ const (
 
 // Limits of a request.
 const (
-	KeyLife = 24 * time.Hour // lifetime of an idempotency key
-	MaxKey  = 255
+	KeyLifetime = 24 * time.Hour // lifetime of an idempotency key
+	MaxKey      = 255
 )
 
 const (
@@ -256,7 +256,7 @@ func (l *Launcher) registry() registry.Store {
 // errs.Unprocessable for parameters that violate the flow's schema; the cause
 // of an ended ctx.
 func checked(ctx context.Context, flow *flowspec.Flow, params map[string]json.RawMessage, injected func(key string) bool) (map[string]json.RawMessage, error) {
-	checking, end := budget.WithPatience(ctx)
+	checking, end := budget.WithWaitLimit(ctx)
 	defer end()
 	params, faults := flow.CheckParams(checking, params, injected)
 	if err := context.Cause(checking); err != nil {

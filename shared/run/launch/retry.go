@@ -14,8 +14,8 @@ import (
 	"millrace/shared/run/runstate"
 )
 
-// Retried is a new run and the tasks that it reuses.
-type Retried struct {
+// RetryResult is a new run and the tasks that it reuses.
+type RetryResult struct {
 	Run   runstate.Run
 	Names []string // of the reused tasks, in the order of the flow
 }
@@ -29,7 +29,7 @@ type Retried struct {
 func (l *Launcher) Retry(ctx context.Context, org, id string, partial bool) (Retried, error) {
 	source, err := l.ended(ctx, org, id)
 	if err != nil {
-		return Retried{}, err
+		return RetryResult{}, err
 	}
 	return l.retry(ctx, &source, partial)
 }
@@ -40,13 +40,13 @@ func (l *Launcher) Retry(ctx context.Context, org, id string, partial bool) (Ret
 // the same there; their code is not compared. Errors: those of Retry;
 // errs.Conflict for a run that succeeded; errs.Unprocessable for parameters
 // that the version does not accept.
-func (l *Launcher) RetryFromFailed(ctx context.Context, org, id, version string) (Retried, error) {
+func (l *Launcher) RetryFromFailed(ctx context.Context, org, id, version string) (RetryResult, error) {
 	source, err := l.ended(ctx, org, id)
 	if err != nil {
-		return Retried{}, err
+		return RetryResult{}, err
 	}
 	if source.Status == engine.Succeeded { //guard:retry/failed false
-		return Retried{}, errs.New(errs.Conflict, "Run %s succeeded: there is nothing to retry from; retry it as a whole, or start a new run", id)
+		return RetryResult{}, errs.New(errs.Conflict, "Run %s succeeded: there is nothing to retry from; retry it as a whole, or start a new run", id)
 	}
 	if version == "" {
 		return l.retry(ctx, &source, true)
@@ -65,22 +65,22 @@ func (l *Launcher) ended(ctx context.Context, org, id string) (runstate.Run, err
 }
 
 // retry retries a run with its own flow version.
-func (l *Launcher) retry(ctx context.Context, source *runstate.Run, partial bool) (Retried, error) {
+func (l *Launcher) retry(ctx context.Context, source *runstate.Run, partial bool) (RetryResult, error) {
 	org, id := source.Org, source.ID
 	v, vars, err := registry.GetVersionIn(ctx, l.Table, org, source.Flow, source.Version, source.Environment)
 	if err != nil {
-		return Retried{}, err
+		return RetryResult{}, err
 	}
 	if v.SpecHash != source.SpecHash || v.ArtifactKey != source.Artifact { //guard:retry/same-version false
-		return Retried{}, errs.New(errs.Conflict, "Flow %s %s was registered anew since run %s", source.Flow, source.Version, id)
+		return RetryResult{}, errs.New(errs.Conflict, "Flow %s %s was registered anew since run %s", source.Flow, source.Version, id)
 	}
 	flow, graph, err := registry.LoadPlan(ctx, l.Table, l.Blob, org, source.SpecHash, source.Plan)
 	if err != nil {
-		return Retried{}, fmt.Errorf("load flow: %w", err)
+		return RetryResult{}, fmt.Errorf("load flow: %w", err)
 	}
 	input, err := runstate.LoadInput(ctx, l.Table, l.Blob, org, id)
 	if err != nil {
-		return Retried{}, err
+		return RetryResult{}, err
 	}
 	p, err := l.retryPlan(ctx, source, v, vars, flow, input)
 	if err != nil {
@@ -91,7 +91,7 @@ func (l *Launcher) retry(ctx context.Context, source *runstate.Run, partial bool
 	if partial {
 		own := version{flow, graph}
 		if names, err = l.reuse(ctx, source, own, own, p); err != nil {
-			return Retried{}, err
+			return RetryResult{}, err
 		}
 	}
 	if p.run.Partial {
@@ -99,12 +99,12 @@ func (l *Launcher) retry(ctx context.Context, source *runstate.Run, partial bool
 		p.run.Plan = source.Plan //guard:reuse/plan drop
 	}
 	run, err := l.write(ctx, p)
-	return Retried{Run: run, Names: names}, err
+	return RetryResult{Run: run, Names: names}, err
 }
 
 // retryOn retries a run from failed with a version of its flow, which may be
 // another one.
-func (l *Launcher) retryOn(ctx context.Context, source *runstate.Run, name string) (Retried, error) {
+func (l *Launcher) retryOn(ctx context.Context, source *runstate.Run, name string) (RetryResult, error) {
 	org := source.Org
 	if name == LatestVersion {
 		head, err := registry.GetFlow(ctx, l.Table, org, source.Flow)
@@ -115,22 +115,22 @@ func (l *Launcher) retryOn(ctx context.Context, source *runstate.Run, name strin
 	}
 	v, vars, err := registry.GetVersionIn(ctx, l.Table, org, source.Flow, name, source.Environment)
 	if err != nil {
-		return Retried{}, err
+		return RetryResult{}, err
 	}
 	var before, after version
 	if before.flow, before.graph, err = registry.LoadPlan(ctx, l.Table, l.Blob, org, source.SpecHash, source.Plan); err != nil {
-		return Retried{}, fmt.Errorf("load flow: %w", err)
+		return RetryResult{}, fmt.Errorf("load flow: %w", err)
 	}
 	if after.flow, after.graph, err = registry.LoadPlan(ctx, l.Table, l.Blob, org, v.SpecHash, engine.PlanVersion); err != nil {
-		return Retried{}, fmt.Errorf("load flow: %w", err)
+		return RetryResult{}, fmt.Errorf("load flow: %w", err)
 	}
 	input, err := runstate.LoadInput(ctx, l.Table, l.Blob, org, source.ID)
 	if err != nil {
-		return Retried{}, err
+		return RetryResult{}, err
 	}
 	params, err := checked(ctx, after.flow, input.Parameters, registry.Injected)
 	if err != nil {
-		return Retried{}, err
+		return RetryResult{}, err
 	}
 	p, err := l.retryPlan(ctx, source, v, vars, after.flow, input)
 	if err != nil {
@@ -140,10 +140,10 @@ func (l *Launcher) retryOn(ctx context.Context, source *runstate.Run, name strin
 	p.audit.Metadata["from_failed"], p.audit.Metadata["flow_version"] = true, v.FlowVersion
 	names, err := l.reuse(ctx, source, before, after, p)
 	if err != nil {
-		return Retried{}, err
+		return RetryResult{}, err
 	}
 	run, err := l.write(ctx, p)
-	return Retried{Run: run, Names: names}, err
+	return RetryResult{Run: run, Names: names}, err
 }
 
 // LatestVersion is the name of a flow's newest version.

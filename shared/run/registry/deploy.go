@@ -99,7 +99,7 @@ func (p *plan) checkParameters(params map[string]json.RawMessage) error {
 	if err != nil {
 		return err
 	}
-	ctx, end := budget.WithPatience(p.ctx)
+	ctx, end := budget.WithWaitLimit(p.ctx)
 	defer end()
 	return flow.CheckDefaults(ctx, params)
 }

@@ -47,7 +47,7 @@ func (r *Registration) Parse(ctx context.Context, spec json.RawMessage) error {
 	}
 	faults = append(faults, CheckTags(errs.Body("tags"), r.Tags)...)
 	faults = append(faults, CheckSlugs(errs.Body("dep_package_slugs"), r.DepPackageSlugs)...)
-	ctx, end := budget.WithPatience(ctx)
+	ctx, end := budget.WithWaitLimit(ctx)
 	defer end()
 	kinds := r.Kinds
 	if kinds == nil {

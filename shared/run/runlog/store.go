@@ -25,9 +25,10 @@ type Store struct {
 	Blob  blob.Store
 	Clock clock.Clock
 	Log   *slog.Logger
-	// Linger is the maximum time an event is buffered; 0 means [Linger]. It is
-	// real time, so tests that count requests set it longer than any run takes.
-	Linger time.Duration
+	// FlushInterval is the maximum time an event is buffered; 0 means
+	// [FlushInterval]. It is real time, so tests that count requests set it longer
+	// than any run takes.
+	FlushInterval time.Duration
 	// Exclusive means that no other process writes logs, so that anything this process
 	// has not written does not exist.
 	Exclusive bool
@@ -64,7 +65,7 @@ func (s *Store) buffer(id runID, create bool) *buffer {
 		if s.runs == nil {
 			s.runs = map[runID]*buffer{}
 		}
-		b = &buffer{id: id, held: &s.held, linger: cmp.Or(s.Linger, Linger), writing: make(chan struct{}, 1)}
+		b = &buffer{id: id, held: &s.held, linger: cmp.Or(s.FlushInterval, FlushInterval), writing: make(chan struct{}, 1)}
 		s.runs[id] = b
 	}
 	return b

@@ -16,12 +16,12 @@ import (
 
 // Sizes and times of batches.
 const (
-	Linger      = 500 * time.Millisecond // maximum time that an event is buffered
-	BatchBytes  = 64 << 10               // a batch of this size is written at once
-	InlineBytes = 4 << 10                // a larger batch or archive is stored as an object
-	batchMax    = 512 << 10              // the largest batch of several lines
-	backlog     = 4 << 20                // bytes of one run buffered before Append waits
-	memory      = 64 << 20               // bytes of all runs buffered before every Append waits
+	FlushInterval = 500 * time.Millisecond // maximum time that an event is buffered
+	BatchBytes    = 64 << 10               // a batch of this size is written at once
+	InlineBytes   = 4 << 10                // a larger batch or archive is stored as an object
+	batchMax      = 512 << 10              // the largest batch of several lines
+	backlog       = 4 << 20                // bytes of one run buffered before Append waits
+	memory        = 64 << 20               // bytes of all runs buffered before every Append waits
 )
 
 // Time limits of writes.
@@ -32,10 +32,10 @@ const (
 	again     = 2 * time.Second  // delay before a failed flush is retried
 )
 
-// Append adds events of a run. They are written within [Linger], or by the next
-// Flush. It waits only if the run, or all runs of the process together, write
-// faster than the store accepts; if the store fails for long, events are
-// dropped, and an event in the log tells how many.
+// Append adds events of a run. They are written within [FlushInterval], or by
+// the next Flush. It waits only if the run, or all runs of the process
+// together, write faster than the store accepts; if the store fails for long,
+// events are dropped, and an event in the log tells how many.
 func (s *Store) Append(org, run string, events ...Event) {
 	lines := scratch.Get().(*bytes.Buffer)
 	defer func() {
@@ -164,7 +164,7 @@ func (s *Store) flush(ctx context.Context, b *buffer, look bool) error {
 	case err != nil:
 		s.rearm(b, again)
 	case b.unchecked:
-		s.rearm(b, Linger)
+		s.rearm(b, FlushInterval)
 	default:
 		s.retire(b)
 	}

@@ -26,7 +26,7 @@ func (t *putTwice) Put(ctx context.Context, p table.Put) error {
 	return t.Table.Put(ctx, p)
 }
 
-func TestLinger(t *testing.T) {
+func TestFlushInterval(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -36,7 +36,7 @@ func TestLinger(t *testing.T) {
 		}
 		synctest.Wait()
 		assert.Zero(t, w.batches(run))
-		time.Sleep(runlog.Linger)
+		time.Sleep(runlog.FlushInterval)
 		synctest.Wait()
 		assert.Equal(t, 1, w.batches(run), "one batch of all")
 		s.Append(org, run, line("w", 6, runlog.BatchBytes))

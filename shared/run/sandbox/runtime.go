@@ -12,8 +12,8 @@ type Runtime struct {
 // LambdaRuntime is the Runtime of the sandbox functions.
 var LambdaRuntime = Runtime{Platform: "linux/arm64", Python: "3.13"}
 
-// Described is a Sandbox that knows its Runtime.
-type Described interface {
+// RuntimeReporter is a Sandbox that knows its Runtime.
+type RuntimeReporter interface {
 	// Runtime may have to start an interpreter to find out. An error means that
 	// tasks cannot run here.
 	Runtime(ctx context.Context) (Runtime, error)

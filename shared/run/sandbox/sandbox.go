@@ -87,7 +87,7 @@ type Request struct {
 	Timeout     time.Duration              `json:"-"`                      // 0 means DefaultTimeout
 	OutputURL   Link                       `json:"-"`                      // presigned PUT for outputs over InlineBytes; nil: all outputs are inline
 	Files       Files                      `json:"-"`                      // files that the task saves or opens; nil: it can do neither
-	Reserved    bool                       `json:"-"`                      // the caller has a slot from Slots, so Run takes none
+	Reserved    bool                       `json:"-"`                      // the caller has a slot from Reserver, so Run takes none
 	Failed      json.RawMessage            `json:"failed,omitempty"`       // list of the failed tasks of the run, for its on_failure task
 	FailedCount int                        `json:"failed_count,omitempty"` // their number; Failed may have only the first of them
 	Begin       func(ago time.Duration)    `json:"-"`                      // called once, with the time since the task's function began; may be nil
@@ -131,10 +131,10 @@ const (
 // the task's code has not started. Run wraps it with the reason.
 var ErrUnavailable = errors.New("the sandbox is not available")
 
-// Slots is a Sandbox that runs a limited number of tasks at once. A caller that
-// reserves a slot before it claims a task does not count the wait as the task's
-// time.
-type Slots interface {
+// Reserver is a Sandbox that runs a limited number of tasks at once. A caller
+// that reserves a slot before it claims a task does not count the wait as the
+// task's time.
+type Reserver interface {
 	// Reserve waits for a slot for Requests of a workspace with Reserved set, one
 	// at a time. Callers of one workspace are served in order of arrival. release
 	// frees the slot; further calls do nothing. The error is ctx's cause, or that
@@ -146,10 +146,10 @@ type Slots interface {
 // count as the task's own time, which begins with its function.
 const ImportTimeout = 60 * time.Second
 
-// Starting is a Sandbox that may call Request.Begin when the task's function
-// begins. Others call it when the attempt is over, if they know the time by
-// then.
-type Starting interface {
+// StartReporter is a Sandbox that may call Request.Begin when the task's
+// function begins. Others call it when the attempt is over, if they know the
+// time by then.
+type StartReporter interface {
 	// TellsStart reports whether Begin is called when the function begins.
 	TellsStart() bool
 }
@@ -168,8 +168,8 @@ type Isolation struct {
 	Detail string // for human readers
 }
 
-// Isolating is a Sandbox that knows its Isolation.
-type Isolating interface {
+// IsolationReporter is a Sandbox that knows its Isolation.
+type IsolationReporter interface {
 	// Isolation may have to start an interpreter to find out. An error means that
 	// tasks cannot run here.
 	Isolation(ctx context.Context) (Isolation, error)

@@ -64,7 +64,7 @@ func checkStatus(c *flowspec.Object) {
 	const name = "expected_status"
 	if list, ok := c.Value(name).([]any); ok {
 		for i, v := range list {
-			if n, ok := flowspec.Whole(v); !flowspec.IsTemplate(v) && (!ok || n < 100 || n > 599) {
+			if n, ok := flowspec.Integer(v); !flowspec.IsTemplate(v) && (!ok || n < 100 || n > 599) {
 				c.Fault(v, []any{name, i}, "a status is a whole number from 100 to 599")
 			}
 		}

@@ -70,7 +70,7 @@ func (a *attempts) prepare(ctx context.Context, w *attempt) (*begin, outcome, er
 		return a.refuse(ctx, w, executor.Final(executor.UnknownType, "nothing here runs tasks of type %q", w.task.Type))
 	}
 	b := &begin{executor: run}
-	if preparing, ok := run.(executor.Preparing); ok {
+	if preparing, ok := run.(executor.Preparer); ok {
 		b.preparation, b.told = preparing.Preparation()
 	}
 	if b.attempt, b.cut, err = a.describe(ctx, w); err != nil {

@@ -18,8 +18,8 @@ import (
 const (
 	mostBlamed = 3   // tasks named in a run's error
 	mostBlame  = 300 // bytes of each one's error
-	// MostFailed is the number of failures passed to the on_failure task.
-	MostFailed = 100
+	// MaxFailures is the number of failures passed to the on_failure task.
+	MaxFailures = 100
 )
 
 // failures is the failed tasks of a run whose tasks are all finished.
@@ -153,13 +153,13 @@ type failedTask struct {
 }
 
 // list returns the failures for the on_failure task, in the order of the plan:
-// the first MostFailed tasks and instances, and the number of all.
+// the first MaxFailures tasks and instances, and the number of all.
 func (f *failures) list(ctx context.Context) (*executor.Failures, error) {
 	var nodes []engine.Node
 	out := &executor.Failures{}
 	for _, n := range f.failed() {
 		if width := f.items[n].Width; width != nil && *width > 0 {
-			first, count, err := f.instances(ctx, n, *width, MostFailed-len(nodes))
+			first, count, err := f.instances(ctx, n, *width, MaxFailures-len(nodes))
 			if err != nil {
 				return nil, err
 			}
@@ -168,7 +168,7 @@ func (f *failures) list(ctx context.Context) (*executor.Failures, error) {
 				continue
 			}
 		}
-		if out.Count++; len(nodes) < MostFailed {
+		if out.Count++; len(nodes) < MaxFailures {
 			nodes = append(nodes, n)
 		}
 	}

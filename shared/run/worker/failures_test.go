@@ -96,7 +96,7 @@ func TestOnFailureTaskGetsFailures(t *testing.T) {
 			return ok("null")
 		})
 		raw := with(spec("fine", "a", "each", "after: a"), map[string]map[string]any{
-			"a": {"retries": 1}, "each": {"map_over": fmt.Sprintf("lists.range(%d)", worker.MostFailed+20)},
+			"a": {"retries": 1}, "each": {"map_over": fmt.Sprintf("lists.range(%d)", worker.MaxFailures+20)},
 		})
 		flow := func(onFailure string) string {
 			return strings.TrimSuffix(raw, "}") + `,"on_failure":` + onFailure + `}`
@@ -104,10 +104,10 @@ func TestOnFailureTaskGetsFailures(t *testing.T) {
 		w.register("f", flow(`{"name":"page","type":"python","entrypoint":"flow:page"}`))
 		w.wait(w.run("f").ID)
 		require.NotNil(t, told)
-		assert.Equal(t, worker.MostFailed+21, told.Count)
+		assert.Equal(t, worker.MaxFailures+21, told.Count)
 		var list []map[string]any
 		require.NoError(t, json.Unmarshal(told.List, &list))
-		require.Len(t, list, worker.MostFailed)
+		require.Len(t, list, worker.MaxFailures)
 		assert.Equal(t, map[string]any{"task_name": "a", "map_index": nil, "attempt": 2.0, "error_type": "TaskFailedError", "error_message": "ValueError: one"}, list[0])
 		assert.Equal(t, map[string]any{"task_name": "each", "map_index": 0.0, "attempt": 1.0, "error_type": "TaskFailedError", "error_message": "ValueError: two"}, list[1])
 

@@ -37,7 +37,7 @@ func (s *sim) write(p *proc, a *executor.Attempt, n int) {
 
 // unflushed is how long a line may be only in the memory of a process,
 // including the time of a write to the simulated store.
-const unflushed = runlog.Linger + 3*time.Second
+const unflushed = runlog.FlushInterval + 3*time.Second
 
 // checkLines checks that the archive of a run has every line of its attempts
 // once, in their order, and that nothing is left besides it. The last lines of

@@ -38,9 +38,9 @@ func (Stream[T]) body() reflect.Type { return reflect.TypeFor[T]() }
 
 func (s Stream[T]) elsewhere() string { return s.location }
 
-// Elsewhere returns a redirect (302) to the URL of a response that is too large to
-// send. The operation lists the status in its Errors.
-func Elsewhere[T any](url string) Stream[T] { return Stream[T]{location: url} }
+// RedirectTo returns a redirect (302) to the URL of a response that is too
+// large to send. The operation lists the status in its Errors.
+func RedirectTo[T any](url string) Stream[T] { return Stream[T]{location: url} }
 
 // stream sends the response. It panics on a failure, which the framework
 // reports.

@@ -78,7 +78,7 @@ func retryer(pause backoff, repeatable bool) aws.Retryer {
 			retry.IsErrorRetryableFunc(throttledTransaction),
 		}
 		if repeatable {
-			o.Retryables = append(append(o.Retryables, refused...), awsretry.CutShort)
+			o.Retryables = append(append(o.Retryables, refused...), awsretry.Truncated)
 		} else {
 			o.Retryables = append([]retry.IsErrorRetryable{retry.NoRetryCanceledError{}}, refused...)
 		}

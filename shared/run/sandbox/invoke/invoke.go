@@ -95,9 +95,9 @@ type Sandbox struct {
 }
 
 var (
-	_ sandbox.Sandbox   = (*Sandbox)(nil)
-	_ sandbox.Isolating = (*Sandbox)(nil)
-	_ sandbox.Described = (*Sandbox)(nil)
+	_ sandbox.Sandbox           = (*Sandbox)(nil)
+	_ sandbox.IsolationReporter = (*Sandbox)(nil)
+	_ sandbox.RuntimeReporter   = (*Sandbox)(nil)
 )
 
 // New returns a sandbox. It makes no request.
@@ -179,7 +179,7 @@ func (s *Sandbox) stopped(ctx context.Context) error {
 	}
 }
 
-// Isolation implements sandbox.Isolating.
+// Isolation implements sandbox.IsolationReporter.
 func (s *Sandbox) Isolation(context.Context) (sandbox.Isolation, error) {
 	return sandbox.Isolation{
 		Level:  sandbox.IsolatedEnvironment,
@@ -187,7 +187,7 @@ func (s *Sandbox) Isolation(context.Context) (sandbox.Isolation, error) {
 	}, nil
 }
 
-// Runtime implements sandbox.Described.
+// Runtime implements sandbox.RuntimeReporter.
 func (s *Sandbox) Runtime(context.Context) (sandbox.Runtime, error) {
 	return sandbox.LambdaRuntime, nil
 }
