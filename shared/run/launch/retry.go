@@ -26,7 +26,7 @@ type RetryResult struct {
 // errs.NotFound; errs.Conflict if the run has not ended, or if its flow version
 // was registered again with other content; errs.Unprocessable if its
 // environment was deleted.
-func (l *Launcher) Retry(ctx context.Context, org, id string, partial bool) (Retried, error) {
+func (l *Launcher) Retry(ctx context.Context, org, id string, partial bool) (RetryResult, error) {
 	source, err := l.ended(ctx, org, id)
 	if err != nil {
 		return RetryResult{}, err
@@ -84,7 +84,7 @@ func (l *Launcher) retry(ctx context.Context, source *runstate.Run, partial bool
 	}
 	p, err := l.retryPlan(ctx, source, v, vars, flow, input)
 	if err != nil {
-		return Retried{}, err
+		return RetryResult{}, err
 	}
 	p.audit.Metadata["from_failed"] = partial
 	var names []string
@@ -109,7 +109,7 @@ func (l *Launcher) retryOn(ctx context.Context, source *runstate.Run, name strin
 	if name == LatestVersion {
 		head, err := registry.GetFlow(ctx, l.Table, org, source.Flow)
 		if err != nil {
-			return Retried{}, err
+			return RetryResult{}, err
 		}
 		name = head.LatestVersion
 	}
@@ -134,7 +134,7 @@ func (l *Launcher) retryOn(ctx context.Context, source *runstate.Run, name strin
 	}
 	p, err := l.retryPlan(ctx, source, v, vars, after.flow, input)
 	if err != nil {
-		return Retried{}, err
+		return RetryResult{}, err
 	}
 	p.input.Parameters = params
 	p.audit.Metadata["from_failed"], p.audit.Metadata["flow_version"] = true, v.FlowVersion
