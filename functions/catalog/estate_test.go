@@ -43,7 +43,7 @@ type estate struct {
 // so that what they contain stays as it is.
 func estates(t *testing.T) (*localtest.Env, *estate, *estate) {
 	t.Helper()
-	env := localtest.Open(t, localtest.Options{Config: fn.Config{Resident: true}}, catalog.All()...)
+	env := localtest.Open(t, localtest.Options{Config: fn.Config{LongLived: true}}, catalog.All()...)
 	specs := []fn.Spec{taskworker.Spec, dispatch.Spec}
 	rt, err := runtime.New(runtime.Config{Specs: specs, Deps: env.Deps, Workers: 4})
 	require.NoError(t, err)

@@ -245,7 +245,7 @@ func (b *bench) timed(deps fn.Deps) {
 // accept creates a run without a user's request.
 func (b *bench) accept(req launch.Request) runstate.Run {
 	d := b.Deps
-	l := &launch.Launcher{Table: d.Table, Queues: d.Queues, Blob: d.Blob, Clock: d.Clock, Log: d.Log, Hub: d.Hub, Quota: d.Quota}
+	l := &launch.Launcher{Table: d.Table, Queues: d.Queues, Blob: d.Blob, Clock: d.Clock, Log: d.Log, Broker: d.Broker, Quota: d.Quota}
 	run, err := l.Accept(b.t.Context(), b.A.OrgID, req)
 	require.NoError(b.t, err)
 	return run
