@@ -54,6 +54,8 @@ var (
 	deploys   = request("POST", "/deployments", object{"deployment_name": "prod", "flow_name": "etl", "flow_version": "1"})
 	drafts    = request("POST", "/flows/etl/draft", nil)
 	hides     = request("POST", "/secrets", object{"name": "S", "value": "v"})
+	separates = request("POST", "/environments", object{"name": "e"})
+	sets      = request("PUT", "/environments/e/variables", object{"variables": object{"A": "1"}})
 )
 
 // ofRun is a mutation of a run, which may have been cancelled.
@@ -121,11 +123,22 @@ var mutations = map[string]mutation{
 	"deployments-settings": as("deployment", "update_settings", "PUT", "/deployments/prod/settings", object{"execution_mode": "small"}, registers, deploys),
 	"deployments-rollback": as("deployment", "rollback", "POST", "/deployments/prod/rollback", object{}, registers, deploys,
 		request("PUT", "/deployments/prod/settings", object{"execution_mode": "small"})),
-	"flows-register":     as("flow", "register", "POST", "/flows", object{"flow_name": "etl", "flow_version": "1", "flow_spec": spec}),
-	"flows-delete":       as("flow", "delete", "DELETE", "/flows/etl", nil, registers),
-	"flows-draft-create": as("flow_draft", "create", "POST", "/flows/etl/draft", nil, registers),
-	"flows-draft-write":  as("flow_draft", "update", "PUT", "/flows/etl/draft/source", object{"flow_spec": object{"tasks": []object{}}}, registers, drafts),
-	"orgs-create":        as("org", "create", "POST", "/orgs", object{"name": "Another"}),
+	"environments-create":  as("environment", "create", "POST", "/environments", object{"name": "e"}),
+	"environments-update":  as("environment", "update", "PATCH", "/environments/e", object{"color": "red"}, separates),
+	"environments-delete":  as("environment", "delete", "DELETE", "/environments/e", nil, separates, sets),
+	"environments-reorder": as("environment", "reorder", "PUT", "/environments/reorder", object{"order": []string{"e", "default"}}, separates),
+	"environments-promote": as("environment", "promote", "POST", "/environments/promote", object{"source": "e", "target": "default"}, separates, sets),
+	"environments-put-variables": as("environment", "update_variables", "PUT", "/environments/e/variables",
+		object{"variables": object{"A": "1"}}, separates),
+	"environments-patch-variables": as("environment", "update_variables", "PATCH", "/environments/e/variables",
+		object{"variables": object{"A": nil}}, separates, sets),
+	"environments-delete-variable": as("environment", "delete_variable", "DELETE", "/environments/e/variables/A", nil, separates, sets),
+	"environments-toggle-variable": as("environment", "toggle_variable", "POST", "/environments/e/variables/A/toggle", object{}, separates, sets),
+	"flows-register":               as("flow", "register", "POST", "/flows", object{"flow_name": "etl", "flow_version": "1", "flow_spec": spec}),
+	"flows-delete":                 as("flow", "delete", "DELETE", "/flows/etl", nil, registers),
+	"flows-draft-create":           as("flow_draft", "create", "POST", "/flows/etl/draft", nil, registers),
+	"flows-draft-write":            as("flow_draft", "update", "PUT", "/flows/etl/draft/source", object{"flow_spec": object{"tasks": []object{}}}, registers, drafts),
+	"orgs-create":                  as("org", "create", "POST", "/orgs", object{"name": "Another"}),
 	"orgs-add-member": {"member", "create", "", func(t *testing.T, env *localtest.Env, now func()) *localtest.Response {
 		now()
 		return env.Do(t, env.A.Key, "POST", inMembers(env), object{"email": "m@a.test", "role": "viewer"})
@@ -140,7 +153,7 @@ var mutations = map[string]mutation{
 	"runs-retry":             ofRun("retry", "retry", true),
 	"runs-retry-from-failed": ofRun("retry", "retry-from-failed", true),
 	"secrets-create":         as("secret", "create", "POST", "/secrets", object{"name": "S", "value": "v"}),
-	"secrets-copy":           as("secret", "copy", "POST", "/secrets/copy", object{"name": "S", "source_environment": nil, "target_environment": "x"}, hides),
+	"secrets-copy":           as("secret", "copy", "POST", "/secrets/copy", object{"name": "S", "source_environment": nil, "target_environment": "e"}, hides, separates),
 	"secrets-delete":         as("secret", "delete", "DELETE", "/secrets/S", nil, hides),
 	"secrets-patch":          as("secret", "update_metadata", "PATCH", "/secrets/S", object{"description": "d"}, hides),
 	"secrets-update":         as("secret", "update", "PUT", "/secrets/S", object{"value": "w"}, hides),
