@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"millrace/functions/deployments"
+	"millrace/functions/environments"
 	"millrace/functions/flows"
 	"millrace/functions/runs"
 	"millrace/functions/schedules"
@@ -26,7 +27,7 @@ type world struct {
 
 func open(t *testing.T, o localtest.Options) *world {
 	t.Helper()
-	w := &world{localtest.Open(t, o, append(schedules.Specs, flows.Spec, deployments.Spec, runs.Spec)...), t}
+	w := &world{localtest.Open(t, o, append(schedules.Specs, flows.Spec, deployments.Spec, environments.Spec, runs.Spec)...), t}
 	w.flow("daily", "1")
 	return w
 }
@@ -218,6 +219,24 @@ func TestFlowOfAnEnabledScheduleIsKept(t *testing.T) {
 	w.Do(t, w.A.Key, "PATCH", "/schedules/nightly", object{"enabled": false}).Require(t, 200)
 	w.Do(t, w.A.Key, "DELETE", "/flows/other", nil).Require(t, 200)
 	w.Do(t, w.A.Key, "PATCH", "/schedules/nightly", object{"enabled": true}).Require(t, 404)
+}
+
+func TestEnvironmentOfAnEnabledScheduleIsKept(t *testing.T) {
+	t.Parallel()
+	w := open(t, localtest.Options{})
+	w.put("nightly", object{"environment": "staging"}).Require(t, 422)
+	for _, name := range []string{"staging", "production"} {
+		w.Do(t, w.A.Key, "POST", "/environments", object{"name": name}).Require(t, 201)
+	}
+	w.put("nightly", object{"environment": "staging"}).Require(t, 200)
+	refused := w.Do(t, w.A.Key, "DELETE", "/environments/staging", nil).Require(t, 409)
+	assert.Contains(t, refused.String(t, "detail"), "schedule 'nightly'")
+	w.Do(t, w.A.Key, "PATCH", "/schedules/nightly", object{"environment": "production"}).Require(t, 200)
+	w.Do(t, w.A.Key, "DELETE", "/environments/staging", nil).Require(t, 200)
+	w.Do(t, w.A.Key, "PATCH", "/schedules/nightly", object{"enabled": false}).Require(t, 200)
+	w.Do(t, w.A.Key, "DELETE", "/environments/production", nil).Require(t, 200)
+	w.Do(t, w.A.Key, "PATCH", "/schedules/nightly", object{"enabled": true}).Require(t, 422)
+	w.Do(t, w.A.Key, "PATCH", "/schedules/nightly", object{"enabled": true, "environment": nil}).Require(t, 200)
 }
 
 func TestTriggerStartsARunNow(t *testing.T) {

@@ -23,13 +23,14 @@ import (
 // service implements the rules of schedules.
 type service struct {
 	schedules record.Set[schedule.Schedule, *schedule.Schedule]
+	registry  registry.Store
 	launcher  *launch.Launcher
 	clock     clock.Clock
 }
 
 func newService(d fn.Deps) *service {
 	return &service{
-		schedules: record.New[schedule.Schedule](schedule.Kind, d.Records()), launcher: d.Launcher(), clock: d.Clock,
+		schedules: record.New[schedule.Schedule](schedule.Kind, d.Records()), registry: d.Registry(), launcher: d.Launcher(), clock: d.Clock,
 	}
 }
 
@@ -126,7 +127,7 @@ func value(s *string) string {
 
 // write makes a change, after what it results in was checked.
 func (s *service) write(ctx context.Context, id string, next func(now *schedule.Schedule) (schedule.Schedule, error)) (schedule.Schedule, error) {
-	var head registry.Head
+	var needs names
 	out, err := s.schedules.Write(ctx, id, record.Change[schedule.Schedule]{
 		Next: func(now *schedule.Schedule) (schedule.Schedule, error) {
 			made, err := next(now)
@@ -134,46 +135,64 @@ func (s *service) write(ctx context.Context, id string, next func(now *schedule.
 				return made, err
 			}
 			made.ScheduleID = id
-			if head, err = s.check(ctx, &made); err != nil {
+			if needs, err = s.check(ctx, &made); err != nil {
 				return made, err
 			}
 			return made, s.plan(ctx, now, &made)
 		},
-		Also: func(o record.Outcome[schedule.Schedule]) []table.Write { return s.depend(ctx, o, head) },
+		Also: func(o record.Outcome[schedule.Schedule]) []table.Write { return s.depend(ctx, o, needs) },
 	})
 	return out.After, err
 }
 
+// names is what a schedule names: a flow unless it names a deployment, and an
+// environment or none.
+type names struct {
+	flow        *registry.Head
+	environment *registry.Environment
+}
+
 // check completes a schedule with its defaults, and refuses one whose run would
-// be refused. It returns the flow that the schedule names.
-func (s *service) check(ctx context.Context, made *schedule.Schedule) (head registry.Head, err error) {
+// be refused. It returns what the schedule names.
+func (s *service) check(ctx context.Context, made *schedule.Schedule) (needs names, err error) {
 	made.Timezone = cmp.Or(made.Timezone, "UTC")
 	made.CatchupPolicy = cmp.Or(made.CatchupPolicy, schedule.CatchUpNone)
 	if made.ExecutionMode != nil {
 		size, err := tier.Parse(*made.ExecutionMode)
 		if err != nil {
-			return head, err
+			return needs, err
 		}
 		made.ExecutionMode = new(string(size))
 	}
 	if made.Deployment == nil && (made.FlowName == "" || made.FlowVersion == nil) {
-		return head, errs.Field(errs.Body("flow_version"), nil, "either deployment, or both flow_name and flow_version, must be given")
+		return needs, errs.Field(errs.Body("flow_version"), nil, "either deployment, or both flow_name and flow_version, must be given")
 	}
 	if made.Deployment != nil && made.FlowVersion != nil {
-		return head, errs.Field(errs.Body("flow_version"), *made.FlowVersion, "the deployment selects the version")
+		return needs, errs.Field(errs.Body("flow_version"), *made.FlowVersion, "the deployment selects the version")
 	}
 	flow, err := s.launcher.Check(ctx, tenant.From(ctx).OrgID, request(made, nil))
 	if err != nil {
-		return head, err
+		return needs, err
 	}
 	if made.FlowName != "" && made.FlowName != flow {
-		return head, errs.Field(errs.Body("flow_name"), made.FlowName, "the deployment is of the flow %s", flow)
+		return needs, errs.Field(errs.Body("flow_name"), made.FlowName, "the deployment is of the flow %s", flow)
 	}
 	made.FlowName = flow
-	if made.Deployment != nil {
-		return head, nil // the deployment keeps its flow
+	if made.Environment != nil {
+		environment, err := s.registry.NamedEnvironment(ctx, *made.Environment, errs.Body("environment"))
+		if err != nil {
+			return needs, err
+		}
+		needs.environment = &environment
 	}
-	return registry.GetFlow(ctx, s.schedules.Table, tenant.From(ctx).OrgID, made.FlowName)
+	if made.Deployment == nil { // a deployment keeps its flow
+		head, err := registry.GetFlow(ctx, s.schedules.Table, tenant.From(ctx).OrgID, made.FlowName)
+		if err != nil {
+			return needs, err
+		}
+		needs.flow = &head
+	}
+	return needs, nil
 }
 
 // plan sets the next occurrence: that which the schedule had, while it is enabled
@@ -198,17 +217,37 @@ func sameTiming(a, b *schedule.Schedule) bool {
 
 func same[T comparable](a, b *T) bool { return a == b || a != nil && b != nil && *a == *b }
 
-// depend makes an enabled schedule keep the flow that it names from being
-// deleted, and lets go of the one that it named before.
-func (s *service) depend(ctx context.Context, o record.Outcome[schedule.Schedule], head registry.Head) (writes []table.Write) {
-	id, keeps := o.After.ScheduleID, func(s *schedule.Schedule) bool { return s.Enabled && s.Deployment == nil }
-	if o.Existed && keeps(&o.Before) && (!keeps(&o.After) || o.Before.FlowName != o.After.FlowName) {
-		writes = append(writes, registry.Release(tenant.From(ctx).OrgID, o.Before.FlowName, schedule.Kind.Type, id))
+// depend prevents the deletion of the flow and the environment that an enabled
+// schedule names, and permits that of those that it named before.
+func (s *service) depend(ctx context.Context, o record.Outcome[schedule.Schedule], needs names) (writes []table.Write) {
+	org, id, kind, now := tenant.From(ctx).OrgID, o.After.ScheduleID, schedule.Kind.Type, s.clock.Now()
+	was, is := dependsOn(&o.Before), dependsOn(&o.After)
+	if was.flow != "" && was.flow != is.flow {
+		writes = append(writes, registry.Release(org, was.flow, kind, id))
 	}
-	if keeps(&o.After) {
-		writes = append(writes, registry.Depend(head, schedule.Kind.Type, id, clock.ToMillis(s.clock.Now()))...)
+	if was.environment != "" && was.environment != is.environment {
+		writes = append(writes, registry.ReleaseEnvironment(org, was.environment, kind, id)...)
+	}
+	if is.flow != "" {
+		writes = append(writes, registry.Depend(*needs.flow, kind, id, clock.ToMillis(now))...)
+	}
+	if is.environment != "" {
+		writes = append(writes, registry.DependOnEnvironment(needs.environment, kind, id, now)...)
 	}
 	return writes
+}
+
+// dependsOn returns the flow and the environment that a schedule keeps from
+// being deleted, empty for none.
+func dependsOn(s *schedule.Schedule) (out struct{ flow, environment string }) {
+	if !s.Enabled {
+		return out
+	}
+	out.environment = value(s.Environment)
+	if s.Deployment == nil {
+		out.flow = s.FlowName
+	}
+	return out
 }
 
 // trigger starts a run now. Errors: errs.NotFound, and those of a run.
