@@ -14,6 +14,7 @@ import (
 
 	"millrace/functions/audit"
 	"millrace/functions/auth"
+	"millrace/functions/environments"
 	"millrace/functions/orgs"
 	"millrace/functions/secrets"
 	"millrace/localstack/proof/localtest"
@@ -26,7 +27,7 @@ type object = map[string]any
 // midnight.
 func open(t *testing.T) *localtest.Env {
 	t.Helper()
-	env := localtest.New(t, audit.Spec, auth.Spec, orgs.Spec, secrets.Spec)
+	env := localtest.New(t, audit.Spec, auth.Spec, environments.Spec, orgs.Spec, secrets.Spec)
 	env.Clock.Set(time.Now().UTC().AddDate(0, 0, 1).Truncate(24 * time.Hour).Add(12 * time.Hour))
 	return env
 }
@@ -121,6 +122,7 @@ func TestFiltersCombine(t *testing.T) {
 func TestResourceIDMayHaveSlashes(t *testing.T) {
 	t.Parallel()
 	env := open(t)
+	env.Do(t, env.A.Key, "POST", "/environments", object{"name": "prod"}).Require(t, 201)
 	env.Do(t, env.A.Key, "POST", "/secrets", object{"name": "S", "value": "v", "environment": "prod"}).Require(t, 201)
 	id := env.Do(t, env.A.Key, "GET", "/audit-logs?resource_type=secret", nil).String(t, "items", 0, "resource_id")
 	assert.Len(t, env.Do(t, env.A.Key, "GET", "/audit-logs/resource/secret/"+url.PathEscape(id), nil).Require(t, 200).Items(t), 1, id)

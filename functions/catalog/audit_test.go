@@ -79,6 +79,19 @@ func initiated(t *testing.T, env *localtest.Env) *localtest.Response {
 
 func inMembers(env *localtest.Env) string { return "/orgs/" + env.A.OrgID + "/members" }
 
+var nightly = object{"schedule_id": "nightly", "flow_name": "etl", "flow_version": "1", "mode": "cron", "cron_expression": "@daily"}
+
+// device starts the authorization of a device.
+func device(t *testing.T, env *localtest.Env) *localtest.Response {
+	t.Helper()
+	return env.Do(t, "", "POST", "/auth/device/start", object{}).Require(t, 200)
+}
+
+func approve(t *testing.T, env *localtest.Env, begun *localtest.Response) *localtest.Response {
+	t.Helper()
+	return env.Do(t, env.SignIn(t, env.A.Owner), "POST", "/auth/device/approve", object{"user_code": begun.String(t, "user_code")})
+}
+
 // mutations has a row for each operation that changes something, by its id.
 var mutations = map[string]mutation{
 	"admin-delete": {"exception", "delete", localtest.SuperAdmin, func(t *testing.T, env *localtest.Env, now func()) *localtest.Response {
@@ -114,6 +127,25 @@ var mutations = map[string]mutation{
 			"parts":           []object{{"part_number": 1, "etag": sent.Header.Get("ETag")}},
 			"deployment_name": "prod", "flow_name": "etl", "flow_version": "1",
 		})
+	}},
+	"auth-login": {"session", "login", "", func(t *testing.T, env *localtest.Env, now func()) *localtest.Response {
+		now()
+		return env.Do(t, env.SignIn(t, env.A.Owner), "POST", "/auth/login", object{"email": env.A.Owner})
+	}},
+	"auth-logout": {"session", "logout", "", func(t *testing.T, env *localtest.Env, now func()) *localtest.Response {
+		now()
+		return env.Do(t, env.SignIn(t, env.A.Owner), "POST", "/auth/logout", nil)
+	}},
+	"auth-device-approve": {"session", "approve_device", "", func(t *testing.T, env *localtest.Env, now func()) *localtest.Response {
+		begun := device(t, env)
+		now()
+		return approve(t, env, begun)
+	}},
+	"auth-device-token": {"session", "login", "", func(t *testing.T, env *localtest.Env, now func()) *localtest.Response {
+		begun := device(t, env)
+		approve(t, env, begun).Require(t, 200)
+		now()
+		return env.Do(t, "", "POST", "/auth/device/token", object{"device_code": begun.String(t, "device_code")})
 	}},
 	"deployments-put": as("deployment", "create", "POST", "/deployments",
 		object{"deployment_name": "prod", "flow_name": "etl", "flow_version": "1"}, registers),
@@ -152,6 +184,9 @@ var mutations = map[string]mutation{
 	"runs-cancel":            ofRun("cancel", "cancel", false),
 	"runs-retry":             ofRun("retry", "retry", true),
 	"runs-retry-from-failed": ofRun("retry", "retry-from-failed", true),
+	"schedules-put":          as("schedule", "create", "POST", "/schedules", nightly, registers),
+	"schedules-patch":        as("schedule", "update", "PATCH", "/schedules/nightly", object{"enabled": false}, registers, request("POST", "/schedules", nightly)),
+	"schedules-trigger":      as("run", "create", "POST", "/schedules/nightly/trigger", nil, registers, request("POST", "/schedules", nightly)),
 	"secrets-create":         as("secret", "create", "POST", "/secrets", object{"name": "S", "value": "v"}),
 	"secrets-copy":           as("secret", "copy", "POST", "/secrets/copy", object{"name": "S", "source_environment": nil, "target_environment": "e"}, hides, separates),
 	"secrets-delete":         as("secret", "delete", "DELETE", "/secrets/S", nil, hides),
@@ -161,7 +196,8 @@ var mutations = map[string]mutation{
 
 // unaudited are operations that change something, but nothing of a user's.
 var unaudited = map[string]string{
-	"attempt-logs": "a task delivers its own log",
+	"attempt-logs":      "a task delivers its own log",
+	"auth-device-start": "nobody is known yet",
 }
 
 // TestEveryMutationLeavesOneEntry makes each change of the catalog through the

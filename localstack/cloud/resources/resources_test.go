@@ -220,7 +220,7 @@ func TestUnknownKindsAndPropertiesAreRejected(t *testing.T) {
 		{"DynamoDB::Table", `"StreamSpecification": {}`, "StreamSpecification"},
 		{"DynamoDB::Table", `"KinesisStreamSpecification": {}`, "KinesisStreamSpecification"},
 		{"S3::Bucket", `"WebsiteConfiguration": {}`, "WebsiteConfiguration"},
-		{"S3::Bucket", `"LifecycleConfiguration": {"Rules": [{"ExpirationInDays": 1}]}`, "ExpirationInDays"},
+		{"S3::Bucket", `"LifecycleConfiguration": {"Rules": [{"ExpirationDate": "2026-01-01"}]}`, "ExpirationDate"},
 		{"S3::Bucket", `"NotificationConfiguration": {"TopicConfigurations": []}`, "TopicConfigurations"},
 		{"S3::Bucket", `"NotificationConfiguration": {"QueueConfigurations": [{"Event": "s3:ObjectCreated:*", "Queue": "arn:aws:sqs:x"}]}`, "is no queue of this deployment"},
 		{"SQS::Queue", `"NewThing": [1]`, "NewThing"},

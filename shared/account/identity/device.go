@@ -210,7 +210,9 @@ func (d Devices) approve(ctx context.Context, pk string) error {
 		},
 	}}
 	if p.OrgID != "" {
-		writes = append(writes, audit.Entry(ctx, now, audit.Change{Action: "approve_device", ResourceType: "session", ResourceID: g.GrantID}))
+		writes = append(writes, audit.Entry(ctx, now, audit.Change{
+			Action: "approve_device", ResourceType: "session", ResourceID: g.GrantID, After: map[string]any{"status": approved},
+		}))
 	}
 	err = d.Table.Transact(ctx, writes...)
 	if errors.Is(err, table.ErrConditionFailed) {
