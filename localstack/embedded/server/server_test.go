@@ -93,6 +93,7 @@ func TestEveryFunctionCanBeInvoked(t *testing.T) {
 	payloads := map[string][]string{
 		"scheduler-tick": {"scheduler-tick"},
 		"audit-digest":   {"due-audit-digest"},
+		"schedules-due":  {"due-schedule"},
 		"dispatch":       {"run-look"},
 		"taskworker":     {"run-look", "run-start", "run-task", "run-walk"},
 	}
