@@ -1,6 +1,7 @@
 package crash_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"flag"
@@ -12,6 +13,7 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -162,26 +164,42 @@ func (d *deployment) start(at int, before bool) *worker {
 	return w
 }
 
-// read takes a snapshot of the table while no worker runs.
+// read takes a snapshot of the table while no worker runs, when two reads agree:
+// the database may still be at the last request of a worker that was killed.
 func (d *deployment) read(ctx context.Context, messages ...fsck.Message) *fsck.Snapshot {
 	t := d.t
 	deps := d.settings.deps(slog.New(slog.DiscardHandler))
+	var items []table.Item
+	for before := d.items(ctx, deps.Table); ; before = items {
+		time.Sleep(50 * time.Millisecond)
+		if items = d.items(ctx, deps.Table); reflect.DeepEqual(before, items) {
+			break
+		}
+	}
+	s, err := fsck.New(ctx, time.Now(), items, deps.Blob)
+	require.NoError(t, err)
+	s.Messages = messages
+	return s
+}
+
+// items returns all items of the table.
+func (d *deployment) items(ctx context.Context, from table.Table) []table.Item {
 	var keys []table.Key
 	pages := dynamodb.NewScanPaginator(d.db, &dynamodb.ScanInput{TableName: &d.settings.Table, ProjectionExpression: aws.String("pk, sk")})
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)
-		require.NoError(t, err)
+		require.NoError(d.t, err)
 		for _, item := range page.Items {
 			pk, sk := item["pk"].(*ddb.AttributeValueMemberS), item["sk"].(*ddb.AttributeValueMemberS)
 			keys = append(keys, table.Key{PK: pk.Value, SK: sk.Value})
 		}
 	}
-	items, err := deps.Table.BatchGet(ctx, keys, table.Consistent)
-	require.NoError(t, err)
-	s, err := fsck.New(ctx, time.Now(), items, deps.Blob)
-	require.NoError(t, err)
-	s.Messages = messages
-	return s
+	all, err := from.BatchGet(ctx, keys, table.Consistent)
+	require.NoError(d.t, err)
+	slices.SortFunc(all, func(a, b table.Item) int {
+		return cmp.Or(strings.Compare(a.Key().PK, b.Key().PK), strings.Compare(a.Key().SK, b.Key().SK))
+	})
+	return all
 }
 
 // waiting returns the number of messages in a queue that are not delayed.
