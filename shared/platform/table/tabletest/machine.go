@@ -57,10 +57,13 @@ func (o single) play(m *machine) (err error) {
 	case table.Delete:
 		err = m.Delete(m.ctx, w)
 	}
+	failed, ok := errors.AsType[*table.ConditionError](err)
 	if !refused {
+		if ok && !m.deviates.Immediate && sameItem(m.model[o.Target()], failed.Old) {
+			return nil // it was done, the answer was lost, and the driver tried again
+		}
 		return err
 	}
-	failed, ok := errors.AsType[*table.ConditionError](err)
 	switch {
 	case !errors.Is(err, reasons[0].Err):
 		return fmt.Errorf("it ends with %w, not with %w", err, reasons[0].Err)
