@@ -323,6 +323,9 @@ func (h *History) look(ctx context.Context, api *client.Client, rng *rand.Rand) 
 	if r == nil {
 		return
 	}
+	h.mu.Lock()
+	was := r.ended // before the request: another client may learn of the end meanwhile
+	h.mu.Unlock()
 	run, err := api.Run(ctx, r.id)
 	if !h.answered("read", err) {
 		return
@@ -330,8 +333,8 @@ func (h *History) look(ctx context.Context, api *client.Client, rng *rand.Rand) 
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
-	case r.ended != "" && r.ended != run.Status:
-		h.problems = append(h.problems, fmt.Sprintf("run %s was %s and is %s", r.id, r.ended, run.Status))
+	case was != "" && was != run.Status:
+		h.problems = append(h.problems, fmt.Sprintf("run %s was %s and is %s", r.id, was, run.Status))
 	case run.Ended():
 		r.ended = run.Status
 	}
