@@ -203,7 +203,11 @@ func TestBadScheduleStopsNoOther(t *testing.T) {
 	assert.Nil(t, bad.Get(t, "last_run_id"))
 	assert.Equal(t, "2027-03-04T07:00:00.000Z", bad.Get(t, "last_run_at"))
 
+	w.Do(t, w.A.Key, "PATCH", "/schedules/bad", object{"parameters": object{"day": "x"}}).Require(t, 404)
+	w.Do(t, w.A.Key, "PATCH", "/schedules/bad", object{"enabled": false}).Require(t, 200)
+	w.Do(t, w.A.Key, "PATCH", "/schedules/bad", object{"enabled": true}).Require(t, 404)
 	w.Do(t, w.A.Key, "POST", "/deployments", object{"deployment_name": "prod", "flow_name": "daily", "flow_version": "1"}).Require(t, 200)
+	w.Do(t, w.A.Key, "PATCH", "/schedules/bad", object{"enabled": true}).Require(t, 200)
 	w.at("2027-03-04T08:00:00Z")
 	w.tick(1)
 	assert.Len(t, w.dates(), 11)

@@ -135,7 +135,9 @@ func (s *service) write(ctx context.Context, id string, next func(now *schedule.
 				return made, err
 			}
 			made.ScheduleID = id
-			if needs, err = s.check(ctx, &made); err != nil {
+			// What it names may be gone: it can be disabled all the same.
+			disabled := now != nil && now.Enabled && !made.Enabled && made.FlowName == now.FlowName
+			if needs, err = s.check(ctx, &made, disabled); err != nil {
 				return made, err
 			}
 			return made, s.plan(ctx, now, &made)
@@ -153,8 +155,9 @@ type names struct {
 }
 
 // check completes a schedule with its defaults, and refuses one whose run would
-// be refused. It returns what the schedule names.
-func (s *service) check(ctx context.Context, made *schedule.Schedule) (needs names, err error) {
+// be refused, unless it is just being disabled. It returns what the schedule
+// names.
+func (s *service) check(ctx context.Context, made *schedule.Schedule, disabled bool) (needs names, err error) {
 	made.Timezone = cmp.Or(made.Timezone, "UTC")
 	made.CatchupPolicy = cmp.Or(made.CatchupPolicy, schedule.CatchUpNone)
 	if made.ExecutionMode != nil {
@@ -169,6 +172,9 @@ func (s *service) check(ctx context.Context, made *schedule.Schedule) (needs nam
 	}
 	if made.Deployment != nil && made.FlowVersion != nil {
 		return needs, errs.Field(errs.Body("flow_version"), *made.FlowVersion, "the deployment selects the version")
+	}
+	if disabled {
+		return needs, nil
 	}
 	flow, err := s.launcher.Check(ctx, tenant.From(ctx).OrgID, request(made, nil))
 	if err != nil {
