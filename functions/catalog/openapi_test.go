@@ -39,17 +39,26 @@ type described struct {
 	Responses map[string]any
 }
 
-func TestEveryBodyIsDescribedWithAnExample(t *testing.T) {
-	t.Parallel()
+// description is the part of the published description that tests read.
+type description struct {
+	Paths      map[string]map[string]described
+	Components struct {
+		Schemas map[string]struct{ Properties map[string]any }
+	}
+}
+
+func describe(t *testing.T) description {
+	t.Helper()
 	data, err := API(All(), httpapi.Config{}).JSON()
 	require.NoError(t, err)
-	var doc struct {
-		Paths      map[string]map[string]described
-		Components struct {
-			Schemas map[string]struct{ Properties map[string]any }
-		}
-	}
+	var doc description
 	require.NoError(t, json.Unmarshal(data, &doc))
+	return doc
+}
+
+func TestEveryBodyIsDescribedWithAnExample(t *testing.T) {
+	t.Parallel()
+	doc := describe(t)
 	examples := 0
 	for _, op := range Public(Operations(All())) {
 		shown, found := doc.Paths[op.Path][strings.ToLower(op.Method)]
@@ -65,4 +74,21 @@ func TestEveryBodyIsDescribedWithAnExample(t *testing.T) {
 		}
 	}
 	assert.Greater(t, examples, 10)
+}
+
+// TestRuntimesAreRefusedAsDescribed checks that the operations whose bodies name
+// a runtime describe the answer to one that is not supported.
+func TestRuntimesAreRefusedAsDescribed(t *testing.T) {
+	t.Parallel()
+	doc := describe(t)
+	found := 0
+	for _, op := range Public(Operations(All())) {
+		shown := doc.Paths[op.Path][strings.ToLower(op.Method)]
+		properties := doc.Components.Schemas[strings.TrimPrefix(shown.RequestBody.Content["application/json"].Schema.Ref, "#/components/schemas/")].Properties
+		if properties["execution_mode"] != nil || properties["default_executor"] != nil {
+			found++
+			assert.Contains(t, shown.Responses, "400", op.ID)
+		}
+	}
+	assert.Greater(t, found, 4)
 }

@@ -23,7 +23,7 @@ type ScheduleRequest struct {
 	CatchupPolicy   *string                    `json:"catchup_policy,omitempty" enum:"none,all" doc:"What becomes of occurrences that were missed: none (the default) makes one run and goes on from now, all makes every run, the oldest first"`
 	Environment     *string                    `json:"environment,omitempty" is:"name" doc:"null: the deployment's, or default"`
 	Parameters      map[string]json.RawMessage `json:"parameters,omitempty"`
-	ExecutionMode   *string                    `json:"execution_mode,omitempty" maxLength:"64" doc:"nano, micro, small, medium, large or xlarge; null: the deployment's, or the flow version's"`
+	ExecutionMode   *string                    `json:"execution_mode,omitempty" maxLength:"64" doc:"nano, micro, small, medium, large or xlarge; null: the deployment's, or the flow version's. Another is 400"`
 }
 
 // SchedulePatchRequest is the body of PATCH /schedules/{schedule_id}. What is
@@ -82,7 +82,7 @@ func routes(api *httpapi.API, d fn.Deps) {
 	write := tenant.Needs(tenant.SchedulesWrite)
 	g := httpapi.Group{API: api, Function: name, Reads: tenant.Needs(tenant.SchedulesRead), Writes: write}
 	const one = "/schedules/{schedule_id}"
-	httpapi.Post(g, "/schedules", s.put, "Create or replace a schedule", httpapi.Errors(404, 409),
+	httpapi.Post(g, "/schedules", s.put, "Create or replace a schedule", httpapi.Errors(400, 404, 409),
 		httpapi.Access(write.Keys(string(tenant.RunsTrigger), string(tenant.SchedulesWrite))),
 		httpapi.Doc("Of a deployment, or of flow_name and flow_version. Flow, parameters and timing are checked now, as for a run. "+
 			"Each occurrence makes one run, however often a tick repeats; ticks come every minute. "+
@@ -90,7 +90,7 @@ func routes(api *httpapi.API, d fn.Deps) {
 	httpapi.Get(g, "/schedules", s.list, "List schedules", httpapi.Doc("Ordered by schedule_id."),
 		httpapi.Access(tenant.Needs(tenant.SchedulesRead).Keys(string(tenant.RunsRead), string(tenant.SchedulesRead))))
 	httpapi.Get(g, one, s.get, "Get a schedule")
-	httpapi.Patch(g, one, s.patch, "Change a schedule", httpapi.Errors(409),
+	httpapi.Patch(g, one, s.patch, "Change a schedule", httpapi.Errors(400, 409),
 		httpapi.Doc("What is absent keeps its value, null clears it. A schedule whose timing changes, or that is enabled again, begins anew: what it missed is not caught up. There is no operation that deletes one: disable it."))
 	httpapi.Post(g, one+"/trigger", s.trigger, "Start a run of a schedule now", httpapi.Errors(409), httpapi.Access(tenant.Needs(tenant.RunsTrigger)),
 		httpapi.Example(`{"parameters": {"day": "2026-03-04"}}`),
