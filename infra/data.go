@@ -16,9 +16,10 @@ import (
 
 // The exports of the data stack. Other stacks refer to everything else by name.
 const (
-	keyARN       = "key-arn"
-	cursorSecret = "cursor-secret-arn"
-	attemptKey   = "attempt-secret-arn"
+	keyARN        = "key-arn"
+	signingKeyARN = "signing-key-arn"
+	cursorSecret  = "cursor-secret-arn"
+	attemptKey    = "attempt-secret-arn"
 )
 
 // Retention in days.
@@ -31,6 +32,7 @@ const (
 
 func addData(stack awscdk.Stack, cfg Config, specs []fn.Spec) {
 	key := addKey(stack, cfg)
+	addSigningKey(stack, cfg)
 	addTable(stack, cfg, key)
 	bucket := addBucket(stack, cfg, key)
 	addSecret(stack, cfg, key, "CursorSecret", "cursor-secret", cursorSecret, "Signs the cursors of lists.")
@@ -65,13 +67,12 @@ func (c Config) imported(name string) *string {
 // in them.
 func addKey(stack awscdk.Stack, cfg Config) awskms.CfnKey {
 	all := []*string{jsii.String("*")} // in a key's policy, "*" is this key
-	account := awscdk.Fn_Sub(jsii.String("arn:${AWS::Partition}:iam::${AWS::AccountId}:root"), nil)
 	mine := map[string]any{"StringEquals": map[string]any{"aws:SourceAccount": awscdk.Fn_Ref(jsii.String("AWS::AccountId"))}}
 	sends := func(id, from string) statement {
 		return statement{id: id, principal: service(from), resources: all, when: mine, actions: []string{"kms:Decrypt", "kms:GenerateDataKey"}}
 	}
 	statements := []statement{
-		{id: "Account", principal: map[string]any{"AWS": account}, actions: []string{"kms:*"}, resources: all},
+		{id: "Account", principal: map[string]any{"AWS": accountRoot()}, actions: []string{"kms:*"}, resources: all},
 		{
 			id: "Logs", principal: service("logs." + cfg.Region), resources: all,
 			actions: []string{"kms:Encrypt", "kms:Decrypt", "kms:ReEncryptFrom", "kms:ReEncryptTo", "kms:GenerateDataKey", "kms:DescribeKey"},
@@ -97,6 +98,30 @@ func addKey(stack awscdk.Stack, cfg Config) awskms.CfnKey {
 	})
 	export(stack, cfg, "KeyArn", keyARN, key.AttrArn())
 	return key
+}
+
+// addSigningKey adds the key that signs the digests of audit logs. Its private
+// part never leaves KMS, and a signature outlives it: KMS cannot rotate such a
+// key, and digests signed by another one do not verify.
+func addSigningKey(stack awscdk.Stack, cfg Config) {
+	key := awskms.NewCfnKey(stack, jsii.String("SigningKey"), &awskms.CfnKeyProps{
+		Description: jsii.String("Signs the audit digests of " + cfg.name("data")),
+		KeySpec:     jsii.String("ECC_NIST_P256"), KeyUsage: jsii.String("SIGN_VERIFY"),
+		PendingWindowInDays: jsii.Number(pendingDays),
+		KeyPolicy: document(statement{
+			id: "Account", principal: map[string]any{"AWS": accountRoot()}, actions: []string{"kms:*"}, resources: []*string{jsii.String("*")},
+		}),
+	})
+	cfg.keep(key)
+	awskms.NewCfnAlias(stack, jsii.String("SigningKeyAlias"), &awskms.CfnAliasProps{
+		AliasName: jsii.String("alias/" + cfg.name("signing")), TargetKeyId: key.AttrArn(),
+	})
+	export(stack, cfg, "SigningKeyArn", signingKeyARN, key.AttrArn())
+}
+
+// accountRoot is the principal of the account: its policies decide.
+func accountRoot() *string {
+	return awscdk.Fn_Sub(jsii.String("arn:${AWS::Partition}:iam::${AWS::AccountId}:root"), nil)
 }
 
 // addTable adds the table, from the service's own definition.

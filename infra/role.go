@@ -199,6 +199,7 @@ func keyPermissions(cfg Config, spec fn.Spec) []statement {
 		by("Encrypt", writes, "kms:GenerateDataKey"),
 		// What DynamoDB's manual lists for writers, except for creating tables.
 		vaultPermission(cfg, spec),
+		signPermission(cfg, spec),
 		by("EncryptTable", table, "kms:Encrypt", "kms:GenerateDataKey", "kms:ReEncryptFrom", "kms:ReEncryptTo"),
 	}
 }
@@ -213,6 +214,19 @@ func vaultPermission(cfg Config, spec fn.Spec) statement {
 		id: "Vault", actions: []string{"kms:Encrypt", "kms:Decrypt"}, resources: []*string{cfg.imported(keyARN)},
 		when: map[string]any{"ForAnyValue:StringEquals": map[string]any{"kms:EncryptionContextKeys": "associatedData"}},
 	}
+}
+
+// signPermission lets a function sign with the signing key, or read its public
+// part.
+func signPermission(cfg Config, spec fn.Spec) statement {
+	if spec.Needs.Signer == fn.NoAccess {
+		return statement{}
+	}
+	s := statement{id: "Signer", actions: []string{"kms:GetPublicKey"}, resources: []*string{cfg.imported(signingKeyARN)}}
+	if spec.Needs.Signer == fn.Writes {
+		s.actions = append(s.actions, "kms:Sign")
+	}
+	return s
 }
 
 // secretOf is a secret of the data stack, and the variable with its ARN.
@@ -251,6 +265,9 @@ func environment(cfg Config, spec fn.Spec, api api) map[string]*string {
 	}
 	if spec.Needs.Vault {
 		env["MILLRACE_VAULT_KEY_ARN"] = cfg.imported(keyARN)
+	}
+	if spec.Needs.Signer != fn.NoAccess {
+		env["MILLRACE_SIGNING_KEY_ARN"] = cfg.imported(signingKeyARN)
 	}
 	if spec.Needs.Publish {
 		set("MILLRACE_BUS", cfg.name("bus"))

@@ -25,7 +25,7 @@ import (
 // reviewed lists the wildcards that policies may contain: where, which, and
 // why.
 var reviewed = []struct{ where, action, resource, why string }{
-	{`^Key$`, `^kms:\*$`, `^\*$`, "the account's own policies decide about its key, or nobody could change this one"},
+	{`^(Signing)?Key$`, `^kms:\*$`, `^\*$`, "the account's own policies decide about its key, or nobody could change this one"},
 	{`^Key$`, `^kms:[A-Za-z]+$`, `^\*$`, "in a key's policy this is the key itself"},
 	{`^[A-Za-z]+Role$`, `^logs:(CreateLogStream|PutLogEvents)$`, `:log-group:/millrace/[^*]+:log-stream:\*$`, "Lambda names the streams of the function's group"},
 	{`^[A-Za-z]+Role$`, `^s3:GetObject$`, `:s3:::millrace-[^*]+/\*$`, "objects refer to each other over folders; keys begin with the workspace, and those are made at run time"},

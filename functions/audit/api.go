@@ -37,10 +37,21 @@ type VerificationResponse struct {
 	FirstDay   *string            `json:"first_day" doc:"The first day that was looked at"`
 	LastDay    *string            `json:"last_day" doc:"The last day that was found intact"`
 	LastDigest *string            `json:"last_digest" doc:"SHA-256 of the digest of last_day, which covers all days before it. Kept elsewhere, it proves later that none of them was digested anew"`
+	Signature  *DigestSignature   `json:"signature" doc:"Of last_digest; null: no day was found intact"`
 	Days       int                `json:"days" doc:"Days found intact"`
 	Entries    int                `json:"entries" doc:"Entries of these days"`
 	Fault      *VerificationFault `json:"fault" doc:"The first day that does not fit; null: none"`
 	NextDate   *string            `json:"next_date" doc:"The start_date that goes on, if there are more days than one request verifies"`
+}
+
+// DigestSignature is the signature of a day's digest. Whoever keeps the public
+// key can verify it without the service.
+type DigestSignature struct {
+	KeyID     string `json:"key_id" doc:"SHA-256 of the public key in DER"`
+	Algorithm string `json:"algorithm" doc:"ECDSA_SHA_256: on the curve P-256, in ASN.1"`
+	Message   string `json:"message" doc:"What is signed: a text that names workspace, last_day and last_digest"`
+	Value     string `json:"value" doc:"In base64"`
+	PublicKey string `json:"public_key" doc:"In PEM; keep it, to verify with it later"`
 }
 
 // VerificationFault is a day that does not fit its digest.
@@ -72,7 +83,7 @@ type (
 )
 
 func routes(api *httpapi.API, d fn.Deps) {
-	s := &service{table: d.Table, vault: d.Vault, clock: d.Clock, cursors: api.Cursors()}
+	s := &service{table: d.Table, signer: d.Signer, clock: d.Clock, cursors: api.Cursors()}
 	access := tenant.Needs(tenant.AdminAudit)
 	g := httpapi.Group{API: api, Function: name, Reads: access, Writes: access}
 	httpapi.Get(g, "/audit-logs", s.list, "List the audit log", httpapi.Errors(400),
@@ -81,7 +92,7 @@ func routes(api *httpapi.API, d fn.Deps) {
 	httpapi.Get(g, "/audit-logs/resource/{resource_type}/{resource_id}", s.resource, "List the audit log of one resource", httpapi.Errors(400),
 		httpapi.Doc("The newest first. It is empty for a resource that never existed."))
 	httpapi.Get(g, "/audit-logs/verification", s.verify, "Verify the audit log",
-		httpapi.Doc("An operation of Millrace's own. After each UTC day a digest of its entries is sealed and stored; it names the digest of the day "+
+		httpapi.Doc("An operation of Millrace's own. After each UTC day a digest of its entries is signed and stored; it names the digest of the day "+
 			"before. This computes the digests anew and returns the first day that does not fit: entries or digests were changed, added or "+
 			"removed since. A day is digested within two hours of its end."))
 }

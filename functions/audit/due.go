@@ -16,7 +16,7 @@ import (
 const maxDays = 60
 
 func digests(d fn.Deps) fn.MessageHandler {
-	s := &service{table: d.Table, vault: d.Vault, clock: d.Clock}
+	s := &service{table: d.Table, signer: d.Signer, clock: d.Clock}
 	return d.Due(s.digest)
 }
 
@@ -65,7 +65,7 @@ func (s *service) digestDay(ctx context.Context, org string, first, day audit.Da
 			d.Previous = missing // the digest was removed; this is found when the log is verified
 		}
 	}
-	if d.Sealed, err = s.vault.Seal(ctx, org, d.SealName(), []byte(d.Link())); err != nil {
+	if d.Signature, err = s.signer.Sign(ctx, []byte(d.Message())); err != nil {
 		return err
 	}
 	err = s.table.Put(ctx, table.Put{Item: d, If: table.IsNew()}) //guard:audit/digest-once drop field If

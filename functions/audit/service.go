@@ -8,8 +8,8 @@ import (
 	"millrace/shared/account/tenant"
 	"millrace/shared/platform/clock"
 	"millrace/shared/platform/errs"
+	"millrace/shared/platform/signature"
 	"millrace/shared/platform/table"
-	"millrace/shared/platform/vault"
 	"millrace/shared/web/httpapi"
 )
 
@@ -19,7 +19,7 @@ const maxPages = 8
 // service implements the rules of the audit log.
 type service struct {
 	table   table.Table
-	vault   vault.Vault
+	signer  signature.Signer
 	clock   clock.Clock
 	cursors httpapi.Cursors
 }

@@ -2,6 +2,7 @@ package audit
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"time"
@@ -9,8 +10,8 @@ import (
 	"millrace/shared/account/audit"
 	"millrace/shared/account/tenant"
 	"millrace/shared/platform/errs"
+	"millrace/shared/platform/signature"
 	"millrace/shared/platform/table"
-	"millrace/shared/platform/vault"
 	"millrace/shared/web/httpapi"
 )
 
@@ -94,13 +95,17 @@ func (s *service) verified(ctx context.Context, org string, first, day, last aud
 		}
 		link = before.Link()
 	}
+	key, err := s.signer.PublicKey(ctx)
+	if err != nil {
+		return out, err
+	}
 	began := s.clock.Now()
 	for ; day <= last; day = day.Next() {
 		if out.Days > 0 && s.clock.Now().Sub(began) > verifyFor {
 			out.NextDate = optional(string(day))
 			return out, nil
 		}
-		d, fault, err := s.verifyDay(ctx, org, day, link)
+		d, fault, err := s.verifyDay(ctx, key, org, day, link)
 		switch {
 		case err != nil:
 			return out, err
@@ -111,17 +116,24 @@ func (s *service) verified(ctx context.Context, org string, first, day, last aud
 			return out, nil // neither this day nor a later one is digested yet
 		}
 		link = d.Link()
-		out.LastDay, out.LastDigest = optional(string(day)), optional(link)
+		out.LastDay, out.LastDigest, out.Signature = optional(string(day)), optional(link), signed(&d, key)
 		out.Days++
 		out.Entries += d.Entries
 	}
 	return out, nil
 }
 
-// verifyDay verifies a day, given the link of the one before. It returns what
+func signed(d *audit.Digest, key signature.PublicKey) *DigestSignature {
+	return &DigestSignature{
+		KeyID: d.Signature.KeyID, Algorithm: signature.Algorithm, Message: d.Message(),
+		Value: base64.StdEncoding.EncodeToString(d.Signature.Value), PublicKey: key.PEM(),
+	}
+}
+
+// verifyDay verifies a day with the public key, given the link of the one before. It returns what
 // does not fit, "" if all does. The zero Digest without a fault means that the
 // day is not digested yet.
-func (s *service) verifyDay(ctx context.Context, org string, day audit.Day, link string) (d audit.Digest, fault string, err error) {
+func (s *service) verifyDay(ctx context.Context, key signature.PublicKey, org string, day audit.Day, link string) (d audit.Digest, fault string, err error) {
 	d, err = table.Load[audit.Digest](ctx, s.table, audit.DigestKey(org, day), table.Consistent)
 	if errors.Is(err, table.ErrNotFound) {
 		fault, err = s.undigested(ctx, org, day)
@@ -133,12 +145,9 @@ func (s *service) verifyDay(ctx context.Context, org string, day audit.Day, link
 	if d.OrgID != org || d.Day != day {
 		return d, "the stored digest is that of another day or workspace", nil
 	}
-	sealed, err := s.vault.Open(ctx, org, d.SealName(), d.Sealed)
 	switch {
-	case errors.Is(err, vault.ErrRefused), err == nil && string(sealed) != d.Link():
-		return d, "the digest is not the one that was sealed", nil
-	case err != nil:
-		return d, "", fmt.Errorf("open digest: %w", err)
+	case key.Verify([]byte(d.Message()), d.Signature) != nil:
+		return d, "the digest is not the one that was signed", nil
 	case d.Previous != link:
 		return d, "the digest does not name that of the day before", nil
 	}

@@ -1,5 +1,5 @@
 // Package audit serves the audit log of a workspace, and makes it tamper
-// evident: a digest of each day's entries is sealed and stored.
+// evident: a digest of each day's entries is signed and stored.
 package audit
 
 import (
@@ -22,7 +22,7 @@ var Spec = fn.Spec{
 	Name:     name,
 	Doc:      "Lists the audit log and verifies it.",
 	Trigger:  fn.Trigger{HTTP: true},
-	Needs:    fn.Needs{Table: fn.Writes, Vault: true},
+	Needs:    fn.Needs{Table: fn.Writes, Signer: fn.Reads},
 	MemoryMB: 256,
 	Timeout:  15 * time.Minute,
 	Routes:   routes,
@@ -31,9 +31,9 @@ var Spec = fn.Spec{
 // DigestSpec is the function that digests days that are over.
 var DigestSpec = fn.Spec{
 	Name:     digestName,
-	Doc:      "Seals a digest of each day's audit entries.",
+	Doc:      "Signs a digest of each day's audit entries.",
 	Trigger:  fn.Trigger{Due: []due.Kind{audit.Digesting}},
-	Needs:    fn.Needs{Table: fn.Writes, Vault: true},
+	Needs:    fn.Needs{Table: fn.Writes, Signer: fn.Writes},
 	MemoryMB: 256,
 	Timeout:  5 * time.Minute,
 	Messages: digests,

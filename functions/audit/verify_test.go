@@ -2,6 +2,7 @@ package audit_test
 
 import (
 	"context"
+	"encoding/base64"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -17,6 +18,7 @@ import (
 	"millrace/shared/account/tenant"
 	"millrace/shared/kit/due"
 	"millrace/shared/platform/ids"
+	"millrace/shared/platform/signature"
 	"millrace/shared/platform/table"
 )
 
@@ -113,7 +115,16 @@ func TestDaysAreDigestedOnce(t *testing.T) {
 		assert.Equal(t, object{
 			"status": "intact", "first_day": string(l.days[0]), "last_day": string(l.days[3]), "last_digest": last.Link(),
 			"days": res.Get(t, "days"), "entries": res.Get(t, "entries"), "fault": nil, "next_date": nil,
+			"signature": res.Get(t, "signature"),
 		}, res.Object(t))
+		assert.Equal(t, last.Message(), res.Get(t, "signature", "message"))
+		assert.Equal(t, "audit digest "+l.A.OrgID+" "+string(l.days[3])+" "+last.Link(), last.Message())
+		key, err := signature.ParsePEM([]byte(res.Get(t, "signature", "public_key").(string)))
+		require.NoError(t, err)
+		value, err := base64.StdEncoding.DecodeString(res.Get(t, "signature", "value").(string))
+		require.NoError(t, err)
+		signed := signature.Signature{KeyID: res.Get(t, "signature", "key_id").(string), Value: value}
+		assert.NoError(t, key.Verify([]byte(last.Message()), signed))
 		assert.Equal(t, "4 14", fmt.Sprint(res.Get(t, "days"), " ", res.Get(t, "entries")), "the workspace and its first key are entries as well")
 
 		// The same message again, and one that was interrupted before it moved the
@@ -193,9 +204,9 @@ func TestTamperingIsFound(t *testing.T) {
 			old := l.digestOf(l.days[2])
 			d, err := audit.NewDigest(l.t.Context(), l.Deps.Table, l.A.OrgID, l.days[2], old.MadeAt.Time())
 			require.NoError(l.t, err)
-			d.Previous, d.Sealed = old.Previous, old.Sealed
+			d.Previous, d.Signature = old.Previous, old.Signature
 			l.put(d)
-		}, 2, "the digest is not the one that was sealed"},
+		}, 2, "the digest is not the one that was signed"},
 		"a day digested anew by the service": {func(l *log) {
 			l.remove(l.entries(l.days[1])[0].Key)
 			l.remove(audit.DigestKey(l.A.OrgID, l.days[1]))
@@ -209,11 +220,21 @@ func TestTamperingIsFound(t *testing.T) {
 			d.Key = audit.DigestKey(l.A.OrgID, l.days[1])
 			l.put(d)
 		}, 1, "the stored digest is that of another day or workspace"},
-		"a digest with the seal of another day": {func(l *log) {
+		"a digest with the signature of another day": {func(l *log) {
 			d := l.digestOf(l.days[1])
-			d.Sealed = l.digestOf(l.days[2]).Sealed
+			d.Signature = l.digestOf(l.days[2]).Signature
 			l.put(d)
-		}, 1, "the digest is not the one that was sealed"},
+		}, 1, "the digest is not the one that was signed"},
+		"a digest signed with another key": {func(l *log) {
+			private, err := signature.NewKey()
+			require.NoError(l.t, err)
+			forger, err := signature.NewLocal(private)
+			require.NoError(l.t, err)
+			d := l.digestOf(l.days[1])
+			d.Signature, err = forger.Sign(l.t.Context(), []byte(d.Message()))
+			require.NoError(l.t, err)
+			l.put(d)
+		}, 1, "the digest is not the one that was signed"},
 		"a digest removed": {func(l *log) { l.remove(audit.DigestKey(l.A.OrgID, l.days[1])) }, 1, "no digest of the day is stored"},
 		"the digest of yesterday removed, and an entry": {func(l *log) {
 			l.remove(audit.DigestKey(l.A.OrgID, l.days[3]))

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"os"
 	"sync"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"millrace/shared/platform/clock"
 	"millrace/shared/platform/ids"
 	"millrace/shared/platform/queue/sqs"
+	signer "millrace/shared/platform/signature/kms"
 	"millrace/shared/platform/table"
 	"millrace/shared/platform/table/dynamo"
 	"millrace/shared/platform/telemetry"
@@ -76,6 +78,10 @@ func newPlatform(cfg settings, spec fn.Spec) *platform {
 	}
 	if needs.Vault {
 		p.deps.Vault, p.err = kms.New(kms.Config{Key: cfg.VaultKey, AWS: aws, Clock: now})
+	}
+	if needs.Signer != fn.NoAccess {
+		s, err := signer.New(signer.Config{Key: cfg.SigningKey, AWS: aws})
+		p.deps.Signer, p.err = s, errors.Join(p.err, err)
 	}
 	if needs.Publish {
 		p.deps.Bus = eventbridge.New(eventbridge.Config{Bus: cfg.Bus, AWS: aws})

@@ -26,11 +26,12 @@ const (
 	envLogLevel = "MILLRACE_LOG_LEVEL" // debug, info (default), warn or error
 	envMetrics  = "MILLRACE_METRICS"   // CloudWatch namespace of the metrics; default Millrace
 
-	envTable       = "MILLRACE_TABLE"         // name or ARN of the DynamoDB table
-	envBucket      = "MILLRACE_BUCKET"        // name of the S3 bucket
-	envBus         = "MILLRACE_BUS"           // name or ARN of the EventBridge bus
-	envVaultKey    = "MILLRACE_VAULT_KEY_ARN" // ARN of the KMS key that wraps the data keys of secret values
-	envQueuePrefix = "MILLRACE_QUEUE_PREFIX"  // prefix of the queues' names; may be empty
+	envTable       = "MILLRACE_TABLE"           // name or ARN of the DynamoDB table
+	envBucket      = "MILLRACE_BUCKET"          // name of the S3 bucket
+	envBus         = "MILLRACE_BUS"             // name or ARN of the EventBridge bus
+	envSigningKey  = "MILLRACE_SIGNING_KEY_ARN" // ARN of the asymmetric KMS key that signs digests of the audit log
+	envVaultKey    = "MILLRACE_VAULT_KEY_ARN"   // ARN of the KMS key that wraps the data keys of secret values
+	envQueuePrefix = "MILLRACE_QUEUE_PREFIX"    // prefix of the queues' names; may be empty
 
 	envIssuer      = "MILLRACE_SIGNIN_ISSUER"   // of sign-in tokens; empty: only API keys are accepted
 	envAudience    = "MILLRACE_SIGNIN_AUDIENCE" // the client id in them; required with the issuer
@@ -57,7 +58,7 @@ type settings struct {
 	Region   string
 
 	Table, Bucket, Bus, QueuePrefix string
-	VaultKey                        string
+	VaultKey, SigningKey            string
 	ObjectEndpoint                  string // of a server other than S3
 
 	Issuer, Audience, JWKS string
@@ -91,6 +92,9 @@ func readSettings(getenv func(string) string, spec fn.Spec) (settings, error) {
 	}
 	if needs.Vault {
 		cfg.VaultKey = r.required(envVaultKey)
+	}
+	if needs.Signer != fn.NoAccess {
+		cfg.SigningKey = r.required(envSigningKey)
 	}
 	if needs.Publish {
 		cfg.Bus = r.required(envBus)

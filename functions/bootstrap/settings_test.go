@@ -21,7 +21,7 @@ const secret = "c2VjcmV0LXNlY3JldC1zZWNyZXQtc2VjcmV0LXNlY3JldC0="
 func complete() map[string]string {
 	return map[string]string{
 		"AWS_REGION": "eu-central-1", envTable: "t", envBucket: "b", envBus: "bus", envQueuePrefix: "q-",
-		envCursorKey: secret, envAttemptKey: secret, envVaultKey: "arn:aws:kms:eu-central-1:123456789012:key/k", envSandboxPrefix: "s-",
+		envCursorKey: secret, envAttemptKey: secret, envVaultKey: "arn:aws:kms:eu-central-1:123456789012:key/k", envSigningKey: "arn:aws:kms:eu-central-1:123456789012:key/s", envSandboxPrefix: "s-",
 		envLogURL: "https://api.test/logs", envURL: "https://api.test",
 	}
 }
@@ -46,6 +46,7 @@ func TestEveryFunctionStartsWithOnlyItsDependencies(t *testing.T) {
 		assert.Equal(t, spec.Needs.Publish, d.Bus != nil, "%s: bus", spec.Name)
 		assert.Equal(t, spec.Needs.Sandbox, d.Sandbox != nil, "%s: sandbox", spec.Name)
 		assert.Equal(t, spec.Needs.Vault, d.Vault != nil, "%s: vault", spec.Name)
+		assert.Equal(t, spec.Needs.Signer != fn.NoAccess, d.Signer != nil, "%s: signing key", spec.Name)
 		assert.Equal(t, spec.Needs.AttemptKey, d.Config.AttemptKey != nil, "%s: key of attempts", spec.Name)
 		assert.False(t, d.Config.Exclusive || d.Config.LongLived, spec.Name)
 		assert.NotEmpty(t, d.Config.ProcessID, spec.Name)
@@ -60,6 +61,11 @@ func TestAllInvalidSettingsAreReportedAtOnce(t *testing.T) {
 		require.ErrorContains(t, err, name+" is missing")
 	}
 	assert.NotContains(t, err.Error(), envCursorKey, "a worker has no lists")
+	assert.NotContains(t, err.Error(), envSigningKey, "a worker signs nothing")
+
+	digests, _ := catalog.Find(catalog.All(), "audit-digest")
+	_, err = readSettings(getenv(nil), digests)
+	require.ErrorContains(t, err, envSigningKey+" is missing")
 
 	runs, _ := catalog.Find(catalog.All(), "runs")
 	for want, change := range map[string]map[string]string{

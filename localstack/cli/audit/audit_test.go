@@ -2,9 +2,13 @@ package audit
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -12,6 +16,7 @@ import (
 
 	"millrace/localstack/cli/command"
 	"millrace/localstack/cli/session"
+	"millrace/shared/platform/signature"
 )
 
 // run runs an audit command against a server that answers each path with query
@@ -69,6 +74,54 @@ func TestVerifyGoesOnAndSumsUp(t *testing.T) {
 			}
 			require.EqualError(t, err, c.err)
 			assert.Equal(t, command.Failure, command.Code(err))
+		})
+	}
+}
+
+func TestVerifyWithAKeyOfOnesOwn(t *testing.T) {
+	t.Parallel()
+	file := func(s signature.Signer) string {
+		key, err := s.PublicKey(t.Context())
+		require.NoError(t, err)
+		path := filepath.Join(t.TempDir(), "key.pem")
+		require.NoError(t, os.WriteFile(path, []byte(key.PEM()), 0o600))
+		return path
+	}
+	signer := func() *signature.Local {
+		private, err := signature.NewKey()
+		require.NoError(t, err)
+		s, err := signature.NewLocal(private)
+		require.NoError(t, err)
+		return s
+	}
+	service, other := signer(), signer()
+	answer := func(s signature.Signer, message string) string {
+		sig, err := s.Sign(t.Context(), []byte(message))
+		require.NoError(t, err)
+		data, err := json.Marshal(sig)
+		require.NoError(t, err)
+		return `{"status":"intact","first_day":"2026-03-01","last_day":"2026-03-02","last_digest":"aa","days":2,"entries":10,` +
+			`"signature":` + strings.Replace(string(data), "{", `{"message":"`+message+`",`, 1) + `}`
+	}
+	const message, refused = "audit digest org_1 2026-03-02 aa", "the digest of 2026-03-02 is not signed with the key of --public-key"
+	for name, c := range map[string]struct{ answer, file, err string }{
+		"the kept key":   {answer(service, message), file(service), ""},
+		"another key":    {answer(other, message), file(service), refused},
+		"another day":    {answer(service, "audit digest org_1 2026-03-01 aa"), file(service), refused},
+		"another digest": {answer(service, "audit digest org_1 2026-03-02 bb"), file(service), refused},
+		"no signature":   {`{"status":"intact","first_day":"2026-03-01","last_day":"2026-03-02","last_digest":"aa","days":2}`, file(service), refused},
+		"nothing is due": {`{"status":"intact","days":0}`, file(service), ""},
+		"a file without": {"", os.DevNull, "--public-key: " + os.DevNull + ": signature: no public key in PEM"},
+		"no file at all": {"", filepath.Join(t.TempDir(), "absent"), "no such file"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := run(t, map[string]string{"/audit-logs/verification?": c.answer}, "verify", "--public-key", c.file)
+			if c.err == "" {
+				require.NoError(t, err)
+				return
+			}
+			require.ErrorContains(t, err, c.err)
 		})
 	}
 }

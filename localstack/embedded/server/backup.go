@@ -35,7 +35,7 @@ type BackupResponse struct {
 
 // keyFiles are the files of a data directory, besides store and objects, that a
 // server on a copy of it needs.
-var keyFiles = []string{secretsFile, vaultFile, signin.KeyFile, signin.CredentialsFile}
+var keyFiles = []string{secretsFile, vaultFile, signingFile, signin.KeyFile, signin.CredentialsFile}
 
 // Backup copies the data directory to a new directory while the server runs:
 // first a snapshot of table and queues, then the objects, none of which is

@@ -11,6 +11,7 @@ import (
 
 	"millrace/localstack/embedded/datadir"
 	"millrace/shared/platform/ids"
+	"millrace/shared/platform/signature"
 )
 
 // secretsFile stores the keys generated for a data directory, mode 0600.
@@ -18,6 +19,9 @@ const secretsFile = "secrets.json"
 
 // vaultFile stores the keys that seal the values of workspaces' secrets.
 const vaultFile = "vault.key"
+
+// signingFile stores the key that signs the digests of audit logs.
+const signingFile = "signing.key"
 
 // secrets are the server's keys. They never leave the data directory.
 type secrets struct {
@@ -27,6 +31,16 @@ type secrets struct {
 	// S3Address is the last address of the object store. Presigned URLs contain
 	// it, so they stay valid after a restart while the port is available.
 	S3Address string `json:"s3_address,omitempty"`
+}
+
+// openSigner returns the signer of a data directory, whose key it creates if
+// there is none.
+func openSigner(dir string) (*signature.Local, error) {
+	key, err := datadir.Key(filepath.Join(dir, signingFile), signature.NewKey)
+	if err != nil {
+		return nil, err
+	}
+	return signature.NewLocal(key)
 }
 
 // hasSecrets reports whether a server has opened the store of a data directory

@@ -232,6 +232,9 @@ func (s *Server) platform(ctx context.Context, db *store.DB) (deps fn.Deps, keys
 	if deps.Vault, err = keyfile.Open(filepath.Join(s.cfg.Dir, vaultFile)); err != nil {
 		return deps, keys, err
 	}
+	if deps.Signer, err = openSigner(s.cfg.Dir); err != nil {
+		return deps, keys, err
+	}
 	pool, err := s.openInterpreters(ctx)
 	if err != nil {
 		return deps, keys, err

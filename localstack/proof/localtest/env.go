@@ -27,6 +27,7 @@ import (
 	"millrace/shared/platform/blob"
 	"millrace/shared/platform/bus"
 	"millrace/shared/platform/queue"
+	"millrace/shared/platform/signature"
 	"millrace/shared/platform/table"
 	"millrace/shared/platform/telemetry"
 	"millrace/shared/platform/vault"
@@ -124,8 +125,12 @@ func Open(t testing.TB, o Options, specs ...fn.Spec) *Env {
 		o.Vault, err = keyfile.Open(filepath.Join(dir, "vault.key"))
 		require.NoError(t, err)
 	}
+	private, err := signature.NewKey()
+	require.NoError(t, err)
+	signer, err := signature.NewLocal(private)
+	require.NoError(t, err)
 	service, err := catalog.Assemble(specs, fn.Deps{
-		Table: tbl, Queues: o.Queues, Blob: o.Blob, Bus: o.Bus, Sandbox: o.Sandbox, Vault: o.Vault, Waiting: o.Waiting,
+		Table: tbl, Queues: o.Queues, Blob: o.Blob, Bus: o.Bus, Sandbox: o.Sandbox, Vault: o.Vault, Signer: signer, Waiting: o.Waiting,
 		Clock: env.Clock, Log: o.Log, Metrics: o.Metrics, Config: o.Config,
 		Quota: quota.New(quota.Config{Table: tbl, Clock: env.Clock, Log: o.Log, Values: values, Chance: o.Chance}),
 	}, catalog.Settings{

@@ -11,8 +11,8 @@ import (
 
 	"millrace/shared/kit/due"
 	"millrace/shared/platform/clock"
+	"millrace/shared/platform/signature"
 	"millrace/shared/platform/table"
-	"millrace/shared/platform/vault"
 )
 
 // A workspace's entries of a UTC day are digested after the day is over. The
@@ -84,7 +84,7 @@ func (d Day) DueFor(org string) time.Time {
 	return d.End().Add(Grace + time.Duration(h.Sum32())*time.Second%spread)
 }
 
-// Digest is the sealed digest of the entries of one day.
+// Digest is the signed digest of the entries of one day.
 type Digest struct {
 	table.Key
 	OrgID    string       `table:"org_id"`
@@ -93,7 +93,8 @@ type Digest struct {
 	SHA256   string       `table:"sha256"`             // of the entries, in hex
 	Previous string       `table:"previous,omitempty"` // Link of the digest of the day before; empty: the first
 	MadeAt   clock.Millis `table:"made_at"`
-	Sealed   vault.Sealed `table:"sealed"` // of Link
+
+	Signature signature.Signature `table:"signature"` // of Message
 }
 
 // DigestPartition returns the partition of a workspace's digests; the sort key
@@ -105,7 +106,7 @@ func DigestKey(org string, day Day) table.Key {
 	return table.Key{PK: DigestPartition(org), SK: string(day)}
 }
 
-// NewDigest digests the stored entries of a day. Previous and Sealed are left to
+// NewDigest digests the stored entries of a day. Previous and Signature are left to
 // the caller.
 func NewDigest(ctx context.Context, t table.Table, org string, day Day, now time.Time) (Digest, error) {
 	d := Digest{Key: DigestKey(org, day), OrgID: org, Day: day, MadeAt: clock.ToMillis(now)}
@@ -121,14 +122,17 @@ func NewDigest(ctx context.Context, t table.Table, org string, day Day, now time
 	return d, nil
 }
 
-// Link returns what the seal, and the digest of the next day, tell of this one.
+// Link returns what the signature, and the digest of the next day, tell of this
+// one.
 func (d *Digest) Link() string {
 	sum := sha256.Sum256(line("millrace audit digest", d.OrgID, string(d.Day), strconv.Itoa(d.Entries), d.SHA256, d.Previous, d.MadeAt.String()))
 	return hex.EncodeToString(sum[:])
 }
 
-// SealName is the name for which the vault seals the digest of a day.
-func (d *Digest) SealName() string { return "audit-digest#" + string(d.Day) }
+// Message returns what is signed: a text that names workspace, day and Link.
+func (d *Digest) Message() string {
+	return "audit digest " + d.OrgID + " " + string(d.Day) + " " + d.Link()
+}
 
 // canonical returns everything stored of an entry, its keys included, as one
 // line.

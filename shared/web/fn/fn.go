@@ -20,6 +20,7 @@ import (
 	"millrace/shared/platform/clock"
 	"millrace/shared/platform/notify"
 	"millrace/shared/platform/queue"
+	"millrace/shared/platform/signature"
 	"millrace/shared/platform/table"
 	"millrace/shared/platform/telemetry"
 	"millrace/shared/platform/vault"
@@ -37,6 +38,7 @@ type Deps struct {
 	Bus     bus.Bus
 	Sandbox sandbox.Sandbox
 	Vault   vault.Vault
+	Signer  signature.Signer
 	Clock   clock.Clock
 	Log     *slog.Logger
 	Metrics *telemetry.Metrics // nil: nothing is measured
@@ -130,6 +132,7 @@ type Needs struct {
 	Publish  bool     // the event bus
 	Sandbox  bool     // the sandbox functions
 	Vault    bool     // the encryption key of secret values
+	Signer   Access   // the signing key: Reads verifies with its public part, Writes signs
 	// AttemptKey is needed to check the tokens of task attempts.
 	AttemptKey bool
 }
