@@ -146,7 +146,7 @@ func (s *service) verifyDay(ctx context.Context, key signature.PublicKey, org st
 		return d, "the stored digest is that of another day or workspace", nil
 	}
 	switch {
-	case key.Verify([]byte(d.Message()), d.Signature) != nil:
+	case !key.Signed([]byte(d.Message()), d.Signature):
 		return d, "the digest is not the one that was signed", nil
 	case d.Previous != link:
 		return d, "the digest does not name that of the day before", nil

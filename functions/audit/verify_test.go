@@ -124,7 +124,7 @@ func TestDaysAreDigestedOnce(t *testing.T) {
 		value, err := base64.StdEncoding.DecodeString(res.Get(t, "signature", "value").(string))
 		require.NoError(t, err)
 		signed := signature.Signature{KeyID: res.Get(t, "signature", "key_id").(string), Value: value}
-		assert.NoError(t, key.Verify([]byte(last.Message()), signed))
+		assert.True(t, key.Signed([]byte(last.Message()), signed))
 		assert.Equal(t, "4 14", fmt.Sprint(res.Get(t, "days"), " ", res.Get(t, "entries")), "the workspace and its first key are entries as well")
 
 		// The same message again, and one that was interrupted before it moved the

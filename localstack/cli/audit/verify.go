@@ -146,7 +146,7 @@ func verify(c *cobra.Command, s *session.Session, query url.Values, key *signatu
 func (v verification) signedBy(key signature.PublicKey) bool {
 	s := v.Signature
 	return s != nil && strings.HasSuffix(s.Message, " "+*v.LastDay+" "+*v.LastDigest) &&
-		key.Verify([]byte(s.Message), signature.Signature{KeyID: key.ID(), Value: s.Value}) == nil
+		key.Signed([]byte(s.Message), signature.Signature{KeyID: key.ID(), Value: s.Value})
 }
 
 func (v verification) print(printf func(string, ...any)) {

@@ -29,8 +29,6 @@ const MaxMessage = 4096
 var (
 	// ErrArgument means an empty message or one over MaxMessage.
 	ErrArgument = errors.New("signature: invalid argument")
-	// ErrRefused means that a signature is not that of the key and the message.
-	ErrRefused = errors.New("signature: refused")
 	// ErrUnavailable means that the key cannot be used now: the key service cannot
 	// be reached, denies access, or holds no key of this kind.
 	ErrUnavailable = errors.New("signature: key not available")
@@ -93,17 +91,10 @@ func (k PublicKey) ID() string {
 	return hex.EncodeToString(sum[:])
 }
 
-// Verify returns ErrRefused, wrapped with the reason, unless the signature is
-// that of this key and the message.
-func (k PublicKey) Verify(message []byte, s Signature) error {
-	if s.KeyID != k.ID() {
-		return fmt.Errorf("%w: made by another key", ErrRefused)
-	}
+// Signed reports whether a signature is that of this key and the message.
+func (k PublicKey) Signed(message []byte, s Signature) bool {
 	sum := sha256.Sum256(message)
-	if !ecdsa.VerifyASN1(k.key, sum[:], s.Value) {
-		return fmt.Errorf("%w: not that of the message", ErrRefused)
-	}
-	return nil
+	return s.KeyID == k.ID() && ecdsa.VerifyASN1(k.key, sum[:], s.Value)
 }
 
 // Local is the driver whose private key is in the process.
