@@ -20,14 +20,14 @@ type Keys struct {
 // where is the end of error messages.
 const where = " of credentials.json in the server's data directory"
 
-// Refusal is the error of a request without a valid credential.
-type Refusal struct {
+// AuthError is the error of a request without a valid credential.
+type AuthError struct {
 	Kind    string // in AWS's terms, e.g. InvalidSignatureException
 	Message string // for the sender
 }
 
 // Error returns the message.
-func (r *Refusal) Error() string { return r.Message }
+func (r *AuthError) Error() string { return r.Message }
 
 // Bearer passes on requests with the secret as their bearer token, and answers
 // 401 to all others.
@@ -48,16 +48,16 @@ func (k Keys) Bearer(next http.Handler) http.Handler {
 // Check checks the credential of a call of the Invoke API before its body is
 // read: a bearer token as for [Keys.Bearer], or a signature. verify checks the
 // part that depends on the body; it must be called before the call has any
-// effect. Errors: *Refusal.
+// effect. Errors: *AuthError.
 func (k Keys) Check(r *http.Request, now time.Time) (verify func(body []byte) error, err error) {
 	token, sent := bearer(r)
 	switch {
 	case sent && k.opens(token):
 		return func([]byte) error { return nil }, nil
 	case sent:
-		return nil, &Refusal{"UnrecognizedClientException", "The bearer token is not the local_secret" + where}
+		return nil, &AuthError{"UnrecognizedClientException", "The bearer token is not the local_secret" + where}
 	case !strings.HasPrefix(r.Header.Get("Authorization"), algorithm):
-		return nil, &Refusal{"MissingAuthenticationTokenException",
+		return nil, &AuthError{"MissingAuthenticationTokenException",
 			"Not authenticated: sign with aws_access_key_id and aws_secret_access_key" + where + ", or send its local_secret as bearer token"}
 	}
 	return k.checkSignature(r, now)

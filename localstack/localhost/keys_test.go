@@ -57,7 +57,7 @@ func TestBearer(t *testing.T) {
 		require.NoError(t, json.Unmarshal(w.Body.Bytes(), &answer), name)
 		assert.Contains(t, answer["detail"], "local_secret of credentials.json", name)
 		assert.Nil(t, verify, name)
-		assert.ErrorAs(t, err, new(*localhost.Refusal), name)
+		assert.ErrorAs(t, err, new(*localhost.AuthError), name)
 	}
 }
 

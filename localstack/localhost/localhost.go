@@ -15,18 +15,18 @@ import (
 // this machine. It does not replace a credential: see [Keys].
 func Only(next http.Handler) http.Handler {
 	browsers := http.NewCrossOriginProtection()
-	browsers.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { refuse(w) }))
+	browsers.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { forbid(w) }))
 	guarded := browsers.Handler(next)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !local(r.Host) {
-			refuse(w)
+			forbid(w)
 			return
 		}
 		guarded.ServeHTTP(w, r)
 	})
 }
 
-func refuse(w http.ResponseWriter) {
+func forbid(w http.ResponseWriter) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(http.StatusForbidden)
 	_, _ = w.Write([]byte(`{"detail":"This route is for programs: ask for it by IP address or as localhost, and from no web page"}`))

@@ -39,7 +39,7 @@ type signature struct {
 // there is only this machine.
 func (k Keys) checkSignature(r *http.Request, now time.Time) (verify func(body []byte) error, err error) {
 	incomplete := func(format string, args ...any) error {
-		return &Refusal{"IncompleteSignatureException", fmt.Sprintf(format, args...)}
+		return &AuthError{"IncompleteSignatureException", fmt.Sprintf(format, args...)}
 	}
 	headers := r.Header["Authorization"]
 	s, fit := parseSignature(headers[0])
@@ -47,7 +47,7 @@ func (k Keys) checkSignature(r *http.Request, now time.Time) (verify func(body [
 		return nil, incomplete("Authorization is not one whole signature by %s", algorithm)
 	}
 	if k.AccessKeyID == "" || subtle.ConstantTimeCompare([]byte(s.key), []byte(k.AccessKeyID)) != 1 {
-		return nil, &Refusal{"UnrecognizedClientException", "The access key is not the aws_access_key_id" + where}
+		return nil, &AuthError{"UnrecognizedClientException", "The access key is not the aws_access_key_id" + where}
 	}
 	if _, err := url.ParseQuery(r.URL.RawQuery); err != nil { // the signer would ignore unparsable parts
 		return nil, incomplete("The query cannot be read")
@@ -60,7 +60,7 @@ func (k Keys) checkSignature(r *http.Request, now time.Time) (verify func(body [
 		return nil, incomplete("The scope of the signature is not the day of %s, a region, and %s", dateHeader, service)
 	}
 	if at.Sub(now).Abs() > maxSkew { //guard:local/skew false
-		return nil, &Refusal{"InvalidSignatureException",
+		return nil, &AuthError{"InvalidSignatureException",
 			fmt.Sprintf("Signature expired: %s is more than 15 minutes from the server's time, %s", at.Format(dateLayout), now.UTC().Format(dateLayout))}
 	}
 	return func(body []byte) error { return k.verify(r, s, at, body) }, nil
@@ -70,10 +70,10 @@ func (k Keys) checkSignature(r *http.Request, now time.Time) (verify func(body [
 func (k Keys) verify(r *http.Request, s signature, at time.Time, body []byte) error {
 	sum := sha256.Sum256(body)
 	hash := hex.EncodeToString(sum[:])
-	refusal := &Refusal{"InvalidSignatureException",
+	authErr := &AuthError{"InvalidSignatureException",
 		"The signature does not fit the request: is its key the aws_secret_access_key" + where + "?"}
 	if sent := r.Header.Get(hashHeader); sent != "" && sent != hash {
-		return refusal
+		return authErr
 	}
 	target := *r.URL
 	again := &http.Request{Method: r.Method, URL: &target, Host: r.Host, Header: http.Header{}}
@@ -89,11 +89,11 @@ func (k Keys) verify(r *http.Request, s signature, at time.Time, body []byte) er
 	}
 	keys := aws.Credentials{AccessKeyID: k.AccessKeyID, SecretAccessKey: k.SecretAccessKey}
 	if err := v4.NewSigner().SignHTTP(context.Background(), keys, again, hash, s.service, s.region, at); err != nil {
-		return refusal
+		return authErr
 	}
 	made, _ := parseSignature(again.Header.Get("Authorization"))
 	if subtle.ConstantTimeCompare([]byte(made.value), []byte(s.value)) != 1 { //guard:local/signature false
-		return refusal
+		return authErr
 	}
 	return nil
 }

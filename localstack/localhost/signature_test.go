@@ -162,10 +162,10 @@ func TestSignatures(t *testing.T) {
 			assert.NoError(t, err, name)
 			continue
 		}
-		var refusal *localhost.Refusal
-		require.ErrorAs(t, err, &refusal, name)
-		assert.Equal(t, c.kind, refusal.Kind, "%s: %s", name, refusal.Message)
-		assert.NotContains(t, refusal.Message, keys.SecretAccessKey, name)
+		var authErr *localhost.AuthError
+		require.ErrorAs(t, err, &authErr, name)
+		assert.Equal(t, c.kind, authErr.Kind, "%s: %s", name, authErr.Message)
+		assert.NotContains(t, authErr.Message, keys.SecretAccessKey, name)
 	}
 	r := sign(t, localhost.Keys{SecretAccessKey: "x"}, "lambda", now, nil)
 	assert.Error(t, check(localhost.Keys{}, r, tick, now), "who has no keys accepts none")

@@ -243,8 +243,8 @@ func errorType(err error) string {
 // and of the API.
 func deny(w http.ResponseWriter, err error) {
 	kind := "UnrecognizedClientException"
-	if refusal, ok := errors.AsType[*localhost.Refusal](err); ok {
-		kind = refusal.Kind
+	if authErr, ok := errors.AsType[*localhost.AuthError](err); ok {
+		kind = authErr.Kind
 	}
 	w.Header().Set("WWW-Authenticate", "AWS4-HMAC-SHA256, Bearer")
 	w.Header().Set("Content-Type", "application/json")

@@ -92,13 +92,13 @@ func (q *Quota) Rate(ctx context.Context, name Name, id string) error {
 	}
 	l := byName[name]
 	key := l.key(id)
-	refused, err := q.limiter.Take(ctx, key.PK+"#"+key.SK, value, 1, ratelimit.Window{
+	exceeded, err := q.limiter.Take(ctx, key.PK+"#"+key.SK, value, 1, ratelimit.Window{
 		Table: q.table, Clock: q.clock, Key: key, Limit: value, Per: l.Per,
 	})
-	if err != nil || refused == nil {
+	if err != nil || exceeded == nil {
 		return err
 	}
-	return l.tooFast(value, refused.After)
+	return l.tooFast(value, exceeded.After)
 }
 
 // Take takes n permits of a quota of a workspace or a user. count counts the
@@ -113,13 +113,13 @@ func (q *Quota) Take(ctx context.Context, name Name, id string, n int64, count C
 	}
 	l := byName[name]
 	key := l.key(id)
-	refused, err := q.limiter.Take(ctx, key.PK+"#"+key.SK, value, n, stock{
+	exceeded, err := q.limiter.Take(ctx, key.PK+"#"+key.SK, value, n, stock{
 		table: q.table, clock: q.clock, key: key, limit: value, whole: l.Whole, again: l.Again, count: count,
 	})
-	if err != nil || refused == nil {
+	if err != nil || exceeded == nil {
 		return err
 	}
-	return l.tooMuch(value, n, refused)
+	return l.tooMuch(value, n, exceeded)
 }
 
 // Hold compares an exact count, which the caller's transaction maintains, with
@@ -132,7 +132,7 @@ func (q *Quota) Hold(name Name, count int64) error {
 	if !limited || count < value {
 		return nil
 	}
-	return byName[name].tooMuch(value, 1, &ratelimit.Refusal{After: later, Count: count})
+	return byName[name].tooMuch(value, 1, &ratelimit.Exceeded{After: later, Count: count})
 }
 
 // key returns the key of a workspace's or user's limit.
@@ -151,7 +151,7 @@ func (l *Limit) tooFast(value int64, after time.Duration) error {
 }
 
 // tooMuch returns the 429 of a quota.
-func (l *Limit) tooMuch(value, n int64, r *ratelimit.Refusal) error {
+func (l *Limit) tooMuch(value, n int64, r *ratelimit.Exceeded) error {
 	asked := ""
 	if n > 1 {
 		asked = fmt.Sprintf(", and %d more were asked for", n)

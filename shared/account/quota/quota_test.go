@@ -401,7 +401,7 @@ func simulate(t *rapid.T) {
 			}
 			before := w.live
 			err := w.make(q, quota.UnfinishedRuns, 1)
-			require.True(t, err == nil || before >= limit, "refused, though there are %d of %d", before, limit)
+			require.True(t, err == nil || before >= limit, "rejected, though there are %d of %d", before, limit)
 			require.True(t, err != nil || before < limit || limit >= 10_000 || failed, "let in, though there are %d of %d", before, limit)
 			failed = failed && err == nil
 			slack, credit = slice*int64(len(procs)), 2*(limit/10_000)*int64(len(procs))+max(0, w.live-limit)

@@ -61,8 +61,8 @@ type Slice struct {
 	Count   int64     // if rejected: the number of existing things
 }
 
-// Refusal reports that a limit is used up.
-type Refusal struct {
+// Exceeded reports that a limit is used up.
+type Exceeded struct {
 	After time.Duration // when to try again
 	Count int64         // the number of existing things
 }
@@ -95,7 +95,7 @@ func New(c clock.Clock, log *slog.Logger, chance func(n int64) int64) *Limiter {
 // the number of permits of a full source, which determines the size of slices.
 // While the source fails, the process grants itself a slice every second.
 // Errors: the context's, if it ends first.
-func (l *Limiter) Take(ctx context.Context, id string, limit, n int64, from Source) (*Refusal, error) {
+func (l *Limiter) Take(ctx context.Context, id string, limit, n int64, from Source) (*Exceeded, error) {
 	b := l.bucket(id, limit)
 	select {
 	case b.held <- struct{}{}:
@@ -104,8 +104,8 @@ func (l *Limiter) Take(ctx context.Context, id string, limit, n int64, from Sour
 	}
 	defer func() { <-b.held }()
 	now := l.clock.Now()
-	if refused, ok := b.spend(now, n); ok {
-		return refused, nil
+	if exceeded, ok := b.spend(now, n); ok {
+		return exceeded, nil
 	}
 	want := b.want(now, limit, n, l.chance)
 	slice, err := from.Draw(ctx, n, want)
@@ -118,9 +118,9 @@ func (l *Limiter) Take(ctx context.Context, id string, limit, n int64, from Sour
 		b.grant(now, n, want-b.owed)
 		return nil, nil
 	case slice.Permits == 0:
-		b.refuse(n, slice)
-		refused, _ := b.spend(now, n)
-		return refused, nil
+		b.reject(n, slice)
+		exceeded, _ := b.spend(now, n)
+		return exceeded, nil
 	}
 	b.fill(now, n, slice)
 	b.credit = l.credit(limit)
@@ -156,8 +156,8 @@ type bucket struct {
 }
 
 // spend takes permits that are available. It returns false if a slice must be
-// drawn, and a refusal if it is known that there are none.
-func (b *bucket) spend(now time.Time, n int64) (*Refusal, bool) {
+// drawn, and an Exceeded if it is known that there are none.
+func (b *bucket) spend(now time.Time, n int64) (*Exceeded, bool) {
 	if !now.Before(b.expires) {
 		b.left = 0
 	}
@@ -166,7 +166,7 @@ func (b *bucket) spend(now time.Time, n int64) (*Refusal, bool) {
 		b.left -= n
 		return nil, true
 	case now.Before(b.again) && n >= b.none:
-		return &Refusal{After: b.again.Sub(now), Count: b.count}, true
+		return &Exceeded{After: b.again.Sub(now), Count: b.count}, true
 	case b.left == 0 && b.owed+n <= b.credit:
 		b.owed += n
 		return nil, true
@@ -206,6 +206,6 @@ func (b *bucket) grant(now time.Time, n, slice int64) {
 	b.owed = owed + slice
 }
 
-func (b *bucket) refuse(n int64, s Slice) {
+func (b *bucket) reject(n int64, s Slice) {
 	b.none, b.again, b.count, b.room, b.size = n, s.Again, s.Count, 0, 0
 }

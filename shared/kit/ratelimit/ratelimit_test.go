@@ -85,12 +85,12 @@ func (w *world) process() *ratelimit.Limiter {
 	return ratelimit.New(w.hand, slog.New(slog.DiscardHandler), nil)
 }
 
-func (w *world) take(t require.TestingT, p *ratelimit.Limiter) *ratelimit.Refusal {
-	refused, err := p.Take(context.Background(), "runs", w.limit, 1, ratelimit.Window{
+func (w *world) take(t require.TestingT, p *ratelimit.Limiter) *ratelimit.Exceeded {
+	exceeded, err := p.Take(context.Background(), "runs", w.limit, 1, ratelimit.Window{
 		Table: w.table, Clock: w.hand, Key: table.Key{PK: "acme#quota", SK: "runs"}, Limit: w.limit, Per: time.Minute,
 	})
 	require.NoError(t, err)
-	return refused
+	return exceeded
 }
 
 func TestSmallLimitIsExact(t *testing.T) {
@@ -103,7 +103,7 @@ func TestSmallLimitIsExact(t *testing.T) {
 	writes := w.table.updates
 	for range 1000 {
 		for _, p := range w.procs {
-			require.Equal(t, &ratelimit.Refusal{After: 15 * time.Second, Count: 5}, w.take(t, p))
+			require.Equal(t, &ratelimit.Exceeded{After: 15 * time.Second, Count: 5}, w.take(t, p))
 		}
 	}
 	assert.LessOrEqual(t, w.table.updates-writes, 2, "a process is told once that there are none left")
@@ -127,12 +127,12 @@ func TestSimulatedProcesses(t *testing.T) {
 			"take": func(t *rapid.T) {
 				p := rapid.IntRange(0, len(w.procs)-1).Draw(t, "process")
 				for range rapid.IntRange(1, 1500).Draw(t, "times") {
-					refused := w.take(t, w.procs[p])
-					if refused == nil {
+					exceeded := w.take(t, w.procs[p])
+					if exceeded == nil {
 						passed++
 						continue
 					}
-					require.Equal(t, w.Now().Truncate(time.Minute).Add(time.Minute).Sub(w.Now()), refused.After)
+					require.Equal(t, w.Now().Truncate(time.Minute).Add(time.Minute).Sub(w.Now()), exceeded.After)
 				}
 			},
 			"crash": func(t *rapid.T) {

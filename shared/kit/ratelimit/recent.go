@@ -34,18 +34,18 @@ type recent struct {
 // Take takes a permit, unless Limit permits were taken within Per; then it
 // tells when the next one is available. Errors: the table's, table.ErrConflict
 // if others take permits all the time.
-func (r Recent) Take(ctx context.Context) (*Refusal, error) {
-	var refused *Refusal
+func (r Recent) Take(ctx context.Context) (*Exceeded, error) {
+	var exceeded *Exceeded
 	err := r.change(ctx, func(times []int64, now time.Time) ([]int64, bool) {
-		refused = nil
+		exceeded = nil
 		if len(times) >= r.Limit { //guard:limit/recent false
 			free := time.UnixMilli(times[len(times)-r.Limit]).Add(r.Per)
-			refused = &Refusal{After: free.Sub(now), Count: int64(len(times))}
+			exceeded = &Exceeded{After: free.Sub(now), Count: int64(len(times))}
 			return nil, false
 		}
 		return append(times, now.UnixMilli()), true
 	})
-	return refused, err
+	return exceeded, err
 }
 
 // Return gives back a permit that was taken in vain. It does nothing if there

@@ -25,20 +25,20 @@ func recent(t *testing.T) (ratelimit.Recent, *hand) {
 func TestRecentLimitsAnyStretchOfTime(t *testing.T) {
 	t.Parallel()
 	r, h := recent(t)
-	take := func() *ratelimit.Refusal {
+	take := func() *ratelimit.Exceeded {
 		t.Helper()
-		refused, err := r.Take(t.Context())
+		exceeded, err := r.Take(t.Context())
 		require.NoError(t, err)
-		return refused
+		return exceeded
 	}
 	for range 3 {
 		require.Nil(t, take())
 		h.advance(2 * time.Minute) // at 0, 2 and 4 minutes
 	}
 	require.Nil(t, take(), "the first is six minutes old")
-	refused := take()
-	require.NotNil(t, refused)
-	assert.Equal(t, time.Minute, refused.After, "when the one of the second minute is five minutes old")
+	exceeded := take()
+	require.NotNil(t, exceeded)
+	assert.Equal(t, time.Minute, exceeded.After, "when the one of the second minute is five minutes old")
 	h.advance(time.Minute - time.Millisecond)
 	assert.NotNil(t, take())
 	h.advance(time.Millisecond)
@@ -59,33 +59,33 @@ func TestReturnWithoutPermitsDoesNothing(t *testing.T) {
 	r, _ := recent(t)
 	require.NoError(t, r.Return(t.Context()))
 	for range 3 {
-		refused, err := r.Take(t.Context())
+		exceeded, err := r.Take(t.Context())
 		require.NoError(t, err)
-		require.Nil(t, refused)
+		require.Nil(t, exceeded)
 	}
-	refused, err := r.Take(t.Context())
+	exceeded, err := r.Take(t.Context())
 	require.NoError(t, err)
-	assert.NotNil(t, refused)
+	assert.NotNil(t, exceeded)
 }
 
 func TestRecentIsExactUnderConcurrency(t *testing.T) {
 	t.Parallel()
 	r, _ := recent(t)
 	r.Limit = 10
-	var admitted, refusals atomic.Int64
+	var admitted, rejected atomic.Int64
 	var all sync.WaitGroup
 	for range 100 { // each as a process of its own: nothing is in memory
 		all.Go(func() {
-			refused, err := r.Take(t.Context())
+			exceeded, err := r.Take(t.Context())
 			assert.NoError(t, err)
-			if refused == nil {
+			if exceeded == nil {
 				admitted.Add(1)
 			} else {
-				refusals.Add(1)
+				rejected.Add(1)
 			}
 		})
 	}
 	all.Wait()
 	assert.EqualValues(t, 10, admitted.Load())
-	assert.EqualValues(t, 90, refusals.Load())
+	assert.EqualValues(t, 90, rejected.Load())
 }

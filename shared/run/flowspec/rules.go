@@ -25,7 +25,7 @@ func checkSchema(root map[string]any) (steps int, err error) {
 	if _, err := checkNumbers(root, 0); err != nil {
 		return 0, err
 	}
-	c := &census{}
+	c := &schemaSize{}
 	c.count(root)
 	for _, bound := range []struct {
 		n, most int
@@ -45,12 +45,12 @@ func checkSchema(root map[string]any) (steps int, err error) {
 	return steps, nil
 }
 
-// census counts the parts of a schema. It takes every object and boolean for a
+// schemaSize counts the parts of a schema. It takes every object and boolean for a
 // subschema and every key for a keyword, because a reference may point
 // anywhere.
-type census struct{ values, schemas, refs, patterns int }
+type schemaSize struct{ values, schemas, refs, patterns int }
 
-func (c *census) count(v any) {
+func (c *schemaSize) count(v any) {
 	c.values++
 	switch v := v.(type) {
 	case bool:

@@ -20,11 +20,11 @@ func (l *Launcher) admit(ctx context.Context, run *runstate.Run) error {
 		return err
 	}
 	runs := func(ctx context.Context) (int64, error) {
-		live, err := l.Census.of(ctx, l.Table, run.Org)
+		live, err := l.Counter.count(ctx, l.Table, run.Org)
 		return live.runs, err
 	}
 	tasks := func(ctx context.Context) (int64, error) {
-		live, err := l.Census.of(ctx, l.Table, run.Org)
+		live, err := l.Counter.count(ctx, l.Table, run.Org)
 		return live.tasks, err
 	}
 	if err := l.Quota.Take(ctx, quota.UnfinishedRuns, run.Org, 1, runs); err != nil {
@@ -33,11 +33,11 @@ func (l *Launcher) admit(ctx context.Context, run *runstate.Run) error {
 	return l.Quota.Take(ctx, quota.QueuedTasks, run.Org, int64(run.Tasks), tasks)
 }
 
-// Census counts the live runs of all workspaces by the due index, which
+// RunCounter counts the live runs of all workspaces by the due index, which
 // contains every run until its end is completely processed. It is read seldom:
-// after as many runs were accepted as there was room for. The zero Census is
+// after as many runs were accepted as there was room for. The zero value is
 // ready for use.
-type Census struct {
+type RunCounter struct {
 	began atomic.Int64 // number of counts so far, including a running one
 
 	mu   sync.Mutex
@@ -48,11 +48,11 @@ type Census struct {
 // unfinished is the number of a workspace's runs and tasks that have not ended.
 type unfinished struct{ runs, tasks int64 }
 
-// of counts what a workspace has unfinished. Concurrent callers share the next
+// count returns what a workspace has unfinished. Concurrent callers share the next
 // count.
-func (c *Census) of(ctx context.Context, t table.Table, org string) (unfinished, error) {
+func (c *RunCounter) count(ctx context.Context, t table.Table, org string) (unfinished, error) {
 	if c == nil {
-		c = &Census{}
+		c = &RunCounter{}
 	}
 	asked := c.began.Load()
 	c.mu.Lock()

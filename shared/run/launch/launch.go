@@ -67,7 +67,7 @@ type Launcher struct {
 	Quota  *quota.Quota // nil: no limits
 	// Metrics counts the runs; nil: no metrics.
 	Metrics *telemetry.Metrics
-	Census  *Census // shared by all launchers of a process; nil: each has its own
+	Counter *RunCounter // shared by all launchers of a process; nil: each has its own
 }
 
 // Request is a run to accept. Deployment takes precedence over Flow and

@@ -21,9 +21,9 @@ type Type struct {
 	// Sandboxed means that its tasks run user code in a separate process;
 	// otherwise the service itself does the work.
 	Sandboxed bool
-	// Held means that a task occupies a worker while it runs. The deployment
+	// OccupiesWorker means that a task occupies a worker while it runs. The deployment
 	// limits how long that may be.
-	Held bool
+	OccupiesWorker bool
 	// Tiered means that the runtime tier makes a difference.
 	Tiered bool
 	// Doc describes in one sentence what a task does.
@@ -50,7 +50,7 @@ func All() []Type { return slices.Clone(all) }
 func Within(held int) []Type {
 	types := All()
 	for i := range types {
-		if types[i].Held && held > 0 {
+		if types[i].OccupiesWorker && held > 0 {
 			types[i].MaxTimeoutSecs = held
 		}
 	}
@@ -63,7 +63,7 @@ var all = []Type{
 			Name: "python", NeedsEntrypoint: true, Secrets: true,
 			DefaultTimeoutSecs: flowspec.DefaultTimeoutSecs, MaxTimeoutSecs: HeldSecs,
 		},
-		Sandboxed: true, Held: true, Tiered: true,
+		Sandboxed: true, OccupiesWorker: true, Tiered: true,
 		Doc:    "Runs functions of the uploaded artifact.",
 		Config: "any; a secret that it refers to can be read by `ctx.secret`",
 	},
@@ -72,9 +72,9 @@ var all = []Type{
 			Name: "http", NeedsConfig: true, CheckConfig: checkHTTP, Secrets: true,
 			DefaultTimeoutSecs: flowspec.DefaultTimeoutSecs, MaxTimeoutSecs: HeldSecs,
 		},
-		Held:   true,
-		Doc:    "Makes an HTTP request.",
-		Config: "`url`, `method` (GET), `headers`, `json` or `body`, `expected_status` (a status or a list of them; any 2xx)",
+		OccupiesWorker: true,
+		Doc:            "Makes an HTTP request.",
+		Config:         "`url`, `method` (GET), `headers`, `json` or `body`, `expected_status` (a status or a list of them; any 2xx)",
 	},
 	{
 		Kind: flowspec.Kind{
@@ -140,7 +140,7 @@ func Markdown() string {
 }
 
 func most(t Type) string {
-	if t.Held {
+	if t.OccupiesWorker {
 		return fmt.Sprintf("%d on AWS, %d on the embedded server", HeldSecs, ResidentSecs)
 	}
 	return seconds(t.MaxTimeoutSecs)

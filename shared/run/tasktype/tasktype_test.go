@@ -87,7 +87,7 @@ func TestTimeoutLimitOfDeployment(t *testing.T) {
 		}
 	}
 	for _, typ := range tasktype.Within(tasktype.ResidentSecs) {
-		if found, _ := tasktype.Find(typ.Name); !typ.Held {
+		if found, _ := tasktype.Find(typ.Name); !typ.OccupiesWorker {
 			assert.Equal(t, found.MaxTimeoutSecs, typ.MaxTimeoutSecs, typ.Name)
 		}
 	}

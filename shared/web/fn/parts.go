@@ -27,7 +27,7 @@ func (d Deps) Registry() registry.Store {
 func (d Deps) Launcher() *launch.Launcher {
 	return &launch.Launcher{
 		Table: d.Table, Queues: d.Queues, Blob: d.Blob, Clock: d.Clock, Log: d.Log, Metrics: d.Metrics,
-		Broker: d.Broker, Quota: d.Quota, Census: &launch.Census{},
+		Broker: d.Broker, Quota: d.Quota, Counter: &launch.RunCounter{},
 	}
 }
 
