@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math/rand/v2"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -70,6 +71,8 @@ type world struct {
 	table *counted
 	limit int64
 	procs []*ratelimit.Limiter
+
+	chance func(n int64) int64 // of new processes; nil: random
 }
 
 func newWorld(t memory.T, limit int64, procs int) *world {
@@ -82,7 +85,7 @@ func newWorld(t memory.T, limit int64, procs int) *world {
 }
 
 func (w *world) process() *ratelimit.Limiter {
-	return ratelimit.New(w.hand, slog.New(slog.DiscardHandler), nil)
+	return ratelimit.New(w.hand, slog.New(slog.DiscardHandler), w.chance)
 }
 
 func (w *world) take(t require.TestingT, p *ratelimit.Limiter) *ratelimit.Exceeded {
@@ -177,7 +180,11 @@ func TestHotPathTakesFewWrites(t *testing.T) {
 		{300, 3000, 100},
 		{300, 300, 60},
 	} {
-		w := newWorld(t, 360_000, c.procs)
+		w := newWorld(t, 360_000, 0)
+		w.chance = rand.New(rand.NewPCG(1, uint64(c.procs))).Int64N //nolint:gosec // the same slices in each run of the test
+		for range c.procs {
+			w.procs = append(w.procs, w.process())
+		}
 		// Each process serves one request at a time, in turn, which is the worst
 		// case.
 		for second := range 130 {
