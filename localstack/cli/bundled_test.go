@@ -15,9 +15,9 @@ import (
 	"millrace/localstack/proc/proctest"
 )
 
-// TestTheBinaryBecomesWhatItCarries builds the binary of users with a script in the
-// place of the whole program.
-func TestTheBinaryBecomesWhatItCarries(t *testing.T) {
+// TestBinaryRunsItsEmbeddedProgram builds the users' binary with a script embedded
+// instead of the full program.
+func TestBinaryRunsItsEmbeddedProgram(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	write := func(name, content string) string {
@@ -74,7 +74,7 @@ func TestTheBinaryBecomesWhatItCarries(t *testing.T) {
 		assert.Len(t, found, 1, c.unpacked)
 	}
 
-	// Where no folder takes it, the user reads which may.
+	// If it can be unpacked nowhere, the error names the folders.
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "file"), nil, 0o600))
 	cmd := exec.CommandContext(t.Context(), binary, "serve")
 	cmd.Env = []string{"XDG_CACHE_HOME=" + filepath.Join(dir, "file"), "TMPDIR=" + filepath.Join(dir, "file")}

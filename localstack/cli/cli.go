@@ -1,5 +1,5 @@
-// Package cli is the command line of the binary: a package for each group of
-// commands, put together here.
+// Package cli assembles the binary's command line from the packages below it, one
+// for each group of commands.
 package cli
 
 import (
@@ -24,8 +24,8 @@ import (
 	"millrace/localstack/cli/workspace"
 )
 
-// Main runs the command line of this process and returns its exit code. version is
-// that of a release, "" for the commit that the binary was built of.
+// Main runs the command line of this process and returns the exit code. version is
+// the release, "" for the commit that the binary was built from.
 func Main(version string) int {
 	err := become(os.Args[1:])
 	if err == nil {
@@ -37,8 +37,8 @@ func Main(version string) int {
 	return code(err)
 }
 
-// interruptible returns a context that the first signal to end ends; the second one
-// ends the process.
+// interruptible returns a context that the first interrupt cancels; the second one
+// terminates the process.
 func interruptible() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	signals := make(chan os.Signal, 2)
@@ -52,11 +52,11 @@ func interruptible() context.Context {
 	return ctx
 }
 
-// Command returns the whole command line, of a binary with a version.
+// Command returns the root command of a binary with a version.
 func Command(version string) *cobra.Command {
 	c := &cobra.Command{
 		Use:           "millrace",
-		Short:         "Run workflows: the client of any deployment, and a server for this machine",
+		Short:         "Run workflows: a client for any deployment, and a server for this machine",
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}

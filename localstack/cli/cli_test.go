@@ -20,11 +20,11 @@ import (
 	"millrace/localstack/client"
 )
 
-// TestClientCommandsNeedNothingOfTheServer keeps the server's libraries out of the
-// binary of users, in which each command would wait for them to initialize.
-func TestClientCommandsNeedNothingOfTheServer(t *testing.T) {
+// TestClientCommandsDoNotLinkTheServer keeps the server's libraries out of the
+// users' binary, where every command would wait for their initialization.
+func TestClientCommandsDoNotLinkTheServer(t *testing.T) {
 	t.Parallel()
-	// -e: what it carries is not there.
+	// -e: the embedded program does not exist here.
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-e", "-deps", "-tags", "bundle", "millrace/localstack").Output()
 	require.NoError(t, err)
 	require.Contains(t, string(out), "millrace/localstack/cli/runs\n")
@@ -38,9 +38,9 @@ func TestClientCommandsNeedNothingOfTheServer(t *testing.T) {
 	}
 }
 
-// TestTheBinaryOfUsersListsAllCommands compares what it says of the commands that it
-// leaves to the whole program with what that says.
-func TestTheBinaryOfUsersListsAllCommands(t *testing.T) {
+// TestUsersBinaryListsAllCommands compares the descriptions of the commands that it
+// leaves to the full program with the full program's own.
+func TestUsersBinaryListsAllCommands(t *testing.T) {
 	t.Parallel()
 	var whole []bundle.Command
 	for _, c := range servingCommands("1") {
@@ -70,12 +70,12 @@ func TestExitCodesOfErrors(t *testing.T) {
 	assert.Equal(t, "daily: why (request r1)", explain(refused(409)))
 	assert.Contains(t, explain(refused(401)), "millrace doctor")
 	assert.Empty(t, explain(command.Exit(command.TimedOut)))
-	away := &url.Error{Op: "Get", URL: "http://127.0.0.1:1/runs?limit=1", Err: syscall.ECONNREFUSED}
-	assert.Contains(t, explain(fmt.Errorf("daily: %w", away)), "http://127.0.0.1:1 does not answer: ")
+	unreachable := &url.Error{Op: "Get", URL: "http://127.0.0.1:1/runs?limit=1", Err: syscall.ECONNREFUSED}
+	assert.Contains(t, explain(fmt.Errorf("daily: %w", unreachable)), "http://127.0.0.1:1 does not answer: ")
 }
 
-// TestEveryCommandIsDescribed looks at all of them: each has a sentence for the list
-// that it is in, takes no argument unseen, and has no flag without a word.
+// TestEveryCommandIsDescribed checks that each command has a short description,
+// checks its arguments, and describes each flag.
 func TestEveryCommandIsDescribed(t *testing.T) {
 	t.Parallel()
 	var look func(c *cobra.Command)

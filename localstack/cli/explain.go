@@ -13,21 +13,21 @@ import (
 	"millrace/localstack/client"
 )
 
-// code is the exit code of an error.
+// code returns the exit code of an error.
 func code(err error) int {
-	refused, isRefusal := errors.AsType[*client.Error](err)
-	_, told := errors.AsType[*command.Error](err)
+	apiErr, isAPIError := errors.AsType[*client.Error](err)
+	_, isCommandError := errors.AsType[*command.Error](err)
 	switch {
 	case err == nil:
 		return command.Done
-	case told:
+	case isCommandError:
 		return command.Code(err)
 	case errors.Is(err, context.Canceled):
 		return command.Interrupted
-	case !isRefusal:
+	case !isAPIError:
 		return command.Failure
 	}
-	switch refused.Status {
+	switch apiErr.Status {
 	case http.StatusUnauthorized, http.StatusForbidden:
 		return command.NotAllowed
 	case http.StatusNotFound, http.StatusGone:
@@ -36,7 +36,7 @@ func code(err error) int {
 	return command.Failure
 }
 
-// explain is what the user reads of an error; "" if all was said.
+// explain returns the message for the user, "" if everything was printed already.
 func explain(err error) string {
 	if e, ok := errors.AsType[*command.Error](err); ok && e.Err == nil {
 		return ""
@@ -47,29 +47,29 @@ func explain(err error) string {
 	if e, ok := errors.AsType[*url.Error](err); ok && errors.Is(err, syscall.ECONNREFUSED) {
 		return fmt.Sprintf("%s does not answer: start a server with millrace serve, or name another with --url", server(e.URL))
 	}
-	refused, ok := errors.AsType[*client.Error](err)
+	apiErr, ok := errors.AsType[*client.Error](err)
 	if !ok {
 		return err.Error()
 	}
-	text := refused.Detail()
-	if before, _, wrapped := strings.Cut(err.Error(), refused.Error()); wrapped {
+	text := apiErr.Detail()
+	if before, _, wrapped := strings.Cut(err.Error(), apiErr.Error()); wrapped {
 		text = before + text
 	}
-	if refused.RequestID != "" {
-		text += " (request " + refused.RequestID + ")"
+	if apiErr.RequestID != "" {
+		text += " (request " + apiErr.RequestID + ")"
 	}
-	switch refused.Status {
+	switch apiErr.Status {
 	case http.StatusUnauthorized:
-		text += "\nmillrace login signs in; millrace doctor tells which server and key are used"
+		text += "\nmillrace login signs in; millrace doctor shows which server and key are used"
 	case http.StatusNotFound:
-		if strings.HasPrefix(refused.Path, "/runs/") {
+		if strings.HasPrefix(apiErr.Path, "/runs/") {
 			text += "\nmillrace runs lists the runs"
 		}
 	}
 	return text
 }
 
-// server is the address of the server in the URL of a request.
+// server returns the address of the server, without the path of a request.
 func server(address string) string {
 	u, err := url.Parse(address)
 	if err != nil {

@@ -9,8 +9,9 @@ import (
 	"millrace/localstack/cli/command"
 )
 
-// servingCommands are those that need the libraries of the server, for the list of all
-// commands: [become] starts the program that has them.
+// servingCommands returns placeholders of the commands that need the server's
+// libraries, for help and completion: [become] starts the program that implements
+// them.
 func servingCommands(string) []*cobra.Command {
 	var commands []*cobra.Command
 	for _, known := range bundle.Commands {
@@ -22,8 +23,8 @@ func servingCommands(string) []*cobra.Command {
 	return commands
 }
 
-// become starts the whole program in place of this process if the arguments are for
-// it. It returns only if they are not, or with an error.
+// become replaces this process with the full program if the command needs it. It
+// returns nil if it does not, and an error if that fails.
 func become(args []string) error {
 	if !bundle.Needs(args) {
 		return nil

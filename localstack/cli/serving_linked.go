@@ -8,8 +8,8 @@ import (
 	"millrace/localstack/cli/serving"
 )
 
-// servingCommands are those that need the libraries of the server.
+// servingCommands returns the commands that need the server's libraries.
 func servingCommands(version string) []*cobra.Command { return serving.Commands(version) }
 
-// become does nothing: this is the whole program.
+// become does nothing: this is the full program.
 func become([]string) error { return nil }

@@ -21,7 +21,8 @@ func versionCommand(version string) *cobra.Command {
 	}
 }
 
-// serviceVersion is the release, or else the commit that the binary was built of.
+// serviceVersion returns the release, or else the commit that the binary was built
+// from.
 func serviceVersion(release string) string {
 	if release != "" {
 		return release

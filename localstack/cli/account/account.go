@@ -1,5 +1,4 @@
-// Package account has the commands by which users sign in and out, and see who
-// they are.
+// Package account has the commands login, logout and whoami.
 package account
 
 import (
@@ -14,7 +13,7 @@ import (
 	"millrace/localstack/cli/session"
 )
 
-// Commands are all of them.
+// Commands returns the commands of this package.
 func Commands(s *session.Session) []*cobra.Command {
 	return []*cobra.Command{loginCommand(s, session.Browse), logoutCommand(s), whoamiCommand(s)}
 }
@@ -22,7 +21,7 @@ func Commands(s *session.Session) []*cobra.Command {
 func whoamiCommand(s *session.Session) *cobra.Command {
 	return &cobra.Command{
 		Use:   "whoami",
-		Short: "Tell the server, the user, the workspace and the role that commands use",
+		Short: "Show the server, user, workspace and role that commands use",
 		Args:  command.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			target, err := s.Target()

@@ -24,7 +24,7 @@ import (
 	"millrace/localstack/proof/localtest"
 )
 
-// world is a server that devices poll at once, and a user's configuration.
+// world is a server that devices may poll without delay, and a user's configuration.
 type world struct {
 	env    *localtest.Env
 	url    string
@@ -56,7 +56,7 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// output is a writer that tests read while a command writes.
+// output is a buffer that a test reads while a command writes to it.
 type output struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -74,7 +74,7 @@ func (o *output) String() string {
 	return o.text.String()
 }
 
-// run runs a command line to its end.
+// run runs a command line until it exits.
 func (w *world) run(ctx context.Context, errOut *output, args ...string) (string, error) {
 	s := &session.Session{}
 	root := &cobra.Command{Use: "millrace", SilenceErrors: true, SilenceUsage: true}
@@ -90,8 +90,8 @@ func (w *world) run(ctx context.Context, errOut *output, args ...string) (string
 
 var shownCode = regexp.MustCompile(`type the code ([0-9]{4}) ([0-9]{4})\n`)
 
-// login runs millrace login, and approves as a user in the browser would.
-func (w *world) login(t *testing.T, args ...string) (out, told string) {
+// login runs millrace login and approves it as a user in the browser would.
+func (w *world) login(t *testing.T, args ...string) (out, printed string) {
 	t.Helper()
 	var errOut output
 	type result struct {
@@ -118,8 +118,8 @@ func (w *world) login(t *testing.T, args ...string) (out, told string) {
 
 func TestLoginWhoamiLogout(t *testing.T) {
 	w := newWorld(t)
-	out, told := w.login(t, "--url", w.url+"/")
-	assert.Contains(t, told, "Open "+w.url+"/cli-callback and type the code")
+	out, printed := w.login(t, "--url", w.url+"/")
+	assert.Contains(t, printed, "Open "+w.url+"/cli-callback and type the code")
 	assert.Contains(t, out, "Signed in to "+w.url+" as "+w.env.A.Owner+", workspace "+w.env.A.Name)
 	info, err := os.Stat(w.config)
 	require.NoError(t, err)
@@ -130,7 +130,7 @@ func TestLoginWhoamiLogout(t *testing.T) {
 	known := contexts.Contexts[name]
 	assert.Equal(t, name, contexts.Current)
 	assert.Equal(t, w.env.A.OrgID, known.Org)
-	assert.NotContains(t, out+told, known.Token)
+	assert.NotContains(t, out+printed, known.Token)
 
 	out, err = w.run(t.Context(), &output{}, "whoami")
 	require.NoError(t, err)
@@ -182,13 +182,13 @@ func TestLoginKeepsContextsWithAPIKeys(t *testing.T) {
 	assert.Equal(t, command.NotFound, command.Code(err))
 }
 
-func TestLoginTellsWhatCommandsHereUse(t *testing.T) {
+func TestLoginReportsServerThatCommandsUse(t *testing.T) {
 	w := newWorld(t)
 	require.NoError(t, os.Mkdir(".millrace", 0o700))
 	file := filepath.Join(".millrace", "credentials.json")
 	require.NoError(t, os.WriteFile(file, []byte(`{"base_url": "`+w.url+`", "api_key": "`+w.env.A.Key+`"}`), 0o600))
-	_, told := w.login(t)
-	assert.Contains(t, told, "Commands here use "+w.url+" of ")
+	_, printed := w.login(t)
+	assert.Contains(t, printed, "Commands here use "+w.url+" of ")
 	out, err := w.run(t.Context(), &output{}, "whoami")
 	require.NoError(t, err)
 	assert.Contains(t, out, "API key")
@@ -197,7 +197,7 @@ func TestLoginTellsWhatCommandsHereUse(t *testing.T) {
 	assert.Contains(t, out, "owner")
 }
 
-func TestExpiredSignInLeadsToLogin(t *testing.T) {
+func TestExpiredTokenAsksForLogin(t *testing.T) {
 	w := newWorld(t)
 	require.NoError(t, session.Contexts{Current: "prod", Contexts: map[string]session.Context{
 		"prod": {URL: w.url, Token: "mat_x", ExpiresAt: time.Now().Add(-time.Minute), Email: "ann@example.com"},
@@ -228,7 +228,7 @@ func TestLoginEndsWhenTheCodeExpires(t *testing.T) {
 	require.ErrorContains(t, err, "run millrace login again")
 }
 
-func TestLoginIsInterrupted(t *testing.T) {
+func TestLoginStopsOnInterrupt(t *testing.T) {
 	w := newWorld(t)
 	ctx, interrupt := context.WithCancel(t.Context())
 	var errOut output
@@ -244,12 +244,12 @@ func TestLoginIsInterrupted(t *testing.T) {
 	assert.ErrorIs(t, err, os.ErrNotExist)
 }
 
-func TestLogoutForgetsTheTokenEvenIfTheServerIsAway(t *testing.T) {
+func TestLogoutRemovesTokenIfServerIsUnreachable(t *testing.T) {
 	w := newWorld(t)
-	gone := httptest.NewServer(http.NotFoundHandler())
-	gone.Close()
+	stopped := httptest.NewServer(http.NotFoundHandler())
+	stopped.Close()
 	require.NoError(t, session.Contexts{Current: "prod", Contexts: map[string]session.Context{
-		"prod": {URL: gone.URL, Token: "mat_x", ExpiresAt: time.Now().Add(time.Hour)},
+		"prod": {URL: stopped.URL, Token: "mat_x", ExpiresAt: time.Now().Add(time.Hour)},
 	}}.Write(w.config))
 	_, err := w.run(t.Context(), &output{}, "logout")
 	require.ErrorContains(t, err, "did not revoke it")

@@ -19,13 +19,13 @@ import (
 	"millrace/localstack/client"
 )
 
-// shortest is the shortest time between two requests for the token.
+// shortest is the minimum interval between two requests for the token.
 const shortest = 100 * time.Millisecond
 
-// page is where a user types the code.
+// page is the path of the page on which a user types the code.
 const page = "/cli-callback"
 
-// login is a command that signs in.
+// login is the state of millrace login.
 type login struct {
 	session   *session.Session
 	noBrowser bool
@@ -36,7 +36,7 @@ func loginCommand(s *session.Session, browse func(url string) error) *cobra.Comm
 	o := login{session: s, browse: browse}
 	c := &cobra.Command{
 		Use:   "login",
-		Short: "Sign in to a server in the browser, and keep the access token in a context",
+		Short: "Sign in to a server in the browser and store the access token in a context",
 		Long: "Shows a code, which you type at a page of the server, signed in there. The access token is valid for 24 hours\n" +
 			"and kept in the context that --context names, else in one of that server; that context is in use from then on.",
 		Example: "  millrace login --url https://millrace.example.com\n  millrace login",
@@ -47,14 +47,14 @@ func loginCommand(s *session.Session, browse func(url string) error) *cobra.Comm
 	return c
 }
 
-// signedIn is the answer to a redeemed device code, or to one that waits.
+// signedIn is the response to a device code that was redeemed or is pending.
 type signedIn struct {
 	Token     string    `json:"access_token"`
 	ExpiresAt time.Time `json:"expires_at"`
 	Email     string    `json:"user_email"`
 	Org       string    `json:"org_id"`
 	Workspace string    `json:"workspace_name"`
-	Interval  int       `json:"interval"` // seconds; of one that waits
+	Interval  int       `json:"interval"` // seconds; only if pending
 }
 
 func (o *login) run(c *cobra.Command, _ []string) error {
@@ -74,7 +74,7 @@ func (o *login) run(c *cobra.Command, _ []string) error {
 	if err != nil {
 		return err
 	}
-	// It is read anew: the sign-in took a while.
+	// Another process may have changed the file during the sign-in.
 	if contexts, err = session.ReadContexts(file); err != nil {
 		return err
 	}
@@ -83,14 +83,14 @@ func (o *login) run(c *cobra.Command, _ []string) error {
 	if err := contexts.Write(file); err != nil {
 		return err
 	}
-	return o.tell(c, name, server, got)
+	return o.report(c, name, server, got)
 }
 
-// server is the URL to sign in to.
+// server returns the URL to sign in to.
 func (o *login) server(contexts session.Contexts) (string, error) {
 	known, ok := contexts.Contexts[o.session.Context]
 	switch {
-	case o.session.URL != "": // of the context, if that is named, too
+	case o.session.URL != "": // also if --context is given
 		t, err := (&session.Session{URL: o.session.URL}).Target()
 		return t.URL, err
 	case o.session.Context == "":
@@ -102,9 +102,9 @@ func (o *login) server(contexts session.Contexts) (string, error) {
 	return known.URL, nil
 }
 
-// contextFor returns the name of the context that keeps the token: the one that
-// is asked for; otherwise one of the server, if it has no API key, which would
-// be lost; otherwise a new one.
+// contextFor returns the name of the context that stores the token: the requested
+// one; otherwise one of the server without an API key, which would be overwritten;
+// otherwise a new one.
 func contextFor(contexts session.Contexts, asked, server string) (string, error) {
 	fits := func(name string) bool {
 		known, ok := contexts.Contexts[name]
@@ -132,7 +132,7 @@ func contextFor(contexts session.Contexts, asked, server string) (string, error)
 	}
 }
 
-// authorize has the user approve this command line, and returns the token.
+// authorize asks the user to approve this device and returns the token.
 func (o *login) authorize(c *cobra.Command, api *client.Client) (signedIn, error) {
 	ctx, out := c.Context(), c.ErrOrStderr()
 	var begun struct {
@@ -156,7 +156,7 @@ func (o *login) authorize(c *cobra.Command, api *client.Client) (signedIn, error
 	return o.poll(ctx, api, begun.DeviceCode, begun.Interval)
 }
 
-// poll asks for the token until the user has approved. Errors: exit code
+// poll requests the token until the user has approved. Errors: exit code
 // NotAllowed if the code has expired.
 func (o *login) poll(ctx context.Context, api *client.Client, device string, interval int) (signedIn, error) {
 	for {
@@ -172,7 +172,7 @@ func (o *login) poll(ctx context.Context, api *client.Client, device string, int
 		case isRefusal && refused.Status == http.StatusGone:
 			return signedIn{}, &command.Error{Code: command.NotAllowed, Err: errors.New("nobody approved in time, the code has expired: run millrace login again")}
 		case isRefusal && (refused.Status == http.StatusTooManyRequests || refused.Status >= http.StatusInternalServerError):
-			continue // it passes, or the code expires
+			continue // retried until the code expires
 		case err != nil:
 			return signedIn{}, err
 		case got.Token != "":
@@ -182,8 +182,9 @@ func (o *login) poll(ctx context.Context, api *client.Client, device string, int
 	}
 }
 
-// tell tells who is signed in where, and if commands here use something else.
-func (o *login) tell(c *cobra.Command, name, server string, got signedIn) error {
+// report prints who is signed in where, and warns if commands in this folder use
+// another server or credential.
+func (o *login) report(c *cobra.Command, name, server string, got signedIn) error {
 	out := o.session.Out(c)
 	if out.JSON {
 		answer, err := json.Marshal(map[string]any{

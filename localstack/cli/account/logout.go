@@ -19,8 +19,8 @@ import (
 func logoutCommand(s *session.Session) *cobra.Command {
 	return &cobra.Command{
 		Use:   "logout",
-		Short: "Sign out: revoke your access tokens at the server, and forget the context's",
-		Long:  "Revokes all your access tokens of the server, those of other machines as well, and forgets that of the context. API keys stay.",
+		Short: "Sign out: revoke your access tokens and remove the context's",
+		Long:  "Revokes all your access tokens for the server, also those of other machines, and removes the context's. API keys stay valid.",
 		Args:  command.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			file, contexts, err := readContexts()
@@ -33,7 +33,7 @@ func logoutCommand(s *session.Session) *cobra.Command {
 			}
 			known := contexts.Contexts[name]
 			fmt.Fprintf(c.ErrOrStderr(), "%s (context %s)\n", known.URL, name)
-			// What the server says, it is forgotten here.
+			// The local copy is removed whatever the server answers.
 			token := known.Token
 			contexts.Contexts[name] = session.Context{URL: known.URL, Org: known.Org}
 			if err := contexts.Write(file); err != nil {
@@ -52,8 +52,8 @@ func logoutCommand(s *session.Session) *cobra.Command {
 	}
 }
 
-// signedInContext is the context that --context names, one of the server of
-// --url, or else the one in use. Errors: exit code NotAllowed if it has no
+// signedInContext returns the name of the context of --context, one of the server
+// of --url, or else the current one. Errors: exit code NotAllowed if it has no
 // access token.
 func signedInContext(contexts session.Contexts, s *session.Session) (string, error) {
 	names := []string{s.Context}

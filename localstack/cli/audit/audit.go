@@ -16,10 +16,10 @@ import (
 	"millrace/localstack/cli/session"
 )
 
-// pageSize is the most entries of a page.
+// pageSize is the maximum number of entries of a page.
 const pageSize = 1000
 
-// Commands are all of them.
+// Commands returns the commands of this package.
 func Commands(s *session.Session) []*cobra.Command {
 	return []*cobra.Command{command.Group(&cobra.Command{
 		Use:   "audit",
@@ -27,7 +27,7 @@ func Commands(s *session.Session) []*cobra.Command {
 	}, listCommand(s), verifyCommand(s))}
 }
 
-// entry is an entry of the log as people read it.
+// entry is the part of an entry that is printed.
 type entry struct {
 	Time     string  `json:"event_time"`
 	Type     string  `json:"resource_type"`
@@ -37,14 +37,14 @@ type entry struct {
 	KeyID    *string `json:"key_id"`
 }
 
-// at is when it was written.
+// at returns when the entry was written.
 func (e entry) at() time.Time {
 	stamp, _, _ := strings.Cut(e.Time, "#")
 	at, _ := time.Parse(time.RFC3339, stamp)
 	return at
 }
 
-// by is who did it.
+// by returns the actor.
 func (e entry) by() string {
 	switch {
 	case e.Actor == nil:
@@ -55,7 +55,7 @@ func (e entry) by() string {
 	return *e.Actor
 }
 
-// filters are the flags of list.
+// filters holds the flags of list.
 type filters struct {
 	kind, id, action, actor, since, until string
 	limit                                 int

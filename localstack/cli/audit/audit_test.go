@@ -19,8 +19,8 @@ import (
 	"millrace/shared/platform/signature"
 )
 
-// run runs an audit command against a server that answers each path with query
-// as told.
+// run runs an audit command against a server that has an answer for each path and
+// query.
 func run(t *testing.T, answers map[string]string, args ...string) (out string, err error) {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -42,7 +42,7 @@ func run(t *testing.T, answers map[string]string, args ...string) (out string, e
 	return printed.String(), err
 }
 
-func TestVerifyGoesOnAndSumsUp(t *testing.T) {
+func TestVerifyFollowsPagesAndSumsThemUp(t *testing.T) {
 	t.Parallel()
 	const first = `{"status":"intact","first_day":"2026-03-01","last_day":"2026-03-02","last_digest":"aa","days":2,"entries":10,"fault":null,"next_date":"2026-03-03"}`
 	for name, c := range map[string]struct {

@@ -45,7 +45,7 @@ func verifyCommand(s *session.Session) *cobra.Command {
 	var since, until, keyFile string
 	c := &cobra.Command{
 		Use:   "verify",
-		Short: "Verify that the entries of past days are as they were written",
+		Short: "Verify that the entries of past days were not changed",
 		Long: "After each UTC day the server signs a digest of the day's entries, which names that of the day before.\n" +
 			"verify has it compute the digests anew, and prints the first day that does not fit, with exit code 1:\n" +
 			"entries or digests were changed, added or removed. Keep the digest of the last day that it prints in\n" +
@@ -93,7 +93,7 @@ func readKey(file string) (*signature.PublicKey, error) {
 	return &key, nil
 }
 
-// verify verifies days, request by request, and prints the sum. The key, if
+// verify verifies days, one page per request, and prints the total. The key, if
 // there is one, must have signed the last digest.
 func verify(c *cobra.Command, s *session.Session, query url.Values, key *signature.PublicKey) error {
 	api, err := s.Client()

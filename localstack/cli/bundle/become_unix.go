@@ -8,8 +8,9 @@ import (
 	"syscall"
 )
 
-// become replaces this process by a program, with the same arguments. The program's own
-// name is the whole path of this one, by which it finds what lies beside it.
+// become replaces this process with a program that gets the same arguments. Its
+// os.Args[0] is the absolute path of this executable, so that it finds the files
+// beside it.
 func become(file string) error {
 	self, err := os.Executable()
 	if err != nil {
@@ -19,7 +20,7 @@ func become(file string) error {
 	return fmt.Errorf("start %s: %w", file, err)
 }
 
-// private refuses a folder that another user may write to.
+// private returns an error if another user can write to the folder.
 func private(dir string) error {
 	info, err := os.Lstat(dir)
 	if err != nil {

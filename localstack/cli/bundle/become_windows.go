@@ -7,8 +7,8 @@ import (
 	"os/signal"
 )
 
-// become runs a program with the arguments of this process, and ends with its exit
-// code. An interrupt reaches both: the program answers it.
+// become runs a program with the arguments of this process and exits with its exit
+// code. An interrupt reaches both; the program handles it.
 func become(file string) error {
 	signal.Ignore(os.Interrupt)
 	cmd := exec.Command(file, os.Args[1:]...) //nolint:gosec,noctx // what this binary carries
@@ -24,5 +24,5 @@ func become(file string) error {
 	return nil
 }
 
-// private accepts any folder: that of a user's cache is the user's own.
+// private accepts any folder: a user's cache folder is writable only by the user.
 func private(string) error { return nil }

@@ -3,11 +3,11 @@
 package bundle
 
 import (
-	_ "embed" // the whole program
+	_ "embed" // the full program
 	"strings"
 )
 
-// The whole program and its build ID, as `make build` writes them.
+// The full program and its build ID, written by `make build`.
 var (
 	//go:embed program
 	program string
@@ -15,8 +15,8 @@ var (
 	programID string
 )
 
-// Carried is the whole program. Its build ID is made of hashes of its content, with
-// slashes between them.
+// Carried returns the embedded program. Its build ID consists of hashes of its
+// content, separated by slashes.
 func Carried() Program {
 	return Program{Name: "millrace", ID: strings.ReplaceAll(strings.TrimSpace(programID), "/", "."), Content: program}
 }

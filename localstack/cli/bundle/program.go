@@ -9,15 +9,16 @@ import (
 	"strconv"
 )
 
-// Program is a program that is carried as data.
+// Program is an embedded program.
 type Program struct {
-	Name    string // of its file
-	ID      string // tells it from any other build
+	Name    string // file name
+	ID      string // unique for each build
 	Content string
 }
 
-// Run starts the program with the arguments of this process in its place. It returns
-// only if that fails: no folder of [folders] takes the file, or lets it be executed.
+// Run replaces this process with the program, which gets the same arguments. It
+// returns only on failure: if the file can be written to, or executed in, none of
+// [folders].
 func (p Program) Run() error {
 	var all error
 	for _, dir := range folders() {
@@ -30,8 +31,8 @@ func (p Program) Run() error {
 	return fmt.Errorf("this command's program cannot be unpacked, a folder that XDG_CACHE_HOME or TMPDIR names may do:\n%w", all)
 }
 
-// folders are where it may be unpacked: the user's cache, or, for a service without a
-// home for one, a folder of this user's among the temporary files.
+// folders returns where the program may be unpacked: the user's cache, then, for
+// services without a home directory, a folder of this user in the temporary directory.
 func folders() []string {
 	var dirs []string
 	if cache, err := os.UserCacheDir(); err == nil {
@@ -40,13 +41,13 @@ func folders() []string {
 	return append(dirs, filepath.Join(os.TempDir(), "millrace-"+strconv.Itoa(os.Geteuid())))
 }
 
-// unpack returns the file of the program in a folder. Where it is missing it is
-// written, and takes the place of those of other builds.
+// unpack returns the program's file in a folder. If it is missing, it is written and
+// the files of other builds are removed.
 func (p Program) unpack(dir string) (file string, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", err
 	}
-	// Who may write there could put another program in its place.
+	// Anyone who can write there could replace the program.
 	if err := private(dir); err != nil {
 		return "", err
 	}
@@ -69,8 +70,8 @@ func (p Program) unpack(dir string) (file string, err error) {
 	return file, err
 }
 
-// write writes the file, which is whole whenever it is there: processes may start at
-// once, and the power may fail.
+// write writes the file atomically: several processes may start at once, and the
+// power may fail.
 func (p Program) write(file string) (err error) {
 	temporary, err := os.CreateTemp(filepath.Dir(file), ".unpacking-")
 	if err != nil {

@@ -21,7 +21,7 @@ func TestNeeds(t *testing.T) {
 	}
 }
 
-func TestAProgramIsUnpackedOnce(t *testing.T) {
+func TestProgramIsUnpackedOnce(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "cache", "millrace")
 	p := Program{Name: "millrace", ID: "b", Content: "new"}
@@ -51,7 +51,7 @@ func TestAProgramIsUnpackedOnce(t *testing.T) {
 	require.NoError(t, err)
 	assert.True(t, os.SameFile(before, after), "it was written again")
 
-	// A file that is not whole is written again.
+	// An incomplete file is written again.
 	require.NoError(t, os.Truncate(file, 1))
 	_, err = p.unpack(dir)
 	require.NoError(t, err)
@@ -59,15 +59,15 @@ func TestAProgramIsUnpackedOnce(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "new", string(content))
 
-	// Another build takes its place.
+	// Another build replaces it.
 	_, err = Program{Name: "millrace", ID: "c", Content: "newer"}.unpack(dir)
 	require.NoError(t, err)
 	assert.NoFileExists(t, file)
 }
 
-// TestAFolderOfOthersIsRefused tries those in which another user could have put a
-// program of theirs.
-func TestAFolderOfOthersIsRefused(t *testing.T) {
+// TestUnpackRejectsFoldersOfOtherUsers covers folders in which another user could
+// have put a program.
+func TestUnpackRejectsFoldersOfOtherUsers(t *testing.T) {
 	t.Parallel()
 	p := Program{Name: "millrace", ID: "a", Content: "new"}
 	open := filepath.Join(t.TempDir(), "open")

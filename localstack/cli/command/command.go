@@ -1,5 +1,5 @@
-// Package command is what the commands of the binary have in common: how a wrong
-// command line is told, and the exit codes.
+// Package command has what all commands of the binary use: exit codes, and errors of
+// the command line.
 package command
 
 import (
@@ -14,26 +14,26 @@ import (
 // The exit codes of the binary.
 const (
 	Done        = 0   // done, or the run SUCCEEDED
-	Failure     = 1   // the run FAILED, the request was refused, anything else that went wrong
+	Failure     = 1   // the run FAILED, the request was rejected, or any other error
 	WrongUsage  = 2   // a wrong command line
 	TimedOut    = 3   // the run TIMED_OUT
 	Cancelled   = 4   // the run was CANCELLED
 	NotAllowed  = 5   // not signed in, or not allowed
-	NotFound    = 6   // what was named is not there
-	Interrupted = 130 // by a signal; a run that is watched goes on
+	NotFound    = 6   // a named thing does not exist
+	Interrupted = 130 // by a signal; a watched run continues
 
-	// InUse is serve's and cloud up's: another process has the data directory.
+	// InUse is of serve and cloud up: another process uses the data directory.
 	InUse = 3
 )
 
-// Error ends the program with an exit code. An Err of nil is told nowhere: what
-// there is to say was said.
+// Error makes the program exit with a code. If Err is nil, nothing is printed: the
+// command has printed everything.
 type Error struct {
 	Code int
 	Err  error
 }
 
-// Error is the message for the user.
+// Error returns the message for the user.
 func (e *Error) Error() string {
 	if e.Err == nil {
 		return fmt.Sprintf("exit code %d", e.Code)
@@ -44,7 +44,8 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Exit ends the program with a code and without a message.
+// Exit returns an error that makes the program exit with a code and no message; nil
+// for [Done].
 func Exit(code int) error {
 	if code == Done {
 		return nil
@@ -52,13 +53,13 @@ func Exit(code int) error {
 	return &Error{Code: code}
 }
 
-// Usage makes of an error one of the command line.
+// Usage wraps an error of the command line: the exit code is [WrongUsage].
 func Usage(err error) error { return &Error{WrongUsage, err} }
 
-// Usagef is a formatted error of the command line.
+// Usagef returns a formatted error of the command line.
 func Usagef(format string, args ...any) error { return Usage(fmt.Errorf(format, args...)) }
 
-// Code is the exit code that an error asks for.
+// Code returns the exit code for an error: [Failure] unless it is an [Error].
 func Code(err error) int {
 	if err == nil {
 		return Done
@@ -69,7 +70,7 @@ func Code(err error) int {
 	return Failure
 }
 
-// Args makes of what refuses arguments an error of the command line.
+// Args returns a check whose errors are errors of the command line.
 func Args(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		if err := check(c, args); err != nil {
@@ -79,10 +80,10 @@ func Args(check cobra.PositionalArgs) cobra.PositionalArgs {
 	}
 }
 
-// NoArgs takes no argument.
+// NoArgs accepts no arguments.
 var NoArgs = Args(cobra.NoArgs)
 
-// Exactly takes n arguments.
+// Exactly accepts n arguments.
 func Exactly(n int) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		if len(args) == n {
@@ -92,8 +93,9 @@ func Exactly(n int) cobra.PositionalArgs {
 	}
 }
 
-// Group makes of a command one that has only others below it: alone it shows its help.
-func Group(c *cobra.Command, below ...*cobra.Command) *cobra.Command {
+// Group adds subcommands to a command that does nothing itself: without one it prints
+// its help.
+func Group(c *cobra.Command, subcommands ...*cobra.Command) *cobra.Command {
 	c.Args = func(c *cobra.Command, args []string) error {
 		if len(args) > 0 {
 			return Usagef("unknown command %q (see %s --help)", args[0], c.CommandPath())
@@ -101,14 +103,14 @@ func Group(c *cobra.Command, below ...*cobra.Command) *cobra.Command {
 		return nil
 	}
 	c.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
-	c.AddCommand(below...)
+	c.AddCommand(subcommands...)
 	return c
 }
 
-// Program is the file that the user started, by which this process starts itself and
-// finds what lies beside it.
+// Program returns the executable that the user started. This process uses it to start
+// itself again and to find files next to it.
 func Program() (string, error) {
-	if filepath.IsAbs(os.Args[0]) { // set by the binary that carries this program
+	if filepath.IsAbs(os.Args[0]) { // set by the binary that embeds this program
 		return os.Args[0], nil
 	}
 	return os.Executable()

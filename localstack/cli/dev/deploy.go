@@ -11,23 +11,23 @@ import (
 	"millrace/localstack/client"
 )
 
-// together is how many flows are deployed at once.
-const together = 8
+// parallel is the number of flows that are deployed at a time.
+const parallel = 8
 
-// deploy deploys each flow, and returns a line for each. The error tells of all flows that
-// the server refused.
-func deploy(ctx context.Context, api *client.Client, code *flows.Code) (told []string, err error) {
+// deploy deploys each flow and returns a line of output for each. The error joins
+// those of all flows that the server rejected.
+func deploy(ctx context.Context, api *client.Client, code *flows.Code) (lines []string, err error) {
 	var group errgroup.Group
-	group.SetLimit(together)
-	told, errs := make([]string, len(code.Flows)), make([]error, len(code.Flows))
+	group.SetLimit(parallel)
+	lines, errs := make([]string, len(code.Flows)), make([]error, len(code.Flows))
 	for i, f := range code.Flows {
 		group.Go(func() error {
 			number, err := code.Deploy(ctx, api, f, version(code))
-			told[i] = fmt.Sprintf("%s %s, deployment version %d", f.Name, version(code), number)
-			errs[i] = f.Placed(err)
+			lines[i] = fmt.Sprintf("%s %s, deployment version %d", f.Name, version(code), number)
+			errs[i] = f.Locate(err)
 			return nil
 		})
 	}
 	_ = group.Wait() // each has its error
-	return told, errors.Join(errs...)
+	return lines, errors.Join(errs...)
 }

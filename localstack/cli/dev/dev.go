@@ -1,4 +1,4 @@
-// Package dev deploys a folder at each save, and runs its flows at a key.
+// Package dev deploys a folder at each save and runs its flows at a key press.
 package dev
 
 import (
@@ -16,49 +16,49 @@ import (
 	"millrace/localstack/client"
 )
 
-// Options are what the loop works with.
+// Options configures [Run].
 type Options struct {
 	Dir     string // absolute
 	API     *client.Client
 	Library *python.Library
 	Out     *output.Printer
-	// Keys are those that the user presses; nil where there is no terminal.
+	// Keys receives the keys that the user presses; nil if there is no terminal.
 	Keys <-chan byte
-	// Open shows a URL in a browser.
+	// Open opens a URL in a browser.
 	Open func(url string) error
 }
 
-// loop is the state of the program. Only the goroutine of Run prints and writes to it.
+// loop is the state of [Run]. Only Run's goroutine changes it and prints.
 type loop struct {
 	Options
 	runtime   flows.Runtime
 	collector *flows.Collector
-	log       bytes.Buffer // of the collector
+	log       bytes.Buffer // output of the collector
 
-	hash, file string // of the code that is deployed, and of the last file that was saved
+	hash, file string // the deployed code's hash; the file that was saved last
 	flows      []flows.Flow
 	wrong      bool   // the last save was not deployed
 	busy       bool   // a save is being deployed
-	waiting    byte   // key to obey when it is
+	waiting    byte   // key to handle when the deployment has ended
 	flow       string // to run
 
 	live    *runs.Live
-	states  chan client.Run // of the run that is shown
+	states  chan client.Run // states of the displayed run
 	quit    context.CancelFunc
 	unwatch context.CancelFunc
 }
 
-// outcome is what became of a save.
+// outcome is the result of deploying a save.
 type outcome struct {
 	save
-	code *flows.Code
-	told []string
-	err  error
+	code  *flows.Code
+	lines []string
+	err   error
 }
 
-// Run deploys the folder now and at each save until ctx ends or q is pressed. What is
-// wrong with the code is shown, and ends nothing. Errors: of the folder, of Python's start
-// and of a server that tells no runtime.
+// Run deploys the folder now and at each save until ctx ends or q is pressed. Errors
+// in the code are printed, and Run continues. It returns an error if the folder cannot
+// be watched, Python does not start, or the server does not report its runtime.
 func Run(ctx context.Context, o Options) error {
 	ctx, quit := context.WithCancel(ctx)
 	defer quit()
@@ -97,7 +97,7 @@ func Run(ctx context.Context, o Options) error {
 		case made := <-done:
 			l.busy = false
 			if ctx.Err() != nil {
-				continue // the error is that of the end
+				continue // closing caused the error
 			}
 			if err := l.end(ctx, made); err != nil {
 				return err
@@ -110,7 +110,7 @@ func Run(ctx context.Context, o Options) error {
 	}
 }
 
-// say prints a line, below the table of a run that goes on.
+// say prints a line below the table of the displayed run.
 func (l *loop) say(format string, args ...any) {
 	l.Out.Printf("%s %s\n", time.Now().Format(time.TimeOnly), fmt.Sprintf(format, args...))
 	if l.live != nil {
@@ -125,16 +125,16 @@ func (l *loop) begin(ctx context.Context, s save, done chan<- outcome) {
 		made := outcome{save: s}
 		made.code, made.err = collector.Collect(l.Dir, l.runtime, true)
 		if made.err == nil && made.code.Hash() != hash {
-			made.told, made.err = deploy(ctx, l.API, made.code)
+			made.lines, made.err = deploy(ctx, l.API, made.code)
 		}
 		done <- made
 	}()
 }
 
-// end tells what became of a save, and prepares for the next one.
+// end prints the result of a save and prepares for the next one.
 func (l *loop) end(ctx context.Context, made outcome) (err error) {
 	if l.log.Len() > 0 {
-		_ = l.Out.Raw(l.log.Bytes()) // as all that is printed
+		_ = l.Out.Raw(l.log.Bytes()) // errors are ignored as in Printf
 		l.log.Reset()
 	}
 	took := time.Since(made.at).Round(time.Millisecond)
@@ -147,7 +147,7 @@ func (l *loop) end(ctx context.Context, made outcome) (err error) {
 		l.say("as it is deployed: %s", version(made.code))
 	case made.code.Hash() != l.hash:
 		l.wrong, l.hash, l.flows = false, made.code.Hash(), made.code.Flows
-		for _, line := range made.told {
+		for _, line := range made.lines {
 			l.say("%s in %s", line, took)
 		}
 	}
@@ -165,13 +165,13 @@ func (l *loop) end(ctx context.Context, made outcome) (err error) {
 	return nil
 }
 
-// version is what the code is deployed as.
+// version returns the flow version under which the code is deployed.
 func version(code *flows.Code) string { return "dev-" + code.Hash() }
 
-// start shows a run that was started or retried, in place of the one before.
+// start displays a run that was started or retried, instead of the previous one.
 func (l *loop) start(ctx context.Context, run client.Run, err error) {
 	if err != nil {
-		l.say("%s", told(err))
+		l.say("%s", message(err))
 		return
 	}
 	l.unwatch()
@@ -181,7 +181,7 @@ func (l *loop) start(ctx context.Context, run client.Run, err error) {
 	l.states = states
 	ctx, l.unwatch = context.WithCancel(ctx)
 	go func() {
-		// A server that does not answer says so itself.
+		// The server prints its own errors.
 		_ = runs.Follow(ctx, l.API, run.RunID, func(run client.Run) {
 			select {
 			case states <- run:
@@ -191,15 +191,15 @@ func (l *loop) start(ctx context.Context, run client.Run, err error) {
 	}()
 }
 
-// told is what the server says, or the error.
-func told(err error) string {
+// message returns the server's message, or the error's own.
+func message(err error) string {
 	if refused, ok := errors.AsType[*client.Error](err); ok {
 		return refused.Detail()
 	}
 	return err.Error()
 }
 
-// newest is the newest run of a flow.
+// newest returns the flow's newest run.
 func (l *loop) newest(ctx context.Context) (run client.Run, err error) {
 	var page struct {
 		Items []client.Run `json:"items"`

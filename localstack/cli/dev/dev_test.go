@@ -17,7 +17,7 @@ import (
 	"millrace/localstack/client"
 )
 
-func TestTheFlowToRunIsThatOfTheFileSavedLast(t *testing.T) {
+func TestChooseTakesFlowOfFileSavedLast(t *testing.T) {
 	t.Parallel()
 	two := []flows.Flow{{Name: "a", File: "a.py"}, {Name: "b", File: "b.py"}, {Name: "c", File: "b.py"}}
 	for name, c := range map[string]struct {
@@ -25,12 +25,12 @@ func TestTheFlowToRunIsThatOfTheFileSavedLast(t *testing.T) {
 		before, file string
 		want         string
 	}{
-		"the first":           {two, "", "", "a"},
-		"of the file":         {two, "a", "/p/b.py", "b"},
-		"one of the file":     {two, "c", "/p/b.py", "c"},
-		"of another module":   {two, "c", "/p/lib.py", "c"},
-		"one that is no more": {two, "gone", "/p/lib.py", "a"},
-		"none":                {nil, "a", "/p/a.py", ""},
+		"the first":            {two, "", "", "a"},
+		"of the file":          {two, "a", "/p/b.py", "b"},
+		"one of the file":      {two, "c", "/p/b.py", "c"},
+		"of another module":    {two, "c", "/p/lib.py", "c"},
+		"one that was removed": {two, "gone", "/p/lib.py", "a"},
+		"none":                 {nil, "a", "/p/a.py", ""},
 	} {
 		l := loop{Options: Options{Dir: "/p"}, flows: c.flows, flow: c.before, file: c.file}
 		l.choose()
@@ -38,12 +38,12 @@ func TestTheFlowToRunIsThatOfTheFileSavedLast(t *testing.T) {
 	}
 }
 
-// TestKeysAskTheServer presses keys of a loop whose code is deployed.
-func TestKeysAskTheServer(t *testing.T) {
+// TestKeysSendRequests presses keys after the code was deployed.
+func TestKeysSendRequests(t *testing.T) {
 	t.Parallel()
 	var asked []string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, _ := io.ReadAll(r.Body) // of a test
+		body, _ := io.ReadAll(r.Body) // a request of this test
 		asked = append(asked, r.Method+" "+r.URL.String()+" "+string(body))
 		w.Header().Set("Content-Type", "application/json")
 		if r.Method == http.MethodGet {

@@ -8,10 +8,11 @@ import (
 	"millrace/localstack/client"
 )
 
-// Help names the keys.
+// Help describes the keys.
 const Help = "r run   f retry from failed with the new code   o open   q quit"
 
-// press obeys a key; one that needs the code waits until it is deployed.
+// press handles a key. If a deployment is in progress, a key that needs the code is
+// handled after it.
 func (l *loop) press(ctx context.Context, key byte) {
 	switch key {
 	case 'q':
@@ -40,7 +41,7 @@ func (l *loop) press(ctx context.Context, key byte) {
 	}
 }
 
-// retry runs the flow's newest run again from what failed, with the code as it is now.
+// retry retries the flow's newest run from its failed tasks with the current code.
 func (l *loop) retry(ctx context.Context) {
 	run, err := l.newest(ctx)
 	if err == nil {
@@ -49,8 +50,8 @@ func (l *loop) retry(ctx context.Context) {
 	l.start(ctx, run, err)
 }
 
-// choose takes as the flow to run one of the file that was saved last; else the one
-// before if it is still there, else the first.
+// choose sets the flow to run: one of the file that was saved last; otherwise the
+// previous one if it still exists, otherwise the first.
 func (l *loop) choose() {
 	var saved, all []string
 	for _, f := range l.flows {

@@ -8,15 +8,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Keys reads the keys pressed on a terminal, without waiting for the line's end; signals
-// stay what they are. keys is nil where in is none, or has another program in front.
+// Keys reads single key presses from a terminal, without waiting for a line's end.
+// Ctrl-C and the like still send signals. keys is nil if in is no terminal, or if
+// another process is in its foreground.
 func Keys(in *os.File) (keys <-chan byte, restore func()) {
 	fd := int(in.Fd()) //nolint:gosec // a descriptor fits
 	before, err := unix.IoctlGetTermios(fd, getTermios)
 	if err != nil {
 		return nil, func() {}
 	}
-	// Who is in the background would be stopped for setting it.
+	// The kernel stops a background process that changes the terminal.
 	if front, err := unix.IoctlGetInt(fd, unix.TIOCGPGRP); err != nil || front != unix.Getpgrp() {
 		return nil, func() {}
 	}

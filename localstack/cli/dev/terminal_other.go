@@ -4,5 +4,5 @@ package dev
 
 import "os"
 
-// Keys reads none here.
+// Keys is not implemented on this system: keys is nil.
 func Keys(*os.File) (keys <-chan byte, restore func()) { return nil, func() {} }

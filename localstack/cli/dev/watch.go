@@ -13,23 +13,24 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// How long to wait for the rest of a save: until the files are quiet, but not forever
-// where something writes all the time.
+// How long to wait for further changes of a save: until there were none for quiet, but
+// no longer than the maximum if files change all the time.
 const (
 	quiet    = 40 * time.Millisecond
 	atLatest = 200 * time.Millisecond
 )
 
-// save is a change of files.
+// save is one or more changes of files.
 type save struct {
-	at   time.Time // of the first of its changes
-	path string    // of the last
+	at   time.Time // time of the first change
+	path string    // file of the last change
 }
 
-// unpacked are folders that are not deployed, besides hidden ones; as pack leaves them out.
+// unpacked are the folders that are not deployed, besides hidden ones: pack leaves them
+// out, too.
 var unpacked = []string{"__pycache__", "node_modules", "venv"}
 
-// deployed reports whether the file at a path below the root belongs to what is deployed.
+// deployed reports whether the file at a path below root is deployed.
 func deployed(root, path string) bool {
 	rel, err := filepath.Rel(root, path)
 	if err != nil || rel == "." || strings.HasSuffix(rel, ".pyc") || strings.HasSuffix(rel, "~") {
@@ -43,7 +44,7 @@ func deployed(root, path string) bool {
 	return true
 }
 
-// watch tells of saves below root until ctx ends.
+// watch sends the saves below root until ctx ends.
 func watch(ctx context.Context, root string) (<-chan save, error) {
 	w, err := fsnotify.NewWatcher()
 	if err != nil {
@@ -55,7 +56,7 @@ func watch(ctx context.Context, root string) (<-chan save, error) {
 	changes := make(chan save)
 	go func() {
 		defer close(changes)
-		defer func() { _ = w.Close() }() // it only reads
+		defer func() { _ = w.Close() }() // nothing was written
 		for {
 			select {
 			case <-ctx.Done():
@@ -68,7 +69,7 @@ func watch(ctx context.Context, root string) (<-chan save, error) {
 					continue
 				}
 				if event.Has(fsnotify.Create) {
-					_ = add(w, root, event.Name) // it may be gone already
+					_ = add(w, root, event.Name) // it may be removed already
 				}
 				changes <- save{time.Now(), event.Name}
 			case err := <-w.Errors:
@@ -81,7 +82,7 @@ func watch(ctx context.Context, root string) (<-chan save, error) {
 	return settle(changes), nil
 }
 
-// add watches a folder and those below it; a file is watched by its folder.
+// add watches a folder and all folders below it.
 func add(w *fsnotify.Watcher, root, path string) error {
 	return filepath.WalkDir(path, func(path string, d fs.DirEntry, err error) error {
 		switch {
@@ -101,8 +102,8 @@ func add(w *fsnotify.Watcher, root, path string) error {
 	})
 }
 
-// settle makes one save of changes that follow each other at once, until changes is
-// closed. A save that nobody has taken yet grows.
+// settle merges changes that closely follow each other into one save, until changes is
+// closed. Changes are also merged into a save that was not received yet.
 func settle(changes <-chan save) <-chan save {
 	saves := make(chan save)
 	go func() {

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-func TestChangesThatFollowEachOtherAreOneSave(t *testing.T) {
+func TestCloseChangesAreOneSave(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		changes := make(chan save)
@@ -31,12 +31,12 @@ func TestChangesThatFollowEachOtherAreOneSave(t *testing.T) {
 		}()
 		assert.Equal(t, save{began, "busy"}, <-saves)
 		assert.LessOrEqual(t, time.Since(began), atLatest, "it does not wait for ever")
-		for range saves { // to the end of the changes
+		for range saves { // until the changes end
 		}
 	})
 }
 
-func TestWhatIsDeployedOfAFolder(t *testing.T) {
+func TestDeployedSelectsFiles(t *testing.T) {
 	t.Parallel()
 	for path, want := range map[string]bool{
 		"/p/flow.py": true, "/p/lib/x.txt": true, "/p": false,

@@ -14,10 +14,10 @@ import (
 	"millrace/localstack/cli/session"
 )
 
-// most is how many environments are listed.
+// most is the page size of the list.
 const most = "1000"
 
-// Commands are all of them.
+// Commands returns the commands of this package.
 func Commands(s *session.Session) []*cobra.Command {
 	return []*cobra.Command{command.Group(&cobra.Command{
 		Use:   "env",
@@ -25,7 +25,7 @@ func Commands(s *session.Session) []*cobra.Command {
 	}, listCommand(s), getCommand(s), createCommand(s), deleteCommand(s), varsCommand(s), diffCommand(s), promoteCommand(s))}
 }
 
-// environment is an environment as people read it.
+// environment is the part of an environment that is printed.
 type environment struct {
 	Name        string    `json:"name"`
 	Description string    `json:"description"`
@@ -35,7 +35,7 @@ type environment struct {
 	CreatedBy   string    `json:"created_by"`
 }
 
-// path is that of an environment and what is below it.
+// path returns the path of an environment, or one below it.
 func path(name string, below ...string) string {
 	out := "/environments/" + url.PathEscape(name)
 	for _, part := range below {
@@ -75,7 +75,7 @@ func getCommand(s *session.Session) *cobra.Command {
 	}
 }
 
-// show prints the environments of an answer.
+// show prints the environments of a response.
 func show(c *cobra.Command, s *session.Session, at string, read func(json.RawMessage) ([]environment, error)) error {
 	api, err := s.Client()
 	if err != nil {
@@ -112,7 +112,7 @@ func createCommand(s *session.Session) *cobra.Command {
 	var protected bool
 	c := &cobra.Command{
 		Use:   "create ENV",
-		Short: "Create an environment; a deployment to one that is not there makes it, too",
+		Short: "Create an environment; a deployment to a missing environment creates it, too",
 		Args:  command.Exactly(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			body := map[string]any{"name": args[0], "description": description, "color": color, "protected": protected}
@@ -138,8 +138,8 @@ cannot be deleted, nor can default.`,
 	}
 }
 
-// change makes a request that changes something, and prints its answer or what it
-// did.
+// change makes a request that changes something, and prints the response or what was
+// done.
 func change(c *cobra.Command, s *session.Session, method, at string, body any, did string) error {
 	api, err := s.Changing(c)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"millrace/localstack/cli/session"
 )
 
-// state is a variable of one environment.
+// state is a variable in one environment.
 type state struct {
 	Value   string `json:"value"`
 	Enabled bool   `json:"enabled"`
@@ -52,14 +52,14 @@ type variable struct {
 	To   *state `json:"to"`
 }
 
-// differences are what is added, removed and changed.
+// differences holds what was added, removed and changed.
 type differences[T any] struct {
 	Added   []T `json:"added"`
 	Removed []T `json:"removed"`
 	Changed []T `json:"changed"`
 }
 
-// rows are a table's, in the order of the answer.
+// rows returns the rows of a table in the order of the response.
 func (d differences[T]) rows(row func(T) []string) (out [][]string) {
 	for _, part := range []struct {
 		what string
@@ -75,7 +75,7 @@ func (d differences[T]) rows(row func(T) []string) (out [][]string) {
 func diffCommand(s *session.Session) *cobra.Command {
 	return &cobra.Command{
 		Use:   "diff ENV OTHER",
-		Short: "Show what OTHER has otherwise than ENV: flow versions, variables and names of secrets",
+		Short: "Show how OTHER differs from ENV: flow versions, variables and names of secrets",
 		Args:  command.Exactly(2),
 		RunE: func(c *cobra.Command, args []string) error {
 			api, err := s.Client()

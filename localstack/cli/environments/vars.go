@@ -13,7 +13,7 @@ import (
 	"millrace/localstack/client"
 )
 
-// edit is what vars changes.
+// edit is a change of variables.
 type edit struct {
 	set             map[string]any // text by key, nil to delete
 	enable, disable []string

@@ -21,7 +21,7 @@ import (
 //go:embed collect.py
 var collectSource string
 
-// Code is what is deployed: the flows of some files, and the zip of their folder.
+// Code is what is deployed: flows and the zip of the folder with their files.
 type Code struct {
 	Root  string `json:"root"`
 	Files int    `json:"files"`
@@ -30,7 +30,7 @@ type Code struct {
 	Zip   []byte `json:"-"`
 }
 
-// Flow is a flow in the code. File is relative to the root, "" if it is not known.
+// Flow is a flow in the code. File is relative to the root, "" if unknown.
 type Flow struct {
 	Name  string          `json:"name"`
 	File  string          `json:"file"`
@@ -39,22 +39,22 @@ type Flow struct {
 	Lines []string        `json:"lines"` // "flow.py:4" of each task in the spec, or ""
 }
 
-// Runtime is what runs the tasks: the packages of requirements.txt are those for it.
-// The zero Runtime is this machine.
+// Runtime is the platform that runs the tasks, for which the packages of
+// requirements.txt are installed. The zero Runtime is this machine.
 type Runtime struct {
 	Platform string `json:"platform"`       // linux/arm64
 	Python   string `json:"python_version"` // 3.13
 }
 
-// Collector is a Python process that waits for the files to import, so that its own
-// start and imports do not count. It is used once.
+// Collector is a Python process that was started in advance and waits for the files
+// to import. It is used once.
 type Collector struct {
 	cmd   *exec.Cmd
 	stdin io.WriteCloser
 }
 
-// NewCollector starts the process in a folder, "" for that of this process. What the
-// files print goes to log.
+// NewCollector starts the process in a folder, "" for the working directory. The
+// output of the files is written to log.
 func NewCollector(ctx context.Context, library *python.Library, dir string, log io.Writer) (*Collector, error) {
 	cmd := library.Command(ctx, "-c", collectSource)
 	cmd.Dir = dir
@@ -69,14 +69,13 @@ func NewCollector(ctx context.Context, library *python.Library, dir string, log 
 	return &Collector{cmd, stdin}, nil
 }
 
-// Close ends a process that was given nothing.
+// Close stops a process that is not needed.
 func (c *Collector) Close() error {
 	return errors.Join(c.stdin.Close(), c.cmd.Wait())
 }
 
-// Collect imports a file, or the files of a folder, and makes the zip unless it is not
-// asked for. Errors: no file, no Python, no flow, and what Python raised, with its file and
-// line.
+// Collect imports a file, or the files of a folder, and creates the zip if zip is true.
+// Errors: there is no file, no Python or no flow; Python's exceptions with file and line.
 func (c *Collector) Collect(path string, on Runtime, zip bool) (_ *Code, err error) {
 	files, err := sources(path)
 	if err != nil {
@@ -96,7 +95,7 @@ func (c *Collector) Collect(path string, on Runtime, zip bool) (_ *Code, err err
 	if on != (Runtime{}) {
 		request["platform"], request["python_version"] = on.Platform, on.Python
 	}
-	// One that has ended takes no line: its end tells more than that.
+	// If the process has ended, its exit status says more than this error.
 	_ = json.NewEncoder(c.stdin).Encode(request)
 	if err := c.Close(); err != nil {
 		return nil, fmt.Errorf("importing %s ended Python, which has to be 3.10 or newer: %w", path, err)
@@ -120,7 +119,7 @@ func (c *Collector) Collect(path string, on Runtime, zip bool) (_ *Code, err err
 	return &made, err
 }
 
-// collect starts a [Collector] and has it collect.
+// collect starts a [Collector] and calls Collect.
 func collect(ctx context.Context, path string, on Runtime, log io.Writer) (*Code, error) {
 	library, err := python.NewLibrary("")
 	if err != nil {
@@ -134,7 +133,8 @@ func collect(ctx context.Context, path string, on Runtime, log io.Writer) (*Code
 	return c.Collect(path, on, true)
 }
 
-// sources are the files to import: the file itself, or those of the folder but tests.
+// sources returns the files to import: the file itself, or those of the folder except
+// tests.
 func sources(path string) ([]string, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -157,7 +157,7 @@ func sources(path string) ([]string, error) {
 			continue
 		}
 		file := filepath.Join(path, name)
-		// A module that has nothing to do with flows may be a script that does things.
+		// A file without flows may be a script, with side effects.
 		source, err := os.ReadFile(file)
 		if err != nil {
 			return nil, err
@@ -173,14 +173,14 @@ func sources(path string) ([]string, error) {
 	return files, nil
 }
 
-// version is that of the content: git's where the folder is clean, else a hash.
+// version returns git's version if the folder is clean, otherwise a hash of the content.
 func (c *Code) version(ctx context.Context) string {
 	git := func(args ...string) (string, bool) {
 		out, err := exec.CommandContext(ctx, "git", append([]string{"-C", c.Root}, args...)...).Output()
 		return strings.TrimSpace(string(out)), err == nil
 	}
 	if changes, ok := git("status", "--porcelain", "--", "."); ok && changes == "" {
-		// A folder that git ignores is clean, too, and has no version of it.
+		// Git reports an ignored folder as clean, too.
 		if tracked, ok := git("ls-files", "--", "."); ok && tracked != "" {
 			if name, ok := git("describe", "--tags", "--always"); ok && validVersion(name) {
 				return name
@@ -190,7 +190,7 @@ func (c *Code) version(ctx context.Context) string {
 	return "c-" + c.Hash()
 }
 
-// Hash is of the content: twelve hexadecimal digits.
+// Hash returns a hash of the content: twelve hexadecimal digits.
 func (c *Code) Hash() string {
 	sum := sha256.New()
 	sum.Write(c.Zip)
@@ -200,7 +200,7 @@ func (c *Code) Hash() string {
 	return hex.EncodeToString(sum.Sum(nil)[:6])
 }
 
-// validVersion reports whether the API takes it as a name.
+// validVersion reports whether the API accepts the name of a version.
 func validVersion(name string) bool {
 	return name != "" && len(name) <= 128 && !strings.ContainsFunc(name, func(r rune) bool {
 		return !strings.ContainsRune("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-", r)

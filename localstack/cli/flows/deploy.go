@@ -16,10 +16,10 @@ import (
 	"millrace/localstack/client"
 )
 
-// ordinaryTier is what a new deployment gets that names none.
-const ordinaryTier = "medium"
+// defaultTier is the tier of a new deployment if none is given.
+const defaultTier = "medium"
 
-// deploying are the flags of deploy.
+// deploying holds the flags of deploy.
 type deploying struct {
 	name, environment, version, tier, schedule, timezone string
 	check                                                bool
@@ -33,7 +33,7 @@ func deployCommand(s *session.Session) *cobra.Command {
 		Long: "Imports a Python file, or the files of a folder (default: this one) that import millrace; packs the folder,\n" +
 			"uploads it, and registers and deploys each flow. Where the folder is clean in git the version is git's,\n" +
 			"else a hash of the content. What requirements.txt names is packed with it, for the server's platform and Python.\n" +
-			"What a deployment has and no flag names stays.",
+			"Settings of a deployment that no flag names are left unchanged.",
 		Args: command.Args(cobra.MaximumNArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
 			path := "."
@@ -70,18 +70,19 @@ func deployCommand(s *session.Session) *cobra.Command {
 	f.StringVar(&o.environment, "env", "", "environment (default: the deployment's, or default)")
 	f.StringVar(&o.version, "version", "", "version of the flow (default: of git, or of the content)")
 	f.StringVar(&o.tier, "tier", "", "nano, micro, small, medium (of a new deployment), large or xlarge")
-	f.StringVar(&o.schedule, "schedule", "", "cron expression, kept with the deployment")
+	f.StringVar(&o.schedule, "schedule", "", "cron expression, stored with the deployment")
 	f.StringVar(&o.timezone, "timezone", "", "IANA zone of the schedule")
 	f.BoolVar(&o.check, "check", false, "import, pack, and have the server check the flows; upload nothing")
 	return c
 }
 
-// all deploys each flow, or checks each and tells of all that are wrong.
+// all deploys each flow. With --check it checks each, and the error joins those of all
+// invalid flows.
 func (o *deploying) all(c *cobra.Command, out *output.Printer, api *client.Client, collected *Code) error {
-	var wrong []error
+	var errs []error
 	for _, f := range collected.Flows {
 		if o.check {
-			wrong = append(wrong, o.checked(c, out, api, collected, f))
+			errs = append(errs, o.checked(c, out, api, collected, f))
 			continue
 		}
 		upload := client.Upload{FlowName: f.Name, FlowVersion: o.version, DeploymentName: f.Name, Spec: f.Spec, Zip: collected.Zip}
@@ -89,10 +90,10 @@ func (o *deploying) all(c *cobra.Command, out *output.Printer, api *client.Clien
 			upload.DeploymentName = o.name
 		}
 		if err := o.one(c, out, api, upload, collected.Files); err != nil {
-			return f.refused(o.version, err)
+			return f.describe(o.version, err)
 		}
 	}
-	return errors.Join(wrong...)
+	return errors.Join(errs...)
 }
 
 // checked asks the server whether it would register a flow.
@@ -103,7 +104,7 @@ func (o *deploying) checked(c *cobra.Command, out *output.Printer, api *client.C
 	}
 	var answer json.RawMessage
 	if err := api.Do(c.Context(), http.MethodPost, "/flows", body, &answer); err != nil {
-		return f.refused(o.version, err)
+		return f.describe(o.version, err)
 	}
 	if out.JSON {
 		return out.Value(answer)
@@ -142,18 +143,18 @@ func (o *deploying) one(c *cobra.Command, out *output.Printer, api *client.Clien
 	return nil
 }
 
-// current is a deployment as it is, of version 0 if it is not there.
+// current returns a deployment; its version is 0 if it does not exist.
 func current(ctx context.Context, api *client.Client, name string) (deployment, error) {
 	var d deployment
 	err := api.Do(ctx, http.MethodGet, "/deployments/"+url.PathEscape(name), nil, &d)
-	if refused, ok := errors.AsType[*client.Error](err); ok && refused.Status == http.StatusNotFound {
+	if apiErr, ok := errors.AsType[*client.Error](err); ok && apiErr.Status == http.StatusNotFound {
 		err = nil
 	}
 	return d, err
 }
 
-// RuntimeOf is what a server's Python tasks run on; the zero Runtime where it does not
-// tell, or not this caller.
+// RuntimeOf returns the runtime of a server's Python tasks; the zero Runtime if the
+// server does not report it, or not to this caller.
 func RuntimeOf(ctx context.Context, api *client.Client) (Runtime, error) {
 	var backends struct {
 		Items []struct {
@@ -162,7 +163,7 @@ func RuntimeOf(ctx context.Context, api *client.Client) (Runtime, error) {
 		} `json:"items"`
 	}
 	err := api.Do(ctx, http.MethodGet, "/backends", nil, &backends)
-	if refused, ok := errors.AsType[*client.Error](err); ok && (refused.Status == http.StatusForbidden || refused.Status == http.StatusNotFound) {
+	if apiErr, ok := errors.AsType[*client.Error](err); ok && (apiErr.Status == http.StatusForbidden || apiErr.Status == http.StatusNotFound) {
 		return Runtime{}, nil
 	}
 	for _, b := range backends.Items {
@@ -173,8 +174,8 @@ func RuntimeOf(ctx context.Context, api *client.Client) (Runtime, error) {
 	return Runtime{}, err
 }
 
-// Deploy registers a flow of the code under a version, and deploys it under its name. It
-// returns the version of the deployment.
+// Deploy registers a flow of the code under a version and deploys it under the flow's
+// name. It returns the version of the deployment.
 func (c *Code) Deploy(ctx context.Context, api *client.Client, f Flow, version string) (int, error) {
 	before, err := current(ctx, api, f.Name)
 	if err != nil {
@@ -187,12 +188,12 @@ func (c *Code) Deploy(ctx context.Context, api *client.Client, f Flow, version s
 	return made.DeploymentVersion, err
 }
 
-// settings are those that flags name, and the tier of a new deployment.
+// settings returns the settings that flags name, and the tier of a new deployment.
 func (o *deploying) settings(before deployment) map[string]any {
 	settings := map[string]any{}
 	tier := o.tier
 	if tier == "" && before.Version == 0 {
-		tier = ordinaryTier
+		tier = defaultTier
 	}
 	for name, value := range map[string]string{
 		"environment": o.environment, "execution_mode": tier, "schedule": o.schedule, "timezone": o.timezone,
@@ -204,7 +205,7 @@ func (o *deploying) settings(before deployment) map[string]any {
 	return settings
 }
 
-// size is a number of bytes for people.
+// size formats a number of bytes.
 func size(n int) string {
 	switch {
 	case n < 1<<10:

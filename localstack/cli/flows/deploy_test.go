@@ -21,7 +21,7 @@ import (
 	"millrace/localstack/client"
 )
 
-func TestTheServerTellsWhatTasksRunOn(t *testing.T) {
+func TestRuntimeIsReportedByServer(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		status int
@@ -29,11 +29,11 @@ func TestTheServerTellsWhatTasksRunOn(t *testing.T) {
 		want   Runtime
 		wrong  bool
 	}{
-		"told":        {200, `{"items":[{"name":"http","runtime":null},{"name":"python","runtime":{"platform":"linux/arm64","python_version":"3.13"}}]}`, Runtime{"linux/arm64", "3.13"}, false},
-		"not told":    {200, `{"items":[{"name":"python"}]}`, Runtime{}, false},
-		"not allowed": {403, `{"detail":"no"}`, Runtime{}, false},
-		"older":       {404, `{"detail":"no"}`, Runtime{}, false},
-		"no key":      {401, `{"detail":"no"}`, Runtime{}, true},
+		"reported":     {200, `{"items":[{"name":"http","runtime":null},{"name":"python","runtime":{"platform":"linux/arm64","python_version":"3.13"}}]}`, Runtime{"linux/arm64", "3.13"}, false},
+		"not reported": {200, `{"items":[{"name":"python"}]}`, Runtime{}, false},
+		"not allowed":  {403, `{"detail":"no"}`, Runtime{}, false},
+		"older":        {404, `{"detail":"no"}`, Runtime{}, false},
+		"no key":       {401, `{"detail":"no"}`, Runtime{}, true},
 	} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(c.status)
@@ -46,8 +46,8 @@ func TestTheServerTellsWhatTasksRunOn(t *testing.T) {
 	}
 }
 
-// TestPackagesAreThoseForTheServer asks for a platform that has none.
-func TestPackagesAreThoseForTheServer(t *testing.T) {
+// TestPackagesAreInstalledForServersPlatform names a platform that no package supports.
+func TestPackagesAreInstalledForServersPlatform(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	write := func(name, text string) {
@@ -66,7 +66,7 @@ func TestPackagesAreThoseForTheServer(t *testing.T) {
 	assert.NotEmpty(t, made.Zip)
 }
 
-func TestARefusalIsPlaced(t *testing.T) {
+func TestErrorsNameFileAndLine(t *testing.T) {
 	t.Parallel()
 	f := Flow{Name: "daily", File: "flow.py", Line: 9, Lines: []string{"flow.py:3", ""}}
 	refusal := func(detail string) error {
@@ -78,20 +78,21 @@ func TestARefusalIsPlaced(t *testing.T) {
 		`[{"loc":["body","flow_spec","tasks",7],"msg":"x"}]`:                                               "flow.py:9: body.flow_spec.tasks[7]: x",
 		`"too many versions"`: "flow.py:9: too many versions",
 	} {
-		assert.EqualError(t, f.Placed(refusal(detail)), want)
+		assert.EqualError(t, f.Locate(refusal(detail)), want)
 	}
-	assert.EqualError(t, Flow{Name: "daily"}.Placed(refusal(`"no"`)), "daily: no")
-	assert.EqualError(t, f.Placed(io.EOF), "EOF")
+	assert.EqualError(t, Flow{Name: "daily"}.Locate(refusal(`"no"`)), "daily: no")
+	assert.EqualError(t, f.Locate(io.EOF), "EOF")
 
-	assert.EqualError(t, f.refused("7", refusal(`[{"loc":["body","flow_spec","tasks",0],"msg":"x"}]`)), "flow.py:3: body.flow_spec.tasks[0]: x")
-	elsewhere := f.refused("7", refusal(`[{"loc":["body","schedule"],"msg":"x"}]`))
+	assert.EqualError(t, f.describe("7", refusal(`[{"loc":["body","flow_spec","tasks",0],"msg":"x"}]`)), "flow.py:3: body.flow_spec.tasks[0]: x")
+	elsewhere := f.describe("7", refusal(`[{"loc":["body","schedule"],"msg":"x"}]`))
 	require.ErrorContains(t, elsewhere, "daily 7: ")
 	_, isRefusal := errors.AsType[*client.Error](elsewhere)
 	assert.True(t, isRefusal, "it has an exit code and a request of its own")
 }
 
-// TestACheckAsksTheServer has two flows checked, of which the server takes one.
-func TestACheckAsksTheServer(t *testing.T) {
+// TestCheckReportsFlowsThatServerRejects checks two flows, of which the server accepts
+// one.
+func TestCheckReportsFlowsThatServerRejects(t *testing.T) {
 	t.Parallel()
 	var asked []string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -14,15 +14,15 @@ import (
 	"millrace/localstack/cli/session"
 )
 
-// most is how many deployments or flows one request lists.
+// most is the page size of lists.
 const most = 500
 
-// Commands are all of them that ask a server.
+// Commands returns the commands that need a server.
 func Commands(s *session.Session) []*cobra.Command {
 	return []*cobra.Command{flowsCommand(s), deploymentsCommand(s), rollbackCommand(s), deployCommand(s), initCommand()}
 }
 
-// list asks for all pages of a list, and prints the API's JSON or a table.
+// list reads all pages of a list and prints the API's JSON or a table.
 func list[T any](c *cobra.Command, s *session.Session, path string, query url.Values, titles []string, row func(T) []string) error {
 	api, err := s.Client()
 	if err != nil {
@@ -63,7 +63,7 @@ func list[T any](c *cobra.Command, s *session.Session, path string, query url.Va
 	return out.Table(titles, rows)
 }
 
-// flow is a flow as it is listed.
+// flow is the part of a flow that is printed.
 type flow struct {
 	Name     string    `json:"flow_name"`
 	Latest   string    `json:"latest_version"`
@@ -96,7 +96,7 @@ func environmentQuery(environment string) url.Values {
 	return query
 }
 
-// deployment is a deployment as people read it.
+// deployment is the part of a deployment that is printed.
 type deployment struct {
 	Name        string    `json:"deployment_name"`
 	Version     int       `json:"deployment_version"`
@@ -128,7 +128,7 @@ func deploymentsCommand(s *session.Session) *cobra.Command {
 func rollbackCommand(s *session.Session) *cobra.Command {
 	return &cobra.Command{
 		Use:   "rollback DEPLOYMENT [VERSION]",
-		Short: "Give a deployment what it had at an earlier version of it, by default the one before",
+		Short: "Restore an earlier version of a deployment, by default the previous one",
 		Args:  command.Args(cobra.RangeArgs(1, 2)),
 		RunE: func(c *cobra.Command, args []string) error {
 			body := map[string]any{}

@@ -18,7 +18,7 @@ import (
 //go:embed project/*.py project/requirements.txt
 var project embed.FS
 
-// projectFiles are the files of a new project, by their names in it.
+// projectFiles lists the files of a new project with their names.
 var projectFiles = []struct{ name, source string }{
 	{"flow.py", "flow.py"}, {"test_flow.py", "test_flow.py"}, {"requirements.txt", "requirements.txt"},
 }
@@ -26,7 +26,7 @@ var projectFiles = []struct{ name, source string }{
 func initCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "init [DIR]",
-		Short: "Make a project: flow.py, test_flow.py, requirements.txt, .gitignore",
+		Short: "Create a project: flow.py, test_flow.py, requirements.txt, .gitignore",
 		Args:  command.Args(cobra.MaximumNArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
 			dir := "."
@@ -59,10 +59,10 @@ func initCommand() *cobra.Command {
 	}
 }
 
-// ignored are the lines of a project's .gitignore.
+// ignored lists the lines of a project's .gitignore.
 var ignored = []string{".millrace/", "__pycache__/"}
 
-// ignore adds to a .gitignore the lines that it lacks.
+// ignore adds missing lines to a .gitignore.
 func ignore(file string) error {
 	content, err := os.ReadFile(file)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -11,22 +11,22 @@ import (
 	"millrace/localstack/client"
 )
 
-var taskPlace = regexp.MustCompile(`^body\.flow_spec\.tasks\[(\d+)\]`)
+var taskPath = regexp.MustCompile(`^body\.flow_spec\.tasks\[(\d+)\]`)
 
-// Placed says of a refusal where in the user's files it is: at the task that it names, or
-// at the flow. Any other error stays as it is.
-func (f Flow) Placed(err error) error {
-	refused, ok := errors.AsType[*client.Error](err)
+// Locate adds to each message of an API error its file and line in the user's code: of
+// the task that it names, or of the flow. Other errors are returned unchanged.
+func (f Flow) Locate(err error) error {
+	apiErr, ok := errors.AsType[*client.Error](err)
 	if !ok {
 		return err
 	}
 	var lines []string
-	for line := range strings.Lines(refused.Detail()) {
+	for line := range strings.Lines(apiErr.Detail()) {
 		at := f.Name
 		if f.File != "" {
 			at = fmt.Sprintf("%s:%d", f.File, f.Line)
 		}
-		if found := taskPlace.FindStringSubmatch(line); found != nil {
+		if found := taskPath.FindStringSubmatch(line); found != nil {
 			if i, err := strconv.Atoi(found[1]); err == nil && i < len(f.Lines) && f.Lines[i] != "" {
 				at = f.Lines[i]
 			}
@@ -36,11 +36,11 @@ func (f Flow) Placed(err error) error {
 	return errors.New(strings.Join(lines, "\n"))
 }
 
-// refused places what is wrong with the flow. For an error that is of something else it
-// names the flow and its version.
-func (f Flow) refused(version string, err error) error {
-	if refused, ok := errors.AsType[*client.Error](err); ok && refused.Status == http.StatusUnprocessableEntity && strings.HasPrefix(refused.Detail(), "body.flow_spec") {
-		return f.Placed(err)
+// describe adds file and line to an error about the flow_spec, and the flow's name and
+// version to any other error.
+func (f Flow) describe(version string, err error) error {
+	if apiErr, ok := errors.AsType[*client.Error](err); ok && apiErr.Status == http.StatusUnprocessableEntity && strings.HasPrefix(apiErr.Detail(), "body.flow_spec") {
+		return f.Locate(err)
 	}
 	return fmt.Errorf("%s %s: %w", f.Name, version, err)
 }

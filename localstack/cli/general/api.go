@@ -1,5 +1,4 @@
-// Package general has the commands that are about no record: any operation of the
-// API, what a command would speak to, and whether all is well there.
+// Package general has the commands api, context and doctor.
 package general
 
 import (
@@ -17,12 +16,12 @@ import (
 	"millrace/localstack/cli/session"
 )
 
-// Commands are all of them that ask a server. version is that of the binary.
+// Commands returns the commands of this package for a binary with a version.
 func Commands(s *session.Session, version string) []*cobra.Command {
 	return []*cobra.Command{apiCommand(s), doctorCommand(s, version), contextCommand(s)}
 }
 
-// calling are the flags of api.
+// calling holds the flags of api.
 type calling struct {
 	fields   []string
 	input    string
@@ -59,7 +58,7 @@ func apiCommand(s *session.Session) *cobra.Command {
 					return err
 				}
 				data, err := io.ReadAll(res.Body)
-				_ = res.Body.Close() // read to its end
+				_ = res.Body.Close() // it was read completely
 				if err != nil {
 					return err
 				}
@@ -75,7 +74,7 @@ func apiCommand(s *session.Session) *cobra.Command {
 				if !o.paginate {
 					return nil
 				}
-				// A list has no pages, and an object a token if there are more.
+				// Only objects have pages, and a token if there are more.
 				if !bytes.HasPrefix(bytes.TrimSpace(data), []byte("{")) {
 					return nil
 				}
@@ -95,7 +94,7 @@ func apiCommand(s *session.Session) *cobra.Command {
 	return c
 }
 
-// request is where to, and the body; nil for none.
+// request returns the URL, relative to the server's, and the body, nil for none.
 func (o *calling) request(method, path string, stdin io.Reader) (target *url.URL, body []byte, err error) {
 	target, err = url.Parse("/" + strings.TrimPrefix(path, "/"))
 	if err != nil || target.Host != "" {
@@ -110,7 +109,7 @@ func (o *calling) request(method, path string, stdin io.Reader) (target *url.URL
 		}
 		query.Set(name, value)
 		if fields[name] = json.RawMessage(value); !json.Valid(fields[name]) {
-			fields[name], _ = json.Marshal(value) // text can be marshalled
+			fields[name], _ = json.Marshal(value) // strings can always be marshalled
 		}
 	}
 	switch {

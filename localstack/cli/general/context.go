@@ -13,11 +13,11 @@ import (
 	"millrace/localstack/cli/session"
 )
 
-// contextCommand has the contexts: servers that a user goes back to.
+// contextCommand returns the commands about contexts, which are stored servers.
 func contextCommand(s *session.Session) *cobra.Command {
 	return command.Group(&cobra.Command{
 		Use:   "context",
-		Short: "Keep the servers that you go back to, and choose one",
+		Short: "Store servers and their keys, and choose one of them",
 	}, contextAddCommand(s), contextListCommand(), contextUseCommand(), contextRemoveCommand())
 }
 
@@ -25,7 +25,7 @@ func contextAddCommand(s *session.Session) *cobra.Command {
 	var org string
 	c := &cobra.Command{
 		Use:   "add NAME --url URL",
-		Short: "Keep a server with its API key, which comes from stdin or a prompt; the first one is in use at once",
+		Short: "Store a server with its API key, read from stdin or a prompt; the first context becomes the current one",
 		Args:  command.Exactly(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			name := args[0]
@@ -61,7 +61,7 @@ func contextAddCommand(s *session.Session) *cobra.Command {
 func contextRemoveCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "rm NAME",
-		Short: "Forget a server and its key",
+		Short: "Remove a server and its key",
 		Args:  command.Exactly(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			file, contexts, err := readContexts()
@@ -80,7 +80,7 @@ func contextRemoveCommand() *cobra.Command {
 	}
 }
 
-// known is the error of a context that is not there.
+// known returns an error if there is no such context.
 func known(file string, contexts session.Contexts, name string) error {
 	if _, ok := contexts.Contexts[name]; ok {
 		return nil
@@ -91,7 +91,7 @@ func known(file string, contexts session.Contexts, name string) error {
 func contextListCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
-		Short: "List contexts; the one in use has a star",
+		Short: "List contexts; the current one is marked with a star",
 		Args:  command.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			_, contexts, err := readContexts()
@@ -114,7 +114,7 @@ func contextListCommand() *cobra.Command {
 func contextUseCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "use NAME",
-		Short: "Choose the context of commands that are told of no server",
+		Short: "Choose the context of commands that name no server",
 		Args:  command.Exactly(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			file, contexts, err := readContexts()

@@ -19,10 +19,10 @@ import (
 	"millrace/localstack/client"
 )
 
-// skew is by how much the clocks of client and server may differ.
+// skew is the accepted difference between the clocks of client and server.
 const skew = 30 * time.Second
 
-// finding is one thing that was looked at.
+// finding is the result of one check.
 type finding struct {
 	What   string `json:"what"`
 	OK     bool   `json:"ok"`
@@ -32,7 +32,7 @@ type finding struct {
 func doctorCommand(s *session.Session, version string) *cobra.Command {
 	return &cobra.Command{
 		Use:   "doctor",
-		Short: "Look whether all is well: server, credential, clock, versions, isolation, Python",
+		Short: "Check server, credential, clock, versions, isolation and Python",
 		Args:  command.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			findings := examine(c.Context(), s, version)
@@ -64,14 +64,14 @@ func printFinding(out *output.Printer, f finding) error {
 	return nil
 }
 
-// examine looks at what can be looked at: without a server there is less of it.
+// examine runs all checks; if no server answers, only those on this machine.
 func examine(ctx context.Context, s *session.Session, version string) (findings []finding) {
 	add := func(what string, ok bool, format string, args ...any) {
 		findings = append(findings, finding{what, ok, fmt.Sprintf(format, args...)})
 	}
 	add("version", true, "%s", version)
 	python, err := pythonVersion(ctx)
-	add("python", err == nil, "%s", told(python, err))
+	add("python", err == nil, "%s", textOr(python, err))
 	target, err := s.Target()
 	if err != nil {
 		add("server", false, "%v", err)
@@ -84,7 +84,7 @@ func examine(ctx context.Context, s *session.Session, version string) (findings 
 		add("server", false, "%s (%s): %v", target.URL, target.Source, reach(err))
 		return findings
 	}
-	_ = res.Body.Close() // only its head counts
+	_ = res.Body.Close() // only the header matters
 	add("server", true, "%s (%s), answers in %s", target.URL, target.Source, time.Since(began).Round(time.Millisecond))
 	if date, err := http.ParseTime(res.Header.Get("Date")); err == nil {
 		off := time.Since(date).Round(time.Second)
@@ -92,14 +92,14 @@ func examine(ctx context.Context, s *session.Session, version string) (findings 
 	}
 	var health client.Health
 	err = api.Do(ctx, http.MethodGet, "/health", nil, &health)
-	add("health", err == nil && health.Status == "healthy", "%s, version %s", told(health.Status, err), health.Version)
+	add("health", err == nil && health.Status == "healthy", "%s, version %s", textOr(health.Status, err), health.Version)
 	var me struct {
 		Email string `json:"user_email"`
 		Org   string `json:"org_id"`
 		Role  string `json:"role"`
 	}
 	err = api.Do(ctx, http.MethodGet, "/me", nil, &me)
-	add("credential", err == nil, "%s", told(fmt.Sprintf("%s, %s in %s", me.Email, cmp.Or(me.Role, "by an API key"), me.Org), err))
+	add("credential", err == nil, "%s", textOr(fmt.Sprintf("%s, %s in %s", me.Email, cmp.Or(me.Role, "by an API key"), me.Org), err))
 	if err != nil {
 		return findings
 	}
@@ -114,7 +114,7 @@ func examine(ctx context.Context, s *session.Session, version string) (findings 
 		} `json:"items"`
 	}
 	if err := api.Do(ctx, http.MethodGet, "/backends", nil, &backends); err != nil {
-		add("executors", false, "%s", told("", err))
+		add("executors", false, "%s", textOr("", err))
 	}
 	for _, b := range backends.Items {
 		detail := b.Name + " " + b.Message
@@ -126,8 +126,8 @@ func examine(ctx context.Context, s *session.Session, version string) (findings 
 	return findings
 }
 
-// told is a text, or why there is none.
-func told(text string, err error) string {
+// textOr returns text, or the error's message if there is one.
+func textOr(text string, err error) string {
 	if refused, ok := errors.AsType[*client.Error](err); ok {
 		return refused.Detail()
 	}
@@ -137,7 +137,7 @@ func told(text string, err error) string {
 	return text
 }
 
-// reach says of an error of the network what to do about it.
+// reach adds advice to a network error.
 func reach(err error) error {
 	if errors.Is(err, syscall.ECONNREFUSED) {
 		return errors.New("nothing answers there: start a server with millrace serve")
@@ -145,7 +145,7 @@ func reach(err error) error {
 	return err
 }
 
-// pythonVersion is that of the interpreter that deploy and serve find.
+// pythonVersion returns the version of the interpreter that deploy and serve use.
 func pythonVersion(ctx context.Context) (string, error) {
 	path, err := exec.LookPath("python3")
 	if err != nil {

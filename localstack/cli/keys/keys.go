@@ -16,7 +16,7 @@ import (
 	"millrace/localstack/cli/session"
 )
 
-// Commands are all of them.
+// Commands returns the commands of this package.
 func Commands(s *session.Session) []*cobra.Command {
 	return []*cobra.Command{command.Group(&cobra.Command{
 		Use:   "keys",
@@ -24,10 +24,10 @@ func Commands(s *session.Session) []*cobra.Command {
 	}, listCommand(s), createCommand(s), deleteCommand(s))}
 }
 
-// key is an API key as people read it.
+// key is the part of an API key that is printed.
 type key struct {
 	ID      string    `json:"key_id"`
-	Key     string    `json:"key"` // only in the answer of its creation
+	Key     string    `json:"key"` // only in the response to its creation
 	Prefix  string    `json:"key_prefix"`
 	Name    string    `json:"name"`
 	Scopes  []string  `json:"scopes"`
@@ -88,8 +88,8 @@ func createCommand(s *session.Session) *cobra.Command {
 	var days int
 	c := &cobra.Command{
 		Use:   "create NAME",
-		Short: "Create an API key and print it: it is shown this once",
-		Long:  "Creates an API key, which may read flows and runs unless --scope or --all say more, and prints it on stdout.",
+		Short: "Create an API key and print it: it is shown only once",
+		Long:  "Creates an API key, which may read flows and runs unless --scope or --all allow more, and prints it on stdout.",
 		Args:  command.Exactly(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			body := map[string]any{"name": args[0]}
@@ -97,7 +97,7 @@ func createCommand(s *session.Session) *cobra.Command {
 			case all && len(scopes) > 0:
 				return command.Usagef("--all is every scope: give no --scope with it")
 			case all:
-				body["scopes"] = []string{} // as the API says it
+				body["scopes"] = []string{} // the API's form of no scopes
 			case len(scopes) > 0:
 				body["scopes"] = scopes
 			}
@@ -135,7 +135,7 @@ func createCommand(s *session.Session) *cobra.Command {
 func deleteCommand(s *session.Session) *cobra.Command {
 	return &cobra.Command{
 		Use:   "delete KEY_ID",
-		Short: "Delete an API key, which is refused from then on",
+		Short: "Delete an API key, which becomes invalid at once",
 		Args:  command.Exactly(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			api, err := s.Changing(c)

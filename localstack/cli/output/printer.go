@@ -1,4 +1,4 @@
-// Package output prints what commands answer: tables for people, JSON for programs.
+// Package output prints the results of commands: tables for people, JSON for programs.
 package output
 
 import (
@@ -15,17 +15,17 @@ import (
 	"golang.org/x/term"
 )
 
-// Printer prints the answer of one command.
+// Printer prints the output of one command.
 type Printer struct {
 	JSON     bool // print the API's JSON
-	Terminal bool // people read it
+	Terminal bool // out is a terminal
 	out      io.Writer
 	color    bool
 	width    int
 }
 
-// New prints to out, as JSON if asked. It looks whether out is a terminal, which has
-// colours unless NO_COLOR is set.
+// New returns a Printer that writes to out, JSON if asJSON. If out is a terminal,
+// tables fit its width and statuses have colours, unless NO_COLOR is set.
 func New(out io.Writer, asJSON bool) *Printer {
 	p := &Printer{JSON: asJSON, out: out}
 	file, ok := out.(*os.File)
@@ -40,16 +40,16 @@ func New(out io.Writer, asJSON bool) *Printer {
 	return p
 }
 
-// Printf prints text.
+// Printf prints formatted text.
 func (p *Printer) Printf(format string, args ...any) { fmt.Fprintf(p.out, format, args...) }
 
-// Raw prints bytes as they are.
+// Raw prints bytes unchanged.
 func (p *Printer) Raw(data []byte) error {
 	_, err := p.out.Write(data)
 	return err
 }
 
-// Value prints JSON, indented for people.
+// Value prints JSON, indented unless the output is JSON.
 func (p *Printer) Value(data json.RawMessage) error {
 	var b bytes.Buffer
 	if p.Terminal {
@@ -63,7 +63,7 @@ func (p *Printer) Value(data json.RawMessage) error {
 	return p.Raw(b.Bytes())
 }
 
-// Line prints a value as JSON on a line of its own, for streams.
+// Line prints a value as one line of JSON, for streams.
 func (p *Printer) Line(v any) error {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -74,8 +74,8 @@ func (p *Printer) Line(v any) error {
 	return p.Raw(b.Bytes())
 }
 
-// Table prints rows below a line of titles. Columns are as wide as what is in them;
-// on a terminal the last one is cut to its width, and statuses have colours.
+// Table prints rows below a line of titles. Columns are as wide as their content; on
+// a terminal the last one is cut to its width, and statuses have colours.
 func (p *Printer) Table(titles []string, rows [][]string) error {
 	widths := make([]int, len(titles))
 	all := append([][]string{titles}, rows...)
@@ -101,7 +101,7 @@ func (p *Printer) Table(titles []string, rows [][]string) error {
 	return p.Raw([]byte(b.String()))
 }
 
-// cut shortens the last cell of a line to what a terminal has room for.
+// cut shortens the last cell of a line to the width that is left.
 func (p *Printer) cut(cell string, used int) string {
 	cell, _, _ = strings.Cut(cell, "\n")
 	room := max(p.width-used, 10)
@@ -111,13 +111,14 @@ func (p *Printer) cut(cell string, used int) string {
 	return string([]rune(cell)[:room-1]) + "…"
 }
 
-// colors are those of statuses.
+// colors maps statuses to escape sequences.
 var colors = map[string]string{
 	"SUCCEEDED": "32", "REUSED": "32", "FAILED": "31", "TIMED_OUT": "31", "UPSTREAM_FAILED": "31",
 	"RUNNING": "34", "RETRYING": "33", "CANCELLED": "33", "error": "31", "warning": "33",
 }
 
-// Colored is a status in its colour on a terminal, and any other text as it is.
+// Colored returns a status in its colour if out is a terminal, and any other text
+// unchanged.
 func (p *Printer) Colored(text string) string {
 	if code := colors[text]; p.color && code != "" {
 		return "\x1b[" + code + "m" + text + "\x1b[0m"
@@ -125,7 +126,7 @@ func (p *Printer) Colored(text string) string {
 	return text
 }
 
-// Time is a moment for people: local time on a terminal, RFC 3339 in UTC elsewhere.
+// Time formats a time: local time on a terminal, RFC 3339 in UTC elsewhere.
 func (p *Printer) Time(t time.Time) string {
 	switch {
 	case t.IsZero():
@@ -136,7 +137,7 @@ func (p *Printer) Time(t time.Time) string {
 	return t.UTC().Format(time.RFC3339)
 }
 
-// Duration is how long something took.
+// Duration formats a number of milliseconds.
 func Duration(ms int64) string {
 	d := time.Duration(ms) * time.Millisecond
 	switch {

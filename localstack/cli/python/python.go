@@ -1,5 +1,5 @@
-// Package python starts the user's Python with the package millrace that the binary
-// carries.
+// Package python starts the user's Python interpreter with the embedded package
+// millrace.
 package python
 
 import (
@@ -11,17 +11,17 @@ import (
 	"millrace/functions/sandbox"
 )
 
-// Interpreter is the Python that runs on this machine where none is named.
+// Interpreter is the default Python interpreter on this machine.
 const Interpreter = "python3"
 
-// Library is a temporary folder with the package millrace.
+// Library is a temporary folder that contains the package millrace.
 type Library struct {
 	Dir         string
 	interpreter string
 }
 
-// NewLibrary writes the package. interpreter is the Python to start with it, "" for
-// that of PATH. The caller removes it.
+// NewLibrary writes the package to a new folder, which the caller removes. interpreter
+// is the Python to start with it, "" for the one on PATH.
 func NewLibrary(interpreter string) (*Library, error) {
 	if interpreter == "" {
 		interpreter = Interpreter
@@ -32,7 +32,7 @@ func NewLibrary(interpreter string) (*Library, error) {
 	}
 	l := &Library{Dir: dir, interpreter: interpreter}
 	if err := os.CopyFS(dir, sandbox.Python()); err != nil {
-		_ = l.Remove() // the error of the copy is the one to tell
+		_ = l.Remove() // the error of the copy matters more
 		return nil, err
 	}
 	return l, nil
@@ -41,15 +41,15 @@ func NewLibrary(interpreter string) (*Library, error) {
 // Remove removes the folder.
 func (l *Library) Remove() error { return os.RemoveAll(l.Dir) }
 
-// Command is Python with arguments; its process ends with ctx.
+// Command returns a command that runs Python with arguments until ctx ends.
 func (l *Library) Command(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, l.interpreter, args...) //nolint:gosec // the user's own interpreter
-	// Bytecode of the user's files would be new in their folder each time.
+	// Python would write bytecode next to the user's files.
 	cmd.Env = append(os.Environ(), "PYTHONPATH="+l.Dir, "PYTHONDONTWRITEBYTECODE=1")
 	return cmd
 }
 
-// Missing says of an error of the start what to do about it.
+// Missing adds advice to an error of starting Python.
 func (l *Library) Missing(err error) error {
 	return fmt.Errorf("this takes Python 3.10 or newer, and %s did not start: %w", l.interpreter, err)
 }

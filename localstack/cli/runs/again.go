@@ -19,8 +19,8 @@ func retryCommand(s *session.Session) *cobra.Command {
 	var failed, latest, watching bool
 	c := &cobra.Command{
 		Use:   "retry RUN",
-		Short: "Run a run's flow again with its parameters, whole or from what failed",
-		Long: "Runs a run's flow again with its parameters. --failed reuses what succeeded. --latest takes the version\n" +
+		Short: "Retry a run with its parameters, completely or from its failed tasks",
+		Long: "Retries a run with its parameters. --failed reuses the tasks that succeeded. --latest takes the version\n" +
 			"that the run's deployment points to now, or else the one registered last. " + naming,
 		Args: command.Exactly(1),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -34,7 +34,7 @@ func retryCommand(s *session.Session) *cobra.Command {
 			}
 			version, old := "", client.Run{}
 			if latest {
-				if version, old, err = now(c, api, id); err != nil {
+				if version, old, err = latestVersion(c, api, id); err != nil {
 					return err
 				}
 			}
@@ -59,7 +59,7 @@ func retryCommand(s *session.Session) *cobra.Command {
 			if err := reused(c, s, answer, version); err != nil {
 				return err
 			}
-			return begun(c, s, api, answer, watching)
+			return started(c, s, api, answer, watching)
 		},
 	}
 	f := c.Flags()
@@ -69,9 +69,9 @@ func retryCommand(s *session.Session) *cobra.Command {
 	return c
 }
 
-// now is the flow version that a run's deployment points to, or else the newest one,
-// and the run.
-func now(c *cobra.Command, api *client.Client, id string) (version string, run client.Run, err error) {
+// latestVersion returns the flow version that a run's deployment points to, or else the newest
+// one, and the run.
+func latestVersion(c *cobra.Command, api *client.Client, id string) (version string, run client.Run, err error) {
 	if run, err = api.Run(c.Context(), id); err != nil {
 		return "", run, err
 	}
@@ -93,8 +93,8 @@ func now(c *cobra.Command, api *client.Client, id string) (version string, run c
 	return version, run, err
 }
 
-// reused tells how much a retry reuses. A server that took another version than was
-// asked for is an error.
+// reused prints how many tasks a retry reuses. It returns an error if the server
+// started another version than requested.
 func reused(c *cobra.Command, s *session.Session, answer json.RawMessage, version string) error {
 	var run client.Run
 	if err := json.Unmarshal(answer, &run); err != nil {

@@ -15,7 +15,7 @@ import (
 	"millrace/localstack/cli/session"
 )
 
-// comparison is the part of GET /runs/compare that people read.
+// comparison is the part of GET /runs/compare that is printed.
 type comparison struct {
 	Status     struct{ A, B string } `json:"status"`
 	Delta      *int64                `json:"duration_delta_ms"`

@@ -46,7 +46,7 @@ func getCommand(s *session.Session) *cobra.Command {
 	}
 }
 
-// naming tells how runs are named.
+// naming describes how commands name runs.
 const naming = "RUN is its id, its slug, the slug's last digits, or last for your newest."
 
 func printTasks(out *output.Printer, run client.Run) error {
@@ -69,7 +69,7 @@ func printTasks(out *output.Printer, run client.Run) error {
 	return nil
 }
 
-// label is a task's name, with the index of an instance.
+// label returns a task's name, with the index of a mapped instance.
 func label(t client.TaskRun) string {
 	if t.MapIndex != nil {
 		return fmt.Sprintf("%s[%d]", t.TaskName, *t.MapIndex)

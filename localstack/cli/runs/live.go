@@ -7,24 +7,24 @@ import (
 	"millrace/localstack/client"
 )
 
-// Live shows a run while it goes on, in a program that prints other things as well.
+// Live shows a run in progress, in a program that also prints other output.
 type Live struct {
 	progress *progress
 	out      *output.Printer
 }
 
-// NewLive shows a run on out.
+// NewLive returns a Live that prints to out.
 func NewLive(out *output.Printer) *Live {
 	return &Live{&progress{out: out, seen: map[string]string{}}, out}
 }
 
-// Follow reads a run until it has ended or ctx ends, and passes each state to seen.
+// Follow polls a run until it or ctx has ended, and calls seen with each state.
 func Follow(ctx context.Context, api *client.Client, id string, seen func(client.Run)) error {
 	_, err := api.Watch(ctx, id, watchEvery, seen)
 	return err
 }
 
-// Show shows a state of the run, its last one with the outcome.
+// Show prints a state of the run; the final one with its outcome.
 func (l *Live) Show(run client.Run) {
 	l.progress.show(run)
 	if run.Ended() && !l.out.JSON {
@@ -32,5 +32,6 @@ func (l *Live) Show(run client.Run) {
 	}
 }
 
-// Interrupted says that something else was printed: what was drawn before stays.
+// Interrupted must be called after other output: the lines above it are not drawn
+// over.
 func (l *Live) Interrupted() { l.progress.lines = 0 }

@@ -14,8 +14,8 @@ import (
 	"millrace/localstack/cli/python"
 )
 
-// local runs a flow on this machine, without a server: one of this folder by its name, or
-// flow.py, flow.py:name, package.module:name.
+// local runs a flow on this machine, without a server. name is a flow of this folder,
+// or flow.py, flow.py:name, package.module:name.
 func (o *starting) local(c *cobra.Command, name string) (err error) {
 	if o.environment != "" || o.tier != "" {
 		return command.Usagef("--local runs a flow without a server: there is no --env or --tier for it")
@@ -48,7 +48,7 @@ func (o *starting) local(c *cobra.Command, name string) (err error) {
 		return c.Context().Err()
 	}
 	if _, ended := errors.AsType[*exec.ExitError](err); ended {
-		return command.Exit(command.Failure) // Python has told why
+		return command.Exit(command.Failure) // Python has printed the error
 	}
 	if err != nil {
 		return library.Missing(err)
@@ -56,7 +56,7 @@ func (o *starting) local(c *cobra.Command, name string) (err error) {
 	return nil
 }
 
-// flowFile finds the file of a flow in this folder by the flow's name.
+// flowFile returns the file of this folder that defines a flow.
 func flowFile(c *cobra.Command, library *python.Library, name string) (string, error) {
 	collector, err := flows.NewCollector(c.Context(), library, "", c.ErrOrStderr())
 	if err != nil {

@@ -16,13 +16,13 @@ import (
 	"millrace/localstack/client"
 )
 
-// followEvery is how often a log is read that has nothing new.
+// followEvery is the poll interval of a log without new events.
 const followEvery = 250 * time.Millisecond
 
 // levels from the least to the most serious.
 var levels = []string{"debug", "info", "warning", "error", "critical"}
 
-// reading are the flags of logs.
+// reading holds the flags of logs.
 type reading struct {
 	follow             bool
 	task, level, since string
@@ -33,8 +33,8 @@ func logsCommand(s *session.Session) *cobra.Command {
 	var o reading
 	c := &cobra.Command{
 		Use:   "logs RUN",
-		Short: "Print what a run's tasks wrote",
-		Long:  "Prints what a run's tasks wrote. " + naming,
+		Short: "Print the log of a run's tasks",
+		Long:  "Prints the log of a run's tasks. " + naming,
 		Args:  command.Exactly(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := o.check(); err != nil {
@@ -78,8 +78,8 @@ func (o *reading) check() (err error) {
 	return nil
 }
 
-// print prints the log to its end; that of a run that has not ended as far as it is
-// there, unless it is followed.
+// print prints the log: to its end if it is followed or the run has ended, otherwise
+// what exists.
 func (o *reading) print(ctx context.Context, api *client.Client, id string, out *output.Printer) error {
 	filter := client.LogFilter{Level: o.level, Since: o.from}
 	if m := instance.FindStringSubmatch(o.task); m != nil {
@@ -100,11 +100,11 @@ func (o *reading) print(ctx context.Context, api *client.Client, id string, out 
 		if token = page.NextToken; token == "" {
 			return nil
 		}
-		// An empty page of a log that has ended is one in which the filter selects nothing.
+		// If the log has ended, an empty page is one without events that match the filter.
 		if len(page.Events) > 0 || ended && token != before {
 			continue
 		}
-		// The log of a run that has ended comes to its end by itself, a moment later.
+		// The log of an ended run is completed shortly after the run.
 		if !ended {
 			run, err := api.Run(ctx, id)
 			if err != nil || !run.Ended() && !o.follow {
@@ -122,7 +122,7 @@ func (o *reading) print(ctx context.Context, api *client.Client, id string, out 
 	}
 }
 
-// event prints an event, unless it is of another instance of the task than was asked for.
+// event prints an event unless it is of another instance of the task than requested.
 func (o *reading) event(out *output.Printer, data json.RawMessage) error {
 	var e client.LogEvent
 	if err := json.Unmarshal(data, &e); err != nil {
@@ -146,7 +146,7 @@ func (o *reading) event(out *output.Printer, data json.RawMessage) error {
 	return nil
 }
 
-// fields are the fields of ctx.log as they follow its message: key=value, strings
+// fields formats the fields of ctx.log, which follow the message: key=value, strings
 // without quotes.
 func fields(all map[string]json.RawMessage) string {
 	var b strings.Builder

@@ -18,9 +18,9 @@ var (
 	digits  = regexp.MustCompile(`^[0-9]+$`)
 )
 
-// find returns what the server knows a run by that a name means: its id or its slug as
-// they are, those of the slug's last digits where they are unique among the newest runs,
-// or of "last", the caller's newest.
+// find resolves a name of a run to what the API accepts: an id or a slug unchanged, the
+// id of the run whose slug ends with the digits if it is unique among the newest runs,
+// or for "last" the id of the caller's newest run.
 func find(ctx context.Context, api *client.Client, name string) (id string, err error) {
 	switch {
 	case !runName.MatchString(name):
@@ -49,12 +49,12 @@ func find(ctx context.Context, api *client.Client, name string) (id string, err 
 	return "", fmt.Errorf("%s is %s and %s: name one of them", name, found[0].RunID+" ("+found[0].Slug+")", found[1].RunID+" ("+found[1].Slug+")")
 }
 
-// newest is the caller's newest run. A key does not know its own id, so that its newest
-// is the newest that any key has started.
+// newest returns the id of the caller's newest run. A key does not know its own id, so
+// for a key it is the newest run that any key has started.
 func newest(ctx context.Context, api *client.Client) (string, error) {
 	var me struct {
 		Email string `json:"user_email"`
-		Role  string `json:"role"` // empty of an API key
+		Role  string `json:"role"` // "" for an API key
 	}
 	if err := api.Do(ctx, http.MethodGet, "/me", nil, &me); err != nil {
 		return "", err
@@ -78,7 +78,7 @@ func newest(ctx context.Context, api *client.Client) (string, error) {
 	return "", &command.Error{Code: command.NotFound, Err: fmt.Errorf("no API key has started one of the newest %d runs (see millrace runs)", most)}
 }
 
-// runs is [list], read.
+// runs is [list] with decoded runs.
 func runs(ctx context.Context, api *client.Client, query url.Values, limit int) ([]client.Run, error) {
 	items, err := list(ctx, api, query, limit)
 	if err != nil {
@@ -93,7 +93,7 @@ func runs(ctx context.Context, api *client.Client, query url.Values, limit int) 
 	return out, nil
 }
 
-// path is the path of a run, or of what is below it.
+// path returns the path of a run, or one below it.
 func path(id string, below ...string) string {
 	for _, part := range below {
 		id += "/" + url.PathEscape(part)

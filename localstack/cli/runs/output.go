@@ -16,14 +16,14 @@ import (
 	"millrace/localstack/client"
 )
 
-// instance is a task, or an instance of a mapped one.
+// instance matches a task, or an instance of a mapped one.
 var instance = regexp.MustCompile(`^([A-Za-z][A-Za-z0-9_-]*)(?:\[(\d+)\])?$`)
 
 func outputCommand(s *session.Session) *cobra.Command {
 	return &cobra.Command{
 		Use:   "output RUN TASK[i]",
-		Short: "Print what a task returned: text as it is, all else as JSON",
-		Long:  "Prints what a task returned, of any size: text as it is, all else as JSON; of a mapped task the list,\nof price[3] that of one instance. " + naming,
+		Short: "Print a task's return value: text unchanged, everything else as JSON",
+		Long:  "Prints a task's return value, of any size: text unchanged, everything else as JSON; of a mapped task the\nlist, of price[3] that of one instance. " + naming,
 		Args:  command.Exactly(2),
 		RunE: func(c *cobra.Command, args []string) error {
 			m := instance.FindStringSubmatch(args[1])
@@ -64,8 +64,9 @@ func outputCommand(s *session.Session) *cobra.Command {
 	}
 }
 
-// inline is the output as the run's detail has it; whole is false if some of it is too
-// large for that. Errors: there is no such task, or it returned nothing.
+// inline returns the output that is included in the run's detail; whole is false if
+// some of it is too large for that. Errors: there is no such task, or it returned
+// nothing.
 func inline(run client.Run, task, index string) (value json.RawMessage, whole bool, err error) {
 	newest := map[int]client.TaskRun{}
 	last := -1
@@ -84,7 +85,7 @@ func inline(run client.Run, task, index string) (value json.RawMessage, whole bo
 		return missing("%s has no task %s that began (see millrace runs get %s)", run.Slug, task, run.Slug)
 	}
 	if last < 0 || index != "" {
-		at, _ := strconv.Atoi(index) // digits, and not of a size that matters
+		at, _ := strconv.Atoi(index) // matched as digits
 		t, ok := newest[at]
 		if !ok || last < 0 && index != "" {
 			return missing("%s has no instance %s[%s]", run.Slug, task, index)
@@ -107,7 +108,7 @@ func inline(run client.Run, task, index string) (value json.RawMessage, whole bo
 	return value, true, err
 }
 
-// download reads an output of any size.
+// download returns an output of any size.
 func download(c *cobra.Command, api *client.Client, id, task, index string) (json.RawMessage, error) {
 	target := path(id, "tasks", task, "output")
 	if index != "" {

@@ -16,8 +16,8 @@ import (
 	"millrace/localstack/client"
 )
 
-// answering is a client of a server that answers requests in turn, each of which has to
-// be for a path and a query.
+// answering returns a client of a server that expects requests in order, each with a
+// path and a query, and answers them.
 func answering(t *testing.T, turns [][2]string) *client.Client {
 	t.Helper()
 	next := 0
@@ -40,9 +40,9 @@ func answering(t *testing.T, turns [][2]string) *client.Client {
 	return &client.Client{BaseURL: server.URL}
 }
 
-// TestTheServerChoosesTheRuns follows next_until: the server looks through a part of the
-// history at a time.
-func TestTheServerChoosesTheRuns(t *testing.T) {
+// TestListFollowsNextUntil covers a server that searches a part of the history per
+// request.
+func TestListFollowsNextUntil(t *testing.T) {
 	t.Parallel()
 	o := listing{status: "failed", flow: "etl", deployment: "nightly", environment: "prod", limit: 3}
 	query, err := o.query()
@@ -65,9 +65,9 @@ func TestTheServerChoosesTheRuns(t *testing.T) {
 	}
 }
 
-// TestTheServerChoosesTheEvents reads the log of a run that has ended, of which the
-// filter selects nothing in the second page.
-func TestTheServerChoosesTheEvents(t *testing.T) {
+// TestLogsContinueAfterEmptyPage reads the log of an ended run, of whose second page
+// no event matches the filter.
+func TestLogsContinueAfterEmptyPage(t *testing.T) {
 	t.Parallel()
 	o := reading{task: "price[3]", level: "WARN", since: "2026-01-02T03:04:05Z"}
 	require.NoError(t, o.check())
@@ -86,7 +86,7 @@ func TestTheServerChoosesTheEvents(t *testing.T) {
 	require.NoError(t, o.print(t.Context(), api, "r", output.New(&out, false)))
 	assert.Equal(t, "2026-01-02T03:04:06Z error price[3]: first\n2026-01-02T03:04:06Z error price[3]: last\n", out.String())
 
-	// That of a run that goes on ends where it is.
+	// The log of a run in progress is printed as far as it exists.
 	o = reading{}
 	api = answering(t, [][2]string{
 		{"/runs/r/logs?next_token=", `{"events": [], "next_token": "a"}`},

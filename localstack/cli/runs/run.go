@@ -17,10 +17,10 @@ import (
 	"millrace/localstack/client"
 )
 
-// ordinaryTier is what a run gets whose flow and tasks name no tier.
-const ordinaryTier = "medium"
+// defaultTier is the tier of a run if neither the flow nor its tasks name one.
+const defaultTier = "medium"
 
-// starting are the flags of run.
+// starting holds the flags of run.
 type starting struct {
 	params                  []string
 	file, environment, tier string
@@ -32,7 +32,7 @@ func runCommand(s *session.Session) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "run DEPLOYMENT | run FLOW@VERSION | run --local FLOW",
 		Short: "Start a run",
-		Long: "Starts a run of a deployment, or of a flow's version (latest for the newest).\nA parameter k=v is text where the flow's schema says string, else JSON.\n" +
+		Long: "Starts a run of a deployment, or of a flow's version (latest for the newest).\nA parameter k=v is text if its type in the flow's schema is string, otherwise JSON.\n" +
 			"With --local it runs on this machine, without a server: FLOW is flow.py, flow.py:name, or the name of a flow in\n" +
 			"this folder. Its values are printed as JSON.",
 		Args: command.Exactly(1),
@@ -70,11 +70,11 @@ func (o *starting) start(c *cobra.Command, s *session.Session, api *client.Clien
 	if err := api.Do(c.Context(), http.MethodPost, "/runs", json.RawMessage(body), &answer); err != nil {
 		return err
 	}
-	return begun(c, s, api, answer, o.watch)
+	return started(c, s, api, answer, o.watch)
 }
 
-// begun shows a run that was just made, and watches it if asked.
-func begun(c *cobra.Command, s *session.Session, api *client.Client, answer json.RawMessage, watching bool) error {
+// started prints a run that was just started, and watches it if watching.
+func started(c *cobra.Command, s *session.Session, api *client.Client, answer json.RawMessage, watching bool) error {
 	var run client.Run
 	if err := json.Unmarshal(answer, &run); err != nil {
 		return err
@@ -92,7 +92,7 @@ func begun(c *cobra.Command, s *session.Session, api *client.Client, answer json
 	return watch(c, s, api, run.RunID)
 }
 
-// request is the run that was asked for.
+// request returns the requested run.
 func (o *starting) request(ctx context.Context, stdin io.Reader, api *client.Client, name string) (client.RunRequest, error) {
 	request := client.RunRequest{Environment: o.environment, ExecutionMode: o.tier, Parameters: map[string]any{}}
 	flow, version, exact := strings.Cut(name, "@")
@@ -114,13 +114,13 @@ func (o *starting) request(ctx context.Context, stdin io.Reader, api *client.Cli
 	if exact {
 		request.FlowName, request.FlowVersion = flow, version
 		if request.ExecutionMode == "" && !spec.namesTier() {
-			request.ExecutionMode = ordinaryTier
+			request.ExecutionMode = defaultTier
 		}
 	}
 	return request, o.parameters(stdin, spec, request.Parameters)
 }
 
-// spec is what is read of a flow_spec.
+// spec is the part of a flow_spec that is read.
 type spec struct {
 	Parameters struct {
 		Properties map[string]struct {
@@ -153,7 +153,7 @@ func flowSpec(ctx context.Context, api *client.Client, flow, version string) (sp
 	return detail.FlowSpec, detail.FlowVersion, err
 }
 
-// parameters reads those of the file, and then those of the command line.
+// parameters reads the parameters of the file, then those of the command line.
 func (o *starting) parameters(stdin io.Reader, s spec, into map[string]any) error {
 	if o.file != "" {
 		file := stdin
@@ -181,8 +181,8 @@ func (o *starting) parameters(stdin io.Reader, s spec, into map[string]any) erro
 	return nil
 }
 
-// parameter reads a value of the command line by the type of its schema: text where
-// that is string, else JSON, and text again where it is none.
+// parameter parses a value of the command line by the type in its schema: as text if
+// that is string, otherwise as JSON, or as text if it is not valid JSON.
 func parameter(value string, kind any) any {
 	if kind == "string" || !json.Valid([]byte(value)) {
 		return value

@@ -20,20 +20,20 @@ import (
 	"millrace/localstack/client"
 )
 
-// most is how many runs one request lists.
+// most is the page size of lists.
 const most = 500
 
-// Commands are all of them.
+// Commands returns the commands of this package.
 func Commands(s *session.Session) []*cobra.Command {
 	return []*cobra.Command{
 		runCommand(s), listCommand(s), logsCommand(s), outputCommand(s), retryCommand(s), cancelCommand(s), compareCommand(s),
 	}
 }
 
-// statuses are those of runs, as the API has them.
+// statuses lists the statuses of runs as in the API.
 var statuses = []string{"QUEUED", "RUNNING", "SUCCEEDED", "FAILED", "TIMED_OUT", "CANCELLATION_REQUESTED", "CANCELLED"}
 
-// listing are the flags of runs.
+// listing holds the flags of runs.
 type listing struct {
 	status, flow, deployment, environment, since string
 	limit                                        int
@@ -72,7 +72,7 @@ func listCommand(s *session.Session) *cobra.Command {
 	return c
 }
 
-// query is what the flags ask of the API.
+// query returns the API's query for the flags.
 func (o *listing) query() (url.Values, error) {
 	query := url.Values{}
 	status := strings.ToUpper(o.status)
@@ -99,8 +99,7 @@ func (o *listing) query() (url.Values, error) {
 	return query, nil
 }
 
-// list asks for runs until there are enough or no more: the server looks for those that
-// a query selects in a part of the history at a time.
+// list reads up to limit runs. The server searches a part of the history per request.
 func list(ctx context.Context, api *client.Client, query url.Values, limit int) ([]json.RawMessage, error) {
 	items := []json.RawMessage{}
 	for {
@@ -156,7 +155,7 @@ func why(run client.Run) string {
 	return run.Reason
 }
 
-// Since reads how long ago, or a time in RFC 3339.
+// Since parses a duration before now, such as 1d, or a time in RFC 3339.
 func Since(text string, now time.Time) (time.Time, error) {
 	if days, ok := strings.CutSuffix(text, "d"); ok {
 		if n, err := strconv.Atoi(days); err == nil && n >= 0 {

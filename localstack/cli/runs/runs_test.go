@@ -31,7 +31,7 @@ func TestSince(t *testing.T) {
 	}
 }
 
-func TestParametersAreReadByTheirSchema(t *testing.T) {
+func TestParametersAreParsedBySchema(t *testing.T) {
 	t.Parallel()
 	var s spec
 	require.NoError(t, json.Unmarshal([]byte(`{"parameters":{"properties":{"day":{"type":"string"},"n":{"type":"integer"},"any":{}}}}`), &s))
@@ -49,7 +49,7 @@ func TestParametersAreReadByTheirSchema(t *testing.T) {
 
 func at(i int) *int { return &i }
 
-func TestOutputIsOfTheNewestAttempt(t *testing.T) {
+func TestOutputIsFromNewestAttempt(t *testing.T) {
 	t.Parallel()
 	run := client.Run{Slug: "a-b-c-1", TaskRuns: []client.TaskRun{
 		{TaskName: "one", Attempt: 1, Status: "FAILED"},
@@ -83,8 +83,8 @@ func TestOutputIsOfTheNewestAttempt(t *testing.T) {
 	}
 }
 
-// TestProgressTellsEachChangeOnce shows a run that is read three times.
-func TestProgressTellsEachChangeOnce(t *testing.T) {
+// TestProgressPrintsEachChangeOnce shows three states of a run.
+func TestProgressPrintsEachChangeOnce(t *testing.T) {
 	t.Parallel()
 	var b bytes.Buffer
 	p := &progress{out: output.New(&b, false), seen: map[string]string{}}
@@ -99,7 +99,7 @@ func TestProgressTellsEachChangeOnce(t *testing.T) {
 	assert.Equal(t, "load                     RUNNING\nload                     FAILED     1.5s no\nload                     RUNNING    attempt 2\n", b.String())
 }
 
-func TestSummariesOfMappedTasks(t *testing.T) {
+func TestMappedTasksAreSummarized(t *testing.T) {
 	t.Parallel()
 	run := client.Run{TaskRuns: []client.TaskRun{
 		{TaskName: "rows", Attempt: 1, Status: "SUCCEEDED"},
@@ -111,7 +111,7 @@ func TestSummariesOfMappedTasks(t *testing.T) {
 	assert.Equal(t, []summary{{"rows", "SUCCEEDED", ""}, {"each", "RUNNING", "1 of 2"}, {"done", "SUCCEEDED", "1 of 1"}}, summaries(run))
 }
 
-func TestFieldsFollowTheMessage(t *testing.T) {
+func TestLogFieldsFollowMessage(t *testing.T) {
 	t.Parallel()
 	for data, want := range map[string]string{
 		`{}`:                             "",

@@ -13,16 +13,16 @@ import (
 	"millrace/localstack/client"
 )
 
-// watchEvery is how often a watched run is read.
+// watchEvery is the poll interval of a watched run.
 const watchEvery = 250 * time.Millisecond
 
-// outcome are the exit codes of a run's status.
+// outcome maps the final status of a run to an exit code.
 var outcome = map[string]int{
 	"SUCCEEDED": command.Done, "FAILED": command.Failure, "TIMED_OUT": command.TimedOut, "CANCELLED": command.Cancelled,
 }
 
-// watch shows a run until it has ended, and exits by its outcome. An interrupt ends
-// the watching, not the run.
+// watch shows a run until it has ended; its outcome determines the exit code. An
+// interrupt stops watching, not the run.
 func watch(c *cobra.Command, s *session.Session, api *client.Client, id string) error {
 	out := s.Out(c)
 	progress := &progress{out: out, seen: map[string]string{}}
@@ -59,13 +59,13 @@ func (p *progress) show(run client.Run) {
 	}
 }
 
-// changes calls told with each attempt whose status is not the one before.
-func (p *progress) changes(run client.Run, told func(client.TaskRun)) {
+// changes calls changed with each attempt whose status has changed.
+func (p *progress) changes(run client.Run, changed func(client.TaskRun)) {
 	for _, t := range run.TaskRuns {
 		key := fmt.Sprint(label(t), " ", t.Attempt)
 		if p.seen[key] != t.Status {
 			p.seen[key] = t.Status
-			told(t)
+			changed(t)
 		}
 	}
 }
@@ -85,8 +85,8 @@ func line(t client.TaskRun) string {
 	return text
 }
 
-// draw draws a line for each task, a mapped one with the number of its instances by
-// status, over the lines that were drawn before.
+// draw draws a line for each task over the previous lines; the line of a mapped task
+// has the number of its instances by status.
 func (p *progress) draw(run client.Run) {
 	if p.lines > 0 {
 		p.out.Printf("\x1b[%dA\x1b[J", p.lines)
@@ -130,7 +130,7 @@ func summaries(run client.Run) (rows []summary) {
 	return rows
 }
 
-// worse is the status that says more of the whole of a mapped task.
+// worse returns the status that describes a mapped task with instances of both.
 func worse(a, b string) string {
 	for _, s := range []string{"FAILED", "TIMED_OUT", "RETRYING", "RUNNING", "QUEUED", "PENDING"} {
 		if a == s || b == s {
@@ -140,7 +140,7 @@ func worse(a, b string) string {
 	return b
 }
 
-// end tells the outcome, and what comes next.
+// end prints the outcome and the next command.
 func end(out *output.Printer, run client.Run) {
 	out.Printf("%s in %s  %s\n", out.Colored(run.Status), output.Duration(run.DurationMS), run.Slug)
 	if run.Status == "SUCCEEDED" {

@@ -17,10 +17,10 @@ import (
 	"millrace/localstack/client"
 )
 
-// most is how many secrets are listed.
+// most is the page size of the list.
 const most = 1000
 
-// Commands are all of them.
+// Commands returns the commands of this package.
 func Commands(s *session.Session) []*cobra.Command {
 	return []*cobra.Command{command.Group(&cobra.Command{
 		Use:   "secrets",
@@ -32,7 +32,7 @@ func setCommand(s *session.Session) *cobra.Command {
 	var environment string
 	c := &cobra.Command{
 		Use:   "set NAME",
-		Short: "Make a secret, or give it a new value; the value comes from stdin or a prompt",
+		Short: "Create a secret or update its value, which is read from stdin or a prompt",
 		Args:  command.Exactly(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			api, err := s.Changing(c)
@@ -50,7 +50,7 @@ func setCommand(s *session.Session) *cobra.Command {
 	return c
 }
 
-// set makes the secret, and gives one that is there a new value.
+// set creates the secret, or updates its value if it exists.
 func set(c *cobra.Command, s *session.Session, api *client.Client, name, environment, value string) error {
 	body := map[string]any{"name": name, "value": value}
 	if environment != "" {
@@ -77,7 +77,7 @@ func set(c *cobra.Command, s *session.Session, api *client.Client, name, environ
 	return nil
 }
 
-// read takes the value from a prompt or from stdin.
+// read reads the value from a prompt or from stdin.
 func read(in io.Reader, prompt io.Writer, name string) (string, error) {
 	text, err := session.ReadSecret(in, prompt, "value of "+name)
 	if err != nil {
@@ -89,7 +89,7 @@ func read(in io.Reader, prompt io.Writer, name string) (string, error) {
 	return text, nil
 }
 
-// secret is a secret as people read it.
+// secret is the part of a secret that is printed.
 type secret struct {
 	Name        string    `json:"name"`
 	Environment string    `json:"environment"`

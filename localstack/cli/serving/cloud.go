@@ -23,8 +23,8 @@ import (
 	"millrace/localstack/proc"
 )
 
-// downPatience is how long a stack may take to stop by itself.
-const downPatience = 30 * time.Second
+// stopTimeout is how long a stack may take to stop.
+const stopTimeout = 30 * time.Second
 
 // cloudDir is the default directory of a stack.
 const cloudDir = ".local"
@@ -32,11 +32,11 @@ const cloudDir = ".local"
 func cloudCommand() *cobra.Command {
 	return command.Group(&cobra.Command{
 		Use:   "cloud",
-		Short: "Run what is deployed, on this machine: the synthesized templates with their functions",
+		Short: "Run a deployment on this machine: the synthesized templates with their functions",
 	}, upCommand(), downCommand())
 }
 
-// cloudOptions are the flags of cloud up.
+// cloudOptions holds the flags of cloud up.
 type cloudOptions struct {
 	cloud.Config
 	templates, on string
@@ -48,8 +48,8 @@ func upCommand() *cobra.Command {
 	var o cloudOptions
 	c := &cobra.Command{
 		Use:   "up",
-		Short: "Make the resources of the templates and run their functions until SIGTERM",
-		Long: "Makes the resources of the synthesized templates in LocalStack, or in DynamoDB Local and moto,\n" +
+		Short: "Create the resources of the templates and run their functions until SIGTERM",
+		Long: "Creates the resources of the synthesized templates in LocalStack, or in DynamoDB Local and moto,\n" +
 			"and runs their functions. Nothing is kept: the next start begins anew.",
 		Args: command.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -74,7 +74,7 @@ func upCommand() *cobra.Command {
 	return c
 }
 
-// spawn runs the same command in the background.
+// spawn starts the same command in the background.
 func (o *cloudOptions) spawn(c *cobra.Command) error {
 	program, err := command.Program()
 	if err != nil {
@@ -109,7 +109,7 @@ func (o *cloudOptions) up(ctx context.Context, out io.Writer) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, lock.Unlock()) }()
-	// The data of an earlier stack is gone, including its keys.
+	// The data of an earlier stack was deleted, including its keys.
 	if err := os.Remove(filepath.Join(o.Dir, signin.CredentialsFile)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
@@ -128,7 +128,7 @@ func (o *cloudOptions) up(ctx context.Context, out io.Writer) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, services.Stop()) }()
-	o.Services, o.Output, o.Assembly, o.SignInCode = services, logs.of, assembly, tellCode(os.Stderr)
+	o.Services, o.Output, o.Assembly, o.SignInCode = services, logs.of, assembly, printCode(os.Stderr)
 	o.Log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	stack, err := cloud.Open(ctx, o.Config)
 	if err != nil {
@@ -147,7 +147,7 @@ func (o *cloudOptions) up(ctx context.Context, out io.Writer) (err error) {
 	}
 }
 
-// complete fills in defaults and rejects invalid flags.
+// complete sets defaults and rejects invalid flags.
 func (o *cloudOptions) complete() (err error) {
 	if o.Dir, err = filepath.Abs(o.Dir); err != nil {
 		return err
@@ -189,10 +189,10 @@ func downCommand() *cobra.Command {
 	var dir string
 	c := &cobra.Command{
 		Use:   "down",
-		Short: "End the stack that cloud up --detach left in the background, and all that it runs",
+		Short: "Stop the stack that cloud up --detach started, with all its processes",
 		Args:  command.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			was, err := proc.Stop(c.Context(), dir, downPatience)
+			was, err := proc.Stop(c.Context(), dir, stopTimeout)
 			if err != nil {
 				return err
 			}
@@ -206,7 +206,7 @@ func downCommand() *cobra.Command {
 	return c
 }
 
-// outputs are the log files of functions, one each.
+// outputs holds a log file for each function.
 type outputs struct {
 	dir string
 
@@ -239,6 +239,6 @@ func (o *outputs) close() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, file := range o.files {
-		_ = file.Close() // only logs
+		_ = file.Close() // a log file
 	}
 }

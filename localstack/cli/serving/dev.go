@@ -24,8 +24,8 @@ func devCommand(version string) *cobra.Command {
 		Use:   "dev [DIR]",
 		Short: "Serve, and deploy the flows of a folder at each save",
 		Long: "Serves as serve does, with the data in DIR/.millrace, and deploys the flows of the folder (default: this one)\n" +
-			"now and at each save, as version dev-HASH of the content. What is wrong is shown with its file and line.\n" +
-			"On a terminal there are keys: " + dev.Help + ".",
+			"now and at each save, as version dev-HASH of the content. Errors are shown with file and line.\n" +
+			"Keys on a terminal: " + dev.Help + ".",
 		Args: command.Args(cobra.MaximumNArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
 			dir, err := filepath.Abs(append(args, ".")[0])
@@ -35,7 +35,7 @@ func devCommand(version string) *cobra.Command {
 			if info, err := os.Stat(dir); err != nil {
 				return err
 			} else if !info.IsDir() {
-				return command.Usagef("%s is no folder", dir)
+				return command.Usagef("%s is not a folder", dir)
 			}
 			cfg, err := o.config(version)
 			if err != nil {
@@ -78,7 +78,8 @@ func develop(c *cobra.Command, cfg server.Config, dir string) error {
 		Dir: dir, API: &client.Client{BaseURL: credentials.BaseURL, Token: credentials.APIKey}, Library: library,
 		Out: output.New(c.OutOrStdout(), false), Keys: keys, Open: session.Browse,
 	})
-	// Before what waits for tasks: a second interrupt ends the process there.
+	// The terminal is restored before waiting for tasks, where a second interrupt
+	// terminates the process.
 	restore()
 	stop()
 	return errors.Join(err, <-served)

@@ -22,7 +22,7 @@ func dumpCommand() *cobra.Command {
 	var data string
 	c := &cobra.Command{
 		Use:   "dump",
-		Short: "Print table and queues of a data directory, an object of JSON a line; no server may run on it",
+		Short: "Print table and queues of a data directory, one JSON object per line; no server may be running on it",
 		Long: "Prints each item of the table as {\"item\": …} and each message of the queues as {\"message\": …}.\n" +
 			"Nothing in the directory is changed.",
 		Args: command.NoArgs,

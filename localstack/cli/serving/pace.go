@@ -10,11 +10,11 @@ import (
 
 // Settings of the garbage collector.
 const (
-	calmPercent = 100       // Go's default
-	mostPercent = 400       // for a busy server
+	idlePercent = 100       // Go's default
+	maxPercent  = 400       // for a busy server
 	headroom    = 96 << 20  // bytes of garbage that a busy server may hold
 	busyRate    = 50        // commits a second that make a server busy
-	calmSeconds = 10        // seconds below that until it is calm again
+	idleSeconds = 10        // seconds below that until it is idle again
 	softLimit   = 448 << 20 // bytes of memory above which garbage is collected as often as needed
 )
 
@@ -45,7 +45,7 @@ type paced interface {
 
 // pace makes the garbage collector run less often while the server is busy,
 // when it would take a fifth of the processor time, and returns memory to the
-// operating system when the server is calm again, and after the start. The
+// operating system when the server is idle again, and after the start. The
 // memory limit is softLimit, so that garbage does not double the server's
 // memory. It does nothing if GOGC or GOMEMLIMIT is set. It returns when ctx
 // ends.
@@ -56,7 +56,7 @@ func pace(ctx context.Context, c collector, s paced) {
 	c.limit(softLimit)
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
-	before, calm, set := s.Commits(), 0, calmPercent
+	before, idle, set := s.Commits(), 0, idlePercent
 	for {
 		select {
 		case <-ctx.Done():
@@ -68,15 +68,15 @@ func pace(ctx context.Context, c collector, s paced) {
 		before = now
 		want := set
 		if rate >= busyRate {
-			calm, want = 0, percentFor(c.live())
-		} else if calm++; calm == calmSeconds {
-			want = calmPercent
+			idle, want = 0, percentFor(c.live())
+		} else if idle++; idle == idleSeconds {
+			want = idlePercent
 		}
 		if want != set {
 			set = want
 			c.percent(set)
 		}
-		if calm == calmSeconds {
+		if idle == idleSeconds {
 			s.Release()
 			c.free()
 		}
@@ -85,5 +85,5 @@ func pace(ctx context.Context, c collector, s paced) {
 
 // percentFor returns the garbage allowed in percent of the live heap.
 func percentFor(live uint64) int {
-	return int(min(max(100*headroom/max(live, 1), calmPercent), mostPercent))
+	return int(min(max(100*headroom/max(live, 1), idlePercent), maxPercent))
 }

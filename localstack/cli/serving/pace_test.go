@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// counted is a paced server.
+// counted is a fake server that counts calls.
 type counted struct {
 	atomic.Int64
 	calls []string
@@ -19,7 +19,7 @@ type counted struct {
 func (c *counted) Commits() int64 { return c.Load() }
 func (c *counted) Release()       { c.calls = append(c.calls, "release") }
 
-func TestCollectorIsPaced(t *testing.T) {
+func TestPaceFollowsLoad(t *testing.T) {
 	t.Setenv("GOGC", "")
 	t.Setenv("GOMEMLIMIT", "")
 	synctest.Test(t, func(t *testing.T) {
@@ -42,24 +42,24 @@ func TestCollectorIsPaced(t *testing.T) {
 		for range 20 {
 			second(busyRate - 1)
 		}
-		assert.Empty(t, percents, "a calm server is left alone")
+		assert.Empty(t, percents, "a idle server is left alone")
 		assert.Equal(t, []string{"release", "free"}, s.calls, "once: what the start has left")
 		assert.EqualValues(t, softLimit, limit)
 		for range 3 {
 			second(busyRate)
 		}
 		assert.Equal(t, []int{200}, percents)
-		for range calmSeconds - 1 {
+		for range idleSeconds - 1 {
 			second(0)
 		}
 		assert.Equal(t, []int{200}, percents, "a pause is no rest")
 		for range 20 {
 			second(1)
 		}
-		assert.Equal(t, []int{200, calmPercent}, percents)
+		assert.Equal(t, []int{200, idlePercent}, percents)
 		assert.Equal(t, []string{"release", "free", "release", "free"}, s.calls)
 		second(1000)
-		assert.Equal(t, []int{200, calmPercent, 200}, percents)
+		assert.Equal(t, []int{200, idlePercent, 200}, percents)
 		cancel()
 		synctest.Wait()
 	})
@@ -68,7 +68,7 @@ func TestCollectorIsPaced(t *testing.T) {
 func TestPaceRespectsEnvironment(t *testing.T) {
 	for _, name := range []string{"GOGC", "GOMEMLIMIT"} {
 		t.Setenv(name, "50")
-		pace(t.Context(), collector{}, nil) // it must not be used
+		pace(t.Context(), collector{}, nil) // must not be used
 		t.Setenv(name, "")
 	}
 }

@@ -14,7 +14,7 @@ func repairCommand() *cobra.Command {
 	var data string
 	c := &cobra.Command{
 		Use:   "repair",
-		Short: "Cut the damaged part off a log of the database; no server may run on it",
+		Short: "Truncate the damaged part of a database log; no server may be running on it",
 		Long: "A server refuses to start on a database in which something is missing that was acknowledged. If that is\n" +
 			"in a log, repair makes the database what it was before the damage: what was written after it is given up,\n" +
 			"and kept in DIR/store/aside. Restore a backup instead if there is one. Any other damage only a backup mends.",

@@ -21,7 +21,7 @@ import (
 	"millrace/shared/platform/telemetry"
 )
 
-// options are the flags of a server.
+// options holds the flags of a server.
 type options struct {
 	cfg           server.Config
 	level, format string
@@ -51,7 +51,8 @@ func serveCommand(version string) *cobra.Command {
 	return c
 }
 
-// config is what the flags say. It sets the logger of the process.
+// config returns the configuration that the flags describe. It sets the process's
+// default logger.
 func (o *options) config(version string) (server.Config, error) {
 	cfg := o.cfg
 	var minimum slog.Level
@@ -76,32 +77,33 @@ func (o *options) config(version string) (server.Config, error) {
 
 func (o *options) flags(f *pflag.FlagSet) {
 	cfg := &o.cfg
-	f.StringVar(&cfg.Dir, "data", defaultData, "data directory, made if missing; everything is kept there")
-	f.StringVar(&cfg.Listen, "listen", server.DefaultListen, "host:port of the API; port 0 picks a free one")
+	f.StringVar(&cfg.Dir, "data", defaultData, "data directory, created if missing; everything is stored there")
+	f.StringVar(&cfg.Listen, "listen", server.DefaultListen, "host:port of the API; port 0 chooses a free one")
 	f.StringVar(&cfg.S3Listen, "s3-listen", "", "host:port of the object store (default: 127.0.0.1 and the port of the last start)")
 	f.StringArrayVar(&cfg.SuperAdmins, "super-admin", nil, "email of a platform administrator; repeat for more")
 	f.BoolVar(&cfg.NoTick, "no-tick", false, "no tick every minute; invoke scheduler-tick instead")
 	f.BoolVar(&cfg.AllowLoopback, "allow-loopback", false, "tasks of type http may call this machine")
 	f.StringArrayVar(&cfg.AllowRanges, "allow-range", nil, "CIDR range that tasks of type http may call besides public addresses; repeat for more")
 	f.BoolVar(&cfg.FullSync, "full-sync", false, "a write is acknowledged when it is on the disk: survives a power cut, slower")
-	f.BoolVar(&cfg.Adopt, "adopt", false, "the data directory is a backup that takes the place of its server: from now on things fall due here")
-	f.StringVar(&cfg.Python, "python", "", "interpreter of Python tasks, with the packages of its virtual environment (default: the first fit python3 on PATH, without packages)")
+	f.BoolVar(&cfg.Adopt, "adopt", false, "the data directory is a backup that replaces its server: schedules, retries and timeouts now run here")
+	f.StringVar(&cfg.Python, "python", "", "interpreter of Python tasks, with the packages of its virtual environment (default: the first suitable python3 on PATH, without packages)")
 	f.IntVar(&cfg.Workers, "workers", runtime.DefaultWorkers, "tasks of one execution mode that run at once; a workspace that is alone gets eight ninths (64 of 72), the next one's tasks begin at once in the rest")
 	f.IntVar(&cfg.PythonSlots, "python-slots", interpreters.DefaultSlots, "Python tasks that run at once; a workspace that is alone gets eight ninths (16 of 18, with fewer than 18 all but one), the next one's tasks begin at once in the rest")
-	f.BoolVar(&cfg.Isolated, "require-isolation", false, "refuse to start where Python tasks would share users, files and processes with the server or each other")
+	f.BoolVar(&cfg.Isolated, "require-isolation", false, "do not start if Python tasks would share users, files and processes with the server or each other")
 	f.Int64Var(&o.scratch, "python-scratch", interpreters.DefaultScratch>>20, "MB of files that a Python task may keep at once")
 	f.IntVar(&cfg.PythonUID, "python-uid", interpreters.DefaultUID, "user of the first Python slot, the next ones follow; where the server is root")
-	f.StringArrayVar(&cfg.Mounts, "mount", nil, "DIR or DIR:rw: a directory of this machine that Python tasks see at its path, or may write to as well; repeat for more")
-	f.StringVar(&cfg.TaskNetwork, "task-network", interpreters.HostNetwork, "network of Python tasks: host, this machine's with all that it reaches, or none")
-	f.StringArrayVar(&cfg.Limits, "limit", nil, "name=value (a number or unlimited) of a limit for each workspace or user, such as runs-per-minute=600; repeat for more; a name that is none lists them")
+	f.StringArrayVar(&cfg.Mounts, "mount", nil, "DIR or DIR:rw: a directory of this machine that Python tasks can read, or also write, at the same path; repeat for more")
+	f.StringVar(&cfg.TaskNetwork, "task-network", interpreters.HostNetwork, "network of Python tasks: host, with everything that this machine can reach, or none")
+	f.StringArrayVar(&cfg.Limits, "limit", nil, "name=value (a number or unlimited) of a limit for each workspace or user, such as runs-per-minute=600; repeat for more; an unknown name lists them")
 	f.StringVar(&o.level, "log-level", "warn", "debug, info (with every request), warn or error; logs go to stderr")
 	f.StringVar(&o.format, "log-format", telemetry.Text, "text or json, a JSON object a line")
 }
 
-// open opens a server and tells where it is. wait returns when all was told.
+// open opens a server and prints its addresses. wait returns when everything was
+// printed.
 func open(c *cobra.Command, cfg server.Config) (s *server.Server, wait func(), err error) {
-	// Before any secret is read. Not for an ordinary user, for whom the kernel
-	// would not let the server create user namespaces, which hide it, its files
+	// This must happen before any secret is read. For other users than root the kernel
+	// would then not let the server create user namespaces, which isolate it, its files
 	// and its memory from tasks much better.
 	if os.Geteuid() == 0 {
 		if err = interpreters.Undumpable(); err != nil {
@@ -111,7 +113,7 @@ func open(c *cobra.Command, cfg server.Config) (s *server.Server, wait func(), e
 	if cfg.Dir, err = filepath.Abs(cfg.Dir); err != nil { // the object store changes the working directory
 		return nil, nil, err
 	}
-	cfg.SignInCode = tellCode(c.OutOrStdout())
+	cfg.SignInCode = printCode(c.OutOrStdout())
 	cfg.Stopping = func(tasks int) { fmt.Fprintln(c.ErrOrStderr(), stopping(tasks)) }
 	s, err = server.Open(c.Context(), cfg)
 	if err != nil {
@@ -121,20 +123,21 @@ func open(c *cobra.Command, cfg server.Config) (s *server.Server, wait func(), e
 	fmt.Fprintf(out, "millrace %s serves %s\n  API          %s\n  description  %s/docs\n  credentials  %s\n  sign in      millrace login --url %s\n",
 		cfg.Version, cfg.Dir, base, base, filepath.Join(cfg.Dir, signin.CredentialsFile), base)
 	go pace(c.Context(), theCollector, s)
-	var told sync.WaitGroup
-	told.Go(func() { tellPython(c.Context(), out, s, cfg.Mounts) })
-	return s, told.Wait, nil
+	var printed sync.WaitGroup
+	printed.Go(func() { printPython(c.Context(), out, s, cfg.Mounts) })
+	return s, printed.Wait, nil
 }
 
-// tellCode shows the one-time code that a browser asks for.
-func tellCode(out io.Writer) func(code string) {
+// printCode returns a function that prints the one-time code for signing in.
+func printCode(out io.Writer) func(code string) {
 	return func(code string) {
 		fmt.Fprintf(out, "one-time code %s: a browser asks for it to sign in; do not enter it anywhere else\n", code)
 	}
 }
 
-// tellPython is the last part of what the start tells: it takes an interpreter's start.
-func tellPython(ctx context.Context, out io.Writer, s *server.Server, mounts []string) {
+// printPython prints the last lines of the start, which need the start of an
+// interpreter.
+func printPython(ctx context.Context, out io.Writer, s *server.Server, mounts []string) {
 	python, isolated := s.Python(ctx)
 	if ctx.Err() != nil {
 		return
@@ -148,7 +151,7 @@ func tellPython(ctx context.Context, out io.Writer, s *server.Server, mounts []s
 	}
 }
 
-// stopping tells what a stop waits for.
+// stopping returns the message about what a stop waits for.
 func stopping(tasks int) string {
 	switch tasks {
 	case 0:

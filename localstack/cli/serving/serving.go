@@ -1,4 +1,5 @@
-// Package serving has the commands that run, show and mend servers on this machine.
+// Package serving has the commands that run, inspect and repair servers on this
+// machine.
 package serving
 
 import (
@@ -11,24 +12,25 @@ import (
 	"millrace/localstack/proc"
 )
 
-// defaultData is the data directory of a server that is told of none.
+// defaultData is the default data directory.
 const defaultData = ".millrace"
 
-// Commands are all of them. version is that of the binary.
+// Commands returns the commands of this package for a binary with a version.
 func Commands(version string) []*cobra.Command {
 	commands := []*cobra.Command{
 		serveCommand(version), devCommand(version), backupCommand(), dumpCommand(), repairCommand(), suspendCommand(), restoreCommand(), demoCommand(), cloudCommand(),
 	}
 	for _, c := range commands {
-		tellInUse(c)
+		reportInUse(c)
 	}
 	return commands
 }
 
-// tellInUse gives the exit code of its own to a data directory that another process has.
-func tellInUse(c *cobra.Command) {
-	for _, below := range c.Commands() {
-		tellInUse(below)
+// reportInUse makes a command and its subcommands exit with [command.InUse] if another
+// process uses the data directory.
+func reportInUse(c *cobra.Command) {
+	for _, sub := range c.Commands() {
+		reportInUse(sub)
 	}
 	run := c.RunE
 	if run == nil {

@@ -7,8 +7,8 @@ import (
 	"runtime"
 )
 
-// Browse shows a URL in the user's browser. The URL holds no credential: other
-// users of the machine see the arguments of processes.
+// Browse opens a URL in the user's browser. The URL must not contain a credential:
+// other users of the machine can read the arguments of processes.
 func Browse(url string) error {
 	program, args := "xdg-open", []string{url}
 	switch {
@@ -23,6 +23,6 @@ func Browse(url string) error {
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	go func() { _ = cmd.Wait() }() // how it ends is the browser's
+	go func() { _ = cmd.Wait() }() // its exit code is of no use
 	return nil
 }

@@ -10,25 +10,24 @@ import (
 	"time"
 )
 
-// Context is a server that a user goes back to, with an API key or the access
-// token of millrace login.
+// Context is a stored server with an API key or the access token of millrace login.
 type Context struct {
 	URL    string `json:"url"`
 	APIKey string `json:"api_key,omitempty"`
 	Org    string `json:"org,omitempty"`
 
 	Token     string    `json:"access_token,omitempty"`
-	ExpiresAt time.Time `json:"expires_at,omitzero"` // of the token
-	Email     string    `json:"email,omitempty"`     // whose token it is
+	ExpiresAt time.Time `json:"expires_at,omitzero"` // expiry of the token
+	Email     string    `json:"email,omitempty"`     // user of the token
 }
 
-// Contexts are those that a user has, by name.
+// Contexts holds a user's contexts by name.
 type Contexts struct {
 	Current  string             `json:"current,omitempty"`
 	Contexts map[string]Context `json:"contexts"`
 }
 
-// ConfigFile is where they are: contexts.json in the user's configuration folder.
+// ConfigFile returns the path of contexts.json in the user's configuration folder.
 func ConfigFile() (string, error) {
 	dir, err := os.UserConfigDir()
 	if err != nil {
@@ -37,7 +36,7 @@ func ConfigFile() (string, error) {
 	return filepath.Join(dir, "millrace", "contexts.json"), nil
 }
 
-// ReadContexts reads a file of contexts; one that is missing has none.
+// ReadContexts reads a file of contexts. A missing file has none.
 func ReadContexts(file string) (Contexts, error) {
 	c := Contexts{Contexts: map[string]Context{}}
 	data, err := os.ReadFile(file)
@@ -53,7 +52,7 @@ func ReadContexts(file string) (Contexts, error) {
 	return c, nil
 }
 
-// Write writes the contexts to a file that is the owner's alone.
+// Write writes the contexts to a file that only its owner can read.
 func (c Contexts) Write(file string) (err error) {
 	data, err := json.MarshalIndent(c, "", "  ")
 	if err != nil {

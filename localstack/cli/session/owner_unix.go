@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// mine refuses a file of another user: who may write to a folder above, /tmp for one,
-// could name a server of theirs.
+// mine returns an error if a file belongs to another user: anyone who can write to a
+// parent folder, such as /tmp, could direct commands to a server of theirs.
 func mine(path string) error {
 	info, err := os.Stat(path)
 	if err != nil {

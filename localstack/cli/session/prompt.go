@@ -10,8 +10,8 @@ import (
 	"golang.org/x/term"
 )
 
-// ReadSecret takes a value that does not belong on a command line from a prompt that does
-// not show it, or from stdin without the line's end. It may be empty.
+// ReadSecret reads a value that must not be on a command line: from a prompt without
+// echo, or from stdin without the trailing newline. It may be empty.
 func ReadSecret(in io.Reader, prompt io.Writer, what string) (string, error) {
 	if file, ok := in.(*os.File); ok && isatty.IsTerminal(file.Fd()) {
 		fmt.Fprintf(prompt, "%s: ", what)

@@ -1,4 +1,5 @@
-// Package session says which server a command speaks to, and how it answers.
+// Package session determines which server a command uses, and the format of its
+// output.
 package session
 
 import (
@@ -11,13 +12,13 @@ import (
 	"millrace/localstack/client"
 )
 
-// Session is what the flags of client commands say.
+// Session holds the flags that all client commands have.
 type Session struct {
 	URL, APIKey, Context string
 	JSON                 bool
 }
 
-// Commands gives the flags to commands and returns them.
+// Commands adds the flags to commands and returns them.
 func (s *Session) Commands(commands ...*cobra.Command) []*cobra.Command {
 	for _, c := range commands {
 		f := c.PersistentFlags()
@@ -29,14 +30,14 @@ func (s *Session) Commands(commands ...*cobra.Command) []*cobra.Command {
 	return commands
 }
 
-// Client returns a client of the server that is meant. Errors tell how to name
-// one, or how to sign in again.
+// Client returns a client of the chosen server. Errors say how to choose one, or how
+// to sign in again.
 func (s *Session) Client() (*client.Client, error) {
 	t, err := s.valid()
 	return t.Client(), err
 }
 
-// valid finds the server that is meant, with a credential that has not expired.
+// valid returns the chosen server, and an error if its credential has expired.
 func (s *Session) valid() (Target, error) {
 	t, err := s.Target()
 	if err == nil {
@@ -45,8 +46,8 @@ func (s *Session) valid() (Target, error) {
 	return t, err
 }
 
-// Changing is [Session.Client] for a command that changes something: it tells on
-// stderr which server it speaks to.
+// Changing is like [Session.Client], for commands that change something: it prints
+// the server to stderr.
 func (s *Session) Changing(c *cobra.Command) (*client.Client, error) {
 	t, err := s.valid()
 	if err != nil {
@@ -56,7 +57,7 @@ func (s *Session) Changing(c *cobra.Command) (*client.Client, error) {
 	return t.Client(), nil
 }
 
-// Target finds the server that is meant.
+// Target returns the chosen server.
 func (s *Session) Target() (Target, error) {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -69,7 +70,7 @@ func (s *Session) Target() (Target, error) {
 	return s.find(os.Getenv, dir, config)
 }
 
-// Out prints what a command answers.
+// Out returns the printer of a command's output.
 func (s *Session) Out(c *cobra.Command) *output.Printer {
 	return output.New(c.OutOrStdout(), s.JSON)
 }

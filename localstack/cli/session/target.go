@@ -16,34 +16,34 @@ import (
 	"millrace/localstack/client"
 )
 
-// The environment that names a server.
+// Environment variables that name a server.
 const (
 	urlVariable = "MILLRACE_URL"
 	keyVariable = "MILLRACE_API_KEY"
 	orgVariable = "MILLRACE_ORG"
 )
 
-// credentialsFile is where a server on this machine leaves its address and key,
-// below the folder that it was started in.
+// credentialsFile is the file in which a local server stores its address and key,
+// relative to the folder that it was started in.
 var credentialsFile = filepath.Join(".millrace", "credentials.json")
 
-// Target is a server, and the credential for it.
+// Target is a server and the credential for it.
 type Target struct {
 	URL    string
 	APIKey string
 	Org    string
-	Source string // where that was found, for people
-	Again  string // if the credential has expired: the command that signs in again
+	Source string // where the server was found, for messages
+	Again  string // the command that signs in again, if the credential has expired
 }
 
-// Client calls it.
+// Client returns a client of the server.
 func (t Target) Client() *client.Client {
 	return &client.Client{BaseURL: t.URL, Token: t.APIKey, Org: t.Org}
 }
 
-// find takes the first that names a server: the flags, the environment, the
-// credentials of this folder or one above, the context in use. A credential is sent
-// only to the server that it is of: the one beside it, or any for that of the flag.
+// find returns the first server that is named by: the flags, the environment, the
+// credentials of this folder or a parent, the current context. A credential is used
+// only with the server it is stored with; that of --api-key with any.
 func (s *Session) find(getenv func(string) string, dir, config string) (Target, error) {
 	if s.URL != "" && s.Context != "" {
 		return Target{}, errors.New("--url and --context name two servers: give one of them")
@@ -53,7 +53,7 @@ func (s *Session) find(getenv func(string) string, dir, config string) (Target, 
 		t.use(s.APIKey)
 		return t, err
 	}
-	kept, err := s.kept(dir, config)
+	stored, err := s.stored(dir, config)
 	if err != nil {
 		return Target{}, err
 	}
@@ -63,10 +63,10 @@ func (s *Session) find(getenv func(string) string, dir, config string) (Target, 
 		source, address = urlVariable, getenv(urlVariable)
 	}
 	if address == "" {
-		if len(kept) == 0 {
+		if len(stored) == 0 {
 			return Target{}, errors.New("no server is named: start one here with millrace serve, or name one with --url or " + urlVariable)
 		}
-		t := kept[0]
+		t := stored[0]
 		t.use(cmp.Or(s.APIKey, key))
 		t.Org = cmp.Or(org, t.Org)
 		return t, nil
@@ -75,11 +75,11 @@ func (s *Session) find(getenv func(string) string, dir, config string) (Target, 
 	if err != nil {
 		return Target{}, err
 	}
-	// The key of the environment belongs to the URL beside it.
+	// The environment's key belongs to the environment's URL.
 	if beside := getenv(urlVariable); beside == "" || strings.TrimSuffix(beside, "/") == t.URL {
 		t.APIKey, t.Org = key, org
 	}
-	for _, k := range kept {
+	for _, k := range stored {
 		if t.APIKey == "" && k.URL == t.URL {
 			t.APIKey, t.Org, t.Again = k.APIKey, cmp.Or(t.Org, k.Org), k.Again
 		}
@@ -88,14 +88,14 @@ func (s *Session) find(getenv func(string) string, dir, config string) (Target, 
 	return t, nil
 }
 
-// use takes another credential, unless it is empty.
+// use replaces the credential unless key is empty.
 func (t *Target) use(key string) {
 	if key != "" {
 		t.APIKey, t.Again = key, ""
 	}
 }
 
-// expired is the error of a target whose credential has expired.
+// expired returns an error if the credential has expired.
 func (t Target) expired() error {
 	if t.Again == "" {
 		return nil
@@ -103,9 +103,9 @@ func (t Target) expired() error {
 	return &command.Error{Code: command.NotAllowed, Err: fmt.Errorf("your sign-in at %s has expired (%s): sign in again with %s", t.URL, t.Source, t.Again)}
 }
 
-// kept are the server of this folder or the nearest one above, and that of the context
-// in use, where there are any.
-func (s *Session) kept(dir, config string) (kept []Target, err error) {
+// stored returns the server of this folder or the nearest parent, and that of the
+// current context, as far as there are any.
+func (s *Session) stored(dir, config string) (found []Target, err error) {
 	path, known, err := credentials(dir)
 	if err != nil {
 		return nil, err
@@ -115,14 +115,14 @@ func (s *Session) kept(dir, config string) (kept []Target, err error) {
 		if err != nil {
 			return nil, err
 		}
-		kept = append(kept, t)
+		found = append(found, t)
 	}
 	contexts, err := ReadContexts(config)
 	if err != nil || contexts.Current == "" {
-		return kept, err
+		return found, err
 	}
 	t, err := named(config, contexts.Current, "context "+contexts.Current)
-	return append(kept, t), err
+	return append(found, t), err
 }
 
 func named(config, name, source string) (Target, error) {
@@ -144,20 +144,20 @@ func named(config, name, source string) (Target, error) {
 func checked(t Target) (Target, error) {
 	u, err := url.Parse(t.URL)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil {
-		return Target{}, fmt.Errorf("%q of %s is no address such as http://127.0.0.1:8080", t.URL, t.Source)
+		return Target{}, fmt.Errorf("%q of %s is not an address such as http://127.0.0.1:8080", t.URL, t.Source)
 	}
 	t.URL = strings.TrimSuffix(t.URL, "/")
 	return t, nil
 }
 
-// localCredentials is what a client reads of a server's credentials.json.
+// localCredentials is the part of a server's credentials.json that clients read.
 type localCredentials struct {
 	BaseURL string `json:"base_url"`
 	APIKey  string `json:"api_key"`
 }
 
-// credentials finds those of a folder or the nearest one above; path is "" if there
-// are none.
+// credentials reads the credentials file of a folder or its nearest parent that has
+// one. path is "" if there is none.
 func credentials(dir string) (path string, c localCredentials, err error) {
 	for {
 		path = filepath.Join(dir, credentialsFile)

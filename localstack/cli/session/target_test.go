@@ -9,9 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestTheFirstThatNamesAServerIsTaken asks with each source, from the last to the
-// first, beside all that come after it.
-func TestTheFirstThatNamesAServerIsTaken(t *testing.T) {
+// TestTargetTakesFirstSource covers each source of a server together with all that
+// come after it.
+func TestTargetTakesFirstSource(t *testing.T) {
 	t.Parallel()
 	project := t.TempDir()
 	below := filepath.Join(project, "flows", "daily")
@@ -58,9 +58,9 @@ func TestTheFirstThatNamesAServerIsTaken(t *testing.T) {
 	}{
 		"two servers":        {Session{URL: "http://a", Context: "prod"}, "name two servers"},
 		"unknown context":    {Session{Context: "none"}, "there is no context none"},
-		"no address":         {Session{URL: "prod"}, `"prod" of --url is no address`},
-		"another scheme":     {Session{URL: "ftp://prod"}, "is no address"},
-		"key in the address": {Session{URL: "https://key@prod"}, "is no address"},
+		"no address":         {Session{URL: "prod"}, `"prod" of --url is not an address`},
+		"another scheme":     {Session{URL: "ftp://prod"}, "is not an address"},
+		"key in the address": {Session{URL: "https://key@prod"}, "is not an address"},
 	} {
 		_, err := c.flags.find(func(string) string { return "" }, project, config)
 		require.ErrorContains(t, err, c.want, name)

@@ -17,7 +17,7 @@ import (
 	"millrace/localstack/client"
 )
 
-// member is a member as people read it.
+// member is the part of a member that is printed.
 type member struct {
 	Email     string    `json:"email"`
 	Role      string    `json:"role"`
@@ -26,7 +26,7 @@ type member struct {
 	AddedBy   string    `json:"added_by"`
 }
 
-// at returns a path below that of the workspace in which the client acts.
+// at returns a path below that of the client's workspace.
 func at(ctx context.Context, api *client.Client, below string) (string, error) {
 	var me struct {
 		OrgID string `json:"org_id"`
@@ -40,7 +40,7 @@ func at(ctx context.Context, api *client.Client, below string) (string, error) {
 	return "/orgs/" + url.PathEscape(me.OrgID) + below, nil
 }
 
-// read prints the table of a list below the workspace.
+// read prints a list below the workspace as a table.
 func read[T any](c *cobra.Command, s *session.Session, below string, titles []string, row func(*output.Printer, T) []string) error {
 	api, err := s.Client()
 	if err != nil {
@@ -126,7 +126,7 @@ func roleCommand(s *session.Session) *cobra.Command {
 	}
 }
 
-// change changes a member and tells the role that it has now.
+// change changes a member and prints its new role.
 func change(c *cobra.Command, s *session.Session, method, below string, body any) error {
 	api, err := s.Changing(c)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"millrace/localstack/cli/session"
 )
 
-// Commands are all of them.
+// Commands returns the commands of this package.
 func Commands(s *session.Session) []*cobra.Command {
 	return []*cobra.Command{
 		command.Group(&cobra.Command{
@@ -26,7 +26,7 @@ func Commands(s *session.Session) []*cobra.Command {
 	}
 }
 
-// workspace is a workspace as people read it.
+// workspace is the part of a workspace that is printed.
 type workspace struct {
 	ID        string    `json:"org_id"`
 	Name      string    `json:"name"`
@@ -35,7 +35,7 @@ type workspace struct {
 	Created   time.Time `json:"created_at"`
 }
 
-// state is suspended, or nothing.
+// state returns "suspended" or "".
 func state(suspended bool) string {
 	if suspended {
 		return "suspended"
