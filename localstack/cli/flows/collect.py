@@ -24,7 +24,7 @@ from millrace.flows import Flow
 def flows_of(files):
     found = {}
     for file in files:
-        for value in vars(importlib.import_module(_modules.place(file)[1])).values():
+        for value in vars(importlib.import_module(_modules.locate(file)[1])).values():
             if isinstance(value, Flow):
                 found.setdefault(value.name, value)
     return found
@@ -72,7 +72,7 @@ def for_this_machine(root):
 
 
 def main(archive, files, platform, python_version):
-    root = _modules.place(files[0])[0]
+    root = _modules.locate(files[0])[0]
     sys.path.insert(0, root)
     if (platform, python_version) == (_requirements.this_platform(), _requirements.this_python()):
         platform = python_version = None

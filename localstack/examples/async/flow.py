@@ -31,7 +31,7 @@ async def enrich(ctx, item):
 
 @task(timeout="1s")
 async def hangs():
-    """Never ends: the time-out reaches into the event loop."""
+    """Never ends: the timeout interrupts the event loop."""
     try:
         await asyncio.sleep(3600)
     finally:

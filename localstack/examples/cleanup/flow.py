@@ -1,4 +1,4 @@
-"""What runs after a failure: trigger rules within the flow, on_failure at its end.
+"""Tasks that run after a failure: trigger rules within the flow, on_failure at its end.
 
     python flow.py      # ends with an error, as the run does
 """
@@ -27,20 +27,20 @@ def publish(ctx):
 
 @task
 def after(ctx):
-    """Runs or not by its trigger rule."""
+    """Run depending on the trigger rule."""
     print(ctx.task_name, "runs")
     return ctx.task_name
 
 
 @task(trigger_rule="all_done")
 def drop(create):
-    """Whatever became of the tasks before it."""
+    """Run whatever the outcome of the tasks before it."""
     print("dropped", create["table"])
 
 
 @task
 def tell(ctx, failed, failed_count):
-    """The on_failure task: it is told which tasks failed, and how."""
+    """The on_failure task: it gets the failed tasks and their errors."""
     print(f"{failed_count} failed")
     for one in sorted(failed, key=lambda f: (f["task_name"], f["map_index"] or 0)):
         place = one["task_name"] if one["map_index"] is None else f"{one['task_name']}[{one['map_index']}]"

@@ -1,4 +1,4 @@
-"""A CSV file of 200,000 rows, worked on in 50 partitions and joined.
+"""A CSV file of 200,000 rows, processed in 50 partitions and joined.
 
 The file goes between the tasks as a File. The first task notes where each partition
 begins, so that an instance of the map reads its own part only.

@@ -29,7 +29,7 @@ def customers():
 
 @task
 def check(prices, extract):
-    """Refuse a price list that does not cover the orders."""
+    """Raise an error if the price list does not cover the orders."""
     known = prices["json"]
     missing = sorted({order["sku"] for order in extract} - set(known))
     if missing:
@@ -39,7 +39,7 @@ def check(prices, extract):
 
 @task
 def price(item, index, check):
-    """One instance for each paid order."""
+    """Price a paid order; one instance for each."""
     amount = item["units"] * check[item["sku"]]
     print(f"order {item['id']} (instance {index}): {amount}")
     return {**item, "amount": amount}

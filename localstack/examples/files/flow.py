@@ -1,4 +1,4 @@
-"""Files between tasks: text, bytes, one for each instance of a map, one within a list.
+"""Files that tasks pass on: text, bytes, one for each instance of a map, one within a list.
 
     python flow.py
 """
@@ -21,7 +21,7 @@ def download():
 
 @task
 def store(ctx, item) -> File:
-    """A file for each instance; the same name in each attempt does not matter."""
+    """Save a file in each instance; all may have the same name."""
     path = os.path.join(SCRATCH(), "part")
     with open(path, "w", encoding="utf-8") as file:
         file.write(item["text"])
@@ -30,7 +30,7 @@ def store(ctx, item) -> File:
 
 @task
 def bundle(ctx, stored: list[File]):
-    """Open them all, by name and by path, and hand on one of another kind."""
+    """Open all files, by name and by path, and pass on a file of another type."""
     path = os.path.join(SCRATCH(), "all.zip")
     with zipfile.ZipFile(path, "w") as archive:
         for file in stored:
@@ -41,7 +41,7 @@ def bundle(ctx, stored: list[File]):
 
 @task
 def check(archive: File, sums):
-    """The file is read-only, and the same for every task that opens it."""
+    """Check that the file is read-only and the same for every task."""
     with zipfile.ZipFile(archive) as opened:
         found = {name: hashlib.sha256(opened.read(name)).hexdigest()[:16] for name in opened.namelist()}
     try:

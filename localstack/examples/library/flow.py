@@ -1,4 +1,4 @@
-"""A task of a library, used five times with other constants.
+"""A task of a library, used five times with different constants.
 
     python flow.py
 """

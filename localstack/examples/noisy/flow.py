@@ -12,7 +12,7 @@ from millrace import flow, task
 
 LINE = "x" * 990
 LONG = "y" * 150_000
-# By a process that the task starts: what it prints does not pass Python's streams here.
+# Written by a subprocess: its output bypasses the streams of this Python process.
 CHILD = "import sys; print('z' * int(sys.argv[1])); print('the child is done')"
 
 

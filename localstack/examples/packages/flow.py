@@ -1,4 +1,4 @@
-"""Five packages of other people, named by requirements.txt.
+"""Five third-party packages, named in requirements.txt.
 
 The names are those of packages that the tests build; offline they come from a
 folder of wheels:
@@ -24,7 +24,7 @@ def modules():
 
 @task
 def table(modules):
-    """Use one that needs another one, imported by the task itself."""
+    """Use a package that depends on another one, imported within the task."""
     from importlib.metadata import version
 
     return [tables.row("A package", name, version(name)) for name in sorted(modules)]

@@ -1,4 +1,4 @@
-"""Tasks that start programs: their output, their exit status, their end.
+"""Tasks that start programs: their output, exit status and signals.
 
     python flow.py
 """
@@ -12,14 +12,14 @@ from millrace import flow, task
 
 @task
 def speak():
-    """What a program writes is in the run's log, line by line."""
+    """The output of a program is in the run's log, line by line."""
     done = subprocess.run(["sh", "-c", "echo to the log; echo careful >&2; exit 3"])
     return done.returncode
 
 
 @task
 def capture(ctx):
-    """What is captured is the task's to use; the trace goes on in the program."""
+    """Captured output is not in the log; the program continues the trace."""
     done = subprocess.run(["sh", "-c", "wc -l; echo $TRACEPARENT"], input="a\nb\n", capture_output=True, text=True, check=True)
     lines, trace = done.stdout.splitlines()
     return {"lines": int(lines), "traced": trace == (ctx.traceparent or "")}
@@ -43,7 +43,7 @@ def strict(ctx):
 
 @task
 def missing():
-    """A program that is not there is an ordinary exception."""
+    """A missing program is an ordinary exception."""
     try:
         subprocess.run(["no-such-program"])
     except FileNotFoundError as error:

@@ -35,12 +35,12 @@ def main(binary=None):
 
 
 def interpreter(place):
-    """Return an interpreter whose packages the server gives to tasks: that of a virtual environment."""
+    """Return the interpreter of a virtual environment, whose packages the server's tasks can import."""
     if sys.prefix != sys.base_prefix:
         return sys.executable
     import venv
 
-    # The system's packages are those of no virtual environment: one that includes them has them.
+    # The server does not use the system's packages; a virtual environment may include them.
     venv.create(os.path.join(place, "venv"), system_site_packages=True)
     return os.path.join(place, "venv", "bin", "python")
 

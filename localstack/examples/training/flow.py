@@ -8,7 +8,7 @@ numpy comes from the interpreter, so the server is started with one that has it:
 
 import os
 
-# One thread: a task of a small tier has room for no more, and results repeat.
+# One thread: small tiers have no more CPU, and the results are reproducible.
 for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
     os.environ.setdefault(name, "1")
 
@@ -20,7 +20,7 @@ WEIGHTS = [2.0, -1.0, 0.5, 3.0]
 
 @task
 def sample(rows: int, seed: int):
-    """Rows of four features, and what the weights with some noise make of them."""
+    """Rows of four features, and their weighted sums with some noise."""
     random = np.random.default_rng(seed)
     features = random.normal(size=(rows, len(WEIGHTS)))
     return {"x": features.round(4), "y": (features @ WEIGHTS + random.normal(scale=0.1, size=rows)).round(4)}
@@ -36,7 +36,7 @@ def regression(data):
 
 @task(timeout="2m")
 def network(ctx, data, steps: int = 300, hidden: int = 16):
-    """Train a network of one hidden layer by gradient descent."""
+    """Train a network with one hidden layer by gradient descent."""
     x, y = np.array(data["x"]), np.array(data["y"])[:, None]
     random = np.random.default_rng(1)
     first, second = random.normal(scale=0.5, size=(x.shape[1], hidden)), random.normal(scale=0.5, size=(hidden, 1))

@@ -34,7 +34,7 @@ def main(arguments=None):
             from . import _modules
             from ._pack import pack as make
 
-            directory = _modules.place(options.directory)[0] if os.path.isfile(options.directory) else options.directory
+            directory = _modules.locate(options.directory)[0] if os.path.isfile(options.directory) else options.directory
             packed = make(directory, options.output, options.platform, options.python_version)
             print(json.dumps(packed.as_dict()))
     except (MillraceError, OSError) as error:

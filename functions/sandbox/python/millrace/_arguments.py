@@ -1,4 +1,4 @@
-"""How a task's arguments are filled: by their names, as their annotations have them."""
+"""Fills the arguments of tasks by name and converts them to their annotated types."""
 
 from . import _typed
 from .errors import TaskFailedError
@@ -32,7 +32,7 @@ def parameters(function):
 
 
 def _inspected(function):
-    # Only wrapped functions and callables need it, and it is slow to import.
+    # inspect is slow to import, and only wrapped functions and callables need it.
     import inspect
 
     kinds = {
@@ -50,10 +50,10 @@ def _inspected(function):
 def fill(wanted, sources, task_name, hints=None, has_files=False):
     """Return (args, kwargs) for the parameters ``wanted``.
 
-    ``sources`` are functions name -> (found, value), asked in order. A parameter
-    that none of them knows keeps its default; without one, TaskFailedError. A value
-    becomes what ``hints`` {name: annotation} says; has_files tells that references to
-    files may be in one.
+    ``sources`` are functions name -> (found, value), called in order. A parameter
+    that none of them knows keeps its default; without one, TaskFailedError. Values are
+    converted to the types in ``hints`` {name: annotation}; has_files means that they
+    may contain references to files.
     """
     hints = hints or {}
     args, kwargs = [], {}
@@ -83,7 +83,7 @@ def fill(wanted, sources, task_name, hints=None, has_files=False):
 
 
 def from_mapping(values):
-    """Return a source that answers from a dict."""
+    """Return a source that looks names up in a dict."""
 
     def source(name):
         return (True, values[name]) if name in values else (False, None)
@@ -103,7 +103,7 @@ def from_tasks(outputs, load):
 
 
 def call(function, args, kwargs):
-    """Call function; a coroutine is run to its end."""
+    """Call function; if it returns a coroutine, run it until it completes."""
     result = function(*args, **kwargs)
     if type(result).__name__ == "coroutine" and hasattr(result, "cr_frame"):
         import asyncio
@@ -111,7 +111,7 @@ def call(function, args, kwargs):
         try:
             result = asyncio.run(result)
         except BaseException as error:
-            # The event loop's frames before the task's own say nothing to its author.
+            # The frames of the event loop do not help the task's author.
             trace = error.__traceback__.tb_next
             while trace is not None and trace.tb_frame.f_globals.get("__name__", "").startswith("asyncio."):
                 trace = trace.tb_next

@@ -24,23 +24,23 @@ from ._context import Context
 from ._record import with_fields
 from .errors import ArtifactSerializationError, ExpressionError, MillraceError, TaskTimeoutError
 
-# From a task's time-out to the kill from outside; how often a task is interrupted until then.
+# Seconds from a task's timeout until its process is killed, and between interruptions until then.
 GRACE_SECS, AGAIN_SECS = 1.0, 0.25
 MAX_TRACEBACK = 4096
 _STREAMS = (("info", "stdout"), ("warning", "stderr"))
 
 
 class Interrupted(BaseException):
-    """Raised in the task by the alarm: it is past its time."""
+    """Raised in the task by the alarm when its timeout has passed."""
 
 
 def failure(kind, message, exception=None, traceback=None):
-    """Return why an attempt has no output, as the service's records tell it."""
+    """Return why an attempt has no output, in the words of the service."""
     return {"type": kind, "message": message, "exception": exception, "traceback": traceback}
 
 
 class Attempt:
-    """Runs a task in a forked process; output or error are set when it is over."""
+    """Runs a task in a forked process; output or error is set when it has ended."""
 
     def __init__(self, entry, request, names, timeout, record):
         self.entry, self.request, self.names, self.timeout, self.record = entry, request, names, timeout, record
@@ -74,12 +74,12 @@ class Attempt:
 
     @staticmethod
     def watch(attempts, seconds):
-        """Take what the attempts write, for some seconds at most."""
+        """Read the output of the attempts, for some seconds at most."""
         with selectors.DefaultSelector() as selector:
             for attempt in attempts:
                 for descriptor in attempt.descriptors():
                     selector.register(descriptor, selectors.EVENT_READ)
-            # A process that hands its descriptors on may end without closing them.
+            # A process that has passed its descriptors on may exit without closing them.
             selector.select(max(0.0, min(seconds, 0.2)))
         for attempt in attempts:
             attempt.take()
@@ -88,15 +88,15 @@ class Attempt:
         return [self._answers, *self._lines] if not self._finished else []
 
     def over(self):
-        """Whether the attempt has ended, by itself or by its time."""
+        """Whether the attempt has ended, by itself or by its timeout."""
         return self._finished
 
     def stop(self, why):
-        """End the process and all it started."""
+        """Kill the process and its descendants."""
         self._finish(failure("CancelledError", why))
 
     def take(self):
-        """Take what the process wrote, and notice its end."""
+        """Read the process's output and check whether it has ended."""
         if self._finished:
             return
         self._read_lines()
@@ -128,7 +128,7 @@ class Attempt:
         return closed
 
     def _ended(self, seconds):
-        """Tell whether the process is at its end, or comes to it within some seconds."""
+        """Return whether the process has ended, or ends within some seconds."""
         until = time.monotonic() + seconds
         while True:
             pid, status = os.waitpid(self._pid, os.WNOHANG)
@@ -140,7 +140,7 @@ class Attempt:
             time.sleep(0.005)
 
     def _fate(self):
-        """Say how a process ended that gave no answer, as the service does."""
+        """Describe how a process ended without a result, in the words of the service."""
         if self._status is None:
             return failure("SandboxError", "the interpreter stopped answering")
         code = os.waitstatus_to_exitcode(self._status)
@@ -179,14 +179,14 @@ class Attempt:
                 *lines, rest = (kept[2] + chunk).split(b"\n")
                 for line in lines:
                     self._line(kept, line)
-                # A line without end is no reason to keep all of it in memory.
+                # A line without a newline must not fill the memory.
                 while len(rest) > _streams.MAX_LINE:
                     self._line(kept, rest[: _streams.MAX_LINE])
                     rest = rest[_streams.MAX_LINE :]
                 kept[2] = rest
 
     def _line(self, stream, line):
-        """Log a line of a stream, in several events where it is longer than one of the service has room for."""
+        """Log a line of a stream, in several events if it is longer than an event of the service."""
         for start in range(0, max(len(line), 1), _streams.MAX_LINE):
             text = line[start : start + _streams.MAX_LINE].removesuffix(b"\r").decode("utf-8", "replace")
             self._event(time.time(), *stream[:2], text, None)
@@ -243,14 +243,14 @@ class Attempt:
         _files.store = lambda path, name: self.record.keep_file(self.entry.name, request["attempt"], request.get("map_index"), path, name)
         function = self.entry.source.__millrace_function__
         os.chdir(_modules.root_of(function.__module__))
-        # Attempts that run at once may write files of the same name there, as in the service.
+        # Concurrent attempts may write files of the same name, as in the service.
         os.environ["TMPDIR"] = tempfile.tempdir = self._scratch
         args, kwargs = filled(function, request, Context({**request, "secrets": dict(_secrets.Environment(_secrets.of_task(self.entry)))}, emit))
         return _values.encode(_arguments.call(function, args, kwargs), warn=warn)
 
 
 class _Writer:
-    """Writes frames, from any thread; an alarm never tears one apart."""
+    """Writes frames, from any thread; an alarm does not interrupt one."""
 
     def __init__(self, descriptor):
         self._descriptor = descriptor
@@ -260,7 +260,7 @@ class _Writer:
         os.register_at_fork(after_in_child=self._in_child)
 
     def _in_child(self):
-        # A process the task forks writes plain lines: frames of two writers would mix.
+        # A process that the task forks writes plain lines: frames of two writers would mix.
         self._forked = True
 
     def emit(self, level, logger, message, fields=None):
@@ -298,7 +298,7 @@ class _Writer:
 
 
 class Stub(Attempt):
-    """An attempt of a task that is stubbed: its output, an exception, or a function that is called here."""
+    """An attempt of a stubbed task: an output, an exception, or a function to call."""
 
     def __init__(self, entry, request, record, value):
         super().__init__(entry, request, {}, 0, record)
@@ -324,7 +324,7 @@ class Stub(Attempt):
         self._finished = True
 
     def stop(self, _why):
-        """Do nothing: it is over when it has begun."""
+        """Do nothing: it has ended when it begins."""
 
 
 def filled(function, request, ctx):
@@ -345,7 +345,7 @@ def filled(function, request, ctx):
 
 
 def told(error, emit):
-    """Return the failure that an exception is, and log its traceback."""
+    """Convert an exception to a failure and log its traceback."""
     if isinstance(error, (ArtifactSerializationError, TaskTimeoutError)):
         return failure(type(error).__name__, str(error))
     if isinstance(error, (ExpressionError, _builtin.HttpError)):

@@ -1,4 +1,4 @@
-"""The built-in types of tasks, for local runs: with the outputs, errors and log lines of the service."""
+"""The built-in task types for local runs, with the same outputs, errors and log lines as in the service."""
 
 import json
 import time
@@ -11,11 +11,11 @@ _EXCERPT = 300  # characters of an answer in an error
 
 
 class HttpError(MillraceError):
-    """An http task got no acceptable answer."""
+    """An http task did not get an expected response."""
 
 
 def run(type, config, names, emit):
-    """Return the output of a task of a built-in type; its config is rendered already. ``emit`` takes log events."""
+    """Return the output of a task of a built-in type; its config is already rendered. ``emit`` receives log events."""
     if type == "transform":
         return _cel.evaluate(config["expression"], names, "config.expression")
     if type == "wait":

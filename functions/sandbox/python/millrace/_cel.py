@@ -1,9 +1,9 @@
-"""The common part of CEL, for local runs. What is not here needs the service.
+"""A subset of CEL, for local runs. Other expressions need the service.
 
 Field access, indexing, arithmetic, comparisons, &&, ||, !, ?:, in, list and map
 literals, size, has, string, int, double, bool, matches, contains, startsWith,
-endsWith and the macros all, exists, exists_one, filter and map. Nothing is ever
-handed to Python's own eval.
+endsWith and the macros all, exists, exists_one, filter and map. Python's
+eval is never used.
 """
 
 import re
@@ -25,11 +25,11 @@ _MAX_SHOWN = 200  # characters of an expression in an error
 
 
 class Unsupported(ExpressionError):
-    """An expression that the service may know, and a local run does not."""
+    """An expression that local runs do not support; the service may."""
 
 
 def check(text):
-    """Refuse an expression that is none by its syntax; whether its names and functions exist is not looked at."""
+    """Raise an error if the syntax of an expression is invalid. Names and functions are not checked."""
     try:
         compile_expression(text)
     except Unsupported:
@@ -37,17 +37,17 @@ def check(text):
 
 
 def evaluate(text, names, where=""):
-    """Return the value of an expression over a dict of names; ExpressionError if it has none. where is the part of the task that has it."""
+    """Return the value of an expression over a dict of names; ExpressionError if it has none. where is the part of the task that contains it."""
     return _located(where, lambda: compile_expression(text)(names))
 
 
 def boolean(text, names, where):
-    """Return whether a condition holds."""
+    """Return the value of a condition."""
     return _expected(bool, "true or false", text, names, where)
 
 
 def elements(text, names, where):
-    """Return the list that an expression gives."""
+    """Return the list that an expression evaluates to."""
     return _expected(list, "a list", text, names, where)
 
 
@@ -62,18 +62,18 @@ def _located(where, give):
     try:
         return give()
     except ExpressionError as error:
-        # A secret that is not there has named its place.
+        # The error of a missing secret names its location already.
         raise ExpressionError(str(error) if not where or str(error).startswith("config: ") else f"{where}: {error}") from None
 
 
 def _in(text):
-    """Return the end of an error, which names the expression, as the service does."""
+    """Return the end of an error message, which quotes the expression as the service does."""
     text = " ".join(text.split())
     return f" in `{text[:_MAX_SHOWN] + '…' if len(text) > _MAX_SHOWN else text}`"
 
 
 def compile_expression(text):
-    """Return the expression as a function of a dict of names."""
+    """Compile an expression to a function of a dict of names."""
     parser = _Parser(text)
     node = parser.ternary()
     if parser.kind != "end":
@@ -313,7 +313,7 @@ _TEXT = re.compile(r"""(?<![\w\]\["'])[rR]?(?:'''(?:\\.|[^\\])*?'''|\"\"\"(?:\\.
 
 
 def parts(text):
-    """Return [(part, is expression)] of a text with ${{ … }} in it; one part if it is one whole expression."""
+    """Split a text with ${{ … }} into [(part, is expression)]; one part if the whole text is an expression."""
     whole = _TEMPLATE.fullmatch(text.strip())
     if whole and whole.group(1).count("}}") == 0:
         return [(whole.group(1).strip(), True)]
@@ -334,7 +334,7 @@ def expressions(text):
 
 
 def without_text(text):
-    """Return an expression without its text literals, but for those in brackets, which name fields."""
+    """Return an expression without its string literals, except those in brackets, which name fields."""
     return _TEXT.sub('""', text)
 
 

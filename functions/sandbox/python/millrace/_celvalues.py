@@ -1,7 +1,7 @@
-"""What the operators, functions and macros of CEL do; _cel.py reads the text.
+"""The operators, functions and macros of CEL; _cel.py is the parser.
 
-Types and errors are those of the service, so that what fails there fails here, and
-with the same words. Only of an operand of the wrong type more is told than there.
+Types and errors are those of the service, so that what fails there fails here with
+the same message; only errors of operand types say more.
 """
 
 import math
@@ -77,7 +77,7 @@ def _numbers(a, b):
 
 
 def _whole(value):
-    """Return the result of arithmetic, which has 64 bits where it is whole."""
+    """Return the result of arithmetic; an integer must fit 64 bits."""
     if isinstance(value, int) and not -(2**63) <= value < 2**63:
         raise ExpressionError("integer overflow")
     return value
@@ -88,7 +88,7 @@ def _overload(why):
 
 
 def kind(value):
-    """Return what a value is, in the words of JSON."""
+    """Return the JSON type of a value."""
     kinds = {bool: "a boolean", int: "a number", float: "a number", str: "a string", list: "a list", dict: "an object", type(None): "null"}
     return kinds.get(type(value), type(value).__name__)
 

@@ -19,10 +19,10 @@ LEVELS = ("debug", "info", "warning", "error", "critical")
 
 
 class Context:
-    """What a task may know about its run.
+    """Information about the run of a task, and the service's functions for tasks.
 
     run_id, flow_name, task_name: strings; attempt: 1 for the first; params: the
-    run's parameters; traceparent: the attempt's place in its run's trace, by W3C
+    run's parameters; traceparent: the attempt's position in its run's trace, by W3C
     Trace Context, "" in a local run.
     """
 
@@ -50,10 +50,10 @@ class Context:
         self._emit = emit
 
     def log(self, message: object, level: str = "info", **fields: Any) -> None:
-        """Write a log event; fields become the event's own, as JSON.
+        """Write a log event; fields are added to it as JSON.
 
-        What is no JSON in them is written as text; they are cut where they have
-        more than 16 KB."""
+        Values that are not JSON are written as text; fields of more than 16 KB in
+        total are truncated."""
         level = str(level).lower()
         if level == "warn":
             level = "warning"
@@ -64,8 +64,8 @@ class Context:
     def secret(self, name: str) -> str:
         """Return the value of a secret: of the run's environment, else of the workspace.
 
-        The service hands over the secrets that the task names: in ctx.secret("NAME"),
-        or in @task(secrets=["NAME"]) where the name is not written in the function."""
+        The task gets the secrets that it names: in ctx.secret("NAME"), or in
+        @task(secrets=["NAME"]) if the name is not a literal in the function."""
         try:
             return self._secrets[name]
         except KeyError:

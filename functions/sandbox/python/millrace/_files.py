@@ -15,10 +15,10 @@ store = fetch = None
 
 
 class File:
-    """A file that a task handed on: made by ``ctx.save_file``, opened by any later task.
+    """A file that a task passed on: created by ``ctx.save_file``, opened by any later task.
 
-    name: its file name; size: bytes. ``open(file)`` and everything that takes a
-    path take it. It is read-only: another task may open the same one.
+    name: its file name; size: bytes. ``open(file)`` and everything that accepts
+    a path accept it. It is read-only: another task may open the same one.
     """
 
     __slots__ = ("name", "size", "key", "_path")

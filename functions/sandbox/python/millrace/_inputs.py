@@ -1,4 +1,4 @@
-"""Options, arguments and results of a flow's tasks as JSON and expressions."""
+"""Converts options, arguments and results of tasks to JSON and expressions."""
 
 import json
 import re
@@ -11,20 +11,20 @@ _TASKS = re.compile(r"""\btasks(?:\.([A-Za-z]\w*)|\[\s*["']([^"']+)["']\s*\])"""
 
 
 class Reader:
-    """Reads what one task, or the flow's result, is given.
+    """Reads the arguments of one task, or the flow's result.
 
-    ``tasks`` collects the names of the tasks whose output it takes; entries are
-    those of the flow, by name.
+    ``tasks`` collects the names of the tasks whose output is read; entries are the
+    flow's, by name.
     """
 
     def __init__(self, entries, own=""):
         self.entries, self.own, self.tasks = entries, own, []
 
     def template(self, value, where):
-        """Return a JSON value whose placeholders became "${{ … }}"; its other types became JSON."""
+        """Convert a value to JSON, with "${{ … }}" for its placeholders."""
         value = self._rendered(value, where)
         try:
-            # The service keeps a flow_spec with its keys sorted: so do local runs.
+            # The service stores a flow_spec with sorted keys: so do local runs.
             return json.loads(json.dumps(json.loads(_values.encode(value, where)), sort_keys=True))
         except ArtifactSerializationError as error:
             raise FlowDefinitionError(str(error)) from None
@@ -43,7 +43,7 @@ class Reader:
         return value
 
     def expression(self, text, where):
-        """Check an expression and take the tasks that it reads; return it."""
+        """Check an expression and record the tasks that it reads; return it."""
         try:
             _cel.check(text)
         except ExpressionError as error:
@@ -57,7 +57,7 @@ class Reader:
         return text
 
     def literal(self, value, where):
-        """Return a value, with placeholders in it, as one expression."""
+        """Convert a value that contains placeholders to one expression."""
         if isinstance(value, Placeholder):
             self.tasks.extend(value.tasks)
             return value.expression
@@ -70,7 +70,7 @@ class Reader:
         return json.dumps(self.template(value, where), ensure_ascii=False)
 
     def result(self, value, where):
-        """Return what a flow returns: an expression, or JSON with "${{ … }}" in it."""
+        """Return the result of a flow: an expression, or JSON that contains "${{ … }}"."""
         return self.literal(value, where) if isinstance(value, (str, Placeholder)) else self.template(value, where)
 
     def _interpolation(self, text, where):
@@ -83,7 +83,7 @@ class Reader:
         return " + ".join(f"string({part})" if is_expression else quoted(part) for part, is_expression in parts) or '""'
 
     def inputs(self, entry, parameters):
-        """Return the entry's inputs {argument: constant or expression}; None where all are filled by name."""
+        """Return the entry's inputs {argument: constant or expression}; None if all are filled by name."""
         direct = {name.replace("-", "_"): name for name in entry.depends_on}
         given = entry.given
         if all(_by_name(argument, value, direct) for argument, value in given.items()):
@@ -105,5 +105,5 @@ class Reader:
 def _by_name(argument, value, direct):
     if isinstance(value, Handle):
         return argument == value.name.replace("-", "_")
-    # An upstream task of that name would go before the parameter.
+    # An upstream task of that name would take precedence over the parameter.
     return isinstance(value, Parameter) and argument == value.name and argument not in direct

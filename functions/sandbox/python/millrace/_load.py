@@ -1,4 +1,4 @@
-"""Finds the flow that a command line names."""
+"""Imports the flow that a command line names."""
 
 import contextlib
 import importlib
@@ -12,7 +12,7 @@ from .errors import FlowDefinitionError
 def load(target):
     """Import flow.py[:name] or package.module[:name] and return its flow.
 
-    What it prints meanwhile goes to standard error. FlowDefinitionError if there is
+    Its output is redirected to standard error. FlowDefinitionError if there is
     no such file, module or flow, or several flows and no name.
     """
     from .flows import Flow
@@ -33,7 +33,7 @@ def load(target):
 
 def _import(path):
     if os.path.isfile(path):
-        root, name = _modules.place(path)
+        root, name = _modules.locate(path)
     elif path.endswith(".py") or os.sep in path or not all(part.isidentifier() for part in path.split(".")):
         raise FlowDefinitionError(f"there is no file {path!r}")
     else:
@@ -59,7 +59,7 @@ def _holds(directory, name):
 
 @contextlib.contextmanager
 def quiet_stdout():
-    """Send standard output to standard error meanwhile, also that of C code and subprocesses."""
+    """Redirect standard output to standard error while the context is open, also that of C code and subprocesses."""
     sys.stdout.flush()
     try:
         kept = os.dup(1)

@@ -1,8 +1,8 @@
 """Local runs: the scheduler.
 
-One thread watches; every attempt of a task is a process of its own, so tasks run
-in parallel, a time-out is the end of a process, and values pass between tasks as
-JSON, as they do in the service.
+One thread schedules; every attempt of a task is a process, so that tasks run in
+parallel, a timeout kills a process, and values pass between tasks as JSON, as they do
+in the service.
 """
 
 import heapq
@@ -29,8 +29,8 @@ _MISSING = object()
 
 class RunResult:
     """A finished run: run_id, status, outputs by task name, result (what the flow
-    returns), path of its directory. ``run[task_name]`` is a task's output, with a
-    File where it is one."""
+    returns), path of its directory. ``run[task_name]`` is a task's output, in
+    which files are File objects."""
 
     def __init__(self, run_id, status, outputs, result, path):
         self.run_id, self.status, self.outputs, self.result, self.path = run_id, status, outputs, result, path
@@ -43,7 +43,7 @@ class RunResult:
 
 
 class _State:
-    """What has become of one task."""
+    """The state of one task."""
 
     def __init__(self, entry):
         self.entry = entry
@@ -93,7 +93,7 @@ def check_parameters(schema, given):
 
 
 def _shorten_tracebacks():
-    """Leave the frames of this package out where an error of a run ends the program."""
+    """Hide the frames of this package if an error of a run ends the program."""
     before = sys.excepthook
     if getattr(before, "__module__", "") == __name__:
         return
@@ -177,7 +177,7 @@ class _Run:
         return "FAILED" if any(s.status == "FAILED" for s in self._decisive()) else "TIMED_OUT"
 
     def _loop(self, deadline):
-        """Run what is ready until nothing is left; false when the deadline passed."""
+        """Run ready tasks until none is left; false if the deadline has passed."""
         while self.ready or self.running:
             now = time.monotonic()
             if deadline is not None and now >= deadline:
@@ -185,7 +185,7 @@ class _Run:
                 return False
             while self.ready and self.ready[0][0] <= now and len(self.running) < self.max_workers:
                 attempt = heapq.heappop(self.ready)[2]
-                # An interrupt in between would leave a process that nobody ends.
+                # An interrupt here would leave a process running.
                 before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
                 try:
                     attempt.start()
@@ -216,7 +216,7 @@ class _Run:
         self.running, self.ready = [], []
 
     def _names(self):
-        # The same names that expressions see in the service.
+        # The same names as in the service.
         record, tasks = self.record, {}
         for name, state in self.states.items():
             if state.status in DONE:
@@ -226,7 +226,7 @@ class _Run:
         return {"params": self.parameters, "run": run, "vars": {}, "tasks": tasks}
 
     def _decide(self, name):
-        """Start, skip or fail a task whose dependencies are all over."""
+        """Start, skip or fail a task whose dependencies have all ended."""
         state = self.states[name]
         options = state.entry.options
         statuses = [self.states[n].status for n in state.entry.depends_on]
@@ -261,7 +261,7 @@ class _Run:
             self._enqueue(state, index, item, 1, 0)
 
     def _enqueue(self, state, index, item, number, delay, error=None):
-        """Have an attempt begin after some seconds; with an error one that ends with it."""
+        """Schedule an attempt in some seconds; with an error, one that fails with it."""
         self.sequence += 1
         attempt = self._attempt(state, index, item, number, error)
         attempt.state = state
@@ -345,7 +345,7 @@ class _Run:
         self.settled = None
 
     def _failure_task(self, entry, status):
-        # It is no task of the DAG: nothing depends on it and it changes no outcome.
+        # It is not a task of the DAG: nothing depends on it, and it does not change the outcome.
         state = self.handlers[entry.name] = _State(entry)
         state.waiting, state.outputs = 1, [None]
         failed = [told for other in self.states.values() for told in sorted(other.failed, key=lambda told: told["map_index"] or 0)]
@@ -371,7 +371,7 @@ class _Run:
         return f"The run passed its timeout_secs ({self.flow.timeout_secs:g})."
 
     def _decisive(self):
-        """Return the failed tasks that decided the run's status: what its sinks ended of."""
+        """Return the failed tasks that determine the run's status, the causes of its sinks' failures."""
         todo = [s for n, s in self.states.items() if not self.dependents[n] and s.status in FAILED]
         seen, found = set(), []
         while todo:
@@ -387,7 +387,7 @@ class _Run:
 
 
 def _blame(state):
-    """Name a failed task, or the first failed instance of a map, and say why it failed."""
+    """Describe a failed task, or the first failed instance of a map, and its error."""
     error, name, more = state.error, state.entry.name, ""
     if state.mapped:
         first = min(state.failed, key=lambda told: told["map_index"])
@@ -401,7 +401,7 @@ def _blame(state):
 
 
 def told_failure(name, index, attempt, error):
-    """Return what on_failure is told of a failure."""
+    """Return the argument of on_failure for a failure."""
     return {"task_name": name, "map_index": index, "attempt": attempt, "error_type": error["type"], "error_message": error["message"]}
 
 

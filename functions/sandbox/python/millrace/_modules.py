@@ -1,4 +1,4 @@
-"""Which module a file is, and from which directory it is imported."""
+"""Names of modules and the directories that they are imported from."""
 
 import os
 import sys
@@ -7,11 +7,11 @@ import sys
 _PROJECT = ("pyproject.toml", "setup.cfg", "setup.py", ".git")
 
 
-def place(file):
-    """Return (root, name) of a file: the directory that belongs on sys.path, and the dotted name from there.
+def locate(file):
+    """Return (root, name) of a file: the directory to add to sys.path, and the module's dotted name below it.
 
-    The root is above all packages that hold the file. The src of a project is one
-    too, so that packages without __init__.py have their names.
+    The root is above all packages that contain the file. The src directory of a project
+    is a root, too, so that packages without __init__.py have their names.
     """
     directory, base = os.path.split(os.path.abspath(file))
     names = [os.path.splitext(base)[0]]
@@ -31,17 +31,17 @@ def place(file):
 
 
 def name_of(module):
-    """Return the name that the service imports a module by; __main__ has one too."""
+    """Return the name under which the service imports a module, also for __main__."""
     if module != "__main__":
         return module
     main = sys.modules["__main__"]
     spec = getattr(main, "__spec__", None)
     if spec is not None:
         return spec.name.removesuffix(".__main__")
-    return place(getattr(main, "__file__", None) or "flow.py")[1]
+    return locate(getattr(main, "__file__", None) or "flow.py")[1]
 
 
 def root_of(module):
     """Return the directory that a module is imported from; the working directory if it has no file."""
     file = getattr(sys.modules.get(module), "__file__", None)
-    return place(file)[0] if file and os.path.isfile(file) else os.getcwd()
+    return locate(file)[0] if file and os.path.isfile(file) else os.getcwd()

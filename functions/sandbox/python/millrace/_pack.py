@@ -30,11 +30,11 @@ class Packed:
 
 
 def pack(directory, output, platform=None, python_version=None):
-    """Zip the files below directory, hidden ones and bytecode left out; return the Packed.
+    """Zip the files below directory, except hidden ones and bytecode; return the Packed.
 
-    What requirements.txt there names goes with them, for a platform (linux/arm64 …)
-    and Python (3.13 …), those of this machine unless they are given. The same
-    files give the same bytes, so the service sees whether code changed.
+    The packages in its requirements.txt are included, for a platform (linux/arm64 …)
+    and Python (3.13 …), by default those of this machine. The same files give the same
+    bytes, so that the service recognizes unchanged code.
     """
     if not os.path.isdir(directory):
         raise FlowDefinitionError(f"there is no directory {directory!r}")

@@ -12,7 +12,7 @@ _RESERVED = frozenset(
 
 
 class Placeholder:
-    """Stands for a value. ``expression`` gives it in CEL, ``tasks`` are those whose output it reads.
+    """Stands for a value. ``expression`` is the value in CEL, ``tasks`` are the tasks whose output it reads.
 
     ``value[key]`` is a field or an element of it.
     """

@@ -1,4 +1,4 @@
-"""What a local run leaves behind, below $MILLRACE_HOME or ~/.millrace.
+"""The files of a local run, below $MILLRACE_HOME or ~/.millrace.
 
 The newest 50 runs are kept, or as many as $MILLRACE_KEEP_RUNS says.
 """
@@ -15,7 +15,7 @@ _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 
 
 def home():
-    """Return the directory of local runs, which is the user's alone."""
+    """Return the directory of local runs, which only the user can read."""
     return os.environ.get("MILLRACE_HOME") or os.path.join(os.path.expanduser("~"), ".millrace")
 
 
@@ -32,7 +32,7 @@ def stamp(seconds=None):
 
 
 def prune(directory, keep):
-    """Remove the oldest runs but for the newest ``keep``; one that has not ended is kept for a day."""
+    """Remove all but the newest ``keep`` runs; one that has not ended is kept for a day."""
     try:
         names = sorted(name for name in os.listdir(directory) if len(name) == 26)
     except OSError:
@@ -57,14 +57,14 @@ def _kept():
 
 
 def with_fields(message, fields):
-    """Return the message as people read it, with the fields of ctx.log behind it."""
+    """Return the message followed by the fields of ctx.log, for people."""
     return " ".join([message, *(f"{key}={value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}" for key, value in (fields or {}).items())])
 
 
 class Record:
     """The directory of one run: run.log, log.jsonl, run.json, tasks/, artifacts/, files/.
 
-    log.jsonl has an object a line, with the members of the service's log events.
+    log.jsonl has one object per line, with the fields of the service's log events.
     """
 
     def __init__(self, flow, parameters):
@@ -128,7 +128,7 @@ class Record:
         return open(os.path.join(directory, name), "w", encoding="utf-8")
 
     def attempt(self, attempt, status):
-        """Keep the record of an attempt that is over."""
+        """Store the record of an attempt that has ended."""
         request, error = attempt.request, attempt.error or {}
         name = attempt.entry.name
         self._attempts.setdefault(name, []).append(
@@ -143,7 +143,7 @@ class Record:
             self._write_meta(attempt.entry, status)
 
     def task(self, state):
-        """Write the metadata of a task that is over."""
+        """Write the metadata of a task that has ended."""
         self._write_meta(state.entry, state.status, state.reason)
 
     def artifact(self, task, output):
@@ -151,7 +151,7 @@ class Record:
         self._json(os.path.join("artifacts", task + ".json"), output)
 
     def finish(self, status, states, error, result=None):
-        """Write run.json for good; error is what ``failure`` makes."""
+        """Write the final run.json; error is a result of ``failure``."""
         self._write_run(status, states, error, stamp(), result)
         shutil.rmtree(os.path.join(self.path, "tmp"), ignore_errors=True)
         self.log("info" if status == "SUCCEEDED" else "error", "", f"Run {self.run_id} ended: {status}; kept in {self.path}", "run_finished")
@@ -177,7 +177,7 @@ class Record:
         )
 
     def _json(self, name, value):
-        # Whole or not at all: a reader never sees half of it.
+        # Atomic: a reader never sees a partial file.
         path = os.path.join(self.path, name)
         with open(path + ".part", "w", encoding="utf-8") as file:
             json.dump(value, file, indent=2, ensure_ascii=False)

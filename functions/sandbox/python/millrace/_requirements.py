@@ -41,7 +41,7 @@ class RequirementsError(FlowDefinitionError):
 
 
 class Line:
-    """A requirement and where it stands."""
+    """A requirement and its file and line."""
 
     def __init__(self, file, number, text):
         self.file, self.number, self.text = file, number, text
@@ -84,7 +84,7 @@ def install(directory, platform=None, python_version=None):
     digest.update(f"\0{platform or 'native ' + this_platform()}\0{python_version or this_python()}".encode())
     base = os.path.join(home(), "dependencies")
     target = os.path.join(base, digest.hexdigest())
-    # The content of a wheel that is named by its path may change.
+    # A wheel named by its path may change.
     keep = not any(line.wheel for line in lines)
     if keep and os.path.isdir(target):
         os.utime(target)
@@ -193,7 +193,7 @@ def _install(path, lines, target, platform, python_version):
 
 
 def _blamed(lines, said):
-    """Return the first line of the file that an installer's errors name, or None."""
+    """Return the first line of the file that the installer's errors mention, or None."""
     if found := re.search(r"line (\d+)(?: of|\))", said):
         for line in lines:
             if line.number == int(found[1]):

@@ -1,4 +1,4 @@
-"""JSON Schema of a flow's parameters: made from its signature, and checked."""
+"""The JSON Schema of a flow's parameters: derived from its signature, and validated."""
 
 import re
 
@@ -17,7 +17,7 @@ _NAMED = {
 
 
 def of(function):
-    """Return the schema of a function's arguments; others than those are refused by it."""
+    """Return the schema of a function's arguments. It does not allow additional ones."""
     import inspect
     import typing
 
@@ -54,7 +54,7 @@ def _default(parameter):
 
 
 def of_type(hint):
-    """Return the schema of a type hint, as a new dict; {} for what is not known."""
+    """Return the schema of a type hint, as a new dict; {} for an unknown one."""
     import types
     import typing
 
@@ -101,7 +101,7 @@ _TYPES = {
 
 
 def check(where, value, schema):
-    """Refuse a value that breaks the common part of JSON Schema; the rest is the service's.
+    """Raise an error if a value violates the common part of JSON Schema; the service checks the rest.
 
     type, enum, const, anyOf, items, properties, required, additionalProperties,
     minimum, maximum, minLength, maxLength, pattern, minItems and maxItems.

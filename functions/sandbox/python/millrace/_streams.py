@@ -3,9 +3,9 @@
 import io
 import sys
 
-# A line longer than this is cut into several events.
+# A longer line is split into several events.
 MAX_LINE = 64 << 10
-# A message of ctx.log or logging is cut here.
+# A longer message of ctx.log or logging is truncated.
 MAX_MESSAGE = 256 << 10
 LEVELS = {"stdout": "info", "stderr": "warning"}
 
@@ -14,7 +14,7 @@ class LineStream(io.TextIOBase):
     """A text stream that emits an event for each line, in the order of all other events.
 
     What bypasses Python (C code, subprocesses) writes to the descriptor, which
-    the transport reads; ``fileno`` and ``buffer`` lead there.
+    the transport reads; ``fileno`` and ``buffer`` refer to it.
     """
 
     encoding = "utf-8"
@@ -32,8 +32,8 @@ class LineStream(io.TextIOBase):
     def write(self, text):
         if not isinstance(text, str):
             raise TypeError(f"write() argument must be str, not {type(text).__name__}")
-        # The remainder moves into a local first, so that a write from a signal
-        # handler or another thread repeats nothing.
+        # The remainder is moved to a local variable first, so that a write by a signal
+        # handler or another thread does not repeat it.
         data, self._rest = self._rest + text, ""
         if "\n" in data or len(data) > MAX_LINE:
             *lines, data = data.split("\n")
@@ -47,12 +47,12 @@ class LineStream(io.TextIOBase):
 
     def _line(self, line):
         line = line[:-1] if line.endswith("\r") else line
-        # "" has one event too: a blank line printed is a blank line logged.
+        # A blank line is an event, too.
         for start in range(0, max(len(line), 1), MAX_LINE):
             self._emit(self._level, self._logger, line[start : start + MAX_LINE])
 
     def finish(self):
-        """Emit a last line that has no end."""
+        """Emit the last line if it has no newline."""
         rest, self._rest = self._rest, ""
         if rest:
             self._line(rest)
@@ -86,7 +86,7 @@ class LineStream(io.TextIOBase):
 
 
 def replace(emit):
-    """Make sys.stdout and sys.stderr event streams; return both."""
+    """Replace sys.stdout and sys.stderr by event streams; return both."""
     out = LineStream("stdout", 1, emit)
     err = LineStream("stderr", 2, emit)
     sys.stdout, sys.stderr = out, err
@@ -107,7 +107,7 @@ def install_logging(emit):
 
     logging.root.handlers[:] = [EventHandler()]
     logging.root.setLevel(logging.INFO)
-    # A daemon of the interpreter's exit would find its descriptors gone.
+    # At the interpreter's exit the descriptors would already be closed.
     logging.raiseExceptions = False
 
 

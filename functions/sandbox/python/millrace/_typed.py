@@ -1,4 +1,4 @@
-"""Arguments as their annotations have them: JSON back to Python's types.
+"""Decodes JSON to the annotated types of arguments.
 
 The types are those that ``_values`` encodes, alone and within list, dict, tuple,
 set, Optional, Union, TypedDict, NamedTuple and dataclasses. Other annotations
@@ -27,7 +27,7 @@ def hints(function):
     try:
         resolved = typing.get_type_hints(function, include_extras=True)
     except Exception:
-        # A name that is only imported for type checkers: the others still count.
+        # A name is only imported for type checkers; the other annotations are still used.
         resolved = {name: _resolved(function, h) for name, h in given.items()}
     return {name: hint for name, hint in resolved.items() if name != "return" and _converts(hint)}
 
@@ -51,10 +51,10 @@ def _resolved(function, hint):
 
 
 def restore(value, hint, name, task_name, has_files=False):
-    """Return the argument ``name`` of a task as its annotation has it; None is no annotation.
+    """Convert the argument ``name`` of a task to its annotated type; None is no annotation.
 
-    has_files tells that there may be references to files in the value. One that the
-    annotation cannot take is a TaskFailedError that names it.
+    has_files means that the value may contain references to files. TaskFailedError,
+    which names the argument, if the value does not fit the annotation.
     """
     if has_files:
         value = files(value)
@@ -67,7 +67,7 @@ def restore(value, hint, name, task_name, has_files=False):
 
 
 def files(value):
-    """Return a value of JSON with a File for each reference to one."""
+    """Replace references to files in a JSON value by File objects."""
     kind = type(value)
     if kind is dict:
         if len(value) == 1 and "$file" in value:
@@ -85,7 +85,7 @@ class _Mismatch(Exception):
 
 
 def convert(value, hint, where):
-    """Return a value of JSON as one of the type hint; _Mismatch if that cannot be."""
+    """Convert a JSON value to a type hint; _Mismatch if that is impossible."""
     if isinstance(hint, type) and not hasattr(hint, "__origin__"):
         return _class(value, hint, where)
     import typing
@@ -106,7 +106,7 @@ def _union(value, arguments, where):
     if value is None and type(None) in arguments:
         return None
     faults = []
-    # Exact types first: text stays text where a union of date and str allows both only if it is no date.
+    # Exact types first; for a union of date and str a text stays a text only if it is not a date.
     for hint in sorted((a for a in arguments if a is not type(None)), key=lambda a: a in _AS_IT_IS or a is float):
         if hint in _AS_IT_IS and not isinstance(value, hint):
             continue
@@ -158,7 +158,7 @@ def _class(value, kind, where):
     if kind in _AS_IT_IS or kind.__module__ == "typing":
         return value
     if kind is float:
-        # NaN became null on the way.
+        # NaN was encoded as null.
         return float("nan") if value is None else float(value) if type(value) is int else value
     if not hasattr(kind, "__total__") and not getattr(kind, "_is_protocol", False) and isinstance(value, kind):
         return value
@@ -298,5 +298,5 @@ _RESTORERS = {
     ("builtins", "set"): _collection, ("builtins", "frozenset"): _collection,
     ("millrace._files", "File"): lambda value, kind: kind.from_json(value),
 }
-# A class of its own that derives from tuple, list or another builtin is not made here; plain tuple is.
+# Subclasses of tuple, list and other builtins are not created here; plain tuples are.
 _RESTORERS["builtins", "tuple"] = lambda value, kind: tuple(value) if kind is tuple and isinstance(value, list) else _named_tuple(value, kind)

@@ -1,4 +1,4 @@
-"""What annotations need of ``typing``, without importing it.
+"""The parts of ``typing`` that annotations need, without importing it.
 
 The runner imports the decorators at every cold start; ``typing`` would be a third
 of that time. Type checkers take TYPE_CHECKING for true.
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     Seconds = float | str | timedelta
 
     class Signature(Generic[P, R]):
-        """Base of what keeps the signature of a function."""
+        """Base of objects that have the signature of a function."""
 
 else:
     P = R = None

@@ -1,10 +1,10 @@
-"""Values of tasks as JSON: how they are encoded. ``_typed`` has the way back.
+"""Encodes values of tasks as JSON; ``_typed`` decodes them.
 
-Besides what JSON knows, these are encoded: date, datetime and time (ISO 8601),
+Besides JSON types, these are encoded: date, datetime and time (ISO 8601),
 timedelta (seconds), Decimal, UUID, Path (text), bytes (base64), Enum (its value),
-dataclasses and pydantic models (objects), sets (lists, sorted where they can be),
+dataclasses and pydantic models (objects), sets (lists, sorted if possible),
 arrays and scalars of numpy, and File (a reference). NaN becomes null, and a
-warning of the task's log names where.
+warning in the task's log says where.
 """
 
 import json
@@ -22,8 +22,8 @@ def encode(value, what="the output", warn=None):
     """Return value as compact JSON in UTF-8, or raise ArtifactSerializationError.
 
     Infinities, keys that are not strings, nesting over 100 levels, lone
-    surrogates, cycles and types that are not listed above are refused; the message
-    names the place. warn takes one message if there are NaN; None: they are refused.
+    surrogates, cycles and types that are not listed above are rejected; the message
+    says where. warn is called with a message if there are NaN; if None, they are rejected.
     """
     nans = []
     value = _plain(value, what, 0, nans)
@@ -48,7 +48,7 @@ def encode(value, what="the output", warn=None):
 
 
 def _plain(value, where, depth, nans):
-    """Return value with JSON's types alone; itself where it has no others."""
+    """Convert value to JSON types; a value that has no others is returned itself."""
     kind = type(value)
     if kind in _PLAIN:
         return value
@@ -66,7 +66,7 @@ def _plain(value, where, depth, nans):
     if isinstance(value, (list, tuple)):
         return _array(value, where, depth, nans)
     made = _other(value, kind, where)
-    # A level deeper, so that dataclasses in a circle come to an end.
+    # One level deeper, so that dataclasses that refer to each other end.
     return made if type(made) in _PLAIN else _plain(made, where, depth + 1, nans)
 
 
@@ -85,7 +85,7 @@ def _object(value, where, depth, nans):
 
 
 def _array(value, where, depth, nans):
-    # Long lists of scalars are common: one pass in C instead of a call each.
+    # Long lists of scalars are common: one pass in C instead of a call for each element.
     if _PLAIN.issuperset(map(type, value)):
         return value
     changed = None
@@ -100,7 +100,7 @@ def _array(value, where, depth, nans):
 
 
 def _other(value, kind, where):
-    """Return what stands for a value of none of JSON's types."""
+    """Return the JSON representation of a value of another type."""
     if isinstance(value, (str, int)):  # subclasses, which json.dumps takes; of an Enum its value
         return value.value if hasattr(kind, "__members__") else str(value) if isinstance(value, str) else int(value)
     for cls in kind.__mro__:
@@ -143,7 +143,7 @@ def _iso(value):
     return value.isoformat()
 
 
-# By name, so that none of these modules is imported for those who use none.
+# By name, so that these modules are only imported if used.
 _CONVERTERS = {
     ("datetime", "date"): _iso, ("datetime", "time"): _iso, ("datetime", "timedelta"): lambda value: value.total_seconds(),
     ("decimal", "Decimal"): str, ("uuid", "UUID"): str, ("pathlib", "PurePath"): str, ("pathlib._local", "PurePath"): str,

@@ -1,4 +1,4 @@
-"""The errors of tasks and flows, by the names the service uses for them."""
+"""The errors of tasks and flows. The service uses the same names."""
 
 
 class MillraceError(Exception):
@@ -6,19 +6,19 @@ class MillraceError(Exception):
 
 
 class TaskFailedError(MillraceError):
-    """A task ended with an exception that nobody caught, or could not start."""
+    """A task raised an exception, or could not start."""
 
 
 class TaskTimeoutError(MillraceError):
-    """A task ran past its timeout_secs."""
+    """A task exceeded its timeout_secs."""
 
 
 class ArtifactSerializationError(MillraceError):
-    """What a task returned is not JSON."""
+    """The return value of a task cannot be encoded as JSON."""
 
 
 class DependencyCycleError(MillraceError):
-    """Tasks depend on each other in a circle; ``cycle`` names them in order."""
+    """The tasks of a flow form a cycle; ``cycle`` names them in order."""
 
     def __init__(self, cycle):
         self.cycle = list(cycle)
@@ -26,7 +26,7 @@ class DependencyCycleError(MillraceError):
 
 
 class FlowDefinitionError(MillraceError):
-    """A flow is put together in a way that the service would refuse."""
+    """A flow is invalid: the service would reject it."""
 
 
 class ExpressionError(MillraceError):

@@ -1,4 +1,4 @@
-"""Flows: the body of a function, read once, gives the DAG."""
+"""Flows: the body of a function, executed once, defines the DAG."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class _Entry:
-    """A task of a flow: its source, its own options, what it is given and what it depends on."""
+    """A task of a flow: its source, options, arguments and dependencies."""
 
     def __init__(self, source, name=None):
         self.source = source
@@ -30,7 +30,7 @@ class _Entry:
 
     @property
     def special(self):
-        """The arguments that every attempt gets from the runner."""
+        """The arguments that the runner passes to every attempt."""
         return {"ctx", "item", "index"} if self.options["map_over"] is not None else {"ctx"}
 
 
@@ -48,7 +48,7 @@ class Builder:
         return Handle(entry)
 
     def _name(self, source):
-        """Return the name of a further task: one that is used again gets a number."""
+        """Return the name of a new task: a number is added to one in use."""
         if source.name not in self.entries:
             return source.name
         plain = _arguments.plain
@@ -83,12 +83,12 @@ class Builder:
         return handle
 
     def finish(self, result=None):
-        """Resolve and check what the tasks depend on, and what the flow returns."""
+        """Resolve and check the dependencies of the tasks and the result of the flow."""
         self._depend()
         for entry in self.entries.values():
             self._read_options(entry)
         for entry in self.entries.values():
-            # What arguments read is a dependency; so is what expressions name.
+            # Tasks that arguments or expressions read are dependencies.
             reader = Reader(self.entries, entry.name)
             for name, value in entry.given.items():
                 reader.template(value, f"task {entry.name!r}: the argument {name}")
@@ -173,7 +173,7 @@ def _near(name, wanted):
 
 
 def task_spec(entry, tier=None):
-    """Return one task as the service takes it; tier is what python tasks have that name none."""
+    """Return the entry of a task in the flow_spec; tier is the default of Python tasks."""
     spec = {"name": entry.name, "type": entry.type}
     config = entry.options["config"]
     if entry.type == "python":
@@ -194,7 +194,7 @@ def task_spec(entry, tier=None):
 
 
 class Flow(Signature[P, R]):
-    """A flow. ``spec()`` gives what the service registers; calling it runs it here."""
+    """A flow. ``spec()`` returns the flow_spec that the service registers; calling the flow runs it locally."""
 
     def __init__(self, function: Callable[P, R], name: str | None = None, version: str = "1", parameters: Mapping[str, Any] | None = None,
                  timeout_secs: float | None = None, on_failure: Any = None, tier: Tier | None = None):
@@ -223,7 +223,7 @@ class Flow(Signature[P, R]):
         return self._schema
 
     def build(self):
-        """Return the Builder of the flow's tasks, made once."""
+        """Return the Builder of the flow's tasks, created once."""
         if self._built is None:
             names = list(self.parameters.get("properties", {}))
             builder = Builder(names)
@@ -273,7 +273,7 @@ class Flow(Signature[P, R]):
     def run(self, *, stub: Mapping[str, Any] | None = None, **parameters: Any) -> RunResult:
         """Run the flow on this machine and return a RunResult.
 
-        stub: {task name: its output, or a function that takes its place}, for tests.
+        stub: {task name: its output, or a function that replaces it}, for tests.
         Raises the error of the first task that failed: TaskFailedError,
         TaskTimeoutError or ArtifactSerializationError.
         """
@@ -307,12 +307,12 @@ def flow(
     timeout_secs: float | None = None, on_failure: Any = None, tier: Tier | None = None,
 ) -> Callable[[Callable[P, R]], Flow[P, R]]: ...
 def flow(function=None, *, name=None, version="1", parameters=None, timeout=None, timeout_secs=None, on_failure=None, tier=None):
-    """Make a function a flow: its body calls tasks, its arguments are the run's parameters.
+    """Turn a function into a flow: its body calls tasks, its arguments are the parameters of runs.
 
-    What it returns is the run's result: a task's output, or a dict or list of them.
-    parameters: JSON Schema of the parameters; made from the annotations and
-    defaults if absent. timeout: of a whole run, as that of a task. on_failure: a
-    task that runs when a run fails. tier: of the Python tasks that name none.
+    Its return value is the run's result: a task's output, or a dict or list of them.
+    parameters: JSON Schema of the parameters; by default derived from annotations and
+    defaults. timeout: of a whole run, in the forms of a task's. on_failure: a task
+    that runs when a run fails. tier: the default of Python tasks.
     """
     timeout_secs = tasks.seconds(timeout, timeout_secs)
 

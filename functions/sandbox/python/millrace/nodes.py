@@ -1,4 +1,4 @@
-"""Tasks that are not Python: the service runs them by itself."""
+"""Tasks that are not Python: the service runs them itself."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class Node:
-    """A task of a built-in or custom type. ``config`` is the type's own."""
+    """A task of a built-in or custom type. ``config`` depends on the type."""
 
     def __init__(self, name, type, config, **given):
         self.name = check_name(name)
@@ -25,9 +25,9 @@ class Node:
 
 
 def node(name: str, type: str, config: Mapping[str, Any] | None = None, **options: Any) -> Any:
-    """Add a task of any type to the flow whose body this is called in, and return
-    its handle. Outside of a flow it is a task for ``on_failure``. Options are those
-    of ``task``; parameters and outputs may stand anywhere in ``config``."""
+    """Add a task of any type to the flow whose body calls this, and return its
+    handle. Outside of a flow's body it returns a task for ``on_failure``. Options are
+    those of ``task``; ``config`` may contain parameters and outputs anywhere."""
     made = Node(name, type, config or {}, **options)
     builder = building()
     return made if builder is None else builder.add(made)
@@ -35,8 +35,8 @@ def node(name: str, type: str, config: Mapping[str, Any] | None = None, **option
 
 def http(name: str, url: str, *, method: str = "GET", headers: Mapping[str, str] | None = None, json: Any = None, body: str | None = None,
          expected_status: int | Sequence[int] | None = None, **options: Any) -> Any:
-    """An HTTP request. Its output has status, headers, body and json; any answer
-    but 2xx fails, unless expected_status says otherwise."""
+    """An HTTP request. Its output has status, headers, body and json; any status
+    except 2xx fails, unless expected_status allows it."""
     config = {"method": method, "url": url, "headers": headers, "json": json, "body": body, "expected_status": expected_status}
     return node(name, "http", {key: value for key, value in config.items() if value is not None}, **options)
 

@@ -82,8 +82,8 @@ def check_name(name):
 
 
 class Task(Signature[P, R]):
-    """A function that is a task. Called in a flow's body it becomes part of the
-    flow; called anywhere else it is the plain function."""
+    """A function that is a task. A call in a flow's body adds it to the flow; any other
+    call runs the function."""
 
     type = "python"
 
@@ -103,7 +103,7 @@ class Task(Signature[P, R]):
 
     def map(self, over: Iterable[Any] | str, *args: Any, **kwargs: Any) -> list[R]:
         """Run one instance for each element of a list: a task's output, a parameter,
-        a list, or an expression. The function takes ``item``, and ``index`` if it likes."""
+        a list, or an expression. The function has the argument ``item``, and optionally ``index``."""
         builder = building()
         if builder is None:
             raise FlowDefinitionError(f"{self.name}.map is for the body of a flow")
@@ -150,10 +150,10 @@ def task(
 ) -> Decorator: ...
 def task(function=None, *, name=None, depends_on=(), retries=None, retry_backoff=None, timeout=None, timeout_secs=None,
          trigger_rule=None, condition=None, map_over=None, config=None, secrets=(), tier=None):
-    """Make a function a task: ``@task`` or ``@task(retries=2)``.
+    """Turn a function into a task: ``@task`` or ``@task(retries=2)``.
 
-    Its arguments are what the flow's body passes; those that it does not pass are
-    filled by their names: the output of an upstream task, a run parameter, ``ctx``,
+    Its arguments are those that the flow's body passes; others are filled by their
+    names: the output of an upstream task, a run parameter, ``ctx``,
     and ``item`` and ``index`` when it is mapped.
 
     name: the function's by default. depends_on: tasks or names that must end

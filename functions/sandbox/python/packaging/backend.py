@@ -1,8 +1,7 @@
 """The build backend of the package: PEP 517 and, for pip install -e, PEP 660.
 
-It takes the standard library only. What it builds holds the package millrace
-and nothing else of this folder; the wheels that carry the binary are made by
-binary.py.
+It needs the standard library only. Distributions contain the package millrace and
+nothing else of this folder; binary.py builds the wheels that contain the binary.
 """
 
 import gzip
@@ -15,8 +14,8 @@ import wheel
 
 _TAG = "py3-none-any"
 
-# An editable installation finds this package where it lies, by a finder: a path
-# in a .pth file would make the other folders beside it importable as well.
+# An editable installation finds this package by an import finder: a path in a .pth
+# file would make the folders next to it importable, too.
 _FINDER = '''\
 import importlib.util
 import sys
@@ -63,7 +62,7 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
 
 
 def build_editable(wheel_directory, config_settings=None, metadata_directory=None):
-    """Write a wheel that leads to the package in this folder and return its file name."""
+    """Write a wheel that imports the package from this folder and return its file name."""
     finder = "_editable_millrace"
     files = {
         finder + ".py": _FINDER.format(package=metadata.PACKAGE).encode(),
@@ -84,7 +83,7 @@ def build_sdist(sdist_directory, config_settings=None):
     content["PKG-INFO"] = metadata.core_metadata()
     name = root + ".tar.gz"
     with open(os.path.join(sdist_directory, name), "wb") as file:
-        # Neither the time nor the file's name goes into the header.
+        # The header must not contain the time or the file's name.
         with gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) as packed:
             with tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive:
                 for path, data in sorted(content.items()):

@@ -1,9 +1,9 @@
-"""Makes the wheel that carries the binary millrace for one platform.
+"""Builds the wheel that contains the binary millrace for one platform.
 
     python3 binary.py BINARY GOOS/GOARCH -o DIRECTORY
 
 The binary becomes the script millrace of the environment that the wheel is
-installed in; it calls this environment's Python where it needs one. It prints
+installed in; it uses that environment's Python. It prints
 the path of the wheel.
 """
 

@@ -1,4 +1,4 @@
-"""What the distributions of the package millrace say and hold."""
+"""The metadata and files of the distributions of the package millrace."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""Writes wheels, the same bytes for the same content."""
+"""Writes reproducible wheels."""
 
 import base64
 import hashlib
@@ -8,7 +8,7 @@ import zipfile
 
 import metadata
 
-# Zip files begin in 1980; the time of the build would make two builds differ.
+# The earliest time of zip files; the time of the build would make builds differ.
 _TIME = (1980, 1, 1, 0, 0, 0)
 
 
@@ -18,7 +18,7 @@ def prefix():
 
 
 def dist_info(tags, pure=True, script=None):
-    """Return the files of the .dist-info folder but RECORD: {name: bytes}."""
+    """Return the files of the .dist-info folder except RECORD: {name: bytes}."""
     folder = prefix() + ".dist-info/"
     lines = ["Wheel-Version: 1.0", "Generator: millrace-packaging", f"Root-Is-Purelib: {str(pure).lower()}"]
     lines += [f"Tag: {tag}" for tag in tags]
@@ -32,7 +32,7 @@ def write(directory, tag, files, scripts=()):
     """Write a wheel and return its file name.
 
     files is {name: bytes}, those of .dist-info among them; tag is the compressed
-    tag of the file name; the files named in scripts may be executed.
+    tag of the file name; the files named in scripts are executable.
     """
     record = prefix() + ".dist-info/RECORD"
     lines = [f"{name},sha256={_digest(data)},{len(data)}" for name, data in files.items()]

@@ -1,1 +1,1 @@
-"""Runs one task at a time in a warm interpreter, on a laptop and on Lambda alike."""
+"""Runs one task at a time in a warm interpreter, for the embedded server and on Lambda."""

@@ -1,4 +1,4 @@
-"""Unpacks an artifact by the same rules as the service checks it."""
+"""Unpacks an artifact. It enforces the same rules as the service."""
 
 import os
 import stat
@@ -11,13 +11,13 @@ MAX_FILES = 50_000
 
 
 class RefusedError(Exception):
-    """The artifact breaks a rule; the message says which."""
+    """The artifact violates a rule, which the message names."""
 
 
 def extract(path, directory):
-    """Extract the zip at path into directory, which exists; RefusedError if it breaks a rule.
+    """Extract the zip at path into directory, which exists; RefusedError if it violates a rule.
 
-    Sizes are enforced on the bytes really written, whatever the zip claims.
+    Limits of sizes apply to the bytes written, whatever the zip's headers say.
     """
     left = min(MAX_BYTES, max(FREE_BYTES, os.path.getsize(path) * MAX_RATIO))
     try:
@@ -41,7 +41,7 @@ def _check(entries, limit):
     names, directories = [], {}
     total = 0
     for entry in entries:
-        # ZipInfo cuts names at NUL and turns os.sep; the rules are for what is in the zip.
+        # ZipInfo truncates names at NUL and converts os.sep; the rules apply to the names in the zip.
         name = entry.orig_filename
         parts = [p for p in name.split("/") if p not in ("", ".")]
         mode = entry.external_attr >> 16

@@ -1,4 +1,4 @@
-"""Shuts a local interpreter in before any code of a user runs.
+"""Isolates a local interpreter before any user code runs.
 
 The server says how (setup["mode"]):
 
@@ -35,7 +35,7 @@ _LINKS = {"fd": "/proc/self/fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "f
 
 
 class Places:
-    """Where the task finds things: artifact and scratch directories, and one in memory, a tmpfs of its own."""
+    """The directories of a task: artifact, scratch, and a tmpfs of its own."""
 
     def __init__(self, artifact, scratch, memory=None):
         self.artifact = artifact
@@ -44,7 +44,7 @@ class Places:
 
 
 def confine(setup):
-    """Apply setup to this process and return its Places; OSError when the kernel refuses."""
+    """Apply setup to this process and return its Places; OSError if the kernel does not allow it."""
     os.closerange(5, 1 << 16)
     os.nice(setup.get("nice", 0))
     linux = sys.platform == "linux"
@@ -126,7 +126,7 @@ def _mounts(setup):
     moved = os.path.join(root, ".millrace", "library")
     sys.path[:] = [moved if p == library else p for p in sys.path]
     for module in list(sys.modules.values()):
-        # Packages look for their submodules where they were found.
+        # Packages search submodules in the directory that they were found in.
         path = getattr(module, "__path__", None)
         if path:
             module.__path__ = [moved + p[len(library) :] if p.startswith(library) else p for p in path]
@@ -135,7 +135,7 @@ def _mounts(setup):
 
 
 def _devices(shared_memory):
-    """Mount a /dev of its own: the harmless devices, terminals, and shared memory of some bytes."""
+    """Mount a private /dev: harmless devices, terminals, and shared memory of a limited size."""
     kept = [(name, os.open("/dev/" + name, os.O_PATH)) for name in _DEVICES if os.path.exists("/dev/" + name)]
     _mount("none", "/dev", "tmpfs", _MS_NOSUID | _MS_NOEXEC, b"size=64k,mode=0755")
     for name, descriptor in kept:
@@ -159,7 +159,7 @@ def _read_only(path, on, flags=0):
 
 
 def _loopback():
-    """Bring the one interface of an empty network namespace up."""
+    """Enable the loopback interface of an empty network namespace."""
     libc = _libc()
     descriptor = libc.socket(2, 2, 0)
     request = b"lo".ljust(16, b"\0") + _IFF_UP.to_bytes(2, sys.byteorder) + bytes(22)
@@ -179,7 +179,7 @@ def _filter(program):
 
 
 def _hide(directory, keep):
-    """Mount an empty directory over another, keeping some below it in place."""
+    """Mount an empty directory over another, except for some directories below it."""
     directory = os.path.realpath(directory)
     if directory == "/" or not os.path.isdir(directory) or directory in keep:
         return
@@ -193,9 +193,9 @@ def _hide(directory, keep):
 
 
 def _open(directory, writable):
-    """Give a directory a mount of its own, which may be written to or not."""
+    """Mount a directory at its own path, writable or read-only."""
     _mount(directory, directory, None, _MS_BIND | _MS_REC)
-    # In a user namespace what was forbidden outside has to stay so.
+    # In a user namespace, flags that were set outside must be kept.
     flags = _MS_NOSUID | _MS_NODEV | (os.statvfs(directory).f_flag & os.ST_NOEXEC)
     _mount(None, directory, None, _MS_REMOUNT | _MS_BIND | flags | (0 if writable else _MS_RDONLY))
 
@@ -215,7 +215,7 @@ def _drop(setup):
     uid = setup.get("uid")
     if uid is not None:
         os.setgroups([])
-        # As root these set the real, the effective and the saved one alike.
+        # As root these set the real, effective and saved id.
         os.setgid(setup["gid"])
         os.setuid(uid)
         if (os.getuid(), os.geteuid()) != (uid, uid):
@@ -230,7 +230,7 @@ def _drop(setup):
 
 
 def line_buffered():
-    """Make C's standard output live too; on a pipe it would wait for a full buffer."""
+    """Make C's standard output line-buffered; on a pipe it would be fully buffered."""
     libc = _libc()
     try:
         libc.setvbuf(ctypes.c_void_p.in_dll(libc, "stdout"), None, 1, ctypes.c_size_t(0))

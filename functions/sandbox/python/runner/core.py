@@ -197,7 +197,7 @@ def _failure(kind, message, exception="", traceback=""):
 
 def _homes():
     """The directories of the runner and of the package, wherever they were found."""
-    return tuple(os.path.abspath(place) + os.sep for package in ("runner", "millrace") for place in (
+    return tuple(os.path.abspath(directory) + os.sep for package in ("runner", "millrace") for directory in (
         *sys.modules[package].__path__, os.path.dirname(sys.modules[package].__file__)))
 
 
@@ -213,8 +213,8 @@ def _raised_here(error):
 def _traceback(error, told=None):
     """Return the traceback of the task's own code, "" if none of it is in it.
 
-    Frames of the runner say nothing to the author of a task, and files of the
-    artifact are named from its root. told replaces the last line."""
+    Frames of the runner are left out, and files of the artifact are named from its
+    root. told replaces the last line."""
     import traceback
 
     try:

@@ -1,11 +1,11 @@
-"""Tells the author of a task why a file of the machine is not there."""
+"""Explains to a task's author why a file of the machine is missing."""
 
 import errno
 import os
 
 
 def explain(setup, scratch):
-    """Return a function from an exception to a sentence for its message, "" where there is nothing to say."""
+    """Return a function that returns a sentence to add to an exception's message, or ""."""
     if setup["mode"] != "namespaces":
         return lambda error: ""
     hidden = [os.path.realpath(directory) for directory in setup["hide"]]

@@ -1,7 +1,7 @@
-"""What one task changes must not reach the next one."""
+"""Restores the state of the process between tasks."""
 
-# The C module: signal's own functions turn every number into an enum, which
-# would be most of the time of a warm call.
+# The C module: the functions of signal convert every number to an enum, which
+# would take most of the time of a warm call.
 import _signal
 import os
 import signal
@@ -29,7 +29,7 @@ alone = False
 
 
 class Snapshot:
-    """The process state before a task; restore() puts it back."""
+    """A snapshot of the process's state before a task; restore() restores it."""
 
     def __init__(self):
         self.cwd = os.getcwd()
@@ -45,7 +45,7 @@ class Snapshot:
         self.threads = _thread_count()
 
     def restore(self):
-        """Put the state back; true when threads or processes remain that cannot be removed."""
+        """Restore the state; true if threads or processes remain that cannot be removed."""
         sys.stdin, sys.stdout, sys.stderr = self.std
         sys.excepthook, sys.displayhook = self.hooks
         sys.settrace(None)
@@ -65,7 +65,7 @@ class Snapshot:
         left = _end_children()
         if scratch is not None:
             left = not _empty(scratch) or not furnish() or left
-        # One call instead of the five of a listing: few tasks use it.
+        # One call instead of the five of a listing, because few tasks use it.
         if memory is not None and os.stat(memory).st_size != empty_size:
             left = not _empty(memory) or left
         try:
@@ -105,7 +105,7 @@ def _restore_logging(state):
 
 
 def _end_children():
-    """End what the task started and did not wait for; true if something may remain."""
+    """Kill the processes that the task did not wait for; true if some may remain."""
     try:
         while True:
             pid, _ = os.waitpid(-1, os.WNOHANG)
@@ -126,8 +126,8 @@ def _end_children():
 def furnish():
     """Make the working directory: the task's own, with a link to each file and folder of the artifact; false if that fails.
 
-    So a task opens what is packed beside its code by a relative path, and writes
-    files of its own there too."""
+    So a task opens files that are packed with its code by relative paths, and can also
+    write files there."""
     work = os.path.join(scratch, WORK)
     try:
         wanted = {name: os.path.join(artifact, name) for name in os.listdir(artifact)}

@@ -5,14 +5,14 @@ import os
 
 
 def init():
-    """Let signals end this process; go on in a child if this process is the first of its PID namespace.
+    """Let signals end this process; continue in a child if this process is the first of its PID namespace.
 
     The kernel keeps from such a process every signal that it sends to itself, or
     gets from its children, and has no handler for: a task in it that kills itself
     would go on. So this one waits for the child and ends as it does: with its exit
     status, or 128 and the signal that killed it. With it ends the namespace.
     """
-    # A server that was started by nohup ignores it; its tasks are not to.
+    # A server started by nohup ignores the signal; its tasks must not.
     _signal.signal(_signal.SIGHUP, _signal.SIG_DFL)
     if os.getpid() != 1:
         return

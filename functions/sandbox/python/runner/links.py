@@ -1,4 +1,4 @@
-"""Files of tasks by links: the internal route hands out one for each file."""
+"""Transfers files of tasks by presigned URLs, which the internal route issues for each file."""
 
 import http.client
 import urllib.error
@@ -8,15 +8,15 @@ _TIMEOUT_SECS = 20  # of each step of a request to the object store
 
 
 class FileError(Exception):
-    """A file cannot be saved or opened; the text is for the task's author, without the link."""
+    """A file cannot be saved or opened. The message is for the task's author and does not contain the URL."""
 
 
 class TransferError(Exception):
-    """The file that a task opens broke off."""
+    """The download of a file was incomplete."""
 
 
 class Links:
-    """The files of one attempt; ask posts a question to the route and returns its answer."""
+    """The files of one attempt; ask sends a request to the route and returns the response."""
 
     def __init__(self, ask):
         self._ask = ask

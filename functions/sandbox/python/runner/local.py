@@ -58,11 +58,11 @@ class Channel:
         os.register_at_fork(after_in_child=self._in_child)
 
     def _in_child(self):
-        # A process the task forks writes plain lines: frames of two writers would mix.
+        # A process that the task forks writes plain lines: frames of two writers would mix.
         self._forked = True
 
     def read(self):
-        """Return (kind, body) of the next frame; exit when the server is gone."""
+        """Return (kind, body) of the next frame; exit if the server has closed the pipe."""
         size = int.from_bytes(self._exactly(4), "big")
         data = self._exactly(size)
         self._nonce = data[1:HEAD]
@@ -90,7 +90,7 @@ class Channel:
         return body
 
     def save_file(self, path, name):
-        """Hand a file to the server; return the reference to it."""
+        """Send a file to the server; return its reference."""
         with _Question(self), open(path, "rb") as file:
             size = os.fstat(file.fileno()).st_size
             if size > MAX_FILE:
@@ -110,7 +110,7 @@ class Channel:
                 _write_all(head)
                 while size:
                     chunk = file.read(min(size, 1 << 20))
-                    # A file that is cut meanwhile is filled up: the frame has its length.
+                    # If the file is truncated meanwhile, it is padded: the frame has its length.
                     chunk = chunk or bytes(min(size, 1 << 20))
                     _write_all(chunk)
                     size -= len(chunk)
@@ -119,7 +119,7 @@ class Channel:
                 self._main_writing = False
 
     def open_file(self, key, name):
-        """Fetch a file from the server; return where it is."""
+        """Fetch a file from the server; return its path."""
         with _Question(self):
             self.write((b"G", key.encode()))
             size = int.from_bytes(self._exactly(4), "big") - HEAD
@@ -136,7 +136,7 @@ class Channel:
         return path
 
     def _read_file(self, directory, path, size):
-        """Read a file from the pipe, to its end even where it cannot be kept; return why not."""
+        """Read a file from the pipe, completely even if it cannot be stored; return the error or None."""
         file = fault = None
         try:
             os.makedirs(directory, exist_ok=True)
@@ -158,7 +158,7 @@ class Channel:
         return fault
 
     def write(self, *frames):
-        """Write (kind, body) frames in one piece."""
+        """Write (kind, body) frames at once."""
         data = b"".join((len(body) + HEAD).to_bytes(4, "big") + kind + self._nonce + body for kind, body in frames)
         main = threading.get_ident() == self._main_thread
         if main:
@@ -190,7 +190,7 @@ class Channel:
 
 
 class _Question:
-    """While it is open the pipe belongs to one question and its answer; an interruption leaves it unusable."""
+    """Reserves the pipe for one request and its response; an interruption leaves it unusable."""
 
     def __init__(self, channel):
         self._channel = channel

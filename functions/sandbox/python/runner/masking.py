@@ -1,10 +1,10 @@
 """Hides the values of secrets in log lines and large outputs, as the service's
 package mask does.
 
-In the cloud log lines go straight from here to the log, and large outputs to the
-object store, past the worker that knows the secrets; so they are masked before
-they are sent. What is printed or returned by mistake is hidden, as it stands, in
-base64, URL-encoded, JSON-escaped or in Python's repr.
+On AWS, log lines and large outputs do not pass through the worker that knows the
+secrets, so they are masked before they are sent. A value that is printed or returned
+by mistake is hidden as plain text, in base64, URL-encoded, JSON-escaped and in
+Python's repr.
 """
 
 import base64
@@ -19,7 +19,7 @@ _SAFE = ("-_.~", "-_.~/", "-_.!~*'()", "-_.~$&+,/:;=@")
 
 
 class Masker:
-    """Masks text; without secrets it costs nothing."""
+    """Masks text; without secrets it does nothing."""
 
     def __init__(self, secrets=()):
         forms = set()
@@ -35,7 +35,7 @@ class Masker:
         return self._pattern.sub(STARS, text) if self._pattern else text
 
     def mask_json(self, data):
-        """Mask the strings of a JSON document, as _values.encode writes one, keys too; a number that holds a secret becomes stars."""
+        """Mask the strings and keys of a JSON document written by _values.encode; a number that contains a secret becomes stars."""
         if not self._in_json:
             return data
         text = data.decode("utf-8")
@@ -79,7 +79,7 @@ def _encodings(value):
 
 
 def _core(encode, data, shift):
-    """What is the same in the base64 of any text that holds data behind shift more bytes."""
+    """The characters that the base64 of every text with data after shift more bytes contains."""
     text = encode(b"\0" * shift + data).decode().rstrip("=")
     if (shift + len(data)) % 3:
         text = text[:-1]  # the next byte has a part in it

@@ -81,7 +81,7 @@ class TestLive(unittest.TestCase):
             cls.deployed = [cls.client.deploy(f, cls.source) for f in (cls.flows.daily, cls.flows.slow)]
             cls.again = cls.client.deploy(cls.flows.daily, cls.source, name="other", tier="small")
 
-    def test_a_deployment_is_run_watched_and_read(self):
+    def test_run_of_deployment(self):
         before = datetime.datetime.now(datetime.timezone.utc) - datetime.timedelta(minutes=1)
         run = self.client.run("daily", day="2026-01-31")
         lines = [e for e in run.logs(follow=True) if e.event_type == "log"]
@@ -98,7 +98,7 @@ class TestLive(unittest.TestCase):
         self.assertLessEqual({"daily", "slow"}, {f.flow_name for f in self.client.flows()})
         self.assertEqual(self.client.get(run.id).slug, run.slug)
 
-    def test_what_failed_is_retried(self):
+    def test_retry_of_failed_run(self):
         run = self.client.run(f"daily@{self.deployed[0].flow_version}", day="x", fail=True).wait(timeout=60)
         with self.assertRaisesRegex(RunFailedError, "no price for red-jam"):
             run.raise_for_status()
@@ -108,7 +108,7 @@ class TestLive(unittest.TestCase):
         self.assertEqual({r.task_name for r in again.task_runs if r.status == "REUSED"}, {"extract", "double"})
         self.assertEqual(run.retry().wait(timeout=60).status, "FAILED")
 
-    def test_what_failed_goes_on_with_the_latest_code(self):
+    def test_retry_with_latest_code(self):
         def deploy(name, body):
             folder = os.path.join(self.dir, name)
             os.mkdir(folder)
@@ -128,20 +128,20 @@ class TestLive(unittest.TestCase):
         self.assertEqual([r.id for r in self.client.runs(deployment="big", status="FAILED")], [run.id])
         self.assertEqual(self.client.get(run.slug).id, run.id)
 
-    def test_the_same_content_is_the_same_version(self):
+    def test_same_content_has_same_version(self):
         self.assertEqual(self.again.flow_version, self.deployed[0].flow_version)
         self.assertEqual((self.again.deployment_name, self.deployed[0].deployment_name), ("other", "daily"))
         self.assertRegex(self.again.flow_version, "^dev-[0-9a-f]{12}$")
         self.assertEqual(self.client.request("GET", "/deployments/other")["execution_mode"], "small")
         self.assertEqual(self.client.request("GET", "/deployments/daily")["execution_mode"], "medium")
 
-    def test_a_key_makes_one_run(self):
+    def test_idempotency_key_starts_one_run(self):
         first = self.client.run("daily", day="y", idempotency_key="once")
         self.assertEqual(self.client.run("daily", day="y", idempotency_key="once").id, first.id)
         with self.assertRaises(InvalidRequestError):
             self.client.run("daily", day="z", idempotency_key="once")
 
-    def test_refusals(self):
+    def test_errors(self):
         with self.assertRaises(NotFoundError) as caught:
             self.client.run("nosuch")
         self.assertTrue(caught.exception.request_id)
@@ -156,7 +156,7 @@ class TestLive(unittest.TestCase):
         with self.assertRaises(millrace.MillraceError):
             run.raise_for_status()
 
-    def test_the_same_with_await(self):
+    def test_async_client(self):
         async def main():
             async with AsyncClient() as client:
                 bare = os.path.join(self.dir, "bare")

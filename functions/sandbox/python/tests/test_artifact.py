@@ -26,7 +26,7 @@ class Extract(unittest.TestCase):
                 info.compress_type = zipfile.ZIP_DEFLATED
                 archive.writestr(info, content)
 
-    def test_refusals(self):
+    def test_invalid_archives_are_rejected(self):
         file = stat.S_IFREG | 0o644
         for want, files in {
             "leads out": [("../evil.py", "", file)],
@@ -49,7 +49,7 @@ class Extract(unittest.TestCase):
         with self.assertRaisesRegex(RefusedError, "not a readable zip"):
             extract(self.zip, self.target)
 
-    def test_a_lying_size_is_found_out(self):
+    def test_wrong_size_in_header_is_detected(self):
         self.write(("zeros", b"\0" * (16 << 20), 0o100644))
         with open(self.zip, "r+b") as file:
             data = file.read()
@@ -59,7 +59,7 @@ class Extract(unittest.TestCase):
             extract(self.zip, self.target)
         self.assertLessEqual(os.path.getsize(os.path.join(self.target, "zeros")), 2 << 20)
 
-    def test_what_is_packed_is_extracted(self):
+    def test_packed_files_are_extracted(self):
         source = os.path.join(self.root, "src")
         os.makedirs(os.path.join(source, "pkg", "__pycache__"))
         for name in ("flow.py", "pkg/mod.py", "pkg/__pycache__/mod.pyc", ".env"):

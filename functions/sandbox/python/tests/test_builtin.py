@@ -47,7 +47,7 @@ class Builtin(unittest.TestCase):
         self.lines = []
         return run("http", config, {}, lambda *event: self.lines.append(event))
 
-    def test_an_answer(self):
+    def test_http_response(self):
         output = self.http(method="post", url=self.url + "/200/x?key=private", json={"a": 1}, headers={"x-own": 5, "x-none": None})
         self.assertEqual(sorted(output), ["body", "headers", "json", "status"])
         self.assertEqual(output["json"], {"method": "POST", "path": "/200/x?key=private", "body": '{"a": 1}', "agent": "millrace", "own": "5"})
@@ -61,7 +61,7 @@ class Builtin(unittest.TestCase):
         self.assertEqual(self.http(url=self.url + "/302")["json"]["path"], "/200/moved")
         self.assertEqual(self.http(url=self.url + "/302", expected_status=[200, 302])["status"], 302)
 
-    def test_refusals(self):
+    def test_unexpected_responses_fail(self):
         for config, want in (
             ({"url": self.url + "/404/text?key=private"}, rf"^GET {self.url}/404/text answered 404: \{{\"method\": \"GET\""),
             ({"url": self.url + "/200", "expected_status": 201}, r"answered 200: "),

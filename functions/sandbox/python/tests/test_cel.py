@@ -48,7 +48,7 @@ class Evaluate(unittest.TestCase):
                 got = evaluate(text, NAMES)
                 self.assertEqual((got, type(got)), (want, type(want)))
 
-    def test_refusals(self):
+    def test_unsupported_and_invalid_expressions(self):
         for text, want in {
             "params.missing": "^no such key: missing in `params.missing`$",
             "params.day.x": "^no such key: x in",
@@ -77,7 +77,7 @@ class Evaluate(unittest.TestCase):
             with self.subTest(text), self.assertRaisesRegex(ExpressionError, want):
                 evaluate(text, NAMES)
 
-    def test_errors_name_their_place(self):
+    def test_errors_name_location(self):
         for call, want in {
             lambda: boolean("params.n", NAMES, "condition"): "condition: expected true or false, the expression gave a number in `params.n`",
             lambda: elements("params", NAMES, "map_over"): "map_over: expected a list, the expression gave an object in `params`",

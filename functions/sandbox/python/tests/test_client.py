@@ -68,7 +68,7 @@ class TestCalls(Fake):
         self.assertEqual(second["Idempotency-Key"], "mine")
         self.assertGreaterEqual(len(headers["Idempotency-Key"]), 32)
 
-    def test_wait_until_the_end(self):
+    def test_wait_returns_at_end_of_run(self):
         failed = {**RUN, "status": "FAILED", "error_message": "no price", "task_runs": [
             task("load", attempt=1, status="FAILED"), task("load", attempt=2, status="FAILED", exception="ValueError", error_message="no price"),
         ]}
@@ -82,7 +82,7 @@ class TestCalls(Fake):
         self.assertIs(caught.exception.run, run)
         self.assertEqual(len(self.slept), 1)
 
-    def test_wait_has_an_end(self):
+    def test_wait_times_out(self):
         client = self.client((200, RUN))
         with self.assertRaisesRegex(TimeoutError, "is QUEUED after 0 s; it goes on"):
             client.get("01J").wait(timeout=0)
@@ -144,8 +144,8 @@ class TestCalls(Fake):
         self.assertEqual(self.server.requests[-1][1], "/runs/01J/tasks/a%2Fb/output")
 
 
-class TestRefusals(Fake):
-    def test_each_has_its_class(self):
+class TestErrors(Fake):
+    def test_status_selects_class(self):
         for status, kind in (
             (400, api.InvalidRequestError), (401, api.NotSignedInError), (403, api.NotAllowedError), (404, api.NotFoundError),
             (409, api.ConflictError), (413, api.InvalidRequestError), (418, api.APIError), (422, api.InvalidRequestError), (500, api.ServerError),
@@ -159,17 +159,17 @@ class TestRefusals(Fake):
             self.assertEqual(str(error), f"GET /runs/01J: {status}: because (request req-1)")
             self.assertEqual(len(self.server.requests), 1)
 
-    def test_validation_tells_the_places(self):
+    def test_validation_errors_name_fields(self):
         entry = {"type": "missing", "loc": ["body", "parameters", "day"], "msg": "Field required", "input": None}
         with self.assertRaisesRegex(api.InvalidRequestError, "body.parameters.day: Field required") as caught:
             self.client((422, {"detail": [entry]})).run("daily")
         self.assertEqual(caught.exception.errors, [entry])
 
-    def test_a_proxys_page_is_not_shown(self):
+    def test_page_of_proxy_is_not_shown(self):
         with self.assertRaisesRegex(api.ServerError, "500: Internal Server Error"):
             self.client((500, b"<html>secret</html>")).get("01J")
 
-    def test_limits_are_waited_for(self):
+    def test_short_retry_after_is_respected(self):
         soon = email.utils.format_datetime(datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(seconds=30))
         for after, least in (("7", 7), (soon, 20)):
             self.slept.clear()
@@ -180,7 +180,7 @@ class TestRefusals(Fake):
             self.assertGreaterEqual(self.slept[0], least)
             self.assertLessEqual(self.slept[0], 31)
 
-    def test_limits_that_last_are_told(self):
+    def test_long_retry_after_raises(self):
         for answer in ((429, {"detail": "x"}, {"Retry-After": "3600"}), (503, {"detail": "x"}, {"Retry-After": "61"})):
             with self.assertRaises(api.APIError) as caught:
                 self.client(answer).get("01J")
@@ -192,7 +192,7 @@ class TestRefusals(Fake):
             self.client((429, {"detail": "x"}), retries=2).get("01J")
         self.assertEqual(len(self.server.requests), 3)
 
-    def test_only_what_is_safe_is_repeated(self):
+    def test_only_safe_requests_are_retried(self):
         for trouble in (CUT, HALF, (502, b""), (503, {"detail": "busy"}, {"Retry-After": "1"}), (504, b"")):
             client = self.client(trouble, (200, RUN))
             client.get("01J")
@@ -206,7 +206,7 @@ class TestRefusals(Fake):
                 millrace.client.Run(client, RUN).retry()
             self.assertEqual(len(self.server.requests), 5)
 
-    def test_a_key_that_is_still_at_work_is_waited_for(self):
+    def test_pending_idempotency_key_is_retried(self):
         accepting = (409, {"detail": "A request with this Idempotency-Key is being accepted"})
         client = self.client(CUT, accepting, (200, RUN))
         self.assertEqual(client.run("daily").id, "01J")
@@ -214,7 +214,7 @@ class TestRefusals(Fake):
         with self.assertRaises(api.ConflictError):
             client.run("daily", idempotency_key="somebody else's")
 
-    def test_a_server_that_is_not_there(self):
+    def test_unreachable_server(self):
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
@@ -225,13 +225,13 @@ class TestRefusals(Fake):
         self.assertIsInstance(caught.exception, ConnectionError)
         self.assertEqual(len(self.slept), 2)
 
-    def test_a_cut_answer_says_so(self):
+    def test_truncated_response(self):
         with self.assertRaisesRegex(api.ConnectionFailedError, "cut off after 8 bytes"):
             self.client(HALF, retries=0).get("01J")
 
 
 class TestCredentials(Fake):
-    def test_redirects_never_carry_them(self):
+    def test_redirects_do_not_carry_credentials(self):
         store = self.serve((200, {"large": True}))
         location = f"http://localhost:{store.port}/o?X-Amz-Signature=abc"
         client = self.client((200, RUN), (302, b"", {"Location": location}))
@@ -273,13 +273,13 @@ class TestCredentials(Fake):
         self.assertNotIn(KEY, shown)
         self.assertEqual(repr(run), "<Run brisk-jade-beaver-8007 of daily 1: QUEUED>")
 
-    def test_a_key_that_cannot_be_sent_is_not_shown(self):
+    def test_invalid_key_is_not_shown(self):
         for key in (KEY + "\r\nX: y", KEY + "é"):
             with self.assertRaises(api.NoServerError) as caught:
                 Client("http://127.0.0.1:1", key)
             self.assertNotIn(KEY, str(caught.exception))
 
-    def test_urls_that_are_refused(self):
+    def test_invalid_urls(self):
         for url in ("http://me:pw@h", "ftp://h", "h:80", "", "http://", "http://h/?key=pw", "http://h#x", "http://h:x", "http://[::1"):
             with self.subTest(url=url), self.assertRaises(api.NoServerError) as caught:
                 Client(url or "x", KEY)
@@ -287,7 +287,7 @@ class TestCredentials(Fake):
 
 
 class TestProxies(Fake):
-    def test_the_environments_proxy_but_never_for_this_machine(self):
+    def test_proxy_is_not_used_for_loopback(self):
         proxy = self.serve((200, RUN))
         server = self.serve((200, RUN))
         for name in ("http_proxy", "HTTP_PROXY"):
@@ -332,7 +332,7 @@ class TestFinding(unittest.TestCase):
         s = _settings.find(*arguments, environ=environ, directory=self.below, **more)
         return s.url, s.api_key, s.org
 
-    def test_the_first_source_decides(self):
+    def test_first_source_is_used(self):
         with self.assertRaisesRegex(api.NoServerError, "millrace serve"):
             self.found()
         self.contexts()
@@ -349,7 +349,7 @@ class TestFinding(unittest.TestCase):
         with self.assertRaises(api.NoServerError):
             self.found("https://x", context="test")
 
-    def test_a_key_goes_to_its_own_server_only(self):
+    def test_key_is_sent_to_its_server_only(self):
         self.contexts()
         self.credentials()
         environ = {"MILLRACE_URL": "https://env", "MILLRACE_API_KEY": "svc_env", "MILLRACE_ORG": "acme"}
@@ -359,7 +359,7 @@ class TestFinding(unittest.TestCase):
         self.assertEqual(self.found(environ={"MILLRACE_URL": "https://env"}), ("https://env", None, None))
         self.assertEqual(self.found(environ={"MILLRACE_API_KEY": "svc_env"}), ("http://local", "svc_env", None))
 
-    def test_files_that_cannot_be_used(self):
+    def test_invalid_files(self):
         self.credentials()
         path = os.path.join(self.dir, "project", ".millrace", "credentials.json")
         for text in ("{", "[]", "{}", '{"base_url": 1}'):
@@ -368,7 +368,7 @@ class TestFinding(unittest.TestCase):
             with self.subTest(text=text), self.assertRaisesRegex(api.NoServerError, "credentials.json"):
                 self.found()
 
-    def test_another_users_file_is_not_trusted(self):
+    def test_file_of_other_user_is_rejected(self):
         self.credentials()
         theirs = os.stat_result((0o100600, 1, 1, 1, os.geteuid() + 4242, 4242, 2, 0, 0, 0))
         with mock.patch("os.stat", return_value=theirs), self.assertRaisesRegex(api.NoServerError, "another user"):
@@ -376,7 +376,7 @@ class TestFinding(unittest.TestCase):
 
 
 class TestAsync(Fake):
-    def test_the_same_calls_with_await(self):
+    def test_async_calls(self):
         event = {"event_type": "log", "message": "hello", "timestamp": "2026-01-31T06:00:00Z"}
         done = {**RUN, "status": "SUCCEEDED", "task_runs": []}
 
@@ -410,7 +410,7 @@ class TestAsync(Fake):
         self.assertEqual(len(asyncio.run(main())), 8)
         self.assertEqual(self.slept, [])  # the event loop was never blocked
 
-    def test_refusals_and_cancellation(self):
+    def test_async_errors_and_cancellation(self):
         server = self.serve((404, {"detail": "no such run"}))
 
         async def main():
@@ -429,7 +429,7 @@ class TestAsync(Fake):
 
 
 class TestDeploy(Fake):
-    def test_packages_fit_what_the_server_tells(self):
+    def test_packages_are_for_servers_runtime(self):
         folder = tempfile.mkdtemp(prefix="millrace-deploy-test-")
         self.addCleanup(shutil.rmtree, folder)
         links, source = os.path.join(folder, "links"), os.path.join(folder, "source")
@@ -470,7 +470,7 @@ class TestDeploy(Fake):
 
 
 class TestSameSurface(unittest.TestCase):
-    def test_sync_and_async_take_the_same(self):
+    def test_sync_and_async_have_same_signatures(self):
         import inspect
 
         for one, other in ((Client, AsyncClient), (api.Run, api.AsyncRun)):
@@ -479,7 +479,7 @@ class TestSameSurface(unittest.TestCase):
                 first, second = inspect.signature(getattr(one, name)), inspect.signature(getattr(other, name))
                 self.assertEqual(list(first.parameters.values()), list(second.parameters.values()), name)
 
-    def test_pauses_grow_and_end(self):
+    def test_delays_grow_to_maximum(self):
         call = _calls.exchange(_calls.Request("GET", "/x"), 4)
         next(call)
         pauses = []

@@ -47,7 +47,7 @@ def reader(ctx, name="x"):
 
 
 class Secrets(unittest.TestCase):
-    def test_a_task_names_what_it_reads(self):
+    def test_secrets_are_found_in_function(self):
         @flow
         def reads():
             reader()
@@ -63,13 +63,13 @@ class Secrets(unittest.TestCase):
             with self.assertRaisesRegex(FlowDefinitionError, "no name of a secret"):
                 task(secrets=[bad])(bare.__millrace_function__)
 
-    def test_a_secret_that_is_not_named(self):
+    def test_secret_that_is_not_declared(self):
         with self.assertRaisesRegex(millrace.TaskFailedError, r"add it to @task\(secrets"):
             _context.Context({"secrets": {}}, None).secret("TOKEN")
 
 
 class Spec(unittest.TestCase):
-    def test_whole(self):
+    def test_complete_spec(self):
         @flow(name="daily", version="2", timeout_secs=3600, on_failure=on_fail)
         def daily(day: str, limit: int = 3, mode: typing.Optional[str] = None):
             rows = extract(day)
@@ -110,7 +110,7 @@ class Spec(unittest.TestCase):
         )
         self.assertIn('"tasks"', daily.to_json())
 
-    def test_task_named_by_a_decorator_alone_is_part_of_the_flow(self):
+    def test_task_named_only_by_decorator(self):
         @flow
         def two():
             after_bare()
@@ -118,7 +118,7 @@ class Spec(unittest.TestCase):
         self.assertEqual([t["name"] for t in two.spec()["tasks"]], ["after_bare", "bare"])
         self.assertEqual(two.spec()["tasks"][0]["depends_on"], ["bare"])
 
-    def test_plain_calls_stay_plain(self):
+    def test_calls_outside_of_flow_run_function(self):
         self.assertEqual(bare(), 1)
 
     def test_map_over_a_list(self):
@@ -132,7 +132,7 @@ class Spec(unittest.TestCase):
         with self.assertRaisesRegex(error, want):
             flow(body).build()
 
-    def test_refusals(self):
+    def test_invalid_flows(self):
         def missing():
             extract()
 

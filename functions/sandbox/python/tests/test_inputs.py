@@ -77,7 +77,7 @@ class Inputs(unittest.TestCase):
         )
         self.assertEqual(spec["parameters"]["properties"]["day"]["format"], "date")
 
-    def test_what_names_can_fill_stays_small(self):
+    def test_arguments_filled_by_name_need_no_inputs(self):
         self.assertEqual(plain.spec()["tasks"], [{"name": "extract", "type": "python", "entrypoint": f"{__name__}:extract"}])
         self.assertEqual(plain.spec()["result"], "tasks.extract.output")
 
@@ -92,14 +92,14 @@ class Inputs(unittest.TestCase):
             with self.subTest(returned):
                 self.assertEqual(returns.spec().get("result"), want)
 
-    def test_objects_have_their_keys_sorted_as_the_service_keeps_them(self):
+    def test_keys_are_sorted_as_in_service(self):
         @flow
         def ordered():
             return merge({"b": 1, "a": [{"d": 1, "c": 2}]})
 
         self.assertEqual(str(ordered.build().entries["merge"].inputs), "{'parts': {'a': [{'c': 2, 'd': 1}], 'b': 1}}")
 
-    def test_a_parameter_is_not_taken_for_the_task_of_its_name(self):
+    def test_parameter_with_name_of_task(self):
         @flow
         def both(rows: list):
             other = merge.with_options(name="rows")(rows)
@@ -114,7 +114,7 @@ class Inputs(unittest.TestCase):
         self.assertEqual(run["merge"], {"parts": rows, "note": "of 2026-01-02"})
         self.assertEqual(run.result, {"merged": run["merge"], "first": 10, "label": "2026-01-02: 5", "fixed": [1, None, "x"]})
 
-    def test_a_task_used_often_has_names_of_its_own(self):
+    def test_repeated_task_gets_unique_names(self):
         @flow
         def often():
             return [copy_table([n], "t") for n in range(3)]
@@ -122,14 +122,14 @@ class Inputs(unittest.TestCase):
         self.assertEqual(list(often.build().entries), ["copy_table", "copy_table_2", "copy_table_3"])
         self.assertEqual(often().result, [["t", [n], 10] for n in range(3)])
 
-    def test_item_and_index_are_known_to_arguments(self):
+    def test_item_and_index_in_arguments(self):
         @flow
         def mapped():
             return copy_table.map([5, 6], rows="${{ item }}", table="${{ index }}")
 
         self.assertEqual(mapped().result, [[0, 5, 10], [1, 6, 10]])
 
-    def test_an_argument_without_a_value_fails_its_task(self):
+    def test_argument_without_value_fails_task(self):
         @flow
         def broken(day: str):
             return copy_table(extract(day)["nothing"], "t")

@@ -34,7 +34,7 @@ class Local(unittest.TestCase):
         with open(os.path.join(self.run_of(), *path), encoding="utf-8") as file:
             return json.load(file) if path[-1].endswith(".json") else file.read()
 
-    def test_everything_is_kept(self):
+    def test_run_directory_has_all_records(self):
         @task(retries=2, retry_backoff=0.01)
         def extract(ctx, day):
             print("extracting", day)
@@ -179,7 +179,7 @@ class Local(unittest.TestCase):
         )
         self.assertEqual(told.read(), b"outcomes ['boom', 'broken'] 2")
 
-    def test_temporary_files_are_the_attempts_own(self):
+    def test_attempts_have_separate_temporary_files(self):
         @task
         def write(item):
             with tempfile.NamedTemporaryFile(delete=False) as file, open(os.path.join(tempfile.gettempdir(), "part"), "x"):
@@ -196,7 +196,7 @@ class Local(unittest.TestCase):
             self.assertEqual(directory, of_child)
             self.assertFalse(os.path.exists(directory))
 
-    def test_long_lines_are_several_events(self):
+    def test_long_lines_are_split_into_events(self):
         @task
         def write(ctx):
             os.write(1, b"a" * 150_000 + b"\n" + b"b" * 70_000)
@@ -212,7 +212,7 @@ class Local(unittest.TestCase):
         sizes = sorted((event["message"][0], len(event["message"])) for event in events)
         self.assertEqual(sizes, [("a", 18_928), ("a", 65_536), ("a", 65_536), ("b", 4_464), ("b", 65_536), ("c", 4_464), ("c", 65_536), ("d", 262_146)])
 
-    def test_a_coroutines_traceback_is_its_own(self):
+    def test_coroutine_traceback_has_only_its_frames(self):
         @task
         async def fails():
             raise ValueError("no")

@@ -10,7 +10,7 @@ SECRET = 'pä"ss/<w>&rd?1'
 
 
 class MaskingTest(unittest.TestCase):
-    def test_every_encoding_is_hidden(self):
+    def test_encodings_are_masked(self):
         masker = Masker([SECRET])
         data = SECRET.encode()
         shown = [
@@ -32,14 +32,14 @@ class MaskingTest(unittest.TestCase):
                     line = encode(before + data + after).decode()
                     self.assertIn(STARS, masker.mask(line), line)
 
-    def test_a_value_is_hidden_in_what_python_shows_of_it(self):
+    def test_repr_is_masked(self):
         for value in ('{"key": "a\\nb", "path": "c:\\\\x"}', "it's\ta\x01 \xa0 key", "'both\" quotes\\", "käse\u2028\U0001f600!"):
             masker = Masker([value])
             for shown in ([value], {"k": value}, {value: 1}, [value + "'"], [value + '"'], ["'" + value + '"']):
                 for text in (repr(shown), ascii(shown)):
                     self.assertIn(STARS, masker.mask(text), text)
 
-    def test_json_is_masked_in_its_strings_and_numbers(self):
+    def test_strings_and_numbers_in_json_are_masked(self):
         value = 'k/1 "ä"\\n'
         masker = Masker([value, "123456"])
         forms = [value, json.dumps(value), repr([value]), base64.b64encode(value.encode()).decode(), urllib.parse.quote(value)]
@@ -54,10 +54,10 @@ class MaskingTest(unittest.TestCase):
         untouched = _values.encode({"n": 12345, "text": "nothing"})
         self.assertEqual(untouched, masker.mask_json(untouched))
 
-    def test_lines_of_a_value_are_hidden_and_short_ones_are_not(self):
+    def test_long_lines_of_value_are_masked(self):
         masker = Masker(["first line\nsecond line\n", "abc"])
         self.assertEqual(f"{STARS} and {STARS}, abc", masker.mask("first line and second line, abc"))
 
-    def test_without_secrets_nothing_changes(self):
+    def test_text_without_secrets_is_unchanged(self):
         self.assertEqual("text", Masker().mask("text"))
         self.assertEqual("text", Masker(["short"]).mask("text"))

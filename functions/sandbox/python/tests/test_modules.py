@@ -55,7 +55,7 @@ class Modules(unittest.TestCase):
         done = self.call("-m", "millrace", "spec", target, **options)
         return [task["entrypoint"] for task in json.loads(done.stdout)["tasks"]]
 
-    def test_what_an_import_prints_is_no_part_of_the_spec(self):
+    def test_output_of_imports_is_not_in_spec(self):
         self.write("lib.py", LIBRARY)
         self.write("flow.py", FLOW.format(library="lib"))
         done = self.call("-m", "millrace", "spec", "flow.py")
@@ -88,7 +88,7 @@ class Modules(unittest.TestCase):
                 with zipfile.ZipFile(os.path.join(self.root, "a.zip")) as archive:
                     self.assertIn("acme/flows/daily.py", archive.namelist())
 
-    def test_what_cannot_be_imported(self):
+    def test_import_errors(self):
         self.write("sub/json.py", LIBRARY)
         self.write("two-words.py", LIBRARY)
         self.write("lib.py", LIBRARY)
@@ -124,7 +124,7 @@ class Modules(unittest.TestCase):
         self.assertEqual(spec["parameters"]["properties"]["day"]["default"], "2026-01-02")
         self.assertEqual(self.call("flow.py").stdout, "2026\n")
 
-    def test_a_failed_run_ends_without_our_traceback(self):
+    def test_failed_run_hides_frames_of_package(self):
         self.write("flow.py", """
             from millrace import flow, task
 

@@ -50,7 +50,7 @@ class TestDistributions(unittest.TestCase):
                 self.assertEqual((digest, int(size)), ("sha256=" + want, len(files[path])), path)
         return files, modes
 
-    def test_the_pure_wheel_holds_the_package_and_nothing_else(self):
+    def test_pure_wheel_contains_only_package(self):
         name = backend.build_wheel(self.dir)
         self.assertEqual(name, f"millrace-{millrace.__version__}-py3-none-any.whl")
         files, modes = self.files(name)
@@ -69,7 +69,7 @@ class TestDistributions(unittest.TestCase):
         with open(os.path.join(ROOT, "README.md"), encoding="utf-8") as file:
             self.assertEqual(told.get_payload(decode=True).decode(), file.read())
 
-    def test_the_binary_is_the_script_of_its_platform(self):
+    def test_binary_is_script_of_platform(self):
         for platform, tag in (
             ("linux/amd64", "manylinux_2_17_x86_64.manylinux2014_x86_64.musllinux_1_1_x86_64"), ("darwin/arm64", "macosx_12_0_arm64"),
         ):
@@ -83,7 +83,7 @@ class TestDistributions(unittest.TestCase):
             for one in tag.split("."):
                 self.assertIn(f"Tag: py3-none-{one}\n", files[INFO + "WHEEL"].decode())
 
-    def test_the_same_sources_give_the_same_bytes(self):
+    def test_builds_are_reproducible(self):
         makers = (backend.build_wheel, backend.build_editable, backend.build_sdist, lambda d: binary.build(self.program, "linux/arm64", d))
         for make in makers:
             name = make(self.dir)
@@ -93,7 +93,7 @@ class TestDistributions(unittest.TestCase):
                 make(self.dir)
             self.assertEqual(self.read(name), first, name)
 
-    def test_the_source_distribution_builds_the_same_wheel(self):
+    def test_source_distribution_builds_same_wheel(self):
         with tarfile.open(os.path.join(self.dir, backend.build_sdist(self.dir))) as archive:
             names = archive.getnames()
             for member in archive.getmembers():

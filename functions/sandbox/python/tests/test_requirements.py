@@ -57,7 +57,7 @@ class Packing(unittest.TestCase):
 
 
 class TestInstalled(Packing):
-    def test_packages_go_into_the_zip_and_are_kept(self):
+    def test_packages_are_zipped_and_cached(self):
         wheels.build(self.links, "slugs")
         wheels.build(self.links, "tables")
         wheels.build(self.links, "dotted", script=True)
@@ -75,7 +75,7 @@ class TestInstalled(Packing):
         self.assertTrue(second.cached)
         self.assertEqual(second.sha256, first.sha256)
 
-    def test_the_servers_platform_and_python_decide(self):
+    def test_packages_are_for_servers_platform_and_python(self):
         for tag in ("py3-none-manylinux2014_aarch64", "cp310-abi3-manylinux_2_17_x86_64", "py3-none-macosx_11_0_arm64"):
             wheels.build(self.links, "native", tag=tag)
         self.require("native\n")
@@ -89,7 +89,7 @@ class TestInstalled(Packing):
         shutil.rmtree(self.links)
         self.assertTrue(pack(self.flow, self.zip, "linux/arm64", "3.13").cached)
 
-    def test_included_files_count(self):
+    def test_included_files_change_hash(self):
         for version in ("1.0", "2.0"):
             wheels.build(self.links, "units", version)
         self.require("-r more.txt\n-c bounds.txt\n")
@@ -99,7 +99,7 @@ class TestInstalled(Packing):
         self.write("bounds.txt", "units>1\n")
         self.assertEqual(pack(self.flow, self.zip).dependencies, [{"name": "units", "version": "2.0"}])
 
-    def test_uv_is_taken_where_it_is(self):
+    def test_uv_is_used_if_installed(self):
         # It writes what it was asked as the package that it installs.
         self.fake_uv(
             "target = sys.argv[sys.argv.index('--target') + 1]\n"
@@ -117,7 +117,7 @@ class TestInstalled(Packing):
         self.assertNotIn("pw", line)
         self.assertEqual(asked["environment"], {"UV_DEFAULT_INDEX": "https://me:pw@index.example/simple", "UV_FIND_LINKS": "/a,/b"})
 
-    def test_the_command_line_prints_json(self):
+    def test_command_line_prints_json(self):
         self.require("# nothing yet\n")
         out = io.StringIO()
         with contextlib.redirect_stdout(out):
@@ -129,7 +129,7 @@ class TestInstalled(Packing):
             "output": self.zip, "files": 2, "dependencies": [], "cached": False, "platform": "linux/arm64", "python_version": "3.13",
         })
 
-    def test_few_sets_are_kept(self):
+    def test_old_sets_are_removed(self):
         base = os.path.join(self.dir, "home", "dependencies")
         for n in range(_requirements.KEPT + 3):
             os.makedirs(os.path.join(base, f"old{n}"))
@@ -153,7 +153,7 @@ class TestNothing(Packing):
                 self.assertEqual(pack(self.flow, self.zip).dependencies, [])
 
 
-class TestRefused(Packing):
+class TestRejected(Packing):
     def refused(self, *parts, text=None, **options):
         if text is not None:
             self.require(text)
@@ -163,7 +163,7 @@ class TestRefused(Packing):
             self.assertIn(part, str(caught.exception))
         return str(caught.exception)
 
-    def test_lines_that_are_no_wheels(self):
+    def test_requirements_without_wheels(self):
         with mock.patch("subprocess.run", side_effect=AssertionError("an installer was started")):
             for line, part in (
                 ("-e .", "editable"), ("git+https://me:pw@git.example/x", "wheels only"), ("x @ git+https://git.example/x", "wheels only"),
@@ -179,18 +179,18 @@ class TestRefused(Packing):
             self.refused("linux/arm64", text="slugs\n", platform="plan9/mips")
             self.refused("3.11", text="slugs\n", python_version="2")
 
-    def test_no_wheel_for_the_server(self):
+    def test_no_wheel_for_servers_platform(self):
         wheels.build(self.links, "native", tag="py3-none-macosx_11_0_arm64")
         self.refused(
             "requirements.txt, line 2 (native==1.0): no wheel of it fits linux/arm64 and Python 3.13", "name a version", "pip says",
             text="# x\nnative==1.0\n", platform="linux/arm64", python_version="3.13",
         )
 
-    def test_a_package_that_another_needs(self):
+    def test_missing_dependency(self):
         wheels.build(self.links, "tables")
         self.refused("requirements.txt, line 1 (tables)", "slugs>=1", text="tables\n")
 
-    def test_uv_and_its_words(self):
+    def test_errors_of_uv(self):
         self.fake_uv(
             "print('  × No solution found when resolving dependencies:')\n"
             "print('  ╰─▶ Because nosuch was not found in the provided package locations and you require nosuch==1, your requirements are unsatisfiable.')\n"
@@ -199,11 +199,11 @@ class TestRefused(Packing):
         said = self.refused("requirements.txt, line 2 (nosuch==1): no wheel of it fits", "uv says", text="slugs\nnosuch==1\n")
         self.assertNotIn("pw", said)
 
-    def test_a_file_of_the_author_has_a_packages_name(self):
+    def test_file_conflicts_with_package(self):
         wheels.build(self.links, "slugs")
         self.write("slugs.py", "mine = 1\n")
         self.refused("slugs.py", "rename yours", text="slugs\n")
 
-    def test_nothing_is_left_of_what_failed(self):
+    def test_failed_installation_leaves_nothing(self):
         self.refused(text="nosuch\n")
         self.assertEqual(os.listdir(os.path.join(self.dir, "home", "dependencies")), [])

@@ -41,7 +41,7 @@ class Same(unittest.TestCase):
         with open(os.path.join(self.run_of(), "tasks", name, "meta.json"), encoding="utf-8") as file:
             return json.load(file)
 
-    def test_lines_have_their_level_and_instance(self):
+    def test_log_lines_have_level_and_instance(self):
         @task
         def says(item, ctx):
             logging.getLogger("lib").info("kept %s", item)
@@ -61,7 +61,7 @@ class Same(unittest.TestCase):
         self.assertEqual({(e["map_index"], e["attempt"]) for e in events.values()}, {(0, 1)})
         self.assertIn("INFO    [says[0]] kept 7\n", self.stderr.getvalue())
 
-    def test_a_traceback_is_one_event_without_our_frames(self):
+    def test_traceback_is_one_event(self):
         @task
         def fails():
             raise ConnectionError("refused")
@@ -76,7 +76,7 @@ class Same(unittest.TestCase):
         self.assertEqual((attempt["error_type"], attempt["exception"]), ("TaskFailedError", "ConnectionError"))
         self.assertEqual(attempt["traceback"], event["message"])
 
-    def test_how_a_process_ended(self):
+    def test_exit_of_process_is_described(self):
         @task
         def leaves():
             os._exit(4)
@@ -91,7 +91,7 @@ class Same(unittest.TestCase):
             attempt = self.meta(one.name)["attempts"][0]
             self.assertEqual((attempt["error_type"], attempt["error_message"]), ("SandboxError", want))
 
-    def test_a_time_out_lets_the_task_clean_up(self):
+    def test_timeout_lets_task_clean_up(self):
         @task(timeout=0.2)
         def slow():
             try:
@@ -103,7 +103,7 @@ class Same(unittest.TestCase):
             flow(lambda: slow())()
         self.assertEqual([e["message"] for e in self.events()], ["cleaned up"])
 
-    def test_why_tasks_did_not_run(self):
+    def test_reasons_of_skipped_tasks(self):
         @task
         def boom():
             raise ValueError("no")
@@ -126,7 +126,7 @@ class Same(unittest.TestCase):
         self.assertIn("WARNING [after] Task after not run: a task it depends on did not succeed (trigger rule all_success)\n", log)
         self.assertIn("INFO    [skipped] Task skipped skipped: its condition is false\n", log)
 
-    def test_a_run_that_is_stopped_keeps_what_ran(self):
+    def test_interrupted_run_keeps_records(self):
         @task
         def interrupted():
             os.kill(os.getppid(), signal.SIGINT)
@@ -146,7 +146,7 @@ class Same(unittest.TestCase):
         self.assertEqual((self.meta("never")["status"], self.meta("never")["attempts"]), ("CANCELLED", []))
         self.assertIn("WARNING [interrupted] Task interrupted stopped: The run was cancelled.\n", self.stderr.getvalue())
 
-    def test_an_expression_without_a_value_is_an_attempt_that_failed(self):
+    def test_expression_error_fails_attempt(self):
         @task(retries=3)
         def never(x=0):
             pass
@@ -168,7 +168,7 @@ class Same(unittest.TestCase):
             (attempt,) = self.meta(name)["attempts"]
             self.assertEqual((attempt["attempt"], attempt["error_type"], attempt["error_message"]), (1, "ExpressionError", want))
 
-    def test_the_run_s_error_names_three_and_counts_instances(self):
+    def test_error_of_run_names_failed_tasks(self):
         @task
         def boom(item):
             raise ValueError("no\n" + item * 400)
@@ -186,7 +186,7 @@ class Same(unittest.TestCase):
             f"5 of 5 tasks failed: boom[0] ({told('x')}; 2 of 2 instances failed), b0 ({told('z')}), b1 ({told('z')}), and 2 more",
         )
 
-    def test_on_failure_is_told_what_failed(self):
+    def test_on_failure_gets_failures(self):
         @task
         def boom(item):
             return 1 // item
@@ -201,14 +201,14 @@ class Same(unittest.TestCase):
         told = {"task_name": "boom", "map_index": 1, "attempt": 1, "error_type": "TaskFailedError"}
         self.assertEqual(json.loads(event["message"]), [{**told, "error_message": "ZeroDivisionError: integer division or modulo by zero"}])
 
-    def test_tasks_begin_in_the_directory_of_their_module(self):
+    def test_tasks_start_in_directory_of_module(self):
         @task
         def where():
             return os.getcwd()
 
         self.assertEqual(flow(lambda: where())()["where"], os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-    def test_expressions_are_read_before_the_run(self):
+    def test_expressions_are_checked_before_run(self):
         @task
         def never():
             pass
@@ -248,7 +248,7 @@ class Same(unittest.TestCase):
             with self.subTest(want), self.assertRaisesRegex(TaskFailedError, want):
                 flow(lambda: save(path, name))()
 
-    def test_the_newest_runs_are_kept(self):
+    def test_newest_runs_are_kept(self):
         @task
         def one():
             return 1
@@ -259,7 +259,7 @@ class Same(unittest.TestCase):
         made = [short().run_id for _ in range(5)]
         self.assertEqual(sorted(os.listdir(os.path.join(self.home, "runs"))), made[-3:])
 
-    def test_a_run_that_has_not_ended_is_kept(self):
+    def test_unfinished_run_is_kept(self):
         runs = os.path.join(self.home, "runs")
         for number, status in enumerate(("RUNNING", "SUCCEEDED", "FAILED")):
             path = os.path.join(runs, f"{number:026}")

@@ -75,7 +75,7 @@ def received(value, hint):
 
 
 class RoundTrip(unittest.TestCase):
-    def test_values_come_back_by_annotation(self):
+    def test_round_trip_by_annotation(self):
         now = dt.datetime(2026, 1, 2, 3, 4, 5, 6, tzinfo=dt.timezone.utc)
         row = Row(dt.date(2026, 1, 2), decimal.Decimal("1.10"), {"a", "b"}, Row(dt.date(2026, 1, 3), decimal.Decimal("-2")))
         for value, hint, sent in (
@@ -116,7 +116,7 @@ class RoundTrip(unittest.TestCase):
                 self.assertEqual(got, value)
                 self.assertEqual(type(got), type(value))
 
-    def test_nan_is_null_with_a_warning_and_comes_back_for_floats(self):
+    def test_nan_is_null_with_warning(self):
         told = []
         data = encode({"rows": [1.5, math.nan], "x": math.nan}, warn=told.append)
         self.assertEqual(json.loads(data), {"rows": [1.5, None], "x": None})
@@ -134,7 +134,7 @@ class RoundTrip(unittest.TestCase):
         encode(value)
         self.assertEqual(value, {"days": [dt.date(2026, 1, 2)], "n": 1})
 
-    def test_what_does_not_fit_names_the_argument(self):
+    def test_mismatch_names_argument(self):
         for value, hint, want in (
             ("2026-13-01", dt.date, "the argument 'value' is '2026-13-01', which is no date"),
             (["x"], typing.List[decimal.Decimal], r"the argument 'value\[0\]' is 'x', which is no Decimal"),
@@ -147,7 +147,7 @@ class RoundTrip(unittest.TestCase):
             with self.subTest(want), self.assertRaisesRegex(TaskFailedError, "task 'load': .*" + want):
                 received(value, hint)
 
-    def test_circles_end(self):
+    def test_recursive_types(self):
         row = Row(dt.date(2026, 1, 2), decimal.Decimal(1))
         row.parent = row
         with self.assertRaisesRegex(ArtifactSerializationError, "contains itself"):
@@ -161,7 +161,7 @@ class RoundTrip(unittest.TestCase):
         args, kwargs = fill(parameters(scope["f"]), (from_mapping({"day": "2026-01-02", "other": 1}),), "t", found)
         self.assertEqual(kwargs["other"], 1)
 
-    def test_plain_annotations_cost_nothing(self):
+    def test_json_annotations_are_skipped(self):
         def f(ctx, a: str, b: int, c: dict, d: "list"):
             pass
 

@@ -10,7 +10,7 @@ from millrace import flows, tasks
 class Types(unittest.TestCase):
     """What pyright makes of them is tested by ``make types``."""
 
-    def test_checkers_see_what_is_there(self):
+    def test_type_checkers_see_exports(self):
         with open(millrace.__file__, encoding="utf-8") as file:
             tree = ast.parse(file.read())
         (block,) = [node for node in tree.body if isinstance(node, ast.If)]
@@ -20,7 +20,7 @@ class Types(unittest.TestCase):
             self.assertTrue(hasattr(millrace, name), name)
         self.assertTrue(os.path.exists(os.path.join(os.path.dirname(millrace.__file__), "py.typed")))
 
-    def test_declared_options_are_those_that_are_taken(self):
+    def test_declared_options_match_implementation(self):
         for module, name in ((tasks, "task"), (flows, "flow")):
             with open(module.__file__, encoding="utf-8") as file:
                 found = [node for node in ast.parse(file.read()).body if isinstance(node, ast.FunctionDef) and node.name == name]

@@ -11,7 +11,7 @@ class Values(unittest.TestCase):
         self.assertEqual(encode({"a": (1, 2.5, None, True), "ä": "\n"}), '{"a":[1,2.5,null,true],"ä":"\\n"}'.encode())
         self.assertEqual(encode(10**30), b"1" + b"0" * 30)
 
-    def test_refusals(self):
+    def test_values_that_cannot_be_encoded(self):
         loop = []
         loop.append(loop)
         for value, want in (

@@ -54,9 +54,9 @@ def find(
         foreign = named is not None and _checked_url(named) != given
         found = Settings(given)
         if not api_key and (foreign or not environ.get("MILLRACE_API_KEY")):
-            found = next((s for s in _kept(environ, directory) if s.url == given), found)
+            found = next((s for s in _stored(environ, directory) if s.url == given), found)
     else:
-        found, foreign = next(_kept(environ, directory), None), False
+        found, foreign = next(_stored(environ, directory), None), False
         if found is None:
             raise NoServerError(
                 "no server is named: start one with `millrace serve` in this folder or above, "
@@ -67,17 +67,17 @@ def find(
     return dataclasses.replace(found, api_key=api_key or found.api_key, org=org or found.org)
 
 
-def _kept(environ: Mapping[str, str], directory: str | None) -> Any:
+def _stored(environ: Mapping[str, str], directory: str | None) -> Any:
     """Yield the settings of credentials.json and of the chosen context, if any."""
-    place = os.path.abspath(directory or os.getcwd())
+    folder = os.path.abspath(directory or os.getcwd())
     while True:
-        path = os.path.join(place, CREDENTIALS)
+        path = os.path.join(folder, CREDENTIALS)
         if os.path.isfile(path):
             yield _of_record(path, _load(path))
             break
-        if os.path.dirname(place) == place:
+        if os.path.dirname(folder) == folder:
             break
-        place = os.path.dirname(place)
+        folder = os.path.dirname(folder)
     if os.path.isfile(_contexts_path(environ)):
         chosen = _context(environ, None)
         if chosen is not None:

@@ -1,1 +1,1 @@
-"""Flows, one a module."""
+"""Flows, one per module."""

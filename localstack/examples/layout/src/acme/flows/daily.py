@@ -16,7 +16,7 @@ from ..lib.prices import price_of
 
 @task
 def total(prices):
-    """Relative imports work within a task, too; open() begins where modules are imported from."""
+    """Relative imports work within a task, too; open() is relative to the directory of imports."""
     from .. import CURRENCY
 
     with open(os.path.join("acme", "lib", "prices.csv"), encoding="utf-8") as file:

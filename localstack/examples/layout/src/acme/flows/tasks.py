@@ -1,4 +1,4 @@
-"""Tasks of several flows."""
+"""Tasks that several flows use."""
 
 from millrace import task
 

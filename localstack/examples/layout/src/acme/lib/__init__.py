@@ -1,4 +1,4 @@
-"""What flows share."""
+"""Code that flows share."""
 
 from .prices import price_of
 
