@@ -107,24 +107,21 @@ func partitionsKept(cfg Config, spec fn.Spec) []statement {
 }
 
 func bucketPermissions(cfg Config, spec fn.Spec) []statement {
-	if spec.Needs.Blob == fn.NoAccess {
-		return nil
+	var out []statement
+	if spec.Needs.Blob != fn.NoAccess {
+		out = append(out,
+			statement{id: "ListBucket", actions: []string{"s3:ListBucket"}, resources: []*string{cfg.bucketARN()}},
+			statement{id: "ReadObjects", actions: []string{"s3:GetObject"}, resources: []*string{cfg.bucketARN("*")}})
 	}
 	written := []*string{}
 	for _, folder := range spec.WriteFolders() {
 		written = append(written, cfg.bucketARN("*", folder, "*")) // of any workspace
 	}
-	out := []statement{
-		{id: "ListBucket", actions: []string{"s3:ListBucket"}, resources: []*string{cfg.bucketARN()}},
-		{id: "ReadObjects", actions: []string{"s3:GetObject"}, resources: []*string{cfg.bucketARN("*")}},
-	}
+	write := statement{id: "WriteObjects", resources: written, actions: []string{"s3:PutObject"}}
 	if spec.Needs.Blob == fn.Writes {
-		out = append(out, statement{
-			id: "WriteObjects", resources: written,
-			actions: []string{"s3:AbortMultipartUpload", "s3:DeleteObject", "s3:ListMultipartUploadParts", "s3:PutObject"},
-		})
+		write.actions = []string{"s3:AbortMultipartUpload", "s3:DeleteObject", "s3:ListMultipartUploadParts", "s3:PutObject"}
 	}
-	return out
+	return append(out, write)
 }
 
 func queuePermissions(cfg Config, spec fn.Spec) []statement {
@@ -168,7 +165,7 @@ func keyPermissions(cfg Config, spec fn.Spec) []statement {
 	if needs.Blob != fn.NoAccess {
 		reads = append(reads, "s3")
 	}
-	if needs.Blob == fn.Writes {
+	if len(spec.WriteFolders()) > 0 {
 		writes = append(writes, "s3")
 	}
 	if len(needs.Send) > 0 || len(queuesOf(spec)) > 0 {
@@ -257,7 +254,7 @@ func environment(cfg Config, spec fn.Spec, api api) map[string]*string {
 	if spec.Needs.Table != fn.NoAccess {
 		set("MILLRACE_TABLE", cfg.table())
 	}
-	if spec.Needs.Blob != fn.NoAccess {
+	if spec.Needs.Blob != fn.NoAccess || len(spec.WriteFolders()) > 0 {
 		env["MILLRACE_BUCKET"] = cfg.bucketName()
 	}
 	if len(spec.Needs.Send) > 0 || len(spec.Needs.Measure) > 0 || spec.Messages != nil {

@@ -41,6 +41,7 @@ type platform struct {
 	service  *catalog.Service
 	err      error // of creating them
 	observer observer
+	bucket   blob.Store // nil: the function does not use it
 }
 
 // newPlatform creates the drivers that the spec needs; the others stay nil. It
@@ -65,12 +66,15 @@ func newPlatform(cfg settings, spec fn.Spec) *platform {
 	if needs.Table != fn.NoAccess {
 		p.deps.Table = table.Metered(dynamo.New(dynamo.Config{Table: cfg.Table, AWS: aws}), &p.observer.units)
 	}
-	if needs.Blob != fn.NoAccess {
+	if usesBucket(spec) {
 		// Writes that the role denies in the cloud fail on every machine.
-		p.deps.Blob = blob.Within(s3.New(s3.Config{
+		p.bucket = blob.Within(s3.New(s3.Config{
 			Bucket: cfg.Bucket, Region: cfg.Region,
 			Endpoint: cfg.ObjectEndpoint, PathStyle: cfg.ObjectEndpoint != "",
 		}), spec.WriteFolders()...)
+	}
+	if needs.Blob != fn.NoAccess {
+		p.deps.Blob = p.bucket
 	}
 	if usesQueues(spec) {
 		p.queues = sqs.New(sqs.Config{Prefix: cfg.QueuePrefix, AWS: aws, Objects: p.deps.Blob, Clock: now, Log: p.deps.Log})
@@ -108,7 +112,7 @@ func newPlatform(cfg settings, spec fn.Spec) *platform {
 // assemble builds the function with its drivers.
 func (p *platform) assemble() (*catalog.Service, error) {
 	s := catalog.Settings{
-		SuperAdmins: p.cfg.SuperAdmins, CursorKey: p.cfg.CursorKey, Limits: p.cfg.Limits, Traces: p.spec.Needs.Blob == fn.Writes,
+		SuperAdmins: p.cfg.SuperAdmins, CursorKey: p.cfg.CursorKey, Limits: p.cfg.Limits, Traces: p.bucket,
 	}
 	if p.cfg.Issuer != "" {
 		signIn, err := identity.NewSignIn(identity.SignInConfig{

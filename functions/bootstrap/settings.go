@@ -83,7 +83,7 @@ func readSettings(getenv func(string) string, spec fn.Spec) (settings, error) {
 	if needs.Table != fn.NoAccess {
 		cfg.Table = r.required(envTable)
 	}
-	if needs.Blob != fn.NoAccess {
+	if usesBucket(spec) {
 		cfg.Bucket = r.required(envBucket)
 		cfg.ObjectEndpoint = cmp.Or(getenv("AWS_ENDPOINT_URL_S3"), getenv("AWS_ENDPOINT_URL"))
 	}
@@ -134,6 +134,11 @@ func readSettings(getenv func(string) string, spec fn.Spec) (settings, error) {
 		cfg.AllowRanges = append(cfg.AllowRanges, text)
 	}
 	return cfg, errors.Join(r.faults...)
+}
+
+// usesBucket reports whether a function uses the bucket, if only for traces.
+func usesBucket(spec fn.Spec) bool {
+	return spec.Needs.Blob != fn.NoAccess || len(spec.WriteFolders()) > 0
 }
 
 // usesQueues reports whether a function uses queues itself: it sends to them,

@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/base64"
 	"os/exec"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 
 	"millrace/functions/catalog"
 	"millrace/localstack/runtimeapi"
+	"millrace/shared/platform/blob"
 	"millrace/shared/platform/telemetry/telemetrytest"
 	"millrace/shared/web/fn"
 )
@@ -42,6 +44,10 @@ func TestEveryFunctionStartsWithOnlyItsDependencies(t *testing.T) {
 		d := p.deps
 		assert.Equal(t, spec.Needs.Table != fn.NoAccess, d.Table != nil, "%s: table", spec.Name)
 		assert.Equal(t, spec.Needs.Blob != fn.NoAccess, d.Blob != nil, "%s: objects", spec.Name)
+		if spec.Trigger.HTTP {
+			_, err := p.service.Frame.Traces.Put(t.Context(), "org_1/outputs/x", strings.NewReader(""), 0, blob.PutOptions{})
+			require.ErrorIs(t, err, blob.ErrKey, "%s: traces go to a folder of their own", spec.Name)
+		}
 		assert.Equal(t, usesQueues(spec), d.Queues != nil, "%s: queues", spec.Name)
 		assert.Equal(t, spec.Needs.Publish, d.Bus != nil, "%s: bus", spec.Name)
 		assert.Equal(t, spec.Needs.Sandbox, d.Sandbox != nil, "%s: sandbox", spec.Name)

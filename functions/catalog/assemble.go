@@ -6,6 +6,7 @@ import (
 
 	"millrace/shared/account/identity"
 	"millrace/shared/account/quota"
+	"millrace/shared/platform/blob"
 	"millrace/shared/platform/notify"
 	"millrace/shared/run/runlog"
 	"millrace/shared/web/fn"
@@ -20,7 +21,7 @@ type Settings struct {
 	Limits      quota.Values        // that differ from the defaults
 	Unlimited   bool                // disables all limits
 	Chance      func(n int64) int64 // draws the sizes of slices; nil: random
-	Traces      bool                // store exception traces in the object store
+	Traces      blob.Store          // stores exception traces; nil: they are only logged
 	Bodies      *httpapi.Bodies     // bounds the memory of request bodies; nil: unbounded
 }
 
@@ -48,13 +49,10 @@ func Assemble(specs []fn.Spec, deps fn.Deps, s Settings) (*Service, error) {
 	}
 	out := &Service{Specs: specs, Deps: deps, Frame: httpapi.Config{
 		Title: "Millrace", Version: deps.Config.Version, Clock: deps.Clock, Log: deps.Log, Metrics: deps.Metrics,
-		CursorKey: s.CursorKey, Bodies: s.Bodies, URL: deps.Config.URL,
+		CursorKey: s.CursorKey, Bodies: s.Bodies, Traces: s.Traces, URL: deps.Config.URL,
 	}}
 	if deps.Quota != nil { // a nil *Quota would be a non-nil Limiter
 		out.Frame.Limiter = deps.Quota
-	}
-	if s.Traces {
-		out.Frame.Traces = deps.Blob
 	}
 	if deps.Table == nil {
 		return out, nil // public operations only

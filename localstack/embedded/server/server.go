@@ -279,7 +279,7 @@ func (s *Server) front(ctx context.Context, deps fn.Deps, keys secrets) error {
 	}
 	deps.Config.Operator, deps.Config.SignIn = s.credentials.LocalSecret, issuer.Page()
 	service, err := catalog.Assemble(s.specs, deps, catalog.Settings{
-		SignIn: verifier, SuperAdmins: s.cfg.SuperAdmins, CursorKey: keys.CursorKey, Traces: true, Bodies: httpapi.NewBodies(bodyMemory),
+		SignIn: verifier, SuperAdmins: s.cfg.SuperAdmins, CursorKey: keys.CursorKey, Traces: deps.Blob, Bodies: httpapi.NewBodies(bodyMemory),
 	})
 	if err != nil {
 		return err

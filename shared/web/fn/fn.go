@@ -139,16 +139,14 @@ type Needs struct {
 
 // WriteFolders returns the folders of the bucket, in each workspace, that a
 // function writes to: those that it names, and those for the traces of failed
-// requests and the bodies of large messages.
+// requests and the bodies of large messages. A function that serves HTTP stores
+// traces even if it has no other access to the bucket.
 func (s Spec) WriteFolders() []string {
-	if s.Needs.Blob != Writes {
-		return nil
-	}
 	folders := slices.Clone(s.Needs.Folders)
 	if s.Trigger.HTTP && !slices.Contains(folders, httpapi.TraceFolder) {
 		folders = append(folders, httpapi.TraceFolder)
 	}
-	if len(s.Needs.Send) > 0 || s.Messages != nil {
+	if s.Needs.Blob == Writes && (len(s.Needs.Send) > 0 || s.Messages != nil) {
 		folders = append(folders, queue.BodyFolder)
 	}
 	return folders
