@@ -15,6 +15,7 @@ import (
 	"millrace/localstack/cli/audit"
 	"millrace/localstack/cli/command"
 	"millrace/localstack/cli/environments"
+	"millrace/localstack/cli/exceptions"
 	"millrace/localstack/cli/flows"
 	"millrace/localstack/cli/general"
 	"millrace/localstack/cli/keys"
@@ -67,7 +68,7 @@ func Command(version string) *cobra.Command {
 	command.Group(c, versionCommand(version))
 	for _, group := range [][]*cobra.Command{
 		runs.Commands(s), flows.Commands(s), secrets.Commands(s), environments.Commands(s), keys.Commands(s),
-		workspace.Commands(s), audit.Commands(s), account.Commands(s), general.Commands(s, version),
+		workspace.Commands(s), audit.Commands(s), exceptions.Commands(s), account.Commands(s), general.Commands(s, version),
 	} {
 		c.AddCommand(s.Commands(group...)...)
 	}
