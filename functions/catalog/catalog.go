@@ -24,6 +24,7 @@ import (
 	"millrace/functions/schedulertick"
 	"millrace/functions/schedules"
 	"millrace/functions/secrets"
+	"millrace/functions/sensors"
 	"millrace/functions/taskworker"
 	"millrace/shared/kit/due"
 	"millrace/shared/web/fn"
@@ -51,6 +52,7 @@ func With(more ...fn.Spec) []fn.Spec {
 		sandboxlogs.Spec,
 		schedules.Spec,
 		secrets.Spec,
+		sensors.Spec,
 
 		audit.DigestSpec,
 		dispatch.Spec,

@@ -31,6 +31,8 @@ const (
 	APIKeys        Name = "api-keys"
 	Secrets        Name = "secrets"
 	Schedules      Name = "schedules"
+	Sensors        Name = "sensors"
+	Webhooks       Name = "webhook-requests-per-minute"
 	Environments   Name = "environments"
 	Workspaces     Name = "workspaces"
 	Members        Name = "members"
@@ -45,6 +47,7 @@ const (
 	User      Scope = "user" // in all workspaces; for an API key, its creator
 	Flow      Scope = "flow"
 	Address   Scope = "address" // of a client; for IPv6, its /64 network
+	URL       Scope = "URL"     // of a webhook
 )
 
 // Limit is one row of the table of limits.
@@ -62,6 +65,9 @@ type Limit struct {
 	// Again is the retry delay after a quota was used up, and the minimum time
 	// between two counts.
 	Again time.Duration
+	// Exact makes a rate exact across processes, at a write for each request; it is
+	// for small limits.
+	Exact bool
 	// Whole admits any request while there is any room at all, so that one larger
 	// than the limit can proceed.
 	Whole bool
@@ -95,6 +101,8 @@ var Limits = []Limit{
 	{Name: APIKeys, Scope: Workspace, Default: 1000, What: "API keys", Advice: "Delete some", Again: soon},
 	{Name: Secrets, Scope: Workspace, Default: 5000, What: "secrets", Advice: "Delete some", Again: soon},
 	{Name: Schedules, Scope: Workspace, Default: 10_000, What: "schedules", Advice: "Change one that is disabled", Again: soon},
+	{Name: Sensors, Scope: Workspace, Default: 2000, What: "sensors", Advice: "Delete some", Again: soon},
+	{Name: Webhooks, Scope: URL, Default: 60, Per: time.Minute, What: "requests of a webhook", Exact: true},
 	{Name: Members, Scope: Workspace, Default: 1000, What: "members", Advice: "Have new people join another workspace", Again: soon},
 	{Name: Environments, Scope: Workspace, Default: 100, What: "environments", Advice: "Delete some", Again: soon},
 	{Name: Workspaces, Scope: User, Default: 100, What: "workspaces made by them", Advice: "Use one that exists", Again: soon},

@@ -10,7 +10,7 @@
 // therefore exact whenever it decides, ends and deletions need no write, and an
 // unused permit returns by itself.
 //
-// Stored items, at <org>#quota or user#<email>#quota:
+// Stored items, at <org>#quota, user#<email>#quota or webhook#<sha256>#quota:
 //
 //	<limit>#<unix>  a window of a rate: the permits drawn from it
 //	<limit>         a quota: its remaining room
@@ -91,8 +91,11 @@ func (q *Quota) Rate(ctx context.Context, name Name, id string) error {
 		return nil
 	}
 	l := byName[name]
-	key := l.key(id)
-	exceeded, err := q.limiter.Take(ctx, key.PK+"#"+key.SK, value, 1, ratelimit.Window{
+	key, full := l.key(id), value
+	if l.Exact {
+		full = 0
+	}
+	exceeded, err := q.limiter.Take(ctx, key.PK+"#"+key.SK, full, 1, ratelimit.Window{
 		Table: q.table, Clock: q.clock, Key: key, Limit: value, Per: l.Per,
 	})
 	if err != nil || exceeded == nil {

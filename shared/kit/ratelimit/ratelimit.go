@@ -92,7 +92,9 @@ func New(c clock.Clock, log *slog.Logger, chance func(n int64) int64) *Limiter {
 
 // Take takes n permits of the limit with that id, from the slice of the process
 // or from a new slice of the source. It returns nil if it got them. limit is
-// the number of permits of a full source, which determines the size of slices.
+// the number of permits of a full source, which determines the size of slices;
+// with 0 there are none: each permit is drawn by itself, so that the limit is
+// exact across processes, at a write for each.
 // While the source fails, the process grants itself a slice every second.
 // Errors: the context's, if it ends first.
 func (l *Limiter) Take(ctx context.Context, id string, limit, n int64, from Source) (*Exceeded, error) {

@@ -76,7 +76,7 @@ func (f *Flow) CheckParams(ctx context.Context, params map[string]json.RawMessag
 	defer end()
 	s, err := f.schema(b)
 	if err != nil {
-		return nil, []errs.Detail{{Type: "value_error", Loc: paramsLoc, Msg: "the flow's parameters schema cannot be used"}}
+		return nil, []errs.Detail{unusable()}
 	}
 	out := maps.Clone(params)
 	if out == nil {
@@ -108,6 +108,37 @@ func (f *Flow) CheckParams(ctx context.Context, params map[string]json.RawMessag
 		return nil, bad
 	}
 	return out, nil
+}
+
+// Known returns those of the values that the flow's schema names: all, unless
+// it says that there are no others, as that of a Python signature does. Errors:
+// errs.Unprocessable for a schema that cannot be used; the cause of ctx's end.
+func (f *Flow) Known(ctx context.Context, values map[string]json.RawMessage) (map[string]json.RawMessage, error) {
+	b, end := budget.New(ctx, checking)
+	defer end()
+	s, err := f.schema(b)
+	if cause := context.Cause(ctx); cause != nil {
+		return nil, cause
+	}
+	if err != nil {
+		return nil, errs.Validation(unusable())
+	}
+	if others, ok := s.root["additionalProperties"].(bool); !ok || others || s.root["patternProperties"] != nil {
+		return values, nil
+	}
+	named, _ := s.root["properties"].(map[string]any)
+	out := map[string]json.RawMessage{}
+	for key, value := range values {
+		if _, ok := named[key]; ok {
+			out[key] = value
+		}
+	}
+	return out, nil
+}
+
+// unusable is the violation of any parameters by a schema that cannot be used.
+func unusable() errs.Detail {
+	return errs.Detail{Type: "value_error", Loc: paramsLoc, Msg: "the flow's parameters schema cannot be used"}
 }
 
 // fill applies the defaults to values, and records in out how they changed
@@ -157,7 +188,7 @@ func (f *Flow) CheckDefaults(ctx context.Context, params map[string]json.RawMess
 		return cause
 	}
 	if err != nil {
-		return errs.Validation(errs.Detail{Type: "value_error", Loc: paramsLoc, Msg: "the flow's parameters schema cannot be used"})
+		return errs.Validation(unusable())
 	}
 	values, depth, bad := decodeParams(params, nil)
 	if len(bad) == 0 && s.root != nil {

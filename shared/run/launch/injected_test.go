@@ -3,6 +3,7 @@ package launch_test
 import (
 	"encoding/json"
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -76,4 +77,55 @@ func raw(values map[string]string) map[string]json.RawMessage {
 		out[key] = json.RawMessage(value)
 	}
 	return out
+}
+
+// TestOfferedParameters gives flows the fields of an event: those that a flow does
+// not know are dropped if its schema says that there are no others, before their
+// size counts.
+func TestOfferedParameters(t *testing.T) {
+	t.Parallel()
+	k := newKeys(t)
+	const task = `"tasks":[{"name":"a","type":"python","entrypoint":"m:f"}]}`
+	for name, schema := range map[string]string{
+		"signature": `{"parameters":{"type":"object","properties":{"day":{"type":"string"},"n":{"type":"integer","default":1}},"additionalProperties":false},`,
+		"pattern":   `{"parameters":{"type":"object","patternProperties":{"^x":{"type":"string"}},"additionalProperties":false},`,
+		"open":      `{"parameters":{"type":"object","properties":{"day":{"type":"string"}}},`,
+		"none":      `{`,
+	} {
+		require.NoError(t, fixture.Register(k.ctx, k.store, k.objects, name, schema+task))
+	}
+	type values = map[string]string
+	large := `"` + strings.Repeat("x", 300_000) + `"`
+	for name, c := range map[string]struct {
+		flow           string
+		given, offered values
+		want           values // nil: refused
+	}{
+		"known":                        {"signature", nil, values{"day": `"1"`}, values{"day": `"1"`, "n": `1`}},
+		"unknown":                      {"signature", nil, values{"day": `"1"`, "sender": large}, values{"day": `"1"`, "n": `1`}},
+		"over the given":               {"signature", values{"day": `"1"`, "n": `2`}, values{"day": `"2"`}, values{"day": `"2"`, "n": `2`}},
+		"wrong":                        {"signature", nil, values{"day": `1`}, nil},
+		"given and unknown":            {"signature", values{"sender": `1`}, nil, nil},
+		"unknown of a pattern":         {"pattern", nil, values{"sender": `1`}, nil},
+		"unknown of an open schema":    {"open", nil, values{"sender": `1`}, values{"sender": `1`}},
+		"unknown without a schema":     {"none", nil, values{"sender": `1`}, values{"sender": `1`}},
+		"large":                        {"none", nil, values{"sender": large}, nil},
+		"reserved":                     {"none", nil, values{"__svc_x": `1`}, nil},
+		"reserved, of a closed schema": {"signature", nil, values{"__svc_x": `1`}, values{"n": `1`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			run, err := k.launcher(k.store).Accept(k.ctx, org, launch.Request{
+				Flow: c.flow, Version: "1", Trigger: launch.Sensor, Parameters: raw(c.given), Offered: raw(c.offered),
+			})
+			if c.want == nil {
+				require.Equal(t, errs.Unprocessable, errs.CodeOf(err), "%v", err)
+				return
+			}
+			require.NoError(t, err)
+			input, err := runstate.LoadInput(k.ctx, k.store, k.objects, org, run.ID)
+			require.NoError(t, err)
+			assert.Equal(t, raw(c.want), input.Parameters)
+		})
+	}
 }

@@ -79,6 +79,7 @@ type Request struct {
 	Mode          string                     // "" inherits the deployment's, else the flow version's
 	Parameters    map[string]json.RawMessage // as the caller gave them
 	Injected      map[string]json.RawMessage // set by the service where the caller did not; the flow's schema need not know them
+	Offered       map[string]json.RawMessage // of an event, over Parameters; see flowspec.Flow.Known for those that are dropped
 	Trigger       string
 	LogicalDate   string // of the occurrence, in RFC 3339
 	Key           string // idempotency key; "": none
@@ -158,8 +159,10 @@ func (l *Launcher) acceptOccurrence(ctx context.Context, org string, req Request
 	if err != nil {
 		return runstate.Run{}, err
 	}
-	if run, err := l.made(ctx, org, taken); err != nil || run != nil {
-		return deref(run), err
+	if taken != nil {
+		if run, err := l.made(ctx, org, taken); err != nil || run != nil {
+			return deref(run), err
+		}
 	}
 	req.Trigger = req.Occurrence.Kind
 	if req.LogicalDate == "" {
@@ -169,7 +172,9 @@ func (l *Launcher) acceptOccurrence(ctx context.Context, org string, req Request
 	if err != nil {
 		return runstate.Run{}, err
 	}
-	taken.Run = p.run.ID
+	if taken != nil {
+		taken.Run, taken.Expires = p.run.ID, req.Occurrence.expires(l.Clock.Now())
+	}
 	if p.run.By == "" {
 		p.run.By = req.Occurrence.Kind + ":" + req.Occurrence.ID
 	}
@@ -221,6 +226,11 @@ func (l *Launcher) resolve(ctx context.Context, org string, req Request) (*plan,
 	if err != nil {
 		return nil, fmt.Errorf("load flow %s %s: %w", v.FlowName, v.FlowVersion, err)
 	}
+	if len(req.Offered) > 0 {
+		if params, err = offered(ctx, flow, params, req.Offered); err != nil {
+			return nil, err
+		}
+	}
 	injected := func(key string) bool {
 		_, set := req.Injected[key]
 		_, given := params[key]
@@ -245,6 +255,20 @@ func (l *Launcher) resolve(ctx context.Context, org string, req Request) (*plan,
 		env:   env,
 		audit: audit.Change{Action: "create"},
 	}, nil
+}
+
+// offered returns the parameters of a run with those of an event that its flow
+// knows. Errors: errs.Unprocessable.
+func offered(ctx context.Context, flow *flowspec.Flow, params, event map[string]json.RawMessage) (map[string]json.RawMessage, error) {
+	known, err := flow.Known(ctx, event)
+	if err != nil {
+		return nil, err
+	}
+	params = merge(params, known)
+	if faults := registry.CheckParameters(errs.Body("parameters"), params); len(faults) > 0 {
+		return nil, errs.Validation(faults...)
+	}
+	return params, nil
 }
 
 // registry returns the store of environments.
@@ -314,7 +338,7 @@ func (l *Launcher) write(ctx context.Context, p *plan) (runstate.Run, error) {
 	if p.occurrence != nil {
 		writes = append(writes,
 			//guard:accept/occurrence-in-transaction hoist if err := l.Table.Put(ctx, _); err != nil { return runstate.Run{}, err }
-			table.Put{Item: *p.occurrence, If: table.IsNew()}, //guard:accept/occurrence drop field If
+			table.Put{Item: *p.occurrence, If: l.free()}, //guard:accept/occurrence drop field If
 		)
 	}
 	made, err := l.commit(ctx, p, writes)

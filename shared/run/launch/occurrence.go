@@ -22,14 +22,33 @@ type Occurrence struct {
 	ID      string    // of the schedule, backfill or sensor
 	Instant time.Time // of a schedule, to the millisecond, in any zone; also the logical date
 	Index   int       // of a backfill: the interval, from 0
-	Event   string    // of a sensor: the event's id
+	// Event is the id of a sensor's event. Without one every request is an event of
+	// its own.
+	Event string
+	// Within is how long a sensor's event is remembered; 0: as long as the record
+	// of its run.
+	Within time.Duration
 }
 
-// occurrence is the item that claims an occurrence. It is kept as long as the
-// record of its run.
+// occurrence is the item that claims an occurrence.
 type occurrence struct {
 	table.Key
-	Run string `table:"run"`
+	Run     string `table:"run"`
+	Expires int64  `table:"ttl,omitempty"` // Unix second; 0: it is kept as long as the record of its run
+}
+
+// expires returns when an occurrence that is claimed now is forgotten, in Unix
+// seconds; 0: never.
+func (o *Occurrence) expires(now time.Time) int64 {
+	if o.Within == 0 {
+		return 0
+	}
+	return now.Add(o.Within).Unix()
+}
+
+// free holds while an occurrence is not claimed, or forgotten.
+func (l *Launcher) free() table.Cond {
+	return table.Or(table.IsNew(), table.Le(table.TTLAttribute, l.Clock.Now().Unix()))
 }
 
 const (
@@ -57,8 +76,12 @@ func (o *Occurrence) part() (string, error) {
 
 // item returns the item that claims the occurrence, without its run, and the
 // occurrence's part in the run's audit entry. Names of any length result in
-// keys of one length, each in a partition of its own.
+// keys of one length, each in a partition of its own. An event without an id
+// has no item.
 func (o *Occurrence) item(org string) (*occurrence, map[string]any, error) {
+	if o.Kind == Sensor && o.ID != "" && o.Event == "" {
+		return nil, map[string]any{"sensor_id": o.ID}, nil
+	}
 	part, err := o.part()
 	if err != nil {
 		return nil, nil, err
@@ -82,6 +105,9 @@ func (l *Launcher) made(ctx context.Context, org string, o *occurrence) (*runsta
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read occurrence: %w", err)
+	}
+	if known.Expires != 0 && l.Clock.Now().Unix() >= known.Expires {
+		return nil, nil
 	}
 	run, err := runstate.GetRun(ctx, l.Table, org, known.Run)
 	if err != nil {

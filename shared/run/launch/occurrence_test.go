@@ -18,6 +18,7 @@ import (
 	"millrace/localstack/proof/faults"
 	"millrace/localstack/proof/fixture"
 	"millrace/shared/account/audit"
+	"millrace/shared/account/tenant"
 	"millrace/shared/platform/clock"
 	"millrace/shared/platform/errs"
 	"millrace/shared/platform/table"
@@ -306,7 +307,7 @@ func TestIncompleteOccurrencesAreRejected(t *testing.T) {
 	l := k.launcher(k.store)
 	for _, o := range []launch.Occurrence{
 		{}, {Kind: launch.Schedule, ID: "s"}, {Kind: launch.Schedule, Instant: instant}, {Kind: launch.Backfill, ID: "b", Index: -1},
-		{Kind: launch.Sensor, ID: "s"}, {Kind: launch.Manual, ID: "m", Instant: instant},
+		{Kind: launch.Sensor, Event: "e"}, {Kind: launch.Sensor}, {Kind: launch.Manual, ID: "m", Instant: instant},
 	} {
 		_, err := l.Accept(k.ctx, org, of(&o))
 		assert.Equal(t, errs.Invalid, errs.CodeOf(err), "%+v", o)
@@ -322,4 +323,44 @@ func TestIncompleteOccurrencesAreRejected(t *testing.T) {
 	assert.Empty(t, k.runs())
 	_, err = l.Accept(k.ctx, org, of(nightly(0)))
 	require.NoError(t, err, "a refused request takes nothing")
+}
+
+// TestEventsWithoutID checks that each request of a sensor without an event's id
+// makes a run, which tells of its sensor.
+func TestEventsWithoutID(t *testing.T) {
+	t.Parallel()
+	k := newKeys(t)
+	l := k.launcher(k.store)
+	ctx := tenant.With(k.ctx, tenant.Principal{OrgID: org}) // of nobody
+	for range 2 {
+		run, err := l.Accept(ctx, org, of(&launch.Occurrence{Kind: launch.Sensor, ID: "s"}))
+		require.NoError(t, err)
+		assert.Equal(t, []string{launch.Sensor, "sensor:s"}, []string{run.Trigger, run.By})
+		page, err := audit.List(k.ctx, k.store, org, audit.Query{ResourceType: "run", ResourceID: run.ID, Limit: 2})
+		require.NoError(t, err)
+		require.Len(t, page.Items, 1)
+		assert.JSONEq(t, `{"sensor_id":"s"}`, page.Items[0].Metadata)
+	}
+	assert.Len(t, k.runs(), 2)
+}
+
+// TestEventIsForgotten checks that the id of an event makes one run in the time
+// that it is remembered, and another one afterwards.
+func TestEventIsForgotten(t *testing.T) {
+	t.Parallel()
+	k := newKeys(t)
+	l := k.launcher(k.store)
+	now := time.Now()
+	l.Clock = clock.Func(func() time.Time { return now })
+	event := of(&launch.Occurrence{Kind: launch.Sensor, ID: "s", Event: "e", Within: 24 * time.Hour})
+	var made []string
+	for _, later := range []time.Duration{0, 23 * time.Hour, time.Hour + time.Second, 23 * time.Hour} {
+		now = now.Add(later)
+		run, err := l.Accept(k.ctx, org, event)
+		require.NoError(t, err)
+		made = append(made, run.ID)
+	}
+	assert.Equal(t, made[0], made[1])
+	assert.NotEqual(t, made[1], made[2])
+	assert.Equal(t, made[2], made[3])
 }

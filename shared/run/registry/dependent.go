@@ -33,8 +33,16 @@ func dependentKey(pk, kind, id string) table.Key {
 // Depend returns the two writes that make kind/id a dependent of the flow. The
 // second updates the flow's head: it fails its transaction if the flow was
 // deleted meanwhile, and it fails a deletion that did not see the dependent. A
-// transaction can contain one such update per flow.
+// transaction can contain one such update per flow. Of a flow that is not
+// registered, whose head has only its name, it fails if the flow was registered
+// meanwhile.
 func Depend(head Head, kind, id string, now clock.Millis) []table.Write {
+	if head.Incarnation == "" {
+		return []table.Write{
+			putDependent(flowPK(head.OrgID, head.FlowName), kind, id, now),
+			table.Check{Key: headKey(head.OrgID, head.FlowName), If: table.IsNew()},
+		}
+	}
 	return []table.Write{
 		putDependent(flowPK(head.OrgID, head.FlowName), kind, id, now),
 		table.Update{

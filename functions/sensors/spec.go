@@ -1,0 +1,29 @@
+// Package sensors is the functions that keep sensors, and that start the runs
+// of flows when something happens: a request of a webhook, an answer of a polled
+// URL, an object stored in a bucket.
+package sensors
+
+import (
+	"time"
+
+	"millrace/events"
+	"millrace/shared/web/fn"
+)
+
+// name is the name of the function that answers requests.
+const name = "sensors"
+
+// Specs are the domain's functions.
+var Specs = []fn.Spec{Spec}
+
+// Spec describes the function that answers requests, those of webhooks among
+// them.
+var Spec = fn.Spec{
+	Name:     name,
+	Doc:      "Keeps sensors, and starts the runs that webhooks ask for.",
+	Trigger:  fn.Trigger{HTTP: true},
+	Needs:    fn.Needs{Table: fn.Writes, Blob: fn.Writes, Folders: []string{"runs"}, Send: events.AllQueues(), Vault: true},
+	MemoryMB: 512,
+	Timeout:  29 * time.Second,
+	Routes:   routes,
+}
