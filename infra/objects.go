@@ -38,10 +38,13 @@ func told(specs []fn.Spec) fn.ObjectTrigger {
 }
 
 // notify configures the bucket to notify its queue of the events that a
-// function needs. S3 then sends a test event, so the queue's policy must exist
+// function needs, unless it needs those of users' buckets. S3 then sends a test event, so the queue's policy must exist
 // first.
 func notify(stack awscdk.Stack, cfg Config, specs []fn.Spec, bucket awss3.CfnBucket) {
 	trigger := told(specs)
+	if trigger.Users {
+		return
+	}
 	var queues []any
 	for _, e := range trigger.Events {
 		queues = append(queues, &awss3.CfnBucket_QueueConfigurationProperty{
@@ -66,14 +69,16 @@ func keyFilter(trigger fn.ObjectTrigger) any {
 	return &awss3.CfnBucket_NotificationFilterProperty{S3Key: &awss3.CfnBucket_S3KeyFilterProperty{Rules: rules}}
 }
 
-// fromBucket lets S3 send events of this bucket to a queue. It names the
-// account as well, because others may take the name of a deleted bucket.
-func fromBucket(cfg Config, q awssqs.CfnQueue) statement {
+// fromBucket lets S3 send events of this bucket, or of all buckets of the account
+// if a function needs those of users' buckets. It names the account in any case,
+// because others may take the name of a deleted bucket.
+func fromBucket(cfg Config, specs []fn.Spec, q awssqs.CfnQueue) statement {
+	source := map[string]any{"ArnEquals": map[string]any{"aws:SourceArn": cfg.bucketARN()}}
+	if told(specs).Users {
+		source = map[string]any{"ArnLike": map[string]any{"aws:SourceArn": awscdk.Fn_Sub(jsii.String("arn:${AWS::Partition}:s3:::*"), nil)}}
+	}
+	source["StringEquals"] = map[string]any{"aws:SourceAccount": awscdk.Fn_Ref(jsii.String("AWS::AccountId"))}
 	return statement{
-		id: "Bucket", principal: service("s3"), actions: []string{"sqs:SendMessage"}, resources: []*string{q.AttrArn()},
-		when: map[string]any{
-			"ArnEquals":    map[string]any{"aws:SourceArn": cfg.bucketARN()},
-			"StringEquals": map[string]any{"aws:SourceAccount": awscdk.Fn_Ref(jsii.String("AWS::AccountId"))},
-		},
+		id: "Bucket", principal: service("s3"), actions: []string{"sqs:SendMessage"}, resources: []*string{q.AttrArn()}, when: source,
 	}
 }

@@ -89,7 +89,7 @@ func addQueues(stack awscdk.Stack, cfg Config, specs []fn.Spec, key awskms.CfnKe
 			})
 		}
 		if def.Name == events.ObjectQueue {
-			statements = append(statements, fromBucket(cfg, q))
+			statements = append(statements, fromBucket(cfg, specs, q))
 		}
 		addQueuePolicy(stack, q, id, statements...)
 	}

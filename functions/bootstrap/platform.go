@@ -55,7 +55,7 @@ func newPlatform(cfg settings, spec fn.Spec) *platform {
 		Clock: now,
 		Log:   telemetry.NewLogger(os.Stdout, telemetry.JSON, cfg.LogLevel), Metrics: p.observer.metrics,
 		Config: fn.Config{
-			Version: cfg.Version, Region: cfg.Region, URL: cfg.URL, AllowRanges: cfg.AllowRanges, ProcessID: ids.Token(6),
+			Version: cfg.Version, Region: cfg.Region, URL: cfg.URL, AllowRanges: cfg.AllowRanges, ProcessID: ids.Token(6), Bucket: cfg.Bucket,
 		},
 	}
 	if spec.Trigger.Unmatched {

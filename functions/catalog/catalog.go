@@ -58,6 +58,7 @@ func With(more ...fn.Spec) []fn.Spec {
 		dispatch.Spec,
 		schedules.DueSpec,
 		schedulertick.Spec,
+		sensors.ObjectsSpec,
 		taskworker.Spec,
 	}, more...)...))
 }

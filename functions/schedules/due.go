@@ -3,8 +3,6 @@ package schedules
 import (
 	"context"
 	"errors"
-	"fmt"
-	"strings"
 	"time"
 
 	"millrace/shared/kit/due"
@@ -55,10 +53,10 @@ func (s *service) occurrence(ctx context.Context, task due.Task) (next time.Time
 	case errors.Is(err, table.ErrConflict): // another is making the run
 		return next, err
 	case code == errs.TooMany: // it is tried again
-		_, noted := s.update(ctx, schedule.Failed(task, s.clock.Now(), reason(err)))
+		_, noted := s.update(ctx, schedule.Failed(task, s.clock.Now(), errs.Text(err)))
 		return next, errors.Join(err, noted)
 	case code == errs.Invalid, code == errs.NotFound, code == errs.Unprocessable, code == errs.Conflict:
-		failure = reason(err)
+		failure = errs.Text(err)
 	default:
 		return next, err
 	}
@@ -85,24 +83,4 @@ func (s *service) update(ctx context.Context, u table.Update) (done bool, err er
 		return false, nil
 	}
 	return err == nil, err
-}
-
-// reason is what an error tells the user, in one line.
-func reason(err error) string {
-	e, ok := errors.AsType[*errs.Error](err)
-	if !ok {
-		return err.Error()
-	}
-	if len(e.Details) == 0 {
-		return e.Message
-	}
-	var parts []string
-	for _, d := range e.Details {
-		loc := ""
-		for _, step := range d.Loc[min(len(d.Loc), 1):] {
-			loc = fmt.Sprint(loc, step, ".")
-		}
-		parts = append(parts, strings.TrimSuffix(loc, ".")+": "+d.Msg)
-	}
-	return strings.Join(parts, "; ")
 }

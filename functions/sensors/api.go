@@ -50,5 +50,10 @@ func routes(api *httpapi.API, d fn.Deps) {
 			"While there is a sensor, the flow that it names cannot be deleted."))
 	httpapi.Get(g, "/sensors", s.list, "List sensors", httpapi.Doc("The oldest first, without the tokens of webhooks."))
 	httpapi.Get(g, one, s.get, "Get a sensor", httpapi.Doc("Of a webhook with its token."))
+	httpapi.Post(g, one+"/test", s.test, "Tell what an event of a sensor would do", httpapi.Access(tenant.Needs(tenant.SensorsRead)),
+		httpapi.Doc("A request of a webhook without a body, or an object with a key that matches: checked as then, without a run."))
 	httpapi.Delete(g, one, s.delete, "Delete a sensor", httpapi.Status(200), httpapi.Doc("The URL of a webhook is unknown from then on. Runs that it started continue."))
+
+	hooks := httpapi.Group{API: api, Function: name, Name: "webhooks", Writes: tenant.Public}
+	httpapi.Post(hooks, "/webhooks/{token}", s.receive, "Start a run by a webhook", httpapi.AnyQuery, httpapi.Errors(401, 403, 404, 409, 429), httpapi.Doc(webhookDoc))
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -71,6 +72,7 @@ func TestAccess(t *testing.T) {
 func TestSensorLifecycle(t *testing.T) {
 	t.Parallel()
 	w := open(t, localtest.Options{})
+	w.Clock.Advance(time.Minute) // entries of one millisecond are not ordered
 	before := w.AuditCount(t, w.A.OrgID)
 	for sensorType, config := range map[string]object{
 		"webhook":  {"hmac_secret": strings.Repeat("s3cret", 4), "event_id_header": "X-Event-Id", "webhook_rpm": json.Number("5"), "cooldown_seconds": json.Number("0")},

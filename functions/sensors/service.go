@@ -29,12 +29,13 @@ type service struct {
 	vault    vault.Vault
 	quota    *quota.Quota
 	clock    clock.Clock
+	bucket   string // the service's own, which no sensor watches
 }
 
 func newService(d fn.Deps) *service {
 	return &service{
 		sensors: record.New[Sensor](sensorKind, d.Records()), registry: d.Registry(), launcher: d.Launcher(), vault: d.Vault,
-		quota: d.Quota, clock: d.Clock,
+		quota: d.Quota, clock: d.Clock, bucket: d.Config.Bucket,
 	}
 }
 
@@ -49,7 +50,11 @@ func (s *service) create(ctx context.Context, in *createIn) (Sensor, error) {
 		made.ConfigJSON = *body.ConfigJSON
 	}
 	faults := registry.CheckParameters(errs.Body("flow_params_json"), made.FlowParamsJSON)
-	if faults = append(faults, made.ConfigJSON.check(made.SensorType)...); len(faults) > 0 {
+	faults = append(faults, made.ConfigJSON.check(made.SensorType)...)
+	if made.SensorType == objstore && s.bucket != "" && text(made.ConfigJSON.Bucket) == s.bucket {
+		faults = append(faults, fault("bucket", "this is the service's own bucket, which no sensor watches"))
+	}
+	if len(faults) > 0 {
 		return made, errs.Validation(faults...)
 	}
 	token, err := s.sealSecrets(ctx, org, &made)

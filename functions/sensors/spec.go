@@ -14,7 +14,7 @@ import (
 const name = "sensors"
 
 // Specs are the domain's functions.
-var Specs = []fn.Spec{Spec}
+var Specs = []fn.Spec{Spec, ObjectsSpec}
 
 // Spec describes the function that answers requests, those of webhooks among
 // them.
@@ -26,4 +26,16 @@ var Spec = fn.Spec{
 	MemoryMB: 512,
 	Timeout:  29 * time.Second,
 	Routes:   routes,
+}
+
+// ObjectsSpec describes the function that starts the runs of sensors that watch
+// buckets.
+var ObjectsSpec = fn.Spec{
+	Name:     "object-events",
+	Doc:      "Starts the runs of sensors that watch buckets.",
+	Trigger:  fn.Trigger{Objects: fn.ObjectTrigger{Events: []fn.ObjectEvent{fn.ObjectCreated}, Users: true}},
+	Needs:    fn.Needs{Table: fn.Writes, Blob: fn.Writes, Folders: []string{"runs"}, Send: events.AllQueues()},
+	MemoryMB: 512,
+	Timeout:  time.Minute,
+	Messages: objectMessages,
 }

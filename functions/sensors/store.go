@@ -91,8 +91,13 @@ var sensorKind = record.Kind{Folder: "sensors", Type: "sensor", Noun: "Sensor", 
 // wherever it is found.
 const tokenPrefix = "whk_"
 
+const (
+	tokenBytes  = 32                    // random
+	tokenLength = len(tokenPrefix) + 43 // of a token, in base64
+)
+
 // newToken returns a token of 256 random bits.
-func newToken() string { return tokenPrefix + ids.Token(32) }
+func newToken() string { return tokenPrefix + ids.Token(tokenBytes) }
 
 // hashToken returns the stored form of a token.
 func hashToken(token string) string {

@@ -24,7 +24,7 @@ const deleted = "ObjectRemoved:Delete"
 // sender passes the gateway's object events to a callback.
 type sender struct {
 	backend backend.Backend
-	wants   func(event, key string) bool
+	wants   func(bucket, event, key string) bool
 	call    func(events.Object)
 }
 
@@ -35,7 +35,7 @@ func notifier(cfg Config, be backend.Backend) s3event.S3EventSender {
 	}
 	wants := cfg.Wants
 	if wants == nil {
-		wants = func(string, string) bool { return true }
+		wants = func(string, string, string) bool { return true }
 	}
 	return &sender{backend: be, wants: wants, call: cfg.OnEvent}
 }
@@ -77,7 +77,7 @@ func deletedKeys(body []byte) ([]string, error) {
 }
 
 func (s *sender) created(ctx context.Context, event, bucket, key string) {
-	if !s.wants(event, key) {
+	if !s.wants(bucket, event, key) {
 		return
 	}
 	// Only some events carry size and ETag, so ask the backend.
@@ -95,7 +95,7 @@ func (s *sender) created(ctx context.Context, event, bucket, key string) {
 // removed reports a deleted object. If the object exists, the deletion failed,
 // or it was stored again with an event of its own.
 func (s *sender) removed(ctx context.Context, bucket, key string) {
-	if !s.wants(deleted, key) {
+	if !s.wants(bucket, deleted, key) {
 		return
 	}
 	if _, err := s.backend.HeadObject(ctx, &s3.HeadObjectInput{Bucket: &bucket, Key: &key}); err == nil {

@@ -86,9 +86,9 @@ type Config struct {
 	// the request's goroutine, so it must be fast and safe for concurrent use. It
 	// may be nil. If the process is killed before the call, the event is lost.
 	OnEvent func(events.Object)
-	// Wants reports whether OnEvent is to be called for an event of a key; nil
-	// means all.
-	Wants func(event, key string) bool
+	// Wants reports whether OnEvent is to be called for an event of a key in a
+	// bucket; nil means all.
+	Wants func(bucket, event, key string) bool
 }
 
 // running guards process-wide state of the backend: the working directory.

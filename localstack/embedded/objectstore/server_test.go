@@ -53,7 +53,7 @@ func start(tb testing.TB, cfg objectstore.Config) *fixture {
 	tb.Helper()
 	f := &fixture{dir: cfg.Dir, events: &recorder{}}
 	cfg.OnEvent = f.events.add
-	cfg.Wants = func(_, key string) bool { return !strings.HasPrefix(key, "org/unwanted/") }
+	cfg.Wants = func(_, _, key string) bool { return !strings.HasPrefix(key, "org/unwanted/") }
 	var err error
 	f.server, err = objectstore.Start(context.Background(), cfg)
 	require.NoError(tb, err)

@@ -17,7 +17,7 @@ import (
 	"millrace/shared/platform/telemetry"
 )
 
-// bucket is the name of the object store's only bucket.
+// bucket is the name of the bucket of the service's own objects.
 const bucket = "artifacts"
 
 // openObjects starts the object store on the configured address, otherwise on
@@ -28,7 +28,11 @@ func (s *Server) openObjects(ctx context.Context, keys *secrets, queues queue.Qu
 		Listen: cmp.Or(s.cfg.S3Listen, keys.S3Address),
 	}
 	if to, found := catalog.ObjectsTo(s.specs); found {
-		cfg.Wants, cfg.OnEvent = to.Trigger.Objects.Matches, s.tell(queues)
+		trigger := to.Trigger.Objects
+		cfg.Wants = func(in, event, key string) bool {
+			return trigger.Users == (in != bucket) && trigger.Matches(event, key)
+		}
+		cfg.OnEvent = s.tell(queues)
 	}
 	var err error
 	s.objects, err = objectstore.Start(ctx, cfg)

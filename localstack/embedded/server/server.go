@@ -198,7 +198,7 @@ func (s *Server) platform(ctx context.Context, db *store.DB) (deps fn.Deps, keys
 			Version: s.cfg.Version, Region: runtime.Region,
 			MaxTaskSecs:   tasktype.ResidentSecs,
 			AllowLoopback: s.cfg.AllowLoopback, OutboundHelp: outboundHelp, AllowRanges: s.cfg.AllowRanges,
-			ProcessID: ids.Token(6), Exclusive: true, LongLived: true,
+			ProcessID: ids.Token(6), Exclusive: true, LongLived: true, Bucket: bucket,
 		},
 	}
 	items := pebbletable.New(db, now)

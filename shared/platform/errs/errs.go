@@ -5,6 +5,7 @@ package errs
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -91,4 +92,25 @@ func CodeOf(err error) Code {
 		return e.Code
 	}
 	return Internal
+}
+
+// Text returns what an error tells the user, in one line, for errors that are
+// kept instead of answered.
+func Text(err error) string {
+	e, ok := errors.AsType[*Error](err)
+	if !ok {
+		return err.Error()
+	}
+	if len(e.Details) == 0 {
+		return e.Message
+	}
+	var parts []string
+	for _, d := range e.Details {
+		loc := ""
+		for _, step := range d.Loc[min(len(d.Loc), 1):] {
+			loc = fmt.Sprint(loc, step, ".")
+		}
+		parts = append(parts, strings.TrimSuffix(loc, ".")+": "+d.Msg)
+	}
+	return strings.Join(parts, "; ")
 }

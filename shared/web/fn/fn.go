@@ -62,6 +62,7 @@ type Config struct {
 	AllowLoopback bool     // outbound calls made for users may reach this machine
 	AllowRanges   []string // CIDR ranges that such calls may reach besides public ones
 	MaxTaskSecs   int      // the limit of timeout_secs of a task that occupies a worker while it runs; 0: tasktype.HeldSecs
+	Bucket        string   // of artifacts; no sensor watches it
 	OutboundHelp  string   // tells authors of flows how the operator can allow a refused address; empty: it cannot be allowed
 	ProcessID     string   // identifies this process in the leases it takes
 	Exclusive     bool     // no other process works on these runs, so leases of earlier ones are void
@@ -102,8 +103,8 @@ type Trigger struct {
 	Queues []QueueTrigger
 	// DetailTypes are the bus events that it receives through its own queue.
 	DetailTypes []string
-	// Objects are the events of the artifact bucket that it receives through their
-	// queue: messages for events.ReadObjects. Only one function can have them.
+	// Objects are the events of the artifact bucket, or of users' buckets, that it
+	// receives through their queue: messages for events.ReadObjects. Only one function can have them.
 	Objects ObjectTrigger
 	// Due are the kinds of timed work that it handles: messages for Deps.Due,
 	// through a queue for each kind. A kind has one function.

@@ -1,15 +1,19 @@
 package fn
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 )
 
-// ObjectTrigger selects events of the artifact bucket by kind and object key.
-// The zero value selects none.
+// ObjectTrigger selects events of a bucket by kind and object key. The zero
+// value selects none.
 type ObjectTrigger struct {
 	Events []ObjectEvent
+	// Users selects events of users' buckets instead of those of the artifact
+	// bucket. On AWS, users configure their buckets to notify the queue.
+	Users  bool
 	Prefix string // of keys, which begin with the workspace's id; "" means any
 	Suffix string // of keys; "" means any
 }
@@ -52,6 +56,9 @@ func (o ObjectTrigger) Check() error {
 		if slices.Contains(o.Events[:i], e) {
 			return fmt.Errorf("object trigger: duplicate event %s", e)
 		}
+	}
+	if o.Users && o.Prefix+o.Suffix != "" {
+		return errors.New("object trigger: users' buckets have filters of their own")
 	}
 	if len(o.Events) == 0 && o.Prefix+o.Suffix != "" {
 		return fmt.Errorf("object trigger: no event for the keys %q to %q", o.Prefix, o.Suffix)

@@ -41,6 +41,7 @@ func TestObjectTriggerCheck(t *testing.T) {
 	}
 	for want, bad := range map[string]fn.ObjectTrigger{
 		`unknown event "s3:TestEvent"`:       {Events: []fn.ObjectEvent{"s3:TestEvent"}},
+		"users' buckets have filters":        {Events: []fn.ObjectEvent{fn.ObjectCreated}, Users: true, Suffix: ".csv"},
 		"duplicate event s3:ObjectCreated:*": {Events: []fn.ObjectEvent{fn.ObjectCreated, fn.ObjectRemoved, fn.ObjectCreated}},
 		`no event for the keys "a/" to ""`:   {Prefix: "a/"},
 		`"a b" has characters`:               {Events: []fn.ObjectEvent{fn.ObjectCreated}, Suffix: "a b"},

@@ -63,6 +63,28 @@ func appendAnswer(buf []byte, v any) ([]byte, error) {
 // names, trailing data and invalid UTF-8 are errors.
 func decodeInto(data []byte, v any) error { return json.Unmarshal(data, v) }
 
+// Fields returns the fields of a raw body that is a JSON object, and nil for any
+// other body: an empty one, another JSON value, or no JSON at all. Errors:
+// errs.Unprocessable for an object that is not strict JSON: with duplicate
+// names, nested deeper than MaxDepth, or with numbers out of range.
+func Fields(body []byte) (map[string]stdjson.RawMessage, error) {
+	if trimmed := bytes.TrimLeft(body, " \t\r\n"); len(trimmed) == 0 || trimmed[0] != '{' {
+		return nil, nil
+	}
+	if !jsontext.Value(body).IsValid(jsontext.AllowDuplicateNames(true)) {
+		return nil, nil
+	}
+	err := scan(body)
+	out := map[string]stdjson.RawMessage{}
+	if err == nil {
+		err = decodeInto(body, &out)
+	}
+	if err != nil {
+		return nil, errs.Validation(malformed(err))
+	}
+	return out, nil
+}
+
 // malformed returns the entry for a body that is not JSON. It does not quote
 // the body.
 func malformed(err error) errs.Detail {

@@ -175,10 +175,10 @@ func (c *call) event(r *http.Request) map[string]any {
 	}
 }
 
-// credentials matches credentials in the text of errors: API keys, JWTs, bearer
+// credentials matches credentials in the text of errors: API keys, tokens of webhooks, JWTs, bearer
 // credentials, passwords in URLs, and values of names that suggest one.
 var credentials = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`(?i)svc_[0-9a-z]{8,}|eyJ[\w-]+\.[\w-]+\.[\w-]*|\bbearer\s+[^\s"',;]+|://[^\s/@:]*:[^\s/@]+@` +
+	return regexp.MustCompile(`(?i)svc_[0-9a-z]{8,}|whk_[\w-]{8,}|eyJ[\w-]+\.[\w-]+\.[\w-]*|\bbearer\s+[^\s"',;]+|://[^\s/@:]*:[^\s/@]+@` +
 		`|[\w-]*(?:password|passwd|secret|token|signature|credential|api[_-]?key)["']?\s*[=:]\s*(?:"[^"]*"|'[^']*'|[^\s&"',;}\]]+)`)
 })
 
