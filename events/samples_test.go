@@ -58,6 +58,16 @@ func TestSamples(t *testing.T) {
 				assert.False(t, message.At.IsZero())
 				assert.True(t, strings.HasSuffix(record.EventSourceARN, ":"+name), "the queue is that of the kind")
 			}
+		case strings.HasPrefix(name, "object-"):
+			for _, record := range strict[lambda.SQSEvent](t, data).Records {
+				objects, err := events.ReadObjects(record.Body)
+				require.NoError(t, err)
+				require.NotEmpty(t, objects)
+				for _, o := range objects {
+					assert.True(t, o.Created())
+				}
+				assert.True(t, strings.HasSuffix(record.EventSourceARN, ":"+events.ObjectQueue))
+			}
 		case strings.HasPrefix(name, "api-"):
 			assert.NotEmpty(t, strict[lambda.APIGatewayProxyRequest](t, data).Path)
 		default:

@@ -77,13 +77,17 @@ var withWatering = sync.OnceValues(func() (deployment, error) {
 // more is a deployment of the catalog with fictitious domains. It is
 // synthesized once.
 var more = sync.OnceValues(func() (deployment, error) {
-	return synthesize(example(), append(catalog.All(), weather, umbrellas, parcels), "code")
+	return synthesize(example(), append(withoutObjects(), weather, umbrellas, parcels), "code")
 })
 
 // withParcels is a deployment of the catalog with parcels.
 var withParcels = sync.OnceValues(func() (deployment, error) {
-	return synthesize(example(), append(catalog.All(), parcels), "code")
+	return synthesize(example(), append(withoutObjects(), parcels), "code")
 })
+
+// withoutObjects is the catalog without the function that receives events of
+// users' buckets, in whose place is one for those of the artifact bucket.
+func withoutObjects() []fn.Spec { return slices.DeleteFunc(catalog.All(), specNamed("object-events")) }
 
 func deployedWithParcels(t *testing.T) deployment {
 	t.Helper()

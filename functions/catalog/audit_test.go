@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -22,7 +23,7 @@ import (
 // that it leaves in the audit log.
 type mutation struct {
 	resourceType, action string
-	actor                string // email; empty: the owner of workspace A
+	actor                string // email; empty: the owner of workspace A; nobody: none
 	// do makes the change. It calls now right before the last request, which is
 	// that of the operation.
 	do func(t *testing.T, env *localtest.Env, now func()) *localtest.Response
@@ -75,6 +76,15 @@ func ofRun(action, verb string, cancelled bool) mutation {
 func initiated(t *testing.T, env *localtest.Env) *localtest.Response {
 	t.Helper()
 	return env.Do(t, env.A.Key, "POST", "/artifacts/initiate", object{"flow_name": "etl", "flow_version": "1", "size_bytes": 3}).Require(t, 200)
+}
+
+// nobody is the actor of what a request without a credential does.
+const nobody = "nobody"
+
+// watches creates a sensor.
+func watches(t *testing.T, env *localtest.Env, sensorType string) *localtest.Response {
+	t.Helper()
+	return env.Do(t, env.A.Key, "POST", "/sensors", object{"name": "s", "sensor_type": sensorType, "flow_name": "etl"}).Require(t, 201)
 }
 
 func inMembers(env *localtest.Env) string { return "/orgs/" + env.A.OrgID + "/members" }
@@ -187,6 +197,18 @@ var mutations = map[string]mutation{
 	"schedules-put":          as("schedule", "create", "POST", "/schedules", nightly, registers),
 	"schedules-patch":        as("schedule", "update", "PATCH", "/schedules/nightly", object{"enabled": false}, registers, request("POST", "/schedules", nightly)),
 	"schedules-trigger":      as("run", "create", "POST", "/schedules/nightly/trigger", nil, registers, request("POST", "/schedules", nightly)),
+	"sensors-create":         as("sensor", "create", "POST", "/sensors", object{"name": "s", "sensor_type": "webhook", "flow_name": "etl"}, registers),
+	"sensors-delete": {"sensor", "delete", "", func(t *testing.T, env *localtest.Env, now func()) *localtest.Response {
+		id := watches(t, env, "webhook").String(t, "sensor_id")
+		now()
+		return env.Do(t, env.A.Key, "DELETE", "/sensors/"+id, nil)
+	}},
+	"webhooks-receive": {"run", "create", nobody, func(t *testing.T, env *localtest.Env, now func()) *localtest.Response {
+		registers(t, env)
+		token := watches(t, env, "webhook").String(t, "webhook_token")
+		now()
+		return env.Do(t, "", "POST", "/webhooks/"+token, nil)
+	}},
 	"secrets-create":         as("secret", "create", "POST", "/secrets", object{"name": "S", "value": "v"}),
 	"secrets-copy":           as("secret", "copy", "POST", "/secrets/copy", object{"name": "S", "source_environment": nil, "target_environment": "e"}, hides, separates),
 	"secrets-delete":         as("secret", "delete", "DELETE", "/secrets/S", nil, hides),
@@ -198,6 +220,7 @@ var mutations = map[string]mutation{
 var unaudited = map[string]string{
 	"attempt-logs":      "a task delivers its own log",
 	"auth-device-start": "nobody is known yet",
+	"sensors-test":      "tells what would be done",
 }
 
 // TestEveryMutationLeavesOneEntry makes each change of the catalog through the
@@ -237,7 +260,7 @@ func TestEveryMutationLeavesOneEntry(t *testing.T) {
 			e := left[0]
 			assert.Equal(t, row.resourceType+" "+row.action, e.ResourceType+" "+e.Action)
 			assert.NotEmpty(t, e.ResourceID)
-			assert.Equal(t, cmp.Or(row.actor, env.A.Owner), e.ActorEmail)
+			assert.Equal(t, strings.TrimPrefix(cmp.Or(row.actor, env.A.Owner), nobody), e.ActorEmail)
 			assert.NotEmpty(t, e.IP)
 			assert.Equal(t, res.Header.Get("X-Request-Id"), e.RequestID)
 			assert.True(t, e.Before+e.After+e.Metadata != "", "it tells nothing of the change")

@@ -96,6 +96,9 @@ func furnish(t *testing.T, env *localtest.Env, w localtest.Workspace, word, cont
 	schedule := do("POST", "/schedules", object{
 		"schedule_id": word + "-daily", "deployment": word + "-prod", "mode": "interval", "interval_seconds": 86400, "parameters": object{"text": content},
 	})
+	sensor := do("POST", "/sensors", object{
+		"name": content, "sensor_type": "webhook", "flow_name": word, "flow_params_json": object{"text": content},
+	})
 	ended := do("POST", "/runs", object{"deployment": word + "-prod", "execute": true})
 	require.Equal(t, "SUCCEEDED", ended.String(t, "status"), "%.500s", ended.Body)
 	failed := do("POST", "/runs", object{"flow_name": word, "flow_version": "2", "execute": true})
@@ -117,6 +120,7 @@ func furnish(t *testing.T, env *localtest.Env, w localtest.Workspace, word, cont
 			"upload_id":          {begun.String(t, "upload_id")},
 			"artifact_key":       {begun.String(t, "artifact_key")},
 			"artifact_store_uri": {done.String(t, "artifact_store_uri")},
+			"sensor_id":          {sensor.String(t, "sensor_id")},
 			"schedule_id":        {schedule.String(t, "schedule_id")},
 			"resource_type":      {"run"}, "resource_id": {run},
 		},

@@ -21,6 +21,7 @@ import (
 	"millrace/localstack/cli/keys"
 	"millrace/localstack/cli/runs"
 	"millrace/localstack/cli/secrets"
+	"millrace/localstack/cli/sensors"
 	"millrace/localstack/cli/session"
 	"millrace/localstack/cli/workspace"
 )
@@ -67,7 +68,7 @@ func Command(version string) *cobra.Command {
 	s := &session.Session{}
 	command.Group(c, versionCommand(version))
 	for _, group := range [][]*cobra.Command{
-		runs.Commands(s), flows.Commands(s), secrets.Commands(s), environments.Commands(s), keys.Commands(s),
+		runs.Commands(s), flows.Commands(s), secrets.Commands(s), environments.Commands(s), sensors.Commands(s), keys.Commands(s),
 		workspace.Commands(s), audit.Commands(s), exceptions.Commands(s), account.Commands(s), general.Commands(s, version),
 	} {
 		c.AddCommand(s.Commands(group...)...)

@@ -59,10 +59,13 @@ type Config struct {
 	// Presigned URLs contain the port, so a fixed one keeps them valid after a
 	// restart.
 	Listen string
-	// AccessKey and SecretKey are the only credentials. The caller generates them
-	// for each data directory and keeps them private.
+	// AccessKey and SecretKey are the credentials of all buckets. The caller
+	// generates them for each data directory and keeps them private.
 	AccessKey, SecretKey string
 	Bucket               string // created if it does not exist
+	// UserKey and UserSecret are the credentials of users, who create buckets and
+	// reach these only; empty: there are none.
+	UserKey, UserSecret string
 
 	Connections int // concurrent, of clients; 0 means half of the default of an httpserver.Server
 
@@ -225,7 +228,7 @@ func (s *Server) serveGateway(cfg Config) error {
 		s3api.WithSocketPerm(0o600),
 		s3api.WithOnListen(sync.OnceFunc(func() { close(ready) })),
 	}
-	iam := auth.NewIAMServiceSingle(auth.Account{Access: cfg.AccessKey, Secret: cfg.SecretKey, Role: auth.RoleAdmin})
+	iam := accounts{auth.NewIAMServiceSingle(auth.Account{Access: cfg.AccessKey, Secret: cfg.SecretKey, Role: auth.RoleAdmin}), cfg.UserKey, cfg.UserSecret}
 	root := middlewares.RootUserConfig{Access: cfg.AccessKey, Secret: cfg.SecretKey}
 	api, err := s3api.New(s.backend, root, Region, iam, nil, nil, notifier(cfg, s.backend), nil, opts...)
 	if err != nil {

@@ -25,7 +25,8 @@ const bucket = "artifacts"
 func (s *Server) openObjects(ctx context.Context, keys *secrets, queues queue.Queues, metrics *telemetry.Metrics) (blob.Store, error) {
 	cfg := objectstore.Config{
 		Dir: s.cfg.Dir, AccessKey: keys.S3AccessKey, SecretKey: keys.S3SecretKey, Bucket: bucket, Space: s.space, FullSync: s.cfg.FullSync, Log: s.cfg.Log, OnLost: s.lost(metrics),
-		Listen: cmp.Or(s.cfg.S3Listen, keys.S3Address),
+		Listen:  cmp.Or(s.cfg.S3Listen, keys.S3Address),
+		UserKey: s.credentials.AWSAccessKeyID, UserSecret: s.credentials.AWSSecretAccessKey,
 	}
 	if to, found := catalog.ObjectsTo(s.specs); found {
 		trigger := to.Trigger.Objects
@@ -49,6 +50,9 @@ func (s *Server) openObjects(ctx context.Context, keys *secrets, queues queue.Qu
 		if err := keys.save(s.cfg.Dir); err != nil {
 			return nil, err
 		}
+	}
+	if err := s.credentials.SetS3URL(s.cfg.Dir, s.objects.Endpoint()); err != nil {
+		return nil, err
 	}
 	return roomy{s3.New(s3.Config{
 		Bucket: bucket, Region: objectstore.Region, Endpoint: s.objects.Endpoint(),

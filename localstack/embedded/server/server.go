@@ -116,7 +116,7 @@ func open(ctx context.Context, cfg Config, specs []fn.Spec) (_ *Server, err erro
 	if err != nil {
 		return nil, err
 	}
-	if err := s.front(ctx, deps, keys); err != nil {
+	if err := s.front(deps, keys); err != nil {
 		return nil, err
 	}
 	if s.runtime, err = runtime.New(runtime.Config{Specs: withEventQueues(s.specs), Deps: deps, Workers: s.cfg.Workers}); err != nil {
@@ -218,6 +218,9 @@ func (s *Server) platform(ctx context.Context, db *store.DB) (deps fn.Deps, keys
 	if keys, err = loadSecrets(s.cfg.Dir); err != nil {
 		return deps, keys, err
 	}
+	if s.credentials, err = signin.EnsureCredentials(ctx, s.cfg.Dir, baseURL(s.listener.Addr()), deps.Table, now); err != nil {
+		return deps, keys, fmt.Errorf("credentials: %w", err)
+	}
 	if deps.Blob, err = s.openObjects(ctx, &keys, queues, deps.Metrics); err != nil {
 		return deps, keys, err
 	}
@@ -263,7 +266,7 @@ func (s *Server) openInterpreters(ctx context.Context) (*interpreters.Pool, erro
 }
 
 // front builds the HTTP server.
-func (s *Server) front(ctx context.Context, deps fn.Deps, keys secrets) error {
+func (s *Server) front(deps fn.Deps, keys secrets) error {
 	base := baseURL(s.listener.Addr())
 	issuer, err := signin.Open(s.cfg.Dir, base, deps.Clock)
 	if err != nil {
@@ -274,9 +277,6 @@ func (s *Server) front(ctx context.Context, deps fn.Deps, keys secrets) error {
 		return err
 	}
 	issuer.Tell(s.cfg.SignInCode)
-	if s.credentials, err = signin.EnsureCredentials(ctx, s.cfg.Dir, base, deps.Table, deps.Clock); err != nil {
-		return fmt.Errorf("credentials: %w", err)
-	}
 	deps.Config.Operator, deps.Config.SignIn = s.credentials.LocalSecret, issuer.Page()
 	service, err := catalog.Assemble(s.specs, deps, catalog.Settings{
 		SignIn: verifier, SuperAdmins: s.cfg.SuperAdmins, CursorKey: keys.CursorKey, Traces: deps.Blob, Bodies: httpapi.NewBodies(bodyMemory),

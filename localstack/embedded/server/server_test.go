@@ -94,6 +94,7 @@ func TestEveryFunctionCanBeInvoked(t *testing.T) {
 		"scheduler-tick": {"scheduler-tick"},
 		"audit-digest":   {"due-audit-digest"},
 		"schedules-due":  {"due-schedule"},
+		"object-events":  {"object-created"},
 		"dispatch":       {"run-look"},
 		"taskworker":     {"run-look", "run-start", "run-task", "run-walk"},
 	}

@@ -37,9 +37,21 @@ type Credentials struct {
 	// LocalSecret is the bearer token of the local routes, which deployments do
 	// not have.
 	LocalSecret string `json:"local_secret"`
-	// AWSAccessKeyID and AWSSecretAccessKey sign calls of the Invoke API.
+	// AWSAccessKeyID and AWSSecretAccessKey sign calls of the Invoke API, and
+	// requests of users' own buckets at S3URL.
 	AWSAccessKeyID     string `json:"aws_access_key_id"`
 	AWSSecretAccessKey string `json:"aws_secret_access_key"`
+	S3URL              string `json:"s3_url,omitempty"` // of the embedded object store
+}
+
+// SetS3URL sets the address of the object store, and writes it to
+// dir/credentials.json if it is another one.
+func (c *Credentials) SetS3URL(dir, url string) error {
+	if c.S3URL == url {
+		return nil
+	}
+	c.S3URL = url
+	return datadir.WriteJSON(filepath.Join(dir, CredentialsFile), *c)
 }
 
 // Keys returns the credentials of the local routes.
@@ -74,6 +86,7 @@ func EnsureCredentials(ctx context.Context, dir, baseURL string, t table.Table, 
 		LocalSecret:        cmp.Or(have.LocalSecret, ids.Token(32)),
 		AWSAccessKeyID:     cmp.Or(have.AWSAccessKeyID, "MILLRACE"+rand.Text()[:12]),
 		AWSSecretAccessKey: cmp.Or(have.AWSSecretAccessKey, ids.Token(30)),
+		S3URL:              have.S3URL,
 	}
 	if want == have && ownersAlone(path) {
 		return have, nil

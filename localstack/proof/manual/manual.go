@@ -29,6 +29,7 @@ var pages = []page{
 	{"access", "Access", []string{folder + "/access.md"}},
 	{"workspaces", "Workspaces and audit log", []string{folder + "/workspaces.md"}},
 	{"environments", "Environments", []string{folder + "/environments.md"}},
+	{"sensors", "Sensors", []string{folder + "/sensors.md"}},
 	{"local-and-server", "Local runs", []string{folder + "/local-and-server.md"}},
 }
 
