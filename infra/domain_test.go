@@ -85,6 +85,11 @@ var withParcels = sync.OnceValues(func() (deployment, error) {
 	return synthesize(example(), append(withoutObjects(), parcels), "code")
 })
 
+// withNeither is a deployment in which no function receives events of objects.
+var withNeither = sync.OnceValues(func() (deployment, error) {
+	return synthesize(example(), withoutObjects(), "code")
+})
+
 // withoutObjects is the catalog without the function that receives events of
 // users' buckets, in whose place is one for those of the artifact bucket.
 func withoutObjects() []fn.Spec { return slices.DeleteFunc(catalog.All(), specNamed("object-events")) }
@@ -177,7 +182,9 @@ func difference(before, after template) (added, changed []resource) {
 // the bucket is derived from a function's spec.
 func TestBucketNotifiesFunction(t *testing.T) {
 	t.Parallel()
-	before, after := deployed(t), deployedWithParcels(t)
+	before, err := withNeither()
+	require.NoError(t, err)
+	after := deployedWithParcels(t)
 	const queue, bucket = "millrace-acme-prod-object-events", "arn:${AWS::Partition}:s3:::millrace-acme-prod-${AWS::AccountId}-${AWS::Region}"
 	const queueARN = "arn:${AWS::Partition}:sqs:${AWS::Region}:${AWS::AccountId}:" + queue
 	ids := func(list []resource) (out []string) {
@@ -301,4 +308,28 @@ func TestEmptyCatalogIsRejected(t *testing.T) {
 	t.Parallel()
 	_, err := synthesize(example(), nil, "code")
 	require.ErrorContains(t, err, "the catalog is empty")
+}
+
+// TestUsersBucketsNotifyFunction checks that buckets of the account may notify
+// the queue of object-events, and that the deployment's own bucket does not.
+func TestUsersBucketsNotifyFunction(t *testing.T) {
+	t.Parallel()
+	d := deployed(t)
+	assert.NotContains(t, d.data.of("S3::Bucket")[0].properties, "NotificationConfiguration")
+	sends := d.data.policyStatements()["ObjectEventsQueuePolicy"]
+	require.Len(t, sends, 2)
+	assert.Equal(t, object{
+		"Sid": "Bucket", "Effect": "Allow", "Principal": object{"Service": "s3.amazonaws.com"}, "Action": []any{"sqs:SendMessage"},
+		"Resource": []any{object{"Fn::GetAtt": []any{"ObjectEventsQueue", "Arn"}}},
+		"Condition": object{
+			"ArnLike":      object{"aws:SourceArn": object{"Fn::Sub": "arn:${AWS::Partition}:s3:::*"}},
+			"StringEquals": object{"aws:SourceAccount": object{"Ref": "AWS::AccountId"}},
+		},
+	}, sends[1])
+	i := slices.IndexFunc(d.service.of("Lambda::EventSourceMapping"), func(m resource) bool {
+		return strings.HasSuffix(text(m.properties["EventSourceArn"]), ":millrace-acme-prod-object-events")
+	})
+	require.GreaterOrEqual(t, i, 0)
+	mapping := d.service.of("Lambda::EventSourceMapping")[i].properties
+	assert.Equal(t, []any{object{"Ref": "ObjectEventsFunction"}, []any{"ReportBatchItemFailures"}}, []any{mapping["FunctionName"], mapping["FunctionResponseTypes"]})
 }
