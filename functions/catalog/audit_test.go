@@ -209,11 +209,11 @@ var mutations = map[string]mutation{
 		now()
 		return env.Do(t, "", "POST", "/webhooks/"+token, nil)
 	}},
-	"secrets-create":         as("secret", "create", "POST", "/secrets", object{"name": "S", "value": "v"}),
-	"secrets-copy":           as("secret", "copy", "POST", "/secrets/copy", object{"name": "S", "source_environment": nil, "target_environment": "e"}, hides, separates),
-	"secrets-delete":         as("secret", "delete", "DELETE", "/secrets/S", nil, hides),
-	"secrets-patch":          as("secret", "update_metadata", "PATCH", "/secrets/S", object{"description": "d"}, hides),
-	"secrets-update":         as("secret", "update", "PUT", "/secrets/S", object{"value": "w"}, hides),
+	"secrets-create": as("secret", "create", "POST", "/secrets", object{"name": "S", "value": "v"}),
+	"secrets-copy":   as("secret", "copy", "POST", "/secrets/copy", object{"name": "S", "source_environment": nil, "target_environment": "e"}, hides, separates),
+	"secrets-delete": as("secret", "delete", "DELETE", "/secrets/S", nil, hides),
+	"secrets-patch":  as("secret", "update_metadata", "PATCH", "/secrets/S", object{"description": "d"}, hides),
+	"secrets-update": as("secret", "update", "PUT", "/secrets/S", object{"value": "w"}, hides),
 }
 
 // unaudited are operations that change something, but nothing of a user's.

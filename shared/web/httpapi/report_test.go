@@ -13,6 +13,7 @@ func TestCredentialsAreRemovedFromTraces(t *testing.T) {
 	for text, want := range map[string]string{
 		"get s3://bucket/key: no such key":                                 "get s3://bucket/key: no such key",
 		"the key svc_0123456789abcdefABCDEF is unknown":                    "the key *** is unknown",
+		"POST /webhooks/whk_aLzk6AE311_DkFguBrLOKZ2M-QgRzRLY failed":       "POST /webhooks/*** failed",
 		"token eyJhbGciOiJub25lIn0.e30. of nobody":                         "token *** of nobody",
 		`header "Authorization: Bearer abc.def" refused`:                   `header "Authorization: ***" refused`,
 		"dial postgres://app:hunter2@db:5432/x: refused":                   "dial postgres***db:5432/x: refused",
