@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"slices"
 
-	"millrace/shared/kit/outbound"
 	"millrace/shared/run/executor"
 	"millrace/shared/run/secret"
 	"millrace/shared/run/tasktype"
@@ -26,11 +25,7 @@ func executors(d fn.Deps, client *http.Client) executor.Set {
 
 // messages builds the worker with all executors.
 func messages(d fn.Deps) fn.MessageHandler {
-	client, err := outbound.NewClient(outbound.Policy{Loopback: d.Config.AllowLoopback, Ranges: d.Config.AllowRanges})
-	if err != nil {
-		panic(err) // the operator's ranges were validated
-	}
-	set := executors(d, client)
+	set := executors(d, d.Outbound())
 	if got := slices.Sorted(maps.Keys(set)); !slices.Equal(got, tasktype.Kinds().Names()) {
 		panic(fmt.Sprintf("taskworker: there are executors of %v, but task types %v", got, tasktype.Kinds().Names()))
 	}

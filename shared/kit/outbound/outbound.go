@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"strings"
 	"time"
 
 	"code.dny.dev/ssrf"
@@ -26,6 +27,8 @@ const MaxRedirects = 10
 type Policy struct {
 	Loopback bool     // this machine; set by the embedded server's --allow-loopback
 	Ranges   []string // CIDR ranges
+	// Resolver looks up host names; nil means net.DefaultResolver.
+	Resolver *net.Resolver
 }
 
 // NewClient returns a client that checks each address when it connects, after
@@ -33,15 +36,13 @@ type Policy struct {
 // no cookies. After a redirect to another origin, only harmless headers are
 // sent for the rest of the call; 307 and 308 still resend the body. Calls have
 // no time limit except their context's. Errors: an invalid range.
-func NewClient(p Policy) (*http.Client, error) { return newClient(p, nil) }
-
-func newClient(p Policy, resolver *net.Resolver) (*http.Client, error) {
+func NewClient(p Policy) (*http.Client, error) {
 	v4, v6, err := p.prefixes()
 	if err != nil {
 		return nil, err
 	}
 	guard := ssrf.New(ssrf.WithAnyPort(), ssrf.WithAllowedV4Prefixes(v4...), ssrf.WithAllowedV6Prefixes(v6...))
-	dialer := &net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second, Control: guard.Safe, Resolver: resolver}
+	dialer := &net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second, Control: guard.Safe, Resolver: p.Resolver}
 	return &http.Client{
 		Transport: &http.Transport{
 			DialContext:            dialer.DialContext,
@@ -133,4 +134,23 @@ func asciiLower(s string) string {
 func Denied(err error) bool {
 	return errors.Is(err, ErrDenied) || errors.Is(err, ssrf.ErrProhibitedIP) || errors.Is(err, ssrf.ErrInvalidHostPort) ||
 		errors.Is(err, ssrf.ErrProhibitedPort) || errors.Is(err, ssrf.ErrProhibitedNetwork)
+}
+
+// Cause returns the reason why a call failed, without its URL, which may
+// contain a credential, and without the addresses of this machine and its name
+// servers.
+func Cause(err error) string {
+	if e, ok := errors.AsType[*net.DNSError](err); ok {
+		return fmt.Sprintf("lookup %s: %s", e.Name, e.Err)
+	}
+	if e, ok := errors.AsType[*net.OpError](err); ok {
+		return fmt.Sprintf("%s: %v", e.Op, e.Err)
+	}
+	if e, ok := errors.AsType[*url.Error](err); ok {
+		err = e.Err
+	}
+	if strings.HasPrefix(err.Error(), "failed to parse Location header") {
+		return "the answer redirects to what is not a URL"
+	}
+	return err.Error()
 }

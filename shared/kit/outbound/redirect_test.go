@@ -1,72 +1,19 @@
-package outbound
+package outbound_test
 
 import (
-	"context"
-	"encoding/binary"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/netip"
 	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/net/dns/dnsmessage"
+
+	"millrace/shared/kit/outbound"
 )
-
-// resolver answers DNS queries from a table, over pipes.
-func resolver(names map[string][]string) *net.Resolver {
-	return &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
-		ours, theirs := net.Pipe()
-		go func() {
-			defer theirs.Close()
-			for answer(theirs, names) == nil {
-			}
-		}()
-		return ours, nil
-	}}
-}
-
-// answer answers one query, framed as over TCP.
-func answer(c net.Conn, names map[string][]string) error {
-	var size [2]byte
-	if _, err := io.ReadFull(c, size[:]); err != nil {
-		return err
-	}
-	raw := make([]byte, binary.BigEndian.Uint16(size[:]))
-	if _, err := io.ReadFull(c, raw); err != nil {
-		return err
-	}
-	var m dnsmessage.Message
-	if err := m.Unpack(raw); err != nil {
-		return err
-	}
-	m.Response, m.RecursionAvailable, m.Additionals = true, true, nil
-	q := m.Questions[0]
-	addrs, known := names[strings.ToLower(strings.TrimSuffix(q.Name.String(), "."))]
-	if !known {
-		m.RCode = dnsmessage.RCodeNameError
-	}
-	for _, a := range addrs {
-		ip := netip.MustParseAddr(a)
-		head := dnsmessage.ResourceHeader{Name: q.Name, Type: q.Type, Class: q.Class, TTL: 1}
-		switch {
-		case q.Type == dnsmessage.TypeA && ip.Is4():
-			m.Answers = append(m.Answers, dnsmessage.Resource{Header: head, Body: &dnsmessage.AResource{A: ip.As4()}})
-		case q.Type == dnsmessage.TypeAAAA && ip.Is6():
-			m.Answers = append(m.Answers, dnsmessage.Resource{Header: head, Body: &dnsmessage.AAAAResource{AAAA: ip.As16()}})
-		}
-	}
-	packed, err := m.Pack()
-	if err != nil {
-		return err
-	}
-	_, err = c.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(packed))), packed...))
-	return err
-}
 
 // hop is one request of a redirect chain, as its server received it.
 type hop struct {
@@ -94,7 +41,7 @@ func follow(t *testing.T, status int, hosts ...string) []hop {
 	for _, h := range hosts {
 		names[strings.ToLower(h)] = []string{"127.0.0.1"}
 	}
-	c := client(t, Policy{Loopback: true}, names)
+	c := client(t, outbound.Policy{Loopback: true}, names)
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+hosts[0]+":"+port+"/?token=first", strings.NewReader("payload"))
 	require.NoError(t, err)
 	for _, name := range private {
@@ -150,11 +97,11 @@ func TestRedirectsDropHeaders(t *testing.T) {
 
 func TestRedirectCount(t *testing.T) {
 	t.Parallel()
-	hosts := make([]string, MaxRedirects+1)
+	hosts := make([]string, outbound.MaxRedirects+1)
 	for i := range hosts {
 		hosts[i] = "a.test"
 	}
-	assert.Len(t, follow(t, http.StatusFound, hosts...), MaxRedirects+1)
+	assert.Len(t, follow(t, http.StatusFound, hosts...), outbound.MaxRedirects+1)
 
 	hits := 0
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -162,24 +109,7 @@ func TestRedirectCount(t *testing.T) {
 		http.Redirect(w, r, "/", http.StatusFound)
 	}))
 	defer s.Close()
-	_, err := get(t, client(t, Policy{Loopback: true}, nil), s.URL)
+	_, err := get(t, client(t, outbound.Policy{Loopback: true}, nil), s.URL)
 	assert.ErrorContains(t, err, "stopped after 10 redirects")
-	assert.Equal(t, MaxRedirects+1, hits)
-}
-
-func TestOrigin(t *testing.T) {
-	t.Parallel()
-	for _, same := range [][2]string{{"http://a.test/x", "http://A.test:80/y"}, {"https://a.test", "https://a.test:443"}, {"http://[::1]/", "http://[::1]:80/"}} {
-		assert.Equal(t, originOf(t, same[0]), originOf(t, same[1]))
-	}
-	for _, other := range [][2]string{{"http://a.test", "https://a.test"}, {"http://a.test", "http://a.test:81"}, {"http://a.test", "http://b.test"}, {"http://k.test", "http://\u212a.test"}} {
-		assert.NotEqual(t, originOf(t, other[0]), originOf(t, other[1]))
-	}
-}
-
-func originOf(t *testing.T, raw string) string {
-	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, raw, nil)
-	require.NoError(t, err)
-	return origin(req.URL)
+	assert.Equal(t, outbound.MaxRedirects+1, hits)
 }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"slices"
@@ -166,26 +165,7 @@ func (h HTTP) callFailed(ctx context.Context, a *Attempt, err error) Result {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return TimedOut(a.Task)
 	}
-	return Failed(HTTPFailed, "the call failed: %s", cause(err))
-}
-
-// cause returns the reason why a call failed, without its URL, which may
-// contain a credential, and without the addresses of this machine and its name
-// servers.
-func cause(err error) string {
-	if e, ok := errors.AsType[*net.DNSError](err); ok {
-		return fmt.Sprintf("lookup %s: %s", e.Name, e.Err)
-	}
-	if e, ok := errors.AsType[*net.OpError](err); ok {
-		return fmt.Sprintf("%s: %v", e.Op, e.Err)
-	}
-	if e, ok := errors.AsType[*url.Error](err); ok {
-		err = e.Err
-	}
-	if strings.HasPrefix(err.Error(), "failed to parse Location header") {
-		return "the answer redirects to what is not a URL"
-	}
-	return err.Error()
+	return Failed(HTTPFailed, "the call failed: %s", outbound.Cause(err))
 }
 
 func expected(want any, got int) bool {

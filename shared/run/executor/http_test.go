@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"millrace/shared/kit/outbound/outboundtest"
 	"millrace/shared/run/executor"
 )
 
@@ -229,6 +230,19 @@ func TestHTTPFailures(t *testing.T) {
 	r := caller(t, true).Execute(ctx, a)
 	require.NotNil(t, r.Failure)
 	assert.False(t, r.Failure.TimedOut, "a worker that stops is no time-out")
+}
+
+func TestHTTPRefusesForbiddenAddresses(t *testing.T) {
+	t.Parallel()
+	outboundtest.Refuses(t, "config.url leads to an address that flows may not reach", func(t *testing.T, c *http.Client, url string) string {
+		a, _ := attempt(t, httpTask(`{"url":"`+url+`"}`))
+		r := executor.HTTP{Client: c}.Execute(t.Context(), a)
+		if r.Failure == nil {
+			return ""
+		}
+		assert.True(t, r.Failure.Final, url)
+		return r.Failure.Message
+	})
 }
 
 // TestHTTPSecrets checks that a service that echoes a request does not put its

@@ -2,10 +2,12 @@ package fn
 
 import (
 	"context"
+	"net/http"
 	"time"
 
 	"millrace/shared/kit/consumer"
 	"millrace/shared/kit/due"
+	"millrace/shared/kit/outbound"
 	"millrace/shared/kit/record"
 	"millrace/shared/run/launch"
 	"millrace/shared/run/registry"
@@ -53,4 +55,14 @@ func (d Deps) Events(name string, lease time.Duration, routes ...consumer.Route)
 	return consumer.New(consumer.Config{
 		Name: name, Table: d.Table, Queues: d.Queues, Clock: d.Clock, Log: d.Log, Lease: lease,
 	}, routes...).Messages
+}
+
+// Outbound returns a client for requests on behalf of users, which reaches the
+// addresses that the operator allows.
+func (d Deps) Outbound() *http.Client {
+	client, err := outbound.NewClient(outbound.Policy{Loopback: d.Config.AllowLoopback, Ranges: d.Config.AllowRanges})
+	if err != nil {
+		panic(err) // the operator's ranges were validated
+	}
+	return client
 }
