@@ -110,6 +110,22 @@ func checkRedirect(req *http.Request, via []*http.Request) error {
 	return nil
 }
 
+// KeepRedirects returns a client that does not follow redirects with the
+// statuses that are expected, and returns them as answers.
+func KeepRedirects(c *http.Client, expected func(status int) bool) *http.Client {
+	keeping := *c
+	keeping.CheckRedirect = func(req *http.Request, via []*http.Request) error {
+		if expected(req.Response.StatusCode) {
+			return http.ErrUseLastResponse
+		}
+		if c.CheckRedirect != nil {
+			return c.CheckRedirect(req, via)
+		}
+		return nil
+	}
+	return &keeping
+}
+
 // origin returns the canonical scheme, host and port of a URL.
 func origin(u *url.URL) string {
 	port := u.Port()

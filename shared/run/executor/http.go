@@ -87,17 +87,7 @@ func (h HTTP) client(expects any) *http.Client {
 	if expects == nil {
 		return h.Client
 	}
-	c := *h.Client
-	c.CheckRedirect = func(req *http.Request, via []*http.Request) error {
-		if expected(expects, req.Response.StatusCode) {
-			return http.ErrUseLastResponse
-		}
-		if h.Client.CheckRedirect != nil {
-			return h.Client.CheckRedirect(req, via)
-		}
-		return nil
-	}
-	return &c
+	return outbound.KeepRedirects(h.Client, func(status int) bool { return expected(expects, status) })
 }
 
 func request(ctx context.Context, config map[string]any) (*http.Request, error) {
