@@ -57,6 +57,7 @@ func With(more ...fn.Spec) []fn.Spec {
 		audit.DigestSpec,
 		dispatch.Spec,
 		schedules.DueSpec,
+		sensors.PollSpec,
 		schedulertick.Spec,
 		sensors.ObjectsSpec,
 		taskworker.Spec,

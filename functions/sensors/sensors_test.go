@@ -86,6 +86,9 @@ func TestSensorLifecycle(t *testing.T) {
 			"config_json": config, "enabled": true, "last_error": nil, "last_error_at": nil,
 			"created_at": now, "created_by": actor, "updated_at": now, "updated_by": actor,
 		}
+		if sensorType == "polling" {
+			want["next_poll_at"] = now
+		}
 		if sensorType == "webhook" {
 			token := made.String(t, "webhook_token")
 			assert.GreaterOrEqual(t, len(token), 4+43, "256 random bits")
@@ -163,7 +166,6 @@ func TestInvalidSensors(t *testing.T) {
 		"interval in text":         {"polling", object{"url": "https://a.b", "interval_seconds": "60"}, nil, "config_json.interval_seconds"},
 		"status":                   {"polling", object{"url": "https://a.b", "expected_status": 99}, nil, "config_json.expected_status"},
 		"path":                     {"polling", object{"url": "https://a.b", "json_path": "a..b"}, nil, "config_json.json_path"},
-		"value without path":       {"polling", object{"url": "https://a.b", "expected_value": 1}, nil, "config_json.json_path"},
 		"header":                   {"polling", object{"url": "https://a.b", "headers": object{"X-A": "a\r\nX-B: b"}}, nil, "config_json.headers.X-A"},
 		"many headers":             {"polling", object{"url": "https://a.b", "headers": many}, nil, "config_json.headers"},
 		"no bucket":                {"objstore", object{"prefix": "a"}, nil, "config_json.bucket"},

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"maps"
+	"net/http"
 	"time"
 
 	"millrace/shared/account/quota"
@@ -30,12 +31,14 @@ type service struct {
 	quota    *quota.Quota
 	clock    clock.Clock
 	bucket   string // the service's own, which no sensor watches
+	client   *http.Client // of polls
+	help     string       // tells how the operator can allow an address that polls may not reach
 }
 
 func newService(d fn.Deps) *service {
 	return &service{
 		sensors: record.New[Sensor](sensorKind, d.Records()), registry: d.Registry(), launcher: d.Launcher(), vault: d.Vault,
-		quota: d.Quota, clock: d.Clock, bucket: d.Config.Bucket,
+		quota: d.Quota, clock: d.Clock, bucket: d.Config.Bucket, client: d.Outbound(), help: d.Config.OutboundHelp,
 	}
 }
 

@@ -17,8 +17,8 @@ type Config struct {
 	IntervalSeconds *int64            `table:"interval,omitempty" json:"interval_seconds,omitempty" of:"polling" minimum:"30" maximum:"31622400" doc:"Default 300"`
 	TimeoutSeconds  *int64            `table:"timeout,omitempty" json:"timeout_seconds,omitempty" of:"polling" minimum:"1" maximum:"30" doc:"Of the request; default 10"`
 	ExpectedStatus  *int64            `table:"status,omitempty" json:"expected_status,omitempty" of:"polling" minimum:"100" maximum:"599" doc:"Absent: any 2xx"`
-	JSONPath        *string           `table:"path,omitempty" json:"json_path,omitempty" of:"polling" maxLength:"1024" doc:"Object keys and array indices joined by dots, such as a.b.0.c"`
-	ExpectedValue   json.RawMessage   `table:"value,omitempty" json:"expected_value,omitempty" of:"polling" doc:"What the selected value must equal; absent: it must be truthy"`
+	JSONPath        *string           `table:"path,omitempty" json:"json_path,omitempty" of:"polling" maxLength:"1024" doc:"Of the value in the response that decides: object keys and array indices joined by dots, such as a.b.0.c. A response that is not one JSON document never matches"`
+	ExpectedValue   json.RawMessage   `table:"value,omitempty" json:"expected_value,omitempty" of:"polling" doc:"What the selected value, or without json_path the whole response, must equal: numbers by value, objects in any order. Absent: the selected value must be truthy, which false, null, zero and empty strings, arrays and objects are not"`
 	Headers         map[string]string `table:"headers,omitempty" json:"headers,omitempty" of:"polling" doc:"Of the request"`
 	AllowConcurrent *bool             `table:"concurrent,omitempty" json:"allow_concurrent,omitempty" of:"polling" doc:"true: every match starts a run; otherwise the sensor stops after its first match"`
 

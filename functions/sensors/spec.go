@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"millrace/events"
+	"millrace/shared/kit/due"
 	"millrace/shared/web/fn"
 )
 
@@ -14,7 +15,7 @@ import (
 const name = "sensors"
 
 // Specs are the domain's functions.
-var Specs = []fn.Spec{Spec, ObjectsSpec}
+var Specs = []fn.Spec{Spec, ObjectsSpec, PollSpec}
 
 // Spec describes the function that answers requests, those of webhooks among
 // them.
@@ -38,4 +39,15 @@ var ObjectsSpec = fn.Spec{
 	MemoryMB: 512,
 	Timeout:  time.Minute,
 	Messages: objectMessages,
+}
+
+// PollSpec describes the function that polls the sensors that are due.
+var PollSpec = fn.Spec{
+	Name:     "sensors-poll",
+	Doc:      "Polls the URLs of sensors that are due, and starts the runs of those that match.",
+	Trigger:  fn.Trigger{Due: []due.Kind{Poll}},
+	Needs:    fn.Needs{Table: fn.Writes, Blob: fn.Writes, Folders: []string{"runs"}, Send: events.AllQueues()},
+	MemoryMB: 512,
+	Timeout:  time.Minute,
+	Messages: poller,
 }

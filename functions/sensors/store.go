@@ -52,6 +52,7 @@ type Sensor struct {
 	HMAC         vault.Sealed `table:"hmac,omitempty" json:"-"`
 	LastErrorAt  clock.Millis `table:"last_error_at,omitempty" json:"last_error_at" doc:"null: there was none"`
 	LastError    *string      `table:"last_error,omitempty" json:"last_error" doc:"Why an event last made no run, of sensors whose senders are not told"`
+	Polls
 }
 
 // SchemaName is the name of the schema in the API's description.
