@@ -442,3 +442,38 @@ func TestPollsReachNoPrivateAddress(t *testing.T) {
 	assert.Zero(t, source.requests())
 	assert.Empty(t, w.runs())
 }
+
+// TestPollingDryRun asks the URL, and changes nothing.
+func TestPollingDryRun(t *testing.T) {
+	t.Parallel()
+	w := openLocal(t, localtest.Options{})
+	source := newSource(t, `{"ready":true}`)
+	id := w.polls(source.URL, nil)
+	before, audited := w.get(id).Object(t), w.AuditCount(t, w.A.OrgID)
+	try := func(id string, triggers bool, version, reason any) {
+		t.Helper()
+		got := w.Do(t, w.A.Key, "POST", "/sensors/"+id+"/test", nil).Require(t, 200).Object(t)
+		assert.Equal(t, triggers, got["would_trigger"])
+		assert.Equal(t, version, got["flow_version"])
+		assert.Equal(t, reason, got["reason"])
+		assert.Equal(t, object{"day": "monday"}, got["parameters"])
+		assert.Equal(t, 1, source.requests())
+	}
+	try(id, true, "1", nil)
+	source.set(`{"ready":false}`)
+	try(id, false, "1", "ready is false, null, zero or empty")
+	source.set(`<html>`)
+	try(id, false, "1", "the response is not valid JSON")
+	assert.Equal(t, before, w.get(id).Object(t))
+	assert.Equal(t, audited, w.AuditCount(t, w.A.OrgID))
+	assert.Empty(t, w.runs())
+
+	source.set(`{"ready":true}`)
+	w.poll()
+	source.requests()
+	try(id, false, "1", "the sensor stopped after its first match, at "+w.get(id).String(t, "stopped_at"))
+	assert.Len(t, w.runs(), 1)
+
+	unregistered := w.create("polling", object{"url": source.URL}, object{"flow_name": "weekly", "flow_params_json": object{"day": "monday"}}).Require(t, 201)
+	try(unregistered.String(t, "sensor_id"), false, nil, "Flow 'weekly' is not registered")
+}

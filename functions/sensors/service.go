@@ -30,7 +30,7 @@ type service struct {
 	vault    vault.Vault
 	quota    *quota.Quota
 	clock    clock.Clock
-	bucket   string // the service's own, which no sensor watches
+	bucket   string       // the service's own, which no sensor watches
 	client   *http.Client // of polls
 	help     string       // tells how the operator can allow an address that polls may not reach
 }

@@ -81,10 +81,16 @@ func (s *service) completes(ctx context.Context, req launch.Request) bool {
 
 // sample returns what an event would start a run for, and why it would not, ""
 // if it would: a webhook's request without a body, an object whose key is the
-// prefix, a name and the suffix.
-func (s *service) sample(_ context.Context, sensor *Sensor) (c cause, reason string, err error) {
-	if sensor.SensorType == objstore {
+// prefix, a name and the suffix, the response to one poll.
+func (s *service) sample(ctx context.Context, sensor *Sensor) (c cause, reason string, err error) {
+	switch sensor.SensorType {
+	case objstore:
 		c.injected, err = injected(text(sensor.ConfigJSON.Bucket), text(sensor.ConfigJSON.Prefix)+"example"+text(sensor.ConfigJSON.Suffix))
+	case polling:
+		reason = s.ask(ctx, &sensor.ConfigJSON, maxTestTimeout).reason
+		if reason == "" && sensor.StoppedAt != 0 {
+			reason = "the sensor stopped after its first match, at " + sensor.StoppedAt.String()
+		}
 	}
 	return c, reason, err
 }

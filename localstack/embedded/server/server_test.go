@@ -95,6 +95,7 @@ func TestEveryFunctionCanBeInvoked(t *testing.T) {
 		"audit-digest":   {"due-audit-digest"},
 		"schedules-due":  {"due-schedule"},
 		"object-events":  {"object-created"},
+		"sensors-poll":   {"due-sensor"},
 		"dispatch":       {"run-look"},
 		"taskworker":     {"run-look", "run-start", "run-task", "run-walk"},
 	}
