@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -37,6 +38,23 @@ type sensor struct {
 	Token   string         `json:"webhook_token"`
 	Created time.Time      `json:"created_at"`
 	Error   string         `json:"last_error"`
+
+	NextPoll   time.Time `json:"next_poll_at"`
+	LastPoll   time.Time `json:"last_polled_at"`
+	LastStatus int       `json:"last_status"`
+	Stopped    time.Time `json:"stopped_at"`
+	LastRun    string    `json:"last_run_id"`
+}
+
+// state returns the state of a sensor in a word.
+func (v sensor) state() string {
+	switch {
+	case !v.Enabled:
+		return "off"
+	case !v.Stopped.IsZero():
+		return "stopped"
+	}
+	return "on"
 }
 
 // watches returns what a sensor watches, in a word.
@@ -79,11 +97,7 @@ func listCommand(s *session.Session) *cobra.Command {
 func table(out *output.Printer, all ...sensor) error {
 	rows := make([][]string, len(all))
 	for i, v := range all {
-		state := "on"
-		if !v.Enabled {
-			state = "off"
-		}
-		rows[i] = []string{v.ID, v.Name, v.Type, v.Flow, v.watches(), state, out.Time(v.Created), v.Error}
+		rows[i] = []string{v.ID, v.Name, v.Type, v.Flow, v.watches(), v.state(), out.Time(v.Created), v.Error}
 	}
 	return out.Table([]string{"SENSOR", "NAME", "TYPE", "FLOW", "WATCHES", "STATE", "CREATED", "LAST ERROR"}, rows)
 }
@@ -91,16 +105,36 @@ func table(out *output.Printer, all ...sensor) error {
 func getCommand(s *session.Session) *cobra.Command {
 	return &cobra.Command{
 		Use:   "get SENSOR",
-		Short: "Show a sensor, and the URL of a webhook",
+		Short: "Show a sensor, the URL of a webhook, and the last poll of a polling sensor",
 		Args:  command.Exactly(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			return ask(c, s, http.MethodGet, path(args[0]), nil, func(out *output.Printer, v sensor) error {
 				if err := table(out, v); err != nil {
 					return err
 				}
+				v.tellPolls(out)
 				return tell(out, s, v)
 			})
 		},
+	}
+}
+
+// tellPolls prints the last and the next poll of a polling sensor.
+func (v sensor) tellPolls(out *output.Printer) {
+	if !v.LastPoll.IsZero() {
+		status := "no response"
+		if v.LastStatus != 0 {
+			status = "status " + strconv.Itoa(v.LastStatus)
+		}
+		out.Printf("last poll: %s, %s\n", out.Time(v.LastPoll), status)
+	}
+	if v.LastRun != "" {
+		out.Printf("last run: %s\n", v.LastRun)
+	}
+	if !v.Stopped.IsZero() {
+		out.Printf("stopped: %s, after its first match\n", out.Time(v.Stopped))
+	} else if !v.NextPoll.IsZero() {
+		out.Printf("next poll: %s\n", out.Time(v.NextPoll))
 	}
 }
 
