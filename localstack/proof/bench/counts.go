@@ -82,6 +82,9 @@ func Counts(ctx context.Context, objects blob.Store, widest int) ([]Count, error
 	if err := t.take(ctx); err != nil {
 		return nil, err
 	}
+	if err := t.ticks(ctx, objects); err != nil {
+		return nil, err
+	}
 	return t.counts, nil
 }
 

@@ -17,6 +17,7 @@ import (
 	lambda "github.com/aws/aws-lambda-go/events"
 
 	"millrace/functions/catalog"
+	"millrace/functions/schedulertick"
 	"millrace/localstack/embedded/localbus"
 	"millrace/localstack/embedded/pebblequeue"
 	"millrace/localstack/embedded/pebbletable"
@@ -42,6 +43,9 @@ type service struct {
 	key      string // API key with full access
 	queues   queue.Queues
 	handlers []handler
+	tick     fn.Handler  // the scheduler's
+	table    table.Table // its requests are not counted
+	org      string      // the workspace made in it
 	logs     *runlog.Store
 	store    *store.DB // in memory
 }
@@ -60,6 +64,7 @@ type platform struct {
 	objects blob.Store
 	key     string // API key of a workspace in the table
 	log     *slog.Logger
+	delay   *delay // of each request to table and queues; nil: none
 }
 
 func openService(ctx context.Context, p platform) (*service, error) {
@@ -87,18 +92,19 @@ func (s *service) open(ctx context.Context, p platform) error {
 		if err != nil {
 			return fmt.Errorf("make a workspace: %w", err)
 		}
-		s.key = made.APIKey
+		s.key, s.org = made.APIKey, made.OrgID
 	}
+	s.table = p.table
 	specs := catalog.All()
 	queues, err := pebblequeue.New(ctx, s.store, now, catalog.Queues(specs))
 	if err != nil {
 		return err
 	}
-	s.queues = s.meter.Queues(queues)
+	s.queues = s.meter.Queues(p.delay.queues(queues))
 	// As for a deployed function: other processes may work on the same runs, and
 	// nothing waits in memory between messages.
 	deps := fn.Deps{
-		Table: s.meter.Table(p.table), Queues: s.queues, Blob: s.meter.Objects(p.objects), Clock: now, Log: log,
+		Table: s.meter.Table(p.delay.table(p.table)), Queues: s.queues, Blob: s.meter.Objects(p.objects), Clock: now, Log: log,
 		Bus:    s.meter.Bus(localbus.New(s.queues, nil)),
 		Config: fn.Config{Version: "bench", ProcessID: ids.Token(6)},
 	}
@@ -111,6 +117,9 @@ func (s *service) open(ctx context.Context, p platform) error {
 		return err
 	}
 	s.logs = service.Deps.Logs
+	if tick, found := catalog.Find(specs, schedulertick.Spec.Name); found {
+		s.tick = tick.Handle(service.Deps)
+	}
 	for name, handle := range service.Messages() {
 		s.handlers = append(s.handlers, handler{name, handle})
 	}
@@ -206,22 +215,47 @@ func (s *service) work(ctx context.Context) error {
 	return nil
 }
 
+// handle handles messages one after the other.
 func (s *service) handle(ctx context.Context, h handler, got []queue.Delivery) error {
 	receipts := make([]string, len(got))
 	for i, m := range got {
-		out, err := h.handle(ctx, lambda.SQSEvent{Records: []lambda.SQSMessage{{
-			MessageId: m.ID, ReceiptHandle: m.Receipt, Body: string(m.Body), EventSourceARN: "arn:aws:sqs:x:0:" + h.queue,
-			Attributes: map[string]string{"ApproximateReceiveCount": strconv.Itoa(m.Receives)},
-		}}})
-		if err != nil {
-			return fmt.Errorf("message %s: %w", m.Body, err)
-		}
-		if len(out.BatchItemFailures) > 0 {
-			return fmt.Errorf("message %s failed", m.Body)
+		if err := h.invoke(ctx, m); err != nil {
+			return err
 		}
 		receipts[i] = m.Receipt
 	}
 	return s.queues.Delete(ctx, h.queue, receipts...)
+}
+
+// handleTogether handles messages in one invocation, as Lambda does.
+func (s *service) handleTogether(ctx context.Context, h handler, got []queue.Delivery) error {
+	if err := h.invoke(ctx, got...); err != nil {
+		return err
+	}
+	receipts := make([]string, len(got))
+	for i, m := range got {
+		receipts[i] = m.Receipt
+	}
+	return s.queues.Delete(ctx, h.queue, receipts...)
+}
+
+// invoke passes messages to the function.
+func (h handler) invoke(ctx context.Context, messages ...queue.Delivery) error {
+	var batch lambda.SQSEvent
+	for _, m := range messages {
+		batch.Records = append(batch.Records, lambda.SQSMessage{
+			MessageId: m.ID, ReceiptHandle: m.Receipt, Body: string(m.Body), EventSourceARN: "arn:aws:sqs:x:0:" + h.queue,
+			Attributes: map[string]string{"ApproximateReceiveCount": strconv.Itoa(m.Receives)},
+		})
+	}
+	out, err := h.handle(ctx, batch)
+	if err != nil {
+		return fmt.Errorf("messages like %s: %w", messages[0].Body, err)
+	}
+	if len(out.BatchItemFailures) > 0 {
+		return fmt.Errorf("of the messages like %s, %d failed", messages[0].Body, len(out.BatchItemFailures))
+	}
+	return nil
 }
 
 // finished returns an error unless the run has succeeded.
