@@ -18,7 +18,7 @@ func (p *platform) start() (started, error) {
 	if p.err != nil {
 		return started{}, fmt.Errorf("%w of %s: %w", errSettings, p.spec.Name, p.err)
 	}
-	out := started{speak: p.speak}
+	out := started{setDefaultLoggers: p.setDefaultLoggers}
 	if p.deps.Logs != nil {
 		// This makes Lambda send SIGTERM before it ends an environment, also after a
 		// time-out.

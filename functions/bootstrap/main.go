@@ -35,19 +35,19 @@ func main() {
 	slog.SetDefault(telemetry.NewLogger(os.Stdout, telemetry.JSON, slog.LevelInfo)) // for code without a logger of its own
 	build, err := start(os.Getenv, catalog.All())
 	if err != nil {
-		refuse(os.Getenv("_HANDLER"), err)
+		logFailedStart(os.Getenv("_HANDLER"), err)
 		reportInit(os.Getenv("AWS_LAMBDA_RUNTIME_API"), err)
 		os.Exit(1)
 	}
-	build.speak()
+	build.setDefaultLoggers()
 	lambda.StartWithOptions(build.handler, build.options...)
 }
 
 // started is a function that is ready for events.
 type started struct {
-	handler any // as accepted by package lambda
-	options []lambda.Option
-	speak   func() // sets the process's default loggers
+	handler           any // as accepted by package lambda
+	options           []lambda.Option
+	setDefaultLoggers func() // sets the process's default loggers
 }
 
 // errSettings means that the environment is invalid.

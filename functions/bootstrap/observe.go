@@ -108,15 +108,15 @@ func (r runtimeLog) Write(data []byte) (int, error) {
 	return len(data), nil
 }
 
-// speak sets the process's default loggers to the function's.
-func (p *platform) speak() {
+// setDefaultLoggers sets the process's default loggers to the function's.
+func (p *platform) setDefaultLoggers() {
 	slog.SetDefault(p.deps.Log)
 	log.SetFlags(0)
 	log.SetOutput(runtimeLog{p.deps.Log, &p.observer})
 }
 
-// refuse logs why the function cannot start, in the function's log format.
-func refuse(name string, err error) {
+// logFailedStart logs why the function cannot start, in the function's log format.
+func logFailedStart(name string, err error) {
 	s := telemetry.Subject{Function: name, ColdStart: true}
 	telemetry.NewLogger(os.Stdout, telemetry.JSON, slog.LevelInfo).
 		ErrorContext(telemetry.With(context.Background(), &s), "the function does not start", "error", err)

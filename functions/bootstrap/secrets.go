@@ -54,7 +54,7 @@ func readSecret(ctx context.Context, arn string) (string, error) {
 		return "", err
 	}
 	out, err := secretsmanager.NewFromConfig(base).GetSecretValue(ctx, &secretsmanager.GetSecretValueInput{SecretId: &arn})
-	if err, refused := errors.AsType[smithy.APIError](err); refused {
+	if err, ok := errors.AsType[smithy.APIError](err); ok {
 		return "", fmt.Errorf("%s: %s", err.ErrorCode(), err.ErrorMessage())
 	}
 	if err != nil {

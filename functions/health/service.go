@@ -20,8 +20,8 @@ import (
 	"millrace/shared/web/fn"
 )
 
-// patience is the time-out of a component's check.
-const patience = 2 * time.Second
+// checkTimeout is the time-out of a component's check.
+const checkTimeout = 2 * time.Second
 
 // service builds the report.
 type service struct {
@@ -117,7 +117,7 @@ func worse(a, b status) status {
 // ask checks one component with a time-out, even if the driver ignores its
 // context. The report is public, so the cause of a failure is only logged.
 func (s service) ask(ctx context.Context, c check) ComponentHealth {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	type answer struct {
 		message string
@@ -134,7 +134,7 @@ func (s service) ask(ctx context.Context, c check) ComponentHealth {
 	case <-ctx.Done():
 		a.err = ctx.Err()
 	}
-	refused, _ := errors.AsType[*errs.Error](a.err)
+	known, _ := errors.AsType[*errs.Error](a.err)
 	out := ComponentHealth{Name: c.name, Status: healthy, Message: a.message}
 	switch {
 	case a.err == nil:
@@ -142,9 +142,9 @@ func (s service) ask(ctx context.Context, c check) ComponentHealth {
 	case isNotConfigured(a.err):
 		out.Status, out.Message = degraded, "not configured"
 	case errors.Is(a.err, context.DeadlineExceeded):
-		out.Status, out.Message = unhealthy, fmt.Sprintf("no answer within %v", patience)
-	case refused != nil && refused.Code == errs.Unavailable: // the message is for users
-		out.Status, out.Message = unhealthy, refused.Message
+		out.Status, out.Message = unhealthy, fmt.Sprintf("no answer within %v", checkTimeout)
+	case known != nil && known.Code == errs.Unavailable: // the message is for users
+		out.Status, out.Message = unhealthy, known.Message
 	default:
 		out.Status, out.Message = unhealthy, "not reachable or failing"
 	}

@@ -125,8 +125,8 @@ func (r *round) take(ctx context.Context, s *shard, share int) error {
 			if r.over() {
 				return nil
 			}
-			place, _ := item.Entry(table.Due)
-			if r.add(ctx, s.source, entry{item.Key(), table.DueEntry{DuePK: place.PK, DueSK: place.SK}}) {
+			position, _ := item.Entry(table.Due)
+			if r.add(ctx, s.source, entry{item.Key(), table.DueEntry{DuePK: position.PK, DueSK: position.SK}}) {
 				s.taken++
 			}
 		}
@@ -152,7 +152,7 @@ func (r *round) add(ctx context.Context, src *source, e entry) bool {
 		return false
 	}
 	r.seen[e.key] = true
-	if up, ok := due.Up(e.place.DueSK); ok {
+	if up, ok := due.Up(e.due.DueSK); ok {
 		r.lag = max(r.lag, src.now.Sub(up))
 	}
 	r.waiting[src] = append(r.waiting[src], e)
@@ -228,13 +228,13 @@ func (r *round) hand(ctx context.Context, src *source, batch []entry) int {
 // postpone moves an entry, unless it was moved meanwhile.
 func (r *round) postpone(ctx context.Context, src *source, e entry) error {
 	next, err := src.postponed(e)
-	if err != nil || next == e.place {
+	if err != nil || next == e.due {
 		return err
 	}
 	_, err = r.table.Update(ctx, table.Update{
 		Key: e.key,
 		Do:  []table.Action{table.Set(runstate.DuePK, next.DuePK), table.Set(runstate.DueSK, next.DueSK)},
-		If:  table.Eq(runstate.DueSK, e.place.DueSK), //guard:tick/moved drop
+		If:  table.Eq(runstate.DueSK, e.due.DueSK), //guard:tick/moved drop
 	})
 	if errors.Is(err, table.ErrConditionFailed) {
 		return nil

@@ -58,7 +58,7 @@ func (s service) tick(ctx context.Context, tick events.SchedulerTick) (events.Sc
 	failed := r.read(ctx)
 	result.Checked, result.Triggered, result.Failures = r.wait(ctx)
 	result.Failures += len(failed)
-	s.tell(ctx, result, r.lag)
+	s.report(ctx, result, r.lag)
 	if len(failed) == len(r.shards) {
 		return result, errors.Join(failed...)
 	}
@@ -83,8 +83,8 @@ func (s service) check(tick events.SchedulerTick) (brought time.Time, err error)
 	return brought.UTC(), nil
 }
 
-// tell logs and measures a tick. lag is the age of the most overdue entry.
-func (s service) tell(ctx context.Context, result events.SchedulerTickResult, lag time.Duration) {
+// report logs and measures a tick. lag is the age of the most overdue entry.
+func (s service) report(ctx context.Context, result events.SchedulerTickResult, lag time.Duration) {
 	s.metrics.Time(telemetry.TickLag, telemetry.Dimensions{Function: telemetry.From(ctx).Function}, lag)
 	level := slog.LevelDebug
 	if result.Checked > 0 {

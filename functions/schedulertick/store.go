@@ -14,8 +14,8 @@ import (
 
 // entry is a due item: its key, and its entry in the due index.
 type entry struct {
-	key   table.Key
-	place table.DueEntry
+	key table.Key
+	due table.DueEntry
 }
 
 // source is one kind of entries: where they are stored, and which message hands
@@ -63,7 +63,7 @@ func runs(now time.Time) *source {
 		},
 		postponed: func(e entry) (table.DueEntry, error) {
 			org, run, err := parse(e)
-			return runstate.DueAt(org, run, runstate.DueTasks(e.place.DueSK), now.Add(again)), err
+			return runstate.DueAt(org, run, runstate.DueTasks(e.due.DueSK), now.Add(again)), err
 		},
 	}
 	for shard := range runstate.DueShards {
@@ -87,13 +87,13 @@ func timed(kind due.Kind, now, brought time.Time) *source {
 	}
 	src := &source{
 		name: kind.Name, queue: kind.Queue(), now: now,
-		message: func(e entry) (queue.Message, error) { return due.Message(kind, e.key, e.place.DueSK, brought) },
+		message: func(e entry) (queue.Message, error) { return due.Message(kind, e.key, e.due.DueSK, brought) },
 		postponed: func(e entry) (table.DueEntry, error) {
-			sk, ok := due.Postponed(e.place.DueSK, next)
+			sk, ok := due.Postponed(e.due.DueSK, next)
 			if !ok {
-				return table.DueEntry{}, fmt.Errorf("the sort key %q has no time", e.place.DueSK)
+				return table.DueEntry{}, fmt.Errorf("the sort key %q has no time", e.due.DueSK)
 			}
-			return table.DueEntry{DuePK: e.place.DuePK, DueSK: sk}, nil
+			return table.DueEntry{DuePK: e.due.DuePK, DueSK: sk}, nil
 		},
 	}
 	for shard := range due.Shards {

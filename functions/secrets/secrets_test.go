@@ -176,10 +176,10 @@ func TestCopyIsSealedForItsTarget(t *testing.T) {
 		"another environment": {Name: "T", Sealed: items.Sealed},
 	} {
 		_, err := moved.Open(t.Context(), env.Deps.Vault, env.A.OrgID)
-		require.ErrorIs(t, err, vault.ErrRefused, name)
+		require.ErrorIs(t, err, vault.ErrRejected, name)
 	}
 	_, err = items.Open(t.Context(), env.Deps.Vault, env.B.OrgID)
-	require.ErrorIs(t, err, vault.ErrRefused, "another workspace")
+	require.ErrorIs(t, err, vault.ErrRejected, "another workspace")
 }
 
 func TestInvalidBodiesAreRejected(t *testing.T) {

@@ -117,7 +117,7 @@ func (s *service) get(ctx context.Context, in *Path) (Sensor, error) {
 		return found, err
 	}
 	token, err := s.open(ctx, tenant.From(ctx).OrgID, found.SensorID, sealedToken, found.Token)
-	if errors.Is(err, vault.ErrRefused) {
+	if errors.Is(err, vault.ErrRejected) {
 		err = errs.Wrap(errs.Gone, err, "The token of the sensor %s cannot be opened with the vault's keys: create it anew", found.SensorID)
 	}
 	found.WebhookToken = &token

@@ -44,13 +44,13 @@ func (e *Error) Detail() string {
 	}
 	lines := make([]string, len(entries))
 	for i, entry := range entries {
-		lines[i] = place(entry.Loc) + ": " + entry.Msg
+		lines[i] = location(entry.Loc) + ": " + entry.Msg
 	}
 	return strings.Join(lines, "\n")
 }
 
-// place formats the location of an error, as in body.tasks[3].name.
-func place(loc []any) string {
+// location formats the location of an error, as in body.tasks[3].name.
+func location(loc []any) string {
 	var b strings.Builder
 	for _, part := range loc {
 		switch part := part.(type) {

@@ -22,7 +22,7 @@ const maxPayload = 6 << 20
 func (f *Fleet) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	payload, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxPayload))
 	if err != nil {
-		refuse(w, http.StatusRequestEntityTooLarge, "RequestTooLargeException", "the payload is too large")
+		writeError(w, http.StatusRequestEntityTooLarge, "RequestTooLargeException", "the payload is too large")
 		return
 	}
 	name, tenant := functionName(r.PathValue("name")), r.Header.Get("X-Amz-Tenant-Id")
@@ -38,7 +38,7 @@ func (f *Fleet) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if err != nil {
-		refuseInvocation(w, err)
+		rejectInvocation(w, err)
 		return
 	}
 	defer answer.Body.Close()
@@ -51,10 +51,10 @@ func (f *Fleet) later(w http.ResponseWriter, name, tenant string, payload []byte
 	function, found := f.Find(name)
 	switch {
 	case !found:
-		refuseInvocation(w, ErrUnknown)
+		rejectInvocation(w, ErrUnknown)
 		return
 	case function.Tenants && tenant == "":
-		refuseInvocation(w, ErrNoTenant)
+		rejectInvocation(w, ErrNoTenant)
 		return
 	}
 	go func() {
@@ -69,15 +69,15 @@ func (f *Fleet) later(w http.ResponseWriter, name, tenant string, payload []byte
 	w.WriteHeader(http.StatusAccepted)
 }
 
-// refuseInvocation responds to an invocation that was not started.
-func refuseInvocation(w http.ResponseWriter, err error) {
+// rejectInvocation responds to an invocation that was not started.
+func rejectInvocation(w http.ResponseWriter, err error) {
 	switch {
 	case errors.Is(err, ErrUnknown):
-		refuse(w, http.StatusNotFound, "ResourceNotFoundException", err.Error())
+		writeError(w, http.StatusNotFound, "ResourceNotFoundException", err.Error())
 	case errors.Is(err, ErrNoTenant):
-		refuse(w, http.StatusBadRequest, "InvalidParameterValueException", "Add a valid tenant ID in your request and try again.")
+		writeError(w, http.StatusBadRequest, "InvalidParameterValueException", "Add a valid tenant ID in your request and try again.")
 	default:
-		refuse(w, http.StatusInternalServerError, "ServiceException", err.Error())
+		writeError(w, http.StatusInternalServerError, "ServiceException", err.Error())
 	}
 }
 
@@ -90,8 +90,8 @@ func functionName(s string) string {
 	return name
 }
 
-// refuse responds as the Lambda service does if it invokes nothing.
-func refuse(w http.ResponseWriter, status int, kind, message string) {
+// writeError responds as the Lambda service does if it invokes nothing.
+func writeError(w http.ResponseWriter, status int, kind, message string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("X-Amzn-Errortype", kind)
 	w.WriteHeader(status)

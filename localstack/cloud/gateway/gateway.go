@@ -61,7 +61,7 @@ func New(cfg Config) http.Handler {
 		}
 	}
 	none := func(w http.ResponseWriter, _ *http.Request) {
-		cfg.refuse(w, missing)
+		cfg.respond(w, missing)
 	}
 	router.NotFound(none)
 	router.MethodNotAllowed(none)
@@ -87,7 +87,7 @@ func (cfg *Config) handler(route Route) http.Handler {
 func (cfg *Config) answer(w http.ResponseWriter, r *http.Request, route Route) error {
 	event, err := proxyEvent(r, cfg.Stage, route.Path)
 	if _, over := errors.AsType[*http.MaxBytesError](err); over {
-		cfg.refuse(w, tooLarge)
+		cfg.respond(w, tooLarge)
 		return nil
 	}
 	if err != nil {
@@ -108,11 +108,11 @@ func (cfg *Config) answer(w http.ResponseWriter, r *http.Request, route Route) e
 	case err != nil && r.Context().Err() != nil:
 		return nil // the client has disconnected
 	case errors.Is(err, context.DeadlineExceeded):
-		cfg.refuse(w, timedOut)
+		cfg.respond(w, timedOut)
 		return nil
 	case err != nil:
 		cfg.Log.Error("function failed", "function", route.Function, "method", r.Method, "path", r.URL.Path, "error", err)
-		cfg.refuse(w, failed)
+		cfg.respond(w, failed)
 		return nil
 	}
 	defer answer.Body.Close()

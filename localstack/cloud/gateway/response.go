@@ -34,8 +34,8 @@ var (
 // plain is the gateway's default template.
 const plain = `{"message":$context.error.messageString}`
 
-// refuse sends one of the gateway's own responses.
-func (cfg *Config) refuse(w http.ResponseWriter, k kind) {
+// respond sends one of the gateway's own responses.
+func (cfg *Config) respond(w http.ResponseWriter, k kind) {
 	r, found := cfg.Responses[k.name]
 	if !found {
 		r = cfg.Responses[k.class]

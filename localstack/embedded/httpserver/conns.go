@@ -29,9 +29,9 @@ const (
 // conn is a counted connection.
 type conn struct {
 	net.Conn
-	table *table // its lock guards the fields up to since
-	peer  *peer
-	place *list.Element // element of peer.in[phase]; nil once removed
+	table   *table // its lock guards the fields up to since
+	peer    *peer
+	element *list.Element // element of peer.in[phase]; nil once removed
 
 	phase phase
 	since time.Time // start of the phase
@@ -68,8 +68,8 @@ type table struct {
 	count  int
 	peers  map[netip.Addr]*peer // with at least one connection
 	closed bool
-	told   time.Time // when closed connections were last logged
-	cut    int       // connections closed since told
+	logged time.Time // when closed connections were last logged
+	cut    int       // connections closed since logged
 }
 
 func newTable(limit int, t times, log *slog.Logger) *table {
@@ -77,7 +77,7 @@ func newTable(limit int, t times, log *slog.Logger) *table {
 }
 
 // add counts a new connection and closes another one if there are too many. It
-// returns nil if the new one must be refused.
+// returns nil if the new one must be rejected.
 func (t *table) add(nc net.Conn) *conn {
 	c, victim := t.admit(nc)
 	if victim != nil {
@@ -97,7 +97,7 @@ func (t *table) admit(nc net.Conn) (c, victim *conn) {
 	}
 	if full := t.count >= t.limit; full || t.tooMany(p) {
 		victim = t.victim(p, now, !full)
-		t.tell(now, addr)
+		t.logClosed(now, addr)
 		switch {
 		case victim != nil:
 			t.drop(victim)
@@ -109,7 +109,7 @@ func (t *table) admit(nc net.Conn) (c, victim *conn) {
 		return nil, victim
 	}
 	c = &conn{Conn: nc, table: t, peer: p, phase: awaited, since: now}
-	c.place = p.in[awaited].PushBack(c)
+	c.element = p.in[awaited].PushBack(c)
 	t.peers[addr] = p
 	t.count++
 	return c, victim
@@ -122,24 +122,24 @@ func (t *table) tooMany(p *peer) bool {
 	return !p.addr.IsLoopback() && n >= t.limit/2 && t.count > n
 }
 
-// tell logs, at most once in ten seconds, that connections were closed.
-func (t *table) tell(now time.Time, of netip.Addr) {
+// logClosed logs, at most once in ten seconds, that connections were closed.
+func (t *table) logClosed(now time.Time, of netip.Addr) {
 	t.cut++
-	if now.Sub(t.told) < 10*time.Second {
+	if now.Sub(t.logged) < 10*time.Second {
 		return
 	}
 	t.log.Warn("connections are closed to make room for others", "limit", t.limit, "closed", t.cut,
 		"newest_from", of.String(), "addresses", len(t.peers))
-	t.told, t.cut = now, 0
+	t.logged, t.cut = now, 0
 }
 
 // drop removes a connection from the table, which must be locked.
 func (t *table) drop(c *conn) {
-	if c.place == nil {
+	if c.element == nil {
 		return
 	}
-	c.peer.in[c.phase].Remove(c.place)
-	c.place = nil
+	c.peer.in[c.phase].Remove(c.element)
+	c.element = nil
 	if t.count--; c.peer.count() == 0 {
 		delete(t.peers, c.peer.addr)
 	}
@@ -169,14 +169,14 @@ func (t *table) changed(nc net.Conn, state http.ConnState) {
 
 // enter begins a phase of a connection, whose table must be locked.
 func (c *conn) enter(next phase, now time.Time) {
-	if c.place != nil {
-		c.peer.in[c.phase].Remove(c.place)
-		c.place = c.peer.in[next].PushBack(c)
+	if c.element != nil {
+		c.peer.in[c.phase].Remove(c.element)
+		c.element = c.peer.in[next].PushBack(c)
 	}
 	c.phase, c.since = next, now
 }
 
-// shut closes all connections without a request and refuses new ones.
+// shut closes all connections without a request and rejects new ones.
 func (t *table) shut() {
 	t.mu.Lock()
 	t.closed = true

@@ -36,8 +36,8 @@ type key struct{ workspace, hash, tier string }
 type Pool struct {
 	config    Config
 	artifacts *artifacts
-	places    *share.Places // Slots of them
-	starts    chan func()   // run on the thread whose end would kill the children
+	shared    *share.Slots // Slots of them
+	starts    chan func()  // run on the thread whose end would kill the children
 	closed    chan struct{}
 	clock     ticks
 
@@ -64,7 +64,7 @@ func New(config Config) (*Pool, error) {
 	}
 	p := &Pool{
 		config: config,
-		places: share.New(config.Slots),
+		shared: share.New(config.Slots),
 		starts: make(chan func()),
 		closed: make(chan struct{}),
 		all:    make(map[*interpreter]bool),
@@ -172,10 +172,10 @@ func (p *Pool) installation(ctx context.Context) (*installation, error) {
 
 // Reserve implements sandbox.Reserver.
 func (p *Pool) Reserve(ctx context.Context, workspace string) (release func(), err error) {
-	if err := p.places.Acquire(ctx, workspace); err != nil {
+	if err := p.shared.Acquire(ctx, workspace); err != nil {
 		return nil, err
 	}
-	release = sync.OnceFunc(func() { p.places.Release(workspace) })
+	release = sync.OnceFunc(func() { p.shared.Release(workspace) })
 	if p.isClosed() {
 		release()
 		return nil, ErrClosed
@@ -189,7 +189,7 @@ func (p *Pool) TellsStart() bool { return true }
 // Waiting returns, as a sentence, why a task of a workspace gets no slot now,
 // or "" if it gets one.
 func (p *Pool) Waiting(workspace string) string {
-	return p.places.Why(workspace, "a Python interpreter", "that run tasks at once")
+	return p.shared.Why(workspace, "a Python interpreter", "that run tasks at once")
 }
 
 // Run implements sandbox.Sandbox.

@@ -40,7 +40,7 @@ func (*Pool) Runtime(context.Context) (sandbox.Runtime, error) {
 	return sandbox.Runtime{}, errors.New(refusal)
 }
 
-// Reserve implements sandbox.Reserver: a refusal needs no place.
+// Reserve implements sandbox.Reserver: an error needs no slot.
 func (*Pool) Reserve(context.Context, string) (release func(), err error) { return func() {}, nil }
 
 // Waiting returns "", because tasks never wait.

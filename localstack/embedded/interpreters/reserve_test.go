@@ -55,7 +55,7 @@ func TestSlotsAreGrantedInOrder(t *testing.T) {
 		release, err = pool.Reserve(t.Context(), "org")
 		require.NoError(t, err)
 		_, err = pool.Reserve(ctx, "org")
-		require.ErrorIs(t, err, why, "there is one place only")
+		require.ErrorIs(t, err, why, "there is only one slot")
 		release()
 	})
 }

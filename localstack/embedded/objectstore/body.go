@@ -43,8 +43,8 @@ func (r *wholeReader) Read(p []byte) (int, error) {
 		err = errHungUp
 	}
 	if errors.Is(err, io.EOF) && r.ready != nil {
-		if refused := r.ready(); refused != nil {
-			err = refused
+		if readyErr := r.ready(); readyErr != nil {
+			err = readyErr
 		}
 	}
 	return n, err

@@ -48,7 +48,7 @@ func (b *objects) GetObject(ctx context.Context, in *s3.GetObjectInput) (*s3.Get
 	if sum == nil {
 		return out, nil
 	}
-	sum.tell = func() { b.lost(key, Damaged) }
+	sum.onMismatch = func() { b.lost(key, Damaged) }
 	file, seekable := out.Body.(io.ReadSeekCloser)
 	if !seekable || aws.ToInt64(out.ContentLength) > checkedFirst {
 		out.Body = &checkedBody{ReadCloser: out.Body, sum: sum, left: aws.ToInt64(out.ContentLength)}
@@ -84,13 +84,13 @@ func (b *objects) lost(key, why string) {
 // etagSum computes the ETag of an object: the MD5 of its bytes, or of the MD5s
 // of its parts and their count.
 type etagSum struct {
-	want  string
-	parts []int64 // ends of the parts; nil if it has none
-	part  hash.Hash
-	all   hash.Hash
-	at    int64
-	ended int
-	tell  func() // called on a mismatch
+	want       string
+	parts      []int64 // ends of the parts; nil if it has none
+	part       hash.Hash
+	all        hash.Hash
+	at         int64
+	ended      int
+	onMismatch func()
 }
 
 // checksum returns the sum of an object that should have the given ETag, or nil
@@ -133,7 +133,7 @@ func (s *etagSum) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// right reports whether the bytes match the ETag, and calls tell if not.
+// right reports whether the bytes match the ETag, and calls onMismatch if not.
 func (s *etagSum) right() bool {
 	got := hex.EncodeToString(s.part.Sum(nil))
 	if s.parts != nil {
@@ -143,7 +143,7 @@ func (s *etagSum) right() bool {
 		}
 	}
 	if got != s.want {
-		s.tell()
+		s.onMismatch()
 		return false
 	}
 	return true

@@ -31,9 +31,9 @@ type DeadLetter struct {
 // must be called before the queues are used.
 func (s *Queues) Watch(f func(DeadLetter)) { s.watch = f }
 
-// tell reports a buried message. It must not block, because the lane's lock is
+// report reports a buried message. It must not block, because the lane's lock is
 // held.
-func (s *Queues) tell(d DeadLetter) {
+func (s *Queues) report(d DeadLetter) {
 	if s.watch != nil {
 		s.telling.Go(func() { s.watch(d) })
 	}
@@ -60,36 +60,36 @@ func (s *Queues) Sweep(ctx context.Context) (int, error) {
 // expire removes the messages that have been visible since the given time or
 // longer, except those in flight.
 func (l *lane) expire(ctx context.Context, since int64) (int, error) {
-	var places []place
+	var positions []position
 	err := l.queues.db.Scan(ctx, l.prefix, store.After(l.prefix), false, func(key, _ []byte) (more bool, err error) {
-		p, err := parsePlace(key[len(l.prefix):])
+		p, err := parsePosition(key[len(l.prefix):])
 		if err == nil && p.at <= since {
-			places = append(places, p)
+			positions = append(positions, p)
 		}
 		return true, err
 	})
-	if err != nil || len(places) == 0 {
+	if err != nil || len(positions) == 0 {
 		return 0, err
 	}
 	l.mu.Lock()
 	l.settle(l.queues.now())
-	places = slices.DeleteFunc(places, func(p place) bool {
+	positions = slices.DeleteFunc(positions, func(p position) bool {
 		m := l.held[p.seq]
 		if m != nil && !m.timer.set() {
-			m.gone = true
+			m.deleting = true
 		}
 		return m != nil && m.timer.set()
 	})
 	l.mu.Unlock()
-	return l.discard(ctx, places)
+	return l.discard(ctx, positions)
 }
 
 // discard deletes messages from the store and returns how many existed.
-func (l *lane) discard(ctx context.Context, places []place) (gone int, err error) {
-	defer l.forget(places)
+func (l *lane) discard(ctx context.Context, positions []position) (gone int, err error) {
+	defer l.forget(positions)
 	err = l.queues.db.CommitLater(ctx, func(b *store.Batch) error {
 		gone = 0
-		for _, p := range places {
+		for _, p := range positions {
 			key := p.key(l.prefix)
 			_, found, err := b.Get(key)
 			if err != nil {
@@ -110,7 +110,7 @@ func (l *lane) discard(ctx context.Context, places []place) (gone int, err error
 
 // bury moves a held message to the dead-letter queue under a new number.
 func (l *lane) bury(m *message) error {
-	var to place
+	var to position
 	var buried *DeadLetter
 	err := l.queues.db.CommitLater(context.Background(), func(b *store.Batch) error {
 		key := m.key(l.prefix)
@@ -137,7 +137,7 @@ func (l *lane) bury(m *message) error {
 		if err != nil {
 			return err
 		}
-		to = place{group: m.group, at: l.queues.now(), seq: seq}
+		to = position{group: m.group, at: l.queues.now(), seq: seq}
 		if err := b.Set(to.key(l.dead.prefix), r.encode()); err != nil {
 			return err
 		}
@@ -152,7 +152,7 @@ func (l *lane) bury(m *message) error {
 			l.dead.add(to)
 		}
 		if !l.closed {
-			l.queues.tell(*buried)
+			l.queues.report(*buried)
 		}
 	}
 	return nil

@@ -23,9 +23,9 @@ type Kept struct {
 func Dump(ctx context.Context, db *store.DB, each func(Kept) error, damaged func(error)) error {
 	return db.Scan(ctx, []byte{store.MessageSpace}, []byte{store.MessageSpace + 1}, false, func(key, value []byte) (bool, error) {
 		name, rest, _ := store.CutPart(key[1:])
-		p, unplaced := parsePlace(rest)
+		p, bad := parsePosition(rest)
 		r, unread := parseRecord(value)
-		if bad := errors.Join(unplaced, unread); bad != nil {
+		if bad := errors.Join(bad, unread); bad != nil {
 			damaged(fmt.Errorf("message at key %q: %w", key, bad))
 			return true, nil
 		}

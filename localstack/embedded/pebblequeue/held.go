@@ -10,10 +10,10 @@ import (
 	"millrace/shared/platform/queue"
 )
 
-// remove ends the deliveries of receipts and returns the messages' places. As
+// remove ends the deliveries of receipts and returns the messages' positions. As
 // on SQS, a receipt is valid for deletion even if its message has been
 // delivered again. The caller deletes the messages and calls forget.
-func (l *lane) remove(receipts []string) (places []place, bad error) {
+func (l *lane) remove(receipts []string) (positions []position, bad error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, receipt := range receipts {
@@ -24,21 +24,21 @@ func (l *lane) remove(receipts []string) (places []place, bad error) {
 		}
 		if m := l.held[p.seq]; m != nil {
 			l.release(m)
-			m.gone = true
+			m.deleting = true
 		}
-		if !slices.Contains(places, p) {
-			places = append(places, p)
+		if !slices.Contains(positions, p) {
+			positions = append(positions, p)
 		}
 	}
-	return places, bad
+	return positions, bad
 }
 
 // forget drops deleted messages.
-func (l *lane) forget(places []place) {
+func (l *lane) forget(positions []position) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, p := range places {
-		if m := l.held[p.seq]; m != nil && m.gone {
+	for _, p := range positions {
+		if m := l.held[p.seq]; m != nil && m.deleting {
 			delete(l.held, p.seq)
 		}
 	}
@@ -89,7 +89,7 @@ func (l *lane) stats(ctx context.Context) (s queue.Stats, err error) {
 	oldest := now
 	for _, g := range l.groups {
 		for m := range g.back.all {
-			if !m.gone {
+			if !m.deleting {
 				oldest = min(oldest, m.sent*1000)
 			}
 		}
@@ -115,7 +115,7 @@ func (l *lane) firstSent(ctx context.Context, g *group, now int64) (first int64,
 	end := store.After(l.groupPrefix(g.name))
 	first = now
 	err = l.queues.db.Scan(ctx, g.next.key(l.prefix), end, false, func(key, value []byte) (more bool, err error) {
-		p, err := parsePlace(key[len(l.prefix):])
+		p, err := parsePosition(key[len(l.prefix):])
 		if err != nil || p.at > now {
 			return false, err
 		}

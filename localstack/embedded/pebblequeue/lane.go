@@ -13,12 +13,12 @@ import (
 // message is a message that this process has delivered and that is not deleted.
 // The lane's lock guards it.
 type message struct {
-	place
+	position
 	receives int
 	sent     int64 // Unix milliseconds
 	timer    timer // time-out, set while it is in flight
 	ready    int64 // Unix microseconds since which it is ready again
-	gone     bool  // being deleted
+	deleting bool  // a deletion is in progress
 }
 
 // group is the state of one message group of a lane.
@@ -27,7 +27,7 @@ type group struct {
 	queued bool // in the lane's turns
 	// next is at or before the first stored message that this process has not
 	// delivered; empty if there is none.
-	next  place
+	next  position
 	empty bool
 	timer timer          // set until next is visible
 	back  fifo[*message] // delivered before and ready again
@@ -75,11 +75,11 @@ func (l *lane) group(name string) *group {
 }
 
 // add registers messages in the store.
-func (l *lane) add(places ...place) {
+func (l *lane) add(positions ...position) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := l.queues.now()
-	for _, p := range places {
+	for _, p := range positions {
 		g := l.group(p.group)
 		if p.at > now {
 			l.delayed.push(p.at)
@@ -108,8 +108,8 @@ func (l *lane) queue(g *group, now int64) {
 	}
 }
 
-// giveBack makes a held message ready again, as of since.
-func (l *lane) giveBack(m *message, since, now int64) {
+// makeReady makes a held message ready again, as of since.
+func (l *lane) makeReady(m *message, since, now int64) {
 	m.ready = since
 	g := l.group(m.group)
 	g.back.push(m)
@@ -144,7 +144,7 @@ func (l *lane) promote(now int64) {
 		if l.spent(due.message.receives) && l.bury(due.message) == nil {
 			continue // if it fails, the store is closed
 		}
-		l.giveBack(due.message, due.due, now)
+		l.makeReady(due.message, due.due, now)
 	}
 }
 

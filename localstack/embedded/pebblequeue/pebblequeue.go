@@ -121,15 +121,15 @@ func (s *Queues) Send(ctx context.Context, name string, msgs ...queue.Message) e
 		}
 	}
 	now, sent := s.now(), s.clock.Now().UnixMilli()
-	places := make([]place, len(msgs))
+	positions := make([]position, len(msgs))
 	err = s.db.Commit(ctx, func(b *store.Batch) error {
 		for i, m := range msgs {
 			seq, err := s.number(b)
 			if err != nil {
 				return err
 			}
-			places[i] = place{group: m.Group, at: now + m.Delay.Microseconds(), seq: seq}
-			if err := b.Set(places[i].key(l.prefix), record{sent: sent, body: m.Body}.encode()); err != nil {
+			positions[i] = position{group: m.Group, at: now + m.Delay.Microseconds(), seq: seq}
+			if err := b.Set(positions[i].key(l.prefix), record{sent: sent, body: m.Body}.encode()); err != nil {
 				return err
 			}
 		}
@@ -138,7 +138,7 @@ func (s *Queues) Send(ctx context.Context, name string, msgs ...queue.Message) e
 	if err != nil {
 		return fmt.Errorf("pebblequeue: send to %s: %w", name, err)
 	}
-	l.add(places...)
+	l.add(positions...)
 	return nil
 }
 
@@ -148,17 +148,17 @@ func (s *Queues) Receive(ctx context.Context, name string, max int, wait time.Du
 	return s.receive(ctx, name, max, wait, nil)
 }
 
-// ReceiveShared is Receive for a caller with a limited number of places, one
-// for each message: it takes a place of the message's group for each message it
+// ReceiveShared is Receive for a caller with a limited number of slots, one
+// for each message: it takes a slot of the message's group for each message it
 // returns. Among the groups with ready messages, the one that holds the fewest
-// places is first. Messages of a group that may not have a place stay in the
+// slots is first. Messages of a group that may not have a slot stay in the
 // queue without delaying others. Only one caller at a time may receive from a
-// queue in this way, and with these places.
-func (s *Queues) ReceiveShared(ctx context.Context, name string, max int, wait time.Duration, places *share.Places) ([]queue.Delivery, error) {
-	return s.receive(ctx, name, max, wait, places)
+// queue in this way, and with these slots.
+func (s *Queues) ReceiveShared(ctx context.Context, name string, max int, wait time.Duration, slots *share.Slots) ([]queue.Delivery, error) {
+	return s.receive(ctx, name, max, wait, slots)
 }
 
-func (s *Queues) receive(ctx context.Context, name string, max int, wait time.Duration, places *share.Places) ([]queue.Delivery, error) {
+func (s *Queues) receive(ctx context.Context, name string, max int, wait time.Duration, slots *share.Slots) ([]queue.Delivery, error) {
 	l, err := s.lane(ctx, name)
 	if err != nil {
 		return nil, err
@@ -166,19 +166,19 @@ func (s *Queues) receive(ctx context.Context, name string, max int, wait time.Du
 	if err := queue.CheckReceive(max, wait); err != nil {
 		return nil, err
 	}
-	if got, err := l.take(max, places, nil); len(got) > 0 || err != nil || wait == 0 {
-		return s.deliver(ctx, l, places, got, err)
+	if got, err := l.take(max, slots, nil); len(got) > 0 || err != nil || wait == 0 {
+		return s.deliver(ctx, l, slots, got, err)
 	}
 	var changed <-chan struct{}
-	if places != nil {
-		changed = places.Changed()
+	if slots != nil {
+		changed = slots.Changed()
 	}
 	signal := make(chan struct{}, 1)
 	timeout := time.NewTimer(wait)
 	defer timeout.Stop()
 	for {
-		if got, err := l.take(max, places, signal); len(got) > 0 || err != nil {
-			return s.deliver(ctx, l, places, got, err)
+		if got, err := l.take(max, slots, signal); len(got) > 0 || err != nil {
+			return s.deliver(ctx, l, slots, got, err)
 		}
 		select {
 		case <-signal:
@@ -199,8 +199,8 @@ func (s *Queues) receive(ctx context.Context, name string, max int, wait time.Du
 }
 
 // deliver completes a receive: it records all deliveries but a message's first.
-// If it fails, the messages are ready again and their places free.
-func (s *Queues) deliver(ctx context.Context, l *lane, places *share.Places, got []taken, err error) ([]queue.Delivery, error) {
+// If it fails, the messages are ready again and their slots free.
+func (s *Queues) deliver(ctx context.Context, l *lane, slots *share.Slots, got []taken, err error) ([]queue.Delivery, error) {
 	if err != nil || len(got) == 0 {
 		return nil, err
 	}
@@ -219,7 +219,7 @@ func (s *Queues) deliver(ctx context.Context, l *lane, places *share.Places, got
 	ctx = table.Reclaiming(context.WithoutCancel(ctx))
 	if err := s.db.Commit(ctx, func(b *store.Batch) error { return writeReceives(b, l, got) }); err != nil {
 		l.undo(got)
-		vacate(places, got)
+		vacate(slots, got)
 		return nil, fmt.Errorf("pebblequeue: receive from %s: %w", l.name, err)
 	}
 	return out, nil
@@ -251,11 +251,11 @@ func (s *Queues) Delete(ctx context.Context, name string, receipts ...string) er
 	if err != nil || len(receipts) == 0 {
 		return err
 	}
-	places, bad := l.remove(receipts)
-	if len(places) == 0 {
+	positions, bad := l.remove(receipts)
+	if len(positions) == 0 {
 		return bad
 	}
-	if _, err := l.discard(ctx, places); err != nil {
+	if _, err := l.discard(ctx, positions); err != nil {
 		return fmt.Errorf("pebblequeue: delete from %s: %w", name, err)
 	}
 	return bad

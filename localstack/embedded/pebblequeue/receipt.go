@@ -6,10 +6,10 @@ import (
 )
 
 // A receipt is "queue/id.receives.at.group": id is the message's number and at
-// the time of its place, in base 36. receives grows with every delivery, also
+// the time of its position, in base 36. receives grows with every delivery, also
 // across restarts, so no two deliveries have the same receipt.
 
-func formatReceipt(queue string, p place, receives int) (receipt, id string) {
+func formatReceipt(queue string, p position, receives int) (receipt, id string) {
 	b := make([]byte, 0, 128)
 	b = append(append(b, queue...), '/')
 	from := len(b)
@@ -22,7 +22,7 @@ func formatReceipt(queue string, p place, receives int) (receipt, id string) {
 }
 
 // parseReceipt parses a receipt. ok is false if it is not one of the queue's.
-func parseReceipt(queue, receipt string) (p place, receives int, ok bool) {
+func parseReceipt(queue, receipt string) (p position, receives int, ok bool) {
 	rest, found := strings.CutPrefix(receipt, queue+"/")
 	fields := strings.SplitN(rest, ".", 4)
 	if !found || len(fields) < 4 {
@@ -40,5 +40,5 @@ func parseReceipt(queue, receipt string) (p place, receives int, ok bool) {
 	if err != nil || at <= 0 {
 		return p, 0, false
 	}
-	return place{group: fields[3], at: at, seq: seq}, int(n), true
+	return position{group: fields[3], at: at, seq: seq}, int(n), true
 }

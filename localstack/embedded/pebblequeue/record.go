@@ -17,36 +17,36 @@ var errDamaged = errors.New("pebblequeue: the store is damaged")
 
 func lanePrefix(queue string) []byte { return store.AppendPart([]byte{store.MessageSpace}, queue) }
 
-// place is a message's position in its queue. It does not change until the
+// position is a message's position in its queue. It does not change until the
 // message is deleted.
-type place struct {
+type position struct {
 	group string
 	at    int64 // Unix microseconds from which it is visible
 	seq   int64 // its number
 }
 
-func (p place) before(o place) bool { return p.at < o.at || p.at == o.at && p.seq < o.seq }
+func (p position) before(o position) bool { return p.at < o.at || p.at == o.at && p.seq < o.seq }
 
-func (p place) key(lane []byte) []byte {
+func (p position) key(lane []byte) []byte {
 	b := make([]byte, 0, len(lane)+len(p.group)+20)
 	b = store.AppendPart(append(b, lane...), p.group)
 	b = binary.BigEndian.AppendUint64(b, uint64(p.at))
 	return binary.BigEndian.AppendUint64(b, uint64(p.seq))
 }
 
-// parsePlace parses the rest of a key after its queue's prefix.
-func parsePlace(rest []byte) (place, error) {
+// parsePosition parses the rest of a key after its queue's prefix.
+func parsePosition(rest []byte) (position, error) {
 	group, rest, ok := store.CutPart(rest)
 	if !ok || len(rest) != 16 {
-		return place{}, errDamaged
+		return position{}, errDamaged
 	}
-	return place{
+	return position{
 		group: group,
 		at:    int64(binary.BigEndian.Uint64(rest)), seq: int64(binary.BigEndian.Uint64(rest[8:])),
 	}, nil
 }
 
-// record is the stored value of a message, besides its place.
+// record is the stored value of a message, besides its position.
 type record struct {
 	receives int   // recorded deliveries
 	sent     int64 // Unix milliseconds
@@ -110,47 +110,47 @@ func (s *Queues) load(ctx context.Context) error {
 				return err
 			}
 			l.total.Store(total)
-			places, err := openPlaces(r, l, s.now())
+			positions, err := openPositions(r, l, s.now())
 			if err != nil {
 				return err
 			}
-			l.add(places...)
+			l.add(positions...)
 		}
 		return nil
 	})
 }
 
-// openPlaces returns the place of the first message of each group, and of the
+// openPositions returns the position of the first message of each group, and of the
 // messages that become visible after now.
-func openPlaces(r *store.Reader, l *lane, now int64) (places []place, err error) {
+func openPositions(r *store.Reader, l *lane, now int64) (positions []position, err error) {
 	lower, end := l.prefix, store.After(l.prefix)
 	for {
 		var found bool
 		err := r.Scan(lower, end, false, func(key, _ []byte) (more bool, err error) {
-			p, err := parsePlace(key[len(l.prefix):])
+			p, err := parsePosition(key[len(l.prefix):])
 			if err != nil {
 				return false, err
 			}
 			found = true
-			places = append(places, p)
+			positions = append(positions, p)
 			lower = store.After(l.groupPrefix(p.group))
 			return false, nil
 		})
 		if err != nil || !found {
-			return places, err
+			return positions, err
 		}
-		first := places[len(places)-1]
-		from := place{group: first.group, at: now + 1}
+		first := positions[len(positions)-1]
+		from := position{group: first.group, at: now + 1}
 		if first.at > now {
 			from.at, from.seq = first.at, first.seq+1
 		}
 		err = r.Scan(from.key(l.prefix), lower, false, func(key, _ []byte) (more bool, err error) {
-			p, err := parsePlace(key[len(l.prefix):])
-			places = append(places, p)
+			p, err := parsePosition(key[len(l.prefix):])
+			positions = append(positions, p)
 			return true, err
 		})
 		if err != nil {
-			return places, err
+			return positions, err
 		}
 	}
 }

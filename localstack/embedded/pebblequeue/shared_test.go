@@ -38,15 +38,15 @@ func messages(group string, n int) []queue.Message {
 }
 
 // TestReceiveSharedWaitsForPlace checks that messages of a group with its full
-// share stay in the queue until a place is free.
+// share stay in the queue until a slot is free.
 func TestReceiveSharedWaitsForPlace(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		qs, done := inMemory(t)
 		defer done()
-		places := share.New(9)
+		slots := share.New(9)
 		receive := func(wait time.Duration) []queue.Delivery {
-			got, err := qs.ReceiveShared(t.Context(), "q", 10, wait, places)
+			got, err := qs.ReceiveShared(t.Context(), "q", 10, wait, slots)
 			require.NoError(t, err)
 			return got
 		}
@@ -71,14 +71,14 @@ func TestReceiveSharedWaitsForPlace(t *testing.T) {
 
 		go func() { later <- receive(20 * time.Second) }()
 		synctest.Wait()
-		places.Release("a")
+		slots.Release("a")
 		synctest.Wait()
 		require.Empty(t, later, "one is left for others")
-		places.Release("a")
+		slots.Release("a")
 		got = <-later
 		require.Len(t, got, 1)
 		assert.Equal(t, "a", got[0].Group)
-		assert.Equal(t, 1, got[0].Receives, "what waited for a place was not delivered")
+		assert.Equal(t, 1, got[0].Receives, "what waited for a slot was not delivered")
 		stats, err := qs.Stats(t.Context(), "q")
 		require.NoError(t, err)
 		assert.Equal(t, 12, stats.Visible)
@@ -87,38 +87,38 @@ func TestReceiveSharedWaitsForPlace(t *testing.T) {
 }
 
 // TestReceiveSharedReturnsPlaces checks that only returned messages take
-// places.
+// slots.
 func TestReceiveSharedReturnsPlaces(t *testing.T) {
 	t.Parallel()
 	qs, done := inMemory(t)
-	places := share.New(9)
+	slots := share.New(9)
 	require.NoError(t, qs.Send(t.Context(), "q", messages("a", 1)...))
-	got, err := qs.ReceiveShared(t.Context(), "q", 10, 0, places)
+	got, err := qs.ReceiveShared(t.Context(), "q", 10, 0, slots)
 	require.NoError(t, err)
 	require.Len(t, got, 1)
 	require.NoError(t, qs.Extend(t.Context(), "q", 0, got[0].Receipt)) // ready again, and deleted while it is ready
 	require.NoError(t, qs.Delete(t.Context(), "q", got[0].Receipt))
-	places.Release("a")
-	got, err = qs.ReceiveShared(t.Context(), "q", 10, 0, places)
+	slots.Release("a")
+	got, err = qs.ReceiveShared(t.Context(), "q", 10, 0, slots)
 	require.NoError(t, err)
 	assert.Empty(t, got)
-	assert.Zero(t, places.Taken())
+	assert.Zero(t, slots.Taken())
 	require.NoError(t, qs.Send(t.Context(), "q", messages("a", 1)...))
 	done()
-	_, err = qs.ReceiveShared(t.Context(), "q", 10, 0, places)
+	_, err = qs.ReceiveShared(t.Context(), "q", 10, 0, slots)
 	require.ErrorIs(t, err, ErrClosed)
-	assert.Zero(t, places.Taken())
+	assert.Zero(t, slots.Taken())
 }
 
 // TestReceiveSharedIsFair checks, for any sends and completions, that no group
-// with a message waits while it may have a place, and that none gets a place
+// with a message waits while it may have a slot, and that none gets a slot
 // before another that holds fewer.
 func TestReceiveSharedIsFair(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		qs, done := inMemory(t)
 		defer done()
-		places := share.New(rapid.IntRange(1, 30).Draw(t, "places"))
+		slots := share.New(rapid.IntRange(1, 30).Draw(t, "slots"))
 		group := rapid.SampledFrom([]string{"", "a", "b", "c"})
 		ready, held := map[string]int{}, map[string]int{}
 		var running []queue.Delivery
@@ -140,25 +140,25 @@ func TestReceiveSharedIsFair(t *testing.T) {
 						require.NoError(t, qs.Delete(context.Background(), "q", m.Receipt))
 					}
 					held[m.Group]--
-					places.Release(m.Group)
+					slots.Release(m.Group)
 				}
 			}
 			most := rapid.IntRange(1, queue.MaxBatch).Draw(t, "most")
-			got, err := qs.ReceiveShared(context.Background(), "q", most, 0, places)
+			got, err := qs.ReceiveShared(context.Background(), "q", most, 0, slots)
 			require.NoError(t, err)
 			for _, m := range got {
 				running = append(running, m)
 				ready[m.Group]--
 				held[m.Group]++
 			}
-			require.Equal(t, len(running), places.Taken())
+			require.Equal(t, len(running), slots.Taken())
 			for who, n := range ready {
 				require.GreaterOrEqual(t, n, 0)
 				if n == 0 {
 					continue
 				}
 				if len(got) < most {
-					require.NotEmpty(t, places.Why(who, "", ""), "%q may have a place", who)
+					require.NotEmpty(t, slots.Why(who, "", ""), "%q may have a slot", who)
 				}
 				for _, m := range got {
 					require.GreaterOrEqual(t, held[who], held[m.Group]-1, "%q came before %q", m.Group, who)

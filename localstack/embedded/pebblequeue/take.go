@@ -14,12 +14,12 @@ import (
 
 // taken is a message about to be returned to a receiver.
 type taken struct {
-	place
+	position
 	record
 }
 
 func (t taken) delivery(queueName string) queue.Delivery {
-	receipt, id := formatReceipt(queueName, t.place, t.receives)
+	receipt, id := formatReceipt(queueName, t.position, t.receives)
 	return queue.Delivery{
 		ID: id, Receipt: receipt, Body: t.body, Group: t.group,
 		Receives: t.receives, Sent: time.UnixMilli(t.sent).UTC(),
@@ -27,9 +27,9 @@ func (t taken) delivery(queueName string) queue.Delivery {
 }
 
 // take marks up to max ready messages as delivered and returns them; with
-// places, only those of groups that get one. If there is none and signal is not
+// slots, only those of groups that get one. If there is none and signal is not
 // nil, signal is registered: it receives a value when there may be one.
-func (l *lane) take(max int, places *share.Places, signal chan struct{}) (got []taken, err error) {
+func (l *lane) take(max int, slots *share.Slots, signal chan struct{}) (got []taken, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
@@ -38,9 +38,9 @@ func (l *lane) take(max int, places *share.Places, signal chan struct{}) (got []
 	now := l.queues.now()
 	l.promote(now)
 	if l.turns.n > 0 {
-		if got, err = l.takeTurns(max, places, now); err != nil {
-			l.takeBack(got, now)
-			vacate(places, got)
+		if got, err = l.takeTurns(max, slots, now); err != nil {
+			l.requeue(got, now)
+			vacate(slots, got)
 			return nil, err
 		}
 	}
@@ -48,31 +48,31 @@ func (l *lane) take(max int, places *share.Places, signal chan struct{}) (got []
 		l.waiters = append(l.waiters, signal)
 	}
 	l.arm(now)
-	if len(got) > 0 || places == nil {
+	if len(got) > 0 || slots == nil {
 		l.wake() // for the remaining messages
 	}
 	return got, nil
 }
 
-func (l *lane) takeTurns(max int, places *share.Places, now int64) (got []taken, err error) {
-	g := l.turn(places)
+func (l *lane) takeTurns(max int, slots *share.Slots, now int64) (got []taken, err error) {
+	g := l.turn(slots)
 	if g == nil {
 		return nil, nil
 	}
 	it, err := l.queues.db.Iterator(l.prefix, store.After(l.prefix))
 	if err != nil {
-		l.pass(g, places, now)
+		l.pass(g, slots, now)
 		return nil, err
 	}
 	defer func() { err = l.queues.db.Unreadable(errors.Join(err, it.Close())) }()
-	for ; g != nil; g = l.turn(places) {
+	for ; g != nil; g = l.turn(slots) {
 		m, body, err := l.nextOf(g, it, now)
 		if m == nil {
-			l.pass(g, places, now)
+			l.pass(g, slots, now)
 		} else {
 			m.receives++
 			l.hold(m, now)
-			got = append(got, taken{m.place, record{m.receives, m.sent, body}})
+			got = append(got, taken{m.position, record{m.receives, m.sent, body}})
 			l.queue(g, now)
 		}
 		if err != nil || len(got) == max {
@@ -82,12 +82,12 @@ func (l *lane) takeTurns(max int, places *share.Places, now int64) (got []taken,
 	return got, nil
 }
 
-// turn removes the next group from the line: the first, or with places the one
+// turn removes the next group from the line: the first, or with slots the one
 // that has the fewest, if it may have another. It returns nil if there is none.
-func (l *lane) turn(places *share.Places) *group {
+func (l *lane) turn(slots *share.Slots) *group {
 	i := 0
-	if places != nil {
-		i = places.First(l.turns.n, func(i int) string { return l.turns.at(i).name })
+	if slots != nil {
+		i = slots.First(l.turns.n, func(i int) string { return l.turns.at(i).name })
 	}
 	if i < 0 || i >= l.turns.n {
 		return nil
@@ -98,20 +98,20 @@ func (l *lane) turn(places *share.Places) *group {
 }
 
 // pass ends the turn of a group without a message.
-func (l *lane) pass(g *group, places *share.Places, now int64) {
+func (l *lane) pass(g *group, slots *share.Slots, now int64) {
 	l.queue(g, now)
-	if places != nil {
-		places.Release(g.name)
+	if slots != nil {
+		slots.Release(g.name)
 	}
 }
 
-// vacate releases the places of messages that are not returned.
-func vacate(places *share.Places, got []taken) {
-	if places == nil {
+// vacate releases the slots of messages that are not returned.
+func vacate(slots *share.Slots, got []taken) {
+	if slots == nil {
 		return
 	}
 	for _, t := range got {
-		places.Release(t.group)
+		slots.Release(t.group)
 	}
 }
 
@@ -128,7 +128,7 @@ func (l *lane) nextOf(g *group, it *pebble.Iterator, now int64) (*message, []byt
 			break
 		}
 		g.back.pop()
-		if m.gone {
+		if m.deleting {
 			continue
 		}
 		key := m.key(l.prefix)
@@ -153,7 +153,7 @@ func (l *lane) findNext(g *group, it *pebble.Iterator) (bool, error) {
 	// Bounded to this group, so as not to scan deleted keys behind it.
 	end := store.After(l.groupPrefix(g.name))
 	for at := it.SeekGEWithLimit(g.next.key(l.prefix), end); at == pebble.IterValid; at = it.NextWithLimit(end) {
-		p, err := parsePlace(it.Key()[len(l.prefix):])
+		p, err := parsePosition(it.Key()[len(l.prefix):])
 		if err != nil {
 			return false, err
 		}
@@ -174,7 +174,7 @@ func (l *lane) fresh(g *group, it *pebble.Iterator, now int64) (*message, []byte
 	if err != nil {
 		return nil, nil, err
 	}
-	m := &message{place: g.next, receives: r.receives, sent: r.sent}
+	m := &message{position: g.next, receives: r.receives, sent: r.sent}
 	m.timer.message = m
 	if m.seq < l.queues.first && m.at <= l.queues.base.UnixMicro() { // the first delivery was not recorded
 		m.receives = max(m.receives, 1)
@@ -204,17 +204,17 @@ func readRecord(it *pebble.Iterator) (record, error) {
 func (l *lane) undo(got []taken) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.takeBack(got, l.queues.now())
+	l.requeue(got, l.queues.now())
 	l.wake()
 }
 
-func (l *lane) takeBack(got []taken, now int64) {
+func (l *lane) requeue(got []taken, now int64) {
 	for _, t := range got {
 		m := l.held[t.seq]
 		if m != nil && m.timer.set() && m.receives == t.receives {
 			l.release(m)
 			m.receives--
-			l.giveBack(m, now, now)
+			l.makeReady(m, now, now)
 		}
 	}
 }

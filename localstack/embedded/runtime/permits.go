@@ -16,8 +16,8 @@ const MaxParked = 2250
 // sharing is a queue driver that can skip messages of workspaces that may not
 // have more workers.
 type sharing interface {
-	// ReceiveShared takes a place for each message that it returns.
-	ReceiveShared(ctx context.Context, name string, max int, wait time.Duration, workers *share.Places) ([]queue.Delivery, error)
+	// ReceiveShared takes a slot for each message that it returns.
+	ReceiveShared(ctx context.Context, name string, max int, wait time.Duration, workers *share.Slots) ([]queue.Delivery, error)
 }
 
 // asTheyCome adapts a driver that chooses the next message itself, as SQS does.
@@ -26,7 +26,7 @@ type asTheyCome struct{ queue.Queues }
 // ReceiveShared first waits for free workers. It does not hold any while it
 // waits for messages, so slightly more handlers than workers may run when a
 // parked handler resumes meanwhile.
-func (q asTheyCome) ReceiveShared(ctx context.Context, name string, most int, wait time.Duration, workers *share.Places) ([]queue.Delivery, error) {
+func (q asTheyCome) ReceiveShared(ctx context.Context, name string, most int, wait time.Duration, workers *share.Slots) ([]queue.Delivery, error) {
 	free := workers.Free()
 	for ; free == 0; free = workers.Free() {
 		select {
@@ -45,7 +45,7 @@ func (q asTheyCome) ReceiveShared(ctx context.Context, name string, most int, wa
 // handler is the worker of one message's handler.
 type handler struct {
 	runtime   *Runtime
-	workers   *share.Places
+	workers   *share.Slots
 	workspace string
 	stop      context.Context // ends when the runtime stops receiving
 

@@ -55,11 +55,11 @@ type Runtime struct {
 	clock    clock.Clock
 	log      *slog.Logger
 	metrics  *telemetry.Metrics
-	workers  map[string]*share.Places     // by queue
+	workers  map[string]*share.Slots      // by queue
 	messages map[string]fn.MessageHandler // by function
 	handlers map[string]fn.Handler
 	feeds    map[string]string // queue to function
-	parked   *share.Places     // handlers that wait without a worker
+	parked   *share.Slots      // handlers that wait without a worker
 
 	trackedMu sync.Mutex
 	tracked   []*Handed // of invocations whose messages are awaited
@@ -77,7 +77,7 @@ type Runtime struct {
 func New(cfg Config) (*Runtime, error) {
 	r := &Runtime{
 		queues: cfg.Deps.Queues, clock: cfg.Deps.Clock, log: cfg.Deps.Log, metrics: cfg.Deps.Metrics,
-		workers: map[string]*share.Places{}, parked: share.New(MaxParked),
+		workers: map[string]*share.Slots{}, parked: share.New(MaxParked),
 		messages: map[string]fn.MessageHandler{}, handlers: map[string]fn.Handler{}, feeds: map[string]string{},
 		next: make(chan func()),
 	}

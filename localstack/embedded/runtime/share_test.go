@@ -154,7 +154,7 @@ func TestParkedHandlersReleaseTheirShare(t *testing.T) {
 		require.NoError(t, p.queues.Send(t.Context(), "q", queue.Message{Body: []byte(`"go"`), Group: "other"}))
 		synctest.Wait()
 		assert.Equal(t, int64(1), p.plain.Load())
-		assert.Zero(t, time.Since(began), "whoever goes on takes its own workspace's places")
+		assert.Zero(t, time.Since(began), "whoever goes on takes its own workspace's slots")
 	})
 }
 

@@ -108,14 +108,14 @@ func (s *Server) serveBackup(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	made, err := s.Backup(r.Context(), body.Directory)
-	var refused *errs.Error
+	var known *errs.Error
 	switch {
 	case err == nil:
 		writeLocal(w, http.StatusOK, made)
-	case errors.As(err, &refused) && refused.Code == errs.Conflict:
-		writeLocal(w, http.StatusConflict, map[string]any{"detail": refused.Message})
-	case errors.As(err, &refused) && refused.Code == errs.Unprocessable:
-		writeLocal(w, http.StatusUnprocessableEntity, map[string]any{"detail": refused.Details})
+	case errors.As(err, &known) && known.Code == errs.Conflict:
+		writeLocal(w, http.StatusConflict, map[string]any{"detail": known.Message})
+	case errors.As(err, &known) && known.Code == errs.Unprocessable:
+		writeLocal(w, http.StatusUnprocessableEntity, map[string]any{"detail": known.Details})
 	default:
 		s.cfg.Log.Error("backup failed", "directory", body.Directory, "error", err)
 		writeLocal(w, http.StatusInternalServerError, map[string]any{"detail": fmt.Sprintf("The backup failed: %v", err)})

@@ -82,12 +82,12 @@ func (f *functions) invoke(w http.ResponseWriter, r *http.Request) {
 	}
 	payload, release, err := f.frame.Bodies.ReadBody(w, r, limit)
 	defer release()
-	switch refused, _ := errors.AsType[*errs.Error](err); {
-	case refused != nil && refused.Code == errs.TooLarge:
+	switch known, _ := errors.AsType[*errs.Error](err); {
+	case known != nil && known.Code == errs.TooLarge:
 		fail(w, http.StatusRequestEntityTooLarge, "RequestTooLargeException", fmt.Sprintf("The payload is over %d bytes", limit))
 		return
-	case refused != nil && refused.Code == errs.Unavailable:
-		fail(w, http.StatusTooManyRequests, "TooManyRequestsException", refused.Message)
+	case known != nil && known.Code == errs.Unavailable:
+		fail(w, http.StatusTooManyRequests, "TooManyRequestsException", known.Message)
 		return
 	case err != nil:
 		fail(w, http.StatusBadRequest, "InvalidRequestContentException", "The payload did not come whole")

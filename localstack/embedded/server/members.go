@@ -42,14 +42,14 @@ func (s *Server) suspendMember(w http.ResponseWriter, r *http.Request) {
 	}
 	ctx := tenant.With(r.Context(), tenant.Principal{OrgID: body.OrgID, Email: operator})
 	err = identity.SuspendMember(ctx, s.deps.Table, s.deps.Clock.Now(), body.OrgID, email, *body.Suspended)
-	var refused *errs.Error
+	var known *errs.Error
 	switch {
 	case err == nil:
 		writeLocal(w, http.StatusOK, MemberRequest{OrgID: body.OrgID, Email: email, Suspended: body.Suspended})
-	case errors.As(err, &refused) && refused.Code == errs.NotFound:
+	case errors.As(err, &known) && known.Code == errs.NotFound:
 		writeLocal(w, http.StatusNotFound, map[string]any{"detail": "The workspace has no such member"})
-	case errors.As(err, &refused) && refused.Code == errs.Unavailable:
-		writeLocal(w, http.StatusServiceUnavailable, map[string]any{"detail": refused.Message})
+	case errors.As(err, &known) && known.Code == errs.Unavailable:
+		writeLocal(w, http.StatusServiceUnavailable, map[string]any{"detail": known.Message})
 	default:
 		s.cfg.Log.Error("member not suspended", "org_id", body.OrgID, "error", err)
 		writeLocal(w, http.StatusInternalServerError, map[string]any{"detail": "Internal server error"})

@@ -1,14 +1,14 @@
-// Package share divides the places of a scarce resource, such as workers,
+// Package share divides the slots of a scarce resource, such as workers,
 // between workspaces, so that no workspace can take all of them.
 //
-// A workspace may take a place while it holds fewer than eight times the number
-// of free places, and the last free one only while it holds none. These are
+// A workspace may take a slot while it holds fewer than eight times the number
+// of free slots, and the last free one only while it holds none. These are
 // dynamic thresholds, by which network switches share a buffer between their
-// ports. A workspace that is alone gets eight ninths of the places. If several
+// ports. A workspace that is alone gets eight ninths of the slots. If several
 // want more than there are, each gets the same number, and about an eighth of
 // that stays free for the next workspace, whose first task starts at once.
-// Places are never revoked, so a workspace that has more than the others keeps
-// them until its tasks end, and gets no further place before.
+// Slots are never revoked, so a workspace that has more than the others keeps
+// them until its tasks end, and gets no further slot before.
 package share
 
 import (
@@ -18,11 +18,11 @@ import (
 	"sync"
 )
 
-// factor is the ratio of held to free places up to which a workspace may take
+// factor is the ratio of held to free slots up to which a workspace may take
 // another.
 const factor = 8
 
-// Alone returns how many of limit places a workspace can hold if no other holds
+// Alone returns how many of limit slots a workspace can hold if no other holds
 // any.
 func Alone(limit int) int {
 	n := 0
@@ -32,7 +32,7 @@ func Alone(limit int) int {
 	return n
 }
 
-// may reports whether a workspace may take one of the free places.
+// may reports whether a workspace may take one of the free slots.
 func may(held, free int) bool {
 	if held == 0 {
 		return free > 0
@@ -40,8 +40,8 @@ func may(held, free int) bool {
 	return free > 1 && held < factor*free //guard:share/reserve drop operand 2
 }
 
-// Places are shared places. It is safe for concurrent use.
-type Places struct {
+// Slots is a set of slots that workspaces share. It is safe for concurrent use.
+type Slots struct {
 	limit   int
 	changed chan struct{}
 
@@ -52,25 +52,25 @@ type Places struct {
 	asked bool       // First or Free has returned none
 }
 
-// waiting is a workspace with calls that wait for a place.
+// waiting is a workspace with calls that wait for a slot.
 type waiting struct {
 	workspace string
 	turns     []chan struct{} // of the calls, longest first
 }
 
-// New returns limit places, at least one.
-func New(limit int) *Places {
-	return &Places{limit: limit, free: limit, held: map[string]int{}, changed: make(chan struct{}, 1)}
+// New returns limit slots, at least one.
+func New(limit int) *Slots {
+	return &Slots{limit: limit, free: limit, held: map[string]int{}, changed: make(chan struct{}, 1)}
 }
 
-// take takes a place for a workspace that may have it.
-func (p *Places) take(workspace string) {
+// take takes a slot for a workspace that may have it.
+func (p *Slots) take(workspace string) {
 	p.free--
 	p.held[workspace]++
 }
 
-// Release releases a place of a workspace.
-func (p *Places) Release(workspace string) {
+// Release releases a slot of a workspace.
+func (p *Slots) Release(workspace string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.free++
@@ -88,10 +88,10 @@ func (p *Places) Release(workspace string) {
 	}
 }
 
-// grant gives a place to the workspace that holds the fewest among those
+// grant gives a slot to the workspace that holds the fewest among those
 // waiting in Acquire. It returns false if that one may have none, in which case
 // no other may.
-func (p *Places) grant() bool {
+func (p *Slots) grant() bool {
 	i := p.least(len(p.line), func(i int) string { return p.line[i].workspace })
 	if i < 0 {
 		return false
@@ -106,9 +106,9 @@ func (p *Places) grant() bool {
 	return true
 }
 
-// least returns the index of the workspace that holds the fewest places, the
+// least returns the index of the workspace that holds the fewest slots, the
 // first of several, or -1 if it may not take one.
-func (p *Places) least(n int, workspace func(int) string) int {
+func (p *Slots) least(n int, workspace func(int) string) int {
 	least, fewest := -1, 0
 	for i := range n {
 		held := p.held[workspace(i)]
@@ -126,17 +126,17 @@ func (p *Places) least(n int, workspace func(int) string) int {
 }
 
 // leave removes a waiting call from the line of its workspace.
-func (p *Places) leave(i, turn int) {
+func (p *Slots) leave(i, turn int) {
 	w := p.line[i]
 	if w.turns = slices.Delete(w.turns, turn, turn+1); len(w.turns) == 0 {
 		p.line = slices.Delete(p.line, i, i+1)
 	}
 }
 
-// Acquire takes a place for a workspace and waits until the workspace may have
+// Acquire takes a slot for a workspace and waits until the workspace may have
 // one; within a workspace, calls are served first come, first served. If ctx
 // ends first, it returns the cause.
-func (p *Places) Acquire(ctx context.Context, workspace string) error {
+func (p *Slots) Acquire(ctx context.Context, workspace string) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -165,15 +165,15 @@ func (p *Places) Acquire(ctx context.Context, workspace string) error {
 		p.leave(slices.Index(p.line, w), at)
 	}
 	p.mu.Unlock()
-	if at < 0 { // it got a place at that moment
+	if at < 0 { // it got a slot at that moment
 		p.Release(workspace)
 	}
 	return context.Cause(ctx)
 }
 
-// Try takes a place for a workspace if it may have one, and reports whether it
+// Try takes a slot for a workspace if it may have one, and reports whether it
 // did.
-func (p *Places) Try(workspace string) bool {
+func (p *Slots) Try(workspace string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !may(p.held[workspace], p.free) {
@@ -183,10 +183,10 @@ func (p *Places) Try(workspace string) bool {
 	return true
 }
 
-// First takes a place for the one of n workspaces that holds the fewest, the
+// First takes a slot for the one of n workspaces that holds the fewest, the
 // first of several, and returns its index, or -1 if none of them may have one.
 // In that case Changed signals when to try again.
-func (p *Places) First(n int, workspace func(i int) string) int {
+func (p *Slots) First(n int, workspace func(i int) string) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	i := p.least(n, workspace)
@@ -198,38 +198,38 @@ func (p *Places) First(n int, workspace func(i int) string) int {
 	return i
 }
 
-// Changed returns a channel that receives when there may be a place after First
+// Changed returns a channel that receives when there may be a slot after First
 // or Free returned none. It is for a single receiver.
-func (p *Places) Changed() <-chan struct{} { return p.changed }
+func (p *Slots) Changed() <-chan struct{} { return p.changed }
 
-// Free returns the number of free places, for callers of Take. If it is 0,
+// Free returns the number of free slots, for callers of Take. If it is 0,
 // Changed signals when there are some.
-func (p *Places) Free() int {
+func (p *Slots) Free() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.asked = p.asked || p.free <= 0
 	return max(p.free, 0)
 }
 
-// Take takes a place, even if the workspace may not have it, for work that has
+// Take takes a slot, even if the workspace may not have it, for work that has
 // already begun.
-func (p *Places) Take(workspace string) {
+func (p *Slots) Take(workspace string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.take(workspace)
 }
 
-// Taken returns the number of taken places.
-func (p *Places) Taken() int {
+// Taken returns the number of taken slots.
+func (p *Slots) Taken() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.limit - p.free
 }
 
-// Why returns a sentence that explains why a workspace cannot have a place now,
-// or "" if it can. one names a place, as in "a worker", and that its use, as in
+// Why returns a sentence that explains why a workspace cannot have a slot now,
+// or "" if it can. one names a slot, as in "a worker", and that its use, as in
 // "that run tasks".
-func (p *Places) Why(workspace, one, that string) string {
+func (p *Slots) Why(workspace, one, that string) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	held := p.held[workspace]

@@ -46,7 +46,7 @@ func TestWhy(t *testing.T) {
 	assert.NotEmpty(t, p.Why("b", "a worker", "there are"), "the last is for who has none")
 }
 
-// TestFirst checks that First chooses the workspace with the fewest places, the
+// TestFirst checks that First chooses the workspace with the fewest slots, the
 // first of several, and that Changed signals when to try again.
 func TestFirst(t *testing.T) {
 	t.Parallel()
@@ -75,8 +75,8 @@ func TestFirst(t *testing.T) {
 	})
 }
 
-// TestPlacesTakeTurns has workspaces take turns with a single place.
-func TestPlacesTakeTurns(t *testing.T) {
+// TestSlotsTakeTurns has workspaces take turns with a single slot.
+func TestSlotsTakeTurns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := share.New(1)
@@ -105,13 +105,13 @@ func TestPlacesTakeTurns(t *testing.T) {
 
 var names = []string{"a", "b", "c", "d", "e"}
 
-// step is a random event: a workspace asks for a place, releases one, or gives
+// step is a random event: a workspace asks for a slot, releases one, or gives
 // up waiting. A workspace with none to release stands for another.
 type step struct{ what, who, which int }
 
-// crowd is workspaces that take places, wait for them and release them.
+// crowd is workspaces that take slots, wait for them and release them.
 type crowd struct {
-	*share.Places
+	*share.Slots
 	limit   int
 	held    map[string]int
 	waiters map[string][]*waiter
@@ -172,7 +172,7 @@ func (c *crowd) drop(w *waiter) {
 	c.waiters[w.workspace] = slices.DeleteFunc(c.waiters[w.workspace], func(other *waiter) bool { return other == w })
 }
 
-// check records who got a place, and returns what violates the guarantees.
+// check records who got a slot, and returns what violates the guarantees.
 func (c *crowd) check() (wrong string) {
 	for len(c.got) > 0 {
 		w := <-c.got
@@ -205,7 +205,7 @@ func (c *crowd) check() (wrong string) {
 			case !waited:
 				c.base[pair] = fair
 			// Work that had begun may continue, but it gets no more of the released
-			// places.
+			// slots.
 			case c.held[other] > max(before, c.held[who]+1):
 				return fmt.Sprintf("%s waits with %d, and %s went from %d to %d", who, c.held[who], other, before, c.held[other])
 			default:
@@ -216,10 +216,10 @@ func (c *crowd) check() (wrong string) {
 	return ""
 }
 
-// TestPlacesAreShared checks that no workspace without a place waits while one
-// is free, that all places but the reserve are used while any workspace waits,
+// TestSlotsAreShared checks that no workspace without a slot waits while one
+// is free, that all slots but the reserve are used while any workspace waits,
 // and that no waiting workspace is overtaken by one that holds more.
-func TestPlacesAreShared(t *testing.T) {
+func TestSlotsAreShared(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		limit := rapid.IntRange(1, 40).Draw(rt, "limit")
@@ -229,7 +229,7 @@ func TestPlacesAreShared(t *testing.T) {
 		wrong := ""
 		synctest.Test(t, func(*testing.T) {
 			c := &crowd{
-				Places: share.New(limit), limit: limit, held: map[string]int{}, waiters: map[string][]*waiter{},
+				Slots: share.New(limit), limit: limit, held: map[string]int{}, waiters: map[string][]*waiter{},
 				got: make(chan *waiter, len(steps)), base: map[[2]string]int{},
 			}
 			for i := 0; i < len(steps) && wrong == ""; i++ {

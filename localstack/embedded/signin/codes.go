@@ -13,7 +13,7 @@ import (
 const (
 	codeLifetime = 10 * time.Minute
 	codeTries    = 10              // wrong codes after which it is void
-	tellInterval = 5 * time.Second // minimum time between two times it is shown
+	showInterval = 5 * time.Second // minimum time between two times it is shown
 	codeLetters  = 8
 	// letters spell no words and are not mistaken for digits, as RFC 8628 proposes.
 	letters = "BCDFGHJKLMNPQRSTVWXZ"
@@ -23,11 +23,11 @@ const (
 // time, which is good for one sign-in.
 type codes struct {
 	mu    sync.Mutex
-	tell  func(code string)
+	show  func(code string)
 	code  string // without a hyphen; "" for none
 	until time.Time
 	tries int // left
-	told  time.Time
+	shown time.Time
 	pause time.Time // no new code is made before this time
 }
 
@@ -36,7 +36,7 @@ type codes struct {
 func (i *Issuer) Tell(show func(code string)) {
 	i.codes.mu.Lock()
 	defer i.codes.mu.Unlock()
-	i.codes.tell = show
+	i.codes.show = show
 }
 
 // ask shows the code, a new one if there is none; not right after wrong ones
@@ -44,18 +44,18 @@ func (i *Issuer) Tell(show func(code string)) {
 func (c *codes) ask(now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.tell == nil {
+	if c.show == nil {
 		return false
 	}
 	if c.code == "" && now.Before(c.pause) {
 		return true
 	}
 	if c.code == "" || !now.Before(c.until) {
-		c.code, c.until, c.tries, c.told = newCode(), now.Add(codeLifetime), codeTries, time.Time{}
+		c.code, c.until, c.tries, c.shown = newCode(), now.Add(codeLifetime), codeTries, time.Time{}
 	}
-	if now.Sub(c.told) >= tellInterval { // a page that loads itself must not flood the terminal
-		c.told = now
-		c.tell(c.code[:codeLetters/2] + "-" + c.code[codeLetters/2:])
+	if now.Sub(c.shown) >= showInterval { // a page that loads itself must not flood the terminal
+		c.shown = now
+		c.show(c.code[:codeLetters/2] + "-" + c.code[codeLetters/2:])
 	}
 	return true
 }
@@ -73,7 +73,7 @@ func (c *codes) take(typed string, now time.Time) bool {
 		return true
 	}
 	if c.tries--; c.tries == 0 {
-		c.code, c.pause = "", now.Add(tellInterval)
+		c.code, c.pause = "", now.Add(showInterval)
 	}
 	return false
 }

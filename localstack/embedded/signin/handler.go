@@ -63,16 +63,16 @@ func (i *Issuer) signIn(w http.ResponseWriter, r *http.Request) {
 		Email *string `json:"email"`
 	}
 	if err := strict.Unmarshal(data, &body, strict.RejectUnknownMembers(true)); err != nil {
-		refuse(w, errs.Detail{Type: "json_invalid", Loc: errs.Body(), Msg: `body must be {"email": "…"}`})
+		reject(w, errs.Detail{Type: "json_invalid", Loc: errs.Body(), Msg: `body must be {"email": "…"}`})
 		return
 	}
 	if body.Email == nil {
-		refuse(w, errs.Detail{Type: "missing", Loc: errs.Body("email"), Msg: "email is required"})
+		reject(w, errs.Detail{Type: "missing", Loc: errs.Body("email"), Msg: "email is required"})
 		return
 	}
 	token, err := i.Token(*body.Email)
 	if errs.CodeOf(err) == errs.Invalid {
-		refuse(w, errs.Detail{Type: "value_error", Loc: errs.Body("email"), Msg: "not a valid email address", Input: *body.Email})
+		reject(w, errs.Detail{Type: "value_error", Loc: errs.Body("email"), Msg: "not a valid email address", Input: *body.Email})
 		return
 	}
 	if err != nil {
@@ -82,7 +82,7 @@ func (i *Issuer) signIn(w http.ResponseWriter, r *http.Request) {
 	write(w, http.StatusOK, map[string]any{"id_token": token})
 }
 
-func refuse(w http.ResponseWriter, d errs.Detail) {
+func reject(w http.ResponseWriter, d errs.Detail) {
 	write(w, http.StatusUnprocessableEntity, map[string]any{"detail": []errs.Detail{d}})
 }
 

@@ -131,15 +131,15 @@ func (d Devices) Approve(ctx context.Context, code string) error {
 	// are sent at once would all be admitted.
 	limits := d.wrongCodes(ctx)
 	for i, l := range limits {
-		refused, err := l.Take(ctx)
-		if err != nil || refused != nil {
+		exceeded, err := l.Take(ctx)
+		if err != nil || exceeded != nil {
 			giveBack(ctx, limits[:i])
 		}
 		if err != nil {
 			return err
 		}
-		if refused != nil {
-			return &errs.Error{Code: errs.TooMany, RetryAfter: refused.After, Message: fmt.Sprintf(
+		if exceeded != nil {
+			return &errs.Error{Code: errs.TooMany, RetryAfter: exceeded.After, Message: fmt.Sprintf(
 				"Too many wrong codes: at most %d are allowed in %d minutes", WrongCodes, int(WrongCodesPer.Minutes()))}
 		}
 	}

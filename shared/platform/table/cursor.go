@@ -9,7 +9,7 @@ import (
 // Position is the last key a page read, after which the query continues.
 type Position struct {
 	Key   Key // of the item
-	Entry Key // of its place in the index; zero for a query of the table
+	Entry Key // of its position in the index; zero for a query of the table
 }
 
 const cursorVersion = 1
@@ -42,14 +42,14 @@ func DecodeCursor(q Query) (Position, error) {
 		*s = string(b[size : size+int(n)])
 		b = b[size+int(n):]
 	}
-	place := p.Key
+	position := p.Key
 	if q.Index != "" {
-		place = p.Entry
+		position = p.Entry
 	}
 	switch {
-	case len(b) > 0 || CheckKey(p.Key) != nil || CheckKey(place) != nil:
+	case len(b) > 0 || CheckKey(p.Key) != nil || CheckKey(position) != nil:
 		return Position{}, fmt.Errorf("%w: unreadable", ErrBadCursor)
-	case index != string(q.Index) || place.PK != q.PK || !q.Range.Contains(place.SK),
+	case index != string(q.Index) || position.PK != q.PK || !q.Range.Contains(position.SK),
 		q.Index == "" && p.Entry != Key{}:
 		return Position{}, fmt.Errorf("%w: of another query", ErrBadCursor)
 	}

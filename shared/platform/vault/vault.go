@@ -19,9 +19,9 @@ const MaxValue = 64 << 10
 
 // Errors that every driver returns, wrapped with details.
 var (
-	// ErrRefused means that the value was not sealed by this vault for this
+	// ErrRejected means that the value was not sealed by this vault for this
 	// workspace and name, or was changed since. It will never open.
-	ErrRefused = errors.New("vault: sealed value refused")
+	ErrRejected = errors.New("vault: sealed value rejected")
 	// ErrUnavailable means that the key cannot be used now: the key service cannot
 	// be reached, denies access, or the key is not configured.
 	ErrUnavailable = errors.New("vault: key not available")
@@ -50,7 +50,7 @@ type Vault interface {
 	// ErrUnavailable, and that of an ended ctx.
 	Seal(ctx context.Context, org, name string, plaintext []byte) (Sealed, error)
 
-	// Open returns the value. Errors: ErrRefused, and as for Seal.
+	// Open returns the value. Errors: ErrRejected, and as for Seal.
 	Open(ctx context.Context, org, name string, sealed Sealed) ([]byte, error)
 }
 

@@ -14,7 +14,7 @@ import (
 var lasting = []error{
 	blob.ErrNotFound, blob.ErrDamaged, blob.ErrTooLarge, blob.ErrKey, blob.ErrArgument, blob.ErrNotConfigured,
 	table.ErrNotFound, table.ErrLimit, table.ErrInvalid, table.ErrNotConfigured,
-	vault.ErrRefused, vault.ErrArgument,
+	vault.ErrRejected, vault.ErrArgument,
 }
 
 // permanent reports whether an error of what an attempt needs cannot be mended

@@ -433,7 +433,7 @@ func TestUnstarted(t *testing.T) {
 		"object gone":         {change: output(fmt.Errorf("get out/1: %w", blob.ErrNotFound)), final: true},
 		"item too large":      {change: output(table.ErrLimit), final: true},
 		"secrets unreachable": {change: func(a *executor.Attempt) { a.Secret = func(string) (string, error) { return "", vault.ErrUnavailable } }, unstarted: "config: secret token: vault: key not available"},
-		"secret refused":      {change: func(a *executor.Attempt) { a.Secret = func(string) (string, error) { return "", vault.ErrRefused } }, final: true},
+		"secret refused":      {change: func(a *executor.Attempt) { a.Secret = func(string) (string, error) { return "", vault.ErrRejected } }, final: true},
 		"sandbox throttled":   {err: fmt.Errorf("%w: TooManyRequestsException: %s", sandbox.ErrUnavailable, secret), unstarted: "the sandbox is not available: TooManyRequestsException: ***"},
 		"sandbox died":        {err: errors.New("the interpreter died")},
 	} {

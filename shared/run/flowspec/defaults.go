@@ -75,13 +75,13 @@ func defaultOf(root, property map[string]any) (any, bool) {
 // expansion detects objects whose nested defaults would grow without bound.
 type expansion struct {
 	root map[string]any
-	size map[place]int
+	size map[subschema]int
 	// worst is the path of the first property whose defaults are too large.
 	worst []any
 }
 
-// place is a subschema at a depth.
-type place struct {
+// subschema is a subschema at a depth.
+type subschema struct {
 	schema uintptr
 	depth  int
 }
@@ -90,7 +90,7 @@ type place struct {
 // than [maxDefaults] bytes to an empty object, or nil. The work is at most the
 // number of properties times [maxDefaultDepth].
 func checkDefaults(root map[string]any) []any {
-	e := &expansion{root: root, size: map[place]int{}}
+	e := &expansion{root: root, size: map[subschema]int{}}
 	e.added(root, nil, 0)
 	return e.worst
 }
@@ -98,7 +98,7 @@ func checkDefaults(root map[string]any) []any {
 // added returns how many bytes of JSON the defaults add to an empty object.
 func (e *expansion) added(s map[string]any, path []any, depth int) int {
 	s = resolve(e.root, s)
-	at := place{reflect.ValueOf(s).Pointer(), depth}
+	at := subschema{reflect.ValueOf(s).Pointer(), depth}
 	if n, ok := e.size[at]; ok || depth > maxDefaultDepth {
 		return n
 	}

@@ -35,7 +35,7 @@ func leaves(f *faults, loc []any, e *jsonschema.ValidationError, root any) {
 	if len(f.list) >= maxFaults {
 		return
 	}
-	place, value := locate(loc, e.InstanceLocation, root)
+	location, value := locate(loc, e.InstanceLocation, root)
 	if f, ok := e.ErrorKind.(*kind.Format); ok {
 		if v, ok := errors.AsType[violation](f.Err); ok {
 			e.ErrorKind = v.kind
@@ -44,38 +44,38 @@ func leaves(f *faults, loc []any, e *jsonschema.ValidationError, root any) {
 	switch k := e.ErrorKind.(type) {
 	case *kind.Required:
 		for _, name := range k.Missing {
-			f.add("missing", at(place, name), nil, "%s is required", name)
+			f.add("missing", at(location, name), nil, "%s is required", name)
 		}
 		return
 	case *kind.AdditionalProperties:
 		for _, name := range k.Properties {
-			f.add("extra_forbidden", at(place, name), field(value, name), "there is no parameter %q here", clip(name))
+			f.add("extra_forbidden", at(location, name), field(value, name), "there is no parameter %q here", clip(name))
 		}
 		return
 	case *kind.Type:
-		f.add("type_error", place, value, "must be %s, not %s", strings.Join(k.Want, " or "), k.Got)
+		f.add("type_error", location, value, "must be %s, not %s", strings.Join(k.Want, " or "), k.Got)
 		return
 	case *kind.AnyOf:
-		f.add("value_error", place, value, "matches none of the allowed forms")
+		f.add("value_error", location, value, "matches none of the allowed forms")
 		return
 	case *kind.OneOf:
 		if len(k.Subschemas) == 0 {
-			f.add("value_error", place, value, "matches none of the allowed forms")
+			f.add("value_error", location, value, "matches none of the allowed forms")
 		} else {
-			f.add("value_error", place, value, "matches more than one of the allowed forms")
+			f.add("value_error", location, value, "matches more than one of the allowed forms")
 		}
 		return
 	case *kind.Format:
 		if pattern, ok := k.Got.(string); ok && k.Want == "regex" {
-			f.add("value_error", place, value, "'%s' is not valid regex: %s", clip(pattern), clip(k.Err.Error()))
+			f.add("value_error", location, value, "'%s' is not valid regex: %s", clip(pattern), clip(k.Err.Error()))
 			return
 		}
 	case *kind.FalseSchema:
-		f.add("extra_forbidden", place, value, "no value is allowed here")
+		f.add("extra_forbidden", location, value, "no value is allowed here")
 		return
 	}
 	if len(e.Causes) == 0 {
-		f.add("value_error", place, value, "%s", clip(e.ErrorKind.LocalizedString(english())))
+		f.add("value_error", location, value, "%s", clip(e.ErrorKind.LocalizedString(english())))
 	}
 	for _, cause := range e.Causes {
 		leaves(f, loc, cause, root)

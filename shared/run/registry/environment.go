@@ -168,18 +168,18 @@ func (s Store) Environments(ctx context.Context) ([]Environment, error) {
 	if err != nil {
 		return nil, err
 	}
-	place := make(map[string]int, len(now.Names))
+	positions := make(map[string]int, len(now.Names))
 	for i, name := range now.Names {
-		place[name] = i
+		positions[name] = i
 	}
 	rank := func(e Environment) (int, clock.Millis) {
-		if at, ok := place[e.Name]; ok {
+		if at, ok := positions[e.Name]; ok {
 			return at, 0
 		}
-		if len(place) == 0 && e.Name == DefaultEnvironment {
+		if len(positions) == 0 && e.Name == DefaultEnvironment {
 			return -1, 0
 		}
-		return len(place), e.CreatedAt
+		return len(positions), e.CreatedAt
 	}
 	slices.SortStableFunc(all, func(a, b Environment) int {
 		placeA, ageA := rank(a)

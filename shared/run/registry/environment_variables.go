@@ -102,12 +102,12 @@ func (s Store) ChangeVariables(
 	}
 	var next []Variable
 	var was, is VariableSet
-	told := map[string]any{}
+	entry := map[string]any{}
 	for k, v := range metadata {
-		told[k] = v
+		entry[k] = v
 	}
 	out, err := s.environments().Write(ctx, name, record.Change[Environment]{
-		Action: action, Metadata: told,
+		Action: action, Metadata: entry,
 		Next: func(now *Environment) (Environment, error) {
 			if now == nil {
 				return Environment{}, s.environments().Absent(name)
@@ -129,7 +129,7 @@ func (s Store) ChangeVariables(
 			if err != nil || len(changes) == 0 {
 				return e, err
 			}
-			told["variables"] = changes
+			entry["variables"] = changes
 			e.Variables, e.Count = ids.New(s.Clock.Now()), len(next)
 			is, err = s.keep(ctx, org, &e, next)
 			return e, err

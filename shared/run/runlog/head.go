@@ -131,9 +131,9 @@ func (s *Store) replace(ctx context.Context, id runID, old archive, b *builder, 
 		return archive{}, fmt.Errorf("runlog: store archive: %w", err)
 	}
 	err = s.Table.Put(ctx, table.Put{Item: head, If: old.unchanged()})
-	var refused *table.ConditionError
+	var conflict *table.ConditionError
 	switch {
-	case errors.As(err, &refused) && refused.Old[headVersion].Str() == head.Version: // our own write, whose response was lost
+	case errors.As(err, &conflict) && conflict.Old[headVersion].Str() == head.Version: // our own write, whose response was lost
 	case errors.Is(err, table.ErrConditionFailed):
 		if err := s.remove(ctx, head.objects()); err != nil {
 			return archive{}, err

@@ -123,7 +123,7 @@ func (r Resolver) Value(ctx context.Context, org, environment, name string) (str
 		return "", errs.New(errs.NotFound, "there is no secret named %s in the environment %s, nor in the workspace", name, environment)
 	}
 	value, err := best.Open(ctx, r.Vault, org)
-	if errors.Is(err, vault.ErrRefused) {
+	if errors.Is(err, vault.ErrRejected) {
 		return "", errs.Wrap(errs.Gone, err, "the value of the secret %s cannot be opened with the vault's keys: set it anew", name)
 	}
 	return value, err

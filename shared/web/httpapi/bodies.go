@@ -77,7 +77,7 @@ func (h *held) grow(ctx context.Context, n int) error {
 		b.mu.Lock()
 		if h.dropped {
 			b.mu.Unlock()
-			return h.refused()
+			return h.noMemory()
 		}
 		if b.used+int64(n) <= b.limit {
 			b.used += int64(n)
@@ -96,7 +96,7 @@ func (h *held) grow(ctx context.Context, n int) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-patience:
-			return h.refused()
+			return h.noMemory()
 		}
 	}
 }
@@ -122,8 +122,8 @@ func (b *Bodies) makeRoom() {
 	}
 }
 
-// refused returns the error of a body that got no memory.
-func (h *held) refused() error {
+// noMemory returns the error of a body that got no memory.
+func (h *held) noMemory() error {
 	e := errs.New(errs.Unavailable, "The request bodies that the server is reading take all the memory that it has for them, try again")
 	e.RetryAfter = 2 * time.Second
 	return e

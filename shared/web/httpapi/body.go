@@ -127,7 +127,7 @@ func readAll(w http.ResponseWriter, r *http.Request, limit int64, h *held) ([]by
 			return data, nil
 		case h.gaveWay():
 			w.Header().Set("Connection", "close")
-			return nil, h.refused()
+			return nil, h.noMemory()
 		case err == nil:
 		case errors.Is(err, os.ErrDeadlineExceeded): // which ends the context, too
 			return nil, errs.Wrap(errs.Invalid, err, "The request body arrived too slowly")

@@ -153,7 +153,7 @@ func (b *Bus) put(ctx context.Context, client *eventbridge.Client, events []bus.
 		if err != nil {
 			return translate(err)
 		}
-		again, err := refused(entries, out)
+		again, err := failures(entries, out)
 		if len(again) == 0 || attempt == maxAttempts {
 			return err
 		}
@@ -175,17 +175,17 @@ func (b *Bus) put(ctx context.Context, client *eventbridge.Client, events []bus.
 type refusal struct{ detailType, code, message string }
 
 func (r *refusal) Error() string {
-	return fmt.Sprintf("event %s refused (%s: %s)", r.detailType, r.code, r.message)
+	return fmt.Sprintf("event %s rejected (%s: %s)", r.detailType, r.code, r.message)
 }
 
-// refused returns the failed entries and the error of one of them, preferably
+// failures returns the failed entries and the error of one of them, preferably
 // of one that would fail again.
-func refused(entries []types.PutEventsRequestEntry, out *eventbridge.PutEventsOutput) ([]types.PutEventsRequestEntry, error) {
+func failures(entries []types.PutEventsRequestEntry, out *eventbridge.PutEventsOutput) ([]types.PutEventsRequestEntry, error) {
 	if out.FailedEntryCount == 0 {
 		return nil, nil
 	}
 	if len(out.Entries) != len(entries) {
-		return nil, fmt.Errorf("%d of %d events refused, without saying which", out.FailedEntryCount, len(entries))
+		return nil, fmt.Errorf("%d of %d events rejected, without saying which", out.FailedEntryCount, len(entries))
 	}
 	var again []types.PutEventsRequestEntry
 	var worst *refusal
@@ -200,7 +200,7 @@ func refused(entries []types.PutEventsRequestEntry, out *eventbridge.PutEventsOu
 		}
 	}
 	if worst == nil {
-		return nil, fmt.Errorf("%d of %d events refused, without saying which", out.FailedEntryCount, len(entries))
+		return nil, fmt.Errorf("%d of %d events rejected, without saying which", out.FailedEntryCount, len(entries))
 	}
 	return again, worst
 }

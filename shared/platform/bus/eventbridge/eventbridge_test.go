@@ -142,8 +142,8 @@ func TestPublishGivesUp(t *testing.T) {
 		says     string
 		requests int
 	}{
-		{200, answer("ThrottlingException"), "event a refused (ThrottlingException", maxAttempts},
-		{200, answer("MalformedDetail"), "event a refused (MalformedDetail", 1},
+		{200, answer("ThrottlingException"), "event a rejected (ThrottlingException", maxAttempts},
+		{200, answer("MalformedDetail"), "event a rejected (MalformedDetail", 1},
 		{200, `{"FailedEntryCount":1,"Entries":[]}`, "without saying which", 1},
 		{200, `{"FailedEntryCount":1,"Entries":[{}]}`, "without saying which", 1},
 		{500, `{"__type":"InternalException"}`, "InternalException", maxAttempts},

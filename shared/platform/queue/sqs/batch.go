@@ -18,18 +18,18 @@ import (
 )
 
 // id returns the Id of the entry at an index of a batch.
-func id(place int) *string { return aws.String(strconv.Itoa(place)) }
+func id(index int) *string { return aws.String(strconv.Itoa(index)) }
 
-// place returns the index of the entry with an Id, in a batch of n.
-func place(id string, n int) (int, bool) {
+// indexOf returns the index of the entry with an Id, in a batch of n.
+func indexOf(id string, n int) (int, bool) {
 	i, err := strconv.Atoi(id)
 	return i, err == nil && i >= 0 && i < n
 }
 
-func refusals(failed []types.BatchResultErrorEntry) []*refusal {
-	out := make([]*refusal, len(failed))
+func entryErrors(failed []types.BatchResultErrorEntry) []*entryError {
+	out := make([]*entryError, len(failed))
 	for i, f := range failed {
-		out[i] = &refusal{at: aws.ToString(f.Id), code: aws.ToString(f.Code), message: aws.ToString(f.Message), ours: f.SenderFault}
+		out[i] = &entryError{at: aws.ToString(f.Id), code: aws.ToString(f.Code), message: aws.ToString(f.Message), ours: f.SenderFault}
 	}
 	return out
 }
@@ -41,7 +41,7 @@ func (q *Queues) Delete(ctx context.Context, name string, receipts ...string) er
 		return err
 	}
 	return q.settle(ctx, "delete from", name, receipts, func(part []string) error {
-		refused, err := resend(ctx, q.backoff, part, func(part []string) ([]*refusal, error) {
+		rejected, err := resend(ctx, q.backoff, part, func(part []string) ([]*entryError, error) {
 			in := &sqs.DeleteMessageBatchInput{QueueUrl: url, Entries: make([]types.DeleteMessageBatchRequestEntry, len(part))}
 			for i, receipt := range part {
 				in.Entries[i] = types.DeleteMessageBatchRequestEntry{Id: id(i), ReceiptHandle: handle(receipt)}
@@ -50,19 +50,19 @@ func (q *Queues) Delete(ctx context.Context, name string, receipts ...string) er
 			if err != nil {
 				return nil, err
 			}
-			return refusals(out.Failed), nil
+			return entryErrors(out.Failed), nil
 		})
 		if err != nil {
 			return err
 		}
 		var keys []string
 		for i, receipt := range part {
-			if _, key, claimed := strings.Cut(receipt, receiptSeparator); claimed && refused[i] == nil {
+			if _, key, claimed := strings.Cut(receipt, receiptSeparator); claimed && rejected[i] == nil {
 				keys = append(keys, key)
 			}
 		}
 		q.discard(ctx, keys...)
-		return join(refused)
+		return join(rejected)
 	})
 }
 
@@ -77,7 +77,7 @@ func (q *Queues) Extend(ctx context.Context, name string, d time.Duration, recei
 		return err
 	}
 	return q.settle(ctx, "extend on", name, receipts, func(part []string) error {
-		refused, err := resend(ctx, q.backoff, part, func(part []string) ([]*refusal, error) {
+		rejected, err := resend(ctx, q.backoff, part, func(part []string) ([]*entryError, error) {
 			in := &sqs.ChangeMessageVisibilityBatchInput{QueueUrl: url, Entries: make([]types.ChangeMessageVisibilityBatchRequestEntry, len(part))}
 			for i, receipt := range part {
 				in.Entries[i] = types.ChangeMessageVisibilityBatchRequestEntry{
@@ -88,12 +88,12 @@ func (q *Queues) Extend(ctx context.Context, name string, d time.Duration, recei
 			if err != nil {
 				return nil, err
 			}
-			return refusals(out.Failed), nil
+			return entryErrors(out.Failed), nil
 		})
 		if err != nil {
 			return err
 		}
-		return join(refused)
+		return join(rejected)
 	})
 }
 
@@ -117,13 +117,13 @@ func (q *Queues) settle(ctx context.Context, op, name string, receipts []string,
 	return q.wrap(op, name, errors.Join(errs...))
 }
 
-// join combines refusals into one error.
-func join(refused map[int]*refusal) error {
-	if len(refused) == 0 {
+// join combines entryErrors into one error.
+func join(rejected map[int]*entryError) error {
+	if len(rejected) == 0 {
 		return nil
 	}
-	errs := make([]error, 0, len(refused))
-	for _, r := range refused {
+	errs := make([]error, 0, len(rejected))
+	for _, r := range rejected {
 		errs = append(errs, r)
 	}
 	return errors.Join(errs...)

@@ -56,25 +56,25 @@ func (q *Queues) wrap(op, name string, err error) error {
 	return fmt.Errorf("sqs: %s %s: %w", op, name, err)
 }
 
-// refusal is an entry of a batch that SQS did not accept.
-type refusal struct {
+// entryError is an entry of a batch that SQS did not accept.
+type entryError struct {
 	at      string // the entry's Id
 	code    string
 	message string
 	ours    bool // the entry is at fault and would fail again
 }
 
-func (r *refusal) Error() string {
-	return fmt.Sprintf("entry refused (%s: %s)", r.code, r.message)
+func (r *entryError) Error() string {
+	return fmt.Sprintf("entry rejected (%s: %s)", r.code, r.message)
 }
 
-func (r *refusal) Unwrap() error { return translate(r.code, r.message) }
+func (r *entryError) Unwrap() error { return translate(r.code, r.message) }
 
 // resend passes entries to try until none fails with a transient error, at most
 // maxAttempts times. It returns the remaining failures by index in entries. An
 // error of a whole request ends it.
-func resend[E any](ctx context.Context, longest time.Duration, entries []E, try func([]E) ([]*refusal, error)) (map[int]*refusal, error) {
-	refused := make(map[int]*refusal)
+func resend[E any](ctx context.Context, longest time.Duration, entries []E, try func([]E) ([]*entryError, error)) (map[int]*entryError, error) {
+	rejected := make(map[int]*entryError)
 	places := make([]int, len(entries))
 	for i := range places {
 		places[i] = i
@@ -84,30 +84,30 @@ func resend[E any](ctx context.Context, longest time.Duration, entries []E, try 
 	for attempt := 1; ; attempt++ {
 		failed, err := try(entries)
 		if err != nil {
-			return refused, err
+			return rejected, err
 		}
 		var again []E
 		var where []int
 		for _, r := range failed {
-			i, ok := place(r.at, len(entries))
+			i, ok := indexOf(r.at, len(entries))
 			switch {
 			case !ok:
-				return refused, fmt.Errorf("answer about an entry %q that was not sent: %w", r.at, r)
+				return rejected, fmt.Errorf("answer about an entry %q that was not sent: %w", r.at, r)
 			case r.ours || attempt == maxAttempts:
-				refused[places[i]] = r
+				rejected[places[i]] = r
 			default:
 				again, where = append(again, entries[i]), append(where, places[i])
 			}
 		}
 		if len(again) == 0 {
-			return refused, nil
+			return rejected, nil
 		}
 		timer := time.NewTimer(pauses.NextBackOff())
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
 			timer.Stop()
-			return refused, ctx.Err()
+			return rejected, ctx.Err()
 		}
 		entries, places = again, where
 	}

@@ -78,7 +78,7 @@ func (q *Queues) sendBatch(ctx context.Context, client *sqs.Client, url *string,
 		keys[i] = key
 		entries[i].MessageBody, entries[i].MessageAttributes = pointer(key)
 	}
-	refused, err := resend(ctx, q.backoff, entries, func(entries []types.SendMessageBatchRequestEntry) ([]*refusal, error) {
+	rejected, err := resend(ctx, q.backoff, entries, func(entries []types.SendMessageBatchRequestEntry) ([]*entryError, error) {
 		for i := range entries {
 			entries[i].Id = id(i)
 		}
@@ -86,13 +86,13 @@ func (q *Queues) sendBatch(ctx context.Context, client *sqs.Client, url *string,
 		if err != nil {
 			return nil, err
 		}
-		return refusals(out.Failed), nil
+		return entryErrors(out.Failed), nil
 	})
 	// Messages of a failed request may have been accepted, so their objects stay.
 	// Rejected entries were not accepted.
 	var orphans []string
 	errs := []error{err}
-	for i, r := range refused {
+	for i, r := range rejected {
 		errs = append(errs, r)
 		if keys[i] != "" {
 			orphans = append(orphans, keys[i])

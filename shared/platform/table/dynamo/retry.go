@@ -73,14 +73,14 @@ func retryer(pause backoff, repeatable bool) aws.Retryer {
 		// The number of attempts bounds retries. The SDK's retry budget is shared by
 		// all requests of a client and would let one hot key starve the others.
 		o.RateLimiter = ratelimit.None
-		refused := []retry.IsErrorRetryable{
+		conditions := []retry.IsErrorRetryable{
 			retry.RetryableErrorCode{Codes: refusals},
 			retry.IsErrorRetryableFunc(throttledTransaction),
 		}
 		if repeatable {
-			o.Retryables = append(append(o.Retryables, refused...), awsretry.Truncated)
+			o.Retryables = append(append(o.Retryables, conditions...), awsretry.Truncated)
 		} else {
-			o.Retryables = append([]retry.IsErrorRetryable{retry.NoRetryCanceledError{}}, refused...)
+			o.Retryables = append([]retry.IsErrorRetryable{retry.NoRetryCanceledError{}}, conditions...)
 		}
 	})
 }

@@ -45,9 +45,9 @@ func checkUpdate(update table.Update) error {
 	return err
 }
 
-// refused counts a single write whose condition failed, and translates its
+// conditionFailed counts a single write whose condition failed, and translates its
 // error.
-func refused(ctx context.Context, op table.Operation, err error) error {
+func conditionFailed(ctx context.Context, op table.Operation, err error) error {
 	err = translate(err)
 	if failed, ok := errors.AsType[*table.ConditionError](err); ok {
 		meterRefused(ctx, op, failed)
@@ -76,7 +76,7 @@ func (t *Table) Put(ctx context.Context, put table.Put) error {
 	in.ExpressionAttributeNames, in.ExpressionAttributeValues = e.names, e.values
 	out, err := client.PutItem(ctx, in)
 	if err != nil {
-		return refused(ctx, table.OpPut, err)
+		return conditionFailed(ctx, table.OpPut, err)
 	}
 	meter(ctx, table.OpPut, one(out.ConsumedCapacity)...)
 	return nil
@@ -109,7 +109,7 @@ func (t *Table) Update(ctx context.Context, update table.Update) (table.Item, er
 		}
 	})
 	if err != nil {
-		return nil, refused(ctx, table.OpUpdate, err)
+		return nil, conditionFailed(ctx, table.OpUpdate, err)
 	}
 	meter(ctx, table.OpUpdate, one(out.ConsumedCapacity)...)
 	return decode(out.Attributes)
@@ -148,7 +148,7 @@ func (t *Table) Delete(ctx context.Context, del table.Delete) error {
 	in.ExpressionAttributeNames, in.ExpressionAttributeValues = e.names, e.values
 	out, err := client.DeleteItem(ctx, in)
 	if err != nil {
-		return refused(ctx, table.OpDelete, err)
+		return conditionFailed(ctx, table.OpDelete, err)
 	}
 	meter(ctx, table.OpDelete, one(out.ConsumedCapacity)...)
 	return nil

@@ -66,8 +66,8 @@ var capacityCases = []capacityCase{
 	{name: "put in two indexes", do: putA("due_pk", "p", "due_sk", "1", "l1_pk", "p", "l1_sk", "1"), table: writes(1),
 		index: map[table.Index]table.Units{table.Due: writes(1), table.ByList: writes(1)}},
 	{name: "put with half an index key", do: putA("due_pk", "p"), table: writes(1)},
-	{name: "put, condition failed", given: [][]any{{"x", kb(3)}}, do: refused(table.Put{If: table.IsNew()}), table: writes(3)},
-	{name: "put, condition failed on nothing", do: refused(table.Put{If: table.IsStored()}), table: writes(1)},
+	{name: "put, condition failed", given: [][]any{{"x", kb(3)}}, do: failingWrite(table.Put{If: table.IsNew()}), table: writes(3)},
+	{name: "put, condition failed on nothing", do: failingWrite(table.Put{If: table.IsStored()}), table: writes(1)},
 
 	{name: "update", given: [][]any{{"x", kb(2)}}, do: updateA(table.Set("n", 1)), table: writes(2)},
 	{name: "update makes an item", do: updateA(table.Set("n", 1)), table: writes(1)},
@@ -86,7 +86,7 @@ var capacityCases = []capacityCase{
 	{name: "delete of nothing", do: deleteA(), table: writes(1)},
 	{name: "delete from an index", given: [][]any{{"due_pk", "p", "due_sk", "1"}}, do: deleteA(),
 		table: writes(1), index: map[table.Index]table.Units{table.Due: writes(1)}},
-	{name: "delete, condition failed", given: [][]any{{"x", kb(2)}}, do: refused(table.Delete{If: table.IsNew()}), table: writes(2)},
+	{name: "delete, condition failed", given: [][]any{{"x", kb(2)}}, do: failingWrite(table.Delete{If: table.IsNew()}), table: writes(2)},
 
 	{name: "batch write rounds each", given: [][]any{{"x", kb(2)}},
 		do: func(ctx context.Context, s *suite) error {
@@ -155,8 +155,8 @@ func deleteA() func(context.Context, *suite) error {
 	}
 }
 
-// refused writes item a with a condition that must fail.
-func refused(w table.Write) func(context.Context, *suite) error {
+// failingWrite writes item a with a condition that must fail.
+func failingWrite(w table.Write) func(context.Context, *suite) error {
 	return func(ctx context.Context, s *suite) error {
 		var err error
 		switch w := w.(type) {

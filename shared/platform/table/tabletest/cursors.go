@@ -11,7 +11,7 @@ var cursors = map[string]func(*suite){
 	"AreOfOneQuery": func(s *suite) {
 		pk := s.prefix + "#in"
 		for _, sk := range numbered(3) {
-			s.given(sk, place(table.Due, pk, sk)...)
+			s.given(sk, indexKeys(table.Due, pk, sk)...)
 		}
 		s.settles(table.Query{Index: table.Due, PK: pk}, numbered(3)...)
 		first := func(q table.Query) table.Cursor {

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// place returns the pair of attributes that puts an item into an index.
-func place(x table.Index, pk, sk string) []any {
+// indexKeys returns the pair of attributes that puts an item into an index.
+func indexKeys(x table.Index, pk, sk string) []any {
 	pkName, skName := x.Attributes()
 	return []any{pkName, pk, skName, sk}
 }
@@ -20,16 +20,16 @@ var indexes = map[string]func(*suite){
 	"HoldKeysAndNothingElse": func(s *suite) {
 		for _, x := range table.Indexes {
 			pk := s.prefix + "#in"
-			s.given("a-"+string(x), append(place(x, pk, "1"), "other", "stays", "n", 1)...)
+			s.given("a-"+string(x), append(indexKeys(x, pk, "1"), "other", "stays", "n", 1)...)
 			q := table.Query{Index: x, PK: pk}
 			s.settles(q, "a-"+string(x))
-			assert.Equal(s, []table.Item{s.item("a-"+string(x), place(x, pk, "1")...)}, s.all(q))
+			assert.Equal(s, []table.Item{s.item("a-"+string(x), indexKeys(x, pk, "1")...)}, s.all(q))
 		}
 	},
 	"EveryRangeBothWays": func(s *suite) {
 		pk := s.prefix + "#in"
 		for _, isk := range rangeKeys {
-			s.given("of "+isk, place(table.ByFlow, pk, isk)...)
+			s.given("of "+isk, indexKeys(table.ByFlow, pk, isk)...)
 		}
 		name := func(isks []string) []string {
 			var out []string
@@ -56,7 +56,7 @@ var indexes = map[string]func(*suite){
 		s.given("half", "due_pk", pk)
 		s.given("other half", "due_sk", "1")
 		s.given("none", "n", 1)
-		s.given("whole", place(table.Due, pk, "1")...)
+		s.given("whole", indexKeys(table.Due, pk, "1")...)
 		s.settles(table.Query{Index: table.Due, PK: pk}, "whole")
 	},
 	"FollowTheItem": func(s *suite) {
@@ -73,7 +73,7 @@ var indexes = map[string]func(*suite){
 		s.settles(here, "a")
 		update(table.Set("n", 2))
 		s.settles(here, "a")
-		s.given("b", place(table.Due, pk, "3")...)
+		s.given("b", indexKeys(table.Due, pk, "3")...)
 		s.settles(here, "b", "a")
 		update(table.Set("due_sk", "1"))
 		s.settles(here, "a", "b")
@@ -83,7 +83,7 @@ var indexes = map[string]func(*suite){
 		update(table.Remove("due_sk"))
 		s.settles(there)
 		require.NoError(s, s.transact(
-			table.Put{Item: s.item("a", place(table.Due, pk, "9")...)},
+			table.Put{Item: s.item("a", indexKeys(table.Due, pk, "9")...)},
 			table.Update{Key: s.key("b"), Do: []table.Action{table.Set("due_sk", "8")}}))
 		s.settles(here, "b", "a")
 		require.NoError(s, s.Delete(s.ctx, table.Delete{Key: key}))
@@ -95,7 +95,7 @@ var indexes = map[string]func(*suite){
 		pk := s.prefix + "#in"
 		var writes []table.Write
 		for _, sk := range numbered(60) {
-			writes = append(writes, table.Put{Item: s.item(sk, place(table.ByList, pk, "same")...)})
+			writes = append(writes, table.Put{Item: s.item(sk, indexKeys(table.ByList, pk, "same")...)})
 		}
 		require.NoError(s, s.BatchWrite(s.ctx, writes))
 		for _, reverse := range []bool{false, true} {
@@ -106,7 +106,7 @@ var indexes = map[string]func(*suite){
 	},
 	"FiltersSeeOnlyKeys": func(s *suite) {
 		pk := s.prefix + "#in"
-		s.given("a", append(place(table.Due, pk, "1"), "n", 1)...)
+		s.given("a", append(indexKeys(table.Due, pk, "1"), "n", 1)...)
 		s.settles(table.Query{Index: table.Due, PK: pk}, "a")
 		for _, c := range []conditionCase{
 			{"eq", table.Eq("sk", "a"), true},

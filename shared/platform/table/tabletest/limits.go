@@ -63,10 +63,10 @@ var limits = map[string]func(*suite){
 	},
 	"SoHaveIndexKeys": func(s *suite) {
 		for name, pair := range map[string][]any{
-			"empty pk": place(table.Due, "", "1"),
-			"empty sk": place(table.Due, s.prefix, ""),
-			"long pk":  place(table.ByEnv, strings.Repeat("p", 2049), "1"),
-			"long sk":  place(table.ByBoth, s.prefix, strings.Repeat("s", 1025)),
+			"empty pk": indexKeys(table.Due, "", "1"),
+			"empty sk": indexKeys(table.Due, s.prefix, ""),
+			"long pk":  indexKeys(table.ByEnv, strings.Repeat("p", 2049), "1"),
+			"long sk":  indexKeys(table.ByBoth, s.prefix, strings.Repeat("s", 1025)),
 		} {
 			assert.ErrorIs(s, s.Put(s.ctx, table.Put{Item: s.item("a", pair...)}), table.ErrLimit, name)
 		}

@@ -44,21 +44,21 @@ var random = map[string]func(*suite){
 }
 
 func (o single) play(m *machine) (err error) {
-	reasons, refused := m.model.write(o.Write)
+	reasons, rejected := m.model.write(o.Write)
 	switch w := o.Write.(type) {
 	case table.Put:
 		err = m.Put(m.ctx, w)
 	case table.Update:
 		var got table.Item
 		got, err = m.Update(m.ctx, w)
-		if want := m.model[w.Key]; err == nil && !refused && !sameItem(want, got) {
+		if want := m.model[w.Key]; err == nil && !rejected && !sameItem(want, got) {
 			return fmt.Errorf("it returns %s, not %s", brief(got), brief(want))
 		}
 	case table.Delete:
 		err = m.Delete(m.ctx, w)
 	}
 	failed, ok := errors.AsType[*table.ConditionError](err)
-	if !refused {
+	if !rejected {
 		if ok && !m.deviates.Immediate && sameItem(m.model[o.Target()], failed.Old) {
 			return nil // it was done, the answer was lost, and the driver tried again
 		}
@@ -74,9 +74,9 @@ func (o single) play(m *machine) (err error) {
 }
 
 func (o transaction) play(m *machine) error {
-	want, refused := m.model.write(o.writes...)
+	want, rejected := m.model.write(o.writes...)
 	err := m.transact(o.writes...)
-	if !refused {
+	if !rejected {
 		return err
 	}
 	got, ok := errors.AsType[*table.TransactionError](err)

@@ -46,15 +46,15 @@ func (m model) next(w table.Write) (table.Item, table.Reason) {
 }
 
 // write applies all of the writes, or none and returns the reason for each.
-func (m model) write(writes ...table.Write) (reasons []table.Reason, refused bool) {
+func (m model) write(writes ...table.Write) (reasons []table.Reason, rejected bool) {
 	after := model{}
 	for _, w := range writes {
 		item, reason := m.next(w)
 		after[w.Target()] = item
 		reasons = append(reasons, reason)
-		refused = refused || reason.Err != nil
+		rejected = rejected || reason.Err != nil
 	}
-	if refused {
+	if rejected {
 		return reasons, true
 	}
 	for key, item := range after {

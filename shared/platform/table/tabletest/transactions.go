@@ -80,7 +80,7 @@ var transactions = map[string]func(*suite){
 		} {
 			err := s.Transact(s.ctx, table.Put{Item: s.item("a")}, second)
 			require.ErrorIs(s, err, table.ErrLimit)
-			require.False(s, errors.As(err, new(*table.TransactionError)), "it is refused before anything is tried")
+			require.False(s, errors.As(err, new(*table.TransactionError)), "it is rejected before anything is tried")
 		}
 		assert.Nil(s, s.stored(s.key("a")))
 	},

@@ -96,11 +96,11 @@ func (v *Vault) Open(ctx context.Context, org, name string, sealed vault.Sealed)
 		return nil, err
 	}
 	if len(sealed) == 0 || sealed[0] != format {
-		return nil, fmt.Errorf("%w: not sealed with a key file", vault.ErrRefused)
+		return nil, fmt.Errorf("%w: not sealed with a key file", vault.ErrRejected)
 	}
 	plaintext, err := v.aead().Decrypt(sealed[1:], vault.AssociatedData("value", org, name))
 	if err != nil {
-		return nil, fmt.Errorf("%w: no key opens it", vault.ErrRefused)
+		return nil, fmt.Errorf("%w: no key opens it", vault.ErrRejected)
 	}
 	return plaintext, nil
 }
@@ -177,7 +177,7 @@ func create(path string) error {
 
 // write writes a file that only its owner can read, moves it to path, and
 // returns once it is on disk.
-func write(path string, handle *keyset.Handle, place func(from, to string) error) (err error) {
+func write(path string, handle *keyset.Handle, rename func(from, to string) error) (err error) {
 	dir := filepath.Dir(path)
 	f, err := os.CreateTemp(dir, filepath.Base(path)+".*") // mode 0600
 	if err != nil {
@@ -195,7 +195,7 @@ func write(path string, handle *keyset.Handle, place func(from, to string) error
 	if err = errors.Join(err, f.Close()); err != nil {
 		return err
 	}
-	if err = place(f.Name(), path); err != nil {
+	if err = rename(f.Name(), path); err != nil {
 		return err
 	}
 	d, err := os.Open(dir)

@@ -60,13 +60,13 @@ func (v *Vault) sealingKey(ctx context.Context, org string) (*dataKey, error) {
 	}
 	key.uses.Store(1)
 	v.sealing.Add(org, key)
-	v.opening.Add(place(org, v.primary, wrapped), key)
+	v.opening.Add(cacheKey(org, v.primary, wrapped), key)
 	return key, nil
 }
 
 // openingKey unwraps a data key of a workspace.
 func (v *Vault) openingKey(ctx context.Context, org string, id fingerprint, wrapped []byte) (*dataKey, error) {
-	now, at := v.cfg.Clock.Now(), place(org, id, wrapped)
+	now, at := v.cfg.Clock.Now(), cacheKey(org, id, wrapped)
 	if key, ok := v.opening.Get(at); ok && now.Before(key.until) {
 		return key, nil
 	}
@@ -84,7 +84,7 @@ func (v *Vault) openingKey(ctx context.Context, org string, id fingerprint, wrap
 	defer clear(plain)
 	handle, err := insecurecleartextkeyset.Read(keyset.NewBinaryReader(bytes.NewReader(plain)))
 	if err != nil {
-		return nil, fmt.Errorf("%w: what KMS unwrapped is no data key", vault.ErrRefused)
+		return nil, fmt.Errorf("%w: what KMS unwrapped is no data key", vault.ErrRejected)
 	}
 	key, err := v.newKey(handle, wrapped, now)
 	if err != nil {
@@ -97,14 +97,14 @@ func (v *Vault) openingKey(ctx context.Context, org string, id fingerprint, wrap
 func (v *Vault) newKey(handle *keyset.Handle, wrapped []byte, now time.Time) (*dataKey, error) {
 	primitive, err := aead.New(handle)
 	if err != nil {
-		return nil, fmt.Errorf("%w: not a data key", vault.ErrRefused)
+		return nil, fmt.Errorf("%w: not a data key", vault.ErrRejected)
 	}
 	return &dataKey{aead: primitive, wrapped: bytes.Clone(wrapped), until: now.Add(v.cfg.Lifetime)}, nil
 }
 
-// place returns the cache key of an unwrapped data key. It includes the
+// cacheKey returns the cache key of an unwrapped data key. It includes the
 // workspace, because KMS authorised the key for that workspace.
-func place(org string, id fingerprint, wrapped []byte) [32]byte {
+func cacheKey(org string, id fingerprint, wrapped []byte) [32]byte {
 	b := binary.AppendUvarint(nil, uint64(len(org)))
 	b = append(append(append(b, org...), id[:]...), wrapped...)
 	return sha256.Sum256(b)

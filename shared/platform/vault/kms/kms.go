@@ -183,7 +183,7 @@ func (v *Vault) Open(ctx context.Context, org, name string, sealed vault.Sealed)
 	}
 	plaintext, err := key.aead.Decrypt(e.ciphertext, vault.AssociatedData("value", org, name))
 	if err != nil {
-		return nil, fmt.Errorf("%w: its data key does not open it", vault.ErrRefused)
+		return nil, fmt.Errorf("%w: its data key does not open it", vault.ErrRejected)
 	}
 	return plaintext, nil
 }
@@ -194,7 +194,7 @@ func translate(op string, err error) error {
 	_, invalid := errors.AsType[*types.InvalidCiphertextException](err)
 	_, incorrect := errors.AsType[*types.IncorrectKeyException](err)
 	if invalid || incorrect {
-		return fmt.Errorf("%w: %s a data key: not this workspace's, or changed", vault.ErrRefused, op)
+		return fmt.Errorf("%w: %s a data key: not this workspace's, or changed", vault.ErrRejected, op)
 	}
 	return fmt.Errorf("%w: %s a data key: %w", vault.ErrUnavailable, op, err)
 }
@@ -219,13 +219,13 @@ func decode(sealed vault.Sealed) (envelope, error) {
 	var e envelope
 	const header = 1 + len(e.kek) + 2
 	if len(sealed) < header || sealed[0] != format {
-		return e, fmt.Errorf("%w: not sealed with a KMS key", vault.ErrRefused)
+		return e, fmt.Errorf("%w: not sealed with a KMS key", vault.ErrRejected)
 	}
 	e.kek = fingerprint(sealed[1:])
 	n := int(binary.BigEndian.Uint16(sealed[header-2:]))
 	rest := sealed[header:]
 	if n == 0 || n > len(rest) {
-		return e, fmt.Errorf("%w: cut short", vault.ErrRefused)
+		return e, fmt.Errorf("%w: cut short", vault.ErrRejected)
 	}
 	e.wrapped, e.ciphertext = rest[:n], rest[n:]
 	return e, nil

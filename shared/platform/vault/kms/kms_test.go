@@ -151,7 +151,7 @@ func TestDataKeysAreCachedForLifetime(t *testing.T) {
 	}
 	require.Equal(t, []string{"Decrypt"}, p.seen()[2:])
 	_, err := other.Open(t.Context(), "other", "0", sealed[0])
-	require.ErrorIs(t, err, vault.ErrRefused)
+	require.ErrorIs(t, err, vault.ErrRejected)
 
 	now = now.Add(time.Minute)
 	_, err = v.Open(t.Context(), "org", "0", sealed[0])
@@ -179,8 +179,8 @@ func TestFailures(t *testing.T) {
 	}{
 		{400, `{"__type":"AccessDeniedException","message":"not allowed"}`, vault.ErrUnavailable, 1},
 		{400, `{"__type":"DisabledException","message":"disabled"}`, vault.ErrUnavailable, 1},
-		{400, `{"__type":"IncorrectKeyException"}`, vault.ErrRefused, 1},
-		{400, `{"__type":"InvalidCiphertextException"}`, vault.ErrRefused, 1},
+		{400, `{"__type":"IncorrectKeyException"}`, vault.ErrRejected, 1},
+		{400, `{"__type":"InvalidCiphertextException"}`, vault.ErrRejected, 1},
 		{500, `{"__type":"KMSInternalException"}`, vault.ErrUnavailable, 4},
 	} {
 		p := newProxy(t)

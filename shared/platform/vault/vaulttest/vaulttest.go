@@ -76,12 +76,12 @@ func opens(t *testing.T, v vault.Vault, sealed vault.Sealed, want string) {
 	require.Equal(t, want, string(got))
 }
 
-// refuses asserts that a value does not open, and that the error does not
+// assertRejected asserts that a value does not open, and that the error does not
 // contain it.
-func refuses(t *testing.T, v vault.Vault, org, name string, sealed vault.Sealed) {
+func assertRejected(t *testing.T, v vault.Vault, org, name string, sealed vault.Sealed) {
 	t.Helper()
 	got, err := v.Open(t.Context(), org, name, sealed)
-	require.ErrorIs(t, err, vault.ErrRefused)
+	require.ErrorIs(t, err, vault.ErrRejected)
 	require.Empty(t, got)
 	require.NotContains(t, err.Error(), value)
 }
@@ -137,7 +137,7 @@ func otherOwner(t *testing.T, newKeys NewKeys) {
 	for _, owner := range [][2]string{
 		{"org_2", name}, {org, "OTHER"}, {org, "db_password"}, {"org_1D", "B_PASSWORD"}, {"org_", "1DB_PASSWORD"}, {name, org},
 	} {
-		refuses(t, v, owner[0], owner[1], sealed)
+		assertRejected(t, v, owner[0], owner[1], sealed)
 	}
 	opens(t, v, sealed, value)
 }
@@ -171,15 +171,15 @@ func tampered(t *testing.T, newKeys NewKeys) {
 	}
 	last := slices.Clone(sealed)
 	last[len(last)-1] ^= 1
-	refuses(t, v, org, name, last)
-	refuses(t, v, org, name, append(slices.Clone(sealed), 0))
+	assertRejected(t, v, org, name, last)
+	assertRejected(t, v, org, name, append(slices.Clone(sealed), 0))
 	opens(t, v, sealed, value)
 }
 
 func notSealed(t *testing.T, newKeys NewKeys) {
 	v := newKeys(t).Open(t)
 	for _, sealed := range []vault.Sealed{nil, {}, {0}, {1}, {2}, {255}, []byte(value), bytes.Repeat([]byte{255}, 100)} {
-		refuses(t, v, org, name, sealed)
+		assertRejected(t, v, org, name, sealed)
 	}
 }
 
@@ -200,7 +200,7 @@ func rotation(t *testing.T, newKeys NewKeys) {
 		for _, sealed := range generations {
 			opens(t, v, sealed, value)
 		}
-		refuses(t, v, "org_2", name, generations[0])
+		assertRejected(t, v, "org_2", name, generations[0])
 	}
 	opens(t, running, generations[0], value)
 }
