@@ -24,14 +24,25 @@ import millrace  # noqa: E402
 
 INFO = f"millrace-{millrace.__version__}.dist-info/"
 
+# The first bytes of executables, as Go's linker writes them.
+HEADERS = {
+    "linux/amd64": bytes.fromhex("7f454c46020101000000000000000000 02003e0001000000"),
+    "linux/arm64": bytes.fromhex("7f454c46020101000000000000000000 0200b70001000000"),
+    "darwin/amd64": bytes.fromhex("cffaedfe0700000103000000"),
+    "darwin/arm64": bytes.fromhex("cffaedfe0c00000100000000"),
+}
+
 
 class TestDistributions(unittest.TestCase):
     def setUp(self):
         self.dir = tempfile.mkdtemp(prefix="millrace-packaging-")
         self.addCleanup(shutil.rmtree, self.dir)
-        self.program = os.path.join(self.dir, "program")
-        with open(self.program, "wb") as file:
-            file.write(b"\x7fELF and so on")
+
+    def program(self, content):
+        path = os.path.join(self.dir, "program")
+        with open(path, "wb") as file:
+            file.write(content)
+        return path
 
     def read(self, name):
         with open(os.path.join(self.dir, name), "rb") as file:
@@ -71,20 +82,38 @@ class TestDistributions(unittest.TestCase):
 
     def test_binary_is_script_of_platform(self):
         for platform, tag in (
-            ("linux/amd64", "manylinux_2_17_x86_64.manylinux2014_x86_64.musllinux_1_1_x86_64"), ("darwin/arm64", "macosx_12_0_arm64"),
+            ("linux/amd64", "manylinux_2_17_x86_64.manylinux2014_x86_64.musllinux_1_1_x86_64"),
+            ("linux/arm64", "manylinux_2_17_aarch64.manylinux2014_aarch64.musllinux_1_1_aarch64"),
+            ("darwin/amd64", "macosx_12_0_x86_64"), ("darwin/arm64", "macosx_12_0_arm64"),
         ):
-            name = binary.build(self.program, platform, self.dir)
+            name = binary.build(self.program(HEADERS[platform]), platform, self.dir)
             self.assertEqual(name, f"millrace-{millrace.__version__}-py3-none-{tag}.whl")
             files, modes = self.files(name)
             script = f"millrace-{millrace.__version__}.data/scripts/millrace"
-            self.assertEqual(files[script], b"\x7fELF and so on")
+            self.assertEqual(files[script], HEADERS[platform])
             self.assertEqual(modes[script], 0o100755)
             self.assertNotIn(INFO + "entry_points.txt", files)  # its script would take the binary's place
             for one in tag.split("."):
                 self.assertIn(f"Tag: py3-none-{one}\n", files[INFO + "WHEEL"].decode())
 
+    def test_binary_of_another_platform_is_rejected(self):
+        programs = {None: (b"#!/bin/sh\n", b"", b"\x7fELF", HEADERS["linux/amd64"][:18] + b"\x08\x00", bytes.fromhex("cffaedfe12000001"))}
+        programs.update({platform: (header,) for platform, header in HEADERS.items()})
+        for platform in binary.PLATFORMS:
+            for of, contents in programs.items():
+                for content in contents:
+                    if of == platform:
+                        continue
+                    with self.assertRaisesRegex(binary.PlatformError, f"is a program for {of or 'an unknown platform'}, not for {platform}"):
+                        binary.build(self.program(content), platform, self.dir)
+        self.assertEqual(os.listdir(self.dir), ["program"])
+        with mock.patch("sys.stderr", io.StringIO()), self.assertRaises(SystemExit) as exit:
+            binary.main([self.program(HEADERS["linux/arm64"]), "linux/amd64", "-o", self.dir])
+        self.assertIn("is a program for linux/arm64, not for linux/amd64", str(exit.exception.code))
+
     def test_builds_are_reproducible(self):
-        makers = (backend.build_wheel, backend.build_editable, backend.build_sdist, lambda d: binary.build(self.program, "linux/arm64", d))
+        program = self.program(HEADERS["linux/arm64"])
+        makers = (backend.build_wheel, backend.build_editable, backend.build_sdist, lambda d: binary.build(program, "linux/arm64", d))
         for make in makers:
             name = make(self.dir)
             first = self.read(name)
