@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -17,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"github.com/zalando/go-keyring"
 
 	"millrace/functions/auth"
 	"millrace/localstack/cli/command"
@@ -41,6 +43,8 @@ func newWorld(t *testing.T) *world {
 		t.Setenv(name, "")
 	}
 	t.Chdir(t.TempDir())
+	keyring.MockInitWithError(errors.New("no keyring in this test"))
+	t.Setenv("DBUS_SESSION_BUS_ADDRESS", "unix:path=/nonexistent")
 	w := &world{env: localtest.New(t, auth.Spec)}
 	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		rec := httptest.NewRecorder()
@@ -159,6 +163,60 @@ func TestLoginWhoamiLogout(t *testing.T) {
 	assert.NotContains(t, string(data), "access_token")
 	_, err = w.run(t.Context(), &output{}, "logout")
 	assert.Equal(t, command.NotAllowed, command.Code(err))
+}
+
+// TestTokenIsStoredInKeyring signs in twice and out again on a machine with a keyring.
+func TestTokenIsStoredInKeyring(t *testing.T) {
+	w := newWorld(t)
+	keyring.MockInit()
+	var accounts, tokens []string
+	for range 2 {
+		_, _ = w.login(t, "--url", w.url)
+		contexts, err := session.ReadContexts(w.config)
+		require.NoError(t, err)
+		known := contexts.Contexts[contexts.Current]
+		assert.Empty(t, known.Token)
+		token, err := known.AccessToken()
+		require.NoError(t, err)
+		data, err := os.ReadFile(w.config)
+		require.NoError(t, err)
+		assert.NotContains(t, string(data), token)
+		accounts, tokens = append(accounts, known.Keyring), append(tokens, token)
+	}
+	_, err := keyring.Get("millrace", accounts[0])
+	require.ErrorIs(t, err, keyring.ErrNotFound, "the token of the first sign-in was replaced")
+	out, err := w.run(t.Context(), &output{}, "whoami")
+	require.NoError(t, err)
+	assert.Contains(t, out, w.env.A.Owner)
+
+	_, err = w.run(t.Context(), &output{}, "logout")
+	require.NoError(t, err)
+	_, err = keyring.Get("millrace", accounts[1])
+	require.ErrorIs(t, err, keyring.ErrNotFound)
+	for _, token := range tokens {
+		w.env.Do(t, token, "GET", "/me", nil).Require(t, 401)
+	}
+}
+
+// TestKeyringThatFailsAfterLogin asks for a new sign-in, also with the token in the file.
+func TestKeyringThatFailsAfterLogin(t *testing.T) {
+	w := newWorld(t)
+	keyring.MockInit()
+	_, _ = w.login(t, "--url", w.url)
+	keyring.MockInitWithError(errors.New("locked"))
+	_, err := w.run(t.Context(), &output{}, "whoami")
+	require.ErrorContains(t, err, "cannot be read from the keyring: locked; sign in again with millrace login --no-keyring")
+	assert.Equal(t, command.NotAllowed, command.Code(err))
+	_, err = w.run(t.Context(), &output{}, "logout")
+	require.ErrorContains(t, err, "the token was not revoked")
+
+	keyring.MockInit()
+	_, _ = w.login(t, "--url", w.url, "--no-keyring")
+	contexts, err := session.ReadContexts(w.config)
+	require.NoError(t, err)
+	known := contexts.Contexts[contexts.Current]
+	assert.Empty(t, known.Keyring)
+	w.env.Do(t, known.Token, "GET", "/me", nil).Require(t, 200)
 }
 
 func TestLoginKeepsContextsWithAPIKeys(t *testing.T) {

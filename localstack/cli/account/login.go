@@ -29,6 +29,7 @@ const page = "/cli-callback"
 type login struct {
 	session   *session.Session
 	noBrowser bool
+	noKeyring bool
 	browse    func(url string) error
 }
 
@@ -38,12 +39,14 @@ func loginCommand(s *session.Session, browse func(url string) error) *cobra.Comm
 		Use:   "login",
 		Short: "Sign in to a server in the browser and store the access token in a context",
 		Long: "Shows a code, which you type at a page of the server, signed in there. The access token is valid for 24 hours\n" +
-			"and kept in the context that --context names, else in one of that server; that context is in use from then on.",
+			"and stored for the context that --context names, else for one of that server, which becomes the current one:\n" +
+			"in the keyring of the system, or in the file of the contexts (mode 0600) if there is none.",
 		Example: "  millrace login --url https://millrace.example.com\n  millrace login",
 		Args:    command.NoArgs,
 		RunE:    o.run,
 	}
-	c.Flags().BoolVar(&o.noBrowser, "no-browser", false, "open no browser: only tell where the page is")
+	c.Flags().BoolVar(&o.noBrowser, "no-browser", false, "do not open a browser, only print the address of the page")
+	c.Flags().BoolVar(&o.noKeyring, "no-keyring", false, "store the token in the file of the contexts, mode 0600, even if there is a keyring")
 	return c
 }
 
@@ -78,11 +81,16 @@ func (o *login) run(c *cobra.Command, _ []string) error {
 	if contexts, err = session.ReadContexts(file); err != nil {
 		return err
 	}
-	contexts.Contexts[name] = session.Context{URL: server, Org: got.Org, Token: got.Token, ExpiresAt: got.ExpiresAt, Email: got.Email}
+	before := contexts.Contexts[name]
+	next := session.Context{URL: server, Org: got.Org, ExpiresAt: got.ExpiresAt, Email: got.Email}
+	next.SetToken(got.Token, !o.noKeyring)
+	contexts.Contexts[name] = next
 	contexts.Current = name
 	if err := contexts.Write(file); err != nil {
+		_ = next.RemoveToken() // nothing refers to it
 		return err
 	}
+	_ = before.RemoveToken() // it expires within a day
 	return o.report(c, name, server, got)
 }
 
@@ -91,11 +99,9 @@ func (o *login) server(contexts session.Contexts) (string, error) {
 	known, ok := contexts.Contexts[o.session.Context]
 	switch {
 	case o.session.URL != "": // also if --context is given
-		t, err := (&session.Session{URL: o.session.URL}).Target()
-		return t.URL, err
+		return (&session.Session{URL: o.session.URL}).Address()
 	case o.session.Context == "":
-		t, err := o.session.Target()
-		return t.URL, err
+		return o.session.Address()
 	case !ok:
 		return "", &command.Error{Code: command.NotFound, Err: fmt.Errorf("there is no context %s: give its --url as well", o.session.Context)}
 	}

@@ -34,16 +34,20 @@ func logoutCommand(s *session.Session) *cobra.Command {
 			known := contexts.Contexts[name]
 			fmt.Fprintf(c.ErrOrStderr(), "%s (context %s)\n", known.URL, name)
 			// The local copy is removed whatever the server answers.
-			token := known.Token
+			token, tokenErr := known.AccessToken()
 			contexts.Contexts[name] = session.Context{URL: known.URL, Org: known.Org}
 			if err := contexts.Write(file); err != nil {
 				return err
 			}
-			if time.Now().Before(known.ExpiresAt) {
+			expires := known.ExpiresAt
+			if err := errors.Join(tokenErr, known.RemoveToken()); err != nil {
+				return fmt.Errorf("the context is signed out, but the token was not revoked: %w", err)
+			}
+			if time.Now().Before(expires) {
 				api := &client.Client{BaseURL: known.URL, Token: token}
 				err := api.Do(c.Context(), http.MethodPost, "/auth/logout", nil, nil)
-				if refused, ok := errors.AsType[*client.Error](err); err != nil && (!ok || refused.Status != http.StatusUnauthorized) {
-					return fmt.Errorf("the token is forgotten here, but the server did not revoke it: %w", err)
+				if apiErr, ok := errors.AsType[*client.Error](err); err != nil && (!ok || apiErr.Status != http.StatusUnauthorized) {
+					return fmt.Errorf("the token is removed here, but the server did not revoke it: %w", err)
 				}
 			}
 			s.Out(c).Printf("Signed out of %s\n", known.URL)
@@ -64,7 +68,7 @@ func signedInContext(contexts session.Contexts, s *session.Session) (string, err
 		names = names[:1]
 	}
 	for _, name := range names {
-		if known := contexts.Contexts[name]; known.Token != "" && (s.URL == "" || known.URL == strings.TrimSuffix(s.URL, "/")) {
+		if known := contexts.Contexts[name]; known.SignedIn() && (s.URL == "" || known.URL == strings.TrimSuffix(s.URL, "/")) {
 			return name, nil
 		}
 	}

@@ -39,17 +39,17 @@ func contextAddCommand(s *session.Session) *cobra.Command {
 			if _, ok := contexts.Contexts[name]; ok {
 				return fmt.Errorf("there is a context %s already: remove it first (millrace context rm %s)", name, name)
 			}
-			target, err := (&session.Session{URL: s.URL, APIKey: s.APIKey}).Target()
+			address, err := (&session.Session{URL: s.URL}).Address()
 			if err != nil {
 				return command.Usage(err)
 			}
 			key := s.APIKey
 			if key == "" {
-				if key, err = session.ReadSecret(c.InOrStdin(), c.ErrOrStderr(), "API key of "+target.URL+" (empty for none)"); err != nil {
+				if key, err = session.ReadSecret(c.InOrStdin(), c.ErrOrStderr(), "API key of "+address+" (empty for none)"); err != nil {
 					return err
 				}
 			}
-			contexts.Contexts[name] = session.Context{URL: target.URL, APIKey: key, Org: org}
+			contexts.Contexts[name] = session.Context{URL: address, APIKey: key, Org: org}
 			contexts.Current = cmp.Or(contexts.Current, name)
 			return contexts.Write(file)
 		},
@@ -71,11 +71,18 @@ func contextRemoveCommand() *cobra.Command {
 			if err := known(file, contexts, args[0]); err != nil {
 				return err
 			}
+			removed := contexts.Contexts[args[0]]
 			delete(contexts.Contexts, args[0])
 			if contexts.Current == args[0] {
 				contexts.Current = ""
 			}
-			return contexts.Write(file)
+			if err := contexts.Write(file); err != nil {
+				return err
+			}
+			if err := removed.RemoveToken(); err != nil {
+				return fmt.Errorf("the context is removed, but not its token in the keyring: %w", err)
+			}
+			return nil
 		},
 	}
 }

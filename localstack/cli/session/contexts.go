@@ -16,9 +16,10 @@ type Context struct {
 	APIKey string `json:"api_key,omitempty"`
 	Org    string `json:"org,omitempty"`
 
-	Token     string    `json:"access_token,omitempty"`
-	ExpiresAt time.Time `json:"expires_at,omitzero"` // expiry of the token
-	Email     string    `json:"email,omitempty"`     // user of the token
+	Token     string    `json:"access_token,omitempty"` // "" if the keyring has it, see [Context.AccessToken]
+	Keyring   string    `json:"keyring,omitempty"`      // the token's account in the keyring
+	ExpiresAt time.Time `json:"expires_at,omitzero"`    // expiry of the token
+	Email     string    `json:"email,omitempty"`        // user of the token
 }
 
 // Contexts holds a user's contexts by name.

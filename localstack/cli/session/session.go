@@ -59,13 +59,27 @@ func (s *Session) Changing(c *cobra.Command) (*client.Client, error) {
 
 // Target returns the chosen server.
 func (s *Session) Target() (Target, error) {
+	c, err := s.choose()
+	if err != nil {
+		return c.Target, err
+	}
+	return c.complete()
+}
+
+// Address returns the URL of the chosen server. It reads no credential from the keyring.
+func (s *Session) Address() (string, error) {
+	c, err := s.choose()
+	return c.URL, err
+}
+
+func (s *Session) choose() (candidate, error) {
 	dir, err := os.Getwd()
 	if err != nil {
-		return Target{}, err
+		return candidate{}, err
 	}
 	config, err := ConfigFile()
 	if err != nil {
-		return Target{}, err
+		return candidate{}, err
 	}
 	return s.find(os.Getenv, dir, config)
 }

@@ -41,12 +41,32 @@ func (t Target) Client() *client.Client {
 	return &client.Client{BaseURL: t.URL, Token: t.APIKey, Org: t.Org}
 }
 
+// candidate is a server whose credential may have to be read from the keyring.
+type candidate struct {
+	Target
+	context Context // that has the credential, if APIKey is empty
+}
+
+// complete returns the target with its credential. Errors: exit code NotAllowed if the
+// keyring that has it cannot be read.
+func (c candidate) complete() (Target, error) {
+	if c.APIKey != "" || c.Again != "" {
+		return c.Target, nil
+	}
+	token, err := c.context.AccessToken()
+	if err != nil {
+		return c.Target, &command.Error{Code: command.NotAllowed, Err: fmt.Errorf("%w; sign in again with millrace login --no-keyring --url %s, or use --api-key", err, c.URL)}
+	}
+	c.APIKey = token
+	return c.Target, nil
+}
+
 // find returns the first server that is named by: the flags, the environment, the
 // credentials of this folder or a parent, the current context. A credential is used
 // only with the server it is stored with; that of --api-key with any.
-func (s *Session) find(getenv func(string) string, dir, config string) (Target, error) {
+func (s *Session) find(getenv func(string) string, dir, config string) (candidate, error) {
 	if s.URL != "" && s.Context != "" {
-		return Target{}, errors.New("--url and --context name two servers: give one of them")
+		return candidate{}, errors.New("--url and --context name two servers: give one of them")
 	}
 	if s.Context != "" {
 		t, err := named(config, s.Context, "--context "+s.Context)
@@ -55,7 +75,7 @@ func (s *Session) find(getenv func(string) string, dir, config string) (Target, 
 	}
 	stored, err := s.stored(dir, config)
 	if err != nil {
-		return Target{}, err
+		return candidate{}, err
 	}
 	key, org := getenv(keyVariable), getenv(orgVariable)
 	source, address := "--url", s.URL
@@ -64,24 +84,24 @@ func (s *Session) find(getenv func(string) string, dir, config string) (Target, 
 	}
 	if address == "" {
 		if len(stored) == 0 {
-			return Target{}, errors.New("no server is named: start one here with millrace serve, or name one with --url or " + urlVariable)
+			return candidate{}, errors.New("no server is named: start one here with millrace serve, or name one with --url or " + urlVariable)
 		}
 		t := stored[0]
 		t.use(cmp.Or(s.APIKey, key))
 		t.Org = cmp.Or(org, t.Org)
 		return t, nil
 	}
-	t, err := checked(Target{URL: address, Source: source})
+	t, err := checked(candidate{Target: Target{URL: address, Source: source}})
 	if err != nil {
-		return Target{}, err
+		return candidate{}, err
 	}
 	// The environment's key belongs to the environment's URL.
 	if beside := getenv(urlVariable); beside == "" || strings.TrimSuffix(beside, "/") == t.URL {
 		t.APIKey, t.Org = key, org
 	}
 	for _, k := range stored {
-		if t.APIKey == "" && k.URL == t.URL {
-			t.APIKey, t.Org, t.Again = k.APIKey, cmp.Or(t.Org, k.Org), k.Again
+		if t.APIKey == "" && t.context.Keyring == "" && k.URL == t.URL {
+			t.APIKey, t.Org, t.Again, t.context = k.APIKey, cmp.Or(t.Org, k.Org), k.Again, k.context
 		}
 	}
 	t.use(s.APIKey)
@@ -105,13 +125,13 @@ func (t Target) expired() error {
 
 // stored returns the server of this folder or the nearest parent, and that of the
 // current context, as far as there are any.
-func (s *Session) stored(dir, config string) (found []Target, err error) {
+func (s *Session) stored(dir, config string) (found []candidate, err error) {
 	path, known, err := credentials(dir)
 	if err != nil {
 		return nil, err
 	}
 	if path != "" {
-		t, err := checked(Target{URL: known.BaseURL, APIKey: known.APIKey, Source: path})
+		t, err := checked(candidate{Target: Target{URL: known.BaseURL, APIKey: known.APIKey, Source: path}})
 		if err != nil {
 			return nil, err
 		}
@@ -125,26 +145,26 @@ func (s *Session) stored(dir, config string) (found []Target, err error) {
 	return append(found, t), err
 }
 
-func named(config, name, source string) (Target, error) {
+func named(config, name, source string) (candidate, error) {
 	contexts, err := ReadContexts(config)
 	if err != nil {
-		return Target{}, err
+		return candidate{}, err
 	}
 	c, ok := contexts.Contexts[name]
 	if !ok {
-		return Target{}, fmt.Errorf("there is no context %s (see millrace context list)", name)
+		return candidate{}, fmt.Errorf("there is no context %s (see millrace context list)", name)
 	}
-	t := Target{URL: c.URL, APIKey: cmp.Or(c.APIKey, c.Token), Org: c.Org, Source: source}
-	if c.APIKey == "" && c.Token != "" && !time.Now().Before(c.ExpiresAt) {
+	t := candidate{Target{URL: c.URL, APIKey: cmp.Or(c.APIKey, c.Token), Org: c.Org, Source: source}, c}
+	if c.APIKey == "" && c.SignedIn() && !time.Now().Before(c.ExpiresAt) {
 		t.Again = "millrace login --context " + name
 	}
 	return checked(t)
 }
 
-func checked(t Target) (Target, error) {
+func checked(t candidate) (candidate, error) {
 	u, err := url.Parse(t.URL)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil {
-		return Target{}, fmt.Errorf("%q of %s is not an address such as http://127.0.0.1:8080", t.URL, t.Source)
+		return candidate{}, fmt.Errorf("%q of %s is not an address such as http://127.0.0.1:8080", t.URL, t.Source)
 	}
 	t.URL = strings.TrimSuffix(t.URL, "/")
 	return t, nil

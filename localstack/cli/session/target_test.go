@@ -48,7 +48,9 @@ func TestTargetTakesFirstSource(t *testing.T) {
 		"the folder's by its URL":  {Session{URL: "http://folder:1/"}, nil, below, Target{"http://folder:1", "folder's", "", "--url", ""}},
 		"a context's by its URL":   {Session{}, map[string]string{urlVariable: "https://prod"}, below, Target{"https://prod", "prod's", "org_p", urlVariable, ""}},
 	} {
-		got, err := c.flags.find(func(name string) string { return c.env[name] }, c.dir, config)
+		chosen, err := c.flags.find(func(name string) string { return c.env[name] }, c.dir, config)
+		require.NoError(t, err, name)
+		got, err := chosen.complete()
 		require.NoError(t, err, name)
 		assert.Equal(t, c.want, got, name)
 	}
