@@ -72,7 +72,7 @@ func again(task due.Task, sensor *Sensor, changes ...table.Action) table.Update 
 
 // failed returns the changes after a poll that made no run because of an error.
 func failed(now time.Time, why string) []table.Action {
-	return []table.Action{record.Touch(now), table.Set(attrLastErrorAt, clock.ToMillis(now)), table.Set(attrLastError, why)}
+	return []table.Action{record.Touch(now), table.Set(attrLastErrorAt, clock.ToMillis(now)), table.Set(attrLastError, shorten(why))}
 }
 
 // succeeded returns the changes after a poll without an error.

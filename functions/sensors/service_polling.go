@@ -84,6 +84,16 @@ const (
 	maxHeaderBytes = 16 << 10 // of names and values
 )
 
+// maxValueBytes bounds expected_value, so that there is room in the sensor's
+// item for what its polls tell.
+const maxValueBytes = 32 << 10
+
+// Expressions are refused, not sent as they are.
+const (
+	expression   = "${{"
+	noExpression = "expressions and secrets are not replaced here"
+)
+
 // checkPolling returns what is wrong with the config of a polling sensor.
 func (c *Config) checkPolling() (out []errs.Detail) {
 	switch {
@@ -94,6 +104,12 @@ func (c *Config) checkPolling() (out []errs.Detail) {
 		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" {
 			out = append(out, fault("url", "this is not an absolute URL of http or https"))
 		}
+		if strings.Contains(*c.URL, expression) {
+			out = append(out, fault("url", noExpression))
+		}
+	}
+	if len(c.ExpectedValue) > maxValueBytes {
+		out = append(out, fault("expected_value", "a value has at most 32 KB"))
 	}
 	if c.JSONPath != nil {
 		for step := range strings.SplitSeq(*c.JSONPath, ".") {
@@ -112,6 +128,9 @@ func (c *Config) checkHeaders() []errs.Detail {
 		size += len(name) + len(value)
 		if !validHeader(name) || strings.ContainsFunc(value, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7F }) {
 			return []errs.Detail{{Type: "value_error", Loc: append(configLoc("headers"), name), Msg: "this is not the name of a header, or its value has control characters"}}
+		}
+		if strings.Contains(value, expression) {
+			return []errs.Detail{{Type: "value_error", Loc: append(configLoc("headers"), name), Msg: noExpression}}
 		}
 	}
 	if len(c.Headers) > maxHeaders || size > maxHeaderBytes {

@@ -21,9 +21,9 @@ const (
 	maxTestTimeout = 20 * time.Second
 	// maxResponse is the largest response that is read. More is an error.
 	maxResponse = 1 << 20
-	// maxReason bounds the reason of a failed request, which may quote a response
-	// that is not HTTP.
-	maxReason = 300
+	// maxReason bounds the reason of a failed poll, which may quote a response that
+	// is not HTTP, or many invalid parameters.
+	maxReason = 500
 )
 
 // response is what a request for a polling sensor resulted in.
