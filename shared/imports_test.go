@@ -33,7 +33,7 @@ var rooms = map[string][]string{
 var layers = [][]string{
 	{"errs", "clock", "ids", "notify", "mask", "telemetry", "awsretry", "cache", "regex", "cron"},
 	{"tier", "budget"},
-	{"tenant", "table", "blob", "bus", "vault", "signature", "expr", "outbound"},
+	{"tenant", "table", "blob", "bus", "vault", "signature", "mail", "expr", "outbound"},
 	{"queue", "ratelimit"}, // large messages go through the object store
 	{"quota", "due"},
 	{"audit", "flowspec", "sandbox"},
@@ -56,6 +56,7 @@ var inputOutput = []string{"net", "net/http", "os", "os/exec", "database/sql", "
 // speakAWS are the folders that may import the AWS SDK.
 var speakAWS = []string{
 	"shared/platform/awsretry", "shared/platform/table/dynamo", "shared/platform/queue/sqs", "shared/platform/blob/s3", "shared/platform/bus/eventbridge", "shared/platform/vault/kms", "shared/platform/signature/kms",
+	"shared/platform/mail/ses",
 	"shared/run/sandbox/invoke", "localstack/cloud", "localstack/emulators", "localstack/embedded/objectstore", "localstack/localhost",
 	"functions/bootstrap",
 }

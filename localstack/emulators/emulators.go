@@ -1,8 +1,8 @@
 // Package emulators starts and stops programs that implement AWS's protocols on
 // one machine, without Docker: AWS's DynamoDB Local, and moto for SQS, S3,
-// EventBridge, KMS and Secrets Manager. Tests of drivers ask for an [Endpoint].
-// A test process runs at most one of each, on a free port and in memory, and it
-// dies with the process. The SDK's own variables (AWS_ENDPOINT_URL,
+// EventBridge, KMS, Secrets Manager and SES. Tests of drivers ask for an
+// [Endpoint]. A test process runs at most one of each, on a free port and in
+// memory, and it dies with the process. The SDK's own variables (AWS_ENDPOINT_URL,
 // AWS_ENDPOINT_URL_SQS …) select something else instead, such as LocalStack
 // (see compose.yaml) or AWS: then nothing is started. An endpoint that cannot
 // be reached fails the test.
@@ -65,6 +65,9 @@ func EventBridge(t testing.TB) Endpoint { t.Helper(); return endpoint(t, "EVENTB
 
 // KMS returns an endpoint of KMS: AWS_ENDPOINT_URL_KMS, or else moto.
 func KMS(t testing.TB) Endpoint { t.Helper(); return endpoint(t, "KMS", sharedMoto) }
+
+// SES returns an endpoint of SES: AWS_ENDPOINT_URL_SESV2, or else moto.
+func SES(t testing.TB) Endpoint { t.Helper(); return endpoint(t, "SESV2", sharedMoto) }
 
 // SecretsManager returns an endpoint of Secrets Manager:
 // AWS_ENDPOINT_URL_SECRETS_MANAGER, or else moto.
