@@ -273,7 +273,7 @@ func environment(cfg Config, spec fn.Spec, api api) map[string]*string {
 		set("MILLRACE_SANDBOX_PREFIX", cfg.name(sandboxName("")))
 		env["MILLRACE_LOG_URL"] = api.url(sandboxlogs.Path)
 	}
-	if spec.Trigger.Unmatched {
+	if spec.Trigger.Unmatched || spec.Needs.Links {
 		env["MILLRACE_URL"] = api.url("")
 	}
 	if spec.Authenticates() || spec.Trigger.Unmatched {

@@ -42,7 +42,7 @@ var layers = [][]string{
 	{"runstate", "secret"},
 	{"registry"},
 	{"runlog", "executor"},
-	{"launch", "worker", "schedule"},
+	{"launch", "worker", "schedule", "alert"},
 	{"httpapi"},
 	{"fn"},
 	{"gateway"},

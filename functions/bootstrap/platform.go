@@ -55,10 +55,14 @@ func newPlatform(cfg settings, spec fn.Spec) *platform {
 		Clock: now,
 		Log:   telemetry.NewLogger(os.Stdout, telemetry.JSON, cfg.LogLevel), Metrics: p.observer.metrics,
 		Config: fn.Config{
-			Version: cfg.Version, Region: cfg.Region, URL: cfg.URL, AllowRanges: cfg.AllowRanges, ProcessID: ids.Token(6), Bucket: cfg.Bucket,
+			Version: cfg.Version, Region: cfg.Region, AllowRanges: cfg.AllowRanges, ProcessID: ids.Token(6), Bucket: cfg.Bucket,
 		},
 	}
+	if needs.Links {
+		p.deps.Config.LinkURL = cfg.URL
+	}
 	if spec.Trigger.Unmatched {
+		p.deps.Config.URL = cfg.URL
 		p.deps.Config.SignIn = fn.SignIn{Issuer: cfg.Issuer, Client: cfg.Audience}
 	}
 	load := sync.OnceValues(func() (aws.Config, error) { return config.LoadDefaultConfig(context.Background()) })

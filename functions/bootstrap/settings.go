@@ -117,7 +117,7 @@ func readSettings(getenv func(string) string, spec fn.Spec) (settings, error) {
 			r.fault("%s and %s go together", envIssuer, envAudience)
 		}
 	}
-	if spec.Trigger.Unmatched {
+	if spec.Trigger.Unmatched || needs.Links {
 		cfg.URL = r.address(envURL)
 	}
 	if needs.Table == fn.Writes {

@@ -18,6 +18,7 @@ import (
 	"millrace/functions/execution"
 	"millrace/functions/flows"
 	"millrace/functions/health"
+	"millrace/functions/notifications"
 	"millrace/functions/orgs"
 	"millrace/functions/runs"
 	"millrace/functions/sandboxlogs"
@@ -47,6 +48,7 @@ func With(more ...fn.Spec) []fn.Spec {
 		execution.Spec,
 		flows.Spec,
 		health.Spec,
+		notifications.Spec,
 		orgs.Spec,
 		runs.Spec,
 		sandboxlogs.Spec,

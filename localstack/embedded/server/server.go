@@ -46,8 +46,8 @@ const (
 	logPatience     = 5 * time.Second  // for writing logs
 )
 
-// outboundHelp describes how tasks of type http reach addresses that are not
-// public.
+// outboundHelp describes how tasks of type http and notification channels reach
+// addresses that are not public.
 const outboundHelp = "start the server with --allow-loopback for this machine, with --allow-range CIDR for a private network"
 
 // bodyMemory is how many bytes the request bodies that are read or worked on have
@@ -277,7 +277,7 @@ func (s *Server) front(deps fn.Deps, keys secrets) error {
 		return err
 	}
 	issuer.Tell(s.cfg.SignInCode)
-	deps.Config.Operator, deps.Config.SignIn = s.credentials.LocalSecret, issuer.Page()
+	deps.Config.Operator, deps.Config.SignIn, deps.Config.LinkURL = s.credentials.LocalSecret, issuer.Page(), base
 	service, err := catalog.Assemble(s.specs, deps, catalog.Settings{
 		SignIn: verifier, SuperAdmins: s.cfg.SuperAdmins, CursorKey: keys.CursorKey, Traces: deps.Blob, Bodies: httpapi.NewBodies(bodyMemory),
 	})

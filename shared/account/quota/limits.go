@@ -34,6 +34,8 @@ const (
 	Sensors        Name = "sensors"
 	Webhooks       Name = "webhook-requests-per-minute"
 	Environments   Name = "environments"
+	Channels       Name = "channels"
+	AlertRules     Name = "alert-rules"
 	Workspaces     Name = "workspaces"
 	Members        Name = "members"
 )
@@ -105,6 +107,8 @@ var Limits = []Limit{
 	{Name: Webhooks, Scope: URL, Default: 60, Per: time.Minute, What: "requests of a webhook", Exact: true},
 	{Name: Members, Scope: Workspace, Default: 1000, What: "members", Advice: "Have new people join another workspace", Again: soon},
 	{Name: Environments, Scope: Workspace, Default: 100, What: "environments", Advice: "Delete some", Again: soon},
+	{Name: Channels, Scope: Workspace, Default: 100, What: "notification channels", Advice: "Delete some", Again: soon},
+	{Name: AlertRules, Scope: Workspace, Default: 500, What: "alert rules", Advice: "Delete some", Again: soon},
 	{Name: Workspaces, Scope: User, Default: 100, What: "workspaces made by them", Advice: "Use one that exists", Again: soon},
 }
 

@@ -59,6 +59,7 @@ type Config struct {
 	Version       string   // of the service, reported by health
 	Region        string   // of the tenant's deployment
 	URL           string   // base URL for callers, without a trailing slash; empty: the root of the requested host. Only the function of unmatched requests knows it
+	LinkURL       string   // base URL of links in messages, without a trailing slash; empty: unknown. Only functions that need Links know it
 	AllowLoopback bool     // outbound calls made for users may reach this machine
 	AllowRanges   []string // CIDR ranges that such calls may reach besides public ones
 	MaxTaskSecs   int      // the limit of timeout_secs of a task that occupies a worker while it runs; 0: tasktype.HeldSecs
@@ -134,6 +135,7 @@ type Needs struct {
 	Sandbox  bool     // the sandbox functions
 	Vault    bool     // the encryption key of secret values
 	Signer   Access   // the signing key: Reads verifies with its public part, Writes signs
+	Links    bool     // the service's URL, for links in messages
 	// AttemptKey is needed to check the tokens of task attempts.
 	AttemptKey bool
 }

@@ -9,6 +9,7 @@ import (
 	"millrace/shared/kit/due"
 	"millrace/shared/kit/outbound"
 	"millrace/shared/kit/record"
+	"millrace/shared/run/alert"
 	"millrace/shared/run/launch"
 	"millrace/shared/run/registry"
 	"millrace/shared/run/tasktype"
@@ -31,6 +32,16 @@ func (d Deps) Launcher() *launch.Launcher {
 		Table: d.Table, Queues: d.Queues, Blob: d.Blob, Clock: d.Clock, Log: d.Log, Metrics: d.Metrics,
 		Broker: d.Broker, Quota: d.Quota, Counter: &launch.RunCounter{},
 	}
+}
+
+// Alerts returns the sender of messages to notification channels. It panics on
+// ranges of the operator that are not valid.
+func (d Deps) Alerts() *alert.Sender {
+	client, err := outbound.NewClient(outbound.Policy{Loopback: d.Config.AllowLoopback, Ranges: d.Config.AllowRanges})
+	if err != nil {
+		panic(err) // the operator's ranges were validated
+	}
+	return &alert.Sender{Client: client, Vault: d.Vault, Clock: d.Clock, Links: d.Config.LinkURL, Help: d.Config.OutboundHelp}
 }
 
 // Worker returns the configuration of a worker that reconciles runs and, given

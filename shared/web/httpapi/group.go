@@ -41,6 +41,10 @@ func Access(access tenant.Access) Option { return func(op *Operation) { op.Acces
 // ID sets the operation's id, if it is not derived from group and handler.
 func ID(id string) Option { return func(op *Operation) { op.ID = id } }
 
+// Alias serves the operation at another path, too. The second operation has the
+// id of the first with the suffix -alias.
+func Alias(path string) Option { return func(op *Operation) { op.Alias = path } }
+
 // BodyLimit sets the largest accepted body in bytes, if it is not MaxBody.
 func BodyLimit(bytes int64) Option { return func(op *Operation) { op.MaxBody = bytes } }
 
@@ -93,6 +97,11 @@ func add[I, O any](g Group, method, path string, handler func(context.Context, *
 		op.ID = g.prefix() + "-" + hyphenated(methodName(handler))
 	}
 	Register(g.API, op, handler)
+	if op.Alias != "" {
+		op.ID, op.Description = op.ID+"-alias", "The same as "+method+" "+path+". "+op.Description
+		op.Path, op.Alias = op.Alias, ""
+		Register(g.API, op, handler)
+	}
 }
 
 func (g Group) prefix() string {

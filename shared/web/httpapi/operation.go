@@ -18,6 +18,7 @@ type Operation struct {
 	ID          string // unique, e.g. "runs-create"
 	Method      string
 	Path        string // pattern, e.g. "/runs/{run_id}"
+	Alias       string // another pattern that a [Group] serves the operation at; empty: none
 	Function    string // that serves it, e.g. "runs"
 	Tag         string // group in the description; empty: the function's name
 	Summary     string // one line
