@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"millrace/shared/account/quota"
+	"millrace/shared/platform/mail"
 )
 
 // Config describes one deployment: a tenant's service in a region. It is given
@@ -33,6 +34,7 @@ type Config struct {
 	AllowRanges []string // allowRanges: CIDR ranges that users' calls may reach besides public ones, comma-separated
 
 	AlarmEmail string // alarmEmail: recipient of alarms
+	MailFrom   string // mailFrom: sender of notifications by mail, "alerts@acme.example" or "Acme <alerts@acme.example>": a verified identity of SES in the region, or of its domain; default: no mail is sent
 
 	Restored string // table: name of a restored table that functions use instead of the data stack's
 }
@@ -43,7 +45,7 @@ var stages = []string{"dev", "staging", "prod"}
 // contextKeys are the context keys of a deployment.
 var contextKeys = []string{
 	"tenant", "region", "stage", "version", "domain", "certificate", "signinIssuer", "signinAudience", "signinJwks",
-	"superAdmins", "limits", "allowRanges", "alarmEmail", "table",
+	"superAdmins", "limits", "allowRanges", "alarmEmail", "mailFrom", "table",
 }
 
 // refuseUnknown returns an error that names the unknown keys: a mistyped stage
@@ -81,6 +83,7 @@ func readConfig(get func(key string) string, regions []string) (Config, error) {
 		Domain: get("domain"), Certificate: get("certificate"),
 		Issuer: get("signinIssuer"), Audience: get("signinAudience"), JWKS: get("signinJwks"),
 		SuperAdmins: list(get("superAdmins")), Limits: list(get("limits")), AllowRanges: list(get("allowRanges")), AlarmEmail: get("alarmEmail"),
+		MailFrom: get("mailFrom"),
 		Restored: get("table"),
 	}
 	var faults []error
@@ -111,6 +114,8 @@ func readConfig(get func(key string) string, regions []string) (Config, error) {
 		check(emailForm.MatchString(email), "superAdmins: %q is no email address", email)
 	}
 	check(c.AlarmEmail == "" || emailForm.MatchString(c.AlarmEmail), "alarmEmail %q is no email address", c.AlarmEmail)
+	address, _ := c.mailFrom()
+	check(c.MailFrom == "" || emailForm.MatchString(address), "mailFrom %q is no email address", c.MailFrom)
 	check(c.Restored == "" || tableForm.MatchString(c.Restored), "table %q is no name of a table", c.Restored)
 	_, err := quota.ParseValues(c.Limits)
 	check(err == nil, "limits: %v", err)
@@ -119,6 +124,17 @@ func readConfig(get func(key string) string, regions []string) (Config, error) {
 		check(err == nil, "allowRanges: %q is not a CIDR range such as 10.0.0.0/8", text)
 	}
 	return c, errors.Join(faults...)
+}
+
+// mailFrom returns the address of the sender of mail and its domain, both empty
+// if there is none.
+func (c Config) mailFrom() (address, domain string) {
+	parsed, err := mail.Address(c.MailFrom)
+	if err != nil {
+		return "", ""
+	}
+	_, domain, _ = strings.Cut(parsed.Address, "@")
+	return parsed.Address, domain
 }
 
 // kept reports whether data and stacks are protected: in all stages but dev,

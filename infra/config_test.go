@@ -34,10 +34,13 @@ func TestContext(t *testing.T) {
 		"tenant": "big-customer-7", "stage": "dev", "version": "v1.2.3-4-gabc", "domain": "api.acme.example", "certificate": certificate,
 		"signinIssuer": "https://id.acme.example", "signinAudience": "app", "signinJwks": "https://id.acme.example/keys",
 		"superAdmins": "a@b.example, c@d.example", "limits": "runs-per-minute=60, flows=9", "allowRanges": "10.0.0.0/8", "alarmEmail": "ops@acme.example",
+		"mailFrom": "Acme <alerts@acme.example>",
 	}), someRegions)
 	require.NoError(t, err)
 	assert.Equal(t, []string{"a@b.example", "c@d.example"}, got.SuperAdmins)
 	assert.Equal(t, []string{"runs-per-minute=60", "flows=9"}, got.Limits)
+	address, domain := got.mailFrom()
+	assert.Equal(t, []string{"alerts@acme.example", "acme.example"}, []string{address, domain})
 	assert.False(t, got.kept())
 	assert.Equal(t, "millrace-big-customer-7-dev-runs", got.name("runs"))
 }
@@ -69,6 +72,7 @@ func TestInvalidContextIsRejected(t *testing.T) {
 		"keys without an issuer": {map[string]string{"signinJwks": "https://id.example/keys"}, "needs a signinIssuer"},
 		"administrator":          {map[string]string{"superAdmins": "root"}, "no email address"},
 		"alarms":                 {map[string]string{"alarmEmail": "ops"}, "no email address"},
+		"sender":                 {map[string]string{"mailFrom": "alerts"}, `mailFrom "alerts" is no email address`},
 		"table":                  {map[string]string{"table": "a b"}, "no name of a table"},
 		"limits":                 {map[string]string{"limits": "apples=1"}, `limits: unknown limit "apples"`},
 		"ranges":                 {map[string]string{"allowRanges": "10.0.0.1"}, "not a CIDR range"},

@@ -36,6 +36,14 @@ func permissions(cfg Config, spec fn.Spec) []statement {
 			when: map[string]any{"StringEquals": map[string]any{"events:source": bus.Source}},
 		})
 	}
+	if spec.Needs.Mail && cfg.MailFrom != "" {
+		address, domain := cfg.mailFrom()
+		out = append(out, statement{
+			id: "Mail", actions: []string{"ses:SendEmail"},
+			resources: []*string{arn("ses", "identity/"+address), arn("ses", "identity/"+domain)}, // whichever is verified
+			when:      map[string]any{"StringEquals": map[string]any{"ses:FromAddress": address}},
+		})
+	}
 	if spec.Needs.Sandbox {
 		var functions []*string
 		for _, t := range tier.All() {
@@ -265,6 +273,9 @@ func environment(cfg Config, spec fn.Spec, api api) map[string]*string {
 	}
 	if spec.Needs.Signer != fn.NoAccess {
 		env["MILLRACE_SIGNING_KEY_ARN"] = cfg.imported(signingKeyARN)
+	}
+	if spec.Needs.Mail {
+		set("MILLRACE_MAIL_FROM", cfg.MailFrom)
 	}
 	if spec.Needs.Publish {
 		set("MILLRACE_BUS", cfg.name("bus"))

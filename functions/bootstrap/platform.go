@@ -17,6 +17,7 @@ import (
 	"millrace/shared/platform/bus/eventbridge"
 	"millrace/shared/platform/clock"
 	"millrace/shared/platform/ids"
+	"millrace/shared/platform/mail/ses"
 	"millrace/shared/platform/queue/sqs"
 	signer "millrace/shared/platform/signature/kms"
 	"millrace/shared/platform/table"
@@ -90,6 +91,14 @@ func newPlatform(cfg settings, spec fn.Spec) *platform {
 	if needs.Signer != fn.NoAccess {
 		s, err := signer.New(signer.Config{Key: cfg.SigningKey, AWS: aws})
 		p.deps.Signer, p.err = s, errors.Join(p.err, err)
+	}
+	if needs.Mail && cfg.MailFrom != "" {
+		sender, err := ses.New(ses.Config{From: cfg.MailFrom, AWS: aws})
+		if err != nil {
+			p.err = err
+		} else {
+			p.deps.Mail = sender
+		}
 	}
 	if needs.Publish {
 		p.deps.Bus = eventbridge.New(eventbridge.Config{Bus: cfg.Bus, AWS: aws})

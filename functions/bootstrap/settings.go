@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"millrace/shared/account/quota"
+	"millrace/shared/platform/mail"
 	"millrace/shared/run/sandbox/ticket"
 	"millrace/shared/web/fn"
 )
@@ -31,6 +32,7 @@ const (
 	envBus         = "MILLRACE_BUS"             // name or ARN of the EventBridge bus
 	envSigningKey  = "MILLRACE_SIGNING_KEY_ARN" // ARN of the asymmetric KMS key that signs digests of the audit log
 	envVaultKey    = "MILLRACE_VAULT_KEY_ARN"   // ARN of the KMS key that wraps the data keys of secret values
+	envMailFrom    = "MILLRACE_MAIL_FROM"       // sender of mail, a verified identity of SES; empty: no mail is sent
 	envQueuePrefix = "MILLRACE_QUEUE_PREFIX"    // prefix of the queues' names; may be empty
 
 	envIssuer      = "MILLRACE_SIGNIN_ISSUER"   // of sign-in tokens; empty: only API keys are accepted
@@ -58,7 +60,7 @@ type settings struct {
 	Region   string
 
 	Table, Bucket, Bus, QueuePrefix string
-	VaultKey, SigningKey            string
+	VaultKey, SigningKey, MailFrom  string
 	ObjectEndpoint                  string // of a server other than S3
 
 	Issuer, Audience, JWKS string
@@ -95,6 +97,9 @@ func readSettings(getenv func(string) string, spec fn.Spec) (settings, error) {
 	}
 	if needs.Signer != fn.NoAccess {
 		cfg.SigningKey = r.required(envSigningKey)
+	}
+	if needs.Mail {
+		cfg.MailFrom = r.mailAddress(envMailFrom)
 	}
 	if needs.Publish {
 		cfg.Bus = r.required(envBus)
@@ -170,6 +175,15 @@ func (r *reader) address(name string) string {
 	v := r.required(name)
 	if u, err := url.Parse(v); v != "" && (err != nil || u.Host == "" || !slices.Contains([]string{"http", "https"}, u.Scheme)) {
 		r.fault("%s is no http or https URL", name)
+	}
+	return v
+}
+
+// mailAddress reads an optional address, with or without a name.
+func (r *reader) mailAddress(name string) string {
+	v := r.getenv(name)
+	if _, err := mail.Address(v); v != "" && err != nil {
+		r.fault("%s is no mail address", name)
 	}
 	return v
 }

@@ -24,7 +24,8 @@ func complete() map[string]string {
 	return map[string]string{
 		"AWS_REGION": "eu-central-1", envTable: "t", envBucket: "b", envBus: "bus", envQueuePrefix: "q-",
 		envCursorKey: secret, envAttemptKey: secret, envVaultKey: "arn:aws:kms:eu-central-1:123456789012:key/k", envSigningKey: "arn:aws:kms:eu-central-1:123456789012:key/s", envSandboxPrefix: "s-",
-		envLogURL: "https://api.test/logs", envURL: "https://api.test",
+		envMailFrom: "Millrace <alerts@example.com>",
+		envLogURL:   "https://api.test/logs", envURL: "https://api.test",
 	}
 }
 
@@ -53,6 +54,7 @@ func TestEveryFunctionStartsWithOnlyItsDependencies(t *testing.T) {
 		assert.Equal(t, spec.Needs.Sandbox, d.Sandbox != nil, "%s: sandbox", spec.Name)
 		assert.Equal(t, spec.Needs.Vault, d.Vault != nil, "%s: vault", spec.Name)
 		assert.Equal(t, spec.Needs.Signer != fn.NoAccess, d.Signer != nil, "%s: signing key", spec.Name)
+		assert.Equal(t, spec.Needs.Mail, d.Mail != nil, "%s: mail", spec.Name)
 		assert.Equal(t, spec.Needs.AttemptKey, d.Config.AttemptKey != nil, "%s: key of attempts", spec.Name)
 		assert.False(t, d.Config.Exclusive || d.Config.LongLived, spec.Name)
 		assert.NotEmpty(t, d.Config.ProcessID, spec.Name)

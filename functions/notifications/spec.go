@@ -16,7 +16,7 @@ var Spec = fn.Spec{
 	Name:     name,
 	Doc:      "Keeps notification channels and alert rules, and sends the messages that test rules.",
 	Trigger:  fn.Trigger{HTTP: true},
-	Needs:    fn.Needs{Table: fn.Writes, Vault: true, Links: true},
+	Needs:    fn.Needs{Table: fn.Writes, Vault: true, Mail: true, Links: true},
 	MemoryMB: 256,
 	Timeout:  29 * time.Second,
 	Routes:   routes,

@@ -78,6 +78,7 @@ func (c *Cloud) services(ctx context.Context) (map[string]string, error) {
 		"AWS_REGION": cfg.Region, "AWS_ACCESS_KEY_ID": keys.AccessKeyID, "AWS_SECRET_ACCESS_KEY": keys.SecretAccessKey,
 		"AWS_ENDPOINT_URL_DYNAMODB": on.DynamoDB.URL, "AWS_ENDPOINT_URL_S3": on.S3.URL, "AWS_ENDPOINT_URL_SQS": on.SQS.URL,
 		"AWS_ENDPOINT_URL_EVENTBRIDGE": on.EventBridge.URL, "AWS_ENDPOINT_URL_KMS": on.KMS.URL, "AWS_ENDPOINT_URL_SECRETS_MANAGER": on.SecretsManager.URL,
+		"AWS_ENDPOINT_URL_SESV2":  on.SES.URL,
 		"AWS_ENDPOINT_URL_LAMBDA": c.invoke,
 	}
 	if keys.SessionToken != "" {

@@ -52,7 +52,7 @@ func startLocalStack(ctx context.Context, dir string, log io.Writer) (*Services,
 		return nil, errors.Join(err, stop())
 	}
 	e := local(localStackURL)
-	return &Services{DynamoDB: e, S3: e, SQS: e, EventBridge: e, KMS: e, SecretsManager: e, stop: stop}, nil
+	return &Services{DynamoDB: e, S3: e, SQS: e, EventBridge: e, KMS: e, SecretsManager: e, SES: e, stop: stop}, nil
 }
 
 // Clean stops the container that was started with dir, if there is one, even if

@@ -29,7 +29,7 @@ type Services struct {
 	Name      string // LocalStack or Emulators
 	AccountID string // of all resources
 
-	DynamoDB, S3, SQS, EventBridge, KMS, SecretsManager Endpoint
+	DynamoDB, S3, SQS, EventBridge, KMS, SecretsManager, SES Endpoint
 
 	stop func() error
 	died <-chan struct{}
@@ -97,7 +97,7 @@ func startEmulators(ctx context.Context) (*Services, error) {
 		}
 	}()
 	moto := local(rest.URL)
-	return &Services{DynamoDB: local(table.URL), S3: moto, SQS: moto, EventBridge: moto, KMS: moto, SecretsManager: moto, stop: stop, died: died}, nil
+	return &Services{DynamoDB: local(table.URL), S3: moto, SQS: moto, EventBridge: moto, KMS: moto, SecretsManager: moto, SES: moto, stop: stop, died: died}, nil
 }
 
 // account returns the account number that the services use.
@@ -125,7 +125,7 @@ func (s *Services) Stop() error { return s.stop() }
 func Shared(t testing.TB) *Services {
 	t.Helper()
 	s := &Services{
-		Name: Emulators, DynamoDB: DynamoDB(t), S3: S3(t), SQS: SQS(t), EventBridge: EventBridge(t), KMS: KMS(t), SecretsManager: SecretsManager(t),
+		Name: Emulators, DynamoDB: DynamoDB(t), S3: S3(t), SQS: SQS(t), EventBridge: EventBridge(t), KMS: KMS(t), SecretsManager: SecretsManager(t), SES: SES(t),
 		stop: func() error { return nil },
 	}
 	var err error

@@ -21,6 +21,10 @@ import (
 	"millrace/shared/platform/telemetry"
 )
 
+// smtpVariable is the variable with the URL of the mail server. Unlike the flag,
+// it does not show the password to other users of the machine.
+const smtpVariable = "MILLRACE_SMTP"
+
 // options holds the flags of a server.
 type options struct {
 	cfg           server.Config
@@ -68,6 +72,12 @@ func (o *options) config(version string) (server.Config, error) {
 	case cfg.Workers < 1 || cfg.PythonSlots < 1:
 		return cfg, command.Usagef("--workers and --python-slots are positive")
 	}
+	if cfg.SMTP == "" {
+		cfg.SMTP = os.Getenv(smtpVariable)
+	}
+	if err := os.Unsetenv(smtpVariable); err != nil { // processes that the server starts do not need it
+		return cfg, err
+	}
 	cfg.PythonScratch = o.scratch << 20
 	cfg.Log = telemetry.NewLogger(os.Stderr, o.format, minimum)
 	slog.SetDefault(cfg.Log)
@@ -82,8 +92,10 @@ func (o *options) flags(f *pflag.FlagSet) {
 	f.StringVar(&cfg.S3Listen, "s3-listen", "", "host:port of the object store (default: 127.0.0.1 and the port of the last start)")
 	f.StringArrayVar(&cfg.SuperAdmins, "super-admin", nil, "email of a platform administrator; repeat for more")
 	f.BoolVar(&cfg.NoTick, "no-tick", false, "no tick every minute; invoke scheduler-tick instead")
-	f.BoolVar(&cfg.AllowLoopback, "allow-loopback", false, "tasks of type http, and sensors, may call this machine")
-	f.StringArrayVar(&cfg.AllowRanges, "allow-range", nil, "CIDR range that tasks of type http, and sensors, may call besides public addresses; repeat for more")
+	f.BoolVar(&cfg.AllowLoopback, "allow-loopback", false, "tasks of type http, sensors and channels may call this machine")
+	f.StringArrayVar(&cfg.AllowRanges, "allow-range", nil, "CIDR range that tasks of type http, sensors and channels may call besides public addresses; repeat for more")
+	f.StringVar(&cfg.SMTP, "smtp", "", "smtp://[user:password@]host:port or smtps://… of the server that sends mail; with a password better in the variable "+smtpVariable+", which other users of the machine do not see")
+	f.StringVar(&cfg.SMTPFrom, "smtp-from", server.DefaultSMTPFrom, "sender of mail")
 	f.BoolVar(&cfg.FullSync, "full-sync", false, "a write is acknowledged when it is on the disk: survives a power cut, slower")
 	f.BoolVar(&cfg.Adopt, "adopt", false, "the data directory is a backup that replaces its server: schedules, retries and timeouts now run here")
 	f.StringVar(&cfg.Python, "python", "", "interpreter of Python tasks, with the packages of its virtual environment (default: the first suitable python3 on PATH, without packages)")

@@ -15,10 +15,16 @@ import (
 	"millrace/localstack/embedded/interpreters"
 	"millrace/localstack/embedded/space"
 	"millrace/shared/account/quota"
+	"millrace/shared/platform/clock"
+	"millrace/shared/platform/mail"
+	"millrace/shared/platform/mail/smtp"
 )
 
 // DefaultListen is the default address of the API.
 const DefaultListen = "127.0.0.1:8080"
+
+// DefaultSMTPFrom is the default sender of mail.
+const DefaultSMTPFrom = "Millrace <millrace@localhost>"
 
 // Config is an operator's configuration.
 type Config struct {
@@ -29,6 +35,8 @@ type Config struct {
 	NoTick        bool     // no per-minute tick
 	AllowLoopback bool     // calls on behalf of users may reach this machine
 	AllowRanges   []string // CIDR ranges that such calls may reach besides public addresses
+	SMTP          string   // smtp://[user:password@]host:port, or smtps://, of the mail server; "": no mail is sent
+	SMTPFrom      string   // sender of mail; "" means DefaultSMTPFrom
 	FullSync      bool     // a commit waits for the disk
 	Adopt         bool     // a backup replaces the server it was made of
 	Python        string   // interpreter of Python tasks; "" means the first suitable python3 on PATH
@@ -52,6 +60,7 @@ type Config struct {
 
 	limits quota.Values         // parsed Limits
 	mounts []interpreters.Mount // parsed Mounts
+	mail   mail.Sender          // of SMTP; nil: none
 	usage  space.Usage          // nil: the usage of Dir's disk
 }
 
@@ -87,6 +96,13 @@ func (c *Config) complete() error {
 	}
 	if c.limits, err = quota.ParseValues(c.Limits); err != nil {
 		return err
+	}
+	if c.SMTP != "" {
+		sender, err := smtp.New(smtp.Config{URL: c.SMTP, From: cmp.Or(c.SMTPFrom, DefaultSMTPFrom), Clock: clock.System{}})
+		if err != nil {
+			return fmt.Errorf("--smtp: %w", err)
+		}
+		c.mail, c.SMTP = sender, "" // which may contain a password
 	}
 	if c.mounts, err = interpreters.ParseMounts(c.Mounts, c.Dir); err != nil {
 		return fmt.Errorf("--mount: %w", err)

@@ -193,9 +193,9 @@ func (s *Server) restored() error {
 func (s *Server) platform(ctx context.Context, db *store.DB) (deps fn.Deps, keys secrets, err error) {
 	now := clock.System{}
 	deps = fn.Deps{
-		Clock: now, Log: s.cfg.Log, Metrics: telemetry.NewTotals(), Broker: &notify.Broker{},
+		Clock: now, Mail: s.cfg.mail, Log: s.cfg.Log, Metrics: telemetry.NewTotals(), Broker: &notify.Broker{},
 		Config: fn.Config{
-			Version: s.cfg.Version, Region: runtime.Region,
+			Version: s.cfg.Version, Region: runtime.Region, LinkURL: baseURL(s.listener.Addr()),
 			MaxTaskSecs:   tasktype.ResidentSecs,
 			AllowLoopback: s.cfg.AllowLoopback, OutboundHelp: outboundHelp, AllowRanges: s.cfg.AllowRanges,
 			ProcessID: ids.Token(6), Exclusive: true, LongLived: true, Bucket: bucket,
@@ -277,7 +277,7 @@ func (s *Server) front(deps fn.Deps, keys secrets) error {
 		return err
 	}
 	issuer.Tell(s.cfg.SignInCode)
-	deps.Config.Operator, deps.Config.SignIn, deps.Config.LinkURL = s.credentials.LocalSecret, issuer.Page(), base
+	deps.Config.Operator, deps.Config.SignIn = s.credentials.LocalSecret, issuer.Page()
 	service, err := catalog.Assemble(s.specs, deps, catalog.Settings{
 		SignIn: verifier, SuperAdmins: s.cfg.SuperAdmins, CursorKey: keys.CursorKey, Traces: deps.Blob, Bodies: httpapi.NewBodies(bodyMemory),
 	})

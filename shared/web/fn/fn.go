@@ -18,6 +18,7 @@ import (
 	"millrace/shared/platform/blob"
 	"millrace/shared/platform/bus"
 	"millrace/shared/platform/clock"
+	"millrace/shared/platform/mail"
 	"millrace/shared/platform/notify"
 	"millrace/shared/platform/queue"
 	"millrace/shared/platform/signature"
@@ -39,6 +40,7 @@ type Deps struct {
 	Sandbox sandbox.Sandbox
 	Vault   vault.Vault
 	Signer  signature.Signer
+	Mail    mail.Sender // nil: no mail server is set
 	Clock   clock.Clock
 	Log     *slog.Logger
 	Metrics *telemetry.Metrics // nil: nothing is measured
@@ -136,6 +138,7 @@ type Needs struct {
 	Vault    bool     // the encryption key of secret values
 	Signer   Access   // the signing key: Reads verifies with its public part, Writes signs
 	Links    bool     // the service's URL, for links in messages
+	Mail     bool     // sending mail, as the sender that the operator has configured, if any
 	// AttemptKey is needed to check the tokens of task attempts.
 	AttemptKey bool
 }

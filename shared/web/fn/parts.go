@@ -41,7 +41,7 @@ func (d Deps) Alerts() *alert.Sender {
 	if err != nil {
 		panic(err) // the operator's ranges were validated
 	}
-	return &alert.Sender{Client: client, Vault: d.Vault, Clock: d.Clock, Links: d.Config.LinkURL, Help: d.Config.OutboundHelp}
+	return &alert.Sender{Client: client, Vault: d.Vault, Mail: d.Mail, Clock: d.Clock, Links: d.Config.LinkURL, Help: d.Config.OutboundHelp}
 }
 
 // Worker returns the configuration of a worker that reconciles runs and, given
