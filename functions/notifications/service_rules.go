@@ -42,6 +42,12 @@ func (s *service) createRule(ctx context.Context, in *createRuleIn) (alert.Rule,
 	return out.After, err
 }
 
+// noChannel is said of an id that no channel has; none is longer than maxID.
+const (
+	noChannel = "there is no channel of this id"
+	maxID     = 128
+)
+
 // checkRule refuses fields that do not fit together.
 func checkRule(body *AlertRuleCreateRequest) error {
 	var faults []errs.Detail
@@ -56,8 +62,11 @@ func checkRule(body *AlertRuleCreateRequest) error {
 	}
 	seen := map[string]bool{}
 	for i, id := range body.ChannelIDs {
-		if seen[id] {
+		switch {
+		case seen[id]:
 			fault("is listed twice", id, "channel_ids", i)
+		case id == "" || len(id) > maxID:
+			fault(noChannel, id, "channel_ids", i)
 		}
 		seen[id] = true
 	}
@@ -79,7 +88,7 @@ func (s *service) checkChannels(ctx context.Context, channelIDs []string) error 
 	var faults []errs.Detail
 	for i, id := range channelIDs {
 		if !slices.ContainsFunc(found, func(c alert.Channel) bool { return c.ChannelID == id }) {
-			faults = append(faults, errs.Detail{Type: "value_error", Loc: errs.Body("channel_ids", i), Msg: "there is no channel of this id", Input: id})
+			faults = append(faults, errs.Detail{Type: "value_error", Loc: errs.Body("channel_ids", i), Msg: noChannel, Input: id})
 		}
 	}
 	return errs.Validation(faults...)

@@ -2,6 +2,7 @@ package alert
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -14,17 +15,23 @@ import (
 // MaxChannels is the number of channels that a rule can name.
 const MaxChannels = 50
 
+// IDs are ids of channels. Without any they are null in JSON, unlike other lists.
+type IDs []string
+
+// MarshalJSON implements json.Marshaler.
+func (ids IDs) MarshalJSON() ([]byte, error) { return json.Marshal([]string(ids)) }
+
 // Rule is an alert rule. It is never changed.
 type Rule struct {
 	record.Made
-	Org        string   `table:"org" json:"org_id"`
-	RuleID     string   `table:"id" json:"rule_id"`
-	Name       string   `table:"name" json:"name"`
-	Trigger    Trigger  `table:"trigger" json:"trigger" enum:"on_failure,on_success,on_sla_breach,on_retry"`
-	FlowName   *string  `table:"flow,omitempty" json:"flow_name" doc:"null: every flow"`
-	ChannelIDs []string `table:"channels,omitempty" json:"channel_ids" nullable:"true" doc:"null: every enabled channel"`
-	SLASeconds *int64   `table:"sla,omitempty" json:"sla_seconds" doc:"Of on_sla_breach"`
-	Enabled    bool     `table:"enabled" json:"enabled"`
+	Org        string  `table:"org" json:"org_id"`
+	RuleID     string  `table:"id" json:"rule_id"`
+	Name       string  `table:"name" json:"name"`
+	Trigger    Trigger `table:"trigger" json:"trigger" enum:"on_failure,on_success,on_sla_breach,on_retry"`
+	FlowName   *string `table:"flow,omitempty" json:"flow_name" doc:"null: every flow"`
+	ChannelIDs IDs     `table:"channels,omitempty" json:"channel_ids" nullable:"true" doc:"null: every enabled channel"`
+	SLASeconds *int64  `table:"sla,omitempty" json:"sla_seconds" doc:"Of on_sla_breach"`
+	Enabled    bool    `table:"enabled" json:"enabled"`
 }
 
 // SchemaName is the name of the schema in the API's description.

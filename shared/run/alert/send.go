@@ -104,9 +104,7 @@ func (s *Sender) post(ctx context.Context, config Config, to string, body []byte
 		req.Header.Set("User-Agent", "millrace")
 	}
 	// A redirected POST loses its body, or takes it where its owner did not say.
-	client := *s.Client
-	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	res, err := client.Do(req)
+	res, err := outbound.KeepRedirects(s.Client, func(int) bool { return true }).Do(req)
 	if err != nil {
 		return s.unreachable(ctx, hide, err)
 	}
@@ -116,7 +114,7 @@ func (s *Sender) post(ctx context.Context, config Config, to string, body []byte
 	case code >= 200 && code <= 299:
 		return delivered("%s", answer)
 	case code >= 300 && code <= 399:
-		return failed(false, "%s, a redirect; give the channel the URL that it leads to", answer)
+		return failed(false, "%s: redirects are not followed; give the channel the URL that it leads to", answer)
 	default:
 		if text := excerpt(res.Body, hide); text != "" {
 			answer += ": " + text

@@ -137,8 +137,8 @@ type Needs struct {
 	Sandbox  bool     // the sandbox functions
 	Vault    bool     // the encryption key of secret values
 	Signer   Access   // the signing key: Reads verifies with its public part, Writes signs
-	Links    bool     // the service's URL, for links in messages
 	Mail     bool     // sending mail, as the sender that the operator has configured, if any
+	Links    bool     // the service's URL, for links in messages
 	// AttemptKey is needed to check the tokens of task attempts.
 	AttemptKey bool
 }

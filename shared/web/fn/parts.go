@@ -34,14 +34,11 @@ func (d Deps) Launcher() *launch.Launcher {
 	}
 }
 
-// Alerts returns the sender of messages to notification channels. It panics on
-// ranges of the operator that are not valid.
+// Alerts returns the sender of messages to notification channels.
 func (d Deps) Alerts() *alert.Sender {
-	client, err := outbound.NewClient(outbound.Policy{Loopback: d.Config.AllowLoopback, Ranges: d.Config.AllowRanges})
-	if err != nil {
-		panic(err) // the operator's ranges were validated
+	return &alert.Sender{
+		Client: d.Outbound(), Vault: d.Vault, Mail: d.Mail, Clock: d.Clock, Links: d.Config.LinkURL, Help: d.Config.OutboundHelp,
 	}
-	return &alert.Sender{Client: client, Vault: d.Vault, Mail: d.Mail, Clock: d.Clock, Links: d.Config.LinkURL, Help: d.Config.OutboundHelp}
 }
 
 // Worker returns the configuration of a worker that reconciles runs and, given
