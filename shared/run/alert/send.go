@@ -60,10 +60,10 @@ func (s *Sender) Send(ctx context.Context, c *Channel, m Message) Result {
 	defer cancel()
 	config, err := c.open(ctx, s.Vault)
 	if err != nil {
-		if errors.Is(err, vault.ErrUnavailable) {
-			return failed(true, "the channel's configuration cannot be opened now")
+		if errors.Is(err, vault.ErrRefused) {
+			return failed(false, "the channel's configuration cannot be opened with the vault's keys: create the channel anew")
 		}
-		return failed(false, "the channel's configuration cannot be opened with the vault's keys: create the channel anew")
+		return failed(true, "the channel's configuration cannot be opened now")
 	}
 	if s.Links != "" {
 		m.Run.URL = new(s.Links + "/runs/" + m.Run.RunID)

@@ -45,6 +45,9 @@ func (m *Message) facts() []fact {
 			out = append(out, fact{name, oneLine(*text, maxError)})
 		}
 	}
+	if m.Rule.SLASeconds != nil {
+		out = append(out, fact{"SLA", strconv.FormatInt(*m.Rule.SLASeconds, 10) + " s"})
+	}
 	if t := m.Task; t != nil {
 		out = append(out, fact{"Task", t.title()})
 		add("Task error", &t.ErrorMessage)
