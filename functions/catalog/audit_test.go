@@ -91,6 +91,22 @@ func inMembers(env *localtest.Env) string { return "/orgs/" + env.A.OrgID + "/me
 
 var nightly = object{"schedule_id": "nightly", "flow_name": "etl", "flow_version": "1", "mode": "cron", "cron_expression": "@daily"}
 
+// chat and onFailure are a channel and an alert rule.
+var (
+	chat      = object{"channel_type": "chat", "name": "c", "config_json": `{"webhook_url": "https://example.com/"}`}
+	onFailure = object{"name": "r", "trigger": "on_failure"}
+)
+
+// ofMade is a mutation of something that was made by another request.
+func ofMade(resourceType, action, method, collection, id, verb string, body any) mutation {
+	return mutation{resourceType, action, "", func(t *testing.T, env *localtest.Env, now func()) *localtest.Response {
+		t.Helper()
+		path := collection + "/" + env.Do(t, env.A.Key, "POST", collection, body).Require(t, 201).String(t, id) + verb
+		now()
+		return env.Do(t, env.A.Key, method, path, nil)
+	}}
+}
+
 // device starts the authorization of a device.
 func device(t *testing.T, env *localtest.Env) *localtest.Response {
 	t.Helper()
@@ -174,13 +190,20 @@ var mutations = map[string]mutation{
 		object{"variables": object{"A": "1"}}, separates),
 	"environments-patch-variables": as("environment", "update_variables", "PATCH", "/environments/e/variables",
 		object{"variables": object{"A": nil}}, separates, sets),
-	"environments-delete-variable": as("environment", "delete_variable", "DELETE", "/environments/e/variables/A", nil, separates, sets),
-	"environments-toggle-variable": as("environment", "toggle_variable", "POST", "/environments/e/variables/A/toggle", object{}, separates, sets),
-	"flows-register":               as("flow", "register", "POST", "/flows", object{"flow_name": "etl", "flow_version": "1", "flow_spec": spec}),
-	"flows-delete":                 as("flow", "delete", "DELETE", "/flows/etl", nil, registers),
-	"flows-draft-create":           as("flow_draft", "create", "POST", "/flows/etl/draft", nil, registers),
-	"flows-draft-write":            as("flow_draft", "update", "PUT", "/flows/etl/draft/source", object{"flow_spec": object{"tasks": []object{}}}, registers, drafts),
-	"orgs-create":                  as("org", "create", "POST", "/orgs", object{"name": "Another"}),
+	"environments-delete-variable":       as("environment", "delete_variable", "DELETE", "/environments/e/variables/A", nil, separates, sets),
+	"environments-toggle-variable":       as("environment", "toggle_variable", "POST", "/environments/e/variables/A/toggle", object{}, separates, sets),
+	"flows-register":                     as("flow", "register", "POST", "/flows", object{"flow_name": "etl", "flow_version": "1", "flow_spec": spec}),
+	"flows-delete":                       as("flow", "delete", "DELETE", "/flows/etl", nil, registers),
+	"flows-draft-create":                 as("flow_draft", "create", "POST", "/flows/etl/draft", nil, registers),
+	"flows-draft-write":                  as("flow_draft", "update", "PUT", "/flows/etl/draft/source", object{"flow_spec": object{"tasks": []object{}}}, registers, drafts),
+	"notifications-create-channel":       as("channel", "create", "POST", "/channels", chat),
+	"notifications-create-channel-alias": as("channel", "create", "POST", "/notifications/channels", chat),
+	"notifications-delete-channel":       ofMade("channel", "delete", "DELETE", "/channels", "channel_id", "", chat),
+	"notifications-create-rule":          as("alert_rule", "create", "POST", "/alert-rules", onFailure),
+	"notifications-create-rule-alias":    as("alert_rule", "create", "POST", "/notifications/rules", onFailure),
+	"notifications-delete-rule":          ofMade("alert_rule", "delete", "DELETE", "/alert-rules", "rule_id", "", onFailure),
+	"notifications-test-rule":            ofMade("alert_rule", "test", "POST", "/alert-rules", "rule_id", "/test", onFailure),
+	"orgs-create":                        as("org", "create", "POST", "/orgs", object{"name": "Another"}),
 	"orgs-add-member": {"member", "create", "", func(t *testing.T, env *localtest.Env, now func()) *localtest.Response {
 		now()
 		return env.Do(t, env.A.Key, "POST", inMembers(env), object{"email": "m@a.test", "role": "viewer"})

@@ -99,6 +99,10 @@ func furnish(t *testing.T, env *localtest.Env, w localtest.Workspace, word, cont
 	sensor := do("POST", "/sensors", object{
 		"name": content, "sensor_type": "webhook", "flow_name": word, "flow_params_json": object{"text": content},
 	})
+	channel := do("POST", "/channels", object{"channel_type": "email", "name": content, "config_json": `{"to": ["ops@example.com"]}`})
+	rule := do("POST", "/alert-rules", object{
+		"name": content, "trigger": "on_failure", "flow_name": word, "channel_ids": []string{channel.String(t, "channel_id")},
+	})
 	ended := do("POST", "/runs", object{"deployment": word + "-prod", "execute": true})
 	require.Equal(t, "SUCCEEDED", ended.String(t, "status"), "%.500s", ended.Body)
 	failed := do("POST", "/runs", object{"flow_name": word, "flow_version": "2", "execute": true})
@@ -122,6 +126,8 @@ func furnish(t *testing.T, env *localtest.Env, w localtest.Workspace, word, cont
 			"artifact_store_uri": {done.String(t, "artifact_store_uri")},
 			"sensor_id":          {sensor.String(t, "sensor_id")},
 			"schedule_id":        {schedule.String(t, "schedule_id")},
+			"channel_id":         {channel.String(t, "channel_id")},
+			"rule_id":            {rule.String(t, "rule_id")},
 			"resource_type":      {"run"}, "resource_id": {run},
 		},
 	}

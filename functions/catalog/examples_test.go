@@ -58,6 +58,9 @@ func TestExamplesAreAccepted(t *testing.T) {
 	send(env.A.Key, "PUT", "/secrets/{secret_name}", "/secrets/WAREHOUSE_PASSWORD")
 	send(env.A.Key, "PATCH", "/secrets/{secret_name}", "/secrets/WAREHOUSE_PASSWORD")
 	send(env.A.Key, "POST", "/sensors", "/sensors")
+	for _, path := range []string{"/channels", "/notifications/channels", "/alert-rules", "/notifications/rules"} {
+		send(env.A.Key, "POST", path, path)
+	}
 	send(env.SignIn(t, localtest.SuperAdmin), "DELETE", "/admin/exceptions", "/admin/exceptions")
 	owner := env.SignIn(t, env.A.Owner)
 	send(owner, "POST", "/api-keys", "/api-keys")

@@ -159,6 +159,7 @@ func TestStrangersNameThings(t *testing.T) {
 		{"/runs", object{"deployment": a.names["deployment"][0]}, 404},
 		{"/deployments", object{"deployment_name": "mine", "flow_name": flow, "flow_version": "1"}, 404},
 		{"/schedules", object{"deployment": a.names["deployment"][0], "mode": "interval", "interval_seconds": 60}, 404},
+		{"/alert-rules", object{"name": "mine", "trigger": "on_failure", "channel_ids": a.names["channel_id"]}, 422},
 		{"/flows", code, 403},
 		{"/flows", with(code, "artifact_store_uri", strings.Replace(uri, a.OrgID, b.OrgID+"/../"+a.OrgID, 1)), 403},
 		{"/flows", with(code, "artifact_store_uri", strings.ReplaceAll(uri, "/", "//")), 403},

@@ -19,6 +19,7 @@ import (
 	"millrace/localstack/cli/flows"
 	"millrace/localstack/cli/general"
 	"millrace/localstack/cli/keys"
+	"millrace/localstack/cli/notifications"
 	"millrace/localstack/cli/runs"
 	"millrace/localstack/cli/secrets"
 	"millrace/localstack/cli/sensors"
@@ -68,7 +69,7 @@ func Command(version string) *cobra.Command {
 	s := &session.Session{}
 	command.Group(c, versionCommand(version))
 	for _, group := range [][]*cobra.Command{
-		runs.Commands(s), flows.Commands(s), secrets.Commands(s), environments.Commands(s), sensors.Commands(s), keys.Commands(s),
+		runs.Commands(s), flows.Commands(s), secrets.Commands(s), environments.Commands(s), sensors.Commands(s), notifications.Commands(s), keys.Commands(s),
 		workspace.Commands(s), audit.Commands(s), exceptions.Commands(s), account.Commands(s), general.Commands(s, version),
 	} {
 		c.AddCommand(s.Commands(group...)...)

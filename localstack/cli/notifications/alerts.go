@@ -1,0 +1,181 @@
+package notifications
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"millrace/localstack/cli/command"
+	"millrace/localstack/cli/session"
+)
+
+// rule is an alert rule as people read it.
+type rule struct {
+	ID         string    `json:"rule_id"`
+	Name       string    `json:"name"`
+	Trigger    string    `json:"trigger"`
+	Flow       *string   `json:"flow_name"`
+	Channels   []string  `json:"channel_ids"`
+	SLASeconds *int64    `json:"sla_seconds"`
+	Created    time.Time `json:"created_at"`
+	By         string    `json:"created_by"`
+}
+
+func listRulesCommand(s *session.Session) *cobra.Command {
+	return &cobra.Command{
+		Use:   "list",
+		Short: "List alert rules",
+		Args:  command.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			var list struct {
+				Items []rule `json:"items"`
+			}
+			if printed, err := get(c, s, "/alert-rules?limit="+most, &list); printed || err != nil {
+				return err
+			}
+			return showRules(c, s, list.Items...)
+		},
+	}
+}
+
+func getRuleCommand(s *session.Session) *cobra.Command {
+	return &cobra.Command{
+		Use:   "get RULE",
+		Short: "Show an alert rule by its id",
+		Args:  command.Exactly(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			var one rule
+			if printed, err := get(c, s, "/alert-rules/"+url.PathEscape(args[0]), &one); printed || err != nil {
+				return err
+			}
+			return showRules(c, s, one)
+		},
+	}
+}
+
+func showRules(c *cobra.Command, s *session.Session, all ...rule) error {
+	out := s.Out(c)
+	rows := make([][]string, len(all))
+	for i, it := range all {
+		flow, channels, sla := "every flow", "every channel", ""
+		if it.Flow != nil {
+			flow = *it.Flow
+		}
+		if len(it.Channels) > 0 {
+			channels = strings.Join(it.Channels, " ")
+		}
+		if it.SLASeconds != nil {
+			sla = strconv.FormatInt(*it.SLASeconds, 10) + " s"
+		}
+		rows[i] = []string{it.ID, it.Name, flow, sla, channels, out.Time(it.Created), it.By}
+	}
+	return out.Table([]string{"RULE", "NAME", "FLOW", "SLA", "CHANNELS", "CREATED", "BY"}, rows)
+}
+
+func createRuleCommand(s *session.Session) *cobra.Command {
+	var name, flow string
+	var channels []string
+	var sla time.Duration
+	c := &cobra.Command{
+		Use:   "create TRIGGER",
+		Short: "Create a rule of on_failure, on_success, on_sla_breach or on_retry",
+		Long: `Creates an alert rule. TRIGGER is on_failure (a run fails or times out), on_success (a run succeeds),
+on_sla_breach (a run takes longer than --sla) or on_retry (a task is tried again).`,
+		Args: command.Exactly(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			body := map[string]any{"name": name, "trigger": args[0]}
+			if name == "" {
+				body["name"] = strings.TrimSpace(args[0] + " " + flow)
+			}
+			if flow != "" {
+				body["flow_name"] = flow
+			}
+			if len(channels) > 0 {
+				body["channel_ids"] = channels
+			}
+			if sla != 0 {
+				if sla%time.Second != 0 {
+					return command.Usagef("--sla is whole seconds, such as 90s or 2h")
+				}
+				body["sla_seconds"] = int64(sla / time.Second)
+			}
+			api, err := s.Changing(c)
+			if err != nil {
+				return err
+			}
+			var answer json.RawMessage
+			if err := api.Do(c.Context(), http.MethodPost, "/alert-rules", body, &answer); err != nil {
+				return err
+			}
+			out := s.Out(c)
+			if out.JSON {
+				return out.Value(answer)
+			}
+			var made rule
+			if err := json.Unmarshal(answer, &made); err != nil {
+				return err
+			}
+			out.Printf("%s is created\n", made.ID)
+			return nil
+		},
+	}
+	c.Flags().StringVar(&name, "name", "", "what messages call the rule (default: its trigger and flow)")
+	c.Flags().StringVar(&flow, "flow", "", "only runs of this flow (default: of every flow)")
+	c.Flags().StringSliceVar(&channels, "channel", nil, "id of a channel; repeat for more (default: every channel)")
+	c.Flags().DurationVar(&sla, "sla", 0, "how long a run may take, of on_sla_breach, such as 90s or 2h")
+	return c
+}
+
+func testRuleCommand(s *session.Session) *cobra.Command {
+	return &cobra.Command{
+		Use:   "test RULE",
+		Short: "Send a test message to each channel of a rule, and show what became of it",
+		Long:  `Sends a message that is marked as a test to each channel of a rule. The exit code is 1 if one did not accept it.`,
+		Args:  command.Exactly(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			api, err := s.Changing(c)
+			if err != nil {
+				return err
+			}
+			var answer json.RawMessage
+			if err := api.Do(c.Context(), http.MethodPost, "/alert-rules/"+url.PathEscape(args[0])+"/test", nil, &answer); err != nil {
+				return err
+			}
+			var outcome struct {
+				Delivered []struct {
+					Channel string `json:"channel_id"`
+					Status  string `json:"status"`
+					Detail  string `json:"detail"`
+				} `json:"delivered"`
+			}
+			if err := json.Unmarshal(answer, &outcome); err != nil {
+				return err
+			}
+			code, rows := command.Done, make([][]string, len(outcome.Delivered))
+			for i, it := range outcome.Delivered {
+				if it.Status != "delivered" {
+					code = command.Failure
+				}
+				rows[i] = []string{it.Channel, it.Status, it.Detail}
+			}
+			out := s.Out(c)
+			switch {
+			case out.JSON:
+				err = out.Value(answer)
+			case len(rows) == 0:
+				out.Printf("there is no channel to send to: create one by millrace channels create\n")
+			default:
+				err = out.Table([]string{"CHANNEL", "STATUS", "DETAIL"}, rows)
+			}
+			if err != nil {
+				return err
+			}
+			return command.Exit(code)
+		},
+	}
+}
