@@ -67,8 +67,8 @@ func upCommand() *cobra.Command {
 	f.StringVar(&o.Bootstrap, "bootstrap", "", "program of the functions, built for this machine (default: bootstrap beside this program)")
 	f.StringVar(&o.Python, "python", "", "interpreter of the sandbox functions (default: python3 on PATH)")
 	f.StringArrayVar(&o.SuperAdmins, "super-admin", nil, "email of a platform administrator; repeat for more")
-	f.BoolVar(&o.loopback, "allow-loopback", false, "tasks of type http, and sensors, may call this machine")
-	f.StringArrayVar(&o.AllowRanges, "allow-range", nil, "CIDR range that tasks of type http, and sensors, may call besides public addresses; repeat for more")
+	f.BoolVar(&o.loopback, "allow-loopback", false, "tasks of type http, sensors and notification channels may call this machine")
+	f.StringArrayVar(&o.AllowRanges, "allow-range", nil, "CIDR range that they may call besides public addresses; repeat for more")
 	f.StringVar(&o.LogLevel, "log-level", "", "debug, info, warn or error, of functions (default: the templates')")
 	f.BoolVar(&o.detach, "detach", false, "go on in the background once it is up; cloud down ends it")
 	return c

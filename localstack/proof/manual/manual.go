@@ -30,6 +30,7 @@ var pages = []page{
 	{"workspaces", "Workspaces and audit log", []string{folder + "/workspaces.md"}},
 	{"environments", "Environments", []string{folder + "/environments.md"}},
 	{"sensors", "Sensors", []string{folder + "/sensors.md"}},
+	{"notifications", "Notifications", []string{folder + "/notifications.md"}},
 	{"local-and-server", "Local runs", []string{folder + "/local-and-server.md"}},
 }
 
