@@ -37,7 +37,7 @@ var now = time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
 
 var atNow = clock.Func(func() time.Time { return now })
 
-func testVault(t *testing.T) vault.Vault {
+func testVault(t testing.TB) vault.Vault {
 	t.Helper()
 	v, err := keyfile.Open(filepath.Join(t.TempDir(), "vault.key"))
 	require.NoError(t, err)

@@ -1,7 +1,6 @@
 package alert
 
 import (
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
@@ -13,11 +12,9 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
-	"golang.org/x/net/http/httpguts"
 
 	"millrace/shared/kit/mask"
 	"millrace/shared/platform/errs"
-	"millrace/shared/platform/mail"
 )
 
 // Limits of a configuration.
@@ -40,25 +37,31 @@ type Config struct {
 }
 
 // setting is a field of the configuration of a type of channel. read checks and
-// stores its value; it returns what is wrong with it, below the field at the path.
+// stores its value; the error, which may be a partError, says what is wrong with it.
 type setting struct {
 	name     string
 	required bool
-	read     func(c *Config, value jsontext.Value) (fault error, path []any)
+	read     func(c *Config, value jsontext.Value) error
+}
+
+// partError says what is wrong with an element or a member of a field.
+type partError struct {
+	part any // its index or name
+	error
 }
 
 // settings are the fields of each type's configuration.
 var settings = map[string][]setting{
-	Chat:  {{"webhook_url", true, func(c *Config, v jsontext.Value) (error, []any) { return readURL(v, &c.WebhookURL), nil }}},
+	Chat:  {{"webhook_url", true, func(c *Config, v jsontext.Value) error { return readURL(v, &c.WebhookURL) }}},
 	Email: {{"to", true, readTo}},
 	Webhook: {
-		{"url", true, func(c *Config, v jsontext.Value) (error, []any) { return readURL(v, &c.URL), nil }},
+		{"url", true, func(c *Config, v jsontext.Value) error { return readURL(v, &c.URL) }},
 		{"secret", false, readSecret},
 		{"headers", false, readHeaders},
 	},
 	Incident: {
-		{"routing_key", true, func(c *Config, v jsontext.Value) (error, []any) { return readText(v, &c.RoutingKey), nil }},
-		{"url", false, func(c *Config, v jsontext.Value) (error, []any) { return readURL(v, &c.URL), nil }},
+		{"routing_key", true, func(c *Config, v jsontext.Value) error { return readText(v, &c.RoutingKey) }},
+		{"url", false, func(c *Config, v jsontext.Value) error { return readURL(v, &c.URL) }},
 	},
 }
 
@@ -79,8 +82,12 @@ func ParseConfig(channelType string, text *string) (Config, error) {
 		delete(given, s.name)
 		switch {
 		case there && value.Kind() != 'n':
-			if err, path := s.read(&config, value); err != nil {
-				faults = append(faults, fault(err, append([]any{s.name}, path...)...))
+			if err := s.read(&config, value); err != nil {
+				path := []any{s.name}
+				if part, is := errors.AsType[partError](err); is {
+					path = append(path, part.part)
+				}
+				faults = append(faults, fault(err, path...))
 			}
 		case s.required:
 			faults = append(faults, errs.Detail{
@@ -124,99 +131,6 @@ func malformed(err error) error {
 		return fmt.Errorf("not JSON: %w at byte %d", syntax.Err, syntax.ByteOffset)
 	}
 	return errors.New("not a JSON object")
-}
-
-func readText(value jsontext.Value, into *string) error {
-	switch err := json.Unmarshal(value, into); {
-	case err != nil:
-		return errors.New("must be a string")
-	case *into == "":
-		return errors.New("must not be empty")
-	case *into == mask.Stars:
-		return errors.New("is the mask of a value, not the value")
-	case len(*into) > maxSecret:
-		return fmt.Errorf("has more than %d bytes", maxSecret)
-	}
-	return nil
-}
-
-func readURL(value jsontext.Value, into *string) error {
-	if err := json.Unmarshal(value, into); err != nil {
-		return errors.New("must be a string")
-	}
-	u, err := url.Parse(*into)
-	switch {
-	case err != nil, u.Scheme != "http" && u.Scheme != "https", u.Hostname() == "":
-		return errors.New("must be an absolute http or https URL")
-	case len(*into) > maxURL:
-		return fmt.Errorf("has more than %d bytes", maxURL)
-	}
-	return nil
-}
-
-func readTo(c *Config, value jsontext.Value) (error, []any) {
-	if err := json.Unmarshal(value, &c.To); err != nil {
-		return errors.New("must be a list of addresses"), nil
-	}
-	if len(c.To) == 0 || len(c.To) > mail.MaxTo {
-		return fmt.Errorf("must have 1 to %d addresses", mail.MaxTo), nil
-	}
-	for i, to := range c.To {
-		if a, err := mail.Address(to); err != nil || a.Address != to {
-			return errors.New("must be an address such as ann@example.com"), []any{i}
-		}
-	}
-	return nil, nil
-}
-
-// whsec is the prefix of a webhook's secret in base64.
-const whsec = "whsec_"
-
-func readSecret(c *Config, value jsontext.Value) (error, []any) {
-	if err := readText(value, &c.Secret); err != nil {
-		return err, nil
-	}
-	if encoded, is := strings.CutPrefix(c.Secret, whsec); is {
-		if key, err := base64.StdEncoding.DecodeString(encoded); err != nil || len(key) == 0 {
-			return errors.New("is not base64 after " + whsec), nil
-		}
-	}
-	return nil, nil
-}
-
-// reserved are the headers of a webhook that a channel cannot set.
-var reserved = []string{
-	"connection", "content-encoding", "content-length", "content-type", "expect", "host", "keep-alive", "proxy-connection", "te", "trailer",
-	"transfer-encoding", "upgrade", "webhook-id", "webhook-signature", "webhook-timestamp",
-}
-
-func readHeaders(c *Config, value jsontext.Value) (error, []any) {
-	if err := json.Unmarshal(value, &c.Headers); err != nil {
-		return errors.New("must be an object of strings"), nil
-	}
-	if len(c.Headers) > maxHeaders {
-		return fmt.Errorf("has more than %d headers", maxHeaders), nil
-	}
-	seen := map[string]bool{}
-	for _, name := range slices.Sorted(maps.Keys(c.Headers)) {
-		text, lower := c.Headers[name], strings.ToLower(name)
-		switch {
-		case !httpguts.ValidHeaderFieldName(name):
-			return errors.New("is no name of a header"), []any{name}
-		case slices.Contains(reserved, lower):
-			return errors.New("is a header that the service sets"), []any{name}
-		case seen[lower]:
-			return errors.New("is there twice: the names of headers do not distinguish case"), []any{name}
-		case text == mask.Stars:
-			return errors.New("is the mask of a value, not the value"), []any{name}
-		case len(text) > maxHeader:
-			return fmt.Errorf("has more than %d bytes", maxHeader), []any{name}
-		case !httpguts.ValidHeaderFieldValue(text):
-			return errors.New("has a character that no header can have"), []any{name}
-		}
-		seen[lower] = true
-	}
-	return nil, nil
 }
 
 // masked returns the configuration as it is shown.
