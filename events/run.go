@@ -37,6 +37,7 @@ const DetailRunFinished = "run.finished"
 type RunFinished struct {
 	Org         string `json:"org_id"`
 	Run         string `json:"run_id"`
+	Slug        string `json:"run_slug"`
 	Flow        string `json:"flow_name"`
 	Version     string `json:"flow_version"`
 	Deployment  string `json:"deployment,omitempty"`
@@ -48,4 +49,32 @@ type RunFinished struct {
 	EndedAt     string `json:"ended_at"`
 	DurationMS  int64  `json:"duration_ms"`
 	Error       string `json:"error_message,omitempty"`
+}
+
+// DetailRunAlert is the detail type of an event whose detail is a [RunFinished].
+// It is published besides [DetailRunFinished], at least once, if an alert rule
+// of the workspace waits for the end of the run, or an incident may be over.
+const DetailRunAlert = "alert.run_finished"
+
+// DetailTaskRetried is the detail type of [TaskRetried] on the bus.
+const DetailTaskRetried = "task.retried"
+
+// TaskRetried reports that a task is tried again after an attempt that failed.
+// It is published at least once for each such attempt when the next one begins,
+// if an alert rule of the workspace waits for it.
+type TaskRetried struct {
+	Org         string `json:"org_id"`
+	Run         string `json:"run_id"`
+	Slug        string `json:"run_slug"`
+	Flow        string `json:"flow_name"`
+	Version     string `json:"flow_version"`
+	Environment string `json:"environment"`
+	Status      string `json:"status"` // of the run
+	StartedAt   string `json:"started_at,omitempty"`
+	Task        string `json:"task_name"`
+	MapIndex    *int   `json:"map_index,omitempty"` // of an instance of a mapped task
+	Attempt     int    `json:"attempt"`             // that failed
+	FailedAt    string `json:"failed_at"`
+	ErrorType   string `json:"error_type"`
+	Error       string `json:"error_message"`
 }

@@ -19,6 +19,7 @@ import (
 	"millrace/functions/flows"
 	"millrace/functions/health"
 	"millrace/functions/notifications"
+	"millrace/functions/notifier"
 	"millrace/functions/orgs"
 	"millrace/functions/runs"
 	"millrace/functions/sandboxlogs"
@@ -58,6 +59,8 @@ func With(more ...fn.Spec) []fn.Spec {
 
 		audit.DigestSpec,
 		dispatch.Spec,
+		notifier.DueSpec,
+		notifier.Spec,
 		schedules.DueSpec,
 		sensors.PollSpec,
 		schedulertick.Spec,

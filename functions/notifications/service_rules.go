@@ -29,6 +29,9 @@ func (s *service) createRule(ctx context.Context, in *createRuleIn) (alert.Rule,
 	if len(body.ChannelIDs) > 0 {
 		made.ChannelIDs = body.ChannelIDs
 	}
+	if made.Trigger == alert.OnSLABreach {
+		made.Watch(s.rules.Key(ctx, made.RuleID), now)
+	}
 	out, err := s.rules.Write(ctx, made.RuleID, record.Change[alert.Rule]{
 		Next: func(*alert.Rule) (alert.Rule, error) { return made, s.checkChannels(ctx, made.ChannelIDs) },
 		Also: func(record.Outcome[alert.Rule]) []table.Write {

@@ -158,13 +158,16 @@ func (env *Env) embed(t testing.TB, o *Options, specs []fn.Spec) {
 	}
 }
 
-// Queues returns the service's queues, including those for the timed work of
-// specs.
+// Queues returns the service's queues, including those for the timed work and the
+// bus events of specs.
 func Queues(specs ...fn.Spec) []queue.Definition {
 	defs := fixture.Queues(Visibility)
 	for _, spec := range specs {
 		for _, kind := range spec.Trigger.Due {
 			defs = append(defs, queue.Definition{Name: kind.Queue(), Visibility: Visibility})
+		}
+		if len(spec.Trigger.DetailTypes) > 0 {
+			defs = append(defs, queue.Definition{Name: catalog.BusQueue(spec), Visibility: Visibility})
 		}
 	}
 	return defs

@@ -8,7 +8,9 @@ import (
 	"time"
 
 	"millrace/shared/account/quota"
+	"millrace/shared/kit/due"
 	"millrace/shared/kit/record"
+	"millrace/shared/platform/clock"
 	"millrace/shared/platform/ids"
 )
 
@@ -21,17 +23,21 @@ type IDs []string
 // MarshalJSON implements json.Marshaler.
 func (ids IDs) MarshalJSON() ([]byte, error) { return json.Marshal([]string(ids)) }
 
-// Rule is an alert rule. It is never changed.
+// Rule is an alert rule. It is never changed, but for the time of its next look
+// at runs.
 type Rule struct {
 	record.Made
-	Org        string  `table:"org" json:"org_id"`
-	RuleID     string  `table:"id" json:"rule_id"`
-	Name       string  `table:"name" json:"name"`
-	Trigger    Trigger `table:"trigger" json:"trigger" enum:"on_failure,on_success,on_sla_breach,on_retry"`
-	FlowName   *string `table:"flow,omitempty" json:"flow_name" doc:"null: every flow"`
-	ChannelIDs IDs     `table:"channels,omitempty" json:"channel_ids" nullable:"true" doc:"null: every enabled channel"`
-	SLASeconds *int64  `table:"sla,omitempty" json:"sla_seconds" doc:"Of on_sla_breach"`
-	Enabled    bool    `table:"enabled" json:"enabled"`
+	due.Entry  `json:"-"` // of on_sla_breach
+	Org        string     `table:"org" json:"org_id"`
+	RuleID     string     `table:"id" json:"rule_id"`
+	Name       string     `table:"name" json:"name"`
+	Trigger    Trigger    `table:"trigger" json:"trigger" enum:"on_failure,on_success,on_sla_breach,on_retry"`
+	FlowName   *string    `table:"flow,omitempty" json:"flow_name" doc:"null: every flow"`
+	ChannelIDs IDs        `table:"channels,omitempty" json:"channel_ids" nullable:"true" doc:"null: every enabled channel"`
+	SLASeconds *int64     `table:"sla,omitempty" json:"sla_seconds" doc:"Of on_sla_breach"`
+	Enabled    bool       `table:"enabled" json:"enabled"`
+	// Looked is the time of creation up to which runs were looked at.
+	Looked clock.Millis `table:"looked,omitempty" json:"-"`
 }
 
 // SchemaName is the name of the schema in the API's description.
@@ -56,6 +62,16 @@ func (r *Rule) Applies(flow string) bool {
 
 // Names reports whether the rule names a channel.
 func (r *Rule) Names(channelID string) bool { return slices.Contains(r.ChannelIDs, channelID) }
+
+// RulesAbout returns the rules of the workspace of ctx about a flow, by trigger.
+// It is one query.
+func RulesAbout(ctx context.Context, s record.Store, flow string) ([]Rule, error) {
+	found, err := Rules(s).List(ctx, "", 0, func(r *Rule) bool { return r.Applies(flow) })
+	if err != nil {
+		return nil, fmt.Errorf("rules about %s: %w", flow, err)
+	}
+	return found, nil
+}
 
 // RulesFor returns the rules of the workspace of ctx that wait for a trigger of a
 // flow, the oldest first. It is one query, which reads the trigger's rules.

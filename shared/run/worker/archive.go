@@ -8,6 +8,7 @@ import (
 	"millrace/events"
 	"millrace/shared/platform/bus"
 	"millrace/shared/platform/table"
+	"millrace/shared/run/alert"
 	"millrace/shared/run/runstate"
 )
 
@@ -22,7 +23,7 @@ func (l *lifecycle) archive(ctx context.Context) error {
 	}
 	run := l.run
 	detail, err := json.Marshal(events.RunFinished{
-		Org: run.Org, Run: run.ID, Flow: run.Flow, Version: run.Version, Deployment: run.Deployment,
+		Org: run.Org, Run: run.ID, Slug: run.Slug, Flow: run.Flow, Version: run.Version, Deployment: run.Deployment,
 		Environment: run.Environment, Status: string(run.Status), Trigger: run.Trigger,
 		CreatedAt: run.CreatedAt.String(), StartedAt: run.StartedAt.String(), EndedAt: run.EndedAt.String(),
 		DurationMS: run.Duration(), Error: run.Error,
@@ -30,7 +31,19 @@ func (l *lifecycle) archive(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	err = l.Bus.Publish(ctx, bus.Event{DetailType: events.DetailRunFinished, Detail: detail, Workspace: l.org, Time: run.EndedAt.Time(), DedupeKey: run.ID})
+	finished := bus.Event{DetailType: events.DetailRunFinished, Detail: detail, Workspace: l.org, Time: run.EndedAt.Time(), DedupeKey: run.ID}
+	all := []bus.Event{finished}
+	if trigger, ok := alert.TriggerOf(string(run.Status)); ok {
+		watched, err := alert.Watched(ctx, l.Table, l.org, run.Flow, trigger)
+		if err != nil {
+			return err
+		}
+		if watched {
+			finished.DetailType = events.DetailRunAlert
+			all = append(all, finished)
+		}
+	}
+	err = l.Bus.Publish(ctx, all...)
 	if err != nil { //guard:due/published false
 		return fmt.Errorf("publish end of run: %w", err)
 	}

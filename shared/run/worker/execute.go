@@ -61,6 +61,9 @@ func (a *attempts) prepare(ctx context.Context, w *attempt) (*begin, outcome, er
 		if w.announced = true; !w.item.Announced { //guard:give-back/begins-once true
 			a.event(w, runlog.TypeTaskStarted, "info", "Task %s started%s", w.task.Name, attemptSuffix(w.item.Attempt))
 		}
+		if err := a.reportRetry(ctx, w); err != nil {
+			return nil, outcome{}, err
+		}
 		if over, out, err := a.decideToRun(ctx, w); err != nil || over {
 			return nil, out, err
 		}
