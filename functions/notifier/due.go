@@ -78,10 +78,7 @@ func (s *service) attempt(ctx context.Context, task due.Task) error {
 // take makes a delivery due again later, so that nobody else attempts it
 // meanwhile, and returns it. It returns nil if there is nothing to attempt.
 func (s *service) take(ctx context.Context, task due.Task) (*delivery, *alert.Message, error) {
-	until := s.clock.Now().Add(attemptTime)
-	if !until.After(task.At) { // its message came early
-		until = task.At.Add(attemptTime)
-	}
+	until := later(s.clock.Now(), task.At).Add(attemptTime)
 	item, err := s.table.Update(ctx, due.Move(task, until, table.Add("tries", 1))) //guard:alert/taken arg 1 task.At
 	switch {
 	case errors.Is(err, table.ErrConditionFailed):

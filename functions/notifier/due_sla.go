@@ -8,14 +8,13 @@ import (
 
 	"millrace/shared/kit/due"
 	"millrace/shared/platform/ids"
-	"millrace/shared/platform/queue"
 	"millrace/shared/platform/table"
 	"millrace/shared/run/alert"
 	"millrace/shared/run/runstate"
 )
 
-// mostRuns is the number of runs of one look; the next goes on.
-const mostRuns = 500
+// mostRuns is the number of runs of one look. The next follows at once.
+const mostRuns = 200
 
 // look notifies of the runs that exceed the SLA of a rule. It reads those that
 // have become old enough since the last look, with one query, and each of them
@@ -28,6 +27,7 @@ func (s *service) look(ctx context.Context, task due.Task) error {
 	}
 	now := s.clock.Now()
 	from, to := rule.Span(now)
+	looked, next := from, rule.NextLook(now)
 	if to.After(from) && rule.Enabled {
 		keys, reached, err := s.created(ctx, &rule, task.Org(), from, to)
 		if err != nil {
@@ -36,12 +36,11 @@ func (s *service) look(ctx context.Context, task due.Task) error {
 		if err := s.breaches(ctx, &rule, keys, now); err != nil {
 			return err
 		}
-		to = reached
-	} else {
-		to = from
+		if looked = reached; looked.Before(to) {
+			next = later(now, task.At)
+		}
 	}
-	next := rule.NextLook(now)
-	_, err = s.table.Update(ctx, due.Move(task, next, alert.LookedTo(to)))
+	_, err = s.table.Update(ctx, due.Move(task, next, alert.LookedTo(looked)))
 	if errors.Is(err, table.ErrConditionFailed) {
 		return nil // another made this look
 	}
@@ -53,13 +52,23 @@ func (s *service) look(ctx context.Context, task due.Task) error {
 	}
 	m, err := due.Message(alert.SLA, task.Key, alert.SLA.Entry(task.Key, next).DueSK, time.Time{})
 	if err == nil {
-		m.Delay = min(next.Sub(now), queue.MaxDelay)
+		m.Delay = max(next.Sub(now), 0)
 		err = s.queues.Send(ctx, alert.SLA.Queue(), m)
 	}
 	if err != nil { // the tick repeats it
 		s.log.WarnContext(ctx, "next look for late runs delayed", "rule", rule.RuleID, "error", err)
 	}
 	return nil
+}
+
+// later returns now, or, if that is not later than the time when a task was due, the
+// first time after it: an item that is moved to another time is not handed out
+// twice.
+func later(now, due time.Time) time.Time {
+	if next := due.Add(time.Millisecond); next.After(now) {
+		return next
+	}
+	return now
 }
 
 // created returns the keys of the runs of a rule's flow, or of all flows, that
