@@ -68,6 +68,20 @@ func TestSamples(t *testing.T) {
 				}
 				assert.True(t, strings.HasSuffix(record.EventSourceARN, ":"+events.ObjectQueue))
 			}
+		case strings.HasPrefix(name, "bus-"):
+			for _, record := range strict[lambda.SQSEvent](t, data).Records {
+				event, err := strict[bus.Envelope](t, []byte(record.Body)).Event()
+				require.NoError(t, err)
+				org := ""
+				switch event.DetailType {
+				case events.DetailRunAlert:
+					org = strict[events.RunFinished](t, event.Detail).Org
+				case events.DetailTaskRetried:
+					org = strict[events.TaskRetried](t, event.Detail).Org
+				}
+				assert.Equal(t, []string{org, org}, []string{event.Workspace, record.Attributes["MessageGroupId"]}, file)
+				assert.NotEmpty(t, org, "%s: no event is known for %s", file, event.DetailType)
+			}
 		case strings.HasPrefix(name, "api-"):
 			assert.NotEmpty(t, strict[lambda.APIGatewayProxyRequest](t, data).Path)
 		default:

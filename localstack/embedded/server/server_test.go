@@ -97,6 +97,8 @@ func TestEveryFunctionCanBeInvoked(t *testing.T) {
 		"object-events":  {"object-created"},
 		"sensors-poll":   {"due-sensor"},
 		"dispatch":       {"run-look"},
+		"notifier":       {"bus-alert-run-finished", "bus-task-retried"},
+		"notifier-due":   {"due-alert-delivery", "due-alert-sla"},
 		"taskworker":     {"run-look", "run-start", "run-task", "run-walk"},
 	}
 	ops := catalog.Operations(catalog.All())
