@@ -79,7 +79,7 @@ func (s *service) attempt(ctx context.Context, task due.Task) error {
 // meanwhile, and returns it. It returns nil if there is nothing to attempt.
 func (s *service) take(ctx context.Context, task due.Task) (*delivery, *alert.Message, error) {
 	until := later(s.clock.Now(), task.At).Add(attemptTime)
-	item, err := s.table.Update(ctx, due.Move(task, until, table.Add("tries", 1))) //guard:alert/taken arg 1 task.At
+	item, err := s.table.Update(ctx, due.Move(task, until, table.Add("tries", 1)))
 	switch {
 	case errors.Is(err, table.ErrConditionFailed):
 		return nil, nil, nil // taken elsewhere, or settled

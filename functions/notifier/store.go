@@ -48,7 +48,7 @@ type message struct {
 }
 
 // partition returns the partition of a workspace's deliveries.
-func partition(org string) string { return org + "#deliveries" } //guard:tenant/deliveries operand 1 "org"
+func partition(org string) string { return org + "#deliveries" }
 
 // idOf returns the id of the delivery of a rule's message about an occurrence to
 // a channel. Receivers see it.

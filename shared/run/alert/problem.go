@@ -27,7 +27,7 @@ type Problem struct {
 const problemRetention = 90 * 24 * time.Hour
 
 func problemKey(org, rule, flow string) table.Key {
-	return table.Key{PK: org + "#problems", SK: flow + "#" + rule} //guard:tenant/problems operand 1 "org"
+	return table.Key{PK: org + "#problems", SK: flow + "#" + rule}
 }
 
 // Open reports whether the problem has occurred since it was last over.
@@ -56,7 +56,7 @@ func (p *Problem) Recover(ctx context.Context, t table.Table, run string, at tim
 		Key: p.Key,
 		Do:  []table.Action{table.Set("recovered", clock.ToMillis(at)), table.Set("run_ok", run)},
 		If: table.And(
-			table.IsStored(), table.Le("last", clock.ToMillis(at)), //guard:alert/recovered-later drop arg 2
+			table.IsStored(), table.Le("last", clock.ToMillis(at)),
 			table.Or(table.Eq("recovered", p.Recovered), table.Eq("run_ok", run)),
 		),
 	})

@@ -28,7 +28,7 @@ func TriggerOf(status string) (t Trigger, ok bool) {
 // more.
 func Watched(ctx context.Context, t table.Table, org, flow string, trigger Trigger) (bool, error) {
 	others := false                                                                          // rules that may have opened an incident
-	for item, err := range table.All(ctx, t, table.Query{PK: org + "#" + RuleKind.Folder}) { //guard:tenant/alerts operand 1 "org"
+	for item, err := range table.All(ctx, t, table.Query{PK: org + "#" + RuleKind.Folder}) {
 		var r Rule
 		if err == nil {
 			err = table.Unmarshal(item, &r)
