@@ -9,7 +9,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"millrace/shared/account/tenant"
 	"millrace/shared/kit/due"
 	"millrace/shared/kit/record"
 	"millrace/shared/platform/clock"
@@ -120,9 +119,4 @@ func (s *service) hand(ctx context.Context, channel string, key table.Key, entry
 	m.Group += "/" + channel
 	m.Delay = delay
 	return s.queues.Send(ctx, Delivery.Queue(), m)
-}
-
-// inWorkspace returns a context of a workspace.
-func inWorkspace(ctx context.Context, org string) context.Context {
-	return tenant.With(ctx, tenant.Principal{OrgID: org})
 }

@@ -27,7 +27,7 @@ func TriggerOf(status string) (t Trigger, ok bool) {
 // nothing. It decides whether an event is published at all, which would cost
 // more.
 func Watched(ctx context.Context, t table.Table, org, flow string, trigger Trigger) (bool, error) {
-	others := false                                                                          // rules that may have opened an incident
+	others := false // rules that may have opened an incident
 	for item, err := range table.All(ctx, t, table.Query{PK: org + "#" + RuleKind.Folder}) {
 		var r Rule
 		if err == nil {
