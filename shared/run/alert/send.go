@@ -60,7 +60,7 @@ func (s *Sender) Send(ctx context.Context, c *Channel, m Message) Result {
 	defer cancel()
 	config, err := c.open(ctx, s.Vault)
 	if err != nil {
-		if errors.Is(err, vault.ErrRefused) {
+		if errors.Is(err, vault.ErrRejected) {
 			return failed(false, "the channel's configuration cannot be opened with the vault's keys: create the channel anew")
 		}
 		return failed(true, "the channel's configuration cannot be opened now")
