@@ -54,8 +54,8 @@ type CompleteUploadRequest struct {
 	Environment     *string           `json:"environment,omitempty" is:"name" doc:"default, unless it is named; one that is not there is made"`
 	FlowSpec        flowSpec          `json:"flow_spec,omitempty" doc:"The DAG; without it flow_spec.json at the root of the zip is read"`
 	Namespace       *string           `json:"namespace,omitempty" maxLength:"128"`
-	Schedule        *string           `json:"schedule,omitempty" maxLength:"256" doc:"Must be null: schedules are resources of their own"`
-	Timezone        *string           `json:"timezone,omitempty" maxLength:"64" doc:"Kept and shown"`
+	Schedule        *string           `json:"schedule,omitempty" maxLength:"256" doc:"A cron expression of the deployment's own schedule, as in POST /deployments; empty: it has none; null: it stays"`
+	Timezone        *string           `json:"timezone,omitempty" maxLength:"64" doc:"IANA name, of schedule; empty: UTC; null: it stays"`
 	ExecutionMode   *string           `json:"execution_mode,omitempty" maxLength:"64" doc:"nano (default), micro, small, medium, large or xlarge; another is 400"`
 	Status          *string           `json:"status,omitempty" enum:"ACTIVE,INACTIVE" doc:"ACTIVE by default"`
 	Tags            map[string]string `json:"tags,omitempty" doc:"Up to 50"`
@@ -71,7 +71,9 @@ type CompleteUploadResponse struct {
 	DeploymentVersion int    `json:"deployment_version"`
 	Environment       string `json:"environment"`
 	// EnvironmentCreated tells what the deployment made besides.
-	EnvironmentCreated bool `json:"environment_created,omitempty" doc:"The environment was made for this deployment"`
+	EnvironmentCreated bool    `json:"environment_created,omitempty" doc:"The environment was made for this deployment"`
+	ScheduleID         *string `json:"schedule_id,omitempty" doc:"The deployment's own schedule; absent: it has none"`
+	NextRunEpoch       *int64  `json:"next_run_epoch,omitempty" doc:"Unix seconds of its next run"`
 }
 
 // AbortUploadRequest is the body of POST /artifacts/abort.
@@ -100,6 +102,7 @@ func routes(api *httpapi.API, d fn.Deps) {
 			"A version that is registered already is deployed as it is if its spec and code are the same, else 409. "+
 			"An entrypoint whose module no file of the zip is, seen from the zip's root, is 422 and tells which files are near it. "+
 			"A zip with unsafe names, links or an expansion over 1 GB or 100 times is 422 and is removed, as is one whose size is not what was announced. "+
+			"A schedule whose runs would be refused, for a required parameter that is missing, is 422. "+
 			"An upload of another workspace is 403, an unsupported runtime 400."))
 	httpapi.Post(g, "/artifacts/abort", s.abort, "Abort an upload", httpapi.Errors(404, 409),
 		httpapi.Doc("Drops the upload and its parts; again is fine. A completed upload is 409, one of another workspace 403."))

@@ -95,7 +95,7 @@ func TestInvalidCompletionCanBeRepeated(t *testing.T) {
 			"an unsent part":  completion(t, begun, "1", []object{parts[0], {"part_number": 2, "etag": "x"}}, spec),
 			"part zero":       completion(t, begun, "1", []object{{"part_number": 0, "etag": "x"}}, spec),
 			"another version": completion(t, begun, "2", parts, spec),
-			"a schedule":      completion(t, begun, "1", parts, spec, object{"schedule": "0 0 * * *"}),
+			"a schedule":      completion(t, begun, "1", parts, spec, object{"schedule": "every day"}),
 			"many tags":       completion(t, begun, "1", parts, spec, object{"tags": tags}),
 			"a bad slug":      completion(t, begun, "1", parts, spec, object{"dep_package_slugs": []string{"#"}}),
 			"a bad status":    completion(t, begun, "1", parts, spec, object{"status": "ON"}),

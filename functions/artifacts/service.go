@@ -88,14 +88,14 @@ func (s *service) begin(ctx context.Context, in *InitiateUploadRequest, named st
 	if err := s.room(ctx, in.SizeBytes); err != nil {
 		return upload{}, err
 	}
-	id, err := s.store.Blob.CreateMultipart(ctx, key, cmp.Or(deref(in.ContentType), "application/zip"))
+	id, err := s.store.Blob.CreateMultipart(ctx, key, cmp.Or(httpapi.Value(in.ContentType), "application/zip"))
 	if err != nil {
 		return upload{}, fmt.Errorf("begin upload: %w", err)
 	}
 	ttl := now.Add(remembered).Unix()
 	u := upload{
 		Key: uploadKey(p.OrgID, key), UploadID: id, ArtifactKey: key, FlowName: in.FlowName, FlowVersion: in.FlowVersion,
-		SizeBytes: in.SizeBytes, FileName: deref(in.FileName), State: open, Expires: clock.ToMillis(now.Add(validity)),
+		SizeBytes: in.SizeBytes, FileName: httpapi.Value(in.FileName), State: open, Expires: clock.ToMillis(now.Add(validity)),
 		CreatedAt: clock.ToMillis(now), CreatedBy: p.Actor(), TTL: ttl,
 	}
 	u.L1PK, u.L1SK = artifactList(p.OrgID), u.place(openList)
@@ -180,11 +180,4 @@ func (s *service) drop(ctx context.Context, u upload) error {
 		return fmt.Errorf("abort upload: %w", err)
 	}
 	return nil
-}
-
-func deref(s *string) string {
-	if s == nil {
-		return ""
-	}
-	return *s
 }

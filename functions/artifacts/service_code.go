@@ -91,7 +91,8 @@ func (in *CompleteUploadRequest) deployment(reg *registry.Registration) func(*re
 			next.DefaultExecutor = reg.DefaultExecutor
 		}
 		for field, value := range map[*string]*string{
-			&next.Environment: in.Environment, &next.Namespace: in.Namespace, &next.Timezone: in.Timezone, &next.Status: in.Status,
+			&next.Environment: in.Environment, &next.Namespace: in.Namespace, &next.Status: in.Status,
+			&next.Schedule: in.Schedule, &next.Timezone: in.Timezone,
 		} {
 			if value != nil {
 				*field = *value

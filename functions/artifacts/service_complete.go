@@ -19,6 +19,7 @@ import (
 	"millrace/shared/run/registry"
 	"millrace/shared/run/sandbox"
 	"millrace/shared/run/tier"
+	"millrace/shared/web/httpapi"
 )
 
 // complete assembles the parts, registers and deploys. If it is interrupted,
@@ -66,13 +67,7 @@ func (s *service) complete(ctx context.Context, req *completeIn) (CompleteUpload
 // check returns the errors of the request itself. Errors: errs.Unprocessable;
 // errs.Invalid for an unsupported runtime.
 func (in *CompleteUploadRequest) check() error {
-	var faults []errs.Detail
-	if in.Schedule != nil {
-		faults = append(faults, errs.Detail{
-			Type: "value_error", Loc: errs.Body("schedule"), Input: *in.Schedule,
-			Msg: "a deployment has no schedule of its own: make a schedule that names the deployment",
-		})
-	}
+	faults := registry.CheckSchedule(in.Schedule, in.Timezone)
 	slices.SortFunc(in.Parts, func(a, b CompletedPart) int { return cmp.Compare(a.PartNumber, b.PartNumber) })
 	for i := range in.Parts {
 		in.Parts[i].ETag = strings.Trim(in.Parts[i].ETag, `"`)
@@ -87,10 +82,10 @@ func (in *CompleteUploadRequest) check() error {
 	if len(faults) > 0 {
 		return errs.Validation(faults...)
 	}
-	if _, err := tier.Parse(deref(in.ExecutionMode)); err != nil {
+	if _, err := tier.Parse(httpapi.Value(in.ExecutionMode)); err != nil {
 		return err
 	}
-	_, err := registry.ParseExecutor(deref(in.DefaultExecutor))
+	_, err := registry.ParseExecutor(httpapi.Value(in.DefaultExecutor))
 	return err
 }
 
@@ -137,13 +132,13 @@ func (s *service) publish(ctx context.Context, u upload, in *CompleteUploadReque
 		return out, errs.Field(errs.Body("flow_version"), in.FlowVersion, "the upload was initiated for flow '%s' version '%s'", u.FlowName, u.FlowVersion)
 	}
 	reg := &registry.Registration{
-		FlowName: u.FlowName, FlowVersion: u.FlowVersion, ArtifactKey: u.ArtifactKey, CodeHash: deref(in.CodeHash),
+		FlowName: u.FlowName, FlowVersion: u.FlowVersion, ArtifactKey: u.ArtifactKey, CodeHash: httpapi.Value(in.CodeHash),
 		Tags: in.Tags, DepPackageSlugs: in.DepPackageSlugs, CodeOnly: true,
 		Kinds: s.store.Kinds,
 	}
-	size, _ := tier.Parse(deref(in.ExecutionMode)) // both are checked
+	size, _ := tier.Parse(httpapi.Value(in.ExecutionMode)) // both are checked
 	reg.ExecutionMode = string(size)
-	reg.DefaultExecutor, _ = registry.ParseExecutor(deref(in.DefaultExecutor))
+	reg.DefaultExecutor, _ = registry.ParseExecutor(httpapi.Value(in.DefaultExecutor))
 	if in.hasSpec() { // report its errors while parts can still be sent
 		if err := reg.Parse(ctx, json.RawMessage(in.FlowSpec)); err != nil {
 			return out, err
@@ -157,7 +152,7 @@ func (s *service) publish(ctx context.Context, u upload, in *CompleteUploadReque
 		Deploy:   &registry.Deploy{Name: in.DeploymentName, Next: in.deployment(reg)},
 		Also: func(o registry.Outcome) []table.Write {
 			out = response(o)
-			answer, _ := json.Marshal(out) // strings and a number
+			answer, _ := json.Marshal(out) // strings and numbers
 			told := []table.Action{table.Set("request", digest), table.Set("answer", string(answer))}
 			if o.Version.ArtifactKey != u.ArtifactKey { // registered before with the same code: dropUnused
 				return []table.Write{u.to(completed, s.store.Clock.Now(), told...)}
@@ -259,6 +254,6 @@ func response(o registry.Outcome) CompleteUploadResponse {
 		ArtifactStoreURI: registry.ArtifactURI(o.Version.ArtifactKey), FlowName: o.Version.FlowName, FlowVersion: o.Version.FlowVersion,
 		DeploymentName: o.Deployment.Name, CodeHash: o.Version.CodeHash,
 		DeploymentVersion: o.Deployment.DeploymentVersion, Environment: o.Deployment.Environment,
-		EnvironmentCreated: o.NewEnvironment,
+		EnvironmentCreated: o.NewEnvironment, ScheduleID: o.Deployment.View().ScheduleID, NextRunEpoch: o.NextRun(),
 	}
 }

@@ -13,6 +13,7 @@ type DeploymentRequest struct {
 	FlowName       string `json:"flow_name" is:"name" example:"daily-sales"`
 	FlowVersion    string `json:"flow_version" is:"name" example:"7"`
 	Settings
+	Nulls httpapi.Nulls `json:"-"`
 }
 
 // ChangeVersionRequest changes the flow version of a deployment.
@@ -27,12 +28,16 @@ type RollbackRequest struct {
 
 // UpdateDeploymentSettingsRequest changes settings. Absent ones are not
 // changed.
-type UpdateDeploymentSettingsRequest struct{ Settings }
+type UpdateDeploymentSettingsRequest struct {
+	Settings
+	Nulls httpapi.Nulls `json:"-"`
+}
 
 // DeploymentResponse is a deployment after POST.
 type DeploymentResponse struct {
 	registry.DeploymentView
-	EnvironmentCreated bool `json:"environment_created,omitempty" doc:"The environment was made for this deployment"`
+	EnvironmentCreated bool   `json:"environment_created,omitempty" doc:"The environment was made for this deployment"`
+	NextRunEpoch       *int64 `json:"next_run_epoch,omitempty" doc:"Unix seconds of the next run of its schedule; absent without schedule, and while that is disabled"`
 }
 
 // DeploymentListItem is a deployment.
@@ -82,6 +87,11 @@ type settingsIn struct {
 	Body UpdateDeploymentSettingsRequest
 }
 
+// in the descriptions of operations that set a schedule
+const scheduled = " A deployment with a schedule has it as a resource of its own, schedule_id, beside the schedules that name the deployment: " +
+	"it follows every change of the deployment, is enabled, disabled and given parameters by PATCH /schedules/{schedule_id}, and stays disabled until it is enabled there. " +
+	"A schedule whose runs would be refused, for a required parameter that is missing, is 422."
+
 // in the description of every change of a deployment
 const raises = " Raises deployment_version by one, unless nothing changes. Runs in flight keep the version they started with."
 
@@ -90,7 +100,7 @@ func routes(api *httpapi.API, d fn.Deps) {
 	g := httpapi.Group{API: api, Function: name, Reads: tenant.Needs(tenant.FlowsRead), Writes: tenant.Needs(tenant.FlowsWrite)}
 	const one = "/deployments/{deployment_name}"
 	httpapi.Post(g, "/deployments", s.put, "Make or change a deployment", httpapi.Errors(400, 404, 409),
-		httpapi.Doc("Makes the deployment, or gives an existing one of the name this flow version and these settings; settings left out stay as they are. An environment that is not there is made."+raises+
+		httpapi.Doc("Makes the deployment, or gives an existing one of the name this flow version and these settings; settings left out stay as they are. An environment that is not there is made."+raises+scheduled+
 			" An unknown flow version is 404, an unsupported runtime 400."))
 	httpapi.Get(g, "/deployments", s.list, "List deployments", httpapi.Doc("In order of their names, up to limit."))
 	httpapi.Get(g, one, s.get, "Get a deployment")
@@ -98,9 +108,10 @@ func routes(api *httpapi.API, d fn.Deps) {
 		httpapi.Doc("An unknown version is 404."+raises))
 	httpapi.Post(g, one+"/rollback", s.rollback, "Roll a deployment back", httpapi.Errors(409),
 		httpapi.Doc("Gives it the flow version and settings it had at a deployment_version, by default the one before; the status stays. "+
+			"Schedule and time zone are among the settings: it has the schedule that it had then, or none if it had none. "+
 			"A rollback is a new deployment_version itself, so that it can be rolled back in turn. "+
 			"409 if there is nothing to go back to, or the flow version is no longer registered; 404 for an unknown deployment_version."))
 	httpapi.Put(g, one+"/settings", s.settings, "Change a deployment's settings", httpapi.Errors(400, 409),
-		httpapi.Doc("What is absent or null stays. An environment that is not there is made."+raises))
-	httpapi.Delete(g, one, s.delete, "Delete a deployment", httpapi.Doc("With its history. Runs that it started stay."))
+		httpapi.Doc("What is absent or null stays, but schedule and timezone, which null clears. An environment that is not there is made."+raises+scheduled))
+	httpapi.Delete(g, one, s.delete, "Delete a deployment", httpapi.Doc("With its history and the schedule that is set on it. Runs that it started stay."))
 }

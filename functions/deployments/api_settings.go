@@ -6,6 +6,7 @@ import (
 	"millrace/shared/platform/errs"
 	"millrace/shared/run/registry"
 	"millrace/shared/run/tier"
+	"millrace/shared/web/httpapi"
 )
 
 // Settings are the fields of a deployment besides its flow. Those absent or
@@ -16,8 +17,8 @@ type Settings struct {
 	ExecutionMode   *string                     `json:"execution_mode,omitempty" maxLength:"64" example:"small" doc:"nano, micro, small, medium, large or xlarge; a new deployment takes the version's. Another is 400"`
 	DefaultExecutor *string                     `json:"default_executor,omitempty" maxLength:"64" doc:"One of GET /backends; a new deployment takes the version's. Another is 400"`
 	Status          *string                     `json:"status,omitempty" enum:"ACTIVE,INACTIVE" doc:"An ACTIVE deployment keeps its flow from being deleted; an INACTIVE one starts no runs"`
-	Schedule        *string                     `json:"schedule,omitempty" maxLength:"256" doc:"Must be null: schedules are resources of their own"`
-	Timezone        *string                     `json:"timezone,omitempty" maxLength:"64" doc:"Kept and shown"`
+	Schedule        *string                     `json:"schedule,omitempty" maxLength:"256" example:"30 6 * * MON-FRI" doc:"A cron expression: five fields, or @hourly, @daily, @weekly, @monthly, @yearly. The deployment then has a schedule of its own, whose id is schedule_id. Empty or null: it has none, and that schedule is deleted"`
+	Timezone        *string                     `json:"timezone,omitempty" maxLength:"64" example:"Europe/Berlin" doc:"IANA name, of schedule; empty or null: UTC"`
 	Parameters      *map[string]json.RawMessage `json:"parameters,omitempty" doc:"Defaults under a run's own parameters, checked against the flow's schema; up to 256 KB. Replaces all"`
 	Tags            *map[string]string          `json:"tags,omitempty" doc:"Up to 50. Replaces all"`
 	DepPackageSlugs *[]string                   `json:"dep_package_slugs,omitempty" doc:"Up to 50. Replaces all"`
@@ -26,13 +27,7 @@ type Settings struct {
 // check returns the errors of the settings. Errors: errs.Unprocessable with all
 // violations; errs.Invalid for an unsupported runtime.
 func (s *Settings) check() error {
-	var faults []errs.Detail
-	bad := func(field string, input any, msg string) {
-		faults = append(faults, errs.Detail{Type: "value_error", Loc: errs.Body(field), Msg: msg, Input: input})
-	}
-	if s.Schedule != nil {
-		bad("schedule", *s.Schedule, "a deployment has no schedule of its own: make a schedule that names the deployment")
-	}
+	faults := registry.CheckSchedule(s.Schedule, s.Timezone)
 	if s.Tags != nil {
 		faults = append(faults, registry.CheckTags(errs.Body("tags"), *s.Tags)...)
 	}
@@ -57,26 +52,22 @@ func (s *Settings) check() error {
 	return nil
 }
 
-// apply changes a deployment. An empty runtime means the default.
-func (s *Settings) apply(d *registry.Deployment) {
-	set(&d.Environment, s.Environment)
-	set(&d.Namespace, s.Namespace)
-	set(&d.Status, s.Status)
-	set(&d.Timezone, s.Timezone)
-	set(&d.Parameters, s.Parameters)
-	set(&d.Tags, s.Tags)
-	set(&d.DepPackageSlugs, s.DepPackageSlugs)
+// apply changes a deployment. An empty runtime means the default. Of what is null
+// the schedule and its time zone are cleared.
+func (s *Settings) apply(d *registry.Deployment, nulls httpapi.Nulls) {
+	httpapi.Set(&d.Schedule, s.Schedule, nulls.Has("schedule"))
+	httpapi.Set(&d.Timezone, s.Timezone, nulls.Has("timezone"))
+	httpapi.Set(&d.Environment, s.Environment, false)
+	httpapi.Set(&d.Namespace, s.Namespace, false)
+	httpapi.Set(&d.Status, s.Status, false)
+	httpapi.Set(&d.Parameters, s.Parameters, false)
+	httpapi.Set(&d.Tags, s.Tags, false)
+	httpapi.Set(&d.DepPackageSlugs, s.DepPackageSlugs, false)
 	if s.ExecutionMode != nil {
 		size, _ := tier.Parse(*s.ExecutionMode) // checked
 		d.ExecutionMode = string(size)
 	}
 	if s.DefaultExecutor != nil {
 		d.DefaultExecutor, _ = registry.ParseExecutor(*s.DefaultExecutor) // checked
-	}
-}
-
-func set[T any](field, value *T) {
-	if value != nil {
-		*field = *value
 	}
 }

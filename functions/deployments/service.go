@@ -30,13 +30,13 @@ func (s *service) put(ctx context.Context, req *putIn) (DeploymentResponse, erro
 			next = *now
 		}
 		next.FlowName, next.FlowVersion = in.FlowName, in.FlowVersion
-		in.apply(&next)
+		in.apply(&next, in.Nulls)
 		return next, nil
 	}}})
 	if err != nil {
 		return DeploymentResponse{}, err
 	}
-	return DeploymentResponse{out.Deployment.View(), out.NewEnvironment}, nil
+	return DeploymentResponse{out.Deployment.View(), out.NewEnvironment, out.NextRun()}, nil
 }
 
 // version changes the flow version of the deployment.
@@ -54,7 +54,7 @@ func (s *service) settings(ctx context.Context, in *settingsIn) (DeploymentListI
 		return DeploymentListItem{}, err
 	}
 	view, err := s.edit(ctx, registry.Deploy{Name: in.Name, Action: "update_settings", Chosen: true}, func(next *registry.Deployment) error {
-		in.Body.apply(next)
+		in.Body.apply(next, in.Body.Nulls)
 		return nil
 	})
 	return DeploymentListItem{view}, err

@@ -5,6 +5,7 @@ import (
 
 	"millrace/shared/kit/record"
 	"millrace/shared/run/registry"
+	"millrace/shared/web/httpapi"
 )
 
 // service holds the rules of environments.
@@ -62,21 +63,15 @@ func (s *service) shown(ctx context.Context, name string) (EnvironmentResponse, 
 // update changes what the body names. Errors: errs.NotFound.
 func (s *service) update(ctx context.Context, in *updateIn) (EnvironmentResponse, error) {
 	_, err := s.store.UpdateEnvironment(ctx, in.Name, func(e *registry.Environment) error {
-		set(&e.Description, in.Body.Description)
-		set(&e.Color, in.Body.Color)
-		set(&e.Protected, in.Body.Protected)
+		httpapi.Set(&e.Description, in.Body.Description, false)
+		httpapi.Set(&e.Color, in.Body.Color, false)
+		httpapi.Set(&e.Protected, in.Body.Protected, false)
 		return nil
 	})
 	if err != nil {
 		return EnvironmentResponse{}, err
 	}
 	return s.shown(ctx, in.Name)
-}
-
-func set[T any](field, value *T) {
-	if value != nil {
-		*field = *value
-	}
 }
 
 // reorder sets the order. Errors: errs.Unprocessable unless each is named once.

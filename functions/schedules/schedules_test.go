@@ -93,7 +93,7 @@ func TestScheduleLifecycle(t *testing.T) {
 	next := json.Number("1804138200") // 2027-03-04T05:30:00Z
 	assert.WithinDuration(t, now, at(t, created), time.Minute)
 	assert.Equal(t, object{
-		"schedule_id": "nightly", "flow_name": "daily", "flow_version": "1", "deployment": nil, "mode": "cron", "interval_seconds": nil,
+		"schedule_id": "nightly", "flow_name": "daily", "flow_version": "1", "deployment": nil, "set_on_deployment": false, "mode": "cron", "interval_seconds": nil,
 		"cron_expression": "30 6 * * *", "timezone": "Europe/Berlin", "enabled": true, "catchup_policy": "none", "environment": nil,
 		"parameters": object{}, "execution_mode": nil, "next_run_epoch": next, "last_run_at": nil, "last_run_id": nil, "last_error": nil,
 		"created_at": created, "created_by": actor, "updated_at": created, "updated_by": actor,

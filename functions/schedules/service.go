@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"maps"
-	"time"
 
 	"millrace/shared/account/tenant"
 	"millrace/shared/kit/record"
@@ -18,6 +17,7 @@ import (
 	"millrace/shared/run/schedule"
 	"millrace/shared/run/tier"
 	"millrace/shared/web/fn"
+	"millrace/shared/web/httpapi"
 )
 
 // service implements the rules of schedules.
@@ -40,9 +40,9 @@ func newService(d fn.Deps) *service {
 func (s *service) put(ctx context.Context, in *createIn) (schedule.Schedule, error) {
 	body := &in.Body
 	next := schedule.Schedule{
-		FlowName: value(body.FlowName), FlowVersion: body.FlowVersion, Deployment: body.Deployment,
-		Mode: body.Mode, IntervalSeconds: body.IntervalSeconds, CronExpression: body.CronExpression, Timezone: value(body.Timezone),
-		Enabled: body.Enabled == nil || *body.Enabled, CatchupPolicy: value(body.CatchupPolicy),
+		FlowName: httpapi.Value(body.FlowName), FlowVersion: body.FlowVersion, Deployment: body.Deployment,
+		Mode: body.Mode, IntervalSeconds: body.IntervalSeconds, CronExpression: body.CronExpression, Timezone: httpapi.Value(body.Timezone),
+		Enabled: body.Enabled == nil || *body.Enabled, CatchupPolicy: httpapi.Value(body.CatchupPolicy),
 		Environment: body.Environment, Parameters: body.Parameters, ExecutionMode: body.ExecutionMode,
 	}
 	id := "sch_" + ids.New(s.clock.Now())
@@ -52,7 +52,7 @@ func (s *service) put(ctx context.Context, in *createIn) (schedule.Schedule, err
 	return s.write(ctx, id, func(now *schedule.Schedule) (schedule.Schedule, error) {
 		made := next
 		if now != nil {
-			made.Meta, made.Entry, made.NextRunEpoch = now.Meta, now.Entry, now.NextRunEpoch
+			made.Meta, made.Entry, made.NextRunEpoch, made.OfDeployment = now.Meta, now.Entry, now.NextRunEpoch, now.OfDeployment
 			made.LastRunAt, made.LastRunID, made.LastError = now.LastRunAt, now.LastRunID, now.LastError
 		}
 		return made, nil
@@ -87,42 +87,21 @@ func (s *service) patch(ctx context.Context, in *patchIn) (schedule.Schedule, er
 
 // apply changes what a patch has, and clears what is null in it.
 func (p *SchedulePatchRequest) apply(s *schedule.Schedule) {
-	change(&s.FlowVersion, p.FlowVersion, p.Nulls.Has("flow_version"))
-	change(&s.Deployment, p.Deployment, p.Nulls.Has("deployment"))
-	change(&s.IntervalSeconds, p.IntervalSeconds, p.Nulls.Has("interval_seconds"))
-	change(&s.CronExpression, p.CronExpression, p.Nulls.Has("cron_expression"))
-	change(&s.Environment, p.Environment, p.Nulls.Has("environment"))
-	change(&s.ExecutionMode, p.ExecutionMode, p.Nulls.Has("execution_mode"))
-	set(&s.FlowName, p.FlowName, p.Nulls.Has("flow_name"))
-	set(&s.Mode, p.Mode, false)
-	set(&s.Timezone, p.Timezone, p.Nulls.Has("timezone"))
-	set(&s.Enabled, p.Enabled, false)
-	set(&s.CatchupPolicy, p.CatchupPolicy, p.Nulls.Has("catchup_policy"))
-	set(&s.Parameters, p.Parameters, p.Nulls.Has("parameters"))
+	httpapi.Change(&s.FlowVersion, p.FlowVersion, p.Nulls.Has("flow_version"))
+	httpapi.Change(&s.Deployment, p.Deployment, p.Nulls.Has("deployment"))
+	httpapi.Change(&s.IntervalSeconds, p.IntervalSeconds, p.Nulls.Has("interval_seconds"))
+	httpapi.Change(&s.CronExpression, p.CronExpression, p.Nulls.Has("cron_expression"))
+	httpapi.Change(&s.Environment, p.Environment, p.Nulls.Has("environment"))
+	httpapi.Change(&s.ExecutionMode, p.ExecutionMode, p.Nulls.Has("execution_mode"))
+	httpapi.Set(&s.FlowName, p.FlowName, p.Nulls.Has("flow_name"))
+	httpapi.Set(&s.Mode, p.Mode, false)
+	httpapi.Set(&s.Timezone, p.Timezone, p.Nulls.Has("timezone"))
+	httpapi.Set(&s.Enabled, p.Enabled, false)
+	httpapi.Set(&s.CatchupPolicy, p.CatchupPolicy, p.Nulls.Has("catchup_policy"))
+	httpapi.Set(&s.Parameters, p.Parameters, p.Nulls.Has("parameters"))
 	if p.Deployment != nil && p.FlowName == nil {
 		s.FlowName, s.FlowVersion = "", p.FlowVersion // the deployment's
 	}
-}
-
-func change[T any](field **T, value *T, clear bool) {
-	if value != nil || clear {
-		*field = value
-	}
-}
-
-func set[T any](field, value *T, clear bool) {
-	if value != nil {
-		*field = *value
-	} else if clear {
-		*field = *new(T)
-	}
-}
-
-func value(s *string) string {
-	if s == nil {
-		return ""
-	}
-	return *s
 }
 
 // write makes a change, after what it results in was checked.
@@ -135,12 +114,15 @@ func (s *service) write(ctx context.Context, id string, next func(now *schedule.
 				return made, err
 			}
 			made.ScheduleID = id
+			if err := keeps(now, &made); err != nil {
+				return made, err
+			}
 			// What it names may be gone: it can be disabled all the same.
 			disabled := now != nil && now.Enabled && !made.Enabled && made.FlowName == now.FlowName
 			if needs, err = s.check(ctx, &made, disabled); err != nil {
 				return made, err
 			}
-			return made, s.plan(ctx, now, &made)
+			return made, made.Plan(s.schedules.Key(ctx, id), now, s.clock.Now())
 		},
 		Also: func(o record.Outcome[schedule.Schedule]) []table.Write { return s.depend(ctx, o, needs) },
 	})
@@ -201,27 +183,18 @@ func (s *service) check(ctx context.Context, made *schedule.Schedule, disabled b
 	return needs, nil
 }
 
-// plan sets the next occurrence: that which the schedule had, while it is enabled
-// and its timing did not change.
-func (s *service) plan(ctx context.Context, now, made *schedule.Schedule) error {
-	timing, err := made.Timing()
-	if err != nil {
-		return err
-	}
-	switch key := s.schedules.Key(ctx, made.ScheduleID); {
-	case !made.Enabled:
-		made.SetNext(key, time.Time{})
-	case now == nil || !now.Enabled || !sameTiming(now, made):
-		made.SetNext(key, timing.First(s.clock.Now()))
+// keeps refuses what only a deployment may do: make a schedule that is set on it,
+// or change what it has of the deployment.
+func keeps(now, made *schedule.Schedule) error {
+	switch {
+	case now == nil && schedule.IsDeploymentID(made.ScheduleID):
+		return errs.Field(errs.Body("schedule_id"), made.ScheduleID, "an id of this form is that of a schedule set on a deployment: set it there, or choose another")
+	case now != nil && now.OfDeployment && !made.KeepsOf(now):
+		return errs.New(errs.Conflict, "Schedule '%s' is set on deployment '%s': change its timing by the deployment's settings, schedule and timezone",
+			made.ScheduleID, httpapi.Value(now.Deployment))
 	}
 	return nil
 }
-
-func sameTiming(a, b *schedule.Schedule) bool {
-	return a.Mode == b.Mode && a.Timezone == b.Timezone && same(a.IntervalSeconds, b.IntervalSeconds) && same(a.CronExpression, b.CronExpression)
-}
-
-func same[T comparable](a, b *T) bool { return a == b || a != nil && b != nil && *a == *b }
 
 // depend prevents the deletion of the flow and the environment that an enabled
 // schedule names, and permits that of those that it named before.
@@ -249,7 +222,7 @@ func dependsOn(s *schedule.Schedule) (out struct{ flow, environment string }) {
 	if !s.Enabled {
 		return out
 	}
-	out.environment = value(s.Environment)
+	out.environment = httpapi.Value(s.Environment)
 	if s.Deployment == nil {
 		out.flow = s.FlowName
 	}
@@ -271,8 +244,8 @@ func (s *service) trigger(ctx context.Context, in *triggerIn) (runstate.RunRespo
 // request is the run that a schedule asks for.
 func request(s *schedule.Schedule, by *ScheduleTriggerRequest) launch.Request {
 	req := launch.Request{
-		Deployment: value(s.Deployment), Version: value(s.FlowVersion), Environment: value(s.Environment),
-		Mode: value(s.ExecutionMode), Parameters: s.Parameters,
+		Deployment: httpapi.Value(s.Deployment), Version: httpapi.Value(s.FlowVersion), Environment: httpapi.Value(s.Environment),
+		Mode: httpapi.Value(s.ExecutionMode), Parameters: s.Parameters,
 	}
 	if s.Deployment == nil {
 		req.Flow = s.FlowName

@@ -38,6 +38,9 @@ func (p *plan) deploy(d *Deploy) error {
 			if next, err = d.Next(old); err != nil {
 				return next, err
 			}
+			if err = checkSchedule(old, &next); err != nil {
+				return next, err
+			}
 			if head, err = p.versionOf(&next); err != nil {
 				if d.Chosen && errs.CodeOf(err) == errs.NotFound {
 					err = errs.New(errs.Conflict, "Flow '%s' version '%s' is no longer registered", next.FlowName, next.FlowVersion)
@@ -62,6 +65,9 @@ func (p *plan) deploy(d *Deploy) error {
 	}
 	p.add(writes...)
 	if err := p.moveEnvironment(out); err != nil {
+		return err
+	}
+	if err := p.moveSchedule(out); err != nil {
 		return err
 	}
 	p.entry, p.out.Deployment, p.out.Deployed = entry, &out.After, out.Changed

@@ -30,10 +30,11 @@ type Deployment struct {
 	FlowVersion       string                     `table:"flow_version"`
 	Environment       string                     `table:"environment"`
 	Namespace         string                     `table:"namespace,omitempty"`
-	ExecutionMode     string                     `table:"execution_mode"`   // a tier's name
-	DefaultExecutor   string                     `table:"default_executor"` // one of Executors
-	Status            string                     `table:"status"`           // Active or Inactive
-	Timezone          string                     `table:"timezone,omitempty"`
+	ExecutionMode     string                     `table:"execution_mode"`     // a tier's name
+	DefaultExecutor   string                     `table:"default_executor"`   // one of Executors
+	Status            string                     `table:"status"`             // Active or Inactive
+	Schedule          string                     `table:"schedule,omitempty"` // a cron expression
+	Timezone          string                     `table:"timezone,omitempty"` // of Schedule; "" is UTC
 	DeploymentVersion int                        `table:"deployment_version"` // counts from 1 without gaps
 	Incarnation       string                     `table:"incarnation"`
 	Parameters        map[string]json.RawMessage `table:"parameters,omitempty"` // defaults for a run's parameters
@@ -58,7 +59,7 @@ func (d *Deployment) Same(o *Deployment) bool {
 	return d.FlowName == o.FlowName && d.FlowVersion == o.FlowVersion &&
 		d.Environment == o.Environment && d.Namespace == o.Namespace &&
 		d.ExecutionMode == o.ExecutionMode && d.DefaultExecutor == o.DefaultExecutor &&
-		d.Status == o.Status && d.Timezone == o.Timezone &&
+		d.Status == o.Status && d.Schedule == o.Schedule && d.Timezone == o.Timezone &&
 		sameJSON(d.Parameters, o.Parameters) && maps.Equal(d.Tags, o.Tags) &&
 		slices.Equal(d.DepPackageSlugs, o.DepPackageSlugs)
 }

@@ -46,13 +46,19 @@ func (s Store) DeleteFlow(ctx context.Context, flow string, also ...table.Write)
 	return head, nil
 }
 
-// DeleteDeployment deletes a deployment and its history. Errors: errs.NotFound.
+// DeleteDeployment deletes a deployment with its history and the schedule that is
+// set on it. Errors: errs.NotFound.
 func (s Store) DeleteDeployment(ctx context.Context, name string) error {
 	org, set := tenantOf(ctx), s.deployments()
+	var dropped []table.Write
 	out, err := set.Write(ctx, name, record.Change[Deployment]{
 		Next: func(now *Deployment) (Deployment, error) {
 			if now == nil {
 				return Deployment{}, set.Absent(name)
+			}
+			var err error
+			if dropped, err = s.dropSchedule(ctx, now); err != nil {
+				return Deployment{}, err
 			}
 			return Deployment{}, record.ErrDelete
 		},
@@ -61,7 +67,7 @@ func (s Store) DeleteDeployment(ctx context.Context, name string) error {
 			if o.Before.Status == Active {
 				release = append(release, Release(org, o.Before.FlowName, deploymentKind.Type, name))
 			}
-			return release
+			return append(release, dropped...)
 		},
 	})
 	if err == nil {

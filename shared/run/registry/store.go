@@ -14,6 +14,7 @@ import (
 	"millrace/shared/platform/clock"
 	"millrace/shared/platform/table"
 	"millrace/shared/run/flowspec"
+	"millrace/shared/run/schedule"
 )
 
 // Store changes the registry. The workspace and the actor are those of the
@@ -57,6 +58,17 @@ type Outcome struct {
 	Deployed   bool        // Deployment was changed or is new
 	// NewEnvironment is set if the deployment's environment was created for it.
 	NewEnvironment bool
+	// Schedule is the schedule set on the deployment; nil if it has none.
+	Schedule *schedule.Schedule
+}
+
+// NextRun returns the Unix second of the next run of the deployment's schedule, nil
+// if there is none.
+func (o *Outcome) NextRun() *int64 {
+	if o.Schedule == nil {
+		return nil
+	}
+	return o.Schedule.NextRunEpoch
 }
 
 // ErrStale means that a condition of Change.Also failed.

@@ -61,8 +61,9 @@ type DeploymentView struct {
 	ExecutionMode     string                     `json:"execution_mode"`
 	DefaultExecutor   string                     `json:"default_executor"`
 	Status            string                     `json:"status" enum:"ACTIVE,INACTIVE"`
-	Schedule          *string                    `json:"schedule" doc:"Always null"`
-	Timezone          *string                    `json:"timezone"`
+	Schedule          *string                    `json:"schedule" doc:"A cron expression; null: it has no schedule of its own"`
+	Timezone          *string                    `json:"timezone" doc:"Of schedule; null: UTC"`
+	ScheduleID        *string                    `json:"schedule_id" doc:"Of GET /schedules/{schedule_id}; null without schedule"`
 	Parameters        map[string]json.RawMessage `json:"parameters" doc:"Defaults under a run's own parameters"`
 	Tags              map[string]string          `json:"tags"`
 	DepPackageSlugs   []string                   `json:"dep_package_slugs"`
@@ -77,7 +78,7 @@ func (d *Deployment) View() DeploymentView {
 	return DeploymentView{
 		DeploymentName: d.Name, DeploymentVersion: d.DeploymentVersion, FlowName: d.FlowName, FlowVersion: d.FlowVersion,
 		Environment: d.Environment, Namespace: orNull(d.Namespace), ExecutionMode: d.ExecutionMode,
-		DefaultExecutor: d.DefaultExecutor, Status: d.Status, Timezone: orNull(d.Timezone),
+		DefaultExecutor: d.DefaultExecutor, Status: d.Status, Schedule: orNull(d.Schedule), Timezone: orNull(d.Timezone), ScheduleID: d.scheduleID(),
 		Parameters: orEmpty(d.Parameters), Tags: orEmpty(d.Tags), DepPackageSlugs: append([]string{}, d.DepPackageSlugs...),
 		CreatedAt: d.CreatedAt.String(), CreatedBy: d.CreatedBy, UpdatedAt: d.UpdatedAt.String(), UpdatedBy: d.UpdatedBy,
 	}

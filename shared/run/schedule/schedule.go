@@ -45,6 +45,7 @@ type Schedule struct {
 	FlowName        string                     `table:"flow" json:"flow_name" doc:"Of a schedule of a deployment: its flow when the schedule was last changed"`
 	FlowVersion     *string                    `table:"version,omitempty" json:"flow_version" doc:"null: the deployment decides"`
 	Deployment      *string                    `table:"deployment,omitempty" json:"deployment"`
+	OfDeployment    bool                       `table:"own,omitempty" json:"set_on_deployment" doc:"It was set on the deployment, which keeps its timing and takes it along when it is deleted"`
 	Mode            string                     `table:"mode" json:"mode" enum:"interval,cron"`
 	IntervalSeconds *int64                     `table:"interval,omitempty" json:"interval_seconds"`
 	CronExpression  *string                    `table:"cron,omitempty" json:"cron_expression"`
@@ -97,18 +98,49 @@ func (s *Schedule) Timing() (Timing, error) {
 		if s.CronExpression == nil {
 			return Timing{}, errs.Field(errs.Body("cron_expression"), nil, "a schedule of mode cron needs cron_expression")
 		}
-		zone, err := cron.Zone(s.Timezone)
-		if err != nil {
-			return Timing{}, errs.Field(errs.Body("timezone"), s.Timezone, "there is no time zone of this name; IANA names are known, such as Europe/Berlin")
-		}
-		parsed, err := cron.Parse(*s.CronExpression, zone)
-		if err != nil {
-			return Timing{}, errs.Field(errs.Body("cron_expression"), *s.CronExpression, "%s", err)
-		}
-		return Timing{cron: parsed}, nil
+		return CronTiming(*s.CronExpression, s.Timezone, "cron_expression")
 	}
 	return Timing{}, fmt.Errorf("schedule: the mode %q of %s is not known", s.Mode, s.ScheduleID)
 }
+
+// CronTiming returns the timing of a cron expression in an IANA zone; "" is UTC.
+// Errors: errs.Unprocessable naming timezone or the expression's field.
+func CronTiming(expression, zone, field string) (Timing, error) {
+	place, err := cron.Zone(zone)
+	if err != nil {
+		return Timing{}, errs.Field(errs.Body("timezone"), zone, "there is no time zone of this name; IANA names are known, such as Europe/Berlin")
+	}
+	parsed, err := cron.Parse(expression, place)
+	if err != nil {
+		return Timing{}, errs.Field(errs.Body(field), expression, "%s", err)
+	}
+	return Timing{cron: parsed}, nil
+}
+
+// Plan sets the next occurrence of a schedule that is about to be stored in place
+// of was, nil if it is new: the one that was has, while it is enabled and its
+// timing does not change, else the first one after now. Errors: those of
+// [Schedule.Timing].
+func (s *Schedule) Plan(key table.Key, was *Schedule, now time.Time) error {
+	timing, err := s.Timing()
+	if err != nil {
+		return err
+	}
+	switch {
+	case !s.Enabled:
+		s.SetNext(key, time.Time{})
+	case was == nil || !was.Enabled || !was.SameTiming(s):
+		s.SetNext(key, timing.First(now))
+	}
+	return nil
+}
+
+// SameTiming reports whether two schedules have the same occurrences.
+func (s *Schedule) SameTiming(o *Schedule) bool {
+	return s.Mode == o.Mode && s.Timezone == o.Timezone && same(s.IntervalSeconds, o.IntervalSeconds) && same(s.CronExpression, o.CronExpression)
+}
+
+func same[T comparable](a, b *T) bool { return a == b || a != nil && b != nil && *a == *b }
 
 // First returns the first occurrence after a time, for a schedule that begins
 // then; the zero time if there is none.
