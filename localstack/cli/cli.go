@@ -21,6 +21,7 @@ import (
 	"millrace/localstack/cli/keys"
 	"millrace/localstack/cli/notifications"
 	"millrace/localstack/cli/runs"
+	"millrace/localstack/cli/schedules"
 	"millrace/localstack/cli/secrets"
 	"millrace/localstack/cli/sensors"
 	"millrace/localstack/cli/session"
@@ -69,8 +70,9 @@ func Command(version string) *cobra.Command {
 	s := &session.Session{}
 	command.Group(c, versionCommand(version))
 	for _, group := range [][]*cobra.Command{
-		runs.Commands(s), flows.Commands(s), secrets.Commands(s), environments.Commands(s), sensors.Commands(s), notifications.Commands(s), keys.Commands(s),
-		workspace.Commands(s), audit.Commands(s), exceptions.Commands(s), account.Commands(s), general.Commands(s, version),
+		runs.Commands(s), flows.Commands(s), schedules.Commands(s), secrets.Commands(s), environments.Commands(s), sensors.Commands(s),
+		notifications.Commands(s), keys.Commands(s), workspace.Commands(s), audit.Commands(s), exceptions.Commands(s), account.Commands(s),
+		general.Commands(s, version),
 	} {
 		c.AddCommand(s.Commands(group...)...)
 	}

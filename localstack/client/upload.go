@@ -47,6 +47,10 @@ type Deployed struct {
 	Environment       string `json:"environment"`
 	// EnvironmentCreated: the environment was made for the deployment.
 	EnvironmentCreated bool `json:"environment_created,omitempty"`
+	// ScheduleID and NextRunEpoch (Unix seconds) are of the deployment's own schedule;
+	// zero if it has none, or no next run.
+	ScheduleID   string `json:"schedule_id,omitempty"`
+	NextRunEpoch int64  `json:"next_run_epoch,omitempty"`
 }
 
 // Upload uploads a flow's code in parts, registers its version and deploys it.

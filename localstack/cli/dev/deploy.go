@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -22,8 +23,11 @@ func deploy(ctx context.Context, api *client.Client, code *flows.Code) (lines []
 	lines, errs := make([]string, len(code.Flows)), make([]error, len(code.Flows))
 	for i, f := range code.Flows {
 		group.Go(func() error {
-			number, err := code.Deploy(ctx, api, f, version(code))
-			lines[i] = fmt.Sprintf("%s %s, deployment version %d", f.Name, version(code), number)
+			made, err := code.Deploy(ctx, api, f, version(code))
+			lines[i] = fmt.Sprintf("%s %s, deployment version %d", f.Name, version(code), made.DeploymentVersion)
+			if made.NextRunEpoch != 0 {
+				lines[i] += ", next run by its schedule " + time.Unix(made.NextRunEpoch, 0).Format(time.DateTime)
+			}
 			errs[i] = f.Locate(err)
 			return nil
 		})

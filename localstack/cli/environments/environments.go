@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"millrace/localstack/cli/command"
+	"millrace/localstack/cli/output"
 	"millrace/localstack/cli/session"
 )
 
@@ -141,18 +142,5 @@ cannot be deleted, nor can default.`,
 // change makes a request that changes something, and prints the response or what was
 // done.
 func change(c *cobra.Command, s *session.Session, method, at string, body any, did string) error {
-	api, err := s.Changing(c)
-	if err != nil {
-		return err
-	}
-	var answer json.RawMessage
-	if err := api.Do(c.Context(), method, at, body, &answer); err != nil {
-		return err
-	}
-	out := s.Out(c)
-	if out.JSON {
-		return out.Value(answer)
-	}
-	out.Printf("%s\n", did)
-	return nil
+	return session.Change(c, s, method, at, body, func(out *output.Printer, _ any) { out.Printf("%s\n", did) })
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -22,7 +23,7 @@ const defaultTier = "medium"
 // deploying holds the flags of deploy.
 type deploying struct {
 	name, environment, version, tier, schedule, timezone string
-	check                                                bool
+	check, scheduled                                     bool // scheduled: schedule is given, if empty
 }
 
 func deployCommand(s *session.Session) *cobra.Command {
@@ -36,6 +37,7 @@ func deployCommand(s *session.Session) *cobra.Command {
 			"Settings of a deployment that no flag names are left unchanged.",
 		Args: command.Args(cobra.MaximumNArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
+			o.scheduled = c.Flags().Changed("schedule")
 			path := "."
 			if len(args) == 1 {
 				path = args[0]
@@ -70,8 +72,8 @@ func deployCommand(s *session.Session) *cobra.Command {
 	f.StringVar(&o.environment, "env", "", "environment (default: the deployment's, or default)")
 	f.StringVar(&o.version, "version", "", "version of the flow (default: of git, or of the content)")
 	f.StringVar(&o.tier, "tier", "", "nano, micro, small, medium (of a new deployment), large or xlarge")
-	f.StringVar(&o.schedule, "schedule", "", "cron expression, stored with the deployment")
-	f.StringVar(&o.timezone, "timezone", "", "IANA zone of the schedule")
+	f.StringVar(&o.schedule, "schedule", "", "cron expression: the deployment starts runs by it; empty for no more")
+	f.StringVar(&o.timezone, "timezone", "", "IANA zone of the schedule (default: the deployment's, or UTC)")
 	f.BoolVar(&o.check, "check", false, "import, pack, and have the server check the flows; upload nothing")
 	return c
 }
@@ -140,7 +142,18 @@ func (o *deploying) one(c *cobra.Command, out *output.Printer, api *client.Clien
 	if made.EnvironmentCreated {
 		out.Printf("the environment %s is new: it was made for this deployment\n", made.Environment)
 	}
+	if made.ScheduleID != "" {
+		out.Printf("schedule %s, next run: %s\n", made.ScheduleID, nextRun(out, made))
+	}
 	return nil
+}
+
+// nextRun is the time of the next run by the deployment's schedule.
+func nextRun(out *output.Printer, made client.Deployed) string {
+	if made.NextRunEpoch == 0 {
+		return "none while it is disabled"
+	}
+	return out.Time(time.Unix(made.NextRunEpoch, 0))
 }
 
 // current returns a deployment; its version is 0 if it does not exist.
@@ -175,17 +188,16 @@ func RuntimeOf(ctx context.Context, api *client.Client) (Runtime, error) {
 }
 
 // Deploy registers a flow of the code under a version and deploys it under the flow's
-// name. It returns the version of the deployment.
-func (c *Code) Deploy(ctx context.Context, api *client.Client, f Flow, version string) (int, error) {
+// name. It returns the deployment.
+func (c *Code) Deploy(ctx context.Context, api *client.Client, f Flow, version string) (client.Deployed, error) {
 	before, err := current(ctx, api, f.Name)
 	if err != nil {
-		return 0, err
+		return client.Deployed{}, err
 	}
-	made, err := api.Upload(ctx, client.Upload{
+	return api.Upload(ctx, client.Upload{
 		FlowName: f.Name, FlowVersion: version, DeploymentName: f.Name, Spec: f.Spec, Zip: c.Zip,
 		Settings: (&deploying{}).settings(before),
 	})
-	return made.DeploymentVersion, err
 }
 
 // settings returns the settings that flags name, and the tier of a new deployment.
@@ -196,11 +208,14 @@ func (o *deploying) settings(before deployment) map[string]any {
 		tier = defaultTier
 	}
 	for name, value := range map[string]string{
-		"environment": o.environment, "execution_mode": tier, "schedule": o.schedule, "timezone": o.timezone,
+		"environment": o.environment, "execution_mode": tier, "timezone": o.timezone,
 	} {
 		if value != "" {
 			settings[name] = value
 		}
+	}
+	if o.scheduled {
+		settings["schedule"] = o.schedule
 	}
 	return settings
 }

@@ -6,11 +6,13 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"millrace/localstack/cli/command"
+	"millrace/localstack/cli/output"
 	"millrace/localstack/cli/session"
 )
 
@@ -20,47 +22,6 @@ const most = 500
 // Commands returns the commands that need a server.
 func Commands(s *session.Session) []*cobra.Command {
 	return []*cobra.Command{flowsCommand(s), deploymentsCommand(s), rollbackCommand(s), deployCommand(s), initCommand()}
-}
-
-// list reads all pages of a list and prints the API's JSON or a table.
-func list[T any](c *cobra.Command, s *session.Session, path string, query url.Values, titles []string, row func(T) []string) error {
-	api, err := s.Client()
-	if err != nil {
-		return err
-	}
-	query.Set("limit", strconv.Itoa(most))
-	items := []json.RawMessage{}
-	for {
-		var page struct {
-			Items     []json.RawMessage `json:"items"`
-			NextToken string            `json:"next_token"`
-		}
-		if err := api.Do(c.Context(), http.MethodGet, path+"?"+query.Encode(), nil, &page); err != nil {
-			return err
-		}
-		items = append(items, page.Items...)
-		if page.NextToken == "" {
-			break
-		}
-		query.Set("next_token", page.NextToken)
-	}
-	out := s.Out(c)
-	if out.JSON {
-		all, err := json.Marshal(map[string]any{"items": items})
-		if err != nil {
-			return err
-		}
-		return out.Value(all)
-	}
-	rows := make([][]string, len(items))
-	for i, item := range items {
-		var v T
-		if err := json.Unmarshal(item, &v); err != nil {
-			return err
-		}
-		rows[i] = row(v)
-	}
-	return out.Table(titles, rows)
 }
 
 // flow is the part of a flow that is printed.
@@ -78,8 +39,7 @@ func flowsCommand(s *session.Session) *cobra.Command {
 		Short: "List flows",
 		Args:  command.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			out := s.Out(c)
-			return list(c, s, "/flows", environmentQuery(environment), []string{"FLOW", "LATEST", "VERSIONS", "UPDATED"}, func(f flow) []string {
+			return session.List(c, s, "/flows", listQuery(environment), []string{"FLOW", "LATEST", "VERSIONS", "UPDATED"}, func(out *output.Printer, f flow) []string {
 				return []string{f.Name, f.Latest, strconv.Itoa(f.Versions), out.Time(f.Updated)}
 			})
 		},
@@ -88,8 +48,10 @@ func flowsCommand(s *session.Session) *cobra.Command {
 	return c
 }
 
-func environmentQuery(environment string) url.Values {
-	query := url.Values{}
+// listQuery asks for as many as one request lists, of an environment unless it is
+// empty.
+func listQuery(environment string) url.Values {
+	query := url.Values{"limit": {strconv.Itoa(most)}}
 	if environment != "" {
 		query.Set("environment", environment)
 	}
@@ -104,7 +66,17 @@ type deployment struct {
 	FlowVersion string    `json:"flow_version"`
 	Environment string    `json:"environment"`
 	Tier        string    `json:"execution_mode"`
+	Schedule    string    `json:"schedule"`
+	Timezone    string    `json:"timezone"`
 	Updated     time.Time `json:"updated_at"`
+}
+
+// timing is the deployment's own schedule, "" for none.
+func (d deployment) timing() string {
+	if d.Schedule == "" {
+		return ""
+	}
+	return strings.TrimSpace(d.Schedule + " " + d.Timezone)
 }
 
 func deploymentsCommand(s *session.Session) *cobra.Command {
@@ -114,10 +86,9 @@ func deploymentsCommand(s *session.Session) *cobra.Command {
 		Short: "List deployments",
 		Args:  command.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			out := s.Out(c)
-			titles := []string{"DEPLOYMENT", "VERSION", "FLOW", "FLOW VERSION", "ENV", "TIER", "UPDATED"}
-			return list(c, s, "/deployments", environmentQuery(environment), titles, func(d deployment) []string {
-				return []string{d.Name, strconv.Itoa(d.Version), d.Flow, d.FlowVersion, d.Environment, d.Tier, out.Time(d.Updated)}
+			titles := []string{"DEPLOYMENT", "VERSION", "FLOW", "FLOW VERSION", "ENV", "TIER", "SCHEDULE", "UPDATED"}
+			return session.List(c, s, "/deployments", listQuery(environment), titles, func(out *output.Printer, d deployment) []string {
+				return []string{d.Name, strconv.Itoa(d.Version), d.Flow, d.FlowVersion, d.Environment, d.Tier, d.timing(), out.Time(d.Updated)}
 			})
 		},
 	}

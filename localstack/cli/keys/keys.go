@@ -2,7 +2,6 @@
 package keys
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -55,29 +54,10 @@ func listCommand(s *session.Session) *cobra.Command {
 		Short: "List the workspace's API keys, the newest first",
 		Args:  command.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			api, err := s.Client()
-			if err != nil {
-				return err
-			}
-			var answer json.RawMessage
-			if err := api.Do(c.Context(), http.MethodGet, "/api-keys", nil, &answer); err != nil {
-				return err
-			}
-			out := s.Out(c)
-			if out.JSON {
-				return out.Value(answer)
-			}
-			var list struct {
-				Items []key `json:"items"`
-			}
-			if err := json.Unmarshal(answer, &list); err != nil {
-				return err
-			}
-			rows := make([][]string, len(list.Items))
-			for i, k := range list.Items {
-				rows[i] = []string{k.ID, k.Prefix, k.Name, out.Time(k.Created), k.expires(out), k.may()}
-			}
-			return out.Table([]string{"KEY ID", "PREFIX", "NAME", "CREATED", "EXPIRES", "SCOPES"}, rows)
+			titles := []string{"KEY ID", "PREFIX", "NAME", "CREATED", "EXPIRES", "SCOPES"}
+			return session.List(c, s, "/api-keys", nil, titles, func(out *output.Printer, k key) []string {
+				return []string{k.ID, k.Prefix, k.Name, out.Time(k.Created), k.expires(out), k.may()}
+			})
 		},
 	}
 }
@@ -104,25 +84,10 @@ func createCommand(s *session.Session) *cobra.Command {
 			if c.Flags().Changed("days") {
 				body["expires_in_days"] = days
 			}
-			api, err := s.Changing(c)
-			if err != nil {
-				return err
-			}
-			var answer json.RawMessage
-			if err := api.Do(c.Context(), http.MethodPost, "/api-keys", body, &answer); err != nil {
-				return err
-			}
-			out := s.Out(c)
-			if out.JSON {
-				return out.Value(answer)
-			}
-			var made key
-			if err := json.Unmarshal(answer, &made); err != nil {
-				return err
-			}
-			fmt.Fprintf(c.ErrOrStderr(), "%s, expires: %s, scopes: %s\n", made.ID, made.expires(out), made.may())
-			out.Printf("%s\n", made.Key)
-			return nil
+			return session.Change(c, s, http.MethodPost, "/api-keys", body, func(out *output.Printer, made key) {
+				fmt.Fprintf(c.ErrOrStderr(), "%s, expires: %s, scopes: %s\n", made.ID, made.expires(out), made.may())
+				out.Printf("%s\n", made.Key)
+			})
 		},
 	}
 	f := c.Flags()
@@ -138,20 +103,9 @@ func deleteCommand(s *session.Session) *cobra.Command {
 		Short: "Delete an API key, which becomes invalid at once",
 		Args:  command.Exactly(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			api, err := s.Changing(c)
-			if err != nil {
-				return err
-			}
-			var answer json.RawMessage
-			if err := api.Do(c.Context(), http.MethodDelete, "/api-keys/"+url.PathEscape(args[0]), nil, &answer); err != nil {
-				return err
-			}
-			out := s.Out(c)
-			if out.JSON {
-				return out.Value(answer)
-			}
-			out.Printf("%s is deleted\n", args[0])
-			return nil
+			return session.Change(c, s, http.MethodDelete, "/api-keys/"+url.PathEscape(args[0]), nil, func(out *output.Printer, _ struct{}) {
+				out.Printf("%s is deleted\n", args[0])
+			})
 		},
 	}
 }

@@ -50,25 +50,7 @@ func read[T any](c *cobra.Command, s *session.Session, below string, titles []st
 	if err != nil {
 		return err
 	}
-	var answer json.RawMessage
-	if err := api.Do(c.Context(), http.MethodGet, path, nil, &answer); err != nil {
-		return err
-	}
-	out := s.Out(c)
-	if out.JSON {
-		return out.Value(answer)
-	}
-	var list struct {
-		Items []T `json:"items"`
-	}
-	if err := json.Unmarshal(answer, &list); err != nil {
-		return err
-	}
-	rows := make([][]string, len(list.Items))
-	for i, item := range list.Items {
-		rows[i] = row(out, item)
-	}
-	return out.Table(titles, rows)
+	return session.List(c, s, path, nil, titles, row)
 }
 
 func membersCommand(s *session.Session) *cobra.Command {

@@ -2,13 +2,13 @@
 package workspace
 
 import (
-	"encoding/json"
 	"net/http"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"millrace/localstack/cli/command"
+	"millrace/localstack/cli/output"
 	"millrace/localstack/cli/session"
 )
 
@@ -50,29 +50,9 @@ func listCommand(s *session.Session) *cobra.Command {
 		Long:  "Lists your workspaces. MILLRACE_ORG selects one of them for the other commands.",
 		Args:  command.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			api, err := s.Client()
-			if err != nil {
-				return err
-			}
-			var answer json.RawMessage
-			if err := api.Do(c.Context(), http.MethodGet, "/orgs", nil, &answer); err != nil {
-				return err
-			}
-			out := s.Out(c)
-			if out.JSON {
-				return out.Value(answer)
-			}
-			var list struct {
-				Items []workspace `json:"items"`
-			}
-			if err := json.Unmarshal(answer, &list); err != nil {
-				return err
-			}
-			rows := make([][]string, len(list.Items))
-			for i, w := range list.Items {
-				rows[i] = []string{w.ID, w.Name, w.Role, out.Time(w.Created), state(w.Suspended)}
-			}
-			return out.Table([]string{"ORG ID", "NAME", "ROLE", "CREATED", "STATE"}, rows)
+			return session.List(c, s, "/orgs", nil, []string{"ORG ID", "NAME", "ROLE", "CREATED", "STATE"}, func(out *output.Printer, w workspace) []string {
+				return []string{w.ID, w.Name, w.Role, out.Time(w.Created), state(w.Suspended)}
+			})
 		},
 	}
 }
@@ -83,24 +63,9 @@ func createCommand(s *session.Session) *cobra.Command {
 		Short: "Create a workspace, which you own",
 		Args:  command.Exactly(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			api, err := s.Changing(c)
-			if err != nil {
-				return err
-			}
-			var answer json.RawMessage
-			if err := api.Do(c.Context(), http.MethodPost, "/orgs", map[string]any{"name": args[0]}, &answer); err != nil {
-				return err
-			}
-			out := s.Out(c)
-			if out.JSON {
-				return out.Value(answer)
-			}
-			var made workspace
-			if err := json.Unmarshal(answer, &made); err != nil {
-				return err
-			}
-			out.Printf("%s is %s\n", made.Name, made.ID)
-			return nil
+			return session.Change(c, s, http.MethodPost, "/orgs", map[string]any{"name": args[0]}, func(out *output.Printer, made workspace) {
+				out.Printf("%s is %s\n", made.Name, made.ID)
+			})
 		},
 	}
 }

@@ -28,6 +28,7 @@ var pages = []page{
 	{"limits", "Limits and errors", []string{folder + "/limits.md"}},
 	{"access", "Access", []string{folder + "/access.md"}},
 	{"workspaces", "Workspaces and audit log", []string{folder + "/workspaces.md"}},
+	{"schedules", "Schedules", []string{folder + "/schedules.md"}},
 	{"environments", "Environments", []string{folder + "/environments.md"}},
 	{"sensors", "Sensors", []string{folder + "/sensors.md"}},
 	{"notifications", "Notifications", []string{folder + "/notifications.md"}},
