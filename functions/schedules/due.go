@@ -5,12 +5,14 @@ import (
 	"errors"
 	"time"
 
+	"millrace/shared/account/quota"
 	"millrace/shared/kit/due"
 	"millrace/shared/platform/errs"
 	"millrace/shared/platform/table"
 	"millrace/shared/run/launch"
 	"millrace/shared/run/schedule"
 	"millrace/shared/web/fn"
+	"millrace/shared/web/httpapi"
 )
 
 // Bounds of what is caught up at once; the next tick goes on.
@@ -52,6 +54,12 @@ func (s *service) occurrence(ctx context.Context, task due.Task) (next time.Time
 	case err == nil:
 	case errors.Is(err, table.ErrConflict): // another is making the run
 		return next, err
+	case errors.Is(err, quota.ErrMonth): // it waits for the next tick, as it may have to for weeks
+		if reason := errs.Reason(err); httpapi.Value(found.LastError) != reason {
+			_, err = s.update(ctx, schedule.Failed(task, s.clock.Now(), reason))
+			return next, err
+		}
+		return next, nil
 	case code == errs.TooMany: // it is tried again
 		_, noted := s.update(ctx, schedule.Failed(task, s.clock.Now(), errs.Text(err)))
 		return next, errors.Join(err, noted)

@@ -235,6 +235,35 @@ func TestLimitDelaysAnOccurrence(t *testing.T) {
 	assert.Nil(t, w.get("nightly").Get(t, "last_error"))
 }
 
+// TestMonthlyQuotaDelaysAnOccurrence until the next month, by no message that comes
+// again and again.
+func TestMonthlyQuotaDelaysAnOccurrence(t *testing.T) {
+	t.Parallel()
+	w := open(t, localtest.Options{Limits: []string{"runs-per-month=1"}})
+	w.at("2027-03-31T06:00:00Z")
+	w.put("nightly", nil).Require(t, 200)
+	w.put("other", object{"catchup_policy": "all"}).Require(t, 200)
+	w.Do(t, w.A.Key, "POST", "/schedules/nightly/trigger", nil).Require(t, 200)
+	w.at("2027-03-31T07:00:00Z")
+	w.Do(t, w.A.Key, "PATCH", "/schedules/other", object{"enabled": false}).Require(t, 200)
+	refused := w.Do(t, w.A.Key, "POST", "/schedules/nightly/trigger", nil).Require(t, 429)
+	assert.Contains(t, refused.String(t, "detail"), "Monthly quota")
+	assert.Equal(t, "61200", refused.Header.Get("Retry-After"), "17 hours")
+	for range 3 {
+		w.tick(1)
+		w.Clock.Advance(2 * time.Minute)
+	}
+	waiting := w.get("nightly")
+	assert.Contains(t, waiting.Get(t, "last_error"), "runs-per-month")
+	assert.Equal(t, json.Number("1806476400"), waiting.Get(t, "next_run_epoch"), "it is still that of 07:00")
+	assert.Len(t, w.dates(), 1)
+	w.at("2027-04-01T00:00:30Z")
+	w.tick(1)
+	assert.Equal(t, "2027-03-31T07:00:00.000Z", w.dates()[1])
+	assert.Nil(t, w.get("nightly").Get(t, "last_error"))
+	assert.Equal(t, json.Number("1806541200"), w.get("nightly").Get(t, "next_run_epoch"), "what was missed makes one run")
+}
+
 func TestDisabledScheduleStartsNothing(t *testing.T) {
 	t.Parallel()
 	w := open(t, localtest.Options{})

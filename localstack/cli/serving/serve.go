@@ -106,7 +106,7 @@ func (o *options) flags(f *pflag.FlagSet) {
 	f.IntVar(&cfg.PythonUID, "python-uid", interpreters.DefaultUID, "user of the first Python slot, the next ones follow; where the server is root")
 	f.StringArrayVar(&cfg.Mounts, "mount", nil, "DIR or DIR:rw: a directory of this machine that Python tasks can read, or also write, at the same path; repeat for more")
 	f.StringVar(&cfg.TaskNetwork, "task-network", interpreters.HostNetwork, "network of Python tasks: host, with everything that this machine can reach, or none")
-	f.StringArrayVar(&cfg.Limits, "limit", nil, "name=value (a number or unlimited) of a limit for each workspace or user, such as runs-per-minute=600; repeat for more; an unknown name lists them")
+	f.StringArrayVar(&cfg.Limits, "limit", nil, "name=value (a number or unlimited) of a limit for each workspace or user, such as runs-per-minute=600, or plan=name; repeat for more; an unknown name lists them")
 	f.StringVar(&o.level, "log-level", "warn", "debug, info (with every request), warn or error; logs go to stderr")
 	f.StringVar(&o.format, "log-format", telemetry.Text, "text or json, a JSON object a line")
 }

@@ -2,6 +2,7 @@ package quota
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -38,6 +39,8 @@ const (
 	AlertRules     Name = "alert-rules"
 	Workspaces     Name = "workspaces"
 	Members        Name = "members"
+	MonthlyRuns    Name = "runs-per-month"
+	MonthlyCompute Name = "gb-seconds-per-month"
 )
 
 // Scope tells what a limit is counted for.
@@ -60,6 +63,8 @@ type Limit struct {
 	// Per is the window of a rate; 0 for a quota, which bounds the number of
 	// existing things.
 	Per time.Duration
+	// Monthly means that the limit is of a calendar month of UTC.
+	Monthly bool
 	// What names the limited things, in the plural.
 	What string
 	// Advice tells users what to do when a quota is used up.
@@ -109,6 +114,8 @@ var Limits = []Limit{
 	{Name: Environments, Scope: Workspace, Default: 100, What: "environments", Advice: "Delete some", Again: soon},
 	{Name: Channels, Scope: Workspace, Default: 100, What: "notification channels", Advice: "Delete some", Again: soon},
 	{Name: AlertRules, Scope: Workspace, Default: 500, What: "alert rules", Advice: "Delete some", Again: soon},
+	{Name: MonthlyRuns, Scope: Workspace, Default: -1, Monthly: true, What: "runs started"},
+	{Name: MonthlyCompute, Scope: Workspace, Default: -1, Monthly: true, What: "GB-seconds of Python tasks"},
 	{Name: Workspaces, Scope: User, Default: 100, What: "workspaces made by them", Advice: "Use one that exists", Again: soon},
 }
 
@@ -137,7 +144,8 @@ func (v Values) Of(n Name) (int64, bool) {
 }
 
 // ParseValues parses settings of the form name=value, where value is a number
-// or "unlimited". Later settings win.
+// or "unlimited", and plan=name for the values of one of [Plans]. Later settings
+// win.
 func ParseValues(settings []string) (Values, error) {
 	out := Values{}
 	for _, s := range settings {
@@ -145,6 +153,14 @@ func ParseValues(settings []string) (Values, error) {
 		name, text = strings.TrimSpace(name), strings.TrimSpace(text)
 		if !ok {
 			return nil, fmt.Errorf("limit %q is not name=value", s)
+		}
+		if name == planSetting {
+			values, err := planValues(text)
+			if err != nil {
+				return nil, err
+			}
+			maps.Copy(out, values)
+			continue
 		}
 		if byName[Name(name)] == nil {
 			return nil, fmt.Errorf("unknown limit %q; the limits are %s", name, strings.Join(names(), ", "))
@@ -171,18 +187,22 @@ func names() []string {
 	return out
 }
 
-// Markdown returns the limits as the table in the README.
+// Markdown returns the limits and the plans as the tables in the README.
 func Markdown() string {
 	var b strings.Builder
 	b.WriteString("| limit | of each | default | |\n| --- | --- | --- | --- |\n")
 	for _, l := range Limits {
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", l.Name, l.Scope, grouped(l.Default), l.What)
 	}
+	b.WriteString(plansMarkdown())
 	return b.String()
 }
 
 // grouped formats a number with commas between thousands.
 func grouped(n int64) string {
+	if n < 0 {
+		return Unlimited
+	}
 	s := strconv.FormatInt(n, 10)
 	for i := len(s) - 3; i > 0; i -= 3 {
 		s = s[:i] + "," + s[i:]

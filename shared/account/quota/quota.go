@@ -14,6 +14,8 @@
 //
 //	<limit>#<unix>  a window of a rate: the permits drawn from it
 //	<limit>         a quota: its remaining room
+//	<limit>#<month> a monthly limit of things that are counted one at a time: its
+//	                remaining room
 package quota
 
 import (
@@ -38,6 +40,8 @@ type Quota struct {
 	clock   clock.Clock
 	values  Values
 	limiter *ratelimit.Limiter
+	log     *slog.Logger
+	spent   *spent
 }
 
 // Config configures a Quota.
@@ -55,6 +59,7 @@ func New(c Config) *Quota {
 	return &Quota{
 		table: c.Table, clock: c.Clock, values: c.Values,
 		limiter: ratelimit.New(c.Clock, cmp.Or(c.Log, slog.Default()), c.Chance),
+		log:     cmp.Or(c.Log, slog.Default()), spent: newSpent(),
 	}
 }
 

@@ -30,7 +30,13 @@ type stock struct {
 	whole bool
 	again time.Duration
 	count Count
+	// end is when the limit begins anew, which is then the item's last time; zero for
+	// one that does not.
+	end time.Time
 }
+
+// errCounting means that another process has been counting for long.
+var errCounting = errors.New("another process is counting")
 
 // room is the item of a quota.
 type room struct {
@@ -70,6 +76,9 @@ func (s stock) Draw(ctx context.Context, need, want int64) (ratelimit.Slice, err
 				return slice, err
 			}
 		case ahead(at, found.Until, lease) > 0: // another process is counting
+			if waited >= patience && !s.end.IsZero() {
+				return ratelimit.Slice{}, errCounting // it would be taken for a refusal until then
+			}
 			if waited >= patience {
 				return ratelimit.Slice{Again: at.Add(s.again), Count: s.handedOut(found)}, nil
 			}
@@ -85,6 +94,23 @@ func (s stock) Draw(ctx context.Context, need, want int64) (ratelimit.Slice, err
 			}
 		}
 	}
+}
+
+// expires returns when a slice that is drawn now becomes void.
+func (s stock) expires() time.Time {
+	at := s.clock.Now().Add(sliceLife)
+	if !s.end.IsZero() && at.After(s.end) {
+		return s.end
+	}
+	return at
+}
+
+// lasts returns the action that has the item deleted some time after its end.
+func (s stock) lasts() []table.Action {
+	if s.end.IsZero() {
+		return nil
+	}
+	return []table.Action{table.Set(table.TTLAttribute, s.end.Add(grace).Unix())}
 }
 
 // handedOut returns the number of things, including permits drawn since the
@@ -109,7 +135,7 @@ func (s stock) take(ctx context.Context, n int64, enough table.Cond) (ratelimit.
 		If: table.And(table.Eq(roomLimit, s.limit), enough), //guard:limit/room drop field If
 	})
 	if err == nil {
-		return ratelimit.Slice{Permits: n, Left: max(0, item[roomLeft].Int()), Expires: s.clock.Now().Add(sliceLife)}, nil, nil
+		return ratelimit.Slice{Permits: n, Left: max(0, item[roomLeft].Int()), Expires: s.expires()}, nil, nil
 	}
 	failed, ok := errors.AsType[*table.ConditionError](err)
 	if !ok {
@@ -128,11 +154,11 @@ func (s stock) recount(ctx context.Context, was *room, need, want int64) (rateli
 	_, err := s.table.Update(ctx, table.Update{
 		Key: s.key,
 		If:  table.Or(table.IsNew(), table.Eq(roomEpoch, was.Epoch)), //guard:limit/counts-once drop field If
-		Do: []table.Action{
+		Do: append([]table.Action{
 			table.Set(roomEpoch, epoch), table.Set(roomLimit, s.limit),
 			table.Set(roomLeft, 0), //guard:limit/closed drop
 			table.Set(roomUntil, began.Add(lease).UnixMilli()),
-		},
+		}, s.lasts()...),
 	})
 	if errors.Is(err, table.ErrConditionFailed) {
 		return ratelimit.Slice{}, nil
@@ -145,7 +171,7 @@ func (s stock) recount(ctx context.Context, was *room, need, want int64) (rateli
 		count, err = s.count(ctx)
 	}
 	now, do := s.clock.Now(), []table.Action{table.Remove(roomUntil)}
-	slice := ratelimit.Slice{Expires: now.Add(sliceLife)}
+	slice := ratelimit.Slice{Expires: s.expires()}
 	if err == nil {
 		left := max(0, s.limit-count)
 		switch {

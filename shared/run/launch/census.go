@@ -11,11 +11,15 @@ import (
 	"millrace/shared/account/quota"
 	"millrace/shared/platform/table"
 	"millrace/shared/run/runstate"
+	"millrace/shared/run/usage"
 )
 
 // admit counts a run towards the limits of its workspace. If it is not accepted
 // in the end, its share is released at the next count.
 func (l *Launcher) admit(ctx context.Context, run *runstate.Run) error {
+	if err := (usage.Meter{Table: l.Table, Blob: l.Blob, Clock: l.Clock}).Admit(ctx, l.Quota, run.Org); err != nil {
+		return err
+	}
 	if err := l.Quota.Rate(ctx, quota.Runs, run.Org); err != nil {
 		return err
 	}
