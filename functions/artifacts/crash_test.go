@@ -1,6 +1,7 @@
 package artifacts_test
 
 import (
+	"fmt"
 	"sync"
 	"testing"
 
@@ -12,6 +13,7 @@ import (
 	"millrace/shared/platform/table"
 	"millrace/shared/run/registry"
 	"millrace/shared/run/registry/registrytest"
+	"millrace/shared/run/schedule"
 )
 
 func breakable(t *testing.T) (*localtest.Env, *registrytest.Faults) {
@@ -53,7 +55,7 @@ func TestCompletionSurvivesCrashAtEveryWrite(t *testing.T) {
 		env, faults := breakable(t)
 		data := registrytest.Zip(t, files)
 		begun := initiate(t, env, "1", len(data)).Require(t, 200)
-		body := completion(t, begun, "1", send(t, begun, data))
+		body := completion(t, begun, "1", send(t, begun, data), object{"schedule": "30 6 * * *", "timezone": "Europe/Berlin"})
 		faults.Break(n, fault)
 		first := complete(t, env, body)
 		met := faults.Heal()
@@ -64,6 +66,11 @@ func TestCompletionSurvivesCrashAtEveryWrite(t *testing.T) {
 		assert.Equal(t, registry.ArtifactURI(begun.String(t, "artifact_key")), again.String(t, "artifact_store_uri"))
 		assert.Equal(t, "1", again.Get(t, "deployment_version").(interface{ String() string }).String())
 		assert.Equal(t, 1, count(t, env, "deploy"))
+		id := again.String(t, "schedule_id")
+		set, err := table.Load[schedule.Schedule](t.Context(), env.Deps.Table, table.Key{PK: env.A.OrgID + "#schedules", SK: id})
+		require.NoError(t, err)
+		assert.Equal(t, []any{"deployment.etl-prod", "30 6 * * *", "Europe/Berlin", "etl"}, []any{id, *set.CronExpression, set.Timezone, set.FlowName})
+		assert.Equal(t, fmt.Sprint(*set.NextRunEpoch), fmt.Sprint(again.Get(t, "next_run_epoch")))
 		assert.True(t, stored(t, env, begun.String(t, "artifact_key")))
 		v, err := registry.Latest(t.Context(), env.Deps.Table, env.A.OrgID, "etl")
 		require.NoError(t, err)

@@ -17,8 +17,8 @@ type Settings struct {
 	ExecutionMode   *string                     `json:"execution_mode,omitempty" maxLength:"64" example:"small" doc:"nano, micro, small, medium, large or xlarge; a new deployment takes the version's. Another is 400"`
 	DefaultExecutor *string                     `json:"default_executor,omitempty" maxLength:"64" doc:"One of GET /backends; a new deployment takes the version's. Another is 400"`
 	Status          *string                     `json:"status,omitempty" enum:"ACTIVE,INACTIVE" doc:"An ACTIVE deployment keeps its flow from being deleted; an INACTIVE one starts no runs"`
-	Schedule        *string                     `json:"schedule,omitempty" maxLength:"256" example:"30 6 * * MON-FRI" doc:"A cron expression: five fields, or @hourly, @daily, @weekly, @monthly, @yearly. The deployment then has a schedule of its own, whose id is schedule_id. Empty or null: it has none, and that schedule is deleted"`
-	Timezone        *string                     `json:"timezone,omitempty" maxLength:"64" example:"Europe/Berlin" doc:"IANA name, of schedule; empty or null: UTC"`
+	Schedule        *string                     `json:"schedule,omitempty" maxLength:"256" doc:"A cron expression, such as 30 6 * * MON-FRI: five fields, or @hourly, @daily, @weekly, @monthly, @yearly. The deployment then has a schedule of its own, whose id is schedule_id. Empty or null: it has none, and that schedule is deleted"`
+	Timezone        *string                     `json:"timezone,omitempty" maxLength:"64" doc:"IANA name such as Europe/Berlin, of schedule; empty or null: UTC"`
 	Parameters      *map[string]json.RawMessage `json:"parameters,omitempty" doc:"Defaults under a run's own parameters, checked against the flow's schema; up to 256 KB. Replaces all"`
 	Tags            *map[string]string          `json:"tags,omitempty" doc:"Up to 50. Replaces all"`
 	DepPackageSlugs *[]string                   `json:"dep_package_slugs,omitempty" doc:"Up to 50. Replaces all"`

@@ -37,6 +37,14 @@ func TestSchedulesOfAUser(t *testing.T) {
 	assert.Contains(t, run, `"trigger_source":"schedule"`)
 	assert.Contains(t, run, `"who":"me"`)
 
+	u.must("init", ".")
+	assert.Contains(t, u.must("deploy", "--schedule", "@daily"), "schedule deployment.daily, next run: ")
+	refusedBy := u.run("", "deploy", "--schedule", "@every 1m")
+	assert.Equal(t, 1, refusedBy.code)
+	assert.Contains(t, refusedBy.err, "body.schedule")
+	assert.Contains(t, u.must("deploy"), "next run: ", "what is left out stays")
+	assert.NotContains(t, u.must("deploy", "--schedule", ""), "next run")
+
 	for _, args := range [][]string{
 		{"set", "x", "--deployment", "prod"}, {"set", "x", "--cron", "@daily"}, {"set", "x", "--flow", "f", "--cron", "@daily"},
 		{"set", "x", "--deployment", "prod", "--every", "1h", "--cron", "@daily"}, {"trigger", "nightly", "-p", "x"},

@@ -114,7 +114,7 @@ var Limits = []Limit{
 	{Name: Environments, Scope: Workspace, Default: 100, What: "environments", Advice: "Delete some", Again: soon},
 	{Name: Channels, Scope: Workspace, Default: 100, What: "notification channels", Advice: "Delete some", Again: soon},
 	{Name: AlertRules, Scope: Workspace, Default: 500, What: "alert rules", Advice: "Delete some", Again: soon},
-	{Name: MonthlyRuns, Scope: Workspace, Default: -1, Monthly: true, What: "runs started"},
+	{Name: MonthlyRuns, Scope: Workspace, Default: -1, Monthly: true, What: "runs"},
 	{Name: MonthlyCompute, Scope: Workspace, Default: -1, Monthly: true, What: "GB-seconds of Python tasks"},
 	{Name: Workspaces, Scope: User, Default: 100, What: "workspaces made by them", Advice: "Use one that exists", Again: soon},
 }

@@ -49,7 +49,7 @@ func TestMonthlyQuotaIsExactAndBeginsAnew(t *testing.T) {
 	require.NoError(t, w.takeMonthly(b))
 	require.NoError(t, w.takeMonthly(a))
 	for _, q := range []*quota.Quota{a, b, w.process()} {
-		exhausted(t, w.takeMonthly(q), 2*time.Hour, "Monthly quota exceeded: the workspace has used 5 runs started in December 2026; "+
+		exhausted(t, w.takeMonthly(q), 2*time.Hour, "Monthly quota exceeded: the workspace has used 5 runs in December 2026; "+
 			"at most 5 are allowed in a calendar month (limit runs-per-month). It begins anew at 2027-01-01T00:00:00Z, unless the operator raises the limit")
 	}
 	w.advance(2*time.Hour - time.Second)
