@@ -55,7 +55,7 @@ func (s *service) occurrence(ctx context.Context, task due.Task) (next time.Time
 	case errors.Is(err, table.ErrConflict): // another is making the run
 		return next, err
 	case errors.Is(err, quota.ErrMonth): // it waits for the next tick, as it may have to for weeks
-		if reason := errs.Reason(err); httpapi.Value(found.LastError) != reason {
+		if reason := errs.Text(err); httpapi.Value(found.LastError) != reason {
 			_, err = s.update(ctx, schedule.Failed(task, s.clock.Now(), reason))
 			return next, err
 		}
