@@ -45,7 +45,7 @@ var weather = fn.Spec{
 // umbrellas is a fictitious event function.
 var umbrellas = fn.Spec{
 	Name: "umbrella-stand", Doc: "Hands out umbrellas.",
-	Trigger:  fn.Trigger{Queues: []fn.QueueTrigger{{Queue: "umbrellas", Batch: 3}}, DetailTypes: []string{"rain.begun"}},
+	Trigger:  fn.Trigger{Queues: []fn.QueueTrigger{{Queue: "umbrellas", Batch: 3}}, DetailTypes: []string{"rain.begun"}, DetailWhere: map[string][]string{"strength": {"heavy"}}},
 	MemoryMB: 256, Timeout: 20 * time.Second,
 	Messages: func(fn.Deps) fn.MessageHandler {
 		return func(context.Context, events.SQSEvent) (events.SQSEventResponse, error) {
@@ -143,7 +143,7 @@ func TestDomainIsOneLineOfCatalog(t *testing.T) {
 	assert.True(t, found)
 	rule, found := after.data.named("Events::Rule", "Name", "millrace-acme-prod-umbrella-stand")
 	require.True(t, found)
-	assert.Equal(t, object{"source": []any{"millrace"}, "detail-type": []any{"rain.begun"}}, rule.properties["EventPattern"])
+	assert.Equal(t, object{"source": []any{"millrace"}, "detail-type": []any{"rain.begun"}, "detail": object{"data": object{"strength": []any{"heavy"}}}}, rule.properties["EventPattern"])
 	assert.Contains(t, text(rule.properties["Targets"]), "millrace-acme-prod-bus-umbrella-stand")
 	sources := map[string]float64{}
 	for _, m := range after.service.of("Lambda::EventSourceMapping") {

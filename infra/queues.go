@@ -117,11 +117,21 @@ func addBusRules(stack awscdk.Stack, cfg Config, specs []fn.Spec, from awsevents
 		queue := catalog.BusQueue(s)
 		rule := awsevents.NewCfnRule(stack, jsii.String(camel(s.Name)+"Rule"), &awsevents.CfnRuleProps{
 			Name: jsii.String(cfg.name(s.Name)), EventBusName: from.Ref(), Description: jsii.String(s.Doc),
-			EventPattern: map[string]any{"source": []string{bus.Source}, "detail-type": s.Trigger.DetailTypes},
+			EventPattern: eventPattern(s.Trigger),
 			Targets:      []any{&awsevents.CfnRule_TargetProperty{Id: jsii.String("queue"), Arn: cfg.queueARN(queue)}},
 		})
 		rule.AddDependency(queuePolicy(stack, queue))
 	}
+}
+
+// eventPattern selects the events that a trigger needs. The event's own detail
+// is a part of the detail on the bus (package bus).
+func eventPattern(trigger fn.Trigger) map[string]any {
+	out := map[string]any{"source": []string{bus.Source}, "detail-type": trigger.DetailTypes}
+	if len(trigger.DetailWhere) > 0 {
+		out["detail"] = map[string]any{"data": trigger.DetailWhere}
+	}
+	return out
 }
 
 // camel converts the name of a function or queue to a part of a logical id:

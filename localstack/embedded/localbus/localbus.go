@@ -27,14 +27,34 @@ const (
 // Rule sends the events of some detail types to a queue.
 type Rule struct {
 	DetailTypes []string // exact; at least one
-	Queue       string
+	// Where limits them to those in whose detail each of the named fields is one
+	// of the texts. nil: all of them.
+	Where map[string][]string
+	Queue string
+}
+
+// selects reports whether the rule selects an event of one of its types.
+func (r *Rule) selects(event *bus.Event) bool {
+	if len(r.Where) == 0 {
+		return true
+	}
+	var fields map[string]any
+	if err := json.Unmarshal(event.Detail, &fields); err != nil {
+		return false
+	}
+	for name, texts := range r.Where {
+		if text, ok := fields[name].(string); !ok || !slices.Contains(texts, text) {
+			return false
+		}
+	}
+	return true
 }
 
 // Bus is the embedded bus.
 type Bus struct {
 	queues queue.Queues
 	clock  clock.Clock
-	routes map[string][]string // queues by detail type
+	routes map[string][]*Rule // by detail type
 }
 
 var _ bus.Bus = (*Bus)(nil)
@@ -42,15 +62,23 @@ var _ bus.Bus = (*Bus)(nil)
 // New returns a bus with rules. If several rules send a detail type to the same
 // queue, its events are sent there once.
 func New(queues queue.Queues, rules []Rule) *Bus {
-	b := &Bus{queues: queues, clock: clock.System{}, routes: make(map[string][]string)}
-	for _, rule := range rules {
-		for _, detailType := range rule.DetailTypes {
-			if !slices.Contains(b.routes[detailType], rule.Queue) {
-				b.routes[detailType] = append(b.routes[detailType], rule.Queue)
-			}
+	b := &Bus{queues: queues, clock: clock.System{}, routes: make(map[string][]*Rule)}
+	for i := range rules {
+		for _, detailType := range rules[i].DetailTypes {
+			b.routes[detailType] = append(b.routes[detailType], &rules[i])
 		}
 	}
 	return b
+}
+
+// queuesOf returns the queues that an event is sent to, each once.
+func (b *Bus) queuesOf(event *bus.Event) (out []string) {
+	for _, rule := range b.routes[event.DetailType] {
+		if !slices.Contains(out, rule.Queue) && rule.selects(event) {
+			out = append(out, rule.Queue)
+		}
+	}
+	return out
 }
 
 // Publish checks all events before it sends any. An event that no rule matches
@@ -67,7 +95,7 @@ func (b *Bus) Publish(ctx context.Context, events ...bus.Event) error {
 	var order []string // queues in order of first use
 	batches := make(map[string][]queue.Message)
 	for _, event := range events {
-		queues := b.routes[event.DetailType]
+		queues := b.queuesOf(&event)
 		if len(queues) == 0 {
 			continue
 		}

@@ -87,6 +87,26 @@ func TestRulesFeedEachQueueOnce(t *testing.T) {
 	}
 }
 
+// TestRulesSelectByDetail: a rule with conditions takes the events that satisfy
+// all of them.
+func TestRulesSelectByDetail(t *testing.T) {
+	t.Parallel()
+	queues := open(t, "one", "two")
+	b := localbus.New(queues, []localbus.Rule{
+		{DetailTypes: []string{"a"}, Where: map[string][]string{"x": {"1", "2"}, "y": {"3"}}, Queue: "one"},
+		{DetailTypes: []string{"a"}, Queue: "two"},
+	})
+	for _, detail := range []string{`{"x":"1","y":"3"}`, `{"x":"2","y":"3","z":1}`, `{"x":"1"}`, `{"x":"3","y":"3"}`, `{"x":1,"y":"3"}`, `{}`} {
+		require.NoError(t, b.Publish(t.Context(), bus.Event{DetailType: "a", Detail: []byte(detail), Workspace: "ws_1"}))
+	}
+	count := func(name string) int {
+		got, err := queues.Receive(t.Context(), name, 10, 0)
+		require.NoError(t, err)
+		return len(got)
+	}
+	assert.Equal(t, []int{2, 6}, []int{count("one"), count("two")})
+}
+
 func TestPublishToUnknownQueue(t *testing.T) {
 	t.Parallel()
 	b := localbus.New(open(t), []localbus.Rule{{DetailTypes: []string{"a"}, Queue: "absent"}})

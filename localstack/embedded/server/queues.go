@@ -46,7 +46,7 @@ func rules(specs []fn.Spec) []localbus.Rule {
 	var out []localbus.Rule
 	for _, spec := range specs {
 		if len(spec.Trigger.DetailTypes) > 0 {
-			out = append(out, localbus.Rule{DetailTypes: spec.Trigger.DetailTypes, Queue: busQueue(spec)})
+			out = append(out, localbus.Rule{DetailTypes: spec.Trigger.DetailTypes, Where: spec.Trigger.DetailWhere, Queue: busQueue(spec)})
 		}
 	}
 	return out

@@ -106,6 +106,9 @@ type Trigger struct {
 	Queues []QueueTrigger
 	// DetailTypes are the bus events that it receives through its own queue.
 	DetailTypes []string
+	// DetailWhere limits these events to those in whose detail each of the named
+	// fields is one of the texts. nil: all of them.
+	DetailWhere map[string][]string
 	// Objects are the events of the artifact bucket, or of users' buckets, that it
 	// receives through their queue: messages for events.ReadObjects. Only one function can have them.
 	Objects ObjectTrigger
