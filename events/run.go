@@ -44,6 +44,7 @@ type RunFinished struct {
 	Environment string `json:"environment"`
 	Status      string `json:"status"`
 	Trigger     string `json:"trigger_source"`
+	TriggeredBy string `json:"triggered_by,omitempty"` // email, api-key:<id>, or what the run stands for, as backfill:<id>
 	CreatedAt   string `json:"created_at"`
 	StartedAt   string `json:"started_at,omitempty"`
 	EndedAt     string `json:"ended_at"`

@@ -24,7 +24,7 @@ func (l *lifecycle) archive(ctx context.Context) error {
 	run := l.run
 	detail, err := json.Marshal(events.RunFinished{
 		Org: run.Org, Run: run.ID, Slug: run.Slug, Flow: run.Flow, Version: run.Version, Deployment: run.Deployment,
-		Environment: run.Environment, Status: string(run.Status), Trigger: run.Trigger,
+		Environment: run.Environment, Status: string(run.Status), Trigger: run.Trigger, TriggeredBy: run.By,
 		CreatedAt: run.CreatedAt.String(), StartedAt: run.StartedAt.String(), EndedAt: run.EndedAt.String(),
 		DurationMS: run.Duration(), Error: run.Error,
 	})
