@@ -33,7 +33,7 @@ type Occurrence struct {
 // occurrence is the item that claims an occurrence.
 type occurrence struct {
 	table.Key
-	Run     string `table:"run"`
+	Run     string `table:"run"` // "": the occurrence is void
 	Expires int64  `table:"ttl,omitempty"` // Unix second; 0: it is kept as long as the record of its run
 }
 
@@ -109,6 +109,9 @@ func (l *Launcher) made(ctx context.Context, org string, o *occurrence) (*runsta
 	if known.Expires != 0 && l.Clock.Now().Unix() >= known.Expires {
 		return nil, nil
 	}
+	if known.Run == "" {
+		return nil, errVoid
+	}
 	run, err := runstate.GetRun(ctx, l.Table, org, known.Run)
 	if err != nil {
 		return nil, err
@@ -117,6 +120,30 @@ func (l *Launcher) made(ctx context.Context, org string, o *occurrence) (*runsta
 		l.dispatch(ctx, &run, "")
 	}
 	return &run, nil
+}
+
+// errVoid is returned for an occurrence that makes no run any more.
+var errVoid = errs.New(errs.Conflict, "This occurrence was cancelled")
+
+// Void prevents that an occurrence makes a run from now on. If it has made one,
+// Void returns that run, which goes on, and true. It may be repeated. Errors:
+// table.ErrConflict while the run is being accepted.
+func (l *Launcher) Void(ctx context.Context, org string, o Occurrence) (runstate.Run, bool, error) {
+	void, _, err := o.item(org)
+	if err != nil || void == nil { // a sensor's event without an id is none
+		return runstate.Run{}, false, err
+	}
+	put := table.Put{Item: *void, If: table.IsNew()} //guard:accept/void drop field If
+	err = l.Table.Put(ctx, put)
+	failed, known := errors.AsType[*table.ConditionError](err)
+	if !known {
+		return runstate.Run{}, false, err
+	}
+	if err := table.Unmarshal(failed.Old, void); err != nil || void.Run == "" {
+		return runstate.Run{}, false, err
+	}
+	run, err := runstate.GetRun(ctx, l.Table, org, void.Run)
+	return run, err == nil, err
 }
 
 // commit writes the transaction that accepts a run. For the run of an

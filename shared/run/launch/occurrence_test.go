@@ -364,3 +364,46 @@ func TestEventIsForgotten(t *testing.T) {
 	assert.NotEqual(t, made[1], made[2])
 	assert.Equal(t, made[2], made[3])
 }
+
+// TestVoidOccurrenceMakesNoRun: an occurrence is void or has a run, whichever of
+// both is asked for first, or at once.
+func TestVoidOccurrenceMakesNoRun(t *testing.T) {
+	t.Parallel()
+	k := newKeys(t)
+	l := k.launcher(k.store)
+	for range 2 {
+		_, made, err := l.Void(k.ctx, org, *nightly(0))
+		require.NoError(t, err)
+		assert.False(t, made)
+		_, err = l.Accept(k.ctx, org, of(nightly(0)))
+		assert.Equal(t, errs.Conflict, errs.CodeOf(err))
+		require.NotErrorIs(t, err, table.ErrConflict, "it is final")
+	}
+	assert.Empty(t, k.runs())
+	run, err := l.Accept(k.ctx, org, of(nightly(1)))
+	require.NoError(t, err)
+	kept, made, err := l.Void(k.ctx, org, *nightly(1))
+	require.NoError(t, err)
+	assert.Equal(t, []any{true, run.ID}, []any{made, kept.ID})
+
+	runs, void := 0, 0
+	for day := 2; day < 30; day++ {
+		var all sync.WaitGroup
+		var accepted, voided error
+		var made bool
+		all.Go(func() { _, accepted = l.Accept(k.ctx, org, of(nightly(day))) })
+		all.Go(func() { _, made, voided = l.Void(k.ctx, org, *nightly(day)) })
+		all.Wait()
+		require.NoError(t, voided)
+		assert.Equal(t, made, accepted == nil, "%v", accepted)
+		if made {
+			runs++
+		} else {
+			void++
+		}
+	}
+	assert.Len(t, k.runs(), 1+runs)
+	assert.Equal(t, 28, runs+void)
+	_, _, err = l.Void(k.ctx, org, launch.Occurrence{Kind: launch.Backfill})
+	assert.Equal(t, errs.Invalid, errs.CodeOf(err))
+}
