@@ -32,13 +32,13 @@ func TestSamples(t *testing.T) {
 		case name == "scheduler-tick":
 			assert.Equal(t, events.TickType, strict[events.SchedulerTick](t, data).EventType)
 		case name == "run-finished":
-			envelope := strict[bus.Envelope](t, data)
-			assert.Equal(t, events.DetailRunFinished, envelope.DetailType)
-			assert.Equal(t, bus.Source, envelope.Source)
-			event, err := envelope.Event()
-			require.NoError(t, err)
-			finished := strict[events.RunFinished](t, event.Detail)
-			assert.Equal(t, []string{finished.Org, finished.Run, finished.EndedAt}, []string{event.Workspace, event.DedupeKey, clock.Format(event.Time)})
+			finished(t, data)
+		case strings.HasPrefix(name, "bus-"):
+			for _, record := range strict[lambda.SQSEvent](t, data).Records {
+				event := finished(t, []byte(record.Body))
+				assert.Equal(t, record.Attributes["MessageGroupId"], event.Org)
+				assert.True(t, strings.HasSuffix(record.EventSourceARN, ":"+name), "the queue is that of the function")
+			}
 		case strings.HasPrefix(name, "run-"):
 			for _, record := range strict[lambda.SQSEvent](t, data).Records {
 				message := strict[events.Run](t, []byte(record.Body))
@@ -90,6 +90,19 @@ func TestSamples(t *testing.T) {
 	}
 	assert.ElementsMatch(t, []string{events.RunStart, events.RunTask, events.RunPropagate, events.RunReconcile}, kinds,
 		"a sample of each kind of message")
+}
+
+// finished reads the event of a run's end.
+func finished(t *testing.T, data []byte) events.RunFinished {
+	t.Helper()
+	envelope := strict[bus.Envelope](t, data)
+	assert.Equal(t, events.DetailRunFinished, envelope.DetailType)
+	assert.Equal(t, bus.Source, envelope.Source)
+	event, err := envelope.Event()
+	require.NoError(t, err)
+	out := strict[events.RunFinished](t, event.Detail)
+	assert.Equal(t, []string{out.Org, out.Run, out.EndedAt}, []string{event.Workspace, event.DedupeKey, clock.Format(event.Time)})
+	return out
 }
 
 func strict[T any](t *testing.T, data []byte) T {

@@ -107,6 +107,8 @@ func ofMade(resourceType, action, method, collection, id, verb string, body any)
 	}}
 }
 
+var march = object{"from": "2026-03-01", "to": "2026-03-31", "cron_expression": "@daily"}
+
 // device starts the authorization of a device.
 func device(t *testing.T, env *localtest.Env) *localtest.Response {
 	t.Helper()
@@ -172,6 +174,13 @@ var mutations = map[string]mutation{
 		approve(t, env, begun).Require(t, 200)
 		now()
 		return env.Do(t, "", "POST", "/auth/device/token", object{"device_code": begun.String(t, "device_code")})
+	}},
+	"backfills-create": as("backfill", "create", "POST", "/flows/etl/backfill", march, registers),
+	"backfills-cancel": {"backfill", "cancel", "", func(t *testing.T, env *localtest.Env, now func()) *localtest.Response {
+		registers(t, env)
+		id := env.Do(t, env.A.Key, "POST", "/flows/etl/backfill", march).Require(t, 200).String(t, "backfill_id")
+		now()
+		return env.Do(t, env.A.Key, "POST", "/backfills/"+id+"/cancel", nil)
 	}},
 	"deployments-put": as("deployment", "create", "POST", "/deployments",
 		object{"deployment_name": "prod", "flow_name": "etl", "flow_version": "1"}, registers),

@@ -11,6 +11,7 @@ import (
 	"millrace/functions/artifacts"
 	"millrace/functions/audit"
 	"millrace/functions/auth"
+	"millrace/functions/backfills"
 	"millrace/functions/console"
 	"millrace/functions/deployments"
 	"millrace/functions/dispatch"
@@ -43,6 +44,7 @@ func With(more ...fn.Spec) []fn.Spec {
 		artifacts.Spec,
 		audit.Spec,
 		auth.Spec,
+		backfills.Spec,
 		console.Spec,
 		deployments.Spec,
 		environments.Spec,
@@ -58,6 +60,8 @@ func With(more ...fn.Spec) []fn.Spec {
 		sensors.Spec,
 
 		audit.DigestSpec,
+		backfills.DueSpec,
+		backfills.EventsSpec,
 		dispatch.Spec,
 		notifier.DueSpec,
 		notifier.Spec,

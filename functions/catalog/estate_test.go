@@ -103,6 +103,7 @@ func furnish(t *testing.T, env *localtest.Env, w localtest.Workspace, word, cont
 	rule := do("POST", "/alert-rules", object{
 		"name": content, "trigger": "on_failure", "flow_name": word, "channel_ids": []string{channel.String(t, "channel_id")},
 	})
+	backfill := do("POST", "/flows/"+word+"/backfill", object{"from": "2026-03-01", "to": "2026-03-01", "interval_seconds": 86400, "parameters": object{"text": content}})
 	ended := do("POST", "/runs", object{"deployment": word + "-prod", "execute": true})
 	require.Equal(t, "SUCCEEDED", ended.String(t, "status"), "%.500s", ended.Body)
 	failed := do("POST", "/runs", object{"flow_name": word, "flow_version": "2", "execute": true})
@@ -128,6 +129,7 @@ func furnish(t *testing.T, env *localtest.Env, w localtest.Workspace, word, cont
 			"schedule_id":        {schedule.String(t, "schedule_id")},
 			"channel_id":         {channel.String(t, "channel_id")},
 			"rule_id":            {rule.String(t, "rule_id")},
+			"backfill_id":        {backfill.String(t, "backfill_id")},
 			"resource_type":      {"run"}, "resource_id": {run},
 		},
 	}

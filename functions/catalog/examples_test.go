@@ -44,6 +44,10 @@ func TestExamplesAreAccepted(t *testing.T) {
 	send(env.A.Key, "PUT", "/deployments/{deployment_name}/settings", "/deployments/daily-sales/settings")
 	send(env.A.Key, "PATCH", "/deployments/{deployment_name}", "/deployments/daily-sales")
 	send(env.A.Key, "POST", "/runs", "/runs")
+	env.Do(t, env.A.Key, "POST", "/schedules", map[string]any{ // says which version a backfill is of
+		"deployment": "daily-sales", "mode": "interval", "interval_seconds": 86400, "parameters": map[string]any{"day": "2026-03-04"},
+	}).Require(t, 200)
+	send(env.A.Key, "POST", "/flows/{flow_name}/backfill", "/flows/daily-sales/backfill")
 	send(env.A.Key, "POST", "/artifacts/initiate", "/artifacts/initiate")
 	env.Do(t, env.A.Key, "POST", "/flows/daily-sales/draft", nil).Require(t, 200)
 	send(env.A.Key, "PUT", "/flows/{flow_name}/draft/source", "/flows/daily-sales/draft/source")

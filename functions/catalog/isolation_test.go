@@ -160,6 +160,7 @@ func TestStrangersNameThings(t *testing.T) {
 		{"/deployments", object{"deployment_name": "mine", "flow_name": flow, "flow_version": "1"}, 404},
 		{"/schedules", object{"deployment": a.names["deployment"][0], "mode": "interval", "interval_seconds": 60}, 404},
 		{"/alert-rules", object{"name": "mine", "trigger": "on_failure", "channel_ids": a.names["channel_id"]}, 422},
+		{"/flows/" + flow + "/backfill", object{"from": "2026-03-01", "to": "2026-03-01", "interval_seconds": 86400}, 404},
 		{"/flows", code, 403},
 		{"/flows", with(code, "artifact_store_uri", strings.Replace(uri, a.OrgID, b.OrgID+"/../"+a.OrgID, 1)), 403},
 		{"/flows", with(code, "artifact_store_uri", strings.ReplaceAll(uri, "/", "//")), 403},

@@ -91,15 +91,17 @@ var root = func() string {
 func TestEveryFunctionCanBeInvoked(t *testing.T) {
 	_, c := serve(t, nil)
 	payloads := map[string][]string{
-		"scheduler-tick": {"scheduler-tick"},
-		"audit-digest":   {"due-audit-digest"},
-		"schedules-due":  {"due-schedule"},
-		"object-events":  {"object-created"},
-		"sensors-poll":   {"due-sensor"},
-		"dispatch":       {"run-look"},
-		"notifier":       {"bus-alert-run-finished", "bus-task-retried"},
-		"notifier-due":   {"due-alert-delivery", "due-alert-sla"},
-		"taskworker":     {"run-look", "run-start", "run-task", "run-walk"},
+		"scheduler-tick":   {"scheduler-tick"},
+		"audit-digest":     {"due-audit-digest"},
+		"backfills-due":    {"due-backfill"},
+		"backfills-events": {"bus-backfills-events"},
+		"schedules-due":    {"due-schedule"},
+		"object-events":    {"object-created"},
+		"sensors-poll":     {"due-sensor"},
+		"dispatch":         {"run-look"},
+		"notifier":         {"bus-alert-run-finished", "bus-task-retried"},
+		"notifier-due":     {"due-alert-delivery", "due-alert-sla"},
+		"taskworker":       {"run-look", "run-start", "run-task", "run-walk"},
 	}
 	ops := catalog.Operations(catalog.All())
 	for _, spec := range catalog.All() {

@@ -33,7 +33,7 @@ type Occurrence struct {
 // occurrence is the item that claims an occurrence.
 type occurrence struct {
 	table.Key
-	Run     string `table:"run"` // "": the occurrence is void
+	Run     string `table:"run"`           // "": the occurrence is void
 	Expires int64  `table:"ttl,omitempty"` // Unix second; 0: it is kept as long as the record of its run
 }
 
