@@ -15,7 +15,7 @@ import (
 const launchedAs = launch.Backfill
 
 func eventHandler(d fn.Deps) fn.MessageHandler {
-	return d.Events("backfills", lease, consumer.On(events.DetailRunFinished, newService(d).finished))
+	return d.RepeatableEvents("backfills", lease, consumer.On(events.DetailRunFinished, newService(d).finished))
 }
 
 // finished goes on with the backfill of a run that has ended.

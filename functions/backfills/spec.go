@@ -60,8 +60,7 @@ var DueSpec = fn.Spec{
 	Messages: dueHandler,
 }
 
-// lease is how long an event may be handled, and how long one is left alone that
-// a process was handling when it died.
+// lease is how long an event may be handled.
 const lease = 20 * time.Second
 
 // EventsSpec describes the function that goes on with a backfill when one of its

@@ -15,6 +15,9 @@
 // its last effect and the mark. A handler whose effect is a table transaction
 // includes [Delivery.Handled] in it and takes effect exactly once.
 //
+// A handler that can be repeated at any time, also concurrently, needs none of
+// (1) and (3) (Config.Repeatable).
+//
 // A message that is not an event of the service, or that has no handler, is
 // logged and goes to the dead-letter queue.
 package consumer
@@ -48,7 +51,7 @@ const unreadableDelay = time.Second
 // writeTimeout bounds the writes after a handler.
 const writeTimeout = 5 * time.Second
 
-// Config configures a consumer. All fields are required.
+// Config configures a consumer. All fields but Repeatable are required.
 type Config struct {
 	Name   string // under which events are recorded; a new name handles them anew
 	Table  table.Table
@@ -56,6 +59,10 @@ type Config struct {
 	Clock  clock.Clock
 	Log    *slog.Logger
 	Lease  time.Duration // how long a handler may run; at most the function's time-out
+	// Repeatable means that handling an event again, or in two processes at once,
+	// changes nothing. Events are then neither claimed nor recorded: they cost no
+	// writes, and that of a process that died does not wait for its lease.
+	Repeatable bool
 }
 
 // Route is the handler for one type of event.
@@ -111,7 +118,10 @@ func (c *Consumer) message(ctx context.Context, m batch.Message) error {
 		return c.reject(ctx, m, err)
 	}
 	log := c.cfg.Log.With("consumer", c.cfg.Name, "type", d.DetailType, "event", d.ID, "org_id", d.Workspace)
-	held, err := d.take(ctx)
+	var held time.Duration
+	if !c.cfg.Repeatable {
+		held, err = d.take(ctx)
+	}
 	switch {
 	case err != nil:
 		log.ErrorContext(ctx, "event not claimed", "error", err)
@@ -122,14 +132,18 @@ func (c *Consumer) message(ctx context.Context, m batch.Message) error {
 		return batch.RetryAfter(held, errors.New("consumer: another process holds the event"))
 	}
 	if err := batch.Recover(ctx, log, func() error { return c.run(ctx, d, route) }); err != nil {
-		d.release(ctx, log)
+		if !c.cfg.Repeatable {
+			d.release(ctx, log)
+		}
 		if errors.Is(err, errUnreadable) {
 			return c.reject(ctx, m, err)
 		}
 		log.ErrorContext(ctx, "event not handled", "receives", m.Receives, "error", err)
 		return err
 	}
-	d.finish(ctx, log)
+	if !c.cfg.Repeatable {
+		d.finish(ctx, log)
+	}
 	return nil
 }
 

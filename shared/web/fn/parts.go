@@ -60,9 +60,19 @@ func (d Deps) Due(do func(context.Context, due.Task) error) MessageHandler {
 // once (package consumer). name is the consumer's name. lease is how long a
 // handler may run: the function's timeout.
 func (d Deps) Events(name string, lease time.Duration, routes ...consumer.Route) MessageHandler {
-	return consumer.New(consumer.Config{
-		Name: name, Table: d.Table, Queues: d.Queues, Clock: d.Clock, Log: d.Log, Lease: lease,
-	}, routes...).Messages
+	return consumer.New(d.consumer(name, lease), routes...).Messages
+}
+
+// RepeatableEvents is Events for handlers that may handle an event again, or in
+// two processes at once. It makes no writes of its own.
+func (d Deps) RepeatableEvents(name string, lease time.Duration, routes ...consumer.Route) MessageHandler {
+	cfg := d.consumer(name, lease)
+	cfg.Repeatable = true
+	return consumer.New(cfg, routes...).Messages
+}
+
+func (d Deps) consumer(name string, lease time.Duration) consumer.Config {
+	return consumer.Config{Name: name, Table: d.Table, Queues: d.Queues, Clock: d.Clock, Log: d.Log, Lease: lease}
 }
 
 // Outbound returns a client for requests on behalf of users, which reaches the
