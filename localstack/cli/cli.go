@@ -13,6 +13,7 @@ import (
 
 	"millrace/localstack/cli/account"
 	"millrace/localstack/cli/audit"
+	"millrace/localstack/cli/backfills"
 	"millrace/localstack/cli/command"
 	"millrace/localstack/cli/environments"
 	"millrace/localstack/cli/exceptions"
@@ -70,7 +71,7 @@ func Command(version string) *cobra.Command {
 	s := &session.Session{}
 	command.Group(c, versionCommand(version))
 	for _, group := range [][]*cobra.Command{
-		runs.Commands(s), flows.Commands(s), schedules.Commands(s), secrets.Commands(s), environments.Commands(s), sensors.Commands(s),
+		runs.Commands(s), backfills.Commands(s), flows.Commands(s), schedules.Commands(s), secrets.Commands(s), environments.Commands(s), sensors.Commands(s),
 		notifications.Commands(s), keys.Commands(s), workspace.Commands(s), audit.Commands(s), exceptions.Commands(s), account.Commands(s),
 		general.Commands(s, version),
 	} {

@@ -24,6 +24,7 @@ var Commands = []Command{
 	{"restore-member", "Accept again the sessions and API keys of a member who was suspended"},
 	{"serve", "Serve the API, the workers, the scheduler and the object store until SIGTERM"},
 	{"suspend-member", "Refuse a member's sessions and API keys in a workspace, from the next request on"},
+	{"switch-backfills", "Switch the backfills of a workspace on or off"},
 }
 
 // Needs reports whether a command line, without the program's name, needs the full

@@ -153,6 +153,17 @@ func flowSpec(ctx context.Context, api *client.Client, flow, version string) (sp
 	return detail.FlowSpec, detail.FlowVersion, err
 }
 
+// Parameters parses k=v parameters of a flow by the types in the schema of its
+// latest version.
+func Parameters(ctx context.Context, api *client.Client, flow string, given []string) (map[string]any, error) {
+	spec, _, err := flowSpec(ctx, api, flow, "")
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", flow, err)
+	}
+	out := map[string]any{}
+	return out, (&starting{params: given}).parameters(nil, spec, out)
+}
+
 // parameters reads the parameters of the file, then those of the command line.
 func (o *starting) parameters(stdin io.Reader, s spec, into map[string]any) error {
 	if o.file != "" {

@@ -287,7 +287,7 @@ func (s *Server) front(deps fn.Deps, keys secrets) error {
 	api := service.API()
 	s.functions = newFunctions(s, service.Frame, api, deps)
 	s.http = httpserver.New(httpserver.Config{
-		Handler: routes(api.Handler(), issuer, s.credentials.Keys(), s.functions, s.serveBackup, s.suspendMember), Log: s.cfg.Log,
+		Handler: routes(api.Handler(), issuer, s.credentials.Keys(), s.functions, s.serveBackup, s.suspendMember, s.switchBackfills), Log: s.cfg.Log,
 	})
 	return nil
 }
