@@ -42,7 +42,7 @@ type listQuery struct {
 	Deployment    string `query:"deployment" is:"name or empty"`
 	Status        string `query:"status" enum:"QUEUED,RUNNING,SUCCEEDED,FAILED,TIMED_OUT,CANCELLATION_REQUESTED,CANCELLED"`
 	TriggerSource string `query:"trigger_source" enum:"manual,schedule,sensor,retry,backfill,flow"`
-	TriggeredBy   string `query:"triggered_by" maxLength:"320" doc:"As the record has it: the email of a user, or api-key:<key_id>"`
+	TriggeredBy   string `query:"triggered_by" maxLength:"320" doc:"As the record has it: the email of a user, api-key:<key_id>, schedule:<schedule_id> or backfill:<backfill_id>"`
 	Since         string `query:"since" maxLength:"64" doc:"Only runs created then or later; an ISO 8601 timestamp, in UTC unless it names an offset"`
 	Until         string `query:"until" maxLength:"64" doc:"Only runs created then or earlier"`
 	Limit         *int   `query:"limit" doc:"Clamped to 1 to 500; absent: all runs, streamed"`

@@ -17,7 +17,7 @@ type RunRecord struct {
 	StartedAt    *string `json:"started_at"`
 	EndedAt      *string `json:"ended_at"`
 	DurationMS   *int64  `json:"duration_ms" doc:"From start to end; null until the run has ended, and if it never started"`
-	TriggeredBy  *string `json:"triggered_by" doc:"Email of the user, or api-key:<key_id>"`
+	TriggeredBy  *string `json:"triggered_by" doc:"Email of the user, api-key:<key_id>, or what the run stands for: schedule:<schedule_id> or backfill:<backfill_id>"`
 	ErrorMessage *string `json:"error_message,omitempty" doc:"Of a FAILED or TIMED_OUT run"`
 	Reason       *string `json:"reason" doc:"Why the run has this status, where that needs saying"`
 	CancelledBy  *string `json:"cancelled_by,omitempty"`

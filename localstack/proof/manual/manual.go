@@ -31,6 +31,7 @@ var pages = []page{
 	{"schedules", "Schedules", []string{folder + "/schedules.md"}},
 	{"environments", "Environments", []string{folder + "/environments.md"}},
 	{"sensors", "Sensors", []string{folder + "/sensors.md"}},
+	{"backfills", "Backfills", []string{folder + "/backfills.md"}},
 	{"notifications", "Notifications", []string{folder + "/notifications.md"}},
 	{"local-and-server", "Local runs", []string{folder + "/local-and-server.md"}},
 }
