@@ -100,6 +100,11 @@ type Result struct {
 	// attempt may be released and does not count. Failure has the same reason, for
 	// callers that do not release attempts.
 	Unstarted string
+	// Lost is set if the infrastructure failed after the attempt's own code may
+	// have begun: the sandbox's answer was cut off. Such an attempt is over, and
+	// another one may take its place, which does not count as a retry. Failure has
+	// the same reason, for callers that do not replace attempts.
+	Lost string
 }
 
 // Failed returns the Result of a failure.
@@ -126,6 +131,14 @@ func TimedOut(task *flowspec.Task) Result {
 func NotStarted(err error) Result {
 	r := Failed(SandboxFailed, "%v", err)
 	r.Unstarted = r.Failure.Message
+	return r
+}
+
+// OutOfSight makes a Result of what kept the attempt's end from being known,
+// although its code may have begun.
+func OutOfSight(err error) Result {
+	r := Failed(SandboxFailed, "%v", err)
+	r.Lost = r.Failure.Message
 	return r
 }
 

@@ -89,6 +89,8 @@ func (p Python) execute(ctx context.Context, a *Attempt) Result {
 			return Final(SandboxFailed, "%s", text)
 		case errors.Is(err, sandbox.ErrUnavailable):
 			return NotStarted(errors.New(text))
+		case errors.Is(err, sandbox.ErrLost):
+			return OutOfSight(errors.New(text))
 		}
 		return Failed(SandboxFailed, "%s", text)
 	}

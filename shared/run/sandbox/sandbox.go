@@ -131,6 +131,11 @@ const (
 // the task's code has not started. Run wraps it with the reason.
 var ErrUnavailable = errors.New("the sandbox is not available")
 
+// ErrLost means that the answer of the infrastructure, not of the task, was cut
+// off: the task's code may have begun and may still run, until its runner learns
+// from the cancel fence that the attempt is over. Run wraps it with the reason.
+var ErrLost = errors.New("the sandbox was lost")
+
 // Reserver is a Sandbox that runs a limited number of tasks at once. A caller
 // that reserves a slot before it claims a task does not count the wait as the
 // task's time.

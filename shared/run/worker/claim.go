@@ -10,7 +10,6 @@ import (
 	"millrace/shared/platform/table"
 	"millrace/shared/platform/telemetry"
 	"millrace/shared/run/engine"
-	"millrace/shared/run/executor"
 	"millrace/shared/run/runlog"
 	"millrace/shared/run/runstate"
 )
@@ -120,10 +119,7 @@ func (a *attempts) takeOver(ctx context.Context, r ready, old *runstate.Node, no
 		_ = a.load(ctx) // only for the task's name in the log
 	}
 	nonce := a.ProcessID + "." + ids.Token(9)
-	end := runstate.Attempt{
-		Attempt: old.Attempt, Status: engine.Failed, StartedAt: old.StartedAt, EndedAt: millis(now),
-		ErrorType: executor.WorkerLost, Error: "The worker that ran this attempt was lost.",
-	}
+	end := lostAttempt(old, now, "The worker that ran this attempt was lost.")
 	do := []table.Action{
 		table.Set(runstate.NodeLost, old.Lost+1), //guard:take-over/count drop operand 2
 		table.Set(runstate.NodeChain, a.chain),
@@ -134,23 +130,11 @@ func (a *attempts) takeOver(ctx context.Context, r ready, old *runstate.Node, no
 	due := millis(now.Add(HoldBack))
 	switch {
 	case ends:
-		do = append(do,
-			table.Set(runstate.NodeStatus, string(engine.Failed)),
-			table.Set(runstate.NodeErrorType, end.ErrorType),
-			table.Set(runstate.NodeError, fmt.Sprintf("The worker was lost %d times while it ran this task.", MaxLost)),
-			table.Set(runstate.NodeEnded, int64(millis(now))),
-			table.Remove(runstate.NodeLease),
-		)
+		do = append(do, table.Set(runstate.NodeStatus, string(engine.Failed)))
+		do = append(do, endsLost(end, fmt.Sprintf("The worker was lost %d times while it ran this task.", MaxLost))...)
 	case held:
-		do = append(do,
-			table.Append(runstate.NodeHistory, end),
-			table.Set(runstate.NodeStatus, string(engine.Queued)),
-			table.Set(runstate.NodeAttempt, old.Attempt+1), //guard:take-over/held-attempt drop operand 2
-			table.Set(runstate.NodeDue, int64(due)),
-			table.Set(runstate.NodeReason, fmt.Sprintf("Its worker was lost %d times. It is tried again after %s.", old.Lost+1, due)),
-			table.Remove(runstate.NodeNonce), table.Remove(runstate.NodeLease), table.Remove(runstate.NodeStarted),
-			table.Remove(runstate.NodeDeferred), table.Remove(runstate.NodeAnnounced),
-		)
+		do = append(do, table.Set(runstate.NodeStatus, string(engine.Queued)))
+		do = append(do, afterLost(end, due, fmt.Sprintf("Its worker was lost %d times. It is tried again after %s.", old.Lost+1, due))...)
 	default:
 		do = append(do,
 			table.Append(runstate.NodeHistory, end),

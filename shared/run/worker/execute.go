@@ -184,6 +184,9 @@ func (a *attempts) execute(ctx context.Context, w *attempt, b *begin) (outcome, 
 	case result.Unstarted != "":
 		_, err := a.giveBack(ctx, w, result.Unstarted)
 		return outcome{}, err
+	case result.Lost != "":
+		item, err := a.lose(ctx, w, result.Lost)
+		return outcome{item: item}, err
 	case b.cut && (overran || result.Failure != nil && result.Failure.TimedOut):
 		return outcome{stopped: runstate.FenceDeadline}, nil
 	case overran && b.told && w.begun.Load() == 0:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"time"
 
 	"millrace/shared/platform/blob"
@@ -77,12 +78,22 @@ func (a *attempts) unable(ctx context.Context, w *attempt, err error) (outcome, 
 	return outcome{}, failed
 }
 
+// spread shortens a delay by up to half of it, by an amount that differs between
+// attempts and stays the same for one. A thousand attempts that were refused
+// together must not come back together: most would be refused again, and what
+// gets free in between would stay unused.
+func (a *attempts) spread(w *attempt, delay time.Duration) time.Duration {
+	h := fnv.New32a()
+	fmt.Fprintf(h, "%s-%d-%d", a.id, w.node, w.item.Deferred)
+	return delay - time.Duration(uint64(delay/2)*uint64(h.Sum32())>>32)
+}
+
 // giveBack releases the lease of an attempt whose own code has not begun, for
 // an external reason, and enqueues it again. This counts neither as a retry nor
 // as a lost worker; only the run's deadline limits it. reason is shown to
 // users. It returns false if the worker no longer owns the lease.
 func (a *attempts) giveBack(ctx context.Context, w *attempt, reason string) (bool, error) {
-	delay := min(firstDefer<<min(w.item.Deferred, 10), mostDefer)
+	delay := a.spread(w, min(firstDefer<<min(w.item.Deferred, 10), mostDefer))
 	due := millis(a.Clock.Now().Add(delay))
 	status := engine.Queued
 	do := []table.Action{
@@ -108,7 +119,7 @@ func (a *attempts) giveBack(ctx context.Context, w *attempt, reason string) (boo
 		}
 		if err == nil {
 			if w.task != nil {
-				a.logEnd(w, runlog.TypeTaskDeferred, "warning", "Task %s could not begin: %s It is tried again in %s", w.task.Name, reason, delay)
+				a.logEnd(w, runlog.TypeTaskDeferred, "warning", "Task %s could not begin: %s It is tried again in %s", w.task.Name, reason, delay.Round(100*time.Millisecond))
 			}
 			if err = a.send(ctx, []ready{{w.node, w.item.Attempt}}, delay); err == nil { //guard:give-back/message return true, nil
 				return true, nil

@@ -8,7 +8,8 @@ The event is a request as core.Executor takes it, and
 The answer is {"output", "output_bytes"}, {"output_ref": true, "output_bytes"},
 {"failure": {"type", "message", "exception", "traceback"}}, with task_secs, how long
 the task's function took, or {"error"} when the sandbox itself failed, with
-out_of_memory where the kernel killed the task for the memory that it used.
+out_of_memory where the kernel killed the task for the memory that it used, and
+unstarted where nothing of the task's began for a cause that passes.
 
 To the route it posts {"events": [{"timestamp", "level", "logger", "message",
 "sequence", "fields"}]}, secrets masked, a few times a second while there are any and at
@@ -27,6 +28,7 @@ is killed, and the function's own environment stays out of its reach.
 import collections
 import fcntl
 import hashlib
+import http.client
 import json
 import os
 import select
@@ -87,8 +89,9 @@ class Cloud:
             directory = self._artifact(event["artifact"])
         except artifact.RefusedError as error:
             return {"failure": {"type": "TaskFailedError", "message": str(error)}}
-        except OSError as error:
-            return {"error": f"the artifact could not be fetched: {type(error).__name__} {getattr(error, 'code', '')}".rstrip()}
+        except (OSError, http.client.HTTPException) as error:
+            answer = {"error": f"the artifact could not be fetched: {type(error).__name__} {getattr(error, 'code', '')}".rstrip()}
+            return {**answer, "unstarted": True} if _passing(error) else answer
         request = {k: v for k, v in event.items() if k not in ("artifact", "log_url", "token", "limit_secs")}
         if self._child is not None and (self._hash != event["artifact"]["hash"] or self._child.stale()):
             self.close()
@@ -548,6 +551,13 @@ def _timed(answer, began):
     if began is not None:
         answer["task_secs"] = round(time.monotonic() - began, 3)
     return answer
+
+
+def _passing(error):
+    """Tell whether a store that did not deliver may do so later: not if it refused, or if this function's disk is at fault."""
+    if isinstance(error, urllib.error.HTTPError):
+        return error.code >= 500 or error.code in (408, 429)
+    return isinstance(error, (urllib.error.URLError, http.client.HTTPException, ConnectionError, TimeoutError))
 
 
 def _strict(output):

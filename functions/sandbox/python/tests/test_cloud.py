@@ -66,7 +66,7 @@ class Store(http.server.BaseHTTPRequestHandler):
         if self.path in self.server.blobs:
             self.answer(self.server.blobs[self.path], size=self.server.claimed)
         else:
-            self.answer(b"", 404)
+            self.answer(b"", self.server.missing)
 
     def do_PUT(self):
         if self.server.refuses:
@@ -117,6 +117,7 @@ class CloudTest(unittest.TestCase):
         os.chmod(root.name, 0o755)
         self.store = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Store)
         self.store.blobs, self.store.events, self.store.tokens, self.store.cancel_at = {}, [], set(), None
+        self.store.missing = 404
         self.store.asked, self.store.faults, self.store.refuses, self.store.claimed = [], [], False, None
         self.store.handle_error = lambda *_: None  # a client that went away in the middle
         threading.Thread(target=self.store.serve_forever, args=(0.01,), daemon=True).start()
@@ -262,6 +263,17 @@ class CloudTest(unittest.TestCase):
             self.assertEqual(failure["type"], "ArtifactSerializationError")
             self.assertIn(want, failure["message"])
             self.assertEqual(self.call("version")["output"], 1)
+
+    def test_a_store_that_is_away_is_no_failure(self):
+        for status, passing in ((503, True), (429, True), (403, False), (404, False)):
+            event = {"artifact": {"hash": f"h{status}", "url": f"{self.url}/gone{status}"}, "entrypoint": "m:soon", "params": {}}
+            self.store.missing = status
+            answer = self.cloud.run(event)
+            self.assertIn(f"HTTPError {status}", answer["error"])
+            self.assertEqual(answer.get("unstarted", False), passing)
+        self.store.shutdown()
+        self.store.server_close()
+        self.assertTrue(self.cloud.run(event)["unstarted"])
 
     def test_cancel(self):
         self.store.cancel_at = "started"

@@ -21,6 +21,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -32,6 +33,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/lambda"
 	"github.com/aws/aws-sdk-go-v2/service/lambda/types"
 	"github.com/aws/smithy-go"
+	smithyhttp "github.com/aws/smithy-go/transport/http"
 
 	"millrace/shared/platform/clock"
 	"millrace/shared/run/sandbox"
@@ -293,18 +295,26 @@ func nodeOf(req *sandbox.Request) (int, error) {
 
 // refused returns the error of an invocation that was not made or got no
 // response, without the request, which contains links and secrets. It wraps
-// sandbox.ErrUnavailable only if the code cannot have started.
+// sandbox.ErrUnavailable only if the code cannot have started, and
+// sandbox.ErrLost if it may have.
 func refused(err error) error {
+	status := 0
+	if e, ok := errors.AsType[*smithyhttp.ResponseError](err); ok {
+		status = e.HTTPStatusCode()
+	}
 	if e, ok := errors.AsType[smithy.APIError](err); ok {
-		if slices.Contains(throttles, e.ErrorCode()) || slices.Contains(unready, e.ErrorCode()) {
+		switch {
+		case status == http.StatusTooManyRequests || slices.Contains(throttles, e.ErrorCode()) || slices.Contains(unready, e.ErrorCode()):
 			return fmt.Errorf("%w: %s: %s", sandbox.ErrUnavailable, e.ErrorCode(), e.ErrorMessage())
+		case status >= http.StatusInternalServerError:
+			return fmt.Errorf("%w: %s: %s", sandbox.ErrLost, e.ErrorCode(), e.ErrorMessage())
 		}
 		return fmt.Errorf("the sandbox was not invoked: %s: %s", e.ErrorCode(), e.ErrorMessage())
 	}
 	if e, ok := errors.AsType[*net.OpError](err); ok && e.Op == "dial" { // no bytes were sent
 		return fmt.Errorf("%w: %w", sandbox.ErrUnavailable, e)
 	}
-	return fmt.Errorf("the sandbox did not answer: %w", err)
+	return fmt.Errorf("%w: %w", sandbox.ErrLost, err)
 }
 
 // crashed is what Lambda answers in place of a function that failed. It kills one
@@ -342,6 +352,7 @@ func decode(payload []byte, tier string) (result sandbox.Result, took time.Durat
 		OutputBytes int64            `json:"output_bytes"`
 		Failure     *sandbox.Failure `json:"failure"`
 		Error       string           `json:"error"`
+		Unstarted   bool             `json:"unstarted"`
 		OutOfMemory bool             `json:"out_of_memory"`
 		TaskSecs    float64          `json:"task_secs"`
 	}
@@ -352,6 +363,8 @@ func decode(payload []byte, tier string) (result sandbox.Result, took time.Durat
 	switch {
 	case answer.OutOfMemory:
 		return outOfMemory(tier), took, nil
+	case answer.Unstarted:
+		return sandbox.Result{}, took, fmt.Errorf("%w: %s", sandbox.ErrUnavailable, answer.Error)
 	case answer.Error != "":
 		return sandbox.Result{}, took, errors.New(answer.Error)
 	case answer.Failure != nil:

@@ -230,27 +230,32 @@ func TestInvocationErrors(t *testing.T) {
 }
 
 // TestUnavailable checks that only invocations that cannot have started are
-// reported as unavailable.
+// reported as unavailable, and those that may have as lost.
 func TestUnavailable(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		for name, test := range map[string]struct {
-			answer      answer
-			unavailable bool
+			answer answer
+			is     error
 		}{
-			"throttled":       {answer{status: 429, kind: "TooManyRequestsException", body: `{"Message": "Rate Exceeded."}`}, true},
-			"EC2 throttled":   {answer{status: 502, kind: "EC2ThrottledException", body: `{"Message": "m"}`}, true},
-			"not ready":       {answer{status: 502, kind: "ResourceNotReadyException", body: `{"Message": "m"}`}, true},
-			"being updated":   {answer{status: 409, kind: "ResourceConflictException", body: `{"Message": "m"}`}, true},
-			"no connection":   {answer{err: &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}}, true},
-			"connection lost": {answer{err: &net.OpError{Op: "read", Net: "tcp", Err: syscall.ECONNRESET}}, false},
-			"service":         {answer{status: 500, kind: "ServiceException", body: `{"Message": "boom"}`}, false},
-			"no function":     {answer{status: 404, kind: "ResourceNotFoundException", body: `{"Message": "m"}`}, false},
-			"crash":           {answer{status: 200, fault: "Unhandled", body: `{"errorType": "Runtime.ExitError", "errorMessage": "m"}`}, false},
+			"throttled":       {answer{status: 429, kind: "TooManyRequestsException", body: `{"Message": "Rate Exceeded."}`}, sandbox.ErrUnavailable},
+			"another limit":   {answer{status: 429, kind: "TenantLimitExceeded", body: `{"Message": "m"}`}, sandbox.ErrUnavailable},
+			"EC2 throttled":   {answer{status: 502, kind: "EC2ThrottledException", body: `{"Message": "m"}`}, sandbox.ErrUnavailable},
+			"not ready":       {answer{status: 502, kind: "ResourceNotReadyException", body: `{"Message": "m"}`}, sandbox.ErrUnavailable},
+			"being updated":   {answer{status: 409, kind: "ResourceConflictException", body: `{"Message": "m"}`}, sandbox.ErrUnavailable},
+			"no connection":   {answer{err: &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}}, sandbox.ErrUnavailable},
+			"no artifact yet": {answer{status: 200, body: `{"error": "the artifact could not be fetched", "unstarted": true}`}, sandbox.ErrUnavailable},
+			"connection lost": {answer{err: &net.OpError{Op: "read", Net: "tcp", Err: syscall.ECONNRESET}}, sandbox.ErrLost},
+			"service":         {answer{status: 500, kind: "ServiceException", body: `{"Message": "boom"}`}, sandbox.ErrLost},
+			"gateway":         {answer{status: 503, body: ``}, sandbox.ErrLost},
+			"no function":     {answer{status: 404, kind: "ResourceNotFoundException", body: `{"Message": "m"}`}, nil},
+			"crash":           {answer{status: 200, fault: "Unhandled", body: `{"errorType": "Runtime.ExitError", "errorMessage": "m"}`}, nil},
 		} {
 			_, err := open(t, &answers{list: []answer{test.answer}}).Run(t.Context(), request(), nil)
 			require.Error(t, err, name)
-			assert.Equal(t, test.unavailable, errors.Is(err, sandbox.ErrUnavailable), "%s: %v", name, err)
+			for _, kind := range []error{sandbox.ErrUnavailable, sandbox.ErrLost} {
+				assert.Equal(t, errors.Is(test.is, kind), errors.Is(err, kind), "%s: %v", name, err)
+			}
 			assert.NotContains(t, err.Error(), "hush-hush", name)
 		}
 	})
