@@ -180,13 +180,14 @@ func TestDomainAndSignIn(t *testing.T) {
 	assert.Len(t, d.service.of("ApiGateway::BasePathMapping"), 1)
 	assert.Equal(t, true, d.service.of("ApiGateway::RestApi")[0].properties["DisableExecuteApiEndpoint"], "the firewall's stage has one name")
 	worker := d.function(t, "taskworker").properties["Environment"].(object)["Variables"].(object)
-	assert.Equal(t, "https://api.acme.example/internal/attempts/logs", text(worker["MILLRACE_LOG_URL"]))
+	box := d.function(t, "sandbox-nano").properties["Environment"].(object)["Variables"].(object)
+	assert.Equal(t, "https://api.acme.example/internal/attempts", text(box["MILLRACE_ATTEMPTS_URL"]))
 	auth := d.function(t, "auth").properties["Environment"].(object)["Variables"].(object)
 	assert.Equal(t, []any{"https://id.acme.example", "app", "a@acme.example,b@acme.example"},
 		[]any{auth["MILLRACE_SIGNIN_ISSUER"], auth["MILLRACE_SIGNIN_AUDIENCE"], auth["MILLRACE_SUPER_ADMINS"]})
 	assert.NotContains(t, worker, "MILLRACE_SIGNIN_ISSUER", "it signs nobody in")
 	assert.Len(t, d.operations.of("SNS::Subscription"), 1)
 
-	plain := deployed(t).function(t, "taskworker").properties["Environment"].(object)["Variables"].(object)
-	assert.Equal(t, "https://${Api}.execute-api.${AWS::Region}.${AWS::URLSuffix}/v1/internal/attempts/logs", text(plain["MILLRACE_LOG_URL"]))
+	plain := deployed(t).function(t, "sandbox-nano").properties["Environment"].(object)["Variables"].(object)
+	assert.Equal(t, "https://${Api}.execute-api.${AWS::Region}.${AWS::URLSuffix}/v1/internal/attempts", text(plain["MILLRACE_ATTEMPTS_URL"]))
 }

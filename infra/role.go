@@ -9,7 +9,6 @@ import (
 	"github.com/aws/jsii-runtime-go"
 
 	"millrace/functions/catalog"
-	"millrace/functions/sandboxlogs"
 	"millrace/shared/account/audit"
 	"millrace/shared/account/identity"
 	"millrace/shared/platform/bus"
@@ -282,7 +281,6 @@ func environment(cfg Config, spec fn.Spec, api api) map[string]*string {
 	}
 	if spec.Needs.Sandbox {
 		set("MILLRACE_SANDBOX_PREFIX", cfg.name(sandboxName("")))
-		env["MILLRACE_LOG_URL"] = api.url(sandboxlogs.Path)
 	}
 	if spec.Trigger.Unmatched || spec.Needs.Links {
 		env["MILLRACE_URL"] = api.url("")

@@ -9,8 +9,10 @@ import (
 	"github.com/aws/jsii-runtime-go"
 
 	python "millrace/functions/sandbox"
+	"millrace/functions/sandboxlogs"
 	"millrace/shared/run/sandbox"
 	"millrace/shared/run/tier"
+	"millrace/shared/run/worker"
 )
 
 // The sandbox functions run users' code.
@@ -28,11 +30,10 @@ func sandboxName(t tier.Tier) string { return "sandbox-" + string(t) }
 // A task can read the credentials of the function it runs in. The role
 // therefore has no permission and denies everything, in case a policy is
 // attached to it by mistake. It may not even write logs, with which a task
-// could bypass the masking of secrets. Logs go through the internal route of
-// the API, code and data through presigned URLs, and the result of the
-// invocation tells how the sandbox ended. Without the permission there is no
-// log group either.
-func addSandbox(stack awscdk.Stack, cfg Config, code *awslambda.CfnFunction_CodeProperty) {
+// could bypass the masking of secrets. Logs and results go through the internal
+// routes of the API, code and data through presigned URLs. Without the
+// permission there is no log group either.
+func addSandbox(stack awscdk.Stack, cfg Config, code *awslambda.CfnFunction_CodeProperty, api api) {
 	role := awsiam.NewCfnRole(stack, jsii.String("SandboxRole"), &awsiam.CfnRoleProps{
 		Description:              jsii.String("Nothing: the sandbox functions run users' code"),
 		AssumeRolePolicyDocument: trusts("lambda"),
@@ -42,7 +43,7 @@ func addSandbox(stack awscdk.Stack, cfg Config, code *awslambda.CfnFunction_Code
 	})
 	for _, t := range tier.All() {
 		name := sandboxName(t)
-		awslambda.NewCfnFunction(stack, jsii.String(camel(name)+"Function"), &awslambda.CfnFunctionProps{
+		function := awslambda.NewCfnFunction(stack, jsii.String(camel(name)+"Function"), &awslambda.CfnFunctionProps{
 			FunctionName:     jsii.String(cfg.name(name)),
 			Description:      jsii.String("Runs the tasks of tier " + string(t) + ", each workspace's apart."),
 			Runtime:          jsii.String("python" + sandbox.LambdaRuntime.Python),
@@ -54,6 +55,15 @@ func addSandbox(stack awscdk.Stack, cfg Config, code *awslambda.CfnFunction_Code
 			Timeout:          jsii.Number(sandboxTimeout),
 			EphemeralStorage: &awslambda.CfnFunction_EphemeralStorageProperty{Size: jsii.Number(sandboxDisk)},
 			TenancyConfig:    &awslambda.CfnFunction_TenancyConfigProperty{TenantIsolationMode: jsii.String("PER_TENANT")},
+			Environment: &awslambda.CfnFunction_EnvironmentProperty{Variables: map[string]*string{
+				"MILLRACE_ATTEMPTS_URL": api.url(sandboxlogs.Prefix),
+			}},
+		})
+		// An attempt that has not begun by then is handed off anew, and one whose
+		// runner failed is the engine's to repeat.
+		awslambda.NewCfnEventInvokeConfig(stack, jsii.String(camel(name)+"Invoke"), &awslambda.CfnEventInvokeConfigProps{
+			FunctionName: function.Ref(), Qualifier: jsii.String("$LATEST"),
+			MaximumEventAgeInSeconds: jsii.Number(worker.HandOff.Seconds()), MaximumRetryAttempts: jsii.Number(0),
 		})
 	}
 }

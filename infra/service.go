@@ -33,7 +33,7 @@ func addService(stack awscdk.Stack, cfg Config, specs []fn.Spec, routes routes, 
 	for _, spec := range specs {
 		addFunction(stack, cfg, spec, bootstrap, api)
 	}
-	addSandbox(stack, cfg, newAsset(stack, "SandboxCode", code.sandbox))
+	addSandbox(stack, cfg, newAsset(stack, "SandboxCode", code.sandbox), api)
 	awscdk.NewCfnOutput(stack, jsii.String("Url"), &awscdk.CfnOutputProps{Value: api.url(""), Description: jsii.String("Where the API is")})
 }
 

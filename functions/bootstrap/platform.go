@@ -107,9 +107,7 @@ func newPlatform(cfg settings, spec fn.Spec) *platform {
 		p.deps.Config.AttemptKey = cfg.AttemptKey
 	}
 	if needs.Sandbox {
-		box, err := invoke.New(invoke.Config{
-			Prefix: cfg.SandboxPrefix, LogURL: cfg.LogURL, Key: cfg.AttemptKey, AWS: aws, Clock: now,
-		})
+		box, err := invoke.New(invoke.Config{Prefix: cfg.SandboxPrefix, Key: cfg.AttemptKey, AWS: aws})
 		if err != nil {
 			p.err = err
 		} else {

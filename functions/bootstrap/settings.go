@@ -45,7 +45,6 @@ const (
 	envAllowRanges = "MILLRACE_ALLOW_RANGES"    // CIDR ranges that calls on behalf of users may reach besides public addresses, comma-separated
 
 	envSandboxPrefix = "MILLRACE_SANDBOX_PREFIX" // prefix of the names of the sandbox functions, before the tier
-	envLogURL        = "MILLRACE_LOG_URL"        // where the sandbox delivers logs: the API's POST /internal/attempts/logs
 	envAttemptKey    = "MILLRACE_ATTEMPT_KEY"    // secret, base64 of 32 bytes or more: signs the tokens for it
 )
 
@@ -70,8 +69,8 @@ type settings struct {
 	AllowRanges            []string
 	Limits                 quota.Values
 
-	SandboxPrefix, LogURL string
-	AttemptKey            []byte
+	SandboxPrefix string
+	AttemptKey    []byte
 }
 
 // readSettings reads and checks the variables that a function needs. The error
@@ -106,7 +105,6 @@ func readSettings(getenv func(string) string, spec fn.Spec) (settings, error) {
 	}
 	if needs.Sandbox {
 		cfg.SandboxPrefix = r.required(envSandboxPrefix)
-		cfg.LogURL = r.address(envLogURL)
 	}
 	if needs.Sandbox || needs.AttemptKey {
 		cfg.AttemptKey = r.key(envAttemptKey)

@@ -24,8 +24,7 @@ func complete() map[string]string {
 	return map[string]string{
 		"AWS_REGION": "eu-central-1", envTable: "t", envBucket: "b", envBus: "bus", envQueuePrefix: "q-",
 		envCursorKey: secret, envAttemptKey: secret, envVaultKey: "arn:aws:kms:eu-central-1:123456789012:key/k", envSigningKey: "arn:aws:kms:eu-central-1:123456789012:key/s", envSandboxPrefix: "s-",
-		envMailFrom: "Millrace <alerts@example.com>",
-		envLogURL:   "https://api.test/logs", envURL: "https://api.test",
+		envMailFrom: "Millrace <alerts@example.com>", envURL: "https://api.test",
 	}
 }
 
@@ -65,7 +64,7 @@ func TestAllInvalidSettingsAreReportedAtOnce(t *testing.T) {
 	t.Parallel()
 	worker, _ := catalog.Find(catalog.All(), "taskworker")
 	_, err := readSettings(getenv(nil), worker)
-	for _, name := range []string{envTable, envBucket, envBus, envVaultKey, envSandboxPrefix, envLogURL, envAttemptKey} {
+	for _, name := range []string{envTable, envBucket, envBus, envVaultKey, envSandboxPrefix, envAttemptKey} {
 		require.ErrorContains(t, err, name+" is missing")
 	}
 	assert.NotContains(t, err.Error(), envCursorKey, "a worker has no lists")
@@ -76,6 +75,8 @@ func TestAllInvalidSettingsAreReportedAtOnce(t *testing.T) {
 	require.ErrorContains(t, err, envSigningKey+" is missing")
 
 	runs, _ := catalog.Find(catalog.All(), "runs")
+	unmatched, found := catalog.Unmatched(catalog.All())
+	require.True(t, found)
 	for want, change := range map[string]map[string]string{
 		envCursorKey + " is not the base64 of 32": {envCursorKey: base64.StdEncoding.EncodeToString([]byte("hush"))},
 		envCursorKey + " is not the base64":       {envCursorKey: "hush!"},
@@ -93,8 +94,8 @@ func TestAllInvalidSettingsAreReportedAtOnce(t *testing.T) {
 		assert.NotContains(t, err.Error(), "hush")
 	}
 	env := complete()
-	env[envLogURL] = "api.test/logs"
-	_, err = readSettings(getenv(env), worker)
+	env[envURL] = "api.test"
+	_, err = readSettings(getenv(env), unmatched)
 	require.ErrorContains(t, err, "no http or https URL")
 	env = complete()
 	env[envSuperAdmins] = "nobody"

@@ -17,6 +17,8 @@ import (
 	"millrace/shared/run/runstate"
 	"millrace/shared/run/sandbox"
 	"millrace/shared/run/sandbox/ticket"
+	"millrace/shared/run/worker"
+	"millrace/shared/web/httpapi"
 )
 
 // service implements the rules.
@@ -27,16 +29,57 @@ type service struct {
 	logs   *runlog.Store
 	limits *limits
 	key    []byte // signs the tokens of attempts
+	tasks  func() *worker.Worker
+}
+
+// attempt returns the attempt of a token. Errors: errs.Unauthenticated.
+func (s *service) attempt(authorization string) (ticket.Attempt, error) {
+	token, bearer := strings.CutPrefix(authorization, "Bearer ")
+	attempt, err := ticket.Check(s.key, token, s.clock.Now())
+	if err != nil || !bearer {
+		return ticket.Attempt{}, errs.Wrap(errs.Unauthenticated, err, "not a token of an attempt")
+	}
+	return attempt, nil
+}
+
+// start lets a runner begin its attempt. Errors: errs.Unauthenticated,
+// errs.Conflict if it must not begin.
+func (s *service) start(ctx context.Context, in *startIn) (Started, error) {
+	attempt, err := s.attempt(in.Authorization)
+	if err != nil {
+		return Started{}, err
+	}
+	request, err := s.tasks().Begin(ctx, worker.Runner{Attempt: attempt, ID: in.Body.Runner})
+	return Started{Request: request}, err
+}
+
+// complete takes the result of an attempt. Errors: errs.Unauthenticated,
+// errs.TooMany, errs.Conflict if the attempt is another's.
+func (s *service) complete(ctx context.Context, in *completeIn) (httpapi.None, error) {
+	var none httpapi.None
+	attempt, err := s.attempt(in.Authorization)
+	if err != nil {
+		return none, err
+	}
+	if len(in.Body.Events) > 0 {
+		events, err := s.events(attempt, Batch{Events: in.Body.Events})
+		if err != nil {
+			return none, err
+		}
+		if _, err := s.take(ctx, attempt, events); err != nil {
+			return none, err
+		}
+	}
+	return none, s.tasks().Complete(ctx, worker.Runner{Attempt: attempt, ID: in.Body.Runner}, in.Body.Answer)
 }
 
 // post accepts a batch. Errors: errs.Unauthenticated for an invalid token of an
 // attempt, errs.TooMany, errs.Unprocessable for a file that the attempt may not
 // save or open.
 func (s *service) post(ctx context.Context, in *postIn) (Fence, error) {
-	token, bearer := strings.CutPrefix(in.Authorization, "Bearer ")
-	attempt, err := ticket.Check(s.key, token, s.clock.Now())
-	if err != nil || !bearer {
-		return Fence{}, errs.Wrap(errs.Unauthenticated, err, "not a token of an attempt")
+	attempt, err := s.attempt(in.Authorization)
+	if err != nil {
+		return Fence{}, err
 	}
 	events, err := s.events(attempt, in.Body)
 	if err != nil {
@@ -47,6 +90,9 @@ func (s *service) post(ctx context.Context, in *postIn) (Fence, error) {
 		return Fence{}, err
 	}
 	fence, err := s.take(ctx, attempt, events)
+	if err == nil && !fence.Cancelled && in.Body.Renew {
+		fence.Cancelled, err = s.tasks().Renew(ctx, worker.Runner{Attempt: attempt, ID: in.Body.Runner})
+	}
 	if err != nil || fence.Cancelled || link == nil {
 		return fence, err
 	}

@@ -14,7 +14,7 @@ import (
 
 func TestEachTaskTypeHasExecutor(t *testing.T) {
 	t.Parallel()
-	set := executors(fn.Deps{Clock: clock.System{}}, nil)
+	set := fn.Deps{Clock: clock.System{}}.Executors(nil)
 	assert.Len(t, set, len(tasktype.All()))
 	for _, typ := range tasktype.All() {
 		e := set[typ.Name]

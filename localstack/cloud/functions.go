@@ -50,10 +50,7 @@ func (c *Cloud) functions(ctx context.Context) ([]fleet.Function, error) {
 			if err != nil {
 				return nil, err
 			}
-			function.Env = maps.Clone(f.Environment)
-			if function.Env == nil {
-				function.Env = map[string]string{}
-			}
+			function.Env = c.template(f, nil)
 			maps.Copy(function.Env, map[string]string{
 				"PATH": os.Getenv("PATH"), "AWS_ACCESS_KEY_ID": "role", "AWS_SECRET_ACCESS_KEY": RoleSecret, "AWS_SESSION_TOKEN": RoleSecret,
 			})
@@ -87,14 +84,22 @@ func (c *Cloud) services(ctx context.Context) (map[string]string, error) {
 	return out, nil
 }
 
-// environment returns the template's environment of a function, with the local
-// address of the API and the local sign-in.
-func (c *Cloud) environment(f resources.Function, services map[string]string) map[string]string {
-	env := maps.Clone(services)
-	deployed := c.Deployment.API.Address(services["AWS_REGION"])
+// template returns variables and, with the local address of the API, those of a
+// function's template.
+func (c *Cloud) template(f resources.Function, more map[string]string) map[string]string {
+	env := map[string]string{}
+	maps.Copy(env, more)
+	deployed := c.Deployment.API.Address(c.cfg.Services.SQS.Config().Region)
 	for name, value := range f.Environment {
 		env[name] = strings.ReplaceAll(value, deployed, c.URL)
 	}
+	return env
+}
+
+// environment returns the template's environment of a function, with the local
+// address of the API and the local sign-in.
+func (c *Cloud) environment(f resources.Function, services map[string]string) map[string]string {
+	env := c.template(f, services)
 	set := func(name, value string) {
 		if value != "" {
 			env[name] = value

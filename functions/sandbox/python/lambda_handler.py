@@ -6,5 +6,5 @@ _cloud = Cloud()
 
 
 def handler(event, context):
-    """Run one task request; runner/cloud.py describes event and answer."""
+    """Run the attempt of one token; runner/cloud.py describes how."""
     return _cloud.run(event, context.get_remaining_time_in_millis() / 1000 if context else None)

@@ -21,7 +21,7 @@ var (
 	errRunner       = errors.New("the sandbox failed")                       // the runner reported it, and survived
 )
 
-// call runs one request. Its errors are those of sandbox.Sandbox.Run.
+// call runs one request. Its errors are those of sandbox.Direct.Run.
 func (c *interpreter) call(ctx context.Context, req *sandbox.Request, log func(sandbox.LogEvent)) (sandbox.Result, error) {
 	timeout := req.Timeout
 	if timeout <= 0 {

@@ -18,7 +18,7 @@ import (
 )
 
 var (
-	_ sandbox.Sandbox           = (*Pool)(nil)
+	_ sandbox.Direct            = (*Pool)(nil)
 	_ sandbox.Reserver          = (*Pool)(nil)
 	_ sandbox.IsolationReporter = (*Pool)(nil)
 	_ sandbox.RuntimeReporter   = (*Pool)(nil)
@@ -192,7 +192,7 @@ func (p *Pool) Waiting(workspace string) string {
 	return p.shared.Why(workspace, "a Python interpreter", "that run tasks at once")
 }
 
-// Run implements sandbox.Sandbox.
+// Run implements sandbox.Direct.
 func (p *Pool) Run(ctx context.Context, req sandbox.Request, log func(sandbox.LogEvent)) (sandbox.Result, error) {
 	if req.Artifact.Hash == "" {
 		return failed(sandbox.TaskFailedError, "the flow has no artifact: upload its code to run Python tasks"), nil

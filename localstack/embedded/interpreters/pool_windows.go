@@ -16,7 +16,7 @@ const refusal = "the embedded server runs no Python tasks on Windows: run it on 
 type Pool struct{}
 
 var (
-	_ sandbox.Sandbox           = (*Pool)(nil)
+	_ sandbox.Direct            = (*Pool)(nil)
 	_ sandbox.Reserver          = (*Pool)(nil)
 	_ sandbox.IsolationReporter = (*Pool)(nil)
 	_ sandbox.RuntimeReporter   = (*Pool)(nil)
@@ -46,7 +46,7 @@ func (*Pool) Reserve(context.Context, string) (release func(), err error) { retu
 // Waiting returns "", because tasks never wait.
 func (*Pool) Waiting(string) string { return "" }
 
-// Run implements sandbox.Sandbox: the task fails.
+// Run implements sandbox.Direct: the task fails.
 func (*Pool) Run(context.Context, sandbox.Request, func(sandbox.LogEvent)) (sandbox.Result, error) {
 	return failed(sandbox.TaskFailedError, refusal), nil
 }

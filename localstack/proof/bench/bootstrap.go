@@ -102,6 +102,6 @@ func settings(api, function string) []string {
 		"AWS_LAMBDA_RUNTIME_API=" + api, "_HANDLER=" + function, "AWS_REGION=us-east-1",
 		"MILLRACE_TABLE=bench", "MILLRACE_BUCKET=bench", "MILLRACE_BUS=bench", "MILLRACE_VAULT_KEY_ARN=arn:aws:kms:eu-central-1:123456789012:key/bench", "MILLRACE_QUEUE_PREFIX=bench-",
 		"MILLRACE_CURSOR_KEY=" + secret, "MILLRACE_ATTEMPT_KEY=" + secret,
-		"MILLRACE_SANDBOX_PREFIX=bench-", "MILLRACE_LOG_URL=https://bench.test/internal/attempts/logs",
+		"MILLRACE_SANDBOX_PREFIX=bench-",
 	}
 }

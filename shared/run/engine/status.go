@@ -40,7 +40,8 @@ type Step int
 // Steps.
 const (
 	Claim    Step = iota // a worker takes the lease of an attempt
-	Complete             // the owner of the lease ends, suspends or releases the attempt
+	Begin                // the runner to which an attempt was handed off takes its lease
+	Complete             // the owner of the lease ends, suspends, releases or hands off the attempt
 	Decide               // the task is decided by its dependencies, without an attempt
 	Collect              // the last instance of a map ends the map
 	Stop                 // the run was stopped, and no lease is alive
@@ -54,12 +55,14 @@ type transition struct {
 
 // taskSteps are the transitions that a task's item may make. All others are
 // errors. Items are created lazily, so the empty status includes PENDING and
-// QUEUED; the item of a released task is QUEUED. RUNNING to RUNNING is a new
+// QUEUED; the item of a released task, or of one that was handed off, is
+// QUEUED. RUNNING to RUNNING is a new
 // lease after a lost one, or of a suspended attempt.
 var taskSteps = []transition{
 	{Claim, "", Running}, {Claim, Queued, Running}, {Claim, Retrying, Running}, {Claim, Running, Running},
 	{Claim, Running, Queued}, // the third lost lease, and those after it
 	{Claim, Running, Failed}, // the tenth
+	{Begin, Queued, Running},
 	{Complete, Running, Running}, {Complete, Running, Queued}, {Complete, Running, Retrying},
 	{Complete, Running, Succeeded}, {Complete, Running, Skipped}, {Complete, Running, Failed},
 	{Complete, Running, TimedOut}, {Complete, Running, Cancelled},

@@ -14,6 +14,7 @@ import (
 	"millrace/shared/run/expr"
 	"millrace/shared/run/flowspec"
 	"millrace/shared/run/sandbox"
+	"millrace/shared/run/sandbox/ticket"
 )
 
 // Error types of failures, as task records show them.
@@ -100,11 +101,6 @@ type Result struct {
 	// attempt may be released and does not count. Failure has the same reason, for
 	// callers that do not release attempts.
 	Unstarted string
-	// Lost is set if the infrastructure failed after the attempt's own code may
-	// have begun: the sandbox's answer was cut off. Such an attempt is over, and
-	// another one may take its place, which does not count as a retry. Failure has
-	// the same reason, for callers that do not replace attempts.
-	Lost string
 }
 
 // Failed returns the Result of a failure.
@@ -134,14 +130,6 @@ func NotStarted(err error) Result {
 	return r
 }
 
-// OutOfSight makes a Result of what kept the attempt's end from being known,
-// although its code may have begun.
-func OutOfSight(err error) Result {
-	r := Failed(SandboxFailed, "%v", err)
-	r.Lost = r.Failure.Message
-	return r
-}
-
 // Reserver is an Executor that runs a limited number of attempts at once.
 type Reserver interface {
 	// Reserve waits for a slot for an Attempt of the workspace org with Reserved
@@ -157,6 +145,25 @@ type Executor interface {
 	Execute(ctx context.Context, a *Attempt) Result
 	// Instant reports whether attempts are too short to need a heartbeat.
 	Instant() bool
+}
+
+// Dispatcher is an Executor that may hand attempts off to runners elsewhere: the
+// worker does not wait for them. A runner claims its attempt when it starts, and
+// delivers the answer when it ends.
+type Dispatcher interface {
+	// Dispatches reports whether attempts are handed off. If they are, Execute is
+	// not called.
+	Dispatches() bool
+	// Dispatch has a runner started for an attempt in an execution mode. After an
+	// error none or one may start.
+	Dispatch(ctx context.Context, mode string, attempt ticket.Attempt) error
+	// Request returns the message for the runner that has claimed an attempt, or
+	// nil and what ends the attempt instead.
+	Request(ctx context.Context, a *Attempt) (json.RawMessage, Result)
+	// Result returns the result of a runner's answer, and how long the task's own
+	// code took, 0 if that is not known. An error means that it cannot be
+	// determined now.
+	Result(ctx context.Context, a *Attempt, answer json.RawMessage) (Result, time.Duration, error)
 }
 
 // Preparer is an Executor whose attempts take time before the task's own code

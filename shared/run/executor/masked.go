@@ -57,7 +57,7 @@ func Masked(ctx context.Context, store blob.Store, a *Attempt, do func(context.C
 		f.Message, f.Exception, f.Traceback = own.hidden.String(f.Message), own.hidden.String(f.Exception), own.hidden.String(f.Traceback)
 		r.Failure = &f
 	}
-	r.Unstarted, r.Lost = own.hidden.String(r.Unstarted), own.hidden.String(r.Lost)
+	r.Unstarted = own.hidden.String(r.Unstarted)
 	if r.Output.JSON != nil {
 		r.Output.JSON = own.hidden.JSON(r.Output.JSON)
 		r.Output.Size = int64(len(r.Output.JSON))

@@ -58,27 +58,46 @@ func (p Python) Execute(ctx context.Context, a *Attempt) Result {
 }
 
 func (p Python) execute(ctx context.Context, a *Attempt) Result {
+	made := &links{}
+	req, ended := p.prepare(ctx, a, made)
+	if ended != nil {
+		return *ended
+	}
+	box, ok := p.Sandbox.(sandbox.Direct)
+	if !ok {
+		return Final(SandboxFailed, "the sandbox of this deployment runs no tasks by itself")
+	}
+	result, err := box.Run(ctx, req, a.Log)
+	return p.conclude(ctx, a, result, err, made)
+}
+
+// prepare returns the request of an attempt, or what ends the attempt instead.
+func (p Python) prepare(ctx context.Context, a *Attempt, made *links) (req sandbox.Request, ended *Result) {
+	end := func(r Result) (sandbox.Request, *Result) { return sandbox.Request{}, &r }
 	if p.Sandbox == nil {
-		return Final(SandboxFailed, "this deployment runs no Python tasks")
+		return end(Final(SandboxFailed, "this deployment runs no Python tasks"))
 	}
 	if a.Artifact == "" {
-		return Final(TaskFailed, "the flow version has no artifact to run %s from", a.Task.Entrypoint)
+		return end(Final(TaskFailed, "the flow version has no artifact to run %s from", a.Task.Entrypoint))
 	}
-	made := &links{}
 	req, err := p.request(ctx, a, made)
 	_, unevaluated := errors.AsType[*expr.EvalError](err)
 	switch {
 	case unevaluated:
-		return trouble(err, "inputs")
+		return end(trouble(err, "inputs"))
 	case err != nil && permanent(err):
-		return Final(SandboxFailed, "%v", err)
+		return end(Final(SandboxFailed, "%v", err))
 	case err != nil:
-		return NotStarted(err)
+		return end(NotStarted(err))
 	}
 	if req.Secrets, err = a.secrets(); err != nil {
-		return trouble(err, "config")
+		return end(trouble(err, "config"))
 	}
-	result, err := p.Sandbox.Run(ctx, req, a.Log)
+	return req, nil
+}
+
+// conclude returns the result of an attempt, given that of its sandbox.
+func (p Python) conclude(ctx context.Context, a *Attempt, result sandbox.Result, err error, made *links) Result {
 	if err != nil {
 		if ctx.Err() != nil {
 			return Failed(Cancelled, "%v", context.Cause(ctx))
@@ -89,8 +108,6 @@ func (p Python) execute(ctx context.Context, a *Attempt) Result {
 			return Final(SandboxFailed, "%s", text)
 		case errors.Is(err, sandbox.ErrUnavailable):
 			return NotStarted(errors.New(text))
-		case errors.Is(err, sandbox.ErrLost):
-			return OutOfSight(errors.New(text))
 		}
 		return Failed(SandboxFailed, "%s", text)
 	}

@@ -427,10 +427,8 @@ func TestUnstarted(t *testing.T) {
 		change    func(*executor.Attempt)
 		err       error
 		unstarted string
-		lost      string
 		final     bool
 	}{
-		"sandbox lost":        {err: fmt.Errorf("%w: EOF at %s", sandbox.ErrLost, secret), lost: "the sandbox was lost: EOF at ***"},
 		"table throttled":     {change: output(table.ErrThrottled), unstarted: "output of up: table: throttled"},
 		"object gone":         {change: output(fmt.Errorf("get out/1: %w", blob.ErrNotFound)), final: true},
 		"item too large":      {change: output(table.ErrLimit), final: true},
@@ -444,7 +442,6 @@ func TestUnstarted(t *testing.T) {
 		})
 		require.NotNil(t, r.Failure, name)
 		assert.Equal(t, test.unstarted, r.Unstarted, name)
-		assert.Equal(t, test.lost, r.Lost, name)
 		assert.Equal(t, test.final, r.Failure.Final, name)
 		if test.unstarted != "" {
 			assert.Equal(t, test.unstarted, r.Failure.Message, name)

@@ -8,6 +8,8 @@ import (
 	"encoding/json"
 	"errors"
 	"time"
+
+	"millrace/shared/run/sandbox/ticket"
 )
 
 // DefaultTimeout is the timeout of a task without timeout_secs.
@@ -131,11 +133,6 @@ const (
 // the task's code has not started. Run wraps it with the reason.
 var ErrUnavailable = errors.New("the sandbox is not available")
 
-// ErrLost means that the answer of the infrastructure, not of the task, was cut
-// off: the task's code may have begun and may still run, until its runner learns
-// from the cancel fence that the attempt is over. Run wraps it with the reason.
-var ErrLost = errors.New("the sandbox was lost")
-
 // Reserver is a Sandbox that runs a limited number of tasks at once. A caller
 // that reserves a slot before it claims a task does not count the wait as the
 // task's time.
@@ -159,6 +156,25 @@ type StartReporter interface {
 	TellsStart() bool
 }
 
+// Dispatcher is a Sandbox that starts runners which nobody waits for. A runner
+// claims its attempt by the token that it was started with, gets the request in
+// return, and delivers the result itself.
+type Dispatcher interface {
+	Sandbox
+	// Dispatch has a runner started for an attempt, in its workspace and tier. It
+	// returns when the infrastructure has accepted that, which may take a while to
+	// follow. Two runners may be started for one call. An error does not exclude
+	// that one is.
+	Dispatch(ctx context.Context, tier string, attempt ticket.Attempt) error
+	// Message returns the request as the runner reads it. It is a credential: it
+	// contains links and secrets. Errors: ErrUnavailable, or that of a request
+	// that is too large.
+	Message(ctx context.Context, req Request) (json.RawMessage, error)
+	// Answer reads the result that a runner of a tier delivered, and how long the
+	// task's function took, 0 if it did not begin. Errors are those of Direct.Run.
+	Answer(answer json.RawMessage, tier string) (result Result, took time.Duration, err error)
+}
+
 // Levels of Isolation.
 const (
 	IsolatedEnvironment = "environment" // a separate machine for each workspace
@@ -180,8 +196,15 @@ type IsolationReporter interface {
 	Isolation(ctx context.Context) (Isolation, error)
 }
 
-// Sandbox runs tasks.
+// Sandbox runs tasks: a [Direct] or a [Dispatcher].
 type Sandbox interface {
+	// Close kills running tasks and frees all resources.
+	Close() error
+}
+
+// Direct is a Sandbox that runs tasks while its callers wait.
+type Direct interface {
+	Sandbox
 	// Run runs one attempt and returns when it is over. Every log event is passed
 	// to log before Run returns, as it occurs and one at a time; log must not
 	// block for long. When ctx is done the task and all processes it started are
@@ -189,6 +212,4 @@ type Sandbox interface {
 	// infrastructure failed (the interpreter died, the artifact could not be
 	// downloaded), never the task: that is Result.Failure.
 	Run(ctx context.Context, req Request, log func(LogEvent)) (Result, error)
-	// Close kills running tasks and frees all resources.
-	Close() error
 }

@@ -10,6 +10,7 @@ import (
 	"millrace/shared/platform/table"
 	"millrace/shared/platform/telemetry"
 	"millrace/shared/run/engine"
+	"millrace/shared/run/executor"
 	"millrace/shared/run/runlog"
 	"millrace/shared/run/runstate"
 )
@@ -33,7 +34,7 @@ func (a *attempts) claim(ctx context.Context, r ready) (mine, other *runstate.No
 			table.Set(runstate.NodeLease, int64(millis(now.Add(Lease)))),
 			table.SetIfAbsent(runstate.NodeStarted, int64(millis(now))),
 			table.Set(runstate.NodeChain, a.chain), //guard:inline/marked drop
-			table.Remove(runstate.NodeDue), table.Remove(runstate.NodeReason),
+			table.Remove(runstate.NodeDue), table.Remove(runstate.NodeReason), table.Remove(runstate.NodeHanded),
 		},
 		If: table.Or(
 			//guard:claim/finished insert table.Eq(runstate.NodeStatus, string(engine.Succeeded))
@@ -95,6 +96,8 @@ func sleep(ctx context.Context, d time.Duration) bool {
 // refused handles an attempt that could not be claimed.
 func (a *attempts) refused(ctx context.Context, r ready, old *runstate.Node, now time.Time) (mine, other *runstate.Node, err error) {
 	switch {
+	case old.Handed != "" && old.Attempt == r.attempt && old.Due.Time().After(now):
+		return nil, old, a.handOffAgain(ctx, r.node, old)
 	case old.Nonce == "" && old.Due != 0 && !old.Status.Terminal():
 		// The attempt is not due, or the message belongs to an earlier one. The
 		// worker that made the item wait may have died before it sent the message, so
@@ -119,7 +122,10 @@ func (a *attempts) takeOver(ctx context.Context, r ready, old *runstate.Node, no
 		_ = a.load(ctx) // only for the task's name in the log
 	}
 	nonce := a.ProcessID + "." + ids.Token(9)
-	end := lostAttempt(old, now, "The worker that ran this attempt was lost.")
+	end := runstate.Attempt{
+		Attempt: old.Attempt, Status: engine.Failed, StartedAt: old.StartedAt, EndedAt: millis(now),
+		ErrorType: executor.WorkerLost, Error: "The worker that ran this attempt was lost.",
+	}
 	do := []table.Action{
 		table.Set(runstate.NodeLost, old.Lost+1), //guard:take-over/count drop operand 2
 		table.Set(runstate.NodeChain, a.chain),
@@ -130,11 +136,23 @@ func (a *attempts) takeOver(ctx context.Context, r ready, old *runstate.Node, no
 	due := millis(now.Add(HoldBack))
 	switch {
 	case ends:
-		do = append(do, table.Set(runstate.NodeStatus, string(engine.Failed)))
-		do = append(do, endsLost(end, fmt.Sprintf("The worker was lost %d times while it ran this task.", MaxLost))...)
+		do = append(do,
+			table.Set(runstate.NodeStatus, string(engine.Failed)),
+			table.Set(runstate.NodeErrorType, end.ErrorType),
+			table.Set(runstate.NodeError, fmt.Sprintf("The worker was lost %d times while it ran this task.", MaxLost)),
+			table.Set(runstate.NodeEnded, int64(millis(now))),
+			table.Remove(runstate.NodeLease),
+		)
 	case held:
-		do = append(do, table.Set(runstate.NodeStatus, string(engine.Queued)))
-		do = append(do, afterLost(end, due, fmt.Sprintf("Its worker was lost %d times. It is tried again after %s.", old.Lost+1, due))...)
+		do = append(do,
+			table.Append(runstate.NodeHistory, end),
+			table.Set(runstate.NodeStatus, string(engine.Queued)),
+			table.Set(runstate.NodeAttempt, old.Attempt+1), //guard:take-over/held-attempt drop operand 2
+			table.Set(runstate.NodeDue, int64(due)),
+			table.Set(runstate.NodeReason, fmt.Sprintf("Its worker was lost %d times. It is tried again after %s.", old.Lost+1, due)),
+			table.Remove(runstate.NodeNonce), table.Remove(runstate.NodeLease), table.Remove(runstate.NodeStarted),
+			table.Remove(runstate.NodeDeferred), table.Remove(runstate.NodeAnnounced),
+		)
 	default:
 		do = append(do,
 			table.Append(runstate.NodeHistory, end),

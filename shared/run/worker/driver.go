@@ -269,5 +269,8 @@ func (d *driver) need(r ready) time.Duration {
 	if err != nil {
 		return 0
 	}
+	if d.remote(task) != nil {
+		return handOffTime
+	}
 	return time.Duration(task.TimeoutSecs) * time.Second
 }

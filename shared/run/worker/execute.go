@@ -26,7 +26,8 @@ const (
 type begin struct {
 	executor executor.Executor
 	attempt  *executor.Attempt
-	cut      bool // the run's deadline ends it before the task's own timeout
+	remote   executor.Dispatcher // the attempt is handed off; nil: it is executed here
+	cut      bool                // the run's deadline ends it before the task's own timeout
 	// preparation is how long it may take until the task's own code begins, 0 if
 	// it begins at once. told means that Attempt.Begin is called then.
 	preparation time.Duration
@@ -57,9 +58,10 @@ func (a *attempts) prepare(ctx context.Context, w *attempt) (*begin, outcome, er
 			return nil, outcome{}, err
 		}
 	}
+	remote := a.remote(w.task)
 	if !w.item.Suspended {
-		if w.announced = true; !w.item.Announced { //guard:give-back/begins-once true
-			a.event(w, runlog.TypeTaskStarted, "info", "Task %s started%s", w.task.Name, attemptSuffix(w.item.Attempt))
+		if remote == nil {
+			a.announce(w)
 		}
 		if err := a.reportRetry(ctx, w); err != nil {
 			return nil, outcome{}, err
@@ -71,6 +73,9 @@ func (a *attempts) prepare(ctx context.Context, w *attempt) (*begin, outcome, er
 	run, known := a.Executors[w.task.Type]
 	if !known {
 		return a.refuse(ctx, w, executor.Final(executor.UnknownType, "nothing here runs tasks of type %q", w.task.Type))
+	}
+	if remote != nil {
+		return &begin{remote: remote}, outcome{}, nil
 	}
 	b := &begin{executor: run}
 	if preparing, ok := run.(executor.Preparer); ok {
@@ -93,6 +98,13 @@ func (a *attempts) prepare(ctx context.Context, w *attempt) (*begin, outcome, er
 		return nil, outcome{stopped: why}, nil
 	}
 	return b, outcome{}, nil
+}
+
+// announce logs that an attempt begins, unless it is known to have been logged.
+func (a *attempts) announce(w *attempt) {
+	if w.announced = true; !w.item.Announced { //guard:give-back/begins-once true
+		a.event(w, runlog.TypeTaskStarted, "info", "Task %s started%s", w.task.Name, attemptSuffix(w.item.Attempt))
+	}
 }
 
 // refuse completes an attempt that must not begin.
@@ -132,20 +144,14 @@ func (a *attempts) decideToRun(ctx context.Context, w *attempt) (over bool, out 
 func (a *attempts) execute(ctx context.Context, w *attempt, b *begin) (outcome, error) {
 	defer a.place.giveBack()
 	a.Log.DebugContext(ctx, "attempt begins")
-	b.attempt.Reserved = a.place.taken()
-	b.attempt.Secret = func(name string) (string, error) {
-		if a.Worker.Secret == nil {
-			return "", fmt.Errorf("there is no secret named %s", name)
-		}
-		return a.Worker.Secret(ctx, a.org, a.run.Environment, name)
+	if b.remote != nil {
+		return outcome{}, a.handOff(ctx, w, b.remote)
 	}
+	b.attempt.Reserved = a.place.taken()
+	b.attempt.Secret = a.secret(ctx)
 	if b.executor.Instant() {
 		result := a.call(ctx, b)
-		if result.Unstarted != "" {
-			_, err := a.giveBack(ctx, w, result.Unstarted)
-			return outcome{}, err
-		}
-		return a.complete(ctx, w, result, nil)
+		return a.settle(ctx, w, result, nil)
 	}
 	h := a.heartbeat(ctx, w)
 	defer h.close()
@@ -182,11 +188,7 @@ func (a *attempts) execute(ctx context.Context, w *attempt, b *begin) (outcome, 
 	case ctx.Err() != nil: //guard:attempt/stopped false
 		return outcome{}, ctx.Err() // the worker stops and its lease expires
 	case result.Unstarted != "":
-		_, err := a.giveBack(ctx, w, result.Unstarted)
-		return outcome{}, err
-	case result.Lost != "":
-		item, err := a.lose(ctx, w, result.Lost)
-		return outcome{item: item}, err
+		return a.settle(ctx, w, result, nil)
 	case b.cut && (overran || result.Failure != nil && result.Failure.TimedOut):
 		return outcome{stopped: runstate.FenceDeadline}, nil
 	case overran && b.told && w.begun.Load() == 0:
@@ -199,6 +201,16 @@ func (a *attempts) execute(ctx context.Context, w *attempt, b *begin) (outcome, 
 		result.Failure.Final = true // another attempt would run concurrently
 	}
 	return a.complete(ctx, w, result, h)
+}
+
+// secret returns the function that resolves secrets of the run's environment.
+func (a *attempts) secret(ctx context.Context) func(name string) (string, error) {
+	return func(name string) (string, error) {
+		if a.Worker.Secret == nil {
+			return "", fmt.Errorf("there is no secret named %s", name)
+		}
+		return a.Worker.Secret(ctx, a.org, a.run.Environment, name)
+	}
 }
 
 // attend waits for the executor to return, for a limited time if it ignores its
@@ -239,19 +251,9 @@ func (a *attempts) describe(ctx context.Context, w *attempt) (out *executor.Atte
 	if err != nil {
 		return nil, false, err
 	}
-	out = &executor.Attempt{
-		Org: a.org, RunID: a.id, Flow: a.run.Flow, Version: a.run.Version, Environment: a.run.Environment, Mode: a.run.TierOf(w.task.Tier),
-		TaskRunID: a.attemptID(w), Task: w.task, Number: w.item.Attempt,
-		Resumed: w.item.Suspended, Started: w.item.StartedAt.Time(), Artifact: a.run.Artifact, CodeHash: a.run.CodeHash,
-		Params:    in.Parameters,
-		Trace:     a.span(w),
-		Timeout:   time.Duration(w.task.TimeoutSecs) * time.Second,
-		OutputKey: runstate.OutputKey(a.org, a.id, w.node, w.item.Attempt),
-		Scope:     a.scope,
-		Output:    a.outputOf,
-		Hold:      a.hold,
-		Log:       func(e sandbox.LogEvent) { a.line(w, e) },
-	}
+	out = a.outline(w)
+	out.Params = in.Parameters
+	out.Trace = a.span(w)
 	if w.ref.Kind == engine.KindOnFailure {
 		a.tellFailures(out)
 	}
@@ -269,4 +271,19 @@ func (a *attempts) describe(ctx context.Context, w *attempt) (out *executor.Atte
 		out.Item = list[w.ref.Index]
 	}
 	return out, cut, nil
+}
+
+// outline returns what is known of an attempt without reading more of its run.
+func (a *attempts) outline(w *attempt) *executor.Attempt {
+	return &executor.Attempt{
+		Org: a.org, RunID: a.id, Flow: a.run.Flow, Version: a.run.Version, Environment: a.run.Environment, Mode: a.run.TierOf(w.task.Tier),
+		TaskRunID: a.attemptID(w), Task: w.task, Number: w.item.Attempt,
+		Resumed: w.item.Suspended, Started: w.item.StartedAt.Time(), Artifact: a.run.Artifact, CodeHash: a.run.CodeHash,
+		Timeout:   time.Duration(w.task.TimeoutSecs) * time.Second,
+		OutputKey: runstate.OutputKey(a.org, a.id, w.node, w.item.Attempt),
+		Scope:     a.scope,
+		Output:    a.outputOf,
+		Hold:      a.hold,
+		Log:       func(e sandbox.LogEvent) { a.line(w, e) },
+	}
 }

@@ -78,11 +78,13 @@ func (a *attempts) unable(ctx context.Context, w *attempt, err error) (outcome, 
 	return outcome{}, failed
 }
 
-// spread shortens a delay by up to half of it, by an amount that differs between
-// attempts and stays the same for one. A thousand attempts that were refused
-// together must not come back together: most would be refused again, and what
-// gets free in between would stay unused.
-func (a *attempts) spread(w *attempt, delay time.Duration) time.Duration {
+// backoff returns the delay before a released attempt is tried again. It is
+// shortened by up to half, by an amount that differs between attempts and stays
+// the same for one: a thousand attempts that were refused together must not come
+// back together, or most would be refused again, and what gets free in between
+// would stay unused.
+func (a *attempts) backoff(w *attempt) time.Duration {
+	delay := min(firstDefer<<min(w.item.Deferred, 10), mostDefer)
 	h := fnv.New32a()
 	fmt.Fprintf(h, "%s-%d-%d", a.id, w.node, w.item.Deferred)
 	return delay - time.Duration(uint64(delay/2)*uint64(h.Sum32())>>32)
@@ -93,7 +95,7 @@ func (a *attempts) spread(w *attempt, delay time.Duration) time.Duration {
 // as a lost worker; only the run's deadline limits it. reason is shown to
 // users. It returns false if the worker no longer owns the lease.
 func (a *attempts) giveBack(ctx context.Context, w *attempt, reason string) (bool, error) {
-	delay := a.spread(w, min(firstDefer<<min(w.item.Deferred, 10), mostDefer))
+	delay := a.backoff(w)
 	due := millis(a.Clock.Now().Add(delay))
 	status := engine.Queued
 	do := []table.Action{

@@ -173,6 +173,8 @@ func (r *reconciler) waiting(ctx context.Context, n engine.Node, item *runstate.
 			return r.overdue(ctx, n, item, item.LeaseUntil)
 		}
 		r.wants(item.LeaseUntil.Time().Sub(r.now)) //guard:reconcile/lease drop
+	case item.Handed != "" && item.Due.Time().After(r.now):
+		r.handed(n, item)
 	case item.Due != 0:
 		late := r.now.Sub(item.Due.Time())
 		//guard:reconcile/due false
@@ -201,6 +203,22 @@ func (r *reconciler) overdue(ctx context.Context, n engine.Node, item *runstate.
 	}
 	r.wants(r.probe.again(since))
 	return nil
+}
+
+// handed enqueues a node that was handed off and has not begun for a while, once:
+// the process that handed it off may have died before it started a runner. Most
+// such nodes wait for others, and need no second runner.
+func (r *reconciler) handed(n engine.Node, item *runstate.Node) {
+	since := item.Due.Time().Add(2*ReconcileEvery - HandOff)
+	if wait := since.Sub(r.now); wait > 0 {
+		r.wants(wait)
+		return
+	}
+	if r.probe.probed.Before(since) { //guard:reconcile/handed false
+		r.probe.sent = true
+		r.graph.ready = append(r.graph.ready, ready{n, item.Attempt})
+	}
+	r.wants(item.Due.Time().Add(grace).Sub(r.now))
 }
 
 // spread returns the done of a node's item; false if a join is not complete.

@@ -66,9 +66,6 @@ func (s *sim) execute(ctx context.Context, p *proc, a *executor.Attempt, item *r
 	s.checkGiven(a)
 	s.write(p, a, task.lines)
 	if item.Lost < task.killed(gen, instance) {
-		if item.Lost%2 == 1 {
-			return s.loses(item)
-		}
 		s.kill(p)
 		<-ctx.Done()
 		return ok("null")
@@ -106,14 +103,6 @@ func (s *sim) execute(ctx context.Context, p *proc, a *executor.Attempt, item *r
 		return executor.Result{}
 	}
 	return s.handOn(ctx, p, a, s.flow.output(index, instance, a.Number, gen))
-}
-
-// loses returns the result of an executor that lost sight of an attempt.
-func (s *sim) loses(item *runstate.Node) executor.Result {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.unseen[item.Key] = true
-	return executor.OutOfSight(errors.New("as drawn"))
 }
 
 // kill makes a process die at once.

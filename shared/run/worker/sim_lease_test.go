@@ -65,10 +65,8 @@ func (s *sim) lost(k table.Key, before table.Item) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.told.note(time.Now(), fmt.Sprintf("%s lost its lease on %v", name, k.SK))
-	unseen := s.unseen[k]
-	delete(s.unseen, k)
 	p := s.named[name]
-	if unseen || p == nil || p.excused(k.SK, until, s.mostSkew()) || s.out(until) {
+	if p == nil || p.excused(k.SK, until, s.mostSkew()) || s.out(until) {
 		return
 	}
 	s.problems = append(s.problems, fmt.Sprintf("%s lost its lease on node %s at %s, and it lives and could have kept it", name, k.SK, until.Format(time.TimeOnly)))

@@ -24,7 +24,6 @@ import (
 	"millrace/localstack/proof/memory"
 	"millrace/shared/platform/blob/blobtest"
 	"millrace/shared/platform/clock"
-	"millrace/shared/platform/table"
 	"millrace/shared/run/engine"
 	"millrace/shared/run/registry"
 )
@@ -62,7 +61,6 @@ type sim struct {
 	executed  map[string]int
 	tries     map[simNode]int        // how often a node's attempts began
 	deferred  map[string]int         // by run: how often an executor could not begin
-	unseen    map[table.Key]bool     // nodes whose last attempt's executor lost sight of it
 	under     map[simNode]*execution // the last execution of a node
 	lines     map[string][]simLine   // by attempt
 	views     map[string]simView     // of the runs that are over
@@ -113,7 +111,7 @@ func newSim(t *testing.T, h simHistory) *sim {
 	}
 	s := &sim{
 		simHistory: h, disturbed: h.faulty(), rng: rand.New(rand.NewPCG(h.seed, 1)), blob: &blobtest.Memory{}, gate: faults.NewSteps(), trace: fnv.New64a(),
-		executed: map[string]int{}, tries: map[simNode]int{}, deferred: map[string]int{}, unseen: map[table.Key]bool{}, under: map[simNode]*execution{}, lines: map[string][]simLine{},
+		executed: map[string]int{}, tries: map[simNode]int{}, deferred: map[string]int{}, under: map[simNode]*execution{}, lines: map[string][]simLine{},
 		views: map[string]simView{}, stopped: map[string]bool{}, named: map[string]*proc{},
 	}
 	for i, org := range h.orgs {

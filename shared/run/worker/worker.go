@@ -40,6 +40,7 @@ const (
 	MaxLost        = 10               // number of lost leases that ends a task
 	FewLost        = 3                // number of lost leases after which further attempts are delayed
 	HoldBack       = time.Minute      // that delay
+	HandOff        = 30 * time.Minute // until an attempt that was handed off and has not begun is handed off anew
 	WriteMargin    = 5 * time.Second  // part of a worker's time reserved for completing
 )
 

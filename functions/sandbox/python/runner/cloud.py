@@ -1,24 +1,30 @@
-"""The Lambda transport: a request in, its answer out, logs posted on the way.
+"""The Lambda transport: a token in, its request fetched, its answer posted.
 
-The event is a request as core.Executor takes it, and
-    artifact  {"hash", "url"}: what names the code, and a presigned GET of it
-    log_url   the internal route that takes log batches and tells the cancel fence
-    token     the bearer token of this attempt for that route
-    limit_secs  when the answer has to be there; the function's own end counts too
-The answer is {"output", "output_bytes"}, {"output_ref": true, "output_bytes"},
+The event is {"token"}: the bearer token of an attempt for the internal routes below
+the address in MILLRACE_ATTEMPTS_URL. Nobody waits for what the function returns.
+
+    /start     {"runner"} begins the attempt: answered with {"request"}, a request as
+               core.Executor takes it with the artifact, {"hash", "url"}: what names the
+               code, and a presigned GET of it. 409: the attempt is over or another
+               runner has it, and nothing is to run.
+    /logs      {"runner", "renew", "events": [{"timestamp", "level", "logger", "message",
+               "sequence", "fields"}]} every 5 s, with the lines since the last post,
+               secrets masked, sooner while there are many. renew, in every second one,
+               renews the attempt's lease. {"cancelled": true} in the answer ends the task.
+    /complete  {"runner", "events", "answer"} ends the attempt, with the last lines.
+
+runner is this invocation's own id: of two invocations with one token, one begins. The
+answer is {"output", "output_bytes"}, {"output_ref": true, "output_bytes"},
 {"failure": {"type", "message", "exception", "traceback"}}, with task_secs, how long
 the task's function took, or {"error"} when the sandbox itself failed, with
 out_of_memory where the kernel killed the task for the memory that it used, and
 unstarted where nothing of the task's began for a cause that passes.
 
-To the route it posts {"events": [{"timestamp", "level", "logger", "message",
-"sequence", "fields"}]}, secrets masked, a few times a second while there are any and at
-least every 5 s; {"cancelled": true} in the answer ends the task. Everything is
-posted before the answer is given. For a file that the task saves or opens it posts
-{"events": [], "save_file": number} or {"events": [], "open_file": reference}, which is
-answered with "reference" and "url"; the bytes go between the link and the task's pipe
-and are nowhere as a whole. Lines that the route does not take, or that a task writes
-faster than they can be posted, are dropped, and a line of the log says so.
+For a file that the task saves or opens it posts to /logs {"events": [], "save_file":
+number} or {"events": [], "open_file": reference}, which is answered with "reference" and
+"url"; the bytes go between the link and the task's pipe and are nowhere as a whole. Lines
+that the route does not take, or that a task writes faster than they can be posted, are
+dropped, and a line of the log says so.
 
 The task runs in a child of the local transport, kept warm for one artifact: one
 version of a flow never meets the modules of another, a task that does not stop
@@ -60,8 +66,10 @@ _UPLOAD_SECS = 600.0
 _MAX_LINE = 64 << 10
 _POST_EVENTS, _POST_BYTES = 1000, 256 << 10  # of one post
 _MAX_WAITING = 8 << 20  # bytes of lines that wait to be posted
-_POST_EVERY_SECS = 0.3
+_POST_EVERY_SECS = 5.0
 _ASK_SECS = 10.0  # until a question is given up
+_START_ASK_SECS = 60.0  # until a start is given up: the attempt then has not begun
+_COMPLETE_SECS = 60.0  # until a result is given up: the attempt is then lost
 _CHUNK = 1 << 20  # of a file
 _LEVELS = frozenset(("debug", "info", "warning", "error", "critical"))
 
@@ -74,15 +82,20 @@ class Cloud:
         self._child = None
         self._hash = None
 
-    def run(self, event, remaining=None):
+    def run(self, event, remaining=None, url=None):
         """Run one event; remaining is how many seconds this function has for it."""
-        limits = [seconds for seconds in (remaining, event.get("limit_secs")) if seconds is not None]
-        self._limit = time.monotonic() + min(limits) - _MARGIN_SECS if limits else float("inf")
-        reporter = Reporter(event.get("log_url"), event.get("token"), Masker((event.get("secrets") or {}).values()))
+        self._limit = time.monotonic() + remaining - _MARGIN_SECS if remaining is not None else float("inf")
+        route = Route(url or os.environ["MILLRACE_ATTEMPTS_URL"], event["token"])
+        request = route.start()
+        if request is None:
+            return {"over": True}
+        reporter = Reporter(route, Masker((request.get("secrets") or {}).values()))
+        answer = {"error": "the runner failed"}
         try:
-            return self._run(event, reporter)
+            answer = self._run(request, reporter)
         finally:
-            reporter.close()
+            taken = reporter.complete(answer)
+        return {"taken": taken}
 
     def _run(self, event, reporter):
         try:
@@ -92,7 +105,7 @@ class Cloud:
         except (OSError, http.client.HTTPException) as error:
             answer = {"error": f"the artifact could not be fetched: {type(error).__name__} {getattr(error, 'code', '')}".rstrip()}
             return {**answer, "unstarted": True} if _passing(error) else answer
-        request = {k: v for k, v in event.items() if k not in ("artifact", "log_url", "token", "limit_secs")}
+        request = {k: v for k, v in event.items() if k != "artifact"}
         if self._child is not None and (self._hash != event["artifact"]["hash"] or self._child.stale()):
             self.close()
         answer = None
@@ -130,30 +143,78 @@ class Cloud:
         return directory
 
 
-class Reporter:
-    """Posts log events in batches from a thread of its own, and watches the cancel fence."""
+class Route:
+    """The internal routes, as the runner of one attempt."""
 
-    def __init__(self, url, token, masker):
+    def __init__(self, url, token):
+        self._url, self._token = url.rstrip("/"), token
+        self._runner = os.urandom(12).hex()
+
+    def start(self):
+        """Begin the attempt; return its request, or None if nothing is to run."""
+        answer = self._persist("/start", {}, _START_ASK_SECS)
+        return None if answer is None else answer["request"]
+
+    def logs(self, message):
+        """Post lines or a question."""
+        return self._send("/logs", message, 5)
+
+    def complete(self, events, answer, seconds):
+        """Post the answer; false if the attempt is another's."""
+        return self._persist("/complete", {"events": events, "answer": answer}, seconds) is not None
+
+    def _send(self, path, message, timeout):
+        body = json.dumps({"runner": self._runner, **message}, ensure_ascii=False).encode("utf-8", "replace")
+        headers = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"}
+        request = urllib.request.Request(self._url + path, data=body, headers=headers)
+        with urllib.request.urlopen(request, timeout=timeout) as response:
+            return json.loads(response.read() or b"{}")
+
+    def _persist(self, path, message, seconds):
+        """Send until it is answered; None if it is refused."""
+        until, delay = time.monotonic() + seconds, 0.2
+        while True:
+            try:
+                return self._send(path, message, 30)
+            except urllib.error.HTTPError as error:
+                with error:
+                    if error.code < 500 and error.code != 429:
+                        return None
+                fault = error
+            except (OSError, ValueError, http.client.HTTPException) as error:
+                fault = error
+            if time.monotonic() + delay > until:
+                raise RuntimeError(f"{path} was not answered: {type(fault).__name__}")
+            time.sleep(delay)
+            delay = min(2 * delay, 5)
+
+
+class Reporter:
+    """Posts log events in batches from a thread of its own, renews the lease and watches the cancel fence."""
+
+    def __init__(self, route, masker):
         self.cancelled = threading.Event()
-        self._url, self._token, self._masker = url, token, masker
+        self._route, self._masker = route, masker
         self._events, self._lock, self._wake = collections.deque(), threading.Lock(), threading.Event()
         self._waiting = self._dropped = self._sequence = 0
         self._closing = False
+        self._renew = False  # the lease is new
         self._thread = threading.Thread(target=self._work, daemon=True)
-        if url:
-            self._thread.start()
+        self._thread.start()
 
     def add(self, seconds, level, logger, message, fields=None):
         size = len(message) + (len(json.dumps(fields)) if fields else 0)
         if size - len(message) > MAX_FIELDS or not isinstance(fields, (dict, type(None))):
             fields = None  # no runner writes that
         with self._lock:
-            if not self._url or self._waiting + size > _MAX_WAITING:
+            if self._waiting + size > _MAX_WAITING:
                 self._dropped += 1
                 return
             self._waiting += size
             self._events.append((size, self._event(seconds, level, logger, message, fields)))
-        self._wake.set()
+            full = self._waiting > _POST_BYTES or len(self._events) >= _POST_EVENTS
+        if full:
+            self._wake.set()
 
     def _event(self, seconds, level, logger, message, fields=None):
         self._sequence += 1
@@ -165,23 +226,29 @@ class Reporter:
             event["fields"] = json.loads(self._masker.mask_json(json.dumps(fields, ensure_ascii=False).encode("utf-8", "replace")))
         return event
 
-    def close(self):
-        """Send what is left."""
+    def complete(self, answer):
+        """Post the answer with what is left of the lines; false if the attempt is another's."""
         self._closing = True
         self._wake.set()
-        if self._url:
-            self._thread.join(timeout=20)
+        self._thread.join(timeout=20)
+        while len(self._events) > _POST_EVENTS or self._waiting > _POST_BYTES:
+            if not self._post(self._batch()):
+                break
+        return self._route.complete(self._batch(), answer, _COMPLETE_SECS)
 
     def _work(self):
-        while True:
-            closing = self._closing
-            self._wake.clear()
-            while self._post(self._batch()):
-                pass
-            if closing:
+        """Post what there is every few seconds, and at once what fills a post."""
+        last = time.monotonic()
+        while not self._closing:
+            full = self._wake.wait(max(0, last + _POST_EVERY_SECS - time.monotonic()))
+            if self._closing:
                 return
-            if self._wake.wait(5) and not self._closing:
-                time.sleep(_POST_EVERY_SECS)  # let a batch gather
+            self._wake.clear()
+            if not full:
+                self._post(self._batch(), beat=True)
+                last = time.monotonic()
+                continue
+            self._post(self._batch())
 
     def _batch(self):
         batch, size = [], 0
@@ -200,19 +267,13 @@ class Reporter:
 
     def _send(self, message):
         """Post a message; return the answer."""
-        body = json.dumps(message, ensure_ascii=False).encode("utf-8", "replace")
-        headers = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"}
-        request = urllib.request.Request(self._url, data=body, headers=headers)
-        with urllib.request.urlopen(request, timeout=5) as response:
-            answer = json.loads(response.read() or b"{}")
+        answer = self._route.logs(message)
         if answer.get("cancelled"):
             self.cancelled.set()
         return answer
 
     def ask(self, question):
         """Return the route's answer with the link of a file; FileError says why there is none."""
-        if not self._url:
-            raise FileError("there is no place for files here")
         until, delay = time.monotonic() + _ASK_SECS, 0.2
         while True:
             try:
@@ -234,13 +295,17 @@ class Reporter:
             time.sleep(delay)
             delay = min(2 * delay, 1)
 
-    def _post(self, batch):
+    def _post(self, batch, beat=False):
         """Post a batch, perhaps an empty one; true if more waits."""
+        message = {"events": batch}
+        if beat and self._renew:
+            message["renew"] = True
         for delay in (0.2, 0.5, 1, None):
             try:
-                self._send({"events": batch})
+                self._send(message)
+                self._renew = self._renew != beat
                 break
-            except (OSError, ValueError):
+            except (OSError, ValueError, http.client.HTTPException):
                 if delay is not None:
                     time.sleep(delay)
         else:

@@ -9,6 +9,7 @@ import unittest
 import unittest.mock
 import zipfile
 
+import runner.cloud
 from runner.cloud import Cloud
 
 SOURCE = """
@@ -88,14 +89,19 @@ class Store(http.server.BaseHTTPRequestHandler):
 
     def do_POST(self):
         batch = json.loads(self.body())
-        events = batch["events"]
         self.server.tokens.add(self.headers["Authorization"])
-        if len(batch) > 1:
+        self.server.posts.append((self.path, batch))
+        if self.server.refusals.get(self.path):
+            self.answer(b'{"detail": "no"}', self.server.refusals[self.path].pop())
+        elif self.path == "/start":
+            self.answer(json.dumps({"request": self.server.request}).encode())
+        elif "save_file" in batch or "open_file" in batch:
             self.link(batch)
-            return
-        self.server.events += events
-        cancelled = self.server.cancel_at is not None and any(e["message"] == self.server.cancel_at for e in self.server.events)
-        self.answer(json.dumps({"cancelled": cancelled}).encode())
+        else:
+            self.server.events += batch["events"]
+            self.server.given = batch.get("answer", self.server.given)
+            cancelled = self.server.cancel_at is not None and any(e["message"] == self.server.cancel_at for e in self.server.events)
+            self.answer(json.dumps({"cancelled": cancelled}).encode())
 
     def body(self):
         return self.rfile.read(int(self.headers["Content-Length"]))
@@ -117,23 +123,32 @@ class CloudTest(unittest.TestCase):
         os.chmod(root.name, 0o755)
         self.store = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Store)
         self.store.blobs, self.store.events, self.store.tokens, self.store.cancel_at = {}, [], set(), None
-        self.store.missing = 404
+        self.store.missing, self.store.request, self.store.given = 404, None, None
+        self.store.posts, self.store.refusals = [], {}
         self.store.asked, self.store.faults, self.store.refuses, self.store.claimed = [], [], False, None
         self.store.handle_error = lambda *_: None  # a client that went away in the middle
         threading.Thread(target=self.store.serve_forever, args=(0.01,), daemon=True).start()
         self.addCleanup(self.store.server_close)
         self.addCleanup(self.store.shutdown)
+        patch = unittest.mock.patch.object(runner.cloud, "_POST_EVERY_SECS", 0.2)
+        patch.start()
+        self.addCleanup(patch.stop)
         self.url = f"http://127.0.0.1:{self.store.server_port}"
         self.cloud = Cloud(root.name)
         self.addCleanup(self.cloud.close)
+
+    def run_request(self, request, remaining=None):
+        self.store.request = request
+        self.assertEqual(self.cloud.run({"token": "t0ken"}, remaining, self.url), {"taken": True})
+        return self.store.given
 
     def call(self, function, version=1, **more):
         data = io.BytesIO()
         with zipfile.ZipFile(data, "w") as archive:
             archive.writestr("flow.py", SOURCE % version)
         self.store.blobs[f"/{version}"] = data.getvalue()
-        answer = self.cloud.run(
-            {"artifact": {"hash": f"v{version}", "url": f"{self.url}/{version}"}, "log_url": self.url + "/logs", "token": "t0ken", "run_id": "r",
+        answer = self.run_request(
+            {"artifact": {"hash": f"v{version}", "url": f"{self.url}/{version}"}, "run_id": "r",
              "task_name": "t", "attempt": 1, "entrypoint": f"flow:{function}", "timeout_secs": 20, "secrets": {"token": "s"}, **more}
         )
         self.took = answer.get("task_secs")
@@ -168,7 +183,7 @@ class CloudTest(unittest.TestCase):
 
     def test_the_functions_own_end(self):
         self.call("version")
-        answer = self.cloud.run({"artifact": {"hash": "v1", "url": ""}, "log_url": self.url + "/logs", "token": "t", "entrypoint": "flow:slow"}, 5.3)
+        answer = self.run_request({"artifact": {"hash": "v1", "url": ""}, "entrypoint": "flow:slow"}, 5.3)
         self.assertEqual(answer["failure"]["type"], "TaskTimeoutError")
         self.assertIn("function's time was over", answer["failure"]["message"])
 
@@ -223,8 +238,6 @@ class CloudTest(unittest.TestCase):
         self.store.faults = [401]
         failure = self.call("write", params={"size": 2 << 20})["failure"]
         self.assertEqual((failure["type"], failure["message"]), ("TaskFailedError", "the file 'big.bin' could not be saved: not now"))
-        answer = self.call("twice", log_url=None)
-        self.assertIn("there is no place for files here", answer["output"][0])
         self.assertEqual(self.call("version")["output"], 1)
 
     def test_a_file_that_breaks_off_ends_the_interpreter(self):
@@ -266,18 +279,51 @@ class CloudTest(unittest.TestCase):
 
     def test_a_store_that_is_away_is_no_failure(self):
         for status, passing in ((503, True), (429, True), (403, False), (404, False)):
-            event = {"artifact": {"hash": f"h{status}", "url": f"{self.url}/gone{status}"}, "entrypoint": "m:soon", "params": {}}
+            request = {"artifact": {"hash": f"h{status}", "url": f"{self.url}/gone{status}"}, "entrypoint": "m:soon", "params": {}}
             self.store.missing = status
-            answer = self.cloud.run(event)
+            answer = self.run_request(request)
             self.assertIn(f"HTTPError {status}", answer["error"])
             self.assertEqual(answer.get("unstarted", False), passing)
-        self.store.shutdown()
-        self.store.server_close()
-        self.assertTrue(self.cloud.run(event)["unstarted"])
+        request["artifact"] = {"hash": "none", "url": "http://127.0.0.1:1/none"}
+        self.assertTrue(self.run_request(request)["unstarted"])
 
     def test_cancel(self):
         self.store.cancel_at = "started"
         self.assertEqual(self.call("slow")["failure"]["type"], "Cancelled")
+
+    def test_a_short_task_makes_two_requests(self):
+        runner.cloud._POST_EVERY_SECS = 5
+        self.call("version")
+        self.store.posts.clear()
+        self.call("talk")
+        self.assertEqual([path for path, _ in self.store.posts], ["/start", "/complete"])
+        (_, start), (_, complete) = self.store.posts
+        self.assertEqual(start["runner"], complete["runner"])
+        self.assertEqual(len(complete["events"]), 3)
+        self.assertEqual(self.store.tokens, {"Bearer t0ken"})
+
+    def test_the_lease_is_renewed_in_every_second_post(self):
+        self.store.cancel_at = "never"
+        failure = self.call("slow", timeout_secs=1.5)["failure"]
+        self.assertEqual(failure["type"], "TaskTimeoutError")
+        beats = [batch.get("renew", False) for path, batch in self.store.posts if path == "/logs"]
+        self.assertGreater(len(beats), 3)
+        self.assertEqual(beats, [n % 2 == 1 for n in range(len(beats))])
+
+    def test_what_another_runner_has_does_not_run(self):
+        self.call("version")
+        for status in (409, 401):
+            self.store.refusals = {"/start": [status]}
+            self.store.posts.clear()
+            self.assertEqual(self.cloud.run({"token": "t0ken"}, None, self.url), {"over": True})
+            self.assertEqual([path for path, _ in self.store.posts], ["/start"])
+
+    def test_requests_are_repeated(self):
+        self.store.refusals = {"/start": [503, 429], "/complete": [500]}
+        self.assertEqual(self.call("version")["output"], 1)
+        self.assertEqual([path for path, _ in self.store.posts], ["/start"] * 3 + ["/complete"] * 2)
+        self.store.refusals = {"/complete": [409]}
+        self.assertEqual(self.cloud.run({"token": "t0ken"}, None, self.url), {"taken": False})
 
     def test_task_sees_its_place_in_the_trace(self):
         one, two = (f"00-0af7651916cd43dd8448eb211c80319c-b7ad6b716920333{n}-01" for n in (1, 2))

@@ -1,18 +1,14 @@
-// Package invoke is the [sandbox.Sandbox] driver for AWS Lambda: one function
+// Package invoke is the [sandbox.Dispatcher] driver for AWS Lambda: one function
 // for each tier. The functions run in tenant isolation mode, with the workspace
 // as TenantId, so that each environment belongs to one workspace, and their
-// role has no permissions. A function gets its code, inputs and outputs by
-// presigned links, and posts its log, while the task runs, to the internal
-// route [Config.LogURL] with a token of the attempt.
+// role has no permissions.
 //
-// Log events thus take another way than the response. The runner posts the last
-// of them before it responds, and the route stores events before it
-// acknowledges them. The log is therefore complete when Run returns, as the
-// port requires, although log is never called.
-//
-// Lambda cannot end an invocation. When ctx ends, Run returns at once; the
-// task's process is killed when the runner next asks the route, at most 5 s
-// later, and learns that the attempt is over.
+// An invocation is asynchronous, and its event contains only the token of the
+// attempt: it may wait in Lambda's own queue, while the account or the workspace
+// runs as many functions as it may, for longer than links are valid. The runner
+// gets the request, links and secrets included, when it has begun the attempt.
+// Lambda delivers events at least once; of two runners with one token, one
+// begins.
 package invoke
 
 import (
@@ -20,11 +16,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
-	"net/http"
-	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -33,9 +24,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/lambda"
 	"github.com/aws/aws-sdk-go-v2/service/lambda/types"
 	"github.com/aws/smithy-go"
-	smithyhttp "github.com/aws/smithy-go/transport/http"
 
-	"millrace/shared/platform/clock"
 	"millrace/shared/run/sandbox"
 	"millrace/shared/run/sandbox/ticket"
 	"millrace/shared/run/tier"
@@ -44,48 +33,25 @@ import (
 // mostTaskSecs is the longest duration of an invocation.
 const mostTaskSecs = 900
 
-// MaxPayload is the largest request and response of an invocation, in bytes.
-const MaxPayload = 6 << 20
+// MaxMessage is the largest message to a runner, in bytes: what a function
+// answers.
+const MaxMessage = 6 << 20
 
-// lag is how much longer than the task a token is valid: the start of a cold
-// environment, the download of the artifact, and the upload of a large output.
-const lag = 5 * time.Minute
-
-// cancelled is the failure type of a runner that was told to stop. learning is
-// how long the owner of the attempt may take to learn of it: a few heartbeats.
+// An invocation may be repeated, whatever became of it: one runner begins.
 const (
-	cancelled = "Cancelled"
-	learning  = 20 * time.Second
+	maxAttempts = 3
+	maxBackoff  = 2 * time.Second
 )
-
-// Only the SDK's retryer repeats an invocation, and only one that Lambda
-// refused to start: after any other error the task may have run.
-const (
-	maxAttempts = 5
-	maxBackoff  = 5 * time.Second
-)
-
-var throttles = []string{"TooManyRequestsException", "ThrottlingException", "Throttling", "EC2ThrottledException"}
-
-// unready are the other error codes of Lambda for having no environment now but
-// possibly later. A ServiceException does not tell whether the code started.
-var unready = []string{
-	"ResourceNotReadyException", "ResourceConflictException", "SnapStartNotReadyException", "SnapStartTimeoutException",
-	"EC2UnexpectedException", "ENILimitReachedException", "SubnetIPAddressLimitReachedException",
-}
 
 // Config configures the functions to invoke and what is passed to them.
 type Config struct {
 	// Prefix precedes the tier in the functions' names, e.g.
 	// "millrace-prod-sandbox-".
 	Prefix string
-	// LogURL is the internal route that receives logs.
-	LogURL string
-	// Key signs the tokens for LogURL. It has at least ticket.MinKey bytes.
+	// Key signs the tokens of runners. It has at least ticket.MinKey bytes.
 	Key []byte
 	// AWS loads region, credentials and endpoint on first use.
-	AWS   func(ctx context.Context) (aws.Config, error)
-	Clock clock.Clock
+	AWS func(ctx context.Context) (aws.Config, error)
 }
 
 // Sandbox is the driver. Create it with New.
@@ -97,7 +63,7 @@ type Sandbox struct {
 }
 
 var (
-	_ sandbox.Sandbox           = (*Sandbox)(nil)
+	_ sandbox.Dispatcher        = (*Sandbox)(nil)
 	_ sandbox.IsolationReporter = (*Sandbox)(nil)
 	_ sandbox.RuntimeReporter   = (*Sandbox)(nil)
 )
@@ -105,8 +71,8 @@ var (
 // New returns a sandbox. It makes no request.
 func New(cfg Config) (*Sandbox, error) {
 	switch {
-	case cfg.Prefix == "" || cfg.LogURL == "" || cfg.AWS == nil || cfg.Clock == nil:
-		return nil, errors.New("invoke: a prefix, a log URL, a configuration and a clock are required")
+	case cfg.Prefix == "" || cfg.AWS == nil:
+		return nil, errors.New("invoke: a prefix and a configuration are required")
 	case len(cfg.Key) < ticket.MinKey:
 		return nil, fmt.Errorf("invoke: the key has %d bytes, %d are required", len(cfg.Key), ticket.MinKey)
 	}
@@ -125,60 +91,38 @@ func (s *Sandbox) connect(ctx context.Context) (*lambda.Client, error) {
 		s.client = lambda.NewFromConfig(base, func(o *lambda.Options) {
 			o.Retryer = retry.NewStandard(func(o *retry.StandardOptions) {
 				o.MaxAttempts, o.MaxBackoff = maxAttempts, maxBackoff
-				codes := make(map[string]struct{}, len(throttles))
-				for _, code := range throttles {
-					codes[code] = struct{}{}
-				}
-				o.Retryables = []retry.IsErrorRetryable{retry.RetryableErrorCode{Codes: codes}}
 			})
 		})
 	}
 	return s.client, nil
 }
 
-// Run invokes the function of the request's tier for its workspace.
-func (s *Sandbox) Run(ctx context.Context, req sandbox.Request, _ func(sandbox.LogEvent)) (sandbox.Result, error) {
-	payload, err := s.payload(ctx, &req)
-	if err != nil {
-		return sandbox.Result{}, err
-	}
-	client, err := s.connect(ctx)
-	if err != nil {
-		return sandbox.Result{}, fmt.Errorf("%w: %w", sandbox.ErrUnavailable, err)
-	}
-	out, err := client.Invoke(ctx, &lambda.InvokeInput{
-		FunctionName: aws.String(s.cfg.Prefix + req.Tier), TenantId: &req.Workspace,
-		InvocationType: types.InvocationTypeRequestResponse, Payload: payload,
-	})
-	switch {
-	case ctx.Err() != nil:
-		return sandbox.Result{}, context.Cause(ctx)
-	case err != nil:
-		return sandbox.Result{}, refused(err)
-	case out.FunctionError != nil:
-		return crashed(out.Payload, req.Tier)
-	}
-	result, took, err := decode(out.Payload, req.Tier)
-	if took > 0 && req.Begin != nil {
-		req.Begin(took)
-	}
-	if err == nil && result.Failure != nil && result.Failure.Type == cancelled {
-		return sandbox.Result{}, s.stopped(ctx)
-	}
-	return result, err
+// event is the input of a function.
+type event struct {
+	Token string `json:"token"`
 }
 
-// stopped returns the error of Run for a task that the route told to stop. The
-// owner of ctx is about to learn of it too and will cancel ctx.
-func (s *Sandbox) stopped(ctx context.Context) error {
-	wait := time.NewTimer(learning)
-	defer wait.Stop()
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-wait.C:
-		return errors.New("the sandbox was told to stop the task")
+// Dispatch invokes the function of a tier for an attempt's workspace.
+func (s *Sandbox) Dispatch(ctx context.Context, tier string, attempt ticket.Attempt) error {
+	client, err := s.connect(ctx)
+	if err != nil {
+		return err
 	}
+	payload, err := json.Marshal(event{ticket.Sign(s.cfg.Key, attempt)})
+	if err != nil {
+		return fmt.Errorf("invoke: event: %w", err)
+	}
+	_, err = client.Invoke(ctx, &lambda.InvokeInput{
+		FunctionName: aws.String(s.cfg.Prefix + tier), TenantId: &attempt.Org,
+		InvocationType: types.InvocationTypeEvent, Payload: payload,
+	})
+	if e, ok := errors.AsType[smithy.APIError](err); ok {
+		return fmt.Errorf("the sandbox was not started: %s: %s", e.ErrorCode(), e.ErrorMessage())
+	}
+	if err != nil {
+		return fmt.Errorf("the sandbox was not started: %w", err)
+	}
+	return nil
 }
 
 // Isolation implements sandbox.IsolationReporter.
@@ -197,16 +141,13 @@ func (s *Sandbox) Runtime(context.Context) (sandbox.Runtime, error) {
 // Close does nothing: the environments belong to Lambda.
 func (s *Sandbox) Close() error { return nil }
 
-// event is the input of runner/cloud.py.
-type event struct {
+// message is the request as runner/cloud.py reads it.
+type message struct {
 	*sandbox.Request
 	Inputs      map[string]input `json:"inputs,omitempty"`
 	TimeoutSecs float64          `json:"timeout_secs"`
-	LimitSecs   float64          `json:"limit_secs,omitempty"` // when the response is due
 	OutputURL   string           `json:"output_url,omitempty"`
 	Artifact    artifact         `json:"artifact"`
-	LogURL      string           `json:"log_url"`
-	Token       string           `json:"token"`
 }
 
 type artifact struct {
@@ -219,7 +160,7 @@ type input struct {
 	URL   string          `json:"url,omitempty"`
 }
 
-// links are the URLs in an event.
+// links are the URLs in a message.
 type links struct {
 	artifact, output string
 	inputs           map[string]input
@@ -247,90 +188,27 @@ func linksOf(ctx context.Context, req *sandbox.Request) (l links, err error) {
 	return l, nil
 }
 
-func (s *Sandbox) payload(ctx context.Context, req *sandbox.Request) ([]byte, error) {
+// Message implements sandbox.Dispatcher.
+func (s *Sandbox) Message(ctx context.Context, req sandbox.Request) (json.RawMessage, error) {
 	timeout := req.Timeout
 	if timeout == 0 {
 		timeout = sandbox.DefaultTimeout
 	}
-	node, err := nodeOf(req)
-	if err != nil {
-		return nil, err
-	}
-	urls, err := linksOf(ctx, req)
+	urls, err := linksOf(ctx, &req)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", sandbox.ErrUnavailable, err)
 	}
-	limit := float64(0)
-	if until, limited := ctx.Deadline(); limited {
-		limit = max(time.Until(until).Seconds(), 1)
-	}
-	data, err := json.Marshal(event{
-		LimitSecs: limit,
-		Request:   req, Inputs: urls.inputs, TimeoutSecs: timeout.Seconds(), OutputURL: urls.output,
-		Artifact: artifact{Hash: req.Artifact.Hash, URL: urls.artifact}, LogURL: s.cfg.LogURL,
-		Token: ticket.Sign(s.cfg.Key, ticket.Attempt{
-			Org: req.Workspace, Run: req.RunID, Node: node, Number: req.Attempt, Task: req.TaskName,
-			MapIndex: req.MapIndex, Expires: s.cfg.Clock.Now().Add(sandbox.ImportTimeout + timeout + lag).Unix(),
-		}),
+	data, err := json.Marshal(message{
+		Request: &req, Inputs: urls.inputs, TimeoutSecs: timeout.Seconds(), OutputURL: urls.output,
+		Artifact: artifact{Hash: req.Artifact.Hash, URL: urls.artifact},
 	})
 	if err != nil {
-		return nil, fmt.Errorf("invoke: request: %w", err)
+		return nil, fmt.Errorf("invoke: message: %w", err)
 	}
-	if len(data) > MaxPayload {
-		return nil, fmt.Errorf("the inputs of the task make a request of %d bytes, %d fit", len(data), MaxPayload)
+	if len(data) > MaxMessage {
+		return nil, fmt.Errorf("the inputs of the task make a request of %d bytes, %d fit", len(data), MaxMessage)
 	}
 	return data, nil
-}
-
-// nodeOf parses the node from the id of the attempt: run, node, attempt.
-func nodeOf(req *sandbox.Request) (int, error) {
-	rest, own := strings.CutPrefix(req.TaskRunID, req.RunID+"-")
-	number, _, found := strings.Cut(rest, "-")
-	node, err := strconv.Atoi(number)
-	if !own || !found || err != nil {
-		return 0, fmt.Errorf("invoke: %q is no attempt of run %s", req.TaskRunID, req.RunID)
-	}
-	return node, nil
-}
-
-// refused returns the error of an invocation that was not made or got no
-// response, without the request, which contains links and secrets. It wraps
-// sandbox.ErrUnavailable only if the code cannot have started, and
-// sandbox.ErrLost if it may have.
-func refused(err error) error {
-	status := 0
-	if e, ok := errors.AsType[*smithyhttp.ResponseError](err); ok {
-		status = e.HTTPStatusCode()
-	}
-	if e, ok := errors.AsType[smithy.APIError](err); ok {
-		switch {
-		case status == http.StatusTooManyRequests || slices.Contains(throttles, e.ErrorCode()) || slices.Contains(unready, e.ErrorCode()):
-			return fmt.Errorf("%w: %s: %s", sandbox.ErrUnavailable, e.ErrorCode(), e.ErrorMessage())
-		case status >= http.StatusInternalServerError:
-			return fmt.Errorf("%w: %s: %s", sandbox.ErrLost, e.ErrorCode(), e.ErrorMessage())
-		}
-		return fmt.Errorf("the sandbox was not invoked: %s: %s", e.ErrorCode(), e.ErrorMessage())
-	}
-	if e, ok := errors.AsType[*net.OpError](err); ok && e.Op == "dial" { // no bytes were sent
-		return fmt.Errorf("%w: %w", sandbox.ErrUnavailable, e)
-	}
-	return fmt.Errorf("%w: %w", sandbox.ErrLost, err)
-}
-
-// crashed is what Lambda answers in place of a function that failed. It kills one
-// that goes over its memory.
-func crashed(payload []byte, tier string) (sandbox.Result, error) {
-	var fault struct {
-		Type    string `json:"errorType"`
-		Message string `json:"errorMessage"`
-	}
-	if json.Unmarshal(payload, &fault) != nil || fault.Type+fault.Message == "" {
-		return sandbox.Result{}, errors.New("the sandbox failed")
-	}
-	if strings.Contains(fault.Message, "signal: killed") || fault.Type == "Runtime.OutOfMemory" {
-		return outOfMemory(tier), nil
-	}
-	return sandbox.Result{}, fmt.Errorf("the sandbox failed: %s: %s", fault.Type, fault.Message)
 }
 
 // outOfMemory is the result of a task that went over the memory of its tier, in the
@@ -343,9 +221,8 @@ func outOfMemory(name string) sandbox.Result {
 	return sandbox.Result{Failure: &sandbox.Failure{Type: sandbox.TaskFailedError, Message: sandbox.OutOfMemory(0, of(has), of(has.Next()))}}
 }
 
-// decode reads the runner's answer, and how long the task's function took, 0 if it
-// did not begin.
-func decode(payload []byte, tier string) (result sandbox.Result, took time.Duration, err error) {
+// Answer implements sandbox.Dispatcher.
+func (s *Sandbox) Answer(payload json.RawMessage, tier string) (result sandbox.Result, took time.Duration, err error) {
 	var answer struct {
 		Output      json.RawMessage  `json:"output"`
 		OutputRef   bool             `json:"output_ref"`

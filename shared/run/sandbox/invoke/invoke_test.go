@@ -18,7 +18,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"millrace/shared/platform/clock"
 	"millrace/shared/run/sandbox"
 	"millrace/shared/run/sandbox/invoke"
 	"millrace/shared/run/sandbox/ticket"
@@ -66,7 +65,7 @@ func (a *answers) RoundTrip(r *http.Request) (*http.Response, error) {
 func open(t *testing.T, lambda *answers) *invoke.Sandbox {
 	t.Helper()
 	s, err := invoke.New(invoke.Config{
-		Prefix: "sandbox-", LogURL: "https://api.test/logs", Key: key, Clock: clock.System{},
+		Prefix: "sandbox-", Key: key,
 		AWS: func(context.Context) (aws.Config, error) {
 			return aws.Config{
 				Region: "us-east-1", Credentials: credentials.NewStaticCredentialsProvider("k", "s", ""),
@@ -97,166 +96,110 @@ func request() sandbox.Request {
 	}
 }
 
-func TestRunInvokesFunctionOfTier(t *testing.T) {
+func TestDispatchInvokesFunctionOfTier(t *testing.T) {
 	t.Parallel()
-	lambda := &answers{list: []answer{{status: 200, body: `{"output": null, "output_bytes": 4}`}}}
-	got, err := open(t, lambda).Run(t.Context(), request(), nil)
-	require.NoError(t, err)
-	assert.Equal(t, sandbox.Result{Output: json.RawMessage(`null`), OutputBytes: 4}, got)
+	lambda := &answers{list: []answer{{status: 202}}}
+	index := 2
+	attempt := ticket.Attempt{
+		Org: "org_a", Run: "RUN", Node: 7, Number: 3, Task: "t", MapIndex: &index, Nonce: "n", Expires: time.Now().Unix() + 60,
+	}
+	require.NoError(t, open(t, lambda).Dispatch(t.Context(), "small", attempt))
 	require.Len(t, lambda.requests, 1)
 	r := lambda.requests[0]
 	assert.Equal(t, "/2015-03-31/functions/sandbox-small/invocations", r.URL.Path)
 	assert.Equal(t, "org_a", r.Header.Get("X-Amz-Tenant-Id"))
-	assert.Equal(t, "RequestResponse", r.Header.Get("X-Amz-Invocation-Type"))
-	var event struct {
-		Token string `json:"token"`
-	}
+	assert.Equal(t, "Event", r.Header.Get("X-Amz-Invocation-Type"))
+	var event map[string]string
 	require.NoError(t, json.Unmarshal(lambda.bodies[0], &event))
-	a, err := ticket.Check(key, event.Token, time.Now())
+	assert.Len(t, event, 1, "an event has no link and no secret")
+	got, err := ticket.Check(key, event["token"], time.Now())
 	require.NoError(t, err)
-	assert.Equal(t, 7, a.Node)
-	assert.Equal(t, "org_a", a.Org)
-	assert.Equal(t, 2, *a.MapIndex)
+	assert.Equal(t, attempt, got)
+}
+
+// TestDispatchIsRepeated checks that an invocation is repeated whatever became
+// of it, and that the error of the last one names the cause.
+func TestDispatchIsRepeated(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		for name, broken := range map[string]answer{
+			"throttled":       {status: 429, kind: "TooManyRequestsException", body: `{"Message": "Rate Exceeded."}`},
+			"service":         {status: 500, kind: "ServiceException", body: `{"Message": "boom"}`},
+			"gateway":         {status: 503},
+			"connection lost": {err: &net.OpError{Op: "read", Net: "tcp", Err: syscall.ECONNRESET}},
+		} {
+			lambda := &answers{list: []answer{broken, broken, {status: 202}}}
+			require.NoError(t, open(t, lambda).Dispatch(t.Context(), "nano", ticket.Attempt{Org: "o"}), name)
+			assert.Len(t, lambda.requests, 3, name)
+			lambda = &answers{list: []answer{broken}}
+			err := open(t, lambda).Dispatch(t.Context(), "nano", ticket.Attempt{Org: "o"})
+			require.ErrorContains(t, err, "the sandbox was not started", name)
+		}
+	})
+	lambda := &answers{list: []answer{{status: 404, kind: "ResourceNotFoundException", body: `{"Message": "Function not found"}`}}}
+	require.ErrorContains(t, open(t, lambda).Dispatch(t.Context(), "nano", ticket.Attempt{Org: "o"}), "ResourceNotFoundException")
+	assert.Len(t, lambda.requests, 1)
+}
+
+func TestMessage(t *testing.T) {
+	t.Parallel()
+	s := open(t, &answers{})
+	message, err := s.Message(t.Context(), request())
+	require.NoError(t, err)
 	assert.JSONEq(t, `{"run_id": "RUN", "flow_name": "f", "flow_version": "1", "task_name": "t", "task_run_id": "RUN-7-3",
 		"attempt": 3, "map_index": 2, "item": {"a": 1}, "entrypoint": "m:f", "timeout_secs": 90,
 		"inputs": {"up": {"value": [1]}, "far": {"url": "https://s3.test/o"}}, "params": {"p": 12345678901234567890},
 		"secrets": {"token": "hush-hush"}, "output_url": "https://s3.test/out",
 		"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
-		"artifact": {"hash": "h", "url": "https://s3.test/a"}, "log_url": "https://api.test/logs", "token": "`+event.Token+`"}`,
-		string(lambda.bodies[0]))
+		"artifact": {"hash": "h", "url": "https://s3.test/a"}}`, string(message))
+
+	large := request()
+	large.Item = json.RawMessage(`"` + string(bytes.Repeat([]byte("x"), invoke.MaxMessage)) + `"`)
+	_, err = s.Message(t.Context(), large)
+	require.ErrorContains(t, err, "fit")
+	unsigned := request()
+	unsigned.Artifact.URL = func(context.Context) (string, error) { return "", errors.New("throttled") }
+	_, err = s.Message(t.Context(), unsigned)
+	require.ErrorIs(t, err, sandbox.ErrUnavailable)
 }
 
-func TestResponses(t *testing.T) {
+func TestAnswers(t *testing.T) {
 	t.Parallel()
 	greedy := sandbox.Result{Failure: &sandbox.Failure{
 		Type: "TaskFailedError", Message: "the task used all of small's 1,024 MB of memory; the next larger tier is execution_mode medium with 2,048 MB",
 	}}
 	for name, tc := range map[string]struct {
-		answer answer
-		want   sandbox.Result
-		err    string
+		answer      string
+		want        sandbox.Result
+		took        time.Duration
+		err         string
+		unavailable bool
 	}{
-		"uploaded":    {answer{status: 200, body: `{"output_ref": true, "output_bytes": 99}`}, sandbox.Result{Uploaded: true, OutputBytes: 99}, ""},
-		"failure":     {answer{status: 200, body: `{"failure": {"type": "TaskFailedError", "message": "m"}}`}, sandbox.Result{Failure: &sandbox.Failure{Type: "TaskFailedError", Message: "m"}}, ""},
-		"error":       {answer{status: 200, body: `{"error": "the interpreter died: exit status 4"}`}, sandbox.Result{}, "exit status 4"},
-		"nothing":     {answer{status: 200, body: `{}`}, sandbox.Result{}, "no output"},
-		"no JSON":     {answer{status: 200, body: `oops`}, sandbox.Result{}, "not readable"},
-		"crash":       {answer{status: 200, fault: "Unhandled", body: `{"errorType": "Runtime.ExitError", "errorMessage": "RequestId: 1 Error: Runtime exited with error: signal: killed"}`}, greedy, ""},
-		"no memory":   {answer{status: 200, fault: "Unhandled", body: `{"errorType": "Runtime.OutOfMemory", "errorMessage": "RequestId: 1"}`}, greedy, ""},
-		"greedy task": {answer{status: 200, body: `{"error": "the interpreter died: killed by signal 9", "out_of_memory": true, "task_secs": 3}`}, greedy, ""},
-		"time-out":    {answer{status: 200, fault: "Unhandled", body: `{"errorType": "Sandbox.Timedout", "errorMessage": "Task timed out"}`}, sandbox.Result{}, "Sandbox.Timedout"},
-		"mute crash":  {answer{status: 200, fault: "Unhandled", body: ``}, sandbox.Result{}, "the sandbox failed"},
-		"no function": {answer{status: 404, kind: "ResourceNotFoundException", body: `{"Message": "Function not found"}`}, sandbox.Result{}, "ResourceNotFoundException"},
+		"output":      {answer: `{"output": null, "output_bytes": 4, "task_secs": 1.5}`, want: sandbox.Result{Output: json.RawMessage(`null`), OutputBytes: 4}, took: 1500 * time.Millisecond},
+		"uploaded":    {answer: `{"output_ref": true, "output_bytes": 99, "task_secs": -1}`, want: sandbox.Result{Uploaded: true, OutputBytes: 99}},
+		"failure":     {answer: `{"failure": {"type": "TaskFailedError", "message": "m"}, "task_secs": 1e9}`, want: sandbox.Result{Failure: &sandbox.Failure{Type: "TaskFailedError", Message: "m"}}, took: 900 * time.Second},
+		"error":       {answer: `{"error": "the interpreter died: exit status 4"}`, err: "exit status 4"},
+		"no artifact": {answer: `{"error": "the artifact could not be fetched", "unstarted": true}`, err: "artifact", unavailable: true},
+		"nothing":     {answer: `{}`, err: "no output"},
+		"no JSON":     {answer: `oops`, err: "not readable"},
+		"greedy task": {answer: `{"error": "the interpreter died: killed by signal 9", "out_of_memory": true, "task_secs": 3}`, want: greedy, took: 3 * time.Second},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			lambda := &answers{list: []answer{tc.answer}}
-			got, err := open(t, lambda).Run(t.Context(), request(), nil)
-			assert.Equal(t, tc.want, got)
-			assert.Len(t, lambda.requests, 1)
-			if tc.err == "" {
-				require.NoError(t, err)
-				return
-			}
-			require.ErrorContains(t, err, tc.err)
-			assert.NotContains(t, err.Error(), "hush-hush")
-			assert.NotContains(t, err.Error(), "s3.test")
-		})
+		got, took, err := open(t, &answers{}).Answer(json.RawMessage(tc.answer), "small")
+		assert.Equal(t, tc.want, got, name)
+		assert.Equal(t, tc.took, took, name)
+		assert.Equal(t, tc.unavailable, errors.Is(err, sandbox.ErrUnavailable), name)
+		if tc.err == "" {
+			require.NoError(t, err, name)
+			continue
+		}
+		require.ErrorContains(t, err, tc.err, name)
 	}
 }
 
-func TestOnlyUnstartedInvocationIsRetried(t *testing.T) {
+func TestConfig(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		busy := answer{status: 429, kind: "TooManyRequestsException", body: `{"Message": "Rate Exceeded."}`}
-		lambda := &answers{list: []answer{busy, busy, {status: 200, body: `{"output": 1, "output_bytes": 1}`}}}
-		got, err := open(t, lambda).Run(t.Context(), request(), nil)
-		require.NoError(t, err)
-		assert.JSONEq(t, `1`, string(got.Output))
-		assert.Len(t, lambda.requests, 3)
-
-		for _, broken := range []answer{
-			{status: 500, kind: "ServiceException", body: `{"Message": "boom"}`},
-			{status: 503, body: ``},
-			{err: io.ErrUnexpectedEOF},
-		} {
-			lambda := &answers{list: []answer{broken}}
-			_, err := open(t, lambda).Run(t.Context(), request(), nil)
-			require.Error(t, err)
-			assert.Len(t, lambda.requests, 1, "the task may have run: %+v", broken)
-		}
-	})
-}
-
-func TestStoppedTaskReturnsCauseOfContext(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		lambda := &answers{list: []answer{{status: 200, body: `{"failure": {"type": "Cancelled", "message": "the task was cancelled"}}`}}}
-		s := open(t, lambda)
-		why := errors.New("fenced")
-		ctx, cancel := context.WithCancelCause(t.Context())
-		time.AfterFunc(5*time.Second, func() { cancel(why) })
-		_, err := s.Run(ctx, request(), nil)
-		require.ErrorIs(t, err, why)
-
-		_, err = s.Run(ctx, request(), nil)
-		require.ErrorIs(t, err, why)
-
-		begin := time.Now()
-		_, err = s.Run(t.Context(), request(), nil)
-		require.ErrorContains(t, err, "told to stop")
-		assert.Equal(t, 20*time.Second, time.Since(begin))
-	})
-}
-
-func TestInvocationErrors(t *testing.T) {
-	t.Parallel()
-	lambda := &answers{list: []answer{{status: 200, body: `{}`}}}
-	s := open(t, lambda)
-	large := request()
-	large.Item = json.RawMessage(`"` + string(bytes.Repeat([]byte("x"), invoke.MaxPayload)) + `"`)
-	_, err := s.Run(t.Context(), large, nil)
-	require.ErrorContains(t, err, "fit")
-	foreign := request()
-	foreign.TaskRunID = "OTHER-1-1"
-	_, err = s.Run(t.Context(), foreign, nil)
-	require.ErrorContains(t, err, "no attempt of run")
-	assert.Empty(t, lambda.requests)
-	_, err = invoke.New(invoke.Config{Prefix: "p", LogURL: "u", Key: key[1:], Clock: clock.System{},
-		AWS: func(context.Context) (aws.Config, error) { return aws.Config{}, nil }})
+	_, err := invoke.New(invoke.Config{Prefix: "p", Key: key[1:], AWS: func(context.Context) (aws.Config, error) { return aws.Config{}, nil }})
 	require.ErrorContains(t, err, "32 are required")
 	_, err = invoke.New(invoke.Config{})
 	require.Error(t, err)
-}
-
-// TestUnavailable checks that only invocations that cannot have started are
-// reported as unavailable, and those that may have as lost.
-func TestUnavailable(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		for name, test := range map[string]struct {
-			answer answer
-			is     error
-		}{
-			"throttled":       {answer{status: 429, kind: "TooManyRequestsException", body: `{"Message": "Rate Exceeded."}`}, sandbox.ErrUnavailable},
-			"another limit":   {answer{status: 429, kind: "TenantLimitExceeded", body: `{"Message": "m"}`}, sandbox.ErrUnavailable},
-			"EC2 throttled":   {answer{status: 502, kind: "EC2ThrottledException", body: `{"Message": "m"}`}, sandbox.ErrUnavailable},
-			"not ready":       {answer{status: 502, kind: "ResourceNotReadyException", body: `{"Message": "m"}`}, sandbox.ErrUnavailable},
-			"being updated":   {answer{status: 409, kind: "ResourceConflictException", body: `{"Message": "m"}`}, sandbox.ErrUnavailable},
-			"no connection":   {answer{err: &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}}, sandbox.ErrUnavailable},
-			"no artifact yet": {answer{status: 200, body: `{"error": "the artifact could not be fetched", "unstarted": true}`}, sandbox.ErrUnavailable},
-			"connection lost": {answer{err: &net.OpError{Op: "read", Net: "tcp", Err: syscall.ECONNRESET}}, sandbox.ErrLost},
-			"service":         {answer{status: 500, kind: "ServiceException", body: `{"Message": "boom"}`}, sandbox.ErrLost},
-			"gateway":         {answer{status: 503, body: ``}, sandbox.ErrLost},
-			"no function":     {answer{status: 404, kind: "ResourceNotFoundException", body: `{"Message": "m"}`}, nil},
-			"crash":           {answer{status: 200, fault: "Unhandled", body: `{"errorType": "Runtime.ExitError", "errorMessage": "m"}`}, nil},
-		} {
-			_, err := open(t, &answers{list: []answer{test.answer}}).Run(t.Context(), request(), nil)
-			require.Error(t, err, name)
-			for _, kind := range []error{sandbox.ErrUnavailable, sandbox.ErrLost} {
-				assert.Equal(t, errors.Is(test.is, kind), errors.Is(err, kind), "%s: %v", name, err)
-			}
-			assert.NotContains(t, err.Error(), "hush-hush", name)
-		}
-	})
 }

@@ -36,6 +36,9 @@ type Attempt struct {
 	Task     string `json:"t"`           // name of the task, for the log
 	MapIndex *int   `json:"i,omitempty"` // of a map instance, for the log
 	Expires  int64  `json:"e"`           // Unix seconds
+	// Nonce identifies the runner that an attempt was handed off to. Of several
+	// for one attempt only the last may begin it.
+	Nonce string `json:"c,omitempty"`
 }
 
 var encoding = base64.RawURLEncoding.Strict()
