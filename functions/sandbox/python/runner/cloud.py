@@ -53,6 +53,7 @@ from millrace._context import MAX_FIELDS
 from millrace.errors import ArtifactSerializationError
 
 from . import artifact
+from .confine import _PR_SET_CHILD_SUBREAPER, _PR_SET_DUMPABLE, _prctl
 from .core import DEFAULT_TIMEOUT_SECS, IMPORT_TIMEOUT_SECS
 from .links import FileError, Links, TransferError, read
 from .local import HEAD, MAX_FILE
@@ -81,6 +82,9 @@ class Cloud:
         self._root = root or os.path.join(tempfile.gettempdir(), "millrace")
         self._child = None
         self._hash = None
+        # A process of a task is left that cannot be ended: no other task is to meet it.
+        self.soiled = False
+        _harden()
 
     def run(self, event, remaining=None, url=None):
         """Run one event; remaining is how many seconds this function has for it."""
@@ -117,6 +121,7 @@ class Cloud:
                 self.close()
         if self._child.spent:
             self.close()
+            self.soiled = not _end_descendants()
         return answer
 
     def close(self):
@@ -603,6 +608,53 @@ class Child:
             self._killpg()
             os.waitpid(self._pid, 0)
             self._pid = 0
+
+
+def _harden():
+    """Keep tasks, which run as the same user, from this process's memory and environment; inherit what their children leave."""
+    if sys.platform == "linux":
+        _prctl(_PR_SET_DUMPABLE, 0)
+        _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def _descendants():
+    """Return the processes that were started by this one, or by those."""
+    parents = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                with open(f"/proc/{name}/stat", "rb") as file:
+                    # The name, in parentheses, may contain anything.
+                    parents[int(name)] = int(file.read().rpartition(b")")[2].split()[1])
+            except (OSError, ValueError, IndexError):
+                pass
+    found, more = set(), {os.getpid()}
+    while more:
+        more = {pid for pid, parent in parents.items() if parent in more} - found
+        found |= more
+    return found
+
+
+def _end_descendants(seconds=2.0):
+    """End what a task left behind, in sessions of its own too; false if something survives."""
+    if not os.path.isdir("/proc/self"):
+        return True
+    until = time.monotonic() + seconds
+    while left := _descendants():
+        for pid in left:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except OSError:
+                pass
+        try:
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        except ChildProcessError:
+            pass
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.005)
+    return True
 
 
 def _most_memory(used):

@@ -10,6 +10,7 @@ import unittest.mock
 import zipfile
 
 import runner.cloud
+from runner import confine
 from runner.cloud import Cloud
 
 SOURCE = """
@@ -50,6 +51,14 @@ def guarded(file):
     except Exception as error: return str(error)
 def env(): return sorted(os.environ)
 def trace(ctx): return [ctx.traceparent, os.environ.get("TRACEPARENT"), os.popen("echo $TRACEPARENT").read().strip()]
+def daemon():
+    import subprocess
+    first = subprocess.Popen(["sh", "-c", "setsid sleep 600 & setsid sh -c 'setsid sleep 600 & sleep 600' & echo started"], start_new_session=True)
+    first.wait()
+    return os.getpid()
+def peek(pid):
+    try: return open(f"/proc/{pid}/environ").read()
+    except OSError as error: return type(error).__name__
 def forge(): os.environ["TRACEPARENT"] = "forged"
 def frame(nonce, kind, body): os.write(4, (len(body) + 17).to_bytes(4, "big") + kind + nonce + body)
 def own():
@@ -292,7 +301,7 @@ class CloudTest(unittest.TestCase):
         self.assertEqual(self.call("slow")["failure"]["type"], "Cancelled")
 
     def test_a_short_task_makes_two_requests(self):
-        runner.cloud._POST_EVERY_SECS = 5
+        runner.cloud._POST_EVERY_SECS = 600
         self.call("version")
         self.store.posts.clear()
         self.call("talk")
@@ -304,7 +313,7 @@ class CloudTest(unittest.TestCase):
 
     def test_the_lease_is_renewed_in_every_second_post(self):
         self.store.cancel_at = "never"
-        failure = self.call("slow", timeout_secs=1.5)["failure"]
+        failure = self.call("slow", timeout_secs=2.5)["failure"]
         self.assertEqual(failure["type"], "TaskTimeoutError")
         beats = [batch.get("renew", False) for path, batch in self.store.posts if path == "/logs"]
         self.assertGreater(len(beats), 3)
@@ -321,7 +330,7 @@ class CloudTest(unittest.TestCase):
     def test_requests_are_repeated(self):
         self.store.refusals = {"/start": [503, 429], "/complete": [500]}
         self.assertEqual(self.call("version")["output"], 1)
-        self.assertEqual([path for path, _ in self.store.posts], ["/start"] * 3 + ["/complete"] * 2)
+        self.assertEqual([path for path, _ in self.store.posts if path != "/logs"], ["/start"] * 3 + ["/complete"] * 2)
         self.store.refusals = {"/complete": [409]}
         self.assertEqual(self.cloud.run({"token": "t0ken"}, None, self.url), {"taken": False})
 
@@ -331,6 +340,26 @@ class CloudTest(unittest.TestCase):
         self.call("forge", traceparent=one)
         self.assertEqual(self.call("trace", traceparent=two)["output"], [two] * 3)
         self.assertEqual(self.call("trace")["output"], ["", None, ""])
+
+    def test_no_process_of_a_task_is_left(self):
+        self.assertEqual(self.call("version")["output"], 1)
+        warm = len(runner.cloud._descendants())
+        self.call("daemon")
+        self.assertEqual(runner.cloud._descendants(), set())
+        self.assertFalse(self.cloud.soiled)
+        self.assertEqual(self.call("version")["output"], 1)
+        self.assertEqual(len(runner.cloud._descendants()), warm)
+        with unittest.mock.patch.object(runner.cloud.os, "kill"):
+            with unittest.mock.patch.object(runner.cloud, "_descendants", lambda: {1}):
+                self.call("daemon")
+        self.assertTrue(self.cloud.soiled)
+        self.assertTrue(runner.cloud._end_descendants())
+
+    def test_a_task_cannot_read_the_runner(self):
+        get_dumpable = 3
+        self.assertEqual(confine._libc().prctl(get_dumpable, 0, 0, 0, 0), 0)
+        if os.geteuid() != 0:  # root reads everything
+            self.assertEqual(self.call("peek", params={"pid": os.getpid()})["output"], "PermissionError")
 
     def test_environment_is_clean(self):
         os.environ["AWS_SECRET_ACCESS_KEY"] = "verysecret"
