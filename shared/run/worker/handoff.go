@@ -48,7 +48,9 @@ func (a *attempts) handOff(ctx context.Context, w *attempt, remote executor.Disp
 	item, err := a.conclude(ctx, w, engine.Queued, []table.Action{
 		table.Set(runstate.NodeHanded, nonce), table.Set(runstate.NodeDue, int64(due)), table.Set(runstate.NodeReason, dispatched),
 		table.Remove(runstate.NodeNonce), table.Remove(runstate.NodeLease), table.Remove(runstate.NodeStarted),
-	}, func(item *runstate.Node) bool { return item.Handed == nonce }) //guard:hand-off/lost-answer return false
+	}, func(item *runstate.Node) bool {
+		return item.Handed == nonce //guard:hand-off/lost-answer return false
+	})
 	if err != nil || item == nil {
 		return err
 	}
