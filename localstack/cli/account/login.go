@@ -61,7 +61,7 @@ type signedIn struct {
 }
 
 func (o *login) run(c *cobra.Command, _ []string) error {
-	file, contexts, err := readContexts()
+	file, contexts, err := session.UserContexts()
 	if err != nil {
 		return err
 	}
@@ -218,12 +218,4 @@ func (o *login) report(c *cobra.Command, name, server string, got signedIn) erro
 func terminal(in io.Reader) bool {
 	file, ok := in.(*os.File)
 	return ok && isatty.IsTerminal(file.Fd())
-}
-
-func readContexts() (file string, contexts session.Contexts, err error) {
-	if file, err = session.ConfigFile(); err != nil {
-		return "", contexts, err
-	}
-	contexts, err = session.ReadContexts(file)
-	return file, contexts, err
 }

@@ -23,7 +23,7 @@ func logoutCommand(s *session.Session) *cobra.Command {
 		Long:  "Revokes all your access tokens for the server, also those of other machines, and removes the context's. API keys stay valid.",
 		Args:  command.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			file, contexts, err := readContexts()
+			file, contexts, err := session.UserContexts()
 			if err != nil {
 				return err
 			}

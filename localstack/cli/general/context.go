@@ -32,7 +32,7 @@ func contextAddCommand(s *session.Session) *cobra.Command {
 			if name == "" || s.URL == "" {
 				return command.Usagef("a context has a name and a server: give --url")
 			}
-			file, contexts, err := readContexts()
+			file, contexts, err := session.UserContexts()
 			if err != nil {
 				return err
 			}
@@ -64,19 +64,15 @@ func contextRemoveCommand() *cobra.Command {
 		Short: "Remove a server and its key",
 		Args:  command.Exactly(1),
 		RunE: func(_ *cobra.Command, args []string) error {
-			file, contexts, err := readContexts()
+			var removed session.Context
+			err := change(args[0], func(contexts *session.Contexts) {
+				removed = contexts.Contexts[args[0]]
+				delete(contexts.Contexts, args[0])
+				if contexts.Current == args[0] {
+					contexts.Current = ""
+				}
+			})
 			if err != nil {
-				return err
-			}
-			if err := known(file, contexts, args[0]); err != nil {
-				return err
-			}
-			removed := contexts.Contexts[args[0]]
-			delete(contexts.Contexts, args[0])
-			if contexts.Current == args[0] {
-				contexts.Current = ""
-			}
-			if err := contexts.Write(file); err != nil {
 				return err
 			}
 			if err := removed.RemoveToken(); err != nil {
@@ -87,12 +83,18 @@ func contextRemoveCommand() *cobra.Command {
 	}
 }
 
-// known returns an error if there is no such context.
-func known(file string, contexts session.Contexts, name string) error {
-	if _, ok := contexts.Contexts[name]; ok {
-		return nil
+// change edits and stores the contexts, one of which has the name. Errors: exit code
+// NotFound if none has.
+func change(name string, edit func(*session.Contexts)) error {
+	file, contexts, err := session.UserContexts()
+	if err != nil {
+		return err
 	}
-	return &command.Error{Code: command.NotFound, Err: fmt.Errorf("there is no context %s in %s (see millrace context list)", name, file)}
+	if _, ok := contexts.Contexts[name]; !ok {
+		return &command.Error{Code: command.NotFound, Err: fmt.Errorf("there is no context %s in %s (see millrace context list)", name, file)}
+	}
+	edit(&contexts)
+	return contexts.Write(file)
 }
 
 func contextListCommand() *cobra.Command {
@@ -101,7 +103,7 @@ func contextListCommand() *cobra.Command {
 		Short: "List contexts; the current one is marked with a star",
 		Args:  command.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			_, contexts, err := readContexts()
+			_, contexts, err := session.UserContexts()
 			if err != nil {
 				return err
 			}
@@ -124,23 +126,7 @@ func contextUseCommand() *cobra.Command {
 		Short: "Choose the context of commands that name no server",
 		Args:  command.Exactly(1),
 		RunE: func(_ *cobra.Command, args []string) error {
-			file, contexts, err := readContexts()
-			if err != nil {
-				return err
-			}
-			if err := known(file, contexts, args[0]); err != nil {
-				return err
-			}
-			contexts.Current = args[0]
-			return contexts.Write(file)
+			return change(args[0], func(contexts *session.Contexts) { contexts.Current = args[0] })
 		},
 	}
-}
-
-func readContexts() (file string, contexts session.Contexts, err error) {
-	if file, err = session.ConfigFile(); err != nil {
-		return "", contexts, err
-	}
-	contexts, err = session.ReadContexts(file)
-	return file, contexts, err
 }

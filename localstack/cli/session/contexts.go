@@ -53,6 +53,15 @@ func ReadContexts(file string) (Contexts, error) {
 	return c, nil
 }
 
+// UserContexts returns the user's contexts and their file.
+func UserContexts() (file string, c Contexts, err error) {
+	if file, err = ConfigFile(); err != nil {
+		return "", c, err
+	}
+	c, err = ReadContexts(file)
+	return file, c, err
+}
+
 // Write writes the contexts to a file that only its owner can read.
 func (c Contexts) Write(file string) (err error) {
 	data, err := json.MarshalIndent(c, "", "  ")
