@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"millrace/shared/account/quota"
 	"millrace/shared/kit/due"
 	"millrace/shared/kit/record"
 	"millrace/shared/platform/clock"
@@ -43,7 +44,15 @@ func (s *service) poll(ctx context.Context, task due.Task) error {
 		_, err = s.store(ctx, started(task, &sensor, now, run.ID))
 	case errors.Is(err, table.ErrConflict): // another is making the run
 	case code == errs.TooMany: // it is tried again
-		_, noted := s.store(ctx, table.Update{Key: task.Key, If: task.IsDue(), Do: failed(now, errs.Text(err))})
+		month := errors.Is(err, quota.ErrMonth)
+		reason := errs.Text(err)
+		if month && text(sensor.LastError) == reason {
+			return nil // it waits for the next tick, as it may have to for weeks
+		}
+		_, noted := s.store(ctx, table.Update{Key: task.Key, If: task.IsDue(), Do: failed(now, reason)})
+		if month {
+			return noted
+		}
 		err = errors.Join(err, noted)
 	case code == errs.Invalid, code == errs.NotFound, code == errs.Unprocessable, code == errs.Conflict:
 		_, err = s.store(ctx, again(task, &sensor, append(failed(now, errs.Text(err)), table.Remove(attrMatched))...))

@@ -201,6 +201,30 @@ func TestPolling(t *testing.T) {
 	assert.Equal(t, 1, source.requests())
 }
 
+// TestMonthlyQuotaDelaysTheRunOfAMatch until the next month: the URL is not asked
+// again, and no message comes again and again.
+func TestMonthlyQuotaDelaysTheRunOfAMatch(t *testing.T) {
+	t.Parallel()
+	w := openLocal(t, localtest.Options{Limits: []string{"runs-per-month=1"}})
+	source := newSource(t, `{"ready":true}`)
+	first, second := w.polls(source.URL, nil), w.polls(source.URL, nil)
+	for range 3 {
+		w.poll()
+		w.Clock.Advance(2 * time.Minute)
+	}
+	assert.Len(t, w.runs(), 1)
+	assert.Equal(t, 2, source.requests())
+	if w.get(first).Get(t, "last_error") != nil {
+		second = first
+	}
+	assert.Contains(t, w.get(second).String(t, "last_error"), "runs-per-month")
+	w.Clock.Advance(31 * 24 * time.Hour)
+	w.poll()
+	assert.Len(t, w.runs(), 2)
+	assert.Zero(t, source.requests())
+	w.tells(second, object{"last_error": nil, "next_poll_at": nil})
+}
+
 func TestAllowConcurrentRunsAtEveryMatch(t *testing.T) {
 	t.Parallel()
 	w := openLocal(t, localtest.Options{})

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"millrace/events"
+	"millrace/shared/account/quota"
 	"millrace/shared/account/tenant"
 	"millrace/shared/kit/consumer"
 	"millrace/shared/kit/record"
@@ -100,6 +101,8 @@ func (h *objectHandler) startFor(ctx context.Context, w watch, o *events.Object)
 		return nil
 	case errors.Is(err, table.ErrConflict): // another is making the run
 		return err
+	case errors.Is(err, quota.ErrMonth): // a message cannot wait for weeks
+		return h.note(ctx, &sensor, err)
 	case code == errs.TooMany:
 		return errors.Join(err, h.note(ctx, &sensor, err))
 	case code == errs.Invalid, code == errs.Unprocessable, code == errs.Conflict:

@@ -110,6 +110,19 @@ func TestObjectsStartRuns(t *testing.T) {
 	assert.ElementsMatch(t, []any{"in/März 1+1.csv", "in/a.csv.gz", "In/a.csv", "out/in/a.csv", "in/.csv"}, keys)
 }
 
+// TestMonthlyQuotaMakesNoRunOfAnObject, and tells so: its message cannot wait
+// until the next month.
+func TestMonthlyQuotaMakesNoRunOfAnObject(t *testing.T) {
+	t.Parallel()
+	w := open(t, localtest.Options{Limits: []string{"runs-per-month=1"}})
+	id := w.watch(w.A, object{"bucket": "landing"}, nil)
+	for i := range 3 {
+		assert.Empty(t, w.deliverObject(stored("landing", "a", fmt.Sprintf("%02d", i))), "no message is delivered again")
+	}
+	assert.Len(t, w.started(w.A, id), 1)
+	assert.Contains(t, w.get(id).String(t, "last_error"), "runs-per-month")
+}
+
 // TestOwnParametersWin over those of the object.
 func TestOwnParametersWin(t *testing.T) {
 	t.Parallel()

@@ -17,6 +17,9 @@ func List[T any](c *cobra.Command, s *Session, path string, query url.Values, ti
 	if err != nil {
 		return err
 	}
+	if query == nil {
+		query = url.Values{}
+	}
 	items := []json.RawMessage{}
 	for {
 		var page struct {
