@@ -33,12 +33,6 @@ func TestSamples(t *testing.T) {
 			assert.Equal(t, events.TickType, strict[events.SchedulerTick](t, data).EventType)
 		case name == "run-finished":
 			finished(t, data)
-		case strings.HasPrefix(name, "bus-"):
-			for _, record := range strict[lambda.SQSEvent](t, data).Records {
-				event := finished(t, []byte(record.Body))
-				assert.Equal(t, record.Attributes["MessageGroupId"], event.Org)
-				assert.True(t, strings.HasSuffix(record.EventSourceARN, ":"+name), "the queue is that of the function")
-			}
 		case strings.HasPrefix(name, "run-"):
 			for _, record := range strict[lambda.SQSEvent](t, data).Records {
 				message := strict[events.Run](t, []byte(record.Body))
@@ -74,6 +68,8 @@ func TestSamples(t *testing.T) {
 				require.NoError(t, err)
 				org := ""
 				switch event.DetailType {
+				case events.DetailRunFinished:
+					org = finished(t, []byte(record.Body)).Org
 				case events.DetailRunAlert:
 					org = strict[events.RunFinished](t, event.Detail).Org
 				case events.DetailTaskRetried:
@@ -81,6 +77,7 @@ func TestSamples(t *testing.T) {
 				}
 				assert.Equal(t, []string{org, org}, []string{event.Workspace, record.Attributes["MessageGroupId"]}, file)
 				assert.NotEmpty(t, org, "%s: no event is known for %s", file, event.DetailType)
+				assert.Contains(t, record.EventSourceARN, ":bus-", "%s: the queue is that of a function", file)
 			}
 		case strings.HasPrefix(name, "api-"):
 			assert.NotEmpty(t, strict[lambda.APIGatewayProxyRequest](t, data).Path)

@@ -250,7 +250,9 @@ var mutations = map[string]mutation{
 
 // unaudited are operations that change something, but nothing of a user's.
 var unaudited = map[string]string{
+	"attempt-start":     "a task begins, which its run's own entry covers",
 	"attempt-logs":      "a task delivers its own log",
+	"attempt-complete":  "a task ends, which its run's own entry covers",
 	"auth-device-start": "nobody is known yet",
 	"sensors-test":      "tells what would be done",
 }

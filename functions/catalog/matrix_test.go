@@ -282,7 +282,7 @@ func suspend(t testing.TB, env *localtest.Env, email string) {
 }
 
 // ownToken are operations without access control that check a token of their own.
-var ownToken = []string{"attempt-logs"}
+var ownToken = []string{"attempt-start", "attempt-logs", "attempt-complete"}
 
 var parameter = regexp.MustCompile(`\{(\w+)\}`)
 
