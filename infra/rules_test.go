@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"maps"
 	"path"
 	"regexp"
 	"slices"
@@ -107,7 +108,8 @@ func TestSandboxHasNoPermissions(t *testing.T) {
 		assert.Equal(t, "${SandboxRole.Arn}", text(f.properties["Role"]))
 		assert.Equal(t, object{"TenantIsolationMode": "PER_TENANT"}, f.properties["TenancyConfig"])
 		assert.EqualValues(t, one.MemoryMB(), f.properties["MemorySize"])
-		assert.NotContains(t, f.properties, "Environment")
+		variables, _ := f.properties["Environment"].(object)["Variables"].(object)
+		assert.Equal(t, []string{"MILLRACE_ATTEMPTS_URL"}, slices.Collect(maps.Keys(variables)), "no credential, and nothing of a workspace")
 	}
 	statements := d.service.policyStatements()["SandboxRole"]
 	require.Len(t, statements, 1)

@@ -462,7 +462,7 @@ func TestParseValues(t *testing.T) {
 	assert.False(t, limited)
 	for setting, want := range map[string]string{
 		"flows":                      `limit "flows" is not name=value`,
-		"flow=1":                     `unknown limit "flow"; the limits are api-keys, artifact-bytes,`,
+		"flow=1":                     `unknown limit "flow"; the limits are alert-rules, api-keys, artifact-bytes,`,
 		"flows=-1":                   `limit flows: "-1" is neither a non-negative number nor "unlimited"`,
 		"flows=1.5":                  `is neither`,
 		"flows=99999999999999999999": `is neither`,

@@ -106,7 +106,10 @@ func TestFollow(t *testing.T) {
 			}
 			for token, n := range tokens {
 				rest, _ := w.read(reader, run, true, token, 100)
-				assert.Equal(t, append([]string(nil), got[n:]...), rest, "seed %d, from %s", seed, token)
+				// What was stored late stands where it belongs by now.
+				for i := range writers {
+					w.has(append(got[:n:n], rest...), fmt.Sprint("w", i), events)
+				}
 			}
 		})
 	}

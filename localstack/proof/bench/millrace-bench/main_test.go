@@ -30,7 +30,7 @@ func TestBenchMeasures(t *testing.T) {
 	require.NoError(t, err, "%s", out)
 	for _, row := range []string{
 		`one-task runs, 16 submitters +\d+/s .* none lost`,
-		`40 trivial tasks in sequence( +[\d.]+ ms){4} +100 +50 +3 .* (met|NOT MET)`,
+		`40 trivial tasks in sequence( +[\d.]+ ms){4} +100 +50.5 +3 .* (met|NOT MET)`,
 	} {
 		assert.Regexp(t, row, string(out))
 	}
