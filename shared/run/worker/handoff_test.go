@@ -74,7 +74,7 @@ func TestSimulatedHandOffs(t *testing.T) {
 	some := map[string]int{}
 	for seed := range uint64(24) {
 		synctest.Test(t, func(t *testing.T) {
-			odds := remoteOdds{Refuse: .1, Stray: .5, Lose: .1, Twice: .15, Late: .1, VeryLate: .03, Die: .1, Resend: .3}
+			odds := remoteOdds{Refuse: .1, Stray: .5, Cut: .5, Lose: .1, Twice: .15, Late: .1, VeryLate: .03, Die: .1, Resend: .3}
 			w, r := remote(t, seed, odds)
 			r.takes = []time.Duration{10 * time.Millisecond, time.Second, 12 * time.Second, 50 * time.Second}
 			rng := rand.New(rand.NewPCG(seed, 2))
@@ -141,7 +141,7 @@ func TestSimulatedHandOffs(t *testing.T) {
 			}
 		})
 	}
-	for _, what := range []string{"refuse", "stray", "lose", "twice", "late", "very late", "die", "resend"} {
+	for _, what := range []string{"refuse", "stray", "cut", "lose", "twice", "late", "very late", "die", "resend"} {
 		assert.Positive(t, some[what], what)
 	}
 }
@@ -217,6 +217,40 @@ func TestRefusedHandOffWaits(t *testing.T) {
 		item = w.nodes(id)["a"]
 		assert.Equal(t, 1, item.Attempt)
 		assert.Zero(t, item.Lost)
+	})
+}
+
+// TestRunnerThatBeganKeepsItsAttempt lets the request that starts a runner fail
+// when the runner has begun: it goes on, and nothing is tried again.
+func TestRunnerThatBeganKeepsItsAttempt(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w, r := remote(t, 1, remoteOdds{Refuse: 1, Stray: 1, Cut: 1})
+		r.takes = []time.Duration{20 * time.Second}
+		r.serves("one", faults.Rates{}, 1)
+		w.register("f", spec("a"))
+		id := w.run("f").ID
+		assert.Equal(t, engine.Succeeded, w.ends(id, time.Minute).Status)
+		item := w.nodes(id)["a"]
+		assert.Equal(t, 1, item.Attempt)
+		assert.Zero(t, item.Deferred)
+		assert.Empty(t, r.problems)
+		assert.Equal(t, []string{" run_started", "a task_started", "a task_succeeded", " run_finished"}, w.archived(id))
+	})
+}
+
+// TestHandOffSentAgainStartsARunner has the driver lose the response to each
+// write, and send it again: the runner starts at once, not when the attempt is
+// taken for lost.
+func TestHandOffSentAgainStartsARunner(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w, r := remote(t, 1, remoteOdds{})
+		r.serves("one", faults.Rates{Resend: 1}, 1)
+		w.register("f", spec("a"))
+		id := w.run("f").ID
+		assert.Equal(t, engine.Succeeded, w.ends(id, worker.HandOff/2).Status)
+		assert.Empty(t, r.problems)
 	})
 }
 

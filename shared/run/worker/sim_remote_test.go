@@ -36,7 +36,7 @@ type remotes struct {
 }
 
 // remoteOdds are the probabilities of faults.
-type remoteOdds struct{ Refuse, Lose, Twice, Late, VeryLate, Die, Resend, Stray float64 }
+type remoteOdds struct{ Refuse, Lose, Twice, Late, VeryLate, Die, Resend, Stray, Cut float64 }
 
 func (r *remotes) problem(format string, args ...any) {
 	r.mu.Lock()
@@ -109,6 +109,9 @@ func (r *remotes) Dispatch(_ context.Context, mode string, t ticket.Attempt) err
 		}()
 	}
 	if refused {
+		if r.hit("cut", r.odds.Cut) { // when the runner has begun
+			time.Sleep(time.Second)
+		}
 		return errors.New("the connection was cut")
 	}
 	return nil
