@@ -82,7 +82,7 @@ func (d deployment) mayBeInvoked(function string) bool {
 }
 
 // TestPathsAreAcceptedByAPIGateway checks that the variable segments at one
-// place of the tree have one name, and are whole segments.
+// position of the tree have one name, and are whole segments.
 func TestPathsAreAcceptedByAPIGateway(t *testing.T) {
 	t.Parallel()
 	segment := regexp.MustCompile(`^(\{[A-Za-z0-9._$-]+\}|[A-Za-z0-9._:,-]+)$`)
@@ -185,7 +185,7 @@ func TestDomainAndSignIn(t *testing.T) {
 	auth := d.function(t, "auth").properties["Environment"].(object)["Variables"].(object)
 	assert.Equal(t, []any{"https://id.acme.example", "app", "a@acme.example,b@acme.example"},
 		[]any{auth["MILLRACE_SIGNIN_ISSUER"], auth["MILLRACE_SIGNIN_AUDIENCE"], auth["MILLRACE_SUPER_ADMINS"]})
-	assert.NotContains(t, worker, "MILLRACE_SIGNIN_ISSUER", "it signs nobody in")
+	assert.NotContains(t, worker, "MILLRACE_SIGNIN_ISSUER", "it does not authenticate users")
 	assert.Len(t, d.operations.of("SNS::Subscription"), 1)
 
 	plain := deployed(t).function(t, "sandbox-nano").properties["Environment"].(object)["Variables"].(object)

@@ -48,10 +48,10 @@ var contextKeys = []string{
 	"superAdmins", "limits", "allowRanges", "alarmEmail", "mailFrom", "table",
 }
 
-// refuseUnknown returns an error that names the unknown keys: a mistyped stage
+// checkKeys returns an error that names the unknown keys: a mistyped stage
 // must not deploy to prod. The CDK's own keys, which contain punctuation, are
 // ignored.
-func refuseUnknown(keys []string) error {
+func checkKeys(keys []string) error {
 	var faults []error
 	for _, key := range keys {
 		if plainKey.MatchString(key) && !slices.Contains(contextKeys, key) {
@@ -137,9 +137,9 @@ func (c Config) mailFrom() (address, domain string) {
 	return parsed.Address, domain
 }
 
-// kept reports whether data and stacks are protected: in all stages but dev,
+// protected reports whether data and stacks are protected: in all stages but dev,
 // whose data is deleted with its stack.
-func (c Config) kept() bool { return c.Stage != "dev" }
+func (c Config) protected() bool { return c.Stage != "dev" }
 
 // name returns the name of a resource, e.g. "millrace-acme-prod-runs".
 func (c Config) name(part string) string { return c.prefix() + part }

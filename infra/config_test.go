@@ -28,7 +28,7 @@ func TestContext(t *testing.T) {
 	got, err := readConfig(given(nil), someRegions)
 	require.NoError(t, err)
 	assert.Equal(t, Config{Tenant: "acme", Region: "eu-west-1", Stage: "prod"}, got)
-	assert.True(t, got.kept())
+	assert.True(t, got.protected())
 
 	got, err = readConfig(given(map[string]string{
 		"tenant": "big-customer-7", "stage": "dev", "version": "v1.2.3-4-gabc", "domain": "api.acme.example", "certificate": certificate,
@@ -41,7 +41,7 @@ func TestContext(t *testing.T) {
 	assert.Equal(t, []string{"runs-per-minute=60", "flows=9"}, got.Limits)
 	address, domain := got.mailFrom()
 	assert.Equal(t, []string{"alerts@acme.example", "acme.example"}, []string{address, domain})
-	assert.False(t, got.kept())
+	assert.False(t, got.protected())
 	assert.Equal(t, "millrace-big-customer-7-dev-runs", got.name("runs"))
 }
 
@@ -82,13 +82,13 @@ func TestInvalidContextIsRejected(t *testing.T) {
 	}
 	_, err := readConfig(func(string) string { return "" }, someRegions)
 	require.ErrorContains(t, err, "tenant is missing")
-	require.ErrorContains(t, err, "region is missing", "all faults are named at once")
+	require.ErrorContains(t, err, "region is missing", "the error names all faults")
 }
 
 func TestUnknownKeyIsRejected(t *testing.T) {
 	t.Parallel()
-	require.NoError(t, refuseUnknown([]string{"tenant", "stage", "aws:cdk:version-reporting", "@aws-cdk/core:flag"}))
-	require.ErrorContains(t, refuseUnknown([]string{"tenant", "stag"}), "stag is not one of tenant, region, stage")
+	require.NoError(t, checkKeys([]string{"tenant", "stage", "aws:cdk:version-reporting", "@aws-cdk/core:flag"}))
+	require.ErrorContains(t, checkKeys([]string{"tenant", "stag"}), "stag is not one of tenant, region, stage")
 }
 
 func TestOnlyAWSRegionsAreAccepted(t *testing.T) {

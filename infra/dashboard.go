@@ -81,7 +81,7 @@ func graphs(cfg Config, specs []fn.Spec) []graph {
 		}
 		return g
 	}
-	ofSandbox := func(title, name, statistic string) graph {
+	sandboxGraph := func(title, name, statistic string) graph {
 		g := graph{title: title}
 		for _, t := range tier.All() {
 			m := lambdaMetric(cfg, name, sandboxName(t))
@@ -112,9 +112,9 @@ func graphs(cfg Config, specs []fn.Spec) []graph {
 		ofFunctions("Failed invocations", "Errors", "Sum"),
 		ofFunctions("Duration p95, ms", "Duration", "p95"),
 		ofFunctions("Environments at once", "ConcurrentExecutions", "Maximum"),
-		ofSandbox("Tasks started", "Invocations", "Sum"),
-		ofSandbox("Sandboxes that crashed", "Errors", "Sum"),
-		ofSandbox("Sandboxes at once", "ConcurrentExecutions", "Maximum"),
+		sandboxGraph("Tasks started", "Invocations", "Sum"),
+		sandboxGraph("Sandboxes that crashed", "Errors", "Sum"),
+		sandboxGraph("Sandboxes at once", "ConcurrentExecutions", "Maximum"),
 		ofQueues("Messages waiting", "ApproximateNumberOfMessagesVisible", "Maximum", own),
 		ofQueues("Oldest message, s", "ApproximateAgeOfOldestMessage", "Maximum", own),
 		ofQueues("Dead letters", "ApproximateNumberOfMessagesVisible", "Maximum", queue.Dead),

@@ -47,7 +47,7 @@ func addData(stack awscdk.Stack, cfg Config, specs []fn.Spec) {
 // keep makes a resource outlive its stack, where data is kept.
 func (c Config) keep(resource awscdk.CfnResource) {
 	policy := awscdk.RemovalPolicy_DESTROY
-	if c.kept() {
+	if c.protected() {
 		policy = awscdk.RemovalPolicy_RETAIN
 	}
 	resource.ApplyRemovalPolicy(policy, nil)
@@ -154,7 +154,7 @@ func addTable(stack awscdk.Stack, cfg Config, key awskms.CfnKey) {
 		AttributeDefinitions:      attributes,
 		KeySchema:                 keys,
 		GlobalSecondaryIndexes:    indexes,
-		DeletionProtectionEnabled: jsii.Bool(cfg.kept()),
+		DeletionProtectionEnabled: jsii.Bool(cfg.protected()),
 		PointInTimeRecoverySpecification: &awsdynamodb.CfnTable_PointInTimeRecoverySpecificationProperty{
 			PointInTimeRecoveryEnabled: jsii.Bool(true), RecoveryPeriodInDays: jsii.Number(recoveryDays),
 		},

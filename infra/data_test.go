@@ -41,7 +41,7 @@ func TestDataIsEncryptedKeptAndRecoverable(t *testing.T) {
 				}
 			}
 		}
-		assert.Equal(t, len(d.data.of("SQS::Queue"))+2, tls, "of queues, bucket and topic")
+		assert.Equal(t, len(d.data.of("SQS::Queue"))+2, tls, "queues, bucket and topic")
 
 		for _, q := range d.data.of("SQS::Queue") {
 			assert.Equal(t, key, text(q.properties["KmsMasterKeyId"]), q.id)
@@ -61,7 +61,7 @@ func TestFunctionsUseRestoredTable(t *testing.T) {
 	cfg := example()
 	cfg.Restored = "millrace-acme-prod-table-2"
 	d := synth(t, cfg, catalog.All(), "code")
-	assert.Equal(t, deployed(t).data.json, d.data.json, "the old table stays, and everything beside it")
+	assert.Equal(t, deployed(t).data.json, d.data.json, "the data stack does not change")
 	for name, template := range map[string]template{"service": d.service, "operations": d.operations} {
 		assert.Contains(t, template.golden(t), "millrace-acme-prod-table-2", name)
 		assert.NotRegexp(t, `millrace-acme-prod-table["/]`, template.golden(t), name)

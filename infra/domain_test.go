@@ -159,7 +159,7 @@ func TestDomainIsOneLineOfCatalog(t *testing.T) {
 
 	_, changed := difference(before.service, after.service)
 	for _, r := range changed {
-		assert.Contains(t, []string{"AWS::ApiGateway::RestApi", "AWS::ApiGateway::Deployment", "AWS::ApiGateway::Stage"}, r.kind, "%s is as it was", r.id)
+		assert.Contains(t, []string{"AWS::ApiGateway::RestApi", "AWS::ApiGateway::Deployment", "AWS::ApiGateway::Stage"}, r.kind, "%s is unchanged", r.id)
 	}
 }
 
@@ -194,22 +194,22 @@ func TestBucketNotifiesFunction(t *testing.T) {
 		return out
 	}
 	added, changed := difference(before.data, after.data)
-	assert.Empty(t, added, "the queue is there before there is a function for it")
-	assert.Equal(t, []string{"Bucket", "DeadObjectEventsQueue", "ObjectEventsQueue"}, ids(changed), "what is chosen, and for how long a message stays away")
+	assert.Empty(t, added, "the queue exists before any function needs it")
+	assert.Equal(t, []string{"Bucket", "DeadObjectEventsQueue", "ObjectEventsQueue"}, ids(changed), "the selected events and the visibility timeouts")
 
-	told := changed[0]
+	notifying := changed[0]
 	filter := object{"S3Key": object{"Rules": []any{object{"Name": "prefix", "Value": "org_"}, object{"Name": "suffix", "Value": ".parcel"}}}}
 	arn := object{"Fn::Sub": queueARN}
 	assert.Equal(t, object{"QueueConfigurations": []any{
 		object{"Event": "s3:ObjectCreated:*", "Queue": arn, "Filter": filter},
 		object{"Event": "s3:ObjectRemoved:*", "Queue": arn, "Filter": filter},
-	}}, told.properties["NotificationConfiguration"])
-	assert.Equal(t, []any{"ObjectEventsQueuePolicy"}, told.all["DependsOn"], "S3 tries the queue")
-	was, rest := maps.Clone(before.data.of("S3::Bucket")[0].properties), maps.Clone(told.properties)
+	}}, notifying.properties["NotificationConfiguration"])
+	assert.Equal(t, []any{"ObjectEventsQueuePolicy"}, notifying.all["DependsOn"], "S3 sends a test event")
+	was, rest := maps.Clone(before.data.of("S3::Bucket")[0].properties), maps.Clone(notifying.properties)
 	assert.Equal(t, object{"QueueConfigurations": []any{object{"Event": "s3:ObjectCreated:*", "Queue": arn}}}, was["NotificationConfiguration"])
 	delete(was, "NotificationConfiguration")
 	delete(rest, "NotificationConfiguration")
-	assert.Equal(t, was, rest, "all else of the bucket is as it was")
+	assert.Equal(t, was, rest, "the rest of the bucket is unchanged")
 
 	q, found := after.data.named("SQS::Queue", "QueueName", queue)
 	require.True(t, found)
@@ -245,8 +245,8 @@ func TestBucketNotifiesFunction(t *testing.T) {
 	for _, action := range []string{"sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:ChangeMessageVisibility"} {
 		assert.Equal(t, []string{queueARN}, allowed[action], action)
 	}
-	assert.NotContains(t, allowed, "s3:GetObject", "what it does with an object it has to ask for")
-	assert.Contains(t, allowed, "kms:Decrypt", "of its messages")
+	assert.NotContains(t, allowed, "s3:GetObject", "reading objects is a need of its own")
+	assert.Contains(t, allowed, "kms:Decrypt", "its messages are encrypted")
 
 	added, _ = difference(before.operations, after.operations)
 	assert.Equal(t, []string{"ObjectEventsDead", "ObjectEventsOldest", "ParcelCounterErrors", "ParcelCounterThrottles"}, ids(added))

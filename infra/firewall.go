@@ -55,9 +55,9 @@ func addFirewall(stack awscdk.Stack, cfg Config) awswafv2.CfnWebACL {
 			ContentType: jsii.String("APPLICATION_JSON"), Content: jsii.String(`{"detail": "Too many requests"}`),
 		}},
 		Rules: []any{
-			block(rule("requests-of-an-address", rate(perAddress, "IP", nil, not(ofSandbox())))),
-			block(rule("requests-of-a-credential", rate(perCredential, "CUSTOM_KEYS", authorization(), not(ofSandbox())))),
-			block(rule("logs-of-sandboxes", rate(perSandboxAddress, "IP", nil, ofSandbox()))),
+			block(rule("requests-of-an-address", rate(perAddress, "IP", nil, not(sandboxRequests())))),
+			block(rule("requests-of-a-credential", rate(perCredential, "CUSTOM_KEYS", authorization(), not(sandboxRequests())))),
+			block(rule("logs-of-sandboxes", rate(perSandboxAddress, "IP", nil, sandboxRequests()))),
 			managed("AWSManagedRulesAmazonIpReputationList"),
 			// Flows are code, with addresses, paths and markup in it: rules that match
 			// these in bodies only count. Operations limit the size of bodies, and
@@ -91,9 +91,9 @@ func authorization() []any {
 	}}
 }
 
-// ofSandbox matches the route by which sandboxes deliver logs, with or without
+// sandboxRequests matches the route by which sandboxes deliver logs, with or without
 // the stage in front.
-func ofSandbox() *awswafv2.CfnWebACL_StatementProperty {
+func sandboxRequests() *awswafv2.CfnWebACL_StatementProperty {
 	return &awswafv2.CfnWebACL_StatementProperty{ByteMatchStatement: &awswafv2.CfnWebACL_ByteMatchStatementProperty{
 		SearchString: jsii.String(sandboxlogs.Path), PositionalConstraint: jsii.String("ENDS_WITH"),
 		FieldToMatch: &awswafv2.CfnWebACL_FieldToMatchProperty{UriPath: map[string]any{}}, TextTransformations: verbatim(),

@@ -44,7 +44,7 @@ func TestDomainInCatalogIsDeployed(t *testing.T) {
 	}
 	_, changed := difference(before.service, after.service)
 	for _, r := range changed {
-		assert.Contains(t, []string{"AWS::ApiGateway::RestApi", "AWS::ApiGateway::Deployment", "AWS::ApiGateway::Stage", "AWS::IAM::Role"}, r.kind, "%s is as it was", r.id)
+		assert.Contains(t, []string{"AWS::ApiGateway::RestApi", "AWS::ApiGateway::Deployment", "AWS::ApiGateway::Stage", "AWS::IAM::Role"}, r.kind, "%s is unchanged", r.id)
 	}
 
 	files := map[string][]byte{}
@@ -67,8 +67,8 @@ func TestDomainInCatalogIsDeployed(t *testing.T) {
 	})
 }
 
-// bootstrapWith builds the bootstrap with a fixture's domain in the catalog:
-// its line and its import.
+// bootstrapWith builds the bootstrap with a fixture's domain in the catalog: it
+// adds the catalog's line and import.
 func bootstrapWith(t *testing.T, domain string) string {
 	t.Helper()
 	root, err := emulators.Root()

@@ -190,7 +190,7 @@ func number(v any) float64 {
 }
 
 // policyStatements returns the statements of every policy of a template, by the
-// policy's place.
+// id of the policy's resource.
 func (t template) policyStatements() map[string][]object {
 	out := map[string][]object{}
 	add := func(where string, document any) {

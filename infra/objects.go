@@ -14,34 +14,35 @@ import (
 	"millrace/shared/web/fn"
 )
 
-// untaken is the queue of the bucket's events while no function takes them.
-// Nothing receives from it, so its messages expire.
-var untaken = queue.Definition{Name: events.ObjectQueue, Visibility: time.Minute}
+// unusedObjectQueue is the queue of the bucket's events while no function
+// receives them. Its messages expire.
+var unusedObjectQueue = queue.Definition{Name: events.ObjectQueue, Visibility: time.Minute}
 
 // definitions returns the queues of the data stack: those that trigger
 // functions, and the one of the bucket's events, which exists before any
 // function needs it.
 func definitions(specs []fn.Spec) []queue.Definition {
 	defs := catalog.Queues(specs)
-	if _, taken := catalog.ObjectsTo(specs); !taken {
-		defs = append(defs, untaken)
+	if _, used := catalog.ObjectsTo(specs); !used {
+		defs = append(defs, unusedObjectQueue)
 	}
 	return defs
 }
 
-// told returns the events that the queue of the bucket's events receives.
-func told(specs []fn.Spec) fn.ObjectTrigger {
-	if spec, taken := catalog.ObjectsTo(specs); taken {
+// objectTrigger returns the events that the queue of the bucket's events
+// receives.
+func objectTrigger(specs []fn.Spec) fn.ObjectTrigger {
+	if spec, used := catalog.ObjectsTo(specs); used {
 		return spec.Trigger.Objects
 	}
 	return fn.ObjectTrigger{Events: []fn.ObjectEvent{fn.ObjectCreated}}
 }
 
 // notify configures the bucket to notify its queue of the events that a
-// function needs, unless it needs those of users' buckets. S3 then sends a test event, so the queue's policy must exist
-// first.
+// function needs, unless the function receives events of users' buckets. S3
+// then sends a test event, so the queue's policy must exist first.
 func notify(stack awscdk.Stack, cfg Config, specs []fn.Spec, bucket awss3.CfnBucket) {
-	trigger := told(specs)
+	trigger := objectTrigger(specs)
 	if trigger.Users {
 		return
 	}
@@ -69,12 +70,13 @@ func keyFilter(trigger fn.ObjectTrigger) any {
 	return &awss3.CfnBucket_NotificationFilterProperty{S3Key: &awss3.CfnBucket_S3KeyFilterProperty{Rules: rules}}
 }
 
-// fromBucket lets S3 send events of this bucket, or of all buckets of the account
-// if a function needs those of users' buckets. It names the account in any case,
-// because others may take the name of a deleted bucket.
+// fromBucket lets S3 send events of this bucket, or of all buckets of the
+// account if a function receives events of users' buckets. The condition on the
+// account is always needed: another account may take the name of a deleted
+// bucket.
 func fromBucket(cfg Config, specs []fn.Spec, q awssqs.CfnQueue) statement {
 	source := map[string]any{"ArnEquals": map[string]any{"aws:SourceArn": cfg.bucketARN()}}
-	if told(specs).Users {
+	if objectTrigger(specs).Users {
 		source = map[string]any{"ArnLike": map[string]any{"aws:SourceArn": awscdk.Fn_Sub(jsii.String("arn:${AWS::Partition}:s3:::*"), nil)}}
 	}
 	source["StringEquals"] = map[string]any{"aws:SourceAccount": awscdk.Fn_Ref(jsii.String("AWS::AccountId"))}

@@ -25,10 +25,10 @@ const (
 	dataKeyReuse  = time.Hour // reuse of a data key; KMS bills by request
 )
 
-// patience is the visibility time-out of a message in time-outs of its
-// function. Lambda recommends six, because it may hold a received message while
-// the function is throttled.
-const patience = 6
+// functionTimeouts is the visibility timeout of a message as a multiple of its
+// function's timeout. Lambda recommends six, because it may hold a received
+// message while the function is throttled.
+const functionTimeouts = 6
 
 // feeds returns the function that each queue triggers.
 func feeds(specs []fn.Spec) map[string]fn.Spec {
@@ -50,20 +50,20 @@ func feeds(specs []fn.Spec) map[string]fn.Spec {
 	return out
 }
 
-// visibility returns the visibility time-out of a queue.
-func visibility(def queue.Definition, fed fn.Spec) time.Duration {
-	return min(max(def.Visibility, patience*fed.Timeout), queue.MaxExtend)
+// visibility returns the visibility timeout of a queue that triggers a function.
+func visibility(def queue.Definition, function fn.Spec) time.Duration {
+	return min(max(def.Visibility, functionTimeouts*function.Timeout), queue.MaxExtend)
 }
 
 // addQueues adds the deployment's queues, each with its dead-letter queue.
 func addQueues(stack awscdk.Stack, cfg Config, specs []fn.Spec, key awskms.CfnKey) {
 	fed := feeds(specs)
 	for _, def := range definitions(specs) {
-		props := func(name string, kept time.Duration) *awssqs.CfnQueueProps {
+		props := func(name string, retention time.Duration) *awssqs.CfnQueueProps {
 			return &awssqs.CfnQueueProps{
 				QueueName:                    jsii.String(cfg.queue(name)),
 				MaximumMessageSize:           jsii.Number(queue.MaxBody),
-				MessageRetentionPeriod:       jsii.Number(kept.Seconds()),
+				MessageRetentionPeriod:       jsii.Number(retention.Seconds()),
 				VisibilityTimeout:            jsii.Number(visibility(def, fed[def.Name]).Seconds()),
 				KmsMasterKeyId:               key.AttrArn(),
 				KmsDataKeyReusePeriodSeconds: jsii.Number(dataKeyReuse.Seconds()),

@@ -88,7 +88,7 @@ func TestServicePoliciesAreBoundToThisAccount(t *testing.T) {
 						assert.Equal(t, "Key", where)
 						continue
 					}
-					assert.NotEmpty(t, s["Condition"], "%s: anybody's %s", where, principal["Service"])
+					assert.NotEmpty(t, s["Condition"], "%s: %s of any account", where, principal["Service"])
 				}
 			}
 			for _, p := range template.of("Lambda::Permission") {
@@ -109,7 +109,7 @@ func TestSandboxHasNoPermissions(t *testing.T) {
 		assert.Equal(t, object{"TenantIsolationMode": "PER_TENANT"}, f.properties["TenancyConfig"])
 		assert.EqualValues(t, one.MemoryMB(), f.properties["MemorySize"])
 		variables, _ := f.properties["Environment"].(object)["Variables"].(object)
-		assert.Equal(t, []string{"MILLRACE_ATTEMPTS_URL"}, slices.Collect(maps.Keys(variables)), "no credential, and nothing of a workspace")
+		assert.Equal(t, []string{"MILLRACE_ATTEMPTS_URL"}, slices.Collect(maps.Keys(variables)), "no credential, and no data of a workspace")
 	}
 	statements := d.service.policyStatements()["SandboxRole"]
 	require.Len(t, statements, 1)
@@ -141,11 +141,11 @@ func TestEveryQueueHasWatchedDeadLetterQueue(t *testing.T) {
 			assert.EqualValues(t, queue.MaxReceives, policy["maxReceiveCount"])
 			delete(dead, target)
 			if !slices.ContainsFunc(catalog.Queues(d.specs), func(def queue.Definition) bool { return def.Name == name }) {
-				assert.Equal(t, events.ObjectQueue, name, "a queue that feeds no function: nothing is late in it, nothing fails")
+				assert.Equal(t, events.ObjectQueue, name, "only this queue may have no function, and so no alarms")
 				continue
 			}
 			for metric, of := range map[string]string{"ApproximateNumberOfMessagesVisible": queue.Dead(name), "ApproximateAgeOfOldestMessage": name} {
-				assert.True(t, d.watched("AWS/SQS", metric, "QueueName", d.cfg.queue(of)), "nothing watches %s of %s", metric, of)
+				assert.True(t, d.watched("AWS/SQS", metric, "QueueName", d.cfg.queue(of)), "no alarm watches %s of %s", metric, of)
 			}
 		}
 		assert.Len(t, definitions(d.specs), queues)
@@ -177,7 +177,7 @@ func TestEveryFunctionHasAlarms(t *testing.T) {
 			if s.Trigger.EveryMinute {
 				a, found := d.operations.named("CloudWatch::Alarm", "AlarmName", d.cfg.name(camel(s.Name)+"Missed"))
 				require.True(t, found)
-				assert.Equal(t, "breaching", a.properties["TreatMissingData"], "no ticks are no data")
+				assert.Equal(t, "breaching", a.properties["TreatMissingData"], "a missing tick is missing data")
 			}
 		}
 		assert.True(t, d.watched("AWS/ApiGateway", "5XXError", "ApiName", d.cfg.name("api")))
@@ -193,7 +193,7 @@ func TestVisibilityTimeoutIsSixFunctionTimeouts(t *testing.T) {
 			assert.Equal(t, []any{"ReportBatchItemFailures"}, m.properties["FunctionResponseTypes"], m.id)
 			arn := text(m.properties["EventSourceArn"])
 			q, found := d.data.named("SQS::Queue", "QueueName", arn[strings.LastIndexByte(arn, ':')+1:])
-			require.True(t, found, "%s is fed by %s", m.id, arn)
+			require.True(t, found, "%s receives from the unknown queue %s", m.id, arn)
 			of := strings.Trim(text(m.properties["FunctionName"]), "${}")
 			at := slices.IndexFunc(d.service.resources, func(r resource) bool { return r.id == of })
 			require.GreaterOrEqual(t, at, 0)
