@@ -34,7 +34,10 @@ var theCollector = collector{
 	},
 	percent: func(n int) { debug.SetGCPercent(n) },
 	limit:   func(n int64) { debug.SetMemoryLimit(n) },
-	free:    debug.FreeOSMemory,
+	free: func() {
+		debug.FreeOSMemory()
+		unmapProgram()
+	},
 }
 
 // paced is the server whose load is observed.
