@@ -161,7 +161,7 @@ func (c *Config) excess(tier string, u usage) *sandbox.Failure {
 	limit := c.memory(tier)
 	var text string
 	switch {
-	case u.memory > limit: //guard:sandbox/memory drop
+	case u.memory > limit: //guard:sandbox/memory false
 		text = c.tooMuchMemory(tier, u.memory)
 	case u.processes > maxProcesses:
 		text = fmt.Sprintf("the task runs %d processes at once, %d are allowed", u.processes, maxProcesses)
