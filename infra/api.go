@@ -52,6 +52,9 @@ func addAPI(stack awscdk.Stack, cfg Config, routes routes) api {
 	body := routes.body(cfg)
 	rest := awsapigateway.NewCfnRestApi(stack, jsii.String("Api"), &awsapigateway.CfnRestApiProps{
 		Name: jsii.String(cfg.name("api")), Body: body, FailOnWarnings: jsii.Bool(false),
+		// The gateway would make a documentation part of every described operation and
+		// response, of which an API may have 2,000. It serves none of them.
+		Parameters:                &map[string]*string{"ignore": jsii.String("documentation")},
 		EndpointConfiguration:     &awsapigateway.CfnRestApi_EndpointConfigurationProperty{Types: jsii.Strings("REGIONAL")},
 		DisableExecuteApiEndpoint: jsii.Bool(cfg.Domain != ""),
 	})

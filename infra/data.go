@@ -67,10 +67,11 @@ func (c Config) imported(name string) *string {
 // in them.
 func addKey(stack awscdk.Stack, cfg Config) awskms.CfnKey {
 	all := []*string{jsii.String("*")} // in a key's policy, "*" is this key
-	mine := map[string]any{"StringEquals": map[string]any{"aws:SourceAccount": awscdk.Fn_Ref(jsii.String("AWS::AccountId"))}}
 	sends := func(id, from string) statement {
-		return statement{id: id, principal: service(from), resources: all, when: mine, actions: []string{"kms:Decrypt", "kms:GenerateDataKey"}}
+		return statement{id: id, principal: service(from), resources: all, actions: []string{"kms:Decrypt", "kms:GenerateDataKey"}}
 	}
+	alarms := sends("AlarmsToTopic", "cloudwatch")
+	alarms.when = map[string]any{"StringEquals": map[string]any{"aws:SourceAccount": awscdk.Fn_Ref(jsii.String("AWS::AccountId"))}}
 	statements := []statement{
 		{id: "Account", principal: map[string]any{"AWS": accountRoot()}, actions: []string{"kms:*"}, resources: all},
 		{
@@ -80,11 +81,12 @@ func addKey(stack awscdk.Stack, cfg Config) awskms.CfnKey {
 				"kms:EncryptionContext:aws:logs:arn": arn("logs", "log-group:"+cfg.logGroup("*")),
 			}},
 		},
+		// As in the manuals of EventBridge and S3, without a condition: EventBridge does
+		// not set aws:SourceAccount when it uses the key, and would drop every event
+		// without a trace. The queues' policies limit which rule and bucket may send.
 		sends("EventsToQueues", "events"),
-		sends("AlarmsToTopic", "cloudwatch"),
-		// As in S3's manual, without a condition: the queue's policy limits which
-		// bucket may send.
-		{id: "BucketToQueue", principal: service("s3"), resources: all, actions: []string{"kms:Decrypt", "kms:GenerateDataKey"}},
+		sends("BucketToQueue", "s3"),
+		alarms,
 	}
 	key := awskms.NewCfnKey(stack, jsii.String("Key"), &awskms.CfnKeyProps{
 		Description:         jsii.String("Encrypts the data of " + cfg.name("data")),

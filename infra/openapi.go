@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"strconv"
 	"strings"
 	"time"
 
@@ -193,7 +194,7 @@ var gatewayResponses = func() map[string]any {
 			"responseParameters": map[string]any{"gatewayresponse.header.X-Request-Id": "context.requestId"},
 		}
 		if status != 0 {
-			response["statusCode"] = status
+			response["statusCode"] = strconv.Itoa(status) // the extension defines a string
 		}
 		out[kind] = response
 	}

@@ -24,7 +24,7 @@ type document struct {
 		Integration integration `json:"x-amazon-apigateway-integration"`
 	}
 	Responses map[string]struct {
-		StatusCode         int
+		StatusCode         int `json:",string"`
 		ResponseTemplates  map[string]string
 		ResponseParameters map[string]string
 	} `json:"x-amazon-apigateway-gateway-responses"`

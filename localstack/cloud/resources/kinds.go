@@ -27,7 +27,7 @@ var kinds = map[string]kind{
 	"AWS::Events::Rule":               of((*maker).rule, "Description"),
 	"AWS::Lambda::Function":           of((*maker).function, "Architectures", "Code", "Description", "EphemeralStorage", "LoggingConfig", "RecursiveLoop", "Role"),
 	"AWS::Lambda::EventSourceMapping": of((*maker).mapping),
-	"AWS::ApiGateway::RestApi":        of((*maker).restAPI, "DisableExecuteApiEndpoint", "EndpointConfiguration", "FailOnWarnings", "Name"),
+	"AWS::ApiGateway::RestApi":        of((*maker).restAPI, "DisableExecuteApiEndpoint", "EndpointConfiguration", "FailOnWarnings", "Name", "Parameters"),
 	"AWS::ApiGateway::Stage":          of((*maker).stage, "AccessLogSetting", "DeploymentId", "MethodSettings", "RestApiId"),
 }
 
