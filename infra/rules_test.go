@@ -257,6 +257,27 @@ func TestFunctionsMatchTheirSpecs(t *testing.T) {
 	})
 }
 
+// TestOnlyRunnersOfTasksReachSandboxes: what merely describes the sandbox cannot
+// start code in it, nor forge the token of an attempt.
+func TestOnlyRunnersOfTasksReachSandboxes(t *testing.T) {
+	t.Parallel()
+	d := deployed(t)
+	var invoke, keys []string
+	for _, s := range d.specs {
+		variables := d.function(t, s.Name).properties["Environment"].(object)["Variables"].(object)
+		if variables["MILLRACE_ATTEMPT_KEY"] != nil {
+			keys = append(keys, s.Name)
+		}
+		for _, statement := range d.service.policyStatements()[camel(s.Name)+"Role"] {
+			if slices.Contains(texts(statement["Action"]), "lambda:InvokeFunction") {
+				invoke = append(invoke, s.Name)
+			}
+		}
+	}
+	assert.ElementsMatch(t, []string{"sandboxlogs", "taskworker"}, invoke)
+	assert.ElementsMatch(t, []string{"sandboxlogs", "taskworker"}, keys)
+}
+
 // TestFunctionsTouchOnlyTheirPartitions tests the conditions on partitions by
 // example: DynamoDB compares the partition of each item with the patterns.
 func TestFunctionsTouchOnlyTheirPartitions(t *testing.T) {

@@ -106,6 +106,9 @@ func newPlatform(cfg settings, spec fn.Spec) *platform {
 	if needs.AttemptKey {
 		p.deps.Config.AttemptKey = cfg.AttemptKey
 	}
+	if needs.Description {
+		p.deps.Sandbox = invoke.Description{}
+	}
 	if needs.Sandbox {
 		box, err := invoke.New(invoke.Config{Prefix: cfg.SandboxPrefix, Key: cfg.AttemptKey, AWS: aws})
 		if err != nil {

@@ -14,6 +14,7 @@ import (
 	"millrace/localstack/runtimeapi"
 	"millrace/shared/platform/blob"
 	"millrace/shared/platform/telemetry/telemetrytest"
+	"millrace/shared/run/sandbox"
 	"millrace/shared/web/fn"
 )
 
@@ -50,7 +51,9 @@ func TestEveryFunctionStartsWithOnlyItsDependencies(t *testing.T) {
 		}
 		assert.Equal(t, usesQueues(spec), d.Queues != nil, "%s: queues", spec.Name)
 		assert.Equal(t, spec.Needs.Publish, d.Bus != nil, "%s: bus", spec.Name)
-		assert.Equal(t, spec.Needs.Sandbox, d.Sandbox != nil, "%s: sandbox", spec.Name)
+		assert.Equal(t, spec.Needs.Sandbox || spec.Needs.Description, d.Sandbox != nil, "%s: sandbox", spec.Name)
+		_, dispatches := d.Sandbox.(sandbox.Dispatcher)
+		assert.Equal(t, spec.Needs.Sandbox, dispatches, "%s: starts tasks", spec.Name)
 		assert.Equal(t, spec.Needs.Vault, d.Vault != nil, "%s: vault", spec.Name)
 		assert.Equal(t, spec.Needs.Signer != fn.NoAccess, d.Signer != nil, "%s: signing key", spec.Name)
 		assert.Equal(t, spec.Needs.Mail, d.Mail != nil, "%s: mail", spec.Name)

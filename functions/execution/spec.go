@@ -15,7 +15,7 @@ var Spec = fn.Spec{
 	Name:     name,
 	Doc:      "The executors that this deployment offers.",
 	Trigger:  fn.Trigger{HTTP: true},
-	Needs:    fn.Needs{Table: fn.Writes, Sandbox: true},
+	Needs:    fn.Needs{Table: fn.Writes, Description: true},
 	MemoryMB: 256,
 	Timeout:  29 * time.Second,
 	Routes:   routes,

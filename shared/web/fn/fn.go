@@ -138,10 +138,13 @@ type Needs struct {
 	Measure  []string // queues whose message counts it reads
 	Publish  bool     // the event bus
 	Sandbox  bool     // the sandbox functions
-	Vault    bool     // the encryption key of secret values
-	Signer   Access   // the signing key: Reads verifies with its public part, Writes signs
-	Mail     bool     // sending mail, as the sender that the operator has configured, if any
-	Links    bool     // the service's URL, for links in messages
+	// Description is for describing the sandbox without running tasks: Deps.Sandbox
+	// reports its isolation and its runtime. It needs no permission.
+	Description bool
+	Vault       bool   // the encryption key of secret values
+	Signer      Access // the signing key: Reads verifies with its public part, Writes signs
+	Mail        bool   // sending mail, as the sender that the operator has configured, if any
+	Links       bool   // the service's URL, for links in messages
 	// AttemptKey is needed to check the tokens of task attempts.
 	AttemptKey bool
 }

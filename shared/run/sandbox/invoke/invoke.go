@@ -56,6 +56,7 @@ type Config struct {
 
 // Sandbox is the driver. Create it with New.
 type Sandbox struct {
+	Description
 	cfg Config
 
 	mu     sync.Mutex // guards the client, which is created lazily
@@ -64,9 +65,14 @@ type Sandbox struct {
 
 var (
 	_ sandbox.Dispatcher        = (*Sandbox)(nil)
-	_ sandbox.IsolationReporter = (*Sandbox)(nil)
-	_ sandbox.RuntimeReporter   = (*Sandbox)(nil)
+	_ sandbox.Sandbox           = Description{}
+	_ sandbox.IsolationReporter = Description{}
+	_ sandbox.RuntimeReporter   = Description{}
 )
+
+// Description is the sandbox for functions that describe it and run no task: it
+// needs neither the permission to invoke it nor the key of attempts.
+type Description struct{}
 
 // New returns a sandbox. It makes no request.
 func New(cfg Config) (*Sandbox, error) {
@@ -126,7 +132,7 @@ func (s *Sandbox) Dispatch(ctx context.Context, tier string, attempt ticket.Atte
 }
 
 // Isolation implements sandbox.IsolationReporter.
-func (s *Sandbox) Isolation(context.Context) (sandbox.Isolation, error) {
+func (Description) Isolation(context.Context) (sandbox.Isolation, error) {
 	return sandbox.Isolation{
 		Level:  sandbox.IsolatedEnvironment,
 		Detail: "A Lambda environment for each workspace, whose role permits nothing.",
@@ -134,12 +140,12 @@ func (s *Sandbox) Isolation(context.Context) (sandbox.Isolation, error) {
 }
 
 // Runtime implements sandbox.RuntimeReporter.
-func (s *Sandbox) Runtime(context.Context) (sandbox.Runtime, error) {
+func (Description) Runtime(context.Context) (sandbox.Runtime, error) {
 	return sandbox.LambdaRuntime, nil
 }
 
 // Close does nothing: the environments belong to Lambda.
-func (s *Sandbox) Close() error { return nil }
+func (Description) Close() error { return nil }
 
 // message is the request as runner/cloud.py reads it.
 type message struct {
