@@ -18,14 +18,14 @@ import (
 	"millrace/events"
 )
 
-// deleted is the event of an object that was deleted by any operation.
+// deleted is the event of an object that any operation deleted.
 const deleted = "ObjectRemoved:Delete"
 
 // sender passes the gateway's object events to a callback.
 type sender struct {
 	backend backend.Backend
-	wants   func(bucket, event, key string) bool
-	call    func(events.Object)
+	wanted  func(bucket, event, key string) bool
+	onEvent func(events.Object)
 }
 
 // notifier returns the event sender of cfg, or nil if there is no callback.
@@ -33,11 +33,11 @@ func notifier(cfg Config, be backend.Backend) s3event.S3EventSender {
 	if cfg.OnEvent == nil {
 		return nil
 	}
-	wants := cfg.Wants
-	if wants == nil {
-		wants = func(string, string, string) bool { return true }
+	wanted := cfg.Wants
+	if wanted == nil {
+		wanted = func(string, string, string) bool { return true }
 	}
-	return &sender{backend: be, wants: wants, call: cfg.OnEvent}
+	return &sender{backend: be, wanted: wanted, onEvent: cfg.OnEvent}
 }
 
 // SendEvent implements the gateway's interface. The gateway calls it after an
@@ -46,7 +46,7 @@ func (s *sender) SendEvent(ctx fiber.Ctx, meta s3event.EventMeta) {
 	event := strings.TrimPrefix(string(meta.EventName), "s3:")
 	// The path shares the connection's memory, which the next request reuses.
 	bucket, key, _ := strings.Cut(strings.TrimPrefix(strings.Clone(ctx.Path()), "/"), "/")
-	about := context.WithoutCancel(ctx.Context())
+	detached := context.WithoutCancel(ctx.Context())
 	switch kind := (events.Object{Event: event}); {
 	case meta.EventName == s3event.EventObjectRemovedDeleteObjects:
 		keys, err := deletedKeys(ctx.BodyRaw())
@@ -54,12 +54,12 @@ func (s *sender) SendEvent(ctx fiber.Ctx, meta s3event.EventMeta) {
 			slog.Warn("objects deleted without events", "bucket", bucket, "error", err)
 		}
 		for _, key := range keys {
-			s.removed(about, bucket, key)
+			s.removed(detached, bucket, key)
 		}
 	case kind.Removed():
-		s.removed(about, bucket, key)
+		s.removed(detached, bucket, key)
 	case kind.Created():
-		s.created(about, event, bucket, key)
+		s.created(detached, event, bucket, key)
 	}
 }
 
@@ -76,39 +76,41 @@ func deletedKeys(body []byte) ([]string, error) {
 	return keys, nil
 }
 
+// created reports a stored object.
 func (s *sender) created(ctx context.Context, event, bucket, key string) {
-	if !s.wants(bucket, event, key) {
+	if !s.wanted(bucket, event, key) {
 		return
 	}
-	// Only some events carry size and ETag, so ask the backend.
+	// Not every event has the size and the ETag, so get them from the backend.
 	out, err := s.backend.HeadObject(ctx, &s3.HeadObjectInput{Bucket: &bucket, Key: &key})
 	if err != nil {
-		slog.Warn("object created and gone before its event", "bucket", bucket, "key", key, "error", err)
+		slog.Warn("object deleted before its creation event was sent", "bucket", bucket, "key", key, "error", err)
 		return
 	}
-	s.tell(events.Object{
+	s.send(events.Object{
 		Event: event, Bucket: bucket, Key: key,
 		Size: aws.ToInt64(out.ContentLength), ETag: strings.Clone(strings.Trim(aws.ToString(out.ETag), `"`)),
 	})
 }
 
-// removed reports a deleted object. If the object exists, the deletion failed,
-// or it was stored again with an event of its own.
+// removed reports a deleted object. If the object exists, then the deletion
+// failed, or the object was stored again, which has its own event.
 func (s *sender) removed(ctx context.Context, bucket, key string) {
-	if !s.wants(bucket, deleted, key) {
+	if !s.wanted(bucket, deleted, key) {
 		return
 	}
 	if _, err := s.backend.HeadObject(ctx, &s3.HeadObjectInput{Bucket: &bucket, Key: &key}); err == nil {
 		return
 	}
-	s.tell(events.Object{Event: deleted, Bucket: bucket, Key: key})
+	s.send(events.Object{Event: deleted, Bucket: bucket, Key: key})
 }
 
-// tell adds the time and the sequencer, which orders the events of one key.
-func (s *sender) tell(o events.Object) {
+// send sets the time and the sequencer, which orders the events of one key, and
+// calls the callback.
+func (s *sender) send(o events.Object) {
 	now := time.Now()
 	o.Time, o.Sequencer = now.UTC(), fmt.Sprintf("%016X", now.UnixNano())
-	s.call(o)
+	s.onEvent(o)
 }
 
 // Close does nothing.
