@@ -1,34 +1,34 @@
-"""The Lambda transport: a token in, its request fetched, its answer posted.
+"""The Lambda transport: gets an attempt's request by its token and posts the answer.
 
 The event is {"token"}: the bearer token of an attempt for the internal routes below
-the address in MILLRACE_ATTEMPTS_URL. Nobody waits for what the function returns.
+the address in MILLRACE_ATTEMPTS_URL. Nothing uses what the function returns.
 
-    /start     {"runner"} begins the attempt: answered with {"request"}, a request as
-               core.Executor takes it with the artifact, {"hash", "url"}: what names the
+    /start     {"runner"} begins the attempt. The answer is {"request"}: a request of
+               core.Executor, and the artifact as {"hash", "url"}: the identity of the
                code, and a presigned GET of it. 409: the attempt is over or another
-               runner has it, and nothing is to run.
+               runner has it, so nothing must run.
     /logs      {"runner", "renew", "events": [{"timestamp", "level", "logger", "message",
                "sequence", "fields"}]} every 5 s, with the lines since the last post,
-               secrets masked, sooner while there are many. renew, in every second one,
+               secrets masked, and earlier if there are many. renew, in every second one,
                renews the attempt's lease. {"cancelled": true} in the answer ends the task.
     /complete  {"runner", "events", "answer"} ends the attempt, with the last lines.
 
-runner is this invocation's own id: of two invocations with one token, one begins. The
-answer is {"output", "output_bytes"}, {"output_ref": true, "output_bytes"},
-{"failure": {"type", "message", "exception", "traceback"}}, with task_secs, how long
-the task's function took, or {"error"} when the sandbox itself failed, with
-out_of_memory where the kernel killed the task for the memory that it used, and
-unstarted where nothing of the task's began for a cause that passes.
+runner is the id of this invocation: of two invocations with one token, only one begins.
+The answer is {"output", "output_bytes"}, {"output_ref": true, "output_bytes"} or
+{"failure": {"type", "message", "exception", "traceback"}}, with task_secs, the duration
+of the task's function; or {"error"} if the sandbox itself failed, with out_of_memory if
+the kernel killed the task because of its memory, and with unstarted if the task has not
+begun because of a temporary error.
 
-For a file that the task saves or opens it posts to /logs {"events": [], "save_file":
-number} or {"events": [], "open_file": reference}, which is answered with "reference" and
-"url"; the bytes go between the link and the task's pipe and are nowhere as a whole. Lines
-that the route does not take, or that a task writes faster than they can be posted, are
-dropped, and a line of the log says so.
+For a file that the task saves or opens the runner posts {"events": [], "save_file":
+number} or {"events": [], "open_file": reference} to /logs. The answer has "reference" and
+"url"; the bytes are streamed between this URL and the task's pipe. Lines that the route
+does not accept, or that a task writes faster than they can be posted, are dropped, which
+a line of the log reports.
 
-The task runs in a child of the local transport, kept warm for one artifact: one
-version of a flow never meets the modules of another, a task that does not stop
-is killed, and the function's own environment stays out of its reach.
+The task runs in a child process of the local transport, kept warm for one artifact. So
+one version of a flow never imports the modules of another, a task that does not stop is
+killed, and a task cannot access the function's own environment.
 """
 
 import collections
@@ -61,16 +61,16 @@ from .masking import Masker
 
 _BOOT = "import sys; sys.path.insert(0, sys.argv[1]); from runner.init import init; init(); from runner.local import main; main()"
 _GRACE_SECS = 1.0
-_START_SECS = 20.0  # of an interpreter
+_START_SECS = 20.0  # for an interpreter to start
 _MARGIN_SECS = 5.0  # for the answer and the last log lines
 _UPLOAD_SECS = 600.0
 _MAX_LINE = 64 << 10
 _POST_EVENTS, _POST_BYTES = 1000, 256 << 10  # of one post
-_MAX_WAITING = 8 << 20  # bytes of lines that wait to be posted
+_MAX_WAITING = 8 << 20  # bytes of lines not yet posted
 _POST_EVERY_SECS = 5.0
-_ASK_SECS = 10.0  # until a question is given up
-_START_ASK_SECS = 60.0  # until a start is given up: the attempt then has not begun
-_COMPLETE_SECS = 60.0  # until a result is given up: the attempt is then lost
+_ASK_SECS = 10.0  # time limit of a question
+_START_ASK_SECS = 60.0  # time limit of /start: after it the attempt has not begun
+_COMPLETE_SECS = 60.0  # time limit of /complete: after it the attempt is lost
 _CHUNK = 1 << 20  # of a file
 _LEVELS = frozenset(("debug", "info", "warning", "error", "critical"))
 
@@ -82,12 +82,12 @@ class Cloud:
         self._root = root or os.path.join(tempfile.gettempdir(), "millrace")
         self._child = None
         self._hash = None
-        # A process of a task is left that cannot be ended: no other task is to meet it.
+        # A process of a task could not be killed, so this environment must not run another task.
         self.soiled = False
         _harden()
 
     def run(self, event, remaining=None, url=None):
-        """Run one event; remaining is how many seconds this function has for it."""
+        """Run one event; remaining is the time in seconds until Lambda ends the function."""
         self._limit = time.monotonic() + remaining - _MARGIN_SECS if remaining is not None else float("inf")
         route = Route(url or os.environ["MILLRACE_ATTEMPTS_URL"], event["token"])
         request = route.start()
@@ -113,7 +113,7 @@ class Cloud:
         if self._child is not None and (self._hash != event["artifact"]["hash"] or self._child.stale()):
             self.close()
         answer = None
-        while answer is None:  # a child that an earlier request has spoiled is replaced
+        while answer is None:  # a child that an earlier request broke is replaced
             if self._child is None:
                 self._child, self._hash = Child(directory, os.path.join(self._root, "scratch")), event["artifact"]["hash"]
             answer = self._child.call(request, reporter, self._limit)
@@ -134,7 +134,7 @@ class Cloud:
         directory = os.path.join(self._root, "artifacts", hashlib.sha256(named["hash"].encode()).hexdigest())
         if os.path.isdir(directory):
             return directory
-        # One artifact at a time: the disk of a function is small.
+        # Keep one artifact at a time, because the function's disk is small.
         self.close()
         shutil.rmtree(os.path.dirname(directory), ignore_errors=True)
         os.makedirs(os.path.dirname(directory))
@@ -149,14 +149,14 @@ class Cloud:
 
 
 class Route:
-    """The internal routes, as the runner of one attempt."""
+    """A client of the internal routes for one attempt."""
 
     def __init__(self, url, token):
         self._url, self._token = url.rstrip("/"), token
         self._runner = os.urandom(12).hex()
 
     def start(self):
-        """Begin the attempt; return its request, or None if nothing is to run."""
+        """Begin the attempt; return its request, or None if nothing must run."""
         answer = self._persist("/start", {}, _START_ASK_SECS)
         return None if answer is None else answer["request"]
 
@@ -165,7 +165,7 @@ class Route:
         return self._send("/logs", message, 5)
 
     def complete(self, events, answer, seconds):
-        """Post the answer; false if the attempt is another's."""
+        """Post the answer; return false if another runner has the attempt."""
         return self._persist("/complete", {"events": events, "answer": answer}, seconds) is not None
 
     def _send(self, path, message, timeout):
@@ -176,7 +176,7 @@ class Route:
             return json.loads(response.read() or b"{}")
 
     def _persist(self, path, message, seconds):
-        """Send until it is answered; None if it is refused."""
+        """Send with retries; return the answer, or None if it is a 4xx error."""
         until, delay = time.monotonic() + seconds, 0.2
         while True:
             try:
@@ -195,7 +195,7 @@ class Route:
 
 
 class Reporter:
-    """Posts log events in batches from a thread of its own, renews the lease and watches the cancel fence."""
+    """Posts log events in batches on its own thread, renews the lease and detects cancellation."""
 
     def __init__(self, route, masker):
         self.cancelled = threading.Event()
@@ -210,7 +210,7 @@ class Reporter:
     def add(self, seconds, level, logger, message, fields=None):
         size = len(message) + (len(json.dumps(fields)) if fields else 0)
         if size - len(message) > MAX_FIELDS or not isinstance(fields, (dict, type(None))):
-            fields = None  # no runner writes that
+            fields = None  # not written by millrace: a task wrote to the pipe
         with self._lock:
             if self._waiting + size > _MAX_WAITING:
                 self._dropped += 1
@@ -232,7 +232,7 @@ class Reporter:
         return event
 
     def complete(self, answer):
-        """Post the answer with what is left of the lines; false if the attempt is another's."""
+        """Post the answer with the remaining lines; return false if another runner has the attempt."""
         self._closing = True
         self._wake.set()
         self._thread.join(timeout=20)
@@ -242,7 +242,7 @@ class Reporter:
         return self._route.complete(self._batch(), answer, _COMPLETE_SECS)
 
     def _work(self):
-        """Post what there is every few seconds, and at once what fills a post."""
+        """Post the lines every few seconds, and as soon as there are enough for a full post."""
         last = time.monotonic()
         while not self._closing:
             full = self._wake.wait(max(0, last + _POST_EVERY_SECS - time.monotonic()))
@@ -278,7 +278,7 @@ class Reporter:
         return answer
 
     def ask(self, question):
-        """Return the route's answer with the link of a file; FileError says why there is none."""
+        """Return the route's answer with the URL of a file; raise FileError if there is none."""
         until, delay = time.monotonic() + _ASK_SECS, 0.2
         while True:
             try:
@@ -286,7 +286,7 @@ class Reporter:
                 if self.cancelled.is_set():
                     raise FileError("the task is to stop")
                 if not isinstance(answer.get("url"), str) or not isinstance(answer.get("reference"), str):
-                    raise FileError("this deployment keeps no files of tasks")  # it is older than this runner
+                    raise FileError("this deployment keeps no files of tasks")  # the service is older than this runner
                 return answer
             except urllib.error.HTTPError as error:
                 with error:
@@ -301,7 +301,7 @@ class Reporter:
             delay = min(2 * delay, 1)
 
     def _post(self, batch, beat=False):
-        """Post a batch, perhaps an empty one; true if more waits."""
+        """Post a batch, which may be empty; return true if there are more lines."""
         message = {"events": batch}
         if beat and self._renew:
             message["renew"] = True
@@ -322,7 +322,7 @@ class Reporter:
 
 
 def _detail(error):
-    """Say in words what the route refused."""
+    """Return the message of the route's error."""
     try:
         detail = json.loads(error.read(64 << 10))["detail"]
         return str(detail if isinstance(detail, str) else detail[0]["msg"])
@@ -331,7 +331,7 @@ def _detail(error):
 
 
 class OverError(Exception):
-    """The attempt is over, with the answer given."""
+    """Ends the attempt with the given answer."""
 
     def __init__(self, answer):
         super().__init__(answer)
@@ -339,7 +339,7 @@ class OverError(Exception):
 
 
 class ProtocolError(Exception):
-    """The child wrote what the runner does not write."""
+    """The child wrote something that violates the protocol."""
 
 
 class Child:
@@ -351,7 +351,7 @@ class Child:
         os.makedirs(scratch)
         library = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
         pipes = [os.pipe() for _ in range(4)]
-        # Above the numbers they become in the child, so that none overwrites another.
+        # Above the descriptors 1 to 4 that they become in the child, so that none overwrites another.
         theirs = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 16) for fd in (pipes[0][0], pipes[1][1], pipes[2][1], pipes[3][1])]
         actions = [(os.POSIX_SPAWN_DUP2, fd, number) for fd, number in zip(theirs, (3, 4, 1, 2))]
         env = {k: os.environ[k] for k in ("LD_LIBRARY_PATH",) if k in os.environ}
@@ -370,17 +370,17 @@ class Child:
         self._send(b"S", {"mode": "plain", "artifact": directory, "scratch": scratch, "hide": [], "limits": {"CORE": 0}})
 
     def call(self, request, reporter, limit=float("inf")):
-        """Run one request until the clock shows limit; return its answer, or None if an earlier one kept the child from beginning it."""
+        """Run one request until the monotonic time limit; return its answer, or None if the child could not begin it because of an earlier one."""
         timeout = float(request.get("timeout_secs") or DEFAULT_TIMEOUT_SECS)
         importing = float(request.get("import_timeout_secs") or IMPORT_TIMEOUT_SECS)
         late = f"importing the module of {request.get('entrypoint')} took longer than the {importing:g} s that it has"
         deadline = time.monotonic() + _START_SECS + importing + _GRACE_SECS
-        began, reached, output = None, set(), None  # each step is reached once, whatever a task writes
+        began, reached, output = None, set(), None  # each step counts once, even if a task writes it again
         warm, self._used, self._nonce = self._used, True, os.urandom(HEAD - 1)
         links = Links(reporter.ask)
 
         def wait(seconds=0.25):
-            """Wait for the child and take its lines; OverError when its time is over."""
+            """Wait for the child and report its lines; raise OverError when its time is over."""
             if reporter.cancelled.is_set():
                 raise OverError({"failure": {"type": "Cancelled", "message": "the task was cancelled"}})
             if time.monotonic() > min(deadline, limit):
@@ -398,7 +398,7 @@ class Child:
                 while True:
                     wait()
                     for kind, body in self._frames():
-                        warm = warm and kind == b"Y"  # from here on the request is begun
+                        warm = warm and kind == b"Y"  # any other frame means that the request has begun
                         if kind == b"E":
                             reporter.add(*json.loads(body))
                         elif kind in (b"B", b"U"):
@@ -424,7 +424,7 @@ class Child:
         except TransferError as error:
             return self._end({"error": str(error)})
         except (EOFError, OSError):
-            # Before it began this request it died of what an earlier one had left.
+            # A warm child that died before it began this request died because of an earlier one.
             return self._end(None if warm else _timed(self._fate(), began))
         except ArtifactSerializationError as error:
             return self._end({"failure": {"type": "ArtifactSerializationError", "message": str(error)}})
@@ -436,7 +436,7 @@ class Child:
             self._rest(reporter)
 
     def _answer(self, answer, output):
-        # Bytes behind the answer are none of the runner's.
+        # Bytes after the answer were not written by the runner.
         self.spent = bool(answer.pop("recycle", False)) or "error" in answer or bool(self._buffer)
         if self.spent:
             self.kill()
@@ -445,7 +445,7 @@ class Child:
         return answer
 
     def stale(self):
-        """Tell whether bytes came, or the pipe broke, since the last answer."""
+        """Return whether bytes arrived, or the pipe closed, since the last answer."""
         try:
             return self._used and (bool(self._buffer) or os.read(self._answers, 1) is not None)
         except BlockingIOError:
@@ -471,12 +471,12 @@ class Child:
             kind, body = b"K", links.save(chunks, size).encode()
         except FileError as error:
             kind, body = b"N", str(error).encode()
-        for _ in chunks:  # what was not stored
+        for _ in chunks:  # read the bytes that were not stored
             pass
         self._send_bytes(kind, body)
 
     def _chunks(self, size, wait):
-        """Yield so many bytes of the pipe."""
+        """Yield size bytes from the pipe."""
         while size:
             if not self._buffer and not self._fill(_CHUNK):
                 wait()
@@ -488,7 +488,7 @@ class Child:
             wait(0)
 
     def _open(self, links, reference, wait):
-        """Answer with the file that a reference names."""
+        """Send the child the file with this reference."""
         try:
             source, size = links.open(reference.decode("utf-8", "replace"))
         except FileError as error:
@@ -506,7 +506,7 @@ class Child:
                 os.set_blocking(self._requests, True)
 
     def _feed(self, data, wait):
-        """Write to the child as it reads."""
+        """Write to the child as fast as it reads."""
         rest = memoryview(data)
         while rest:
             wait(0)
@@ -516,7 +516,7 @@ class Child:
                 select.select([], [self._requests], [], 0.25)
 
     def _fill(self, most):
-        """Read what waits in the pipe; false if nothing does."""
+        """Read from the pipe without blocking; return false if it is empty."""
         try:
             chunk = os.read(self._answers, most)
         except BlockingIOError:
@@ -527,13 +527,13 @@ class Child:
         return True
 
     def _frames(self):
-        """Yield kind and body of the frames that have come; of a file its size, for its bytes are left in the pipe."""
-        self._fill(_CHUNK)  # once: a child that never stops writing must not keep the clock from being read
+        """Yield kind and body of the received frames. For a file the body is its size; its bytes remain in the pipe."""
+        self._fill(_CHUNK)  # only once: a child that never stops writing must not prevent the check of the time
         while frame := self._frame():
             yield frame
 
     def _frame(self):
-        """Take the next frame from the buffer, if it is there."""
+        """Remove the next frame from the buffer and return it, or None if it is incomplete."""
         if len(self._buffer) < 4 + HEAD:
             return None
         size = int.from_bytes(self._buffer[:4], "big")
@@ -552,7 +552,7 @@ class Child:
         return kind, body
 
     def _lines(self, fd, reporter):
-        """Report the lines that wait on a descriptor; false at its end."""
+        """Report the lines available on a descriptor; return false at its end."""
         level, logger, rest = self._outputs[fd]
         alive = True
         try:
@@ -581,7 +581,7 @@ class Child:
             self._outputs = {}
 
     def _fate(self):
-        """Reap a child that has closed its end; return the answer that tells how it ended."""
+        """Reap a child that has closed its pipes; return the answer with the reason."""
         deadline = time.monotonic() + 1
         while self._pid and time.monotonic() < deadline:
             pid, status, usage = os.wait4(self._pid, os.WNOHANG)
@@ -611,14 +611,14 @@ class Child:
 
 
 def _harden():
-    """Keep tasks, which run as the same user, from this process's memory and environment; inherit what their children leave."""
+    """Deny tasks, which run as the same user, access to this process's memory and environment; adopt orphaned descendants."""
     if sys.platform == "linux":
         _prctl(_PR_SET_DUMPABLE, 0)
         _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
 def _descendants():
-    """Return the processes that were started by this one, or by those."""
+    """Return the ids of all descendants of this process."""
     parents = {}
     for name in os.listdir("/proc"):
         if name.isdigit():
@@ -636,7 +636,7 @@ def _descendants():
 
 
 def _end_descendants(seconds=2.0):
-    """End what a task left behind, in sessions of its own too; false if something survives."""
+    """Kill all processes that a task left, also those in other sessions; return false if one survives."""
     if not os.path.isdir("/proc/self"):
         return True
     until = time.monotonic() + seconds
@@ -658,27 +658,27 @@ def _end_descendants(seconds=2.0):
 
 
 def _most_memory(used):
-    """Tell whether so many bytes are most of what this function has: the kernel kills the largest process when it has no more."""
+    """Return whether used is most of the function's memory: when memory runs out, the kernel kills the largest process."""
     has = os.environ.get("AWS_LAMBDA_FUNCTION_MEMORY_SIZE", "")
     return has.isdecimal() and used > int(has) << 19
 
 
 def _timed(answer, began):
-    """Tell in an answer how long the task's function took."""
+    """Add the duration of the task's function to an answer."""
     if began is not None:
         answer["task_secs"] = round(time.monotonic() - began, 3)
     return answer
 
 
 def _passing(error):
-    """Tell whether a store that did not deliver may do so later: not if it refused, or if this function's disk is at fault."""
+    """Return whether a download that failed with this error may succeed later: not after a 4xx error or an error of the local disk."""
     if isinstance(error, urllib.error.HTTPError):
         return error.code >= 500 or error.code in (408, 429)
     return isinstance(error, (urllib.error.URLError, http.client.HTTPException, ConnectionError, TimeoutError))
 
 
 def _strict(output):
-    """Decode an output that a task may have written past the runner's own encoder."""
+    """Decode an output, which a task may have written without the runner's encoder."""
     try:
         value = json.loads(output.decode("utf-8"), object_pairs_hook=_pairs)
     except (ValueError, RecursionError) as error:
