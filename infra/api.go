@@ -45,7 +45,8 @@ var accessLog = map[string]string{
 
 // api is what other resources need of the API.
 type api struct {
-	url func(path string) *string // of a path that begins with a slash, or of ""
+	url        func(path string) *string // of a path that begins with a slash, or of ""
+	deployment awsapigateway.CfnDeployment
 }
 
 func addAPI(stack awscdk.Stack, cfg Config, routes routes) api {
@@ -59,7 +60,8 @@ func addAPI(stack awscdk.Stack, cfg Config, routes routes) api {
 		DisableExecuteApiEndpoint: jsii.Bool(cfg.Domain != ""),
 	})
 	// A deployment is a snapshot of the API, so another document needs another
-	// one.
+	// one. It depends on the functions' aliases: a new route is served once the
+	// code behind it is.
 	deployment := awsapigateway.NewCfnDeployment(stack, jsii.String("Deployment"+fingerprint(stack, body)), &awsapigateway.CfnDeploymentProps{
 		RestApiId: rest.Ref(), Description: jsii.String("Of the document with this id"),
 	})
@@ -86,7 +88,7 @@ func addAPI(stack awscdk.Stack, cfg Config, routes routes) api {
 		ResourceArn: awscdk.Fn_Sub(jsii.String("arn:${AWS::Partition}:apigateway:${AWS::Region}::/restapis/${Api}/stages/${Stage}"), nil),
 	})
 	if cfg.Domain == "" {
-		return api{url: func(path string) *string {
+		return api{deployment: deployment, url: func(path string) *string {
 			return awscdk.Fn_Sub(jsii.String("https://${Api}.execute-api.${AWS::Region}.${AWS::URLSuffix}/"+stageName+path), nil)
 		}}
 	}
@@ -100,14 +102,14 @@ func addAPI(stack awscdk.Stack, cfg Config, routes routes) api {
 	awscdk.NewCfnOutput(stack, jsii.String("DomainTarget"), &awscdk.CfnOutputProps{
 		Value: domain.AttrRegionalDomainName(), Description: jsii.String("What the domain's DNS record points to"),
 	})
-	return api{url: func(path string) *string { return jsii.String("https://" + cfg.Domain + path) }}
+	return api{deployment: deployment, url: func(path string) *string { return jsii.String("https://" + cfg.Domain + path) }}
 }
 
-// fingerprint returns a hash of the document.
-func fingerprint(stack awscdk.Stack, body map[string]any) string {
-	data, err := json.Marshal(stack.Resolve(body))
+// fingerprint returns a hash of a part of the template.
+func fingerprint(stack awscdk.Stack, part map[string]any) string {
+	data, err := json.Marshal(stack.Resolve(part))
 	if err != nil {
-		panic(fmt.Sprintf("infra: the document of the API does not marshal: %v", err)) // made from JSON
+		panic(fmt.Sprintf("infra: a part of the template does not marshal: %v", err)) // it is JSON
 	}
 	sum := sha256.Sum256(data)
 	return hex.EncodeToString(sum[:4])

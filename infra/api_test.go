@@ -23,7 +23,7 @@ func (d deployment) paths(t *testing.T) object {
 }
 
 var invoked = regexp.MustCompile(`^arn:\$\{AWS::Partition\}:apigateway:\$\{AWS::Region\}:lambda:path/(2015-03-31|2021-11-15)` +
-	`/functions/arn:\$\{AWS::Partition\}:lambda:\$\{AWS::Region\}:\$\{AWS::AccountId\}:function:([a-z0-9-]+)/(invocations|response-streaming-invocations)$`)
+	`/functions/arn:\$\{AWS::Partition\}:lambda:\$\{AWS::Region\}:\$\{AWS::AccountId\}:function:([a-z0-9-]+):live/(invocations|response-streaming-invocations)$`)
 
 // TestEveryRouteReachesItsFunction compares the API with the catalog, from
 // which the embedded server mounts its routes.
@@ -77,7 +77,7 @@ func TestEveryRouteReachesItsFunction(t *testing.T) {
 
 func (d deployment) mayBeInvoked(function string) bool {
 	return slices.ContainsFunc(d.service.of("Lambda::Permission"), func(p resource) bool {
-		return p.properties["Principal"] == "apigateway.amazonaws.com" && text(p.properties["FunctionName"]) == "${"+function+".Arn}"
+		return p.properties["Principal"] == "apigateway.amazonaws.com" && text(p.properties["FunctionName"]) == "${"+strings.TrimSuffix(function, "Function")+"Live}"
 	})
 }
 

@@ -36,6 +36,8 @@ type Config struct {
 	AlarmEmail string // alarmEmail: recipient of alarms
 	MailFrom   string // mailFrom: sender of notifications by mail, "alerts@acme.example" or "Acme <alerts@acme.example>": a verified identity of SES in the region, or of its domain; default: no mail is sent
 
+	Rollout string // rollout: of new code: canary (default except in dev) or at-once
+
 	Restored string // table: name of a restored table that functions use instead of the data stack's
 }
 
@@ -45,7 +47,7 @@ var stages = []string{"dev", "staging", "prod"}
 // contextKeys are the context keys of a deployment.
 var contextKeys = []string{
 	"tenant", "region", "stage", "version", "domain", "certificate", "signinIssuer", "signinAudience", "signinJwks",
-	"superAdmins", "limits", "allowRanges", "alarmEmail", "mailFrom", "table",
+	"superAdmins", "limits", "allowRanges", "alarmEmail", "mailFrom", "rollout", "table",
 }
 
 // checkKeys returns an error that names the unknown keys: a mistyped stage
@@ -84,6 +86,7 @@ func readConfig(get func(key string) string, regions []string) (Config, error) {
 		Issuer: get("signinIssuer"), Audience: get("signinAudience"), JWKS: get("signinJwks"),
 		SuperAdmins: list(get("superAdmins")), Limits: list(get("limits")), AllowRanges: list(get("allowRanges")), AlarmEmail: get("alarmEmail"),
 		MailFrom: get("mailFrom"),
+		Rollout:  get("rollout"),
 		Restored: get("table"),
 	}
 	var faults []error
@@ -116,6 +119,7 @@ func readConfig(get func(key string) string, regions []string) (Config, error) {
 	check(c.AlarmEmail == "" || emailForm.MatchString(c.AlarmEmail), "alarmEmail %q is no email address", c.AlarmEmail)
 	address, _ := c.mailFrom()
 	check(c.MailFrom == "" || emailForm.MatchString(address), "mailFrom %q is no email address", c.MailFrom)
+	check(c.Rollout == "" || slices.Contains(rollouts, c.Rollout), "rollout %q is not one of %s", c.Rollout, strings.Join(rollouts, ", "))
 	check(c.Restored == "" || tableForm.MatchString(c.Restored), "table %q is no name of a table", c.Restored)
 	_, err := quota.ParseValues(c.Limits)
 	check(err == nil, "limits: %v", err)

@@ -73,6 +73,7 @@ func TestInvalidContextIsRejected(t *testing.T) {
 		"administrator":          {map[string]string{"superAdmins": "root"}, "no email address"},
 		"alarms":                 {map[string]string{"alarmEmail": "ops"}, "no email address"},
 		"sender":                 {map[string]string{"mailFrom": "alerts"}, `mailFrom "alerts" is no email address`},
+		"rollout":                {map[string]string{"rollout": "slow"}, `rollout "slow" is not one of canary, at-once`},
 		"table":                  {map[string]string{"table": "a b"}, "no name of a table"},
 		"limits":                 {map[string]string{"limits": "apples=1"}, `limits: unknown limit "apples"`},
 		"ranges":                 {map[string]string{"allowRanges": "10.0.0.1"}, "not a CIDR range"},

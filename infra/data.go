@@ -84,9 +84,9 @@ func addKey(stack awscdk.Stack, cfg Config) awskms.CfnKey {
 		// As in the manuals of EventBridge and S3, without a condition: EventBridge does
 		// not set aws:SourceAccount when it uses the key, and would drop every event
 		// without a trace. The queues' policies limit which rule and bucket may send.
+		alarms,
 		sends("EventsToQueues", "events"),
 		sends("BucketToQueue", "s3"),
-		alarms,
 	}
 	key := awskms.NewCfnKey(stack, jsii.String("Key"), &awskms.CfnKeyProps{
 		Description:         jsii.String("Encrypts the data of " + cfg.name("data")),

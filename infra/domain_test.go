@@ -114,7 +114,7 @@ func TestDomainIsOneLineOfCatalog(t *testing.T) {
 
 	route := after.paths(t)["/weather/{place}"].(object)["get"].(object)
 	assert.Equal(t, []any{"weather-get", "Get the weather"}, []any{route["operationId"], route["summary"]})
-	assert.Contains(t, text(route["x-amazon-apigateway-integration"].(object)["uri"]), ":function:millrace-acme-prod-weather/invocations")
+	assert.Contains(t, text(route["x-amazon-apigateway-integration"].(object)["uri"]), ":function:millrace-acme-prod-weather:live/invocations")
 	assert.EqualValues(t, 7000, route["x-amazon-apigateway-integration"].(object)["timeoutInMillis"])
 	assert.Len(t, after.paths(t), len(before.paths(t))+1)
 
@@ -232,9 +232,12 @@ func TestBucketNotifiesFunction(t *testing.T) {
 
 	added, changed = difference(before.service, after.service)
 	assert.Empty(t, changed)
-	assert.Equal(t, []string{"ParcelCounterFromObjectEvents", "ParcelCounterFunction", "ParcelCounterLog", "ParcelCounterRole"}, ids(added))
-	mapping := added[0].properties
-	assert.Equal(t, []any{arn, object{"Ref": "ParcelCounterFunction"}, 10.0, []any{"ReportBatchItemFailures"}},
+	added = slices.DeleteFunc(added, func(r resource) bool { return r.kind == "AWS::Lambda::Version" })
+	assert.Equal(t, []string{
+		"ParcelCounterCanary", "ParcelCounterFromObjectEvents", "ParcelCounterFunction", "ParcelCounterLive", "ParcelCounterLog", "ParcelCounterRole", "ParcelCounterRollout",
+	}, ids(added))
+	mapping := added[1].properties
+	assert.Equal(t, []any{arn, object{"Ref": "ParcelCounterLive"}, 10.0, []any{"ReportBatchItemFailures"}},
 		[]any{mapping["EventSourceArn"], mapping["FunctionName"], mapping["BatchSize"], mapping["FunctionResponseTypes"]})
 	allowed := map[string][]string{}
 	for _, s := range after.service.policyStatements()["ParcelCounterRole"] {
@@ -281,7 +284,7 @@ func TestTimedWorkReachesFunction(t *testing.T) {
 	}
 	sources := map[string]float64{}
 	for _, m := range after.service.of("Lambda::EventSourceMapping") {
-		if text(m.properties["FunctionName"]) == "WateringFunction" || strings.HasPrefix(m.id, "Watering") {
+		if text(m.properties["FunctionName"]) == "${WateringLive}" || strings.HasPrefix(m.id, "Watering") {
 			sources[text(m.properties["EventSourceArn"])] = number(m.properties["BatchSize"])
 		}
 	}
@@ -331,5 +334,5 @@ func TestUsersBucketsNotifyFunction(t *testing.T) {
 	})
 	require.GreaterOrEqual(t, i, 0)
 	mapping := d.service.of("Lambda::EventSourceMapping")[i].properties
-	assert.Equal(t, []any{object{"Ref": "ObjectEventsFunction"}, []any{"ReportBatchItemFailures"}}, []any{mapping["FunctionName"], mapping["FunctionResponseTypes"]})
+	assert.Equal(t, []any{object{"Ref": "ObjectEventsLive"}, []any{"ReportBatchItemFailures"}}, []any{mapping["FunctionName"], mapping["FunctionResponseTypes"]})
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/aws/jsii-runtime-go"
 
 	"millrace/functions/catalog"
+	"millrace/shared/run/sandbox/invoke"
 	"millrace/shared/web/fn"
 	"millrace/shared/web/gateway"
 	"millrace/shared/web/httpapi"
@@ -166,8 +167,8 @@ func (r route) parameters() []map[string]any {
 }
 
 // integration passes a request to its function, in the form that package
-// gateway expects. It names the function instead of referring to it, because
-// functions refer to the API.
+// gateway expects. It names the function's alias instead of referring to it,
+// because functions refer to the API.
 func (r route) integration(cfg Config) map[string]any {
 	version, call, limit := "2015-03-31", "invocations", bufferedLimit
 	if r.streams {
@@ -177,7 +178,7 @@ func (r route) integration(cfg Config) map[string]any {
 		"type": "aws_proxy", "httpMethod": "POST", "passthroughBehavior": "when_no_match",
 		"timeoutInMillis": int(min(r.timeout, limit).Milliseconds()),
 		"uri": awscdk.Fn_Sub(jsii.String("arn:${AWS::Partition}:apigateway:${AWS::Region}:lambda:path/"+version+
-			"/functions/arn:${AWS::Partition}:lambda:${AWS::Region}:${AWS::AccountId}:function:"+cfg.name(r.Function)+"/"+call), nil),
+			"/functions/arn:${AWS::Partition}:lambda:${AWS::Region}:${AWS::AccountId}:function:"+cfg.name(r.Function)+":"+invoke.Alias+"/"+call), nil),
 	}
 	if r.streams {
 		out["responseTransferMode"] = "STREAM"

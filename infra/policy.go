@@ -5,6 +5,8 @@ import (
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/jsii-runtime-go"
+
+	"millrace/shared/run/sandbox/invoke"
 )
 
 // statement is one statement of a policy.
@@ -68,8 +70,8 @@ func arn(service, resource string) *string {
 func (c Config) tableARN() *string            { return arn("dynamodb", "table/"+c.table()) }
 func (c Config) queueARN(name string) *string { return arn("sqs", c.queue(name)) }
 func (c Config) busARN() *string              { return arn("events", "event-bus/"+c.name("bus")) }
-func (c Config) functionARN(name string) *string {
-	return arn("lambda", "function:"+c.name(name))
+func (c Config) aliasARN(function string) *string {
+	return arn("lambda", "function:"+c.name(function)+":"+invoke.Alias)
 }
 
 // bucketName includes the account number, because bucket names are global.

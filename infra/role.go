@@ -46,7 +46,7 @@ func permissions(cfg Config, spec fn.Spec) []statement {
 	if spec.Needs.Sandbox {
 		var functions []*string
 		for _, t := range tier.All() {
-			functions = append(functions, cfg.functionARN(sandboxName(t)))
+			functions = append(functions, cfg.aliasARN(sandboxName(t)))
 		}
 		out = append(out, statement{id: "Sandbox", actions: []string{"lambda:InvokeFunction"}, resources: functions})
 	}

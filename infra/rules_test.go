@@ -200,7 +200,7 @@ func TestVisibilityTimeoutIsSixFunctionTimeouts(t *testing.T) {
 			arn := text(m.properties["EventSourceArn"])
 			q, found := d.data.named("SQS::Queue", "QueueName", arn[strings.LastIndexByte(arn, ':')+1:])
 			require.True(t, found, "%s receives from the unknown queue %s", m.id, arn)
-			of := strings.Trim(text(m.properties["FunctionName"]), "${}")
+			of := strings.TrimSuffix(strings.Trim(text(m.properties["FunctionName"]), "${}"), "Live") + "Function"
 			at := slices.IndexFunc(d.service.resources, func(r resource) bool { return r.id == of })
 			require.GreaterOrEqual(t, at, 0)
 			timeout := number(d.service.resources[at].properties["Timeout"])

@@ -33,6 +33,9 @@ func sandboxName(t tier.Tier) string { return "sandbox-" + string(t) }
 // could bypass the masking of secrets. Logs and results go through the internal
 // routes of the API, code and data through presigned URLs. Without the
 // permission there is no log group either.
+//
+// Their aliases move to a new version at once: most of what fails there is
+// users' code, which says nothing about the version.
 func addSandbox(stack awscdk.Stack, cfg Config, code *awslambda.CfnFunction_CodeProperty, api api) {
 	role := awsiam.NewCfnRole(stack, jsii.String("SandboxRole"), &awsiam.CfnRoleProps{
 		Description:              jsii.String("Nothing: the sandbox functions run users' code"),
@@ -43,7 +46,7 @@ func addSandbox(stack awscdk.Stack, cfg Config, code *awslambda.CfnFunction_Code
 	})
 	for _, t := range tier.All() {
 		name := sandboxName(t)
-		function := awslambda.NewCfnFunction(stack, jsii.String(camel(name)+"Function"), &awslambda.CfnFunctionProps{
+		props := &awslambda.CfnFunctionProps{
 			FunctionName:     jsii.String(cfg.name(name)),
 			Description:      jsii.String("Runs the tasks of tier " + string(t) + ", each workspace's apart."),
 			Runtime:          jsii.String("python" + sandbox.LambdaRuntime.Python),
@@ -58,12 +61,10 @@ func addSandbox(stack awscdk.Stack, cfg Config, code *awslambda.CfnFunction_Code
 			Environment: &awslambda.CfnFunction_EnvironmentProperty{Variables: map[string]*string{
 				"MILLRACE_ATTEMPTS_URL": api.url(sandboxlogs.Prefix),
 			}},
-		})
+		}
+		function := awslambda.NewCfnFunction(stack, jsii.String(camel(name)+"Function"), props)
 		// An attempt that has not begun by then is handed off anew, and one whose
 		// runner failed is the engine's to repeat.
-		awslambda.NewCfnEventInvokeConfig(stack, jsii.String(camel(name)+"Invoke"), &awslambda.CfnEventInvokeConfigProps{
-			FunctionName: function.Ref(), Qualifier: jsii.String("$LATEST"),
-			MaximumEventAgeInSeconds: jsii.Number(worker.HandOff.Seconds()), MaximumRetryAttempts: jsii.Number(0),
-		})
+		addInvokeConfig(stack, camel(name), addAlias(stack, camel(name), function, props), worker.HandOff)
 	}
 }

@@ -30,8 +30,12 @@ const asyncAge = time.Minute
 func addService(stack awscdk.Stack, cfg Config, specs []fn.Spec, routes routes, code code) {
 	api := addAPI(stack, cfg, routes)
 	bootstrap := newAsset(stack, "Bootstrap", code.bootstrap)
+	rollout := newRollout(stack, cfg)
 	for _, spec := range specs {
-		addFunction(stack, cfg, spec, bootstrap, api)
+		alias := addFunction(stack, cfg, spec, bootstrap, api, rollout)
+		if spec.Trigger.HTTP {
+			api.deployment.AddDependency(alias)
+		}
 	}
 	addSandbox(stack, cfg, newAsset(stack, "SandboxCode", code.sandbox), api)
 	awscdk.NewCfnOutput(stack, jsii.String("Url"), &awscdk.CfnOutputProps{Value: api.url(""), Description: jsii.String("Where the API is")})
@@ -42,8 +46,9 @@ func newAsset(stack awscdk.Stack, id, path string) *awslambda.CfnFunction_CodePr
 	return &awslambda.CfnFunction_CodeProperty{S3Bucket: asset.S3BucketName(), S3Key: asset.S3ObjectKey()}
 }
 
-// addFunction adds a function of the catalog and its triggers.
-func addFunction(stack awscdk.Stack, cfg Config, spec fn.Spec, code *awslambda.CfnFunction_CodeProperty, api api) {
+// addFunction adds a function of the catalog and its triggers, which all invoke
+// its alias.
+func addFunction(stack awscdk.Stack, cfg Config, spec fn.Spec, code *awslambda.CfnFunction_CodeProperty, api api, rollout rollout) awslambda.CfnAlias {
 	id := camel(spec.Name)
 	logs := addLogGroup(stack, cfg, id+"Log", spec.Name)
 	role := awsiam.NewCfnRole(stack, jsii.String(id+"Role"), &awsiam.CfnRoleProps{
@@ -53,7 +58,7 @@ func addFunction(stack awscdk.Stack, cfg Config, spec fn.Spec, code *awslambda.C
 			PolicyName: jsii.String("needs"), PolicyDocument: document(permissions(cfg, spec)...),
 		}},
 	})
-	function := awslambda.NewCfnFunction(stack, jsii.String(id+"Function"), &awslambda.CfnFunctionProps{
+	props := &awslambda.CfnFunctionProps{
 		FunctionName:  jsii.String(cfg.name(spec.Name)),
 		Description:   jsii.String(spec.Doc),
 		Runtime:       jsii.String("provided.al2023"),
@@ -66,28 +71,32 @@ func addFunction(stack awscdk.Stack, cfg Config, spec fn.Spec, code *awslambda.C
 		Environment:   &awslambda.CfnFunction_EnvironmentProperty{Variables: environment(cfg, spec, api)},
 		LoggingConfig: &awslambda.CfnFunction_LoggingConfigProperty{LogFormat: jsii.String("JSON"), LogGroup: logs.Ref()},
 		RecursiveLoop: recursive(spec),
-	})
+	}
+	function := awslambda.NewCfnFunction(stack, jsii.String(id+"Function"), props)
+	alias := addAlias(stack, id, function, props)
+	rollout.shift(stack, cfg, spec, alias)
 	for _, q := range spec.Trigger.Queues {
-		addMapping(stack, cfg, spec, function, q.Queue, q.Batch)
+		addMapping(stack, cfg, spec, alias, q.Queue, q.Batch)
 	}
 	for _, kind := range spec.Trigger.Due {
-		addMapping(stack, cfg, spec, function, kind.Queue(), eventBatch)
+		addMapping(stack, cfg, spec, alias, kind.Queue(), eventBatch)
 	}
 	if len(spec.Trigger.DetailTypes) > 0 {
-		addMapping(stack, cfg, spec, function, catalog.BusQueue(spec), eventBatch)
+		addMapping(stack, cfg, spec, alias, catalog.BusQueue(spec), eventBatch)
 	}
 	if len(spec.Trigger.Objects.Events) > 0 {
-		addMapping(stack, cfg, spec, function, events.ObjectQueue, eventBatch)
+		addMapping(stack, cfg, spec, alias, events.ObjectQueue, eventBatch)
 	}
 	if spec.Trigger.EveryMinute {
-		addTick(stack, cfg, spec, function)
+		addTick(stack, cfg, spec, alias)
 	}
 	if spec.Trigger.HTTP {
 		awslambda.NewCfnPermission(stack, jsii.String(id+"FromApi"), &awslambda.CfnPermissionProps{
-			Action: jsii.String("lambda:InvokeFunction"), FunctionName: function.AttrArn(), Principal: jsii.String("apigateway.amazonaws.com"),
+			Action: jsii.String("lambda:InvokeFunction"), FunctionName: alias.Ref(), Principal: jsii.String("apigateway.amazonaws.com"),
 			SourceArn: awscdk.Fn_Sub(jsii.String("arn:${AWS::Partition}:execute-api:${AWS::Region}:${AWS::AccountId}:${Api}/"+stageName+"/*"), nil),
 		})
 	}
+	return alias
 }
 
 // eventBatch is the number of due entries, bus events or bucket events in one
@@ -115,15 +124,15 @@ func addLogGroup(stack awscdk.Stack, cfg Config, id, name string) awslogs.CfnLog
 
 // addMapping triggers a function by a queue. Only failed messages of a batch
 // are delivered again.
-func addMapping(stack awscdk.Stack, cfg Config, spec fn.Spec, function awslambda.CfnFunction, queue string, batch int) {
+func addMapping(stack awscdk.Stack, cfg Config, spec fn.Spec, alias awslambda.CfnAlias, queue string, batch int) {
 	awslambda.NewCfnEventSourceMapping(stack, jsii.String(camel(spec.Name)+"From"+camel(queue)), &awslambda.CfnEventSourceMappingProps{
-		FunctionName: function.Ref(), EventSourceArn: cfg.queueARN(queue), BatchSize: jsii.Number(batch),
+		FunctionName: alias.Ref(), EventSourceArn: cfg.queueARN(queue), BatchSize: jsii.Number(batch),
 		FunctionResponseTypes: jsii.Strings("ReportBatchItemFailures"),
 	})
 }
 
 // addTick invokes a function every minute.
-func addTick(stack awscdk.Stack, cfg Config, spec fn.Spec, function awslambda.CfnFunction) {
+func addTick(stack awscdk.Stack, cfg Config, spec fn.Spec, alias awslambda.CfnAlias) {
 	id := camel(spec.Name)
 	input, err := json.Marshal(events.SchedulerTick{EventType: events.TickType, MaxDue: events.DefaultMaxDue})
 	if err != nil {
@@ -132,22 +141,19 @@ func addTick(stack awscdk.Stack, cfg Config, spec fn.Spec, function awslambda.Cf
 	rule := awsevents.NewCfnRule(stack, jsii.String(id+"EveryMinute"), &awsevents.CfnRuleProps{
 		Name: jsii.String(cfg.name(spec.Name)), Description: jsii.String(spec.Doc), ScheduleExpression: jsii.String("rate(1 minute)"),
 		Targets: []any{&awsevents.CfnRule_TargetProperty{
-			Id: jsii.String("function"), Arn: function.AttrArn(), Input: jsii.String(string(input)),
+			Id: jsii.String("function"), Arn: alias.Ref(), Input: jsii.String(string(input)),
 			RetryPolicy: &awsevents.CfnRule_RetryPolicyProperty{
 				MaximumEventAgeInSeconds: jsii.Number(asyncAge.Seconds()), MaximumRetryAttempts: jsii.Number(1),
 			},
 		}},
 	})
 	awslambda.NewCfnPermission(stack, jsii.String(id+"FromRule"), &awslambda.CfnPermissionProps{
-		Action: jsii.String("lambda:InvokeFunction"), FunctionName: function.AttrArn(), Principal: jsii.String("events.amazonaws.com"),
+		Action: jsii.String("lambda:InvokeFunction"), FunctionName: alias.Ref(), Principal: jsii.String("events.amazonaws.com"),
 		SourceArn: rule.AttrArn(),
 	})
 	// A failed tick is not retried: the next one comes within a minute and handles
 	// everything that is still due.
-	awslambda.NewCfnEventInvokeConfig(stack, jsii.String(id+"Invoke"), &awslambda.CfnEventInvokeConfigProps{
-		FunctionName: function.Ref(), Qualifier: jsii.String("$LATEST"),
-		MaximumEventAgeInSeconds: jsii.Number(asyncAge.Seconds()), MaximumRetryAttempts: jsii.Number(0),
-	})
+	addInvokeConfig(stack, id, alias, asyncAge)
 }
 
 func join(list []string) string { return strings.Join(slices.Sorted(slices.Values(list)), ",") }

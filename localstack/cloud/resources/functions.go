@@ -35,6 +35,23 @@ func (m *maker) function(_ context.Context, p functionProperties) (template.Attr
 	return template.Attributes{Ref: f.Name, ARN: f.ARN}, nil
 }
 
+// version describes the only version of a function.
+func (m *maker) version(_ context.Context, p struct{ FunctionName string }) (template.Attributes, error) {
+	arn := m.arn("lambda", "function:"+p.FunctionName+":1")
+	return template.Attributes{Ref: arn, ARN: arn, Version: "1"}, nil
+}
+
+// alias describes an alias of a function, which is the function here.
+func (m *maker) alias(_ context.Context, p struct{ Name, FunctionName, FunctionVersion string }) (template.Attributes, error) {
+	if p.FunctionVersion != "1" {
+		return template.Attributes{}, fmt.Errorf("the version %q is not known here", p.FunctionVersion)
+	}
+	name := p.FunctionName + ":" + p.Name
+	m.aliases[name] = true
+	arn := m.arn("lambda", "function:"+name)
+	return template.Attributes{Ref: arn, ARN: arn}, nil
+}
+
 type mappingProperties struct {
 	EventSourceArn, FunctionName string
 	BatchSize                    int

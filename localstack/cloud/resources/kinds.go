@@ -26,6 +26,8 @@ var kinds = map[string]kind{
 	"AWS::Events::EventBus":           of((*maker).bus),
 	"AWS::Events::Rule":               of((*maker).rule, "Description"),
 	"AWS::Lambda::Function":           of((*maker).function, "Architectures", "Code", "Description", "EphemeralStorage", "LoggingConfig", "RecursiveLoop", "Role"),
+	"AWS::Lambda::Version":            of((*maker).version),
+	"AWS::Lambda::Alias":              of((*maker).alias),
 	"AWS::Lambda::EventSourceMapping": of((*maker).mapping),
 	"AWS::ApiGateway::RestApi":        of((*maker).restAPI, "DisableExecuteApiEndpoint", "EndpointConfiguration", "FailOnWarnings", "Name", "Parameters"),
 	"AWS::ApiGateway::Stage":          of((*maker).stage, "AccessLogSetting", "DeploymentId", "MethodSettings", "RestApiId"),
@@ -42,6 +44,8 @@ var absent = []string{
 	"AWS::ApiGateway::DomainName", "AWS::ApiGateway::BasePathMapping",
 	// Asynchronous events are tried once.
 	"AWS::Lambda::EventInvokeConfig",
+	// A function has one version here.
+	"AWS::CodeDeploy::Application", "AWS::CodeDeploy::DeploymentGroup",
 }
 
 // of returns a kind whose properties are decoded into a struct with those that

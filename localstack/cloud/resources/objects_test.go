@@ -32,6 +32,9 @@ func objectEvents(t *testing.T, name string) *template.Assembly {
 	stack.Resources["ParcelCounterFunction"] = map[string]any{"Type": "AWS::Lambda::Function", "Properties": map[string]any{
 		"FunctionName": name + "-parcel-counter", "Runtime": "provided.al2023", "Handler": "parcel-counter",
 	}}
+	stack.Resources["ParcelCounterLive"] = map[string]any{"Type": "AWS::Lambda::Alias", "Properties": map[string]any{
+		"FunctionName": name + "-parcel-counter", "Name": "live", "FunctionVersion": "1",
+	}}
 	data, err = json.Marshal(stack)
 	require.NoError(t, err)
 	a, err := template.Load(fstest.MapFS{"data.template.json": &fstest.MapFile{Data: data}})

@@ -111,7 +111,7 @@ type Where struct {
 // Make creates the resources of an assembly. Errors: those of package template;
 // an unknown kind or property; those of the services.
 func Make(ctx context.Context, a *template.Assembly, where Where) (*Deployment, error) {
-	m := &maker{Where: where, out: &Deployment{}}
+	m := &maker{Where: where, out: &Deployment{}, aliases: map[string]bool{}}
 	err := a.Deploy(template.Environment{Region: where.Region, AccountID: where.AccountID}, func(r *template.Resource, properties map[string]any) (template.Attributes, error) {
 		if slices.Contains(absent, r.Type) {
 			m.out.Absent++
@@ -133,11 +133,18 @@ func Make(ctx context.Context, a *template.Assembly, where Where) (*Deployment, 
 // maker creates the resources of one assembly.
 type maker struct {
 	Where
-	out *Deployment
+	out     *Deployment
+	aliases map[string]bool // by function:alias
+	invoked []string        // function:alias of what invokes an alias
 }
 
-// check checks that all referenced functions exist.
+// check checks that all referenced functions and aliases exist.
 func (m *maker) check() error {
+	for _, name := range m.invoked {
+		if !m.aliases[name] {
+			return fmt.Errorf("resources: %s is no alias of this deployment", name)
+		}
+	}
 	names := map[string]bool{}
 	for _, f := range m.out.Functions {
 		names[f.Name] = true
@@ -165,9 +172,16 @@ func (m *maker) arn(service, resource string) string {
 	return fmt.Sprintf("arn:%s:%s:%s:%s:%s", template.Partition, service, m.Region, m.AccountID, resource)
 }
 
-// functionName returns the name in a function's ARN, or the name itself.
+// functionName returns the name in the ARN of a function or alias, or the name
+// itself.
 func (m *maker) functionName(s string) string {
-	return strings.TrimPrefix(s, m.arn("lambda", "function:"))
+	s, isARN := strings.CutPrefix(s, m.arn("lambda", "function:"))
+	name, _, isAlias := strings.Cut(s, ":")
+	if !isARN || !isAlias {
+		return s
+	}
+	m.invoked = append(m.invoked, s)
+	return name
 }
 
 // queueName returns the name in a queue's ARN.

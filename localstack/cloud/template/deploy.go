@@ -21,7 +21,10 @@ type Environment struct {
 }
 
 // Attributes are the attributes of a created resource that others can refer to.
-type Attributes struct{ Ref, ARN string }
+type Attributes struct {
+	Ref, ARN string
+	Version  string // of a function
+}
 
 // Maker creates a resource, whose properties are resolved, and returns its
 // attributes.
@@ -134,11 +137,14 @@ func (d *deployment) call(s *stack, name string, arg any) (any, error) {
 	case name == "Fn::ImportValue" && is:
 		return d.imported(text)
 	}
-	if list, is := arg.([]any); is && name == "Fn::GetAtt" && len(list) == 2 && list[1] == "Arn" {
+	if list, is := arg.([]any); is && name == "Fn::GetAtt" && len(list) == 2 && (list[1] == "Arn" || list[1] == "Version") {
 		if id, is := list[0].(string); is {
 			out, err := d.resource(s, id)
 			if err != nil {
 				return nil, err
+			}
+			if list[1] == "Version" {
+				return out.Version, nil
 			}
 			return out.ARN, nil
 		}

@@ -1,6 +1,6 @@
 // Package template interprets the CloudFormation templates that the CDK app in
 // infra synthesizes, without CloudFormation: it evaluates Ref, Fn::GetAtt of
-// Arn, Fn::Sub and Fn::ImportValue and visits the resources in the order of
+// Arn and Version, Fn::Sub and Fn::ImportValue and visits the resources in the order of
 // their dependencies. The app uses nothing else, so anything else is an error:
 // parameters, conditions, mappings, other functions, dynamic references.
 package template
@@ -40,6 +40,7 @@ type Resource struct {
 	DependsOn  []string
 	// Policies of AWS without effect on one machine.
 	DeletionPolicy, UpdateReplacePolicy string
+	UpdatePolicy                        any
 
 	stack *stack
 	name  string

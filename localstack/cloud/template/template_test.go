@@ -37,7 +37,7 @@ func deploy(t *testing.T, files map[string]string) (order []string, properties m
 		require.NoError(t, err)
 		order = append(order, r.String())
 		properties[r.String()] = string(data)
-		return template.Attributes{Ref: "name of " + r.String(), ARN: "ARN of " + r.String()}, nil
+		return template.Attributes{Ref: "name of " + r.String(), ARN: "ARN of " + r.String(), Version: "version of " + r.String()}, nil
 	})
 	return order, properties, err
 }
@@ -59,9 +59,10 @@ func TestFunctionsAreEvaluated(t *testing.T) {
 	t.Parallel()
 	for value, want := range map[string]string{
 		`"plain"`: `"plain"`, `12345678901234567890`: `12345678901234567890`, `null`: `null`, `[true, {"a": 1}]`: `[true,{"a":1}]`,
-		`{"Ref": "AWS::AccountId"}`:        `"000000000000"`,
-		`{"Ref": "Other"}`:                 `"name of App/Other (T)"`,
-		`{"Fn::GetAtt": ["Other", "Arn"]}`: `"ARN of App/Other (T)"`,
+		`{"Ref": "AWS::AccountId"}`:            `"000000000000"`,
+		`{"Ref": "Other"}`:                     `"name of App/Other (T)"`,
+		`{"Fn::GetAtt": ["Other", "Arn"]}`:     `"ARN of App/Other (T)"`,
+		`{"Fn::GetAtt": ["Other", "Version"]}`: `"version of App/Other (T)"`,
 		`{"Fn::Sub": "${AWS::Partition}:${AWS::Region}.${AWS::URLSuffix}/${Other}"}`: `"aws:eu-north-1.amazonaws.com/name of App/Other (T)"`,
 		`{"Fn::ImportValue": "base-bucket"}`:                                         `"ARN of Base/Bucket (T)"`,
 		`[{"Condition": {"Bool": {"a": {"Ref": "Other"}}}}]`:                         `[{"Condition":{"Bool":{"a":"name of App/Other (T)"}}}]`,

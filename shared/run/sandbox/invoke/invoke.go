@@ -33,6 +33,9 @@ import (
 // mostTaskSecs is the longest duration of an invocation.
 const mostTaskSecs = 900
 
+// Alias is the alias of the functions to invoke: the version that is deployed.
+const Alias = "live"
+
 // MaxMessage is the largest message to a runner, in bytes: what a function
 // answers.
 const MaxMessage = 6 << 20
@@ -119,7 +122,7 @@ func (s *Sandbox) Dispatch(ctx context.Context, tier string, attempt ticket.Atte
 		return fmt.Errorf("invoke: event: %w", err)
 	}
 	_, err = client.Invoke(ctx, &lambda.InvokeInput{
-		FunctionName: aws.String(s.cfg.Prefix + tier), TenantId: &attempt.Org,
+		FunctionName: aws.String(s.cfg.Prefix + tier), Qualifier: aws.String(Alias), TenantId: &attempt.Org,
 		InvocationType: types.InvocationTypeEvent, Payload: payload,
 	})
 	if e, ok := errors.AsType[smithy.APIError](err); ok {

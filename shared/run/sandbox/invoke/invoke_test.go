@@ -107,6 +107,7 @@ func TestDispatchInvokesFunctionOfTier(t *testing.T) {
 	require.Len(t, lambda.requests, 1)
 	r := lambda.requests[0]
 	assert.Equal(t, "/2015-03-31/functions/sandbox-small/invocations", r.URL.Path)
+	assert.Equal(t, "live", r.URL.Query().Get("Qualifier"), "the deployed version, not the one that an update is making")
 	assert.Equal(t, "org_a", r.Header.Get("X-Amz-Tenant-Id"))
 	assert.Equal(t, "Event", r.Header.Get("X-Amz-Invocation-Type"))
 	var event map[string]string
