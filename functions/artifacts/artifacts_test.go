@@ -175,14 +175,14 @@ func TestRedeploymentIncrementsDeploymentVersion(t *testing.T) {
 	assert.Equal(t, json.Number("2"), second.Get(t, "deployment_version"))
 	d, err := registry.GetDeployment(t.Context(), env.Deps.Table, env.A.OrgID, "etl-prod")
 	require.NoError(t, err)
-	assert.Equal(t, []string{"2", "large", "prod"}, []string{d.FlowVersion, d.ExecutionMode, d.Environment}, "what is left out stays")
+	assert.Equal(t, []string{"2", "large", "prod"}, []string{d.FlowVersion, d.ExecutionMode, d.Environment}, "fields that the request does not set remain unchanged")
 
 	// The same code again as version 1: the version is unchanged, and deployed.
 	again := upload(t, env, "1", registrytest.Zip(t, files)).Require(t, 200)
 	assert.Equal(t, json.Number("3"), again.Get(t, "deployment_version"))
 	objects, _, err := env.Deps.Blob.List(t.Context(), env.A.OrgID+"/artifacts/etl/1/", "", 0)
 	require.NoError(t, err)
-	require.Len(t, objects, 1, "the second copy is not kept")
+	require.Len(t, objects, 1, "the second copy is deleted")
 	assert.Equal(t, again.String(t, "artifact_store_uri"), registry.ArtifactURI(objects[0].Key))
 
 	// Other code as version 1 is rejected, and can be aborted.
@@ -234,7 +234,7 @@ func TestAbandonedUploadsAreAbortedFirst(t *testing.T) {
 			complete(t, env, completion(t, old, "1", parts)).Require(t, 409)
 			_, err := env.Deps.Blob.CompleteMultipart(t.Context(), old.String(t, "artifact_key"), old.String(t, "upload_id"),
 				[]blob.Part{{Number: 1, ETag: parts[0]["etag"].(string)}})
-			assert.ErrorIs(t, err, blob.ErrNoUpload, "gone from the object store too")
+			assert.ErrorIs(t, err, blob.ErrNoUpload, "deleted from the object store, too")
 		})
 	}
 }
@@ -254,10 +254,10 @@ func TestUploadsOfOtherWorkspacesAre403(t *testing.T) {
 			body["artifact_key"] = key
 			env.Do(t, env.B.Key, "POST", "/artifacts/complete", body).Require(t, 403)
 		}
-		// One's own key with the other's upload_id.
+		// The own key with the upload_id of the other workspace.
 		body["artifact_key"] = mine.String(t, "artifact_key")
 		env.Do(t, env.B.Key, "POST", "/artifacts/complete", body).Require(t, 403)
-		// One's own, but never initiated.
+		// A key of the own workspace that was never initiated.
 		body["artifact_key"] = env.B.OrgID + "/artifacts/etl/1/01NOTHING.zip"
 		env.Do(t, env.B.Key, "POST", "/artifacts/complete", body).Require(t, 404)
 	})
@@ -300,18 +300,18 @@ func TestUnsupportedRuntimeIs400(t *testing.T) {
 	complete(t, env, body).Require(t, 200) // the upload is still open
 }
 
-func TestBadInitiations(t *testing.T) {
+func TestInvalidInitiationIsRejected(t *testing.T) {
 	t.Parallel()
 	env := localtest.New(t, artifacts.Spec)
 	audited(t, env, 0, func() {
 		for name, body := range map[string]any{
-			"nothing":     object{},
-			"no size":     object{"flow_name": "etl", "flow_version": "1"},
-			"empty":       object{"flow_name": "etl", "flow_version": "1", "size_bytes": 0},
-			"too large":   object{"flow_name": "etl", "flow_version": "1", "size_bytes": 250<<20 + 1},
-			"a bad name":  object{"flow_name": "a/b", "flow_version": "1", "size_bytes": 1},
-			"reserved":    object{"flow_name": "etl", "flow_version": "draft", "size_bytes": 1},
-			"size a text": object{"flow_name": "etl", "flow_version": "1", "size_bytes": "1"},
+			"nothing":    object{},
+			"no size":    object{"flow_name": "etl", "flow_version": "1"},
+			"empty":      object{"flow_name": "etl", "flow_version": "1", "size_bytes": 0},
+			"too large":  object{"flow_name": "etl", "flow_version": "1", "size_bytes": 250<<20 + 1},
+			"a bad name": object{"flow_name": "a/b", "flow_version": "1", "size_bytes": 1},
+			"reserved":   object{"flow_name": "etl", "flow_version": "draft", "size_bytes": 1},
+			"text size":  object{"flow_name": "etl", "flow_version": "1", "size_bytes": "1"},
 		} {
 			res := env.Do(t, env.A.Key, "POST", "/artifacts/initiate", body)
 			assert.Equal(t, 422, res.Code, "%s: %s", name, res.Body)

@@ -164,7 +164,7 @@ func TestConcurrentCompletionAndAbortHaveOneResult(t *testing.T) {
 		if done.Code == 200 {
 			require.NoError(t, err)
 			assert.Equal(t, 409, dropped.Code, "%s", dropped.Body)
-			assert.True(t, stored(t, env, begun.String(t, "artifact_key")), "what is registered has its code")
+			assert.True(t, stored(t, env, begun.String(t, "artifact_key")), "the registered version has its code")
 			continue
 		}
 		assert.Equal(t, 409, done.Code, "%s", done.Body)

@@ -26,7 +26,7 @@ func TestRejectedUploadIsNotResumed(t *testing.T) {
 	next := initiate(t, env, "1", len(other)).Require(t, 200)
 	assert.NotEqual(t, dead.String(t, "upload_id"), next.String(t, "upload_id"))
 	complete(t, env, completion(t, next, "1", send(t, next, other))).Require(t, 409)
-	assert.False(t, stored(t, env, dead.String(t, "artifact_key")), "what was put together is removed")
+	assert.False(t, stored(t, env, dead.String(t, "artifact_key")), "the assembled object is deleted")
 
 	without := registrytest.Zip(t, map[string]string{"flow.py": ""})
 	dead = initiate(t, env, "2", len(without)).Require(t, 200)
@@ -68,10 +68,10 @@ func TestModuleOfEntrypointMustBeInArtifact(t *testing.T) {
 		names []string
 		near  string
 	}{
-		"daily:fn":            {[]string{"acme/flows/daily.py", "setup.py"}, "near it are acme/flows/daily.py"},
-		"acme.flows.daily:fn": {[]string{"src/acme/flows/daily.py", "daily.py", "setup.py"}, "near it are src/acme/flows/daily.py, daily.py"},
-		"acme.daily:fn":       {[]string{"acme/Daily.py"}, "near it are acme/Daily.py"},
-		"flow:main":           {[]string{"flows.py", "lib/x.py"}, "near it are flows.py"},
+		"daily:fn":            {[]string{"acme/flows/daily.py", "setup.py"}, "similar files are acme/flows/daily.py"},
+		"acme.flows.daily:fn": {[]string{"src/acme/flows/daily.py", "daily.py", "setup.py"}, "similar files are src/acme/flows/daily.py, daily.py"},
+		"acme.daily:fn":       {[]string{"acme/Daily.py"}, "similar files are acme/Daily.py"},
+		"flow:main":           {[]string{"flows.py", "lib/x.py"}, "similar files are flows.py"},
 		"acme:fn":             {[]string{"acme/flows.py", "acme.txt"}, "acme.py or acme/__init__.py"},
 	} {
 		res := deploy(entrypoint, c.names...).Require(t, 422)

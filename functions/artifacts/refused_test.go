@@ -106,7 +106,7 @@ func TestInvalidCompletionCanBeRepeated(t *testing.T) {
 			res := env.Do(t, env.A.Key, "POST", "/artifacts/complete", body)
 			assert.Equal(t, 422, res.Code, "%s: %s", name, res.Body)
 		}
-		// Neither in the request nor in the zip, which was assembled to find out.
+		// Neither the request nor the zip, which was assembled to look, has a flow_spec.
 		res := complete(t, env, completion(t, begun, "1", parts)).Require(t, 422)
 		assert.Equal(t, []any{"body", "flow_spec"}, res.Get(t, "detail", 0, "loc"))
 	})

@@ -21,7 +21,7 @@ import (
 const (
 	partSize = 8 << 20       // bytes; the object store's minimum is 5 MiB
 	validity = 6 * time.Hour // of the parts' URLs
-	attempts = 10            // to begin an upload while others do so too
+	attempts = 10            // to begin an upload despite concurrent ones
 )
 
 // service implements the rules of uploads.
@@ -31,27 +31,27 @@ type service struct{ store registry.Store }
 func (s *service) initiate(ctx context.Context, req *initiateIn) (InitiateUploadResponse, error) {
 	in := &req.Body
 	if registry.ReservedVersion(in.FlowVersion) {
-		return InitiateUploadResponse{}, errs.Field(errs.Body("flow_version"), in.FlowVersion, "this word is reserved: paths give it a meaning of its own")
+		return InitiateUploadResponse{}, errs.Field(errs.Body("flow_version"), in.FlowVersion, "this word is reserved: it has a meaning of its own in paths")
 	}
 	for range attempts {
-		u, named, err := s.newest(ctx, in.FlowName, in.FlowVersion)
+		u, previous, err := s.newest(ctx, in.FlowName, in.FlowVersion)
 		if err != nil {
 			return InitiateUploadResponse{}, err
 		}
-		whole := false
+		assembled := false
 		if u.State == open {
-			if whole, err = s.whole(ctx, u); err != nil {
+			if assembled, err = s.assembled(ctx, u); err != nil {
 				return InitiateUploadResponse{}, err
 			}
 		}
 		switch {
-		case u.State == open && !whole && u.SizeBytes == in.SizeBytes && s.store.Clock.Now().Before(u.Expires.Time()):
+		case u.State == open && !assembled && u.SizeBytes == in.SizeBytes && s.store.Clock.Now().Before(u.Expires.Time()):
 			return s.resume(ctx, u)
 		case u.State == open, u.State == aborted: // an abort is repeated, because it may have been interrupted
 			err = s.drop(ctx, u)
 		}
 		if err == nil {
-			u, err = s.begin(ctx, in, named)
+			u, err = s.begin(ctx, in, previous)
 		}
 		switch {
 		case err == nil:
@@ -62,12 +62,12 @@ func (s *service) initiate(ctx context.Context, req *initiateIn) (InitiateUpload
 			return InitiateUploadResponse{}, err
 		}
 	}
-	return InitiateUploadResponse{}, errs.New(errs.Conflict, "Others are uploading flow '%s' version '%s'; try again", in.FlowName, in.FlowVersion)
+	return InitiateUploadResponse{}, errs.New(errs.Conflict, "Flow '%s' version '%s' is being uploaded by other requests; try again", in.FlowName, in.FlowVersion)
 }
 
-// whole reports whether a completion assembled an open upload and was then
+// assembled reports whether a completion assembled an open upload and was then
 // rejected: the upload accepts no more parts.
-func (s *service) whole(ctx context.Context, u upload) (bool, error) {
+func (s *service) assembled(ctx context.Context, u upload) (bool, error) {
 	_, err := s.store.Blob.Head(ctx, u.ArtifactKey)
 	if errors.Is(err, blob.ErrNotFound) {
 		return false, nil
@@ -78,33 +78,34 @@ func (s *service) whole(ctx context.Context, u upload) (bool, error) {
 	return true, nil
 }
 
-// begin begins a new upload that replaces the one named before.
-func (s *service) begin(ctx context.Context, in *InitiateUploadRequest, named string) (upload, error) {
+// begin begins a new upload, which replaces the one of the artifact previous, if
+// there is one.
+func (s *service) begin(ctx context.Context, in *InitiateUploadRequest, previous string) (upload, error) {
 	p, now := tenant.From(ctx), s.store.Clock.Now()
 	key, err := blob.Key(p.OrgID, "artifacts", in.FlowName, in.FlowVersion, ids.New(now)+".zip")
 	if err != nil {
 		return upload{}, fmt.Errorf("begin upload: %w", err)
 	}
-	if err := s.room(ctx, in.SizeBytes); err != nil {
+	if err := s.reserve(ctx, in.SizeBytes); err != nil {
 		return upload{}, err
 	}
 	id, err := s.store.Blob.CreateMultipart(ctx, key, cmp.Or(httpapi.Value(in.ContentType), "application/zip"))
 	if err != nil {
 		return upload{}, fmt.Errorf("begin upload: %w", err)
 	}
-	ttl := now.Add(remembered).Unix()
+	ttl := now.Add(retention).Unix()
 	u := upload{
 		Key: uploadKey(p.OrgID, key), UploadID: id, ArtifactKey: key, FlowName: in.FlowName, FlowVersion: in.FlowVersion,
 		SizeBytes: in.SizeBytes, FileName: httpapi.Value(in.FileName), State: open, Expires: clock.ToMillis(now.Add(validity)),
 		CreatedAt: clock.ToMillis(now), CreatedBy: p.Actor(), TTL: ttl,
 	}
-	u.L1PK, u.L1SK = artifactList(p.OrgID), u.place(openList)
+	u.L1PK, u.L1SK = artifactList(p.OrgID), u.listKey(openList)
 	pointer := table.Put{
 		Item: current{Key: currentKey(p.OrgID, in.FlowName, in.FlowVersion), ArtifactKey: key, TTL: ttl},
 		If:   table.IsNew(),
 	}
-	if named != "" {
-		pointer.If = table.Or(table.IsNew(), table.Eq("artifact_key", named))
+	if previous != "" {
+		pointer.If = table.Or(table.IsNew(), table.Eq("artifact_key", previous))
 	}
 	err = s.store.Table.Transact(ctx, table.Put{Item: u, If: table.IsNew()}, pointer, audit.Entry(ctx, now, audit.Change{
 		Action: "initiate", ResourceType: "artifact", ResourceID: key, After: u.summary(),
@@ -148,7 +149,7 @@ func (s *service) abort(ctx context.Context, in *abortIn) (httpapi.None, error) 
 		switch u.State {
 		case completed:
 			return httpapi.None{}, errs.New(errs.Conflict, "The upload is completed; it can no longer be aborted")
-		case refused:
+		case rejected:
 			return httpapi.None{}, nil
 		}
 		err = s.drop(ctx, u)
@@ -156,11 +157,11 @@ func (s *service) abort(ctx context.Context, in *abortIn) (httpapi.None, error) 
 			return httpapi.None{}, err
 		}
 	}
-	return httpapi.None{}, errs.New(errs.Conflict, "The upload is being changed by others; try again")
+	return httpapi.None{}, errs.New(errs.Conflict, "The upload is being changed by other requests; try again")
 }
 
 // drop marks an upload as aborted, which prevents a completion, and then
-// deletes what was stored of it. It may be repeated.
+// deletes its parts and object. It may be repeated.
 func (s *service) drop(ctx context.Context, u upload) error {
 	if u.State == open {
 		now := s.store.Clock.Now()

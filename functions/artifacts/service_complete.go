@@ -51,17 +51,16 @@ func (s *service) complete(ctx context.Context, req *completeIn) (CompleteUpload
 				return CompleteUploadResponse{}, fmt.Errorf("remove aborted artifact: %w", err)
 			}
 			return CompleteUploadResponse{}, errs.New(errs.Conflict, "The upload was aborted; initiate a new one")
-		case refused:
-			return CompleteUploadResponse{}, s.refuse(ctx, u, u.Reason)
+		case rejected:
+			return CompleteUploadResponse{}, s.reject(ctx, u, u.Reason)
 		}
 		out, err := s.publish(ctx, u, in, digest)
 		if !errors.Is(err, registry.ErrStale) && !errors.Is(err, blob.ErrNotFound) {
 			return out, err
 		}
-		// The upload was ended meanwhile. Its state is final now, and tells the
-		// result.
+		// The upload was ended meanwhile: its final state determines the response.
 	}
-	return CompleteUploadResponse{}, errs.New(errs.Conflict, "The uploaded artifact is gone; abort the upload and initiate a new one")
+	return CompleteUploadResponse{}, errs.New(errs.Conflict, "The uploaded artifact no longer exists; abort the upload and initiate a new one")
 }
 
 // check returns the errors of the request itself. Errors: errs.Unprocessable;
@@ -73,7 +72,7 @@ func (in *CompleteUploadRequest) check() error {
 		in.Parts[i].ETag = strings.Trim(in.Parts[i].ETag, `"`)
 		if i > 0 && in.Parts[i].PartNumber == in.Parts[i-1].PartNumber {
 			faults = append(faults, errs.Detail{
-				Type: "value_error", Loc: errs.Body("parts"), Input: in.Parts[i].PartNumber, Msg: "a part is named twice",
+				Type: "value_error", Loc: errs.Body("parts"), Input: in.Parts[i].PartNumber, Msg: "a part is listed twice",
 			})
 		}
 	}
@@ -139,7 +138,7 @@ func (s *service) publish(ctx context.Context, u upload, in *CompleteUploadReque
 	size, _ := tier.Parse(httpapi.Value(in.ExecutionMode)) // both are checked
 	reg.ExecutionMode = string(size)
 	reg.DefaultExecutor, _ = registry.ParseExecutor(httpapi.Value(in.DefaultExecutor))
-	if in.hasSpec() { // report its errors while parts can still be sent
+	if in.hasSpec() { // reports its errors while parts can still be sent
 		if err := reg.Parse(ctx, json.RawMessage(in.FlowSpec)); err != nil {
 			return out, err
 		}
@@ -153,11 +152,11 @@ func (s *service) publish(ctx context.Context, u upload, in *CompleteUploadReque
 		Also: func(o registry.Outcome) []table.Write {
 			out = response(o)
 			answer, _ := json.Marshal(out) // strings and numbers
-			told := []table.Action{table.Set("request", digest), table.Set("answer", string(answer))}
+			outcome := []table.Action{table.Set("request", digest), table.Set("answer", string(answer))}
 			if o.Version.ArtifactKey != u.ArtifactKey { // registered before with the same code: dropUnused
-				return []table.Write{u.to(completed, s.store.Clock.Now(), told...)}
+				return []table.Write{u.to(completed, s.store.Clock.Now(), outcome...)}
 			}
-			return []table.Write{u.keep(told...)}
+			return []table.Write{u.keep(outcome...)}
 		},
 		Audit: func(o registry.Outcome) audit.Change {
 			c := audit.Change{
@@ -194,7 +193,7 @@ func (s *service) assemble(ctx context.Context, u upload, in *CompleteUploadRequ
 	case errors.Is(err, blob.ErrBadPart):
 		return errs.Field(errs.Body("parts"), nil, "a part was not uploaded, has another ETag, or is smaller than 5 MiB and not the last")
 	case errors.Is(err, blob.ErrNoUpload):
-		return errs.New(errs.Conflict, "The upload no longer exists, or was put together of other parts; abort it and initiate a new one")
+		return errs.New(errs.Conflict, "The upload no longer exists, or was assembled from other parts; abort it and initiate a new one")
 	case err != nil:
 		return fmt.Errorf("complete upload: %w", err)
 	}
@@ -203,13 +202,13 @@ func (s *service) assemble(ctx context.Context, u upload, in *CompleteUploadRequ
 		return fmt.Errorf("complete upload: %w", err)
 	}
 	if obj.Size != u.SizeBytes {
-		return s.refuse(ctx, u, fmt.Sprintf("the parts have %d bytes together, %d were announced", obj.Size, u.SizeBytes))
+		return s.reject(ctx, u, fmt.Sprintf("the parts have %d bytes in total, not %d as announced", obj.Size, u.SizeBytes))
 	}
 	zip := blob.NewReaderAt(ctx, s.store.Blob, u.ArtifactKey, obj.Size)
 	files, err := sandbox.Names(zip, obj.Size)
 	if err != nil {
 		if invalid, ok := errors.AsType[*errs.Error](err); ok && len(invalid.Details) > 0 {
-			return s.refuse(ctx, u, invalid.Details[0].Msg)
+			return s.reject(ctx, u, invalid.Details[0].Msg)
 		}
 		return fmt.Errorf("check artifact: %w", err)
 	}
@@ -231,20 +230,20 @@ func (s *service) assemble(ctx context.Context, u upload, in *CompleteUploadRequ
 	return err
 }
 
-// refuse ends an upload whose artifact is invalid, deletes it and returns the
+// reject ends an upload whose artifact is invalid, deletes it and returns the
 // 422 error.
-func (s *service) refuse(ctx context.Context, u upload, reason string) error {
+func (s *service) reject(ctx context.Context, u upload, reason string) error {
 	if u.State == open {
-		_, err := s.store.Table.Update(ctx, u.to(refused, s.store.Clock.Now(), table.Set("reason", reason)))
+		_, err := s.store.Table.Update(ctx, u.to(rejected, s.store.Clock.Now(), table.Set("reason", reason)))
 		if errors.Is(err, table.ErrConditionFailed) {
 			return registry.ErrStale
 		}
 		if err != nil {
-			return fmt.Errorf("refuse artifact: %w", err)
+			return fmt.Errorf("reject artifact: %w", err)
 		}
 	}
 	if err := s.store.Blob.Delete(ctx, u.ArtifactKey); err != nil {
-		return fmt.Errorf("remove refused artifact: %w", err)
+		return fmt.Errorf("remove rejected artifact: %w", err)
 	}
 	return errs.Field(errs.Body("artifact_key"), u.ArtifactKey, "%s", reason)
 }

@@ -16,11 +16,11 @@ const maxNear = 3
 // missingModules returns an error for each task whose entrypoint names a module
 // that is not in the artifact.
 func missingModules(flow *flowspec.Flow, files []string) []errs.Detail {
-	there := modules(files)
+	present := modules(files)
 	var faults []errs.Detail
 	check := func(entrypoint string, loc ...any) {
 		module, _, _ := strings.Cut(entrypoint, ":")
-		if entrypoint == "" || there[module] {
+		if entrypoint == "" || present[module] {
 			return
 		}
 		faults = append(faults, errs.Detail{
@@ -61,9 +61,9 @@ func modules(files []string) map[string]bool {
 // others.
 func missingModule(module string, files []string) string {
 	file := strings.ReplaceAll(module, ".", "/")
-	msg := fmt.Sprintf("no file of the artifact is the module %s: it would be %s.py or %s/__init__.py at the root of the zip", module, file, file)
+	msg := fmt.Sprintf("the artifact does not contain the module %s, which would be %s.py or %s/__init__.py at the root of the zip", module, file, file)
 	if near := nearFiles(file, files); len(near) > 0 {
-		msg += "; near it are " + strings.Join(near, ", ")
+		msg += "; similar files are " + strings.Join(near, ", ")
 	}
 	return msg
 }

@@ -22,11 +22,11 @@ const (
 	open      = "OPEN"
 	completed = "COMPLETED"
 	aborted   = "ABORTED"
-	refused   = "REFUSED"
+	rejected  = "REFUSED"
 )
 
-// remembered is how long an upload's record is kept after its last change.
-const remembered = 30 * 24 * time.Hour
+// retention is how long an upload's record is kept after its last change.
+const retention = 30 * 24 * time.Hour
 
 // upload is an upload, at <org>#uploads, k#<ulid of the artifact's key>.
 type upload struct {
@@ -65,13 +65,13 @@ const (
 	keptList = "kept#"
 )
 
-// place returns the upload's sort key in the list.
-func (u *upload) place(list string) string {
+// listKey returns the upload's sort key in the list.
+func (u *upload) listKey(list string) string {
 	return fmt.Sprintf("%s%s#%d", list, strings.TrimPrefix(u.SK, "k#"), u.SizeBytes)
 }
 
-// room reserves quota for one more upload. Errors: errs.TooMany.
-func (s *service) room(ctx context.Context, size int64) error {
+// reserve reserves quota for one more upload. Errors: errs.TooMany.
+func (s *service) reserve(ctx context.Context, size int64) error {
 	org := tenant.From(ctx).OrgID
 	all := func(ctx context.Context, list string, take func(id string, size int64)) error {
 		q := table.Query{Index: table.ByList, PK: artifactList(org), Range: table.Prefix(list)}
@@ -81,7 +81,7 @@ func (s *service) room(ctx context.Context, size int64) error {
 			}
 			entry, _ := item.Entry(table.ByList)
 			id, text, _ := strings.Cut(strings.TrimPrefix(entry.SK, list), "#")
-			size, _ := strconv.ParseInt(text, 10, 64) // see place
+			size, _ := strconv.ParseInt(text, 10, 64) // see listKey
 			take(id, size)
 		}
 		return nil
@@ -130,7 +130,7 @@ func is(state string) table.Cond { return table.Eq("state", state) }
 // to returns the write that ends an open upload.
 func (u *upload) to(state string, now time.Time, also ...table.Action) table.Update {
 	return table.Update{Key: u.Key, If: is(open), Do: append([]table.Action{
-		table.Set("state", state), table.Set(table.TTLAttribute, now.Add(remembered).Unix()),
+		table.Set("state", state), table.Set(table.TTLAttribute, now.Add(retention).Unix()),
 		table.Remove("l1_pk"), table.Remove("l1_sk"),
 	}, also...)}
 }
@@ -140,7 +140,7 @@ func (u *upload) to(state string, now time.Time, also ...table.Action) table.Upd
 func (u *upload) keep(also ...table.Action) table.Update {
 	return table.Update{Key: u.Key, If: is(open), Do: append([]table.Action{
 		table.Set("state", completed), table.Remove(table.TTLAttribute),
-		table.Set("l1_pk", artifactList(u.org())), table.Set("l1_sk", u.place(keptList)),
+		table.Set("l1_pk", artifactList(u.org())), table.Set("l1_sk", u.listKey(keptList)),
 	}, also...)}
 }
 
@@ -182,9 +182,9 @@ func (s *service) load(ctx context.Context, artifactKey string) (upload, bool, e
 	return u, true, nil
 }
 
-// newest returns the newest upload of a flow version, whatever its state, and
-// its id in the reference.
-func (s *service) newest(ctx context.Context, flow, version string) (u upload, named string, err error) {
+// newest returns the newest upload of a flow version, in any state, and the key
+// of its artifact. Both are empty if there is none.
+func (s *service) newest(ctx context.Context, flow, version string) (u upload, artifact string, err error) {
 	c, err := table.Load[current](ctx, s.store.Table, currentKey(tenant.From(ctx).OrgID, flow, version), table.Consistent)
 	if errors.Is(err, table.ErrNotFound) {
 		return upload{}, "", nil
