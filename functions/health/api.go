@@ -38,8 +38,9 @@ type reportIn struct {
 func routes(api *httpapi.API, d fn.Deps) {
 	g := httpapi.Group{API: api, Function: name, Reads: tenant.Public}
 	httpapi.Get(g, "/health", newService(d).health, "Health of the service", httpapi.ID("health"),
-		httpapi.Doc("Checks the table, the object store and the message queues at the time of the call, each for at most "+
-			"two seconds. healthy: operational; degraded: not configured; unhealthy: not reachable, or failing. "+
+		httpapi.Doc("Checks the table, the object store and the message queues, each for at most two seconds. "+
+			"The result is used for further requests for 5 s, one that is unhealthy for 1 s; timestamp tells its age."+
+			" healthy: operational; degraded: not configured; unhealthy: not reachable, or failing. "+
 			"A store that rejects writes because its disk is full is unhealthy and reports that. "+
 			"The response is always 200 and needs no credential. With the operator's credential "+
 			"(on the embedded server Authorization: Bearer and the local_secret of credentials.json) "+

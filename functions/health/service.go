@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -30,6 +31,39 @@ type service struct {
 	log     *slog.Logger
 	secret  string // of the operator; empty: none
 	checks  []check
+
+	mu   sync.Mutex // guards last
+	last *probing
+}
+
+// How long the result of the checks is used for further requests: checks cost
+// requests, and anybody may ask. One that found a fault is soon made again.
+const (
+	keepHealthy = 5 * time.Second
+	keepFaulty  = time.Second
+)
+
+// probing is one run of the checks, for all requests that come meanwhile, and a
+// while after.
+type probing struct {
+	done   chan struct{} // closed when the report is complete
+	report HealthCheckResponse
+	ended  time.Time
+}
+
+// usable reports whether a probing answers a request.
+func (p *probing) usable(now time.Time) bool {
+	select {
+	case <-p.done:
+	default:
+		return true // it is under way
+	}
+	keep := keepHealthy
+	if p.report.Status == unhealthy {
+		keep = keepFaulty
+	}
+	age := now.Sub(p.ended)
+	return age >= 0 && age < keep
 }
 
 // check is the check of one component. probe returns a detail about a working
@@ -46,8 +80,8 @@ const operational = "operational"
 // errNotConfigured is returned by a probe if there is nothing to check.
 var errNotConfigured = errors.New("not configured")
 
-func newService(d fn.Deps) service {
-	s := service{version: cmp.Or(d.Config.Version, "dev"), clock: d.Clock, log: d.Log, secret: d.Config.Operator}
+func newService(d fn.Deps) *service {
+	s := &service{version: cmp.Or(d.Config.Version, "dev"), clock: d.Clock, log: d.Log, secret: d.Config.Operator}
 	if s.log == nil {
 		s.log = slog.Default()
 	}
@@ -75,19 +109,51 @@ func newService(d fn.Deps) service {
 }
 
 // operates reports whether an Authorization header is the operator's.
-func (s service) operates(authorization string) bool {
+func (s *service) operates(authorization string) bool {
 	bearer, ok := strings.CutPrefix(authorization, "Bearer ")
 	return ok && s.secret != "" && subtle.ConstantTimeCompare([]byte(bearer), []byte(s.secret)) == 1
 }
 
 // health returns the state of the service.
-func (s service) health(ctx context.Context, in *reportIn) (HealthCheckResponse, error) {
-	return s.report(ctx, s.operates(in.Authorization)), nil
+func (s *service) health(ctx context.Context, in *reportIn) (HealthCheckResponse, error) {
+	p := s.probe(ctx)
+	select {
+	case <-p.done:
+	case <-ctx.Done():
+		return HealthCheckResponse{}, ctx.Err()
+	}
+	r := p.report
+	if !s.operates(in.Authorization) {
+		r.Components = slices.Clone(r.Components)
+		for i, c := range r.Components {
+			if c.Status == healthy {
+				r.Components[i].Message = operational
+			}
+		}
+	}
+	return r, nil
 }
 
-// report checks all components concurrently. full adds the details for the
-// operator.
-func (s service) report(ctx context.Context, full bool) HealthCheckResponse {
+// probe returns the checks that answer a request: the last ones, if they are
+// under way or recent.
+func (s *service) probe(ctx context.Context) *probing {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.last != nil && s.last.usable(s.clock.Now()) {
+		return s.last
+	}
+	p := &probing{done: make(chan struct{})}
+	s.last = p
+	go func() {
+		defer close(p.done)
+		p.report = s.report(context.WithoutCancel(ctx)) // others wait for it, too
+		p.ended = s.clock.Now()
+	}()
+	return p
+}
+
+// report checks all components concurrently, each for at most checkTimeout.
+func (s *service) report(ctx context.Context) HealthCheckResponse {
 	r := HealthCheckResponse{
 		Status: healthy, Version: s.version,
 		Components: make([]ComponentHealth, len(s.checks)), Timestamp: clock.Format(s.clock.Now()),
@@ -97,10 +163,7 @@ func (s service) report(ctx context.Context, full bool) HealthCheckResponse {
 		wg.Go(func() { r.Components[i] = s.ask(ctx, c) })
 	}
 	wg.Wait()
-	for i, c := range r.Components {
-		if !full && c.Status == healthy {
-			r.Components[i].Message = operational
-		}
+	for _, c := range r.Components {
 		r.Status = worse(r.Status, c.Status)
 	}
 	return r
@@ -116,7 +179,7 @@ func worse(a, b status) status {
 
 // ask checks one component with a time-out, even if the driver ignores its
 // context. The report is public, so the cause of a failure is only logged.
-func (s service) ask(ctx context.Context, c check) ComponentHealth {
+func (s *service) ask(ctx context.Context, c check) ComponentHealth {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	type answer struct {

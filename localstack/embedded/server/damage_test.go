@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -85,8 +86,10 @@ func TestDamagedDatabase(t *testing.T) {
 		}
 		status, answer := send("POST", "/runs", run(intact))
 		assert.Equal(t, http.StatusOK, status, answer)
-		_, answer = send("GET", "/health", "")
-		assert.Contains(t, answer, `{"name":"key_value_table","status":"unhealthy"`)
+		require.Eventually(t, func() bool { // the answer before is valid for 5 s
+			_, answer = send("GET", "/health", "")
+			return strings.Contains(answer, `{"name":"key_value_table","status":"unhealthy"`)
+		}, time.Minute, 100*time.Millisecond)
 	})
 	assert.Equal(t, 1, strings.Count(logged.String(), "a file is damaged"))
 
