@@ -85,7 +85,7 @@ type deviceTokenIn struct{ Body DeviceTokenRequest }
 
 func sessionRoutes(api *httpapi.API, d fn.Deps) {
 	sessions := identity.Sessions{Table: d.Table, Clock: d.Clock, Quota: d.Quota}
-	s := &sessionService{sessions, identity.Devices{Sessions: sessions, Key: api.DeriveKey("user codes")}}
+	s := &sessionService{sessions, identity.Devices{Sessions: sessions, Keys: api.DeriveKeys("user codes")}}
 	users := httpapi.Group{API: api, Function: name, Writes: tenant.SessionOnly}
 	httpapi.Post(users, "/auth/login", s.login, "Exchange a sign-in token for an access token",
 		httpapi.Doc("The credential is a token of the configured identity provider, whose email is that of the body (403). "+

@@ -24,6 +24,7 @@ import (
 	"github.com/aws/aws-lambda-go/lambda"
 
 	"millrace/functions/catalog"
+	"millrace/shared/platform/clock"
 	"millrace/shared/platform/telemetry"
 	"millrace/shared/web/fn"
 )
@@ -61,11 +62,12 @@ func start(getenv func(string) string, specs []fn.Spec) (started, error) {
 	if !found {
 		return started{}, fmt.Errorf("%w: _HANDLER is %q, not one of %s", errSettings, name, strings.Join(names(specs), ", "))
 	}
-	env := secrets{getenv: getenv, read: readSecret}
+	env := secrets{getenv: getenv, read: readSecret, clock: clock.System{}}
 	cfg, err := readSettings(env.get, spec)
 	if err != nil {
 		return started{}, fmt.Errorf("%w of %s: %w", errSettings, name, errors.Join(append(env.faults, err)...))
 	}
+	cfg.CursorKeys, cfg.AttemptKeys = env.rotating(envCursorKey, cfg.CursorKeys), env.rotating(envAttemptKey, cfg.AttemptKeys)
 	return newPlatform(cfg, spec).start()
 }
 

@@ -104,13 +104,13 @@ func newPlatform(cfg settings, spec fn.Spec) *platform {
 		p.deps.Bus = eventbridge.New(eventbridge.Config{Bus: cfg.Bus, AWS: aws})
 	}
 	if needs.AttemptKey {
-		p.deps.Config.AttemptKey = cfg.AttemptKey
+		p.deps.Config.AttemptKeys = cfg.AttemptKeys
 	}
 	if needs.Description {
 		p.deps.Sandbox = invoke.Description{}
 	}
 	if needs.Sandbox {
-		box, err := invoke.New(invoke.Config{Prefix: cfg.SandboxPrefix, Key: cfg.AttemptKey, AWS: aws})
+		box, err := invoke.New(invoke.Config{Prefix: cfg.SandboxPrefix, Keys: cfg.AttemptKeys, AWS: aws})
 		if err != nil {
 			p.err = err
 		} else {
@@ -126,7 +126,7 @@ func newPlatform(cfg settings, spec fn.Spec) *platform {
 // assemble builds the function with its drivers.
 func (p *platform) assemble() (*catalog.Service, error) {
 	s := catalog.Settings{
-		SuperAdmins: p.cfg.SuperAdmins, CursorKey: p.cfg.CursorKey, Limits: p.cfg.Limits, Traces: p.bucket,
+		SuperAdmins: p.cfg.SuperAdmins, CursorKeys: p.cfg.CursorKeys, Limits: p.cfg.Limits, Traces: p.bucket,
 	}
 	if p.cfg.Issuer != "" {
 		signIn, err := identity.NewSignIn(identity.SignInConfig{

@@ -12,53 +12,129 @@ import (
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/secretsmanager"
 	"github.com/aws/smithy-go"
+
+	"millrace/shared/platform/clock"
+	"millrace/shared/platform/keyring"
 )
 
 // secretsPatience is how long reading a secret may take. A function needs at
 // most two, and Lambda gives it 10 s to start.
 const secretsPatience = 4 * time.Second
 
+// The stages of a secret's versions in Secrets Manager: a rotation turns the
+// current one into the previous one.
+const (
+	stageCurrent  = "AWSCURRENT"
+	stagePrevious = "AWSPREVIOUS"
+)
+
 // secretVariables may contain the ARN of a secret in Secrets Manager instead of
 // their value, so that the value is neither in the deployment's template nor in
 // the function's settings.
 var secretVariables = []string{envCursorKey, envAttemptKey}
 
+// secretVersion is a version of a secret.
+type secretVersion struct{ id, value string }
+
 // secrets is an environment in which such ARNs are replaced by values.
 type secrets struct {
 	getenv func(string) string
-	read   func(ctx context.Context, arn string) (string, error)
+	// read reads a secret's version by the ARN and the stage. Errors:
+	// errNoVersion.
+	read   func(ctx context.Context, arn, stage string) (secretVersion, error)
+	clock  clock.Clock
 	faults []error
 }
+
+// errNoVersion means that a secret has no version of a stage.
+var errNoVersion = errors.New("no such version")
 
 // get implements getenv. It reads a secret on demand; if that fails, it records
 // the error and returns "".
 func (s *secrets) get(name string) string {
-	value := s.getenv(name)
-	if !slices.Contains(secretVariables, name) || !strings.HasPrefix(value, "arn:") {
-		return value
+	arn, ok := s.arn(name)
+	if !ok {
+		return s.getenv(name)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), secretsPatience)
 	defer cancel()
-	value, err := s.read(ctx, value)
+	v, err := s.read(ctx, arn, stageCurrent)
 	if err != nil {
 		s.faults = append(s.faults, fmt.Errorf("the secret of %s could not be read: %w", name, err))
 		return ""
 	}
-	return value
+	return v.value
 }
 
-// readSecret reads a secret by its ARN. Its errors do not contain the value.
-func readSecret(ctx context.Context, arn string) (string, error) {
+// arn returns the ARN of a variable's secret, if it has one.
+func (s *secrets) arn(name string) (arn string, ok bool) {
+	value := s.getenv(name)
+	return value, slices.Contains(secretVariables, name) && strings.HasPrefix(value, "arn:")
+}
+
+// rotating returns keys that follow the rotations of the secret that they were
+// read from, or keys itself if they are from elsewhere. The previous key is
+// read only when a signature was not made with the current one.
+func (s *secrets) rotating(name string, keys *keyring.Ring) *keyring.Ring {
+	arn, ok := s.arn(name)
+	if !ok || keys == nil {
+		return keys
+	}
+	r := &rotation{arn: arn, read: s.read}
+	return keyring.New(keyring.Config{
+		Keys: keyring.Keys{Current: keys.Current(context.Background())}, Read: r.keys, Clock: s.clock,
+	})
+}
+
+// rotation reads the keys of a secret.
+type rotation struct {
+	arn   string
+	read  func(ctx context.Context, arn, stage string) (secretVersion, error)
+	id    string       // of the version that was current
+	known keyring.Keys // then
+}
+
+// keys returns the secret's keys. If there was no rotation since its last call,
+// that is one request.
+func (r *rotation) keys(ctx context.Context) (keyring.Keys, error) {
+	current, err := r.read(ctx, r.arn, stageCurrent)
+	if err != nil {
+		return keyring.Keys{}, err
+	}
+	if r.id != "" && current.id == r.id {
+		return r.known, nil
+	}
+	var out keyring.Keys
+	if out.Current, err = decodeKey(current.value); err != nil {
+		return keyring.Keys{}, fmt.Errorf("the secret %w", err)
+	}
+	switch previous, err := r.read(ctx, r.arn, stagePrevious); {
+	case errors.Is(err, errNoVersion):
+	case err != nil:
+		return keyring.Keys{}, err
+	default:
+		// One that is no key has signed nothing.
+		out.Previous, _ = decodeKey(previous.value)
+	}
+	r.id, r.known = current.id, out
+	return out, nil
+}
+
+// readSecret reads a version of a secret. Its errors do not contain the value.
+func readSecret(ctx context.Context, arn, stage string) (secretVersion, error) {
 	base, err := config.LoadDefaultConfig(ctx)
 	if err != nil {
-		return "", err
+		return secretVersion{}, err
 	}
-	out, err := secretsmanager.NewFromConfig(base).GetSecretValue(ctx, &secretsmanager.GetSecretValueInput{SecretId: &arn})
+	out, err := secretsmanager.NewFromConfig(base).GetSecretValue(ctx, &secretsmanager.GetSecretValueInput{SecretId: &arn, VersionStage: &stage})
 	if err, ok := errors.AsType[smithy.APIError](err); ok {
-		return "", fmt.Errorf("%s: %s", err.ErrorCode(), err.ErrorMessage())
+		if err.ErrorCode() == "ResourceNotFoundException" && stage != stageCurrent {
+			return secretVersion{}, errNoVersion
+		}
+		return secretVersion{}, fmt.Errorf("%s: %s", err.ErrorCode(), err.ErrorMessage())
 	}
 	if err != nil {
-		return "", err
+		return secretVersion{}, err
 	}
-	return aws.ToString(out.SecretString), nil
+	return secretVersion{id: aws.ToString(out.VersionId), value: aws.ToString(out.SecretString)}, nil
 }

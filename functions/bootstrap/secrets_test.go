@@ -2,10 +2,14 @@ package main
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os/exec"
+	"sync"
 	"testing"
 	"time"
 
@@ -14,6 +18,9 @@ import (
 
 	"millrace/functions/catalog"
 	"millrace/localstack/runtimeapi"
+	"millrace/shared/platform/clock"
+	"millrace/shared/platform/keyring"
+	"millrace/shared/run/sandbox/ticket"
 )
 
 const secretARN = "arn:aws:secretsmanager:eu-central-1:000000000000:secret:cursor-AbCdEf"
@@ -78,10 +85,13 @@ func TestSecretIsReadByARN(t *testing.T) {
 	env := complete()
 	env[envCursorKey] = secretARN
 	runs, _ := catalog.Find(catalog.All(), "runs")
-	s := secrets{getenv: getenv(env), read: func(context.Context, string) (string, error) { return secret, nil }}
+	s := secrets{getenv: getenv(env), read: func(_ context.Context, _, stage string) (secretVersion, error) {
+		assert.Equal(t, "AWSCURRENT", stage, "a start reads no more")
+		return secretVersion{"1", secret}, nil
+	}}
 	cfg, err := readSettings(s.get, runs)
 	require.NoError(t, err)
-	assert.Len(t, cfg.CursorKey, 35)
+	assert.Len(t, cfg.CursorKeys.Current(t.Context()), 35)
 }
 
 func TestUnreadableSecretPreventsStart(t *testing.T) {
@@ -113,4 +123,105 @@ func TestFunctionReadsOnlySecretsItNeeds(t *testing.T) {
 		require.Fail(t, "no poll")
 	}
 	assert.Empty(t, asked)
+}
+
+// rotated is a secret that is rotated.
+type rotated struct {
+	mu      sync.Mutex
+	values  []string // newest last
+	reads   []string // stages
+	failing bool
+}
+
+func (r *rotated) rotate(value string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.values = append(r.values, base64.StdEncoding.EncodeToString([]byte(value)))
+}
+
+func (r *rotated) read(_ context.Context, _, stage string) (secretVersion, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.reads = append(r.reads, stage)
+	at := len(r.values) - 1
+	if stage == stagePrevious {
+		at--
+	}
+	switch {
+	case r.failing:
+		return secretVersion{}, errors.New("throttled")
+	case at < 0:
+		return secretVersion{}, errNoVersion
+	}
+	return secretVersion{fmt.Sprint(at), r.values[at]}, nil
+}
+
+// take returns the stages that were read since.
+func (r *rotated) take() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	defer func() { r.reads = nil }()
+	return r.reads
+}
+
+// environmentOf returns the keys of an environment that starts now.
+func environmentOf(t *testing.T, r *rotated, now clock.Clock) *keyring.Ring {
+	t.Helper()
+	env := complete()
+	env[envAttemptKey] = secretARN
+	s := &secrets{getenv: getenv(env), read: r.read, clock: now}
+	spec, _ := catalog.Find(catalog.All(), "sandboxlogs")
+	cfg, err := readSettings(s.get, spec)
+	require.NoError(t, err)
+	return s.rotating(envAttemptKey, cfg.AttemptKeys)
+}
+
+// TestEnvironmentsNoticeRotation: no environment is replaced when a key is, and
+// what was signed before is valid until the key is rotated again.
+func TestEnvironmentsNoticeRotation(t *testing.T) {
+	t.Parallel()
+	const one, two, three = "the first key, of 32 bytes or more", "the second key, of 32 bytes or more", "the third key, of 32 bytes or more"
+	at := time.Date(2026, 1, 31, 0, 0, 0, 0, time.UTC)
+	now := clock.Func(func() time.Time { return at })
+	var r rotated
+	r.rotate(one)
+	token := func(keys *keyring.Ring) string {
+		return ticket.Sign(keys.Current(t.Context()), ticket.Attempt{Org: "org_a", Run: "R", Number: 1, Expires: at.Add(24 * time.Hour).Unix()})
+	}
+	valid := func(keys *keyring.Ring, token string) bool {
+		_, err := ticket.Check(t.Context(), keys, token, at)
+		return err == nil
+	}
+	old := environmentOf(t, &r, now)
+	before := token(old)
+	assert.Equal(t, []string{stageCurrent}, r.take())
+
+	r.rotate(two)
+	fresh := environmentOf(t, &r, now)
+	after := token(fresh)
+	r.take()
+	assert.True(t, valid(fresh, before), "signed before the rotation")
+	assert.Equal(t, []string{stageCurrent, stagePrevious}, r.take())
+	assert.True(t, valid(old, after), "by an environment that started later")
+	assert.True(t, valid(old, before))
+	assert.Equal(t, after, token(old))
+	r.take()
+	at = at.Add(keyring.Stale)
+	assert.Equal(t, token(fresh), token(old))
+	assert.Equal(t, []string{stageCurrent, stageCurrent}, r.take(), "one request each if there was no rotation")
+
+	r.rotate(three)
+	r.failing = true
+	at = at.Add(keyring.Stale)
+	assert.True(t, valid(old, after), "while the secret cannot be read")
+	r.failing = false
+	at = at.Add(keyring.Again)
+	for _, keys := range []*keyring.Ring{old, fresh} {
+		assert.False(t, valid(keys, before), "two rotations later")
+		assert.True(t, valid(keys, after))
+	}
+
+	r.rotate("x")
+	at = at.Add(keyring.Stale)
+	assert.True(t, valid(old, after), "a secret that is no key is not used")
 }

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"millrace/shared/account/quota"
+	"millrace/shared/platform/keyring"
 	"millrace/shared/platform/mail"
 	"millrace/shared/run/sandbox/ticket"
 	"millrace/shared/web/fn"
@@ -65,12 +66,12 @@ type settings struct {
 	Issuer, Audience, JWKS string
 	SuperAdmins            []string
 	URL                    string // of the API
-	CursorKey              []byte
+	CursorKeys             *keyring.Ring
 	AllowRanges            []string
 	Limits                 quota.Values
 
 	SandboxPrefix string
-	AttemptKey    []byte
+	AttemptKeys   *keyring.Ring
 }
 
 // readSettings reads and checks the variables that a function needs. The error
@@ -107,10 +108,10 @@ func readSettings(getenv func(string) string, spec fn.Spec) (settings, error) {
 		cfg.SandboxPrefix = r.required(envSandboxPrefix)
 	}
 	if needs.Sandbox || needs.AttemptKey {
-		cfg.AttemptKey = r.key(envAttemptKey)
+		cfg.AttemptKeys = r.keys(envAttemptKey)
 	}
 	if spec.Authenticates() {
-		cfg.CursorKey = r.key(envCursorKey)
+		cfg.CursorKeys = r.keys(envCursorKey)
 		cfg.JWKS = getenv(envJWKS)
 		cfg.SuperAdmins = r.list(envSuperAdmins)
 	}
@@ -186,18 +187,27 @@ func (r *reader) mailAddress(name string) string {
 	return v
 }
 
-// key reads a secret.
-func (r *reader) key(name string) []byte {
+// keys reads a secret.
+func (r *reader) keys(name string) *keyring.Ring {
 	v := r.required(name)
 	if v == "" {
 		return nil
 	}
-	data, err := base64.StdEncoding.DecodeString(v)
-	if err != nil || len(data) < minKey {
-		r.fault("%s is not the base64 of %d bytes or more", name, minKey)
+	key, err := decodeKey(v)
+	if err != nil {
+		r.fault("%s %w", name, err)
 		return nil
 	}
-	return data
+	return keyring.Static(key)
+}
+
+// decodeKey decodes the text of a key. The error does not quote it.
+func decodeKey(text string) ([]byte, error) {
+	key, err := base64.StdEncoding.DecodeString(text)
+	if err != nil || len(key) < minKey {
+		return nil, fmt.Errorf("is not the base64 of %d bytes or more", minKey)
+	}
+	return key, nil
 }
 
 // list reads values separated by commas.

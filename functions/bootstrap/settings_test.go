@@ -57,7 +57,7 @@ func TestEveryFunctionStartsWithOnlyItsDependencies(t *testing.T) {
 		assert.Equal(t, spec.Needs.Vault, d.Vault != nil, "%s: vault", spec.Name)
 		assert.Equal(t, spec.Needs.Signer != fn.NoAccess, d.Signer != nil, "%s: signing key", spec.Name)
 		assert.Equal(t, spec.Needs.Mail, d.Mail != nil, "%s: mail", spec.Name)
-		assert.Equal(t, spec.Needs.AttemptKey, d.Config.AttemptKey != nil, "%s: key of attempts", spec.Name)
+		assert.Equal(t, spec.Needs.AttemptKey, d.Config.AttemptKeys != nil, "%s: key of attempts", spec.Name)
 		assert.False(t, d.Config.Exclusive || d.Config.LongLived, spec.Name)
 		assert.NotEmpty(t, d.Config.ProcessID, spec.Name)
 	}

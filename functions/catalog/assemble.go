@@ -7,6 +7,7 @@ import (
 	"millrace/shared/account/identity"
 	"millrace/shared/account/quota"
 	"millrace/shared/platform/blob"
+	"millrace/shared/platform/keyring"
 	"millrace/shared/platform/notify"
 	"millrace/shared/run/runlog"
 	"millrace/shared/web/fn"
@@ -17,7 +18,7 @@ import (
 type Settings struct {
 	SignIn      *identity.SignIn    // verifies tokens of the web sign-in; nil: API keys only
 	SuperAdmins []string            // emails of the platform's administrators
-	CursorKey   []byte              // signs list cursors; at least 16 bytes
+	CursorKeys  *keyring.Ring       // sign list cursors; of at least 16 bytes
 	Limits      quota.Values        // that differ from the defaults
 	Unlimited   bool                // disables all limits
 	Chance      func(n int64) int64 // draws the sizes of slices; nil: random
@@ -49,7 +50,7 @@ func Assemble(specs []fn.Spec, deps fn.Deps, s Settings) (*Service, error) {
 	}
 	out := &Service{Specs: specs, Deps: deps, Frame: httpapi.Config{
 		Title: "Millrace", Version: deps.Config.Version, Clock: deps.Clock, Log: deps.Log, Metrics: deps.Metrics,
-		CursorKey: s.CursorKey, Bodies: s.Bodies, Traces: s.Traces, URL: deps.Config.URL,
+		CursorKeys: s.CursorKeys, Bodies: s.Bodies, Traces: s.Traces, URL: deps.Config.URL,
 	}}
 	if deps.Quota != nil { // a nil *Quota would be a non-nil Limiter
 		out.Frame.Limiter = deps.Quota

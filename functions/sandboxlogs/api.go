@@ -73,7 +73,7 @@ type completeIn struct {
 }
 
 func routes(api *httpapi.API, d fn.Deps) {
-	s := &service{table: d.Table, blob: d.Blob, clock: d.Clock, logs: d.Logs, limits: newLimits(), key: d.Config.AttemptKey, tasks: sync.OnceValue(d.Tasks)}
+	s := &service{table: d.Table, blob: d.Blob, clock: d.Clock, logs: d.Logs, limits: newLimits(), keys: d.Config.AttemptKeys, tasks: sync.OnceValue(d.Tasks)}
 	g := httpapi.Group{API: api, Function: name, Writes: tenant.Public}
 	httpapi.Post(g, Path, s.post, "Store a batch of a task's log, ask whether the task must stop, or for the link of a file",
 		httpapi.ID("attempt-logs"), httpapi.Hidden, httpapi.BodyLimit(maxBody),

@@ -21,6 +21,7 @@ import (
 	"millrace/localstack/proof/fixture"
 	"millrace/localstack/proof/localtest"
 	"millrace/shared/platform/blob/blobtest"
+	"millrace/shared/platform/keyring"
 	"millrace/shared/run/engine"
 	"millrace/shared/run/launch"
 	"millrace/shared/run/runstate"
@@ -48,13 +49,13 @@ func (l *lambda) RoundTrip(r *http.Request) (*http.Response, error) {
 func dispatched(t *testing.T) (w *localtest.Env, l *lambda, id string) {
 	t.Helper()
 	l = &lambda{}
-	box, err := invoke.New(invoke.Config{Prefix: "sandbox-", Key: key, AWS: func(context.Context) (aws.Config, error) {
+	box, err := invoke.New(invoke.Config{Prefix: "sandbox-", Keys: keyring.Static(key), AWS: func(context.Context) (aws.Config, error) {
 		return aws.Config{
 			Region: "us-east-1", Credentials: credentials.NewStaticCredentialsProvider("k", "s", ""), HTTPClient: &http.Client{Transport: l},
 		}, nil
 	}})
 	require.NoError(t, err)
-	w = localtest.Open(t, localtest.Options{Config: fn.Config{AttemptKey: key}, Blob: &blobtest.Memory{}, Sandbox: box}, sandboxlogs.Spec)
+	w = localtest.Open(t, localtest.Options{Config: fn.Config{AttemptKeys: keyring.Static(key)}, Blob: &blobtest.Memory{}, Sandbox: box}, sandboxlogs.Spec)
 	ctx := fixture.Owner(t.Context(), w.A.OrgID)
 	require.NoError(t, fixture.Register(ctx, w.Deps.Table, w.Deps.Blob, "f", `{"tasks": [
 		{"name": "a", "type": "python", "entrypoint": "flow:a"}, {"name": "b", "type": "python", "entrypoint": "flow:b", "depends_on": ["a"]}]}`))

@@ -14,6 +14,7 @@ import (
 	"millrace/functions/sandboxlogs"
 	"millrace/localstack/proof/localtest"
 	"millrace/shared/platform/blob/blobtest"
+	"millrace/shared/platform/keyring"
 	"millrace/shared/platform/table"
 	"millrace/shared/run/engine"
 	"millrace/shared/run/runlog"
@@ -38,7 +39,7 @@ type world struct {
 
 func open(t *testing.T) *world {
 	t.Helper()
-	w := &world{Env: localtest.Open(t, localtest.Options{Config: fn.Config{AttemptKey: key}, Blob: &blobtest.Memory{}}, sandboxlogs.Spec)}
+	w := &world{Env: localtest.Open(t, localtest.Options{Config: fn.Config{AttemptKeys: keyring.Static(key)}, Blob: &blobtest.Memory{}}, sandboxlogs.Spec)}
 	w.put(t, runstate.Run{Key: runstate.RunKey(w.A.OrgID, run), Org: w.A.OrgID, ID: run, Status: engine.Running})
 	w.put(t, runstate.Node{Key: runstate.NodeKey(w.A.OrgID, run, node), Status: engine.Running, Attempt: 2})
 	w.token = ticket.Sign(key, ticket.Attempt{

@@ -11,6 +11,7 @@ import (
 	"millrace/shared/platform/blob"
 	"millrace/shared/platform/clock"
 	"millrace/shared/platform/errs"
+	"millrace/shared/platform/keyring"
 	"millrace/shared/platform/table"
 	"millrace/shared/run/engine"
 	"millrace/shared/run/runlog"
@@ -28,14 +29,14 @@ type service struct {
 	clock  clock.Clock
 	logs   *runlog.Store
 	limits *limits
-	key    []byte // signs the tokens of attempts
+	keys   *keyring.Ring // sign the tokens of attempts
 	tasks  func() *worker.Worker
 }
 
 // attempt returns the attempt of a token. Errors: errs.Unauthenticated.
-func (s *service) attempt(authorization string) (ticket.Attempt, error) {
+func (s *service) attempt(ctx context.Context, authorization string) (ticket.Attempt, error) {
 	token, bearer := strings.CutPrefix(authorization, "Bearer ")
-	attempt, err := ticket.Check(s.key, token, s.clock.Now())
+	attempt, err := ticket.Check(ctx, s.keys, token, s.clock.Now())
 	if err != nil || !bearer {
 		return ticket.Attempt{}, errs.Wrap(errs.Unauthenticated, err, "not a token of an attempt")
 	}
@@ -45,7 +46,7 @@ func (s *service) attempt(authorization string) (ticket.Attempt, error) {
 // start lets a runner begin its attempt. Errors: errs.Unauthenticated,
 // errs.Conflict if it must not begin.
 func (s *service) start(ctx context.Context, in *startIn) (Started, error) {
-	attempt, err := s.attempt(in.Authorization)
+	attempt, err := s.attempt(ctx, in.Authorization)
 	if err != nil {
 		return Started{}, err
 	}
@@ -57,7 +58,7 @@ func (s *service) start(ctx context.Context, in *startIn) (Started, error) {
 // errs.TooMany, errs.Conflict if the attempt is another's.
 func (s *service) complete(ctx context.Context, in *completeIn) (httpapi.None, error) {
 	var none httpapi.None
-	attempt, err := s.attempt(in.Authorization)
+	attempt, err := s.attempt(ctx, in.Authorization)
 	if err != nil {
 		return none, err
 	}
@@ -77,7 +78,7 @@ func (s *service) complete(ctx context.Context, in *completeIn) (httpapi.None, e
 // attempt, errs.TooMany, errs.Unprocessable for a file that the attempt may not
 // save or open.
 func (s *service) post(ctx context.Context, in *postIn) (Fence, error) {
-	attempt, err := s.attempt(in.Authorization)
+	attempt, err := s.attempt(ctx, in.Authorization)
 	if err != nil {
 		return Fence{}, err
 	}

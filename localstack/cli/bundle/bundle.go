@@ -22,6 +22,7 @@ var Commands = []Command{
 	{"dump", "Print table and queues of a data directory, one JSON object per line; no server may be running on it"},
 	{"repair", "Truncate the damaged part of a database log; no server may be running on it"},
 	{"restore-member", "Accept again the sessions and API keys of a member who was suspended"},
+	{"rotate-keys", "Make new keys that sign list cursors and seal secret values; no server may be running"},
 	{"serve", "Serve the API, the workers, the scheduler and the object store until SIGTERM"},
 	{"suspend-member", "Refuse a member's sessions and API keys in a workspace, from the next request on"},
 	{"switch-backfills", "Switch the backfills of a workspace on or off"},

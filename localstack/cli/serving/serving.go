@@ -18,7 +18,7 @@ const defaultData = ".millrace"
 // Commands returns the commands of this package for a binary with a version.
 func Commands(version string) []*cobra.Command {
 	commands := []*cobra.Command{
-		serveCommand(version), devCommand(version), backupCommand(), dumpCommand(), repairCommand(), suspendCommand(), restoreCommand(), backfillsCommand(), demoCommand(), cloudCommand(),
+		serveCommand(version), devCommand(version), backupCommand(), dumpCommand(), repairCommand(), suspendCommand(), restoreCommand(), rotateKeysCommand(version), backfillsCommand(), demoCommand(), cloudCommand(),
 	}
 	for _, c := range commands {
 		reportInUse(c)

@@ -28,6 +28,9 @@ type secrets struct {
 	S3AccessKey string `json:"s3_access_key"`
 	S3SecretKey string `json:"s3_secret_key"`
 	CursorKey   []byte `json:"cursor_key"` // signs list cursors
+	// PreviousCursorKey is the one before the last rotation. What it signed is
+	// accepted.
+	PreviousCursorKey []byte `json:"previous_cursor_key,omitempty"`
 	// S3Address is the last address of the object store. Presigned URLs contain
 	// it, so they stay valid after a restart while the port is available.
 	S3Address string `json:"s3_address,omitempty"`

@@ -30,6 +30,7 @@ import (
 	"millrace/shared/account/quota"
 	"millrace/shared/platform/clock"
 	"millrace/shared/platform/ids"
+	"millrace/shared/platform/keyring"
 	"millrace/shared/platform/notify"
 	"millrace/shared/platform/telemetry"
 	"millrace/shared/platform/vault/keyfile"
@@ -279,7 +280,7 @@ func (s *Server) front(deps fn.Deps, keys secrets) error {
 	issuer.Tell(s.cfg.SignInCode)
 	deps.Config.Operator, deps.Config.SignIn = s.credentials.LocalSecret, issuer.Page()
 	service, err := catalog.Assemble(s.specs, deps, catalog.Settings{
-		SignIn: verifier, SuperAdmins: s.cfg.SuperAdmins, CursorKey: keys.CursorKey, Traces: deps.Blob, Bodies: httpapi.NewBodies(bodyMemory),
+		SignIn: verifier, SuperAdmins: s.cfg.SuperAdmins, CursorKeys: keyring.Static(keys.CursorKey, keys.PreviousCursorKey), Traces: deps.Blob, Bodies: httpapi.NewBodies(bodyMemory),
 	})
 	if err != nil {
 		return err

@@ -27,6 +27,7 @@ import (
 	"millrace/shared/platform/blob"
 	"millrace/shared/platform/clock"
 	"millrace/shared/platform/ids"
+	"millrace/shared/platform/keyring"
 	"millrace/shared/platform/queue"
 	"millrace/shared/platform/table"
 	"millrace/shared/run/runlog"
@@ -111,7 +112,7 @@ func (s *service) open(ctx context.Context, p platform) error {
 	// Logs wait for the end of their run even on the slowest machine.
 	deps.Logs = &runlog.Store{Table: deps.Table, Blob: deps.Blob, Clock: now, Log: log, FlushInterval: time.Hour}
 	service, err := catalog.Assemble(specs, deps, catalog.Settings{
-		CursorKey: []byte(ids.Token(32)), Traces: deps.Blob, Chance: func(int64) int64 { return 0 },
+		CursorKeys: keyring.Static([]byte(ids.Token(32))), Traces: deps.Blob, Chance: func(int64) int64 { return 0 },
 	})
 	if err != nil {
 		return err

@@ -27,6 +27,7 @@ import (
 	"millrace/shared/platform/bus/eventbridge"
 	"millrace/shared/platform/clock"
 	"millrace/shared/platform/ids"
+	"millrace/shared/platform/keyring"
 	"millrace/shared/platform/queue/sqs"
 	"millrace/shared/platform/table/dynamo"
 	"millrace/shared/web/fn"
@@ -89,7 +90,7 @@ func (s workerSettings) work() error {
 	defer pool.Close()
 	d.Sandbox = pool
 	service, err := catalog.Assemble(catalog.All(), d, catalog.Settings{
-		CursorKey: []byte("a key that signs the cursors of tests"), Unlimited: true,
+		CursorKeys: keyring.Static([]byte("a key that signs the cursors of tests")), Unlimited: true,
 	})
 	if err != nil {
 		return err

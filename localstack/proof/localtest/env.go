@@ -26,6 +26,7 @@ import (
 	"millrace/shared/account/tenant"
 	"millrace/shared/platform/blob"
 	"millrace/shared/platform/bus"
+	"millrace/shared/platform/keyring"
 	"millrace/shared/platform/queue"
 	"millrace/shared/platform/signature"
 	"millrace/shared/platform/table"
@@ -134,7 +135,7 @@ func Open(t testing.TB, o Options, specs ...fn.Spec) *Env {
 		Clock: env.Clock, Log: o.Log, Metrics: o.Metrics, Config: o.Config,
 		Quota: quota.New(quota.Config{Table: tbl, Clock: env.Clock, Log: o.Log, Values: values, Chance: o.Chance}),
 	}, catalog.Settings{
-		SignIn: verifier, SuperAdmins: []string{SuperAdmin}, CursorKey: []byte("a key that signs the cursors of tests"), Traces: o.Blob,
+		SignIn: verifier, SuperAdmins: []string{SuperAdmin}, CursorKeys: keyring.Static([]byte("a key that signs the cursors of tests")), Traces: o.Blob,
 	})
 	require.NoError(t, err)
 	env.Deps = service.Deps

@@ -19,6 +19,7 @@ import (
 	"millrace/shared/platform/clock"
 	"millrace/shared/platform/errs"
 	"millrace/shared/platform/ids"
+	"millrace/shared/platform/keyring"
 	"millrace/shared/platform/table"
 )
 
@@ -71,7 +72,7 @@ func userCodeKey(hash string) table.Key { return table.Key{PK: "device#code#" + 
 // access token, after its user has approved it in one.
 type Devices struct {
 	Sessions
-	Key []byte // of the hashes of user codes
+	Keys *keyring.Ring // of the hashes of user codes
 }
 
 // errGone is the answer to a device code that cannot be redeemed.
@@ -97,7 +98,7 @@ func (d Devices) Start(ctx context.Context, address string) (deviceCode, code st
 		err = d.Table.Transact(ctx,
 			table.Put{Item: g, If: table.IsNew()},
 			table.Put{
-				Item: userCode{Key: userCodeKey(d.hash(code)), Grant: g.PK, ExpiresAt: expires, TTL: g.TTL},
+				Item: userCode{Key: userCodeKey(hash(d.Keys.Current(ctx), code)), Grant: g.PK, ExpiresAt: expires, TTL: g.TTL},
 				If:   table.Or(table.IsNew(), table.Le("expires_at", clock.ToMillis(now))),
 			})
 		if !errors.Is(err, table.ErrConditionFailed) {
@@ -115,9 +116,19 @@ func newUserCode() string {
 	return fmt.Sprintf("%0*d", userCodeDigits, n)
 }
 
+// find returns the item of a user code. Errors: table.ErrNotFound.
+func (d Devices) find(ctx context.Context, code string) (found userCode, err error) {
+	err = table.ErrNotFound
+	d.Keys.Verify(ctx, func(key []byte) bool { // the code may have been made with the key before
+		found, err = table.Load[userCode](ctx, d.Table, userCodeKey(hash(key, code)), table.Consistent)
+		return !errors.Is(err, table.ErrNotFound)
+	})
+	return found, err
+}
+
 // hash returns the stored form of a user code.
-func (d Devices) hash(code string) string {
-	mac := hmac.New(sha256.New, d.Key)
+func hash(key []byte, code string) string {
+	mac := hmac.New(sha256.New, key)
 	mac.Write([]byte(code))
 	return hex.EncodeToString(mac.Sum(nil))
 }
@@ -143,7 +154,7 @@ func (d Devices) Approve(ctx context.Context, code string) error {
 				"Too many wrong codes: at most %d are allowed in %d minutes", WrongCodes, int(WrongCodesPer.Minutes()))}
 		}
 	}
-	found, err := table.Load[userCode](ctx, d.Table, userCodeKey(d.hash(code)), table.Consistent)
+	found, err := d.find(ctx, code)
 	if errors.Is(err, table.ErrNotFound) {
 		return errs.New(errs.NotFound, "There is no device authorization with this code")
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"millrace/shared/platform/ids"
+	"millrace/shared/platform/keyring"
 	"millrace/shared/run/engine"
 	"millrace/shared/run/executor"
 	"millrace/shared/run/sandbox/invoke"
@@ -75,7 +76,7 @@ func (a *account) run(payload []byte) {
 	if !assert.NoError(a.t, json.Unmarshal(payload, &event)) {
 		return
 	}
-	token, err := ticket.Check(a.key, event.Token, time.Now())
+	token, err := ticket.Check(context.Background(), keyring.Static(a.key), event.Token, time.Now())
 	if !assert.NoError(a.t, err) {
 		return
 	}
@@ -112,7 +113,7 @@ func TestThrottleIsNoFailure(t *testing.T) {
 	const limit, rounds, takes = 100, 20, 30 * time.Second
 	synctest.Test(t, func(t *testing.T) {
 		a := &account{t: t, key: bytes.Repeat([]byte{1}, ticket.MinKey), limit: limit, takes: takes, cold: time.Second, slots: make(chan struct{}, limit)}
-		box, err := invoke.New(invoke.Config{Prefix: "sandbox-", Key: a.key, AWS: func(context.Context) (aws.Config, error) {
+		box, err := invoke.New(invoke.Config{Prefix: "sandbox-", Keys: keyring.Static(a.key), AWS: func(context.Context) (aws.Config, error) {
 			return aws.Config{
 				Region: "us-east-1", Credentials: credentials.NewStaticCredentialsProvider("k", "s", ""), HTTPClient: &http.Client{Transport: a},
 			}, nil

@@ -18,6 +18,7 @@ import (
 	"millrace/shared/platform/blob"
 	"millrace/shared/platform/bus"
 	"millrace/shared/platform/clock"
+	"millrace/shared/platform/keyring"
 	"millrace/shared/platform/mail"
 	"millrace/shared/platform/notify"
 	"millrace/shared/platform/queue"
@@ -58,21 +59,21 @@ type Waiting func(org, mode, kind string) string
 
 // Config is set by an operator.
 type Config struct {
-	Version       string   // of the service, reported by health
-	Region        string   // of the tenant's deployment
-	URL           string   // base URL for callers, without a trailing slash; empty: the root of the requested host. Only the function of unmatched requests knows it
-	LinkURL       string   // base URL of links in messages, without a trailing slash; empty: unknown. Only functions that need Links know it
-	AllowLoopback bool     // outbound calls made for users may reach this machine
-	AllowRanges   []string // CIDR ranges that such calls may reach besides public ones
-	MaxTaskSecs   int      // the limit of timeout_secs of a task that occupies a worker while it runs; 0: tasktype.HeldSecs
-	Bucket        string   // of artifacts; no sensor watches it
-	OutboundHelp  string   // tells authors of flows how the operator can allow a refused address; empty: it cannot be allowed
-	ProcessID     string   // identifies this process in the leases it takes
-	Exclusive     bool     // no other process works on these runs, so leases of earlier ones are void
-	LongLived     bool     // the process outlives an event
-	Operator      string   // bearer credential of the operator; empty: none is accepted
-	AttemptKey    []byte   // signs the tokens of task attempts; empty: none is accepted
-	SignIn        SignIn   // of browsers. Only the function of unmatched requests knows it
+	Version       string        // of the service, reported by health
+	Region        string        // of the tenant's deployment
+	URL           string        // base URL for callers, without a trailing slash; empty: the root of the requested host. Only the function of unmatched requests knows it
+	LinkURL       string        // base URL of links in messages, without a trailing slash; empty: unknown. Only functions that need Links know it
+	AllowLoopback bool          // outbound calls made for users may reach this machine
+	AllowRanges   []string      // CIDR ranges that such calls may reach besides public ones
+	MaxTaskSecs   int           // the limit of timeout_secs of a task that occupies a worker while it runs; 0: tasktype.HeldSecs
+	Bucket        string        // of artifacts; no sensor watches it
+	OutboundHelp  string        // tells authors of flows how the operator can allow a refused address; empty: it cannot be allowed
+	ProcessID     string        // identifies this process in the leases it takes
+	Exclusive     bool          // no other process works on these runs, so leases of earlier ones are void
+	LongLived     bool          // the process outlives an event
+	Operator      string        // bearer credential of the operator; empty: none is accepted
+	AttemptKeys   *keyring.Ring // sign the tokens of task attempts; nil: none is accepted
+	SignIn        SignIn        // of browsers. Only the function of unmatched requests knows it
 }
 
 // SignIn is how browsers sign in at the identity provider: OpenID Connect,

@@ -10,8 +10,6 @@ package httpapi
 
 import (
 	"context"
-	"crypto/hmac"
-	"crypto/sha256"
 	"log/slog"
 	"net/http"
 	"reflect"
@@ -24,6 +22,7 @@ import (
 	"millrace/shared/account/tenant"
 	"millrace/shared/platform/blob"
 	"millrace/shared/platform/clock"
+	"millrace/shared/platform/keyring"
 	"millrace/shared/platform/telemetry"
 )
 
@@ -48,7 +47,7 @@ type Config struct {
 	Authenticator  Authenticator      // nil: every operation that is not public answers 401
 	Limiter        Limiter            // nil: requests are not counted
 	Clock          clock.Clock        // nil: clock.System
-	CursorKey      []byte             // signs list cursors; at least 16 bytes
+	CursorKeys     *keyring.Ring      // sign list cursors; of at least 16 bytes
 	Traces         blob.Store         // stores exception traces; nil: they are only logged
 	Log            *slog.Logger       // nil: slog.Default
 	Metrics        *telemetry.Metrics // nil: nothing is measured
@@ -107,13 +106,9 @@ func (a *API) Handler() http.Handler { return a.handler }
 // Operations returns the registered operations in the order of registration.
 func (a *API) Operations() []Operation { return slices.Clone(a.ops) }
 
-// DeriveKey returns a key of 32 bytes for a purpose, the same in all processes
-// of the service: it is derived from the key that signs cursors.
-func (a *API) DeriveKey(purpose string) []byte {
-	mac := hmac.New(sha256.New, a.config.CursorKey)
-	mac.Write([]byte("derived key: " + purpose))
-	return mac.Sum(nil)
-}
+// DeriveKeys returns keys of 32 bytes for a purpose, the same in all processes
+// of the service: they are derived from the keys that sign cursors.
+func (a *API) DeriveKeys(purpose string) *keyring.Ring { return a.config.CursorKeys.Derive(purpose) }
 
-// Cursors returns the codec of list cursors with the API's key.
-func (a *API) Cursors() Cursors { return Cursors{key: a.config.CursorKey} }
+// Cursors returns the codec of list cursors with the API's keys.
+func (a *API) Cursors() Cursors { return Cursors{keys: a.config.CursorKeys} }

@@ -11,6 +11,7 @@ import (
 
 	"millrace/shared/account/tenant"
 	"millrace/shared/platform/errs"
+	"millrace/shared/platform/keyring"
 	"millrace/shared/platform/table"
 )
 
@@ -20,7 +21,7 @@ const minCursorKey = 16
 // Cursors converts table cursors to next_token values and back. A token is
 // signed and valid for one workspace, one operation, and one query's path and
 // filters: all parameters of its input but limit and next_token.
-type Cursors struct{ key []byte }
+type Cursors struct{ keys *keyring.Ring }
 
 // Seal signs a cursor for the query of ctx and its input. The empty cursor, the
 // end of a list, gives the empty token. It panics with a key of less than 16
@@ -29,11 +30,12 @@ func (c Cursors) Seal(ctx context.Context, in any, cursor table.Cursor) string {
 	if cursor == "" {
 		return ""
 	}
-	if len(c.key) < minCursorKey {
+	key := c.keys.Current(ctx)
+	if len(key) < minCursorKey {
 		panic("httpapi: no key to sign cursors with")
 	}
 	scope, _ := scopeOf(ctx, in)
-	return base64.RawURLEncoding.EncodeToString(append(c.sign(append(scope, string(cursor))), cursor...))
+	return base64.RawURLEncoding.EncodeToString(append(sign(key, append(scope, string(cursor))), cursor...))
 }
 
 // Open returns the cursor of the input's next_token, or the empty cursor if it
@@ -45,11 +47,13 @@ func (c Cursors) Open(ctx context.Context, in any) (table.Cursor, error) {
 		return "", nil
 	}
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(token)
-	if err != nil || len(raw) <= sha256.Size || len(c.key) < minCursorKey {
+	if err != nil || len(raw) <= sha256.Size {
 		return "", errs.New(errs.Invalid, "Invalid next_token")
 	}
 	mac, cursor := raw[:sha256.Size], string(raw[sha256.Size:])
-	if !hmac.Equal(mac, c.sign(append(scope, cursor))) {
+	if !c.keys.Verify(ctx, func(key []byte) bool {
+		return len(key) >= minCursorKey && hmac.Equal(mac, sign(key, append(scope, cursor)))
+	}) {
 		return "", errs.New(errs.Invalid, "Invalid next_token")
 	}
 	return table.Cursor(cursor), nil
@@ -92,8 +96,8 @@ func filters(v reflect.Value, scope []string) ([]string, string) {
 
 // sign computes the MAC of the parts, each prefixed with its length, so that
 // different parts never give the same input.
-func (c Cursors) sign(parts []string) []byte {
-	mac := hmac.New(sha256.New, c.key)
+func sign(key []byte, parts []string) []byte {
+	mac := hmac.New(sha256.New, key)
 	for _, part := range parts {
 		var size [8]byte
 		binary.BigEndian.PutUint64(size[:], uint64(len(part)))

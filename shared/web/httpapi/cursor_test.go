@@ -10,12 +10,13 @@ import (
 
 	"millrace/shared/account/tenant"
 	"millrace/shared/platform/errs"
+	"millrace/shared/platform/keyring"
 	"millrace/shared/platform/table"
 	"millrace/shared/web/httpapi"
 )
 
 func cursors(key string) httpapi.Cursors {
-	return httpapi.New(httpapi.Config{CursorKey: []byte(key)}).Cursors()
+	return httpapi.New(httpapi.Config{CursorKeys: keyring.Static([]byte(key))}).Cursors()
 }
 
 // pageQuery is a query with a filter and a path parameter.
@@ -87,4 +88,30 @@ func TestEndOfListHasNoCursor(t *testing.T) {
 	assert.Panics(t, func() { cursors("short").Seal(in("o"), &pageQuery{}, "x") })
 	_, err = cursors("").Open(in("o"), &pageQuery{Token: c.Seal(in("o"), &pageQuery{}, "x")})
 	assert.EqualError(t, err, "invalid: Invalid next_token")
+}
+
+// TestCursorOutlivesRotation of the key, but not two.
+func TestCursorOutlivesRotation(t *testing.T) {
+	t.Parallel()
+	codec := func(keys ...string) httpapi.Cursors {
+		var all [][]byte
+		for _, key := range keys {
+			all = append(all, []byte(key))
+		}
+		return httpapi.New(httpapi.Config{CursorKeys: keyring.Static(all...)}).Cursors()
+	}
+	const one, two, three = "0123456789abcde1", "0123456789abcde2", "0123456789abcde3"
+	q := pageQuery{Flow: "f"}
+	q.Token = codec(one).Seal(in("org_a"), &q, "x")
+	rotated := codec(two, one)
+	got, err := rotated.Open(in("org_a"), &q)
+	require.NoError(t, err)
+	assert.Equal(t, table.Cursor("x"), got)
+	_, err = codec(three, two).Open(in("org_a"), &q)
+	assert.Equal(t, errs.Invalid, errs.CodeOf(err))
+	q.Token = rotated.Seal(in("org_a"), &q, "y")
+	_, err = codec(two).Open(in("org_a"), &q)
+	require.NoError(t, err, "the new key signs")
+	_, err = codec("short", one).Open(in("org_a"), &q)
+	assert.Equal(t, errs.Invalid, errs.CodeOf(err))
 }

@@ -14,6 +14,7 @@ import (
 	"millrace/shared/account/tenant"
 	"millrace/shared/platform/clock"
 	"millrace/shared/platform/errs"
+	"millrace/shared/platform/keyring"
 	"millrace/shared/platform/table"
 	"millrace/shared/web/httpapi"
 )
@@ -154,7 +155,7 @@ type unwritable struct {
 func fixture(tb testing.TB, change func(*httpapi.Config)) *httpapi.API {
 	tb.Helper()
 	c := httpapi.Config{
-		Title: "Fixture", Version: "1", Authenticator: known, CursorKey: []byte("0123456789abcdef0123456789abcdef"),
+		Title: "Fixture", Version: "1", Authenticator: known, CursorKeys: keyring.Static([]byte("0123456789abcdef0123456789abcdef")),
 		Clock: clock.Func(func() time.Time { return epoch }), Log: slog.New(slog.NewJSONHandler(io.Discard, nil)),
 	}
 	if change != nil {

@@ -25,6 +25,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/lambda/types"
 	"github.com/aws/smithy-go"
 
+	"millrace/shared/platform/keyring"
 	"millrace/shared/run/sandbox"
 	"millrace/shared/run/sandbox/ticket"
 	"millrace/shared/run/tier"
@@ -51,8 +52,8 @@ type Config struct {
 	// Prefix precedes the tier in the functions' names, e.g.
 	// "millrace-prod-sandbox-".
 	Prefix string
-	// Key signs the tokens of runners. It has at least ticket.MinKey bytes.
-	Key []byte
+	// Keys sign the tokens of runners. They have at least ticket.MinKey bytes.
+	Keys *keyring.Ring
 	// AWS loads region, credentials and endpoint on first use.
 	AWS func(ctx context.Context) (aws.Config, error)
 }
@@ -82,8 +83,9 @@ func New(cfg Config) (*Sandbox, error) {
 	switch {
 	case cfg.Prefix == "" || cfg.AWS == nil:
 		return nil, errors.New("invoke: a prefix and a configuration are required")
-	case len(cfg.Key) < ticket.MinKey:
-		return nil, fmt.Errorf("invoke: the key has %d bytes, %d are required", len(cfg.Key), ticket.MinKey)
+	}
+	if key := cfg.Keys.Current(context.Background()); len(key) < ticket.MinKey {
+		return nil, fmt.Errorf("invoke: the key has %d bytes, %d are required", len(key), ticket.MinKey)
 	}
 	return &Sandbox{cfg: cfg}, nil
 }
@@ -117,7 +119,7 @@ func (s *Sandbox) Dispatch(ctx context.Context, tier string, attempt ticket.Atte
 	if err != nil {
 		return err
 	}
-	payload, err := json.Marshal(event{ticket.Sign(s.cfg.Key, attempt)})
+	payload, err := json.Marshal(event{ticket.Sign(s.cfg.Keys.Current(ctx), attempt)})
 	if err != nil {
 		return fmt.Errorf("invoke: event: %w", err)
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"millrace/shared/platform/keyring"
 	"millrace/shared/run/sandbox"
 	"millrace/shared/run/sandbox/invoke"
 	"millrace/shared/run/sandbox/ticket"
@@ -65,7 +66,7 @@ func (a *answers) RoundTrip(r *http.Request) (*http.Response, error) {
 func open(t *testing.T, lambda *answers) *invoke.Sandbox {
 	t.Helper()
 	s, err := invoke.New(invoke.Config{
-		Prefix: "sandbox-", Key: key,
+		Prefix: "sandbox-", Keys: keyring.Static(key),
 		AWS: func(context.Context) (aws.Config, error) {
 			return aws.Config{
 				Region: "us-east-1", Credentials: credentials.NewStaticCredentialsProvider("k", "s", ""),
@@ -113,7 +114,7 @@ func TestDispatchInvokesFunctionOfTier(t *testing.T) {
 	var event map[string]string
 	require.NoError(t, json.Unmarshal(lambda.bodies[0], &event))
 	assert.Len(t, event, 1, "an event has no link and no secret")
-	got, err := ticket.Check(key, event["token"], time.Now())
+	got, err := ticket.Check(t.Context(), keyring.Static(key), event["token"], time.Now())
 	require.NoError(t, err)
 	assert.Equal(t, attempt, got)
 }
@@ -199,7 +200,7 @@ func TestAnswers(t *testing.T) {
 
 func TestConfig(t *testing.T) {
 	t.Parallel()
-	_, err := invoke.New(invoke.Config{Prefix: "p", Key: key[1:], AWS: func(context.Context) (aws.Config, error) { return aws.Config{}, nil }})
+	_, err := invoke.New(invoke.Config{Prefix: "p", Keys: keyring.Static(key[1:]), AWS: func(context.Context) (aws.Config, error) { return aws.Config{}, nil }})
 	require.ErrorContains(t, err, "32 are required")
 	_, err = invoke.New(invoke.Config{})
 	require.Error(t, err)

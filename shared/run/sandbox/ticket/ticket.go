@@ -6,6 +6,7 @@
 package ticket
 
 import (
+	"context"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
@@ -13,6 +14,8 @@ import (
 	"errors"
 	"strings"
 	"time"
+
+	"millrace/shared/platform/keyring"
 )
 
 // MinKey is the minimum length of a key, in bytes.
@@ -53,15 +56,20 @@ func Sign(key []byte, a Attempt) string {
 	return encoding.EncodeToString(data) + "." + encoding.EncodeToString(mac(key, data))
 }
 
-// Check parses a token. Errors: ErrInvalid, also for a key that is too short.
-func Check(key []byte, token string, now time.Time) (Attempt, error) {
-	if len(key) < MinKey || len(token) > maxToken {
+// Check parses a token that was signed with one of the keys. Errors:
+// ErrInvalid, also for keys that are too short.
+func Check(ctx context.Context, keys *keyring.Ring, token string, now time.Time) (Attempt, error) {
+	if len(token) > maxToken {
 		return Attempt{}, ErrInvalid
 	}
 	body, sum, _ := strings.Cut(token, ".")
 	data, err := encoding.DecodeString(body)
 	given, sumErr := encoding.DecodeString(sum)
-	if err != nil || sumErr != nil || !hmac.Equal(given, mac(key, data)) {
+	if err != nil || sumErr != nil {
+		return Attempt{}, ErrInvalid
+	}
+	signed := func(key []byte) bool { return len(key) >= MinKey && hmac.Equal(given, mac(key, data)) }
+	if !keys.Verify(ctx, signed) {
 		return Attempt{}, ErrInvalid
 	}
 	var a Attempt
