@@ -33,6 +33,8 @@ type Config struct {
 	Limits      []string // limits: name=value of limits that differ from the defaults of package quota, comma-separated
 	AllowRanges []string // allowRanges: CIDR ranges that users' calls may reach besides public ones, comma-separated
 
+	LogLevel string // logLevel: of the functions: debug, info (default), warn or error
+
 	AlarmEmail string // alarmEmail: recipient of alarms
 	MailFrom   string // mailFrom: sender of notifications by mail, "alerts@acme.example" or "Acme <alerts@acme.example>": a verified identity of SES in the region, or of its domain; default: no mail is sent
 
@@ -44,10 +46,28 @@ type Config struct {
 // stages are the kinds of deployment.
 var stages = []string{"dev", "staging", "prod"}
 
+// logLevels are the levels of the functions' log lines.
+var logLevels = []string{"debug", "info", "warn", "error"}
+
 // contextKeys are the context keys of a deployment.
 var contextKeys = []string{
-	"tenant", "region", "stage", "version", "domain", "certificate", "signinIssuer", "signinAudience", "signinJwks",
-	"superAdmins", "limits", "allowRanges", "alarmEmail", "mailFrom", "rollout", "table",
+	"tenant",
+	"region",
+	"stage",
+	"version",
+	"domain",
+	"certificate",
+	"signinIssuer",
+	"signinAudience",
+	"signinJwks",
+	"superAdmins",
+	"limits",
+	"allowRanges",
+	"logLevel",
+	"alarmEmail",
+	"mailFrom",
+	"rollout",
+	"table",
 }
 
 // checkKeys returns an error that names the unknown keys: a mistyped stage
@@ -86,7 +106,7 @@ func readConfig(get func(key string) string, regions []string) (Config, error) {
 		Issuer: get("signinIssuer"), Audience: get("signinAudience"), JWKS: get("signinJwks"),
 		SuperAdmins: list(get("superAdmins")), Limits: list(get("limits")), AllowRanges: list(get("allowRanges")), AlarmEmail: get("alarmEmail"),
 		MailFrom: get("mailFrom"),
-		Rollout:  get("rollout"),
+		Rollout:  get("rollout"), LogLevel: get("logLevel"),
 		Restored: get("table"),
 	}
 	var faults []error
@@ -121,6 +141,7 @@ func readConfig(get func(key string) string, regions []string) (Config, error) {
 	check(c.MailFrom == "" || emailForm.MatchString(address), "mailFrom %q is no email address", c.MailFrom)
 	check(c.Rollout == "" || slices.Contains(rollouts, c.Rollout), "rollout %q is not one of %s", c.Rollout, strings.Join(rollouts, ", "))
 	check(c.Restored == "" || tableForm.MatchString(c.Restored), "table %q is no name of a table", c.Restored)
+	check(c.LogLevel == "" || slices.Contains(logLevels, c.LogLevel), "logLevel %q is not one of %s", c.LogLevel, strings.Join(logLevels, ", "))
 	_, err := quota.ParseValues(c.Limits)
 	check(err == nil, "limits: %v", err)
 	for _, text := range c.AllowRanges {

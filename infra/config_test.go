@@ -34,7 +34,7 @@ func TestContext(t *testing.T) {
 		"tenant": "big-customer-7", "stage": "dev", "version": "v1.2.3-4-gabc", "domain": "api.acme.example", "certificate": certificate,
 		"signinIssuer": "https://id.acme.example", "signinAudience": "app", "signinJwks": "https://id.acme.example/keys",
 		"superAdmins": "a@b.example, c@d.example", "limits": "runs-per-minute=60, flows=9", "allowRanges": "10.0.0.0/8", "alarmEmail": "ops@acme.example",
-		"mailFrom": "Acme <alerts@acme.example>",
+		"mailFrom": "Acme <alerts@acme.example>", "logLevel": "debug",
 	}), someRegions)
 	require.NoError(t, err)
 	assert.Equal(t, []string{"a@b.example", "c@d.example"}, got.SuperAdmins)
@@ -76,6 +76,7 @@ func TestInvalidContextIsRejected(t *testing.T) {
 		"rollout":                {map[string]string{"rollout": "slow"}, `rollout "slow" is not one of canary, at-once`},
 		"table":                  {map[string]string{"table": "a b"}, "no name of a table"},
 		"limits":                 {map[string]string{"limits": "apples=1"}, `limits: unknown limit "apples"`},
+		"log level":              {map[string]string{"logLevel": "trace"}, `logLevel "trace" is not one of debug, info, warn, error`},
 		"ranges":                 {map[string]string{"allowRanges": "10.0.0.1"}, "not a CIDR range"},
 	} {
 		_, err := readConfig(given(c.given), someRegions)

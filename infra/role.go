@@ -258,6 +258,7 @@ func environment(cfg Config, spec fn.Spec, api api) map[string]*string {
 	}
 	set("MILLRACE_VERSION", cfg.Version)
 	set("MILLRACE_METRICS", cfg.namespace())
+	set("MILLRACE_LOG_LEVEL", cfg.LogLevel)
 	if spec.Needs.Table != fn.NoAccess {
 		set("MILLRACE_TABLE", cfg.table())
 	}
