@@ -3,13 +3,12 @@ package account
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
-	"net/http"
 
 	"github.com/spf13/cobra"
 
 	"millrace/localstack/cli/command"
+	"millrace/localstack/cli/output"
 	"millrace/localstack/cli/session"
 )
 
@@ -28,36 +27,22 @@ func whoamiCommand(s *session.Session) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			api, err := s.Client()
-			if err != nil {
-				return err
-			}
-			var answer json.RawMessage
-			if err := api.Do(c.Context(), http.MethodGet, "/users/me", nil, &answer); err != nil {
-				return err
-			}
-			out := s.Out(c)
-			if out.JSON {
-				return out.Value(answer)
-			}
-			var me struct {
+			return session.Get(c, s, "/users/me", func(out *output.Printer, me struct {
 				Email   string `json:"user_email"`
 				Org     string `json:"org_id"`
 				OrgName string `json:"org_name"`
 				Role    string `json:"role"`
-			}
-			if err := json.Unmarshal(answer, &me); err != nil {
-				return err
-			}
-			workspace, role := "none", me.Role
-			if me.Org != "" {
-				workspace, role = fmt.Sprintf("%s (%s)", me.OrgName, me.Org), cmp.Or(me.Role, "API key")
-			}
-			out.Printf("server     %s (%s)\nuser       %s\nworkspace  %s\n", target.URL, target.Source, me.Email, workspace)
-			if role != "" {
-				out.Printf("role       %s\n", role)
-			}
-			return nil
+			}) error {
+				workspace, role := "none", me.Role
+				if me.Org != "" {
+					workspace, role = fmt.Sprintf("%s (%s)", me.OrgName, me.Org), cmp.Or(me.Role, "API key")
+				}
+				out.Printf("server     %s (%s)\nuser       %s\nworkspace  %s\n", target.URL, target.Source, me.Email, workspace)
+				if role != "" {
+					out.Printf("role       %s\n", role)
+				}
+				return nil
+			})
 		},
 	}
 }

@@ -60,30 +60,30 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// output is a buffer that a test reads while a command writes to it.
-type output struct {
+// buffer is output that a test reads while a command writes to it.
+type buffer struct {
 	mu   sync.Mutex
 	text bytes.Buffer
 }
 
-func (o *output) Write(p []byte) (int, error) {
+func (o *buffer) Write(p []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.text.Write(p)
 }
 
-func (o *output) String() string {
+func (o *buffer) String() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.text.String()
 }
 
 // run runs a command line until it exits.
-func (w *world) run(ctx context.Context, errOut *output, args ...string) (string, error) {
+func (w *world) run(ctx context.Context, errOut *buffer, args ...string) (string, error) {
 	s := &session.Session{}
 	root := &cobra.Command{Use: "millrace", SilenceErrors: true, SilenceUsage: true}
 	root.AddCommand(s.Commands(Commands(s)...)...)
-	var out output
+	var out buffer
 	root.SetOut(&out)
 	root.SetErr(errOut)
 	root.SetIn(strings.NewReader(""))
@@ -97,7 +97,7 @@ var shownCode = regexp.MustCompile(`type the code ([0-9]{4}) ([0-9]{4})\n`)
 // login runs millrace login and approves it as a user in the browser would.
 func (w *world) login(t *testing.T, args ...string) (out, printed string) {
 	t.Helper()
-	var errOut output
+	var errOut buffer
 	type result struct {
 		out string
 		err error
@@ -136,12 +136,12 @@ func TestLoginWhoamiLogout(t *testing.T) {
 	assert.Equal(t, w.env.A.OrgID, known.Org)
 	assert.NotContains(t, out+printed, known.Token)
 
-	out, err = w.run(t.Context(), &output{}, "whoami")
+	out, err = w.run(t.Context(), &buffer{}, "whoami")
 	require.NoError(t, err)
 	for _, want := range []string{w.url, w.env.A.Owner, w.env.A.Name + " (" + w.env.A.OrgID + ")", "owner"} {
 		assert.Contains(t, out, want)
 	}
-	out, err = w.run(t.Context(), &output{}, "whoami", "--json")
+	out, err = w.run(t.Context(), &buffer{}, "whoami", "--json")
 	require.NoError(t, err)
 	assert.True(t, json.Valid([]byte(out)), out)
 
@@ -152,7 +152,7 @@ func TestLoginWhoamiLogout(t *testing.T) {
 	token := contexts.Contexts[name].Token
 	assert.NotEqual(t, known.Token, token)
 
-	out, err = w.run(t.Context(), &output{}, "logout")
+	out, err = w.run(t.Context(), &buffer{}, "logout")
 	require.NoError(t, err)
 	assert.Contains(t, out, "Signed out of "+w.url)
 	for _, revoked := range []string{known.Token, token} {
@@ -161,7 +161,7 @@ func TestLoginWhoamiLogout(t *testing.T) {
 	data, err := os.ReadFile(w.config)
 	require.NoError(t, err)
 	assert.NotContains(t, string(data), "access_token")
-	_, err = w.run(t.Context(), &output{}, "logout")
+	_, err = w.run(t.Context(), &buffer{}, "logout")
 	assert.Equal(t, command.NotAllowed, command.Code(err))
 }
 
@@ -185,11 +185,11 @@ func TestTokenIsStoredInKeyring(t *testing.T) {
 	}
 	_, err := keyring.Get("millrace", accounts[0])
 	require.ErrorIs(t, err, keyring.ErrNotFound, "the token of the first sign-in was replaced")
-	out, err := w.run(t.Context(), &output{}, "whoami")
+	out, err := w.run(t.Context(), &buffer{}, "whoami")
 	require.NoError(t, err)
 	assert.Contains(t, out, w.env.A.Owner)
 
-	_, err = w.run(t.Context(), &output{}, "logout")
+	_, err = w.run(t.Context(), &buffer{}, "logout")
 	require.NoError(t, err)
 	_, err = keyring.Get("millrace", accounts[1])
 	require.ErrorIs(t, err, keyring.ErrNotFound)
@@ -204,10 +204,10 @@ func TestKeyringThatFailsAfterLogin(t *testing.T) {
 	keyring.MockInit()
 	_, _ = w.login(t, "--url", w.url)
 	keyring.MockInitWithError(errors.New("locked"))
-	_, err := w.run(t.Context(), &output{}, "whoami")
+	_, err := w.run(t.Context(), &buffer{}, "whoami")
 	require.ErrorContains(t, err, "cannot be read from the keyring: locked; sign in again with millrace login --no-keyring")
 	assert.Equal(t, command.NotAllowed, command.Code(err))
-	_, err = w.run(t.Context(), &output{}, "logout")
+	_, err = w.run(t.Context(), &buffer{}, "logout")
 	require.ErrorContains(t, err, "the token was not revoked")
 
 	keyring.MockInit()
@@ -234,9 +234,9 @@ func TestLoginKeepsContextsWithAPIKeys(t *testing.T) {
 	assert.NotEmpty(t, contexts.Contexts[host+"-2"].Token)
 	assert.Equal(t, "mine", contexts.Current)
 
-	_, err = w.run(t.Context(), &output{}, "login", "--context", host)
+	_, err = w.run(t.Context(), &buffer{}, "login", "--context", host)
 	require.ErrorContains(t, err, "has an API key")
-	_, err = w.run(t.Context(), &output{}, "login", "--context", "none")
+	_, err = w.run(t.Context(), &buffer{}, "login", "--context", "none")
 	assert.Equal(t, command.NotFound, command.Code(err))
 }
 
@@ -247,10 +247,10 @@ func TestLoginReportsServerThatCommandsUse(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, []byte(`{"base_url": "`+w.url+`", "api_key": "`+w.env.A.Key+`"}`), 0o600))
 	_, printed := w.login(t)
 	assert.Contains(t, printed, "Commands here use "+w.url+" of ")
-	out, err := w.run(t.Context(), &output{}, "whoami")
+	out, err := w.run(t.Context(), &buffer{}, "whoami")
 	require.NoError(t, err)
 	assert.Contains(t, out, "API key")
-	out, err = w.run(t.Context(), &output{}, "whoami", "--context", strings.TrimPrefix(w.url, "http://"))
+	out, err = w.run(t.Context(), &buffer{}, "whoami", "--context", strings.TrimPrefix(w.url, "http://"))
 	require.NoError(t, err)
 	assert.Contains(t, out, "owner")
 }
@@ -260,20 +260,20 @@ func TestExpiredTokenAsksForLogin(t *testing.T) {
 	require.NoError(t, session.Contexts{Current: "prod", Contexts: map[string]session.Context{
 		"prod": {URL: w.url, Token: "mat_x", ExpiresAt: time.Now().Add(-time.Minute), Email: "ann@example.com"},
 	}}.Write(w.config))
-	_, err := w.run(t.Context(), &output{}, "whoami")
+	_, err := w.run(t.Context(), &buffer{}, "whoami")
 	assert.Equal(t, command.NotAllowed, command.Code(err))
 	require.ErrorContains(t, err, "millrace login --context prod")
-	out, err := w.run(t.Context(), &output{}, "whoami", "--api-key", w.env.A.Key)
+	out, err := w.run(t.Context(), &buffer{}, "whoami", "--api-key", w.env.A.Key)
 	require.NoError(t, err, "another credential has not expired")
 	assert.Contains(t, out, w.env.A.Owner)
-	out, err = w.run(t.Context(), &output{}, "logout")
+	out, err = w.run(t.Context(), &buffer{}, "logout")
 	require.NoError(t, err)
 	assert.Contains(t, out, "Signed out")
 }
 
 func TestLoginEndsWhenTheCodeExpires(t *testing.T) {
 	w := newWorld(t)
-	var errOut output
+	var errOut buffer
 	done := make(chan error, 1)
 	go func() {
 		_, err := w.run(t.Context(), &errOut, "login", "--url", w.url)
@@ -289,7 +289,7 @@ func TestLoginEndsWhenTheCodeExpires(t *testing.T) {
 func TestLoginStopsOnInterrupt(t *testing.T) {
 	w := newWorld(t)
 	ctx, interrupt := context.WithCancel(t.Context())
-	var errOut output
+	var errOut buffer
 	done := make(chan error, 1)
 	go func() {
 		_, err := w.run(ctx, &errOut, "login", "--url", w.url)
@@ -309,7 +309,7 @@ func TestLogoutRemovesTokenIfServerIsUnreachable(t *testing.T) {
 	require.NoError(t, session.Contexts{Current: "prod", Contexts: map[string]session.Context{
 		"prod": {URL: stopped.URL, Token: "mat_x", ExpiresAt: time.Now().Add(time.Hour)},
 	}}.Write(w.config))
-	_, err := w.run(t.Context(), &output{}, "logout")
+	_, err := w.run(t.Context(), &buffer{}, "logout")
 	require.ErrorContains(t, err, "did not revoke it")
 	contexts, err := session.ReadContexts(w.config)
 	require.NoError(t, err)

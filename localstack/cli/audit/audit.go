@@ -2,16 +2,14 @@
 package audit
 
 import (
-	"encoding/json"
-	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"millrace/localstack/cli/command"
+	"millrace/localstack/cli/output"
 	"millrace/localstack/cli/runs"
 	"millrace/localstack/cli/session"
 )
@@ -55,6 +53,13 @@ func (e entry) by() string {
 	return *e.Actor
 }
 
+var columns = output.Columns[entry]{
+	Titles: []string{"TIME", "ACTION", "TYPE", "RESOURCE", "BY"},
+	Cells: func(out *output.Printer, e entry) []string {
+		return []string{out.Time(e.at()), e.Action, e.Type, e.Resource, e.by()}
+	},
+}
+
 // filters holds the flags of list.
 type filters struct {
 	kind, id, action, actor, since, until string
@@ -72,7 +77,7 @@ func listCommand(s *session.Session) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return list(c, s, path, query, f.limit)
+			return session.Lines(c, s, path, query, f.limit, pageSize, columns)
 		},
 	}
 	flags := c.Flags()
@@ -114,44 +119,4 @@ func (f *filters) request() (string, url.Values, error) {
 		query.Set(map[string]string{"since": "start_date", "until": "end_date"}[flag], at.UTC().Format(time.RFC3339))
 	}
 	return "/audit-logs", query, nil
-}
-
-// list prints up to limit entries, page by page.
-func list(c *cobra.Command, s *session.Session, path string, query url.Values, limit int) error {
-	api, err := s.Client()
-	if err != nil {
-		return err
-	}
-	out := s.Out(c)
-	rows := [][]string{}
-	for limit > 0 {
-		query.Set("limit", strconv.Itoa(min(limit, pageSize)))
-		var page struct {
-			Items []json.RawMessage `json:"items"`
-			Next  string            `json:"next_token"`
-		}
-		if err := api.Do(c.Context(), http.MethodGet, path+"?"+query.Encode(), nil, &page); err != nil {
-			return err
-		}
-		for _, item := range page.Items {
-			var e entry
-			if err := json.Unmarshal(item, &e); err != nil {
-				return err
-			}
-			if out.JSON {
-				if err := out.Line(item); err != nil {
-					return err
-				}
-			}
-			rows = append(rows, []string{out.Time(e.at()), e.Action, e.Type, e.Resource, e.by()})
-		}
-		if limit -= len(page.Items); page.Next == "" {
-			break
-		}
-		query.Set("next_token", page.Next)
-	}
-	if out.JSON {
-		return nil
-	}
-	return out.Table([]string{"TIME", "ACTION", "TYPE", "RESOURCE", "BY"}, rows)
 }

@@ -3,7 +3,6 @@
 package backfills
 
 import (
-	"encoding/json"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -51,6 +50,16 @@ type interval struct {
 // path is that of a backfill and what is below it.
 func path(id, below string) string { return "/backfills/" + url.PathEscape(id) + below }
 
+var columns = output.Columns[backfill]{
+	Titles: []string{"BACKFILL", "FLOW", "STATUS", "TOTAL", "SUCCEEDED", "FAILED", "FROM", "TO", "CREATED"},
+	Cells: func(out *output.Printer, b backfill) []string {
+		return []string{
+			b.ID, b.FlowName, b.Status, strconv.Itoa(b.Total), strconv.Itoa(b.Completed), strconv.Itoa(b.Failed),
+			out.Time(time.Unix(b.From, 0)), out.Time(time.Unix(b.To, 0)), out.Time(b.Created),
+		}
+	},
+}
+
 func listCommand(s *session.Session) *cobra.Command {
 	var limit int
 	c := &cobra.Command{
@@ -58,32 +67,7 @@ func listCommand(s *session.Session) *cobra.Command {
 		Short: "List backfills, the newest first",
 		Args:  command.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			api, err := s.Client()
-			if err != nil {
-				return err
-			}
-			var answer json.RawMessage
-			if err := api.Do(c.Context(), http.MethodGet, "/backfills?limit="+strconv.Itoa(limit), nil, &answer); err != nil {
-				return err
-			}
-			out := s.Out(c)
-			if out.JSON {
-				return out.Value(answer)
-			}
-			var list struct {
-				Items []backfill `json:"items"`
-			}
-			if err := json.Unmarshal(answer, &list); err != nil {
-				return err
-			}
-			rows := make([][]string, len(list.Items))
-			for i, b := range list.Items {
-				rows[i] = []string{
-					b.ID, b.FlowName, b.Status, strconv.Itoa(b.Total), strconv.Itoa(b.Completed), strconv.Itoa(b.Failed),
-					out.Time(time.Unix(b.From, 0)), out.Time(time.Unix(b.To, 0)), out.Time(b.Created),
-				}
-			}
-			return out.Table([]string{"BACKFILL", "FLOW", "STATUS", "TOTAL", "SUCCEEDED", "FAILED", "FROM", "TO", "CREATED"}, rows)
+			return session.List(c, s, "/backfills", url.Values{"limit": {strconv.Itoa(limit)}}, columns)
 		},
 	}
 	c.Flags().IntVar(&limit, "limit", 50, "how many, at most 500")
@@ -97,14 +81,14 @@ func getCommand(s *session.Session) *cobra.Command {
 		Short: "Show how far a backfill is, and its intervals that run or have failed",
 		Args:  command.Exactly(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			api, err := s.Client()
-			if err != nil {
-				return err
-			}
 			if watching {
+				api, err := s.Client()
+				if err != nil {
+					return err
+				}
 				return watch(c, s, api, args[0])
 			}
-			return show(c, s, api, args[0], all)
+			return session.Get(c, s, path(args[0], ""), func(out *output.Printer, b backfill) error { return b.show(out, all) })
 		},
 	}
 	c.Flags().BoolVar(&all, "all", false, "show all intervals")
@@ -119,30 +103,14 @@ func cancelCommand(s *session.Session) *cobra.Command {
 		Long:  "Cancels the intervals that have no run yet. Runs that were started go on; millrace cancel stops one.",
 		Args:  command.Exactly(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			api, err := s.Changing(c)
-			if err != nil {
-				return err
-			}
-			var answer json.RawMessage
-			if err := api.Do(c.Context(), http.MethodPost, path(args[0], "/cancel"), nil, &answer); err != nil {
-				return err
-			}
-			out := s.Out(c)
-			if out.JSON {
-				return out.Value(answer)
-			}
-			var b backfill
-			if err := json.Unmarshal(answer, &b); err != nil {
-				return err
-			}
-			out.Printf("%s\n", b.progress())
-			return nil
+			return session.Change(c, s, http.MethodPost, path(args[0], "/cancel"), nil, func(out *output.Printer, b backfill) {
+				out.Printf("%s\n", b.progress())
+			})
 		},
 	}
 }
 
-// rows are intervals as a table shows them: those that run or have failed, or
-// all.
+// rows returns rows for the intervals that run or have failed, or for all.
 func (b *backfill) rows(out *output.Printer, all bool) (rows [][]string) {
 	for _, one := range b.Intervals {
 		if !all && one.Status != "DISPATCHED" && one.Status != "FAILED" {

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"millrace/localstack/cli/command"
+	"millrace/localstack/cli/output"
 	"millrace/localstack/cli/session"
 	"millrace/localstack/client"
 )
@@ -60,15 +61,7 @@ func read(c *cobra.Command, api *client.Client, id string) (answer json.RawMessa
 }
 
 // show prints a backfill as it is now.
-func show(c *cobra.Command, s *session.Session, api *client.Client, id string, all bool) error {
-	answer, b, err := read(c, api, id)
-	if err != nil {
-		return err
-	}
-	out := s.Out(c)
-	if out.JSON {
-		return out.Value(answer)
-	}
+func (b *backfill) show(out *output.Printer, all bool) error {
 	out.Printf("%s\n", b.progress())
 	if rows := b.rows(out, all); len(rows) > 0 {
 		return out.Table(titles, rows)

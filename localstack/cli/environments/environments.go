@@ -2,7 +2,6 @@
 package environments
 
 import (
-	"encoding/json"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -45,19 +44,20 @@ func path(name string, below ...string) string {
 	return out
 }
 
+var columns = output.Columns[environment]{
+	Titles: []string{"ENV", "PROTECTED", "VARIABLES", "CREATED", "BY", "DESCRIPTION"},
+	Cells: func(out *output.Printer, e environment) []string {
+		return []string{e.Name, yes(e.Protected), strconv.Itoa(e.Variables), out.Time(e.Created), e.CreatedBy, e.Description}
+	},
+}
+
 func listCommand(s *session.Session) *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
 		Short: "List environments in their order",
 		Args:  command.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return show(c, s, "/environments?limit="+most, func(answer json.RawMessage) ([]environment, error) {
-				var list struct {
-					Items []environment `json:"items"`
-				}
-				err := json.Unmarshal(answer, &list)
-				return list.Items, err
-			})
+			return session.List(c, s, "/environments", url.Values{"limit": {most}}, columns)
 		},
 	}
 }
@@ -68,37 +68,9 @@ func getCommand(s *session.Session) *cobra.Command {
 		Short: "Show an environment",
 		Args:  command.Exactly(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			return show(c, s, path(args[0]), func(answer json.RawMessage) ([]environment, error) {
-				one := make([]environment, 1)
-				return one, json.Unmarshal(answer, &one[0])
-			})
+			return session.Get(c, s, path(args[0]), columns.PrintOne)
 		},
 	}
-}
-
-// show prints the environments of a response.
-func show(c *cobra.Command, s *session.Session, at string, read func(json.RawMessage) ([]environment, error)) error {
-	api, err := s.Client()
-	if err != nil {
-		return err
-	}
-	var answer json.RawMessage
-	if err := api.Do(c.Context(), http.MethodGet, at, nil, &answer); err != nil {
-		return err
-	}
-	out := s.Out(c)
-	if out.JSON {
-		return out.Value(answer)
-	}
-	all, err := read(answer)
-	if err != nil {
-		return err
-	}
-	rows := make([][]string, len(all))
-	for i, e := range all {
-		rows[i] = []string{e.Name, yes(e.Protected), strconv.Itoa(e.Variables), out.Time(e.Created), e.CreatedBy, e.Description}
-	}
-	return out.Table([]string{"ENV", "PROTECTED", "VARIABLES", "CREATED", "BY", "DESCRIPTION"}, rows)
 }
 
 func yes(is bool) string {

@@ -1,13 +1,13 @@
 package environments
 
 import (
-	"encoding/json"
 	"net/http"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"millrace/localstack/cli/command"
+	"millrace/localstack/cli/output"
 	"millrace/localstack/cli/session"
 )
 
@@ -78,30 +78,16 @@ func diffCommand(s *session.Session) *cobra.Command {
 		Short: "Show how OTHER differs from ENV: flow versions, variables and names of secrets",
 		Args:  command.Exactly(2),
 		RunE: func(c *cobra.Command, args []string) error {
-			api, err := s.Client()
-			if err != nil {
-				return err
-			}
-			var answer json.RawMessage
-			if err := api.Do(c.Context(), http.MethodGet, path(args[0], "diff", args[1]), nil, &answer); err != nil {
-				return err
-			}
-			out := s.Out(c)
-			if out.JSON {
-				return out.Value(answer)
-			}
-			var diff struct {
+			return session.Get(c, s, path(args[0], "diff", args[1]), func(out *output.Printer, diff struct {
 				Variables   differences[variable] `json:"variables"`
 				Secrets     differences[string]   `json:"secrets"`
 				Deployments differences[flow]     `json:"deployments"`
-			}
-			if err := json.Unmarshal(answer, &diff); err != nil {
-				return err
-			}
-			rows := diff.Deployments.rows(func(f flow) []string { return []string{"flow " + f.Name, text(f.From), text(f.To)} })
-			rows = append(rows, diff.Variables.rows(func(v variable) []string { return []string{"variable " + v.Key, v.From.String(), v.To.String()} })...)
-			rows = append(rows, diff.Secrets.rows(func(name string) []string { return []string{"secret " + name, "", ""} })...)
-			return out.Table([]string{"", "WHAT", strings.ToUpper(args[0]), strings.ToUpper(args[1])}, rows)
+			}) error {
+				rows := diff.Deployments.rows(func(f flow) []string { return []string{"flow " + f.Name, text(f.From), text(f.To)} })
+				rows = append(rows, diff.Variables.rows(func(v variable) []string { return []string{"variable " + v.Key, v.From.String(), v.To.String()} })...)
+				rows = append(rows, diff.Secrets.rows(func(name string) []string { return []string{"secret " + name, "", ""} })...)
+				return out.Table([]string{"", "WHAT", strings.ToUpper(args[0]), strings.ToUpper(args[1])}, rows)
+			})
 		},
 	}
 }
@@ -123,7 +109,11 @@ Secrets are not copied: millrace env diff shows which of them TARGET lacks.`,
 			if len(deployments)+len(variables) > 0 {
 				body["deployments"], body["variables"] = append([]string{}, deployments...), append([]string{}, variables...)
 			}
-			return promote(c, s, body)
+			api, err := s.Changing(c)
+			if err != nil {
+				return err
+			}
+			return session.Send(c, s, api, http.MethodPost, "/environments/promote", body, func(out *output.Printer, p promotion) error { return p.print(out) })
 		},
 	}
 	c.Flags().StringArrayVar(&deployments, "deployment", nil, "a deployment of SOURCE; repeat for more")
@@ -132,48 +122,35 @@ Secrets are not copied: millrace env diff shows which of them TARGET lacks.`,
 	return c
 }
 
-func promote(c *cobra.Command, s *session.Session, body map[string]any) error {
-	api, err := s.Changing(c)
-	if err != nil {
-		return err
-	}
-	var answer json.RawMessage
-	if err := api.Do(c.Context(), http.MethodPost, "/environments/promote", body, &answer); err != nil {
-		return err
-	}
-	out := s.Out(c)
-	if out.JSON {
-		return out.Value(answer)
-	}
-	var done struct {
-		DryRun      bool `json:"dry_run"`
-		Deployments []struct {
-			Name   string `json:"deployment_name"`
-			Flow   string `json:"flow_name"`
-			From   string `json:"from_version"`
-			To     string `json:"to_version"`
-			Action string `json:"action"`
-		} `json:"deployments"`
-		Variables []struct {
-			variable
-			Action string `json:"action"`
-		} `json:"variables"`
-	}
-	if err := json.Unmarshal(answer, &done); err != nil {
-		return err
-	}
+// promotion is what was promoted, or would be.
+type promotion struct {
+	DryRun      bool `json:"dry_run"`
+	Deployments []struct {
+		Name   string `json:"deployment_name"`
+		Flow   string `json:"flow_name"`
+		From   string `json:"from_version"`
+		To     string `json:"to_version"`
+		Action string `json:"action"`
+	} `json:"deployments"`
+	Variables []struct {
+		variable
+		Action string `json:"action"`
+	} `json:"variables"`
+}
+
+func (p promotion) print(out *output.Printer) error {
 	var rows [][]string
-	for _, d := range done.Deployments {
+	for _, d := range p.Deployments {
 		rows = append(rows, []string{d.Action, "deployment " + d.Name + " of flow " + d.Flow, d.From, d.To})
 	}
-	for _, v := range done.Variables {
+	for _, v := range p.Variables {
 		rows = append(rows, []string{v.Action, "variable " + v.Key, v.From.String(), v.To.String()})
 	}
 	if len(rows) == 0 {
 		out.Printf("nothing to promote: the target has it all\n")
 		return nil
 	}
-	if done.DryRun {
+	if p.DryRun {
 		out.Printf("this would be done:\n")
 	}
 	return out.Table([]string{"", "WHAT", "FROM", "TO"}, rows)

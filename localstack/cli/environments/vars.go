@@ -1,7 +1,6 @@
 package environments
 
 import (
-	"encoding/json"
 	"net/http"
 	"strings"
 	"time"
@@ -9,14 +8,30 @@ import (
 	"github.com/spf13/cobra"
 
 	"millrace/localstack/cli/command"
+	"millrace/localstack/cli/output"
 	"millrace/localstack/cli/session"
-	"millrace/localstack/client"
 )
 
 // edit is a change of variables.
 type edit struct {
 	set             map[string]any // text by key, nil to delete
 	enable, disable []string
+}
+
+// shown is the part of a variable that is printed.
+type shown struct {
+	Key       string    `json:"key"`
+	Value     string    `json:"value"`
+	Enabled   bool      `json:"enabled"`
+	Updated   time.Time `json:"updated_at"`
+	UpdatedBy string    `json:"updated_by"`
+}
+
+var variableColumns = output.Columns[shown]{
+	Titles: []string{"VARIABLE", "VALUE", "ENABLED", "UPDATED", "BY"},
+	Cells: func(out *output.Printer, v shown) []string {
+		return []string{v.Key, v.Value, yes(v.Enabled), out.Time(v.Updated), v.UpdatedBy}
+	},
 }
 
 func varsCommand(s *session.Session) *cobra.Command {
@@ -54,11 +69,17 @@ A run sees the enabled ones as they were when it was accepted. What is secret be
 }
 
 func vars(c *cobra.Command, s *session.Session, environment string, e edit) error {
-	speak := s.Client
 	if len(e.set)+len(e.enable)+len(e.disable) > 0 {
-		speak = func() (*client.Client, error) { return s.Changing(c) }
+		if err := e.apply(c, s, environment); err != nil {
+			return err
+		}
 	}
-	api, err := speak()
+	return session.List(c, s, path(environment, "variables"), nil, variableColumns)
+}
+
+// apply makes the requests of a change.
+func (e edit) apply(c *cobra.Command, s *session.Session, environment string) error {
+	api, err := s.Changing(c)
 	if err != nil {
 		return err
 	}
@@ -75,29 +96,5 @@ func vars(c *cobra.Command, s *session.Session, environment string, e edit) erro
 			}
 		}
 	}
-	var answer json.RawMessage
-	if err := api.Do(c.Context(), http.MethodGet, path(environment, "variables"), nil, &answer); err != nil {
-		return err
-	}
-	out := s.Out(c)
-	if out.JSON {
-		return out.Value(answer)
-	}
-	var list struct {
-		Items []struct {
-			Key       string    `json:"key"`
-			Value     string    `json:"value"`
-			Enabled   bool      `json:"enabled"`
-			Updated   time.Time `json:"updated_at"`
-			UpdatedBy string    `json:"updated_by"`
-		} `json:"items"`
-	}
-	if err := json.Unmarshal(answer, &list); err != nil {
-		return err
-	}
-	rows := make([][]string, len(list.Items))
-	for i, v := range list.Items {
-		rows[i] = []string{v.Key, v.Value, yes(v.Enabled), out.Time(v.Updated), v.UpdatedBy}
-	}
-	return out.Table([]string{"VARIABLE", "VALUE", "ENABLED", "UPDATED", "BY"}, rows)
+	return nil
 }

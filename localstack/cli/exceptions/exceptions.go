@@ -3,15 +3,14 @@
 package exceptions
 
 import (
-	"encoding/json"
 	"net/http"
 	"net/url"
-	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"millrace/localstack/cli/command"
+	"millrace/localstack/cli/output"
 	"millrace/localstack/cli/session"
 )
 
@@ -41,6 +40,13 @@ type trace struct {
 	Org       string    `json:"org_id"`
 }
 
+var columns = output.Columns[trace]{
+	Titles: []string{"TIME", "REQUEST", "EXCEPTION", "WORKSPACE", "REQUEST ID", "KEY"},
+	Cells: func(out *output.Printer, t trace) []string {
+		return []string{out.Time(t.Time), t.Method + " " + t.Path, t.Type, t.Org, t.RequestID, t.Key}
+	},
+}
+
 func listCommand(s *session.Session) *cobra.Command {
 	var limit int
 	c := &cobra.Command{
@@ -51,50 +57,11 @@ func listCommand(s *session.Session) *cobra.Command {
 			if limit < 1 {
 				return command.Usagef("--limit must be at least 1")
 			}
-			return list(c, s, limit)
+			return session.Lines(c, s, "/admin/exceptions", nil, limit, pageSize, columns)
 		},
 	}
 	c.Flags().IntVar(&limit, "limit", 50, "most traces")
 	return c
-}
-
-// list prints up to limit traces, page by page.
-func list(c *cobra.Command, s *session.Session, limit int) error {
-	api, err := s.Client()
-	if err != nil {
-		return err
-	}
-	out, query, rows := s.Out(c), url.Values{}, [][]string{}
-	for limit > 0 {
-		query.Set("limit", strconv.Itoa(min(limit, pageSize)))
-		var page struct {
-			Items []json.RawMessage `json:"items"`
-			Next  string            `json:"next_token"`
-		}
-		if err := api.Do(c.Context(), http.MethodGet, "/admin/exceptions?"+query.Encode(), nil, &page); err != nil {
-			return err
-		}
-		for _, item := range page.Items {
-			var t trace
-			if err := json.Unmarshal(item, &t); err != nil {
-				return err
-			}
-			if out.JSON {
-				if err := out.Line(item); err != nil {
-					return err
-				}
-			}
-			rows = append(rows, []string{out.Time(t.Time), t.Method + " " + t.Path, t.Type, t.Org, t.RequestID, t.Key})
-		}
-		if limit -= len(page.Items); page.Next == "" {
-			break
-		}
-		query.Set("next_token", page.Next)
-	}
-	if out.JSON {
-		return nil
-	}
-	return out.Table([]string{"TIME", "REQUEST", "EXCEPTION", "WORKSPACE", "REQUEST ID", "KEY"}, rows)
 }
 
 func getCommand(s *session.Session) *cobra.Command {
@@ -104,33 +71,16 @@ func getCommand(s *session.Session) *cobra.Command {
 		Short: "Print a trace, as JSON",
 		Args:  command.Exactly(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			api, err := s.Client()
-			if err != nil {
-				return err
-			}
 			query := "?" + url.Values{"key": args}.Encode()
-			out := s.Out(c)
-			var answer json.RawMessage
-			if !link {
-				if err := api.Do(c.Context(), http.MethodGet, "/admin/exceptions/content"+query, nil, &answer); err != nil {
-					return err
-				}
-				return out.Value(answer)
+			if link {
+				return session.Get(c, s, "/admin/exceptions/download"+query, func(out *output.Printer, found struct {
+					URL string `json:"url"`
+				}) error {
+					out.Printf("%s\n", found.URL)
+					return nil
+				})
 			}
-			if err := api.Do(c.Context(), http.MethodGet, "/admin/exceptions/download"+query, nil, &answer); err != nil {
-				return err
-			}
-			if out.JSON {
-				return out.Value(answer)
-			}
-			var found struct {
-				URL string `json:"url"`
-			}
-			if err := json.Unmarshal(answer, &found); err != nil {
-				return err
-			}
-			out.Printf("%s\n", found.URL)
-			return nil
+			return session.Get(c, s, "/admin/exceptions/content"+query, (*output.Printer).Value)
 		},
 	}
 	c.Flags().BoolVar(&link, "link", false, "print a URL to download it, which is valid for 15 minutes and needs no credential")
@@ -143,20 +93,9 @@ func deleteCommand(s *session.Session) *cobra.Command {
 		Short: "Delete traces",
 		Args:  command.Args(cobra.RangeArgs(1, mostKeys)),
 		RunE: func(c *cobra.Command, args []string) error {
-			api, err := s.Changing(c)
-			if err != nil {
-				return err
-			}
-			var answer json.RawMessage
-			if err := api.Do(c.Context(), http.MethodDelete, "/admin/exceptions", map[string][]string{"keys": args}, &answer); err != nil {
-				return err
-			}
-			out := s.Out(c)
-			if out.JSON {
-				return out.Value(answer)
-			}
-			out.Printf("%d deleted\n", len(args))
-			return nil
+			return session.Change(c, s, http.MethodDelete, "/admin/exceptions", map[string][]string{"keys": args}, func(out *output.Printer, _ any) {
+				out.Printf("%d deleted\n", len(args))
+			})
 		},
 	}
 }

@@ -2,7 +2,6 @@
 package flows
 
 import (
-	"encoding/json"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -32,6 +31,13 @@ type flow struct {
 	Updated  time.Time `json:"updated_at"`
 }
 
+var flowColumns = output.Columns[flow]{
+	Titles: []string{"FLOW", "LATEST", "VERSIONS", "UPDATED"},
+	Cells: func(out *output.Printer, f flow) []string {
+		return []string{f.Name, f.Latest, strconv.Itoa(f.Versions), out.Time(f.Updated)}
+	},
+}
+
 func flowsCommand(s *session.Session) *cobra.Command {
 	var environment string
 	c := &cobra.Command{
@@ -39,9 +45,7 @@ func flowsCommand(s *session.Session) *cobra.Command {
 		Short: "List flows",
 		Args:  command.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return session.List(c, s, "/flows", listQuery(environment), []string{"FLOW", "LATEST", "VERSIONS", "UPDATED"}, func(out *output.Printer, f flow) []string {
-				return []string{f.Name, f.Latest, strconv.Itoa(f.Versions), out.Time(f.Updated)}
-			})
+			return session.List(c, s, "/flows", listQuery(environment), flowColumns)
 		},
 	}
 	c.Flags().StringVar(&environment, "env", "", "only flows that have a deployment in this environment")
@@ -79,6 +83,13 @@ func (d deployment) timing() string {
 	return strings.TrimSpace(d.Schedule + " " + d.Timezone)
 }
 
+var deploymentColumns = output.Columns[deployment]{
+	Titles: []string{"DEPLOYMENT", "VERSION", "FLOW", "FLOW VERSION", "ENV", "TIER", "SCHEDULE", "UPDATED"},
+	Cells: func(out *output.Printer, d deployment) []string {
+		return []string{d.Name, strconv.Itoa(d.Version), d.Flow, d.FlowVersion, d.Environment, d.Tier, d.timing(), out.Time(d.Updated)}
+	},
+}
+
 func deploymentsCommand(s *session.Session) *cobra.Command {
 	var environment string
 	c := &cobra.Command{
@@ -86,10 +97,7 @@ func deploymentsCommand(s *session.Session) *cobra.Command {
 		Short: "List deployments",
 		Args:  command.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			titles := []string{"DEPLOYMENT", "VERSION", "FLOW", "FLOW VERSION", "ENV", "TIER", "SCHEDULE", "UPDATED"}
-			return session.List(c, s, "/deployments", listQuery(environment), titles, func(out *output.Printer, d deployment) []string {
-				return []string{d.Name, strconv.Itoa(d.Version), d.Flow, d.FlowVersion, d.Environment, d.Tier, d.timing(), out.Time(d.Updated)}
-			})
+			return session.List(c, s, "/deployments", listQuery(environment), deploymentColumns)
 		},
 	}
 	c.Flags().StringVar(&environment, "env", "", "only deployments in this environment")
@@ -110,24 +118,9 @@ func rollbackCommand(s *session.Session) *cobra.Command {
 				}
 				body["deployment_version"] = version
 			}
-			api, err := s.Changing(c)
-			if err != nil {
-				return err
-			}
-			var answer json.RawMessage
-			if err := api.Do(c.Context(), http.MethodPost, "/deployments/"+url.PathEscape(args[0])+"/rollback", body, &answer); err != nil {
-				return err
-			}
-			out := s.Out(c)
-			if out.JSON {
-				return out.Value(answer)
-			}
-			var d deployment
-			if err := json.Unmarshal(answer, &d); err != nil {
-				return err
-			}
-			out.Printf("%s: %s %s, deployment version %d\n", d.Name, d.Flow, d.FlowVersion, d.Version)
-			return nil
+			return session.Change(c, s, http.MethodPost, "/deployments/"+url.PathEscape(args[0])+"/rollback", body, func(out *output.Printer, d deployment) {
+				out.Printf("%s: %s %s, deployment version %d\n", d.Name, d.Flow, d.FlowVersion, d.Version)
+			})
 		},
 	}
 }

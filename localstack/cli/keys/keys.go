@@ -48,16 +48,20 @@ func (k key) may() string {
 	return strings.Join(k.Scopes, " ")
 }
 
+var columns = output.Columns[key]{
+	Titles: []string{"KEY ID", "PREFIX", "NAME", "CREATED", "EXPIRES", "SCOPES"},
+	Cells: func(out *output.Printer, k key) []string {
+		return []string{k.ID, k.Prefix, k.Name, out.Time(k.Created), k.expires(out), k.may()}
+	},
+}
+
 func listCommand(s *session.Session) *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
 		Short: "List the workspace's API keys, the newest first",
 		Args:  command.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			titles := []string{"KEY ID", "PREFIX", "NAME", "CREATED", "EXPIRES", "SCOPES"}
-			return session.List(c, s, "/api-keys", nil, titles, func(out *output.Printer, k key) []string {
-				return []string{k.ID, k.Prefix, k.Name, out.Time(k.Created), k.expires(out), k.may()}
-			})
+			return session.List(c, s, "/api-keys", nil, columns)
 		},
 	}
 }

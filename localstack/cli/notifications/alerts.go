@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"millrace/localstack/cli/command"
+	"millrace/localstack/cli/output"
 	"millrace/localstack/cli/session"
 )
 
@@ -32,13 +33,7 @@ func listRulesCommand(s *session.Session) *cobra.Command {
 		Short: "List alert rules",
 		Args:  command.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			var list struct {
-				Items []rule `json:"items"`
-			}
-			if printed, err := get(c, s, "/alert-rules?limit="+most, &list); printed || err != nil {
-				return err
-			}
-			return showRules(c, s, list.Items...)
+			return session.List(c, s, "/alert-rules", url.Values{"limit": {most}}, ruleColumns)
 		},
 	}
 }
@@ -49,19 +44,14 @@ func getRuleCommand(s *session.Session) *cobra.Command {
 		Short: "Show an alert rule by its id",
 		Args:  command.Exactly(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			var one rule
-			if printed, err := get(c, s, "/alert-rules/"+url.PathEscape(args[0]), &one); printed || err != nil {
-				return err
-			}
-			return showRules(c, s, one)
+			return session.Get(c, s, "/alert-rules/"+url.PathEscape(args[0]), ruleColumns.PrintOne)
 		},
 	}
 }
 
-func showRules(c *cobra.Command, s *session.Session, all ...rule) error {
-	out := s.Out(c)
-	rows := make([][]string, len(all))
-	for i, it := range all {
+var ruleColumns = output.Columns[rule]{
+	Titles: []string{"RULE", "NAME", "FLOW", "SLA", "CHANNELS", "CREATED", "BY"},
+	Cells: func(out *output.Printer, it rule) []string {
 		flow, channels, sla := "every flow", "every channel", ""
 		if it.Flow != nil {
 			flow = *it.Flow
@@ -72,9 +62,8 @@ func showRules(c *cobra.Command, s *session.Session, all ...rule) error {
 		if it.SLASeconds != nil {
 			sla = strconv.FormatInt(*it.SLASeconds, 10) + " s"
 		}
-		rows[i] = []string{it.ID, it.Name, flow, sla, channels, out.Time(it.Created), it.By}
-	}
-	return out.Table([]string{"RULE", "NAME", "FLOW", "SLA", "CHANNELS", "CREATED", "BY"}, rows)
+		return []string{it.ID, it.Name, flow, sla, channels, out.Time(it.Created), it.By}
+	},
 }
 
 func createRuleCommand(s *session.Session) *cobra.Command {
@@ -104,24 +93,9 @@ on_sla_breach (a run takes longer than --sla) or on_retry (a task is tried again
 				}
 				body["sla_seconds"] = int64(sla / time.Second)
 			}
-			api, err := s.Changing(c)
-			if err != nil {
-				return err
-			}
-			var answer json.RawMessage
-			if err := api.Do(c.Context(), http.MethodPost, "/alert-rules", body, &answer); err != nil {
-				return err
-			}
-			out := s.Out(c)
-			if out.JSON {
-				return out.Value(answer)
-			}
-			var made rule
-			if err := json.Unmarshal(answer, &made); err != nil {
-				return err
-			}
-			out.Printf("%s is created\n", made.ID)
-			return nil
+			return session.Change(c, s, http.MethodPost, "/alert-rules", body, func(out *output.Printer, made rule) {
+				out.Printf("%s is created\n", made.ID)
+			})
 		},
 	}
 	c.Flags().StringVar(&name, "name", "", "what messages call the rule (default: its trigger and flow)")

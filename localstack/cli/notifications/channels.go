@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"millrace/localstack/cli/command"
+	"millrace/localstack/cli/output"
 	"millrace/localstack/cli/session"
 )
 
@@ -49,35 +50,13 @@ type channel struct {
 	} `json:"last_delivery"`
 }
 
-// get reads a JSON answer into v, or prints it if that is what the user wants.
-func get(c *cobra.Command, s *session.Session, path string, v any) (printed bool, err error) {
-	api, err := s.Client()
-	if err != nil {
-		return false, err
-	}
-	var answer json.RawMessage
-	if err := api.Do(c.Context(), http.MethodGet, path, nil, &answer); err != nil {
-		return false, err
-	}
-	if out := s.Out(c); out.JSON {
-		return true, out.Value(answer)
-	}
-	return false, json.Unmarshal(answer, v)
-}
-
 func listChannelsCommand(s *session.Session) *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
 		Short: "List channels, with the outcome of their last message",
 		Args:  command.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			var list struct {
-				Items []channel `json:"items"`
-			}
-			if printed, err := get(c, s, "/channels?limit="+most, &list); printed || err != nil {
-				return err
-			}
-			return showChannels(c, s, list.Items...)
+			return session.List(c, s, "/channels", url.Values{"limit": {most}}, channelColumns)
 		},
 	}
 }
@@ -88,26 +67,20 @@ func getChannelCommand(s *session.Session) *cobra.Command {
 		Short: "Show a channel by its id",
 		Args:  command.Exactly(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			var one channel
-			if printed, err := get(c, s, "/channels/"+url.PathEscape(args[0]), &one); printed || err != nil {
-				return err
-			}
-			return showChannels(c, s, one)
+			return session.Get(c, s, "/channels/"+url.PathEscape(args[0]), channelColumns.PrintOne)
 		},
 	}
 }
 
-func showChannels(c *cobra.Command, s *session.Session, all ...channel) error {
-	out := s.Out(c)
-	rows := make([][]string, len(all))
-	for i, it := range all {
+var channelColumns = output.Columns[channel]{
+	Titles: []string{"CHANNEL", "TYPE", "NAME", "CONFIG", "CREATED", "BY", "LAST MESSAGE", "DETAIL"},
+	Cells: func(out *output.Printer, it channel) []string {
 		last, detail := "", ""
 		if it.Last != nil {
 			last, detail = it.Last.Status+" "+out.Time(it.Last.At), it.Last.Detail
 		}
-		rows[i] = []string{it.ID, it.Type, it.Name, it.Config, out.Time(it.Created), it.By, last, detail}
-	}
-	return out.Table([]string{"CHANNEL", "TYPE", "NAME", "CONFIG", "CREATED", "BY", "LAST MESSAGE", "DETAIL"}, rows)
+		return []string{it.ID, it.Type, it.Name, it.Config, out.Time(it.Created), it.By, last, detail}
+	},
 }
 
 // secretOf is what is read from a prompt or stdin for a type of channel.
@@ -142,20 +115,10 @@ chat's incoming webhook, the URL of a webhook, the routing key of an incident. A
 				return err
 			}
 			body := map[string]any{"channel_type": args[0], "name": args[1], "config_json": text}
-			var answer json.RawMessage
-			if err := api.Do(c.Context(), http.MethodPost, "/channels", body, &answer); err != nil {
-				return err
-			}
-			out := s.Out(c)
-			if out.JSON {
-				return out.Value(answer)
-			}
-			var made channel
-			if err := json.Unmarshal(answer, &made); err != nil {
-				return err
-			}
-			out.Printf("%s is created\n", made.ID)
-			return nil
+			return session.Send(c, s, api, http.MethodPost, "/channels", body, func(out *output.Printer, made channel) error {
+				out.Printf("%s is created\n", made.ID)
+				return nil
+			})
 		},
 	}
 	c.Flags().StringSliceVar(&to, "to", nil, "addresses of an email channel")
@@ -209,20 +172,9 @@ func deleteCommand(s *session.Session, noun, arg, path, short string) *cobra.Com
 		Short: short,
 		Args:  command.Exactly(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			api, err := s.Changing(c)
-			if err != nil {
-				return err
-			}
-			var answer json.RawMessage
-			if err := api.Do(c.Context(), http.MethodDelete, path+url.PathEscape(args[0]), nil, &answer); err != nil {
-				return err
-			}
-			out := s.Out(c)
-			if out.JSON {
-				return out.Value(answer)
-			}
-			out.Printf("%s %s is deleted\n", noun, args[0])
-			return nil
+			return session.Change(c, s, http.MethodDelete, path+url.PathEscape(args[0]), nil, func(out *output.Printer, _ any) {
+				out.Printf("%s %s is deleted\n", noun, args[0])
+			})
 		},
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"millrace/localstack/cli/command"
+	"millrace/localstack/cli/output"
 	"millrace/localstack/cli/session"
 	"millrace/localstack/client"
 )
@@ -124,20 +125,10 @@ func cancelCommand(s *session.Session) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var answer json.RawMessage
-			if err := api.Do(c.Context(), http.MethodPost, path(id, "cancel"), nil, &answer); err != nil {
-				return err
-			}
-			out := s.Out(c)
-			if out.JSON {
-				return out.Value(answer)
-			}
-			var run client.Run
-			if err := json.Unmarshal(answer, &run); err != nil {
-				return err
-			}
-			out.Printf("%s is cancelled\n", cmp.Or(run.Slug, id))
-			return nil
+			return session.Send(c, s, api, http.MethodPost, path(id, "cancel"), nil, func(out *output.Printer, run client.Run) error {
+				out.Printf("%s is cancelled\n", cmp.Or(run.Slug, id))
+				return nil
+			})
 		},
 	}
 }

@@ -56,19 +56,9 @@ func compareCommand(s *session.Session) *cobra.Command {
 				}
 				query.Set(name, id)
 			}
-			var answer json.RawMessage
-			if err := api.Do(c.Context(), http.MethodGet, "/runs/compare?"+query.Encode(), nil, &answer); err != nil {
-				return err
-			}
-			out := s.Out(c)
-			if out.JSON {
-				return out.Value(answer)
-			}
-			var compared comparison
-			if err := json.Unmarshal(answer, &compared); err != nil {
-				return err
-			}
-			return compared.print(out)
+			return session.Send(c, s, api, http.MethodGet, "/runs/compare?"+query.Encode(), nil, func(out *output.Printer, compared comparison) error {
+				return compared.print(out)
+			})
 		},
 	}
 }

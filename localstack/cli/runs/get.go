@@ -1,7 +1,6 @@
 package runs
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
 
@@ -28,20 +27,10 @@ func getCommand(s *session.Session) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var detail json.RawMessage
-			if err := api.Do(c.Context(), http.MethodGet, path(id), nil, &detail); err != nil {
-				return err
-			}
-			out := s.Out(c)
-			if out.JSON {
-				return out.Value(detail)
-			}
-			var run client.Run
-			if err := json.Unmarshal(detail, &run); err != nil {
-				return err
-			}
-			out.Printf("%s %s  %s  %s  %s %s\n", run.FlowName, run.FlowVersion, run.Slug, run.RunID, out.Colored(run.Status), took(run))
-			return printTasks(out, run)
+			return session.Send(c, s, api, http.MethodGet, path(id), nil, func(out *output.Printer, run client.Run) error {
+				out.Printf("%s %s  %s  %s  %s %s\n", run.FlowName, run.FlowVersion, run.Slug, run.RunID, out.Colored(run.Status), took(run))
+				return printTasks(out, run)
+			})
 		},
 	}
 }

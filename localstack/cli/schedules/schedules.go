@@ -2,7 +2,6 @@
 package schedules
 
 import (
-	"encoding/json"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -41,7 +40,7 @@ type schedule struct {
 	Timezone   string  `json:"timezone"`
 	Enabled    bool    `json:"enabled"`
 	Next       *int64  `json:"next_run_epoch"`
-	LastError  *string `json:"last_error"`
+	LastError  string  `json:"last_error"`
 }
 
 // runs is what the schedule runs: a deployment, or a flow's version.
@@ -73,14 +72,11 @@ func (x *schedule) next(out *output.Printer) string {
 	return out.Time(time.Unix(*x.Next, 0))
 }
 
-var titles = []string{"SCHEDULE", "RUNS", "TIMING", "NEXT RUN", "LAST ERROR"}
-
-func row(out *output.Printer, x schedule) []string {
-	failure := ""
-	if x.LastError != nil {
-		failure = *x.LastError
-	}
-	return []string{x.ID, x.runs(), x.timing(), x.next(out), failure}
+var columns = output.Columns[schedule]{
+	Titles: []string{"SCHEDULE", "RUNS", "TIMING", "NEXT RUN", "LAST ERROR"},
+	Cells: func(out *output.Printer, x schedule) []string {
+		return []string{x.ID, x.runs(), x.timing(), x.next(out), x.LastError}
+	},
 }
 
 func path(id string) string { return "/schedules/" + url.PathEscape(id) }
@@ -100,7 +96,7 @@ func listCommand(s *session.Session) *cobra.Command {
 			if c.Flags().Changed("enabled") {
 				query.Set("enabled", strconv.FormatBool(enabled))
 			}
-			return session.List(c, s, "/schedules", query, titles, row)
+			return session.List(c, s, "/schedules", query, columns)
 		},
 	}
 	c.Flags().StringVar(&flow, "flow", "", "only those of this flow")
@@ -114,23 +110,7 @@ func getCommand(s *session.Session) *cobra.Command {
 		Short: "Show a schedule",
 		Args:  command.Exactly(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			api, err := s.Client()
-			if err != nil {
-				return err
-			}
-			var answer json.RawMessage
-			if err := api.Do(c.Context(), http.MethodGet, path(args[0]), nil, &answer); err != nil {
-				return err
-			}
-			out := s.Out(c)
-			if out.JSON {
-				return out.Value(answer)
-			}
-			var x schedule
-			if err := json.Unmarshal(answer, &x); err != nil {
-				return err
-			}
-			return out.Table(titles, [][]string{row(out, x)})
+			return session.Get(c, s, path(args[0]), columns.PrintOne)
 		},
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"millrace/localstack/cli/command"
+	"millrace/localstack/cli/output"
 	"millrace/localstack/cli/session"
 	"millrace/localstack/client"
 )
@@ -65,16 +66,10 @@ func set(c *cobra.Command, s *session.Session, api *client.Client, name, environ
 	if err != nil {
 		return err
 	}
-	out := s.Out(c)
-	if out.JSON {
-		return out.Value(answer)
-	}
-	var made secret
-	if err := json.Unmarshal(answer, &made); err != nil {
-		return err
-	}
-	out.Printf("%s has version %d%s\n", made.Name, made.Version, made.in())
-	return nil
+	return session.Show(s.Out(c), answer, func(out *output.Printer, made secret) error {
+		out.Printf("%s has version %d%s\n", made.Name, made.Version, made.in())
+		return nil
+	})
 }
 
 // read reads the value from a prompt or from stdin.
@@ -105,6 +100,13 @@ func (s secret) in() string {
 	return " in " + s.Environment
 }
 
+var columns = output.Columns[secret]{
+	Titles: []string{"SECRET", "ENV", "VERSION", "UPDATED", "BY"},
+	Cells: func(out *output.Printer, it secret) []string {
+		return []string{it.Name, it.Environment, strconv.Itoa(it.Version), out.Time(it.Updated), it.UpdatedBy}
+	},
+}
+
 func listCommand(s *session.Session) *cobra.Command {
 	var environment string
 	c := &cobra.Command{
@@ -112,33 +114,11 @@ func listCommand(s *session.Session) *cobra.Command {
 		Short: "List secrets, without their values",
 		Args:  command.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			api, err := s.Client()
-			if err != nil {
-				return err
-			}
 			query := url.Values{"limit": {strconv.Itoa(most)}}
 			if environment != "" {
 				query.Set("environment", environment)
 			}
-			var answer json.RawMessage
-			if err := api.Do(c.Context(), http.MethodGet, "/secrets?"+query.Encode(), nil, &answer); err != nil {
-				return err
-			}
-			out := s.Out(c)
-			if out.JSON {
-				return out.Value(answer)
-			}
-			var page struct {
-				Items []secret `json:"items"`
-			}
-			if err := json.Unmarshal(answer, &page); err != nil {
-				return err
-			}
-			rows := make([][]string, len(page.Items))
-			for i, it := range page.Items {
-				rows[i] = []string{it.Name, it.Environment, strconv.Itoa(it.Version), out.Time(it.Updated), it.UpdatedBy}
-			}
-			return out.Table([]string{"SECRET", "ENV", "VERSION", "UPDATED", "BY"}, rows)
+			return session.List(c, s, "/secrets", query, columns)
 		},
 	}
 	c.Flags().StringVar(&environment, "env", "", "only secrets of this environment")
@@ -152,24 +132,13 @@ func removeCommand(s *session.Session) *cobra.Command {
 		Short: "Remove a secret",
 		Args:  command.Exactly(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			api, err := s.Changing(c)
-			if err != nil {
-				return err
-			}
 			path := "/secrets/" + url.PathEscape(args[0])
 			if environment != "" {
 				path += "?" + url.Values{"environment": {environment}}.Encode()
 			}
-			var answer json.RawMessage
-			if err := api.Do(c.Context(), http.MethodDelete, path, nil, &answer); err != nil {
-				return err
-			}
-			out := s.Out(c)
-			if out.JSON {
-				return out.Value(answer)
-			}
-			out.Printf("%s is removed\n", args[0])
-			return nil
+			return session.Change(c, s, http.MethodDelete, path, nil, func(out *output.Printer, _ any) {
+				out.Printf("%s is removed\n", args[0])
+			})
 		},
 	}
 	c.Flags().StringVar(&environment, "env", "", "environment (default: the workspace's own, else the only one it is in)")

@@ -43,9 +43,13 @@ With --signed, requests of a webhook need a signature; its secret is read from s
 			if err != nil {
 				return err
 			}
-			return ask(c, s, http.MethodPost, "/sensors", body, func(out *output.Printer, v sensor) error {
+			api, err := s.Changing(c)
+			if err != nil {
+				return err
+			}
+			return session.Send(c, s, api, http.MethodPost, "/sensors", body, func(out *output.Printer, v sensor) error {
 				out.Printf("%s is created\n", v.ID)
-				return tell(out, s, v)
+				return printURL(out, s, v)
 			})
 		},
 	}

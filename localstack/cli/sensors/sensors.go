@@ -85,21 +85,16 @@ func listCommand(s *session.Session) *cobra.Command {
 		Short: "List sensors, the oldest first",
 		Args:  command.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return ask(c, s, http.MethodGet, "/sensors?limit="+most, nil, func(out *output.Printer, list struct {
-				Items []sensor `json:"items"`
-			}) error {
-				return table(out, list.Items...)
-			})
+			return session.List(c, s, "/sensors", url.Values{"limit": {most}}, columns)
 		},
 	}
 }
 
-func table(out *output.Printer, all ...sensor) error {
-	rows := make([][]string, len(all))
-	for i, v := range all {
-		rows[i] = []string{v.ID, v.Name, v.Type, v.Flow, v.watches(), v.state(), out.Time(v.Created), v.Error}
-	}
-	return out.Table([]string{"SENSOR", "NAME", "TYPE", "FLOW", "WATCHES", "STATE", "CREATED", "LAST ERROR"}, rows)
+var columns = output.Columns[sensor]{
+	Titles: []string{"SENSOR", "NAME", "TYPE", "FLOW", "WATCHES", "STATE", "CREATED", "LAST ERROR"},
+	Cells: func(out *output.Printer, v sensor) []string {
+		return []string{v.ID, v.Name, v.Type, v.Flow, v.watches(), v.state(), out.Time(v.Created), v.Error}
+	},
 }
 
 func getCommand(s *session.Session) *cobra.Command {
@@ -108,19 +103,19 @@ func getCommand(s *session.Session) *cobra.Command {
 		Short: "Show a sensor, the URL of a webhook, and the last poll of a polling sensor",
 		Args:  command.Exactly(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			return ask(c, s, http.MethodGet, path(args[0]), nil, func(out *output.Printer, v sensor) error {
-				if err := table(out, v); err != nil {
+			return session.Get(c, s, path(args[0]), func(out *output.Printer, v sensor) error {
+				if err := columns.Print(out, v); err != nil {
 					return err
 				}
-				v.tellPolls(out)
-				return tell(out, s, v)
+				v.printPolls(out)
+				return printURL(out, s, v)
 			})
 		},
 	}
 }
 
-// tellPolls prints the last and the next poll of a polling sensor.
-func (v sensor) tellPolls(out *output.Printer) {
+// printPolls prints the last and the next poll of a polling sensor.
+func (v sensor) printPolls(out *output.Printer) {
 	if !v.LastPoll.IsZero() {
 		status := "no response"
 		if v.LastStatus != 0 {
@@ -138,8 +133,8 @@ func (v sensor) tellPolls(out *output.Printer) {
 	}
 }
 
-// tell prints the URL of a webhook.
-func tell(out *output.Printer, s *session.Session, v sensor) error {
+// printURL prints the URL of a webhook.
+func printURL(out *output.Printer, s *session.Session, v sensor) error {
 	if v.Token == "" {
 		return nil
 	}
@@ -157,9 +152,8 @@ func deleteCommand(s *session.Session) *cobra.Command {
 		Short: "Delete a sensor; the URL of a webhook is unknown from then on",
 		Args:  command.Exactly(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			return ask(c, s, http.MethodDelete, path(args[0]), nil, func(out *output.Printer, _ struct{}) error {
+			return session.Change(c, s, http.MethodDelete, path(args[0]), nil, func(out *output.Printer, _ struct{}) {
 				out.Printf("%s is deleted\n", args[0])
-				return nil
 			})
 		},
 	}
@@ -171,7 +165,11 @@ func testCommand(s *session.Session) *cobra.Command {
 		Short: "Tell whether an event of a sensor would start a run, and with which parameters",
 		Args:  command.Exactly(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			return ask(c, s, http.MethodPost, path(args[0])+"/test", nil, func(out *output.Printer, v struct {
+			api, err := s.Client()
+			if err != nil {
+				return err
+			}
+			return session.Send(c, s, api, http.MethodPost, path(args[0])+"/test", nil, func(out *output.Printer, v struct {
 				Flow       string          `json:"flow_name"`
 				Version    string          `json:"flow_version"`
 				Would      bool            `json:"would_trigger"`
@@ -191,28 +189,4 @@ func testCommand(s *session.Session) *cobra.Command {
 			})
 		},
 	}
-}
-
-// ask makes a request and prints the API's JSON, or shows the response.
-func ask[T any](c *cobra.Command, s *session.Session, method, at string, body any, show func(*output.Printer, T) error) error {
-	api, err := s.Client()
-	if method != http.MethodGet && !strings.HasSuffix(at, "/test") {
-		api, err = s.Changing(c)
-	}
-	if err != nil {
-		return err
-	}
-	var answer json.RawMessage
-	if err := api.Do(c.Context(), method, at, body, &answer); err != nil {
-		return err
-	}
-	out := s.Out(c)
-	if out.JSON {
-		return out.Value(answer)
-	}
-	var v T
-	if err := json.Unmarshal(answer, &v); err != nil {
-		return err
-	}
-	return show(out, v)
 }

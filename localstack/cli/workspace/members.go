@@ -2,7 +2,6 @@ package workspace
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -41,7 +40,7 @@ func at(ctx context.Context, api *client.Client, below string) (string, error) {
 }
 
 // read prints a list below the workspace as a table.
-func read[T any](c *cobra.Command, s *session.Session, below string, titles []string, row func(*output.Printer, T) []string) error {
+func read[T any](c *cobra.Command, s *session.Session, below string, columns output.Columns[T]) error {
 	api, err := s.Client()
 	if err != nil {
 		return err
@@ -50,7 +49,7 @@ func read[T any](c *cobra.Command, s *session.Session, below string, titles []st
 	if err != nil {
 		return err
 	}
-	return session.List(c, s, path, nil, titles, row)
+	return session.List(c, s, path, nil, columns)
 }
 
 func membersCommand(s *session.Session) *cobra.Command {
@@ -59,8 +58,11 @@ func membersCommand(s *session.Session) *cobra.Command {
 		Short: "List the members of the workspace, the earliest added first",
 		Args:  command.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return read(c, s, "/members", []string{"EMAIL", "ROLE", "ADDED", "BY", "STATE"}, func(out *output.Printer, m member) []string {
-				return []string{m.Email, m.Role, out.Time(m.Added), m.AddedBy, state(m.Suspended)}
+			return read(c, s, "/members", output.Columns[member]{
+				Titles: []string{"EMAIL", "ROLE", "ADDED", "BY", "STATE"},
+				Cells: func(out *output.Printer, m member) []string {
+					return []string{m.Email, m.Role, out.Time(m.Added), m.AddedBy, state(m.Suspended)}
+				},
 			})
 		},
 	}
@@ -76,8 +78,9 @@ func rolesCommand(s *session.Session) *cobra.Command {
 		Short: "List the roles and their permissions",
 		Args:  command.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return read(c, s, "/roles", []string{"ROLE", "PERMISSIONS"}, func(_ *output.Printer, r role) []string {
-				return []string{r.Role, strings.Join(r.Permissions, " ")}
+			return read(c, s, "/roles", output.Columns[role]{
+				Titles: []string{"ROLE", "PERMISSIONS"},
+				Cells:  func(_ *output.Printer, r role) []string { return []string{r.Role, strings.Join(r.Permissions, " ")} },
 			})
 		},
 	}
@@ -118,18 +121,8 @@ func change(c *cobra.Command, s *session.Session, method, below string, body any
 	if err != nil {
 		return err
 	}
-	var answer json.RawMessage
-	if err := api.Do(c.Context(), method, path, body, &answer); err != nil {
-		return err
-	}
-	out := s.Out(c)
-	if out.JSON {
-		return out.Value(answer)
-	}
-	var m member
-	if err := json.Unmarshal(answer, &m); err != nil {
-		return err
-	}
-	out.Printf("%s is %s\n", m.Email, m.Role)
-	return nil
+	return session.Send(c, s, api, method, path, body, func(out *output.Printer, m member) error {
+		out.Printf("%s is %s\n", m.Email, m.Role)
+		return nil
+	})
 }

@@ -43,6 +43,13 @@ func state(suspended bool) string {
 	return ""
 }
 
+var columns = output.Columns[workspace]{
+	Titles: []string{"ORG ID", "NAME", "ROLE", "CREATED", "STATE"},
+	Cells: func(out *output.Printer, w workspace) []string {
+		return []string{w.ID, w.Name, w.Role, out.Time(w.Created), state(w.Suspended)}
+	},
+}
+
 func listCommand(s *session.Session) *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
@@ -50,9 +57,7 @@ func listCommand(s *session.Session) *cobra.Command {
 		Long:  "Lists your workspaces. MILLRACE_ORG selects one of them for the other commands.",
 		Args:  command.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return session.List(c, s, "/orgs", nil, []string{"ORG ID", "NAME", "ROLE", "CREATED", "STATE"}, func(out *output.Printer, w workspace) []string {
-				return []string{w.ID, w.Name, w.Role, out.Time(w.Created), state(w.Suspended)}
-			})
+			return session.List(c, s, "/orgs", nil, columns)
 		},
 	}
 }
