@@ -46,7 +46,7 @@ func Assemble(specs []fn.Spec, deps fn.Deps, s Settings) (*Service, error) {
 		deps.Quota = quota.New(quota.Config{Table: deps.Table, Clock: deps.Clock, Log: deps.Log, Values: s.Limits, Chance: s.Chance})
 	}
 	if deps.Logs == nil && deps.Table != nil && deps.Blob != nil {
-		deps.Logs = &runlog.Store{Table: deps.Table, Blob: deps.Blob, Clock: deps.Clock, Log: deps.Log}
+		deps.Logs = &runlog.Store{Table: deps.Table, Blob: deps.Blob, Clock: deps.Clock, Log: deps.Log, Quota: deps.Quota}
 	}
 	out := &Service{Specs: specs, Deps: deps, Frame: httpapi.Config{
 		Title: "Millrace", Version: deps.Config.Version, Clock: deps.Clock, Log: deps.Log, Metrics: deps.Metrics,

@@ -3,6 +3,7 @@ package runs_test
 import (
 	"encoding/json"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -140,7 +141,7 @@ func TestPlanVersions(t *testing.T) {
 	w := idle(t)
 	w.flow(t, "etl", "1", tasks(transform("a", "1"), transform("b", "1", after("a"))))
 	record := func(id string) runstate.Run {
-		run, err := runstate.GetRun(t.Context(), w.Deps.Table, w.A.OrgID, id)
+		run, err := runstate.GetRun(t.Context(), w.Deps.Table, w.A.OrgID, id, time.Now())
 		require.NoError(t, err)
 		return run
 	}

@@ -63,7 +63,7 @@ func (s *service) load(ctx context.Context, name string) (*runstate.Run, error) 
 	if err != nil {
 		return nil, err
 	}
-	run, err := runstate.GetRun(ctx, s.table, tenant.From(ctx).OrgID, id)
+	run, err := runstate.GetRun(ctx, s.table, tenant.From(ctx).OrgID, id, s.clock.Now())
 	return &run, err
 }
 

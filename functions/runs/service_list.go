@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"slices"
 	"time"
 
 	"millrace/shared/account/tenant"
@@ -114,7 +115,8 @@ func (s *service) listed(ctx context.Context, query table.Query) ([]runstate.Run
 		return nil, "", err
 	}
 	runs, err := table.Decode[runstate.Run](items)
-	return runs, page.Next, err
+	now := s.clock.Now()
+	return slices.DeleteFunc(runs, func(r runstate.Run) bool { return r.Expired(now) }), page.Next, err
 }
 
 // created is the range of the ids of runs created in the time asked for. Errors:

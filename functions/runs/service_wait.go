@@ -34,7 +34,7 @@ func (s *service) await(ctx context.Context, id string) (*RunDetail, error) {
 		case <-woken:
 		case <-look.C:
 		}
-		run, err := runstate.GetRun(ctx, s.table, org, id)
+		run, err := runstate.GetRun(ctx, s.table, org, id, s.clock.Now())
 		if err != nil && ctx.Err() == nil {
 			s.log.Warn("look at a run that is waited for", "run", id, "error", err)
 		}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	sqs "github.com/aws/aws-lambda-go/events"
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -112,7 +113,7 @@ func TestRunnersFinishRun(t *testing.T) {
 		assert.Equal(t, engine.Succeeded, status(engine.Node(i)))
 		post(token, sandboxlogs.StartPath, map[string]any{"runner": "one"}).Require(t, 409)
 	}
-	run, err := runstate.GetRun(t.Context(), w.Deps.Table, w.A.OrgID, id)
+	run, err := runstate.GetRun(t.Context(), w.Deps.Table, w.A.OrgID, id, time.Now())
 	require.NoError(t, err)
 	assert.Equal(t, engine.Succeeded, run.Status)
 	page, err := w.Deps.Logs.Page(t.Context(), w.A.OrgID, id, true, "", 100)

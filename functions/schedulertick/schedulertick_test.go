@@ -278,7 +278,7 @@ func TestEntryMovedMeanwhileIsKept(t *testing.T) {
 	}}
 	_, err := invoke(t, d, `{"event_type":"scheduler_tick"}`)
 	require.NoError(t, err)
-	run, err := runstate.GetRun(t.Context(), env.Deps.Table, env.A.OrgID, "run0")
+	run, err := runstate.GetRun(t.Context(), env.Deps.Table, env.A.OrgID, "run0", time.Now())
 	require.NoError(t, err)
 	assert.Equal(t, soon, run.DueEntry)
 }

@@ -68,7 +68,7 @@ func TestEveryLiveRunIsReconciledOnce(t *testing.T) {
 	require.NoError(t, reconcileLiveRuns(t.Context(), deps, page))
 	for _, id := range ids {
 		assert.Equal(t, 1, w.looks[runstate.RunKey(env.A.OrgID, id)], id)
-		run, err := runstate.GetRun(t.Context(), env.Deps.Table, env.A.OrgID, id)
+		run, err := runstate.GetRun(t.Context(), env.Deps.Table, env.A.OrgID, id, time.Now())
 		require.NoError(t, err)
 		assert.GreaterOrEqual(t, run.DueSK, fmt.Sprintf("%013d", env.Clock.Now().Add(50*time.Second).UnixMilli()))
 	}

@@ -226,7 +226,7 @@ func (s *Server) platform(ctx context.Context, db *store.DB) (deps fn.Deps, keys
 		return deps, keys, err
 	}
 	s.closing(sweep("exception traces", expiredTraces(deps.Blob, now), s.cfg.Log))
-	logs := &runlog.Store{Table: deps.Table, Blob: deps.Blob, Clock: now, Log: s.cfg.Log, Exclusive: deps.Config.Exclusive}
+	logs := &runlog.Store{Table: deps.Table, Blob: deps.Blob, Clock: now, Log: s.cfg.Log, Exclusive: deps.Config.Exclusive, Quota: deps.Quota}
 	s.closing(func() error {
 		ctx, cancel := context.WithTimeout(context.Background(), logPatience)
 		defer cancel()

@@ -105,7 +105,7 @@ func multiply(ctx context.Context, items table.Table, runs []string, of func(id 
 // finished returns the items of a finished run, and fails if it is not
 // finished.
 func (t template) finished(ctx context.Context, store table.Table) ([]table.Item, error) {
-	run, err := runstate.GetRun(ctx, store, t.org, t.run)
+	run, err := runstate.GetRun(ctx, store, t.org, t.run, time.Now())
 	if err != nil {
 		return nil, err
 	}

@@ -130,7 +130,7 @@ func (h *history) fillLive(ctx context.Context, first template, n int) (err erro
 // waiting returns the items of a run whose only task waits, and fails if it
 // does not.
 func (t template) waiting(ctx context.Context, store table.Table) ([]table.Item, error) {
-	run, err := runstate.GetRun(ctx, store, t.org, t.run)
+	run, err := runstate.GetRun(ctx, store, t.org, t.run, time.Now())
 	if err != nil {
 		return nil, err
 	}

@@ -40,7 +40,7 @@ func TestHistoryCostsNothing(t *testing.T) {
 	payload, err := json.Marshal(events.SchedulerTick{EventType: events.TickType})
 	require.NoError(t, err)
 	first := env.Do(t, env.A.Key, http.MethodPost, "/runs", object{"flow_name": "f", "flow_version": "1"}).Require(t, http.StatusOK).String(t, "run_id")
-	model, err := runstate.GetRun(t.Context(), store, env.A.OrgID, first)
+	model, err := runstate.GetRun(t.Context(), store, env.A.OrgID, first, time.Now())
 	require.NoError(t, err)
 
 	cost := func(id string) map[string]float64 {

@@ -41,6 +41,8 @@ const (
 	Members        Name = "members"
 	MonthlyRuns    Name = "runs-per-month"
 	MonthlyCompute Name = "gb-seconds-per-month"
+	RunDays        Name = "run-retention-days"
+	AuditDays      Name = "audit-retention-days"
 )
 
 // Scope tells what a limit is counted for.
@@ -65,6 +67,8 @@ type Limit struct {
 	Per time.Duration
 	// Monthly means that the limit is of a calendar month of UTC.
 	Monthly bool
+	// Days means that it is a retention: how many days records are kept.
+	Days bool
 	// What names the limited things, in the plural.
 	What string
 	// Advice tells users what to do when a quota is used up.
@@ -116,6 +120,8 @@ var Limits = []Limit{
 	{Name: AlertRules, Scope: Workspace, Default: 500, What: "alert rules", Advice: "Delete some", Again: soon},
 	{Name: MonthlyRuns, Scope: Workspace, Default: -1, Monthly: true, What: "runs"},
 	{Name: MonthlyCompute, Scope: Workspace, Default: -1, Monthly: true, What: "GB-seconds of Python tasks"},
+	{Name: RunDays, Scope: Workspace, Default: 365, Days: true, What: "days that a run is kept after its end"},
+	{Name: AuditDays, Scope: Workspace, Default: 2555, Days: true, What: "days that an audit entry is kept in the log; its day is exported before"},
 	{Name: Workspaces, Scope: User, Default: 100, What: "workspaces made by them", Advice: "Use one that exists", Again: soon},
 }
 
@@ -172,6 +178,9 @@ func ParseValues(settings []string) (Values, error) {
 		value, err := strconv.ParseInt(text, 10, 64)
 		if err != nil || value < 0 {
 			return nil, fmt.Errorf("limit %s: %q is neither a non-negative number nor %q", name, text, Unlimited)
+		}
+		if byName[Name(name)].Days && (value < 1 || value > maxDays) {
+			return nil, fmt.Errorf("limit %s: %q is neither a number of days from 1 to %d nor %q", name, text, maxDays, Unlimited)
 		}
 		out[Name(name)] = value
 	}

@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// Plan is what the workspaces of a plan may use in a calendar month.
+// Plan is what the workspaces of a plan may use in a calendar month, and how
+// long their records are kept.
 type Plan struct {
 	Name   string
 	Values Values
@@ -15,10 +16,10 @@ type Plan struct {
 // Plans is the table of plans. An operator chooses one by the setting plan=NAME,
 // and can set the values of single limits after it.
 var Plans = []Plan{
-	{"free", Values{MonthlyRuns: 10_000, MonthlyCompute: 100_000}},
-	{"team", Values{MonthlyRuns: 1_000_000, MonthlyCompute: 5_000_000}},
-	{"business", Values{MonthlyRuns: 20_000_000, MonthlyCompute: 100_000_000}},
-	{Unlimited, Values{MonthlyRuns: -1, MonthlyCompute: -1}},
+	{"free", Values{MonthlyRuns: 10_000, MonthlyCompute: 100_000, RunDays: 30, AuditDays: 90}},
+	{"team", Values{MonthlyRuns: 1_000_000, MonthlyCompute: 5_000_000, RunDays: 90, AuditDays: 400}},
+	{"business", Values{MonthlyRuns: 20_000_000, MonthlyCompute: 100_000_000, RunDays: 365, AuditDays: 2555}},
+	{Unlimited, Values{MonthlyRuns: -1, MonthlyCompute: -1, RunDays: -1, AuditDays: -1}},
 }
 
 const planSetting = "plan"
@@ -37,11 +38,11 @@ func planValues(name string) (Values, error) {
 
 // plansMarkdown returns the plans as a table, after an empty line.
 func plansMarkdown() string {
-	var monthly []Name
+	var planned []Name
 	head, rule := "| plan |", "| --- |"
 	for _, l := range Limits {
-		if l.Monthly {
-			monthly = append(monthly, l.Name)
+		if l.Monthly || l.Days {
+			planned = append(planned, l.Name)
 			head, rule = head+" `"+string(l.Name)+"` |", rule+" --- |"
 		}
 	}
@@ -49,7 +50,7 @@ func plansMarkdown() string {
 	fmt.Fprintf(&b, "\n%s\n%s\n", head, rule)
 	for _, p := range Plans {
 		fmt.Fprintf(&b, "| `%s` |", p.Name)
-		for _, name := range monthly {
+		for _, name := range planned {
 			fmt.Fprintf(&b, " %s |", grouped(p.Values[name]))
 		}
 		b.WriteString("\n")

@@ -481,7 +481,7 @@ func TestEveryLimitIsComplete(t *testing.T) {
 		seen[l.Name] = true
 		assert.True(t, l.Default > 0 || l.Monthly && l.Default == -1, l.Name)
 		assert.NotEmpty(t, l.What, l.Name)
-		counted := l.Per == 0 && !l.Monthly
+		counted := l.Per == 0 && !l.Monthly && !l.Days
 		assert.Equal(t, counted, l.Advice != "", "%s: a quota says what to do", l.Name)
 		assert.Equal(t, counted && l.Scope != quota.Flow, l.Again > 0, l.Name)
 	}

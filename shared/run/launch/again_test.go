@@ -125,7 +125,7 @@ func TestLostMessageOfCancelIsRepaired(t *testing.T) {
 		l.Queues = nowhere{k.queues}
 		_, err = l.Cancel(k.ctx, org, run.ID)
 		require.NoError(t, err)
-		stored, err := runstate.GetRun(k.ctx, k.store, org, run.ID)
+		stored, err := runstate.GetRun(k.ctx, k.store, org, run.ID, time.Now())
 		require.NoError(t, err)
 		assert.Equal(t, runstate.DueAt(org, run.ID, run.Tasks, now), stored.DueEntry, "%s: due at once", status)
 

@@ -25,7 +25,7 @@ const cancelTries = 8
 // has ended otherwise.
 func (l *Launcher) Cancel(ctx context.Context, org, id string) (runstate.Run, error) {
 	for range cancelTries {
-		run, err := runstate.GetRun(ctx, l.Table, org, id)
+		run, err := runstate.GetRun(ctx, l.Table, org, id, l.Clock.Now())
 		if err != nil {
 			return runstate.Run{}, err
 		}

@@ -82,7 +82,7 @@ func (l *Launcher) replay(ctx context.Context, org, fingerprint string, known us
 		if i.Request != fingerprint { //guard:accept/fingerprint false
 			continue
 		}
-		run, err := runstate.GetRun(ctx, l.Table, org, i.Run)
+		run, err := runstate.GetRun(ctx, l.Table, org, i.Run, l.Clock.Now())
 		if err != nil {
 			return nil, err
 		}

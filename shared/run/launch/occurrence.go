@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"millrace/shared/account/quota"
 	"millrace/shared/platform/clock"
 	"millrace/shared/platform/errs"
 	"millrace/shared/platform/table"
@@ -25,7 +26,7 @@ type Occurrence struct {
 	// Event is the id of a sensor's event. Without one every request is an event of
 	// its own.
 	Event string
-	// Within is how long a sensor's event is remembered; 0: as long as the record
+	// Within is how long a sensor's event is remembered; 0: longer than the record
 	// of its run.
 	Within time.Duration
 }
@@ -34,14 +35,18 @@ type Occurrence struct {
 type occurrence struct {
 	table.Key
 	Run     string `table:"run"`           // "": the occurrence is void
-	Expires int64  `table:"ttl,omitempty"` // Unix second; 0: it is kept as long as the record of its run
+	Expires int64  `table:"ttl,omitempty"` // Unix second; 0: never
 }
+
+// longestRun is longer than a run lives. What is said of a run by its occurrence
+// must not be forgotten before the run's record.
+const longestRun = 2 * 365 * 24 * time.Hour
 
 // expires returns when an occurrence that is claimed now is forgotten, in Unix
 // seconds; 0: never.
-func (o *Occurrence) expires(now time.Time) int64 {
+func (o *Occurrence) expires(q *quota.Quota, now time.Time) int64 {
 	if o.Within == 0 {
-		return 0
+		return q.Expiry(quota.RunDays, now.Add(longestRun))
 	}
 	return now.Add(o.Within).Unix()
 }
@@ -112,7 +117,7 @@ func (l *Launcher) made(ctx context.Context, org string, o *occurrence) (*runsta
 	if known.Run == "" {
 		return nil, errVoid
 	}
-	run, err := runstate.GetRun(ctx, l.Table, org, known.Run)
+	run, err := runstate.GetRun(ctx, l.Table, org, known.Run, l.Clock.Now())
 	if err != nil {
 		return nil, err
 	}
@@ -142,7 +147,7 @@ func (l *Launcher) Void(ctx context.Context, org string, o Occurrence) (runstate
 	if err := table.Unmarshal(failed.Old, void); err != nil || void.Run == "" {
 		return runstate.Run{}, false, err
 	}
-	run, err := runstate.GetRun(ctx, l.Table, org, void.Run)
+	run, err := runstate.GetRun(ctx, l.Table, org, void.Run, l.Clock.Now())
 	return run, err == nil, err
 }
 

@@ -57,7 +57,7 @@ func (l *Launcher) RetryFromFailed(ctx context.Context, org, id, version string)
 // ended reads the run to retry. Errors: errs.NotFound; errs.Conflict if it has
 // not ended.
 func (l *Launcher) ended(ctx context.Context, org, id string) (runstate.Run, error) {
-	source, err := runstate.GetRun(ctx, l.Table, org, id)
+	source, err := runstate.GetRun(ctx, l.Table, org, id, l.Clock.Now())
 	if err == nil && !source.Status.RunEnded() { //guard:retry/ended false
 		err = errs.New(errs.Conflict, "Run %s is %s: only a run that has ended can be retried", id, source.Status)
 	}

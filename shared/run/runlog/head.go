@@ -25,6 +25,7 @@ type archive struct {
 	Data     []byte   `table:"d,omitempty"`
 	Ref      string   `table:"ref,omitempty"` // the object of a large archive
 	Replaced []string `table:"old,omitempty"` // objects of the previous archive
+	Expires  int64    `table:"ttl,omitempty"` // Unix second; see [runstate.Slack]
 }
 
 // Attributes of a head used in conditions and updates.
@@ -121,7 +122,7 @@ func (s *Store) replace(ctx context.Context, id runID, old archive, b *builder, 
 	if err != nil {
 		return archive{}, fmt.Errorf("runlog: store archive: %w", err)
 	}
-	head := archive{Key: old.Key, Shards: old.Shards, Version: s.draw(), Events: events, Replaced: old.objects()}
+	head := archive{Key: old.Key, Shards: old.Shards, Version: s.draw(), Events: events, Replaced: old.objects(), Expires: runstate.Expiry(s.Quota, s.Clock.Now())}
 	if b.out.Size()+int64(len(index)) <= InlineBytes {
 		if head.Data, err = b.out.Bytes(); err != nil {
 			return head, fmt.Errorf("runlog: store archive: %w", err)

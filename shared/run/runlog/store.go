@@ -13,6 +13,7 @@ import (
 
 	"github.com/oklog/ulid/v2"
 
+	"millrace/shared/account/quota"
 	"millrace/shared/platform/blob"
 	"millrace/shared/platform/clock"
 	"millrace/shared/platform/table"
@@ -32,6 +33,8 @@ type Store struct {
 	// Exclusive means that no other process writes logs, so that anything this process
 	// has not written does not exist.
 	Exclusive bool
+	// Quota has the retention of runs; nil: archives never expire.
+	Quota *quota.Quota
 
 	held    atomic.Int64  // bytes in the buffers
 	written atomic.Uint64 // number of batches whose write was begun

@@ -17,10 +17,11 @@ import (
 // MaxInput is the largest [Input] in bytes.
 const MaxInput = 8 << 20
 
-// GetRun reads a run's record, consistently. Errors: errs.NotFound.
-func GetRun(ctx context.Context, t table.Table, org, run string) (Run, error) {
+// GetRun reads a run's record as of now, consistently. Errors: errs.NotFound,
+// also for a run that has expired.
+func GetRun(ctx context.Context, t table.Table, org, run string, now time.Time) (Run, error) {
 	r, err := table.Load[Run](ctx, t, RunKey(org, run), table.Consistent)
-	if errors.Is(err, table.ErrNotFound) {
+	if errors.Is(err, table.ErrNotFound) || err == nil && r.Expired(now) {
 		return Run{}, errs.New(errs.NotFound, "Run not found: %s", run)
 	}
 	return r, err

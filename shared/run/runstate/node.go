@@ -46,8 +46,9 @@ type Node struct {
 	List       string        `table:"li,omitempty"` // the list, JSON up to MaxInline
 	ListRef    string        `table:"lr,omitempty"` // object key of a larger one
 	ListHash   string        `table:"lh,omitempty"`
-	Reuse      bool          `table:"ru,omitempty"` // instances of this map are reused as planned
-	History    []Attempt     `table:"h,omitempty"`  // previous attempts
+	Reuse      bool          `table:"ru,omitempty"`  // instances of this map are reused as planned
+	History    []Attempt     `table:"h,omitempty"`   // previous attempts
+	Expires    int64         `table:"ttl,omitempty"` // Unix second; see [Slack]
 }
 
 // Attempt is the record of a finished attempt.
@@ -205,6 +206,8 @@ type InputItem struct {
 	table.Key
 	Data string `table:"data,omitempty"`
 	Ref  string `table:"ref,omitempty"`
+	// Expires is a Unix second; see [Slack].
+	Expires int64 `table:"ttl,omitempty"`
 }
 
 // Result is the result of a run that succeeded: JSON up to MaxInline, an object
@@ -216,6 +219,7 @@ type Result struct {
 	OutputRef  string `table:"or,omitempty"` // object key
 	OutputSize int64  `table:"ob,omitempty"`
 	Error      string `table:"em,omitempty"`
+	Expires    int64  `table:"ttl,omitempty"` // Unix second; see [Slack]
 }
 
 // TaskRunID returns the id of one attempt of one node of a run.

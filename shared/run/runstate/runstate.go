@@ -72,6 +72,8 @@ type Run struct {
 	ReconciledAt clock.Millis  `table:"lk,omitempty"`  // when it was last reconciled
 	ProbedAt     clock.Millis  `table:"pb,omitempty"`  // when a reconciliation last repeated messages
 	Final        Final         `table:"fin,omitempty"` // of a stopped run that has ended
+	KeptAt       clock.Millis  `table:"kp,omitempty"`  // when the expiry of a long run's items was last moved
+	Expires      int64         `table:"ttl,omitempty"` // Unix second; 0: never, as of a run that is not archived
 }
 
 // Attributes of a Run used in updates and conditions.
@@ -89,6 +91,7 @@ const (
 	RunReconciled = "lk"
 	RunProbed     = "pb"
 	RunFinal      = "fin"
+	RunKept       = "kp"
 	DuePK         = "due_pk"
 	DueSK         = "due_sk"
 )

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"millrace/events"
+	"millrace/shared/account/quota"
 	"millrace/shared/platform/bus"
 	"millrace/shared/platform/table"
 	"millrace/shared/run/alert"
@@ -13,7 +14,7 @@ import (
 )
 
 // archive archives the log of a terminal run and publishes its end. Only then
-// does the run leave the due index. It may be repeated.
+// does the run leave the due index, and begin to expire. It may be repeated.
 func (l *lifecycle) archive(ctx context.Context) error {
 	if l.run.Archived {
 		return nil
@@ -47,13 +48,14 @@ func (l *lifecycle) archive(ctx context.Context) error {
 	if err != nil { //guard:due/published false
 		return fmt.Errorf("publish end of run: %w", err)
 	}
-	_, err = l.Table.Update(ctx, table.Update{
-		Key: runstate.RunKey(l.org, l.id),
-		Do: []table.Action{
-			table.Set(runstate.RunArchived, true),
-			table.Remove(runstate.DuePK), table.Remove(runstate.DueSK), //guard:due/left drop
-		},
-	})
+	do := []table.Action{
+		table.Set(runstate.RunArchived, true),
+		table.Remove(runstate.DuePK), table.Remove(runstate.DueSK), //guard:due/left drop
+	}
+	if expires := l.Quota.Expiry(quota.RunDays, run.EndedAt.Time()); expires != 0 {
+		do = append(do, table.Set(table.TTLAttribute, expires))
+	}
+	_, err = l.Table.Update(ctx, table.Update{Key: runstate.RunKey(l.org, l.id), Do: do})
 	if err != nil {
 		return fmt.Errorf("take run off the due index: %w", err)
 	}

@@ -27,7 +27,7 @@ func (a *attempts) claim(ctx context.Context, r ready) (mine, other *runstate.No
 	)
 	item, err := a.persist(ctx, claimTries, table.Update{
 		Key: runstate.NodeKey(a.org, a.id, r.node),
-		Do: []table.Action{
+		Do: append(runstate.Keep(a.Quota, now),
 			table.Set(runstate.NodeStatus, string(engine.Running)),
 			table.Set(runstate.NodeAttempt, r.attempt),
 			table.Set(runstate.NodeNonce, nonce),
@@ -35,7 +35,7 @@ func (a *attempts) claim(ctx context.Context, r ready) (mine, other *runstate.No
 			table.SetIfAbsent(runstate.NodeStarted, int64(millis(now))),
 			table.Set(runstate.NodeChain, a.chain), //guard:inline/marked drop
 			table.Remove(runstate.NodeDue), table.Remove(runstate.NodeReason), table.Remove(runstate.NodeHanded),
-		},
+		),
 		If: table.Or(
 			//guard:claim/finished insert table.Eq(runstate.NodeStatus, string(engine.Succeeded))
 			table.Absent(runstate.NodeStatus),

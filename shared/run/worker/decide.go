@@ -57,11 +57,11 @@ func (g *graph) decide(ctx context.Context, n engine.Node, sets engine.Sets) (*d
 
 // pass writes the end of a node that does not run.
 func (g *graph) pass(ctx context.Context, n engine.Node, item *runstate.Node, kind, text string) (*done, error) {
-	do := []table.Action{
+	do := append(runstate.Keep(g.Quota, g.Clock.Now()),
 		table.Set(runstate.NodeStatus, string(item.Status)),
 		table.Set(runstate.NodeEnded, int64(item.EndedAt)),
 		table.Set(runstate.NodeChain, item.Chain),
-	}
+	)
 	set := func(attr string, v any, there bool) {
 		if there {
 			do = append(do, table.Set(attr, v))

@@ -305,8 +305,13 @@ func (d *driver) postpone(ctx context.Context, now time.Time, after time.Duratio
 	if d.run.Deadline != 0 && d.run.Deadline.Time().After(now) && d.run.Deadline.Time().Before(next) {
 		next = d.run.Deadline.Time()
 	}
+	kept, err := d.keep(ctx, now)
+	if err != nil {
+		return err
+	}
+	more = append(more, kept...)
 	due := runstate.DueAt(d.org, d.id, d.run.Tasks, next)
-	_, err := d.Table.Update(ctx, table.Update{
+	_, err = d.Table.Update(ctx, table.Update{
 		Key: runstate.RunKey(d.org, d.id),
 		Do: append(more,
 			table.Set(runstate.DuePK, due.DuePK), table.Set(runstate.DueSK, due.DueSK),

@@ -66,7 +66,7 @@ func (s *sim) checkRetries(runs []*simRun, src *source) *source {
 // checkRun checks one run and returns it as a source of retries.
 func (s *sim) checkRun(r *simRun, src *source) *source {
 	id, gen := r.id, r.gen
-	run, err := runstate.GetRun(s.ctx, s.store, r.org, id)
+	run, err := runstate.GetRun(s.ctx, s.store, r.org, id, time.Now())
 	if err != nil {
 		s.tell("%v", err)
 		return nil
@@ -140,7 +140,7 @@ func (s *sim) checkReuse(run *runstate.Run, nodes map[string]*runstate.Node) {
 	if run.Parent == "" {
 		return
 	}
-	parent, err := runstate.GetRun(s.ctx, s.store, run.Org, run.Parent)
+	parent, err := runstate.GetRun(s.ctx, s.store, run.Org, run.Parent, time.Now())
 	if err != nil {
 		s.tell("%v", err)
 		return
@@ -214,7 +214,7 @@ func (s *sim) checkAudit(org string) {
 			continue
 		}
 		id := r.id
-		run, err := runstate.GetRun(s.ctx, s.store, org, id)
+		run, err := runstate.GetRun(s.ctx, s.store, org, id, time.Now())
 		if err != nil {
 			s.tell("%v", err)
 			continue

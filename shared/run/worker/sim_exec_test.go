@@ -142,7 +142,7 @@ func (s *sim) generation(run *runstate.Run) int {
 // begins checks the invariants of the beginning of an attempt.
 func (s *sim) begins(p *proc, a *executor.Attempt, n engine.Node) (*runstate.Node, *runstate.Run) {
 	what := number(a.RunID, n, a.Number) + " (" + a.Task.Name + ")"
-	run, err := runstate.GetRun(s.ctx, s.store, a.Org, a.RunID)
+	run, err := runstate.GetRun(s.ctx, s.store, a.Org, a.RunID, time.Now())
 	if err != nil {
 		s.tell("%s: %v", what, err)
 		return &runstate.Node{}, &run

@@ -190,7 +190,7 @@ func (s *sim) step() {
 func (s *sim) stuck() {
 	for _, r := range s.runs() {
 		id := r.id
-		run, err := runstate.GetRun(s.ctx, s.store, r.org, id)
+		run, err := runstate.GetRun(s.ctx, s.store, r.org, id, time.Now())
 		if err == nil && run.Status.RunEnded() && run.Archived {
 			continue
 		}

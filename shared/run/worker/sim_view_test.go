@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"millrace/shared/run/engine"
 	"millrace/shared/run/runstate"
@@ -20,7 +21,7 @@ type simView struct {
 // view of each. It reads only runs that were written to since.
 func (s *sim) observe() {
 	for _, r := range s.dirty() {
-		run, err := runstate.GetRun(s.ctx, s.store, r.org, r.id)
+		run, err := runstate.GetRun(s.ctx, s.store, r.org, r.id, time.Now())
 		if err != nil {
 			s.tell("%v", err)
 			return

@@ -180,7 +180,7 @@ func (w *world) run(name string, params ...string) runstate.Run {
 // get reads a run.
 func (w *world) get(id string) runstate.Run {
 	w.t.Helper()
-	run, err := runstate.GetRun(w.ctx, w.plain, org, id)
+	run, err := runstate.GetRun(w.ctx, w.plain, org, id, time.Now())
 	require.NoError(w.t, err)
 	return run
 }
