@@ -70,7 +70,7 @@ func routes(api *httpapi.API, d fn.Deps) {
 	g := httpapi.Group{API: api, Function: name, Reads: tenant.Needs(tenant.RunsRead), Writes: tenant.Needs(tenant.RunsTrigger)}
 	const one = "/runs/{run_id}"
 	const byName = " A slug may stand for the run's id; one of several runs is 409."
-	httpapi.Get(g, "/runs", s.list, "List runs", httpapi.Doc("Newest first. Without limit the list has every run and is streamed. "+
+	httpapi.Get(g, "/runs", s.list, "List runs", httpapi.Doc("Newest first. Without limit the list has every run and is streamed; a workspace reads one such list of 100 runs or more at a time, another is 429 meanwhile. "+
 		"flow_name, environment, since and until are looked up; deployment, status, trigger_source and triggered_by are compared with what is found: "+
 		"a list with one of them goes through 10,000 runs at most, and if it ends early has next_until, from where the same request goes on."))
 	httpapi.Get(g, "/runs/compare", s.compare, "Compare two runs", httpapi.Errors(404, 409),

@@ -44,7 +44,11 @@ func (s *service) list(ctx context.Context, in *listQuery) (out httpapi.Stream[R
 		left = min(max(*in.Limit, 1), maxLimit)
 	}
 	until := ""
-	return httpapi.ListTo[RunList](s.records(ctx, query, left, in, &until), func() (string, string) {
+	records := s.records(ctx, query, left, in, &until)
+	if in.Limit == nil {
+		records = s.alone(ctx, records)
+	}
+	return httpapi.ListTo[RunList](records, func() (string, string) {
 		if until == "" {
 			return "", ""
 		}
