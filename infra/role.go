@@ -100,7 +100,16 @@ func partitionsKept(cfg Config, spec fn.Spec) []statement {
 	writes := spec.Needs.Table == fn.Writes
 	var out []statement
 	if writes {
-		out = append(out, deny("AuditIsKept", []string{audit.Partition(anyOrg, "*"), audit.DigestPartition(anyOrg)}, "dynamodb:BatchWriteItem", "dynamodb:DeleteItem", "dynamodb:UpdateItem"))
+		kept := []string{audit.Partition(anyOrg, "*"), audit.DigestPartition(anyOrg)}
+		if spec.Needs.Signer == fn.Writes { // it has entries of exported days expire, and changes nothing else of them
+			update := deny("AuditExpires", kept, "dynamodb:UpdateItem")
+			update.when["ForAnyValue:StringNotEquals"] = map[string]any{"dynamodb:Attributes": []string{
+				"pk", "sk", table.TTLAttribute, audit.AttrExport, audit.AttrExpired,
+			}}
+			out = append(out, deny("AuditIsKept", kept, "dynamodb:BatchWriteItem", "dynamodb:DeleteItem"), update)
+		} else {
+			out = append(out, deny("AuditIsKept", kept, "dynamodb:BatchWriteItem", "dynamodb:DeleteItem", "dynamodb:UpdateItem"))
+		}
 	}
 	switch {
 	case spec.Needs.Identity:

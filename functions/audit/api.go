@@ -83,7 +83,7 @@ type (
 )
 
 func routes(api *httpapi.API, d fn.Deps) {
-	s := &service{table: d.Table, signer: d.Signer, clock: d.Clock, cursors: api.Cursors()}
+	s := &service{table: d.Table, blob: d.Blob, signer: d.Signer, clock: d.Clock, log: d.Log, cursors: api.Cursors()}
 	access := tenant.Needs(tenant.AdminAudit)
 	g := httpapi.Group{API: api, Function: name, Reads: access, Writes: access}
 	httpapi.Get(g, "/audit-logs", s.list, "List the audit log", httpapi.Errors(400),
@@ -94,7 +94,8 @@ func routes(api *httpapi.API, d fn.Deps) {
 	httpapi.Get(g, "/audit-logs/verification", s.verify, "Verify the audit log",
 		httpapi.Doc("An operation of Millrace's own. After each UTC day a digest of its entries is signed and stored; it names the digest of the day "+
 			"before. This computes the digests anew and returns the first day that does not fit: entries or digests were changed, added or "+
-			"removed since. A day is digested within two hours of its end."))
+			"removed since. A day is digested within two hours of its end. It is exported then, too, and its entries leave the log when the workspace's "+
+			"retention is over; the export is verified with what is left."))
 }
 
 // object returns a stored JSON object, nil for none.

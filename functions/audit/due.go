@@ -7,6 +7,7 @@ import (
 
 	"millrace/shared/account/audit"
 	"millrace/shared/kit/due"
+	"millrace/shared/platform/clock"
 	"millrace/shared/platform/table"
 	"millrace/shared/web/fn"
 )
@@ -16,7 +17,7 @@ import (
 const maxDays = 60
 
 func digests(d fn.Deps) fn.MessageHandler {
-	s := &service{table: d.Table, signer: d.Signer, clock: d.Clock}
+	s := &service{table: d.Table, blob: d.Blob, signer: d.Signer, quota: d.Quota, clock: d.Clock, log: d.Log}
 	return d.Due(s.digest)
 }
 
@@ -41,16 +42,20 @@ func (s *service) digest(ctx context.Context, task due.Task) error {
 		}
 		next = next.Next()
 	}
-	_, err = s.table.Update(ctx, due.Move(task, next.DueFor(org), table.Set(audit.AttrNext, string(next))))
+	kept, err := s.expire(ctx, org, chain, next)
+	if err != nil {
+		return err
+	}
+	_, err = s.table.Update(ctx, due.Move(task, next.DueFor(org), table.Set(audit.AttrNext, string(next)), table.Set(audit.AttrKept, string(kept))))
 	if errors.Is(err, table.ErrConditionFailed) {
 		return nil // the task was handled elsewhere
 	}
 	return err
 }
 
-// digestDay stores the digest of a day, unless it is stored.
+// digestDay exports a day and stores its digest, unless it is stored.
 func (s *service) digestDay(ctx context.Context, org string, first, day audit.Day) error {
-	d, err := audit.NewDigest(ctx, s.table, org, day, s.clock.Now())
+	d, err := audit.Export(ctx, s.table, s.blob, org, day, clock.ToMillis(s.clock.Now()))
 	if err != nil {
 		return err
 	}

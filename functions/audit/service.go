@@ -2,10 +2,13 @@ package audit
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
 	"millrace/shared/account/audit"
+	"millrace/shared/account/quota"
 	"millrace/shared/account/tenant"
+	"millrace/shared/platform/blob"
 	"millrace/shared/platform/clock"
 	"millrace/shared/platform/errs"
 	"millrace/shared/platform/signature"
@@ -19,7 +22,10 @@ const maxPages = 8
 // service implements the rules of the audit log.
 type service struct {
 	table   table.Table
+	blob    blob.Store
 	signer  signature.Signer
+	quota   *quota.Quota
+	log     *slog.Logger
 	clock   clock.Clock
 	cursors httpapi.Cursors
 }

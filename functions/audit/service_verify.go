@@ -151,6 +151,11 @@ func (s *service) verifyDay(ctx context.Context, key signature.PublicKey, org st
 	case d.Previous != link:
 		return d, "the digest does not name that of the day before", nil
 	}
+	if d.Export != "" {
+		if fault, err = s.verifyExport(ctx, &d); fault != "" || err != nil || d.Expired != 0 {
+			return d, fault, err
+		}
+	}
 	stored, err := audit.NewDigest(ctx, s.table, org, day, s.clock.Now())
 	switch {
 	case err != nil:

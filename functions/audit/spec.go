@@ -22,18 +22,19 @@ var Spec = fn.Spec{
 	Name:     name,
 	Doc:      "Lists the audit log and verifies it.",
 	Trigger:  fn.Trigger{HTTP: true},
-	Needs:    fn.Needs{Table: fn.Writes, Signer: fn.Reads},
+	Needs:    fn.Needs{Table: fn.Writes, Blob: fn.Reads, Signer: fn.Reads},
 	MemoryMB: 256,
 	Timeout:  15 * time.Minute,
 	Routes:   routes,
 }
 
-// DigestSpec is the function that digests days that are over.
+// DigestSpec is the function that digests and exports days that are over, and has
+// the entries of old ones expire.
 var DigestSpec = fn.Spec{
 	Name:     digestName,
-	Doc:      "Signs a digest of each day's audit entries.",
+	Doc:      "Exports each day's audit entries and signs a digest of them; has those of exported days expire.",
 	Trigger:  fn.Trigger{Due: []due.Kind{audit.Digesting}},
-	Needs:    fn.Needs{Table: fn.Writes, Signer: fn.Writes},
+	Needs:    fn.Needs{Table: fn.Writes, Blob: fn.Writes, Folders: []string{audit.ExportFolder}, Signer: fn.Writes},
 	MemoryMB: 256,
 	Timeout:  5 * time.Minute,
 	Messages: digests,

@@ -17,6 +17,7 @@ import (
 	"millrace/shared/account/audit"
 	"millrace/shared/account/tenant"
 	"millrace/shared/kit/due"
+	"millrace/shared/platform/blob/blobtest"
 	"millrace/shared/platform/ids"
 	"millrace/shared/platform/signature"
 	"millrace/shared/platform/table"
@@ -31,9 +32,11 @@ type log struct {
 
 // digested opens a log in a bubble, in which time begins at midnight: no test
 // crosses one unawares.
-func digested(t *testing.T) *log {
+func digested(t *testing.T, o ...localtest.Options) *log {
 	t.Helper()
-	env := localtest.New(t, functions.Spec, functions.DigestSpec)
+	options := append(o, localtest.Options{})[0]
+	options.Blob = &blobtest.Memory{} // a connection would not stay in the bubble
+	env := localtest.Open(t, options, functions.Spec, functions.DigestSpec)
 	l := &log{Env: env, t: t}
 	// The workspace's first day is today; the others follow.
 	for range 4 {
@@ -150,7 +153,7 @@ func TestDaysAreDigestedOnce(t *testing.T) {
 func TestDayIsDigestedAfterItsEnd(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		env := localtest.New(t, functions.Spec, functions.DigestSpec)
+		env := localtest.Open(t, localtest.Options{Blob: &blobtest.Memory{}}, functions.Spec, functions.DigestSpec)
 		l := &log{Env: env, t: t, days: []audit.Day{audit.DayOf(env.Clock.Now())}}
 		for _, c := range []struct {
 			at   time.Time
@@ -167,6 +170,8 @@ func TestDayIsDigestedAfterItsEnd(t *testing.T) {
 		assert.Equal(t, string(l.days[0]), l.verify("").String(t, "last_day"))
 	})
 }
+
+const brokenExport = "the export of the day was changed or removed since it was digested"
 
 func TestTamperingIsFound(t *testing.T) {
 	t.Parallel()
@@ -214,7 +219,22 @@ func TestTamperingIsFound(t *testing.T) {
 			l.put(back)
 			l.Clock.Advance(time.Minute)
 			l.digest(1)
+		}, 1, brokenExport},
+		"a day and its export digested anew by the service": {func(l *log) {
+			l.remove(l.entries(l.days[1])[0].Key)
+			l.remove(audit.DigestKey(l.A.OrgID, l.days[1]))
+			require.NoError(l.t, l.Deps.Blob.Delete(l.t.Context(), audit.ExportKey(l.A.OrgID, l.days[1])))
+			back := audit.Begin(l.A.OrgID, l.days[0].Begin()).Item.(audit.Chain)
+			l.put(back)
+			l.Clock.Advance(time.Minute)
+			l.digest(1)
 		}, 2, "the digest does not name that of the day before"},
+		"an export removed": {func(l *log) {
+			require.NoError(l.t, l.Deps.Blob.Delete(l.t.Context(), audit.ExportKey(l.A.OrgID, l.days[1])))
+		}, 1, brokenExport},
+		"an export replaced by that of another day": {func(l *log) {
+			require.NoError(l.t, l.Deps.Blob.Copy(l.t.Context(), audit.ExportKey(l.A.OrgID, l.days[3]), audit.ExportKey(l.A.OrgID, l.days[2])))
+		}, 2, brokenExport},
 		"a digest replaced by that of another day": {func(l *log) {
 			d := l.digestOf(l.days[2])
 			d.Key = audit.DigestKey(l.A.OrgID, l.days[1])
@@ -290,7 +310,7 @@ func TestVerificationGoesOnAfterItsTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var slow slowTable
-		env := localtest.Open(t, localtest.Options{Wrap: func(inner table.Table) table.Table {
+		env := localtest.Open(t, localtest.Options{Blob: &blobtest.Memory{}, Wrap: func(inner table.Table) table.Table {
 			slow = slowTable{Table: inner}
 			return &slow
 		}}, functions.Spec, functions.DigestSpec)

@@ -41,6 +41,9 @@ type Record struct {
 	Before       string `table:"before_json,omitempty"` // JSON object
 	After        string `table:"after_json,omitempty"`  // JSON object
 	Metadata     string `table:"metadata,omitempty"`    // JSON object
+	// Expires, in Unix seconds, is set when the entry's day leaves the log: it is
+	// exported by then, and its entries are shown no more.
+	Expires int64 `table:"ttl,omitempty"`
 }
 
 // ID returns the entry's id. Ids sort by time; the order within a millisecond

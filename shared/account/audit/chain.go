@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"hash/fnv"
+	"io"
 	"strconv"
 	"time"
 
@@ -34,12 +35,18 @@ var Digesting = due.Kind{Name: "audit-digest"}
 type Chain struct {
 	table.Key
 	due.Entry
-	First Day `table:"first_day"` // the first one that is digested
-	Next  Day `table:"next_day"`  // the next one to be digested
+	First Day `table:"first_day"`          // the first one that is digested
+	Next  Day `table:"next_day"`           // the next one to be digested
+	Kept  Day `table:"kept_day,omitempty"` // the first one whose entries are in the table; empty: First
 }
 
-// AttrNext is the attribute of Chain.Next.
-const AttrNext = "next_day"
+// Attributes of a Chain and of a Digest in updates.
+const (
+	AttrNext    = "next_day"
+	AttrKept    = "kept_day"
+	AttrExport  = "export"
+	AttrExpired = "expired"
+)
 
 // ChainKey returns the key of a workspace's Chain.
 func ChainKey(org string) table.Key { return table.Key{PK: org + "#audit-chain", SK: "chain"} }
@@ -95,6 +102,10 @@ type Digest struct {
 	MadeAt   clock.Millis `table:"made_at"`
 
 	Signature signature.Signature `table:"signature"` // of Message
+
+	// Neither is signed: what they tell is verified by the export's content.
+	Export  string       `table:"export,omitempty"`  // object key; empty: not exported yet
+	Expired clock.Millis `table:"expired,omitempty"` // when the day's entries began to leave the table
 }
 
 // DigestPartition returns the partition of a workspace's digests; the sort key
@@ -110,16 +121,9 @@ func DigestKey(org string, day Day) table.Key {
 // the caller.
 func NewDigest(ctx context.Context, t table.Table, org string, day Day, now time.Time) (Digest, error) {
 	d := Digest{Key: DigestKey(org, day), OrgID: org, Day: day, MadeAt: clock.ToMillis(now)}
-	sum := sha256.New()
-	for r, err := range Entries(ctx, t, org, day.Begin(), day.End()) {
-		if err != nil {
-			return d, err
-		}
-		_, _ = sum.Write(r.canonical()) // never fails
-		d.Entries++
-	}
-	d.SHA256 = hex.EncodeToString(sum.Sum(nil))
-	return d, nil
+	var err error
+	d.Entries, d.SHA256, err = write(ctx, t, org, day, io.Discard)
+	return d, err
 }
 
 // Link returns what the signature, and the digest of the next day, tell of this

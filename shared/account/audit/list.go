@@ -61,7 +61,7 @@ func List(ctx context.Context, t table.Table, org string, q Query) (Page, error)
 	}
 	page := Page{Items: make([]Record, 0, len(items)), Next: next}
 	for i := range items {
-		if q.chooses(&items[i]) {
+		if items[i].Expires == 0 && q.chooses(&items[i]) {
 			page.Items = append(page.Items, items[i])
 		}
 	}
