@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"millrace/shared/account/audit"
+	"millrace/shared/account/retention"
 	"millrace/shared/kit/due"
 	"millrace/shared/platform/clock"
 	"millrace/shared/platform/table"
@@ -41,6 +42,12 @@ func (s *service) digest(ctx context.Context, task due.Task) error {
 			return fmt.Errorf("digest %s: %w", next, err)
 		}
 		next = next.Next()
+	}
+	if chain.Kept == "" { // it may be older than the removal of objects
+		err := s.table.Put(ctx, retention.Begin(org, now))
+		if err != nil && !errors.Is(err, table.ErrConditionFailed) {
+			return err
+		}
 	}
 	kept, err := s.expire(ctx, org, chain, next)
 	if err != nil {

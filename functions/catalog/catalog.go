@@ -22,6 +22,7 @@ import (
 	"millrace/functions/notifications"
 	"millrace/functions/notifier"
 	"millrace/functions/orgs"
+	"millrace/functions/retention"
 	"millrace/functions/runs"
 	"millrace/functions/sandboxlogs"
 	"millrace/functions/schedulertick"
@@ -65,6 +66,7 @@ func With(more ...fn.Spec) []fn.Spec {
 		dispatch.Spec,
 		notifier.DueSpec,
 		notifier.Spec,
+		retention.Spec,
 		schedules.DueSpec,
 		sensors.PollSpec,
 		schedulertick.Spec,

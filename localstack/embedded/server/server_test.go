@@ -95,6 +95,7 @@ func TestEveryFunctionCanBeInvoked(t *testing.T) {
 		"audit-digest":     {"due-audit-digest"},
 		"backfills-due":    {"due-backfill"},
 		"backfills-events": {"bus-backfills-events"},
+		"retention":        {"due-retention"},
 		"schedules-due":    {"due-schedule"},
 		"object-events":    {"object-created"},
 		"sensors-poll":     {"due-sensor"},

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"millrace/shared/account/audit"
+	"millrace/shared/account/retention"
 	"millrace/shared/account/tenant"
 	"millrace/shared/platform/clock"
 	"millrace/shared/platform/errs"
@@ -40,7 +41,7 @@ func newWorkspace(ctx context.Context, now time.Time, name, email string) (Works
 		Key: workspaceKey(org), OrgID: org, Name: name, CreatedAt: clock.ToMillis(now), CreatedBy: email,
 	}
 	return w, append(
-		[]table.Write{table.Put{Item: w, If: table.IsNew()}, audit.Begin(org, now)},
+		[]table.Write{table.Put{Item: w, If: table.IsNew()}, audit.Begin(org, now), retention.Begin(org, now)},
 		append(newMember(Membership{
 			OrgID: org, Email: email, Role: tenant.Owner, AddedAt: w.CreatedAt, AddedBy: email,
 		}), audit.EntryFor(ctx, org, now, audit.Change{
