@@ -27,6 +27,9 @@ const (
 	TasksFinished
 	// LeasesLost counts attempts whose worker stopped renewing its lease: by Tier.
 	LeasesLost
+	// SandboxLost counts runners of the sandbox that ended without a result, or
+	// that could not begin: by Tier.
+	SandboxLost
 	// QueueDelay is how long a message was visible before a worker received it.
 	// Only first deliveries count: by Tier.
 	QueueDelay
@@ -64,6 +67,7 @@ var described = [metrics]struct {
 	RunsFinished:  {"RunsFinished", count, false, "runs_finished_total"},
 	TasksFinished: {"TasksFinished", count, false, "tasks_finished_total"},
 	LeasesLost:    {"LeasesLost", count, false, "leases_lost_total"},
+	SandboxLost:   {"SandboxLost", count, false, "sandbox_lost_total"},
 	QueueDelay:    {"QueueDelay", milliseconds, true, "queue_delay_seconds"},
 	StartDelay:    {"StartDelay", milliseconds, true, "start_delay_seconds"},
 	ReadUnits:     {"ReadUnits", count, false, "read_units_total"},

@@ -197,7 +197,11 @@ func (a *attempts) takeOver(ctx context.Context, r ready, old *runstate.Node, no
 		return nil, nil, err
 	}
 	a.Metrics.Count(telemetry.LeasesLost, a.tier())
-	a.event(a.subjectOf(r.node, old), runlog.TypeTaskLost, "warning", "%s", end.Error)
+	lost := a.subjectOf(r.node, old)
+	a.event(lost, runlog.TypeTaskLost, "warning", "%s", end.Error)
+	if lost.task != nil && a.remote(lost.task) != nil {
+		a.lostRunner(ctx, lost, "its lease was not renewed")
+	}
 	switch {
 	case ends:
 		a.countTask(got.Status)

@@ -219,6 +219,9 @@ func (a *attempts) answered(ctx context.Context, w *attempt, answer json.RawMess
 	case err != nil:
 		return outcome{}, err
 	}
+	if result.Unstarted != "" {
+		a.lostRunner(ctx, w, result.Unstarted)
+	}
 	if took > 0 {
 		w.item.StartedAt = max(w.item.StartedAt, millis(a.Clock.Now().Add(-took)))
 	}

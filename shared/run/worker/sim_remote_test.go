@@ -130,8 +130,9 @@ func (r *remotes) Request(_ context.Context, a *executor.Attempt) (json.RawMessa
 
 // answered is a runner's answer.
 type answered struct {
-	Attempt string
-	Fails   bool
+	Attempt   string
+	Fails     bool
+	Unstarted string
 }
 
 func (r *remotes) Result(_ context.Context, a *executor.Attempt, answer json.RawMessage) (executor.Result, time.Duration, error) {
@@ -141,6 +142,9 @@ func (r *remotes) Result(_ context.Context, a *executor.Attempt, answer json.Raw
 	}
 	if got.Attempt != a.TaskRunID {
 		r.problem("the answer of %s for %s", got.Attempt, a.TaskRunID)
+	}
+	if got.Unstarted != "" {
+		return executor.NotStarted(errors.New(got.Unstarted)), 0, nil
 	}
 	if got.Fails {
 		return executor.Failed(executor.TaskFailed, "as drawn"), time.Millisecond, nil
@@ -200,7 +204,7 @@ func (r *remotes) run(t ticket.Attempt) {
 			break // the answer is posted all the same
 		}
 	}
-	answer, _ := json.Marshal(answered{got.Attempt, fails})
+	answer, _ := json.Marshal(answered{Attempt: got.Attempt, Fails: fails})
 	again := 1
 	if r.hit("resend", r.odds.Resend) {
 		again = 2

@@ -59,6 +59,15 @@ func (s *session) countTask(status engine.Status) {
 	s.Metrics.Count(telemetry.TasksFinished, telemetry.Dimensions{Tier: s.mode(), Outcome: string(status)})
 }
 
+// lostRunner counts and logs a runner that ended without a result, or could not
+// begin. There may be no other trace of it: the sandbox's functions write no
+// log. The tasks' own failures are not among them.
+func (s *session) lostRunner(ctx context.Context, w *attempt, reason string) {
+	tier := s.run.TierOf(w.task.Tier)
+	s.Metrics.Count(telemetry.SandboxLost, telemetry.Dimensions{Tier: tier})
+	s.Log.WarnContext(ctx, "runner ended without a result", "tier", tier, "node", w.node, "number", w.item.Attempt, "reason", clip(reason))
+}
+
 // handled logs and measures a handled message.
 func (s *session) handled(ctx context.Context, m events.Run, deliveries int, took time.Duration, err error) {
 	code := ""
