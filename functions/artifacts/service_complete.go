@@ -30,7 +30,7 @@ func (s *service) complete(ctx context.Context, req *completeIn) (CompleteUpload
 	if _, err := registry.ArtifactKey(tenant.From(ctx).OrgID, in.ArtifactKey); err != nil {
 		return CompleteUploadResponse{}, err
 	}
-	if err := in.check(); err != nil {
+	if err := in.check(s.store.Tiers); err != nil {
 		return CompleteUploadResponse{}, err
 	}
 	digest, err := in.digest()
@@ -65,7 +65,7 @@ func (s *service) complete(ctx context.Context, req *completeIn) (CompleteUpload
 
 // check returns the errors of the request itself. Errors: errs.Unprocessable;
 // errs.Invalid for an unsupported runtime.
-func (in *CompleteUploadRequest) check() error {
+func (in *CompleteUploadRequest) check(tiers tier.Set) error {
 	faults := registry.CheckSchedule(in.Schedule, in.Timezone)
 	slices.SortFunc(in.Parts, func(a, b CompletedPart) int { return cmp.Compare(a.PartNumber, b.PartNumber) })
 	for i := range in.Parts {
@@ -81,7 +81,7 @@ func (in *CompleteUploadRequest) check() error {
 	if len(faults) > 0 {
 		return errs.Validation(faults...)
 	}
-	if _, err := tier.Parse(httpapi.Value(in.ExecutionMode)); err != nil {
+	if _, err := tiers.Parse(httpapi.Value(in.ExecutionMode)); err != nil {
 		return err
 	}
 	_, err := registry.ParseExecutor(httpapi.Value(in.DefaultExecutor))
@@ -135,7 +135,7 @@ func (s *service) publish(ctx context.Context, u upload, in *CompleteUploadReque
 		Tags: in.Tags, DepPackageSlugs: in.DepPackageSlugs, CodeOnly: true,
 		Kinds: s.store.Kinds,
 	}
-	size, _ := tier.Parse(httpapi.Value(in.ExecutionMode)) // both are checked
+	size, _ := s.store.Tiers.Parse(httpapi.Value(in.ExecutionMode)) // both are checked
 	reg.ExecutionMode = string(size)
 	reg.DefaultExecutor, _ = registry.ParseExecutor(httpapi.Value(in.DefaultExecutor))
 	if in.hasSpec() { // reports its errors while parts can still be sent

@@ -56,7 +56,7 @@ func newPlatform(cfg settings, spec fn.Spec) *platform {
 		Clock: now,
 		Log:   telemetry.NewLogger(os.Stdout, telemetry.JSON, cfg.LogLevel), Metrics: p.observer.metrics,
 		Config: fn.Config{
-			Version: cfg.Version, Region: cfg.Region, AllowRanges: cfg.AllowRanges, ProcessID: ids.Token(6), Bucket: cfg.Bucket,
+			Version: cfg.Version, Region: cfg.Region, AllowRanges: cfg.AllowRanges, ProcessID: ids.Token(6), Bucket: cfg.Bucket, Tiers: cfg.Tiers,
 		},
 	}
 	if needs.Links {

@@ -15,6 +15,7 @@ import (
 	"millrace/shared/platform/keyring"
 	"millrace/shared/platform/mail"
 	"millrace/shared/run/sandbox/ticket"
+	"millrace/shared/run/tier"
 	"millrace/shared/web/fn"
 )
 
@@ -43,6 +44,7 @@ const (
 	envCursorKey   = "MILLRACE_CURSOR_KEY"      // secret, base64 of 32 bytes or more: signs list cursors
 	envLimits      = "MILLRACE_LIMITS"          // name=value of limits that differ from the defaults of package quota, comma-separated
 	envURL         = "MILLRACE_URL"             // base URL of the API for callers, without a trailing slash
+	envTiers       = "MILLRACE_TIERS"           // runtime tiers that the deployment has, comma-separated; default: all
 	envAllowRanges = "MILLRACE_ALLOW_RANGES"    // CIDR ranges that calls on behalf of users may reach besides public addresses, comma-separated
 
 	envSandboxPrefix = "MILLRACE_SANDBOX_PREFIX" // prefix of the names of the sandbox functions, before the tier
@@ -69,6 +71,7 @@ type settings struct {
 	CursorKeys             *keyring.Ring
 	AllowRanges            []string
 	Limits                 quota.Values
+	Tiers                  tier.Set
 
 	SandboxPrefix string
 	AttemptKeys   *keyring.Ring
@@ -129,6 +132,10 @@ func readSettings(getenv func(string) string, spec fn.Spec) (settings, error) {
 		if cfg.Limits, err = quota.ParseValues(r.list(envLimits)); err != nil {
 			r.fault("%s: %w", envLimits, err)
 		}
+	}
+	var err error
+	if cfg.Tiers, err = tier.ParseSet(getenv(envTiers)); err != nil {
+		r.fault("%s: %w", envTiers, err)
 	}
 	for _, text := range r.list(envAllowRanges) {
 		if _, err := netip.ParsePrefix(text); err != nil {

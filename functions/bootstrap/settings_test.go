@@ -15,6 +15,7 @@ import (
 	"millrace/shared/platform/blob"
 	"millrace/shared/platform/telemetry/telemetrytest"
 	"millrace/shared/run/sandbox"
+	"millrace/shared/run/tier"
 	"millrace/shared/web/fn"
 )
 
@@ -61,6 +62,21 @@ func TestEveryFunctionStartsWithOnlyItsDependencies(t *testing.T) {
 		assert.False(t, d.Config.Exclusive || d.Config.LongLived, spec.Name)
 		assert.NotEmpty(t, d.Config.ProcessID, spec.Name)
 	}
+}
+
+func TestTiersOfTheDeployment(t *testing.T) {
+	t.Parallel()
+	worker, _ := catalog.Find(catalog.All(), "taskworker")
+	env := complete()
+	for text, want := range map[string]tier.Set{"": nil, "nano,medium": {tier.Nano, tier.Medium}} {
+		env[envTiers] = text
+		cfg, err := readSettings(getenv(env), worker)
+		require.NoError(t, err, text)
+		assert.Equal(t, want, newPlatform(cfg, worker).deps.Config.Tiers, text)
+	}
+	env[envTiers] = "nano,giant"
+	_, err := readSettings(getenv(env), worker)
+	require.ErrorContains(t, err, envTiers+`: "giant" is not one of`)
 }
 
 func TestAllInvalidSettingsAreReportedAtOnce(t *testing.T) {

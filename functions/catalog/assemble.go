@@ -38,6 +38,9 @@ type Service struct {
 // the configuration of the HTTP framework. It keeps what deps already has.
 // Errors: invalid settings.
 func Assemble(specs []fn.Spec, deps fn.Deps, s Settings) (*Service, error) {
+	if tiers := deps.Config.Tiers; tiers != nil && deps.Queues != nil {
+		deps.Queues = reachable{deps.Queues, tiers}
+	}
 	if deps.Broker == nil {
 		deps.Broker = &notify.Broker{}
 	}

@@ -26,7 +26,7 @@ type Settings struct {
 
 // check returns the errors of the settings. Errors: errs.Unprocessable with all
 // violations; errs.Invalid for an unsupported runtime.
-func (s *Settings) check() error {
+func (s *Settings) check(tiers tier.Set) error {
 	faults := registry.CheckSchedule(s.Schedule, s.Timezone)
 	if s.Tags != nil {
 		faults = append(faults, registry.CheckTags(errs.Body("tags"), *s.Tags)...)
@@ -41,7 +41,7 @@ func (s *Settings) check() error {
 		return errs.Validation(faults...)
 	}
 	if s.ExecutionMode != nil {
-		if _, err := tier.Parse(*s.ExecutionMode); err != nil {
+		if _, err := tiers.Parse(*s.ExecutionMode); err != nil {
 			return err
 		}
 	}

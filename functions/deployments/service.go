@@ -14,7 +14,7 @@ type service struct{ store registry.Store }
 // put creates a deployment or changes the existing one.
 func (s *service) put(ctx context.Context, req *putIn) (DeploymentResponse, error) {
 	in := &req.Body
-	if err := in.check(); err != nil {
+	if err := in.check(s.store.Tiers); err != nil {
 		return DeploymentResponse{}, err
 	}
 	v, err := registry.GetVersion(ctx, s.store.Table, tenant.From(ctx).OrgID, in.FlowName, in.FlowVersion)
@@ -50,7 +50,7 @@ func (s *service) version(ctx context.Context, in *versionIn) (DeploymentListIte
 
 // settings changes settings.
 func (s *service) settings(ctx context.Context, in *settingsIn) (DeploymentListItem, error) {
-	if err := in.Body.check(); err != nil {
+	if err := in.Body.check(s.store.Tiers); err != nil {
 		return DeploymentListItem{}, err
 	}
 	view, err := s.edit(ctx, registry.Deploy{Name: in.Name, Action: "update_settings", Chosen: true}, func(next *registry.Deployment) error {

@@ -43,7 +43,7 @@ type ExecutionMode struct {
 }
 
 func routes(api *httpapi.API, d fn.Deps) {
-	s := &service{sandbox: d.Sandbox, log: d.Log, held: d.Config.MaxTaskSecs}
+	s := &service{sandbox: d.Sandbox, log: d.Log, held: d.Config.MaxTaskSecs, tiers: d.Config.Tiers}
 	g := httpapi.Group{API: api, Function: name, Reads: tenant.Needs(tenant.RunsRead)}
 	httpapi.Get(g, "/backends", s.list, "List the executors of this deployment", httpapi.ID("backends-list"),
 		httpapi.Doc("The executor of each task type ("+strings.Join(tasktype.Names(), ", ")+"), with its timeouts and, if the "+

@@ -16,6 +16,7 @@ type service struct {
 	sandbox sandbox.Sandbox // nil: none is configured
 	log     *slog.Logger
 	held    int // longest time in seconds that a task may occupy a worker, see fn.Config.MaxTaskSecs
+	tiers   tier.Set
 }
 
 // list lists the executors, one for each task type, and whether the deployment
@@ -28,7 +29,7 @@ func (s *service) list(ctx context.Context, _ *httpapi.None) (httpapi.Items[Back
 			ExecutionModes: []ExecutionMode{}, DefaultTimeout: bound(t.DefaultTimeoutSecs), MaxTimeout: bound(t.MaxTimeoutSecs),
 		}
 		if t.Tiered {
-			b.ExecutionModes = tiers()
+			b.ExecutionModes = modes(s.tiers)
 		}
 		if t.Sandboxed {
 			s.sandboxed(ctx, &b)
@@ -64,10 +65,10 @@ func (s *service) sandboxed(ctx context.Context, b *Backend) {
 	}
 }
 
-// tiers returns the runtime tiers, smallest first.
-func tiers() []ExecutionMode {
+// modes describes runtime tiers, smallest first.
+func modes(tiers tier.Set) []ExecutionMode {
 	var out []ExecutionMode
-	for _, t := range tier.All() {
+	for _, t := range tiers.All() {
 		out = append(out, ExecutionMode{Name: string(t), MemoryMB: t.MemoryMB(), Default: t == tier.Default})
 	}
 	return out

@@ -14,7 +14,6 @@ import (
 	"millrace/shared/platform/table"
 	"millrace/shared/run/registry"
 	"millrace/shared/run/sandbox"
-	"millrace/shared/run/tier"
 	"millrace/shared/web/httpapi"
 )
 
@@ -71,7 +70,7 @@ func (s *service) runtime(reg *registry.Registration, in *FlowRegisterRequest) e
 	if err != nil {
 		return err
 	}
-	size, err := tier.Parse(orEmpty(in.ExecutionMode))
+	size, err := s.store.Tiers.Parse(orEmpty(in.ExecutionMode))
 	if err != nil {
 		return err
 	}

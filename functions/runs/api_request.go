@@ -24,7 +24,7 @@ type RunRequest struct {
 
 // launch converts the request to the launcher's. Errors: errs.Invalid for an
 // unsupported runtime.
-func (r *RunRequest) launch(key string) (launch.Request, error) {
+func (r *RunRequest) launch(key string, tiers tier.Set) (launch.Request, error) {
 	out := launch.Request{
 		Deployment: orEmpty(r.Deployment), Flow: orEmpty(r.FlowName), Version: orEmpty(r.FlowVersion),
 		Environment: orEmpty(r.Environment), Mode: orEmpty(r.ExecutionMode), Trigger: launch.Manual, Key: key,
@@ -33,7 +33,7 @@ func (r *RunRequest) launch(key string) (launch.Request, error) {
 		out.Parameters = *r.Parameters
 	}
 	if out.Mode != "" {
-		if _, err := tier.Parse(out.Mode); err != nil {
+		if _, err := tiers.Parse(out.Mode); err != nil {
 			return launch.Request{}, err
 		}
 	}

@@ -70,7 +70,7 @@ func (s *service) load(ctx context.Context, name string) (*runstate.Run, error) 
 // create accepts a run, and waits for its end if it is told to. Whatever refuses
 // it is known before the answer begins.
 func (s *service) create(ctx context.Context, in *createInput) (out httpapi.Stream[runstate.RunResponse], err error) {
-	req, err := in.Body.launch(in.Key)
+	req, err := in.Body.launch(in.Key, s.launcher.Tiers)
 	if err != nil {
 		return out, err
 	}

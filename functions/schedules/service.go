@@ -15,7 +15,6 @@ import (
 	"millrace/shared/run/registry"
 	"millrace/shared/run/runstate"
 	"millrace/shared/run/schedule"
-	"millrace/shared/run/tier"
 	"millrace/shared/web/fn"
 	"millrace/shared/web/httpapi"
 )
@@ -143,7 +142,7 @@ func (s *service) check(ctx context.Context, made *schedule.Schedule, disabled b
 	made.Timezone = cmp.Or(made.Timezone, "UTC")
 	made.CatchupPolicy = cmp.Or(made.CatchupPolicy, schedule.CatchUpNone)
 	if made.ExecutionMode != nil {
-		size, err := tier.Parse(*made.ExecutionMode)
+		size, err := s.registry.Tiers.Parse(*made.ExecutionMode)
 		if err != nil {
 			return needs, err
 		}

@@ -7,6 +7,7 @@ import (
 
 	"millrace/shared/run/sandbox"
 	"millrace/shared/run/sandbox/ticket"
+	"millrace/shared/run/tier"
 )
 
 var _ Dispatcher = Python{}
@@ -16,6 +17,9 @@ func (p Python) Dispatches() bool {
 	_, ok := p.Sandbox.(sandbox.Dispatcher)
 	return ok
 }
+
+// Serves reports whether the deployment has a runtime tier.
+func (p Python) Serves(mode string) bool { return p.Tiers.Has(tier.Tier(mode)) }
 
 // Dispatch implements [Dispatcher].
 func (p Python) Dispatch(ctx context.Context, mode string, attempt ticket.Attempt) error {

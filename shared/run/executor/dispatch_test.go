@@ -14,6 +14,7 @@ import (
 	"millrace/shared/run/executor"
 	"millrace/shared/run/sandbox"
 	"millrace/shared/run/sandbox/ticket"
+	"millrace/shared/run/tier"
 )
 
 // elsewhere is a sandbox that starts runners nobody waits for.
@@ -42,6 +43,20 @@ func (*elsewhere) Answer(answer json.RawMessage, _ string) (sandbox.Result, time
 		return sandbox.Result{}, 0, fmt.Errorf("%w: %s", sandbox.ErrUnavailable, failure)
 	}
 	return sandbox.Result{Output: answer}, 2 * time.Second, nil
+}
+
+// TestTaskOfRemovedTierFails checks the text that its author reads.
+func TestTaskOfRemovedTierFails(t *testing.T) {
+	t.Parallel()
+	p := executor.Python{Sandbox: &elsewhere{}, Tiers: tier.Set{tier.Nano, tier.Small}}
+	assert.True(t, p.Serves("small"))
+	assert.False(t, p.Serves("large"))
+	a, _ := attempt(t, `{"name":"p","type":"python","entrypoint":"flow:main"}`)
+	a.Artifact, a.Mode = "org/artifacts/x.zip", "large"
+	for _, ended := range []executor.Result{p.Execute(t.Context(), a), func() executor.Result { _, r := p.Request(t.Context(), a); return r }()} {
+		assert.Equal(t, executor.SandboxFailed, ended.Failure.Type)
+		assert.Equal(t, "the runtime tier large is not available in this deployment, which has nano, small; start a run with one of them", ended.Failure.Message)
+	}
 }
 
 func TestPythonIsHandedOff(t *testing.T) {

@@ -154,6 +154,9 @@ type Dispatcher interface {
 	// Dispatches reports whether attempts are handed off. If they are, Execute is
 	// not called.
 	Dispatches() bool
+	// Serves reports whether there are runners for an execution mode. If not,
+	// Execute returns what ends the attempt.
+	Serves(mode string) bool
 	// Dispatch has a runner started for an attempt in an execution mode. After an
 	// error none or one may start.
 	Dispatch(ctx context.Context, mode string, attempt ticket.Attempt) error

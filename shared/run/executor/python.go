@@ -12,12 +12,14 @@ import (
 	"millrace/shared/platform/blob"
 	"millrace/shared/run/expr"
 	"millrace/shared/run/sandbox"
+	"millrace/shared/run/tier"
 )
 
 // Python runs a function of the flow's artifact in the sandbox.
 type Python struct {
 	Sandbox sandbox.Sandbox
 	Blob    blob.Store
+	Tiers   tier.Set // that the deployment has
 }
 
 // linkLife is how long the links passed to the sandbox are valid.
@@ -76,6 +78,9 @@ func (p Python) prepare(ctx context.Context, a *Attempt, made *links) (req sandb
 	end := func(r Result) (sandbox.Request, *Result) { return sandbox.Request{}, &r }
 	if p.Sandbox == nil {
 		return end(Final(SandboxFailed, "this deployment runs no Python tasks"))
+	}
+	if !p.Serves(a.Mode) { // it was removed after the run was accepted
+		return end(Final(SandboxFailed, "the runtime tier %s; start a run with one of them", p.Tiers.Lacks(tier.Tier(a.Mode))))
 	}
 	if a.Artifact == "" {
 		return end(Final(TaskFailed, "the flow version has no artifact to run %s from", a.Task.Entrypoint))

@@ -102,8 +102,16 @@ func (p *parser) inputs(o *Object, task int, kind Kind) {
 // tier checks the runtime tier of a task.
 func (p *parser) tier(o *Object) {
 	name, ok := o.Text("tier")
-	if ok && !slices.Contains(tier.All(), tier.Tier(name)) {
+	if !ok {
+		return
+	}
+	if !slices.Contains(tier.All(), tier.Tier(name)) {
 		o.Fault(name, []any{"tier"}, "tier must be one of %s", tier.Names())
+		return
+	}
+	kind, _ := o.fields["type"].(string)
+	if tiers := p.kinds[kind].Tiers; !tiers.Has(tier.Tier(name)) {
+		o.Fault(name, []any{"tier"}, "tier %s", tiers.Lacks(tier.Tier(name)))
 	}
 }
 

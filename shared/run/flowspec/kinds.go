@@ -3,6 +3,8 @@ package flowspec
 import (
 	"maps"
 	"slices"
+
+	"millrace/shared/run/tier"
 )
 
 // Kind describes a type of task for validation and defaults.
@@ -15,6 +17,7 @@ type Kind struct {
 	Secrets            bool            // config may refer to secrets
 	Expressions        []string        // fields of config that consist of one expression, without ${{ }}
 	CheckConfig        func(c *Object) // reports errors in config; nil accepts anything
+	Tiers              tier.Set        // the runtime tiers that such a task may have
 }
 
 // Kinds are the known types of tasks, by name.

@@ -31,6 +31,7 @@ import (
 	"millrace/shared/run/flowspec"
 	"millrace/shared/run/registry"
 	"millrace/shared/run/runstate"
+	"millrace/shared/run/tier"
 )
 
 // Sources of runs.
@@ -68,6 +69,7 @@ type Launcher struct {
 	// Metrics counts the runs; nil: no metrics.
 	Metrics *telemetry.Metrics
 	Counter *RunCounter // shared by all launchers of a process; nil: each has its own
+	Tiers   tier.Set    // that the deployment has
 }
 
 // Request is a run to accept. Deployment takes precedence over Flow and
@@ -312,6 +314,9 @@ func actor(ctx context.Context) string { return tenant.From(ctx).Actor() }
 
 // write stores the run and sends it to the workers.
 func (l *Launcher) write(ctx context.Context, p *plan) (runstate.Run, error) {
+	if mode := tier.Tier(p.run.Mode); !l.Tiers.Has(mode) {
+		return runstate.Run{}, errs.New(errs.Conflict, "The runtime tier %s: set another execution_mode", l.Tiers.Lacks(mode))
+	}
 	if err := l.admit(ctx, &p.run); err != nil { //guard:limit/runs false
 		return runstate.Run{}, err
 	}

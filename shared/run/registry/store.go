@@ -15,6 +15,7 @@ import (
 	"millrace/shared/platform/table"
 	"millrace/shared/run/flowspec"
 	"millrace/shared/run/schedule"
+	"millrace/shared/run/tier"
 )
 
 // Store changes the registry. The workspace and the actor are those of the
@@ -26,6 +27,7 @@ type Store struct {
 	Log   *slog.Logger   // nil: slog.Default
 	Quota *quota.Quota   // nil: no limits
 	Kinds flowspec.Kinds // of the deployment's tasks, for Registration.Kinds; nil: tasktype.Kinds
+	Tiers tier.Set       // that the deployment has
 }
 
 func (s Store) log() *slog.Logger {

@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	"millrace/shared/run/flowspec"
+	"millrace/shared/run/tier"
 )
 
 // Type is a type of tasks.
@@ -114,12 +115,16 @@ func Names() []string {
 
 // Kinds returns the kinds that flowspec checks flows against, for [HeldSecs].
 // It must not be changed.
-var Kinds = sync.OnceValue(func() flowspec.Kinds { return KindsWithin(0) })
+var Kinds = sync.OnceValue(func() flowspec.Kinds { return KindsWithin(0, nil) })
 
-// KindsWithin is like [Kinds] for a deployment with a limit, see [Within].
-func KindsWithin(held int) flowspec.Kinds {
+// KindsWithin is like [Kinds] for a deployment with a limit, see [Within], and
+// with these runtime tiers.
+func KindsWithin(held int, tiers tier.Set) flowspec.Kinds {
 	kinds := make(flowspec.Kinds, len(all))
 	for _, t := range Within(held) {
+		if t.Tiered {
+			t.Tiers = tiers
+		}
 		kinds[t.Name] = t.Kind
 	}
 	return kinds

@@ -79,9 +79,9 @@ func TestTimeoutLimitOfDeployment(t *testing.T) {
 			spec := func(secs string) []byte {
 				return []byte(`{"tasks":[{"name":"a","type":"` + kind + `",` + more + `,"timeout_secs":` + secs + `}]}`)
 			}
-			_, faults := flowspec.Parse(t.Context(), spec(want), tasktype.KindsWithin(held))
+			_, faults := flowspec.Parse(t.Context(), spec(want), tasktype.KindsWithin(held, nil))
 			assert.Empty(t, faults)
-			_, faults = flowspec.Parse(t.Context(), spec(want+"0"), tasktype.KindsWithin(held))
+			_, faults = flowspec.Parse(t.Context(), spec(want+"0"), tasktype.KindsWithin(held, nil))
 			require.Len(t, faults, 1)
 			assert.Equal(t, "timeout_secs must be from 1 to "+want, faults[0].Msg)
 		}

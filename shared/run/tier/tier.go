@@ -61,12 +61,14 @@ func (t Tier) Next() Tier {
 }
 
 // Names returns the names for messages: "nano, micro, …".
-func Names() string {
-	names := make([]string, len(all))
-	for i, t := range all {
-		names[i] = string(t)
+func Names() string { return names(all) }
+
+func names(list []Tier) string {
+	out := make([]string, len(list))
+	for i, t := range list {
+		out[i] = string(t)
 	}
-	return strings.Join(names, ", ")
+	return strings.Join(out, ", ")
 }
 
 // cut shortens a caller's value for messages.

@@ -59,6 +59,9 @@ func (a *attempts) prepare(ctx context.Context, w *attempt) (*begin, outcome, er
 		}
 	}
 	remote := a.remote(w.task)
+	if remote != nil && !remote.Serves(a.run.TierOf(w.task.Tier)) {
+		remote = nil // it is executed here, which fails and says why
+	}
 	if !w.item.Suspended {
 		if remote == nil {
 			a.announce(w)

@@ -195,6 +195,23 @@ func TestLostEventIsSentAgain(t *testing.T) {
 	})
 }
 
+// TestTierThatIsGoneEndsItsTasks runs a task whose tier was removed: it fails at
+// once and says why, instead of waiting for a runner.
+func TestTierThatIsGoneEndsItsTasks(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w, r := remote(t, 1, remoteOdds{})
+		r.gone = true
+		r.serves("one", faults.Rates{}, 1)
+		w.register("f", spec("a"))
+		id := w.run("f").ID
+		assert.Equal(t, engine.Failed, w.ends(id, time.Minute).Status)
+		item := w.nodes(id)["a"]
+		assert.Equal(t, []any{executor.SandboxFailed, "the tier is gone", 1}, []any{item.ErrorType, item.Error, item.Attempt})
+		assert.Empty(t, r.problems)
+	})
+}
+
 // TestRefusedHandOffWaits lets no runner start for a while: the attempt waits
 // in the queue with the reason, and begins with its number.
 func TestRefusedHandOffWaits(t *testing.T) {

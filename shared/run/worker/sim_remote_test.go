@@ -28,6 +28,7 @@ type remotes struct {
 	mu       sync.Mutex
 	rng      *rand.Rand
 	vanish   int              // so many runners are not started
+	gone     bool             // no runner can be started, and attempts are executed
 	live     []*worker.Worker // that answer runners
 	started  map[string]int   // by id of the attempt: runners that began it
 	runners  int
@@ -68,10 +69,14 @@ func (r *remotes) any() *worker.Worker {
 	return r.live[r.rng.IntN(len(r.live))]
 }
 
-func (*remotes) Instant() bool    { return false }
-func (*remotes) Dispatches() bool { return true }
+func (*remotes) Instant() bool        { return false }
+func (*remotes) Dispatches() bool     { return true }
+func (r *remotes) Serves(string) bool { return !r.gone }
 
 func (r *remotes) Execute(context.Context, *executor.Attempt) executor.Result {
+	if r.gone {
+		return executor.Final(executor.SandboxFailed, "the tier is gone")
+	}
 	r.problem("an attempt that is to be handed off was executed")
 	return ok("null")
 }

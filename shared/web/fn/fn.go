@@ -28,6 +28,7 @@ import (
 	"millrace/shared/platform/vault"
 	"millrace/shared/run/runlog"
 	"millrace/shared/run/sandbox"
+	"millrace/shared/run/tier"
 	"millrace/shared/web/httpapi"
 )
 
@@ -66,6 +67,7 @@ type Config struct {
 	AllowLoopback bool          // outbound calls made for users may reach this machine
 	AllowRanges   []string      // CIDR ranges that such calls may reach besides public ones
 	MaxTaskSecs   int           // the limit of timeout_secs of a task that occupies a worker while it runs; 0: tasktype.HeldSecs
+	Tiers         tier.Set      // runtime tiers that the deployment has
 	Bucket        string        // of artifacts; no sensor watches it
 	OutboundHelp  string        // tells authors of flows how the operator can allow a refused address; empty: it cannot be allowed
 	ProcessID     string        // identifies this process in the leases it takes

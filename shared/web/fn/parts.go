@@ -23,14 +23,17 @@ func (d Deps) Records() record.Store {
 
 // Registry returns the registry of flows and deployments.
 func (d Deps) Registry() registry.Store {
-	return registry.Store{Table: d.Table, Blob: d.Blob, Clock: d.Clock, Log: d.Log, Quota: d.Quota, Kinds: tasktype.KindsWithin(d.Config.MaxTaskSecs)}
+	return registry.Store{
+		Table: d.Table, Blob: d.Blob, Clock: d.Clock, Log: d.Log, Quota: d.Quota,
+		Kinds: tasktype.KindsWithin(d.Config.MaxTaskSecs, d.Config.Tiers), Tiers: d.Config.Tiers,
+	}
 }
 
 // Launcher returns the launcher, which accepts runs.
 func (d Deps) Launcher() *launch.Launcher {
 	return &launch.Launcher{
 		Table: d.Table, Queues: d.Queues, Blob: d.Blob, Clock: d.Clock, Log: d.Log, Metrics: d.Metrics,
-		Broker: d.Broker, Quota: d.Quota, Counter: &launch.RunCounter{},
+		Broker: d.Broker, Quota: d.Quota, Counter: &launch.RunCounter{}, Tiers: d.Config.Tiers,
 	}
 }
 

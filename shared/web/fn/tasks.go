@@ -16,7 +16,7 @@ import (
 // makes the requests of http tasks.
 func (d Deps) Executors(client *http.Client) executor.Set {
 	return executor.Set{
-		"python":    executor.Python{Sandbox: d.Sandbox, Blob: d.Blob},
+		"python":    executor.Python{Sandbox: d.Sandbox, Blob: d.Blob, Tiers: d.Config.Tiers},
 		"http":      executor.HTTP{Client: client, Help: d.Config.OutboundHelp},
 		"transform": executor.Transform{},
 		"wait":      executor.Wait{Now: d.Clock.Now},
