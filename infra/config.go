@@ -8,10 +8,12 @@ import (
 	"net/url"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"millrace/shared/account/quota"
 	"millrace/shared/platform/mail"
+	"millrace/shared/run/tier"
 )
 
 // Config describes one deployment: a tenant's service in a region. It is given
@@ -26,14 +28,17 @@ type Config struct {
 	Domain      string // domain: the API's own domain name; default: API Gateway's
 	Certificate string // certificate: ARN of the domain's certificate, in the region
 
-	Issuer      string   // signinIssuer: of sign-in tokens; default: only API keys are accepted
+	Issuer      string   // signinIssuer: of sign-in tokens; default: a Cognito user pool of the deployment
 	Audience    string   // signinAudience: the client id in them
 	JWKS        string   // signinJwks: URL of the issuer's keys; default: the one it publishes
+	Signup      string   // signup: open lets anyone create a user; default: only administrators do. Without signinIssuer only
 	SuperAdmins []string // superAdmins: emails of the platform's administrators, comma-separated
 	Limits      []string // limits: name=value of limits that differ from the defaults of package quota, comma-separated
 	AllowRanges []string // allowRanges: CIDR ranges that users' calls may reach besides public ones, comma-separated
 
-	LogLevel string // logLevel: of the functions: debug, info (default), warn or error
+	LogLevel    string   // logLevel: of the functions: debug, info (default), warn or error
+	Tiers       tier.Set // tiers: runtime tiers that tasks can have, comma-separated, nano among them; default: all
+	Concurrency int      // concurrency: concurrent executions that the account's quota allows; 0, the default: unknown
 
 	AlarmEmail string // alarmEmail: recipient of alarms
 	MailFrom   string // mailFrom: sender of notifications by mail, "alerts@acme.example" or "Acme <alerts@acme.example>": a verified identity of SES in the region, or of its domain; default: no mail is sent
@@ -68,6 +73,9 @@ var contextKeys = []string{
 	"mailFrom",
 	"rollout",
 	"table",
+	"signup",
+	"tiers",
+	"concurrency",
 }
 
 // checkKeys returns an error that names the unknown keys: a mistyped stage
@@ -107,7 +115,7 @@ func readConfig(get func(key string) string, regions []string) (Config, error) {
 		SuperAdmins: list(get("superAdmins")), Limits: list(get("limits")), AllowRanges: list(get("allowRanges")), AlarmEmail: get("alarmEmail"),
 		MailFrom: get("mailFrom"),
 		Rollout:  get("rollout"), LogLevel: get("logLevel"),
-		Restored: get("table"),
+		Restored: get("table"), Signup: get("signup"),
 	}
 	var faults []error
 	check := func(ok bool, format string, args ...any) {
@@ -142,8 +150,16 @@ func readConfig(get func(key string) string, regions []string) (Config, error) {
 	check(c.Rollout == "" || slices.Contains(rollouts, c.Rollout), "rollout %q is not one of %s", c.Rollout, strings.Join(rollouts, ", "))
 	check(c.Restored == "" || tableForm.MatchString(c.Restored), "table %q is no name of a table", c.Restored)
 	check(c.LogLevel == "" || slices.Contains(logLevels, c.LogLevel), "logLevel %q is not one of %s", c.LogLevel, strings.Join(logLevels, ", "))
+	check(c.Signup == "" || c.Signup == openSignup, "signup %q is not %s", c.Signup, openSignup)
+	check(c.Signup == "" || c.Issuer == "", "signup is for deployments without a signinIssuer, which has the users otherwise")
 	_, err := quota.ParseValues(c.Limits)
 	check(err == nil, "limits: %v", err)
+	c.Tiers, err = tier.ParseSet(get("tiers"))
+	check(err == nil, "tiers: %v", err)
+	if text := get("concurrency"); text != "" {
+		c.Concurrency, err = strconv.Atoi(text)
+		check(err == nil && c.Concurrency >= 0, "concurrency %q is no number of executions", text)
+	}
 	for _, text := range c.AllowRanges {
 		_, err := netip.ParsePrefix(text)
 		check(err == nil, "allowRanges: %q is not a CIDR range such as 10.0.0.0/8", text)

@@ -11,6 +11,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"millrace/shared/run/tier"
 )
 
 var someRegions = []string{"eu-west-1", "us-east-1"}
@@ -34,13 +36,15 @@ func TestContext(t *testing.T) {
 		"tenant": "big-customer-7", "stage": "dev", "version": "v1.2.3-4-gabc", "domain": "api.acme.example", "certificate": certificate,
 		"signinIssuer": "https://id.acme.example", "signinAudience": "app", "signinJwks": "https://id.acme.example/keys",
 		"superAdmins": "a@b.example, c@d.example", "limits": "runs-per-minute=60, flows=9", "allowRanges": "10.0.0.0/8", "alarmEmail": "ops@acme.example",
-		"mailFrom": "Acme <alerts@acme.example>", "logLevel": "debug",
+		"mailFrom": "Acme <alerts@acme.example>", "logLevel": "debug", "tiers": "nano, small", "concurrency": "1000",
 	}), someRegions)
 	require.NoError(t, err)
 	assert.Equal(t, []string{"a@b.example", "c@d.example"}, got.SuperAdmins)
 	assert.Equal(t, []string{"runs-per-minute=60", "flows=9"}, got.Limits)
 	address, domain := got.mailFrom()
 	assert.Equal(t, []string{"alerts@acme.example", "acme.example"}, []string{address, domain})
+	assert.Equal(t, tier.Set{tier.Nano, tier.Small}, got.Tiers)
+	assert.Equal(t, 1000, got.Concurrency)
 	assert.False(t, got.protected())
 	assert.Equal(t, "millrace-big-customer-7-dev-runs", got.name("runs"))
 }
@@ -77,6 +81,12 @@ func TestInvalidContextIsRejected(t *testing.T) {
 		"table":                  {map[string]string{"table": "a b"}, "no name of a table"},
 		"limits":                 {map[string]string{"limits": "apples=1"}, `limits: unknown limit "apples"`},
 		"log level":              {map[string]string{"logLevel": "trace"}, `logLevel "trace" is not one of debug, info, warn, error`},
+		"signup":                 {map[string]string{"signup": "yes"}, `signup "yes" is not open`},
+		"signup elsewhere":       {map[string]string{"signup": "open", "signinIssuer": "https://id.example", "signinAudience": "a"}, "signup is for deployments without"},
+		"tiers":                  {map[string]string{"tiers": "nano,giant"}, `tiers: "giant" is not one of`},
+		"tiers without nano":     {map[string]string{"tiers": "small"}, "tiers: nano is missing"},
+		"concurrency":            {map[string]string{"concurrency": "many"}, `concurrency "many" is no number`},
+		"concurrency below 0":    {map[string]string{"concurrency": "-1"}, `concurrency "-1" is no number`},
 		"ranges":                 {map[string]string{"allowRanges": "10.0.0.1"}, "not a CIDR range"},
 	} {
 		_, err := readConfig(given(c.given), someRegions)

@@ -8,10 +8,8 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2/awscloudwatch"
 	"github.com/aws/jsii-runtime-go"
 
-	"millrace/functions/catalog"
 	"millrace/shared/platform/queue"
 	"millrace/shared/platform/telemetry"
-	"millrace/shared/run/tier"
 	"millrace/shared/web/fn"
 )
 
@@ -83,7 +81,7 @@ func graphs(cfg Config, specs []fn.Spec) []graph {
 	}
 	sandboxGraph := func(title, name, statistic string) graph {
 		g := graph{title: title}
-		for _, t := range tier.All() {
+		for _, t := range cfg.Tiers.All() {
 			m := lambdaMetric(cfg, name, sandboxName(t))
 			m.statistic = statistic
 			g.lines = append(g.lines, m)
@@ -92,7 +90,7 @@ func graphs(cfg Config, specs []fn.Spec) []graph {
 	}
 	ofQueues := func(title, name, statistic string, named func(string) string) graph {
 		g := graph{title: title}
-		for _, def := range catalog.Queues(specs) {
+		for _, def := range cfg.watchedQueues(specs) {
 			g.lines = append(g.lines, queueMetric(cfg, name, statistic, named(def.Name)))
 		}
 		return g

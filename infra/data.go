@@ -7,6 +7,7 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2/awskms"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awss3"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awssecretsmanager"
+	"github.com/aws/constructs-go/constructs/v10"
 	"github.com/aws/jsii-runtime-go"
 
 	"millrace/shared/platform/table/dynamo"
@@ -33,7 +34,6 @@ const (
 func addData(stack awscdk.Stack, cfg Config, specs []fn.Spec) {
 	key := addKey(stack, cfg)
 	addSigningKey(stack, cfg)
-	addTable(stack, cfg, key)
 	bucket := addBucket(stack, cfg, key)
 	addSecret(stack, cfg, key, "CursorSecret", "cursor-secret", cursorSecret, "Signs the cursors of lists.")
 	addSecret(stack, cfg, key, "AttemptSecret", "attempt-secret", attemptKey, "Signs the tokens of task attempts.")
@@ -42,13 +42,29 @@ func addData(stack awscdk.Stack, cfg Config, specs []fn.Spec) {
 	addQueues(stack, cfg, specs, key)
 	addBusRules(stack, cfg, specs, bus)
 	notify(stack, cfg, specs, bucket)
+	addUsers(stack, cfg)
+	// Last, after everything else: the table is protected against deletion, so a
+	// creation that fails later could not be undone.
+	addLast(stack, addTable(stack, cfg, key), key)
 }
 
-// keep makes a resource outlive its stack, where data is kept.
+// addLast makes a resource depend on all others of the stack, besides one that it
+// refers to.
+func addLast(stack awscdk.Stack, last, referred awscdk.CfnResource) {
+	for _, node := range *stack.Node().FindAll(constructs.ConstructOrder_PREORDER) {
+		if other, is := node.(awscdk.CfnResource); is && *other.LogicalId() != *last.LogicalId() && *other.LogicalId() != *referred.LogicalId() {
+			last.AddDependency(other)
+		}
+	}
+}
+
+// keep makes a resource outlive its stack, where data is kept. What a failed
+// creation has made is deleted all the same: its name would be taken when the
+// deployment is repeated.
 func (c Config) keep(resource awscdk.CfnResource) {
 	policy := awscdk.RemovalPolicy_DESTROY
 	if c.protected() {
-		policy = awscdk.RemovalPolicy_RETAIN
+		policy = awscdk.RemovalPolicy_RETAIN_ON_UPDATE_OR_DELETE
 	}
 	resource.ApplyRemovalPolicy(policy, nil)
 }
@@ -127,7 +143,7 @@ func accountRoot() *string {
 }
 
 // addTable adds the table, from the service's own definition.
-func addTable(stack awscdk.Stack, cfg Config, key awskms.CfnKey) {
+func addTable(stack awscdk.Stack, cfg Config, key awskms.CfnKey) awsdynamodb.CfnTable {
 	schema := dynamo.Schema(cfg.name("table"))
 	ttl := dynamo.TimeToLive(cfg.name("table")).TimeToLiveSpecification
 	var attributes, indexes []any
@@ -166,6 +182,7 @@ func addTable(stack awscdk.Stack, cfg Config, key awskms.CfnKey) {
 		TimeToLiveSpecification: &awsdynamodb.CfnTable_TimeToLiveSpecificationProperty{AttributeName: ttl.AttributeName, Enabled: ttl.Enabled},
 	})
 	cfg.keep(table)
+	return table
 }
 
 // addBucket adds the bucket of artifacts, outputs and logs. Its objects are

@@ -70,18 +70,19 @@ func TestFunctionsUseRestoredTable(t *testing.T) {
 
 func TestAllStagesButDevAreProtected(t *testing.T) {
 	t.Parallel()
-	stateful := []string{"DynamoDB::Table", "S3::Bucket", "KMS::Key", "SQS::Queue", "SecretsManager::Secret", "Events::EventBus"}
-	for stage, want := range map[string]string{"prod": "Retain", "staging": "Retain", "dev": "Delete"} {
+	stateful := []string{"DynamoDB::Table", "S3::Bucket", "KMS::Key", "SQS::Queue", "SecretsManager::Secret", "Events::EventBus", "Cognito::UserPool"}
+	replaced := map[string]string{"RetainExceptOnCreate": "Retain", "Delete": "Delete"}
+	for stage, want := range map[string]string{"prod": "RetainExceptOnCreate", "staging": "RetainExceptOnCreate", "dev": "Delete"} {
 		cfg := example()
 		cfg.Stage = stage
 		d := synth(t, cfg, catalog.All(), "code")
 		for name, template := range d.templates() {
-			assert.Equal(t, stage != "dev", template.protected, "%s of %s", name, stage)
+			assert.Equal(t, stage != "dev" && name == "data", template.protected, "%s of %s", name, stage)
 		}
 		for _, kind := range stateful {
 			require.NotEmpty(t, d.data.of(kind))
 			for _, r := range d.data.of(kind) {
-				assert.Equal(t, []any{want, want}, []any{r.all["DeletionPolicy"], r.all["UpdateReplacePolicy"]}, "%s of %s", r.id, stage)
+				assert.Equal(t, []any{want, replaced[want]}, []any{r.all["DeletionPolicy"], r.all["UpdateReplacePolicy"]}, "%s of %s", r.id, stage)
 			}
 		}
 		assert.Equal(t, stage != "dev", d.data.of("DynamoDB::Table")[0].properties["DeletionProtectionEnabled"])

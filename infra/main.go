@@ -113,7 +113,7 @@ func newStack(app awscdk.App, cfg Config, part, description string) awscdk.Stack
 	stack := awscdk.NewStack(app, jsii.String(cfg.name(part)), &awscdk.StackProps{
 		Description:           jsii.String(fmt.Sprintf("Millrace for %s in %s (%s): %s", cfg.Tenant, cfg.Region, cfg.Stage, description)),
 		Env:                   &awscdk.Environment{Region: jsii.String(cfg.Region)},
-		TerminationProtection: jsii.Bool(cfg.protected()),
+		TerminationProtection: jsii.Bool(part == "data" && cfg.protected()), // the others can be made again without loss
 		AnalyticsReporting:    jsii.Bool(false),
 		// The CLI itself checks the version of the bootstrap stack.
 		Synthesizer: awscdk.NewDefaultStackSynthesizer(&awscdk.DefaultStackSynthesizerProps{GenerateBootstrapVersionRule: jsii.Bool(false)}),

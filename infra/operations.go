@@ -8,10 +8,8 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2/awssns"
 	"github.com/aws/jsii-runtime-go"
 
-	"millrace/functions/catalog"
 	"millrace/shared/platform/queue"
 	"millrace/shared/platform/telemetry"
-	"millrace/shared/run/tier"
 	"millrace/shared/web/fn"
 )
 
@@ -113,14 +111,14 @@ func alarms(cfg Config, specs []fn.Spec) []alarm {
 			})
 		}
 	}
-	for _, t := range tier.All() {
+	for _, t := range cfg.Tiers.All() {
 		name := sandboxName(t)
 		// Failing tasks concern their authors and do not count as errors.
 		list = append(list,
 			alarm{id: camel(name) + "Errors", doc: name + " crashes: tasks need more memory than their tier has, or the runner fails.", metric: lambdaMetric(cfg, "Errors", name), threshold: 10 * functionFails},
 			alarm{id: camel(name) + "Throttles", doc: name + " is throttled: the account's environments are used up.", metric: lambdaMetric(cfg, "Throttles", name), threshold: 1, periods: 3})
 	}
-	for _, def := range catalog.Queues(specs) {
+	for _, def := range cfg.watchedQueues(specs) {
 		id := camel(def.Name)
 		list = append(list,
 			alarm{id: id + "Dead", doc: "Messages of " + def.Name + " failed until they were given up.", metric: queueMetric(cfg, "ApproximateNumberOfMessagesVisible", "Maximum", queue.Dead(def.Name)), threshold: 1},

@@ -15,7 +15,6 @@ import (
 	"millrace/shared/platform/ids"
 	"millrace/shared/platform/table"
 	"millrace/shared/platform/table/dynamo"
-	"millrace/shared/run/tier"
 	"millrace/shared/web/fn"
 )
 
@@ -45,7 +44,7 @@ func permissions(cfg Config, spec fn.Spec) []statement {
 	}
 	if spec.Needs.Sandbox {
 		var functions []*string
-		for _, t := range tier.All() {
+		for _, t := range cfg.Tiers.All() {
 			functions = append(functions, cfg.aliasARN(sandboxName(t)))
 		}
 		out = append(out, statement{id: "Sandbox", actions: []string{"lambda:InvokeFunction"}, resources: functions})
@@ -258,7 +257,7 @@ func secretsOf(spec fn.Spec) []secretOf {
 }
 
 // environment returns the variables that settings.go of the bootstrap reads.
-func environment(cfg Config, spec fn.Spec, api api) map[string]*string {
+func environment(cfg Config, spec fn.Spec, api api, signIn signIn) map[string]*string {
 	env := map[string]*string{}
 	set := func(name, value string) {
 		if value != "" {
@@ -296,17 +295,19 @@ func environment(cfg Config, spec fn.Spec, api api) map[string]*string {
 		env["MILLRACE_URL"] = api.url("")
 	}
 	if spec.Authenticates() || spec.Trigger.Unmatched {
-		set("MILLRACE_SIGNIN_ISSUER", cfg.Issuer)
-		set("MILLRACE_SIGNIN_AUDIENCE", cfg.Audience)
+		env["MILLRACE_SIGNIN_ISSUER"], env["MILLRACE_SIGNIN_AUDIENCE"] = signIn.issuer, signIn.audience
 	}
 	if spec.Authenticates() {
-		set("MILLRACE_SIGNIN_JWKS_URL", cfg.JWKS)
+		if signIn.keys != nil {
+			env["MILLRACE_SIGNIN_JWKS_URL"] = signIn.keys
+		}
 		set("MILLRACE_SUPER_ADMINS", join(cfg.SuperAdmins))
 	}
 	if spec.Needs.Table == fn.Writes {
 		set("MILLRACE_LIMITS", join(cfg.Limits))
 	}
 	set("MILLRACE_ALLOW_RANGES", join(cfg.AllowRanges))
+	set("MILLRACE_TIERS", cfg.Tiers.String())
 	for _, s := range secretsOf(spec) {
 		env[s.variable] = cfg.imported(s.export)
 	}

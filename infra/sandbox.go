@@ -44,7 +44,7 @@ func addSandbox(stack awscdk.Stack, cfg Config, code *awslambda.CfnFunction_Code
 			statement{id: "Nothing", deny: true, actions: []string{"*"}, resources: []*string{jsii.String("*")}},
 		)}},
 	})
-	for _, t := range tier.All() {
+	for _, t := range cfg.Tiers.All() {
 		name := sandboxName(t)
 		props := &awslambda.CfnFunctionProps{
 			FunctionName:     jsii.String(cfg.name(name)),

@@ -29,10 +29,11 @@ const asyncAge = time.Minute
 
 func addService(stack awscdk.Stack, cfg Config, specs []fn.Spec, routes routes, code code) {
 	api := addAPI(stack, cfg, routes)
+	signIn := addSignInClient(stack, cfg, api)
 	bootstrap := newAsset(stack, "Bootstrap", code.bootstrap)
 	rollout := newRollout(stack, cfg)
 	for _, spec := range specs {
-		alias := addFunction(stack, cfg, spec, bootstrap, api, rollout)
+		alias := addFunction(stack, cfg, spec, bootstrap, api, signIn, rollout)
 		if spec.Trigger.HTTP {
 			api.deployment.AddDependency(alias)
 		}
@@ -48,7 +49,7 @@ func newAsset(stack awscdk.Stack, id, path string) *awslambda.CfnFunction_CodePr
 
 // addFunction adds a function of the catalog and its triggers, which all invoke
 // its alias.
-func addFunction(stack awscdk.Stack, cfg Config, spec fn.Spec, code *awslambda.CfnFunction_CodeProperty, api api, rollout rollout) awslambda.CfnAlias {
+func addFunction(stack awscdk.Stack, cfg Config, spec fn.Spec, code *awslambda.CfnFunction_CodeProperty, api api, signIn signIn, rollout rollout) awslambda.CfnAlias {
 	id := camel(spec.Name)
 	logs := addLogGroup(stack, cfg, id+"Log", spec.Name)
 	role := awsiam.NewCfnRole(stack, jsii.String(id+"Role"), &awsiam.CfnRoleProps{
@@ -68,7 +69,7 @@ func addFunction(stack awscdk.Stack, cfg Config, spec fn.Spec, code *awslambda.C
 		Role:          role.AttrArn(),
 		MemorySize:    jsii.Number(spec.MemoryMB),
 		Timeout:       jsii.Number(spec.Timeout.Seconds()),
-		Environment:   &awslambda.CfnFunction_EnvironmentProperty{Variables: environment(cfg, spec, api)},
+		Environment:   &awslambda.CfnFunction_EnvironmentProperty{Variables: environment(cfg, spec, api, signIn)},
 		LoggingConfig: &awslambda.CfnFunction_LoggingConfigProperty{LogFormat: jsii.String("JSON"), LogGroup: logs.Ref()},
 		RecursiveLoop: recursive(spec),
 	}
@@ -76,6 +77,9 @@ func addFunction(stack awscdk.Stack, cfg Config, spec fn.Spec, code *awslambda.C
 	alias := addAlias(stack, id, function, props)
 	rollout.shift(stack, cfg, spec, alias)
 	for _, q := range spec.Trigger.Queues {
+		if !cfg.served(q.Queue) {
+			continue
+		}
 		addMapping(stack, cfg, spec, alias, q.Queue, q.Batch)
 	}
 	for _, kind := range spec.Trigger.Due {

@@ -42,6 +42,8 @@ var absent = []string{
 	// Requests go directly to the emulated API.
 	"AWS::WAFv2::WebACL", "AWS::WAFv2::WebACLAssociation", "AWS::ApiGateway::Account", "AWS::ApiGateway::Deployment",
 	"AWS::ApiGateway::DomainName", "AWS::ApiGateway::BasePathMapping",
+	// The machine has a sign-in of its own.
+	"AWS::Cognito::UserPool", "AWS::Cognito::UserPoolDomain", "AWS::Cognito::UserPoolClient", "AWS::Cognito::ManagedLoginBranding",
 	// Asynchronous events are tried once.
 	"AWS::Lambda::EventInvokeConfig",
 	// A function has one version here.
