@@ -135,10 +135,13 @@ func addMapping(stack awscdk.Stack, cfg Config, spec fn.Spec, alias awslambda.Cf
 	})
 }
 
+// maxDue is the most entries of a tick: what it hands out within its minute.
+const maxDue = 100_000
+
 // addTick invokes a function every minute.
 func addTick(stack awscdk.Stack, cfg Config, spec fn.Spec, alias awslambda.CfnAlias) {
 	id := camel(spec.Name)
-	input, err := json.Marshal(events.SchedulerTick{EventType: events.TickType, MaxDue: events.DefaultMaxDue})
+	input, err := json.Marshal(events.SchedulerTick{EventType: events.TickType, MaxDue: maxDue})
 	if err != nil {
 		panic(fmt.Sprintf("infra: a tick does not marshal: %v", err)) // only strings and numbers
 	}

@@ -27,7 +27,7 @@ const (
 	// readers is the number of shards that are read concurrently, parallel the
 	// number of batches that are sent concurrently.
 	readers  = 16
-	parallel = 16
+	parallel = 64
 	// pageSize is the number of entries in one read.
 	pageSize = 1000
 	// again is when an entry that was handed out comes up again if it was not
@@ -57,6 +57,7 @@ type shard struct {
 	*source
 	partition string
 	start     table.Cursor
+	read      bool  // its oldest entries were read
 	done      bool  // it has no more entries
 	err       error // from reading it
 	taken     int   // entries in the last round of reads
@@ -77,7 +78,7 @@ func (s service) round(ctx context.Context, brought time.Time, limit int) *round
 // read collects due entries in turns: in each turn the shards that may have
 // more share the rest of the limit. If that is less than one entry for each,
 // the order of shards rotates every minute, so that none is starved. It returns
-// the errors of shards that could not be read.
+// the errors of shards that could not be read, or not in time.
 func (r *round) read(ctx context.Context) (failed []error) {
 	open := rotated(r.shards, int(r.clock.Now().Unix()/60)) //guard:tick/rotates arg 2 0
 	for left := r.limit; left > 0 && len(open) > 0 && !r.over(); {
@@ -102,8 +103,18 @@ func (r *round) read(ctx context.Context) (failed []error) {
 		// Shards that had no turn are first in the next one.
 		open = slices.DeleteFunc(slices.Concat(open[len(asked):], asked), func(s *shard) bool { return s.done || s.err != nil })
 	}
+	if r.over() {
+		for _, s := range open {
+			if !s.read {
+				failed = append(failed, fmt.Errorf("read %s: %w", s.partition, errLate))
+			}
+		}
+	}
 	return failed
 }
+
+// errLate means that a tick was out of time before it read a shard.
+var errLate = errors.New("no time was left")
 
 // over reports whether the tick must collect no more.
 func (r *round) over() bool { return r.time.Err() != nil }
@@ -121,6 +132,7 @@ func (r *round) take(ctx context.Context, s *shard, share int) error {
 		if err != nil {
 			return err
 		}
+		s.read = true
 		for _, item := range page.Items {
 			if r.over() {
 				return nil

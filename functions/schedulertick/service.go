@@ -58,10 +58,10 @@ func (s service) tick(ctx context.Context, tick events.SchedulerTick) (events.Sc
 	failed := r.read(ctx)
 	result.Checked, result.Triggered, result.Failures = r.wait(ctx)
 	result.Failures += len(failed)
-	s.report(ctx, result, r.lag)
 	if len(failed) == len(r.shards) {
-		return result, errors.Join(failed...)
+		return result, errors.Join(failed...) // the lag is not known
 	}
+	s.report(ctx, result, r.lag)
 	return result, nil
 }
 
@@ -85,7 +85,11 @@ func (s service) check(tick events.SchedulerTick) (brought time.Time, err error)
 
 // report logs and measures a tick. lag is the age of the most overdue entry.
 func (s service) report(ctx context.Context, result events.SchedulerTickResult, lag time.Duration) {
-	s.metrics.Time(telemetry.TickLag, telemetry.Dimensions{Function: telemetry.From(ctx).Function}, lag)
+	of := telemetry.Dimensions{Function: telemetry.From(ctx).Function}
+	s.metrics.Time(telemetry.TickLag, of, lag)
+	if result.Failures > 0 {
+		s.metrics.Add(telemetry.TickFailures, of, float64(result.Failures))
+	}
 	level := slog.LevelDebug
 	if result.Checked > 0 {
 		level = slog.LevelInfo

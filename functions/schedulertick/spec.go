@@ -28,7 +28,7 @@ func For(kinds ...due.Kind) fn.Spec {
 		Doc:      "Sees to what has fallen due: live runs that are to be reconciled, and timed work.",
 		Trigger:  fn.Trigger{EveryMinute: true},
 		Needs:    fn.Needs{Table: fn.Writes, Send: queues},
-		MemoryMB: 512,
+		MemoryMB: 1769, // a whole processor, for a minute with 100,000 entries
 		Timeout:  time.Minute,
 		Handle:   func(d fn.Deps) fn.Handler { return handler(d, kinds) },
 	}

@@ -41,6 +41,9 @@ const (
 	WriteUnits
 	// TickLag is the age of the most overdue entry of a tick: by Function.
 	TickLag
+	// TickFailures counts the entries and shards that a tick could not read or hand
+	// out: by Function.
+	TickFailures
 	// ObjectsLost counts reads of objects that are missing or damaged: by Code,
 	// "missing" or "damaged".
 	ObjectsLost
@@ -73,6 +76,7 @@ var described = [metrics]struct {
 	ReadUnits:     {"ReadUnits", count, false, "read_units_total"},
 	WriteUnits:    {"WriteUnits", count, false, "write_units_total"},
 	TickLag:       {"TickLag", milliseconds, true, "tick_lag_seconds"},
+	TickFailures:  {"TickFailures", count, false, "tick_failures_total"},
 	ObjectsLost:   {"ObjectsLost", count, false, "objects_lost_total"},
 }
 
