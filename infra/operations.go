@@ -1,6 +1,9 @@
 package main
 
 import (
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
@@ -17,6 +20,7 @@ import (
 const (
 	oldestMessage = 5 * time.Minute // age of a message that was not received
 	functionFails = 5               // failed invocations in five minutes
+	tickFails     = 2               // failed ticks in five minutes
 	gatewayFails  = 5               // 5xx responses in five minutes
 	tickMissing   = 3               // minutes without a tick
 	tickLag       = 5 * time.Minute // age of the most overdue entry
@@ -49,14 +53,17 @@ func ownMetric(cfg Config, m telemetry.Metric, statistic, function string) metri
 	return metric{cfg.namespace(), m.String(), statistic, [][2]string{{"Function", function}}}
 }
 
-// alarm fires when a metric reaches its threshold.
+// alarm fires when a metric, or an expression of several, reaches its threshold.
 type alarm struct {
-	id, doc   string
-	metric    metric
-	threshold float64
-	period    time.Duration // five minutes if zero
-	periods   int           // one if zero
-	missing   bool          // fires when the metric is below the threshold, or missing
+	id, doc    string
+	metric     metric
+	terms      map[string]metric // by their names in the expression; then there is no metric
+	expression string
+	threshold  float64
+	period     time.Duration // five minutes if zero
+	periods    int           // one if zero
+	missing    bool          // fires when the metric is below the threshold, or missing
+	silent     bool          // fires when the metric is missing, too
 }
 
 func addOperations(stack awscdk.Stack, cfg Config, specs []fn.Spec) {
@@ -82,7 +89,7 @@ func addOperations(stack awscdk.Stack, cfg Config, specs []fn.Spec) {
 			TopicArn: topic.Ref(), Protocol: jsii.String("email"), Endpoint: jsii.String(cfg.AlarmEmail),
 		})
 	}
-	for _, a := range alarms(cfg, specs) {
+	for _, a := range slices.Concat(alarms(cfg, specs), capacityAlarms(cfg, specs)) {
 		addAlarm(stack, cfg, a, topic)
 	}
 	addDashboard(stack, cfg, specs)
@@ -99,12 +106,15 @@ func alarms(cfg Config, specs []fn.Spec) []alarm {
 	for _, s := range specs {
 		id := camel(s.Name)
 		list = append(list,
-			alarm{id: id + "Errors", doc: s.Name + " fails: it crashed, took too long, or returned an error.", metric: lambdaMetric(cfg, "Errors", s.Name), threshold: functionFails},
+			alarm{id: id + "Errors", doc: s.Name + " fails: it crashed, took too long, or returned an error.", metric: lambdaMetric(cfg, "Errors", s.Name), threshold: fails(s)},
 			alarm{id: id + "Throttles", doc: s.Name + " is throttled: the account's environments are used up.", metric: lambdaMetric(cfg, "Throttles", s.Name), threshold: 1, periods: 3})
 		if s.Trigger.EveryMinute {
 			list = append(list, alarm{
-				id: id + "Lags", doc: s.Name + " does not keep up: what falls due waits for minutes.",
-				metric: ownMetric(cfg, telemetry.TickLag, "Maximum", s.Name), threshold: float64(tickLag.Milliseconds()), periods: 2,
+				id: id + "Lags", doc: s.Name + " does not keep up, or does not come to its end: what falls due waits for minutes.",
+				metric: ownMetric(cfg, telemetry.TickLag, "Maximum", s.Name), threshold: float64(tickLag.Milliseconds()), periods: 2, silent: true,
+			}, alarm{
+				id: id + "Fails", doc: s.Name + " cannot read or hand out a part of what is due.",
+				metric: ownMetric(cfg, telemetry.TickFailures, "Sum", s.Name), threshold: 1, periods: 3,
 			}, alarm{
 				id: id + "Missed", doc: s.Name + " was not invoked for minutes: nothing that falls due is seen to.",
 				metric: lambdaMetric(cfg, "Invocations", s.Name), threshold: 1, period: time.Minute, periods: tickMissing, missing: true,
@@ -122,9 +132,18 @@ func alarms(cfg Config, specs []fn.Spec) []alarm {
 		id := camel(def.Name)
 		list = append(list,
 			alarm{id: id + "Dead", doc: "Messages of " + def.Name + " failed until they were given up.", metric: queueMetric(cfg, "ApproximateNumberOfMessagesVisible", "Maximum", queue.Dead(def.Name)), threshold: 1},
-			alarm{id: id + "Oldest", doc: "Messages of " + def.Name + " wait: its function is too slow, throttled, or stopped.", metric: queueMetric(cfg, "ApproximateAgeOfOldestMessage", "Maximum", def.Name), threshold: oldestMessage.Seconds()})
+			waiting(cfg, def.Name))
 	}
 	return list
+}
+
+// fails returns the number of failed invocations in five minutes that are an
+// alarm. Of those of a tick, which are five, two are.
+func fails(s fn.Spec) float64 {
+	if s.Trigger.EveryMinute {
+		return tickFails
+	}
+	return functionFails
 }
 
 func addAlarm(stack awscdk.Stack, cfg Config, a alarm, topic awssns.CfnTopic) {
@@ -132,19 +151,57 @@ func addAlarm(stack awscdk.Stack, cfg Config, a alarm, topic awssns.CfnTopic) {
 	if a.missing {
 		comparison, missing = "LessThanThreshold", "breaching"
 	}
+	if a.silent {
+		missing = "breaching"
+	}
 	period := a.period
 	if period == 0 {
 		period = 5 * time.Minute
 	}
-	var dimensions []any
-	for _, d := range a.metric.dimensions {
-		dimensions = append(dimensions, &awscloudwatch.CfnAlarm_DimensionProperty{Name: jsii.String(d[0]), Value: jsii.String(d[1])})
-	}
-	awscloudwatch.NewCfnAlarm(stack, jsii.String(a.id), &awscloudwatch.CfnAlarmProps{
+	props := &awscloudwatch.CfnAlarmProps{
 		AlarmName: jsii.String(cfg.name(a.id)), AlarmDescription: jsii.String(a.doc),
-		Namespace: jsii.String(a.metric.namespace), MetricName: jsii.String(a.metric.name), Statistic: jsii.String(a.metric.statistic), Dimensions: dimensions,
 		Threshold: jsii.Number(a.threshold), ComparisonOperator: jsii.String(comparison), TreatMissingData: jsii.String(missing),
-		Period: jsii.Number(period.Seconds()), EvaluationPeriods: jsii.Number(max(a.periods, 1)),
-		AlarmActions: &[]any{topic.Ref()}, OkActions: &[]any{topic.Ref()},
-	})
+		EvaluationPeriods: jsii.Number(max(a.periods, 1)),
+		AlarmActions:      &[]any{topic.Ref()}, OkActions: &[]any{topic.Ref()},
+	}
+	switch {
+	case a.expression != "":
+		props.Metrics = a.queries(period)
+	case strings.HasPrefix(a.metric.statistic, "p"):
+		props.ExtendedStatistic = jsii.String(a.metric.statistic)
+	default:
+		props.Statistic = jsii.String(a.metric.statistic)
+	}
+	if a.expression == "" {
+		props.Namespace, props.MetricName, props.Dimensions = jsii.String(a.metric.namespace), jsii.String(a.metric.name), a.metric.properties()
+		props.Period = jsii.Number(period.Seconds())
+	}
+	awscloudwatch.NewCfnAlarm(stack, jsii.String(a.id), props)
+}
+
+// properties returns a metric's dimensions as properties of an alarm.
+func (m metric) properties() []any {
+	out := []any{}
+	for _, d := range m.dimensions {
+		out = append(out, &awscloudwatch.CfnAlarm_DimensionProperty{Name: jsii.String(d[0]), Value: jsii.String(d[1])})
+	}
+	return out
+}
+
+// queries returns an alarm's expression and its terms.
+func (a alarm) queries(period time.Duration) []any {
+	out := []any{&awscloudwatch.CfnAlarm_MetricDataQueryProperty{
+		Id: jsii.String("value"), Expression: jsii.String(a.expression), Label: jsii.String(a.id), ReturnData: jsii.Bool(true),
+	}}
+	for _, name := range slices.Sorted(maps.Keys(a.terms)) {
+		m := a.terms[name]
+		out = append(out, &awscloudwatch.CfnAlarm_MetricDataQueryProperty{
+			Id: jsii.String(name), ReturnData: jsii.Bool(false),
+			MetricStat: &awscloudwatch.CfnAlarm_MetricStatProperty{
+				Metric: &awscloudwatch.CfnAlarm_MetricProperty{Namespace: jsii.String(m.namespace), MetricName: jsii.String(m.name), Dimensions: m.properties()},
+				Period: jsii.Number(period.Seconds()), Stat: jsii.String(m.statistic),
+			},
+		})
+	}
+	return out
 }

@@ -146,13 +146,9 @@ func (r rollout) shift(stack awscdk.Stack, cfg Config, spec fn.Spec, alias awsla
 // addCanaryAlarm adds an alarm for rollouts. It is in the stack of the functions,
 // where an update can wait for it, and notifies nobody.
 func addCanaryAlarm(stack awscdk.Stack, cfg Config, id, doc string, threshold int, m metric) awscloudwatch.CfnAlarm {
-	var dimensions []any
-	for _, d := range m.dimensions {
-		dimensions = append(dimensions, &awscloudwatch.CfnAlarm_DimensionProperty{Name: jsii.String(d[0]), Value: jsii.String(d[1])})
-	}
 	return awscloudwatch.NewCfnAlarm(stack, jsii.String(id+"Canary"), &awscloudwatch.CfnAlarmProps{
 		AlarmName: jsii.String(cfg.name(id + "Canary")), AlarmDescription: jsii.String(doc),
-		Namespace: jsii.String(m.namespace), MetricName: jsii.String(m.name), Statistic: jsii.String(m.statistic), Dimensions: dimensions,
+		Namespace: jsii.String(m.namespace), MetricName: jsii.String(m.name), Statistic: jsii.String(m.statistic), Dimensions: m.properties(),
 		Threshold: jsii.Number(threshold), ComparisonOperator: jsii.String("GreaterThanOrEqualToThreshold"), TreatMissingData: jsii.String("notBreaching"),
 		Period: jsii.Number(time.Minute.Seconds()), EvaluationPeriods: jsii.Number(1),
 	})

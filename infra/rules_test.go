@@ -150,7 +150,11 @@ func TestEveryQueueHasWatchedDeadLetterQueue(t *testing.T) {
 				assert.Equal(t, events.ObjectQueue, name, "only this queue may have no function, and so no alarms")
 				continue
 			}
-			for metric, of := range map[string]string{"ApproximateNumberOfMessagesVisible": queue.Dead(name), "ApproximateAgeOfOldestMessage": name} {
+			waits := "ApproximateAgeOfOldestMessage"
+			if slices.Contains(events.AllQueues(), name) {
+				waits = "NumberOfMessagesReceived"
+			}
+			for metric, of := range map[string]string{"ApproximateNumberOfMessagesVisible": queue.Dead(name), waits: name} {
 				assert.True(t, d.watched("AWS/SQS", metric, "QueueName", d.cfg.queue(of)), "no alarm watches %s of %s", metric, of)
 			}
 		}
@@ -159,13 +163,21 @@ func TestEveryQueueHasWatchedDeadLetterQueue(t *testing.T) {
 	})
 }
 
-// watched reports whether an alarm watches a metric.
+// watched reports whether an alarm watches a metric, or has it as a term.
 func (d deployment) watched(namespace, metric, dimension, value string) bool {
-	return slices.ContainsFunc(d.operations.of("CloudWatch::Alarm"), func(a resource) bool {
-		list := a.properties["Dimensions"].([]any)
-		return a.properties["Namespace"] == namespace && a.properties["MetricName"] == metric && slices.ContainsFunc(list, func(v any) bool {
+	of := func(p object) bool {
+		dimensions, _ := p["Dimensions"].([]any)
+		return p["Namespace"] == namespace && p["MetricName"] == metric && slices.ContainsFunc(dimensions, func(v any) bool {
 			return v.(object)["Name"] == dimension && v.(object)["Value"] == value
-		}) && len(a.properties["AlarmActions"].([]any)) > 0
+		})
+	}
+	return slices.ContainsFunc(d.operations.of("CloudWatch::Alarm"), func(a resource) bool {
+		terms, _ := a.properties["Metrics"].([]any)
+		return len(a.properties["AlarmActions"].([]any)) > 0 && (of(a.properties) || slices.ContainsFunc(terms, func(v any) bool {
+			stat, _ := v.(object)["MetricStat"].(object)
+			m, _ := stat["Metric"].(object)
+			return of(m)
+		}))
 	})
 }
 
