@@ -43,7 +43,11 @@ type Config struct {
 	AlarmEmail string // alarmEmail: recipient of alarms
 	MailFrom   string // mailFrom: sender of notifications by mail, "alerts@acme.example" or "Acme <alerts@acme.example>": a verified identity of SES in the region, or of its domain; default: no mail is sent
 
-	Rollout string // rollout: of new code: canary (default except in dev) or at-once
+	Rollout        string // rollout: of new code: canary (default except in dev) or at-once
+	Budget         int    // budget: dollars a month of the account; alarms at 80% and 100%, and if the forecast exceeds it
+	AnomalyMonitor string // anomalyMonitor: ARN of the account's cost anomaly monitor; alarms of its findings
+	MaxWriteUnits  int    // maxWriteUnits: write units a second of the table and of each index; default: the account's quota
+	MaxReadUnits   int    // maxReadUnits: the same for read units
 
 	Restored string // table: name of a restored table that functions use instead of the data stack's
 }
@@ -76,6 +80,10 @@ var contextKeys = []string{
 	"signup",
 	"tiers",
 	"concurrency",
+	"budget",
+	"anomalyMonitor",
+	"maxWriteUnits",
+	"maxReadUnits",
 }
 
 // checkKeys returns an error that names the unknown keys: a mistyped stage
@@ -115,6 +123,7 @@ func readConfig(get func(key string) string, regions []string) (Config, error) {
 		SuperAdmins: list(get("superAdmins")), Limits: list(get("limits")), AllowRanges: list(get("allowRanges")), AlarmEmail: get("alarmEmail"),
 		MailFrom: get("mailFrom"),
 		Rollout:  get("rollout"), LogLevel: get("logLevel"),
+		Budget: whole(get("budget")), AnomalyMonitor: get("anomalyMonitor"), MaxWriteUnits: whole(get("maxWriteUnits")), MaxReadUnits: whole(get("maxReadUnits")),
 		Restored: get("table"), Signup: get("signup"),
 	}
 	var faults []error
@@ -152,6 +161,10 @@ func readConfig(get func(key string) string, regions []string) (Config, error) {
 	check(c.LogLevel == "" || slices.Contains(logLevels, c.LogLevel), "logLevel %q is not one of %s", c.LogLevel, strings.Join(logLevels, ", "))
 	check(c.Signup == "" || c.Signup == openSignup, "signup %q is not %s", c.Signup, openSignup)
 	check(c.Signup == "" || c.Issuer == "", "signup is for deployments without a signinIssuer, which has the users otherwise")
+	check(c.Budget >= 0, "budget %q is no number of dollars from 1", get("budget"))
+	check(c.MaxWriteUnits >= 0, "maxWriteUnits %q is no number from 1", get("maxWriteUnits"))
+	check(c.MaxReadUnits >= 0, "maxReadUnits %q is no number from 1", get("maxReadUnits"))
+	check(c.AnomalyMonitor == "" || monitorForm.MatchString(c.AnomalyMonitor), "anomalyMonitor %q is no ARN of a cost anomaly monitor", c.AnomalyMonitor)
 	_, err := quota.ParseValues(c.Limits)
 	check(err == nil, "limits: %v", err)
 	c.Tiers, err = tier.ParseSet(get("tiers"))

@@ -104,6 +104,9 @@ func addKey(stack awscdk.Stack, cfg Config) awskms.CfnKey {
 		sends("EventsToQueues", "events"),
 		sends("BucketToQueue", "s3"),
 	}
+	for _, from := range cfg.costServices() {
+		statements = append(statements, sends("Costs"+from, from))
+	}
 	key := awskms.NewCfnKey(stack, jsii.String("Key"), &awskms.CfnKeyProps{
 		Description:         jsii.String("Encrypts the data of " + cfg.name("data")),
 		EnableKeyRotation:   jsii.Bool(true),
@@ -162,7 +165,7 @@ func addTable(stack awscdk.Stack, cfg Config, key awskms.CfnKey) awsdynamodb.Cfn
 			keys = append(keys, &awsdynamodb.CfnTable_KeySchemaProperty{AttributeName: k.AttributeName, KeyType: jsii.String(string(k.KeyType))})
 		}
 		indexes = append(indexes, &awsdynamodb.CfnTable_GlobalSecondaryIndexProperty{
-			IndexName: x.IndexName, KeySchema: keys,
+			IndexName: x.IndexName, KeySchema: keys, OnDemandThroughput: cfg.throughput(),
 			Projection: &awsdynamodb.CfnTable_ProjectionProperty{ProjectionType: jsii.String(string(x.Projection.ProjectionType))},
 		})
 	}
@@ -179,6 +182,7 @@ func addTable(stack awscdk.Stack, cfg Config, key awskms.CfnKey) awsdynamodb.Cfn
 		SseSpecification: &awsdynamodb.CfnTable_SSESpecificationProperty{
 			SseEnabled: jsii.Bool(true), SseType: jsii.String("KMS"), KmsMasterKeyId: key.AttrArn(),
 		},
+		OnDemandThroughput:      cfg.throughput(),
 		TimeToLiveSpecification: &awsdynamodb.CfnTable_TimeToLiveSpecificationProperty{AttributeName: ttl.AttributeName, Enabled: ttl.Enabled},
 	})
 	cfg.keep(table)

@@ -71,19 +71,26 @@ func addOperations(stack awscdk.Stack, cfg Config, specs []fn.Spec) {
 		TopicName: jsii.String(cfg.name("alarms")), DisplayName: jsii.String("Millrace " + cfg.Tenant + " " + cfg.Stage),
 		KmsMasterKeyId: cfg.imported(keyARN),
 	})
+	sends := func(id, from string) statement {
+		return statement{
+			id: id, principal: service(from), actions: []string{"sns:Publish"}, resources: []*string{topic.Ref()},
+			when: map[string]any{"StringEquals": map[string]any{"aws:SourceAccount": awscdk.Fn_Ref(jsii.String("AWS::AccountId"))}},
+		}
+	}
+	statements := []statement{sends("Alarms", "cloudwatch")}
+	for _, from := range cfg.costServices() {
+		statements = append(statements, sends("Costs"+from, from))
+	}
 	awssns.NewCfnTopicPolicy(stack, jsii.String("AlarmsPolicy"), &awssns.CfnTopicPolicyProps{
 		Topics: &[]*string{topic.Ref()},
-		PolicyDocument: document(
-			statement{
-				id: "Alarms", principal: service("cloudwatch"), actions: []string{"sns:Publish"}, resources: []*string{topic.Ref()},
-				when: map[string]any{"StringEquals": map[string]any{"aws:SourceAccount": awscdk.Fn_Ref(jsii.String("AWS::AccountId"))}},
-			},
+		PolicyDocument: document(append(statements,
 			statement{
 				id: "OnlyTLS", deny: true, principal: map[string]any{"AWS": "*"}, actions: []string{"sns:Publish"}, resources: []*string{topic.Ref()},
 				when: map[string]any{"Bool": map[string]any{"aws:SecureTransport": "false"}},
 			},
-		),
+		)...),
 	})
+	addCosts(stack, cfg, topic)
 	if cfg.AlarmEmail != "" {
 		awssns.NewCfnSubscription(stack, jsii.String("AlarmsByEmail"), &awssns.CfnSubscriptionProps{
 			TopicArn: topic.Ref(), Protocol: jsii.String("email"), Endpoint: jsii.String(cfg.AlarmEmail),

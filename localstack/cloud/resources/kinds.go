@@ -17,7 +17,7 @@ type kind func(ctx context.Context, m *maker, properties map[string]any) (templa
 // that have no effect on one machine: permissions, encryption, retention,
 // logging. Tags have no effect on any kind.
 var kinds = map[string]kind{
-	"AWS::DynamoDB::Table":            of((*maker).table, "DeletionProtectionEnabled", "PointInTimeRecoverySpecification", "SSESpecification"),
+	"AWS::DynamoDB::Table":            of((*maker).table, "DeletionProtectionEnabled", "OnDemandThroughput", "PointInTimeRecoverySpecification", "SSESpecification"),
 	"AWS::SQS::Queue":                 of((*maker).queue),
 	"AWS::S3::Bucket":                 of((*maker).bucket, "BucketEncryption", "OwnershipControls", "PublicAccessBlockConfiguration"),
 	"AWS::KMS::Key":                   of((*maker).key, "EnableKeyRotation", "KeyPolicy", "PendingWindowInDays"),
@@ -44,6 +44,8 @@ var absent = []string{
 	"AWS::ApiGateway::DomainName", "AWS::ApiGateway::BasePathMapping",
 	// The machine has a sign-in of its own.
 	"AWS::Cognito::UserPool", "AWS::Cognito::UserPoolDomain", "AWS::Cognito::UserPoolClient", "AWS::Cognito::ManagedLoginBranding",
+	// Nothing costs anything.
+	"AWS::Budgets::Budget", "AWS::CE::AnomalySubscription",
 	// Asynchronous events are tried once.
 	"AWS::Lambda::EventInvokeConfig",
 	// A function has one version here.
