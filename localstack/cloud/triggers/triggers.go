@@ -11,6 +11,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 
 	"millrace/localstack/cloud/resources"
+	"millrace/shared/platform/clock"
 )
 
 // atOnce is the number of batches of a queue that are handled concurrently.
@@ -92,14 +93,7 @@ func (t *Triggers) Fire(s resources.Schedule) {
 
 // wait waits until a time. It returns false if the triggers are stopped before.
 func (t *Triggers) wait(until time.Time) bool {
-	timer := time.NewTimer(time.Until(until))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-t.running.Done():
-		return false
-	}
+	return clock.Sleep(t.running, time.Until(until)) == nil
 }
 
 // Stop stops the triggers and waits for batches in progress. Unhandled messages

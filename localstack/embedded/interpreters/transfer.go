@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"millrace/shared/platform/clock"
 	"millrace/shared/run/sandbox"
 )
 
@@ -159,9 +160,6 @@ func (p *Pool) request(ctx context.Context, method string, sign sandbox.Link, bo
 		if attempt == attempts || ctx.Err() != nil {
 			return nil, err
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(200 * time.Millisecond << attempt):
-		}
+		_ = clock.Sleep(ctx, 200*time.Millisecond<<attempt) // the next attempt returns the error of ctx
 	}
 }

@@ -177,7 +177,7 @@ func (r *Runtime) poll(ctx context.Context, name, function string) {
 		got, err := r.receive.ReceiveShared(ctx, name, queue.MaxBatch, queue.MaxWait, workers)
 		if err != nil && ctx.Err() == nil {
 			r.log.ErrorContext(handling, "receive failed", "queue", name, "error", err)
-			if !pause(ctx, time.Second) {
+			if clock.Sleep(ctx, time.Second) != nil {
 				return
 			}
 		}
@@ -288,7 +288,7 @@ func (r *Runtime) everyMinute(ctx context.Context, name string) {
 	payload, _ := json.Marshal(events.SchedulerTick{EventType: events.TickType, MaxDue: events.DefaultMaxDue})
 	for {
 		now := time.Now()
-		if !pause(ctx, now.Truncate(time.Minute).Add(time.Minute).Sub(now)) {
+		if clock.Sleep(ctx, now.Truncate(time.Minute).Add(time.Minute).Sub(now)) != nil {
 			return
 		}
 		if _, err := r.Invoke(ctx, name, payload); err != nil && ctx.Err() == nil {
@@ -321,15 +321,4 @@ func (r *Runtime) Invoke(ctx context.Context, name string, payload json.RawMessa
 		return nil, err
 	}
 	return json.Marshal(answer)
-}
-
-func pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

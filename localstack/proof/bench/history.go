@@ -138,7 +138,7 @@ func (b *bench) firstRun(ctx context.Context, dir string) (template, string, err
 			if page.Source == "archive" {
 				return nil
 			}
-			if err := pause(ctx, rest); err != nil {
+			if err := clock.Sleep(ctx, rest); err != nil {
 				return err
 			}
 		}

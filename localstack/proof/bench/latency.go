@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"millrace/localstack/client"
+	"millrace/shared/platform/clock"
 )
 
 // Time budgets, on two idle cores.
@@ -143,7 +144,7 @@ func firstStart(ctx context.Context, b *bench) error {
 		}
 		const warm, n = 30, 200
 		for i := range warm + n {
-			if err := pause(ctx, rest); err != nil {
+			if err := clock.Sleep(ctx, rest); err != nil {
 				return err
 			}
 			begin := time.Now()
@@ -165,7 +166,7 @@ func firstStart(ctx context.Context, b *bench) error {
 			if err := json.Unmarshal(answer, &run); err != nil {
 				return err
 			}
-			if err := pause(ctx, rest); err != nil {
+			if err := clock.Sleep(ctx, rest); err != nil {
 				return err
 			}
 			_, nothing, err := s.callAs(ctx, s.Credentials.LocalSecret, http.MethodGet, "/_local/metrics", nil)
@@ -216,15 +217,4 @@ func begun(log string, submitted map[string]time.Time) (samples, error) {
 		return nil, fmt.Errorf("%d runs have %d attempts in the log", len(submitted), len(out))
 	}
 	return out, nil
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

@@ -69,7 +69,7 @@ func (s *server) await(ctx context.Context, f flow) (string, error) {
 		if err := json.Unmarshal(data, &now); err != nil {
 			return "", err
 		}
-		if err := pause(ctx, 10*rest); err != nil { // it has begun, and waits soon
+		if err := clock.Sleep(ctx, 10*rest); err != nil { // it has begun, and waits soon
 			return "", err
 		}
 		if len(now.Tasks) == 1 && now.Tasks[0].Status != "" && now.Tasks[0].Status != string(engine.Queued) {

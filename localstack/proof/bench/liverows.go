@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"millrace/shared/platform/clock"
 	"millrace/shared/run/worker"
 )
 
@@ -91,7 +92,7 @@ func (b *bench) started(ctx context.Context, s *server, begin time.Time) error {
 	if err != nil {
 		return err
 	}
-	if err := pause(ctx, calm); err != nil {
+	if err := clock.Sleep(ctx, calm); err != nil {
 		return err
 	}
 	idle, err := s.Resident()
@@ -123,7 +124,7 @@ func (s *server) reconciled(ctx context.Context) (time.Time, error) {
 			}
 			return entry.Time, nil
 		}
-		if err := pause(ctx, rest); err != nil {
+		if err := clock.Sleep(ctx, rest); err != nil {
 			return time.Time{}, err
 		}
 	}

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"millrace/shared/platform/clock"
 )
 
 // Budgets of throughput and memory, on two idle cores.
@@ -179,7 +181,7 @@ func idle(ctx context.Context, b *bench) error {
 		if _, _, err := s.sample(ctx, f.execute(), 0, 20); err != nil {
 			return err
 		}
-		if err := pause(ctx, settled); err != nil {
+		if err := clock.Sleep(ctx, settled); err != nil {
 			return err
 		}
 		begin := time.Now()
@@ -187,7 +189,7 @@ func idle(ctx context.Context, b *bench) error {
 		if err != nil {
 			return err
 		}
-		if err := pause(ctx, b.Idle); err != nil {
+		if err := clock.Sleep(ctx, b.Idle); err != nil {
 			return err
 		}
 		after, err := s.Processor()

@@ -18,6 +18,7 @@ import (
 	"millrace/localstack/proc"
 	"millrace/localstack/proof/fsck"
 	"millrace/shared/platform/blob"
+	"millrace/shared/platform/clock"
 	"millrace/shared/run/worker"
 )
 
@@ -209,7 +210,7 @@ func (l *loop) workAndStop(ctx context.Context, s *proc.Server) error {
 		return err
 	}
 	l.history.Serve(s.Client())
-	pause(ctx, time.Duration(l.rng.Int64N(int64(500*time.Millisecond))))
+	_ = clock.Sleep(ctx, time.Duration(l.rng.Int64N(int64(500*time.Millisecond))))
 	l.Stops++
 	return s.Stop()
 }
@@ -317,7 +318,7 @@ func (l *loop) drain(ctx context.Context) error {
 			return err
 		}
 		if err := l.serve(ctx, func(ctx context.Context, api *client.Client) error {
-			pause(ctx, drainLife)
+			_ = clock.Sleep(ctx, drainLife)
 			return nil
 		}); err != nil {
 			return err

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"millrace/localstack/client"
+	"millrace/shared/platform/clock"
 )
 
 // Limits of the load.
@@ -128,7 +129,7 @@ func (h *History) Drive(ctx context.Context) {
 	for i := range clients {
 		rng := rand.New(rand.NewPCG(h.seed, uint64(i+1)))
 		wg.Go(func() {
-			for pause(ctx, time.Duration(rng.Int64N(int64(think)))) {
+			for clock.Sleep(ctx, time.Duration(rng.Int64N(int64(think)))) == nil {
 				h.mu.Lock()
 				api := h.api
 				h.mu.Unlock()
@@ -139,15 +140,6 @@ func (h *History) Drive(ctx context.Context) {
 		})
 	}
 	wg.Wait()
-}
-
-func pause(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-time.After(d):
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
 
 // act sends one request of a client.
@@ -362,7 +354,7 @@ func (h *History) Settle(ctx context.Context, api *client.Client) error {
 		if left == "" {
 			return nil
 		}
-		if !pause(ctx, 200*time.Millisecond) {
+		if clock.Sleep(ctx, 200*time.Millisecond) != nil {
 			return fmt.Errorf("runs are not over: %.300s: %w", left, ctx.Err())
 		}
 	}

@@ -3,6 +3,8 @@ package faults
 import (
 	"context"
 	"time"
+
+	"millrace/shared/platform/clock"
 )
 
 // Port is the target of a request.
@@ -59,12 +61,8 @@ func (p *Plan) down(r Request) (fault, bool) {
 
 // hang waits like a request without a response. The request is not applied.
 func hang(ctx context.Context) error {
-	timeout := time.NewTimer(Patience)
-	defer timeout.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timeout.C:
-		return ErrInjected
+	if err := clock.Sleep(ctx, Patience); err != nil {
+		return err
 	}
+	return ErrInjected
 }

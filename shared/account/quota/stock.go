@@ -82,7 +82,7 @@ func (s stock) Draw(ctx context.Context, need, want int64) (ratelimit.Slice, err
 			if waited >= patience {
 				return ratelimit.Slice{Again: at.Add(s.again), Count: s.handedOut(found)}, nil
 			}
-			if err := pause(ctx); err != nil {
+			if err := clock.Sleep(ctx, poll); err != nil {
 				return ratelimit.Slice{}, err
 			}
 			waited += poll
@@ -198,15 +198,4 @@ func (s stock) recount(ctx context.Context, was *room, need, want int64) (rateli
 		return ratelimit.Slice{}, fmt.Errorf("count: %w", err)
 	}
 	return slice, nil
-}
-
-func pause(ctx context.Context) error {
-	timer := time.NewTimer(poll)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }

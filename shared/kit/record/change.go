@@ -74,12 +74,8 @@ func Retry(ctx context.Context, what string, do func() error) error {
 		if !errors.Is(err, table.ErrConditionFailed) && !errors.Is(err, table.ErrConflict) {
 			return err
 		}
-		pause := time.NewTimer(rand.N(min(100*time.Millisecond, time.Millisecond<<min(n, 7))))
-		select {
-		case <-ctx.Done():
-			pause.Stop()
+		if clock.Sleep(ctx, rand.N(min(100*time.Millisecond, time.Millisecond<<min(n, 7)))) != nil {
 			return fmt.Errorf("change %s: %w", what, context.Cause(ctx))
-		case <-pause.C:
 		}
 	}
 	return errs.New(errs.Conflict, "Others are changing %s; try again", what)

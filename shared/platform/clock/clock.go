@@ -2,7 +2,10 @@
 // [Clock], so that tests control it.
 package clock
 
-import "time"
+import (
+	"context"
+	"time"
+)
 
 // Clock returns the time.
 type Clock interface {
@@ -22,6 +25,18 @@ type Func func() time.Time
 
 // Now calls the function.
 func (f Func) Now() time.Time { return f().UTC() }
+
+// Sleep waits for d, or until ctx ends, and then returns the error of ctx.
+func Sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
 
 // Layout is the format of the service's timestamps: RFC 3339, UTC,
 // milliseconds.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"millrace/shared/platform/blob"
+	"millrace/shared/platform/clock"
 	"millrace/shared/run/expr"
 	"millrace/shared/run/sandbox"
 	"millrace/shared/run/tier"
@@ -154,10 +155,7 @@ func (p Python) uploaded(ctx context.Context, a *Attempt) Result {
 		}
 		// The task has succeeded: a request that the store does not answer is
 		// repeated.
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
-		}
+		_ = clock.Sleep(ctx, wait) // the next try returns the error of ctx
 	}
 }
 

@@ -166,11 +166,7 @@ func (l *Launcher) commit(ctx context.Context, p *plan, writes []table.Write) (*
 		if run, err := l.made(ctx, p.run.Org, p.occurrence); err != nil || run != nil {
 			return run, err
 		}
-		pause := time.NewTimer(occurrencePause << try)
-		select {
-		case <-pause.C:
-		case <-ctx.Done():
-			pause.Stop()
+		if clock.Sleep(ctx, occurrencePause<<try) != nil {
 			return nil, context.Cause(ctx)
 		}
 		err = l.transact(ctx, p, writes)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"millrace/shared/platform/blob"
+	"millrace/shared/platform/clock"
 	"millrace/shared/run/runstate"
 )
 
@@ -119,24 +120,14 @@ func (s *Store) archive(ctx context.Context, id runID, tail []*pending) error {
 			}
 		}
 		if errors.Is(err, errChanged) && lost < tries {
-			pause(ctx, lost)
+			// Another process won. The pause grows up to 1.3 s, so that one of many wins soon.
+			_ = clock.Sleep(ctx, rand.N(10*time.Millisecond<<min(lost, 7)))
 			lost++
 			continue
 		}
 		if err != nil || done {
 			return err
 		}
-	}
-}
-
-// pause waits after losing against another process, longer each time, so that
-// one of many wins soon; up to 1.3 s, or until ctx ends.
-func pause(ctx context.Context, lost int) {
-	timer := time.NewTimer(rand.N(10 * time.Millisecond << min(lost, 7)))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
 	}
 }
 

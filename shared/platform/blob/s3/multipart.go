@@ -16,6 +16,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 
 	"millrace/shared/platform/blob"
+	"millrace/shared/platform/clock"
 )
 
 // CreateMultipart begins an upload.
@@ -82,12 +83,10 @@ func (s *Store) joined(ctx context.Context, key string, parts []blob.Part, compl
 		case wait > time.Second/2:
 			return blob.Object{}, wrap("complete upload of", key, blob.ErrNoUpload)
 		}
-		select {
-		case <-ctx.Done():
-			return blob.Object{}, wrap("complete upload of", key, ctx.Err())
-		case <-time.After(wait):
-			wait *= 2
+		if err := clock.Sleep(ctx, wait); err != nil {
+			return blob.Object{}, wrap("complete upload of", key, err)
 		}
+		wait *= 2
 	}
 }
 

@@ -22,6 +22,7 @@ import (
 
 	"millrace/shared/platform/awsretry"
 	"millrace/shared/platform/bus"
+	"millrace/shared/platform/clock"
 	"millrace/shared/platform/ids"
 )
 
@@ -160,12 +161,8 @@ func (b *Bus) put(ctx context.Context, client *eventbridge.Client, events []bus.
 		if failure, ok := errors.AsType[*refusal](err); ok && permanent[failure.code] {
 			return err
 		}
-		timer := time.NewTimer(pauses.NextBackOff())
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return ctx.Err()
+		if err := clock.Sleep(ctx, pauses.NextBackOff()); err != nil {
+			return err
 		}
 		entries = again
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/aws/smithy-go"
 	"github.com/cenkalti/backoff/v5"
 
+	"millrace/shared/platform/clock"
 	"millrace/shared/platform/queue"
 )
 
@@ -102,12 +103,8 @@ func resend[E any](ctx context.Context, longest time.Duration, entries []E, try 
 		if len(again) == 0 {
 			return rejected, nil
 		}
-		timer := time.NewTimer(pauses.NextBackOff())
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return rejected, ctx.Err()
+		if err := clock.Sleep(ctx, pauses.NextBackOff()); err != nil {
+			return rejected, err
 		}
 		entries, places = again, where
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"millrace/shared/platform/awsretry"
+	"millrace/shared/platform/clock"
 	"millrace/shared/platform/table"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -42,14 +43,7 @@ func (b backoff) BackoffDelay(retries int, _ error) (time.Duration, error) {
 
 // sleep pauses, or returns the context's error.
 func (b backoff) sleep(ctx context.Context, failed int) error {
-	timer := time.NewTimer(b.delay(failed))
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
-	}
+	return clock.Sleep(ctx, b.delay(failed))
 }
 
 // refusals are the error codes of requests that DynamoDB certainly did not

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"millrace/shared/platform/clock"
 	"millrace/shared/platform/table"
 
 	"github.com/stretchr/testify/require"
@@ -166,11 +167,9 @@ func (s *suite) eventually(q table.Query, settled func(got []string) bool, want 
 		if settled(got) {
 			return
 		}
-		select {
-		case <-ctx.Done():
+		if clock.Sleep(ctx, poll) != nil {
 			require.Equal(s, want, got, "the index did not settle")
 			return
-		case <-time.After(poll):
 		}
 	}
 }
