@@ -8,7 +8,6 @@ import (
 	"reflect"
 
 	"millrace/shared/run/engine"
-	"millrace/shared/run/registry"
 	"millrace/shared/run/runstate"
 )
 
@@ -132,19 +131,12 @@ func (s *service) side(ctx context.Context, id string) (*side, error) {
 	if err != nil {
 		return nil, err
 	}
-	input, err := runstate.LoadInput(ctx, s.table, s.blob, run.Org, run.ID)
+	r, err := s.reader(ctx, run)
 	if err != nil {
 		return nil, err
 	}
-	flow, plan, err := registry.LoadPlan(ctx, s.table, s.blob, run.Org, run.SpecHash, run.Plan)
-	if err != nil {
-		return nil, fmt.Errorf("load flow %s %s: %w", run.Flow, run.Version, err)
-	}
-	out := &side{run: run, params: input.Parameters, tasks: map[string]*TaskSide{}}
-	r := &reader{
-		s: s, run: run, input: input, flow: flow, plan: plan,
-		status: make([]engine.Status, len(flow.Tasks)),
-	}
+	r.status = make([]engine.Status, len(r.flow.Tasks))
+	out := &side{run: run, params: r.input.Parameters, tasks: map[string]*TaskSide{}}
 	add := func(name string, item *runstate.Node) {
 		t := &TaskSide{Attempt: 1}
 		if item != nil {
@@ -160,13 +152,13 @@ func (s *service) side(ctx context.Context, id string) (*side, error) {
 			if item != nil {
 				r.status[n] = item.Status
 			}
-			add(flow.Tasks[n].Name, item)
-		case item != nil && flow.OnFailure != nil:
-			add(flow.OnFailure.Name, item)
+			add(r.flow.Tasks[n].Name, item)
+		case item != nil && r.flow.OnFailure != nil:
+			add(r.flow.OnFailure.Name, item)
 		}
 		return nil
 	}, runstate.Light)
-	for i, task := range flow.Tasks {
+	for i, task := range r.flow.Tasks {
 		if t := out.tasks[task.Name]; t != nil && t.Status == "" {
 			t.Status = string(r.unreached(r.ready(i)))
 		}

@@ -3,10 +3,8 @@ package runs
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 
 	"millrace/shared/run/engine"
-	"millrace/shared/run/registry"
 	"millrace/shared/run/runstate"
 )
 
@@ -22,21 +20,14 @@ func (s *service) get(ctx context.Context, in *runPath) (*RunDetail, error) {
 
 // detail returns the detail of a run whose record was read before.
 func (s *service) detail(ctx context.Context, run *runstate.Run) (*RunDetail, error) {
-	input, err := runstate.LoadInput(ctx, s.table, s.blob, run.Org, run.ID)
+	r, err := s.reader(ctx, run)
 	if err != nil {
 		return nil, err
 	}
-	flow, plan, err := registry.LoadPlan(ctx, s.table, s.blob, run.Org, run.SpecHash, run.Plan)
-	if err != nil {
-		return nil, fmt.Errorf("load flow %s %s: %w", run.Flow, run.Version, err)
-	}
-	r := &reader{
-		s: s, run: run, input: input, flow: flow, plan: plan,
-		outputs: outputs{store: s.blob, run: run, left: inlineOutputs},
-		text:    inlineText, queued: s.whyQueued(run),
-	}
-	out := &RunDetail{RunRecord: record(run), LogicalDate: input.LogicalDate, Parameters: input.Parameters}
-	if err := s.showResult(ctx, flow, r, out); err != nil {
+	r.outputs = outputs{store: s.blob, run: run, left: inlineOutputs}
+	r.text, r.queued = inlineText, s.whyQueued(run)
+	out := &RunDetail{RunRecord: record(run), LogicalDate: r.input.LogicalDate, Parameters: r.input.Parameters}
+	if err := s.showResult(ctx, r.flow, r, out); err != nil {
 		return nil, err
 	}
 	tasks, err := r.read(ctx)
@@ -56,8 +47,8 @@ func (s *service) detail(ctx context.Context, run *runstate.Run) (*RunDetail, er
 	}
 	if run.Parent != "" {
 		out.Partial, out.ReusedTaskCount, out.SkipTaskIDs = &run.Partial, &run.Reused, []string{}
-		if input.Reuse != nil {
-			out.SkipTaskIDs = append(out.SkipTaskIDs, input.Reuse.Names...)
+		if r.input.Reuse != nil {
+			out.SkipTaskIDs = append(out.SkipTaskIDs, r.input.Reuse.Names...)
 		}
 	}
 	return out, nil

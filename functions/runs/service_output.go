@@ -38,9 +38,9 @@ func (s *service) output(ctx context.Context, in *outputQuery) (out httpapi.Stre
 	if err != nil {
 		return out, err
 	}
-	flow, plan, err := registry.LoadPlan(ctx, s.table, s.blob, run.Org, run.SpecHash, run.Plan)
+	flow, plan, err := s.plan(ctx, run)
 	if err != nil {
-		return out, fmt.Errorf("load flow %s %s: %w", run.Flow, run.Version, err)
+		return out, err
 	}
 	node := plan.OnFailure()
 	task, found := flow.Index(in.TaskName)

@@ -3,12 +3,14 @@ package runs
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"slices"
 
 	"millrace/shared/platform/clock"
 	"millrace/shared/run/engine"
 	"millrace/shared/run/executor"
 	"millrace/shared/run/flowspec"
+	"millrace/shared/run/registry"
 	"millrace/shared/run/runstate"
 )
 
@@ -53,6 +55,28 @@ type reader struct {
 	tasks  [][]TaskRun               // by task
 	last   []TaskRun                 // on_failure
 	queued func(kind string) *string // why a ready task of a type waits, unless its item has the reason
+}
+
+// reader returns a reader of a run, with the run's input, flow and plan.
+func (s *service) reader(ctx context.Context, run *runstate.Run) (*reader, error) {
+	input, err := runstate.LoadInput(ctx, s.table, s.blob, run.Org, run.ID)
+	if err != nil {
+		return nil, err
+	}
+	flow, plan, err := s.plan(ctx, run)
+	if err != nil {
+		return nil, err
+	}
+	return &reader{s: s, run: run, input: input, flow: flow, plan: plan}, nil
+}
+
+// plan loads the flow and the plan of a run.
+func (s *service) plan(ctx context.Context, run *runstate.Run) (*flowspec.Flow, *engine.Plan, error) {
+	flow, plan, err := registry.LoadPlan(ctx, s.table, s.blob, run.Org, run.SpecHash, run.Plan)
+	if err != nil {
+		return nil, nil, fmt.Errorf("load flow %s %s: %w", run.Flow, run.Version, err)
+	}
+	return flow, plan, nil
 }
 
 func (r *reader) read(ctx context.Context) ([]TaskRun, error) {
