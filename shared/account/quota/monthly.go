@@ -36,14 +36,10 @@ func monthOf(now time.Time) (begin, end time.Time) {
 // TakeMonthly takes a permit of a monthly limit whose things are counted exactly
 // and one at a time. Errors: errs.TooMany with the cause [ErrMonth].
 func (q *Quota) TakeMonthly(ctx context.Context, name Name, id string, count MonthCount) error {
-	if q == nil {
+	l, value := q.limit(name)
+	if l == nil {
 		return nil
 	}
-	value, limited := q.values.Of(name)
-	if !limited {
-		return nil
-	}
-	l := byName[name]
 	begin, end := monthOf(q.clock.Now())
 	key := l.key(id)
 	key.SK += begin.Format("#2006-01")
@@ -61,14 +57,10 @@ func (q *Quota) TakeMonthly(ctx context.Context, name Name, id string, count Mon
 // known afterwards only. A process counts it at most every half a minute, so that
 // somewhat more can be used. Errors: errs.TooMany with the cause [ErrMonth].
 func (q *Quota) CheckMonthly(ctx context.Context, name Name, id string, count MonthCount) error {
-	if q == nil {
+	l, value := q.limit(name)
+	if l == nil {
 		return nil
 	}
-	value, limited := q.values.Of(name)
-	if !limited {
-		return nil
-	}
-	l := byName[name]
 	used, err := q.spent.of(ctx, q, l, id, count)
 	switch {
 	case err != nil && ctx.Err() != nil:

@@ -85,17 +85,25 @@ func (q *Quota) Request(ctx context.Context, p tenant.Principal, mutation bool) 
 	return q.Rate(ctx, Reads, p.OrgID)
 }
 
-// Rate takes one permit of a rate for a workspace or a user. Errors:
-// errs.TooMany.
-func (q *Quota) Rate(ctx context.Context, name Name, id string) error {
+// limit returns a limit and its value, or nil if it is unlimited.
+func (q *Quota) limit(name Name) (*Limit, int64) {
 	if q == nil {
-		return nil
+		return nil, 0
 	}
 	value, limited := q.values.Of(name)
 	if !limited {
+		return nil, 0
+	}
+	return byName[name], value
+}
+
+// Rate takes one permit of a rate for a workspace or a user. Errors:
+// errs.TooMany.
+func (q *Quota) Rate(ctx context.Context, name Name, id string) error {
+	l, value := q.limit(name)
+	if l == nil {
 		return nil
 	}
-	l := byName[name]
 	key, full := l.key(id), value
 	if l.Exact {
 		full = 0
@@ -112,14 +120,10 @@ func (q *Quota) Rate(ctx context.Context, name Name, id string) error {
 // Take takes n permits of a quota of a workspace or a user. count counts the
 // existing things. Errors: errs.TooMany, also if n alone exceeds the limit.
 func (q *Quota) Take(ctx context.Context, name Name, id string, n int64, count Count) error {
-	if q == nil {
+	l, value := q.limit(name)
+	if l == nil {
 		return nil
 	}
-	value, limited := q.values.Of(name)
-	if !limited {
-		return nil
-	}
-	l := byName[name]
 	key := l.key(id)
 	exceeded, err := q.limiter.Take(ctx, key.PK+"#"+key.SK, value, n, stock{
 		table: q.table, clock: q.clock, key: key, limit: value, whole: l.Whole, again: l.Again, count: count,
@@ -133,14 +137,11 @@ func (q *Quota) Take(ctx context.Context, name Name, id string, n int64, count C
 // Hold compares an exact count, which the caller's transaction maintains, with
 // a quota. Errors: errs.TooMany if there is no room for one more.
 func (q *Quota) Hold(name Name, count int64) error {
-	if q == nil {
+	l, value := q.limit(name)
+	if l == nil || count < value {
 		return nil
 	}
-	value, limited := q.values.Of(name)
-	if !limited || count < value {
-		return nil
-	}
-	return byName[name].tooMuch(value, 1, &ratelimit.Exceeded{After: later, Count: count})
+	return l.tooMuch(value, 1, &ratelimit.Exceeded{After: later, Count: count})
 }
 
 // key returns the key of a workspace's or user's limit.
