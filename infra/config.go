@@ -40,6 +40,9 @@ type Config struct {
 	Tiers       tier.Set // tiers: runtime tiers that tasks can have, comma-separated, nano among them; default: all
 	Concurrency int      // concurrency: concurrent executions that the account's quota allows; 0, the default: unknown
 
+	OTLPEndpoint string // otlpEndpoint: base URL of the OpenTelemetry collector that spans are posted to; default: none are exported
+	OTLPHeaders  string // otlpHeadersSecret: ARN of the secret with the headers of these requests, key=value, comma-separated; default: none
+
 	AlarmEmail string // alarmEmail: recipient of alarms
 	MailFrom   string // mailFrom: sender of notifications by mail, "alerts@acme.example" or "Acme <alerts@acme.example>": a verified identity of SES in the region, or of its domain; default: no mail is sent
 
@@ -84,6 +87,8 @@ var contextKeys = []string{
 	"anomalyMonitor",
 	"maxWriteUnits",
 	"maxReadUnits",
+	"otlpEndpoint",
+	"otlpHeadersSecret",
 }
 
 // checkKeys returns an error that names the unknown keys: a mistyped stage
@@ -103,6 +108,7 @@ var (
 	tenantForm      = regexp.MustCompile(`^[a-z][a-z0-9]*(-[a-z0-9]+)*$`)
 	domainForm      = regexp.MustCompile(`^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z]{2,63}$`)
 	certificateForm = regexp.MustCompile(`^arn:aws[a-z-]*:acm:([a-z0-9-]+):\d{12}:certificate/[0-9a-f-]+$`)
+	secretForm      = regexp.MustCompile(`^arn:aws[a-z-]*:secretsmanager:[a-z0-9-]+:\d{12}:secret:[A-Za-z0-9/_+=.@-]+$`)
 	emailForm       = regexp.MustCompile(`^[^@\s,]+@[^@\s,]+\.[^@\s,]+$`)
 	tableForm       = regexp.MustCompile(`^[A-Za-z0-9_.-]{3,255}$`)
 	plainKey        = regexp.MustCompile(`^[A-Za-z0-9_]+$`)
@@ -122,7 +128,7 @@ func readConfig(get func(key string) string, regions []string) (Config, error) {
 		Issuer: get("signinIssuer"), Audience: get("signinAudience"), JWKS: get("signinJwks"),
 		SuperAdmins: list(get("superAdmins")), Limits: list(get("limits")), AllowRanges: list(get("allowRanges")), AlarmEmail: get("alarmEmail"),
 		MailFrom: get("mailFrom"),
-		Rollout:  get("rollout"), LogLevel: get("logLevel"),
+		Rollout:  get("rollout"), LogLevel: get("logLevel"), OTLPEndpoint: get("otlpEndpoint"), OTLPHeaders: get("otlpHeadersSecret"),
 		Budget: whole(get("budget")), AnomalyMonitor: get("anomalyMonitor"), MaxWriteUnits: whole(get("maxWriteUnits")), MaxReadUnits: whole(get("maxReadUnits")),
 		Restored: get("table"), Signup: get("signup"),
 	}
@@ -165,6 +171,9 @@ func readConfig(get func(key string) string, regions []string) (Config, error) {
 	check(c.MaxWriteUnits >= 0, "maxWriteUnits %q is no number from 1", get("maxWriteUnits"))
 	check(c.MaxReadUnits >= 0, "maxReadUnits %q is no number from 1", get("maxReadUnits"))
 	check(c.AnomalyMonitor == "" || monitorForm.MatchString(c.AnomalyMonitor), "anomalyMonitor %q is no ARN of a cost anomaly monitor", c.AnomalyMonitor)
+	check(c.OTLPEndpoint == "" || secureURL(c.OTLPEndpoint), "otlpEndpoint %q is no https URL", c.OTLPEndpoint)
+	check(c.OTLPHeaders == "" || c.OTLPEndpoint != "", "otlpHeadersSecret needs an otlpEndpoint")
+	check(c.OTLPHeaders == "" || secretForm.MatchString(c.OTLPHeaders), "otlpHeadersSecret %q is no ARN of a secret", c.OTLPHeaders)
 	_, err := quota.ParseValues(c.Limits)
 	check(err == nil, "limits: %v", err)
 	c.Tiers, err = tier.ParseSet(get("tiers"))

@@ -37,6 +37,7 @@ func TestContext(t *testing.T) {
 		"signinIssuer": "https://id.acme.example", "signinAudience": "app", "signinJwks": "https://id.acme.example/keys",
 		"superAdmins": "a@b.example, c@d.example", "limits": "runs-per-minute=60, flows=9", "allowRanges": "10.0.0.0/8", "alarmEmail": "ops@acme.example",
 		"mailFrom": "Acme <alerts@acme.example>", "logLevel": "debug", "tiers": "nano, small", "concurrency": "1000",
+		"otlpEndpoint": "https://collector.example", "otlpHeadersSecret": otlpSecret,
 	}), someRegions)
 	require.NoError(t, err)
 	assert.Equal(t, []string{"a@b.example", "c@d.example"}, got.SuperAdmins)
@@ -84,6 +85,9 @@ func TestInvalidContextIsRejected(t *testing.T) {
 		"maxReadUnits":           {map[string]string{"maxReadUnits": "-3"}, `maxReadUnits "-3" is no number`},
 		"anomalyMonitor":         {map[string]string{"anomalyMonitor": "arn:aws:sns:eu-west-1:123456789012:t"}, "is no ARN of a cost anomaly monitor"},
 		"limits":                 {map[string]string{"limits": "apples=1"}, `limits: unknown limit "apples"`},
+		"collector":              {map[string]string{"otlpEndpoint": "http://collector:4318"}, "no https URL"},
+		"headers alone":          {map[string]string{"otlpHeadersSecret": otlpSecret}, "needs an otlpEndpoint"},
+		"headers in the clear":   {map[string]string{"otlpEndpoint": "https://c.example", "otlpHeadersSecret": "api-key=k"}, "no ARN of a secret"},
 		"log level":              {map[string]string{"logLevel": "trace"}, `logLevel "trace" is not one of debug, info, warn, error`},
 		"signup":                 {map[string]string{"signup": "yes"}, `signup "yes" is not open`},
 		"signup elsewhere":       {map[string]string{"signup": "open", "signinIssuer": "https://id.example", "signinAudience": "a"}, "signup is for deployments without"},

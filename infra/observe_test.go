@@ -1,22 +1,59 @@
 package main
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/aws/jsii-runtime-go"
 	"github.com/stretchr/testify/assert"
 
 	"millrace/functions/catalog"
+	"millrace/shared/platform/telemetry/otlp"
+	"millrace/shared/web/fn"
 )
 
 // TestFunctionsGetLogLevel: each of them, and none without the setting.
 func TestFunctionsGetLogLevel(t *testing.T) {
 	t.Parallel()
+	one.Lock()
+	defer one.Unlock()
 	at := api{url: func(string) *string { return jsii.String("https://api.acme.example") }}
 	for _, spec := range catalog.All() {
 		cfg := example()
 		assert.NotContains(t, environment(cfg, spec, at, signIn{}), "MILLRACE_LOG_LEVEL", spec.Name)
 		cfg.LogLevel = "debug"
 		assert.Equal(t, "debug", *environment(cfg, spec, at, signIn{})["MILLRACE_LOG_LEVEL"], spec.Name)
+	}
+}
+
+const otlpSecret = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:otlp-headers-AbCdEf"
+
+// TestFunctionsExportSpans: with the setting, each function knows the collector
+// and may read the one secret with its headers.
+func TestFunctionsExportSpans(t *testing.T) {
+	t.Parallel()
+	one.Lock()
+	defer one.Unlock()
+	at := api{url: func(string) *string { return jsii.String("https://api.acme.example") }}
+	off, on := example(), example()
+	on.OTLPEndpoint, on.OTLPHeaders = "https://collector.example", otlpSecret
+	reads := func(cfg Config, spec fn.Spec) (all []string) {
+		for _, s := range permissions(cfg, spec) {
+			if slices.Contains(s.actions, "secretsmanager:GetSecretValue") {
+				for _, r := range s.resources {
+					all = append(all, *r)
+				}
+			}
+		}
+		return all
+	}
+	for _, spec := range catalog.All() {
+		env := environment(off, spec, at)
+		assert.NotContains(t, env, otlp.EnvEndpoint, spec.Name)
+		assert.NotContains(t, reads(off, spec), otlpSecret, spec.Name)
+		env = environment(on, spec, at)
+		assert.Equal(t, "https://collector.example", *env[otlp.EnvEndpoint], spec.Name)
+		assert.Equal(t, otlpSecret, *env[otlp.EnvHeaders], "%s: the ARN, not the value", spec.Name)
+		assert.Contains(t, reads(on, spec), otlpSecret, spec.Name)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"millrace/shared/platform/ids"
 	"millrace/shared/platform/table"
 	"millrace/shared/platform/table/dynamo"
+	"millrace/shared/platform/telemetry/otlp"
 	"millrace/shared/web/fn"
 )
 
@@ -52,6 +53,9 @@ func permissions(cfg Config, spec fn.Spec) []statement {
 	var secrets []*string
 	for _, s := range secretsOf(spec) {
 		secrets = append(secrets, cfg.imported(s.export))
+	}
+	if cfg.OTLPHeaders != "" {
+		secrets = append(secrets, jsii.String(cfg.OTLPHeaders))
 	}
 	out = append(out, statement{id: "Secrets", actions: []string{"secretsmanager:GetSecretValue"}, resources: secrets})
 	return append(out, keyPermissions(cfg, spec)...)
@@ -267,6 +271,8 @@ func environment(cfg Config, spec fn.Spec, api api, signIn signIn) map[string]*s
 	set("MILLRACE_VERSION", cfg.Version)
 	set("MILLRACE_METRICS", cfg.namespace())
 	set("MILLRACE_LOG_LEVEL", cfg.LogLevel)
+	set(otlp.EnvEndpoint, cfg.OTLPEndpoint)
+	set(otlp.EnvHeaders, cfg.OTLPHeaders)
 	if spec.Needs.Table != fn.NoAccess {
 		set("MILLRACE_TABLE", cfg.table())
 	}

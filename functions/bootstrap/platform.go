@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"os"
 	"sync"
 	"time"
@@ -23,6 +24,7 @@ import (
 	"millrace/shared/platform/table"
 	"millrace/shared/platform/table/dynamo"
 	"millrace/shared/platform/telemetry"
+	"millrace/shared/platform/telemetry/otlp"
 	"millrace/shared/platform/vault/kms"
 	"millrace/shared/run/sandbox/invoke"
 	"millrace/shared/web/fn"
@@ -42,7 +44,8 @@ type platform struct {
 	service  *catalog.Service
 	err      error // of creating them
 	observer observer
-	bucket   blob.Store // nil: the function does not use it
+	spans    *otlp.Exporter // nil: none are exported
+	bucket   blob.Store     // nil: the function does not use it
 }
 
 // newPlatform creates the drivers that the spec needs; the others stay nil. It
@@ -59,6 +62,9 @@ func newPlatform(cfg settings, spec fn.Spec) *platform {
 			Version: cfg.Version, Region: cfg.Region, AllowRanges: cfg.AllowRanges, ProcessID: ids.Token(6), Bucket: cfg.Bucket, Tiers: cfg.Tiers,
 		},
 	}
+	p.spans = otlp.New(cfg.OTLP, p.deps.Log, slog.String("service.name", "millrace"), slog.String("service.version", cfg.Version),
+		slog.String("faas.name", spec.Name), slog.String("cloud.provider", "aws"), slog.String("cloud.region", cfg.Region))
+	p.deps.Spans = p.spans.Collector()
 	if needs.Links {
 		p.deps.Config.LinkURL = cfg.URL
 	}
@@ -148,7 +154,7 @@ func (p *platform) assemble() (*catalog.Service, error) {
 	return out, nil
 }
 
-// flush stores buffered logs of runs and writes the metrics: between two events
+// flush stores buffered logs of runs, writes the metrics and exports spans: between two events
 // an environment is frozen, possibly forever.
 func (p *platform) flush() {
 	if p.deps.Logs != nil {
@@ -161,6 +167,7 @@ func (p *platform) flush() {
 	if err := p.observer.flush(); err != nil {
 		p.complain("metrics were not written", err)
 	}
+	p.spans.Flush(context.Background())
 }
 
 func (p *platform) complain(what string, err error) {

@@ -15,11 +15,12 @@ import (
 
 	"millrace/shared/platform/clock"
 	"millrace/shared/platform/keyring"
+	"millrace/shared/platform/telemetry/otlp"
 )
 
 // secretsPatience is how long reading a secret may take. A function needs at
-// most two, and Lambda gives it 10 s to start.
-const secretsPatience = 4 * time.Second
+// most three, and Lambda gives it 10 s to start.
+const secretsPatience = 3 * time.Second
 
 // The stages of a secret's versions in Secrets Manager: a rotation turns the
 // current one into the previous one.
@@ -31,7 +32,7 @@ const (
 // secretVariables may contain the ARN of a secret in Secrets Manager instead of
 // their value, so that the value is neither in the deployment's template nor in
 // the function's settings.
-var secretVariables = []string{envCursorKey, envAttemptKey}
+var secretVariables = []string{envCursorKey, envAttemptKey, otlp.EnvHeaders}
 
 // secretVersion is a version of a secret.
 type secretVersion struct{ id, value string }

@@ -14,6 +14,7 @@ import (
 	"millrace/shared/account/quota"
 	"millrace/shared/platform/keyring"
 	"millrace/shared/platform/mail"
+	"millrace/shared/platform/telemetry/otlp"
 	"millrace/shared/run/sandbox/ticket"
 	"millrace/shared/run/tier"
 	"millrace/shared/web/fn"
@@ -28,6 +29,9 @@ const (
 	envVersion  = "MILLRACE_VERSION"   // shown by health; default: the build's
 	envLogLevel = "MILLRACE_LOG_LEVEL" // debug, info (default), warn or error
 	envMetrics  = "MILLRACE_METRICS"   // CloudWatch namespace of the metrics; default Millrace
+
+	// The variables of the exporter of spans are OpenTelemetry's own, see package
+	// otlp. The headers may be a secret.
 
 	envTable       = "MILLRACE_TABLE"           // name or ARN of the DynamoDB table
 	envBucket      = "MILLRACE_BUCKET"          // name of the S3 bucket
@@ -60,6 +64,7 @@ type settings struct {
 	LogLevel slog.Level
 	Metrics  string // namespace
 	Region   string
+	OTLP     otlp.Config // of the collector of spans
 
 	Table, Bucket, Bus, QueuePrefix string
 	VaultKey, SigningKey, MailFrom  string
@@ -84,6 +89,10 @@ func readSettings(getenv func(string) string, spec fn.Spec) (settings, error) {
 	needs := spec.Needs
 	cfg := settings{
 		Version: cmp.Or(getenv(envVersion), version), Region: getenv("AWS_REGION"), LogLevel: r.level(), Metrics: r.namespace(),
+	}
+	var err error
+	if cfg.OTLP, err = otlp.ReadConfig(getenv); err != nil {
+		r.fault("%w", err)
 	}
 	if needs.Table != fn.NoAccess {
 		cfg.Table = r.required(envTable)
@@ -128,7 +137,6 @@ func readSettings(getenv func(string) string, spec fn.Spec) (settings, error) {
 		cfg.URL = r.address(envURL)
 	}
 	if needs.Table == fn.Writes {
-		var err error
 		if cfg.Limits, err = quota.ParseValues(r.list(envLimits)); err != nil {
 			r.fault("%s: %w", envLimits, err)
 		}

@@ -52,7 +52,7 @@ func Assemble(specs []fn.Spec, deps fn.Deps, s Settings) (*Service, error) {
 		deps.Logs = &runlog.Store{Table: deps.Table, Blob: deps.Blob, Clock: deps.Clock, Log: deps.Log, Quota: deps.Quota}
 	}
 	out := &Service{Specs: specs, Deps: deps, Frame: httpapi.Config{
-		Title: "Millrace", Version: deps.Config.Version, Clock: deps.Clock, Log: deps.Log, Metrics: deps.Metrics,
+		Title: "Millrace", Version: deps.Config.Version, Clock: deps.Clock, Log: deps.Log, Metrics: deps.Metrics, Spans: deps.Spans,
 		CursorKeys: s.CursorKeys, Bodies: s.Bodies, Traces: s.Traces, URL: deps.Config.URL,
 	}}
 	if deps.Quota != nil { // a nil *Quota would be a non-nil Limiter

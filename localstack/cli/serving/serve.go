@@ -19,6 +19,7 @@ import (
 	"millrace/localstack/embedded/server"
 	"millrace/localstack/embedded/signin"
 	"millrace/shared/platform/telemetry"
+	"millrace/shared/platform/telemetry/otlp"
 )
 
 // smtpVariable is the variable with the URL of the mail server. Unlike the flag,
@@ -75,8 +76,14 @@ func (o *options) config(version string) (server.Config, error) {
 	if cfg.SMTP == "" {
 		cfg.SMTP = os.Getenv(smtpVariable)
 	}
-	if err := os.Unsetenv(smtpVariable); err != nil { // processes that the server starts do not need it
-		return cfg, err
+	var err error
+	if cfg.OTLP, err = otlp.ReadConfig(os.Getenv); err != nil {
+		return cfg, command.Usage(err)
+	}
+	for _, secret := range []string{smtpVariable, otlp.EnvHeaders} { // processes that the server starts do not need them
+		if err := os.Unsetenv(secret); err != nil {
+			return cfg, err
+		}
 	}
 	cfg.PythonScratch = o.scratch << 20
 	cfg.Log = telemetry.NewLogger(os.Stderr, o.format, minimum)

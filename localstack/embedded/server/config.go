@@ -18,6 +18,7 @@ import (
 	"millrace/shared/platform/clock"
 	"millrace/shared/platform/mail"
 	"millrace/shared/platform/mail/smtp"
+	"millrace/shared/platform/telemetry/otlp"
 )
 
 // DefaultListen is the default address of the API.
@@ -28,27 +29,28 @@ const DefaultSMTPFrom = "Millrace <millrace@localhost>"
 
 // Config is an operator's configuration.
 type Config struct {
-	Dir           string   // data directory, created if missing; required
-	Listen        string   // host:port of the API; port 0 means a free one; "" means DefaultListen
-	S3Listen      string   // host:port of the object store; "" means 127.0.0.1 and the port of the last start
-	SuperAdmins   []string // emails of the platform's administrators
-	NoTick        bool     // no per-minute tick
-	AllowLoopback bool     // calls on behalf of users may reach this machine
-	AllowRanges   []string // CIDR ranges that such calls may reach besides public addresses
-	SMTP          string   // smtp://[user:password@]host:port, or smtps://, of the mail server; "": no mail is sent
-	SMTPFrom      string   // sender of mail; "" means DefaultSMTPFrom
-	FullSync      bool     // a commit waits for the disk
-	Adopt         bool     // a backup replaces the server it was made of
-	Python        string   // interpreter of Python tasks; "" means the first suitable python3 on PATH
-	Workers       int      // concurrent tasks of an execution mode; 0 means the runtime's default
-	PythonSlots   int      // live interpreters; 0 means the pool's default
-	Isolated      bool     // refuse to start where Python tasks cannot be isolated
-	PythonScratch int64    // bytes of files that a task may keep at once; 0: the pool's default
-	PythonUID     int      // first user of tasks, of a server that is root; 0: the pool's default
-	TaskNetwork   string   // interpreters.HostNetwork or NoNetwork; "": the host's
-	Limits        []string // name=value of limits that differ from the table of package quota
-	Mounts        []string // DIR or DIR:rw of directories that are visible to Python tasks
-	Version       string   // of the service
+	Dir           string      // data directory, created if missing; required
+	Listen        string      // host:port of the API; port 0 means a free one; "" means DefaultListen
+	S3Listen      string      // host:port of the object store; "" means 127.0.0.1 and the port of the last start
+	SuperAdmins   []string    // emails of the platform's administrators
+	NoTick        bool        // no per-minute tick
+	AllowLoopback bool        // calls on behalf of users may reach this machine
+	AllowRanges   []string    // CIDR ranges that such calls may reach besides public addresses
+	SMTP          string      // smtp://[user:password@]host:port, or smtps://, of the mail server; "": no mail is sent
+	SMTPFrom      string      // sender of mail; "" means DefaultSMTPFrom
+	FullSync      bool        // a commit waits for the disk
+	Adopt         bool        // a backup replaces the server it was made of
+	Python        string      // interpreter of Python tasks; "" means the first suitable python3 on PATH
+	Workers       int         // concurrent tasks of an execution mode; 0 means the runtime's default
+	PythonSlots   int         // live interpreters; 0 means the pool's default
+	Isolated      bool        // refuse to start where Python tasks cannot be isolated
+	PythonScratch int64       // bytes of files that a task may keep at once; 0: the pool's default
+	PythonUID     int         // first user of tasks, of a server that is root; 0: the pool's default
+	TaskNetwork   string      // interpreters.HostNetwork or NoNetwork; "": the host's
+	Limits        []string    // name=value of limits that differ from the table of package quota
+	OTLP          otlp.Config // of the collector of spans
+	Mounts        []string    // DIR or DIR:rw of directories that are visible to Python tasks
+	Version       string      // of the service
 	Log           *slog.Logger
 
 	// Stopping is called when [Server.Serve] begins to stop, with the number of

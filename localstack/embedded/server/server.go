@@ -202,6 +202,7 @@ func (s *Server) platform(ctx context.Context, db *store.DB) (deps fn.Deps, keys
 			ProcessID: ids.Token(6), Exclusive: true, LongLived: true, Bucket: bucket,
 		},
 	}
+	deps.Spans = s.exportSpans()
 	items := pebbletable.New(db, now)
 	s.closing(sweep("items", items.Sweep, s.cfg.Log))
 	deps.Table = items

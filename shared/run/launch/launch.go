@@ -68,8 +68,9 @@ type Launcher struct {
 	Quota  *quota.Quota // nil: no limits
 	// Metrics counts the runs; nil: no metrics.
 	Metrics *telemetry.Metrics
-	Counter *RunCounter // shared by all launchers of a process; nil: each has its own
-	Tiers   tier.Set    // that the deployment has
+	Spans   *telemetry.Spans // of accepted runs; nil: none
+	Counter *RunCounter      // shared by all launchers of a process; nil: each has its own
+	Tiers   tier.Set         // that the deployment has
 }
 
 // Request is a run to accept. Deployment takes precedence over Flow and
@@ -320,7 +321,8 @@ func (l *Launcher) write(ctx context.Context, p *plan) (runstate.Run, error) {
 	if err := l.admit(ctx, &p.run); err != nil { //guard:limit/runs false
 		return runstate.Run{}, err
 	}
-	p.input.Trace = traceOf(ctx)
+	began, span := l.Clock.Now(), l.traceOf(ctx)
+	p.input.Trace = span.String()
 	input, err := runstate.StoreInput(ctx, l.Blob, p.run.Org, p.run.ID, &p.input)
 	if err != nil {
 		return runstate.Run{}, err
@@ -364,18 +366,26 @@ func (l *Launcher) write(ctx context.Context, p *plan) (runstate.Run, error) {
 		return runstate.Run{}, fmt.Errorf("accept run: %w", err)
 	}
 	l.Metrics.Count(telemetry.RunsAccepted, telemetry.Dimensions{Tier: p.run.Mode})
+	l.Spans.Add(telemetry.Span{
+		Trace: span, Parent: telemetry.From(ctx).Trace, Name: "accept run", Kind: telemetry.Internal, Start: began, End: l.Clock.Now(),
+		Attrs: p.run.SpanAttrs(),
+	})
 	l.dispatch(ctx, &p.run, p.input.Trace)
 	return p.run, nil
 }
 
 // traceOf returns the trace of a new run: that of the request, or a new one. It
 // is stored in the run's input, not in the record, which is written often and
-// near a kilobyte.
-func traceOf(ctx context.Context) string {
-	if trace := telemetry.From(ctx).Trace; !trace.IsZero() {
-		return trace.String()
+// near a kilobyte. If spans are exported, its span is that of the acceptance.
+func (l *Launcher) traceOf(ctx context.Context) telemetry.Trace {
+	trace := telemetry.From(ctx).Trace
+	switch {
+	case trace.IsZero():
+		return telemetry.NewTrace()
+	case l.Spans != nil:
+		return trace.Child()
 	}
-	return telemetry.NewTrace().String()
+	return trace
 }
 
 // dispatch sends the run to the workers. If that fails the run is accepted

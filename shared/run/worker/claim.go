@@ -198,6 +198,7 @@ func (a *attempts) takeOver(ctx context.Context, r ready, old *runstate.Node, no
 	}
 	a.Metrics.Count(telemetry.LeasesLost, a.tier())
 	lost := a.subjectOf(r.node, old)
+	a.endSpan(ctx, lost, engine.Failed, end.ErrorType, end.StartedAt)
 	a.event(lost, runlog.TypeTaskLost, "warning", "%s", end.Error)
 	if lost.task != nil && a.remote(lost.task) != nil {
 		a.lostRunner(ctx, lost, "its lease was not renewed")

@@ -167,6 +167,7 @@ func (s *session) conclude(ctx context.Context, w *attempt, to engine.Status, do
 	if item.Status.Terminal() {
 		s.countTask(item.Status)
 	}
+	s.attemptSpan(ctx, w, item, to)
 	return item, nil
 }
 

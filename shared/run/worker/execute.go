@@ -174,7 +174,9 @@ func (a *attempts) execute(ctx context.Context, w *attempt, b *begin) (outcome, 
 	if b.told {
 		h.prepares(w) //guard:begin/queued drop
 	}
+	began := a.Clock.Now()
 	result, returned := a.attend(limited, b)
+	a.callSpan(ctx, w, began)
 	overran := limited.Err() != nil && h.Err() == nil
 	timer.Stop()
 	cancel()

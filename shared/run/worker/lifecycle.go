@@ -169,6 +169,7 @@ func (l *lifecycle) end(ctx context.Context, to engine.Status) error {
 func (l *lifecycle) afterEnd(ctx context.Context) error {
 	run := l.run
 	l.Metrics.Count(telemetry.RunsFinished, telemetry.Dimensions{Tier: run.Mode, Outcome: string(run.Status)})
+	l.runSpan(ctx)
 	level := "info"
 	if run.Status != engine.Succeeded {
 		level = "error"

@@ -224,6 +224,7 @@ func (a *attempts) answered(ctx context.Context, w *attempt, answer json.RawMess
 	}
 	if took > 0 {
 		w.item.StartedAt = max(w.item.StartedAt, millis(a.Clock.Now().Add(-took)))
+		a.callSpan(ctx, w, w.item.StartedAt.Time())
 	}
 	return a.settle(ctx, w, result, h)
 }

@@ -53,6 +53,7 @@ type Config struct {
 	Clock     clock.Clock
 	Log       *slog.Logger
 	Metrics   *telemetry.Metrics // nil: no metrics
+	Spans     *telemetry.Spans   // of runs and attempts; nil: none
 	Logs      *runlog.Store
 	Broker    *notify.Broker
 	Executors executor.Set

@@ -46,6 +46,7 @@ type Deps struct {
 	Clock   clock.Clock
 	Log     *slog.Logger
 	Metrics *telemetry.Metrics // nil: nothing is measured
+	Spans   *telemetry.Spans   // nil: none are exported
 	Broker  *notify.Broker     // wakes waiting goroutines of this process
 	Logs    *runlog.Store      // logs of runs, shared by the functions of this process
 	Quota   *quota.Quota       // nil: nothing is limited

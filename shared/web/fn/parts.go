@@ -32,7 +32,7 @@ func (d Deps) Registry() registry.Store {
 // Launcher returns the launcher, which accepts runs.
 func (d Deps) Launcher() *launch.Launcher {
 	return &launch.Launcher{
-		Table: d.Table, Queues: d.Queues, Blob: d.Blob, Clock: d.Clock, Log: d.Log, Metrics: d.Metrics,
+		Table: d.Table, Queues: d.Queues, Blob: d.Blob, Clock: d.Clock, Log: d.Log, Metrics: d.Metrics, Spans: d.Spans,
 		Broker: d.Broker, Quota: d.Quota, Counter: &launch.RunCounter{}, Tiers: d.Config.Tiers,
 	}
 }
@@ -48,7 +48,7 @@ func (d Deps) Alerts() *alert.Sender {
 // executors, executes their tasks.
 func (d Deps) Worker() worker.Config {
 	return worker.Config{
-		Table: d.Table, Queues: d.Queues, Blob: d.Blob, Bus: d.Bus, Clock: d.Clock, Log: d.Log, Metrics: d.Metrics,
+		Table: d.Table, Queues: d.Queues, Blob: d.Blob, Bus: d.Bus, Clock: d.Clock, Log: d.Log, Metrics: d.Metrics, Spans: d.Spans,
 		Logs: d.Logs, Broker: d.Broker, Quota: d.Quota, ProcessID: d.Config.ProcessID, Exclusive: d.Config.Exclusive, LongLived: d.Config.LongLived,
 	}
 }

@@ -51,6 +51,7 @@ type Config struct {
 	Traces         blob.Store         // stores exception traces; nil: they are only logged
 	Log            *slog.Logger       // nil: slog.Default
 	Metrics        *telemetry.Metrics // nil: nothing is measured
+	Spans          *telemetry.Spans   // of requests; nil: none
 	Bodies         *Bodies            // bounds the memory of request bodies; nil: unbounded
 	// TrustForwarded takes the client's address from X-Forwarded-For. Set it
 	// only behind a proxy that overwrites or appends to that header.

@@ -13,6 +13,7 @@ import (
 type call struct {
 	request   tenant.Request
 	subject   telemetry.Subject // of the log lines; also in the context
+	parent    telemetry.Trace   // of the subject's span; zero: none
 	principal tenant.Principal
 	op        *Operation    // nil until a route matched
 	rawPath   string        // without a trailing slash

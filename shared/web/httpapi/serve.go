@@ -34,7 +34,8 @@ func (a *API) frame(next http.Handler) http.Handler {
 		header["X-Content-Type-Options"] = []string{"nosniff"}
 		header["Cache-Control"] = []string{"no-store"}
 		c.subject = telemetry.From(r.Context())
-		c.subject.RequestID, c.subject.Trace = c.request.ID, traceOf(r)
+		c.subject.RequestID = c.request.ID
+		c.subject.Trace, c.parent = traceOf(r)
 		header[telemetry.TraceResponse] = []string{c.subject.Trace.String()}
 		r = r.WithContext(telemetry.With(context.WithValue(r.Context(), callKey{}, c), &c.subject))
 		c.http = r
@@ -55,15 +56,15 @@ func requestID(r *http.Request, start time.Time) string {
 // noFunction is the function of a request without a route in metrics.
 const noFunction = "none"
 
-// traceOf returns the request's span in the trace of its header, or in a new
-// trace if there is none or more than one.
-func traceOf(r *http.Request) telemetry.Trace {
+// traceOf returns the request's span and its parent in the trace of its header,
+// or, if there is none or more than one, the root of a new trace.
+func traceOf(r *http.Request) (own, parent telemetry.Trace) {
 	if sent := r.Header[telemetry.TraceParent]; len(sent) == 1 {
 		if trace, ok := telemetry.ParseTrace(sent[0]); ok {
-			return trace.Child()
+			return trace.Child(), trace
 		}
 	}
-	return telemetry.NewTrace()
+	return telemetry.NewTrace(), telemetry.Trace{}
 }
 
 // finishCall recovers a panic, and logs and measures the request.
@@ -106,6 +107,7 @@ func (a *API) log(r *http.Request, c *call, status int) {
 		code = codeOf(status)
 	}
 	a.config.Metrics.Call(cmp.Or(c.subject.Function, noFunction), took, code)
+	a.span(c, status, took)
 	if !a.config.Log.Enabled(ctx, level) {
 		return
 	}
@@ -122,6 +124,27 @@ func (a *API) log(r *http.Request, c *call, status int) {
 		attrs = append(attrs, slog.String("error", c.failure.Error()))
 	}
 	a.config.Log.LogAttrs(ctx, level, "request", attrs...)
+}
+
+// span adds the request's span.
+func (a *API) span(c *call, status int, took time.Duration) {
+	if a.config.Spans == nil {
+		return
+	}
+	s := telemetry.Span{
+		Trace: c.subject.Trace, Parent: c.parent, Kind: telemetry.Server, Start: c.request.Start, End: c.request.Start.Add(took),
+		Name: strings.TrimSpace(c.request.Method + " " + c.request.Path), // the route's, not the request's
+		Attrs: []slog.Attr{
+			slog.String("http.request.method", c.request.Method), slog.String("http.route", c.request.Path),
+			slog.Int("http.response.status_code", status), slog.String("faas.name", c.subject.Function),
+			slog.String("millrace.operation", c.subject.Operation), slog.String("millrace.org_id", c.subject.Workspace),
+			slog.String("millrace.request_id", c.request.ID),
+		},
+	}
+	if status >= http.StatusInternalServerError {
+		s.Error = codeOf(status)
+	}
+	a.config.Spans.Add(s)
 }
 
 // clientIP returns the client's address without port: the connection's, or the
