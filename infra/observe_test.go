@@ -48,10 +48,10 @@ func TestFunctionsExportSpans(t *testing.T) {
 		return all
 	}
 	for _, spec := range catalog.All() {
-		env := environment(off, spec, at)
+		env := environment(off, spec, at, signIn{})
 		assert.NotContains(t, env, otlp.EnvEndpoint, spec.Name)
 		assert.NotContains(t, reads(off, spec), otlpSecret, spec.Name)
-		env = environment(on, spec, at)
+		env = environment(on, spec, at, signIn{})
 		assert.Equal(t, "https://collector.example", *env[otlp.EnvEndpoint], spec.Name)
 		assert.Equal(t, otlpSecret, *env[otlp.EnvHeaders], "%s: the ARN, not the value", spec.Name)
 		assert.Contains(t, reads(on, spec), otlpSecret, spec.Name)

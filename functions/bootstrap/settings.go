@@ -141,7 +141,6 @@ func readSettings(getenv func(string) string, spec fn.Spec) (settings, error) {
 			r.fault("%s: %w", envLimits, err)
 		}
 	}
-	var err error
 	if cfg.Tiers, err = tier.ParseSet(getenv(envTiers)); err != nil {
 		r.fault("%s: %w", envTiers, err)
 	}
