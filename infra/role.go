@@ -1,11 +1,11 @@
 package main
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/jsii-runtime-go"
 
 	"millrace/functions/catalog"
@@ -69,11 +69,12 @@ func tablePermissions(cfg Config, spec fn.Spec) []statement {
 	for i, x := range table.Indexes {
 		indexes[i] = arn("dynamodb", "table/"+cfg.table()+"/index/"+dynamo.IndexName(x))
 	}
+	reads := []string{"dynamodb:BatchGetItem", "dynamodb:GetItem", "dynamodb:Query"}
+	if spec.Needs.Check {
+		reads = append(reads, "dynamodb:DescribeTable")
+	}
 	out := []statement{
-		{
-			id: "ReadTable", resources: []*string{cfg.tableARN()},
-			actions: []string{"dynamodb:BatchGetItem", "dynamodb:DescribeTable", "dynamodb:GetItem", "dynamodb:Query"},
-		},
+		{id: "ReadTable", resources: []*string{cfg.tableARN()}, actions: reads},
 		{id: "ReadIndexes", actions: []string{"dynamodb:Query"}, resources: indexes},
 	}
 	if spec.Needs.Table == fn.Writes {
@@ -138,7 +139,7 @@ func bucketPermissions(cfg Config, spec fn.Spec) []statement {
 	}
 	write := statement{id: "WriteObjects", resources: written, actions: []string{"s3:PutObject"}}
 	if spec.Needs.Blob == fn.Writes {
-		write.actions = []string{"s3:AbortMultipartUpload", "s3:DeleteObject", "s3:ListMultipartUploadParts", "s3:PutObject"}
+		write.actions = []string{"s3:AbortMultipartUpload", "s3:DeleteObject", "s3:PutObject"}
 	}
 	return append(out, write)
 }
@@ -200,14 +201,14 @@ func keyPermissions(cfg Config, spec fn.Spec) []statement {
 		if len(services) == 0 {
 			return statement{}
 		}
-		hosts := make([]string, len(services))
+		slices.Sort(services)
+		hosts := make([]*string, len(services))
 		for i, s := range services {
-			hosts[i] = fmt.Sprintf("%s.%s.amazonaws.com", s, cfg.Region)
+			hosts[i] = awscdk.Fn_Sub(jsii.String(s+".${AWS::Region}.amazonaws.com"), nil)
 		}
-		slices.Sort(hosts)
 		return statement{
 			id: id, actions: actions, resources: []*string{cfg.imported(keyARN)},
-			when: map[string]any{"StringEquals": map[string]any{"kms:ViaService": hosts}},
+			when: map[string]any{"StringEquals": map[string]any{"kms:ViaService": pointers(hosts)}},
 		}
 	}
 	return []statement{

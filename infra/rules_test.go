@@ -30,7 +30,7 @@ var reviewed = []struct{ where, action, resource, why string }{
 	{`^Key$`, `^kms:[A-Za-z]+$`, `^\*$`, "in a key's policy this is the key itself"},
 	{`^[A-Za-z]+Role$`, `^logs:(CreateLogStream|PutLogEvents)$`, `:log-group:/millrace/[^*]+:log-stream:\*$`, "Lambda names the streams of the function's group"},
 	{`^[A-Za-z]+Role$`, `^s3:GetObject$`, `:s3:::millrace-[^*]+/\*$`, "objects refer to each other over folders; keys begin with the workspace, and those are made at run time"},
-	{`^[A-Za-z]+Role$`, `^s3:(PutObject|DeleteObject|AbortMultipartUpload|ListMultipartUploadParts)$`, `:s3:::millrace-[^*]+/\*/[a-z]+/\*$`, "one folder of every workspace"},
+	{`^[A-Za-z]+Role$`, `^s3:(PutObject|DeleteObject|AbortMultipartUpload)$`, `:s3:::millrace-[^*]+/\*/[a-z]+/\*$`, "one folder of every workspace"},
 }
 
 // each checks a rule for the catalog, and for one with fictitious domains.

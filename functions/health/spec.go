@@ -17,7 +17,7 @@ var Spec = fn.Spec{
 	Name:     name,
 	Doc:      "The state of the table, the object store and the queues.",
 	Trigger:  fn.Trigger{HTTP: true},
-	Needs:    fn.Needs{Table: fn.Reads, Blob: fn.Reads, Measure: measured()},
+	Needs:    fn.Needs{Check: true, Table: fn.Reads, Blob: fn.Reads, Measure: measured()},
 	MemoryMB: 256,
 	Timeout:  10 * time.Second,
 	Routes:   routes,

@@ -21,6 +21,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 
+	"millrace/localstack/cloud/access"
 	"millrace/localstack/cloud/fleet"
 	"millrace/localstack/cloud/gateway"
 	"millrace/localstack/cloud/resources"
@@ -68,10 +69,12 @@ type Cloud struct {
 	Services    resources.Services
 	Fleet       *fleet.Fleet
 	Triggers    *triggers.Triggers
+	Access      *access.Gate // holds each function to its role
 
 	cfg     Config
 	servers []*http.Server
-	invoke  string // URL of Lambda's Invoke
+	gate    *http.Server // of Access; outlives the others
+	invoke  string       // URL of Lambda's Invoke
 }
 
 // Open creates the resources and serves the API, with a first workspace and its
@@ -119,14 +122,17 @@ func (c *Cloud) serve(ctx context.Context) error {
 	var functions []fleet.Function
 	if err == nil {
 		issuer.Tell(c.cfg.SignInCode)
-		functions, err = c.functions(ctx)
+		err = c.openGate()
+	}
+	if err == nil {
+		functions, err = c.functions()
 	}
 	if err != nil {
 		return errors.Join(err, api.Close(), invoke.Close())
 	}
 	c.Fleet = fleet.New(filepath.Join(c.cfg.Dir, "functions"), c.cfg.Output, functions...)
 	c.Triggers = triggers.New(triggers.Config{
-		SQS: c.Services.SQS, Region: c.cfg.Services.SQS.Config().Region, AccountID: c.cfg.Services.AccountID, Log: c.cfg.Log,
+		SQS: c.receiver(), Region: c.cfg.Services.SQS.Config().Region, AccountID: c.cfg.Services.AccountID, Log: c.cfg.Log,
 		Invoke: func(ctx context.Context, function string, payload []byte) ([]byte, error) {
 			answer, err := c.Fleet.Invoke(ctx, function, "", payload)
 			if err != nil {
@@ -149,9 +155,13 @@ func (c *Cloud) serve(ctx context.Context) error {
 }
 
 func (c *Cloud) run(on net.Listener, handler http.Handler) {
+	c.servers = append(c.servers, c.start(on, handler))
+}
+
+func (c *Cloud) start(on net.Listener, handler http.Handler) *http.Server {
 	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second, ErrorLog: slog.NewLogLogger(c.cfg.Log.Handler(), slog.LevelWarn)}
-	c.servers = append(c.servers, server)
 	go func() { _ = server.Serve(on) }() // ends with Close
+	return server
 }
 
 // routes combines the API and the local sign-in.
@@ -164,6 +174,7 @@ func (c *Cloud) routes(issuer *signin.Issuer) http.Handler {
 	})
 	local := http.NewServeMux()
 	issuer.Mount(local)
+	local.HandleFunc("GET "+AccessPath, c.reportAccess)
 	guarded, open := localhost.Only(c.Credentials.Keys().Bearer(local)), localhost.Only(local)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch path := r.URL.Path; {
@@ -171,7 +182,7 @@ func (c *Cloud) routes(issuer *signin.Issuer) http.Handler {
 			local.ServeHTTP(w, r)
 		case signin.ForBrowsers(path):
 			open.ServeHTTP(w, r)
-		case path == signin.SignInPath:
+		case path == signin.SignInPath, path == AccessPath:
 			guarded.ServeHTTP(w, r)
 		default:
 			api.ServeHTTP(w, r)
@@ -216,6 +227,9 @@ func (c *Cloud) Close() error {
 	if c.Fleet != nil {
 		errs = append(errs, c.Fleet.Close())
 		c.Triggers.Stop()
+	}
+	if c.gate != nil {
+		errs = append(errs, c.gate.Close())
 	}
 	return errors.Join(errs...)
 }

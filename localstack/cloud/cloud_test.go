@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	_ "millrace/functions/catalog" // the bootstrap is built from it
@@ -33,25 +34,33 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// known returns the credentials of the stack under test.
-func known(t *testing.T) signin.Credentials {
+// known returns the credentials of the stack under test, and the prefix of its
+// names; "" if that is not known.
+func known(t *testing.T) (signin.Credentials, string) {
 	t.Helper()
 	if *credentialsFile == "" {
 		c := cloudtest.Open(t, binary)
 		c.Start()
-		return c.Credentials
+		return c.Credentials, c.Prefix
 	}
 	data, err := os.ReadFile(*credentialsFile)
 	require.NoError(t, err)
 	var c signin.Credentials
 	require.NoError(t, json.Unmarshal(data, &c))
-	return c
+	return c, ""
 }
 
 // TestSuite runs the end-to-end tests on the synthesized templates: all steps
-// run in deployed functions, triggered as in the templates.
+// run in deployed functions, triggered as in the templates, each with the
+// permissions of its role.
 func TestSuite(t *testing.T) {
-	c := known(t)
+	c, prefix := known(t)
 	api := &client.Client{BaseURL: c.BaseURL, Token: c.APIKey, HTTP: &http.Client{Timeout: 2 * time.Minute}}
-	drivers.Suite(t, drivers.At(t, api, c.LocalSecret))
+	t.Run("API", func(t *testing.T) { drivers.Suite(t, drivers.At(t, api, c.LocalSecret)) })
+	t.Run("Tour", func(t *testing.T) { testTour(t, c) })
+	access := accessOf(t, c)
+	assert.Empty(t, access.Denied, "each function keeps to its role")
+	if prefix != "" {
+		checkUnused(t, access.Unused, prefix)
+	}
 }

@@ -2,7 +2,6 @@ package cloud
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"maps"
 	"os"
@@ -14,9 +13,9 @@ import (
 	"millrace/localstack/embedded/signin"
 )
 
-// RoleSecret is a credential in a sandbox function's environment, like the one
-// that Lambda gives every function. No task may see it.
-const RoleSecret = "secret-of-the-sandboxes-role"
+// RoleSecret is a credential in every function's environment, as on Lambda. No
+// task may see it.
+const RoleSecret = "secret-of-the-functions-role"
 
 // Variables that this machine sets, whatever the template says.
 const (
@@ -30,13 +29,9 @@ const (
 )
 
 // functions returns the template's functions with programs of this machine.
-func (c *Cloud) functions(ctx context.Context) ([]fleet.Function, error) {
+func (c *Cloud) functions() (_ []fleet.Function, err error) {
 	if _, err := os.Stat(c.cfg.Bootstrap); err != nil {
 		return nil, fmt.Errorf("cloud: the program of the functions: %w", err)
-	}
-	services, err := c.services(ctx)
-	if err != nil {
-		return nil, err
 	}
 	var out []fleet.Function
 	for _, f := range c.Deployment.Functions {
@@ -44,7 +39,7 @@ func (c *Cloud) functions(ctx context.Context) ([]fleet.Function, error) {
 		switch {
 		case strings.HasPrefix(f.Runtime, "provided"):
 			function.Command = []string{c.cfg.Bootstrap}
-			function.Env = c.environment(f, services)
+			function.Env = c.environment(f, c.services(f))
 		case strings.HasPrefix(f.Runtime, "python"):
 			function.Command, function.Code, err = fleet.Python(cmp.Or(c.cfg.Python, "python3"), python.Python())
 			if err != nil {
@@ -63,25 +58,14 @@ func (c *Cloud) functions(ctx context.Context) ([]fleet.Function, error) {
 	return out, nil
 }
 
-// services returns the variables by which the SDK finds the emulated services.
-func (c *Cloud) services(ctx context.Context) (map[string]string, error) {
-	on := c.cfg.Services
-	cfg := on.DynamoDB.Config()
-	keys, err := cfg.Credentials.Retrieve(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("cloud: %w", err)
+// services returns the variables by which a function's SDK finds the emulated
+// services, behind the gate, with credentials of the function's role.
+func (c *Cloud) services(f resources.Function) map[string]string {
+	gate := "http://" + c.gate.Addr
+	return map[string]string{
+		"AWS_REGION": c.cfg.Services.SQS.Config().Region, "AWS_ACCESS_KEY_ID": accessKey(f), "AWS_SECRET_ACCESS_KEY": RoleSecret,
+		"AWS_ENDPOINT_URL": gate,
 	}
-	out := map[string]string{
-		"AWS_REGION": cfg.Region, "AWS_ACCESS_KEY_ID": keys.AccessKeyID, "AWS_SECRET_ACCESS_KEY": keys.SecretAccessKey,
-		"AWS_ENDPOINT_URL_DYNAMODB": on.DynamoDB.URL, "AWS_ENDPOINT_URL_S3": on.S3.URL, "AWS_ENDPOINT_URL_SQS": on.SQS.URL,
-		"AWS_ENDPOINT_URL_EVENTBRIDGE": on.EventBridge.URL, "AWS_ENDPOINT_URL_KMS": on.KMS.URL, "AWS_ENDPOINT_URL_SECRETS_MANAGER": on.SecretsManager.URL,
-		"AWS_ENDPOINT_URL_SESV2":  on.SES.URL,
-		"AWS_ENDPOINT_URL_LAMBDA": c.invoke,
-	}
-	if keys.SessionToken != "" {
-		out["AWS_SESSION_TOKEN"] = keys.SessionToken
-	}
-	return out, nil
 }
 
 // template returns variables and, with the local address of the API, those of a

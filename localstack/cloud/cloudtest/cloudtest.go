@@ -16,6 +16,7 @@ import (
 	"testing"
 	"testing/fstest"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"millrace/localstack/client"
@@ -77,6 +78,7 @@ func OpenWith(t testing.TB, binary string, o Options) *Cloud {
 	require.NoError(t, err, "%s", said)
 	t.Cleanup(func() {
 		require.NoError(t, c.Close())
+		assert.Empty(t, c.Access.Denied(), "each function keeps to its role")
 		if t.Failed() {
 			t.Logf("the deployment wrote:\n%s", said)
 		}

@@ -11,8 +11,9 @@ import (
 
 type functionProperties struct {
 	FunctionName, Runtime, Handler string
-	Timeout                        int // in seconds
-	MemorySize                     int // in MB
+	Role                           string // ARN
+	Timeout                        int    // in seconds
+	MemorySize                     int    // in MB
 	Environment                    struct{ Variables map[string]string }
 	TenancyConfig                  struct{ TenantIsolationMode string }
 }
@@ -22,7 +23,7 @@ type functionProperties struct {
 func (m *maker) function(_ context.Context, p functionProperties) (template.Attributes, error) {
 	f := Function{
 		Name: p.FunctionName, ARN: m.arn("lambda", "function:"+p.FunctionName), Runtime: p.Runtime, Handler: p.Handler,
-		Environment: p.Environment.Variables, Timeout: time.Duration(p.Timeout) * time.Second, MemoryMB: p.MemorySize,
+		Environment: p.Environment.Variables, Timeout: time.Duration(p.Timeout) * time.Second, MemoryMB: p.MemorySize, Role: p.Role,
 	}
 	switch p.TenancyConfig.TenantIsolationMode {
 	case "":

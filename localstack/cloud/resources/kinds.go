@@ -25,9 +25,10 @@ var kinds = map[string]kind{
 	"AWS::SecretsManager::Secret":     of((*maker).secret, "KmsKeyId"),
 	"AWS::Events::EventBus":           of((*maker).bus),
 	"AWS::Events::Rule":               of((*maker).rule, "Description"),
-	"AWS::Lambda::Function":           of((*maker).function, "Architectures", "Code", "Description", "EphemeralStorage", "LoggingConfig", "RecursiveLoop", "Role"),
+	"AWS::Lambda::Function":           of((*maker).function, "Architectures", "Code", "Description", "EphemeralStorage", "LoggingConfig", "RecursiveLoop"),
 	"AWS::Lambda::Version":            of((*maker).version),
 	"AWS::Lambda::Alias":              of((*maker).alias),
+	"AWS::IAM::Role":                  of((*maker).role, "Description", "ManagedPolicyArns"),
 	"AWS::Lambda::EventSourceMapping": of((*maker).mapping),
 	"AWS::ApiGateway::RestApi":        of((*maker).restAPI, "DisableExecuteApiEndpoint", "EndpointConfiguration", "FailOnWarnings", "Name", "Parameters"),
 	"AWS::ApiGateway::Stage":          of((*maker).stage, "AccessLogSetting", "DeploymentId", "MethodSettings", "RestApiId"),
@@ -35,8 +36,8 @@ var kinds = map[string]kind{
 
 // absent are the kinds without a counterpart on one machine.
 var absent = []string{
-	// Permissions are not checked.
-	"AWS::IAM::Role", "AWS::Lambda::Permission", "AWS::SQS::QueuePolicy", "AWS::S3::BucketPolicy", "AWS::SNS::TopicPolicy",
+	// Only the policies of roles are checked, not those of resources.
+	"AWS::Lambda::Permission", "AWS::SQS::QueuePolicy", "AWS::S3::BucketPolicy", "AWS::SNS::TopicPolicy",
 	// No alarms are sent; logs are in files.
 	"AWS::CloudWatch::Alarm", "AWS::CloudWatch::Dashboard", "AWS::SNS::Topic", "AWS::SNS::Subscription", "AWS::Logs::LogGroup",
 	// Requests go directly to the emulated API.

@@ -12,6 +12,7 @@ import (
 
 	lambda "github.com/aws/aws-lambda-go/events"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -73,7 +74,7 @@ func TestBucketNotifiesQueue(t *testing.T) {
 	var got []string
 	trials := 0
 	tr := triggers.New(triggers.Config{
-		SQS: on.SQS, Region: on.Region, AccountID: on.AccountID, Log: slog.New(slog.DiscardHandler),
+		SQS: func(string) *sqs.Client { return on.SQS }, Region: on.Region, AccountID: on.AccountID, Log: slog.New(slog.DiscardHandler),
 		Invoke: func(_ context.Context, _ string, payload []byte) ([]byte, error) {
 			var batch lambda.SQSEvent
 			if err := json.Unmarshal(payload, &batch); err != nil {

@@ -8,6 +8,7 @@
 package resources
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -53,6 +54,7 @@ func NewServices(on *emulators.Services) Services {
 // Function is a Lambda function of the template.
 type Function struct {
 	Name, ARN   string
+	Role        string // ARN
 	Runtime     string // provided.al2023, python3.13 …
 	Handler     string
 	Environment map[string]string
@@ -96,6 +98,8 @@ type Deployment struct {
 	Mappings  []Mapping
 	Schedules []Schedule
 	API       API
+	Roles     map[string][]any  // documents of their policies, by ARN
+	Keys      map[string]string // ARNs of the keys that encrypt resources, by the resource's ARN
 	Tables    []string
 	Buckets   []string
 	Made      int // number of resources created or described
@@ -111,18 +115,23 @@ type Where struct {
 // Make creates the resources of an assembly. Errors: those of package template;
 // an unknown kind or property; those of the services.
 func Make(ctx context.Context, a *template.Assembly, where Where) (*Deployment, error) {
-	m := &maker{Where: where, out: &Deployment{}, aliases: map[string]bool{}}
+	m := &maker{Where: where, out: &Deployment{Roles: map[string][]any{}, Keys: map[string]string{}}, aliases: map[string]bool{}}
 	err := a.Deploy(template.Environment{Region: where.Region, AccountID: where.AccountID}, func(r *template.Resource, properties map[string]any) (template.Attributes, error) {
 		if slices.Contains(absent, r.Type) {
 			m.out.Absent++
 			return template.Attributes{Ref: r.String(), ARN: r.String()}, nil // placeholders
 		}
+		m.resource = r
 		do, known := kinds[r.Type]
 		if !known {
 			return template.Attributes{}, errors.New("resources of this kind are neither made on one machine nor known to have no counterpart there")
 		}
 		m.out.Made++
-		return do(ctx, m, properties)
+		made, err := do(ctx, m, properties)
+		if key := keyOf(properties); err == nil && key != "" {
+			m.out.Keys[cmp.Or(made.ARN, made.Ref)] = key // the reference to a secret is its ARN
+		}
+		return made, err
 	})
 	if err != nil {
 		return nil, err
@@ -133,9 +142,10 @@ func Make(ctx context.Context, a *template.Assembly, where Where) (*Deployment, 
 // maker creates the resources of one assembly.
 type maker struct {
 	Where
-	out     *Deployment
-	aliases map[string]bool // by function:alias
-	invoked []string        // function:alias of what invokes an alias
+	out      *Deployment
+	resource *template.Resource // that is created
+	aliases  map[string]bool    // by function:alias
+	invoked  []string           // function:alias of what invokes an alias
 }
 
 // check checks that all referenced functions and aliases exist.

@@ -49,6 +49,10 @@ type Resource struct {
 // String returns the name for messages: "data/Table (AWS::DynamoDB::Table)".
 func (r *Resource) String() string { return r.name + " (" + r.Type + ")" }
 
+// Name returns the resource's name within its stack, with the stack's:
+// "data-Table".
+func (r *Resource) Name() string { return strings.ReplaceAll(r.name, "/", "-") }
+
 // Load reads a folder of templates, such as cdk.out: every file *.template.json
 // is a stack. It fails if a file cannot be read or is not a template, and if
 // there is none.

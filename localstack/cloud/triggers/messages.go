@@ -30,11 +30,11 @@ func (t *Triggers) Deliver(ctx context.Context, m resources.Mapping, wait int32)
 }
 
 func (t *Triggers) receive(ctx context.Context, m resources.Mapping, wait int32) ([]types.Message, error) {
-	url, err := t.url(ctx, m.Queue)
+	url, err := t.url(ctx, m)
 	if err != nil {
 		return nil, err
 	}
-	got, err := t.SQS.ReceiveMessage(ctx, &sqs.ReceiveMessageInput{
+	got, err := t.SQS(m.Function).ReceiveMessage(ctx, &sqs.ReceiveMessageInput{
 		QueueUrl: url, MaxNumberOfMessages: int32(m.Batch), WaitTimeSeconds: wait,
 		MessageSystemAttributeNames: []types.MessageSystemAttributeName{types.MessageSystemAttributeNameAll},
 		MessageAttributeNames:       []string{"All"},
@@ -45,8 +45,8 @@ func (t *Triggers) receive(ctx context.Context, m resources.Mapping, wait int32)
 	return got.Messages, nil
 }
 
-func (t *Triggers) url(ctx context.Context, queue string) (*string, error) {
-	out, err := t.SQS.GetQueueUrl(ctx, &sqs.GetQueueUrlInput{QueueName: &queue})
+func (t *Triggers) url(ctx context.Context, m resources.Mapping) (*string, error) {
+	out, err := t.SQS(m.Function).GetQueueUrl(ctx, &sqs.GetQueueUrlInput{QueueName: &m.Queue})
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +81,7 @@ func (t *Triggers) handle(ctx context.Context, m resources.Mapping, batch []type
 func (t *Triggers) remove(ctx context.Context, m resources.Mapping, batch []types.Message, failed map[string]bool) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deletePatience)
 	defer cancel()
-	url, err := t.url(ctx, m.Queue)
+	url, err := t.url(ctx, m)
 	if err != nil {
 		return err
 	}
@@ -94,7 +94,7 @@ func (t *Triggers) remove(ctx context.Context, m resources.Mapping, batch []type
 	if len(in.Entries) == 0 {
 		return nil
 	}
-	out, err := t.SQS.DeleteMessageBatch(ctx, in)
+	out, err := t.SQS(m.Function).DeleteMessageBatch(ctx, in)
 	if err != nil {
 		return err
 	}

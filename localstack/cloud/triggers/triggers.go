@@ -26,7 +26,7 @@ const pause = time.Second
 
 // Config configures Triggers.
 type Config struct {
-	SQS               *sqs.Client
+	SQS               func(function string) *sqs.Client // Lambda polls a queue in its function's role
 	Region, AccountID string
 	// Invoke invokes a function and returns its answer.
 	Invoke func(ctx context.Context, function string, payload []byte) ([]byte, error)

@@ -49,7 +49,7 @@ func open(t *testing.T, n int, do invoke) (*triggers.Triggers, resources.Mapping
 		})
 		require.NoError(t, err)
 	}
-	tr := triggers.New(triggers.Config{SQS: client, Region: "us-east-1", AccountID: "1", Invoke: do, Log: slog.New(slog.DiscardHandler)})
+	tr := triggers.New(triggers.Config{SQS: func(string) *sqs.Client { return client }, Region: "us-east-1", AccountID: "1", Invoke: do, Log: slog.New(slog.DiscardHandler)})
 	t.Cleanup(tr.Stop)
 	return tr, resources.Mapping{Queue: name, Function: "f", Batch: 10, Partial: true}
 }

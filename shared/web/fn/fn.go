@@ -132,6 +132,7 @@ type QueueTrigger struct {
 // Needs defines what a function may access. Its role is derived from it.
 type Needs struct {
 	Table Access // the table and its indexes
+	Check bool   // whether the table answers, without reading from it
 	// Identity permits creating and deleting workspaces, memberships and API keys.
 	// Other HTTP functions read them and record the use of keys; all other
 	// functions have no access to them.
