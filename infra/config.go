@@ -52,6 +52,9 @@ type Config struct {
 	MaxWriteUnits  int    // maxWriteUnits: write units a second of the table and of each index; default: the account's quota
 	MaxReadUnits   int    // maxReadUnits: the same for read units
 
+	AuditLock     int    // auditLock: days for which copies of audit digests are locked; default: none are kept
+	AuditLockMode string // auditLockMode: governance (default) or compliance, which nobody can undo
+
 	Restored string // table: name of a restored table that functions use instead of the data stack's
 }
 
@@ -89,6 +92,8 @@ var contextKeys = []string{
 	"maxReadUnits",
 	"otlpEndpoint",
 	"otlpHeadersSecret",
+	"auditLock",
+	"auditLockMode",
 }
 
 // checkKeys returns an error that names the unknown keys: a mistyped stage
@@ -119,6 +124,9 @@ var (
 // bucket's.
 const maxTenant = 16
 
+// maxLockDays is S3's longest default retention of Object Lock: 100 years.
+const maxLockDays = 36_500
+
 // readConfig reads and checks the context. get returns "" for a missing key;
 // regions are the known regions. The error names every invalid key.
 func readConfig(get func(key string) string, regions []string) (Config, error) {
@@ -130,7 +138,7 @@ func readConfig(get func(key string) string, regions []string) (Config, error) {
 		MailFrom: get("mailFrom"),
 		Rollout:  get("rollout"), LogLevel: get("logLevel"), OTLPEndpoint: get("otlpEndpoint"), OTLPHeaders: get("otlpHeadersSecret"),
 		Budget: whole(get("budget")), AnomalyMonitor: get("anomalyMonitor"), MaxWriteUnits: whole(get("maxWriteUnits")), MaxReadUnits: whole(get("maxReadUnits")),
-		Restored: get("table"), Signup: get("signup"),
+		AuditLockMode: get("auditLockMode"), Restored: get("table"), Signup: get("signup"),
 	}
 	var faults []error
 	check := func(ok bool, format string, args ...any) {
@@ -138,6 +146,13 @@ func readConfig(get func(key string) string, regions []string) (Config, error) {
 			faults = append(faults, fmt.Errorf(format, args...))
 		}
 	}
+	if text := get("auditLock"); text != "" {
+		days, err := strconv.Atoi(text)
+		check(err == nil && days >= 1 && days <= maxLockDays, "auditLock %q: 1 to %d days", text, maxLockDays)
+		c.AuditLock, c.AuditLockMode = days, cmp.Or(c.AuditLockMode, "governance")
+		check(lockModes[c.AuditLockMode] != "", "auditLockMode %q is neither governance nor compliance", c.AuditLockMode)
+	}
+	check(c.AuditLockMode == "" || c.AuditLock != 0, "auditLockMode needs auditLock")
 	check(c.Tenant != "", "tenant is missing: -c tenant=acme")
 	check(c.Tenant == "" || len(c.Tenant) <= maxTenant && tenantForm.MatchString(c.Tenant),
 		"tenant %q: 1 to %d small letters and digits, with single hyphens between, beginning with a letter", c.Tenant, maxTenant)

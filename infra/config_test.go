@@ -36,12 +36,13 @@ func TestContext(t *testing.T) {
 		"tenant": "big-customer-7", "stage": "dev", "version": "v1.2.3-4-gabc", "domain": "api.acme.example", "certificate": certificate,
 		"signinIssuer": "https://id.acme.example", "signinAudience": "app", "signinJwks": "https://id.acme.example/keys",
 		"superAdmins": "a@b.example, c@d.example", "limits": "runs-per-minute=60, flows=9", "allowRanges": "10.0.0.0/8", "alarmEmail": "ops@acme.example",
-		"mailFrom": "Acme <alerts@acme.example>", "logLevel": "debug", "tiers": "nano, small", "concurrency": "1000",
+		"mailFrom": "Acme <alerts@acme.example>", "logLevel": "debug", "tiers": "nano, small", "concurrency": "1000", "auditLock": "2555",
 		"otlpEndpoint": "https://collector.example", "otlpHeadersSecret": otlpSecret,
 	}), someRegions)
 	require.NoError(t, err)
 	assert.Equal(t, []string{"a@b.example", "c@d.example"}, got.SuperAdmins)
 	assert.Equal(t, []string{"runs-per-minute=60", "flows=9"}, got.Limits)
+	assert.Equal(t, []any{2555, "governance"}, []any{got.AuditLock, got.AuditLockMode})
 	address, domain := got.mailFrom()
 	assert.Equal(t, []string{"alerts@acme.example", "acme.example"}, []string{address, domain})
 	assert.Equal(t, tier.Set{tier.Nano, tier.Small}, got.Tiers)
@@ -84,6 +85,10 @@ func TestInvalidContextIsRejected(t *testing.T) {
 		"maxWriteUnits":          {map[string]string{"maxWriteUnits": "0"}, `maxWriteUnits "0" is no number`},
 		"maxReadUnits":           {map[string]string{"maxReadUnits": "-3"}, `maxReadUnits "-3" is no number`},
 		"anomalyMonitor":         {map[string]string{"anomalyMonitor": "arn:aws:sns:eu-west-1:123456789012:t"}, "is no ARN of a cost anomaly monitor"},
+		"lock for ever":          {map[string]string{"auditLock": "forever"}, `auditLock "forever": 1 to 36500 days`},
+		"lock of no days":        {map[string]string{"auditLock": "0"}, `auditLock "0"`},
+		"mode of the lock":       {map[string]string{"auditLock": "1", "auditLockMode": "legal"}, `auditLockMode "legal" is neither`},
+		"mode without a lock":    {map[string]string{"auditLockMode": "compliance"}, "needs auditLock"},
 		"limits":                 {map[string]string{"limits": "apples=1"}, `limits: unknown limit "apples"`},
 		"collector":              {map[string]string{"otlpEndpoint": "http://collector:4318"}, "no https URL"},
 		"headers alone":          {map[string]string{"otlpHeadersSecret": otlpSecret}, "needs an otlpEndpoint"},

@@ -35,6 +35,7 @@ func addData(stack awscdk.Stack, cfg Config, specs []fn.Spec) {
 	key := addKey(stack, cfg)
 	addSigningKey(stack, cfg)
 	bucket := addBucket(stack, cfg, key)
+	addLockedBucket(stack, cfg, key)
 	addSecret(stack, cfg, key, "CursorSecret", "cursor-secret", cursorSecret, "Signs the cursors of lists.")
 	addSecret(stack, cfg, key, "AttemptSecret", "attempt-secret", attemptKey, "Signs the tokens of task attempts.")
 	bus := awsevents.NewCfnEventBus(stack, jsii.String("Bus"), &awsevents.CfnEventBusProps{Name: jsii.String(cfg.name("bus"))})

@@ -28,6 +28,7 @@ func permissions(cfg Config, spec fn.Spec) []statement {
 	}}
 	out = append(out, tablePermissions(cfg, spec)...)
 	out = append(out, bucketPermissions(cfg, spec)...)
+	out = append(out, lockedPermissions(cfg, spec)...)
 	out = append(out, queuePermissions(cfg, spec)...)
 	if spec.Needs.Publish {
 		out = append(out, statement{
@@ -182,10 +183,11 @@ func keyPermissions(cfg Config, spec fn.Spec) []statement {
 	if needs.Table == fn.Writes {
 		table = append(table, "dynamodb")
 	}
-	if needs.Blob != fn.NoAccess {
+	locks := cfg.AuditLock > 0 && needs.Locked == fn.Writes
+	if needs.Blob != fn.NoAccess || cfg.AuditLock > 0 && needs.Locked != fn.NoAccess {
 		reads = append(reads, "s3")
 	}
-	if len(spec.WriteFolders()) > 0 {
+	if len(spec.WriteFolders()) > 0 || locks {
 		writes = append(writes, "s3")
 	}
 	if len(needs.Send) > 0 || len(queuesOf(spec)) > 0 {
@@ -288,6 +290,9 @@ func environment(cfg Config, spec fn.Spec, api api, signIn signIn) map[string]*s
 	}
 	if spec.Needs.Signer != fn.NoAccess {
 		env["MILLRACE_SIGNING_KEY_ARN"] = cfg.imported(signingKeyARN)
+	}
+	if spec.Needs.Locked != fn.NoAccess && cfg.AuditLock > 0 {
+		env["MILLRACE_LOCKED_BUCKET"] = cfg.lockedName()
 	}
 	if spec.Needs.Mail {
 		set("MILLRACE_MAIL_FROM", cfg.MailFrom)

@@ -29,6 +29,8 @@ var reviewed = []struct{ where, action, resource, why string }{
 	{`^(Signing)?Key$`, `^kms:\*$`, `^\*$`, "the account's own policies decide about its key, or nobody could change this one"},
 	{`^Key$`, `^kms:[A-Za-z]+$`, `^\*$`, "in a key's policy this is the key itself"},
 	{`^[A-Za-z]+Role$`, `^logs:(CreateLogStream|PutLogEvents)$`, `:log-group:/millrace/[^*]+:log-stream:\*$`, "Lambda names the streams of the function's group"},
+	{`^Audit(Digest)?Role$`, `^s3:GetObject$`, `-a/\*$`, "locked copies of every workspace"},
+	{`^AuditDigestRole$`, `^s3:PutObject$`, `-a/\*/audit/\*$`, "locked copies of every workspace"},
 	{`^[A-Za-z]+Role$`, `^s3:GetObject$`, `:s3:::millrace-[^*]+/\*$`, "objects refer to each other over folders; keys begin with the workspace, and those are made at run time"},
 	{`^[A-Za-z]+Role$`, `^s3:(PutObject|DeleteObject|AbortMultipartUpload)$`, `:s3:::millrace-[^*]+/\*/[a-z]+/\*$`, "one folder of every workspace"},
 }
@@ -339,6 +341,7 @@ func TestPoliciesFitTheirRoles(t *testing.T) {
 	t.Parallel()
 	cfg := example()
 	cfg.Tenant, cfg.Region, cfg.Stage = "a234567890123456", "ap-southeast-2", "staging"
+	cfg.AuditLock, cfg.AuditLockMode = 365, "governance"
 	d := synth(t, cfg, catalog.All(), "code")
 	for _, r := range d.service.of("IAM::Role") {
 		data, err := json.Marshal(r.properties["Policies"])

@@ -40,6 +40,7 @@ type VerificationResponse struct {
 	Signature  *DigestSignature   `json:"signature" doc:"Of last_digest; null: no day was found intact"`
 	Days       int                `json:"days" doc:"Days found intact"`
 	Entries    int                `json:"entries" doc:"Entries of these days"`
+	LockedDays int                `json:"locked_days" doc:"Those of these days whose digest was compared with a copy that nobody can change or delete, if this deployment keeps such copies"`
 	Fault      *VerificationFault `json:"fault" doc:"The first day that does not fit; null: none"`
 	NextDate   *string            `json:"next_date" doc:"The start_date that goes on, if there are more days than one request verifies"`
 }
@@ -83,7 +84,7 @@ type (
 )
 
 func routes(api *httpapi.API, d fn.Deps) {
-	s := &service{table: d.Table, blob: d.Blob, signer: d.Signer, clock: d.Clock, log: d.Log, cursors: api.Cursors()}
+	s := &service{table: d.Table, blob: d.Blob, signer: d.Signer, locked: d.Locked, clock: d.Clock, log: d.Log, cursors: api.Cursors()}
 	access := tenant.Needs(tenant.AdminAudit)
 	g := httpapi.Group{API: api, Function: name, Reads: access, Writes: access}
 	httpapi.Get(g, "/audit-logs", s.list, "List the audit log", httpapi.Errors(400),

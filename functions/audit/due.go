@@ -18,7 +18,7 @@ import (
 const maxDays = 60
 
 func digests(d fn.Deps) fn.MessageHandler {
-	s := &service{table: d.Table, blob: d.Blob, signer: d.Signer, quota: d.Quota, clock: d.Clock, log: d.Log}
+	s := &service{table: d.Table, blob: d.Blob, signer: d.Signer, locked: d.Locked, quota: d.Quota, clock: d.Clock, log: d.Log}
 	return d.Due(s.digest)
 }
 
@@ -81,10 +81,13 @@ func (s *service) digestDay(ctx context.Context, org string, first, day audit.Da
 		return err
 	}
 	err = s.table.Put(ctx, table.Put{Item: d, If: table.IsNew()}) //guard:audit/digest-once drop field If
-	if errors.Is(err, table.ErrConditionFailed) {
-		return nil
+	if errors.Is(err, table.ErrConditionFailed) {                 // by an earlier attempt, which may have stored no copy
+		d, err = table.Load[audit.Digest](ctx, s.table, d.Key, table.Consistent)
 	}
-	return err
+	if err != nil || s.locked == nil {
+		return err
+	}
+	return audit.Lock(ctx, s.locked, s.table, &d)
 }
 
 // missing is the link to a digest that was not there. It is no SHA-256.

@@ -24,6 +24,7 @@ type service struct {
 	table   table.Table
 	blob    blob.Store
 	signer  signature.Signer
+	locked  blob.Store // of copies that cannot be changed; nil: there are none
 	quota   *quota.Quota
 	log     *slog.Logger
 	clock   clock.Clock

@@ -9,6 +9,7 @@ import (
 
 	"millrace/shared/account/audit"
 	"millrace/shared/account/tenant"
+	"millrace/shared/platform/blob"
 	"millrace/shared/platform/errs"
 	"millrace/shared/platform/signature"
 	"millrace/shared/platform/table"
@@ -106,6 +107,10 @@ func (s *service) verified(ctx context.Context, org string, first, day, last aud
 			return out, nil
 		}
 		d, fault, err := s.verifyDay(ctx, key, org, day, link)
+		copied := false
+		if err == nil && fault == "" {
+			copied, fault, err = s.compareLocked(ctx, org, day, &d)
+		}
 		switch {
 		case err != nil:
 			return out, err
@@ -119,6 +124,9 @@ func (s *service) verified(ctx context.Context, org string, first, day, last aud
 		out.LastDay, out.LastDigest, out.Signature = optional(string(day)), optional(link), signed(&d, key)
 		out.Days++
 		out.Entries += d.Entries
+		if copied {
+			out.LockedDays++
+		}
 	}
 	return out, nil
 }
@@ -166,6 +174,26 @@ func (s *service) verifyDay(ctx context.Context, key signature.PublicKey, org st
 		return d, "entries were changed since they were digested", nil
 	}
 	return d, "", nil
+}
+
+// compareLocked compares a digest, the zero one if none is stored, with the copy
+// of the day. It reports whether there is a copy, and what does not fit.
+func (s *service) compareLocked(ctx context.Context, org string, day audit.Day, d *audit.Digest) (copied bool, fault string, err error) {
+	if s.locked == nil {
+		return false, "", nil
+	}
+	locked, err := audit.Locked(ctx, s.locked, org, day)
+	switch {
+	case errors.Is(err, blob.ErrNotFound): // the day is older than the copies
+		return false, "", nil
+	case err != nil:
+		return false, "", err
+	case d.Day == "":
+		return true, "no digest of the day is stored, but a locked copy of it", nil
+	case locked.Link() != d.Link():
+		return true, "the digest is not that of the locked copy", nil
+	}
+	return true, "", nil
 }
 
 // undigested returns why a day without a digest should have one, "" if it need

@@ -3,6 +3,7 @@ package audit_test
 import (
 	"context"
 	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -117,7 +118,7 @@ func TestDaysAreDigestedOnce(t *testing.T) {
 		last := l.digestOf(l.days[3])
 		assert.Equal(t, object{
 			"status": "intact", "first_day": string(l.days[0]), "last_day": string(l.days[3]), "last_digest": last.Link(),
-			"days": res.Get(t, "days"), "entries": res.Get(t, "entries"), "fault": nil, "next_date": nil,
+			"days": res.Get(t, "days"), "entries": res.Get(t, "entries"), "fault": nil, "locked_days": json.Number("0"), "next_date": nil,
 			"signature": res.Get(t, "signature"),
 		}, res.Object(t))
 		assert.Equal(t, last.Message(), res.Get(t, "signature", "message"))

@@ -12,6 +12,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/config"
 
 	"millrace/functions/catalog"
+	"millrace/shared/account/audit"
 	"millrace/shared/account/identity"
 	"millrace/shared/platform/blob"
 	"millrace/shared/platform/blob/s3"
@@ -86,6 +87,15 @@ func newPlatform(cfg settings, spec fn.Spec) *platform {
 	}
 	if needs.Blob != fn.NoAccess {
 		p.deps.Blob = p.bucket
+	}
+	if needs.Locked != fn.NoAccess && cfg.LockedBucket != "" {
+		folders := []string{}
+		if needs.Locked == fn.Writes {
+			folders = append(folders, audit.Folder)
+		}
+		p.deps.Locked = blob.Within(s3.New(s3.Config{
+			Bucket: cfg.LockedBucket, Region: cfg.Region, Endpoint: cfg.LockedEndpoint, PathStyle: cfg.LockedEndpoint != "",
+		}), folders...)
 	}
 	if usesQueues(spec) {
 		p.queues = sqs.New(sqs.Config{Prefix: cfg.QueuePrefix, AWS: aws, Objects: p.deps.Blob, Clock: now, Log: p.deps.Log})

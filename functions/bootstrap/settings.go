@@ -37,6 +37,7 @@ const (
 	envBucket      = "MILLRACE_BUCKET"          // name of the S3 bucket
 	envBus         = "MILLRACE_BUS"             // name or ARN of the EventBridge bus
 	envSigningKey  = "MILLRACE_SIGNING_KEY_ARN" // ARN of the asymmetric KMS key that signs digests of the audit log
+	envLocked      = "MILLRACE_LOCKED_BUCKET"   // name of the S3 bucket of locked copies of audit digests; empty: none are kept
 	envVaultKey    = "MILLRACE_VAULT_KEY_ARN"   // ARN of the KMS key that wraps the data keys of secret values
 	envMailFrom    = "MILLRACE_MAIL_FROM"       // sender of mail, a verified identity of SES; empty: no mail is sent
 	envQueuePrefix = "MILLRACE_QUEUE_PREFIX"    // prefix of the queues' names; may be empty
@@ -69,6 +70,7 @@ type settings struct {
 	Table, Bucket, Bus, QueuePrefix string
 	VaultKey, SigningKey, MailFrom  string
 	ObjectEndpoint                  string // of a server other than S3
+	LockedBucket, LockedEndpoint    string // of the copies of audit digests; empty: there are none
 
 	Issuer, Audience, JWKS string
 	SuperAdmins            []string
@@ -100,6 +102,10 @@ func readSettings(getenv func(string) string, spec fn.Spec) (settings, error) {
 	if usesBucket(spec) {
 		cfg.Bucket = r.required(envBucket)
 		cfg.ObjectEndpoint = cmp.Or(getenv("AWS_ENDPOINT_URL_S3"), getenv("AWS_ENDPOINT_URL"))
+	}
+	if needs.Locked != fn.NoAccess {
+		cfg.LockedBucket = getenv(envLocked)
+		cfg.LockedEndpoint = cmp.Or(getenv("AWS_ENDPOINT_URL_S3"), getenv("AWS_ENDPOINT_URL"))
 	}
 	if usesQueues(spec) {
 		cfg.QueuePrefix = getenv(envQueuePrefix)

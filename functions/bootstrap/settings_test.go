@@ -26,7 +26,7 @@ func complete() map[string]string {
 	return map[string]string{
 		"AWS_REGION": "eu-central-1", envTable: "t", envBucket: "b", envBus: "bus", envQueuePrefix: "q-",
 		envCursorKey: secret, envAttemptKey: secret, envVaultKey: "arn:aws:kms:eu-central-1:123456789012:key/k", envSigningKey: "arn:aws:kms:eu-central-1:123456789012:key/s", envSandboxPrefix: "s-",
-		envMailFrom: "Millrace <alerts@example.com>", envURL: "https://api.test",
+		envLocked: "b-a", envMailFrom: "Millrace <alerts@example.com>", envURL: "https://api.test",
 	}
 }
 
@@ -57,6 +57,7 @@ func TestEveryFunctionStartsWithOnlyItsDependencies(t *testing.T) {
 		assert.Equal(t, spec.Needs.Sandbox, dispatches, "%s: starts tasks", spec.Name)
 		assert.Equal(t, spec.Needs.Vault, d.Vault != nil, "%s: vault", spec.Name)
 		assert.Equal(t, spec.Needs.Signer != fn.NoAccess, d.Signer != nil, "%s: signing key", spec.Name)
+		assert.Equal(t, spec.Needs.Locked != fn.NoAccess, d.Locked != nil, "%s: locked copies", spec.Name)
 		assert.Equal(t, spec.Needs.Mail, d.Mail != nil, "%s: mail", spec.Name)
 		assert.Equal(t, spec.Needs.AttemptKey, d.Config.AttemptKeys != nil, "%s: key of attempts", spec.Name)
 		assert.False(t, d.Config.Exclusive || d.Config.LongLived, spec.Name)

@@ -12,7 +12,12 @@ import (
 type bucketProperties struct {
 	BucketName              *string
 	VersioningConfiguration types.VersioningConfiguration
-	LifecycleConfiguration  struct {
+	ObjectLockEnabled       *bool
+	ObjectLockConfiguration *struct {
+		ObjectLockEnabled types.ObjectLockEnabled
+		Rule              *types.ObjectLockRule
+	}
+	LifecycleConfiguration struct {
 		Rules []struct {
 			types.LifecycleRule
 			ExpiredObjectDeleteMarker *bool
@@ -52,7 +57,7 @@ func (m *maker) bucket(ctx context.Context, p bucketProperties) (template.Attrib
 		}
 		notification.QueueConfigurations = append(notification.QueueConfigurations, to)
 	}
-	in := &s3.CreateBucketInput{Bucket: p.BucketName}
+	in := &s3.CreateBucketInput{Bucket: p.BucketName, ObjectLockEnabledForBucket: p.ObjectLockEnabled}
 	if m.Region != "us-east-1" { // S3's default, which it rejects as a value
 		in.CreateBucketConfiguration = &types.CreateBucketConfiguration{LocationConstraint: types.BucketLocationConstraint(m.Region)}
 	}
@@ -64,10 +69,21 @@ func (m *maker) bucket(ctx context.Context, p bucketProperties) (template.Attrib
 	}); err != nil {
 		return template.Attributes{}, err
 	}
-	if _, err := m.S3.PutBucketLifecycleConfiguration(ctx, &s3.PutBucketLifecycleConfigurationInput{
-		Bucket: p.BucketName, LifecycleConfiguration: &lifecycle,
-	}); err != nil {
-		return template.Attributes{}, err
+	if len(lifecycle.Rules) > 0 {
+		if _, err := m.S3.PutBucketLifecycleConfiguration(ctx, &s3.PutBucketLifecycleConfigurationInput{
+			Bucket: p.BucketName, LifecycleConfiguration: &lifecycle,
+		}); err != nil {
+			return template.Attributes{}, err
+		}
+	}
+	if p.ObjectLockConfiguration != nil {
+		if _, err := m.S3.PutObjectLockConfiguration(ctx, &s3.PutObjectLockConfigurationInput{
+			Bucket: p.BucketName, ObjectLockConfiguration: &types.ObjectLockConfiguration{
+				ObjectLockEnabled: p.ObjectLockConfiguration.ObjectLockEnabled, Rule: p.ObjectLockConfiguration.Rule,
+			},
+		}); err != nil {
+			return template.Attributes{}, err
+		}
 	}
 	if _, err := m.S3.PutBucketNotificationConfiguration(ctx, &s3.PutBucketNotificationConfigurationInput{
 		Bucket: p.BucketName, NotificationConfiguration: &notification,

@@ -52,6 +52,7 @@ type Options struct {
 	Table   table.Table     // nil: the embedded one, in memory
 	Queues  queue.Queues    // nil: the embedded ones
 	Blob    blob.Store      // nil: a real object store, started on first use
+	Locked  blob.Store      // nil: there are no copies of audit digests
 	Bus     bus.Bus         // nil: a recorder, the Env's Bus
 	Sandbox sandbox.Sandbox // nil: none
 	Vault   vault.Vault     // nil: one with new keys
@@ -131,7 +132,7 @@ func Open(t testing.TB, o Options, specs ...fn.Spec) *Env {
 	signer, err := signature.NewLocal(private)
 	require.NoError(t, err)
 	service, err := catalog.Assemble(specs, fn.Deps{
-		Table: tbl, Queues: o.Queues, Blob: o.Blob, Bus: o.Bus, Sandbox: o.Sandbox, Vault: o.Vault, Signer: signer, Waiting: o.Waiting,
+		Table: tbl, Queues: o.Queues, Blob: o.Blob, Bus: o.Bus, Sandbox: o.Sandbox, Vault: o.Vault, Signer: signer, Locked: o.Locked, Waiting: o.Waiting,
 		Clock: env.Clock, Log: o.Log, Metrics: o.Metrics, Config: o.Config,
 		Quota: quota.New(quota.Config{Table: tbl, Clock: env.Clock, Log: o.Log, Values: values, Chance: o.Chance}),
 	}, catalog.Settings{

@@ -42,6 +42,7 @@ type Deps struct {
 	Sandbox sandbox.Sandbox
 	Vault   vault.Vault
 	Signer  signature.Signer
+	Locked  blob.Store  // of copies of audit digests, which it neither replaces nor deletes; nil: none are kept
 	Mail    mail.Sender // nil: no mail server is set
 	Clock   clock.Clock
 	Log     *slog.Logger
@@ -148,6 +149,7 @@ type Needs struct {
 	Description bool
 	Vault       bool   // the encryption key of secret values
 	Signer      Access // the signing key: Reads verifies with its public part, Writes signs
+	Locked      Access // the store of copies of audit digests, if the operator has one
 	Mail        bool   // sending mail, as the sender that the operator has configured, if any
 	Links       bool   // the service's URL, for links in messages
 	// AttemptKey is needed to check the tokens of task attempts.
