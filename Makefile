@@ -282,6 +282,14 @@ diff: synth ## Show what synth would change against the templates in AGAINST, of
 		$(CDK) diff --app cdk.out --exclusively --template $(AGAINST)/$$part.template.json millrace-$(TENANT)-$(STAGE)-$$part || exit 1; \
 	done
 
+SINCE ?=
+
+.PHONY: iam
+iam: ## Print what each function may do, or what changed in it since a commit (SINCE=commit), from the golden templates
+	@older=$$(mktemp); trap 'rm -f '$$older EXIT; \
+		if [ -n '$(SINCE)' ]; then git show '$(SINCE)':infra/testdata/service.template.json > $$older || exit 1; fi; \
+		$(GO) run ./infra iam infra/testdata/service.template.json $(if $(SINCE),$$older)
+
 .PHONY: deploy
 deploy: synth ## Deploy TENANT to REGION: bootstrap, show the changes, ask, deploy
 	$(CDK) bootstrap --app cdk.out

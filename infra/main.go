@@ -30,6 +30,9 @@ func main() {
 	if len(os.Args) > 1 && os.Args[1] == "count" { // count TEMPLATE...
 		do = func() error { return count(os.Stdout, os.Args[2:]) }
 	}
+	if len(os.Args) > 1 && os.Args[1] == "iam" { // iam TEMPLATE [OLDER]
+		do = func() error { return printPermissions(os.Stdout, os.Args[2:]) }
+	}
 	if err := do(); err != nil {
 		fmt.Fprintln(os.Stderr, "infra:", err)
 		os.Exit(1)
