@@ -25,7 +25,7 @@ import (
 func locked(t *testing.T) (*log, blob.Store) {
 	t.Helper()
 	store := &blobtest.Memory{}
-	l := &log{Env: localtest.Open(t, localtest.Options{Locked: store}, functions.Spec, functions.DigestSpec), t: t}
+	l := &log{Env: localtest.Open(t, localtest.Options{Locked: store, Blob: &blobtest.Memory{}}, functions.Spec, functions.DigestSpec), t: t}
 	l.days = []audit.Day{audit.DayOf(l.Clock.Now())}
 	for range 3 {
 		l.Key(t, l.A, "flows.read")
