@@ -13,7 +13,7 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// stepPatience bounds a step.
+// stepPatience is the timeout of a step.
 const stepPatience = time.Minute
 
 // tab is a page of the browser, with the errors that it reported.
@@ -24,7 +24,7 @@ type tab struct {
 	faults []string
 }
 
-// check signs in and approves devices, as users do and as they should not.
+// check signs in and approves devices, in permitted and in forbidden ways.
 func (w *world) check(ctx context.Context, program string) error {
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(program))
 	if os.Geteuid() == 0 {
@@ -59,7 +59,7 @@ func (w *world) check(ctx context.Context, program string) error {
 	return nil
 }
 
-// listen notes exceptions, and errors such as loads that the policy blocks.
+// listen records exceptions, and errors such as loads that the policy blocks.
 func (t *tab) listen(event any) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -81,7 +81,7 @@ func (t *tab) reported() []string {
 	return out
 }
 
-// run runs actions, within a step's patience.
+// run runs actions within the timeout of a step.
 func (t *tab) run(actions ...chromedp.Action) error {
 	ctx, cancel := context.WithTimeout(t.ctx, stepPatience)
 	defer cancel()
@@ -94,7 +94,7 @@ func (t *tab) run(actions ...chromedp.Action) error {
 	return err
 }
 
-// shows waits until an element is visible and holds a text.
+// shows waits until an element is visible and contains a text.
 func (t *tab) shows(id, text string) error {
 	err := t.run(until(fmt.Sprintf(`((e) => e !== null && !e.hidden && e.textContent.includes(%q))(document.getElementById(%q))`, text, id)))
 	if err != nil {
@@ -130,12 +130,12 @@ func visible(id string) chromedp.Action {
 
 func click(id string) chromedp.Action { return chromedp.Evaluate(element(id)+".click()", nil) }
 
-// write types a text into an input, in place of what is there.
+// write types a text into an input, replacing its content.
 func write(id, text string) chromedp.Action {
 	return chromedp.Tasks{chromedp.Evaluate(element(id)+".focus(); "+element(id)+".select()", nil), chromedp.KeyEvent(text)}
 }
 
-// choose chooses an option of a list.
+// choose selects an option of a list.
 func choose(id, value string) chromedp.Action {
 	return chromedp.Evaluate(fmt.Sprintf("%s.value = %q", element(id), value), nil)
 }

@@ -19,7 +19,8 @@ import (
 	"millrace/localstack/embedded/signin"
 )
 
-// patience bounds the whole check. Most of it is the start of the browser.
+// patience is the timeout of the whole check. The start of the browser takes most
+// of it.
 const patience = 5 * time.Minute
 
 func main() {
@@ -35,7 +36,7 @@ func main() {
 	}
 }
 
-// world is a server, and what it shows to its operator.
+// world is a server, and the output that its operator sees.
 type world struct {
 	signin.Credentials
 	codes  chan string // one-time codes

@@ -42,7 +42,7 @@ type History struct {
 	counts   map[string]int
 }
 
-// record is what clients know of an accepted run.
+// record is the state of an accepted run as clients have seen it.
 type record struct {
 	flow    *flow
 	id, tag string

@@ -13,7 +13,7 @@ type verdict struct {
 	nodes map[string]engine.Status
 }
 
-// reuse is what a retry reuses from its source run, by node: REUSED, or SKIPPED
+// reuse has the results that a retry reuses from its source run, by node: REUSED, or SKIPPED
 // for a skipped task.
 type reuse map[string]engine.Status
 

@@ -134,7 +134,7 @@ func tagOf(run *fsck.Run) string {
 	return in.Parameters.Tag
 }
 
-// taken returns what a retry reuses from its source run, according to the
+// taken returns the results that a retry reuses from its source run, according to the
 // engine's plan.
 func (j *judgement) taken(run *fsck.Run) reuse {
 	source, asked := j.byID[run.Parent], j.runs[run.ID]

@@ -79,7 +79,7 @@ type Workspace struct {
 // the operations of its specs.
 type Env struct {
 	API    *httpapi.API
-	Deps   fn.Deps // what the specs were built with; Table, Queues, Blob … to bypass the API
+	Deps   fn.Deps // given to the specs; Table, Queues, Blob … to bypass the API
 	Clock  *Clock
 	Bus    *Bus // records every published event
 	Issuer *signin.Issuer
