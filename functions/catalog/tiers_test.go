@@ -10,6 +10,7 @@ import (
 	"millrace/functions/catalog"
 	"millrace/localstack/proof/localtest"
 	"millrace/shared/platform/clock"
+	"millrace/shared/platform/keyring"
 	"millrace/shared/platform/queue"
 	"millrace/shared/run/tier"
 	"millrace/shared/web/fn"
@@ -80,7 +81,7 @@ func TestMessagesOfLackingTierGoToDefault(t *testing.T) {
 	service, err := catalog.Assemble(catalog.All(), fn.Deps{
 		Table: env.Deps.Table, Queues: env.Deps.Queues, Clock: clock.System{}, Log: env.Deps.Log,
 		Config: fn.Config{Tiers: tier.Set{tier.Nano, tier.Small}},
-	}, catalog.Settings{CursorKey: []byte("a key that signs the cursors of tests")})
+	}, catalog.Settings{CursorKeys: keyring.Static([]byte("a key that signs the cursors of tests"))})
 	require.NoError(t, err)
 	for name, want := range map[string]string{"tasks-large": "tasks-nano", "tasks-small": "tasks-small", events.Runs: events.Runs} {
 		before, err := env.Deps.Queues.Depth(t.Context(), want)
