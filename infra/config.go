@@ -14,6 +14,7 @@ import (
 	"millrace/shared/account/quota"
 	"millrace/shared/platform/mail"
 	"millrace/shared/run/tier"
+	"millrace/shared/web/cors"
 )
 
 // Config describes one deployment: a tenant's service in a region. It is given
@@ -27,6 +28,8 @@ type Config struct {
 
 	Domain      string // domain: the API's own domain name; default: API Gateway's
 	Certificate string // certificate: ARN of the domain's certificate, in the region
+
+	Origins cors.Origins // consoleOrigin: origins of web pages that may use the API and upload, comma-separated
 
 	Issuer      string   // signinIssuer: of sign-in tokens; default: a Cognito user pool of the deployment
 	Audience    string   // signinAudience: the client id in them
@@ -72,6 +75,7 @@ var contextKeys = []string{
 	"version",
 	"domain",
 	"certificate",
+	"consoleOrigin",
 	"signinIssuer",
 	"signinAudience",
 	"signinJwks",
@@ -189,7 +193,10 @@ func readConfig(get func(key string) string, regions []string) (Config, error) {
 	check(c.OTLPEndpoint == "" || secureURL(c.OTLPEndpoint), "otlpEndpoint %q is no https URL", c.OTLPEndpoint)
 	check(c.OTLPHeaders == "" || c.OTLPEndpoint != "", "otlpHeadersSecret needs an otlpEndpoint")
 	check(c.OTLPHeaders == "" || secretForm.MatchString(c.OTLPHeaders), "otlpHeadersSecret %q is no ARN of a secret", c.OTLPHeaders)
-	_, err := quota.ParseValues(c.Limits)
+	var err error
+	c.Origins, err = cors.Parse(list(get("consoleOrigin")))
+	check(err == nil, "consoleOrigin: %v", err)
+	_, err = quota.ParseValues(c.Limits)
 	check(err == nil, "limits: %v", err)
 	c.Tiers, err = tier.ParseSet(get("tiers"))
 	check(err == nil, "tiers: %v", err)

@@ -79,6 +79,7 @@ func TestInvalidContextIsRejected(t *testing.T) {
 		"administrator":          {map[string]string{"superAdmins": "root"}, "no email address"},
 		"alarms":                 {map[string]string{"alarmEmail": "ops"}, "no email address"},
 		"sender":                 {map[string]string{"mailFrom": "alerts"}, `mailFrom "alerts" is no email address`},
+		"origin":                 {map[string]string{"consoleOrigin": "https://a.example, *"}, `consoleOrigin: "*" is not an origin`},
 		"rollout":                {map[string]string{"rollout": "slow"}, `rollout "slow" is not one of canary, at-once`},
 		"table":                  {map[string]string{"table": "a b"}, "no name of a table"},
 		"budget":                 {map[string]string{"budget": "12.5"}, `budget "12.5" is no number of dollars`},

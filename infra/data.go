@@ -204,6 +204,7 @@ func addBucket(stack awscdk.Stack, cfg Config, key awskms.CfnKey) awss3.CfnBucke
 			},
 		}},
 		VersioningConfiguration: &awss3.CfnBucket_VersioningConfigurationProperty{Status: jsii.String("Enabled")},
+		CorsConfiguration:       bucketCORS(cfg),
 		OwnershipControls: &awss3.CfnBucket_OwnershipControlsProperty{Rules: []any{
 			&awss3.CfnBucket_OwnershipControlsRuleProperty{ObjectOwnership: jsii.String("BucketOwnerEnforced")},
 		}},

@@ -111,7 +111,7 @@ func (r routes) body(cfg Config) map[string]any {
 	info["title"], info["version"] = cfg.name("api"), "1"
 	return map[string]any{
 		"openapi": "3.0.3", "info": info, "paths": paths,
-		"x-amazon-apigateway-gateway-responses": gatewayResponses,
+		"x-amazon-apigateway-gateway-responses": gatewayResponses(cfg),
 	}
 }
 
@@ -187,12 +187,12 @@ func (r route) integration(cfg Config) map[string]any {
 }
 
 // gatewayResponses give the gateway's own errors the shape of the service's.
-var gatewayResponses = func() map[string]any {
+func gatewayResponses(cfg Config) map[string]any {
 	out := map[string]any{}
 	say := func(kind string, status int, detail string) {
 		response := map[string]any{
 			"responseTemplates":  map[string]any{"application/json": `{"detail": ` + detail + `}`},
-			"responseParameters": map[string]any{"gatewayresponse.header.X-Request-Id": "context.requestId"},
+			"responseParameters": responseHeaders(cfg),
 		}
 		if status != 0 {
 			response["statusCode"] = strconv.Itoa(status) // the extension defines a string
@@ -209,4 +209,4 @@ var gatewayResponses = func() map[string]any {
 	say("INTEGRATION_FAILURE", 503, `"The service is temporarily unavailable"`)
 	say("INTEGRATION_TIMEOUT", 504, `"The service did not answer in time"`)
 	return out
-}()
+}

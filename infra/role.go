@@ -306,6 +306,9 @@ func environment(cfg Config, spec fn.Spec, api api, signIn signIn) map[string]*s
 	if spec.Trigger.Unmatched || spec.Needs.Links {
 		env["MILLRACE_URL"] = api.url("")
 	}
+	if spec.Trigger.HTTP {
+		set("MILLRACE_ALLOW_ORIGINS", strings.Join(cfg.Origins, ","))
+	}
 	if spec.Authenticates() || spec.Trigger.Unmatched {
 		env["MILLRACE_SIGNIN_ISSUER"], env["MILLRACE_SIGNIN_AUDIENCE"] = signIn.issuer, signIn.audience
 	}

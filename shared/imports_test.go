@@ -43,6 +43,7 @@ var layers = [][]string{
 	{"registry"},
 	{"runlog", "executor", "usage"},
 	{"launch", "worker"},
+	{"cors"},
 	{"httpapi"},
 	{"fn"},
 	{"gateway"},

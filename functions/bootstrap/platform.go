@@ -142,7 +142,7 @@ func newPlatform(cfg settings, spec fn.Spec) *platform {
 // assemble builds the function with its drivers.
 func (p *platform) assemble() (*catalog.Service, error) {
 	s := catalog.Settings{
-		SuperAdmins: p.cfg.SuperAdmins, CursorKeys: p.cfg.CursorKeys, Limits: p.cfg.Limits, Traces: p.bucket,
+		SuperAdmins: p.cfg.SuperAdmins, CursorKeys: p.cfg.CursorKeys, Limits: p.cfg.Limits, Traces: p.bucket, Origins: p.cfg.Origins,
 	}
 	if p.cfg.Issuer != "" {
 		signIn, err := identity.NewSignIn(identity.SignInConfig{

@@ -17,6 +17,7 @@ import (
 	"millrace/shared/platform/telemetry/otlp"
 	"millrace/shared/run/sandbox/ticket"
 	"millrace/shared/run/tier"
+	"millrace/shared/web/cors"
 	"millrace/shared/web/fn"
 )
 
@@ -48,6 +49,7 @@ const (
 	envSuperAdmins = "MILLRACE_SUPER_ADMINS"    // emails of the platform's administrators, comma-separated
 	envCursorKey   = "MILLRACE_CURSOR_KEY"      // secret, base64 of 32 bytes or more: signs list cursors
 	envLimits      = "MILLRACE_LIMITS"          // name=value of limits that differ from the defaults of package quota, comma-separated
+	envOrigins     = "MILLRACE_ALLOW_ORIGINS"   // origins of web pages that may use the API, comma-separated
 	envURL         = "MILLRACE_URL"             // base URL of the API for callers, without a trailing slash
 	envTiers       = "MILLRACE_TIERS"           // runtime tiers that the deployment has, comma-separated; default: all
 	envAllowRanges = "MILLRACE_ALLOW_RANGES"    // CIDR ranges that calls on behalf of users may reach besides public addresses, comma-separated
@@ -75,6 +77,7 @@ type settings struct {
 	Issuer, Audience, JWKS string
 	SuperAdmins            []string
 	URL                    string // of the API
+	Origins                cors.Origins
 	CursorKeys             *keyring.Ring
 	AllowRanges            []string
 	Limits                 quota.Values
@@ -137,6 +140,12 @@ func readSettings(getenv func(string) string, spec fn.Spec) (settings, error) {
 		cfg.Issuer, cfg.Audience = getenv(envIssuer), getenv(envAudience)
 		if (cfg.Issuer == "") != (cfg.Audience == "") {
 			r.fault("%s and %s go together", envIssuer, envAudience)
+		}
+	}
+	var err error
+	if spec.Trigger.HTTP {
+		if cfg.Origins, err = cors.Parse(r.list(envOrigins)); err != nil {
+			r.fault("%s: %w", envOrigins, err)
 		}
 	}
 	if spec.Trigger.Unmatched || needs.Links {

@@ -10,6 +10,7 @@ import (
 	"millrace/shared/platform/keyring"
 	"millrace/shared/platform/notify"
 	"millrace/shared/run/runlog"
+	"millrace/shared/web/cors"
 	"millrace/shared/web/fn"
 	"millrace/shared/web/httpapi"
 )
@@ -24,6 +25,7 @@ type Settings struct {
 	Chance      func(n int64) int64 // draws the sizes of slices; nil: random
 	Traces      blob.Store          // stores exception traces; nil: they are only logged
 	Bodies      *httpapi.Bodies     // bounds the memory of request bodies; nil: unbounded
+	Origins     cors.Origins        // of web pages that may use the API
 }
 
 // Service is a set of functions with their dependencies.
@@ -53,7 +55,7 @@ func Assemble(specs []fn.Spec, deps fn.Deps, s Settings) (*Service, error) {
 	}
 	out := &Service{Specs: specs, Deps: deps, Frame: httpapi.Config{
 		Title: "Millrace", Version: deps.Config.Version, Clock: deps.Clock, Log: deps.Log, Metrics: deps.Metrics, Spans: deps.Spans,
-		CursorKeys: s.CursorKeys, Bodies: s.Bodies, Traces: s.Traces, URL: deps.Config.URL,
+		CursorKeys: s.CursorKeys, Bodies: s.Bodies, Traces: s.Traces, URL: deps.Config.URL, Origins: s.Origins,
 	}}
 	if deps.Quota != nil { // a nil *Quota would be a non-nil Limiter
 		out.Frame.Limiter = deps.Quota

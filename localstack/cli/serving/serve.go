@@ -101,6 +101,7 @@ func (o *options) flags(f *pflag.FlagSet) {
 	f.BoolVar(&cfg.NoTick, "no-tick", false, "no tick every minute; invoke scheduler-tick instead")
 	f.BoolVar(&cfg.AllowLoopback, "allow-loopback", false, "tasks of type http, sensors and notification channels may call this machine")
 	f.StringArrayVar(&cfg.AllowRanges, "allow-range", nil, "CIDR range that they may call besides public addresses; repeat for more")
+	f.StringArrayVar(&cfg.AllowOrigins, "allow-origin", nil, "origin of web pages that may use the API and upload, https://console.example.com; repeat for more")
 	f.StringVar(&cfg.SMTP, "smtp", "", "smtp://[user:password@]host:port or smtps://… of the server that sends mail; with a password better in the variable "+smtpVariable+", which other users of the machine do not see")
 	f.StringVar(&cfg.SMTPFrom, "smtp-from", server.DefaultSMTPFrom, "sender of mail")
 	f.BoolVar(&cfg.FullSync, "full-sync", false, "a write is acknowledged when it is on the disk: survives a power cut, slower")

@@ -60,8 +60,8 @@ func New(cfg Config) http.Handler {
 			router.Method(route.Method, pattern(route), cfg.handler(route))
 		}
 	}
-	none := func(w http.ResponseWriter, _ *http.Request) {
-		cfg.respond(w, missing)
+	none := func(w http.ResponseWriter, r *http.Request) {
+		cfg.respond(w, r, missing)
 	}
 	router.NotFound(none)
 	router.MethodNotAllowed(none)
@@ -87,7 +87,7 @@ func (cfg *Config) handler(route Route) http.Handler {
 func (cfg *Config) answer(w http.ResponseWriter, r *http.Request, route Route) error {
 	event, err := proxyEvent(r, cfg.Stage, route.Path)
 	if _, over := errors.AsType[*http.MaxBytesError](err); over {
-		cfg.respond(w, tooLarge)
+		cfg.respond(w, r, tooLarge)
 		return nil
 	}
 	if err != nil {
@@ -108,11 +108,11 @@ func (cfg *Config) answer(w http.ResponseWriter, r *http.Request, route Route) e
 	case err != nil && r.Context().Err() != nil:
 		return nil // the client has disconnected
 	case errors.Is(err, context.DeadlineExceeded):
-		cfg.respond(w, timedOut)
+		cfg.respond(w, r, timedOut)
 		return nil
 	case err != nil:
 		cfg.Log.Error("function failed", "function", route.Function, "method", r.Method, "path", r.URL.Path, "error", err)
-		cfg.respond(w, failed)
+		cfg.respond(w, r, failed)
 		return nil
 	}
 	defer answer.Body.Close()

@@ -34,23 +34,27 @@ var (
 // plain is the gateway's default template.
 const plain = `{"message":$context.error.messageString}`
 
-// respond sends one of the gateway's own responses.
-func (cfg *Config) respond(w http.ResponseWriter, k kind) {
-	r, found := cfg.Responses[k.name]
+// respond sends one of the gateway's own responses. Headers may have the value
+// of the request's id or of its Origin header; a value without source is omitted.
+func (cfg *Config) respond(w http.ResponseWriter, r *http.Request, k kind) {
+	own, found := cfg.Responses[k.name]
 	if !found {
-		r = cfg.Responses[k.class]
+		own = cfg.Responses[k.class]
 	}
 	quoted, err := json.Marshal(k.message)
 	if err != nil {
 		panic(err) // strings always marshal
 	}
-	known := strings.NewReplacer("$context.error.messageString", string(quoted), "$context.error.message", k.message, "context.requestId", ids.New(time.Now()))
+	known := strings.NewReplacer("$context.error.messageString", string(quoted), "$context.error.message", k.message, "context.requestId", ids.New(time.Now()),
+		"method.request.header.Origin", r.Header.Get("Origin"))
 	w.Header().Set("Content-Type", "application/json")
-	for name, value := range r.Headers {
+	for name, value := range own.Headers {
 		if header, is := strings.CutPrefix(name, "gatewayresponse.header."); is {
-			w.Header().Set(header, strings.Trim(known.Replace(value), "'"))
+			if value = strings.Trim(known.Replace(value), "'"); value != "" {
+				w.Header().Set(header, value)
+			}
 		}
 	}
-	w.WriteHeader(cmp.Or(r.Status, k.status))
-	_, _ = w.Write([]byte(known.Replace(cmp.Or(r.Template, plain)))) // the client may have disconnected
+	w.WriteHeader(cmp.Or(own.Status, k.status))
+	_, _ = w.Write([]byte(known.Replace(cmp.Or(own.Template, plain)))) // the client may have disconnected
 }

@@ -25,6 +25,12 @@ type bucketProperties struct {
 			Prefix                    string
 		}
 	}
+	CorsConfiguration struct {
+		CorsRules []struct {
+			AllowedHeaders, AllowedMethods, AllowedOrigins, ExposedHeaders []string
+			MaxAge                                                         *int32
+		}
+	}
 	NotificationConfiguration struct {
 		QueueConfigurations []struct {
 			Event  types.Event
@@ -89,6 +95,17 @@ func (m *maker) bucket(ctx context.Context, p bucketProperties) (template.Attrib
 		Bucket: p.BucketName, NotificationConfiguration: &notification,
 	}); err != nil {
 		return template.Attributes{}, err
+	}
+	if len(p.CorsConfiguration.CorsRules) > 0 {
+		var rules []types.CORSRule
+		for _, r := range p.CorsConfiguration.CorsRules {
+			rules = append(rules, types.CORSRule{
+				AllowedHeaders: r.AllowedHeaders, AllowedMethods: r.AllowedMethods, AllowedOrigins: r.AllowedOrigins, ExposeHeaders: r.ExposedHeaders, MaxAgeSeconds: r.MaxAge,
+			})
+		}
+		if _, err := m.S3.PutBucketCors(ctx, &s3.PutBucketCorsInput{Bucket: p.BucketName, CORSConfiguration: &types.CORSConfiguration{CORSRules: rules}}); err != nil {
+			return template.Attributes{}, err
+		}
 	}
 	m.out.Buckets = append(m.out.Buckets, *p.BucketName)
 	return template.Attributes{Ref: *p.BucketName, ARN: "arn:" + template.Partition + ":s3:::" + *p.BucketName}, nil

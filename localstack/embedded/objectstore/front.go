@@ -21,6 +21,7 @@ import (
 	"github.com/versity/versitygw/s3err"
 
 	"millrace/localstack/embedded/httpserver"
+	"millrace/shared/web/cors"
 )
 
 // copyBuffer is the number of bytes of a body that are forwarded at once.
@@ -33,7 +34,7 @@ const longestSocket = 100
 // newFront returns the server in front of the gateway. The gateway has no
 // time-outs and does not accept a listener, so the front protects it from slow
 // clients and forwards requests unchanged to its socket.
-func newFront(socket string, transport *http.Transport, connections int, log *slog.Logger) *httpserver.Server {
+func newFront(socket string, transport *http.Transport, origins cors.Origins, connections int, log *slog.Logger) *httpserver.Server {
 	transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
 		c, err := (&net.Dialer{}).DialContext(ctx, "unix", socket)
 		return gatewayConn{c}, err
@@ -61,7 +62,7 @@ func newFront(socket string, transport *http.Transport, connections int, log *sl
 		ErrorHandler:   func(w http.ResponseWriter, r *http.Request, err error) { failed(w, r, err, log) },
 		ErrorLog:       slog.NewLogLogger(log.Handler(), slog.LevelDebug), // only disconnected clients
 	}
-	return httpserver.New(httpserver.Config{Handler: forward, Connections: connections, Log: log})
+	return httpserver.New(httpserver.Config{Handler: origins.Handler(forward), Connections: connections, Log: log})
 }
 
 // gatewayConn is a connection to the gateway, which may respond and close it

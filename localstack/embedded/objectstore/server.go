@@ -31,6 +31,7 @@ import (
 	"millrace/events"
 	"millrace/localstack/embedded/httpserver"
 	"millrace/localstack/embedded/space"
+	"millrace/shared/web/cors"
 )
 
 // Folder is the folder of objects in the data directory.
@@ -66,6 +67,8 @@ type Config struct {
 	// UserKey and UserSecret are the credentials of users, who create buckets and
 	// reach these only; empty: there are none.
 	UserKey, UserSecret string
+
+	Origins cors.Origins // of web pages that may use presigned URLs
 
 	Connections int // concurrent, of clients; 0 means half of the default of an httpserver.Server
 
@@ -205,7 +208,7 @@ func (s *Server) listen(cfg Config, dir string) error {
 		return errors.Join(err, l.Close())
 	}
 	s.transport = &http.Transport{}
-	s.front = newFront(s.socket, s.transport, cmp.Or(cfg.Connections, httpserver.DefaultConnections(2)), s.backend.log)
+	s.front = newFront(s.socket, s.transport, cfg.Origins, cmp.Or(cfg.Connections, httpserver.DefaultConnections(2)), s.backend.log)
 	s.endpoint = endpoint(l.Addr())
 	go func() {
 		if err := s.front.Serve(context.Background(), l); !errors.Is(err, http.ErrServerClosed) {

@@ -19,6 +19,7 @@ import (
 	"millrace/shared/platform/mail"
 	"millrace/shared/platform/mail/smtp"
 	"millrace/shared/platform/telemetry/otlp"
+	"millrace/shared/web/cors"
 )
 
 // DefaultListen is the default address of the API.
@@ -36,6 +37,7 @@ type Config struct {
 	NoTick        bool        // no per-minute tick
 	AllowLoopback bool        // calls on behalf of users may reach this machine
 	AllowRanges   []string    // CIDR ranges that such calls may reach besides public addresses
+	AllowOrigins  []string    // origins of web pages that may use the API and upload, https://console.example.com
 	SMTP          string      // smtp://[user:password@]host:port, or smtps://, of the mail server; "": no mail is sent
 	SMTPFrom      string      // sender of mail; "" means DefaultSMTPFrom
 	FullSync      bool        // a commit waits for the disk
@@ -60,10 +62,11 @@ type Config struct {
 	// in; nil: no browser can sign in.
 	SignInCode func(code string)
 
-	limits quota.Values         // parsed Limits
-	mounts []interpreters.Mount // parsed Mounts
-	mail   mail.Sender          // of SMTP; nil: none
-	usage  space.Usage          // nil: the usage of Dir's disk
+	origins cors.Origins         // parsed AllowOrigins
+	limits  quota.Values         // parsed Limits
+	mounts  []interpreters.Mount // parsed Mounts
+	mail    mail.Sender          // of SMTP; nil: none
+	usage   space.Usage          // nil: the usage of Dir's disk
 }
 
 // complete fills in defaults and rejects invalid settings.
@@ -98,6 +101,9 @@ func (c *Config) complete() error {
 	}
 	if c.limits, err = quota.ParseValues(c.Limits); err != nil {
 		return err
+	}
+	if c.origins, err = cors.Parse(c.AllowOrigins); err != nil {
+		return fmt.Errorf("--allow-origin: %w", err)
 	}
 	if c.SMTP != "" {
 		sender, err := smtp.New(smtp.Config{URL: c.SMTP, From: cmp.Or(c.SMTPFrom, DefaultSMTPFrom), Clock: clock.System{}})

@@ -24,7 +24,7 @@ const bucket = "artifacts"
 // the last one, otherwise on a free port.
 func (s *Server) openObjects(ctx context.Context, keys *secrets, queues queue.Queues, metrics *telemetry.Metrics) (blob.Store, error) {
 	cfg := objectstore.Config{
-		Dir: s.cfg.Dir, AccessKey: keys.S3AccessKey, SecretKey: keys.S3SecretKey, Bucket: bucket, Space: s.space, FullSync: s.cfg.FullSync, Log: s.cfg.Log, OnLost: s.lost(metrics),
+		Dir: s.cfg.Dir, AccessKey: keys.S3AccessKey, SecretKey: keys.S3SecretKey, Bucket: bucket, Space: s.space, FullSync: s.cfg.FullSync, Origins: s.cfg.origins, Log: s.cfg.Log, OnLost: s.lost(metrics),
 		Listen:  cmp.Or(s.cfg.S3Listen, keys.S3Address),
 		UserKey: s.credentials.AWSAccessKeyID, UserSecret: s.credentials.AWSSecretAccessKey,
 	}

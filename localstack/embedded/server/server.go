@@ -282,6 +282,7 @@ func (s *Server) front(deps fn.Deps, keys secrets) error {
 	deps.Config.Operator, deps.Config.SignIn = s.credentials.LocalSecret, issuer.Page()
 	service, err := catalog.Assemble(s.specs, deps, catalog.Settings{
 		SignIn: verifier, SuperAdmins: s.cfg.SuperAdmins, CursorKeys: keyring.Static(keys.CursorKey, keys.PreviousCursorKey), Traces: deps.Blob, Bodies: httpapi.NewBodies(bodyMemory),
+		Origins: s.cfg.origins,
 	})
 	if err != nil {
 		return err

@@ -24,6 +24,7 @@ import (
 	"millrace/shared/platform/clock"
 	"millrace/shared/platform/keyring"
 	"millrace/shared/platform/telemetry"
+	"millrace/shared/web/cors"
 )
 
 // Authenticator authenticates a bearer credential. orgHeader is the X-Org-Id
@@ -56,6 +57,7 @@ type Config struct {
 	// TrustForwarded takes the client's address from X-Forwarded-For. Set it
 	// only behind a proxy that overwrites or appends to that header.
 	TrustForwarded bool
+	Origins        cors.Origins // of web pages that may use the API; empty: none of another origin
 	// URL is the base URL for callers in the description, without a trailing
 	// slash. If empty, it is that of the description's own request.
 	URL string
@@ -97,7 +99,7 @@ func New(c Config) *API {
 	a.documentErrors()
 	a.router.NotFound(a.notFound)
 	a.router.MethodNotAllowed(a.methodNotAllowed)
-	a.handler = a.frame(a.router)
+	a.handler = c.Origins.Handler(a.frame(a.router))
 	return a
 }
 
