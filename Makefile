@@ -275,9 +275,12 @@ synth: $(CDK) ## Write the CloudFormation templates of TENANT in REGION (STAGE) 
 # What deployed templates are compared with, without an account: a folder of
 # data, service and operations.template.json, saved from an earlier cdk.out.
 AGAINST ?= infra/testdata
+NAME     = millrace-$(TENANT)-$(STAGE)
+DATA     = cdk.out/$(NAME)-data
 
 .PHONY: diff
 diff: synth ## Show what synth would change against the templates in AGAINST, offline
+	@$(GO) run ./infra indexes check $(AGAINST)/data.template.json $(DATA).template.json
 	@for part in data service operations; do \
 		$(CDK) diff --app cdk.out --exclusively --template $(AGAINST)/$$part.template.json millrace-$(TENANT)-$(STAGE)-$$part || exit 1; \
 	done
@@ -290,11 +293,15 @@ iam: ## Print what each function may do, or what changed in it since a commit (S
 		if [ -n '$(SINCE)' ]; then git show '$(SINCE)':infra/testdata/service.template.json > $$older || exit 1; fi; \
 		$(GO) run ./infra iam infra/testdata/service.template.json $(if $(SINCE),$$older)
 
+# New code queries new indexes, so it follows when they are built.
 .PHONY: deploy
 deploy: synth ## Deploy TENANT to REGION: bootstrap, show the changes, ask, deploy
+	@$(GO) run ./infra indexes check-table $(NAME)-table $(REGION) $(DATA).template.json
 	$(CDK) bootstrap --app cdk.out
 	$(CDK) diff --app cdk.out
 	@printf 'Deploy %s to %s (%s)? Type the tenant to go on: ' $(TENANT) $(REGION) $(STAGE); read answer; [ "$$answer" = $(TENANT) ]
+	$(CDK) deploy --app cdk.out --exclusively $(NAME)-data --require-approval never --rollback
+	@$(GO) run ./infra indexes wait $(NAME)-table $(REGION)
 	$(CDK) deploy --app cdk.out --all --require-approval never --rollback
 
 # What is deployed, on this machine. TEMPLATE=infra/testdata takes the templates

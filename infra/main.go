@@ -33,6 +33,9 @@ func main() {
 	if len(os.Args) > 1 && os.Args[1] == "iam" { // iam TEMPLATE [OLDER]
 		do = func() error { return printPermissions(os.Stdout, os.Args[2:]) }
 	}
+	if len(os.Args) > 1 && os.Args[1] == "indexes" {
+		do = func() error { return indexes(context.Background(), os.Stderr, awsIndexes, os.Args[2:]) }
+	}
 	if err := do(); err != nil {
 		fmt.Fprintln(os.Stderr, "infra:", err)
 		os.Exit(1)
