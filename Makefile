@@ -257,7 +257,9 @@ STAGE       ?= prod
 CONTEXT     ?=
 CDK_VERSION := 2.1148.1
 CDK         := .tools/cdk-$(CDK_VERSION)/node_modules/.bin/cdk
-CDK_CONTEXT  = -c tenant=$(TENANT) -c region=$(REGION) -c stage=$(STAGE) -c version=$(VERSION) $(CONTEXT)
+CDK_CONTEXT  = -c tenant=$(TENANT) -c region=$(REGION) -c stage=$(STAGE) -c version=$(VERSION) $(FOUND) $(CONTEXT)
+# What make preflight has read of the account.
+FOUND       ?=
 
 export JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION ?= 20
 
@@ -293,9 +295,20 @@ iam: ## Print what each function may do, or what changed in it since a commit (S
 		if [ -n '$(SINCE)' ]; then git show '$(SINCE)':infra/testdata/service.template.json > $$older || exit 1; fi; \
 		$(GO) run ./infra iam infra/testdata/service.template.json $(if $(SINCE),$$older)
 
-# New code queries new indexes, so it follows when they are built.
+.PHONY: preflight
+preflight: ## Check quotas, region and sign-in of TENANT's account before anything is made
+	@$(GO) run ./infra preflight $(CDK_CONTEXT)
+
+PREFLIGHT ?= on
+
 .PHONY: deploy
-deploy: synth ## Deploy TENANT to REGION: bootstrap, show the changes, ask, deploy
+deploy: ## Deploy TENANT to REGION: check the account (PREFLIGHT=off), show the changes, ask, deploy
+	@found=''; if [ '$(PREFLIGHT)' != off ]; then found=$$($(GO) run ./infra preflight $(CDK_CONTEXT)) || exit 1; fi; \
+	$(MAKE) --no-print-directory deploy-checked FOUND="$$found"
+
+# New code queries new indexes, so it follows when they are built.
+.PHONY: deploy-checked
+deploy-checked: synth
 	@$(GO) run ./infra indexes check-table $(NAME)-table $(REGION) $(DATA).template.json
 	$(CDK) bootstrap --app cdk.out
 	$(CDK) diff --app cdk.out
@@ -303,6 +316,14 @@ deploy: synth ## Deploy TENANT to REGION: bootstrap, show the changes, ask, depl
 	$(CDK) deploy --app cdk.out --exclusively $(NAME)-data --require-approval never --rollback
 	@$(GO) run ./infra indexes wait $(NAME)-table $(REGION)
 	$(CDK) deploy --app cdk.out --all --require-approval never --rollback
+
+.PHONY: first-user
+first-user: ## Add a user who can sign in to TENANT's deployment: EMAIL=ann@example.com gets a password by mail
+	@pool=$$(aws cloudformation describe-stacks --region $(REGION) --stack-name millrace-$(TENANT)-$(STAGE)-data \
+		--query "Stacks[0].Outputs[?OutputKey=='UserPoolId'].OutputValue" --output text) && \
+	aws cognito-idp admin-create-user --region $(REGION) --user-pool-id "$$pool" --username '$(EMAIL)' \
+		--user-attributes Name=email,Value='$(EMAIL)' Name=email_verified,Value=true --desired-delivery-mediums EMAIL \
+		--query User.UserStatus --output text
 
 # What is deployed, on this machine. TEMPLATE=infra/testdata takes the templates
 # of the golden tests, which need no Node; ON=localstack or ON=emulators overrules

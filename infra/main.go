@@ -22,6 +22,7 @@ import (
 	"github.com/aws/jsii-runtime-go"
 
 	"millrace/functions/catalog"
+	"millrace/infra/preflight"
 	"millrace/shared/web/fn"
 )
 
@@ -35,6 +36,9 @@ func main() {
 	}
 	if len(os.Args) > 1 && os.Args[1] == "indexes" {
 		do = func() error { return indexes(context.Background(), os.Stderr, awsIndexes, os.Args[2:]) }
+	}
+	if len(os.Args) > 1 && os.Args[1] == "preflight" { // preflight -c key=value...
+		do = runCheck
 	}
 	if err := do(); err != nil {
 		fmt.Fprintln(os.Stderr, "infra:", err)
@@ -61,6 +65,12 @@ func run() error {
 	}
 	app.Synth(nil)
 	return nil
+}
+
+func runCheck() error {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	return check(ctx, os.Args[2:], preflight.Open, os.Stdout, os.Stderr)
 }
 
 // fromContext returns a lookup of context values. It ignores values other than

@@ -59,7 +59,7 @@ var speakAWS = []string{
 	"shared/platform/awsretry", "shared/platform/table/dynamo", "shared/platform/queue/sqs", "shared/platform/blob/s3", "shared/platform/bus/eventbridge", "shared/platform/vault/kms", "shared/platform/signature/kms",
 	"shared/platform/mail/ses",
 	"shared/run/sandbox/invoke", "localstack/cloud", "localstack/emulators", "localstack/embedded/objectstore", "localstack/localhost",
-	"functions/bootstrap",
+	"functions/bootstrap", "infra/preflight",
 }
 
 type pkg struct {

@@ -1,0 +1,142 @@
+package preflight_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"millrace/infra/preflight"
+	"millrace/shared/account/identity"
+	"millrace/shared/run/tier"
+)
+
+// account is an account with these quotas and stacks. fails names the calls that
+// are refused.
+type account struct {
+	concurrency, largest int
+	stacks               map[string]preflight.Stack
+	fails                string
+	unprotected          []string
+}
+
+func (a *account) answer(call string) error {
+	if a.fails != "" && strings.Contains(a.fails, call) {
+		return errors.New("AccessDenied: " + call)
+	}
+	return nil
+}
+
+func (a *account) ID(context.Context) (string, error) { return "123456789012", a.answer("id") }
+func (a *account) Concurrency(context.Context) (int, error) {
+	return a.concurrency, a.answer("concurrency")
+}
+
+func (a *account) LargestFunction(context.Context) (int, error) {
+	return a.largest, a.answer("functions")
+}
+
+func (a *account) Stack(_ context.Context, name string) (preflight.Stack, error) {
+	return a.stacks[name], a.answer("stack")
+}
+
+func (a *account) Unprotect(_ context.Context, name string) error {
+	a.unprotected = append(a.unprotected, name)
+	return a.answer("unprotect")
+}
+
+func wants(change func(*preflight.Wants)) preflight.Wants {
+	w := preflight.Wants{
+		Region: "eu-west-1", Stacks: []string{"data", "service"},
+		Discover: func(_ context.Context, issuer string) (identity.Discovery, error) {
+			if issuer != "https://id.example" {
+				return identity.Discovery{}, errors.New("no such host")
+			}
+			return identity.Discovery{Issuer: issuer, Keys: "k", Authorize: "a", Token: "t"}, nil
+		},
+	}
+	if change != nil {
+		change(&w)
+	}
+	return w
+}
+
+func TestProblemsAreNamed(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		in      account
+		wants   func(*preflight.Wants)
+		problem string // "": none
+		note    string
+	}{
+		"usual account": {in: account{concurrency: 1000}},
+		"own issuer":    {in: account{concurrency: 1000}, wants: func(w *preflight.Wants) { w.Issuer = "https://id.example" }},
+		"new account": {
+			in:      account{concurrency: 10},
+			problem: "these tiers can be deployed now: -c tiers=nano,micro,small,medium.",
+			note:    "--region eu-west-1 --service-code lambda --quota-code L-B99A9384 --desired-value 1000",
+		},
+		"new account, small tiers": {
+			in: account{concurrency: 10}, wants: func(w *preflight.Wants) { w.Tiers = tier.Set{tier.Nano, tier.Medium} },
+			note: "may run 10 functions at once",
+		},
+		"small tiers of those wanted": {
+			in: account{concurrency: 999}, wants: func(w *preflight.Wants) { w.Tiers = tier.Set{tier.Nano, tier.XLarge} },
+			problem: "-c tiers=nano.", note: "--desired-value 1000",
+		},
+		"raised memory":     {in: account{concurrency: 50, largest: 4096}, note: "may run 50 functions at once"},
+		"new zealand":       {in: account{concurrency: 1000}, wants: func(w *preflight.Wants) { w.Region = "ap-southeast-6" }, problem: "no tenant isolation mode in ap-southeast-6"},
+		"china":             {in: account{concurrency: 1000}, wants: func(w *preflight.Wants) { w.Region = "cn-north-1" }, problem: "no tenant isolation mode in cn-north-1"},
+		"government":        {in: account{concurrency: 1000}, wants: func(w *preflight.Wants) { w.Region = "us-gov-west-1" }, problem: "no tenant isolation mode"},
+		"issuer":            {in: account{concurrency: 1000}, wants: func(w *preflight.Wants) { w.Issuer = "https://nowhere.example" }, problem: "no such host"},
+		"no credentials":    {in: account{fails: "id"}, problem: "credentials in the environment are of no use in eu-west-1: AccessDenied"},
+		"no settings":       {in: account{fails: "concurrency"}, problem: "needs lambda:GetAccountSettings"},
+		"no functions":      {in: account{concurrency: 10, fails: "functions"}, problem: "needs lambda:ListFunctions", note: "L-B99A9384"},
+		"no stacks":         {in: account{concurrency: 1000, fails: "stack"}, problem: "needs cloudformation:DescribeStacks"},
+		"no update":         {in: account{concurrency: 1000, fails: "unprotect", stacks: failed("data", true)}, problem: "needs cloudformation:UpdateTerminationProtection"},
+		"deployed":          {in: account{concurrency: 1000, stacks: map[string]preflight.Stack{"data": {Status: "UPDATE_ROLLBACK_COMPLETE", Protected: true}}}},
+		"failed, free":      {in: account{concurrency: 1000, stacks: failed("data", false)}},
+		"failed, protected": {in: account{concurrency: 1000, stacks: failed("data", true)}, note: "its termination protection was turned off"},
+	} {
+		r := preflight.Check(t.Context(), &c.in, wants(c.wants))
+		if c.problem == "" {
+			assert.Empty(t, r.Problems, name)
+		} else {
+			assert.Len(t, r.Problems, 1, name)
+			assert.Contains(t, strings.Join(r.Problems, "\n"), c.problem, name)
+		}
+		if c.note == "" {
+			assert.Empty(t, r.Notes, name)
+		} else {
+			assert.Contains(t, strings.Join(r.Notes, "\n"), c.note, name)
+		}
+	}
+}
+
+func failed(name string, protected bool) map[string]preflight.Stack {
+	return map[string]preflight.Stack{name: {Status: "ROLLBACK_COMPLETE", Protected: protected}}
+}
+
+func TestProtectionStaysUnlessTheDeploymentGoesOn(t *testing.T) {
+	t.Parallel()
+	a := &account{concurrency: 10, stacks: failed("data", true)}
+	assert.NotEmpty(t, preflight.Check(t.Context(), a, wants(nil)).Problems)
+	assert.Empty(t, a.unprotected)
+	a.concurrency = 1000
+	assert.Empty(t, preflight.Check(t.Context(), a, wants(nil)).Problems)
+	assert.Equal(t, []string{"data"}, a.unprotected)
+	a = &account{concurrency: 1000, stacks: map[string]preflight.Stack{"data": {Status: "CREATE_COMPLETE", Protected: true}}}
+	preflight.Check(t.Context(), a, wants(nil))
+	assert.Empty(t, a.unprotected, "a stack that holds data")
+}
+
+// TestEveryProblemIsNamedAtOnce: an operator mends them together.
+func TestEveryProblemIsNamedAtOnce(t *testing.T) {
+	t.Parallel()
+	r := preflight.Check(t.Context(), &account{concurrency: 10}, wants(func(w *preflight.Wants) {
+		w.Region, w.Issuer = "us-gov-east-1", "https://nowhere.example"
+	}))
+	assert.Len(t, r.Problems, 3)
+}
