@@ -80,7 +80,7 @@ func capacityAlarms(cfg Config, specs []fn.Spec) []alarm {
 			metric: metric{"AWS/Events", "FailedInvocations", "Sum", rule}, threshold: 1,
 		})
 	}
-	for _, t := range tier.All() {
+	for _, t := range cfg.Tiers.All() {
 		list = append(list, sandboxAlarms(cfg, t)...)
 		if _, found := feeds(specs)[events.Tasks(string(t))]; !found {
 			continue

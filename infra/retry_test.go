@@ -22,6 +22,7 @@ var names = map[string]string{
 	"S3::BucketPolicy": "", "SQS::QueuePolicy": "",
 	"Lambda::Function": "FunctionName", "Lambda::Permission": "", "Lambda::EventInvokeConfig": "", "Lambda::EventSourceMapping": "",
 	"Logs::LogGroup": "LogGroupName", "IAM::Role": "RoleName", "WAFv2::WebACL": "Name", "WAFv2::WebACLAssociation": "",
+	"Lambda::Alias": "", "Lambda::Version": "", "CodeDeploy::Application": "ApplicationName", "CodeDeploy::DeploymentGroup": "", // in the function, in the application
 	"ApiGateway::RestApi": "", "ApiGateway::Deployment": "", "ApiGateway::Stage": "", "ApiGateway::Account": "",
 	"Cognito::UserPoolClient": "", "Cognito::ManagedLoginBranding": "",
 	"CloudWatch::Alarm": "AlarmName", "CloudWatch::Dashboard": "DashboardName", "SNS::Topic": "TopicName", "SNS::TopicPolicy": "", "SNS::Subscription": "",
