@@ -142,7 +142,6 @@ func readSettings(getenv func(string) string, spec fn.Spec) (settings, error) {
 			r.fault("%s and %s go together", envIssuer, envAudience)
 		}
 	}
-	var err error
 	if spec.Trigger.HTTP {
 		if cfg.Origins, err = cors.Parse(r.list(envOrigins)); err != nil {
 			r.fault("%s: %w", envOrigins, err)
