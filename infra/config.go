@@ -162,6 +162,7 @@ func readConfig(get func(key string) string, regions []string) (Config, error) {
 		"tenant %q: 1 to %d small letters and digits, with single hyphens between, beginning with a letter", c.Tenant, maxTenant)
 	check(c.Region != "", "region is missing: -c region=eu-west-1")
 	check(c.Region == "" || slices.Contains(regions, c.Region), "region %q is no region of AWS", c.Region)
+	check(!slices.Contains(withoutURLs, c.Region), "region %s has no URLs of functions, by which sandboxes report", c.Region)
 	check(slices.Contains(stages, c.Stage), "stage %q is not one of %s", c.Stage, strings.Join(stages, ", "))
 	check(c.Version == "" || versionForm.MatchString(c.Version), "version %q: up to 64 letters, digits, dots, hyphens, pluses and underscores", c.Version)
 

@@ -66,6 +66,7 @@ func TestInvalidContextIsRejected(t *testing.T) {
 		"injection":              {map[string]string{"tenant": "a${x}"}, "small letters"},
 		"no region":              {map[string]string{"region": ""}, "region is missing"},
 		"unknown region":         {map[string]string{"region": "eu-west-9"}, `"eu-west-9" is no region`},
+		"no URLs of functions":   {map[string]string{"region": "eu-central-2"}, "region eu-central-2 has no URLs of functions"},
 		"unknown stage":          {map[string]string{"stage": "production"}, "not one of dev, staging, prod"},
 		"version":                {map[string]string{"version": "1 2"}, `version "1 2"`},
 		"domain alone":           {map[string]string{"domain": "api.acme.example"}, "go together"},

@@ -4,16 +4,12 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awswafv2"
 	"github.com/aws/jsii-runtime-go"
-
-	"millrace/functions/sandboxlogs"
 )
 
-// Rate limits, in requests per five minutes. Sandboxes share addresses with
-// each other, so their route has its own limit.
+// Rate limits, in requests per five minutes.
 const (
-	perAddress        = 6_000
-	perCredential     = 12_000
-	perSandboxAddress = 200_000
+	perAddress    = 6_000
+	perCredential = 12_000
 )
 
 // addFirewall adds the web ACL of the API. It keeps neither samples of requests
@@ -55,9 +51,8 @@ func addFirewall(stack awscdk.Stack, cfg Config) awswafv2.CfnWebACL {
 			ContentType: jsii.String("APPLICATION_JSON"), Content: jsii.String(`{"detail": "Too many requests"}`),
 		}},
 		Rules: []any{
-			block(rule("requests-of-an-address", rate(perAddress, "IP", nil, not(sandboxRequests())))),
-			block(rule("requests-of-a-credential", rate(perCredential, "CUSTOM_KEYS", authorization(), not(sandboxRequests())))),
-			block(rule("logs-of-sandboxes", rate(perSandboxAddress, "IP", nil, sandboxRequests()))),
+			block(rule("requests-of-an-address", rate(perAddress, "IP", nil))),
+			block(rule("requests-of-a-credential", rate(perCredential, "CUSTOM_KEYS", authorization()))),
 			managed("AWSManagedRulesAmazonIpReputationList"),
 			// Flows are code, with addresses, paths and markup in it: rules that match
 			// these in bodies only count. Operations limit the size of bodies, and
@@ -78,9 +73,9 @@ func unsampled(cfg Config, name string) *awswafv2.CfnWebACL_VisibilityConfigProp
 	}
 }
 
-func rate(limit int, by string, keys any, among *awswafv2.CfnWebACL_StatementProperty) *awswafv2.CfnWebACL_StatementProperty {
+func rate(limit int, by string, keys any) *awswafv2.CfnWebACL_StatementProperty {
 	return &awswafv2.CfnWebACL_StatementProperty{RateBasedStatement: &awswafv2.CfnWebACL_RateBasedStatementProperty{
-		Limit: jsii.Number(limit), AggregateKeyType: jsii.String(by), CustomKeys: keys, EvaluationWindowSec: jsii.Number(300), ScopeDownStatement: among,
+		Limit: jsii.Number(limit), AggregateKeyType: jsii.String(by), CustomKeys: keys, EvaluationWindowSec: jsii.Number(300),
 	}}
 }
 
@@ -89,19 +84,6 @@ func authorization() []any {
 	return []any{&awswafv2.CfnWebACL_RateBasedStatementCustomKeyProperty{
 		Header: &awswafv2.CfnWebACL_RateLimitHeaderProperty{Name: jsii.String("authorization"), TextTransformations: verbatim()},
 	}}
-}
-
-// sandboxRequests matches the route by which sandboxes deliver logs, with or without
-// the stage in front.
-func sandboxRequests() *awswafv2.CfnWebACL_StatementProperty {
-	return &awswafv2.CfnWebACL_StatementProperty{ByteMatchStatement: &awswafv2.CfnWebACL_ByteMatchStatementProperty{
-		SearchString: jsii.String(sandboxlogs.Path), PositionalConstraint: jsii.String("ENDS_WITH"),
-		FieldToMatch: &awswafv2.CfnWebACL_FieldToMatchProperty{UriPath: map[string]any{}}, TextTransformations: verbatim(),
-	}}
-}
-
-func not(s *awswafv2.CfnWebACL_StatementProperty) *awswafv2.CfnWebACL_StatementProperty {
-	return &awswafv2.CfnWebACL_StatementProperty{NotStatement: &awswafv2.CfnWebACL_NotStatementProperty{Statement: s}}
 }
 
 func verbatim() []any {

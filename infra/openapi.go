@@ -32,7 +32,8 @@ type route struct {
 	document map[string]any // the operation in OpenAPI; empty if it is not described
 }
 
-// routes are all operations of the catalog.
+// routes are the operations of the catalog, except those at URLs of their
+// functions.
 type routes struct {
 	info      map[string]any
 	list      []route
@@ -54,7 +55,7 @@ func newRoutes(specs []fn.Spec) (routes, error) {
 		return routes{}, fmt.Errorf("read the description of the API: %w", err)
 	}
 	out := routes{info: doc.Info}
-	operations := catalog.Operations(specs)
+	operations := catalog.Operations(catalog.Routed(specs))
 	of := map[string][]httpapi.Operation{}
 	for _, op := range operations {
 		of[op.Function] = append(of[op.Function], op.Operation)

@@ -118,7 +118,7 @@ func partitionsKept(cfg Config, spec fn.Spec) []statement {
 	}
 	switch {
 	case spec.Needs.Identity:
-	case !spec.Trigger.HTTP:
+	case !spec.Authenticates():
 		out = append(out, deny("IdentitiesAreUnseen", identities, "dynamodb:BatchGetItem", "dynamodb:BatchWriteItem", "dynamodb:ConditionCheckItem",
 			"dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:Query", "dynamodb:UpdateItem"))
 	case writes: // it records the use of keys by updates

@@ -101,6 +101,9 @@ func TestServicePoliciesAreBoundToThisAccount(t *testing.T) {
 			}
 			for _, p := range template.of("Lambda::Permission") {
 				found++
+				if p.properties["Principal"] == "*" { // see TestSandboxesReportToAFunctionURL
+					continue
+				}
 				assert.NotEmpty(t, p.properties["SourceArn"], p.id)
 			}
 		}
@@ -324,8 +327,8 @@ func TestFunctionsTouchOnlyTheirPartitions(t *testing.T) {
 		}
 		for _, partition := range identities {
 			assert.Equal(t, !s.Needs.Identity && s.Needs.Table == fn.Writes, denied(s.Name, "dynamodb:PutItem", partition), "%s makes %s", s.Name, partition)
-			assert.Equal(t, !s.Trigger.HTTP, denied(s.Name, "dynamodb:GetItem", partition), "%s reads %s", s.Name, partition)
-			assert.Equal(t, !s.Trigger.HTTP, denied(s.Name, "dynamodb:UpdateItem", partition), "%s updates %s", s.Name, partition)
+			assert.Equal(t, !s.Authenticates(), denied(s.Name, "dynamodb:GetItem", partition), "%s reads %s", s.Name, partition)
+			assert.Equal(t, !s.Authenticates(), denied(s.Name, "dynamodb:UpdateItem", partition), "%s updates %s", s.Name, partition)
 		}
 		for _, own := range []string{org + "#flow#audit", org + "#flow#audit#0", org + "#flow#keys", org + "#run#" + ids.New(time.Now()), org + "#flows", "due#7"} {
 			for _, action := range []string{"dynamodb:PutItem", "dynamodb:DeleteItem", "dynamodb:GetItem"} {

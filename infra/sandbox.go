@@ -9,7 +9,6 @@ import (
 	"github.com/aws/jsii-runtime-go"
 
 	python "millrace/functions/sandbox"
-	"millrace/functions/sandboxlogs"
 	"millrace/shared/run/sandbox"
 	"millrace/shared/run/tier"
 	"millrace/shared/run/worker"
@@ -31,12 +30,12 @@ func sandboxName(t tier.Tier) string { return "sandbox-" + string(t) }
 // therefore has no permission and denies everything, in case a policy is
 // attached to it by mistake. It may not even write logs, with which a task
 // could bypass the masking of secrets. Logs and results go through the internal
-// routes of the API, code and data through presigned URLs. Without the
+// routes below url, code and data through presigned URLs. Without the
 // permission there is no log group either.
 //
 // Their aliases move to a new version at once: most of what fails there is
 // users' code, which says nothing about the version.
-func addSandbox(stack awscdk.Stack, cfg Config, code *awslambda.CfnFunction_CodeProperty, api api) {
+func addSandbox(stack awscdk.Stack, cfg Config, code *awslambda.CfnFunction_CodeProperty, url *string) {
 	role := awsiam.NewCfnRole(stack, jsii.String("SandboxRole"), &awsiam.CfnRoleProps{
 		Description:              jsii.String("Nothing: the sandbox functions run users' code"),
 		AssumeRolePolicyDocument: trusts("lambda"),
@@ -59,7 +58,7 @@ func addSandbox(stack awscdk.Stack, cfg Config, code *awslambda.CfnFunction_Code
 			EphemeralStorage: &awslambda.CfnFunction_EphemeralStorageProperty{Size: jsii.Number(sandboxDisk)},
 			TenancyConfig:    &awslambda.CfnFunction_TenancyConfigProperty{TenantIsolationMode: jsii.String("PER_TENANT")},
 			Environment: &awslambda.CfnFunction_EnvironmentProperty{Variables: map[string]*string{
-				"MILLRACE_ATTEMPTS_URL": api.url(sandboxlogs.Prefix),
+				"MILLRACE_ATTEMPTS_URL": url,
 			}},
 		}
 		function := awslambda.NewCfnFunction(stack, jsii.String(camel(name)+"Function"), props)

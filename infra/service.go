@@ -17,6 +17,7 @@ import (
 
 	"millrace/events"
 	"millrace/functions/catalog"
+	"millrace/functions/sandboxlogs"
 	"millrace/shared/web/fn"
 )
 
@@ -32,13 +33,17 @@ func addService(stack awscdk.Stack, cfg Config, specs []fn.Spec, routes routes, 
 	signIn := addSignInClient(stack, cfg, api)
 	bootstrap := newAsset(stack, "Bootstrap", code.bootstrap)
 	rollout := newRollout(stack, cfg)
+	urls := map[string]*string{}
 	for _, spec := range specs {
 		alias := addFunction(stack, cfg, spec, bootstrap, api, signIn, rollout)
 		if spec.Trigger.HTTP {
 			api.deployment.AddDependency(alias)
 		}
+		if spec.Trigger.OwnURL {
+			urls[spec.Name] = addURL(stack, spec, alias)
+		}
 	}
-	addSandbox(stack, cfg, newAsset(stack, "SandboxCode", code.sandbox), api)
+	addSandbox(stack, cfg, newAsset(stack, "SandboxCode", code.sandbox), urls[sandboxlogs.Spec.Name])
 	awscdk.NewCfnOutput(stack, jsii.String("Url"), &awscdk.CfnOutputProps{Value: api.url(""), Description: jsii.String("Where the API is")})
 }
 
@@ -94,7 +99,7 @@ func addFunction(stack awscdk.Stack, cfg Config, spec fn.Spec, code *awslambda.C
 	if spec.Trigger.EveryMinute {
 		addTick(stack, cfg, spec, alias)
 	}
-	if spec.Trigger.HTTP {
+	if spec.Trigger.HTTP && !spec.Trigger.OwnURL {
 		awslambda.NewCfnPermission(stack, jsii.String(id+"FromApi"), &awslambda.CfnPermissionProps{
 			Action: jsii.String("lambda:InvokeFunction"), FunctionName: alias.Ref(), Principal: jsii.String("apigateway.amazonaws.com"),
 			SourceArn: awscdk.Fn_Sub(jsii.String("arn:${AWS::Partition}:execute-api:${AWS::Region}:${AWS::AccountId}:${Api}/"+stageName+"/*"), nil),

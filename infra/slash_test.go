@@ -62,8 +62,10 @@ func unmatched(t *testing.T) *gateway.Function {
 	spec, found := catalog.Unmatched(catalog.All())
 	require.True(t, found)
 	return gateway.New(spec, httpapi.Config{
-		Log:   slog.New(slog.DiscardHandler),
-		Whole: func() *httpapi.API { return catalog.API(catalog.All(), httpapi.Config{Title: "Millrace"}) },
+		Log: slog.New(slog.DiscardHandler),
+		Whole: func() *httpapi.API {
+			return catalog.API(catalog.Routed(catalog.All()), httpapi.Config{Title: "Millrace"})
+		},
 	}, fn.Deps{}, nil)
 }
 
@@ -86,7 +88,7 @@ func TestPathWithTrailingSlashReachesItsOperation(t *testing.T) {
 	t.Parallel()
 	paths, f := deployed(t).paths(t), unmatched(t)
 	variable := strings.NewReplacer("{page}", "limits", "{", "", "}", "-1") // the page must exist
-	for _, op := range catalog.Operations(catalog.All()) {
+	for _, op := range catalog.Operations(catalog.Routed(catalog.All())) {
 		if op.Path == "/" {
 			continue
 		}

@@ -175,10 +175,13 @@ func TestGatewayRequests(t *testing.T) {
 		assert.NotEmpty(t, res.Header.Get("X-Request-Id"), path)
 		require.NoError(t, res.Body.Close())
 	}
-	res, err := http.Post(c.URL+"/internal/attempts/logs", "application/json", strings.NewReader(`{"events": []}`))
-	require.NoError(t, err)
-	assert.Equal(t, 401, res.StatusCode)
-	require.NoError(t, res.Body.Close())
+	for url, want := range map[string]int{c.URL: 404, c.FunctionURL(c.Prefix + "sandboxlogs"): 401} {
+		res, err := http.Post(url+"/internal/attempts/logs", "application/json", strings.NewReader(`{"events": []}`))
+		require.NoError(t, err)
+		assert.Equal(t, want, res.StatusCode, "the routes of sandboxes are not in the API")
+		assert.NotEmpty(t, res.Header.Get("X-Request-Id"))
+		require.NoError(t, res.Body.Close())
+	}
 }
 
 // TestConsoleServesDescription uses only the console function: the bootstrap

@@ -26,9 +26,13 @@ func (p *platform) start() (started, error) {
 	}
 	switch {
 	case p.spec.Routes != nil:
-		if f := gateway.New(p.spec, p.service.Frame, p.deps, p.flush); f.Streams() {
+		f := gateway.New(p.spec, p.service.Frame, p.deps, p.flush)
+		switch {
+		case p.spec.Trigger.OwnURL:
+			out.handler = observed(&p.observer, f.AnswerURL)
+		case f.Streams():
 			out.handler = observed(&p.observer, f.Stream)
-		} else {
+		default:
 			out.handler = observed(&p.observer, f.Answer)
 		}
 	case p.spec.Messages != nil:

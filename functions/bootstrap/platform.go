@@ -159,7 +159,7 @@ func (p *platform) assemble() (*catalog.Service, error) {
 	}
 	if p.deps = out.Deps; p.spec.Trigger.Unmatched {
 		whole := out.Frame // built on demand, so that cold starts do not pay for it
-		out.Frame.Whole = sync.OnceValue(func() *httpapi.API { return catalog.API(catalog.All(), whole) })
+		out.Frame.Whole = sync.OnceValue(func() *httpapi.API { return catalog.API(catalog.Routed(catalog.All()), whole) })
 	}
 	return out, nil
 }

@@ -133,6 +133,8 @@ func validate(s fn.Spec) error {
 		fault = "has operations, and no HTTP trigger"
 	case s.Trigger.Unmatched && !s.Trigger.HTTP:
 		fault = "gets unmatched requests, and has no HTTP trigger"
+	case s.Trigger.OwnURL && (!s.Trigger.HTTP || s.Trigger.Unmatched):
+		fault = "has a URL of its own, and requests that do not come by it"
 	case s.Trigger.EveryMinute && s.Handle == nil:
 		fault = "is ticked, and has no Handle"
 	case fed && s.Messages == nil:

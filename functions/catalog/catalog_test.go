@@ -107,6 +107,9 @@ func TestEveryOperationIsDescribed(t *testing.T) {
 		assert.NotEmpty(t, op.Summary, op.ID)
 		spec, found := Find(All(), op.Function)
 		assert.True(t, found && spec.Trigger.HTTP, "%s is served by %s", op.ID, op.Function)
+		if spec.Trigger.OwnURL {
+			assert.True(t, op.Hidden && op.Access.IsPublic() && op.Credential != nil && !op.Stream, "%s is at a URL of its own", op.ID)
+		}
 	}
 }
 

@@ -43,6 +43,12 @@ func Operations(specs []fn.Spec) []Operation {
 	return out
 }
 
+// Routed returns the functions that requests reach through the API: all but
+// those with a URL of their own.
+func Routed(specs []fn.Spec) []fn.Spec {
+	return slices.DeleteFunc(slices.Clone(specs), func(s fn.Spec) bool { return s.Trigger.OwnURL })
+}
+
 // Public returns the operations that are not hidden.
 func Public(ops []Operation) []Operation {
 	return slices.DeleteFunc(slices.Clone(ops), func(op Operation) bool { return op.Hidden })

@@ -70,6 +70,13 @@ func TestUndeployableSpecIsRejected(t *testing.T) {
 		"unmatched requests without HTTP": {func(s *fn.Spec) {
 			s.Trigger.Unmatched, s.Trigger.EveryMinute, s.Handle = true, true, handle
 		}, "gets unmatched requests, and has no HTTP trigger"},
+		"a URL": {func(s *fn.Spec) { s.Trigger.HTTP, s.Trigger.OwnURL, s.Routes = true, true, routes }, ""},
+		"a URL without HTTP": {func(s *fn.Spec) {
+			s.Trigger.OwnURL, s.Trigger.EveryMinute, s.Handle = true, true, handle
+		}, "has a URL of its own, and requests that do not come by it"},
+		"a URL and unmatched requests": {func(s *fn.Spec) {
+			s.Trigger.HTTP, s.Trigger.OwnURL, s.Trigger.Unmatched, s.Routes = true, true, true, routes
+		}, "has a URL of its own, and requests that do not come by it"},
 		"HTTP without routes": {func(s *fn.Spec) { s.Trigger.HTTP, s.Handle = true, handle }, "has an HTTP trigger, and no operations"},
 		"queues without reader": {func(s *fn.Spec) {
 			s.Trigger.HTTP, s.Routes, s.Trigger.Queues = true, routes, []fn.QueueTrigger{{Queue: "q", Batch: 1}}

@@ -33,6 +33,12 @@ type service struct {
 	tasks  func() *worker.Worker
 }
 
+// known checks a token. Errors: errs.Unauthenticated.
+func (s *service) known(ctx context.Context, token string) error {
+	_, err := s.attempt(ctx, "Bearer "+token)
+	return err
+}
+
 // attempt returns the attempt of a token. Errors: errs.Unauthenticated.
 func (s *service) attempt(ctx context.Context, authorization string) (ticket.Attempt, error) {
 	token, bearer := strings.CutPrefix(authorization, "Bearer ")

@@ -28,7 +28,7 @@ const (
 var Spec = fn.Spec{
 	Name:    name,
 	Doc:     "Gives the sandbox its tasks, takes their logs and results, and tells it which are to stop.",
-	Trigger: fn.Trigger{HTTP: true},
+	Trigger: fn.Trigger{HTTP: true, OwnURL: true},
 	Needs: fn.Needs{
 		Table: fn.Writes, Blob: fn.Writes, Folders: []string{"runs"}, AttemptKey: true,
 		// What follows from a result is done at once, as by a worker.

@@ -73,8 +73,9 @@ type Cloud struct {
 
 	cfg     Config
 	servers []*http.Server
-	gate    *http.Server // of Access; outlives the others
-	invoke  string       // URL of Lambda's Invoke
+	gate    *http.Server      // of Access; outlives the others
+	invoke  string            // URL of Lambda's Invoke
+	local   map[string]string // addresses of functions' URLs here, by those in the template
 }
 
 // Open creates the resources and serves the API, with a first workspace and its
@@ -118,7 +119,11 @@ func (c *Cloud) serve(ctx context.Context) error {
 	}
 	c.URL, c.invoke = "http://"+api.Addr().String(), "http://"+invoke.Addr().String()
 
-	issuer, err := signin.Open(c.cfg.Dir, c.URL, clock.System{})
+	urls, err := c.listenURLs()
+	var issuer *signin.Issuer
+	if err == nil {
+		issuer, err = signin.Open(c.cfg.Dir, c.URL, clock.System{})
+	}
 	var functions []fleet.Function
 	if err == nil {
 		issuer.Tell(c.cfg.SignInCode)
@@ -128,6 +133,9 @@ func (c *Cloud) serve(ctx context.Context) error {
 		functions, err = c.functions()
 	}
 	if err != nil {
+		for _, on := range urls {
+			err = errors.Join(err, on.Close())
+		}
 		return errors.Join(err, api.Close(), invoke.Close())
 	}
 	c.Fleet = fleet.New(filepath.Join(c.cfg.Dir, "functions"), c.cfg.Output, functions...)
@@ -143,6 +151,7 @@ func (c *Cloud) serve(ctx context.Context) error {
 	})
 	calls := http.NewServeMux()
 	calls.Handle(fleet.InvokePattern, c.Fleet)
+	c.serveURLs(urls)
 	c.run(invoke, localhost.Only(calls)) // requires no credential, like the emulators
 	if c.Table, err = c.openTable(); err == nil {
 		c.Credentials, err = signin.EnsureCredentials(ctx, c.cfg.Dir, c.URL, c.Table, clock.System{})

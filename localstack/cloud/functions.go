@@ -68,14 +68,17 @@ func (c *Cloud) services(f resources.Function) map[string]string {
 	}
 }
 
-// template returns variables and, with the local address of the API, those of a
-// function's template.
+// template returns variables and, with the local addresses of the API and of
+// functions' URLs, those of a function's template.
 func (c *Cloud) template(f resources.Function, more map[string]string) map[string]string {
 	env := map[string]string{}
 	maps.Copy(env, more)
 	deployed := c.Deployment.API.Address(c.cfg.Services.SQS.Config().Region)
 	for name, value := range f.Environment {
 		env[name] = strings.ReplaceAll(value, deployed, c.URL)
+		for address, local := range c.local {
+			env[name] = strings.ReplaceAll(env[name], address, local)
+		}
 	}
 	return env
 }

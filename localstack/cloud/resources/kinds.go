@@ -30,14 +30,17 @@ var kinds = map[string]kind{
 	"AWS::Lambda::Alias":              of((*maker).alias),
 	"AWS::IAM::Role":                  of((*maker).role, "Description", "ManagedPolicyArns"),
 	"AWS::Lambda::EventSourceMapping": of((*maker).mapping),
+	"AWS::Lambda::Url":                of((*maker).url),
+	"AWS::Lambda::Permission":         of((*maker).permission, "SourceArn"),
 	"AWS::ApiGateway::RestApi":        of((*maker).restAPI, "DisableExecuteApiEndpoint", "EndpointConfiguration", "FailOnWarnings", "Name", "Parameters"),
 	"AWS::ApiGateway::Stage":          of((*maker).stage, "AccessLogSetting", "DeploymentId", "MethodSettings", "RestApiId"),
 }
 
 // absent are the kinds without a counterpart on one machine.
 var absent = []string{
-	// Only the policies of roles are checked, not those of resources.
-	"AWS::Lambda::Permission", "AWS::SQS::QueuePolicy", "AWS::S3::BucketPolicy", "AWS::SNS::TopicPolicy",
+	// Only the policies of roles are checked, and the permissions of everybody at a
+	// function's URL.
+	"AWS::SQS::QueuePolicy", "AWS::S3::BucketPolicy", "AWS::SNS::TopicPolicy",
 	// No alarms are sent; logs are in files.
 	"AWS::CloudWatch::Alarm", "AWS::CloudWatch::Dashboard", "AWS::SNS::Topic", "AWS::SNS::Subscription", "AWS::Logs::LogGroup",
 	// Requests go directly to the emulated API.

@@ -86,6 +86,13 @@ type API struct {
 	Responses map[string]gateway.Response // replace the gateway's own, by kind
 }
 
+// URL is the URL of a function, without authentication.
+type URL struct {
+	Address  string // as the template composes it, without a trailing slash
+	Function string // name
+	Open     bool   // everybody has the two permissions that it takes
+}
+
 // Address returns the API's address as the template composes it, without a
 // trailing slash.
 func (a API) Address(region string) string {
@@ -98,6 +105,7 @@ type Deployment struct {
 	Mappings  []Mapping
 	Schedules []Schedule
 	API       API
+	URLs      []URL
 	Roles     map[string][]any  // documents of their policies, by ARN
 	Keys      map[string]string // ARNs of the keys that encrypt resources, by the resource's ARN
 	Tables    []string
@@ -115,7 +123,10 @@ type Where struct {
 // Make creates the resources of an assembly. Errors: those of package template;
 // an unknown kind or property; those of the services.
 func Make(ctx context.Context, a *template.Assembly, where Where) (*Deployment, error) {
-	m := &maker{Where: where, out: &Deployment{Roles: map[string][]any{}, Keys: map[string]string{}}, aliases: map[string]bool{}}
+	m := &maker{
+		Where: where, out: &Deployment{Roles: map[string][]any{}, Keys: map[string]string{}},
+		aliases: map[string]bool{}, everybody: map[grant]bool{},
+	}
 	err := a.Deploy(template.Environment{Region: where.Region, AccountID: where.AccountID}, func(r *template.Resource, properties map[string]any) (template.Attributes, error) {
 		if slices.Contains(absent, r.Type) {
 			m.out.Absent++
@@ -142,13 +153,18 @@ func Make(ctx context.Context, a *template.Assembly, where Where) (*Deployment, 
 // maker creates the resources of one assembly.
 type maker struct {
 	Where
-	out      *Deployment
-	resource *template.Resource // that is created
-	aliases  map[string]bool    // by function:alias
-	invoked  []string           // function:alias of what invokes an alias
+	out       *Deployment
+	resource  *template.Resource // that is created
+	aliases   map[string]bool    // by function:alias
+	invoked   []string           // function:alias of what invokes an alias
+	everybody map[grant]bool     // permissions of everybody at a function's URL
 }
 
-// check checks that all referenced functions and aliases exist.
+// grant is a permission to invoke a function.
+type grant struct{ function, action string }
+
+// check checks that all referenced functions and aliases exist, and finds which
+// URLs are open.
 func (m *maker) check() error {
 	for _, name := range m.invoked {
 		if !m.aliases[name] {
@@ -168,6 +184,11 @@ func (m *maker) check() error {
 	}
 	for _, r := range m.out.API.Routes {
 		called[r.Method+" "+r.Path] = r.Function
+	}
+	for i := range m.out.URLs {
+		u := &m.out.URLs[i]
+		called["the URL "+u.Address] = u.Function
+		u.Open = m.everybody[grant{u.Function, "lambda:InvokeFunctionUrl"}] && m.everybody[grant{u.Function, "lambda:InvokeFunction"}]
 	}
 	for by, name := range called {
 		if !names[name] {

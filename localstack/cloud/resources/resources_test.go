@@ -99,10 +99,10 @@ func TestTemplatesMatchCatalog(t *testing.T) {
 		routes = append(routes, route{r.Method, r.Path, strings.TrimPrefix(r.Function, name+"-"), r.Stream})
 	}
 	of, paths := map[string][]httpapi.Operation{}, map[string]bool{"/{proxy+}": true}
-	for _, op := range catalog.Operations(specs) {
+	for _, op := range catalog.Operations(catalog.Routed(specs)) {
 		of[op.Function] = append(of[op.Function], op.Operation)
 	}
-	for _, op := range catalog.Operations(specs) {
+	for _, op := range catalog.Operations(catalog.Routed(specs)) {
 		operations = append(operations, route{op.Method, op.Path, op.Function, gateway.Streams(of[op.Function])})
 		paths[op.Path] = true
 	}
@@ -113,6 +113,10 @@ func TestTemplatesMatchCatalog(t *testing.T) {
 	}
 	assert.ElementsMatch(t, operations, routes)
 	assert.Equal(t, "v1", d.API.Stage)
+	assert.Equal(t, []resources.URL{{
+		Address: "https://" + name + "-sandboxlogs.lambda-url." + on.Region + ".on.aws", Function: name + "-sandboxlogs", Open: true,
+	}}, d.URLs)
+	assert.Equal(t, d.URLs[0].Address+"/internal/attempts", functions["sandbox-nano"].Environment["MILLRACE_ATTEMPTS_URL"])
 
 	var ticks []string
 	for _, s := range specs {
@@ -233,6 +237,11 @@ func TestUnknownKindsAndPropertiesAreRejected(t *testing.T) {
 		{"Lambda::EventSourceMapping", `"EventSourceArn": {"Fn::Sub": ` + queue + `}, "BatchSize": 1, "FunctionName": {"Fn::Sub": "arn:${AWS::Partition}:lambda:${AWS::Region}:${AWS::AccountId}:function:f:live"}`, "f:live is no alias"},
 		{"Lambda::Alias", `"Name": "live", "FunctionName": "f", "FunctionVersion": "7"`, `the version "7" is not known here`},
 		{"Lambda::Alias", `"Name": "live", "FunctionName": "f", "FunctionVersion": "1", "RoutingConfig": {}`, "RoutingConfig"},
+		{"Lambda::Url", `"TargetFunctionArn": "f", "AuthType": "AWS_IAM"`, `"AWS_IAM" of a URL is not known here`},
+		{"Lambda::Url", `"TargetFunctionArn": "f", "AuthType": "NONE", "Cors": {}`, "Cors"},
+		{"Lambda::Url", `"TargetFunctionArn": "f", "AuthType": "NONE"`, "f is no function of this deployment"},
+		{"Lambda::Permission", `"Action": "lambda:InvokeFunction", "FunctionName": "f", "Principal": "*"`, "for * is not known here"},
+		{"Lambda::Permission", `"Action": "lambda:InvokeFunctionUrl", "FunctionName": "f", "Principal": "123456789012"`, "for 123456789012 is not known here"},
 		{"Events::Rule", `"ScheduleExpression": "cron(0 * * * ? *)"`, `"cron(0 * * * ? *)" is not known here`},
 		{"Events::Rule", `"ScheduleExpression": "rate(1 minute)", "EventPattern": {}`, "not known here"},
 		{"Events::Rule", `"ScheduleExpression": "rate(1 minute)", ` + nobody, "arn:aws:sns:x is no function"},
@@ -272,4 +281,21 @@ func TestRuleSendsEventsToQueue(t *testing.T) {
 	require.Len(t, got.Messages, 1)
 	assert.Contains(t, *got.Messages[0].Body, `"run_id"`)
 	assert.Contains(t, *got.Messages[0].Body, `"detail-type"`)
+}
+
+// TestURLIsOpenByTwoPermissions: with only one of them Lambda answers 403.
+func TestURLIsOpenByTwoPermissions(t *testing.T) {
+	t.Parallel()
+	on := where(t)
+	const (
+		url      = `"F": {"Type": "AWS::Lambda::Function", "Properties": {"FunctionName": "f"}}, "U": {"Type": "AWS::Lambda::Url", "Properties": {"TargetFunctionArn": {"Fn::GetAtt": ["F", "Arn"]}, "AuthType": "NONE"}}`
+		everyone = `"FunctionName": {"Fn::GetAtt": ["F", "Arn"]}, "Principal": "*"`
+		byURL    = `, "P": {"Type": "AWS::Lambda::Permission", "Properties": {"Action": "lambda:InvokeFunctionUrl", "FunctionUrlAuthType": "NONE", ` + everyone + `}}`
+		invoke   = `, "Q": {"Type": "AWS::Lambda::Permission", "Properties": {"Action": "lambda:InvokeFunction", "InvokedViaFunctionUrl": true, ` + everyone + `}}`
+	)
+	for body, open := range map[string]bool{url: false, url + byURL: false, url + invoke: false, url + byURL + invoke: true} {
+		d, err := make1(t, on, body)
+		require.NoError(t, err)
+		assert.Equal(t, []resources.URL{{Address: "https://f.lambda-url." + on.Region + ".on.aws", Function: "f", Open: open}}, d.URLs)
+	}
 }

@@ -24,6 +24,20 @@ type Environment struct {
 type Attributes struct {
 	Ref, ARN string
 	Version  string // of a function
+	URL      string // FunctionUrl of a function's URL; "" for other resources
+}
+
+// named returns an attribute by its name in templates.
+func (a Attributes) named(name string) (value string, known bool) {
+	switch {
+	case name == "Arn":
+		return a.ARN, true
+	case name == "Version":
+		return a.Version, true
+	case name == "FunctionUrl" && a.URL != "":
+		return a.URL, true
+	}
+	return "", false
 }
 
 // Maker creates a resource, whose properties are resolved, and returns its
@@ -137,25 +151,34 @@ func (d *deployment) call(s *stack, name string, arg any) (any, error) {
 	case name == "Fn::ImportValue" && is:
 		return d.imported(text)
 	}
-	if list, is := arg.([]any); is && name == "Fn::GetAtt" && len(list) == 2 && (list[1] == "Arn" || list[1] == "Version") {
-		if id, is := list[0].(string); is {
+	if list, is := arg.([]any); is && name == "Fn::GetAtt" && len(list) == 2 {
+		id, isID := list[0].(string)
+		attribute, isName := list[1].(string)
+		if isID && isName {
 			out, err := d.resource(s, id)
 			if err != nil {
 				return nil, err
 			}
-			if list[1] == "Version" {
-				return out.Version, nil
+			if value, known := out.named(attribute); known {
+				return value, nil
 			}
-			return out.ARN, nil
 		}
 	}
 	return nil, fmt.Errorf("%s of %v is not known here", name, arg)
 }
 
-// ref returns the value of a pseudo parameter or of a resource.
+// ref returns the value of a pseudo parameter or of a resource, or, of a name
+// with a dot, that of an attribute.
 func (d *deployment) ref(s *stack, name string) (string, error) {
 	if value, found := d.pseudo[name]; found {
 		return value, nil
+	}
+	if id, attribute, dotted := strings.Cut(name, "."); dotted {
+		value, err := d.call(s, "Fn::GetAtt", []any{id, attribute})
+		if err != nil {
+			return "", err
+		}
+		return value.(string), nil
 	}
 	out, err := d.resource(s, name)
 	if err != nil {

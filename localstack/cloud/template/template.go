@@ -1,6 +1,6 @@
 // Package template interprets the CloudFormation templates that the CDK app in
 // infra synthesizes, without CloudFormation: it evaluates Ref, Fn::GetAtt of
-// Arn and Version, Fn::Sub and Fn::ImportValue and visits the resources in the order of
+// Arn, Version and FunctionUrl, Fn::Sub and Fn::ImportValue and visits the resources in the order of
 // their dependencies. The app uses nothing else, so anything else is an error:
 // parameters, conditions, mappings, other functions, dynamic references.
 package template

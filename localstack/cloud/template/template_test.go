@@ -37,7 +37,9 @@ func deploy(t *testing.T, files map[string]string) (order []string, properties m
 		require.NoError(t, err)
 		order = append(order, r.String())
 		properties[r.String()] = string(data)
-		return template.Attributes{Ref: "name of " + r.String(), ARN: "ARN of " + r.String(), Version: "version of " + r.String()}, nil
+		return template.Attributes{
+			Ref: "name of " + r.String(), ARN: "ARN of " + r.String(), Version: "version of " + r.String(), URL: "https://" + r.Type + "/",
+		}, nil
 	})
 	return order, properties, err
 }
@@ -64,6 +66,7 @@ func TestFunctionsAreEvaluated(t *testing.T) {
 		`{"Fn::GetAtt": ["Other", "Arn"]}`:     `"ARN of App/Other (T)"`,
 		`{"Fn::GetAtt": ["Other", "Version"]}`: `"version of App/Other (T)"`,
 		`{"Fn::Sub": "${AWS::Partition}:${AWS::Region}.${AWS::URLSuffix}/${Other}"}`: `"aws:eu-north-1.amazonaws.com/name of App/Other (T)"`,
+		`{"Fn::Sub": "${Other.FunctionUrl}a ${Other.Arn}"}`:                          `"https://T/a ARN of App/Other (T)"`,
 		`{"Fn::ImportValue": "base-bucket"}`:                                         `"ARN of Base/Bucket (T)"`,
 		`[{"Condition": {"Bool": {"a": {"Ref": "Other"}}}}]`:                         `[{"Condition":{"Bool":{"a":"name of App/Other (T)"}}}]`,
 	} {
@@ -83,6 +86,7 @@ func TestUnresolvedReferenceIsReported(t *testing.T) {
 		`{"Fn::ImportValue": "base-table"}`:    "no stack exports base-table",
 		`{"Ref": 7}`:                           "Ref of 7 is not known here",
 		`{"Fn::GetAtt": ["Other", "Size"]}`:    "Fn::GetAtt of [Other Size] is not known here",
+		`{"Fn::Sub": "${Other.Size}"}`:         "Fn::GetAtt of [Other Size] is not known here",
 		`{"Fn::Sub": ["${a}", {"a": "b"}]}`:    "Fn::Sub of [${a} map[a:b]] is not known here",
 		`{"Fn::Join": ["", ["a", "b"]]}`:       "Fn::Join of [ [a b]] is not known here",
 		`[{"a": {"Fn::If": ["Yes", 1, 2]}}]`:   "Fn::If of [Yes 1 2] is not known here",

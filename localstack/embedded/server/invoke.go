@@ -13,8 +13,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/aws/aws-lambda-go/events"
-
 	"millrace/functions/catalog"
 	"millrace/localstack/embedded/runtime"
 	"millrace/localstack/localhost"
@@ -179,17 +177,26 @@ func (f *functions) call(ctx context.Context, spec fn.Spec, payload json.RawMess
 	return out, err
 }
 
-// proxy passes an API Gateway proxy event to an HTTP function.
+// proxy passes a proxy event to an HTTP function: of API Gateway, or of the
+// function's URL.
 func (f *functions) proxy(ctx context.Context, spec fn.Spec, payload json.RawMessage) (json.RawMessage, error) {
-	var event events.APIGatewayProxyRequest
-	if err := json.Unmarshal(payload, &event); err != nil {
-		return nil, fmt.Errorf("the payload is not an API Gateway proxy event: %w", err)
+	if spec.Trigger.OwnURL {
+		return proxied(ctx, f.gateway(spec).AnswerURL, payload)
 	}
-	answer, err := f.gateway(spec).Answer(ctx, event)
+	return proxied(ctx, f.gateway(spec).Answer, payload)
+}
+
+// proxied returns the response to an event, both in JSON.
+func proxied[In, Out any](ctx context.Context, handle func(context.Context, In) (Out, error), payload json.RawMessage) (json.RawMessage, error) {
+	var event In
+	if err := json.Unmarshal(payload, &event); err != nil {
+		return nil, fmt.Errorf("the payload is not a proxy event: %w", err)
+	}
+	out, err := handle(ctx, event)
 	if err != nil {
 		return nil, err
 	}
-	return json.Marshal(answer)
+	return json.Marshal(out)
 }
 
 // gateway returns the function with only its own operations.

@@ -120,7 +120,13 @@ func TestEveryFunctionCanBeInvoked(t *testing.T) {
 			if op.Function != spec.Name {
 				continue
 			}
-			event, err := json.Marshal(lambda.APIGatewayProxyRequest{HTTPMethod: op.Method, Path: op.Path})
+			var request any = lambda.APIGatewayProxyRequest{HTTPMethod: op.Method, Path: op.Path}
+			if spec.Trigger.OwnURL {
+				own := lambda.APIGatewayV2HTTPRequest{RawPath: op.Path}
+				own.RequestContext.HTTP.Method = op.Method
+				request = own
+			}
+			event, err := json.Marshal(request)
 			require.NoError(t, err)
 			got := post(t, url, string(event), "Authorization", "Bearer "+c.LocalSecret)
 			var out lambda.APIGatewayProxyResponse

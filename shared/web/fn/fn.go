@@ -107,6 +107,10 @@ type Trigger struct {
 	// describes the whole service. It requires HTTP; only one function can have
 	// it.
 	Unmatched bool
+	// OwnURL routes its operations by a URL of the function instead of the API and
+	// its firewall: those that users do not call. They must be public, with a
+	// credential of their own, and may not stream. It requires HTTP.
+	OwnURL bool
 	// Queues invoke it with SQS events.
 	Queues []QueueTrigger
 	// DetailTypes are the bus events that it receives through its own queue.
@@ -172,9 +176,11 @@ func (s Spec) WriteFolders() []string {
 }
 
 // Authenticates reports whether a function authenticates callers, which
-// requires the table. Without it, a function has only public operations, and no
-// lists.
-func (s Spec) Authenticates() bool { return s.Trigger.HTTP && s.Needs.Table != NoAccess }
+// requires the table. Without it, and at a URL of its own, a function has only
+// public operations, and no lists.
+func (s Spec) Authenticates() bool {
+	return s.Trigger.HTTP && !s.Trigger.OwnURL && s.Needs.Table != NoAccess
+}
 
 // Access is how a function may access a store.
 type Access int

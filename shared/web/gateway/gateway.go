@@ -1,5 +1,6 @@
-// Package gateway handles the proxy events of an API Gateway REST API with the
-// operations of one function, buffered or as a stream.
+// Package gateway handles the proxy events of an API Gateway REST API, and those
+// of a Lambda function URL, with the operations of one function, buffered or as
+// a stream.
 //
 // The invocation type of the integration determines the form of the response,
 // so a function with a streaming operation streams all of its responses: its
@@ -79,11 +80,8 @@ func (f *Function) serve(ctx context.Context, w http.ResponseWriter, event event
 		return ErrNotProxyEvent
 	}
 	r, err := f.request(ctx, event)
-	if err != nil { // a server would reject the same request line or body
-		w.Header().Set("Content-Type", "application/json")
-		w.WriteHeader(http.StatusBadRequest)
-		_, err = w.Write([]byte(`{"detail":"The request is malformed"}`))
-		return err
+	if err != nil {
+		return refuse(w)
 	}
 	return handle(f.handler, w, r)
 }

@@ -207,3 +207,41 @@ func TestErrorsOfStreamingFunctionAreStreamed(t *testing.T) {
 	assert.Contains(t, string(data), `"statusCode":404`)
 	assert.Contains(t, string(data), `{"detail":"Not Found"}`)
 }
+
+// urlEvent is an event of a function's URL as Lambda sends it.
+const urlEvent = `{
+	"version": "2.0", "routeKey": "$default", "rawPath": "/echo/x%2Fy", "rawQueryString": "word=a%20b%26c",
+	"cookies": ["a=1", "b=2"], "headers": {"content-type": "text/plain", "x-forwarded-for": "203.0.113.9", "authorization": "Bearer a,b"},
+	"requestContext": {
+		"accountId": "anonymous", "apiId": "id", "domainName": "id.lambda-url.eu-west-1.on.aws", "requestId": "url-id", "stage": "$default",
+		"http": {"method": "POST", "path": "/echo/x/y", "protocol": "HTTP/1.1", "sourceIp": "2001:db8::1", "userAgent": "python"}
+	},
+	"body": "dMOpeHQ=", "isBase64Encoded": true
+}`
+
+func TestURLEventIsConvertedToRequest(t *testing.T) {
+	t.Parallel()
+	f := open(echo, nil)
+	var e events.APIGatewayV2HTTPRequest
+	require.NoError(t, json.Unmarshal([]byte(urlEvent), &e))
+	res, err := f.AnswerURL(t.Context(), e)
+	require.NoError(t, err)
+	require.Equal(t, 200, res.StatusCode, res.Body)
+	var got seen
+	require.NoError(t, json.Unmarshal([]byte(res.Body), &got))
+	assert.Equal(t, seen{"url-id", "2001:db8::1", "x/y", "a b&c", "téxt"}, got)
+	assert.Equal(t, "url-id", res.Headers["X-Request-Id"])
+
+	broken := e
+	broken.Body = "%"
+	res, err = f.AnswerURL(t.Context(), broken)
+	require.NoError(t, err)
+	assert.Equal(t, http.StatusBadRequest, res.StatusCode)
+	assert.JSONEq(t, `{"detail": "The request is malformed"}`, res.Body)
+	e.RawPath = "/nothing"
+	res, err = f.AnswerURL(t.Context(), e)
+	require.NoError(t, err)
+	assert.Equal(t, http.StatusNotFound, res.StatusCode)
+	_, err = f.AnswerURL(t.Context(), events.APIGatewayV2HTTPRequest{})
+	require.ErrorIs(t, err, gateway.ErrNotURLEvent)
+}

@@ -48,6 +48,12 @@ func Alias(path string) Option { return func(op *Operation) { op.Alias = path } 
 // BodyLimit sets the largest accepted body in bytes, if it is not MaxBody.
 func BodyLimit(bytes int64) Option { return func(op *Operation) { op.MaxBody = bytes } }
 
+// Credential sets what checks the bearer credential of a public operation, "" if
+// there is none, before its body is read.
+func Credential(check func(ctx context.Context, bearer string) error) Option {
+	return func(op *Operation) { op.Credential = check }
+}
+
 // Reclaims declares that the operation frees space or finishes work: a nearly
 // full disk does not reject its writes.
 func Reclaims(op *Operation) { op.Reclaims = true }

@@ -31,7 +31,10 @@ type Operation struct {
 	AnyQuery    bool  // unknown query parameters are ignored instead of rejected
 	Hidden      bool  // served, but not described in OpenAPI
 	Errors      []int // statuses besides the framework's own
-	Stream      bool  // the response is a [Stream] or a [File]; set by Register
+	// Credential checks the bearer credential, "" for none, of a public operation
+	// before its body is read; nil: it has none.
+	Credential func(ctx context.Context, bearer string) error
+	Stream     bool // the response is a [Stream] or a [File]; set by Register
 }
 
 // None is the input of an operation without parameters and body, and the output
