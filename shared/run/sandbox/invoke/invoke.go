@@ -37,6 +37,16 @@ const mostTaskSecs = 900
 // Alias is the alias of the functions to invoke: the version that is deployed.
 const Alias = "live"
 
+// reserve is how much of an invocation is for fetching the artifact, the upload
+// of the output and the result.
+const reserve = 25 * time.Second
+
+// importing returns the import timeout of a task: all of it, unless the rest of
+// the invocation is the task's.
+func importing(timeout time.Duration) time.Duration {
+	return max(min(sandbox.ImportTimeout, mostTaskSecs*time.Second-reserve-timeout), time.Second)
+}
+
 // MaxMessage is the largest message to a runner, in bytes: what a function
 // answers.
 const MaxMessage = 6 << 20
@@ -157,6 +167,7 @@ type message struct {
 	*sandbox.Request
 	Inputs      map[string]input `json:"inputs,omitempty"`
 	TimeoutSecs float64          `json:"timeout_secs"`
+	ImportSecs  float64          `json:"import_timeout_secs"`
 	OutputURL   string           `json:"output_url,omitempty"`
 	Artifact    artifact         `json:"artifact"`
 }
@@ -210,8 +221,8 @@ func (s *Sandbox) Message(ctx context.Context, req sandbox.Request) (json.RawMes
 		return nil, fmt.Errorf("%w: %w", sandbox.ErrUnavailable, err)
 	}
 	data, err := json.Marshal(message{
-		Request: &req, Inputs: urls.inputs, TimeoutSecs: timeout.Seconds(), OutputURL: urls.output,
-		Artifact: artifact{Hash: req.Artifact.Hash, URL: urls.artifact},
+		Request: &req, Inputs: urls.inputs, TimeoutSecs: timeout.Seconds(), ImportSecs: importing(timeout).Seconds(),
+		OutputURL: urls.output, Artifact: artifact{Hash: req.Artifact.Hash, URL: urls.artifact},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("invoke: message: %w", err)

@@ -22,6 +22,7 @@ import (
 	"millrace/shared/run/sandbox"
 	"millrace/shared/run/sandbox/invoke"
 	"millrace/shared/run/sandbox/ticket"
+	"millrace/shared/run/tasktype"
 )
 
 var key = bytes.Repeat([]byte{1}, ticket.MinKey)
@@ -149,7 +150,7 @@ func TestMessage(t *testing.T) {
 	message, err := s.Message(t.Context(), request())
 	require.NoError(t, err)
 	assert.JSONEq(t, `{"run_id": "RUN", "flow_name": "f", "flow_version": "1", "task_name": "t", "task_run_id": "RUN-7-3",
-		"attempt": 3, "map_index": 2, "item": {"a": 1}, "entrypoint": "m:f", "timeout_secs": 90,
+		"attempt": 3, "map_index": 2, "item": {"a": 1}, "entrypoint": "m:f", "timeout_secs": 90, "import_timeout_secs": 60,
 		"inputs": {"up": {"value": [1]}, "far": {"url": "https://s3.test/o"}}, "params": {"p": 12345678901234567890},
 		"secrets": {"token": "hush-hush"}, "output_url": "https://s3.test/out",
 		"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
@@ -204,4 +205,24 @@ func TestConfig(t *testing.T) {
 	require.ErrorContains(t, err, "32 are required")
 	_, err = invoke.New(invoke.Config{})
 	require.Error(t, err)
+}
+
+// TestTaskFitsInAnInvocation: import, task and upload share the longest
+// invocation, whatever time the task has.
+func TestTaskFitsInAnInvocation(t *testing.T) {
+	t.Parallel()
+	s := open(t, &answers{})
+	for secs, want := range map[int]float64{1: 60, 600: 60, 815: 60, 816: 59, tasktype.HeldSecs: 35} {
+		req := request()
+		req.Timeout = time.Duration(secs) * time.Second
+		data, err := s.Message(t.Context(), req)
+		require.NoError(t, err)
+		var message struct {
+			Timeout   float64 `json:"timeout_secs"`
+			Importing float64 `json:"import_timeout_secs"`
+		}
+		require.NoError(t, json.Unmarshal(data, &message))
+		assert.InDelta(t, want, message.Importing, 0, "of %d", secs)
+		assert.LessOrEqual(t, message.Timeout+message.Importing, 875.0)
+	}
 }
