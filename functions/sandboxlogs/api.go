@@ -51,6 +51,19 @@ type Completion struct {
 	Runner string          `json:"runner" minLength:"1" maxLength:"64" doc:"The runner's own id"`
 	Events []Event         `json:"events,omitempty" maxItems:"1000"`
 	Answer json.RawMessage `json:"answer" doc:"How the task ended"`
+	// RemainingSecs is how long the runner's function still lives.
+	RemainingSecs float64 `json:"remaining_secs,omitempty" minimum:"0" maximum:"900" doc:"How long the runner can go on; without it it gets no other attempt"`
+}
+
+// Completed is the response to a Completion.
+type Completed struct {
+	Next *Next `json:"next,omitempty" doc:"An attempt that the runner has begun thereby"`
+}
+
+// Next is an attempt that a runner has begun by completing another one.
+type Next struct {
+	Token   string          `json:"token" doc:"For the further requests of the attempt"`
+	Request json.RawMessage `json:"request" doc:"What to run, with links and secrets"`
 }
 
 // Fence is the response to a Batch.
@@ -90,5 +103,6 @@ func routes(api *httpapi.API, d fn.Deps) {
 	httpapi.Post(g, CompletePath, s.complete, "Deliver the result of an attempt",
 		httpapi.ID("attempt-complete"), httpapi.Hidden, httpapi.Credential(s.known), httpapi.BodyLimit(maxBody),
 		httpapi.Doc("Only for the sandbox: the bearer token is that of the attempt. The first result counts, and "+
-			"it may be repeated. 409 if the attempt is not this runner's any more."))
+			"it may be repeated. 409 if the attempt is not this runner's any more. A runner that can go on may get "+
+			"the run's next attempt, which it has begun then."))
 }

@@ -108,7 +108,7 @@ func TestRunnersFinishRun(t *testing.T) {
 		complete := map[string]any{"runner": "one", "events": []any{line("done")}, "answer": map[string]any{"output": name, "output_bytes": 3, "task_secs": 1}}
 		post(token, sandboxlogs.CompletePath, map[string]any{"runner": "two", "answer": map[string]any{"output": "forged"}}).Require(t, 409)
 		for range 2 {
-			post(token, sandboxlogs.CompletePath, complete).Require(t, 204)
+			post(token, sandboxlogs.CompletePath, complete).Require(t, 200)
 		}
 		assert.Equal(t, engine.Succeeded, status(engine.Node(i)))
 		post(token, sandboxlogs.StartPath, map[string]any{"runner": "one"}).Require(t, 409)
@@ -121,6 +121,47 @@ func TestRunnersFinishRun(t *testing.T) {
 	text := string(bytes.Join(asBytes(page.Events), nil))
 	assert.Equal(t, 2, strings.Count(text, `"at work"`))
 	assert.GreaterOrEqual(t, strings.Count(text, `"done"`), 2)
+}
+
+// TestRunnerGoesOn lets one runner make both tasks of a run: the completion of
+// the first begins the second.
+func TestRunnerGoesOn(t *testing.T) {
+	w, l, id := dispatched(t)
+	post := func(token, path string, body map[string]any) *localtest.Response {
+		return w.Do(t, token, "POST", path, body)
+	}
+	post(l.tokens[0], sandboxlogs.StartPath, map[string]any{"runner": "one"}).Require(t, 200)
+	complete := func(output string) map[string]any {
+		return map[string]any{"runner": "one", "remaining_secs": 800, "answer": map[string]any{"output": output, "output_bytes": 3, "task_secs": 1}}
+	}
+	late := complete("a")
+	late["remaining_secs"] = 901
+	post(l.tokens[0], sandboxlogs.CompletePath, late).Require(t, 422)
+	var got [2]struct {
+		Next struct {
+			Token   string
+			Request map[string]any
+		}
+	}
+	for i := range got { // the first answer may be lost
+		require.NoError(t, json.Unmarshal(post(l.tokens[0], sandboxlogs.CompletePath, complete("a")).Require(t, 200).Body, &got[i]))
+		assert.Equal(t, "flow:b", got[i].Next.Request["entrypoint"])
+	}
+	assert.Equal(t, got[0].Next.Token, got[1].Next.Token)
+	item, err := runstate.LoadNode(t.Context(), w.Deps.Table, w.A.OrgID, id, 1)
+	require.NoError(t, err)
+	assert.Equal(t, engine.Running, item.Status)
+	assert.Equal(t, 1, item.Attempt)
+	token := got[0].Next.Token
+	post(token, sandboxlogs.StartPath, map[string]any{"runner": "two"}).Require(t, 409)
+	post(token, sandboxlogs.CompletePath, map[string]any{"runner": "two", "answer": map[string]any{"output": "forged"}}).Require(t, 409)
+	beat := post(token, sandboxlogs.Path, map[string]any{"runner": "one", "renew": true, "events": []any{line("at work")}}).Require(t, 200)
+	assert.JSONEq(t, `{"cancelled": false}`, string(beat.Body))
+	assert.JSONEq(t, `{}`, string(post(token, sandboxlogs.CompletePath, complete("b")).Require(t, 200).Body))
+	run, err := runstate.GetRun(t.Context(), w.Deps.Table, w.A.OrgID, id)
+	require.NoError(t, err)
+	assert.Equal(t, engine.Succeeded, run.Status)
+	assert.Len(t, l.tokens, 1, "one invocation made both")
 }
 
 func asBytes(in []json.RawMessage) (out [][]byte) {

@@ -19,7 +19,6 @@ import (
 	"millrace/shared/run/sandbox"
 	"millrace/shared/run/sandbox/ticket"
 	"millrace/shared/run/worker"
-	"millrace/shared/web/httpapi"
 )
 
 // service implements the rules.
@@ -60,10 +59,11 @@ func (s *service) start(ctx context.Context, in *startIn) (Started, error) {
 	return Started{Request: request}, err
 }
 
-// complete takes the result of an attempt. Errors: errs.Unauthenticated,
-// errs.TooMany, errs.Conflict if the attempt is another's.
-func (s *service) complete(ctx context.Context, in *completeIn) (httpapi.None, error) {
-	var none httpapi.None
+// complete takes the result of an attempt, and may give the runner another one.
+// Errors: errs.Unauthenticated, errs.TooMany, errs.Conflict if the attempt is
+// another's.
+func (s *service) complete(ctx context.Context, in *completeIn) (Completed, error) {
+	var none Completed
 	attempt, err := s.attempt(ctx, in.Authorization)
 	if err != nil {
 		return none, err
@@ -77,7 +77,12 @@ func (s *service) complete(ctx context.Context, in *completeIn) (httpapi.None, e
 			return none, err
 		}
 	}
-	return none, s.tasks().Complete(ctx, worker.Runner{Attempt: attempt, ID: in.Body.Runner}, in.Body.Answer)
+	left := time.Duration(in.Body.RemainingSecs * float64(time.Second))
+	next, err := s.tasks().Continue(ctx, worker.Runner{Attempt: attempt, ID: in.Body.Runner}, in.Body.Answer, left)
+	if err != nil || next == nil {
+		return none, err
+	}
+	return Completed{&Next{Token: ticket.Sign(s.key, next.Attempt), Request: next.Message}}, nil
 }
 
 // post accepts a batch. Errors: errs.Unauthenticated for an invalid token of an

@@ -45,6 +45,7 @@ type outcome struct {
 type attempts struct {
 	values
 	place *place // slot of the next attempt, if its task type needs one
+	heir  *heir  // may make the next attempt; nil: there is none
 }
 
 // leaseLost is the reason to stop when another worker owns the attempt, or may

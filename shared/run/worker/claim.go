@@ -21,6 +21,9 @@ import (
 // been arranged.
 func (a *attempts) claim(ctx context.Context, r ready) (mine, other *runstate.Node, err error) {
 	now, nonce := a.Clock.Now(), a.ProcessID+"."+ids.Token(9)
+	if to, ok := a.runnerOf(r); ok {
+		nonce = to.nonce()
+	}
 	due := table.And(
 		table.Eq(runstate.NodeAttempt, r.attempt),      //guard:claim/attempt drop
 		table.Le(runstate.NodeDue, int64(millis(now))), //guard:claim/due drop

@@ -76,6 +76,9 @@ func TestSimulatedHandOffs(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			odds := remoteOdds{Refuse: .1, Stray: .5, Cut: .5, Lose: .1, Twice: .15, Late: .1, VeryLate: .03, Die: .1, Resend: .3}
 			w, r := remote(t, seed, odds)
+			if seed%2 == 0 {
+				r.left = 15 * time.Minute // runners go on
+			}
 			r.takes = []time.Duration{10 * time.Millisecond, time.Second, 12 * time.Second, 50 * time.Second}
 			rng := rand.New(rand.NewPCG(seed, 2))
 			fields := map[string]map[string]any{}
@@ -141,7 +144,7 @@ func TestSimulatedHandOffs(t *testing.T) {
 			}
 		})
 	}
-	for _, what := range []string{"refuse", "stray", "cut", "lose", "twice", "late", "very late", "die", "resend"} {
+	for _, what := range []string{"refuse", "stray", "cut", "lose", "twice", "late", "very late", "die", "resend", "hand on"} {
 		assert.Positive(t, some[what], what)
 	}
 }

@@ -115,6 +115,11 @@ func (a *attempts) briefing(ctx context.Context, w *attempt) (json.RawMessage, o
 	if remote == nil || err != nil {
 		return nil, out, err
 	}
+	return a.brief(ctx, w, remote)
+}
+
+// brief returns the message for the runner of an attempt that may begin.
+func (a *attempts) brief(ctx context.Context, w *attempt, remote executor.Dispatcher) (json.RawMessage, outcome, error) {
 	a.announce(w)
 	described, cut, err := a.describe(ctx, w)
 	if err != nil {
@@ -128,7 +133,7 @@ func (a *attempts) briefing(ctx context.Context, w *attempt) (json.RawMessage, o
 	if message != nil {
 		return message, outcome{}, nil
 	}
-	out, err = a.settle(ctx, w, ended, nil)
+	out, err := a.settle(ctx, w, ended, nil)
 	return nil, out, err
 }
 
@@ -177,6 +182,12 @@ func (c *Worker) Renew(ctx context.Context, r Runner) (stop bool, err error) {
 // errs.Conflict if the attempt is not the runner's any more, and others after
 // which to try again.
 func (c *Worker) Complete(ctx context.Context, r Runner, answer json.RawMessage) error {
+	return c.completeBy(ctx, &heir{runner: r}, answer)
+}
+
+// completeBy takes the answer of a runner, which may make the next attempt.
+func (c *Worker) completeBy(ctx context.Context, h *heir, answer json.RawMessage) error {
+	r := h.runner
 	if !r.valid() {
 		return errOver(r)
 	}
@@ -190,7 +201,7 @@ func (c *Worker) Complete(ctx context.Context, r Runner, answer json.RawMessage)
 		return errOver(r)
 	}
 	w := &attempt{node: n, item: item, announced: true}
-	a.attempt = w
+	a.attempt, a.heir = w, h
 	out := outcome{item: item}
 	if item.Status.Terminal() { // its answer was taken, and this runner does not know
 		d.again = true

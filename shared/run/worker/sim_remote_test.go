@@ -23,6 +23,7 @@ type remotes struct {
 	w     *world
 	odds  remoteOdds
 	takes []time.Duration // of tasks
+	left  time.Duration   // of a runner that has completed an attempt
 	fails map[string]int  // by task: how many attempts fail, besides those that are lost
 
 	mu       sync.Mutex
@@ -83,7 +84,7 @@ func (r *remotes) Execute(context.Context, *executor.Attempt) executor.Result {
 
 // Dispatch starts a runner, none or two.
 func (r *remotes) Dispatch(_ context.Context, mode string, t ticket.Attempt) error {
-	if mode != "nano" || t.Org != org || t.Nonce == "" {
+	if mode != "nano" && mode != "small" || t.Org != org || t.Nonce == "" {
 		r.problem("dispatched in %s: %+v", mode, t)
 	}
 	refused := r.hit("refuse", r.odds.Refuse)
@@ -186,6 +187,22 @@ func (r *remotes) run(t ticket.Attempt) {
 	}) {
 		return
 	}
+	for message != nil {
+		next := r.make(me, message)
+		if next == nil {
+			return
+		}
+		r.mu.Lock()
+		r.told["hand on"]++
+		r.mu.Unlock()
+		me.Attempt, message = next.Attempt, next.Message
+	}
+}
+
+// make makes an attempt that a runner has begun, and returns the one that it
+// begins thereby, nil if there is none.
+func (r *remotes) make(me worker.Runner, message json.RawMessage) (next *worker.Next) {
+	t := me.Attempt
 	var got briefed
 	if err := json.Unmarshal(message, &got); err != nil {
 		r.problem("message %s: %v", message, err)
@@ -193,14 +210,14 @@ func (r *remotes) run(t ticket.Attempt) {
 	item, err := runstate.LoadNode(r.w.ctx, r.w.plain, t.Org, t.Run, engine.Node(t.Node))
 	if err != nil {
 		r.problem("%v", err)
-		return
+		return nil
 	}
 	r.mu.Lock()
 	r.started[got.Attempt]++
 	fails := r.fails[t.Task] >= t.Number-item.Lost
 	r.mu.Unlock()
 	if r.hit("die", r.odds.Die) {
-		return
+		return nil
 	}
 	for left := got.Takes; left > 0; left -= worker.Heartbeat {
 		time.Sleep(min(left, worker.Heartbeat))
@@ -214,7 +231,12 @@ func (r *remotes) run(t ticket.Attempt) {
 	if r.hit("resend", r.odds.Resend) {
 		again = 2
 	}
-	for range again {
-		r.persist(func(c *worker.Worker) error { return c.Complete(r.w.ctx, me, answer) })
+	for range again { // the answer to the last one is not lost
+		next = nil
+		r.persist(func(c *worker.Worker) (err error) {
+			next, err = c.Continue(r.w.ctx, me, answer, r.left)
+			return err
+		})
 	}
+	return next
 }

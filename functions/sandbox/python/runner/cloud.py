@@ -11,7 +11,10 @@ the address in MILLRACE_ATTEMPTS_URL. Nothing uses what the function returns.
                "sequence", "fields"}]} every 5 s, with the lines since the last post,
                secrets masked, and earlier if there are many. renew, in every second one,
                renews the attempt's lease. {"cancelled": true} in the answer ends the task.
-    /complete  {"runner", "events", "answer"} ends the attempt, with the last lines.
+    /complete  {"runner", "events", "answer", "remaining_secs"} ends the attempt, with the
+               last lines. Answered with {"next": {"token", "request"}} if the runner has
+               begun the run's next attempt thereby, which it makes as if it had started it:
+               for the time that its function has left, it saves other invocations.
 
 runner is the id of this invocation: of two invocations with one token, only one begins.
 The answer is {"output", "output_bytes"}, {"output_ref": true, "output_bytes"} or
@@ -93,13 +96,22 @@ class Cloud:
         request = route.start()
         if request is None:
             return {"over": True}
-        reporter = Reporter(route, Masker((request.get("secrets") or {}).values()))
-        answer = {"error": "the runner failed"}
-        try:
-            answer = self._run(request, reporter)
-        finally:
-            taken = reporter.complete(answer)
-        return {"taken": taken}
+        while True:
+            reporter = Reporter(route, Masker((request.get("secrets") or {}).values()))
+            try:
+                answer = self._run(request, reporter)
+            except BaseException:
+                reporter.complete({"error": "the runner failed"})
+                raise
+            done = reporter.complete(answer, self._left())
+            if not (done or {}).get("next"):
+                return {"taken": done is not None}
+            route, request = route.of(done["next"]["token"]), done["next"]["request"]
+
+    def _left(self):
+        """Return how many seconds there are for another task, 0 if this environment is to have none."""
+        left = self._limit - time.monotonic()
+        return 0 if self.soiled or left == float("inf") else max(0, round(left, 1))
 
     def _run(self, event, reporter):
         try:
@@ -151,9 +163,13 @@ class Cloud:
 class Route:
     """A client of the internal routes for one attempt."""
 
-    def __init__(self, url, token):
+    def __init__(self, url, token, runner=None):
         self._url, self._token = url.rstrip("/"), token
-        self._runner = os.urandom(12).hex()
+        self._runner = runner or os.urandom(12).hex()
+
+    def of(self, token):
+        """Return the routes as the same runner of another attempt."""
+        return Route(self._url, token, self._runner)
 
     def start(self):
         """Begin the attempt; return its request, or None if nothing must run."""
@@ -164,9 +180,12 @@ class Route:
         """Post lines or a question."""
         return self._send("/logs", message, 5)
 
-    def complete(self, events, answer, seconds):
-        """Post the answer; return false if another runner has the attempt."""
-        return self._persist("/complete", {"events": events, "answer": answer}, seconds) is not None
+    def complete(self, events, answer, left, seconds):
+        """Post the answer; return what came for it, or None if the attempt is another's."""
+        message = {"events": events, "answer": answer}
+        if left:
+            message["remaining_secs"] = left
+        return self._persist("/complete", message, seconds)
 
     def _send(self, path, message, timeout):
         body = json.dumps({"runner": self._runner, **message}, ensure_ascii=False).encode("utf-8", "replace")
@@ -231,15 +250,15 @@ class Reporter:
             event["fields"] = json.loads(self._masker.mask_json(json.dumps(fields, ensure_ascii=False).encode("utf-8", "replace")))
         return event
 
-    def complete(self, answer):
-        """Post the answer with the remaining lines; return false if another runner has the attempt."""
+    def complete(self, answer, left=0):
+        """Post the answer with the remaining lines; return what came for it, or None if the attempt is another's."""
         self._closing = True
         self._wake.set()
         self._thread.join(timeout=20)
         while len(self._events) > _POST_EVENTS or self._waiting > _POST_BYTES:
             if not self._post(self._batch()):
                 break
-        return self._route.complete(self._batch(), answer, _COMPLETE_SECS)
+        return self._route.complete(self._batch(), answer, left, _COMPLETE_SECS)
 
     def _work(self):
         """Post the lines every few seconds, and as soon as there are enough for a full post."""

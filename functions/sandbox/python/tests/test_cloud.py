@@ -110,7 +110,8 @@ class Store(http.server.BaseHTTPRequestHandler):
             self.server.events += batch["events"]
             self.server.given = batch.get("answer", self.server.given)
             cancelled = self.server.cancel_at is not None and any(e["message"] == self.server.cancel_at for e in self.server.events)
-            self.answer(json.dumps({"cancelled": cancelled}).encode())
+            following = {"next": self.server.following.pop(0)} if self.path == "/complete" and self.server.following else {}
+            self.answer(json.dumps({"cancelled": cancelled, **following}).encode())
 
     def body(self):
         return self.rfile.read(int(self.headers["Content-Length"]))
@@ -133,7 +134,7 @@ class CloudTest(unittest.TestCase):
         self.store = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Store)
         self.store.blobs, self.store.events, self.store.tokens, self.store.cancel_at = {}, [], set(), None
         self.store.missing, self.store.request, self.store.given = 404, None, None
-        self.store.posts, self.store.refusals = [], {}
+        self.store.posts, self.store.refusals, self.store.following = [], {}, []
         self.store.asked, self.store.faults, self.store.refuses, self.store.claimed = [], [], False, None
         self.store.handle_error = lambda *_: None  # a client that went away in the middle
         threading.Thread(target=self.store.serve_forever, args=(0.01,), daemon=True).start()
@@ -310,6 +311,27 @@ class CloudTest(unittest.TestCase):
         self.assertEqual(start["runner"], complete["runner"])
         self.assertEqual(len(complete["events"]), 3)
         self.assertEqual(self.store.tokens, {"Bearer t0ken"})
+
+    def test_a_runner_goes_on_with_the_next_attempt(self):
+        runner.cloud._POST_EVERY_SECS = 600
+        self.call("version")
+        request = {**self.store.request, "secrets": {"token": "another"}}
+        for remaining, wanted in ((None, 0), (100, 95), (3, 0)):
+            self.store.posts.clear()
+            self.run_request(self.store.request, remaining)
+            self.assertAlmostEqual(self.store.posts[-1][1].get("remaining_secs", 0), wanted, delta=3)
+        self.store.posts.clear()
+        self.store.tokens.clear()
+        self.store.following = [
+            {"token": "second", "request": {**request, "entrypoint": "flow:leak"}}, {"token": "third", "request": {**request, "entrypoint": "flow:dies"}},
+            {"token": "fourth", "request": request},
+        ]
+        self.assertEqual(self.run_request(self.store.request, 100)["output"], 1)
+        self.assertEqual([path for path, _ in self.store.posts], ["/start"] + ["/complete"] * 4)
+        self.assertEqual(len({batch["runner"] for _, batch in self.store.posts}), 1)
+        self.assertEqual(self.store.tokens, {"Bearer t0ken", "Bearer second", "Bearer third", "Bearer fourth"})
+        self.assertEqual([e["message"] for e in self.store.posts[2][1]["events"]], ["it is ***"])
+        self.assertIn("exit status 4", self.store.posts[3][1]["answer"]["error"])
 
     def test_the_lease_is_renewed_in_every_second_post(self):
         self.store.cancel_at = "never"
