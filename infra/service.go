@@ -75,7 +75,7 @@ func addFunction(stack awscdk.Stack, cfg Config, spec fn.Spec, code *awslambda.C
 		MemorySize:    jsii.Number(spec.MemoryMB),
 		Timeout:       jsii.Number(spec.Timeout.Seconds()),
 		Environment:   &awslambda.CfnFunction_EnvironmentProperty{Variables: environment(cfg, spec, api, signIn)},
-		LoggingConfig: &awslambda.CfnFunction_LoggingConfigProperty{LogFormat: jsii.String("JSON"), LogGroup: logs.Ref()},
+		LoggingConfig: &awslambda.CfnFunction_LoggingConfigProperty{LogFormat: jsii.String("JSON"), LogGroup: logs.Ref(), SystemLogLevel: systemLevel(spec)},
 		RecursiveLoop: recursive(spec),
 	}
 	function := awslambda.NewCfnFunction(stack, jsii.String(id+"Function"), props)
@@ -106,6 +106,15 @@ func addFunction(stack awscdk.Stack, cfg Config, spec fn.Spec, code *awslambda.C
 		})
 	}
 	return alias
+}
+
+// systemLevel returns the level of Lambda's own log lines. The requests of
+// sandboxes are many: of these, it writes no line for the start and the end.
+func systemLevel(spec fn.Spec) *string {
+	if !spec.Trigger.OwnURL {
+		return nil // Lambda's default: INFO
+	}
+	return jsii.String("WARN")
 }
 
 // eventBatch is the number of due entries, bus events or bucket events in one

@@ -40,6 +40,7 @@ func TestSandboxesReportToAFunctionURL(t *testing.T) {
 			env := d.function(t, sandboxName(size)).properties["Environment"].(object)["Variables"].(object)
 			assert.Equal(t, "${"+urls[0].id+".FunctionUrl}internal/attempts", text(env["MILLRACE_ATTEMPTS_URL"]))
 		}
+		assert.Equal(t, "WARN", d.function(t, "sandboxlogs").properties["LoggingConfig"].(object)["SystemLogLevel"])
 		env := d.function(t, "sandboxlogs").properties["Environment"].(object)["Variables"].(object)
 		assert.NotContains(t, env, "MILLRACE_CURSOR_SECRET_ARN", "it authenticates nobody, and has no lists")
 	}

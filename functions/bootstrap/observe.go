@@ -25,6 +25,7 @@ type observer struct {
 	clock    clock.Clock
 	metrics  *telemetry.Metrics
 	units    table.Meter
+	quiet    bool                              // the units consumed are not written
 	warm     atomic.Bool                       // there was an invocation before
 	current  atomic.Pointer[telemetry.Subject] // the current or last invocation
 }
@@ -55,7 +56,7 @@ func (o *observer) flush() error {
 	}
 	used := o.units.Reset().Total()
 	for metric, units := range map[telemetry.Metric]float64{telemetry.ReadUnits: used.Read, telemetry.WriteUnits: used.Write} {
-		if units > 0 {
+		if units > 0 && !o.quiet {
 			o.metrics.Add(metric, telemetry.Dimensions{Function: o.function}, units)
 		}
 	}

@@ -54,7 +54,7 @@ type platform struct {
 func newPlatform(cfg settings, spec fn.Spec) *platform {
 	now, needs := clock.System{}, spec.Needs
 	p := &platform{cfg: cfg, spec: spec, observer: observer{
-		function: spec.Name, clock: now, metrics: telemetry.NewMetrics(cfg.Metrics, os.Stdout),
+		function: spec.Name, clock: now, metrics: telemetry.NewMetrics(cfg.Metrics, os.Stdout), quiet: spec.Trigger.OwnURL,
 	}}
 	p.deps = fn.Deps{
 		Clock: now,

@@ -92,16 +92,16 @@ func routes(api *httpapi.API, d fn.Deps) {
 	s := &service{table: d.Table, blob: d.Blob, clock: d.Clock, logs: d.Logs, limits: newLimits(), keys: d.Config.AttemptKeys, tasks: sync.OnceValue(d.Tasks)}
 	g := httpapi.Group{API: api, Function: name, Writes: tenant.Public}
 	httpapi.Post(g, Path, s.post, "Store a batch of a task's log, ask whether the task must stop, or for the link of a file",
-		httpapi.ID("attempt-logs"), httpapi.Hidden, httpapi.Credential(s.known), httpapi.BodyLimit(maxBody),
+		httpapi.ID("attempt-logs"), httpapi.Hidden, httpapi.Quiet, httpapi.Credential(s.known), httpapi.BodyLimit(maxBody),
 		httpapi.Doc("Only for the sandbox: the bearer token is that of the attempt. An acknowledged batch is "+
 			"stored. An attempt saves files beside its own output only and opens files of its workspace only; one "+
 			"that must stop gets no link. 429 if an attempt exceeds its limits."))
 	httpapi.Post(g, StartPath, s.start, "Begin an attempt and get what to run",
-		httpapi.ID("attempt-start"), httpapi.Hidden, httpapi.Credential(s.known), httpapi.BodyLimit(maxStart),
+		httpapi.ID("attempt-start"), httpapi.Hidden, httpapi.Quiet, httpapi.Credential(s.known), httpapi.BodyLimit(maxStart),
 		httpapi.Doc("Only for the sandbox: the bearer token is that of the attempt. 409 if the attempt is over, "+
 			"or another runner has begun it: nothing is to run. It may be repeated."))
 	httpapi.Post(g, CompletePath, s.complete, "Deliver the result of an attempt",
-		httpapi.ID("attempt-complete"), httpapi.Hidden, httpapi.Credential(s.known), httpapi.BodyLimit(maxBody),
+		httpapi.ID("attempt-complete"), httpapi.Hidden, httpapi.Quiet, httpapi.Credential(s.known), httpapi.BodyLimit(maxBody),
 		httpapi.Doc("Only for the sandbox: the bearer token is that of the attempt. The first result counts, and "+
 			"it may be repeated. 409 if the attempt is not this runner's any more. A runner that can go on may get "+
 			"the run's next attempt, which it has begun then."))

@@ -82,7 +82,7 @@ func (s *service) complete(ctx context.Context, in *completeIn) (Completed, erro
 	if err != nil || next == nil {
 		return none, err
 	}
-	return Completed{&Next{Token: ticket.Sign(s.key, next.Attempt), Request: next.Message}}, nil
+	return Completed{&Next{Token: ticket.Sign(s.keys.Current(ctx), next.Attempt), Request: next.Message}}, nil
 }
 
 // post accepts a batch. Errors: errs.Unauthenticated for an invalid token of an

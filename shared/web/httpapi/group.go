@@ -54,6 +54,10 @@ func Credential(check func(ctx context.Context, bearer string) error) Option {
 	return func(op *Operation) { op.Credential = check }
 }
 
+// Quiet declares that requests are many and alike: only failures are measured, and
+// logged above the level debug.
+func Quiet(op *Operation) { op.Quiet = true }
+
 // Reclaims declares that the operation frees space or finishes work: a nearly
 // full disk does not reject its writes.
 func Reclaims(op *Operation) { op.Reclaims = true }

@@ -34,6 +34,7 @@ type Operation struct {
 	// Credential checks the bearer credential, "" for none, of a public operation
 	// before its body is read; nil: it has none.
 	Credential func(ctx context.Context, bearer string) error
+	Quiet      bool // successes are logged at level debug only, and not measured
 	Stream     bool // the response is a [Stream] or a [File]; set by Register
 }
 

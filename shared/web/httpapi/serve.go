@@ -106,7 +106,11 @@ func (a *API) log(r *http.Request, c *call, status int) {
 	if status >= http.StatusBadRequest && !gone {
 		code = codeOf(status)
 	}
-	a.config.Metrics.Call(cmp.Or(c.subject.Function, noFunction), took, code)
+	if quiet := c.op != nil && c.op.Quiet && code == ""; !quiet {
+		a.config.Metrics.Call(cmp.Or(c.subject.Function, noFunction), took, code)
+	} else if level == slog.LevelInfo {
+		level = slog.LevelDebug
+	}
 	a.span(c, status, took)
 	if !a.config.Log.Enabled(ctx, level) {
 		return
