@@ -158,7 +158,7 @@ func TestRunnerGoesOn(t *testing.T) {
 	beat := post(token, sandboxlogs.Path, map[string]any{"runner": "one", "renew": true, "events": []any{line("at work")}}).Require(t, 200)
 	assert.JSONEq(t, `{"cancelled": false}`, string(beat.Body))
 	assert.JSONEq(t, `{}`, string(post(token, sandboxlogs.CompletePath, complete("b")).Require(t, 200).Body))
-	run, err := runstate.GetRun(t.Context(), w.Deps.Table, w.A.OrgID, id)
+	run, err := runstate.GetRun(t.Context(), w.Deps.Table, w.A.OrgID, id, w.Deps.Clock.Now())
 	require.NoError(t, err)
 	assert.Equal(t, engine.Succeeded, run.Status)
 	assert.Len(t, l.tokens, 1, "one invocation made both")

@@ -10,6 +10,8 @@ const (
 	wideWrites   = 6.0  // write units a task
 	wideRequests = 3.0  // queue requests a task
 	chainDollars = 2.60 // dollars per million tasks
+	pythonChain  = 6.0  // dollars per million Python tasks, without the time of their sandboxes
+	pythonFan    = 8.0
 	linearSlack  = 1.05 // largest ratio of the cost of a task in the widest run to that in the narrowest
 )
 
@@ -68,6 +70,16 @@ func CountBudgets(counts []Count) ([]Budget, error) {
 		return nil, err
 	}
 	out = append(out, Budget{chainWork(billedChain), "dollars per million tasks", cost, chainDollars})
+	for _, w := range []struct {
+		work string
+		most float64
+	}{{chainWork(billedChain), pythonChain}, {fanWork(billedFan), pythonFan}} {
+		cost, _, err := pythonDollars(counts, w.work)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, Budget{pythonWork(w.work), "dollars per million tasks", cost, w.most})
+	}
 	return out, missing
 }
 

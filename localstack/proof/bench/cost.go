@@ -90,7 +90,71 @@ func Markdown(counts []Count) (string, error) {
 		"A unit is 1 KB written or 4 KB read; accepting the run is included. "+
 		"Lambda is taken to wait %v for every request, one after the other, in functions of %d MB.\n",
 		pricesOf, pricesIn, requestTime, taskworker.Spec.MemoryMB)
-	return b.String(), nil
+	err = pythonMarkdown(&b, counts)
+	return b.String(), err
+}
+
+// pythonBill returns the cost of a million silent Python tasks of a second,
+// executed as runs of this kind, without the time of their sandboxes.
+func pythonBill(accept, run Count) []line {
+	tasks := float64(run.Tasks)
+	lines := bill(accept, run)
+	for i := range lines {
+		switch l := &lines[i]; l.what {
+		case "Lambda GB-seconds": // sandboxes are invoked by requests, too
+			l.amount += float64(run.Sandboxes) * requestTime.Seconds() * float64(taskworker.Spec.MemoryMB) / 1024 / tasks
+		case "Lambda invocations":
+			l.amount += float64(run.Posts) / tasks
+		}
+	}
+	return append(lines,
+		line{"Firewall requests", priceFirewall, 1 / tasks},
+		line{"Lambda invocations, sandboxes", priceInvocation, float64(run.Sandboxes) / tasks},
+		line{"CloudWatch logs, KB", priceLogKB, (float64(run.LogKB) + float64(run.Batches)*batchLogKB + acceptLogKB) / tasks},
+	)
+}
+
+// What is logged besides the functions' own lines: by Lambda two lines for each
+// invocation, not for those by requests of sandboxes. Accepting a run adds the
+// lines of gateway and function, and metrics.
+const (
+	batchLogKB  = 0.7
+	acceptLogKB = 2.5
+)
+
+// pythonDollars returns the cost of a million Python tasks of a work.
+func pythonDollars(counts []Count, work string) (float64, []line, error) {
+	accept, found := find(counts, acceptWork)
+	if !found {
+		return 0, nil, fmt.Errorf("no counts of %q", acceptWork)
+	}
+	run, found := find(counts, pythonWork(work))
+	if !found {
+		return 0, nil, fmt.Errorf("no counts of %q", pythonWork(work))
+	}
+	lines := pythonBill(accept, run)
+	return sum(lines), lines, nil
+}
+
+// pythonMarkdown writes the README's bill of Python tasks.
+func pythonMarkdown(b *strings.Builder, counts []Count) error {
+	inSequence, left, err := pythonDollars(counts, chainWork(billedChain))
+	if err != nil {
+		return err
+	}
+	fannedOut, right, err := pythonDollars(counts, fanWork(billedFan))
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(b, "\nOf silent Python tasks of a second, with all requests, invocations and log lines, without the time of their sandboxes:\n\n"+
+		"| | $ per million | %d in sequence: per task | $ per million tasks | fan-out and join of %d: per task | $ per million tasks |\n", billedChain, billedFan)
+	b.WriteString("| --- | ---: | ---: | ---: | ---: | ---: |\n")
+	for i, l := range left {
+		r := right[i]
+		fmt.Fprintf(b, "| %s | %s | %.4f | %.2f | %.4f | %.2f |\n", l.what, price(l.price), l.amount, l.dollars(), r.amount, r.dollars())
+	}
+	fmt.Fprintf(b, "| **Python tasks** | | | **%.2f** | | **%.2f** |\n", inSequence, fannedOut)
+	return nil
 }
 
 // price formats a price without superfluous zeros, but with cents.

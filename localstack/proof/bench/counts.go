@@ -25,6 +25,11 @@ type Count struct {
 	Gets     int     // objects read
 	Events   int     // published
 	Calls    int     // requests to the table
+
+	// Of Python tasks on AWS.
+	Sandboxes int // invocations of sandboxes
+	Posts     int // requests of sandboxes, each of which is an invocation of a function
+	LogKB     int // written by functions: lines and metrics
 }
 
 func newCount(work string, tasks int, u meter.Usage) Count {
@@ -80,6 +85,9 @@ func Counts(ctx context.Context, objects blob.Store, widest int) ([]Count, error
 	defer func() { _ = s.close() }() // it is in memory
 	t := &tally{service: s, widest: widest}
 	if err := t.take(ctx); err != nil {
+		return nil, err
+	}
+	if err := t.pythons(ctx); err != nil {
 		return nil, err
 	}
 	if err := t.ticks(ctx, objects); err != nil {

@@ -30,6 +30,9 @@ var columns = []struct {
 	{"puts", func(c *Count) any { return &c.Puts }},
 	{"gets", func(c *Count) any { return &c.Gets }},
 	{"events", func(c *Count) any { return &c.Events }},
+	{"sandboxes", func(c *Count) any { return &c.Sandboxes }},
+	{"posts", func(c *Count) any { return &c.Posts }},
+	{"log KB", func(c *Count) any { return &c.LogKB }},
 }
 
 // Format formats counts for the golden file.

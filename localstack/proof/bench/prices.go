@@ -20,6 +20,8 @@ const (
 	priceAPI        = 3.50    // API Gateway, REST
 	priceInvocation = 0.20    // Lambda
 	priceGBSecond   = 13.3334 // Lambda, arm64: 0.0000133334 dollars a GB-second
+	priceFirewall   = 0.60    // WAF
+	priceLogKB      = 0.50    // CloudWatch logs, 0.50 dollars a GB
 	priceTransition = 25.00   // Step Functions Standard, state transition
 )
 

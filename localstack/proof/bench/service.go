@@ -18,6 +18,7 @@ import (
 
 	"millrace/functions/catalog"
 	"millrace/functions/schedulertick"
+	"millrace/functions/taskworker"
 	"millrace/localstack/embedded/localbus"
 	"millrace/localstack/embedded/pebblequeue"
 	"millrace/localstack/embedded/pebbletable"
@@ -30,6 +31,7 @@ import (
 	"millrace/shared/platform/keyring"
 	"millrace/shared/platform/queue"
 	"millrace/shared/platform/table"
+	"millrace/shared/platform/telemetry"
 	"millrace/shared/run/runlog"
 	"millrace/shared/web/fn"
 )
@@ -49,6 +51,14 @@ type service struct {
 	org      string      // the workspace made in it
 	logs     *runlog.Store
 	store    *store.DB // in memory
+	objects  blob.Store
+
+	// Of Python tasks, see python.go.
+	lambda  sandboxes
+	lines   logged             // of functions
+	metrics *telemetry.Metrics // written with the lines
+	posts   int                // requests of sandboxes
+	begun   int                // sandboxes
 }
 
 type handler struct {
@@ -85,7 +95,8 @@ func (s *service) close() error { return s.store.Close() }
 
 func (s *service) open(ctx context.Context, p platform) error {
 	var now clock.Clock = clock.System{}
-	log := cmp.Or(p.log, slog.New(slog.DiscardHandler))
+	log := cmp.Or(p.log, telemetry.NewLogger(&s.lines, telemetry.JSON, slog.LevelInfo))
+	s.metrics = telemetry.NewMetrics("Millrace", &s.lines)
 	if p.table == nil {
 		now = still
 		p.table = pebbletable.New(s.store, now)
@@ -95,7 +106,7 @@ func (s *service) open(ctx context.Context, p platform) error {
 		}
 		s.key, s.org = made.APIKey, made.OrgID
 	}
-	s.table = p.table
+	s.table, s.objects = p.table, p.objects
 	specs := catalog.All()
 	queues, err := pebblequeue.New(ctx, s.store, now, catalog.Queues(specs))
 	if err != nil {
@@ -106,8 +117,12 @@ func (s *service) open(ctx context.Context, p platform) error {
 	// nothing waits in memory between messages.
 	deps := fn.Deps{
 		Table: s.meter.Table(p.delay.table(p.table)), Queues: s.queues, Blob: s.meter.Objects(p.objects), Clock: now, Log: log,
-		Bus:    s.meter.Bus(localbus.New(s.queues, nil)),
-		Config: fn.Config{Version: "bench", ProcessID: ids.Token(6)},
+		Bus:     s.meter.Bus(localbus.New(s.queues, nil)),
+		Config:  fn.Config{Version: "bench", ProcessID: ids.Token(6), AttemptKey: attemptKey},
+		Metrics: s.metrics,
+	}
+	if deps.Sandbox, err = s.lambda.driver(); err != nil {
+		return err
 	}
 	// Logs wait for the end of their run even on the slowest machine.
 	deps.Logs = &runlog.Store{Table: deps.Table, Blob: deps.Blob, Clock: now, Log: log, FlushInterval: time.Hour}
@@ -218,6 +233,8 @@ func (s *service) work(ctx context.Context) error {
 
 // handle handles messages one after the other.
 func (s *service) handle(ctx context.Context, h handler, got []queue.Delivery) error {
+	ctx = s.invocation(ctx, taskworker.Spec.Name)
+	defer func() { _ = s.told(ctx) }() // never fails
 	receipts := make([]string, len(got))
 	for i, m := range got {
 		if err := h.invoke(ctx, m); err != nil {

@@ -31,7 +31,7 @@ func TestQuietSuccessesAreNotMeasured(t *testing.T) {
 	})
 	httpapi.Register(api, httpapi.Operation{
 		ID: "beat", Method: "POST", Path: "/beat", Function: "beats", Access: tenant.Public, Quiet: true,
-		Credential: func(bearer string) error {
+		Credential: func(_ context.Context, bearer string) error {
 			if bearer != "known" {
 				return errs.New(errs.Unauthenticated, "no")
 			}
