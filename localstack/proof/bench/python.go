@@ -13,6 +13,7 @@ import (
 
 	"millrace/functions/sandboxlogs"
 	"millrace/localstack/proof/fixture"
+	"millrace/shared/platform/keyring"
 	"millrace/shared/platform/telemetry"
 	"millrace/shared/run/sandbox/invoke"
 )
@@ -44,7 +45,7 @@ func (s *sandboxes) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // driver returns the sandbox of a deployment on AWS.
 func (s *sandboxes) driver() (*invoke.Sandbox, error) {
-	return invoke.New(invoke.Config{Prefix: "sandbox-", Key: attemptKey, AWS: func(context.Context) (aws.Config, error) {
+	return invoke.New(invoke.Config{Prefix: "sandbox-", Keys: keyring.Static(attemptKey), AWS: func(context.Context) (aws.Config, error) {
 		return aws.Config{
 			Region: "us-east-1", Credentials: credentials.NewStaticCredentialsProvider("k", "s", ""), HTTPClient: &http.Client{Transport: s},
 		}, nil

@@ -118,7 +118,7 @@ func (s *service) open(ctx context.Context, p platform) error {
 	deps := fn.Deps{
 		Table: s.meter.Table(p.delay.table(p.table)), Queues: s.queues, Blob: s.meter.Objects(p.objects), Clock: now, Log: log,
 		Bus:     s.meter.Bus(localbus.New(s.queues, nil)),
-		Config:  fn.Config{Version: "bench", ProcessID: ids.Token(6), AttemptKey: attemptKey},
+		Config:  fn.Config{Version: "bench", ProcessID: ids.Token(6), AttemptKeys: keyring.Static(attemptKey)},
 		Metrics: s.metrics,
 	}
 	if deps.Sandbox, err = s.lambda.driver(); err != nil {
