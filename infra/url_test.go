@@ -22,11 +22,12 @@ func TestSandboxesReportToAFunctionURL(t *testing.T) {
 		urls := d.service.of("Lambda::Url")
 		require.Len(t, urls, 1)
 		assert.Equal(t, "NONE", urls[0].properties["AuthType"])
-		assert.Equal(t, "${SandboxlogsFunction.Arn}", text(urls[0].properties["TargetFunctionArn"]))
+		assert.Equal(t, "${SandboxlogsFunction}", text(urls[0].properties["TargetFunctionArn"]))
+		assert.Equal(t, "live", urls[0].properties["Qualifier"])
 		var open []object
 		for _, p := range d.service.of("Lambda::Permission") {
 			if p.properties["Principal"] == "*" {
-				assert.Equal(t, "${SandboxlogsFunction.Arn}", text(p.properties["FunctionName"]))
+				assert.Equal(t, "${SandboxlogsLive}", text(p.properties["FunctionName"]))
 				grant := maps.Clone(p.properties)
 				delete(grant, "FunctionName")
 				open = append(open, grant)

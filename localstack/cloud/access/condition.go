@@ -38,7 +38,7 @@ func equal(pattern, value string) bool {
 
 // keys are the condition keys that [Calls] sets, where a request has them.
 var keys = []string{
-	"aws:PrincipalTag/*", "dynamodb:LeadingKeys", "events:source", "kms:EncryptionContext:*", "kms:EncryptionContextKeys", "kms:ViaService",
+	"aws:PrincipalTag/*", attributeNames, leadingKeys, "events:source", "kms:EncryptionContext:*", "kms:EncryptionContextKeys", "kms:ViaService",
 	"s3:prefix", "ses:FromAddress",
 }
 

@@ -96,10 +96,25 @@ func (r *request) items(operation string, in on) ([]Call, error) {
 		return nil, err
 	}
 	call.Context = Context{leadingKeys: {partition}}
+	if operation == "UpdateItem" {
+		call.Context[attributeNames] = in.names()
+	}
 	return []Call{call}, nil
 }
 
-const leadingKeys = "dynamodb:LeadingKeys"
+// Condition keys of DynamoDB.
+const (
+	leadingKeys    = "dynamodb:LeadingKeys"
+	attributeNames = "dynamodb:Attributes"
+)
+
+// names returns the attributes that an update names: those of its key and, by
+// placeholders, those of its expressions.
+func (in on) names() []string {
+	out := slices.AppendSeq(slices.Collect(maps.Keys(in.Key)), maps.Values(in.ExpressionAttributeNames))
+	slices.Sort(out)
+	return slices.Compact(out)
+}
 
 // batch returns a call for each table of a batch.
 func (r *request) batch(tables func(func(string) bool), parts func(table string) []on, err error) ([]Call, error) {

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -20,7 +21,10 @@ func TestLockedObjectsStay(t *testing.T) {
 	}}`)
 	require.NoError(t, err)
 	key := "org_1/audit/2026-01-02.jsonl.gz"
-	put, err := on.S3.PutObject(t.Context(), &s3.PutObjectInput{Bucket: &name, Key: &key, Body: strings.NewReader("digest")})
+	put, err := on.S3.PutObject(t.Context(), &s3.PutObjectInput{
+		Bucket: &name, Key: &key, Body: strings.NewReader("digest"),
+		ChecksumAlgorithm: types.ChecksumAlgorithmCrc32, // moto does not accept the checksum without its header
+	})
 	require.NoError(t, err)
 	_, err = on.S3.DeleteObject(t.Context(), &s3.DeleteObjectInput{Bucket: &name, Key: &key, VersionId: put.VersionId})
 	require.ErrorContains(t, err, "AccessDenied")

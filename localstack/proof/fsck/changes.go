@@ -17,9 +17,9 @@ var settled = []string{
 	runstate.NodeStarted, runstate.NodeEnded, runstate.NodeWidth, runstate.NodeListHash, runstate.NodeHistory, runstate.NodeCarried, runstate.NodeLease,
 }
 
-// leaving are the attributes that are removed when a finished run is completely
-// processed.
-var leaving = []string{runstate.RunArchived, runstate.DuePK, runstate.DueSK}
+// leaving are the attributes that are removed, and the expiry that is set, when a
+// finished run is completely processed.
+var leaving = []string{runstate.RunArchived, runstate.DuePK, runstate.DueSK, table.TTLAttribute}
 
 // Changes returns what must not have changed since an earlier snapshot: a
 // finished run or task that differs, an impossible transition, a history, audit
