@@ -24,7 +24,7 @@ func TestAuditCopiesAreLocked(t *testing.T) {
 	require.GreaterOrEqual(t, at, 0)
 	assert.Equal(t, true, buckets[at].properties["ObjectLockEnabled"])
 	assert.Contains(t, text(buckets[at].properties["ObjectLockConfiguration"]), `"Mode":"COMPLIANCE"`)
-	assert.Equal(t, "Retain", buckets[at].all["DeletionPolicy"])
+	assert.Equal(t, "RetainExceptOnCreate", buckets[at].all["DeletionPolicy"])
 	name := text(buckets[at].properties["BucketName"])
 
 	var denied []string

@@ -147,6 +147,7 @@ func TestEveryKeyIsDescribed(t *testing.T) {
 		}
 		return true
 	})
-	assert.ElementsMatch(t, contextKeys, read)
+	slices.Sort(read) // some are read again, for the message about their value
+	assert.ElementsMatch(t, contextKeys, slices.Compact(read))
 	assert.True(t, slices.Contains(read, "tenant"))
 }

@@ -20,7 +20,7 @@ var names = map[string]string{
 	"DynamoDB::Table": "TableName", "S3::Bucket": "BucketName", "SQS::Queue": "QueueName", "Events::EventBus": "Name", "Events::Rule": "Name",
 	"KMS::Key": "", "KMS::Alias": "AliasName", "SecretsManager::Secret": "Name", "Cognito::UserPool": "", "Cognito::UserPoolDomain": "Domain",
 	"S3::BucketPolicy": "", "SQS::QueuePolicy": "",
-	"Lambda::Function": "FunctionName", "Lambda::Permission": "", "Lambda::EventInvokeConfig": "", "Lambda::EventSourceMapping": "",
+	"Lambda::Function": "FunctionName", "Lambda::Permission": "", "Lambda::EventInvokeConfig": "", "Lambda::EventSourceMapping": "", "Lambda::Url": "",
 	"Logs::LogGroup": "LogGroupName", "IAM::Role": "RoleName", "WAFv2::WebACL": "Name", "WAFv2::WebACLAssociation": "",
 	"Lambda::Alias": "", "Lambda::Version": "", "CodeDeploy::Application": "ApplicationName", "CodeDeploy::DeploymentGroup": "", // in the function, in the application
 	"ApiGateway::RestApi": "", "ApiGateway::Deployment": "", "ApiGateway::Stage": "", "ApiGateway::Account": "",

@@ -32,11 +32,11 @@ var rooms = map[string][]string{
 // Drivers and suites stand with their port.
 var layers = [][]string{
 	{"errs", "clock", "ids", "notify", "mask", "telemetry", "awsretry", "cache", "regex", "cron"},
-	{"tier", "budget"},
+	{"tier", "budget", "keyring"},
 	{"tenant", "table", "blob", "bus", "vault", "signature", "mail", "expr", "outbound"},
 	{"queue", "ratelimit"}, // large messages go through the object store
 	{"quota", "due"},
-	{"audit", "flowspec", "sandbox"},
+	{"audit", "flowspec", "sandbox", "retention"},
 	{"engine", "record", "consumer", "tasktype"},
 	{"identity"},
 	{"runstate", "secret", "alert", "schedule", "setting"},
@@ -60,6 +60,7 @@ var speakAWS = []string{
 	"shared/platform/mail/ses",
 	"shared/run/sandbox/invoke", "localstack/cloud", "localstack/emulators", "localstack/embedded/objectstore", "localstack/localhost",
 	"functions/bootstrap", "infra/preflight",
+	"localstack/proof/bench", // counts the requests of the driver that invokes sandboxes
 }
 
 type pkg struct {
