@@ -42,6 +42,7 @@ type Config struct {
 	LogLevel    string   // logLevel: of the functions: debug, info (default), warn or error
 	Tiers       tier.Set // tiers: runtime tiers that tasks can have, comma-separated, nano among them; default: all
 	Concurrency int      // concurrency: concurrent executions that the account's quota allows; 0, the default: unknown
+	Share       int      // share: percentage of them that are this deployment's; default: 100
 
 	OTLPEndpoint string // otlpEndpoint: base URL of the OpenTelemetry collector that spans are posted to; default: none are exported
 	OTLPHeaders  string // otlpHeadersSecret: ARN of the secret with the headers of these requests, key=value, comma-separated; default: none
@@ -90,6 +91,7 @@ var contextKeys = []string{
 	"signup",
 	"tiers",
 	"concurrency",
+	"share",
 	"budget",
 	"anomalyMonitor",
 	"maxWriteUnits",
@@ -141,7 +143,7 @@ func readConfig(get func(key string) string, regions []string) (Config, error) {
 		SuperAdmins: list(get("superAdmins")), Limits: list(get("limits")), AllowRanges: list(get("allowRanges")), AlarmEmail: get("alarmEmail"),
 		MailFrom: get("mailFrom"),
 		Rollout:  get("rollout"), LogLevel: get("logLevel"), OTLPEndpoint: get("otlpEndpoint"), OTLPHeaders: get("otlpHeadersSecret"),
-		Budget: whole(get("budget")), AnomalyMonitor: get("anomalyMonitor"), MaxWriteUnits: whole(get("maxWriteUnits")), MaxReadUnits: whole(get("maxReadUnits")),
+		Budget: whole(get("budget")), Share: whole(get("share")), AnomalyMonitor: get("anomalyMonitor"), MaxWriteUnits: whole(get("maxWriteUnits")), MaxReadUnits: whole(get("maxReadUnits")),
 		AuditLockMode: get("auditLockMode"), Restored: get("table"), Signup: get("signup"),
 	}
 	var faults []error
@@ -187,6 +189,7 @@ func readConfig(get func(key string) string, regions []string) (Config, error) {
 	check(c.LogLevel == "" || slices.Contains(logLevels, c.LogLevel), "logLevel %q is not one of %s", c.LogLevel, strings.Join(logLevels, ", "))
 	check(c.Signup == "" || c.Signup == openSignup, "signup %q is not %s", c.Signup, openSignup)
 	check(c.Signup == "" || c.Issuer == "", "signup is for deployments without a signinIssuer, which has the users otherwise")
+	check(c.Share >= 0 && c.Share <= 100, "share %q is no percentage", get("share"))
 	check(c.Budget >= 0, "budget %q is no number of dollars from 1", get("budget"))
 	check(c.MaxWriteUnits >= 0, "maxWriteUnits %q is no number from 1", get("maxWriteUnits"))
 	check(c.MaxReadUnits >= 0, "maxReadUnits %q is no number from 1", get("maxReadUnits"))

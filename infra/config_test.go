@@ -91,6 +91,7 @@ func TestInvalidContextIsRejected(t *testing.T) {
 		"lock of no days":        {map[string]string{"auditLock": "0"}, `auditLock "0"`},
 		"mode of the lock":       {map[string]string{"auditLock": "1", "auditLockMode": "legal"}, `auditLockMode "legal" is neither`},
 		"mode without a lock":    {map[string]string{"auditLockMode": "compliance"}, "needs auditLock"},
+		"share":                  {map[string]string{"share": "101"}, `share "101" is no percentage`},
 		"limits":                 {map[string]string{"limits": "apples=1"}, `limits: unknown limit "apples"`},
 		"collector":              {map[string]string{"otlpEndpoint": "http://collector:4318"}, "no https URL"},
 		"headers alone":          {map[string]string{"otlpHeadersSecret": otlpSecret}, "needs an otlpEndpoint"},

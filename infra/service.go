@@ -33,9 +33,10 @@ func addService(stack awscdk.Stack, cfg Config, specs []fn.Spec, routes routes, 
 	signIn := addSignInClient(stack, cfg, api)
 	bootstrap := newAsset(stack, "Bootstrap", code.bootstrap)
 	rollout := newRollout(stack, cfg)
+	walls := cfg.divide(specs)
 	urls := map[string]*string{}
 	for _, spec := range specs {
-		alias := addFunction(stack, cfg, spec, bootstrap, api, signIn, rollout)
+		alias := addFunction(stack, cfg, spec, bootstrap, api, signIn, rollout, walls)
 		if spec.Trigger.HTTP {
 			api.deployment.AddDependency(alias)
 		}
@@ -54,7 +55,7 @@ func newAsset(stack awscdk.Stack, id, path string) *awslambda.CfnFunction_CodePr
 
 // addFunction adds a function of the catalog and its triggers, which all invoke
 // its alias.
-func addFunction(stack awscdk.Stack, cfg Config, spec fn.Spec, code *awslambda.CfnFunction_CodeProperty, api api, signIn signIn, rollout rollout) awslambda.CfnAlias {
+func addFunction(stack awscdk.Stack, cfg Config, spec fn.Spec, code *awslambda.CfnFunction_CodeProperty, api api, signIn signIn, rollout rollout, walls walls) awslambda.CfnAlias {
 	id := camel(spec.Name)
 	logs := addLogGroup(stack, cfg, id+"Log", spec.Name)
 	role := awsiam.NewCfnRole(stack, jsii.String(id+"Role"), &awsiam.CfnRoleProps{
@@ -77,6 +78,8 @@ func addFunction(stack awscdk.Stack, cfg Config, spec fn.Spec, code *awslambda.C
 		Environment:   &awslambda.CfnFunction_EnvironmentProperty{Variables: environment(cfg, spec, api, signIn)},
 		LoggingConfig: &awslambda.CfnFunction_LoggingConfigProperty{LogFormat: jsii.String("JSON"), LogGroup: logs.Ref(), SystemLogLevel: systemLevel(spec)},
 		RecursiveLoop: recursive(spec),
+
+		ReservedConcurrentExecutions: walls.reserve(spec),
 	}
 	function := awslambda.NewCfnFunction(stack, jsii.String(id+"Function"), props)
 	alias := addAlias(stack, id, function, props)
@@ -85,16 +88,16 @@ func addFunction(stack awscdk.Stack, cfg Config, spec fn.Spec, code *awslambda.C
 		if !cfg.served(q.Queue) {
 			continue
 		}
-		addMapping(stack, cfg, spec, alias, q.Queue, q.Batch)
+		addMapping(stack, cfg, spec, alias, q.Queue, q.Batch, walls)
 	}
 	for _, kind := range spec.Trigger.Due {
-		addMapping(stack, cfg, spec, alias, kind.Queue(), eventBatch)
+		addMapping(stack, cfg, spec, alias, kind.Queue(), eventBatch, walls)
 	}
 	if len(spec.Trigger.DetailTypes) > 0 {
-		addMapping(stack, cfg, spec, alias, catalog.BusQueue(spec), eventBatch)
+		addMapping(stack, cfg, spec, alias, catalog.BusQueue(spec), eventBatch, walls)
 	}
 	if len(spec.Trigger.Objects.Events) > 0 {
-		addMapping(stack, cfg, spec, alias, events.ObjectQueue, eventBatch)
+		addMapping(stack, cfg, spec, alias, events.ObjectQueue, eventBatch, walls)
 	}
 	if spec.Trigger.EveryMinute {
 		addTick(stack, cfg, spec, alias)
@@ -142,10 +145,10 @@ func addLogGroup(stack awscdk.Stack, cfg Config, id, name string) awslogs.CfnLog
 
 // addMapping triggers a function by a queue. Only failed messages of a batch
 // are delivered again.
-func addMapping(stack awscdk.Stack, cfg Config, spec fn.Spec, alias awslambda.CfnAlias, queue string, batch int) {
+func addMapping(stack awscdk.Stack, cfg Config, spec fn.Spec, alias awslambda.CfnAlias, queue string, batch int, walls walls) {
 	awslambda.NewCfnEventSourceMapping(stack, jsii.String(camel(spec.Name)+"From"+camel(queue)), &awslambda.CfnEventSourceMappingProps{
 		FunctionName: alias.Ref(), EventSourceArn: cfg.queueARN(queue), BatchSize: jsii.Number(batch),
-		FunctionResponseTypes: jsii.Strings("ReportBatchItemFailures"),
+		FunctionResponseTypes: jsii.Strings("ReportBatchItemFailures"), ScalingConfig: walls.scaling(queue),
 	})
 }
 

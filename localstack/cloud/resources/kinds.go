@@ -15,7 +15,7 @@ type kind func(ctx context.Context, m *maker, properties map[string]any) (templa
 
 // kinds are the kinds that are created or described, each with the properties
 // that have no effect on one machine: permissions, encryption, retention,
-// logging. Tags have no effect on any kind.
+// logging, parts of an account's concurrency. Tags have no effect on any kind.
 var kinds = map[string]kind{
 	"AWS::DynamoDB::Table":            of((*maker).table, "DeletionProtectionEnabled", "OnDemandThroughput", "PointInTimeRecoverySpecification", "SSESpecification"),
 	"AWS::SQS::Queue":                 of((*maker).queue),
@@ -25,11 +25,11 @@ var kinds = map[string]kind{
 	"AWS::SecretsManager::Secret":     of((*maker).secret, "KmsKeyId"),
 	"AWS::Events::EventBus":           of((*maker).bus),
 	"AWS::Events::Rule":               of((*maker).rule, "Description"),
-	"AWS::Lambda::Function":           of((*maker).function, "Architectures", "Code", "Description", "EphemeralStorage", "LoggingConfig", "RecursiveLoop"),
+	"AWS::Lambda::Function":           of((*maker).function, "Architectures", "Code", "Description", "EphemeralStorage", "LoggingConfig", "RecursiveLoop", "ReservedConcurrentExecutions"),
 	"AWS::Lambda::Version":            of((*maker).version),
 	"AWS::Lambda::Alias":              of((*maker).alias),
 	"AWS::IAM::Role":                  of((*maker).role, "Description", "ManagedPolicyArns"),
-	"AWS::Lambda::EventSourceMapping": of((*maker).mapping),
+	"AWS::Lambda::EventSourceMapping": of((*maker).mapping, "ScalingConfig"),
 	"AWS::Lambda::Url":                of((*maker).url),
 	"AWS::Lambda::Permission":         of((*maker).permission, "SourceArn"),
 	"AWS::ApiGateway::RestApi":        of((*maker).restAPI, "DisableExecuteApiEndpoint", "EndpointConfiguration", "FailOnWarnings", "Name", "Parameters"),

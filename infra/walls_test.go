@@ -1,0 +1,86 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"millrace/functions/catalog"
+	"millrace/shared/web/fn"
+)
+
+// TestWallsAddUp divides accounts of several quotas, and parts of them: Lambda
+// keeps what it must, the sandboxes have at least as much as everything else
+// may take from them, and each function that is triggered by messages has some.
+func TestWallsAddUp(t *testing.T) {
+	t.Parallel()
+	specs := catalog.All()
+	for _, quotaOf := range []int{0, 10, 199, 200, 400, 1000, 5000, 100_000} {
+		for _, share := range []int{0, 10, 50, 100} {
+			c := Config{Concurrency: quotaOf, Share: share}
+			w := c.divide(specs)
+			name := fmt.Sprintf("%d%% of %d", share, quotaOf)
+			sum := 0
+			for _, n := range w.reserved {
+				sum += n
+			}
+			if quotaOf == 0 || c.whole() < 200 {
+				assert.Empty(t, w.reserved, name)
+			} else {
+				require.NotEmpty(t, w.reserved, name)
+				assert.GreaterOrEqual(t, quotaOf-sum*100/c.share(), 100, "%s: Lambda keeps 100, though all deployments do the same", name)
+				assert.GreaterOrEqual(t, w.sandboxes(), c.whole()*4/10, name)
+				assert.Equal(t, w.whole-sum, w.sandboxes())
+				for _, s := range specs {
+					assert.Positive(t, w.reserved[s.Name], "%s: %s", name, s.Name)
+				}
+			}
+			batches := map[string]int{}
+			for queue, s := range feeds(specs) {
+				n := w.mappings[queue]
+				assert.True(t, n >= 2 && n <= 1000, "%s: %s has %d", name, queue, n)
+				batches[s.Name] += n
+			}
+			for function, n := range batches {
+				if len(w.reserved) > 0 {
+					assert.GreaterOrEqual(t, w.reserved[function], n, "%s: %s is not throttled by its own maximum", name, function)
+				}
+			}
+			if c.whole() >= 1000 {
+				assert.LessOrEqual(t, batches["taskworker"], c.whole()/9, "%s: workers leave room for sandboxes", name)
+			}
+		}
+	}
+}
+
+// TestWallsAreInTheTemplate synthesizes a deployment with a quota, and one
+// without.
+func TestWallsAreInTheTemplate(t *testing.T) {
+	t.Parallel()
+	cfg := example()
+	cfg.Concurrency, cfg.Share = 2000, 50
+	with, without := synth(t, cfg, catalog.All(), "code"), deployed(t)
+	w := cfg.divide(with.specs)
+	for _, s := range with.specs {
+		assert.EqualValues(t, w.reserved[s.Name], with.function(t, s.Name).properties["ReservedConcurrentExecutions"], s.Name)
+		assert.NotContains(t, without.function(t, s.Name).properties, "ReservedConcurrentExecutions", s.Name)
+	}
+	for _, d := range []deployment{with, without} {
+		mappings := d.service.of("Lambda::EventSourceMapping")
+		require.Len(t, mappings, len(feeds(d.specs)))
+		for _, m := range mappings {
+			scaling, _ := m.properties["ScalingConfig"].(object)
+			n, _ := scaling["MaximumConcurrency"].(float64)
+			assert.True(t, n >= 2 && n <= 1000, "%s: %v", m.id, scaling)
+		}
+	}
+	for _, r := range with.service.of("Lambda::Function") {
+		if strings.HasPrefix(r.id, "Sandbox") && !slices.ContainsFunc(with.specs, func(s fn.Spec) bool { return camel(s.Name)+"Function" == r.id }) {
+			assert.NotContains(t, r.properties, "ReservedConcurrentExecutions", "all tiers share what is left")
+		}
+	}
+}
