@@ -78,7 +78,7 @@ bench: build ## Measure what has a budget, 4 minutes (ROWS=regexp, BENCHFLAGS="-
 	bin/millrace-bench --bootstrap bin/bootstrap --deployed bin/bootstrap-arm64 --rows '$(ROWS)' $(BENCHFLAGS)
 
 .PHONY: mutants
-mutants: ## Break each guard of the engine in turn, some test must fail, 15 minutes (GUARDS=regexp)
+mutants: ## Break each guard of the engine in turn, some test must fail, an hour (GUARDS=regexp)
 	nice -n 10 $(GO) run ./localstack/proof/mutants -run '$(GUARDS)'
 
 .PHONY: microbench
