@@ -1,6 +1,7 @@
 package backfills_test
 
 import (
+	"context"
 	"encoding/json"
 	"strings"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"millrace/localstack/proof/localtest"
 	"millrace/shared/account/setting"
 	"millrace/shared/account/tenant"
+	"millrace/shared/platform/table"
 	"millrace/shared/run/engine"
 )
 
@@ -156,6 +158,40 @@ func TestCancelStopsPendingIntervals(t *testing.T) {
 	assert.Equal(t, "CCC", w.get(unbegun).states())
 	assert.Empty(t, w.runs(unbegun))
 	w.Do(t, w.A.Key, "POST", "/backfills/absent/cancel", nil).Require(t, 404)
+}
+
+// overtaken is a table on which something happens just before a backfill is
+// written by itself.
+type overtaken struct {
+	table.Table
+	by func() // nil: nothing
+}
+
+func (o *overtaken) Put(ctx context.Context, put table.Put) error {
+	if by := o.by; by != nil {
+		o.by = nil
+		by()
+	}
+	return o.Table.Put(ctx, put)
+}
+
+// TestStepDoesNotOverwriteACancel: the backfill is cancelled after a step has
+// read it.
+func TestStepDoesNotOverwriteACancel(t *testing.T) {
+	t.Parallel()
+	o := &overtaken{}
+	w := open(t, localtest.Options{Wrap: func(inner table.Table) table.Table { o.Table = inner; return o }})
+	id := w.ask(hourly(3, 1)).Require(t, 200).String(t, "backfill_id")
+	cancelled := false
+	o.by = func() {
+		w.Do(t, w.A.Key, "POST", "/backfills/"+id+"/cancel", nil).Require(t, 200)
+		cancelled = true
+	}
+	w.begin()
+	require.True(t, cancelled, "a step was written")
+	v := w.get(id)
+	assert.Equal(t, "CANCELLED CCC", v.Status+" "+v.states())
+	assert.Empty(t, w.runs(id))
 }
 
 // TestRefusedRunFailsItsInterval: the backfill goes on.

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -364,6 +365,33 @@ func TestConcurrentDuplicatesAgree(t *testing.T) {
 		return
 	}
 	w.tells(id, object{"stopped_at": nil, "next_poll_at": minute(5)})
+}
+
+// TestMatchIsKeptByALaterResponse: a response that does not match, and arrives
+// after another delivery's match was stored and before its run is, changes
+// nothing.
+func TestMatchIsKeptByALaterResponse(t *testing.T) {
+	t.Parallel()
+	broken := &faulty{fails: map[int]bool{3: true}} // 1 is the tick's, 2 stores the match, 3 the run
+	w := openLocal(t, localtest.Options{Wrap: func(next table.Table) table.Table { broken.Table = next; return broken }})
+	var m lambda.SQSMessage
+	var asked atomic.Int32
+	server := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, _ *http.Request) {
+		first := asked.Add(1) == 1
+		if first {
+			assert.Equal(t, 1, w.handle(m), "its run is not stored")
+		}
+		_, _ = fmt.Fprintf(out, `{"ready":%t}`, !first)
+	}))
+	t.Cleanup(server.Close)
+	id := w.polls(server.URL, object{"timeout_seconds": 30})
+	m = w.tick()[0]
+	assert.Zero(t, w.handle(m))
+	assert.Zero(t, w.handle(m), "the match is still there")
+	runs := w.runs()
+	require.Len(t, runs, 1)
+	w.tells(id, object{"stopped_at": minute(0), "last_run_id": runs[0]["run_id"], "next_poll_at": nil})
+	assert.EqualValues(t, 2, asked.Load())
 }
 
 // TestHangingSensorStopsNoOther: the others of its batch are polled and start
