@@ -34,32 +34,15 @@ func addLockedBucket(stack awscdk.Stack, cfg Config, key awskms.CfnKey) {
 	if cfg.AuditLock == 0 {
 		return
 	}
-	bucket := awss3.NewCfnBucket(stack, jsii.String("AuditBucket"), &awss3.CfnBucketProps{
-		BucketName: cfg.lockedName(),
-		BucketEncryption: &awss3.CfnBucket_BucketEncryptionProperty{ServerSideEncryptionConfiguration: []any{
-			&awss3.CfnBucket_ServerSideEncryptionRuleProperty{
-				BucketKeyEnabled: jsii.Bool(true),
-				ServerSideEncryptionByDefault: &awss3.CfnBucket_ServerSideEncryptionByDefaultProperty{
-					SseAlgorithm: jsii.String("aws:kms"), KmsMasterKeyId: key.AttrArn(),
-				},
-			},
+	props := bucketProps(cfg.lockedName(), key)
+	props.ObjectLockEnabled = jsii.Bool(true)
+	props.ObjectLockConfiguration = &awss3.CfnBucket_ObjectLockConfigurationProperty{
+		ObjectLockEnabled: jsii.String("Enabled"),
+		Rule: &awss3.CfnBucket_ObjectLockRuleProperty{DefaultRetention: &awss3.CfnBucket_DefaultRetentionProperty{
+			Mode: jsii.String(lockModes[cfg.AuditLockMode]), Days: jsii.Number(cfg.AuditLock),
 		}},
-		VersioningConfiguration: &awss3.CfnBucket_VersioningConfigurationProperty{Status: jsii.String("Enabled")},
-		ObjectLockEnabled:       jsii.Bool(true),
-		ObjectLockConfiguration: &awss3.CfnBucket_ObjectLockConfigurationProperty{
-			ObjectLockEnabled: jsii.String("Enabled"),
-			Rule: &awss3.CfnBucket_ObjectLockRuleProperty{DefaultRetention: &awss3.CfnBucket_DefaultRetentionProperty{
-				Mode: jsii.String(lockModes[cfg.AuditLockMode]), Days: jsii.Number(cfg.AuditLock),
-			}},
-		},
-		OwnershipControls: &awss3.CfnBucket_OwnershipControlsProperty{Rules: []any{
-			&awss3.CfnBucket_OwnershipControlsRuleProperty{ObjectOwnership: jsii.String("BucketOwnerEnforced")},
-		}},
-		PublicAccessBlockConfiguration: &awss3.CfnBucket_PublicAccessBlockConfigurationProperty{
-			BlockPublicAcls: jsii.Bool(true), BlockPublicPolicy: jsii.Bool(true),
-			IgnorePublicAcls: jsii.Bool(true), RestrictPublicBuckets: jsii.Bool(true),
-		},
-	})
+	}
+	bucket := awss3.NewCfnBucket(stack, jsii.String("AuditBucket"), props)
 	cfg.keep(bucket)
 	anybody := map[string]any{"AWS": "*"}
 	awss3.NewCfnBucketPolicy(stack, jsii.String("AuditBucketPolicy"), &awss3.CfnBucketPolicyProps{

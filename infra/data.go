@@ -193,8 +193,36 @@ func addTable(stack awscdk.Stack, cfg Config, key awskms.CfnKey) awsdynamodb.Cfn
 // addBucket adds the bucket of artifacts, outputs and logs. Its objects are
 // immutable or replaced as a whole, so versions only protect against accidents.
 func addBucket(stack awscdk.Stack, cfg Config, key awskms.CfnKey) awss3.CfnBucket {
-	bucket := awss3.NewCfnBucket(stack, jsii.String("Bucket"), &awss3.CfnBucketProps{
-		BucketName: cfg.bucketName(),
+	props := bucketProps(cfg.bucketName(), key)
+	props.CorsConfiguration = bucketCORS(cfg)
+	props.LifecycleConfiguration = &awss3.CfnBucket_LifecycleConfigurationProperty{Rules: []any{
+		&awss3.CfnBucket_RuleProperty{
+			Id: jsii.String("abandoned-uploads"), Status: jsii.String("Enabled"),
+			AbortIncompleteMultipartUpload: &awss3.CfnBucket_AbortIncompleteMultipartUploadProperty{DaysAfterInitiation: jsii.Number(partsDays)},
+		},
+		&awss3.CfnBucket_RuleProperty{
+			Id: jsii.String("old-versions"), Status: jsii.String("Enabled"), ExpiredObjectDeleteMarker: jsii.Bool(true),
+			NoncurrentVersionExpiration: &awss3.CfnBucket_NoncurrentVersionExpirationProperty{NoncurrentDays: jsii.Number(noncurrentDays)},
+		},
+		&awss3.CfnBucket_RuleProperty{
+			Id: jsii.String("exception-traces"), Status: jsii.String("Enabled"),
+			Prefix: jsii.String(httpapi.TracePrefix), ExpirationInDays: jsii.Number(httpapi.TraceDays),
+		},
+	}}
+	bucket := awss3.NewCfnBucket(stack, jsii.String("Bucket"), props)
+	cfg.keep(bucket)
+	awss3.NewCfnBucketPolicy(stack, jsii.String("BucketPolicy"), &awss3.CfnBucketPolicyProps{
+		Bucket:         bucket.Ref(),
+		PolicyDocument: document(onlyTLS("s3:*", cfg.bucketARN(), cfg.bucketARN("*"))),
+	})
+	return bucket
+}
+
+// bucketProps returns the properties of every bucket: encrypted, versioned, and
+// never public.
+func bucketProps(name *string, key awskms.CfnKey) *awss3.CfnBucketProps {
+	return &awss3.CfnBucketProps{
+		BucketName: name,
 		BucketEncryption: &awss3.CfnBucket_BucketEncryptionProperty{ServerSideEncryptionConfiguration: []any{
 			&awss3.CfnBucket_ServerSideEncryptionRuleProperty{
 				BucketKeyEnabled: jsii.Bool(true),
@@ -204,7 +232,6 @@ func addBucket(stack awscdk.Stack, cfg Config, key awskms.CfnKey) awss3.CfnBucke
 			},
 		}},
 		VersioningConfiguration: &awss3.CfnBucket_VersioningConfigurationProperty{Status: jsii.String("Enabled")},
-		CorsConfiguration:       bucketCORS(cfg),
 		OwnershipControls: &awss3.CfnBucket_OwnershipControlsProperty{Rules: []any{
 			&awss3.CfnBucket_OwnershipControlsRuleProperty{ObjectOwnership: jsii.String("BucketOwnerEnforced")},
 		}},
@@ -212,27 +239,7 @@ func addBucket(stack awscdk.Stack, cfg Config, key awskms.CfnKey) awss3.CfnBucke
 			BlockPublicAcls: jsii.Bool(true), BlockPublicPolicy: jsii.Bool(true),
 			IgnorePublicAcls: jsii.Bool(true), RestrictPublicBuckets: jsii.Bool(true),
 		},
-		LifecycleConfiguration: &awss3.CfnBucket_LifecycleConfigurationProperty{Rules: []any{
-			&awss3.CfnBucket_RuleProperty{
-				Id: jsii.String("abandoned-uploads"), Status: jsii.String("Enabled"),
-				AbortIncompleteMultipartUpload: &awss3.CfnBucket_AbortIncompleteMultipartUploadProperty{DaysAfterInitiation: jsii.Number(partsDays)},
-			},
-			&awss3.CfnBucket_RuleProperty{
-				Id: jsii.String("old-versions"), Status: jsii.String("Enabled"), ExpiredObjectDeleteMarker: jsii.Bool(true),
-				NoncurrentVersionExpiration: &awss3.CfnBucket_NoncurrentVersionExpirationProperty{NoncurrentDays: jsii.Number(noncurrentDays)},
-			},
-			&awss3.CfnBucket_RuleProperty{
-				Id: jsii.String("exception-traces"), Status: jsii.String("Enabled"),
-				Prefix: jsii.String(httpapi.TracePrefix), ExpirationInDays: jsii.Number(httpapi.TraceDays),
-			},
-		}},
-	})
-	cfg.keep(bucket)
-	awss3.NewCfnBucketPolicy(stack, jsii.String("BucketPolicy"), &awss3.CfnBucketPolicyProps{
-		Bucket:         bucket.Ref(),
-		PolicyDocument: document(onlyTLS("s3:*", cfg.bucketARN(), cfg.bucketARN("*"))),
-	})
-	return bucket
+	}
 }
 
 // onlyTLS denies all requests without TLS.
