@@ -25,6 +25,8 @@ type Run struct {
 	Part    int    `json:"part,omitempty"`
 	Type    string `json:"type,omitempty"`         // of the task, so that a worker can prepare before it claims the task
 	Delay   int64  `json:"delay_ms,omitempty"`     // delay requested from the queue
+	Due     int64  `json:"due_ms,omitempty"`       // Unix time at which the attempt's wait ends, if the message ends one
+	Again   bool   `json:"again,omitempty"`        // sent anew in place of a message that was delivered several times
 	Timeout *int   `json:"timeout_secs,omitempty"` // of the run to start, in seconds, 0 for none; nil: read the run
 	Trace   string `json:"traceparent,omitempty"`  // W3C Trace Context of the request that created the run
 }

@@ -102,12 +102,19 @@ func (a *attempts) refused(ctx context.Context, r ready, old *runstate.Node, now
 	case old.Handed != "" && old.Attempt == r.attempt && old.Due.Time().After(now):
 		return nil, old, a.handOffAgain(ctx, r.node, old)
 	case old.Nonce == "" && old.Due != 0 && !old.Status.Terminal():
-		// The attempt is not due, or the message belongs to an earlier one. The
-		// worker that made the item wait may have died before it sent the message, so
-		// send it again.
-		if wait := old.Due.Time().Sub(now); wait > 0 || old.Attempt != r.attempt {
-			return nil, old, a.send(ctx, []ready{{r.node, old.Attempt}}, wait) //guard:claim/too-early return nil, old, nil
+		wait := old.Due.Time().Sub(now)
+		if wait <= 0 && old.Attempt == r.attempt {
+			break
 		}
+		// The attempt is not due, or the message belongs to an earlier one. If the
+		// message is that of another wait, the one of this wait was sent by who
+		// made the item wait, unless that worker died before: then this message was
+		// its own, and is delivered again. Otherwise copies of a message, as
+		// reconciliations send them, would be sent on as long as the task waits.
+		if r.due != old.Due && !a.again { //guard:claim/another-wait false
+			return nil, old, nil
+		}
+		return nil, old, a.send(ctx, []ready{{r.node, old.Attempt, old.Due}}, wait) //guard:claim/too-early return nil, old, nil
 	case old.Status == engine.Running && old.Nonce != "" && !a.leased(old, now):
 		return a.takeOver(ctx, r, old, now)
 	}
@@ -188,7 +195,7 @@ func (a *attempts) takeOver(ctx context.Context, r ready, old *runstate.Node, no
 			return now, nil, nil
 		}
 		if held && now.Nonce == "" && now.Due == due && now.Attempt == old.Attempt+1 { //guard:take-over/held-lost-answer false
-			return nil, now, a.send(ctx, []ready{{r.node, now.Attempt}}, HoldBack)
+			return nil, now, a.send(ctx, []ready{{r.node, now.Attempt, due}}, HoldBack)
 		}
 		return nil, now, nil
 	}
@@ -211,7 +218,7 @@ func (a *attempts) takeOver(ctx context.Context, r ready, old *runstate.Node, no
 		a.countTask(got.Status)
 		return nil, got, nil
 	case held:
-		return nil, got, a.send(ctx, []ready{{r.node, got.Attempt}}, HoldBack) //guard:take-over/held-message return nil, got, nil
+		return nil, got, a.send(ctx, []ready{{r.node, got.Attempt, due}}, HoldBack) //guard:take-over/held-message return nil, got, nil
 	}
 	return got, nil, nil
 }

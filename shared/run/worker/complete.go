@@ -26,7 +26,7 @@ const (
 // worker's time is over, or another worker owns the attempt.
 func (a *attempts) complete(ctx context.Context, w *attempt, result executor.Result, h *heartbeat) (outcome, error) {
 	for try := 0; ; try++ {
-		item, err := a.record(ctx, w, result)
+		item, err := a.recordWithin(ctx, w, result, h)
 		if err == nil || ctx.Err() != nil { //guard:complete/again true
 			return outcome{item: item}, err
 		}
@@ -55,6 +55,25 @@ func (a *attempts) complete(ctx context.Context, w *attempt, result executor.Res
 			return outcome{}, err
 		}
 	}
+}
+
+// recordWithin is record, but a store that does not answer cannot hold it
+// longer than the lease allows, or after the run was stopped.
+func (a *attempts) recordWithin(ctx context.Context, w *attempt, result executor.Result, h *heartbeat) (*runstate.Node, error) {
+	if h == nil {
+		//guard:complete/hangs arg 2 100 * Lease
+		limited, cancel := context.WithTimeout(ctx, w.item.LeaseUntil.Time().Sub(a.Clock.Now())-2*Heartbeat)
+		defer cancel()
+		return a.record(limited, w, result)
+	}
+	limited, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(h, func() {
+		if why := h.stopped(); why != "" && why != leaseLost { //guard:complete/hangs-stopped false
+			cancel()
+		}
+	})()
+	return a.record(limited, w, result)
 }
 
 // pause waits, at most until the attempt must stop, and returns the reason to
@@ -201,7 +220,7 @@ func (a *attempts) suspend(ctx context.Context, w *attempt, until time.Time) err
 	}
 	a.logEnd(w, runlog.TypeTaskWaiting, "info", "Task %s waits until %s", w.task.Name, millis(until))
 	//guard:suspend/message return nil
-	return a.send(ctx, []ready{{w.node, w.item.Attempt}}, until.Sub(a.Clock.Now()))
+	return a.send(ctx, []ready{{w.node, w.item.Attempt, millis(until)}}, until.Sub(a.Clock.Now()))
 }
 
 // retry ends a failed attempt and enqueues the next one.
@@ -233,5 +252,5 @@ func (a *attempts) retry(ctx context.Context, w *attempt, f *executor.Failure, u
 		return err
 	}
 	a.logEnd(w, runlog.TypeTaskRetrying, "warning", "Task %s failed: %s: %s; attempt %d follows in %s", w.task.Name, f.Type, f.Message, w.item.Attempt+1, delay)
-	return a.send(ctx, []ready{{w.node, w.item.Attempt + 1}}, delay) //guard:retry/message return nil
+	return a.send(ctx, []ready{{w.node, w.item.Attempt + 1, item.Due}}, delay) //guard:retry/message return nil
 }

@@ -15,6 +15,7 @@ import (
 	"millrace/shared/platform/table"
 	"millrace/shared/run/engine"
 	"millrace/shared/run/executor"
+	"millrace/shared/run/worker"
 )
 
 // failing is a way in which writing the end of an attempt fails.
@@ -26,6 +27,14 @@ var failings = map[string]failing{
 		w.blob.(*objects).set(func(key string) error {
 			if strings.Contains(key, "/out/") {
 				return until(calm, errDown)
+			}
+			return nil
+		})
+	},
+	"hung objects": func(w *world, calm time.Time) {
+		w.blob.(*objects).set(func(key string) error {
+			if strings.Contains(key, "/out/") {
+				return until(calm, errHung)
 			}
 			return nil
 		})
@@ -66,12 +75,12 @@ func charge(t *testing.T, what failing, outage time.Duration, more string) (*wor
 // possible, under the lease of its attempt.
 func TestResultIsWrittenAfterFailures(t *testing.T) {
 	t.Parallel()
-	for what, failing := range failings {
+	for _, what := range []string{"objects", "writes"} {
 		for _, outage := range []time.Duration{20 * time.Second, 2 * time.Minute, 6 * time.Minute, 10 * time.Minute} {
 			t.Run(fmt.Sprint(what, " ", outage), func(t *testing.T) {
 				t.Parallel()
 				synctest.Test(t, func(t *testing.T) {
-					w, id := charge(t, failing, outage, "")
+					w, id := charge(t, failings[what], outage, "")
 					for end := time.Now().Add(outage - time.Second); time.Now().Before(end); time.Sleep(time.Second) {
 						item := w.nodes(id)["charge"]
 						require.Equal(t, engine.Running, item.Status)
@@ -150,31 +159,60 @@ func TestInstantResultIsWrittenAfterFailures(t *testing.T) {
 	})
 }
 
+// TestInstantResultKeepsLeaseWhileStoreHangs checks that a task without a
+// heartbeat does not lose its lease to a write that gets no response.
+func TestInstantResultKeepsLeaseWhileStoreHangs(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const outage = 2 * worker.Lease
+		calm := time.Now().Add(outage)
+		w := newWorld(t, func(w *world) {
+			w.wrap = func(inner table.Table) table.Table {
+				return &hanging{Table: inner, most: 3 * worker.Lease, write: func(u table.Update) bool { return finishes(u) && time.Now().Before(calm) }}
+			}
+		})
+		w.ticking()
+		w.register("f", `{"tasks":[{"name":"sum","type":"transform","config":{"expression":"1 + 1"}}]}`)
+		id := w.run("f").ID
+		time.Sleep(time.Second)
+		for end := time.Now().Add(2 * outage); time.Now().Before(end) && w.status(id, "sum") == engine.Running; time.Sleep(time.Second) {
+			require.True(t, w.nodes(id)["sum"].LeaseUntil.Time().After(time.Now()), "its lease is renewed")
+		}
+		assert.Equal(t, engine.Succeeded, w.ends(id, 3*worker.Lease).Status)
+		item := w.nodes(id)["sum"]
+		assert.Equal(t, 1, item.Attempt)
+		assert.Zero(t, item.Lost)
+	})
+}
+
 // TestWaitingResultDoesNotDelayStop cancels a run, or lets its deadline pass,
 // while the result of its task cannot be written.
 func TestWaitingResultDoesNotDelayStop(t *testing.T) {
 	t.Parallel()
 	for why, status := range map[string]engine.Status{"cancel": engine.Cancelled, "deadline": engine.TimedOut} {
-		t.Run(why, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				more := ""
-				if why == "deadline" {
-					more = `,"timeout_secs":60`
-				}
-				w, id := charge(t, failings["objects"], time.Hour, more)
-				time.Sleep(50 * time.Second)
-				assert.Equal(t, engine.Running, w.status(id, "charge"))
-				if why == "cancel" {
-					_, err := w.launch.Cancel(w.ctx, org, id)
-					require.NoError(t, err)
-				}
-				assert.Equal(t, status, w.ends(id, 40*time.Second).Status)
-				assert.Equal(t, engine.Cancelled, w.status(id, "charge"))
-				assert.Equal(t, 1, w.times("charge"))
-				assert.Zero(t, w.times("after"))
+		for _, what := range []string{"objects", "hung objects"} {
+			t.Run(why+" "+what, func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) {
+					more := ""
+					if why == "deadline" {
+						more = `,"timeout_secs":60`
+					}
+					w, id := charge(t, failings[what], time.Hour, more)
+					time.Sleep(50 * time.Second)
+					assert.Equal(t, engine.Running, w.status(id, "charge"))
+					if why == "cancel" {
+						_, err := w.launch.Cancel(w.ctx, org, id)
+						require.NoError(t, err)
+					}
+					assert.Equal(t, status, w.ends(id, 25*time.Second).Status)
+					assert.Equal(t, engine.Cancelled, w.status(id, "charge"))
+					assert.Equal(t, 1, w.times("charge"))
+					assert.Zero(t, w.nodes(id)["charge"].Lost)
+					assert.Zero(t, w.times("after"))
+				})
 			})
-		})
+		}
 	}
 }
 

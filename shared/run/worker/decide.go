@@ -21,7 +21,7 @@ func (g *graph) known(ctx context.Context, n engine.Node, item *runstate.Node) (
 	if item.Status.Terminal() { //guard:propagate/again drop
 		return g.doneOf(ctx, n, item)
 	}
-	g.ready = append(g.ready, ready{n, max(item.Attempt, 1)}) //guard:propagate/again-unfinished drop
+	g.ready = append(g.ready, ready{n, max(item.Attempt, 1), item.Due}) //guard:propagate/again-unfinished drop
 	return nil, nil
 }
 
@@ -41,7 +41,7 @@ func (g *graph) decide(ctx context.Context, n engine.Node, sets engine.Sets) (*d
 		status, carried = rule.Decide(sets) //guard:decide/rule call engine.AllDone.Decide
 	}
 	if status == engine.Running {
-		g.ready = append(g.ready, ready{n, 1})
+		g.ready = append(g.ready, ready{node: n, attempt: 1})
 		return nil, nil
 	}
 	item := &runstate.Node{Status: status, EndedAt: millis(g.Clock.Now()), Chain: g.chain}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"millrace/events"
+	"millrace/shared/platform/clock"
 	"millrace/shared/platform/queue"
 	"millrace/shared/run/engine"
 	"millrace/shared/run/executor"
@@ -32,7 +33,7 @@ func newDriver(s *session) *driver {
 // After an error the message must be delivered again: every step may be
 // repeated.
 func (d *driver) handle(ctx context.Context, m events.Run, deliveries int) (err error) {
-	d.again, d.deliveries = deliveries > 1, deliveries
+	d.again, d.deliveries = deliveries > 1 || m.Again, deliveries
 	switch m.Kind {
 	case events.RunStart:
 		err = d.start(ctx, m.Timeout)
@@ -103,16 +104,18 @@ func (d *driver) takeUp(ctx context.Context, m events.Run) error {
 	if err := d.results.admit(ctx); err != nil {
 		return err
 	}
-	r := ready{node: engine.Node(m.Node), attempt: m.Attempt}
+	d.again = d.again || m.Due == 0 && m.Delay > 0 // sent by an earlier version
+	r, anew := ready{engine.Node(m.Node), m.Attempt, clock.Millis(m.Due)}, m
+	anew.Again = true
 	if _, scarce := d.Executors[kind].(executor.Reserver); scarce && d.deliveries > mostDeliveries { //guard:place/deliveries false
-		return d.send(ctx, []ready{r}, 0)
+		return d.sendAll(ctx, events.Tasks(d.mode()), []events.Run{anew}, 0)
 	}
 	place, ok, err := d.reserve(ctx, kind)
 	if err != nil {
 		return err
 	}
 	if !ok {
-		return d.send(ctx, []ready{r}, placeAgain)
+		return d.sendAll(ctx, events.Tasks(d.mode()), []events.Run{anew}, placeAgain)
 	}
 	return d.drive(ctx, r, place)
 }
@@ -207,7 +210,7 @@ func (d *driver) finish(ctx context.Context) error {
 	case d.graph.worst != nil:
 		onFailure, err := d.lifecycle.finish(ctx, *d.graph.worst)
 		if onFailure {
-			d.graph.ready = append(d.graph.ready, ready{d.flow.plan.OnFailure(), 1})
+			d.graph.ready = append(d.graph.ready, ready{node: d.flow.plan.OnFailure(), attempt: 1})
 		}
 		d.graph.worst = nil
 		return err

@@ -148,7 +148,7 @@ func (a *attempts) execute(ctx context.Context, w *attempt, b *begin) (outcome, 
 	defer a.place.giveBack()
 	a.Log.DebugContext(ctx, "attempt begins")
 	if b.remote != nil {
-		if to, ok := a.runnerOf(ready{w.node, w.item.Attempt}); ok && w.item.Nonce == to.nonce() {
+		if to, ok := a.runnerOf(ready{node: w.node, attempt: w.item.Attempt}); ok && w.item.Nonce == to.nonce() {
 			return a.handOn(ctx, w, b.remote, to)
 		}
 		return outcome{}, a.handOff(ctx, w, b.remote)

@@ -49,7 +49,7 @@ func (a *attempts) expand(ctx context.Context, w *attempt) (outcome, error) {
 	if err != nil {
 		return outcome{}, err
 	}
-	//guard:map/width-first insert _ = a.send(ctx, []ready{{a.flow.plan.Instance(w.ref.Task, 0), 1}}, 0)
+	//guard:map/width-first insert _ = a.send(ctx, []ready{{a.flow.plan.Instance(w.ref.Task, 0), 1, 0}}, 0)
 	//guard:map/lost-answer false
 	item, err := a.conclude(ctx, w, engine.Running, do, func(item *runstate.Node) bool { return item.Width != nil && item.ListHash == hash })
 	if err != nil || item == nil {

@@ -123,7 +123,7 @@ func (a *attempts) giveBack(ctx context.Context, w *attempt, reason string) (boo
 			if w.task != nil {
 				a.logEnd(w, runlog.TypeTaskDeferred, "warning", "Task %s could not begin: %s It is tried again in %s", w.task.Name, reason, delay.Round(100*time.Millisecond))
 			}
-			if err = a.send(ctx, []ready{{w.node, w.item.Attempt}}, delay); err == nil { //guard:give-back/message return true, nil
+			if err = a.send(ctx, []ready{{w.node, w.item.Attempt, due}}, delay); err == nil { //guard:give-back/message return true, nil
 				return true, nil
 			}
 		}

@@ -105,10 +105,11 @@ func (a *attempts) dispatch(ctx context.Context, w *attempt, remote executor.Dis
 // changes, or is refused.
 func (a *attempts) takeOff(ctx context.Context, w *attempt, reason string) error {
 	delay := a.backoff(w)
+	due := millis(a.Clock.Now().Add(delay))
 	_, err := a.persist(ctx, claimTries, table.Update{
 		Key: runstate.NodeKey(a.org, a.id, w.node),
 		Do: []table.Action{
-			table.Set(runstate.NodeDue, int64(millis(a.Clock.Now().Add(delay)))), table.Set(runstate.NodeReason, clip(reason)),
+			table.Set(runstate.NodeDue, int64(due)), table.Set(runstate.NodeReason, clip(reason)),
 			table.Set(runstate.NodeDeferred, w.item.Deferred+1), table.Remove(runstate.NodeHanded),
 		},
 		If: table.Eq(runstate.NodeHanded, w.item.Handed), //guard:hand-off/begun drop
@@ -120,5 +121,5 @@ func (a *attempts) takeOff(ctx context.Context, w *attempt, reason string) error
 		return err
 	}
 	a.logEnd(w, runlog.TypeTaskDeferred, "warning", "Task %s could not begin: %s It is tried again in %s", w.task.Name, reason, delay.Round(100*time.Millisecond))
-	return a.send(ctx, []ready{{w.node, w.item.Attempt}}, delay) //guard:hand-off/message return nil
+	return a.send(ctx, []ready{{w.node, w.item.Attempt, due}}, delay) //guard:hand-off/message return nil
 }

@@ -45,7 +45,7 @@ func (g *graph) expandPart(ctx context.Context, n engine.Node, width, part int) 
 			reused = append(reused, instance)
 			continue
 		}
-		g.ready = append(g.ready, ready{instance, 1})
+		g.ready = append(g.ready, ready{node: instance, attempt: 1})
 	}
 	if len(reused) == 0 {
 		return nil

@@ -199,7 +199,7 @@ func (r *reconciler) overdue(ctx context.Context, n engine.Node, item *runstate.
 	}
 	if again { //guard:reconcile/overdue true
 		r.probe.sent = true
-		r.graph.ready = append(r.graph.ready, ready{n, item.Attempt})
+		r.graph.ready = append(r.graph.ready, ready{n, item.Attempt, item.Due})
 	}
 	r.wants(r.probe.again(since))
 	return nil
@@ -216,7 +216,7 @@ func (r *reconciler) handed(n engine.Node, item *runstate.Node) {
 	}
 	if r.probe.probed.Before(since) { //guard:reconcile/handed false
 		r.probe.sent = true
-		r.graph.ready = append(r.graph.ready, ready{n, item.Attempt})
+		r.graph.ready = append(r.graph.ready, ready{n, item.Attempt, item.Due})
 	}
 	r.wants(item.Due.Time().Add(grace).Sub(r.now))
 }

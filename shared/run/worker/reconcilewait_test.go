@@ -43,6 +43,50 @@ func TestReconciliationLeavesDueTaskToItsMessage(t *testing.T) {
 	})
 }
 
+// TestCopyOfMessageEndsAtNextWait handles messages of a task that waits by now:
+// those that cannot be the message that the task waits for are not sent on,
+// otherwise copies would live as long as the task waits.
+func TestCopyOfMessageEndsAtNextWait(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change     func(m *events.Run, due clock.Millis)
+		deliveries int
+		sent       bool
+	}{
+		"of an earlier attempt":                 {deliveries: 1},
+		"of an earlier attempt, redelivered":    {deliveries: 2, sent: true},
+		"of an earlier attempt, sent anew":      {change: func(m *events.Run, _ clock.Millis) { m.Again = true }, deliveries: 1, sent: true},
+		"of another wait":                       {change: func(m *events.Run, due clock.Millis) { m.Attempt, m.Due = 2, int64(due)-1 }, deliveries: 1},
+		"of this wait":                          {change: func(m *events.Run, due clock.Millis) { m.Attempt, m.Due = 2, int64(due) }, deliveries: 1, sent: true},
+		"of a wait, sent by an earlier version": {change: func(m *events.Run, _ clock.Millis) { m.Attempt, m.Delay = 2, 900_000 }, deliveries: 1, sent: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				w := still(t)
+				w.task("a", func(context.Context, *executor.Attempt) executor.Result {
+					return executor.Failed(executor.TaskFailed, "no")
+				})
+				w.register("f", with(spec("a"), map[string]map[string]any{"a": {"retries": 1, "retry_backoff": map[string]any{"delay_secs": 3600}}}))
+				id := w.run("f").ID
+				w.steal()
+				one := w.hand("one")
+				require.NoError(t, one.Handle(w.ctx, message(events.RunStart, id, 0), 1))
+				item := w.nodes(id)["a"]
+				require.Equal(t, engine.Retrying, item.Status)
+				require.Equal(t, 1, w.waiting())
+				m := message(events.RunTask, id, 0)
+				if c.change != nil {
+					c.change(&m, item.Due)
+				}
+				require.NoError(t, one.Handle(w.ctx, m, c.deliveries))
+				assert.Equal(t, c.sent, w.waiting() == 2)
+				assert.Equal(t, item, w.nodes(id)["a"])
+			})
+		})
+	}
+}
+
 // TestReconciliationAfterRestartEndsRun reconciles a run whose tasks are all
 // finished, and whose worker died before it ended the run.
 func TestReconciliationAfterRestartEndsRun(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 
 	"millrace/events"
 	"millrace/shared/platform/blob"
+	"millrace/shared/platform/clock"
 	"millrace/shared/platform/queue"
 	"millrace/shared/platform/table"
 	"millrace/shared/platform/telemetry"
@@ -44,6 +45,7 @@ type session struct {
 type ready struct {
 	node    engine.Node
 	attempt int
+	due     clock.Millis // the end of its wait, 0 if it does not wait
 }
 
 // compiled is a flow with its plan, shared by all its runs.
@@ -175,7 +177,7 @@ func (s *session) send(ctx context.Context, nodes []ready, delay time.Duration) 
 	}
 	msgs := make([]events.Run, len(nodes))
 	for i, r := range nodes {
-		msgs[i] = events.Run{Kind: events.RunTask, Node: int(r.node), Attempt: r.attempt}
+		msgs[i] = events.Run{Kind: events.RunTask, Node: int(r.node), Attempt: r.attempt, Due: int64(r.due)}
 		if s.flow == nil {
 			continue
 		}

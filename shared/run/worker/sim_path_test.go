@@ -152,21 +152,40 @@ func (t *simTask) slow() time.Duration { return time.Duration(t.timeout-1) * tim
 // as long again, and the time to repair losses.
 func (s *sim) limit(r *simRun, v verdict) time.Time {
 	path, work := s.flow.lengths(r.gen, v, s.places == 0)
-	others := time.Duration(len(s.lineages)-1) * s.flow.mostWork()
+	beside := time.Duration(s.beside(r))
+	others := beside * s.flow.mostWork()
 	if s.gone > 0 {
 		return r.began.Add(s.gone + time.Duration(s.flow.deadline)*time.Second + simMend)
 	}
 	length := path + (work+others)/s.workers() + simSpare
-	if len(s.lineages) > 1 && s.places == 0 { // its maps may wait for the maps of all other runs, also between tries
-		length += others + time.Duration(len(s.lineages)-1)*s.flow.mostHeld() + time.Duration(len(s.flow.tasks))*simMend
+	if beside > 0 && s.places == 0 { // its maps may wait for the maps of all other runs, also between tries
+		length += others + beside*s.flow.mostHeld() + time.Duration(len(s.flow.tasks))*simMend
 	}
 	if r.fault.Before(r.began) {
 		return r.began.Add(length)
 	}
-	if len(s.lineages) > 1 && s.rates.Lose > 0 {
+	if beside > 0 && s.rates.Lose > 0 {
 		return r.fault.Add(length + simBehind)
 	}
 	return r.fault.Add(length + simMend)
+}
+
+// beside returns how many other runs there may be at the time of a run: those of
+// the other lineages, or more if a retry was accepted several times.
+func (s *sim) beside(r *simRun) int {
+	n := 0
+	for _, other := range s.runs() {
+		if other != r && other.began.Before(r.archived) && (other.archived.IsZero() || other.archived.After(r.began)) {
+			n++
+		}
+	}
+	return max(n, len(s.lineages)-1)
+}
+
+// patience returns how long the runs of a generation may take if nothing works
+// at all before the faults end.
+func (s *sim) patience() time.Duration {
+	return simLimit + time.Duration(len(s.lineages))*s.flow.mostWork()/s.workers()
 }
 
 // workers returns the number of tasks that are certainly executed at a time, if

@@ -20,7 +20,7 @@ import (
 // Times of a simulation.
 const (
 	simCalm  = 3 * time.Hour    // when the faults end at the latest
-	simLimit = 6 * time.Hour    // when every run must have ended
+	simLimit = 6 * time.Hour    // when every run must have ended that does not wait for others
 	simAfter = 10 * time.Minute // for late effects of unfinished work
 	simDown  = 2 * time.Minute  // longer than any hang or pause
 )
@@ -111,7 +111,7 @@ func (s *sim) until(began time.Time, done func() bool) {
 		if after := cmp.Or(s.calmAfter, simCalm); now.Sub(began) > after {
 			s.calm()
 		}
-		if now.Sub(began) > simLimit {
+		if now.Sub(began) > s.patience() {
 			s.stuck()
 			return
 		}

@@ -168,7 +168,7 @@ func TestMessagesHaveTraceAndDelay(t *testing.T) {
 	w.Queues = q
 	s := w.session("org", "run")
 	ctx := s.about(t.Context(), parent)
-	require.ErrorContains(t, s.send(ctx, []ready{{3, 2}}, 90*time.Second), "the queue is gone")
+	require.ErrorContains(t, s.send(ctx, []ready{{3, 2, 0}}, 90*time.Second), "the queue is gone")
 	require.ErrorContains(t, s.reconcileLater(ctx, 0), "the queue is gone")
 	require.Len(t, q.sent, 2)
 	assert.JSONEq(t, `{"kind":"task","org_id":"org","run_id":"run","node":3,"attempt":2,"delay_ms":90000,"traceparent":"`+parent+`"}`, string(q.sent[0].Body))

@@ -2,6 +2,7 @@ package worker_test
 
 import (
 	"context"
+	"errors"
 	"io"
 	"sync"
 	"time"
@@ -95,12 +96,16 @@ func renews(u table.Update) bool {
 	return sets(u, runstate.NodeLease) != "" && sets(u, runstate.NodeStatus) == "" && sets(u, runstate.NodeNonce) == ""
 }
 
+// errHung is the error of a request that gets no response until its caller
+// gives up.
+var errHung = errors.New("no response")
+
 // objects is an object store that can be made to fail, and counts.
 type objects struct {
 	blob.Store
 	mu    sync.Mutex
 	puts  int
-	fails func(key string) error // nil: none does
+	fails func(key string) error // nil: none does; a Put that fails with errHung gets no response
 	hook  func(key string)       // after a Put; nil: none
 }
 
@@ -129,6 +134,9 @@ func (o *objects) stored() int {
 
 func (o *objects) Put(ctx context.Context, key string, body io.Reader, size int64, opts blob.PutOptions) (blob.Object, error) {
 	if err := o.err(key, 1); err != nil {
+		if errors.Is(err, errHung) {
+			<-ctx.Done()
+		}
 		return blob.Object{}, err
 	}
 	obj, err := o.Store.Put(ctx, key, body, size, opts)
