@@ -14,7 +14,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"millrace/localstack/proc"
+	"millrace/localstack/filelock"
 )
 
 // Root returns the folder of the module that contains the working directory.
@@ -52,7 +52,7 @@ func installed(ctx context.Context, name string, install func(ctx context.Contex
 	if err := os.MkdirAll(tools, 0o755); err != nil {
 		return "", err
 	}
-	lock, err := proc.WaitLock(filepath.Join(tools, name+".lock"))
+	lock, err := filelock.Wait(filepath.Join(tools, name+".lock"))
 	if err != nil {
 		return "", err
 	}

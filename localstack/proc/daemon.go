@@ -9,6 +9,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"time"
+
+	"millrace/localstack/filelock"
 )
 
 // Files in the directory of a background program.
@@ -22,12 +24,12 @@ var ErrRunning = errors.New("it is up already")
 
 // Take locks a directory for this process and creates it if missing. Errors:
 // ErrRunning.
-func Take(dir string) (*Lock, error) {
+func Take(dir string) (*filelock.Lock, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	lock, err := TryLock(filepath.Join(dir, pidFile))
-	if errors.Is(err, ErrLocked) {
+	lock, err := filelock.Try(filepath.Join(dir, pidFile))
+	if errors.Is(err, filelock.ErrLocked) {
 		return nil, fmt.Errorf("%w in %s", ErrRunning, dir)
 	}
 	return lock, err
@@ -70,7 +72,7 @@ func Spawn(ctx context.Context, dir, program string, args ...string) (message st
 // none.
 func Stop(ctx context.Context, dir string, patience time.Duration) (bool, error) {
 	path := filepath.Join(dir, pidFile)
-	held, pid, err := holder(path)
+	held, pid, err := filelock.Holder(path)
 	if err != nil || !held {
 		return false, err
 	}
@@ -95,7 +97,7 @@ func Stop(ctx context.Context, dir string, patience time.Duration) (bool, error)
 	tick := time.NewTicker(poll)
 	defer tick.Stop()
 	for {
-		if held, _, err := holder(path); err != nil || !held {
+		if held, _, err := filelock.Holder(path); err != nil || !held {
 			return true, err
 		}
 		select {

@@ -1,4 +1,6 @@
-package proc
+//go:build windows
+
+package filelock
 
 import (
 	"errors"

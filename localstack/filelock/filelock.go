@@ -1,4 +1,5 @@
-package proc
+// Package filelock has exclusive locks between processes.
+package filelock
 
 import (
 	"errors"
@@ -13,13 +14,13 @@ var ErrLocked = errors.New("locked by another process")
 // holder. The kernel releases the lock when the process ends.
 type Lock struct{ file *os.File }
 
-// TryLock locks a file and creates it if missing. Errors: ErrLocked.
-func TryLock(path string) (*Lock, error) { return openLock(path, exclusive) }
+// Try locks a file and creates it if missing. Errors: ErrLocked.
+func Try(path string) (*Lock, error) { return open(path, exclusive) }
 
-// WaitLock waits until it can lock a file, which it creates if missing.
-func WaitLock(path string) (*Lock, error) { return openLock(path, exclusive|wait) }
+// Wait waits until it can lock a file, which it creates if missing.
+func Wait(path string) (*Lock, error) { return open(path, exclusive|wait) }
 
-func openLock(path string, how lockFlags) (*Lock, error) {
+func open(path string, how lockFlags) (*Lock, error) {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, err
@@ -44,9 +45,9 @@ func (l *Lock) Unlock() error {
 	return errors.Join(l.file.Truncate(0), unlockFile(l.file), l.file.Close())
 }
 
-// holder reports whether a process holds the lock on a file, and its id: 0 if
+// Holder reports whether a process holds the lock on a file, and its id: 0 if
 // the file does not contain it, as for a moment at both ends of a hold.
-func holder(path string) (held bool, pid int, err error) {
+func Holder(path string) (held bool, pid int, err error) {
 	file, err := os.Open(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return false, 0, nil
