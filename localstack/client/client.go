@@ -19,6 +19,8 @@ type Client struct {
 	Token   string // API key or sign-in token; empty: none is sent
 	Org     string // workspace of a caller who is in several; empty: the caller's own
 	HTTP    *http.Client
+
+	Patience Patience // zero: every request is sent once
 }
 
 // Do sends in as JSON, unless it is nil, and decodes the response into out,
@@ -36,12 +38,16 @@ func (c *Client) do(ctx context.Context, method, path string, header http.Header
 		}
 		body = bytes.NewReader(data)
 	}
-	res, err := c.Send(ctx, method, path, header, body)
-	if err != nil {
-		return err
-	}
-	defer res.Body.Close()
-	data, err := io.ReadAll(res.Body)
+	var data []byte
+	err := c.attempt(ctx, method, func() error {
+		res, err := c.send(ctx, method, path, header, body)
+		if err != nil {
+			return err
+		}
+		defer res.Body.Close()
+		data, err = io.ReadAll(res.Body)
+		return broken(err)
+	})
 	if err != nil {
 		return err
 	}
@@ -57,7 +63,16 @@ func (c *Client) do(ctx context.Context, method, path string, header http.Header
 // Send sends a request with a JSON body, nil for none, and returns the
 // response, whose body the caller closes. A redirect is followed without the
 // credential. Errors: *Error for a response that is not 2xx.
-func (c *Client) Send(ctx context.Context, method, path string, header http.Header, body io.Reader) (*http.Response, error) {
+func (c *Client) Send(ctx context.Context, method, path string, header http.Header, body io.Reader) (res *http.Response, err error) {
+	err = c.attempt(ctx, method, func() error {
+		res, err = c.send(ctx, method, path, header, body)
+		return err
+	})
+	return res, err
+}
+
+// send is Send without patience.
+func (c *Client) send(ctx context.Context, method, path string, header http.Header, body io.Reader) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, method, c.BaseURL+path, body)
 	if err != nil {
 		return nil, err
@@ -87,15 +102,18 @@ func (c *Client) Send(ctx context.Context, method, path string, header http.Head
 	}
 	res, err := caller.Do(req)
 	if err != nil {
-		return nil, err
+		return nil, broken(err)
 	}
 	if res.StatusCode < 200 || res.StatusCode > 299 {
 		defer res.Body.Close()
 		data, err := io.ReadAll(res.Body)
 		if err != nil {
-			return nil, err
+			return nil, broken(err)
 		}
-		return nil, &Error{Method: method, Path: path, Status: res.StatusCode, Body: string(data), RequestID: res.Header.Get("X-Request-Id")}
+		return nil, &Error{
+			Method: method, Path: path, Status: res.StatusCode, Body: string(data), RequestID: res.Header.Get("X-Request-Id"),
+			RetryAfter: retryAfter(res.Header, time.Now()),
+		}
 	}
 	return res, nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"time"
 )
 
 // Error is a response that is not 2xx.
@@ -13,7 +14,8 @@ type Error struct {
 	Method, Path string
 	Status       int
 	Body         string
-	RequestID    string // id of the request in the server's log
+	RequestID    string        // id of the request in the server's log
+	RetryAfter   time.Duration // of the header; 0 if there is none
 }
 
 // Error implements error.

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"time"
 )
 
@@ -31,7 +32,8 @@ type Run struct {
 	SkipTaskIDs     []string       `json:"skip_task_ids"`
 	TaskRuns        []TaskRun      `json:"task_runs"`
 
-	Result json.RawMessage `json:"result"` // of the flow; nil if it has none, or if it is large
+	Result    json.RawMessage `json:"result"`     // of the flow; nil if it has none, or if it is large
+	ResultURI string          `json:"result_uri"` // of a large one
 }
 
 // Ended reports whether the run is in a final state.
@@ -150,6 +152,7 @@ type LogEvent struct {
 type LogPage struct {
 	Events    []json.RawMessage `json:"events"`
 	NextToken string            `json:"next_token"`
+	Source    string            `json:"source"` // live or archive; the archive is the complete log of an ended run
 }
 
 // LogFilter selects events of a log; what is empty selects all.
@@ -157,6 +160,7 @@ type LogFilter struct {
 	Task  string
 	Level string // of this level or a more serious one
 	Since time.Time
+	Limit int // events of a page
 }
 
 // LogPage reads the page of a token, the first one for "". The token of a page is for
@@ -171,6 +175,9 @@ func (c *Client) LogPage(ctx context.Context, id string, filter LogFilter, token
 	}
 	if !filter.Since.IsZero() {
 		query.Set("since", filter.Since.UTC().Format(time.RFC3339Nano))
+	}
+	if filter.Limit > 0 {
+		query.Set("limit", strconv.Itoa(filter.Limit))
 	}
 	var page LogPage
 	return page, c.Do(ctx, http.MethodGet, "/runs/"+id+"/logs?"+query.Encode(), nil, &page)
