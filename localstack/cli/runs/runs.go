@@ -68,7 +68,7 @@ func listCommand(s *session.Session) *cobra.Command {
 	f.StringVar(&o.environment, "env", "", "only runs in this environment")
 	f.StringVar(&o.since, "since", "", "only runs made since: a duration such as 90m or 1d, or a time in RFC 3339")
 	f.IntVar(&o.limit, "limit", 20, "how many at most, up to 500")
-	c.AddCommand(getCommand(s))
+	c.AddCommand(getCommand(s), exportCommand(s))
 	return c
 }
 
