@@ -306,6 +306,17 @@ func TestExportAfterACrash(t *testing.T) {
 	assert.NoFileExists(t, filepath.Join(day, "0001-outputs.zip"))
 }
 
+// TestExportThatWasKilledAtItsBeginning leaves a directory without a manifest.
+func TestExportThatWasKilledAtItsBeginning(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.add(at(2, 0), 1, "SUCCEEDED")
+	for _, name := range []string{lockFile, manifestFile + partial} {
+		require.NoError(t, os.WriteFile(filepath.Join(w.e.Dir, name), []byte("{"), 0o600))
+	}
+	assert.Equal(t, 1, w.export().Runs)
+}
+
 func TestDirectoryIsOfOneExport(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -195,7 +195,8 @@ func openManifest(dir string, want Manifest) (*Manifest, error) {
 		if err != nil {
 			return nil, err
 		}
-		if len(entries) > 1 { // the lock
+		entries = slices.DeleteFunc(entries, func(e fs.DirEntry) bool { return e.Name() == lockFile || e.Name() == manifestFile+partial })
+		if len(entries) > 0 {
 			return nil, &MismatchError{fmt.Sprintf("%s is neither empty nor an export: name a directory of its own", dir)}
 		}
 		want.Days = []*Day{}
