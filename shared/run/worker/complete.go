@@ -43,7 +43,7 @@ func (a *attempts) complete(ctx context.Context, w *attempt, result executor.Res
 			forget := a.results.wait(len(result.Output.JSON))
 			defer forget()
 			if h == nil { //guard:complete/lease false
-				h = a.heartbeat(ctx, w)
+				h = a.heartbeat(ctx, w, false)
 				defer h.close()
 			}
 			h.waiting.Store(true) //guard:complete/outage drop

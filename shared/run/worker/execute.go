@@ -159,7 +159,7 @@ func (a *attempts) execute(ctx context.Context, w *attempt, b *begin) (outcome, 
 		result := a.call(ctx, b)
 		return a.settle(ctx, w, result, nil)
 	}
-	h := a.heartbeat(ctx, w)
+	h := a.heartbeat(ctx, w, b.told) //guard:begin/queued arg 3 false
 	defer h.close()
 	limited, cancel := context.WithCancel(h)
 	limit := b.attempt.Timeout + overrun
@@ -173,9 +173,6 @@ func (a *attempts) execute(ctx context.Context, w *attempt, b *begin) (outcome, 
 			timer.Reset(b.attempt.Timeout + overrun)
 		}
 		h.tell()
-	}
-	if b.told {
-		h.prepares(w) //guard:begin/queued drop
 	}
 	began := a.Clock.Now()
 	result, returned := a.attend(limited, b)

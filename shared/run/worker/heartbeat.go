@@ -17,7 +17,9 @@ import (
 type heartbeat struct {
 	context.Context
 	cancel  context.CancelCauseFunc
-	done    chan struct{}
+	start   *time.Timer   // starts to renew
+	unhook  func()        // ends the wait for signals
+	done    chan struct{} // closed when a started heartbeat has ended
 	item    *runstate.Node
 	until   time.Time   // the end of the lease that is certainly stored
 	waiting atomic.Bool // the attempt is over and its result is waiting to be stored
@@ -27,23 +29,19 @@ type heartbeat struct {
 	marked bool // the item has the mark that the attempt has not begun
 }
 
-// settling is how long an attempt may take to begin before that is written to
-// its item. Most begin within it and save the write.
-const settling = 500 * time.Millisecond
+const (
+	// heartbeatStart is how long a heartbeat waits for the attempt to be over. Most
+	// are, and save the goroutine, whose start and end cost a short task more than
+	// the rest of its bookkeeping. A run that is stopped meanwhile is noticed then.
+	heartbeatStart = 20 * time.Millisecond
+	// settling is how long an attempt may take to begin before that is written to
+	// its item. Most begin within it and save the write.
+	settling = 500 * time.Millisecond
+)
 
 // preparing is the reason in the item of an attempt whose own code has not
 // begun.
 const preparing = "It waits until its interpreter has started and imported its module."
-
-// prepares has the item marked as not begun if preparation takes long.
-func (h *heartbeat) prepares(w *attempt) {
-	timer := time.AfterFunc(settling, func() {
-		if w.begun.Load() == 0 {
-			h.tell()
-		}
-	})
-	context.AfterFunc(h, func() { timer.Stop() })
-}
 
 // tell renews the lease early if there is news.
 func (h *heartbeat) tell() {
@@ -72,22 +70,30 @@ type stop string
 // Error implements error.
 func (s stop) Error() string { return "worker: stopped: " + string(s) }
 
-// heartbeat starts to renew an attempt's lease.
-func (a *attempts) heartbeat(ctx context.Context, w *attempt) *heartbeat {
+// heartbeat starts to renew an attempt's lease. prepares has the item marked as
+// not begun if that takes long.
+func (a *attempts) heartbeat(ctx context.Context, w *attempt, prepares bool) *heartbeat {
 	h := &heartbeat{done: make(chan struct{}), news: make(chan struct{}, 1), item: w.item, until: w.item.LeaseUntil.Time()}
 	h.Context, h.cancel = context.WithCancelCause(ctx)
 	woken, unhook := a.Broker.Wait(runstate.FenceSignal(a.id)) //guard:heartbeat/woken arg 1.1 "nobody"
-	go func() {
+	h.unhook = unhook
+	h.start = time.AfterFunc(heartbeatStart, func() {
 		defer close(h.done)
-		defer unhook()
-		a.keep(h, w, woken)
-	}()
+		var settled <-chan time.Time
+		if prepares {
+			settles := time.NewTimer(settling - heartbeatStart)
+			defer settles.Stop()
+			settled = settles.C
+		}
+		a.keep(h, w, woken, settled)
+	})
 	return h
 }
 
-// keep renews the lease until the attempt is over or must stop.
-func (a *attempts) keep(h *heartbeat, w *attempt, woken <-chan struct{}) {
-	next := time.NewTimer(Heartbeat)
+// keep renews the lease until the attempt is over or must stop. At settled an
+// attempt that has not begun is marked.
+func (a *attempts) keep(h *heartbeat, w *attempt, woken <-chan struct{}, settled <-chan time.Time) {
+	next := time.NewTimer(Heartbeat - heartbeatStart)
 	defer next.Stop()
 	var say []table.Action // nil until there is something to record
 	for {
@@ -96,6 +102,9 @@ func (a *attempts) keep(h *heartbeat, w *attempt, woken <-chan struct{}) {
 			return
 		case <-woken:
 		case <-next.C:
+		case <-settled:
+			h.tell()
+			continue
 		case <-h.news:
 			if say = h.begun(w); say == nil {
 				continue
@@ -135,7 +144,10 @@ func (a *attempts) keep(h *heartbeat, w *attempt, woken <-chan struct{}) {
 // close stops the heartbeat and sets the lease of the attempt's item.
 func (h *heartbeat) close() {
 	h.cancel(nil)
-	<-h.done
+	if !h.start.Stop() {
+		<-h.done
+	}
+	h.unhook()
 	h.item.LeaseUntil = millis(h.until)
 }
 

@@ -217,7 +217,7 @@ func (a *attempts) answered(ctx context.Context, w *attempt, answer json.RawMess
 	if remote == nil || err != nil {
 		return out, err
 	}
-	h := a.heartbeat(ctx, w)
+	h := a.heartbeat(ctx, w, false)
 	defer h.close()
 	described := a.outline(w)
 	described.Secret = a.secret(h)
