@@ -6,6 +6,7 @@ import _signal
 import os
 import signal
 import sys
+import time
 
 _SIGNALS = tuple(
     int(getattr(signal, name))
@@ -26,6 +27,12 @@ empty_size = 0
 # Set by the local runner when this interpreter has a PID namespace or a user of
 # its own: every process that it may signal is then a descendant of the task.
 alone = False
+# The directories as furnish left them, by path. It sets their modification time to
+# _MARK, long ago; whatever is made, removed or replaced in one sets it to now, however
+# coarse the file system's clock is. So three calls tell that a task has changed
+# nothing, in place of listing everything.
+_MARK = (int(time.time()) - 86_400) * 10**9
+_left = {}
 
 
 class Snapshot:
@@ -63,7 +70,7 @@ class Snapshot:
                 _signal.signal(number, handler)
         _restore_logging(self.logging)
         left = _end_children()
-        if scratch is not None:
+        if scratch is not None and not _untouched():
             left = not _empty(scratch) or not furnish() or left
         # One call instead of the five of a listing, because few tasks use it.
         if memory is not None and os.stat(memory).st_size != empty_size:
@@ -129,21 +136,48 @@ def furnish():
     So a task opens files that are packed with its code by relative paths, and can also
     write files there."""
     work = os.path.join(scratch, WORK)
+    _left.clear()
     try:
-        wanted = {name: os.path.join(artifact, name) for name in os.listdir(artifact)}
-        if not os.path.isdir(work) or os.path.islink(work):
-            _empty(scratch, (KEEP,))
-            os.mkdir(work)
-        found = os.listdir(work)
-        if len(found) == len(wanted) and all(_links(os.path.join(work, name), wanted.get(name)) for name in found):
-            return True
-        if not _empty(work, ()):
+        if not _link_all(work):
             return False
-        for name, target in wanted.items():
-            os.symlink(target, os.path.join(work, name))
     except OSError:
         return False
+    try:
+        for directory in (scratch, work):
+            os.utime(directory, ns=(_MARK, _MARK))
+        _left.update({directory: _state(directory) for directory in (scratch, work, artifact)})
+    except OSError:
+        _left.clear()  # everything is listed after each task
     return True
+
+
+def _link_all(work):
+    """Make the links of the working directory; false if something in it cannot be removed."""
+    wanted = {name: os.path.join(artifact, name) for name in os.listdir(artifact)}
+    if not os.path.isdir(work) or os.path.islink(work):
+        _empty(scratch, (KEEP,))
+        os.mkdir(work)
+    found = os.listdir(work)
+    if len(found) == len(wanted) and all(_links(os.path.join(work, name), wanted.get(name)) for name in found):
+        return True
+    if not _empty(work, ()):
+        return False
+    for name, target in wanted.items():
+        os.symlink(target, os.path.join(work, name))
+    return True
+
+
+def _untouched():
+    """Whether nothing was made, removed or replaced in the task's directories since furnish."""
+    try:
+        return bool(_left) and all([_state(directory) == state for directory, state in _left.items()])
+    except OSError:
+        return False
+
+
+def _state(directory):
+    found = os.lstat(directory)
+    return found.st_ino, found.st_dev, found.st_mode, found.st_mtime_ns, found.st_ctime_ns
 
 
 def _links(path, target):
