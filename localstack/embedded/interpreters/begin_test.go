@@ -3,6 +3,9 @@
 package interpreters_test
 
 import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -35,6 +38,66 @@ func TestImportDoesNotCountAsTaskTime(t *testing.T) {
 	result, _ = r.run(t, req)
 	assert.Equal(t, "null", output(t, result))
 	assert.EqualValues(t, 2, begun.Load(), "what a task writes of its begin begins nothing")
+}
+
+// TestWarmTaskBegins checks that a task whose module is imported begins with its
+// request, without a report of the child, unless an input is fetched first: that
+// does not count as its time.
+func TestWarmTaskBegins(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	var begun, fetchedBefore atomic.Int64
+	far := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fetchedBefore.Store(begun.Load())
+		w.Header().Set("Content-Length", "1")
+		_, _ = w.Write([]byte("7"))
+	}))
+	t.Cleanup(far.Close)
+	const source = `
+import gc, time
+def f(up): return up
+def reports():
+    c = next(o for o in gc.get_objects() if type(o).__name__ == "Channel")
+    told, write = [], c.write
+    def keep(*frames): told.extend(kind for kind, _ in frames); write(*frames)
+    c.write = keep
+    return told
+def told():
+    c = next(o for o in gc.get_objects() if type(o).__name__ == "Channel")
+    return [kind.decode() for kind in c.write.__closure__[0].cell_contents]
+def stays():
+    while True:
+        try: time.sleep(60)
+        except BaseException: pass
+`
+	call := func(function string, timeout time.Duration, inputs map[string]sandbox.Input) sandbox.Result {
+		t.Helper()
+		req := r.request(t, source, function)
+		req.Timeout, req.Inputs = timeout, inputs
+		req.Begin = func(ago time.Duration) { begun.Add(1); assert.Zero(t, ago) }
+		result, _ := r.run(t, req)
+		return result
+	}
+	inline := map[string]sandbox.Input{"up": {Value: json.RawMessage("1")}}
+	for want := range int64(3) {
+		assert.Equal(t, "1", output(t, call("f", time.Second, inline)))
+		assert.Equal(t, want+1, begun.Load(), "the first and a warm one begin once")
+	}
+	assert.Equal(t, "7", output(t, call("f", time.Second, map[string]sandbox.Input{"up": {URL: at(far.URL)}})))
+	assert.EqualValues(t, 4, begun.Load())
+	assert.EqualValues(t, 3, fetchedBefore.Load(), "it begins once its input is there")
+
+	require.Nil(t, call("reports", time.Second, nil).Failure)
+	require.Nil(t, call("told", time.Second, nil).Failure)
+	require.Nil(t, call("f", time.Second, inline).Failure)
+	assert.JSONEq(t, `["O", "R", "B", "O", "R", "O", "R"]`, output(t, call("told", time.Second, nil)), "only the first call of told was reported")
+	assert.EqualValues(t, 8, begun.Load())
+
+	for range 2 { // the second is a new interpreter's first
+		result := call("stays", 300*time.Millisecond, nil)
+		require.NotNil(t, result.Failure)
+		assert.Equal(t, "the task ran past its timeout_secs (0.3) and was killed", result.Failure.Message)
+	}
 }
 
 // TestImportTimeout checks that the task times out with a message about the
@@ -179,6 +242,15 @@ def removes():
 def changes(): open("flow.py", "w").write("x")
 def temporary():
     with tempfile.NamedTemporaryFile() as f: return f.write(b"x")
+def hides():
+    for place in (".", os.environ["TMPDIR"]):
+        was = os.stat(place)
+        open(place + "/left.csv", "w").write("x"); os.mkdir(place + "/folder")
+        os.utime(place, ns=(was.st_atime_ns, was.st_mtime_ns))
+def swaps():
+    was = os.stat("."); os.rename("flow.py", "old.py"); open("flow.py", "w").write("mine"); os.unlink("old.py")
+    os.utime(".", ns=(was.st_atime_ns, was.st_mtime_ns))
+def chdirs(): os.chdir("/"); os.chmod(os.environ["TMPDIR"] + "/work", 0o500)
 `
 	for range 2 { // the next task of the interpreter does the same
 		result, _ := r.run(t, r.request(t, source, "reads"))
@@ -188,7 +260,7 @@ def temporary():
 	}
 	result, _ := r.run(t, r.request(t, source, "temporary"))
 	assert.Equal(t, "1", output(t, result))
-	for _, function := range []string{"writes", "removes"} {
+	for _, function := range []string{"writes", "removes", "hides", "swaps", "chdirs", "temporary"} {
 		result, _ = r.run(t, r.request(t, source, function))
 		require.Nil(t, result.Failure)
 		result, _ = r.run(t, r.request(t, source, "lists"))

@@ -29,8 +29,8 @@ func (c *interpreter) call(ctx context.Context, req *sandbox.Request, log func(s
 	}
 	c.buf.Reset()
 	n := newNonce()
-	importing := c.pool.config.importing
-	if err := encodeRequest(&c.buf, n, req, timeout, importing); err != nil {
+	importing, begun := c.pool.config.importing, c.begins(req)
+	if err := encodeRequest(&c.buf, n, req, timeout, importing, begun); err != nil {
 		return sandbox.Result{}, fmt.Errorf("encoding the request: %w", err)
 	}
 	sink := func(e sandbox.LogEvent) {
@@ -40,7 +40,7 @@ func (c *interpreter) call(ctx context.Context, req *sandbox.Request, log func(s
 	}
 	c.out.start(sink)
 	c.err.start(sink)
-	bound := &bound{timeout: timeout, fetching: c.pool.config.fetching, begin: req.Begin, reached: map[string]bool{}}
+	bound := &bound{timeout: timeout, fetching: c.pool.config.fetching, begin: req.Begin, begun: begun, reached: map[string]bool{}}
 	bound.timer = time.AfterFunc(importing+grace, func() { bound.late.Store(true); c.kill() })
 	defer bound.timer.Stop()
 	stop := context.AfterFunc(ctx, c.kill)
@@ -50,6 +50,9 @@ func (c *interpreter) call(ctx context.Context, req *sandbox.Request, log func(s
 		t.inline = sandbox.InlineBytes
 	}
 	result, err := c.exchange(ctx, &t, sink, bound)
+	if bound.reached[reachedFunction] {
+		c.known[req.Entrypoint] = true
+	}
 	excess := c.watch.end()
 	if !stop() {
 		c.spent = true // killed, or about to be
@@ -88,6 +91,21 @@ func (c *interpreter) call(ctx context.Context, req *sandbox.Request, log func(s
 	return sandbox.Result{}, err
 }
 
+// begins reports whether a task's function begins with the request: the
+// interpreter has imported its module, and no input is to be fetched. The child
+// then need not report it, which would wake the server once more for each task.
+func (c *interpreter) begins(req *sandbox.Request) bool {
+	if !c.known[req.Entrypoint] {
+		return false
+	}
+	for _, in := range req.Inputs {
+		if in.URL != nil {
+			return false
+		}
+	}
+	return true
+}
+
 // bound ends an attempt that takes too long, by what it has come to. Each step
 // counts once, whatever the task writes.
 type bound struct {
@@ -96,6 +114,7 @@ type bound struct {
 	timeout  time.Duration // of the task's function
 	fetching time.Duration // of its inputs
 	begin    func(ago time.Duration)
+	begun    bool // the function begins with the request
 	reached  map[string]bool
 }
 
@@ -122,6 +141,9 @@ func (b *bound) reach(step string) {
 func (c *interpreter) exchange(ctx context.Context, t *transfer, sink func(sandbox.LogEvent), b *bound) (sandbox.Result, error) {
 	if _, err := c.requests.Write(c.buf.Bytes()); err != nil {
 		return sandbox.Result{}, errors.Join(errNotDelivered, err)
+	}
+	if b.begun {
+		b.reach(reachedFunction)
 	}
 	var output []byte
 	for begun := false; ; begun = true {

@@ -132,6 +132,7 @@ type request struct {
 	Inputs      map[string]input `json:"inputs,omitempty"`
 	TimeoutSecs float64          `json:"timeout_secs"`
 	ImportSecs  float64          `json:"import_timeout_secs"`
+	Begun       bool             `json:"begun,omitempty"` // the function's time counts from now, see [interpreter.begins]
 }
 
 // input is a value, or the name by which to fetch it.
@@ -142,7 +143,7 @@ type input struct {
 
 // encodeRequest appends a request. It contains no links: the child fetches
 // inputs and sends outputs by frames.
-func encodeRequest(buf *bytes.Buffer, n nonce, req *sandbox.Request, timeout, importing time.Duration) error {
+func encodeRequest(buf *bytes.Buffer, n nonce, req *sandbox.Request, timeout, importing time.Duration, begun bool) error {
 	var inputs map[string]input
 	if len(req.Inputs) > 0 {
 		inputs = make(map[string]input, len(req.Inputs))
@@ -154,7 +155,7 @@ func encodeRequest(buf *bytes.Buffer, n nonce, req *sandbox.Request, timeout, im
 			inputs[name] = input{Fetch: name}
 		}
 	}
-	return appendFrame(buf, frameRequest, n, request{Request: req, Inputs: inputs, TimeoutSecs: timeout.Seconds(), ImportSecs: importing.Seconds()})
+	return appendFrame(buf, frameRequest, n, request{Request: req, Inputs: inputs, TimeoutSecs: timeout.Seconds(), ImportSecs: importing.Seconds(), Begun: begun})
 }
 
 // answer is the body of a result frame.

@@ -27,7 +27,7 @@ func TestRequestFrame(t *testing.T) {
 		Inputs:  map[string]sandbox.Input{"up": {Value: json.RawMessage(`[1]`)}, "far": {URL: link}},
 		Params:  map[string]json.RawMessage{"p": json.RawMessage(`12345678901234567890`)},
 		Secrets: map[string]string{"token": "hush-hush"}, TraceParent: "00-01", Timeout: time.Hour, OutputURL: link, Reserved: true,
-	}, 90*time.Second, time.Minute))
+	}, 90*time.Second, time.Minute, false))
 	assert.JSONEq(t, `{"run_id": "RUN", "flow_name": "f", "flow_version": "1", "task_name": "t", "task_run_id": "RUN-7-3",
 		"attempt": 3, "map_index": 2, "item": {"a": 1}, "entrypoint": "m:f", "timeout_secs": 90, "import_timeout_secs": 60,
 		"inputs": {"up": {"value": [1]}, "far": {"fetch": "far"}}, "params": {"p": 12345678901234567890},

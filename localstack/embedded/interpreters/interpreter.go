@@ -31,8 +31,9 @@ type interpreter struct {
 	group   *cgroup
 	watch   *watch // set when it is ready
 	scratch string
-	warm    bool // it has run a task
-	spent   bool // it must not run another
+	warm    bool            // it has run a task
+	spent   bool            // it must not run another
+	known   map[string]bool // entrypoints whose functions have begun in it
 
 	requests *os.File
 	answers  *os.File
@@ -58,7 +59,7 @@ type interpreter struct {
 
 // start starts an interpreter for a key and waits until it is ready.
 func (p *Pool) start(ctx context.Context, in *installation, k key, artifact string) (*interpreter, error) {
-	c := &interpreter{pool: p, key: k, mode: in.mode, forked: make(chan struct{}), ended: make(chan struct{})}
+	c := &interpreter{pool: p, key: k, mode: in.mode, known: map[string]bool{}, forked: make(chan struct{}), ended: make(chan struct{})}
 	p.mu.Lock()
 	closed := p.isClosed()
 	if !closed {

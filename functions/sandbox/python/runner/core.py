@@ -33,7 +33,9 @@ class Executor:
     ``emit(level, logger, message, fields=None)`` takes log events from any thread.
     ``reach(step)`` is told what the attempt has come to: b"inputs" when the module
     is imported and inputs are to be fetched, b"function" when the task's function
-    begins, and with it the task's own time.
+    begins, and with it the task's own time; not of a request that has ``begun``: its
+    caller counts the task's time from the request, because an earlier one has
+    imported the module and no input is to be fetched.
     ``writing()`` tells whether the main thread is inside emit: the alarm must
     not tear a half-written event apart. ``over()`` is called when the task's own
     time is over and a large output is left to hand on. ``fetch(name)`` returns
@@ -105,17 +107,23 @@ class Executor:
         return answer, output
 
     def _run(self, request, timeout):
-        if request["entrypoint"] not in self._entrypoints:
+        entrypoint = request["entrypoint"]
+        known = self._entrypoints.get(entrypoint)
+        if known is None:
             allowed = float(request.get("import_timeout_secs") or IMPORT_TIMEOUT_SECS)
-            self._late = f"importing the module of {request['entrypoint']} took longer than the {allowed:g} s that it has"
+            self._late = f"importing the module of {entrypoint} took longer than the {allowed:g} s that it has"
             self._arm(allowed)
-        function, wanted, hints = self._function(request["entrypoint"])
-        self._disarm()
-        if any("value" not in given for given in (request.get("inputs") or {}).values()):
+            known = self._function(entrypoint)
+            self._disarm()
+        function, wanted, hints = known
+        # Otherwise nothing precedes the function, as the caller knows.
+        tells = not request.get("begun")
+        if tells and any("value" not in given for given in (request.get("inputs") or {}).values()):
             self._reach(b"inputs")
         args, kwargs = _arguments.fill(wanted, self._sources(request), request.get("task_name", ""), hints, request.get("has_files", False))
         self._late = f"the task ran past its timeout_secs ({timeout:g})"
-        self._reach(b"function")
+        if tells:
+            self._reach(b"function")
         self._arm(timeout)
         result = _arguments.call(function, args, kwargs)
         return _values.encode(result, warn=lambda message: self._emit("warning", "millrace", message))
@@ -136,8 +144,6 @@ class Executor:
         return _decoded(self._fetch(given["fetch"])) if "fetch" in given else _load(given)
 
     def _function(self, entrypoint):
-        if entrypoint in self._entrypoints:
-            return self._entrypoints[entrypoint]
         module_name, _, path = entrypoint.partition(":")
         if not module_name or not path:
             raise TaskFailedError(f"the entrypoint {entrypoint!r} is not of the form module:function")

@@ -11,7 +11,8 @@ to another request.
     Y  ready     JSON   the answer: {"pid", "python"}, or {"error"}
     Q  request   JSON   one task
     B  reached   text   "inputs": the module is imported, inputs are to be fetched;
-                        "function": the task's function begins, and its own time
+                        "function": the task's function begins, and its own time.
+                        Neither is sent of a request that has "begun"
     E  event     JSON   [seconds, level, logger, message] or, of ctx.log with fields,
                         [seconds, level, logger, message, {…}]
     U  over             the task's own time is over, its output is being handed on
@@ -39,6 +40,7 @@ from . import confine, core, hints, hygiene
 REQUESTS, ANSWERS = 3, 4
 HEAD = 1 + 16  # kind and nonce
 MAX_FILE = (1 << 30) - HEAD
+AT_ONCE = 32 << 10  # bytes that are read at once
 
 
 class Channel:
@@ -52,6 +54,7 @@ class Channel:
         self._main_writing = False
         self._forked = False
         self._nonce = b""
+        self._rest = b""  # read, and of the next frame
         self.broken = False
         os.set_inheritable(REQUESTS, False)
         os.set_inheritable(ANSWERS, False)
@@ -63,21 +66,30 @@ class Channel:
 
     def read(self):
         """Return (kind, body) of the next frame; exit if the server has closed the pipe."""
-        size = int.from_bytes(self._exactly(4), "big")
-        data = self._exactly(size)
-        self._nonce = data[1:HEAD]
-        return data[:1], data[HEAD:]
+        # Most frames arrive whole: one call reads length and body.
+        data = self._some(AT_ONCE)
+        if len(data) < 4:
+            data += self._exactly(4 - len(data))
+        end = 4 + int.from_bytes(data[:4], "big")
+        if len(data) < end:
+            data += self._exactly(end - len(data))
+        elif len(data) > end:
+            data, self._rest = data[:end], data[end:]
+        self._nonce = data[5 : 4 + HEAD]
+        return data[4:5], data[4 + HEAD :]
+
+    def _some(self, most):
+        """Read up to most bytes, at least one; exit if the server has closed the pipe."""
+        if self._rest:
+            data, self._rest = self._rest[:most], self._rest[most:]
+            return data
+        return os.read(REQUESTS, most) or os._exit(0)
 
     def _exactly(self, count):
-        data = os.read(REQUESTS, count)
-        if len(data) == count:
-            return data
-        parts = [data]
-        while data and (count := count - len(data)):
-            data = os.read(REQUESTS, min(count, 1 << 20))
-            parts.append(data)
-        if not data:
-            os._exit(0)
+        parts = []
+        while count:
+            parts.append(self._some(min(count, 1 << 20)))
+            count -= len(parts[-1])
         return b"".join(parts)
 
     def fetch(self, name):
@@ -144,9 +156,7 @@ class Channel:
         except OSError as error:
             fault = str(error)
         while size:
-            data = os.read(REQUESTS, min(size, 1 << 20))
-            if not data:
-                os._exit(0)
+            data = self._some(min(size, 1 << 20))
             size -= len(data)
             try:
                 while data and not fault:
