@@ -230,7 +230,7 @@ func TestFilesOfArtifact(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	const source = `
-import os, tempfile
+import os, tempfile, time
 def reads(): return open("flow.py").read().splitlines()[1]
 def moves(): os.chdir("/"); return 1
 def writes():
@@ -243,18 +243,20 @@ def changes(): open("flow.py", "w").write("x")
 def temporary():
     with tempfile.NamedTemporaryFile() as f: return f.write(b"x")
 def hides():
+    time.sleep(.02)  # longer than a step of a coarse file system clock
     for place in (".", os.environ["TMPDIR"]):
         was = os.stat(place)
         open(place + "/left.csv", "w").write("x"); os.mkdir(place + "/folder")
         os.utime(place, ns=(was.st_atime_ns, was.st_mtime_ns))
 def swaps():
+    time.sleep(.02)
     was = os.stat("."); os.rename("flow.py", "old.py"); open("flow.py", "w").write("mine"); os.unlink("old.py")
     os.utime(".", ns=(was.st_atime_ns, was.st_mtime_ns))
 def chdirs(): os.chdir("/"); os.chmod(os.environ["TMPDIR"] + "/work", 0o500)
 `
 	for range 2 { // the next task of the interpreter does the same
 		result, _ := r.run(t, r.request(t, source, "reads"))
-		assert.Equal(t, `"import os, tempfile"`, output(t, result))
+		assert.Equal(t, `"import os, tempfile, time"`, output(t, result))
 		result, _ = r.run(t, r.request(t, source, "moves"))
 		assert.Equal(t, "1", output(t, result))
 	}
