@@ -3,7 +3,6 @@ package httpapi
 import (
 	"context"
 	"net/http"
-	"reflect"
 	"runtime"
 	"strings"
 	"unicode"
@@ -72,30 +71,30 @@ func Hidden(op *Operation) { op.Hidden = true }
 // a named method: the operation's id is the group's name and the method's, in
 // lower case with hyphens.
 func Get[I, O any](g Group, path string, handler func(context.Context, *I) (O, error), summary string, opts ...Option) {
-	add(g, http.MethodGet, path, handler, summary, opts)
+	g.add(http.MethodGet, path, endpointOf(handler), summary, opts)
 }
 
 // Post adds an operation that creates or does something.
 func Post[I, O any](g Group, path string, handler func(context.Context, *I) (O, error), summary string, opts ...Option) {
-	add(g, http.MethodPost, path, handler, summary, opts)
+	g.add(http.MethodPost, path, endpointOf(handler), summary, opts)
 }
 
 // Put adds an operation that replaces something.
 func Put[I, O any](g Group, path string, handler func(context.Context, *I) (O, error), summary string, opts ...Option) {
-	add(g, http.MethodPut, path, handler, summary, opts)
+	g.add(http.MethodPut, path, endpointOf(handler), summary, opts)
 }
 
 // Patch adds an operation that changes part of something.
 func Patch[I, O any](g Group, path string, handler func(context.Context, *I) (O, error), summary string, opts ...Option) {
-	add(g, http.MethodPatch, path, handler, summary, opts)
+	g.add(http.MethodPatch, path, endpointOf(handler), summary, opts)
 }
 
 // Delete adds an operation that removes something.
 func Delete[I, O any](g Group, path string, handler func(context.Context, *I) (O, error), summary string, opts ...Option) {
-	add(g, http.MethodDelete, path, handler, summary, opts)
+	g.add(http.MethodDelete, path, endpointOf(handler), summary, opts)
 }
 
-func add[I, O any](g Group, method, path string, handler func(context.Context, *I) (O, error), summary string, opts []Option) {
+func (g Group) add(method, path string, e endpoint, summary string, opts []Option) {
 	op := Operation{Method: method, Path: path, Function: g.Function, Tag: g.Name, Summary: summary, Access: g.Writes}
 	if !op.mutates() {
 		op.Access = g.Reads
@@ -104,13 +103,13 @@ func add[I, O any](g Group, method, path string, handler func(context.Context, *
 		opt(&op)
 	}
 	if op.ID == "" {
-		op.ID = g.prefix() + "-" + hyphenated(methodName(handler))
+		op.ID = g.prefix() + "-" + hyphenated(methodName(e.code))
 	}
-	Register(g.API, op, handler)
+	g.API.register(op, e)
 	if op.Alias != "" {
 		op.ID, op.Description = op.ID+"-alias", "The same as "+method+" "+path+". "+op.Description
 		op.Path, op.Alias = op.Alias, ""
-		Register(g.API, op, handler)
+		g.API.register(op, e)
 	}
 }
 
@@ -121,10 +120,10 @@ func (g Group) prefix() string {
 	return g.Function
 }
 
-// methodName returns the name of a method value. It panics on anything else,
-// because a function literal has no stable name.
-func methodName(f any) string {
-	full := runtime.FuncForPC(reflect.ValueOf(f).Pointer()).Name() // path/package.(*type).method-fm
+// methodName returns the name of a method value by its code's address. It panics
+// on anything else, because a function literal has no stable name.
+func methodName(code uintptr) string {
+	full := runtime.FuncForPC(code).Name() // path/package.(*type).method-fm
 	name, isMethod := strings.CutSuffix(full[strings.LastIndexByte(full, '.')+1:], "-fm")
 	if !isMethod {
 		panic("httpapi: " + full + " is no named method; give the operation an ID")

@@ -57,34 +57,52 @@ type None struct{}
 // panics on an operation without Access, with a duplicate ID or a duplicate
 // method and path, or with an unsupported input.
 func Register[I, O any](a *API, op Operation, handler func(ctx context.Context, in *I) (O, error)) {
+	a.register(op, endpointOf(handler))
+}
+
+// endpoint is a handler without its types, so that the code of the frame is not
+// compiled anew for each operation.
+type endpoint struct {
+	code    uintptr // address of the handler's code
+	in, out reflect.Type
+	call    func(ctx context.Context, in any) (any, error) // in is a pointer
+}
+
+func endpointOf[I, O any](handler func(ctx context.Context, in *I) (O, error)) endpoint {
+	return endpoint{
+		reflect.ValueOf(handler).Pointer(), reflect.TypeFor[I](), reflect.TypeFor[O](),
+		func(ctx context.Context, in any) (any, error) { return handler(ctx, in.(*I)) },
+	}
+}
+
+func (a *API) register(op Operation, e endpoint) {
 	a.validate(op)
 	a.names.op = op.ID
-	in := reflect.TypeFor[I]()
-	params, body := a.paramsOf(&op, in), bodyOf(in)
-	switch any(*new(O)).(type) {
+	params, body := a.paramsOf(&op, e.in), bodyOf(e.in)
+	switch reflect.Zero(e.out).Interface().(type) {
 	case streamed, File:
 		op.Stream = true
 	}
 	if op.Status == 0 {
 		op.Status = http.StatusOK
-		if reflect.TypeFor[O]() == reflect.TypeFor[None]() {
+		if e.out == reflect.TypeFor[None]() {
 			op.Status = http.StatusNoContent
 		}
 	}
-	a.describe(&op, params, body, reflect.TypeFor[O]())
+	a.describe(&op, params, body, e.out)
 
 	a.router.Method(op.Method, op.Path, a.authorized(&op, func(ctx context.Context, c *call, w http.ResponseWriter, r *http.Request) {
 		release, err := body.read(c, w, r, op.maxBody(), a.config.Bodies)
 		defer release()
-		var in I
+		in := reflect.New(e.in).Interface()
 		if err == nil {
-			err = fill(&in, params, body, c, r)
+			err = fill(in, params, body, c, r)
 		}
 		if err != nil {
 			a.answer(ctx, err).write(w)
 			return
 		}
-		out, err := handler(ctx, &in)
+		out, err := e.call(ctx, in)
 		release() // a streamed response may continue for long
 		if err != nil {
 			a.answer(ctx, err).write(w)
