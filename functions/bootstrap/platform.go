@@ -9,11 +9,11 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/config"
 
 	"millrace/functions/catalog"
 	"millrace/shared/account/audit"
 	"millrace/shared/account/identity"
+	"millrace/shared/platform/awsenv"
 	"millrace/shared/platform/blob"
 	"millrace/shared/platform/blob/s3"
 	"millrace/shared/platform/bus/eventbridge"
@@ -73,7 +73,7 @@ func newPlatform(cfg settings, spec fn.Spec) *platform {
 		p.deps.Config.URL = cfg.URL
 		p.deps.Config.SignIn = fn.SignIn{Issuer: cfg.Issuer, Client: cfg.Audience}
 	}
-	load := sync.OnceValues(func() (aws.Config, error) { return config.LoadDefaultConfig(context.Background()) })
+	load := sync.OnceValues(func() (aws.Config, error) { return awsenv.Load(context.Background()) })
 	aws := func(context.Context) (aws.Config, error) { return load() }
 	if needs.Table != fn.NoAccess {
 		p.deps.Table = table.Metered(dynamo.New(dynamo.Config{Table: cfg.Table, AWS: aws}), &p.observer.units)

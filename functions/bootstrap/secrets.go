@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/secretsmanager"
 	"github.com/aws/smithy-go"
 
+	"millrace/shared/platform/awsenv"
 	"millrace/shared/platform/clock"
 	"millrace/shared/platform/keyring"
 	"millrace/shared/platform/telemetry/otlp"
@@ -123,7 +123,7 @@ func (r *rotation) keys(ctx context.Context) (keyring.Keys, error) {
 
 // readSecret reads a version of a secret. Its errors do not contain the value.
 func readSecret(ctx context.Context, arn, stage string) (secretVersion, error) {
-	base, err := config.LoadDefaultConfig(ctx)
+	base, err := awsenv.Load(ctx)
 	if err != nil {
 		return secretVersion{}, err
 	}

@@ -3,6 +3,7 @@
 package s3
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,10 +13,10 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/aws/retry"
-	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
+	"millrace/shared/platform/awsenv"
 	"millrace/shared/platform/awsretry"
 	"millrace/shared/platform/blob"
 )
@@ -32,8 +33,8 @@ type Config struct {
 	Bucket   string // if empty, every call returns blob.ErrNotConfigured
 	Region   string // if empty: us-east-1 with an Endpoint, otherwise the environment's
 	Endpoint string // URL of an S3-compatible server; empty means AWS
-	// AccessKey and SecretKey are static credentials. If empty, the SDK's default
-	// chain applies.
+	// AccessKey and SecretKey are static credentials. If empty, those of
+	// the environment apply.
 	AccessKey, SecretKey string
 	PathStyle            bool   // bucket in the path instead of the host name
 	PublicEndpoint       string // URL used in presigned URLs when clients reach the server by another name
@@ -86,22 +87,20 @@ func (s *Store) awsConfig(ctx context.Context) (aws.Config, error) {
 	if region == "" && s.cfg.Endpoint != "" {
 		region = "us-east-1"
 	}
+	static := credentials.NewStaticCredentialsProvider(s.cfg.AccessKey, s.cfg.SecretKey, "")
 	if s.cfg.AccessKey != "" && region != "" {
-		return aws.Config{
-			Region:      region,
-			Credentials: credentials.NewStaticCredentialsProvider(s.cfg.AccessKey, s.cfg.SecretKey, ""),
-		}, nil
-	}
-	var opts []func(*config.LoadOptions) error
-	if region != "" {
-		opts = append(opts, config.WithRegion(region))
-	}
-	if s.cfg.AccessKey != "" {
-		opts = append(opts, config.WithCredentialsProvider(
-			credentials.NewStaticCredentialsProvider(s.cfg.AccessKey, s.cfg.SecretKey, "")))
+		return aws.Config{Region: region, Credentials: static}, nil
 	}
 	// The clients outlive the first caller, so its cancellation must not apply.
-	return config.LoadDefaultConfig(context.WithoutCancel(ctx), opts...)
+	out, err := awsenv.Load(context.WithoutCancel(ctx))
+	if err != nil {
+		return aws.Config{}, err
+	}
+	out.Region = cmp.Or(region, out.Region)
+	if s.cfg.AccessKey != "" {
+		out.Credentials = static
+	}
+	return out, nil
 }
 
 func (s *Store) options(endpoint string) func(*s3.Options) {

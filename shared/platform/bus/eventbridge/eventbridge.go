@@ -14,12 +14,12 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/eventbridge"
 	"github.com/aws/aws-sdk-go-v2/service/eventbridge/types"
 	"github.com/aws/smithy-go"
 	"github.com/cenkalti/backoff/v5"
 
+	"millrace/shared/platform/awsenv"
 	"millrace/shared/platform/awsretry"
 	"millrace/shared/platform/bus"
 	"millrace/shared/platform/clock"
@@ -46,8 +46,8 @@ var permanent = map[string]bool{
 type Config struct {
 	// Bus is the event bus's name or ARN.
 	Bus string
-	// AWS loads region, credentials and endpoint on first use; nil means the SDK's
-	// default chain.
+	// AWS loads region, credentials and endpoint on first use; nil means those
+	// of the environment.
 	AWS func(ctx context.Context) (aws.Config, error)
 }
 
@@ -65,7 +65,7 @@ var _ bus.Bus = (*Bus)(nil)
 // New returns a bus. It makes no request: the client is built on first use.
 func New(cfg Config) *Bus {
 	if cfg.AWS == nil {
-		cfg.AWS = func(ctx context.Context) (aws.Config, error) { return config.LoadDefaultConfig(ctx) }
+		cfg.AWS = awsenv.Load
 	}
 	return &Bus{cfg: cfg, backoff: maxBackoff}
 }

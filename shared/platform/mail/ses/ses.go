@@ -12,11 +12,11 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
-	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/sesv2"
 	"github.com/aws/aws-sdk-go-v2/service/sesv2/types"
 	"github.com/aws/smithy-go"
 
+	"millrace/shared/platform/awsenv"
 	"millrace/shared/platform/mail"
 )
 
@@ -26,8 +26,8 @@ type Config struct {
 	// "Name <alerts@example.com>". The address or its domain is a verified
 	// identity.
 	From string
-	// AWS loads region, credentials and endpoint on first use; nil means the SDK's
-	// default chain.
+	// AWS loads region, credentials and endpoint on first use; nil means those
+	// of the environment.
 	AWS func(ctx context.Context) (aws.Config, error)
 }
 
@@ -46,7 +46,7 @@ var _ mail.Sender = (*Sender)(nil)
 // Errors: mail.ErrArgument for a sender that is no address.
 func New(cfg Config) (*Sender, error) {
 	if cfg.AWS == nil {
-		cfg.AWS = func(ctx context.Context) (aws.Config, error) { return config.LoadDefaultConfig(ctx) }
+		cfg.AWS = awsenv.Load
 	}
 	from, err := mail.Address(cfg.From)
 	if err != nil {

@@ -21,9 +21,9 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 
+	"millrace/shared/platform/awsenv"
 	"millrace/shared/platform/awsretry"
 	"millrace/shared/platform/blob"
 	"millrace/shared/platform/clock"
@@ -50,8 +50,8 @@ const defaultInline = 256 << 10
 type Config struct {
 	// Prefix is prepended to the port's queue names, e.g. "prod-".
 	Prefix string
-	// AWS loads region, credentials and endpoint on first use; nil means the SDK's
-	// default chain.
+	// AWS loads region, credentials and endpoint on first use; nil means those
+	// of the environment.
 	AWS func(ctx context.Context) (aws.Config, error)
 	// Objects stores bodies over Inline; nil sends every body in its message.
 	Objects blob.Store
@@ -81,7 +81,7 @@ var _ queue.Queues = (*Queues)(nil)
 // queue's URL looked up, on first use.
 func New(cfg Config) *Queues {
 	if cfg.AWS == nil {
-		cfg.AWS = func(ctx context.Context) (aws.Config, error) { return config.LoadDefaultConfig(ctx) }
+		cfg.AWS = awsenv.Load
 	}
 	if cfg.Inline == 0 {
 		cfg.Inline = defaultInline

@@ -11,10 +11,10 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/kms"
 	"github.com/aws/aws-sdk-go-v2/service/kms/types"
 
+	"millrace/shared/platform/awsenv"
 	"millrace/shared/platform/awsretry"
 	"millrace/shared/platform/signature"
 )
@@ -28,8 +28,8 @@ const (
 // Config selects the key.
 type Config struct {
 	Key string // ARN; not an alias, which may come to name another key
-	// AWS loads region, credentials and endpoint on first use; nil means the SDK's
-	// default chain.
+	// AWS loads region, credentials and endpoint on first use; nil means those
+	// of the environment.
 	AWS func(ctx context.Context) (aws.Config, error)
 }
 
@@ -52,7 +52,7 @@ func New(cfg Config) (*Signer, error) {
 		return nil, errors.New("signature: empty ARN of the KMS key")
 	}
 	if cfg.AWS == nil {
-		cfg.AWS = func(ctx context.Context) (aws.Config, error) { return config.LoadDefaultConfig(ctx) }
+		cfg.AWS = awsenv.Load
 	}
 	return &Signer{cfg: cfg}, nil
 }

@@ -20,11 +20,11 @@ import (
 	"sync"
 	"time"
 
+	"millrace/shared/platform/awsenv"
 	"millrace/shared/platform/table"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
-	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
@@ -60,7 +60,7 @@ var _ table.Table = (*Table)(nil)
 // the client is built on first use.
 func New(cfg Config) *Table {
 	if cfg.AWS == nil {
-		cfg.AWS = func(ctx context.Context) (aws.Config, error) { return config.LoadDefaultConfig(ctx) }
+		cfg.AWS = awsenv.Load
 	}
 	return &Table{cfg: cfg, pause: backoff{base: baseBackoff, most: maxBackoff}}
 }
