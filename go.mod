@@ -48,7 +48,6 @@ require (
 	github.com/spf13/pflag v1.0.10
 	github.com/standard-webhooks/standard-webhooks/libraries v0.0.1
 	github.com/stretchr/testify v1.12.1
-	github.com/tink-crypto/tink-go-awskms/v3 v3.0.0
 	github.com/tink-crypto/tink-go/v2 v2.9.0
 	github.com/versity/versitygw v1.8.0
 	github.com/wneessen/go-mail v0.8.1

@@ -38,7 +38,7 @@ func (v *Vault) sealingKey(ctx context.Context, org string) (*dataKey, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: a data key could not be made", vault.ErrUnavailable)
 	}
-	kek, err := v.kek(ctx, v.primary)
+	kek, _, err := v.kek(ctx, v.primary)
 	if err != nil {
 		return nil, err
 	}
@@ -47,9 +47,9 @@ func (v *Vault) sealingKey(ctx context.Context, org string) (*dataKey, error) {
 		return nil, fmt.Errorf("%w: a data key could not be written", vault.ErrUnavailable)
 	}
 	defer clear(plain.Bytes())
-	wrapped, err := kek.EncryptWithContext(ctx, plain.Bytes(), Context(org))
+	wrapped, err := kek.wrap(ctx, org, plain.Bytes())
 	if err != nil {
-		return nil, translate("wrap", err)
+		return nil, err
 	}
 	if len(wrapped) > math.MaxUint16 {
 		return nil, fmt.Errorf("%w: a wrapped data key of %d bytes", vault.ErrUnavailable, len(wrapped))
@@ -70,16 +70,16 @@ func (v *Vault) openingKey(ctx context.Context, org string, id fingerprint, wrap
 	if key, ok := v.opening.Get(at); ok && now.Before(key.until) {
 		return key, nil
 	}
-	kek, err := v.kek(ctx, id)
+	kek, known, err := v.kek(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	if kek == nil {
+	if !known {
 		return nil, fmt.Errorf("%w: sealed under a KMS key that is not configured", vault.ErrUnavailable)
 	}
-	plain, err := kek.DecryptWithContext(ctx, wrapped, Context(org))
+	plain, err := kek.unwrap(ctx, org, wrapped)
 	if err != nil {
-		return nil, translate("unwrap", err)
+		return nil, err
 	}
 	defer clear(plain)
 	handle, err := insecurecleartextkeyset.Read(keyset.NewBinaryReader(bytes.NewReader(plain)))

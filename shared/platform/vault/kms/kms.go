@@ -19,14 +19,10 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/kms"
-	"github.com/aws/aws-sdk-go-v2/service/kms/types"
 	lru "github.com/hashicorp/golang-lru/v2"
-	"github.com/tink-crypto/tink-go-awskms/v3/integration/awskms"
-	"github.com/tink-crypto/tink-go/v2/tink"
 
-	"millrace/shared/platform/awsretry"
+	"millrace/shared/platform/awsenv"
 	"millrace/shared/platform/clock"
 	"millrace/shared/platform/vault"
 )
@@ -52,8 +48,8 @@ type Config struct {
 	Key string
 	// Retired are the ARNs of keys that wrapped data keys in the past.
 	Retired []string
-	// AWS loads region, credentials and endpoint on first use; nil means the SDK's
-	// default chain.
+	// AWS loads region, credentials and endpoint on first use; nil means those
+	// of the environment.
 	AWS func(ctx context.Context) (aws.Config, error)
 	// Lifetime is how long a data key may be cached, and so how long access lasts
 	// after KMS has revoked it; 0 means 5 minutes.
@@ -65,14 +61,14 @@ type Config struct {
 // Vault is the KMS driver. Create it with New.
 type Vault struct {
 	cfg     Config
-	backoff time.Duration // longest pause between attempts
-	keks    map[fingerprint]*kek
+	backoff time.Duration          // longest pause between attempts
+	arns    map[fingerprint]string // of the KMS keys
 	primary fingerprint
 
 	sealing *lru.Cache[string, *dataKey]   // by workspace
 	opening *lru.Cache[[32]byte, *dataKey] // by workspace, KMS key and wrapped key
 
-	mu     sync.Mutex // guards the lazy client and the creation of the primitives of keks
+	mu     sync.Mutex // guards the lazy client
 	client *kms.Client
 }
 
@@ -81,17 +77,11 @@ var _ vault.Vault = (*Vault)(nil)
 // fingerprint identifies a KMS key in a sealed value.
 type fingerprint [8]byte
 
-// kek is a KMS key: a key encryption key.
-type kek struct {
-	arn  string
-	aead tink.AEADWithContext // nil until first use
-}
-
 // New returns a vault. It makes no request: the client is built on first use.
 // Errors: vault.ErrArgument if the ARN of a key is empty.
 func New(cfg Config) (*Vault, error) {
 	if cfg.AWS == nil {
-		cfg.AWS = func(ctx context.Context) (aws.Config, error) { return config.LoadDefaultConfig(ctx) }
+		cfg.AWS = awsenv.Load
 	}
 	if cfg.Lifetime == 0 {
 		cfg.Lifetime = defaultLifetime
@@ -99,12 +89,12 @@ func New(cfg Config) (*Vault, error) {
 	if cfg.Clock == nil {
 		cfg.Clock = clock.System{}
 	}
-	v := &Vault{cfg: cfg, backoff: maxBackoff, keks: make(map[fingerprint]*kek)}
+	v := &Vault{cfg: cfg, backoff: maxBackoff, arns: make(map[fingerprint]string)}
 	for _, arn := range append([]string{cfg.Key}, cfg.Retired...) {
 		if arn == "" {
 			return nil, fmt.Errorf("%w: empty ARN of a KMS key", vault.ErrArgument)
 		}
-		v.keks[fingerprintOf(arn)] = &kek{arn: arn}
+		v.arns[fingerprintOf(arn)] = arn
 	}
 	v.primary = fingerprintOf(cfg.Key)
 	var err error
@@ -118,38 +108,6 @@ func New(cfg Config) (*Vault, error) {
 func fingerprintOf(arn string) fingerprint {
 	sum := sha256.Sum256([]byte(arn))
 	return fingerprint(sum[:8])
-}
-
-// Context returns the associatedData of the encryption context with which a
-// workspace's data keys are wrapped. KMS gets it in hex.
-func Context(org string) []byte { return vault.AssociatedData("key", org) }
-
-// kek returns the primitive of a KMS key, or nil if it is not configured.
-func (v *Vault) kek(ctx context.Context, id fingerprint) (tink.AEADWithContext, error) {
-	key := v.keks[id]
-	if key == nil {
-		return nil, nil
-	}
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if v.client == nil {
-		// The client outlives the first caller, so its cancellation must not apply.
-		base, err := v.cfg.AWS(context.WithoutCancel(ctx))
-		if err != nil {
-			return nil, fmt.Errorf("%w: %w", vault.ErrUnavailable, err)
-		}
-		v.client = kms.NewFromConfig(base, func(o *kms.Options) {
-			o.Retryer = awsretry.New(maxAttempts, v.backoff)
-		})
-	}
-	if key.aead == nil {
-		made, err := awskms.NewAEADWithContext(ctx, key.arn, awskms.WithKMS(v.client))
-		if err != nil {
-			return nil, fmt.Errorf("%w: %w", vault.ErrUnavailable, err)
-		}
-		key.aead = made
-	}
-	return key.aead, nil
 }
 
 // Seal encrypts a value with the workspace's data key.
@@ -186,17 +144,6 @@ func (v *Vault) Open(ctx context.Context, org, name string, sealed vault.Sealed)
 		return nil, fmt.Errorf("%w: its data key does not open it", vault.ErrRejected)
 	}
 	return plaintext, nil
-}
-
-// translate maps a KMS error to the port's. Others keep their chain, so that an
-// ended context stays visible.
-func translate(op string, err error) error {
-	_, invalid := errors.AsType[*types.InvalidCiphertextException](err)
-	_, incorrect := errors.AsType[*types.IncorrectKeyException](err)
-	if invalid || incorrect {
-		return fmt.Errorf("%w: %s a data key: not this workspace's, or changed", vault.ErrRejected, op)
-	}
-	return fmt.Errorf("%w: %s a data key: %w", vault.ErrUnavailable, op, err)
 }
 
 // envelope is a sealed value: a format byte, the KMS key's fingerprint, the
