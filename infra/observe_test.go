@@ -2,6 +2,8 @@ package main
 
 import (
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/aws/jsii-runtime-go"
@@ -23,6 +25,23 @@ func TestFunctionsGetLogLevel(t *testing.T) {
 		assert.NotContains(t, environment(cfg, spec, at, signIn{}), "MILLRACE_LOG_LEVEL", spec.Name)
 		cfg.LogLevel = "debug"
 		assert.Equal(t, "debug", *environment(cfg, spec, at, signIn{})["MILLRACE_LOG_LEVEL"], spec.Name)
+	}
+}
+
+// TestCollectorLeavesRoom: Go's memory limit is that of the heap and the runtime;
+// the program and its buffers in the kernel need the rest.
+func TestCollectorLeavesRoom(t *testing.T) {
+	t.Parallel()
+	one.Lock()
+	defer one.Unlock()
+	at := api{url: func(string) *string { return jsii.String("https://api.acme.example") }}
+	for _, spec := range catalog.All() {
+		env := environment(example(), spec, at, signIn{})
+		assert.Equal(t, "400", *env["GOGC"], spec.Name)
+		limit, err := strconv.Atoi(strings.TrimSuffix(*env["GOMEMLIMIT"], "MiB"))
+		assert.NoError(t, err, spec.Name)
+		assert.LessOrEqual(t, limit, spec.MemoryMB-64, spec.Name)
+		assert.GreaterOrEqual(t, limit, spec.MemoryMB/2, spec.Name)
 	}
 }
 

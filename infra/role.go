@@ -263,13 +263,17 @@ func secretsOf(spec fn.Spec) []secretOf {
 	return out
 }
 
-// environment returns the variables that settings.go of the bootstrap reads.
+// environment returns the variables that settings.go of the bootstrap reads, and
+// those of Go's runtime.
 func environment(cfg Config, spec fn.Spec, api api, signIn signIn) map[string]*string {
 	env := map[string]*string{}
 	set := func(name, value string) {
 		if value != "" {
 			env[name] = jsii.String(value)
 		}
+	}
+	for name, value := range spec.Collector() {
+		set(name, value)
 	}
 	set("MILLRACE_VERSION", cfg.Version)
 	set("MILLRACE_METRICS", cfg.namespace())

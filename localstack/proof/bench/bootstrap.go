@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"millrace/functions/catalog"
 	"millrace/localstack/runtimeapi"
 )
 
@@ -74,7 +75,9 @@ func (b *bench) poll(ctx context.Context, function string) (time.Duration, error
 	}
 	defer func() { _ = api.Close() }() // its process has ended
 	cmd := exec.CommandContext(ctx, b.Bootstrap)
-	cmd.Env = settings(api.Address(), function)
+	if cmd.Env, err = settings(api.Address(), function); err != nil {
+		return 0, err
+	}
 	cmd.Dir = b.dir
 	begin := time.Now()
 	if err := cmd.Start(); err != nil {
@@ -96,12 +99,20 @@ func (b *bench) poll(ctx context.Context, function string) (time.Duration, error
 
 // settings returns the environment of a function. It contacts none of the named
 // services before its first event.
-func settings(api, function string) []string {
+func settings(api, function string) ([]string, error) {
+	spec, found := catalog.Find(catalog.All(), function)
+	if !found {
+		return nil, fmt.Errorf("there is no function %s", function)
+	}
 	secret := base64.StdEncoding.EncodeToString([]byte(strings.Repeat("k", 32)))
-	return []string{
+	out := []string{
 		"AWS_LAMBDA_RUNTIME_API=" + api, "_HANDLER=" + function, "AWS_REGION=us-east-1",
 		"MILLRACE_TABLE=bench", "MILLRACE_BUCKET=bench", "MILLRACE_BUS=bench", "MILLRACE_VAULT_KEY_ARN=arn:aws:kms:eu-central-1:123456789012:key/bench", "MILLRACE_QUEUE_PREFIX=bench-",
 		"MILLRACE_CURSOR_KEY=" + secret, "MILLRACE_ATTEMPT_KEY=" + secret,
 		"MILLRACE_SANDBOX_PREFIX=bench-",
 	}
+	for name, value := range spec.Collector() {
+		out = append(out, name+"="+value)
+	}
+	return out, nil
 }
