@@ -4,10 +4,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"millrace/functions/catalog"
@@ -20,13 +23,53 @@ const (
 	maxBinary    = 20 << 20
 )
 
+// limits are the sizes that the program may have on the machines of tests, in
+// bytes, less than half a megabyte above what it has. Who makes it smaller lowers them.
+var limits = map[string]int64{"amd64": 31 << 20, "arm64": 29 << 20}
+
+func TestProgramDoesNotGrow(t *testing.T) {
+	t.Parallel()
+	most, known := limits[runtime.GOARCH]
+	if !known {
+		t.Skip("no limit for " + runtime.GOARCH)
+	}
+	info, err := os.Stat(binary)
+	require.NoError(t, err)
+	assert.LessOrEqual(t, info.Size(), most, "go tool nm -size -sort size of an unstripped build tells what is in it")
+}
+
+// TestFunctionsLinkNoServer keeps out of the deployed program what only servers,
+// clients, tools and machines need: it adds to its size, and its initialization
+// to each start.
+func TestFunctionsLinkNoServer(t *testing.T) {
+	t.Parallel()
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "-tags", "lambda.norpc", "millrace/functions/bootstrap").Output()
+	require.NoError(t, err)
+	require.Contains(t, string(out), "millrace/functions/catalog\n")
+	const sdk = "github.com/aws/aws-sdk-go-v2/"
+	for _, imported := range strings.Fields(string(out)) {
+		for _, needless := range []string{
+			"millrace/localstack/", "millrace/infra", "testing", "net/http/pprof", "github.com/stretchr/", "github.com/cockroachdb/",
+			"github.com/versity/", "github.com/spf13/", "github.com/yuin/goldmark", "github.com/wneessen/", "github.com/aws/aws-cdk-go/",
+			// Package awsenv instead.
+			sdk + "config", sdk + "feature/", sdk + "service/sso", sdk + "service/sts", sdk + "service/signin",
+		} {
+			assert.False(t, imported == needless || strings.HasPrefix(imported, strings.TrimSuffix(needless, "/")+"/"), "the functions import %s", imported)
+		}
+	}
+}
+
 // process starts a function that can reach only its Runtime API.
 func process(tb testing.TB, api *runtimeapi.API, handler string) (end func()) {
 	tb.Helper()
 	cmd := exec.Command(binary)
 	cmd.Env = []string{"AWS_LAMBDA_RUNTIME_API=" + api.Address(), "_HANDLER=" + handler}
-	for name, value := range complete() {
-		cmd.Env = append(cmd.Env, name+"="+value)
+	spec, found := catalog.Find(catalog.All(), handler)
+	require.True(tb, found, handler)
+	for _, variables := range []map[string]string{complete(), spec.Collector()} {
+		for name, value := range variables {
+			cmd.Env = append(cmd.Env, name+"="+value)
+		}
 	}
 	require.NoError(tb, cmd.Start())
 	return func() {
