@@ -47,9 +47,13 @@ type lane struct {
 	prefix     []byte       // of the keys of its messages
 	total      atomic.Int64 // messages in the store; modified only within commits
 
+	handing sync.RWMutex // locked before mu
+	hand    *hand        // nil: none
+
 	mu       sync.Mutex // lock order: a lane, its dead lane, a commit
 	held     map[int64]*message
-	inFlight int // number of held messages in flight
+	found    int64 // largest number of the messages that receivers found in the store
+	inFlight int   // number of held messages in flight
 	groups   map[string]*group
 	turns    fifo[*group]
 	timed    timers

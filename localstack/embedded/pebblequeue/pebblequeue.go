@@ -138,7 +138,7 @@ func (s *Queues) Send(ctx context.Context, name string, msgs ...queue.Message) e
 	if err != nil {
 		return fmt.Errorf("pebblequeue: send to %s: %w", name, err)
 	}
-	l.add(positions...)
+	l.arrive(positions, sent, msgs)
 	return nil
 }
 

@@ -180,6 +180,7 @@ func (l *lane) fresh(g *group, it *pebble.Iterator, now int64) (*message, []byte
 		m.receives = max(m.receives, 1)
 	}
 	l.held[m.seq] = m
+	l.found = max(l.found, m.seq)
 	g.next.seq++
 	if l.spent(m.receives) {
 		if err := l.bury(m); err != nil {

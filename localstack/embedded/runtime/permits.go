@@ -18,6 +18,10 @@ const MaxParked = 2250
 type sharing interface {
 	// ReceiveShared takes a slot for each message that it returns.
 	ReceiveShared(ctx context.Context, name string, max int, wait time.Duration, workers *share.Slots) ([]queue.Delivery, error)
+	// Hand calls to with messages that have nothing in their way, as they are sent,
+	// until ctx ends or stop is called, and takes a slot for each. The others are
+	// received.
+	Hand(ctx context.Context, name string, workers *share.Slots, to func(queue.Delivery)) (stop func())
 }
 
 // asTheyCome adapts a driver that chooses the next message itself, as SQS does.
@@ -51,6 +55,11 @@ type handler struct {
 
 	mu   sync.Mutex
 	away bool // whether the worker is released
+}
+
+// Hand hands on nothing: all messages are received.
+func (q asTheyCome) Hand(context.Context, string, *share.Slots, func(queue.Delivery)) (stop func()) {
+	return func() {}
 }
 
 // Parked implements queue.Parker.

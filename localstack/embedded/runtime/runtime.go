@@ -170,9 +170,18 @@ func about(ctx context.Context, function string) context.Context {
 }
 
 // poll passes the messages of a queue to their function, each in its own
-// goroutine, so that a long task does not delay others.
+// goroutine, so that a long task does not delay others. Most are handed on by
+// their sender.
 func (r *Runtime) poll(ctx context.Context, name, function string) {
 	handling, handle, workers := about(r.handling, function), r.messages[function], r.workers[name]
+	begin := func(m queue.Delivery) {
+		r.run(ctx, func() {
+			h := &handler{runtime: r, workers: workers, workspace: m.Group, stop: ctx}
+			defer h.done()
+			r.handle(queue.WithParker(handling, h), name, m, handle)
+		})
+	}
+	defer r.receive.Hand(ctx, name, workers, begin)()
 	for {
 		got, err := r.receive.ReceiveShared(ctx, name, queue.MaxBatch, queue.MaxWait, workers)
 		if err != nil && ctx.Err() == nil {
@@ -182,11 +191,7 @@ func (r *Runtime) poll(ctx context.Context, name, function string) {
 			}
 		}
 		for _, m := range got {
-			r.run(ctx, func() {
-				h := &handler{runtime: r, workers: workers, workspace: m.Group, stop: ctx}
-				defer h.done()
-				r.handle(queue.WithParker(handling, h), name, m, handle)
-			})
+			begin(m)
 		}
 		if ctx.Err() != nil {
 			return
