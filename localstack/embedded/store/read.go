@@ -60,15 +60,15 @@ func scan(it *pebble.Iterator, reverse bool, each func(key, value []byte) (more 
 func (db *DB) Get(ctx context.Context, key []byte) (value string, found bool, err error) {
 	slot := db.reads.slot(key)
 	version := slot.version.Load()
-	if value, found = slot.get(key); found {
-		return value, true, db.usable(ctx)
+	if v, ok := slot.get(key); ok {
+		return v.Data, v.Found, db.usable(ctx)
 	}
 	err = db.view(ctx, func() error {
 		value, found, err = get(db.pebble, key)
 		return err
 	})
-	if err == nil && found && key[0] == ItemSpace {
-		slot.keep(version, key, value)
+	if err == nil && key[0] == ItemSpace {
+		slot.keep(version, key, Value{value, found})
 	}
 	return value, found, err
 }
@@ -88,8 +88,7 @@ func (db *DB) GetAll(ctx context.Context, keys [][]byte) ([]Value, error) {
 		slots[i] = db.reads.slot(key)
 		versions[i] = slots[i].version.Load()
 		if cached {
-			values[i].Data, values[i].Found = slots[i].get(key)
-			cached = values[i].Found
+			values[i], cached = slots[i].get(key)
 		}
 	}
 	for i, slot := range slots {
@@ -107,8 +106,8 @@ func (db *DB) GetAll(ctx context.Context, keys [][]byte) ([]Value, error) {
 		return nil
 	})
 	for i, key := range keys {
-		if err == nil && values[i].Found && key[0] == ItemSpace {
-			slots[i].keep(versions[i], key, values[i].Data)
+		if err == nil && key[0] == ItemSpace {
+			slots[i].keep(versions[i], key, values[i])
 		}
 	}
 	return values, err

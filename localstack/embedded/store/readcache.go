@@ -12,8 +12,8 @@ const (
 )
 
 // readCache holds recently read, durable values. Some items are read by every request
-// and rarely written, and Pebble looks for those in one level after the other. Writes
-// never enter the cache, only reads do.
+// and rarely written, and Pebble looks for those in one level after the other; longest
+// for one that does not exist. Writes never enter the cache, only reads do.
 //
 // A key has one slot, which it shares with others. Before a commit becomes visible the
 // versions of its keys' slots become odd, and afterwards even again. That invalidates
@@ -29,8 +29,9 @@ type readSlot struct {
 }
 
 type cachedValue struct {
-	version    uint64 // of the slot, from before the read
-	key, value string
+	version uint64 // of the slot, from before the read
+	key     string
+	value   Value
 }
 
 func newReadCache() *readCache { return &readCache{seed: maphash.MakeSeed()} }
@@ -39,18 +40,19 @@ func (r *readCache) slot(key []byte) *readSlot {
 	return &r.slots[maphash.Bytes(r.seed, key)%readSlots]
 }
 
-// get returns the current value of a key; ok is false if the cache does not have it.
-func (s *readSlot) get(key []byte) (value string, ok bool) {
+// get returns the current value of a key, which may be that it does not exist; ok is
+// false if the cache does not have it.
+func (s *readSlot) get(key []byte) (value Value, ok bool) {
 	v := s.value.Load()
 	if v == nil || v.key != string(key) || v.version != s.version.Load() { //guard:store/reads drop operand 3
-		return "", false
+		return Value{}, false
 	}
 	return v.value, true
 }
 
 // keep caches a durable value that was read after the slot had a version.
-func (s *readSlot) keep(version uint64, key []byte, value string) {
-	if version%2 == 0 && len(key)+len(value) <= readBytes { //guard:store/reads-apply drop operand 1
+func (s *readSlot) keep(version uint64, key []byte, value Value) {
+	if version%2 == 0 && len(key)+len(value.Data) <= readBytes { //guard:store/reads-apply drop operand 1
 		s.value.Store(&cachedValue{version, string(key), value})
 	}
 }

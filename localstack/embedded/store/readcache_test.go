@@ -104,25 +104,48 @@ func TestConcurrentReadsAreConsistent(t *testing.T) {
 	readers.Wait()
 }
 
+// TestAbsentKeysAreCached checks that a key that does not exist is looked for once
+// until it is written.
+func TestAbsentKeysAreCached(t *testing.T) {
+	t.Parallel()
+	db, err := OpenMemory()
+	require.NoError(t, err)
+	defer func() { require.NoError(t, db.Close()) }()
+	cached := func(key []byte) bool { _, ok := db.reads.slot(key).get(key); return ok }
+	_, found, err := db.Get(t.Context(), item(1))
+	require.NoError(t, err)
+	assert.False(t, found)
+	assert.True(t, cached(item(1)))
+	got, err := db.GetAll(t.Context(), [][]byte{item(1), item(2)})
+	require.NoError(t, err)
+	assert.Equal(t, make([]Value, 2), got)
+	assert.True(t, cached(item(2)))
+	require.NoError(t, db.Commit(t.Context(), func(b *Batch) error { return b.Set(item(2), []byte("x")) }))
+	assert.False(t, cached(item(2)))
+	got, err = db.GetAll(t.Context(), [][]byte{item(1), item(2)})
+	require.NoError(t, err)
+	assert.Equal(t, []Value{{}, {"x", true}}, got)
+}
+
 // TestReadsDuringCommit checks that a value that is read while a commit becomes
 // visible may be the old one, and is not cached.
 func TestReadsDuringCommit(t *testing.T) {
 	t.Parallel()
 	slot, key := &readSlot{}, item(1)
 	cached := func() bool { _, ok := slot.get(key); return ok }
-	slot.keep(slot.version.Load(), key, "old")
+	slot.keep(slot.version.Load(), key, Value{Data: "old", Found: true})
 	assert.True(t, cached())
 	slot.begin()
 	slot.begin() // another key with the same slot
 	assert.False(t, cached())
-	slot.keep(slot.version.Load(), key, "old")
+	slot.keep(slot.version.Load(), key, Value{Data: "old", Found: true})
 	assert.False(t, cached())
 	during := slot.version.Load()
 	slot.end()
 	slot.end()
-	slot.keep(during, key, "old")
+	slot.keep(during, key, Value{Data: "old", Found: true})
 	assert.False(t, cached())
-	slot.keep(slot.version.Load(), key, "new")
+	slot.keep(slot.version.Load(), key, Value{Data: "new", Found: true})
 	assert.True(t, cached())
 }
 
