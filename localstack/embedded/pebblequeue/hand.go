@@ -66,8 +66,10 @@ func (l *lane) takeNew(p position, sent int64, slots *share.Slots) bool {
 	l.promote(now)
 	g := l.group(p.group)
 	// A receiver may have found it in the store already, and even be done with it.
-	found := p.seq <= l.found
-	if found || l.turns.n > 0 || l.closed || !g.empty || p.at > now || !slots.Try(p.group) {
+	if p.seq <= l.found { //guard:queue/handed-once false
+		return false
+	}
+	if l.turns.n > 0 || l.closed || !g.empty || p.at > now || !slots.Try(p.group) {
 		return false
 	}
 	m := &message{position: p, receives: 1, sent: sent}

@@ -14,7 +14,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"millrace/localstack/embedded/pebblequeue"
 	"millrace/localstack/embedded/runtime"
+	"millrace/localstack/embedded/share"
 	"millrace/localstack/proof/memory"
 	"millrace/shared/platform/clock"
 	"millrace/shared/platform/queue"
@@ -160,5 +162,47 @@ func TestDrainBeginsNothingNew(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, queue.Stats{Visible: 1, Oldest: time.Second}, stats, "the first is done, the second waits")
 		assert.False(t, queue.Stopping(t.Context()), "nothing stops without a runtime")
+	})
+}
+
+// deaf is a queue driver whose receivers get nothing.
+type deaf struct{ *pebblequeue.Queues }
+
+func (deaf) ReceiveShared(ctx context.Context, _ string, _ int, _ time.Duration, _ *share.Slots) ([]queue.Delivery, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// TestMessageIsHandedOnBySender checks that a message with nothing in its way needs
+// no receiver, and that its worker is free when it is handled.
+func TestMessageIsHandedOnBySender(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var handled atomic.Int64
+		queues := deaf{memory.Queues(t, clock.System{}, []queue.Definition{{Name: "q", Visibility: time.Hour}})}
+		specs := []fn.Spec{{
+			Name: "eater", Trigger: fn.Trigger{Queues: []fn.QueueTrigger{{Queue: "q", Batch: 10}}},
+			Messages: func(fn.Deps) fn.MessageHandler {
+				return func(context.Context, lambda.SQSEvent) (lambda.SQSEventResponse, error) {
+					handled.Add(1)
+					return lambda.SQSEventResponse{}, nil
+				}
+			},
+		}}
+		rt, err := runtime.New(runtime.Config{Specs: specs, Deps: fn.Deps{Queues: queues, Log: slog.New(slog.DiscardHandler)}, Workers: 2})
+		require.NoError(t, err)
+		rt.Start(specs, false)
+		synctest.Wait() // it hands on from then
+		for range 10 {
+			send(t, queues, `"a"`)
+			synctest.Wait()
+		}
+		assert.EqualValues(t, 10, handled.Load())
+		assert.Zero(t, rt.Handling("eater"))
+		rt.Stop(t.Context())
+		send(t, queues, `"late"`)
+		stats, err := queues.Stats(t.Context(), "q")
+		require.NoError(t, err)
+		assert.Equal(t, queue.Stats{Visible: 1}, stats)
 	})
 }
