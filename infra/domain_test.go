@@ -134,7 +134,7 @@ func TestDomainIsOneLineOfCatalog(t *testing.T) {
 		assert.NotContains(t, allowed, action)
 	}
 	variables := after.function(t, "weather").properties["Environment"].(object)["Variables"].(object)
-	assert.ElementsMatch(t, []string{"MILLRACE_METRICS", "MILLRACE_TABLE", "MILLRACE_BUCKET", "MILLRACE_QUEUE_PREFIX", "MILLRACE_CURSOR_KEY", "MILLRACE_SIGNIN_ISSUER", "MILLRACE_SIGNIN_AUDIENCE", "MILLRACE_SIGNIN_JWKS_URL"}, slices.Collect(maps.Keys(variables)))
+	assert.ElementsMatch(t, []string{"GOGC", "GOMEMLIMIT", "MILLRACE_METRICS", "MILLRACE_TABLE", "MILLRACE_BUCKET", "MILLRACE_QUEUE_PREFIX", "MILLRACE_CURSOR_KEY", "MILLRACE_SIGNIN_ISSUER", "MILLRACE_SIGNIN_AUDIENCE", "MILLRACE_SIGNIN_JWKS_URL"}, slices.Collect(maps.Keys(variables)))
 
 	queue, found := after.data.named("SQS::Queue", "QueueName", "millrace-acme-prod-umbrellas")
 	require.True(t, found)
