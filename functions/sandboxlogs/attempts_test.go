@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"slices"
@@ -121,6 +122,12 @@ func TestRunnersFinishRun(t *testing.T) {
 	text := string(bytes.Join(asBytes(page.Events), nil))
 	assert.Equal(t, 2, strings.Count(text, `"at work"`))
 	assert.GreaterOrEqual(t, strings.Count(text, `"done"`), 2)
+	for _, name := range []string{"a", "b"} { // a start is stored with the first lines, once
+		started := fmt.Sprintf(`"message":"Task %s started"`, name)
+		require.Equal(t, 1, strings.Count(text, started), text)
+		_, rest, _ := strings.Cut(text, started)
+		assert.Equal(t, map[string]int{"a": 2, "b": 1}[name], strings.Count(rest, `"at work"`), text)
+	}
 }
 
 // TestRunnerGoesOn lets one runner make both tasks of a run: the completion of

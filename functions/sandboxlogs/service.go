@@ -73,7 +73,7 @@ func (s *service) complete(ctx context.Context, in *completeIn) (Completed, erro
 		if err != nil {
 			return none, err
 		}
-		if _, err := s.take(ctx, attempt, events); err != nil {
+		if _, err := s.take(ctx, worker.Runner{Attempt: attempt, ID: in.Body.Runner}, events); err != nil {
 			return none, err
 		}
 	}
@@ -101,9 +101,10 @@ func (s *service) post(ctx context.Context, in *postIn) (Fence, error) {
 	if err != nil {
 		return Fence{}, err
 	}
-	fence, err := s.take(ctx, attempt, events)
+	runner := worker.Runner{Attempt: attempt, ID: in.Body.Runner}
+	fence, err := s.take(ctx, runner, events)
 	if err == nil && !fence.Cancelled && in.Body.Renew {
-		fence.Cancelled, err = s.tasks().Renew(ctx, worker.Runner{Attempt: attempt, ID: in.Body.Runner})
+		fence.Cancelled, err = s.tasks().Renew(ctx, runner)
 	}
 	if err != nil || fence.Cancelled || link == nil {
 		return fence, err
@@ -153,10 +154,11 @@ func fieldsOf(e Event) (json.RawMessage, error) {
 	return fields, nil
 }
 
-// take stores events of an attempt and reports whether the attempt must stop:
+// take stores events of an attempt, the first time after its start, and reports whether the attempt must stop:
 // because its run was stopped or has ended, or because another attempt has
 // replaced it. Events of an ended run are dropped, because its log is closed.
-func (s *service) take(ctx context.Context, a ticket.Attempt, events []runlog.Event) (Fence, error) {
+func (s *service) take(ctx context.Context, r worker.Runner, events []runlog.Event) (Fence, error) {
+	a := r.Attempt
 	run, err := table.Load[runstate.Run](ctx, s.table, runstate.RunKey(a.Org, a.Run), table.Consistent)
 	if errors.Is(err, table.ErrNotFound) {
 		return Fence{Cancelled: true}, nil
@@ -171,7 +173,14 @@ func (s *service) take(ctx context.Context, a ticket.Attempt, events []runlog.Ev
 	if err != nil {
 		return Fence{}, err
 	}
-	if len(events) > 0 {
+	current := node != nil && node.Status == engine.Running && node.Attempt == a.Number
+	announced := false
+	if current {
+		if announced, err = s.tasks().Announce(ctx, r, node); err != nil {
+			return Fence{}, err
+		}
+	}
+	if announced || len(events) > 0 {
 		s.logs.Append(a.Org, a.Run, events...)
 		// The runner finishes its task once this is acknowledged, and the end of the
 		// run closes the log, so the events must be stored by then.
@@ -179,6 +188,5 @@ func (s *service) take(ctx context.Context, a ticket.Attempt, events []runlog.Ev
 			return Fence{}, err
 		}
 	}
-	current := node != nil && node.Status == engine.Running && node.Attempt == a.Number
 	return Fence{Cancelled: !current || run.Fenced(s.clock.Now()) != ""}, nil
 }

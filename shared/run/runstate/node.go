@@ -28,6 +28,7 @@ type Node struct {
 	Reason     string        `table:"wy,omitempty"` // why it waits, while QUEUED
 	Deferred   int           `table:"df,omitempty"` // how often this attempt was deferred before it began
 	Announced  bool          `table:"an,omitempty"` // the log has the start of an attempt that was deferred
+	Unlogged   bool          `table:"ul,omitempty"` // a runner has begun the attempt, and the log lacks its start
 	Handed     string        `table:"hn,omitempty"` // nonce of the runner that the attempt was handed off to, until it begins
 	Suspended  bool          `table:"su,omitempty"`
 	Lost       int           `table:"lost,omitempty"` // leases lost so far
@@ -77,6 +78,7 @@ const (
 	NodeReason    = "wy"
 	NodeDeferred  = "df"
 	NodeAnnounced = "an"
+	NodeUnlogged  = "ul"
 	NodeHanded    = "hn"
 	NodeSuspended = "su"
 	NodeLost      = "lost"

@@ -23,8 +23,11 @@ type attempt struct {
 	lines  atomic.Int64   // number of log lines so far
 	id     string         // see attemptID
 	told   bool           // the log has its end
-	// announced means that the log has its beginning.
+	// announced means that the log has its start, or will have it before its other
+	// events: it is unlogged until then.
 	announced bool
+	// unlogged is when a runner began it, if the log lacks its start; otherwise 0.
+	unlogged clock.Millis
 	// begun is when the attempt's own code began, in milliseconds. It is 0 before,
 	// and for task types that do not report it.
 	begun atomic.Int64

@@ -21,8 +21,9 @@ import (
 // been arranged.
 func (a *attempts) claim(ctx context.Context, r ready) (mine, other *runstate.Node, err error) {
 	now, nonce := a.Clock.Now(), a.ProcessID+"."+ids.Token(9)
+	start := table.Remove(runstate.NodeUnlogged)
 	if to, ok := a.runnerOf(r); ok {
-		nonce = to.nonce()
+		nonce, start = to.nonce(), table.Set(runstate.NodeUnlogged, true)
 	}
 	due := table.And(
 		table.Eq(runstate.NodeAttempt, r.attempt),      //guard:claim/attempt drop
@@ -37,7 +38,7 @@ func (a *attempts) claim(ctx context.Context, r ready) (mine, other *runstate.No
 			table.Set(runstate.NodeLease, int64(millis(now.Add(Lease)))),
 			table.SetIfAbsent(runstate.NodeStarted, int64(millis(now))),
 			table.Set(runstate.NodeChain, a.chain), //guard:inline/marked drop
-			table.Remove(runstate.NodeDue), table.Remove(runstate.NodeReason), table.Remove(runstate.NodeHanded),
+			table.Remove(runstate.NodeDue), table.Remove(runstate.NodeReason), table.Remove(runstate.NodeHanded), start,
 		),
 		If: table.Or(
 			//guard:claim/finished insert table.Eq(runstate.NodeStatus, string(engine.Succeeded))
@@ -138,7 +139,7 @@ func (a *attempts) takeOver(ctx context.Context, r ready, old *runstate.Node, no
 	}
 	do := []table.Action{
 		table.Set(runstate.NodeLost, old.Lost+1), //guard:take-over/count drop operand 2
-		table.Set(runstate.NodeChain, a.chain),
+		table.Set(runstate.NodeChain, a.chain), table.Remove(runstate.NodeUnlogged),
 	}
 	ends := old.Lost+1 >= MaxLost //guard:take-over/tenth off +1
 	//guard:take-over/held-back false

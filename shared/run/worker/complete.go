@@ -159,7 +159,7 @@ func concluded(w *attempt) func(*runstate.Node) bool {
 func (s *session) conclude(ctx context.Context, w *attempt, to engine.Status, do []table.Action, landed func(*runstate.Node) bool) (*runstate.Node, error) {
 	stored, err := s.Table.Update(ctx, table.Update{
 		Key: runstate.NodeKey(s.org, s.id, w.node),
-		Do:  append(do, table.Set(runstate.NodeStatus, string(to))),
+		Do:  append(do, table.Set(runstate.NodeStatus, string(to)), table.Remove(runstate.NodeUnlogged)),
 		If: table.And(
 			table.Eq(runstate.NodeNonce, w.item.Nonce), //guard:conclude/nonce drop
 			from(engine.Complete, to),                  //guard:conclude/finished drop

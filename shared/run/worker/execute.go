@@ -11,7 +11,6 @@ import (
 	"millrace/shared/run/engine"
 	"millrace/shared/run/executor"
 	"millrace/shared/run/expr"
-	"millrace/shared/run/runlog"
 	"millrace/shared/run/runstate"
 	"millrace/shared/run/sandbox"
 )
@@ -106,7 +105,7 @@ func (a *attempts) prepare(ctx context.Context, w *attempt) (*begin, outcome, er
 // announce logs that an attempt begins, unless it is known to have been logged.
 func (a *attempts) announce(w *attempt) {
 	if w.announced = true; !w.item.Announced { //guard:give-back/begins-once true
-		a.event(w, runlog.TypeTaskStarted, "info", "Task %s started%s", w.task.Name, attemptSuffix(w.item.Attempt))
+		a.Logs.Append(a.org, a.id, a.startEvent(w, millis(a.Clock.Now())))
 	}
 }
 

@@ -74,7 +74,7 @@ func TestSimulatedHandOffs(t *testing.T) {
 	some := map[string]int{}
 	for seed := range uint64(24) {
 		synctest.Test(t, func(t *testing.T) {
-			odds := remoteOdds{Refuse: .2, Stray: .6, Cut: .6, Lose: .1, Twice: .15, Late: .1, VeryLate: .1, Die: .1, Resend: .3}
+			odds := remoteOdds{Refuse: .2, Stray: .6, Cut: .6, Lose: .1, Twice: .15, Late: .1, VeryLate: .1, Die: .1, Resend: .3, Lines: .5}
 			w, r := remote(t, seed, odds)
 			if seed%2 == 0 {
 				r.left = 15 * time.Minute // runners go on

@@ -76,7 +76,6 @@ func (a *attempts) runnerOf(r ready) (next Runner, ok bool) {
 
 // handOn gives an attempt that was claimed for the runner to it.
 func (a *attempts) handOn(ctx context.Context, w *attempt, remote executor.Dispatcher, to Runner) (outcome, error) {
-	w.item.Announced = w.item.Announced || a.again
 	message, out, err := a.brief(ctx, w, remote)
 	switch {
 	case err != nil:

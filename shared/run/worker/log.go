@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"millrace/shared/platform/clock"
 	"millrace/shared/run/engine"
 	"millrace/shared/run/runlog"
 	"millrace/shared/run/runstate"
@@ -27,10 +28,33 @@ func (j *journal) log(kind, level, format string, args ...any) {
 
 // event logs an event of an attempt.
 func (j *journal) event(w *attempt, kind, level, format string, args ...any) {
+	var logged []runlog.Event
+	if at := w.unlogged; at != 0 { //guard:unlogged/first false
+		w.unlogged = 0
+		logged = append(logged, j.startEvent(w, at))
+	}
+	j.Logs.Append(j.org, j.id, append(logged, j.eventAt(w, millis(j.Clock.Now()), kind, level, format, args...))...)
+}
+
+// startEvent returns the event of an attempt's start.
+func (j *journal) startEvent(w *attempt, at clock.Millis) runlog.Event {
+	return j.eventAt(w, at, runlog.TypeTaskStarted, "info", "Task %s started%s", w.task.Name, attemptSuffix(w.item.Attempt))
+}
+
+func (j *journal) eventAt(w *attempt, at clock.Millis, kind, level, format string, args ...any) runlog.Event {
 	e := j.attemptEvent(w)
 	e.EventType, e.Level, e.Logger = kind, level, "millrace"
-	e.Message, e.Timestamp = fmt.Sprintf(format, args...), millis(j.Clock.Now())
-	j.Logs.Append(j.org, j.id, e)
+	e.Message, e.Timestamp = fmt.Sprintf(format, args...), at
+	return e
+}
+
+// unlogged returns when a runner began an attempt whose start the log lacks;
+// otherwise 0.
+func unlogged(item *runstate.Node) clock.Millis {
+	if !item.Unlogged || item.Announced {
+		return 0
+	}
+	return item.StartedAt
 }
 
 // logEnd logs the end of an attempt once, because the write that ends it may be

@@ -11,6 +11,7 @@ import (
 	"millrace/shared/platform/table"
 	"millrace/shared/run/engine"
 	"millrace/shared/run/executor"
+	"millrace/shared/run/flowspec"
 	"millrace/shared/run/runstate"
 	"millrace/shared/run/sandbox/ticket"
 )
@@ -56,13 +57,13 @@ func (c *Worker) Begin(ctx context.Context, r Runner) (message json.RawMessage, 
 	}
 	d, ctx := c.work(ctx, r)
 	a, n := d.attempts, engine.Node(r.Attempt.Node)
-	now, again := a.Clock.Now(), false
+	now := a.Clock.Now()
 	stored, err := a.persist(ctx, claimTries, table.Update{
 		Key: runstate.NodeKey(a.org, a.id, n),
 		Do: []table.Action{
 			table.Set(runstate.NodeStatus, string(engine.Running)),
 			table.Set(runstate.NodeNonce, r.nonce()), table.Set(runstate.NodeLease, int64(millis(now.Add(Lease)))),
-			table.Set(runstate.NodeStarted, int64(millis(now))),
+			table.Set(runstate.NodeStarted, int64(millis(now))), table.Set(runstate.NodeUnlogged, true),
 			table.Remove(runstate.NodeHanded), table.Remove(runstate.NodeDue), table.Remove(runstate.NodeReason),
 		},
 		If: table.And(
@@ -80,7 +81,7 @@ func (c *Worker) Begin(ctx context.Context, r Runner) (message json.RawMessage, 
 		if old.Nonce != r.nonce() || old.Status != engine.Running {
 			return nil, errOver(r)
 		}
-		stored, again = failed.Old, true
+		stored = failed.Old
 	} else if err != nil {
 		return nil, err
 	}
@@ -88,7 +89,6 @@ func (c *Worker) Begin(ctx context.Context, r Runner) (message json.RawMessage, 
 	if err := table.Unmarshal(stored, item); err != nil {
 		return nil, err
 	}
-	item.Announced = item.Announced || again
 	defer a.releaseScope()
 	w := &attempt{node: n, item: item}
 	a.attempt = w
@@ -120,7 +120,7 @@ func (a *attempts) briefing(ctx context.Context, w *attempt) (json.RawMessage, o
 
 // brief returns the message for the runner of an attempt that may begin.
 func (a *attempts) brief(ctx context.Context, w *attempt, remote executor.Dispatcher) (json.RawMessage, outcome, error) {
-	a.announce(w)
+	w.announced, w.unlogged = true, unlogged(w.item)
 	described, cut, err := a.describe(ctx, w)
 	if err != nil {
 		return nil, outcome{}, err
@@ -166,6 +166,39 @@ func (a *attempts) resume(ctx context.Context, w *attempt) (executor.Dispatcher,
 	return remote, outcome{}, nil
 }
 
+// Announce logs the start of an attempt that a runner has begun, if the log lacks
+// it, and reports whether it did: the event is in memory then, for the next flush.
+// It precedes what else is logged of the attempt, whose item was read just now. It
+// renews the lease, too. Errors: those of the table.
+func (c *Worker) Announce(ctx context.Context, r Runner, item *runstate.Node) (bool, error) {
+	at := unlogged(item)
+	if at == 0 || !r.valid() {
+		return false, nil
+	}
+	d, ctx := c.work(ctx, r)
+	_, err := d.persist(ctx, claimTries, table.Update{
+		Key: runstate.NodeKey(d.org, d.id, engine.Node(r.Attempt.Node)),
+		Do:  []table.Action{table.Remove(runstate.NodeUnlogged), table.Set(runstate.NodeLease, int64(millis(d.Clock.Now().Add(Lease))))},
+		If: table.And(
+			table.Eq(runstate.NodeNonce, r.nonce()), //guard:unlogged/nonce drop
+			table.Eq(runstate.NodeStatus, string(engine.Running)),
+			table.Exists(runstate.NodeUnlogged), //guard:unlogged/once drop
+		),
+	})
+	if errors.Is(err, table.ErrConditionFailed) {
+		return false, nil // another request did, or the attempt is over
+	}
+	if err != nil {
+		return false, err
+	}
+	w := &attempt{node: engine.Node(r.Attempt.Node), item: item, task: &flowspec.Task{Name: r.Attempt.Task}}
+	if i := r.Attempt.MapIndex; i != nil {
+		w.ref = engine.Ref{Kind: engine.KindInstance, Index: *i}
+	}
+	d.Logs.Append(d.org, d.id, d.startEvent(w, at))
+	return true, nil
+}
+
 // Renew renews the lease of a runner's attempt and reads the fence. It reports
 // whether the runner must stop the task. Errors: those of the table.
 func (c *Worker) Renew(ctx context.Context, r Runner) (stop bool, err error) {
@@ -200,7 +233,7 @@ func (c *Worker) completeBy(ctx context.Context, h *heir, answer json.RawMessage
 	case item == nil || item.Nonce != r.nonce(): //guard:runner/others drop operand 2
 		return errOver(r)
 	}
-	w := &attempt{node: n, item: item, announced: true}
+	w := &attempt{node: n, item: item, announced: true, unlogged: unlogged(item)}
 	a.attempt, a.heir = w, h
 	out := outcome{item: item}
 	if item.Status.Terminal() { // its answer was taken, and this runner does not know

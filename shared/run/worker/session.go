@@ -137,7 +137,7 @@ func (s *session) task(n engine.Node) (*flowspec.Task, error) {
 // subjectOf returns a node's attempt from its item, for the log; without a name
 // if the flow is not loaded.
 func (s *session) subjectOf(n engine.Node, item *runstate.Node) *attempt {
-	w := &attempt{node: n, item: item}
+	w := &attempt{node: n, item: item, unlogged: unlogged(item)}
 	if s.flow != nil {
 		w.task, _ = s.task(n)
 		w.ref, _ = s.flow.plan.Ref(n)

@@ -29,6 +29,7 @@ type remotes struct {
 	mu       sync.Mutex
 	rng      *rand.Rand
 	vanish   int              // so many runners are not started
+	fated    string           // the task whose runners die; empty: any
 	gone     bool             // no runner can be started, and attempts are executed
 	live     []*worker.Worker // that answer runners
 	started  map[string]int   // by id of the attempt: runners that began it
@@ -38,7 +39,7 @@ type remotes struct {
 }
 
 // remoteOdds are the probabilities of faults.
-type remoteOdds struct{ Refuse, Lose, Twice, Late, VeryLate, Die, Resend, Stray, Cut float64 }
+type remoteOdds struct{ Refuse, Lose, Twice, Late, VeryLate, Die, Resend, Stray, Cut, Lines float64 }
 
 func (r *remotes) problem(format string, args ...any) {
 	r.mu.Lock()
@@ -216,11 +217,16 @@ func (r *remotes) make(me worker.Runner, message json.RawMessage) (next *worker.
 	r.started[got.Attempt]++
 	fails := r.fails[t.Task] >= t.Number-item.Lost
 	r.mu.Unlock()
-	if r.hit("die", r.odds.Die) {
+	if (r.fated == "" || r.fated == t.Task) && r.hit("die", r.odds.Die) {
 		return nil
 	}
 	for left := got.Takes; left > 0; left -= worker.Heartbeat {
 		time.Sleep(min(left, worker.Heartbeat))
+		if r.hit("lines", r.odds.Lines) { // as with a post of lines
+			if _, err := r.any().Announce(r.w.ctx, me, item); err != nil {
+				continue
+			}
+		}
 		stop, err := r.any().Renew(r.w.ctx, me)
 		if err == nil && stop {
 			break // the answer is posted all the same
