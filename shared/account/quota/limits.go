@@ -37,6 +37,7 @@ const (
 	Environments   Name = "environments"
 	Channels       Name = "channels"
 	AlertRules     Name = "alert-rules"
+	RunningTasks   Name = "running-tasks"
 	Workspaces     Name = "workspaces"
 	Members        Name = "members"
 	MonthlyRuns    Name = "runs-per-month"
@@ -103,6 +104,7 @@ var Limits = []Limit{
 	{Name: UnfinishedRuns, Scope: Workspace, Default: 100_000, What: "unfinished runs", Advice: waits, Again: later},
 	{Name: QueuedTasks, Scope: Workspace, Default: 1_000_000, What: "tasks of unfinished runs", Advice: waits, Again: later, Whole: true},
 	{Name: QueuedItems, Scope: Workspace, Default: 1_000_000, What: "unfinished instances of mapped tasks", Advice: waits, Again: later, Whole: true},
+	{Name: RunningTasks, Scope: Workspace, Default: 1000, What: "Python tasks that run at once on AWS; further ones wait"},
 	{Name: ArtifactBytes, Scope: Workspace, Default: 500 << 30, What: "bytes of artifacts", Advice: "Abort uploads that are not needed", Again: soon},
 	{Name: OpenUploads, Scope: Workspace, Default: 1000, What: "open uploads", Advice: "Complete or abort some, or wait until they expire", Again: soon},
 	{Name: Flows, Scope: Workspace, Default: 10_000, What: "flows", Advice: "Delete some", Again: soon},

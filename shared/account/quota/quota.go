@@ -97,6 +97,13 @@ func (q *Quota) limit(name Name) (*Limit, int64) {
 	return byName[name], value
 }
 
+// Most returns the value of a quota for those that let things wait instead of
+// refusing them. ok is false if it is unlimited.
+func (q *Quota) Most(name Name) (value int64, ok bool) {
+	l, value := q.limit(name)
+	return value, l != nil
+}
+
 // Rate takes one permit of a rate for a workspace or a user. Errors:
 // errs.TooMany.
 func (q *Quota) Rate(ctx context.Context, name Name, id string) error {

@@ -1,0 +1,373 @@
+// Package slots bounds how many attempts of a workspace are outstanding in
+// sandboxes: handed off or running. Each holds a slot, a number below the limit,
+// from before its runner is started until it has ended. An attempt that finds none
+// waits in a line, see [Waiting].
+//
+// Sixteen slots are an item, at <org>#slots#<n>: an attribute for each slot that
+// is held, with its holder. Taking, passing on and freeing a slot is one
+// conditional write each, which may be repeated. The items of a workspace are
+// partitions of their own. A slot names the run of its holder, so that a slot that
+// a dead process left can be recognized and freed.
+package slots
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"millrace/shared/platform/clock"
+	"millrace/shared/platform/table"
+	"millrace/shared/run/engine"
+)
+
+const (
+	perItem  = 16          // slots of one item
+	probes   = 3           // items that are read before all are
+	fullFor  = time.Second // how long a process relies on having found no free slot
+	mostOrgs = 10_000      // workspaces of which a process remembers where it took the last slot
+)
+
+// Slots are the slots of workspaces. They are safe for concurrent use.
+type Slots struct {
+	table table.Table
+	clock clock.Clock
+	limit int
+
+	mu   sync.Mutex
+	orgs map[string]*known
+}
+
+// known is what a process remembers of a workspace. Losing it only costs requests.
+type known struct {
+	sync.Mutex
+	shard int       // the item from which it takes slots
+	held  uint16    // its slots that are held, as far as known, or are just being taken
+	full  time.Time // until when it relies on there being no free slot
+	turn  string    // the run that had a turn last, see Next
+}
+
+// New returns the slots of workspaces with a limit for each.
+func New(t table.Table, c clock.Clock, limit int64) *Slots {
+	return &Slots{table: t, clock: c, limit: int(min(limit, 1_000_000)), orgs: map[string]*known{}}
+}
+
+// Limit is the number of slots of each workspace.
+func (s *Slots) Limit() int { return s.limit }
+
+// Slot is a slot and its holder. The zero Slot is none.
+type Slot struct {
+	Number int
+	Run    string // of the holder
+	since  string // the rest of the holder: the node for which it was taken, and when
+}
+
+// None reports whether it is no slot.
+func (s Slot) None() bool { return s.Run == "" }
+
+// String returns the form in which an item notes the slot that it holds; "" for
+// none.
+func (s Slot) String() string {
+	if s.None() {
+		return ""
+	}
+	return strconv.Itoa(s.Number) + "/" + s.holder()
+}
+
+// holder is the value of the slot's attribute.
+func (s Slot) holder() string { return s.Run + "/" + s.since }
+
+// Since returns when the slot was taken or passed on.
+func (s Slot) Since() time.Time {
+	ms, _ := strconv.ParseInt(s.since[strings.LastIndexByte(s.since, '/')+1:], 10, 64)
+	return time.UnixMilli(ms)
+}
+
+// Parse returns the slot of a [Slot.String], none if it is malformed.
+func Parse(text string) Slot {
+	number, holder, _ := strings.Cut(text, "/")
+	n, err := strconv.Atoi(number)
+	if err != nil {
+		return Slot{}
+	}
+	return parse(n, holder)
+}
+
+func parse(number int, holder string) Slot {
+	run, since, ok := strings.Cut(holder, "/")
+	if !ok {
+		return Slot{}
+	}
+	return Slot{Number: number, Run: run, since: since}
+}
+
+// slot returns a slot for a node from now on.
+func (s *Slots) slot(number int, run string, n engine.Node) Slot {
+	return Slot{Number: number, Run: run, since: fmt.Sprintf("%d/%d", n, s.clock.Now().UnixMilli())}
+}
+
+// Take takes a free slot for a node of a run. It returns none if there is none.
+func (s *Slots) Take(ctx context.Context, org, run string, n engine.Node) (Slot, error) {
+	k := s.recall(org)
+	for range perItem {
+		number, ok, err := s.pick(ctx, org, k)
+		if err != nil {
+			return Slot{}, err
+		}
+		if !ok {
+			break
+		}
+		slot := s.slot(number, run, n)
+		took, item, err := s.put(ctx, org, Slot{Number: number}, slot)
+		if err != nil {
+			return Slot{}, err
+		}
+		if took {
+			return slot, nil
+		}
+		k.Lock()
+		if k.shard == number/perItem {
+			k.held |= heldIn(item)
+		}
+		k.Unlock()
+	}
+	return s.search(ctx, org, run, n, k)
+}
+
+// pick chooses a slot that seems to be free, and that nobody else in the process
+// is taking.
+func (s *Slots) pick(ctx context.Context, org string, k *known) (number int, ok bool, err error) {
+	k.Lock()
+	defer k.Unlock()
+	if s.limit == 0 || s.clock.Now().Before(k.full) {
+		return 0, false, nil
+	}
+	for read := 0; ; read++ {
+		if i, ok := lowest(^k.held & s.mask(k.shard)); ok {
+			k.held |= 1 << i
+			return k.shard*perItem + i, true, nil
+		}
+		if read == probes {
+			return 0, false, nil
+		}
+		k.shard = (k.shard + 1) % s.items()
+		item, err := s.table.Get(ctx, key(org, k.shard))
+		if err != nil && !errors.Is(err, table.ErrNotFound) {
+			k.held = ^uint16(0)
+			return 0, false, fmt.Errorf("read slots: %w", err)
+		}
+		k.held = heldIn(item)
+	}
+}
+
+// search looks for a free slot in all items.
+func (s *Slots) search(ctx context.Context, org, run string, n engine.Node, k *known) (Slot, error) {
+	k.Lock()
+	defer k.Unlock()
+	if s.limit == 0 || s.clock.Now().Before(k.full) {
+		return Slot{}, nil
+	}
+	free, err := s.Free(ctx, org)
+	if err != nil {
+		return Slot{}, err
+	}
+	// Other processes look for one as well, and find the same.
+	for range min(len(free), probes) {
+		slot := s.slot(free[rand.IntN(len(free))], run, n)
+		took, item, err := s.put(ctx, org, Slot{Number: slot.Number}, slot)
+		if err != nil {
+			return Slot{}, err
+		}
+		if took {
+			k.shard, k.held = slot.Number/perItem, heldIn(item)
+			return slot, nil
+		}
+	}
+	k.full = s.clock.Now().Add(fullFor)
+	return Slot{}, nil
+}
+
+// Peek takes a free slot like Take, but looks at one item only, and not at what
+// it remembers: it is for an attempt that has just begun to wait.
+func (s *Slots) Peek(ctx context.Context, org, run string, n engine.Node) (Slot, error) {
+	items := s.items()
+	if items == 0 {
+		return Slot{}, nil
+	}
+	shard := rand.IntN(items)
+	item, err := s.table.Get(ctx, key(org, shard), table.Consistent)
+	if err != nil && !errors.Is(err, table.ErrNotFound) {
+		return Slot{}, fmt.Errorf("read slots: %w", err)
+	}
+	i, ok := lowest(^heldIn(item) & s.mask(shard))
+	if !ok {
+		return Slot{}, nil
+	}
+	return s.TakeNumber(ctx, org, shard*perItem+i, run, n)
+}
+
+// TakeNumber takes a certain slot for a node of a run. It returns none if it is
+// held.
+func (s *Slots) TakeNumber(ctx context.Context, org string, number int, run string, n engine.Node) (Slot, error) {
+	slot := s.slot(number, run, n)
+	took, _, err := s.put(ctx, org, Slot{Number: number}, slot)
+	if err != nil || !took {
+		return Slot{}, err
+	}
+	return slot, nil
+}
+
+// Pass passes a slot on to a node of a run. It returns none if the holder does
+// not have it any more, or if the limit was lowered below it.
+func (s *Slots) Pass(ctx context.Context, org string, from Slot, run string, n engine.Node) (Slot, error) {
+	if from.Number >= s.limit { //guard:slots/lowered false
+		return Slot{}, nil
+	}
+	to := s.slot(from.Number, run, n)
+	passed, _, err := s.put(ctx, org, from, to)
+	if err != nil || !passed {
+		return Slot{}, err
+	}
+	return to, nil
+}
+
+// Release frees a slot, if the holder still has it.
+func (s *Slots) Release(ctx context.Context, org string, slot Slot) error {
+	_, _, err := s.put(ctx, org, slot, Slot{Number: slot.Number})
+	return err
+}
+
+// put replaces the holder of a slot by another one, if it is from. It returns
+// whether it did, and the slot's item.
+func (s *Slots) put(ctx context.Context, org string, from, to Slot) (bool, table.Item, error) {
+	attr := attribute(from.Number % perItem)
+	do, holds := table.Remove(attr), table.Absent(attr)
+	if !to.None() {
+		do = table.Set(attr, to.holder())
+	}
+	if !from.None() {
+		holds = table.Eq(attr, from.holder())
+	}
+	item, err := s.table.Update(ctx, table.Update{
+		Key: key(org, from.Number/perItem), Do: []table.Action{do},
+		If: holds, //guard:slots/holder drop
+	})
+	if failed, ok := errors.AsType[*table.ConditionError](err); ok {
+		return !to.None() && failed.Old[attr].Str() == to.holder(), failed.Old, nil //guard:slots/lost-answer false
+	}
+	if err != nil {
+		return false, nil, fmt.Errorf("write slots: %w", err)
+	}
+	return true, item, nil
+}
+
+// Holds reports whether the holder of a slot has it.
+func (s *Slots) Holds(ctx context.Context, org string, slot Slot) (bool, error) {
+	item, err := s.table.Get(ctx, key(org, slot.Number/perItem), table.Consistent)
+	if errors.Is(err, table.ErrNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("read slots: %w", err)
+	}
+	return item[attribute(slot.Number%perItem)].Str() == slot.holder(), nil
+}
+
+// Held returns the slots of a workspace that are held.
+func (s *Slots) Held(ctx context.Context, org string) ([]Slot, error) {
+	return s.read(ctx, org, table.Consistent)
+}
+
+func (s *Slots) read(ctx context.Context, org string, how ...table.ReadOption) ([]Slot, error) {
+	keys := make([]table.Key, s.items())
+	for i := range keys {
+		keys[i] = key(org, i)
+	}
+	items, err := s.table.BatchGet(ctx, keys, how...)
+	if err != nil {
+		return nil, fmt.Errorf("read slots: %w", err)
+	}
+	var out []Slot
+	for _, item := range items {
+		shard, _ := strconv.Atoi(item.Key().SK)
+		for i := range perItem {
+			if slot := parse(shard*perItem+i, item[attribute(i)].Str()); !slot.None() && slot.Number < s.limit {
+				out = append(out, slot)
+			}
+		}
+	}
+	return out, nil
+}
+
+// Free returns the numbers of the slots of a workspace that are free, as of a
+// moment ago.
+func (s *Slots) Free(ctx context.Context, org string) ([]int, error) {
+	held, err := s.read(ctx, org)
+	if err != nil {
+		return nil, err
+	}
+	taken := make(map[int]bool, len(held))
+	for _, slot := range held {
+		taken[slot.Number] = true
+	}
+	var out []int
+	for n := range s.limit {
+		if !taken[n] {
+			out = append(out, n)
+		}
+	}
+	return out, nil
+}
+
+func (s *Slots) items() int { return (s.limit + perItem - 1) / perItem }
+
+// mask has a bit for each slot of an item.
+func (s *Slots) mask(shard int) uint16 {
+	return uint16(1<<min(s.limit-shard*perItem, perItem) - 1)
+}
+
+// recall returns what is known of a workspace.
+func (s *Slots) recall(org string) *known {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	k := s.orgs[org]
+	if k == nil {
+		if len(s.orgs) >= mostOrgs {
+			clear(s.orgs)
+		}
+		// It begins somewhere, with an item that it has not read.
+		k = &known{shard: rand.IntN(max(s.items(), 1)), held: ^uint16(0)}
+		s.orgs[org] = k
+	}
+	return k
+}
+
+func key(org string, shard int) table.Key {
+	n, slots := strconv.Itoa(shard), org+"#slots#" //guard:tenant/slots operand 1 "all"
+	return table.Key{PK: slots + n, SK: n}
+}
+
+func attribute(i int) string { return "s" + strconv.Itoa(i) }
+
+func heldIn(item table.Item) (bits uint16) {
+	for i := range perItem {
+		if _, held := item[attribute(i)]; held {
+			bits |= 1 << i
+		}
+	}
+	return bits
+}
+
+// lowest returns the number of the lowest bit.
+func lowest(bits uint16) (int, bool) {
+	for i := range perItem {
+		if bits&(1<<i) != 0 {
+			return i, true
+		}
+	}
+	return 0, false
+}
