@@ -16,40 +16,42 @@ import (
 // has only their numbers.
 type Node struct {
 	table.Key
-	Status     engine.Status `table:"st,omitempty"`
-	Attempt    int           `table:"at,omitempty"`
-	OK         []int         `table:"ok,omitempty,set"` // finished dependencies by outcome
-	Skipped    []int         `table:"sk_,omitempty,set"`
-	TimedOut   []int         `table:"tm,omitempty,set"`
-	Failed     []int         `table:"fl,omitempty,set"`
-	Nonce      string        `table:"ln,omitempty"` // the lease's owner
-	LeaseUntil clock.Millis  `table:"lu,omitempty"`
-	Due        clock.Millis  `table:"q,omitempty"`  // not before this time, while RETRYING, QUEUED or suspended
-	Reason     string        `table:"wy,omitempty"` // why it waits, while QUEUED
-	Deferred   int           `table:"df,omitempty"` // how often this attempt was deferred before it began
-	Announced  bool          `table:"an,omitempty"` // the log has the start of an attempt that was deferred
-	Unlogged   bool          `table:"ul,omitempty"` // a runner has begun the attempt, and the log lacks its start
-	Handed     string        `table:"hn,omitempty"` // nonce of the runner that the attempt was handed off to, until it begins
-	Suspended  bool          `table:"su,omitempty"`
-	Lost       int           `table:"lost,omitempty"` // leases lost so far
-	Chain      string        `table:"ch,omitempty"`   // the message that propagates from this node
-	StartedAt  clock.Millis  `table:"sa,omitempty"`
-	EndedAt    clock.Millis  `table:"ea,omitempty"`
-	Output     string        `table:"out,omitempty"` // JSON up to MaxInline
-	OutputRef  string        `table:"or,omitempty"`  // object key of a larger one
-	OutputSize int64         `table:"ob,omitempty"`
-	ErrorType  string        `table:"et,omitempty"`
-	Error      string        `table:"em,omitempty"`
-	Exception  string        `table:"ex,omitempty"` // class of the exception that the task raised
-	Traceback  string        `table:"tb,omitempty"` // at most MaxTraceback bytes
-	Carried    *int          `table:"oc,omitempty"` // engine.Outcome if it is not that of the status
-	Width      *int          `table:"w,omitempty"`  // of a mapped task, once its list is evaluated
-	List       string        `table:"li,omitempty"` // the list, JSON up to MaxInline
-	ListRef    string        `table:"lr,omitempty"` // object key of a larger one
-	ListHash   string        `table:"lh,omitempty"`
-	Reuse      bool          `table:"ru,omitempty"`  // instances of this map are reused as planned
-	History    []Attempt     `table:"h,omitempty"`   // previous attempts
-	Expires    int64         `table:"ttl,omitempty"` // Unix second; see [Slack]
+	table.DueEntry               // while it waits for a slot, see package slots
+	Status         engine.Status `table:"st,omitempty"`
+	Attempt        int           `table:"at,omitempty"`
+	OK             []int         `table:"ok,omitempty,set"` // finished dependencies by outcome
+	Skipped        []int         `table:"sk_,omitempty,set"`
+	TimedOut       []int         `table:"tm,omitempty,set"`
+	Failed         []int         `table:"fl,omitempty,set"`
+	Nonce          string        `table:"ln,omitempty"` // the lease's owner
+	LeaseUntil     clock.Millis  `table:"lu,omitempty"`
+	Due            clock.Millis  `table:"q,omitempty"`  // not before this time, while RETRYING, QUEUED or suspended
+	Reason         string        `table:"wy,omitempty"` // why it waits, while QUEUED
+	Deferred       int           `table:"df,omitempty"` // how often this attempt was deferred before it began
+	Announced      bool          `table:"an,omitempty"` // the log has the start of an attempt that was deferred
+	Unlogged       bool          `table:"ul,omitempty"` // a runner has begun the attempt, and the log lacks its start
+	Handed         string        `table:"hn,omitempty"` // nonce of the runner that the attempt was handed off to, until it begins
+	Slot           string        `table:"sl,omitempty"` // of a sandbox that the attempt holds, or held when it ended
+	Suspended      bool          `table:"su,omitempty"`
+	Lost           int           `table:"lost,omitempty"` // leases lost so far
+	Chain          string        `table:"ch,omitempty"`   // the message that propagates from this node
+	StartedAt      clock.Millis  `table:"sa,omitempty"`
+	EndedAt        clock.Millis  `table:"ea,omitempty"`
+	Output         string        `table:"out,omitempty"` // JSON up to MaxInline
+	OutputRef      string        `table:"or,omitempty"`  // object key of a larger one
+	OutputSize     int64         `table:"ob,omitempty"`
+	ErrorType      string        `table:"et,omitempty"`
+	Error          string        `table:"em,omitempty"`
+	Exception      string        `table:"ex,omitempty"` // class of the exception that the task raised
+	Traceback      string        `table:"tb,omitempty"` // at most MaxTraceback bytes
+	Carried        *int          `table:"oc,omitempty"` // engine.Outcome if it is not that of the status
+	Width          *int          `table:"w,omitempty"`  // of a mapped task, once its list is evaluated
+	List           string        `table:"li,omitempty"` // the list, JSON up to MaxInline
+	ListRef        string        `table:"lr,omitempty"` // object key of a larger one
+	ListHash       string        `table:"lh,omitempty"`
+	Reuse          bool          `table:"ru,omitempty"`  // instances of this map are reused as planned
+	History        []Attempt     `table:"h,omitempty"`   // previous attempts
+	Expires        int64         `table:"ttl,omitempty"` // Unix second; see [Slack]
 }
 
 // Attempt is the record of a finished attempt.
@@ -80,6 +82,7 @@ const (
 	NodeAnnounced = "an"
 	NodeUnlogged  = "ul"
 	NodeHanded    = "hn"
+	NodeSlot      = "sl"
 	NodeSuspended = "su"
 	NodeLost      = "lost"
 	NodeChain     = "ch"

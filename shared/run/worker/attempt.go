@@ -58,7 +58,7 @@ const leaseLost = "lost"
 // try claims a node and makes the attempt. own means that the message is about
 // this node. If it is not, and the node cannot be claimed, the node's own
 // message takes care of it.
-func (a *attempts) try(ctx context.Context, r ready, own bool) (outcome, error) {
+func (a *attempts) try(ctx context.Context, r ready, own bool) (out outcome, err error) {
 	item, other, err := a.claim(ctx, r)
 	if err != nil {
 		return outcome{}, err
@@ -75,6 +75,11 @@ func (a *attempts) try(ctx context.Context, r ready, own bool) (outcome, error) 
 	}
 	defer a.releaseScope()
 	w := &attempt{node: r.node, item: item}
+	defer func() {
+		if out.item != nil && (a.heir == nil || item.Slot != a.heir.slot.String()) {
+			a.freeOwn(ctx, w) // it has ended here
+		}
+	}()
 	a.attempt = w
 	// A request that hangs must leave time to release the attempt.
 	left := w.item.LeaseUntil.Time().Sub(a.Clock.Now()) - 2*Heartbeat

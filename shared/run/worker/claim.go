@@ -13,6 +13,7 @@ import (
 	"millrace/shared/run/executor"
 	"millrace/shared/run/runlog"
 	"millrace/shared/run/runstate"
+	"millrace/shared/run/slots"
 )
 
 // claim takes a lease on an attempt and returns the claimed item. If the
@@ -21,9 +22,12 @@ import (
 // been arranged.
 func (a *attempts) claim(ctx context.Context, r ready) (mine, other *runstate.Node, err error) {
 	now, nonce := a.Clock.Now(), a.ProcessID+"."+ids.Token(9)
-	start := table.Remove(runstate.NodeUnlogged)
+	more := []table.Action{table.Remove(runstate.NodeUnlogged)}
 	if to, ok := a.runnerOf(r); ok {
-		nonce, start = to.nonce(), table.Set(runstate.NodeUnlogged, true)
+		nonce, more = to.nonce(), []table.Action{table.Set(runstate.NodeUnlogged, true)}
+		if a.slots != nil {
+			more = append(more, table.Set(runstate.NodeSlot, a.heir.slot.String())) //guard:slot/handed-on drop
+		}
 	}
 	due := table.And(
 		table.Eq(runstate.NodeAttempt, r.attempt),      //guard:claim/attempt drop
@@ -31,14 +35,14 @@ func (a *attempts) claim(ctx context.Context, r ready) (mine, other *runstate.No
 	)
 	item, err := a.persist(ctx, claimTries, table.Update{
 		Key: runstate.NodeKey(a.org, a.id, r.node),
-		Do: append(runstate.Keep(a.Quota, now),
+		Do: append(append(runstate.Keep(a.Quota, now), more...),
 			table.Set(runstate.NodeStatus, string(engine.Running)),
 			table.Set(runstate.NodeAttempt, r.attempt),
 			table.Set(runstate.NodeNonce, nonce),
 			table.Set(runstate.NodeLease, int64(millis(now.Add(Lease)))),
 			table.SetIfAbsent(runstate.NodeStarted, int64(millis(now))),
 			table.Set(runstate.NodeChain, a.chain), //guard:inline/marked drop
-			table.Remove(runstate.NodeDue), table.Remove(runstate.NodeReason), table.Remove(runstate.NodeHanded), start,
+			table.Remove(runstate.NodeDue), table.Remove(runstate.NodeReason), table.Remove(runstate.NodeHanded),
 		),
 		If: table.Or(
 			//guard:claim/finished insert table.Eq(runstate.NodeStatus, string(engine.Succeeded))
@@ -162,7 +166,7 @@ func (a *attempts) takeOver(ctx context.Context, r ready, old *runstate.Node, no
 			table.Set(runstate.NodeDue, int64(due)),
 			table.Set(runstate.NodeReason, fmt.Sprintf("Its worker was lost %d times. It is tried again after %s.", old.Lost+1, due)),
 			table.Remove(runstate.NodeNonce), table.Remove(runstate.NodeLease), table.Remove(runstate.NodeStarted),
-			table.Remove(runstate.NodeDeferred), table.Remove(runstate.NodeAnnounced),
+			table.Remove(runstate.NodeDeferred), table.Remove(runstate.NodeAnnounced), table.Remove(runstate.NodeSlot),
 		)
 	default:
 		do = append(do,
@@ -213,6 +217,9 @@ func (a *attempts) takeOver(ctx context.Context, r ready, old *runstate.Node, no
 	a.event(lost, runlog.TypeTaskLost, "warning", "%s", end.Error)
 	if lost.task != nil && a.remote(lost.task) != nil {
 		a.lostRunner(ctx, lost, "its lease was not renewed")
+	}
+	if ends || held { // otherwise the new attempt has it
+		a.slotFreed(ctx, a.org, slots.Parse(old.Slot)) //guard:slot/taken-over drop
 	}
 	switch {
 	case ends:

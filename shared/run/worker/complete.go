@@ -244,13 +244,14 @@ func (a *attempts) retry(ctx context.Context, w *attempt, f *executor.Failure, u
 		}),
 		table.Remove(runstate.NodeNonce), table.Remove(runstate.NodeLease), table.Remove(runstate.NodeDeferred),
 		table.Remove(runstate.NodeStarted), table.Remove(runstate.NodeSuspended), table.Remove(runstate.NodeAnnounced),
-		table.Remove(runstate.NodeReason),
+		table.Remove(runstate.NodeReason), table.Remove(runstate.NodeSlot),
 	}, func(item *runstate.Node) bool {
 		return item.Status == engine.Retrying && item.Attempt == w.item.Attempt+1 //guard:retry/lost-answer false
 	})
 	if err != nil || item == nil {
 		return err
 	}
+	a.freeOwn(ctx, w) //guard:slot/retried drop
 	a.logEnd(w, runlog.TypeTaskRetrying, "warning", "Task %s failed: %s: %s; attempt %d follows in %s", w.task.Name, f.Type, f.Message, w.item.Attempt+1, delay)
 	return a.send(ctx, []ready{{w.node, w.item.Attempt + 1, item.Due}}, delay) //guard:retry/message return nil
 }

@@ -13,6 +13,7 @@ import (
 	"millrace/shared/run/expr"
 	"millrace/shared/run/runstate"
 	"millrace/shared/run/sandbox"
+	"millrace/shared/run/slots"
 )
 
 // Times allowed after an attempt's own timeout.
@@ -151,6 +152,10 @@ func (a *attempts) execute(ctx context.Context, w *attempt, b *begin) (outcome, 
 			return a.handOn(ctx, w, b.remote, to)
 		}
 		return outcome{}, a.handOff(ctx, w, b.remote)
+	}
+	if a.heir != nil && !b.executor.Instant() { //guard:slot/inline false
+		a.slotFreed(ctx, a.org, a.heir.slot)
+		a.heir.slot = slots.Slot{}
 	}
 	b.attempt.Reserved = a.place.taken()
 	b.attempt.Secret = a.secret(ctx)

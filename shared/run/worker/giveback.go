@@ -101,7 +101,7 @@ func (a *attempts) giveBack(ctx context.Context, w *attempt, reason string) (boo
 	do := []table.Action{
 		table.Set(runstate.NodeDue, int64(due)), table.Set(runstate.NodeReason, reason),
 		table.Set(runstate.NodeDeferred, w.item.Deferred+1),
-		table.Remove(runstate.NodeNonce), table.Remove(runstate.NodeLease),
+		table.Remove(runstate.NodeNonce), table.Remove(runstate.NodeLease), table.Remove(runstate.NodeSlot),
 	}
 	if w.announced {
 		do = append(do, table.Set(runstate.NodeAnnounced, true)) //guard:give-back/announced drop
@@ -120,6 +120,7 @@ func (a *attempts) giveBack(ctx context.Context, w *attempt, reason string) (boo
 			return false, nil
 		}
 		if err == nil {
+			a.freeOwn(ctx, w) //guard:slot/given-back drop
 			if w.task != nil {
 				a.logEnd(w, runlog.TypeTaskDeferred, "warning", "Task %s could not begin: %s It is tried again in %s", w.task.Name, reason, delay.Round(100*time.Millisecond))
 			}

@@ -14,6 +14,7 @@ import (
 	"millrace/shared/run/runlog"
 	"millrace/shared/run/runstate"
 	"millrace/shared/run/sandbox/ticket"
+	"millrace/shared/run/slots"
 )
 
 // Times of attempts that are handed off.
@@ -45,12 +46,29 @@ func (c *Worker) remote(task *flowspec.Task) executor.Dispatcher {
 func (a *attempts) handOff(ctx context.Context, w *attempt, remote executor.Dispatcher) error {
 	nonce := ids.Token(9)
 	due := millis(a.Clock.Now().Add(HandOff))
-	item, err := a.conclude(ctx, w, engine.Queued, []table.Action{
+	do := []table.Action{
 		table.Set(runstate.NodeHanded, nonce), table.Set(runstate.NodeDue, int64(due)), table.Set(runstate.NodeReason, dispatched),
 		table.Remove(runstate.NodeNonce), table.Remove(runstate.NodeLease), table.Remove(runstate.NodeStarted),
-	}, func(item *runstate.Node) bool {
+	}
+	var slot slots.Slot
+	var took bool
+	if a.slots != nil {
+		var err error
+		if slot, took, err = a.slotFor(ctx, w); err != nil {
+			_, err = a.unable(ctx, w, err)
+			return err
+		}
+		if slot.None() { //guard:slot/limit false
+			return a.queueUp(ctx, w)
+		}
+		do = append(do, table.Set(runstate.NodeSlot, slot.String()))
+	}
+	item, err := a.conclude(ctx, w, engine.Queued, do, func(item *runstate.Node) bool {
 		return item.Handed == nonce //guard:hand-off/lost-answer return false
 	})
+	if err == nil && item == nil && took {
+		a.slotFreed(ctx, a.org, slot)
+	}
 	if err != nil || item == nil {
 		return err
 	}
@@ -110,7 +128,7 @@ func (a *attempts) takeOff(ctx context.Context, w *attempt, reason string) error
 		Key: runstate.NodeKey(a.org, a.id, w.node),
 		Do: []table.Action{
 			table.Set(runstate.NodeDue, int64(due)), table.Set(runstate.NodeReason, clip(reason)),
-			table.Set(runstate.NodeDeferred, w.item.Deferred+1), table.Remove(runstate.NodeHanded),
+			table.Set(runstate.NodeDeferred, w.item.Deferred+1), table.Remove(runstate.NodeHanded), table.Remove(runstate.NodeSlot),
 		},
 		If: table.Eq(runstate.NodeHanded, w.item.Handed), //guard:hand-off/begun drop
 	})
@@ -119,6 +137,12 @@ func (a *attempts) takeOff(ctx context.Context, w *attempt, reason string) error
 	}
 	if err != nil {
 		return err
+	}
+	// It is not passed on: the next one would most likely be refused as well.
+	if slot := slots.Parse(w.item.Slot); a.slots != nil && !slot.None() {
+		if err := a.slots.Release(ctx, a.org, slot); err != nil { //guard:slot/refused drop
+			return err
+		}
 	}
 	a.logEnd(w, runlog.TypeTaskDeferred, "warning", "Task %s could not begin: %s It is tried again in %s", w.task.Name, reason, delay.Round(100*time.Millisecond))
 	return a.send(ctx, []ready{{w.node, w.item.Attempt, due}}, delay) //guard:hand-off/message return nil

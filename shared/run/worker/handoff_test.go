@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"millrace/localstack/proof/faults"
+	"millrace/shared/account/quota"
 	"millrace/shared/platform/clock"
 	"millrace/shared/platform/errs"
 	"millrace/shared/run/engine"
@@ -28,7 +29,7 @@ func remote(t *testing.T, seed uint64, odds remoteOdds) (*world, *remotes) {
 	w := still(t)
 	r := &remotes{
 		w: w, odds: odds, takes: []time.Duration{time.Second}, fails: map[string]int{}, rng: rand.New(rand.NewPCG(seed, 1)),
-		started: map[string]int{}, told: map[string]int{},
+		started: map[string]int{}, told: map[string]int{}, running: map[string]int{}, most: map[string]int{},
 	}
 	w.load(slog.New(slog.DiscardHandler))
 	w.c.Executors["python"] = r
@@ -42,6 +43,9 @@ func (r *remotes) serves(name string, rates faults.Rates, seed uint64) *process 
 		cfg.Table, cfg.Queues = p.Table(), p.Queues(r.w.queues)
 		cfg.Logs = &runlog.Store{Table: cfg.Table, Blob: cfg.Blob, Clock: clock.System{}, Log: cfg.Log}
 		cfg.LongLived = false
+		if r.limit != 0 {
+			cfg.Quota = quota.New(quota.Config{Table: cfg.Table, Clock: clock.System{}, Values: quota.Values{quota.RunningTasks: r.limit}})
+		}
 	}).Worker
 	p.rt = r.w.work(p.c)
 	r.mu.Lock()
@@ -63,6 +67,21 @@ func (r *remotes) dies(p *process) {
 	p.kill()
 }
 
+// recover checks that what faults left of slots is freed once tasks wait for
+// them, and that nothing is left then.
+func (r *remotes) recover(seed uint64) {
+	r.mu.Lock()
+	r.odds, r.live, r.takes = remoteOdds{}, nil, []time.Duration{3 * time.Minute}
+	r.mu.Unlock()
+	r.serves("after", faults.Rates{}, seed)
+	n := int(r.limit) + 1
+	r.w.register("after", wide(n))
+	assert.Equal(r.w.t, engine.Succeeded, r.w.ends(r.w.run("after").ID, 20*time.Minute).Status, seed)
+	synctest.Wait() // until its last completion has freed its slot
+	assert.Empty(r.w.t, r.held(), seed)
+	assert.Zero(r.w.t, r.line(), seed)
+}
+
 var diamond = spec("a", "b: a", "c: a", "d: a", "e: b c d", "f: e", "g: f")
 
 // TestSimulatedHandOffs plays runs of tasks that are handed off while requests
@@ -80,6 +99,7 @@ func TestSimulatedHandOffs(t *testing.T) {
 				r.left = 15 * time.Minute // runners go on
 			}
 			r.takes = []time.Duration{10 * time.Millisecond, time.Second, 12 * time.Second, 50 * time.Second}
+			r.limit = int64(seed % 4) // of slots; 0: none
 			rng := rand.New(rand.NewPCG(seed, 2))
 			fields := map[string]map[string]any{}
 			want := engine.Succeeded
@@ -99,7 +119,8 @@ func TestSimulatedHandOffs(t *testing.T) {
 			procs := []*process{r.serves("one", rates, seed), r.serves("two", rates, seed+100)}
 			w.ticking()
 			w.register("f", with(diamond, fields))
-			id := w.run("f").ID
+			w.register("beside", wide(6))
+			id, beside := w.run("f").ID, w.run("beside").ID
 			cancelled := seed%6 == 5
 			if seed%3 == 1 {
 				time.Sleep(time.Duration(rng.IntN(20_000)) * time.Millisecond)
@@ -112,6 +133,7 @@ func TestSimulatedHandOffs(t *testing.T) {
 				cancelled = err == nil
 			}
 			run := w.ends(id, 6*time.Hour)
+			assert.Equal(t, engine.Succeeded, w.ends(beside, 6*time.Hour).Status, seed)
 			r.mu.Lock()
 			began := len(r.started)
 			r.mu.Unlock()
@@ -119,6 +141,11 @@ func TestSimulatedHandOffs(t *testing.T) {
 			synctest.Wait()
 			assert.Empty(t, r.problems, seed)
 			assert.Len(t, r.started, began, "nothing begins after the end")
+			if r.limit > 0 {
+				assert.LessOrEqual(t, r.mostAtOnce(), int(r.limit), seed)
+				some["left"] += len(r.held())
+				r.recover(seed)
+			}
 			for attempt, n := range r.started {
 				assert.Equal(t, 1, n, "%s of seed %d began more than once", attempt, seed)
 			}

@@ -12,6 +12,7 @@ import (
 	"millrace/shared/run/executor"
 	"millrace/shared/run/sandbox"
 	"millrace/shared/run/sandbox/ticket"
+	"millrace/shared/run/slots"
 )
 
 // handOnSpare is what a runner needs besides the time of a task: for the import
@@ -31,6 +32,7 @@ type heir struct {
 	runner Runner
 	left   time.Duration // until the runner's function ends
 	next   *Next         // what it makes; nil: nothing yet
+	slot   slots.Slot    // that the next attempt may have; none if there is no limit, too
 }
 
 // nonce is that of the next attempt's token. It follows from the completed one,
@@ -44,7 +46,7 @@ func (h *heir) nonce(n engine.Node, attempt int) string {
 // false if there is none.
 func (a *attempts) runnerOf(r ready) (next Runner, ok bool) {
 	h := a.heir
-	if h == nil || h.next != nil || a.run == nil {
+	if h == nil || h.next != nil || a.run == nil || a.slots != nil && h.slot.None() { //guard:hand-on/slot drop operand 4
 		return Runner{}, false
 	}
 	ref, err := a.flow.plan.Ref(r.node)

@@ -77,6 +77,9 @@ func (d *driver) reconcile(ctx context.Context, restarted bool) error {
 	if err := r.repair(ctx); err != nil {
 		return err
 	}
+	if err := r.slotsAgain(ctx); err != nil {
+		return err
+	}
 	r.items = nil
 	if err := d.finish(ctx); err != nil || d.run.Status.RunEnded() {
 		return err

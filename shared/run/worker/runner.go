@@ -14,6 +14,7 @@ import (
 	"millrace/shared/run/flowspec"
 	"millrace/shared/run/runstate"
 	"millrace/shared/run/sandbox/ticket"
+	"millrace/shared/run/slots"
 )
 
 // Runner is a runner that an attempt was handed off to.
@@ -235,9 +236,13 @@ func (c *Worker) completeBy(ctx context.Context, h *heir, answer json.RawMessage
 	}
 	w := &attempt{node: n, item: item, announced: true, unlogged: unlogged(item)}
 	a.attempt, a.heir = w, h
+	h.slot = slots.Parse(item.Slot)
 	out := outcome{item: item}
 	if item.Status.Terminal() { // its answer was taken, and this runner does not know
 		d.again = true
+		if h.slot, err = d.stillHeld(ctx, h.slot); err != nil {
+			return err
+		}
 	} else if out, err = a.answered(ctx, w, answer); err != nil {
 		return err
 	}
@@ -294,5 +299,6 @@ func (d *driver) carryOn(ctx context.Context, w *attempt, out outcome) error {
 	if err == nil {
 		err = d.goOn(ctx)
 	}
+	d.attempts.freeAfter(ctx, w)
 	return errors.Join(err, d.flush(ctx))
 }

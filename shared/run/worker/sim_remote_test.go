@@ -29,7 +29,10 @@ type remotes struct {
 	mu       sync.Mutex
 	rng      *rand.Rand
 	vanish   int              // so many runners are not started
-	fated    string           // the task whose runners die; empty: any
+	limit    int64            // of slots; 0: none
+	running  map[string]int   // attempts that run, by workspace
+	most     map[string]int   // the most of them so far
+	fated    string           // the task whose runners die, are refused or do not start it; empty: any
 	gone     bool             // no runner can be started, and attempts are executed
 	live     []*worker.Worker // that answer runners
 	started  map[string]int   // by id of the attempt: runners that began it
@@ -39,7 +42,7 @@ type remotes struct {
 }
 
 // remoteOdds are the probabilities of faults.
-type remoteOdds struct{ Refuse, Lose, Twice, Late, VeryLate, Die, Resend, Stray, Cut, Lines float64 }
+type remoteOdds struct{ Refuse, Lose, Twice, Late, VeryLate, Die, Resend, Stray, Cut, Lines, Unstarted float64 }
 
 func (r *remotes) problem(format string, args ...any) {
 	r.mu.Lock()
@@ -56,6 +59,11 @@ func (r *remotes) hit(name string, odds float64) bool {
 	}
 	r.told[name]++
 	return true
+}
+
+// hits is hit for what happens to the fated task.
+func (r *remotes) hits(t ticket.Attempt, name string, odds float64) bool {
+	return (r.fated == "" || r.fated == t.Task) && r.hit(name, odds)
 }
 
 func (r *remotes) drawn(list []time.Duration) time.Duration {
@@ -88,7 +96,7 @@ func (r *remotes) Dispatch(_ context.Context, mode string, t ticket.Attempt) err
 	if mode != "nano" && mode != "small" || t.Org != org || t.Nonce == "" {
 		r.problem("dispatched in %s: %+v", mode, t)
 	}
-	refused := r.hit("refuse", r.odds.Refuse)
+	refused := r.hits(t, "refuse", r.odds.Refuse)
 	if refused && !r.hit("stray", r.odds.Stray) {
 		return errors.New("busy")
 	}
@@ -200,6 +208,19 @@ func (r *remotes) run(t ticket.Attempt) {
 	}
 }
 
+// begins counts an attempt that runs, until over is called.
+func (r *remotes) begins(org string) (over func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.running[org]++
+	r.most[org] = max(r.most[org], r.running[org])
+	return sync.OnceFunc(func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.running[org]--
+	})
+}
+
 // make makes an attempt that a runner has begun, and returns the one that it
 // begins thereby, nil if there is none.
 func (r *remotes) make(me worker.Runner, message json.RawMessage) (next *worker.Next) {
@@ -217,7 +238,9 @@ func (r *remotes) make(me worker.Runner, message json.RawMessage) (next *worker.
 	r.started[got.Attempt]++
 	fails := r.fails[t.Task] >= t.Number-item.Lost
 	r.mu.Unlock()
-	if (r.fated == "" || r.fated == t.Task) && r.hit("die", r.odds.Die) {
+	over := r.begins(t.Org)
+	defer over()
+	if r.hits(t, "die", r.odds.Die) {
 		return nil
 	}
 	for left := got.Takes; left > 0; left -= worker.Heartbeat {
@@ -232,7 +255,11 @@ func (r *remotes) make(me worker.Runner, message json.RawMessage) (next *worker.
 			break // the answer is posted all the same
 		}
 	}
+	over()
 	answer, _ := json.Marshal(answered{Attempt: got.Attempt, Fails: fails})
+	if r.hits(t, "unstarted", r.odds.Unstarted) {
+		answer, _ = json.Marshal(answered{Attempt: got.Attempt, Unstarted: "no memory"})
+	}
 	again := 1
 	if r.hit("resend", r.odds.Resend) {
 		again = 2

@@ -11,6 +11,7 @@ import (
 	"millrace/shared/run/executor"
 	"millrace/shared/run/runlog"
 	"millrace/shared/run/runstate"
+	"millrace/shared/run/slots"
 )
 
 // stop ends a stopped run when none of its attempts runs any more. Until then
@@ -118,6 +119,9 @@ func (l *lifecycle) takeBackAll(ctx context.Context, items map[engine.Node]*runs
 // now, for readers: a propagation under way may still write some, and a message
 // may still claim one before it sees the fence.
 func (l *lifecycle) endStopped(ctx context.Context, now time.Time, items map[engine.Node]*runstate.Node) error {
+	if err := l.giveUpSlots(ctx, items); err != nil {
+		return err
+	}
 	to := engine.Cancelled
 	do := []table.Action{
 		table.Set(runstate.RunEnded, int64(millis(now))),
@@ -162,6 +166,7 @@ func (l *lifecycle) takeBack(ctx context.Context, n engine.Node, item *runstate.
 		return false, fmt.Errorf("cancel node %d: %w", n, err)
 	}
 	l.countTask(engine.Cancelled)
+	l.slotFreed(ctx, l.org, slots.Parse(item.Slot)) //guard:slot/taken-back drop
 	if w := l.subjectOf(n, item); w.task != nil {
 		l.event(w, runlog.TypeTaskCancelled, "warning", "Task %s stopped: %s", w.task.Name, reason(why))
 	}
@@ -204,7 +209,10 @@ func (l *lifecycle) cancel(ctx context.Context, w *attempt, why string) error {
 			return err
 		}
 	}
-	_, err := l.conclude(ctx, w, engine.Cancelled, l.cancelled(why), concluded(w))
+	item, err := l.conclude(ctx, w, engine.Cancelled, l.cancelled(why), concluded(w))
+	if item != nil {
+		l.slotFreed(ctx, l.org, slots.Parse(w.item.Slot)) //guard:slot/cancelled drop
+	}
 	return err
 }
 

@@ -28,6 +28,7 @@ import (
 	"millrace/shared/platform/telemetry"
 	"millrace/shared/run/executor"
 	"millrace/shared/run/runlog"
+	"millrace/shared/run/slots"
 )
 
 // Times of the engine.
@@ -74,9 +75,10 @@ type Config struct {
 type Worker struct {
 	Config
 	cache   *caches
-	results results // waiting to be stored
-	memory  *budget // of outputs that expressions read
-	scarce  bool    // some executors need a slot
+	results results      // waiting to be stored
+	memory  *budget      // of outputs that expressions read
+	scarce  bool         // some executors need a slot
+	slots   *slots.Slots // of attempts that are handed off; nil: they are not limited
 }
 
 // New returns a Worker.
@@ -88,6 +90,9 @@ func New(cfg Config) *Worker {
 	for _, e := range cfg.Executors {
 		_, reserves := e.(executor.Reserver)
 		c.scarce = c.scarce || reserves
+	}
+	if most, limited := cfg.Quota.Most(quota.RunningTasks); limited {
+		c.slots = slots.New(cfg.Table, cfg.Clock, most)
 	}
 	return c
 }
