@@ -265,7 +265,7 @@ func secretsOf(spec fn.Spec) []secretOf {
 
 // environment returns the variables that settings.go of the bootstrap reads, and
 // those of Go's runtime.
-func environment(cfg Config, spec fn.Spec, api api, signIn signIn) map[string]*string {
+func environment(cfg Config, spec fn.Spec, api api, signIn signIn, walls walls) map[string]*string {
 	env := map[string]*string{}
 	set := func(name, value string) {
 		if value != "" {
@@ -323,7 +323,7 @@ func environment(cfg Config, spec fn.Spec, api api, signIn signIn) map[string]*s
 		set("MILLRACE_SUPER_ADMINS", join(cfg.SuperAdmins))
 	}
 	if spec.Needs.Table == fn.Writes {
-		set("MILLRACE_LIMITS", join(cfg.Limits))
+		set("MILLRACE_LIMITS", join(walls.limits(cfg)))
 	}
 	set("MILLRACE_ALLOW_RANGES", join(cfg.AllowRanges))
 	set("MILLRACE_TIERS", cfg.Tiers.String())

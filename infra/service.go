@@ -75,7 +75,7 @@ func addFunction(stack awscdk.Stack, cfg Config, spec fn.Spec, code *awslambda.C
 		Role:          role.AttrArn(),
 		MemorySize:    jsii.Number(spec.MemoryMB),
 		Timeout:       jsii.Number(spec.Timeout.Seconds()),
-		Environment:   &awslambda.CfnFunction_EnvironmentProperty{Variables: environment(cfg, spec, api, signIn)},
+		Environment:   &awslambda.CfnFunction_EnvironmentProperty{Variables: environment(cfg, spec, api, signIn, walls)},
 		LoggingConfig: &awslambda.CfnFunction_LoggingConfigProperty{LogFormat: jsii.String("JSON"), LogGroup: logs.Ref(), SystemLogLevel: systemLevel(spec)},
 		RecursiveLoop: recursive(spec),
 

@@ -1,10 +1,13 @@
 package main
 
 import (
+	"fmt"
+
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
 	"github.com/aws/jsii-runtime-go"
 
 	"millrace/events"
+	"millrace/shared/account/quota"
 	"millrace/shared/run/tier"
 	"millrace/shared/web/fn"
 )
@@ -49,6 +52,13 @@ func (w walls) sandboxes() int {
 		left -= n
 	}
 	return left
+}
+
+// limits returns the settings of limits with the wall between workspaces first,
+// which an operator's own replaces: one of them runs Python tasks in half of the
+// sandboxes' part at most, so that others find the rest.
+func (w walls) limits(cfg Config) []string {
+	return append([]string{fmt.Sprintf("%s=%d", quota.RunningTasks, max(w.sandboxes()/2, 1))}, cfg.Limits...)
 }
 
 // part returns thousandths of a number, but at least some.

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"millrace/functions/catalog"
+	"millrace/shared/account/quota"
 	"millrace/shared/web/fn"
 )
 
@@ -39,6 +40,10 @@ func TestWallsAddUp(t *testing.T) {
 					assert.Positive(t, w.reserved[s.Name], "%s: %s", name, s.Name)
 				}
 			}
+			limits, err := quota.ParseValues(w.limits(c))
+			require.NoError(t, err)
+			running, limited := limits.Of(quota.RunningTasks)
+			assert.True(t, limited && running >= 1 && running <= int64(max(w.sandboxes()/2, 1)), "%s: a workspace runs %d tasks", name, running)
 			batches := map[string]int{}
 			for queue, s := range feeds(specs) {
 				n := w.mappings[queue]
@@ -69,6 +74,10 @@ func TestWallsAreInTheTemplate(t *testing.T) {
 		assert.EqualValues(t, w.reserved[s.Name], with.function(t, s.Name).properties["ReservedConcurrentExecutions"], s.Name)
 		assert.NotContains(t, without.function(t, s.Name).properties, "ReservedConcurrentExecutions", s.Name)
 	}
+	cfg.Limits = []string{"running-tasks=7"}
+	limits, err := quota.ParseValues(w.limits(cfg))
+	require.NoError(t, err)
+	assert.EqualValues(t, 7, limits[quota.RunningTasks], "the operator's own")
 	for _, d := range []deployment{with, without} {
 		mappings := d.service.of("Lambda::EventSourceMapping")
 		require.Len(t, mappings, len(feeds(d.specs)))
