@@ -22,9 +22,9 @@ func TestFunctionsGetLogLevel(t *testing.T) {
 	at := api{url: func(string) *string { return jsii.String("https://api.acme.example") }}
 	for _, spec := range catalog.All() {
 		cfg := example()
-		assert.NotContains(t, environment(cfg, spec, at, signIn{}), "MILLRACE_LOG_LEVEL", spec.Name)
+		assert.NotContains(t, environment(cfg, spec, at, signIn{}, walls{}), "MILLRACE_LOG_LEVEL", spec.Name)
 		cfg.LogLevel = "debug"
-		assert.Equal(t, "debug", *environment(cfg, spec, at, signIn{})["MILLRACE_LOG_LEVEL"], spec.Name)
+		assert.Equal(t, "debug", *environment(cfg, spec, at, signIn{}, walls{})["MILLRACE_LOG_LEVEL"], spec.Name)
 	}
 }
 
