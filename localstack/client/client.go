@@ -65,7 +65,7 @@ func (c *Client) do(ctx context.Context, method, path string, header http.Header
 // credential. Errors: *Error for a response that is not 2xx.
 func (c *Client) Send(ctx context.Context, method, path string, header http.Header, body io.Reader) (res *http.Response, err error) {
 	err = c.attempt(ctx, method, func() error {
-		res, err = c.send(ctx, method, path, header, body)
+		res, err = c.send(ctx, method, path, header, body) //nolint:bodyclose // the caller closes it
 		return err
 	})
 	return res, err
