@@ -5,7 +5,8 @@
 // [Context]. A value costs a KMS call only if its workspace's key is not
 // cached; keys are cached for at most [Config.Lifetime].
 //
-// Key rotation by KMS needs no change here. To move to another KMS key, set
+// Key rotation by KMS needs no change here, and what was sealed under a multi-Region
+// key opens under its replica in another region. To move to another KMS key, set
 // Config.Key to it and add the previous key to Config.Retired.
 package kms
 
@@ -15,6 +16,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -105,10 +107,19 @@ func New(cfg Config) (*Vault, error) {
 	return v, err
 }
 
+// fingerprintOf leaves the region out if the key is a multi-Region one: its replicas
+// in other regions unwrap the same data keys.
 func fingerprintOf(arn string) fingerprint {
+	if part := strings.Split(arn, ":"); len(part) == 6 && strings.HasPrefix(part[5], multiRegion) {
+		part[3] = ""
+		arn = strings.Join(part, ":")
+	}
 	sum := sha256.Sum256([]byte(arn))
 	return fingerprint(sum[:8])
 }
+
+// multiRegion is how the resource of a multi-Region key begins in its ARN.
+const multiRegion = "key/mrk-"
 
 // Seal encrypts a value with the workspace's data key.
 func (v *Vault) Seal(ctx context.Context, org, name string, plaintext []byte) (vault.Sealed, error) {

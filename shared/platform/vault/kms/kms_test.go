@@ -1,6 +1,7 @@
 package kms_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/hex"
 	"encoding/json"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
 	awskms "github.com/aws/aws-sdk-go-v2/service/kms"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -215,4 +217,77 @@ func TestUnknownKeys(t *testing.T) {
 	_, err = open(t, broken).Seal(t.Context(), "org", "name", nil)
 	require.ErrorIs(t, err, vault.ErrUnavailable)
 	require.ErrorIs(t, err, assert.AnError)
+}
+
+// regions answers Encrypt and Decrypt as KMS does for the replicas of multi-Region
+// keys: each region takes requests for its own ARNs only, and unwraps what any
+// region has wrapped under the same key ID. (moto cuts the IDs of such keys.)
+func regions(t *testing.T) (config func(region string) aws.Config) {
+	t.Helper()
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var in struct {
+			KeyID                     string `json:"KeyId"`
+			Plaintext, CiphertextBlob []byte
+			EncryptionContext         map[string]string
+		}
+		assert.NoError(t, json.NewDecoder(r.Body).Decode(&in))
+		arn := strings.Split(in.KeyID, ":")
+		scope := strings.Split(r.Header.Get("Authorization"), "/")
+		w.Header().Set("Content-Type", "application/x-amz-json-1.1")
+		if len(arn) != 6 || arn[3] != scope[2] {
+			w.WriteHeader(http.StatusBadRequest)
+			fmt.Fprint(w, `{"__type": "NotFoundException", "message": "not a key of this region"}`)
+			return
+		}
+		prefix := []byte(arn[5] + fmt.Sprint(in.EncryptionContext))
+		out := map[string]any{"KeyId": in.KeyID}
+		if strings.HasSuffix(r.Header.Get("X-Amz-Target"), ".Encrypt") {
+			out["CiphertextBlob"] = append(prefix, in.Plaintext...)
+		} else {
+			plain, ours := bytes.CutPrefix(in.CiphertextBlob, prefix)
+			if !ours {
+				w.WriteHeader(http.StatusBadRequest)
+				fmt.Fprint(w, `{"__type": "IncorrectKeyException", "message": "another key"}`)
+				return
+			}
+			out["Plaintext"] = plain
+		}
+		assert.NoError(t, json.NewEncoder(w).Encode(out))
+	}))
+	t.Cleanup(web.Close)
+	return func(region string) aws.Config {
+		return aws.Config{Region: region, BaseEndpoint: &web.URL, Credentials: credentials.NewStaticCredentialsProvider("id", "secret", "")}
+	}
+}
+
+// TestReplicaOpensInAnotherRegion seals under a multi-Region key, and opens under
+// its replica in another region, as after the loss of the first one.
+func TestReplicaOpensInAnotherRegion(t *testing.T) {
+	t.Parallel()
+	config := regions(t)
+	in := func(region, id string) *kms.Vault {
+		return open(t, kms.Config{Key: "arn:aws:kms:" + region + ":123456789012:key/" + id, AWS: load(config(region))})
+	}
+	here, there := in("eu-west-1", "mrk-1"), in("eu-central-1", "mrk-1")
+	for name, c := range map[string]struct {
+		seals, opens *kms.Vault
+		err          error
+	}{
+		"lost region":               {here, there, nil},
+		"back again":                {there, here, nil},
+		"another multi-Region key":  {here, in("eu-central-1", "mrk-2"), vault.ErrUnavailable},
+		"a key of one region":       {in("eu-west-1", "1"), in("eu-central-1", "1"), vault.ErrUnavailable},
+		"a key of another key's ID": {here, in("eu-central-1", "1"), vault.ErrUnavailable},
+	} {
+		sealed, err := c.seals.Seal(t.Context(), "org", "name", []byte(name))
+		require.NoError(t, err, name)
+		value, err := c.opens.Open(t.Context(), "org", "name", sealed)
+		if c.err != nil {
+			require.ErrorIs(t, err, c.err, name)
+			require.ErrorContains(t, err, "a KMS key that is not configured", name)
+			continue
+		}
+		require.NoError(t, err, name)
+		assert.Equal(t, name, string(value))
+	}
 }
