@@ -19,8 +19,8 @@ type kind func(ctx context.Context, m *maker, properties map[string]any) (templa
 var kinds = map[string]kind{
 	"AWS::DynamoDB::Table":            of((*maker).table, "DeletionProtectionEnabled", "OnDemandThroughput", "PointInTimeRecoverySpecification", "SSESpecification"),
 	"AWS::SQS::Queue":                 of((*maker).queue),
-	"AWS::S3::Bucket":                 of((*maker).bucket, "BucketEncryption", "OwnershipControls", "PublicAccessBlockConfiguration"),
-	"AWS::KMS::Key":                   of((*maker).key, "EnableKeyRotation", "KeyPolicy", "PendingWindowInDays"),
+	"AWS::S3::Bucket":                 of((*maker).bucket, "BucketEncryption", "OwnershipControls", "PublicAccessBlockConfiguration", "ReplicationConfiguration"),
+	"AWS::KMS::Key":                   of((*maker).key, "EnableKeyRotation", "KeyPolicy", "MultiRegion", "PendingWindowInDays"),
 	"AWS::KMS::Alias":                 of((*maker).keyAlias),
 	"AWS::SecretsManager::Secret":     of((*maker).secret, "KmsKeyId"),
 	"AWS::Events::EventBus":           of((*maker).bus),
@@ -48,6 +48,8 @@ var absent = []string{
 	"AWS::ApiGateway::DomainName", "AWS::ApiGateway::BasePathMapping",
 	// The machine has a sign-in of its own.
 	"AWS::Cognito::UserPool", "AWS::Cognito::UserPoolDomain", "AWS::Cognito::UserPoolClient", "AWS::Cognito::ManagedLoginBranding",
+	// There is no other region.
+	"AWS::Backup::BackupVault", "AWS::Backup::BackupPlan", "AWS::Backup::BackupSelection",
 	// Nothing costs anything.
 	"AWS::Budgets::Budget", "AWS::CE::AnomalySubscription",
 	// Asynchronous events are tried once.

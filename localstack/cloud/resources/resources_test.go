@@ -256,6 +256,16 @@ func TestUnknownKindsAndPropertiesAreRejected(t *testing.T) {
 	}
 }
 
+// TestBackupElsewhereHasNoEffect: there is no other region on one machine.
+func TestBackupElsewhereHasNoEffect(t *testing.T) {
+	t.Parallel()
+	_, err := make1(t, where(t), `
+		"Bucket": {"Type": "AWS::S3::Bucket", "Properties": {"BucketName": "`+unique()+`", "VersioningConfiguration": {"Status": "Enabled"}, "ReplicationConfiguration": {"Role": "r"}}},
+		"Key": {"Type": "AWS::KMS::Key", "Properties": {"MultiRegion": true}},
+		"BackupVault": {"Type": "AWS::Backup::BackupVault"}, "BackupPlan": {"Type": "AWS::Backup::BackupPlan"}, "BackupSelection": {"Type": "AWS::Backup::BackupSelection"}`)
+	require.NoError(t, err)
+}
+
 // TestRuleSendsEventsToQueue, only those that it selects, in the form in which
 // the CDK app creates rules for functions.
 func TestRuleSendsEventsToQueue(t *testing.T) {

@@ -11,11 +11,16 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strings"
 )
 
-// suffix is the suffix of template file names.
-const suffix = ".template.json"
+// suffix is the suffix of template file names, and elsewhere that of the stack of
+// another region, which one machine does not have.
+const (
+	suffix    = ".template.json"
+	elsewhere = "-recovery" + suffix
+)
 
 // Assembly is the stacks of an app.
 type Assembly struct {
@@ -54,13 +59,14 @@ func (r *Resource) String() string { return r.name + " (" + r.Type + ")" }
 func (r *Resource) Name() string { return strings.ReplaceAll(r.name, "/", "-") }
 
 // Load reads a folder of templates, such as cdk.out: every file *.template.json
-// is a stack. It fails if a file cannot be read or is not a template, and if
+// is a stack, of which that of another region is left out. It fails if a file cannot be read or is not a template, and if
 // there is none.
 func Load(dir fs.FS) (*Assembly, error) {
 	files, err := fs.Glob(dir, "*"+suffix)
 	if err != nil {
 		return nil, err
 	}
+	files = slices.DeleteFunc(files, func(file string) bool { return strings.HasSuffix(file, elsewhere) })
 	if len(files) == 0 {
 		return nil, fmt.Errorf("no file *%s", suffix)
 	}

@@ -107,6 +107,8 @@ func TestResourcesAreCreatedAfterDependencies(t *testing.T) {
 		}}`,
 		"b.template.json": `{"Resources": {"Y": {"Type": "T"}, "Z": {"Type": "T"}}, "Outputs": {"Z": {"Value": {"Ref": "Z"}, "Export": {"Name": "Z"}}}}`,
 		"manifest.json":   `no template`,
+
+		"app-recovery.template.json": `{"Parameters": {}}`,
 	}
 	for range 5 {
 		order, _, err := deploy(t, files)
