@@ -313,9 +313,20 @@ deploy-checked: synth
 	$(CDK) bootstrap --app cdk.out
 	$(CDK) diff --app cdk.out
 	@printf 'Deploy %s to %s (%s)? Type the tenant to go on: ' $(TENANT) $(REGION) $(STAGE); read answer; [ "$$answer" = $(TENANT) ]
+	@if [ -f cdk.out/$(NAME)-recovery.template.json ]; then $(MAKE) --no-print-directory deploy-recovery; fi
 	$(CDK) deploy --app cdk.out --exclusively $(NAME)-data --require-approval never --rollback
 	@$(GO) run ./infra indexes wait $(NAME)-table $(REGION)
 	$(CDK) deploy --app cdk.out --all --require-approval never --rollback
+
+# The stack in the other region replicates the keys of this one.
+.PHONY: deploy-recovery
+deploy-recovery:
+	$(CDK) deploy --app cdk.out --exclusively $(NAME)-keys --require-approval never --rollback
+	@key() { aws cloudformation describe-stacks --region $(REGION) --stack-name $(NAME)-keys \
+		--query "Stacks[0].Outputs[?OutputKey=='$$1'].OutputValue" --output text; }; \
+	key=$$(key KeyArn) && signing=$$(key SigningKeyArn) && \
+	$(CDK) deploy --app cdk.out --exclusively $(NAME)-recovery --require-approval never --rollback \
+		--parameters "$(NAME)-recovery:PrimaryKeyArn=$$key" --parameters "$(NAME)-recovery:PrimarySigningKeyArn=$$signing"
 
 .PHONY: first-user
 first-user: ## Add a user who can sign in to TENANT's deployment: EMAIL=ann@example.com gets a password by mail

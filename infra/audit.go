@@ -2,7 +2,6 @@ package main
 
 import (
 	"github.com/aws/aws-cdk-go/awscdk/v2"
-	"github.com/aws/aws-cdk-go/awscdk/v2/awskms"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awss3"
 	"github.com/aws/jsii-runtime-go"
 
@@ -30,7 +29,7 @@ func (c Config) lockedARN(keys string) *string {
 // Object Lock requires, each version retained for the configured days. Its
 // policy refuses to put a version over another one and to hide one, whoever
 // asks.
-func addLockedBucket(stack awscdk.Stack, cfg Config, key awskms.CfnKey) {
+func addLockedBucket(stack awscdk.Stack, cfg Config, key *string) {
 	if cfg.AuditLock == 0 {
 		return
 	}

@@ -24,7 +24,7 @@ func check(ctx context.Context, args []string, open func(ctx context.Context, re
 	if err != nil {
 		return err
 	}
-	cfg, err := readConfig(func(key string) string { return values[key] }, []string{values["region"]})
+	cfg, err := readConfig(func(key string) string { return values[key] }, []string{values["region"], values["backupRegion"], values["recoveredFrom"]})
 	if err := errors.Join(checkKeys(slices.Sorted(maps.Keys(values))), err); err != nil {
 		return err
 	}
@@ -32,9 +32,17 @@ func check(ctx context.Context, args []string, open func(ctx context.Context, re
 	if err != nil {
 		return err
 	}
+	var backup *preflight.Backup
+	if cfg.BackupRegion != "" {
+		there, err := open(ctx, cfg.BackupRegion)
+		if err != nil {
+			return err
+		}
+		backup = &preflight.Backup{Region: cfg.BackupRegion, Account: there, Stack: cfg.name("recovery")}
+	}
 	report := preflight.Check(ctx, account, preflight.Wants{
-		Region: cfg.Region, Tiers: cfg.Tiers, Issuer: cfg.Issuer,
-		Stacks: []string{cfg.name("data"), cfg.name("service"), cfg.name("operations")},
+		Region: cfg.Region, Tiers: cfg.Tiers, Issuer: cfg.Issuer, Backup: backup,
+		Stacks: []string{cfg.name("data"), cfg.name("service"), cfg.name("operations")}, Data: cfg.name("data"), Keys: cfg.name("keys"),
 		Discover: func(ctx context.Context, issuer string) (identity.Discovery, error) {
 			return identity.Discover(ctx, nil, issuer)
 		},

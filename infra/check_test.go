@@ -27,7 +27,7 @@ func TestCheckTellsContextThatWasRead(t *testing.T) {
 	with := func(concurrency int, args ...string) (found, out string, err error) {
 		var stdout, stderr bytes.Buffer
 		open := func(_ context.Context, region string) (preflight.Account, error) {
-			assert.Equal(t, "eu-west-1", region)
+			assert.Contains(t, []string{"eu-west-1", "eu-central-1"}, region)
 			return quotas{concurrency: concurrency}, nil
 		}
 		err = check(t.Context(), append([]string{"-c", "tenant=acme", "-c", "region=eu-west-1"}, args...), open, &stdout, &stderr)
@@ -47,6 +47,12 @@ func TestCheckTellsContextThatWasRead(t *testing.T) {
 	found, _, err = with(10, "-c", "tiers=nano,micro,small,medium")
 	require.NoError(t, err)
 	assert.Equal(t, "-c concurrency=10\n", found)
+
+	_, _, err = with(1000, "-c", "backupRegion=eu-west-1")
+	require.ErrorContains(t, err, "own region")
+	found, _, err = with(1000, "-c", "backupRegion=eu-central-1")
+	require.NoError(t, err)
+	assert.Equal(t, "-c concurrency=1000\n", found)
 
 	for _, args := range [][]string{{"-c"}, {"-c", "tiers"}, {"--all", "x=y"}, {"-c", "tires=nano"}, {"-c", "tiers=giant"}} {
 		_, _, err := with(1000, args...)

@@ -59,7 +59,9 @@ type Config struct {
 	AuditLock     int    // auditLock: days for which copies of audit digests are locked; default: none are kept
 	AuditLockMode string // auditLockMode: governance (default) or compliance, which nobody can undo
 
-	Restored string // table: name of a restored table that functions use instead of the data stack's
+	BackupRegion  string // backupRegion: region that table and objects are copied to, with replicas of the keys; default: none. Only of a new deployment
+	RecoveredFrom string // recoveredFrom: region whose deployment this one replaces; needs its recovery stack here, and table
+	Restored      string // table: name of a restored table that functions use instead of the data stack's
 }
 
 // stages are the kinds of deployment.
@@ -100,6 +102,8 @@ var contextKeys = []string{
 	"otlpHeadersSecret",
 	"auditLock",
 	"auditLockMode",
+	"backupRegion",
+	"recoveredFrom",
 }
 
 // checkKeys returns an error that names the unknown keys: a mistyped stage
@@ -145,6 +149,7 @@ func readConfig(get func(key string) string, regions []string) (Config, error) {
 		Rollout:  get("rollout"), LogLevel: get("logLevel"), OTLPEndpoint: get("otlpEndpoint"), OTLPHeaders: get("otlpHeadersSecret"),
 		Budget: whole(get("budget")), Share: whole(get("share")), AnomalyMonitor: get("anomalyMonitor"), MaxWriteUnits: whole(get("maxWriteUnits")), MaxReadUnits: whole(get("maxReadUnits")),
 		AuditLockMode: get("auditLockMode"), Restored: get("table"), Signup: get("signup"),
+		BackupRegion: get("backupRegion"), RecoveredFrom: get("recoveredFrom"),
 	}
 	var faults []error
 	check := func(ok bool, format string, args ...any) {
@@ -165,6 +170,14 @@ func readConfig(get func(key string) string, regions []string) (Config, error) {
 	check(c.Region != "", "region is missing: -c region=eu-west-1")
 	check(c.Region == "" || slices.Contains(regions, c.Region), "region %q is no region of AWS", c.Region)
 	check(!slices.Contains(withoutURLs, c.Region), "region %s has no URLs of functions, by which sandboxes report", c.Region)
+	for key, other := range map[string]string{"backupRegion": c.BackupRegion, "recoveredFrom": c.RecoveredFrom} {
+		check(other == "" || slices.Contains(regions, other), "%s %q is no region of AWS", key, other)
+		check(other == "" || other != c.Region, "%s is the deployment's own region", key)
+	}
+	check(!slices.Contains(withoutURLs, c.BackupRegion), "backupRegion %s has no URLs of functions: nothing could be recovered there", c.BackupRegion)
+	check(partition(c.BackupRegion) == partition(c.Region) || c.BackupRegion == "", "backupRegion %s is in another partition of AWS", c.BackupRegion)
+	check(c.BackupRegion == "" || c.RecoveredFrom == "", "backupRegion and recoveredFrom do not go together: replicas of keys have no replicas")
+	check(c.RecoveredFrom == "" || c.Restored != "", "recoveredFrom needs table, the name of the table restored from its copy")
 	check(slices.Contains(stages, c.Stage), "stage %q is not one of %s", c.Stage, strings.Join(stages, ", "))
 	check(c.Version == "" || versionForm.MatchString(c.Version), "version %q: up to 64 letters, digits, dots, hyphens, pluses and underscores", c.Version)
 
@@ -249,6 +262,17 @@ func (c Config) namespace() string { return "Millrace/" + c.Tenant + "/" + c.Sta
 
 // queue returns the name of a queue of the catalog.
 func (c Config) queue(name string) string { return c.prefix() + name }
+
+// partition returns the part of AWS that a region is in: keys and backups are not
+// copied from one to another.
+func partition(region string) string {
+	for _, prefix := range []string{"cn-", "us-gov-", "us-iso", "eu-isoe-", "eusc-"} {
+		if strings.HasPrefix(region, prefix) {
+			return prefix
+		}
+	}
+	return "aws"
+}
 
 func secureURL(text string) bool {
 	u, err := url.Parse(text)

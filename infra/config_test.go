@@ -103,6 +103,13 @@ func TestInvalidContextIsRejected(t *testing.T) {
 		"tiers without nano":     {map[string]string{"tiers": "small"}, "tiers: nano is missing"},
 		"concurrency":            {map[string]string{"concurrency": "many"}, `concurrency "many" is no number`},
 		"concurrency below 0":    {map[string]string{"concurrency": "-1"}, `concurrency "-1" is no number`},
+		"backup in no region":    {map[string]string{"backupRegion": "eu-west-9"}, `backupRegion "eu-west-9" is no region`},
+		"backup here":            {map[string]string{"backupRegion": "eu-west-1"}, "backupRegion is the deployment's own region"},
+		"backup without URLs":    {map[string]string{"backupRegion": "eu-central-2"}, "nothing could be recovered there"},
+		"backup in China":        {map[string]string{"backupRegion": "cn-north-1"}, "in another partition"},
+		"backup of a recovered":  {map[string]string{"backupRegion": "us-east-1", "recoveredFrom": "us-east-1", "table": "t-2"}, "do not go together"},
+		"recovered, no table":    {map[string]string{"recoveredFrom": "us-east-1"}, "recoveredFrom needs table"},
+		"recovered from here":    {map[string]string{"recoveredFrom": "eu-west-1", "table": "t-2"}, "recoveredFrom is the deployment's own region"},
 		"ranges":                 {map[string]string{"allowRanges": "10.0.0.1"}, "not a CIDR range"},
 	} {
 		_, err := readConfig(given(c.given), someRegions)

@@ -4,7 +4,6 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsdynamodb"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsevents"
-	"github.com/aws/aws-cdk-go/awscdk/v2/awskms"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awss3"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awssecretsmanager"
 	"github.com/aws/constructs-go/constructs/v10"
@@ -32,9 +31,12 @@ const (
 )
 
 func addData(stack awscdk.Stack, cfg Config, specs []fn.Spec) {
-	key := addKey(stack, cfg)
-	addSigningKey(stack, cfg)
-	bucket := addBucket(stack, cfg, key)
+	key, made := dataKey(stack, cfg)
+	var bucket awss3.CfnBucket
+	if cfg.RecoveredFrom == "" { // else it is in the recovery stack, with the objects
+		bucket = addBucket(stack, cfg, key)
+		replicate(stack, cfg, bucket)
+	}
 	addLockedBucket(stack, cfg, key)
 	addSecret(stack, cfg, key, "CursorSecret", "cursor-secret", cursorSecret, "Signs the cursors of lists.")
 	addSecret(stack, cfg, key, "AttemptSecret", "attempt-secret", attemptKey, "Signs the tokens of task attempts.")
@@ -44,16 +46,21 @@ func addData(stack awscdk.Stack, cfg Config, specs []fn.Spec) {
 	addBusRules(stack, cfg, specs, bus)
 	notify(stack, cfg, specs, bucket)
 	addUsers(stack, cfg)
+	addBackup(stack, cfg, key)
 	// Last, after everything else: the table is protected against deletion, so a
 	// creation that fails later could not be undone.
-	addLast(stack, addTable(stack, cfg, key), key)
+	addLast(stack, addTable(stack, cfg, key), made)
 }
 
 // addLast makes a resource depend on all others of the stack, besides one that it
-// refers to.
+// refers to, if there is one.
 func addLast(stack awscdk.Stack, last, referred awscdk.CfnResource) {
+	besides := *last.LogicalId()
+	if referred != nil {
+		besides = *referred.LogicalId()
+	}
 	for _, node := range *stack.Node().FindAll(constructs.ConstructOrder_PREORDER) {
-		if other, is := node.(awscdk.CfnResource); is && *other.LogicalId() != *last.LogicalId() && *other.LogicalId() != *referred.LogicalId() {
+		if other, is := node.(awscdk.CfnResource); is && *other.LogicalId() != *last.LogicalId() && *other.LogicalId() != besides {
 			last.AddDependency(other)
 		}
 	}
@@ -79,75 +86,8 @@ func (c Config) imported(name string) *string {
 	return awscdk.Fn_ImportValue(jsii.String(c.name(name)))
 }
 
-// addKey adds the key that encrypts all data at rest. The account's policies
-// decide who may use it, and roles may use it only through the services named
-// in them.
-func addKey(stack awscdk.Stack, cfg Config) awskms.CfnKey {
-	all := []*string{jsii.String("*")} // in a key's policy, "*" is this key
-	sends := func(id, from string) statement {
-		return statement{id: id, principal: service(from), resources: all, actions: []string{"kms:Decrypt", "kms:GenerateDataKey"}}
-	}
-	alarms := sends("AlarmsToTopic", "cloudwatch")
-	alarms.when = map[string]any{"StringEquals": map[string]any{"aws:SourceAccount": awscdk.Fn_Ref(jsii.String("AWS::AccountId"))}}
-	statements := []statement{
-		{id: "Account", principal: map[string]any{"AWS": accountRoot()}, actions: []string{"kms:*"}, resources: all},
-		{
-			id: "Logs", principal: service("logs." + cfg.Region), resources: all,
-			actions: []string{"kms:Encrypt", "kms:Decrypt", "kms:ReEncryptFrom", "kms:ReEncryptTo", "kms:GenerateDataKey", "kms:DescribeKey"},
-			when: map[string]any{"ArnLike": map[string]any{
-				"kms:EncryptionContext:aws:logs:arn": arn("logs", "log-group:"+cfg.logGroup("*")),
-			}},
-		},
-		// As in the manuals of EventBridge and S3, without a condition: EventBridge does
-		// not set aws:SourceAccount when it uses the key, and would drop every event
-		// without a trace. The queues' policies limit which rule and bucket may send.
-		alarms,
-		sends("EventsToQueues", "events"),
-		sends("BucketToQueue", "s3"),
-	}
-	for _, from := range cfg.costServices() {
-		statements = append(statements, sends("Costs"+from, from))
-	}
-	key := awskms.NewCfnKey(stack, jsii.String("Key"), &awskms.CfnKeyProps{
-		Description:         jsii.String("Encrypts the data of " + cfg.name("data")),
-		EnableKeyRotation:   jsii.Bool(true),
-		PendingWindowInDays: jsii.Number(pendingDays),
-		KeyPolicy:           document(statements...),
-	})
-	cfg.keep(key)
-	awskms.NewCfnAlias(stack, jsii.String("KeyAlias"), &awskms.CfnAliasProps{
-		AliasName: jsii.String("alias/" + cfg.name("data")), TargetKeyId: key.AttrArn(),
-	})
-	export(stack, cfg, "KeyArn", keyARN, key.AttrArn())
-	return key
-}
-
-// addSigningKey adds the key that signs the digests of audit logs. Its private
-// part never leaves KMS, and a signature outlives it: KMS cannot rotate such a
-// key, and digests signed by another one do not verify.
-func addSigningKey(stack awscdk.Stack, cfg Config) {
-	key := awskms.NewCfnKey(stack, jsii.String("SigningKey"), &awskms.CfnKeyProps{
-		Description: jsii.String("Signs the audit digests of " + cfg.name("data")),
-		KeySpec:     jsii.String("ECC_NIST_P256"), KeyUsage: jsii.String("SIGN_VERIFY"),
-		PendingWindowInDays: jsii.Number(pendingDays),
-		KeyPolicy: document(statement{
-			id: "Account", principal: map[string]any{"AWS": accountRoot()}, actions: []string{"kms:*"}, resources: []*string{jsii.String("*")},
-		}),
-	})
-	cfg.keep(key)
-	awskms.NewCfnAlias(stack, jsii.String("SigningKeyAlias"), &awskms.CfnAliasProps{
-		AliasName: jsii.String("alias/" + cfg.name("signing")), TargetKeyId: key.AttrArn(),
-	})
-	export(stack, cfg, "SigningKeyArn", signingKeyARN, key.AttrArn())
-}
-
-// accountRoot is the principal of the account: its policies decide.
-func accountRoot() *string {
-	return awscdk.Fn_Sub(jsii.String("arn:${AWS::Partition}:iam::${AWS::AccountId}:root"), nil)
-}
-
 // addTable adds the table, from the service's own definition.
-func addTable(stack awscdk.Stack, cfg Config, key awskms.CfnKey) awsdynamodb.CfnTable {
+func addTable(stack awscdk.Stack, cfg Config, key *string) awsdynamodb.CfnTable {
 	schema := dynamo.Schema(cfg.name("table"))
 	ttl := dynamo.TimeToLive(cfg.name("table")).TimeToLiveSpecification
 	var attributes, indexes []any
@@ -181,7 +121,7 @@ func addTable(stack awscdk.Stack, cfg Config, key awskms.CfnKey) awsdynamodb.Cfn
 			PointInTimeRecoveryEnabled: jsii.Bool(true), RecoveryPeriodInDays: jsii.Number(recoveryDays),
 		},
 		SseSpecification: &awsdynamodb.CfnTable_SSESpecificationProperty{
-			SseEnabled: jsii.Bool(true), SseType: jsii.String("KMS"), KmsMasterKeyId: key.AttrArn(),
+			SseEnabled: jsii.Bool(true), SseType: jsii.String("KMS"), KmsMasterKeyId: key,
 		},
 		OnDemandThroughput:      cfg.throughput(),
 		TimeToLiveSpecification: &awsdynamodb.CfnTable_TimeToLiveSpecificationProperty{AttributeName: ttl.AttributeName, Enabled: ttl.Enabled},
@@ -192,7 +132,7 @@ func addTable(stack awscdk.Stack, cfg Config, key awskms.CfnKey) awsdynamodb.Cfn
 
 // addBucket adds the bucket of artifacts, outputs and logs. Its objects are
 // immutable or replaced as a whole, so versions only protect against accidents.
-func addBucket(stack awscdk.Stack, cfg Config, key awskms.CfnKey) awss3.CfnBucket {
+func addBucket(stack awscdk.Stack, cfg Config, key *string) awss3.CfnBucket {
 	props := bucketProps(cfg.bucketName(), key)
 	props.CorsConfiguration = bucketCORS(cfg)
 	props.LifecycleConfiguration = &awss3.CfnBucket_LifecycleConfigurationProperty{Rules: []any{
@@ -220,14 +160,14 @@ func addBucket(stack awscdk.Stack, cfg Config, key awskms.CfnKey) awss3.CfnBucke
 
 // bucketProps returns the properties of every bucket: encrypted, versioned, and
 // never public.
-func bucketProps(name *string, key awskms.CfnKey) *awss3.CfnBucketProps {
+func bucketProps(name *string, key *string) *awss3.CfnBucketProps {
 	return &awss3.CfnBucketProps{
 		BucketName: name,
 		BucketEncryption: &awss3.CfnBucket_BucketEncryptionProperty{ServerSideEncryptionConfiguration: []any{
 			&awss3.CfnBucket_ServerSideEncryptionRuleProperty{
 				BucketKeyEnabled: jsii.Bool(true),
 				ServerSideEncryptionByDefault: &awss3.CfnBucket_ServerSideEncryptionByDefaultProperty{
-					SseAlgorithm: jsii.String("aws:kms"), KmsMasterKeyId: key.AttrArn(),
+					SseAlgorithm: jsii.String("aws:kms"), KmsMasterKeyId: key,
 				},
 			},
 		}},
@@ -252,9 +192,9 @@ func onlyTLS(actions string, resources ...*string) statement {
 
 // addSecret adds a generated secret: 64 letters and digits, which are the
 // base64 of 48 bytes. Functions read it when they start.
-func addSecret(stack awscdk.Stack, cfg Config, key awskms.CfnKey, id, name, exported, doc string) {
+func addSecret(stack awscdk.Stack, cfg Config, key *string, id, name, exported, doc string) {
 	secret := awssecretsmanager.NewCfnSecret(stack, jsii.String(id), &awssecretsmanager.CfnSecretProps{
-		Name: jsii.String(cfg.name(name)), Description: jsii.String(doc), KmsKeyId: key.AttrArn(),
+		Name: jsii.String(cfg.name(name)), Description: jsii.String(doc), KmsKeyId: key,
 		GenerateSecretString: &awssecretsmanager.CfnSecret_GenerateSecretStringProperty{
 			PasswordLength: jsii.Number(64), ExcludePunctuation: jsii.Bool(true),
 		},

@@ -16,14 +16,18 @@ import (
 func TestDataIsEncryptedKeptAndRecoverable(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, d deployment) {
-		key := "${Key.Arn}"
+		key, keys := "${Key.Arn}", d.data
+		if d.cfg.keysApart() {
+			key, keys = "${import millrace-acme-prod-key-arn}", d.keys
+		}
 		table := d.data.of("DynamoDB::Table")[0].properties
-		assert.Equal(t, object{"SSEEnabled": true, "SSEType": "KMS", "KMSMasterKeyId": object{"Fn::GetAtt": []any{"Key", "Arn"}}}, table["SSESpecification"])
+		sse := table["SSESpecification"].(object)
+		assert.Equal(t, []any{true, "KMS", key}, []any{sse["SSEEnabled"], sse["SSEType"], text(sse["KMSMasterKeyId"])})
 		assert.Equal(t, object{"PointInTimeRecoveryEnabled": true, "RecoveryPeriodInDays": 35.0}, table["PointInTimeRecoverySpecification"])
 		assert.Equal(t, []any{true, "PAY_PER_REQUEST"}, []any{table["DeletionProtectionEnabled"], table["BillingMode"]})
 		assert.Equal(t, object{"AttributeName": "ttl", "Enabled": true}, table["TimeToLiveSpecification"])
 		assert.Len(t, table["GlobalSecondaryIndexes"], 5)
-		assert.Equal(t, true, d.data.of("KMS::Key")[0].properties["EnableKeyRotation"])
+		assert.Equal(t, true, keys.of("KMS::Key")[0].properties["EnableKeyRotation"])
 
 		bucket := d.data.of("S3::Bucket")[0].properties
 		assert.Equal(t, object{"Status": "Enabled"}, bucket["VersioningConfiguration"])
@@ -41,7 +45,7 @@ func TestDataIsEncryptedKeptAndRecoverable(t *testing.T) {
 				}
 			}
 		}
-		assert.Equal(t, len(d.data.of("SQS::Queue"))+2, tls, "queues, bucket and topic")
+		assert.Equal(t, len(d.data.of("SQS::Queue"))+2+len(d.recovery.of("S3::Bucket")), tls, "queues, buckets and topic")
 
 		for _, q := range d.data.of("SQS::Queue") {
 			assert.Equal(t, key, text(q.properties["KmsMasterKeyId"]), q.id)

@@ -63,10 +63,15 @@ type deployment struct {
 	cfg                       Config
 	specs                     []fn.Spec
 	data, service, operations template
+	keys, recovery            template // without resources if there is no backup in another region
 }
 
 func (d deployment) templates() map[string]template {
-	return map[string]template{"data": d.data, "service": d.service, "operations": d.operations}
+	all := map[string]template{"data": d.data, "service": d.service, "operations": d.operations}
+	if d.cfg.BackupRegion != "" {
+		all["keys"], all["recovery"] = d.keys, d.recovery
+	}
+	return all
 }
 
 func example() Config {
@@ -79,6 +84,20 @@ var base = sync.OnceValues(func() (deployment, error) { return synthesize(exampl
 func deployed(t *testing.T) deployment {
 	t.Helper()
 	d, err := base()
+	require.NoError(t, err)
+	return d
+}
+
+// copied is the same with a backup in another region.
+var copied = sync.OnceValues(func() (deployment, error) {
+	cfg := example()
+	cfg.BackupRegion = "eu-central-1"
+	return synthesize(cfg, catalog.All(), "code")
+})
+
+func deployedWithBackup(t *testing.T) deployment {
+	t.Helper()
+	d, err := copied()
 	require.NoError(t, err)
 	return d
 }
@@ -115,9 +134,13 @@ func synthesize(cfg Config, specs []fn.Spec, program string) (deployment, error)
 	if err != nil {
 		return deployment{}, err
 	}
-	return deployment{
+	d := deployment{
 		cfg: cfg, specs: specs, data: read(s.data), service: read(s.service), operations: read(s.operations),
-	}, nil
+	}
+	if s.recovery != nil {
+		d.keys, d.recovery = read(s.keys), read(s.recovery)
+	}
+	return d, nil
 }
 
 func read(stack awscdk.Stack) template {

@@ -2,7 +2,7 @@
 // tenant in one region, from the catalog of functions. README.md describes
 // deployment and operation; config.go lists the settings.
 //
-// There are three stacks. Data outlives every deployment: the table, the
+// There are three stacks, and two more with a backup in another region. Data outlives every deployment: the table, the
 // bucket, the queues, the bus, the key, the secrets. Service is the code: the
 // functions, their roles, and the API. Operations monitors both: alarms and the
 // dashboard.
@@ -101,6 +101,7 @@ func regions() []string {
 // stacks are the stacks of a deployment.
 type stacks struct {
 	data, service, operations awscdk.Stack
+	keys, recovery            awscdk.Stack // nil without a backup in another region
 }
 
 // newStacks adds the stacks of a deployment to the app.
@@ -112,6 +113,9 @@ func newStacks(app awscdk.App, cfg Config, specs []fn.Spec, code code) (stacks, 
 	if len(specs) == 0 {
 		return stacks{}, errors.New("the catalog is empty")
 	}
+	if cfg.RecoveredFrom != "" && !objectTrigger(specs).Users {
+		return stacks{}, errors.New("the bucket of a recovery stack does not notify functions of its objects")
+	}
 	s := stacks{
 		data:       newStack(app, cfg, "data", "What outlives deployments: table, bucket, queues, bus, key, secrets."),
 		service:    newStack(app, cfg, "service", "The code: functions, their roles, and the API."),
@@ -122,6 +126,17 @@ func newStacks(app awscdk.App, cfg Config, specs []fn.Spec, code code) (stacks, 
 	addOperations(s.operations, cfg, specs)
 	s.service.AddDependency(s.data, jsii.String("the service uses the data"))
 	s.operations.AddDependency(s.service, jsii.String("alarms watch the service"))
+	if cfg.BackupRegion == "" {
+		return s, nil
+	}
+	s.keys = newStack(app, cfg, "keys", "The keys, which have replicas in "+cfg.BackupRegion+".")
+	addKeys(s.keys, cfg)
+	there := cfg
+	there.Region = cfg.BackupRegion
+	s.recovery = newStack(app, there, "recovery", "What a deployment here begins with when "+cfg.Region+" is lost: keys, objects, backups.")
+	addRecovery(s.recovery, there)
+	s.recovery.AddDependency(s.keys, jsii.String("it has replicas of the keys"))
+	s.data.AddDependency(s.recovery, jsii.String("objects and backups are copied there"))
 	return s, nil
 }
 
@@ -129,7 +144,7 @@ func newStack(app awscdk.App, cfg Config, part, description string) awscdk.Stack
 	stack := awscdk.NewStack(app, jsii.String(cfg.name(part)), &awscdk.StackProps{
 		Description:           jsii.String(fmt.Sprintf("Millrace for %s in %s (%s): %s", cfg.Tenant, cfg.Region, cfg.Stage, description)),
 		Env:                   &awscdk.Environment{Region: jsii.String(cfg.Region)},
-		TerminationProtection: jsii.Bool(part == "data" && cfg.protected()), // the others can be made again without loss
+		TerminationProtection: jsii.Bool(cfg.protected() && part != "service" && part != "operations"), // those can be made again without loss
 		AnalyticsReporting:    jsii.Bool(false),
 		// The CLI itself checks the version of the bootstrap stack.
 		Synthesizer: awscdk.NewDefaultStackSynthesizer(&awscdk.DefaultStackSynthesizerProps{GenerateBootstrapVersionRule: jsii.Bool(false)}),

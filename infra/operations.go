@@ -26,7 +26,7 @@ const (
 	tickLag       = 5 * time.Minute // age of the most overdue entry
 )
 
-// metric is a CloudWatch metric.
+// metric is a CloudWatch metric. Values of dimensions may have ${AWS::AccountId}.
 type metric struct {
 	namespace, name, statistic string
 	dimensions                 [][2]string
@@ -96,7 +96,7 @@ func addOperations(stack awscdk.Stack, cfg Config, specs []fn.Spec) {
 			TopicArn: topic.Ref(), Protocol: jsii.String("email"), Endpoint: jsii.String(cfg.AlarmEmail),
 		})
 	}
-	for _, a := range slices.Concat(alarms(cfg, specs), capacityAlarms(cfg, specs)) {
+	for _, a := range slices.Concat(alarms(cfg, specs), capacityAlarms(cfg, specs), backupAlarms(cfg)) {
 		addAlarm(stack, cfg, a, topic)
 	}
 	addDashboard(stack, cfg, specs)
@@ -190,7 +190,11 @@ func addAlarm(stack awscdk.Stack, cfg Config, a alarm, topic awssns.CfnTopic) {
 func (m metric) properties() []any {
 	out := []any{}
 	for _, d := range m.dimensions {
-		out = append(out, &awscloudwatch.CfnAlarm_DimensionProperty{Name: jsii.String(d[0]), Value: jsii.String(d[1])})
+		value := jsii.String(d[1])
+		if strings.Contains(d[1], "${") {
+			value = awscdk.Fn_Sub(value, nil)
+		}
+		out = append(out, &awscloudwatch.CfnAlarm_DimensionProperty{Name: jsii.String(d[0]), Value: value})
 	}
 	return out
 }

@@ -6,7 +6,6 @@ import (
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsevents"
-	"github.com/aws/aws-cdk-go/awscdk/v2/awskms"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awssqs"
 	"github.com/aws/jsii-runtime-go"
 
@@ -56,7 +55,7 @@ func visibility(def queue.Definition, function fn.Spec) time.Duration {
 }
 
 // addQueues adds the deployment's queues, each with its dead-letter queue.
-func addQueues(stack awscdk.Stack, cfg Config, specs []fn.Spec, key awskms.CfnKey) {
+func addQueues(stack awscdk.Stack, cfg Config, specs []fn.Spec, key *string) {
 	fed := feeds(specs)
 	for _, def := range definitions(specs) {
 		props := func(name string, retention time.Duration) *awssqs.CfnQueueProps {
@@ -65,7 +64,7 @@ func addQueues(stack awscdk.Stack, cfg Config, specs []fn.Spec, key awskms.CfnKe
 				MaximumMessageSize:           jsii.Number(queue.MaxBody),
 				MessageRetentionPeriod:       jsii.Number(retention.Seconds()),
 				VisibilityTimeout:            jsii.Number(visibility(def, fed[def.Name]).Seconds()),
-				KmsMasterKeyId:               key.AttrArn(),
+				KmsMasterKeyId:               key,
 				KmsDataKeyReusePeriodSeconds: jsii.Number(dataKeyReuse.Seconds()),
 			}
 		}

@@ -18,7 +18,8 @@ import (
 // kind. An empty one: CloudFormation or the service chooses the name.
 var names = map[string]string{
 	"DynamoDB::Table": "TableName", "S3::Bucket": "BucketName", "SQS::Queue": "QueueName", "Events::EventBus": "Name", "Events::Rule": "Name",
-	"KMS::Key": "", "KMS::Alias": "AliasName", "SecretsManager::Secret": "Name", "Cognito::UserPool": "", "Cognito::UserPoolDomain": "Domain",
+	"KMS::Key": "", "KMS::ReplicaKey": "", "Backup::BackupVault": "BackupVaultName", "Backup::BackupPlan": "", "Backup::BackupSelection": "",
+	"KMS::Alias": "AliasName", "SecretsManager::Secret": "Name", "Cognito::UserPool": "", "Cognito::UserPoolDomain": "Domain",
 	"S3::BucketPolicy": "", "SQS::QueuePolicy": "",
 	"Lambda::Function": "FunctionName", "Lambda::Permission": "", "Lambda::EventInvokeConfig": "", "Lambda::EventSourceMapping": "", "Lambda::Url": "",
 	"Logs::LogGroup": "LogGroupName", "IAM::Role": "RoleName", "WAFv2::WebACL": "Name", "WAFv2::WebACLAssociation": "",
@@ -98,7 +99,11 @@ func dependents(stack template, id string) []string {
 // of its resources, and repeats it.
 func TestFailedFirstDeploymentCanBeRepeated(t *testing.T) {
 	t.Parallel()
-	for name, stack := range deployed(t).templates() {
+	stacks := deployed(t).templates()
+	for name, stack := range deployedWithBackup(t).templates() {
+		stacks[name+" with a backup"] = stack
+	}
+	for name, stack := range stacks {
 		for _, r := range stack.resources {
 			a := account{}
 			a.create(t, stack, r.id)

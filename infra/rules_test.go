@@ -31,14 +31,19 @@ var reviewed = []struct{ where, action, resource, why string }{
 	{`^[A-Za-z]+Role$`, `^logs:(CreateLogStream|PutLogEvents)$`, `:log-group:/millrace/[^*]+:log-stream:\*$`, "Lambda names the streams of the function's group"},
 	{`^Audit(Digest)?Role$`, `^s3:GetObject$`, `-a/\*$`, "locked copies of every workspace"},
 	{`^AuditDigestRole$`, `^s3:PutObject$`, `-a/\*/audit/\*$`, "locked copies of every workspace"},
+	{`^BackupRole$`, `^backup:CopyFromBackupVault$`, `:recovery-point:\*$`, "AWS Backup chooses their names"},
+	{`^RestoreRole$`, `^dynamodb:RestoreTableFromAwsBackup$`, `:recovery-point:\*$`, "AWS Backup chooses their names"},
+	{`^RestoreRole$`, `^dynamodb:[A-Za-z]+$`, `:table/millrace-[^*]+-table\*$`, "a restored table has a name of the operator's"},
+	{`^ReplicationRole$`, `^s3:(GetObjectVersion|Replicate)[A-Za-z]+$`, `:s3:::millrace-[^*]+/\*$`, "every object of the bucket is replicated"},
 	{`^[A-Za-z]+Role$`, `^s3:GetObject$`, `:s3:::millrace-[^*]+/\*$`, "objects refer to each other over folders; keys begin with the workspace, and those are made at run time"},
 	{`^[A-Za-z]+Role$`, `^s3:(PutObject|DeleteObject|AbortMultipartUpload)$`, `:s3:::millrace-[^*]+/\*/[a-z]+/\*$`, "one folder of every workspace"},
 }
 
-// each checks a rule for the catalog, and for one with fictitious domains.
+// each checks a rule for the catalog, for one with fictitious domains, and with a
+// backup in another region.
 func each(t *testing.T, rule func(t *testing.T, d deployment)) {
 	t.Helper()
-	for name, d := range map[string]deployment{"catalog": deployed(t), "more domains": deployedWithMore(t)} {
+	for name, d := range map[string]deployment{"catalog": deployed(t), "more domains": deployedWithMore(t), "backup": deployedWithBackup(t)} {
 		t.Run(name, func(t *testing.T) { rule(t, d) })
 	}
 }

@@ -35,14 +35,30 @@ type Stack struct {
 	Protected bool   // against termination
 }
 
+// failed reports whether the stack's creation failed: there is nothing in it.
+func (s Stack) failed() bool { return s.Status == "ROLLBACK_COMPLETE" || s.Status == "ROLLBACK_FAILED" }
+
+// made reports whether there is something in the stack.
+func (s Stack) made() bool { return s.Status != "" && s.Status != "REVIEW_IN_PROGRESS" && !s.failed() }
+
 // Wants is what is to be deployed.
 type Wants struct {
 	Region string
 	Tiers  tier.Set
 	Issuer string   // of sign-in tokens; empty: a user pool is made
 	Stacks []string // names
+	Data   string   // name of the stack with the data
+	Keys   string   // name of the stack that has the keys if there is a backup in another region
+	Backup *Backup  // nil: none
 	// Discover reads the discovery document of Issuer.
 	Discover func(ctx context.Context, issuer string) (identity.Discovery, error)
+}
+
+// Backup is a backup in another region.
+type Backup struct {
+	Region  string
+	Account Account // in that region
+	Stack   string  // name of the stack there
 }
 
 // Report is what was found.
@@ -78,7 +94,12 @@ func Check(ctx context.Context, in Account, wants Wants) Report {
 		return r
 	}
 	r.capacity(ctx, in, wants)
-	r.stacks(ctx, in, wants)
+	r.backup(ctx, in, wants)
+	r.stacks(ctx, in, wants.Stacks)
+	if wants.Backup != nil {
+		r.stacks(ctx, in, []string{wants.Keys})
+		r.stacks(ctx, wants.Backup.Account, []string{wants.Backup.Stack})
+	}
 	return r
 }
 
@@ -148,18 +169,46 @@ func (r *Report) capacity(ctx context.Context, in Account, wants Wants) {
 		"which has no quota code.", r.Concurrency, reducedMemory, small, wants.Region)
 }
 
+// backup checks a backup in another region, which is decided with the first
+// deployment: whether a key is a multi-Region one cannot be changed.
+func (r *Report) backup(ctx context.Context, in Account, wants Wants) {
+	made := map[string]bool{}
+	for _, name := range []string{wants.Data, wants.Keys} {
+		s, err := in.Stack(ctx, name)
+		if err != nil {
+			return // stacks says so
+		}
+		made[name] = s.made()
+	}
+	switch b := wants.Backup; {
+	case b == nil && made[wants.Keys]:
+		r.problem("The keys of this deployment are in the stack %s, because it has a backup in another region: give backupRegion as before.", wants.Keys)
+		return
+	case b == nil:
+		return
+	case made[wants.Data] && !made[wants.Keys]:
+		r.problem("This deployment has keys of %s alone, whose replicas cannot be made afterwards: deploy without backupRegion, "+
+			"or move the tenant to a new deployment with it, see \"Recovery in another region\" in infra/README.md.", wants.Region)
+		return
+	case !isolatesTenants(b.Region):
+		r.problem("backupRegion: Lambda has no tenant isolation mode in %s, so the service could not run there.", b.Region)
+	}
+	if _, err := wants.Backup.Account.ID(ctx); err != nil {
+		r.problem("backupRegion: the credentials in the environment are of no use in %s: %v. If the region is an opt-in one, enable it for the account.", wants.Backup.Region, err)
+	}
+}
+
 // stacks prepares the repetition of a first deployment that failed. The CDK's
 // command protects a stack before it creates it, and deletes one whose creation
 // failed before it creates it again, which the protection forbids.
-func (r *Report) stacks(ctx context.Context, in Account, wants Wants) {
-	for _, name := range wants.Stacks {
+func (r *Report) stacks(ctx context.Context, in Account, names []string) {
+	for _, name := range names {
 		s, err := in.Stack(ctx, name)
 		if err != nil {
 			r.problem("The stack %s cannot be read: %v. The deploying role needs cloudformation:DescribeStacks.", name, err)
 			return
 		}
-		// Only creations end so: there is nothing in the stack.
-		if s.Status != "ROLLBACK_COMPLETE" && s.Status != "ROLLBACK_FAILED" {
+		if !s.failed() {
 			continue
 		}
 		if s.Status == "ROLLBACK_FAILED" {

@@ -49,7 +49,7 @@ func (a *account) Unprotect(_ context.Context, name string) error {
 
 func wants(change func(*preflight.Wants)) preflight.Wants {
 	w := preflight.Wants{
-		Region: "eu-west-1", Stacks: []string{"data", "service"},
+		Region: "eu-west-1", Stacks: []string{"data", "service"}, Data: "data", Keys: "keys",
 		Discover: func(_ context.Context, issuer string) (identity.Discovery, error) {
 			if issuer != "https://id.example" {
 				return identity.Discovery{}, errors.New("no such host")
@@ -139,4 +139,51 @@ func TestEveryProblemIsNamedAtOnce(t *testing.T) {
 		w.Region, w.Issuer = "us-gov-east-1", "https://nowhere.example"
 	}))
 	assert.Len(t, r.Problems, 3)
+}
+
+func TestBackupIsDecidedWithTheFirstDeployment(t *testing.T) {
+	t.Parallel()
+	with := func(names ...string) map[string]preflight.Stack {
+		all := map[string]preflight.Stack{}
+		for _, name := range names {
+			all[name] = preflight.Stack{Status: "CREATE_COMPLETE", Protected: true}
+		}
+		return all
+	}
+	for name, c := range map[string]struct {
+		stacks  map[string]preflight.Stack
+		region  string // of the backup
+		there   account
+		problem string // "": none
+	}{
+		"first deployment":          {nil, "eu-central-1", account{}, ""},
+		"the next one":              {with("data", "keys"), "eu-central-1", account{}, ""},
+		"interrupted after keys":    {with("keys"), "eu-central-1", account{}, ""},
+		"failed data":               {failed("data", false), "eu-central-1", account{}, ""},
+		"begun without":             {with("data"), "eu-central-1", account{}, "has keys of eu-west-1 alone"},
+		"begun with, now without":   {with("data", "keys"), "", account{}, "give backupRegion as before"},
+		"without":                   {with("data"), "", account{}, ""},
+		"nothing runs there":        {nil, "ap-southeast-6", account{}, "the service could not run there"},
+		"not enabled":               {nil, "eu-south-1", account{fails: "id"}, "of no use in eu-south-1"},
+		"failed there":              {with("keys"), "eu-central-1", account{stacks: failed("recovery", true)}, ""},
+		"stacks there are not read": {nil, "eu-central-1", account{fails: "stack"}, "The stack recovery cannot be read"},
+	} {
+		here := account{concurrency: 1000, stacks: c.stacks}
+		r := preflight.Check(t.Context(), &here, wants(func(w *preflight.Wants) {
+			if c.region != "" {
+				w.Backup = &preflight.Backup{Region: c.region, Account: &c.there, Stack: "recovery"}
+			}
+		}))
+		if c.problem == "" {
+			assert.Empty(t, r.Problems, name)
+			continue
+		}
+		assert.Len(t, r.Problems, 1, name)
+		assert.Contains(t, strings.Join(r.Problems, "\n"), c.problem, name)
+	}
+	there := account{stacks: failed("recovery", true)}
+	preflight.Check(t.Context(), &account{concurrency: 1000}, wants(func(w *preflight.Wants) {
+		w.Backup = &preflight.Backup{Region: "eu-central-1", Account: &there, Stack: "recovery"}
+	}))
+	assert.Equal(t, []string{"recovery"}, there.unprotected)
 }
