@@ -69,7 +69,7 @@ func capacityAlarms(cfg Config, specs []fn.Spec) []alarm {
 	for _, s := range specs {
 		rule := [][2]string{{"RuleName", cfg.name(s.Name)}}
 		switch {
-		case s.Trigger.EveryMinute:
+		case s.Trigger.EveryMinute, s.Trigger.Probe:
 		case len(s.Trigger.DetailTypes) > 0:
 			rule = append([][2]string{{"EventBusName", cfg.name("bus")}}, rule...)
 		default:

@@ -56,6 +56,8 @@ type Config struct {
 	MaxWriteUnits  int    // maxWriteUnits: write units a second of the table and of each index; default: the account's quota
 	MaxReadUnits   int    // maxReadUnits: the same for read units
 
+	SyntheticRun bool // syntheticRun: true starts a run every minute, with a key that the operator stores; default: none
+
 	AuditLock     int    // auditLock: days for which copies of audit digests are locked; default: none are kept
 	AuditLockMode string // auditLockMode: governance (default) or compliance, which nobody can undo
 
@@ -104,6 +106,7 @@ var contextKeys = []string{
 	"auditLockMode",
 	"backupRegion",
 	"recoveredFrom",
+	"syntheticRun",
 }
 
 // checkKeys returns an error that names the unknown keys: a mistyped stage
@@ -149,7 +152,7 @@ func readConfig(get func(key string) string, regions []string) (Config, error) {
 		Rollout:  get("rollout"), LogLevel: get("logLevel"), OTLPEndpoint: get("otlpEndpoint"), OTLPHeaders: get("otlpHeadersSecret"),
 		Budget: whole(get("budget")), Share: whole(get("share")), AnomalyMonitor: get("anomalyMonitor"), MaxWriteUnits: whole(get("maxWriteUnits")), MaxReadUnits: whole(get("maxReadUnits")),
 		AuditLockMode: get("auditLockMode"), Restored: get("table"), Signup: get("signup"),
-		BackupRegion: get("backupRegion"), RecoveredFrom: get("recoveredFrom"),
+		SyntheticRun: get("syntheticRun") == "true", BackupRegion: get("backupRegion"), RecoveredFrom: get("recoveredFrom"),
 	}
 	var faults []error
 	check := func(ok bool, format string, args ...any) {
@@ -163,6 +166,7 @@ func readConfig(get func(key string) string, regions []string) (Config, error) {
 		c.AuditLock, c.AuditLockMode = days, cmp.Or(c.AuditLockMode, "governance")
 		check(lockModes[c.AuditLockMode] != "", "auditLockMode %q is neither governance nor compliance", c.AuditLockMode)
 	}
+	check(slices.Contains([]string{"", "true", "false"}, get("syntheticRun")), "syntheticRun %q is neither true nor false", get("syntheticRun"))
 	check(c.AuditLockMode == "" || c.AuditLock != 0, "auditLockMode needs auditLock")
 	check(c.Tenant != "", "tenant is missing: -c tenant=acme")
 	check(c.Tenant == "" || len(c.Tenant) <= maxTenant && tenantForm.MatchString(c.Tenant),

@@ -103,6 +103,7 @@ func TestInvalidContextIsRejected(t *testing.T) {
 		"tiers without nano":     {map[string]string{"tiers": "small"}, "tiers: nano is missing"},
 		"concurrency":            {map[string]string{"concurrency": "many"}, `concurrency "many" is no number`},
 		"concurrency below 0":    {map[string]string{"concurrency": "-1"}, `concurrency "-1" is no number`},
+		"synthetic run":          {map[string]string{"syntheticRun": "yes"}, `syntheticRun "yes" is neither true nor false`},
 		"backup in no region":    {map[string]string{"backupRegion": "eu-west-9"}, `backupRegion "eu-west-9" is no region`},
 		"backup here":            {map[string]string{"backupRegion": "eu-west-1"}, "backupRegion is the deployment's own region"},
 		"backup without URLs":    {map[string]string{"backupRegion": "eu-central-2"}, "nothing could be recovered there"},

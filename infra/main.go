@@ -60,11 +60,19 @@ func run() error {
 		return err
 	}
 	defer code.remove()
-	if _, err := newStacks(app, cfg, catalog.All(), code); err != nil {
+	if _, err := newStacks(app, cfg, functions(cfg), code); err != nil {
 		return err
 	}
 	app.Synth(nil)
 	return nil
+}
+
+// functions returns the functions of a deployment.
+func functions(cfg Config) []fn.Spec {
+	if !cfg.SyntheticRun {
+		return catalog.All()
+	}
+	return catalog.With(catalog.Optional()...)
 }
 
 func runCheck() error {

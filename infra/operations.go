@@ -96,7 +96,7 @@ func addOperations(stack awscdk.Stack, cfg Config, specs []fn.Spec) {
 			TopicArn: topic.Ref(), Protocol: jsii.String("email"), Endpoint: jsii.String(cfg.AlarmEmail),
 		})
 	}
-	for _, a := range slices.Concat(alarms(cfg, specs), capacityAlarms(cfg, specs), backupAlarms(cfg)) {
+	for _, a := range slices.Concat(alarms(cfg, specs), capacityAlarms(cfg, specs), backupAlarms(cfg), syntheticAlarms(cfg)) {
 		addAlarm(stack, cfg, a, topic)
 	}
 	addDashboard(stack, cfg, specs)

@@ -53,7 +53,7 @@ func permissions(cfg Config, spec fn.Spec) []statement {
 	}
 	var secrets []*string
 	for _, s := range secretsOf(spec) {
-		secrets = append(secrets, cfg.imported(s.export))
+		secrets = append(secrets, s.arn(cfg))
 	}
 	if cfg.OTLPHeaders != "" {
 		secrets = append(secrets, jsii.String(cfg.OTLPHeaders))
@@ -248,17 +248,28 @@ func signPermission(cfg Config, spec fn.Spec) statement {
 	return s
 }
 
-// secretOf is a secret of the data stack, and the variable with its ARN.
-type secretOf struct{ variable, export string }
+// secretOf is a secret, and the variable with its ARN. It is in the data stack, or
+// in that of the function.
+type secretOf struct{ variable, export, id string }
+
+func (s secretOf) arn(cfg Config) *string {
+	if s.id != "" {
+		return awscdk.Fn_Ref(jsii.String(s.id))
+	}
+	return cfg.imported(s.export)
+}
 
 // secretsOf returns the secrets that a function reads when it starts.
 func secretsOf(spec fn.Spec) []secretOf {
 	var out []secretOf
 	if spec.Authenticates() {
-		out = append(out, secretOf{"MILLRACE_CURSOR_KEY", cursorSecret})
+		out = append(out, secretOf{variable: "MILLRACE_CURSOR_KEY", export: cursorSecret})
 	}
 	if spec.Needs.Sandbox || spec.Needs.AttemptKey {
-		out = append(out, secretOf{"MILLRACE_ATTEMPT_KEY", attemptKey})
+		out = append(out, secretOf{variable: "MILLRACE_ATTEMPT_KEY", export: attemptKey})
+	}
+	if spec.Needs.APIKey {
+		out = append(out, secretOf{variable: "MILLRACE_API_KEY", id: apiKeyID(spec)})
 	}
 	return out
 }
@@ -328,7 +339,7 @@ func environment(cfg Config, spec fn.Spec, api api, signIn signIn, walls walls) 
 	set("MILLRACE_ALLOW_RANGES", join(cfg.AllowRanges))
 	set("MILLRACE_TIERS", cfg.Tiers.String())
 	for _, s := range secretsOf(spec) {
-		env[s.variable] = cfg.imported(s.export)
+		env[s.variable] = s.arn(cfg)
 	}
 	return env
 }

@@ -58,6 +58,7 @@ func newAsset(stack awscdk.Stack, id, path string) *awslambda.CfnFunction_CodePr
 func addFunction(stack awscdk.Stack, cfg Config, spec fn.Spec, code *awslambda.CfnFunction_CodeProperty, api api, signIn signIn, rollout rollout, walls walls) awslambda.CfnAlias {
 	id := camel(spec.Name)
 	logs := addLogGroup(stack, cfg, id+"Log", spec.Name)
+	addAPIKey(stack, cfg, spec)
 	role := awsiam.NewCfnRole(stack, jsii.String(id+"Role"), &awsiam.CfnRoleProps{
 		Description:              jsii.String("What " + cfg.name(spec.Name) + " may touch"),
 		AssumeRolePolicyDocument: trusts("lambda"),
@@ -100,7 +101,10 @@ func addFunction(stack awscdk.Stack, cfg Config, spec fn.Spec, code *awslambda.C
 		addMapping(stack, cfg, spec, alias, events.ObjectQueue, eventBatch, walls)
 	}
 	if spec.Trigger.EveryMinute {
-		addTick(stack, cfg, spec, alias)
+		addEveryMinute(stack, cfg, spec, alias, events.SchedulerTick{EventType: events.TickType, MaxDue: maxDue})
+	}
+	if spec.Trigger.Probe {
+		addEveryMinute(stack, cfg, spec, alias, struct{}{})
 	}
 	if spec.Trigger.HTTP && !spec.Trigger.OwnURL {
 		awslambda.NewCfnPermission(stack, jsii.String(id+"FromApi"), &awslambda.CfnPermissionProps{
@@ -155,12 +159,12 @@ func addMapping(stack awscdk.Stack, cfg Config, spec fn.Spec, alias awslambda.Cf
 // maxDue is the most entries of a tick: what it hands out within its minute.
 const maxDue = 100_000
 
-// addTick invokes a function every minute.
-func addTick(stack awscdk.Stack, cfg Config, spec fn.Spec, alias awslambda.CfnAlias) {
+// addEveryMinute invokes a function every minute with an event.
+func addEveryMinute(stack awscdk.Stack, cfg Config, spec fn.Spec, alias awslambda.CfnAlias, event any) {
 	id := camel(spec.Name)
-	input, err := json.Marshal(events.SchedulerTick{EventType: events.TickType, MaxDue: maxDue})
+	input, err := json.Marshal(event)
 	if err != nil {
-		panic(fmt.Sprintf("infra: a tick does not marshal: %v", err)) // only strings and numbers
+		panic(fmt.Sprintf("infra: the event of %s does not marshal: %v", spec.Name, err)) // only strings and numbers
 	}
 	rule := awsevents.NewCfnRule(stack, jsii.String(id+"EveryMinute"), &awsevents.CfnRuleProps{
 		Name: jsii.String(cfg.name(spec.Name)), Description: jsii.String(spec.Doc), ScheduleExpression: jsii.String("rate(1 minute)"),
@@ -175,8 +179,8 @@ func addTick(stack awscdk.Stack, cfg Config, spec fn.Spec, alias awslambda.CfnAl
 		Action: jsii.String("lambda:InvokeFunction"), FunctionName: alias.Ref(), Principal: jsii.String("events.amazonaws.com"),
 		SourceArn: rule.AttrArn(),
 	})
-	// A failed tick is not retried: the next one comes within a minute and handles
-	// everything that is still due.
+	// A failed invocation is not retried: the next one comes within a minute, and a
+	// tick handles everything that is still due.
 	addInvokeConfig(stack, id, alias, asyncAge)
 }
 

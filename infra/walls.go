@@ -38,6 +38,9 @@ const (
 // the next begins.
 const forTick = 2
 
+// forProbe is that of a function that tries the service every minute, for as long.
+const forProbe = 2
+
 // walls divides the concurrency of a deployment between its functions.
 type walls struct {
 	whole    int            // the deployment's part of the account's concurrency
@@ -91,6 +94,8 @@ func (c Config) divide(specs []fn.Spec) walls {
 			api = append(api, s)
 		case s.Trigger.EveryMinute:
 			sum += forTick
+		case s.Trigger.Probe:
+			sum += forProbe
 		}
 		w.reserved[s.Name] = sum
 	}

@@ -34,7 +34,7 @@ var version = "dev"
 
 func main() {
 	slog.SetDefault(telemetry.NewLogger(os.Stdout, telemetry.JSON, slog.LevelInfo)) // for code without a logger of its own
-	build, err := start(os.Getenv, catalog.All())
+	build, err := start(os.Getenv, append(catalog.All(), catalog.Optional()...))
 	if err != nil {
 		logFailedStart(os.Getenv("_HANDLER"), err)
 		reportInit(os.Getenv("AWS_LAMBDA_RUNTIME_API"), err)
@@ -68,6 +68,7 @@ func start(getenv func(string) string, specs []fn.Spec) (started, error) {
 		return started{}, fmt.Errorf("%w of %s: %w", errSettings, name, errors.Join(append(env.faults, err)...))
 	}
 	cfg.CursorKeys, cfg.AttemptKeys = env.rotating(envCursorKey, cfg.CursorKeys), env.rotating(envAttemptKey, cfg.AttemptKeys)
+	cfg.APIKey = env.late(cfg.apiKey)
 	return newPlatform(cfg, spec).start()
 }
 

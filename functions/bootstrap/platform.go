@@ -119,6 +119,9 @@ func newPlatform(cfg settings, spec fn.Spec) *platform {
 	if needs.Publish {
 		p.deps.Bus = eventbridge.New(eventbridge.Config{Bus: cfg.Bus, AWS: aws})
 	}
+	if needs.APIKey {
+		p.deps.Config.APIKey = cfg.APIKey
+	}
 	if needs.AttemptKey {
 		p.deps.Config.AttemptKeys = cfg.AttemptKeys
 	}

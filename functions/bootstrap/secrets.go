@@ -73,6 +73,22 @@ func (s *secrets) arn(name string) (arn string, ok bool) {
 	return value, slices.Contains(secretVariables, name) && strings.HasPrefix(value, "arn:")
 }
 
+// late returns a function that reads a secret by its ARN when it is called, or
+// returns the value if it is none: a text that nobody has stored yet, or that is
+// replaced, concerns the function at once.
+func (s *secrets) late(value string) func(ctx context.Context) (string, error) {
+	read := s.read
+	return func(ctx context.Context) (string, error) {
+		if !strings.HasPrefix(value, "arn:") {
+			return value, nil
+		}
+		ctx, cancel := context.WithTimeout(ctx, secretsPatience)
+		defer cancel()
+		v, err := read(ctx, value, stageCurrent)
+		return strings.TrimSpace(v.value), err
+	}
+}
+
 // rotating returns keys that follow the rotations of the secret that they were
 // read from, or keys itself if they are from elsewhere. The previous key is
 // read only when a signature was not made with the current one.

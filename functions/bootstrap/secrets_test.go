@@ -225,3 +225,31 @@ func TestEnvironmentsNoticeRotation(t *testing.T) {
 	at = at.Add(keyring.Stale)
 	assert.True(t, valid(old, after), "a secret that is no key is not used")
 }
+
+// TestAPIKeyIsReadWhenItIsUsed: it may be stored after the function has started,
+// and replaced.
+func TestAPIKeyIsReadWhenItIsUsed(t *testing.T) {
+	t.Parallel()
+	stored := errors.New("no value")
+	var value string
+	s := secrets{read: func(_ context.Context, arn, stage string) (secretVersion, error) {
+		assert.Equal(t, []string{secretARN, stageCurrent}, []string{arn, stage})
+		return secretVersion{value: value}, stored
+	}}
+	key := s.late(secretARN)
+	_, err := key(t.Context())
+	require.ErrorIs(t, err, stored)
+	stored = nil
+	for _, value = range []string{"svc_first", "svc_second"} {
+		got, err := key(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, value, got)
+	}
+	value = "svc_third\n"
+	got, err := key(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, "svc_third", got, "without the end of the line that it was piped with")
+	got, err = s.late("svc_plain")(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, "svc_plain", got)
+}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -56,6 +57,8 @@ const (
 
 	envSandboxPrefix = "MILLRACE_SANDBOX_PREFIX" // prefix of the names of the sandbox functions, before the tier
 	envAttemptKey    = "MILLRACE_ATTEMPT_KEY"    // secret, base64 of 32 bytes or more: signs the tokens for it
+
+	envAPIKey = "MILLRACE_API_KEY" // secret, an API key; if it is an ARN, it is read each time that it is used
 )
 
 // minKey is the minimum length of a secret, in bytes.
@@ -85,6 +88,9 @@ type settings struct {
 
 	SandboxPrefix string
 	AttemptKeys   *keyring.Ring
+
+	apiKey string // or its ARN
+	APIKey func(ctx context.Context) (string, error)
 }
 
 // readSettings reads and checks the variables that a function needs. The error
@@ -130,6 +136,9 @@ func readSettings(getenv func(string) string, spec fn.Spec) (settings, error) {
 	}
 	if needs.Sandbox || needs.AttemptKey {
 		cfg.AttemptKeys = r.keys(envAttemptKey)
+	}
+	if needs.APIKey {
+		cfg.apiKey = r.required(envAPIKey)
 	}
 	if spec.Authenticates() {
 		cfg.CursorKeys = r.keys(envCursorKey)

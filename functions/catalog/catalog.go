@@ -29,6 +29,7 @@ import (
 	"millrace/functions/schedules"
 	"millrace/functions/secrets"
 	"millrace/functions/sensors"
+	"millrace/functions/synthetic"
 	"millrace/functions/taskworker"
 	"millrace/shared/kit/due"
 	"millrace/shared/web/fn"
@@ -36,6 +37,9 @@ import (
 
 // All returns the spec of every function, HTTP domains first.
 func All() []fn.Spec { return With() }
+
+// Optional returns the functions that only deployments have that ask for them.
+func Optional() []fn.Spec { return []fn.Spec{synthetic.Spec} }
 
 // With returns the catalog extended by more functions. It panics if functions
 // conflict.
@@ -135,8 +139,10 @@ func validate(s fn.Spec) error {
 		fault = "gets unmatched requests, and has no HTTP trigger"
 	case s.Trigger.OwnURL && (!s.Trigger.HTTP || s.Trigger.Unmatched):
 		fault = "has a URL of its own, and requests that do not come by it"
-	case s.Trigger.EveryMinute && s.Handle == nil:
-		fault = "is ticked, and has no Handle"
+	case s.Trigger.EveryMinute && s.Trigger.Probe:
+		fault = "gets a tick and an empty event every minute"
+	case (s.Trigger.EveryMinute || s.Trigger.Probe) && s.Handle == nil:
+		fault = "is invoked every minute, and has no Handle"
 	case fed && s.Messages == nil:
 		fault = "is fed by queues, and takes no messages"
 	case !fed && s.Messages != nil:

@@ -63,6 +63,9 @@ func TestUndeployableSpecIsRejected(t *testing.T) {
 		"a queue":             {func(s *fn.Spec) { s.Trigger.Queues, s.Messages = []fn.QueueTrigger{{Queue: "q", Batch: 1}}, messages }, ""},
 		"events of the bus":   {func(s *fn.Spec) { s.Trigger.DetailTypes, s.Messages = []string{"x"}, messages }, ""},
 		"a tick":              {func(s *fn.Spec) { s.Trigger.EveryMinute, s.Handle = true, handle }, ""},
+		"a probe":             {func(s *fn.Spec) { s.Trigger.Probe, s.Handle = true, handle }, ""},
+		"a probe of HTTP":     {func(s *fn.Spec) { s.Trigger.HTTP, s.Trigger.Probe, s.Routes = true, true, routes }, "has no Handle"},
+		"a tick and a probe":  {func(s *fn.Spec) { s.Trigger.EveryMinute, s.Trigger.Probe, s.Handle = true, true, handle }, "gets a tick and an empty event"},
 		"HTTP and a queue":    {func(s *fn.Spec) { s.Trigger.HTTP, s.Routes, s.Messages = true, routes, messages }, "takes several kinds of events"},
 		"a queue and a tick":  {func(s *fn.Spec) { s.Messages, s.Handle = messages, handle }, "takes several kinds of events"},
 		"nothing":             {func(*fn.Spec) {}, "takes no event"},
@@ -84,7 +87,7 @@ func TestUndeployableSpecIsRejected(t *testing.T) {
 		"messages from nowhere": {func(s *fn.Spec) { s.Messages = messages }, "takes messages, and nothing feeds it"},
 		"a tick to a reader": {func(s *fn.Spec) {
 			s.Trigger.EveryMinute, s.Trigger.DetailTypes, s.Messages = true, []string{"x"}, messages
-		}, "is ticked, and has no Handle"},
+		}, "is invoked every minute, and has no Handle"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

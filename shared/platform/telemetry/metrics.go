@@ -47,8 +47,12 @@ const (
 	// ObjectsLost counts reads of objects that are missing or damaged: by Code,
 	// "missing" or "damaged".
 	ObjectsLost
+	// SyntheticRuns counts synthetic runs, and SyntheticDuration is how long they
+	// took from the request on: by Outcome.
+	SyntheticRuns
+	SyntheticDuration
 
-	metrics = int(ObjectsLost) + 1
+	metrics = int(SyntheticDuration) + 1
 )
 
 // The CloudWatch units in use.
@@ -78,6 +82,9 @@ var described = [metrics]struct {
 	TickLag:       {"TickLag", milliseconds, true, "tick_lag_seconds"},
 	TickFailures:  {"TickFailures", count, false, "tick_failures_total"},
 	ObjectsLost:   {"ObjectsLost", count, false, "objects_lost_total"},
+
+	SyntheticRuns:     {"SyntheticRuns", count, false, "synthetic_runs_total"},
+	SyntheticDuration: {"SyntheticDuration", milliseconds, true, "synthetic_duration_seconds"},
 }
 
 // String returns the metric's name in CloudWatch.

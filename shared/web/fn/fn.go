@@ -77,7 +77,10 @@ type Config struct {
 	LongLived     bool          // the process outlives an event
 	Operator      string        // bearer credential of the operator; empty: none is accepted
 	AttemptKeys   *keyring.Ring // sign the tokens of task attempts; nil: none is accepted
-	SignIn        SignIn        // of browsers. Only the function of unmatched requests knows it
+	// APIKey returns the API key that the operator has stored; nil unless the
+	// function needs it.
+	APIKey func(ctx context.Context) (string, error)
+	SignIn SignIn // of browsers. Only the function of unmatched requests knows it
 }
 
 // SignIn is how browsers sign in at the identity provider: OpenID Connect,
@@ -126,6 +129,9 @@ type Trigger struct {
 	Due []due.Kind
 	// EveryMinute makes a rule invoke it with a scheduler tick.
 	EveryMinute bool
+	// Probe makes a rule invoke it every minute with an empty object, to try the
+	// service from outside.
+	Probe bool
 }
 
 // QueueTrigger is an event source mapping.
@@ -158,6 +164,8 @@ type Needs struct {
 	Links       bool   // the service's URL, for links in messages
 	// AttemptKey is needed to check the tokens of task attempts.
 	AttemptKey bool
+	// APIKey is an API key that the operator has stored for the function.
+	APIKey bool
 }
 
 // WriteFolders returns the folders of the bucket, in each workspace, that a
