@@ -22,7 +22,7 @@ const expiring = 16
 // whose export does not fit its digest remains, with all days after it.
 func (s *service) expire(ctx context.Context, org string, chain audit.Chain, next audit.Day) (audit.Day, error) {
 	day := max(chain.Kept, chain.First)
-	keep, limited := s.quota.Kept(quota.AuditDays)
+	keep, limited := s.quota.Kept(org, quota.AuditDays)
 	for range maxDays {
 		if !limited || day >= next || s.clock.Now().Before(day.End().Add(keep)) {
 			break

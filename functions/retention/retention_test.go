@@ -11,6 +11,7 @@ import (
 
 	functions "millrace/functions/retention"
 	"millrace/localstack/proof/localtest"
+	"millrace/shared/account/quota"
 	"millrace/shared/account/retention"
 	"millrace/shared/kit/due"
 	"millrace/shared/platform/blob"
@@ -105,6 +106,22 @@ func TestObjectsOfExpiredRunsAreRemoved(t *testing.T) {
 	assert.NoError(t, err, "artifacts stay")
 	assert.Equal(t, retention.Next(org, w.Clock.Now()), next)
 	assert.True(t, next.After(now) && next.Before(now.Add(2*day)))
+}
+
+// TestWorkspaceHasItsOwnRetention keeps the runs of one workspace for a day.
+func TestWorkspaceHasItsOwnRetention(t *testing.T) {
+	t.Parallel()
+	w := open(t, "plan=unlimited")
+	values, err := quota.ParseValues([]string{"plan=unlimited", "run-retention-days@" + w.A.OrgID + "=1"})
+	require.NoError(t, err)
+	w.Deps.Quota = quota.New(quota.Config{Table: w.Deps.Table, Clock: w.Clock, Values: values})
+	now := w.Clock.Now()
+	w.run(w.A.OrgID, now.Add(-8*day), -1)
+	young := w.run(w.A.OrgID, now.Add(-day), -1)
+	other := w.run(w.B.OrgID, now.Add(-800*day), -1)
+	w.sweep()
+	assert.Equal(t, []string{young}, w.left(w.A.OrgID))
+	assert.Equal(t, []string{other}, w.left(w.B.OrgID))
 }
 
 func TestUnlimitedRetentionRemovesNothing(t *testing.T) {

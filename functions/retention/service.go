@@ -46,7 +46,7 @@ func (s *service) sweepBodies(ctx context.Context, org string) (more bool, err e
 // runs are read that were created before any run that is kept, and of the few
 // among them that lived long. It reports whether there may be more.
 func (s *service) sweepRuns(ctx context.Context, org string) (more bool, err error) {
-	kept, limited := s.quota.Kept(quota.RunDays)
+	kept, limited := s.quota.Kept(org, quota.RunDays)
 	if !limited {
 		return false, nil
 	}

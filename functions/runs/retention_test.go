@@ -1,6 +1,7 @@
 package runs_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -8,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"millrace/localstack/proof/localtest"
+	"millrace/shared/account/quota"
 	"millrace/shared/platform/table"
 	"millrace/shared/run/runstate"
 	"millrace/shared/web/fn"
@@ -68,13 +70,30 @@ func (w world) archived(t *testing.T, id string) (record runstate.Run) {
 	return record
 }
 
-// Each item of a run expires, none before the record.
+// Each item of a run expires, none before the record; also where the workspace has
+// a retention of its own.
 func TestAllItemsOfARunExpire(t *testing.T) {
 	t.Parallel()
-	w := kept(t)
+	for name, own := range map[string]string{"the deployment's": "", "the workspace's": "run-retention-days@%s=2"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testAllItemsExpire(t, own)
+		})
+	}
+}
+
+func testAllItemsExpire(t *testing.T, own string) {
+	t.Helper()
+	w, days := kept(t), time.Duration(30)
+	if own != "" {
+		days = 2
+		values, err := quota.ParseValues([]string{"plan=free", fmt.Sprintf(own, w.A.OrgID)})
+		require.NoError(t, err)
+		*w.Deps.Quota = *quota.New(quota.Config{Table: w.Deps.Table, Clock: w.Clock, Values: values}) // before its first use
+	}
 	id := w.finish(t, "f", nil).RunID
 	record := w.archived(t, id)
-	assert.Equal(t, record.EndedAt.Time().Add(30*day).Unix(), record.Expires)
+	assert.Equal(t, record.EndedAt.Time().Add(days*day).Unix(), record.Expires)
 	partitions := append(runstate.LogPartitions(w.A.OrgID, id), runstate.RunKey(w.A.OrgID, id).PK, runstate.NodePartition(w.A.OrgID, id, 0))
 	seen := map[string]bool{}
 	for _, pk := range partitions {

@@ -3,6 +3,7 @@ package quota
 import (
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -138,9 +139,30 @@ var byName = func() map[Name]*Limit {
 // Unlimited is the setting that removes a limit.
 const Unlimited = "unlimited"
 
-// Values are an operator's settings by limit. A negative value means
-// [Unlimited].
+// Values are an operator's settings by limit, those of one workspace by
+// limit@workspace. A negative value means [Unlimited].
 type Values map[Name]int64
+
+// ofOne separates a limit and the workspace that its value is of.
+const ofOne = "@"
+
+// of is the name of a limit's value for one workspace.
+func of(n Name, org string) Name { return n + Name(ofOne+org) }
+
+func (v Values) set(n Name) bool {
+	_, set := v[n]
+	return set
+}
+
+// own reports whether there are settings of single workspaces.
+func (v Values) own() bool {
+	for n := range v {
+		if strings.Contains(string(n), ofOne) {
+			return true
+		}
+	}
+	return false
+}
 
 // Of returns the value of a limit. ok is false if it is unlimited.
 func (v Values) Of(n Name) (int64, bool) {
@@ -153,7 +175,7 @@ func (v Values) Of(n Name) (int64, bool) {
 
 // ParseValues parses settings of the form name=value, where value is a number
 // or "unlimited", and plan=name for the values of one of [Plans]. Later settings
-// win.
+// win. The days of a retention may be of one workspace: name@workspace=value.
 func ParseValues(settings []string) (Values, error) {
 	out := Values{}
 	for _, s := range settings {
@@ -170,11 +192,21 @@ func ParseValues(settings []string) (Values, error) {
 			maps.Copy(out, values)
 			continue
 		}
+		setting := Name(name)
+		if limit, org, own := strings.Cut(name, ofOne); own {
+			if l := byName[Name(limit)]; l != nil && !l.Days {
+				return nil, fmt.Errorf("limit %q: only retentions can be set for one workspace", name)
+			}
+			if !workspaceForm.MatchString(org) {
+				return nil, fmt.Errorf("limit %q: %q is no id of a workspace, such as org_01J5ZK3T9QH8C6W2V7N4B1M0XR", name, org)
+			}
+			name = limit
+		}
 		if byName[Name(name)] == nil {
 			return nil, fmt.Errorf("unknown limit %q; the limits are %s", name, strings.Join(names(), ", "))
 		}
 		if text == Unlimited {
-			out[Name(name)] = -1
+			out[setting] = -1
 			continue
 		}
 		value, err := strconv.ParseInt(text, 10, 64)
@@ -184,10 +216,12 @@ func ParseValues(settings []string) (Values, error) {
 		if byName[Name(name)].Days && (value < 1 || value > maxDays) {
 			return nil, fmt.Errorf("limit %s: %q is neither a number of days from 1 to %d nor %q", name, text, maxDays, Unlimited)
 		}
-		out[Name(name)] = value
+		out[setting] = value
 	}
 	return out, nil
 }
+
+var workspaceForm = regexp.MustCompile(`^org_[0-9A-Z]{26}$`)
 
 func names() []string {
 	out := make([]string, len(Limits))

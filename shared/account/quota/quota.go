@@ -39,6 +39,7 @@ type Quota struct {
 	table   table.Table
 	clock   clock.Clock
 	values  Values
+	own     bool // some workspace has settings of its own
 	limiter *ratelimit.Limiter
 	log     *slog.Logger
 	spent   *spent
@@ -57,7 +58,7 @@ type Config struct {
 // New returns a Quota.
 func New(c Config) *Quota {
 	return &Quota{
-		table: c.Table, clock: c.Clock, values: c.Values,
+		table: c.Table, clock: c.Clock, values: c.Values, own: c.Values.own(),
 		limiter: ratelimit.New(c.Clock, cmp.Or(c.Log, slog.Default()), c.Chance),
 		log:     cmp.Or(c.Log, slog.Default()), spent: newSpent(),
 	}

@@ -467,9 +467,48 @@ func TestParseValues(t *testing.T) {
 		"flows=1.5":                  `is neither`,
 		"flows=99999999999999999999": `is neither`,
 		"=1":                         `unknown limit ""`,
+
+		"flows@org_01J5ZK3T9QH8C6W2V7N4B1M0XR=1":                `only retentions can be set for one workspace`,
+		"flow@org_01J5ZK3T9QH8C6W2V7N4B1M0XR=1":                 `unknown limit "flow"`,
+		"run-retention-days@acme=1":                             `"acme" is no id of a workspace`,
+		"run-retention-days@org_01J5ZK3T9QH8C6W2V7N4B1M0XR=0":   `is neither a number of days`,
+		"run-retention-days@org_01J5ZK3T9QH8C6W2V7N4B1M0XR":     `is not name=value`,
+		"plan@org_01J5ZK3T9QH8C6W2V7N4B1M0XR=free":              `unknown limit "plan"`,
+		"run-retention-days@org_01J5ZK3T9QH8C6W2V7N4B1M0XR@x=1": `is no id of a workspace`,
 	} {
 		_, err := quota.ParseValues([]string{setting})
 		assert.ErrorContains(t, err, want, setting)
+	}
+}
+
+func TestRetentionOfOneWorkspace(t *testing.T) {
+	t.Parallel()
+	const short, long, other = "org_01J5ZK3T9QH8C6W2V7N4B1M0XA", "org_01J5ZK3T9QH8C6W2V7N4B1M0XB", "org_01J5ZK3T9QH8C6W2V7N4B1M0XC"
+	at := time.Unix(1_700_000_000, 0)
+	const day = 24 * time.Hour
+	for name, c := range map[string]struct {
+		settings []string
+		want     map[string]time.Duration // 0: for ever
+	}{
+		"none":             {nil, map[string]time.Duration{short: 365 * day, other: 365 * day}},
+		"one":              {[]string{"run-retention-days@" + short + "=1"}, map[string]time.Duration{short: day, other: 365 * day}},
+		"with a plan":      {[]string{"run-retention-days@" + short + "=1", "plan=free"}, map[string]time.Duration{short: day, other: 30 * day}},
+		"several":          {[]string{"run-retention-days@" + short + "=1", "run-retention-days@" + long + "=unlimited"}, map[string]time.Duration{short: day, long: 0}},
+		"of another limit": {[]string{"audit-retention-days@" + short + "=1"}, map[string]time.Duration{short: 365 * day}},
+	} {
+		values, err := quota.ParseValues(c.settings)
+		require.NoError(t, err, name)
+		q := quota.New(quota.Config{Clock: clock.System{}, Values: values})
+		for org, want := range c.want {
+			kept, limited := q.Kept(org, quota.RunDays)
+			assert.Equal(t, want != 0, limited, name)
+			if !limited {
+				assert.Zero(t, q.Expiry(org, quota.RunDays, at), name)
+				continue
+			}
+			assert.Equal(t, want, kept, name)
+			assert.Equal(t, at.Add(want).Unix(), q.Expiry(org, quota.RunDays, at), name)
+		}
 	}
 }
 

@@ -176,7 +176,7 @@ func (l *Launcher) acceptOccurrence(ctx context.Context, org string, req Request
 		return runstate.Run{}, err
 	}
 	if taken != nil {
-		taken.Run, taken.Expires = p.run.ID, req.Occurrence.expires(l.Quota, l.Clock.Now())
+		taken.Run, taken.Expires = p.run.ID, req.Occurrence.expires(l.Quota, p.run.Org, l.Clock.Now())
 	}
 	if p.run.By == "" {
 		p.run.By = req.Occurrence.Kind + ":" + req.Occurrence.ID
@@ -327,7 +327,7 @@ func (l *Launcher) write(ctx context.Context, p *plan) (runstate.Run, error) {
 	if err != nil {
 		return runstate.Run{}, err
 	}
-	input.Expires = runstate.Expiry(l.Quota, l.Clock.Now())
+	input.Expires = runstate.Expiry(l.Quota, p.run.Org, l.Clock.Now())
 	p.audit.ResourceType, p.audit.ResourceID, p.audit.After = "run", p.run.ID, snapshot(&p.run)
 	writes := []table.Write{
 		table.Put{Item: p.run, If: table.IsNew()}, //guard:accept/new drop field If

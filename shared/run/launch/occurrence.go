@@ -44,9 +44,9 @@ const longestRun = 2 * 365 * 24 * time.Hour
 
 // expires returns when an occurrence that is claimed now is forgotten, in Unix
 // seconds; 0: never.
-func (o *Occurrence) expires(q *quota.Quota, now time.Time) int64 {
+func (o *Occurrence) expires(q *quota.Quota, org string, now time.Time) int64 {
 	if o.Within == 0 {
-		return q.Expiry(quota.RunDays, now.Add(longestRun))
+		return q.Expiry(org, quota.RunDays, now.Add(longestRun))
 	}
 	return now.Add(o.Within).Unix()
 }

@@ -122,7 +122,7 @@ func (s *Store) replace(ctx context.Context, id runID, old archive, b *builder, 
 	if err != nil {
 		return archive{}, fmt.Errorf("runlog: store archive: %w", err)
 	}
-	head := archive{Key: old.Key, Shards: old.Shards, Version: s.draw(), Events: events, Replaced: old.objects(), Expires: runstate.Expiry(s.Quota, s.Clock.Now())}
+	head := archive{Key: old.Key, Shards: old.Shards, Version: s.draw(), Events: events, Replaced: old.objects(), Expires: runstate.Expiry(s.Quota, id.org, s.Clock.Now())}
 	if b.out.Size()+int64(len(index)) <= InlineBytes {
 		if head.Data, err = b.out.Bytes(); err != nil {
 			return head, fmt.Errorf("runlog: store archive: %w", err)

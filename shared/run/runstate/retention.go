@@ -20,14 +20,16 @@ const Slack = 4 * 24 * time.Hour
 // StaleAfter is the age at which a live run's items have their expiry moved.
 const StaleAfter = Slack / 2
 
-// Expiry returns when an item of a run that is written at a time expires, other
-// than the record, in Unix seconds; 0: never.
-func Expiry(q *quota.Quota, at time.Time) int64 { return q.Expiry(quota.RunDays, at.Add(Slack)) }
+// Expiry returns when an item of a workspace's run that is written at a time expires,
+// other than the record, in Unix seconds; 0: never.
+func Expiry(q *quota.Quota, org string, at time.Time) int64 {
+	return q.Expiry(org, quota.RunDays, at.Add(Slack))
+}
 
-// Keep returns the actions, at most one, that set the expiry of an item of a run
-// that is written at a time.
-func Keep(q *quota.Quota, at time.Time) []table.Action {
-	expires := Expiry(q, at)
+// Keep returns the actions, at most one, that set the expiry of an item of a
+// workspace's run that is written at a time.
+func Keep(q *quota.Quota, org string, at time.Time) []table.Action {
+	expires := Expiry(q, org, at)
 	if expires == 0 {
 		return nil
 	}

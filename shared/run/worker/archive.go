@@ -52,7 +52,7 @@ func (l *lifecycle) archive(ctx context.Context) error {
 		table.Set(runstate.RunArchived, true),
 		table.Remove(runstate.DuePK), table.Remove(runstate.DueSK), //guard:due/left drop
 	}
-	if expires := l.Quota.Expiry(quota.RunDays, run.EndedAt.Time()); expires != 0 {
+	if expires := l.Quota.Expiry(l.org, quota.RunDays, run.EndedAt.Time()); expires != 0 {
 		do = append(do, table.Set(table.TTLAttribute, expires))
 	}
 	_, err = l.Table.Update(ctx, table.Update{Key: runstate.RunKey(l.org, l.id), Do: do})

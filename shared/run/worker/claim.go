@@ -35,7 +35,7 @@ func (a *attempts) claim(ctx context.Context, r ready) (mine, other *runstate.No
 	)
 	item, err := a.persist(ctx, claimTries, table.Update{
 		Key: runstate.NodeKey(a.org, a.id, r.node),
-		Do: append(append(runstate.Keep(a.Quota, now), more...),
+		Do: append(append(runstate.Keep(a.Quota, a.org, now), more...),
 			table.Set(runstate.NodeStatus, string(engine.Running)),
 			table.Set(runstate.NodeAttempt, r.attempt),
 			table.Set(runstate.NodeNonce, nonce),

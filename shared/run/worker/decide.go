@@ -57,7 +57,7 @@ func (g *graph) decide(ctx context.Context, n engine.Node, sets engine.Sets) (*d
 
 // pass writes the end of a node that does not run.
 func (g *graph) pass(ctx context.Context, n engine.Node, item *runstate.Node, kind, text string) (*done, error) {
-	do := append(runstate.Keep(g.Quota, g.Clock.Now()),
+	do := append(runstate.Keep(g.Quota, g.org, g.Clock.Now()),
 		table.Set(runstate.NodeStatus, string(item.Status)),
 		table.Set(runstate.NodeEnded, int64(item.EndedAt)),
 		table.Set(runstate.NodeChain, item.Chain),

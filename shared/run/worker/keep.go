@@ -15,7 +15,7 @@ import (
 // do not expire before its record, and returns the actions that note it in the
 // record. It reads all of the run's nodes, once in [runstate.StaleAfter].
 func (d *driver) keep(ctx context.Context, now time.Time) ([]table.Action, error) {
-	if _, limited := d.Quota.Kept(quota.RunDays); !limited {
+	if _, limited := d.Quota.Kept(d.org, quota.RunDays); !limited {
 		return nil, nil
 	}
 	if now.Sub(max(d.run.KeptAt, d.run.CreatedAt).Time()) < runstate.StaleAfter { //guard:retention/kept true
@@ -29,7 +29,7 @@ func (d *driver) keep(ctx context.Context, now time.Time) ([]table.Action, error
 		keys = append(keys, item.Key)
 	}
 	for _, key := range keys {
-		_, err := d.Table.Update(ctx, table.Update{Key: key, Do: runstate.Keep(d.Quota, now), If: table.IsStored()})
+		_, err := d.Table.Update(ctx, table.Update{Key: key, Do: runstate.Keep(d.Quota, d.org, now), If: table.IsStored()})
 		if err != nil && !errors.Is(err, table.ErrConditionFailed) {
 			return nil, fmt.Errorf("keep the items of run %s: %w", d.id, err)
 		}

@@ -194,7 +194,7 @@ func (g *graph) note(ctx context.Context, edges []edge) (*runstate.Node, error) 
 		//guard:notify/idempotent arg 2 int(e.from.node) + 100_000*int(g.Clock.Now().UnixNano()%1e9)
 		sets[set] = append(sets[set], int(e.from.node))
 	}
-	do := runstate.Keep(g.Quota, g.Clock.Now())
+	do := runstate.Keep(g.Quota, g.org, g.Clock.Now())
 	for _, set := range slices.Sorted(maps.Keys(sets)) {
 		//guard:notify/all-kept arg 2 table.Set(set, table.SetOf(sets[set]...))
 		do = append(do, table.AddToSet(set, sets[set]...))

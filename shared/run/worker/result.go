@@ -21,7 +21,7 @@ func (l *lifecycle) keepResult(ctx context.Context) error {
 	if template == nil && err == nil {
 		return nil
 	}
-	item := runstate.Result{Key: runstate.ResultKey(l.org, l.id), Expires: runstate.Expiry(l.Quota, l.Clock.Now())}
+	item := runstate.Result{Key: runstate.ResultKey(l.org, l.id), Expires: runstate.Expiry(l.Quota, l.org, l.Clock.Now())}
 	v := values{l.session}
 	defer v.releaseScope()
 	var out executor.Value
