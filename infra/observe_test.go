@@ -36,7 +36,7 @@ func TestCollectorLeavesRoom(t *testing.T) {
 	defer one.Unlock()
 	at := api{url: func(string) *string { return jsii.String("https://api.acme.example") }}
 	for _, spec := range catalog.All() {
-		env := environment(example(), spec, at, signIn{})
+		env := environment(example(), spec, at, signIn{}, walls{})
 		assert.Equal(t, "400", *env["GOGC"], spec.Name)
 		limit, err := strconv.Atoi(strings.TrimSuffix(*env["GOMEMLIMIT"], "MiB"))
 		assert.NoError(t, err, spec.Name)
@@ -67,10 +67,10 @@ func TestFunctionsExportSpans(t *testing.T) {
 		return all
 	}
 	for _, spec := range catalog.All() {
-		env := environment(off, spec, at, signIn{})
+		env := environment(off, spec, at, signIn{}, walls{})
 		assert.NotContains(t, env, otlp.EnvEndpoint, spec.Name)
 		assert.NotContains(t, reads(off, spec), otlpSecret, spec.Name)
-		env = environment(on, spec, at, signIn{})
+		env = environment(on, spec, at, signIn{}, walls{})
 		assert.Equal(t, "https://collector.example", *env[otlp.EnvEndpoint], spec.Name)
 		assert.Equal(t, otlpSecret, *env[otlp.EnvHeaders], "%s: the ARN, not the value", spec.Name)
 		assert.Contains(t, reads(on, spec), otlpSecret, spec.Name)
