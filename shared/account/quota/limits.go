@@ -105,7 +105,7 @@ var Limits = []Limit{
 	{Name: UnfinishedRuns, Scope: Workspace, Default: 100_000, What: "unfinished runs", Advice: waits, Again: later},
 	{Name: QueuedTasks, Scope: Workspace, Default: 1_000_000, What: "tasks of unfinished runs", Advice: waits, Again: later, Whole: true},
 	{Name: QueuedItems, Scope: Workspace, Default: 1_000_000, What: "unfinished instances of mapped tasks", Advice: waits, Again: later, Whole: true},
-	{Name: RunningTasks, Scope: Workspace, Default: 1000, What: "Python tasks that run at once on AWS; further ones wait"},
+	{Name: RunningTasks, Scope: Workspace, Default: 1000, What: "Python tasks that run at once on AWS; further ones wait", Advice: waits, Again: later},
 	{Name: ArtifactBytes, Scope: Workspace, Default: 500 << 30, What: "bytes of artifacts", Advice: "Abort uploads that are not needed", Again: soon},
 	{Name: OpenUploads, Scope: Workspace, Default: 1000, What: "open uploads", Advice: "Complete or abort some, or wait until they expire", Again: soon},
 	{Name: Flows, Scope: Workspace, Default: 10_000, What: "flows", Advice: "Delete some", Again: soon},
