@@ -125,7 +125,7 @@ func TestSimulatedHandOffs(t *testing.T) {
 			if seed%3 == 1 {
 				time.Sleep(time.Duration(rng.IntN(20_000)) * time.Millisecond)
 				r.dies(procs[0])
-				r.serves("three", rates, seed+200)
+				procs[0] = r.serves("three", rates, seed+200)
 			}
 			if cancelled {
 				time.Sleep(time.Duration(rng.IntN(30_000)) * time.Millisecond)
@@ -144,6 +144,9 @@ func TestSimulatedHandOffs(t *testing.T) {
 			if r.limit > 0 {
 				assert.LessOrEqual(t, r.mostAtOnce(), int(r.limit), seed)
 				some["left"] += len(r.held())
+				for _, p := range procs {
+					r.dies(p)
+				}
 				r.recover(seed)
 			}
 			for attempt, n := range r.started {

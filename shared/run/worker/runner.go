@@ -299,6 +299,6 @@ func (d *driver) carryOn(ctx context.Context, w *attempt, out outcome) error {
 	if err == nil {
 		err = d.goOn(ctx)
 	}
-	d.attempts.freeAfter(ctx, w)
+	d.attempts.freeAfter(ctx, w, err)
 	return errors.Join(err, d.flush(ctx))
 }

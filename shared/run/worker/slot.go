@@ -112,12 +112,15 @@ func (a *attempts) freeOwn(ctx context.Context, w *attempt) {
 }
 
 // freeAfter frees the slot of an attempt that a runner has ended, unless the
-// runner makes another one with it.
-func (a *attempts) freeAfter(ctx context.Context, w *attempt) {
+// runner makes another one with it. After an error it may do so all the same, as
+// by an answer that was lost, and the runner delivers its result again.
+func (a *attempts) freeAfter(ctx context.Context, w *attempt, err error) {
 	switch {
 	case a.heir == nil:
 		a.freeOwn(ctx, w)
-	case a.heir.next == nil: //guard:slot/passed-on true
+	//guard:slot/passed-on true
+	//guard:slot/half-way drop operand 2
+	case a.heir.next == nil && err == nil:
 		a.slotFreed(ctx, a.org, a.heir.slot)
 	}
 }
@@ -176,7 +179,10 @@ func (c *Worker) admit(ctx context.Context, org string, to slots.Waiter, slot sl
 	if err := table.Unmarshal(stored, item); err != nil {
 		return false, err
 	}
-	if remote != nil {
+	switch {
+	case remote != nil && item.Handed != nonce:
+		return true, nil // its runner was started again, and has begun
+	case remote != nil:
 		return true, a.dispatch(ctx, s.subjectOf(to.Node, item), remote)
 	}
 	return true, s.send(ctx, []ready{{to.Node, item.Attempt, item.Due}}, 0) //guard:slot/message return true, nil
