@@ -31,7 +31,7 @@ var rooms = map[string][]string{
 // none of its own line or of a later one, but what stands in its own folder.
 // Drivers and suites stand with their port.
 var layers = [][]string{
-	{"errs", "clock", "ids", "notify", "mask", "telemetry", "awsretry", "cache", "regex", "cron"},
+	{"errs", "clock", "ids", "notify", "mask", "telemetry", "awsretry", "awsenv", "cache", "regex", "cron"},
 	{"tier", "budget", "keyring"},
 	{"tenant", "table", "blob", "bus", "vault", "signature", "mail", "expr", "outbound"},
 	{"queue", "ratelimit"}, // large messages go through the object store
@@ -39,7 +39,7 @@ var layers = [][]string{
 	{"audit", "flowspec", "sandbox", "retention"},
 	{"engine", "record", "consumer", "tasktype"},
 	{"identity"},
-	{"runstate", "secret", "alert", "schedule", "setting"},
+	{"runstate", "secret", "alert", "schedule", "setting", "slots"},
 	{"registry"},
 	{"runlog", "executor", "usage"},
 	{"launch", "worker"},
@@ -56,7 +56,7 @@ var inputOutput = []string{"net", "net/http", "os", "os/exec", "database/sql", "
 
 // speakAWS are the folders that may import the AWS SDK.
 var speakAWS = []string{
-	"shared/platform/awsretry", "shared/platform/table/dynamo", "shared/platform/queue/sqs", "shared/platform/blob/s3", "shared/platform/bus/eventbridge", "shared/platform/vault/kms", "shared/platform/signature/kms",
+	"shared/platform/awsretry", "shared/platform/awsenv", "shared/platform/table/dynamo", "shared/platform/queue/sqs", "shared/platform/blob/s3", "shared/platform/bus/eventbridge", "shared/platform/vault/kms", "shared/platform/signature/kms",
 	"shared/platform/mail/ses",
 	"shared/run/sandbox/invoke", "localstack/cloud", "localstack/emulators", "localstack/embedded/objectstore", "localstack/localhost",
 	"functions/bootstrap", "infra/preflight",
