@@ -107,19 +107,17 @@ func (a *attempts) refused(ctx context.Context, r ready, old *runstate.Node, now
 	case old.Handed != "" && old.Attempt == r.attempt && old.Due.Time().After(now):
 		return nil, old, a.handOffAgain(ctx, r.node, old)
 	case old.Nonce == "" && old.Due != 0 && !old.Status.Terminal():
-		wait := old.Due.Time().Sub(now)
-		if wait <= 0 && old.Attempt == r.attempt {
-			break
+		if wait := old.Due.Time().Sub(now); wait > 0 || old.Attempt != r.attempt {
+			// The attempt is not due, or the message belongs to an earlier one. If the
+			// message is that of another wait, the one of this wait was sent by who
+			// made the item wait, unless that worker died before: then this message was
+			// its own, and is delivered again. Otherwise copies of a message, as
+			// reconciliations send them, would be sent on as long as the task waits.
+			if r.due != old.Due && !a.again { //guard:claim/another-wait false
+				return nil, old, nil
+			}
+			return nil, old, a.send(ctx, []ready{{r.node, old.Attempt, old.Due}}, wait) //guard:claim/too-early return nil, old, nil
 		}
-		// The attempt is not due, or the message belongs to an earlier one. If the
-		// message is that of another wait, the one of this wait was sent by who
-		// made the item wait, unless that worker died before: then this message was
-		// its own, and is delivered again. Otherwise copies of a message, as
-		// reconciliations send them, would be sent on as long as the task waits.
-		if r.due != old.Due && !a.again { //guard:claim/another-wait false
-			return nil, old, nil
-		}
-		return nil, old, a.send(ctx, []ready{{r.node, old.Attempt, old.Due}}, wait) //guard:claim/too-early return nil, old, nil
 	case old.Status == engine.Running && old.Nonce != "" && !a.leased(old, now):
 		return a.takeOver(ctx, r, old, now)
 	}
