@@ -334,7 +334,7 @@ func environment(cfg Config, spec fn.Spec, api api, signIn signIn, walls walls) 
 		set("MILLRACE_SUPER_ADMINS", join(cfg.SuperAdmins))
 	}
 	if spec.Needs.Table == fn.Writes {
-		set("MILLRACE_LIMITS", join(walls.limits(cfg)))
+		set("MILLRACE_LIMITS", strings.Join(walls.limits(cfg), ",")) // of one limit the last applies
 	}
 	set("MILLRACE_ALLOW_RANGES", join(cfg.AllowRanges))
 	set("MILLRACE_TIERS", cfg.Tiers.String())

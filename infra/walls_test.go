@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/aws/jsii-runtime-go"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -62,6 +63,26 @@ func TestWallsAddUp(t *testing.T) {
 	}
 }
 
+// TestOperatorsLimitsReplaceTheWall reads the limits of a deployment's functions.
+func TestOperatorsLimitsReplaceTheWall(t *testing.T) {
+	t.Parallel()
+	one.Lock()
+	defer one.Unlock()
+	at := api{url: func(string) *string { return jsii.String("https://api.acme.example") }}
+	for _, own := range []string{"2", "7", "600", quota.Unlimited} {
+		cfg := example()
+		cfg.Concurrency, cfg.Limits = 2000, []string{"plan=free", "running-tasks=" + own, "run-retention-days=3"}
+		specs := catalog.All()
+		i := slices.IndexFunc(specs, func(s fn.Spec) bool { return s.Name == "taskworker" })
+		env := environment(cfg, specs[i], at, signIn{}, cfg.divide(specs))
+		want, err := quota.ParseValues(cfg.Limits)
+		require.NoError(t, err)
+		got, err := quota.ParseValues(strings.Split(*env["MILLRACE_LIMITS"], ","))
+		require.NoError(t, err)
+		assert.Equal(t, want, got)
+	}
+}
+
 // TestWallsAreInTheTemplate synthesizes a deployment with a quota, and one
 // without.
 func TestWallsAreInTheTemplate(t *testing.T) {
@@ -74,10 +95,6 @@ func TestWallsAreInTheTemplate(t *testing.T) {
 		assert.EqualValues(t, w.reserved[s.Name], with.function(t, s.Name).properties["ReservedConcurrentExecutions"], s.Name)
 		assert.NotContains(t, without.function(t, s.Name).properties, "ReservedConcurrentExecutions", s.Name)
 	}
-	cfg.Limits = []string{"running-tasks=7"}
-	limits, err := quota.ParseValues(w.limits(cfg))
-	require.NoError(t, err)
-	assert.EqualValues(t, 7, limits[quota.RunningTasks], "the operator's own")
 	for _, d := range []deployment{with, without} {
 		mappings := d.service.of("Lambda::EventSourceMapping")
 		require.Len(t, mappings, len(feeds(d.specs)))
