@@ -77,7 +77,7 @@ func (r *remotes) recover(seed uint64) {
 	n := int(r.limit) + 1
 	r.w.register("after", wide(n))
 	assert.Equal(r.w.t, engine.Succeeded, r.w.ends(r.w.run("after").ID, 20*time.Minute).Status, seed)
-	synctest.Wait() // until its last completion has freed its slot
+	r.ended.Wait() // until the last completion has freed its slot
 	assert.Empty(r.w.t, r.held(), seed)
 	assert.Zero(r.w.t, r.line(), seed)
 }
@@ -138,6 +138,7 @@ func TestSimulatedHandOffs(t *testing.T) {
 			began := len(r.started)
 			r.mu.Unlock()
 			time.Sleep(2 * worker.HandOff) // for late runners
+			r.ended.Wait()
 			synctest.Wait()
 			assert.Empty(t, r.problems, seed)
 			assert.Len(t, r.started, began, "nothing begins after the end")

@@ -26,6 +26,8 @@ type remotes struct {
 	left  time.Duration   // of a runner that has completed an attempt
 	fails map[string]int  // by task: how many attempts fail, besides those that are lost
 
+	ended sync.WaitGroup // of the runners
+
 	mu       sync.Mutex
 	rng      *rand.Rand
 	vanish   int              // so many runners are not started
@@ -118,10 +120,10 @@ func (r *remotes) Dispatch(_ context.Context, mode string, t ticket.Attempt) err
 		case r.hit("very late", r.odds.VeryLate):
 			after = worker.HandOff + time.Minute
 		}
-		go func() {
+		r.ended.Go(func() {
 			time.Sleep(after)
 			r.run(t)
-		}()
+		})
 	}
 	if refused {
 		if r.hit("cut", r.odds.Cut) { // when the runner has begun
