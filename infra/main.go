@@ -2,10 +2,10 @@
 // tenant in one region, from the catalog of functions. README.md describes
 // deployment and operation; config.go lists the settings.
 //
-// There are three stacks, and two more with a backup in another region. Data outlives every deployment: the table, the
-// bucket, the queues, the bus, the key, the secrets. Service is the code: the
-// functions, their roles, and the API. Operations monitors both: alarms and the
-// dashboard.
+// There are three stacks, and two more with a backup in another region. Data
+// outlives every deployment: the table, the bucket, the queues, the bus, the key,
+// the secrets. Service is the code: the functions, their roles, and the API.
+// Operations monitors both: alarms and the dashboard.
 package main
 
 import (

@@ -154,9 +154,9 @@ func fieldsOf(e Event) (json.RawMessage, error) {
 	return fields, nil
 }
 
-// take stores events of an attempt, the first time after its start, and reports whether the attempt must stop:
-// because its run was stopped or has ended, or because another attempt has
-// replaced it. Events of an ended run are dropped, because its log is closed.
+// take stores events of an attempt, the first ones after that of its start, and
+// reports whether the attempt must stop: because its run was stopped or has
+// ended, or because another attempt has replaced it. Events of an ended run are dropped, because its log is closed.
 func (s *service) take(ctx context.Context, r worker.Runner, events []runlog.Event) (Fence, error) {
 	a := r.Attempt
 	run, err := table.Load[runstate.Run](ctx, s.table, runstate.RunKey(a.Org, a.Run), table.Consistent)

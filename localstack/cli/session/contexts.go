@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"millrace/localstack/atomicfile"
 )
 
 // Context is a stored server with an API key or the access token of millrace login.
@@ -63,27 +65,9 @@ func UserContexts() (file string, c Contexts, err error) {
 }
 
 // Write writes the contexts to a file that only its owner can read.
-func (c Contexts) Write(file string) (err error) {
-	data, err := json.MarshalIndent(c, "", "  ")
-	if err != nil {
+func (c Contexts) Write(file string) error {
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return err
 	}
-	dir := filepath.Dir(file)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
-	}
-	temporary, err := os.CreateTemp(dir, ".contexts-") // mode 0600
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			_ = os.Remove(temporary.Name())
-		}
-	}()
-	_, err = temporary.Write(append(data, '\n'))
-	if err = errors.Join(err, temporary.Close()); err != nil {
-		return err
-	}
-	return os.Rename(temporary.Name(), file)
+	return atomicfile.WriteJSON(file, c)
 }

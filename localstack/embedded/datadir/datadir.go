@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"millrace/localstack/atomicfile"
 )
 
 // Format is the version of the layout that this program reads and writes.
@@ -177,7 +179,7 @@ func (d *Dir) ignore(known bool) error {
 			return nil
 		}
 	}
-	return WriteFile(path, []byte("*\n"))
+	return atomicfile.Write(path, []byte("*\n"))
 }
 
 // stamp makes a directory one of this format.
@@ -185,13 +187,13 @@ func (d *Dir) stamp(version string) error {
 	if err := os.WriteFile(d.name(sqliteFile), []byte(sqliteNotice), 0o600); err != nil {
 		return err
 	}
-	return WriteJSON(d.name(formatFile), format{Format, version})
+	return atomicfile.WriteJSON(d.name(formatFile), format{Format, version})
 }
 
 // MarkBackup marks a directory with a store as a backup. Before that, it cannot
 // be opened.
 func MarkBackup(path string, b Backup) error {
-	if err := WriteJSON(filepath.Join(path, backupFile), b); err != nil {
+	if err := atomicfile.WriteJSON(filepath.Join(path, backupFile), b); err != nil {
 		return err
 	}
 	return (&Dir{Path: path}).stamp(b.Version)

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+
+	"millrace/localstack/atomicfile"
 )
 
 // pemType is the type of a private key in PEM (RFC 7468, section 10).
@@ -46,5 +48,5 @@ func makeKey[K any](path string, create func() (K, error)) (key K, err error) {
 	if err != nil {
 		return key, err
 	}
-	return key, WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: pemType, Bytes: der}))
+	return key, atomicfile.Write(path, pem.EncodeToMemory(&pem.Block{Type: pemType, Bytes: der}))
 }

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"millrace/localstack/atomicfile"
 	"millrace/localstack/embedded/datadir"
 	"millrace/localstack/embedded/objectstore"
 	"millrace/localstack/embedded/signin"
@@ -62,7 +63,7 @@ func (s *Server) Backup(ctx context.Context, to string) (BackupResponse, error) 
 	for _, name := range keyFiles {
 		data, err := os.ReadFile(filepath.Join(s.cfg.Dir, name))
 		if err == nil {
-			err = datadir.WriteFile(filepath.Join(to, name), data)
+			err = atomicfile.Write(filepath.Join(to, name), data)
 		}
 		if err != nil {
 			return BackupResponse{}, err

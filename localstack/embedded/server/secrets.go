@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"millrace/localstack/atomicfile"
 	"millrace/localstack/embedded/datadir"
 	"millrace/shared/platform/ids"
 	"millrace/shared/platform/signature"
@@ -75,4 +76,6 @@ func loadSecrets(dir string) (secrets, error) {
 }
 
 // save writes the file.
-func (s secrets) save(dir string) error { return datadir.WriteJSON(filepath.Join(dir, secretsFile), s) }
+func (s secrets) save(dir string) error {
+	return atomicfile.WriteJSON(filepath.Join(dir, secretsFile), s)
+}

@@ -10,7 +10,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"millrace/localstack/embedded/datadir"
+	"millrace/localstack/atomicfile"
 	"millrace/localstack/localhost"
 	"millrace/shared/account/identity"
 	"millrace/shared/platform/clock"
@@ -51,7 +51,7 @@ func (c *Credentials) SetS3URL(dir, url string) error {
 		return nil
 	}
 	c.S3URL = url
-	return datadir.WriteJSON(filepath.Join(dir, CredentialsFile), *c)
+	return atomicfile.WriteJSON(filepath.Join(dir, CredentialsFile), *c)
 }
 
 // Keys returns the credentials of the local routes.
@@ -91,7 +91,7 @@ func EnsureCredentials(ctx context.Context, dir, baseURL string, t table.Table, 
 	if want == have && ownersAlone(path) {
 		return have, nil
 	}
-	return want, datadir.WriteJSON(path, want)
+	return want, atomicfile.WriteJSON(path, want)
 }
 
 // ownersAlone reports whether only its owner can read a file.

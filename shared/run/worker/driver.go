@@ -104,7 +104,7 @@ func (d *driver) takeUp(ctx context.Context, m events.Run) error {
 	if err := d.results.admit(ctx); err != nil {
 		return err
 	}
-	d.again = d.again || m.Due == 0 && m.Delay > 0 // sent by an earlier version
+	d.again = d.again || m.Due == 0 && m.Delay > 0 // sent by an earlier version, or for lack of a place
 	r, anew := ready{engine.Node(m.Node), m.Attempt, clock.Millis(m.Due)}, m
 	anew.Again = true
 	if _, scarce := d.Executors[kind].(executor.Reserver); scarce && d.deliveries > mostDeliveries { //guard:place/deliveries false

@@ -150,10 +150,7 @@ func (w *walk) wants(run listed) bool {
 
 // enter begins a day.
 func (w *walk) enter(date string) (err error) {
-	if w.day, err = w.manifest.day(date); err != nil {
-		return err
-	}
-	w.unfinished = 0
+	w.day, w.unfinished = w.manifest.day(date), 0
 	w.whole = w.Until.IsZero() || !w.Until.Before(w.day.end())
 	if w.have = map[string]struct{}{}; w.day.Complete {
 		return nil

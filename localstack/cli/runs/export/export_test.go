@@ -297,13 +297,14 @@ func TestExportAfterACrash(t *testing.T) {
 	for _, name := range []string{"0001-runs.ndjson.gz.partial", "0001-logs.ndjson.gz", "0001-outputs.zip", "0002-runs.ndjson.gz"} {
 		require.NoError(t, os.WriteFile(filepath.Join(day, name), []byte("half"), 0o600))
 	}
-	require.NoError(t, os.WriteFile(filepath.Join(w.e.Dir, manifestFile+partial), []byte("{"), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(w.e.Dir, manifestFile+".123"), []byte("{"), 0o600))
 	v, err := Verify(w.e.Dir)
 	require.NoError(t, err)
 	assert.Len(t, v.Faults, 3, "files that look complete")
 	assert.Equal(t, Result{Runs: 2, Events: 6, Present: 3}, w.export())
 	assert.NoFileExists(t, filepath.Join(day, "0002-runs.ndjson.gz"))
 	assert.NoFileExists(t, filepath.Join(day, "0001-outputs.zip"))
+	assert.NoFileExists(t, filepath.Join(w.e.Dir, manifestFile+".123"))
 }
 
 // TestExportThatWasKilledAtItsBeginning leaves a directory without a manifest.
@@ -311,7 +312,7 @@ func TestExportThatWasKilledAtItsBeginning(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.add(at(2, 0), 1, "SUCCEEDED")
-	for _, name := range []string{lockFile, manifestFile + partial} {
+	for _, name := range []string{lockFile, manifestFile + ".123"} {
 		require.NoError(t, os.WriteFile(filepath.Join(w.e.Dir, name), []byte("{"), 0o600))
 	}
 	assert.Equal(t, 1, w.export().Runs)

@@ -13,7 +13,10 @@ import (
 	"reflect"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
+
+	"millrace/localstack/atomicfile"
 )
 
 // Files of the directory.
@@ -189,13 +192,23 @@ func readManifest(dir string) (*Manifest, error) {
 // openManifest returns the manifest of the directory, or a new one, and removes what
 // an interrupted export left. Errors: *MismatchError.
 func openManifest(dir string, want Manifest) (*Manifest, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	// A killed export may have left its lock file, and a half-written manifest.
+	entries = slices.DeleteFunc(entries, func(e fs.DirEntry) bool {
+		if strings.HasPrefix(e.Name(), manifestFile+".") {
+			err = errors.Join(err, os.Remove(filepath.Join(dir, e.Name())))
+			return true
+		}
+		return e.Name() == lockFile
+	})
+	if err != nil {
+		return nil, err
+	}
 	m, err := readManifest(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		entries, err := os.ReadDir(dir)
-		if err != nil {
-			return nil, err
-		}
-		entries = slices.DeleteFunc(entries, func(e fs.DirEntry) bool { return e.Name() == lockFile || e.Name() == manifestFile+partial })
 		if len(entries) > 0 {
 			return nil, &MismatchError{fmt.Sprintf("%s is neither empty nor an export: name a directory of its own", dir)}
 		}
@@ -247,42 +260,15 @@ func (s Selection) String() string {
 }
 
 // day returns a day, which it adds if it is new.
-func (m *Manifest) day(date string) (*Day, error) {
-	i, found := slices.BinarySearchFunc(m.Days, date, func(d *Day, date string) int {
-		switch {
-		case d.Date < date:
-			return -1
-		case d.Date > date:
-			return 1
-		}
-		return 0
-	})
+func (m *Manifest) day(date string) *Day {
+	i, found := slices.BinarySearchFunc(m.Days, date, func(d *Day, date string) int { return strings.Compare(d.Date, date) })
 	if !found {
 		m.Days = slices.Insert(m.Days, i, &Day{Date: date, Parts: []Part{}})
 	}
-	return m.Days[i], nil
+	return m.Days[i]
 }
 
 // save replaces the manifest at once.
 func (m *Manifest) save(dir string) error {
-	data, err := json.MarshalIndent(m, "", " ")
-	if err != nil {
-		return err
-	}
-	path := filepath.Join(dir, manifestFile)
-	f, err := os.OpenFile(path+partial, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(append(data, '\n'))
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(path+partial, path); err != nil {
-		return err
-	}
-	return syncDir(dir)
+	return atomicfile.WriteJSON(filepath.Join(dir, manifestFile), m)
 }

@@ -13,6 +13,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"millrace/localstack/atomicfile"
 )
 
 // A part ends with the first of these.
@@ -102,7 +104,7 @@ func (p *part) close() (out Part, err error) {
 			out.Outputs = f
 		}
 	}
-	return out, syncDir(filepath.Join(p.dir, filepath.Dir(p.base)))
+	return out, atomicfile.SyncDir(filepath.Join(p.dir, filepath.Dir(p.base)))
 }
 
 // discard removes what was not completed.
@@ -195,15 +197,4 @@ func (s *stream) discard() {
 		_ = os.Remove(s.file.Name())
 		s.file = nil
 	}
-}
-
-// syncDir makes the names in a directory durable, where the system can.
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	_ = d.Sync() // Windows and some network file systems refuse it
-	return nil
 }

@@ -1,14 +1,14 @@
 //go:build !windows
 
-package datadir
+package atomicfile
 
 import (
 	"errors"
 	"os"
 )
 
-// syncDir makes the names in a directory durable.
-func syncDir(dir string) error {
+// SyncDir makes the names in a directory durable.
+func SyncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
 		return err

@@ -1,4 +1,5 @@
-package datadir
+// Package atomicfile replaces files at once, and makes their names durable.
+package atomicfile
 
 import (
 	"encoding/json"
@@ -7,10 +8,11 @@ import (
 	"path/filepath"
 )
 
-// WriteFile atomically replaces a file that only its owner can access. If it
+// Write atomically replaces a file that only its owner can access. If it
 // returns nil, the file and its name are durable; otherwise the previous file
-// is unchanged.
-func WriteFile(path string, data []byte) (err error) {
+// is unchanged. A process that dies may leave a file of that name with a suffix
+// after a dot.
+func Write(path string, data []byte) (err error) {
 	dir := filepath.Dir(path)
 	f, err := os.CreateTemp(dir, filepath.Base(path)+".*") // mode 0600
 	if err != nil {
@@ -31,14 +33,14 @@ func WriteFile(path string, data []byte) (err error) {
 	if err = os.Rename(f.Name(), path); err != nil {
 		return err
 	}
-	return syncDir(dir)
+	return SyncDir(dir)
 }
 
-// WriteJSON is WriteFile for a value encoded as JSON.
+// WriteJSON is Write for a value encoded as JSON.
 func WriteJSON(path string, v any) error {
 	data, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {
 		return err
 	}
-	return WriteFile(path, append(data, '\n'))
+	return Write(path, append(data, '\n'))
 }

@@ -1,4 +1,0 @@
-package datadir
-
-// syncDir does nothing, because Windows cannot sync directories.
-func syncDir(string) error { return nil }
