@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"millrace/shared/platform/table"
 )
 
 // chain makes commits that each increment a counter and add a key with its
@@ -25,7 +27,8 @@ type chain struct {
 
 func linkKey(n int) []byte { return fmt.Appendf(nil, "link%09d", n) }
 
-// link makes the next commit. Every third is followed by a CommitLater.
+// link makes the next commit. Every third is followed by a CommitLater, and a
+// quarter are acknowledged by those that follow them.
 func (c *chain) link(ctx context.Context, rng *rand.Rand) error {
 	value := strings.Repeat("x", 20+rng.IntN(600))
 	n := 0
@@ -41,6 +44,9 @@ func (c *chain) link(ctx context.Context, rng *rand.Rand) error {
 			return err
 		}
 		return b.Set([]byte("count"), fmt.Append(nil, n))
+	}
+	if rng.IntN(4) == 0 {
+		return c.db.Commit(table.SyncLater(ctx), step)
 	}
 	if err := c.db.Commit(ctx, step); err != nil {
 		return err

@@ -133,7 +133,7 @@ func busy(t testing.TB, full bool) (killed image, killedLinks int, closed image,
 			write(1)
 		}
 		write(30)
-		db.durable.wait()
+		db.waitDurable()
 		require.NoError(t, db.pebble.LogData(nil, pebble.Sync))
 		killedLinks = length(t, db)
 		killed = snapshot(t, disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: rng})) // all of the same moment

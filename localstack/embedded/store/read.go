@@ -144,7 +144,7 @@ func (db *DB) view(ctx context.Context, read func() error) error {
 	if err := read(); err != nil {
 		return db.Unreadable(err)
 	}
-	db.durable.wait() //guard:store/durable drop
+	db.waitDurable() //guard:store/durable drop
 	return nil
 }
 

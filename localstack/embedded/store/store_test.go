@@ -16,6 +16,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"millrace/shared/platform/table"
 )
 
 // openMemory opens an in-memory store for a test.
@@ -218,6 +220,71 @@ func TestScanKeepsToItsBounds(t *testing.T) {
 	}
 	failed := errors.New("enough")
 	require.ErrorIs(t, db.Scan(t.Context(), []byte("a"), []byte("e"), false, func(_, _ []byte) (bool, error) { return true, failed }), failed)
+}
+
+// TestSyncLater checks that a commit whose durability is left to a later one is
+// durable after that, and after anything that discloses it.
+func TestSyncLater(t *testing.T) {
+	t.Parallel()
+	for name, then := range map[string]func(t *testing.T, db *DB){
+		"nothing":      nil,
+		"a commit":     func(t *testing.T, db *DB) { require.NoError(t, set(t.Context(), db, "b", "2")) },
+		"a read":       func(t *testing.T, db *DB) { get1(t, db, "a") },
+		"another read": func(t *testing.T, db *DB) { get1(t, db, "b") },
+		"a wait":       func(_ *testing.T, db *DB) { db.Wait() },
+		"a commit that writes nothing": func(t *testing.T, db *DB) {
+			require.NoError(t, db.Commit(t.Context(), func(b *Batch) error {
+				_, _, err := b.Get([]byte("a"))
+				return err
+			}))
+		},
+		"several reads": func(t *testing.T, db *DB) {
+			var readers sync.WaitGroup
+			for range 10 {
+				readers.Go(func() { get1(t, db, "a") })
+			}
+			readers.Wait()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) { // which fails if a reader waits for ever
+				fs := vfs.NewCrashableMem()
+				db, err := Open("store", Options{FS: fs, FullSync: true})
+				require.NoError(t, err)
+				defer func() { require.NoError(t, db.Close()) }()
+				require.NoError(t, set(table.SyncLater(t.Context()), db, "a", "1"))
+				if then != nil {
+					then(t, db)
+				}
+				after, err := Open("store", Options{FS: fs.CrashClone(vfs.CrashCloneCfg{})})
+				require.NoError(t, err)
+				defer func() { require.NoError(t, after.Close()) }()
+				_, found := get1(t, after, "a")
+				assert.Equal(t, then != nil, found)
+			})
+		})
+	}
+}
+
+// TestReadersSyncWhatIsLeft checks that readers who wait already when a commit's
+// durability is left to a later one make it durable, for there may be no other.
+func TestReadersSyncWhatIsLeft(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		db := &durable{}
+		db.cond.L = &db.mu
+		seq := db.begin()
+		var waits sync.WaitGroup
+		for range 3 {
+			waits.Go(func() { assert.False(t, db.wait(seq)) })
+		}
+		synctest.Wait()
+		db.left(seq)
+		waits.Wait()
+		db.reached(seq)
+		assert.True(t, db.wait(seq))
+	})
 }
 
 // TestCommitLaterReachesLog without a following commit.

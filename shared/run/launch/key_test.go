@@ -19,6 +19,7 @@ import (
 	"millrace/events"
 	"millrace/localstack/embedded/pebblequeue"
 	"millrace/localstack/embedded/pebbletable"
+	"millrace/localstack/embedded/store"
 	"millrace/localstack/proof/faults"
 	"millrace/localstack/proof/fixture"
 	"millrace/localstack/proof/memory"
@@ -121,10 +122,13 @@ type keys struct {
 	history []porcupine.Operation
 }
 
-func newKeys(t *testing.T) *keys {
-	k := &keys{t: t, store: memory.Table(t, clock.System{}), objects: &blobtest.Memory{}}
+func newKeys(t *testing.T) *keys { return newKeysIn(t, memory.Store(t)) }
+
+// newKeysIn keeps table and queues in a store.
+func newKeysIn(t *testing.T, db *store.DB) *keys {
+	k := &keys{t: t, store: pebbletable.New(db, clock.System{}), objects: &blobtest.Memory{}}
 	k.ctx = fixture.Owner(t.Context(), org)
-	k.queues = memory.Queues(t, clock.System{}, []queue.Definition{{Name: events.Tasks("nano"), Visibility: time.Minute}})
+	k.queues = memory.QueuesIn(t, db, clock.System{}, []queue.Definition{{Name: events.Tasks("nano"), Visibility: time.Minute}})
 	k.register(k.ctx)
 	return k
 }

@@ -349,7 +349,7 @@ func (l *Launcher) write(ctx context.Context, p *plan) (runstate.Run, error) {
 			table.Put{Item: *p.occurrence, If: l.free()}, //guard:accept/occurrence drop field If
 		)
 	}
-	made, err := l.commit(ctx, p, writes)
+	made, err := l.commit(table.SyncLater(ctx), p, writes) // the message follows
 	if made != nil {
 		return *made, nil
 	}
@@ -370,7 +370,9 @@ func (l *Launcher) write(ctx context.Context, p *plan) (runstate.Run, error) {
 		Trace: span, Parent: telemetry.From(ctx).Trace, Name: "accept run", Kind: telemetry.Internal, Start: began, End: l.Clock.Now(),
 		Attrs: p.run.SpanAttrs(),
 	})
-	l.dispatch(ctx, &p.run, p.input.Trace)
+	if !l.dispatch(ctx, &p.run, p.input.Trace) { //guard:accept/unsent false
+		_, _ = l.Table.Get(context.WithoutCancel(ctx), p.run.Key) // see table.SyncLater
+	}
 	return p.run, nil
 }
 
@@ -388,15 +390,15 @@ func (l *Launcher) traceOf(ctx context.Context) telemetry.Trace {
 	return trace
 }
 
-// dispatch sends the run to the workers. If that fails the run is accepted
-// nevertheless: the due index brings it up.
-func (l *Launcher) dispatch(ctx context.Context, run *runstate.Run, trace string) {
-	l.send(ctx, events.Tasks(run.Mode), events.Run{Kind: events.RunStart, Org: run.Org, Run: run.ID, Timeout: &run.Timeout, Trace: trace})
+// dispatch sends the run to the workers. If it returns false, which it logs, the
+// run is accepted nevertheless: the due index brings it up.
+func (l *Launcher) dispatch(ctx context.Context, run *runstate.Run, trace string) bool {
+	return l.send(ctx, events.Tasks(run.Mode), events.Run{Kind: events.RunStart, Org: run.Org, Run: run.ID, Timeout: &run.Timeout, Trace: trace})
 }
 
 // send sends a message even if the caller's context has ended, because what the
 // message refers to is written.
-func (l *Launcher) send(ctx context.Context, to string, m events.Run) {
+func (l *Launcher) send(ctx context.Context, to string, m events.Run) bool {
 	body, err := json.Marshal(m)
 	if err == nil {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), sendTimeout) //guard:accept/send arg 1 ctx
@@ -406,6 +408,7 @@ func (l *Launcher) send(ctx context.Context, to string, m events.Run) {
 	if err != nil {
 		l.Log.ErrorContext(ctx, "message of a run not sent, a reconciliation makes up for it", "run_id", m.Run, "kind", m.Kind, "error", err)
 	}
+	return err == nil
 }
 
 // snapshot returns a run as audit entries show it.

@@ -58,7 +58,7 @@ func (l *lifecycle) start(ctx context.Context, timeout int) (bool, error) {
 	}
 	began := l.Logs.Begin(l.org, l.id)
 	//guard:start/first insert if d, err := true, error(nil); err == nil { return d, nil }
-	err := l.update(ctx, "start run", status(engine.Running), do...) //guard:start/queued arg 3 nil
+	err := l.update(table.SyncLater(ctx), "start run", status(engine.Running), do...) //guard:start/queued arg 3 nil
 	if errors.Is(err, table.ErrConditionFailed) {
 		return false, l.load(ctx) // another delivery or a cancel was first
 	}
