@@ -39,6 +39,7 @@ func latencyGroups() []group {
 		{[]string{pythonRow}, python},
 		{[]string{parallelRow}, parallels},
 		{[]string{startRow, callRow, floorRow}, firstStart},
+		{[]string{resultRow}, results},
 	}
 }
 
