@@ -18,7 +18,8 @@ type hand struct {
 // Hand calls to with a message as soon as it is stored, in the goroutine that
 // sends it, if nothing is in its way: the queue has no ready message, and its
 // group may have one of the slots, which is then taken. It spares such a message
-// the way through a waiting receiver. All other messages wait for
+// the way through a waiting receiver, and the wait until it is durable: whatever
+// its handler writes is durable after it. All other messages wait for
 // [Queues.ReceiveShared] with the same slots, and so does a handed message that
 // is delivered again. to must return soon. Hand ends with ctx; when stop has
 // returned to is not called any more. A queue has one Hand at a time.

@@ -152,8 +152,7 @@ func TestHandEnds(t *testing.T) {
 }
 
 // TestMessageThatWasFoundIsNotHanded checks that a message that a receiver found in
-// the store, and was done with, before its sender came to register it is not
-// delivered once more.
+// the store before its sender came to register it is not delivered once more.
 func TestMessageThatWasFoundIsNotHanded(t *testing.T) {
 	t.Parallel()
 	qs, done := inMemory(t)
@@ -166,12 +165,22 @@ func TestMessageThatWasFoundIsNotHanded(t *testing.T) {
 	go func() { sent <- qs.Send(t.Context(), "q", messages("a", 1)...) }()
 	require.Eventually(t, func() bool { return l.total.Load() == 1 }, 10*time.Second, time.Millisecond)
 	l.add(position{group: "a", at: 1, seq: 0}) // as another sender to the group does
-	got, err := qs.ReceiveShared(t.Context(), "q", 1, queue.MaxWait, h.slots)
-	require.NoError(t, err)
-	require.Len(t, got, 1)
-	require.NoError(t, qs.Delete(t.Context(), "q", got[0].Receipt))
+	received := make(chan []queue.Delivery, 1)
+	go func() {
+		got, err := qs.ReceiveShared(t.Context(), "q", 1, queue.MaxWait, h.slots)
+		assert.NoError(t, err)
+		received <- got
+	}()
+	require.Eventually(t, func() bool {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return l.inFlight == 1
+	}, 10*time.Second, time.Millisecond)
 	l.handing.Unlock()
 	require.NoError(t, <-sent)
+	got := <-received
+	require.Len(t, got, 1)
+	require.NoError(t, qs.Delete(t.Context(), "q", got[0].Receipt))
 	assert.Empty(t, h.bodies())
 	assert.Empty(t, h.received(t, 0))
 	assert.Zero(t, l.total.Load())

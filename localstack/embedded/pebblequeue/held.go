@@ -1,7 +1,7 @@
 package pebblequeue
 
 import (
-	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -81,7 +81,7 @@ func (l *lane) settle(now int64) {
 func (l *lane) visible() int { return max(0, int(l.total.Load())-l.inFlight-len(l.delayed)) }
 
 // stats returns the queue's statistics.
-func (l *lane) stats(ctx context.Context) (s queue.Stats, err error) {
+func (l *lane) stats() (s queue.Stats, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := l.queues.now()
@@ -96,7 +96,7 @@ func (l *lane) stats(ctx context.Context) (s queue.Stats, err error) {
 		if g.empty {
 			continue
 		}
-		first, err := l.firstSent(ctx, g, now)
+		first, err := l.firstSent(g, now)
 		if err != nil {
 			return s, err
 		}
@@ -111,20 +111,23 @@ func (l *lane) stats(ctx context.Context) (s queue.Stats, err error) {
 
 // firstSent returns when a group's first visible message was sent, in Unix
 // microseconds; now if there is none.
-func (l *lane) firstSent(ctx context.Context, g *group, now int64) (first int64, err error) {
-	end := store.After(l.groupPrefix(g.name))
-	first = now
-	err = l.queues.db.Scan(ctx, g.next.key(l.prefix), end, false, func(key, value []byte) (more bool, err error) {
-		p, err := parsePosition(key[len(l.prefix):])
+func (l *lane) firstSent(g *group, now int64) (first int64, err error) {
+	// Scan would wait for senders, who wait for l.mu.
+	it, err := l.queues.db.Iterator(g.next.key(l.prefix), store.After(l.groupPrefix(g.name)))
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = l.queues.db.Unreadable(errors.Join(err, it.Close())) }()
+	for ok := it.First(); ok; ok = it.Next() {
+		p, err := parsePosition(it.Key()[len(l.prefix):])
 		if err != nil || p.at > now {
-			return false, err
+			return now, err
 		}
 		if l.held[p.seq] != nil {
-			return true, nil
+			continue
 		}
-		r, err := parseRecord(value)
-		first = r.sent * 1000
-		return false, err
-	})
-	return first, err
+		r, err := readRecord(it)
+		return r.sent * 1000, err
+	}
+	return now, nil
 }

@@ -122,7 +122,7 @@ func (s *Queues) Send(ctx context.Context, name string, msgs ...queue.Message) e
 	}
 	now, sent := s.now(), s.clock.Now().UnixMilli()
 	positions := make([]position, len(msgs))
-	err = s.db.Commit(ctx, func(b *store.Batch) error {
+	err = s.db.CommitThen(ctx, func(b *store.Batch) error {
 		for i, m := range msgs {
 			seq, err := s.number(b)
 			if err != nil {
@@ -134,11 +134,10 @@ func (s *Queues) Send(ctx context.Context, name string, msgs ...queue.Message) e
 			}
 		}
 		return l.count(b, len(msgs))
-	})
+	}, func() { l.arrive(positions, sent, msgs) })
 	if err != nil {
 		return fmt.Errorf("pebblequeue: send to %s: %w", name, err)
 	}
-	l.arrive(positions, sent, msgs)
 	return nil
 }
 
@@ -291,7 +290,9 @@ func (s *Queues) Stats(ctx context.Context, name string) (queue.Stats, error) {
 	if err != nil {
 		return queue.Stats{}, err
 	}
-	return l.stats(ctx)
+	stats, err := l.stats()
+	s.db.Wait()
+	return stats, err
 }
 
 // Close ends waiting receivers with ErrClosed and waits for [Queues.Watch].

@@ -62,23 +62,33 @@ const (
 // a context of table.SyncLater. If make fails nothing is written. Errors: those
 // of make, ErrClosed, space.ErrFull, and ctx's if it has ended before.
 func (db *DB) Commit(ctx context.Context, make func(*Batch) error) error {
+	return db.CommitThen(ctx, make, nil)
+}
+
+// CommitThen is Commit that calls then, unless it is nil, when the writes can be
+// read and are ordered before those of later commits, but before they are
+// durable. What then begins must not affect anything but the store before it has
+// made a commit of its own, which makes these durable as well. Nobody who reads
+// the store waits for a lock that then needs.
+func (db *DB) CommitThen(ctx context.Context, make func(*Batch) error, then func()) error {
+	when := synced
 	if table.SyncsLater(ctx) {
-		return db.commit(ctx, make, ordered)
+		when = ordered
 	}
-	return db.commit(ctx, make, synced)
+	return db.commit(ctx, make, when, then)
 }
 
 // CommitLater is Commit without waiting for durability: the commit may be lost
 // if the process dies before a following Commit has returned or [flushAfter]
 // has passed. A full disk does not reject it.
 func (db *DB) CommitLater(ctx context.Context, make func(*Batch) error) error {
-	return db.commit(ctx, make, lazy)
+	return db.commit(ctx, make, lazy, nil)
 }
 
 // Writable reports whether commits are accepted. Errors: space.ErrFull.
 func (db *DB) Writable(ctx context.Context) error { return db.space.Check(ctx) }
 
-func (db *DB) commit(ctx context.Context, make func(*Batch) error, when durability) error {
+func (db *DB) commit(ctx context.Context, make func(*Batch) error, when durability, then func()) error {
 	if when != lazy {
 		// Also before locking, because the holder of the lock may wait for disk
 		// space.
@@ -93,6 +103,9 @@ func (db *DB) commit(ctx context.Context, make func(*Batch) error, when durabili
 	b := Batch{db: db, batch: db.pebble.NewBatch()}
 	defer func() { _ = b.batch.Close() }() // never fails
 	seq, err := db.apply(ctx, &b, make, when)
+	if err == nil && then != nil {
+		then()
+	}
 	switch {
 	case when == lazy:
 	case seq == 0: // nothing was written; err may depend on others' writes

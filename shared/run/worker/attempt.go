@@ -49,6 +49,7 @@ type attempts struct {
 	values
 	place *place // slot of the next attempt, if its task type needs one
 	heir  *heir  // may make the next attempt; nil: there is none
+	began bool   // an attempt of this message has begun
 }
 
 // leaseLost is the reason to stop when another worker owns the attempt, or may

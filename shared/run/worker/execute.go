@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"runtime/debug"
 	"time"
 
@@ -147,6 +148,12 @@ func (a *attempts) decideToRun(ctx context.Context, w *attempt) (over bool, out 
 func (a *attempts) execute(ctx context.Context, w *attempt, b *begin) (outcome, error) {
 	defer a.place.giveBack()
 	a.Log.DebugContext(ctx, "attempt begins")
+	if !a.began {
+		a.began = true
+		// In one process with the API, the request that sent the message may wait for
+		// this processor to answer.
+		runtime.Gosched()
+	}
 	if b.remote != nil {
 		if to, ok := a.runnerOf(ready{node: w.node, attempt: w.item.Attempt}); ok && w.item.Nonce == to.nonce() {
 			return a.handOn(ctx, w, b.remote, to)
