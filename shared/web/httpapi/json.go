@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"strconv"
 	"sync"
 
@@ -49,6 +50,9 @@ func writeAnswer(w io.Writer, v any) error {
 		panic(fmt.Errorf("answer cannot be written as JSON: %w", err))
 	}
 	buf.WriteByte('\n')
+	if w, ok := w.(http.ResponseWriter); ok {
+		w.Header().Set("Content-Length", strconv.Itoa(buf.Len()))
+	}
 	_, _ = w.Write(buf.Bytes())
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"runtime"
 	"runtime/debug"
 	"strings"
 	"time"
@@ -87,6 +88,7 @@ func (a *API) finishCall(rec *recorder, r *http.Request, c *call) {
 		}
 	}
 	rec.flushHeader()
+	rec.deliver()
 	a.log(r, c, rec.status)
 	if cause != nil {
 		panic(http.ErrAbortHandler) // the response has begun: abort it, so that the client does not take it for complete
@@ -221,6 +223,16 @@ func (r *recorder) Flush() {
 
 // Unwrap supports http.ResponseController.
 func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
+
+// deliver sends a whole response, so that neither the client nor what the request
+// has made ready to run waits for the log.
+func (r *recorder) deliver() {
+	if r.Header().Get("Content-Length") == "" {
+		return
+	}
+	_ = http.NewResponseController(r.ResponseWriter).Flush() // the client may have disconnected
+	runtime.Gosched()
+}
 
 func (r *recorder) flushHeader() {
 	if r.wrote {
