@@ -67,6 +67,7 @@ var taskSteps = []transition{
 	{Complete, Running, Succeeded}, {Complete, Running, Skipped}, {Complete, Running, Failed},
 	{Complete, Running, TimedOut}, {Complete, Running, Cancelled},
 	{Decide, "", Reused}, {Decide, "", Skipped}, {Decide, "", UpstreamFailed},
+	{Decide, "", Failed}, // what it was to reuse has expired
 	{Collect, Running, Succeeded}, {Collect, Running, Failed}, {Collect, Running, TimedOut},
 	{Stop, Running, Cancelled},
 }

@@ -98,8 +98,11 @@ func (g *graph) pass(ctx context.Context, n engine.Node, item *runstate.Node, ki
 	g.countTask(item.Status)
 	if w := g.subjectOf(n, item); w.task != nil {
 		level := "info"
-		if item.Status == engine.UpstreamFailed {
+		switch item.Status {
+		case engine.UpstreamFailed:
 			level = "warning"
+		case engine.Failed:
+			level = "error"
 		}
 		g.event(w, kind, level, text, w.task.Name, w.task.TriggerRule)
 	}
@@ -117,8 +120,8 @@ func (g *graph) reuse(ctx context.Context, n engine.Node, from *runstate.Reuse) 
 			return nil, err
 		}
 	}
-	if src == nil {
-		return nil, fmt.Errorf("worker: run %s reuses node %d of run %s, which has none", g.id, n, source)
+	if src == nil { //guard:reuse/expired false
+		return g.gone(ctx, n, source)
 	}
 	item := &runstate.Node{
 		Status: engine.Reused, EndedAt: millis(g.Clock.Now()), Chain: g.chain, Attempt: 1,
@@ -130,7 +133,17 @@ func (g *graph) reuse(ctx context.Context, n engine.Node, from *runstate.Reuse) 
 		return g.pass(ctx, n, item, runlog.TypeTaskSkipped, "Task %s skipped, as in the run that is retried (trigger rule %s)")
 	}
 	if t := int(n); t < g.flow.plan.Len() && g.flow.plan.Def(t).Mapped && g.flow.used()[t] && item.Output == "" && item.OutputRef == "" {
-		return nil, fmt.Errorf("worker: the list of task %d in run %s is not kept", t, source)
+		return g.gone(ctx, n, source)
 	}
 	return g.pass(ctx, n, item, runlog.TypeTaskReused, "Task %s reused from the run that is retried (trigger rule %s)")
+}
+
+// gone fails a node whose result in the source run has expired since the retry
+// was accepted. It does not run instead: whoever asked for the retry was told
+// that it would not. A retry of this run runs it, because it failed here.
+func (g *graph) gone(ctx context.Context, n engine.Node, source string) (*done, error) {
+	return g.pass(ctx, n, &runstate.Node{
+		Status: engine.Failed, EndedAt: millis(g.Clock.Now()), Chain: g.chain, ErrorType: executor.StorageFailed,
+		Error: fmt.Sprintf("What it was to reuse of run %s has expired. A retry of this run runs it.", source),
+	}, runlog.TypeTaskFailed, "Task %s not run: what it was to reuse of the run that is retried has expired (trigger rule %s)")
 }
