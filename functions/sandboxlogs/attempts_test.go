@@ -24,6 +24,7 @@ import (
 	"millrace/localstack/proof/localtest"
 	"millrace/shared/platform/blob/blobtest"
 	"millrace/shared/platform/keyring"
+	"millrace/shared/platform/table"
 	"millrace/shared/run/engine"
 	"millrace/shared/run/launch"
 	"millrace/shared/run/runstate"
@@ -128,6 +129,30 @@ func TestRunnersFinishRun(t *testing.T) {
 		_, rest, _ := strings.Cut(text, started)
 		assert.Equal(t, map[string]int{"a": 2, "b": 1}[name], strings.Count(rest, `"at work"`), text)
 	}
+}
+
+// refusing refuses to store log batches.
+type refusing struct{ table.Table }
+
+func (refusing) Put(context.Context, table.Put) error { return table.ErrThrottled }
+
+// TestStartOfLostPostIsKnownToLack: a post whose lines are not stored leaves the
+// mark that the log lacks the start, for whoever logs of the attempt next.
+func TestStartOfLostPostIsKnownToLack(t *testing.T) {
+	w, l, id := dispatched(t)
+	w.Do(t, l.tokens[0], "POST", sandboxlogs.StartPath, map[string]any{"runner": "one"}).Require(t, 200)
+	unlogged := func() bool {
+		item, err := runstate.LoadNode(t.Context(), w.Deps.Table, w.A.OrgID, id, 0)
+		require.NoError(t, err)
+		return item.Unlogged
+	}
+	w.Deps.Logs.Table = refusing{w.Deps.Table}
+	post := map[string]any{"runner": "one", "events": []any{line("at work")}}
+	w.Do(t, l.tokens[0], "POST", sandboxlogs.Path, post).Require(t, 503)
+	assert.True(t, unlogged())
+	w.Deps.Logs.Table = w.Deps.Table
+	w.Do(t, l.tokens[0], "POST", sandboxlogs.Path, post).Require(t, 200)
+	assert.False(t, unlogged())
 }
 
 // TestRunnerGoesOn lets one runner make both tasks of a run: the completion of

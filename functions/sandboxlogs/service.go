@@ -174,19 +174,23 @@ func (s *service) take(ctx context.Context, r worker.Runner, events []runlog.Eve
 		return Fence{}, err
 	}
 	current := node != nil && node.Status == engine.Running && node.Attempt == a.Number
-	announced := false
+	started := false
 	if current {
-		if announced, err = s.tasks().Announce(ctx, r, node); err != nil {
-			return Fence{}, err
+		var start runlog.Event
+		if start, started = s.tasks().Start(r, node); started {
+			events = append([]runlog.Event{start}, events...)
 		}
 	}
-	if announced || len(events) > 0 {
+	if len(events) > 0 {
 		s.logs.Append(a.Org, a.Run, events...)
 		// The runner finishes its task once this is acknowledged, and the end of the
 		// run closes the log, so the events must be stored by then.
 		if err := s.logs.Flush(ctx, a.Org, a.Run); err != nil {
 			return Fence{}, err
 		}
+	}
+	if started { //guard:unlogged/once false
+		s.tasks().Announced(ctx, r)
 	}
 	return Fence{Cancelled: !current || run.Fenced(s.clock.Now()) != ""}, nil
 }

@@ -12,6 +12,7 @@ import (
 	"millrace/shared/run/engine"
 	"millrace/shared/run/executor"
 	"millrace/shared/run/flowspec"
+	"millrace/shared/run/runlog"
 	"millrace/shared/run/runstate"
 	"millrace/shared/run/sandbox/ticket"
 	"millrace/shared/run/slots"
@@ -167,37 +168,38 @@ func (a *attempts) resume(ctx context.Context, w *attempt) (executor.Dispatcher,
 	return remote, outcome{}, nil
 }
 
-// Announce logs the start of an attempt that a runner has begun, if the log lacks
-// it, and reports whether it did: the event is in memory then, for the next flush.
-// It precedes what else is logged of the attempt, whose item was read just now. It
-// renews the lease, too. Errors: those of the table.
-func (c *Worker) Announce(ctx context.Context, r Runner, item *runstate.Node) (bool, error) {
+// Start returns the event of the start of an attempt that a runner has begun, if
+// the log lacks it. It precedes what else is logged of the attempt, whose item was
+// read just now. When it is stored, Announced is to be called: a crash in between
+// repeats the event, as it repeats the lines that the runner posts again.
+func (c *Worker) Start(r Runner, item *runstate.Node) (start runlog.Event, ok bool) {
 	at := unlogged(item)
-	if at == 0 || !r.valid() {
-		return false, nil
-	}
-	d, ctx := c.work(ctx, r)
-	_, err := d.persist(ctx, claimTries, table.Update{
-		Key: runstate.NodeKey(d.org, d.id, engine.Node(r.Attempt.Node)),
-		Do:  []table.Action{table.Remove(runstate.NodeUnlogged), table.Set(runstate.NodeLease, int64(millis(d.Clock.Now().Add(Lease))))},
-		If: table.And(
-			table.Eq(runstate.NodeNonce, r.nonce()), //guard:unlogged/nonce drop
-			table.Eq(runstate.NodeStatus, string(engine.Running)),
-			table.Exists(runstate.NodeUnlogged), //guard:unlogged/once drop
-		),
-	})
-	if errors.Is(err, table.ErrConditionFailed) {
-		return false, nil // another request did, or the attempt is over
-	}
-	if err != nil {
-		return false, err
+	if at == 0 || !r.valid() || item.Nonce != r.nonce() { //guard:unlogged/nonce drop operand 3
+		return runlog.Event{}, false
 	}
 	w := &attempt{node: engine.Node(r.Attempt.Node), item: item, task: &flowspec.Task{Name: r.Attempt.Task}}
 	if i := r.Attempt.MapIndex; i != nil {
 		w.ref = engine.Ref{Kind: engine.KindInstance, Index: *i}
 	}
-	d.Logs.Append(d.org, d.id, d.startEvent(w, at))
-	return true, nil
+	return c.session(r.Attempt.Org, r.Attempt.Run).startEvent(w, at), true
+}
+
+// Announced records that the log has the start of an attempt that a runner has
+// begun. It renews the lease, too. If that fails, the start is logged again.
+func (c *Worker) Announced(ctx context.Context, r Runner) {
+	d, ctx := c.work(ctx, r)
+	_, err := d.persist(ctx, claimTries, table.Update{
+		Key: runstate.NodeKey(d.org, d.id, engine.Node(r.Attempt.Node)),
+		Do:  []table.Action{table.Remove(runstate.NodeUnlogged), table.Set(runstate.NodeLease, int64(millis(d.Clock.Now().Add(Lease))))},
+		If: table.And(
+			table.Eq(runstate.NodeNonce, r.nonce()),
+			table.Eq(runstate.NodeStatus, string(engine.Running)),
+			table.Exists(runstate.NodeUnlogged),
+		),
+	})
+	if err != nil && !errors.Is(err, table.ErrConditionFailed) { // another request did, or the attempt is over
+		d.Log.WarnContext(ctx, "not recorded that the start is logged", "node", r.Attempt.Node, "error", err)
+	}
 }
 
 // Renew renews the lease of a runner's attempt and reads the fence. It reports

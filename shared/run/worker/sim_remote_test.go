@@ -223,6 +223,25 @@ func (r *remotes) begins(org string) (over func()) {
 	})
 }
 
+// announce logs the start of a runner's attempt, as its first post does, and
+// reports whether the log lacked it.
+func (r *remotes) announce(me worker.Runner) bool {
+	c, t := r.any(), me.Attempt
+	item, err := runstate.LoadNode(r.w.ctx, r.w.plain, t.Org, t.Run, engine.Node(t.Node))
+	if err != nil {
+		r.problem("%v", err)
+		return false
+	}
+	start, lacks := c.Start(me, item)
+	if lacks {
+		c.Logs.Append(t.Org, t.Run, start)
+		if c.Logs.Flush(r.w.ctx, t.Org, t.Run) == nil {
+			c.Announced(r.w.ctx, me)
+		}
+	}
+	return lacks
+}
+
 // make makes an attempt that a runner has begun, and returns the one that it
 // begins thereby, nil if there is none.
 func (r *remotes) make(me worker.Runner, message json.RawMessage) (next *worker.Next) {
@@ -248,9 +267,7 @@ func (r *remotes) make(me worker.Runner, message json.RawMessage) (next *worker.
 	for left := got.Takes; left > 0; left -= worker.Heartbeat {
 		time.Sleep(min(left, worker.Heartbeat))
 		if r.hit("lines", r.odds.Lines) { // as with a post of lines
-			if _, err := r.any().Announce(r.w.ctx, me, item); err != nil {
-				continue
-			}
+			r.announce(me)
 		}
 		stop, err := r.any().Renew(r.w.ctx, me)
 		if err == nil && stop {

@@ -12,7 +12,6 @@ import (
 	"millrace/localstack/proof/faults"
 	"millrace/shared/run/engine"
 	"millrace/shared/run/runlog"
-	"millrace/shared/run/runstate"
 	"millrace/shared/run/worker"
 )
 
@@ -39,9 +38,8 @@ func TestStartOfRunnerIsLoggedOnce(t *testing.T) {
 	t.Parallel()
 	type runner struct {
 		*world
-		r    *remotes
-		own  worker.Runner
-		item *runstate.Node // after the begin
+		r   *remotes
+		own worker.Runner
 	}
 	answer := func(w *runner, a answered) {
 		a.Attempt = w.own.Attempt.Run + "-0-1"
@@ -49,11 +47,7 @@ func TestStartOfRunnerIsLoggedOnce(t *testing.T) {
 		require.NoError(w.t, err)
 		require.NoError(w.t, w.r.any().Complete(w.ctx, w.own, body))
 	}
-	announce := func(w *runner) bool {
-		did, err := w.r.any().Announce(w.ctx, w.own, w.item)
-		require.NoError(w.t, err)
-		return did
-	}
+	announce := func(w *runner) bool { return w.r.announce(w.own) }
 	for name, c := range map[string]struct {
 		do   func(w *runner)
 		want []string // between the run's start and end
@@ -62,6 +56,11 @@ func TestStartOfRunnerIsLoggedOnce(t *testing.T) {
 		"it fails":  {func(w *runner) { w.r.fails["a"] = 1; answer(w, answered{Fails: true}) }, []string{"a task_started", "a task_failed"}},
 		"it posts":  {func(w *runner) { assert.True(w.t, announce(w)); answer(w, answered{}) }, []string{"a task_started", "a task_succeeded"}},
 		"two posts": {func(w *runner) { assert.True(w.t, announce(w)); assert.False(w.t, announce(w)); answer(w, answered{}) }, []string{"a task_started", "a task_succeeded"}},
+		"its post is lost": {func(w *runner) { // with the process that took it
+			_, ok := w.r.any().Start(w.own, w.nodes(w.own.Attempt.Run)["a"])
+			assert.True(w.t, ok)
+			answer(w, answered{})
+		}, []string{"a task_started", "a task_succeeded"}},
 		"a post of another": {func(w *runner) {
 			mine := w.own
 			w.own.ID = "other"
@@ -100,7 +99,7 @@ func TestStartOfRunnerIsLoggedOnce(t *testing.T) {
 				assert.NotContains(t, string(raw), "task_started", name)
 			}
 			time.Sleep(2 * time.Second)
-			c.do(&runner{w, r, own, w.nodes(token.Run)["a"]})
+			c.do(&runner{w, r, own})
 			w.ends(token.Run, 10*time.Minute)
 			got := w.archived(token.Run)
 			assert.Equal(t, c.want, got[1:len(got)-1], name)

@@ -220,6 +220,7 @@ class Reporter:
         self.cancelled = threading.Event()
         self._route, self._masker = route, masker
         self._events, self._lock, self._wake = collections.deque(), threading.Lock(), threading.Event()
+        self._sending = threading.Lock()
         self._waiting = self._dropped = self._sequence = 0
         self._closing = False
         self._renew = False  # the lease is new
@@ -291,7 +292,8 @@ class Reporter:
 
     def _send(self, message):
         """Post a message; return the answer."""
-        answer = self._route.logs(message)
+        with self._sending:  # one at a time: the service logs the start of the attempt with the first
+            answer = self._route.logs(message)
         if answer.get("cancelled"):
             self.cancelled.set()
         return answer

@@ -341,6 +341,26 @@ class CloudTest(unittest.TestCase):
         self.assertGreater(len(beats), 3)
         self.assertEqual(beats, [n % 2 == 1 for n in range(len(beats))])
 
+    def test_messages_of_an_attempt_are_sent_one_after_the_other(self):
+        both, at_once = threading.Barrier(2), []
+
+        class Route:
+            def logs(self, message):
+                try:  # the second message comes while this one is under way, if it can
+                    both.wait(0.5)
+                    at_once.append(message)
+                except threading.BrokenBarrierError:
+                    pass
+                return {"url": "u", "reference": "r"}
+
+        reporter = runner.cloud.Reporter(Route(), None)
+        other = threading.Thread(target=reporter.ask, args=({"file": "f"},))
+        other.start()
+        reporter._post([])
+        other.join()
+        reporter._closing = True
+        self.assertEqual(at_once, [])
+
     def test_what_another_runner_has_does_not_run(self):
         self.call("version")
         for status in (409, 401):
