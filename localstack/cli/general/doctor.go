@@ -32,7 +32,7 @@ type finding struct {
 func doctorCommand(s *session.Session, version string) *cobra.Command {
 	return &cobra.Command{
 		Use:   "doctor",
-		Short: "Check server, credential, clock, versions, isolation and Python",
+		Short: "Check server, credential, keys, clock, versions, isolation, export of spans and Python",
 		Args:  command.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			findings := examine(c.Context(), s, version)
@@ -103,6 +103,8 @@ func examine(ctx context.Context, s *session.Session, version string) (findings 
 	if err != nil {
 		return findings
 	}
+	findings = append(findings, credentialOf(ctx, target)...)
+	findings = append(findings, stateOf(ctx, target)...)
 	var backends struct {
 		Items []struct {
 			Name      string `json:"name"`

@@ -34,6 +34,9 @@ type Target struct {
 	Org    string
 	Source string // where the server was found, for messages
 	Again  string // the command that signs in again, if the credential has expired
+
+	ExpiresAt time.Time // of the credential; zero: unknown
+	Operator  string    // the local secret of a server of this machine; empty: it is another's, or none
 }
 
 // Client returns a client of the server.
@@ -100,8 +103,11 @@ func (s *Session) find(getenv func(string) string, dir, config string) (candidat
 		t.APIKey, t.Org = key, org
 	}
 	for _, k := range stored {
+		if k.URL == t.URL {
+			t.Operator = cmp.Or(t.Operator, k.Operator)
+		}
 		if t.APIKey == "" && t.context.Keyring == "" && k.URL == t.URL {
-			t.APIKey, t.Org, t.Again, t.context = k.APIKey, cmp.Or(t.Org, k.Org), k.Again, k.context
+			t.APIKey, t.Org, t.Again, t.ExpiresAt, t.context = k.APIKey, cmp.Or(t.Org, k.Org), k.Again, k.ExpiresAt, k.context
 		}
 	}
 	t.use(s.APIKey)
@@ -111,7 +117,7 @@ func (s *Session) find(getenv func(string) string, dir, config string) (candidat
 // use replaces the credential unless key is empty.
 func (t *Target) use(key string) {
 	if key != "" {
-		t.APIKey, t.Again = key, ""
+		t.APIKey, t.Again, t.ExpiresAt = key, "", time.Time{}
 	}
 }
 
@@ -131,7 +137,7 @@ func (s *Session) stored(dir, config string) (found []candidate, err error) {
 		return nil, err
 	}
 	if path != "" {
-		t, err := checked(candidate{Target: Target{URL: known.BaseURL, APIKey: known.APIKey, Source: path}})
+		t, err := checked(candidate{Target: Target{URL: known.BaseURL, APIKey: known.APIKey, Source: path, Operator: known.LocalSecret}})
 		if err != nil {
 			return nil, err
 		}
@@ -155,6 +161,9 @@ func named(config, name, source string) (candidate, error) {
 		return candidate{}, fmt.Errorf("there is no context %s (see millrace context list)", name)
 	}
 	t := candidate{Target{URL: c.URL, APIKey: cmp.Or(c.APIKey, c.Token), Org: c.Org, Source: source}, c}
+	if c.APIKey == "" {
+		t.ExpiresAt = c.ExpiresAt
+	}
 	if c.APIKey == "" && c.SignedIn() && !time.Now().Before(c.ExpiresAt) {
 		t.Again = "millrace login --context " + name
 	}
@@ -172,8 +181,9 @@ func checked(t candidate) (candidate, error) {
 
 // localCredentials is the part of a server's credentials.json that clients read.
 type localCredentials struct {
-	BaseURL string `json:"base_url"`
-	APIKey  string `json:"api_key"`
+	BaseURL     string `json:"base_url"`
+	APIKey      string `json:"api_key"`
+	LocalSecret string `json:"local_secret"`
 }
 
 // credentials reads the credentials file of a folder or its nearest parent that has

@@ -9,6 +9,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// target returns a target of the tests, of which the folder's has a local secret.
+func target(url, key, org, source string) Target {
+	t := Target{URL: url, APIKey: key, Org: org, Source: source}
+	if url == "http://folder:1" {
+		t.Operator = "s"
+	}
+	return t
+}
+
 // TestTargetTakesFirstSource covers each source of a server together with all that
 // come after it.
 func TestTargetTakesFirstSource(t *testing.T) {
@@ -33,20 +42,20 @@ func TestTargetTakesFirstSource(t *testing.T) {
 		dir   string
 		want  Target
 	}{
-		"context in use":           {Session{}, nil, "/", Target{"https://prod", "prod's", "org_p", "context prod", ""}},
-		"folder":                   {Session{}, nil, project, Target{"http://folder:1", "folder's", "", file, ""}},
-		"folder above":             {Session{}, nil, below, Target{"http://folder:1", "folder's", "", file, ""}},
-		"folder, key by flag":      {Session{APIKey: "mine"}, nil, below, Target{"http://folder:1", "mine", "", file, ""}},
-		"environment":              {Session{}, map[string]string{urlVariable: "http://env:2/", orgVariable: "org_e"}, below, Target{"http://env:2", "", "org_e", urlVariable, ""}},
-		"environment and its key":  {Session{}, map[string]string{urlVariable: "http://env:2", keyVariable: "env's"}, below, Target{"http://env:2", "env's", "", urlVariable, ""}},
-		"context by flag":          {Session{Context: "test"}, map[string]string{urlVariable: "http://env:2"}, below, Target{"https://test", "test's", "", "--context test", ""}},
-		"URL by flag":              {Session{URL: "http://flag:3"}, map[string]string{urlVariable: "http://env:2"}, below, Target{"http://flag:3", "", "", "--url", ""}},
-		"URL and key by flag":      {Session{URL: "http://flag:3", APIKey: "mine"}, map[string]string{keyVariable: "env's"}, below, Target{"http://flag:3", "mine", "", "--url", ""}},
-		"URL by flag, key by env.": {Session{URL: "http://flag:3"}, map[string]string{keyVariable: "env's"}, below, Target{"http://flag:3", "env's", "", "--url", ""}},
-		"key of another URL":       {Session{URL: "http://flag:3"}, map[string]string{urlVariable: "http://env:2", keyVariable: "env's"}, below, Target{"http://flag:3", "", "", "--url", ""}},
-		"context, key by env.":     {Session{Context: "prod"}, map[string]string{keyVariable: "env's", orgVariable: "org_e"}, below, Target{"https://prod", "prod's", "org_p", "--context prod", ""}},
-		"the folder's by its URL":  {Session{URL: "http://folder:1/"}, nil, below, Target{"http://folder:1", "folder's", "", "--url", ""}},
-		"a context's by its URL":   {Session{}, map[string]string{urlVariable: "https://prod"}, below, Target{"https://prod", "prod's", "org_p", urlVariable, ""}},
+		"context in use":           {Session{}, nil, "/", target("https://prod", "prod's", "org_p", "context prod")},
+		"folder":                   {Session{}, nil, project, target("http://folder:1", "folder's", "", file)},
+		"folder above":             {Session{}, nil, below, target("http://folder:1", "folder's", "", file)},
+		"folder, key by flag":      {Session{APIKey: "mine"}, nil, below, target("http://folder:1", "mine", "", file)},
+		"environment":              {Session{}, map[string]string{urlVariable: "http://env:2/", orgVariable: "org_e"}, below, target("http://env:2", "", "org_e", urlVariable)},
+		"environment and its key":  {Session{}, map[string]string{urlVariable: "http://env:2", keyVariable: "env's"}, below, target("http://env:2", "env's", "", urlVariable)},
+		"context by flag":          {Session{Context: "test"}, map[string]string{urlVariable: "http://env:2"}, below, target("https://test", "test's", "", "--context test")},
+		"URL by flag":              {Session{URL: "http://flag:3"}, map[string]string{urlVariable: "http://env:2"}, below, target("http://flag:3", "", "", "--url")},
+		"URL and key by flag":      {Session{URL: "http://flag:3", APIKey: "mine"}, map[string]string{keyVariable: "env's"}, below, target("http://flag:3", "mine", "", "--url")},
+		"URL by flag, key by env.": {Session{URL: "http://flag:3"}, map[string]string{keyVariable: "env's"}, below, target("http://flag:3", "env's", "", "--url")},
+		"key of another URL":       {Session{URL: "http://flag:3"}, map[string]string{urlVariable: "http://env:2", keyVariable: "env's"}, below, target("http://flag:3", "", "", "--url")},
+		"context, key by env.":     {Session{Context: "prod"}, map[string]string{keyVariable: "env's", orgVariable: "org_e"}, below, target("https://prod", "prod's", "org_p", "--context prod")},
+		"the folder's by its URL":  {Session{URL: "http://folder:1/"}, nil, below, target("http://folder:1", "folder's", "", "--url")},
+		"a context's by its URL":   {Session{}, map[string]string{urlVariable: "https://prod"}, below, target("https://prod", "prod's", "org_p", urlVariable)},
 	} {
 		chosen, err := c.flags.find(func(name string) string { return c.env[name] }, c.dir, config)
 		require.NoError(t, err, name)

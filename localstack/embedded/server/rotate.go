@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"time"
 
 	"millrace/localstack/embedded/datadir"
 	"millrace/shared/platform/vault/keyfile"
@@ -38,6 +39,7 @@ func RotateKeys(dir, version string) (err error) {
 	}
 	keys.PreviousCursorKey, keys.CursorKey = keys.CursorKey, make([]byte, 32)
 	_, _ = rand.Read(keys.CursorKey) // never fails
+	keys.MadeAt = time.Now().UTC()
 	if err := keys.save(dir); err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -71,10 +72,26 @@ func TestKeysAreRotated(t *testing.T) {
 		next = first.Next
 		require.ErrorIs(t, server.RotateKeys(dir, "1.2.3"), server.ErrInUse)
 	})
+	made := func(c signin.Credentials) time.Time {
+		c.APIKey = c.LocalSecret
+		answer := send(c, "GET", server.StatePath, "")
+		require.Equal(t, 200, answer.status, answer.body)
+		var state server.State
+		require.NoError(t, json.Unmarshal([]byte(answer.body), &state))
+		assert.Equal(t, dir, state.Dir)
+		return state.KeysMadeAt
+	}
+	var first time.Time
+	with(func(c signin.Credentials) {
+		assert.Equal(t, 401, send(c, "GET", server.StatePath, "").status, "it takes the local secret")
+		first = made(c)
+		assert.WithinDuration(t, time.Now(), first, time.Minute)
+	})
 	require.NoError(t, server.RotateKeys(dir, "1.2.3"))
 	with(func(c signin.Credentials) {
 		assert.Equal(t, 200, page(c).status, "signed before the rotation")
 		assert.Contains(t, value(c), "sealed before")
+		assert.True(t, made(c).After(first))
 	})
 	require.NoError(t, server.RotateKeys(dir, "1.2.3"))
 	with(func(c signin.Credentials) {

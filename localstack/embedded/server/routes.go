@@ -18,11 +18,12 @@ const (
 // prefix require the local secret, except those by which browsers sign in, who
 // are asked for a one-time code; an invocation checks its credential itself,
 // which may be a signature of its body.
-func routes(api http.Handler, issuer *signin.Issuer, keys localhost.Keys, functions *functions, backup, members, backfills http.HandlerFunc) http.Handler {
+func routes(api http.Handler, issuer *signin.Issuer, keys localhost.Keys, functions *functions, backup, members, backfills, state http.HandlerFunc) http.Handler {
 	mux := http.NewServeMux()
 	issuer.Mount(mux)
 	mux.HandleFunc("POST "+invokePrefix+"{name}/invocations", functions.invoke)
 	mux.HandleFunc("GET "+localPrefix+"metrics", functions.totals)
+	mux.HandleFunc("GET "+StatePath, state)
 	mux.HandleFunc("POST "+BackupPath, backup)
 	mux.HandleFunc("POST "+MembersPath, members)
 	mux.HandleFunc("POST "+BackfillsPath, backfills)

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	"millrace/localstack/atomicfile"
 	"millrace/localstack/embedded/datadir"
@@ -32,6 +33,9 @@ type secrets struct {
 	// PreviousCursorKey is the one before the last rotation. What it signed is
 	// accepted.
 	PreviousCursorKey []byte `json:"previous_cursor_key,omitempty"`
+	// MadeAt is when the cursors' key, and the one that seals the values of
+	// workspaces' secrets, were made.
+	MadeAt time.Time `json:"keys_made_at,omitzero"`
 	// S3Address is the last address of the object store. Presigned URLs contain
 	// it, so they stay valid after a restart while the port is available.
 	S3Address string `json:"s3_address,omitempty"`
@@ -60,7 +64,7 @@ func loadSecrets(dir string) (secrets, error) {
 	data, err := os.ReadFile(filepath.Join(dir, secretsFile))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		s = secrets{S3AccessKey: "millrace" + ids.Token(6), S3SecretKey: ids.Token(30), CursorKey: make([]byte, 32)}
+		s = secrets{S3AccessKey: "millrace" + ids.Token(6), S3SecretKey: ids.Token(30), CursorKey: make([]byte, 32), MadeAt: time.Now().UTC()}
 		_, _ = rand.Read(s.CursorKey) // never fails
 		return s, s.save(dir)
 	case err != nil:
@@ -73,6 +77,18 @@ func loadSecrets(dir string) (secrets, error) {
 		return s, fmt.Errorf("%s lacks a key: restore it, or remove it to have new ones made", secretsFile)
 	}
 	return s, nil
+}
+
+// madeAt returns when the keys were made that RotateKeys replaces. A directory of
+// an earlier version has no record of it, but that of the file of the sealing keys,
+// which only a rotation writes.
+func (s secrets) madeAt(dir string) time.Time {
+	if s.MadeAt.IsZero() {
+		if info, err := os.Stat(filepath.Join(dir, vaultFile)); err == nil {
+			return info.ModTime()
+		}
+	}
+	return s.MadeAt
 }
 
 // save writes the file.

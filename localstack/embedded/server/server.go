@@ -33,6 +33,7 @@ import (
 	"millrace/shared/platform/keyring"
 	"millrace/shared/platform/notify"
 	"millrace/shared/platform/telemetry"
+	"millrace/shared/platform/telemetry/otlp"
 	"millrace/shared/platform/vault/keyfile"
 	"millrace/shared/run/runlog"
 	"millrace/shared/run/tasktype"
@@ -71,6 +72,8 @@ type Server struct {
 	functions   *functions
 	objects     *objectstore.Server
 	pool        *interpreters.Pool
+	exporter    *otlp.Exporter // of spans; nil: none are exported
+	keysMade    time.Time      // when the keys were made that the operator rotates
 
 	dir   *datadir.Dir
 	store *store.DB
@@ -220,6 +223,7 @@ func (s *Server) platform(ctx context.Context, db *store.DB) (deps fn.Deps, keys
 	if keys, err = loadSecrets(s.cfg.Dir); err != nil {
 		return deps, keys, err
 	}
+	s.keysMade = keys.madeAt(s.cfg.Dir)
 	if s.credentials, err = signin.EnsureCredentials(ctx, s.cfg.Dir, baseURL(s.listener.Addr()), deps.Table, now); err != nil {
 		return deps, keys, fmt.Errorf("credentials: %w", err)
 	}
@@ -290,7 +294,7 @@ func (s *Server) front(deps fn.Deps, keys secrets) error {
 	api := service.API()
 	s.functions = newFunctions(s, service.Frame, api, deps)
 	s.http = httpserver.New(httpserver.Config{
-		Handler: routes(api.Handler(), issuer, s.credentials.Keys(), s.functions, s.serveBackup, s.suspendMember, s.switchBackfills), Log: s.cfg.Log,
+		Handler: routes(api.Handler(), issuer, s.credentials.Keys(), s.functions, s.serveBackup, s.suspendMember, s.switchBackfills, s.serveState), Log: s.cfg.Log,
 	})
 	return nil
 }

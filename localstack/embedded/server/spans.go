@@ -15,6 +15,7 @@ func (s *Server) exportSpans() *telemetry.Spans {
 	if exporter == nil {
 		return nil
 	}
+	s.exporter = exporter
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() {

@@ -17,6 +17,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"millrace/shared/platform/telemetry"
@@ -72,6 +73,42 @@ type Exporter struct {
 	mu   sync.Mutex // one export at a time; guards what follows
 	lost int        // spans that were not exported since the last line in the log
 	told time.Time
+
+	state atomic.Pointer[State]
+}
+
+// State is what an Exporter has done so far.
+type State struct {
+	Collector string    `json:"collector"` // scheme and host
+	Exported  int       `json:"exported"`  // spans
+	Lost      int       `json:"lost"`      // spans
+	Error     string    `json:"error,omitempty"`
+	FailedAt  time.Time `json:"failed_at,omitzero"` // of the error
+	// Failing means that the last export failed.
+	Failing bool `json:"failing"`
+}
+
+// State returns what was exported so far, nil for a nil Exporter.
+func (e *Exporter) State() *State {
+	if e == nil {
+		return nil
+	}
+	return e.state.Load()
+}
+
+// note adds the result of an export to the state. The caller holds mu.
+func (e *Exporter) note(spans, dropped int, err error) {
+	now := *e.state.Load()
+	now.Lost += dropped
+	switch {
+	case err != nil:
+		now.Lost += spans
+		now.Error, now.FailedAt, now.Failing = err.Error(), time.Now(), true
+	case spans > 0:
+		now.Exported += spans
+		now.Failing = false
+	}
+	e.state.Store(&now)
 }
 
 // Patience is how long an export may take.
@@ -87,12 +124,18 @@ func New(cfg Config, log *slog.Logger, resource ...slog.Attr) *Exporter {
 	if cfg.URL == "" {
 		return nil
 	}
-	return &Exporter{
+	e := &Exporter{
 		Spans: &telemetry.Spans{}, cfg: cfg, resource: resource, log: log,
 		client: &http.Client{Timeout: Patience, CheckRedirect: func(*http.Request, []*http.Request) error {
 			return http.ErrUseLastResponse // it would get the headers
 		}},
 	}
+	state := State{}
+	if u, err := url.Parse(cfg.URL); err == nil { // user and path may contain a credential
+		state.Collector = (&url.URL{Scheme: u.Scheme, Host: u.Host}).String()
+	}
+	e.state.Store(&state)
+	return e
 }
 
 // Collector returns the exporter's spans, nil for a nil Exporter.
@@ -119,6 +162,7 @@ func (e *Exporter) Flush(ctx context.Context) {
 			e.lost += len(spans)
 		}
 	}
+	e.note(len(spans), dropped, err)
 	if now := time.Now(); e.lost > 0 && now.Sub(e.told) >= tellEvery {
 		e.log.WarnContext(ctx, "spans were not exported", "lost", e.lost, "error", err)
 		e.lost, e.told = 0, now

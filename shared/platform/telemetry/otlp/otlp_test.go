@@ -83,6 +83,7 @@ func TestSpansArePostedInTheirJSONForm(t *testing.T) {
 	}]}`, string(<-bodies))
 	e.Flush(t.Context()) // there is nothing to post
 	assert.Empty(t, bodies)
+	assert.Equal(t, &otlp.State{Collector: server.URL, Exported: 1}, e.State())
 }
 
 // TestLostSpansAreToldOnce: a collector that is away harms nothing, is not asked
@@ -111,6 +112,32 @@ func TestLostSpansAreToldOnce(t *testing.T) {
 	text, err := json.Marshal(lines)
 	require.NoError(t, err)
 	assert.NotContains(t, string(text), "token-in-the-path")
+	state := e.State()
+	assert.Equal(t, []any{server.URL, 0, 9001, true}, []any{state.Collector, state.Exported, state.Lost, state.Failing})
+	assert.NotEmpty(t, state.Error)
+	assert.WithinDuration(t, time.Now(), state.FailedAt, time.Minute)
+}
+
+// TestExportRecovers after an error, which stays on record.
+func TestExportRecovers(t *testing.T) {
+	t.Parallel()
+	status := http.StatusUnauthorized
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }))
+	defer server.Close()
+	c, err := otlp.ReadConfig(getenv(server.URL, ""))
+	require.NoError(t, err)
+	e := otlp.New(c, slog.New(slog.DiscardHandler))
+	for _, want := range []otlp.State{{Lost: 1, Failing: true}, {Lost: 1, Exported: 1}, {Lost: 1, Exported: 1}} {
+		if want.Failing || e.State().Failing {
+			e.Spans.Add(telemetry.Span{Trace: telemetry.NewTrace()})
+		}
+		e.Flush(t.Context())
+		got := *e.State()
+		assert.Equal(t, "the collector answered 401", got.Error)
+		got.Collector, got.Error, got.FailedAt = "", "", time.Time{}
+		assert.Equal(t, want, got)
+		status = http.StatusOK
+	}
 }
 
 func TestNothingIsCollectedWithoutExporter(t *testing.T) {
@@ -123,4 +150,5 @@ func TestNothingIsCollectedWithoutExporter(t *testing.T) {
 	assert.Zero(t, dropped)
 	e.Flush(t.Context())
 	e.Run(t.Context())
+	assert.Nil(t, e.State())
 }
