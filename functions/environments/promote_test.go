@@ -127,6 +127,7 @@ func TestPromoteWhatWasChosen(t *testing.T) {
 	assert.Equal(t, map[string]string{"SAME": "1", "OTHER": "p", "ONLY": "p", "OFF": "x", "NEW": "n"}, w.state(t, "production"))
 
 	w.deploy(t, "load-production", "etl", "1", "default")
+	promote(object{"deployments": []string{"load-staging"}, "dry_run": true}).Require(t, 409)
 	taken := promote(object{"deployments": []string{"load-staging"}}).Require(t, 409)
 	assert.Contains(t, taken.String(t, "detail"), "'load-production'")
 	assert.Len(t, w.state(t, "production"), 5)

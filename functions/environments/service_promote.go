@@ -25,7 +25,7 @@ func (s *service) promote(ctx context.Context, in *promoteIn) (EnvironmentPromot
 	if err != nil {
 		return out, err
 	}
-	if target.Protected && !mayPromote(tenant.From(ctx)) {
+	if target.Protected && !mayPromote(tenant.From(ctx)) { //guard:environment/protected false
 		return out, errs.New(errs.Forbidden, "Permission denied: environment '%s' is protected: only an owner or admin promotes into it", target.Name)
 	}
 	if _, err := s.store.NamedEnvironment(ctx, body.Source, errs.Body("source")); err != nil {
@@ -156,7 +156,7 @@ func (s *service) freeNames(ctx context.Context, planned []PromotedDeployment) e
 		}
 		_, err := registry.GetDeployment(ctx, s.store.Table, tenant.From(ctx).OrgID, p.DeploymentName)
 		switch {
-		case err == nil || taken[p.DeploymentName]:
+		case err == nil || taken[p.DeploymentName]: //guard:environment/promote-taken drop operand 1
 			return errs.New(errs.Conflict, "Deployment '%s' exists already, and not for flow '%s' in the target: make one of it in the target, and promote again",
 				p.DeploymentName, p.FlowName)
 		case errs.CodeOf(err) != errs.NotFound:
@@ -183,7 +183,7 @@ func (s *service) apply(ctx context.Context, plan *EnvironmentPromoteResponse, f
 	}
 	for _, p := range plan.Deployments {
 		next := func(now *registry.Deployment) (registry.Deployment, error) {
-			if now == nil || now.Environment != plan.Target || now.FlowName != p.FlowName {
+			if now == nil || now.Environment != plan.Target || now.FlowName != p.FlowName { //guard:environment/promote-moved false
 				return registry.Deployment{}, errs.New(errs.Conflict, "Deployment '%s' was changed meanwhile: promote again", p.DeploymentName)
 			}
 			d := *now
@@ -195,7 +195,7 @@ func (s *service) apply(ctx context.Context, plan *EnvironmentPromoteResponse, f
 			d := from.flows[p.FlowName][at]
 			d.Meta, d.Environment = record.Meta{}, plan.Target
 			next = func(now *registry.Deployment) (registry.Deployment, error) {
-				if now != nil {
+				if now != nil { //guard:environment/promote-made false
 					return d, errs.New(errs.Conflict, "Deployment '%s' was made meanwhile: promote again", p.DeploymentName)
 				}
 				return d, nil

@@ -62,6 +62,7 @@ func DependOnEnvironment(e *Environment, kind, id string, now time.Time) []table
 	org := strings.TrimSuffix(e.PK, "#"+environmentKind.Folder)
 	return []table.Write{
 		putDependent(environmentPK(org, e.Name), kind, id, clock.ToMillis(now)),
+		//guard:environment/use-meanwhile drop
 		table.Update{Key: e.Key, Do: []table.Action{record.Touch(now)}, If: table.Eq("incarnation", e.Incarnation)},
 	}
 }

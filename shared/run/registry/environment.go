@@ -42,7 +42,9 @@ func (s Store) records() record.Store {
 
 // environmentPK is the partition of what belongs to an environment besides its
 // record.
-func environmentPK(org, name string) string { return org + "#env#" + name }
+func environmentPK(org, name string) string {
+	return org + "#env#" + name //guard:environment/tenant drop operand 1
+}
 
 // FindEnvironment returns an environment of the workspace, and whether there is
 // one of the name.
@@ -92,7 +94,7 @@ func unknownEnvironment(name string, loc []any) error {
 // Check returns the write that fails its transaction if the environment was deleted
 // meanwhile.
 func (e *Environment) Check() table.Write {
-	return table.Check{Key: e.Key, If: table.Eq("incarnation", e.Incarnation)}
+	return table.Check{Key: e.Key, If: table.Eq("incarnation", e.Incarnation)} //guard:environment/deleted field If table.Or(table.IsNew(), table.IsStored())
 }
 
 // CreateEnvironment makes an environment of what a user sets of it. Errors:
@@ -116,12 +118,12 @@ func (s Store) creation(ctx context.Context, e Environment, known func(Environme
 				return known(*now)
 			}
 			e.Incarnation = ids.New(s.Clock.Now())
-			return e, s.purgeLeft(ctx, e.Name)
+			return e, s.purgeLeft(ctx, e.Name) //guard:environment/left-behind arg 2 "" + "-"
 		},
 		Also: func(o record.Outcome[Environment]) []table.Write {
 			return []table.Write{
 				table.Put{Item: VariableSet{Key: variablesKey(tenantOf(ctx), e.Name), Incarnation: o.After.Incarnation}},
-				table.Check{Key: deletedKey(tenantOf(ctx), e.Name), If: table.IsNew()},
+				table.Check{Key: deletedKey(tenantOf(ctx), e.Name), If: table.IsNew()}, //guard:environment/name-free drop
 			}
 		},
 	}
@@ -173,13 +175,13 @@ func (s Store) Environments(ctx context.Context) ([]Environment, error) {
 		positions[name] = i
 	}
 	rank := func(e Environment) (int, clock.Millis) {
-		if at, ok := positions[e.Name]; ok {
+		if at, ok := positions[e.Name]; ok { //guard:environment/position false
 			return at, 0
 		}
 		if len(positions) == 0 && e.Name == DefaultEnvironment {
 			return -1, 0
 		}
-		return len(positions), e.CreatedAt
+		return len(positions), e.CreatedAt //guard:environment/new-last return 0, e.CreatedAt
 	}
 	slices.SortStableFunc(all, func(a, b Environment) int {
 		placeA, ageA := rank(a)
@@ -202,13 +204,13 @@ func (s Store) OrderEnvironments(ctx context.Context, names []string) error {
 	}
 	var faults []errs.Detail
 	for i, name := range names {
-		if !left[name] {
+		if !left[name] { //guard:environment/order-known false
 			faults = append(faults, fault(errs.Body("order", i), name, "there is no such environment, or it is named twice"))
 		}
 		delete(left, name)
 	}
 	for _, e := range all {
-		if left[e.Name] {
+		if left[e.Name] { //guard:environment/order-complete false
 			faults = append(faults, fault(errs.Body("order"), nil, "environment '"+e.Name+"' is missing: name every environment once"))
 		}
 	}

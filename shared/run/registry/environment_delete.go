@@ -31,7 +31,7 @@ func deletedKey(org, name string) table.Key { return table.Key{PK: deletedPK(org
 // deployments and unfinished runs that are in it.
 func (s Store) DeleteEnvironment(ctx context.Context, name string) (Environment, error) {
 	org, set := tenantOf(ctx), s.environments()
-	if name == DefaultEnvironment {
+	if name == DefaultEnvironment { //guard:environment/default false
 		return Environment{}, errs.New(errs.Conflict, "Environment '%s' cannot be deleted: it takes what names no environment", name)
 	}
 	if err := s.migrateOnce(ctx); err != nil { // what is in it may not have been told
@@ -59,7 +59,8 @@ func (s Store) DeleteEnvironment(ctx context.Context, name string) (Environment,
 			if err != nil {
 				return *now, err
 			}
-			if deps = append(deps, runs...); len(deps) > 0 {
+			//guard:environment/runs-in-use arg 2 deps[:0]
+			if deps = append(deps, runs...); len(deps) > 0 { //guard:environment/in-use false
 				return *now, inUse("Environment", name, deps, "move or delete its deployments, and wait for its runs or cancel them")
 			}
 			held, err := table.Load[VariableSet](ctx, s.Table, variablesKey(org, name), table.Consistent)
@@ -72,7 +73,7 @@ func (s Store) DeleteEnvironment(ctx context.Context, name string) (Environment,
 		Also: func(o record.Outcome[Environment]) []table.Write {
 			writes := []table.Write{
 				table.Delete{Key: variablesKey(org, name)},
-				table.Put{Item: deletion{deletedKey(org, name)}},
+				table.Put{Item: deletion{deletedKey(org, name)}}, //guard:environment/deletion-marked drop
 			}
 			for _, d := range last {
 				writes = append(writes, d.end(o.Before.Incarnation, s.Clock.Now()))
@@ -118,7 +119,8 @@ func (s Store) unfinishedRuns(ctx context.Context, environment string, last []la
 			return nil, err
 		}
 		for _, run := range runs {
-			if run.Environment == environment && !run.Status.RunEnded() {
+			//guard:environment/runs-elsewhere drop operand 1
+			if run.Environment == environment && !run.Status.RunEnded() { //guard:environment/runs-ended drop operand 2
 				out = append(out, Dependent{Kind: "run", ID: run.Slug})
 			}
 		}
@@ -168,7 +170,7 @@ func (s Store) purgeSecrets(ctx context.Context, name string) error {
 			if x.Revision.Kind() == table.None {
 				as = table.Absent("revision")
 			}
-			err := s.Table.Delete(gctx, table.Delete{Key: x.Key, If: as})
+			err := s.Table.Delete(gctx, table.Delete{Key: x.Key, If: as}) //guard:environment/secret-as-read arg 2 table.Delete{Key: x.Key}
 			if errors.Is(err, table.ErrConditionFailed) {
 				return nil
 			}

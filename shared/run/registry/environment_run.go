@@ -61,6 +61,7 @@ func (l lastRun) end(incarnation string, now time.Time) table.Write {
 	if l.Run != "" {
 		same = table.Eq("run", l.Run)
 	}
+	//guard:environment/run-meanwhile drop field If
 	return table.Put{Item: lastRun{Key: l.Key, Deleted: incarnation, Expires: now.Add(deletedFor).Unix()}, If: same}
 }
 
@@ -106,7 +107,7 @@ func (s Store) RunEnvironment(ctx context.Context, org, name string, found *Vari
 		}
 		e.incarnation = found.Incarnation
 		for _, v := range all {
-			if !v.Enabled {
+			if !v.Enabled { //guard:environment/disabled false
 				continue
 			}
 			if e.Vars == nil {
@@ -130,7 +131,7 @@ func (e *RunEnvironment) Accept(run string, try int) []table.Write {
 	return []table.Write{table.Update{
 		Key: lastRunKey(e.org, e.name, (int(h.Sum32()%lastRunShards)+try)%lastRunShards),
 		Do:  []table.Action{table.Set("run", run), table.Remove(table.TTLAttribute)},
-		If:  table.Or(table.Absent("deleted"), table.Ne("deleted", e.incarnation)),
+		If:  table.Or(table.Absent("deleted"), table.Ne("deleted", e.incarnation)), //guard:environment/deleted-run drop
 	}}
 }
 
