@@ -71,39 +71,10 @@ func (s *service) hash(ctx context.Context, key string) (string, error) {
 	return hex.EncodeToString(sum.Sum(nil)), nil
 }
 
-// deployment returns a function that sets a deployment's fields: a new one has
-// the registration's runtime and the defaults; an existing one keeps the fields
-// that the request does not set.
-func (in *CompleteUploadRequest) deployment(reg *registry.Registration) func(*registry.Deployment) (registry.Deployment, error) {
-	return func(now *registry.Deployment) (registry.Deployment, error) {
-		next := registry.Deployment{
-			Environment: registry.DefaultEnvironment, Status: registry.Active,
-			ExecutionMode: reg.ExecutionMode, DefaultExecutor: reg.DefaultExecutor,
-		}
-		if now != nil {
-			next = *now
-		}
-		next.FlowName, next.FlowVersion = reg.FlowName, reg.FlowVersion
-		if in.ExecutionMode != nil {
-			next.ExecutionMode = reg.ExecutionMode
-		}
-		if in.DefaultExecutor != nil {
-			next.DefaultExecutor = reg.DefaultExecutor
-		}
-		for field, value := range map[*string]*string{
-			&next.Environment: in.Environment, &next.Namespace: in.Namespace, &next.Status: in.Status,
-			&next.Schedule: in.Schedule, &next.Timezone: in.Timezone,
-		} {
-			if value != nil {
-				*field = *value
-			}
-		}
-		if in.Tags != nil {
-			next.Tags = in.Tags
-		}
-		if in.DepPackageSlugs != nil {
-			next.DepPackageSlugs = in.DepPackageSlugs
-		}
-		return next, nil
+// settings are those of the deployment.
+func (in *CompleteUploadRequest) settings() registry.Settings {
+	return registry.Settings{
+		Environment: in.Environment, Namespace: in.Namespace, Status: in.Status, Schedule: in.Schedule, Timezone: in.Timezone,
+		ExecutionMode: in.ExecutionMode, DefaultExecutor: in.DefaultExecutor, Tags: in.Tags, DepPackageSlugs: in.DepPackageSlugs,
 	}
 }

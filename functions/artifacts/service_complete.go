@@ -148,7 +148,7 @@ func (s *service) publish(ctx context.Context, u upload, in *CompleteUploadReque
 	}
 	_, err := s.store.Commit(ctx, registry.Change{
 		Register: reg,
-		Deploy:   &registry.Deploy{Name: in.DeploymentName, Next: in.deployment(reg)},
+		Deploy:   &registry.Deploy{Name: in.DeploymentName, Next: reg.Deployment(in.settings())},
 		Also: func(o registry.Outcome) []table.Write {
 			out = response(o)
 			answer, _ := json.Marshal(out) // strings and numbers

@@ -27,12 +27,28 @@ type FlowRegisterRequest struct {
 	DefaultExecutor  *string           `json:"default_executor,omitempty" maxLength:"64" doc:"One of GET /backends, python by default; another runtime is 400"`
 	ExecutionMode    *string           `json:"execution_mode,omitempty" maxLength:"64" doc:"nano (default), micro, small, medium, large or xlarge; another is 400"`
 	DryRun           bool              `json:"dry_run,omitempty" doc:"Checks the version and answers what would be registered, but stores nothing; code that is not uploaded yet is not checked"`
+
+	// A deployment to be checked with it, as the completion of an upload makes one.
+	DeploymentName *string `json:"deployment_name,omitempty" is:"name" doc:"With dry_run: checks a deployment of the version, too, with the following settings; what is absent is as it is, or the default"`
+	Environment    *string `json:"environment,omitempty" is:"name" doc:"Of the deployment"`
+	Schedule       *string `json:"schedule,omitempty" maxLength:"256" doc:"Cron expression of the deployment"`
+	Timezone       *string `json:"timezone,omitempty" maxLength:"64" doc:"IANA name for schedule"`
 }
 
 // FlowRegisterResponse is a version as it was registered.
 type FlowRegisterResponse struct {
 	registry.VersionView
-	DryRun bool `json:"dry_run,omitempty" doc:"Nothing was stored"`
+	DryRun     bool               `json:"dry_run,omitempty" doc:"Nothing was stored"`
+	Deployment *PlannedDeployment `json:"deployment,omitempty" doc:"With deployment_name: what it would be"`
+}
+
+// PlannedDeployment is a deployment that was checked.
+type PlannedDeployment struct {
+	DeploymentName     string `json:"deployment_name"`
+	DeploymentVersion  int    `json:"deployment_version"`
+	Environment        string `json:"environment"`
+	EnvironmentCreated bool   `json:"environment_created,omitempty" doc:"The environment would be made for it"`
+	NextRunEpoch       *int64 `json:"next_run_epoch,omitempty" doc:"Unix seconds of the next run of its own schedule"`
 }
 
 // FlowDetailResponse is a version with its flow_spec.

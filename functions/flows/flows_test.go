@@ -15,6 +15,7 @@ import (
 	"millrace/functions/flows"
 	"millrace/localstack/proof/localtest"
 	"millrace/shared/account/tenant"
+	"millrace/shared/platform/errs"
 	"millrace/shared/run/registry"
 	"millrace/shared/run/registry/registrytest"
 )
@@ -133,6 +134,43 @@ func TestADryRunStoresNothing(t *testing.T) {
 	res := register(t, env, "etl", "2", registrytest.PythonSpec, dry, object{"artifact_store_uri": missing})
 	assert.GreaterOrEqual(t, res.Code, 403, "code that is named is checked")
 	env.Do(t, env.A.Key, "GET", "/flows/etl/2", nil).Require(t, 404)
+}
+
+// TestADryRunChecksADeployment as the completion of an upload would make it.
+func TestADryRunChecksADeployment(t *testing.T) {
+	t.Parallel()
+	env := localtest.New(t, flows.Spec)
+	required := `{"parameters":{"type":"object","properties":{"day":{"type":"string"}},"required":["day"]},"tasks":[{"name":"a","type":"python","entrypoint":"flow:a"}]}`
+	check := func(spec string, more ...object) *localtest.Response {
+		return register(t, env, "etl", "2", spec, append([]object{{"dry_run": true, "deployment_name": "d"}}, more...)...)
+	}
+	store := registrytest.Store(env.Deps.Table, env.Deps.Blob, env.Clock)
+	registrytest.Register(t, store, env.A.OrgID, "etl", "1", registrytest.Spec(1), "")
+	audited(t, env, 0, func() {
+		made := check(registrytest.PythonSpec, object{"environment": "prod", "schedule": "30 6 * * *", "timezone": "Asia/Tokyo"}).Require(t, 200)
+		assert.Equal(t, object{
+			"deployment_name": "d", "deployment_version": json.Number("1"), "environment": "prod", "environment_created": true,
+			"next_run_epoch": made.Get(t, "deployment", "next_run_epoch"),
+		}, made.Get(t, "deployment"))
+		at, err := made.Get(t, "deployment", "next_run_epoch").(json.Number).Int64()
+		require.NoError(t, err)
+		assert.Equal(t, "21:30", time.Unix(at, 0).UTC().Format("15:04"))
+		for name, more := range map[string]object{
+			"cron": {"schedule": "61 6 * * *"}, "never": {"schedule": "0 0 30 2 *"}, "zone": {"schedule": "@daily", "timezone": "Mars/Base"},
+			"environment": {"environment": "a#b"}, "name": {"deployment_name": ""}, "no deployment": {"deployment_name": nil, "schedule": "@daily"},
+			"no check": {"dry_run": false},
+		} {
+			assert.Equal(t, 422, check(registrytest.PythonSpec, more).Code, name)
+		}
+		refused := check(required, object{"schedule": "@daily"}).Require(t, 422)
+		assert.Contains(t, refused.String(t, "detail", 0, "msg"), "the runs of the deployment's schedule would be refused")
+		check(required).Require(t, 200)
+		_, err = registry.GetDeployment(t.Context(), env.Deps.Table, env.A.OrgID, "d")
+		assert.Equal(t, errs.NotFound, errs.CodeOf(err))
+	})
+	registrytest.Deploy(t, store, env.A.OrgID, "d", "etl", "1", "default")
+	again := check(registrytest.PythonSpec).Require(t, 200)
+	assert.Equal(t, []any{json.Number("2"), "default"}, []any{again.Get(t, "deployment", "deployment_version"), again.Get(t, "deployment", "environment")})
 }
 
 func TestForeignArtifactIs403(t *testing.T) {

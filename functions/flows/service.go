@@ -29,6 +29,9 @@ type service struct {
 // for an unsupported runtime, errs.Conflict for other content.
 func (s *service) register(ctx context.Context, req *registerIn) (FlowRegisterResponse, error) {
 	in := &req.Body
+	if err := in.checkDeployment(); err != nil {
+		return FlowRegisterResponse{}, err
+	}
 	reg := &registry.Registration{
 		FlowName: in.FlowName, FlowVersion: in.FlowVersion, CodeHash: orEmpty(in.CodeHash),
 		Description: orEmpty(in.Description), Tags: in.Tags, Kinds: s.store.Kinds,
@@ -52,8 +55,7 @@ func (s *service) register(ctx context.Context, req *registerIn) (FlowRegisterRe
 		return FlowRegisterResponse{}, err
 	}
 	if in.DryRun {
-		v, err := s.store.Check(ctx, reg)
-		return FlowRegisterResponse{VersionView: v.View(), DryRun: true}, err
+		return s.check(ctx, in, reg)
 	}
 	out, err := s.store.Commit(ctx, registry.Change{Register: reg, Audit: func(o registry.Outcome) audit.Change {
 		return audit.Change{

@@ -1,6 +1,7 @@
 package flows
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -74,7 +75,7 @@ func deployCommand(s *session.Session) *cobra.Command {
 	f.StringVar(&o.tier, "tier", "", "nano, micro, small, medium (of a new deployment), large or xlarge")
 	f.StringVar(&o.schedule, "schedule", "", "cron expression: the deployment starts runs by it; empty for no more")
 	f.StringVar(&o.timezone, "timezone", "", "IANA zone of the schedule (default: the deployment's, or UTC)")
-	f.BoolVar(&o.check, "check", false, "import, pack, and have the server check the flows; upload nothing")
+	f.BoolVar(&o.check, "check", false, "import, pack, and have the server check flows and deployments; upload nothing")
 	return c
 }
 
@@ -87,10 +88,7 @@ func (o *deploying) all(c *cobra.Command, out *output.Printer, api *client.Clien
 			errs = append(errs, o.checked(c, out, api, collected, f))
 			continue
 		}
-		upload := client.Upload{FlowName: f.Name, FlowVersion: o.version, DeploymentName: f.Name, Spec: f.Spec, Zip: collected.Zip}
-		if o.name != "" {
-			upload.DeploymentName = o.name
-		}
+		upload := client.Upload{FlowName: f.Name, FlowVersion: o.version, DeploymentName: cmp.Or(o.name, f.Name), Spec: f.Spec, Zip: collected.Zip}
 		if err := o.one(c, out, api, upload, collected.Files); err != nil {
 			return f.describe(o.version, err)
 		}
@@ -98,21 +96,46 @@ func (o *deploying) all(c *cobra.Command, out *output.Printer, api *client.Clien
 	return errors.Join(errs...)
 }
 
-// checked asks the server whether it would register a flow.
+// checked asks the server whether it would register a flow and deploy it.
 func (o *deploying) checked(c *cobra.Command, out *output.Printer, api *client.Client, collected *Code, f Flow) error {
-	body := map[string]any{"flow_name": f.Name, "flow_version": o.version, "flow_spec": f.Spec, "dry_run": true}
-	if o.tier != "" {
-		body["execution_mode"] = o.tier
+	name := cmp.Or(o.name, f.Name)
+	before, err := current(c.Context(), api, name)
+	if err != nil {
+		return err
 	}
-	var answer json.RawMessage
-	if err := api.Do(c.Context(), http.MethodPost, "/flows", body, &answer); err != nil {
+	body := o.settings(before)
+	body["flow_name"], body["flow_version"], body["flow_spec"], body["dry_run"], body["deployment_name"] = f.Name, o.version, f.Spec, true, name
+	var raw json.RawMessage
+	if err := api.Do(c.Context(), http.MethodPost, "/flows", body, &raw); err != nil {
 		return f.describe(o.version, err)
 	}
 	if out.JSON {
-		return out.Value(answer)
+		return out.Value(raw)
 	}
-	out.Printf("%s %s (%d files, %s): the server would take it\n", f.Name, o.version, collected.Files, size(len(collected.Zip)))
+	var answer struct {
+		Deployment client.Deployed `json:"deployment"`
+	}
+	if err := json.Unmarshal(raw, &answer); err != nil {
+		return err
+	}
+	planned := answer.Deployment
+	out.Printf("%s %s (%d files, %s): the server would take it; deployment %s: %s\n",
+		f.Name, o.version, collected.Files, size(len(collected.Zip)), name, versions(before, planned))
+	if planned.EnvironmentCreated {
+		out.Printf("the environment %s is new: it would be made for this deployment\n", planned.Environment)
+	}
+	if planned.NextRunEpoch != 0 {
+		out.Printf("next run by its schedule: %s\n", nextRun(out, planned))
+	}
 	return nil
+}
+
+// versions tells how a deployment's version changes.
+func versions(before deployment, after client.Deployed) string {
+	if after.DeploymentVersion == before.Version {
+		return fmt.Sprintf("%d, as it was", before.Version)
+	}
+	return fmt.Sprintf("%d -> %d", before.Version, after.DeploymentVersion)
 }
 
 func (o *deploying) one(c *cobra.Command, out *output.Printer, api *client.Client, upload client.Upload, files int) error {
@@ -134,11 +157,8 @@ func (o *deploying) one(c *cobra.Command, out *output.Printer, api *client.Clien
 	if out.JSON {
 		return out.Line(made)
 	}
-	change := fmt.Sprintf("%d -> %d", before.Version, made.DeploymentVersion)
-	if made.DeploymentVersion == before.Version {
-		change = fmt.Sprintf("%d, as it was", before.Version)
-	}
-	out.Printf("%s %s (%d files, %s); deployment %s: %s\n", made.FlowName, made.FlowVersion, files, size(len(upload.Zip)), made.DeploymentName, change)
+	out.Printf("%s %s (%d files, %s); deployment %s: %s\n",
+		made.FlowName, made.FlowVersion, files, size(len(upload.Zip)), made.DeploymentName, versions(before, made))
 	if made.EnvironmentCreated {
 		out.Printf("the environment %s is new: it was made for this deployment\n", made.Environment)
 	}

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/assert"
@@ -99,15 +100,19 @@ func TestCheckReportsFlowsThatServerRejects(t *testing.T) {
 		body, err := io.ReadAll(r.Body)
 		assert.NoError(t, err)
 		asked = append(asked, r.Method+" "+r.URL.Path+" "+string(body))
-		if strings.Contains(string(body), "bad") {
+		if strings.Contains(string(body), `"flow_name":"bad"`) {
 			w.WriteHeader(http.StatusUnprocessableEntity)
 			fmt.Fprint(w, `{"detail":[{"loc":["body","flow_spec","tasks",0],"msg":"x"}]}`)
 			return
 		}
-		fmt.Fprint(w, `{"flow_name":"daily","dry_run":true}`)
+		if r.Method == http.MethodGet {
+			fmt.Fprint(w, `{"deployment_version":2}`)
+			return
+		}
+		fmt.Fprint(w, `{"flow_name":"daily","dry_run":true,"deployment":{"deployment_name":"daily","deployment_version":3,"environment":"prod","environment_created":true,"next_run_epoch":1}}`)
 	}))
 	t.Cleanup(server.Close)
-	o := deploying{check: true, version: "7", tier: "small"}
+	o := deploying{check: true, version: "7", tier: "small", environment: "prod", schedule: "@daily", scheduled: true, timezone: "Asia/Tokyo"}
 	code := &Code{Files: 2, Zip: make([]byte, 2048), Flows: []Flow{
 		{Name: "bad", File: "flow.py", Line: 9, Lines: []string{"flow.py:3"}, Spec: json.RawMessage(`{}`)},
 		{Name: "daily", Spec: json.RawMessage(`{"tasks":[]}`)},
@@ -117,7 +122,11 @@ func TestCheckReportsFlowsThatServerRejects(t *testing.T) {
 	c.SetContext(t.Context())
 	err := o.all(c, output.New(&out, false), &client.Client{BaseURL: server.URL}, code)
 	require.EqualError(t, err, "flow.py:3: body.flow_spec.tasks[0]: x")
-	assert.Equal(t, "daily 7 (2 files, 2 KB): the server would take it\n", out.String())
-	require.Len(t, asked, 2)
-	assert.Equal(t, `POST /flows {"dry_run":true,"execution_mode":"small","flow_name":"daily","flow_spec":{"tasks":[]},"flow_version":"7"}`, asked[1])
+	printer := output.New(&bytes.Buffer{}, false)
+	assert.Equal(t, "daily 7 (2 files, 2 KB): the server would take it; deployment daily: 2 -> 3\n"+
+		"the environment prod is new: it would be made for this deployment\nnext run by its schedule: "+printer.Time(time.Unix(1, 0))+"\n", out.String())
+	require.Len(t, asked, 4)
+	assert.Equal(t, `GET /deployments/daily `, asked[2])
+	assert.Equal(t, `POST /flows {"deployment_name":"daily","dry_run":true,"environment":"prod","execution_mode":"small","flow_name":"daily",`+
+		`"flow_spec":{"tasks":[]},"flow_version":"7","schedule":"@daily","timezone":"Asia/Tokyo"}`, asked[3])
 }

@@ -96,7 +96,7 @@ func TestFromNothingToAGreenRun(t *testing.T) {
 	u.must("init")
 	start(t, filepath.Join(project, ".millrace"))
 
-	assert.Regexp(t, `^daily c-[0-9a-f]{12} \(3 files, \d+ B\): the server would take it\n$`, u.must("deploy", "--check"))
+	assert.Regexp(t, `^daily c-[0-9a-f]{12} \(3 files, \d+ B\): the server would take it; deployment daily: 0 -> 1\n$`, u.must("deploy", "--check"))
 	assert.Equal(t, "FLOW  LATEST  VERSIONS  UPDATED\n", u.must("flows"), "nothing was stored")
 	first := u.run("", "deploy")
 	require.Zero(t, first.code, first.err)

@@ -101,7 +101,7 @@ func (p *plan) checkParameters(params map[string]json.RawMessage) error {
 	if len(params) == 0 {
 		return nil
 	}
-	flow, err := LoadFlow(p.ctx, p.Table, p.Blob, p.org, p.out.Version.SpecHash)
+	flow, err := p.flow()
 	if err != nil {
 		return err
 	}

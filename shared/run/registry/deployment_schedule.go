@@ -103,7 +103,7 @@ func (p *plan) moveSchedule(o record.Outcome[Deployment]) error {
 // checkScheduled checks the parameters of the runs that the schedule starts: the
 // deployment's and over them the schedule's.
 func (p *plan) checkScheduled(params, over map[string]json.RawMessage) error {
-	flow, err := LoadFlow(p.ctx, p.Table, p.Blob, p.org, p.out.Version.SpecHash)
+	flow, err := p.flow()
 	if err != nil {
 		return err
 	}

@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"millrace/shared/account/quota"
-	"millrace/shared/account/tenant"
 	"millrace/shared/platform/budget"
 	"millrace/shared/platform/clock"
 	"millrace/shared/platform/errs"
@@ -99,21 +98,6 @@ func (r *Registration) matches(v *Version) bool {
 		slices.Equal(r.DepPackageSlugs, v.DepPackageSlugs)
 }
 
-// Check returns the version that a registration would make, or that is there with the
-// same content. It stores nothing, and takes no room. Errors: errs.Conflict if the
-// version is there with other content.
-func (s Store) Check(ctx context.Context, r *Registration) (Version, error) {
-	principal := tenant.From(ctx)
-	_, have, err := r.find(ctx, s.Table, principal.OrgID)
-	if err != nil {
-		return Version{}, err
-	}
-	if have != nil {
-		return *have, nil
-	}
-	return r.version(principal.OrgID, principal.Actor(), clock.ToMillis(s.Clock.Now())), nil
-}
-
 // find reads the version and the flow's head, nil where they are not there. Errors:
 // errs.Conflict if the version is there with other content.
 func (r *Registration) find(ctx context.Context, t table.Table, org string) (*Head, *Version, error) {
@@ -141,6 +125,7 @@ func (p *plan) register(r *Registration) error {
 	if err != nil {
 		return err
 	}
+	p.parsed = r.Flow
 	if have != nil {
 		p.out.Version, p.out.Latest = *have, head.LatestVersion
 		return nil

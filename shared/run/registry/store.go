@@ -97,16 +97,9 @@ func (s Store) Commit(ctx context.Context, c Change) (Outcome, error) {
 }
 
 func (s Store) commit(ctx context.Context, c Change) (Outcome, error) {
-	p := plan{Store: s, ctx: ctx, org: tenant.From(ctx).OrgID, actor: tenant.From(ctx).Actor(), now: s.Clock.Now()}
-	if c.Register != nil {
-		if err := p.register(c.Register); err != nil {
-			return Outcome{}, err
-		}
-	}
-	if c.Deploy != nil {
-		if err := p.deploy(c.Deploy); err != nil {
-			return Outcome{}, err
-		}
+	p, err := s.plan(ctx, c)
+	if err != nil {
+		return Outcome{}, err
 	}
 	also := len(p.writes)
 	if c.Also != nil {
@@ -120,7 +113,7 @@ func (s Store) commit(ctx context.Context, c Change) (Outcome, error) {
 		p.entry = c.Audit(p.out)
 	}
 	p.writes = append(p.writes, audit.Entry(ctx, p.now, p.entry))
-	err := s.Table.Transact(ctx, p.writes...)
+	err = s.Table.Transact(ctx, p.writes...)
 	if failed, ok := errors.AsType[*table.TransactionError](err); ok {
 		for i := also; i < end; i++ {
 			if _, stale := failed.Failed(i); stale {
@@ -129,6 +122,33 @@ func (s Store) commit(ctx context.Context, c Change) (Outcome, error) {
 		}
 	}
 	return p.out, err
+}
+
+// Check returns what a change would result in, and makes none. Errors: those of
+// Commit, but for limits: it takes no room.
+func (s Store) Check(ctx context.Context, c Change) (Outcome, error) {
+	s.Quota = nil
+	var out Outcome
+	err := retry(ctx, func() error {
+		p, err := s.plan(ctx, c)
+		out = p.out
+		return err
+	})
+	return out, err
+}
+
+// plan plans the writes of a change.
+func (s Store) plan(ctx context.Context, c Change) (*plan, error) {
+	p := &plan{Store: s, ctx: ctx, org: tenant.From(ctx).OrgID, actor: tenant.From(ctx).Actor(), now: s.Clock.Now()}
+	if c.Register != nil {
+		if err := p.register(c.Register); err != nil {
+			return p, err
+		}
+	}
+	if c.Deploy == nil {
+		return p, nil
+	}
+	return p, p.deploy(c.Deploy)
 }
 
 // plan collects the writes of one attempt.
@@ -141,7 +161,17 @@ type plan struct {
 	writes []table.Write
 	entry  audit.Change // the audit entry of the deployment's change
 	out    Outcome
-	head   *Head // the flow's head after the registration
+	head   *Head          // the flow's head after the registration
+	parsed *flowspec.Flow // of the registration; nil: there is none
+}
+
+// flow returns the flow of the outcome's version. That of a registration need not be
+// stored yet.
+func (p *plan) flow() (*flowspec.Flow, error) {
+	if p.parsed != nil && p.parsed.Hash() == p.out.Version.SpecHash {
+		return p.parsed, nil
+	}
+	return LoadFlow(p.ctx, p.Table, p.Blob, p.org, p.out.Version.SpecHash)
 }
 
 func (p *plan) add(writes ...table.Write) { p.writes = append(p.writes, writes...) }
