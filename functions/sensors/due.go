@@ -29,9 +29,12 @@ func (s *service) poll(ctx context.Context, task due.Task) error {
 		return err
 	}
 	if !sensor.Matched {
-		got := s.ask(ctx, &sensor.ConfigJSON, maxTimeout)
+		got, err := s.pollOnce(ctx, &sensor, maxTimeout)
 		if ctx.Err() != nil { // the process ends: the poll is repeated
 			return context.Cause(ctx)
+		}
+		if err != nil {
+			return err
 		}
 		if stored, err := s.store(ctx, polled(task, &sensor, s.clock.Now(), got)); err != nil || !stored || !got.matches {
 			return err

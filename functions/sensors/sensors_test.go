@@ -87,6 +87,7 @@ func TestSensorLifecycle(t *testing.T) {
 			"created_at": now, "created_by": actor, "updated_at": now, "updated_by": actor,
 		}
 		if sensorType == "polling" {
+			config["headers"] = object{"X-Key": "***"}
 			want["next_poll_at"] = made.String(t, "next_poll_at") // read from the clock before created_at
 		}
 		if sensorType == "webhook" {

@@ -82,11 +82,11 @@ func (s *service) create(ctx context.Context, in *createIn) (Sensor, error) {
 	return out.After, err
 }
 
-// sealSecrets makes the token of a webhook, and seals it and the secret of its
-// signatures. It returns the token, nil for other sensors.
+// sealSecrets makes the token of a webhook, and seals it, the secret of its
+// signatures and the headers of polls. It returns the token, nil for other sensors.
 func (s *service) sealSecrets(ctx context.Context, org string, made *Sensor) (*string, error) {
 	if made.SensorType != webhook {
-		return nil, nil
+		return nil, s.sealHeaders(ctx, org, made)
 	}
 	token := newToken()
 	var err error

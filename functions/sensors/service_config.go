@@ -13,14 +13,14 @@ import (
 // field belongs to; a field of another type is refused. Secret values are
 // sealed elsewhere and stored masked.
 type Config struct {
-	URL             *string           `table:"url,omitempty" json:"url,omitempty" of:"polling" maxLength:"2048" doc:"Of polling sensors: polled by GET"`
-	IntervalSeconds *int64            `table:"interval,omitempty" json:"interval_seconds,omitempty" of:"polling" minimum:"30" maximum:"31622400" doc:"Default 300"`
-	TimeoutSeconds  *int64            `table:"timeout,omitempty" json:"timeout_seconds,omitempty" of:"polling" minimum:"1" maximum:"30" doc:"Of the request; default 10"`
-	ExpectedStatus  *int64            `table:"status,omitempty" json:"expected_status,omitempty" of:"polling" minimum:"100" maximum:"599" doc:"Absent: any 2xx"`
-	JSONPath        *string           `table:"path,omitempty" json:"json_path,omitempty" of:"polling" maxLength:"1024" doc:"Of the value in the response that decides: object keys and array indices joined by dots, such as a.b.0.c. A response that is not one JSON document never matches"`
-	ExpectedValue   json.RawMessage   `table:"value,omitempty" json:"expected_value,omitempty" of:"polling" doc:"What the selected value, or without json_path the whole response, must equal: numbers by value, objects in any order. Absent: the selected value must be truthy, which false, null, zero and empty strings, arrays and objects are not"`
-	Headers         map[string]string `table:"headers,omitempty" json:"headers,omitempty" of:"polling" doc:"Of the request"`
-	AllowConcurrent *bool             `table:"concurrent,omitempty" json:"allow_concurrent,omitempty" of:"polling" doc:"true: every match starts a run; otherwise the sensor stops after its first match"`
+	URL             *string         `table:"url,omitempty" json:"url,omitempty" of:"polling" maxLength:"2048" doc:"Of polling sensors: polled by GET"`
+	IntervalSeconds *int64          `table:"interval,omitempty" json:"interval_seconds,omitempty" of:"polling" minimum:"30" maximum:"31622400" doc:"Default 300"`
+	TimeoutSeconds  *int64          `table:"timeout,omitempty" json:"timeout_seconds,omitempty" of:"polling" minimum:"1" maximum:"30" doc:"Of the request; default 10"`
+	ExpectedStatus  *int64          `table:"status,omitempty" json:"expected_status,omitempty" of:"polling" minimum:"100" maximum:"599" doc:"Absent: any 2xx"`
+	JSONPath        *string         `table:"path,omitempty" json:"json_path,omitempty" of:"polling" maxLength:"1024" doc:"Of the value in the response that decides: object keys and array indices joined by dots, such as a.b.0.c. A response that is not one JSON document never matches"`
+	ExpectedValue   json.RawMessage `table:"value,omitempty" json:"expected_value,omitempty" of:"polling" doc:"What the selected value, or without json_path the whole response, must equal: numbers by value, objects in any order. Absent: the selected value must be truthy, which false, null, zero and empty strings, arrays and objects are not"`
+	Headers         Headers         `table:"headers,omitempty" json:"headers,omitempty" of:"polling" doc:"Of the request. Values are shown masked"`
+	AllowConcurrent *bool           `table:"concurrent,omitempty" json:"allow_concurrent,omitempty" of:"polling" doc:"true: every match starts a run; otherwise the sensor stops after its first match"`
 
 	Bucket *string `table:"bucket,omitempty" json:"bucket,omitempty" of:"objstore" minLength:"1" maxLength:"255" doc:"Of objstore sensors: its exact name"`
 	Prefix *string `table:"prefix,omitempty" json:"prefix,omitempty" of:"objstore" maxLength:"1024" doc:"Of keys"`
@@ -32,6 +32,22 @@ type Config struct {
 	EventIDField    *string `table:"event_field,omitempty" json:"event_id_field,omitempty" of:"webhook" minLength:"1" maxLength:"128" doc:"The same for a top-level field of the body"`
 	WebhookRPM      *int64  `table:"rpm,omitempty" json:"webhook_rpm,omitempty" of:"webhook" minimum:"1" doc:"Kept, and not applied"`
 	CooldownSeconds *int64  `table:"cooldown,omitempty" json:"cooldown_seconds,omitempty" of:"webhook" minimum:"0" doc:"Kept, and not applied"`
+}
+
+// Headers are headers of requests, by name. Their values are secret: they are
+// shown and audited masked, by this type, and sealed where they are stored.
+type Headers map[string]string
+
+// MarshalJSON shows the names.
+func (h Headers) MarshalJSON() ([]byte, error) { return json.Marshal(h.masked()) }
+
+// masked returns the headers without their values.
+func (h Headers) masked() map[string]string {
+	names := make(map[string]string, len(h))
+	for name := range h {
+		names[name] = masked
+	}
+	return names
 }
 
 // check returns what is wrong with the config of a sensor of a type, besides

@@ -87,7 +87,11 @@ func (s *service) sample(ctx context.Context, sensor *Sensor) (c cause, reason s
 	case objstore:
 		c.injected, err = injected(text(sensor.ConfigJSON.Bucket), text(sensor.ConfigJSON.Prefix)+"example"+text(sensor.ConfigJSON.Suffix))
 	case polling:
-		reason = s.ask(ctx, &sensor.ConfigJSON, maxTestTimeout).reason
+		var got response
+		if got, err = s.pollOnce(ctx, sensor, maxTestTimeout); err != nil {
+			return c, "", err
+		}
+		reason = got.reason
 		if reason == "" && sensor.StoppedAt != 0 {
 			reason = "the sensor stopped after its first match, at " + sensor.StoppedAt.String()
 		}

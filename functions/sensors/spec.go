@@ -46,7 +46,7 @@ var PollSpec = fn.Spec{
 	Name:     "sensors-poll",
 	Doc:      "Polls the URLs of sensors that are due, and starts the runs of those that match.",
 	Trigger:  fn.Trigger{Due: []due.Kind{Poll}},
-	Needs:    fn.Needs{Table: fn.Writes, Blob: fn.Writes, Folders: []string{"runs"}, Send: events.AllQueues()},
+	Needs:    fn.Needs{Table: fn.Writes, Blob: fn.Writes, Folders: []string{"runs"}, Send: events.AllQueues(), Vault: true},
 	MemoryMB: 512,
 	Timeout:  time.Minute,
 	Messages: poller,

@@ -50,27 +50,22 @@ type Sensor struct {
 	Token        vault.Sealed `table:"token,omitempty" json:"-"`
 	TokenHash    string       `table:"token_hash,omitempty" json:"-"`
 	HMAC         vault.Sealed `table:"hmac,omitempty" json:"-"`
-	LastErrorAt  clock.Millis `table:"last_error_at,omitempty" json:"last_error_at" doc:"null: there was none"`
-	LastError    *string      `table:"last_error,omitempty" json:"last_error" doc:"Why an event last made no run, of sensors whose senders are not told"`
+	// Headers are those of the config, whose values are masked there. A sensor that
+	// was stored before they were sealed has none, and the values in its config.
+	Headers     vault.Sealed `table:"headers,omitempty" json:"-"`
+	LastErrorAt clock.Millis `table:"last_error_at,omitempty" json:"last_error_at" doc:"null: there was none"`
+	LastError   *string      `table:"last_error,omitempty" json:"last_error" doc:"Why an event last made no run, of sensors whose senders are not told"`
 	Polls
 }
 
 // SchemaName is the name of the schema in the API's description.
 func (Sensor) SchemaName() string { return "SensorResponse" }
 
-// Audited returns the sensor as audit entries show it: without values of
-// headers, and without parts of the URL that may hold credentials.
+// Audited returns the sensor as audit entries show it: without parts of the URL
+// that may hold credentials.
 func (s Sensor) Audited() any {
 	s.WebhookToken = nil
-	c := &s.ConfigJSON
-	if c.Headers != nil {
-		names := make(map[string]string, len(c.Headers))
-		for name := range c.Headers {
-			names[name] = masked
-		}
-		c.Headers = names
-	}
-	if c.URL != nil {
+	if c := &s.ConfigJSON; c.URL != nil {
 		c.URL = new(publicURL(*c.URL))
 	}
 	return s
@@ -158,8 +153,9 @@ func (s *Sensor) lost(org string) []table.Write {
 
 // The values that are sealed, each for its sensor.
 const (
-	sealedToken = "token"
-	sealedHMAC  = "hmac"
+	sealedToken   = "token"
+	sealedHMAC    = "hmac"
+	sealedHeaders = "headers"
 )
 
 // seal seals a value of a sensor.
