@@ -250,7 +250,7 @@ func TestSyncLater(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) { // which fails if a reader waits for ever
 				fs := vfs.NewCrashableMem()
-				db, err := Open("store", Options{FS: fs, FullSync: true})
+				db, err := Open("store", Options{FS: fs, FullSync: true, Simulated: true})
 				require.NoError(t, err)
 				defer func() { require.NoError(t, db.Close()) }()
 				require.NoError(t, set(table.SyncLater(t.Context()), db, "a", "1"))
