@@ -3,7 +3,6 @@ package quota
 import (
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -39,6 +38,7 @@ const (
 	Channels       Name = "channels"
 	AlertRules     Name = "alert-rules"
 	RunningTasks   Name = "running-tasks"
+	RunningOfAll   Name = "running-tasks-of-all"
 	Workspaces     Name = "workspaces"
 	Members        Name = "members"
 	MonthlyRuns    Name = "runs-per-month"
@@ -57,6 +57,7 @@ const (
 	Flow      Scope = "flow"
 	Address   Scope = "address" // of a client; for IPv6, its /64 network
 	URL       Scope = "URL"     // of a webhook
+	All       Scope = "deployment"
 )
 
 // Limit is one row of the table of limits.
@@ -71,6 +72,8 @@ type Limit struct {
 	Monthly bool
 	// Days means that it is a retention: how many days records are kept.
 	Days bool
+	// Own means that a workspace may have a value of its own.
+	Own bool
 	// What names the limited things, in the plural.
 	What string
 	// Advice tells users what to do when a quota is used up.
@@ -105,7 +108,8 @@ var Limits = []Limit{
 	{Name: UnfinishedRuns, Scope: Workspace, Default: 100_000, What: "unfinished runs", Advice: waits, Again: later},
 	{Name: QueuedTasks, Scope: Workspace, Default: 1_000_000, What: "tasks of unfinished runs", Advice: waits, Again: later, Whole: true},
 	{Name: QueuedItems, Scope: Workspace, Default: 1_000_000, What: "unfinished instances of mapped tasks", Advice: waits, Again: later, Whole: true},
-	{Name: RunningTasks, Scope: Workspace, Default: 1000, What: "Python tasks that run at once on AWS; further ones wait", Advice: waits, Again: later},
+	{Name: RunningTasks, Scope: Workspace, Default: 1000, Own: true, What: "Python tasks that run at once on AWS; further ones wait", Advice: waits, Again: later},
+	{Name: RunningOfAll, Scope: All, Default: -1, What: "Python tasks of all workspaces that run at once on AWS, shared fairly; further ones wait", Advice: waits, Again: later},
 	{Name: ArtifactBytes, Scope: Workspace, Default: 500 << 30, What: "bytes of artifacts", Advice: "Abort uploads that are not needed", Again: soon},
 	{Name: OpenUploads, Scope: Workspace, Default: 1000, What: "open uploads", Advice: "Complete or abort some, or wait until they expire", Again: soon},
 	{Name: Flows, Scope: Workspace, Default: 10_000, What: "flows", Advice: "Delete some", Again: soon},
@@ -123,8 +127,8 @@ var Limits = []Limit{
 	{Name: AlertRules, Scope: Workspace, Default: 500, What: "alert rules", Advice: "Delete some", Again: soon},
 	{Name: MonthlyRuns, Scope: Workspace, Default: -1, Monthly: true, What: "runs"},
 	{Name: MonthlyCompute, Scope: Workspace, Default: -1, Monthly: true, What: "GB-seconds of Python tasks"},
-	{Name: RunDays, Scope: Workspace, Default: 365, Days: true, What: "days that a run is kept after its end"},
-	{Name: AuditDays, Scope: Workspace, Default: 2555, Days: true, What: "days that an audit entry is kept in the log; its day is exported before"},
+	{Name: RunDays, Scope: Workspace, Default: 365, Days: true, Own: true, What: "days that a run is kept after its end"},
+	{Name: AuditDays, Scope: Workspace, Default: 2555, Days: true, Own: true, What: "days that an audit entry is kept in the log; its day is exported before"},
 	{Name: Workspaces, Scope: User, Default: 100, What: "workspaces made by them", Advice: "Use one that exists", Again: soon},
 }
 
@@ -143,27 +147,6 @@ const Unlimited = "unlimited"
 // limit@workspace. A negative value means [Unlimited].
 type Values map[Name]int64
 
-// ofOne separates a limit and the workspace that its value is of.
-const ofOne = "@"
-
-// of is the name of a limit's value for one workspace.
-func of(n Name, org string) Name { return n + Name(ofOne+org) }
-
-func (v Values) set(n Name) bool {
-	_, set := v[n]
-	return set
-}
-
-// own reports whether there are settings of single workspaces.
-func (v Values) own() bool {
-	for n := range v {
-		if strings.Contains(string(n), ofOne) {
-			return true
-		}
-	}
-	return false
-}
-
 // Of returns the value of a limit. ok is false if it is unlimited.
 func (v Values) Of(n Name) (int64, bool) {
 	value, set := v[n]
@@ -175,7 +158,7 @@ func (v Values) Of(n Name) (int64, bool) {
 
 // ParseValues parses settings of the form name=value, where value is a number
 // or "unlimited", and plan=name for the values of one of [Plans]. Later settings
-// win. The days of a retention may be of one workspace: name@workspace=value.
+// win. Some limits may be of one workspace, see [Limit.Own]: name@workspace=value.
 func ParseValues(settings []string) (Values, error) {
 	out := Values{}
 	for _, s := range settings {
@@ -193,17 +176,12 @@ func ParseValues(settings []string) (Values, error) {
 			continue
 		}
 		setting := Name(name)
-		if limit, org, own := strings.Cut(name, ofOne); own {
-			if l := byName[Name(limit)]; l != nil && !l.Days {
-				return nil, fmt.Errorf("limit %q: only retentions can be set for one workspace", name)
-			}
-			if !workspaceForm.MatchString(org) {
-				return nil, fmt.Errorf("limit %q: %q is no id of a workspace, such as org_01J5ZK3T9QH8C6W2V7N4B1M0XR", name, org)
-			}
-			name = limit
+		name, err := limitOf(name)
+		if err != nil {
+			return nil, err
 		}
 		if byName[Name(name)] == nil {
-			return nil, fmt.Errorf("unknown limit %q; the limits are %s", name, strings.Join(names(), ", "))
+			return nil, fmt.Errorf("unknown limit %q; the limits are %s", name, strings.Join(names(func(Limit) bool { return true }), ", "))
 		}
 		if text == Unlimited {
 			out[setting] = -1
@@ -221,12 +199,13 @@ func ParseValues(settings []string) (Values, error) {
 	return out, nil
 }
 
-var workspaceForm = regexp.MustCompile(`^org_[0-9A-Z]{26}$`)
-
-func names() []string {
-	out := make([]string, len(Limits))
-	for i, l := range Limits {
-		out[i] = string(l.Name)
+// names returns the names of some limits.
+func names(which func(Limit) bool) []string {
+	var out []string
+	for _, l := range Limits {
+		if which(l) {
+			out = append(out, string(l.Name))
+		}
 	}
 	slices.Sort(out)
 	return out

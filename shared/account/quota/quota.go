@@ -98,11 +98,13 @@ func (q *Quota) limit(name Name) (*Limit, int64) {
 	return byName[name], value
 }
 
-// Most returns the value of a quota for those that let things wait instead of
-// refusing them. ok is false if it is unlimited.
-func (q *Quota) Most(name Name) (value int64, ok bool) {
-	l, value := q.limit(name)
-	return value, l != nil
+// Most returns the value of a quota of a workspace for those that let things wait
+// instead of refusing them. ok is false if it is unlimited.
+func (q *Quota) Most(name Name, org string) (value int64, ok bool) {
+	if q == nil {
+		return 0, false
+	}
+	return q.of(name, org)
 }
 
 // Rate takes one permit of a rate for a workspace or a user. Errors:

@@ -468,7 +468,7 @@ func TestParseValues(t *testing.T) {
 		"flows=99999999999999999999": `is neither`,
 		"=1":                         `unknown limit ""`,
 
-		"flows@org_01J5ZK3T9QH8C6W2V7N4B1M0XR=1":                `only retentions can be set for one workspace`,
+		"flows@org_01J5ZK3T9QH8C6W2V7N4B1M0XR=1":                `only audit-retention-days, run-retention-days, running-tasks can be set for one workspace`,
 		"flow@org_01J5ZK3T9QH8C6W2V7N4B1M0XR=1":                 `unknown limit "flow"`,
 		"run-retention-days@acme=1":                             `"acme" is no id of a workspace`,
 		"run-retention-days@org_01J5ZK3T9QH8C6W2V7N4B1M0XR=0":   `is neither a number of days`,
@@ -512,13 +512,42 @@ func TestRetentionOfOneWorkspace(t *testing.T) {
 	}
 }
 
+// TestRunningTasksOfOneWorkspace: a workspace may have a limit of its own, above or
+// below that of the others.
+func TestRunningTasksOfOneWorkspace(t *testing.T) {
+	t.Parallel()
+	const few, many, other = "org_01J5ZK3T9QH8C6W2V7N4B1M0XA", "org_01J5ZK3T9QH8C6W2V7N4B1M0XB", "org_01J5ZK3T9QH8C6W2V7N4B1M0XC"
+	for name, c := range map[string]struct {
+		settings []string
+		want     map[string]int64 // -1: unlimited
+	}{
+		"none":            {nil, map[string]int64{few: 1000}},
+		"of all":          {[]string{"running-tasks=7"}, map[string]int64{few: 7, other: 7}},
+		"of one":          {[]string{"running-tasks@" + few + "=3", "running-tasks=7", "running-tasks@" + many + "=90"}, map[string]int64{few: 3, many: 90, other: 7}},
+		"one's unlimited": {[]string{"running-tasks@" + many + "=unlimited"}, map[string]int64{many: -1, other: 1000}},
+		"one's limited":   {[]string{"running-tasks=unlimited", "running-tasks@" + few + "=0"}, map[string]int64{few: 0, other: -1}},
+	} {
+		values, err := quota.ParseValues(c.settings)
+		require.NoError(t, err, name)
+		q := quota.New(quota.Config{Clock: clock.System{}, Values: values})
+		for org, want := range c.want {
+			most, limited := q.Most(quota.RunningTasks, org)
+			assert.Equal(t, want >= 0, limited, "%s: %s", name, org)
+			assert.Equal(t, want, most, "%s: %s", name, org)
+		}
+	}
+	var q *quota.Quota
+	_, limited := q.Most(quota.RunningTasks, other)
+	assert.False(t, limited)
+}
+
 func TestEveryLimitIsComplete(t *testing.T) {
 	t.Parallel()
 	seen := map[quota.Name]bool{}
 	for _, l := range quota.Limits {
 		assert.False(t, seen[l.Name], l.Name)
 		seen[l.Name] = true
-		assert.True(t, l.Default > 0 || l.Monthly && l.Default == -1, l.Name)
+		assert.True(t, l.Default > 0 || (l.Monthly || l.Scope == quota.All) && l.Default == -1, l.Name)
 		assert.NotEmpty(t, l.What, l.Name)
 		counted := l.Per == 0 && !l.Monthly && !l.Days
 		assert.Equal(t, counted, l.Advice != "", "%s: a quota says what to do", l.Name)

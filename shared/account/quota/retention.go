@@ -13,12 +13,7 @@ func (q *Quota) Kept(org string, name Name) (kept time.Duration, ok bool) {
 	if q == nil {
 		return 0, false
 	}
-	if q.own {
-		if own := of(name, org); q.values.set(own) {
-			name = own
-		}
-	}
-	days, limited := q.values.Of(name)
+	days, limited := q.of(name, org)
 	return time.Duration(days) * day, limited
 }
 

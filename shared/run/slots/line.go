@@ -69,7 +69,7 @@ func (s *Slots) after(ctx context.Context, org, run string) ([]Waiter, error) {
 	if run != "" {
 		q.Range = table.After(run + "#~")
 	}
-	page, err := s.table.Query(ctx, q)
+	page, err := s.Table.Query(ctx, q)
 	if err != nil {
 		return nil, fmt.Errorf("read who waits for slots: %w", err)
 	}

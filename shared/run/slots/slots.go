@@ -14,6 +14,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"math/bits"
 	"math/rand/v2"
 	"strconv"
 	"strings"
@@ -26,17 +28,30 @@ import (
 )
 
 const (
-	perItem  = 16          // slots of one item
-	probes   = 3           // items that are read before all are
-	fullFor  = time.Second // how long a process relies on having found no free slot
-	mostOrgs = 10_000      // workspaces of which a process remembers where it took the last slot
+	perItem   = 16          // slots of one item
+	probes    = 3           // items that are read before all are
+	fullFor   = time.Second // how long a process relies on having found no free slot
+	mostOrgs  = 10_000      // workspaces of which a process remembers where it took the last slot
+	mostSlots = 1_000_000   // of a workspace
 )
+
+// Config configures Slots.
+type Config struct {
+	Table table.Table
+	Clock clock.Clock
+	Log   *slog.Logger
+	// Limit returns the number of slots of a workspace; ok is false if it is
+	// unlimited.
+	Limit func(org string) (n int64, ok bool)
+	// All is the number of slots that all workspaces may hold together, each its fair
+	// share of them; 0: they have no common limit.
+	All int64
+}
 
 // Slots are the slots of workspaces. They are safe for concurrent use.
 type Slots struct {
-	table table.Table
-	clock clock.Clock
-	limit int
+	Config
+	uses uses
 
 	mu   sync.Mutex
 	orgs map[string]*known
@@ -49,15 +64,16 @@ type known struct {
 	held  uint16    // its slots that are held, as far as known, or are just being taken
 	full  time.Time // until when it relies on there being no free slot
 	turn  string    // the run that had a turn last, see Next
+
+	counted, count time.Time     // when it looked after the report of its use, and will again
+	rest           time.Duration // between that, as long as it has few slots
+	seen           int           // slots of an item that were held then
+	grew           time.Time     // of the report that tells of room
+	room           int           // what is left of that
 }
 
-// New returns the slots of workspaces with a limit for each.
-func New(t table.Table, c clock.Clock, limit int64) *Slots {
-	return &Slots{table: t, clock: c, limit: int(min(limit, 1_000_000)), orgs: map[string]*known{}}
-}
-
-// Limit is the number of slots of each workspace.
-func (s *Slots) Limit() int { return s.limit }
+// New returns the slots of workspaces.
+func New(c Config) *Slots { return &Slots{Config: c, orgs: map[string]*known{}} }
 
 // Slot is a slot and its holder. The zero Slot is none.
 type Slot struct {
@@ -107,7 +123,7 @@ func parse(number int, holder string) Slot {
 
 // slot returns a slot for a node from now on.
 func (s *Slots) slot(number int, run string, n engine.Node) Slot {
-	return Slot{Number: number, Run: run, since: fmt.Sprintf("%d/%d", n, s.clock.Now().UnixMilli())}
+	return Slot{Number: number, Run: run, since: fmt.Sprintf("%d/%d", n, s.Clock.Now().UnixMilli())}
 }
 
 // Take takes a free slot for a node of a run. It returns none if there is none.
@@ -127,6 +143,7 @@ func (s *Slots) Take(ctx context.Context, org, run string, n engine.Node) (Slot,
 			return Slot{}, err
 		}
 		if took {
+			s.tend(ctx, org, k, count(item), false)
 			return slot, nil
 		}
 		k.Lock()
@@ -135,7 +152,11 @@ func (s *Slots) Take(ctx context.Context, org, run string, n engine.Node) (Slot,
 		}
 		k.Unlock()
 	}
-	return s.search(ctx, org, run, n, k)
+	slot, err := s.search(ctx, org, run, n, k)
+	if err == nil {
+		s.tend(ctx, org, k, perItem, false)
+	}
+	return slot, err
 }
 
 // pick chooses a slot that seems to be free, and that nobody else in the process
@@ -143,19 +164,20 @@ func (s *Slots) Take(ctx context.Context, org, run string, n engine.Node) (Slot,
 func (s *Slots) pick(ctx context.Context, org string, k *known) (number int, ok bool, err error) {
 	k.Lock()
 	defer k.Unlock()
-	if s.limit == 0 || s.clock.Now().Before(k.full) {
+	limit := s.Limit(ctx, org).Slots
+	if limit == 0 || s.Clock.Now().Before(k.full) {
 		return 0, false, nil
 	}
 	for read := 0; ; read++ {
-		if i, ok := lowest(^k.held & s.mask(k.shard)); ok {
+		if i, ok := lowest(^k.held & mask(limit, k.shard)); ok {
 			k.held |= 1 << i
 			return k.shard*perItem + i, true, nil
 		}
 		if read == probes {
 			return 0, false, nil
 		}
-		k.shard = (k.shard + 1) % s.items()
-		item, err := s.table.Get(ctx, key(org, k.shard))
+		k.shard = (k.shard + 1) % items(limit)
+		item, err := s.Table.Get(ctx, key(org, k.shard))
 		if err != nil && !errors.Is(err, table.ErrNotFound) {
 			k.held = ^uint16(0)
 			return 0, false, fmt.Errorf("read slots: %w", err)
@@ -168,7 +190,7 @@ func (s *Slots) pick(ctx context.Context, org string, k *known) (number int, ok 
 func (s *Slots) search(ctx context.Context, org, run string, n engine.Node, k *known) (Slot, error) {
 	k.Lock()
 	defer k.Unlock()
-	if s.limit == 0 || s.clock.Now().Before(k.full) {
+	if s.Clock.Now().Before(k.full) {
 		return Slot{}, nil
 	}
 	free, err := s.Free(ctx, org)
@@ -187,23 +209,24 @@ func (s *Slots) search(ctx context.Context, org, run string, n engine.Node, k *k
 			return slot, nil
 		}
 	}
-	k.full = s.clock.Now().Add(fullFor)
+	k.full = s.Clock.Now().Add(fullFor)
 	return Slot{}, nil
 }
 
 // Peek takes a free slot like Take, but looks at one item only, and not at what
 // it remembers: it is for an attempt that has just begun to wait.
 func (s *Slots) Peek(ctx context.Context, org, run string, n engine.Node) (Slot, error) {
-	items := s.items()
-	if items == 0 {
+	defer s.tend(ctx, org, s.recall(org), perItem, true)
+	limit := s.Limit(ctx, org).Slots
+	if limit == 0 {
 		return Slot{}, nil
 	}
-	shard := rand.IntN(items)
-	item, err := s.table.Get(ctx, key(org, shard), table.Consistent)
+	shard := rand.IntN(items(limit))
+	item, err := s.Table.Get(ctx, key(org, shard), table.Consistent)
 	if err != nil && !errors.Is(err, table.ErrNotFound) {
 		return Slot{}, fmt.Errorf("read slots: %w", err)
 	}
-	i, ok := lowest(^heldIn(item) & s.mask(shard))
+	i, ok := lowest(^heldIn(item) & mask(limit, shard))
 	if !ok {
 		return Slot{}, nil
 	}
@@ -214,30 +237,35 @@ func (s *Slots) Peek(ctx context.Context, org, run string, n engine.Node) (Slot,
 // held.
 func (s *Slots) TakeNumber(ctx context.Context, org string, number int, run string, n engine.Node) (Slot, error) {
 	slot := s.slot(number, run, n)
-	took, _, err := s.put(ctx, org, Slot{Number: number}, slot)
+	took, item, err := s.put(ctx, org, Slot{Number: number}, slot)
 	if err != nil || !took {
 		return Slot{}, err
 	}
+	s.tend(ctx, org, s.recall(org), count(item), false)
 	return slot, nil
 }
 
 // Pass passes a slot on to a node of a run. It returns none if the holder does
-// not have it any more, or if the limit was lowered below it.
+// not have it any more, or if the limit has sunk below it.
 func (s *Slots) Pass(ctx context.Context, org string, from Slot, run string, n engine.Node) (Slot, error) {
-	if from.Number >= s.limit { //guard:slots/lowered false
+	if from.Number >= s.Limit(ctx, org).Slots { //guard:slots/lowered false
 		return Slot{}, nil
 	}
 	to := s.slot(from.Number, run, n)
-	passed, _, err := s.put(ctx, org, from, to)
+	passed, item, err := s.put(ctx, org, from, to)
 	if err != nil || !passed {
 		return Slot{}, err
 	}
+	s.tend(ctx, org, s.recall(org), count(item), false)
 	return to, nil
 }
 
 // Release frees a slot, if the holder still has it.
 func (s *Slots) Release(ctx context.Context, org string, slot Slot) error {
-	_, _, err := s.put(ctx, org, slot, Slot{Number: slot.Number})
+	_, item, err := s.put(ctx, org, slot, Slot{Number: slot.Number})
+	if err == nil {
+		s.tend(ctx, org, s.recall(org), count(item), false)
+	}
 	return err
 }
 
@@ -252,7 +280,7 @@ func (s *Slots) put(ctx context.Context, org string, from, to Slot) (bool, table
 	if !from.None() {
 		holds = table.Eq(attr, from.holder())
 	}
-	item, err := s.table.Update(ctx, table.Update{
+	item, err := s.Table.Update(ctx, table.Update{
 		Key: key(org, from.Number/perItem), Do: []table.Action{do},
 		If: holds, //guard:slots/holder drop
 	})
@@ -267,7 +295,7 @@ func (s *Slots) put(ctx context.Context, org string, from, to Slot) (bool, table
 
 // Holds reports whether the holder of a slot has it.
 func (s *Slots) Holds(ctx context.Context, org string, slot Slot) (bool, error) {
-	item, err := s.table.Get(ctx, key(org, slot.Number/perItem), table.Consistent)
+	item, err := s.Table.Get(ctx, key(org, slot.Number/perItem), table.Consistent)
 	if errors.Is(err, table.ErrNotFound) {
 		return false, nil
 	}
@@ -283,11 +311,12 @@ func (s *Slots) Held(ctx context.Context, org string) ([]Slot, error) {
 }
 
 func (s *Slots) read(ctx context.Context, org string, how ...table.ReadOption) ([]Slot, error) {
-	keys := make([]table.Key, s.items())
+	own := s.own(org)
+	keys := make([]table.Key, items(own))
 	for i := range keys {
 		keys[i] = key(org, i)
 	}
-	items, err := s.table.BatchGet(ctx, keys, how...)
+	items, err := s.Table.BatchGet(ctx, keys, how...)
 	if err != nil {
 		return nil, fmt.Errorf("read slots: %w", err)
 	}
@@ -295,7 +324,7 @@ func (s *Slots) read(ctx context.Context, org string, how ...table.ReadOption) (
 	for _, item := range items {
 		shard, _ := strconv.Atoi(item.Key().SK)
 		for i := range perItem {
-			if slot := parse(shard*perItem+i, item[attribute(i)].Str()); !slot.None() && slot.Number < s.limit {
+			if slot := parse(shard*perItem+i, item[attribute(i)].Str()); !slot.None() && slot.Number < own {
 				out = append(out, slot)
 			}
 		}
@@ -304,7 +333,7 @@ func (s *Slots) read(ctx context.Context, org string, how ...table.ReadOption) (
 }
 
 // Free returns the numbers of the slots of a workspace that are free, as of a
-// moment ago.
+// moment ago, and may be taken.
 func (s *Slots) Free(ctx context.Context, org string) ([]int, error) {
 	held, err := s.read(ctx, org)
 	if err != nil {
@@ -314,20 +343,22 @@ func (s *Slots) Free(ctx context.Context, org string) ([]int, error) {
 	for _, slot := range held {
 		taken[slot.Number] = true
 	}
+	limit := s.Limit(ctx, org).Slots
 	var out []int
-	for n := range s.limit {
-		if !taken[n] {
+	for n := range limit {
+		if !taken[n] && len(out)+len(held) < limit { // of those held, some may be above the limit
 			out = append(out, n)
 		}
 	}
 	return out, nil
 }
 
-func (s *Slots) items() int { return (s.limit + perItem - 1) / perItem }
+// items is the number of items that have the slots below a limit.
+func items(limit int) int { return (limit + perItem - 1) / perItem }
 
-// mask has a bit for each slot of an item.
-func (s *Slots) mask(shard int) uint16 {
-	return uint16(1<<min(s.limit-shard*perItem, perItem) - 1)
+// mask has a bit for each slot of an item that is below a limit.
+func mask(limit, shard int) uint16 {
+	return uint16(1<<max(0, min(limit-shard*perItem, perItem)) - 1)
 }
 
 // recall returns what is known of a workspace.
@@ -340,7 +371,7 @@ func (s *Slots) recall(org string) *known {
 			clear(s.orgs)
 		}
 		// It begins somewhere, with an item that it has not read.
-		k = &known{shard: rand.IntN(max(s.items(), 1)), held: ^uint16(0)}
+		k = &known{shard: rand.IntN(max(items(s.own(org)), 1)), held: ^uint16(0)}
 		s.orgs[org] = k
 	}
 	return k
@@ -353,14 +384,17 @@ func key(org string, shard int) table.Key {
 
 func attribute(i int) string { return "s" + strconv.Itoa(i) }
 
-func heldIn(item table.Item) (bits uint16) {
+func heldIn(item table.Item) (held uint16) {
 	for i := range perItem {
-		if _, held := item[attribute(i)]; held {
-			bits |= 1 << i
+		if _, ok := item[attribute(i)]; ok {
+			held |= 1 << i
 		}
 	}
-	return bits
+	return held
 }
+
+// count returns how many slots of an item are held.
+func count(item table.Item) int { return bits.OnesCount16(heldIn(item)) }
 
 // lowest returns the number of the lowest bit.
 func lowest(bits uint16) (int, bool) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"testing"
 	"time"
@@ -23,7 +24,19 @@ const org = "org_a"
 
 func world(t *testing.T, limit int64) (table.Table, *slots.Slots) {
 	store := memory.Table(t, clock.System{})
-	return store, slots.New(store, clock.System{}, limit)
+	return store, of(store, limit)
+}
+
+// of returns slots of workspaces with a limit for each.
+func of(store table.Table, limit int64) *slots.Slots { return shared(store, limit, 0) }
+
+// shared returns slots of workspaces with a limit for each, and one for all; 0:
+// none.
+func shared(store table.Table, limit, all int64) *slots.Slots {
+	return slots.New(slots.Config{
+		Table: store, Clock: clock.System{}, Log: slog.New(slog.DiscardHandler), All: all,
+		Limit: func(string) (int64, bool) { return limit, limit >= 0 },
+	})
 }
 
 func take(t *testing.T, s *slots.Slots, org string, n int) slots.Slot {
@@ -46,7 +59,7 @@ func TestLimitIsNeverExceeded(t *testing.T) {
 			var s *slots.Slots
 			for p := range 4 {
 				if p%2 == 0 { // two of the four are one process
-					s = slots.New(store, clock.System{}, int64(limit))
+					s = of(store, int64(limit))
 				}
 				s := s
 				wg.Go(func() {
@@ -65,7 +78,7 @@ func TestLimitIsNeverExceeded(t *testing.T) {
 			}
 			wg.Wait()
 			// A process that meets others may give up before it has found the last one.
-			s = slots.New(store, clock.System{}, int64(limit))
+			s = of(store, int64(limit))
 			free, err := s.Free(t.Context(), org)
 			require.NoError(t, err)
 			assert.Equal(t, limit, len(numbers)+len(free))
@@ -144,7 +157,7 @@ func (w twice) Update(ctx context.Context, u table.Update) (table.Item, error) {
 func TestWriteSentAgainIsOne(t *testing.T) {
 	t.Parallel()
 	store, plain := world(t, 2)
-	s := slots.New(twice{store}, clock.System{}, 2)
+	s := of(twice{store}, 2)
 	for i := range 2 {
 		assert.False(t, take(t, s, org, i).None())
 	}
@@ -162,7 +175,7 @@ func TestLoweredLimitPassesNoSlot(t *testing.T) {
 	store, s := world(t, 20)
 	slot, err := s.TakeNumber(t.Context(), org, 19, "run", 1)
 	require.NoError(t, err)
-	low := slots.New(store, clock.System{}, 19)
+	low := of(store, 19)
 	passed, err := low.Pass(t.Context(), org, slot, "run", 2)
 	require.NoError(t, err)
 	assert.True(t, passed.None())
@@ -192,7 +205,7 @@ func TestErrorsArePassedOn(t *testing.T) {
 	t.Parallel()
 	store, s := world(t, 1)
 	slot := take(t, s, org, 1)
-	b := slots.New(broken{store}, clock.System{}, 1)
+	b := of(broken{store}, 1)
 	ctx := t.Context()
 	for name, do := range map[string]func() error{
 		"take":    func() error { _, err := b.Take(ctx, org, "run", 1); return err },
@@ -233,10 +246,10 @@ func TestRunsHaveTurns(t *testing.T) {
 		got = append(got, fmt.Sprint(w.Run, " ", w.Node))
 	}
 	assert.Equal(t, []string{"run1 20", "run2 3", "run3 4", "run1 20", "run2 3", "run3 4", "run1 20"}, got)
-	fresh := slots.New(store, clock.System{}, 100)
+	fresh := of(store, 100)
 	chosen := map[engine.Node]bool{}
 	for n := range 16 {
-		w, ok, err := slots.New(store, clock.System{}, 100).Next(t.Context(), org, n)
+		w, ok, err := of(store, 100).Next(t.Context(), org, n)
 		require.NoError(t, err)
 		require.True(t, ok)
 		assert.Equal(t, "run1", w.Run)

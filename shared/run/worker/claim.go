@@ -25,7 +25,7 @@ func (a *attempts) claim(ctx context.Context, r ready) (mine, other *runstate.No
 	more := []table.Action{table.Remove(runstate.NodeUnlogged)}
 	if to, ok := a.runnerOf(r); ok {
 		nonce, more = to.nonce(), []table.Action{table.Set(runstate.NodeUnlogged, true)}
-		if a.slots != nil {
+		if a.slots.Limits(a.org) {
 			more = append(more, table.Set(runstate.NodeSlot, a.heir.slot.String())) //guard:slot/handed-on drop
 		}
 	}

@@ -52,7 +52,7 @@ func (a *attempts) handOff(ctx context.Context, w *attempt, remote executor.Disp
 	}
 	var slot slots.Slot
 	var took bool
-	if a.slots != nil {
+	if a.slots.Limits(a.org) {
 		var err error
 		if slot, took, err = a.slotFor(ctx, w); err != nil {
 			_, err = a.unable(ctx, w, err)
@@ -139,7 +139,7 @@ func (a *attempts) takeOff(ctx context.Context, w *attempt, reason string) error
 		return err
 	}
 	// It is not passed on: the next one would most likely be refused as well.
-	if slot := slots.Parse(w.item.Slot); a.slots != nil && !slot.None() {
+	if slot := slots.Parse(w.item.Slot); !slot.None() {
 		if err := a.slots.Release(ctx, a.org, slot); err != nil { //guard:slot/refused drop
 			return err
 		}

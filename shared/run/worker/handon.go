@@ -33,6 +33,7 @@ type heir struct {
 	left   time.Duration // until the runner's function ends
 	next   *Next         // what it makes; nil: nothing yet
 	slot   slots.Slot    // that the next attempt may have; none if there is no limit, too
+	over   bool          // it is above what the workspace may hold by now
 }
 
 // nonce is that of the next attempt's token. It follows from the completed one,
@@ -46,7 +47,7 @@ func (h *heir) nonce(n engine.Node, attempt int) string {
 // false if there is none.
 func (a *attempts) runnerOf(r ready) (next Runner, ok bool) {
 	h := a.heir
-	if h == nil || h.next != nil || a.run == nil || a.slots != nil && h.slot.None() { //guard:hand-on/slot drop operand 4
+	if h == nil || h.next != nil || a.run == nil || a.slots.Limits(a.org) && (h.slot.None() || h.over) { //guard:hand-on/slot drop operand 4
 		return Runner{}, false
 	}
 	ref, err := a.flow.plan.Ref(r.node)

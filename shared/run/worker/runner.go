@@ -210,6 +210,9 @@ func (c *Worker) Renew(ctx context.Context, r Runner) (stop bool, err error) {
 	}
 	d, ctx := c.work(ctx, r)
 	why, _, err := d.attempts.renew(ctx, engine.Node(r.Attempt.Node), r.nonce())
+	if err == nil {
+		c.slotRenewed(ctx, r.Attempt.Org)
+	}
 	return why != "", err
 }
 
@@ -245,8 +248,11 @@ func (c *Worker) completeBy(ctx context.Context, h *heir, answer json.RawMessage
 		if h.slot, err = d.stillHeld(ctx, h.slot); err != nil {
 			return err
 		}
-	} else if out, err = a.answered(ctx, w, answer); err != nil {
-		return err
+	} else {
+		h.over = !h.slot.None() && !d.slots.Keeps(ctx, d.org, h.slot) //guard:share/hand-on false
+		if out, err = a.answered(ctx, w, answer); err != nil {
+			return err
+		}
 	}
 	return d.carryOn(ctx, w, out)
 }

@@ -21,7 +21,17 @@ const (
 	passTries  = 4                // nodes that are tried for a slot that got free
 	admitted   = "It has a slot, and its sandbox is about to be started."
 	waitsForIt = "Its workspace runs %d Python tasks, as many as its limit allows (running-tasks). It begins when one of them ends."
+	waitsShare = "Its workspace runs %d Python tasks, its share at this time of the %d that all workspaces may run at once (running-tasks-of-all). It begins when one of them ends, or when its share grows."
+	growth     = 4 // slots that a completion takes besides its own, when the workspace may hold more
 )
+
+// whyWaits is the reason in the item of an attempt that finds no slot.
+func whyWaits(limit slots.Limit) string {
+	if limit.All > 0 { //guard:share/reason false
+		return fmt.Sprintf(waitsShare, limit.Slots, limit.All)
+	}
+	return fmt.Sprintf(waitsForIt, limit.Slots)
+}
 
 // slotFor returns the slot of an attempt that is to be handed off: the one that
 // its item has, or a free one; none if there is none.
@@ -39,7 +49,7 @@ func (a *attempts) queueUp(ctx context.Context, w *attempt) error {
 	entry := slots.Waiting(a.org, a.id, w.node, a.Clock.Now())
 	item, err := a.conclude(ctx, w, engine.Queued, []table.Action{
 		table.Set(runstate.DuePK, entry.DuePK), table.Set(runstate.DueSK, entry.DueSK),
-		table.Set(runstate.NodeReason, fmt.Sprintf(waitsForIt, a.slots.Limit())),
+		table.Set(runstate.NodeReason, whyWaits(a.slots.Limit(ctx, a.org))),
 		table.Remove(runstate.NodeNonce), table.Remove(runstate.NodeLease), table.Remove(runstate.NodeStarted), table.Remove(runstate.NodeDue),
 	}, func(item *runstate.Node) bool {
 		return item.DueSK == entry.DueSK //guard:slot/lost-answer false
@@ -65,9 +75,10 @@ func (c *Worker) give(ctx context.Context, org string, slot slots.Slot, to slots
 	return err
 }
 
-// freeSlot passes a slot on to a node that waits, or frees it.
+// freeSlot passes a slot on to a node that waits, or frees it. If more nodes of the
+// workspace may run than did, others of them get slots, too.
 func (c *Worker) freeSlot(ctx context.Context, org string, slot slots.Slot) error {
-	if c.slots == nil || slot.None() {
+	if !c.slots.Limits(org) || slot.None() {
 		return nil
 	}
 	for range passTries {
@@ -82,16 +93,61 @@ func (c *Worker) freeSlot(ctx context.Context, org string, slot slots.Slot) erro
 		if err != nil {
 			return err
 		}
-		if next.None() {
-			break
+		if next.None() { // it is above what the workspace may hold by now
+			if err := c.slots.Release(ctx, org, slot); err != nil {
+				return err
+			}
+			//guard:share/instead next, err = slots.Slot{}, nil
+			next, err = c.slots.Take(ctx, org, to.Run, to.Node)
+			if err != nil || next.None() {
+				return err
+			}
 		}
 		slot = next
 		ok, err := c.admit(ctx, org, to, slot)
-		if err != nil || ok {
+		if err != nil {
 			return err
+		}
+		if ok {
+			return c.grow(ctx, org, growth)
 		}
 	}
 	return c.slots.Release(ctx, org, slot)
+}
+
+// grow gives nodes that wait slots that their workspace may hold by now besides
+// those that it held.
+func (c *Worker) grow(ctx context.Context, org string, most int) error {
+	for i := range c.slots.Room(ctx, org, most) {
+		to, waits, err := c.slots.Next(ctx, org, i)
+		if err != nil || !waits {
+			return err
+		}
+		slot, err := c.slots.Take(ctx, org, to.Run, to.Node)
+		if err != nil || slot.None() {
+			return err
+		}
+		if ok, err := c.admit(ctx, org, to, slot); err != nil {
+			return err
+		} else if !ok {
+			if err := c.slots.Release(ctx, org, slot); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// slotRenewed follows a heartbeat of an attempt that holds a slot. What fails is
+// done by the next one.
+func (c *Worker) slotRenewed(ctx context.Context, org string) {
+	if !c.slots.Limits(org) {
+		return
+	}
+	c.slots.Tend(ctx, org)
+	if err := c.grow(ctx, org, 1); err != nil { //guard:share/heartbeat c.grow(ctx, org, 0)
+		c.Log.WarnContext(ctx, "slots not taken yet", "error", err)
+	}
 }
 
 // slotFreed is freeSlot for an attempt that is over: what fails is left to a
@@ -127,7 +183,7 @@ func (a *attempts) freeAfter(ctx context.Context, w *attempt, err error) {
 
 // stillHeld returns a slot if its holder has it, otherwise none.
 func (s *session) stillHeld(ctx context.Context, slot slots.Slot) (slots.Slot, error) {
-	if s.slots == nil || slot.None() {
+	if !s.slots.Limits(s.org) || slot.None() {
 		return slots.Slot{}, nil
 	}
 	held, err := s.slots.Holds(ctx, s.org, slot)
@@ -203,9 +259,6 @@ func (s *session) leaveLine(ctx context.Context, n engine.Node) error {
 // giveUpSlots frees the slots of a stopped run's nodes that have not begun, and
 // removes those that wait from the line.
 func (s *session) giveUpSlots(ctx context.Context, items map[engine.Node]*runstate.Node) error {
-	if s.slots == nil {
-		return nil
-	}
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(freers)
 	for n, item := range items {
@@ -223,8 +276,8 @@ func (s *session) giveUpSlots(ctx context.Context, items map[engine.Node]*runsta
 // slotsAgain frees what dead processes left of the workspace's slots, and gives free
 // ones to nodes that wait, if nodes of the run do.
 func (r *reconciler) slotsAgain(ctx context.Context) error {
-	if r.slots == nil {
-		return nil
+	if !r.slots.Limits(r.org) {
+		return r.lineEnds(ctx)
 	}
 	kept, uses, waits := map[string]bool{}, false, false
 	for _, item := range r.items {
@@ -262,6 +315,28 @@ func (r *reconciler) slotsAgain(ctx context.Context) error {
 	}
 	r.wants(ReconcileEvery)
 	return r.fillSlots(ctx, r.org)
+}
+
+// lineEnds lets all nodes of the run that wait for a slot begin, when their
+// workspace has no limit any more.
+func (r *reconciler) lineEnds(ctx context.Context) error {
+	until := r.now.Add(fillTime)
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(freers)
+	for n, item := range r.items {
+		if item.DuePK == "" || item.Status.Terminal() {
+			continue
+		}
+		r.wants(ReconcileEvery)
+		if r.Clock.Now().After(until) {
+			break
+		}
+		g.Go(func() error { //guard:slot/unlimited drop
+			_, err := r.admit(ctx, r.org, slots.Waiter{Run: r.id, Node: n}, slots.Slot{})
+			return err
+		})
+	}
+	return g.Wait()
 }
 
 // endedRuns returns the runs among those that hold slots that have ended.

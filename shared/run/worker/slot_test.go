@@ -44,7 +44,9 @@ func slotted(t *testing.T, limit int64) (*world, *remotes) {
 	return w, r
 }
 
-func (r *remotes) slots() *slots.Slots { return slots.New(r.w.plain, clock.System{}, r.limit) }
+func (r *remotes) slots() *slots.Slots {
+	return slots.New(slots.Config{Table: r.w.plain, Clock: clock.System{}, Limit: func(string) (int64, bool) { return r.limit, true }})
+}
 
 // held returns the slots that are held.
 func (r *remotes) held() []slots.Slot {

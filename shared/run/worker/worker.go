@@ -78,7 +78,7 @@ type Worker struct {
 	results results      // waiting to be stored
 	memory  *budget      // of outputs that expressions read
 	scarce  bool         // some executors need a slot
-	slots   *slots.Slots // of attempts that are handed off; nil: they are not limited
+	slots   *slots.Slots // of attempts that are handed off
 }
 
 // New returns a Worker.
@@ -91,9 +91,13 @@ func New(cfg Config) *Worker {
 		_, reserves := e.(executor.Reserver)
 		c.scarce = c.scarce || reserves
 	}
-	if most, limited := cfg.Quota.Most(quota.RunningTasks); limited {
-		c.slots = slots.New(cfg.Table, cfg.Clock, most)
+	limits := slots.Config{Table: cfg.Table, Clock: cfg.Clock, Log: cfg.Log, Limit: func(org string) (int64, bool) {
+		return cfg.Quota.Most(quota.RunningTasks, org)
+	}}
+	if all, limited := cfg.Quota.Most(quota.RunningOfAll, ""); limited {
+		limits.All = max(all, 1)
 	}
+	c.slots = slots.New(limits)
 	return c
 }
 

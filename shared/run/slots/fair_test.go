@@ -1,0 +1,74 @@
+package slots
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"pgregory.net/rapid"
+)
+
+func TestFair(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		all, own int
+		others   []int
+		want     int
+	}{
+		"alone":                      {600, 300, nil, 300},
+		"alone, a larger limit":      {600, 900, nil, 600},
+		"two":                        {600, 300, []int{300}, 300},
+		"six":                        {600, 300, []int{300, 300, 300, 300, 300}, 100},
+		"beside small ones":          {600, 300, []int{10, 10, 280, 300}, 193},
+		"what others leave":          {600, 300, []int{300, 100}, 250},
+		"nothing is left":            {0, 300, []int{300}, 1},
+		"more workspaces than slots": {3, 300, []int{9, 9, 9, 9}, 1},
+		"a small limit":              {600, 7, []int{300, 300, 300}, 7},
+	} {
+		assert.Equal(t, c.want, fair(c.all, c.own, c.others), name)
+	}
+}
+
+// TestFairShares: what workspaces hold by their shares is what is there at most,
+// or one each; no share could be larger, none is smaller because another wants
+// less, and each has what it wants before another has more than it.
+func TestFairShares(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		all := rapid.IntRange(0, 1000).Draw(t, "all")
+		wants := rapid.SliceOfN(rapid.IntRange(1, 400), 1, 30).Draw(t, "wants")
+		share := func(wants []int, i int) int {
+			return fair(all, wants[i], slices.Delete(slices.Clone(wants), i, i+1))
+		}
+		sum, spare, least := 0, all, 1<<30
+		shares := make([]int, len(wants))
+		for i := range wants {
+			shares[i] = share(wants, i)
+			assert.LessOrEqual(t, shares[i], wants[i])
+			assert.GreaterOrEqual(t, shares[i], 1)
+			sum += shares[i]
+			spare -= shares[i]
+			if shares[i] < wants[i] {
+				least = min(least, shares[i])
+			}
+		}
+		assert.True(t, sum <= all || slices.Max(shares) == 1, "%v are %d of %d", shares, sum, all)
+		cut := 0
+		for i, n := range shares {
+			assert.LessOrEqual(t, n, least, "one has more than one that wants more")
+			if n < wants[i] {
+				cut++
+				assert.Equal(t, least, n)
+			}
+		}
+		assert.True(t, cut == 0 || spare < cut, "%d are left for %d", spare, cut)
+		i := rapid.IntRange(0, len(wants)-1).Draw(t, "less")
+		fewer := slices.Clone(wants)
+		fewer[i] = rapid.IntRange(1, wants[i]).Draw(t, "wants less")
+		for j := range wants {
+			if j != i {
+				assert.GreaterOrEqual(t, share(fewer, j), shares[j])
+			}
+		}
+	})
+}

@@ -1,0 +1,191 @@
+package slots
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+)
+
+// reserve is the part of the capacity of all workspaces, one in so many, that is
+// not divided: it is for workspaces that begin, and for those whose use is too
+// small to be reported.
+const reserve = 20
+
+// Times of what a process knows of the use of all workspaces.
+const (
+	lookEvery  = 2 * time.Second  // how old it may be for one that takes slots
+	keepsEvery = 10 * time.Second // and for one that keeps a slot
+	lookTime   = time.Second      // of a request for it
+	void       = 20 * time.Second // age at which a report counts no more
+)
+
+// use is what a workspace uses of the capacity, as of a report.
+type use struct {
+	at, due     time.Time // when it was counted, and when it is to be counted again
+	held, wants int       // slots; those it would hold if it could
+}
+
+// waits reports whether nodes waited for a slot.
+func (u use) waits() bool { return u.wants > u.held }
+
+// valid reports whether the use counts. One from the future is of a clock that is
+// wrong.
+func (u use) valid(now time.Time) bool {
+	age := now.Sub(u.at)
+	return age > -void && age < void //guard:share/void drop operand 2
+}
+
+// uses are the reported uses as a process knows them.
+type uses struct {
+	mu      sync.Mutex
+	of      map[string]use
+	read    time.Time // when they were read
+	reading bool
+}
+
+// begin reports whether the caller is to read the uses, which are older than age.
+func (u *uses) begin(now time.Time, age time.Duration) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.reading || now.Sub(u.read) < age && !now.Before(u.read) {
+		return false
+	}
+	u.reading = true
+	return true
+}
+
+// end stores what was read; nil: it failed, and what was known remains until it is
+// void.
+func (u *uses) end(now time.Time, of map[string]use) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.reading, u.read = false, now
+	if of != nil {
+		u.of = of
+	}
+}
+
+func (u *uses) get(org string) (use, bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	got, ok := u.of[org]
+	return got, ok
+}
+
+func (u *uses) set(org string, to use) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.of == nil {
+		u.of = map[string]use{}
+	}
+	u.of[org] = to
+}
+
+func (u *uses) drop(org string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	delete(u.of, org)
+}
+
+// wanted returns what the other workspaces want.
+func (u *uses) wanted(now time.Time, besides string) []int {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	out := make([]int, 0, len(u.of)+1)
+	for org, of := range u.of {
+		if org != besides && of.valid(now) { //guard:share/own drop operand 1
+			out = append(out, of.wants)
+		}
+	}
+	return out
+}
+
+// Limit is how many slots a workspace may hold at a time.
+type Limit struct {
+	Slots int
+	// All is what the workspaces share, if Slots is a share of that and less than the
+	// workspace's own limit; otherwise 0.
+	All int
+}
+
+// Limit returns the number of slots that a workspace may hold: its own limit, or
+// its fair share of what all workspaces may hold.
+func (s *Slots) Limit(ctx context.Context, org string) Limit { return s.limit(ctx, org, lookEvery) }
+
+// limit is Limit with what is known of others' use, up to an age.
+func (s *Slots) limit(ctx context.Context, org string, age time.Duration) Limit {
+	own := s.own(org)
+	if !s.shared() || own == 0 {
+		return Limit{Slots: own}
+	}
+	s.look(ctx, age)
+	all := int(min(s.All, mostSlots))
+	if n := fair(all-all/reserve, own, s.uses.wanted(s.Clock.Now(), org)); n < own { //guard:share/limit false
+		return Limit{Slots: n, All: all}
+	}
+	return Limit{Slots: own}
+}
+
+// fair returns how many slots a workspace may hold that wants as many as its own
+// limit, besides others that want some: with all of them it shares what is there
+// so that each has what it wants or, if that is more, the same number; one in any
+// case.
+func fair(all, own int, others []int) int {
+	wants := append(others, own)
+	slices.Sort(wants)
+	for i, n := range wants {
+		if left := len(wants) - i; n > all/left {
+			return max(1, min(own, all/left))
+		}
+		all -= n
+	}
+	return own
+}
+
+// Keeps reports whether a holder of a slot may use it for another attempt: it may
+// not if the slot is above the workspace's limit, which may have sunk.
+func (s *Slots) Keeps(ctx context.Context, org string, slot Slot) bool {
+	return slot.Number < s.limit(ctx, org, keepsEvery).Slots
+}
+
+// Room returns how many more slots a workspace in which nodes wait may hold than
+// it did, by its last report, and how many of them this process has not been told
+// of yet. It is told of each once for a report.
+func (s *Slots) Room(ctx context.Context, org string, most int) int {
+	if !s.shared() {
+		return 0
+	}
+	s.look(ctx, lookEvery)
+	u, ok := s.uses.get(org)
+	if !ok || !u.valid(s.Clock.Now()) || !u.waits() { //guard:share/room drop operand 3
+		return 0
+	}
+	k := s.recall(org)
+	k.Lock()
+	defer k.Unlock()
+	if !k.grew.Equal(u.at) {
+		k.grew, k.room = u.at, s.limit(ctx, org, lookEvery).Slots-u.held
+	}
+	n := max(0, min(most, k.room))
+	k.room -= n
+	return n
+}
+
+// shared reports whether all workspaces together have a limit.
+func (s *Slots) shared() bool { return s.All > 0 }
+
+// own is the limit of a workspace; see [Slots.Limits] for one that has none.
+func (s *Slots) own(org string) int {
+	n, limited := s.Config.Limit(org)
+	if s.shared() && (!limited || n > s.All) {
+		n = s.All
+	}
+	return int(min(n, mostSlots))
+}
+
+// Limits reports whether attempts of a workspace need slots.
+func (s *Slots) Limits(org string) bool {
+	_, limited := s.Config.Limit(org)
+	return limited || s.shared()
+}
