@@ -18,13 +18,14 @@ const reports = "slots"
 // Reports of use.
 const (
 	countEvery = 5 * time.Second // how often a workspace's slots are counted, by one process
-	growsEvery = time.Second     // the same while it changes fast
+	growsEvery = time.Second     // the same while that changes
 	restMost   = time.Minute     // the same for a process that finds them few
-	reportLife = 5 * time.Minute // after which it is removed
-	atOnce     = 2               // held slots of an item that make a process count all
-	fewSlots   = 4               // workspaces with fewer are not reported
-	fewPart    = 256             // nor those with less than this part of what all may hold
-	mostUses   = 1000            // reports that are read
+	lateAfter  = 2 * time.Second // its time, any process counts
+	reportLife = time.Hour
+	atOnce     = 2    // held slots of an item that make a process count all
+	fewSlots   = 4    // workspaces with fewer are not reported
+	fewPart    = 256  // nor those with less than this part of what all may hold
+	mostUses   = 1000 // reports that are read
 )
 
 // report is the item of a workspace's use, at (slots, <org>).
@@ -34,87 +35,159 @@ type report struct {
 	Due   clock.Millis `table:"due"` // no process counts again before
 	Held  int          `table:"held"`
 	Wants int          `table:"wants"`
+	Asks  int          `table:"asks,omitempty"`
+	May   int          `table:"may"`
 	TTL   int64        `table:"ttl"`
 }
 
 func reportKey(org string) table.Key { return table.Key{PK: reports, SK: org} }
 
+func (r report) use() use {
+	return use{at: r.At.Time(), due: r.Due.Time(), held: r.Held, wants: r.Wants, asks: r.Asks, may: r.May}
+}
+
 // look reads the reports, if what is known of them is older than age. If that
-// fails, or another call does, the caller relies on what is known.
+// fails, or another call does, the caller relies on what is known. A workspace of
+// which nobody takes or frees slots any more is counted for it.
 func (s *Slots) look(ctx context.Context, age time.Duration) {
 	now := s.Clock.Now()
 	if !s.uses.begin(now, age) {
 		return
 	}
-	var found map[string]use
-	defer func() { s.uses.end(now, found) }()
-	limited, cancel := context.WithTimeout(ctx, lookTime)
-	defer cancel()
-	page, err := s.Table.Query(limited, table.Query{PK: reports, Limit: mostUses})
+	found, err := s.readReports(ctx, false)
 	if err != nil {
-		s.Log.WarnContext(ctx, "use of other workspaces not read", "error", err)
-		return
+		s.Log.WarnContext(ctx, "use of slots not read", "error", err)
 	}
-	found = make(map[string]use, len(page.Items))
-	var old []report
+	s.uses.end(now, found)
+	var late []string
+	for org, u := range found {
+		if now.Sub(u.due) > lateAfter {
+			late = append(late, org)
+		}
+	}
+	if len(late) > 0 {
+		org := late[rand.IntN(len(late))]                                       // other processes see the same ones
+		if _, err := s.recount(ctx, org, found[org], true, false); err != nil { //guard:share/late _, err := time.Duration(0), error(nil); err != nil
+			s.Log.WarnContext(ctx, "use of slots not reported", "error", err)
+		}
+	}
+}
+
+// readReports returns the uses of all workspaces.
+func (s *Slots) readReports(ctx context.Context, consistent bool) (map[string]use, error) {
+	ctx, cancel := context.WithTimeout(ctx, lookTime)
+	defer cancel()
+	page, err := s.Table.Query(ctx, table.Query{PK: reports, Limit: mostUses, Consistent: consistent})
+	if err != nil {
+		return nil, fmt.Errorf("read reports of slots: %w", err)
+	}
+	found := make(map[string]use, len(page.Items))
 	for _, item := range page.Items {
 		var r report
 		if err := table.Unmarshal(item, &r); err != nil {
-			continue
+			return nil, err
 		}
 		found[r.SK] = r.use()
-		if now.Sub(r.At.Time()) > reportLife {
-			old = append(old, r)
-		}
 	}
-	if len(old) > 0 { // they would fill the page, as expired items are removed late
-		r := old[rand.IntN(len(old))]
-		if err := s.dropReport(limited, r.SK, r.Due); err != nil {
-			s.Log.WarnContext(ctx, "old report not removed", "error", err)
+	return found, nil
+}
+
+// occasion is why a workspace's report is looked after.
+type occasion struct {
+	seen    int  // slots of an item that are held
+	pressed bool // there is no slot to take
+}
+
+// gate has a workspace reported before a process takes many slots of it in a
+// short time. Its other calls wait meanwhile.
+func (s *Slots) gate(ctx context.Context, org string, k *known) {
+	if !s.shared() {
+		return
+	}
+	s.look(ctx, lookEvery)
+	if u, reported := s.uses.get(org); reported && u.valid(s.Clock.Now()) {
+		return
+	}
+	k.asking.Lock()
+	defer k.asking.Unlock()
+	now := s.Clock.Now()
+	u, reported := s.uses.get(org)
+	if reported && u.valid(now) {
+		return
+	}
+	if now.Sub(k.second) >= growsEvery {
+		if now.Sub(k.second) >= restMost {
+			k.gate = atOnce
 		}
+		k.second, k.fresh = now, 0
+	}
+	if k.fresh++; k.fresh <= k.gate { //guard:share/gate true
+		return
+	}
+	k.gate *= 2 // unless it is reported now, it has few
+	if _, err := s.recount(ctx, org, u, reported, false); err != nil {
+		s.Log.WarnContext(ctx, "use of slots not reported", "error", err)
 	}
 }
 
-func (r report) use() use {
-	return use{at: r.At.Time(), due: r.Due.Time(), held: r.Held, wants: r.Wants}
+// ask has a workspace's report ask for more slots, and reports whether it may hold
+// more than before. Others of the process wait for the answer.
+func (s *Slots) ask(ctx context.Context, org string, k *known, before int) bool {
+	if !s.shared() {
+		return false
+	}
+	k.asking.Lock()
+	defer k.asking.Unlock()
+	if s.Limit(ctx, org).Slots <= before {
+		s.tend(ctx, org, k, occasion{perItem, true})
+	}
+	return s.Limit(ctx, org).Slots > before
 }
 
 // tend keeps the report of a workspace's use fresh: if it is due, this process
-// counts the slots, unless another one does. seen is how many slots of an item
-// are held, queued that a node has begun to wait.
-func (s *Slots) tend(ctx context.Context, org string, k *known, seen int, queued bool) {
+// counts the slots, unless another one does.
+func (s *Slots) tend(ctx context.Context, org string, k *known, o occasion) {
 	if !s.shared() {
 		return
 	}
 	u, reported := s.uses.get(org)
-	if !reported && seen < atOnce && !queued {
+	if !reported && o.seen < atOnce {
 		return // it may have few
 	}
 	now := s.Clock.Now()
 	k.Lock()
-	urgent := queued && !u.waits() && now.Sub(u.at) >= growsEvery && now.Sub(k.counted) >= growsEvery
-	wait := now.Before(k.count) && seen < 2*max(k.seen, 1) && !urgent
+	urgent := o.pressed && now.Sub(k.pressed) >= pressEvery
+	wait := now.Before(k.count) && o.seen < 2*max(k.seen, 1) && !urgent
 	if !wait { // nobody else of this process
-		k.counted, k.count, k.seen = now, now.Add(growsEvery), max(seen, k.seen)
+		k.count, k.seen = now.Add(growsEvery), max(o.seen, k.seen)
+	}
+	if urgent {
+		k.pressed = now
 	}
 	k.Unlock()
 	if wait {
 		return
 	}
-	s.look(ctx, lookEvery)
-	if u, reported = s.uses.get(org); reported && now.Before(u.due) && !(urgent && !u.waits()) {
+	age := lookEvery
+	if urgent && now.Sub(u.at) < lookEvery { // it changes
+		age = pressEvery
+	}
+	s.look(ctx, age)
+	u, reported = s.uses.get(org)
+	urgent = urgent && !u.waits() && u.asks == 0
+	if reported && now.Before(u.due) && !urgent {
 		k.Lock()
 		k.count = u.due.Add(rand.N(countEvery / 4))
 		k.Unlock()
 		return
 	}
-	next, err := s.recount(ctx, org, u, reported)
+	next, err := s.recount(ctx, org, u, reported, o.pressed)
 	if err != nil {
 		s.Log.WarnContext(ctx, "use of slots not reported", "error", err)
 	}
 	k.Lock()
 	defer k.Unlock()
-	k.seen = seen
+	k.seen = o.seen
 	switch {
 	case next > 0 || err != nil:
 		k.rest, k.count = 0, now.Add(max(next, growsEvery)+rand.N(growsEvery))
@@ -129,29 +202,23 @@ func (s *Slots) tend(ctx context.Context, org string, k *known, seen int, queued
 func (s *Slots) Tend(ctx context.Context, org string) {
 	if s.shared() {
 		s.look(ctx, countEvery)
-		s.tend(ctx, org, s.recall(org), 0, false)
+		s.tend(ctx, org, s.recall(org), occasion{})
 	}
 }
 
-// recount counts the slots of a workspace and reports them. was is its report as far
-// as known. It returns when they are to be counted again, 0 if they are too few to
-// be reported.
-func (s *Slots) recount(ctx context.Context, org string, was use, reported bool) (time.Duration, error) {
-	now := s.Clock.Now()
+// recount counts the slots of a workspace, and reports them and how many it may
+// hold. was is its report as far as known. It returns when they are to be counted
+// again, 0 if they are too few to be reported.
+//
+// A workspace that asks for slots writes so before it reads the others' reports:
+// of several that ask at the same time, each knows of those before it.
+func (s *Slots) recount(ctx context.Context, org string, was use, reported, pressed bool) (time.Duration, error) {
+	now, own := s.Clock.Now(), s.own(org)
 	due := clock.ToMillis(now.Add(countEvery))
 	if reported {
-		item, err := s.Table.Update(ctx, table.Update{
-			Key: reportKey(org), Do: []table.Action{table.Set("due", int64(due))},
-			If: table.Eq("due", int64(clock.ToMillis(was.due))), //guard:share/counts-once drop
-		})
-		if failed, ok := errors.AsType[*table.ConditionError](err); ok {
-			return countEvery, s.remember(org, failed.Old) // another process counts, or there is no report any more
-		}
-		if err != nil {
-			return 0, fmt.Errorf("claim the report of slots: %w", err)
-		}
-		if err := s.remember(org, item); err != nil {
-			return 0, err
+		claimed, err := s.claimReport(ctx, org, was, due, pressed || was.waits())
+		if err != nil || !claimed {
+			return countEvery, err
 		}
 	}
 	held, err := s.read(ctx, org)
@@ -162,25 +229,32 @@ func (s *Slots) recount(ctx context.Context, org string, was use, reported bool)
 	if err != nil {
 		return 0, err
 	}
-	r := report{Key: reportKey(org), At: clock.ToMillis(now), Due: due, Held: len(held), Wants: len(held), TTL: now.Add(2 * reportLife).Unix()}
-	if len(line) > 0 {
-		r.Wants = max(r.Wants+1, s.own(org))
+	waits := pressed || len(line) > 0
+	r := report{Key: reportKey(org), At: clock.ToMillis(now), Held: len(held), Wants: len(held), TTL: now.Add(reportLife).Unix()}
+	if waits {
+		r.Wants = max(r.Held+1, own)
 	}
-	if r.Wants < max(fewSlots, int(s.All/fewPart)) {
+	if r.Wants < max(fewSlots, s.all()/fewPart) {
 		if reported {
 			return 0, s.dropReport(ctx, org, due)
 		}
 		return 0, nil
 	}
-	next := countEvery
-	if change := r.Held - was.held; max(change, -change) > r.Held/8 || r.use().waits() != was.waits() {
-		next = growsEvery
+	next, still := growsEvery, table.IsNew()
+	r.May = min(own, 2*r.Held+max(fewSlots, s.all()/start)) // until it has asked
+	if reported {
+		others, err := s.others(ctx, org)
+		if err != nil {
+			return 0, err
+		}
+		may, fairly := share(s.all(), own, r.Held, waits, others)
+		change := r.Held - was.held
+		if max(change, -change) <= r.Held/8 && waits == was.waits() && (!waits || may == fairly) {
+			next = countEvery
+		}
+		r.May, still = may, table.Eq("due", int64(due))
 	}
 	r.Due = clock.ToMillis(now.Add(next))
-	still := table.IsNew()
-	if reported {
-		still = table.Eq("due", int64(due))
-	}
 	err = s.Table.Put(ctx, table.Put{Item: r, If: still})
 	if failed, ok := errors.AsType[*table.ConditionError](err); ok {
 		return next, s.remember(org, failed.Old)
@@ -190,6 +264,43 @@ func (s *Slots) recount(ctx context.Context, org string, was use, reported bool)
 	}
 	s.uses.set(org, r.use())
 	return next, nil
+}
+
+// claimReport reports whether this process is to count. It is written that the
+// workspace asks for what its limit allows, if so.
+func (s *Slots) claimReport(ctx context.Context, org string, was use, due clock.Millis, asks bool) (bool, error) {
+	do := []table.Action{table.Set("due", int64(due))}
+	if asks {
+		do = append(do, table.Set("asks", s.own(org))) //guard:share/asks drop
+	}
+	item, err := s.Table.Update(ctx, table.Update{
+		Key: reportKey(org), Do: do,
+		If: table.Eq("due", int64(clock.ToMillis(was.due))), //guard:share/counts-once table.IsStored()
+	})
+	if failed, ok := errors.AsType[*table.ConditionError](err); ok {
+		return false, s.remember(org, failed.Old) // another process counts, or there is no report any more
+	}
+	if err != nil {
+		return false, fmt.Errorf("claim the report of slots: %w", err)
+	}
+	return true, s.remember(org, item)
+}
+
+// others returns the uses of other workspaces, as they are when it is called.
+func (s *Slots) others(ctx context.Context, org string) ([]use, error) {
+	now := s.Clock.Now()
+	found, err := s.readReports(ctx, true) //guard:share/consistent arg 2 false
+	if err != nil {
+		return nil, err
+	}
+	s.uses.end(now, found)
+	var out []use
+	for other, u := range found {
+		if other != org && u.valid(now) { //guard:share/own drop operand 1
+			out = append(out, u)
+		}
+	}
+	return out, nil
 }
 
 // remember notes what a report says, which may be that there is none.

@@ -7,23 +7,31 @@ import (
 	"time"
 )
 
-// reserve is the part of the capacity of all workspaces, one in so many, that is
-// not divided: it is for workspaces that begin, and for those whose use is too
-// small to be reported.
-const reserve = 20
+// Parts of what all workspaces may hold, one in so many.
+const (
+	// reserve is not divided: it is for workspaces that begin, and for those that use
+	// too little to be reported.
+	reserve = 20
+	// start is what a workspace may hold before it has asked for more.
+	start = 40
+)
 
 // Times of what a process knows of the use of all workspaces.
 const (
-	lookEvery  = 2 * time.Second  // how old it may be for one that takes slots
-	keepsEvery = 10 * time.Second // and for one that keeps a slot
-	lookTime   = time.Second      // of a request for it
-	void       = 20 * time.Second // age at which a report counts no more
+	lookEvery  = 2 * time.Second        // how old it may be for one that takes slots
+	pressEvery = 200 * time.Millisecond // the same if there is none to take
+	keepsEvery = 10 * time.Second       // and for one that keeps a slot
+	lookTime   = time.Second            // of a request for it
+	void       = time.Minute            // age at which a report counts no more
 )
 
-// use is what a workspace uses of the capacity, as of a report.
+// use is what a workspace uses of what all may hold, as of its report.
 type use struct {
-	at, due     time.Time // when it was counted, and when it is to be counted again
-	held, wants int       // slots; those it would hold if it could
+	at, due time.Time // when it was counted, and when it is to be counted again
+	held    int       // slots
+	wants   int       // slots that it would hold if it could
+	asks    int       // the same while it is being counted; otherwise 0
+	may     int       // slots that it may hold
 }
 
 // waits reports whether nodes waited for a slot.
@@ -34,6 +42,47 @@ func (u use) waits() bool { return u.wants > u.held }
 func (u use) valid(now time.Time) bool {
 	age := now.Sub(u.at)
 	return age > -void && age < void //guard:share/void drop operand 2
+}
+
+// share returns how many slots a workspace may hold that holds some, besides
+// others. All of them get what they want or, if that is more than there is, the
+// same number. If others hold more than that yet, it gets what they leave, but
+// keeps what it has.
+func share(all, own, held int, waits bool, others []use) (may, fairly int) {
+	first := max(fewSlots, all/start)
+	all -= all / reserve
+	wants := make([]int, len(others), len(others)+1)
+	for i, u := range others {
+		wants[i] = max(u.wants, u.asks)
+	}
+	fairly = fair(all, own, wants)
+	if !waits {
+		return min(fairly, 2*held+first), fairly
+	}
+	left := all
+	for i, u := range others {
+		if u.waits() || u.asks > 0 {
+			left -= max(u.held, u.may, min(wants[i], fairly)) //guard:share/asked u.held
+		} else {
+			left -= u.held
+		}
+	}
+	return min(fairly, max(held, left, first)), fairly //guard:share/left drop arg 2.2
+}
+
+// fair returns how many slots a workspace may hold that wants as many as its own
+// limit, besides others that want some: each has what it wants or, if that is more
+// than there is, the same number; one in any case.
+func fair(all, own int, others []int) int {
+	wants := append(others, own)
+	slices.Sort(wants)
+	for i, n := range wants {
+		if sharers := len(wants) - i; n > all/sharers {
+			return max(1, min(own, all/sharers))
+		}
+		all -= n
+	}
+	return own
 }
 
 // uses are the reported uses as a process knows them.
@@ -88,19 +137,6 @@ func (u *uses) drop(org string) {
 	delete(u.of, org)
 }
 
-// wanted returns what the other workspaces want.
-func (u *uses) wanted(now time.Time, besides string) []int {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	out := make([]int, 0, len(u.of)+1)
-	for org, of := range u.of {
-		if org != besides && of.valid(now) { //guard:share/own drop operand 1
-			out = append(out, of.wants)
-		}
-	}
-	return out
-}
-
 // Limit is how many slots a workspace may hold at a time.
 type Limit struct {
 	Slots int
@@ -110,37 +146,21 @@ type Limit struct {
 }
 
 // Limit returns the number of slots that a workspace may hold: its own limit, or
-// its fair share of what all workspaces may hold.
+// its share of what all workspaces may hold.
 func (s *Slots) Limit(ctx context.Context, org string) Limit { return s.limit(ctx, org, lookEvery) }
 
-// limit is Limit with what is known of others' use, up to an age.
+// limit is Limit with what is known of reports, up to an age.
 func (s *Slots) limit(ctx context.Context, org string, age time.Duration) Limit {
 	own := s.own(org)
 	if !s.shared() || own == 0 {
 		return Limit{Slots: own}
 	}
 	s.look(ctx, age)
-	all := int(min(s.All, mostSlots))
-	if n := fair(all-all/reserve, own, s.uses.wanted(s.Clock.Now(), org)); n < own { //guard:share/limit false
-		return Limit{Slots: n, All: all}
+	u, reported := s.uses.get(org)
+	if reported && u.valid(s.Clock.Now()) && u.may < own { //guard:share/limit false
+		return Limit{Slots: max(u.may, 1), All: s.all()}
 	}
 	return Limit{Slots: own}
-}
-
-// fair returns how many slots a workspace may hold that wants as many as its own
-// limit, besides others that want some: with all of them it shares what is there
-// so that each has what it wants or, if that is more, the same number; one in any
-// case.
-func fair(all, own int, others []int) int {
-	wants := append(others, own)
-	slices.Sort(wants)
-	for i, n := range wants {
-		if left := len(wants) - i; n > all/left {
-			return max(1, min(own, all/left))
-		}
-		all -= n
-	}
-	return own
 }
 
 // Keeps reports whether a holder of a slot may use it for another attempt: it may
@@ -150,22 +170,21 @@ func (s *Slots) Keeps(ctx context.Context, org string, slot Slot) bool {
 }
 
 // Room returns how many more slots a workspace in which nodes wait may hold than
-// it did, by its last report, and how many of them this process has not been told
-// of yet. It is told of each once for a report.
+// it did by its last report, up to some. A process is told of each once.
 func (s *Slots) Room(ctx context.Context, org string, most int) int {
 	if !s.shared() {
 		return 0
 	}
-	s.look(ctx, lookEvery)
-	u, ok := s.uses.get(org)
-	if !ok || !u.valid(s.Clock.Now()) || !u.waits() { //guard:share/room drop operand 3
+	limit := s.Limit(ctx, org).Slots
+	u, reported := s.uses.get(org)
+	if !reported || !u.valid(s.Clock.Now()) || !u.waits() {
 		return 0
 	}
 	k := s.recall(org)
 	k.Lock()
 	defer k.Unlock()
 	if !k.grew.Equal(u.at) {
-		k.grew, k.room = u.at, s.limit(ctx, org, lookEvery).Slots-u.held
+		k.grew, k.room = u.at, limit-u.held
 	}
 	n := max(0, min(most, k.room))
 	k.room -= n
@@ -174,6 +193,9 @@ func (s *Slots) Room(ctx context.Context, org string, most int) int {
 
 // shared reports whether all workspaces together have a limit.
 func (s *Slots) shared() bool { return s.All > 0 }
+
+// all is what all workspaces may hold.
+func (s *Slots) all() int { return int(min(s.All, mostSlots)) }
 
 // own is the limit of a workspace; see [Slots.Limits] for one that has none.
 func (s *Slots) own(org string) int {

@@ -63,14 +63,23 @@ type known struct {
 	shard int       // the item from which it takes slots
 	held  uint16    // its slots that are held, as far as known, or are just being taken
 	full  time.Time // until when it relies on there being no free slot
+	below int       // below this limit
 	turn  string    // the run that had a turn last, see Next
 
-	counted, count time.Time     // when it looked after the report of its use, and will again
-	rest           time.Duration // between that, as long as it has few slots
-	seen           int           // slots of an item that were held then
-	grew           time.Time     // of the report that tells of room
-	room           int           // what is left of that
+	asking  sync.Mutex    // while it asks for more; locked before the other one
+	second  time.Time     // since when it has taken slots without a report,
+	fresh   int           // so many in that second,
+	gate    int           // which may be as many
+	count   time.Time     // when it looks after the report of its use again
+	pressed time.Time     // when it did because there was no slot
+	rest    time.Duration // between that, as long as it has few slots
+	seen    int           // slots of an item that were held then
+	grew    time.Time     // of the report that tells of room
+	room    int           // what is left of that
 }
+
+// isFull reports whether there is no free slot, as far as known.
+func (k *known) isFull(now time.Time, limit int) bool { return now.Before(k.full) && limit <= k.below }
 
 // New returns the slots of workspaces.
 func New(c Config) *Slots { return &Slots{Config: c, orgs: map[string]*known{}} }
@@ -129,10 +138,29 @@ func (s *Slots) slot(number int, run string, n engine.Node) Slot {
 // Take takes a free slot for a node of a run. It returns none if there is none.
 func (s *Slots) Take(ctx context.Context, org, run string, n engine.Node) (Slot, error) {
 	k := s.recall(org)
+	s.gate(ctx, org, k)
+	before := s.Limit(ctx, org).Slots
+	slot, seen, err := s.take(ctx, org, run, n, k)
+	if err != nil {
+		return Slot{}, err
+	}
+	if !slot.None() {
+		s.tend(ctx, org, k, occasion{seen: seen})
+		return slot, nil
+	}
+	if s.ask(ctx, org, k, before) { //guard:share/again false
+		slot, _, err = s.take(ctx, org, run, n, k)
+	}
+	return slot, err
+}
+
+// take is Take with what is known of the limit. It returns how many slots of an
+// item are held, too.
+func (s *Slots) take(ctx context.Context, org, run string, n engine.Node, k *known) (_ Slot, seen int, _ error) {
 	for range perItem {
 		number, ok, err := s.pick(ctx, org, k)
 		if err != nil {
-			return Slot{}, err
+			return Slot{}, 0, err
 		}
 		if !ok {
 			break
@@ -140,11 +168,10 @@ func (s *Slots) Take(ctx context.Context, org, run string, n engine.Node) (Slot,
 		slot := s.slot(number, run, n)
 		took, item, err := s.put(ctx, org, Slot{Number: number}, slot)
 		if err != nil {
-			return Slot{}, err
+			return Slot{}, 0, err
 		}
 		if took {
-			s.tend(ctx, org, k, count(item), false)
-			return slot, nil
+			return slot, count(item), nil
 		}
 		k.Lock()
 		if k.shard == number/perItem {
@@ -153,10 +180,7 @@ func (s *Slots) Take(ctx context.Context, org, run string, n engine.Node) (Slot,
 		k.Unlock()
 	}
 	slot, err := s.search(ctx, org, run, n, k)
-	if err == nil {
-		s.tend(ctx, org, k, perItem, false)
-	}
-	return slot, err
+	return slot, perItem, err
 }
 
 // pick chooses a slot that seems to be free, and that nobody else in the process
@@ -165,7 +189,7 @@ func (s *Slots) pick(ctx context.Context, org string, k *known) (number int, ok 
 	k.Lock()
 	defer k.Unlock()
 	limit := s.Limit(ctx, org).Slots
-	if limit == 0 || s.Clock.Now().Before(k.full) {
+	if limit == 0 || k.isFull(s.Clock.Now(), limit) {
 		return 0, false, nil
 	}
 	for read := 0; ; read++ {
@@ -190,7 +214,8 @@ func (s *Slots) pick(ctx context.Context, org string, k *known) (number int, ok 
 func (s *Slots) search(ctx context.Context, org, run string, n engine.Node, k *known) (Slot, error) {
 	k.Lock()
 	defer k.Unlock()
-	if s.Clock.Now().Before(k.full) {
+	limit := s.Limit(ctx, org).Slots
+	if k.isFull(s.Clock.Now(), limit) {
 		return Slot{}, nil
 	}
 	free, err := s.Free(ctx, org)
@@ -209,14 +234,14 @@ func (s *Slots) search(ctx context.Context, org, run string, n engine.Node, k *k
 			return slot, nil
 		}
 	}
-	k.full = s.Clock.Now().Add(fullFor)
+	k.full, k.below = s.Clock.Now().Add(fullFor), limit
 	return Slot{}, nil
 }
 
 // Peek takes a free slot like Take, but looks at one item only, and not at what
 // it remembers: it is for an attempt that has just begun to wait.
 func (s *Slots) Peek(ctx context.Context, org, run string, n engine.Node) (Slot, error) {
-	defer s.tend(ctx, org, s.recall(org), perItem, true)
+	s.ask(ctx, org, s.recall(org), mostSlots)
 	limit := s.Limit(ctx, org).Slots
 	if limit == 0 {
 		return Slot{}, nil
@@ -241,7 +266,7 @@ func (s *Slots) TakeNumber(ctx context.Context, org string, number int, run stri
 	if err != nil || !took {
 		return Slot{}, err
 	}
-	s.tend(ctx, org, s.recall(org), count(item), false)
+	s.tend(ctx, org, s.recall(org), occasion{seen: count(item)})
 	return slot, nil
 }
 
@@ -256,7 +281,7 @@ func (s *Slots) Pass(ctx context.Context, org string, from Slot, run string, n e
 	if err != nil || !passed {
 		return Slot{}, err
 	}
-	s.tend(ctx, org, s.recall(org), count(item), false)
+	s.tend(ctx, org, s.recall(org), occasion{seen: count(item)})
 	return to, nil
 }
 
@@ -264,7 +289,7 @@ func (s *Slots) Pass(ctx context.Context, org string, from Slot, run string, n e
 func (s *Slots) Release(ctx context.Context, org string, slot Slot) error {
 	_, item, err := s.put(ctx, org, slot, Slot{Number: slot.Number})
 	if err == nil {
-		s.tend(ctx, org, s.recall(org), count(item), false)
+		s.tend(ctx, org, s.recall(org), occasion{seen: count(item)})
 	}
 	return err
 }
@@ -371,7 +396,7 @@ func (s *Slots) recall(org string) *known {
 			clear(s.orgs)
 		}
 		// It begins somewhere, with an item that it has not read.
-		k = &known{shard: rand.IntN(max(items(s.own(org)), 1)), held: ^uint16(0)}
+		k = &known{gate: atOnce, shard: rand.IntN(max(items(s.own(org)), 1)), held: ^uint16(0)}
 		s.orgs[org] = k
 	}
 	return k

@@ -3,7 +3,9 @@ package worker_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"testing"
@@ -31,9 +33,11 @@ type cloud struct {
 	w           *world
 	concurrency int
 	takes       time.Duration // of each task
+	varies      time.Duration // by which it takes more or less
+
+	procs []*worker.Worker // that serve messages and runners
 
 	mu        sync.Mutex
-	c         *worker.Worker
 	running   map[string]int
 	most      map[string]int
 	tasks     map[string]int       // tasks that run, by workspace
@@ -42,6 +46,9 @@ type cloud struct {
 	new       float64              // environments that may be made
 	at        time.Time            // as of
 	began     map[string]time.Time // by run: when a task of it began last
+	events    int                  // that are outstanding: accepted, and their tasks not over
+	done      int                  // tasks that are over
+	attempts  int                  // the highest number of an attempt
 	over      chan struct{}        // closed when environments are to end
 }
 
@@ -59,6 +66,10 @@ func (*cloud) Serves(string) bool { return true }
 func (*cloud) Execute(context.Context, *executor.Attempt) executor.Result { panic("executed") }
 
 func (l *cloud) Dispatch(_ context.Context, _ string, t ticket.Attempt) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.events++
+	l.attempts = max(l.attempts, t.Number)
 	go l.deliver(t)
 	return nil
 }
@@ -134,27 +145,34 @@ func (l *cloud) deliver(t ticket.Attempt) {
 
 func (l *cloud) run(me worker.Runner) {
 	ctx := l.w.ctx
-	if _, err := l.c.Begin(ctx, me); err != nil {
-		return // its run was cancelled
+	any := func() *worker.Worker { return l.procs[rand.IntN(len(l.procs))] }
+	if _, err := any().Begin(ctx, me); err != nil {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.events--
+		return // its run was cancelled, or it is another event of the same attempt
 	}
 	l.mu.Lock()
 	l.began[me.Attempt.Run] = time.Now()
 	l.tasks[me.Attempt.Org]++
 	l.mostTasks = max(l.mostTasks, l.tasks[org])
 	l.mu.Unlock()
-	for left := l.takes; left > 0; left -= 2 * worker.Heartbeat {
+	takes := l.takes + time.Duration((2*rand.Float64()-1)*float64(l.varies))
+	for left := takes; left > 0; left -= 2 * worker.Heartbeat {
 		if !l.sleep(min(left, 2*worker.Heartbeat)) {
 			return
 		}
-		if stop, err := l.c.Renew(ctx, me); stop || err != nil {
+		if stop, err := any().Renew(ctx, me); stop || err != nil {
 			break
 		}
 	}
 	// Its environment is there for a moment longer than its slot.
 	l.mu.Lock()
 	l.tasks[me.Attempt.Org]--
+	l.events--
+	l.done++
 	l.mu.Unlock()
-	_, _ = l.c.Continue(ctx, me, json.RawMessage(`{}`), 10*time.Minute)
+	_, _ = any().Continue(ctx, me, json.RawMessage(`{}`), 10*time.Minute)
 }
 
 // otherOrg is a workspace beside the usual one.
@@ -190,20 +208,24 @@ func (l *cloud) delays(n int) []time.Duration {
 	return out
 }
 
-func newCloud(t *testing.T, limit int64) *cloud {
+// newCloud returns a model with processes, and limits: of running tasks of each
+// workspace, and of all.
+func newCloud(t *testing.T, processes int, limit, all int64) *cloud {
 	w := still(t)
 	l := &cloud{
 		w: w, concurrency: 600, takes: 3 * time.Minute, new: lambdaBurst, at: time.Now(),
 		running: map[string]int{}, tasks: map[string]int{}, most: map[string]int{}, warm: map[string]int{}, began: map[string]time.Time{}, over: make(chan struct{}),
 	}
 	w.load(slog.New(slog.DiscardHandler))
-	cfg := w.c.Config
-	cfg.Executors["python"] = l
-	values := quota.Values{quota.RunningTasks: limit}
-	cfg.Exclusive, cfg.Quota = false, quota.New(quota.Config{Table: cfg.Table, Clock: clock.System{}, Values: values})
-	w.c = worker.New(cfg)
-	l.c = w.c
-	w.serve()
+	w.c.Executors["python"] = l
+	for i := range processes {
+		c := w.hand(fmt.Sprint("process", i), w.frozen, func(cfg *worker.Config) {
+			values := quota.Values{quota.RunningTasks: limit, quota.RunningOfAll: all}
+			cfg.Quota = quota.New(quota.Config{Table: cfg.Table, Clock: clock.System{}, Values: values})
+		}).Worker
+		l.procs = append(l.procs, c)
+		w.work(c)
+	}
 	w.ticking()
 	return l
 }
@@ -219,7 +241,7 @@ func TestOthersStartBesideAWideRun(t *testing.T) {
 		late  bool
 	}{{300, 10_000, false}, {-1, 1000, true}} {
 		synctest.Test(t, func(t *testing.T) {
-			l := newCloud(t, c.limit)
+			l := newCloud(t, 1, c.limit, -1)
 			waits := l.delays(c.tasks)
 			last := waits[len(waits)-1] // which is the 99th percentile of ten
 			t.Logf("limit %d: %v", c.limit, waits)

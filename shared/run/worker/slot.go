@@ -59,8 +59,11 @@ func (a *attempts) queueUp(ctx context.Context, w *attempt) error {
 	}
 	// The last one may have got free before this node was in the line.
 	slot, err := a.slots.Peek(ctx, a.org, a.id, w.node)
-	if err != nil || slot.None() { //guard:slot/peek true
+	if err != nil {
 		return err
+	}
+	if slot.None() { //guard:slot/peek true
+		return a.grow(ctx, a.org, growth)
 	}
 	return a.give(ctx, a.org, slot, slots.Waiter{Run: a.id, Node: w.node})
 }
